@@ -1,0 +1,19 @@
+package tine
+import (
+ _ "github.com/modelcontextprotocol/go-sdk/mcp"
+ _ "github.com/spf13/cobra"
+ _ "github.com/goccy/go-yaml"
+ _ "github.com/fsnotify/fsnotify"
+ _ "modernc.org/sqlite"
+ _ "golang.org/x/sys/unix"
+ _ "golang.org/x/term"
+ _ "golang.org/x/net/html"
+ _ "github.com/rogpeppe/go-internal/testscript"
+ _ "go.uber.org/goleak"
+ _ "github.com/cenkalti/backoff/v5"
+ _ "github.com/google/jsonschema-go/jsonschema"
+ _ "github.com/temoto/robotstxt"
+ _ "github.com/JohannesKaufmann/html-to-markdown/v2"
+ _ "codeberg.org/readeck/go-readability"
+ _ "golang.org/x/sync/errgroup"
+)

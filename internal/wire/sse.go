@@ -1,0 +1,132 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+)
+
+// An Event is one server-sent event.
+type Event struct {
+	Name  string
+	ID    string
+	Data  []byte
+	Retry time.Duration // zero when the event sets none
+}
+
+// EventReader reads server-sent events. Fields it does not know and comments
+// are skipped; several data lines are joined with newlines.
+type EventReader struct {
+	r     *bufio.Reader
+	limit int
+	data  []byte
+}
+
+// NewEventReader reads events from r with at most limit bytes of data each.
+func NewEventReader(r io.Reader, limit int) *EventReader {
+	return &EventReader{r: bufio.NewReaderSize(r, 4<<10), limit: limit}
+}
+
+// ErrTooLarge reports an event over the reader's limit.
+type ErrTooLarge struct{ Limit int }
+
+func (e *ErrTooLarge) Error() string {
+	return fmt.Sprintf("message is larger than the limit of %d bytes", e.Limit)
+}
+
+// Next returns the next event that has data, an id or a retry. Its data is
+// valid until the call after. An event cut off by the end of the stream is
+// dropped, as the standard says.
+func (er *EventReader) Next() (Event, error) {
+	var ev Event
+	er.data = er.data[:0]
+	seen, hasData := false, false
+	for {
+		line, err := er.line()
+		if err != nil {
+			return Event{}, err
+		}
+		if len(line) == 0 {
+			if !seen {
+				continue
+			}
+			ev.Data = er.data
+			return ev, nil
+		}
+		field, value, _ := bytes.Cut(line, colon)
+		if len(value) > 0 && value[0] == ' ' {
+			value = value[1:]
+		}
+		switch string(field) {
+		case "data":
+			if hasData {
+				er.data = append(er.data, '\n')
+			}
+			if len(er.data)+len(value) > er.limit {
+				return Event{}, &ErrTooLarge{er.limit}
+			}
+			er.data = append(er.data, value...)
+			seen, hasData = true, true
+		case "event":
+			ev.Name = string(value)
+		case "id":
+			if bytes.IndexByte(value, 0) < 0 {
+				ev.ID = string(value)
+				seen = true
+			}
+		case "retry":
+			if ms, err := strconv.ParseInt(string(value), 10, 64); err == nil && ms >= 0 {
+				ev.Retry = time.Duration(min(ms, 1<<31)) * time.Millisecond
+				seen = true
+			}
+		}
+	}
+}
+
+var colon = []byte{':'}
+
+// line returns the next line without its end. The slice is valid until the
+// next read.
+func (er *EventReader) line() ([]byte, error) {
+	line, err := er.r.ReadSlice('\n')
+	if err == bufio.ErrBufferFull {
+		long := append([]byte(nil), line...)
+		for err == bufio.ErrBufferFull {
+			if len(long) > er.limit+64 {
+				return nil, &ErrTooLarge{er.limit}
+			}
+			line, err = er.r.ReadSlice('\n')
+			long = append(long, line...)
+		}
+		line = long
+	}
+	if err != nil {
+		if err == io.EOF && len(line) > 0 {
+			return nil, io.ErrUnexpectedEOF
+		}
+		return nil, err
+	}
+	return bytes.TrimRight(line, "\r\n"), nil
+}
+
+// AppendEvent appends one event with a message as its data.
+func AppendEvent(dst []byte, id string, data []byte) []byte {
+	dst = append(dst, "event: message\n"...)
+	if id != "" {
+		dst = append(append(append(dst, "id: "...), id...), '\n')
+	}
+	for {
+		i := bytes.IndexByte(data, '\n')
+		dst = append(dst, "data: "...)
+		if i < 0 {
+			dst = append(dst, data...)
+			break
+		}
+		dst = append(append(dst, data[:i]...), '\n')
+		data = data[i+1:]
+	}
+	return append(dst, "\n\n"...)
+}
