@@ -1,0 +1,166 @@
+// Package driver is the contract between Tine and whatever makes running MCP
+// servers: a Driver starts instances, an Instance is one running server, and a
+// Link is how bytes reach it. One folder below this one is one driver.
+//
+// # Lifecycle
+//
+//	inst, err := d.Start(ctx, spec)   // running; its handle is worth keeping
+//	store.Put(inst.Handle())          // durable before it is used
+//	link, err := inst.Dial(ctx)       // bytes flow
+//	...                               // the gateway may die here
+//	inst, err = d.Adopt(ctx, handle)  // the next gateway goes on with it
+//	inst.Stop(ctx)                    // asked, insisted, killed; twice is fine
+//
+// Whoever calls Start or Adopt owns the Instance and must Stop it or Leave it.
+package driver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+// ErrGone reports that the instance a handle names no longer runs, or that
+// something else has its name now. Adopt returns it wrapped; the caller drops
+// the handle.
+var ErrGone = errors.New("instance is gone")
+
+// Info says what a driver can do, as data, so that a config that asks for more
+// fails at load and not at the first call.
+type Info struct {
+	Name string
+	// Adopts is whether instances outlive the gateway and Adopt finds them.
+	Adopts bool
+	// Scopes lists the scopes that make sense with this driver.
+	Scopes []string
+}
+
+// Spec is everything needed to start one instance. It is resolved: no
+// placeholder is left in it. Drivers ignore what is not theirs.
+type Spec struct {
+	Server  string // the server's id
+	Session string // the session that owns the instance; empty when shared
+	Dir     string // a private folder (0700) for this instance; the driver may fill it and removes it on Stop
+
+	// A program that speaks stdio.
+	Command string
+	Args    []string
+	Env     map[string]string // what the config gives, on top of the driver's base environment
+	Cwd     string
+
+	// A server that is reached and not run.
+	URL       string
+	Header    http.Header
+	Transport string // auto, streamable or sse
+	CAFile    string
+
+	// A server inside the binary, by name, with its settings.
+	Builtin  string
+	Settings map[string]any
+
+	StopGrace time.Duration // how long to ask before killing; zero means the driver's default
+	Log       *slog.Logger
+}
+
+// Handle is what is needed to find an instance again after a restart. It is
+// written to the store before the instance is used.
+type Handle struct {
+	Driver  string          `json:"driver"`
+	Server  string          `json:"server"`
+	Session string          `json:"session,omitempty"`
+	Dir     string          `json:"dir,omitempty"`
+	Data    json.RawMessage `json:"data,omitempty"` // the driver's own
+}
+
+// A Driver makes instances. Its methods may run at once.
+type Driver interface {
+	Info() Info
+	// Start runs a new instance and returns when it exists, not when it
+	// answers. Errors name the thing and the mend. Nothing is left behind by a
+	// Start that failed. The ctx bounds the start, not the life.
+	Start(ctx context.Context, spec Spec) (Instance, error)
+	// Adopt finds the instance of an earlier gateway. Errors wrapping ErrGone
+	// mean there is nothing to adopt and nothing left over.
+	Adopt(ctx context.Context, h Handle, log *slog.Logger) (Instance, error)
+}
+
+// A Sweeper is a driver whose instances can be left over: a gateway that was
+// killed between starting one and writing its handle leaves a folder that no
+// handle names, and perhaps a process.
+type Sweeper interface {
+	// Sweep ends and removes every instance of this driver whose folder lies in
+	// root and is not in known, which holds the Dir of each handle that stays.
+	// It returns the folders that it removed. What is in root and not of this
+	// driver is left alone. No Start may run meanwhile, and the caller must own
+	// the state folder.
+	Sweep(ctx context.Context, root string, known map[string]bool) ([]string, error)
+}
+
+// An Instance is one running server. Its methods may run at once.
+type Instance interface {
+	Handle() Handle
+	// Dial opens the instance's link. Instances with a Stream have one link at a
+	// time; a second Dial before the first is closed is an error.
+	Dial(ctx context.Context) (Link, error)
+	// Done is closed when the instance has ended, by itself or by Stop, and what
+	// it had started is ended too; Err says why then, and is nil when it was
+	// Stop. After Leave it stays open.
+	Done() <-chan struct{}
+	Err() error
+	// Logs returns what the instance wrote to its standard error, newest last,
+	// at most max bytes. Drivers without one return an empty reader.
+	Logs(max int64) (io.ReadCloser, error)
+	// Stop ends the instance and everything it started, and removes what it
+	// owned. It returns when all is gone. The end of ctx cuts the asking short
+	// and not the ending. Calling it twice is fine.
+	Stop(ctx context.Context) error
+	// Leave lets go of the instance without ending it: its link is closed and
+	// it waits for the next gateway. Instances that can't be adopted are
+	// stopped instead.
+	Leave() error
+}
+
+// A Link is how to talk to an instance. Exactly one field is set.
+type Link struct {
+	Stream Stream
+	HTTP   *Endpoint
+}
+
+// A Stream carries JSON-RPC messages, one a frame, in both directions. A frame
+// that was read has no newline in it and none at its end. One goroutine may read while many
+// write.
+type Stream interface {
+	// ReadFrame returns the next message. The slice is the caller's. After an
+	// error every further call fails: io.EOF when the instance has closed its
+	// side, an error wrapping os.ErrClosed after Close. A frame over the limit
+	// is reported as a *FrameTooLarge error as soon as it passes it, and skipped;
+	// reading may go on after it.
+	ReadFrame() ([]byte, error)
+	// WriteFrame sends one message whole or fails. A peer that does not read
+	// makes it fail when ctx ends; when part of a frame was written by then, the
+	// next write ends the torn line first. Line breaks inside the frame, which
+	// JSON allows between tokens, are sent as spaces.
+	WriteFrame(ctx context.Context, frame []byte) error
+	// Close ends reads and writes that are under way and frees the instance for
+	// the next Dial. It does not end the instance. Calling it twice is fine.
+	Close() error
+}
+
+// FrameTooLarge is the error of a frame that passed the stream's limit.
+type FrameTooLarge struct{ Limit int }
+
+func (e *FrameTooLarge) Error() string {
+	return "message is larger than the limit of " + byteCount(e.Limit)
+}
+
+// Endpoint is a URL that speaks MCP over HTTP.
+type Endpoint struct {
+	URL       string
+	Client    *http.Client
+	Header    http.Header // sent with every request: credentials live here
+	Transport string      // auto, streamable or sse
+}
