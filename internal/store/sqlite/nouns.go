@@ -1,0 +1,187 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/hex"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+// GatewayID implements store.Store.
+func (d *DB) GatewayID(ctx context.Context) (string, error) {
+	fresh := make([]byte, 6)
+	rand.Read(fresh)
+	err := d.exec(ctx, "make the gateway's id", "INSERT INTO meta (key, value) VALUES ('gateway_id', ?) ON CONFLICT DO NOTHING", "gw_"+hex.EncodeToString(fresh))
+	if err != nil {
+		return "", err
+	}
+	var id string
+	err = d.db.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = 'gateway_id'").Scan(&id)
+	return id, d.wrap("read the gateway's id", err)
+}
+
+// PutOverride implements store.Overrides.
+func (d *DB) PutOverride(ctx context.Context, server string, o store.Override) error {
+	return d.exec(ctx, "write an override", "INSERT OR REPLACE INTO overrides (server, enabled) VALUES (?, ?)", server, o.Enabled)
+}
+
+// DeleteOverride implements store.Overrides.
+func (d *DB) DeleteOverride(ctx context.Context, server string) error {
+	return d.exec(ctx, "delete an override", "DELETE FROM overrides WHERE server = ?", server)
+}
+
+// Overrides implements store.Overrides.
+func (d *DB) Overrides(ctx context.Context) (map[string]store.Override, error) {
+	all := make(map[string]store.Override)
+	err := d.each(ctx, "list the overrides", "SELECT server, enabled FROM overrides", func(rows *sql.Rows) error {
+		var server string
+		var o store.Override
+		if err := rows.Scan(&server, &o.Enabled); err != nil {
+			return err
+		}
+		all[server] = o
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// PutHandle implements store.Handles.
+func (d *DB) PutHandle(ctx context.Context, h store.Handle) error {
+	return d.exec(ctx, "write a handle",
+		"INSERT OR REPLACE INTO handles (key, driver, server, session, dir, data, spec_hash, link, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		h.Key, h.Driver, h.Server, h.Session, h.Dir, raw(h.Data), h.SpecHash, raw(h.Link), nanos(h.Created))
+}
+
+// DeleteHandle implements store.Handles.
+func (d *DB) DeleteHandle(ctx context.Context, key string) error {
+	return d.exec(ctx, "delete a handle", "DELETE FROM handles WHERE key = ?", key)
+}
+
+// Handles implements store.Handles.
+func (d *DB) Handles(ctx context.Context) ([]store.Handle, error) {
+	var all []store.Handle
+	err := d.each(ctx, "list the handles", "SELECT key, driver, server, session, dir, data, spec_hash, link, created FROM handles ORDER BY key", func(rows *sql.Rows) error {
+		var h store.Handle
+		var created int64
+		if err := rows.Scan(&h.Key, &h.Driver, &h.Server, &h.Session, &h.Dir, (*[]byte)(&h.Data), &h.SpecHash, (*[]byte)(&h.Link), &created); err != nil {
+			return err
+		}
+		h.Created = fromNanos(created)
+		all = append(all, h)
+		return nil
+	})
+	return all, err
+}
+
+// PutSession implements store.Sessions.
+func (d *DB) PutSession(ctx context.Context, s store.Session) error {
+	return d.exec(ctx, "write a session",
+		"INSERT OR REPLACE INTO sessions (id, owner, kind, created, used, data) VALUES (?, ?, ?, ?, ?, ?)",
+		s.ID, s.Owner, s.Kind, nanos(s.Created), nanos(s.Used), raw(s.Data))
+}
+
+// DeleteSession implements store.Sessions.
+func (d *DB) DeleteSession(ctx context.Context, id string) error {
+	return d.exec(ctx, "delete a session", "DELETE FROM sessions WHERE id = ?", id)
+}
+
+// Sessions implements store.Sessions.
+func (d *DB) Sessions(ctx context.Context) ([]store.Session, error) {
+	var all []store.Session
+	err := d.each(ctx, "list the sessions", "SELECT id, owner, kind, created, used, data FROM sessions ORDER BY id", func(rows *sql.Rows) error {
+		var s store.Session
+		var created, used int64
+		if err := rows.Scan(&s.ID, &s.Owner, &s.Kind, &created, &used, (*[]byte)(&s.Data)); err != nil {
+			return err
+		}
+		s.Created, s.Used = fromNanos(created), fromNanos(used)
+		all = append(all, s)
+		return nil
+	})
+	return all, err
+}
+
+// TouchSessions implements store.Sessions.
+func (d *DB) TouchSessions(ctx context.Context, used map[string]time.Time) error {
+	return d.touch(ctx, "note the use of sessions", "UPDATE sessions SET used = max(used, ?) WHERE id = ?", used)
+}
+
+// PutClient implements store.Clients.
+func (d *DB) PutClient(ctx context.Context, c store.Client) error {
+	return d.exec(ctx, "write a client",
+		"INSERT OR REPLACE INTO clients (id, session, view, principal, protocol, init, created, used) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+		c.ID, c.Session, c.View, c.Principal, c.Protocol, raw(c.Init), nanos(c.Created), nanos(c.Used))
+}
+
+// DeleteClient implements store.Clients.
+func (d *DB) DeleteClient(ctx context.Context, id string) error {
+	return d.exec(ctx, "delete a client", "DELETE FROM clients WHERE id = ?", id)
+}
+
+// DeleteClientsOf implements store.Clients.
+func (d *DB) DeleteClientsOf(ctx context.Context, session string) error {
+	return d.exec(ctx, "delete the clients of a session", "DELETE FROM clients WHERE session = ?", session)
+}
+
+// Clients implements store.Clients.
+func (d *DB) Clients(ctx context.Context) ([]store.Client, error) {
+	var all []store.Client
+	err := d.each(ctx, "list the clients", "SELECT id, session, view, principal, protocol, init, created, used FROM clients ORDER BY id", func(rows *sql.Rows) error {
+		var c store.Client
+		var created, used int64
+		if err := rows.Scan(&c.ID, &c.Session, &c.View, &c.Principal, &c.Protocol, (*[]byte)(&c.Init), &created, &used); err != nil {
+			return err
+		}
+		c.Created, c.Used = fromNanos(created), fromNanos(used)
+		all = append(all, c)
+		return nil
+	})
+	return all, err
+}
+
+// TouchClients implements store.Clients.
+func (d *DB) TouchClients(ctx context.Context, used map[string]time.Time) error {
+	return d.touch(ctx, "note the use of clients", "UPDATE clients SET used = max(used, ?) WHERE id = ?", used)
+}
+
+func (d *DB) each(ctx context.Context, step, query string, row func(*sql.Rows) error) error {
+	rows, err := d.db.QueryContext(ctx, query)
+	if err != nil {
+		return d.wrap(step, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows); err != nil {
+			return d.wrap(step, err)
+		}
+	}
+	return d.wrap(step, rows.Err())
+}
+
+func (d *DB) touch(ctx context.Context, step, query string, used map[string]time.Time) error {
+	if len(used) == 0 {
+		return nil
+	}
+	tx, err := d.db.BeginTx(ctx, nil)
+	if err != nil {
+		return d.wrap(step, err)
+	}
+	defer tx.Rollback()
+	update, err := tx.PrepareContext(ctx, query)
+	if err != nil {
+		return d.wrap(step, err)
+	}
+	defer update.Close()
+	for id, at := range used {
+		if _, err := update.ExecContext(ctx, nanos(at), id); err != nil {
+			return d.wrap(step, err)
+		}
+	}
+	return d.wrap(step, tx.Commit())
+}

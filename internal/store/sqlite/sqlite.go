@@ -1,0 +1,141 @@
+// Package sqlite keeps the state of one gateway in one SQLite file.
+//
+// The file is in WAL mode with synchronous NORMAL: what was written survives
+// the death of the gateway at any moment; a power cut may cost the last writes,
+// and the processes those were about.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tine-mcp/tine/internal/store"
+	driver "modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+)
+
+// DB is a store.Store in one file.
+type DB struct {
+	path string
+	// One connection: SQLite has one writer, and waiting for a turn in Go is
+	// cheaper and fairer than in SQLite's busy loop. Reads are rare.
+	db *sql.DB
+}
+
+var _ store.Store = (*DB)(nil)
+
+// Open opens the database at path, makes it when it is not there, and brings
+// its schema up to date. The folder must exist. The caller must Close it.
+func Open(ctx context.Context, path string) (*DB, error) {
+	return open(ctx, path, schema)
+}
+
+func open(ctx context.Context, path string, steps []string) (*DB, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("find the state database: %w", err)
+	}
+	// SQLite would make it readable for others; its companions get the mode of
+	// the file itself.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the state database: %w", err)
+	}
+	f.Close()
+
+	db, err := sql.Open("sqlite", dsn(path))
+	if err != nil {
+		return nil, fmt.Errorf("open the state database %s: %w", path, err)
+	}
+	db.SetMaxOpenConns(1)
+	d := &DB{path: path, db: db}
+	if err := d.prepare(ctx, steps); err != nil {
+		db.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *DB) prepare(ctx context.Context, steps []string) error {
+	if err := d.check(ctx); err != nil {
+		return err
+	}
+	return d.migrate(ctx, steps)
+}
+
+// dsn makes a URI of the path, so that ?, # and % in folder names stay names.
+func dsn(path string) string {
+	p := filepath.ToSlash(path)
+	if !strings.HasPrefix(p, "/") { // C:/...
+		p = "/" + p
+	}
+	q := url.Values{}
+	// The timeout first: switching to WAL may have to wait for a reader.
+	q["_pragma"] = []string{"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)"}
+	q.Set("_txlock", "immediate")
+	u := url.URL{Scheme: "file", Path: p, RawQuery: q.Encode()}
+	return u.String()
+}
+
+// Above this size the whole file is not read at every start.
+const checkLimit = 64 << 20
+
+// check finds damage before anything relies on the file.
+func (d *DB) check(ctx context.Context) error {
+	if st, err := os.Stat(d.path); err == nil && st.Size() > checkLimit {
+		_, err := d.db.ExecContext(ctx, "SELECT count(*) FROM sqlite_schema")
+		return d.wrap("read", err)
+	}
+	var verdict string
+	err := d.db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict)
+	if err != nil {
+		return d.wrap("check", err)
+	}
+	if verdict != "ok" {
+		return d.damaged(errors.New(verdict))
+	}
+	return nil
+}
+
+// wrap names the step that failed, and the mend where the file is to blame.
+func (d *DB) wrap(step string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var e *driver.Error
+	if errors.As(err, &e) {
+		switch e.Code() & 0xff {
+		case lib.SQLITE_CORRUPT, lib.SQLITE_NOTADB:
+			return d.damaged(err)
+		case lib.SQLITE_FULL:
+			return fmt.Errorf("%s: no space left for the state database %s; make room: %w", step, d.path, err)
+		case lib.SQLITE_READONLY, lib.SQLITE_CANTOPEN, lib.SQLITE_PERM:
+			return fmt.Errorf("%s: the state database %s can't be written; check who owns it and its folder: %w", step, d.path, err)
+		}
+	}
+	return fmt.Errorf("%s: state database %s: %w", step, d.path, err)
+}
+
+func (d *DB) damaged(err error) error {
+	return fmt.Errorf("the state database %s is damaged (%w); put one of its backups (%s) in its place, or move it away to start with an empty one",
+		d.path, err, filepath.Base(d.path)+".v*.backup")
+}
+
+// Close may be called twice.
+func (d *DB) Close() error {
+	if err := d.db.Close(); err != nil {
+		return fmt.Errorf("close the state database %s: %w", d.path, err)
+	}
+	return nil
+}
+
+func (d *DB) exec(ctx context.Context, step, query string, args ...any) error {
+	_, err := d.db.ExecContext(ctx, query, args...)
+	return d.wrap(step, err)
+}

@@ -1,0 +1,252 @@
+package sqlite
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/store/storetest"
+	"go.uber.org/goleak"
+)
+
+// With this variable the test binary is a gateway that writes handles and says
+// which, until it is killed.
+const writeVar = "TINE_TEST_WRITE_DB"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(writeVar); path != "" {
+		writeForever(path)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func TestSuite(t *testing.T) {
+	storetest.Run(t, func(t testing.TB, place string) store.Store {
+		return mustOpen(t, filepath.Join(place, "it's 100% #1?", "tine.db"), schema)
+	})
+}
+
+func mustOpen(t testing.TB, path string, steps []string) *DB {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d, err := open(context.Background(), path, steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestPragmasAndModes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tine.db")
+	d := mustOpen(t, path, schema)
+	defer d.Close()
+	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "1", "busy_timeout": "10000", "foreign_keys": "1"} {
+		var got string
+		if err := d.db.QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want {
+			t.Errorf("%s is %q (%v), want %q", pragma, got, err, want)
+		}
+	}
+	if err := d.PutOverride(context.Background(), "a", store.Override{}); err != nil {
+		t.Fatal(err)
+	}
+	files, _ := filepath.Glob(path + "*")
+	if len(files) < 2 {
+		t.Fatalf("no companions: %v", files)
+	}
+	for _, f := range files {
+		st, err := os.Stat(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v: others can read it", f, st.Mode())
+		}
+	}
+}
+
+func TestMigrationKeepsDataAndABackup(t *testing.T) {
+	ctx := context.Background()
+	path := filepath.Join(t.TempDir(), "o'tine.db")
+	d := mustOpen(t, path, schema)
+	if err := d.PutHandle(ctx, store.Handle{Key: "before"}); err != nil {
+		t.Fatal(err)
+	}
+	d.Close()
+	if backups, _ := filepath.Glob(path + "*backup*"); len(backups) != 0 {
+		t.Fatalf("a new database was backed up: %v", backups)
+	}
+
+	next := append(schema[:len(schema):len(schema)], "CREATE TABLE extra (x INTEGER) STRICT", "INSERT INTO extra VALUES (7)")
+	d = mustOpen(t, path, next)
+	var x int
+	if err := d.db.QueryRow("SELECT x FROM extra").Scan(&x); err != nil || x != 7 {
+		t.Errorf("the steps were not done: %d, %v", x, err)
+	}
+	if all, err := d.Handles(ctx); err != nil || len(all) != 1 || all[0].Key != "before" {
+		t.Errorf("handles after the migration: %v, %v", all, err)
+	}
+	d.Close()
+	d = mustOpen(t, path, next) // nothing to do a second time
+	d.Close()
+
+	// A Tine that does not know the new schema says so and names the backup,
+	// which works in its place.
+	_, err := open(ctx, path, schema)
+	backup := path + fmt.Sprintf(".v%d.backup", len(schema))
+	if err == nil || !strings.Contains(err.Error(), backup) {
+		t.Errorf("opened by an older one: %v", err)
+	}
+	old := mustOpen(t, backup, schema)
+	defer old.Close()
+	if all, err := old.Handles(ctx); err != nil || len(all) != 1 {
+		t.Errorf("the backup holds %v, %v", all, err)
+	}
+}
+
+func TestMigrationThatFailsChangesNothing(t *testing.T) {
+	ctx := context.Background()
+	path := filepath.Join(t.TempDir(), "tine.db")
+	d := mustOpen(t, path, schema)
+	if err := d.PutHandle(ctx, store.Handle{Key: "before"}); err != nil {
+		t.Fatal(err)
+	}
+	d.Close()
+	bad := append(schema[:len(schema):len(schema)], "DELETE FROM handles", "CREATE TABLE handles (again INTEGER)")
+	if _, err := open(ctx, path, bad); err == nil {
+		t.Fatal("a bad step gave no error")
+	}
+	d = mustOpen(t, path, schema)
+	defer d.Close()
+	if all, err := d.Handles(ctx); err != nil || len(all) != 1 {
+		t.Errorf("after a failed migration: %v, %v", all, err)
+	}
+}
+
+func TestFilesThatCannotBeOpened(t *testing.T) {
+	filled := filepath.Join(t.TempDir(), "filled.db")
+	d := mustOpen(t, filled, schema)
+	for i := range 200 {
+		if err := d.PutHandle(context.Background(), store.Handle{Key: fmt.Sprint(i), Dir: strings.Repeat("d", 500)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.Close()
+	whole, err := os.ReadFile(filled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	torn := append([]byte(nil), whole...)
+	for i := 4096 * 3; i < 4096*6; i++ {
+		torn[i] = 0xEE
+	}
+	other := filepath.Join(t.TempDir(), "other.db")
+	o := mustOpen(t, other, schema)
+	if _, err := o.db.Exec("DROP TABLE schema_version"); err != nil {
+		t.Fatal(err)
+	}
+	o.Close()
+	foreign, err := os.ReadFile(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for name, test := range map[string]struct {
+		content []byte
+		want    string
+	}{
+		"not a database": {[]byte(strings.Repeat("hello ", 1000)), "is damaged"},
+		"broken pages":   {torn, "is damaged"},
+		"cut short":      {whole[:len(whole)/2+100], "is damaged"},
+		"someone else's": {foreign, "is a database of something else"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "tine.db")
+			if err := os.WriteFile(path, test.content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			d, err := Open(context.Background(), path)
+			if err == nil {
+				d.Close()
+				t.Fatal("it opened")
+			}
+			if !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "move it away") {
+				t.Errorf("got: %v", err)
+			}
+			if now, err := os.ReadFile(path); err != nil || string(now) != string(test.content) {
+				t.Errorf("the file was changed (%v)", err)
+			}
+		})
+	}
+	if _, err := Open(context.Background(), filepath.Join(t.TempDir(), "none", "tine.db")); err == nil {
+		t.Error("a folder that is not there gave no error")
+	}
+}
+
+func TestWritesSurviveAKill(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tine.db")
+	want := make(map[string]bool)
+	for range 3 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), writeVar+"="+path)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		for n := 0; n < 50 && lines.Scan(); n++ {
+			want[lines.Text()] = true
+		}
+		cmd.Process.Kill()
+		for lines.Scan() { // said before it died
+			want[lines.Text()] = true
+		}
+		cmd.Wait()
+
+		d := mustOpen(t, path, schema)
+		all, err := d.Handles(context.Background())
+		d.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		have := make(map[string]bool)
+		for _, h := range all {
+			have[h.Key] = true
+		}
+		for key := range want {
+			if !have[key] {
+				t.Errorf("handle %q was written and is gone", key)
+			}
+		}
+	}
+	if len(want) < 150 {
+		t.Errorf("only %d handles were written", len(want))
+	}
+}
+
+func writeForever(path string) {
+	ctx := context.Background()
+	d, err := Open(ctx, path)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	for i := 0; ; i++ {
+		key := fmt.Sprintf("%d-%d", os.Getpid(), i)
+		if err := d.PutHandle(ctx, store.Handle{Key: key}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Stdout.WriteString(key + "\n")
+	}
+}

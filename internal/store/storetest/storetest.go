@@ -1,0 +1,291 @@
+// Package storetest is the suite that every implementation of store.Store
+// passes.
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+// Run tests the stores that open makes. Opening the same place again, after
+// Close, must find what was there. The suite closes what it opens.
+func Run(t *testing.T, open func(t testing.TB, place string) store.Store) {
+	for name, test := range map[string]func(*testing.T, store.Store, func() store.Store){
+		"overrides":     testOverrides,
+		"handles":       testHandles,
+		"sessions":      testSessions,
+		"clients":       testClients,
+		"gateway id":    testGatewayID,
+		"odd values":    testOddValues,
+		"many at once":  testManyAtOnce,
+		"cancelled":     testCancelled,
+		"after closing": testAfterClosing,
+	} {
+		t.Run(name, func(t *testing.T) {
+			place := t.TempDir()
+			s := open(t, place)
+			defer func() { s.Close() }()
+			test(t, s, func() store.Store {
+				if err := s.Close(); err != nil {
+					t.Fatalf("close: %v", err)
+				}
+				s = open(t, place)
+				return s
+			})
+		})
+	}
+}
+
+// day is a time with a fraction and a zone, which must come back as the same
+// instant.
+var day = time.Date(2026, 11, 3, 4, 5, 6, 789012345, time.FixedZone("somewhere", 5400))
+
+func testOverrides(t *testing.T, s store.Store, reopen func() store.Store) {
+	ctx := context.Background()
+	on, off := true, false
+	must(t, s.PutOverride(ctx, "a", store.Override{Enabled: &on}))
+	must(t, s.PutOverride(ctx, "a", store.Override{Enabled: &off}))
+	must(t, s.PutOverride(ctx, "b", store.Override{Enabled: &on}))
+	must(t, s.PutOverride(ctx, "c", store.Override{}))
+	must(t, s.PutOverride(ctx, "d", store.Override{Enabled: &on}))
+	must(t, s.DeleteOverride(ctx, "d"))
+	must(t, s.DeleteOverride(ctx, "never there"))
+	s = reopen()
+	same(t, got(s.Overrides(ctx)), map[string]store.Override{"a": {Enabled: &off}, "b": {Enabled: &on}, "c": {}})
+}
+
+func testHandles(t *testing.T, s store.Store, reopen func() store.Store) {
+	ctx := context.Background()
+	if h := got(s.Handles(ctx)); len(h) != 0 {
+		t.Fatalf("a new store holds %v", h)
+	}
+	full := store.Handle{
+		Key: "k2", Driver: "process", Server: "fs", Session: "ses_1", Dir: "/state/i/1",
+		Data: json.RawMessage(`{"pid":1,"n":12345678901234567890}`), SpecHash: "abc",
+		Link: json.RawMessage(`{"initialize": {}}`), Created: day,
+	}
+	bare := store.Handle{Key: "k1", Driver: "process", Server: "shared", Link: json.RawMessage{}}
+	must(t, s.PutHandle(ctx, store.Handle{Key: "k2", Driver: "old", Link: json.RawMessage(`1`)}))
+	must(t, s.PutHandle(ctx, full))
+	must(t, s.PutHandle(ctx, bare))
+	bare.Link = nil // an empty message is none
+	must(t, s.PutHandle(ctx, store.Handle{Key: "k3"}))
+	must(t, s.DeleteHandle(ctx, "k3"))
+	must(t, s.DeleteHandle(ctx, "k3"))
+	s = reopen()
+	same(t, got(s.Handles(ctx)), []store.Handle{bare, full})
+}
+
+func testSessions(t *testing.T, s store.Store, reopen func() store.Store) {
+	ctx := context.Background()
+	a := store.Session{ID: "ses_a", Owner: "ann", Kind: "default", Created: day, Used: day.Add(time.Second), Data: json.RawMessage(`{"labels":{"x":"y"}}`)}
+	b := store.Session{ID: "ses_b", Owner: "bob"}
+	must(t, s.PutSession(ctx, b))
+	must(t, s.PutSession(ctx, a))
+	must(t, s.PutSession(ctx, store.Session{ID: "ses_c"}))
+	must(t, s.DeleteSession(ctx, "ses_c"))
+	must(t, s.DeleteSession(ctx, "ses_c"))
+	s = reopen()
+	same(t, got(s.Sessions(ctx)), []store.Session{a, b})
+
+	must(t, s.TouchSessions(ctx, nil))
+	must(t, s.TouchSessions(ctx, map[string]time.Time{
+		"ses_a": day.Add(-time.Hour), // never back
+		"ses_b": day.Add(time.Minute),
+		"ses_c": day, // not there, and does not come to be
+	}))
+	b.Used = day.Add(time.Minute)
+	s = reopen()
+	same(t, got(s.Sessions(ctx)), []store.Session{a, b})
+}
+
+func testClients(t *testing.T, s store.Store, reopen func() store.Store) {
+	ctx := context.Background()
+	a := store.Client{
+		ID: "A", Session: "ses_1", View: "/mcp", Principal: "ann", Protocol: "2025-11-25",
+		Init: json.RawMessage(`{"capabilities":{}}`), Created: day, Used: day,
+	}
+	b := store.Client{ID: "b", Session: "ses_1"}
+	c := store.Client{ID: "c", Session: "ses_2"}
+	for _, x := range []store.Client{c, b, {ID: "d"}, {ID: "A"}, a} {
+		must(t, s.PutClient(ctx, x))
+	}
+	must(t, s.DeleteClient(ctx, "d"))
+	must(t, s.DeleteClient(ctx, "d"))
+	must(t, s.TouchClients(ctx, map[string]time.Time{"A": day.Add(-1), "b": day, "none": day}))
+	b.Used = day
+	s = reopen()
+	same(t, got(s.Clients(ctx)), []store.Client{a, b, c})
+
+	must(t, s.DeleteClientsOf(ctx, "ses_1"))
+	must(t, s.DeleteClientsOf(ctx, "ses_1"))
+	same(t, got(s.Clients(ctx)), []store.Client{c})
+}
+
+func testGatewayID(t *testing.T, s store.Store, reopen func() store.Store) {
+	ctx := context.Background()
+	ids := make([]string, 8)
+	var wg sync.WaitGroup
+	for i := range ids {
+		wg.Go(func() { ids[i] = got(s.GatewayID(ctx)) })
+	}
+	wg.Wait()
+	s = reopen()
+	last := got(s.GatewayID(ctx))
+	if !strings.HasPrefix(last, "gw_") || len(last) < 10 {
+		t.Errorf("odd id %q", last)
+	}
+	for _, id := range ids {
+		if id != last {
+			t.Fatalf("ids differ: %v and %s", ids, last)
+		}
+	}
+}
+
+func testOddValues(t *testing.T, s store.Store, reopen func() store.Store) {
+	ctx := context.Background()
+	big := json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
+	var want []store.Handle
+	for i, odd := range []string{"", "'; DROP TABLE handles; --", "日本語 \U0001F600", "%s?_#&", strings.Repeat("k", 10000)} {
+		h := store.Handle{Key: fmt.Sprintf("%d%s", i, odd), Driver: odd, Server: odd, Session: odd, Dir: odd, SpecHash: odd, Data: json.RawMessage(`{"a" :  1}`), Created: time.Unix(0, 1).UTC()}
+		if i == 0 {
+			h.Data = big
+		}
+		want = append(want, h)
+		must(t, s.PutHandle(ctx, h))
+	}
+	s = reopen()
+	same(t, got(s.Handles(ctx)), want)
+	must(t, s.DeleteHandle(ctx, want[1].Key))
+	same(t, got(s.Handles(ctx)), append(want[:1:1], want[2:]...))
+}
+
+func testManyAtOnce(t *testing.T, s store.Store, reopen func() store.Store) {
+	ctx := context.Background()
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			for j := range 10 {
+				id := fmt.Sprintf("%02d-%02d", i, j)
+				check := func(err error) {
+					if err != nil {
+						t.Errorf("%s: %v", id, err)
+					}
+				}
+				check(s.PutHandle(ctx, store.Handle{Key: id}))
+				check(s.PutSession(ctx, store.Session{ID: id}))
+				check(s.TouchSessions(ctx, map[string]time.Time{id: day, "other": day}))
+				if j%2 == 1 {
+					check(s.DeleteHandle(ctx, id))
+				}
+				_, err := s.Handles(ctx)
+				check(err)
+			}
+		})
+	}
+	wg.Wait()
+	s = reopen()
+	if n := len(got(s.Handles(ctx))); n != 80 {
+		t.Errorf("%d handles, want 80", n)
+	}
+	sessions := got(s.Sessions(ctx))
+	if len(sessions) != 160 {
+		t.Errorf("%d sessions, want 160", len(sessions))
+	}
+	for _, x := range sessions {
+		if !x.Used.Equal(day) {
+			t.Errorf("session %s was used %v", x.ID, x.Used)
+		}
+	}
+}
+
+func testCancelled(t *testing.T, s store.Store, _ func() store.Store) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := s.PutHandle(ctx, store.Handle{Key: "x"}); err == nil {
+		t.Error("a cancelled write gave no error")
+	}
+	if _, err := s.Handles(ctx); err == nil {
+		t.Error("a cancelled list gave no error")
+	}
+	if all := got(s.Handles(context.Background())); len(all) != 0 {
+		t.Errorf("a cancelled write was done: %v", all)
+	}
+}
+
+func testAfterClosing(t *testing.T, s store.Store, _ func() store.Store) {
+	ctx := context.Background()
+	must(t, s.Close())
+	must(t, s.Close())
+	if err := s.PutOverride(ctx, "a", store.Override{}); err == nil {
+		t.Error("a write after Close gave no error")
+	}
+	if _, err := s.Sessions(ctx); err == nil {
+		t.Error("a list after Close gave no error")
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// got is for calls whose failure ends the test whatever it is; a panic in a
+// test names the line.
+func got[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// same compares what a store gave back with what went in. Times are compared
+// as instants.
+func same[T any](t *testing.T, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(utc(got), utc(want)) {
+		t.Errorf("got  %.2000s\nwant %.2000s", show(got), show(want))
+	}
+}
+
+func utc(v any) any {
+	switch v := v.(type) {
+	case []store.Handle:
+		out := append([]store.Handle(nil), v...)
+		for i := range out {
+			out[i].Created = out[i].Created.UTC()
+		}
+		return out
+	case []store.Session:
+		out := append([]store.Session(nil), v...)
+		for i := range out {
+			out[i].Created, out[i].Used = out[i].Created.UTC(), out[i].Used.UTC()
+		}
+		return out
+	case []store.Client:
+		out := append([]store.Client(nil), v...)
+		for i := range out {
+			out[i].Created, out[i].Used = out[i].Created.UTC(), out[i].Used.UTC()
+		}
+		return out
+	}
+	return v
+}
+
+func show(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprintf("%+v", v)
+	}
+	return string(b)
+}
