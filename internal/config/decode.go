@@ -1,0 +1,241 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// decoder turns a tree into a Config and says what is wrong on the way.
+type decoder struct {
+	report
+	opts      Options
+	res       resolver
+	separator string
+
+	// Kept for checks that need the whole config.
+	listenPos   pos
+	defaultView *node
+}
+
+// object reads the keys of one map. The methods named after types look a key
+// up, complain when its value does not fit, and report whether dst was set.
+type object struct {
+	d    *decoder
+	n    *node
+	path string // for messages: servers.fs.env
+	rel  string // the same inside its server or config, for hidden
+
+	// hidden collects the rel of every string that came from a placeholder.
+	hidden map[string]bool
+}
+
+// object starts reading a map. Known lists the keys it may have.
+func (d *decoder) object(n *node, path string, hidden map[string]bool, known []string) (object, bool) {
+	o := object{d: d, n: n, path: path, hidden: hidden}
+	if n.kind == kindNull {
+		o.n = mapNode()
+		return o, true
+	}
+	if n.kind != kindMap {
+		if !n.missing {
+			d.fail(n.pos, "%swant a map of %s, got %s", prefix(path), strings.Join(known, ", "), n.shown())
+		}
+		return o, false
+	}
+	for _, p := range n.pairs {
+		if !slices.Contains(known, p.key) {
+			d.fail(p.keyPos, "%s", unknownKey(p.key, path, known))
+		}
+	}
+	return o, true
+}
+
+// child starts reading the map under a key.
+func (o object) child(key string, known []string) (object, bool) {
+	n := o.n.get(key)
+	if n == nil {
+		return object{d: o.d, n: mapNode()}, false
+	}
+	c, ok := o.d.object(n, join(o.path, key), o.hidden, known)
+	c.rel = join(o.rel, key)
+	return c, ok
+}
+
+func prefix(path string) string {
+	if path == "" {
+		return ""
+	}
+	return path + ": "
+}
+
+// otherWords are keys and values that people know from elsewhere.
+var otherWords = map[string]string{
+	"mcpServers": "servers", "backends": "servers", "cmd": "command", "arguments": "args", "environment": "env",
+	"environ": "env", "workdir": "cwd", "dir": "cwd", "directory": "cwd", "envFile": "env_file", "endpoint": "url", "serverUrl": "url",
+	"httpUrl": "url", "uri": "url", "name": "title", "type": "transport", "address": "listen", "addr": "listen",
+	"bind": "listen", "disabled": "enabled", "origins": "cors", "logging": "log", "log_level": "log", "ca": "ca_file",
+	"disabledTools": "tools", "keys": "tokens", "warning": "warn", "stdio": "process",
+	"http": "streamable", "streamable-http": "streamable", "streamable_http": "streamable", "streamableHttp": "streamable",
+	"global": ScopeShared, "shared_global": ScopeShared, "client": ScopeSession,
+}
+
+func unknownKey(key, path string, known []string) string {
+	where := ""
+	if path != "" {
+		where = " in " + path
+	}
+	msg := fmt.Sprintf("unknown key %q%s", clip(key), where)
+	if g := guess(key, known); g != "" {
+		return msg + fmt.Sprintf("; did you mean %q?", g)
+	}
+	return msg + "; known keys: " + strings.Join(known, ", ")
+}
+
+// guess is the word that was meant, by its spelling or from elsewhere.
+func guess(word string, known []string) string {
+	if word == "" || word[0] >= '0' && word[0] <= '9' {
+		return "" // a number or a date is near to every other
+	}
+	if g := nearest(word, known); g != "" {
+		return g
+	}
+	if w := otherWords[word]; slices.Contains(known, w) {
+		return w
+	}
+	return ""
+}
+
+// lookup finds a key's value. Values whose placeholder is missing were reported
+// already and count as not given.
+func (o object) lookup(key string) (*node, bool) {
+	n := o.n.get(key)
+	return n, n != nil && !n.missing
+}
+
+func (o object) wrong(key string, n *node, format string, args ...any) {
+	o.d.fail(n.pos, "%s: %s", join(o.path, key), fmt.Sprintf(format, args...))
+}
+
+func (o object) note(rel string, n *node) {
+	if n.from != "" && o.hidden != nil {
+		o.hidden[join(o.rel, rel)] = true
+	}
+}
+
+// text accepts a string. Numbers and booleans are refused: where a string is
+// wanted they are mostly a missing pair of quotes or a wrong key.
+func (o object) text(key string, dst *string, example string) bool {
+	n, ok := o.lookup(key)
+	if !ok {
+		return false
+	}
+	switch {
+	case n.kind != kindString:
+		o.wrong(key, n, "want a string, got %s; write %s: %s", n.shown(), key, example)
+		return false
+	case strings.ContainsRune(n.text, 0):
+		o.wrong(key, n, "contains a NUL character")
+		return false
+	}
+	o.note(key, n)
+	*dst = n.text
+	return true
+}
+
+func (o object) oneOf(key string, dst *string, allowed ...string) bool {
+	n, ok := o.lookup(key)
+	if !ok {
+		return false
+	}
+	// Revisions such as 2025-06-18 need no quotes in YAML, and get none here.
+	if n.scalar() && n.kind != kindNull && slices.Contains(allowed, n.text) {
+		*dst = n.text
+		return true
+	}
+	hint := ""
+	if n.kind == kindString && n.from == "" {
+		if g := guess(n.text, allowed); g != "" {
+			hint = fmt.Sprintf("; did you mean %q?", g)
+		}
+	}
+	o.wrong(key, n, "got %s, want %s%s", n.shown(), orList(allowed), hint)
+	return false
+}
+
+func orList(words []string) string {
+	if len(words) == 1 {
+		return words[0]
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+// written accepts any scalar but null and gives it as it was written, for
+// things that are strings to the world and often numbers in a file.
+func (o object) written(key string, n *node, what string) (string, bool) {
+	switch {
+	case n.missing:
+		return "", false
+	case n.kind == kindNull:
+		o.wrong(key, n, "has no value; write \"\" for an empty one")
+		return "", false
+	case !n.scalar():
+		o.wrong(key, n, "want %s, got %s", what, n.shown())
+		return "", false
+	case strings.ContainsRune(n.text, 0):
+		o.wrong(key, n, "contains a NUL character")
+		return "", false
+	}
+	o.note(key, n)
+	return n.text, true
+}
+
+func (o object) texts(key string, dst *[]string, example string) bool {
+	n, ok := o.lookup(key)
+	if !ok {
+		return false
+	}
+	if n.kind != kindList && n.kind != kindNull {
+		o.wrong(key, n, "want a list of strings, got %s; write %s: %s", n.shown(), key, example)
+		return false
+	}
+	list := make([]string, 0, len(n.items))
+	for i, item := range n.items {
+		at := object{d: o.d, path: join(o.path, key) + fmt.Sprintf("[%d]", i), rel: join(o.rel, key), hidden: o.hidden}
+		if item.missing {
+			list = append(list, "")
+			continue
+		}
+		if item.kind == kindNull || !item.scalar() || strings.ContainsRune(item.text, 0) {
+			o.d.fail(item.pos, "%s: want a string, got %s", at.path, item.shown())
+			continue
+		}
+		at.note(strconv.Itoa(i), item)
+		list = append(list, item.text)
+	}
+	*dst = list
+	return true
+}
+
+func (o object) textMap(key string, dst *map[string]string, example string) bool {
+	n, ok := o.lookup(key)
+	if !ok {
+		return false
+	}
+	if n.kind != kindMap && n.kind != kindNull {
+		o.wrong(key, n, "want a map, got %s; write %s: %s", n.shown(), key, example)
+		return false
+	}
+	m := make(map[string]string, len(n.pairs))
+	in := object{d: o.d, path: join(o.path, key), rel: join(o.rel, key), hidden: o.hidden}
+	for _, p := range n.pairs {
+		if v, ok := in.written(p.key, p.value, "a string"); ok {
+			m[p.key] = v
+		} else if p.value.missing {
+			m[p.key] = ""
+		}
+	}
+	*dst = m
+	return true
+}

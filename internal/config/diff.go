@@ -1,0 +1,88 @@
+package config
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+)
+
+// Changes says what a reload brings.
+type Changes struct {
+	Added, Changed, Removed []string // ids of servers, in the order of their file
+
+	// Rest names the top-level keys that changed. They take effect when the
+	// gateway is started again.
+	Rest []string
+}
+
+// Empty reports whether nothing changed.
+func (c Changes) Empty() bool {
+	return len(c.Added)+len(c.Changed)+len(c.Removed)+len(c.Rest) == 0
+}
+
+// Diff compares two configs by what they mean: where a value came from and how
+// it was written make no difference.
+func Diff(old, new *Config) Changes {
+	var ch Changes
+	before := make(map[string]*Server, len(old.Servers))
+	for i := range old.Servers {
+		before[old.Servers[i].ID] = &old.Servers[i]
+	}
+	after := make(map[string]bool, len(new.Servers))
+	for i := range new.Servers {
+		s := &new.Servers[i]
+		after[s.ID] = true
+		switch was := before[s.ID]; {
+		case was == nil:
+			ch.Added = append(ch.Added, s.ID)
+		case !was.same(s):
+			ch.Changed = append(ch.Changed, s.ID)
+		}
+	}
+	for i := range old.Servers {
+		if id := old.Servers[i].ID; !after[id] {
+			ch.Removed = append(ch.Removed, id)
+		}
+	}
+	for _, k := range []struct {
+		name string
+		same bool
+	}{
+		{"listen", old.Listen == new.Listen},
+		{"public_url", old.PublicURL == new.PublicURL},
+		{"tls", old.TLS == new.TLS},
+		{"cors", slices.Equal(old.CORS.Origins, new.CORS.Origins)},
+		{"auth", slices.Equal(old.Auth.Tokens, new.Auth.Tokens)},
+		{"limits", old.Limits == new.Limits},
+		{"log", old.Log == new.Log},
+		{"separator", old.Separator == new.Separator},
+		{"long_names", old.LongNames == new.LongNames},
+		{"default_view", old.DefaultView == new.DefaultView},
+	} {
+		if !k.same {
+			ch.Rest = append(ch.Rest, k.name)
+		}
+	}
+	return ch
+}
+
+// same compares every field but hidden; empty and absent are alike, except for
+// client capabilities, which both configs have filled in.
+func (s *Server) same(o *Server) bool {
+	a, b := *s, *o
+	ok := slices.Equal(a.Args, b.Args) &&
+		maps.Equal(a.Env, b.Env) &&
+		maps.Equal(a.Headers, b.Headers) &&
+		slices.Equal(a.ClientCapabilities, b.ClientCapabilities) &&
+		slices.Equal(a.Tools.Allow, b.Tools.Allow) &&
+		slices.Equal(a.Tools.Deny, b.Tools.Deny) &&
+		maps.Equal(a.Tools.Rename, b.Tools.Rename) &&
+		maps.Equal(a.Tools.Describe, b.Tools.Describe)
+	for _, c := range []*Server{&a, &b} {
+		c.Args, c.Env, c.Headers, c.ClientCapabilities, c.Tools, c.hidden = nil, nil, nil, nil, Tools{}, nil
+		if len(c.Settings) == 0 {
+			c.Settings = nil
+		}
+	}
+	return ok && reflect.DeepEqual(a, b)
+}

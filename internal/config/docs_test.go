@@ -1,0 +1,63 @@
+package config
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const docsPath = "../../docs/config.md"
+
+// The reference must name every key, and its examples must load.
+func TestDocs(t *testing.T) {
+	data, err := os.ReadFile(docsPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	keys := append([]string{"tls.cert", "tls.key", "cors.origins", "auth.tokens", "log.level", "log.format",
+		"limits.body", "limits.header", "limits.message", "limits.connections", "limits.calls", "limits.list_wait", "limits.idle", "limits.drain",
+		"separator", "long_names", "default_view", "listen", "public_url",
+		"tools.allow", "tools.deny", "tools.rename", "tools.describe", DefaultListen}, serverKeys...)
+	keys = append(keys, remoteKeys...)
+	for _, list := range [][]string{protocols, transports, builtins, drivers, scopes, capabilities} {
+		keys = append(keys, list...)
+	}
+	for _, k := range keys {
+		if !strings.Contains(text, "`"+k+"`") {
+			t.Errorf("%s does not name %s", docsPath, k)
+		}
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(text, -1)
+	if len(blocks) < 5 {
+		t.Fatalf("%d examples", len(blocks))
+	}
+	opts := noEnv()
+	opts.Getenv = func(k string) (string, bool) {
+		if k == RemoteServersVar {
+			return "", false
+		}
+		return "value-of-" + k + "-long-enough", !strings.HasSuffix(k, "_ENABLED")
+	}
+	opts.ReadFile = func(p string) ([]byte, error) {
+		if strings.HasSuffix(p, ".env") {
+			return []byte("A=b\n"), nil
+		}
+		return []byte("content-of-the-secret"), nil
+	}
+	for _, b := range blocks {
+		c, err := Parse([]byte(b[1]), opts)
+		if err != nil {
+			t.Errorf("%v in\n%s", err, b[1])
+		} else if len(c.Warnings) > 0 {
+			t.Errorf("%q in\n%s", c.Warnings, b[1])
+		}
+	}
+	for _, b := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		c, err := Load("", env(map[string]string{RemoteServersVar: b[1], "SEARCH_KEY": "k"}))
+		if err != nil || len(c.Warnings) > 0 {
+			t.Errorf("%v in\n%s", err, b[1])
+		}
+	}
+}

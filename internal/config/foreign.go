@@ -1,0 +1,132 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// entry is a server of another program's config, turned into an entry of
+// tine.yaml. Its placeholders are not resolved yet.
+type entry struct {
+	name string // as the other program calls it
+	id   string
+	pos  pos
+	n    *node
+	// broken says why it can't be used.
+	broken string
+	// left names keys that Tine has no counterpart for.
+	left []string
+}
+
+// foreign reads the servers of another program's config. A wrong entry is off
+// and takes nothing else with it.
+func (d *decoder) foreign(t *tree, f format, c *Config) {
+	for _, e := range d.entries(t, f) {
+		c.Servers = append(c.Servers, d.lenient(e))
+	}
+}
+
+func (d *decoder) lenient(e entry) Server {
+	sub := &decoder{report: report{file: d.file}, opts: d.opts, res: d.res, separator: d.separator}
+	s := Server{ID: e.id, Enabled: true}
+	s.fill()
+	if e.n != nil {
+		gone := sub.resolve(e.n, e.id)
+		s = sub.server(e.id, e.n, e.pos, e.id)
+		sub.disable(&s, gone, e.id)
+	}
+	if title := oneLine(e.name); title != "" {
+		s.Title = title
+	}
+	why := e.broken
+	if why == "" && len(sub.problems) > 0 {
+		var all []string
+		for _, p := range sub.problems {
+			all = append(all, fmt.Sprintf("line %d: %s", p.Line, p.Message))
+		}
+		why = strings.Join(all, "; ")
+	}
+	d.warnings = append(d.warnings, sub.warnings...)
+	if why != "" {
+		s.Disabled = fmt.Sprintf("server %q is off: %s", e.id, why)
+		if s.Enabled {
+			d.warn(e.pos, "%s", s.Disabled)
+		}
+	}
+	return s
+}
+
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// entries finds the servers of a foreign config and translates them.
+func (d *decoder) entries(t *tree, f format) []entry {
+	root := t.root
+	key := "mcpServers"
+	if f == formatVSCode {
+		key = "servers"
+		if n := root.get(key); n == nil || n.kind == kindNull {
+			root = root.get("mcp")
+		}
+	}
+	d.otherProjects(t.root)
+	servers := root.get(key)
+	if servers == nil || servers.kind == kindNull {
+		return nil
+	}
+	if servers.kind != kindMap {
+		d.fail(servers.pos, "%s: want a map of a name to an entry, got %s", key, servers.shown())
+		return nil
+	}
+	for _, dup := range t.dups {
+		d.warn(dup.pos, "key %q stands twice, first on line %d; the last one counts", clip(dup.key), dup.firstLine)
+	}
+	names := make([]string, len(servers.pairs))
+	for i, p := range servers.pairs {
+		names[i] = p.key
+	}
+	ids := newIDBook(names, d.separator)
+	var list []entry
+	for _, p := range servers.pairs {
+		e := entry{name: p.key, id: ids.id(p.key), pos: p.keyPos}
+		if e.id != p.key {
+			d.warn(p.keyPos, "server %q is called %s here, because %q can't be an id", clip(p.key), e.id, clip(p.key))
+		}
+		d.translate(&e, p.value, f)
+		list = append(list, e)
+	}
+	return list
+}
+
+// hasProjects reports whether a file keeps servers per project, as Claude Code
+// does in ~/.claude.json.
+func hasProjects(root *node) bool {
+	projects := root.get("projects")
+	if projects == nil {
+		return false
+	}
+	for _, p := range projects.pairs {
+		if s := p.value.get("mcpServers"); s != nil && s.kind == kindMap {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *decoder) otherProjects(root *node) {
+	if !hasProjects(root) {
+		return
+	}
+	for _, p := range root.get("projects").pairs {
+		if s := p.value.get("mcpServers"); s != nil && len(s.pairs) > 0 {
+			d.warn(s.pos, "the servers of project %q are not read; only those at the top are", clip(p.key))
+		}
+	}
+}

@@ -1,0 +1,257 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Import writes a tine.yaml from another program's config: any that Load reads,
+// and RewardKit's. What Tine has no key for stands in comments. Warnings name
+// that, and every secret that should not stay in a file.
+func Import(data []byte, path string) (yaml []byte, warnings []string, err error) {
+	d := newDecoder(Options{Path: path})
+	t, err := readTree(data, path)
+	if err != nil {
+		return nil, nil, d.unreadable(err)
+	}
+	w := &importer{decoder: d, root: mapNode(), inputs: map[string]string{}}
+	switch f := detect(t); f {
+	case formatTine:
+		if t.root.get("servers") != nil {
+			return nil, nil, fmt.Errorf("%s: this is a tine.yaml already; use it as it is", d.file)
+		}
+		return nil, nil, fmt.Errorf("%s: no servers found; want mcpServers, servers or backends", d.file)
+	case formatRewardKit:
+		w.rewardKit(t)
+	default:
+		w.readInputs(t.root)
+		for _, e := range d.entries(t, f) {
+			w.translateText(e.n, e.id)
+			w.add(e, nil)
+		}
+	}
+	if err := d.err(); err != nil {
+		return nil, nil, err
+	}
+	out := w.write(path)
+	// What was written must be readable, whatever was in the source.
+	if _, err := Parse(out, importOptions()); err != nil {
+		return nil, nil, fmt.Errorf("import %s: the result does not load: %w", d.file, err)
+	}
+	return out, d.warnings, nil
+}
+
+// importOptions see nothing of this machine: what a variable holds here does
+// not decide what is imported.
+func importOptions() Options {
+	return Options{
+		Home:     string(filepath.Separator),
+		Getenv:   func(string) (string, bool) { return "", false },
+		ReadFile: func(string) ([]byte, error) { return nil, errors.New("not read by import") },
+	}
+}
+
+// importer collects a tine.yaml.
+type importer struct {
+	*decoder
+	root    *node // the keys above servers
+	servers []pair
+	after   []string          // comments about servers that could not be written
+	inputs  map[string]string // descriptions of VS Code's inputs
+}
+
+// add takes an entry over, or its remains as a comment when it can't be used.
+func (w *importer) add(e entry, notes []string) {
+	if len(e.left) > 0 {
+		notes = append(notes, "not imported, as Tine has no key for it: "+strings.Join(e.left, ", "))
+	}
+	why := e.broken
+	if why == "" {
+		why = w.reject(e)
+	}
+	if why != "" {
+		w.warn(e.pos, "server %q is not imported: %s", e.id, why)
+		w.after = append(w.after, fmt.Sprintf("%s is not imported: %s", e.id, why))
+		w.after = append(w.after, notes...)
+		return
+	}
+	w.inlineSecrets(e)
+	if e.id != e.name && oneLine(e.name) != "" && e.n.get("title") == nil {
+		title := stringNode(strings.ReplaceAll(oneLine(e.name), "${", "$${"))
+		e.n.pairs = append([]pair{{key: "title", value: title}}, e.n.pairs...)
+	}
+	w.servers = append(w.servers, pair{key: e.id, value: e.n, comment: notes})
+}
+
+// reject says why an entry would not load.
+func (w *importer) reject(e entry) string {
+	d := newDecoder(importOptions())
+	trial := e.n.clone()
+	d.resolve(trial, e.id)
+	d.server(e.id, trial, e.pos, e.id)
+	if len(d.problems) == 0 {
+		return ""
+	}
+	return strings.TrimPrefix(d.problems[0].Message, e.id+": ")
+}
+
+func (n *node) clone() *node {
+	c := *n
+	c.items, c.pairs = nil, nil
+	for _, item := range n.items {
+		c.items = append(c.items, item.clone())
+	}
+	for _, p := range n.pairs {
+		p.value = p.value.clone()
+		c.pairs = append(c.pairs, p)
+	}
+	return &c
+}
+
+func (w *importer) readInputs(root *node) {
+	inputs := root.get("inputs")
+	if m := root.get("mcp"); inputs == nil && m != nil {
+		inputs = m.get("inputs")
+	}
+	if inputs == nil {
+		return
+	}
+	for _, in := range inputs.items {
+		id, about := in.get("id"), in.get("description")
+		if id != nil && about != nil && about.kind == kindString {
+			w.inputs[id.text] = about.text
+		}
+	}
+}
+
+// translateText makes every string below n mean the same in tine.yaml: what an
+// editor would ask for becomes a variable, and what is no placeholder of ours
+// stays text.
+func (w *importer) translateText(n *node, id string) {
+	if n == nil {
+		return
+	}
+	for _, item := range n.items {
+		w.translateText(item, id)
+	}
+	for _, p := range n.pairs {
+		w.translateText(p.value, id)
+	}
+	if n.kind != kindString || !strings.Contains(n.text, "${") {
+		return
+	}
+	parts, err := splitPlaceholders(n.text)
+	if err != nil {
+		n.text = strings.ReplaceAll(n.text, "${", "$${")
+		w.warn(n.pos, "server %q: %v; kept as plain text", id, err)
+		return
+	}
+	var b strings.Builder
+	for _, p := range parts {
+		switch p.kind {
+		case "":
+			b.WriteString(strings.ReplaceAll(p.text, "${", "$${"))
+		case "input":
+			name := variableName(p.name)
+			about := ""
+			if s := w.inputs[p.name]; s != "" {
+				about = " (" + clip(oneLine(s)) + ")"
+			}
+			w.warn(n.pos, "server %q: input %s is read from variable %s now%s", id, p.name, name, about)
+			b.WriteString("${" + name + "}")
+		case "folder":
+			if strings.HasPrefix(p.name, "workspace") {
+				w.warn(n.pos, "server %q: %s is the folder of tine.yaml now", id, p.text)
+			}
+			b.WriteString(p.text)
+		default:
+			b.WriteString(p.text)
+		}
+	}
+	n.text = b.String()
+}
+
+var notInVariable = regexp.MustCompile(`[^A-Z0-9]+`)
+
+// variableName makes a name for an environment variable.
+func variableName(s string) string {
+	name := strings.Trim(notInVariable.ReplaceAllString(strings.ToUpper(s), "_"), "_")
+	if name == "" || name[0] >= '0' && name[0] <= '9' {
+		name = "TINE_" + name
+	}
+	return strings.TrimRight(name, "_")
+}
+
+// inlineSecrets warns about every secret that stands in an entry as it is.
+func (w *importer) inlineSecrets(e entry) {
+	found := func(n *node, where, variable string) {
+		w.warn(n.pos, "server %q: %s holds a secret in plain text; write ${%s} instead and set that variable", e.id, where, variable)
+	}
+	literal := func(n *node) bool {
+		return n.scalar() && n.text != "" && !strings.Contains(strings.ReplaceAll(n.text, "$${", ""), "${")
+	}
+	if env := e.n.get("env"); env != nil {
+		for _, p := range env.pairs {
+			if literal(p.value) && (secretName(p.key) || secretText.MatchString(p.value.text) || RedactURL(p.value.text) != p.value.text) {
+				found(p.value, "env."+oneLine(p.key), variableName(p.key))
+			}
+		}
+	}
+	if headers := e.n.get("headers"); headers != nil {
+		for _, p := range headers.pairs {
+			if literal(p.value) && (secretName(p.key) || secretText.MatchString(p.value.text)) {
+				found(p.value, "headers."+oneLine(p.key), variableName(e.id+"_"+p.key))
+			}
+		}
+	}
+	if u := e.n.get("url"); u != nil && literal(u) && RedactURL(u.text) != u.text {
+		found(u, "url", variableName(e.id+"_URL"))
+	}
+	if args := e.n.get("args"); args != nil {
+		s := Server{}
+		for _, a := range args.items {
+			s.Args = append(s.Args, a.text)
+		}
+		name := e.id + "_SECRET"
+		for i, shown := range s.shownArgs() {
+			if shown != s.Args[i] && literal(args.items[i]) {
+				found(args.items[i], fmt.Sprintf("args[%d]", i), variableName(name))
+				name = fmt.Sprintf("%s_SECRET_%d", e.id, i+1)
+			}
+		}
+	}
+}
+
+// write puts the file together.
+func (w *importer) write(path string) []byte {
+	var b strings.Builder
+	head := "Imported by tine config import"
+	if path != "" {
+		head += " from " + filepath.Base(path)
+	}
+	writeComment(&b, []string{head + ".", "Check it with: tine config check"}, "")
+	b.WriteString("\n")
+	if len(w.root.pairs) > 0 {
+		writeYAML(&b, w.root, 0)
+		b.WriteString("\n")
+	}
+	if len(w.servers) == 0 {
+		b.WriteString("servers: {}\n")
+	} else {
+		b.WriteString("servers:\n")
+	}
+	for i, p := range w.servers {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		writeYAML(&b, mapNode(p), 1)
+	}
+	if len(w.after) > 0 {
+		b.WriteString("\n")
+		writeComment(&b, w.after, "  ")
+	}
+	return []byte(b.String())
+}

@@ -1,0 +1,232 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"strings"
+	"unicode/utf8"
+)
+
+// Limits of a JSON file. They are wider than YAML's because there is nothing in
+// JSON that grows when it is read, and because programs keep other things of
+// theirs beside their mcpServers.
+const (
+	maxJSONBytes = 16 << 20
+	maxJSONNodes = 1 << 20
+	maxDepth     = 64
+)
+
+// syntaxError is a file that can't be read at all.
+type syntaxError struct {
+	pos pos
+	msg string
+}
+
+func (e *syntaxError) Error() string { return e.msg }
+
+// readJSON reads JSON, with comments and trailing commas as editors allow them.
+func readJSON(data []byte) (*tree, error) {
+	clean := plainJSON(data)
+	r := &jsonReader{data: clean, dec: json.NewDecoder(bytes.NewReader(clean)), lines: lineStarts(clean), out: &tree{}}
+	r.dec.UseNumber()
+	root, err := r.value(0)
+	if err != nil {
+		return nil, err
+	}
+	end := r.next()
+	if _, err := r.dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, &syntaxError{r.at(end), "there is more after the end of the JSON value; remove it"}
+	}
+	r.out.root, r.out.json = root, true
+	return r.out, nil
+}
+
+type jsonReader struct {
+	data  []byte
+	dec   *json.Decoder
+	lines []int
+	out   *tree
+	nodes int
+}
+
+// next is where the token starts that the decoder will return next.
+func (r *jsonReader) next() int {
+	i := int(r.dec.InputOffset())
+	for i < len(r.data) && strings.IndexByte(" \t\r\n,:", r.data[i]) >= 0 {
+		i++
+	}
+	return i
+}
+
+func (r *jsonReader) at(offset int) pos { return position(r.data, r.lines, offset) }
+
+func (r *jsonReader) token() (json.Token, pos, error) {
+	at := r.at(r.next())
+	tok, err := r.dec.Token()
+	if err == nil {
+		return tok, at, nil
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, at, &syntaxError{r.at(len(r.data)), "the JSON ends too early; a closing bracket, brace or quote is missing"}
+	}
+	// next skips separators; one that should not be there is the mistake itself.
+	i := int(r.dec.InputOffset())
+	for i < len(r.data) && strings.IndexByte(" \t\r\n", r.data[i]) >= 0 {
+		i++
+	}
+	if i < len(r.data) && strings.HasPrefix(err.Error(), fmt.Sprintf("invalid character '%c'", r.data[i])) {
+		at = r.at(i)
+	}
+	return nil, at, &syntaxError{at, "not valid JSON: " + err.Error()}
+}
+
+func (r *jsonReader) value(depth int) (*node, error) {
+	tok, at, err := r.token()
+	if err != nil {
+		return nil, err
+	}
+	if r.nodes++; r.nodes > maxJSONNodes {
+		return nil, &syntaxError{at, fmt.Sprintf("more than %d values; split the file", maxJSONNodes)}
+	}
+	if depth > maxDepth {
+		return nil, &syntaxError{at, fmt.Sprintf("nested deeper than %d levels", maxDepth)}
+	}
+	switch v := tok.(type) {
+	case json.Delim:
+		if v == '[' {
+			return r.list(at, depth)
+		}
+		return r.object(at, depth)
+	case string:
+		return &node{kind: kindString, pos: at, text: v}, nil
+	case json.Number:
+		k := kindInt
+		if strings.ContainsAny(v.String(), ".eE") {
+			k = kindFloat
+		}
+		return &node{kind: k, pos: at, text: v.String()}, nil
+	case bool:
+		n := boolNode(v)
+		n.pos = at
+		return n, nil
+	default:
+		return &node{kind: kindNull, pos: at, text: "null"}, nil
+	}
+}
+
+func (r *jsonReader) list(at pos, depth int) (*node, error) {
+	n := &node{kind: kindList, pos: at}
+	for r.dec.More() {
+		item, err := r.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		n.items = append(n.items, item)
+	}
+	_, _, err := r.token()
+	return n, err
+}
+
+func (r *jsonReader) object(at pos, depth int) (*node, error) {
+	m := r.out.newMap(at)
+	for r.dec.More() {
+		key, keyPos, err := r.token()
+		if err != nil {
+			return nil, err
+		}
+		name, ok := key.(string)
+		if !ok {
+			return nil, &syntaxError{keyPos, "not valid JSON: a key must be a string in quotes"}
+		}
+		value, err := r.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		m.add(pair{key: name, keyPos: keyPos, value: value})
+	}
+	_, _, err := r.token()
+	return m.n, err
+}
+
+// plainJSON replaces comments and trailing commas by spaces, so that every
+// position stays what it was.
+func plainJSON(data []byte) []byte {
+	out := bytes.Clone(data)
+	for i := 0; i < len(out); i++ {
+		switch {
+		case out[i] == '"':
+			i = stringEnd(out, i)
+		case bytes.HasPrefix(out[i:], []byte("//")):
+			for ; i < len(out) && out[i] != '\n'; i++ {
+				out[i] = ' '
+			}
+		case bytes.HasPrefix(out[i:], []byte("/*")):
+			end := bytes.Index(out[i+2:], []byte("*/"))
+			if end < 0 {
+				return out // the decoder complains at the slash
+			}
+			for stop := i + 2 + end + 2; i < stop; i++ {
+				if out[i] != '\n' {
+					out[i] = ' '
+				}
+			}
+			i--
+		}
+	}
+	var before, comma = byte(0), -1
+	for i := 0; i < len(out); i++ {
+		switch c := out[i]; c {
+		case ' ', '\t', '\r', '\n':
+			continue
+		case ',':
+			// A comma that nothing stands before is a mistake, not a trailing one.
+			if comma = -1; before != 0 && !strings.ContainsRune("[{,:", rune(before)) {
+				comma = i
+			}
+		case ']', '}':
+			if comma >= 0 {
+				out[comma] = ' '
+			}
+			comma = -1
+		case '"':
+			i = stringEnd(out, i)
+			comma = -1
+		default:
+			comma = -1
+		}
+		if i < len(out) {
+			before = out[i]
+		}
+	}
+	return out
+}
+
+// stringEnd is the index of the quote that ends the string at i.
+func stringEnd(data []byte, i int) int {
+	for i++; i < len(data) && data[i] != '"'; i++ {
+		if data[i] == '\\' {
+			i++
+		}
+	}
+	return i
+}
+
+func lineStarts(data []byte) []int {
+	starts := []int{0}
+	for i, c := range data {
+		if c == '\n' {
+			starts = append(starts, i+1)
+		}
+	}
+	return starts
+}
+
+func position(data []byte, starts []int, offset int) pos {
+	offset = min(offset, len(data))
+	line := sort.SearchInts(starts, offset+1) - 1
+	return pos{line + 1, utf8.RuneCount(data[starts[line]:offset]) + 1}
+}

@@ -1,0 +1,233 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+)
+
+// Options say where a config finds what is outside its file. The zero value
+// uses the process: its environment, its files, its user's home.
+type Options struct {
+	// Path names the file in messages, and its folder is where relative paths
+	// start. Load sets it.
+	Path string
+	// Home is what ~ means.
+	Home string
+	// Getenv looks up a variable, like os.LookupEnv.
+	Getenv func(string) (string, bool)
+	// ReadFile reads what ${file:PATH}, env_file and key_file name.
+	ReadFile func(string) ([]byte, error)
+}
+
+func (o Options) filled() Options {
+	if o.Getenv == nil {
+		o.Getenv = os.LookupEnv
+	}
+	if o.ReadFile == nil {
+		o.ReadFile = readIncluded
+	}
+	if o.Home == "" {
+		// Without a home ~ stays as it is, and whoever opens the path says so.
+		o.Home, _ = os.UserHomeDir()
+	}
+	return o
+}
+
+// Load reads a config file of any format it knows. Without a path it is
+// Default, with MCP_REMOTE_SERVERS on top like any other.
+func Load(path string, opts Options) (*Config, error) {
+	opts.Path = path
+	if path == "" {
+		d := newDecoder(opts)
+		c := Default()
+		return d.finish(c)
+	}
+	data, err := readBounded(path, maxJSONBytes)
+	if err != nil {
+		return nil, fmt.Errorf("read config: %w", err)
+	}
+	return Parse(data, opts)
+}
+
+// Parse reads a config from memory. Every error of its content is an *Error.
+func Parse(data []byte, opts Options) (*Config, error) {
+	d := newDecoder(opts)
+	t, err := readTree(data, opts.Path)
+	if err != nil {
+		return nil, d.unreadable(err)
+	}
+	c := bare()
+	c.Path = opts.Path
+	switch f := detect(t); f {
+	case formatTine:
+		d.duplicates(t)
+		d.config(t.root, c)
+	case formatRewardKit:
+		d.fail(t.root.pos, "this is a RewardKit config; turn it into one of Tine's with: tine config import %s", opts.Path)
+	default:
+		d.foreign(t, f, c)
+	}
+	return d.finish(c)
+}
+
+func newDecoder(opts Options) *decoder {
+	opts = opts.filled()
+	d := &decoder{opts: opts, separator: DefaultSeparator}
+	d.file = opts.Path
+	if d.file == "" {
+		d.file = "config"
+	}
+	p := paths{dir: folderOf(opts.Path), home: opts.Home}
+	d.res = resolver{getenv: opts.Getenv, readFile: opts.ReadFile, paths: p, workspace: workspaceOf(p.dir)}
+	return d
+}
+
+// unreadable is the error of a file without a tree.
+func (d *decoder) unreadable(err error) error {
+	var s *syntaxError
+	if errors.As(err, &s) {
+		d.fail(s.pos, "%s", s.msg)
+		return d.err()
+	}
+	return err
+}
+
+func (d *decoder) duplicates(t *tree) {
+	for _, dup := range t.dups {
+		d.fail(dup.pos, "key %q stands twice, first on line %d; keep one", clip(dup.key), dup.firstLine)
+	}
+}
+
+// finish adds the servers of the environment, checks what needs the whole, and
+// closes the report.
+func (d *decoder) finish(c *Config) (*Config, error) {
+	problems := d.remoteServers(c)
+	d.checkWhole(c)
+	if err := d.err(); err != nil || len(problems) > 0 {
+		return nil, bounded(append(d.problems, problems...))
+	}
+	if len(c.Servers) == 0 {
+		d.warn(pos{}, "there are no servers; add one under servers:")
+	}
+	c.Warnings = d.warnings
+	return c, nil
+}
+
+// readTree reads JSON or YAML, by what the text looks like.
+func readTree(data []byte, path string) (*tree, error) {
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	if !utf8.Valid(data) {
+		at := 0
+		for at < len(data) {
+			r, n := utf8.DecodeRune(data[at:])
+			if r == utf8.RuneError && n == 1 {
+				break
+			}
+			at += n
+		}
+		return nil, &syntaxError{position(data, lineStarts(data), at), "the file is not UTF-8 text from here on; save it as UTF-8"}
+	}
+	if len(data) > maxJSONBytes {
+		return nil, &syntaxError{pos{}, "the file is larger than 16 MiB"}
+	}
+	if !looksLikeJSON(data) {
+		return readYAML(data)
+	}
+	t, err := readJSON(data)
+	if ext := strings.ToLower(filepath.Ext(path)); err != nil && (ext == ".yaml" || ext == ".yml") {
+		// YAML may start with a brace as well.
+		return readYAML(data)
+	}
+	return t, err
+}
+
+func looksLikeJSON(data []byte) bool {
+	for {
+		data = bytes.TrimLeft(data, " \t\r\n")
+		var end []byte
+		switch {
+		case bytes.HasPrefix(data, []byte("//")):
+			end = []byte("\n")
+		case bytes.HasPrefix(data, []byte("/*")):
+			end = []byte("*/")
+		default:
+			return len(data) > 0 && (data[0] == '{' || data[0] == '[')
+		}
+		_, rest, ok := bytes.Cut(data, end)
+		if !ok {
+			return true
+		}
+		data = rest
+	}
+}
+
+// format is a way of writing servers down.
+type format int
+
+const (
+	formatTine       format = iota
+	formatMCPServers        // {"mcpServers": {...}}: Claude, Cursor, Windsurf, Cline and others
+	formatVSCode            // {"servers": {...}, "inputs": [...]}
+	formatRewardKit         // backends: [...]
+)
+
+// detect tells formats apart by what is in them: names of files say little, as
+// people copy and rename them.
+func detect(t *tree) format {
+	root := t.root
+	if root.kind != kindMap {
+		return formatTine
+	}
+	has := func(key string, k kind) bool { n := root.get(key); return n != nil && n.kind == k }
+	given := func(key string) bool { n := root.get(key); return n != nil && n.kind != kindNull }
+	ours := false
+	for _, key := range topKeys {
+		ours = ours || key != "servers" && given(key)
+	}
+	switch {
+	case has("backends", kindList) && isRewardKit(root.get("backends")):
+		return formatRewardKit
+	case root.get("mcpServers") != nil && !given("servers") && (t.json || !ours):
+		return formatMCPServers
+	case ours:
+		return formatTine
+	case has("mcp", kindMap) && root.get("mcp").get("servers") != nil && !given("servers"):
+		return formatVSCode
+	case !given("servers") && hasProjects(root):
+		return formatMCPServers
+	case has("inputs", kindList) && given("servers"):
+		return formatVSCode
+	case t.json && has("servers", kindMap) && !onlyOurs(root.get("servers")):
+		return formatVSCode
+	}
+	return formatTine
+}
+
+func isRewardKit(backends *node) bool {
+	for _, b := range backends.items {
+		if b.get("backend_name_ref") != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// onlyOurs reports whether an entry of a JSON servers map has a key that no
+// editor knows.
+func onlyOurs(servers *node) bool {
+	for _, p := range servers.pairs {
+		for _, k := range p.value.pairs {
+			switch k.key {
+			case "builtin", "scope", "driver", "transport", "tools", "eager", "protocol",
+				"client_capabilities", "connect_timeout", "settings", "ca_file", "env_file", "title":
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,323 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func mustParse(t *testing.T, in string, opts Options) *Config {
+	t.Helper()
+	c, err := Parse([]byte(in), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func serverOf(t *testing.T, c *Config, id string) Server {
+	t.Helper()
+	for _, s := range c.Servers {
+		if s.ID == id {
+			s.hidden = nil
+			return s
+		}
+	}
+	t.Fatalf("no server %q", id)
+	return Server{}
+}
+
+func TestDefault(t *testing.T) {
+	c := Default()
+	want := &Config{
+		Listen: "127.0.0.1:8463", Separator: "__", LongNames: "keep",
+		Log: Log{"info", "text"},
+		Limits: Limits{Body: 16 << 20, Header: 64 << 10, Message: 64 << 20, Connections: 4096, Calls: 4096,
+			ListWait: 3 * time.Second, Idle: time.Hour, Drain: 10 * time.Second},
+		hidden: map[string]bool{},
+	}
+	for _, name := range []string{"time", "fetch", "everything"} {
+		want.Servers = append(want.Servers, Server{
+			ID: name, Title: name, Driver: "builtin", Builtin: name, Scope: "shared", Enabled: true, Protocol: "auto",
+			ClientCapabilities: []string{"elicitation", "sampling"},
+			ConnectTimeout:     10 * time.Second, Timeout: 5 * time.Minute,
+		})
+	}
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("got  %+v\nwant %+v", c, want)
+	}
+	if err := c.CheckExposure(); err != nil {
+		t.Error(err)
+	}
+	loaded, err := Load("", noEnv())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !Diff(c, loaded).Empty() {
+		t.Errorf("Load without a path is not the default: %+v", Diff(c, loaded))
+	}
+}
+
+const everyKey = `# every key there is
+x-anything: &common {FOO: bar}
+listen: "[::]:9000"
+public_url: https://tine.example.org/gw/
+tls: {cert: certs/tine.pem, key: ~/tine.key}
+cors: {origins: ["https://App.example.org", "http://localhost:3000", "*"]}
+auth:
+  tokens:
+    - {name: ada, token: "${TOKEN}"}
+    - {name: ci, token: 0123456789abcdef}
+limits:
+  body: 4MB
+  header: 8192
+  message: 1 GiB
+  connections: 10
+  calls: ${CALLS}
+  list_wait: 500ms
+  idle: 1h30m
+  drain: 0s
+log: {level: debug, format: json}
+separator: "."
+long_names: shorten
+default_view: web
+servers:
+  web:
+    title: The Web
+    driver: url
+    url: https://mcp.example.org/mcp
+    headers: {Authorization: "Bearer ${TOKEN}", X-Count: 3}
+    transport: sse
+    ca_file: ca.pem
+    scope: session
+    enabled: ${OFF}
+    protocol: 2025-06-18
+    client_capabilities: []
+    connect_timeout: 1s
+    timeout: 1m
+  fs:
+    command: ./bin/server
+    args: [-y, 8, 0x10, true, 1.50, "${TOKEN}"]
+    env: {<<: *common, PORT: 8080, DEBUG: false, V: 1.0, E: "", N: "null"}
+    eager: true
+    tools:
+      allow: ["read_*", list]
+      deny: [read_secret]
+      rename: {list: ls, ls: list}
+      describe: {list: Lists.}
+  here:
+    command: ./run
+    cwd: work
+  clock: {builtin: time, settings: {zone: "${ZONE:-UTC}", n: 3, deep: {list: [1, a, null, 1.5, true]}}}
+`
+
+func TestEveryKey(t *testing.T) {
+	dir := t.TempDir()
+	opts := env(map[string]string{"TOKEN": "correct-horse-battery", "CALLS": "7", "OFF": "false"})
+	opts.Path = filepath.Join(dir, "tine.yaml")
+	opts.Home = filepath.Join(dir, "home")
+	c := mustParse(t, everyKey, opts)
+	if len(c.Warnings) != 0 {
+		t.Errorf("warnings: %q", c.Warnings)
+	}
+	want := Config{
+		Path: opts.Path, Listen: "[::]:9000", PublicURL: "https://tine.example.org/gw",
+		TLS:  TLS{filepath.Join(dir, "certs/tine.pem"), filepath.Join(dir, "home/tine.key")},
+		CORS: CORS{[]string{"https://app.example.org", "http://localhost:3000", "*"}},
+		Auth: Auth{[]Token{{"ada", "correct-horse-battery"}, {"ci", "0123456789abcdef"}}},
+		Limits: Limits{Body: 4e6, Header: 8192, Message: 1 << 30, Connections: 10, Calls: 7,
+			ListWait: 500 * time.Millisecond, Idle: 90 * time.Minute, Drain: 0},
+		Log: Log{"debug", "json"}, Separator: ".", LongNames: "shorten", DefaultView: "web",
+	}
+	got := *c
+	got.Servers, got.Warnings, got.hidden = nil, nil, nil
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	var order []string
+	for _, s := range c.Servers {
+		order = append(order, s.ID)
+	}
+	if want := "web fs here clock"; strings.Join(order, " ") != want {
+		t.Errorf("servers in order %v, want %s", order, want)
+	}
+	servers := map[string]Server{
+		"web": {
+			ID: "web", Title: "The Web", Driver: "url", URL: "https://mcp.example.org/mcp",
+			Headers:   map[string]string{"Authorization": "Bearer correct-horse-battery", "X-Count": "3"},
+			Transport: "sse", CAFile: filepath.Join(dir, "ca.pem"), Scope: "session", Protocol: "2025-06-18",
+			ClientCapabilities: []string{}, ConnectTimeout: time.Second, Timeout: time.Minute,
+		},
+		"fs": {
+			ID: "fs", Title: "fs", Driver: "process", Command: filepath.Join(dir, "bin/server"),
+			Args:  []string{"-y", "8", "0x10", "true", "1.50", "correct-horse-battery"},
+			Env:   map[string]string{"FOO": "bar", "PORT": "8080", "DEBUG": "false", "V": "1.0", "E": "", "N": "null"},
+			Scope: "session", Enabled: true, Eager: true, Protocol: "auto",
+			ClientCapabilities: []string{"elicitation", "sampling"},
+			Tools: Tools{
+				Allow: []string{"read_*", "list"}, Deny: []string{"read_secret"},
+				Rename: map[string]string{"list": "ls", "ls": "list"}, Describe: map[string]string{"list": "Lists."},
+			},
+			ConnectTimeout: time.Minute, Timeout: 5 * time.Minute,
+		},
+		"here": {
+			ID: "here", Title: "here", Driver: "process", Command: "./run", Cwd: filepath.Join(dir, "work"),
+			Scope: "session", Enabled: true, Protocol: "auto", ClientCapabilities: []string{"elicitation", "sampling"},
+			ConnectTimeout: time.Minute, Timeout: 5 * time.Minute,
+		},
+		"clock": {
+			ID: "clock", Title: "clock", Driver: "builtin", Builtin: "time",
+			Settings: map[string]any{"zone": "UTC", "n": int64(3), "deep": map[string]any{"list": []any{int64(1), "a", nil, 1.5, true}}},
+			Scope:    "shared", Enabled: true, Protocol: "auto", ClientCapabilities: []string{"elicitation", "sampling"},
+			ConnectTimeout: 10 * time.Second, Timeout: 5 * time.Minute,
+		},
+	}
+	for id, want := range servers {
+		if got := serverOf(t, c, id); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", id, got, want)
+		}
+	}
+}
+
+func TestEmptyFile(t *testing.T) {
+	for _, in := range []string{"", "\n# nothing\n", "servers:\n", "servers: {}\n", "---\n", "{}", "\ufeffservers: {}\n"} {
+		c := mustParse(t, in, noEnv())
+		if len(c.Servers) != 0 || c.Listen != DefaultListen {
+			t.Errorf("%q: got %+v", in, c)
+		}
+		if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "no servers") {
+			t.Errorf("%q: warnings %q", in, c.Warnings)
+		}
+	}
+}
+
+func TestMissingVariableDisablesOneServer(t *testing.T) {
+	c := mustParse(t, `servers:
+  gh:
+    url: https://${GH_HOST}/mcp
+    headers:
+      Authorization: Bearer ${GH_TOKEN}
+  off: {command: "${NOPE}", enabled: false}
+  ok: {builtin: time}
+`, noEnv())
+	gh := serverOf(t, c, "gh")
+	want := `server "gh" is off: variable GH_HOST is not set (url); set it, or write ${GH_HOST:-default}; variable GH_TOKEN is not set (headers.Authorization); set it, or write ${GH_TOKEN:-default}`
+	if gh.Disabled != want {
+		t.Errorf("got  %s\nwant %s", gh.Disabled, want)
+	}
+	if !gh.Enabled || gh.Driver != "url" || gh.Scope != "shared" {
+		t.Errorf("defaults of a disabled server: %+v", gh)
+	}
+	if off := serverOf(t, c, "off"); off.Disabled == "" || off.Enabled || off.Driver != "process" {
+		t.Errorf("a server that is off anyway: %+v", off)
+	}
+	if ok := serverOf(t, c, "ok"); ok.Disabled != "" {
+		t.Errorf("the other server is off: %s", ok.Disabled)
+	}
+	if len(c.Warnings) != 1 || c.Warnings[0] != "tine.yaml:3:10: "+want {
+		t.Errorf("warnings: %q", c.Warnings)
+	}
+}
+
+func TestCheckExposure(t *testing.T) {
+	for listen, fine := range map[string]bool{
+		"127.0.0.1:0": true, "127.9.9.9:80": true, "[::1]:80": true, "localhost:80": true, "LOCALHOST:80": true, "[::ffff:127.0.0.1]:80": true,
+		"0.0.0.0:80": false, ":80": false, "[::]:80": false, "192.168.1.2:80": false, "localhost.example.org:80": false, "127.1:80": false,
+		"80": false, "": false, "localhost:99999": false,
+	} {
+		c := Default()
+		c.Listen = listen
+		if err := c.CheckExposure(); (err == nil) != fine {
+			t.Errorf("%q: %v", listen, err)
+		}
+	}
+	c := Default()
+	c.Listen, c.Auth.Tokens = "0.0.0.0:80", []Token{{"a", "0123456789abcdef"}}
+	if err := c.CheckExposure(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPlainHTTPOffLoopbackIsSaid(t *testing.T) {
+	in := "listen: 0.0.0.0:80\nauth: {tokens: [{name: a, token: 0123456789abcdef}]}\nservers: {time: {builtin: time}}\n"
+	c := mustParse(t, in, noEnv())
+	if len(c.Warnings) != 1 || !strings.HasPrefix(c.Warnings[0], "tine.yaml:1:9: listen: tokens cross the network unencrypted") {
+		t.Errorf("warnings: %q", c.Warnings)
+	}
+	if c := mustParse(t, in+"public_url: https://x.example.org\n", noEnv()); len(c.Warnings) != 0 {
+		t.Errorf("warnings behind a proxy: %q", c.Warnings)
+	}
+}
+
+func TestLoadReadsFiles(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("key", "s3cret\r\n")
+	write("vars.env", "# comment\nexport A=1\nB = two words # said\nC='lit $x #'\nD=\"a\\nb \\\"q\\\"\"\nE=\nOWN=file\nM=\"line 1\nline 2\"\nF=x#y\n")
+	path := write("tine.yaml", `servers:
+  a: {url: "https://x.example.org", headers: {X-Key: "${file:key}"}}
+  b: {command: npx, env_file: vars.env, env: {OWN: entry}}
+  c: {command: npx, env_file: nope.env}
+  d: {command: npx, args: ["${file:nope}"]}
+`)
+	c, err := Load(path, Options{Home: dir, Getenv: func(string) (string, bool) { return "", false }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := serverOf(t, c, "a").Headers["X-Key"]; got != "s3cret" {
+		t.Errorf("key from file: %q", got)
+	}
+	want := map[string]string{"A": "1", "B": "two words", "C": "lit $x #", "D": "a\nb \"q\"", "E": "", "OWN": "entry", "M": "line 1\nline 2", "F": "x#y"}
+	if got := serverOf(t, c, "b").Env; !reflect.DeepEqual(got, want) {
+		t.Errorf("env_file:\ngot  %q\nwant %q", got, want)
+	}
+	for _, id := range []string{"c", "d"} {
+		if s := serverOf(t, c, id); !strings.Contains(s.Disabled, "nope") {
+			t.Errorf("%s: %q", id, s.Disabled)
+		}
+	}
+	if len(c.Warnings) != 2 {
+		t.Errorf("warnings: %q", c.Warnings)
+	}
+	if _, err := Load(filepath.Join(dir, "none.yaml"), Options{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+func TestEnvFileErrors(t *testing.T) {
+	for in, want := range map[string]string{
+		"A=1\nnonsense\n": "2: want NAME=value",
+		"A='x\n":          "1: A: the quotes do not close",
+		"A=\"x\" y":       "1: A: there is text after the closing quote",
+		"A B=1":           "1: want NAME=value",
+		"A=\x00":          "1: not UTF-8 text",
+	} {
+		if _, err := parseEnvFile(in); err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", in, err, want)
+		}
+	}
+}
+
+func TestIncludedFileMustBePlain(t *testing.T) {
+	if _, err := readIncluded(t.TempDir()); err == nil {
+		t.Error("a folder was read")
+	}
+	big := filepath.Join(t.TempDir(), "big")
+	if err := os.WriteFile(big, make([]byte, maxIncluded+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readIncluded(big); err == nil {
+		t.Error("a file over the limit was read")
+	}
+}

@@ -1,0 +1,136 @@
+package config
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// mask stands where a secret was.
+const mask = "****"
+
+var (
+	secretWord = regexp.MustCompile(`(?i)key|token|secret|passw|passphrase|credential|authorization|cookie|signature|private|bearer|(^|[^a-z])(auth|pass|pat|pwd|sig|dsn)([^a-z]|$)`)
+	// secretText is what common credentials look like, whatever they are called.
+	secretText = regexp.MustCompile(`(?i)^(sk-|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abprs]-|AKIA[0-9A-Z]{12}|AIza[0-9A-Za-z_-]{20}|ya29\.|eyJ[0-9A-Za-z_-]{10})|^(bearer|basic|token)\s+\S`)
+	// innocent are names that only speak of a secret.
+	innocent   = regexp.MustCompile(`(?i)[_-](file|path|dir|type)$`)
+	flagValue  = regexp.MustCompile(`^(--?[A-Za-z0-9][A-Za-z0-9_-]*|[A-Za-z_][A-Za-z0-9_]*)=(.*)$`)
+	headerText = regexp.MustCompile(`^([A-Za-z0-9-]+):\s*(.+)$`)
+)
+
+// secretName reports whether a variable, header, flag or parameter of this name
+// is likely to hold a secret.
+func secretName(name string) bool {
+	return name != "PWD" && name != "OLDPWD" && !innocent.MatchString(name) && secretWord.MatchString(name)
+}
+
+// RedactURL masks what a URL may carry that nobody should read: a user's
+// password and every query value that looks like a secret. Text that is no URL
+// comes back as it is.
+func RedactURL(s string) string {
+	scheme, rest, ok := strings.Cut(s, "://")
+	if !ok {
+		return s
+	}
+	u, err := url.Parse(s)
+	if err != nil {
+		// It can't be taken apart safely, so nothing after the scheme is shown
+		// when there may be a user in it.
+		if strings.ContainsAny(rest, "@?") {
+			return scheme + "://" + mask
+		}
+		return s
+	}
+	if u.User != nil {
+		_, after, _ := strings.Cut(rest, "@")
+		if i := strings.LastIndex(strings.SplitN(rest, "/", 2)[0], "@"); i >= 0 {
+			after = rest[i+1:]
+		}
+		rest = mask + "@" + after
+	}
+	if u.RawQuery != "" {
+		head, query, _ := strings.Cut(rest, "?")
+		query, frag, hasFrag := strings.Cut(query, "#")
+		rest = head + "?" + redactQuery(query)
+		if hasFrag {
+			rest += "#" + frag
+		}
+	}
+	return scheme + "://" + rest
+}
+
+func redactQuery(q string) string {
+	params := strings.Split(q, "&")
+	for i, p := range params {
+		name, value, ok := strings.Cut(p, "=")
+		plain, err := url.QueryUnescape(name)
+		if ok && value != "" && (err != nil || secretName(plain) || secretText.MatchString(value)) {
+			params[i] = name + "=" + mask
+		}
+	}
+	return strings.Join(params, "&")
+}
+
+// Target is the server's command line or URL without secrets, for people.
+func (s *Server) Target() string {
+	switch {
+	case s.URL != "" || s.Driver == "url":
+		if s.hidden["url"] {
+			return mask
+		}
+		return RedactURL(s.URL)
+	case s.Builtin != "" || s.Driver == "builtin":
+		return "builtin " + s.Builtin
+	}
+	words := []string{s.shownText("command", s.Command)}
+	for _, a := range s.shownArgs() {
+		if a == "" || strings.ContainsAny(a, " \t\n\"'\\$`;&|<>()") {
+			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+		words = append(words, a)
+	}
+	return strings.Join(words, " ")
+}
+
+func (s *Server) shownText(rel, text string) string {
+	if s.hidden[rel] && text != "" {
+		return mask
+	}
+	return text
+}
+
+// shownArgs masks arguments that came from placeholders or look like secrets.
+func (s *Server) shownArgs() []string {
+	out := make([]string, len(s.Args))
+	secretNext := false
+	for i, a := range s.Args {
+		switch {
+		case s.hidden["args."+itoa(i)], secretNext && !strings.HasPrefix(a, "-"):
+			out[i] = mask
+		default:
+			out[i] = redactArg(a)
+		}
+		secretNext = strings.HasPrefix(a, "-") && !strings.Contains(a, "=") && secretName(a)
+	}
+	return out
+}
+
+func redactArg(a string) string {
+	if m := flagValue.FindStringSubmatch(a); m != nil {
+		if m[2] != "" && (secretName(m[1]) || secretText.MatchString(m[2])) {
+			return m[1] + "=" + mask
+		}
+		return m[1] + "=" + RedactURL(m[2])
+	}
+	if strings.Contains(a, "://") {
+		return RedactURL(a)
+	}
+	if m := headerText.FindStringSubmatch(a); m != nil && (secretName(m[1]) || secretText.MatchString(m[2])) {
+		return m[1] + ": " + mask
+	}
+	if secretText.MatchString(a) {
+		return mask
+	}
+	return a
+}

@@ -1,0 +1,283 @@
+package config
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+)
+
+var serverKeys = []string{
+	"title", "driver", "command", "args", "env", "env_file", "cwd",
+	"url", "headers", "transport", "ca_file", "builtin", "settings",
+	"scope", "enabled", "eager", "protocol", "client_capabilities", "tools",
+	"connect_timeout", "timeout",
+}
+
+// belongs says which keys make sense only beside which other.
+var belongs = map[string]string{
+	"args": "command", "env": "command", "env_file": "command", "cwd": "command",
+	"headers": "url", "transport": "url", "ca_file": "url",
+	"settings": "builtin",
+}
+
+var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+
+// ownHeaders are set by the transport; a fixed value would break it.
+var ownHeaders = []string{
+	"Host", "Connection", "Content-Length", "Content-Type", "Transfer-Encoding", "Accept", "Last-Event-Id",
+	"Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name",
+}
+
+// servers reads the servers of a tine.yaml.
+func (d *decoder) servers(n *node, c *Config) {
+	if n.kind == kindNull {
+		return
+	}
+	if n.kind != kindMap {
+		d.fail(n.pos, "servers: want a map of a name to an entry, got %s; write servers: {time: {builtin: time}}", n.shown())
+		return
+	}
+	for _, p := range n.pairs {
+		if err := checkID(p.key, d.separator); err != nil {
+			d.fail(p.keyPos, "%v", err)
+		}
+		at := join("servers", p.key)
+		gone := d.resolve(p.value, at)
+		s := d.server(p.key, p.value, p.keyPos, at)
+		d.disable(&s, gone, at)
+		c.Servers = append(c.Servers, s)
+	}
+}
+
+// disable switches a server off whose placeholders have no value.
+func (d *decoder) disable(s *Server, gone []missing, path string) {
+	if len(gone) == 0 {
+		return
+	}
+	var reasons []string
+	for _, m := range gone {
+		where := strings.TrimPrefix(m.path, path+".")
+		reasons = append(reasons, fmt.Sprintf("%s (%s); %s", m.what, where, m.mend))
+	}
+	s.Disabled = fmt.Sprintf("server %q is off: %s", s.ID, strings.Join(reasons, "; "))
+	if s.Enabled {
+		d.warn(gone[0].pos, "%s", s.Disabled)
+	}
+}
+
+// server reads one entry whose placeholders are resolved.
+func (d *decoder) server(id string, n *node, idPos pos, at string) (s Server) {
+	s = Server{ID: id, Enabled: true, hidden: map[string]bool{}}
+	defer s.fill()
+	if n.kind == kindNull {
+		d.fail(idPos, "%s is empty; give it a command, a url or a builtin", at)
+		return s
+	}
+	o, ok := d.object(n, at, s.hidden, serverKeys)
+	if !ok {
+		return s
+	}
+	d.what(o, &s, idPos)
+	if o.text("title", &s.Title, "Files") && strings.ContainsFunc(s.Title, unicode.IsControl) {
+		o.wrong("title", o.n.get("title"), "must be one line")
+	}
+	o.oneOf("scope", &s.Scope, scopes...)
+	o.boolean("enabled", &s.Enabled)
+	o.boolean("eager", &s.Eager)
+	o.oneOf("protocol", &s.Protocol, protocols...)
+	o.duration("connect_timeout", &s.ConnectTimeout, time.Millisecond, time.Hour)
+	o.duration("timeout", &s.Timeout, time.Millisecond, 7*24*time.Hour)
+	if o.texts("client_capabilities", &s.ClientCapabilities, "[elicitation, sampling]") {
+		d.words(o, "client_capabilities", s.ClientCapabilities, capabilities)
+	}
+	d.tools(o, &s)
+	if s.Disabled != "" && s.Enabled {
+		d.warn(o.keyPos("env_file"), "%s", s.Disabled)
+	}
+	return s
+}
+
+// what reads how the server is run or reached: exactly one of three ways.
+func (d *decoder) what(o object, s *Server, idPos pos) {
+	d.command(o, s)
+	d.url(o, s)
+	o.oneOf("builtin", &s.Builtin, builtins...)
+	d.settings(o, s)
+	var given []string
+	for _, key := range []string{"command", "url", "builtin"} {
+		if o.n.get(key) != nil {
+			given = append(given, key)
+		}
+	}
+	switch len(given) {
+	case 0:
+		// Beside an unknown key it would only repeat that one's report.
+		if !slices.ContainsFunc(o.n.pairs, func(p pair) bool { return !slices.Contains(serverKeys, p.key) }) {
+			d.fail(idPos, "%s: nothing to run or reach; give it a command, a url or a builtin", o.path)
+		}
+		return
+	case 1:
+	default:
+		d.fail(o.keyPos(given[1]), "%s: %s and %s exclude each other; keep one", o.path, given[0], given[1])
+		return
+	}
+	for _, p := range o.n.pairs {
+		if need := belongs[p.key]; need != "" && need != given[0] {
+			d.fail(p.keyPos, "%s.%s: goes with %s, but this server has a %s", o.path, p.key, need, given[0])
+		}
+	}
+	d.driver(o, s, given[0])
+}
+
+func (d *decoder) driver(o object, s *Server, given string) {
+	fits := map[string]string{"command": "process", "url": "url", "builtin": "builtin"}[given]
+	if s.Driver = fits; !o.oneOf("driver", &s.Driver, drivers...) {
+		return
+	}
+	if s.Driver != fits {
+		n := o.n.get("driver")
+		o.wrong("driver", n, "%s does not go with %s; write driver: %s, or leave it out", n.shown(), given, fits)
+	}
+}
+
+func (d *decoder) command(o object, s *Server) {
+	if o.text("command", &s.Command, "npx") {
+		n := o.n.get("command")
+		switch fields := strings.Fields(s.Command); {
+		case len(fields) == 0:
+			o.wrong("command", n, "is empty; name a program")
+		case n.from == "" && len(fields) > 1 && o.n.get("args") == nil && !strings.ContainsAny(s.Command, `/\`):
+			quoted := make([]string, len(fields)-1)
+			for i, f := range fields[1:] {
+				quoted[i] = quoteScalar(f)
+			}
+			o.wrong("command", n, "%s is a whole command line; write command: %s and args: [%s]", n.shown(), fields[0], strings.Join(quoted, ", "))
+		}
+	}
+	o.texts("args", &s.Args, `["-y", "some-server"]`)
+	d.env(o, s)
+	if o.text("cwd", &s.Cwd, "./work") {
+		s.Cwd = d.res.paths.resolve(s.Cwd)
+	}
+	// A program named by a relative path is looked for where it will run, else
+	// beside the config: never wherever the gateway happened to be started.
+	s.Command = d.res.paths.expandHome(s.Command)
+	if s.Cwd == "" && strings.ContainsAny(s.Command, `/\`) {
+		s.Command = d.res.paths.resolve(s.Command)
+	}
+}
+
+func (d *decoder) env(o object, s *Server) {
+	o.textMap("env", &s.Env, "{NAME: value}")
+	if n := o.n.get("env"); n != nil {
+		for _, p := range n.pairs {
+			if p.key == "" || strings.ContainsAny(p.key, "=\x00") {
+				d.fail(p.keyPos, "%s.env: %q can't name a variable", o.path, clip(p.key))
+			}
+		}
+	}
+	if !o.text("env_file", &s.EnvFile, ".env") {
+		return
+	}
+	s.EnvFile = d.res.paths.resolve(s.EnvFile)
+	vars, err := d.readEnvFile(s.EnvFile)
+	if err != nil {
+		s.Disabled = fmt.Sprintf("server %q is off: env_file: %v", s.ID, err)
+		return
+	}
+	if s.Env == nil {
+		s.Env = map[string]string{}
+	}
+	for k, v := range vars {
+		if _, ok := s.Env[k]; !ok {
+			s.Env[k] = v
+			s.hidden["env."+k] = true
+		}
+	}
+}
+
+func (d *decoder) url(o object, s *Server) {
+	if o.text("url", &s.URL, "https://mcp.example.org/mcp") {
+		n := o.n.get("url")
+		u, err := url.Parse(s.URL)
+		switch {
+		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+			o.wrong("url", n, "%s is not an absolute http or https URL; write it like https://mcp.example.org/mcp", n.quoted())
+		case u.Fragment != "":
+			o.wrong("url", n, "has a fragment (#...), which is never sent; remove it")
+		}
+	}
+	o.oneOf("transport", &s.Transport, transports...)
+	if o.text("ca_file", &s.CAFile, "ca.pem") {
+		s.CAFile = d.res.paths.resolve(s.CAFile)
+	}
+	o.textMap("headers", &s.Headers, `{Authorization: "Bearer ${TOKEN}"}`)
+	n := o.n.get("headers")
+	if n == nil {
+		return
+	}
+	seen := map[string]string{}
+	for _, p := range n.pairs {
+		name := http.CanonicalHeaderKey(p.key)
+		switch {
+		case !headerName.MatchString(p.key):
+			d.fail(p.keyPos, "%s.headers: %q can't name a header", o.path, clip(p.key))
+		case slices.Contains(ownHeaders, name):
+			d.fail(p.keyPos, "%s.headers: %s is set by Tine itself; remove it", o.path, name)
+		case seen[name] != "":
+			d.fail(p.keyPos, "%s.headers: %s and %s are the same header; keep one", o.path, seen[name], p.key)
+		case strings.ContainsAny(p.value.text, "\r\n\x00"):
+			d.fail(p.value.pos, "%s.headers.%s: a header is one line", o.path, p.key)
+		}
+		seen[name] = p.key
+	}
+}
+
+// quoted is like shown, without what a URL may hide.
+func (n *node) quoted() string {
+	c := *n
+	if c.kind == kindString && c.from == "" {
+		c.text = RedactURL(c.text)
+	}
+	return c.shown()
+}
+
+func (d *decoder) settings(o object, s *Server) {
+	n, ok := o.lookup("settings")
+	if !ok || n.kind == kindNull {
+		return
+	}
+	if n.kind != kindMap {
+		o.wrong("settings", n, "want a map, got %s", n.shown())
+		return
+	}
+	s.Settings, _ = n.value().(map[string]any)
+	noteAll(n, "settings", s.hidden)
+}
+
+func noteAll(n *node, rel string, hidden map[string]bool) {
+	if n.from != "" {
+		hidden[rel] = true
+	}
+	for i, item := range n.items {
+		noteAll(item, fmt.Sprintf("%s.%d", rel, i), hidden)
+	}
+	for _, p := range n.pairs {
+		noteAll(p.value, join(rel, p.key), hidden)
+	}
+}
+
+// keyPos is where a key stands.
+func (o object) keyPos(key string) pos {
+	for _, p := range o.n.pairs {
+		if p.key == key {
+			return p.keyPos
+		}
+	}
+	return o.n.pos
+}
