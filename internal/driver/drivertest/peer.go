@@ -1,0 +1,171 @@
+package drivertest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/tine-mcp/tine/internal/driver"
+)
+
+// Peer is a client at the other end of a link: it calls one tool at a time.
+type Peer struct {
+	link driver.Link
+	next int
+
+	TooLarge int // frames that passed the limit
+	Other    int // messages that were not the answer
+}
+
+// NewPeer returns a client that has not shaken hands.
+func NewPeer(link driver.Link) *Peer { return &Peer{link: link} }
+
+// Dial opens the instance's link and shakes hands.
+func Dial(t testing.TB, inst driver.Instance) *Peer {
+	t.Helper()
+	link, err := inst.Dial(ctx(t))
+	if err != nil {
+		t.Fatalf("dial: %v", err)
+	}
+	if link.Stream != nil {
+		t.Cleanup(func() { link.Stream.Close() })
+	}
+	p := &Peer{link: link}
+	if _, err := p.request(ctx(t), "initialize", map[string]any{"protocolVersion": "2025-11-25"}); err != nil {
+		t.Fatalf("initialize: %v", err)
+	}
+	return p
+}
+
+// Call calls a tool and returns the text of its answer.
+func (p *Peer) Call(t testing.TB, tool string, arguments map[string]any) string {
+	t.Helper()
+	text, err := p.TryCall(ctx(t), tool, arguments)
+	if err != nil {
+		t.Fatalf("call %s: %v", tool, err)
+	}
+	return text
+}
+
+// TryCall is Call for those that may fail.
+func (p *Peer) TryCall(ctx context.Context, tool string, arguments map[string]any) (string, error) {
+	raw, err := p.request(ctx, "tools/call", map[string]any{"name": tool, "arguments": arguments})
+	if err != nil {
+		return "", err
+	}
+	return text(raw)
+}
+
+func text(raw json.RawMessage) (string, error) {
+	var result struct {
+		Content []struct{ Text string }
+	}
+	if err := json.Unmarshal(raw, &result); err != nil {
+		return "", err
+	}
+	if len(result.Content) != 1 {
+		return "", fmt.Errorf("odd result %.200s", raw)
+	}
+	return result.Content[0].Text, nil
+}
+
+func frame(id, method string, params any) []byte {
+	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func callFrame(id, tool string, arguments map[string]any) []byte {
+	return frame(id, "tools/call", map[string]any{"name": tool, "arguments": arguments})
+}
+
+func (p *Peer) request(ctx context.Context, method string, params any) (json.RawMessage, error) {
+	p.next++
+	id := fmt.Sprint("c", p.next)
+	if p.link.HTTP != nil {
+		return post(ctx, p.link.HTTP, frame(id, method, params))
+	}
+	if err := p.link.Stream.WriteFrame(ctx, frame(id, method, params)); err != nil {
+		return nil, err
+	}
+	return p.answer(id)
+}
+
+// answer reads until the answer with that id.
+func (p *Peer) answer(id string) (json.RawMessage, error) {
+	for {
+		b, err := p.link.Stream.ReadFrame()
+		if errors.As(err, new(*driver.FrameTooLarge)) {
+			p.TooLarge++
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		r, err := parse(b)
+		if err != nil {
+			return nil, err
+		}
+		if r.ID != id {
+			p.Other++
+			continue
+		}
+		return r.Result, r.err()
+	}
+}
+
+type response struct {
+	ID     any             `json:"id"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
+}
+
+func (r response) err() error {
+	if r.Error != nil {
+		return fmt.Errorf("answered %s", r.Error)
+	}
+	return nil
+}
+
+func parse(b []byte) (response, error) {
+	var r response
+	if err := json.Unmarshal(b, &r); err != nil {
+		return r, fmt.Errorf("frame %.200q: %w", b, err)
+	}
+	return r, nil
+}
+
+func post(ctx context.Context, e *driver.Endpoint, body []byte) (json.RawMessage, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range e.Header {
+		req.Header[name] = values
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := e.Client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("answered %s: %.200s", resp.Status, b)
+	}
+	r, err := parse(b)
+	if err != nil {
+		return nil, err
+	}
+	return r.Result, r.err()
+}

@@ -1,0 +1,208 @@
+// Package drivertest is the suite that every driver passes. A driver's tests
+// make one Suite, hand TestMain to it and run it:
+//
+//	var suite = &drivertest.Suite{New: ..., Spec: ...}
+//
+//	func TestMain(m *testing.M)   { suite.Main(m) }
+//	func TestSuite(t *testing.T)  { suite.Run(t) }
+//
+// The suite builds a small static MCP server and lets the driver run it. Drivers
+// whose links are HTTP reach a server that their Spec starts, and pass the part
+// of the suite that does not need a misbehaving one.
+package drivertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/driver"
+	"go.uber.org/goleak"
+)
+
+// Suite tests one driver.
+type Suite struct {
+	// New makes a driver whose streams take frames of up to maxFrame bytes, or
+	// the driver's default where it is 0. It is also called in the process that
+	// plays the gateway which dies.
+	New func(maxFrame int) driver.Driver
+	// Spec says how to run the program with the arguments. Each call names
+	// another folder, which need not exist.
+	Spec func(t testing.TB, program string, args ...string) driver.Spec
+	// Left lists what of an instance is still there, for the errors of tests
+	// that find something after a Stop. Optional.
+	Left func(t testing.TB, h driver.Handle) []string
+	// Options for goleak, where a library of the driver needs one.
+	Leaks []goleak.Option
+
+	build   sync.Once
+	program string
+	built   error
+}
+
+// Main runs the tests of a package, and fails when a goroutine is left after
+// them. It does not return.
+func (s *Suite) Main(m *testing.M) {
+	if order := os.Getenv(ownerVar); order != "" {
+		s.own(order)
+	}
+	leaks := append(s.Leaks, goleak.Cleanup(func(code int) {
+		if s.program != "" {
+			os.RemoveAll(filepath.Dir(s.program))
+		}
+		os.Exit(code)
+	}))
+	goleak.VerifyTestMain(m, leaks...)
+}
+
+// Program returns the path of the suite's server.
+func (s *Suite) Program(t testing.TB) string {
+	t.Helper()
+	s.build.Do(func() {
+		dir, err := os.MkdirTemp("", "tine-drivertest")
+		if err != nil {
+			s.built = err
+			return
+		}
+		s.program = filepath.Join(dir, "server")
+		if runtime.GOOS == "windows" {
+			s.program += ".exe"
+		}
+		cmd := exec.Command("go", "build", "-o", s.program, "github.com/tine-mcp/tine/internal/driver/drivertest/testdata/server")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			s.built = fmt.Errorf("%w: %s", err, bytes.TrimSpace(out))
+		}
+	})
+	if s.built != nil {
+		t.Fatalf("build the suite's server: %v", s.built)
+	}
+	return s.program
+}
+
+// Run runs the suite.
+func (s *Suite) Run(t *testing.T) {
+	inst := s.Start(t, s.New(0))
+	link, err := inst.Dial(ctx(t))
+	if err != nil {
+		t.Fatalf("dial: %v", err)
+	}
+	s.Stop(t, inst)
+	streams := link.Stream != nil
+
+	for _, test := range []struct {
+		name   string
+		stream bool // needs a link of frames, to the suite's own server
+		run    func(*testing.T)
+	}{
+		{"lifecycle", false, s.testLifecycle},
+		{"many at once", false, s.testMany},
+		{"start that is cancelled", false, s.testStartCancelled},
+		{"stop with no time", false, s.testStopWithNoTime},
+		{"leave", false, s.testLeave},
+		{"adopt nothing", false, s.testAdoptNothing},
+		{"one link at a time", true, s.testOneLink},
+		{"logs", true, s.testLogs},
+		{"crash", true, s.testCrash},
+		{"last message before the end", true, s.testLastMessage},
+		{"stop a stubborn one", true, s.testStubborn},
+		{"stop while writing", true, s.testStopWhileWriting},
+		{"stop while reading", true, s.testStopWhileReading},
+		{"callers at once", true, s.testCallers},
+		{"big messages", true, s.testBig},
+		{"messages of every size", true, s.testSizes},
+		{"a message that is too large", true, s.testTooLarge},
+		{"100 MB in one line", true, s.testHuge},
+		{"output without end", true, s.testEndless},
+		{"a peer that does not read", true, s.testNotReading},
+		{"banners", true, s.testBanners},
+		{"line breaks in a message", true, s.testLineBreaks},
+		{"adopt after the owner died", true, s.testAdopt},
+		{"adopt in the middle of lines", true, s.testAdoptTorn},
+		{"adopt what has ended", true, s.testAdoptEnded},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if test.stream && !streams {
+				t.Skip("the driver's links are not streams")
+			}
+			test.run(t)
+		})
+	}
+}
+
+// patience is how long anything in the suite may take before it counts as
+// stuck.
+const patience = time.Minute
+
+func ctx(t testing.TB) context.Context {
+	c, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return c
+}
+
+// Start starts the suite's server and stops it at the end of the test.
+func (s *Suite) Start(t testing.TB, d driver.Driver, args ...string) driver.Instance {
+	t.Helper()
+	return s.StartSpec(t, d, s.Spec(t, s.Program(t), args...))
+}
+
+// StartSpec starts an instance and stops it at the end of the test.
+func (s *Suite) StartSpec(t testing.TB, d driver.Driver, spec driver.Spec) driver.Instance {
+	t.Helper()
+	inst, err := d.Start(ctx(t), spec)
+	if err != nil {
+		t.Fatalf("start: %v", err)
+	}
+	t.Cleanup(func() { inst.Stop(context.Background()) })
+	return inst
+}
+
+// Stop stops an instance and looks that nothing is left of it.
+func (s *Suite) Stop(t testing.TB, inst driver.Instance) {
+	t.Helper()
+	if err := inst.Stop(ctx(t)); err != nil {
+		t.Fatalf("stop: %v", err)
+	}
+	s.gone(t, inst.Handle())
+}
+
+func (s *Suite) gone(t testing.TB, h driver.Handle) {
+	t.Helper()
+	if h.Dir != "" {
+		if _, err := os.Lstat(h.Dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the folder %s is left (%v)", h.Dir, err)
+		}
+	}
+	if s.Left != nil {
+		if left := s.Left(t, h); len(left) > 0 {
+			t.Errorf("left after the end: %v", left)
+		}
+	}
+}
+
+// Ended waits for the end of an instance.
+func Ended(t testing.TB, inst driver.Instance) {
+	t.Helper()
+	select {
+	case <-inst.Done():
+	case <-ctx(t).Done():
+		t.Fatal("the instance does not end")
+	}
+}
+
+func isDone(inst driver.Instance) bool {
+	select {
+	case <-inst.Done():
+		return true
+	default:
+		return false
+	}
+}

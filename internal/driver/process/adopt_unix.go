@@ -1,0 +1,129 @@
+//go:build linux || darwin
+
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/driver"
+)
+
+// Adopt implements driver.Driver.
+func (d *Driver) Adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (driver.Instance, error) {
+	inst, err := d.adopt(ctx, h, log)
+	if err != nil {
+		return nil, fmt.Errorf("server %q: %w", h.Server, err)
+	}
+	return inst, nil
+}
+
+func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (*instance, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if h.Dir == "" || !filepath.IsAbs(h.Dir) {
+		return nil, fmt.Errorf("the handle names no folder: %w", driver.ErrGone)
+	}
+	rec, err := parseRecord(h.Data)
+	if err != nil {
+		// The folder knows it too.
+		if rec, err = readRecord(h.Dir); err != nil {
+			return nil, fmt.Errorf("neither the handle nor the folder %s say which process it was: %w", h.Dir, driver.ErrGone)
+		}
+	}
+	if !rec.lives() {
+		return nil, d.bury(h.Dir, rec, "the process has ended")
+	}
+	fd := openProcess(rec.PID)
+	if !rec.lives() { // the descriptor might be of a successor
+		closeFD(fd)
+		return nil, d.bury(h.Dir, rec, "the process has ended")
+	}
+	conn, err := d.openConn(h.Dir)
+	if err != nil {
+		closeFD(fd)
+		if !unusable(err) {
+			return nil, fmt.Errorf("open the pipes of process %d: %w", rec.PID, err)
+		}
+		return nil, d.bury(h.Dir, rec, fmt.Sprintf("the pipes of process %d are gone (%v)", rec.PID, err))
+	}
+	stderr, err := openStderr(h.Dir, d.opts.LogLimit)
+	if err != nil {
+		closeFD(fd)
+		conn.close()
+		return nil, err
+	}
+	// The gateway before us may have died in the middle of a line, of either
+	// direction.
+	conn.torn = true
+	conn.frames.torn = true
+	return d.newInstance(h, rec, d.newChild(h.Dir, rec, fd), conn, stderr, log), nil
+}
+
+// unusable reports whether an error of opening the FIFOs means that they will
+// never work again, unlike, say, too many open files.
+func unusable(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotFIFO) || errors.Is(err, syscall.ENXIO) ||
+		errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR)
+}
+
+// lives reports whether the process of the record still runs.
+func (r record) lives() bool {
+	if r.PID <= 1 {
+		return false
+	}
+	if boot := bootID(); r.Boot != "" && boot != "" && r.Boot != boot {
+		return false
+	}
+	return lives(r.PID, r.Start)
+}
+
+// bury ends what is left of an instance that can't be adopted and returns why,
+// as ErrGone when all is gone.
+func (d *Driver) bury(dir string, rec record, why string) error {
+	if err := d.clear([]string{dir}, []record{rec}); err != nil {
+		return fmt.Errorf("%s, and what it left can't be ended: %w", why, err)
+	}
+	return fmt.Errorf("%s: %w", why, driver.ErrGone)
+}
+
+// clear kills everything that belongs to the records, which are of the folders,
+// and removes the folders.
+func (d *Driver) clear(dirs []string, recs []record) error {
+	var families []family
+	for n, rec := range recs {
+		families = append(families, family{token: rec.Token, dir: realPath(dirs[n])})
+	}
+	// The leaders by their records, with their groups, for what no scan can see.
+	for _, rec := range recs {
+		if rec.lives() {
+			syscall.Kill(-rec.PID, syscall.SIGKILL)
+		}
+	}
+	giveUp := time.Now().Add(killWait)
+	for _, rec := range recs {
+		for rec.lives() {
+			if time.Now().After(giveUp) {
+				return fmt.Errorf("process %d was killed and does not end", rec.PID)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	if err := d.census.end(families...); err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("remove the folder of an instance: %w", err)
+		}
+	}
+	return nil
+}

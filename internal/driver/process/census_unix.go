@@ -1,0 +1,122 @@
+//go:build linux || darwin
+
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// family is how the processes of one instance are known, wherever they have
+// gone: by the token in their environment, or by what they have open of the
+// instance's folder.
+type family struct {
+	token string
+	dir   string // as the kernel tells it
+}
+
+// member is a process that belongs to instances.
+type member struct {
+	pid    int
+	start  uint64
+	tokens []string
+	dirs   []string
+}
+
+func (p member) of(f family) bool {
+	return f.token != "" && slices.Contains(p.tokens, f.token) || slices.Contains(p.dirs, f.dir)
+}
+
+// markerIn finds the tokens in an environment, whose variables end with zero
+// bytes.
+func markerIn(env []byte) []string {
+	for len(env) > 0 {
+		var kv []byte
+		kv, env, _ = bytes.Cut(env, []byte{0})
+		if value, ok := bytes.CutPrefix(kv, []byte(markerVar+"=")); ok {
+			return strings.Split(string(value), markerSeparator)
+		}
+	}
+	return nil
+}
+
+// census counts the processes of all instances. One count serves everybody who
+// asked before it began: a thousand instances that end together are not a
+// thousand times the machine's processes.
+type census struct {
+	mu   sync.Mutex
+	next *count // asked for and not begun
+	turn sync.Mutex
+}
+
+type count struct {
+	done    chan struct{}
+	members []member
+}
+
+// take returns the members of every instance, counted after the call began.
+func (c *census) take() []member {
+	c.mu.Lock()
+	n := c.next
+	if n != nil {
+		c.mu.Unlock()
+		<-n.done
+		return n.members
+	}
+	n = &count{done: make(chan struct{})}
+	c.next = n
+	c.mu.Unlock()
+
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	c.mu.Lock()
+	c.next = nil
+	c.mu.Unlock()
+	scan(func(p member) { n.members = append(n.members, p) })
+	close(n.done)
+	return n.members
+}
+
+// end kills the members of the families, again until there are none: a process
+// may start others between being seen and being killed.
+func (c *census) end(families ...family) error {
+	giveUp := time.Now().Add(killWait / 2)
+	pause := time.Millisecond
+	killed := make(map[int]uint64) // pid to start
+	for {
+		var left []string
+		for _, p := range c.take() {
+			if !slices.ContainsFunc(families, p.of) {
+				continue
+			}
+			killMember(p)
+			killed[p.pid] = p.start
+			left = append(left, fmt.Sprint(p.pid))
+		}
+		// One that is dying has neither environment nor files any more, and still
+		// runs.
+		for pid, start := range killed {
+			if lives(pid, start) {
+				left = append(left, fmt.Sprint(pid))
+				continue
+			}
+			// Where the gateway is the init of a container orphans become its
+			// children, and stay until it has waited for them.
+			syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+			delete(killed, pid)
+		}
+		if len(left) == 0 {
+			return nil
+		}
+		if time.Now().After(giveUp) {
+			return fmt.Errorf("processes %s were killed and do not end", strings.Join(left, ", "))
+		}
+		time.Sleep(pause)
+		pause = min(2*pause, 50*time.Millisecond)
+	}
+}

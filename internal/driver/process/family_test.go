@@ -1,0 +1,330 @@
+//go:build linux || darwin
+
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/drivertest"
+)
+
+// runs reports whether a process is there and not just waited for.
+func runs(pid int) bool {
+	id, err := identify(pid)
+	return err == nil && !id.dead
+}
+
+func pidOf(t testing.TB, text string) int {
+	t.Helper()
+	pid, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("not a pid: %q", text)
+	}
+	return pid
+}
+
+func spawned(t testing.TB, p *drivertest.Peer) map[string]int {
+	t.Helper()
+	kin := map[string]int{"itself": pidOf(t, p.Call(t, "pid", nil))}
+	hows := []string{"child", "detached"}
+	if runtime.GOOS == "linux" {
+		hows = append(hows, "cleared")
+	}
+	for _, how := range hows {
+		kin[how] = pidOf(t, p.Call(t, "spawn", map[string]any{"how": how}))
+	}
+	for how, pid := range kin {
+		if !runs(pid) {
+			t.Fatalf("%s: process %d does not run", how, pid)
+		}
+	}
+	return kin
+}
+
+func wantGone(t testing.TB, kin map[string]int) {
+	t.Helper()
+	for how, pid := range kin {
+		if runs(pid) {
+			t.Errorf("%s: process %d is left", how, pid)
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+func TestNothingIsLeftOver(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, d *Driver, inst driver.Instance, p *drivertest.Peer){
+		"after a stop": func(t *testing.T, _ *Driver, inst driver.Instance, _ *drivertest.Peer) {
+			suite.Stop(t, inst)
+		},
+		"after a crash": func(t *testing.T, _ *Driver, inst driver.Instance, p *drivertest.Peer) {
+			p.TryCall(t.Context(), "exit", map[string]any{"code": 1})
+			drivertest.Ended(t, inst) // before any Stop
+		},
+		"after stopping what was adopted": func(t *testing.T, d *Driver, inst driver.Instance, _ *drivertest.Peer) {
+			inst.Leave()
+			inst, err := d.Adopt(t.Context(), inst.Handle(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			suite.Stop(t, inst)
+		},
+		"after a crash with nobody there": func(t *testing.T, d *Driver, inst driver.Instance, p *drivertest.Peer) {
+			pid := pidOf(t, p.Call(t, "pid", nil))
+			inst.Leave()
+			syscall.Kill(pid, syscall.SIGKILL)
+			for runs(pid) {
+				time.Sleep(time.Millisecond)
+			}
+			if _, err := d.Adopt(t.Context(), inst.Handle(), nil); !errors.Is(err, driver.ErrGone) {
+				t.Errorf("adopt: %v", err)
+			}
+		},
+		"when the pipes are gone": func(t *testing.T, d *Driver, inst driver.Instance, _ *drivertest.Peer) {
+			inst.Leave()
+			if err := os.Remove(filepath.Join(inst.Handle().Dir, inName)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := d.Adopt(t.Context(), inst.Handle(), nil); !errors.Is(err, driver.ErrGone) {
+				t.Errorf("adopt: %v", err)
+			}
+		},
+		"when the folder is gone": func(t *testing.T, d *Driver, inst driver.Instance, _ *drivertest.Peer) {
+			inst.Leave()
+			if err := os.RemoveAll(inst.Handle().Dir); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := d.Adopt(t.Context(), inst.Handle(), nil); !errors.Is(err, driver.ErrGone) {
+				t.Errorf("adopt: %v", err)
+			}
+		},
+		"after a sweep": func(t *testing.T, d *Driver, inst driver.Instance, _ *drivertest.Peer) {
+			inst.Leave()
+			gone, err := d.Sweep(t.Context(), filepath.Dir(inst.Handle().Dir), nil)
+			if err != nil || !slices.Equal(gone, []string{inst.Handle().Dir}) {
+				t.Errorf("swept %v, %v", gone, err)
+			}
+		},
+		"after a sweep that knows only the token": func(t *testing.T, d *Driver, inst driver.Instance, _ *drivertest.Peer) {
+			inst.Leave()
+			rec, err := readRecord(inst.Handle().Dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec.PID, rec.Start, rec.Boot = 0, 0, ""
+			if err := rec.write(inst.Handle().Dir); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := d.Sweep(t.Context(), filepath.Dir(inst.Handle().Dir), nil); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := New(Options{})
+			inst := suite.Start(t, d)
+			p := drivertest.Dial(t, inst)
+			kin := spawned(t, p)
+			end(t, d, inst, p)
+			wantGone(t, kin)
+		})
+	}
+}
+
+// A server may have its own way to end: those in its group are given the grace
+// too, though their leader is gone.
+func TestGroupGetsTheGrace(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "goodbye")
+	script := `sh -c 'trap "sleep 0.2; echo bye >'"$1"'; exit" TERM; echo "{}"; while :; do sleep 0.01; done' & wait`
+	inst := suite.StartSpec(t, New(Options{}), suite.Spec(t, "sh", "-c", script, "sh", file))
+	link, err := inst.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := link.Stream.ReadFrame(); err != nil {
+		t.Fatal(err)
+	}
+	suite.Stop(t, inst)
+	if b, err := os.ReadFile(file); err != nil || string(b) != "bye\n" {
+		t.Errorf("it had no time to say goodbye: %q, %v", b, err)
+	}
+}
+
+func TestChildLeadsItsOwnSession(t *testing.T) {
+	inst := suite.Start(t, New(Options{}))
+	pid := pidOf(t, drivertest.Dial(t, inst).Call(t, "pid", nil))
+	pgid, err := syscall.Getpgid(pid)
+	if err != nil || pgid != pid {
+		t.Errorf("group %d, %v, want %d", pgid, err, pid)
+	}
+	if runtime.GOOS == "linux" {
+		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+		if fields[3] != strconv.Itoa(pid) || fields[4] != "0" {
+			t.Errorf("session %s, terminal %s", fields[3], fields[4])
+		}
+	}
+}
+
+func TestFolderIsPrivate(t *testing.T) {
+	inst := suite.Start(t, New(Options{}))
+	dir := inst.Handle().Dir
+	for name, want := range map[string]os.FileMode{
+		"": os.ModeDir | 0o700, inName: os.ModeNamedPipe | 0o600, outName: os.ModeNamedPipe | 0o600,
+		recordName: 0o600, stderrName: 0o600,
+	} {
+		st, err := os.Lstat(filepath.Join(dir, name))
+		if err != nil || st.Mode() != want {
+			t.Errorf("%q: mode %v, %v, want %v", name, st.Mode(), err, want)
+		}
+	}
+}
+
+// A pid that another process has by now is not ours to touch.
+func TestAdoptDoesNotTouchStrangers(t *testing.T) {
+	stranger := exec.Command("sleep", "1000")
+	stranger.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := stranger.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		stranger.Process.Kill()
+		stranger.Wait()
+	}()
+	id, err := identify(stranger.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	right := record{Token: "t1", PID: stranger.Process.Pid, Start: id.start, Boot: bootID()}
+	early, boot, none := right, right, right
+	early.Start--
+	boot.Boot = "another"
+	none.PID, none.Start = 1, 0
+	for _, rec := range []record{early, boot, none} {
+		data, err := json.Marshal(rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Join(t.TempDir(), "instance")
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		h := driver.Handle{Driver: "process", Server: "fs", Dir: dir, Data: data}
+		if _, err := New(Options{}).Adopt(t.Context(), h, nil); !errors.Is(err, driver.ErrGone) {
+			t.Errorf("%+v: %v", rec, err)
+		}
+		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the folder is left: %v", err)
+		}
+	}
+	if !runs(stranger.Process.Pid) {
+		t.Error("a stranger was killed")
+	}
+}
+
+func TestSweepLeavesTheRestAlone(t *testing.T) {
+	root := t.TempDir()
+	d := New(Options{})
+	start := func(name string) driver.Instance {
+		spec := suite.Spec(t, suite.Program(t))
+		spec.Dir = filepath.Join(root, name)
+		return suite.StartSpec(t, d, spec)
+	}
+	known, unknown := start("known"), start("unknown")
+	unknown.Leave()
+	for _, dir := range []string{"empty", "torn", "half", "of-another-driver"} {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for file, content := range map[string]string{"half/" + recordPart: `{"tok`, "torn/" + recordName: "", "of-another-driver/state": "x", "file": "x"} {
+		if err := os.WriteFile(filepath.Join(root, file), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone, err := d.Sweep(t.Context(), root, map[string]bool{filepath.Join(root, ".", "known") + "/": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(gone)
+	var want []string
+	for _, name := range []string{"empty", "half", "torn", "unknown"} {
+		want = append(want, filepath.Join(root, name))
+	}
+	if !slices.Equal(gone, want) {
+		t.Errorf("swept %v, want %v", gone, want)
+	}
+	var left []string
+	entries, _ := os.ReadDir(root)
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if !slices.Equal(left, []string{"file", "known", "of-another-driver"}) {
+		t.Errorf("left %v", left)
+	}
+	if got := drivertest.Dial(t, known).Call(t, "echo", map[string]any{"text": "still"}); got != "still" {
+		t.Errorf("the one that is known said %q", got)
+	}
+	if gone, err := d.Sweep(t.Context(), filepath.Join(root, "none"), nil); err != nil || gone != nil {
+		t.Errorf("sweeping nothing: %v, %v", gone, err)
+	}
+}
+
+// Ending many at once must not look at every process once for each.
+func TestCensusIsShared(t *testing.T) {
+	var c census
+	c.turn.Lock() // a count is under way
+	const n = 50
+	var wg sync.WaitGroup
+	got := make(chan []member, n)
+	wg.Go(func() { got <- c.take() })
+	for next := (*count)(nil); next == nil; {
+		c.mu.Lock()
+		next = c.next
+		c.mu.Unlock()
+	}
+	first := c.next
+	for range n - 1 {
+		wg.Go(func() { got <- c.take() })
+	}
+	c.mu.Lock()
+	if c.next != first {
+		t.Error("another count was asked for")
+	}
+	c.mu.Unlock()
+	c.turn.Unlock()
+	wg.Wait()
+	if len(got) != n {
+		t.Errorf("%d answers", len(got))
+	}
+}
+
+func TestStopAfterLeave(t *testing.T) {
+	d := New(Options{})
+	inst := suite.Start(t, d)
+	inst.Leave()
+	if err := inst.Stop(context.Background()); err == nil {
+		t.Error("an instance that is somebody else's was stopped")
+	}
+	again, err := d.Adopt(t.Context(), inst.Handle(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	suite.Stop(t, again)
+}

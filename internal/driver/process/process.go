@@ -1,0 +1,194 @@
+// Package process is the driver that runs stdio MCP servers as child processes
+// which outlive the gateway.
+//
+// # How a child outlives us
+//
+// An instance has a folder of its own (0700):
+//
+//	process.json  who it is: a random token, and once it runs its pid and start time
+//	in, out       named FIFOs (0600), the child's standard input and output
+//	stderr        what it wrote to its standard error, and stderr.old the part before
+//
+// The child has both FIFOs open for reading and writing, so it sees no end of
+// its input when the gateway dies, and no broken pipe: it waits, with at most a
+// pipe's worth of output. The next gateway opens the FIFOs again. A line that
+// the dead one left half written is ended by a newline, a line that it left half
+// read is dropped because it is no JSON.
+//
+// The price is that closing our end says nothing to the child: a server is asked
+// to stop with SIGTERM.
+//
+// # Nothing is left over
+//
+// A child is the leader of its own session and process group. The group is
+// ended whole. What has left the group is found by the token, which every
+// descendant inherits in its environment, and by the FIFOs it has open; a child
+// that was started in the moment the gateway was killed, before anything could
+// be written about it, is found the same way by Sweep.
+//
+// On Windows there are no such FIFOs: the child is in a job that ends with the
+// gateway.
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/driver"
+)
+
+// Options of New. The zero value is useful.
+type Options struct {
+	MaxFrame  int           // bytes of one message from a server; default 64 MiB
+	StopGrace time.Duration // how long to ask before killing, where the spec does not say; default 5s
+	LogLimit  int64         // bytes of standard error kept of an instance, about; default 1 MiB
+	Environ   []string      // the environment of the gateway; default os.Environ()
+}
+
+// Driver runs child processes. Make it with New.
+type Driver struct {
+	opts    Options
+	buffers sync.Pool // of *[]byte with bufferSize
+	census  census
+}
+
+var (
+	_ driver.Driver  = (*Driver)(nil)
+	_ driver.Sweeper = (*Driver)(nil)
+)
+
+// bufferSize is what a pipe holds, so that one read empties it.
+const bufferSize = 64 << 10
+
+// New returns a driver. It owns nothing until something is started.
+func New(opts Options) *Driver {
+	if opts.MaxFrame <= 0 {
+		opts.MaxFrame = 64 << 20
+	}
+	if opts.StopGrace <= 0 {
+		opts.StopGrace = 5 * time.Second
+	}
+	if opts.LogLimit <= 0 {
+		opts.LogLimit = 1 << 20
+	}
+	if opts.Environ == nil {
+		opts.Environ = os.Environ()
+	}
+	d := &Driver{opts: opts}
+	d.buffers.New = func() any {
+		b := make([]byte, bufferSize)
+		return &b
+	}
+	return d
+}
+
+// Info implements driver.Driver.
+func (d *Driver) Info() driver.Info {
+	return driver.Info{Name: "process", Adopts: adopts, Scopes: []string{"session", "shared"}}
+}
+
+// Start implements driver.Driver.
+func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
+	inst, err := d.start(ctx, spec)
+	if err != nil {
+		return nil, fmt.Errorf("server %q: %w", spec.Server, err)
+	}
+	return inst, nil
+}
+
+func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if spec.Dir == "" {
+		return nil, errors.New("no folder for the instance is given")
+	}
+	dir, err := filepath.Abs(spec.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("find the instance's folder: %w", err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, recordName)); err == nil {
+		return nil, fmt.Errorf("folder %s belongs to another instance", dir)
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(dir)
+		}
+	}()
+	if err := checkCwd(spec); err != nil {
+		return nil, err
+	}
+	rec := newRecord(spec.StopGrace, d.opts.StopGrace)
+	env := childEnv(d.opts.Environ, spec.Env, spec.Cwd, rec.Token)
+	path, err := lookup(spec, env)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := makeFolder(dir); err != nil {
+		return nil, err
+	}
+	// Before the child exists, so that a gateway killed right after finds it.
+	if err := rec.write(dir); err != nil {
+		return nil, err
+	}
+	stderr, err := openStderr(dir, d.opts.LogLimit)
+	if err != nil {
+		return nil, err
+	}
+	child, conn, err := d.launch(dir, launchSpec{path: path, args: spec.Args, env: env, cwd: spec.Cwd, stderr: stderr.f}, &rec)
+	if err != nil {
+		stderr.close()
+		return nil, startError(spec, path, err)
+	}
+	h := driver.Handle{Driver: "process", Server: spec.Server, Session: spec.Session, Dir: dir, Data: rec.data()}
+	return d.newInstance(h, rec, child, conn, stderr, spec.Log), nil
+}
+
+// launchSpec is a program that was found, with all it is given.
+type launchSpec struct {
+	path   string
+	args   []string
+	env    *environment
+	cwd    string
+	stderr *os.File
+}
+
+// newInstance takes over a running child. From here on Stop ends it.
+func (d *Driver) newInstance(h driver.Handle, rec record, c *child, conn *conn, stderr *stderrLog, log *slog.Logger) *instance {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	i := &instance{
+		h: h, grace: rec.grace(), log: log, child: c, conn: conn, stderr: stderr,
+		exited: make(chan struct{}), done: make(chan struct{}), watched: make(chan struct{}),
+	}
+	conn.server = h.Server
+	conn.frames.log = log
+	go i.watch()
+	return i
+}
+
+func makeFolder(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make the instance's folder: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return fmt.Errorf("make the instance's folder private: %w", err)
+	}
+	return nil
+}
+
+// realPath is the path as the kernel tells it.
+func realPath(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return filepath.Clean(path)
+}

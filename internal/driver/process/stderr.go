@@ -1,0 +1,132 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+const (
+	stderrName = "stderr"
+	stderrOld  = "stderr.old"
+)
+
+// stderrLog is the end of what a child wrote to its standard error. The child
+// writes to the file itself, so that it needs nobody to do so. While we watch,
+// a file that has grown past half the limit is copied to stderr.old, its end at
+// least, and emptied; what the child writes between the two is lost.
+type stderrLog struct {
+	dir   string
+	limit int64
+	f     *os.File // in append mode: a file that was emptied goes on at its beginning
+
+	mu   sync.Mutex
+	last int64         // its size when we looked last
+	rest time.Duration // until we look again
+}
+
+func openStderr(dir string, limit int64) (*stderrLog, error) {
+	f, err := os.OpenFile(filepath.Join(dir, stderrName), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the file for standard error: %w", err)
+	}
+	return &stderrLog{dir: dir, limit: limit, f: f, rest: minRest}, nil
+}
+
+func (l *stderrLog) close() { l.f.Close() }
+
+// A quiet child is looked at seldom and a noisy one often.
+const (
+	minRest = 50 * time.Millisecond
+	maxRest = 5 * time.Second
+)
+
+// wait is how long to wait before the next trim.
+func (l *stderrLog) wait() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rest
+}
+
+// trim cuts the file when it is too long.
+func (l *stderrLog) trim() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	st, err := l.f.Stat()
+	if err != nil {
+		return fmt.Errorf("look at the file for standard error: %w", err)
+	}
+	size := st.Size()
+	if grown := size - l.last; grown > l.limit/8 {
+		l.rest = minRest
+	} else {
+		l.rest = min(2*l.rest, maxRest)
+	}
+	l.last = size
+	if size <= l.limit/2 {
+		return nil
+	}
+	keep := make([]byte, l.limit/2)
+	n, err := l.f.ReadAt(keep, size-int64(len(keep)))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the file for standard error: %w", err)
+	}
+	old := filepath.Join(l.dir, stderrOld)
+	if err := os.WriteFile(old+".part", keep[:n], 0o600); err != nil {
+		return fmt.Errorf("keep the end of standard error: %w", err)
+	}
+	if err := os.Rename(old+".part", old); err != nil {
+		return fmt.Errorf("keep the end of standard error: %w", err)
+	}
+	if err := l.f.Truncate(0); err != nil {
+		return fmt.Errorf("empty the file for standard error: %w", err)
+	}
+	l.last = 0
+	return nil
+}
+
+// tail returns the last lines, at most max bytes. A line that does not fit is
+// left out, unless it is the only one.
+func (l *stderrLog) tail(max int64) ([]byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if max <= 0 {
+		return nil, nil
+	}
+	st, err := l.f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("look at the file for standard error: %w", err)
+	}
+	// A child that writes much makes the file longer than what is ever kept.
+	from := st.Size() - min(max, st.Size(), l.limit)
+	out := make([]byte, st.Size()-from)
+	n, err := l.f.ReadAt(out, from)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read the file for standard error: %w", err)
+	}
+	out = out[:n]
+	cut := from > 0
+	if !cut {
+		old, err := os.ReadFile(filepath.Join(l.dir, stderrOld))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("read the file for standard error: %w", err)
+		}
+		if room := max - int64(len(out)); int64(len(old)) > room {
+			old = old[int64(len(old))-room:]
+		}
+		// What was before the old part is gone, so its first line may be a piece.
+		cut = len(old) > 0
+		out = append(old, out...)
+	}
+	if cut {
+		if i := bytes.IndexByte(out, '\n'); i >= 0 && i+1 < len(out) {
+			out = out[i+1:]
+		}
+	}
+	return out, nil
+}

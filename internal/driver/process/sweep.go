@@ -1,0 +1,57 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Sweep implements driver.Sweeper. A folder is of this driver when it holds a
+// record, or nothing at all: a gateway that was killed before it wrote one had
+// started nothing.
+func (d *Driver) Sweep(ctx context.Context, root string, known map[string]bool) ([]string, error) {
+	entries, err := os.ReadDir(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the folders of instances: %w", err)
+	}
+	keep := make(map[string]bool, len(known))
+	for dir := range known {
+		keep[realPath(dir)] = true
+	}
+	var gone, dirs []string
+	var recs []record
+	for _, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return gone, err
+		}
+		dir := filepath.Join(root, e.Name())
+		if !e.IsDir() || keep[realPath(dir)] {
+			continue
+		}
+		rec, err := readRecord(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			os.Remove(filepath.Join(dir, recordPart))
+			if os.Remove(dir) == nil {
+				gone = append(gone, dir)
+			}
+			continue
+		}
+		// A record that can't be read is one that a power cut tore. Nothing
+		// has survived that; what has the pipes open would be found all the
+		// same.
+		dirs, recs = append(dirs, dir), append(recs, rec)
+	}
+	if len(dirs) == 0 {
+		return gone, nil
+	}
+	if err := d.clear(dirs, recs); err != nil {
+		return gone, fmt.Errorf("sweep the folders of instances: %w", err)
+	}
+	return append(gone, dirs...), nil
+}
