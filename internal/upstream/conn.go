@@ -1,0 +1,341 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// Conn is one MCP link to a running instance, after its handshake. Its
+// methods may run at once.
+type Conn struct {
+	server string
+	log    *slog.Logger
+	hello  atomic.Pointer[Hello]
+	// epoch is new with every connection and part of every id and progress
+	// token sent, so that an answer meant for an earlier connection, or an
+	// earlier gateway, is never taken for one of ours.
+	epoch string
+	seq   atomic.Uint64
+
+	t transport
+	// events is where what belongs to no call goes.
+	events events
+
+	asks   asks
+	listen listener
+
+	garbage atomic.Int64 // messages that could not be read
+	headers paramHeaders
+	allowed []string // capabilities that may be claimed for clients
+}
+
+// events is the Upstream behind a Conn.
+type events interface {
+	Note(method string, params []byte)
+	Ask(ctx context.Context, method string, params []byte) Reply
+}
+
+// A transport moves messages. There is one implementation for streams of
+// frames and one for HTTP exchanges.
+type transport interface {
+	// roundTrip sends a request and waits for its answer, handing what arrives
+	// for the call meanwhile to the Conn.
+	roundTrip(ctx context.Context, c *call, frame []byte) (wire.Message, error)
+	// send sends a notification or an answer.
+	send(ctx context.Context, frame []byte) error
+	// standalone hears what belongs to no call, where a legacy server needs a
+	// stream of its own for that, until ctx ends.
+	standalone(ctx context.Context)
+	// attribute says whose call caused a message that arrived outside of any
+	// exchange; nil when it can't be told.
+	attribute() *call
+	done() <-chan struct{}
+	err() error
+	close()
+}
+
+// A call is one request under way.
+type call struct {
+	id    string // without quotes
+	req   *Request
+	token []byte // the client's own progress token, raw; nil when it has none
+	// events is set by the transport when the answer came in an event stream.
+	events bool
+	retry  time.Duration // what the stream last said about coming back
+}
+
+func newEpoch() string {
+	var b [5]byte
+	_, _ = rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+func newConn(server string, ev events, log *slog.Logger) *Conn {
+	c := &Conn{server: server, log: log, epoch: newEpoch(), events: ev}
+	c.hello.Store(&Hello{})
+	return c
+}
+
+func (c *Conn) nextID() string {
+	b := make([]byte, 0, 32)
+	b = append(b, 't')
+	b = append(b, c.epoch...)
+	b = append(b, '-')
+	return string(strconv.AppendUint(b, c.seq.Add(1), 10))
+}
+
+// Hello returns what the server said of itself.
+func (c *Conn) Hello() Hello { return *c.hello.Load() }
+
+func (c *Conn) modern() bool { return c.hello.Load().Modern() }
+
+// Call implements Caller.
+func (c *Conn) Call(ctx context.Context, req *Request) (*Result, error) {
+	res, err := c.exchange(ctx, req)
+	if err != nil || !c.modern() || res.Result == nil {
+		return res, err
+	}
+	if !req.Client.Modern && bytes.Contains(res.Result, inputRequired) {
+		return c.fulfil(ctx, req, res)
+	}
+	return res, err
+}
+
+// exchange sends one request and waits for its answer.
+func (c *Conn) exchange(ctx context.Context, req *Request) (*Result, error) {
+	k := &call{id: c.nextID(), req: req}
+	edits := make([]wire.Edit, 0, len(req.Edits)+4)
+	edits = append(edits, req.Edits...)
+	if req.Params.ProgressToken.Ok() {
+		k.token = req.Params.ProgressToken.Of(req.Params.Raw)
+		edits = append(edits, wire.Edit{At: req.Params.ProgressToken, With: quoted(k.id)})
+	}
+	params := req.Params.Raw
+	switch modern := c.modern(); {
+	case modern && !req.Client.Modern:
+		params, edits = c.modernize(req, params, edits)
+	case !modern && req.Client.Modern:
+		edits = legacyMeta(req, k, edits)
+	}
+	frame := make([]byte, 0, len(params)+160)
+	frame = wire.AppendRequest(frame, quoted(k.id), req.Method, params, edits)
+	msg, err := c.t.roundTrip(ctx, k, frame)
+	if err != nil {
+		return &Result{Events: k.events, Retry: k.retry}, c.explain(ctx, err)
+	}
+	return &Result{Result: msg.Result, Error: msg.Error, Events: k.events}, nil
+}
+
+func quoted(id string) []byte {
+	b := make([]byte, 0, len(id)+2)
+	return append(append(append(b, '"'), id...), '"')
+}
+
+// explain turns a transport's error into one of ours.
+func (c *Conn) explain(ctx context.Context, err error) error {
+	var ours *api.Error
+	if errors.As(err, &ours) {
+		return ours
+	}
+	note := ""
+	if n := c.garbage.Load(); n > 0 {
+		note = " (it sent " + strconv.FormatInt(n, 10) + " messages that are not JSON-RPC)"
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		return failure(api.KindTimeout, c.server, false, "no answer in time%s", note)
+	case errors.Is(context.Cause(ctx), errCancelled), errors.Is(err, context.Canceled):
+		return failure(api.KindRefused, c.server, false, "the call was cancelled")
+	}
+	return failure(api.KindLost, c.server, false, "%v%s", err, note)
+}
+
+var errCancelled = errors.New("cancelled by the client")
+
+// Cancelled is the cause a call's context ends with when the client cancels it.
+func Cancelled() error { return errCancelled }
+
+// notify sends a notification that the gateway makes itself.
+func (c *Conn) notify(ctx context.Context, method string, params []byte) error {
+	return c.t.send(ctx, wire.AppendRequest(nil, nil, method, params, nil))
+}
+
+// simple makes a request of the gateway's own.
+func (c *Conn) simple(ctx context.Context, method string, params []byte) (*Result, error) {
+	p, err := wire.ScanParams(method, params)
+	if err != nil {
+		return nil, err
+	}
+	return c.exchange(ctx, &Request{Method: method, Params: p, Name: p.Name(), Client: &Client{Key: c.epoch}})
+}
+
+// handleNote deals with a notification. k is the call it came with; nil when
+// it came outside of any.
+func (c *Conn) handleNote(msg wire.Message, k *call) {
+	switch msg.Method {
+	case wire.NoteProgress:
+		c.progress(msg, k)
+	case wire.NoteCancelled:
+		at, _ := wire.Find(msg.Params, "requestId")
+		c.asks.cancel(string(at.Of(msg.Params)))
+	case wire.NoteMessage:
+		if k == nil {
+			k = c.t.attribute()
+		}
+		if k != nil && k.req.Peer != nil {
+			k.req.Peer.Note(msg.Method, bytes.Clone(msg.Params))
+			return
+		}
+		c.events.Note(msg.Method, bytes.Clone(msg.Params))
+	case wire.NoteToolsChanged, wire.NotePromptsChanged, wire.NoteResourcesChanged, wire.NoteResourceUpdated:
+		c.events.Note(msg.Method, bytes.Clone(msg.Params))
+	case wire.NoteAcknowledged:
+		c.listen.acknowledged(msg.Params)
+	default:
+		if k != nil && k.req.Peer != nil {
+			k.req.Peer.Note(msg.Method, bytes.Clone(msg.Params))
+			return
+		}
+		c.events.Note(msg.Method, bytes.Clone(msg.Params))
+	}
+}
+
+// progress hands a progress notification to the call whose token it carries,
+// with the client's own token in place of ours.
+func (c *Conn) progress(msg wire.Message, k *call) {
+	at, err := wire.Find(msg.Params, wire.MetaProgressToken)
+	if err != nil || !at.Ok() {
+		return
+	}
+	token, _ := wire.Unquote(at.Of(msg.Params))
+	if st, ok := c.t.(*streamTransport); ok {
+		k = st.find(token)
+	}
+	if k == nil || k.id != token || k.token == nil || k.req.Peer == nil {
+		return
+	}
+	params := wire.AppendSpliced(nil, msg.Params, []wire.Edit{{At: at, With: k.token}})
+	k.req.Peer.Note(msg.Method, params)
+}
+
+// handleRequest answers a server's request, in a goroutine of its own where it
+// has to ask the client.
+func (c *Conn) handleRequest(msg wire.Message, k *call) {
+	id := bytes.Clone(msg.ID)
+	if msg.Method == wire.MethodPing {
+		c.answer(id, Reply{Result: []byte("{}")})
+		return
+	}
+	if k == nil {
+		k = c.t.attribute()
+	}
+	method, params := msg.Method, bytes.Clone(msg.Params)
+	started := c.asks.start(string(id), func(ctx context.Context) {
+		var reply Reply
+		switch {
+		case k != nil && k.req.Peer != nil:
+			reply = k.req.Peer.Ask(ctx, method, params)
+		default:
+			reply = c.events.Ask(ctx, method, params)
+		}
+		if ctx.Err() == nil {
+			c.answer(id, reply)
+		}
+	})
+	if !started {
+		c.answer(id, Refuse(method, "too many requests of this server wait for clients"))
+	}
+}
+
+func (c *Conn) answer(id []byte, r Reply) {
+	var frame []byte
+	if r.Error != nil {
+		frame = wire.AppendFailure(nil, id, r.Error)
+	} else {
+		frame = wire.AppendResult(nil, id, r.Result)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
+	defer cancel()
+	if err := c.t.send(ctx, frame); err != nil {
+		c.log.Debug("answer to a server's request not sent", "server", c.server, "err", err)
+	}
+}
+
+// Forward passes a client's notification on, raw.
+func (c *Conn) Forward(ctx context.Context, method string, params []byte) error {
+	return c.t.send(ctx, wire.AppendRequest(nil, nil, method, params, nil))
+}
+
+// close ends the connection and waits for what it started.
+func (c *Conn) close() {
+	c.listen.close()
+	c.asks.close()
+	c.t.close()
+	c.asks.wait()
+}
+
+// asks are the requests of a server that are being answered.
+type asks struct {
+	mu      sync.Mutex
+	cancels map[string]context.CancelFunc
+	closed  bool
+	wg      sync.WaitGroup
+}
+
+func (a *asks) start(id string, fn func(context.Context)) bool {
+	ctx, cancel := context.WithCancel(context.Background())
+	a.mu.Lock()
+	if a.closed || len(a.cancels) >= maxAsks {
+		a.mu.Unlock()
+		cancel()
+		return false
+	}
+	if a.cancels == nil {
+		a.cancels = make(map[string]context.CancelFunc)
+	}
+	a.cancels[id] = cancel
+	a.wg.Add(1)
+	a.mu.Unlock()
+	go func() {
+		defer a.wg.Done()
+		defer func() {
+			a.mu.Lock()
+			delete(a.cancels, id)
+			a.mu.Unlock()
+			cancel()
+		}()
+		fn(ctx)
+	}()
+	return true
+}
+
+func (a *asks) cancel(id string) {
+	a.mu.Lock()
+	cancel := a.cancels[id]
+	a.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+}
+
+func (a *asks) close() {
+	a.mu.Lock()
+	a.closed = true
+	for _, cancel := range a.cancels {
+		cancel()
+	}
+	a.mu.Unlock()
+}
+
+func (a *asks) wait() { a.wg.Wait() }

@@ -1,0 +1,249 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// probeWait is how long a server on a stream may take to answer the question
+// whether it is of the stateless era before it is greeted the old way too.
+// Servers that start slowly get both questions and answer both.
+const probeWait = 3 * time.Second
+
+// ConnOptions say how to greet a server.
+type ConnOptions struct {
+	Server   string
+	Protocol string // auto, or one revision
+	Shared   bool   // several sessions use the connection
+	Limit    int    // bytes of one message
+	// Claims are the client capabilities to declare, raw.
+	Claims []byte
+	// Allowed names the capabilities that may be claimed for a client.
+	Allowed []string
+	// Hello, when set, is what an adopted instance said before; it is not asked
+	// again.
+	Hello *Hello
+	// NoProbe greets the old way at once: some servers die of a question they
+	// don't know.
+	NoProbe bool
+	Log     *slog.Logger
+}
+
+// clientInfo is how the gateway introduces itself where it speaks for no
+// client in particular.
+var clientInfo = []byte(`{"name":"tine","title":"Tine","version":"1"}`)
+
+// errProbe reports that the connection ended while the server was asked for
+// its era.
+var errProbe = errors.New("the server ended when asked for its protocol era")
+
+// Connect greets the server behind a link and returns a connection to it.
+func Connect(ctx context.Context, link driver.Link, o ConnOptions, ev events) (*Conn, error) {
+	c := newConn(o.Server, ev, o.Log)
+	c.allowed = o.Allowed
+	if link.HTTP != nil {
+		return connectHTTP(ctx, c, link.HTTP, o)
+	}
+	return connectStream(ctx, c, link.Stream, o)
+}
+
+func connectStream(ctx context.Context, c *Conn, s driver.Stream, o ConnOptions) (*Conn, error) {
+	t := newStreamTransport(c, s, o.Shared)
+	c.t = t
+	if o.Hello != nil {
+		c.hello.Store(o.Hello)
+		return c, nil
+	}
+	err := c.greet(ctx, o, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, probeWait)
+		defer cancel()
+		modern, err := c.discover(ctx)
+		select {
+		case <-t.done():
+			return false, errProbe
+		default:
+		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			return false, nil
+		}
+		return modern, nil
+	})
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// greet finds the server's era and shakes hands accordingly.
+func (c *Conn) greet(ctx context.Context, o ConnOptions, probe func(context.Context) (bool, error)) error {
+	switch {
+	case o.Protocol == "" || o.Protocol == "auto":
+		if !o.NoProbe {
+			modern, err := probe(ctx)
+			if modern || err != nil {
+				return err
+			}
+		}
+		return c.initialize(ctx, wire.LatestLegacy, o.Claims)
+	case wire.Modern(o.Protocol):
+		modern, err := c.discover(ctx)
+		if err == nil && !modern {
+			err = fmt.Errorf("does not speak %s, which servers.%s.protocol asks for", o.Protocol, o.Server)
+		}
+		return err
+	}
+	return c.initialize(ctx, o.Protocol, o.Claims)
+}
+
+// discover asks a server what it is, the modern way. It reports false, with
+// the reason or nil, where the server is of the other era.
+func (c *Conn) discover(ctx context.Context) (bool, error) {
+	c.hello.Store(&Hello{Version: wire.Latest})
+	res, err := c.simple(ctx, wire.MethodDiscover, nil)
+	if err != nil || res.Error != nil {
+		c.hello.Store(&Hello{})
+		return false, err
+	}
+	var d struct {
+		SupportedVersions []string                   `json:"supportedVersions"`
+		Capabilities      json.RawMessage            `json:"capabilities"`
+		Instructions      json.RawMessage            `json:"instructions"`
+		Meta              map[string]json.RawMessage `json:"_meta"`
+	}
+	if err := json.Unmarshal(res.Result, &d); err != nil || !slices.Contains(d.SupportedVersions, wire.Latest) {
+		c.hello.Store(&Hello{})
+		return false, nil
+	}
+	c.hello.Store(&Hello{
+		Version: wire.Latest, Info: d.Meta[wire.MetaServerInfo],
+		Capabilities: d.Capabilities, Instructions: d.Instructions,
+	})
+	return true, nil
+}
+
+// initialize shakes hands the old way.
+func (c *Conn) initialize(ctx context.Context, version string, claims []byte) error {
+	c.hello.Store(&Hello{})
+	if len(claims) == 0 {
+		claims = []byte("{}")
+	}
+	params := fmt.Appendf(nil, `{"protocolVersion":%s,"capabilities":%s,"clientInfo":%s}`, wire.Quote(version), claims, clientInfo)
+	res, err := c.simple(ctx, wire.MethodInitialize, params)
+	if err != nil {
+		return err
+	}
+	if res.Error != nil {
+		return failure(api.KindInfrastructure, c.server, false, "refused the handshake: %s", wire.ParseError(res.Error).Message)
+	}
+	var r struct {
+		ProtocolVersion string          `json:"protocolVersion"`
+		Capabilities    json.RawMessage `json:"capabilities"`
+		ServerInfo      json.RawMessage `json:"serverInfo"`
+		Instructions    json.RawMessage `json:"instructions"`
+	}
+	if err := json.Unmarshal(res.Result, &r); err != nil {
+		return failure(api.KindInfrastructure, c.server, false, "answered the handshake with something unreadable: %v", err)
+	}
+	if !wire.Known(r.ProtocolVersion) || wire.Modern(r.ProtocolVersion) {
+		return failure(api.KindInfrastructure, c.server, false, "wants protocol %q, which Tine does not speak", r.ProtocolVersion)
+	}
+	c.hello.Store(&Hello{Version: r.ProtocolVersion, Info: r.ServerInfo, Capabilities: r.Capabilities, Instructions: r.Instructions})
+	if t, ok := c.t.(*httpTransport); ok {
+		t.mu.Lock()
+		t.version = r.ProtocolVersion
+		t.mu.Unlock()
+	}
+	return c.notify(ctx, wire.NoteInitialized, nil)
+}
+
+func connectHTTP(ctx context.Context, c *Conn, ep *driver.Endpoint, o ConnOptions) (*Conn, error) {
+	if ep.Transport == "sse" || ep.Transport != "streamable" && strings.HasSuffix(strings.TrimSuffix(pathOf(ep.URL), "/"), "/sse") {
+		return connectSSE(ctx, c, ep, o)
+	}
+	t := newHTTPTransport(c, ep, o.Limit)
+	c.t = t
+	t.handshake = func(ctx context.Context) error {
+		version := wire.LatestLegacy
+		if o.Protocol != "" && o.Protocol != "auto" {
+			version = o.Protocol
+		}
+		return c.initialize(ctx, version, o.Claims)
+	}
+	err := c.greet(ctx, o, func(ctx context.Context) (bool, error) {
+		t.version = wire.Latest
+		modern, err := c.discover(ctx)
+		if modern {
+			return true, nil
+		}
+		t.version = ""
+		var fail *api.Error
+		if errors.As(err, &fail) && (fail.Kind == api.KindTimeout || fail.Kind == api.KindLost || fail.Retryable && !strings.Contains(fail.Message, "HTTP ")) {
+			return false, err // not reached at all: asking again the old way would not help
+		}
+		return false, nil
+	})
+	if c.modern() {
+		t.version = wire.Latest
+	}
+	if err == nil {
+		return c, nil
+	}
+	c.close()
+	if ep.Transport != "streamable" && maybeSSE(err) {
+		if sse, sseErr := connectSSE(ctx, newConnLike(c), ep, o); sseErr == nil {
+			return sse, nil
+		}
+	}
+	return nil, err
+}
+
+func newConnLike(c *Conn) *Conn {
+	n := newConn(c.server, c.events, c.log)
+	n.allowed = c.allowed
+	return n
+}
+
+// maybeSSE reports whether a refused handshake looks like a server of the
+// first HTTP transport.
+func maybeSSE(err error) bool {
+	var fail *api.Error
+	if !errors.As(err, &fail) {
+		return false
+	}
+	for _, code := range []int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed} {
+		if strings.Contains(fail.Message, fmt.Sprintf("HTTP %d ", code)) {
+			return true
+		}
+	}
+	return false
+}
+
+func connectSSE(ctx context.Context, c *Conn, ep *driver.Endpoint, o ConnOptions) (*Conn, error) {
+	s, err := dialSSE(ctx, ep, o.Limit)
+	if err != nil {
+		return nil, failure(api.KindInfrastructure, o.Server, true, "%v", err)
+	}
+	o.NoProbe = true
+	// Each session has an SSE connection of its own, so nothing is shared.
+	o.Shared = false
+	return connectStream(ctx, c, s, o)
+}
+
+func pathOf(url string) string {
+	if i := strings.IndexAny(url, "?#"); i >= 0 {
+		url = url[:i]
+	}
+	return url
+}

@@ -1,0 +1,542 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// httpTransport talks streamable HTTP, both eras. Every request is an exchange
+// of its own, made by the goroutine that calls, so what the server sends
+// before the answer is known to belong to that call.
+type httpTransport struct {
+	c     *Conn
+	ep    *driver.Endpoint
+	limit int
+
+	mu      sync.Mutex
+	session string // the legacy session's id; empty without one
+	version string
+	// renewing is closed when a new handshake under way is over.
+	renewing chan struct{}
+	// handshake makes a new session after the server forgot ours.
+	handshake func(ctx context.Context) error
+
+	lingers atomic.Bool // the server leaves streams open behind their answers
+	linger  linger
+
+	life    context.Context
+	end     context.CancelFunc
+	streams sync.WaitGroup
+}
+
+func newHTTPTransport(c *Conn, ep *driver.Endpoint, limit int) *httpTransport {
+	t := &httpTransport{c: c, ep: ep, limit: limit}
+	t.linger.t = t
+	t.life, t.end = context.WithCancel(context.Background())
+	return t
+}
+
+// statusError is an HTTP answer that is no MCP answer.
+type statusError struct {
+	code       int
+	text       string // the beginning of the body
+	retryAfter string
+}
+
+func (e *statusError) Error() string {
+	msg := fmt.Sprintf("HTTP %d %s", e.code, http.StatusText(e.code))
+	if e.text != "" {
+		msg += ": " + e.text
+	}
+	return msg
+}
+
+func (t *httpTransport) state() (session, version string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.session, t.version
+}
+
+// settled returns the session and version to send a request with, when no new
+// handshake is under way.
+func (t *httpTransport) settled(ctx context.Context, method string) (session, version string, err error) {
+	if method == wire.MethodInitialize {
+		return "", "", nil
+	}
+	for {
+		t.mu.Lock()
+		wait := t.renewing
+		session, version = t.session, t.version
+		t.mu.Unlock()
+		if wait == nil {
+			return session, version, nil
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return "", "", context.Cause(ctx)
+		}
+	}
+}
+
+func (t *httpTransport) roundTrip(ctx context.Context, k *call, frame []byte) (wire.Message, error) {
+	for attempt := 0; ; attempt++ {
+		session, version, err := t.settled(ctx, k.req.Method)
+		if err != nil {
+			return wire.Message{}, err
+		}
+		msg, err := t.exchange(ctx, k, frame, session, version)
+		if err == nil {
+			if attempt == 0 && t.missesHeaders(k, &msg, version) && t.c.headers.learn(ctx, t.c) {
+				continue
+			}
+			return msg, nil
+		}
+		var status *statusError
+		if errors.As(err, &status) {
+			// A 404 for a session we had: the server restarted, or forgot. It did
+			// nothing with the request, so sending it again is safe.
+			if status.code == http.StatusNotFound && session != "" && attempt == 0 && k.req.Method != wire.MethodInitialize {
+				if err := t.renew(ctx, session); err != nil {
+					return wire.Message{}, err
+				}
+				continue
+			}
+			return wire.Message{}, t.refusal(status)
+		}
+		return wire.Message{}, err
+	}
+}
+
+// missesHeaders reports whether a modern server refused a call for want of
+// headers that its schema asks for.
+func (t *httpTransport) missesHeaders(k *call, msg *wire.Message, version string) bool {
+	if msg.Error == nil || !wire.Modern(version) || k.req.Method != wire.MethodCallTool || k.req.Client.Modern {
+		return false
+	}
+	at, _ := wire.Find(msg.Error, "code")
+	return string(at.Of(msg.Error)) == "-32020"
+}
+
+// refusal tells what an HTTP status means to the one who called.
+func (t *httpTransport) refusal(e *statusError) error {
+	switch {
+	case e.code == http.StatusUnauthorized || e.code == http.StatusForbidden:
+		return failure(api.KindRefused, t.c.server, false, "%v; check the credentials in servers.%s.headers", e, t.c.server)
+	case e.code == http.StatusTooManyRequests:
+		after := ""
+		if e.retryAfter != "" {
+			after = "; retry after " + e.retryAfter
+		}
+		return failure(api.KindRefused, t.c.server, true, "%v%s", e, after)
+	case e.code >= 500:
+		return failure(api.KindInfrastructure, t.c.server, true, "%v", e)
+	}
+	err := failure(api.KindInfrastructure, t.c.server, false, "%v", e)
+	err.Status = e.code
+	return err
+}
+
+func (t *httpTransport) newRequest(ctx context.Context, method, session, version string, body []byte) (*http.Request, error) {
+	var rd io.Reader
+	if body != nil {
+		rd = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, t.ep.URL, rd)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range t.ep.Header {
+		req.Header[name] = values
+	}
+	if body != nil {
+		req.Header["Content-Type"] = headerJSON
+		req.Header["Accept"] = headerBoth
+	} else {
+		req.Header["Accept"] = headerEvents
+	}
+	if session != "" {
+		req.Header[wire.HeaderSession] = []string{session}
+	}
+	if version != "" {
+		req.Header[wire.HeaderVersion] = []string{version}
+	}
+	return req, nil
+}
+
+var (
+	headerJSON   = []string{"application/json"}
+	headerEvents = []string{"text/event-stream"}
+	headerBoth   = []string{"application/json, text/event-stream"}
+)
+
+// exchange posts one request and reads until its answer.
+func (t *httpTransport) exchange(ctx context.Context, k *call, frame []byte, session, version string) (wire.Message, error) {
+	req, err := t.newRequest(ctx, http.MethodPost, session, version, frame)
+	if err != nil {
+		return wire.Message{}, err
+	}
+	if wire.Modern(version) {
+		req.Header[wire.HeaderMethod] = []string{k.req.Method}
+		if k.req.Name != "" && (k.req.Method == wire.MethodCallTool || k.req.Method == wire.MethodGetPrompt || k.req.Method == wire.MethodReadResource) {
+			req.Header[wire.HeaderName] = []string{wire.EncodeHeader(k.req.Name)}
+		}
+		if k.req.Header != nil {
+			for name, values := range k.req.Header {
+				req.Header[name] = values
+			}
+		} else if k.req.Method == wire.MethodCallTool {
+			t.c.headers.set(req.Header, k.req)
+		}
+	}
+	resp, err := t.ep.Client.Do(req)
+	if err != nil {
+		t.abandon(ctx, k, version)
+		return wire.Message{}, t.unreachable(ctx, err)
+	}
+	if k.req.Method == wire.MethodInitialize {
+		t.mu.Lock()
+		t.session = resp.Header.Get(wire.HeaderSession)
+		t.mu.Unlock()
+	}
+	msg, err := t.read(ctx, k, resp, session, version)
+	if err != nil && ctx.Err() != nil {
+		t.abandon(ctx, k, version)
+		return wire.Message{}, context.Cause(ctx)
+	}
+	return msg, err
+}
+
+// read takes the answer out of a response, handing on what comes before it.
+func (t *httpTransport) read(ctx context.Context, k *call, resp *http.Response, session, version string) (wire.Message, error) {
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if media == "text/event-stream" && resp.StatusCode == http.StatusOK {
+		k.events = true
+		return t.readEvents(ctx, k, resp.Body, session, version)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusAccepted || resp.StatusCode == http.StatusNoContent {
+		return wire.Message{}, failure(api.KindInfrastructure, t.c.server, false, "HTTP %d without an answer", resp.StatusCode)
+	}
+	body, err := readBody(resp, t.limit)
+	if err != nil {
+		return wire.Message{}, fmt.Errorf("reading the answer: %w", err)
+	}
+	msg, err := wire.Scan(body)
+	if err == nil && msg.IsResponse() && (resp.StatusCode == http.StatusOK || msg.Error != nil) {
+		if id, ok := wire.Unquote(msg.ID); ok && id == k.id || msg.Error != nil && msg.ID == nil {
+			return msg, nil
+		}
+		if resp.StatusCode == http.StatusOK {
+			return wire.Message{}, failure(api.KindInfrastructure, t.c.server, false, "answered another request than the one it was sent")
+		}
+		// A legacy 404 with an error in its body still means an unknown session.
+	}
+	if resp.StatusCode != http.StatusOK {
+		return wire.Message{}, &statusError{code: resp.StatusCode, text: excerpt(body), retryAfter: resp.Header.Get("Retry-After")}
+	}
+	t.c.garbage.Add(1)
+	if err == nil {
+		err = errors.New("not an answer")
+	}
+	return wire.Message{}, failure(api.KindInfrastructure, t.c.server, false, "sent something that is not an MCP answer (%v): %s", err, excerpt(body))
+}
+
+func (t *httpTransport) readEvents(ctx context.Context, k *call, body io.ReadCloser, session, version string) (wire.Message, error) {
+	last := ""
+	for resumed := 0; ; resumed++ {
+		events := wire.NewEventReader(body, t.limit)
+		for {
+			ev, err := events.Next()
+			if err != nil {
+				body.Close()
+				var large *wire.ErrTooLarge
+				if errors.As(err, &large) {
+					return wire.Message{}, failure(api.KindInfrastructure, t.c.server, false, "%v", err)
+				}
+				break
+			}
+			if ev.ID != "" {
+				last = ev.ID
+			}
+			if ev.Retry > 0 {
+				k.retry = ev.Retry
+			}
+			if len(ev.Data) == 0 {
+				continue
+			}
+			msg, err := wire.Scan(ev.Data)
+			switch {
+			case err != nil:
+				t.c.garbage.Add(1)
+				t.c.log.Debug("unreadable message", "server", t.c.server, "err", err)
+			case msg.IsRequest():
+				t.c.handleRequest(msg, k)
+			case msg.IsNotification():
+				t.c.handleNote(msg, k)
+			default:
+				if id, ok := wire.Unquote(msg.ID); ok && id == k.id {
+					t.drain(body)
+					return msg, nil
+				}
+			}
+		}
+		// The stream ended without the answer. A legacy server that numbers its
+		// events lets us come back for the rest.
+		if last == "" || wire.Modern(version) || ctx.Err() != nil || resumed > 1000 {
+			return wire.Message{}, errors.New("the stream ended before the answer")
+		}
+		next, err := t.resume(ctx, session, version, last, max(k.retry, 10*time.Millisecond))
+		if err != nil {
+			return wire.Message{}, fmt.Errorf("the stream ended before the answer and could not be resumed: %w", err)
+		}
+		body = next
+	}
+}
+
+// resume opens the rest of a stream that was cut.
+func (t *httpTransport) resume(ctx context.Context, session, version, last string, wait time.Duration) (io.ReadCloser, error) {
+	select {
+	case <-time.After(min(wait, time.Minute)):
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	req, err := t.newRequest(ctx, http.MethodGet, session, version, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header[wire.HeaderLastEvent] = []string{last}
+	resp, err := t.ep.Client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close()
+		body, _ := readBody(resp, 4<<10)
+		return nil, &statusError{code: resp.StatusCode, text: excerpt(body)}
+	}
+	return resp.Body, nil
+}
+
+// lingerWait is how long the end of a stream is waited for behind its answer.
+const lingerWait = 50 * time.Millisecond
+
+// drain reads the end of a stream behind its answer, so that the TCP
+// connection can be used again: at once, or the next call would have to dial.
+// Of a server that leaves its streams open, the caller waits for the first one
+// only.
+func (t *httpTransport) drain(body io.ReadCloser) {
+	if t.lingers.Load() {
+		body.Close()
+		return
+	}
+	stop := t.linger.after(body)
+	var rest [512]byte
+	for range 16 {
+		if _, err := body.Read(rest[:]); err != nil {
+			break
+		}
+	}
+	stop()
+	body.Close()
+}
+
+// linger closes streams that stay open behind their answers. It looks now and
+// then while there are any, since a timer for each call would cost more than
+// the reading.
+type linger struct {
+	t       *httpTransport
+	mu      sync.Mutex
+	open    map[io.Closer]time.Time
+	looking bool
+}
+
+func (l *linger) after(body io.Closer) (stop func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open == nil {
+		l.open = make(map[io.Closer]time.Time)
+	}
+	l.open[body] = time.Now()
+	if !l.looking {
+		l.looking = true
+		time.AfterFunc(lingerWait, l.look)
+	}
+	return func() {
+		l.mu.Lock()
+		delete(l.open, body)
+		l.mu.Unlock()
+	}
+}
+
+func (l *linger) look() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for body, since := range l.open {
+		if time.Since(since) >= lingerWait {
+			l.t.lingers.Store(true)
+			body.Close()
+			delete(l.open, body)
+		}
+	}
+	if l.looking = len(l.open) > 0; l.looking {
+		time.AfterFunc(lingerWait, l.look)
+	}
+}
+
+// abandon tells a legacy server that nobody waits any more. In the modern era
+// the closed stream says it.
+func (t *httpTransport) abandon(ctx context.Context, k *call, version string) {
+	if ctx.Err() == nil || wire.Modern(version) || k.req.Method == wire.MethodInitialize || t.life.Err() != nil {
+		return
+	}
+	params := append(append([]byte(`{"requestId":`), quoted(k.id)...), '}')
+	frame := wire.AppendRequest(nil, nil, wire.NoteCancelled, params, nil)
+	t.streams.Add(1)
+	go func() {
+		defer t.streams.Done()
+		ctx, cancel := context.WithTimeout(t.life, sendTimeout)
+		defer cancel()
+		_ = t.send(ctx, frame)
+	}()
+}
+
+func (t *httpTransport) unreachable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return failure(api.KindInfrastructure, t.c.server, true, "can't be reached: %v", op)
+	}
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		return failure(api.KindInfrastructure, t.c.server, true, "can't be reached: %v", dns)
+	}
+	return fmt.Errorf("connection broke: %w", stripURL(err))
+}
+
+// stripURL takes the *url.Error off, whose text repeats the URL and any secret
+// in it.
+func stripURL(err error) error {
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if _, ok := e.(interface{ Timeout() bool }); ok && errors.Unwrap(e) != nil {
+			err = errors.Unwrap(e)
+		}
+	}
+	return err
+}
+
+// send posts a notification or an answer.
+func (t *httpTransport) send(ctx context.Context, frame []byte) error {
+	session, version := t.state()
+	req, err := t.newRequest(ctx, http.MethodPost, session, version, frame)
+	if err != nil {
+		return err
+	}
+	resp, err := t.ep.Client.Do(req)
+	if err != nil {
+		return t.unreachable(ctx, err)
+	}
+	defer resp.Body.Close()
+	body, _ := readBody(resp, 4<<10)
+	if resp.StatusCode >= 300 {
+		return &statusError{code: resp.StatusCode, text: excerpt(body)}
+	}
+	return nil
+}
+
+// renew makes a new session in place of stale, once for all who find it gone.
+func (t *httpTransport) renew(ctx context.Context, stale string) error {
+	t.mu.Lock()
+	if t.session != stale {
+		t.mu.Unlock()
+		return nil
+	}
+	if wait := t.renewing; wait != nil {
+		t.mu.Unlock()
+		select {
+		case <-wait:
+			return t.renew(ctx, stale)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	done := make(chan struct{})
+	t.renewing = done
+	t.mu.Unlock()
+	err := t.handshake(ctx)
+	t.mu.Lock()
+	t.renewing = nil
+	t.mu.Unlock()
+	close(done)
+	if err == nil {
+		t.c.resubscribe(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("the server forgot the session and refused a new one: %w", err)
+	}
+	t.c.listen.restart(t.c)
+	t.c.events.Note(wire.NoteToolsChanged, nil)
+	return nil
+}
+
+func (t *httpTransport) attribute() *call { return nil }
+
+func (t *httpTransport) done() <-chan struct{} { return t.life.Done() }
+
+func (t *httpTransport) err() error { return nil }
+
+// close ends the legacy session at the server, kindly but not for long.
+func (t *httpTransport) close() {
+	session, version := t.state()
+	t.end()
+	if session != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		if req, err := t.newRequest(ctx, http.MethodDelete, session, version, nil); err == nil {
+			if resp, err := t.ep.Client.Do(req); err == nil {
+				resp.Body.Close()
+			}
+		}
+	}
+	t.streams.Wait()
+}
+
+func readBody(resp *http.Response, limit int) ([]byte, error) {
+	if n := resp.ContentLength; n > int64(limit) {
+		return nil, &wire.ErrTooLarge{Limit: limit}
+	} else if n >= 0 {
+		body := make([]byte, n)
+		_, err := io.ReadFull(resp.Body, body)
+		return body, err
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(limit)+1))
+	if err == nil && len(body) > limit {
+		return nil, &wire.ErrTooLarge{Limit: limit}
+	}
+	return body, err
+}
+
+// excerpt makes the beginning of an unexpected body fit an error message.
+func excerpt(b []byte) string {
+	s := strings.Join(strings.Fields(strings.ToValidUTF8(string(b[:min(len(b), 400)]), "?")), " ")
+	if len(s) > 200 {
+		s = s[:200] + "..."
+	}
+	return s
+}

@@ -1,0 +1,524 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
+)
+
+// Options say what an Upstream runs and how.
+type Options struct {
+	Spec   driver.Spec
+	Driver driver.Driver
+	Conn   ConnOptions
+
+	ConnectTimeout time.Duration
+	CallTimeout    time.Duration // zero for none
+	Eager          bool
+
+	// Keep records an instance's handle and what its server said, before it is
+	// used; Drop forgets them. Both may be nil.
+	Keep func(h driver.Handle, hello json.RawMessage) error
+	Drop func()
+
+	// Adopt is the handle of an instance that an earlier gateway left, with
+	// what its server said. It is tried before a new instance is started.
+	Adopt *Adoption
+
+	Log *slog.Logger
+}
+
+// Adoption is what an earlier gateway knew of an instance.
+type Adoption struct {
+	Handle driver.Handle
+	Hello  json.RawMessage
+}
+
+// Status is how an Upstream is doing.
+type Status struct {
+	State    string // of the api package
+	Reason   string
+	Since    time.Time
+	Hello    Hello
+	Restarts int
+	Instance bool // one is running
+}
+
+// An Upstream is one server as one session sees it, or as all do where it is
+// shared. It starts the instance when it is first needed, and again, with
+// growing pauses, when it dies.
+//
+//	idle --use--> starting --ok--> ready --dies--> failed --pause over, wanted--> starting
+//	                  \--fails--> failed                           Close: any --> closed
+type Upstream struct {
+	o Options
+
+	mu       sync.Mutex
+	state    string
+	reason   string
+	since    time.Time
+	conn     *Conn
+	inst     driver.Instance
+	attempt  *attempt
+	next     time.Time // no new attempt before this
+	pause    *backoff.ExponentialBackOff
+	restarts int
+	adopt    *Adoption
+	noProbe  bool
+	closed   bool
+	watchers map[*watching]struct{}
+	level    string
+	subs     map[string]int
+	retry    *time.Timer
+
+	calls atomic.Int64
+	clock clock
+
+	life context.Context
+	end  context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+type attempt struct {
+	done chan struct{}
+	err  error
+}
+
+type watching struct{ w Watcher }
+
+// New makes an Upstream. Nothing is started before it is used, unless it is
+// eager or there is an instance to adopt.
+func New(o Options) *Upstream {
+	u := &Upstream{o: o, state: api.StateIdle, since: time.Now(), adopt: o.Adopt, watchers: make(map[*watching]struct{}), subs: make(map[string]int)}
+	u.life, u.end = context.WithCancel(context.Background())
+	u.pause = backoff.NewExponentialBackOff()
+	u.pause.InitialInterval = 250 * time.Millisecond
+	u.pause.MaxInterval = 30 * time.Second
+	if o.Eager || o.Adopt != nil {
+		u.Kick()
+	}
+	return u
+}
+
+// Server returns the server's id.
+func (u *Upstream) Server() string { return u.o.Spec.Server }
+
+// Name tells the Upstreams of one server apart.
+func (u *Upstream) Name() string { return filepath.Base(u.o.Spec.Dir) }
+
+// Session returns the session that owns it, empty when it is shared.
+func (u *Upstream) Session() string { return u.o.Spec.Session }
+
+// Kick starts the instance if it is not running, without waiting for it.
+func (u *Upstream) Kick() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.closed && u.conn == nil && u.attempt == nil && !time.Now().Before(u.next) {
+		u.begin()
+	}
+}
+
+// Call implements Caller.
+func (u *Upstream) Call(ctx context.Context, req *Request) (*Result, error) {
+	u.calls.Add(1)
+	defer u.calls.Add(-1)
+	c, err := u.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if u.o.CallTimeout > 0 {
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer u.clock.after(u.o.CallTimeout, cancel)()
+	}
+	return c.Call(ctx, req)
+}
+
+// Conn returns the connection, starting the instance and waiting for it where
+// needed. A server that failed lately is not tried again at once; the error
+// says why and when.
+func (u *Upstream) Conn(ctx context.Context) (*Conn, error) {
+	for {
+		u.mu.Lock()
+		switch {
+		case u.closed:
+			u.mu.Unlock()
+			return nil, failure(api.KindRefused, u.Server(), false, "was removed or disabled")
+		case u.conn != nil:
+			c := u.conn
+			u.mu.Unlock()
+			return c, nil
+		}
+		if u.attempt == nil {
+			if wait := time.Until(u.next); wait > 0 {
+				reason := u.reason
+				u.mu.Unlock()
+				if wait > time.Second {
+					return nil, failure(api.KindInfrastructure, u.Server(), true, "%s; next try in %s", reason, wait.Round(time.Second))
+				}
+				select {
+				case <-time.After(wait):
+					continue
+				case <-ctx.Done():
+					return nil, u.gaveUp(ctx)
+				}
+			}
+			u.begin()
+		}
+		a := u.attempt
+		u.mu.Unlock()
+		select {
+		case <-a.done:
+			if a.err != nil {
+				return nil, a.err
+			}
+		case <-ctx.Done():
+			return nil, u.gaveUp(ctx)
+		}
+	}
+}
+
+func (u *Upstream) gaveUp(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return failure(api.KindTimeout, u.Server(), true, "is still starting")
+	}
+	return failure(api.KindRefused, u.Server(), true, "the call was cancelled while the server was starting")
+}
+
+// Peek returns the connection if there is one, without waiting.
+func (u *Upstream) Peek() *Conn {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.conn
+}
+
+// begin starts an attempt. u.mu is held.
+func (u *Upstream) begin() {
+	a := &attempt{done: make(chan struct{})}
+	u.attempt = a
+	u.set(api.StateStarting, "")
+	u.wg.Add(1)
+	go func() {
+		defer u.wg.Done()
+		u.run(a)
+	}()
+}
+
+func (u *Upstream) set(state, reason string) {
+	if u.state != state || u.reason != reason {
+		u.state, u.reason, u.since = state, reason, time.Now()
+	}
+}
+
+// run makes one attempt and, when it succeeds, stays until the connection or
+// the instance ends.
+func (u *Upstream) run(a *attempt) {
+	ctx, cancel := context.WithTimeoutCause(u.life, u.o.ConnectTimeout,
+		failure(api.KindTimeout, u.Server(), true, "did not start within %s", u.o.ConnectTimeout))
+	inst, conn, err := u.start(ctx)
+	if err != nil && context.Cause(ctx) != nil && u.life.Err() == nil {
+		err = context.Cause(ctx)
+	}
+	cancel()
+
+	u.mu.Lock()
+	u.attempt = nil
+	if err == nil && u.closed {
+		err = failure(api.KindRefused, u.Server(), false, "was removed or disabled")
+		u.mu.Unlock()
+		conn.close()
+		u.discard(inst)
+		u.mu.Lock()
+	}
+	if err != nil {
+		a.err = u.failed(err)
+		u.mu.Unlock()
+		close(a.done)
+		return
+	}
+	u.inst, u.conn = inst, conn
+	u.set(api.StateReady, "")
+	level, listen, again, subs := u.level, len(u.watchers) > 0, u.restarts > 0, maps.Clone(u.subs)
+	u.mu.Unlock()
+	close(a.done)
+	if level != "" {
+		u.applyLevel(conn, level)
+	}
+	if listen {
+		conn.listen.watch(conn)
+	}
+	u.resubscribe(conn, subs)
+	if again {
+		u.changed()
+	}
+	u.stay(inst, conn)
+}
+
+// failed notes a failed attempt or a death. u.mu is held.
+func (u *Upstream) failed(err error) error {
+	var ours *api.Error
+	if !errors.As(err, &ours) {
+		ours = failure(api.KindInfrastructure, u.Server(), true, "%v", err)
+	}
+	if u.closed {
+		return ours
+	}
+	wait := u.pause.NextBackOff()
+	u.next = time.Now().Add(wait)
+	u.set(api.StateFailed, ours.Message)
+	if u.o.Eager || len(u.watchers) > 0 {
+		u.retry = time.AfterFunc(wait, u.Kick)
+	}
+	return ours
+}
+
+// stay waits for the end of a connection and cleans up after it.
+func (u *Upstream) stay(inst driver.Instance, conn *Conn) {
+	began := time.Now()
+	var why error
+	select {
+	case <-inst.Done():
+		why = inst.Err()
+		if why == nil {
+			why = errors.New("the server ended")
+		}
+	case <-conn.t.done():
+		why = conn.t.err()
+		select {
+		case <-inst.Done():
+			if err := inst.Err(); err != nil {
+				why = err
+			}
+		case <-time.After(100 * time.Millisecond):
+		}
+	case <-u.life.Done():
+		return // Close or Leave sees to the rest
+	}
+	u.mu.Lock()
+	if u.closed || u.conn != conn {
+		u.mu.Unlock()
+		return
+	}
+	u.conn, u.inst = nil, nil
+	u.restarts++
+	if time.Since(began) > time.Minute {
+		u.pause.Reset()
+	}
+	_ = u.failed(why)
+	u.mu.Unlock()
+	u.o.Log.Warn("server ended", "server", u.Server(), "session", u.o.Spec.Session, "err", why)
+	conn.close()
+	u.discard(inst)
+}
+
+// start makes an instance, or adopts one, and greets its server.
+func (u *Upstream) start(ctx context.Context) (driver.Instance, *Conn, error) {
+	u.mu.Lock()
+	adopt, opts := u.adopt, u.o.Conn
+	u.adopt = nil
+	opts.NoProbe = opts.NoProbe || u.noProbe
+	u.mu.Unlock()
+	if adopt != nil {
+		inst, conn, err := u.adoptOne(ctx, adopt, opts)
+		if err == nil {
+			return inst, conn, nil
+		}
+		u.o.Log.Info("instance not adopted", "server", u.Server(), "err", err)
+		u.drop()
+	}
+	inst, err := u.o.Driver.Start(ctx, u.o.Spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := u.keep(inst, nil); err != nil {
+		u.discard(inst)
+		return nil, nil, err
+	}
+	link, err := inst.Dial(ctx)
+	if err != nil {
+		u.discard(inst)
+		return nil, nil, err
+	}
+	conn, err := Connect(ctx, link, opts, u)
+	if err != nil {
+		err = u.deathOf(inst, err)
+		u.discard(inst)
+		if errors.Is(err, errProbe) && !opts.NoProbe && ctx.Err() == nil {
+			u.mu.Lock()
+			u.noProbe = true
+			u.mu.Unlock()
+			return u.start(ctx)
+		}
+		return nil, nil, err
+	}
+	hello := conn.Hello()
+	if err := u.keep(inst, &hello); err != nil {
+		conn.close()
+		u.discard(inst)
+		return nil, nil, err
+	}
+	return inst, conn, nil
+}
+
+// deathOf prefers what an instance died of to what its connection saw of it.
+func (u *Upstream) deathOf(inst driver.Instance, err error) error {
+	if errors.Is(err, errProbe) {
+		return err
+	}
+	select {
+	case <-inst.Done():
+		if why := inst.Err(); why != nil {
+			return why
+		}
+	case <-time.After(50 * time.Millisecond):
+	}
+	return err
+}
+
+func (u *Upstream) adoptOne(ctx context.Context, a *Adoption, opts ConnOptions) (driver.Instance, *Conn, error) {
+	inst, err := u.o.Driver.Adopt(ctx, a.Handle, u.o.Log)
+	if err != nil {
+		return nil, nil, err
+	}
+	var hello Hello
+	if len(a.Hello) == 0 || json.Unmarshal(a.Hello, &hello) != nil || hello.Version == "" {
+		u.discard(inst)
+		return nil, nil, errors.New("it had not finished its handshake")
+	}
+	opts.Hello = &hello
+	link, err := inst.Dial(ctx)
+	if err != nil {
+		u.discard(inst)
+		return nil, nil, err
+	}
+	conn, err := Connect(ctx, link, opts, u)
+	if err != nil {
+		u.discard(inst)
+		return nil, nil, err
+	}
+	return inst, conn, nil
+}
+
+func (u *Upstream) keep(inst driver.Instance, hello *Hello) error {
+	if u.o.Keep == nil {
+		return nil
+	}
+	var raw json.RawMessage
+	if hello != nil {
+		b, err := json.Marshal(hello)
+		if err != nil {
+			return err
+		}
+		raw = b
+	}
+	if err := u.o.Keep(inst.Handle(), raw); err != nil {
+		return fmt.Errorf("recording the instance: %w", err)
+	}
+	return nil
+}
+
+func (u *Upstream) drop() {
+	if u.o.Drop != nil {
+		u.o.Drop()
+	}
+}
+
+// discard ends an instance and forgets its handle.
+func (u *Upstream) discard(inst driver.Instance) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := inst.Stop(ctx); err != nil {
+		u.o.Log.Warn("instance not stopped", "server", u.Server(), "err", err)
+		return
+	}
+	u.drop()
+}
+
+// Status reports how the Upstream is doing.
+func (u *Upstream) Status() Status {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	s := Status{State: u.state, Reason: u.reason, Since: u.since, Restarts: u.restarts, Instance: u.inst != nil}
+	if u.conn != nil {
+		s.Hello = u.conn.Hello()
+	}
+	return s
+}
+
+// Logs returns the end of what the running instance wrote to standard error;
+// nil when none runs.
+func (u *Upstream) Logs(max int64) (io.ReadCloser, error) {
+	u.mu.Lock()
+	inst := u.inst
+	u.mu.Unlock()
+	if inst == nil {
+		return nil, nil
+	}
+	return inst.Logs(max)
+}
+
+// Drain waits until no call is under way, at most as long as ctx lasts, and
+// closes.
+func (u *Upstream) Drain(ctx context.Context) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for u.calls.Load() > 0 {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			u.Close()
+			return
+		}
+	}
+	u.Close()
+}
+
+// Close ends the instance and everything it started. Calls under way fail.
+func (u *Upstream) Close() { u.finish(func(i driver.Instance) { u.discard(i) }) }
+
+// Leave lets go of the instance, so that the next gateway can adopt it.
+func (u *Upstream) Leave() {
+	u.finish(func(i driver.Instance) {
+		if err := i.Leave(); err != nil {
+			u.o.Log.Warn("instance not left in order", "server", u.Server(), "err", err)
+		}
+	})
+}
+
+func (u *Upstream) finish(end func(driver.Instance)) {
+	u.mu.Lock()
+	if u.closed {
+		u.mu.Unlock()
+		u.wg.Wait()
+		return
+	}
+	u.closed = true
+	conn, inst := u.conn, u.inst
+	u.conn, u.inst = nil, nil
+	if u.retry != nil {
+		u.retry.Stop()
+	}
+	u.mu.Unlock()
+	u.end()
+	if conn != nil {
+		conn.close()
+	}
+	if inst != nil {
+		end(inst)
+	}
+	u.wg.Wait()
+}

@@ -1,0 +1,251 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// listener hears what a server says outside of calls: on the GET stream of a
+// legacy HTTP server, through subscriptions/listen on a modern one. Legacy
+// streams carry it anyway.
+type listener struct {
+	mu     sync.Mutex
+	on     bool
+	closed bool
+	subs   map[string]int // resource URIs, by how many want them
+	stop   context.CancelFunc
+	waits  map[string]chan struct{} // listen calls not acknowledged yet, by id
+	wg     sync.WaitGroup
+}
+
+// watch starts listening. Once on, it stays on for the connection's life.
+func (l *listener) watch(c *Conn) {
+	l.mu.Lock()
+	was := l.on
+	l.on = true
+	l.mu.Unlock()
+	if !was {
+		l.restart(c)
+	}
+}
+
+// restart listens anew: after the set of resources changed, or the session did.
+// The new stream is open before the old one is closed, so that nothing falls
+// between them.
+func (l *listener) restart(c *Conn) (acked <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || !l.on && len(l.subs) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	old := l.stop
+	l.stop = cancel
+	ready := make(chan struct{})
+	l.wg.Add(1)
+	if !c.modern() {
+		close(ready)
+		if old != nil {
+			old()
+		}
+		go func() { defer l.wg.Done(); c.t.standalone(ctx) }()
+		return ready
+	}
+	filter := map[string]any{}
+	for _, f := range []struct{ capability, key string }{
+		{"tools", "toolsListChanged"}, {"prompts", "promptsListChanged"}, {"resources", "resourcesListChanged"},
+	} {
+		if l.on && c.hello.Load().Can(f.capability, "listChanged") {
+			filter[f.key] = true
+		}
+	}
+	if len(l.subs) > 0 {
+		uris := make([]string, 0, len(l.subs))
+		for uri := range l.subs {
+			uris = append(uris, uri)
+		}
+		filter["resourceSubscriptions"] = uris
+	}
+	go func() {
+		defer l.wg.Done()
+		defer func() {
+			if old != nil {
+				old()
+			}
+		}()
+		if len(filter) == 0 {
+			close(ready)
+			<-ctx.Done()
+			return
+		}
+		l.modern(ctx, c, filter, ready, old)
+		old = nil
+	}()
+	return ready
+}
+
+// modern keeps one subscriptions/listen open.
+func (l *listener) modern(ctx context.Context, c *Conn, filter map[string]any, ready chan struct{}, old context.CancelFunc) {
+	defer func() {
+		if ready != nil {
+			close(ready)
+		}
+	}()
+	body, err := json.Marshal(map[string]any{"notifications": filter})
+	if err != nil {
+		return
+	}
+	wait := time.Second
+	for ctx.Err() == nil {
+		p, _ := wire.ScanParams(wire.MethodListen, body)
+		req := &Request{Method: wire.MethodListen, Params: p, Client: &Client{Key: c.epoch}}
+		k := &call{id: c.nextID(), req: req}
+		params, edits := c.modernize(req, body, nil)
+		acked := make(chan struct{})
+		l.mu.Lock()
+		if l.waits == nil {
+			l.waits = make(map[string]chan struct{})
+		}
+		l.waits[k.id] = acked
+		l.mu.Unlock()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			select {
+			case <-acked:
+			case <-time.After(2 * time.Second):
+			case <-ctx.Done():
+			}
+			if old != nil {
+				old()
+				old = nil
+			}
+			if ready != nil {
+				close(ready)
+				ready = nil
+			}
+		}()
+		started := time.Now()
+		_, err := c.t.roundTrip(ctx, k, wire.AppendRequest(nil, quoted(k.id), req.Method, params, edits))
+		<-done
+		l.mu.Lock()
+		delete(l.waits, k.id)
+		l.mu.Unlock()
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil || time.Since(started) > time.Minute {
+			wait = time.Second
+		}
+		select {
+		case <-ctx.Done():
+		case <-c.t.done():
+			return
+		case <-time.After(wait):
+		}
+		wait = min(wait*2, time.Minute)
+	}
+}
+
+// acknowledged notes that a listen call was accepted.
+func (l *listener) acknowledged(params []byte) {
+	at, _ := wire.Find(params, "_meta", wire.MetaSubscription)
+	id, _ := wire.Unquote(at.Of(params))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ch := l.waits[id]; ch != nil {
+		close(ch)
+		delete(l.waits, id)
+	}
+}
+
+// resubscribe asks a legacy server again for every resource, after it forgot
+// the session.
+func (c *Conn) resubscribe(ctx context.Context) {
+	c.listen.mu.Lock()
+	uris := slices.Collect(maps.Keys(c.listen.subs))
+	c.listen.mu.Unlock()
+	for _, uri := range uris {
+		if _, err := c.simple(ctx, wire.MethodSubscribe, uriParams(uri)); err != nil {
+			c.log.Debug("resource not subscribed again", "server", c.server, "err", err)
+		}
+	}
+}
+
+// subscribe asks for updates of a resource; several may ask for the same one.
+func (c *Conn) subscribe(ctx context.Context, uri string) (*Result, error) {
+	l := &c.listen
+	l.mu.Lock()
+	if l.subs == nil {
+		l.subs = make(map[string]int)
+	}
+	l.subs[uri]++
+	first := l.subs[uri] == 1
+	l.mu.Unlock()
+	if !first {
+		return &Result{Result: []byte("{}")}, nil
+	}
+	if c.modern() {
+		if ready := l.restart(c); ready != nil {
+			select {
+			case <-ready:
+			case <-ctx.Done():
+			}
+		}
+		return &Result{Result: []byte("{}")}, nil
+	}
+	l.watch(c)
+	res, err := c.simple(ctx, wire.MethodSubscribe, uriParams(uri))
+	if err != nil || res.Error != nil {
+		l.forget(uri)
+	}
+	return res, err
+}
+
+// unsubscribe undoes one subscribe.
+func (c *Conn) unsubscribe(ctx context.Context, uri string) (*Result, error) {
+	if !c.listen.forget(uri) {
+		return &Result{Result: []byte("{}")}, nil
+	}
+	if c.modern() {
+		c.listen.restart(c)
+		return &Result{Result: []byte("{}")}, nil
+	}
+	return c.simple(ctx, wire.MethodUnsubscribe, uriParams(uri))
+}
+
+// forget takes one off and reports whether it was the last.
+func (l *listener) forget(uri string) (last bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, ok := l.subs[uri]
+	switch {
+	case !ok:
+		return false
+	case n > 1:
+		l.subs[uri] = n - 1
+		return false
+	}
+	delete(l.subs, uri)
+	return true
+}
+
+func uriParams(uri string) []byte {
+	return append(wire.AppendQuote([]byte(`{"uri":`), uri), '}')
+}
+
+func (l *listener) close() {
+	l.mu.Lock()
+	l.closed = true
+	if l.stop != nil {
+		l.stop()
+	}
+	l.mu.Unlock()
+	l.wg.Wait()
+}

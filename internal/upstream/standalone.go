@@ -1,0 +1,72 @@
+package upstream
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// standalone keeps the GET stream of a legacy server open, on which it sends
+// what belongs to no call. Servers without one answer 405 and are left alone.
+func (t *httpTransport) standalone(ctx context.Context) {
+	last := ""
+	wait := time.Second
+	for ctx.Err() == nil {
+		session, version := t.state()
+		req, err := t.newRequest(ctx, http.MethodGet, session, version, nil)
+		if err != nil {
+			return
+		}
+		if last != "" {
+			req.Header[wire.HeaderLastEvent] = []string{last}
+		}
+		resp, err := t.ep.Client.Do(req)
+		if err == nil && resp.StatusCode == http.StatusOK {
+			wait = time.Second
+			last = t.hear(resp, last, &wait)
+		} else if err == nil {
+			code := resp.StatusCode
+			resp.Body.Close()
+			if code >= 400 && code < 500 && code != http.StatusTooManyRequests && code != http.StatusRequestTimeout {
+				return // no such stream here, or no such session: a call will find out
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+		wait = min(wait*2, 30*time.Second)
+	}
+}
+
+// hear reads one stream to its end and returns the last event's id.
+func (t *httpTransport) hear(resp *http.Response, last string, wait *time.Duration) string {
+	defer resp.Body.Close()
+	events := wire.NewEventReader(resp.Body, t.limit)
+	for {
+		ev, err := events.Next()
+		if err != nil {
+			return last
+		}
+		if ev.ID != "" {
+			last = ev.ID
+		}
+		if ev.Retry > 0 {
+			*wait = ev.Retry
+		}
+		if len(ev.Data) == 0 {
+			continue
+		}
+		msg, err := wire.Scan(ev.Data)
+		switch {
+		case err != nil:
+			t.c.garbage.Add(1)
+		case msg.IsRequest():
+			t.c.handleRequest(msg, nil)
+		case msg.IsNotification():
+			t.c.handleNote(msg, nil)
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+const (
+	// sendTimeout bounds a write that no caller waits for.
+	sendTimeout = 10 * time.Second
+	// maxAsks bounds the requests of one server that may wait for clients.
+	maxAsks = 256
+)
+
+// streamTransport talks over frames: stdio, in-process servers, legacy SSE.
+// One goroutine reads and hands answers to the calls that wait for them.
+type streamTransport struct {
+	c      *Conn
+	s      driver.Stream
+	shared bool // used by more than one session: nothing can be attributed
+
+	mu      sync.Mutex
+	pending map[string]*waiting
+	failed  error
+
+	closing sync.Once
+	ended   chan struct{}
+	reader  sync.WaitGroup
+}
+
+type waiting struct {
+	call   *call
+	answer chan answer // holds one
+}
+
+type answer struct {
+	msg wire.Message
+	err error
+}
+
+func newStreamTransport(c *Conn, s driver.Stream, shared bool) *streamTransport {
+	t := &streamTransport{
+		c: c, s: s, shared: shared,
+		pending: make(map[string]*waiting),
+		ended:   make(chan struct{}),
+	}
+	t.reader.Add(1)
+	go t.read()
+	return t
+}
+
+func (t *streamTransport) read() {
+	defer t.reader.Done()
+	for {
+		frame, err := t.s.ReadFrame()
+		if err != nil {
+			var large *driver.FrameTooLarge
+			if errors.As(err, &large) {
+				t.c.garbage.Add(1)
+				t.c.log.Warn("a message was dropped", "server", t.c.server, "err", err)
+				t.failSole(err)
+				continue
+			}
+			t.fail(fmt.Errorf("connection ended: %w", err))
+			return
+		}
+		msg, err := wire.Scan(frame)
+		if err != nil {
+			t.c.garbage.Add(1)
+			t.c.log.Debug("unreadable message", "server", t.c.server, "err", err)
+			continue
+		}
+		switch {
+		case msg.IsRequest():
+			t.c.handleRequest(msg, nil)
+		case msg.IsNotification():
+			t.c.handleNote(msg, nil)
+		default:
+			id, ok := wire.Unquote(msg.ID)
+			if !ok {
+				continue
+			}
+			t.mu.Lock()
+			w := t.pending[id]
+			delete(t.pending, id)
+			t.mu.Unlock()
+			if w != nil {
+				w.answer <- answer{msg: msg}
+			}
+		}
+	}
+}
+
+// failSole ends the one call that a dropped message can have been the answer
+// to. With several under way it can't be told, and they wait on.
+func (t *streamTransport) failSole(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.pending) != 1 {
+		return
+	}
+	for id, w := range t.pending {
+		delete(t.pending, id)
+		w.answer <- answer{err: failure(api.KindInfrastructure, t.c.server, false, "%v", err)}
+	}
+}
+
+func (t *streamTransport) fail(err error) {
+	t.mu.Lock()
+	if t.failed == nil {
+		t.failed = err
+	}
+	t.mu.Unlock()
+	t.closing.Do(func() { close(t.ended) })
+}
+
+func (t *streamTransport) roundTrip(ctx context.Context, k *call, frame []byte) (wire.Message, error) {
+	w := &waiting{call: k, answer: make(chan answer, 1)}
+	t.mu.Lock()
+	if t.failed != nil {
+		err := t.failed
+		t.mu.Unlock()
+		return wire.Message{}, err
+	}
+	t.pending[k.id] = w
+	t.mu.Unlock()
+	defer func() {
+		t.mu.Lock()
+		delete(t.pending, k.id)
+		t.mu.Unlock()
+	}()
+	if err := t.s.WriteFrame(ctx, wire.OneLine(frame)); err != nil {
+		return wire.Message{}, fmt.Errorf("sending the request: %w", err)
+	}
+	select {
+	case a := <-w.answer:
+		return a.msg, a.err
+	case <-ctx.Done():
+		t.cancel(k)
+		return wire.Message{}, context.Cause(ctx)
+	case <-t.ended:
+		select {
+		case a := <-w.answer:
+			return a.msg, a.err
+		default:
+		}
+		return wire.Message{}, t.err()
+	}
+}
+
+// cancel tells the server that nobody waits for an answer any more.
+func (t *streamTransport) cancel(k *call) {
+	if k.req.Method == wire.MethodInitialize {
+		return
+	}
+	ctx, stop := context.WithTimeout(context.Background(), sendTimeout)
+	defer stop()
+	params := append(append([]byte(`{"requestId":`), quoted(k.id)...), '}')
+	_ = t.s.WriteFrame(ctx, wire.AppendRequest(nil, nil, wire.NoteCancelled, params, nil))
+}
+
+func (t *streamTransport) send(ctx context.Context, frame []byte) error {
+	return t.s.WriteFrame(ctx, wire.OneLine(frame))
+}
+
+// standalone has nothing to do: a stream carries everything.
+func (t *streamTransport) standalone(context.Context) {}
+
+// attribute finds the one client whose calls are under way. With calls of two
+// clients, or with a server that sessions share, it can't be told.
+func (t *streamTransport) attribute() *call {
+	if t.shared {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var found *call
+	for _, w := range t.pending {
+		if w.call.req.Peer == nil {
+			continue
+		}
+		if found != nil && found.req.Client.Key != w.call.req.Client.Key {
+			return nil
+		}
+		found = w.call
+	}
+	return found
+}
+
+// find returns the call with the id.
+func (t *streamTransport) find(id string) *call {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w := t.pending[id]; w != nil {
+		return w.call
+	}
+	return nil
+}
+
+func (t *streamTransport) done() <-chan struct{} { return t.ended }
+
+func (t *streamTransport) err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failed
+}
+
+func (t *streamTransport) close() {
+	t.fail(errors.New("connection closed"))
+	_ = t.s.Close()
+	t.reader.Wait()
+}

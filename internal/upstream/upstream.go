@@ -1,0 +1,130 @@
+// Package upstream holds the connections to instances: the raw relay, both
+// protocol eras, and what keeps a connection alive. A Caller makes one call; a
+// policy is a Caller around a Caller.
+//
+// # From the outside in
+//
+//	Upstream   one server as one session sees it: starts, restarts, adopts
+//	Conn       one MCP link to a running instance, after its handshake
+//	transport  how messages travel: frames of a stream, or HTTP exchanges
+//
+// Nothing here decodes what it only passes on.
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// A Caller sends one request to a server and returns the server's answer. Its
+// error is always an *api.Error and means that there was no answer; an error
+// that the server itself sent is in the Result. Calls may run at once.
+type Caller interface {
+	Call(ctx context.Context, req *Request) (*Result, error)
+}
+
+// A Request is one request on its way to a server.
+type Request struct {
+	Method string
+	Params wire.Params
+	// Edits are made to Params.Raw on the way out, such as a tool's own name in
+	// place of the prefixed one.
+	Edits []wire.Edit
+	// Name is the tool, prompt or resource as the server knows it.
+	Name string
+	// Header has the caller's Mcp-Param-* headers.
+	Header http.Header
+	Client *Client
+	Peer   Peer // nil where nothing can be passed back
+}
+
+// A Result is a server's answer, raw: one of Result and Error is set.
+type Result struct {
+	Result []byte
+	Error  []byte
+	// Events says that the server answered with an event stream. A client that
+	// takes both forms gets the one the server chose.
+	Events bool
+	// Retry is set when the server sent its client away, to come back for the
+	// answer after that long, and the answer was not there then.
+	Retry time.Duration
+}
+
+// Client is what a connection needs to know of the one who calls.
+type Client struct {
+	// Key is the same for all calls of one client connection. Calls of a client
+	// without a connection each have their own.
+	Key      string
+	Modern   bool
+	Info     []byte // clientInfo, raw; nil when unknown
+	Caps     []byte // capabilities, raw; nil when unknown
+	LogLevel string // what the client asked to be told; empty for nothing
+}
+
+// A Peer is the client's side of one call.
+type Peer interface {
+	// Note passes on a notification that belongs to the call. It must not block
+	// for long.
+	Note(method string, params []byte)
+	// Ask passes on a request of the server and waits for the client's answer.
+	Ask(ctx context.Context, method string, params []byte) Reply
+}
+
+// A Reply is a client's answer to a server's request, raw: one of the two is
+// set.
+type Reply struct {
+	Result []byte
+	Error  []byte
+}
+
+// Refuse makes the reply that turns a server's request down. An elicitation is
+// declined, which servers handle better than an error.
+func Refuse(method, reason string) Reply {
+	if method == wire.MethodElicit {
+		return Reply{Result: []byte(`{"action":"decline"}`)}
+	}
+	return Reply{Error: wire.AppendError(nil, &wire.Error{Code: wire.CodeInvalidRequest, Message: reason})}
+}
+
+// A Watcher hears what a server says outside of any call.
+type Watcher interface {
+	Note(method string, params []byte)
+	// Ask is called for a request that belongs to no call. It reports false
+	// when the watcher can't answer for a client.
+	Ask(ctx context.Context, method string, params []byte) (Reply, bool)
+}
+
+// Hello is what a server said of itself in its handshake. It is kept with the
+// instance's handle, since an adopted instance is not asked again.
+type Hello struct {
+	Version      string          `json:"version"`
+	Info         json.RawMessage `json:"info,omitempty"`
+	Capabilities json.RawMessage `json:"capabilities,omitempty"`
+	Instructions json.RawMessage `json:"instructions,omitempty"`
+}
+
+// Modern reports whether the server speaks the stateless era.
+func (h *Hello) Modern() bool { return wire.Modern(h.Version) }
+
+// Can reports whether the server declared a capability.
+func (h *Hello) Can(path ...string) bool {
+	at, err := wire.Find(h.Capabilities, path...)
+	if err != nil || !at.Ok() {
+		return false
+	}
+	v := string(at.Of(h.Capabilities))
+	return v != "false" && v != "null"
+}
+
+func failure(kind api.Kind, server string, retryable bool, format string, args ...any) *api.Error {
+	return &api.Error{
+		Kind: kind, Server: server, Retryable: retryable,
+		Message: fmt.Sprintf("server %q: ", server) + fmt.Sprintf(format, args...),
+	}
+}

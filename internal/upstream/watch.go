@@ -1,0 +1,154 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// Watch adds a watcher until stop is called. With a first watcher the
+// Upstream starts listening to its server, and keeps it running.
+func (u *Upstream) Watch(w Watcher) (stop func()) {
+	k := &watching{w}
+	u.mu.Lock()
+	u.watchers[k] = struct{}{}
+	conn := u.conn
+	u.mu.Unlock()
+	if conn != nil {
+		conn.listen.watch(conn)
+	}
+	return func() {
+		u.mu.Lock()
+		delete(u.watchers, k)
+		u.mu.Unlock()
+	}
+}
+
+func (u *Upstream) watching() []Watcher {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	out := make([]Watcher, 0, len(u.watchers))
+	for k := range u.watchers {
+		out = append(out, k.w)
+	}
+	return out
+}
+
+// Note implements events.
+func (u *Upstream) Note(method string, params []byte) {
+	all := u.watching()
+	// What a shared server logs may be about one client's call; it must not be
+	// shown to the others.
+	if method == wire.NoteMessage && u.o.Conn.Shared && len(all) > 1 {
+		return
+	}
+	for _, w := range all {
+		w.Note(method, params)
+	}
+}
+
+// Ask implements events: a request that belongs to no call goes to the one
+// client there is, or to none.
+func (u *Upstream) Ask(ctx context.Context, method string, params []byte) Reply {
+	all := u.watching()
+	if u.o.Conn.Shared {
+		return Refuse(method, fmt.Sprintf("server %q is shared, so it can't be told whose call caused this request; set servers.%s.scope to session", u.Server(), u.Server()))
+	}
+	var answered []Watcher
+	for _, w := range all {
+		if c, ok := w.(interface{ CanAsk() bool }); !ok || c.CanAsk() {
+			answered = append(answered, w)
+		}
+	}
+	switch len(answered) {
+	case 0:
+		return Refuse(method, "no client is connected that could answer")
+	case 1:
+		if reply, ok := answered[0].Ask(ctx, method, params); ok {
+			return reply
+		}
+		return Refuse(method, "no client is connected that could answer")
+	}
+	return Refuse(method, "it can't be told which client's call caused this request")
+}
+
+// Subscribe asks for updates of a resource, which reach the watchers. It lasts
+// over restarts of the server, until as many Unsubscribes.
+func (u *Upstream) Subscribe(ctx context.Context, uri string) (*Result, error) {
+	conn, err := u.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	res, err := conn.subscribe(ctx, uri)
+	if err == nil && res.Error == nil {
+		u.mu.Lock()
+		u.subs[uri]++
+		u.mu.Unlock()
+	}
+	return res, err
+}
+
+// Unsubscribe undoes one Subscribe.
+func (u *Upstream) Unsubscribe(ctx context.Context, uri string) (*Result, error) {
+	u.mu.Lock()
+	if u.subs[uri]--; u.subs[uri] <= 0 {
+		delete(u.subs, uri)
+	}
+	conn := u.conn
+	u.mu.Unlock()
+	if conn == nil {
+		return &Result{Result: []byte("{}")}, nil
+	}
+	return conn.unsubscribe(ctx, uri)
+}
+
+// resubscribe brings the subscriptions to a new connection.
+func (u *Upstream) resubscribe(conn *Conn, subs map[string]int) {
+	ctx, cancel := context.WithTimeout(u.life, 30*time.Second)
+	defer cancel()
+	for uri, n := range subs {
+		for range n {
+			if _, err := conn.subscribe(ctx, uri); err != nil {
+				u.o.Log.Debug("resource not subscribed again", "server", u.Server(), "err", err)
+			}
+		}
+	}
+}
+
+// changed tells the watchers that all lists may be different now.
+func (u *Upstream) changed() {
+	for _, method := range []string{wire.NoteToolsChanged, wire.NotePromptsChanged, wire.NoteResourcesChanged} {
+		u.Note(method, nil)
+	}
+}
+
+// SetLevel asks a legacy server for log messages of at least this level. The
+// most verbose level that was ever asked for stays; clients filter their own.
+func (u *Upstream) SetLevel(level string) {
+	u.mu.Lock()
+	if u.level != "" && wire.LevelRank(u.level) <= wire.LevelRank(level) {
+		u.mu.Unlock()
+		return
+	}
+	u.level = level
+	conn := u.conn
+	u.mu.Unlock()
+	if conn != nil {
+		u.applyLevel(conn, level)
+	}
+}
+
+func (u *Upstream) applyLevel(conn *Conn, level string) {
+	h := conn.Hello()
+	if h.Modern() || !h.Can("logging") {
+		return
+	}
+	ctx, cancel := context.WithTimeout(u.life, 10*time.Second)
+	defer cancel()
+	params := append(wire.AppendQuote([]byte(`{"level":`), level), '}')
+	if _, err := conn.simple(ctx, wire.MethodSetLevel, params); err != nil {
+		u.o.Log.Debug("log level not set", "server", u.Server(), "err", err)
+	}
+}
