@@ -1,0 +1,197 @@
+package session
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+// A Catalog is the list of servers at one moment. It is never changed; a
+// reload makes a new one.
+type Catalog struct {
+	Config  *config.Config
+	Entries []*Entry // in the order of the config
+	byID    map[string]*Entry
+}
+
+// An Entry is one server with what was changed about it at run time.
+type Entry struct {
+	config.Server
+	// Override is the run-time switch; nil when the config decides.
+	Override *bool
+	driver   driver.Driver
+	problem  string // why it can't run at all
+	hash     string // of what an instance is started with
+}
+
+// Entry returns a server by id.
+func (c *Catalog) Entry(id string) *Entry { return c.byID[id] }
+
+// On reports whether the server is to be used, and why not.
+func (e *Entry) On() (bool, string) {
+	switch {
+	case e.problem != "":
+		return false, e.problem
+	case e.Disabled != "":
+		return false, e.Disabled
+	case e.Override != nil && !*e.Override:
+		return false, "disabled at run time"
+	case e.Override == nil && !e.Enabled:
+		return false, "disabled in the config"
+	}
+	return true, ""
+}
+
+// Overridden reports whether the run-time switch says something else than the
+// config.
+func (e *Entry) Overridden() bool { return e.Override != nil && *e.Override != e.Enabled }
+
+// shares reports whether all sessions use one connection: a server that is
+// reached over HTTP can tell its clients apart, one on a stream can't.
+func (e *Entry) shares() bool { return e.Scope == config.ScopeShared && e.URL == "" }
+
+func (e *Entry) spec() driver.Spec {
+	header := make(http.Header, len(e.Headers))
+	for k, v := range e.Headers {
+		header.Set(k, v)
+	}
+	return driver.Spec{
+		Server: e.ID, Command: e.Command, Args: e.Args, Env: e.Env, Cwd: e.Cwd,
+		URL: e.URL, Header: header, Transport: e.Transport, CAFile: e.CAFile,
+		Builtin: e.Builtin, Settings: e.Settings,
+	}
+}
+
+// hashOf tells whether two entries would start the same thing and speak to it
+// the same way.
+func hashOf(s config.Server) string {
+	s.Enabled, s.Eager, s.Title, s.Tools, s.Timeout = false, false, "", config.Tools{}, 0
+	b, err := json.Marshal(s)
+	if err != nil {
+		return "" // settings that JSON can't hold: never the same
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:12])
+}
+
+// build makes the catalog of a config.
+func (r *Registry) build(cfg *config.Config, overrides map[string]store.Override) *Catalog {
+	c := &Catalog{Config: cfg, byID: make(map[string]*Entry, len(cfg.Servers))}
+	for _, s := range cfg.Servers {
+		e := &Entry{Server: s, driver: r.o.Drivers[s.Driver], hash: hashOf(s)}
+		if o, ok := overrides[s.ID]; ok {
+			e.Override = o.Enabled
+		}
+		if e.driver == nil {
+			e.problem = fmt.Sprintf("there is no driver %q here; there are %s", s.Driver, strings.Join(r.driverNames(), ", "))
+		} else if scopes := e.driver.Info().Scopes; len(scopes) > 0 && !slices.Contains(scopes, s.Scope) {
+			e.problem = fmt.Sprintf("driver %q can't have scope %q; it can have %s", s.Driver, s.Scope, strings.Join(scopes, ", "))
+		}
+		c.Entries = append(c.Entries, e)
+		c.byID[s.ID] = e
+	}
+	return c
+}
+
+func (r *Registry) driverNames() []string {
+	names := make([]string, 0, len(r.o.Drivers))
+	for n := range r.o.Drivers {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Catalog returns the servers as they are now.
+func (r *Registry) Catalog() *Catalog { return r.catalog.Load() }
+
+// Apply takes a new config over. Servers that did not change keep their
+// instances and their calls; the old instances of the others end when their
+// calls have.
+func (r *Registry) Apply(ctx context.Context, cfg *config.Config) error {
+	overrides, err := r.o.Store.Overrides(ctx)
+	if err != nil {
+		return err
+	}
+	r.swap(r.build(cfg, overrides))
+	return nil
+}
+
+// SetEnabled switches a server on or off until further notice; nil goes back
+// to the config.
+func (r *Registry) SetEnabled(ctx context.Context, id string, on *bool) error {
+	cat := r.Catalog()
+	if cat.Entry(id) == nil {
+		return &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf("there is no server %q", id), Server: id}
+	}
+	var err error
+	if on == nil {
+		err = r.o.Store.DeleteOverride(ctx, id)
+	} else {
+		err = r.o.Store.PutOverride(ctx, id, store.Override{Enabled: on})
+	}
+	if err != nil {
+		return fmt.Errorf("recording the change: %w", err)
+	}
+	overrides, err := r.o.Store.Overrides(ctx)
+	if err != nil {
+		return err
+	}
+	r.swap(r.build(cat.Config, overrides))
+	return nil
+}
+
+// swap puts a new catalog in place and retires what it no longer has.
+func (r *Registry) swap(next *Catalog) {
+	r.mu.Lock()
+	old := r.catalog.Load()
+	r.catalog.Store(next)
+	stale := make(map[string]bool)
+	for _, e := range old.Entries {
+		n := next.Entry(e.ID)
+		on := false
+		if n != nil {
+			on, _ = n.On()
+		}
+		was, _ := e.On()
+		if n == nil || n.hash != e.hash || was && !on {
+			stale[e.ID] = true
+		}
+	}
+	var retired []*part
+	for id, p := range r.shared {
+		if stale[id] {
+			retired = append(retired, p)
+			delete(r.shared, id)
+		}
+	}
+	sessions := make([]*Session, 0, len(r.sessions))
+	for _, s := range r.sessions {
+		sessions = append(sessions, s)
+	}
+	r.mu.Unlock()
+	for _, s := range sessions {
+		retired = append(retired, s.retire(stale)...)
+	}
+	for _, p := range retired {
+		r.retiring.Go(func() {
+			ctx, cancel := context.WithTimeout(r.life, drainTime)
+			defer cancel()
+			p.up.Drain(ctx)
+		})
+	}
+	r.startEager(sessions)
+	for _, s := range sessions {
+		s.catalogChanged()
+	}
+}

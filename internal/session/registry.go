@@ -1,0 +1,330 @@
+// Package session is the heart of Tine: sessions, the servers they are made
+// of, and the instances they own. A session is the application's handle on a
+// world: it has instances of its own of the session-scoped servers and shares
+// the others.
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/upstream"
+)
+
+// drainTime is how long the calls of a server that was changed or removed may
+// go on.
+const drainTime = 5 * time.Minute
+
+// Options are what a Registry works with.
+type Options struct {
+	Drivers map[string]driver.Driver
+	Store   store.Store
+	Dir     string // for instances
+	Log     *slog.Logger
+}
+
+// A Registry holds the sessions of one gateway and its servers. Its methods
+// may run at once.
+type Registry struct {
+	o       Options
+	catalog atomic.Pointer[Catalog]
+
+	mu       sync.Mutex
+	closed   bool
+	sessions map[string]*Session
+	defaults map[string]*Session // by owner
+	shared   map[string]*part    // by server
+
+	life     context.Context
+	end      context.CancelFunc
+	retiring sync.WaitGroup
+	reaper   sync.WaitGroup
+}
+
+// Open makes the registry of a config and brings back what an earlier gateway
+// left: its sessions, and their instances where they still run.
+func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error) {
+	r := &Registry{
+		o: o, sessions: make(map[string]*Session),
+		defaults: make(map[string]*Session), shared: make(map[string]*part),
+	}
+	r.life, r.end = context.WithCancel(context.Background())
+	overrides, err := o.Store.Overrides(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.catalog.Store(r.build(cfg, overrides))
+	if err := r.restore(ctx); err != nil {
+		r.end()
+		return nil, err
+	}
+	r.startEager(nil)
+	r.reaper.Go(r.reap)
+	return r, nil
+}
+
+// newID makes a session's id.
+func newID() string {
+	var b [6]byte
+	_, _ = rand.Read(b[:])
+	return "ses_" + hex.EncodeToString(b[:])
+}
+
+// Default returns the default session of a principal, made at its first use.
+// The empty owner is everybody who comes in without a name and a connection.
+func (r *Registry) Default(ctx context.Context, owner string) (*Session, error) {
+	r.mu.Lock()
+	s := r.defaults[owner]
+	r.mu.Unlock()
+	if s != nil {
+		s.Touch()
+		return s, nil
+	}
+	return r.open(ctx, owner, KindDefault, nil)
+}
+
+// ForClient opens the session of one client connection.
+func (r *Registry) ForClient(ctx context.Context, owner string, caps []byte) (*Session, error) {
+	return r.open(ctx, owner, KindClient, caps)
+}
+
+func (r *Registry) open(ctx context.Context, owner, kind string, caps []byte) (*Session, error) {
+	s := r.newSession(newID(), owner, kind, time.Now(), caps)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, fmt.Errorf("the gateway is stopping")
+	}
+	if kind == KindDefault {
+		if other := r.defaults[owner]; other != nil {
+			return other, nil
+		}
+	}
+	rec := store.Session{ID: s.ID, Owner: owner, Kind: kind, Created: s.Created, Used: s.Created, Data: caps}
+	if err := r.o.Store.PutSession(ctx, rec); err != nil {
+		return nil, fmt.Errorf("recording the session: %w", err)
+	}
+	r.sessions[s.ID] = s
+	if kind == KindDefault {
+		r.defaults[owner] = s
+	}
+	r.retiring.Go(func() { r.startEager([]*Session{s}) })
+	return s, nil
+}
+
+func (r *Registry) newSession(id, owner, kind string, created time.Time, caps []byte) *Session {
+	s := &Session{
+		ID: id, Owner: owner, Kind: kind, Created: created, caps: caps, r: r,
+		parts: make(map[string]*part), watchers: make(map[*watch]struct{}),
+	}
+	s.Touch()
+	return s
+}
+
+// Get returns a session by id, nil when there is none.
+func (r *Registry) Get(id string) *Session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sessions[id]
+}
+
+// Sessions returns all sessions.
+func (r *Registry) Sessions() []*Session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]*Session, 0, len(r.sessions))
+	for _, s := range r.sessions {
+		out = append(out, s)
+	}
+	return out
+}
+
+// Upstreams returns every hold on a server, shared or of a session.
+func (r *Registry) Upstreams(id string) []*upstream.Upstream {
+	r.mu.Lock()
+	var out []*upstream.Upstream
+	if p := r.shared[id]; p != nil {
+		out = append(out, p.up)
+	}
+	sessions := make([]*Session, 0, len(r.sessions))
+	for _, s := range r.sessions {
+		sessions = append(sessions, s)
+	}
+	r.mu.Unlock()
+	for _, s := range sessions {
+		if up := s.Peek(id); up != nil && (len(out) == 0 || up != out[0]) {
+			out = append(out, up)
+		}
+	}
+	return out
+}
+
+// CloseSession ends a session and what it owns. What is shared stays. Closing
+// twice is fine.
+func (r *Registry) CloseSession(ctx context.Context, s *Session) {
+	r.mu.Lock()
+	delete(r.sessions, s.ID)
+	if r.defaults[s.Owner] == s {
+		delete(r.defaults, s.Owner)
+	}
+	r.mu.Unlock()
+	r.finish(s, (*upstream.Upstream).Close)
+	if err := r.o.Store.DeleteSession(ctx, s.ID); err != nil {
+		r.o.Log.Warn("session not forgotten", "session", s.ID, "err", err)
+	}
+}
+
+// finish lets go of all of a session's parts, its own ones with end.
+func (r *Registry) finish(s *Session, end func(*upstream.Upstream)) {
+	s.mu.Lock()
+	s.closed = true
+	parts := s.parts
+	s.parts = make(map[string]*part)
+	s.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, p := range parts {
+		if p.unhear != nil {
+			p.unhear()
+		}
+		if !r.isShared(p.up) {
+			wg.Go(func() { end(p.up) })
+		}
+	}
+	wg.Wait()
+}
+
+func (r *Registry) isShared(up *upstream.Upstream) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.shared[up.Server()]
+	return p != nil && p.up == up
+}
+
+// sharedUpstream returns the one connection that all sessions use.
+func (r *Registry) sharedUpstream(e *Entry) (*upstream.Upstream, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, fmt.Errorf("the gateway is stopping")
+	}
+	if p := r.shared[e.ID]; p != nil {
+		return p.up, nil
+	}
+	p := &part{up: r.newUpstream(e, nil, nil)}
+	r.shared[e.ID] = p
+	return p.up, nil
+}
+
+// newUpstream makes the hold on a server, for one session or, with nil, for
+// all.
+func (r *Registry) newUpstream(e *Entry, s *Session, adopt *store.Handle) *upstream.Upstream {
+	spec := e.spec()
+	key := e.ID + "-" + newID()[len("ses_"):]
+	if adopt != nil {
+		key = adopt.Key
+	}
+	spec.Dir = filepath.Join(r.o.Dir, key)
+	spec.Log = r.o.Log
+	var caps []byte
+	if s != nil {
+		spec.Session = s.ID
+		caps = s.caps
+	}
+	cfg := r.Catalog().Config
+	o := upstream.Options{
+		Spec: spec, Driver: e.driver, Eager: e.Eager,
+		ConnectTimeout: e.ConnectTimeout, CallTimeout: e.Timeout, Log: r.o.Log,
+		Conn: upstream.ConnOptions{
+			Server: e.ID, Protocol: e.Protocol, Shared: s == nil, Limit: int(cfg.Limits.Message),
+			Claims: upstream.Claims(caps, e.ClientCapabilities), Allowed: e.ClientCapabilities, Log: r.o.Log,
+		},
+	}
+	if e.driver.Info().Adopts {
+		created := time.Now()
+		o.Keep = func(h driver.Handle, hello json.RawMessage) error {
+			return r.o.Store.PutHandle(context.Background(), store.Handle{
+				Key: key, Driver: h.Driver, Server: h.Server, Session: h.Session, Dir: h.Dir,
+				Data: h.Data, SpecHash: e.hash, Link: hello, Created: created,
+			})
+		}
+		o.Drop = func() {
+			if err := r.o.Store.DeleteHandle(context.Background(), key); err != nil {
+				r.o.Log.Warn("handle not forgotten", "server", e.ID, "err", err)
+			}
+		}
+		if adopt != nil {
+			o.Adopt = &upstream.Adoption{
+				Handle: driver.Handle{Driver: adopt.Driver, Server: adopt.Server, Session: adopt.Session, Dir: adopt.Dir, Data: adopt.Data},
+				Hello:  adopt.Link,
+			}
+		}
+	}
+	return upstream.New(o)
+}
+
+// startEager starts what is to run from the beginning: eager shared servers,
+// and the eager ones of the given sessions.
+func (r *Registry) startEager(sessions []*Session) {
+	for _, e := range r.Catalog().Entries {
+		if on, _ := e.On(); !on || !e.Eager {
+			continue
+		}
+		if e.shares() {
+			if _, err := r.sharedUpstream(e); err != nil {
+				r.o.Log.Warn("server not started", "server", e.ID, "err", err)
+			}
+			continue
+		}
+		for _, s := range sessions {
+			_, _, _ = s.Upstream(e.ID)
+		}
+	}
+}
+
+// Close ends the registry. With keep, instances that the next gateway can
+// adopt are left running, and sessions are remembered.
+func (r *Registry) Close(ctx context.Context, keep bool) {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return
+	}
+	r.closed = true
+	sessions := make([]*Session, 0, len(r.sessions))
+	for _, s := range r.sessions {
+		sessions = append(sessions, s)
+	}
+	shared := make([]*part, 0, len(r.shared))
+	for _, p := range r.shared {
+		shared = append(shared, p)
+	}
+	r.mu.Unlock()
+	r.end()
+	end := (*upstream.Upstream).Close
+	if keep {
+		end = (*upstream.Upstream).Leave
+	}
+	r.touch(ctx)
+	var wg sync.WaitGroup
+	for _, s := range sessions {
+		wg.Go(func() { r.finish(s, end) })
+	}
+	wg.Wait()
+	for _, p := range shared {
+		wg.Go(func() { end(p.up) })
+	}
+	wg.Wait()
+	r.retiring.Wait()
+	r.reaper.Wait()
+}

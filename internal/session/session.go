@@ -1,0 +1,237 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// Kinds of sessions.
+const (
+	KindDefault = "default" // a principal's, or the one of all anonymous callers without a connection
+	KindClient  = "client"  // of one anonymous client connection, and ends with it
+)
+
+// A Session owns instances of the session-scoped servers and shares the shared
+// ones. Its methods may run at once.
+type Session struct {
+	ID      string
+	Owner   string
+	Kind    string
+	Created time.Time
+	// caps are the capabilities of the one client there is; nil when there may
+	// be several.
+	caps []byte
+
+	r    *Registry
+	used atomic.Int64 // unix nanoseconds
+
+	mu       sync.Mutex
+	closed   bool
+	parts    map[string]*part
+	watchers map[*watch]struct{}
+}
+
+// A part is a session's hold on one server.
+type part struct {
+	up     *upstream.Upstream
+	unhear func()
+}
+
+// A Watcher hears what the servers of a session say outside of any call.
+type Watcher interface {
+	Note(server, method string, params []byte)
+	// Ask puts a server's request to the client behind the watcher; false when
+	// it can't be.
+	Ask(ctx context.Context, server, method string, params []byte) (upstream.Reply, bool)
+	// CanAsk reports whether there is a client to ask.
+	CanAsk(server string) bool
+}
+
+type watch struct{ w Watcher }
+
+// SetCapabilities says what the one client of the session can do, before its
+// servers are greeted. Sessions that may have several clients ignore it.
+func (s *Session) SetCapabilities(caps []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Kind == KindClient {
+		s.caps = caps
+	}
+}
+
+// Touch notes that the session is in use.
+func (s *Session) Touch() { s.used.Store(time.Now().UnixNano()) }
+
+// Used returns when the session was last in use.
+func (s *Session) Used() time.Time { return time.Unix(0, s.used.Load()) }
+
+// Upstream returns the session's hold on a server, starting nothing yet.
+func (s *Session) Upstream(id string) (*upstream.Upstream, *Entry, error) {
+	e := s.r.Catalog().Entry(id)
+	if e == nil {
+		return nil, nil, &api.Error{Kind: api.KindInvalid, Server: id, Message: fmt.Sprintf("there is no server %q", id)}
+	}
+	if on, why := e.On(); !on {
+		return nil, e, &api.Error{Kind: api.KindRefused, Server: id, Message: fmt.Sprintf("server %q is off: %s", id, why)}
+	}
+	s.mu.Lock()
+	p := s.parts[id]
+	s.mu.Unlock()
+	if p != nil {
+		return p.up, e, nil
+	}
+	return s.join(e)
+}
+
+func (s *Session) join(e *Entry) (*upstream.Upstream, *Entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, e, &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("session %s is closed", s.ID)}
+	}
+	if p := s.parts[e.ID]; p != nil {
+		return p.up, e, nil
+	}
+	p := &part{}
+	if e.shares() {
+		up, err := s.r.sharedUpstream(e)
+		if err != nil {
+			return nil, e, err
+		}
+		p.up = up
+	} else {
+		p.up = s.r.newUpstream(e, s, nil)
+	}
+	if len(s.watchers) > 0 {
+		p.unhear = p.up.Watch(&ear{s: s, server: e.ID})
+	}
+	s.parts[e.ID] = p
+	return p.up, e, nil
+}
+
+// Peek returns the hold on a server if there is one already.
+func (s *Session) Peek(id string) *upstream.Upstream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.parts[id]; p != nil {
+		return p.up
+	}
+	return nil
+}
+
+// retire takes the parts of stale servers out and returns those that were the
+// session's own.
+func (s *Session) retire(stale map[string]bool) []*part {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*part
+	for id, p := range s.parts {
+		if !stale[id] {
+			continue
+		}
+		delete(s.parts, id)
+		if p.unhear != nil {
+			p.unhear()
+		}
+		if !s.r.isShared(p.up) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Watch adds a watcher until stop is called.
+func (s *Session) Watch(w Watcher) (stop func()) {
+	k := &watch{w}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watchers[k] = struct{}{}
+	if len(s.watchers) == 1 {
+		for id, p := range s.parts {
+			if p.unhear == nil {
+				p.unhear = p.up.Watch(&ear{s: s, server: id})
+			}
+		}
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.watchers, k)
+		if len(s.watchers) > 0 {
+			return
+		}
+		for _, p := range s.parts {
+			if p.unhear != nil {
+				p.unhear()
+				p.unhear = nil
+			}
+		}
+	}
+}
+
+func (s *Session) watching() []Watcher {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]Watcher, 0, len(s.watchers))
+	for k := range s.watchers {
+		out = append(out, k.w)
+	}
+	return out
+}
+
+// catalogChanged tells the clients that there may be other servers now.
+func (s *Session) catalogChanged() {
+	for _, w := range s.watching() {
+		for _, m := range []string{wire.NoteToolsChanged, wire.NotePromptsChanged, wire.NoteResourcesChanged} {
+			w.Note("", m, nil)
+		}
+	}
+}
+
+// ear is the session's watcher at one server.
+type ear struct {
+	s      *Session
+	server string
+}
+
+func (e *ear) Note(method string, params []byte) {
+	for _, w := range e.s.watching() {
+		w.Note(e.server, method, params)
+	}
+}
+
+func (e *ear) CanAsk() bool {
+	for _, w := range e.s.watching() {
+		if w.CanAsk(e.server) {
+			return true
+		}
+	}
+	return false
+}
+
+func (e *ear) Ask(ctx context.Context, method string, params []byte) (upstream.Reply, bool) {
+	var one Watcher
+	for _, w := range e.s.watching() {
+		if !w.CanAsk(e.server) {
+			continue
+		}
+		if one != nil {
+			return upstream.Refuse(method, "it can't be told which client's call caused this request"), true
+		}
+		one = w
+	}
+	if one == nil {
+		return upstream.Reply{}, false
+	}
+	return one.Ask(ctx, e.server, method, params)
+}
+
+// Announce tells the session's clients something as if the server had said it.
+func (s *Session) Announce(server, method string) { (&ear{s: s, server: server}).Note(method, nil) }
