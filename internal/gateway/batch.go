@@ -1,0 +1,76 @@
+package gateway
+
+import (
+	"net/http"
+	"sync"
+
+	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// maxBatch bounds the messages of one batch.
+const maxBatch = 100
+
+// postBatch handles several messages in one request, which revisions up to
+// 2025-03-26 allow. They run at once and are answered together.
+func (g *Gateway) postBatch(w http.ResponseWriter, r *http.Request, who identity.Principal, d door, id string, body []byte) {
+	if v := r.Header.Get(wire.HeaderVersion); v >= wire.V20250618 {
+		rpcError(w, http.StatusBadRequest, nil, &wire.Error{Code: wire.CodeInvalidRequest, Message: "protocol version " + v + " has no batches"})
+		return
+	}
+	msgs, err := wire.ScanBatch(body, maxBatch)
+	if err != nil {
+		rpcError(w, http.StatusBadRequest, nil, &wire.Error{Code: wire.CodeParse, Message: "unreadable batch: " + err.Error()})
+		return
+	}
+	var c *client
+	client := &upstream.Client{Key: newClientID()}
+	sess, err := g.session(r.Context(), who, d)
+	if id != "" {
+		if c = g.known(w, who, d, id); c == nil {
+			return
+		}
+		sess, client = c.sess, c.desc()
+	} else if err != nil {
+		refuseError(w, err)
+		return
+	}
+	frames := make([][]byte, len(msgs))
+	var wg sync.WaitGroup
+	for i, msg := range msgs {
+		switch {
+		case msg.IsRequest():
+			wg.Go(func() {
+				params, err := wire.ScanParams(msg.Method, msg.Params)
+				if err != nil {
+					frames[i] = frameOf(msg.ID, failed(msg.Method, invalidParams(err.Error())))
+					return
+				}
+				x := &exchange{g: g, view: d.view, sess: sess, client: client, conn: c, method: msg.Method, params: params}
+				frames[i] = frameOf(msg.ID, x.run(r.Context()))
+			})
+		case c != nil && msg.IsNotification():
+			c.note(msg)
+		case c != nil:
+			c.answered(msg)
+		}
+	}
+	wg.Wait()
+	out := []byte{'['}
+	for _, f := range frames {
+		if f == nil {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, f...)
+	}
+	if len(out) == 1 {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	w.Header()["Content-Type"] = contentJSON
+	_, _ = w.Write(append(out, ']'))
+}

@@ -1,0 +1,396 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// A client is a connection with a handshake: over streamable HTTP it lives
+// between requests and over restarts, over an event stream or stdio as long as
+// that. Its methods may run at once.
+type client struct {
+	id      string // its Mcp-Session-Id
+	g       *Gateway
+	view    view
+	sess    *session.Session
+	who     identity.Principal
+	version string
+	init    initParams
+	created time.Time
+	used    atomic.Int64
+	durable bool
+
+	// out carries what belongs to no request; for event streams and stdio,
+	// everything.
+	out    *outbox
+	unhear func()
+
+	mu      sync.Mutex
+	closed  bool
+	level   string
+	calls   map[string]*underway           // requests under way, by raw id
+	asks    map[string]chan upstream.Reply // server requests waiting for this client, by raw id
+	tokens  map[string]*upstream.Upstream  // progress tokens of those requests, by raw token
+	subs    map[subKey]struct{}
+	streams map[string]*outbox // request streams that can be resumed
+	order   []string           // of streams, oldest first
+	nextAsk int
+
+	life context.Context
+	end  context.CancelCauseFunc
+}
+
+// initParams is what a client said of itself.
+type initParams struct {
+	ProtocolVersion string          `json:"protocolVersion"`
+	Capabilities    json.RawMessage `json:"capabilities"`
+	ClientInfo      json.RawMessage `json:"clientInfo"`
+}
+
+// maxStreams bounds the request streams kept for resuming.
+const maxStreams = 32
+
+func newClientID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+func (g *Gateway) newClient(id string, v view, sess *session.Session, who identity.Principal, version string, init initParams) *client {
+	c := &client{
+		id: id, g: g, view: v, sess: sess, who: who, version: version, init: init, created: time.Now(),
+		out:   newOutbox(false),
+		calls: make(map[string]*underway), asks: make(map[string]chan upstream.Reply),
+		tokens: make(map[string]*upstream.Upstream), subs: make(map[subKey]struct{}), streams: make(map[string]*outbox),
+	}
+	c.life, c.end = context.WithCancelCause(g.life)
+	c.touch()
+	c.unhear = sess.Watch(c)
+	return c
+}
+
+func (c *client) touch() {
+	c.used.Store(time.Now().UnixNano())
+	c.sess.Touch()
+}
+
+// desc describes the client to a connection.
+func (c *client) desc() *upstream.Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return &upstream.Client{Key: c.id, Info: c.init.ClientInfo, Caps: c.init.Capabilities, LogLevel: c.level}
+}
+
+// close ends what the client has under way. Its session goes on.
+func (c *client) close() {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return
+	}
+	c.closed = true
+	subs := c.subs
+	c.subs = nil
+	c.mu.Unlock()
+	c.end(upstream.Cancelled())
+	c.unhear()
+	c.out.close()
+	for k := range subs {
+		if up := c.sess.Peek(k.server); up != nil && c.sess.Kind != session.KindClient {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			_, _ = up.Unsubscribe(ctx, k.uri)
+			cancel()
+		}
+	}
+}
+
+// underway is a request that has no answer yet.
+type underway struct {
+	cancel context.CancelCauseFunc
+	began  time.Time
+	rw     *responder // whose stream is opened when it takes long; may be nil
+}
+
+// begin registers a request, so that it can be cancelled. It reports false for
+// an id that is under way already.
+func (c *client) begin(id []byte, u *underway) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.calls[string(id)]; ok || c.closed {
+		return false
+	}
+	c.calls[string(id)] = u
+	return true
+}
+
+// primeAfter is how long a call may take before its stream is opened, so that
+// the client can come back for the answer if its connection breaks.
+const primeAfter = 2 * time.Second
+
+// prime opens the streams of calls that take long.
+func (c *client) prime() {
+	c.mu.Lock()
+	var late []*responder
+	for _, u := range c.calls {
+		if u.rw != nil && time.Since(u.began) > primeAfter {
+			late = append(late, u.rw)
+			u.rw = nil
+		}
+	}
+	c.mu.Unlock()
+	for _, rw := range late {
+		rw.outbox()
+	}
+}
+
+func (c *client) finish(id []byte) {
+	c.mu.Lock()
+	delete(c.calls, string(id))
+	c.mu.Unlock()
+}
+
+// note handles a notification of the client.
+func (c *client) note(msg wire.Message) {
+	switch msg.Method {
+	case wire.NoteCancelled:
+		at, _ := wire.Find(msg.Params, "requestId")
+		c.mu.Lock()
+		u := c.calls[string(at.Of(msg.Params))]
+		c.mu.Unlock()
+		if u != nil {
+			u.cancel(upstream.Cancelled())
+		}
+	case wire.NoteProgress:
+		at, _ := wire.Find(msg.Params, wire.MetaProgressToken)
+		c.mu.Lock()
+		up := c.tokens[string(at.Of(msg.Params))]
+		c.mu.Unlock()
+		c.forward(up, msg)
+	case wire.NoteInitialized:
+	case wire.NoteRootsChanged:
+		for _, e := range c.g.reg.Catalog().Entries {
+			if c.view.merged() || c.view.server == e.ID {
+				c.forward(c.sess.Peek(e.ID), msg)
+			}
+		}
+	default:
+		if !c.view.merged() {
+			c.forward(c.sess.Peek(c.view.server), msg)
+		}
+	}
+}
+
+// forward passes a notification on to a server that runs.
+func (c *client) forward(up *upstream.Upstream, msg wire.Message) {
+	if up == nil {
+		return
+	}
+	conn := up.Peek()
+	if conn == nil {
+		return
+	}
+	if h := conn.Hello(); h.Modern() {
+		return // that era has no such notifications
+	}
+	ctx, cancel := context.WithTimeout(c.life, 10*time.Second)
+	defer cancel()
+	if err := conn.Forward(ctx, msg.Method, msg.Params); err != nil {
+		c.g.log.Debug("notification not passed on", "server", up.Server(), "method", msg.Method, "err", err)
+	}
+}
+
+// answered hands a client's answer to the server's request that waits for it.
+func (c *client) answered(msg wire.Message) bool {
+	c.mu.Lock()
+	ch := c.asks[string(msg.ID)]
+	delete(c.asks, string(msg.ID))
+	c.mu.Unlock()
+	if ch == nil {
+		return false
+	}
+	ch <- upstream.Reply{Result: bytes.Clone(msg.Result), Error: bytes.Clone(msg.Error)}
+	return true
+}
+
+// can reports whether the client declared what a server's request needs.
+func can(caps []byte, method string) bool {
+	var name string
+	switch method {
+	case wire.MethodElicit:
+		name = "elicitation"
+	case wire.MethodCreateMessage:
+		name = "sampling"
+	case wire.MethodListRoots:
+		name = "roots"
+	default:
+		return true
+	}
+	at, err := wire.Find(caps, name)
+	return err == nil && at.Ok() && string(at.Of(caps)) != "null"
+}
+
+// ask sends a server's request out and waits for the client's answer.
+func (c *client) ask(ctx context.Context, to *outbox, server, method string, params []byte) upstream.Reply {
+	if !can(c.init.Capabilities, method) {
+		return upstream.Refuse(method, "the client does not support "+method)
+	}
+	c.mu.Lock()
+	if c.closed || len(c.asks) >= 256 {
+		c.mu.Unlock()
+		return upstream.Refuse(method, "the client can't be asked now")
+	}
+	c.nextAsk++
+	id := wire.Quote("tine-" + strconv.Itoa(c.nextAsk))
+	ch := make(chan upstream.Reply, 1)
+	c.asks[string(id)] = ch
+	token, _ := wire.Find(params, "_meta", wire.MetaProgressToken)
+	if token.Ok() {
+		c.tokens[string(token.Of(params))] = c.sess.Peek(server)
+	}
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.asks, string(id))
+		if token.Ok() {
+			delete(c.tokens, string(token.Of(params)))
+		}
+		c.mu.Unlock()
+	}()
+	if !to.add(wire.AppendRequest(nil, id, method, params, nil), "", true) {
+		return upstream.Refuse(method, "the client is gone")
+	}
+	select {
+	case r := <-ch:
+		return r
+	case <-ctx.Done():
+		params := append(append([]byte(`{"requestId":`), id...), '}')
+		to.add(wire.AppendRequest(nil, nil, wire.NoteCancelled, params, nil), "", false)
+		return upstream.Refuse(method, "the call ended before the client answered")
+	case <-c.life.Done():
+		return upstream.Refuse(method, "the client is gone")
+	}
+}
+
+// hears reports whether a log message is one the client wants.
+func (c *client) hears(method string, params []byte) bool {
+	if method != wire.NoteMessage {
+		return true
+	}
+	c.mu.Lock()
+	level := c.level
+	c.mu.Unlock()
+	return level == "" || wire.LevelRank(wire.FindString(params, "level")) >= wire.LevelRank(level)
+}
+
+// Note implements session.Watcher.
+func (c *client) Note(server, method string, params []byte) {
+	if !c.view.merged() && server != "" && server != c.view.server {
+		return
+	}
+	key := ""
+	switch method {
+	case wire.NoteToolsChanged, wire.NotePromptsChanged, wire.NoteResourcesChanged:
+		key = method
+		if c.view.merged() {
+			params = nil // one of many lists changed: whose does not matter
+		}
+	case wire.NoteResourceUpdated:
+		uri := wire.FindString(params, "uri")
+		c.mu.Lock()
+		_, ok := c.subs[subKey{server, uri}]
+		c.mu.Unlock()
+		if !ok {
+			return
+		}
+		if c.view.merged() {
+			at, _ := wire.Find(params, "uri")
+			params = wire.AppendSpliced(nil, params, []wire.Edit{{At: at, With: wire.Quote(outURI(server, uri))}})
+		}
+	}
+	if c.hears(method, params) {
+		c.out.add(wire.AppendRequest(nil, nil, method, params, nil), key, false)
+	}
+}
+
+// CanAsk implements session.Watcher.
+func (c *client) CanAsk(server string) bool { return c.view.merged() || c.view.server == server }
+
+// Ask implements session.Watcher.
+func (c *client) Ask(ctx context.Context, server, method string, params []byte) (upstream.Reply, bool) {
+	return c.ask(ctx, c.out, server, method, params), true
+}
+
+func (c *client) subscribed(k subKey) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.subs[k]; ok || c.closed || len(c.subs) >= 10_000 {
+		return false
+	}
+	c.subs[k] = struct{}{}
+	return true
+}
+
+func (c *client) unsubscribed(k subKey) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.subs[k]
+	delete(c.subs, k)
+	return ok
+}
+
+// keepStream lets a request's stream be resumed for a while.
+func (c *client) keepStream(id string, o *outbox) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.streams[id] = o
+	c.order = append(c.order, id)
+	for len(c.order) > maxStreams {
+		delete(c.streams, c.order[0])
+		c.order = c.order[1:]
+	}
+}
+
+func (c *client) stream(id string) *outbox {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.streams[id]
+}
+
+// peerOf is the client's side of one request.
+type peerOf struct {
+	c      *client
+	to     func() *outbox // where the request's messages go
+	server string
+}
+
+func (p *peerOf) Note(method string, params []byte) {
+	if p.c.hears(method, params) {
+		p.to().add(wire.AppendRequest(nil, nil, method, params, nil), "", false)
+	}
+}
+
+func (p *peerOf) Ask(ctx context.Context, method string, params []byte) upstream.Reply {
+	return p.c.ask(ctx, p.to(), p.server, method, params)
+}
+
+// record is the client as the store keeps it.
+func (c *client) record() (store.Client, error) {
+	init, err := json.Marshal(c.init)
+	return store.Client{
+		ID: c.id, Session: c.sess.ID, View: c.view.server, Principal: c.who.Name,
+		Protocol: c.version, Init: init, Created: c.created, Used: time.Unix(0, c.used.Load()),
+	}, err
+}

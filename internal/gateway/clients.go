@@ -1,0 +1,143 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
+)
+
+// sessionFor finds the session of a new client connection: a principal's
+// default session, or for an anonymous client one of its own.
+func (g *Gateway) sessionFor(ctx context.Context, who identity.Principal, caps []byte) (*session.Session, error) {
+	if who.Anonymous() {
+		return g.reg.ForClient(ctx, "", caps)
+	}
+	return g.reg.Default(ctx, who.Name)
+}
+
+// admit makes a client durable and known. It is written before it is answered.
+func (g *Gateway) admit(ctx context.Context, c *client) error {
+	rec, err := c.record()
+	if err != nil {
+		return err
+	}
+	if err := g.o.Store.PutClient(ctx, rec); err != nil {
+		return fmt.Errorf("recording the client: %w", err)
+	}
+	c.durable = true
+	g.mu.Lock()
+	g.clients[c.id] = c
+	g.mu.Unlock()
+	return nil
+}
+
+// find returns a client by its Mcp-Session-Id, if it belongs to the principal.
+func (g *Gateway) find(id string, who identity.Principal) *client {
+	g.mu.Lock()
+	c := g.clients[id]
+	g.mu.Unlock()
+	if c == nil || c.who.Name != who.Name {
+		return nil
+	}
+	return c
+}
+
+// dismiss ends a client for good, and with it a session that was only its own.
+func (g *Gateway) dismiss(ctx context.Context, c *client) {
+	g.mu.Lock()
+	delete(g.clients, c.id)
+	g.mu.Unlock()
+	c.close()
+	if c.durable {
+		if err := g.o.Store.DeleteClient(ctx, c.id); err != nil {
+			g.log.Warn("client not forgotten", "err", err)
+		}
+	}
+	if c.sess.Kind == session.KindClient {
+		g.reg.CloseSession(ctx, c.sess)
+	}
+}
+
+// restoreClients brings the clients of an earlier gateway back.
+func (g *Gateway) restoreClients(ctx context.Context) error {
+	recs, err := g.o.Store.Clients(ctx)
+	if err != nil {
+		return err
+	}
+	idle := g.reg.Catalog().Config.Limits.Idle
+	for _, rec := range recs {
+		sess := g.reg.Get(rec.Session)
+		var init initParams
+		if sess == nil || time.Since(rec.Used) > idle || json.Unmarshal(rec.Init, &init) != nil {
+			if err := g.o.Store.DeleteClient(ctx, rec.ID); err != nil {
+				return err
+			}
+			continue
+		}
+		c := g.newClient(rec.ID, view{rec.View}, sess, identity.Principal{Name: rec.Principal}, rec.Protocol, init)
+		c.created, c.durable = rec.Created, true
+		g.clients[c.id] = c
+	}
+	return nil
+}
+
+// reap ends clients that have not been heard of for long, and looks after the
+// calls of the others.
+func (g *Gateway) reap() {
+	tick := time.NewTicker(30 * time.Second)
+	defer tick.Stop()
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for {
+		select {
+		case <-g.life.Done():
+			return
+		case <-look.C:
+			g.mu.Lock()
+			all := slices.Collect(maps.Values(g.clients))
+			g.mu.Unlock()
+			for _, c := range all {
+				c.prime()
+			}
+			continue
+		case <-tick.C:
+		}
+		idle := g.reg.Catalog().Config.Limits.Idle
+		g.mu.Lock()
+		var all, gone []*client
+		for _, c := range g.clients {
+			if time.Since(time.Unix(0, c.used.Load())) > idle {
+				gone = append(gone, c)
+			} else {
+				all = append(all, c)
+			}
+		}
+		g.mu.Unlock()
+		g.touchClients(all)
+		for _, c := range gone {
+			g.log.Info("idle client closed", "client", c.id[:6], "session", c.sess.ID)
+			g.dismiss(g.life, c)
+		}
+	}
+}
+
+func (g *Gateway) touchClients(all []*client) {
+	used := make(map[string]time.Time, len(all))
+	for _, c := range all {
+		if c.durable {
+			used[c.id] = time.Unix(0, c.used.Load())
+		}
+	}
+	if len(used) == 0 {
+		return
+	}
+	if err := g.o.Store.TouchClients(context.WithoutCancel(g.life), used); err != nil {
+		g.log.Warn("use of clients not recorded", "err", err)
+	}
+}

@@ -1,0 +1,271 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// serveControl answers the control API. Handlers return an error, and it is
+// written here.
+func (g *Gateway) serveControl(w http.ResponseWriter, r *http.Request, who identity.Principal) {
+	v, err := g.control(w, r, who)
+	if err != nil {
+		e := asError(err)
+		writeJSON(w, httpStatus(e), e)
+		return
+	}
+	writeJSON(w, http.StatusOK, v)
+}
+
+func (g *Gateway) control(w http.ResponseWriter, r *http.Request, who identity.Principal) (any, error) {
+	parts := strings.Split(strings.Trim(strings.TrimPrefix(r.URL.Path, api.Version), "/"), "/")
+	is := func(method string, pattern ...string) bool {
+		if r.Method != method || len(parts) != len(pattern) {
+			return false
+		}
+		for i, p := range pattern {
+			if p != "*" && p != parts[i] {
+				return false
+			}
+		}
+		return true
+	}
+	switch {
+	case is(http.MethodGet, "status"):
+		return g.status(r), nil
+	case is(http.MethodGet, "servers"):
+		return g.servers(), nil
+	case is(http.MethodGet, "servers", "*"):
+		return g.server(parts[1])
+	case is(http.MethodPatch, "servers", "*"):
+		return g.patchServer(w, r, parts[1])
+	case is(http.MethodGet, "servers", "*", "logs"):
+		return g.logs(r, parts[1])
+	case is(http.MethodGet, "tools"):
+		return g.tools(r, who)
+	case is(http.MethodPost, "call"):
+		return g.call(w, r, who)
+	}
+	return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no " + r.Method + " " + r.URL.Path}
+}
+
+// decode reads a JSON body strictly.
+func (g *Gateway) decode(w http.ResponseWriter, r *http.Request, v any) error {
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, g.edge.Load().body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return &api.Error{Kind: api.KindInvalid, Message: "unreadable body: " + err.Error()}
+	}
+	return nil
+}
+
+func (g *Gateway) status(r *http.Request) api.Status {
+	cfg := g.reg.Catalog().Config
+	s := api.Status{
+		Version: g.o.Version, Gateway: g.o.ID, Config: cfg.Path, State: g.o.StateDir, Started: g.started,
+		Sessions: len(g.reg.Sessions()), InFlight: g.InFlight(), Draining: g.draining.Load(),
+		PID: os.Getpid(), Protocols: wire.Versions[:], URL: cfg.PublicURL, Listen: cfg.Listen,
+	}
+	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(fmt.Stringer); ok {
+		s.Listen = addr.String()
+		if s.URL == "" {
+			s.URL = "http://" + s.Listen
+			if r.TLS != nil {
+				s.URL = "https://" + s.Listen
+			}
+		}
+	}
+	return s
+}
+
+func (g *Gateway) servers() api.ServerList {
+	cat := g.reg.Catalog()
+	out := api.ServerList{Servers: make([]api.Server, 0, len(cat.Entries))}
+	for _, e := range cat.Entries {
+		out.Servers = append(out.Servers, g.describe(e))
+	}
+	return out
+}
+
+func (g *Gateway) entry(id string) (*session.Entry, error) {
+	if e := g.reg.Catalog().Entry(id); e != nil {
+		return e, nil
+	}
+	e := asError(noServer(id))
+	e.Status = http.StatusNotFound
+	return nil, e
+}
+
+func (g *Gateway) server(id string) (any, error) {
+	e, err := g.entry(id)
+	if err != nil {
+		return nil, err
+	}
+	return g.describe(e), nil
+}
+
+// rank orders states by how much they say about a server that several sessions
+// use: one that answers anywhere answers.
+var rank = map[string]int{api.StateIdle: 0, api.StateFailed: 1, api.StateStarting: 2, api.StateReady: 3}
+
+func (g *Gateway) describe(e *session.Entry) api.Server {
+	on, why := e.On()
+	s := api.Server{
+		ID: e.ID, Title: e.Title, Driver: e.Driver, Scope: e.Scope, Enabled: on, Overridden: e.Overridden(),
+		State: api.StateIdle, Since: g.started, Target: e.Target(),
+	}
+	if !on {
+		s.State, s.Reason = api.StateDisabled, why
+		return s
+	}
+	for _, up := range g.reg.Upstreams(e.ID) {
+		st := up.Status()
+		s.Restarts += st.Restarts
+		if st.Instance {
+			s.Instances++
+		}
+		if rank[st.State] < rank[s.State] || st.State == s.State && s.State == api.StateIdle {
+			continue
+		}
+		s.State, s.Reason, s.Since = st.State, st.Reason, st.Since
+		if st.Hello.Version != "" {
+			s.Protocol = st.Hello.Version
+			s.ServerName = wire.FindString(st.Hello.Info, "name")
+			s.ServerVer = wire.FindString(st.Hello.Info, "version")
+		}
+	}
+	return s
+}
+
+func (g *Gateway) patchServer(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	if _, err := g.entry(id); err != nil {
+		return nil, err
+	}
+	var p api.ServerPatch
+	if err := g.decode(w, r, &p); err != nil {
+		return nil, err
+	}
+	if p.Reset && p.Enabled != nil {
+		return nil, &api.Error{Kind: api.KindInvalid, Message: "reset and enabled exclude each other"}
+	}
+	if p.Reset || p.Enabled != nil {
+		if err := g.reg.SetEnabled(r.Context(), id, p.Enabled); err != nil {
+			return nil, err
+		}
+	}
+	return g.server(id)
+}
+
+func (g *Gateway) logs(r *http.Request, id string) (any, error) {
+	if _, err := g.entry(id); err != nil {
+		return nil, err
+	}
+	max := int64(64 << 10)
+	if q := r.URL.Query().Get("bytes"); q != "" {
+		n, err := strconv.ParseInt(q, 10, 64)
+		if err != nil || n < 1 || n > 4<<20 {
+			return nil, &api.Error{Kind: api.KindInvalid, Message: "bytes must be a number from 1 to 4194304"}
+		}
+		max = n
+	}
+	out := api.LogList{Instances: []api.LogEntry{}}
+	for _, up := range g.reg.Upstreams(id) {
+		rd, err := up.Logs(max)
+		if err != nil {
+			return nil, err
+		}
+		if rd == nil {
+			continue
+		}
+		text, err := io.ReadAll(io.LimitReader(rd, max))
+		rd.Close()
+		if err != nil {
+			return nil, err
+		}
+		out.Instances = append(out.Instances, api.LogEntry{Instance: up.Name(), Session: up.Session(), Text: string(text)})
+	}
+	return out, nil
+}
+
+func (g *Gateway) tools(r *http.Request, who identity.Principal) (any, error) {
+	sess, err := g.reg.Default(r.Context(), who.Name)
+	if err != nil {
+		return nil, err
+	}
+	only := r.URL.Query().Get("server")
+	if only != "" {
+		if _, err := g.entry(only); err != nil {
+			return nil, err
+		}
+	}
+	t := g.table()
+	parts, missing := g.listAll(r.Context(), sess, t, wire.MethodListTools)
+	out := api.ToolList{Tools: []api.Tool{}}
+	for _, p := range parts {
+		if only != "" && p.shape.entry.ID != only {
+			continue
+		}
+		for _, item := range p.items {
+			if item = p.shape.editTool(item, t, true); item == nil {
+				continue
+			}
+			tool := api.Tool{Name: wire.FindString(item, "name"), Server: p.shape.entry.ID, Description: wire.FindString(item, "description")}
+			if at, err := wire.Find(item, "inputSchema"); err == nil && at.Ok() {
+				tool.InputSchema = at.Of(item)
+			}
+			out.Tools = append(out.Tools, tool)
+		}
+	}
+	for _, m := range missing {
+		if only == "" || m.Server == only {
+			out.Missing = append(out.Missing, m)
+		}
+	}
+	return out, nil
+}
+
+// call makes one tool call on the caller's default session.
+func (g *Gateway) call(w http.ResponseWriter, r *http.Request, who identity.Principal) (any, error) {
+	var in api.CallRequest
+	if err := g.decode(w, r, &in); err != nil {
+		return nil, err
+	}
+	sess, err := g.reg.Default(r.Context(), who.Name)
+	if err != nil {
+		return nil, err
+	}
+	if len(in.Arguments) == 0 {
+		in.Arguments = []byte("{}")
+	}
+	raw := append(wire.AppendQuote([]byte(`{"name":`), in.Tool), `,"arguments":`...)
+	raw = append(append(raw, in.Arguments...), '}')
+	params, err := wire.ScanParams(wire.MethodCallTool, raw)
+	if err != nil {
+		return nil, &api.Error{Kind: api.KindInvalid, Message: err.Error()}
+	}
+	g.inflight.Add(1)
+	defer g.inflight.Add(-1)
+	x := &exchange{g: g, sess: sess, client: &upstream.Client{Key: newClientID()}, method: wire.MethodCallTool, params: params}
+	res, err := x.route(r.Context())
+	if err != nil {
+		if e, ok := err.(*wire.Error); ok {
+			return nil, &api.Error{Kind: api.KindInvalid, Message: e.Message}
+		}
+		return nil, err
+	}
+	if res.Error != nil {
+		return nil, &api.Error{Kind: api.KindTool, Message: wire.ParseError(res.Error).Message}
+	}
+	return api.CallResponse{Result: res.Result}, nil
+}

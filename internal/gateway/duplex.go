@@ -1,0 +1,365 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// A duplex is a client on one channel in each direction: the event stream of
+// revision 2024-11-05, or stdio. Everything that goes out goes through the
+// client's outbox.
+type duplex struct {
+	g    *Gateway
+	view view
+	sess *session.Session
+	who  identity.Principal
+	out  *outbox
+
+	mu sync.Mutex
+	c  *client // after the handshake
+	// modern calls have no client; they are cancelled by id.
+	calls map[string]context.CancelCauseFunc
+	wg    sync.WaitGroup
+	life  context.Context
+	end   context.CancelFunc
+}
+
+// maxDuplexCalls bounds the requests of one channel under way.
+const maxDuplexCalls = 1024
+
+func (g *Gateway) newDuplex(v view, sess *session.Session, who identity.Principal) *duplex {
+	d := &duplex{g: g, view: v, sess: sess, who: who, out: newOutbox(false), calls: make(map[string]context.CancelCauseFunc)}
+	d.life, d.end = context.WithCancel(g.life)
+	return d
+}
+
+// close ends what is under way and waits for it.
+func (d *duplex) close() {
+	d.end()
+	d.mu.Lock()
+	c := d.c
+	d.mu.Unlock()
+	if c != nil {
+		c.close()
+	}
+	d.out.close()
+	d.wg.Wait()
+}
+
+func (d *duplex) send(frame []byte) { d.out.add(frame, "", true) }
+
+// receive takes one message in. It returns at once; answers go out when they
+// are there.
+func (d *duplex) receive(frame []byte) {
+	msg, err := wire.Scan(frame)
+	if errors.Is(err, wire.ErrBatch) {
+		msgs, err := wire.ScanBatch(frame, maxBatch)
+		if err != nil {
+			d.send(wire.AppendFailure(nil, nil, wire.AppendError(nil, &wire.Error{Code: wire.CodeParse, Message: err.Error()})))
+			return
+		}
+		for _, m := range msgs {
+			d.message(m)
+		}
+		return
+	}
+	if err != nil {
+		d.send(wire.AppendFailure(nil, nil, wire.AppendError(nil, &wire.Error{Code: wire.CodeParse, Message: "unreadable message: " + err.Error()})))
+		return
+	}
+	d.message(msg)
+}
+
+func (d *duplex) message(msg wire.Message) {
+	d.mu.Lock()
+	c := d.c
+	d.mu.Unlock()
+	switch {
+	case msg.IsNotification():
+		if msg.Method == wire.NoteCancelled {
+			at, _ := wire.Find(msg.Params, "requestId")
+			d.mu.Lock()
+			cancel := d.calls[string(at.Of(msg.Params))]
+			d.mu.Unlock()
+			if cancel != nil {
+				cancel(upstream.Cancelled())
+			}
+		}
+		if c != nil {
+			c.note(msg)
+		}
+		return
+	case msg.IsResponse():
+		if c != nil {
+			c.answered(msg)
+		}
+		return
+	}
+	params, err := wire.ScanParams(msg.Method, msg.Params)
+	if err != nil {
+		d.send(frameOf(msg.ID, failed("", invalidParams(err.Error()))))
+		return
+	}
+	if msg.Method == wire.MethodInitialize {
+		d.initialize(msg)
+		return
+	}
+	ctx, cancel := context.WithCancelCause(d.life)
+	if !d.begin(msg.ID, cancel) {
+		cancel(nil)
+		d.send(frameOf(msg.ID, failed("", &wire.Error{Code: wire.CodeInvalidRequest, Message: "a request with this id is under way, or too many are"})))
+		return
+	}
+	d.g.inflight.Add(1)
+	d.wg.Go(func() {
+		defer d.g.inflight.Add(-1)
+		defer cancel(nil)
+		defer d.finish(msg.ID)
+		if params.Version.Ok() {
+			d.modern(ctx, msg, params)
+			return
+		}
+		d.legacy(ctx, c, msg, params)
+	})
+}
+
+func (d *duplex) begin(id []byte, cancel context.CancelCauseFunc) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, ok := d.calls[string(id)]; ok || len(d.calls) >= maxDuplexCalls {
+		return false
+	}
+	d.calls[string(id)] = cancel
+	return true
+}
+
+func (d *duplex) finish(id []byte) {
+	d.mu.Lock()
+	delete(d.calls, string(id))
+	d.mu.Unlock()
+}
+
+// initialize shakes hands. A second one starts over.
+func (d *duplex) initialize(msg wire.Message) {
+	var init initParams
+	if err := json.Unmarshal(orEmpty(msg.Params), &init); err != nil {
+		d.send(frameOf(msg.ID, failed("", invalidParams("unreadable params: "+err.Error()))))
+		return
+	}
+	d.sess.SetCapabilities(init.Capabilities)
+	c := d.g.newClient(newClientID(), d.view, d.sess, d.who, negotiate(init.ProtocolVersion), init)
+	c.out.close()
+	c.out = d.out
+	d.mu.Lock()
+	old := d.c
+	d.c = c
+	d.mu.Unlock()
+	if old != nil {
+		old.unhear()
+	}
+	id := bytes.Clone(msg.ID)
+	d.wg.Go(func() {
+		x := &exchange{g: d.g, view: d.view, sess: d.sess, client: c.desc(), conn: c, method: wire.MethodInitialize}
+		res, err := x.initialized(d.life, c.version)
+		if err != nil {
+			res = failed(wire.MethodInitialize, err)
+		}
+		d.send(frameOf(id, res))
+	})
+}
+
+func (d *duplex) legacy(ctx context.Context, c *client, msg wire.Message, params wire.Params) {
+	x := &exchange{g: d.g, view: d.view, sess: d.sess, conn: c, method: msg.Method, params: params}
+	if c != nil {
+		x.client = c.desc()
+		x.peer = &peerOf{c: c, to: func() *outbox { return d.out }}
+	} else {
+		x.client = &upstream.Client{Key: newClientID()}
+	}
+	res := x.run(ctx)
+	if errors.Is(context.Cause(ctx), upstream.Cancelled()) {
+		return
+	}
+	d.send(frameOf(msg.ID, res))
+}
+
+// modern answers a request of the stateless era on a channel, where there are
+// no headers to hold against the body.
+func (d *duplex) modern(ctx context.Context, msg wire.Message, params wire.Params) {
+	header := make(http.Header)
+	version, _ := wire.Unquote(params.Version.Of(params.Raw))
+	header.Set(wire.HeaderMethod, msg.Method)
+	if params.Target.Ok() {
+		header.Set(wire.HeaderName, wire.EncodeHeader(params.Name()))
+	}
+	if e := checkModern(header, version, &msg, &params); e != nil {
+		d.send(frameOf(msg.ID, failed("", e)))
+		return
+	}
+	x := &exchange{
+		g: d.g, view: d.view, sess: d.sess, header: noHeaders, method: msg.Method, params: params,
+		client: &upstream.Client{
+			Key: newClientID(), Modern: true,
+			Info: params.ClientInfo.Of(params.Raw), Caps: params.ClientCaps.Of(params.Raw),
+		},
+	}
+	x.client.LogLevel, _ = wire.Unquote(params.LogLevel.Of(params.Raw))
+	if msg.Method == wire.MethodListen {
+		d.listen(ctx, x, msg)
+		return
+	}
+	d.g.answerModern(ctx, x, d.who, msg, &framePeer{d: d, level: x.client.LogLevel})
+}
+
+// listen keeps a subscription open on the channel until it is cancelled.
+func (d *duplex) listen(ctx context.Context, x *exchange, msg wire.Message) {
+	// A subscription is not work under way: it must not hold up a stop.
+	d.g.inflight.Add(-1)
+	defer d.g.inflight.Add(1)
+	l, e := x.newListening(msg, d.out)
+	if e != nil {
+		d.send(frameOf(msg.ID, failed("", e)))
+		return
+	}
+	defer l.start(ctx, x)()
+	select {
+	case <-ctx.Done():
+	case <-d.g.stop:
+		d.send(l.ended())
+	}
+}
+
+// framePeer answers one modern request on a channel.
+type framePeer struct {
+	d     *duplex
+	level string
+}
+
+func (f *framePeer) note(method string, params []byte) {
+	if wantsNote(f.level, method, params) {
+		f.d.out.add(wire.AppendRequest(nil, nil, method, params, nil), "", false)
+	}
+}
+
+func (f *framePeer) finish(ctx context.Context, msg wire.Message, res *upstream.Result) {
+	if errors.Is(context.Cause(ctx), upstream.Cancelled()) {
+		return
+	}
+	if res.Result != nil {
+		res = &upstream.Result{Result: dress(msg.Method, res.Result)}
+	}
+	f.d.send(frameOf(msg.ID, res))
+}
+
+// serveEvents is the GET of revision 2024-11-05: a stream whose first event
+// says where to post.
+func (g *Gateway) serveEvents(w http.ResponseWriter, r *http.Request, who identity.Principal, dr door) {
+	if r.Method == http.MethodPost {
+		// Some clients try the newer transport at any URL they are given.
+		dr.kind = doorStreamable
+		g.serveStreamable(w, r, who, dr)
+		return
+	}
+	if r.Method != http.MethodGet {
+		w.Header().Set("Allow", "GET, POST")
+		refuse(w, http.StatusMethodNotAllowed, api.KindInvalid, "method "+r.Method+" is not used here")
+		return
+	}
+	var sess *session.Session
+	var err error
+	own := false
+	if dr.session == "" && who.Anonymous() {
+		sess, err = g.reg.ForClient(r.Context(), "", nil)
+		own = true
+	} else {
+		sess, err = g.session(r.Context(), who, dr)
+	}
+	if err != nil {
+		refuseError(w, err)
+		return
+	}
+	if own {
+		defer g.reg.CloseSession(context.WithoutCancel(r.Context()), sess)
+	}
+	d := g.newDuplex(dr.view, sess, who)
+	defer d.close()
+	id := newClientID()
+	g.addChannel(id, d)
+	defer g.removeChannel(id)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(d.life, cancel)()
+	go func() {
+		select {
+		case <-g.stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	startEvents(w)
+	s := &eventSink{w: w, ctl: http.NewResponseController(w)}
+	if s.raw(fmt.Appendf(nil, "event: endpoint\ndata: /messages/%s\n\n", id)) != nil || s.flush() != nil {
+		return
+	}
+	_ = d.out.pump(ctx, -1, &alive{s, sess})
+}
+
+// alive keeps the session of an open stream from being taken for idle.
+type alive struct {
+	*eventSink
+	sess *session.Session
+}
+
+func (a *alive) ping() error {
+	a.sess.Touch()
+	return a.eventSink.ping()
+}
+
+func (g *Gateway) addChannel(id string, d *duplex) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.channels == nil {
+		g.channels = make(map[string]*duplex)
+	}
+	g.channels[id] = d
+}
+
+func (g *Gateway) removeChannel(id string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.channels, id)
+}
+
+// serveMessage takes a message for an event stream.
+func (g *Gateway) serveMessage(w http.ResponseWriter, r *http.Request, who identity.Principal, id string) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", "POST")
+		refuse(w, http.StatusMethodNotAllowed, api.KindInvalid, "messages are posted here")
+		return
+	}
+	g.mu.Lock()
+	d := g.channels[id]
+	g.mu.Unlock()
+	if d == nil || d.who.Name != who.Name {
+		refuse(w, http.StatusNotFound, api.KindInvalid, "there is no such event stream")
+		return
+	}
+	body, ok := g.readBody(w, r)
+	if !ok {
+		return
+	}
+	d.sess.Touch()
+	d.receive(body)
+	w.WriteHeader(http.StatusAccepted)
+}

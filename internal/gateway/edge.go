@@ -1,0 +1,242 @@
+package gateway
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/identity"
+)
+
+// edge is what a request meets first: whether it comes from where it says, and
+// how large it may be.
+type edge struct {
+	body    int64
+	calls   int64
+	host    string // of public_url
+	origin  string // of public_url
+	origins map[string]bool
+	any     bool // every origin
+}
+
+func newEdge(cfg *config.Config) *edge {
+	e := &edge{body: cfg.Limits.Body, calls: int64(cfg.Limits.Calls), origins: make(map[string]bool)}
+	if u, err := url.Parse(cfg.PublicURL); err == nil && u.Host != "" {
+		e.host, e.origin = strings.ToLower(u.Host), strings.ToLower(u.Scheme+"://"+u.Host)
+	}
+	for _, o := range cfg.CORS.Origins {
+		if o == "*" {
+			e.any = true
+		}
+		e.origins[strings.ToLower(strings.TrimSuffix(o, "/"))] = true
+	}
+	return e
+}
+
+// check guards against DNS rebinding: a web page may point a name of its own
+// at this machine, but it can't choose the Host and Origin its browser sends.
+func (e *edge) check(r *http.Request) string {
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && isLoopback(local.String()) {
+		if host := strings.ToLower(r.Host); !isLoopback(host) && host != e.host {
+			return "Host " + r.Host + " is not one of this gateway; set public_url if it should be"
+		}
+	}
+	if origin := r.Header.Get("Origin"); origin != "" && !e.allows(origin) {
+		return "Origin " + origin + " is not allowed; add it to cors.origins if it should be"
+	}
+	return ""
+}
+
+func (e *edge) allows(origin string) bool {
+	o := strings.ToLower(origin)
+	if e.any || e.origins[o] || o == e.origin && o != "" {
+		return true
+	}
+	u, err := url.Parse(o)
+	return err == nil && u.Host != "" && isLoopback(u.Host)
+}
+
+// isLoopback reports whether a host, with or without a port, is this machine.
+func isLoopback(hostport string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	host = strings.Trim(host, "[]")
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// cors lets browsers of allowed origins in. It reports whether the request was
+// a preflight and is answered.
+func (e *edge) cors(w http.ResponseWriter, r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return false
+	}
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Add("Vary", "Origin")
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Mcp-Protocol-Version, WWW-Authenticate")
+	if r.Method != http.MethodOptions {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE, PATCH, OPTIONS")
+	if want := r.Header.Get("Access-Control-Request-Headers"); want != "" && len(want) < 4096 {
+		h.Set("Access-Control-Allow-Headers", want)
+	}
+	h.Set("Access-Control-Max-Age", "600")
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}
+
+// Handler returns the gateway's one handler.
+func (g *Gateway) Handler() http.Handler { return http.HandlerFunc(g.serveHTTP) }
+
+func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	e := g.edge.Load()
+	if why := e.check(r); why != "" {
+		refuse(w, http.StatusForbidden, api.KindRefused, why)
+		return
+	}
+	if e.cors(w, r) {
+		return
+	}
+	path := r.URL.Path
+	switch path {
+	case "/healthz":
+		writeJSON(w, http.StatusOK, api.Health{Status: "ok"})
+		return
+	case "/readyz":
+		if g.draining.Load() {
+			writeJSON(w, http.StatusServiceUnavailable, api.Health{Status: "draining"})
+			return
+		}
+		writeJSON(w, http.StatusOK, api.Health{Status: "ok"})
+		return
+	}
+	who, ok := g.tokens.Load().Identify(r.Header.Get("Authorization"))
+	if !ok {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="tine"`)
+		refuse(w, http.StatusUnauthorized, api.KindRefused, "a valid bearer token is needed: send it as Authorization: Bearer TOKEN")
+		return
+	}
+	if strings.HasPrefix(path, api.Version+"/") {
+		g.serveControl(w, r, who)
+		return
+	}
+	d, ok := route(path)
+	if !ok {
+		refuse(w, http.StatusNotFound, api.KindInvalid, "there is nothing at "+path+"; MCP is at /mcp and /mcp/{server}")
+		return
+	}
+	g.serveDoor(w, r, who, d)
+}
+
+// A door is where an MCP client came in.
+type door struct {
+	view    view
+	session string // of the URL; empty for the default
+	kind    doorKind
+	id      string // of the event stream a message is for
+}
+
+type doorKind int
+
+const (
+	doorStreamable doorKind = iota
+	doorEvents
+	doorMessages
+)
+
+// route takes a path apart:
+//
+//	/mcp /mcp/{server}                      streamable HTTP, both eras
+//	/streamable-http[/{server}]             the same
+//	/sse[/{server}]                         event stream of revision 2024-11-05
+//	/mcp/{server}/sse|streamable-http       the same, the other way round
+//	/s/{session}/...                        each of these, in that session
+//	/messages/{id}                          where an event stream's client posts
+func route(path string) (door, bool) {
+	var d door
+	rest := strings.Trim(path, "/")
+	if after, ok := strings.CutPrefix(rest, "s/"); ok {
+		var found bool
+		if d.session, rest, found = strings.Cut(after, "/"); !found || d.session == "" {
+			return d, false
+		}
+	}
+	first, more, _ := strings.Cut(rest, "/")
+	switch first {
+	case "mcp":
+		server, how, _ := strings.Cut(more, "/")
+		d.view.server = server
+		switch how {
+		case "", "streamable-http":
+		case "sse":
+			d.kind = doorEvents
+		default:
+			return d, false
+		}
+		return d, true
+	case "streamable-http":
+		d.view.server = more
+	case "sse":
+		d.kind, d.view.server = doorEvents, more
+	case "messages":
+		d.kind, d.id = doorMessages, more
+		return d, more != ""
+	default:
+		return d, false
+	}
+	return d, !strings.Contains(more, "/")
+}
+
+func (g *Gateway) serveDoor(w http.ResponseWriter, r *http.Request, who identity.Principal, d door) {
+	if d.kind == doorMessages {
+		g.serveMessage(w, r, who, d.id)
+		return
+	}
+	cat := g.reg.Catalog()
+	if d.view.merged() && cat.Config.DefaultView != "" && d.session == "" {
+		d.view.server = cat.Config.DefaultView
+	}
+	if !d.view.merged() {
+		e := cat.Entry(d.view.server)
+		if e == nil {
+			refuse(w, http.StatusNotFound, api.KindInvalid, "there is no server \""+d.view.server+"\" here; `tine servers` lists them")
+			return
+		}
+		if on, why := e.On(); !on {
+			refuse(w, http.StatusNotFound, api.KindRefused, "server \""+d.view.server+"\" is off: "+why)
+			return
+		}
+	}
+	if d.kind == doorEvents {
+		g.serveEvents(w, r, who, d)
+		return
+	}
+	g.serveStreamable(w, r, who, d)
+}
+
+func refuse(w http.ResponseWriter, status int, kind api.Kind, message string) {
+	writeJSON(w, status, &api.Error{Kind: kind, Message: message})
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		status, b = http.StatusInternalServerError, []byte(`{"kind":"infrastructure","message":"the answer could not be written"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(b, '\n'))
+}

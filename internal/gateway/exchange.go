@@ -1,0 +1,219 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// A view is what is seen at an endpoint: one server, or, empty, all of them.
+type view struct{ server string }
+
+func (v view) merged() bool { return v.server == "" }
+
+// An exchange is one request on its way through the gateway.
+type exchange struct {
+	g      *Gateway
+	view   view
+	sess   *session.Session
+	client *upstream.Client
+	conn   *client // nil for a client without a connection
+	header http.Header
+	peer   upstream.Peer
+
+	method string
+	params wire.Params
+}
+
+// run finds the answer to the exchange's request.
+func (x *exchange) run(ctx context.Context) *upstream.Result {
+	res, err := x.route(ctx)
+	if err != nil {
+		fail := failed(x.method, err)
+		if res != nil {
+			fail.Events, fail.Retry = res.Events, res.Retry
+		}
+		return fail
+	}
+	return res
+}
+
+func (x *exchange) route(ctx context.Context) (*upstream.Result, error) {
+	switch x.method {
+	case wire.MethodCallTool:
+		return x.callTool(ctx)
+	case wire.MethodListTools, wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates:
+		return x.list(ctx)
+	case wire.MethodGetPrompt, wire.MethodReadResource, wire.MethodComplete:
+		return x.targeted(ctx)
+	case wire.MethodSubscribe, wire.MethodUnsubscribe:
+		return x.subscribe(ctx)
+	case wire.MethodPing:
+		if x.client.Modern {
+			return nil, methodNotFound(x.method)
+		}
+		return emptyResult(), nil
+	case wire.MethodSetLevel:
+		if x.client.Modern {
+			return nil, methodNotFound(x.method)
+		}
+		return x.setLevel()
+	case wire.MethodDiscover:
+		return x.discover(ctx)
+	}
+	// A method that is not ours: the one server of the view may know it.
+	if x.view.merged() {
+		return nil, methodNotFound(x.method)
+	}
+	s := x.g.table().shapes[x.view.server]
+	if s == nil {
+		return nil, noServer(x.view.server)
+	}
+	res, err := x.pass(ctx, s, "", nil)
+	if err != nil {
+		if e := asError(err); e.Kind == api.KindInfrastructure && e.Status == http.StatusBadRequest {
+			// How some servers say over HTTP that they don't know a method.
+			return nil, methodNotFound(x.method)
+		}
+	}
+	return res, err
+}
+
+func emptyResult() *upstream.Result { return &upstream.Result{Result: []byte("{}")} }
+
+func noServer(id string) error {
+	return &api.Error{Kind: api.KindInvalid, Server: id, Message: "there is no server \"" + id + "\" here; `tine servers` lists them"}
+}
+
+// callTool finds the tool's server and passes the call on. A tool that may not
+// be seen is refused the same way as one that does not exist.
+func (x *exchange) callTool(ctx context.Context) (*upstream.Result, error) {
+	name := x.params.Name()
+	if name == "" {
+		return nil, invalidParams("params.name must name a tool")
+	}
+	t := x.g.table()
+	s, own, short := x.locate(t, name)
+	if s == nil {
+		return nil, unknownTool(name)
+	}
+	if short {
+		if found, ok := x.g.unshorten(ctx, x.sess, t, s, name); ok {
+			own = found
+		}
+	}
+	inner, ok := s.inside(own)
+	if !ok {
+		return nil, unknownTool(name)
+	}
+	return x.pass(ctx, s, inner, x.rename(name, inner))
+}
+
+func unknownTool(name string) error { return invalidParams("Unknown tool: " + name) }
+
+// locate finds whose thing a name is in the exchange's view.
+func (x *exchange) locate(t *table, name string) (s *shape, rest string, short bool) {
+	if !x.view.merged() {
+		return t.shapes[x.view.server], name, false
+	}
+	return t.split(name)
+}
+
+// rename is the edit that gives the server its own name.
+func (x *exchange) rename(seen, own string) []wire.Edit {
+	if seen == own {
+		return nil
+	}
+	return []wire.Edit{{At: x.params.Target, With: wire.Quote(own)}}
+}
+
+// targeted passes on a request about one prompt or resource.
+func (x *exchange) targeted(ctx context.Context) (*upstream.Result, error) {
+	name := x.params.Name()
+	if !x.params.Target.Ok() {
+		return nil, invalidParams("params name nothing to act on")
+	}
+	t := x.g.table()
+	if !x.view.merged() {
+		s := t.shapes[x.view.server]
+		if s == nil {
+			return nil, noServer(x.view.server)
+		}
+		return x.pass(ctx, s, name, nil)
+	}
+	var s *shape
+	own := name
+	if x.params.TargetURI {
+		var err error
+		if s, own, err = x.owner(ctx, t, name); err != nil {
+			return nil, err
+		}
+	} else if s, own, _ = t.split(name); s == nil {
+		return nil, invalidParams("Unknown prompt: " + name)
+	}
+	return x.pass(ctx, s, own, x.rename(name, own))
+}
+
+// pass hands the request to a server and dresses its answer for the client.
+func (x *exchange) pass(ctx context.Context, s *shape, name string, edits []wire.Edit) (*upstream.Result, error) {
+	up, _, err := x.sess.Upstream(s.entry.ID)
+	if err != nil {
+		return nil, err
+	}
+	req := &upstream.Request{
+		Method: x.method, Params: x.params, Edits: edits, Name: name,
+		Header: x.header, Client: x.client, Peer: x.peer,
+	}
+	if x.client.LogLevel != "" {
+		up.SetLevel(x.client.LogLevel)
+	}
+	if p, ok := x.peer.(*peerOf); ok {
+		p.server = s.entry.ID
+	}
+	res, err := up.Call(ctx, req)
+	if err != nil {
+		return res, err
+	}
+	if x.view.merged() && res.Result != nil {
+		res.Result = prefixURIs(x.method, s.entry.ID, res.Result)
+	}
+	return res, nil
+}
+
+// dress adds to a result what the stateless era wants in every one: its type,
+// and for what may be cached how long. Legacy servers don't send them.
+func dress(method string, result []byte) []byte {
+	at, err := wire.Find(result, "resultType")
+	if err != nil || at.Ok() || len(result) == 0 || result[0] != '{' {
+		return result
+	}
+	extra := `"resultType":"complete"`
+	if cacheable(method) {
+		if ttl, err := wire.Find(result, "ttlMs"); err == nil && !ttl.Ok() {
+			extra += `,"ttlMs":0`
+		}
+		if scope, err := wire.Find(result, "cacheScope"); err == nil && !scope.Ok() {
+			extra += `,"cacheScope":"private"`
+		}
+	}
+	if rest := strings.TrimLeft(string(result[1:min(len(result), 16)]), " \t\r\n"); !strings.HasPrefix(rest, "}") {
+		extra += ","
+	}
+	out := make([]byte, 0, len(result)+len(extra))
+	out = append(append(out, '{'), extra...)
+	return append(out, result[1:]...)
+}
+
+func cacheable(method string) bool {
+	switch method {
+	case wire.MethodDiscover, wire.MethodListTools, wire.MethodListPrompts, wire.MethodListResources,
+		wire.MethodListTemplates, wire.MethodReadResource:
+		return true
+	}
+	return false
+}

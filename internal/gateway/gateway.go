@@ -1,0 +1,141 @@
+// Package gateway is the edge of Tine: listeners, who comes in, what they see,
+// and the control API. It takes MCP messages apart no further than it must,
+// finds the session and the server they are for, and passes them on.
+//
+// # Fronts
+//
+// A client comes in by one of four doors, and behind each the same exchange is
+// made: streamable HTTP with a handshake (a client object lives between its
+// requests and comes back after a restart), stateless HTTP (nothing lives
+// between requests, except a call that waits for input), the event stream of
+// the first HTTP transport, and stdio.
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+// Options are what a Gateway works with.
+type Options struct {
+	Registry *session.Registry
+	Store    store.Store
+	Tokens   *identity.Tokens
+	Version  string // of the program
+	ID       string // of the state folder's owner
+	StateDir string
+	Log      *slog.Logger
+}
+
+// A Gateway serves MCP and the control API over one registry of sessions.
+type Gateway struct {
+	o       Options
+	reg     *session.Registry
+	log     *slog.Logger
+	started time.Time
+	shapes  atomic.Pointer[table]
+	edge    atomic.Pointer[edge]
+	tokens  atomic.Pointer[identity.Tokens]
+	info    serverInfo
+
+	inflight atomic.Int64
+	draining atomic.Bool
+	stop     chan struct{} // closed when long-lived streams are to end
+
+	mu       sync.Mutex
+	clients  map[string]*client
+	channels map[string]*duplex // event streams, by the id their clients post to
+
+	fetches fetches
+	parking parking
+
+	life context.Context
+	end  context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+// New makes a gateway and brings back the clients of an earlier one.
+func New(ctx context.Context, cfg *config.Config, o Options) (*Gateway, error) {
+	g := &Gateway{
+		o: o, reg: o.Registry, log: o.Log, started: time.Now(),
+		clients: make(map[string]*client), stop: make(chan struct{}),
+		info: newServerInfo(o.Version),
+	}
+	g.life, g.end = context.WithCancel(context.Background())
+	g.fetches.m = make(map[fetchKey]*fetch)
+	g.parking.calls = make(map[string]*parked)
+	g.Reload(cfg, o.Tokens)
+	if err := g.restoreClients(ctx); err != nil {
+		g.end()
+		return nil, err
+	}
+	g.wg.Go(g.reap)
+	return g, nil
+}
+
+// Reload takes over what of a config concerns the edge, and who may come in.
+// The registry has its own.
+func (g *Gateway) Reload(cfg *config.Config, tokens *identity.Tokens) {
+	g.edge.Store(newEdge(cfg))
+	g.tokens.Store(tokens)
+}
+
+// table returns the shapes of the current catalog.
+func (g *Gateway) table() *table {
+	cat := g.reg.Catalog()
+	t := g.shapes.Load()
+	if t == nil || t.cat != cat {
+		t = newTable(cat)
+		g.shapes.Store(t)
+	}
+	return t
+}
+
+// InFlight returns the number of requests under way.
+func (g *Gateway) InFlight() int { return int(g.inflight.Load()) }
+
+// Drain refuses new calls and waits for those under way, as long as ctx lasts.
+// Streams that would stay open are ended.
+func (g *Gateway) Drain(ctx context.Context) {
+	if !g.draining.CompareAndSwap(false, true) {
+		return
+	}
+	close(g.stop)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for g.inflight.Load() > 0 {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Close ends every client and waits for what the gateway started. Clients are
+// remembered and come back with the next gateway.
+func (g *Gateway) Close() {
+	g.draining.Store(true)
+	g.end()
+	g.parking.closeAll()
+	g.mu.Lock()
+	all := make([]*client, 0, len(g.clients))
+	for _, c := range g.clients {
+		all = append(all, c)
+	}
+	g.mu.Unlock()
+	g.touchClients(all)
+	for _, c := range all {
+		c.close()
+	}
+	g.fetches.wg.Wait()
+	g.wg.Wait()
+}

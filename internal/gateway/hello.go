@@ -1,0 +1,147 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// serverInfo is how the gateway introduces itself.
+type serverInfo struct{ raw []byte }
+
+func newServerInfo(version string) serverInfo {
+	raw, err := json.Marshal(map[string]string{"name": "tine", "title": "Tine", "version": version})
+	if err != nil {
+		raw = []byte(`{"name":"tine"}`)
+	}
+	return serverInfo{raw}
+}
+
+// mergedCapabilities is what the merged view can do, whatever its servers can:
+// it must be said before they are asked.
+var mergedCapabilities = []byte(`{"completions":{},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`)
+
+// greeting is what a view says of itself.
+type greeting struct {
+	info, caps, instructions []byte
+}
+
+// greet asks the one server of a view, or speaks for all of them.
+func (x *exchange) greet(ctx context.Context) (greeting, error) {
+	if x.view.merged() {
+		return greeting{info: x.g.info.raw, caps: mergedCapabilities, instructions: x.instructions()}, nil
+	}
+	up, e, err := x.sess.Upstream(x.view.server)
+	if err != nil {
+		return greeting{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.ConnectTimeout+time.Second)
+	defer cancel()
+	conn, err := up.Conn(ctx)
+	if err != nil {
+		return greeting{}, err
+	}
+	h := conn.Hello()
+	gr := greeting{info: h.Info, caps: h.Capabilities, instructions: h.Instructions}
+	if gr.info == nil {
+		gr.info = append(wire.AppendQuote([]byte(`{"name":`), e.ID), `,"version":"0"}`...)
+	}
+	if gr.caps == nil {
+		gr.caps = []byte("{}")
+	}
+	return gr, nil
+}
+
+// instructions joins what the servers that run already said on how to use
+// them.
+func (x *exchange) instructions() []byte {
+	var b bytes.Buffer
+	for _, e := range x.g.reg.Catalog().Entries {
+		up := x.sess.Peek(e.ID)
+		if on, _ := e.On(); !on || up == nil {
+			continue
+		}
+		conn := up.Peek()
+		if conn == nil {
+			continue
+		}
+		if text, ok := wire.Unquote(conn.Hello().Instructions); ok && text != "" {
+			if b.Len() > 0 {
+				b.WriteString("\n\n")
+			}
+			b.WriteString("[" + e.Title + "] " + text)
+		}
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	return wire.Quote(b.String())
+}
+
+// initialized is the result of a handshake.
+func (x *exchange) initialized(ctx context.Context, version string) (*upstream.Result, error) {
+	gr, err := x.greet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := append([]byte(`{"protocolVersion":`), wire.Quote(version)...)
+	out = append(append(out, `,"capabilities":`...), gr.caps...)
+	out = append(append(out, `,"serverInfo":`...), gr.info...)
+	if gr.instructions != nil {
+		out = append(append(out, `,"instructions":`...), gr.instructions...)
+	}
+	return &upstream.Result{Result: append(out, '}')}, nil
+}
+
+// discover is the same for the era without a handshake.
+func (x *exchange) discover(ctx context.Context) (*upstream.Result, error) {
+	gr, err := x.greet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	versions, err := json.Marshal(wire.Versions)
+	if err != nil {
+		return nil, err
+	}
+	out := append([]byte(`{"resultType":"complete","ttlMs":0,"cacheScope":"private","supportedVersions":`), versions...)
+	out = append(append(out, `,"capabilities":`...), gr.caps...)
+	if gr.instructions != nil {
+		out = append(append(out, `,"instructions":`...), gr.instructions...)
+	}
+	out = append(append(out, `,"_meta":{"`+wire.MetaServerInfo+`":`...), gr.info...)
+	return &upstream.Result{Result: append(out, "}}"...)}, nil
+}
+
+// negotiate picks the version for a client that has a handshake.
+func negotiate(asked string) string {
+	if wire.Known(asked) && !wire.Modern(asked) {
+		return asked
+	}
+	return wire.LatestLegacy
+}
+
+// setLevel notes how much a client wants to be told, and asks for that much.
+func (x *exchange) setLevel() (*upstream.Result, error) {
+	level := wire.FindString(x.params.Raw, "level")
+	if wire.LevelRank(level) < 0 {
+		return nil, invalidParams("params.level must be one of debug, info, notice, warning, error, critical, alert, emergency")
+	}
+	if x.conn != nil {
+		x.conn.mu.Lock()
+		x.conn.level = level
+		x.conn.mu.Unlock()
+	}
+	for _, e := range x.g.reg.Catalog().Entries {
+		if !x.view.merged() && x.view.server != e.ID {
+			continue
+		}
+		if up := x.sess.Peek(e.ID); up != nil {
+			up.SetLevel(level)
+		}
+	}
+	return emptyResult(), nil
+}

@@ -1,0 +1,321 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// maxPages and maxItems bound one server's list.
+const (
+	maxPages = 1000
+	maxItems = 50_000
+)
+
+// listKey is the member that holds the items of a list result.
+func listKey(method string) string {
+	switch method {
+	case wire.MethodListTools:
+		return "tools"
+	case wire.MethodListPrompts:
+		return "prompts"
+	case wire.MethodListTemplates:
+		return "resourceTemplates"
+	}
+	return "resources"
+}
+
+func listCapability(method string) string {
+	switch method {
+	case wire.MethodListTools:
+		return "tools"
+	case wire.MethodListPrompts:
+		return "prompts"
+	}
+	return "resources"
+}
+
+func listNote(method string) string {
+	switch method {
+	case wire.MethodListTools:
+		return wire.NoteToolsChanged
+	case wire.MethodListPrompts:
+		return wire.NotePromptsChanged
+	}
+	return wire.NoteResourcesChanged
+}
+
+// list answers a list request.
+func (x *exchange) list(ctx context.Context) (*upstream.Result, error) {
+	t := x.g.table()
+	if !x.view.merged() {
+		return x.listOne(ctx, t)
+	}
+	key := listKey(x.method)
+	out := append([]byte(`{"`+key), `":[`...)
+	parts, missing := x.g.listAll(ctx, x.sess, t, x.method)
+	first := true
+	for _, p := range parts {
+		for _, item := range p.items {
+			item = p.shape.editItem(x.method, item, t, true)
+			if item == nil {
+				continue
+			}
+			if !first {
+				out = append(out, ',')
+			}
+			first = false
+			out = append(out, item...)
+		}
+	}
+	out = append(out, ']')
+	if len(missing) > 0 {
+		note, err := json.Marshal(missing)
+		if err != nil {
+			return nil, err
+		}
+		out = append(append(out, `,"_meta":{"`+wire.MetaTineMissing+`":`...), note...)
+		out = append(out, '}')
+	}
+	return &upstream.Result{Result: append(out, '}')}, nil
+}
+
+func (s *shape) editItem(method string, item []byte, t *table, merge bool) []byte {
+	switch method {
+	case wire.MethodListTools:
+		return s.editTool(item, t, merge)
+	case wire.MethodListPrompts:
+		return s.editPrompt(item, t)
+	case wire.MethodListTemplates:
+		return s.editURI(item, "uriTemplate")
+	}
+	return s.editURI(item, "uri")
+}
+
+// listOne passes a list of one server's view on, page by page as the client
+// asks. Only its tools may look different outside.
+func (x *exchange) listOne(ctx context.Context, t *table) (*upstream.Result, error) {
+	s := t.shapes[x.view.server]
+	if s == nil {
+		return nil, noServer(x.view.server)
+	}
+	res, err := x.pass(ctx, s, "", nil)
+	if err != nil || res.Result == nil || s.plain || x.method != wire.MethodListTools {
+		return res, err
+	}
+	at, err := wire.Find(res.Result, "tools")
+	if err != nil || !at.Ok() {
+		return res, nil
+	}
+	list := at.Of(res.Result)
+	items, err := wire.Items(list)
+	if err != nil {
+		return nil, &api.Error{Kind: api.KindInfrastructure, Server: s.entry.ID, Message: fmt.Sprintf("server %q sent an unreadable list: %v", s.entry.ID, err)}
+	}
+	out := []byte{'['}
+	for _, it := range items {
+		if item := s.editTool(it.Of(list), t, false); item != nil {
+			if len(out) > 1 {
+				out = append(out, ',')
+			}
+			out = append(out, item...)
+		}
+	}
+	res.Result = wire.AppendSpliced(nil, res.Result, []wire.Edit{{At: at, With: append(out, ']')}})
+	return res, nil
+}
+
+// A part of a merged list is what one server has.
+type listPart struct {
+	shape *shape
+	items [][]byte
+}
+
+// listAll asks every server at once and waits for the slow ones only so long.
+// A server that can't be had leaves the list with a note; when a slow one
+// comes in later, the session's clients are told that the list changed.
+func (g *Gateway) listAll(ctx context.Context, sess *session.Session, t *table, method string) ([]listPart, []api.Missing) {
+	type slot struct {
+		part listPart
+		err  error
+		used bool
+	}
+	slots := make([]slot, len(t.cat.Entries))
+	wait := t.cat.Config.Limits.ListWait
+	var wg sync.WaitGroup
+	for i, e := range t.cat.Entries {
+		if on, _ := e.On(); !on {
+			continue
+		}
+		slots[i].used = true
+		slots[i].part.shape = t.shapes[e.ID]
+		up, _, err := sess.Upstream(e.ID)
+		if err != nil {
+			slots[i].err = err
+			continue
+		}
+		f := g.fetches.start(g, sess, up, e, method)
+		wg.Go(func() { slots[i].part.items, slots[i].err = f.wait(ctx, e.ID, wait) })
+	}
+	wg.Wait()
+	var parts []listPart
+	var missing []api.Missing
+	for i, s := range slots {
+		switch {
+		case !s.used:
+		case s.err != nil:
+			missing = append(missing, api.Missing{Server: t.cat.Entries[i].ID, Reason: asError(s.err).Message})
+		default:
+			parts = append(parts, s.part)
+		}
+	}
+	return parts, missing
+}
+
+// fetches are the lists being read, one at a time for each server and kind,
+// whoever asks meanwhile.
+type fetches struct {
+	mu sync.Mutex
+	m  map[fetchKey]*fetch
+	wg sync.WaitGroup
+}
+
+type fetchKey struct {
+	up     *upstream.Upstream
+	method string
+}
+
+type fetch struct {
+	began  time.Time
+	done   chan struct{}
+	items  [][]byte
+	err    error
+	missed bool // somebody went on without it; guarded by fetches.mu
+	owner  *fetches
+}
+
+func (fs *fetches) start(g *Gateway, sess *session.Session, up *upstream.Upstream, e *session.Entry, method string) *fetch {
+	key := fetchKey{up, method}
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if f := fs.m[key]; f != nil {
+		return f
+	}
+	f := &fetch{began: time.Now(), done: make(chan struct{}), owner: fs}
+	fs.m[key] = f
+	fs.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(g.life, e.ConnectTimeout+30*time.Second)
+		defer cancel()
+		f.items, f.err = readList(ctx, up, method)
+		fs.mu.Lock()
+		delete(fs.m, key)
+		missed := f.missed
+		fs.mu.Unlock()
+		close(f.done)
+		if missed && f.err == nil {
+			sess.Announce(e.ID, listNote(method))
+		}
+	})
+	return f
+}
+
+// wait waits for a fetch, counted from its beginning: one that hangs is waited
+// for once and not by everyone who comes after.
+func (f *fetch) wait(ctx context.Context, server string, most time.Duration) ([][]byte, error) {
+	select {
+	case <-f.done:
+		return f.items, f.err
+	default:
+	}
+	timer := time.NewTimer(max(0, most-time.Since(f.began)))
+	defer timer.Stop()
+	select {
+	case <-f.done:
+		return f.items, f.err
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	f.owner.mu.Lock()
+	f.missed = true
+	f.owner.mu.Unlock()
+	return nil, &api.Error{
+		Kind: api.KindTimeout, Server: server, Retryable: true,
+		Message: fmt.Sprintf("server %q has not answered yet; the list is announced again when it does", server),
+	}
+}
+
+// readList reads all pages of one server's list.
+func readList(ctx context.Context, up *upstream.Upstream, method string) ([][]byte, error) {
+	conn, err := up.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	hello := conn.Hello()
+	if !hello.Can(listCapability(method)) {
+		return nil, nil
+	}
+	bad := func(format string, args ...any) error {
+		return &api.Error{Kind: api.KindInfrastructure, Server: up.Server(), Message: fmt.Sprintf("server %q: %s: ", up.Server(), method) + fmt.Sprintf(format, args...)}
+	}
+	var items [][]byte
+	params := []byte("{}")
+	for range maxPages {
+		p, err := wire.ScanParams(method, params)
+		if err != nil {
+			return nil, err
+		}
+		res, err := up.Call(ctx, &upstream.Request{Method: method, Params: p, Client: &upstream.Client{Key: "list"}})
+		if err != nil {
+			return nil, err
+		}
+		if res.Error != nil {
+			return nil, bad("%s", wire.ParseError(res.Error).Message)
+		}
+		at, err := wire.Find(res.Result, listKey(method))
+		if err != nil || !at.Ok() {
+			return nil, bad("the answer has no %s", listKey(method))
+		}
+		list := at.Of(res.Result)
+		spans, err := wire.Items(list)
+		if err != nil {
+			return nil, bad("%v", err)
+		}
+		for _, sp := range spans {
+			items = append(items, sp.Of(list))
+		}
+		if len(items) > maxItems {
+			return nil, bad("more than %d entries", maxItems)
+		}
+		cursor, _ := wire.Find(res.Result, "nextCursor")
+		if c := cursor.Of(res.Result); c == nil || string(c) == "null" || string(c) == `""` {
+			return items, nil
+		}
+		params = append(append([]byte(`{"cursor":`), cursor.Of(res.Result)...), '}')
+	}
+	return nil, bad("more than %d pages", maxPages)
+}
+
+// unshorten finds the tool behind a shortened name.
+func (g *Gateway) unshorten(ctx context.Context, sess *session.Session, t *table, s *shape, name string) (string, bool) {
+	up, e, err := sess.Upstream(s.entry.ID)
+	if err != nil {
+		return "", false
+	}
+	items, err := g.fetches.start(g, sess, up, e, wire.MethodListTools).wait(ctx, e.ID, e.ConnectTimeout)
+	if err != nil {
+		return "", false
+	}
+	for _, it := range items {
+		if seen, ok := s.outside(wire.FindString(it, "name")); ok && t.merged(e.ID, seen) == name {
+			return seen, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,295 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// A stateless client on a server with connections: the server asks its client
+// something in the middle of a call, which the client can only answer with a
+// new request. So the call is parked: the client gets the questions and an
+// opaque state, the call goes on waiting at the server, and the request that
+// brings the state and the answers takes it up again. A parked call is bound to
+// who made it and to what it was; it does not outlive the gateway.
+
+const (
+	maxParked   = 1024
+	parkedFor   = 10 * time.Minute
+	statePrefix = "tine-parked-"
+)
+
+type parking struct {
+	mu    sync.Mutex
+	calls map[string]*parked
+}
+
+type parked struct {
+	state string
+	who   string
+	sess  string
+	view  view
+	what  string // method and name
+
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when res is there
+	res    *upstream.Result
+
+	mu      sync.Mutex
+	next    int
+	asked   map[string]*question // not answered yet
+	changed chan struct{}        // holds one: a question was added
+	to      answerer             // the request that waits now; nil while parked
+	caps    []byte
+	expiry  *time.Timer
+}
+
+// An answerer is the request that waits for a call.
+type answerer interface {
+	note(method string, params []byte)
+	// finish sends the answer as this era wants it.
+	finish(ctx context.Context, msg wire.Message, res *upstream.Result)
+}
+
+type question struct {
+	method string
+	params []byte
+	answer chan upstream.Reply
+	told   bool // the client has seen it
+}
+
+// mayPark reports whether the call can come to a question: the client can be
+// asked something, and its server is not known to be of the stateless era,
+// where servers never ask that way.
+func (x *exchange) mayPark() bool {
+	switch x.method {
+	case wire.MethodCallTool, wire.MethodGetPrompt, wire.MethodReadResource:
+	default:
+		return false
+	}
+	if caps := x.client.Caps; !can(caps, wire.MethodElicit) && !can(caps, wire.MethodCreateMessage) && !can(caps, wire.MethodListRoots) {
+		return false
+	}
+	s, _, _ := x.locate(x.g.table(), x.params.Name())
+	if s == nil {
+		return x.params.TargetURI
+	}
+	up := x.sess.Peek(s.entry.ID)
+	if up == nil {
+		return true
+	}
+	conn := up.Peek()
+	if conn == nil {
+		return true
+	}
+	h := conn.Hello()
+	return !h.Modern()
+}
+
+// runParked makes a call that may be parked.
+func (g *Gateway) runParked(ctx context.Context, x *exchange, who identity.Principal, msg wire.Message, to answerer) {
+	p := &parked{
+		state: statePrefix + newClientID(), who: who.Name, sess: x.sess.ID, view: x.view,
+		what: x.method + " " + x.params.Name(), done: make(chan struct{}),
+		asked: make(map[string]*question), changed: make(chan struct{}, 1),
+		caps: x.client.Caps,
+	}
+	call, cancel := context.WithCancelCause(g.life)
+	p.cancel = cancel
+	x.peer = p
+	g.wg.Go(func() {
+		p.res = x.run(call)
+		close(p.done)
+		g.parking.forget(p)
+		cancel(nil)
+	})
+	g.await(ctx, p, msg, to)
+}
+
+// await waits for a call's answer or its questions, whichever comes first.
+func (g *Gateway) await(ctx context.Context, p *parked, msg wire.Message, to answerer) {
+	p.mu.Lock()
+	p.to = to
+	p.mu.Unlock()
+	for {
+		select {
+		case <-p.done:
+			to.finish(ctx, msg, p.res)
+			return
+		case <-ctx.Done():
+			p.cancel(upstream.Cancelled())
+			<-p.done
+			to.finish(ctx, msg, p.res)
+			return
+		case <-p.changed:
+		}
+		result := p.questions()
+		if result == nil {
+			continue
+		}
+		p.mu.Lock()
+		p.to = nil
+		p.mu.Unlock()
+		if !g.parking.keep(p) {
+			p.cancel(upstream.Cancelled())
+			<-p.done
+			to.finish(ctx, msg, failed(msg.Method, &api.Error{Kind: api.KindRefused, Retryable: true, Message: "too many calls wait for input"}))
+			return
+		}
+		to.finish(ctx, msg, &upstream.Result{Result: result})
+		return
+	}
+}
+
+// questions is the result that puts the open questions to the client; nil when
+// there is none.
+func (p *parked) questions() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.asked) == 0 {
+		return nil
+	}
+	out := []byte(`{"resultType":"input_required","inputRequests":{`)
+	first := true
+	for key, q := range p.asked {
+		q.told = true
+		if !first {
+			out = append(out, ',')
+		}
+		first = false
+		out = append(wire.AppendQuote(out, key), `:{"method":`...)
+		out = append(wire.AppendQuote(out, q.method), `,"params":`...)
+		out = append(append(out, orEmpty(q.params)...), '}')
+	}
+	out = append(out, `},"requestState":`...)
+	return append(wire.AppendQuote(out, p.state), '}')
+}
+
+// Note implements upstream.Peer.
+func (p *parked) Note(method string, params []byte) {
+	p.mu.Lock()
+	to := p.to
+	p.mu.Unlock()
+	if to != nil {
+		to.note(method, params)
+	}
+}
+
+// Ask implements upstream.Peer.
+func (p *parked) Ask(ctx context.Context, method string, params []byte) upstream.Reply {
+	if !can(p.caps, method) {
+		return upstream.Refuse(method, "the client does not support "+method)
+	}
+	q := &question{method: method, params: params, answer: make(chan upstream.Reply, 1)}
+	p.mu.Lock()
+	p.next++
+	key := "input-" + strconv.Itoa(p.next)
+	p.asked[key] = q
+	p.mu.Unlock()
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+	select {
+	case r := <-q.answer:
+		return r
+	case <-ctx.Done():
+	case <-p.done:
+	}
+	p.mu.Lock()
+	delete(p.asked, key)
+	p.mu.Unlock()
+	return upstream.Refuse(method, "the call ended before the client answered")
+}
+
+func (g *parking) keep(p *parked) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.calls) >= maxParked {
+		return false
+	}
+	g.calls[p.state] = p
+	p.expiry = time.AfterFunc(parkedFor, func() { p.cancel(upstream.Cancelled()) })
+	return true
+}
+
+func (g *parking) forget(p *parked) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.calls, p.state)
+	if p.expiry != nil {
+		p.expiry.Stop()
+	}
+}
+
+func (g *parking) closeAll() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range g.calls {
+		p.cancel(upstream.Cancelled())
+	}
+}
+
+// take finds the parked call of a state, if it is the caller's and the same
+// request again.
+func (g *parking) take(state string, x *exchange, who identity.Principal) *parked {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.calls[state]
+	if p == nil || p.who != who.Name || p.sess != x.sess.ID || p.view != x.view || p.what != x.method+" "+x.params.Name() {
+		return nil
+	}
+	delete(g.calls, state)
+	p.expiry.Stop()
+	return p
+}
+
+// resumeParked takes a parked call up again. It reports false for a request
+// that is none of ours.
+func (g *Gateway) resumeParked(ctx context.Context, x *exchange, who identity.Principal, msg wire.Message, to answerer) bool {
+	state, ok := wire.Unquote(x.params.RequestState.Of(x.params.Raw))
+	if !ok || !strings.HasPrefix(state, statePrefix) {
+		return false
+	}
+	p := g.parking.take(state, x, who)
+	if p == nil {
+		gone := failed("", &api.Error{
+			Kind: api.KindLost, Message: "the call that waited for this input is gone: it ended, waited too long, or the gateway restarted",
+		})
+		to.finish(ctx, msg, gone)
+		return true
+	}
+	var answers map[string]json.RawMessage
+	if raw := x.params.InputResponses.Of(x.params.Raw); raw != nil {
+		if err := json.Unmarshal(raw, &answers); err != nil {
+			g.parking.keep(p)
+			to.finish(ctx, msg, failed(msg.Method, invalidParams("inputResponses must be an object")))
+			return true
+		}
+	}
+	p.mu.Lock()
+	for key, raw := range answers {
+		if q := p.asked[key]; q != nil && q.told {
+			delete(p.asked, key)
+			q.answer <- upstream.Reply{Result: raw}
+		}
+	}
+	open := len(p.asked) > 0
+	p.mu.Unlock()
+	if open {
+		select {
+		case p.changed <- struct{}{}:
+		default:
+		}
+	}
+	g.await(ctx, p, msg, to)
+	return true
+}

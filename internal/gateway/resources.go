@@ -1,0 +1,116 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// owner finds the server of a resource in the merged view. A URI without its
+// server, as servers write them into texts, is taken when exactly one server
+// has it.
+func (x *exchange) owner(ctx context.Context, t *table, uri string) (*shape, string, error) {
+	if s, own, ok := t.inURI(uri); ok {
+		return s, own, nil
+	}
+	var found []*shape
+	for _, method := range []string{wire.MethodListResources, wire.MethodListTemplates} {
+		parts, _ := x.g.listAll(ctx, x.sess, t, method)
+		for _, p := range parts {
+			for _, item := range p.items {
+				if matches(method, item, uri) {
+					found = append(found, p.shape)
+					break
+				}
+			}
+		}
+		if len(found) > 0 {
+			break
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, "", invalidParams(fmt.Sprintf("Resource not found: %s", uri))
+	case 1:
+		return found[0], uri, nil
+	}
+	names := make([]string, len(found))
+	for i, s := range found {
+		names[i] = outURI(s.entry.ID, uri)
+	}
+	return nil, "", invalidParams(fmt.Sprintf("several servers have %s; ask for one of %s", uri, strings.Join(names, ", ")))
+}
+
+func matches(method string, item []byte, uri string) bool {
+	if method == wire.MethodListResources {
+		return wire.FindString(item, "uri") == uri
+	}
+	template := wire.FindString(item, "uriTemplate")
+	if template == uri {
+		return true
+	}
+	return template != "" && templatePattern(template).MatchString(uri)
+}
+
+var templateVar = regexp.MustCompile(`\{[^}]*\}`)
+
+// templatePattern makes a URI template a pattern, loosely: enough to tell
+// whose a URI is.
+func templatePattern(template string) *regexp.Regexp {
+	parts := templateVar.Split(template, -1)
+	for i, p := range parts {
+		parts[i] = regexp.QuoteMeta(p)
+	}
+	return regexp.MustCompile("^" + strings.Join(parts, ".*") + "$")
+}
+
+// subscribe starts or ends a legacy client's interest in a resource.
+func (x *exchange) subscribe(ctx context.Context) (*upstream.Result, error) {
+	uri := x.params.Name()
+	if x.client.Modern {
+		return nil, methodNotFound(x.method)
+	}
+	if uri == "" {
+		return nil, invalidParams("params.uri must name a resource")
+	}
+	if x.conn == nil {
+		return nil, invalidParams("a client without a connection can't subscribe; initialize first")
+	}
+	t := x.g.table()
+	s, own := t.shapes[x.view.server], uri
+	if x.view.merged() {
+		var err error
+		if s, own, err = x.owner(ctx, t, uri); err != nil {
+			return nil, err
+		}
+	}
+	if s == nil {
+		return nil, noServer(x.view.server)
+	}
+	up, _, err := x.sess.Upstream(s.entry.ID)
+	if err != nil {
+		return nil, err
+	}
+	key := subKey{s.entry.ID, own}
+	if x.method == wire.MethodUnsubscribe {
+		if !x.conn.unsubscribed(key) {
+			return emptyResult(), nil
+		}
+		return up.Unsubscribe(ctx, own)
+	}
+	if !x.conn.subscribed(key) {
+		return emptyResult(), nil
+	}
+	res, err := up.Subscribe(ctx, own)
+	if err != nil || res.Error != nil {
+		x.conn.unsubscribed(key)
+	}
+	return res, err
+}
+
+// subKey is a resource of a server.
+type subKey struct{ server, uri string }

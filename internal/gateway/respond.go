@@ -1,0 +1,172 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// writeWait is how long one write to a client may take.
+const writeWait = 30 * time.Second
+
+// A responder answers one POST: with plain JSON as long as there is only the
+// answer, with an event stream from the first message that comes before it.
+type responder struct {
+	w      http.ResponseWriter
+	ctx    context.Context // of the HTTP request
+	events bool            // the client takes event streams
+	json   bool            // the client takes plain JSON
+	// resume, when not nil, keeps the stream for a client that comes back.
+	resume func(id string, o *outbox)
+	prime  bool // the stream begins with an empty event that carries an id
+
+	mu     sync.Mutex
+	box    *outbox
+	pumped chan struct{}
+	done   bool // the answer is being sent: it is too late for a stream
+}
+
+// outbox returns where messages before the answer go, starting the event
+// stream at its first use.
+func (r *responder) outbox() *outbox {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.box != nil {
+		return r.box
+	}
+	r.box = newOutbox(r.resume != nil)
+	if !r.events || r.done {
+		r.box.close() // nothing but the answer can be sent
+		return r.box
+	}
+	s := &eventSink{w: r.w, ctl: http.NewResponseController(r.w)}
+	if r.resume != nil {
+		s.id = newClientID()[:12]
+		r.resume(s.id, r.box)
+	}
+	startEvents(r.w)
+	r.pumped = make(chan struct{})
+	go func() {
+		defer close(r.pumped)
+		if r.prime && s.id != "" {
+			if s.raw([]byte("id: "+s.id+"_-1\nretry: 1000\ndata: \n\n")) != nil || s.flush() != nil {
+				return
+			}
+		}
+		_ = r.box.pump(r.ctx, -1, s)
+	}()
+	return r.box
+}
+
+// last closes the response to further messages and returns its stream, if one
+// has begun.
+func (r *responder) last() (*outbox, chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done = true
+	return r.box, r.pumped
+}
+
+// finish sends an answer: as plain JSON, or as an event where the stream has
+// begun, where the client takes nothing else, or where events are asked for
+// and taken. status is for plain JSON; zero means 200.
+func (r *responder) finish(frame []byte, status int, events bool) {
+	box, pumped := r.last()
+	if pumped != nil {
+		box.add(frame, "", true)
+		box.close()
+		<-pumped
+		return
+	}
+	if r.events && status == 0 && (events || !r.json) {
+		startEvents(r.w)
+		out := make([]byte, 0, len(frame)+64)
+		if r.prime {
+			out = append(out, "retry: 1000\n"...)
+		}
+		_, _ = r.w.Write(wire.AppendEvent(out, "", frame))
+		return
+	}
+	h := r.w.Header()
+	h["Content-Type"] = contentJSON
+	h["Content-Length"] = []string{strconv.Itoa(len(frame))}
+	if status != 0 {
+		r.w.WriteHeader(status)
+	}
+	_, _ = r.w.Write(frame)
+}
+
+// later sends the client away, to come back for the answer: the way a server
+// did that it was relayed from.
+func (r *responder) later(frame []byte, after time.Duration) bool {
+	if _, pumped := r.last(); pumped != nil || !r.events || !r.prime || r.resume == nil {
+		return false
+	}
+	box, id := newOutbox(true), newClientID()[:12]
+	box.add(frame, "", true)
+	box.close()
+	r.resume(id, box)
+	startEvents(r.w)
+	_, _ = fmt.Fprintf(r.w, "id: %s_-1\nretry: %d\ndata: \n\n", id, after.Milliseconds())
+	return true
+}
+
+// abort ends the response without an answer.
+func (r *responder) abort() {
+	box, pumped := r.last()
+	if box != nil {
+		box.close()
+	}
+	if pumped != nil {
+		<-pumped
+		return
+	}
+	r.w.WriteHeader(http.StatusAccepted)
+}
+
+var contentJSON = []string{"application/json"}
+
+func startEvents(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+}
+
+// eventSink writes server-sent events.
+type eventSink struct {
+	w   http.ResponseWriter
+	ctl *http.ResponseController
+	id  string // of the stream; empty for events without ids
+	buf []byte
+}
+
+func (s *eventSink) raw(b []byte) error {
+	_ = s.ctl.SetWriteDeadline(time.Now().Add(writeWait))
+	_, err := s.w.Write(b)
+	return err
+}
+
+func (s *eventSink) write(num int, frame []byte) error {
+	id := ""
+	if s.id != "" {
+		id = s.id + "_" + strconv.Itoa(num)
+	}
+	s.buf = wire.AppendEvent(s.buf[:0], id, frame)
+	return s.raw(s.buf)
+}
+
+func (s *eventSink) flush() error { return s.ctl.Flush() }
+
+func (s *eventSink) ping() error {
+	if err := s.raw([]byte(": ok\n\n")); err != nil {
+		return err
+	}
+	return s.flush()
+}

@@ -1,0 +1,146 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"path"
+	"strings"
+
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// maxName is the longest tool name that model APIs take.
+const maxName = 64
+
+// A shape is how one server's things look from outside: which tools are seen,
+// under which names.
+type shape struct {
+	entry  *session.Entry
+	prefix string // "[Title] " before descriptions in the merged view, JSON-escaped
+	back   map[string]string
+	plain  bool // tools pass as they are
+}
+
+// table holds the shapes of one catalog.
+type table struct {
+	cat     *session.Catalog
+	sep     string
+	shorten bool
+	shapes  map[string]*shape
+}
+
+func newTable(cat *session.Catalog) *table {
+	t := &table{
+		cat: cat, sep: cat.Config.Separator,
+		shorten: cat.Config.LongNames == "shorten",
+		shapes:  make(map[string]*shape, len(cat.Entries)),
+	}
+	for _, e := range cat.Entries {
+		s := &shape{entry: e, back: make(map[string]string, len(e.Tools.Rename))}
+		q := wire.Quote("[" + e.Title + "] ")
+		s.prefix = string(q[1 : len(q)-1])
+		for from, to := range e.Tools.Rename {
+			s.back[to] = from
+		}
+		s.plain = len(e.Tools.Allow) == 0 && len(e.Tools.Deny) == 0 && len(e.Tools.Rename) == 0 && len(e.Tools.Describe) == 0
+		t.shapes[e.ID] = s
+	}
+	return t
+}
+
+// allowed reports whether a tool, by its server's own name, may be seen.
+func allowed(t config.Tools, name string) bool {
+	for _, p := range t.Deny {
+		if ok, _ := path.Match(p, name); ok {
+			return false
+		}
+	}
+	if len(t.Allow) == 0 {
+		return true
+	}
+	for _, p := range t.Allow {
+		if ok, _ := path.Match(p, name); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// outside is a tool's name as clients of the server's own view see it, and
+// whether they see it at all.
+func (s *shape) outside(name string) (string, bool) {
+	if s.plain {
+		return name, true
+	}
+	if !allowed(s.entry.Tools, name) {
+		return "", false
+	}
+	if to, ok := s.entry.Tools.Rename[name]; ok {
+		return to, true
+	}
+	// A tool whose own name another one took is hidden rather than confused.
+	if _, taken := s.back[name]; taken {
+		return "", false
+	}
+	return name, true
+}
+
+// inside is the server's own name of what clients call name.
+func (s *shape) inside(name string) (string, bool) {
+	if s.plain {
+		return name, true
+	}
+	own := name
+	if from, ok := s.back[name]; ok {
+		own = from
+	} else if _, renamed := s.entry.Tools.Rename[name]; renamed {
+		return "", false
+	}
+	return own, allowed(s.entry.Tools, own)
+}
+
+// merged is a name in the merged view.
+func (t *table) merged(server, name string) string {
+	full := server + t.sep + name
+	if !t.shorten || len(full) <= maxName {
+		return full
+	}
+	sum := sha256.Sum256([]byte(full))
+	return full[:maxName-9] + "_" + hex.EncodeToString(sum[:4])
+}
+
+// split takes a name of the merged view apart. A shortened name comes back
+// with short true: its rest must be looked up.
+func (t *table) split(name string) (s *shape, rest string, short bool) {
+	server, rest, ok := strings.Cut(name, t.sep)
+	if !ok {
+		return nil, "", false
+	}
+	s = t.shapes[server]
+	if s == nil {
+		return nil, "", false
+	}
+	return s, rest, t.shorten && len(name) == maxName && name[maxName-9] == '_'
+}
+
+// Resources have URIs, which two servers may share. In the merged view each
+// has its server before it.
+const uriScheme = "tine://"
+
+func outURI(server, uri string) string { return uriScheme + server + "/" + uri }
+
+// inURI takes a URI of the merged view apart; ok is false for one that names
+// no server.
+func (t *table) inURI(uri string) (s *shape, own string, ok bool) {
+	rest, ok := strings.CutPrefix(uri, uriScheme)
+	if !ok {
+		return nil, uri, false
+	}
+	server, own, ok := strings.Cut(rest, "/")
+	if s = t.shapes[server]; !ok || s == nil {
+		return nil, uri, false
+	}
+	return s, own, true
+}

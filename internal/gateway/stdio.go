@@ -1,0 +1,90 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+
+	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// ServeStdio serves one client on a pair of streams, a message a line, until
+// in ends or ctx does. server names the view; empty is the merged one.
+func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, server string) error {
+	if server != "" && g.reg.Catalog().Entry(server) == nil {
+		return noServer(server)
+	}
+	sess, err := g.reg.ForClient(ctx, "", nil)
+	if err != nil {
+		return err
+	}
+	defer g.reg.CloseSession(context.WithoutCancel(ctx), sess)
+	v := view{server}
+	if v.merged() {
+		v.server = g.reg.Catalog().Config.DefaultView
+	}
+	d := g.newDuplex(v, sess, identity.Principal{})
+	pumped := make(chan struct{})
+	go func() {
+		defer close(pumped)
+		_ = d.out.pump(context.WithoutCancel(ctx), -1, &lineSink{w: bufio.NewWriter(out)})
+	}()
+	read := make(chan error, 1)
+	go func() { read <- g.readLines(in, d) }()
+	select {
+	case err = <-read:
+		// The client has said all it will: what is under way is still answered.
+		d.drain(ctx)
+	case <-ctx.Done():
+		err = nil
+	case <-g.stop:
+		d.drain(ctx)
+	}
+	d.close()
+	<-pumped
+	return err
+}
+
+// drain waits for the requests under way.
+func (d *duplex) drain(ctx context.Context) {
+	done := make(chan struct{})
+	go func() { d.wg.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+func (g *Gateway) readLines(in io.Reader, d *duplex) error {
+	limit := int(g.edge.Load().body)
+	sc := bufio.NewScanner(in)
+	sc.Buffer(make([]byte, 64<<10), limit)
+	for sc.Scan() {
+		line := bytes.TrimSpace(sc.Bytes())
+		if len(line) > 0 {
+			d.sess.Touch()
+			d.receive(bytes.Clone(line))
+		}
+	}
+	if err := sc.Err(); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+// lineSink writes a message a line.
+type lineSink struct{ w *bufio.Writer }
+
+func (s *lineSink) write(_ int, frame []byte) error {
+	if _, err := s.w.Write(wire.OneLine(bytes.Clone(frame))); err != nil {
+		return err
+	}
+	return s.w.WriteByte('\n')
+}
+
+func (s *lineSink) flush() error { return s.w.Flush() }
+
+func (s *lineSink) ping() error { return nil }

@@ -1,0 +1,398 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// Streamable HTTP, both eras at one URL. Which one a request is of shows in
+// its headers and its body:
+//
+//	a version of the stateless era     -> modern.go
+//	initialize                         -> a new client
+//	an Mcp-Session-Id we gave          -> that client
+//	none of these                      -> answered on its own, as a plain curl expects
+
+func (g *Gateway) serveStreamable(w http.ResponseWriter, r *http.Request, who identity.Principal, d door) {
+	id := r.Header.Get(wire.HeaderSession)
+	if strings.HasPrefix(id, "ses_") {
+		// Not a client's id but a session's: a hint for where to go.
+		if d.session == "" {
+			d.session = id
+		}
+		id = ""
+	}
+	switch r.Method {
+	case http.MethodPost:
+		g.post(w, r, who, d, id)
+	case http.MethodGet:
+		g.get(w, r, who, d, id)
+	case http.MethodDelete:
+		c := g.known(w, who, d, id)
+		if c != nil {
+			g.dismiss(context.WithoutCancel(r.Context()), c)
+			w.WriteHeader(http.StatusNoContent)
+		}
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		refuse(w, http.StatusMethodNotAllowed, api.KindInvalid, "method "+r.Method+" is not used by MCP")
+	}
+}
+
+// known finds the client of a request, or answers that there is none. A client
+// belongs to the URL it shook hands at.
+func (g *Gateway) known(w http.ResponseWriter, who identity.Principal, d door, id string) *client {
+	if id == "" {
+		refuse(w, http.StatusBadRequest, api.KindInvalid, "the Mcp-Session-Id header is missing")
+		return nil
+	}
+	c := g.find(id, who)
+	if c == nil || c.view != d.view {
+		rpcError(w, http.StatusNotFound, nil, &wire.Error{Code: -32001, Message: "Session not found"})
+		return nil
+	}
+	c.touch()
+	return c
+}
+
+// rpcError answers with a JSON-RPC error.
+func rpcError(w http.ResponseWriter, status int, id []byte, e *wire.Error) {
+	w.Header()["Content-Type"] = contentJSON
+	w.WriteHeader(status)
+	_, _ = w.Write(wire.AppendFailure(nil, id, wire.AppendError(nil, e)))
+}
+
+// readBody reads a request's body within the limit, answering itself when it
+// can't.
+func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+	limit := g.edge.Load().body
+	if r.ContentLength > limit {
+		w.Header().Set("Connection", "close")
+		refuse(w, http.StatusRequestEntityTooLarge, api.KindRefused, fmt.Sprintf("the request is larger than %d bytes; limits.body can raise that", limit))
+		return nil, false
+	}
+	var body []byte
+	var err error
+	if r.ContentLength >= 0 {
+		body = make([]byte, r.ContentLength)
+		_, err = io.ReadFull(r.Body, body)
+	} else {
+		body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	}
+	if err != nil {
+		var big *http.MaxBytesError
+		if errors.As(err, &big) {
+			refuse(w, http.StatusRequestEntityTooLarge, api.KindRefused, fmt.Sprintf("the request is larger than %d bytes; limits.body can raise that", limit))
+			return nil, false
+		}
+		refuse(w, http.StatusBadRequest, api.KindInvalid, "the request could not be read")
+		return nil, false
+	}
+	return body, true
+}
+
+func (g *Gateway) post(w http.ResponseWriter, r *http.Request, who identity.Principal, d door, id string) {
+	if !isJSON(r.Header.Get("Content-Type")) {
+		refuse(w, http.StatusUnsupportedMediaType, api.KindInvalid, "Content-Type must be application/json")
+		return
+	}
+	body, ok := g.readBody(w, r)
+	if !ok {
+		return
+	}
+	if g.draining.Load() {
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusServiceUnavailable, api.KindRefused, "the gateway is stopping")
+		return
+	}
+	if n := g.inflight.Add(1); n > g.edge.Load().calls {
+		g.inflight.Add(-1)
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusServiceUnavailable, api.KindRefused, "too many requests at once; limits.calls can raise that")
+		return
+	}
+	defer g.inflight.Add(-1)
+	msg, err := wire.Scan(body)
+	if errors.Is(err, wire.ErrBatch) {
+		g.postBatch(w, r, who, d, id, body)
+		return
+	}
+	if err != nil {
+		rpcError(w, http.StatusBadRequest, nil, &wire.Error{Code: wire.CodeParse, Message: "unreadable message: " + err.Error()})
+		return
+	}
+	version := r.Header.Get(wire.HeaderVersion)
+	params, err := wire.ScanParams(msg.Method, msg.Params)
+	if err != nil {
+		rpcError(w, http.StatusBadRequest, msg.ID, invalidParams(err.Error()))
+		return
+	}
+	if wire.Modern(version) || params.Version.Ok() {
+		g.postModern(w, r, who, d, version, msg, params)
+		return
+	}
+	if version != "" && !wire.Known(version) {
+		refuse(w, http.StatusBadRequest, api.KindInvalid, "protocol version "+strconv.Quote(version)+" is not supported; these are: "+strings.Join(wire.Versions[:], ", "))
+		return
+	}
+	rw := newResponder(w, r)
+	if !rw.events && !rw.json {
+		refuse(w, http.StatusNotAcceptable, api.KindInvalid, "Accept must allow application/json or text/event-stream")
+		return
+	}
+	if msg.Method == wire.MethodInitialize && msg.ID != nil {
+		g.postInitialize(w, r, who, d, msg, rw)
+		return
+	}
+	if id == "" {
+		g.postBare(w, r, who, d, msg, params, rw)
+		return
+	}
+	c := g.known(w, who, d, id)
+	if c == nil {
+		return
+	}
+	g.postClient(w, r, c, msg, params, rw)
+}
+
+func isJSON(contentType string) bool {
+	media, _, _ := strings.Cut(contentType, ";")
+	return strings.EqualFold(strings.TrimSpace(media), "application/json")
+}
+
+// newResponder reads what the client accepts. Without a header, as curl has it
+// as */*, it gets plain JSON.
+func newResponder(w http.ResponseWriter, r *http.Request) *responder {
+	rw := &responder{w: w, ctx: r.Context()}
+	accept := r.Header["Accept"]
+	if len(accept) == 0 {
+		rw.json = true
+	}
+	for _, v := range accept {
+		for part := range strings.SplitSeq(v, ",") {
+			media, _, _ := strings.Cut(part, ";")
+			switch strings.ToLower(strings.TrimSpace(media)) {
+			case "application/json", "application/*":
+				rw.json = true
+			case "text/event-stream", "text/*":
+				rw.events = true
+			case "*/*":
+				rw.json = true
+			}
+		}
+	}
+	return rw
+}
+
+// session finds the session of a request without a client: the one its URL
+// names, or the principal's default.
+func (g *Gateway) session(ctx context.Context, who identity.Principal, d door) (*session.Session, error) {
+	if d.session == "" {
+		return g.reg.Default(ctx, who.Name)
+	}
+	s := g.reg.Get(d.session)
+	if s == nil || s.Owner != who.Name && !who.Operator {
+		return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no session " + d.session + " of yours"}
+	}
+	s.Touch()
+	return s, nil
+}
+
+// refuseError answers with an error of ours outside of JSON-RPC.
+func refuseError(w http.ResponseWriter, err error) {
+	e := asError(err)
+	writeJSON(w, httpStatus(e), e)
+}
+
+// postInitialize makes a new client.
+func (g *Gateway) postInitialize(w http.ResponseWriter, r *http.Request, who identity.Principal, d door, msg wire.Message, rw *responder) {
+	var init initParams
+	if err := json.Unmarshal(orEmpty(msg.Params), &init); err != nil {
+		rpcError(w, http.StatusBadRequest, msg.ID, invalidParams("unreadable params: "+err.Error()))
+		return
+	}
+	ctx := r.Context()
+	var sess *session.Session
+	var err error
+	if d.session != "" {
+		sess, err = g.session(ctx, who, d)
+	} else {
+		sess, err = g.sessionFor(ctx, who, init.Capabilities)
+	}
+	if err != nil {
+		refuseError(w, err)
+		return
+	}
+	c := g.newClient(newClientID(), d.view, sess, who, negotiate(init.ProtocolVersion), init)
+	x := &exchange{g: g, view: d.view, sess: sess, client: c.desc(), conn: c, method: msg.Method}
+	res, err := x.initialized(ctx, c.version)
+	if err == nil {
+		err = g.admit(ctx, c)
+	}
+	if err != nil {
+		g.dismiss(context.WithoutCancel(ctx), c)
+		rw.finish(frameOf(msg.ID, failed(msg.Method, err)), 0, false)
+		return
+	}
+	w.Header()[wire.HeaderSession] = []string{c.id}
+	rw.finish(frameOf(msg.ID, res), 0, false)
+}
+
+func orEmpty(params []byte) []byte {
+	if len(params) == 0 {
+		return []byte("{}")
+	}
+	return params
+}
+
+func frameOf(id []byte, res *upstream.Result) []byte {
+	if res.Error != nil {
+		return wire.AppendFailure(make([]byte, 0, len(res.Error)+64), id, res.Error)
+	}
+	return wire.AppendResult(make([]byte, 0, len(res.Result)+64), id, res.Result)
+}
+
+// postBare answers a request that has no client behind it.
+func (g *Gateway) postBare(w http.ResponseWriter, r *http.Request, who identity.Principal, d door, msg wire.Message, params wire.Params, rw *responder) {
+	if !msg.IsRequest() {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	sess, err := g.session(r.Context(), who, d)
+	if err != nil {
+		refuseError(w, err)
+		return
+	}
+	x := &exchange{
+		g: g, view: d.view, sess: sess, client: &upstream.Client{Key: newClientID()},
+		method: msg.Method, params: params,
+	}
+	if rw.events {
+		x.peer = barePeer{rw}
+	}
+	res := x.run(r.Context())
+	rw.finish(frameOf(msg.ID, res), 0, res.Events)
+}
+
+// barePeer passes notifications back to a client that can't be asked anything.
+type barePeer struct{ rw *responder }
+
+func (p barePeer) Note(method string, params []byte) {
+	p.rw.outbox().add(wire.AppendRequest(nil, nil, method, params, nil), "", false)
+}
+
+func (p barePeer) Ask(_ context.Context, method string, _ []byte) upstream.Reply {
+	return upstream.Refuse(method, "the client has no connection to be asked on")
+}
+
+// postClient handles a message of a client that shook hands.
+func (g *Gateway) postClient(w http.ResponseWriter, r *http.Request, c *client, msg wire.Message, params wire.Params, rw *responder) {
+	switch {
+	case msg.IsNotification():
+		c.note(msg)
+		w.WriteHeader(http.StatusAccepted)
+		return
+	case msg.IsResponse():
+		c.answered(msg)
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	rw.resume = c.keepStream
+	rw.prime = c.version >= wire.V20251125
+	// A broken connection is not a cancelled call in this era: the client may
+	// come back. Its own word or its end cancels.
+	ctx, cancel := context.WithCancelCause(c.life)
+	defer cancel(nil)
+	u := &underway{cancel: cancel, began: time.Now()}
+	if rw.events {
+		u.rw = rw
+	}
+	if !c.begin(msg.ID, u) {
+		rpcError(w, http.StatusBadRequest, msg.ID, &wire.Error{Code: wire.CodeInvalidRequest, Message: "a request with this id is under way"})
+		return
+	}
+	x := &exchange{
+		g: g, view: c.view, sess: c.sess, client: c.desc(), conn: c,
+		method: msg.Method, params: params, peer: &peerOf{c: c, to: rw.outbox},
+	}
+	res := x.run(ctx)
+	c.finish(msg.ID)
+	if errors.Is(context.Cause(ctx), upstream.Cancelled()) {
+		rw.abort() // a cancelled request gets no answer
+		return
+	}
+	if res.Retry > 0 && rw.later(frameOf(msg.ID, res), res.Retry) {
+		return
+	}
+	rw.finish(frameOf(msg.ID, res), 0, res.Events)
+}
+
+// get opens the stream for what belongs to no request, or resumes one.
+func (g *Gateway) get(w http.ResponseWriter, r *http.Request, who identity.Principal, d door, id string) {
+	if rw := newResponder(w, r); !rw.events {
+		refuse(w, http.StatusNotAcceptable, api.KindInvalid, "this is an MCP endpoint: POST JSON-RPC here, or GET with Accept: text/event-stream")
+		return
+	}
+	if wire.Modern(r.Header.Get(wire.HeaderVersion)) {
+		w.Header().Set("Allow", "POST")
+		refuse(w, http.StatusMethodNotAllowed, api.KindInvalid, "this protocol version has no GET stream; use subscriptions/listen")
+		return
+	}
+	c := g.known(w, who, d, id)
+	if c == nil {
+		return
+	}
+	box, from, stream := c.out, -1, ""
+	if last := r.Header.Get(wire.HeaderLastEvent); last != "" {
+		name, num, ok := strings.Cut(last, "_")
+		n, err := strconv.Atoi(num)
+		if ok && err == nil {
+			if b := c.stream(name); b != nil {
+				box, from, stream = b, n+1, name
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	go func() {
+		select {
+		case <-g.stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	startEvents(w)
+	s := &eventSink{w: w, ctl: http.NewResponseController(w), id: stream}
+	if s.ping() != nil {
+		return
+	}
+	_ = box.pump(ctx, from, &touching{s, c})
+}
+
+// touching keeps a client from being taken for idle while its stream is open.
+type touching struct {
+	*eventSink
+	c *client
+}
+
+func (t *touching) ping() error {
+	err := t.eventSink.ping()
+	if err == nil {
+		t.c.touch()
+	}
+	return err
+}
