@@ -1,0 +1,174 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/tine-mcp/tine/api"
+)
+
+// maxErrorBody bounds what is read of an answer that says no.
+const maxErrorBody = 1 << 20
+
+// do sends one request and decodes its answer into out. The path is given in
+// elements, each of which may hold any character.
+func (c *Client) do(ctx context.Context, method string, q url.Values, in, out any, path ...string) error {
+	target := c.at(path)
+	what := method + " " + target.Redacted()
+	target.RawQuery = q.Encode()
+
+	var body io.Reader
+	if in != nil {
+		b, err := encode(in)
+		if err != nil {
+			return fmt.Errorf("%s: encode the request: %w", what, err)
+		}
+		body = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target.String(), body)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	req.Header.Set("Accept", "application/json")
+	if in != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return c.unreachable(ctx, method, err)
+	}
+	defer resp.Body.Close()
+
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return c.refusal(what, resp, out)
+	}
+	raw, err := readBounded(resp.Body, c.maxBody)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return fmt.Errorf("%s: read the answer: %w", what, err)
+	}
+	if err := json.Unmarshal(raw, out); err != nil {
+		return fmt.Errorf("%s: the answer is not that of Tine's control API (%w); check the URL", what, err)
+	}
+	return nil
+}
+
+// at returns the address of an API path below the base.
+func (c *Client) at(path []string) *url.URL {
+	u := *c.base
+	plain, escaped := strings.TrimRight(u.Path, "/"), strings.TrimRight(u.EscapedPath(), "/")
+	for _, p := range path {
+		plain += "/" + p
+		escaped += "/" + escapeElement(p)
+	}
+	u.Path, u.RawPath = plain, escaped
+	return &u
+}
+
+// escapeElement escapes one path element. Dots are escaped as well where they
+// would make the path climb.
+func escapeElement(p string) string {
+	if p == "." || p == ".." {
+		return strings.ReplaceAll(p, ".", "%2E")
+	}
+	return url.PathEscape(p)
+}
+
+// encode is json.Marshal without the escapes for HTML, so that arguments travel
+// as they were written.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
+
+// refusal makes the error of an answer outside 2xx.
+func (c *Client) refusal(what string, resp *http.Response, out any) error {
+	raw, _ := readBounded(resp.Body, maxErrorBody) // a body that can't be read is as good as none
+	var e api.Error
+	if json.Unmarshal(raw, &e) == nil && e.Kind != "" && e.Message != "" {
+		e.Status = resp.StatusCode
+		return &e
+	}
+	if h, ok := out.(*api.Health); ok && resp.StatusCode == http.StatusServiceUnavailable {
+		if json.Unmarshal(raw, h) == nil && h.Status != "" {
+			return nil
+		}
+	}
+	switch resp.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return &api.Error{Kind: api.KindRefused, Status: resp.StatusCode, Message: fmt.Sprintf("%s: answered %s; give a token that the gateway knows", what, resp.Status)}
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return &api.Error{Kind: api.KindRefused, Status: resp.StatusCode, Retryable: true, Message: fmt.Sprintf("%s: answered %s; try again later", what, resp.Status)}
+	}
+	if to := resp.Header.Get("Location"); to != "" && resp.StatusCode < 400 {
+		return fmt.Errorf("%s: answered %s to %s, and Tine's control API never redirects; check the URL", what, resp.Status, to)
+	}
+	return fmt.Errorf("%s: answered %s, which does not look like Tine's control API; check the URL", what, resp.Status)
+}
+
+// unreachable wraps what kept the request from being answered.
+func (c *Client) unreachable(ctx context.Context, method string, err error) error {
+	var ue *url.Error
+	if errors.As(err, &ue) {
+		err = ue.Err // the url.Error repeats method and address
+	}
+	at := c.URL()
+	if ctx.Err() != nil {
+		cause := context.Cause(ctx)
+		if errors.Is(cause, context.DeadlineExceeded) {
+			return fmt.Errorf("no answer from %s in time: %w", at, cause)
+		}
+		return fmt.Errorf("request to %s: %w", at, cause)
+	}
+	var (
+		dns  *net.DNSError
+		cert *tls.CertificateVerificationError
+		op   *net.OpError
+	)
+	switch {
+	case errors.As(err, &cert):
+		return fmt.Errorf("the certificate of %s is not trusted: %w; set SSL_CERT_FILE to the certificate of its authority", at, err)
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return fmt.Errorf("%s does not speak TLS: %w; write http:// in the URL", at, err)
+	case errors.As(err, &dns):
+		return fmt.Errorf("%w at %s: %w; check the URL", ErrNoGateway, at, err)
+	case errors.As(err, &op) && op.Op == "dial":
+		return fmt.Errorf("%w at %s: %w; is `tine serve` running? start it, or set --url or TINE_URL", ErrNoGateway, at, err)
+	}
+	if method != http.MethodGet {
+		return fmt.Errorf("request to %s broke off: %w; whether it was carried out is unknown: look before you repeat it", at, err)
+	}
+	return fmt.Errorf("request to %s broke off: %w; is `tine serve` still running?", at, err)
+}
+
+// readBounded reads r to its end and fails when that is past max bytes.
+func readBounded(r io.Reader, max int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, max+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) > max {
+		return nil, fmt.Errorf("it is larger than the limit of %d bytes", max)
+	}
+	return b, nil
+}

@@ -1,0 +1,346 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// A bridge joins a client on stdio to a running gateway: each line is a POST,
+// and what comes back is a line each. The gateway keeps the client over a
+// restart of its own, so the bridge only has to try again.
+type bridge struct {
+	url   string
+	token string
+	http  *http.Client
+
+	outMu sync.Mutex
+	out   *bufio.Writer
+
+	mu      sync.Mutex
+	session string // the client's id at the gateway
+	version string
+	cancels map[string]context.CancelFunc // requests of the stateless era, by raw id
+	wg      sync.WaitGroup
+}
+
+// maxBridgeLine bounds a message in either direction.
+const maxBridgeLine = 64 << 20
+
+func newBridge(g *gatewayFile, server string, out io.Writer) *bridge {
+	url := strings.TrimSuffix(g.URL, "/") + "/mcp"
+	if server != "" {
+		url += "/" + server
+	}
+	return &bridge{
+		url: url, token: g.Token, out: bufio.NewWriter(out),
+		http:    &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
+		cancels: make(map[string]context.CancelFunc),
+	}
+}
+
+// run relays until in ends or ctx does.
+func (b *bridge) run(ctx context.Context, in io.Reader) error {
+	life, end := context.WithCancel(ctx)
+	defer b.http.CloseIdleConnections()
+	read := make(chan error, 1)
+	go func() { read <- b.read(life, in) }()
+	var err error
+	select {
+	case err = <-read:
+	case <-ctx.Done():
+	}
+	b.settle(ctx)
+	b.goodbye()
+	end()
+	b.wg.Wait()
+	return err
+}
+
+// settle lets the requests under way be answered, for a moment.
+func (b *bridge) settle(ctx context.Context) {
+	deadline := time.After(5 * time.Second)
+	for {
+		b.mu.Lock()
+		n := len(b.cancels)
+		b.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-deadline:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// goodbye ends the client at the gateway, and with it a session of its own.
+func (b *bridge) goodbye() {
+	b.mu.Lock()
+	session := b.session
+	b.mu.Unlock()
+	if session == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if req, err := b.request(ctx, http.MethodDelete, nil); err == nil {
+		if resp, err := b.http.Do(req); err == nil {
+			resp.Body.Close()
+		}
+	}
+}
+
+func (b *bridge) read(ctx context.Context, in io.Reader) error {
+	sc := bufio.NewScanner(in)
+	sc.Buffer(make([]byte, 64<<10), maxBridgeLine)
+	for sc.Scan() {
+		line := bytes.TrimSpace(sc.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		frame := bytes.Clone(line)
+		msg, err := wire.Scan(frame)
+		if err != nil {
+			b.fail(nil, wire.CodeParse, "unreadable message: "+err.Error())
+			continue
+		}
+		b.relay(ctx, msg, frame)
+	}
+	return sc.Err()
+}
+
+// relay sends one message on. Only the handshake is waited for: what follows
+// needs its outcome.
+func (b *bridge) relay(ctx context.Context, msg wire.Message, frame []byte) {
+	if msg.Method == wire.NoteCancelled {
+		at, _ := wire.Find(msg.Params, "requestId")
+		b.mu.Lock()
+		cancel := b.cancels[string(at.Of(msg.Params))]
+		session := b.session
+		b.mu.Unlock()
+		if session == "" && cancel != nil {
+			cancel() // without a connection, going away is how to cancel
+			return
+		}
+	}
+	if msg.Method == wire.MethodInitialize {
+		b.send(ctx, msg, frame)
+		return
+	}
+	if !msg.IsRequest() {
+		// In order: a notification must not overtake the one before it.
+		b.send(ctx, msg, frame)
+		return
+	}
+	call, cancel := context.WithCancel(ctx)
+	b.mu.Lock()
+	b.cancels[string(msg.ID)] = cancel
+	b.mu.Unlock()
+	b.wg.Go(func() {
+		defer cancel()
+		defer func() {
+			b.mu.Lock()
+			delete(b.cancels, string(msg.ID))
+			b.mu.Unlock()
+		}()
+		b.send(call, msg, frame)
+	})
+}
+
+func (b *bridge) request(ctx context.Context, method string, body []byte) (*http.Request, error) {
+	var rd io.Reader
+	if body != nil {
+		rd = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, b.url, rd)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	session, version := b.session, b.version
+	b.mu.Unlock()
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if b.token != "" {
+		req.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	if session != "" {
+		req.Header.Set(wire.HeaderSession, session)
+		req.Header.Set(wire.HeaderVersion, version)
+	}
+	return req, nil
+}
+
+// send posts one message and writes what comes back.
+func (b *bridge) send(ctx context.Context, msg wire.Message, frame []byte) {
+	req, err := b.request(ctx, http.MethodPost, frame)
+	if err != nil {
+		b.fail(msg.ID, wire.CodeInternal, err.Error())
+		return
+	}
+	if p, err := wire.ScanParams(msg.Method, msg.Params); err == nil && p.Version.Ok() {
+		version, _ := wire.Unquote(p.Version.Of(p.Raw))
+		req.Header.Del(wire.HeaderSession)
+		req.Header.Set(wire.HeaderVersion, version)
+		req.Header.Set(wire.HeaderMethod, msg.Method)
+		if p.Target.Ok() && msg.Method != wire.MethodComplete {
+			req.Header.Set(wire.HeaderName, wire.EncodeHeader(p.Name()))
+		}
+	} else if msg.Method == wire.MethodInitialize {
+		req.Header.Del(wire.HeaderSession)
+		req.Header.Del(wire.HeaderVersion)
+	}
+	resp, err := b.do(ctx, req, frame)
+	if err != nil {
+		if msg.IsRequest() && ctx.Err() == nil {
+			b.fail(msg.ID, wire.CodeTine, "the gateway went away: "+err.Error())
+		}
+		return
+	}
+	defer resp.Body.Close()
+	if id := resp.Header.Get(wire.HeaderSession); id != "" && msg.Method == wire.MethodInitialize {
+		b.mu.Lock()
+		b.session = id
+		b.mu.Unlock()
+	}
+	answered := b.copyOut(resp, msg)
+	if msg.Method == wire.MethodInitialize && answered {
+		b.wg.Go(func() { b.listen(ctx) })
+	}
+	if !answered && msg.IsRequest() && ctx.Err() == nil {
+		b.fail(msg.ID, wire.CodeTine, "the gateway went away before the answer; whether the call happened is unknown")
+	}
+}
+
+// do sends a request; when nothing was sent because the gateway is just
+// restarting, it tries again for a while.
+func (b *bridge) do(ctx context.Context, req *http.Request, frame []byte) (*http.Response, error) {
+	deadline := time.Now().Add(15 * time.Second)
+	for {
+		resp, err := b.http.Do(req)
+		if err == nil || ctx.Err() != nil || time.Now().After(deadline) || !neverSent(err) {
+			return resp, err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		req.Body = io.NopCloser(bytes.NewReader(frame))
+	}
+}
+
+func neverSent(err error) bool {
+	var op interface{ Unwrap() error }
+	return errors.As(err, &op) && strings.Contains(err.Error(), "connect: ")
+}
+
+// copyOut writes the messages of a response. It reports whether the answer was
+// among them.
+func (b *bridge) copyOut(resp *http.Response, msg wire.Message) bool {
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		return b.copyEvents(resp.Body, msg.ID)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBridgeLine))
+	if err != nil {
+		return false
+	}
+	if !msg.IsRequest() {
+		return true
+	}
+	m, err := wire.Scan(body)
+	if err != nil || !m.IsResponse() {
+		b.fail(msg.ID, wire.CodeTine, fmt.Sprintf("the gateway answered HTTP %d: %s", resp.StatusCode, bytes.TrimSpace(body[:min(len(body), 300)])))
+		return true
+	}
+	if m.ID == nil {
+		b.write(wire.AppendFailure(nil, msg.ID, m.Error))
+		return true
+	}
+	if msg.Method == wire.MethodInitialize {
+		b.mu.Lock()
+		b.version = wire.FindString(m.Result, "protocolVersion")
+		b.mu.Unlock()
+	}
+	b.write(body)
+	return true
+}
+
+func (b *bridge) copyEvents(body io.Reader, id []byte) (answered bool) {
+	events := wire.NewEventReader(body, maxBridgeLine)
+	for {
+		ev, err := events.Next()
+		if err != nil {
+			return answered
+		}
+		if len(ev.Data) == 0 {
+			continue
+		}
+		m, err := wire.Scan(ev.Data)
+		if err != nil {
+			continue
+		}
+		if m.IsResponse() && string(m.ID) == string(id) {
+			answered = true
+			if v := wire.FindString(m.Result, "protocolVersion"); v != "" {
+				b.mu.Lock()
+				if b.version == "" {
+					b.version = v
+				}
+				b.mu.Unlock()
+			}
+		}
+		b.write(ev.Data)
+	}
+}
+
+// listen keeps the stream open for what belongs to no request.
+func (b *bridge) listen(ctx context.Context) {
+	for ctx.Err() == nil {
+		req, err := b.request(ctx, http.MethodGet, nil)
+		if err != nil {
+			return
+		}
+		req.Header.Set("Accept", "text/event-stream")
+		if resp, err := b.http.Do(req); err == nil {
+			if resp.StatusCode == http.StatusOK {
+				b.copyEvents(resp.Body, nil)
+			}
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusNotFound {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+func (b *bridge) fail(id []byte, code int, message string) {
+	b.write(wire.AppendFailure(nil, id, wire.AppendError(nil, &wire.Error{Code: code, Message: message})))
+}
+
+func (b *bridge) write(frame []byte) {
+	b.outMu.Lock()
+	defer b.outMu.Unlock()
+	_, _ = b.out.Write(wire.OneLine(bytes.Clone(frame)))
+	_ = b.out.WriteByte('\n')
+	_ = b.out.Flush()
+}

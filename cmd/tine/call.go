@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tine-mcp/tine/api"
+)
+
+// callOptions are the flags of tine call.
+type callOptions struct {
+	args    string
+	out     string
+	timeout time.Duration
+}
+
+func newCallCmd(c *cli) *cobra.Command {
+	var o callOptions
+	cmd := &cobra.Command{
+		Use:   "call TOOL [KEY=VALUE]...",
+		Short: "Call a tool and print its result",
+		Long: `Calls a tool by its name in "tine tools" and prints what it answers.
+
+Arguments:
+  key=value     a text, or what the tool's schema makes of it: integer, number,
+                true or false, JSON for arrays and objects. Where the schema
+                allows a string it is a string.
+  key:=JSON     JSON as it stands
+  key=@file     the content of a file, taken like a value; @- is standard input
+  key:=@file    JSON from a file
+  --args JSON   all arguments as one JSON object, - for standard input; pairs
+                come on top of it
+
+Text is printed as it is, other content is described, and structured content is
+printed where there is no text. --json prints the result's bytes as the server
+sent them. The exit code is 1 when the tool or the server failed, 2 when the
+call was wrong.`,
+		Example: `  tine call time__get_current_time timezone=Europe/Vienna
+  tine call files__read_file path=/x limit:=10
+  tine call files__write_file path=/x content=@notes.txt
+  echo '{"path": "/x"}' | tine call files__read_file --args - --json
+  tine call everything__get-tiny-image --out tiny.png`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("call wants the name of a tool; see tine tools")
+			}
+			return nil
+		},
+		ValidArgsFunction: c.completeCall,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.call(cmd.Context(), args[0], args[1:], o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.args, "args", "", "all arguments as one JSON object; - reads standard input")
+	f.StringVarP(&o.out, "out", "o", "", "save images, audio and other binary content to this file, or the text where there is none")
+	f.DurationVar(&o.timeout, "timeout", 0, "give up after this long; 0 leaves it to the gateway")
+	return cmd
+}
+
+func (c *cli) call(ctx context.Context, tool string, rest []string, o callOptions) error {
+	if o.timeout < 0 {
+		return usagef("--timeout wants a time above 0, got %s", o.timeout)
+	}
+	pairs := make([]pair, 0, len(rest))
+	for _, arg := range rest {
+		p, err := parsePair(arg)
+		if err != nil {
+			return err
+		}
+		pairs = append(pairs, p)
+	}
+	open := c.openArgument()
+	base := []byte(o.args)
+	if o.args == "-" {
+		var err error
+		if base, err = open("-"); err != nil {
+			return fmt.Errorf("--args: %w", err)
+		}
+		if len(base) == 0 {
+			return usagef("--args -: standard input is empty")
+		}
+	}
+	g, err := c.connect()
+	if err != nil {
+		return err
+	}
+	var schema toolSchema
+	for _, p := range pairs {
+		// Raw JSON needs no schema, and finding it may start servers.
+		if !p.raw {
+			if schema, err = c.findSchema(ctx, g, tool); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	args, err := arguments(base, pairs, schema, open)
+	if err != nil {
+		return err
+	}
+	for _, p := range pairs {
+		if remark, _ := schema.undeclared(p.key); remark != "" {
+			fmt.Fprintln(c.stderr, visible("note: "+remark, c.errTerminal))
+		}
+	}
+	if o.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.timeout)
+		defer cancel()
+	}
+	result, err := g.Call(ctx, tool, args)
+	if err != nil {
+		var ae *api.Error
+		if errors.As(err, &ae) && ae.Kind == api.KindInvalid {
+			// Perhaps there is no such tool: then say which there are.
+			if _, ferr := c.findSchema(ctx, g, tool); ferr != nil {
+				return ferr
+			}
+		}
+		return g.explain(err)
+	}
+	return c.printResult(result, o.out)
+}
+
+// findSchema finds a tool's schema. It asks only the server that the name speaks
+// of where it can, so that a call does not wait for the others.
+func (c *cli) findSchema(ctx context.Context, g *gateway, tool string) (toolSchema, error) {
+	servers, err := ask(ctx, g, g.Servers)
+	if err != nil {
+		return toolSchema{}, err
+	}
+	asked := []string{""}
+	if s := ownerOf(tool, servers.Servers); s != "" {
+		asked = []string{s, ""}
+	}
+	var last *api.ToolList
+	for _, server := range asked {
+		list, err := ask(ctx, g, func(ctx context.Context) (*api.ToolList, error) { return g.Tools(ctx, server) })
+		if err != nil {
+			return toolSchema{}, err
+		}
+		for _, t := range list.Tools {
+			if t.Name == tool {
+				return newToolSchema(tool, t.InputSchema), nil
+			}
+		}
+		for _, m := range list.Missing {
+			if m.Server == asked[0] {
+				return toolSchema{}, &api.Error{
+					Kind: api.KindInfrastructure, Server: m.Server,
+					Message: fmt.Sprintf("server %q, whose tool %s would be, is not there: %s", m.Server, tool, m.Reason),
+				}
+			}
+		}
+		last = list
+	}
+	var names []string
+	for _, t := range last.Tools {
+		names = append(names, t.Name)
+	}
+	msg := fmt.Sprintf("unknown tool %q%s; see tine tools", tool, didYouMean(tool, names))
+	for _, m := range last.Missing {
+		msg += fmt.Sprintf("\n  left out: server %q: %s", m.Server, oneLine(m.Reason))
+	}
+	return toolSchema{}, usagef("%s", msg)
+}
+
+// ownerOf guesses the server of a tool: the longest id that the name begins
+// with. The separator is the gateway's to choose, so it is not looked for.
+func ownerOf(tool string, servers []api.Server) string {
+	owner := ""
+	for _, s := range servers {
+		if len(s.ID) > len(owner) && len(tool) > len(s.ID) && strings.HasPrefix(tool, s.ID) {
+			owner = s.ID
+		}
+	}
+	return owner
+}
+
+// callResult is a CallToolResult as far as printing it needs.
+type callResult struct {
+	Content    []json.RawMessage `json:"content"`
+	Structured json.RawMessage   `json:"structuredContent"`
+	IsError    bool              `json:"isError"`
+	Type       string            `json:"resultType"`
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// cli is the program as a value: everything it takes from the process is a
+// field, so that tests run all of it in-process and several at once.
+type cli struct {
+	args      []string // without the program's name
+	stdin     io.Reader
+	stdout    io.Writer
+	stderr    io.Writer
+	lookupEnv func(string) (string, bool)
+	now       func() time.Time
+	after     func(time.Duration) <-chan time.Time
+	version   string
+
+	// Terminals are found before anything wraps the streams. Width is 0 where
+	// standard output is no terminal: lines are not cut then.
+	outTerminal bool
+	outColor    bool // whether it understands colours
+	errTerminal bool
+	width       int
+
+	flags globalFlags
+}
+
+// globalFlags are those that every command takes.
+type globalFlags struct {
+	url       string
+	token     string
+	tokenFile string
+	state     string
+	json      bool
+	noColor   bool
+}
+
+// newCLI returns the program of this process.
+func newCLI() *cli {
+	c := &cli{
+		args:      os.Args[1:],
+		stdin:     os.Stdin,
+		stdout:    os.Stdout,
+		stderr:    os.Stderr,
+		lookupEnv: os.LookupEnv,
+		now:       time.Now,
+		after:     time.After,
+		version:   version,
+	}
+	c.outTerminal, c.width = terminal(os.Stdout)
+	c.outColor = c.outTerminal && enableColor(os.Stdout)
+	c.errTerminal, _ = terminal(os.Stderr)
+	return c
+}
+
+// run does what the arguments say and returns the exit code: 0 done, 1 a tool,
+// a server or the gateway failed, 2 wrong use.
+func (c *cli) run(ctx context.Context) int {
+	out := &writer{w: c.stdout}
+	c.stdout = out
+	root := c.root()
+	root.SetArgs(c.args)
+	root.SetIn(c.stdin)
+	root.SetOut(c.stdout)
+	root.SetErr(c.stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil && out.err != nil {
+		err = errors.New("write the output: " + out.err.Error())
+	}
+	return c.report(err)
+}
+
+func (c *cli) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "tine",
+		Short: "The MCP gateway whose sessions fork",
+		Long: `Tine is one MCP endpoint in front of many MCP servers.
+
+  tine serve      runs the gateway
+  tine stdio      is the gateway for a client that speaks stdio
+  the others      look at a running gateway and use it
+
+A running gateway is found by --url or TINE_URL, else by the file that it keeps
+in its state folder, else at its default address.`,
+		Example: `  tine serve
+  tine tools
+  tine call time__get_current_time timezone=Europe/Vienna`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.ArbitraryArgs, // an unknown command is RunE's to report
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return unknownCommand(cmd, args[0])
+		},
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w; see %s --help", err, cmd.CommandPath())
+	})
+
+	f := root.PersistentFlags()
+	f.StringVar(&c.flags.url, "url", "", "the gateway's address (env TINE_URL)")
+	f.StringVar(&c.flags.token, "token", "", "bearer token for the gateway (env TINE_TOKEN; a file is safer, as arguments show in process lists)")
+	f.StringVar(&c.flags.tokenFile, "token-file", "", "file that holds the bearer token")
+	f.StringVar(&c.flags.state, "state", "", "state folder (env TINE_STATE)")
+	f.BoolVar(&c.flags.json, "json", false, "print JSON for programs")
+	f.BoolVar(&c.flags.noColor, "no-color", false, "print without colour (env NO_COLOR)")
+
+	root.AddCommand(
+		newServeCmd(c),
+		newStdioCmd(c),
+		newServersCmd(c),
+		newToolsCmd(c),
+		newCallCmd(c),
+		newLogsCmd(c),
+		newConfigCmd(c),
+		newDoctorCmd(c),
+		newVersionCmd(c),
+		newCompletionCmd(c),
+	)
+	return root
+}
+
+// getenv returns a variable, empty when it is not set.
+func (c *cli) getenv(key string) string {
+	v, _ := c.lookupEnv(key)
+	return v
+}
+
+// writer remembers the first error of a stream, so that a full disk is not
+// taken for success.
+type writer struct {
+	w   io.Writer
+	err error
+}
+
+func (w *writer) Write(p []byte) (int, error) {
+	n, err := w.w.Write(p)
+	if err != nil && w.err == nil {
+		w.err = err
+	}
+	return n, err
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+
+	"github.com/tine-mcp/tine/internal/config"
+)
+
+// maxConfig bounds a file that is imported.
+const maxConfig = 16 << 20
+
+func newConfigCmd(c *cli) *cobra.Command {
+	var flag string
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Check, show or import a config",
+		Long: `Works on config files; no gateway needs to run.
+
+Without FILE the config is the one that "tine serve" would use: --config,
+TINE_CONFIG, tine.yaml or tine.yml in this folder, tine/tine.yaml in the user's
+config folder, else the built-in defaults.`,
+		Example: `  tine config check
+  tine config show .mcp.json
+  tine config import ~/.claude.json -o tine.yaml`,
+		Args: cobra.ArbitraryArgs,
+		RunE: group,
+	}
+	cmd.PersistentFlags().StringVar(&flag, "config", "", "config file (env TINE_CONFIG)")
+
+	find := func(args []string) (string, error) {
+		if len(args) == 0 {
+			return c.findConfig(flag)
+		}
+		if flag != "" {
+			return "", usagef("FILE and --config exclude each other; give one")
+		}
+		return args[0], nil
+	}
+	check := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Say whether a config is right, and what is not",
+		Long:  "Reads a config as \"tine serve\" does and says what is wrong, with file, line and column. Starts nothing.",
+		Example: `  tine config check
+  tine config check .mcp.json
+  tine config check --json`,
+		Args: upToOneArg,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := find(args)
+			if err != nil {
+				return err
+			}
+			return c.checkConfig(path)
+		},
+	}
+	show := &cobra.Command{
+		Use:     "show [FILE]",
+		Short:   "Print a config as it is understood",
+		Long:    "Prints a config with every default filled in, every placeholder resolved and every secret masked.",
+		Example: "  tine config show\n  tine config show .mcp.json",
+		Args:    upToOneArg,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := find(args)
+			if err != nil {
+				return err
+			}
+			return c.showConfig(path)
+		},
+	}
+	cmd.AddCommand(check, show, newImportCmd(c))
+	return cmd
+}
+
+func newImportCmd(c *cli) *cobra.Command {
+	var (
+		out   string
+		force bool
+	)
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Write a tine.yaml from another program's config",
+		Long: `Reads the config of another program (mcpServers JSON as Claude, Cursor and others
+have it, VS Code's servers, RewardKit YAML; - is standard input) and prints a
+tine.yaml. What could not be carried over is named on standard error.`,
+		Example: `  tine config import .mcp.json -o tine.yaml
+  tine config import mcp_agent_config.yaml`,
+		Args: oneArg("the file to import"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.importConfig(args[0], out, force)
+		},
+	}
+	cmd.Flags().StringVarP(&out, "out", "o", "", "write to this file, readable by you alone, instead of standard output")
+	cmd.Flags().BoolVar(&force, "force", false, "replace the file if there is one")
+	return cmd
+}
+
+// configReport is config check for programs.
+type configReport struct {
+	File     string          `json:"file,omitempty"` // empty for the built-in defaults
+	OK       bool            `json:"ok"`
+	Servers  int             `json:"servers"`
+	Warnings []string        `json:"warnings,omitempty"`
+	Problems []configProblem `json:"problems,omitempty"`
+}
+
+type configProblem struct {
+	File    string `json:"file,omitempty"`
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
+	Message string `json:"message"`
+}
+
+func (c *cli) checkConfig(path string) error {
+	conf, err := config.Load(path, c.configOptions())
+	if c.flags.json {
+		r := configReport{File: path, OK: err == nil, Problems: problems(err)}
+		if err == nil {
+			r.Servers, r.Warnings = len(conf.Servers), conf.Warnings
+		}
+		if perr := c.printJSON(r); perr != nil {
+			return perr
+		}
+		if err != nil {
+			return exitStatus(exitFailed)
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c.printWarnings(conf.Warnings)
+	what := path
+	if what == "" {
+		what = "built-in defaults"
+	}
+	fmt.Fprintf(c.stdout, "ok: %s (%s)\n", count(len(conf.Servers), "server"), what)
+	return nil
+}
+
+func (c *cli) showConfig(path string) error {
+	conf, err := config.Load(path, c.configOptions())
+	if err != nil {
+		return err
+	}
+	c.printWarnings(conf.Warnings)
+	text := config.Marshal(conf)
+	if c.flags.json {
+		if text, err = yaml.YAMLToJSON(text); err != nil {
+			return fmt.Errorf("turn the config into JSON: %w", err)
+		}
+		text = append([]byte(indent(text, "")), '\n')
+	}
+	c.stdout.Write(text)
+	return nil
+}
+
+func (c *cli) importConfig(path, out string, force bool) error {
+	name := path
+	var (
+		data []byte
+		err  error
+	)
+	if path == "-" {
+		name = "standard input"
+		data, err = readAll(c.stdin, name, maxConfig)
+	} else {
+		data, err = readFile(path, maxConfig)
+	}
+	if err != nil {
+		return fmt.Errorf("read what to import: %w", err)
+	}
+	text, warnings, err := config.Import(data, name)
+	if err != nil {
+		return err
+	}
+	c.printWarnings(warnings)
+	if !bytes.HasSuffix(text, []byte("\n")) {
+		text = append(text, '\n')
+	}
+	if out == "" {
+		c.stdout.Write(text)
+		return nil
+	}
+	if _, err := os.Stat(out); err == nil && !force {
+		return fmt.Errorf("%s exists; choose another name, or replace it with --force", out)
+	}
+	// Foreign configs hold keys in plain text more often than not.
+	if err := writeAtomic(out, text); err != nil {
+		return fmt.Errorf("write %s: %w", out, err)
+	}
+	fmt.Fprintf(c.stderr, "wrote %s; check it with: tine config check %s\n", out, out)
+	return nil
+}
+
+// printWarnings prints things worth telling that stop nothing.
+func (c *cli) printWarnings(warnings []string) {
+	for _, w := range warnings {
+		fmt.Fprintln(c.stderr, visible("warning: "+w, c.errTerminal))
+	}
+}
+
+func problems(err error) []configProblem {
+	var ce *config.Error
+	if err == nil {
+		return nil
+	}
+	if !errors.As(err, &ce) {
+		return []configProblem{{Message: err.Error()}}
+	}
+	var ps []configProblem
+	for _, p := range ce.Problems {
+		ps = append(ps, configProblem(p))
+	}
+	if ce.More > 0 {
+		ps = append(ps, configProblem{Message: fmt.Sprintf("and %d more", ce.More)})
+	}
+	return ps
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tine-mcp/tine/internal/config"
+)
+
+// What a check may find.
+const (
+	checkOK      = "ok"
+	checkWarn    = "warn"    // works, but look at it
+	checkMissing = "missing" // not there; some servers may want it
+	checkBroken  = "broken"  // tine serve needs it
+)
+
+// check is what was found of one thing.
+type check struct {
+	Name   string `json:"name"`
+	Status string `json:"status"`
+	Detail string `json:"detail"`
+	Mend   string `json:"mend,omitempty"` // what to do about it
+}
+
+// doctorReport is tine doctor for programs.
+type doctorReport struct {
+	OK     bool    `json:"ok"` // nothing that serve needs is broken
+	Checks []check `json:"checks"`
+}
+
+func newDoctorCmd(c *cli) *cobra.Command {
+	var flag string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check whether this machine has what Tine and its servers need",
+		Long: `Looks at this program, the state folder, the port, the config, and at what MCP
+servers are commonly run with, and says what to do about what is not right:
+
+  ok       fine
+  warn     works, but look at it
+  missing  not there; only servers that want it are touched
+  broken   "tine serve" will not start or work properly
+
+The exit code is 1 when something is broken, else 0.`,
+		Example: "  tine doctor\n  tine doctor --json",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.doctor(cmd.Context(), flag)
+		},
+	}
+	cmd.Flags().StringVar(&flag, "config", "", "config file (env TINE_CONFIG)")
+	return cmd
+}
+
+func (c *cli) doctor(ctx context.Context, configFlag string) error {
+	conf, checks := c.checkConfigFile(configFlag)
+	listen := config.DefaultListen
+	if conf != nil {
+		listen = conf.Listen
+	}
+	probes := []func() check{
+		c.checkBuild,
+		c.checkState,
+		func() check { return c.checkListen(ctx, listen, conf) },
+	}
+	for _, p := range programs {
+		probes = append(probes, func() check { return p.check(ctx) })
+	}
+	probes = append(probes, func() check { return c.checkDocker(ctx) }, checkSandbox)
+
+	// Each asks other programs, which take their time: ask all at once.
+	found := make([]check, len(probes))
+	var wg sync.WaitGroup
+	for i, probe := range probes {
+		wg.Go(func() { found[i] = probe() })
+	}
+	wg.Wait()
+	checks = append(found[:3:3], append(checks, found[3:]...)...)
+
+	r := doctorReport{OK: true, Checks: checks}
+	for _, ch := range checks {
+		r.OK = r.OK && ch.Status != checkBroken
+	}
+	if c.flags.json {
+		if err := c.printJSON(r); err != nil {
+			return err
+		}
+	} else {
+		c.printChecks(r.Checks)
+	}
+	if !r.OK {
+		return exitStatus(exitFailed)
+	}
+	return nil
+}
+
+func (c *cli) printChecks(checks []check) {
+	width := 0
+	for _, ch := range checks {
+		width = max(width, len(ch.Name))
+	}
+	colors := map[string]string{checkOK: green, checkWarn: yellow, checkMissing: yellow, checkBroken: red}
+	indent := strings.Repeat(" ", 9+width+2)
+	for _, ch := range checks {
+		pad := strings.Repeat(" ", 9-len(ch.Status))
+		detail := strings.ReplaceAll(strings.TrimRight(ch.Detail, "\n"), "\n", "\n"+indent)
+		fmt.Fprintf(c.stdout, "%s%s%-*s  %s\n", c.paint(colors[ch.Status], ch.Status), pad, width, ch.Name, visible(detail, c.outTerminal))
+		if ch.Mend != "" {
+			fmt.Fprintf(c.stdout, "%s-> %s\n", indent, visible(ch.Mend, c.outTerminal))
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/tine-mcp/tine/api"
+)
+
+// fakePath is a PATH of just these programs, shell scripts by name.
+func fakePath(t *testing.T, scripts map[string]string) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("the programs here are shell scripts")
+	}
+	dir := t.TempDir()
+	for name, body := range scripts {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+body+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir)
+}
+
+// doctor runs tine doctor in an empty folder and returns its checks by name.
+func doctor(t *testing.T, tc *testCLI) (map[string]check, int) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	tc.args = append(tc.args, "doctor", "--json")
+	if tc.env["DOCKER_HOST"] == "" {
+		tc.env["DOCKER_HOST"] = "unix://" + filepath.Join(t.TempDir(), "none.sock")
+	}
+	code := tc.cli.run(t.Context())
+	var r doctorReport
+	if err := json.Unmarshal(tc.out.Bytes(), &r); err != nil {
+		t.Fatalf("%v: %s%s", err, tc.out.String(), tc.err.String())
+	}
+	if r.OK != (code == 0) {
+		t.Errorf("ok is %v and the exit code %d", r.OK, code)
+	}
+	checks := map[string]check{}
+	for _, ch := range r.Checks {
+		if ch.Status != checkOK && ch.Status != checkWarn && ch.Mend == "" {
+			t.Errorf("%s is %s and nothing says what to do", ch.Name, ch.Status)
+		}
+		checks[ch.Name] = ch
+	}
+	return checks, code
+}
+
+// freeConfig makes the doctor look at a port that is free.
+func freeConfig(t *testing.T, tc *testCLI, more string) {
+	t.Helper()
+	tc.env["TINE_CONFIG"] = write(t, filepath.Join(t.TempDir(), "tine.yaml"), "listen: 127.0.0.1:0\nservers:\n"+more)
+}
+
+func TestDoctorPrograms(t *testing.T) {
+	tests := []struct {
+		name    string
+		scripts map[string]string
+		want    map[string]string // status by check
+	}{
+		{"nothing there", nil, map[string]string{"node": checkMissing, "npx": checkMissing, "python": checkMissing, "uv": checkMissing, "uvx": checkMissing, "docker": checkMissing}},
+		{"all there", map[string]string{
+			"node": "echo v22.1.0", "npx": "echo 10.2.3", "python3": "echo Python 3.11.2", "uv": "echo uv 0.5.1", "uvx": "echo uvx 0.5.1", "docker": "echo 27.0.1",
+		}, map[string]string{"node": checkOK, "npx": checkOK, "python": checkOK, "uv": checkOK, "uvx": checkOK, "docker": checkOK}},
+		{"old", map[string]string{"node": "echo v16.20.0", "python3": "echo Python 3.9.2 >&2"}, map[string]string{"node": checkWarn, "python": checkWarn}},
+		{"old before new", map[string]string{"python3": "echo Python 3.9.2", "python": "echo Python 3.12.0"}, map[string]string{"python": checkOK}},
+		{"broken", map[string]string{"node": "echo no library >&2; exit 127", "python3": "echo hello", "docker": "echo cannot connect >&2; exit 1"}, map[string]string{"node": checkWarn, "python": checkWarn, "docker": checkWarn}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			fakePath(t, tt.scripts)
+			tc := newTestCLI(t)
+			freeConfig(t, tc, "  a: {builtin: time}\n")
+			got, code := doctor(t, tc)
+			for name, status := range tt.want {
+				if got[name].Status != status {
+					t.Errorf("%s: got %+v, want %s", name, got[name], status)
+				}
+			}
+			// Servers may need them; serve does not.
+			if code != 0 {
+				t.Errorf("exit %d: %s", code, tc.out.String())
+			}
+		})
+	}
+}
+
+func TestDoctorConfig(t *testing.T) {
+	fakePath(t, nil)
+	tc := newTestCLI(t)
+	freeConfig(t, tc, "  a: {command: no-such-program}\n  b: {command: other, enabled: false}\n  c: {url: 'https://x.example/${NO_SUCH}'}\n")
+	got, code := doctor(t, tc)
+	if got["config"].Status != checkWarn || !strings.Contains(got["config"].Detail, "NO_SUCH") || code != 0 {
+		t.Errorf("exit %d, config %+v", code, got["config"])
+	}
+	if ch := got["server a"]; ch.Status != checkMissing || !strings.Contains(ch.Detail, "no-such-program") || !strings.Contains(ch.Mend, "servers.a.command") {
+		t.Errorf("server a: %+v", ch)
+	}
+	if ch, ok := got["server b"]; ok {
+		t.Errorf("a server that is off was looked at: %+v", ch)
+	}
+
+	tc = newTestCLI(t)
+	freeConfig(t, tc, "  a: {comand: x}\n")
+	if got, code := doctor(t, tc); got["config"].Status != checkBroken || code != exitFailed {
+		t.Errorf("exit %d, config %+v", code, got["config"])
+	}
+	tc = newTestCLI(t)
+	tc.env["TINE_CONFIG"] = "/nonexistent/tine.yaml"
+	if got, code := doctor(t, tc); got["config"].Status != checkBroken || code != exitFailed {
+		t.Errorf("exit %d, config %+v", code, got["config"])
+	}
+}
+
+func TestDoctorState(t *testing.T) {
+	fakePath(t, nil)
+	tc := newTestCLI(t)
+	freeConfig(t, tc, "  a: {builtin: time}\n")
+	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
+	tc.env["TINE_STATE"] = dir
+	if got, code := doctor(t, tc); got["state"].Status == checkBroken || code != 0 || !strings.Contains(got["state"].Detail, "made at first use") {
+		t.Errorf("exit %d, %+v", code, got["state"])
+	}
+	if _, err := os.Stat(filepath.Dir(dir)); err == nil {
+		t.Error("the doctor made the state folder")
+	}
+	// A file where a folder should be stops even root.
+	tc = newTestCLI(t)
+	freeConfig(t, tc, "  a: {builtin: time}\n")
+	tc.env["TINE_STATE"] = filepath.Join(write(t, filepath.Join(t.TempDir(), "file"), ""), "state")
+	if got, code := doctor(t, tc); got["state"].Status != checkBroken || code != exitFailed {
+		t.Errorf("exit %d, %+v", code, got["state"])
+	}
+}
+
+func TestDoctorPort(t *testing.T) {
+	fakePath(t, nil)
+	refuses := &fakeGateway{status: func() (any, *api.Error) {
+		return nil, &api.Error{Kind: api.KindRefused, Message: "token wanted", Status: 401}
+	}}
+	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, `{"status":"ok"}`) }))
+	t.Cleanup(stranger.Close)
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			conn, err := silent.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+		}
+	}()
+	t.Cleanup(func() { silent.Close() })
+	for _, tt := range []struct {
+		name, url, status, detail string
+	}{
+		{"tine", world().start(t), checkOK, "a running tine 1.2.3, process 42"},
+		{"tine that wants a token", refuses.start(t), checkOK, "a running tine"},
+		{"a stranger", stranger.URL, checkBroken, "another program"},
+		{"one that hangs up", "http://" + silent.Addr().String(), checkBroken, "another program"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tc := newTestCLI(t)
+			tc.env["TINE_CONFIG"] = write(t, filepath.Join(t.TempDir(), "tine.yaml"), "listen: "+strings.TrimPrefix(tt.url, "http://")+"\nservers:\n  a: {builtin: time}\n")
+			got, _ := doctor(t, tc)
+			if got["port"].Status != tt.status || !strings.Contains(got["port"].Detail, tt.detail) {
+				t.Errorf("got %+v", got["port"])
+			}
+		})
+	}
+	tc := newTestCLI(t)
+	freeConfig(t, tc, "  a: {builtin: time}\n")
+	if got, _ := doctor(t, tc); got["port"].Status != checkOK || !strings.Contains(got["port"].Detail, "free") {
+		t.Errorf("got %+v", got["port"])
+	}
+}
+
+func TestDoctorDockerSocket(t *testing.T) {
+	fakePath(t, map[string]string{"docker": "exit 1"})
+	dir, err := os.MkdirTemp("", "tine") // short: socket paths are
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	l, err := net.Listen("unix", filepath.Join(dir, "d.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/version" {
+			fmt.Fprint(w, `{"Version":"20.10.24"}`)
+		}
+	})}}
+	s.Start()
+	t.Cleanup(s.Close)
+	tc := newTestCLI(t)
+	freeConfig(t, tc, "  a: {builtin: time}\n")
+	tc.env["DOCKER_HOST"] = "unix://" + filepath.Join(dir, "d.sock")
+	if got, _ := doctor(t, tc); got["docker"].Status != checkOK || !strings.Contains(got["docker"].Detail, "20.10.24") {
+		t.Errorf("got %+v", got["docker"])
+	}
+}
+
+func TestDoctorForPeople(t *testing.T) {
+	fakePath(t, map[string]string{"node": "echo v22.1.0"})
+	t.Chdir(t.TempDir())
+	tc := newTestCLI(t, "doctor")
+	freeConfig(t, tc, "  a: {builtin: time}\n")
+	code := tc.cli.run(t.Context())
+	out := tc.out.String()
+	for _, want := range []string{"ok       node     22.1.0 at ", "missing  uvx ", "-> install uv", "has no sandbox driver"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+	if code != 0 {
+		t.Errorf("exit %d", code)
+	}
+}

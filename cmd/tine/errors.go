@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tine-mcp/tine/api"
+)
+
+// Exit codes.
+const (
+	exitFailed = 1 // a tool, a server or the gateway failed
+	exitUsage  = 2 // the command line was wrong
+)
+
+// usageError is a mistake in how the program was called.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error {
+	return &usageError{fmt.Errorf(format, args...)}
+}
+
+// exitStatus ends the program with a code when everything was said already.
+type exitStatus int
+
+func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// report says what went wrong, once, and returns the exit code.
+func (c *cli) report(err error) int {
+	if err == nil {
+		return 0
+	}
+	var status exitStatus
+	if errors.As(err, &status) {
+		return int(status)
+	}
+	fmt.Fprintln(c.stderr, visible("tine: "+describe(err), c.errTerminal))
+	return exitCode(err)
+}
+
+func exitCode(err error) int {
+	var (
+		use *usageError
+		ae  *api.Error
+	)
+	if errors.As(err, &use) || (errors.As(err, &ae) && ae.Kind == api.KindInvalid) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// describe adds the mend where the error's origin can't know it.
+func describe(err error) string {
+	msg := err.Error()
+	var ae *api.Error
+	switch {
+	case errors.As(err, &ae) && ae.Status == http.StatusUnauthorized:
+		msg += "; give the gateway's token with --token-file or TINE_TOKEN"
+	case errors.Is(err, context.Canceled):
+		msg = "interrupted"
+	}
+	return msg
+}
+
+// noArgs, oneArg and upToOneArg are what commands take besides flags.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%s takes no argument, got %q; see %s --help", short(cmd), args[0], cmd.CommandPath())
+	}
+	return nil
+}
+
+// oneArg says what is missing.
+func oneArg(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usagef("%s wants %s; see %s --help", short(cmd), what, cmd.CommandPath())
+		}
+		return upToOneArg(cmd, args)
+	}
+}
+
+func upToOneArg(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usagef("%s takes one argument, got %d; see %s --help", short(cmd), len(args), cmd.CommandPath())
+	}
+	return nil
+}
+
+// short is a command's path in a message that says tine already.
+func short(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandPath(), "tine ") }
+
+// group is a command that only has commands below it.
+func group(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	return unknownCommand(cmd, args[0])
+}
+
+func unknownCommand(cmd *cobra.Command, name string) error {
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	return usagef("unknown command %q for %q%s; see %s --help", name, cmd.CommandPath(), didYouMean(name, names), cmd.CommandPath())
+}

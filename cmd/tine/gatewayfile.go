@@ -1,0 +1,94 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// gatewayFileName is the file in the state folder by which the CLI finds the
+// gateway that runs on it.
+const gatewayFileName = "gateway.json"
+
+// gatewayFile is how to reach the running gateway of a state folder. It holds a
+// token, so only its owner may read it.
+type gatewayFile struct {
+	URL    string `json:"url"`
+	Token  string `json:"token,omitempty"`
+	PID    int    `json:"pid"`
+	Config string `json:"config,omitempty"` // empty for the built-in defaults
+}
+
+// readGatewayFile reads the file of a state folder. The error wraps
+// fs.ErrNotExist when there is none.
+func readGatewayFile(state string) (*gatewayFile, error) {
+	path := filepath.Join(state, gatewayFileName)
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err // an *fs.PathError, which names the file
+	}
+	var g gatewayFile
+	if err := json.Unmarshal(raw, &g); err != nil {
+		return nil, fmt.Errorf("%s does not parse: %w; restart the gateway, which writes it anew", path, err)
+	}
+	if g.URL == "" {
+		return nil, fmt.Errorf("%s has no url; restart the gateway, which writes it anew", path)
+	}
+	return &g, nil
+}
+
+// writeGatewayFile puts the file into the state folder. A reader sees the old
+// one or the new one and never a part.
+func writeGatewayFile(state string, g gatewayFile) error {
+	raw, err := json.Marshal(g)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", gatewayFileName, err)
+	}
+	if err := writeAtomic(filepath.Join(state, gatewayFileName), append(raw, '\n')); err != nil {
+		return fmt.Errorf("write %s: %w; is the state folder writable?", gatewayFileName, err)
+	}
+	return nil
+}
+
+// removeGatewayFile takes the file away when it is still that of the process
+// with this id: another gateway may have followed on the same folder.
+func removeGatewayFile(state string, pid int) error {
+	g, err := readGatewayFile(state)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && g.PID != pid {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(state, gatewayFileName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// writeAtomic replaces a file as a whole, readable by its owner alone.
+func writeAtomic(path string, data []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // made with mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close() // a second close does no harm
+			os.Remove(f.Name())
+		}
+	}()
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

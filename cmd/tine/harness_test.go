@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// fakeGateway is the control API as a struct of funcs. Those that are nil answer
+// 404 the way the gateway does.
+type fakeGateway struct {
+	status  func() (any, *api.Error)
+	servers func() (any, *api.Error)
+	server  func(id string) (any, *api.Error)
+	patch   func(id string, p api.ServerPatch) (any, *api.Error)
+	tools   func(server string) (any, *api.Error)
+	call    func(r api.CallRequest) (any, *api.Error)
+	logs    func(server string, bytes int64) (any, *api.Error)
+	// seen is told of every request first.
+	seen func(*http.Request)
+}
+
+func notFound(what string) *api.Error {
+	return &api.Error{Kind: api.KindInvalid, Message: "no " + what, Status: http.StatusNotFound}
+}
+
+func (f *fakeGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if f.seen != nil {
+		f.seen(r)
+	}
+	mux := http.NewServeMux()
+	handle := func(pattern string, f func(*http.Request) (any, *api.Error)) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			v, e := f(r)
+			w.Header().Set("Content-Type", "application/json")
+			if e != nil {
+				w.WriteHeader(e.Status)
+				v = e
+			}
+			if raw, ok := v.(json.RawMessage); ok {
+				w.Write(raw)
+				return
+			}
+			json.NewEncoder(w).Encode(v)
+		})
+	}
+	if f.status != nil {
+		handle("GET /v1/status", func(*http.Request) (any, *api.Error) { return f.status() })
+	}
+	if f.servers != nil {
+		handle("GET /v1/servers", func(*http.Request) (any, *api.Error) { return f.servers() })
+	}
+	if f.server != nil {
+		handle("GET /v1/servers/{id}", func(r *http.Request) (any, *api.Error) { return f.server(r.PathValue("id")) })
+	}
+	if f.patch != nil {
+		handle("PATCH /v1/servers/{id}", func(r *http.Request) (any, *api.Error) {
+			var p api.ServerPatch
+			if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
+				return nil, &api.Error{Kind: api.KindInvalid, Message: err.Error(), Status: 400}
+			}
+			return f.patch(r.PathValue("id"), p)
+		})
+	}
+	if f.tools != nil {
+		handle("GET /v1/tools", func(r *http.Request) (any, *api.Error) { return f.tools(r.URL.Query().Get("server")) })
+	}
+	if f.call != nil {
+		handle("POST /v1/call", func(r *http.Request) (any, *api.Error) {
+			var c api.CallRequest
+			if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
+				return nil, &api.Error{Kind: api.KindInvalid, Message: err.Error(), Status: 400}
+			}
+			return f.call(c)
+		})
+	}
+	if f.logs != nil {
+		handle("GET /v1/servers/{id}/logs", func(r *http.Request) (any, *api.Error) {
+			n, _ := strconv.ParseInt(r.URL.Query().Get("bytes"), 10, 64)
+			return f.logs(r.PathValue("id"), n)
+		})
+	}
+	handle("/", func(r *http.Request) (any, *api.Error) { return nil, notFound(r.URL.Path) })
+	mux.ServeHTTP(w, r)
+}
+
+// start serves a fake gateway until the test ends.
+func (f *fakeGateway) start(t testing.TB) string {
+	t.Helper()
+	s := httptest.NewServer(f)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// testNow is when every test runs.
+var testNow = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
+
+// testCLI is a program that sees nothing of the machine but its files.
+type testCLI struct {
+	*cli
+	out, err bytes.Buffer
+	env      map[string]string
+}
+
+func newTestCLI(t testing.TB, args ...string) *testCLI {
+	t.Helper()
+	tc := &testCLI{env: map[string]string{"TINE_STATE": t.TempDir()}}
+	tc.cli = &cli{
+		args:      args,
+		stdin:     strings.NewReader(""),
+		stdout:    &tc.out,
+		stderr:    &tc.err,
+		lookupEnv: func(k string) (string, bool) { v, ok := tc.env[k]; return v, ok },
+		now:       func() time.Time { return testNow },
+		after:     time.After,
+		version:   "1.2.3",
+	}
+	return tc
+}
+
+// run runs one command line against a gateway.
+func run(t testing.TB, url string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	tc := newTestCLI(t, args...)
+	tc.env["TINE_URL"] = url
+	code = tc.cli.run(t.Context())
+	return tc.out.String(), tc.err.String(), code
+}
+
+// golden compares a text with a file, or writes the file with -update.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", "golden", name+".txt")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v; go test -update writes it", err)
+	}
+	if w := strings.ReplaceAll(string(want), "\r\n", "\n"); got != w {
+		t.Errorf("%s differs; go test -update writes it anew\n--- got\n%s--- want\n%s", path, got, w)
+	}
+}
+
+// brokenWriter is a disk that is full.
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrShortWrite }

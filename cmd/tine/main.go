@@ -1,0 +1,20 @@
+// Command tine is the MCP gateway whose sessions fork: the gateway itself and
+// the tools to look at it and use it.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// version is set by the linker: -ldflags "-X main.version=1.2.3".
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first signal asks; once it was heard a second one kills as usual.
+	context.AfterFunc(ctx, stop)
+	os.Exit(newCLI().run(ctx))
+}

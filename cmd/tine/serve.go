@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/telemetry"
+)
+
+func newServeCmd(c *cli) *cobra.Command {
+	var path, listen string
+	var keep bool
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the gateway",
+		Long: `Run the gateway: one MCP endpoint in front of every server of the config.
+
+Without a config it has three built-in servers: time, fetch and everything.
+A config is tine.yaml, or any file with mcpServers as Claude Desktop, Claude
+Code, Cursor and VS Code have them. It is read again when it changes.
+
+SIGTERM and Ctrl-C stop taking calls, wait for those under way, and end every
+server that was started. With --keep-instances those are left for the next
+gateway on the same state folder, which is what a supervisor wants that
+restarts Tine.`,
+		Example: `  tine serve
+  tine serve --config .mcp.json
+  tine serve --config tine.yaml --listen 127.0.0.1:9000`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.serve(cmd.Context(), path, listen, keep)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&path, "config", "", "config file (env TINE_CONFIG; default tine.yaml here or in the user's config folder)")
+	f.StringVar(&listen, "listen", "", "address to listen on instead of the config's (port 0 for any)")
+	f.BoolVar(&keep, "keep-instances", false, "leave running servers for the next gateway when stopping")
+	return cmd
+}
+
+// loadConfig reads the config that serve and stdio use.
+func (c *cli) loadConfig(path, listen string) (*config.Config, error) {
+	cfg, err := config.Load(path, c.configOptions())
+	if err != nil {
+		return nil, err
+	}
+	if listen != "" {
+		cfg.Listen = listen
+	}
+	return cfg, nil
+}
+
+func (c *cli) serve(ctx context.Context, flag, listen string, keep bool) error {
+	path, err := c.findConfig(flag)
+	if err != nil {
+		return err
+	}
+	state, err := c.stateDir()
+	if err != nil {
+		return err
+	}
+	load := func() (*config.Config, error) { return c.loadConfig(path, listen) }
+	cfg, err := load()
+	if err != nil {
+		return err
+	}
+	log := telemetry.NewLogger(c.stderr, cfg.Log.Level, cfg.Log.Format)
+	warnAll(log, cfg)
+	p, err := newService(ctx, serviceOptions{
+		Config: cfg, Load: load, Options: c.configOptions(), State: state,
+		Listen: true, Keep: keep, Version: c.version, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	c.welcome(p)
+	return p.Run(ctx)
+}
+
+func warnAll(log *slog.Logger, cfg *config.Config) {
+	for _, w := range cfg.Warnings {
+		log.Warn(w)
+	}
+}
+
+// welcome says what runs and what to do next.
+func (c *cli) welcome(p *service) {
+	cfg := p.cfg
+	from := cfg.Path
+	if from == "" {
+		from = "the built-in defaults"
+	}
+	mcp := p.url + "/mcp"
+	if cfg.PublicURL != "" {
+		mcp = cfg.PublicURL + "/mcp"
+	}
+	fmt.Fprintf(c.stdout, "Tine %s listens at %s\n\n", c.version, mcp)
+	fmt.Fprintf(c.stdout, "  servers   %s, from %s\n", serverNames(cfg), from)
+	fmt.Fprintf(c.stdout, "  state     %s\n\n", p.o.State)
+	auth, header := "", ""
+	if len(cfg.Auth.Tokens) > 0 {
+		auth = ` --header "Authorization: Bearer $TINE_TOKEN"`
+		header = `, "headers": {"Authorization": "Bearer ${TINE_TOKEN}"}`
+	}
+	fmt.Fprintf(c.stdout, "Connect Claude Code:\n\n  claude mcp add --transport http tine %s%s\n\n", mcp, auth)
+	fmt.Fprintf(c.stdout, "Any other client, in its mcpServers:\n\n  {\"mcpServers\": {\"tine\": {\"type\": \"http\", \"url\": %q%s}}}\n\n", mcp, header)
+	fmt.Fprintf(c.stdout, "Try it:\n\n  tine tools\n  tine call %s\n\n", firstCall(cfg))
+}
+
+func serverNames(cfg *config.Config) string {
+	names := ""
+	for i, s := range cfg.Servers {
+		if i == 8 && len(cfg.Servers) > 9 {
+			return fmt.Sprintf("%s and %d more", names, len(cfg.Servers)-8)
+		}
+		if i > 0 {
+			names += ", "
+		}
+		names += s.ID
+		if !s.Enabled || s.Disabled != "" {
+			names += " (off)"
+		}
+	}
+	if names == "" {
+		return "none"
+	}
+	return names
+}
+
+// firstCall is a call that works with the servers there are, as far as can be
+// known.
+func firstCall(cfg *config.Config) string {
+	for _, s := range cfg.Servers {
+		if s.Builtin == "time" && s.Enabled {
+			return s.ID + cfg.Separator + "get_current_time timezone=Europe/Vienna"
+		}
+	}
+	for _, s := range cfg.Servers {
+		if s.Enabled && s.Disabled == "" {
+			return s.ID + cfg.Separator + "TOOL key=value"
+		}
+	}
+	return "SERVER" + cfg.Separator + "TOOL key=value"
+}

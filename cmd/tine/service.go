@@ -1,0 +1,281 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"github.com/tine-mcp/tine/internal/config"
+	front "github.com/tine-mcp/tine/internal/gateway"
+	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/store/sqlite"
+)
+
+// serviceOptions say what gateway to run.
+type serviceOptions struct {
+	Config  *config.Config
+	Load    func() (*config.Config, error) // reads the config again
+	Options config.Options
+	State   string
+	Listen  bool // over HTTP
+	Keep    bool // leave instances running for the next gateway
+	Version string
+	Log     *slog.Logger
+}
+
+// A service is a whole gateway as a value: made, run, closed.
+type service struct {
+	o        serviceOptions
+	cfg      *config.Config
+	unlock   func()
+	store    store.Store
+	registry *session.Registry
+	gateway  *front.Gateway
+	listener net.Listener
+	server   *http.Server
+	token    string // of this machine's operator
+	url      string
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// newService takes the state folder, brings back what was left there and
+// listens. It answers nobody before Run.
+func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
+	p := &service{o: o, cfg: o.Config}
+	defer func() {
+		if err != nil {
+			p.Close()
+		}
+	}()
+	if err := os.MkdirAll(o.State, 0o700); err != nil {
+		return nil, fmt.Errorf("make the state folder: %w; choose another with --state", err)
+	}
+	if p.unlock, err = store.Lock(o.State); err != nil {
+		if errors.Is(err, store.ErrLocked) {
+			return nil, fmt.Errorf("%w; use the gateway that runs, or give this one a folder of its own with --state", err)
+		}
+		return nil, err
+	}
+	if o.Listen {
+		// Before anything is adopted: a port that is taken must not disturb
+		// what runs.
+		if err := p.listen(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if p.store, err = sqlite.Open(ctx, filepath.Join(o.State, "tine.db")); err != nil {
+		return nil, err
+	}
+	id, err := p.store.GatewayID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.registry, err = session.Open(ctx, p.cfg, session.Options{
+		Drivers: drivers(int(p.cfg.Limits.Message)), Store: p.store,
+		Dir: filepath.Join(o.State, "instances"), Log: o.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.token = newToken()
+	p.gateway, err = front.New(ctx, p.cfg, front.Options{
+		Registry: p.registry, Store: p.store, Tokens: p.tokens(p.cfg), Version: o.Version,
+		ID: id, StateDir: o.State, Log: o.Log,
+	})
+	return p, err
+}
+
+func newToken() string {
+	var b [24]byte
+	_, _ = rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+func (p *service) tokens(cfg *config.Config) *identity.Tokens {
+	t := identity.NewTokens()
+	for _, tok := range cfg.Auth.Tokens {
+		t.Add(tok.Token, identity.Principal{Name: tok.Name})
+	}
+	t.Add(p.token, identity.Principal{Operator: true})
+	return t
+}
+
+func (p *service) listen(ctx context.Context) error {
+	if err := p.cfg.CheckExposure(); err != nil {
+		return err
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", p.cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w; choose another address with --listen or the config's listen", err)
+	}
+	scheme := "http"
+	if p.cfg.TLS.Cert != "" {
+		scheme = "https"
+	}
+	p.url = scheme + "://" + reachable(l.Addr())
+	p.listener = netutil.LimitListener(l, p.cfg.Limits.Connections)
+	return nil
+}
+
+// reachable is the address by which this machine reaches a listener.
+func reachable(a net.Addr) string {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return a.String()
+	}
+	host := tcp.IP.String()
+	if tcp.IP.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, fmt.Sprint(tcp.Port))
+}
+
+// Run serves until ctx ends, then stops taking calls and waits for those under
+// way.
+func (p *service) Run(ctx context.Context) error {
+	p.server = &http.Server{
+		Handler:           p.gateway.Handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    p.cfg.Limits.Header,
+		ErrorLog:          slog.NewLogLogger(p.o.Log.Handler(), slog.LevelDebug),
+	}
+	if err := writeGatewayFile(p.o.State, gatewayFile{URL: p.url, Token: p.token, PID: os.Getpid(), Config: p.cfg.Path}); err != nil {
+		return err
+	}
+	served := make(chan error, 1)
+	go func() {
+		if p.cfg.TLS.Cert != "" {
+			served <- p.server.ServeTLS(p.listener, p.cfg.TLS.Cert, p.cfg.TLS.Key)
+			return
+		}
+		served <- p.server.Serve(p.listener)
+	}()
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	var wg sync.WaitGroup
+	wg.Go(func() { p.watch(watching) })
+	defer wg.Wait()
+	defer stop()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	p.o.Log.Info("stopping", "calls", p.gateway.InFlight())
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.Limits.Drain)
+	defer cancel()
+	p.gateway.Drain(drain)
+	// Answers that were just given still have to be written.
+	flush, cancelFlush := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancelFlush()
+	_ = p.server.Shutdown(flush)
+	return nil
+}
+
+// watch reloads the config when its file changes, and when asked to by signal.
+func (p *service) watch(ctx context.Context) {
+	hup := make(chan os.Signal, 1)
+	stop := notifyReload(hup)
+	defer stop()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if p.cfg.Path != "" {
+		wg.Go(func() {
+			err := config.Watch(ctx, p.cfg.Path, p.o.Options, func(c *config.Config, err error) { p.apply(ctx, c, err) })
+			if err != nil && ctx.Err() == nil {
+				p.o.Log.Warn("the config file is not watched; SIGHUP still reloads it", "err", err)
+			}
+		})
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hup:
+			c, err := p.o.Load()
+			p.apply(ctx, c, err)
+		}
+	}
+}
+
+// apply takes a new config over, or says why not and goes on with the old one.
+func (p *service) apply(ctx context.Context, next *config.Config, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	if err != nil {
+		p.o.Log.Error("the config is not reloaded; the old one stays", "err", err)
+		return
+	}
+	next.Listen = p.cfg.Listen // what listens stays until a restart
+	changes := config.Diff(p.cfg, next)
+	if len(changes.Rest) > 0 {
+		p.o.Log.Warn("these changes wait for a restart", "keys", changes.Rest)
+	}
+	if err := p.registry.Apply(ctx, next); err != nil {
+		p.o.Log.Error("the config is not reloaded; the old one stays", "err", err)
+		return
+	}
+	p.gateway.Reload(next, p.tokens(next))
+	p.cfg = next
+	for _, w := range next.Warnings {
+		p.o.Log.Warn(w)
+	}
+	p.o.Log.Info("config reloaded", "added", changes.Added, "changed", changes.Changed, "removed", changes.Removed)
+}
+
+// Close ends everything the service owns. Calling it twice is fine.
+func (p *service) Close() {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return
+	}
+	p.closed = true
+	p.mu.Unlock()
+	if p.server != nil {
+		_ = p.server.Close()
+	} else if p.listener != nil {
+		_ = p.listener.Close()
+	}
+	if p.gateway != nil {
+		p.gateway.Close()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if p.registry != nil {
+		p.registry.Close(ctx, p.o.Keep)
+	}
+	if p.url != "" {
+		if err := removeGatewayFile(p.o.State, os.Getpid()); err != nil {
+			p.o.Log.Debug("gateway file not removed", "err", err)
+		}
+	}
+	if p.store != nil {
+		if err := p.store.Close(); err != nil {
+			p.o.Log.Warn("store not closed in order", "err", err)
+		}
+	}
+	if p.unlock != nil {
+		p.unlock()
+	}
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"errors"
+	"path/filepath"
+	"runtime"
+)
+
+// stateDir is the state folder: --state, TINE_STATE, or the place this system
+// has for such things. It is not created here.
+func (c *cli) stateDir() (string, error) {
+	dir := c.flags.state
+	if dir == "" {
+		dir = c.getenv("TINE_STATE")
+	}
+	if dir == "" {
+		dir = defaultStateDir(runtime.GOOS, c.getenv)
+	}
+	if dir == "" {
+		return "", errors.New("there is no home folder to keep state in; set --state or TINE_STATE")
+	}
+	return filepath.Abs(dir)
+}
+
+// defaultStateDir is empty when the environment does not say where home is.
+func defaultStateDir(goos string, getenv func(string) string) string {
+	// A relative XDG folder is to be ignored, as its specification has it.
+	if xdg := getenv("XDG_STATE_HOME"); filepath.IsAbs(xdg) {
+		return filepath.Join(xdg, "tine")
+	}
+	switch goos {
+	case "windows":
+		if local := getenv("LOCALAPPDATA"); local != "" {
+			return filepath.Join(local, "tine")
+		}
+		if home := getenv("USERPROFILE"); home != "" {
+			return filepath.Join(home, "AppData", "Local", "tine")
+		}
+	case "darwin":
+		if home := getenv("HOME"); home != "" {
+			return filepath.Join(home, "Library", "Application Support", "tine")
+		}
+	default:
+		if home := getenv("HOME"); home != "" {
+			return filepath.Join(home, ".local", "state", "tine")
+		}
+	}
+	return ""
+}
