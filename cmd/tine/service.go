@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -228,8 +229,12 @@ func (p *service) apply(ctx context.Context, next *config.Config, err error) {
 	}
 	next.Listen = p.cfg.Listen // what listens stays until a restart
 	changes := config.Diff(p.cfg, next)
-	if len(changes.Rest) > 0 {
-		p.o.Log.Warn("these changes wait for a restart", "keys", changes.Rest)
+	// What the listener was made with stays as it is until a restart.
+	waits := slices.DeleteFunc(slices.Clone(changes.Rest), func(key string) bool {
+		return key != "listen" && key != "tls" && key != "log" && key != "limits"
+	})
+	if len(waits) > 0 {
+		p.o.Log.Warn("these changes take full effect after a restart", "keys", waits)
 	}
 	if err := p.registry.Apply(ctx, next); err != nil {
 		p.o.Log.Error("the config is not reloaded; the old one stays", "err", err)
@@ -237,6 +242,9 @@ func (p *service) apply(ctx context.Context, next *config.Config, err error) {
 	}
 	p.gateway.Reload(next, p.tokens(next))
 	p.cfg = next
+	if changes.Empty() {
+		return
+	}
 	for _, w := range next.Warnings {
 		p.o.Log.Warn(w)
 	}

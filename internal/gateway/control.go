@@ -25,6 +25,11 @@ func (g *Gateway) serveControl(w http.ResponseWriter, r *http.Request, who ident
 		writeJSON(w, httpStatus(e), e)
 		return
 	}
+	if raw, ok := v.(rawCall); ok {
+		w.Header()["Content-Type"] = contentJSON
+		_, _ = fmt.Fprintf(w, "{\"result\":%s}\n", []byte(raw))
+		return
+	}
 	writeJSON(w, http.StatusOK, v)
 }
 
@@ -267,5 +272,9 @@ func (g *Gateway) call(w http.ResponseWriter, r *http.Request, who identity.Prin
 	if res.Error != nil {
 		return nil, &api.Error{Kind: api.KindTool, Message: wire.ParseError(res.Error).Message}
 	}
-	return api.CallResponse{Result: res.Result}, nil
+	return rawCall(res.Result), nil
 }
+
+// rawCall is an api.CallResponse whose result is written as the server sent
+// it: the encoder would escape and compact it.
+type rawCall []byte

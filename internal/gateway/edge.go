@@ -40,7 +40,7 @@ func newEdge(cfg *config.Config) *edge {
 // check guards against DNS rebinding: a web page may point a name of its own
 // at this machine, but it can't choose the Host and Origin its browser sends.
 func (e *edge) check(r *http.Request) string {
-	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && isLoopback(local.String()) {
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); !ok || local.IP.IsLoopback() {
 		if host := strings.ToLower(r.Host); !isLoopback(host) && host != e.host {
 			return "Host " + r.Host + " is not one of this gateway; set public_url if it should be"
 		}

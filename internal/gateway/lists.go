@@ -171,7 +171,7 @@ func (g *Gateway) listAll(ctx context.Context, sess *session.Session, t *table, 
 		switch {
 		case !s.used:
 		case s.err != nil:
-			missing = append(missing, api.Missing{Server: t.cat.Entries[i].ID, Reason: asError(s.err).Message})
+			missing = append(missing, api.Missing{Server: t.cat.Entries[i].ID, Reason: upstream.Reason(asError(s.err))})
 		default:
 			parts = append(parts, s.part)
 		}
@@ -247,7 +247,7 @@ func (f *fetch) wait(ctx context.Context, server string, most time.Duration) ([]
 	f.owner.mu.Unlock()
 	return nil, &api.Error{
 		Kind: api.KindTimeout, Server: server, Retryable: true,
-		Message: fmt.Sprintf("server %q has not answered yet; the list is announced again when it does", server),
+		Message: fmt.Sprintf("server %q: has not answered yet; the list is announced again when it does", server),
 	}
 }
 

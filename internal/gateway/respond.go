@@ -84,7 +84,7 @@ func (r *responder) finish(frame []byte, status int, events bool) {
 		return
 	}
 	if r.events && status == 0 && (events || !r.json) {
-		startEvents(r.w)
+		eventHeaders(r.w)
 		out := make([]byte, 0, len(frame)+64)
 		if r.prime {
 			out = append(out, "retry: 1000\n"...)
@@ -132,12 +132,22 @@ func (r *responder) abort() {
 var contentJSON = []string{"application/json"}
 
 func startEvents(w http.ResponseWriter) {
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-cache, no-transform")
-	h.Set("X-Accel-Buffering", "no")
+	eventHeaders(w)
 	w.WriteHeader(http.StatusOK)
 }
+
+func eventHeaders(w http.ResponseWriter) {
+	h := w.Header()
+	h["Content-Type"] = contentEvents
+	h["Cache-Control"] = noCache
+	h["X-Accel-Buffering"] = noBuffering
+}
+
+var (
+	contentEvents = []string{"text/event-stream"}
+	noCache       = []string{"no-cache, no-transform"}
+	noBuffering   = []string{"no"}
+)
 
 // eventSink writes server-sent events.
 type eventSink struct {

@@ -7,46 +7,56 @@ import (
 )
 
 // A clock ends calls that take too long. A timer for each call would be set
-// and cleared thousands of times a second and hardly ever fire; calls that end
-// in the same second share one instead.
+// and cleared thousands of times a second and hardly ever fire; one look a
+// second does it for all, while there are any.
 type clock struct {
 	mu      sync.Mutex
-	buckets map[int64]*bucket
+	next    uint64
+	calls   map[uint64]deadline
+	looking bool
 }
 
-type bucket struct {
-	ctx   context.Context
-	end   context.CancelFunc
-	timer *time.Timer
-	users int
+type deadline struct {
+	at     time.Time
+	cancel context.CancelCauseFunc
 }
 
-// after calls cancel with context.DeadlineExceeded once d is over, give or
-// take a second, unless stop is called before.
-func (c *clock) after(d time.Duration, cancel context.CancelCauseFunc) (stop func()) {
-	at := time.Now().Add(d).Unix() + 1
+const clockEvery = time.Second
+
+// add has cancel called with context.DeadlineExceeded once d is over, give or
+// take a second, unless the id it returns is removed before.
+func (c *clock) add(d time.Duration, cancel context.CancelCauseFunc) (id uint64) {
 	c.mu.Lock()
-	b := c.buckets[at]
-	if b == nil {
-		b = &bucket{}
-		b.ctx, b.end = context.WithCancel(context.Background())
-		b.timer = time.AfterFunc(time.Until(time.Unix(at, 0)), b.end)
-		if c.buckets == nil {
-			c.buckets = make(map[int64]*bucket)
-		}
-		c.buckets[at] = b
+	defer c.mu.Unlock()
+	if c.calls == nil {
+		c.calls = make(map[uint64]deadline)
 	}
-	b.users++
+	c.next++
+	c.calls[c.next] = deadline{time.Now().Add(d), cancel}
+	if !c.looking {
+		c.looking = true
+		time.AfterFunc(min(d, clockEvery), c.look)
+	}
+	return c.next
+}
+
+func (c *clock) remove(id uint64) {
+	c.mu.Lock()
+	delete(c.calls, id)
 	c.mu.Unlock()
-	forget := context.AfterFunc(b.ctx, func() { cancel(context.DeadlineExceeded) })
-	return func() {
-		forget()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if b.users--; b.users == 0 {
-			b.timer.Stop()
-			b.end()
-			delete(c.buckets, at)
+}
+
+func (c *clock) look() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	for id, d := range c.calls {
+		if !now.Before(d.at) {
+			delete(c.calls, id)
+			d.cancel(context.DeadlineExceeded)
 		}
+	}
+	if c.looking = len(c.calls) > 0; c.looking {
+		time.AfterFunc(clockEvery, c.look)
 	}
 }

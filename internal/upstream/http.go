@@ -203,7 +203,7 @@ func (t *httpTransport) exchange(ctx context.Context, k *call, frame []byte, ses
 			t.c.headers.set(req.Header, k.req)
 		}
 	}
-	resp, err := t.ep.Client.Do(req)
+	resp, err := t.post(req, frame)
 	if err != nil {
 		t.abandon(ctx, k, version)
 		return wire.Message{}, t.unreachable(ctx, err)
@@ -219,6 +219,21 @@ func (t *httpTransport) exchange(ctx context.Context, k *call, frame []byte, ses
 		return wire.Message{}, context.Cause(ctx)
 	}
 	return msg, err
+}
+
+// post sends a request the short way. A redirect is rare and goes the long
+// way, where it is followed as the client allows.
+func (t *httpTransport) post(req *http.Request, frame []byte) (*http.Response, error) {
+	if t.ep.Client.Transport == nil {
+		return t.ep.Client.Do(req)
+	}
+	resp, err := t.ep.Client.Transport.RoundTrip(req)
+	if err != nil || resp.StatusCode < 300 || resp.StatusCode >= 400 {
+		return resp, err
+	}
+	resp.Body.Close()
+	req.Body = io.NopCloser(bytes.NewReader(frame))
+	return t.ep.Client.Do(req)
 }
 
 // read takes the answer out of a response, handing on what comes before it.
@@ -290,6 +305,7 @@ func (t *httpTransport) readEvents(ctx context.Context, k *call, body io.ReadClo
 				t.c.handleNote(msg, k)
 			default:
 				if id, ok := wire.Unquote(msg.ID); ok && id == k.id {
+					events.Release()
 					t.drain(body)
 					return msg, nil
 				}

@@ -143,7 +143,7 @@ func (u *Upstream) Call(ctx context.Context, req *Request) (*Result, error) {
 		var cancel context.CancelCauseFunc
 		ctx, cancel = context.WithCancelCause(ctx)
 		defer cancel(nil)
-		defer u.clock.after(u.o.CallTimeout, cancel)()
+		defer u.clock.remove(u.clock.add(u.o.CallTimeout, cancel))
 	}
 	return c.Call(ctx, req)
 }
@@ -279,7 +279,7 @@ func (u *Upstream) failed(err error) error {
 	}
 	wait := u.pause.NextBackOff()
 	u.next = time.Now().Add(wait)
-	u.set(api.StateFailed, ours.Message)
+	u.set(api.StateFailed, Reason(ours))
 	if u.o.Eager || len(u.watchers) > 0 {
 		u.retry = time.AfterFunc(wait, u.Kick)
 	}

@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -122,9 +123,18 @@ func (h *Hello) Can(path ...string) bool {
 	return v != "false" && v != "null"
 }
 
+// failure is an error about a server. Its message begins with the server's
+// name, once, whoever put it there.
 func failure(kind api.Kind, server string, retryable bool, format string, args ...any) *api.Error {
+	message, prefix := fmt.Sprintf(format, args...), fmt.Sprintf("server %q: ", server)
 	return &api.Error{
 		Kind: kind, Server: server, Retryable: retryable,
-		Message: fmt.Sprintf("server %q: ", server) + fmt.Sprintf(format, args...),
+		Message: prefix + strings.TrimPrefix(message, prefix),
 	}
+}
+
+// Reason is an error's message without the name of its server, for where that
+// is said already.
+func Reason(e *api.Error) string {
+	return strings.TrimPrefix(e.Message, fmt.Sprintf("server %q: ", e.Server))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -27,7 +28,19 @@ type EventReader struct {
 
 // NewEventReader reads events from r with at most limit bytes of data each.
 func NewEventReader(r io.Reader, limit int) *EventReader {
-	return &EventReader{r: bufio.NewReaderSize(r, 4<<10), limit: limit}
+	buf := eventBuffers.Get().(*bufio.Reader)
+	buf.Reset(r)
+	return &EventReader{r: buf, limit: limit}
+}
+
+var eventBuffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 4<<10) }}
+
+// Release gives the reader's buffer back. The reader must not be used again;
+// the data of its last event may.
+func (er *EventReader) Release() {
+	er.r.Reset(nil)
+	eventBuffers.Put(er.r)
+	er.r = nil
 }
 
 // ErrTooLarge reports an event over the reader's limit.

@@ -1,0 +1,190 @@
+package gateway_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/builtin"
+	"github.com/tine-mcp/tine/internal/driver/url"
+	"github.com/tine-mcp/tine/internal/gateway"
+	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/store/sqlite"
+)
+
+// patience ends a test that would hang. No test depends on how long it is.
+const patience = 30 * time.Second
+
+// A world is one gateway with what it needs, on a port of its own. Its address
+// stays when the gateway is closed and opened again.
+type world struct {
+	t      *testing.T
+	yaml   string
+	dir    string
+	native map[string]builtin.Factory
+	log    *logBuffer
+
+	ts      *httptest.Server
+	handler atomic.Pointer[http.Handler]
+	http    *http.Client
+
+	db *sqlite.DB
+	rg *session.Registry
+	gw *gateway.Gateway
+}
+
+// open starts a gateway on a config. Servers of the builtin driver come from
+// native, by the name in the config.
+func open(t *testing.T, yaml string, native ...map[string]builtin.Factory) *world {
+	t.Helper()
+	w := &world{t: t, yaml: yaml, dir: t.TempDir(), log: &logBuffer{}, native: map[string]builtin.Factory{}}
+	for _, n := range native {
+		for name, f := range n {
+			w.native[name] = f
+		}
+	}
+	w.ts = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		(*w.handler.Load()).ServeHTTP(rw, r)
+	}))
+	tr := &http.Transport{MaxIdleConnsPerHost: 64}
+	w.http = &http.Client{Transport: tr}
+	w.start()
+	t.Cleanup(func() {
+		tr.CloseIdleConnections()
+		w.stop(false)
+		w.ts.Close()
+		tr.CloseIdleConnections()
+		if t.Failed() {
+			t.Logf("log of the gateway:\n%s", w.log)
+		}
+	})
+	return w
+}
+
+func parse(t *testing.T, yaml string) *config.Config {
+	t.Helper()
+	cfg, err := config.Parse([]byte(yaml), config.Options{Path: "tine.yaml", Getenv: func(string) (string, bool) { return "", false }})
+	if err != nil {
+		t.Fatalf("config: %v\n%s", err, yaml)
+	}
+	return cfg
+}
+
+func (w *world) tokens(cfg *config.Config) *identity.Tokens {
+	tokens := identity.NewTokens()
+	for _, tok := range cfg.Auth.Tokens {
+		tokens.Add(tok.Token, identity.Principal{Name: tok.Name})
+	}
+	return tokens
+}
+
+func (w *world) start() {
+	w.t.Helper()
+	ctx := context.Background()
+	cfg := parse(w.t, w.yaml)
+	log := slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	var err error
+	if w.db, err = sqlite.Open(ctx, filepath.Join(w.dir, "tine.db")); err != nil {
+		w.t.Fatal(err)
+	}
+	id, err := w.db.GatewayID(ctx)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.rg, err = session.Open(ctx, cfg, session.Options{
+		Drivers: map[string]driver.Driver{"url": url.New(), "builtin": builtin.New(w.native)},
+		Store:   w.db, Dir: filepath.Join(w.dir, "instances"), Log: log,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.gw, err = gateway.New(ctx, cfg, gateway.Options{
+		Registry: w.rg, Store: w.db, Tokens: w.tokens(cfg), Version: "1.2.3", ID: id, StateDir: w.dir, Log: log,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	h := w.gw.Handler()
+	w.handler.Store(&h)
+}
+
+func (w *world) stop(keep bool) {
+	w.gw.Close()
+	w.rg.Close(context.Background(), keep)
+	_ = w.db.Close()
+}
+
+// restart closes the gateway as one that will come back and opens a new one on
+// the same state.
+func (w *world) restart() {
+	w.t.Helper()
+	w.stop(true)
+	w.start()
+}
+
+// at is the address of a path of the gateway.
+func (w *world) at(path string) string { return w.ts.URL + path }
+
+// factory makes a builtin server that every instance shares the making of.
+func factory(make func() *mcp.Server) builtin.Factory {
+	return func(map[string]any) (*mcp.Server, error) { return make(), nil }
+}
+
+// logBuffer collects the gateway's log, for tests that look for secrets in it
+// and for those that fail.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// servers renders a config of url servers: pairs of an id and either an address
+// or a flow mapping with more keys.
+func servers(pairs ...string) string {
+	var b strings.Builder
+	b.WriteString("servers:\n")
+	for i := 0; i < len(pairs); i += 2 {
+		entry := pairs[i+1]
+		if !strings.HasPrefix(entry, "{") {
+			entry = "{url: \"" + entry + "\"}"
+		}
+		b.WriteString("  " + pairs[i] + ": " + entry + "\n")
+	}
+	return b.String()
+}
+
+// eventually polls for something that another goroutine brings about.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never happened: %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
