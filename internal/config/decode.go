@@ -40,7 +40,7 @@ func (d *decoder) object(n *node, path string, hidden map[string]bool, known []s
 	}
 	if n.kind != kindMap {
 		if !n.missing {
-			d.fail(n.pos, "%swant a map of %s, got %s", prefix(path), strings.Join(known, ", "), n.shown())
+			d.fail(n.pos, "%swant a map of %s, got %s", prefix(path), strings.Join(known, ", "), n.kind)
 		}
 		return o, false
 	}
@@ -133,7 +133,11 @@ func (o object) text(key string, dst *string, example string) bool {
 	}
 	switch {
 	case n.kind != kindString:
-		o.wrong(key, n, "want a string, got %s; write %s: %s", n.shown(), key, example)
+		got := n.shown()
+		if secretName(key) {
+			got = n.kind.String()
+		}
+		o.wrong(key, n, "want a string, got %s; write %s: %s", got, key, example)
 		return false
 	case strings.ContainsRune(n.text, 0):
 		o.wrong(key, n, "contains a NUL character")
@@ -181,7 +185,7 @@ func (o object) written(key string, n *node, what string) (string, bool) {
 		o.wrong(key, n, "has no value; write \"\" for an empty one")
 		return "", false
 	case !n.scalar():
-		o.wrong(key, n, "want %s, got %s", what, n.shown())
+		o.wrong(key, n, "want %s, got %s", what, n.kind)
 		return "", false
 	case strings.ContainsRune(n.text, 0):
 		o.wrong(key, n, "contains a NUL character")
@@ -197,7 +201,7 @@ func (o object) texts(key string, dst *[]string, example string) bool {
 		return false
 	}
 	if n.kind != kindList && n.kind != kindNull {
-		o.wrong(key, n, "want a list of strings, got %s; write %s: %s", n.shown(), key, example)
+		o.wrong(key, n, "want a list of strings, got %s; write %s: %s", n.kind, key, example)
 		return false
 	}
 	list := make([]string, 0, len(n.items))
@@ -207,8 +211,12 @@ func (o object) texts(key string, dst *[]string, example string) bool {
 			list = append(list, "")
 			continue
 		}
-		if item.kind == kindNull || !item.scalar() || strings.ContainsRune(item.text, 0) {
-			o.d.fail(item.pos, "%s: want a string, got %s", at.path, item.shown())
+		if item.kind == kindNull || !item.scalar() {
+			o.d.fail(item.pos, "%s: want a string, got %s", at.path, item.kind)
+			continue
+		}
+		if strings.ContainsRune(item.text, 0) {
+			o.d.fail(item.pos, "%s: contains a NUL character", at.path)
 			continue
 		}
 		at.note(strconv.Itoa(i), item)
@@ -224,7 +232,7 @@ func (o object) textMap(key string, dst *map[string]string, example string) bool
 		return false
 	}
 	if n.kind != kindMap && n.kind != kindNull {
-		o.wrong(key, n, "want a map, got %s; write %s: %s", n.shown(), key, example)
+		o.wrong(key, n, "want a map, got %s; write %s: %s", n.kind, key, example)
 		return false
 	}
 	m := make(map[string]string, len(n.pairs))

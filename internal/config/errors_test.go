@@ -81,6 +81,8 @@ func TestErrors(t *testing.T) {
 tine.yaml:5:7: auth.tokens[2]: name is missing; it says who comes with this token`},
 		{"same token", "auth:\n  tokens:\n    - {name: a, token: 0123456789abcdeX}\n    - {name: b, token: 0123456789abcdeX}\n",
 			`tine.yaml:4:24: auth.tokens[1].token: the same token as "a" has; each needs its own`},
+		{"numbers as token", "auth:\n  tokens:\n    - {name: a, token: 12345678901234567}\n",
+			`tine.yaml:3:24: auth.tokens[0].token: want a string, got a number; write token: "${TINE_TOKEN}"`},
 		{"tokens are no map", "auth: {tokens: {a: 0123456789abcdeX}}\n",
 			`tine.yaml:1:16: auth.tokens: want a list, got a map; write tokens: [{name: laptop, token: "${TINE_TOKEN}"}]`},
 		{"any origin without auth", "cors: {origins: ['*']}\n",
@@ -137,9 +139,9 @@ tine.yaml:5:5: servers.a.cwd: goes with command, but this server has a url`},
 		{"transport from elsewhere", "servers:\n  a: {url: 'http://x', transport: http}\n",
 			`tine.yaml:2:35: servers.a.transport: got "http", want auto, streamable or sse; did you mean "streamable"?`},
 		{"whole command line", "servers:\n  a: {command: npx -y server}\n",
-			`tine.yaml:2:16: servers.a.command: "npx -y server" is a whole command line; write command: npx and args: [-y, server]`},
+			`tine.yaml:2:16: servers.a.command: is a whole command line; write command: npx and args: [-y, server]`},
 		{"args as a string", "servers:\n  a: {command: npx, args: -y}\n",
-			`tine.yaml:2:27: servers.a.args: want a list of strings, got "-y"; write args: ["-y", "some-server"]`},
+			`tine.yaml:2:27: servers.a.args: want a list of strings, got a string; write args: ["-y", "some-server"]`},
 		{"args with a list", "servers:\n  a: {command: npx, args: [a, [b]]}\n",
 			`tine.yaml:2:31: servers.a.args[1]: want a string, got a list`},
 		{"env without value", "servers:\n  a:\n    command: npx\n    env:\n      A:\n",
@@ -160,7 +162,7 @@ tine.yaml:4:57: servers.a.headers.X-Z: a header is one line`},
 tine.yaml:2:62: servers.a.client_capabilities[2]: "roots" stands twice`},
 		{"tools", "servers:\n  a:\n    builtin: time\n    tools:\n      allow: ['[']\n      rename: {a: x, b: x, c: 'a b'}\n",
 			`tine.yaml:5:15: servers.a.tools.allow[0]: "[" is not a pattern; write a tool's name, with * for any characters
-tine.yaml:6:25: servers.a.tools.rename: a and b would both be called x; choose another name for one
+tine.yaml:6:25: servers.a.tools.rename: a and b would both be called "x"; choose another name for one
 tine.yaml:6:31: servers.a.tools.rename.c: "a b" is not a tool name; use 1 to 128 letters, digits, dots, dashes and underscores`},
 		{"empty allow", "servers:\n  a: {builtin: time, tools: {allow: []}}\n",
 			`tine.yaml:2:37: servers.a.tools.allow: an empty list would let nothing through; leave it out, or set enabled: false`},
@@ -265,12 +267,12 @@ func TestBombs(t *testing.T) {
 	tests := []struct{ name, in, want string }{
 		{"billion laughs", laughs.String(), "more than 100000 values after aliases are expanded"},
 		{"recursive alias", "x-a: &a\n  b: *a\n", "alias *a stands inside its own anchor"},
-		{"deep flow", strings.Repeat("a: [", 1) + strings.Repeat("[", 40_000), "nested deeper than 64 levels"},
-		{"deep flow maps", "a: " + strings.Repeat("{a: ", 50_000/5), "nested deeper than 64 levels"},
+		{"deep flow", strings.Repeat("a: [", 1) + strings.Repeat("[", 20_000), "nested deeper than 64 levels"},
+		{"deep flow maps", "a: " + strings.Repeat("{a: ", 5_000), "nested deeper than 64 levels"},
 		{"deep block on one line", strings.Repeat("- ", 20_000), "nested deeper than 64 levels"},
 		{"deep JSON", strings.Repeat("[", 100_000), "nested deeper than 64 levels"},
 		{"large", "# " + strings.Repeat("x", 1<<20), "the file is larger than 1 MiB"},
-		{"many keys", keys.String(), "more than 50000 words and marks"},
+		{"many keys", keys.String(), "more than 30000 words and marks"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -279,5 +281,57 @@ func TestBombs(t *testing.T) {
 				t.Errorf("got %.300v, want %s", err, tt.want)
 			}
 		})
+	}
+}
+
+func TestOneLongLine(t *testing.T) {
+	const n = 100_000
+	in := `{"mcpServers": {"a": {"command": "x"}}, "other": [` + strings.Repeat(`"é", `, n) + `null], "mcpServers": {"b": {"command": "x"}}}`
+	c := mustParse(t, in, noEnv())
+	if len(c.Servers) != 1 || c.Servers[0].ID != "b" {
+		t.Errorf("%+v", c.Servers)
+	}
+	at := len([]rune(in[:strings.LastIndex(in, `"mcpServers"`)])) + 1
+	if want := fmt.Sprintf(`tine.yaml:1:%d: key "mcpServers" stands twice, first on line 1; the last one counts`, at); c.Warnings[0] != want {
+		t.Errorf("got %s, want %s", c.Warnings[0], want)
+	}
+}
+
+func TestWarningsAreBounded(t *testing.T) {
+	in := `{"mcpServers": {"a": {"command": "x"` + strings.Repeat(`, "k": 1`, 500) + `}}}`
+	c := mustParse(t, in, noEnv())
+	if n := len(c.Warnings); n != maxWarnings+1 || c.Warnings[n-1] != "and 400 more warnings" {
+		t.Errorf("%d warnings, the last %q", n, c.Warnings[n-1])
+	}
+}
+
+func TestErrorsHideSecrets(t *testing.T) {
+	for _, in := range []string{
+		"auth: hunter2hunter2hunter2\n",
+		"auth: {tokens: hunter2hunter2}\n",
+		"auth: {tokens: [hunter2hunter2]}\n",
+		"auth: {tokens: [{name: a, token: hunter2}]}\n",
+		"auth: {tokens: [{name: a, token: [hunter2]}]}\n",
+		"public_url: ftp://me:hunter2@example.org\n",
+		"public_url: https://me:hunter2@example.org\n",
+		"servers: {a: {command: x, env: API_KEY=hunter2}}\n",
+		"servers: {a: {command: x, env: {API_KEY: [hunter2]}}}\n",
+		"servers: {a: {command: x, args: --token hunter2}}\n",
+		"servers: {a: {command: x --token hunter2}}\n",
+		"servers: {a: {url: 'http://x', headers: 'Authorization: hunter2'}}\n",
+		"servers: {a: {url: 'http://x', headers: {A: \"hunter2\\n\"}}}\n",
+		"servers: {a: {url: 'x://me:hunter2@h'}}\n",
+		"servers: {a: {builtin: time, settings: hunter2}}\n",
+		"servers: {a: hunter2}\n",
+		"servers: {a: {command: x, enabled: '${S}'}}\n",
+		"servers: {a: {command: x, scope: '${S}', timeout: '${S}', protocol: '${S}', tools: {allow: ['[${S}'], rename: {a: ' ${S}'}}}}\n",
+		"limits: {body: '${S}', calls: '${S}', idle: '${S}'}\nlisten: ${S}\nseparator: ${S}\ndefault_view: ${S}\ncors: {origins: ['${S}']}\n",
+	} {
+		_, err := Parse([]byte(in), env(map[string]string{"S": "hunter2"}))
+		if err == nil {
+			t.Errorf("%s: no error", in)
+		} else if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", in, err)
+		}
 	}
 }

@@ -41,7 +41,7 @@ func Import(data []byte, path string) (yaml []byte, warnings []string, err error
 	if _, err := Parse(out, importOptions()); err != nil {
 		return nil, nil, fmt.Errorf("import %s: the result does not load: %w", d.file, err)
 	}
-	return out, d.warnings, nil
+	return out, d.boundedWarnings(), nil
 }
 
 // importOptions see nothing of this machine: what a variable holds here does

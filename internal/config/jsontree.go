@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sort"
 	"strings"
 	"unicode/utf8"
 )
@@ -31,7 +30,7 @@ func (e *syntaxError) Error() string { return e.msg }
 // readJSON reads JSON, with comments and trailing commas as editors allow them.
 func readJSON(data []byte) (*tree, error) {
 	clean := plainJSON(data)
-	r := &jsonReader{data: clean, dec: json.NewDecoder(bytes.NewReader(clean)), lines: lineStarts(clean), out: &tree{}}
+	r := &jsonReader{data: clean, dec: json.NewDecoder(bytes.NewReader(clean)), where: newLocator(clean), out: &tree{}}
 	r.dec.UseNumber()
 	root, err := r.value(0)
 	if err != nil {
@@ -48,7 +47,7 @@ func readJSON(data []byte) (*tree, error) {
 type jsonReader struct {
 	data  []byte
 	dec   *json.Decoder
-	lines []int
+	where *locator
 	out   *tree
 	nodes int
 }
@@ -62,7 +61,7 @@ func (r *jsonReader) next() int {
 	return i
 }
 
-func (r *jsonReader) at(offset int) pos { return position(r.data, r.lines, offset) }
+func (r *jsonReader) at(offset int) pos { return r.where.at(offset) }
 
 func (r *jsonReader) token() (json.Token, pos, error) {
 	at := r.at(r.next())
@@ -215,18 +214,28 @@ func stringEnd(data []byte, i int) int {
 	return i
 }
 
-func lineStarts(data []byte) []int {
-	starts := []int{0}
-	for i, c := range data {
-		if c == '\n' {
-			starts = append(starts, i+1)
-		}
-	}
-	return starts
+// locator turns offsets into places. It goes on from the last one asked for, as
+// a file may be one line of many megabytes.
+type locator struct {
+	data   []byte
+	offset int
+	pos    pos
 }
 
-func position(data []byte, starts []int, offset int) pos {
-	offset = min(offset, len(data))
-	line := sort.SearchInts(starts, offset+1) - 1
-	return pos{line + 1, utf8.RuneCount(data[starts[line]:offset]) + 1}
+func newLocator(data []byte) *locator { return &locator{data: data, pos: pos{1, 1}} }
+
+func (l *locator) at(offset int) pos {
+	offset = min(offset, len(l.data))
+	if offset < l.offset {
+		l.offset, l.pos = 0, pos{1, 1}
+	}
+	part := l.data[l.offset:offset]
+	if i := bytes.LastIndexByte(part, '\n'); i >= 0 {
+		l.pos.line += bytes.Count(part, []byte{'\n'})
+		l.pos.col = 1
+		part = part[i+1:]
+	}
+	l.pos.col += utf8.RuneCount(part)
+	l.offset = offset
+	return l.pos
 }

@@ -114,7 +114,7 @@ func (d *decoder) finish(c *Config) (*Config, error) {
 	if len(c.Servers) == 0 {
 		d.warn(pos{}, "there are no servers; add one under servers:")
 	}
-	c.Warnings = d.warnings
+	c.Warnings = d.boundedWarnings()
 	return c, nil
 }
 
@@ -130,7 +130,7 @@ func readTree(data []byte, path string) (*tree, error) {
 			}
 			at += n
 		}
-		return nil, &syntaxError{position(data, lineStarts(data), at), "the file is not UTF-8 text from here on; save it as UTF-8"}
+		return nil, &syntaxError{newLocator(data).at(at), "the file is not UTF-8 text from here on; save it as UTF-8"}
 	}
 	if len(data) > maxJSONBytes {
 		return nil, &syntaxError{pos{}, "the file is larger than 16 MiB"}

@@ -6,8 +6,11 @@ import (
 	"strings"
 )
 
-// maxProblems bounds one report: past this many a reader wants to mend first.
-const maxProblems = 20
+// Bounds of one report: past this many a reader wants to mend first.
+const (
+	maxProblems = 20
+	maxWarnings = 100
+)
 
 // pos is a place in a file. Lines and columns count from one; a column counts
 // characters, not bytes. The zero pos is "somewhere in the file".
@@ -87,4 +90,11 @@ func bounded(ps []Problem) *Error {
 		e.Problems, e.More = ps[:maxProblems], len(ps)-maxProblems
 	}
 	return e
+}
+
+func (r *report) boundedWarnings() []string {
+	if more := len(r.warnings) - maxWarnings; more > 0 {
+		return append(r.warnings[:maxWarnings:maxWarnings], fmt.Sprintf("and %d more warnings", more))
+	}
+	return r.warnings
 }

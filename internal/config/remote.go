@@ -62,7 +62,7 @@ func (d *decoder) remoteServers(c *Config) []Problem {
 func (d *decoder) remoteServer(n *node, path string) (s Server, at pos, ok bool) {
 	before := len(d.problems)
 	if n.kind != kindMap {
-		d.fail(n.pos, "%s: want an object with id and endpoint, got %s", path, n.shown())
+		d.fail(n.pos, "%s: want an object with id and endpoint, got %s", path, n.kind)
 		return s, n.pos, false
 	}
 	// The format belongs to others as well; what only they know is no mistake.

@@ -152,11 +152,8 @@ func (d *decoder) command(o object, s *Server) {
 		case len(fields) == 0:
 			o.wrong("command", n, "is empty; name a program")
 		case n.from == "" && len(fields) > 1 && o.n.get("args") == nil && !strings.ContainsAny(s.Command, `/\`):
-			quoted := make([]string, len(fields)-1)
-			for i, f := range fields[1:] {
-				quoted[i] = quoteScalar(f)
-			}
-			o.wrong("command", n, "%s is a whole command line; write command: %s and args: [%s]", n.shown(), fields[0], strings.Join(quoted, ", "))
+			line := Server{Args: fields[1:]}
+			o.wrong("command", n, "is a whole command line; write command: %s and args: %s", fields[0], flow(listNode(line.shownArgs()...)))
 		}
 	}
 	o.texts("args", &s.Args, `["-y", "some-server"]`)
@@ -253,7 +250,7 @@ func (d *decoder) settings(o object, s *Server) {
 		return
 	}
 	if n.kind != kindMap {
-		o.wrong("settings", n, "want a map, got %s", n.shown())
+		o.wrong("settings", n, "want a map, got %s", n.kind)
 		return
 	}
 	s.Settings, _ = n.value().(map[string]any)

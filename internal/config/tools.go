@@ -58,7 +58,7 @@ func (d *decoder) tools(o object, s *Server) {
 		case !toolPattern.MatchString(to):
 			d.fail(p.value.pos, "%s.rename.%s: %s is not a tool name; use 1 to 128 letters, digits, dots, dashes and underscores", t.path, p.key, p.value.shown())
 		case taken[to] != "":
-			d.fail(p.value.pos, "%s.rename: %s and %s would both be called %s; choose another name for one", t.path, taken[to], p.key, to)
+			d.fail(p.value.pos, "%s.rename: %s and %s would both be called %s; choose another name for one", t.path, taken[to], p.key, p.value.shown())
 		}
 		taken[to] = p.key
 	}

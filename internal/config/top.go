@@ -80,7 +80,7 @@ func (d *decoder) address(o object, c *Config) {
 		u, err := url.Parse(c.PublicURL)
 		switch {
 		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-			o.wrong("public_url", n, "%s is not an absolute http or https URL; write it like https://tine.example.org", n.shown())
+			o.wrong("public_url", n, "%s is not an absolute http or https URL; write it like https://tine.example.org", n.quoted())
 		case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 			o.wrong("public_url", n, "must be a plain URL without user, query and fragment; write it like https://tine.example.org")
 		}

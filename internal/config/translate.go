@@ -15,7 +15,7 @@ var quiet = []string{"autoApprove", "alwaysAllow", "trust", "gallery", "version"
 // translate turns a foreign entry into one of tine.yaml.
 func (d *decoder) translate(e *entry, src *node, f format) {
 	if src.kind != kindMap {
-		e.broken = "want a map with a command or a url, got " + src.shown()
+		e.broken = "want a map with a command or a url, got " + src.kind.String()
 		return
 	}
 	e.n = mapNode()

@@ -16,7 +16,7 @@ import (
 // and depth are bounded before it runs and values while aliases are expanded.
 const (
 	maxYAMLBytes  = 1 << 20
-	maxYAMLTokens = 50_000
+	maxYAMLTokens = 30_000
 	maxYAMLNodes  = 100_000
 )
 
