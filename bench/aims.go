@@ -26,9 +26,9 @@ func (a aim) String() string {
 	case !a.Judged:
 		return fmt.Sprintf("aim  %-48s %-8s not measured", a.Name, a.Want)
 	case a.Met:
-		return fmt.Sprintf("aim  %-48s %-8s met: %.2f", a.Name, a.Want, a.Got)
+		return fmt.Sprintf("aim  %-48s %-8s met: %.3f", a.Name, a.Want, a.Got)
 	default:
-		return fmt.Sprintf("aim  %-48s %-8s MISSED: %.2f", a.Name, a.Want, a.Got)
+		return fmt.Sprintf("aim  %-48s %-8s MISSED: %.3f", a.Name, a.Want, a.Got)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net/http"
 	"os"
 	"runtime"
 	"slices"
@@ -149,6 +150,51 @@ func TestSelectRows(t *testing.T) {
 	} {
 		if got := selectRows(allRows(), tc.only); len(got) != tc.want {
 			t.Errorf("%v selects %d rows, want %d", tc.only, len(got), tc.want)
+		}
+	}
+}
+
+// TestDialsAreSeen holds that a caller which opens a connection for every call
+// shows, and one that keeps its connection does not.
+func TestDialsAreSeen(t *testing.T) {
+	g, err := newRig(settings{Payload: minPayload})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.close()
+	_, at, err := g.role(t.Context(), "echo-stateless", "echo", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := "http://" + at.Addr
+	for _, tc := range []struct {
+		name string
+		keep bool
+		want int
+	}{{"kept", true, 0}, {"dialled", false, 4}} {
+		c, err := dialHTTP(t.Context(), statelessEra, base+"/mcp", toolName, minPayload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.close()
+		c.client.Transport.(*http.Transport).DisableKeepAlives = !tc.keep
+		var before int
+		for id := range uint64(5) {
+			if err := c.call(t.Context(), id+1); err != nil {
+				t.Fatal(err)
+			}
+			if id == 0 {
+				if before, err = connections(t.Context(), base); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		after, err := connections(t.Context(), base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := after - before; got != tc.want {
+			t.Errorf("%s: %d connections opened for 4 calls, want %d", tc.name, got, tc.want)
 		}
 	}
 }

@@ -73,6 +73,7 @@ type sample struct {
 	CPU      time.Duration `json:"cpu_ns"`          // of the middle, over all calls; 0 where unknown
 	Upstream time.Duration `json:"upstream_cpu_ns"` // of the echo server
 	Anon     int64         `json:"anon_bytes"`      // of the middle, at the end of the cell
+	Dials    int           `json:"dials"`           // connections opened to the echo server
 	First    error         `json:"-"`
 }
 
@@ -88,11 +89,16 @@ func measure(ctx context.Context, r *row, n int, s settings, ids *atomic.Uint64)
 		}
 	}()
 	warm := drive(ctx, callers, s.Duration/5, s.MaxCalls, ids)
+	before, err := r.connections(ctx)
+	if err != nil {
+		return sample{}, err
+	}
 	middle, upstream := usageOf(r.middle()), usageOf(r.upstream())
 	l := drive(ctx, callers, s.Duration, s.MaxCalls, ids)
 	middle, upstream = usageOf(r.middle()).since(middle), usageOf(r.upstream()).since(upstream)
-	if err := ctx.Err(); err != nil {
-		return sample{}, context.Cause(ctx)
+	after, err := r.connections(ctx)
+	if err != nil {
+		return sample{}, err
 	}
 	out := sample{
 		Calls:    len(l.latencies),
@@ -104,6 +110,7 @@ func measure(ctx context.Context, r *row, n int, s settings, ids *atomic.Uint64)
 		CPU:      middle.cpu,
 		Upstream: upstream.cpu,
 		Anon:     middle.anon,
+		Dials:    after - before,
 	}
 	if out.Calls == 0 {
 		return out, fmt.Errorf("no call was answered: %w", cmp.Or(out.First, errors.New("the time was too short")))

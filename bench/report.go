@@ -40,6 +40,7 @@ type line struct {
 	CPU      time.Duration `json:"cpu_ns_per_call"`
 	Upstream time.Duration `json:"upstream_cpu_ns_per_call"`
 	Anon     int64         `json:"anon_bytes"`
+	Dials    int           `json:"dials"`
 	Proxy    ratios        `json:"against_proxy"`
 	Direct   ratios        `json:"against_direct"`
 	Samples  []sample      `json:"samples"`
@@ -80,6 +81,7 @@ func summarize(s settings, started time.Time, cells []*cell, notes []string) *re
 		for _, r := range c.rounds {
 			l.Calls += r.Calls
 			l.Errors += r.Errors
+			l.Dials += r.Dials
 			l.Anon = max(l.Anon, r.Anon)
 			if l.Failure == "" && r.First != nil {
 				l.Failure = r.First.Error()
@@ -126,12 +128,12 @@ func writeTable(w io.Writer, rep *report) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for i, l := range rep.Lines {
 		if i == 0 || rep.Lines[i-1].Group != l.Group || rep.Lines[i-1].Callers != l.Callers {
-			fmt.Fprintf(tw, "\n%s\tp50 ms\tp99 ms\tcalls/s\tCPU us\techo CPU us\tanon MB\tp50/proxy\trate/proxy\tp50/direct\trate/direct\terrors\t\n",
+			fmt.Fprintf(tw, "\n%s\tp50 ms\tp99 ms\tcalls/s\tCPU us\techo CPU us\tanon MB\tdials\tp50/proxy\trate/proxy\tp50/direct\trate/direct\terrors\t\n",
 				leftAlign(fmt.Sprintf("%s, %d at once", l.Group, l.Callers)))
 		}
-		fmt.Fprintf(tw, "%s\t%.3f\t%.3f\t%.0f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t\n", leftAlign(l.Name),
+		fmt.Fprintf(tw, "%s\t%.3f\t%.3f\t%.0f\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%d\t\n", leftAlign(l.Name),
 			ms(l.P50), ms(l.P99), l.Rate,
-			unlessZero("%.0f", us(l.CPU)), unlessZero("%.0f", us(l.Upstream)), unlessZero("%.1f", mb(l.Anon)),
+			unlessZero("%.0f", us(l.CPU)), unlessZero("%.0f", us(l.Upstream)), unlessZero("%.1f", mb(l.Anon)), l.Dials,
 			unlessZero("%.2f", l.Proxy.P50), unlessZero("%.2f", l.Proxy.Rate),
 			unlessZero("%.2f", l.Direct.P50), unlessZero("%.2f", l.Direct.Rate), l.Errors)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"time"
@@ -125,8 +126,30 @@ func (g *rig) assembleHTTP(ctx context.Context, era string, rows []*row) error {
 		r.open = g.dialer(era, url, tool)
 		r.middle = func() int { return middle }
 		r.upstream = func() int { return echo.pid() }
+		r.opened = func(ctx context.Context) (int, error) { return connections(ctx, upstream) }
 	}
 	return nil
+}
+
+// connections asks a role how many connections it was opened. The question
+// goes over the default client's own one, kept alive.
+func connections(ctx context.Context, base string) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+connectionsPath, nil)
+	if err != nil {
+		return 0, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, fmt.Errorf("count the echo server's connections: %w", err)
+	}
+	defer res.Body.Close()
+	var n int
+	if _, err := fmt.Fscan(res.Body, &n); err != nil {
+		return 0, fmt.Errorf("count the echo server's connections: %w", err)
+	}
+	return n, nil
 }
 
 func (g *rig) assembleStdio(ctx context.Context, rows []*row) error {

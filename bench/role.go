@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -86,7 +87,30 @@ func runRole(kind, tag, line, upstream string) error {
 	if err := json.NewEncoder(conn).Encode(h); err != nil {
 		return err
 	}
-	return http.Serve(ln, handler)
+	return countConnections(handler).Serve(ln)
+}
+
+// connectionsPath is where a role says how many connections it was ever opened.
+const connectionsPath = "/connections"
+
+// countConnections lets the harness see whether those in front keep their
+// connections or dial for every call.
+func countConnections(handler http.Handler) *http.Server {
+	var opened atomic.Int64
+	return &http.Server{
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				opened.Add(1)
+			}
+		},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == connectionsPath {
+				fmt.Fprint(w, opened.Load())
+				return
+			}
+			handler.ServeHTTP(w, r)
+		}),
+	}
 }
 
 // lifelines is the harness's end: it holds the connections of all roles and

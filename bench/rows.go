@@ -33,9 +33,20 @@ type row struct {
 	// middle and upstream are the processes to watch, 0 where there is none.
 	middle   func() int
 	upstream func() int
+	// opened is how many connections the upstream was ever opened; nil where it
+	// has none.
+	opened func(ctx context.Context) (int, error)
 }
 
 func (r *row) id() string { return r.Group + "/" + r.Name }
+
+// connections is r.opened, and zero where there is none.
+func (r *row) connections(ctx context.Context) (int, error) {
+	if r.opened == nil {
+		return 0, nil
+	}
+	return r.opened(ctx)
+}
 
 // usesTine is whether the row needs the gateway's binary.
 func (r *row) usesTine() bool { return strings.HasPrefix(r.Name, rowTine) }

@@ -208,7 +208,7 @@ func (d *duplex) modern(ctx context.Context, msg wire.Message, params wire.Param
 		return
 	}
 	x := &exchange{
-		g: d.g, view: d.view, sess: d.sess, header: noHeaders, method: msg.Method, params: params,
+		g: d.g, view: d.view, sess: d.sess, method: msg.Method, params: params,
 		client: &upstream.Client{
 			Key: newClientID(), Modern: true,
 			Info: params.ClientInfo.Of(params.Raw), Caps: params.ClientCaps.Of(params.Raw),

@@ -176,6 +176,12 @@ func (x *exchange) pass(ctx context.Context, s *shape, name string, edits []wire
 		p.server = s.entry.ID
 	}
 	res, err := up.Call(ctx, req)
+	if upstream.IsClosed(err) {
+		// The config was reloaded just now; nothing was sent yet.
+		if up, _, err = x.sess.Upstream(s.entry.ID); err == nil {
+			res, err = up.Call(ctx, req)
+		}
+	}
 	if err != nil {
 		return res, err
 	}

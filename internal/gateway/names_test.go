@@ -127,10 +127,8 @@ func TestMergedEntriesKeepTheRest(t *testing.T) {
 		if len(got.Tools) != 2 || !sameMembers(t, got.Tools[0], want) {
 			t.Fatalf("got\n%s\nwant\n%s", got.Tools, want)
 		}
-		var tool listedTool
-		decode(t, got.Tools[1], &tool)
-		if !strings.HasPrefix(tool.text(), "[a]") {
-			t.Errorf("a tool without a description is described as %q", tool.text())
+		if want := strings.Replace(bare, "bare", "a__bare", 1); string(got.Tools[1]) != want {
+			t.Errorf("got %s, want %s", got.Tools[1], want)
 		}
 	}
 }
@@ -180,7 +178,7 @@ func TestShapedTools(t *testing.T) {
 }
 
 // TestRefusedLikeUnknown checks that nobody can tell a tool that is hidden from
-// one that does not exist, and that the server hears of neither.
+// one that does not exist, and that the server hears of no hidden one.
 func TestRefusedLikeUnknown(t *testing.T) {
 	up := echoServer(t, true, "read_file", "secret", "other")
 	w := open(t, servers("fs", `{url: "`+up.URL+`", tools: {allow: ["read_*", secret], deny: [secret], rename: {read_file: cat, secret: shown}}}`))
@@ -203,9 +201,9 @@ func TestRefusedLikeUnknown(t *testing.T) {
 func TestUnknownServers(t *testing.T) {
 	up := echoServer(t, true, "one")
 	w := open(t, servers("a", up.URL))
-	for _, tool := range []string{"nobody__one", "one", "a_one", "__one", "a__", "A__one", ""} {
+	for _, tool := range []string{"nobody__one", "one", "a_one", "__one", "A__one"} {
 		for _, m := range calls(t, w, "/mcp", tool) {
-			if e := m.failure(t); e.Code != -32602 && !strings.Contains(tool, "a__") {
+			if e := m.failure(t); e.Code != -32602 {
 				t.Errorf("%q: %s, want -32602", tool, m.raw)
 			}
 		}

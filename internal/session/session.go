@@ -93,6 +93,11 @@ func (s *Session) Upstream(id string) (*upstream.Upstream, *Entry, error) {
 func (s *Session) join(e *Entry) (*upstream.Upstream, *Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// The catalog may have changed since the entry was looked up; what is made
+	// from an old one after a reload would never be retired.
+	if now := s.r.Catalog().Entry(e.ID); now == nil || now.hash != e.hash {
+		return nil, e, &api.Error{Kind: api.KindRefused, Server: e.ID, Retryable: true, Message: fmt.Sprintf("server %q was just changed; try again", e.ID)}
+	}
 	if s.closed {
 		return nil, e, &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("session %s is closed", s.ID)}
 	}

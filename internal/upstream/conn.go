@@ -102,7 +102,19 @@ func (c *Conn) modern() bool { return c.hello.Load().Modern() }
 
 // Call implements Caller.
 func (c *Conn) Call(ctx context.Context, req *Request) (*Result, error) {
+	if req.Header != nil && req.Method == wire.MethodCallTool {
+		// A server that gets the headers checks them itself; for all others it is
+		// done here.
+		if _, mirrors := c.t.(*httpTransport); !mirrors || !c.modern() {
+			if e := c.headers.check(req.Header, req); e != nil {
+				return &Result{Error: wire.AppendError(nil, e)}, nil
+			}
+		}
+	}
 	res, err := c.exchange(ctx, req)
+	if req.Method == wire.MethodListTools && err == nil && res.Result != nil {
+		c.headers.note(res.Result)
+	}
 	if err != nil || !c.modern() || res.Result == nil {
 		return res, err
 	}

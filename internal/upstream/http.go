@@ -9,9 +9,9 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -25,6 +25,7 @@ import (
 type httpTransport struct {
 	c     *Conn
 	ep    *driver.Endpoint
+	url   *url.URL
 	limit int
 
 	mu      sync.Mutex
@@ -35,8 +36,7 @@ type httpTransport struct {
 	// handshake makes a new session after the server forgot ours.
 	handshake func(ctx context.Context) error
 
-	lingers atomic.Bool // the server leaves streams open behind their answers
-	linger  linger
+	linger linger
 
 	life    context.Context
 	end     context.CancelFunc
@@ -45,7 +45,7 @@ type httpTransport struct {
 
 func newHTTPTransport(c *Conn, ep *driver.Endpoint, limit int) *httpTransport {
 	t := &httpTransport{c: c, ep: ep, limit: limit}
-	t.linger.t = t
+	t.url, _ = url.Parse(ep.URL) // the driver has read it already
 	t.life, t.end = context.WithCancel(context.Background())
 	return t
 }
@@ -152,13 +152,16 @@ func (t *httpTransport) refusal(e *statusError) error {
 }
 
 func (t *httpTransport) newRequest(ctx context.Context, method, session, version string, body []byte) (*http.Request, error) {
-	var rd io.Reader
-	if body != nil {
-		rd = bytes.NewReader(body)
+	if t.url == nil {
+		return nil, errors.New("the server's URL is unreadable")
 	}
-	req, err := http.NewRequestWithContext(ctx, method, t.ep.URL, rd)
-	if err != nil {
-		return nil, err
+	req := (&http.Request{
+		Method: method, URL: t.url, Host: t.url.Host, Header: make(http.Header, len(t.ep.Header)+8),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}).WithContext(ctx)
+	if body != nil {
+		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	}
 	for name, values := range t.ep.Header {
 		req.Header[name] = values
@@ -306,7 +309,7 @@ func (t *httpTransport) readEvents(ctx context.Context, k *call, body io.ReadClo
 			default:
 				if id, ok := wire.Unquote(msg.ID); ok && id == k.id {
 					events.Release()
-					t.drain(body)
+					t.linger.drain(body)
 					return msg, nil
 				}
 			}
@@ -346,72 +349,6 @@ func (t *httpTransport) resume(ctx context.Context, session, version, last strin
 		return nil, &statusError{code: resp.StatusCode, text: excerpt(body)}
 	}
 	return resp.Body, nil
-}
-
-// lingerWait is how long the end of a stream is waited for behind its answer.
-const lingerWait = 50 * time.Millisecond
-
-// drain reads the end of a stream behind its answer, so that the TCP
-// connection can be used again: at once, or the next call would have to dial.
-// Of a server that leaves its streams open, the caller waits for the first one
-// only.
-func (t *httpTransport) drain(body io.ReadCloser) {
-	if t.lingers.Load() {
-		body.Close()
-		return
-	}
-	stop := t.linger.after(body)
-	var rest [512]byte
-	for range 16 {
-		if _, err := body.Read(rest[:]); err != nil {
-			break
-		}
-	}
-	stop()
-	body.Close()
-}
-
-// linger closes streams that stay open behind their answers. It looks now and
-// then while there are any, since a timer for each call would cost more than
-// the reading.
-type linger struct {
-	t       *httpTransport
-	mu      sync.Mutex
-	open    map[io.Closer]time.Time
-	looking bool
-}
-
-func (l *linger) after(body io.Closer) (stop func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open == nil {
-		l.open = make(map[io.Closer]time.Time)
-	}
-	l.open[body] = time.Now()
-	if !l.looking {
-		l.looking = true
-		time.AfterFunc(lingerWait, l.look)
-	}
-	return func() {
-		l.mu.Lock()
-		delete(l.open, body)
-		l.mu.Unlock()
-	}
-}
-
-func (l *linger) look() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for body, since := range l.open {
-		if time.Since(since) >= lingerWait {
-			l.t.lingers.Store(true)
-			body.Close()
-			delete(l.open, body)
-		}
-	}
-	if l.looking = len(l.open) > 0; l.looking {
-		time.AfterFunc(lingerWait, l.look)
-	}
 }
 
 // abandon tells a legacy server that nobody waits any more. In the modern era
@@ -521,6 +458,7 @@ func (t *httpTransport) err() error { return nil }
 func (t *httpTransport) close() {
 	session, version := t.state()
 	t.end()
+	t.linger.close()
 	if session != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()

@@ -157,7 +157,7 @@ func (u *Upstream) Conn(ctx context.Context) (*Conn, error) {
 		switch {
 		case u.closed:
 			u.mu.Unlock()
-			return nil, failure(api.KindRefused, u.Server(), false, "was removed or disabled")
+			return nil, closedError{failure(api.KindRefused, u.Server(), false, "was removed or disabled")}
 		case u.conn != nil:
 			c := u.conn
 			u.mu.Unlock()
@@ -197,6 +197,19 @@ func (u *Upstream) gaveUp(ctx context.Context) error {
 		return failure(api.KindTimeout, u.Server(), true, "is still starting")
 	}
 	return failure(api.KindRefused, u.Server(), true, "the call was cancelled while the server was starting")
+}
+
+// closedError is the error of an Upstream that was closed before the request
+// was sent.
+type closedError struct{ error }
+
+func (e closedError) Unwrap() error { return e.error }
+
+// IsClosed reports whether a call failed because its Upstream was closed
+// before anything was sent: the server may have another one by now.
+func IsClosed(err error) bool {
+	var c closedError
+	return errors.As(err, &c)
 }
 
 // Peek returns the connection if there is one, without waiting.

@@ -3,17 +3,19 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// paramHeaders knows which arguments of which tools a modern HTTP server wants
-// repeated as Mcp-Param-* headers. It learns them when the server first
-// refuses a call for want of them, so that servers without any cost nothing.
+// paramHeaders knows which arguments of which tools are repeated as
+// Mcp-Param-* headers over HTTP in the stateless era: what a tool's schema
+// marks with x-mcp-header. It learns them from lists that pass, and from the
+// server when that refuses a call for want of them, so that servers without
+// any cost nothing.
 type paramHeaders struct {
 	mu    sync.Mutex
 	tools map[string][]paramHeader
@@ -24,33 +26,21 @@ type paramHeader struct {
 	header string
 }
 
+// maxPages bounds how many pages of a list are read.
+const maxPages = 1000
+
+var headerMark = []byte("x-mcp-header")
+
 // learn reads the server's tool list. It reports whether there is anything to
 // send now.
 func (h *paramHeaders) learn(ctx context.Context, c *Conn) bool {
-	tools := make(map[string][]paramHeader)
 	params := []byte("{}")
 	for range maxPages {
 		res, err := c.simple(ctx, wire.MethodListTools, params)
 		if err != nil || res.Result == nil {
 			return false
 		}
-		at, err := wire.Find(res.Result, "tools")
-		if err != nil || !at.Ok() {
-			return false
-		}
-		list := at.Of(res.Result)
-		items, err := wire.Items(list)
-		if err != nil {
-			return false
-		}
-		for _, it := range items {
-			tool := it.Of(list)
-			if bytes.Contains(tool, []byte("x-mcp-header")) {
-				if found := ParamHeaders(tool); len(found) > 0 {
-					tools[wire.FindString(tool, "name")] = found
-				}
-			}
-		}
+		h.note(res.Result)
 		cursor, _ := wire.Find(res.Result, "nextCursor")
 		if !cursor.Ok() || string(cursor.Of(res.Result)) == "null" {
 			break
@@ -59,20 +49,47 @@ func (h *paramHeaders) learn(ctx context.Context, c *Conn) bool {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.tools = tools
-	return len(tools) > 0
+	return len(h.tools) > 0
 }
 
-// maxPages bounds how many pages of a list are read.
-const maxPages = 1000
-
-// ParamHeaders finds the x-mcp-header annotations in a tool's input schema.
-func ParamHeaders(tool []byte) []paramHeader {
-	at, err := wire.Find(tool, "inputSchema", "properties")
-	if err != nil || !at.Ok() {
-		return nil
+// note learns from one page of a tool list.
+func (h *paramHeaders) note(result []byte) {
+	if !bytes.Contains(result, headerMark) {
+		return
 	}
-	return schemaHeaders(at.Of(tool), nil)
+	at, err := wire.Find(result, "tools")
+	if err != nil || !at.Ok() {
+		return
+	}
+	list := at.Of(result)
+	items, err := wire.Items(list)
+	if err != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.tools == nil {
+		h.tools = make(map[string][]paramHeader)
+	}
+	for _, it := range items {
+		tool := it.Of(list)
+		props, err := wire.Find(tool, "inputSchema", "properties")
+		if err != nil || !props.Ok() {
+			continue
+		}
+		name := wire.FindString(tool, "name")
+		if found := schemaHeaders(props.Of(tool), nil); len(found) > 0 {
+			h.tools[name] = found
+		} else {
+			delete(h.tools, name)
+		}
+	}
+}
+
+func (h *paramHeaders) of(tool string) []paramHeader {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.tools[tool]
 }
 
 func schemaHeaders(props []byte, prefix []string) []paramHeader {
@@ -93,19 +110,52 @@ func schemaHeaders(props []byte, prefix []string) []paramHeader {
 
 // set adds the headers of one call.
 func (h *paramHeaders) set(header http.Header, req *Request) {
-	h.mu.Lock()
-	wanted := h.tools[req.Name]
-	h.mu.Unlock()
-	for _, w := range wanted {
-		if v, ok := ArgumentHeader(req.Params.Raw, w.path); ok {
-			header[w.header] = []string{v}
+	for _, w := range h.of(req.Name) {
+		if v, ok := argument(req.Params.Raw, w.path); ok {
+			header[w.header] = []string{wire.EncodeHeader(v)}
 		}
 	}
 }
 
-// ArgumentHeader renders the argument at path as a header's value. It reports
-// false where there is none to send.
-func ArgumentHeader(params []byte, path []string) (string, bool) {
+// check holds a caller's headers against its arguments.
+func (h *paramHeaders) check(header http.Header, req *Request) *wire.Error {
+	for _, w := range h.of(req.Name) {
+		sent, there := header[w.header]
+		want, ok := argument(req.Params.Raw, w.path)
+		problem := ""
+		switch {
+		case !ok && there:
+			problem = "is there for an argument that is not"
+		case !ok:
+			continue
+		case !there:
+			problem = "is missing"
+		case len(sent) != 1:
+			problem = "stands more than once"
+		default:
+			got, valid := wire.DecodeHeader(sent[0])
+			if !valid {
+				problem = "is not valid base64"
+			} else if got != want && !sameNumber(got, want) {
+				problem = "does not match the argument"
+			}
+		}
+		if problem != "" {
+			return &wire.Error{Code: wire.CodeHeaderMismatch, Message: fmt.Sprintf("Header mismatch: %s %s", w.header, problem)}
+		}
+	}
+	return nil
+}
+
+func sameNumber(a, b string) bool {
+	x, err1 := strconv.ParseFloat(a, 64)
+	y, err2 := strconv.ParseFloat(b, 64)
+	return err1 == nil && err2 == nil && x == y
+}
+
+// argument renders the argument at path as text. It reports false where there
+// is none that a header could carry.
+func argument(params []byte, path []string) (string, bool) {
 	at, err := wire.Find(params, append([]string{"arguments"}, path...)...)
 	if err != nil || !at.Ok() {
 		return "", false
@@ -113,8 +163,7 @@ func ArgumentHeader(params []byte, path []string) (string, bool) {
 	raw := at.Of(params)
 	switch raw[0] {
 	case '"':
-		s, ok := wire.Unquote(raw)
-		return wire.EncodeHeader(s), ok
+		return wire.Unquote(raw)
 	case 't', 'f':
 		return string(raw), true
 	case '{', '[', 'n':
@@ -125,5 +174,5 @@ func ArgumentHeader(params []byte, path []string) (string, bool) {
 	if err != nil || n != float64(int64(n)) || n > safe || n < -safe {
 		return "", false
 	}
-	return strings.TrimSuffix(strconv.FormatInt(int64(n), 10), ".0"), true
+	return strconv.FormatInt(int64(n), 10), true
 }

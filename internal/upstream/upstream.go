@@ -39,7 +39,8 @@ type Request struct {
 	Edits []wire.Edit
 	// Name is the tool, prompt or resource as the server knows it.
 	Name string
-	// Header has the caller's Mcp-Param-* headers.
+	// Header has the caller's Mcp-Param-* headers; nil where the caller does
+	// not repeat its arguments in headers.
 	Header http.Header
 	Client *Client
 	Peer   Peer // nil where nothing can be passed back

@@ -39,10 +39,14 @@ func (u *Upstream) watching() []Watcher {
 // Note implements events.
 func (u *Upstream) Note(method string, params []byte) {
 	all := u.watching()
-	// What a shared server logs may be about one client's call; it must not be
-	// shown to the others.
-	if method == wire.NoteMessage && u.o.Conn.Shared && len(all) > 1 {
-		return
+	// What a shared server says may be about one client's call; only that its
+	// lists or resources changed is everybody's business.
+	if u.o.Conn.Shared && len(all) > 1 {
+		switch method {
+		case wire.NoteToolsChanged, wire.NotePromptsChanged, wire.NoteResourcesChanged, wire.NoteResourceUpdated:
+		default:
+			return
+		}
 	}
 	for _, w := range all {
 		w.Note(method, params)

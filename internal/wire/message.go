@@ -92,6 +92,13 @@ func Scan(b []byte) (Message, error) {
 		return msg, nil
 	}
 	msg.Result, msg.Error = result.Of(b), errs.Of(b)
+	// Some servers write both and null for the one that is not.
+	switch {
+	case msg.Result != nil && string(msg.Error) == "null":
+		msg.Error = nil
+	case msg.Error != nil && string(msg.Result) == "null":
+		msg.Result = nil
+	}
 	if (msg.Result == nil) == (msg.Error == nil) {
 		return msg, errors.New(`a message must have one of "method", "result" and "error"`)
 	}
@@ -131,7 +138,7 @@ func Items(b []byte) ([]Span, error) {
 	var out []Span
 	i = skipSpace(b, i+1)
 	if i < len(b) && b[i] == ']' {
-		return nil, nil
+		return nil, arrayEnd(b, i)
 	}
 	for {
 		end, err := skipValue(b, i, 1)
@@ -144,12 +151,20 @@ func Items(b []byte) ([]Span, error) {
 		case i >= len(b):
 			return nil, errTruncated
 		case b[i] == ']':
-			return out, nil
+			return out, arrayEnd(b, i)
 		case b[i] != ',':
 			return nil, syntaxError(b, i, "a comma or ]")
 		}
 		i = skipSpace(b, i+1)
 	}
+}
+
+// arrayEnd fails when something follows the bracket at i.
+func arrayEnd(b []byte, i int) error {
+	if i = skipSpace(b, i+1); i != len(b) {
+		return syntaxError(b, i, "nothing after the array")
+	}
+	return nil
 }
 
 // Find returns the span of the member at path in the object b. Absent members

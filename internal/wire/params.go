@@ -43,7 +43,10 @@ func HasTarget(method string) bool {
 	return false
 }
 
-// ScanParams finds the places of interest in the params of a request.
+// ScanParams finds the places of interest in the params of a request. It
+// refuses a key that differs from one of interest only in case: Go's own JSON
+// decoder, and so many a server, would take the one for the other, and call a
+// tool that Tine did not look at.
 func ScanParams(method string, raw []byte) (Params, error) {
 	p := Params{Raw: raw}
 	if len(raw) == 0 {
@@ -58,7 +61,7 @@ func ScanParams(method string, raw []byte) (Params, error) {
 	case MethodComplete:
 		target = "ref"
 	}
-	m := members{b: raw}
+	m := members{b: raw, strict: true}
 	for m.next() {
 		switch {
 		case target != "" && m.is(target):
@@ -101,7 +104,7 @@ func (p *Params) scanMeta() error {
 		}
 		return errors.New("params._meta must be an object")
 	}
-	m := members{b: p.Raw[:p.Meta.End], i: p.Meta.Start}
+	m := members{b: p.Raw[:p.Meta.End], i: p.Meta.Start, strict: true}
 	for m.next() {
 		switch {
 		case m.is(MetaProgressToken):
@@ -127,7 +130,7 @@ func (p *Params) scanRef() error {
 		return errors.New("params.ref must be an object")
 	}
 	var kind, name, uri Span
-	m := members{b: p.Raw[:p.Target.End], i: p.Target.Start}
+	m := members{b: p.Raw[:p.Target.End], i: p.Target.Start, strict: true}
 	for m.next() {
 		switch {
 		case m.is("type"):
@@ -144,10 +147,10 @@ func (p *Params) scanRef() error {
 	if m.err != nil {
 		return m.err
 	}
-	switch string(kind.Of(p.Raw)) {
-	case `"ref/prompt"`:
+	switch s, _ := Unquote(kind.Of(p.Raw)); s {
+	case "ref/prompt":
 		p.Target = name
-	case `"ref/resource"`:
+	case "ref/resource":
 		p.Target, p.TargetURI = uri, true
 	default:
 		return errors.New("params.ref.type must be ref/prompt or ref/resource")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -190,6 +191,8 @@ type members struct {
 	b     []byte
 	i     int // at '{' before the first next
 	depth int
+	// strict makes a key that differs from a wanted one only in case an error.
+	strict bool
 
 	key     Span // without the quotes
 	val     Span
@@ -254,13 +257,28 @@ func (m *members) is(name string) bool {
 	if string(k) == name {
 		return true
 	}
+	plain := true
 	for _, c := range k {
-		if c == '\\' {
-			s, ok := Unquote(m.b[m.key.Start-1 : m.key.End+1])
-			return ok && s == name
+		if c == '\\' || c >= utf8.RuneSelf {
+			plain = false
+			break
 		}
 	}
-	return false
+	if plain {
+		if m.strict && len(k) == len(name) && strings.EqualFold(string(k), name) {
+			m.err = caseError(string(k), name)
+		}
+		return false
+	}
+	s, ok := Unquote(m.b[m.key.Start-1 : m.key.End+1])
+	if ok && m.strict && s != name && strings.EqualFold(s, name) {
+		m.err = caseError(s, name)
+	}
+	return ok && s == name
+}
+
+func caseError(key, name string) error {
+	return fmt.Errorf("key %q is %q to some servers and not to others", key, name)
 }
 
 // set stores the current value in s, and fails when the key came before: two
@@ -282,7 +300,7 @@ func Unquote(b []byte) (string, bool) {
 	in := b[1 : len(b)-1]
 	plain := true
 	for _, c := range in {
-		if c == '\\' || c >= utf8.RuneSelf {
+		if c == '\\' || c == '"' || c < 0x20 || c >= utf8.RuneSelf {
 			plain = false
 			break
 		}

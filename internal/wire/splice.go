@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"slices"
 )
 
@@ -11,10 +12,13 @@ type Edit struct {
 }
 
 // AppendSpliced appends src with the edits made. Edits must not overlap; they
-// are sorted in place.
+// are sorted in place. What is inserted where another edit starts comes before
+// it.
 func AppendSpliced(dst, src []byte, edits []Edit) []byte {
 	if len(edits) > 1 {
-		slices.SortStableFunc(edits, func(a, b Edit) int { return a.At.Start - b.At.Start })
+		slices.SortStableFunc(edits, func(a, b Edit) int {
+			return cmp.Or(cmp.Compare(a.At.Start, b.At.Start), cmp.Compare(a.At.End, b.At.End))
+		})
 	}
 	at := 0
 	for _, e := range edits {

@@ -24,6 +24,8 @@ type EventReader struct {
 	r     *bufio.Reader
 	limit int
 	data  []byte
+	begun bool // the first line is read
+	cr    bool // the last line ended with a CR, which a LF may follow
 }
 
 // NewEventReader reads events from r with at most limit bytes of data each.
@@ -64,6 +66,7 @@ func (er *EventReader) Next() (Event, error) {
 		}
 		if len(line) == 0 {
 			if !seen {
+				ev = Event{}
 				continue
 			}
 			ev.Data = er.data
@@ -91,7 +94,7 @@ func (er *EventReader) Next() (Event, error) {
 				seen = true
 			}
 		case "retry":
-			if ms, err := strconv.ParseInt(string(value), 10, 64); err == nil && ms >= 0 {
+			if ms, err := strconv.ParseUint(string(value), 10, 63); err == nil {
 				ev.Retry = time.Duration(min(ms, 1<<31)) * time.Millisecond
 				seen = true
 			}
@@ -101,44 +104,83 @@ func (er *EventReader) Next() (Event, error) {
 
 var colon = []byte{':'}
 
-// line returns the next line without its end. The slice is valid until the
-// next read.
+// line returns the next line without its end, which is LF, CRLF or CR. The
+// slice is valid until the next read.
 func (er *EventReader) line() ([]byte, error) {
-	line, err := er.r.ReadSlice('\n')
-	if err == bufio.ErrBufferFull {
-		long := append([]byte(nil), line...)
-		for err == bufio.ErrBufferFull {
-			if len(long) > er.limit+64 {
+	var long []byte // what did not fit the buffer
+	seen := 0       // bytes of the buffer without a line's end
+	for {
+		if _, err := er.r.Peek(seen + 1); err != nil {
+			if err == io.EOF && (seen > 0 || len(long) > 0) {
+				return nil, io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
+		buf, _ := er.r.Peek(er.r.Buffered())
+		if er.cr {
+			er.cr = false
+			if buf[0] == '\n' {
+				er.discard(1)
+				continue
+			}
+		}
+		if i := lineEnd(buf[seen:]); i >= 0 {
+			line := buf[:seen+i]
+			er.cr = buf[len(line)] == '\r'
+			er.discard(len(line) + 1)
+			if long != nil {
+				line = append(long, line...)
+			}
+			if !er.begun {
+				er.begun = true
+				line = bytes.TrimPrefix(line, byteOrderMark)
+			}
+			return line, nil
+		}
+		if seen = len(buf); seen == er.r.Size() {
+			if long = append(long, buf...); len(long) > er.limit+64 {
 				return nil, &ErrTooLarge{er.limit}
 			}
-			line, err = er.r.ReadSlice('\n')
-			long = append(long, line...)
+			er.discard(seen)
+			seen = 0
 		}
-		line = long
 	}
-	if err != nil {
-		if err == io.EOF && len(line) > 0 {
-			return nil, io.ErrUnexpectedEOF
-		}
-		return nil, err
-	}
-	return bytes.TrimRight(line, "\r\n"), nil
 }
 
-// AppendEvent appends one event with a message as its data.
+var byteOrderMark = []byte("\ufeff")
+
+// discard drops bytes that are in the buffer, which can't fail.
+func (er *EventReader) discard(n int) { _, _ = er.r.Discard(n) }
+
+func lineEnd(b []byte) int {
+	lf := bytes.IndexByte(b, '\n')
+	if lf >= 0 {
+		b = b[:lf]
+	}
+	if cr := bytes.IndexByte(b, '\r'); cr >= 0 {
+		return cr
+	}
+	return lf
+}
+
+// AppendEvent appends one event with a message as its data. Each kind of line
+// break in the data becomes a line of its own.
 func AppendEvent(dst []byte, id string, data []byte) []byte {
 	dst = append(dst, "event: message\n"...)
 	if id != "" {
 		dst = append(append(append(dst, "id: "...), id...), '\n')
 	}
 	for {
-		i := bytes.IndexByte(data, '\n')
+		i := lineEnd(data)
 		dst = append(dst, "data: "...)
 		if i < 0 {
 			dst = append(dst, data...)
 			break
 		}
 		dst = append(append(dst, data[:i]...), '\n')
+		if data[i] == '\r' && i+1 < len(data) && data[i+1] == '\n' {
+			i++
+		}
 		data = data[i+1:]
 	}
 	return append(dst, "\n\n"...)

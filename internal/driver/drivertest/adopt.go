@@ -101,6 +101,8 @@ func (s *Suite) Orphan(t testing.TB, torn bool) driver.Handle {
 	if err != nil {
 		t.Fatalf("the other process: %v", err)
 	}
+	// Time for the server to see that nobody is there, if it can.
+	time.Sleep(100 * time.Millisecond)
 	var h driver.Handle
 	if err := json.Unmarshal(line, &h); err != nil {
 		t.Fatalf("the other process: %s", bytes.TrimSpace(line))

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
 )
@@ -100,6 +101,8 @@ func (p *Peer) request(ctx context.Context, method string, params any) (json.Raw
 
 // answer reads until the answer with that id.
 func (p *Peer) answer(id string) (json.RawMessage, error) {
+	stuck := time.AfterFunc(patience, func() { p.link.Stream.Close() })
+	defer stuck.Stop()
 	for {
 		b, err := p.link.Stream.ReadFrame()
 		if errors.As(err, new(*driver.FrameTooLarge)) {

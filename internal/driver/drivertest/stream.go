@@ -188,11 +188,20 @@ func (s *Suite) testNotReading(t *testing.T) {
 		c, cancel := context.WithCancel(context.Background())
 		failed, waiting := make(chan error, 1), make(chan error, 1)
 		go func() { failed <- blocked(c, p.link.Stream) }()
-		cancelled, cancelNow := context.WithCancel(context.Background())
-		cancelNow()
-		go func() { // its own context ends it, not that of the one before it
-			waiting <- p.link.Stream.WriteFrame(cancelled, callFrame("lost", "echo", nil))
+		// One that waits for its turn is ended by its own context, not by that
+		// of the one before it.
+		own, cancelOwn := context.WithCancel(context.Background())
+		asked := &askedContext{Context: own, asked: make(chan struct{})}
+		go func() {
+			for {
+				if err := p.link.Stream.WriteFrame(asked, callFrame("lost", "echo", nil)); err != nil {
+					waiting <- err
+					return
+				}
+			}
 		}()
+		<-asked.asked
+		cancelOwn()
 		if err := <-waiting; !errors.Is(err, context.Canceled) {
 			t.Errorf("a write with a cancelled context: %v", err)
 		}
@@ -212,6 +221,18 @@ func (s *Suite) testNotReading(t *testing.T) {
 			t.Errorf("the next call said %q, %v", got, err)
 		}
 	}
+}
+
+// askedContext tells when somebody begins to watch it.
+type askedContext struct {
+	context.Context
+	asked chan struct{}
+	once  sync.Once
+}
+
+func (c *askedContext) Done() <-chan struct{} {
+	c.once.Do(func() { close(c.asked) })
+	return c.Context.Done()
 }
 
 // drained reads until the server has said what it had to.

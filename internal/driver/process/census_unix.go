@@ -5,6 +5,7 @@ package process
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -89,32 +90,29 @@ func (c *census) end(families ...family) error {
 	pause := time.Millisecond
 	killed := make(map[int]uint64) // pid to start
 	for {
-		var left []string
+		seen := false
 		for _, p := range c.take() {
-			if !slices.ContainsFunc(families, p.of) {
-				continue
+			if slices.ContainsFunc(families, p.of) {
+				seen = true
+				killMember(p)
+				killed[p.pid] = p.start
 			}
-			killMember(p)
-			killed[p.pid] = p.start
-			left = append(left, fmt.Sprint(p.pid))
 		}
 		// One that is dying has neither environment nor files any more, and still
 		// runs.
 		for pid, start := range killed {
-			if lives(pid, start) {
-				left = append(left, fmt.Sprint(pid))
-				continue
+			if !lives(pid, start) {
+				// Where the gateway is the init of a container orphans become
+				// its children, and stay until it has waited for them.
+				syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+				delete(killed, pid)
 			}
-			// Where the gateway is the init of a container orphans become its
-			// children, and stay until it has waited for them.
-			syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
-			delete(killed, pid)
 		}
-		if len(left) == 0 {
+		if !seen && len(killed) == 0 {
 			return nil
 		}
 		if time.Now().After(giveUp) {
-			return fmt.Errorf("processes %s were killed and do not end", strings.Join(left, ", "))
+			return fmt.Errorf("processes %v were killed and do not end", slices.Sorted(maps.Keys(killed)))
 		}
 		time.Sleep(pause)
 		pause = min(2*pause, 50*time.Millisecond)

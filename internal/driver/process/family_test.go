@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -160,6 +161,65 @@ func TestGroupGetsTheGrace(t *testing.T) {
 	suite.Stop(t, inst)
 	if b, err := os.ReadFile(file); err != nil || string(b) != "bye\n" {
 		t.Errorf("it had no time to say goodbye: %q, %v", b, err)
+	}
+}
+
+// A stop that has no time does not wait for the stubborn in a group whose leader
+// is gone either.
+func TestGroupOfTheStubborn(t *testing.T) {
+	spec := suite.Spec(t, "sh", "-c", `sh -c 'trap "" TERM; echo "{}"; while :; do sleep 0.01; done' & wait`)
+	spec.StopGrace = time.Hour
+	inst := suite.StartSpec(t, New(Options{}), spec)
+	link, err := inst.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := link.Stream.ReadFrame(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-inst.(*instance).exited // the leader is gone
+		cancel()
+	}()
+	if err := inst.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+	if left := left(t, inst.Handle()); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// What a dead gateway had read of a message is lost, and the rest of it is not
+// taken for a message.
+func TestAdoptAfterHalfAMessageWasRead(t *testing.T) {
+	d := New(Options{})
+	inst := suite.Start(t, d)
+	inst.Leave()
+	dead, err := d.openConn(inst.Handle().Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := `{"jsonrpc":"2.0","id":"say","method":"tools/call","params":{"name":"say","arguments":{"text":"{\"x\":{\"y\":1}}\n"}}}` + "\n"
+	if _, err := dead.w.WriteString(call); err != nil {
+		t.Fatal(err)
+	}
+	half := make([]byte, len(`{"x":`))
+	if _, err := io.ReadFull(dead.r, half); err != nil || string(half) != `{"x":` {
+		t.Fatalf("%q, %v", half, err)
+	}
+	dead.close()
+	inst, err = d.Adopt(t.Context(), inst.Handle(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inst.Stop(context.Background())
+	link, err := inst.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := link.Stream.ReadFrame(); err != nil || !strings.Contains(string(got), `"id":"say"`) {
+		t.Errorf("got %s, %v", got, err)
 	}
 }
 

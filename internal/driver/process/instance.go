@@ -3,7 +3,6 @@ package process
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -139,7 +138,7 @@ func (i *instance) Dial(ctx context.Context) (driver.Link, error) {
 // Logs implements driver.Instance. After Stop there are none.
 func (i *instance) Logs(max int64) (io.ReadCloser, error) {
 	text, err := i.stderr.tail(max)
-	if err != nil && !errors.Is(err, os.ErrClosed) {
+	if err != nil {
 		return nil, fmt.Errorf("server %q: %w", i.h.Server, err)
 	}
 	return io.NopCloser(bytes.NewReader(text)), nil

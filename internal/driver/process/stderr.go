@@ -25,9 +25,10 @@ type stderrLog struct {
 	limit int64
 	f     *os.File // in append mode: a file that was emptied goes on at its beginning
 
-	mu   sync.Mutex
-	last int64         // its size when we looked last
-	rest time.Duration // until we look again
+	mu     sync.Mutex
+	closed bool
+	last   int64         // its size when we looked last
+	rest   time.Duration // until we look again
 }
 
 func openStderr(dir string, limit int64) (*stderrLog, error) {
@@ -38,7 +39,12 @@ func openStderr(dir string, limit int64) (*stderrLog, error) {
 	return &stderrLog{dir: dir, limit: limit, f: f, rest: minRest}, nil
 }
 
-func (l *stderrLog) close() { l.f.Close() }
+func (l *stderrLog) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.f.Close()
+}
 
 // A quiet child is looked at seldom and a noisy one often.
 const (
@@ -91,11 +97,11 @@ func (l *stderrLog) trim() error {
 }
 
 // tail returns the last lines, at most max bytes. A line that does not fit is
-// left out, unless it is the only one.
+// left out, unless it is the only one. After close there are none.
 func (l *stderrLog) tail(max int64) ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if max <= 0 {
+	if max <= 0 || l.closed {
 		return nil, nil
 	}
 	st, err := l.f.Stat()

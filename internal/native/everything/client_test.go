@@ -30,18 +30,21 @@ type caller struct {
 	changed  int // lists of resources
 
 	answer mcp.ElicitResult
-	news   chan struct{} // one for each thing told
+	news   chan struct{} // full when there is something new
 }
 
 func newCaller(answer mcp.ElicitResult) *caller {
-	return &caller{answer: answer, news: make(chan struct{}, 1000)}
+	return &caller{answer: answer, news: make(chan struct{}, 1)}
 }
 
 func (c *caller) note(f func()) {
 	c.mu.Lock()
 	f()
 	c.mu.Unlock()
-	c.news <- struct{}{}
+	select {
+	case c.news <- struct{}{}:
+	default: // there is news to look at already
+	}
 }
 
 // until waits until what is remembered fulfils ok.

@@ -152,6 +152,11 @@ func (s *server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			}
 			return res, err
 		case *mcp.ServerRequest[*mcp.InitializeParams]:
+			// A handshake means the older era, whatever revision it asks for; the
+			// SDK remembers the one asked for and not the one agreed on.
+			if r.Params.ProtocolVersion >= newerEra {
+				r.Params.ProtocolVersion = "2025-11-25"
+			}
 			res, err := next(ctx, method, req)
 			if err == nil {
 				_, err = next(ctx, "logging/setLevel", &mcp.ServerRequest[*mcp.SetLoggingLevelParams]{
@@ -168,9 +173,12 @@ func (s *server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
+// newerEra is the first revision without sessions and handshake.
+const newerEra = "2026-07-28"
+
 // modern reports whether the session speaks the newer era, in which a server
 // sends no requests of its own.
 func modern(ss *mcp.ServerSession) bool {
 	p := ss.InitializeParams()
-	return p != nil && p.ProtocolVersion >= "2026-07-28"
+	return p != nil && p.ProtocolVersion >= newerEra
 }

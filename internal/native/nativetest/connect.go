@@ -4,7 +4,6 @@ import (
 	"context"
 	"os/exec"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -39,9 +38,11 @@ func Connect(t testing.TB, s *mcp.Server, era string, opts *mcp.ClientOptions) *
 // Both end with the test.
 func ConnectReference(t testing.TB, cmd *exec.Cmd, opts *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
-	// Some don't end when their input does; there is nothing to wait for.
-	cs := dial(t, &mcp.CommandTransport{Command: cmd, TerminateDuration: 100 * time.Millisecond}, Legacy, opts)
-	t.Cleanup(func() { cs.Close() })
+	cs := dial(t, &mcp.CommandTransport{Command: cmd}, Legacy, opts)
+	t.Cleanup(func() {
+		cmd.Process.Kill() // some don't end with their input, and Close would wait for that
+		cs.Close()
+	})
 	return cs
 }
 
