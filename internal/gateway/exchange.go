@@ -169,6 +169,17 @@ func (x *exchange) pass(ctx context.Context, s *shape, name string, edits []wire
 		Method: x.method, Params: x.params, Edits: edits, Name: name,
 		Header: x.header, Client: x.client, Peer: x.peer,
 	}
+	if x.client.Modern && x.params.RequestState.Ok() {
+		// States of ours were taken off before. A legacy server made none, and
+		// would take the request for a new one.
+		conn, err := up.Conn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if h := conn.Hello(); !h.Modern() {
+			return nil, invalidParams("requestState is none that was given here")
+		}
+	}
 	if x.client.LogLevel != "" {
 		up.SetLevel(x.client.LogLevel)
 	}

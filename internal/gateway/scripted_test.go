@@ -20,6 +20,7 @@ type scripted struct {
 	mu      sync.Mutex
 	got     []received
 	answers map[string]answer
+	replies map[string]chan received
 	tap     http.HandlerFunc // takes GET requests when set
 }
 
@@ -37,7 +38,7 @@ const everyCapability = `{"tools":{"listChanged":true},"resources":{"listChanged
 // script starts a server of one era. Results maps methods to raw results.
 func script(t testing.TB, modern bool, results map[string]string) *scripted {
 	t.Helper()
-	s := &scripted{modern: modern, caps: everyCapability, answers: map[string]answer{}}
+	s := &scripted{modern: modern, caps: everyCapability, answers: map[string]answer{}, replies: map[string]chan received{}}
 	for method, result := range results {
 		s.answers[method] = result1(result)
 	}
@@ -86,6 +87,15 @@ func (s *scripted) on(method string, a answer) {
 	s.answers[method] = a
 }
 
+// reply is where the answer to a request of the server's own arrives.
+func (s *scripted) reply(id string) <-chan received {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ch := make(chan received, 1)
+	s.replies[id] = ch
+	return ch
+}
+
 func (s *scripted) serve(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodGet:
@@ -113,6 +123,10 @@ func (s *scripted) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.got = append(s.got, in)
 	a := s.answers[in.Method]
+	if reply := s.replies[string(in.ID)]; in.Method == "" && reply != nil {
+		delete(s.replies, string(in.ID))
+		reply <- in
+	}
 	s.mu.Unlock()
 	switch {
 	case a != nil:

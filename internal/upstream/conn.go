@@ -299,31 +299,39 @@ func (c *Conn) close() {
 
 // asks are the requests of a server that are being answered.
 type asks struct {
-	mu      sync.Mutex
-	cancels map[string]context.CancelFunc
-	closed  bool
-	wg      sync.WaitGroup
+	mu     sync.Mutex
+	open   map[*ask]struct{}
+	closed bool
+	wg     sync.WaitGroup
+}
+
+// An ask is one of them. Servers may use an id twice, so the id alone does not
+// name it.
+type ask struct {
+	id     string
+	cancel context.CancelFunc
 }
 
 func (a *asks) start(id string, fn func(context.Context)) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	a.mu.Lock()
-	if a.closed || len(a.cancels) >= maxAsks {
+	if a.closed || len(a.open) >= maxAsks {
 		a.mu.Unlock()
 		cancel()
 		return false
 	}
-	if a.cancels == nil {
-		a.cancels = make(map[string]context.CancelFunc)
+	if a.open == nil {
+		a.open = make(map[*ask]struct{})
 	}
-	a.cancels[id] = cancel
+	k := &ask{id, cancel}
+	a.open[k] = struct{}{}
 	a.wg.Add(1)
 	a.mu.Unlock()
 	go func() {
 		defer a.wg.Done()
 		defer func() {
 			a.mu.Lock()
-			delete(a.cancels, id)
+			delete(a.open, k)
 			a.mu.Unlock()
 			cancel()
 		}()
@@ -334,18 +342,19 @@ func (a *asks) start(id string, fn func(context.Context)) bool {
 
 func (a *asks) cancel(id string) {
 	a.mu.Lock()
-	cancel := a.cancels[id]
-	a.mu.Unlock()
-	if cancel != nil {
-		cancel()
+	defer a.mu.Unlock()
+	for k := range a.open {
+		if k.id == id {
+			k.cancel()
+		}
 	}
 }
 
 func (a *asks) close() {
 	a.mu.Lock()
 	a.closed = true
-	for _, cancel := range a.cancels {
-		cancel()
+	for k := range a.open {
+		k.cancel()
 	}
 	a.mu.Unlock()
 }
