@@ -34,6 +34,8 @@ type Conn struct {
 
 	asks   asks
 	listen listener
+	// replaced is closed when the Upstream has done with the connection.
+	replaced chan struct{}
 
 	garbage atomic.Int64 // messages that could not be read
 	headers paramHeaders
@@ -82,7 +84,7 @@ func newEpoch() string {
 }
 
 func newConn(server string, ev events, log *slog.Logger) *Conn {
-	c := &Conn{server: server, log: log, epoch: newEpoch(), events: ev}
+	c := &Conn{server: server, log: log, epoch: newEpoch(), events: ev, replaced: make(chan struct{})}
 	c.hello.Store(&Hello{})
 	return c
 }

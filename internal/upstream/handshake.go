@@ -59,26 +59,33 @@ func Connect(ctx context.Context, link driver.Link, o ConnOptions, ev events) (*
 }
 
 func connectStream(ctx context.Context, c *Conn, s driver.Stream, o ConnOptions) (*Conn, error) {
-	t := newStreamTransport(c, s, o.Shared)
-	c.t = t
 	if o.Hello != nil {
 		c.hello.Store(o.Hello)
+	}
+	t := newStreamTransport(c, s, o.Shared)
+	if o.Hello != nil {
 		return c, nil
 	}
+	silent := false
 	err := c.greet(ctx, o, func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, probeWait)
 		defer cancel()
-		modern, err := c.discover(ctx)
+		modern, _ := c.discover(ctx)
 		select {
 		case <-t.done():
 			return false, errProbe
 		default:
 		}
-		if errors.Is(err, context.DeadlineExceeded) {
-			return false, nil
-		}
+		silent = !modern && ctx.Err() != nil
 		return modern, nil
 	})
+	if err != nil && silent {
+		// It may have been too slow for the first question and too new for the
+		// second: now that it answers, it can be asked again.
+		if modern, _ := c.discover(ctx); modern {
+			err = nil
+		}
+	}
 	if err != nil {
 		c.close()
 		return nil, err

@@ -161,7 +161,18 @@ func (u *Upstream) Conn(ctx context.Context) (*Conn, error) {
 		case u.conn != nil:
 			c := u.conn
 			u.mu.Unlock()
-			return c, nil
+			select {
+			case <-c.t.done():
+			default:
+				return c, nil
+			}
+			// It has ended and is about to be replaced.
+			select {
+			case <-c.replaced:
+				continue
+			case <-ctx.Done():
+				return nil, u.gaveUp(ctx)
+			}
 		}
 		if u.attempt == nil {
 			if wait := time.Until(u.next); wait > 0 {
@@ -301,6 +312,7 @@ func (u *Upstream) failed(err error) error {
 
 // stay waits for the end of a connection and cleans up after it.
 func (u *Upstream) stay(inst driver.Instance, conn *Conn) {
+	defer close(conn.replaced)
 	began := time.Now()
 	var why error
 	select {
@@ -321,21 +333,31 @@ func (u *Upstream) stay(inst driver.Instance, conn *Conn) {
 	case <-u.life.Done():
 		return // Close or Leave sees to the rest
 	}
+	lasted := time.Since(began)
 	u.mu.Lock()
 	if u.closed || u.conn != conn {
 		u.mu.Unlock()
 		return
 	}
-	u.conn, u.inst = nil, nil
+	u.inst = nil
 	u.restarts++
-	if time.Since(began) > time.Minute {
+	u.set(api.StateFailed, why.Error())
+	u.mu.Unlock()
+	u.o.Log.Warn("server ended", "server", u.Server(), "session", u.o.Spec.Session, "err", why)
+	// All of it must be gone before the next one starts, which has the same
+	// folder and the same handle. Until then u.conn keeps callers waiting.
+	conn.close()
+	u.discard(inst)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		return
+	}
+	u.conn = nil
+	if lasted > time.Minute {
 		u.pause.Reset()
 	}
 	_ = u.failed(why)
-	u.mu.Unlock()
-	u.o.Log.Warn("server ended", "server", u.Server(), "session", u.o.Spec.Session, "err", why)
-	conn.close()
-	u.discard(inst)
 }
 
 // start makes an instance, or adopts one, and greets its server.

@@ -51,6 +51,7 @@ func newStreamTransport(c *Conn, s driver.Stream, shared bool) *streamTransport 
 		pending: make(map[string]*waiting),
 		ended:   make(chan struct{}),
 	}
+	c.t = t // before the first message is read: a server may speak first
 	t.reader.Add(1)
 	go t.read()
 	return t
@@ -99,16 +100,24 @@ func (t *streamTransport) read() {
 }
 
 // failSole ends the one call that a dropped message can have been the answer
-// to. With several under way it can't be told, and they wait on.
+// to. With several under way it can't be told, and they wait on. One that
+// listens has no answer to speak of.
 func (t *streamTransport) failSole(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.pending) != 1 {
-		return
+	var sole *waiting
+	for _, w := range t.pending {
+		if w.call.req.Method == wire.MethodListen {
+			continue
+		}
+		if sole != nil {
+			return
+		}
+		sole = w
 	}
-	for id, w := range t.pending {
-		delete(t.pending, id)
-		w.answer <- answer{err: failure(api.KindInfrastructure, t.c.server, false, "%v", err)}
+	if sole != nil {
+		delete(t.pending, sole.call.id)
+		sole.answer <- answer{err: failure(api.KindInfrastructure, t.c.server, false, "%v", err)}
 	}
 }
 
@@ -127,7 +136,8 @@ func (t *streamTransport) roundTrip(ctx context.Context, k *call, frame []byte) 
 	if t.failed != nil {
 		err := t.failed
 		t.mu.Unlock()
-		return wire.Message{}, err
+		// Nothing was sent, so nothing is lost.
+		return wire.Message{}, failure(api.KindInfrastructure, t.c.server, true, "%v", err)
 	}
 	t.pending[k.id] = w
 	t.mu.Unlock()

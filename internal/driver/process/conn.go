@@ -27,6 +27,7 @@ type conn struct {
 
 	writing chan struct{} // holds one token while a frame is written: a lock that can be waited for with a context
 	torn    bool          // the last line has no end
+	out     outgoing
 	buffers *sync.Pool
 
 	mu     sync.Mutex
@@ -47,6 +48,7 @@ func newConn(r, w *os.File, limit int, buffers *sync.Pool) (*conn, error) {
 		return nil, err
 	}
 	c := &conn{r: r, w: w, rr: rr, rw: rw, writing: make(chan struct{}, 1), buffers: buffers}
+	c.out.init()
 	c.frames = frames{limit: limit, buffers: buffers, fill: c.filler()}
 	return c, nil
 }

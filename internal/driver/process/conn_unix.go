@@ -64,21 +64,35 @@ func readFD(fd int, b []byte) (int, error) {
 	}
 }
 
-// writeSome writes what fits. When nothing does it waits, or says errWouldBlock.
-func (c *conn) writeSome(b []byte, wait bool) (int, error) {
-	var n int
-	var err error
-	outer := c.rw.Write(func(fd uintptr) bool {
+// outgoing is a write to the pipe. Who writes holds the conn's token.
+type outgoing struct {
+	b    []byte
+	wait bool
+	n    int
+	err  error
+	try  func(fd uintptr) bool
+}
+
+func (o *outgoing) init() {
+	o.try = func(fd uintptr) bool {
 		for {
-			n, err = syscall.Write(int(fd), b)
-			if err != syscall.EINTR {
+			o.n, o.err = syscall.Write(int(fd), o.b)
+			if o.err != syscall.EINTR {
 				break
 			}
 		}
-		return !wait || err != syscall.EAGAIN
-	})
+		return !o.wait || o.err != syscall.EAGAIN
+	}
+}
+
+// writeSome writes what fits. When nothing does it waits, or says errWouldBlock.
+func (c *conn) writeSome(b []byte, wait bool) (int, error) {
+	o := &c.out
+	o.b, o.wait = b, wait
+	outer := c.rw.Write(o.try)
+	o.b = nil
 	if outer != nil {
 		return 0, outer
 	}
-	return max(n, 0), err
+	return max(o.n, 0), o.err
 }

@@ -42,6 +42,10 @@ func (c *conn) filler() func(*frames) (int, error) {
 	}
 }
 
+type outgoing struct{}
+
+func (*outgoing) init() {}
+
 // writeSome always may have to wait, so the first call only says so.
 func (c *conn) writeSome(b []byte, wait bool) (int, error) {
 	if !wait {

@@ -27,8 +27,15 @@ type frames struct {
 
 	buf            *[]byte // nil, or from buffers
 	pos, scan, end int     // buf[pos:end] is not consumed; buf[pos:scan] has no newline
-	part           []byte  // the beginning of a line that is longer than buf
-	skip           bool    // the rest of a line that was too long
+	full           []chunk // the beginning of a line that is longer than buf
+	fullLen        int
+	skip           bool // the rest of a line that was too long
+}
+
+// chunk is a piece of a line, in a buffer of its own.
+type chunk struct {
+	buf *[]byte
+	n   int
 }
 
 // room is where to read to. It is never empty.
@@ -73,6 +80,7 @@ func (f *frames) next() ([]byte, error) {
 		if err != nil {
 			if errors.Is(err, io.EOF) {
 				f.pos = f.end // a line without an end is no message
+				f.forget()
 			}
 			f.noRoom()
 			return nil, err
@@ -81,38 +89,52 @@ func (f *frames) next() ([]byte, error) {
 	}
 }
 
-// goOn makes room for more of a line whose end is not in the buffer. Most lines
-// fit into it, and are copied once, when they are whole.
+// goOn makes room for more of a line whose end is not in the buffer.
 func (f *frames) goOn() error {
 	buf := *f.buf
 	rest := buf[f.pos:f.end]
 	f.scan = f.end
+	little := len(buf)-f.end <= min(4096, len(buf)/4) // a read of so few bytes is not worth it
 	switch {
 	case f.skip:
 		f.pos = f.end
-	case f.part != nil || len(rest) == len(buf) || len(rest) > f.limit:
+	case f.fullLen+len(rest) > f.limit:
+		f.forget()
+		f.skip = true
 		f.pos = f.end
-		err := f.piece(rest)
 		f.noRoom()
-		return err
-	case f.end == len(buf):
+		return &driver.FrameTooLarge{Limit: f.limit}
+	case little && f.pos > 0:
 		copy(buf, rest)
 		f.pos, f.scan, f.end = 0, len(rest), len(rest)
+	case little:
+		f.full = append(f.full, chunk{f.buf, len(rest)})
+		f.fullLen += len(rest)
+		f.buf = nil
+		f.pos, f.scan, f.end = 0, 0, 0
 	}
 	return nil
 }
 
-// piece takes the beginning or the middle of a line.
-func (f *frames) piece(b []byte) error {
-	if len(f.part)+len(b) > f.limit {
-		f.part, f.skip = nil, true
-		return &driver.FrameTooLarge{Limit: f.limit}
+// forget drops the beginning of a line.
+func (f *frames) forget() {
+	for _, c := range f.full {
+		f.buffers.Put(c.buf)
 	}
-	if f.part == nil {
-		f.part = make([]byte, 0, 2*bufferSize)
+	f.full, f.fullLen = nil, 0
+}
+
+// whole returns a line whose end is b, in memory of its own where it is long.
+func (f *frames) whole(b []byte) []byte {
+	if f.full == nil {
+		return b
 	}
-	f.part = append(f.part, b...)
-	return nil
+	line := make([]byte, 0, f.fullLen+len(b))
+	for _, c := range f.full {
+		line = append(line, (*c.buf)[:c.n]...)
+	}
+	f.forget()
+	return append(line, b...)
 }
 
 // line takes the end of a line and returns the message in it, or nil for a line
@@ -124,18 +146,14 @@ func (f *frames) line(b []byte) ([]byte, error) {
 		f.skip = false
 		return nil, nil
 	}
-	if len(f.part)+len(b) > f.limit {
-		f.part = nil
+	if f.fullLen+len(b) > f.limit {
+		f.forget()
 		return nil, &driver.FrameTooLarge{Limit: f.limit}
 	}
-	whole := b
-	if f.part != nil {
-		whole = append(f.part, b...)
-	}
-	message := trimLine(whole)
+	long := f.full != nil
+	message := trimLine(f.whole(b))
 	switch {
 	case len(message) == 0:
-		f.part = nil
 		return nil, nil
 	case message[0] != '{' && message[0] != '[':
 		f.drop("server wrote a line that is no message", message)
@@ -143,19 +161,16 @@ func (f *frames) line(b []byte) ([]byte, error) {
 	case torn && !json.Valid(message):
 		f.drop("dropped the rest of a message that an earlier gateway began to read", message)
 		return nil, nil
+	case long:
+		return message, nil
 	}
-	if f.part == nil {
-		return bytes.Clone(message), nil
-	}
-	f.part = nil
-	return message, nil
+	return bytes.Clone(message), nil
 }
 
 // drop forgets a line. Servers and their launchers print banners to standard
 // output, so this is no error.
 func (f *frames) drop(why string, line []byte) {
 	f.log.Debug(why, "bytes", len(line), "line", string(line[:min(len(line), 200)]))
-	f.part = nil
 }
 
 func trimLine(b []byte) []byte {

@@ -1,0 +1,327 @@
+package tine_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/tine-mcp/tine"
+
+var update = flag.Bool("update", false, "write .depguard.yaml from the layers below")
+
+// A layer says what one folder of the house may import of the module. The
+// longest matching path decides. "x" in may is the package x alone, "x/..." is x
+// and all below it. Below its own folder a package imports what it likes, as far
+// as no other layer begins there.
+type layer struct {
+	path string // a folder and all below it; with /* each folder below it, by itself
+	may  []string
+	why  string
+}
+
+// leaves know nothing of each other: whoever needs two of them joins them.
+var leaves = []string{
+	"internal/config/...", "internal/store/...", "internal/model/...",
+	"internal/telemetry/...", "internal/identity/...", "internal/wire/...",
+}
+
+var layers = []layer{
+	{"api", nil,
+		"any program may import api, so it brings nothing but the standard library"},
+	{"client", []string{"api"},
+		"client is public: what it needs, its users must be able to import too"},
+	{"node", []string{"api"},
+		"node is public: what it needs, its users must be able to import too"},
+	{"internal/config", []string{"api"}, leafWhy},
+	{"internal/store", []string{"api"}, leafWhy},
+	{"internal/store/*", []string{"api", "internal/store"},
+		"a store knows the contract and no other store"},
+	{"internal/model", []string{"api"}, leafWhy},
+	{"internal/telemetry", []string{"api"}, leafWhy},
+	{"internal/identity", []string{"api"}, leafWhy},
+	{"internal/wire", nil,
+		"wire is MCP messages as bytes; it stays a leaf so that the fuzz targets reach all of it"},
+	{"internal/driver", join(leaves, "api"),
+		"the driver contract lies below whoever runs instances"},
+	{"internal/driver/*", join(leaves, "api", "internal/driver", "internal/driver/drivertest"),
+		"a driver knows the contract and no other driver"},
+	{"internal/upstream", join(leaves, "api", "internal/driver"),
+		"upstream relays to any driver's link and knows no session"},
+	{"internal/session", join(leaves, "api", "internal/driver", "internal/upstream/..."),
+		"a session works the same whoever asks for it, so it knows neither agents nor the edge"},
+	{"internal/agent", join(leaves, "api", "internal/driver", "internal/upstream/...", "internal/session/..."),
+		"agents run on sessions; the edge is above them"},
+	{"internal/web", nil,
+		"the dashboard is files; the edge serves them"},
+	{"internal/gateway", join(leaves, "api", "internal/driver", "internal/upstream/...", "internal/session/...", "internal/agent/...", "internal/web/..."),
+		"the edge joins what is below; only cmd names a concrete driver, executor or native server"},
+	{"internal/native/*", join(leaves, "api", "internal/driver", "internal/native/settings", "internal/native/nativetest", "internal/native/publicnet"),
+		"a native server declares the few methods it needs and cmd passes them in"},
+	{"cmd/tine", []string{"..."},
+		"cmd is the wiring"},
+	{"e2e", []string{"api", "client"},
+		"end-to-end tests stand outside: they see what a user sees"},
+	{"bench", []string{"api", "client", "internal/wire/..."},
+		"the benchmark stands outside: it measures what a user gets"},
+}
+
+const leafWhy = "the leaves know nothing of each other or of what is above; whoever needs two of them joins them"
+
+func join(list []string, more ...string) []string { return slices.Concat(list, more) }
+
+// goPackage is what go list -json says of a package, as far as it is needed.
+type goPackage struct {
+	ImportPath   string
+	Name         string
+	Doc          string
+	GoFiles      []string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+}
+
+// listPackages asks for every platform, since a file of another platform may
+// break the layers as well.
+func listPackages(t *testing.T) []goPackage {
+	t.Helper()
+	byPath := map[string]goPackage{}
+	for _, goos := range []string{"linux", "darwin", "windows"} {
+		cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Doc,GoFiles,Imports,TestImports,XTestImports", "./...")
+		cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH=amd64", "CGO_ENABLED=0")
+		cmd.Stderr = os.Stderr
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("go list for %s: %v", goos, err)
+		}
+		for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+			var p goPackage
+			if err := dec.Decode(&p); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatalf("go list for %s: %v", goos, err)
+			}
+			old := byPath[p.ImportPath]
+			p.GoFiles = union(old.GoFiles, p.GoFiles)
+			p.Imports = union(old.Imports, p.Imports)
+			p.TestImports = union(old.TestImports, p.TestImports)
+			p.XTestImports = union(old.XTestImports, p.XTestImports)
+			if p.Doc == "" {
+				p.Doc = old.Doc
+			}
+			byPath[p.ImportPath] = p
+		}
+	}
+	var all []goPackage
+	for _, p := range byPath {
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b goPackage) int { return strings.Compare(a.ImportPath, b.ImportPath) })
+	return all
+}
+
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// unit is the folder of a layer that pkg belongs to: the layer's path, or with
+// /* the one folder below it.
+func (l layer) unit(pkg string) (string, bool) {
+	parent, each := strings.CutSuffix(l.path, "/*")
+	rest, below := strings.CutPrefix(pkg, parent+"/")
+	switch {
+	case !each && (pkg == l.path || below):
+		return l.path, true
+	case each && below:
+		first, _, _ := strings.Cut(rest, "/")
+		return parent + "/" + first, true
+	}
+	return "", false
+}
+
+func layerOf(pkg string) (l layer, unit string, ok bool) {
+	for _, c := range layers {
+		if u, in := c.unit(pkg); in && len(u) >= len(unit) {
+			l, unit, ok = c, u, true
+		}
+	}
+	return l, unit, ok
+}
+
+func matches(pattern, pkg string) bool {
+	if pattern == "..." {
+		return true
+	}
+	if dir, all := strings.CutSuffix(pattern, "/..."); all {
+		return pkg == dir || strings.HasPrefix(pkg, dir+"/")
+	}
+	return pattern == pkg
+}
+
+// concrete reports whether pkg is one driver, executor, store or native server,
+// which tests may use although only cmd may name them.
+func concrete(pkg string) bool {
+	for _, dir := range []string{"internal/driver/", "internal/native/", "internal/store/"} {
+		if strings.HasPrefix(pkg, dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// brokenLayers lists the imports that run the wrong way.
+func brokenLayers(pkgs []goPackage) []string {
+	var broken []string
+	for _, p := range pkgs {
+		from, in := strings.CutPrefix(p.ImportPath, module+"/")
+		if !in {
+			continue // the root holds only tests of the house
+		}
+		l, unit, ok := layerOf(from)
+		if !ok {
+			broken = append(broken, fmt.Sprintf("%s: no layer is named for this folder; add it to layers_test.go", from))
+			continue
+		}
+		check := func(imports []string, test bool) {
+			for _, imp := range imports {
+				to, ours := strings.CutPrefix(imp, module+"/")
+				if !ours {
+					if from == "api" && strings.Contains(strings.Split(imp, "/")[0], ".") && imp != module {
+						broken = append(broken, fmt.Sprintf("%s imports %s: %s", from, imp, l.why))
+					}
+					continue
+				}
+				_, toUnit, _ := layerOf(to)
+				if toUnit == unit || test && concrete(to) ||
+					slices.ContainsFunc(l.may, func(m string) bool { return matches(m, to) }) {
+					continue
+				}
+				broken = append(broken, fmt.Sprintf("%s imports %s: %s", from, to, l.why))
+			}
+		}
+		check(p.Imports, false)
+		check(p.TestImports, true)
+		check(p.XTestImports, true)
+	}
+	return broken
+}
+
+func TestLayers(t *testing.T) {
+	for _, b := range brokenLayers(listPackages(t)) {
+		t.Error(b)
+	}
+}
+
+// TestLayersCanFail shows that each kind of wrong import is seen, and that the
+// right ones pass.
+func TestLayersCanFail(t *testing.T) {
+	pkg := func(from string, imports ...string) goPackage {
+		p := goPackage{ImportPath: module + "/" + from}
+		for _, i := range imports {
+			if strings.HasPrefix(i, "!") {
+				p.Imports = append(p.Imports, i[1:])
+			} else {
+				p.Imports = append(p.Imports, module+"/"+i)
+			}
+		}
+		return p
+	}
+	for _, tt := range []struct {
+		pkg  goPackage
+		want int
+	}{
+		{pkg("api", "!time"), 0},
+		{pkg("api", "!github.com/spf13/cobra"), 1},
+		{pkg("api", "internal/config"), 1},
+		{pkg("client", "api"), 0},
+		{pkg("client", "internal/wire"), 1},
+		{pkg("node", "internal/wire"), 1},
+		{pkg("internal/config", "internal/store"), 1},
+		{pkg("internal/wire", "api"), 1},
+		{pkg("internal/store/sqlite", "internal/store"), 0},
+		{pkg("internal/store/sqlite", "internal/store/postgres"), 1},
+		{pkg("internal/driver", "internal/config"), 0},
+		{pkg("internal/driver", "internal/driver/process"), 1},
+		{pkg("internal/driver/process", "internal/driver", "internal/driver/process/fifo"), 0},
+		{pkg("internal/driver/process", "internal/driver/builtin"), 1},
+		{pkg("internal/upstream", "internal/driver", "internal/wire"), 0},
+		{pkg("internal/upstream", "internal/session"), 1},
+		{pkg("internal/upstream", "internal/driver/process"), 1},
+		{pkg("internal/session", "internal/gateway"), 1},
+		{pkg("internal/gateway", "internal/native/fetch"), 1},
+		{pkg("internal/native/fetch", "internal/native/fetch/publicnet"), 0},
+		{pkg("internal/native/fetch", "internal/native/time"), 1},
+		{pkg("internal/native/fetch", "internal/session"), 1},
+		{pkg("cmd/tine", "internal/native/fetch", "internal/driver/process"), 0},
+		{pkg("e2e", "internal/gateway"), 1},
+		{pkg("internal/surprise"), 1},
+		{goPackage{ImportPath: module + "/internal/session", TestImports: []string{module + "/internal/driver/process"}}, 0},
+		{goPackage{ImportPath: module + "/internal/session", XTestImports: []string{module + "/internal/gateway"}}, 1},
+	} {
+		if got := brokenLayers([]goPackage{tt.pkg}); len(got) != tt.want {
+			t.Errorf("%s importing %v: %d broken %q, want %d", tt.pkg.ImportPath, tt.pkg.Imports, len(got), got, tt.want)
+		}
+	}
+}
+
+// depguardFile renders the layers below internal for the linter. It knows
+// prefixes only, and files by their absolute path, and so sees a little less
+// than the test above, but it sees it in an editor.
+func depguardFile() string {
+	targets := []string{"client", "node", "cmd/", "internal/native/", "internal/web", "internal/gateway", "internal/agent",
+		"internal/session", "internal/upstream", "internal/driver$", "internal/driver/"}
+	for _, l := range leaves {
+		targets = append(targets, strings.TrimSuffix(l, "/..."))
+	}
+	var b strings.Builder
+	b.WriteString("# The import layers of layers_test.go for editors and make lint.\n# Written by: go test -run TestDepguardFile -update .\n")
+	for _, l := range layers {
+		if !strings.HasPrefix(l.path, "internal/") {
+			continue
+		}
+		dir, each := strings.CutSuffix(l.path, "/*")
+		if each && slices.ContainsFunc(layers, func(o layer) bool { return o.path == dir }) {
+			continue // the folder's own entry covers it as far as prefixes can
+		}
+		var deny []string
+		for _, to := range targets {
+			clean := path.Clean(strings.TrimSuffix(to, "$"))
+			own := clean == dir || strings.HasPrefix(clean, dir+"/") || strings.HasPrefix(dir, clean+"/")
+			if own || slices.ContainsFunc(l.may, func(m string) bool { return matches(m, clean) }) && to != "internal/driver/" {
+				continue
+			}
+			deny = append(deny, to)
+		}
+		fmt.Fprintf(&b, "%s:\n  listMode: Lax\n  files:\n    - \"!$test\"\n    - \"**/%s/{**/,}*.go\"\n  deny:\n", strings.ReplaceAll(dir, "/", "-"), dir)
+		for _, to := range deny {
+			fmt.Fprintf(&b, "    %s/%s: %q\n", module, to, l.why)
+		}
+	}
+	return b.String()
+}
+
+func TestDepguardFile(t *testing.T) {
+	want := depguardFile()
+	if *update {
+		if err := os.WriteFile(".depguard.yaml", []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(".depguard.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Error(".depguard.yaml is not what the layers render; run: go test -run TestDepguardFile -update .")
+	}
+}
