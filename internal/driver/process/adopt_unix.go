@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -121,7 +120,7 @@ func (d *Driver) clear(dirs []string, recs []record) error {
 		return err
 	}
 	for _, dir := range dirs {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := removeFolder(dir); err != nil {
 			return fmt.Errorf("remove the folder of an instance: %w", err)
 		}
 	}

@@ -187,7 +187,7 @@ func (c *child) end(func() time.Time) (how string, err error) {
 // Adopt implements driver.Driver. Nothing outlives the gateway here.
 func (d *Driver) Adopt(_ context.Context, h driver.Handle, _ *slog.Logger) (driver.Instance, error) {
 	if filepath.IsAbs(h.Dir) {
-		if err := os.RemoveAll(h.Dir); err != nil {
+		if err := removeFolder(h.Dir); err != nil {
 			return nil, fmt.Errorf("server %q: remove the instance's folder: %w", h.Server, err)
 		}
 	}
@@ -196,7 +196,7 @@ func (d *Driver) Adopt(_ context.Context, h driver.Handle, _ *slog.Logger) (driv
 
 func (d *Driver) clear(dirs []string, _ []record) error {
 	for _, dir := range dirs {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := removeFolder(dir); err != nil {
 			return fmt.Errorf("remove the folder of an instance: %w", err)
 		}
 	}

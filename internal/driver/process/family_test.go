@@ -4,11 +4,8 @@ package process
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -190,39 +187,6 @@ func TestGroupOfTheStubborn(t *testing.T) {
 	}
 }
 
-// What a dead gateway had read of a message is lost, and the rest of it is not
-// taken for a message.
-func TestAdoptAfterHalfAMessageWasRead(t *testing.T) {
-	d := New(Options{})
-	inst := suite.Start(t, d)
-	inst.Leave()
-	dead, err := d.openConn(inst.Handle().Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	call := `{"jsonrpc":"2.0","id":"say","method":"tools/call","params":{"name":"say","arguments":{"text":"{\"x\":{\"y\":1}}\n"}}}` + "\n"
-	if _, err := dead.w.WriteString(call); err != nil {
-		t.Fatal(err)
-	}
-	half := make([]byte, len(`{"x":`))
-	if _, err := io.ReadFull(dead.r, half); err != nil || string(half) != `{"x":` {
-		t.Fatalf("%q, %v", half, err)
-	}
-	dead.close()
-	inst, err = d.Adopt(t.Context(), inst.Handle(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer inst.Stop(context.Background())
-	link, err := inst.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := link.Stream.ReadFrame(); err != nil || !strings.Contains(string(got), `"id":"say"`) {
-		t.Errorf("got %s, %v", got, err)
-	}
-}
-
 func TestChildLeadsItsOwnSession(t *testing.T) {
 	inst := suite.Start(t, New(Options{}))
 	pid := pidOf(t, drivertest.Dial(t, inst).Call(t, "pid", nil))
@@ -256,96 +220,6 @@ func TestFolderIsPrivate(t *testing.T) {
 	}
 }
 
-// A pid that another process has by now is not ours to touch.
-func TestAdoptDoesNotTouchStrangers(t *testing.T) {
-	stranger := exec.Command("sleep", "1000")
-	stranger.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := stranger.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		stranger.Process.Kill()
-		stranger.Wait()
-	}()
-	id, err := identify(stranger.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	right := record{Token: "t1", PID: stranger.Process.Pid, Start: id.start, Boot: bootID()}
-	early, boot, none := right, right, right
-	early.Start--
-	boot.Boot = "another"
-	none.PID, none.Start = 1, 0
-	for _, rec := range []record{early, boot, none} {
-		data, err := json.Marshal(rec)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir := filepath.Join(t.TempDir(), "instance")
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		h := driver.Handle{Driver: "process", Server: "fs", Dir: dir, Data: data}
-		if _, err := New(Options{}).Adopt(t.Context(), h, nil); !errors.Is(err, driver.ErrGone) {
-			t.Errorf("%+v: %v", rec, err)
-		}
-		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the folder is left: %v", err)
-		}
-	}
-	if !runs(stranger.Process.Pid) {
-		t.Error("a stranger was killed")
-	}
-}
-
-func TestSweepLeavesTheRestAlone(t *testing.T) {
-	root := t.TempDir()
-	d := New(Options{})
-	start := func(name string) driver.Instance {
-		spec := suite.Spec(t, suite.Program(t))
-		spec.Dir = filepath.Join(root, name)
-		return suite.StartSpec(t, d, spec)
-	}
-	known, unknown := start("known"), start("unknown")
-	unknown.Leave()
-	for _, dir := range []string{"empty", "torn", "half", "of-another-driver"} {
-		if err := os.Mkdir(filepath.Join(root, dir), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for file, content := range map[string]string{"half/" + recordPart: `{"tok`, "torn/" + recordName: "", "of-another-driver/state": "x", "file": "x"} {
-		if err := os.WriteFile(filepath.Join(root, file), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	gone, err := d.Sweep(t.Context(), root, map[string]bool{filepath.Join(root, ".", "known") + "/": true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(gone)
-	var want []string
-	for _, name := range []string{"empty", "half", "torn", "unknown"} {
-		want = append(want, filepath.Join(root, name))
-	}
-	if !slices.Equal(gone, want) {
-		t.Errorf("swept %v, want %v", gone, want)
-	}
-	var left []string
-	entries, _ := os.ReadDir(root)
-	for _, e := range entries {
-		left = append(left, e.Name())
-	}
-	if !slices.Equal(left, []string{"file", "known", "of-another-driver"}) {
-		t.Errorf("left %v", left)
-	}
-	if got := drivertest.Dial(t, known).Call(t, "echo", map[string]any{"text": "still"}); got != "still" {
-		t.Errorf("the one that is known said %q", got)
-	}
-	if gone, err := d.Sweep(t.Context(), filepath.Join(root, "none"), nil); err != nil || gone != nil {
-		t.Errorf("sweeping nothing: %v, %v", gone, err)
-	}
-}
-
 // Ending many at once must not look at every process once for each.
 func TestCensusIsShared(t *testing.T) {
 	var c census
@@ -373,18 +247,4 @@ func TestCensusIsShared(t *testing.T) {
 	if len(got) != n {
 		t.Errorf("%d answers", len(got))
 	}
-}
-
-func TestStopAfterLeave(t *testing.T) {
-	d := New(Options{})
-	inst := suite.Start(t, d)
-	inst.Leave()
-	if err := inst.Stop(context.Background()); err == nil {
-		t.Error("an instance that is somebody else's was stopped")
-	}
-	again, err := d.Adopt(t.Context(), inst.Handle(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	suite.Stop(t, again)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -180,7 +179,7 @@ func (i *instance) Stop(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("server %q: %w; the folder %s stays", i.h.Server, err, i.h.Dir)
 	}
-	if err := os.RemoveAll(i.h.Dir); err != nil {
+	if err := removeFolder(i.h.Dir); err != nil {
 		return fmt.Errorf("server %q: remove the instance's folder: %w", i.h.Server, err)
 	}
 	i.removed = true

@@ -45,6 +45,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		}
 		d := New(Options{})
 		known := make(map[string]bool)
+		var insts []driver.Instance
 		for _, h := range handles(t, state) {
 			inst, err := d.Adopt(t.Context(), h, nil)
 			if errors.Is(err, driver.ErrGone) {
@@ -64,6 +65,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 				t.Errorf("round %d: echo said %q", round, got)
 			}
 			known[h.Dir] = true
+			insts = append(insts, inst)
 			adopted++
 		}
 		gone, err := d.Sweep(t.Context(), filepath.Join(state, "instances"), known)
@@ -74,9 +76,23 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		if len(gone) == 0 {
 			none++
 		}
-		// Each process that runs now is one that was adopted.
-		if n := len(processesOf(program)); n != 2*len(known) {
-			t.Fatalf("round %d: %d processes, %d adopted, swept %v", round, n, len(known), gone)
+		// Each process that runs now is one that was adopted, two for each that
+		// did not end yet because it had been asked to before.
+		for over := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+			n, want := len(processesOf(program)), 0
+			for _, inst := range insts {
+				select {
+				case <-inst.Done():
+				default:
+					want += 2
+				}
+			}
+			if n == want {
+				break
+			}
+			if time.Now().After(over) {
+				t.Fatalf("round %d: %d processes, want %d, swept %v", round, n, want, gone)
+			}
 		}
 		again, err := d.Sweep(t.Context(), filepath.Join(state, "instances"), nil) // now those too
 		if err != nil || len(again) != len(known) {
@@ -84,6 +100,9 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		}
 		if left := processesOf(program); len(left) != 0 {
 			t.Fatalf("round %d: processes %v are left", round, left)
+		}
+		if left, err := os.ReadDir(filepath.Join(state, "instances")); err == nil && len(left) != 0 {
+			t.Fatalf("round %d: folders %v are left", round, left)
 		}
 		release()
 	}

@@ -38,7 +38,7 @@ func parseStat(b []byte) (identity, error) {
 		return identity{}, fmt.Errorf("odd process status %q", b)
 	}
 	fields := bytes.Fields(b[i+1:])
-	const state, group, threads, startTime, memory, envEnd = 3 - 3, 5 - 3, 20 - 3, 22 - 3, 23 - 3, 51 - 3
+	const state, group, threads, startTime, memory, envEnd = 0, 2, 17, 19, 20, 48 // proc(5) counts from 1, and from the pid
 	if len(fields) <= envEnd {
 		return identity{}, fmt.Errorf("odd process status %q", b)
 	}

@@ -24,7 +24,9 @@
 // ended whole. What has left the group is found by the token, which every
 // descendant inherits in its environment, and by the FIFOs it has open; a child
 // that was started in the moment the gateway was killed, before anything could
-// be written about it, is found the same way by Sweep.
+// be written about it, is found the same way by Sweep. A process that leaves the
+// session, clears its environment and closes the pipes can't be found: who must
+// hold one that does so on purpose needs a driver with walls.
 //
 // On Windows there are no such FIFOs: the child is in a job that ends with the
 // gateway.
@@ -118,7 +120,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	}
 	defer func() {
 		if err != nil {
-			os.RemoveAll(dir)
+			removeFolder(dir)
 		}
 	}()
 	if err := checkCwd(spec); err != nil {

@@ -74,3 +74,21 @@ func parseRecord(b []byte) (record, error) {
 	}
 	return r, nil
 }
+
+// removeFolder removes the folder of an instance, the record last: what is left
+// when we are killed meanwhile is still known as ours.
+func removeFolder(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() == recordName {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(dir)
+}
