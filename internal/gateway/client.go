@@ -121,7 +121,8 @@ func (c *client) close() {
 type underway struct {
 	cancel context.CancelCauseFunc
 	began  time.Time
-	rw     *responder // whose stream is opened when it takes long; may be nil
+	rw     *responder // its response, where that can carry events
+	primed bool       // its stream was opened because it takes long
 }
 
 // begin registers a request, so that it can be cancelled. It reports false for
@@ -145,9 +146,9 @@ func (c *client) prime() {
 	c.mu.Lock()
 	var late []*responder
 	for _, u := range c.calls {
-		if u.rw != nil && time.Since(u.began) > primeAfter {
+		if u.rw != nil && !u.primed && time.Since(u.began) > primeAfter {
 			late = append(late, u.rw)
-			u.rw = nil
+			u.primed = true
 		}
 	}
 	c.mu.Unlock()
@@ -269,7 +270,7 @@ func (c *client) ask(ctx context.Context, to *outbox, server, method string, par
 		}
 		c.mu.Unlock()
 	}()
-	if !to.add(wire.AppendRequest(nil, id, method, params, nil), "", true) {
+	if frame := wire.AppendRequest(nil, id, method, params, nil); !to.add(frame, "", true) && !c.elsewhere(frame) {
 		return upstream.Refuse(method, "the client is gone")
 	}
 	select {
@@ -282,6 +283,26 @@ func (c *client) ask(ctx context.Context, to *outbox, server, method string, par
 	case <-c.life.Done():
 		return upstream.Refuse(method, "the client is gone")
 	}
+}
+
+// elsewhere sends a request on another stream of the client, where the one it
+// was for has just ended: on a server's one stream it can't be told which of a
+// client's calls caused it.
+func (c *client) elsewhere(frame []byte) bool {
+	c.mu.Lock()
+	var open []*responder
+	for _, u := range c.calls {
+		if u.rw != nil {
+			open = append(open, u.rw)
+		}
+	}
+	c.mu.Unlock()
+	for _, rw := range open {
+		if rw.outbox().add(frame, "", true) {
+			return true
+		}
+	}
+	return c.out.add(frame, "", true)
 }
 
 // hears reports whether a log message is one the client wants.

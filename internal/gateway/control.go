@@ -210,8 +210,12 @@ func (g *Gateway) tools(r *http.Request, who identity.Principal) (any, error) {
 	}
 	only := r.URL.Query().Get("server")
 	if only != "" {
-		if _, err := g.entry(only); err != nil {
+		e, err := g.entry(only)
+		if err != nil {
 			return nil, err
+		}
+		if on, why := e.On(); !on {
+			return api.ToolList{Tools: []api.Tool{}, Missing: []api.Missing{{Server: only, Reason: why}}}, nil
 		}
 	}
 	t := g.table()

@@ -235,7 +235,7 @@ func (d *duplex) listen(ctx context.Context, x *exchange, msg wire.Message) {
 	defer l.start(ctx, x)()
 	select {
 	case <-ctx.Done():
-	case <-d.g.stop:
+	case <-d.g.open.Done():
 		d.send(l.ended())
 	}
 }
@@ -297,16 +297,8 @@ func (g *Gateway) serveEvents(w http.ResponseWriter, r *http.Request, who identi
 	id := newClientID()
 	g.addChannel(id, d)
 	defer g.removeChannel(id)
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := g.whileOpen(r.Context(), d.life)
 	defer cancel()
-	defer context.AfterFunc(d.life, cancel)()
-	go func() {
-		select {
-		case <-g.stop:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	startEvents(w)
 	s := &eventSink{w: w, ctl: http.NewResponseController(w)}
 	if s.raw(fmt.Appendf(nil, "event: endpoint\ndata: /messages/%s\n\n", id)) != nil || s.flush() != nil {

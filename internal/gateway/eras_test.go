@@ -17,7 +17,7 @@ func eachEra(t *testing.T, f func(t *testing.T, w *world, s *talkative, path str
 	for _, era := range eras {
 		for path, prefix := range map[string]string{"/mcp/t": "", "/mcp": "t__"} {
 			t.Run(era.name+" at "+path, func(t *testing.T) {
-				s := newTalkative(era.upstream)
+				s := newTalkative(t, era.upstream)
 				w := open(t, servers("t", serveSDK(t, s.Server, era.upstream)))
 				f(t, w, s, path, era.client, func(n string) string { return prefix + n })
 			})

@@ -48,7 +48,9 @@ type Gateway struct {
 
 	inflight atomic.Int64
 	draining atomic.Bool
-	stop     chan struct{} // closed when long-lived streams are to end
+	// open ends when long-lived streams are to end, before the gateway does.
+	open     context.Context
+	stopOpen context.CancelFunc
 
 	mu       sync.Mutex
 	clients  map[string]*client
@@ -66,10 +68,11 @@ type Gateway struct {
 func New(ctx context.Context, cfg *config.Config, o Options) (*Gateway, error) {
 	g := &Gateway{
 		o: o, reg: o.Registry, log: o.Log, started: time.Now(),
-		clients: make(map[string]*client), stop: make(chan struct{}),
-		info: newServerInfo(o.Version),
+		clients: make(map[string]*client),
+		info:    newServerInfo(o.Version),
 	}
 	g.life, g.end = context.WithCancel(context.Background())
+	g.open, g.stopOpen = context.WithCancel(g.life)
 	g.fetches.m = make(map[fetchKey]*fetch)
 	g.parking.calls = make(map[string]*parked)
 	g.Reload(cfg, o.Tokens)
@@ -99,6 +102,19 @@ func (g *Gateway) table() *table {
 	return t
 }
 
+// whileOpen derives the context of a long-lived stream: it ends with its
+// request, with what it belongs to, and when streams are to end.
+func (g *Gateway) whileOpen(request, life context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(request)
+	forget := context.AfterFunc(life, cancel)
+	forgetOpen := context.AfterFunc(g.open, cancel)
+	return ctx, func() {
+		forget()
+		forgetOpen()
+		cancel()
+	}
+}
+
 // InFlight returns the number of requests under way.
 func (g *Gateway) InFlight() int { return int(g.inflight.Load()) }
 
@@ -108,7 +124,7 @@ func (g *Gateway) Drain(ctx context.Context) {
 	if !g.draining.CompareAndSwap(false, true) {
 		return
 	}
-	close(g.stop)
+	g.stopOpen()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for g.inflight.Load() > 0 {

@@ -116,14 +116,11 @@ func (g *Gateway) listen(w http.ResponseWriter, r *http.Request, x *exchange, ms
 	defer cancel()
 	defer context.AfterFunc(g.life, cancel)()
 	defer l.start(ctx, x)()
-	go func() {
-		select {
-		case <-g.stop:
-			l.box.add(l.ended(), "", true)
-			l.box.close()
-		case <-ctx.Done():
-		}
-	}()
+	// A subscription that the gateway ends is answered first.
+	defer context.AfterFunc(g.open, func() {
+		l.box.add(l.ended(), "", true)
+		l.box.close()
+	})()
 	startEvents(w)
 	_ = l.box.pump(ctx, -1, &eventSink{w: w, ctl: http.NewResponseController(w)})
 }

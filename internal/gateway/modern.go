@@ -117,6 +117,21 @@ func checkModern(h http.Header, version string, msg *wire.Message, p *wire.Param
 	return nil
 }
 
+// checkForged refuses mirror headers that say something else than the body, in
+// any era: something in front of the gateway may have decided on them.
+func checkForged(h http.Header, msg *wire.Message, p *wire.Params) *wire.Error {
+	if method, ok := h[wire.HeaderMethod]; ok && (len(method) != 1 || method[0] != msg.Method) {
+		return &wire.Error{Code: wire.CodeHeaderMismatch, Message: "Header mismatch: " + wire.HeaderMethod + " does not match the body"}
+	}
+	if name, ok := h[wire.HeaderName]; ok {
+		said, valid := wire.DecodeHeader(name[0])
+		if len(name) != 1 || !valid || said != p.Name() {
+			return &wire.Error{Code: wire.CodeHeaderMismatch, Message: "Header mismatch: " + wire.HeaderName + " does not match the body"}
+		}
+	}
+	return nil
+}
+
 func checkName(h http.Header, p *wire.Params, mismatch func(string, ...any) *wire.Error) *wire.Error {
 	values := h[wire.HeaderName]
 	if len(values) == 0 {

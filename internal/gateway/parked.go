@@ -144,7 +144,14 @@ func (g *Gateway) await(ctx context.Context, p *parked, msg wire.Message, to ans
 			to.finish(ctx, msg, failed(msg.Method, &api.Error{Kind: api.KindRefused, Retryable: true, Message: "too many calls wait for input"}))
 			return
 		}
-		to.finish(ctx, msg, &upstream.Result{Result: result})
+		select {
+		case <-p.done:
+			// It ended meanwhile, and may have been forgotten before it was kept.
+			g.parking.forget(p)
+			to.finish(ctx, msg, p.res)
+		default:
+			to.finish(ctx, msg, &upstream.Result{Result: result})
+		}
 		return
 	}
 }

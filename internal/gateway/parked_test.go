@@ -57,7 +57,7 @@ func (q inputRequired) retry(tool, answers string) string {
 }
 
 func parkedWorld(t *testing.T, head string) (*world, *talkative) {
-	s := newTalkative(false)
+	s := newTalkative(t, false)
 	return open(t, head+servers("t", serveSDK(t, s.Server, false))), s
 }
 

@@ -40,7 +40,7 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, s
 		d.drain(ctx)
 	case <-ctx.Done():
 		err = nil
-	case <-g.stop:
+	case <-g.open.Done():
 		d.drain(ctx)
 	}
 	d.close()

@@ -140,6 +140,10 @@ func (g *Gateway) post(w http.ResponseWriter, r *http.Request, who identity.Prin
 		rpcError(w, http.StatusBadRequest, msg.ID, invalidParams(err.Error()))
 		return
 	}
+	if e := checkForged(r.Header, &msg, &params); e != nil {
+		rpcError(w, http.StatusBadRequest, msg.ID, e)
+		return
+	}
 	if wire.Modern(version) || params.Version.Ok() {
 		g.postModern(w, r, who, d, version, msg, params)
 		return
@@ -365,16 +369,8 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request, who identity.Princ
 			}
 		}
 	}
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := g.whileOpen(r.Context(), c.life)
 	defer cancel()
-	defer context.AfterFunc(c.life, cancel)()
-	go func() {
-		select {
-		case <-g.stop:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	startEvents(w)
 	s := &eventSink{w: w, ctl: http.NewResponseController(w), id: stream}
 	if s.ping() != nil {

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"fmt"
+	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -17,7 +18,8 @@ type talkative struct {
 	ended   chan error  // and ended, with why
 }
 
-func newTalkative(modern bool) *talkative {
+// newTalkative makes one. Its tools end with the test, whoever still waits.
+func newTalkative(t *testing.T, modern bool) *talkative {
 	s := &talkative{modern: modern, started: make(chan string, 64), ended: make(chan error, 64)}
 	s.Server = sdkServer("talkative", &mcp.ServerOptions{
 		CompletionHandler: func(_ context.Context, r *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
@@ -28,14 +30,21 @@ func newTalkative(modern bool) *talkative {
 	})
 	for name, h := range map[string]mcp.ToolHandler{
 		"progress": s.progress, "log": s.log, "wait": s.wait, "elicit": s.elicit, "sample": s.sample, "two": s.two,
-		"echo": func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text(string(r.Params.Arguments)), nil },
+		"echo": func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return text(string(r.Params.Arguments)), nil
+		},
 		"fail": func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			r := text("it broke")
 			r.IsError = true
 			return r, nil
 		},
 	} {
-		s.AddTool(&mcp.Tool{Name: name, Description: name, InputSchema: anyObject}, h)
+		s.AddTool(&mcp.Tool{Name: name, Description: name, InputSchema: anyObject}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(t.Context(), cancel)()
+			return h(ctx, r)
+		})
 	}
 	s.AddResource(&mcp.Resource{URI: "res://1", Name: "one"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "res://1", Text: "first"}}}, nil

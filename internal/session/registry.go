@@ -289,6 +289,13 @@ func (r *Registry) startEager(sessions []*Session) {
 		for _, s := range sessions {
 			_, _, _ = s.Upstream(e.ID)
 		}
+		if sessions == nil && e.Scope == config.ScopeShared {
+			// Reached over HTTP, by each session for itself: the default one shows
+			// whether it can be.
+			if s, err := r.Default(r.life, ""); err == nil {
+				_, _, _ = s.Upstream(e.ID)
+			}
+		}
 	}
 }
 

@@ -52,6 +52,8 @@ func (c *Conn) modernize(req *Request, params []byte, edits []wire.Edit) ([]byte
 			meta = append(meta, ',')
 		}
 		edits = append(edits, wire.Edit{At: wire.Span{Start: p.Meta.Start + 1, End: p.Meta.Start + 1}, With: meta})
+	case p.NullMeta.Ok():
+		edits = append(edits, wire.Edit{At: p.NullMeta, With: append(append([]byte{'{'}, meta...), '}')})
 	default:
 		edits = append(edits, wire.InsertMember(params, 0, "_meta", append(append([]byte{'{'}, meta...), '}')))
 	}
@@ -111,6 +113,11 @@ func filterCaps(caps []byte, allowed []string) []byte {
 		return nil
 	})
 	return append(out, '}')
+}
+
+// mayAsk reports whether a server may answer a method with a wish for input.
+func mayAsk(method string) bool {
+	return method == wire.MethodCallTool || method == wire.MethodGetPrompt || method == wire.MethodReadResource
 }
 
 type inputResult struct {

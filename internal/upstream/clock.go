@@ -24,7 +24,8 @@ type deadline struct {
 const clockEvery = time.Second
 
 // add has cancel called with context.DeadlineExceeded once d is over, give or
-// take a second, unless the id it returns is removed before.
+// take a second, unless the id it returns is removed before. With no d it is
+// called at stop only.
 func (c *clock) add(d time.Duration, cancel context.CancelCauseFunc) (id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -32,6 +33,10 @@ func (c *clock) add(d time.Duration, cancel context.CancelCauseFunc) (id uint64)
 		c.calls = make(map[uint64]deadline)
 	}
 	c.next++
+	if d <= 0 {
+		c.calls[c.next] = deadline{cancel: cancel}
+		return c.next
+	}
 	c.calls[c.next] = deadline{time.Now().Add(d), cancel}
 	if !c.looking {
 		c.looking = true
@@ -46,12 +51,22 @@ func (c *clock) remove(id uint64) {
 	c.mu.Unlock()
 }
 
+// stop ends every call there is.
+func (c *clock) stop(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, d := range c.calls {
+		delete(c.calls, id)
+		d.cancel(cause)
+	}
+}
+
 func (c *clock) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	for id, d := range c.calls {
-		if !now.Before(d.at) {
+		if !d.at.IsZero() && !now.Before(d.at) {
 			delete(c.calls, id)
 			d.cancel(context.DeadlineExceeded)
 		}

@@ -120,7 +120,7 @@ func (c *Conn) Call(ctx context.Context, req *Request) (*Result, error) {
 	if err != nil || !c.modern() || res.Result == nil {
 		return res, err
 	}
-	if !req.Client.Modern && bytes.Contains(res.Result, inputRequired) {
+	if !req.Client.Modern && mayAsk(req.Method) && bytes.Contains(res.Result, inputRequired) {
 		return c.fulfil(ctx, req, res)
 	}
 	return res, err

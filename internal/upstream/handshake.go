@@ -180,6 +180,9 @@ func connectHTTP(ctx context.Context, c *Conn, ep *driver.Endpoint, o ConnOption
 		return connectSSE(ctx, c, ep, o)
 	}
 	t := newHTTPTransport(c, ep, o.Limit)
+	if wire.Modern(o.Protocol) {
+		t.version = wire.Latest
+	}
 	c.t = t
 	t.handshake = func(ctx context.Context) error {
 		version := wire.LatestLegacy

@@ -55,6 +55,7 @@ type statusError struct {
 	code       int
 	text       string // the beginning of the body
 	retryAfter string
+	stale      bool // the server does not know the session that we sent
 }
 
 func (e *statusError) Error() string {
@@ -108,9 +109,9 @@ func (t *httpTransport) roundTrip(ctx context.Context, k *call, frame []byte) (w
 		}
 		var status *statusError
 		if errors.As(err, &status) {
-			// A 404 for a session we had: the server restarted, or forgot. It did
-			// nothing with the request, so sending it again is safe.
-			if status.code == http.StatusNotFound && session != "" && attempt == 0 && k.req.Method != wire.MethodInitialize {
+			// The server restarted, or forgot. It did nothing with the request, so
+			// sending it again is safe.
+			if status.stale && attempt == 0 && k.req.Method != wire.MethodInitialize {
 				if err := t.renew(ctx, session); err != nil {
 					return wire.Message{}, err
 				}
@@ -211,15 +212,17 @@ func (t *httpTransport) exchange(ctx context.Context, k *call, frame []byte, ses
 		t.abandon(ctx, k, version)
 		return wire.Message{}, t.unreachable(ctx, err)
 	}
-	if k.req.Method == wire.MethodInitialize {
-		t.mu.Lock()
-		t.session = resp.Header.Get(wire.HeaderSession)
-		t.mu.Unlock()
-	}
 	msg, err := t.read(ctx, k, resp, session, version)
 	if err != nil && ctx.Err() != nil {
 		t.abandon(ctx, k, version)
 		return wire.Message{}, context.Cause(ctx)
+	}
+	// A handshake that failed leaves the old session in place: the next call
+	// finds it unknown again and makes another try.
+	if k.req.Method == wire.MethodInitialize && err == nil && msg.Result != nil {
+		t.mu.Lock()
+		t.session = resp.Header.Get(wire.HeaderSession)
+		t.mu.Unlock()
 	}
 	return msg, err
 }
@@ -251,8 +254,17 @@ func (t *httpTransport) read(ctx context.Context, k *call, resp *http.Response, 
 		return wire.Message{}, failure(api.KindInfrastructure, t.c.server, false, "HTTP %d without an answer", resp.StatusCode)
 	}
 	body, err := readBody(resp, t.limit)
-	if err != nil {
+	var large *wire.ErrTooLarge
+	switch {
+	case errors.As(err, &large) && resp.StatusCode != http.StatusOK:
+		return wire.Message{}, &statusError{code: resp.StatusCode, retryAfter: resp.Header.Get("Retry-After")}
+	case errors.As(err, &large):
+		return wire.Message{}, failure(api.KindInfrastructure, t.c.server, false, "%v", err)
+	case err != nil:
 		return wire.Message{}, fmt.Errorf("reading the answer: %w", err)
+	}
+	if session != "" && !wire.Modern(version) && unknownSession(resp.StatusCode, body) {
+		return wire.Message{}, &statusError{code: resp.StatusCode, text: excerpt(body), stale: true}
 	}
 	msg, err := wire.Scan(body)
 	if err == nil && msg.IsResponse() && (resp.StatusCode == http.StatusOK || msg.Error != nil) {
@@ -262,7 +274,6 @@ func (t *httpTransport) read(ctx context.Context, k *call, resp *http.Response, 
 		if resp.StatusCode == http.StatusOK {
 			return wire.Message{}, failure(api.KindInfrastructure, t.c.server, false, "answered another request than the one it was sent")
 		}
-		// A legacy 404 with an error in its body still means an unknown session.
 	}
 	if resp.StatusCode != http.StatusOK {
 		return wire.Message{}, &statusError{code: resp.StatusCode, text: excerpt(body), retryAfter: resp.Header.Get("Retry-After")}
@@ -272,6 +283,20 @@ func (t *httpTransport) read(ctx context.Context, k *call, resp *http.Response, 
 		err = errors.New("not an answer")
 	}
 	return wire.Message{}, failure(api.KindInfrastructure, t.c.server, false, "sent something that is not an MCP answer (%v): %s", err, excerpt(body))
+}
+
+// unknownSession reports whether a legacy server says that it does not know a
+// session. The protocol has 404 for that, whatever the body; the reference
+// servers say 400 and name the session in an error.
+func unknownSession(status int, body []byte) bool {
+	switch status {
+	case http.StatusNotFound:
+		return true
+	case http.StatusBadRequest:
+		text := strings.ToLower(wire.FindString(body, "error", "message"))
+		return strings.Contains(text, "session id") || strings.Contains(text, "session not found")
+	}
+	return false
 }
 
 func (t *httpTransport) readEvents(ctx context.Context, k *call, body io.ReadCloser, session, version string) (wire.Message, error) {
@@ -321,7 +346,8 @@ func (t *httpTransport) readEvents(ctx context.Context, k *call, body io.ReadClo
 		}
 		next, err := t.resume(ctx, session, version, last, max(k.retry, 10*time.Millisecond))
 		if err != nil {
-			return wire.Message{}, fmt.Errorf("the stream ended before the answer and could not be resumed: %w", err)
+			// Not wrapped: whatever the status says, the call itself was taken.
+			return wire.Message{}, fmt.Errorf("the stream ended before the answer and could not be resumed: %v", err)
 		}
 		body = next
 	}

@@ -139,11 +139,11 @@ func (u *Upstream) Call(ctx context.Context, req *Request) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if u.o.CallTimeout > 0 {
-		var cancel context.CancelCauseFunc
-		ctx, cancel = context.WithCancelCause(ctx)
-		defer cancel(nil)
-		defer u.clock.remove(u.clock.add(u.o.CallTimeout, cancel))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer u.clock.remove(u.clock.add(u.o.CallTimeout, cancel))
+	if u.life.Err() != nil { // closed meanwhile, and nobody would end the call
+		return nil, u.gone()
 	}
 	return c.Call(ctx, req)
 }
@@ -157,7 +157,7 @@ func (u *Upstream) Conn(ctx context.Context) (*Conn, error) {
 		switch {
 		case u.closed:
 			u.mu.Unlock()
-			return nil, closedError{failure(api.KindRefused, u.Server(), false, "was removed or disabled")}
+			return nil, u.gone()
 		case u.conn != nil:
 			c := u.conn
 			u.mu.Unlock()
@@ -201,6 +201,10 @@ func (u *Upstream) Conn(ctx context.Context) (*Conn, error) {
 			return nil, u.gaveUp(ctx)
 		}
 	}
+}
+
+func (u *Upstream) gone() error {
+	return closedError{failure(api.KindRefused, u.Server(), false, "was removed or disabled")}
 }
 
 func (u *Upstream) gaveUp(ctx context.Context) error {
@@ -552,6 +556,7 @@ func (u *Upstream) finish(end func(driver.Instance)) {
 	if conn != nil {
 		conn.close()
 	}
+	u.clock.stop(failure(api.KindLost, u.Server(), false, "was removed or disabled during the call"))
 	if inst != nil {
 		end(inst)
 	}

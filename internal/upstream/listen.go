@@ -132,7 +132,7 @@ func (l *listener) modern(ctx context.Context, c *Conn, filter map[string]any, r
 			}
 		}()
 		started := time.Now()
-		_, err := c.t.roundTrip(ctx, k, wire.AppendRequest(nil, quoted(k.id), req.Method, params, edits))
+		msg, err := c.t.roundTrip(ctx, k, wire.AppendRequest(nil, quoted(k.id), req.Method, params, edits))
 		<-done
 		l.mu.Lock()
 		delete(l.waits, k.id)
@@ -140,7 +140,10 @@ func (l *listener) modern(ctx context.Context, c *Conn, filter map[string]any, r
 		if ctx.Err() != nil {
 			return
 		}
-		if err == nil || time.Since(started) > time.Minute {
+		if msg.Error != nil && wire.ParseError(msg.Error).Code == wire.CodeMethodNotFound {
+			return // it says nothing outside of calls
+		}
+		if err == nil && msg.Error == nil || time.Since(started) > time.Minute {
 			wait = time.Second
 		}
 		select {

@@ -18,6 +18,7 @@ type Params struct {
 	TargetURI bool
 
 	Meta          Span // the _meta object
+	NullMeta      Span // a _meta that is null, which some clients send for none
 	ProgressToken Span
 	Version       Span
 	ClientInfo    Span
@@ -99,7 +100,7 @@ func ScanParams(method string, raw []byte) (Params, error) {
 func (p *Params) scanMeta() error {
 	if p.Raw[p.Meta.Start] != '{' {
 		if string(p.Meta.Of(p.Raw)) == "null" {
-			p.Meta = Span{}
+			p.Meta, p.NullMeta = Span{}, p.Meta
 			return nil
 		}
 		return errors.New("params._meta must be an object")

@@ -1,0 +1,488 @@
+package upstream_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+func echoing(i *instance) {
+	i.rope.legacy()
+	i.rope.echo()
+}
+
+func TestStartsWhenNeeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := play(t, echoing)
+		synctest.Wait()
+		if st := r.Status(); st.State != api.StateIdle || st.Instance || r.starts != 0 || r.Peek() != nil {
+			t.Errorf("before use: %+v, %d starts", st, r.starts)
+		}
+		if logs, err := r.Logs(100); logs != nil || err != nil {
+			t.Errorf("logs of nothing: %v, %v", logs, err)
+		}
+		newClient("c").calls(t, r, "x")
+		st := r.Status()
+		if st.State != api.StateReady || !st.Instance || st.Restarts != 0 || r.Peek() == nil {
+			t.Errorf("after use: %+v", st)
+		}
+		if string(st.Hello.Info) != `{"name":"old","version":"1"}` || !st.Hello.Can("tools", "listChanged") || st.Hello.Can("prompts") || st.Hello.Can("tools", "x") {
+			t.Errorf("hello %s %s", st.Hello.Info, st.Hello.Capabilities)
+		}
+		logs, err := r.Logs(100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, _ := io.ReadAll(logs); string(b) != "stderr of an instance" {
+			t.Errorf("logs %q", b)
+		}
+		if r.Server() != "srv" || r.Name() != "srv" || r.Session() != "" {
+			t.Errorf("it is %q %q %q", r.Server(), r.Name(), r.Session())
+		}
+		// The handle is kept before the instance is used, and the hello with it.
+		if h := r.history(); h != "start keep dial keep+hello" {
+			t.Errorf("history: %s", h)
+		}
+		r.Close()
+		if h := r.history(); h != "start keep dial keep+hello stop drop" {
+			t.Errorf("history: %s", h)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := play(t, echoing, eager)
+		synctest.Wait()
+		if st := r.Status(); st.State != api.StateReady {
+			t.Errorf("an eager one is %+v", st)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := play(t, echoing)
+		r.Kick()
+		r.Kick()
+		synctest.Wait()
+		if st := r.Status(); st.State != api.StateReady || r.starts != 1 {
+			t.Errorf("after Kick: %+v, %d starts", st, r.starts)
+		}
+	})
+}
+
+func TestCallersDoNotWaitForASlowStartForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := play(t, func(i *instance) {
+			time.Sleep(10 * time.Second)
+			echoing(i)
+		}, func(o *upstream.Options) { o.ConnectTimeout = time.Minute })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		c := newClient("c")
+		wantHas(t, "the error", outcome(r.Call(ctx, c.request(t, wire.MethodCallTool, `{"name":"x"}`))), "timeout: ", "starting")
+		wantHas(t, "the call of one who waits", c.calls(t, r, "x"), `"name":"x"`)
+		if r.starts != 1 {
+			t.Errorf("%d starts", r.starts)
+		}
+	})
+}
+
+func TestStartsThatFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := true
+		starts := 0
+		r := &rig{t: t}
+		o := r.options()
+		o.Driver = &fakeDriver{start: func(context.Context, driver.Spec) (driver.Instance, error) {
+			starts++
+			if broken {
+				return nil, errors.New(`server "srv": command "npx" not found on PATH; install Node.js or set servers.srv.command`)
+			}
+			return r.newInstance(echoing), nil
+		}}
+		r.Upstream = upstream.New(o)
+		t.Cleanup(r.Close)
+		c := newClient("c")
+		for range 20 {
+			got := c.calls(t, r, "x")
+			wantHas(t, "the error", got, "infrastructure: ", `command "npx" not found`)
+			if strings.Count(got, `server "srv"`) != 1 {
+				t.Errorf("the error names its server %d times: %s", strings.Count(got, `server "srv"`), got)
+			}
+		}
+		if starts >= 20 || starts < 2 {
+			t.Errorf("20 calls at once made %d starts", starts)
+		}
+		st := r.Status()
+		if st.State != api.StateFailed || st.Instance || !strings.HasPrefix(st.Reason, `command "npx"`) {
+			t.Errorf("status %+v", st)
+		}
+		broken = false
+		time.Sleep(time.Hour)
+		wantHas(t, "the call when it is mended", c.calls(t, r, "x"), `"name":"x"`)
+		if st := r.Status(); st.State != api.StateReady || st.Reason != "" {
+			t.Errorf("status %+v", st)
+		}
+	})
+	t.Run("the handle can't be kept", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			for _, at := range []string{"keep", "keep+hello"} {
+				r := play(t, echoing, func(o *upstream.Options) {
+					keep := o.Keep
+					o.Keep = func(h driver.Handle, hello json.RawMessage) error {
+						_ = keep(h, hello)
+						if (hello != nil) == (at == "keep+hello") {
+							return errors.New("disk full")
+						}
+						return nil
+					}
+				})
+				wantHas(t, at, newClient("c").calls(t, r, "x"), "infrastructure: ", "disk full")
+				if h := r.history(); !strings.HasSuffix(h, "stop drop") || at == "keep" && strings.Contains(h, "dial") {
+					t.Errorf("%s fails: %s", at, h)
+				}
+			}
+		})
+	})
+	t.Run("it can't be dialled", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := &rig{t: t}
+			o := r.options()
+			o.Driver = &fakeDriver{start: func(context.Context, driver.Spec) (driver.Instance, error) {
+				r.happened("start")
+				i := r.newInstance(func(*instance) {})
+				i.link = func() (driver.Link, error) { return driver.Link{}, errors.New("no such pipe") }
+				return i, nil
+			}}
+			r.Upstream = upstream.New(o)
+			t.Cleanup(r.Close)
+			wantHas(t, "the error", newClient("c").calls(t, r, "x"), "infrastructure: ", "no such pipe")
+			if h := r.history(); h != "start keep dial stop drop" {
+				t.Errorf("history: %s", h)
+			}
+		})
+	})
+}
+
+func TestRestartsAfterACrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := play(t, func(i *instance) {
+			i.rope.legacy()
+			i.rope.serve(func(m message) {
+				switch {
+				case strings.Contains(m.params, "crash"):
+					i.end(errText("exit status 2"))
+				case m.id != "":
+					i.rope.answer(m, `{"n":%d}`, i.n)
+				}
+			})
+		})
+		c := newClient("c")
+		for n := 1; n <= 8; n++ {
+			if got, want := c.calls(t, r, "x"), fmt.Sprintf(`{"n":%d}`, n); got != want {
+				t.Fatalf("call %d got %s", n, got)
+			}
+			wantHas(t, "the crash", c.calls(t, r, "crash"), "lost: ")
+			time.Sleep(time.Minute)
+			if st := r.Status(); st.State != api.StateFailed || st.Reason != "exit status 2" || st.Restarts != n || st.Instance {
+				t.Errorf("after crash %d: %+v", n, st)
+			}
+		}
+		// Each was stopped and forgotten before the next one was started.
+		one := "start keep dial keep+hello stop drop"
+		if h := r.history(); h != strings.TrimSpace(strings.Repeat(one+" ", 8)) {
+			t.Errorf("history: %s", h)
+		}
+	})
+	t.Run("not before the old one is gone", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			// What is left of a dead instance takes its time to end. It has the same
+			// folder and handle as its successor.
+			r := play(t, func(i *instance) {
+				i.rope.legacy()
+				if i.n == 1 {
+					i.rope.want(wire.MethodCallTool)
+					i.end(errText("segfault"))
+					time.Sleep(20 * time.Second) // Stop waits for the script
+					i.r.happened("gone")
+					return
+				}
+				i.rope.echo()
+			}, func(o *upstream.Options) { o.CallTimeout, o.ConnectTimeout = time.Minute, time.Minute })
+			c := newClient("c")
+			wantHas(t, "the crash", c.calls(t, r, "x"), "lost: ")
+			wantHas(t, "the call after", c.calls(t, r, "x"), `"name":"x"`)
+			if h := r.history(); h != "start keep dial keep+hello stop gone drop start keep dial keep+hello" {
+				t.Errorf("history: %s", h)
+			}
+		})
+	})
+	t.Run("without a call where someone watches", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			crash := make(chan struct{})
+			r := play(t, func(i *instance) {
+				i.rope.legacy()
+				if i.n == 1 {
+					<-crash
+					i.end(errText("killed"))
+					return
+				}
+				i.rope.echo()
+			})
+			w := &watcher{}
+			defer r.Watch(w)()
+			newClient("c").does(t, r, "x/y", "")
+			if got := w.heard(); len(got) > 0 {
+				t.Errorf("heard %q before anything happened", got)
+			}
+			close(crash)
+			time.Sleep(time.Minute)
+			if st := r.Status(); st.State != api.StateReady || r.starts != 2 || st.Restarts != 1 {
+				t.Errorf("%+v after %d starts", st, r.starts)
+			}
+			if got := strings.Join(w.heard(), " "); got != wire.NoteToolsChanged+" "+wire.NotePromptsChanged+" "+wire.NoteResourcesChanged {
+				t.Errorf("heard %q of the restart", got)
+			}
+		})
+	})
+	t.Run("not without one where nobody does", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := play(t, func(i *instance) {
+				i.rope.legacy()
+				i.rope.want("x/y")
+				i.end(nil)
+			})
+			newClient("c").does(t, r, "x/y", "")
+			time.Sleep(time.Hour)
+			if r.starts != 1 {
+				t.Errorf("%d starts", r.starts)
+			}
+		})
+	})
+	t.Run("an eager one that never comes up is tried again and again", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := play(t, func(i *instance) { i.end(errText("exit status 1")) }, eager)
+			time.Sleep(10 * time.Minute)
+			r.mu.Lock()
+			n := r.starts
+			r.mu.Unlock()
+			if n < 10 || n > 200 {
+				t.Errorf("%d starts in ten minutes", n)
+			}
+		})
+	})
+}
+
+func TestAdopts(t *testing.T) {
+	hello := `{"version":"2025-11-25","info":{"name":"old","version":"1"},"capabilities":{"tools":{}}}`
+	handle := driver.Handle{Driver: "fake", Server: "srv", Data: json.RawMessage(`{"pid":7}`)}
+	adopting := func(t *testing.T, a upstream.Adoption, adopt func(r *rig) (driver.Instance, error)) *rig {
+		r := &rig{t: t}
+		o := r.options()
+		o.Adopt = &a
+		o.Driver = &fakeDriver{
+			start: func(context.Context, driver.Spec) (driver.Instance, error) {
+				r.happened("start")
+				return r.newInstance(echoing), nil
+			},
+			adopt: func(_ context.Context, h driver.Handle) (driver.Instance, error) {
+				if string(h.Data) != `{"pid":7}` {
+					t.Errorf("adopts %+v", h)
+				}
+				r.happened("adopt")
+				return adopt(r)
+			},
+		}
+		r.Upstream = upstream.New(o)
+		t.Cleanup(r.Close)
+		return r
+	}
+	t.Run("one that still runs is not greeted again", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := adopting(t, upstream.Adoption{Handle: handle, Hello: json.RawMessage(hello)}, func(r *rig) (driver.Instance, error) {
+				return r.newInstance(func(i *instance) {
+					// What was under way in the earlier gateway comes now.
+					i.rope.say(`half a line","result":{}}`)
+					i.rope.say(`{"jsonrpc":"2.0","id":"t0011223344-7","result":{"late":true}}`)
+					i.rope.say(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{}}`)
+					if m := i.rope.want(""); m.id != `"q"` || m.err == "" {
+						t.Errorf("a request of before got %s", m.raw)
+					}
+					i.rope.echo()
+				}), nil
+			})
+			synctest.Wait()
+			if st := r.Status(); st.State != api.StateReady || st.Hello.Version != wire.V20251125 || !st.Hello.Can("tools") {
+				t.Errorf("status %+v", st)
+			}
+			wantHas(t, "the result", newClient("c").calls(t, r, "x"), `"structuredContent":{"name":"x"}`)
+			if h := r.history(); h != "adopt dial" {
+				t.Errorf("history: %s", h)
+			}
+		})
+	})
+	for name, tt := range map[string]struct {
+		a     upstream.Adoption
+		adopt func(r *rig) (driver.Instance, error)
+		want  string
+	}{
+		"gone": {upstream.Adoption{Handle: handle, Hello: json.RawMessage(hello)},
+			func(*rig) (driver.Instance, error) { return nil, fmt.Errorf("pid 7: %w", driver.ErrGone) },
+			"adopt drop start keep dial keep+hello"},
+		"never greeted": {upstream.Adoption{Handle: handle},
+			func(r *rig) (driver.Instance, error) { return r.newInstance(func(*instance) {}), nil },
+			"adopt stop drop drop start keep dial keep+hello"},
+		"unreadable hello": {upstream.Adoption{Handle: handle, Hello: json.RawMessage(`[]`)},
+			func(r *rig) (driver.Instance, error) { return r.newInstance(func(*instance) {}), nil },
+			"adopt stop drop drop start keep dial keep+hello"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := adopting(t, tt.a, tt.adopt)
+				wantHas(t, "the result", newClient("c").calls(t, r, "x"), `"name":"x"`)
+				if h := r.history(); h != tt.want {
+					t.Errorf("history: %s, want %s", h, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := play(t, echoing)
+		c := newClient("c")
+		c.calls(t, r, "x")
+		r.Leave()
+		r.Leave()
+		r.Close()
+		if h := r.history(); h != "start keep dial keep+hello leave" {
+			t.Errorf("history: %s", h)
+		}
+		wantHas(t, "a call after", c.calls(t, r, "x"), "refused: ")
+	})
+}
+
+func TestClose(t *testing.T) {
+	t.Run("twice, and by many", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := play(t, echoing)
+			c := newClient("c")
+			c.calls(t, r, "x")
+			var wg sync.WaitGroup
+			for range 10 {
+				wg.Go(r.Close)
+			}
+			wg.Wait()
+			r.Close()
+			if h := r.history(); strings.Count(h, "stop") != 1 || strings.Count(h, "drop") != 1 {
+				t.Errorf("history: %s", h)
+			}
+			wantHas(t, "a call after", c.calls(t, r, "x"), "refused: ", "removed or disabled")
+			r.Kick()
+			synctest.Wait()
+			if r.starts != 1 {
+				t.Error("Kick after Close started another")
+			}
+			if _, err := r.Subscribe(t.Context(), "a:b"); err == nil {
+				t.Error("Subscribe after Close passed")
+			}
+		})
+	})
+	t.Run("before use", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := play(t, echoing)
+			r.Close()
+			if r.starts != 0 {
+				t.Error("Close started one")
+			}
+		})
+	})
+	t.Run("ends calls", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := play(t, func(i *instance) { i.rope.legacy(); i.rope.serve(func(message) {}) })
+			out := newClient("c").later(t, r, "x")
+			synctest.Wait()
+			r.Close()
+			wantHas(t, "the call", <-out, "lost: ")
+		})
+	})
+	t.Run("ends a start", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := play(t, func(i *instance) { i.rope.serve(func(message) {}) })
+			out := newClient("c").later(t, r, "x")
+			synctest.Wait()
+			r.Close()
+			if got := <-out; strings.HasPrefix(got, "{") {
+				t.Errorf("got %s", got)
+			}
+			if h := r.history(); h != "start keep dial stop drop" {
+				t.Errorf("history: %s", h)
+			}
+		})
+	})
+	t.Run("ends the wait for the next try", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := play(t, func(i *instance) { i.end(errText("exit status 1")) }, eager)
+			synctest.Wait()
+			out := newClient("c").later(t, r, "x")
+			synctest.Wait()
+			r.Close()
+			if got := <-out; strings.HasPrefix(got, "{") {
+				t.Errorf("got %s", got)
+			}
+			time.Sleep(time.Hour)
+			if r.starts > 2 {
+				t.Errorf("%d starts", r.starts)
+			}
+		})
+	})
+}
+
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		finish := make(chan struct{})
+		r := play(t, func(i *instance) {
+			i.rope.legacy()
+			m := i.rope.want(wire.MethodCallTool)
+			<-finish
+			i.rope.answer(m, `{"done":true}`)
+			i.rope.serve(func(message) {})
+		})
+		out := newClient("c").later(t, r, "x")
+		synctest.Wait()
+		drained := make(chan struct{})
+		go func() { r.Drain(t.Context()); close(drained) }()
+		time.Sleep(time.Hour / 360)
+		select {
+		case <-drained:
+			t.Error("Drain did not wait for the call")
+		default:
+		}
+		close(finish)
+		if got := <-out; got != `{"done":true}` {
+			t.Errorf("the call got %s", got)
+		}
+		<-drained
+		if h := r.history(); !strings.HasSuffix(h, "stop drop") {
+			t.Errorf("history: %s", h)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := play(t, func(i *instance) { i.rope.legacy(); i.rope.serve(func(message) {}) })
+		out := newClient("c").later(t, r, "x")
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		r.Drain(ctx)
+		wantHas(t, "the call that lasted", <-out, "lost: ")
+	})
+}
