@@ -1,0 +1,87 @@
+# make help lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
+TOOLS := $(or $(TINE_TEST_TOOLS),$(CURDIR)/.cache/tools)
+FUZZTIME ?= 5s
+BENCHFLAGS ?=
+
+export TINE_TEST_TOOLS := $(TOOLS)
+
+# What compiles the same way is compiled once: linters, cross builds and the
+# binary share these settings, and only the race detector needs others.
+export CGO_ENABLED := 0
+STATIC := GOFLAGS="$(strip $(shell go env GOFLAGS) -trimpath)"
+
+.NOTPARALLEL:
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+.PHONY: build
+build: ## build the static binary, bin/tine
+	$(STATIC) go build -ldflags '$(LDFLAGS)' -o bin/tine ./cmd/tine
+
+.PHONY: run
+run: build ## build and run the gateway
+	bin/tine serve
+
+.PHONY: setup
+setup: ## fetch what the tests need into .cache/tools
+	@e2e/setup.sh
+
+.PHONY: test
+test: setup lint unit cross e2e ## everything that CI runs
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck, import layers
+	@bad=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); if [ -n "$$bad" ]; then echo "not formatted; run gofmt -w on:"; echo "$$bad"; exit 1; fi
+	$(STATIC) go vet ./...
+	$(STATIC) go vet -C tools ./...
+	$(STATIC) go tool -modfile=tools/go.mod staticcheck ./...
+	$(STATIC) go tool -modfile=tools/go.mod depguard ./...
+
+.PHONY: unit
+unit: ## unit tests with the race detector
+	CGO_ENABLED=1 go test -race -timeout 10m $$(go list ./... | grep -v '/e2e$$')
+
+.PHONY: cross
+cross: ## compile for every platform
+	@for p in $(PLATFORMS); do \
+	  echo "cross: $$p"; \
+	  $(STATIC) GOOS=$${p%/*} GOARCH=$${p#*/} go build -o /dev/null ./cmd/tine; \
+	done
+	$(STATIC) GOOS=darwin GOARCH=amd64 go vet ./...
+	$(STATIC) GOOS=windows GOARCH=amd64 go vet ./...
+
+.PHONY: e2e
+e2e: setup build ## end-to-end tests on bin/tine
+	TINE_BIN=$(CURDIR)/bin/tine go test -count=1 -v -timeout 15m ./e2e
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME
+	@go list -f '{{.Dir}} {{join .TestGoFiles " "}} {{join .XTestGoFiles " "}}' ./... | while read -r dir files; do \
+	  [ -n "$$files" ] || continue; \
+	  for f in $$(cd "$$dir" && grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$files | awk '{print $$2}'); do \
+	    echo "fuzz: $${dir#$(CURDIR)/} $$f"; \
+	    (cd "$$dir" && go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) . </dev/null) || exit 1; \
+	  done; \
+	done
+
+.PHONY: bench
+bench: build ## measure the relay against a plain reverse proxy
+	go run ./bench -tine bin/tine $(BENCHFLAGS)
+
+.PHONY: image
+image: ## write a container image, dist/tine-image.tar (docker load, podman load)
+	$(STATIC) GOOS=linux go build -ldflags '$(LDFLAGS)' -o dist/tine ./cmd/tine
+	go run -C tools ./image -binary $(CURDIR)/dist/tine -tag tine:$(VERSION) -o $(CURDIR)/dist/tine-image.tar
+
+.PHONY: clean
+clean: ## remove what was built; .cache/tools stays
+	rm -rf bin dist

@@ -1,0 +1,48 @@
+//go:build unix
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// The binaries under test, built once: the gateway as it is shipped, and the
+// server that misbehaves.
+var (
+	tineBinary string
+	badServer  string
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "tine-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	badServer = filepath.Join(dir, "badserver")
+	builds := [][]string{{badServer, "./badserver"}}
+	if tineBinary = os.Getenv("TINE_BIN"); tineBinary == "" {
+		tineBinary = filepath.Join(dir, "tine")
+		builds = append(builds, []string{tineBinary, "../cmd/tine"})
+	}
+	for _, b := range builds {
+		cmd := exec.Command("go", "build", "-trimpath", "-o", b[0], b[1])
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", b[1], err, out)
+			return 1
+		}
+	}
+	// A gateway of the person who runs the tests must not be found by them.
+	for _, name := range []string{"TINE_STATE", "TINE_CONFIG", "TINE_TOKEN", "TINE_URL", "MCP_TOKEN", "MCP_REMOTE_SERVERS"} {
+		os.Unsetenv(name)
+	}
+	return m.Run()
+}
