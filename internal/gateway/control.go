@@ -72,6 +72,7 @@ func (g *Gateway) decode(w http.ResponseWriter, r *http.Request, v any) error {
 	if err := dec.Decode(v); err != nil {
 		return &api.Error{Kind: api.KindInvalid, Message: "unreadable body: " + err.Error()}
 	}
+	wasRead(w)
 	return nil
 }
 

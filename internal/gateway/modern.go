@@ -77,6 +77,9 @@ func checkModern(h http.Header, version string, msg *wire.Message, p *wire.Param
 	if version == "" {
 		return mismatch("%s is missing", wire.HeaderVersion)
 	}
+	if len(h[wire.HeaderVersion]) > 1 {
+		return mismatch("%s stands more than once", wire.HeaderVersion)
+	}
 	stated, ok := wire.Unquote(p.Version.Of(p.Raw))
 	if !ok {
 		return invalidParams("missing or invalid _meta field " + wire.MetaVersion)

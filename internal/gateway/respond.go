@@ -132,6 +132,7 @@ func (r *responder) abort() {
 var contentJSON = []string{"application/json"}
 
 func startEvents(w http.ResponseWriter) {
+	wasRead(w)
 	eventHeaders(w)
 	w.WriteHeader(http.StatusOK)
 }

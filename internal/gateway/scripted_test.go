@@ -21,6 +21,7 @@ type scripted struct {
 	got     []received
 	answers map[string]answer
 	replies map[string]chan received
+	hellos  int
 	tap     http.HandlerFunc // takes GET requests when set
 }
 
@@ -135,7 +136,10 @@ func (s *scripted) serve(w http.ResponseWriter, r *http.Request) {
 		writeResult(w, in, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":`+s.caps+
 			`,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"scripted","version":"1"}},"ttlMs":0,"cacheScope":"public"}`)
 	case in.Method == "initialize" && !s.modern:
-		w.Header().Set("Mcp-Session-Id", "scripted-session")
+		s.mu.Lock()
+		s.hellos++
+		w.Header().Set("Mcp-Session-Id", fmt.Sprint("session-", s.hellos))
+		s.mu.Unlock()
 		writeResult(w, in, `{"protocolVersion":"2025-11-25","capabilities":`+s.caps+`,"serverInfo":{"name":"scripted","version":"1"}}`)
 	case in.ID == nil || in.Method == "":
 		w.WriteHeader(http.StatusAccepted)

@@ -101,7 +101,14 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool
 		refuse(w, http.StatusBadRequest, api.KindInvalid, "the request could not be read")
 		return nil, false
 	}
+	wasRead(w)
 	return body, true
+}
+
+// wasRead lifts the server's limit on how long a request may take to come in,
+// once it is in: its answer may take longer, and the limit would cut it off.
+func wasRead(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 }
 
 func (g *Gateway) post(w http.ResponseWriter, r *http.Request, who identity.Principal, d door, id string) {

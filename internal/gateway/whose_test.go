@@ -80,36 +80,87 @@ func TestNobodyAnswersForAnother(t *testing.T) {
 	}
 }
 
-// TestQuestionsOfNobodysCall checks a request that a shared server makes outside
-// of any call: with two clients there is no telling who is meant, so neither is
-// asked and the server is told why.
-func TestQuestionsOfNobodysCall(t *testing.T) {
+// strays is a legacy server whose GET streams the test writes to, by the
+// session each belongs to.
+func strays(t *testing.T) (*scripted, func(session string) (send func(string))) {
 	up := script(t, false, map[string]string{"tools/list": plainTools})
-	opened := make(chan func(string), 4)
+	var mu sync.Mutex
+	open := map[string]func(string){}
 	up.tap = func(w http.ResponseWriter, r *http.Request) {
-		opened <- events(w)
+		mu.Lock()
+		open[r.Header.Get("Mcp-Session-Id")] = events(w)
+		mu.Unlock()
 		<-r.Context().Done()
 	}
+	return up, func(session string) (send func(string)) {
+		t.Helper()
+		eventually(t, "the stream of "+session+" is open", func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			send = open[session]
+			return send != nil
+		})
+		return send
+	}
+}
+
+const (
+	straySample = `{"jsonrpc":"2.0","id":"stray","method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`
+	strayElicit = `{"jsonrpc":"2.0","id":"stray","method":"elicitation/create","params":{"message":"?","requestedSchema":{}}}`
+	changed     = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
+)
+
+// TestStrayQuestionsOfOneClientsServer checks a request that a server makes
+// outside of any call where each client has a session of its own: only the
+// client of that session is asked.
+func TestStrayQuestionsOfOneClientsServer(t *testing.T) {
+	up, on := strays(t)
 	w := open(t, servers("t", up.URL))
+	one := w.dial(t, "/mcp/t", bothCaps)
+	first := one.listen()
+	one.get("tools/list", `{}`)
+	two := w.dial(t, "/mcp/t", bothCaps)
+	second := two.listen()
+	two.get("tools/list", `{}`)
+
+	reply := up.reply(`"stray"`)
+	on("session-2")(straySample)
+	asked := second.until("sampling/createMessage")
+	two.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"role":"assistant","model":"two","content":{"type":"text","text":"\u0041"}}}`, asked.ID))
+	if got := take(t, reply); string(got.Result) != `{"role":"assistant","model":"two","content":{"type":"text","text":"\u0041"}}` {
+		t.Errorf("the server was answered %s", got.raw)
+	}
+	// What comes next on the other's stream shows that the question did not.
+	on("session-1")(changed)
+	if m := first.next(); m.Method != "notifications/tools/list_changed" {
+		t.Errorf("the other client got %s", m.raw)
+	}
+}
+
+// TestStrayQuestionsOfASharedSession checks the same where two clients of one
+// principal share a session: there is no telling who is meant, so neither is
+// asked and the server is told so.
+func TestStrayQuestionsOfASharedSession(t *testing.T) {
+	up, on := strays(t)
+	w := open(t, "auth: {tokens: [{name: ada, token: ada-ada-ada-ada-ada}]}\n"+servers("t", up.URL))
 	var streams []*stream
 	for range 2 {
-		c := w.dial(t, "/mcp/t", bothCaps)
+		c := w.dial(t, "/mcp/t", bothCaps, "Authorization", "Bearer ada-ada-ada-ada-ada")
 		streams = append(streams, c.listen())
 		c.get("tools/list", `{}`)
 	}
-	send := take(t, opened)
+	send := on("session-1")
 	reply := up.reply(`"stray"`)
-	send(`{"jsonrpc":"2.0","id":"stray","method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`)
+	send(straySample)
 	if got := take(t, reply); got.Error == nil {
 		t.Errorf("the server was answered %s, want an error", got.raw)
 	}
-	elicited := up.reply(`"stray2"`)
-	send(`{"jsonrpc":"2.0","id":"stray2","method":"elicitation/create","params":{"message":"?","requestedSchema":{}}}`)
-	if got := take(t, elicited); got.Error == nil && !strings.Contains(string(got.Result), `"decline"`) {
+	reply = up.reply(`"stray"`)
+	send(strayElicit)
+	if got := take(t, reply); got.Error == nil && !strings.Contains(string(got.Result), `"decline"`) {
 		t.Errorf("the server was answered %s, want no", got.raw)
 	}
-	// What comes after on the clients' streams shows that the question did not.
-	send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+	send(changed)
 	for i, s := range streams {
 		if m := s.next(); m.Method != "notifications/tools/list_changed" {
 			t.Errorf("client %d got %s", i, m.raw)

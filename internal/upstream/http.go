@@ -117,7 +117,7 @@ func (t *httpTransport) roundTrip(ctx context.Context, k *call, frame []byte) (w
 				}
 				continue
 			}
-			return wire.Message{}, t.refusal(status)
+			return wire.Message{}, refusal(t.c.server, status)
 		}
 		return wire.Message{}, err
 	}
@@ -134,20 +134,20 @@ func (t *httpTransport) missesHeaders(k *call, msg *wire.Message, version string
 }
 
 // refusal tells what an HTTP status means to the one who called.
-func (t *httpTransport) refusal(e *statusError) error {
+func refusal(server string, e *statusError) error {
 	switch {
 	case e.code == http.StatusUnauthorized || e.code == http.StatusForbidden:
-		return failure(api.KindRefused, t.c.server, false, "%v; check the credentials in servers.%s.headers", e, t.c.server)
+		return failure(api.KindRefused, server, false, "%v; check the credentials in servers.%s.headers", e, server)
 	case e.code == http.StatusTooManyRequests:
 		after := ""
 		if e.retryAfter != "" {
 			after = "; retry after " + e.retryAfter
 		}
-		return failure(api.KindRefused, t.c.server, true, "%v%s", e, after)
+		return failure(api.KindRefused, server, true, "%v%s", e, after)
 	case e.code >= 500:
-		return failure(api.KindInfrastructure, t.c.server, true, "%v", e)
+		return failure(api.KindInfrastructure, server, true, "%v", e)
 	}
-	err := failure(api.KindInfrastructure, t.c.server, false, "%v", e)
+	err := failure(api.KindInfrastructure, server, false, "%v", e)
 	err.Status = e.code
 	return err
 }

@@ -373,3 +373,49 @@ func TestHTTPStandaloneStream(t *testing.T) {
 		})
 	}
 }
+
+// A server may leave its stream open behind the answer, and a proxy may send
+// elsewhere; neither holds a call up.
+func TestHTTPServersWithHabits(t *testing.T) {
+	t.Run("the stream stays open", func(t *testing.T) {
+		r, _ := reach(t, &web{t: t, session: "x", handle: func(w http.ResponseWriter, r *http.Request, m message) {
+			stream(w)("data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"ok\":1}}\n\n", m.id)
+			<-r.Context().Done()
+		}})
+		c := newClient("c")
+		for range 5 {
+			if got := c.calls(t, r, "x"); got != `{"ok":1}` {
+				t.Errorf("got %s", got)
+			}
+		}
+	})
+	t.Run("a redirect", func(t *testing.T) {
+		s := &web{t: t, session: "x", handle: echoWeb}
+		r, _ := reach(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/mcp" {
+				http.Redirect(w, r, "/mcp/", http.StatusTemporaryRedirect)
+				return
+			}
+			s.ServeHTTP(w, r)
+		}))
+		wantHas(t, "the outcome", newClient("c").calls(t, r, "x"), `{"got":{"name":"x"}}`)
+	})
+	t.Run("notifications are passed on", func(t *testing.T) {
+		noted := make(chan message, 4)
+		s := &web{t: t, session: "x", handle: func(w http.ResponseWriter, _ *http.Request, m message) {
+			noted <- m
+			w.WriteHeader(http.StatusAccepted)
+		}}
+		r, _ := reach(t, s)
+		conn, err := r.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Forward(t.Context(), wire.NoteRootsChanged, []byte(`{"x":12345678901234567890}`)); err != nil {
+			t.Fatal(err)
+		}
+		if m := within(t, "the note", noted); m.method != wire.NoteRootsChanged || m.id != "" || m.params != `{"x":12345678901234567890}` {
+			t.Errorf("the server got %s", m.raw)
+		}
+	})
+}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -97,7 +99,8 @@ func schemaHeaders(props []byte, prefix []string) []paramHeader {
 	_ = wire.Members(props, func(key string, val wire.Span) error {
 		path := append(append([]string(nil), prefix...), key)
 		schema := val.Of(props)
-		if name := wire.FindString(schema, "x-mcp-header"); name != "" {
+		// A mark that is no header's name is nothing that could be sent.
+		if name := wire.FindString(schema, "x-mcp-header"); httpguts.ValidHeaderFieldName(name) {
 			out = append(out, paramHeader{path: path, header: http.CanonicalHeaderKey(wire.HeaderParam + name)})
 		}
 		if inner, err := wire.Find(schema, "properties"); err == nil && inner.Ok() && len(path) < 16 {

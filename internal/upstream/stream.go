@@ -147,6 +147,10 @@ func (t *streamTransport) roundTrip(ctx context.Context, k *call, frame []byte) 
 		t.mu.Unlock()
 	}()
 	if err := t.s.WriteFrame(ctx, wire.OneLine(frame)); err != nil {
+		var status *statusError
+		if errors.As(err, &status) {
+			return wire.Message{}, refusal(t.c.server, status)
+		}
 		return wire.Message{}, fmt.Errorf("sending the request: %w", err)
 	}
 	select {

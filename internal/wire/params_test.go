@@ -65,6 +65,14 @@ func TestScanParams(t *testing.T) {
 	}
 }
 
+func TestNullMeta(t *testing.T) {
+	raw := []byte(`{"name":"a","_meta": null }`)
+	p, err := wire.ScanParams(wire.MethodCallTool, raw)
+	if err != nil || p.Meta.Ok() || string(p.NullMeta.Of(raw)) != "null" {
+		t.Errorf("meta %q, null %q, %v", p.Meta.Of(raw), p.NullMeta.Of(raw), err)
+	}
+}
+
 func TestScanParamsRefuses(t *testing.T) {
 	tests := []struct{ name, method, in string }{
 		{"name twice", wire.MethodCallTool, `{"name":"allowed","name":"denied"}`},

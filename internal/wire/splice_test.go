@@ -118,8 +118,8 @@ func FuzzSplice(f *testing.F) {
 		case p.Meta.Ok():
 			edits = append(edits, wire.InsertMember(raw, p.Meta.Start, wire.MetaProgressToken, wire.Quote(token)))
 		default:
-			if raw, times := lookup(before, "_meta"); times > 0 {
-				t.Skipf("_meta is %s", raw)
+			if _, times := lookup(before, "_meta"); times > 0 {
+				return // null
 			}
 			edits = append(edits, wire.InsertMember(raw, bytes.IndexByte(raw, '{'), "_meta", []byte(`{"progressToken":`+string(wire.Quote(token))+`}`)))
 		}
