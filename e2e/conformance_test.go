@@ -24,17 +24,23 @@ func (c checks) totals() (passed, failed int) {
 	return passed, failed
 }
 
-// worse lists the checks that fail more often than they do in base, and those
-// that were made there and are missing here.
-func (c checks) worse(base checks) []string {
+// fails lists the checks that fail more often than they do in base.
+func (c checks) fails(base checks) []string {
 	var bad []string
 	for name, n := range c {
 		if n[1] > base[name][1] {
 			bad = append(bad, fmt.Sprintf("%s: %d failed, bare %d", name, n[1], base[name][1]))
 		}
 	}
+	slices.Sort(bad)
+	return bad
+}
+
+// lacks lists the checks that pass less often than they do in base.
+func (c checks) lacks(base checks) []string {
+	var bad []string
 	for name, b := range base {
-		if b[0] > 0 && c[name][0] < b[0] {
+		if c[name][0] < b[0] {
 			bad = append(bad, fmt.Sprintf("%s: %d passed, bare %d", name, c[name][0], b[0]))
 		}
 	}
@@ -45,17 +51,20 @@ func (c checks) worse(base checks) []string {
 func TestChecksCanFail(t *testing.T) {
 	base := checks{"a/x": {2, 0}, "a/y": {0, 1}, "b/z": {1, 0}}
 	for _, tt := range []struct {
-		got  checks
-		want int
+		got          checks
+		fails, lacks int
 	}{
-		{checks{"a/x": {2, 0}, "a/y": {0, 1}, "b/z": {1, 0}}, 0},
-		{checks{"a/x": {2, 0}, "a/y": {1, 0}, "b/z": {1, 0}}, 0},
-		{checks{"a/x": {1, 1}, "a/y": {0, 1}, "b/z": {1, 0}}, 2},
-		{checks{"a/x": {2, 0}, "a/y": {0, 1}}, 1},
-		{checks{"a/x": {2, 0}, "a/y": {0, 1}, "b/z": {1, 0}, "b/new": {0, 1}}, 1},
+		{checks{"a/x": {2, 0}, "a/y": {0, 1}, "b/z": {1, 0}}, 0, 0},
+		{checks{"a/x": {2, 0}, "a/y": {1, 0}, "b/z": {1, 0}}, 0, 0},
+		{checks{"a/x": {1, 1}, "a/y": {0, 1}, "b/z": {1, 0}}, 1, 1},
+		{checks{"a/x": {2, 0}, "a/y": {0, 1}}, 0, 1},
+		{checks{"a/x": {2, 0}, "a/y": {0, 1}, "b/z": {1, 0}, "b/new": {0, 1}}, 1, 0},
 	} {
-		if got := tt.got.worse(base); len(got) != tt.want {
-			t.Errorf("%v: %q, want %d", tt.got, got, tt.want)
+		if got := tt.got.fails(base); len(got) != tt.fails {
+			t.Errorf("%v fails %q, want %d", tt.got, got, tt.fails)
+		}
+		if got := tt.got.lacks(base); len(got) != tt.lacks {
+			t.Errorf("%v lacks %q, want %d", tt.got, got, tt.lacks)
 		}
 	}
 }
@@ -115,7 +124,7 @@ func conform(t *testing.T, url, revision string) checks {
 }
 
 // TestConformance holds that nothing which the bare server does right goes
-// wrong behind the gateway.
+// wrong behind the gateway, and that the same server behind stdio does as well.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	server := need(t, everythingServer, conformance, node)[0]
@@ -125,26 +134,37 @@ func TestConformance(t *testing.T) {
 		})
 	}
 	stateful, stateless := listen(false), listen(true)
-	g := startGateway(t, fmt.Sprintf("servers:\n  stateful:\n    url: http://%s/mcp\n  stateless:\n    url: http://%s/mcp\n", stateful, stateless))
+	g := startGateway(t, fmt.Sprintf("servers:\n  stateful:\n    url: http://%s/mcp\n  stateless:\n    url: http://%s/mcp\n", stateful, stateless)+
+		yamlServer("stdio", server, nil)+
+		yamlServer("stdiolegacy", server, nil, `protocol: "2025-11-25"`))
 
 	for _, tt := range []struct {
-		revision, server, addr string
-		atLeast                int
+		revision, addr, http, stdio string
+		atLeast                     int
 	}{
-		{"2025-11-25", "stateful", stateful, 82},
-		{"2026-07-28", "stateless", stateless, 165},
+		{"2025-11-25", stateful, "stateful", "stdiolegacy", 82},
+		{"2026-07-28", stateless, "stateless", "stdio", 165},
 	} {
 		t.Run(tt.revision, func(t *testing.T) {
 			bare := conform(t, "http://"+tt.addr+"/mcp", tt.revision)
-			through := conform(t, g.url+"/mcp/"+tt.server, tt.revision)
-			barePassed, bareFailed := bare.totals()
-			passed, failed := through.totals()
-			t.Logf("bare: %d passed, %d failed; through Tine: %d passed, %d failed", barePassed, bareFailed, passed, failed)
-			if passed < max(tt.atLeast, barePassed) {
-				t.Errorf("%d checks passed, want at least %d", passed, max(tt.atLeast, barePassed))
+			count := func(name string, c checks) int {
+				passed, failed := c.totals()
+				t.Logf("%s: %d passed, %d failed", name, passed, failed)
+				return passed
 			}
-			for _, w := range through.worse(bare) {
+			least := max(tt.atLeast, count("bare", bare))
+			through := conform(t, g.url+"/mcp/"+tt.http, tt.revision)
+			if passed := count("through Tine", through); passed < least {
+				t.Errorf("%d checks passed, want at least %d", passed, least)
+			}
+			for _, w := range append(through.fails(bare), through.lacks(bare)...) {
 				t.Error(w)
+			}
+			// Some checks are about the transport and are not made here.
+			piped := conform(t, g.url+"/mcp/"+tt.stdio, tt.revision)
+			count("through Tine before stdio", piped)
+			for _, w := range piped.fails(bare) {
+				t.Errorf("before stdio: %s", w)
 			}
 		})
 	}

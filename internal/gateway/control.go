@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -70,6 +71,13 @@ func (g *Gateway) decode(w http.ResponseWriter, r *http.Request, v any) error {
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, g.edge.Load().body))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
+		var big *http.MaxBytesError
+		if errors.As(err, &big) {
+			return &api.Error{
+				Kind: api.KindRefused, Status: http.StatusRequestEntityTooLarge,
+				Message: fmt.Sprintf("the request is larger than %d bytes; limits.body can raise that", big.Limit),
+			}
+		}
 		return &api.Error{Kind: api.KindInvalid, Message: "unreadable body: " + err.Error()}
 	}
 	wasRead(w)
@@ -264,8 +272,16 @@ func (g *Gateway) call(w http.ResponseWriter, r *http.Request, who identity.Prin
 	if err != nil {
 		return nil, &api.Error{Kind: api.KindInvalid, Message: err.Error()}
 	}
-	g.inflight.Add(1)
+	if g.draining.Load() {
+		return nil, &api.Error{Kind: api.KindRefused, Status: http.StatusServiceUnavailable, Retryable: true, Message: "the gateway is stopping"}
+	}
 	defer g.inflight.Add(-1)
+	if n := g.inflight.Add(1); n > g.edge.Load().calls {
+		return nil, &api.Error{
+			Kind: api.KindRefused, Status: http.StatusServiceUnavailable, Retryable: true,
+			Message: "too many requests at once; limits.calls can raise that",
+		}
+	}
 	x := &exchange{g: g, sess: sess, client: &upstream.Client{Key: newClientID()}, method: wire.MethodCallTool, params: params}
 	res, err := x.route(r.Context())
 	if err != nil {

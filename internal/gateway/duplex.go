@@ -29,17 +29,19 @@ type duplex struct {
 	mu sync.Mutex
 	c  *client // after the handshake
 	// modern calls have no client; they are cancelled by id.
-	calls map[string]context.CancelCauseFunc
-	wg    sync.WaitGroup
-	life  context.Context
-	end   context.CancelFunc
+	calls  map[string]context.CancelCauseFunc
+	closed bool
+	wg     sync.WaitGroup
+	life   context.Context
+	end    context.CancelFunc
+	said   chan struct{} // closed when the client has said all it will
 }
 
 // maxDuplexCalls bounds the requests of one channel under way.
 const maxDuplexCalls = 1024
 
 func (g *Gateway) newDuplex(v view, sess *session.Session, who identity.Principal) *duplex {
-	d := &duplex{g: g, view: v, sess: sess, who: who, out: newOutbox(false), calls: make(map[string]context.CancelCauseFunc)}
+	d := &duplex{g: g, view: v, sess: sess, who: who, out: newOutbox(false), calls: make(map[string]context.CancelCauseFunc), said: make(chan struct{})}
 	d.life, d.end = context.WithCancel(g.life)
 	return d
 }
@@ -48,6 +50,7 @@ func (g *Gateway) newDuplex(v view, sess *session.Session, who identity.Principa
 func (d *duplex) close() {
 	d.end()
 	d.mu.Lock()
+	d.closed = true
 	c := d.c
 	d.mu.Unlock()
 	if c != nil {
@@ -55,6 +58,17 @@ func (d *duplex) close() {
 	}
 	d.out.close()
 	d.wg.Wait()
+}
+
+// spawn runs fn beside the channel. It reports false when the channel is
+// closed, so that nothing starts behind the back of close.
+func (d *duplex) spawn(fn func()) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.closed {
+		d.wg.Go(fn)
+	}
+	return !d.closed
 }
 
 func (d *duplex) send(frame []byte) { d.out.add(frame, "", true) }
@@ -121,8 +135,8 @@ func (d *duplex) message(msg wire.Message) {
 		d.send(frameOf(msg.ID, failed("", &wire.Error{Code: wire.CodeInvalidRequest, Message: "a request with this id is under way, or too many are"})))
 		return
 	}
-	d.g.inflight.Add(1)
-	d.wg.Go(func() {
+	started := d.spawn(func() {
+		d.g.inflight.Add(1)
 		defer d.g.inflight.Add(-1)
 		defer cancel(nil)
 		defer d.finish(msg.ID)
@@ -132,6 +146,9 @@ func (d *duplex) message(msg wire.Message) {
 		}
 		d.legacy(ctx, c, msg, params)
 	})
+	if !started {
+		cancel(nil)
+	}
 }
 
 func (d *duplex) begin(id []byte, cancel context.CancelCauseFunc) bool {
@@ -164,12 +181,17 @@ func (d *duplex) initialize(msg wire.Message) {
 	d.mu.Lock()
 	old := d.c
 	d.c = c
+	closed := d.closed
 	d.mu.Unlock()
 	if old != nil {
 		old.unhear()
 	}
+	if closed {
+		c.close()
+		return
+	}
 	id := bytes.Clone(msg.ID)
-	d.wg.Go(func() {
+	d.spawn(func() {
 		x := &exchange{g: d.g, view: d.view, sess: d.sess, client: c.desc(), conn: c, method: wire.MethodInitialize}
 		res, err := x.initialized(d.life, c.version)
 		if err != nil {
@@ -235,6 +257,7 @@ func (d *duplex) listen(ctx context.Context, x *exchange, msg wire.Message) {
 	defer l.start(ctx, x)()
 	select {
 	case <-ctx.Done():
+	case <-d.said:
 	case <-d.g.open.Done():
 		d.send(l.ended())
 	}

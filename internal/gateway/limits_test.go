@@ -16,9 +16,9 @@ func TestBodyLimit(t *testing.T) {
 		head, tail := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a__one","arguments":{"x":"`, `"}}}`
 		return head + strings.Repeat("x", n-len(head)-len(tail)) + tail
 	}
-	for _, path := range []string{"/mcp", "/v1/call"} {
+	for path, large := range map[string]string{"/mcp": call(4097), "/v1/call": `{"tool":"a__one","arguments":{"x":"` + strings.Repeat("x", 4096) + `"}}`} {
 		for _, chunked := range []bool{false, true} {
-			var body io.Reader = strings.NewReader(call(4097))
+			var body io.Reader = strings.NewReader(large)
 			if chunked {
 				body = io.MultiReader(body) // of unknown length
 			}
@@ -83,6 +83,9 @@ func TestTooManyCalls(t *testing.T) {
 			t.Errorf("over the limit: status %d, Retry-After %q", r.status, r.header.Get("Retry-After"))
 		}
 	}
+	if r := w.do(t, "POST", "/v1/call", `{"tool":"a__hold"}`, "Content-Type", "application/json"); r.status != http.StatusServiceUnavailable {
+		t.Errorf("over the limit by the control API: status %d %s", r.status, r.body)
+	}
 	close(release)
 	wg.Wait()
 	if n := len(up.of("tools/call")); n != 3 {
@@ -114,6 +117,9 @@ func TestDrainWaitsForCalls(t *testing.T) {
 	})
 	if r := w.do(t, "GET", "/readyz", ""); r.status != http.StatusServiceUnavailable || !strings.Contains(string(r.body), "draining") {
 		t.Errorf("readyz: %d %s", r.status, r.body)
+	}
+	if r := w.do(t, "POST", "/v1/call", `{"tool":"a__free"}`, "Content-Type", "application/json"); r.status != http.StatusServiceUnavailable {
+		t.Errorf("a new call by the control API: status %d %s", r.status, r.body)
 	}
 	if r := w.do(t, "GET", "/healthz", ""); r.status != http.StatusOK {
 		t.Errorf("healthz: %d", r.status)

@@ -58,6 +58,9 @@ func (x *exchange) list(ctx context.Context) (*upstream.Result, error) {
 	if !x.view.merged() {
 		return x.listOne(ctx, t)
 	}
+	if wire.FindString(x.params.Raw, "cursor") != "" {
+		return nil, invalidParams("unknown cursor: this list has one page")
+	}
 	key := listKey(x.method)
 	out := append([]byte(`{"`+key), `":[`...)
 	parts, missing := x.g.listAll(ctx, x.sess, t, x.method)

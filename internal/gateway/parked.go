@@ -100,7 +100,7 @@ func (g *Gateway) runParked(ctx context.Context, x *exchange, who identity.Princ
 		state: statePrefix + newClientID(), who: who.Name, sess: x.sess.ID, view: x.view,
 		what: x.method + " " + x.params.Name(), done: make(chan struct{}),
 		asked: make(map[string]*question), changed: make(chan struct{}, 1),
-		caps: x.client.Caps,
+		caps: x.client.Caps, to: to,
 	}
 	call, cancel := context.WithCancelCause(g.life)
 	p.cancel = cancel
@@ -114,11 +114,9 @@ func (g *Gateway) runParked(ctx context.Context, x *exchange, who identity.Princ
 	g.await(ctx, p, msg, to)
 }
 
-// await waits for a call's answer or its questions, whichever comes first.
+// await waits for a call's answer or its questions, whichever comes first. to
+// is where p's notes go already.
 func (g *Gateway) await(ctx context.Context, p *parked, msg wire.Message, to answerer) {
-	p.mu.Lock()
-	p.to = to
-	p.mu.Unlock()
 	for {
 		select {
 		case <-p.done:
@@ -283,6 +281,7 @@ func (g *Gateway) resumeParked(ctx context.Context, x *exchange, who identity.Pr
 		}
 	}
 	p.mu.Lock()
+	p.to = to // before the server goes on, and has something to say
 	for key, raw := range answers {
 		if q := p.asked[key]; q != nil && q.told {
 			delete(p.asked, key)

@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -60,9 +59,8 @@ func (w *world) connectTransport(t *testing.T, tr mcp.Transport, modern bool, o 
 	if modern {
 		version = modernVersion
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cs, err := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1"}, o).Connect(ctx, tr, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	// The SDK's event stream lives as long as this context, so it gets no less.
+	cs, err := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1"}, o).Connect(t.Context(), tr, &mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatalf("connect (modern=%v): %v", modern, err)
 	}

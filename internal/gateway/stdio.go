@@ -36,7 +36,9 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, s
 	go func() { read <- g.readLines(in, d) }()
 	select {
 	case err = <-read:
-		// The client has said all it will: what is under way is still answered.
+		// The client has said all it will: what is under way is still answered,
+		// and nobody listens any more.
+		close(d.said)
 		d.drain(ctx)
 	case <-ctx.Done():
 		err = nil

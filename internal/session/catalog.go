@@ -119,6 +119,8 @@ func (r *Registry) Catalog() *Catalog { return r.catalog.Load() }
 // instances and their calls; the old instances of the others end when their
 // calls have.
 func (r *Registry) Apply(ctx context.Context, cfg *config.Config) error {
+	r.changing.Lock()
+	defer r.changing.Unlock()
 	overrides, err := r.o.Store.Overrides(ctx)
 	if err != nil {
 		return err
@@ -130,6 +132,8 @@ func (r *Registry) Apply(ctx context.Context, cfg *config.Config) error {
 // SetEnabled switches a server on or off until further notice; nil goes back
 // to the config.
 func (r *Registry) SetEnabled(ctx context.Context, id string, on *bool) error {
+	r.changing.Lock()
+	defer r.changing.Unlock()
 	cat := r.Catalog()
 	if cat.Entry(id) == nil {
 		return &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf("there is no server %q", id), Server: id}
@@ -182,6 +186,11 @@ func (r *Registry) swap(next *Catalog) {
 	r.mu.Unlock()
 	for _, s := range sessions {
 		retired = append(retired, s.retire(stale)...)
+	}
+	for _, e := range next.Entries {
+		for _, up := range r.Upstreams(e.ID) {
+			up.SetTimeout(e.Timeout) // the one thing of a connection that may change under it
+		}
 	}
 	for _, p := range retired {
 		r.retiring.Go(func() {

@@ -39,6 +39,9 @@ type Options struct {
 type Registry struct {
 	o       Options
 	catalog atomic.Pointer[Catalog]
+	// changing is held by whoever makes the next catalog from what there is, so
+	// that a reload and a switch at once don't undo each other.
+	changing sync.Mutex
 
 	mu       sync.Mutex
 	closed   bool
@@ -70,6 +73,9 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 		return nil, err
 	}
 	r.startEager(nil)
+	if restored := r.Sessions(); len(restored) > 0 {
+		r.startEager(restored)
+	}
 	r.reaper.Go(r.reap)
 	return r, nil
 }

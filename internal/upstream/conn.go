@@ -291,6 +291,16 @@ func (c *Conn) Forward(ctx context.Context, method string, params []byte) error 
 	return c.t.send(ctx, wire.AppendRequest(nil, nil, method, params, nil))
 }
 
+// ended reports whether the connection is over.
+func (c *Conn) ended() bool {
+	select {
+	case <-c.t.done():
+		return true
+	default:
+		return false
+	}
+}
+
 // close ends the connection and waits for what it started.
 func (c *Conn) close() {
 	c.listen.close()

@@ -16,9 +16,9 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// probeWait is how long a server on a stream may take to answer the question
-// whether it is of the stateless era before it is greeted the old way too.
-// Servers that start slowly get both questions and answer both.
+// probeWait is how long a server may take to answer the question whether it is
+// of the stateless era before it is greeted the old way too. Servers that start
+// slowly get both questions and answer both.
 const probeWait = 3 * time.Second
 
 // ConnOptions say how to greet a server.
@@ -193,11 +193,16 @@ func connectHTTP(ctx context.Context, c *Conn, ep *driver.Endpoint, o ConnOption
 	}
 	err := c.greet(ctx, o, func(ctx context.Context) (bool, error) {
 		t.version = wire.Latest
-		modern, err := c.discover(ctx)
+		probe, cancel := context.WithTimeout(ctx, probeWait)
+		defer cancel()
+		modern, err := c.discover(probe)
 		if modern {
 			return true, nil
 		}
 		t.version = ""
+		if probe.Err() != nil && ctx.Err() == nil {
+			return false, nil // it may be one that never answers what it does not know
+		}
 		var fail *api.Error
 		if errors.As(err, &fail) && (fail.Kind == api.KindTimeout || fail.Kind == api.KindLost || fail.Retryable && !strings.Contains(fail.Message, "HTTP ")) {
 			return false, err // not reached at all: asking again the old way would not help

@@ -84,8 +84,9 @@ type Upstream struct {
 	subs     map[string]int
 	retry    *time.Timer
 
-	calls atomic.Int64
-	clock clock
+	calls   atomic.Int64
+	timeout atomic.Int64 // of one call; zero for none
+	clock   clock
 
 	life context.Context
 	end  context.CancelFunc
@@ -93,9 +94,14 @@ type Upstream struct {
 }
 
 type attempt struct {
-	done chan struct{}
-	err  error
+	done   chan struct{}
+	err    error
+	wanted bool // somebody waits for it
 }
+
+// errNotWanted ends an attempt to adopt an instance that is gone, where nobody
+// has asked for another one.
+var errNotWanted = errors.New("not wanted yet")
 
 type watching struct{ w Watcher }
 
@@ -103,6 +109,7 @@ type watching struct{ w Watcher }
 // eager or there is an instance to adopt.
 func New(o Options) *Upstream {
 	u := &Upstream{o: o, state: api.StateIdle, since: time.Now(), adopt: o.Adopt, watchers: make(map[*watching]struct{}), subs: make(map[string]int)}
+	u.SetTimeout(o.CallTimeout)
 	u.life, u.end = context.WithCancel(context.Background())
 	u.pause = backoff.NewExponentialBackOff()
 	u.pause.InitialInterval = 250 * time.Millisecond
@@ -121,6 +128,10 @@ func (u *Upstream) Name() string { return filepath.Base(u.o.Spec.Dir) }
 
 // Session returns the session that owns it, empty when it is shared.
 func (u *Upstream) Session() string { return u.o.Spec.Session }
+
+// SetTimeout says how long a call from now on may take; zero for as long as it
+// likes.
+func (u *Upstream) SetTimeout(d time.Duration) { u.timeout.Store(int64(d)) }
 
 // Kick starts the instance if it is not running, without waiting for it.
 func (u *Upstream) Kick() {
@@ -141,7 +152,7 @@ func (u *Upstream) Call(ctx context.Context, req *Request) (*Result, error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer u.clock.remove(u.clock.add(u.o.CallTimeout, cancel))
+	defer u.clock.remove(u.clock.add(time.Duration(u.timeout.Load()), cancel))
 	if u.life.Err() != nil { // closed meanwhile, and nobody would end the call
 		return nil, u.gone()
 	}
@@ -161,12 +172,10 @@ func (u *Upstream) Conn(ctx context.Context) (*Conn, error) {
 		case u.conn != nil:
 			c := u.conn
 			u.mu.Unlock()
-			select {
-			case <-c.t.done():
-			default:
+			if !c.ended() {
 				return c, nil
 			}
-			// It has ended and is about to be replaced.
+			// It is about to be replaced.
 			select {
 			case <-c.replaced:
 				continue
@@ -191,6 +200,7 @@ func (u *Upstream) Conn(ctx context.Context) (*Conn, error) {
 			u.begin()
 		}
 		a := u.attempt
+		a.wanted = true
 		u.mu.Unlock()
 		select {
 		case <-a.done:
@@ -257,7 +267,12 @@ func (u *Upstream) set(state, reason string) {
 func (u *Upstream) run(a *attempt) {
 	ctx, cancel := context.WithTimeoutCause(u.life, u.o.ConnectTimeout,
 		failure(api.KindTimeout, u.Server(), true, "did not start within %s", u.o.ConnectTimeout))
-	inst, conn, err := u.start(ctx)
+	inst, conn, err := u.start(ctx, a)
+	if errors.Is(err, errNotWanted) {
+		cancel()
+		close(a.done)
+		return
+	}
 	if err != nil && context.Cause(ctx) != nil && u.life.Err() == nil {
 		err = context.Cause(ctx)
 	}
@@ -365,7 +380,7 @@ func (u *Upstream) stay(inst driver.Instance, conn *Conn) {
 }
 
 // start makes an instance, or adopts one, and greets its server.
-func (u *Upstream) start(ctx context.Context) (driver.Instance, *Conn, error) {
+func (u *Upstream) start(ctx context.Context, a *attempt) (driver.Instance, *Conn, error) {
 	u.mu.Lock()
 	adopt, opts := u.adopt, u.o.Conn
 	u.adopt = nil
@@ -378,6 +393,9 @@ func (u *Upstream) start(ctx context.Context) (driver.Instance, *Conn, error) {
 		}
 		u.o.Log.Info("instance not adopted", "server", u.Server(), "err", err)
 		u.drop()
+		if u.settle(a) {
+			return nil, nil, errNotWanted
+		}
 	}
 	inst, err := u.o.Driver.Start(ctx, u.o.Spec)
 	if err != nil {
@@ -400,7 +418,7 @@ func (u *Upstream) start(ctx context.Context) (driver.Instance, *Conn, error) {
 			u.mu.Lock()
 			u.noProbe = true
 			u.mu.Unlock()
-			return u.start(ctx)
+			return u.start(ctx, a)
 		}
 		return nil, nil, err
 	}
@@ -411,6 +429,19 @@ func (u *Upstream) start(ctx context.Context) (driver.Instance, *Conn, error) {
 		return nil, nil, err
 	}
 	return inst, conn, nil
+}
+
+// settle goes back to idle where nobody needs an instance yet: after a restart
+// of the machine all of them are gone, and starting them all would be a storm.
+func (u *Upstream) settle(a *attempt) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if a.wanted || u.o.Eager || u.closed || len(u.watchers) > 0 {
+		return false
+	}
+	u.attempt = nil
+	u.set(api.StateIdle, "")
+	return true
 }
 
 // deathOf prefers what an instance died of to what its connection saw of it.

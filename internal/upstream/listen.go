@@ -20,8 +20,12 @@ type listener struct {
 	closed bool
 	subs   map[string]int // resource URIs, by how many want them
 	stop   context.CancelFunc
-	waits  map[string]chan struct{} // listen calls not acknowledged yet, by id
-	wg     sync.WaitGroup
+	// opened is what is listened to on a stream: a URI each, and, empty, the
+	// lists.
+	opened  map[string]bool
+	streams context.Context
+	waits   map[string]chan struct{} // listen calls not acknowledged yet, by id
+	wg      sync.WaitGroup
 }
 
 // watch starts listening. Once on, it stays on for the connection's life.
@@ -44,6 +48,9 @@ func (l *listener) restart(c *Conn) (acked <-chan struct{}) {
 	if l.closed || !l.on && len(l.subs) == 0 {
 		return nil
 	}
+	if _, stream := c.t.(*streamTransport); stream && c.modern() {
+		return l.extend(c)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	old := l.stop
 	l.stop = cancel
@@ -57,14 +64,7 @@ func (l *listener) restart(c *Conn) (acked <-chan struct{}) {
 		go func() { defer l.wg.Done(); c.t.standalone(ctx) }()
 		return ready
 	}
-	filter := map[string]any{}
-	for _, f := range []struct{ capability, key string }{
-		{"tools", "toolsListChanged"}, {"prompts", "promptsListChanged"}, {"resources", "resourcesListChanged"},
-	} {
-		if l.on && c.hello.Load().Can(f.capability, "listChanged") {
-			filter[f.key] = true
-		}
-	}
+	filter := l.lists(c)
 	if len(l.subs) > 0 {
 		uris := make([]string, 0, len(l.subs))
 		for uri := range l.subs {
@@ -88,6 +88,45 @@ func (l *listener) restart(c *Conn) (acked <-chan struct{}) {
 		old = nil
 	}()
 	return ready
+}
+
+// lists is the filter for changes of lists. l.mu is held.
+func (l *listener) lists(c *Conn) map[string]any {
+	filter := map[string]any{}
+	for _, f := range []struct{ capability, key string }{
+		{"tools", "toolsListChanged"}, {"prompts", "promptsListChanged"}, {"resources", "resourcesListChanged"},
+	} {
+		if l.on && c.hello.Load().Can(f.capability, "listChanged") {
+			filter[f.key] = true
+		}
+	}
+	return filter
+}
+
+// extend listens on a stream to what is not listened to yet, and never takes
+// anything back: there are servers that forget all subscriptions of a stream
+// when one of them ends. What nobody wants any more is dropped here. l.mu is
+// held.
+func (l *listener) extend(c *Conn) (acked <-chan struct{}) {
+	if l.stop == nil {
+		l.opened = make(map[string]bool)
+		l.streams, l.stop = context.WithCancel(context.Background())
+	}
+	ctx := l.streams
+	open := func(what string, filter map[string]any) {
+		if len(filter) == 0 || l.opened[what] {
+			return
+		}
+		l.opened[what] = true
+		ready := make(chan struct{})
+		acked = ready
+		l.wg.Go(func() { l.modern(ctx, c, filter, ready, nil) })
+	}
+	open("", l.lists(c))
+	for uri := range l.subs {
+		open(uri, map[string]any{"resourceSubscriptions": []string{uri}})
+	}
+	return acked
 }
 
 // modern keeps one subscriptions/listen open.

@@ -21,8 +21,7 @@ import (
 // A rig is an Upstream on instances that a test plays itself.
 type rig struct {
 	*upstream.Upstream
-	t     testing.TB
-	insts chan *instance
+	t testing.TB
 
 	mu     sync.Mutex
 	starts int

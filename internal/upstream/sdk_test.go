@@ -265,6 +265,14 @@ func TestOfficialSDKChanges(t *testing.T) {
 				}
 				return heard(`"uri":"test:///a"`)()
 			})
+			// What was listened to before is still heard.
+			before := strings.Count(strings.Join(w.heard(), " "), wire.NoteToolsChanged)
+			s.AddTool(&mcp.Tool{Name: "last", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return &mcp.CallToolResult{}, nil
+			})
+			eventually(t, "another change of the tools", func() bool {
+				return strings.Count(strings.Join(w.heard(), " "), wire.NoteToolsChanged) > before
+			})
 		})
 	}
 }

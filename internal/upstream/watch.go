@@ -102,7 +102,7 @@ func (u *Upstream) Unsubscribe(ctx context.Context, uri string) (*Result, error)
 	}
 	conn := u.conn
 	u.mu.Unlock()
-	if conn == nil {
+	if conn == nil || conn.ended() {
 		return &Result{Result: []byte("{}")}, nil
 	}
 	return conn.unsubscribe(ctx, uri)

@@ -141,6 +141,27 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// What was read last stays when the reader is given back and its buffer used
+// again.
+func TestEventReaderRelease(t *testing.T) {
+	for range 10 {
+		er := wire.NewEventReader(strings.NewReader("data: first\n\ndata: never read\n\n"), 100)
+		first, err := er.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		er.Release()
+		next := wire.NewEventReader(strings.NewReader("data: other\n\n"), 100)
+		if ev, err := next.Next(); err != nil || string(ev.Data) != "other" {
+			t.Errorf("the next reader read %q, %v", ev.Data, err)
+		}
+		next.Release()
+		if string(first.Data) != "first" {
+			t.Errorf("what was read is %q now", first.Data)
+		}
+	}
+}
+
 func TestEventReaderPassesErrorsOn(t *testing.T) {
 	broken := errors.New("connection reset")
 	got, err := readEvents(io.MultiReader(strings.NewReader("data: a\n\ndata: b\n\nda"), iotest.ErrReader(broken)), 100)

@@ -148,10 +148,11 @@ func assemble(layer []byte, diffID, tag, arch string) ([]byte, error) {
 		"architecture": arch,
 		"os":           "linux",
 		"config": object{
-			"User":         fmt.Sprintf("%d:%d", user, user),
-			"Env":          []string{"PATH=/usr/bin", "HOME=" + state},
+			"User": fmt.Sprintf("%d:%d", user, user),
+			// As variables, so that tine tools inside the container finds them too.
+			"Env":          []string{"PATH=/usr/bin", "HOME=" + state, "TINE_STATE=" + state, "TINE_CONFIG=/etc/tine/tine.yaml"},
 			"Entrypoint":   []string{"/usr/bin/tine"},
-			"Cmd":          []string{"serve", "--config", "/etc/tine/tine.yaml", "--state", state},
+			"Cmd":          []string{"serve"},
 			"WorkingDir":   state,
 			"Volumes":      object{state: object{}},
 			"ExposedPorts": object{"8463/tcp": object{}},

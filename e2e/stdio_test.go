@@ -1,0 +1,204 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// A pipeClient speaks to tine stdio by hand, one request at a time.
+type pipeClient struct {
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	lines chan message // closed at the end of the output
+	next  int
+}
+
+// pipe runs tine stdio and shakes hands with it.
+func pipe(t *testing.T, args ...string) *pipeClient {
+	t.Helper()
+	cmd := exec.Command(tineBinary, append([]string{"stdio"}, args...)...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &pipeClient{cmd: cmd, in: in, lines: make(chan message)}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		defer close(p.lines)
+		for r := bufio.NewReader(out); ; {
+			line, err := r.ReadBytes('\n')
+			if err != nil {
+				return
+			}
+			var m message
+			if json.Unmarshal(line, &m) == nil && m.Method == "" {
+				p.lines <- m
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		for range p.lines { // answers nobody asked for any more
+		}
+		<-read
+		cmd.Wait()
+	})
+	if _, err := p.request("initialize", map[string]any{
+		"protocolVersion": legacyVersion, "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "e2e", "version": "1"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p *pipeClient) request(method string, params any) (json.RawMessage, error) {
+	p.next++
+	id := strconv.Itoa(p.next)
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := io.WriteString(p.in, `{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`","params":`+string(raw)+"}\n"); err != nil {
+		return nil, err
+	}
+	for {
+		select {
+		case m, ok := <-p.lines:
+			switch {
+			case !ok:
+				return nil, fmt.Errorf("tine stdio ended before it answered %s", method)
+			case string(m.ID) != id:
+				continue // a late answer to a call that was given up
+			case m.Error != nil:
+				return nil, m.Error
+			}
+			return m.Result, nil
+		case <-time.After(patience):
+			return nil, fmt.Errorf("tine stdio does not answer %s", method)
+		}
+	}
+}
+
+func (p *pipeClient) call(tool string, args map[string]any) (toolResult, error) {
+	var r toolResult
+	raw, err := p.request("tools/call", map[string]any{"name": tool, "arguments": args})
+	if err == nil {
+		err = json.Unmarshal(raw, &r)
+	}
+	return r, err
+}
+
+func (p *pipeClient) mustCall(t *testing.T, tool string, args map[string]any) string {
+	t.Helper()
+	r, err := p.call(tool, args)
+	if err != nil || r.IsError {
+		t.Fatalf("call %s: %q %v", tool, r.text(), err)
+	}
+	return r.text()
+}
+
+// leave ends the client as its user does: standard input ends.
+func (p *pipeClient) leave(t *testing.T) {
+	t.Helper()
+	p.in.Close()
+	for range p.lines {
+	}
+	if err := p.cmd.Wait(); err != nil {
+		t.Errorf("tine stdio ends with %v", err)
+	}
+}
+
+// TestStdioAlone runs tine stdio where no gateway runs: it is its own, and
+// takes its servers along when it ends.
+func TestStdioAlone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	config := filepath.Join(dir, "tine.yaml")
+	if err := os.WriteFile(config, []byte("servers:\n"+yamlServer("mine", badServer, nil)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	state := filepath.Join(dir, "state")
+	p := pipe(t, "--config", config, "--state", state)
+	if got := p.mustCall(t, "mine__echo", map[string]any{"text": "alone"}); got != "alone" {
+		t.Errorf("echo answers %q", got)
+	}
+	p.leave(t)
+	if left := holders(state); len(left) != 0 {
+		t.Errorf("processes %v are left", left)
+	}
+
+	// Killed, it can't; the next one on the state folder does it.
+	p = pipe(t, "--config", config, "--state", state)
+	p.mustCall(t, "mine__echo", map[string]any{"text": "x"})
+	p.cmd.Process.Kill()
+	for range p.lines {
+	}
+	p.cmd.Wait()
+	p = pipe(t, "--config", config, "--state", state)
+	if got := p.mustCall(t, "mine__echo", map[string]any{"text": "again"}); got != "again" {
+		t.Errorf("echo answers %q", got)
+	}
+	p.leave(t)
+	if left := holders(state); len(left) != 0 {
+		t.Errorf("processes %v are left", left)
+	}
+}
+
+// TestStdioJoins lets two tine stdio join a running gateway, kills the gateway
+// under them, and holds that both go on with their own servers.
+func TestStdioJoins(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t, "servers:\n"+yamlServer("mine", badServer, nil)+yamlServer("ours", badServer, nil, "scope: shared"))
+	ann, bob := pipe(t, "--state", g.state()), pipe(t, "--state", g.state())
+	ann.mustCall(t, "mine__remember", map[string]any{"key": "k", "value": "ann"})
+	bob.mustCall(t, "mine__remember", map[string]any{"key": "k", "value": "bob"})
+	ann.mustCall(t, "ours__remember", map[string]any{"key": "k", "value": "both"})
+
+	for round := range 2 {
+		g.kill()
+		if err := g.start(); err != nil {
+			t.Fatal(err)
+		}
+		for name, p := range map[string]*pipeClient{"ann": ann, "bob": bob} {
+			if got := p.mustCall(t, "mine__recall", map[string]any{"key": "k"}); got != name {
+				t.Errorf("round %d: the server of %s remembers %q", round, name, got)
+			}
+			if got := p.mustCall(t, "ours__recall", map[string]any{"key": "k"}); got != "both" {
+				t.Errorf("round %d: the shared server remembers %q", round, got)
+			}
+		}
+	}
+	ann.leave(t)
+	bob.leave(t)
+	if err := eventually(func() error {
+		if n := len(children(g)); n > 1 {
+			return fmt.Errorf("%d children after both left, want the shared one alone", n)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,223 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/store/sqlite"
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// patience ends a test that would hang. No test depends on how long it is.
+const patience = 20 * time.Second
+
+// A world is a machine, a state folder, and one gateway's registry after the
+// other.
+type world struct {
+	*session.Registry
+	t       *testing.T
+	m       *machine
+	dir     string
+	db      *sqlite.DB
+	wrap    func(store.Store) store.Store
+	drivers map[string]driver.Driver
+}
+
+func parse(t *testing.T, yaml string) *config.Config {
+	t.Helper()
+	cfg, err := config.Parse([]byte(yaml), config.Options{Path: "tine.yaml", Getenv: func(string) (string, bool) { return "", false }})
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, yaml)
+	}
+	return cfg
+}
+
+func newWorld(t *testing.T, yaml string) *world {
+	t.Helper()
+	m := newMachine(t)
+	w := &world{t: t, m: m, dir: t.TempDir(), drivers: map[string]driver.Driver{"process": m}}
+	w.open(yaml)
+	t.Cleanup(func() {
+		w.close(false)
+		for _, p := range m.procs {
+			p.kill()
+		}
+	})
+	return w
+}
+
+func (w *world) open(yaml string) {
+	w.t.Helper()
+	ctx := context.Background()
+	var err error
+	if w.db, err = sqlite.Open(ctx, filepath.Join(w.dir, "tine.db")); err != nil {
+		w.t.Fatal(err)
+	}
+	var st store.Store = w.db
+	if w.wrap != nil {
+		st = w.wrap(st)
+	}
+	w.Registry, err = session.Open(ctx, parse(w.t, yaml), session.Options{
+		Drivers: w.drivers, Store: st, Dir: filepath.Join(w.dir, "instances"),
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) close(keep bool) {
+	w.Registry.Close(context.Background(), keep)
+	_ = w.db.Close()
+}
+
+// reopen is a restart of the gateway.
+func (w *world) reopen(yaml string) {
+	w.t.Helper()
+	w.close(true)
+	w.open(yaml)
+}
+
+// crash is a restart after a death in which nothing could be tidied up.
+func (w *world) crash(yaml string) {
+	w.t.Helper()
+	dead := w.Registry
+	_ = w.db.Close()
+	w.m.crash()
+	dead.Close(context.Background(), true)
+	w.open(yaml)
+}
+
+func (w *world) apply(yaml string) {
+	w.t.Helper()
+	if err := w.Apply(context.Background(), parse(w.t, yaml)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) session(owner string) *session.Session {
+	w.t.Helper()
+	s, err := w.Default(context.Background(), owner)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
+
+// call calls a tool of a server in a session and returns the result, or the
+// error as "kind: message".
+func call(t *testing.T, s *session.Session, server, tool string) string {
+	t.Helper()
+	up, _, err := s.Upstream(server)
+	if err == nil {
+		p, _ := wire.ScanParams(wire.MethodCallTool, []byte(`{"name":"`+tool+`"}`))
+		var res *upstream.Result
+		res, err = up.Call(context.Background(), &upstream.Request{Method: wire.MethodCallTool, Params: p, Name: tool, Client: &upstream.Client{Key: "k"}})
+		if err == nil {
+			return string(res.Result) + string(res.Error)
+		}
+	}
+	var fail *api.Error
+	if !errors.As(err, &fail) {
+		t.Errorf("not an API error: %v", err)
+		return err.Error()
+	}
+	return string(fail.Kind) + ": " + fail.Message
+}
+
+func later(t *testing.T, s *session.Session, server, tool string) <-chan string {
+	out := make(chan string, 1)
+	go func() { out <- call(t, s, server, tool) }()
+	return out
+}
+
+func within[T any](t *testing.T, what string, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("never happened: %s", what)
+		panic("unreachable")
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); {
+		if time.Now().After(end) {
+			t.Fatalf("never happened: %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// runs waits until exactly these servers run.
+func (w *world) runs(want string) {
+	w.t.Helper()
+	eventually(w.t, fmt.Sprintf("what runs is %q", want), func() bool { return w.m.running() == want })
+}
+
+func (w *world) handles() string {
+	w.t.Helper()
+	hs, err := w.db.Handles(context.Background())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var out []string
+	for _, h := range hs {
+		out = append(out, h.Server)
+	}
+	return strings.Join(out, " ")
+}
+
+// ear hears for a client.
+type ear struct {
+	can   bool
+	reply string
+
+	mu    sync.Mutex
+	heard []string
+}
+
+func (e *ear) Note(server, method string, params []byte) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.heard = append(e.heard, strings.TrimSpace(server+" "+method+" "+string(params)))
+}
+
+func (e *ear) Ask(_ context.Context, server, method string, _ []byte) (upstream.Reply, bool) {
+	e.Note(server, method, []byte("asked"))
+	return upstream.Reply{Result: []byte(e.reply)}, true
+}
+
+func (e *ear) CanAsk(string) bool { return e.can }
+
+func (e *ear) has(part string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return strings.Contains(strings.Join(e.heard, "|"), part)
+}
+
+func wantHas(t *testing.T, what, got string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(got, p) {
+			t.Errorf("%s is %q, want it to have %q", what, got, p)
+		}
+	}
+}
