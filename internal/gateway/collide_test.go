@@ -14,8 +14,7 @@ import (
 // twin is a server whose names another server has too. What it says names who
 // it is.
 func twin(who string) *mcp.Server {
-	var s *mcp.Server
-	s = sdkServer(who, &mcp.ServerOptions{
+	s := sdkServer(who, &mcp.ServerOptions{
 		CompletionHandler: func(_ context.Context, r *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
 			ref := r.Params.Ref.Name + r.Params.Ref.URI
 			return &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: []string{who + " " + ref}}}, nil

@@ -1,5 +1,7 @@
 package gateway_test
 
+//lint:file-ignore SA1019 what newer revisions deprecate is relayed all the same
+
 import (
 	"context"
 	"fmt"

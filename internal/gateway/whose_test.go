@@ -1,5 +1,7 @@
 package gateway_test
 
+//lint:file-ignore SA1019 what newer revisions deprecate is relayed all the same
+
 import (
 	"context"
 	"encoding/json"
@@ -172,10 +174,7 @@ func TestStrayQuestionsOfASharedSession(t *testing.T) {
 // that all sessions share: with one call under way it may ask, with two the
 // question could be either's and is refused.
 func TestSharedStreamServerIsNotGuessed(t *testing.T) {
-	type asked struct {
-		key  string
-		done chan string
-	}
+	type asked struct{ key string }
 	calls := make(chan asked, 4)
 	goOn := make(chan struct{})
 	make1 := func() *mcp.Server {
