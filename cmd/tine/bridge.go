@@ -19,14 +19,16 @@ import (
 // and what comes back is a line each. The gateway keeps the client over a
 // restart of its own, so the bridge only has to try again.
 type bridge struct {
-	url   string
-	token string
-	http  *http.Client
+	state  string // folder of the gateway, which may come back at another address
+	server string
+	http   *http.Client
 
 	outMu sync.Mutex
 	out   *bufio.Writer
 
 	mu      sync.Mutex
+	url     string
+	token   string
 	session string // the client's id at the gateway
 	version string
 	cancels map[string]context.CancelFunc // requests of the stateless era, by raw id
@@ -36,16 +38,39 @@ type bridge struct {
 // maxBridgeLine bounds a message in either direction.
 const maxBridgeLine = 64 << 20
 
-func newBridge(g *gatewayFile, server string, out io.Writer) *bridge {
-	url := strings.TrimSuffix(g.URL, "/") + "/mcp"
-	if server != "" {
-		url += "/" + server
-	}
-	return &bridge{
-		url: url, token: g.Token, out: bufio.NewWriter(out),
+func newBridge(state string, g *gatewayFile, server string, out io.Writer) *bridge {
+	b := &bridge{
+		state: state, server: server, out: bufio.NewWriter(out),
 		http:    &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
 		cancels: make(map[string]context.CancelFunc),
 	}
+	b.aim(g)
+	return b
+}
+
+// aim sets where the gateway is.
+func (b *bridge) aim(g *gatewayFile) {
+	url := strings.TrimSuffix(g.URL, "/") + "/mcp"
+	if b.server != "" {
+		url += "/" + b.server
+	}
+	b.mu.Lock()
+	b.url, b.token = url, g.Token
+	b.mu.Unlock()
+}
+
+// find looks where the gateway is now: a new one has a new token, and perhaps
+// another address. It reports whether something changed.
+func (b *bridge) find() bool {
+	g, err := readGatewayFile(b.state)
+	if err != nil {
+		return false
+	}
+	b.mu.Lock()
+	same := b.token == g.Token
+	b.mu.Unlock()
+	b.aim(g)
+	return !same
 }
 
 // run relays until in ends or ctx does.
@@ -165,19 +190,19 @@ func (b *bridge) request(ctx context.Context, method string, body []byte) (*http
 	if body != nil {
 		rd = bytes.NewReader(body)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, b.url, rd)
+	b.mu.Lock()
+	session, version, url, token := b.session, b.version, b.url, b.token
+	b.mu.Unlock()
+	req, err := http.NewRequestWithContext(ctx, method, url, rd)
 	if err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	session, version := b.session, b.version
-	b.mu.Unlock()
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if b.token != "" {
-		req.Header.Set("Authorization", "Bearer "+b.token)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	if session != "" {
 		req.Header.Set(wire.HeaderSession, session)
@@ -186,12 +211,11 @@ func (b *bridge) request(ctx context.Context, method string, body []byte) (*http
 	return req, nil
 }
 
-// send posts one message and writes what comes back.
-func (b *bridge) send(ctx context.Context, msg wire.Message, frame []byte) {
+// post makes the request of one message.
+func (b *bridge) post(ctx context.Context, msg wire.Message, frame []byte) (*http.Request, error) {
 	req, err := b.request(ctx, http.MethodPost, frame)
 	if err != nil {
-		b.fail(msg.ID, wire.CodeInternal, err.Error())
-		return
+		return nil, err
 	}
 	if p, err := wire.ScanParams(msg.Method, msg.Params); err == nil && p.Version.Ok() {
 		version, _ := wire.Unquote(p.Version.Of(p.Raw))
@@ -205,7 +229,12 @@ func (b *bridge) send(ctx context.Context, msg wire.Message, frame []byte) {
 		req.Header.Del(wire.HeaderSession)
 		req.Header.Del(wire.HeaderVersion)
 	}
-	resp, err := b.do(ctx, req, frame)
+	return req, nil
+}
+
+// send posts one message and writes what comes back.
+func (b *bridge) send(ctx context.Context, msg wire.Message, frame []byte) {
+	resp, err := b.do(ctx, msg, frame)
 	if err != nil {
 		if msg.IsRequest() && ctx.Err() == nil {
 			b.fail(msg.ID, wire.CodeTine, "the gateway went away: "+err.Error())
@@ -227,13 +256,21 @@ func (b *bridge) send(ctx context.Context, msg wire.Message, frame []byte) {
 	}
 }
 
-// do sends a request; when nothing was sent because the gateway is just
-// restarting, it tries again for a while.
-func (b *bridge) do(ctx context.Context, req *http.Request, frame []byte) (*http.Response, error) {
+// do sends a message. When the gateway did not take it because it is just
+// restarting, or is another one now, it tries again for a while.
+func (b *bridge) do(ctx context.Context, msg wire.Message, frame []byte) (*http.Response, error) {
 	deadline := time.Now().Add(15 * time.Second)
 	for {
+		req, err := b.post(ctx, msg, frame)
+		if err != nil {
+			return nil, err
+		}
 		resp, err := b.http.Do(req)
-		if err == nil || ctx.Err() != nil || time.Now().After(deadline) || !neverSent(err) {
+		switch {
+		case err == nil && resp.StatusCode == http.StatusUnauthorized && b.find():
+			resp.Body.Close()
+			continue
+		case err == nil || ctx.Err() != nil || time.Now().After(deadline) || !neverSent(err):
 			return resp, err
 		}
 		select {
@@ -241,7 +278,7 @@ func (b *bridge) do(ctx context.Context, req *http.Request, frame []byte) (*http
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		req.Body = io.NopCloser(bytes.NewReader(frame))
+		b.find()
 	}
 }
 
@@ -326,6 +363,7 @@ func (b *bridge) listen(ctx context.Context) {
 				return
 			}
 		}
+		b.find()
 		select {
 		case <-ctx.Done():
 		case <-time.After(500 * time.Millisecond):

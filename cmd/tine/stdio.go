@@ -53,7 +53,7 @@ func (c *cli) stdio(ctx context.Context, flag, server string, alone bool) error 
 	}
 	if !alone {
 		if run := c.running(ctx, state, path, flag != ""); run != nil {
-			return newBridge(run, server, c.stdout).run(ctx, c.stdin)
+			return newBridge(state, run, server, c.stdout).run(ctx, c.stdin)
 		}
 	}
 	return c.stdioAlone(ctx, path, state, server)

@@ -1,0 +1,151 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
+)
+
+// start makes an instance, or adopts one, and greets its server.
+func (u *Upstream) start(ctx context.Context, a *attempt) (driver.Instance, *Conn, error) {
+	u.mu.Lock()
+	adopt, opts := u.adopt, u.o.Conn
+	u.adopt = nil
+	opts.NoProbe = opts.NoProbe || u.noProbe
+	u.mu.Unlock()
+	if adopt != nil {
+		inst, conn, err := u.adoptOne(ctx, adopt, opts)
+		if err == nil {
+			return inst, conn, nil
+		}
+		u.o.Log.Info("instance not adopted", "server", u.Server(), "err", err)
+		u.drop()
+		if u.settle(a) {
+			return nil, nil, errNotWanted
+		}
+	}
+	inst, err := u.o.Driver.Start(ctx, u.o.Spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := u.keep(inst, nil); err != nil {
+		u.discard(inst)
+		return nil, nil, err
+	}
+	link, err := inst.Dial(ctx)
+	if err != nil {
+		u.discard(inst)
+		return nil, nil, err
+	}
+	conn, err := Connect(ctx, link, opts, u)
+	if err != nil {
+		err = u.deathOf(inst, err)
+		u.discard(inst)
+		if errors.Is(err, errProbe) && !opts.NoProbe && ctx.Err() == nil {
+			u.mu.Lock()
+			u.noProbe = true
+			u.mu.Unlock()
+			return u.start(ctx, a)
+		}
+		return nil, nil, err
+	}
+	hello := conn.Hello()
+	if err := u.keep(inst, &hello); err != nil {
+		conn.close()
+		u.discard(inst)
+		return nil, nil, err
+	}
+	return inst, conn, nil
+}
+
+// settle goes back to idle where nobody needs an instance yet: after a restart
+// of the machine all of them are gone, and starting them all would be a storm.
+func (u *Upstream) settle(a *attempt) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if a.wanted || u.o.Eager || u.closed || len(u.watchers) > 0 {
+		return false
+	}
+	u.attempt = nil
+	u.set(api.StateIdle, "")
+	return true
+}
+
+// deathOf prefers what an instance died of to what its connection saw of it.
+func (u *Upstream) deathOf(inst driver.Instance, err error) error {
+	if errors.Is(err, errProbe) {
+		return err
+	}
+	select {
+	case <-inst.Done():
+		if why := inst.Err(); why != nil {
+			return why
+		}
+	case <-time.After(50 * time.Millisecond):
+	}
+	return err
+}
+
+func (u *Upstream) adoptOne(ctx context.Context, a *Adoption, opts ConnOptions) (driver.Instance, *Conn, error) {
+	inst, err := u.o.Driver.Adopt(ctx, a.Handle, u.o.Log)
+	if err != nil {
+		return nil, nil, err
+	}
+	var hello Hello
+	if len(a.Hello) == 0 || json.Unmarshal(a.Hello, &hello) != nil || hello.Version == "" {
+		u.discard(inst)
+		return nil, nil, errors.New("it had not finished its handshake")
+	}
+	opts.Hello = &hello
+	link, err := inst.Dial(ctx)
+	if err != nil {
+		u.discard(inst)
+		return nil, nil, err
+	}
+	conn, err := Connect(ctx, link, opts, u)
+	if err != nil {
+		u.discard(inst)
+		return nil, nil, err
+	}
+	return inst, conn, nil
+}
+
+func (u *Upstream) keep(inst driver.Instance, hello *Hello) error {
+	if u.o.Keep == nil {
+		return nil
+	}
+	var raw json.RawMessage
+	if hello != nil {
+		b, err := json.Marshal(hello)
+		if err != nil {
+			return err
+		}
+		raw = b
+	}
+	if err := u.o.Keep(inst.Handle(), raw); err != nil {
+		return fmt.Errorf("recording the instance: %w", err)
+	}
+	return nil
+}
+
+func (u *Upstream) drop() {
+	if u.o.Drop != nil {
+		u.o.Drop()
+	}
+}
+
+// discard ends an instance and forgets its handle.
+func (u *Upstream) discard(inst driver.Instance) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := inst.Stop(ctx); err != nil {
+		u.o.Log.Warn("instance not stopped", "server", u.Server(), "err", err)
+		return
+	}
+	u.drop()
+}
