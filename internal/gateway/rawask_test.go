@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -90,7 +91,10 @@ func TestQuestionsAndAnswersAreRaw(t *testing.T) {
 				if string(result) != oddResult {
 					t.Errorf("answered\n%s, want\n%s", result, oddResult)
 				}
-				if got := take(t, answers); got != oddAnswer {
+				// Between a legacy client and a modern server answers are put
+				// together anew; what they say stays.
+				bridged := !era.client && era.upstream
+				if got := take(t, answers); got != oddAnswer && !(bridged && canonical(t, got) == canonical(t, oddAnswer)) {
 					t.Errorf("the server got\n%s, want\n%s", got, oddAnswer)
 				}
 				last := up.last(t, "tools/call")
@@ -100,6 +104,16 @@ func TestQuestionsAndAnswersAreRaw(t *testing.T) {
 			})
 		}
 	}
+}
+
+// canonical writes JSON without space and with escapes, every number as it is.
+func canonical(t *testing.T, s string) string {
+	t.Helper()
+	b, err := json.Marshal(json.RawMessage(s))
+	if err != nil {
+		t.Fatalf("%v in %s", err, s)
+	}
+	return string(b)
 }
 
 // findRaw returns the requestState of a result as it is written.

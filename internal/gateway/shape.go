@@ -108,7 +108,8 @@ func (t *table) merged(server, name string) string {
 		return full
 	}
 	sum := sha256.Sum256([]byte(full))
-	return full[:maxName-9] + "_" + hex.EncodeToString(sum[:4])
+	// A character that the cut would split goes as a whole.
+	return strings.ToValidUTF8(full[:maxName-9], "") + "_" + hex.EncodeToString(sum[:4])
 }
 
 // split takes a name of the merged view apart. A shortened name comes back
@@ -122,7 +123,7 @@ func (t *table) split(name string) (s *shape, rest string, short bool) {
 	if s == nil {
 		return nil, "", false
 	}
-	return s, rest, t.shorten && len(name) == maxName && name[maxName-9] == '_'
+	return s, rest, t.shorten && len(name) > maxName-4 && len(name) <= maxName && name[len(name)-9] == '_'
 }
 
 // Resources have URIs, which two servers may share. In the merged view each
