@@ -27,7 +27,7 @@ func FuzzNames(f *testing.F) {
 	f.Add("s", strings.Repeat("日本", 20), "x:y")
 	f.Fuzz(func(t *testing.T, server, name, uri string) {
 		// Ids that the config refuses never come here.
-		if !utf8.ValidString(server+name) || server == "" || len(server) > 50 || strings.ContainsAny(server, "/") || strings.Contains(server+"_", "__") {
+		if !utf8.ValidString(server) || !utf8.ValidString(name) || server == "" || len(server) > 50 || strings.ContainsAny(server, "/") || strings.Contains(server+"_", "__") {
 			return
 		}
 		plain := namesOf(server, "__", false)
