@@ -12,10 +12,11 @@ BENCHFLAGS ?=
 
 export TINE_TEST_TOOLS := $(TOOLS)
 
-# What compiles the same way is compiled once: linters and end-to-end tests share
-# one way, the binary and the cross builds another; the race detector needs its
-# own. Paths are trimmed in what is shipped only: linters remember positions.
+# What compiles the same way is compiled once: linters, cross builds and the
+# binary share these settings, and only the race detector needs others. Linters
+# remember positions, which trimmed paths would share between checkouts.
 export CGO_ENABLED := 0
+export STATICCHECK_CACHE := $(CURDIR)/.cache/staticcheck
 STATIC := GOFLAGS="$(strip $(shell go env GOFLAGS) -trimpath)"
 
 .NOTPARALLEL:
@@ -42,10 +43,10 @@ test: setup lint unit cross e2e ## everything that CI runs
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck, import layers
 	@bad=$$(gofmt -l $$(find . -path './.*' -prune -o -name '*.go' -print)); if [ -n "$$bad" ]; then echo "not formatted; run gofmt -w on:"; echo "$$bad"; exit 1; fi
-	go vet ./...
-	go vet -C tools ./...
-	go tool -modfile=tools/go.mod staticcheck ./...
-	go tool -modfile=tools/go.mod depguard ./...
+	$(STATIC) go vet ./...
+	$(STATIC) go vet -C tools ./...
+	$(STATIC) go tool -modfile=tools/go.mod staticcheck ./...
+	$(STATIC) go tool -modfile=tools/go.mod depguard ./...
 
 .PHONY: unit
 unit: ## unit tests with the race detector

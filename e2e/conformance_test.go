@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -160,11 +161,15 @@ func TestConformance(t *testing.T) {
 			for _, w := range append(through.fails(bare), through.lacks(bare)...) {
 				t.Error(w)
 			}
-			// Some checks are about the transport and are not made here.
+			// The answers of a server on stdio come as JSON and not as events, so
+			// the suite has no event stream to look at; all else must pass.
 			piped := conform(t, g.url+"/mcp/"+tt.stdio, tt.revision)
 			count("through Tine before stdio", piped)
-			for _, w := range piped.fails(bare) {
-				t.Errorf("before stdio: %s", w)
+			for _, w := range append(piped.fails(bare), piped.lacks(bare)...) {
+				if !strings.HasPrefix(w, "server-server-sse-multiple-streams/server-sse-streams-functional: 0 passed") &&
+					!strings.HasPrefix(w, "server-server-sse-polling/server-sse-retry-field: 0 passed") {
+					t.Errorf("before stdio: %s", w)
+				}
 			}
 		})
 	}

@@ -46,7 +46,7 @@ func bare() *Config {
 			Message:     64 << 20,
 			Connections: 4096,
 			Calls:       4096,
-			ListWait:    3 * time.Second,
+			ListWait:    5 * time.Second,
 			Idle:        time.Hour,
 			Drain:       10 * time.Second,
 		},

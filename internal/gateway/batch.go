@@ -24,6 +24,23 @@ func (g *Gateway) postBatch(w http.ResponseWriter, r *http.Request, who identity
 		rpcError(w, http.StatusBadRequest, nil, &wire.Error{Code: wire.CodeParse, Message: "unreadable batch: " + err.Error()})
 		return
 	}
+	requests := 0
+	for _, m := range msgs {
+		if m.Method == wire.MethodInitialize {
+			rpcError(w, http.StatusBadRequest, nil, &wire.Error{Code: wire.CodeInvalidRequest, Message: "initialize can't be part of a batch"})
+			return
+		}
+		if m.IsRequest() {
+			requests++
+		}
+	}
+	if requests > 0 {
+		if e := g.enter(requests); e != nil {
+			refuseError(w, e)
+			return
+		}
+		defer g.leave(requests)
+	}
 	var c *client
 	client := &upstream.Client{Key: newClientID()}
 	sess, err := g.session(r.Context(), who, d)

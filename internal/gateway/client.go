@@ -48,6 +48,9 @@ type client struct {
 	streams map[string]*outbox // request streams that can be resumed
 	order   []string           // of streams, oldest first
 	nextAsk int
+	// epoch is in the ids of those requests: a client that comes back may still
+	// answer what an earlier gateway asked.
+	epoch string
 
 	life context.Context
 	end  context.CancelCauseFunc
@@ -76,6 +79,7 @@ func (g *Gateway) newClient(id string, v view, sess *session.Session, who identi
 		calls: make(map[string]*underway), asks: make(map[string]chan upstream.Reply),
 		tokens: make(map[string]*upstream.Upstream), subs: make(map[subKey]struct{}), streams: make(map[string]*outbox),
 	}
+	c.epoch = newClientID()[:10]
 	c.life, c.end = context.WithCancelCause(g.life)
 	c.touch()
 	c.unhear = sess.Watch(c)
@@ -254,7 +258,7 @@ func (c *client) ask(ctx context.Context, to *outbox, server, method string, par
 		return upstream.Refuse(method, "the client can't be asked now")
 	}
 	c.nextAsk++
-	id := wire.Quote("tine-" + strconv.Itoa(c.nextAsk))
+	id := wire.Quote("tine-" + c.epoch + "-" + strconv.Itoa(c.nextAsk))
 	ch := make(chan upstream.Reply, 1)
 	c.asks[string(id)] = ch
 	token, _ := wire.Find(params, "_meta", wire.MetaProgressToken)

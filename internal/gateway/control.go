@@ -22,8 +22,7 @@ import (
 func (g *Gateway) serveControl(w http.ResponseWriter, r *http.Request, who identity.Principal) {
 	v, err := g.control(w, r, who)
 	if err != nil {
-		e := asError(err)
-		writeJSON(w, httpStatus(e), e)
+		refuseError(w, err)
 		return
 	}
 	if raw, ok := v.(rawCall); ok {
@@ -272,16 +271,10 @@ func (g *Gateway) call(w http.ResponseWriter, r *http.Request, who identity.Prin
 	if err != nil {
 		return nil, &api.Error{Kind: api.KindInvalid, Message: err.Error()}
 	}
-	if g.draining.Load() {
-		return nil, &api.Error{Kind: api.KindRefused, Status: http.StatusServiceUnavailable, Retryable: true, Message: "the gateway is stopping"}
+	if e := g.enter(1); e != nil {
+		return nil, e
 	}
-	defer g.inflight.Add(-1)
-	if n := g.inflight.Add(1); n > g.edge.Load().calls {
-		return nil, &api.Error{
-			Kind: api.KindRefused, Status: http.StatusServiceUnavailable, Retryable: true,
-			Message: "too many requests at once; limits.calls can raise that",
-		}
-	}
+	defer g.leave(1)
 	x := &exchange{g: g, sess: sess, client: &upstream.Client{Key: newClientID()}, method: wire.MethodCallTool, params: params}
 	res, err := x.route(r.Context())
 	if err != nil {

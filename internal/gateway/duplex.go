@@ -129,15 +129,19 @@ func (d *duplex) message(msg wire.Message) {
 		d.initialize(msg)
 		return
 	}
+	if e := d.g.enter(1); e != nil {
+		d.send(frameOf(msg.ID, failed(msg.Method, e)))
+		return
+	}
 	ctx, cancel := context.WithCancelCause(d.life)
 	if !d.begin(msg.ID, cancel) {
 		cancel(nil)
+		d.g.leave(1)
 		d.send(frameOf(msg.ID, failed("", &wire.Error{Code: wire.CodeInvalidRequest, Message: "a request with this id is under way, or too many are"})))
 		return
 	}
 	started := d.spawn(func() {
-		d.g.inflight.Add(1)
-		defer d.g.inflight.Add(-1)
+		defer d.g.leave(1)
 		defer cancel(nil)
 		defer d.finish(msg.ID)
 		if params.Version.Ok() {
@@ -148,6 +152,7 @@ func (d *duplex) message(msg wire.Message) {
 	})
 	if !started {
 		cancel(nil)
+		d.g.leave(1)
 	}
 }
 

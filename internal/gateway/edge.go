@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"strings"
 
 	"github.com/tine-mcp/tine/api"
@@ -101,6 +102,14 @@ func (e *edge) cors(w http.ResponseWriter, r *http.Request) bool {
 func (g *Gateway) Handler() http.Handler { return http.HandlerFunc(g.serveHTTP) }
 
 func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		// A mistake of ours in one request must be seen, and must not be the end
+		// of the others.
+		if p := recover(); p != nil && p != http.ErrAbortHandler {
+			g.log.Error("a request failed inside the gateway", "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
+			panic(http.ErrAbortHandler)
+		}
+	}()
 	e := g.edge.Load()
 	if why := e.check(r); why != "" {
 		refuse(w, http.StatusForbidden, api.KindRefused, why)

@@ -54,7 +54,7 @@ func TestEverythingPlain(t *testing.T) {
 			}
 			listed = append(listed, tool.Name)
 		}
-		if len(listed) != 8 || !slices.Contains(listed, name("echo")) {
+		if len(listed) != 9 || !slices.Contains(listed, name("echo")) {
 			t.Errorf("listed %q", listed)
 		}
 		resources, err := cs.ListResources(t.Context(), nil)

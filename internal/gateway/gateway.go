@@ -14,10 +14,12 @@ package gateway
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
@@ -117,6 +119,25 @@ func (g *Gateway) whileOpen(request, life context.Context) (context.Context, con
 
 // InFlight returns the number of requests under way.
 func (g *Gateway) InFlight() int { return int(g.inflight.Load()) }
+
+// enter counts n requests in, unless the gateway is full or stopping. Whoever
+// entered must leave. What answers or cancels a request does not enter: it has
+// to get through for the request to end.
+func (g *Gateway) enter(n int) *api.Error {
+	no := &api.Error{Kind: api.KindRefused, Status: http.StatusServiceUnavailable, Retryable: true}
+	if g.draining.Load() {
+		no.Message = "the gateway is stopping"
+		return no
+	}
+	if g.inflight.Add(int64(n)) > g.edge.Load().calls {
+		g.leave(n)
+		no.Message = "too many requests at once; limits.calls can raise that"
+		return no
+	}
+	return nil
+}
+
+func (g *Gateway) leave(n int) { g.inflight.Add(-int64(n)) }
 
 // Drain refuses new calls and waits for those under way, as long as ctx lasts.
 // Streams that would stay open are ended.

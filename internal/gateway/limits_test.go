@@ -139,6 +139,85 @@ func TestDrainWaitsForCalls(t *testing.T) {
 	wg.Wait()
 }
 
+// TestAnswersGetThrough checks that what a call needs to end is taken even where
+// no new call would be: its client's answer to a question, or a cancellation.
+func TestAnswersGetThrough(t *testing.T) {
+	s := newTalkative(t, false)
+	w := open(t, "limits: {calls: 1}\n"+servers("t", serveSDK(t, s.Server, false)))
+	c := w.dial(t, "/mcp/t", bothCaps)
+	ask := func() (*reply, string) {
+		call := c.request("tools/call", `{"name":"elicit","arguments":{}}`)
+		asked := call.stream.until("elicitation/create")
+		return call, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"who":"x"}}}`, asked.ID)
+	}
+	call, answer := ask()
+	if r := c.request("ping", `{}`); r.status != http.StatusServiceUnavailable {
+		t.Fatalf("over the limit: status %d", r.status)
+	}
+	if r := c.post(answer); r.status != http.StatusAccepted {
+		t.Errorf("an answer at the limit: status %d %s", r.status, r.body)
+	}
+	if got := resultText(t, call.answer()); got != "accept x" {
+		t.Errorf("got %q", got)
+	}
+	eventually(t, "nothing is in flight", func() bool { return w.gw.InFlight() == 0 })
+	call, answer = ask()
+	drained := make(chan struct{})
+	go func() { defer close(drained); w.gw.Drain(t.Context()) }()
+	eventually(t, "new calls are refused", func() bool { return w.do(t, "GET", "/readyz", "").status == http.StatusServiceUnavailable })
+	if r := c.post(answer); r.status != http.StatusAccepted {
+		t.Errorf("an answer while draining: status %d %s", r.status, r.body)
+	}
+	if got := resultText(t, call.answer()); got != "accept x" {
+		t.Errorf("got %q", got)
+	}
+	take(t, drained)
+}
+
+// TestLimitAtEveryDoor checks that no door is a way around limits.calls.
+func TestLimitAtEveryDoor(t *testing.T) {
+	up, started, release := blocking(t, true)
+	w := open(t, "limits: {calls: 2}\n"+servers("a", up.URL))
+	stream, post := openEvents(t, w, "/sse/a")
+	hold := func(id int) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"hold"}}`, id)
+	}
+	w.do(t, "POST", post, hold(1), "Content-Type", "application/json")
+	w.do(t, "POST", post, hold(2), "Content-Type", "application/json")
+	take(t, started)
+	take(t, started)
+	w.do(t, "POST", post, hold(3), "Content-Type", "application/json")
+	if m := stream.next(); string(m.ID) != "3" || !strings.Contains(string(m.raw), `"refused"`) {
+		t.Errorf("the third by event stream: %s", m.raw)
+	}
+	if r := w.do(t, "POST", "/mcp/a", "["+hold(4)+"]", "Content-Type", "application/json"); r.status != http.StatusServiceUnavailable {
+		t.Errorf("one more in a batch: status %d %s", r.status, r.body)
+	}
+	in, out, _ := serveStdio(t, w, "a")
+	next := lines(t, out)
+	if _, err := io.WriteString(in, hold(5)+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	if m := next(); !strings.Contains(string(m.raw), `"refused"`) {
+		t.Errorf("one more by stdio: %s", m.raw)
+	}
+	close(release)
+	for range 2 {
+		stream.next()
+	}
+	eventually(t, "nothing is in flight", func() bool { return w.gw.InFlight() == 0 })
+	// A batch counts as many as it holds.
+	if r := w.do(t, "POST", "/mcp/a", "["+hold(6)+","+hold(7)+","+hold(8)+"]", "Content-Type", "application/json"); r.status != http.StatusServiceUnavailable {
+		t.Errorf("three in a batch: status %d %s", r.status, r.body)
+	}
+	if r := w.do(t, "POST", "/mcp/a", "["+hold(6)+","+hold(7)+"]", "Content-Type", "application/json"); r.status != http.StatusOK {
+		t.Errorf("two in a batch: status %d %s", r.status, r.body)
+	}
+	if n := w.gw.InFlight(); n != 0 {
+		t.Errorf("%d in flight", n)
+	}
+}
+
 func TestDeepAndOddJSON(t *testing.T) {
 	up := echoServer(t, true, "one")
 	w := open(t, servers("a", up.URL))
@@ -209,6 +288,7 @@ func TestBatches(t *testing.T) {
 	for name, tt := range map[string][]string{
 		"empty":             {`[]`},
 		"not messages":      {`[1,2]`},
+		"a handshake":       {`[{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}]`},
 		"nested":            {`[[{"jsonrpc":"2.0","id":1,"method":"ping"}]]`},
 		"of a later client": {`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, "Mcp-Protocol-Version", "2025-11-25"},
 		"too many":          {"[" + strings.TrimSuffix(strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"ping"},`, 100_000), ",") + "]"},

@@ -208,6 +208,42 @@ func TestManyParkedCallsStayApart(t *testing.T) {
 	wg.Wait()
 }
 
+// TestOneAnswerTakesTheCallUp brings the same answer twice, the second time
+// while the first is being worked on.
+func TestOneAnswerTakesTheCallUp(t *testing.T) {
+	up := script(t, false, map[string]string{"tools/list": plainTools})
+	answered, goOn := make(chan struct{}), make(chan struct{})
+	up.on("tools/call", func(w http.ResponseWriter, r *http.Request, in received) {
+		reply := up.reply(`"q"`)
+		send := events(w)
+		send(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`)
+		select {
+		case <-reply:
+		case <-r.Context().Done():
+			return
+		}
+		close(answered)
+		<-goOn
+		send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, in.ID, done))
+	})
+	w := open(t, servers("t", up.URL))
+	c := w.modern(t, "/mcp/t", bothCaps)
+	q := question(t, c.ask("tools/call", "echo", `{"name":"echo"}`))
+	retry := q.retry("echo", q.accept("x"))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if got := resultText(t, c.ask("tools/call", "echo", retry)); got != "done" {
+			t.Errorf("got %q", got)
+		}
+	})
+	take(t, answered)
+	if m := c.ask("tools/call", "echo", retry); m.Error == nil {
+		t.Errorf("the second time: %s", m.raw)
+	}
+	close(goOn)
+	wg.Wait()
+}
+
 // TestUnansweredCallsAreBounded leaves questions unanswered. There is an end to
 // it: from some number on the server is told no, and others are still served.
 func TestUnansweredCallsAreBounded(t *testing.T) {

@@ -43,8 +43,15 @@ func TestSessionIDsOfOthers(t *testing.T) {
 
 func TestUnknownAndEndedSessions(t *testing.T) {
 	up := echoServer(t, true, "one")
-	w := open(t, servers("a", up.URL))
+	w := open(t, servers("a", up.URL, "b", up.URL))
 	c := w.dial(t, "/mcp/a", `{}`)
+	// A client belongs to the view it shook hands at.
+	for _, path := range []string{"/mcp", "/mcp/b"} {
+		moved := &legacy{w: w, t: t, path: path, id: c.id}
+		if r := moved.request("tools/list", `{}`); r.status != http.StatusNotFound {
+			t.Errorf("its id at %s: status %d %s", path, r.status, r.body)
+		}
+	}
 	ghost := &legacy{w: w, t: t, path: "/mcp/a", id: "no-such-id"}
 	ghost.request("tools/list", `{}`).wantError(http.StatusNotFound, -32001)
 	if r := w.do(t, "GET", "/mcp/a", "", ghost.headers()...); r.status != http.StatusNotFound {
@@ -175,5 +182,25 @@ func TestSessionHint(t *testing.T) {
 	}
 	if got := resultText(t, count(asAda, id)); got != "3" {
 		t.Errorf("after bob's tries ada counted %s", got)
+	}
+}
+
+// TestLateAnswersAreNobodys has a client answer a question of a gateway that is
+// gone, just when the next one has asked it something else.
+func TestLateAnswersAreNobodys(t *testing.T) {
+	s := newTalkative(t, false)
+	w := open(t, servers("t", serveSDK(t, s.Server, false)))
+	c := w.dial(t, "/mcp/t", bothCaps)
+	answer := func(asked message, who string) {
+		c.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"who":%q}}}`, asked.ID, who))
+	}
+	first := c.request("tools/call", `{"name":"elicit","arguments":{"k":1}}`).stream.until("elicitation/create")
+	w.restart()
+	call := c.request("tools/call", `{"name":"elicit","arguments":{"k":2}}`)
+	second := call.stream.until("elicitation/create")
+	answer(first, "late")
+	answer(second, "right")
+	if got := resultText(t, call.answer()); got != "accept right" {
+		t.Errorf("got %q; the ids were %s and %s", got, first.ID, second.ID)
 	}
 }

@@ -30,7 +30,7 @@ func TestEventStreamDoor(t *testing.T) {
 					ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { changed <- struct{}{} },
 				})
 				list, err := cs.ListTools(t.Context(), nil)
-				if err != nil || len(list.Tools) != 8 {
+				if err != nil || len(list.Tools) != 9 {
 					t.Fatalf("listed %v, %v", list, err)
 				}
 				if got := textOf(t, call(t, cs, prefix+"elicit", nil)); got != "accept sse" {

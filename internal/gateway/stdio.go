@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/tine-mcp/tine/internal/identity"
@@ -71,7 +72,9 @@ func (g *Gateway) readLines(in io.Reader, d *duplex) error {
 			d.receive(bytes.Clone(line))
 		}
 	}
-	if err := sc.Err(); err != nil && !errors.Is(err, io.EOF) {
+	if err := sc.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return fmt.Errorf("a message is larger than %d bytes; limits.body can raise that", limit)
+	} else if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	return nil

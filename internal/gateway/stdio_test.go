@@ -45,7 +45,7 @@ func TestStdioBothEras(t *testing.T) {
 					},
 				})
 				list, err := cs.ListTools(t.Context(), nil)
-				if err != nil || len(list.Tools) != 8 {
+				if err != nil || len(list.Tools) != 9 {
 					t.Fatalf("listed %v, %v", list, err)
 				}
 				if got := textOf(t, call(t, cs, prefix+"elicit", nil)); got != "accept stdio" {
@@ -202,6 +202,11 @@ func TestStdioEnds(t *testing.T) {
 	w := open(t, servers("a", echoServer(t, true, "one").URL))
 	if err := w.gw.ServeStdio(t.Context(), strings.NewReader(""), io.Discard, "nosuch"); err == nil || !strings.Contains(err.Error(), "nosuch") {
 		t.Errorf("an unknown server: %v", err)
+	}
+	small := open(t, "limits: {body: 4KiB}\n"+servers("a", echoServer(t, true, "one").URL))
+	long := strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 1<<20) + "\"}\n")
+	if err := small.gw.ServeStdio(t.Context(), long, io.Discard, ""); err == nil || !strings.Contains(err.Error(), "limits.body") {
+		t.Errorf("a message over the limit: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	inR, inW := io.Pipe()

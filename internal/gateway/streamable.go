@@ -120,18 +120,6 @@ func (g *Gateway) post(w http.ResponseWriter, r *http.Request, who identity.Prin
 	if !ok {
 		return
 	}
-	if g.draining.Load() {
-		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusServiceUnavailable, api.KindRefused, "the gateway is stopping")
-		return
-	}
-	if n := g.inflight.Add(1); n > g.edge.Load().calls {
-		g.inflight.Add(-1)
-		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusServiceUnavailable, api.KindRefused, "too many requests at once; limits.calls can raise that")
-		return
-	}
-	defer g.inflight.Add(-1)
 	msg, err := wire.Scan(body)
 	if errors.Is(err, wire.ErrBatch) {
 		g.postBatch(w, r, who, d, id, body)
@@ -140,6 +128,13 @@ func (g *Gateway) post(w http.ResponseWriter, r *http.Request, who identity.Prin
 	if err != nil {
 		rpcError(w, http.StatusBadRequest, nil, &wire.Error{Code: wire.CodeParse, Message: "unreadable message: " + err.Error()})
 		return
+	}
+	if msg.IsRequest() {
+		if e := g.enter(1); e != nil {
+			refuseError(w, e)
+			return
+		}
+		defer g.leave(1)
 	}
 	version := r.Header.Get(wire.HeaderVersion)
 	params, err := wire.ScanParams(msg.Method, msg.Params)
@@ -225,6 +220,9 @@ func (g *Gateway) session(ctx context.Context, who identity.Principal, d door) (
 // refuseError answers with an error of ours outside of JSON-RPC.
 func refuseError(w http.ResponseWriter, err error) {
 	e := asError(err)
+	if e.Status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
 	writeJSON(w, httpStatus(e), e)
 }
 

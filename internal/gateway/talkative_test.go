@@ -31,7 +31,7 @@ func newTalkative(t *testing.T, modern bool) *talkative {
 		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
 	})
 	for name, h := range map[string]mcp.ToolHandler{
-		"progress": s.progress, "log": s.log, "wait": s.wait, "elicit": s.elicit, "sample": s.sample, "two": s.two,
+		"progress": s.progress, "log": s.log, "wait": s.wait, "elicit": s.elicit, "sample": s.sample, "two": s.two, "roots": s.roots,
 		"echo": func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return text(string(r.Params.Arguments)), nil
 		},
@@ -109,6 +109,9 @@ func (s *talkative) ask(ctx context.Context, r *mcp.CallToolRequest, key string,
 	case *mcp.CreateMessageParams:
 		got, err := r.Session.CreateMessage(ctx, p)
 		return got, nil, err
+	case *mcp.ListRootsParams:
+		got, err := r.Session.ListRoots(ctx, p)
+		return got, nil, err
 	}
 	return nil, nil, fmt.Errorf("can't ask %T", what)
 }
@@ -134,6 +137,18 @@ func (s *talkative) sample(ctx context.Context, r *mcp.CallToolRequest) (*mcp.Ca
 		return text(res.Model + ": " + res.Content[0].(*mcp.TextContent).Text), nil
 	}
 	return nil, fmt.Errorf("sampled %T", got)
+}
+
+func (s *talkative) roots(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	got, back, err := s.ask(ctx, r, "roots", &mcp.ListRootsParams{})
+	if err != nil || back != nil {
+		return back, err
+	}
+	var all string
+	for _, root := range got.(*mcp.ListRootsResult).Roots {
+		all += root.URI + " "
+	}
+	return text(all), nil
 }
 
 // two asks twice, one after the other.

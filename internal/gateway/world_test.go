@@ -26,7 +26,7 @@ import (
 )
 
 // patience ends a test that would hang. No test depends on how long it is.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // A world is one gateway with what it needs, on a port of its own. Its address
 // stays when the gateway is closed and opened again.
