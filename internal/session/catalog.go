@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -121,6 +122,9 @@ func (r *Registry) Catalog() *Catalog { return r.catalog.Load() }
 func (r *Registry) Apply(ctx context.Context, cfg *config.Config) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
+	if r.stopping() {
+		return errStopping
+	}
 	overrides, err := r.o.Store.Overrides(ctx)
 	if err != nil {
 		return err
@@ -129,11 +133,22 @@ func (r *Registry) Apply(ctx context.Context, cfg *config.Config) error {
 	return nil
 }
 
+var errStopping = errors.New("the gateway is stopping")
+
+func (r *Registry) stopping() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closed
+}
+
 // SetEnabled switches a server on or off until further notice; nil goes back
 // to the config.
 func (r *Registry) SetEnabled(ctx context.Context, id string, on *bool) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
+	if r.stopping() {
+		return errStopping
+	}
 	cat := r.Catalog()
 	if cat.Entry(id) == nil {
 		return &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf("there is no server %q", id), Server: id}

@@ -308,9 +308,12 @@ func (r *Registry) startEager(sessions []*Session) {
 // Close ends the registry. With keep, instances that the next gateway can
 // adopt are left running, and sessions are remembered.
 func (r *Registry) Close(ctx context.Context, keep bool) {
+	// A change under way starts what is waited for below; none comes after.
+	r.changing.Lock()
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
+		r.changing.Unlock()
 		return
 	}
 	r.closed = true
@@ -323,6 +326,7 @@ func (r *Registry) Close(ctx context.Context, keep bool) {
 		shared = append(shared, p)
 	}
 	r.mu.Unlock()
+	r.changing.Unlock()
 	r.end()
 	end := (*upstream.Upstream).Close
 	if keep {

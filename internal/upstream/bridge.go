@@ -3,7 +3,7 @@ package upstream
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -202,9 +202,13 @@ func (c *Conn) askAll(ctx context.Context, req *Request, requests map[string]jso
 	if err := context.Cause(ctx); err != nil {
 		return nil, nil, c.explain(ctx, err)
 	}
-	b, err := json.Marshal(out)
-	if err != nil {
-		return nil, nil, fmt.Errorf("collecting the client's answers: %w", err)
+	// By hand: the encoder would escape and compact the answers.
+	b := []byte{'{'}
+	for i, key := range slices.Sorted(maps.Keys(out)) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(wire.AppendQuote(b, key), ':'), out[key]...)
 	}
-	return b, nil, nil
+	return append(b, '}'), nil, nil
 }

@@ -41,6 +41,7 @@ type httpTransport struct {
 	life    context.Context
 	end     context.CancelFunc
 	streams sync.WaitGroup
+	goodbye sync.WaitGroup // cancellations on their way
 }
 
 func newHTTPTransport(c *Conn, ep *driver.Endpoint, limit int) *httpTransport {
@@ -380,18 +381,44 @@ func (t *httpTransport) resume(ctx context.Context, session, version, last strin
 // abandon tells a legacy server that nobody waits any more. In the modern era
 // the closed stream says it.
 func (t *httpTransport) abandon(ctx context.Context, k *call, version string) {
-	if ctx.Err() == nil || wire.Modern(version) || k.req.Method == wire.MethodInitialize || t.life.Err() != nil {
+	if ctx.Err() == nil || wire.Modern(version) || k.req.Method == wire.MethodInitialize {
 		return
 	}
 	params := append(append([]byte(`{"requestId":`), quoted(k.id)...), '}')
 	frame := wire.AppendRequest(nil, nil, wire.NoteCancelled, params, nil)
-	t.streams.Add(1)
-	go func() {
-		defer t.streams.Done()
-		ctx, cancel := context.WithTimeout(t.life, sendTimeout)
+	say := func(wait time.Duration) {
+		// Not of the transport's life: closing it is a reason to say so.
+		ctx, cancel := context.WithTimeout(context.Background(), wait)
 		defer cancel()
 		_ = t.send(ctx, frame)
+	}
+	t.mu.Lock()
+	closing := t.life.Err() != nil
+	if !closing {
+		t.goodbye.Add(1)
+	}
+	t.mu.Unlock()
+	if closing {
+		say(closeWait)
+		return
+	}
+	go func() {
+		defer t.goodbye.Done()
+		say(sendTimeout)
 	}()
+}
+
+// closeWait bounds what is said to a server that is being left.
+const closeWait = 2 * time.Second
+
+// waitGoodbye waits for cancellations on their way, but not long.
+func (t *httpTransport) waitGoodbye() {
+	said := make(chan struct{})
+	go func() { t.goodbye.Wait(); close(said) }()
+	select {
+	case <-said:
+	case <-time.After(closeWait):
+	}
 }
 
 func (t *httpTransport) unreachable(ctx context.Context, err error) error {
@@ -483,10 +510,13 @@ func (t *httpTransport) err() error { return nil }
 // close ends the legacy session at the server, kindly but not for long.
 func (t *httpTransport) close() {
 	session, version := t.state()
+	t.mu.Lock()
 	t.end()
+	t.mu.Unlock()
 	t.linger.close()
+	t.waitGoodbye()
 	if session != "" {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), closeWait)
 		defer cancel()
 		if req, err := t.newRequest(ctx, http.MethodDelete, session, version, nil); err == nil {
 			if resp, err := t.ep.Client.Do(req); err == nil {

@@ -278,6 +278,13 @@ func (u *Upstream) run(a *attempt) {
 	cancel()
 
 	u.mu.Lock()
+	level := u.level
+	u.mu.Unlock()
+	if err == nil && level != "" {
+		u.applyLevel(conn, level) // before the first call, which may log
+	}
+
+	u.mu.Lock()
 	u.attempt = nil
 	if err == nil && u.closed {
 		err = failure(api.KindRefused, u.Server(), false, "was removed or disabled")
@@ -294,11 +301,11 @@ func (u *Upstream) run(a *attempt) {
 	}
 	u.inst, u.conn = inst, conn
 	u.set(api.StateReady, "")
-	level, listen, again, subs := u.level, len(u.watchers) > 0, u.restarts > 0, maps.Clone(u.subs)
+	asked, listen, again, subs := u.level, len(u.watchers) > 0, u.restarts > 0, maps.Clone(u.subs)
 	u.mu.Unlock()
 	close(a.done)
-	if level != "" {
-		u.applyLevel(conn, level)
+	if asked != level {
+		u.applyLevel(conn, asked)
 	}
 	if listen {
 		conn.listen.watch(conn)
