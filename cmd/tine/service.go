@@ -80,9 +80,11 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 			return nil, err
 		}
 	}
-	if p.store, err = sqlite.Open(ctx, filepath.Join(o.State, "tine.db")); err != nil {
+	db, err := sqlite.Open(ctx, filepath.Join(o.State, "tine.db"))
+	if err != nil {
 		return nil, err
 	}
+	p.store = db // not before: a nil *DB in the interface would not be nil
 	id, err := p.store.GatewayID(ctx)
 	if err != nil {
 		return nil, err

@@ -127,10 +127,11 @@ func (h *Hello) Can(path ...string) bool {
 // failure is an error about a server. Its message begins with the server's
 // name, once, whoever put it there.
 func failure(kind api.Kind, server string, retryable bool, format string, args ...any) *api.Error {
-	message, prefix := fmt.Sprintf(format, args...), fmt.Sprintf("server %q: ", server)
+	name := fmt.Sprintf("server %q", server)
+	message := strings.TrimPrefix(fmt.Sprintf(format, args...), name)
 	return &api.Error{
 		Kind: kind, Server: server, Retryable: retryable,
-		Message: prefix + strings.TrimPrefix(message, prefix),
+		Message: name + ": " + strings.TrimLeft(message, ": "),
 	}
 }
 
