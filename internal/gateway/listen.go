@@ -127,23 +127,12 @@ func (g *Gateway) listen(w http.ResponseWriter, r *http.Request, x *exchange, ms
 
 // subscribeOne asks a server for updates of a resource on a client's behalf.
 func (x *exchange) subscribeOne(ctx context.Context, uri string) (*upstream.Upstream, subKey, bool) {
-	t := x.g.table()
-	s, own := t.shapes[x.view.server], uri
-	if x.view.merged() {
-		var err error
-		if s, own, err = x.owner(ctx, t, uri); err != nil {
-			return nil, subKey{}, false
-		}
-	}
-	if s == nil {
-		return nil, subKey{}, false
-	}
-	up, _, err := x.sess.Upstream(s.entry.ID)
+	up, key, err := x.resource(ctx, uri)
 	if err != nil {
-		return nil, subKey{}, false
+		return nil, key, false
 	}
-	res, err := up.Subscribe(ctx, own)
-	return up, subKey{s.entry.ID, own}, err == nil && res.Error == nil
+	res, err := up.Subscribe(ctx, key.uri)
+	return up, key, err == nil && res.Error == nil
 }
 
 // capable leaves out what the one server of a view does not announce.

@@ -80,22 +80,11 @@ func (x *exchange) subscribe(ctx context.Context) (*upstream.Result, error) {
 	if x.conn == nil {
 		return nil, invalidParams("a client without a connection can't subscribe; initialize first")
 	}
-	t := x.g.table()
-	s, own := t.shapes[x.view.server], uri
-	if x.view.merged() {
-		var err error
-		if s, own, err = x.owner(ctx, t, uri); err != nil {
-			return nil, err
-		}
-	}
-	if s == nil {
-		return nil, noServer(x.view.server)
-	}
-	up, _, err := x.sess.Upstream(s.entry.ID)
+	up, key, err := x.resource(ctx, uri)
 	if err != nil {
 		return nil, err
 	}
-	key := subKey{s.entry.ID, own}
+	own := key.uri
 	if x.method == wire.MethodUnsubscribe {
 		if !x.conn.unsubscribed(key) {
 			return emptyResult(), nil
@@ -110,6 +99,24 @@ func (x *exchange) subscribe(ctx context.Context) (*upstream.Result, error) {
 		x.conn.unsubscribed(key)
 	}
 	return res, err
+}
+
+// resource finds the server of a resource in the exchange's view, and what the
+// server calls it.
+func (x *exchange) resource(ctx context.Context, uri string) (*upstream.Upstream, subKey, error) {
+	t := x.g.table()
+	s, own := t.shapes[x.view.server], uri
+	if x.view.merged() {
+		var err error
+		if s, own, err = x.owner(ctx, t, uri); err != nil {
+			return nil, subKey{}, err
+		}
+	}
+	if s == nil {
+		return nil, subKey{}, noServer(x.view.server)
+	}
+	up, _, err := x.sess.Upstream(s.entry.ID)
+	return up, subKey{s.entry.ID, own}, err
 }
 
 // subKey is a resource of a server.
