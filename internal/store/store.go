@@ -19,6 +19,9 @@ type Store interface {
 	Handles
 	Sessions
 	Clients
+	Tokens
+	Credentials
+	Calls
 
 	// GatewayID names the owner of this state. It is made at the first call and
 	// stays, so that what a gateway labels as its own is known after a restart.
@@ -31,6 +34,8 @@ type Store interface {
 // fields are as in the config.
 type Override struct {
 	Enabled *bool
+	// Set holds keys of the server's entry, as JSON. It may hold secrets.
+	Set json.RawMessage
 }
 
 // Overrides keeps what was changed at run time, by the server's id.
@@ -101,4 +106,85 @@ type Clients interface {
 	Clients(ctx context.Context) ([]Client, error)
 	// TouchClients is to clients what TouchSessions is to sessions.
 	TouchClients(ctx context.Context, used map[string]time.Time) error
+}
+
+// Token is a bearer token that was made at run time. The token itself is never
+// kept.
+type Token struct {
+	Name    string
+	Hash    string // sha256 in hex
+	Role    string
+	Created time.Time
+	Expires time.Time // zero for never
+}
+
+// Tokens keeps them by name.
+type Tokens interface {
+	PutToken(ctx context.Context, t Token) error
+	DeleteToken(ctx context.Context, name string) error
+	Tokens(ctx context.Context) ([]Token, error)
+}
+
+// Credential is what somebody who logged in to a server got: the server's
+// tokens, as the one who uses them writes them. It is secret.
+type Credential struct {
+	Server    string
+	Principal string // empty for one that all share
+	Data      json.RawMessage
+	Changed   time.Time
+}
+
+// Credentials keeps them by server and principal.
+type Credentials interface {
+	PutCredential(ctx context.Context, c Credential) error
+	DeleteCredential(ctx context.Context, server, principal string) error
+	// Credential returns one; ok is false when there is none.
+	Credential(ctx context.Context, server, principal string) (c Credential, ok bool, err error)
+	// CredentialsOf returns all of a server, of every principal.
+	CredentialsOf(ctx context.Context, server string) ([]Credential, error)
+}
+
+// Call is one line of the index of the journal: what listings filter by, and
+// where the rest stands.
+type Call struct {
+	Seq       int64 // grows with every call; unique
+	ID        string
+	At        time.Time
+	Principal string
+	Session   string
+	Server    string
+	Method    string
+	Name      string
+	Duration  time.Duration
+	Outcome   string
+	Segment   int64 // file of the journal; a call with a greater Seq stands in the same one or a later one
+	Offset    int64 // of the line in it
+	Length    int64
+}
+
+// CallFilter chooses calls. Zero fields choose all.
+type CallFilter struct {
+	ID        string
+	Principal *string // nil for everybody's
+	Session   string
+	Server    string
+	Servers   []string // only of these; nil for all
+	Failed    bool
+	Since     time.Time
+	Before    int64 // Seq below this; zero for the newest
+	Limit     int   // zero for 100
+}
+
+// Calls is the index of the journal. It may lag behind the journal, and is
+// made again from it.
+type Calls interface {
+	// PutCalls adds calls; those that are there already are passed over.
+	PutCalls(ctx context.Context, calls []Call) error
+	// Calls returns the newest first.
+	Calls(ctx context.Context, f CallFilter) ([]Call, error)
+	// LastCall returns the place of the newest call that is indexed; ok is false
+	// when there is none.
+	LastCall(ctx context.Context) (c Call, ok bool, err error)
+	// DropCalls forgets what stood in the segments below this one.
+	DropCalls(ctx context.Context, below int64) error
 }

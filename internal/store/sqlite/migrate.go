@@ -51,6 +51,43 @@ CREATE TABLE clients (
 	used      INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX clients_of_session ON clients (session);
+`, `
+ALTER TABLE overrides ADD COLUMN settings BLOB;
+CREATE TABLE tokens (
+	name    TEXT PRIMARY KEY,
+	hash    TEXT NOT NULL,
+	role    TEXT NOT NULL,
+	created INTEGER NOT NULL,
+	expires INTEGER NOT NULL
+) STRICT;
+CREATE TABLE credentials (
+	server    TEXT NOT NULL,
+	principal TEXT NOT NULL,
+	data      BLOB,
+	changed   INTEGER NOT NULL,
+	PRIMARY KEY (server, principal)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE calls (
+	seq       INTEGER PRIMARY KEY,
+	id        TEXT NOT NULL,
+	at        INTEGER NOT NULL,
+	principal TEXT NOT NULL,
+	session   TEXT NOT NULL,
+	server    TEXT NOT NULL,
+	method    TEXT NOT NULL,
+	name      TEXT NOT NULL,
+	duration  INTEGER NOT NULL,
+	outcome   TEXT NOT NULL,
+	segment   INTEGER NOT NULL,
+	start     INTEGER NOT NULL,
+	length    INTEGER NOT NULL
+) STRICT;
+CREATE INDEX calls_by_id ON calls (id);
+CREATE INDEX calls_by_server ON calls (server);
+CREATE INDEX calls_by_session ON calls (session) WHERE session <> '';
+CREATE INDEX calls_by_principal ON calls (principal);
+CREATE INDEX calls_failed ON calls (seq) WHERE outcome <> 'ok';
+CREATE INDEX calls_failed_by_server ON calls (server) WHERE outcome <> 'ok';
 `}
 
 // migrate brings the schema to the last of steps. All of them happen or none.

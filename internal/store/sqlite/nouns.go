@@ -25,7 +25,7 @@ func (d *DB) GatewayID(ctx context.Context) (string, error) {
 
 // PutOverride implements store.Overrides.
 func (d *DB) PutOverride(ctx context.Context, server string, o store.Override) error {
-	return d.exec(ctx, "write an override", "INSERT OR REPLACE INTO overrides (server, enabled) VALUES (?, ?)", server, o.Enabled)
+	return d.exec(ctx, "write an override", "INSERT OR REPLACE INTO overrides (server, enabled, settings) VALUES (?, ?, ?)", server, o.Enabled, raw(o.Set))
 }
 
 // DeleteOverride implements store.Overrides.
@@ -36,10 +36,10 @@ func (d *DB) DeleteOverride(ctx context.Context, server string) error {
 // Overrides implements store.Overrides.
 func (d *DB) Overrides(ctx context.Context) (map[string]store.Override, error) {
 	all := make(map[string]store.Override)
-	err := d.each(ctx, "list the overrides", "SELECT server, enabled FROM overrides", func(rows *sql.Rows) error {
+	err := d.each(ctx, "list the overrides", "SELECT server, enabled, settings FROM overrides", func(rows *sql.Rows) error {
 		var server string
 		var o store.Override
-		if err := rows.Scan(&server, &o.Enabled); err != nil {
+		if err := rows.Scan(&server, &o.Enabled, (*[]byte)(&o.Set)); err != nil {
 			return err
 		}
 		all[server] = o
@@ -150,8 +150,12 @@ func (d *DB) TouchClients(ctx context.Context, used map[string]time.Time) error 
 	return d.touch(ctx, "note the use of clients", "UPDATE clients SET used = max(used, ?) WHERE id = ?", used)
 }
 
-func (d *DB) each(ctx context.Context, step, query string, row func(*sql.Rows) error) error {
-	rows, err := d.db.QueryContext(ctx, query)
+func (d *DB) each(ctx context.Context, step, query string, row func(*sql.Rows) error, args ...any) error {
+	return d.eachOf(ctx, d.db, step, query, row, args...)
+}
+
+func (d *DB) eachOf(ctx context.Context, db *sql.DB, step, query string, row func(*sql.Rows) error, args ...any) error {
+	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return d.wrap(step, err)
 	}

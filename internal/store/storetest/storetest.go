@@ -23,6 +23,8 @@ func Run(t *testing.T, open func(t testing.TB, place string) store.Store) {
 		"handles":       testHandles,
 		"sessions":      testSessions,
 		"clients":       testClients,
+		"tokens":        testTokens,
+		"credentials":   testCredentials,
 		"gateway id":    testGatewayID,
 		"odd values":    testOddValues,
 		"many at once":  testManyAtOnce,
@@ -42,6 +44,37 @@ func Run(t *testing.T, open func(t testing.TB, place string) store.Store) {
 			})
 		})
 	}
+	t.Run("calls", func(t *testing.T) {
+		RunCalls(t, func(t testing.TB, place string) (store.Calls, func()) {
+			s := open(t, place)
+			return s, func() {
+				if err := s.Close(); err != nil {
+					t.Errorf("close: %v", err)
+				}
+			}
+		})
+	})
+}
+
+// RunCalls tests what is an index of the journal and nothing more, in the same
+// way. The suite closes what it opens.
+func RunCalls(t *testing.T, open func(t testing.TB, place string) (s store.Calls, closeIt func())) {
+	for name, test := range map[string]func(*testing.T, store.Calls, func() store.Calls){
+		"all":     testCalls,
+		"chosen":  testCallFilters,
+		"dropped": testDropCalls,
+	} {
+		t.Run(name, func(t *testing.T) {
+			place := t.TempDir()
+			s, closeIt := open(t, place)
+			defer func() { closeIt() }()
+			test(t, s, func() store.Calls {
+				closeIt()
+				s, closeIt = open(t, place)
+				return s
+			})
+		})
+	}
 }
 
 // day is a time with a fraction and a zone, which must come back as the same
@@ -54,12 +87,17 @@ func testOverrides(t *testing.T, s store.Store, reopen func() store.Store) {
 	must(t, s.PutOverride(ctx, "a", store.Override{Enabled: &on}))
 	must(t, s.PutOverride(ctx, "a", store.Override{Enabled: &off}))
 	must(t, s.PutOverride(ctx, "b", store.Override{Enabled: &on}))
-	must(t, s.PutOverride(ctx, "c", store.Override{}))
+	must(t, s.PutOverride(ctx, "c", store.Override{Set: json.RawMessage(`{}`)}))
+	must(t, s.PutOverride(ctx, "c", store.Override{Set: json.RawMessage{}}))
+	set := json.RawMessage(`{"timeout":"5s","n":12345678901234567890,  "headers":{"X":"'"}}`)
+	must(t, s.PutOverride(ctx, "e", store.Override{Set: json.RawMessage(`1`)}))
+	must(t, s.PutOverride(ctx, "e", store.Override{Enabled: &off, Set: set}))
+	must(t, s.PutOverride(ctx, "f", store.Override{Set: set}))
 	must(t, s.PutOverride(ctx, "d", store.Override{Enabled: &on}))
 	must(t, s.DeleteOverride(ctx, "d"))
 	must(t, s.DeleteOverride(ctx, "never there"))
 	s = reopen()
-	same(t, got(s.Overrides(ctx)), map[string]store.Override{"a": {Enabled: &off}, "b": {Enabled: &on}, "c": {}})
+	same(t, got(s.Overrides(ctx)), map[string]store.Override{"a": {Enabled: &off}, "b": {Enabled: &on}, "c": {}, "e": {Enabled: &off, Set: set}, "f": {Set: set}})
 }
 
 func testHandles(t *testing.T, s store.Store, reopen func() store.Store) {
@@ -188,6 +226,9 @@ func testManyAtOnce(t *testing.T, s store.Store, reopen func() store.Store) {
 				}
 				_, err := s.Handles(ctx)
 				check(err)
+				check(s.PutCalls(ctx, []store.Call{{Seq: int64(i*10 + j + 1), ID: id}, {Seq: 1000, ID: "the same"}}))
+				_, err = s.Calls(ctx, store.CallFilter{})
+				check(err)
 			}
 		})
 	}
@@ -195,6 +236,9 @@ func testManyAtOnce(t *testing.T, s store.Store, reopen func() store.Store) {
 	s = reopen()
 	if n := len(got(s.Handles(ctx))); n != 80 {
 		t.Errorf("%d handles, want 80", n)
+	}
+	if n := len(got(s.Calls(ctx, store.CallFilter{Limit: 1000}))); n != 161 {
+		t.Errorf("%d calls, want 161", n)
 	}
 	sessions := got(s.Sessions(ctx))
 	if len(sessions) != 160 {
@@ -216,6 +260,15 @@ func testCancelled(t *testing.T, s store.Store, _ func() store.Store) {
 	if _, err := s.Handles(ctx); err == nil {
 		t.Error("a cancelled list gave no error")
 	}
+	if err := s.PutCalls(ctx, []store.Call{{Seq: 1}}); err == nil {
+		t.Error("a cancelled write of calls gave no error")
+	}
+	if _, err := s.Calls(ctx, store.CallFilter{}); err == nil {
+		t.Error("a cancelled list of calls gave no error")
+	}
+	if all := got(s.Calls(context.Background(), store.CallFilter{})); len(all) != 0 {
+		t.Errorf("a cancelled write of calls was done: %v", all)
+	}
 	if all := got(s.Handles(context.Background())); len(all) != 0 {
 		t.Errorf("a cancelled write was done: %v", all)
 	}
@@ -230,6 +283,12 @@ func testAfterClosing(t *testing.T, s store.Store, _ func() store.Store) {
 	}
 	if _, err := s.Sessions(ctx); err == nil {
 		t.Error("a list after Close gave no error")
+	}
+	if _, err := s.Calls(ctx, store.CallFilter{}); err == nil {
+		t.Error("a list of calls after Close gave no error")
+	}
+	if _, _, err := s.LastCall(ctx); err == nil {
+		t.Error("the newest call after Close gave no error")
 	}
 }
 
@@ -276,6 +335,24 @@ func utc(v any) any {
 		out := append([]store.Client(nil), v...)
 		for i := range out {
 			out[i].Created, out[i].Used = out[i].Created.UTC(), out[i].Used.UTC()
+		}
+		return out
+	case []store.Token:
+		out := append([]store.Token(nil), v...)
+		for i := range out {
+			out[i].Created, out[i].Expires = out[i].Created.UTC(), out[i].Expires.UTC()
+		}
+		return out
+	case []store.Credential:
+		out := append([]store.Credential(nil), v...)
+		for i := range out {
+			out[i].Changed = out[i].Changed.UTC()
+		}
+		return out
+	case []store.Call:
+		out := append([]store.Call(nil), v...)
+		for i := range out {
+			out[i].At = out[i].At.UTC()
 		}
 		return out
 	}

@@ -1,0 +1,82 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/store/sqlite"
+)
+
+func BenchmarkAppend(b *testing.B) {
+	for _, indexed := range []bool{false, true} {
+		for _, size := range []int{100, 2 << 10, 64 << 10} {
+			b.Run(fmt.Sprintf("index=%v/%d", indexed, size), func(b *testing.B) {
+				var ix store.Calls = discard{}
+				if indexed {
+					db, err := sqlite.Open(context.Background(), filepath.Join(b.TempDir(), "tine.db"))
+					if err != nil {
+						b.Fatal(err)
+					}
+					defer db.Close()
+					ix = db
+				}
+				j, err := Open(context.Background(), Options{Dir: b.TempDir(), Index: ix, MaxSize: 256 << 20})
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer func() {
+					b.StopTimer()
+					j.Close()
+				}()
+				e := sample()
+				e.Result = []byte(`"` + strings.Repeat("r", size) + `"`)
+				b.SetBytes(int64(size))
+				b.ReportAllocs()
+				b.RunParallel(func(p *testing.PB) {
+					for p.Next() {
+						e := e
+						if err := j.Append(&e); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+func BenchmarkList(b *testing.B) {
+	db, err := sqlite.Open(context.Background(), filepath.Join(b.TempDir(), "tine.db"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	j, err := Open(context.Background(), Options{Dir: b.TempDir(), Index: db})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer j.Close()
+	for range 20000 {
+		e := sample()
+		if err := j.Append(&e); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		if all, err := j.List(context.Background(), store.CallFilter{}); err != nil || len(all) != 100 {
+			b.Fatal(len(all), err)
+		}
+	}
+}
+
+// discard is an index that costs nothing.
+type discard struct{}
+
+func (discard) PutCalls(context.Context, []store.Call) error                  { return nil }
+func (discard) Calls(context.Context, store.CallFilter) ([]store.Call, error) { return nil, nil }
+func (discard) LastCall(context.Context) (c store.Call, ok bool, err error)   { return }
+func (discard) DropCalls(context.Context, int64) error                        { return nil }

@@ -1,0 +1,110 @@
+package journal
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+// Entry is one call.
+type Entry struct {
+	Seq       int64 // grows with every call; set by Append
+	ID        string
+	At        time.Time // when it began
+	Principal string
+	Session   string
+	Server    string
+	Method    string
+	Name      string
+	Duration  time.Duration
+	Outcome   string
+	Error     string
+	Mode      string // how the server is journalled: full or meta
+	Trace     string
+	Note      string // what the journal did to this entry; set by Append
+
+	// Params and Result are JSON, or empty. They are written as they are, except
+	// that newlines become spaces. What comes back is always JSON: what was none
+	// comes back as a string.
+	Params, Result []byte
+
+	// Cut says that Params were left out of a list because of their size.
+	Cut bool
+	// Missed is how many calls before this one a follower will never see, because
+	// they were dropped before it came to them, or are damaged.
+	Missed int64
+}
+
+// modeMeta is the mode of an entry that is kept without params and result.
+const modeMeta = "meta"
+
+// maxText bounds each of the texts of an entry, so that the part of a line that
+// lists need is small.
+const maxText = 4 << 10
+
+// tidy makes an entry one that reads back as it is written.
+func (e *Entry) tidy(now time.Time) {
+	for _, s := range []*string{&e.ID, &e.Principal, &e.Session, &e.Server, &e.Method, &e.Name, &e.Outcome, &e.Error, &e.Mode, &e.Trace} {
+		if !utf8.ValidString(*s) {
+			*s = strings.ToValidUTF8(*s, "\uFFFD")
+		}
+		if len(*s) > maxText {
+			*s = clip(*s)
+		}
+	}
+	// Outside of these neither the line nor the index can hold it.
+	if y := e.At.Year(); y < 1970 || y > 2261 {
+		e.At = now
+	}
+	e.At = e.At.UTC().Round(0)
+	e.Note, e.Cut, e.Missed = "", false, 0
+}
+
+func clip(s string) string {
+	end := maxText - len("…")
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "…"
+}
+
+// shrink leaves out what makes the entry larger than all that may be kept.
+func (e *Entry) shrink(maxSize int64) {
+	size := int64(len(e.Params)) + int64(len(e.Result))
+	if maxSize <= 0 || size <= maxSize-maxHeader {
+		return
+	}
+	e.Note = fmt.Sprintf("params and result of %d bytes were left out: the journal keeps %d", size, maxSize)
+	e.Mode, e.Params, e.Result = modeMeta, nil, nil
+}
+
+// call is the entry's line of the index.
+func (e *Entry) call(at place, length int64) store.Call {
+	return store.Call{
+		Seq: e.Seq, ID: e.ID, At: e.At, Principal: e.Principal, Session: e.Session, Server: e.Server,
+		Method: e.Method, Name: e.Name, Duration: e.Duration, Outcome: e.Outcome,
+		Segment: at.segment, Offset: at.offset, Length: length,
+	}
+}
+
+// newID makes an id that no other call has: the numbers run through all 48 bits
+// before one comes again, and begin anywhere at a start.
+func (j *Journal) newID() string {
+	const mask = 1<<48 - 1
+	x := j.ids.Add(1) & mask
+	// Each step can be undone, so different numbers stay different.
+	x = x * 0x9E3779B97F4B & mask
+	x ^= x >> 24
+	x = x * 0xBF58476D1CE5 & mask
+	x ^= x >> 24
+	const digits = "0123456789abcdef"
+	id := [17]byte{'c', 'a', 'l', 'l', '_'}
+	for i := len(id) - 1; i >= 5; i-- {
+		id[i] = digits[x&15]
+		x >>= 4
+	}
+	return string(id[:])
+}

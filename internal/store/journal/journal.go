@@ -1,0 +1,239 @@
+// Package journal keeps every call that went through the gateway: one line of
+// JSON each, appended to a file before the caller gets its answer, and an index
+// of them in the store that follows a moment later.
+//
+// The files are the truth. They are called segments, NNNNNNNN.jsonl, and hold
+// calls in the order of Seq. Only the last one is written to, at its end, with
+// one write a call; when it is full a new one begins, and the oldest are deleted
+// when all together are too large or too old. What Append returned for is in a
+// file whatever happens to the process after that. A machine that loses power
+// may lose the last seconds: nothing waits for the disk.
+//
+// The index is behind the files by at most a batch while all is well, and by as
+// much as it takes while the database can't be written. It is always a
+// beginning of the files: the calls up to one, and none after it. So the newest
+// call in it says where to go on, after a restart or a failure, and an index
+// that does not fit the files is made again from them.
+//
+// Members of a line stand in a fixed order, the sizes of params and result
+// before them and these two last. A reader has what it needs for a list from
+// the first part of a line, and knows where the next one begins without looking
+// at the megabytes between.
+package journal
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+// ErrClosed is returned by what is asked of a journal after Close.
+var ErrClosed = errors.New("the journal is closed")
+
+const (
+	defaultSegmentSize = 16 << 20
+	minSegmentSize     = 4 << 10
+	// parts is how many segments at least share a bound, so that dropping one
+	// takes a small part of what is kept.
+	parts = 8
+	// keepEvery is how often the bounds are looked at when nothing happens.
+	keepEvery = time.Minute
+	// openWithin and closeWithin bound how long Open and Close wait for the index.
+	openWithin  = 5 * time.Second
+	closeWithin = 5 * time.Second
+)
+
+// Options are the settings of a Journal.
+type Options struct {
+	Dir   string      // made when it is not there; nobody else writes to it
+	Index store.Calls // must stay open until Close returned
+	// MaxAge and MaxSize bound what is kept; zero for no bound. Whole segments
+	// are dropped, so a call may stay an eighth longer than MaxAge.
+	MaxAge  time.Duration
+	MaxSize int64
+	// SegmentSize is where a new file begins. 16 MiB unless given; an eighth of
+	// MaxSize where that is less.
+	SegmentSize int64
+	Log         *slog.Logger // nil for none
+}
+
+// Stats is the state of a Journal.
+type Stats struct {
+	Bytes    int64 // of all files
+	Segments int
+	Lag      int64 // calls that are written and not yet indexed
+	Errors   int64 // failed writes to files and index since Open
+}
+
+// Journal is the journal of one folder. Its methods may run at once.
+type Journal struct {
+	dir         string
+	index       store.Calls
+	log         *slog.Logger
+	segmentSize int64
+	now         func() time.Time
+	create      func(path string) (file, error)
+
+	maxSize atomic.Int64
+	ids     atomic.Uint64
+	errors  atomic.Int64
+	buffers sync.Pool
+	big     sync.Mutex // held while a line is made that no pooled buffer takes
+
+	mu       sync.Mutex
+	closed   bool
+	maxAge   time.Duration
+	segments []segment // oldest first; the last is written to
+	active   file
+	undead   []segment // dropped, but the file is still there
+	next     int64     // Seq of the next call
+
+	// pending are the newest calls that are not indexed: all of them, or the
+	// last few when there are too many to keep.
+	pending  []store.Call
+	indexed  int64         // every call up to this Seq is in the index, or can't be read
+	drop     int64         // the index must forget the segments below this
+	failing  bool          // the index, when it was last written
+	progress chan struct{} // closed when indexed has moved; nil while nobody waits
+
+	followers map[chan struct{}]struct{}
+
+	wake, full, keep chan struct{} // signals with a place for one
+	closing          chan struct{}
+	stop             context.CancelFunc // ends what waits for the index
+	running          sync.WaitGroup
+	closeOnce        sync.Once
+	closeErr         error
+}
+
+// Open opens the journal in a folder: it cuts off a last line that was not
+// written whole, finds out where the index ends, and adds to it what it lacks.
+// When that takes more than a few seconds the rest is done in the background.
+// The caller must Close it, before the index.
+func Open(ctx context.Context, o Options) (*Journal, error) {
+	return open(ctx, o, time.Now, createFile)
+}
+
+func open(ctx context.Context, o Options, now func() time.Time, create func(string) (file, error)) (*Journal, error) {
+	j := &Journal{
+		dir: o.Dir, index: o.Index, log: o.Log, segmentSize: o.SegmentSize, now: now, create: create,
+		maxAge:    o.MaxAge,
+		followers: make(map[chan struct{}]struct{}),
+		wake:      make(chan struct{}, 1), full: make(chan struct{}, 1), keep: make(chan struct{}, 1),
+		closing: make(chan struct{}),
+	}
+	if j.log == nil {
+		j.log = slog.New(slog.DiscardHandler)
+	}
+	if j.segmentSize <= 0 {
+		j.segmentSize = defaultSegmentSize
+	}
+	j.maxSize.Store(o.MaxSize)
+	var seed [8]byte
+	rand.Read(seed[:])
+	j.ids.Store(binary.LittleEndian.Uint64(seed[:]))
+
+	if err := os.MkdirAll(j.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder of the journal %s: %w", j.dir, err)
+	}
+	at, err := j.recover(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open the journal %s: %w", j.dir, err)
+	}
+	work, cancel := context.WithCancel(context.Background())
+	j.stop = cancel
+	j.bound()
+	j.running.Go(func() { j.runIndex(work, at) })
+	j.running.Go(j.runKeeper)
+	j.flush(ctx, openWithin)
+	return j, nil
+}
+
+// recover reads the folder and compares it with the index. It returns the place
+// from which calls are not indexed.
+func (j *Journal) recover(ctx context.Context) (place, error) {
+	if err := j.readFolder(); err != nil {
+		return place{}, err
+	}
+	last, ok, err := j.index.LastCall(ctx)
+	if err != nil {
+		return place{}, err
+	}
+	known := ok && j.holds(last)
+	if ok {
+		j.next = max(j.next, last.Seq+1)
+	}
+	if err := j.openLast(); err != nil {
+		return place{}, err
+	}
+	switch {
+	case known:
+		j.indexed, j.drop = last.Seq, j.segments[0].n
+		return place{last.Segment, last.Offset + last.Length}, nil
+	case ok:
+		j.log.Warn("the index of the journal does not fit its files and is made again", "folder", j.dir, "call", last.ID)
+		j.drop = everySegment
+	}
+	return place{j.segments[0].n, 0}, nil
+}
+
+// SetLimits changes what is kept, as in Options.
+func (j *Journal) SetLimits(age time.Duration, size int64) {
+	j.mu.Lock()
+	j.maxAge = age
+	j.mu.Unlock()
+	j.maxSize.Store(size)
+	signal(j.keep)
+}
+
+// Stats returns how much there is and how far the index has come.
+func (j *Journal) Stats() Stats {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return Stats{
+		Bytes:    sum(j.segments) + sum(j.undead),
+		Segments: len(j.segments) + len(j.undead),
+		Lag:      j.next - 1 - j.indexed,
+		Errors:   j.errors.Load(),
+	}
+}
+
+// Close ends the followers and brings the index up to date, as far as that is
+// possible in a few seconds; the next Open does the rest. It may be called
+// twice.
+func (j *Journal) Close() error {
+	j.closeOnce.Do(func() {
+		j.mu.Lock()
+		j.closed = true
+		j.mu.Unlock()
+		close(j.closing)
+		late := time.AfterFunc(closeWithin, j.stop)
+		j.running.Wait()
+		late.Stop()
+		j.stop()
+		if lag := j.Stats().Lag; lag > 0 {
+			j.closeErr = fmt.Errorf("close the journal: %d calls are not in its index; the next start adds them", lag)
+		}
+		if err := j.active.Close(); err != nil {
+			j.closeErr = errors.Join(j.closeErr, fmt.Errorf("close the journal: %w", err))
+		}
+	})
+	return j.closeErr
+}
+
+// signal leaves word in a channel with a place for one.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

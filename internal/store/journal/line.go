@@ -1,0 +1,216 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// A line is
+//
+//	{"id":...,"seq":...,"at":...,...,"sizes":[P,R],"params":...,"result":...}
+//
+// with P bytes of params and R of result; what is empty is not there. The
+// first line of a segment is its header.
+var (
+	sizesMark  = []byte(`,"sizes":[`)
+	paramsMark = []byte(`,"params":`)
+	resultMark = []byte(`,"result":`)
+	headerMark = []byte(`{"journal":`)
+	lineEnd    = []byte("}\n")
+)
+
+const (
+	// seqSpace is room for the digits of any Seq.
+	seqSpace = 20
+	// maxHead is more than any head has: eleven texts, each byte of them as an
+	// escape of six.
+	maxHead = 512 << 10
+	// maxBody is more than any params or result have, so that sums stay sums.
+	maxBody = 1 << 48
+)
+
+// appendLine appends all of a line but its Seq, which is known only when its
+// turn to be written comes. It leaves room for that at the beginning; finishLine
+// fills it in.
+func appendLine(b []byte, e *Entry) (line []byte, idEnd int) {
+	b = append(b, "                    "[:seqSpace]...)
+	b = append(b, `{"id":`...)
+	b = appendString(b, e.ID)
+	b = append(b, `,"seq":`...)
+	idEnd = len(b)
+	b = append(b, `,"at":"`...)
+	b = e.At.AppendFormat(b, time.RFC3339Nano)
+	b = append(b, '"')
+	b = appendText(b, `,"principal":`, e.Principal)
+	b = appendText(b, `,"session":`, e.Session)
+	b = appendText(b, `,"server":`, e.Server)
+	b = appendText(b, `,"method":`, e.Method)
+	b = appendText(b, `,"name":`, e.Name)
+	b = append(b, `,"ns":`...)
+	b = strconv.AppendInt(b, int64(e.Duration), 10)
+	b = appendText(b, `,"outcome":`, e.Outcome)
+	b = appendText(b, `,"error":`, e.Error)
+	b = appendText(b, `,"mode":`, e.Mode)
+	b = appendText(b, `,"trace":`, e.Trace)
+	b = appendText(b, `,"note":`, e.Note)
+	b = append(b, sizesMark...)
+	b = strconv.AppendInt(b, int64(len(e.Params)), 10)
+	b = append(b, ',')
+	b = strconv.AppendInt(b, int64(len(e.Result)), 10)
+	b = append(b, ']')
+	b = appendBody(b, paramsMark, e.Params)
+	b = appendBody(b, resultMark, e.Result)
+	return append(b, lineEnd...), idEnd
+}
+
+// finishLine puts the Seq in and returns the line.
+func finishLine(b []byte, idEnd int, seq int64) []byte {
+	var digits [seqSpace]byte
+	d := strconv.AppendInt(digits[:0], seq, 10)
+	start := seqSpace - len(d)
+	copy(b[start:], b[seqSpace:idEnd])
+	copy(b[idEnd-len(d):], d)
+	return b[start:]
+}
+
+// lineRoom is about what a line of the entry needs.
+func lineRoom(e *Entry) int {
+	return len(e.Params) + len(e.Result) + len(e.Error) + len(e.Name) + len(e.Note) + 1024
+}
+
+func appendText(b []byte, key, s string) []byte {
+	if s == "" {
+		return b
+	}
+	return appendString(append(b, key...), s)
+}
+
+// appendString appends valid UTF-8 as a JSON string.
+func appendString(b []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	b = append(b, '"')
+	start := 0
+	for i := range len(s) {
+		c := s[i]
+		if c >= ' ' && c != '"' && c != '\\' {
+			continue
+		}
+		b = append(b, s[start:i]...)
+		start = i + 1
+		if c == '"' || c == '\\' {
+			b = append(b, '\\', c)
+		} else {
+			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		}
+	}
+	return append(append(b, s[start:]...), '"')
+}
+
+// appendBody appends JSON that its owner has checked. A check here would cost
+// more than all the rest, so whatever it is, only the line is kept whole.
+func appendBody(b, mark, body []byte) []byte {
+	if len(body) == 0 {
+		return b
+	}
+	b = append(b, mark...)
+	from := len(b)
+	b = append(b, body...)
+	for _, c := range []byte("\n\r") {
+		for rest := b[from:]; ; {
+			i := bytes.IndexByte(rest, c)
+			if i < 0 {
+				break
+			}
+			rest[i] = ' '
+			rest = rest[i+1:]
+		}
+	}
+	return b
+}
+
+// head is the part of a line before params and result.
+type head struct {
+	ID        string    `json:"id"`
+	Seq       int64     `json:"seq"`
+	At        time.Time `json:"at"`
+	Principal string    `json:"principal"`
+	Session   string    `json:"session"`
+	Server    string    `json:"server"`
+	Method    string    `json:"method"`
+	Name      string    `json:"name"`
+	NS        int64     `json:"ns"`
+	Outcome   string    `json:"outcome"`
+	Error     string    `json:"error"`
+	Mode      string    `json:"mode"`
+	Trace     string    `json:"trace"`
+	Note      string    `json:"note"`
+	Sizes     [2]int64  `json:"sizes"`
+
+	end int64 // where the rest of the line begins
+}
+
+// parseHead reads the head of the line that b begins with. A quote in a text is
+// always escaped, so the mark of the sizes can't stand in one.
+func parseHead(b []byte) (head, bool) {
+	var h head
+	at := bytes.Index(b, sizesMark)
+	if at < 0 {
+		return h, false
+	}
+	n := bytes.IndexByte(b[at:], ']')
+	if n < 0 || n > 64 {
+		return h, false
+	}
+	end := at + n + 1
+	object := append(append(make([]byte, 0, end+1), b[:end]...), '}')
+	if err := json.Unmarshal(object, &h); err != nil {
+		return head{}, false
+	}
+	h.end = int64(end)
+	p, r := h.Sizes[0], h.Sizes[1]
+	return h, h.ID != "" && h.Seq > 0 && p >= 0 && p < maxBody && r >= 0 && r < maxBody
+}
+
+// bodies returns where params and result begin in the line and how long the
+// line is, newline included.
+func (h *head) bodies() (params, result, length int64) {
+	length = h.end
+	if h.Sizes[0] > 0 {
+		params = length + int64(len(paramsMark))
+		length = params + h.Sizes[0]
+	}
+	if h.Sizes[1] > 0 {
+		result = length + int64(len(resultMark))
+		length = result + h.Sizes[1]
+	}
+	return params, result, length + int64(len(lineEnd))
+}
+
+// fits says whether a whole line is what its head says.
+func (h *head) fits(line []byte) bool {
+	params, result, length := h.bodies()
+	return int64(len(line)) == length && bytes.HasSuffix(line, lineEnd) &&
+		(params == 0 || bytes.HasSuffix(line[:params], paramsMark)) &&
+		(result == 0 || bytes.HasSuffix(line[:result], resultMark))
+}
+
+func (h *head) entry() Entry {
+	return Entry{
+		Seq: h.Seq, ID: h.ID, At: h.At.UTC(), Principal: h.Principal, Session: h.Session, Server: h.Server, Method: h.Method,
+		Name: h.Name, Duration: time.Duration(h.NS), Outcome: h.Outcome, Error: h.Error, Mode: h.Mode, Trace: h.Trace, Note: h.Note,
+	}
+}
+
+// asJSON returns what was kept as it is if it is JSON, and else as a string.
+func asJSON(b []byte) []byte {
+	if len(b) == 0 {
+		return nil
+	}
+	if json.Valid(b) {
+		return b
+	}
+	return appendString(nil, string(bytes.ToValidUTF8(b, []byte(string(utf8.RuneError)))))
+}
