@@ -30,6 +30,9 @@ type Error struct {
 	Message   string `json:"message"`
 	Server    string `json:"server,omitempty"`
 	Retryable bool   `json:"retryable"`
+	// RetryAfter is how many seconds to wait before another try can help; zero
+	// when that is not known.
+	RetryAfter int `json:"retry_after,omitempty"`
 	// Status is the HTTP status that came with it. It is not part of the body:
 	// clients fill it in, so that callers can tell 401 from 404.
 	Status int `json:"-"`
@@ -53,9 +56,10 @@ type Server struct {
 	Driver  string `json:"driver"`
 	Scope   string `json:"scope"`
 	Enabled bool   `json:"enabled"`
-	// Overridden is true when enabled was changed at run time and differs from
-	// the config.
+	// Overridden is true when something was changed at run time and differs from
+	// the config; Overrides names what, such as enabled or policy.retry.attempts.
 	Overridden bool      `json:"overridden"`
+	Overrides  []string  `json:"overrides,omitempty"`
 	State      string    `json:"state"`
 	Reason     string    `json:"reason,omitempty"` // why it is failed or disabled
 	Since      time.Time `json:"since"`            // when it entered the state
@@ -65,6 +69,66 @@ type Server struct {
 	Instances  int       `json:"instances"`
 	Restarts   int       `json:"restarts"`
 	Target     string    `json:"target"` // command or URL, without secrets
+
+	Breaker   string      `json:"breaker,omitempty"` // closed, open or half-open; empty without one
+	InFlight  int         `json:"in_flight"`
+	Queue     int         `json:"queue"` // calls that wait for a limit
+	Calls     int64       `json:"calls"` // since the gateway started
+	Failures  int64       `json:"failures"`
+	Latency   *Latency    `json:"latency,omitempty"` // of the last calls; nil before the first
+	LastError *LastError  `json:"last_error,omitempty"`
+	Policy    *Policy     `json:"policy,omitempty"` // only where one server is asked for
+	Login     *LoginState `json:"login,omitempty"`  // of servers that want a person
+}
+
+// Breaker states.
+const (
+	BreakerClosed   = "closed"
+	BreakerOpen     = "open"
+	BreakerHalfOpen = "half-open"
+)
+
+// Latency tells how long a server's last calls took, in milliseconds.
+type Latency struct {
+	Count int     `json:"count"` // how many calls it is of
+	P50   float64 `json:"p50_ms"`
+	P95   float64 `json:"p95_ms"`
+}
+
+// LastError is the last failure of a server. Nothing secret is in it.
+type LastError struct {
+	At      time.Time `json:"at"`
+	Kind    Kind      `json:"kind"`
+	Message string    `json:"message"`
+}
+
+// Policy is what a server's calls are subject to, as it is now. Durations are
+// written like 30s; empty or zero where there is none.
+type Policy struct {
+	Timeout        string   `json:"timeout"`
+	ConnectTimeout string   `json:"connect_timeout"`
+	MaxTimeout     string   `json:"max_timeout"`
+	Retry          int      `json:"retry_attempts"`
+	Breaker        int      `json:"breaker_failures"`
+	BreakerOpen    string   `json:"breaker_open,omitempty"`
+	Rate           float64  `json:"rate,omitempty"` // calls a second
+	Burst          int      `json:"burst,omitempty"`
+	Concurrency    int      `json:"concurrency,omitempty"`
+	Queue          int      `json:"queue,omitempty"`
+	QueueWait      string   `json:"queue_wait,omitempty"`
+	CacheLists     string   `json:"cache_lists,omitempty"`
+	CacheResults   string   `json:"cache_results,omitempty"`
+	CacheTools     []string `json:"cache_tools,omitempty"`
+	Journal        string   `json:"journal"`
+}
+
+// LoginState says whether somebody has logged in to a server that wants a
+// person, for the one who asks.
+type LoginState struct {
+	Credential string    `json:"credential"` // shared or per-principal
+	LoggedIn   bool      `json:"logged_in"`
+	Expires    time.Time `json:"expires,omitzero"` // of the access token; it is renewed before
+	Reason     string    `json:"reason,omitempty"` // why a login that was there no longer works
 }
 
 // ServerList answers GET /v1/servers.
@@ -75,6 +139,14 @@ type ServerList struct {
 // ServerPatch is the body of PATCH /v1/servers/{id}. Nil fields stay.
 type ServerPatch struct {
 	Enabled *bool `json:"enabled,omitempty"`
+	// Set holds keys as they stand below servers.ID in tine.yaml, such as
+	// {"timeout":"10s","policy":{"retry":{"attempts":5}}} or
+	// {"headers":{"Authorization":"Bearer ..."}}. They are merged over the config
+	// and over what was set before. Only what does not change what is run may be
+	// set: timeout, connect_timeout, policy, journal, headers, auth, tools.
+	Set json.RawMessage `json:"set,omitempty"`
+	// Unset names keys that go back to the config, such as policy.retry.
+	Unset []string `json:"unset,omitempty"`
 	// Reset drops what was changed at run time and goes back to the config.
 	Reset bool `json:"reset,omitempty"`
 }
