@@ -9,6 +9,7 @@ PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
 TOOLS := $(or $(TINE_TEST_TOOLS),$(CURDIR)/.cache/tools)
 FUZZTIME ?= 5s
 BENCHFLAGS ?=
+SOAKFLAGS ?=
 
 export TINE_TEST_TOOLS := $(TOOLS)
 
@@ -51,6 +52,7 @@ lint: ## gofmt, go vet, staticcheck, import layers
 .PHONY: unit
 unit: ## unit tests with the race detector
 	CGO_ENABLED=1 go test -race -timeout 10m $$(go list ./... | grep -v '/e2e$$')
+	go test -C tools ./image
 
 .PHONY: cross
 cross: ## compile for every platform
@@ -79,10 +81,19 @@ fuzz: ## run every fuzz target for FUZZTIME
 bench: build ## measure the relay against a plain reverse proxy
 	go run ./bench -tine bin/tine $(BENCHFLAGS)
 
+.PHONY: soak
+soak: build ## 100,000 calls and 200 reconnects: what is still held afterwards
+	go run ./bench soak -tine bin/tine $(SOAKFLAGS)
+
 .PHONY: image
 image: ## write a container image, dist/tine-image.tar (docker load, podman load)
 	$(STATIC) GOOS=linux go build -ldflags '$(LDFLAGS)' -o dist/tine ./cmd/tine
 	go run -C tools ./image -binary $(CURDIR)/dist/tine -tag tine:$(VERSION) -o $(CURDIR)/dist/tine-image.tar
+
+.PHONY: deploytest
+deploytest: image ## run the systemd unit and the compose file for real; needs root on Debian
+	deploy/systemd/try.sh
+	deploy/compose/try.sh
 
 .PHONY: clean
 clean: ## remove what was built; .cache/tools stays

@@ -5,10 +5,12 @@ import (
 	"slices"
 )
 
-// What Tine aims at, against httputil.ReverseProxy in the same run.
+// What Tine aims at, against httputil.ReverseProxy in the same run, and with
+// everything on against everything off.
 const (
 	aimP50  = 1.25 // times the proxy's p50, at most
 	aimRate = 0.8  // of the proxy's calls a second, at least
+	aimFull = 1.15 // times the p50 with all off, at most
 	aimAnon = 40e6 // bytes of anonymous memory, fewer than
 )
 
@@ -62,6 +64,7 @@ func judge(lines []line) []aim {
 			rate.Met = rate.Judged && rate.Got >= aimRate
 			aims = append(aims, p50, rate)
 		}
+		aims = append(aims, judgeFull(era, lines))
 	}
 	for _, l := range lines {
 		if (&row{Name: l.Name}).usesTine() && l.Anon > 0 {
@@ -71,6 +74,24 @@ func judge(lines []line) []aim {
 	}
 	anon.Met = anon.Judged && anon.Got < aimAnon/1e6
 	return append(aims, anon)
+}
+
+// judgeFull holds the row with everything on against the one with all off.
+func judgeFull(era string, lines []line) aim {
+	full := aim{Name: era + "/" + rowFull + " p50 against " + rowOff, Want: fmt.Sprintf("<= %.2f", aimFull)}
+	for _, l := range lines {
+		if l.Group != era || l.Name != rowFull {
+			continue
+		}
+		if l.Failure != "" {
+			return aim{Name: full.Name, Want: full.Want}
+		}
+		if l.Off.P50 > 0 {
+			full.Got, full.Judged = max(full.Got, l.Off.P50), true
+		}
+	}
+	full.Met = full.Judged && full.Got <= aimFull
+	return full
 }
 
 // met is whether every aim was judged and met.

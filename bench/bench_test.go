@@ -141,10 +141,10 @@ func TestSelectRows(t *testing.T) {
 		only []string
 		want int
 	}{
-		{nil, 14},
+		{nil, 18},
 		{[]string{"stdio"}, 4},
 		{[]string{"2025-11-25/proxy"}, 1},
-		{[]string{"*/tine*", "stdio/direct"}, 8},
+		{[]string{"*/tine*", "stdio/direct"}, 12},
 		{[]string{"nothing"}, 0},
 		{[]string{"[bad"}, 0},
 	} {
@@ -172,7 +172,7 @@ func TestDialsAreSeen(t *testing.T) {
 		keep bool
 		want int
 	}{{"kept", true, 0}, {"dialled", false, 4}} {
-		c, err := dialHTTP(t.Context(), statelessEra, base+"/mcp", toolName, minPayload)
+		c, err := dialHTTP(t.Context(), statelessEra, base+"/mcp", toolName, "", minPayload)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,7 +33,7 @@ type httpCaller struct {
 }
 
 // dialHTTP makes a caller and, in the legacy era, its session.
-func dialHTTP(ctx context.Context, era, url, tool string, payload int) (*httpCaller, error) {
+func dialHTTP(ctx context.Context, era, url, tool, bearer string, payload int) (*httpCaller, error) {
 	c := &httpCaller{
 		url:    url,
 		script: newScript(era, tool, payload),
@@ -46,6 +46,9 @@ func dialHTTP(ctx context.Context, era, url, tool string, payload int) (*httpCal
 			"Accept":               {"application/json, text/event-stream"},
 			"Mcp-Protocol-Version": {era},
 		},
+	}
+	if bearer != "" {
+		c.header.Set("Authorization", "Bearer "+bearer)
 	}
 	if era == statelessEra {
 		c.header.Set("Mcp-Method", "tools/call")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -20,6 +21,9 @@ type serverEntry struct {
 	Command string   `json:"command,omitempty"`
 	Args    []string `json:"args,omitempty"`
 	Scope   string   `json:"scope,omitempty"`
+
+	Policy  map[string]any `json:"policy,omitempty"`
+	Journal string         `json:"journal,omitempty"`
 }
 
 // stdioEntry is our stdio server. It is shared, so that sixteen callers meet one
@@ -31,19 +35,23 @@ func (g *rig) stdioEntry(tag string) serverEntry {
 // gatewayProcess is a running Tine and where it listens.
 type gatewayProcess struct {
 	*process
-	url string
+	url   string
+	token string // of this machine's user
 }
 
-// configure writes the config of one gateway, all else left at its defaults,
-// and returns the flags that name it and a state folder of its own.
-func (g *rig) configure(name string, e serverEntry) (state string, flags []string, err error) {
+// configure writes the config of one gateway, all else left at its defaults but
+// for the keys in more, and returns the flags that name it and a state folder
+// of its own.
+func (g *rig) configure(name string, e serverEntry, more map[string]any) (state string, flags []string, err error) {
 	dir := filepath.Join(g.dir, name)
 	state = filepath.Join(dir, "state")
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return "", nil, fmt.Errorf("configure %s: %w", name, err)
 	}
 	// JSON is YAML too.
-	text, err := json.Marshal(map[string]any{"servers": map[string]serverEntry{serverName: e}})
+	keys := map[string]any{"servers": map[string]serverEntry{serverName: e}}
+	maps.Copy(keys, more)
+	text, err := json.Marshal(keys)
 	if err != nil {
 		return "", nil, fmt.Errorf("configure %s: %w", name, err)
 	}
@@ -55,8 +63,8 @@ func (g *rig) configure(name string, e serverEntry) (state string, flags []strin
 }
 
 // serveTine starts `tine serve` before one server and waits until it listens.
-func (g *rig) serveTine(ctx context.Context, name string, e serverEntry) (*gatewayProcess, error) {
-	state, flags, err := g.configure(name, e)
+func (g *rig) serveTine(ctx context.Context, name string, e serverEntry, more map[string]any) (*gatewayProcess, error) {
+	state, flags, err := g.configure(name, e, more)
 	if err != nil {
 		return nil, err
 	}
@@ -70,18 +78,18 @@ func (g *rig) serveTine(ctx context.Context, name string, e serverEntry) (*gatew
 	defer cancel()
 	ctx, release := p.alive(ctx)
 	defer release()
-	url, err := waitURL(ctx, filepath.Join(state, "gateway.json"))
+	url, token, err := waitURL(ctx, filepath.Join(state, "gateway.json"))
 	if err != nil {
 		return nil, p.explain(err)
 	}
-	return &gatewayProcess{p, url}, nil
+	return &gatewayProcess{p, url, token}, nil
 }
 
 // tineStdio starts `tine stdio` with a state folder of its own, so that it
 // joins no other gateway and its process is all there is between us and the
 // server.
 func (g *rig) tineStdio(name string, e serverEntry) (*process, error) {
-	_, flags, err := g.configure(name, e)
+	_, flags, err := g.configure(name, e, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -94,25 +102,26 @@ func (g *rig) tineStdio(name string, e serverEntry) (*process, error) {
 }
 
 // waitURL waits for the file in which a gateway says where it listens.
-func waitURL(ctx context.Context, file string) (string, error) {
+func waitURL(ctx context.Context, file string) (url, token string, err error) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		text, err := os.ReadFile(file)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("find where it listens: %w", err)
+			return "", "", fmt.Errorf("find where it listens: %w", err)
 		}
 		var said struct {
-			URL string `json:"url"`
+			URL   string `json:"url"`
+			Token string `json:"token"`
 		}
 		// Text that is no JSON yet is a file in the making.
 		if err == nil && json.Unmarshal(text, &said) == nil && said.URL != "" {
-			return said.URL, nil
+			return said.URL, said.Token, nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return "", fmt.Errorf("it did not say in %s where it listens: %w", file, context.Cause(ctx))
+			return "", "", fmt.Errorf("it did not say in %s where it listens: %w", file, context.Cause(ctx))
 		}
 	}
 }

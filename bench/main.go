@@ -27,7 +27,12 @@ func main() {
 		os.Exit(roleMain(os.Args[2:]))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := cli(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	var code int
+	if len(os.Args) > 1 && os.Args[1] == soakCommand {
+		code = soakMain(ctx, os.Args[2:], os.Stdout, os.Stderr)
+	} else {
+		code = cli(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	}
 	stop()
 	os.Exit(code)
 }

@@ -43,6 +43,7 @@ type line struct {
 	Dials    int           `json:"dials"`
 	Proxy    ratios        `json:"against_proxy"`
 	Direct   ratios        `json:"against_direct"`
+	Off      ratios        `json:"against_tine_off"`
 	Samples  []sample      `json:"samples"`
 }
 
@@ -76,6 +77,7 @@ func summarize(s settings, started time.Time, cells []*cell, notes []string) *re
 			Upstream: perCall(c.rounds, func(s sample) time.Duration { return s.Upstream }),
 			Proxy:    against(cells, c, rowProxy),
 			Direct:   against(cells, c, rowDirect),
+			Off:      against(cells, c, rowOff),
 			Samples:  c.rounds,
 		}
 		for _, r := range c.rounds {

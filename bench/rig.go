@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/identity/issuertest"
 )
 
 // startTimeout bounds how long a process may take until it can be called.
@@ -23,6 +25,7 @@ type rig struct {
 	launcher *launcher
 	procs    []*process // in the order of their start
 	links    []*stdioLink
+	issuer   *issuertest.Issuer // of the rows with auth; nil before the first
 }
 
 func newRig(s settings) (*rig, error) {
@@ -51,6 +54,9 @@ func (g *rig) close() error {
 		l.close()
 	}
 	g.launcher.close()
+	if g.issuer != nil {
+		g.issuer.Close()
+	}
 	return os.RemoveAll(g.dir)
 }
 
@@ -104,7 +110,7 @@ func (g *rig) assembleHTTP(ctx context.Context, era string, rows []*row) error {
 	upstream := "http://" + at.Addr
 	var gate *gatewayProcess // the group's; both of its rows use it
 	for _, r := range rows {
-		url, tool, middle := upstream+"/mcp", toolName, 0
+		url, tool, middle, bearer := upstream+"/mcp", toolName, 0, ""
 		switch r.Name {
 		case rowRelay, rowProxy:
 			p, at, err := g.role(ctx, r.Name, r.Name+"-"+era, false, "--upstream", upstream)
@@ -114,7 +120,7 @@ func (g *rig) assembleHTTP(ctx context.Context, era string, rows []*row) error {
 			url, middle = "http://"+at.Addr+"/mcp", p.pid()
 		case rowTine, rowMerged:
 			if gate == nil {
-				if gate, err = g.serveTine(ctx, "tine-"+era, serverEntry{URL: url}); err != nil {
+				if gate, err = g.serveTine(ctx, "tine-"+era, serverEntry{URL: url}, nil); err != nil {
 					return err
 				}
 			}
@@ -122,8 +128,20 @@ func (g *rig) assembleHTTP(ctx context.Context, era string, rows []*row) error {
 			if url = gate.url + "/mcp/" + serverName; r.Name == rowMerged {
 				url, tool = gate.url+"/mcp", serverName+"__"+toolName
 			}
+		case rowOff:
+			p, err := g.serveTine(ctx, r.Name+"-"+era, allOff(url), nil)
+			if err != nil {
+				return err
+			}
+			url, middle = p.url+"/mcp/"+serverName, p.pid()
+		case rowFull:
+			p, token, err := g.serveFull(ctx, r.Name+"-"+era, url)
+			if err != nil {
+				return err
+			}
+			url, middle, bearer = p.url+"/mcp/"+serverName, p.pid(), token
 		}
-		r.open = g.dialer(era, url, tool)
+		r.open = g.dialer(era, url, tool, bearer)
 		r.middle = func() int { return middle }
 		r.upstream = func() int { return echo.pid() }
 		r.opened = func(ctx context.Context) (int, error) { return connections(ctx, upstream) }
@@ -178,7 +196,7 @@ func (g *rig) assembleStdio(ctx context.Context, rows []*row) error {
 			tag = "stdio-echo-" + rowTine
 			if gate == nil {
 				var err error
-				if gate, err = g.serveTine(ctx, "tine-stdio-upstream", g.stdioEntry(tag)); err != nil {
+				if gate, err = g.serveTine(ctx, "tine-stdio-upstream", g.stdioEntry(tag), nil); err != nil {
 					return err
 				}
 			}
@@ -186,7 +204,7 @@ func (g *rig) assembleStdio(ctx context.Context, rows []*row) error {
 			if r.Name == rowTine2026 {
 				era = statelessEra
 			}
-			r.open = g.dialer(era, gate.url+"/mcp/"+serverName, toolName)
+			r.open = g.dialer(era, gate.url+"/mcp/"+serverName, toolName, "")
 			r.middle = gate.pid
 		case rowTineStdio:
 			p, err := g.tineStdio("tine-stdio", g.stdioEntry(tag))
@@ -205,11 +223,11 @@ func (g *rig) assembleStdio(ctx context.Context, rows []*row) error {
 
 // dialer makes HTTP callers, a connection and where the era has them a session
 // for each.
-func (g *rig) dialer(era, url, tool string) func(context.Context, int) ([]caller, error) {
+func (g *rig) dialer(era, url, tool, bearer string) func(context.Context, int) ([]caller, error) {
 	return func(ctx context.Context, n int) ([]caller, error) {
 		var callers []caller
 		for range n {
-			c, err := dialHTTP(ctx, era, url, tool, g.settings.Payload)
+			c, err := dialHTTP(ctx, era, url, tool, bearer, g.settings.Payload)
 			if err != nil {
 				for _, c := range callers {
 					c.close()

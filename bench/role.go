@@ -34,17 +34,18 @@ func roleMain(args []string) int {
 	tag := fs.String("tag", "", "name to report under")
 	line := fs.String("lifeline", "", "address of the harness")
 	upstream := fs.String("upstream", "", "base URL to relay to")
+	listen := fs.String("listen", "127.0.0.1:0", "address to listen on")
 	if err := fs.Parse(args); err != nil {
 		return 2
 	}
-	if err := runRole(*kind, *tag, *line, *upstream); err != nil {
+	if err := runRole(*kind, *tag, *line, *upstream, *listen); err != nil {
 		fmt.Fprintf(os.Stderr, "bench role %s: %v\n", *kind, err)
 		return 1
 	}
 	return 0
 }
 
-func runRole(kind, tag, line, upstream string) error {
+func runRole(kind, tag, line, upstream, listen string) error {
 	conn, err := net.Dial("tcp", line)
 	if err != nil {
 		return fmt.Errorf("reach the harness: %w", err)
@@ -73,13 +74,15 @@ func runRole(kind, tag, line, upstream string) error {
 		handler, err = reverseProxy(upstream)
 	case "relay":
 		handler, err = bareRelay(upstream)
+	case "collector":
+		handler = swallow()
 	default:
 		err = fmt.Errorf("there is no such role")
 	}
 	if err != nil {
 		return err
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := net.Listen("tcp", listen)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,8 @@ const (
 	rowProxy     = "proxy"
 	rowTine      = "tine"
 	rowMerged    = "tine-merged"
+	rowOff       = "tine-off"
+	rowFull      = "tine-full"
 	rowTine2026  = "tine-2026"
 	rowTineStdio = "tine-stdio"
 )
@@ -61,6 +63,8 @@ func allRows() []*row {
 			&row{Group: era, Name: rowProxy, About: "httputil.ReverseProxy"},
 			&row{Group: era, Name: rowTine, About: "Tine at /mcp/echo"},
 			&row{Group: era, Name: rowMerged, About: "Tine at /mcp as echo__echo"},
+			&row{Group: era, Name: rowOff, About: "Tine at /mcp/echo, no policy, no auth, no journal, no traces"},
+			&row{Group: era, Name: rowFull, About: "Tine at /mcp/echo, every policy, auth by JWT, journal, traces"},
 		)
 	}
 	return append(rows,

@@ -101,7 +101,7 @@ func TestWrongAnswersAreFound(t *testing.T) {
 				_, _ = io.WriteString(w, reply)
 			}))
 			defer srv.Close()
-			c, err := dialHTTP(t.Context(), statelessEra, srv.URL, toolName, 64)
+			c, err := dialHTTP(t.Context(), statelessEra, srv.URL, toolName, "", 64)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/client"
@@ -56,6 +57,31 @@ func TestRequests(t *testing.T) {
 			return err
 		}, "POST", "/v1/call", `{"tool":"x__y","arguments":{"z":"<&>","a":12345678901234567890}}`, `{"result":{}}`},
 		{"logs", "", func(ctx context.Context, c *client.Client) error { _, err := c.Logs(ctx, "x", 99); return err }, "GET", "/v1/servers/x/logs?bytes=99", "", `{}`},
+		{"calls", "", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Calls(ctx, client.CallQuery{Server: "a&b", Session: "ses_x", Principal: "kim", Failed: true, Since: time.Unix(0, 0), Before: "9", Limit: 5})
+			return err
+		}, "GET", "/v1/calls?before=9&failed=1&limit=5&principal=kim&server=a%26b&session=ses_x&since=1970-01-01T00%3A00%3A00Z", "", `{}`},
+		{"all calls", "", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Calls(ctx, client.CallQuery{})
+			return err
+		}, "GET", "/v1/calls", "", `{}`},
+		{"one call", "", func(ctx context.Context, c *client.Client) error { _, err := c.JournalCall(ctx, "../x"); return err }, "GET", "/v1/calls/..%2Fx", "", `{}`},
+		{"replay", "", func(ctx context.Context, c *client.Client) error { _, err := c.Replay(ctx, "x"); return err }, "POST", "/v1/calls/x/replay", "", `{"id":"y","result":{}}`},
+		{"tokens", "", func(ctx context.Context, c *client.Client) error { _, err := c.Tokens(ctx); return err }, "GET", "/v1/tokens", "", `{}`},
+		{"new token", "", func(ctx context.Context, c *client.Client) error {
+			_, err := c.NewToken(ctx, api.NewToken{Name: "ci"})
+			return err
+		}, "POST", "/v1/tokens", `{"name":"ci"}`, `{"token":"x"}`},
+		{"revoke", "", func(ctx context.Context, c *client.Client) error { return c.RevokeToken(ctx, "c i") }, "DELETE", "/v1/tokens/c%20i", "", ``},
+		{"start a login", "", func(ctx context.Context, c *client.Client) error {
+			_, err := c.StartLogin(ctx, "x", "http://127.0.0.1:1/callback")
+			return err
+		}, "POST", "/v1/servers/x/login", `{"redirect":"http://127.0.0.1:1/callback"}`, `{}`},
+		{"finish a login", "", func(ctx context.Context, c *client.Client) error {
+			_, err := c.FinishLogin(ctx, "x", "f/1", "code=a&state=b")
+			return err
+		}, "POST", "/v1/servers/x/login/f%2F1", `{"query":"code=a&state=b"}`, `{}`},
+		{"logout", "", func(ctx context.Context, c *client.Client) error { _, err := c.Logout(ctx, "x"); return err }, "DELETE", "/v1/servers/x/login", "", `{}`},
 		{"healthz", "", func(ctx context.Context, c *client.Client) error { _, err := c.Healthz(ctx); return err }, "GET", "/healthz", "", `{}`},
 	}
 	for _, tt := range tests {

@@ -19,9 +19,36 @@ import (
 // maxErrorBody bounds what is read of an answer that says no.
 const maxErrorBody = 1 << 20
 
-// do sends one request and decodes its answer into out. The path is given in
-// elements, each of which may hold any character.
+// do sends one request and decodes its answer into out, or drops the answer
+// where out is nil. The path is given in elements, each of which may hold any
+// character.
 func (c *Client) do(ctx context.Context, method string, q url.Values, in, out any, path ...string) error {
+	what := method + " " + c.at(path).Redacted()
+	resp, err := c.send(ctx, method, q, in, out, "application/json", path...)
+	if err != nil || resp == nil {
+		return err
+	}
+	defer resp.Body.Close()
+	raw, err := readBounded(resp.Body, c.maxBody)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return fmt.Errorf("%s: read the answer: %w", what, err)
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(raw, out); err != nil {
+		return fmt.Errorf("%s: the answer is not that of Tine's control API (%w); check the URL", what, err)
+	}
+	return nil
+}
+
+// send sends one request and returns an answer that says yes, its body still to
+// be read. The answer is nil where one that says no was understood all the same
+// and is in out already.
+func (c *Client) send(ctx context.Context, method string, q url.Values, in, out any, accept string, path ...string) (*http.Response, error) {
 	target := c.at(path)
 	what := method + " " + target.Redacted()
 	target.RawQuery = q.Encode()
@@ -30,15 +57,15 @@ func (c *Client) do(ctx context.Context, method string, q url.Values, in, out an
 	if in != nil {
 		b, err := encode(in)
 		if err != nil {
-			return fmt.Errorf("%s: encode the request: %w", what, err)
+			return nil, fmt.Errorf("%s: encode the request: %w", what, err)
 		}
 		body = bytes.NewReader(b)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, target.String(), body)
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	req.Header.Set("Accept", "application/json")
+	req.Header.Set("Accept", accept)
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -48,24 +75,13 @@ func (c *Client) do(ctx context.Context, method string, q url.Values, in, out an
 
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return c.unreachable(ctx, method, err)
+		return nil, c.unreachable(ctx, method, err)
 	}
-	defer resp.Body.Close()
-
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return c.refusal(what, resp, out)
+		defer resp.Body.Close()
+		return nil, c.refusal(what, resp, out)
 	}
-	raw, err := readBounded(resp.Body, c.maxBody)
-	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return fmt.Errorf("%s: read the answer: %w", what, err)
-	}
-	if err := json.Unmarshal(raw, out); err != nil {
-		return fmt.Errorf("%s: the answer is not that of Tine's control API (%w); check the URL", what, err)
-	}
-	return nil
+	return resp, nil
 }
 
 // at returns the address of an API path below the base.

@@ -21,12 +21,13 @@ import (
 type bridge struct {
 	state  string // folder of the gateway, which may come back at another address
 	server string
-	http   *http.Client
 
 	outMu sync.Mutex
 	out   *bufio.Writer
 
 	mu      sync.Mutex
+	http    *http.Client
+	cert    string // that the gateway shows
 	url     string
 	token   string
 	session string // the client's id at the gateway
@@ -41,7 +42,6 @@ const maxBridgeLine = 64 << 20
 func newBridge(state string, g *gatewayFile, server string, out io.Writer) *bridge {
 	b := &bridge{
 		state: state, server: server, out: bufio.NewWriter(out),
-		http:    &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
 		cancels: make(map[string]context.CancelFunc),
 	}
 	b.aim(g)
@@ -55,8 +55,20 @@ func (b *bridge) aim(g *gatewayFile) {
 		url += "/" + b.server
 	}
 	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.http == nil || b.cert != g.Cert {
+		if b.http != nil {
+			b.http.CloseIdleConnections()
+		}
+		b.http, b.cert = &http.Client{Transport: g.transport()}, g.Cert
+	}
 	b.url, b.token = url, g.Token
-	b.mu.Unlock()
+}
+
+func (b *bridge) client() *http.Client {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.http
 }
 
 // find looks where the gateway is now: a new one has a new token, and perhaps
@@ -76,7 +88,7 @@ func (b *bridge) find() bool {
 // run relays until in ends or ctx does.
 func (b *bridge) run(ctx context.Context, in io.Reader) error {
 	life, end := context.WithCancel(ctx)
-	defer b.http.CloseIdleConnections()
+	defer func() { b.client().CloseIdleConnections() }()
 	read := make(chan error, 1)
 	go func() { read <- b.read(life, in) }()
 	var err error
@@ -122,7 +134,7 @@ func (b *bridge) goodbye() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	if req, err := b.request(ctx, http.MethodDelete, nil); err == nil {
-		if resp, err := b.http.Do(req); err == nil {
+		if resp, err := b.client().Do(req); err == nil {
 			resp.Body.Close()
 		}
 	}
@@ -265,7 +277,7 @@ func (b *bridge) do(ctx context.Context, msg wire.Message, frame []byte) (*http.
 		if err != nil {
 			return nil, err
 		}
-		resp, err := b.http.Do(req)
+		resp, err := b.client().Do(req)
 		switch {
 		case err == nil && resp.StatusCode == http.StatusUnauthorized && b.find():
 			resp.Body.Close()
@@ -354,7 +366,7 @@ func (b *bridge) listen(ctx context.Context) {
 			return
 		}
 		req.Header.Set("Accept", "text/event-stream")
-		if resp, err := b.http.Do(req); err == nil {
+		if resp, err := b.client().Do(req); err == nil {
 			if resp.StatusCode == http.StatusOK {
 				b.copyEvents(resp.Body, nil)
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,8 +23,14 @@ type cli struct {
 	after     func(time.Duration) <-chan time.Time
 	version   string
 
+	// readHidden reads a line from the terminal that is not shown, and
+	// openBrowser shows somebody a web page.
+	readHidden  func(context.Context) ([]byte, error)
+	openBrowser func(url string) error
+
 	// Terminals are found before anything wraps the streams. Width is 0 where
 	// standard output is no terminal: lines are not cut then.
+	inTerminal  bool
 	outTerminal bool
 	outColor    bool // whether it understands colours
 	errTerminal bool
@@ -54,6 +61,9 @@ func newCLI() *cli {
 		after:     time.After,
 		version:   version,
 	}
+	c.readHidden = readHiddenFrom(os.Stdin)
+	c.openBrowser = func(url string) error { return openBrowser(runtime.GOOS, c.getenv, url) }
+	c.inTerminal, _ = terminal(os.Stdin)
 	c.outTerminal, c.width = terminal(os.Stdout)
 	c.outColor = c.outTerminal && enableColor(os.Stdout)
 	c.errTerminal, _ = terminal(os.Stderr)
@@ -118,10 +128,15 @@ in its state folder, else at its default address.`,
 	root.AddCommand(
 		newServeCmd(c),
 		newStdioCmd(c),
+		newStatusCmd(c),
 		newServersCmd(c),
 		newToolsCmd(c),
 		newCallCmd(c),
+		newCallsCmd(c),
+		newReplayCmd(c),
 		newLogsCmd(c),
+		newLoginCmd(c),
+		newTokenCmd(c),
 		newConfigCmd(c),
 		newDoctorCmd(c),
 		newVersionCmd(c),

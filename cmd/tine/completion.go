@@ -2,12 +2,16 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/client"
+	"github.com/tine-mcp/tine/internal/config"
 )
 
 // completeTime bounds what a press of the tab key waits for.
@@ -19,8 +23,8 @@ func newCompletionCmd(c *cli) *cobra.Command {
 		Use:   "completion bash|zsh|fish|powershell",
 		Short: "Print a script that teaches a shell to complete tine's commands",
 		Long: `Prints a script for a shell. With it the tab key completes commands and flags,
-and, while a gateway runs, the ids of servers and the names of tools and their
-arguments.`,
+and, while a gateway runs, the ids of servers, the names of tools and their
+arguments, the ids of calls and the names of tokens.`,
 		Example: `  source <(tine completion bash)
   tine completion bash > /etc/bash_completion.d/tine
   tine completion zsh > "${fpath[1]}/_tine"
@@ -90,6 +94,108 @@ func (c *cli) completeCall(cmd *cobra.Command, args []string, start string) ([]c
 				}
 			}
 			return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		}
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeFlag completes the value of a flag.
+func (c *cli) completeFlag(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
+		panic(err) // the flag is not there: every start of the program would show it
+	}
+}
+
+func (c *cli) completeServerFlag(cmd *cobra.Command, _ []string, start string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return c.completeServer(cmd, nil, start)
+}
+
+// completeCallID completes the id of one of the last calls.
+func (c *cli) completeCallID(cmd *cobra.Command, args []string, start string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return c.completeCalls(cmd, args, start, func(api.Call) bool { return true })
+}
+
+// completeToolCallID completes the id of one that can be made again.
+func (c *cli) completeToolCallID(cmd *cobra.Command, args []string, start string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return c.completeCalls(cmd, args, start, func(call api.Call) bool {
+		return call.Method == "tools/call" && call.Journal == config.JournalFull
+	})
+}
+
+func (c *cli) completeCalls(cmd *cobra.Command, args []string, start string, want func(api.Call) bool) ([]cobra.Completion, cobra.ShellCompDirective) {
+	const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder // newest first
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	list, err := quick(cmd, c, func(ctx context.Context, g *gateway) (*api.CallList, error) {
+		return g.Calls(ctx, client.CallQuery{Limit: 200})
+	})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var found []cobra.Completion
+	for _, call := range list.Calls {
+		if strings.HasPrefix(call.ID, start) && want(call) {
+			text := fmt.Sprintf("%s %s %s, %s ago", call.Server, callName(call), call.Outcome, c.age(call.At))
+			found = append(found, cobra.CompletionWithDesc(call.ID, visible(oneLine(text), true)))
+		}
+	}
+	return found, directive
+}
+
+// completeToken completes the name of a token that can be revoked.
+func (c *cli) completeToken(cmd *cobra.Command, args []string, start string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	list, err := quick(cmd, c, func(ctx context.Context, g *gateway) (*api.TokenList, error) { return g.Tokens(ctx) })
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var found []cobra.Completion
+	for _, t := range list.Tokens {
+		if strings.HasPrefix(t.Name, start) && !t.Config {
+			found = append(found, cobra.CompletionWithDesc(t.Name, t.Role))
+		}
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeSet completes a server, then the keys that may be set.
+func (c *cli) completeSet(cmd *cobra.Command, args []string, start string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return c.completeServer(cmd, args, start)
+	}
+	if strings.Contains(start, "=") {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var found []cobra.Completion
+	for _, k := range serverKeys() {
+		if k.kind == keySecret || !strings.HasPrefix(k.name, start) {
+			continue
+		}
+		name := k.name
+		if !strings.HasSuffix(name, ".") {
+			name += "="
+		}
+		found = append(found, cobra.CompletionWithDesc(name, k.help))
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// completeUnset completes a server, then the keys of it that were set.
+func (c *cli) completeUnset(cmd *cobra.Command, args []string, start string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return c.completeServer(cmd, args, start)
+	}
+	s, err := quick(cmd, c, func(ctx context.Context, g *gateway) (*api.Server, error) { return g.Server(ctx, args[0]) })
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var found []cobra.Completion
+	for _, key := range s.Overrides {
+		if key != "enabled" && strings.HasPrefix(key, start) && !slices.Contains(args[1:], key) {
+			found = append(found, key)
 		}
 	}
 	return found, cobra.ShellCompDirectiveNoFileComp

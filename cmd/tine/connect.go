@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -34,6 +35,7 @@ func (c *cli) connect() (*gateway, error) {
 		url = c.getenv("TINE_URL")
 	}
 	g := &gateway{}
+	var through *http.Client
 	file, err := c.runningGateway()
 	switch {
 	case err == nil && file == nil:
@@ -44,12 +46,13 @@ func (c *cli) connect() (*gateway, error) {
 		if token == "" {
 			token = file.Token
 		}
+		through = &http.Client{Transport: file.transport()}
 		if url == "" {
 			url = file.URL
 			g.from = fmt.Sprintf("process %d wrote that address to %s in the state folder and may be gone", file.PID, gatewayFileName)
 		}
 	}
-	g.Client, err = client.New(client.Options{URL: url, Token: token})
+	g.Client, err = client.New(client.Options{URL: url, Token: token, HTTPClient: through})
 	if err != nil {
 		return nil, &usageError{err}
 	}

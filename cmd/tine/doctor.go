@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -29,8 +30,9 @@ type check struct {
 
 // doctorReport is tine doctor for programs.
 type doctorReport struct {
-	OK     bool    `json:"ok"` // nothing that serve needs is broken
-	Checks []check `json:"checks"`
+	OK      bool     `json:"ok"`      // nothing that serve needs is broken
+	Drivers []string `json:"drivers"` // that work here
+	Checks  []check  `json:"checks"`
 }
 
 func newDoctorCmd(c *cli) *cobra.Command {
@@ -38,8 +40,9 @@ func newDoctorCmd(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check whether this machine has what Tine and its servers need",
-		Long: `Looks at this program, the state folder, the port, the config, and at what MCP
-servers are commonly run with, and says what to do about what is not right:
+		Long: `Looks at this program, the state folder, the port, the config, at which drivers
+work here and at what MCP servers are commonly run with, and says what to do
+about what is not right:
 
   ok       fine
   warn     works, but look at it
@@ -63,27 +66,29 @@ func (c *cli) doctor(ctx context.Context, configFlag string) error {
 	if conf != nil {
 		listen = conf.Listen
 	}
-	probes := []func() check{
-		c.checkBuild,
-		c.checkState,
-		func() check { return c.checkListen(ctx, listen, conf) },
-	}
+	// Each of these may ask other programs, which take their time: ask all at
+	// once.
+	machine := []func() check{c.checkBuild, c.checkState, func() check { return c.checkListen(ctx, listen, conf) }}
+	probes := slices.Clone(machine)
 	for _, p := range programs {
 		probes = append(probes, func() check { return p.check(ctx) })
 	}
-	probes = append(probes, func() check { return c.checkDocker(ctx) }, checkSandbox)
-
-	// Each asks other programs, which take their time: ask all at once.
+	probes = append(probes, func() check { return c.checkDocker(ctx) })
 	found := make([]check, len(probes))
 	var wg sync.WaitGroup
 	for i, probe := range probes {
 		wg.Go(func() { found[i] = probe() })
 	}
 	wg.Wait()
-	checks = append(found[:3:3], append(checks, found[3:]...)...)
 
-	r := doctorReport{OK: true, Checks: checks}
-	for _, ch := range checks {
+	around := c.surroundings()
+	r := doctorReport{OK: true, Drivers: around.left()}
+	helpers := found[len(machine):]
+	if around.bare {
+		helpers = gather(helpers)
+	}
+	r.Checks = slices.Concat(found[:len(machine)], checks, []check{around.check()}, helpers, []check{checkSandbox(r.Drivers)})
+	for _, ch := range r.Checks {
 		r.OK = r.OK && ch.Status != checkBroken
 	}
 	if c.flags.json {

@@ -2,8 +2,11 @@ package main
 
 import (
 	"debug/elf"
+	"errors"
+	"fmt"
 	"os"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -67,14 +70,54 @@ func doubtfulMagic(magic uint32) (kind, why string) {
 	return "", ""
 }
 
-func checkSandbox() check {
+func checkSandbox(left []string) check {
 	if why := sandboxArch(); why != "" {
-		return sandboxCheck(why)
+		return sandboxCheck(why, left)
 	}
-	if why := noUserNamespaces(os.Geteuid(), readSetting); why != "" {
-		return sandboxCheck("this machine would need a change before it could run one: " + why)
+	if why := noNamespaces(os.Geteuid(), tryNamespaces, readSetting); why != "" {
+		return sandboxCheck("it could not run here: "+why, left)
 	}
-	return sandboxCheck("this machine has what one will need")
+	return sandboxCheck("this machine has what one will need", nil)
+}
+
+// isolation is what a sandbox keeps to itself.
+const isolation = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
+
+// noNamespaces says why a sandbox could not have namespaces of its own; empty
+// when it could. Settings only explain: in a container it is its engine that
+// refuses, whatever they say.
+func noNamespaces(uid int, try func(flags uintptr) error, setting func(string) string) string {
+	if uid == 0 && try(isolation) == nil {
+		return ""
+	}
+	err := try(isolation | unix.CLONE_NEWUSER)
+	if err == nil {
+		return ""
+	}
+	if why := noUserNamespaces(uid, setting); why != "" {
+		return why
+	}
+	return fmt.Sprintf("new namespaces are refused (%v), as in a container without privileges", err)
+}
+
+// tryNamespaces asks the kernel for a process with namespaces of its own. What
+// it is to run does not exist, so it ends before it does anything.
+func tryNamespaces(flags uintptr) error {
+	const none = "/proc/self/tine-doctor"
+	attr := &syscall.SysProcAttr{Cloneflags: flags}
+	if flags&unix.CLONE_NEWUSER != 0 {
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+	}
+	_, err := os.StartProcess(none, []string{none}, &os.ProcAttr{Sys: attr})
+	if errors.Is(err, syscall.ENOENT) {
+		return nil // it got as far as running it
+	}
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err // the path is ours and says nothing
+	}
+	return err
 }
 
 // noUserNamespaces says why sandboxes could not be made without being root;

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -30,6 +31,72 @@ func TestNoUserNamespaces(t *testing.T) {
 		if !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") {
 			t.Errorf("%s: %q", tt.name, got)
 		}
+	}
+}
+
+func TestNoNamespaces(t *testing.T) {
+	refuse := func(uintptr) error { return unix.EPERM }
+	allow := func(uintptr) error { return nil }
+	withUser := func(flags uintptr) error {
+		if flags&unix.CLONE_NEWUSER == 0 {
+			return unix.EPERM
+		}
+		return nil
+	}
+	withoutUser := func(flags uintptr) error {
+		if flags&unix.CLONE_NEWUSER != 0 {
+			return unix.ENOSPC
+		}
+		return nil
+	}
+	plain := func(string) string { return "" }
+	off := func(path string) string {
+		if strings.HasSuffix(path, "max_user_namespaces") {
+			return "0"
+		}
+		return ""
+	}
+	for _, tt := range []struct {
+		name    string
+		uid     int
+		try     func(uintptr) error
+		setting func(string) string
+		want    string
+	}{
+		{"a plain machine", 1000, allow, plain, ""},
+		{"root", 0, allow, plain, ""},
+		{"root where users may not", 0, withoutUser, off, ""},
+		{"root in a container that lets users", 0, withUser, plain, ""},
+		{"a user where users may not", 1000, withoutUser, off, "max_user_namespaces"},
+		{"a container without privileges", 65532, refuse, plain, "container without privileges"},
+		{"root in one", 0, refuse, plain, "container without privileges"},
+		{"settings that only look bad", 1000, allow, off, ""},
+	} {
+		got := noNamespaces(tt.uid, tt.try, tt.setting)
+		if !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") {
+			t.Errorf("%s: %q", tt.name, got)
+		}
+	}
+	// Whatever this machine allows, asking leaves no process behind and answers
+	// without the path that is asked for.
+	if err := tryNamespaces(isolation | unix.CLONE_NEWUSER); err != nil && strings.Contains(err.Error(), "/proc") {
+		t.Error(err)
+	}
+	if err := tryNamespaces(0); err != nil {
+		t.Errorf("without any: %v", err)
+	}
+}
+
+func TestTryPipe(t *testing.T) {
+	dir := t.TempDir()
+	if err := tryPipe(dir); err != nil {
+		t.Error(err)
+	}
+	if err := tryPipe("/proc"); err == nil {
+		t.Error("proc takes named pipes")
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
 	}
 }
 

@@ -173,8 +173,14 @@ const sandboxText = "this version has no sandbox driver: servers run as plain pr
 
 const sandboxMend = "run only servers that you trust, or wrap them yourself, in a container for example"
 
-func sandboxCheck(machine string) check {
-	return check{"sandbox", checkMissing, sandboxText + "; " + machine, sandboxMend}
+// sandboxCheck says why there is no sandbox and, where the machine could not run
+// one, which drivers are left.
+func sandboxCheck(machine string, left []string) check {
+	detail := sandboxText + "\n" + machine
+	if len(left) > 0 {
+		detail += "; what is left: " + strings.Join(left, ", ")
+	}
+	return check{"sandbox", checkMissing, detail, sandboxMend}
 }
 
 // sandboxArch says whether gVisor, which the driver is to use, has this

@@ -10,6 +10,6 @@ func linkage() (string, bool) {
 	return "linked with the libraries that every " + runtime.GOOS + " has", true
 }
 
-func checkSandbox() check {
-	return sandboxCheck("it will be for Linux only")
+func checkSandbox(left []string) check {
+	return sandboxCheck("it will be for Linux only", left)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -221,12 +223,69 @@ func TestDoctorForPeople(t *testing.T) {
 	freeConfig(t, tc, "  a: {builtin: time}\n")
 	code := tc.cli.run(t.Context())
 	out := tc.out.String()
-	for _, want := range []string{"ok       node     22.1.0 at ", "missing  uvx ", "-> install uv", "has no sandbox driver"} {
+	for _, want := range []string{"ok       node     22.1.0 at ", "ok       drivers  builtin, process, url\n", "missing  uvx ", "-> install uv", "has no sandbox driver"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
 	}
 	if code != 0 {
 		t.Errorf("exit %d", code)
+	}
+}
+
+func TestDoctorDrivers(t *testing.T) {
+	tc := newTestCLI(t, "doctor", "--json")
+	freeConfig(t, tc, "  a: {builtin: time}\n")
+	fakePath(t, nil)
+	t.Chdir(t.TempDir())
+	tc.cli.run(t.Context())
+	var r doctorReport
+	if err := json.Unmarshal(tc.out.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Drivers) < 3 || !slices.IsSorted(r.Drivers) {
+		t.Errorf("drivers %q", r.Drivers)
+	}
+	left, err := filepath.Glob(filepath.Join(tc.env["TINE_STATE"], ".tine-doctor*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left in the state folder: %q, %v", left, err)
+	}
+
+	all := []string{"builtin", "process", "url"}
+	for _, tt := range []struct {
+		name   string
+		in     surroundings
+		left   string
+		status string
+		detail string
+	}{
+		{"a plain machine", surroundings{drivers: all, roots: true}, "builtin process url", checkOK, "builtin, process, url"},
+		{"a bare image", surroundings{drivers: all, roots: true, bare: true}, "builtin process url", checkOK, "in this image"},
+		{"no pipes", surroundings{drivers: all, roots: true, bare: true, pipes: errors.New("not on FAT")}, "builtin url", checkWarn, "builtin, url\nprocess does not work: not on FAT"},
+		{"no authorities", surroundings{drivers: all}, "builtin process url", checkWarn, "no certificate authorities"},
+	} {
+		ch := tt.in.check()
+		if ch.Status != tt.status || !strings.Contains(ch.Detail, tt.detail) || (ch.Mend == "") != (tt.status == checkOK) {
+			t.Errorf("%s: %+v", tt.name, ch)
+		}
+		if got := strings.Join(tt.in.left(), " "); got != tt.left {
+			t.Errorf("%s: left are %s", tt.name, got)
+		}
+	}
+}
+
+func TestDoctorGathers(t *testing.T) {
+	got := gather([]check{{"node", checkMissing, "x", "y"}, {"python", checkOK, "3.12", ""}, {"uv", checkMissing, "x", "y"}, {"docker", checkWarn, "x", "y"}})
+	if len(got) != 3 || got[0].Name != "python" || got[1].Name != "docker" || !strings.Contains(got[2].Detail, "node, uv") || got[2].Status != checkMissing {
+		t.Errorf("%+v", got)
+	}
+	if got := gather([]check{{"node", checkOK, "22", ""}}); len(got) != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestSandboxNamesWhatIsLeft(t *testing.T) {
+	if ch := sandboxCheck("it could not run here: x", []string{"builtin", "url"}); !strings.HasSuffix(ch.Detail, "what is left: builtin, url") {
+		t.Errorf("%+v", ch)
 	}
 }

@@ -1,12 +1,18 @@
 package main
 
 import (
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // gatewayFileName is the file in the state folder by which the CLI finds the
@@ -19,7 +25,37 @@ type gatewayFile struct {
 	URL    string `json:"url"`
 	Token  string `json:"token,omitempty"`
 	PID    int    `json:"pid"`
+	Cert   string `json:"cert,omitempty"`   // SHA-256 of the certificate it shows, in hex; empty without TLS
 	Config string `json:"config,omitempty"` // empty for the built-in defaults
+}
+
+// transport reaches the gateway. Its certificate is for the names that others
+// know it by and hardly for the address that it has here, so it is known by
+// what the file says of it and not by a name.
+func (g *gatewayFile) transport() *http.Transport {
+	t := &http.Transport{
+		MaxIdleConnsPerHost: 64,
+		DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+	}
+	if g.Cert == "" {
+		return t
+	}
+	t.TLSClientConfig = &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		InsecureSkipVerify: true, // VerifyConnection does it
+		VerifyConnection: func(s tls.ConnectionState) error {
+			if len(s.PeerCertificates) == 0 || fingerprint(s.PeerCertificates[0].Raw) != g.Cert {
+				return fmt.Errorf("whoever listens at %s is not the gateway of this state folder", g.URL)
+			}
+			return nil
+		},
+	}
+	return t
+}
+
+func fingerprint(cert []byte) string {
+	sum := sha256.Sum256(cert)
+	return hex.EncodeToString(sum[:])
 }
 
 // readGatewayFile reads the file of a state folder. The error wraps

@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -29,6 +32,20 @@ type fakeGateway struct {
 	tools   func(server string) (any, *api.Error)
 	call    func(r api.CallRequest) (any, *api.Error)
 	logs    func(server string, bytes int64) (any, *api.Error)
+
+	calls   func(q url.Values) (any, *api.Error)
+	follow  func(w http.ResponseWriter, r *http.Request)
+	oneCall func(id string) (any, *api.Error)
+	replay  func(id string) (any, *api.Error)
+
+	tokens      func() (any, *api.Error)
+	newToken    func(t api.NewToken) (any, *api.Error)
+	revokeToken func(name string) (any, *api.Error)
+
+	startLogin  func(server string, l api.LoginRequest) (any, *api.Error)
+	finishLogin func(server, flow string, l api.LoginFinish) (any, *api.Error)
+	logout      func(server string) (any, *api.Error)
+
 	// seen is told of every request first.
 	seen func(*http.Request)
 }
@@ -40,6 +57,10 @@ func notFound(what string) *api.Error {
 func (f *fakeGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f.seen != nil {
 		f.seen(r)
+	}
+	if f.follow != nil && r.URL.Path == "/v1/calls" && r.URL.Query().Has("follow") {
+		f.follow(w, r)
+		return
 	}
 	mux := http.NewServeMux()
 	handle := func(pattern string, f func(*http.Request) (any, *api.Error)) {
@@ -54,7 +75,9 @@ func (f *fakeGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				w.Write(raw)
 				return
 			}
-			json.NewEncoder(w).Encode(v)
+			enc := json.NewEncoder(w)
+			enc.SetEscapeHTML(false)
+			enc.Encode(v)
 		})
 	}
 	if f.status != nil {
@@ -67,25 +90,15 @@ func (f *fakeGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		handle("GET /v1/servers/{id}", func(r *http.Request) (any, *api.Error) { return f.server(r.PathValue("id")) })
 	}
 	if f.patch != nil {
-		handle("PATCH /v1/servers/{id}", func(r *http.Request) (any, *api.Error) {
-			var p api.ServerPatch
-			if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
-				return nil, &api.Error{Kind: api.KindInvalid, Message: err.Error(), Status: 400}
-			}
+		handle("PATCH /v1/servers/{id}", withBody(func(r *http.Request, p api.ServerPatch) (any, *api.Error) {
 			return f.patch(r.PathValue("id"), p)
-		})
+		}))
 	}
 	if f.tools != nil {
 		handle("GET /v1/tools", func(r *http.Request) (any, *api.Error) { return f.tools(r.URL.Query().Get("server")) })
 	}
 	if f.call != nil {
-		handle("POST /v1/call", func(r *http.Request) (any, *api.Error) {
-			var c api.CallRequest
-			if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
-				return nil, &api.Error{Kind: api.KindInvalid, Message: err.Error(), Status: 400}
-			}
-			return f.call(c)
-		})
+		handle("POST /v1/call", withBody(func(_ *http.Request, c api.CallRequest) (any, *api.Error) { return f.call(c) }))
 	}
 	if f.logs != nil {
 		handle("GET /v1/servers/{id}/logs", func(r *http.Request) (any, *api.Error) {
@@ -93,8 +106,50 @@ func (f *fakeGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return f.logs(r.PathValue("id"), n)
 		})
 	}
+	if f.calls != nil {
+		handle("GET /v1/calls", func(r *http.Request) (any, *api.Error) { return f.calls(r.URL.Query()) })
+	}
+	if f.oneCall != nil {
+		handle("GET /v1/calls/{id}", func(r *http.Request) (any, *api.Error) { return f.oneCall(r.PathValue("id")) })
+	}
+	if f.replay != nil {
+		handle("POST /v1/calls/{id}/replay", func(r *http.Request) (any, *api.Error) { return f.replay(r.PathValue("id")) })
+	}
+	if f.tokens != nil {
+		handle("GET /v1/tokens", func(*http.Request) (any, *api.Error) { return f.tokens() })
+	}
+	if f.newToken != nil {
+		handle("POST /v1/tokens", withBody(func(_ *http.Request, t api.NewToken) (any, *api.Error) { return f.newToken(t) }))
+	}
+	if f.revokeToken != nil {
+		handle("DELETE /v1/tokens/{name}", func(r *http.Request) (any, *api.Error) { return f.revokeToken(r.PathValue("name")) })
+	}
+	if f.startLogin != nil {
+		handle("POST /v1/servers/{id}/login", withBody(func(r *http.Request, l api.LoginRequest) (any, *api.Error) {
+			return f.startLogin(r.PathValue("id"), l)
+		}))
+	}
+	if f.finishLogin != nil {
+		handle("POST /v1/servers/{id}/login/{flow}", withBody(func(r *http.Request, l api.LoginFinish) (any, *api.Error) {
+			return f.finishLogin(r.PathValue("id"), r.PathValue("flow"), l)
+		}))
+	}
+	if f.logout != nil {
+		handle("DELETE /v1/servers/{id}/login", func(r *http.Request) (any, *api.Error) { return f.logout(r.PathValue("id")) })
+	}
 	handle("/", func(r *http.Request) (any, *api.Error) { return nil, notFound(r.URL.Path) })
 	mux.ServeHTTP(w, r)
+}
+
+// withBody decodes the body of a request first.
+func withBody[T any](f func(*http.Request, T) (any, *api.Error)) func(*http.Request) (any, *api.Error) {
+	return func(r *http.Request) (any, *api.Error) {
+		var in T
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			return nil, &api.Error{Kind: api.KindInvalid, Message: err.Error(), Status: 400}
+		}
+		return f(r, in)
+	}
 }
 
 // start serves a fake gateway until the test ends.
@@ -127,6 +182,11 @@ func newTestCLI(t testing.TB, args ...string) *testCLI {
 		now:       func() time.Time { return testNow },
 		after:     time.After,
 		version:   "1.2.3",
+		readHidden: func(context.Context) ([]byte, error) {
+			t.Error("asked for a secret at a terminal")
+			return nil, io.EOF
+		},
+		openBrowser: func(string) error { return errors.New("this is a test") },
 	}
 	return tc
 }

@@ -44,7 +44,7 @@ restarts Tine.`,
 
 // loadConfig reads the config that serve and stdio use.
 func (c *cli) loadConfig(path, listen string) (*config.Config, error) {
-	cfg, err := config.Load(path, c.configOptions())
+	cfg, err := config.Load(path, c.serveOptions())
 	if err != nil {
 		return nil, err
 	}
@@ -52,6 +52,14 @@ func (c *cli) loadConfig(path, listen string) (*config.Config, error) {
 		cfg.Listen = listen
 	}
 	return cfg, nil
+}
+
+// serveOptions leave it to the service whether the address may be served: the
+// state folder, which it opens, may hold tokens.
+func (c *cli) serveOptions() config.Options {
+	o := c.configOptions()
+	o.OtherAuth = true
+	return o
 }
 
 func (c *cli) serve(ctx context.Context, flag, listen string, keep bool) error {
@@ -68,11 +76,13 @@ func (c *cli) serve(ctx context.Context, flag, listen string, keep bool) error {
 	if err != nil {
 		return err
 	}
-	log := telemetry.NewLogger(c.stderr, cfg.Log.Level, cfg.Log.Format)
+	redact := telemetry.NewRedactor()
+	redact.Set(cfg.Secrets())
+	log := telemetry.NewLogger(c.stderr, cfg.Log.Level, cfg.Log.Format, redact)
 	warnAll(log, cfg)
 	p, err := newService(ctx, serviceOptions{
-		Config: cfg, Load: load, Options: c.configOptions(), State: state,
-		Listen: true, Keep: keep, Version: c.version, Log: log,
+		Config: cfg, Load: load, Options: c.serveOptions(), State: state,
+		Listen: true, Keep: keep, Version: c.version, Redact: redact, Log: log,
 	})
 	if err != nil {
 		return err
@@ -103,7 +113,7 @@ func (c *cli) welcome(p *service) {
 	fmt.Fprintf(c.stdout, "  servers   %s, from %s\n", serverNames(cfg), from)
 	fmt.Fprintf(c.stdout, "  state     %s\n\n", p.o.State)
 	auth, header := "", ""
-	if len(cfg.Auth.Tokens) > 0 {
+	if !p.gateway.Open() {
 		auth = ` --header "Authorization: Bearer $TINE_TOKEN"`
 		header = `, "headers": {"Authorization": "Bearer ${TINE_TOKEN}"}`
 	}

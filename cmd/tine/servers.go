@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,13 +18,20 @@ import (
 func newServersCmd(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "servers",
-		Short: "List the servers behind the gateway, or switch one on or off",
-		Long: `Lists the servers behind the running gateway with their state.
+		Short: "List the servers behind the gateway, or change one at run time",
+		Long: `Lists the servers behind the running gateway: their state, how long half of their
+last calls took at most, their circuit breaker, how many calls wait for a limit,
+how many were made since the gateway started, how long they are in their state,
+and why they are failed or off, or else their last error. "tine servers show" has
+the rest, and --json has all of it.
 
-A state with a star was changed at run time and differs from the config.`,
+A state with a star was changed at run time and differs from the config. What is
+changed is kept over a restart of the gateway, until it is set otherwise, or
+taken back with unset or reset.`,
 		Example: `  tine servers
   tine servers show files
   tine servers disable files
+  tine servers set files timeout=10s policy.retry.attempts=5
   tine servers --json | jq -r '.servers[] | select(.state == "failed") | .id'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -35,35 +44,48 @@ A state with a star was changed at run time and differs from the config.`,
 	on, off := true, false
 	cmd.AddCommand(
 		&cobra.Command{
-			Use:               "show SERVER",
-			Short:             "Show all that is known of one server",
-			Example:           "  tine servers show files",
+			Use:   "show SERVER",
+			Short: "Show all that is known of one server",
+			Long: `Shows all that is known of one server: its state and what it is, its calls, its
+policy as it is now, what of it was changed at run time, its last error, and how
+a login to it stands.`,
+			Example: `  tine servers show files
+  tine servers show files --json | jq .policy`,
 			Args:              oneArg("the id of a server"),
 			ValidArgsFunction: c.completeServer,
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return c.showServer(cmd.Context(), args[0])
 			},
 		},
-		c.patchCmd("enable", "Switch a server on until further notice", api.ServerPatch{Enabled: &on}),
-		c.patchCmd("disable", "Switch a server off until further notice", api.ServerPatch{Enabled: &off}),
-		c.patchCmd("reset", "Go back to what the config says of a server", api.ServerPatch{Reset: true}),
+		c.switchCmd("enable", "Switch a server on until further notice", api.ServerPatch{Enabled: &on}),
+		c.switchCmd("disable", "Switch a server off until further notice", api.ServerPatch{Enabled: &off}),
+		c.switchCmd("reset", "Go back to what the config says of a server, in everything", api.ServerPatch{Reset: true}),
+		newServersSetCmd(c),
+		newServersUnsetCmd(c),
+		newServersHeaderCmd(c),
+		newServersSecretCmd(c),
 	)
 	return cmd
 }
 
-func (c *cli) patchCmd(verb, short string, patch api.ServerPatch) *cobra.Command {
-	return &cobra.Command{
-		Use:   verb + " SERVER",
-		Short: short,
-		Long: short + `.
+func (c *cli) switchCmd(verb, short string, patch api.ServerPatch) *cobra.Command {
+	long := short + `.
 
 What is switched here is kept over a restart of the gateway, and connected
-clients are told that their lists changed. ` + "`tine servers reset`" + ` undoes it.`,
+clients are told that their lists changed. ` + "`tine servers reset`" + ` undoes it.`
+	if patch.Reset {
+		long = short + `: whether it
+is on, what "tine servers set" changed, and headers and secrets that were set.`
+	}
+	return &cobra.Command{
+		Use:               verb + " SERVER",
+		Short:             short,
+		Long:              long,
 		Example:           "  tine servers " + verb + " files",
 		Args:              oneArg("the id of a server"),
 		ValidArgsFunction: c.completeServer,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.patchServer(cmd.Context(), args[0], patch)
+			return c.patchServer(cmd.Context(), args[0], patch, switched)
 		},
 	}
 }
@@ -84,64 +106,33 @@ func (c *cli) listServers(ctx context.Context) error {
 		fmt.Fprintln(c.stderr, "no servers are configured; add one under servers: in the config")
 		return nil
 	}
-	t := table{header: []string{"SERVER", "STATE", "SCOPE", "DRIVER", "PROTOCOL", "SINCE", "TARGET/REASON"}}
+	t := table{header: []string{"SERVER", "STATE", "LATENCY", "BREAKER", "QUEUE", "CALLS", "SINCE", "LAST ERROR"}}
 	overridden := false
 	for _, s := range list.Servers {
 		overridden = overridden || s.Overridden
-		last := plain(s.Target)
-		if s.Reason != "" {
-			last = cell{s.Reason, stateColor(s.State)}
+		var latency string
+		if s.Latency != nil {
+			latency = shortMillis(s.Latency.P50)
 		}
-		t.add(plain(s.ID), cell{stateText(s), stateColor(s.State)}, plain(s.Scope), plain(s.Driver), plain(s.Protocol), plain(c.age(s.Since)), last)
+		var last cell
+		switch {
+		case s.Reason != "":
+			last = cell{s.Reason, stateColor(s.State)}
+		case s.LastError != nil:
+			last = plain(c.age(s.LastError.At) + " ago: " + s.LastError.Message)
+		}
+		t.add(plain(s.ID), cell{stateText(s), stateColor(s.State)}, plain(latency), cell{s.Breaker, breakerColor(s.Breaker)},
+			plain(strconv.Itoa(s.Queue)), plain(strconv.FormatInt(s.Calls, 10)), plain(c.age(s.Since)), last)
 	}
 	t.print(c)
 	if overridden {
-		fmt.Fprintln(c.stderr, "* changed at run time; `tine servers reset SERVER` goes back to the config")
+		fmt.Fprintln(c.stderr, "* changed at run time; `tine servers show SERVER` says what, `tine servers reset SERVER` goes back to the config")
 	}
 	return nil
 }
 
-func (c *cli) showServer(ctx context.Context, id string) error {
-	g, err := c.connect()
-	if err != nil {
-		return err
-	}
-	s, err := ask(ctx, g, func(ctx context.Context) (*api.Server, error) { return g.Server(ctx, id) })
-	if err != nil {
-		return c.unknownServer(ctx, g, id, err)
-	}
-	if c.flags.json {
-		return c.printJSON(s)
-	}
-	var t table
-	line := func(name, value string) {
-		if value != "" {
-			t.add(cell{name, bold}, plain(value))
-		}
-	}
-	line("server", s.ID)
-	line("title", s.Title)
-	t.add(cell{"state", bold}, cell{stateText(*s), stateColor(s.State)})
-	line("reason", s.Reason)
-	if !s.Since.IsZero() {
-		line("since", fmt.Sprintf("%s (%s)", s.Since.Format(time.RFC3339), c.age(s.Since)))
-	}
-	if s.Overridden {
-		line("overridden", "changed at run time; `tine servers reset "+s.ID+"` goes back to the config")
-	}
-	line("enabled", strconv.FormatBool(s.Enabled))
-	line("driver", s.Driver)
-	line("scope", s.Scope)
-	line("target", s.Target)
-	line("protocol", s.Protocol)
-	line("implementation", oneLine(s.ServerName+" "+s.ServerVer))
-	line("instances", strconv.Itoa(s.Instances))
-	line("restarts", strconv.Itoa(s.Restarts))
-	t.print(c)
-	return nil
-}
-
-func (c *cli) patchServer(ctx context.Context, id string, patch api.ServerPatch) error {
+// patchServer changes a server and prints what say makes of it then.
+func (c *cli) patchServer(ctx context.Context, id string, patch api.ServerPatch, say func(*api.Server) string) error {
 	g, err := c.connect()
 	if err != nil {
 		return err
@@ -153,21 +144,29 @@ func (c *cli) patchServer(ctx context.Context, id string, patch api.ServerPatch)
 	if c.flags.json {
 		return c.printJSON(s)
 	}
+	fmt.Fprintln(c.stdout, visible(s.ID+": "+say(s), c.outTerminal))
+	return nil
+}
+
+// switched says whether a server is on, and how that stands to the config.
+func switched(s *api.Server) string {
 	word := "disabled"
 	if s.Enabled {
 		word = "enabled"
 	}
-	switch {
-	case s.Overridden:
+	others := slices.DeleteFunc(slices.Clone(s.Overrides), func(key string) bool { return key == "enabled" })
+	if len(others) < len(s.Overrides) {
 		word += ", other than the config says"
-	default:
+	} else {
 		word += ", as the config says"
+	}
+	if len(others) > 0 {
+		word += "; still changed at run time: " + strings.Join(others, ", ")
 	}
 	if s.Enabled && s.Reason != "" {
 		word += "; " + s.State + ": " + s.Reason
 	}
-	fmt.Fprintln(c.stdout, visible(s.ID+": "+word, c.outTerminal))
-	return nil
+	return word
 }
 
 // unknownServer adds the names that were perhaps meant to the error of a server
@@ -207,6 +206,29 @@ func stateColor(state string) string {
 		return dim
 	}
 	return ""
+}
+
+func breakerColor(state string) string {
+	switch state {
+	case api.BreakerOpen:
+		return red
+	case api.BreakerHalfOpen:
+		return yellow
+	}
+	return ""
+}
+
+// shortMillis is a time in three digits or so.
+func shortMillis(ms float64) string {
+	switch {
+	case ms < 10:
+		return strconv.FormatFloat(ms, 'f', 1, 64) + "ms"
+	case ms < 1000:
+		return strconv.FormatFloat(ms, 'f', 0, 64) + "ms"
+	case ms < 100_000:
+		return strconv.FormatFloat(ms/1000, 'f', 1, 64) + "s"
+	}
+	return strconv.FormatFloat(ms/1000, 'f', 0, 64) + "s"
 }
 
 // age is how long ago something was, in its largest unit.

@@ -2,8 +2,7 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,7 +22,11 @@ import (
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/store/journal"
 	"github.com/tine-mcp/tine/internal/store/sqlite"
+	"github.com/tine-mcp/tine/internal/telemetry"
+	"github.com/tine-mcp/tine/internal/upstream/credential"
+	"github.com/tine-mcp/tine/internal/upstream/record"
 )
 
 // serviceOptions say what gateway to run.
@@ -35,6 +38,7 @@ type serviceOptions struct {
 	Listen  bool // over HTTP
 	Keep    bool // leave instances running for the next gateway
 	Version string
+	Redact  *telemetry.Redactor // what Log masks by
 	Log     *slog.Logger
 }
 
@@ -44,6 +48,10 @@ type service struct {
 	cfg      *config.Config
 	unlock   func()
 	store    store.Store
+	journal  *journal.Journal
+	wallet   *credential.Wallet
+	metrics  *telemetry.Metrics
+	tracing  *telemetry.Tracing
 	registry *session.Registry
 	gateway  *front.Gateway
 	listener net.Listener
@@ -73,6 +81,11 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 		}
 		return nil, err
 	}
+	db, err := sqlite.Open(ctx, databaseOf(o.State))
+	if err != nil {
+		return nil, err
+	}
+	p.store = db // not before: a nil *DB in the interface would not be nil
 	if o.Listen {
 		// Before anything is adopted: a port that is taken must not disturb
 		// what runs.
@@ -80,47 +93,84 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 			return nil, err
 		}
 	}
-	db, err := sqlite.Open(ctx, filepath.Join(o.State, "tine.db"))
-	if err != nil {
-		return nil, err
-	}
-	p.store = db // not before: a nil *DB in the interface would not be nil
 	id, err := p.store.GatewayID(ctx)
 	if err != nil {
 		return nil, err
 	}
+	if err := p.instruments(ctx, id); err != nil {
+		return nil, err
+	}
 	p.registry, err = session.Open(ctx, p.cfg, session.Options{
 		Drivers: drivers(int(p.cfg.Limits.Message)), Store: p.store,
-		Dir: filepath.Join(o.State, "instances"), Log: o.Log,
+		Dir: filepath.Join(o.State, "instances"), Wallet: p.wallet, Log: o.Log,
+		Record: record.Options{Journal: p.journal, Metrics: p.metrics, Tracing: p.tracing, Redact: o.Redact, Log: o.Log},
 	})
 	if err != nil {
 		return nil, err
 	}
-	p.token = newToken()
-	p.gateway, err = front.New(ctx, p.cfg, front.Options{
-		Registry: p.registry, Store: p.store, Tokens: p.tokens(p.cfg), Version: o.Version,
-		ID: id, StateDir: o.State, Log: o.Log,
+	p.token = identity.NewToken()
+	gateway, err := front.New(ctx, p.cfg, front.Options{
+		Registry: p.registry, Store: p.store, Operator: p.token, Version: o.Version,
+		ID: id, StateDir: o.State, Wallet: p.wallet, Journal: p.journal, Metrics: p.metrics,
+		Tracing: p.tracing, Redact: o.Redact, Log: o.Log,
 	})
-	return p, err
-}
-
-func newToken() string {
-	var b [24]byte
-	_, _ = rand.Read(b[:])
-	return hex.EncodeToString(b[:])
-}
-
-func (p *service) tokens(cfg *config.Config) *identity.Tokens {
-	t := identity.NewTokens()
-	for _, tok := range cfg.Auth.Tokens {
-		t.Add(tok.Token, identity.Principal{Name: tok.Name})
+	if err != nil {
+		return nil, err
 	}
-	t.Add(p.token, identity.Principal{Operator: true})
-	return t
+	gateway.Secrets()
+	p.mu.Lock()
+	p.gateway = gateway
+	p.mu.Unlock()
+	return p, nil
+}
+
+// databaseOf is the database of a state folder.
+func databaseOf(state string) string { return filepath.Join(state, "tine.db") }
+
+// instruments opens what calls are written down with.
+func (p *service) instruments(ctx context.Context, id string) (err error) {
+	cfg, o := p.cfg, p.o
+	p.journal, err = journal.Open(ctx, journal.Options{
+		Dir: filepath.Join(o.State, "journal"), Index: p.store,
+		MaxAge: cfg.Journal.MaxAge, MaxSize: cfg.Journal.MaxSize, Log: o.Log,
+	})
+	if err != nil {
+		return err
+	}
+	p.wallet = credential.New(credential.Options{Store: p.store, Log: o.Log})
+	p.metrics = telemetry.NewMetrics(o.Version, p.snapshot)
+	if t := cfg.Telemetry.OTLP; t.Endpoint != "" {
+		p.tracing, err = telemetry.NewTracing(ctx, telemetry.Options{
+			Endpoint: t.Endpoint, Headers: t.Headers, Sample: t.Sample, CAFile: t.CAFile,
+			Version: o.Version, Gateway: id, Redact: o.Redact, Log: o.Log,
+		})
+	}
+	return err
+}
+
+// snapshot is what metrics are scraped from, which may be before all is there.
+func (p *service) snapshot() telemetry.Snapshot {
+	p.mu.Lock()
+	g := p.gateway
+	p.mu.Unlock()
+	if g == nil {
+		return telemetry.Snapshot{}
+	}
+	return g.Snapshot()
+}
+
+// checkExposure refuses a config that would let anyone in. The tokens of the
+// state folder count.
+func (p *service) checkExposure(ctx context.Context, cfg *config.Config) error {
+	kept, err := p.store.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	return cfg.CheckExposure(len(kept) > 0)
 }
 
 func (p *service) listen(ctx context.Context) error {
-	if err := p.cfg.CheckExposure(); err != nil {
+	if err := p.checkExposure(ctx, p.cfg); err != nil {
 		return err
 	}
 	var lc net.ListenConfig
@@ -167,13 +217,22 @@ func (p *service) Run(ctx context.Context) error {
 		MaxHeaderBytes:    p.cfg.Limits.Header,
 		ErrorLog:          slog.NewLogLogger(p.o.Log.Handler(), slog.LevelDebug),
 	}
-	if err := writeGatewayFile(p.o.State, gatewayFile{URL: p.url, Token: p.token, PID: os.Getpid(), Config: p.cfg.Path}); err != nil {
+	file := gatewayFile{URL: p.url, Token: p.token, PID: os.Getpid(), Config: p.cfg.Path}
+	if p.cfg.TLS.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(p.cfg.TLS.Cert, p.cfg.TLS.Key)
+		if err != nil {
+			return fmt.Errorf("read the certificate: %w; mend tls.cert and tls.key", err)
+		}
+		p.server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+		file.Cert = fingerprint(pair.Certificate[0])
+	}
+	if err := writeGatewayFile(p.o.State, file); err != nil {
 		return err
 	}
 	served := make(chan error, 1)
 	go func() {
 		if p.cfg.TLS.Cert != "" {
-			served <- p.server.ServeTLS(p.listener, p.cfg.TLS.Cert, p.cfg.TLS.Key)
+			served <- p.server.ServeTLS(p.listener, "", "")
 			return
 		}
 		served <- p.server.Serve(p.listener)
@@ -241,16 +300,24 @@ func (p *service) apply(ctx context.Context, next *config.Config, err error) {
 	changes := config.Diff(p.cfg, next)
 	// What the listener was made with stays as it is until a restart.
 	waits := slices.DeleteFunc(slices.Clone(changes.Rest), func(key string) bool {
-		return key != "listen" && key != "tls" && key != "log" && key != "limits"
+		return key != "listen" && key != "tls" && key != "log" && key != "limits" && key != "telemetry"
 	})
 	if len(waits) > 0 {
 		p.o.Log.Warn("these changes take full effect after a restart", "keys", waits)
+	}
+	if err := p.checkExposure(ctx, next); err != nil {
+		p.o.Log.Error("the config is not reloaded; the old one stays", "err", err)
+		return
 	}
 	if err := p.registry.Apply(ctx, next); err != nil {
 		p.o.Log.Error("the config is not reloaded; the old one stays", "err", err)
 		return
 	}
-	p.gateway.Reload(next, p.tokens(next))
+	if err := p.gateway.Reload(ctx, next); err != nil {
+		p.o.Log.Error("who may come in is not reloaded; it stays as it was", "err", err)
+	}
+	p.gateway.Secrets()
+	p.journal.SetLimits(next.Journal.MaxAge, next.Journal.MaxSize)
 	p.cfg = next
 	if changes.Empty() {
 		return
@@ -259,6 +326,22 @@ func (p *service) apply(ctx context.Context, next *config.Config, err error) {
 		p.o.Log.Warn(w)
 	}
 	p.o.Log.Info("config reloaded", "added", changes.Added, "changed", changes.Changed, "removed", changes.Removed)
+}
+
+// closeInstruments ends them when nothing is called any more, before the store
+// that they write to.
+func (p *service) closeInstruments(ctx context.Context) {
+	if p.wallet != nil {
+		p.wallet.Close()
+	}
+	if p.tracing != nil {
+		p.tracing.Close(ctx)
+	}
+	if p.journal != nil {
+		if err := p.journal.Close(); err != nil {
+			p.o.Log.Warn("journal not closed in order", "err", err)
+		}
+	}
 }
 
 // Close ends everything the service owns. Calling it twice is fine.
@@ -288,6 +371,7 @@ func (p *service) Close() {
 			p.o.Log.Debug("gateway file not removed", "err", err)
 		}
 	}
+	p.closeInstruments(ctx)
 	if p.store != nil {
 		if err := p.store.Close(); err != nil {
 			p.o.Log.Warn("store not closed in order", "err", err)

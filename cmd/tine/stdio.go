@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -69,7 +70,7 @@ func (c *cli) running(ctx context.Context, state, path string, asked bool) *gate
 	if asked && !sameFile(path, g.Config) {
 		return nil
 	}
-	cl, err := client.New(client.Options{URL: g.URL, Token: g.Token})
+	cl, err := client.New(client.Options{URL: g.URL, Token: g.Token, HTTPClient: &http.Client{Transport: g.transport()}})
 	if err != nil {
 		return nil
 	}
@@ -94,7 +95,9 @@ func (c *cli) stdioAlone(ctx context.Context, path, state, server string) error 
 	if err != nil {
 		return err
 	}
-	log := telemetry.NewLogger(c.stderr, cfg.Log.Level, cfg.Log.Format)
+	redact := telemetry.NewRedactor()
+	redact.Set(cfg.Secrets())
+	log := telemetry.NewLogger(c.stderr, cfg.Log.Level, cfg.Log.Format, redact)
 	warnAll(log, cfg)
 	root := filepath.Join(state, "stdio")
 	if err := os.MkdirAll(root, 0o700); err != nil {
@@ -105,7 +108,7 @@ func (c *cli) stdioAlone(ctx context.Context, path, state, server string) error 
 	if err != nil {
 		return err
 	}
-	p, err := newService(ctx, serviceOptions{Config: cfg, State: own, Version: c.version, Log: log})
+	p, err := newService(ctx, serviceOptions{Config: cfg, State: own, Version: c.version, Redact: redact, Log: log})
 	if err != nil {
 		os.RemoveAll(own)
 		return err

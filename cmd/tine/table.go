@@ -2,15 +2,15 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
-// Columns are not made narrower than this, and the last one, which holds the
-// longest texts, gives way first.
+// Columns are not made narrower than this, unless the terminal is narrower than
+// that, and the last one, which holds the longest texts, gives way first.
 const (
 	minColumn     = 9
+	minNarrow     = 4
 	minLastColumn = 24
 	columnGap     = 2
 )
@@ -25,15 +25,19 @@ type cell struct {
 type table struct {
 	header []string
 	rows   [][]cell
+	whole  map[int]bool // columns that are never cut
+	least  []int        // widths below which columns don't go; nil for none
 }
 
 func (t *table) add(cells ...cell) { t.rows = append(t.rows, cells) }
 
 func plain(s string) cell { return cell{text: s} }
 
-func (t *table) print(c *cli) {
+func (t *table) print(c *cli) { fmt.Fprint(c.stdout, t.render(c)) }
+
+func (t *table) render(c *cli) string {
 	if len(t.rows) == 0 {
-		return
+		return ""
 	}
 	for _, r := range t.rows {
 		for i := range r {
@@ -52,7 +56,7 @@ func (t *table) print(c *cli) {
 	for _, r := range t.rows {
 		c.row(&b, r, widths)
 	}
-	fmt.Fprint(c.stdout, b.String())
+	return b.String()
 }
 
 func (c *cli) row(b *strings.Builder, cells []cell, widths []int) {
@@ -70,18 +74,25 @@ func (c *cli) row(b *strings.Builder, cells []cell, widths []int) {
 	b.WriteByte('\n')
 }
 
-// widths finds each column's width for lines of at most total characters; 0 is
-// no bound.
-func (t *table) widths(total int) []int {
+// natural finds the width that each column wants.
+func (t *table) natural() []int {
 	w := make([]int, len(t.rows[0]))
+	copy(w, t.least)
 	for i, h := range t.header {
-		w[i] = utf8.RuneCountInString(h)
+		w[i] = max(w[i], utf8.RuneCountInString(h))
 	}
 	for _, r := range t.rows {
 		for i, cell := range r {
 			w[i] = max(w[i], utf8.RuneCountInString(cell.text))
 		}
 	}
+	return w
+}
+
+// widths finds each column's width for lines of at most total characters; 0 is
+// no bound.
+func (t *table) widths(total int) []int {
+	w := t.natural()
 	if total == 0 {
 		return w
 	}
@@ -98,16 +109,25 @@ func (t *table) widths(total int) []int {
 			over -= by
 		}
 	}
-	shrink(last, minLastColumn)
-	for over > 0 && last > 0 {
-		widest := slices.Index(w[:last], slices.Max(w[:last]))
-		if w[widest] <= minColumn {
-			break
+	shrinkWidest := func(floor int) {
+		for over > 0 {
+			widest := -1
+			for i, n := range w[:last] {
+				if !t.whole[i] && n > floor && (widest < 0 || n > w[widest]) {
+					widest = i
+				}
+			}
+			if widest < 0 {
+				return
+			}
+			w[widest]--
+			over--
 		}
-		w[widest]--
-		over--
 	}
+	shrink(last, minLastColumn)
+	shrinkWidest(minColumn)
 	shrink(last, 1)
+	shrinkWidest(minNarrow)
 	return w
 }
 

@@ -2,6 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -11,14 +15,22 @@ import (
 func world() *fakeGateway {
 	ago := func(d time.Duration) time.Time { return testNow.Add(-d) }
 	servers := []api.Server{
-		{ID: "files", Title: "Files", Driver: "process", Scope: "session", Enabled: true, State: api.StateReady, Since: ago(90 * time.Second), Protocol: "2025-11-25", ServerName: "secure-filesystem", ServerVer: "0.2.0", Instances: 2, Restarts: 1, Target: "npx -y @modelcontextprotocol/server-filesystem /srv"},
-		{ID: "git", Title: "Git", Driver: "process", Scope: "session", Enabled: true, State: api.StateFailed, Reason: "command \"uvx\" not found on PATH; install uv or set servers.git.command", Since: ago(3 * time.Hour), Target: "uvx mcp-server-git"},
+		{ID: "files", Title: "Files", Driver: "process", Scope: "session", Enabled: true, State: api.StateReady, Since: ago(90 * time.Second), Protocol: "2025-11-25", ServerName: "secure-filesystem", ServerVer: "0.2.0", Instances: 2, Restarts: 1, Target: "npx -y @modelcontextprotocol/server-filesystem /srv",
+			Breaker: api.BreakerHalfOpen, InFlight: 2, Queue: 3, Calls: 12345, Failures: 67, Latency: &api.Latency{Count: 100, P50: 4.25, P95: 1234},
+			LastError:  &api.LastError{At: ago(2 * time.Hour), Kind: api.KindTimeout, Message: "no answer to read_file within 5m0s; raise servers.files.timeout"},
+			Overridden: true, Overrides: []string{"policy.retry.attempts", "timeout"}},
+		{ID: "git", Title: "Git", Driver: "process", Scope: "session", Enabled: true, State: api.StateFailed, Reason: "command \"uvx\" not found on PATH; install uv or set servers.git.command", Since: ago(3 * time.Hour), Target: "uvx mcp-server-git", Breaker: api.BreakerOpen},
 		{ID: "time", Title: "time", Driver: "builtin", Scope: "shared", Enabled: true, State: api.StateIdle, Since: ago(50 * time.Hour), Target: "built in"},
-		{ID: "web", Title: "Web", Driver: "url", Scope: "shared", Enabled: false, Overridden: true, State: api.StateDisabled, Reason: "switched off", Since: ago(5 * time.Second), Target: "https://mcp.example.com/mcp"},
+		{ID: "web", Title: "Web", Driver: "url", Scope: "shared", Enabled: false, Overridden: true, Overrides: []string{"enabled"}, State: api.StateDisabled, Reason: "switched off", Since: ago(5 * time.Second), Target: "https://mcp.example.com/mcp", Breaker: api.BreakerClosed, Calls: 7, Latency: &api.Latency{Count: 7, P50: 230.4, P95: 100200}, Login: &api.LoginState{Credential: "per-principal", Reason: "the server no longer takes the refresh token"}},
+	}
+	policy := api.Policy{
+		Timeout: "10s", ConnectTimeout: "1m0s", MaxTimeout: "1h0m0s", Retry: 5, Breaker: 5, BreakerOpen: "30s", Rate: 2.5, Burst: 3,
+		Concurrency: 4, Queue: 128, QueueWait: "10s", CacheLists: "5m0s", CacheResults: "1m0s", CacheTools: []string{"read_*"}, Journal: "full",
 	}
 	find := func(id string) (*api.Server, *api.Error) {
 		for _, s := range servers {
 			if s.ID == id {
+				s.Overrides = slices.Clone(s.Overrides)
 				return &s, nil
 			}
 		}
@@ -35,6 +47,9 @@ func world() *fakeGateway {
 	f.servers = func() (any, *api.Error) { return api.ServerList{Servers: servers}, nil }
 	f.server = func(id string) (any, *api.Error) {
 		s, e := find(id)
+		if e == nil && s.ID != "time" {
+			s.Policy = &policy
+		}
 		return s, e
 	}
 	f.patch = func(id string, p api.ServerPatch) (any, *api.Error) {
@@ -42,9 +57,19 @@ func world() *fakeGateway {
 		if e != nil {
 			return nil, e
 		}
+		if strings.Contains(string(p.Set), "polcy") {
+			return nil, &api.Error{Kind: api.KindInvalid, Server: id, Message: `unknown key "polcy"`, Status: 400}
+		}
 		// All are enabled in the config; web was switched off at run time.
-		s.Enabled = p.Reset || p.Enabled != nil && *p.Enabled
-		s.Overridden = !s.Enabled
+		if p.Reset || p.Enabled != nil {
+			s.Enabled = p.Reset || *p.Enabled
+			s.Overrides = slices.DeleteFunc(s.Overrides, func(key string) bool { return p.Reset || key == "enabled" })
+			if !s.Enabled {
+				s.Overrides = append(s.Overrides, "enabled")
+			}
+		}
+		s.Overrides = slices.DeleteFunc(s.Overrides, func(key string) bool { return slices.Contains(p.Unset, key) })
+		s.Overridden = len(s.Overrides) > 0
 		switch {
 		case !s.Enabled:
 			s.State, s.Reason = api.StateDisabled, "switched off"
@@ -105,5 +130,88 @@ func world() *fakeGateway {
 		}
 		return api.LogList{}, nil
 	}
+	f.journalled(ago)
+	f.withTokens(ago)
 	return f
+}
+
+// journalled gives the gateway a journal.
+func (f *fakeGateway) journalled(ago func(time.Duration) time.Time) {
+	args := json.RawMessage(`{"path": "/srv/notes.txt",  "big": 12345678901234567890, "text": "<two\\nlines> and a lot more that does not fit into the line of a table"}`)
+	calls := []api.Call{ // newest first
+		{ID: "call_0005", At: ago(time.Second), Principal: "alice", Session: "ses_a", Server: "files", Method: "tools/call", Name: "read_file", Duration: 4.26, Outcome: "ok", Journal: "full", Arguments: args, Trace: "4bf92f3577b34da6a3ce929d0e0e4736"},
+		{ID: "call_0004", At: ago(2 * time.Minute), Principal: "alice", Server: "files", Method: "tools/call", Name: "read_file", Duration: 300012.4, Outcome: "timeout", Error: "no answer within 5m0s", Journal: "full", Arguments: json.RawMessage(`{"path":"/x"}`)},
+		{ID: "call_0003", At: ago(time.Hour), Server: "web", Method: "tools/call", Name: "search", Duration: 99.96, Outcome: "ok", Journal: "meta"},
+		{ID: "call_0002", At: ago(30 * time.Hour), Principal: "bob", Server: "files", Method: "prompts/get", Name: "greet", Duration: 0.04, Outcome: "ok", Journal: "full", Arguments: json.RawMessage(`{}`)},
+		{ID: "call_0001", At: ago(31 * time.Hour), Principal: "bob\x1b[2J", Server: "files", Method: "tools/list", Duration: 12, Outcome: "infrastructure", Error: "it said \x1b[2J and\nended", Journal: "full"},
+	}
+	f.calls = func(q url.Values) (any, *api.Error) {
+		since, _ := time.Parse(time.RFC3339Nano, q.Get("since"))
+		limit, _ := strconv.Atoi(q.Get("limit"))
+		list := api.CallList{Calls: []api.Call{}}
+		for _, call := range calls {
+			switch {
+			case q.Get("server") != "" && q.Get("server") != call.Server, q.Get("principal") != "" && q.Get("principal") != call.Principal,
+				q.Get("session") != "" && q.Get("session") != call.Session, q.Get("failed") == "1" && call.Outcome == "ok",
+				call.At.Before(since), q.Get("before") != "" && call.ID >= q.Get("before"):
+				continue
+			}
+			if len(list.Calls) == min(limit, 2) { // a page holds two
+				list.Next = list.Calls[len(list.Calls)-1].ID
+				break
+			}
+			list.Calls = append(list.Calls, call)
+		}
+		return list, nil
+	}
+	f.oneCall = func(id string) (any, *api.Error) {
+		for _, call := range calls {
+			if call.ID == id {
+				if call.Journal == "full" {
+					call.Result = json.RawMessage(`{"content":[{"type":"text","text":"hello\u001b[2J"}]}`)
+				}
+				return call, nil
+			}
+		}
+		return nil, notFound("call " + id)
+	}
+	f.replay = func(id string) (any, *api.Error) {
+		switch id {
+		case "call_0005":
+			return json.RawMessage(`{"id":"call_0006","result":{"content":[ {"type":"text","text":"hello again"} ]}}`), nil
+		case "call_0004":
+			return json.RawMessage(`{"id":"call_0007","result":{"content":[{"type":"text","text":"no such file"}],"isError":true}}`), nil
+		case "call_0003":
+			return nil, &api.Error{Kind: api.KindRefused, Status: 409, Message: "call call_0003 can't be replayed: the journal kept no arguments of it"}
+		}
+		return nil, notFound("call " + id)
+	}
+}
+
+// withTokens gives the gateway tokens.
+func (f *fakeGateway) withTokens(ago func(time.Duration) time.Time) {
+	list := []api.Token{
+		{Name: "alice", Role: "operator", Config: true},
+		{Name: "board", Role: "viewer", Created: ago(50 * time.Hour), Expires: ago(-90 * 24 * time.Hour)},
+		{Name: "ci", Role: "user", Created: ago(time.Minute)},
+		{Name: "old", Role: "user", Created: ago(400 * time.Hour), Expires: ago(time.Hour)},
+	}
+	f.tokens = func() (any, *api.Error) { return api.TokenList{Tokens: list}, nil }
+	f.newToken = func(t api.NewToken) (any, *api.Error) {
+		for _, have := range list {
+			if have.Name == t.Name {
+				return nil, &api.Error{Kind: api.KindInvalid, Status: 409, Message: "there is a token " + t.Name + " already"}
+			}
+		}
+		return api.CreatedToken{Token: api.Token{Name: t.Name, Role: t.Role, Created: testNow, Expires: t.Expires}, Secret: "tine_secret"}, nil
+	}
+	f.revokeToken = func(name string) (any, *api.Error) {
+		switch name {
+		case "alice":
+			return nil, &api.Error{Kind: api.KindInvalid, Status: 409, Message: "token alice stands in the config; remove it from auth.tokens there"}
+		case "board", "ci", "old":
+			return json.RawMessage(`{}`), nil
+		}
+		return nil, notFound("token " + name)
+	}
 }

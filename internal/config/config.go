@@ -22,6 +22,9 @@ type Config struct {
 	Limits    Limits `yaml:"limits"`
 	Log       Log    `yaml:"log"`
 
+	Journal   Journal   `yaml:"journal"`
+	Telemetry Telemetry `yaml:"telemetry"`
+
 	// Separator stands between server and name in the merged view.
 	Separator string `yaml:"separator"`
 	// LongNames says what happens to names over 64 characters: keep or shorten.
@@ -50,15 +53,74 @@ type CORS struct {
 	Origins []string `yaml:"origins"`
 }
 
-// Auth says who may come in. Without tokens only loopback is served.
+// Auth says who may come in and what they may use. Without tokens and OIDC only
+// loopback is served.
 type Auth struct {
 	Tokens []Token `yaml:"tokens"`
+	OIDC   *OIDC   `yaml:"oidc"` // nil without
+	Rules  []Rule  `yaml:"rules"`
 }
 
-// Token is one static bearer token and the principal it names.
+// Token is one static bearer token and the principal it names: the token
+// itself, or its hash as `tine token new` prints it.
 type Token struct {
 	Name  string `yaml:"name"`
 	Token string `yaml:"token"`
+	Hash  string `yaml:"hash"` // sha256:HEX
+	Role  string `yaml:"role"` // user, viewer or operator; default user
+}
+
+// OIDC lets in who has a token of an issuer.
+type OIDC struct {
+	Issuer string `yaml:"issuer"`
+	// Audience lists what a token's aud may be. Default: the URL that is called,
+	// or one above it, up to public_url.
+	Audience []string `yaml:"audience"`
+	Scopes   []string `yaml:"scopes"` // that a token must have
+	// Principal is the claim that names the principal; default sub.
+	Principal string `yaml:"principal"`
+	// Algorithms a signature may have; default RS256, ES256, EdDSA and their
+	// longer relatives, never none or HS256.
+	Algorithms []string `yaml:"algorithms"`
+	CAFile     string   `yaml:"ca_file"`
+}
+
+// Rule gives those it matches a role, and servers and tools. With any rule in
+// the config, what no matching rule gives is not there.
+type Rule struct {
+	Principals []string            `yaml:"principals"` // globs; empty for everyone
+	Claims     map[string][]string `yaml:"claims"`     // each must hold one of these; globs
+	Role       string              `yaml:"role"`       // user, viewer or operator; default user
+	Servers    []string            `yaml:"servers"`    // globs; empty for all
+	Tools      []string            `yaml:"tools"`      // globs of server__tool; empty for all tools of the servers
+}
+
+// Journal modes of a server.
+const (
+	JournalFull = "full" // everything
+	JournalMeta = "meta" // who called what, when, how long, with what outcome
+	JournalOff  = "off"
+)
+
+// Journal says what is written down of calls, and how long it is kept.
+type Journal struct {
+	Mode    string        `yaml:"mode"`     // full, meta or off, for servers that don't say; default full
+	MaxAge  time.Duration `yaml:"max_age"`  // default 7 days
+	MaxSize int64         `yaml:"max_size"` // bytes of all files; default 1 GiB
+}
+
+// Telemetry says where traces go.
+type Telemetry struct {
+	OTLP OTLP `yaml:"otlp"`
+}
+
+// OTLP is an OpenTelemetry collector that is spoken to over HTTP. What is not
+// given is taken from OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS.
+type OTLP struct {
+	Endpoint string            `yaml:"endpoint"` // like http://127.0.0.1:4318; empty for no traces
+	Headers  map[string]string `yaml:"headers"`
+	Sample   float64           `yaml:"sample"` // share of traces that begin here, 0 to 1; default 1
+	CAFile   string            `yaml:"ca_file"`
 }
 
 // Limits bound what comes from outside.
@@ -114,6 +176,15 @@ type Server struct {
 	// elicitation, sampling, roots. Default: elicitation and sampling.
 	ClientCapabilities []string `yaml:"client_capabilities"`
 
+	// Auth is how Tine shows itself to a server that wants more than headers.
+	Auth ServerAuth `yaml:"auth"`
+	// Credential says whether all principals use one login, or each its own:
+	// shared or per-principal; default shared.
+	Credential string `yaml:"credential"`
+
+	Policy  Policy `yaml:"policy"`
+	Journal string `yaml:"journal"` // full, meta or off; default the top's journal.mode
+
 	Tools          Tools         `yaml:"tools"`
 	ConnectTimeout time.Duration `yaml:"connect_timeout"` // start and handshake; default 10s for a url, 60s for a command
 	Timeout        time.Duration `yaml:"timeout"`         // one call; default 5m
@@ -125,7 +196,14 @@ type Server struct {
 	// hidden names the values that came from a placeholder, such as env.KEY or
 	// args.2, so that none is ever shown.
 	hidden map[string]bool
+	// derived notes the defaults that follow another key, so that they follow it
+	// when it is set at run time.
+	derived derived
+	// gone are the values whose placeholder is missing, which is why it is off.
+	gone []gone
 }
+
+type derived struct{ maxTimeout, burst bool }
 
 // Tools shapes what of a server's tools is seen, by the server's own names.
 // Patterns in Allow and Deny are path.Match globs; Deny wins.
@@ -134,4 +212,76 @@ type Tools struct {
 	Deny     []string          `yaml:"deny"`
 	Rename   map[string]string `yaml:"rename"`
 	Describe map[string]string `yaml:"describe"`
+}
+
+// Types of ServerAuth.
+const (
+	AuthClientCredentials = "client_credentials" // OAuth2, machine to machine
+	AuthLogin             = "login"              // OAuth2 authorization code with PKCE, by a person
+)
+
+// Credentials of a server.
+const (
+	CredentialShared       = "shared"
+	CredentialPerPrincipal = "per-principal"
+)
+
+// ServerAuth is how Tine gets tokens for a server.
+type ServerAuth struct {
+	Type         string   `yaml:"type"` // client_credentials or login; empty for headers alone
+	TokenURL     string   `yaml:"token_url"`
+	AuthURL      string   `yaml:"auth_url"` // login: found by the server's metadata unless given
+	ClientID     string   `yaml:"client_id"`
+	ClientSecret string   `yaml:"client_secret"`
+	Scopes       []string `yaml:"scopes"`
+	Audience     string   `yaml:"audience"`
+	Resource     string   `yaml:"resource"` // login: default what the server's metadata says
+	Redirect     string   `yaml:"redirect"` // login: where the person comes back to, for a client id that was registered with one
+}
+
+// Policy is what the calls of a server are subject to.
+type Policy struct {
+	// MaxTimeout bounds a call however often progress renewed its timeout;
+	// default one hour, or timeout where that is longer.
+	MaxTimeout  time.Duration `yaml:"max_timeout"`
+	Retry       Retry         `yaml:"retry"`
+	Breaker     Breaker       `yaml:"breaker"`
+	Rate        Rate          `yaml:"rate"`
+	Concurrency Concurrency   `yaml:"concurrency"`
+	Cache       Cache         `yaml:"cache"`
+}
+
+// Retry repeats a call of which nothing was sent, or whose repetition does no
+// harm.
+type Retry struct {
+	Attempts int           `yaml:"attempts"`  // in all; default 3, 1 for none
+	Pause    time.Duration `yaml:"pause"`     // before the second; grows, with jitter; default 200ms
+	MaxPause time.Duration `yaml:"max_pause"` // default 5s
+}
+
+// Breaker stops calls to a server that fails.
+type Breaker struct {
+	Failures int           `yaml:"failures"` // in a row that open it; default 5, 0 for no breaker
+	Open     time.Duration `yaml:"open"`     // before it lets a probe through; default 30s
+	Probes   int           `yaml:"probes"`   // that must succeed to close it; default 1
+}
+
+// Rate bounds the calls of a server in time, fairly between principals.
+type Rate struct {
+	Calls float64 `yaml:"calls"` // a second; 0 for no bound
+	Burst int     `yaml:"burst"` // at once; default calls, at least 1
+}
+
+// Concurrency bounds the calls of a server at once, fairly between principals.
+type Concurrency struct {
+	Calls int           `yaml:"calls"` // 0 for no bound
+	Queue int           `yaml:"queue"` // that may wait for a turn, also for the rate; default 128
+	Wait  time.Duration `yaml:"wait"`  // longest; default 10s
+}
+
+// Cache keeps answers.
+type Cache struct {
+	Lists   time.Duration `yaml:"lists"`   // of lists whose server says nothing else; default 5m, 0 for none
+	Results time.Duration `yaml:"results"` // of read-only tools; default 0, which is off
+	Tools   []string      `yaml:"tools"`   // globs of the read-only tools whose results are kept; empty for all of them
 }

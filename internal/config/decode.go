@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -17,6 +16,10 @@ type decoder struct {
 	// Kept for checks that need the whole config.
 	listenPos   pos
 	defaultView *node
+	named       []named
+
+	// What telemetry.otlp says itself; the environment says the rest.
+	otlpEndpoint, otlpHeaders bool
 }
 
 // object reads the keys of one map. The methods named after types look a key
@@ -63,6 +66,24 @@ func (o object) child(key string, known []string) (object, bool) {
 	return c, ok
 }
 
+// childOr is child for a map that has a short form: one of some words in its
+// place, which is given back.
+func (o object) childOr(key string, known []string, words ...string) (c object, word string, ok bool) {
+	n := o.n.get(key)
+	if n == nil || !n.scalar() || n.kind == kindNull {
+		c, ok = o.child(key, known)
+		return c, "", ok
+	}
+	switch {
+	case n.missing:
+	case slices.Contains(words, n.text):
+		return c, n.text, false
+	default:
+		o.wrong(key, n, "got %s, want %s, or a map of %s", n.shown(), orList(words), strings.Join(known, ", "))
+	}
+	return c, "", false
+}
+
 func prefix(path string) string {
 	if path == "" {
 		return ""
@@ -78,6 +99,7 @@ var otherWords = map[string]string{
 	"bind": "listen", "disabled": "enabled", "origins": "cors", "logging": "log", "log_level": "log", "ca": "ca_file",
 	"disabledTools": "tools", "keys": "tokens", "warning": "warn", "stdio": "process",
 	"http": "streamable", "streamable-http": "streamable", "streamable_http": "streamable", "streamableHttp": "streamable",
+	"retries": "retry", "circuit_breaker": "breaker", "rate_limit": "rate", "limit": "rate",
 	"global": ScopeShared, "shared_global": ScopeShared, "client": ScopeSession,
 }
 
@@ -193,57 +215,4 @@ func (o object) written(key string, n *node, what string) (string, bool) {
 	}
 	o.note(key, n)
 	return n.text, true
-}
-
-func (o object) texts(key string, dst *[]string, example string) bool {
-	n, ok := o.lookup(key)
-	if !ok {
-		return false
-	}
-	if n.kind != kindList && n.kind != kindNull {
-		o.wrong(key, n, "want a list of strings, got %s; write %s: %s", n.kind, key, example)
-		return false
-	}
-	list := make([]string, 0, len(n.items))
-	for i, item := range n.items {
-		at := object{d: o.d, path: join(o.path, key) + fmt.Sprintf("[%d]", i), rel: join(o.rel, key), hidden: o.hidden}
-		if item.missing {
-			list = append(list, "")
-			continue
-		}
-		if item.kind == kindNull || !item.scalar() {
-			o.d.fail(item.pos, "%s: want a string, got %s", at.path, item.kind)
-			continue
-		}
-		if strings.ContainsRune(item.text, 0) {
-			o.d.fail(item.pos, "%s: contains a NUL character", at.path)
-			continue
-		}
-		at.note(strconv.Itoa(i), item)
-		list = append(list, item.text)
-	}
-	*dst = list
-	return true
-}
-
-func (o object) textMap(key string, dst *map[string]string, example string) bool {
-	n, ok := o.lookup(key)
-	if !ok {
-		return false
-	}
-	if n.kind != kindMap && n.kind != kindNull {
-		o.wrong(key, n, "want a map, got %s; write %s: %s", n.kind, key, example)
-		return false
-	}
-	m := make(map[string]string, len(n.pairs))
-	in := object{d: o.d, path: join(o.path, key), rel: join(o.rel, key), hidden: o.hidden}
-	for _, p := range n.pairs {
-		if v, ok := in.written(p.key, p.value, "a string"); ok {
-			m[p.key] = v
-		} else if p.value.missing {
-			m[p.key] = ""
-		}
-	}
-	*dst = m
-	return true
 }

@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Values that a config has when it does not say otherwise.
 const (
@@ -9,6 +12,7 @@ const (
 	defaultTimeout        = 5 * time.Minute
 	defaultConnectCommand = 60 * time.Second
 	defaultConnectURL     = 10 * time.Second
+	defaultMaxTimeout     = time.Hour
 )
 
 // Words that keys of a server may take.
@@ -19,6 +23,17 @@ var (
 	transports   = []string{"auto", "streamable", "sse"}
 	protocols    = []string{"auto", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"}
 	capabilities = []string{"elicitation", "sampling", "roots"}
+	authTypes    = []string{AuthClientCredentials, AuthLogin}
+	credentials  = []string{CredentialShared, CredentialPerPrincipal}
+	journalModes = []string{JournalFull, JournalMeta, JournalOff}
+)
+
+// Words that keys of auth may take.
+var (
+	roles = []string{"user", "viewer", "operator"}
+	// algorithms are the asymmetric ones: with a symmetric one whoever can check
+	// a token can make it.
+	algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 )
 
 // Default is the config of a gateway that was given none: the built-in servers
@@ -26,7 +41,8 @@ var (
 func Default() *Config {
 	c := bare()
 	for _, name := range builtins {
-		s := Server{ID: name, Builtin: name, Enabled: true}
+		s := newServer(name)
+		s.Builtin, s.Journal = name, c.Journal.Mode
 		s.fill()
 		c.Servers = append(c.Servers, s)
 	}
@@ -50,11 +66,28 @@ func bare() *Config {
 			Idle:        time.Hour,
 			Drain:       10 * time.Second,
 		},
+		Journal:   Journal{Mode: JournalFull, MaxAge: 7 * day, MaxSize: 1 << 30},
+		Telemetry: Telemetry{OTLP: OTLP{Sample: 1}},
+		hidden:    map[string]bool{},
+	}
+}
+
+// newServer is an entry with the defaults that zero means something else for.
+func newServer(id string) Server {
+	return Server{
+		ID: id, Enabled: true,
+		Policy: Policy{
+			Retry:       Retry{Attempts: 3, Pause: 200 * time.Millisecond, MaxPause: 5 * time.Second},
+			Breaker:     Breaker{Failures: 5, Open: 30 * time.Second, Probes: 1},
+			Concurrency: Concurrency{Queue: 128, Wait: 10 * time.Second},
+			Cache:       Cache{Lists: 5 * time.Minute},
+		},
 		hidden: map[string]bool{},
 	}
 }
 
-// fill sets what the entry left open.
+// fill sets what the entry left open, but for the journal, which the top of the
+// config decides.
 func (s *Server) fill() {
 	if s.Title == "" {
 		s.Title = s.ID
@@ -82,9 +115,22 @@ func (s *Server) fill() {
 	if s.Timeout == 0 {
 		s.Timeout = defaultTimeout
 	}
+	setDefault(&s.Credential, CredentialShared)
+	s.derive()
 	// An empty list is an answer: claim nothing.
 	if s.ClientCapabilities == nil {
 		s.ClientCapabilities = []string{"elicitation", "sampling"}
+	}
+}
+
+// derive sets the defaults that follow another key.
+func (s *Server) derive() {
+	p := &s.Policy
+	if p.MaxTimeout == 0 {
+		p.MaxTimeout, s.derived.maxTimeout = max(defaultMaxTimeout, s.Timeout), true
+	}
+	if p.Rate.Burst == 0 {
+		p.Rate.Burst, s.derived.burst = max(1, int(math.Ceil(p.Rate.Calls))), true
 	}
 }
 

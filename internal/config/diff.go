@@ -52,9 +52,11 @@ func Diff(old, new *Config) Changes {
 		{"public_url", old.PublicURL == new.PublicURL},
 		{"tls", old.TLS == new.TLS},
 		{"cors", slices.Equal(old.CORS.Origins, new.CORS.Origins)},
-		{"auth", slices.Equal(old.Auth.Tokens, new.Auth.Tokens)},
+		{"auth", old.Auth.same(new.Auth)},
 		{"limits", old.Limits == new.Limits},
 		{"log", old.Log == new.Log},
+		{"journal", old.Journal == new.Journal},
+		{"telemetry", old.Telemetry.OTLP.same(new.Telemetry.OTLP)},
 		{"separator", old.Separator == new.Separator},
 		{"long_names", old.LongNames == new.LongNames},
 		{"default_view", old.DefaultView == new.DefaultView},
@@ -66,7 +68,37 @@ func Diff(old, new *Config) Changes {
 	return ch
 }
 
-// same compares every field but hidden; empty and absent are alike, except for
+func (a Auth) same(b Auth) bool {
+	if (a.OIDC == nil) != (b.OIDC == nil) || !slices.Equal(a.Tokens, b.Tokens) || !slices.EqualFunc(a.Rules, b.Rules, Rule.same) {
+		return false
+	}
+	return a.OIDC == nil || a.OIDC.same(b.OIDC)
+}
+
+// same compares where a comparison of the lists as they are would not: empty
+// and absent are alike, and the order means nothing.
+func (o *OIDC) same(p *OIDC) bool {
+	return o.Issuer == p.Issuer && o.Principal == p.Principal && o.CAFile == p.CAFile &&
+		sameSet(o.Audience, p.Audience) && sameSet(o.Scopes, p.Scopes) && sameSet(o.Algorithms, p.Algorithms)
+}
+
+func (r Rule) same(o Rule) bool {
+	return r.Role == o.Role && maps.EqualFunc(r.Claims, o.Claims, sameSet) &&
+		sameSet(r.Principals, o.Principals) && sameSet(r.Servers, o.Servers) && sameSet(r.Tools, o.Tools)
+}
+
+func (o OTLP) same(p OTLP) bool {
+	return o.Endpoint == p.Endpoint && o.Sample == p.Sample && o.CAFile == p.CAFile && maps.Equal(o.Headers, p.Headers)
+}
+
+func sameSet(a, b []string) bool {
+	a, b = slices.Clone(a), slices.Clone(b)
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(a, b)
+}
+
+// same compares every field but what notes where values came from; empty and absent are alike, except for
 // client capabilities, which both configs have filled in.
 func (s *Server) same(o *Server) bool {
 	a, b := *s, *o
@@ -74,12 +106,16 @@ func (s *Server) same(o *Server) bool {
 		maps.Equal(a.Env, b.Env) &&
 		maps.Equal(a.Headers, b.Headers) &&
 		slices.Equal(a.ClientCapabilities, b.ClientCapabilities) &&
+		slices.Equal(a.Auth.Scopes, b.Auth.Scopes) &&
+		sameSet(a.Policy.Cache.Tools, b.Policy.Cache.Tools) &&
 		slices.Equal(a.Tools.Allow, b.Tools.Allow) &&
 		slices.Equal(a.Tools.Deny, b.Tools.Deny) &&
 		maps.Equal(a.Tools.Rename, b.Tools.Rename) &&
 		maps.Equal(a.Tools.Describe, b.Tools.Describe)
 	for _, c := range []*Server{&a, &b} {
-		c.Args, c.Env, c.Headers, c.ClientCapabilities, c.Tools, c.hidden = nil, nil, nil, nil, Tools{}, nil
+		c.Args, c.Env, c.Headers, c.ClientCapabilities, c.Tools = nil, nil, nil, nil, Tools{}
+		c.Auth.Scopes, c.Policy.Cache.Tools = nil, nil
+		c.hidden, c.derived, c.gone = nil, derived{}, nil
 		if len(c.Settings) == 0 {
 			c.Settings = nil
 		}

@@ -16,14 +16,26 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(data)
-	keys := append([]string{"tls.cert", "tls.key", "cors.origins", "auth.tokens", "log.level", "log.format",
+	keys := append([]string{"tls.cert", "tls.key", "cors.origins", "log.level", "log.format",
 		"limits.body", "limits.header", "limits.message", "limits.connections", "limits.calls", "limits.list_wait", "limits.idle", "limits.drain",
 		"separator", "long_names", "default_view", "listen", "public_url",
 		"tools.allow", "tools.deny", "tools.rename", "tools.describe", DefaultListen}, serverKeys...)
 	keys = append(keys, remoteKeys...)
-	for _, list := range [][]string{protocols, transports, builtins, drivers, scopes, capabilities} {
+	for _, list := range [][]string{
+		protocols, transports, builtins, drivers, scopes, capabilities, tokenKeys, ruleKeys, roles, algorithms,
+		authTypes, credentials, journalModes, settable, {otlpEndpointVar, otlpHeadersVar},
+	} {
 		keys = append(keys, list...)
 	}
+	for path, list := range map[string][]string{
+		"auth": append(authKeys, serverAuthKeys...), "auth.oidc": oidcKeys, "journal": journalKeys, "telemetry.otlp": otlpKeys, "policy.retry": retryKeys,
+		"policy.breaker": breakerKeys, "policy.rate": rateKeys, "policy.concurrency": concurrencyKeys, "policy.cache": cacheKeys,
+	} {
+		for _, k := range list {
+			keys = append(keys, join(path, k))
+		}
+	}
+	keys = append(keys, "policy.max_timeout")
 	for _, k := range keys {
 		if !strings.Contains(text, "`"+k+"`") {
 			t.Errorf("%s does not name %s", docsPath, k)
@@ -35,7 +47,7 @@ func TestDocs(t *testing.T) {
 	}
 	opts := noEnv()
 	opts.Getenv = func(k string) (string, bool) {
-		if k == RemoteServersVar {
+		if k == RemoteServersVar || strings.HasPrefix(k, "OTEL_") {
 			return "", false
 		}
 		return "value-of-" + k + "-long-enough", !strings.HasSuffix(k, "_ENABLED")

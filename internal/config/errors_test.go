@@ -24,8 +24,31 @@ func env(vars map[string]string) Options {
 	}
 }
 
+// wrongConfig is a file that must not load, and everything that is said of it.
+type wrongConfig struct{ name, in, want string }
+
+func testErrors(t *testing.T, tests []wrongConfig) {
+	t.Helper()
+	opts := env(map[string]string{"SECRET": "hunter2"})
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Parse([]byte(tt.in), opts)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if got := err.Error(); got != tt.want {
+				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
+			}
+			var e *Error
+			if !errors.As(err, &e) {
+				t.Errorf("%T is not an *Error", err)
+			}
+		})
+	}
+}
+
 func TestErrors(t *testing.T) {
-	tests := []struct{ name, in, want string }{
+	testErrors(t, []wrongConfig{
 		{"unknown key with a guess", "lisen: 127.0.0.1:1\n",
 			`tine.yaml:1:1: unknown key "lisen"; did you mean "listen"?`},
 		{"unknown key from elsewhere", "listen: 127.0.0.1:1\nmcpServers: {}\n",
@@ -60,11 +83,11 @@ func TestErrors(t *testing.T) {
 		{"listen with a bad port", "listen: localhost:http\n",
 			`tine.yaml:1:9: listen: "localhost:http" has no port from 0 to 65535; write it like 127.0.0.1:8463`},
 		{"exposed", "listen: 0.0.0.0:8463\n",
-			`tine.yaml:1:9: listen: 0.0.0.0:8463 is not a loopback address, so anyone who reaches it could use every server; add auth.tokens, or listen on 127.0.0.1:8463`},
+			`tine.yaml:1:9: listen: 0.0.0.0:8463 is not a loopback address, so anyone who reaches it could use every server; add auth.tokens or auth.oidc, make a token with: tine token new NAME, or listen on 127.0.0.1:8463`},
 		{"exposed by an empty host", "listen: ':8463'\n",
-			`tine.yaml:1:9: listen: :8463 is not a loopback address, so anyone who reaches it could use every server; add auth.tokens, or listen on 127.0.0.1:8463`},
+			`tine.yaml:1:9: listen: :8463 is not a loopback address, so anyone who reaches it could use every server; add auth.tokens or auth.oidc, make a token with: tine token new NAME, or listen on 127.0.0.1:8463`},
 		{"exposed by a name", "listen: example.org:8463\n",
-			`tine.yaml:1:9: listen: example.org:8463 is not a loopback address, so anyone who reaches it could use every server; add auth.tokens, or listen on 127.0.0.1:8463`},
+			`tine.yaml:1:9: listen: example.org:8463 is not a loopback address, so anyone who reaches it could use every server; add auth.tokens or auth.oidc, make a token with: tine token new NAME, or listen on 127.0.0.1:8463`},
 		{"public url", "public_url: tine.example.org\n",
 			`tine.yaml:1:13: public_url: "tine.example.org" is not an absolute http or https URL; write it like https://tine.example.org`},
 		{"public url with a query", "public_url: https://tine.example.org/?a=b\n",
@@ -86,7 +109,7 @@ tine.yaml:5:7: auth.tokens[2]: name is missing; it says who comes with this toke
 		{"tokens are no map", "auth: {tokens: {a: 0123456789abcdeX}}\n",
 			`tine.yaml:1:16: auth.tokens: want a list, got a map; write tokens: [{name: laptop, token: "${TINE_TOKEN}"}]`},
 		{"any origin without auth", "cors: {origins: ['*']}\n",
-			`tine.yaml:1:18: cors.origins[0]: "*" without auth.tokens would let every web page that is open in a browser here use every server; name the origins, or add auth.tokens`},
+			`tine.yaml:1:18: cors.origins[0]: "*" without auth would let every web page that is open in a browser here use every server; name the origins, or add auth.tokens or auth.oidc`},
 		{"origin with a path", "cors: {origins: ['https://a.example.org/']}\n",
 			`tine.yaml:1:18: cors.origins[0]: "https://a.example.org/" is not an origin; write scheme://host or scheme://host:port without a path, like https://app.example.org, or "*"`},
 
@@ -99,7 +122,7 @@ tine.yaml:5:7: auth.tokens[2]: name is missing; it says who comes with this toke
 		{"duration without unit", "limits: {idle: 30}\n",
 			`tine.yaml:1:16: limits.idle: 30 has no unit; write 30s or 30ms`},
 		{"duration", "limits: {idle: 1 day}\n",
-			`tine.yaml:1:16: limits.idle: "1 day" is not a duration; write it like 500ms, 30s, 5m or 1h30m`},
+			`tine.yaml:1:16: limits.idle: "1 day" is not a duration; write it like 500ms, 30s, 5m, 1h30m or 7d`},
 		{"negative duration", "limits: {list_wait: -3s}\n",
 			`tine.yaml:1:21: limits.list_wait: "-3s" is out of range; want 10ms to 10m`},
 		{"number", "limits: {calls: many}\n",
@@ -184,23 +207,7 @@ tine.yaml:6:31: servers.a.tools.rename.c: "a b" is not a tool name; use 1 to 128
 			`tine.yaml:2:37: servers.a.scope: got "all", want session or shared`},
 		{"RewardKit", "backends:\n  - backend_name_ref: fs\n",
 			`tine.yaml:1:1: this is a RewardKit config; turn it into one of Tine's with: tine config import tine.yaml`},
-	}
-	opts := env(map[string]string{"SECRET": "hunter2"})
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			_, err := Parse([]byte(tt.in), opts)
-			if err == nil {
-				t.Fatal("no error")
-			}
-			if got := err.Error(); got != tt.want {
-				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
-			}
-			var e *Error
-			if !errors.As(err, &e) {
-				t.Errorf("%T is not an *Error", err)
-			}
-		})
-	}
+	})
 }
 
 func TestJSONErrors(t *testing.T) {
@@ -323,6 +330,19 @@ func TestErrorsHideSecrets(t *testing.T) {
 		"servers: {a: {url: 'x://me:hunter2@h'}}\n",
 		"servers: {a: {builtin: time, settings: hunter2}}\n",
 		"servers: {a: hunter2}\n",
+		"auth: {tokens: [{name: a, hash: 'sha256:hunter2'}]}\n",
+		"auth: {tokens: [{name: a, hash: [hunter2]}]}\n",
+		"auth: {oidc: {issuer: 'http://me:hunter2@example.org'}}\n",
+		"auth: {oidc: {issuer: '${S}', audience: ['', '${S}'], scopes: '${S}\"', algorithms: ['${S}']}}\n",
+		"auth: {rules: [{principals: ['[${S}'], claims: {a: '[${S}'}, role: '${S}', servers: ['[${S}']}]}\n",
+		"journal: '${S}'\n",
+		"journal: {mode: '${S}', max_age: '${S}', max_size: '${S}'}\n",
+		"telemetry: {otlp: {endpoint: 'x://me:hunter2@h', headers: {A: [hunter2]}, sample: '${S}'}}\n",
+		"servers: {a: {url: 'http://x', auth: {type: login, client_id: [a], client_secret: [hunter2]}}}\n",
+		"servers: {a: {url: 'http://x', auth: {type: login, client_id: a, client_secret: 1, token_url: 'http://me:hunter2@h', auth_url: '${S}'}}}\n",
+		"servers: {a: {url: 'http://x', auth: hunter2}}\n",
+		"servers: {a: {url: 'http://x', auth: {type: '${S}', scopes: 'a ${S}\"', redirect: '${S}', resource: '${S}'}, journal: '${S}', credential: '${S}'}}\n",
+		"servers: {a: {url: 'http://x', policy: {retry: '${S}', rate: {calls: '${S}', burst: '${S}'}, cache: {tools: ['[${S}'], lists: '${S}'}}}}\n",
 		"servers: {a: {command: x, enabled: '${S}'}}\n",
 		"servers: {a: {command: x, scope: '${S}', timeout: '${S}', protocol: '${S}', tools: {allow: ['[${S}'], rename: {a: ' ${S}'}}}}\n",
 		"limits: {body: '${S}', calls: '${S}', idle: '${S}'}\nlisten: ${S}\nseparator: ${S}\ndefault_view: ${S}\ncors: {origins: ['${S}']}\n",

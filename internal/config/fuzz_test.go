@@ -69,10 +69,98 @@ func whole(t *testing.T, c *Config) {
 			t.Fatalf("nothing to run: %+v", s)
 		}
 		_ = s.Target()
+		p := s.Policy
+		if p.MaxTimeout < s.Timeout || p.Retry.Attempts < 1 || p.Retry.MaxPause < p.Retry.Pause || p.Breaker.Open <= 0 || p.Breaker.Probes < 1 ||
+			p.Rate.Burst < 1 || p.Rate.Calls < 0 || p.Concurrency.Queue < 0 || s.Journal == "" || s.Credential == "" {
+			t.Fatalf("policy: %+v", s)
+		}
+		if s.Auth.Type != "" && s.URL == "" && s.Disabled == "" {
+			t.Fatalf("auth of no url: %+v", s)
+		}
 	}
-	if err := c.CheckExposure(); err != nil {
+	for _, secret := range c.Secrets() {
+		if len(secret) < minSecret {
+			t.Fatalf("%q is too short to hide", secret)
+		}
+	}
+	for _, tok := range c.Auth.Tokens {
+		if (tok.Token == "") == (tok.Hash == "") || tok.Role == "" || strings.Contains(tok.Name, ":") {
+			t.Fatalf("token: %+v", tok)
+		}
+	}
+	if o := c.Auth.OIDC; o != nil && (o.Issuer == "" || o.Principal == "" || len(o.Algorithms) == 0) {
+		t.Fatalf("oidc: %+v", o)
+	}
+	if err := c.CheckExposure(false); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// FuzzSet holds that settings never panic, that an entry takes or refuses them
+// whole, that merging is taking one after the other, and that whatever was set
+// can be unset.
+func FuzzSet(f *testing.F) {
+	for _, s := range []string{
+		`{}`, `{"timeout": "1s"}`, `{"policy": {"retry": "off", "rate": {"calls": 1.5}}}`, `{"policy": {"retry": {"attempts": 3}}}`,
+		`{"headers": {"A": "b", "a.b": "c"}}`, `{"headers": {"a": 1}}`, `{"auth": {"type": "login", "scopes": "a b"}}`, `{"tools": {"allow": ["a*"], "rename": {"a.b": "c", "a": "d"}}}`,
+		`{"journal": "off", "x": null}`, `{"url": "${A}"}`, `{"a": {"b": {}}, "a.b": 1}`, "[1", "\xff",
+	} {
+		f.Add([]byte(s), []byte(`{"policy": {"retry": {"pause": "1s"}}, "headers": {"A": "c"}}`))
+	}
+	c, err := Parse([]byte("servers: {a: {url: 'http://x', headers: {X: y}, tools: {rename: {q: r}}}}"), fuzzOptions())
+	if err != nil {
+		f.Fatal(err)
+	}
+	base := c.Servers[0]
+	f.Fuzz(func(t *testing.T, one, two []byte) {
+		first, keys, err := base.With(one)
+		if err != nil {
+			if !first.same(&base) || keys != nil {
+				t.Fatalf("refused and changed: %+v", first)
+			}
+		} else {
+			whole(t, &Config{Listen: DefaultListen, Separator: DefaultSeparator, Servers: []Server{first}})
+		}
+		both, err2 := MergeSet(one, two)
+		if err2 != nil {
+			return
+		}
+		// Together they may go where one alone may not, and not the other way.
+		if err == nil {
+			after, _, err := first.With(two)
+			merged, _, err2 := base.With(both)
+			if err == nil && err2 == nil && !after.same(&merged) && !replacesMap(one, two) {
+				t.Fatalf("%s then %s is\n%+v\nand merged to %s\n%+v", one, two, after, both, merged)
+			}
+		}
+		root, err := readSet(both)
+		if err != nil {
+			t.Fatalf("%s and %s merged to %s: %v", one, two, both, err)
+		}
+		for _, key := range leaves(root, "") {
+			if _, err := UnsetKeys(both, []string{key}); err != nil {
+				t.Fatalf("%s: %v", both, err)
+			}
+		}
+		rest, err := UnsetKeys(both, topLevel(root))
+		if err != nil || string(rest) != "{}" {
+			t.Fatalf("%s without all its keys is %s: %v", both, rest, err)
+		}
+	})
+}
+
+// replacesMap reports whether a short form and a map meet, of which merging
+// keeps the last alone.
+func replacesMap(one, two []byte) bool {
+	return strings.Contains(string(one)+string(two), `"off"`)
+}
+
+func topLevel(n *node) []string {
+	var keys []string
+	for _, p := range n.pairs {
+		keys = append(keys, p.key)
+	}
+	return keys
 }
 
 // FuzzPlaceholders holds that text without placeholders stays as it is, that

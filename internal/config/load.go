@@ -22,6 +22,10 @@ type Options struct {
 	Getenv func(string) (string, bool)
 	// ReadFile reads what ${file:PATH}, env_file and key_file name.
 	ReadFile func(string) ([]byte, error)
+	// OtherAuth says that there are tokens elsewhere than in the file, or that
+	// the caller will see to it with CheckExposure, so that none in the file is
+	// no reason to refuse an address.
+	OtherAuth bool
 }
 
 func (o Options) filled() Options {
@@ -107,6 +111,10 @@ func (d *decoder) duplicates(t *tree) {
 // closes the report.
 func (d *decoder) finish(c *Config) (*Config, error) {
 	problems := d.remoteServers(c)
+	d.otlpEnvironment(c)
+	for i := range c.Servers {
+		setDefault(&c.Servers[i].Journal, c.Journal.Mode)
+	}
 	d.checkWhole(c)
 	if err := d.err(); err != nil || len(problems) > 0 {
 		return nil, bounded(append(d.problems, problems...))
@@ -224,7 +232,8 @@ func onlyOurs(servers *node) bool {
 		for _, k := range p.value.pairs {
 			switch k.key {
 			case "builtin", "scope", "driver", "transport", "tools", "eager", "protocol",
-				"client_capabilities", "connect_timeout", "settings", "ca_file", "env_file", "title":
+				"client_capabilities", "connect_timeout", "settings", "ca_file", "env_file", "title",
+				"auth", "credential", "policy", "journal":
 				return true
 			}
 		}

@@ -24,12 +24,22 @@ func serverOf(t *testing.T, c *Config, id string) Server {
 	t.Helper()
 	for _, s := range c.Servers {
 		if s.ID == id {
-			s.hidden = nil
+			s.hidden, s.gone, s.derived = nil, nil, derived{}
 			return s
 		}
 	}
 	t.Fatalf("no server %q", id)
 	return Server{}
+}
+
+// defaultPolicy is what docs/config.md says of an entry without policy.
+var defaultPolicy = Policy{
+	MaxTimeout:  time.Hour,
+	Retry:       Retry{Attempts: 3, Pause: 200 * time.Millisecond, MaxPause: 5 * time.Second},
+	Breaker:     Breaker{Failures: 5, Open: 30 * time.Second, Probes: 1},
+	Rate:        Rate{Calls: 0, Burst: 1},
+	Concurrency: Concurrency{Calls: 0, Queue: 128, Wait: 10 * time.Second},
+	Cache:       Cache{Lists: 5 * time.Minute},
 }
 
 func TestDefault(t *testing.T) {
@@ -39,19 +49,23 @@ func TestDefault(t *testing.T) {
 		Log: Log{"info", "text"},
 		Limits: Limits{Body: 16 << 20, Header: 64 << 10, Message: 64 << 20, Connections: 4096, Calls: 4096,
 			ListWait: 5 * time.Second, Idle: time.Hour, Drain: 10 * time.Second},
-		hidden: map[string]bool{},
+		Journal:   Journal{Mode: "full", MaxAge: 7 * 24 * time.Hour, MaxSize: 1 << 30},
+		Telemetry: Telemetry{OTLP{Sample: 1}},
+		hidden:    map[string]bool{},
 	}
 	for _, name := range []string{"time", "fetch", "everything"} {
 		want.Servers = append(want.Servers, Server{
 			ID: name, Title: name, Driver: "builtin", Builtin: name, Scope: "shared", Enabled: true, Protocol: "auto",
 			ClientCapabilities: []string{"elicitation", "sampling"},
 			ConnectTimeout:     10 * time.Second, Timeout: 5 * time.Minute,
+			Credential: "shared", Policy: defaultPolicy, Journal: "full",
+			hidden: map[string]bool{}, derived: derived{true, true},
 		})
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
 	}
-	if err := c.CheckExposure(); err != nil {
+	if err := c.CheckExposure(false); err != nil {
 		t.Error(err)
 	}
 	loaded, err := Load("", noEnv())
@@ -72,7 +86,21 @@ cors: {origins: ["https://App.example.org", "http://localhost:3000", "*"]}
 auth:
   tokens:
     - {name: ada, token: "${TOKEN}"}
-    - {name: ci, token: 0123456789abcdef}
+    - {name: ci, token: 0123456789abcdef, role: operator}
+    - {name: bo, hash: "sha256:AB34567890123456789012345678901234567890123456789012345678901234", role: viewer}
+  oidc:
+    issuer: https://login.example.org/realms/x
+    audience: tine
+    scopes: openid mcp:use
+    principal: email
+    algorithms: [ES256, EdDSA]
+    ca_file: idp.pem
+  rules:
+    - principals: [ada, "oidc:*@example.org"]
+      claims: {groups: [admins, "team-*"], email_verified: true, level: 3}
+      role: operator
+    - servers: [f*, web]
+      tools: [fs.read_*, "web.*"]
 limits:
   body: 4MB
   header: 8192
@@ -83,6 +111,9 @@ limits:
   idle: 1h30m
   drain: 0s
 log: {level: debug, format: json}
+journal: {mode: meta, max_age: 30d, max_size: 2TiB}
+telemetry:
+  otlp: {endpoint: "https://otel.example.org:4318/", headers: {X-Key: "${TOKEN}"}, sample: 0.25, ca_file: otel.pem}
 separator: "."
 long_names: shorten
 default_view: web
@@ -100,6 +131,36 @@ servers:
     client_capabilities: []
     connect_timeout: 1s
     timeout: 1m
+    journal: off
+    policy:
+      max_timeout: 1h30m
+      retry: {attempts: 5, pause: 1s, max_pause: 1m}
+      breaker: {failures: 9, open: 1m30s, probes: 3}
+      rate: {calls: 2.5, burst: 10}
+      concurrency: {calls: 4, queue: 0, wait: 0}
+      cache: {lists: 0, results: 1d12h, tools: ["get_*", "${OFF}"]}
+  erp:
+    url: https://erp.example.org/mcp
+    auth:
+      type: client_credentials
+      token_url: https://login.example.org/token
+      client_id: tine
+      client_secret: "${TOKEN}"
+      scopes: [read, write]
+      audience: erp
+      resource: urn:erp
+    policy: {retry: off, breaker: off, cache: off, rate: {calls: 3}}
+  desk:
+    url: https://desk.example.org/mcp
+    auth:
+      type: login
+      auth_url: https://login.example.org/authorize
+      token_url: http://localhost:9/token
+      client_id: abc
+      scopes: read write
+      redirect: http://127.0.0.1:8765/callback
+    credential: per-principal
+    timeout: 2h
   fs:
     command: ./bin/server
     args: [-y, 8, 0x10, true, 1.50, "${TOKEN}"]
@@ -129,10 +190,32 @@ func TestEveryKey(t *testing.T) {
 		Path: opts.Path, Listen: "[::]:9000", PublicURL: "https://tine.example.org/gw",
 		TLS:  TLS{filepath.Join(dir, "certs/tine.pem"), filepath.Join(dir, "home/tine.key")},
 		CORS: CORS{[]string{"https://app.example.org", "http://localhost:3000", "*"}},
-		Auth: Auth{[]Token{{"ada", "correct-horse-battery"}, {"ci", "0123456789abcdef"}}},
+		Auth: Auth{
+			Tokens: []Token{
+				{Name: "ada", Token: "correct-horse-battery", Role: "user"},
+				{Name: "ci", Token: "0123456789abcdef", Role: "operator"},
+				{Name: "bo", Hash: "sha256:ab34567890123456789012345678901234567890123456789012345678901234", Role: "viewer"},
+			},
+			OIDC: &OIDC{
+				Issuer: "https://login.example.org/realms/x", Audience: []string{"tine"}, Scopes: []string{"openid", "mcp:use"},
+				Principal: "email", Algorithms: []string{"ES256", "EdDSA"}, CAFile: filepath.Join(dir, "idp.pem"),
+			},
+			Rules: []Rule{
+				{
+					Principals: []string{"ada", "oidc:*@example.org"}, Role: "operator",
+					Claims: map[string][]string{"groups": {"admins", "team-*"}, "email_verified": {"true"}, "level": {"3"}},
+				},
+				{Role: "user", Servers: []string{"f*", "web"}, Tools: []string{"fs.read_*", "web.*"}},
+			},
+		},
 		Limits: Limits{Body: 4e6, Header: 8192, Message: 1 << 30, Connections: 10, Calls: 7,
 			ListWait: 500 * time.Millisecond, Idle: 90 * time.Minute, Drain: 0},
 		Log: Log{"debug", "json"}, Separator: ".", LongNames: "shorten", DefaultView: "web",
+		Journal: Journal{Mode: "meta", MaxAge: 30 * 24 * time.Hour, MaxSize: 2 << 40},
+		Telemetry: Telemetry{OTLP{
+			Endpoint: "https://otel.example.org:4318/", Headers: map[string]string{"X-Key": "correct-horse-battery"},
+			Sample: 0.25, CAFile: filepath.Join(dir, "otel.pem"),
+		}},
 	}
 	got := *c
 	got.Servers, got.Warnings, got.hidden = nil, nil, nil
@@ -143,7 +226,7 @@ func TestEveryKey(t *testing.T) {
 	for _, s := range c.Servers {
 		order = append(order, s.ID)
 	}
-	if want := "web fs here clock"; strings.Join(order, " ") != want {
+	if want := "web erp desk fs here clock"; strings.Join(order, " ") != want {
 		t.Errorf("servers in order %v, want %s", order, want)
 	}
 	servers := map[string]Server{
@@ -152,6 +235,39 @@ func TestEveryKey(t *testing.T) {
 			Headers:   map[string]string{"Authorization": "Bearer correct-horse-battery", "X-Count": "3"},
 			Transport: "sse", CAFile: filepath.Join(dir, "ca.pem"), Scope: "session", Protocol: "2025-06-18",
 			ClientCapabilities: []string{}, ConnectTimeout: time.Second, Timeout: time.Minute,
+			Policy: Policy{
+				MaxTimeout:  90 * time.Minute,
+				Retry:       Retry{5, time.Second, time.Minute},
+				Breaker:     Breaker{9, 90 * time.Second, 3},
+				Rate:        Rate{2.5, 10},
+				Concurrency: Concurrency{4, 0, 0},
+				Cache:       Cache{0, 36 * time.Hour, []string{"get_*", "false"}},
+			},
+			Journal: "off",
+		},
+		"erp": {
+			ID: "erp", Title: "erp", Driver: "url", URL: "https://erp.example.org/mcp", Transport: "auto", Scope: "shared",
+			Enabled: true, Protocol: "auto", ClientCapabilities: []string{"elicitation", "sampling"},
+			Auth: ServerAuth{
+				Type: "client_credentials", TokenURL: "https://login.example.org/token", ClientID: "tine", ClientSecret: "correct-horse-battery",
+				Scopes: []string{"read", "write"}, Audience: "erp", Resource: "urn:erp",
+			},
+			Policy: Policy{
+				MaxTimeout: time.Hour, Retry: Retry{1, 200 * time.Millisecond, 5 * time.Second}, Breaker: Breaker{0, 30 * time.Second, 1},
+				Rate: Rate{3, 3}, Concurrency: Concurrency{0, 128, 10 * time.Second},
+			},
+			ConnectTimeout: 10 * time.Second, Timeout: 5 * time.Minute,
+		},
+		"desk": {
+			ID: "desk", Title: "desk", Driver: "url", URL: "https://desk.example.org/mcp", Transport: "auto", Scope: "shared",
+			Enabled: true, Protocol: "auto", ClientCapabilities: []string{"elicitation", "sampling"},
+			Auth: ServerAuth{
+				Type: "login", AuthURL: "https://login.example.org/authorize", TokenURL: "http://localhost:9/token", ClientID: "abc",
+				Scopes: []string{"read", "write"}, Redirect: "http://127.0.0.1:8765/callback",
+			},
+			Credential:     "per-principal",
+			Policy:         Policy{2 * time.Hour, defaultPolicy.Retry, defaultPolicy.Breaker, defaultPolicy.Rate, defaultPolicy.Concurrency, defaultPolicy.Cache},
+			ConnectTimeout: 10 * time.Second, Timeout: 2 * time.Hour,
 		},
 		"fs": {
 			ID: "fs", Title: "fs", Driver: "process", Command: filepath.Join(dir, "bin/server"),
@@ -178,6 +294,12 @@ func TestEveryKey(t *testing.T) {
 		},
 	}
 	for id, want := range servers {
+		// What most of them leave open.
+		setDefault(&want.Credential, "shared")
+		setDefault(&want.Journal, "meta")
+		if reflect.DeepEqual(want.Policy, Policy{}) {
+			want.Policy = defaultPolicy
+		}
 		if got := serverOf(t, c, id); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", id, got, want)
 		}
@@ -232,13 +354,13 @@ func TestCheckExposure(t *testing.T) {
 	} {
 		c := Default()
 		c.Listen = listen
-		if err := c.CheckExposure(); (err == nil) != fine {
+		if err := c.CheckExposure(false); (err == nil) != fine {
 			t.Errorf("%q: %v", listen, err)
 		}
 	}
 	c := Default()
-	c.Listen, c.Auth.Tokens = "0.0.0.0:80", []Token{{"a", "0123456789abcdef"}}
-	if err := c.CheckExposure(); err != nil {
+	c.Listen, c.Auth.Tokens = "0.0.0.0:80", []Token{{Name: "a", Token: "0123456789abcdef"}}
+	if err := c.CheckExposure(false); err != nil {
 		t.Error(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 )
 
 type kind uint8
@@ -37,6 +38,8 @@ type node struct {
 	// missing is set when a placeholder had no value. Whoever resolved it has
 	// said so; the text means nothing.
 	missing bool
+	// inline has a map written on one line.
+	inline bool
 }
 
 type pair struct {
@@ -186,6 +189,19 @@ func parseFloat(s string) any {
 func stringNode(s string) *node { return &node{kind: kindString, text: s} }
 func boolNode(b bool) *node     { return &node{kind: kindBool, text: strconv.FormatBool(b)} }
 func intNode(i int64) *node     { return &node{kind: kindInt, text: strconv.FormatInt(i, 10)} }
+func numberNode(f float64) *node {
+	return &node{kind: kindFloat, text: formatNumber(f)}
+}
+func durationNode(d time.Duration) *node { return stringNode(brief(d)) }
+
+// sizeNode writes a size with its unit where that is exact.
+func sizeNode(v int64) *node {
+	if s := formatSize(v); strings.HasSuffix(s, "B") {
+		return stringNode(s)
+	}
+	return intNode(v)
+}
+
 func mapNode(pairs ...pair) *node {
 	return &node{kind: kindMap, pairs: pairs}
 }

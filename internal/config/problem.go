@@ -16,7 +16,8 @@ const (
 // characters, not bytes. The zero pos is "somewhere in the file".
 type pos struct{ line, col int }
 
-// Problem is one thing that is wrong in a config, and where.
+// Problem is one thing that is wrong in a config, and where. What is set at run
+// time stands in no file.
 type Problem struct {
 	File    string
 	Line    int
@@ -25,7 +26,10 @@ type Problem struct {
 }
 
 func (p Problem) String() string {
-	if p.Line == 0 {
+	switch {
+	case p.File == "":
+		return p.Message
+	case p.Line == 0:
 		return p.File + ": " + p.Message
 	}
 	return fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.Message)

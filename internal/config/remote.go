@@ -108,6 +108,9 @@ func (d *decoder) remoteServer(n *node, path string) (s Server, at pos, ok bool)
 	move("endpoint", "url")
 	move("enabled", "enabled")
 	key, off := d.remoteKey(auth, keyEnv, keyFile)
+	if auth == "oauth" && key == "" && off == "" {
+		e.set("auth", mapNode(pair{key: "type", value: stringNode(AuthLogin)}))
+	}
 	if key != "" {
 		// A bare key stands in any other header than Authorization.
 		if http.CanonicalHeaderKey(header) == "Authorization" {
@@ -158,7 +161,7 @@ func (d *decoder) remoteKey(auth, keyEnv, keyFile string) (key, off string) {
 			return "", "file " + keyFile + " (key_file) is empty; put the key in it"
 		}
 	case auth == "oauth":
-		return "", "auth_type oauth needs a login, which Tine can't do yet; give it a token with key_env or key_file"
+		return "", "" // a person logs in
 	default:
 		return "", "auth_type api-key needs key_env or key_file, which say where the key is"
 	}

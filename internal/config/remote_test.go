@@ -42,11 +42,11 @@ func TestRemoteServers(t *testing.T) {
 		"bearer": {"bearer", "https://b.example.com", map[string]string{"Authorization": "Bearer s3cret"}, true, ""},
 		"bare":   {"bare", "https://b.example.com", map[string]string{"X-API-Key": "f1le"}, true, ""},
 		"oauth":  {"oauth", "https://o.example.com", map[string]string{"Authorization": "Bearer s3cret"}, true, ""},
-		"login":  {"login", "https://o.example.com", nil, true, `server "login" is off: auth_type oauth needs a login, which Tine can't do yet; give it a token with key_env or key_file`},
+		"login":  {"login", "https://o.example.com", nil, true, ""},
 		"nokey":  {"nokey", "https://o.example.com", nil, true, `server "nokey" is off: auth_type api-key needs key_env or key_file, which say where the key is`},
 		"unset":  {"unset", "https://o.example.com", nil, true, `server "unset" is off: variable NOPE (key_env) is not set; set it to the key`},
 		"nofile": {"nofile", "https://o.example.com", nil, true, `server "nofile" is off: file /run/nope does not exist (key_file); create it`},
-		"off":    {"off", "https://off.example.com", nil, false, `server "off" is off: auth_type oauth needs a login, which Tine can't do yet; give it a token with key_env or key_file`},
+		"off":    {"off", "https://off.example.com", nil, false, ""},
 		"ph":     {"ph", "", nil, true, `server "ph" is off: variable HOST is not set (endpoint); set it, or write ${HOST:-default}`},
 	}
 	if len(c.Servers) != len(tests) {
@@ -58,6 +58,9 @@ func TestRemoteServers(t *testing.T) {
 		if !reflect.DeepEqual(got, w) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", id, got, w)
 		}
+		if login := id == "login" || id == "off"; login != (s.Auth.Type == AuthLogin) {
+			t.Errorf("%s: auth %+v", id, s.Auth)
+		}
 		if id != "fs" && (s.Driver != "url" || s.Scope != "shared") {
 			t.Errorf("%s: driver %s, scope %s", id, s.Driver, s.Scope)
 		}
@@ -66,7 +69,7 @@ func TestRemoteServers(t *testing.T) {
 	for _, w := range []string{
 		`MCP_REMOTE_SERVERS:4:126: [2]: key "region" means nothing to Tine; known keys: id,`,
 		`MCP_REMOTE_SERVERS:12:3: server "fs" is in the config too; that one counts`,
-		`MCP_REMOTE_SERVERS:6:3: server "login" is off`,
+		`MCP_REMOTE_SERVERS:7:3: server "nokey" is off`,
 	} {
 		if !strings.Contains(all, w) {
 			t.Errorf("no warning %q in\n%s", w, all)

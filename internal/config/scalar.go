@@ -1,6 +1,8 @@
 package config
 
 import (
+	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -30,13 +32,14 @@ func (o object) duration(key string, dst *time.Duration, least, most time.Durati
 	if !ok {
 		return false
 	}
-	if n.kind == kindInt || n.kind == kindFloat {
+	// Zero is the same in every unit.
+	if (n.kind == kindInt || n.kind == kindFloat) && n.text != "0" {
 		o.wrong(key, n, "%s has no unit; write %ss or %sms", n.text, n.text, n.text)
 		return false
 	}
-	v, err := time.ParseDuration(strings.TrimSpace(n.text))
-	if n.kind != kindString || err != nil {
-		o.wrong(key, n, "%s is not a duration; write it like 500ms, 30s, 5m or 1h30m", n.shown())
+	v, ok := parseDuration(n.text)
+	if n.kind != kindString && n.kind != kindInt || !ok {
+		o.wrong(key, n, "%s is not a duration; write it like 500ms, 30s, 5m, 1h30m or 7d", n.shown())
 		return false
 	}
 	if v < least || v > most {
@@ -47,8 +50,37 @@ func (o object) duration(key string, dst *time.Duration, least, most time.Durati
 	return true
 }
 
-// brief writes 1h and not 1h0m0s.
+var wholeDays = regexp.MustCompile(`^([0-9]{1,6})d(.*)$`)
+
+// parseDuration reads what Go reads, and days in front of it: 7d, 1d12h.
+func parseDuration(s string) (time.Duration, bool) {
+	s = strings.TrimSpace(s)
+	m := wholeDays.FindStringSubmatch(s)
+	if m == nil {
+		d, err := time.ParseDuration(s)
+		return d, err == nil
+	}
+	days, err := strconv.Atoi(m[1])
+	if err != nil || days > int(math.MaxInt64/day) {
+		return 0, false
+	}
+	rest := time.Duration(0)
+	if m[2] != "" {
+		if rest, err = time.ParseDuration(m[2]); err != nil || m[2][0] == '-' || m[2][0] == '+' {
+			return 0, false
+		}
+	}
+	d := time.Duration(days)*day + rest
+	return d, d >= 0
+}
+
+const day = 24 * time.Hour
+
+// brief writes 1h and not 1h0m0s, and whole days as such.
 func brief(d time.Duration) string {
+	if d >= day && d%day == 0 {
+		return strconv.FormatInt(int64(d/day), 10) + "d"
+	}
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
@@ -77,10 +109,40 @@ func (o object) integer(key string, dst *int, least, most int) bool {
 	return true
 }
 
+// number accepts a whole number or one with a fraction.
+func (o object) number(key string, dst *float64, least, most float64) bool {
+	n, ok := o.lookup(key)
+	if !ok {
+		return false
+	}
+	v, ok := n.float()
+	if !ok || n.kind != kindInt && n.kind != kindFloat && n.from == "" {
+		o.wrong(key, n, "got %s, want a number from %s to %s", n.shown(), formatNumber(least), formatNumber(most))
+		return false
+	}
+	if math.IsNaN(v) || v < least || v > most {
+		o.wrong(key, n, "%s is out of range; want %s to %s", n.shown(), formatNumber(least), formatNumber(most))
+		return false
+	}
+	*dst = v
+	return true
+}
+
+func (n *node) float() (float64, bool) {
+	text := strings.TrimSpace(n.text)
+	if i, err := parseInt(text); err == nil {
+		return float64(i), true
+	}
+	f, ok := parseFloat(text).(float64)
+	return f, ok
+}
+
+func formatNumber(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+
 var sizeUnits = map[string]int64{
 	"": 1, "b": 1,
-	"kb": 1e3, "mb": 1e6, "gb": 1e9,
-	"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30,
+	"kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12,
+	"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
 }
 
 func (o object) size(key string, dst *int64, least, most int64) bool {
@@ -116,7 +178,7 @@ func formatSize(n int64) string {
 	for _, u := range []struct {
 		name string
 		size int64
-	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
 		if n >= u.size && n%u.size == 0 {
 			return strconv.FormatInt(n/u.size, 10) + u.name
 		}

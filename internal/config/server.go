@@ -2,9 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net/http"
-	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,22 +12,14 @@ var serverKeys = []string{
 	"title", "driver", "command", "args", "env", "env_file", "cwd",
 	"url", "headers", "transport", "ca_file", "builtin", "settings",
 	"scope", "enabled", "eager", "protocol", "client_capabilities", "tools",
-	"connect_timeout", "timeout",
+	"auth", "credential", "policy", "journal", "connect_timeout", "timeout",
 }
 
 // belongs says which keys make sense only beside which other.
 var belongs = map[string]string{
 	"args": "command", "env": "command", "env_file": "command", "cwd": "command",
-	"headers": "url", "transport": "url", "ca_file": "url",
+	"headers": "url", "transport": "url", "ca_file": "url", "auth": "url", "credential": "url",
 	"settings": "builtin",
-}
-
-var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
-
-// ownHeaders are set by the transport; a fixed value would break it.
-var ownHeaders = []string{
-	"Host", "Connection", "Content-Length", "Content-Type", "Transfer-Encoding", "Accept", "Last-Event-Id",
-	"Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name",
 }
 
 // servers reads the servers of a tine.yaml.
@@ -55,24 +44,39 @@ func (d *decoder) servers(n *node, c *Config) {
 }
 
 // disable switches a server off whose placeholders have no value.
-func (d *decoder) disable(s *Server, gone []missing, path string) {
-	if len(gone) == 0 {
+func (d *decoder) disable(s *Server, lost []missing, path string) {
+	if len(lost) == 0 {
 		return
 	}
-	var reasons []string
-	for _, m := range gone {
+	s.gone = nil
+	for _, m := range lost {
 		where := strings.TrimPrefix(m.path, path+".")
-		reasons = append(reasons, fmt.Sprintf("%s (%s); %s", m.what, where, m.mend))
+		s.gone = append(s.gone, gone{where, fmt.Sprintf("%s (%s); %s", m.what, where, m.mend)})
 	}
-	s.Disabled = fmt.Sprintf("server %q is off: %s", s.ID, strings.Join(reasons, "; "))
+	s.Disabled = s.offBecause()
 	if s.Enabled {
-		d.warn(gone[0].pos, "%s", s.Disabled)
+		d.warn(lost[0].pos, "%s", s.Disabled)
 	}
+}
+
+// gone is a value whose placeholder is missing.
+type gone struct{ key, why string }
+
+// offBecause is empty when nothing is gone.
+func (s *Server) offBecause() string {
+	if len(s.gone) == 0 {
+		return ""
+	}
+	reasons := make([]string, len(s.gone))
+	for i, g := range s.gone {
+		reasons[i] = g.why
+	}
+	return fmt.Sprintf("server %q is off: %s", s.ID, strings.Join(reasons, "; "))
 }
 
 // server reads one entry whose placeholders are resolved.
 func (d *decoder) server(id string, n *node, idPos pos, at string) (s Server) {
-	s = Server{ID: id, Enabled: true, hidden: map[string]bool{}}
+	s = newServer(id)
 	defer s.fill()
 	if n.kind == kindNull {
 		d.fail(idPos, "%s is empty; give it a command, a url or a builtin", at)
@@ -90,16 +94,24 @@ func (d *decoder) server(id string, n *node, idPos pos, at string) (s Server) {
 	o.boolean("enabled", &s.Enabled)
 	o.boolean("eager", &s.Eager)
 	o.oneOf("protocol", &s.Protocol, protocols...)
-	o.duration("connect_timeout", &s.ConnectTimeout, time.Millisecond, time.Hour)
-	o.duration("timeout", &s.Timeout, time.Millisecond, 7*24*time.Hour)
+	d.timeouts(o, &s)
 	if o.texts("client_capabilities", &s.ClientCapabilities, "[elicitation, sampling]") {
-		d.words(o, "client_capabilities", s.ClientCapabilities, capabilities)
+		o.words("client_capabilities", capabilities)
 	}
+	o.oneOf("credential", &s.Credential, credentials...)
+	d.serverAuth(o, &s)
+	d.policy(o, &s)
+	o.oneOf("journal", &s.Journal, journalModes...)
 	d.tools(o, &s)
 	if s.Disabled != "" && s.Enabled {
 		d.warn(o.keyPos("env_file"), "%s", s.Disabled)
 	}
 	return s
+}
+
+func (d *decoder) timeouts(o object, s *Server) {
+	o.duration("connect_timeout", &s.ConnectTimeout, time.Millisecond, time.Hour)
+	o.duration("timeout", &s.Timeout, time.Millisecond, 7*day)
 }
 
 // what reads how the server is run or reached: exactly one of three ways.
@@ -196,52 +208,6 @@ func (d *decoder) env(o object, s *Server) {
 			s.hidden["env."+k] = true
 		}
 	}
-}
-
-func (d *decoder) url(o object, s *Server) {
-	if o.text("url", &s.URL, "https://mcp.example.org/mcp") {
-		n := o.n.get("url")
-		u, err := url.Parse(s.URL)
-		switch {
-		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-			o.wrong("url", n, "%s is not an absolute http or https URL; write it like https://mcp.example.org/mcp", n.quoted())
-		case u.Fragment != "":
-			o.wrong("url", n, "has a fragment (#...), which is never sent; remove it")
-		}
-	}
-	o.oneOf("transport", &s.Transport, transports...)
-	if o.text("ca_file", &s.CAFile, "ca.pem") {
-		s.CAFile = d.res.paths.resolve(s.CAFile)
-	}
-	o.textMap("headers", &s.Headers, `{Authorization: "Bearer ${TOKEN}"}`)
-	n := o.n.get("headers")
-	if n == nil {
-		return
-	}
-	seen := map[string]string{}
-	for _, p := range n.pairs {
-		name := http.CanonicalHeaderKey(p.key)
-		switch {
-		case !headerName.MatchString(p.key):
-			d.fail(p.keyPos, "%s.headers: %q can't name a header", o.path, clip(p.key))
-		case slices.Contains(ownHeaders, name):
-			d.fail(p.keyPos, "%s.headers: %s is set by Tine itself; remove it", o.path, name)
-		case seen[name] != "":
-			d.fail(p.keyPos, "%s.headers: %s and %s are the same header; keep one", o.path, seen[name], p.key)
-		case strings.ContainsAny(p.value.text, "\r\n\x00"):
-			d.fail(p.value.pos, "%s.headers.%s: a header is one line", o.path, p.key)
-		}
-		seen[name] = p.key
-	}
-}
-
-// quoted is like shown, without what a URL may hide.
-func (n *node) quoted() string {
-	c := *n
-	if c.kind == kindString && c.from == "" {
-		c.text = RedactURL(c.text)
-	}
-	return c.shown()
 }
 
 func (d *decoder) settings(o object, s *Server) {

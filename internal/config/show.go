@@ -3,88 +3,9 @@ package config
 import (
 	"sort"
 	"strconv"
-	"strings"
-	"time"
 )
 
 func itoa(i int) string { return strconv.Itoa(i) }
-
-// Marshal writes a resolved config as YAML for people to read: every default
-// filled in, every secret masked. It can't be loaded again.
-func Marshal(c *Config) []byte {
-	root := mapNode()
-	str := func(n *node, key, rel, v string) {
-		if c.hidden[rel] && v != "" {
-			v = mask
-		}
-		n.set(key, stringNode(v))
-	}
-	// A listen address is not a secret, wherever it came from.
-	root.set("listen", stringNode(c.Listen))
-	if c.PublicURL != "" {
-		str(root, "public_url", "public_url", c.PublicURL)
-	}
-	if c.TLS.Cert != "" {
-		tls := mapNode()
-		str(tls, "cert", "tls.cert", c.TLS.Cert)
-		str(tls, "key", "tls.key", c.TLS.Key)
-		root.set("tls", tls)
-	}
-	if len(c.CORS.Origins) > 0 {
-		root.set("cors", mapNode(pair{key: "origins", value: shownList(c.CORS.Origins, "cors.origins", c.hidden)}))
-	}
-	if len(c.Auth.Tokens) > 0 {
-		tokens := &node{kind: kindList}
-		for _, t := range c.Auth.Tokens {
-			tokens.items = append(tokens.items, mapNode(
-				pair{key: "name", value: stringNode(t.Name)}, pair{key: "token", value: stringNode(mask)}))
-		}
-		root.set("auth", mapNode(pair{key: "tokens", value: tokens}))
-	}
-	root.set("limits", shownLimits(c.Limits))
-	root.set("log", mapNode(pair{key: "level", value: stringNode(c.Log.Level)}, pair{key: "format", value: stringNode(c.Log.Format)}))
-	root.set("separator", stringNode(c.Separator))
-	root.set("long_names", stringNode(c.LongNames))
-	if c.DefaultView != "" {
-		root.set("default_view", stringNode(c.DefaultView))
-	}
-	servers := mapNode()
-	for i := range c.Servers {
-		s := &c.Servers[i]
-		p := pair{key: s.ID, value: s.shown()}
-		if s.Disabled != "" {
-			p.comment = []string{s.Disabled}
-		}
-		servers.pairs = append(servers.pairs, p)
-	}
-	root.set("servers", servers)
-	var b strings.Builder
-	writeYAML(&b, root, 0)
-	return []byte(b.String())
-}
-
-func shownLimits(l Limits) *node {
-	n := mapNode()
-	size := func(key string, v int64) {
-		if s := formatSize(v); strings.HasSuffix(s, "B") {
-			n.set(key, stringNode(s))
-			return
-		}
-		n.set(key, intNode(v))
-	}
-	size("body", l.Body)
-	size("header", int64(l.Header))
-	size("message", l.Message)
-	n.set("connections", intNode(int64(l.Connections)))
-	n.set("calls", intNode(int64(l.Calls)))
-	for _, d := range []struct {
-		key string
-		d   time.Duration
-	}{{"list_wait", l.ListWait}, {"idle", l.Idle}, {"drain", l.Drain}} {
-		n.set(d.key, stringNode(brief(d.d)))
-	}
-	return n
-}
 
 func shownList(list []string, rel string, hidden map[string]bool) *node {
 	n := &node{kind: kindList}
@@ -113,6 +34,10 @@ func (s *Server) shown() *node {
 		n.setMap("headers", s.Headers, func(string, string) string { return mask })
 		n.set("transport", stringNode(s.Transport))
 		str("ca_file", s.CAFile)
+		if s.Auth.Type != "" {
+			n.set("auth", s.shownAuth())
+			n.set("credential", stringNode(s.Credential))
+		}
 	case "builtin":
 		str("builtin", s.Builtin)
 		if len(s.Settings) > 0 {
@@ -135,8 +60,10 @@ func (s *Server) shown() *node {
 	if t := s.shownTools(); len(t.pairs) > 0 {
 		n.set("tools", t)
 	}
-	n.set("connect_timeout", stringNode(brief(s.ConnectTimeout)))
-	n.set("timeout", stringNode(brief(s.Timeout)))
+	n.set("connect_timeout", durationNode(s.ConnectTimeout))
+	n.set("timeout", durationNode(s.Timeout))
+	n.set("policy", s.Policy.shown(s.hidden))
+	n.set("journal", stringNode(s.Journal))
 	return n
 }
 

@@ -19,6 +19,7 @@ func TestMarshal(t *testing.T) {
     args: [--token, hunter2, --api-key=hunter2, "X-Key: hunter2", "postgres://a:hunter2@h/db", ghp_hunter2hunter2, --port, 80]
     env: {API_KEY: hunter2, URL: "https://a:hunter2@h/", PLAIN: shown, AUTH: hunter2, EMPTY_TOKEN: ""}
   lost: {command: "${NOPE}"}
+  person: {url: "https://h", auth: {type: login, client_id: hunter, client_secret: hunter2, scopes: "a ${CALLS}", audience: "${TOKEN}"}}
   set: {builtin: fetch, settings: {password: hunter2, list: [{token: hunter2}], u: "https://a:hunter2@h/"}}
 `
 	c := mustParse(t, in, opts)
@@ -36,7 +37,20 @@ tls:
 cors:
   origins: [https://app.example.org, http://localhost:3000, "*"]
 auth:
-  tokens: [{name: ada, token: "****"}, {name: ci, token: "****"}]
+  tokens:
+    - {name: ada, token: "****", role: user}
+    - {name: ci, token: "****", role: operator}
+    - {name: bo, hash: "****", role: viewer}
+  oidc:
+    issuer: https://login.example.org/realms/x
+    audience: [tine]
+    scopes: [openid, mcp:use]
+    principal: email
+    algorithms: [ES256, EdDSA]
+    ca_file: /srv/idp.pem
+  rules:
+    - {principals: [ada, "oidc:*@example.org"], claims: {email_verified: ["true"], groups: [admins, "team-*"], level: ["3"]}, role: operator}
+    - {role: user, servers: ["f*", web], tools: ["fs.read_*", "web.*"]}
 limits:
   body: 4000000
   header: 8KiB
@@ -49,6 +63,17 @@ limits:
 log:
   level: debug
   format: json
+journal:
+  mode: meta
+  max_age: 30d
+  max_size: 2TiB
+telemetry:
+  otlp:
+    endpoint: https://otel.example.org:4318/
+    headers:
+      X-Key: "****"
+    sample: 0.25
+    ca_file: /srv/otel.pem
 separator: .
 long_names: shorten
 default_view: web
@@ -69,6 +94,71 @@ servers:
     client_capabilities: []
     connect_timeout: 1s
     timeout: 1m
+    policy:
+      max_timeout: 1h30m
+      retry: {attempts: 5, pause: 1s, max_pause: 1m}
+      breaker: {failures: 9, open: 1m30s, probes: 3}
+      rate: {calls: 2.5, burst: 10}
+      concurrency: {calls: 4, queue: 0, wait: 0s}
+      cache: {lists: 0s, results: 36h, tools: ["get_*", "****"]}
+    journal: "off"
+  erp:
+    title: erp
+    driver: url
+    url: https://erp.example.org/mcp
+    transport: auto
+    auth:
+      type: client_credentials
+      token_url: https://login.example.org/token
+      client_id: tine
+      client_secret: "****"
+      scopes: [read, write]
+      audience: erp
+      resource: urn:erp
+    credential: shared
+    scope: shared
+    enabled: true
+    eager: false
+    protocol: auto
+    client_capabilities: [elicitation, sampling]
+    connect_timeout: 10s
+    timeout: 5m
+    policy:
+      max_timeout: 1h
+      retry: {attempts: 1, pause: 200ms, max_pause: 5s}
+      breaker: {failures: 0, open: 30s, probes: 1}
+      rate: {calls: 3, burst: 3}
+      concurrency: {calls: 0, queue: 128, wait: 10s}
+      cache: {lists: 0s, results: 0s}
+    journal: meta
+  desk:
+    title: desk
+    driver: url
+    url: https://desk.example.org/mcp
+    transport: auto
+    auth:
+      type: login
+      token_url: http://localhost:9/token
+      auth_url: https://login.example.org/authorize
+      client_id: abc
+      scopes: [read, write]
+      redirect: http://127.0.0.1:8765/callback
+    credential: per-principal
+    scope: shared
+    enabled: true
+    eager: false
+    protocol: auto
+    client_capabilities: [elicitation, sampling]
+    connect_timeout: 10s
+    timeout: 2h
+    policy:
+      max_timeout: 2h
+      retry: {attempts: 3, pause: 200ms, max_pause: 5s}
+      breaker: {failures: 5, open: 30s, probes: 1}
+      rate: {calls: 0, burst: 1}
+      concurrency: {calls: 0, queue: 128, wait: 10s}
+      cache: {lists: 5m, results: 0s}
+    journal: meta
   fs:
     title: fs
     driver: process
@@ -96,6 +186,8 @@ servers:
         ls: list
     connect_timeout: 1m
     timeout: 5m
+    policy:
+      max_timeout: 1h
 `
 	if !strings.HasPrefix(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -108,6 +200,7 @@ servers:
 		"  # server \"lost\" is off: variable NOPE is not set (command); set it, or write ${NOPE:-default}\n  lost:\n",
 		"    settings:\n      list: [{token: \"****\"}]\n      password: \"****\"\n      u: \"https://****@h/\"\n",
 		"      zone: \"****\"\n",
+		"    auth:\n      type: login\n      client_id: hunter\n      client_secret: \"****\"\n      scopes: [\"****\", \"****\"]\n      audience: \"****\"\n",
 	} {
 		if !strings.Contains(got, line) {
 			t.Errorf("no\n%s\nin\n%s", line, got)
@@ -194,6 +287,38 @@ servers:
 	got := strings.Join(ch.Added, ",") + " " + strings.Join(ch.Changed, ",") + " " + strings.Join(ch.Removed, ",") + " " + strings.Join(ch.Rest, ",")
 	if want := "d a,c b listen,limits,log,default_view"; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+	for was, is := range map[string]string{
+		"auth: {tokens: [{name: a, token: 0123456789abcdef}]}":                            "auth: {tokens: [{name: a, token: 0123456789abcdef, role: viewer}]}",
+		"auth: {oidc: {issuer: 'https://a'}}":                                             "auth: {}",
+		"auth: {oidc: {issuer: 'https://a', scopes: a}}":                                  "auth: {oidc: {issuer: 'https://a', scopes: b}}",
+		"auth: {oidc: {issuer: 'https://a', principal: sub}}":                             "auth: {oidc: {issuer: 'https://a', principal: email}}",
+		"auth: {rules: [{claims: {g: a}}]}":                                               "auth: {rules: [{claims: {g: b}}]}",
+		"auth: {rules: [{servers: [a]}]}":                                                 "auth: {rules: [{servers: [a]}, {servers: [b]}]}",
+		"journal: {max_age: 1h}":                                                          "journal: {max_age: 2h}",
+		"telemetry: {otlp: {endpoint: 'http://a', headers: {a: b}}}":                      "telemetry: {otlp: {endpoint: 'http://a', headers: {a: c}}}",
+		"telemetry: {otlp: {sample: 0.5}}":                                                "telemetry: {}",
+		"servers: {a: {builtin: time}}":                                                   "servers: {a: {builtin: time, policy: {retry: off}}}",
+		"servers: {a: {url: 'http://a', policy: {cache: {tools: [a]}}}}":                  "servers: {a: {url: 'http://a', policy: {cache: {tools: [b]}}}}",
+		"servers: {a: {url: 'http://a', auth: {type: login}}}":                            "servers: {a: {url: 'http://a', auth: {type: login, scopes: a}}}",
+		"servers: {a: {url: 'http://a', auth: {type: login}, credential: per-principal}}": "servers: {a: {url: 'http://a', auth: {type: login}}}",
+		"servers: {a: {builtin: time, journal: off}}":                                     "servers: {a: {builtin: time}}",
+	} {
+		a, b := mustParse(t, was, noEnv()), mustParse(t, is, noEnv())
+		top, _, _ := strings.Cut(was, ":")
+		if ch := Diff(a, b); top == "servers" && len(ch.Changed) != 1 || top != "servers" && strings.Join(ch.Rest, " ") != top {
+			t.Errorf("%s and %s: %+v", was, is, ch)
+		}
+	}
+	for was, is := range map[string]string{
+		"auth: {oidc: {issuer: 'https://a'}}":                                              "auth: {oidc: {issuer: 'https://a', principal: sub, scopes: [], audience: [], algorithms: [EdDSA, RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512]}, rules: []}",
+		"auth: {tokens: [{name: a, token: 0123456789abcdef}], rules: [{servers: [a, b]}]}": "auth: {tokens: [{name: a, token: 0123456789abcdef, role: user}], rules: [{servers: [b, a], role: user}]}",
+		"journal: off":                  "journal: {mode: off, max_age: 7d, max_size: 1GiB}",
+		"servers: {a: {builtin: time}}": "servers: {a: {builtin: time, journal: full, policy: {max_timeout: 1h, rate: {burst: 1}, cache: {tools: []}, retry: {}}}}",
+	} {
+		if ch := Diff(mustParse(t, was, noEnv()), mustParse(t, is, noEnv())); !ch.Empty() {
+			t.Errorf("%s and %s: %+v", was, is, ch)
+		}
 	}
 	// A variable that comes or goes changes its server.
 	withVar := "servers: {a: {command: npx, args: ['${V}']}}"

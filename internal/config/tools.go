@@ -1,56 +1,35 @@
 package config
 
-import (
-	"fmt"
-	"path"
-	"slices"
-)
-
-// words checks a list whose items come from a fixed set.
-func (d *decoder) words(o object, key string, got, allowed []string) {
-	seen := map[string]bool{}
-	for i, item := range o.n.get(key).items {
-		if i >= len(got) || item.missing {
-			continue
-		}
-		at := fmt.Sprintf("%s.%s[%d]", o.path, key, i)
-		switch {
-		case !slices.Contains(allowed, item.text):
-			d.fail(item.pos, "%s: got %s, want %s", at, item.shown(), orList(allowed))
-		case seen[item.text]:
-			d.fail(item.pos, "%s: %s stands twice", at, item.shown())
-		}
-		seen[item.text] = true
-	}
-}
+var toolsKeys = []string{"allow", "deny", "rename", "describe"}
 
 func (d *decoder) tools(o object, s *Server) {
-	t, ok := o.child("tools", []string{"allow", "deny", "rename", "describe"})
+	t, ok := o.child("tools", toolsKeys)
 	if !ok {
 		return
 	}
 	t.texts("allow", &s.Tools.Allow, `["read_*"]`)
 	t.texts("deny", &s.Tools.Deny, `["write_*"]`)
-	for _, key := range []string{"allow", "deny"} {
-		if n := t.n.get(key); n != nil {
-			for i, item := range n.items {
-				if _, err := path.Match(item.text, ""); err != nil || item.text == "" && !item.missing {
-					d.fail(item.pos, "%s.%s[%d]: %s is not a pattern; write a tool's name, with * for any characters", t.path, key, i, item.shown())
-				}
-			}
-		}
+	t.patterns("allow", "a tool's name")
+	t.patterns("deny", "a tool's name")
+	if n := t.n.get("allow"); n != nil && n.kind == kindList {
+		t.emptyList("allow", "an empty list would let nothing through; leave it out, or set enabled: false")
 	}
-	if n := t.n.get("allow"); n != nil && len(n.items) == 0 && n.kind == kindList {
-		d.fail(n.pos, "%s.allow: an empty list would let nothing through; leave it out, or set enabled: false", t.path)
+	var rename, describe map[string]string
+	if t.textMap("describe", &describe, `{name: "What it does"}`) {
+		s.Tools.Describe = over(s.Tools.Describe, describe)
 	}
-	t.textMap("rename", &s.Tools.Rename, "{old_name: new_name}")
-	t.textMap("describe", &s.Tools.Describe, `{name: "What it does"}`)
-	n := t.n.get("rename")
-	if n == nil {
+	if !t.textMap("rename", &rename, "{old_name: new_name}") {
 		return
 	}
+	// Names that an entry gave already stay taken, unless they are given anew.
 	taken := map[string]string{}
-	for _, p := range n.pairs {
+	for from, to := range s.Tools.Rename {
+		if _, again := rename[from]; !again {
+			taken[to] = from
+		}
+	}
+	s.Tools.Rename = over(s.Tools.Rename, rename)
+	for _, p := range t.n.get("rename").pairs {
 		to := p.value.text
 		switch {
 		case p.value.missing || !p.value.scalar():

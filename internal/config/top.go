@@ -1,9 +1,9 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -12,18 +12,14 @@ import (
 )
 
 var topKeys = []string{
-	"listen", "public_url", "tls", "cors", "auth", "limits", "log",
+	"listen", "public_url", "tls", "cors", "auth", "limits", "log", "journal", "telemetry",
 	"separator", "long_names", "default_view", "servers",
 }
 
 var (
 	separatorPattern = regexp.MustCompile(`^[_.-]{1,4}$`)
-	tokenNamePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$`)
-	tokenPattern     = regexp.MustCompile(`^[\x21-\x7e]+$`)
 	originPattern    = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[^/?#@\s\\]+$`)
 )
-
-const minToken = 16
 
 // config reads a tine.yaml.
 func (d *decoder) config(root *node, c *Config) {
@@ -51,14 +47,16 @@ func (d *decoder) config(root *node, c *Config) {
 	if !ok {
 		return
 	}
+	d.naming(o, c)
 	d.address(o, c)
 	d.access(o, c)
 	d.limits(o, c)
-	d.naming(o, c)
 	if l, ok := o.child("log", []string{"level", "format"}); ok {
 		l.oneOf("level", &c.Log.Level, "debug", "info", "warn", "error")
 		l.oneOf("format", &c.Log.Format, "text", "json")
 	}
+	d.journal(o, c)
+	d.telemetry(o, c)
 	if n := o.n.get("servers"); n != nil {
 		d.servers(n, c)
 	}
@@ -81,8 +79,10 @@ func (d *decoder) address(o object, c *Config) {
 		switch {
 		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 			o.wrong("public_url", n, "%s is not an absolute http or https URL; write it like https://tine.example.org", n.quoted())
+			c.PublicURL = ""
 		case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 			o.wrong("public_url", n, "must be a plain URL without user, query and fragment; write it like https://tine.example.org")
+			c.PublicURL = ""
 		}
 		c.PublicURL = strings.TrimRight(c.PublicURL, "/")
 	}
@@ -119,75 +119,6 @@ func checkListen(s string) error {
 	return nil
 }
 
-func (d *decoder) access(o object, c *Config) {
-	if a, ok := o.child("auth", []string{"tokens"}); ok {
-		d.tokens(a, c)
-	}
-	cors, ok := o.child("cors", []string{"origins"})
-	if !ok || !cors.texts("origins", &c.CORS.Origins, `["https://app.example.org"]`) {
-		return
-	}
-	for i, item := range cors.n.get("origins").items {
-		if i >= len(c.CORS.Origins) || item.missing {
-			continue
-		}
-		origin := strings.ToLower(c.CORS.Origins[i])
-		switch {
-		case origin == "*" && len(c.Auth.Tokens) == 0:
-			d.fail(item.pos, "cors.origins[%d]: \"*\" without auth.tokens would let every web page that is open in a browser here use every server; name the origins, or add auth.tokens", i)
-		case origin != "*" && !originPattern.MatchString(origin):
-			d.fail(item.pos, "cors.origins[%d]: %s is not an origin; write scheme://host or scheme://host:port without a path, like https://app.example.org, or \"*\"", i, item.shown())
-		}
-		c.CORS.Origins[i] = origin
-	}
-}
-
-func (d *decoder) tokens(a object, c *Config) {
-	list, ok := a.lookup("tokens")
-	if !ok {
-		return
-	}
-	if list.kind != kindList && list.kind != kindNull {
-		a.wrong("tokens", list, "want a list, got %s; write tokens: [{name: laptop, token: \"${TINE_TOKEN}\"}]", list.kind)
-		return
-	}
-	names, values := map[string]bool{}, map[string]string{}
-	for i, item := range list.items {
-		path := fmt.Sprintf("auth.tokens[%d]", i)
-		e, ok := d.object(item, path, a.hidden, []string{"name", "token"})
-		if !ok {
-			continue
-		}
-		e.rel = fmt.Sprintf("auth.tokens.%d", i)
-		var t Token
-		hasName, hasToken := e.text("name", &t.Name, "laptop"), e.text("token", &t.Token, `"${TINE_TOKEN}"`)
-		at := func(key string) pos { return e.n.get(key).pos }
-		switch {
-		case !hasName && e.n.get("name") == nil:
-			d.fail(item.pos, "%s: name is missing; it says who comes with this token", path)
-		case hasName && !tokenNamePattern.MatchString(t.Name):
-			d.fail(at("name"), "%s.name: %s is not a name; use 1 to 64 letters, digits, dots, dashes, underscores and @", path, e.n.get("name").shown())
-		case names[t.Name]:
-			d.fail(at("name"), "%s.name: %q stands twice; give each token its own name", path, t.Name)
-		}
-		switch {
-		case !hasToken && e.n.get("token") == nil:
-			d.fail(item.pos, "%s: token is missing; make one with: openssl rand -hex 24", path)
-		case !hasToken:
-		case len(t.Token) < minToken:
-			d.fail(at("token"), "%s.token: a token needs at least %d characters, this has %d; make one with: openssl rand -hex 24", path, minToken, len(t.Token))
-		case !tokenPattern.MatchString(t.Token):
-			d.fail(at("token"), "%s.token: only visible ASCII characters without spaces can be sent as a bearer token", path)
-		case values[t.Token] != "":
-			d.fail(at("token"), "%s.token: the same token as %q has; each needs its own", path, values[t.Token])
-		default:
-			values[t.Token] = t.Name
-		}
-		names[t.Name] = hasName
-		c.Auth.Tokens = append(c.Auth.Tokens, t)
-	}
-}
-
 func (d *decoder) limits(o object, c *Config) {
 	l, ok := o.child("limits", []string{"body", "header", "message", "connections", "calls", "list_wait", "idle", "drain"})
 	if !ok {
@@ -201,7 +132,7 @@ func (d *decoder) limits(o object, c *Config) {
 	l.integer("connections", &c.Limits.Connections, 1, 1_000_000)
 	l.integer("calls", &c.Limits.Calls, 1, 1_000_000)
 	l.duration("list_wait", &c.Limits.ListWait, 10*time.Millisecond, 10*time.Minute)
-	l.duration("idle", &c.Limits.Idle, time.Second, 30*24*time.Hour)
+	l.duration("idle", &c.Limits.Idle, time.Second, 30*day)
 	l.duration("drain", &c.Limits.Drain, 0, time.Hour)
 }
 
@@ -236,23 +167,50 @@ func (d *decoder) checkWhole(c *Config) {
 		}
 		d.fail(n.pos, "%s", msg)
 	}
-	if err := c.CheckExposure(); err != nil {
+	d.checkNamed(c)
+	if err := c.checkListen(d.opts.OtherAuth); err != nil {
 		d.fail(d.listenPos, "%v", err)
 	} else if !c.loopback() && c.TLS.Cert == "" && c.PublicURL == "" {
 		d.warn(d.listenPos, "listen: tokens cross the network unencrypted at %s; set tls, or public_url when a proxy in front speaks TLS", c.Listen)
 	}
 }
 
-// CheckExposure refuses an address that others can reach when there is no auth.
-// Load has called it; whoever changes Listen afterwards calls it again.
-func (c *Config) CheckExposure() error {
+// CheckExposure refuses an address that others can reach, and pages of any
+// origin, when there is no auth. otherAuth says that there are tokens elsewhere
+// than in the config. Load has called it with Options.OtherAuth; whoever changes
+// Listen afterwards, or knows better then, calls it again.
+func (c *Config) CheckExposure(otherAuth bool) error {
+	if err := c.checkListen(otherAuth); err != nil {
+		return err
+	}
+	for i, origin := range c.CORS.Origins {
+		if origin == "*" && !otherAuth && !c.HasAuth() {
+			return fmt.Errorf(anyOrigin, i)
+		}
+	}
+	return nil
+}
+
+// HasAuth reports whether the config itself says who may come in.
+func (c *Config) HasAuth() bool { return len(c.Auth.Tokens) > 0 || c.Auth.OIDC != nil }
+
+func (c *Config) checkListen(otherAuth bool) error {
 	if err := checkListen(c.Listen); err != nil {
 		return fmt.Errorf("listen: %q %w", c.Listen, err)
 	}
-	if c.loopback() || len(c.Auth.Tokens) > 0 {
+	if o := c.Auth.OIDC; o != nil && len(o.Audience) == 0 && c.PublicURL == "" && !c.loopback() {
+		return errors.New("auth.oidc: nothing says what a token must be for; set audience, or public_url, which is then it")
+	}
+	if otherAuth || c.HasAuth() {
 		return nil
 	}
-	return fmt.Errorf("listen: %s is not a loopback address, so anyone who reaches it could use every server; add auth.tokens, or listen on %s", c.Listen, DefaultListen)
+	if !c.loopback() {
+		return fmt.Errorf("listen: %s is not a loopback address, so anyone who reaches it could use every server; add auth.tokens or auth.oidc, make a token with: tine token new NAME, or listen on %s", c.Listen, DefaultListen)
+	}
+	if u, err := url.Parse(c.PublicURL); err == nil && c.PublicURL != "" && !loopbackHost(u.Hostname()) {
+		return fmt.Errorf("public_url: whoever comes in through %s could use every server; add auth.tokens or auth.oidc, make a token with: tine token new NAME, or remove public_url", c.PublicURL)
+	}
+	return nil
 }
 
 func (c *Config) loopback() bool {
@@ -260,9 +218,5 @@ func (c *Config) loopback() bool {
 	if err != nil {
 		return false
 	}
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback()
+	return loopbackHost(host)
 }

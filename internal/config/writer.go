@@ -19,7 +19,7 @@ func writeYAML(b *strings.Builder, n *node, indent int) {
 
 func writeValue(b *strings.Builder, n *node, indent int) {
 	switch {
-	case n.kind == kindMap && len(n.pairs) > 0:
+	case n.kind == kindMap && len(n.pairs) > 0 && !n.inline:
 		b.WriteString("\n")
 		writeYAML(b, n, indent+1)
 	case n.kind == kindList && len(n.items) > 0 && !flat(n):
@@ -79,7 +79,7 @@ var (
 	plainScalar = regexp.MustCompile(`^(--?[A-Za-z]|[A-Za-z_/~.])[A-Za-z0-9_/.@+=-]*(:[A-Za-z0-9_/.@+=-]+)*$`)
 	// Durations, sizes and addresses start with a digit and are strings all the
 	// same.
-	plainValue = regexp.MustCompile(`^([0-9]+(ms|s|m|h|KiB|MiB|GiB)|[0-9]+h[0-9]+m|[0-9]+(\.[0-9]+){3}:[0-9]+)$`)
+	plainValue = regexp.MustCompile(`^([0-9]+(ms|s|m|h|d|KiB|MiB|GiB|TiB)|[0-9]+h[0-9]+m|[0-9]+m[0-9]+s|[0-9]+(\.[0-9]+){3}:[0-9]+)$`)
 	// Words that some YAML reader takes for something else than a string, among
 	// them anything that might be a number.
 	specialWord = regexp.MustCompile(`^(?i:~|null|true|false|yes|no|on|off|y|n|[-+.]?(inf|nan)|[-+.0-9].*[0-9].*|=|<<)$`)

@@ -57,6 +57,9 @@ type Spec struct {
 	Header    http.Header
 	Transport string // auto, streamable or sse
 	CAFile    string
+	// Authorize puts the server's credentials on requests that its headers alone
+	// don't let in; nil where they do.
+	Authorize func(http.RoundTripper) http.RoundTripper
 
 	// A server inside the binary, by name, with its settings.
 	Builtin  string

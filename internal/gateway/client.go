@@ -26,7 +26,6 @@ type client struct {
 	g       *Gateway
 	view    view
 	sess    *session.Session
-	who     identity.Principal
 	version string
 	init    initParams
 	created time.Time
@@ -39,6 +38,7 @@ type client struct {
 	unhear func()
 
 	mu      sync.Mutex
+	who     identity.Principal // as it came last
 	closed  bool
 	level   string
 	calls   map[string]*underway           // requests under way, by raw id
@@ -89,6 +89,19 @@ func (g *Gateway) newClient(id string, v view, sess *session.Session, who identi
 func (c *client) touch() {
 	c.used.Store(time.Now().UnixNano())
 	c.sess.Touch()
+}
+
+// came notes who sent a request: what the same principal may do can change.
+func (c *client) came(who identity.Principal) {
+	c.mu.Lock()
+	c.who = who
+	c.mu.Unlock()
+}
+
+func (c *client) principal() identity.Principal {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.who
 }
 
 // desc describes the client to a connection.
@@ -187,7 +200,7 @@ func (c *client) note(msg wire.Message) {
 	case wire.NoteInitialized:
 	case wire.NoteRootsChanged:
 		for _, e := range c.g.reg.Catalog().Entries {
-			if c.view.merged() || c.view.server == e.ID {
+			if (c.view.merged() || c.view.server == e.ID) && c.principal().MaySee(e.ID) {
 				c.forward(c.sess.Peek(e.ID), msg)
 			}
 		}
@@ -322,7 +335,7 @@ func (c *client) hears(method string, params []byte) bool {
 
 // Note implements session.Watcher.
 func (c *client) Note(server, method string, params []byte) {
-	if !c.view.merged() && server != "" && server != c.view.server {
+	if server != "" && (!c.view.merged() && server != c.view.server || !c.principal().MaySee(server)) {
 		return
 	}
 	key := ""
@@ -351,7 +364,9 @@ func (c *client) Note(server, method string, params []byte) {
 }
 
 // CanAsk implements session.Watcher.
-func (c *client) CanAsk(server string) bool { return c.view.merged() || c.view.server == server }
+func (c *client) CanAsk(server string) bool {
+	return (c.view.merged() || c.view.server == server) && c.principal().MaySee(server)
+}
 
 // Ask implements session.Watcher.
 func (c *client) Ask(ctx context.Context, server, method string, params []byte) (upstream.Reply, bool) {
@@ -415,7 +430,7 @@ func (p *peerOf) Ask(ctx context.Context, method string, params []byte) upstream
 func (c *client) record() (store.Client, error) {
 	init, err := json.Marshal(c.init)
 	return store.Client{
-		ID: c.id, Session: c.sess.ID, View: c.view.server, Principal: c.who.Name,
+		ID: c.id, Session: c.sess.ID, View: c.view.server, Principal: c.principal().Name,
 		Protocol: c.version, Init: init, Created: c.created, Used: time.Unix(0, c.used.Load()),
 	}, err
 }

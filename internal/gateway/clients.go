@@ -42,7 +42,7 @@ func (g *Gateway) find(id string, who identity.Principal) *client {
 	g.mu.Lock()
 	c := g.clients[id]
 	g.mu.Unlock()
-	if c == nil || c.who.Name != who.Name {
+	if c == nil || c.principal().Name != who.Name {
 		return nil
 	}
 	return c

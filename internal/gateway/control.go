@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/upstream"
@@ -21,17 +23,28 @@ import (
 // written here.
 func (g *Gateway) serveControl(w http.ResponseWriter, r *http.Request, who identity.Principal) {
 	v, err := g.control(w, r, who)
-	if err != nil {
-		refuseError(w, err)
+	switch {
+	case errors.Is(err, errAnswered):
+		return
+	case err != nil:
+		refuseError(w, g.clean(err))
 		return
 	}
-	if raw, ok := v.(rawCall); ok {
+	switch raw := v.(type) {
+	case rawCall:
 		w.Header()["Content-Type"] = contentJSON
 		_, _ = fmt.Fprintf(w, "{\"result\":%s}\n", []byte(raw))
+		return
+	case rawReplay:
+		w.Header()["Content-Type"] = contentJSON
+		_, _ = fmt.Fprintf(w, "{\"id\":%q,\"result\":%s}\n", raw.id, []byte(raw.result))
 		return
 	}
 	writeJSON(w, http.StatusOK, v)
 }
+
+// errAnswered is the error of a handler that has written its answer itself.
+var errAnswered = errors.New("answered already")
 
 func (g *Gateway) control(w http.ResponseWriter, r *http.Request, who identity.Principal) (any, error) {
 	parts := strings.Split(strings.Trim(strings.TrimPrefix(r.URL.Path, api.Version), "/"), "/")
@@ -48,15 +61,33 @@ func (g *Gateway) control(w http.ResponseWriter, r *http.Request, who identity.P
 	}
 	switch {
 	case is(http.MethodGet, "status"):
-		return g.status(r), nil
+		return g.status(r, who), nil
 	case is(http.MethodGet, "servers"):
-		return g.servers(), nil
+		return g.servers(who), nil
 	case is(http.MethodGet, "servers", "*"):
-		return g.server(parts[1])
+		return g.server(r, who, parts[1])
 	case is(http.MethodPatch, "servers", "*"):
-		return g.patchServer(w, r, parts[1])
+		return g.patchServer(w, r, who, parts[1])
 	case is(http.MethodGet, "servers", "*", "logs"):
-		return g.logs(r, parts[1])
+		return g.logs(r, who, parts[1])
+	case is(http.MethodPost, "servers", "*", "login"):
+		return g.beginLogin(w, r, who, parts[1])
+	case is(http.MethodPost, "servers", "*", "login", "*"):
+		return g.finishLogin(w, r, who, parts[1], parts[3])
+	case is(http.MethodDelete, "servers", "*", "login"):
+		return g.logout(r, who, parts[1])
+	case is(http.MethodGet, "calls"):
+		return g.calls(w, r, who)
+	case is(http.MethodGet, "calls", "*"):
+		return g.oneCall(r, who, parts[1])
+	case is(http.MethodPost, "calls", "*", "replay"):
+		return g.replay(r, who, parts[1])
+	case is(http.MethodGet, "tokens"):
+		return g.listTokens(r, who)
+	case is(http.MethodPost, "tokens"):
+		return g.newToken(w, r, who)
+	case is(http.MethodDelete, "tokens", "*"):
+		return g.revokeToken(r, who, parts[1])
 	case is(http.MethodGet, "tools"):
 		return g.tools(r, who)
 	case is(http.MethodPost, "call"):
@@ -83,12 +114,15 @@ func (g *Gateway) decode(w http.ResponseWriter, r *http.Request, v any) error {
 	return nil
 }
 
-func (g *Gateway) status(r *http.Request) api.Status {
+func (g *Gateway) status(r *http.Request, who identity.Principal) api.Status {
 	cfg := g.reg.Catalog().Config
 	s := api.Status{
-		Version: g.o.Version, Gateway: g.o.ID, Config: cfg.Path, State: g.o.StateDir, Started: g.started,
+		Version: g.o.Version, Gateway: g.o.ID, Started: g.started,
 		Sessions: len(g.reg.Sessions()), InFlight: g.InFlight(), Draining: g.draining.Load(),
 		PID: os.Getpid(), Protocols: wire.Versions[:], URL: cfg.PublicURL, Listen: cfg.Listen,
+	}
+	if who.Is(api.RoleViewer) {
+		s.Config, s.State = cfg.Path, g.o.StateDir
 	}
 	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(fmt.Stringer); ok {
 		s.Listen = addr.String()
@@ -102,17 +136,25 @@ func (g *Gateway) status(r *http.Request) api.Status {
 	return s
 }
 
-func (g *Gateway) servers() api.ServerList {
+func (g *Gateway) servers(who identity.Principal) api.ServerList {
 	cat := g.reg.Catalog()
 	out := api.ServerList{Servers: make([]api.Server, 0, len(cat.Entries))}
 	for _, e := range cat.Entries {
-		out.Servers = append(out.Servers, g.describe(e))
+		if looksAt(who, e.ID) {
+			out.Servers = append(out.Servers, g.describe(e))
+		}
 	}
 	return out
 }
 
-func (g *Gateway) entry(id string) (*session.Entry, error) {
-	if e := g.reg.Catalog().Entry(id); e != nil {
+// looksAt reports whether a principal may know of a server: it may use it, or
+// look after all of them.
+func looksAt(who identity.Principal, server string) bool {
+	return who.Is(api.RoleViewer) || who.MaySee(server)
+}
+
+func (g *Gateway) entry(who identity.Principal, id string) (*session.Entry, error) {
+	if e := g.reg.Catalog().Entry(id); e != nil && looksAt(who, id) {
 		return e, nil
 	}
 	e := asError(noServer(id))
@@ -120,12 +162,18 @@ func (g *Gateway) entry(id string) (*session.Entry, error) {
 	return nil, e
 }
 
-func (g *Gateway) server(id string) (any, error) {
-	e, err := g.entry(id)
+func (g *Gateway) server(r *http.Request, who identity.Principal, id string) (any, error) {
+	e, err := g.entry(who, id)
 	if err != nil {
 		return nil, err
 	}
-	return g.describe(e), nil
+	s := g.describe(e)
+	s.Policy = policyOf(e)
+	if e.Auth.Type == config.AuthLogin && g.o.Wallet != nil {
+		state := g.o.Wallet.State(r.Context(), e.Credentials(), who.Name)
+		s.Login = &state
+	}
+	return s, nil
 }
 
 // rank orders states by how much they say about a server that several sessions
@@ -135,9 +183,11 @@ var rank = map[string]int{api.StateIdle: 0, api.StateFailed: 1, api.StateStartin
 func (g *Gateway) describe(e *session.Entry) api.Server {
 	on, why := e.On()
 	s := api.Server{
-		ID: e.ID, Title: e.Title, Driver: e.Driver, Scope: e.Scope, Enabled: on, Overridden: e.Overridden(),
+		ID: e.ID, Title: e.Title, Driver: e.Driver, Scope: e.Scope, Enabled: on, Overrides: e.Overrides(),
 		State: api.StateIdle, Since: g.started, Target: e.Target(),
 	}
+	s.Overridden = len(s.Overrides) > 0
+	e.Describe(&s)
 	if !on {
 		s.State, s.Reason = api.StateDisabled, why
 		return s
@@ -158,30 +208,40 @@ func (g *Gateway) describe(e *session.Entry) api.Server {
 			s.ServerVer = wire.FindString(st.Hello.Info, "version")
 		}
 	}
+	s.Reason = g.o.Redact.Text(s.Reason)
 	return s
 }
 
-func (g *Gateway) patchServer(w http.ResponseWriter, r *http.Request, id string) (any, error) {
-	if _, err := g.entry(id); err != nil {
+func (g *Gateway) patchServer(w http.ResponseWriter, r *http.Request, who identity.Principal, id string) (any, error) {
+	if err := need(who, api.RoleOperator); err != nil {
+		return nil, err
+	}
+	if _, err := g.entry(who, id); err != nil {
 		return nil, err
 	}
 	var p api.ServerPatch
 	if err := g.decode(w, r, &p); err != nil {
 		return nil, err
 	}
-	if p.Reset && p.Enabled != nil {
-		return nil, &api.Error{Kind: api.KindInvalid, Message: "reset and enabled exclude each other"}
+	if p.Reset && (p.Enabled != nil || len(p.Set) > 0 || len(p.Unset) > 0) {
+		return nil, &api.Error{Kind: api.KindInvalid, Message: "reset goes back to the config in everything: nothing else can stand beside it"}
 	}
-	if p.Reset || p.Enabled != nil {
-		if err := g.reg.SetEnabled(r.Context(), id, p.Enabled); err != nil {
+	if p.Reset || p.Enabled != nil || len(p.Set) > 0 || len(p.Unset) > 0 {
+		change := session.Change{Enabled: p.Enabled, Set: p.Set, Unset: p.Unset, Reset: p.Reset}
+		if err := g.reg.Change(r.Context(), id, change); err != nil {
 			return nil, err
 		}
+		g.Secrets()
+		g.reg.Retry(id)
 	}
-	return g.server(id)
+	return g.server(r, who, id)
 }
 
-func (g *Gateway) logs(r *http.Request, id string) (any, error) {
-	if _, err := g.entry(id); err != nil {
+func (g *Gateway) logs(r *http.Request, who identity.Principal, id string) (any, error) {
+	if err := need(who, api.RoleViewer); err != nil {
+		return nil, err
+	}
+	if _, err := g.entry(who, id); err != nil {
 		return nil, err
 	}
 	max := int64(64 << 10)
@@ -206,7 +266,7 @@ func (g *Gateway) logs(r *http.Request, id string) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Instances = append(out.Instances, api.LogEntry{Instance: up.Name(), Session: up.Session(), Text: string(text)})
+		out.Instances = append(out.Instances, api.LogEntry{Instance: up.Name(), Session: up.Session(), Text: g.o.Redact.Text(string(text))})
 	}
 	return out, nil
 }
@@ -218,7 +278,7 @@ func (g *Gateway) tools(r *http.Request, who identity.Principal) (any, error) {
 	}
 	only := r.URL.Query().Get("server")
 	if only != "" {
-		e, err := g.entry(only)
+		e, err := g.entry(who, only)
 		if err != nil {
 			return nil, err
 		}
@@ -227,14 +287,15 @@ func (g *Gateway) tools(r *http.Request, who identity.Principal) (any, error) {
 		}
 	}
 	t := g.table()
-	parts, missing := g.listAll(r.Context(), sess, t, wire.MethodListTools)
+	x := &exchange{g: g, who: who, sess: sess, client: &upstream.Client{Key: newClientID()}, method: wire.MethodListTools}
+	parts, missing := x.listAll(r.Context(), t, wire.MethodListTools)
 	out := api.ToolList{Tools: []api.Tool{}}
 	for _, p := range parts {
 		if only != "" && p.shape.entry.ID != only {
 			continue
 		}
 		for _, item := range p.items {
-			if item = p.shape.editTool(item, t, true); item == nil {
+			if item = p.shape.editTool(item, t, true, who); item == nil {
 				continue
 			}
 			tool := api.Tool{Name: wire.FindString(item, "name"), Server: p.shape.entry.ID, Description: wire.FindString(item, "description")}
@@ -275,8 +336,18 @@ func (g *Gateway) call(w http.ResponseWriter, r *http.Request, who identity.Prin
 		return nil, e
 	}
 	defer g.leave(1)
-	x := &exchange{g: g, sess: sess, client: &upstream.Client{Key: newClientID()}, method: wire.MethodCallTool, params: params}
-	res, err := x.route(r.Context())
+	x := &exchange{
+		g: g, who: who, sess: sess, client: &upstream.Client{Key: newClientID()},
+		method: wire.MethodCallTool, params: params, trace: g.parentOf(r.Header, &params),
+	}
+	return x.answer(r.Context())
+}
+
+// answer is a call's result for the control API, where failures are errors.
+func (x *exchange) answer(ctx context.Context) (any, error) {
+	span := x.begin()
+	res, err := x.route(ctx)
+	x.end(span, err)
 	if err != nil {
 		if e, ok := err.(*wire.Error); ok {
 			return nil, &api.Error{Kind: api.KindInvalid, Message: e.Message}

@@ -23,11 +23,11 @@ type duplex struct {
 	g    *Gateway
 	view view
 	sess *session.Session
-	who  identity.Principal
 	out  *outbox
 
-	mu sync.Mutex
-	c  *client // after the handshake
+	mu  sync.Mutex
+	who identity.Principal // as it came last
+	c   *client            // after the handshake
 	// modern calls have no client; they are cancelled by id.
 	calls  map[string]context.CancelCauseFunc
 	closed bool
@@ -69,6 +69,23 @@ func (d *duplex) spawn(fn func()) bool {
 		d.wg.Go(fn)
 	}
 	return !d.closed
+}
+
+// came notes who sent a message: what the same principal may do can change.
+func (d *duplex) came(who identity.Principal) {
+	d.mu.Lock()
+	d.who = who
+	c := d.c
+	d.mu.Unlock()
+	if c != nil {
+		c.came(who)
+	}
+}
+
+func (d *duplex) principal() identity.Principal {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.who
 }
 
 func (d *duplex) send(frame []byte) { d.out.add(frame, "", true) }
@@ -180,7 +197,7 @@ func (d *duplex) initialize(msg wire.Message) {
 		return
 	}
 	d.sess.SetCapabilities(init.Capabilities)
-	c := d.g.newClient(newClientID(), d.view, d.sess, d.who, negotiate(init.ProtocolVersion), init)
+	c := d.g.newClient(newClientID(), d.view, d.sess, d.principal(), negotiate(init.ProtocolVersion), init)
 	c.out.close()
 	c.out = d.out
 	d.mu.Lock()
@@ -197,7 +214,7 @@ func (d *duplex) initialize(msg wire.Message) {
 	}
 	id := bytes.Clone(msg.ID)
 	d.spawn(func() {
-		x := &exchange{g: d.g, view: d.view, sess: d.sess, client: c.desc(), conn: c, method: wire.MethodInitialize}
+		x := &exchange{g: d.g, who: d.principal(), view: d.view, sess: d.sess, client: c.desc(), conn: c, method: wire.MethodInitialize}
 		res, err := x.initialized(d.life, c.version)
 		if err != nil {
 			res = failed(wire.MethodInitialize, err)
@@ -207,7 +224,7 @@ func (d *duplex) initialize(msg wire.Message) {
 }
 
 func (d *duplex) legacy(ctx context.Context, c *client, msg wire.Message, params wire.Params) {
-	x := &exchange{g: d.g, view: d.view, sess: d.sess, conn: c, method: msg.Method, params: params}
+	x := &exchange{g: d.g, who: d.principal(), view: d.view, sess: d.sess, conn: c, method: msg.Method, params: params, trace: d.g.parentOf(nil, &params)}
 	if c != nil {
 		x.client = c.desc()
 		x.peer = &peerOf{c: c, to: func() *outbox { return d.out }}
@@ -235,7 +252,7 @@ func (d *duplex) modern(ctx context.Context, msg wire.Message, params wire.Param
 		return
 	}
 	x := &exchange{
-		g: d.g, view: d.view, sess: d.sess, method: msg.Method, params: params,
+		g: d.g, who: d.principal(), view: d.view, sess: d.sess, method: msg.Method, params: params, trace: d.g.parentOf(nil, &params),
 		client: &upstream.Client{
 			Key: newClientID(), Modern: true,
 			Info: params.ClientInfo.Of(params.Raw), Caps: params.ClientCaps.Of(params.Raw),
@@ -246,7 +263,7 @@ func (d *duplex) modern(ctx context.Context, msg wire.Message, params wire.Param
 		d.listen(ctx, x, msg)
 		return
 	}
-	d.g.answerModern(ctx, x, d.who, msg, &framePeer{d: d, level: x.client.LogLevel})
+	d.g.answerModern(ctx, x, msg, &framePeer{d: d, level: x.client.LogLevel})
 }
 
 // listen keeps a subscription open on the channel until it is cancelled.
@@ -371,7 +388,7 @@ func (g *Gateway) serveMessage(w http.ResponseWriter, r *http.Request, who ident
 	g.mu.Lock()
 	d := g.channels[id]
 	g.mu.Unlock()
-	if d == nil || d.who.Name != who.Name {
+	if d == nil || d.principal().Name != who.Name {
 		refuse(w, http.StatusNotFound, api.KindInvalid, "there is no such event stream")
 		return
 	}
@@ -380,6 +397,7 @@ func (g *Gateway) serveMessage(w http.ResponseWriter, r *http.Request, who ident
 		return
 	}
 	d.sess.Touch()
+	d.came(who)
 	d.receive(body)
 	w.WriteHeader(http.StatusAccepted)
 }

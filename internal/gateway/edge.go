@@ -18,6 +18,8 @@ import (
 type edge struct {
 	body    int64
 	calls   int64
+	public  string // public_url
+	prefix  string // its path
 	host    string // of public_url
 	origin  string // of public_url
 	origins map[string]bool
@@ -27,6 +29,7 @@ type edge struct {
 func newEdge(cfg *config.Config) *edge {
 	e := &edge{body: cfg.Limits.Body, calls: int64(cfg.Limits.Calls), origins: make(map[string]bool)}
 	if u, err := url.Parse(cfg.PublicURL); err == nil && u.Host != "" {
+		e.public, e.prefix = cfg.PublicURL, strings.TrimSuffix(u.Path, "/")
 		e.host, e.origin = strings.ToLower(u.Host), strings.ToLower(u.Scheme+"://"+u.Host)
 	}
 	for _, o := range cfg.CORS.Origins {
@@ -131,10 +134,16 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, api.Health{Status: "ok"})
 		return
 	}
-	who, ok := g.tokens.Load().Identify(r.Header.Get("Authorization"))
+	if rest, ok := strings.CutPrefix(path, wellKnown); ok && (rest == "" || rest[0] == '/') {
+		g.serveMetadata(w, r, e, rest)
+		return
+	}
+	who, ok := g.identify(w, r, e)
 	if !ok {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="tine"`)
-		refuse(w, http.StatusUnauthorized, api.KindRefused, "a valid bearer token is needed: send it as Authorization: Bearer TOKEN")
+		return
+	}
+	if path == "/metrics" {
+		g.serveMetrics(w, r, who)
 		return
 	}
 	if strings.HasPrefix(path, api.Version+"/") {
@@ -219,7 +228,7 @@ func (g *Gateway) serveDoor(w http.ResponseWriter, r *http.Request, who identity
 	}
 	if !d.view.merged() {
 		e := cat.Entry(d.view.server)
-		if e == nil {
+		if e == nil || !who.MaySee(e.ID) {
 			refuse(w, http.StatusNotFound, api.KindInvalid, "there is no server \""+d.view.server+"\" here; `tine servers` lists them")
 			return
 		}

@@ -21,6 +21,23 @@ func asError(err error) *api.Error {
 	return &api.Error{Kind: api.KindInfrastructure, Message: err.Error()}
 }
 
+// failed is the function below for what servers and their connections say:
+// that may hold what is none of the client's business.
+func (g *Gateway) failed(method string, err error) *upstream.Result {
+	return failed(method, g.clean(err))
+}
+
+// clean masks secrets in an error's text.
+func (g *Gateway) clean(err error) error {
+	var rpc *wire.Error
+	if errors.As(err, &rpc) {
+		return err
+	}
+	e := *asError(err)
+	e.Message = g.o.Redact.Text(e.Message)
+	return &e
+}
+
 // failed is the answer to a request that got none from a server. A tool call
 // fails as a tool's result, so that a model can read why and go on; its _meta
 // says that the failure is not the tool's. Everything else fails as a JSON-RPC
@@ -39,14 +56,14 @@ func failed(method string, err error) *upstream.Result {
 		out := append([]byte(`{"_meta":{"`+wire.MetaTineError+`":`), detail...)
 		out = append(out, `},"content":[{"type":"text","text":`...)
 		out = wire.AppendQuote(out, e.Message)
-		return &upstream.Result{Result: append(out, `}],"isError":true}`...)}
+		return &upstream.Result{Result: append(out, `}],"isError":true}`...), RetryAfter: e.RetryAfter}
 	}
 	code := wire.CodeTine
 	if e.Kind == api.KindInvalid {
 		code = wire.CodeInvalidParams
 	}
 	data := append(append([]byte(`{"`+wire.MetaTineError+`":`), detail...), '}')
-	return &upstream.Result{Error: wire.AppendError(nil, &wire.Error{Code: code, Message: e.Message, Data: data})}
+	return &upstream.Result{Error: wire.AppendError(nil, &wire.Error{Code: code, Message: e.Message, Data: data}), RetryAfter: e.RetryAfter}
 }
 
 // httpStatus is the status of a control API error.

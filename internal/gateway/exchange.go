@@ -1,12 +1,15 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"strings"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -19,6 +22,7 @@ func (v view) merged() bool { return v.server == "" }
 // An exchange is one request on its way through the gateway.
 type exchange struct {
 	g      *Gateway
+	who    identity.Principal
 	view   view
 	sess   *session.Session
 	client *upstream.Client
@@ -28,13 +32,17 @@ type exchange struct {
 
 	method string
 	params wire.Params
+	trace  telemetry.Parent // what the request is part of
+	call   string           // its id in the journal, once it was made and where it is kept
 }
 
 // run finds the answer to the exchange's request.
 func (x *exchange) run(ctx context.Context) *upstream.Result {
+	span := x.begin()
 	res, err := x.route(ctx)
+	x.end(span, err)
 	if err != nil {
-		fail := failed(x.method, err)
+		fail := x.g.failed(x.method, err)
 		if res != nil {
 			fail.Events, fail.Retry = res.Events, res.Retry
 		}
@@ -70,7 +78,7 @@ func (x *exchange) route(ctx context.Context) (*upstream.Result, error) {
 	if x.view.merged() {
 		return nil, methodNotFound(x.method)
 	}
-	s := x.g.table().shapes[x.view.server]
+	s := x.seen(x.g.table(), x.view.server)
 	if s == nil {
 		return nil, noServer(x.view.server)
 	}
@@ -103,15 +111,21 @@ func (x *exchange) callTool(ctx context.Context) (*upstream.Result, error) {
 		return nil, unknownTool(name)
 	}
 	if short {
-		if found, ok := x.g.unshorten(ctx, x.sess, t, s, name); ok {
+		if found, ok := x.unshorten(ctx, t, s, name); ok {
 			own = found
 		}
 	}
 	inner, ok := s.inside(own)
-	if !ok {
+	if !ok || !x.who.MayCall(s.entry.ID, own) {
 		return nil, unknownTool(name)
 	}
-	return x.pass(ctx, s, inner, x.rename(name, inner))
+	res, err := x.pass(ctx, s, inner, x.rename(name, inner))
+	if err == nil && x.hides(s) && !x.exists(ctx, s, inner, res) {
+		// In the server's own words it would be told apart from one that is there
+		// and hidden.
+		return nil, unknownTool(name)
+	}
+	return res, err
 }
 
 func unknownTool(name string) error { return invalidParams("Unknown tool: " + name) }
@@ -119,9 +133,12 @@ func unknownTool(name string) error { return invalidParams("Unknown tool: " + na
 // locate finds whose thing a name is in the exchange's view.
 func (x *exchange) locate(t *table, name string) (s *shape, rest string, short bool) {
 	if !x.view.merged() {
-		return t.shapes[x.view.server], name, false
+		return x.seen(t, x.view.server), name, false
 	}
-	return t.split(name)
+	if s, rest, short = t.split(name); s != nil && !x.who.MaySee(s.entry.ID) {
+		return nil, "", false
+	}
+	return s, rest, short
 }
 
 // rename is the edit that gives the server its own name.
@@ -140,7 +157,7 @@ func (x *exchange) targeted(ctx context.Context) (*upstream.Result, error) {
 	}
 	t := x.g.table()
 	if !x.view.merged() {
-		s := t.shapes[x.view.server]
+		s := x.seen(t, x.view.server)
 		if s == nil {
 			return nil, noServer(x.view.server)
 		}
@@ -153,7 +170,7 @@ func (x *exchange) targeted(ctx context.Context) (*upstream.Result, error) {
 		if s, own, err = x.owner(ctx, t, name); err != nil {
 			return nil, err
 		}
-	} else if s, own, _ = t.split(name); s == nil {
+	} else if s, own, _ = x.locate(t, name); s == nil {
 		return nil, invalidParams("Unknown prompt: " + name)
 	}
 	return x.pass(ctx, s, own, x.rename(name, own))
@@ -168,6 +185,8 @@ func (x *exchange) pass(ctx context.Context, s *shape, name string, edits []wire
 	req := &upstream.Request{
 		Method: x.method, Params: x.params, Edits: edits, Name: name,
 		Header: x.header, Client: x.client, Peer: x.peer,
+		Who: x.who.Name, Session: x.sess.ID,
+		Trace: x.trace.Traceparent, TraceState: x.trace.Tracestate,
 	}
 	if x.client.Modern && x.params.RequestState.Ok() {
 		// States of ours were taken off before. A legacy server made none, and
@@ -193,13 +212,29 @@ func (x *exchange) pass(ctx context.Context, s *shape, name string, edits []wire
 			res, err = up.Call(ctx, req)
 		}
 	}
+	x.call = req.Call
 	if err != nil {
 		return res, err
 	}
-	if x.view.merged() && res.Result != nil {
-		res.Result = prefixURIs(x.method, s.entry.ID, res.Result)
+	return x.dressed(s, res), nil
+}
+
+// dressed is a server's answer as the client may see it. The answer itself may
+// be one that is kept, and is not changed.
+func (x *exchange) dressed(s *shape, res *upstream.Result) *upstream.Result {
+	out := *res
+	switch {
+	case res.Error != nil:
+		// Servers like to repeat what they did not like, and what they were shown
+		// is the gateway's and not the caller's.
+		out.Error = x.g.o.Redact.Values(res.Error)
+	case bytes.Contains(res.Result, isError):
+		out.Result = x.g.o.Redact.Values(res.Result)
 	}
-	return res, nil
+	if x.view.merged() && out.Result != nil {
+		out.Result = prefixURIs(x.method, s.entry.ID, out.Result)
+	}
+	return &out
 }
 
 // dress adds to a result what the stateless era wants in every one: its type,

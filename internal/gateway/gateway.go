@@ -24,16 +24,24 @@ import (
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/store/journal"
+	"github.com/tine-mcp/tine/internal/telemetry"
+	"github.com/tine-mcp/tine/internal/upstream/credential"
 )
 
 // Options are what a Gateway works with.
 type Options struct {
 	Registry *session.Registry
 	Store    store.Store
-	Tokens   *identity.Tokens
+	Operator string // the bearer token of this machine's own user
 	Version  string // of the program
 	ID       string // of the state folder's owner
 	StateDir string
+	Wallet   *credential.Wallet
+	Journal  *journal.Journal   // nil for none
+	Metrics  *telemetry.Metrics // nil for none
+	Tracing  *telemetry.Tracing // nil for none
+	Redact   *telemetry.Redactor
 	Log      *slog.Logger
 }
 
@@ -45,8 +53,10 @@ type Gateway struct {
 	started time.Time
 	shapes  atomic.Pointer[table]
 	edge    atomic.Pointer[edge]
-	tokens  atomic.Pointer[identity.Tokens]
+	guard   atomic.Pointer[identity.Guard]
 	info    serverInfo
+
+	reloading sync.Mutex // held while who may come in is made anew
 
 	inflight atomic.Int64
 	draining atomic.Bool
@@ -77,20 +87,17 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Gateway, error) {
 	g.open, g.stopOpen = context.WithCancel(g.life)
 	g.fetches.m = make(map[fetchKey]*fetch)
 	g.parking.calls = make(map[string]*parked)
-	g.Reload(cfg, o.Tokens)
+	if err := g.Reload(ctx, cfg); err != nil {
+		g.end()
+		return nil, err
+	}
 	if err := g.restoreClients(ctx); err != nil {
 		g.end()
+		g.guard.Load().Close()
 		return nil, err
 	}
 	g.wg.Go(g.reap)
 	return g, nil
-}
-
-// Reload takes over what of a config concerns the edge, and who may come in.
-// The registry has its own.
-func (g *Gateway) Reload(cfg *config.Config, tokens *identity.Tokens) {
-	g.edge.Store(newEdge(cfg))
-	g.tokens.Store(tokens)
 }
 
 // table returns the shapes of the current catalog.
@@ -175,4 +182,5 @@ func (g *Gateway) Close() {
 	}
 	g.fetches.wg.Wait()
 	g.wg.Wait()
+	g.guard.Load().Close()
 }

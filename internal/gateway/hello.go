@@ -62,7 +62,7 @@ func (x *exchange) instructions() []byte {
 	var b bytes.Buffer
 	for _, e := range x.g.reg.Catalog().Entries {
 		up := x.sess.Peek(e.ID)
-		if on, _ := e.On(); !on || up == nil {
+		if on, _ := e.On(); !on || up == nil || !x.who.MaySee(e.ID) {
 			continue
 		}
 		conn := up.Peek()
@@ -136,7 +136,7 @@ func (x *exchange) setLevel() (*upstream.Result, error) {
 		x.conn.mu.Unlock()
 	}
 	for _, e := range x.g.reg.Catalog().Entries {
-		if !x.view.merged() && x.view.server != e.ID {
+		if !x.view.merged() && x.view.server != e.ID || !x.who.MaySee(e.ID) {
 			continue
 		}
 		if up := x.sess.Peek(e.ID); up != nil {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
@@ -15,6 +16,7 @@ import (
 // A listening is one subscriptions/listen of a stateless client.
 type listening struct {
 	view   view
+	who    identity.Principal
 	id     []byte // of the request, raw: the subscription's id
 	filter listenFilter
 	box    *outbox
@@ -44,7 +46,7 @@ func (x *exchange) newListening(msg wire.Message, box *outbox) (*listening, *wir
 		return nil, invalidParams("params.notifications is unreadable or names too many resources")
 	}
 	return &listening{
-		view: x.view, id: bytes.Clone(msg.ID), filter: in.Notifications,
+		view: x.view, who: x.who, id: bytes.Clone(msg.ID), filter: in.Notifications,
 		uris: make(map[subKey]string), box: box,
 	}, nil
 }
@@ -175,7 +177,7 @@ func (l *listening) add(method string, params []byte, key string) {
 
 // Note implements session.Watcher.
 func (l *listening) Note(server, method string, params []byte) {
-	if !l.view.merged() && server != "" && server != l.view.server {
+	if server != "" && (!l.view.merged() && server != l.view.server || !l.who.MaySee(server)) {
 		return
 	}
 	l.mu.Lock()

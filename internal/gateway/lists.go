@@ -63,11 +63,11 @@ func (x *exchange) list(ctx context.Context) (*upstream.Result, error) {
 	}
 	key := listKey(x.method)
 	out := append([]byte(`{"`+key), `":[`...)
-	parts, missing := x.g.listAll(ctx, x.sess, t, x.method)
+	parts, missing := x.listAll(ctx, t, x.method)
 	first := true
 	for _, p := range parts {
 		for _, item := range p.items {
-			item = p.shape.editItem(x.method, item, t, true)
+			item = x.editItem(p.shape, item, t)
 			if item == nil {
 				continue
 			}
@@ -90,10 +90,12 @@ func (x *exchange) list(ctx context.Context) (*upstream.Result, error) {
 	return &upstream.Result{Result: append(out, '}')}, nil
 }
 
-func (s *shape) editItem(method string, item []byte, t *table, merge bool) []byte {
-	switch method {
+// editItem gives an item of a merged list its outside looks; nil when it is not
+// to be seen.
+func (x *exchange) editItem(s *shape, item []byte, t *table) []byte {
+	switch x.method {
 	case wire.MethodListTools:
-		return s.editTool(item, t, merge)
+		return s.editTool(item, t, true, x.who)
 	case wire.MethodListPrompts:
 		return s.editPrompt(item, t)
 	case wire.MethodListTemplates:
@@ -105,12 +107,12 @@ func (s *shape) editItem(method string, item []byte, t *table, merge bool) []byt
 // listOne passes a list of one server's view on, page by page as the client
 // asks. Only its tools may look different outside.
 func (x *exchange) listOne(ctx context.Context, t *table) (*upstream.Result, error) {
-	s := t.shapes[x.view.server]
+	s := x.seen(t, x.view.server)
 	if s == nil {
 		return nil, noServer(x.view.server)
 	}
 	res, err := x.pass(ctx, s, "", nil)
-	if err != nil || res.Result == nil || s.plain || x.method != wire.MethodListTools {
+	if err != nil || res.Result == nil || x.method != wire.MethodListTools || s.plain && x.who.Unlimited(s.entry.ID) {
 		return res, err
 	}
 	at, err := wire.Find(res.Result, "tools")
@@ -124,15 +126,17 @@ func (x *exchange) listOne(ctx context.Context, t *table) (*upstream.Result, err
 	}
 	out := []byte{'['}
 	for _, it := range items {
-		if item := s.editTool(it.Of(list), t, false); item != nil {
+		if item := s.editTool(it.Of(list), t, false, x.who); item != nil {
 			if len(out) > 1 {
 				out = append(out, ',')
 			}
 			out = append(out, item...)
 		}
 	}
-	res.Result = wire.AppendSpliced(nil, res.Result, []wire.Edit{{At: at, With: append(out, ']')}})
-	return res, nil
+	// The result may be one that is kept: it is not changed itself.
+	edited := *res
+	edited.Result = wire.AppendSpliced(nil, res.Result, []wire.Edit{{At: at, With: append(out, ']')}})
+	return &edited, nil
 }
 
 // A part of a merged list is what one server has.
@@ -144,7 +148,7 @@ type listPart struct {
 // listAll asks every server at once and waits for the slow ones only so long.
 // A server that can't be had leaves the list with a note; when a slow one
 // comes in later, the session's clients are told that the list changed.
-func (g *Gateway) listAll(ctx context.Context, sess *session.Session, t *table, method string) ([]listPart, []api.Missing) {
+func (x *exchange) listAll(ctx context.Context, t *table, method string) ([]listPart, []api.Missing) {
 	type slot struct {
 		part listPart
 		err  error
@@ -154,17 +158,17 @@ func (g *Gateway) listAll(ctx context.Context, sess *session.Session, t *table, 
 	wait := t.cat.Config.Limits.ListWait
 	var wg sync.WaitGroup
 	for i, e := range t.cat.Entries {
-		if on, _ := e.On(); !on {
+		if on, _ := e.On(); !on || !x.who.MaySee(e.ID) {
 			continue
 		}
 		slots[i].used = true
 		slots[i].part.shape = t.shapes[e.ID]
-		up, _, err := sess.Upstream(e.ID)
+		up, _, err := x.sess.Upstream(e.ID)
 		if err != nil {
 			slots[i].err = err
 			continue
 		}
-		f := g.fetches.start(g, sess, up, e, method)
+		f := x.g.fetches.start(x, up, e, method)
 		wg.Go(func() { slots[i].part.items, slots[i].err = f.wait(ctx, e.ID, wait) })
 	}
 	wg.Wait()
@@ -174,7 +178,7 @@ func (g *Gateway) listAll(ctx context.Context, sess *session.Session, t *table, 
 		switch {
 		case !s.used:
 		case s.err != nil:
-			missing = append(missing, api.Missing{Server: t.cat.Entries[i].ID, Reason: upstream.Reason(asError(s.err))})
+			missing = append(missing, api.Missing{Server: t.cat.Entries[i].ID, Reason: upstream.Reason(asError(x.g.clean(s.err)))})
 		default:
 			parts = append(parts, s.part)
 		}
@@ -182,8 +186,8 @@ func (g *Gateway) listAll(ctx context.Context, sess *session.Session, t *table, 
 	return parts, missing
 }
 
-// fetches are the lists being read, one at a time for each server and kind,
-// whoever asks meanwhile.
+// fetches are the lists being read, one at a time for each server, principal
+// and kind, however often it asks meanwhile.
 type fetches struct {
 	mu sync.Mutex
 	m  map[fetchKey]*fetch
@@ -192,6 +196,7 @@ type fetches struct {
 
 type fetchKey struct {
 	up     *upstream.Upstream
+	who    string
 	method string
 }
 
@@ -204,8 +209,12 @@ type fetch struct {
 	owner  *fetches
 }
 
-func (fs *fetches) start(g *Gateway, sess *session.Session, up *upstream.Upstream, e *session.Entry, method string) *fetch {
-	key := fetchKey{up, method}
+func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, method string) *fetch {
+	key := fetchKey{up, x.who.Name, method}
+	ask := upstream.Request{
+		Method: method, Client: &upstream.Client{Key: "list"}, Who: x.who.Name, Session: x.sess.ID,
+		Trace: x.trace.Traceparent, TraceState: x.trace.Tracestate,
+	}
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if f := fs.m[key]; f != nil {
@@ -214,16 +223,16 @@ func (fs *fetches) start(g *Gateway, sess *session.Session, up *upstream.Upstrea
 	f := &fetch{began: time.Now(), done: make(chan struct{}), owner: fs}
 	fs.m[key] = f
 	fs.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(g.life, e.ConnectTimeout+30*time.Second)
+		ctx, cancel := context.WithTimeout(x.g.life, e.ConnectTimeout+30*time.Second)
 		defer cancel()
-		f.items, f.err = readList(ctx, up, method)
+		f.items, f.err = readList(ctx, up, ask)
 		fs.mu.Lock()
 		delete(fs.m, key)
 		missed := f.missed
 		fs.mu.Unlock()
 		close(f.done)
 		if missed && f.err == nil {
-			sess.Announce(e.ID, listNote(method))
+			x.sess.Announce(e.ID, listNote(method))
 		}
 	})
 	return f
@@ -255,7 +264,8 @@ func (f *fetch) wait(ctx context.Context, server string, most time.Duration) ([]
 }
 
 // readList reads all pages of one server's list.
-func readList(ctx context.Context, up *upstream.Upstream, method string) ([][]byte, error) {
+func readList(ctx context.Context, up *upstream.Upstream, ask upstream.Request) ([][]byte, error) {
+	method := ask.Method
 	conn, err := up.Conn(ctx)
 	if err != nil {
 		return nil, err
@@ -274,7 +284,9 @@ func readList(ctx context.Context, up *upstream.Upstream, method string) ([][]by
 		if err != nil {
 			return nil, err
 		}
-		res, err := up.Call(ctx, &upstream.Request{Method: method, Params: p, Client: &upstream.Client{Key: "list"}})
+		page := ask
+		page.Params = p
+		res, err := up.Call(ctx, &page)
 		if err != nil {
 			return nil, err
 		}
@@ -306,12 +318,12 @@ func readList(ctx context.Context, up *upstream.Upstream, method string) ([][]by
 }
 
 // unshorten finds the tool behind a shortened name.
-func (g *Gateway) unshorten(ctx context.Context, sess *session.Session, t *table, s *shape, name string) (string, bool) {
-	up, e, err := sess.Upstream(s.entry.ID)
+func (x *exchange) unshorten(ctx context.Context, t *table, s *shape, name string) (string, bool) {
+	up, e, err := x.sess.Upstream(s.entry.ID)
 	if err != nil {
 		return "", false
 	}
-	items, err := g.fetches.start(g, sess, up, e, wire.MethodListTools).wait(ctx, e.ID, e.ConnectTimeout)
+	items, err := x.g.fetches.start(x, up, e, wire.MethodListTools).wait(ctx, e.ID, e.ConnectTimeout)
 	if err != nil {
 		return "", false
 	}

@@ -37,7 +37,8 @@ func (g *Gateway) postModern(w http.ResponseWriter, r *http.Request, who identit
 	}
 	rw := newResponder(w, r)
 	x := &exchange{
-		g: g, view: d.view, sess: sess, header: paramHeaders(r.Header), method: msg.Method, params: params,
+		g: g, who: who, view: d.view, sess: sess, header: paramHeaders(r.Header), method: msg.Method, params: params,
+		trace: g.parentOf(r.Header, &params),
 		client: &upstream.Client{
 			Key: newClientID(), Modern: true,
 			Info: params.ClientInfo.Of(params.Raw), Caps: params.ClientCaps.Of(params.Raw),
@@ -52,16 +53,16 @@ func (g *Gateway) postModern(w http.ResponseWriter, r *http.Request, who identit
 		g.listen(w, r, x, msg)
 		return
 	}
-	g.answerModern(r.Context(), x, who, msg, &modernPeer{rw: rw, level: x.client.LogLevel})
+	g.answerModern(r.Context(), x, msg, &modernPeer{rw: rw, level: x.client.LogLevel})
 }
 
 // answerModern finds the answer to a request of this era. The request may
 // bring input to a call that waits for it, or come to wait itself.
-func (g *Gateway) answerModern(ctx context.Context, x *exchange, who identity.Principal, msg wire.Message, to answerer) {
+func (g *Gateway) answerModern(ctx context.Context, x *exchange, msg wire.Message, to answerer) {
 	switch {
-	case g.resumeParked(ctx, x, who, msg, to):
+	case g.resumeParked(ctx, x, msg, to):
 	case x.mayPark():
-		g.runParked(ctx, x, who, msg, to)
+		g.runParked(ctx, x, msg, to)
 	default:
 		x.peer = notePeer{to}
 		to.finish(ctx, msg, x.run(ctx))
@@ -191,6 +192,7 @@ func (p *modernPeer) finish(ctx context.Context, msg wire.Message, res *upstream
 		p.rw.abort() // nobody is there to read it
 		return
 	}
+	p.rw.after(res)
 	status := 0
 	if res.Error != nil {
 		status = modernStatus(res.Error)

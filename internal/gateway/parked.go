@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
-	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -95,9 +94,9 @@ func (x *exchange) mayPark() bool {
 }
 
 // runParked makes a call that may be parked.
-func (g *Gateway) runParked(ctx context.Context, x *exchange, who identity.Principal, msg wire.Message, to answerer) {
+func (g *Gateway) runParked(ctx context.Context, x *exchange, msg wire.Message, to answerer) {
 	p := &parked{
-		state: statePrefix + newClientID(), who: who.Name, sess: x.sess.ID, view: x.view,
+		state: statePrefix + newClientID(), who: x.who.Name, sess: x.sess.ID, view: x.view,
 		what: x.method + " " + x.params.Name(), done: make(chan struct{}),
 		asked: make(map[string]*question), changed: make(chan struct{}, 1),
 		caps: x.client.Caps, to: to,
@@ -245,11 +244,11 @@ func (g *parking) closeAll() {
 
 // take finds the parked call of a state, if it is the caller's and the same
 // request again.
-func (g *parking) take(state string, x *exchange, who identity.Principal) *parked {
+func (g *parking) take(state string, x *exchange) *parked {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p := g.calls[state]
-	if p == nil || p.who != who.Name || p.sess != x.sess.ID || p.view != x.view || p.what != x.method+" "+x.params.Name() {
+	if p == nil || p.who != x.who.Name || p.sess != x.sess.ID || p.view != x.view || p.what != x.method+" "+x.params.Name() {
 		return nil
 	}
 	delete(g.calls, state)
@@ -259,12 +258,12 @@ func (g *parking) take(state string, x *exchange, who identity.Principal) *parke
 
 // resumeParked takes a parked call up again. It reports false for a request
 // that is none of ours.
-func (g *Gateway) resumeParked(ctx context.Context, x *exchange, who identity.Principal, msg wire.Message, to answerer) bool {
+func (g *Gateway) resumeParked(ctx context.Context, x *exchange, msg wire.Message, to answerer) bool {
 	state, ok := wire.Unquote(x.params.RequestState.Of(x.params.Raw))
 	if !ok || !strings.HasPrefix(state, statePrefix) {
 		return false
 	}
-	p := g.parking.take(state, x, who)
+	p := g.parking.take(state, x)
 	if p == nil {
 		gone := failed("", &api.Error{
 			Kind: api.KindLost, Message: "the call that waited for this input is gone: it ended, waited too long, or the gateway restarted",

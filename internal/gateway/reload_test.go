@@ -15,7 +15,10 @@ func (w *world) reload(t *testing.T, yaml string) {
 	if err := w.rg.Apply(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	w.gw.Reload(cfg, w.tokens(cfg))
+	if err := w.gw.Reload(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	w.gw.Secrets()
 }
 
 // TestReloadTouchesOnlyWhatChanged keeps a call under way while servers are

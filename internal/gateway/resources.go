@@ -14,12 +14,12 @@ import (
 // server, as servers write them into texts, is taken when exactly one server
 // has it.
 func (x *exchange) owner(ctx context.Context, t *table, uri string) (*shape, string, error) {
-	if s, own, ok := t.inURI(uri); ok {
+	if s, own, ok := t.inURI(uri); ok && x.who.MaySee(s.entry.ID) {
 		return s, own, nil
 	}
 	var found []*shape
 	for _, method := range []string{wire.MethodListResources, wire.MethodListTemplates} {
-		parts, _ := x.g.listAll(ctx, x.sess, t, method)
+		parts, _ := x.listAll(ctx, t, method)
 		for _, p := range parts {
 			for _, item := range p.items {
 				if matches(method, item, uri) {
@@ -105,7 +105,7 @@ func (x *exchange) subscribe(ctx context.Context) (*upstream.Result, error) {
 // server calls it.
 func (x *exchange) resource(ctx context.Context, uri string) (*upstream.Upstream, subKey, error) {
 	t := x.g.table()
-	s, own := t.shapes[x.view.server], uri
+	s, own := x.seen(t, x.view.server), uri
 	if x.view.merged() {
 		var err error
 		if s, own, err = x.owner(ctx, t, uri); err != nil {

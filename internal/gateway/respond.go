@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -61,6 +62,19 @@ func (r *responder) outbox() *outbox {
 		_ = r.box.pump(r.ctx, -1, s)
 	}()
 	return r.box
+}
+
+// after tells the client when to try again, where the answer says so and its
+// headers are not sent yet.
+func (r *responder) after(res *upstream.Result) {
+	if res.RetryAfter <= 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pumped == nil {
+		r.w.Header().Set("Retry-After", strconv.Itoa(res.RetryAfter))
+	}
 }
 
 // last closes the response to further messages and returns its stream, if one

@@ -3,12 +3,13 @@ package gateway
 import (
 	"bytes"
 
+	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
 // editTool gives a tool of a list its outside name and description; nil when
 // it is not to be seen.
-func (s *shape) editTool(tool []byte, t *table, merge bool) []byte {
+func (s *shape) editTool(tool []byte, t *table, merge bool, who identity.Principal) []byte {
 	var edits []wire.Edit
 	at, err := wire.Find(tool, "name")
 	if err != nil || !at.Ok() {
@@ -19,7 +20,7 @@ func (s *shape) editTool(tool []byte, t *table, merge bool) []byte {
 		return nil
 	}
 	name, ok := s.outside(own)
-	if !ok {
+	if !ok || !who.MayCall(s.entry.ID, name) {
 		return nil
 	}
 	if merge {

@@ -65,6 +65,7 @@ func (g *Gateway) known(w http.ResponseWriter, who identity.Principal, d door, i
 		return nil
 	}
 	c.touch()
+	c.came(who)
 	return c
 }
 
@@ -171,7 +172,7 @@ func (g *Gateway) post(w http.ResponseWriter, r *http.Request, who identity.Prin
 	if c == nil {
 		return
 	}
-	g.postClient(w, r, c, msg, params, rw)
+	g.postClient(w, r, who, c, msg, params, rw)
 }
 
 func isJSON(contentType string) bool {
@@ -210,7 +211,7 @@ func (g *Gateway) session(ctx context.Context, who identity.Principal, d door) (
 		return g.reg.Default(ctx, who.Name)
 	}
 	s := g.reg.Get(d.session)
-	if s == nil || s.Owner != who.Name && !who.Operator {
+	if s == nil || s.Owner != who.Name && !who.Is(api.RoleOperator) {
 		return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no session " + d.session + " of yours"}
 	}
 	s.Touch()
@@ -220,7 +221,10 @@ func (g *Gateway) session(ctx context.Context, who identity.Principal, d door) (
 // refuseError answers with an error of ours outside of JSON-RPC.
 func refuseError(w http.ResponseWriter, err error) {
 	e := asError(err)
-	if e.Status == http.StatusServiceUnavailable {
+	switch {
+	case e.RetryAfter > 0:
+		w.Header().Set("Retry-After", strconv.Itoa(e.RetryAfter))
+	case e.Status == http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "1")
 	}
 	writeJSON(w, httpStatus(e), e)
@@ -246,7 +250,7 @@ func (g *Gateway) postInitialize(w http.ResponseWriter, r *http.Request, who ide
 		return
 	}
 	c := g.newClient(newClientID(), d.view, sess, who, negotiate(init.ProtocolVersion), init)
-	x := &exchange{g: g, view: d.view, sess: sess, client: c.desc(), conn: c, method: msg.Method}
+	x := &exchange{g: g, who: who, view: d.view, sess: sess, client: c.desc(), conn: c, method: msg.Method}
 	res, err := x.initialized(ctx, c.version)
 	if err == nil {
 		err = g.admit(ctx, c)
@@ -286,13 +290,14 @@ func (g *Gateway) postBare(w http.ResponseWriter, r *http.Request, who identity.
 		return
 	}
 	x := &exchange{
-		g: g, view: d.view, sess: sess, client: &upstream.Client{Key: newClientID()},
-		method: msg.Method, params: params,
+		g: g, who: who, view: d.view, sess: sess, client: &upstream.Client{Key: newClientID()},
+		method: msg.Method, params: params, trace: g.parentOf(r.Header, &params),
 	}
 	if rw.events {
 		x.peer = barePeer{rw}
 	}
 	res := x.run(r.Context())
+	rw.after(res)
 	rw.finish(frameOf(msg.ID, res), 0, res.Events)
 }
 
@@ -308,7 +313,7 @@ func (p barePeer) Ask(_ context.Context, method string, _ []byte) upstream.Reply
 }
 
 // postClient handles a message of a client that shook hands.
-func (g *Gateway) postClient(w http.ResponseWriter, r *http.Request, c *client, msg wire.Message, params wire.Params, rw *responder) {
+func (g *Gateway) postClient(w http.ResponseWriter, r *http.Request, who identity.Principal, c *client, msg wire.Message, params wire.Params, rw *responder) {
 	switch {
 	case msg.IsNotification():
 		c.note(msg)
@@ -334,8 +339,8 @@ func (g *Gateway) postClient(w http.ResponseWriter, r *http.Request, c *client, 
 		return
 	}
 	x := &exchange{
-		g: g, view: c.view, sess: c.sess, client: c.desc(), conn: c,
-		method: msg.Method, params: params, peer: &peerOf{c: c, to: rw.outbox},
+		g: g, who: who, view: c.view, sess: c.sess, client: c.desc(), conn: c,
+		method: msg.Method, params: params, peer: &peerOf{c: c, to: rw.outbox}, trace: g.parentOf(r.Header, &params),
 	}
 	res := x.run(ctx)
 	c.finish(msg.ID)
@@ -346,6 +351,7 @@ func (g *Gateway) postClient(w http.ResponseWriter, r *http.Request, c *client, 
 	if res.Retry > 0 && rw.later(frameOf(msg.ID, res), res.Retry) {
 		return
 	}
+	rw.after(res)
 	rw.finish(frameOf(msg.ID, res), 0, res.Events)
 }
 

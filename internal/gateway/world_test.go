@@ -3,7 +3,6 @@ package gateway_test
 import (
 	"bytes"
 	"context"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -20,9 +19,12 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/builtin"
 	"github.com/tine-mcp/tine/internal/driver/url"
 	"github.com/tine-mcp/tine/internal/gateway"
-	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/store/journal"
 	"github.com/tine-mcp/tine/internal/store/sqlite"
+	"github.com/tine-mcp/tine/internal/telemetry"
+	"github.com/tine-mcp/tine/internal/upstream/credential"
+	"github.com/tine-mcp/tine/internal/upstream/record"
 )
 
 // patience ends a test that would hang. No test depends on how long it is.
@@ -41,10 +43,18 @@ type world struct {
 	handler atomic.Pointer[http.Handler]
 	http    *http.Client
 
-	db *sqlite.DB
-	rg *session.Registry
-	gw *gateway.Gateway
+	db      *sqlite.DB
+	journal *journal.Journal
+	wallet  *credential.Wallet
+	metrics *telemetry.Metrics
+	tracing *telemetry.Tracing // set before start to trace
+	rg      *session.Registry
+	gw      *gateway.Gateway
 }
+
+// operator is the token of the machine's own user.
+const operator = "operator-operator-operator"
+
 
 // open starts a gateway on a config. Servers of the builtin driver come from
 // native, by the name in the config.
@@ -83,19 +93,13 @@ func parse(t *testing.T, yaml string) *config.Config {
 	return cfg
 }
 
-func (w *world) tokens(cfg *config.Config) *identity.Tokens {
-	tokens := identity.NewTokens()
-	for _, tok := range cfg.Auth.Tokens {
-		tokens.Add(tok.Token, identity.Principal{Name: tok.Name})
-	}
-	return tokens
-}
-
 func (w *world) start() {
 	w.t.Helper()
 	ctx := context.Background()
 	cfg := parse(w.t, w.yaml)
-	log := slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	redact := telemetry.NewRedactor()
+	redact.Set(cfg.Secrets())
+	log := telemetry.NewLogger(w.log, "debug", "text", redact)
 	var err error
 	if w.db, err = sqlite.Open(ctx, filepath.Join(w.dir, "tine.db")); err != nil {
 		w.t.Fatal(err)
@@ -104,19 +108,30 @@ func (w *world) start() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.journal, err = journal.Open(ctx, journal.Options{
+		Dir: filepath.Join(w.dir, "journal"), Index: w.db, MaxAge: cfg.Journal.MaxAge, MaxSize: cfg.Journal.MaxSize, Log: log,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.wallet = credential.New(credential.Options{Store: w.db, Log: log})
+	w.metrics = telemetry.NewMetrics("1.2.3", func() telemetry.Snapshot { return w.gw.Snapshot() })
 	w.rg, err = session.Open(ctx, cfg, session.Options{
 		Drivers: map[string]driver.Driver{"url": url.New(), "builtin": builtin.New(w.native)},
-		Store:   w.db, Dir: filepath.Join(w.dir, "instances"), Log: log,
+		Store:   w.db, Dir: filepath.Join(w.dir, "instances"), Wallet: w.wallet, Log: log,
+		Record: record.Options{Journal: w.journal, Metrics: w.metrics, Tracing: w.tracing, Redact: redact, Log: log},
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.gw, err = gateway.New(ctx, cfg, gateway.Options{
-		Registry: w.rg, Store: w.db, Tokens: w.tokens(cfg), Version: "1.2.3", ID: id, StateDir: w.dir, Log: log,
+		Registry: w.rg, Store: w.db, Operator: operator, Version: "1.2.3", ID: id, StateDir: w.dir,
+		Wallet: w.wallet, Journal: w.journal, Metrics: w.metrics, Tracing: w.tracing, Redact: redact, Log: log,
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.gw.Secrets()
 	h := w.gw.Handler()
 	w.handler.Store(&h)
 }
@@ -124,6 +139,8 @@ func (w *world) start() {
 func (w *world) stop(keep bool) {
 	w.gw.Close()
 	w.rg.Close(context.Background(), keep)
+	w.wallet.Close()
+	_ = w.journal.Close()
 	_ = w.db.Close()
 }
 

@@ -1,59 +1,78 @@
-// Package identity knows who comes in: principals, the tokens that name them,
-// and nothing about what they then do.
+// Package identity knows who comes in and what they may use: principals, the
+// tokens that name them, and the rules that give them servers and tools.
+//
+// A Guard turns an Authorization header into a Principal. It knows three kinds
+// of tokens: the machine's own one, static ones that are kept as hashes, and
+// signed ones (JWT) of one OpenID Connect issuer. What is expensive about a
+// signed token happens once: afterwards a call costs one hash and one lookup.
+//
+// No token, nor any part of one, is ever in an error, a log or a message.
 package identity
 
 import (
-	"crypto/sha256"
-	"strings"
+	"slices"
+
+	"github.com/tine-mcp/tine/api"
 )
 
-// A Principal is someone who may use the gateway.
+// A Principal is someone who may use the gateway. It is small and may be kept
+// and copied; principals are the same when their names are. One that no Guard
+// made sees nothing, but for the one of Local.
 type Principal struct {
-	// Name is empty for the anonymous principal of a loopback gateway without
-	// auth.
+	// Name is empty for the anonymous principal of an open gateway and for the
+	// machine's own operator. Those of an issuer begin with "oidc:".
 	Name string
-	// Operator is the gateway's own user on this machine, named by the token in
-	// the state folder: it may do everything.
-	Operator bool
+	// Role is one of the roles in package api.
+	Role string
+
+	access *access
 }
+
+// Local is who the machine's own token names: an operator without a name whom
+// no rule limits.
+func Local() Principal { return Principal{Role: api.RoleOperator} }
 
 // Anonymous reports whether the principal has no name.
 func (p Principal) Anonymous() bool { return p.Name == "" }
 
-// Tokens maps bearer tokens to principals. Only hashes are kept, and looking
-// one up takes the same time whether or not it is known.
-type Tokens struct {
-	byHash map[[sha256.Size]byte]Principal
-	open   bool
+// Is reports whether the principal has a role, or one above it. Nobody has a
+// role that does not exist.
+func (p Principal) Is(role string) bool {
+	want := rank(role)
+	return want >= 0 && rank(p.Role) >= want
 }
 
-// NewTokens makes an empty set. Without any token of a named principal the
-// gateway is open to anonymous callers.
-func NewTokens() *Tokens {
-	return &Tokens{byHash: make(map[[sha256.Size]byte]Principal), open: true}
+// MaySee reports whether there is anything of a server for the principal.
+func (p Principal) MaySee(server string) bool { return p.reach(server).seen }
+
+// MayCall reports whether the principal may use a tool, under the name that
+// clients of the server's own view see.
+func (p Principal) MayCall(server, tool string) bool { return p.reach(server).gives(tool) }
+
+// Unlimited reports whether no tool of a server is kept from the principal. It
+// may say false of rules that give all tools in pieces.
+func (p Principal) Unlimited(server string) bool { return p.reach(server).unlimited }
+
+func (p Principal) reach(server string) *reach {
+	switch {
+	case p.access != nil:
+		return p.access.reach(server)
+	case p.Name == "" && p.Role == api.RoleOperator:
+		return everything
+	}
+	return nothing
 }
 
-// Add lets a token name a principal.
-func (t *Tokens) Add(token string, p Principal) {
-	t.byHash[sha256.Sum256([]byte(token))] = p
-	if !p.Operator {
-		t.open = false
-	}
+// rank orders the roles; it is -1 for what is none.
+func rank(role string) int {
+	return slices.Index([]string{api.RoleUser, api.RoleViewer, api.RoleOperator}, role)
 }
 
-// Open reports whether callers without a token come in.
-func (t *Tokens) Open() bool { return t.open }
-
-// Identify tells who sent an Authorization header. A header that is there and
-// wrong is refused even where no header would do.
-func (t *Tokens) Identify(authorization string) (Principal, bool) {
-	if authorization == "" {
-		return Principal{}, t.open
+// higher is the one of two roles that may more. What is no role is less than
+// any.
+func higher(a, b string) string {
+	if rank(b) > rank(a) {
+		return b
 	}
-	scheme, token, _ := strings.Cut(authorization, " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return Principal{}, false
-	}
-	p, ok := t.byHash[sha256.Sum256([]byte(strings.TrimSpace(token)))]
-	return p, ok
+	return a
 }

@@ -30,9 +30,12 @@ type Entry struct {
 	config.Server
 	// Override is the run-time switch; nil when the config decides.
 	Override *bool
+	// Set names what else was set at run time, such as policy.retry.attempts.
+	Set      []string
 	driver   driver.Driver
 	problem  string // why it can't run at all
 	hash     string // of what an instance is started with
+	governor *governor
 }
 
 // Entry returns a server by id.
@@ -53,9 +56,13 @@ func (e *Entry) On() (bool, string) {
 	return true, ""
 }
 
-// Overridden reports whether the run-time switch says something else than the
-// config.
-func (e *Entry) Overridden() bool { return e.Override != nil && *e.Override != e.Enabled }
+// Overrides names what was changed at run time and differs from the config.
+func (e *Entry) Overrides() []string {
+	if e.Override != nil && *e.Override != e.Enabled {
+		return append([]string{"enabled"}, e.Set...)
+	}
+	return e.Set
+}
 
 // shares reports whether all sessions use one connection: a server that is
 // reached over HTTP can tell its clients apart, one on a stream can't.
@@ -77,6 +84,7 @@ func (e *Entry) spec() driver.Spec {
 // the same way.
 func hashOf(s config.Server) string {
 	s.Enabled, s.Eager, s.Title, s.Tools, s.Timeout = false, false, "", config.Tools{}, 0
+	s.ConnectTimeout, s.Policy, s.Journal = 0, config.Policy{}, ""
 	b, err := json.Marshal(s)
 	if err != nil {
 		return "" // settings that JSON can't hold: never the same
@@ -89,10 +97,19 @@ func hashOf(s config.Server) string {
 func (r *Registry) build(cfg *config.Config, overrides map[string]store.Override) *Catalog {
 	c := &Catalog{Config: cfg, byID: make(map[string]*Entry, len(cfg.Servers))}
 	for _, s := range cfg.Servers {
-		e := &Entry{Server: s, driver: r.o.Drivers[s.Driver], hash: hashOf(s)}
-		if o, ok := overrides[s.ID]; ok {
-			e.Override = o.Enabled
+		o := overrides[s.ID]
+		e := &Entry{Override: o.Enabled}
+		if len(o.Set) > 0 {
+			changed, keys, err := s.With(o.Set)
+			if err != nil {
+				// It was right for the config as it was then.
+				r.o.Log.Warn("what was set at run time does not fit the config any more and is left out", "server", s.ID, "err", err)
+			} else {
+				s, e.Set = changed, keys
+			}
 		}
+		e.Server, e.driver, e.hash = s, r.o.Drivers[s.Driver], hashOf(s)
+		e.governor = r.governor(&s)
 		if e.driver == nil {
 			e.problem = fmt.Sprintf("there is no driver %q here; there are %s", s.Driver, strings.Join(r.driverNames(), ", "))
 		} else if scopes := e.driver.Info().Scopes; len(scopes) > 0 && !slices.Contains(scopes, s.Scope) {
@@ -141,33 +158,87 @@ func (r *Registry) stopping() bool {
 	return r.closed
 }
 
-// SetEnabled switches a server on or off until further notice; nil goes back
-// to the config.
-func (r *Registry) SetEnabled(ctx context.Context, id string, on *bool) error {
+// Change is what is to be different about a server until further notice.
+type Change struct {
+	Enabled *bool    // nil for as it is
+	Set     []byte   // keys of the entry, as JSON, merged over what was set before
+	Unset   []string // keys that go back to the config
+	Reset   bool     // everything goes back to the config, before the rest
+}
+
+// Change changes a server at run time. It is kept over restarts.
+func (r *Registry) Change(ctx context.Context, id string, c Change) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
 	if r.stopping() {
 		return errStopping
 	}
 	cat := r.Catalog()
-	if cat.Entry(id) == nil {
+	var plain *config.Server
+	for i := range cat.Config.Servers {
+		if cat.Config.Servers[i].ID == id {
+			plain = &cat.Config.Servers[i]
+		}
+	}
+	if plain == nil {
 		return &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf("there is no server %q", id), Server: id}
-	}
-	var err error
-	if on == nil {
-		err = r.o.Store.DeleteOverride(ctx, id)
-	} else {
-		err = r.o.Store.PutOverride(ctx, id, store.Override{Enabled: on})
-	}
-	if err != nil {
-		return fmt.Errorf("recording the change: %w", err)
 	}
 	overrides, err := r.o.Store.Overrides(ctx)
 	if err != nil {
 		return err
 	}
+	next, err := c.over(overrides[id])
+	if err == nil && len(next.Set) > 0 {
+		_, _, err = plain.With(next.Set)
+	}
+	if err != nil {
+		return &api.Error{Kind: api.KindInvalid, Server: id, Message: fmt.Sprintf("server %q: %v", id, err)}
+	}
+	if next.Enabled == nil && len(next.Set) == 0 {
+		err = r.o.Store.DeleteOverride(ctx, id)
+		delete(overrides, id)
+	} else {
+		err = r.o.Store.PutOverride(ctx, id, next)
+		overrides[id] = next
+	}
+	if err != nil {
+		return fmt.Errorf("recording the change: %w", err)
+	}
 	r.swap(r.build(cat.Config, overrides))
 	return nil
+}
+
+// over is the override that a change makes of what there was.
+func (c Change) over(o store.Override) (store.Override, error) {
+	if c.Reset {
+		o = store.Override{}
+	}
+	if c.Enabled != nil {
+		o.Enabled = c.Enabled
+	}
+	var err error
+	if len(c.Unset) > 0 {
+		if o.Set, err = config.UnsetKeys(o.Set, c.Unset); err != nil {
+			return o, err
+		}
+	}
+	if len(c.Set) > 0 {
+		if o.Set, err = config.MergeSet(o.Set, c.Set); err != nil {
+			return o, err
+		}
+	}
+	if string(o.Set) == "{}" {
+		o.Set = nil
+	}
+	return o, nil
+}
+
+// Retry has the holds on a server try again at once, where they wait after a
+// failure: something was mended.
+func (r *Registry) Retry(id string) {
+	for _, up := range r.Upstreams(id) {
+		up.Retry()
+	}
 }
 
 // swap puts a new catalog in place and retires what it no longer has.
@@ -204,7 +275,8 @@ func (r *Registry) swap(next *Catalog) {
 	}
 	for _, e := range next.Entries {
 		for _, up := range r.Upstreams(e.ID) {
-			up.SetTimeout(e.Timeout) // the one thing of a connection that may change under it
+			// The one thing of a connection that may change under it.
+			up.SetTimeouts(e.ConnectTimeout, e.Timeout, e.Policy.MaxTimeout)
 		}
 	}
 	for _, p := range retired {
@@ -214,6 +286,7 @@ func (r *Registry) swap(next *Catalog) {
 			p.up.Drain(ctx)
 		})
 	}
+	r.dropGovernors(next)
 	r.startEager(sessions)
 	for _, s := range sessions {
 		s.catalogChanged()

@@ -20,6 +20,8 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/upstream/credential"
+	"github.com/tine-mcp/tine/internal/upstream/record"
 )
 
 // drainTime is how long the calls of a server that was changed or removed may
@@ -31,7 +33,10 @@ type Options struct {
 	Drivers map[string]driver.Driver
 	Store   store.Store
 	Dir     string // for instances
-	Log     *slog.Logger
+	// Wallet has what servers want to be shown; nil where none wants anything.
+	Wallet *credential.Wallet
+	Record record.Options
+	Log    *slog.Logger
 }
 
 // A Registry holds the sessions of one gateway and its servers. Its methods
@@ -43,11 +48,12 @@ type Registry struct {
 	// that a reload and a switch at once don't undo each other.
 	changing sync.Mutex
 
-	mu       sync.Mutex
-	closed   bool
-	sessions map[string]*Session
-	defaults map[string]*Session // by owner
-	shared   map[string]*part    // by server
+	mu        sync.Mutex
+	closed    bool
+	sessions  map[string]*Session
+	defaults  map[string]*Session  // by owner
+	shared    map[string]*part     // by server
+	governors map[string]*governor // by server
 
 	life     context.Context
 	end      context.CancelFunc
@@ -61,6 +67,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 	r := &Registry{
 		o: o, sessions: make(map[string]*Session),
 		defaults: make(map[string]*Session), shared: make(map[string]*part),
+		governors: make(map[string]*governor),
 	}
 	r.life, r.end = context.WithCancel(context.Background())
 	overrides, err := o.Store.Overrides(ctx)
@@ -70,6 +77,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 	r.catalog.Store(r.build(cfg, overrides))
 	if err := r.restore(ctx); err != nil {
 		r.end()
+		r.dropGovernors(nil)
 		return nil, err
 	}
 	r.startEager(nil)
@@ -250,7 +258,7 @@ func (r *Registry) newUpstream(e *Entry, s *Session, adopt *store.Handle) *upstr
 	cfg := r.Catalog().Config
 	o := upstream.Options{
 		Spec: spec, Driver: e.driver, Eager: e.Eager,
-		ConnectTimeout: e.ConnectTimeout, CallTimeout: e.Timeout, Log: r.o.Log,
+		ConnectTimeout: e.ConnectTimeout, CallTimeout: e.Timeout, MaxTimeout: e.Policy.MaxTimeout, Log: r.o.Log,
 		Conn: upstream.ConnOptions{
 			Server: e.ID, Protocol: e.Protocol, Shared: s == nil, Limit: int(cfg.Limits.Message),
 			Claims: upstream.Claims(caps, e.ClientCapabilities), Allowed: e.ClientCapabilities, Log: r.o.Log,
@@ -276,7 +284,7 @@ func (r *Registry) newUpstream(e *Entry, s *Session, adopt *store.Handle) *upstr
 			}
 		}
 	}
-	return upstream.New(o)
+	return r.govern(e, s, o)
 }
 
 // startEager starts what is to run from the beginning: eager shared servers,
@@ -344,4 +352,5 @@ func (r *Registry) Close(ctx context.Context, keep bool) {
 	wg.Wait()
 	r.retiring.Wait()
 	r.reaper.Wait()
+	r.dropGovernors(nil)
 }

@@ -125,7 +125,7 @@ func TestReloadForSessionsToCome(t *testing.T) {
 	}
 }
 
-func TestSetEnabled(t *testing.T) {
+func TestChangeEnabled(t *testing.T) {
 	w := newWorld(t, two+"  off: {command: off, enabled: false}\n")
 	s := w.session("ada")
 	hear := &ear{}
@@ -133,7 +133,7 @@ func TestSetEnabled(t *testing.T) {
 	call(t, s, "own", "x")
 	on, no := true, false
 	ctx := t.Context()
-	if err := w.SetEnabled(ctx, "own", &no); err != nil {
+	if err := w.Change(ctx, "own", session.Change{Enabled: &no}); err != nil {
 		t.Fatal(err)
 	}
 	w.runs("")
@@ -141,14 +141,14 @@ func TestSetEnabled(t *testing.T) {
 	if !hear.has(wire.NoteToolsChanged) {
 		t.Errorf("the clients heard %q", hear.heard)
 	}
-	if e := w.Catalog().Entry("own"); !e.Overridden() {
+	if e := w.Catalog().Entry("own"); len(e.Overrides()) == 0 {
 		t.Error("it is not shown as overridden")
 	}
-	if err := w.SetEnabled(ctx, "off", &on); err != nil {
+	if err := w.Change(ctx, "off", session.Change{Enabled: &on}); err != nil {
 		t.Fatal(err)
 	}
 	wantHas(t, "a call of what is on", call(t, s, "off", "x"), `{"pid":`)
-	if err := w.SetEnabled(ctx, "none", &on); err == nil {
+	if err := w.Change(ctx, "none", session.Change{Enabled: &on}); err == nil {
 		t.Error("a server that is not there can be switched")
 	}
 	// It lasts over a reload and over a restart.
@@ -164,10 +164,10 @@ func TestSetEnabled(t *testing.T) {
 	}
 	// Until it is taken back.
 	for _, id := range []string{"own", "off"} {
-		if err := w.SetEnabled(ctx, id, nil); err != nil {
+		if err := w.Change(ctx, id, session.Change{Reset: true}); err != nil {
 			t.Fatal(err)
 		}
-		if w.Catalog().Entry(id).Overridden() {
+		if w.Catalog().Entry(id).Overrides() != nil {
 			t.Errorf("%s is still overridden", id)
 		}
 	}
@@ -176,10 +176,10 @@ func TestSetEnabled(t *testing.T) {
 	w.reopen(yaml)
 	wantHas(t, "after another restart", call(t, w.Get(s.ID), "own", "x"), `{"pid":`)
 	// Saying what the config says is no override.
-	if err := w.SetEnabled(ctx, "own", &on); err != nil {
+	if err := w.Change(ctx, "own", session.Change{Enabled: &on}); err != nil {
 		t.Fatal(err)
 	}
-	if w.Catalog().Entry("own").Overridden() {
+	if w.Catalog().Entry("own").Overrides() != nil {
 		t.Error("on in both is shown as overridden")
 	}
 }
@@ -206,7 +206,7 @@ func TestReloadWhileAServerIsSwitched(t *testing.T) {
 	no := false
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := w.SetEnabled(context.Background(), "own", &no); err != nil {
+		if err := w.Change(context.Background(), "own", session.Change{Enabled: &no}); err != nil {
 			t.Error(err)
 		}
 	})

@@ -23,6 +23,8 @@ var inputRequired = []byte(`"input_required"`)
 // modernize adds the metadata that a modern server wants in every request.
 func (c *Conn) modernize(req *Request, params []byte, edits []wire.Edit) ([]byte, []wire.Edit) {
 	meta := make([]byte, 0, 256)
+	trace, replaced := traceMembers(req)
+	meta, edits = append(meta, trace...), append(edits, replaced...)
 	add := func(has bool, key string, value []byte) {
 		if has {
 			return
@@ -42,7 +44,11 @@ func (c *Conn) modernize(req *Request, params []byte, edits []wire.Edit) ([]byte
 	add(p.ClientInfo.Ok(), wire.MetaClientInfo, info)
 	add(p.ClientCaps.Ok(), wire.MetaClientCaps, filterCaps(req.Client.Caps, c.allowed))
 	add(p.LogLevel.Ok() || req.Client.LogLevel == "", wire.MetaLogLevel, wire.Quote(req.Client.LogLevel))
+	return addMeta(p, params, edits, meta)
+}
 
+// addMeta puts members into a request's _meta, which may not be there yet.
+func addMeta(p *wire.Params, params []byte, edits []wire.Edit, meta []byte) ([]byte, []wire.Edit) {
 	switch {
 	case len(meta) == 0:
 	case len(params) == 0:
@@ -64,11 +70,9 @@ func (c *Conn) modernize(req *Request, params []byte, edits []wire.Edit) ([]byte
 // ones refuse a request that has it.
 func legacyMeta(req *Request, k *call, edits []wire.Edit) []wire.Edit {
 	p := &req.Params
-	if !p.Meta.Ok() {
-		return edits
-	}
 	meta := p.Meta.Of(p.Raw)
-	out := []byte{'{'}
+	trace, replaced := traceMembers(req)
+	out := append([]byte{'{'}, trace...)
 	_ = wire.Members(meta, func(key string, val wire.Span) error {
 		value := val.Of(meta)
 		switch key {
@@ -76,6 +80,15 @@ func legacyMeta(req *Request, k *call, edits []wire.Edit) []wire.Edit {
 			return nil
 		case wire.MetaProgressToken:
 			value = quoted(k.id)
+		case wire.MetaTraceparent, wire.MetaTracestate:
+			for _, e := range replaced {
+				if e.At.Start == p.Meta.Start+val.Start {
+					value = e.With
+				}
+			}
+		}
+		if len(value) == 0 {
+			return nil
 		}
 		if len(out) > 1 {
 			out = append(out, ',')

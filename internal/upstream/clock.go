@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,43 +12,56 @@ import (
 // second does it for all, while there are any.
 type clock struct {
 	mu      sync.Mutex
-	next    uint64
-	calls   map[uint64]deadline
+	calls   map[*deadline]struct{}
 	looking bool
 }
 
+// A deadline is how long one call may still take.
 type deadline struct {
-	at     time.Time
+	at     atomic.Int64 // unix nanoseconds; zero for none
+	each   time.Duration
+	most   int64 // unix nanoseconds that progress does not push at beyond
 	cancel context.CancelCauseFunc
+}
+
+// progress gives the call its whole time again: the server is at work. The
+// call's greatest age stays.
+func (d *deadline) progress() {
+	if d == nil || d.each <= 0 {
+		return
+	}
+	d.at.Store(min(time.Now().Add(d.each).UnixNano(), d.most))
 }
 
 const clockEvery = time.Second
 
-// add has cancel called with context.DeadlineExceeded once d is over, give or
-// take a second, unless the id it returns is removed before. With no d it is
-// called at stop only.
-func (c *clock) add(d time.Duration, cancel context.CancelCauseFunc) (id uint64) {
+// add has cancel called with context.DeadlineExceeded once each is over since
+// the beginning or the last progress, or most since the beginning, give or take
+// a second, unless the deadline it returns is removed before. With no each it
+// is called at stop only.
+func (c *clock) add(each, most time.Duration, cancel context.CancelCauseFunc) *deadline {
+	d := &deadline{each: each, cancel: cancel}
+	if each > 0 {
+		now := time.Now()
+		d.at.Store(now.Add(each).UnixNano())
+		d.most = now.Add(max(most, each)).UnixNano()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.calls == nil {
-		c.calls = make(map[uint64]deadline)
+		c.calls = make(map[*deadline]struct{})
 	}
-	c.next++
-	if d <= 0 {
-		c.calls[c.next] = deadline{cancel: cancel}
-		return c.next
-	}
-	c.calls[c.next] = deadline{time.Now().Add(d), cancel}
-	if !c.looking {
+	c.calls[d] = struct{}{}
+	if each > 0 && !c.looking {
 		c.looking = true
-		time.AfterFunc(min(d, clockEvery), c.look)
+		time.AfterFunc(min(each, clockEvery), c.look)
 	}
-	return c.next
+	return d
 }
 
-func (c *clock) remove(id uint64) {
+func (c *clock) remove(d *deadline) {
 	c.mu.Lock()
-	delete(c.calls, id)
+	delete(c.calls, d)
 	c.mu.Unlock()
 }
 
@@ -55,8 +69,8 @@ func (c *clock) remove(id uint64) {
 func (c *clock) stop(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for id, d := range c.calls {
-		delete(c.calls, id)
+	for d := range c.calls {
+		delete(c.calls, d)
 		d.cancel(cause)
 	}
 }
@@ -64,10 +78,10 @@ func (c *clock) stop(cause error) {
 func (c *clock) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
-	for id, d := range c.calls {
-		if !d.at.IsZero() && !now.Before(d.at) {
-			delete(c.calls, id)
+	now := time.Now().UnixNano()
+	for d := range c.calls {
+		if at := d.at.Load(); at != 0 && at <= now {
+			delete(c.calls, d)
 			d.cancel(context.DeadlineExceeded)
 		}
 	}

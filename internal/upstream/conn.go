@@ -139,8 +139,11 @@ func (c *Conn) exchange(ctx context.Context, req *Request) (*Result, error) {
 	switch modern := c.modern(); {
 	case modern && !req.Client.Modern:
 		params, edits = c.modernize(req, params, edits)
-	case !modern && req.Client.Modern:
+	case !modern && req.Client.Modern && req.Params.Meta.Ok():
 		edits = legacyMeta(req, k, edits)
+	case req.Trace != "":
+		meta, replaced := traceMembers(req)
+		params, edits = addMeta(&req.Params, params, append(edits, replaced...), meta)
 	}
 	frame := make([]byte, 0, len(params)+160)
 	frame = wire.AppendRequest(frame, quoted(k.id), req.Method, params, edits)
@@ -160,6 +163,9 @@ func quoted(id string) []byte {
 func (c *Conn) explain(ctx context.Context, err error) error {
 	var ours *api.Error
 	if errors.As(err, &ours) {
+		if Unsent(err) {
+			return err
+		}
 		return ours
 	}
 	note := ""
@@ -236,7 +242,11 @@ func (c *Conn) progress(msg wire.Message, k *call) {
 	if st, ok := c.t.(*streamTransport); ok {
 		k = st.find(token)
 	}
-	if k == nil || k.id != token || k.token == nil || k.req.Peer == nil {
+	if k == nil || k.id != token || k.token == nil {
+		return
+	}
+	k.req.deadline.progress()
+	if k.req.Peer == nil {
 		return
 	}
 	params := wire.AppendSpliced(nil, msg.Params, []wire.Edit{{At: at, With: k.token}})

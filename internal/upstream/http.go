@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"mime"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -114,7 +116,7 @@ func (t *httpTransport) roundTrip(ctx context.Context, k *call, frame []byte) (w
 			// sending it again is safe.
 			if status.stale && attempt == 0 && k.req.Method != wire.MethodInitialize {
 				if err := t.renew(ctx, session); err != nil {
-					return wire.Message{}, err
+					return wire.Message{}, NotSent(err)
 				}
 				continue
 			}
@@ -138,19 +140,40 @@ func (t *httpTransport) missesHeaders(k *call, msg *wire.Message, version string
 func refusal(server string, e *statusError) error {
 	switch {
 	case e.code == http.StatusUnauthorized || e.code == http.StatusForbidden:
-		return failure(api.KindRefused, server, false, "%v; check the credentials in servers.%s.headers", e, server)
+		return failure(api.KindRefused, server, false, "%v; check its credentials: servers.%s.headers or servers.%s.auth", e, server, server)
 	case e.code == http.StatusTooManyRequests:
-		after := ""
-		if e.retryAfter != "" {
-			after = "; retry after " + e.retryAfter
+		err := failure(api.KindRefused, server, true, "%v", e)
+		err.Status = e.code
+		if err.RetryAfter = retryAfter(e.retryAfter, time.Now()); err.RetryAfter > 0 {
+			err.Message += fmt.Sprintf("; retry after %d s", err.RetryAfter)
 		}
-		return failure(api.KindRefused, server, true, "%v%s", e, after)
+		return err
 	case e.code >= 500:
-		return failure(api.KindInfrastructure, server, true, "%v", e)
+		err := failure(api.KindInfrastructure, server, true, "%v", e)
+		if e.code == http.StatusServiceUnavailable {
+			err.RetryAfter = retryAfter(e.retryAfter, time.Now())
+		}
+		return err
 	}
 	err := failure(api.KindInfrastructure, server, false, "%v", e)
 	err.Status = e.code
 	return err
+}
+
+// maxRetryAfter bounds what a server may ask for in seconds.
+const maxRetryAfter = 24 * 60 * 60
+
+// retryAfter reads the header, which holds seconds or a date, as seconds.
+func retryAfter(header string, now time.Time) int {
+	header = strings.TrimSpace(header)
+	if n, err := strconv.Atoi(header); err == nil {
+		return min(max(n, 0), maxRetryAfter)
+	}
+	at, err := http.ParseTime(header)
+	if err != nil {
+		return 0
+	}
+	return min(max(int(math.Ceil(at.Sub(now).Seconds())), 0), maxRetryAfter)
 }
 
 func (t *httpTransport) newRequest(ctx context.Context, method, session, version string, body []byte) (*http.Request, error) {
@@ -194,6 +217,12 @@ func (t *httpTransport) exchange(ctx context.Context, k *call, frame []byte, ses
 	req, err := t.newRequest(ctx, http.MethodPost, session, version, frame)
 	if err != nil {
 		return wire.Message{}, err
+	}
+	if k.req.Trace != "" {
+		req.Header["Traceparent"] = []string{k.req.Trace}
+		if k.req.TraceState != "" {
+			req.Header["Tracestate"] = []string{k.req.TraceState}
+		}
 	}
 	if wire.Modern(version) {
 		req.Header[wire.HeaderMethod] = []string{k.req.Method}
@@ -268,6 +297,14 @@ func (t *httpTransport) read(ctx context.Context, k *call, resp *http.Response, 
 		return wire.Message{}, &statusError{code: resp.StatusCode, text: excerpt(body), stale: true}
 	}
 	msg, err := wire.Scan(body)
+	if resp.StatusCode == http.StatusTooManyRequests {
+		// Whatever the body is: the status and its header say what to do.
+		text := excerpt(body)
+		if err == nil && msg.Error != nil {
+			text = excerpt([]byte(wire.ParseError(msg.Error).Message))
+		}
+		return wire.Message{}, &statusError{code: resp.StatusCode, text: text, retryAfter: resp.Header.Get("Retry-After")}
+	}
 	if err == nil && msg.IsResponse() && (resp.StatusCode == http.StatusOK || msg.Error != nil) {
 		if id, ok := wire.Unquote(msg.ID); ok && id == k.id || msg.Error != nil && msg.ID == nil {
 			return msg, nil
@@ -425,13 +462,17 @@ func (t *httpTransport) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	var ours *api.Error
+	if errors.As(err, &ours) { // of the credential: it could not be had
+		return NotSent(ours)
+	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {
-		return failure(api.KindInfrastructure, t.c.server, true, "can't be reached: %v", op)
+		return NotSent(failure(api.KindInfrastructure, t.c.server, true, "can't be reached: %v", op))
 	}
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
-		return failure(api.KindInfrastructure, t.c.server, true, "can't be reached: %v", dns)
+		return NotSent(failure(api.KindInfrastructure, t.c.server, true, "can't be reached: %v", dns))
 	}
 	return fmt.Errorf("connection broke: %w", stripURL(err))
 }

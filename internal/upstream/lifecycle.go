@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -25,8 +26,18 @@ type Options struct {
 	Conn   ConnOptions
 
 	ConnectTimeout time.Duration
-	CallTimeout    time.Duration // zero for none
+	CallTimeout    time.Duration // of one call, from its last progress; zero for none
+	MaxTimeout     time.Duration // of one call, whatever its progress
 	Eager          bool
+
+	// Wrap puts the policies of the server around its calls; nil for none.
+	Wrap func(Caller) Caller
+	// Closed is called when the Upstream has let go of everything; nil where
+	// nobody waits for that.
+	Closed func()
+	// Heard is called when the server said that a list changed, or when all of
+	// them may have; nil where nobody keeps lists.
+	Heard func(method string)
 
 	// Keep records an instance's handle and what its server said, before it is
 	// used; Drop forgets them. Both may be nil.
@@ -84,13 +95,20 @@ type Upstream struct {
 	retry    *time.Timer
 
 	calls   atomic.Int64
-	timeout atomic.Int64 // of one call; zero for none
+	connect atomic.Int64 // until the server answers
+	timeout atomic.Int64 // of one call, from its last progress; zero for none
+	most    atomic.Int64 // of one call
 	clock   clock
+	chain   Caller // the policies around relay
 
 	life context.Context
 	end  context.CancelFunc
 	wg   sync.WaitGroup
 }
+
+// maxPause is the longest a server may ask to be left alone before it is tried
+// again.
+const maxPause = 10 * time.Minute
 
 type attempt struct {
 	done   chan struct{}
@@ -108,7 +126,11 @@ type watching struct{ w Watcher }
 // eager or there is an instance to adopt.
 func New(o Options) *Upstream {
 	u := &Upstream{o: o, state: api.StateIdle, since: time.Now(), adopt: o.Adopt, watchers: make(map[*watching]struct{}), subs: make(map[string]int)}
-	u.SetTimeout(o.CallTimeout)
+	u.SetTimeouts(o.ConnectTimeout, o.CallTimeout, o.MaxTimeout)
+	u.chain = relay{u}
+	if o.Wrap != nil {
+		u.chain = o.Wrap(u.chain)
+	}
 	u.life, u.end = context.WithCancel(context.Background())
 	u.pause = backoff.NewExponentialBackOff()
 	u.pause.InitialInterval = 250 * time.Millisecond
@@ -128,9 +150,13 @@ func (u *Upstream) Name() string { return filepath.Base(u.o.Spec.Dir) }
 // Session returns the session that owns it, empty when it is shared.
 func (u *Upstream) Session() string { return u.o.Spec.Session }
 
-// SetTimeout says how long a call from now on may take; zero for as long as it
-// likes.
-func (u *Upstream) SetTimeout(d time.Duration) { u.timeout.Store(int64(d)) }
+// SetTimeouts says how long a start may take from now on, and a call from its
+// last progress, and at most; zero for as long as it likes.
+func (u *Upstream) SetTimeouts(connect, each, most time.Duration) {
+	u.connect.Store(int64(connect))
+	u.timeout.Store(int64(each))
+	u.most.Store(int64(most))
+}
 
 // Kick starts the instance if it is not running, without waiting for it.
 func (u *Upstream) Kick() {
@@ -141,17 +167,41 @@ func (u *Upstream) Kick() {
 	}
 }
 
-// Call implements Caller.
+// Retry ends the pause after a failure: something was mended. Where somebody
+// waits for the server, or it is eager, it is started at once.
+func (u *Upstream) Retry() {
+	u.mu.Lock()
+	u.next = time.Time{}
+	u.pause.Reset()
+	wanted := u.state == api.StateFailed && (u.o.Eager || len(u.watchers) > 0)
+	u.mu.Unlock()
+	if wanted {
+		u.Kick()
+	}
+}
+
+// Call implements Caller, through the policies of the server.
 func (u *Upstream) Call(ctx context.Context, req *Request) (*Result, error) {
 	u.calls.Add(1)
 	defer u.calls.Add(-1)
+	return u.chain.Call(ctx, req)
+}
+
+// relay is an Upstream without its policies, except for the timeout: that one
+// counts from when the server has started and is renewed by what it sends.
+type relay struct{ u *Upstream }
+
+// Call implements Caller.
+func (r relay) Call(ctx context.Context, req *Request) (*Result, error) {
+	u := r.u
 	c, err := u.Conn(ctx)
 	if err != nil {
-		return nil, err
+		return nil, NotSent(err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer u.clock.remove(u.clock.add(time.Duration(u.timeout.Load()), cancel))
+	req.deadline = u.clock.add(time.Duration(u.timeout.Load()), time.Duration(u.most.Load()), cancel)
+	defer u.clock.remove(req.deadline)
 	if u.life.Err() != nil { // closed meanwhile, and nobody would end the call
 		return nil, u.gone()
 	}
@@ -187,7 +237,9 @@ func (u *Upstream) Conn(ctx context.Context) (*Conn, error) {
 				reason := u.reason
 				u.mu.Unlock()
 				if wait > time.Second {
-					return nil, failure(api.KindInfrastructure, u.Server(), true, "%s; next try in %s", reason, wait.Round(time.Second))
+					err := failure(api.KindInfrastructure, u.Server(), true, "%s; next try in %s", reason, wait.Round(time.Second))
+					err.RetryAfter = int(math.Ceil(wait.Seconds()))
+					return nil, err
 				}
 				select {
 				case <-time.After(wait):
@@ -264,8 +316,9 @@ func (u *Upstream) set(state, reason string) {
 // run makes one attempt and, when it succeeds, stays until the connection or
 // the instance ends.
 func (u *Upstream) run(a *attempt) {
-	ctx, cancel := context.WithTimeoutCause(u.life, u.o.ConnectTimeout,
-		failure(api.KindTimeout, u.Server(), true, "did not start within %s", u.o.ConnectTimeout))
+	wait := time.Duration(u.connect.Load())
+	ctx, cancel := context.WithTimeoutCause(u.life, wait,
+		failure(api.KindTimeout, u.Server(), true, "did not start within %s", wait))
 	inst, conn, err := u.start(ctx, a)
 	if errors.Is(err, errNotWanted) {
 		cancel()
@@ -326,7 +379,9 @@ func (u *Upstream) failed(err error) error {
 	if u.closed {
 		return ours
 	}
-	wait := u.pause.NextBackOff()
+	// What the server itself asked for counts, but nobody is locked out for long
+	// by a server that asks for too much.
+	wait := max(u.pause.NextBackOff(), min(time.Duration(ours.RetryAfter)*time.Second, maxPause))
 	u.next = time.Now().Add(wait)
 	u.set(api.StateFailed, Reason(ours))
 	if u.o.Eager || len(u.watchers) > 0 {
@@ -459,4 +514,7 @@ func (u *Upstream) finish(end func(driver.Instance)) {
 		end(inst)
 	}
 	u.wg.Wait()
+	if u.o.Closed != nil {
+		u.o.Closed()
+	}
 }

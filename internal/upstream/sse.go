@@ -124,7 +124,7 @@ func (s *sseStream) WriteFrame(ctx context.Context, frame []byte) error {
 	defer resp.Body.Close()
 	body, _ := readBody(resp, 4<<10)
 	if resp.StatusCode >= 300 {
-		return &statusError{code: resp.StatusCode, text: excerpt(body)}
+		return &statusError{code: resp.StatusCode, text: excerpt(body), retryAfter: resp.Header.Get("Retry-After")}
 	}
 	return nil
 }

@@ -137,7 +137,7 @@ func (t *streamTransport) roundTrip(ctx context.Context, k *call, frame []byte) 
 		err := t.failed
 		t.mu.Unlock()
 		// Nothing was sent, so nothing is lost.
-		return wire.Message{}, failure(api.KindInfrastructure, t.c.server, true, "%v", err)
+		return wire.Message{}, NotSent(failure(api.KindInfrastructure, t.c.server, true, "%v", err))
 	}
 	t.pending[k.id] = w
 	t.mu.Unlock()

@@ -44,6 +44,20 @@ type Request struct {
 	Header http.Header
 	Client *Client
 	Peer   Peer // nil where nothing can be passed back
+
+	// Who is the principal that calls; empty for nobody known. Session is the
+	// session it calls in.
+	Who     string
+	Session string
+	// Trace is the W3C traceparent to hand to the server, and TraceState the
+	// tracestate; empty to leave what the params say.
+	Trace      string
+	TraceState string
+
+	// Call is the call's id in the journal, set by whoever writes it there.
+	Call string
+
+	deadline *deadline // of the attempt under way; nil without
 }
 
 // A Result is a server's answer, raw: one of Result and Error is set.
@@ -53,6 +67,9 @@ type Result struct {
 	// Events says that the server answered with an event stream. A client that
 	// takes both forms gets the one the server chose.
 	Events bool
+	// RetryAfter is how many seconds the caller should wait before it tries
+	// again; zero where that is not known.
+	RetryAfter int
 	// Retry is set when the server sent its client away, to come back for the
 	// answer after that long, and the answer was not there then.
 	Retry time.Duration

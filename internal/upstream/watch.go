@@ -36,8 +36,22 @@ func (u *Upstream) watching() []Watcher {
 	return out
 }
 
+// Listen has the Upstream hear when its server's lists change, without keeping
+// the server running for that.
+func (u *Upstream) Listen() {
+	if conn := u.Peek(); conn != nil {
+		conn.listen.watch(conn)
+	}
+}
+
 // Note implements events.
 func (u *Upstream) Note(method string, params []byte) {
+	if u.o.Heard != nil {
+		switch method {
+		case wire.NoteToolsChanged, wire.NotePromptsChanged, wire.NoteResourcesChanged:
+			u.o.Heard(method)
+		}
+	}
 	all := u.watching()
 	// What a shared server says may be about one client's call; only that its
 	// lists or resources changed is everybody's business.

@@ -90,6 +90,8 @@ const (
 	MetaSubscription   = "io.modelcontextprotocol/subscriptionId"
 	MetaServerInfo     = "io.modelcontextprotocol/serverInfo"
 	MetaProgressToken  = "progressToken"
+	MetaTraceparent    = "traceparent" // of W3C Trace Context, as the protocol reserves it
+	MetaTracestate     = "tracestate"
 	MetaTineError      = "tine/error"
 	MetaTineMissing    = "tine/missing"
 	ResultInput        = "input_required"

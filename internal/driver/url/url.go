@@ -81,9 +81,13 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (*instance, error)
 		done:    make(chan struct{}),
 	}
 	guard := &guard{server: spec.Server, url: u, origin: originOf(u), next: t}
+	var through http.RoundTripper = guard
+	if spec.Authorize != nil {
+		through = spec.Authorize(guard)
+	}
 	i.endpoint = driver.Endpoint{
 		URL:       u.String(),
-		Client:    &http.Client{Transport: guard, CheckRedirect: guard.redirect},
+		Client:    &http.Client{Transport: through, CheckRedirect: guard.redirect},
 		Header:    header,
 		Transport: transport,
 	}

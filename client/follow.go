@@ -1,0 +1,198 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+)
+
+const (
+	// followQuiet is how long a stream may say nothing. The gateway sends blank
+	// lines more often than that, so silence means that nobody is there.
+	followQuiet = time.Minute
+	// followSeen is how many ids of calls a Follower remembers: the gateway's
+	// index may lag behind what was streamed, but never that far.
+	followSeen = 4096
+	// followMissed bounds how many calls are caught up with after a break.
+	followMissed = 10000
+	followPage   = 200
+)
+
+// ErrBrokenOff is wrapped by the error of a stream that was open and ended.
+var ErrBrokenOff = errors.New("the stream of calls broke off")
+
+// A Follower reads the journal as it grows. Its zero value follows all calls,
+// from now on.
+//
+// A stream breaks off when the gateway is restarted or the network is gone. Run
+// returns then, and calling it again goes on where it ended: what was called
+// meanwhile is read from the journal, and no call is handed over twice.
+//
+//	f := client.Follower{CallQuery: client.CallQuery{Server: "files", Limit: 10}}
+//	for {
+//		err := f.Run(ctx, c, print)
+//		if !errors.Is(err, client.ErrBrokenOff) {
+//			return err
+//		}
+//	}
+type Follower struct {
+	// CallQuery chooses the calls. Limit is how many of the last ones come
+	// first, at most what the gateway gives at once; Before is not used.
+	CallQuery
+	// Gap, where it is not nil, is told that calls were missed: more were made
+	// during a break than are caught up with, or the journal has dropped them.
+	Gap func()
+
+	began bool
+	seen  map[string]bool
+	order []string // ids in seen as they came, a ring once it is full
+	next  int
+}
+
+// Run hands calls to each, oldest first, until ctx ends, each fails or the
+// stream breaks off; it always returns an error. The client of a second Run may
+// be another one of the same gateway. Runs of one Follower must not overlap.
+func (f *Follower) Run(ctx context.Context, c *Client, each func(api.Call) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silent := fmt.Errorf("it said nothing for %s", followQuiet)
+	quiet := time.AfterFunc(followQuiet, func() { cancel(silent) })
+	defer quiet.Stop()
+	q := f.CallQuery
+	q.Before, q.Limit = "", 0
+	v := q.values()
+	v.Set("follow", "1")
+	resp, err := c.send(ctx, http.MethodGet, v, nil, nil, "application/x-ndjson", "v1", "calls")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+
+	// Once the stream is open nothing can fall between it and the journal: what
+	// comes by both ways is handed over once.
+	quiet.Reset(followQuiet)
+	past, err := f.past(ctx, c)
+	if err != nil {
+		return err
+	}
+	quiet.Stop() // how long each takes is not the gateway's fault
+	for _, call := range slices.Backward(past) {
+		if err := f.hand(call, each); err != nil {
+			return err
+		}
+	}
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(make([]byte, 64<<10), int(min(c.maxBody, math.MaxInt32)))
+	for quiet.Reset(followQuiet); lines.Scan(); quiet.Reset(followQuiet) {
+		quiet.Stop()
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		var call api.Call
+		if err := json.Unmarshal(line, &call); err != nil || call.ID == "" {
+			return fmt.Errorf("the stream of calls from %s holds what is no call; check the URL", c.URL())
+		}
+		if err := f.hand(call, each); err != nil {
+			return err
+		}
+	}
+	err = lines.Err()
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case err == nil:
+		err = io.EOF
+	case errors.Is(err, bufio.ErrTooLong):
+		return fmt.Errorf("a call from %s is larger than the limit of %d bytes", c.URL(), c.maxBody)
+	}
+	return fmt.Errorf("%w at %s: %w", ErrBrokenOff, c.URL(), err)
+}
+
+// past reads what is in the journal and was not handed over yet, newest first.
+func (f *Follower) past(ctx context.Context, c *Client) ([]api.Call, error) {
+	q := f.CallQuery
+	q.Before = ""
+	if !f.began {
+		// The newest one is read in any case: it is where a second Run begins.
+		last := q.Limit
+		q.Limit = max(1, last)
+		list, err := c.Calls(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		f.began = true
+		calls := list.Calls
+		cut := min(max(0, last), len(calls))
+		for _, call := range slices.Backward(calls[cut:]) {
+			f.remember(call.ID)
+		}
+		return calls[:cut], nil
+	}
+	var missed []api.Call
+	for q.Limit = followPage; ; {
+		list, err := c.Calls(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, call := range list.Calls {
+			if f.seen[call.ID] {
+				return missed, nil
+			}
+			if len(missed) == followMissed {
+				f.gap()
+				return missed, nil
+			}
+			missed = append(missed, call)
+		}
+		if list.Next == "" || len(list.Calls) == 0 {
+			if len(f.seen) > 0 {
+				f.gap() // the last one that was seen is no longer kept
+			}
+			return missed, nil
+		}
+		q.Before = list.Next
+	}
+}
+
+func (f *Follower) gap() {
+	if f.Gap != nil {
+		f.Gap()
+	}
+}
+
+// hand hands a call over unless it was before.
+func (f *Follower) hand(call api.Call, each func(api.Call) error) error {
+	if f.seen[call.ID] {
+		return nil
+	}
+	f.remember(call.ID)
+	if call.Missed > 0 && f.Gap != nil {
+		f.Gap()
+	}
+	return each(call)
+}
+
+func (f *Follower) remember(id string) {
+	if f.seen == nil {
+		f.seen = make(map[string]bool)
+	}
+	if len(f.order) < followSeen {
+		f.order = append(f.order, id)
+	} else {
+		delete(f.seen, f.order[f.next])
+		f.order[f.next] = id
+		f.next = (f.next + 1) % followSeen
+	}
+	f.seen[id] = true
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// surroundings are what decides which drivers work on a machine.
+type surroundings struct {
+	drivers []string // that this program has
+	bare    bool     // no shell: a container image with little but this program
+	pipes   error    // why no named pipe can be made in the state folder
+	roots   bool     // whether there are certificate authorities
+}
+
+// surroundings looks at this machine.
+func (c *cli) surroundings() surroundings {
+	s := surroundings{bare: bare(), roots: true}
+	for name := range drivers(0) {
+		s.drivers = append(s.drivers, name)
+	}
+	slices.Sort(s.drivers)
+	if pool, err := x509.SystemCertPool(); err != nil || pool.Equal(x509.NewCertPool()) {
+		s.roots = false
+	}
+	dir, err := c.stateDir()
+	if err != nil {
+		return s // the state check says so
+	}
+	if _, at, err := writable(dir); err == nil {
+		s.pipes = tryPipe(at)
+	}
+	return s
+}
+
+// bare is whether this is an image that nothing can be installed in.
+func bare() bool {
+	_, err := os.Stat("/bin/sh")
+	return runtime.GOOS != "windows" && errors.Is(err, fs.ErrNotExist)
+}
+
+// left lists the drivers that work.
+func (s surroundings) left() []string {
+	return slices.DeleteFunc(slices.Clone(s.drivers), func(name string) bool {
+		return name == "process" && s.pipes != nil
+	})
+}
+
+// check names the drivers that work and says what holds the others back.
+func (s surroundings) check() check {
+	lines, mends := []string{strings.Join(s.left(), ", ")}, []string{}
+	switch {
+	case s.pipes != nil:
+		lines = append(lines, fmt.Sprintf("process does not work: %v", s.pipes))
+		mends = append(mends, "set --state or TINE_STATE to a folder on a local disk")
+	case s.bare:
+		lines = append(lines, "process runs what is in this image and nothing else; there is no shell")
+	}
+	if !s.roots {
+		lines = append(lines, "url can't trust any https server: there are no certificate authorities")
+		mends = append(mends, "install ca-certificates, or set SSL_CERT_FILE, or ca_file of the server")
+	}
+	status := checkOK
+	if len(mends) > 0 {
+		status = checkWarn
+	}
+	return check{"drivers", status, strings.Join(lines, "\n"), strings.Join(mends, "; ")}
+}
+
+// gather makes one of the checks of what is not in a bare image: nothing can be
+// installed there, and to say so once is enough.
+func gather(checks []check) []check {
+	var names []string
+	rest := slices.DeleteFunc(slices.Clone(checks), func(ch check) bool {
+		if ch.Status == checkMissing {
+			names = append(names, ch.Name)
+		}
+		return ch.Status == checkMissing
+	})
+	if len(names) == 0 {
+		return rest
+	}
+	return append(rest, check{
+		"programs", checkMissing, "not in this image: " + strings.Join(names, ", "),
+		"run servers that want one in an image of your own that has both, or elsewhere and by url",
+	})
+}

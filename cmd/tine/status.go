@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tine-mcp/tine/api"
+)
+
+func newStatusCmd(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Say whether the gateway runs and takes calls",
+		Long: `Says whether the gateway runs and takes calls, and what it is.
+
+The exit code is 0 when it does, and 1 when it can't be reached or is stopping,
+so that this is a health check for supervisors and containers without a shell.`,
+		Example: "  tine status\n  tine status --json",
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return c.status(cmd.Context()) },
+	}
+}
+
+func (c *cli) status(ctx context.Context) error {
+	g, err := c.connect()
+	if err != nil {
+		return err
+	}
+	s, err := ask(ctx, g, g.Status)
+	if err != nil {
+		return err
+	}
+	if c.flags.json {
+		if err := c.printJSON(s); err != nil {
+			return err
+		}
+	} else {
+		c.printStatus(s)
+	}
+	if s.Draining {
+		return errors.New("the gateway is stopping and takes no more calls")
+	}
+	return nil
+}
+
+func (c *cli) printStatus(s *api.Status) {
+	fmt.Fprintf(c.stdout, "Tine %s at %s\n\n", s.Version, s.URL)
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(c.stdout, "  %-9s %s\n", name, visible(value, c.outTerminal))
+		}
+	}
+	line("process", fmt.Sprintf("%d, for %s", s.PID, c.now().Sub(s.Started).Round(time.Second)))
+	line("sessions", fmt.Sprint(s.Sessions))
+	line("calls", fmt.Sprintf("%d under way", s.InFlight))
+	line("config", s.Config)
+	line("state", s.State)
+}

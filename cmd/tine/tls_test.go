@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tine-mcp/tine/client"
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/telemetry"
+)
+
+// certificate writes one for a name that nothing here has.
+func certificate(t *testing.T) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "tools.example.org"}, DNSNames: []string{"tools.example.org"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bits, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: bits}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+// TestLocalOverTLS holds that the command line reaches a gateway with TLS on its
+// own machine, whatever name the certificate is for, and nobody else in its
+// place.
+func TestLocalOverTLS(t *testing.T) {
+	cfg := config.Default()
+	cfg.Listen = "127.0.0.1:0"
+	cfg.TLS.Cert, cfg.TLS.Key = certificate(t)
+	state := t.TempDir()
+	s, err := newService(t.Context(), serviceOptions{
+		Config: cfg, State: state, Listen: true, Version: "test", Redact: telemetry.NewRedactor(), Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- s.Run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+	}()
+	var file *gatewayFile
+	for deadline := time.Now().Add(30 * time.Second); file == nil; time.Sleep(5 * time.Millisecond) {
+		if file, err = readGatewayFile(state); err != nil && time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	ask := func(file *gatewayFile) error {
+		tr := file.transport()
+		defer tr.CloseIdleConnections()
+		c, err := client.New(client.Options{URL: file.URL, Token: file.Token, HTTPClient: &http.Client{Transport: tr}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Status(t.Context())
+		return err
+	}
+	if err := ask(file); err != nil {
+		t.Errorf("with the certificate of the file: %v", err)
+	}
+	file.Cert = strings.Repeat("0", 64)
+	if err := ask(file); err == nil || !strings.Contains(err.Error(), "is not the gateway of this state folder") {
+		t.Errorf("with another certificate: %v", err)
+	}
+}

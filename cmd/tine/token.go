@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/identity"
+)
+
+// roles, from the one that may least.
+var roles = [...]string{api.RoleUser, api.RoleViewer, api.RoleOperator}
+
+const tokenWhere = `With a running gateway of this state folder, or one that --url names, the gateway
+is asked and what changes holds at once. Without one the state folder itself is
+read and written: a gateway on a public address does not start before there is a
+token.`
+
+func newTokenCmd(c *cli) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Make, list and revoke the tokens that let callers in",
+		Long: `Makes, lists and revokes bearer tokens. A token names a principal, who it is that
+calls, and gives it a role: a user calls tools and sees its own calls, a viewer
+sees all servers, calls and metrics, an operator changes servers, tokens and
+credentials too. Which servers and tools a principal gets is said by auth.rules
+in the config.
+
+As long as there is no token and no sign-on in the config, everybody on this
+machine comes in and nobody else does. From the first token on everybody needs
+one.
+
+` + tokenWhere,
+		Example: `  tine token new alice
+  tine token new ci --role viewer --expires 90d
+  tine token list
+  tine token revoke ci`,
+		Args: cobra.ArbitraryArgs,
+		RunE: group,
+	}
+	cmd.AddCommand(newTokenNewCmd(c), newTokenListCmd(c), newTokenRevokeCmd(c))
+	return cmd
+}
+
+func newTokenNewCmd(c *cli) *cobra.Command {
+	var role, expires string
+	cmd := &cobra.Command{
+		Use:   "new NAME",
+		Short: "Make a token and print it, this once",
+		Long: `Makes a token that names the principal NAME and prints it alone on standard
+output. Only its hash is kept, so it can't be shown again. Everything else, such
+as how to use it and how to write it into tine.yaml, is said on standard error.
+
+` + tokenWhere,
+		Example: `  tine token new alice
+  tine token new ci --role viewer --expires 90d
+  tine token new board --role viewer > board.token
+  tine token new ci --json | jq -r .hash`,
+		Args: oneArg("a name for who will use the token"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t := api.NewToken{Name: args[0], Role: role}
+			if !slices.Contains(roles[:], role) {
+				return usagef("--role %q is none of %s%s", role, strings.Join(roles[:], ", "), didYouMean(role, roles[:]))
+			}
+			if expires != "" {
+				var err error
+				if t.Expires, err = c.expires(expires); err != nil {
+					return err
+				}
+			}
+			return c.newToken(cmd.Context(), t)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().StringVar(&role, "role", api.RoleUser, "what it may do: "+strings.Join(roles[:], ", "))
+	cmd.Flags().StringVar(&expires, "expires", "", "until when it works: 12h, 90d, or a time like 2027-01-31T00:00:00Z (default for ever)")
+	c.completeFlag(cmd, "role", cobra.FixedCompletions(roles[:], cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func newTokenListCmd(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List who has a token, never the tokens",
+		Long:  "Lists the tokens with the principals they name, never the tokens themselves.\n\n" + tokenWhere,
+		Example: `  tine token list
+  tine token list --json | jq -r '.tokens[] | select(.role == "operator") | .name'`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.listTokens(cmd.Context()) },
+	}
+}
+
+func newTokenRevokeCmd(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke NAME",
+		Short: "Make a token worthless",
+		Long: `Revokes the token of a principal: whoever still shows it is refused. A token that
+stands in the config is taken out there.
+
+` + tokenWhere,
+		Example:           "  tine token revoke ci",
+		Args:              oneArg("the name of a token"),
+		ValidArgsFunction: c.completeToken,
+		RunE:              func(cmd *cobra.Command, args []string) error { return c.revokeToken(cmd.Context(), args[0]) },
+	}
+}
+
+// tokens is where tokens are kept: a gateway, or a state folder without one.
+type tokens interface {
+	Tokens(context.Context) (*api.TokenList, error)
+	NewToken(context.Context, api.NewToken) (*api.CreatedToken, error)
+	RevokeToken(ctx context.Context, name string) error
+}
+
+// createdToken is what --json prints: what the gateway said, and the hash.
+type createdToken struct {
+	*api.CreatedToken
+	Hash string `json:"hash"`
+}
+
+func (c *cli) newToken(ctx context.Context, t api.NewToken) error {
+	var (
+		first bool
+		made  *api.CreatedToken
+	)
+	err := c.withTokens(ctx, func(ctx context.Context, all tokens) error {
+		list, err := all.Tokens(ctx)
+		if err != nil {
+			return err
+		}
+		first = len(list.Tokens) == 0
+		made, err = all.NewToken(ctx, t)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	hash := identity.HashToken(made.Secret)
+	if c.flags.json {
+		return c.printJSON(createdToken{made, hash})
+	}
+	fmt.Fprintln(c.stdout, made.Secret)
+	until := ""
+	if !made.Expires.IsZero() {
+		until = " until " + made.Expires.Format(time.RFC3339)
+	}
+	say := func(format string, args ...any) {
+		fmt.Fprintln(c.stderr, visible(fmt.Sprintf(format, args...), c.errTerminal))
+	}
+	say("\nThis is the token of %q, with the role %s%s. Keep it: it is not shown again.", made.Name, made.Role, until)
+	say("\nUse it:\n\n  export TINE_TOKEN=TOKEN            for tine\n  Authorization: Bearer TOKEN        for MCP clients")
+	say("\nIt works as it is. For gateways with other state folders, in their tine.yaml:\n\n  auth:\n    tokens:\n      - {name: %q, role: %s, hash: %q}", made.Name, made.Role, hash)
+	if first {
+		say("\nIt is the first one: from now on everybody needs a token, also on this machine.\nOnly this user's own tine commands find the gateway's token in its state folder.")
+	}
+	return nil
+}
+
+func (c *cli) listTokens(ctx context.Context) error {
+	var list *api.TokenList
+	err := c.withTokens(ctx, func(ctx context.Context, all tokens) (err error) {
+		list, err = all.Tokens(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if c.flags.json {
+		if list.Tokens == nil {
+			list.Tokens = []api.Token{}
+		}
+		return c.printJSON(list)
+	}
+	if len(list.Tokens) == 0 {
+		fmt.Fprintln(c.stderr, "there is no token; `tine token new NAME` makes one")
+		return nil
+	}
+	t := table{header: []string{"NAME", "ROLE", "CREATED", "EXPIRES", "FROM"}}
+	for _, tok := range list.Tokens {
+		from := "state folder"
+		if tok.Config {
+			from = "config"
+		}
+		created, expires := "", cell{text: "never"}
+		if !tok.Created.IsZero() {
+			created = c.age(tok.Created) + " ago"
+		}
+		switch {
+		case tok.Expires.IsZero():
+		case !tok.Expires.After(c.now()):
+			expires = cell{"expired", red}
+		default:
+			expires = plain(tok.Expires.In(c.now().Location()).Format("2006-01-02 15:04"))
+		}
+		t.add(plain(tok.Name), plain(tok.Role), plain(created), expires, plain(from))
+	}
+	t.print(c)
+	return nil
+}
+
+func (c *cli) revokeToken(ctx context.Context, name string) error {
+	left := -1
+	err := c.withTokens(ctx, func(ctx context.Context, all tokens) error {
+		if err := all.RevokeToken(ctx, name); err != nil {
+			return unknownToken(ctx, all, name, err)
+		}
+		if list, err := all.Tokens(ctx); err == nil { // it is revoked whatever this says
+			left = len(list.Tokens)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if c.flags.json {
+		return c.printJSON(map[string]string{"revoked": name})
+	}
+	fmt.Fprintln(c.stdout, visible(name+": revoked", c.outTerminal))
+	if left == 0 {
+		fmt.Fprintln(c.stderr, "no token is left: unless the config has a sign-on, everybody on this machine comes in again, and a gateway on a public address no longer starts")
+	}
+	return nil
+}
+
+// unknownToken adds the names that were perhaps meant.
+func unknownToken(ctx context.Context, all tokens, name string, err error) error {
+	var ae *api.Error
+	if !errors.As(err, &ae) || ae.Status != http.StatusNotFound {
+		return err
+	}
+	list, lerr := all.Tokens(ctx)
+	if lerr != nil {
+		return err // the first error is the one to tell
+	}
+	var names []string
+	for _, t := range list.Tokens {
+		names = append(names, t.Name)
+	}
+	return usagef("unknown token %q%s; see tine token list", name, didYouMean(name, names))
+}

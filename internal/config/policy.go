@@ -1,0 +1,92 @@
+package config
+
+import "time"
+
+var (
+	policyKeys      = []string{"max_timeout", "retry", "breaker", "rate", "concurrency", "cache"}
+	retryKeys       = []string{"attempts", "pause", "max_pause"}
+	breakerKeys     = []string{"failures", "open", "probes"}
+	rateKeys        = []string{"calls", "burst"}
+	concurrencyKeys = []string{"calls", "queue", "wait"}
+	cacheKeys       = []string{"lists", "results", "tools"}
+)
+
+// off is the short form of a policy that is not wanted.
+const off = "off"
+
+// policy reads what the calls of a server are subject to, over what is there.
+func (d *decoder) policy(o object, s *Server) {
+	p, ok := o.child("policy", policyKeys)
+	if ok {
+		p.duration("max_timeout", &s.Policy.MaxTimeout, time.Millisecond, 30*day)
+		d.retry(p, &s.Policy.Retry)
+		d.breaker(p, &s.Policy.Breaker)
+		if r, ok := p.child("rate", rateKeys); ok {
+			r.number("calls", &s.Policy.Rate.Calls, 0, 1e6)
+			r.integer("burst", &s.Policy.Rate.Burst, 1, 1e6)
+		}
+		if c, ok := p.child("concurrency", concurrencyKeys); ok {
+			c.integer("calls", &s.Policy.Concurrency.Calls, 0, 100_000)
+			c.integer("queue", &s.Policy.Concurrency.Queue, 0, 100_000)
+			c.duration("wait", &s.Policy.Concurrency.Wait, 0, time.Hour)
+		}
+		d.cache(p, &s.Policy.Cache)
+	}
+	timeout := s.Timeout
+	if timeout == 0 {
+		timeout = defaultTimeout
+	}
+	// Progress renews a call's timeout up to max_timeout; below it one of the two
+	// would mean nothing.
+	if most := s.Policy.MaxTimeout; most != 0 && most < timeout {
+		at := o.keyPos("timeout")
+		if ok && p.n.get("max_timeout") != nil {
+			at = p.n.get("max_timeout").pos
+		}
+		d.fail(at, "%s.policy.max_timeout: %s is shorter than timeout, which is %s; raise it, or lower timeout", o.path, brief(most), brief(timeout))
+	}
+}
+
+func (d *decoder) retry(p object, to *Retry) {
+	r, word, ok := p.childOr("retry", retryKeys, off)
+	if word == off {
+		to.Attempts = 1
+	}
+	if !ok {
+		return
+	}
+	r.integer("attempts", &to.Attempts, 1, 10)
+	r.duration("pause", &to.Pause, 0, time.Minute)
+	r.duration("max_pause", &to.MaxPause, 0, 10*time.Minute)
+	if to.MaxPause < to.Pause {
+		d.fail(r.n.pos, "%s: pause is %s, which is longer than max_pause with %s; raise max_pause, or lower pause", r.path, brief(to.Pause), brief(to.MaxPause))
+	}
+}
+
+func (d *decoder) breaker(p object, to *Breaker) {
+	b, word, ok := p.childOr("breaker", breakerKeys, off)
+	if word == off {
+		to.Failures = 0
+	}
+	if !ok {
+		return
+	}
+	b.integer("failures", &to.Failures, 0, 1000)
+	b.duration("open", &to.Open, time.Millisecond, day)
+	b.integer("probes", &to.Probes, 1, 100)
+}
+
+func (d *decoder) cache(p object, to *Cache) {
+	c, word, ok := p.childOr("cache", cacheKeys, off)
+	if word == off {
+		to.Lists, to.Results = 0, 0
+	}
+	if !ok {
+		return
+	}
+	c.duration("lists", &to.Lists, 0, 30*day)
+	c.duration("results", &to.Results, 0, 30*day)
+	if c.texts("tools", &to.Tools, `["get_*"]`) {
+		c.patterns("tools", "a tool's name")
+	}
+}

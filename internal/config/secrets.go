@@ -1,0 +1,194 @@
+package config
+
+import (
+	"cmp"
+	"encoding/base64"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// minSecret is the length below which hiding a value wherever it stands would
+// tear holes into everything else.
+const minSecret = 6
+
+var authScheme = regexp.MustCompile(`(?i)^(bearer|basic|token)\s+(\S.*)$`)
+
+// Secrets returns every value of the config that must never be shown, longest
+// first, so that one that holds another is found before it.
+func (c *Config) Secrets() []string {
+	l := secretList{}
+	for _, t := range c.Auth.Tokens {
+		l.add(t.Token)
+		l.add(t.Hash)
+	}
+	l.url(c.Telemetry.OTLP.Endpoint)
+	for _, v := range c.Telemetry.OTLP.Headers {
+		l.credential(v)
+	}
+	for i := range c.Servers {
+		l.server(&c.Servers[i])
+	}
+	return l.sorted()
+}
+
+// Secrets is the same for one entry, such as With returns.
+func (s *Server) Secrets() []string {
+	l := secretList{}
+	l.server(s)
+	return l.sorted()
+}
+
+type secretList map[string]bool
+
+func (l secretList) sorted() []string {
+	list := make([]string, 0, len(l))
+	for s := range l {
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
+	})
+	return list
+}
+
+func (l secretList) add(s string) {
+	if s = strings.TrimSpace(s); len(s) >= minSecret {
+		l[s] = true
+	}
+}
+
+// credential adds a value and, without the name of its scheme, what it carries.
+func (l secretList) credential(s string) {
+	l.add(s)
+	l.url(s)
+	m := authScheme.FindStringSubmatch(strings.TrimSpace(s))
+	if m == nil {
+		return
+	}
+	l.add(m[2])
+	if plain, err := base64.StdEncoding.DecodeString(m[2]); err == nil && strings.EqualFold(m[1], "basic") {
+		l.add(string(plain))
+		_, password, _ := strings.Cut(string(plain), ":")
+		l.add(password)
+	}
+}
+
+// url adds what RedactURL masks.
+func (l secretList) url(s string) {
+	if RedactURL(s) == s {
+		return
+	}
+	u, err := url.Parse(s)
+	if err != nil {
+		l.add(s)
+		return
+	}
+	if u.User != nil {
+		_, authority, _ := strings.Cut(s, "//")
+		if i := strings.IndexAny(authority, "/?#"); i >= 0 {
+			authority = authority[:i]
+		}
+		if i := strings.LastIndex(authority, "@"); i >= 0 {
+			user, password, both := strings.Cut(authority[:i], ":")
+			if plain, _ := u.User.Password(); both {
+				l.add(authority[:i])
+				l.add(password)
+				l.add(plain)
+			} else {
+				l.add(user)
+				l.add(u.User.Username())
+			}
+		}
+	}
+	for _, p := range strings.Split(u.RawQuery, "&") {
+		if _, value, _ := strings.Cut(p, "="); redactQuery(p) != p {
+			l.add(value)
+			if plain, err := url.QueryUnescape(value); err == nil {
+				l.add(plain)
+			}
+		}
+	}
+}
+
+// named adds a value that goes by a name which may tell.
+func (l secretList) named(name, value string) {
+	if secretName(name) || secretText.MatchString(value) {
+		l.credential(value)
+		return
+	}
+	l.url(value)
+}
+
+func (l secretList) server(s *Server) {
+	for name, v := range s.Headers {
+		if s.hidden["headers."+name] {
+			l.credential(v)
+		}
+		l.named(name, v)
+	}
+	for name, v := range s.Env {
+		if s.hidden["env."+name] {
+			l.credential(v)
+		}
+		l.named(name, v)
+	}
+	l.args(s)
+	l.settings(s, "settings", "", s.Settings)
+	if s.hidden["url"] {
+		l.add(s.URL)
+	}
+	l.url(s.URL)
+	l.add(s.Auth.ClientSecret)
+	for key, v := range map[string]string{
+		"token_url": s.Auth.TokenURL, "auth_url": s.Auth.AuthURL, "client_id": s.Auth.ClientID,
+		"audience": s.Auth.Audience, "resource": s.Auth.Resource, "redirect": s.Auth.Redirect,
+	} {
+		if s.hidden["auth."+key] {
+			l.add(v)
+		}
+		l.url(v)
+	}
+}
+
+func (l secretList) args(s *Server) {
+	for i, shown := range s.shownArgs() {
+		a := s.Args[i]
+		if shown == a {
+			continue
+		}
+		flag, header := flagValue.FindStringSubmatch(a), headerText.FindStringSubmatch(a)
+		switch {
+		case shown == mask:
+			l.credential(a)
+			if flag != nil {
+				l.credential(flag[2])
+			}
+		case flag != nil:
+			l.named(flag[1], flag[2])
+		case strings.Contains(a, "://"):
+			l.url(a)
+		case header != nil:
+			l.credential(header[2])
+		}
+	}
+}
+
+func (l secretList) settings(s *Server, rel, name string, v any) {
+	switch v := v.(type) {
+	case string:
+		if s.hidden[rel] {
+			l.credential(v)
+		}
+		l.named(name, v)
+	case []any:
+		for i, item := range v {
+			l.settings(s, join(rel, itoa(i)), name, item)
+		}
+	case map[string]any:
+		for key, item := range v {
+			l.settings(s, join(rel, key), key, item)
+		}
+	}
+}

@@ -1,0 +1,276 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/store/journal"
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// maxCalls bounds one page of the journal.
+const maxCalls = 1000
+
+var errNoJournal = &api.Error{Kind: api.KindRefused, Status: http.StatusNotFound, Message: "this gateway keeps no journal; journal.mode in the config switches it on"}
+
+// ofCaller narrows a filter to the calls that a principal may look at: its own,
+// or with the role of a viewer everybody's.
+func ofCaller(who identity.Principal, f *store.CallFilter) {
+	if !who.Is(api.RoleViewer) {
+		f.Principal = &who.Name
+	}
+}
+
+// calls lists the journal, or follows it.
+func (g *Gateway) calls(w http.ResponseWriter, r *http.Request, who identity.Principal) (any, error) {
+	if g.o.Journal == nil {
+		return nil, errNoJournal
+	}
+	q := r.URL.Query()
+	f := store.CallFilter{Server: q.Get("server"), Session: q.Get("session"), Failed: truthy(q.Get("failed"))}
+	if p := q.Get("principal"); p != "" {
+		f.Principal = &p
+	}
+	ofCaller(who, &f)
+	bad := func(what string) error { return &api.Error{Kind: api.KindInvalid, Message: what} }
+	if s := q.Get("since"); s != "" {
+		at, err := time.Parse(time.RFC3339Nano, s)
+		if err != nil {
+			return nil, bad("since must be a time like 2026-01-31T12:00:00Z")
+		}
+		f.Since = at
+	}
+	if s := q.Get("before"); s != "" {
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil || n < 1 {
+			return nil, bad("before must be the next of an earlier answer")
+		}
+		f.Before = n
+	}
+	f.Limit = 100
+	if s := q.Get("limit"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 || n > maxCalls {
+			return nil, bad("limit must be a number from 1 to " + strconv.Itoa(maxCalls))
+		}
+		f.Limit = n
+	}
+	if truthy(q.Get("follow")) {
+		g.followCalls(w, r, f)
+		return nil, errAnswered
+	}
+	list, err := g.o.Journal.List(r.Context(), f)
+	if err != nil {
+		return nil, err
+	}
+	out := api.CallList{Calls: make([]api.Call, 0, len(list))}
+	for i := range list {
+		out.Calls = append(out.Calls, g.shownCall(&list[i]))
+	}
+	if len(list) == f.Limit {
+		out.Next = strconv.FormatInt(list[len(list)-1].Seq, 10)
+	}
+	return out, nil
+}
+
+func truthy(s string) bool { return s != "" && s != "0" && s != "false" }
+
+// shownCall is a call as it may be looked at.
+func (g *Gateway) shownCall(e *journal.Entry) api.Call {
+	c := api.Call{
+		ID: e.ID, At: e.At, Principal: e.Principal, Session: e.Session, Server: e.Server, Method: e.Method,
+		Name: e.Name, Duration: float64(e.Duration.Microseconds()) / 1000, Outcome: e.Outcome,
+		Error: g.o.Redact.Text(e.Error), Journal: e.Mode, Trace: e.Trace,
+	}
+	if at, err := wire.Find(e.Params, "arguments"); err == nil && at.Ok() {
+		c.Arguments = g.o.Redact.JSON(at.Of(e.Params))
+	}
+	return c
+}
+
+// keepAlive is how often a stream that has nothing to say says so.
+const keepAlive = 15 * time.Second
+
+// followCalls writes calls as they are made, one a line.
+func (g *Gateway) followCalls(w http.ResponseWriter, r *http.Request, f store.CallFilter) {
+	ctx, cancel := g.whileOpen(r.Context(), g.life)
+	defer cancel()
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusOK)
+	ctl := http.NewResponseController(w)
+	lines := make(chan []byte, 256)
+	// Before the first byte is sent: whoever reads it counts on every later call.
+	tail := g.o.Journal.Tail()
+	g.wg.Go(func() {
+		defer close(lines)
+		missed := int64(0)
+		_ = tail.Follow(ctx, func(e journal.Entry) error {
+			missed += e.Missed
+			if !chosen(f, &e) {
+				return nil
+			}
+			c := g.shownCall(&e)
+			c.Missed, missed = missed, 0
+			line, err := json.Marshal(c)
+			if err != nil {
+				return err
+			}
+			select {
+			case lines <- append(line, '\n'):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	})
+	tick := time.NewTicker(keepAlive)
+	defer tick.Stop()
+	write := func(b []byte) bool {
+		_ = ctl.SetWriteDeadline(time.Now().Add(writeWait))
+		_, err := w.Write(b)
+		return err == nil
+	}
+	if !write([]byte("\n")) || ctl.Flush() != nil {
+		return
+	}
+	for {
+		select {
+		case line, ok := <-lines:
+			if !ok || !write(line) {
+				return
+			}
+			// What has come meanwhile goes with it.
+			for more := true; more; {
+				select {
+				case line, ok := <-lines:
+					if !ok || !write(line) {
+						return
+					}
+				default:
+					more = false
+				}
+			}
+		case <-tick.C:
+			if !write([]byte("\n")) {
+				return
+			}
+		}
+		if ctl.Flush() != nil {
+			return
+		}
+	}
+}
+
+func chosen(f store.CallFilter, e *journal.Entry) bool {
+	switch {
+	case f.Server != "" && f.Server != e.Server,
+		f.Session != "" && f.Session != e.Session,
+		f.Principal != nil && *f.Principal != e.Principal,
+		f.Failed && e.Outcome == api.OutcomeOK:
+		return false
+	}
+	return true
+}
+
+// entryOf finds a call that the principal may look at.
+func (g *Gateway) entryOf(ctx context.Context, who identity.Principal, id string) (journal.Entry, error) {
+	if g.o.Journal == nil {
+		return journal.Entry{}, errNoJournal
+	}
+	e, ok, err := g.o.Journal.Get(ctx, id)
+	if err != nil {
+		return e, err
+	}
+	if !ok || !who.Is(api.RoleViewer) && e.Principal != who.Name {
+		return e, &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no call " + strconv.Quote(id) + " in the journal; `tine calls` lists them"}
+	}
+	return e, nil
+}
+
+func (g *Gateway) oneCall(r *http.Request, who identity.Principal, id string) (any, error) {
+	e, err := g.entryOf(r.Context(), who, id)
+	if err != nil {
+		return nil, err
+	}
+	c := g.shownCall(&e)
+	if len(e.Result) > 0 {
+		c.Result = g.o.Redact.JSON(e.Result)
+	}
+	return c, nil
+}
+
+// replay makes a call again, with the arguments it had: those of the journal
+// and not those of a listing, where secrets are masked.
+func (g *Gateway) replay(r *http.Request, who identity.Principal, id string) (any, error) {
+	e, err := g.entryOf(r.Context(), who, id)
+	if err != nil {
+		return nil, err
+	}
+	refused := func(why string) error {
+		return &api.Error{Kind: api.KindRefused, Status: http.StatusConflict, Server: e.Server, Message: "call " + e.ID + " can't be replayed: " + why}
+	}
+	switch {
+	case e.Principal != who.Name && !who.Is(api.RoleOperator):
+		return nil, refused("it was made by another principal, and that needs the role " + api.RoleOperator)
+	case e.Method != wire.MethodCallTool:
+		return nil, refused("it is a " + e.Method + ", and only tool calls can be")
+	case e.Mode != config.JournalFull || len(e.Params) == 0:
+		return nil, refused("the journal kept no arguments of it; servers." + e.Server + ".journal: full would")
+	}
+	t := g.table()
+	x := &exchange{g: g, who: who, view: view{e.Server}, client: &upstream.Client{Key: newClientID()}, method: wire.MethodCallTool}
+	s := x.seen(t, e.Server)
+	if s == nil {
+		return nil, noServer(e.Server)
+	}
+	outside, ok := s.outside(e.Name)
+	if !ok || !who.MayCall(e.Server, outside) {
+		return nil, unknownAsError(e.Name)
+	}
+	if x.sess, err = g.replaySession(r.Context(), who, &e); err != nil {
+		return nil, err
+	}
+	// Only name and arguments: what else was in it belonged to that request.
+	raw := append(wire.AppendQuote([]byte(`{"name":`), outside), `,"arguments":`...)
+	args := []byte("{}")
+	if at, err := wire.Find(e.Params, "arguments"); err == nil && at.Ok() {
+		args = at.Of(e.Params)
+	}
+	raw = append(append(raw, args...), '}')
+	if x.params, err = wire.ScanParams(wire.MethodCallTool, raw); err != nil {
+		return nil, err
+	}
+	if e := g.enter(1); e != nil {
+		return nil, e
+	}
+	defer g.leave(1)
+	v, err := x.answer(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	return rawReplay{x.call, v.(rawCall)}, nil
+}
+
+// rawReplay is an api.Replay whose result is written as the server sent it.
+type rawReplay struct {
+	id     string
+	result rawCall
+}
+
+func unknownAsError(name string) error {
+	var rpc *wire.Error
+	if errors.As(unknownTool(name), &rpc) {
+		return &api.Error{Kind: api.KindInvalid, Message: rpc.Message}
+	}
+	return unknownTool(name)
+}

@@ -1,0 +1,122 @@
+package gateway
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+// listTokens names the tokens; what they are is not known here.
+func (g *Gateway) listTokens(r *http.Request, who identity.Principal) (any, error) {
+	if err := need(who, api.RoleOperator); err != nil {
+		return nil, err
+	}
+	kept, err := g.o.Store.Tokens(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	out := api.TokenList{Tokens: []api.Token{}}
+	for _, t := range g.reg.Catalog().Config.Auth.Tokens {
+		out.Tokens = append(out.Tokens, api.Token{Name: t.Name, Role: orUser(t.Role), Config: true})
+	}
+	for _, t := range kept {
+		out.Tokens = append(out.Tokens, shownToken(t))
+	}
+	return out, nil
+}
+
+func shownToken(t store.Token) api.Token {
+	return api.Token{Name: t.Name, Role: orUser(t.Role), Created: t.Created, Expires: t.Expires}
+}
+
+func orUser(role string) string {
+	if role == "" {
+		return api.RoleUser
+	}
+	return role
+}
+
+// newToken makes a token and shows it, this once.
+func (g *Gateway) newToken(w http.ResponseWriter, r *http.Request, who identity.Principal) (any, error) {
+	if err := need(who, api.RoleOperator); err != nil {
+		return nil, err
+	}
+	var in api.NewToken
+	if err := g.decode(w, r, &in); err != nil {
+		return nil, err
+	}
+	bad := func(what string) error { return &api.Error{Kind: api.KindInvalid, Message: what} }
+	in.Role = orUser(in.Role)
+	switch {
+	case !identity.ValidName(in.Name):
+		return nil, bad("name must be 1 to 64 letters, digits, dots, dashes, underscores and @")
+	case in.Role != api.RoleUser && in.Role != api.RoleViewer && in.Role != api.RoleOperator:
+		return nil, bad("role must be user, viewer or operator")
+	case !in.Expires.IsZero() && in.Expires.Before(time.Now()):
+		return nil, bad("expires is over already")
+	}
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	kept, err := g.o.Store.Tokens(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	cfg := g.reg.Catalog().Config
+	taken := false
+	for _, t := range cfg.Auth.Tokens {
+		taken = taken || t.Name == in.Name
+	}
+	for _, t := range kept {
+		taken = taken || t.Name == in.Name
+	}
+	if taken {
+		return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusConflict, Message: "there is a token " + strconv.Quote(in.Name) + " already; revoke it first, or choose another name"}
+	}
+	secret := identity.NewToken()
+	t := store.Token{Name: in.Name, Hash: identity.HashToken(secret), Role: in.Role, Created: time.Now(), Expires: in.Expires}
+	if err := g.o.Store.PutToken(r.Context(), t); err != nil {
+		return nil, err
+	}
+	if err := g.admitted(r.Context(), cfg); err != nil {
+		return nil, err
+	}
+	g.log.Info("token made", "name", t.Name, "role", t.Role, "by", who.Name)
+	return api.CreatedToken{Token: shownToken(t), Secret: secret}, nil
+}
+
+// revokeToken makes a token useless at once.
+func (g *Gateway) revokeToken(r *http.Request, who identity.Principal, name string) (any, error) {
+	if err := need(who, api.RoleOperator); err != nil {
+		return nil, err
+	}
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	kept, err := g.o.Store.Tokens(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	cfg := g.reg.Catalog().Config
+	for _, t := range kept {
+		if t.Name != name {
+			continue
+		}
+		if err := g.o.Store.DeleteToken(r.Context(), name); err != nil {
+			return nil, err
+		}
+		if err := g.admitted(r.Context(), cfg); err != nil {
+			return nil, err
+		}
+		g.log.Info("token revoked", "name", name, "by", who.Name)
+		return shownToken(t), nil
+	}
+	for _, t := range cfg.Auth.Tokens {
+		if t.Name == name {
+			return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusConflict, Message: "token " + strconv.Quote(name) + " stands in the config; remove it from auth.tokens there"}
+		}
+	}
+	return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no token " + strconv.Quote(name) + "; `tine token list` lists them"}
+}

@@ -1,0 +1,78 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/store/journal"
+	"github.com/tine-mcp/tine/internal/telemetry"
+)
+
+// Secrets tells the redactor what must never be shown, as the servers are now.
+func (g *Gateway) Secrets() {
+	cat := g.reg.Catalog()
+	cfg := *cat.Config
+	cfg.Servers = nil
+	for _, e := range cat.Entries {
+		cfg.Servers = append(cfg.Servers, e.Server)
+	}
+	g.o.Redact.Set(append(cfg.Secrets(), g.o.Operator))
+}
+
+// policyOf is what a server's calls are subject to.
+func policyOf(e *session.Entry) *api.Policy {
+	p := e.Policy
+	out := &api.Policy{
+		Timeout: e.Timeout.String(), ConnectTimeout: e.ConnectTimeout.String(), MaxTimeout: p.MaxTimeout.String(),
+		Retry: p.Retry.Attempts, Breaker: p.Breaker.Failures, Rate: p.Rate.Calls, Burst: p.Rate.Burst,
+		Concurrency: p.Concurrency.Calls, CacheLists: unlessZero(p.Cache.Lists), CacheResults: unlessZero(p.Cache.Results),
+		CacheTools: p.Cache.Tools, Journal: e.Journal,
+	}
+	if p.Breaker.Failures > 0 {
+		out.BreakerOpen = p.Breaker.Open.String()
+	}
+	if p.Concurrency.Calls > 0 || p.Rate.Calls > 0 {
+		out.Queue, out.QueueWait = p.Concurrency.Queue, p.Concurrency.Wait.String()
+	}
+	return out
+}
+
+func unlessZero(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}
+
+// Snapshot is how everything is doing, for metrics.
+func (g *Gateway) Snapshot() telemetry.Snapshot {
+	cat := g.reg.Catalog()
+	g.mu.Lock()
+	s := telemetry.Snapshot{Sessions: len(g.reg.Sessions()), Clients: len(g.clients) + len(g.channels)}
+	g.mu.Unlock()
+	for _, e := range cat.Entries {
+		d := g.describe(e)
+		s.Servers = append(s.Servers, telemetry.ServerGauges{
+			ID: e.ID, Driver: e.Driver, Breaker: d.Breaker, Up: d.State != api.StateFailed,
+			Instances: d.Instances, InFlight: d.InFlight, Queue: d.Queue, Restarts: d.Restarts,
+		})
+	}
+	if g.o.Journal != nil {
+		st := g.o.Journal.Stats()
+		s.JournalBytes, s.JournalLag = st.Bytes, st.Lag
+	}
+	return s
+}
+
+// replaySession is where a call is made again: in its own session while that is
+// there, else in the caller's default one.
+func (g *Gateway) replaySession(ctx context.Context, who identity.Principal, e *journal.Entry) (*session.Session, error) {
+	if s := g.reg.Get(e.Session); s != nil && (s.Owner == who.Name || who.Is(api.RoleOperator)) {
+		s.Touch()
+		return s, nil
+	}
+	return g.reg.Default(ctx, who.Name)
+}

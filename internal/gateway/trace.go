@@ -1,0 +1,56 @@
+package gateway
+
+import (
+	"net/http"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/telemetry"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// parentOf finds the trace a request is part of: its _meta says it, or its
+// headers do. A client that says both means the first, which is nearer to the
+// call.
+func (g *Gateway) parentOf(h http.Header, p *wire.Params) telemetry.Parent {
+	if g.o.Tracing == nil {
+		return telemetry.Parent{} // what the client's _meta says is passed on as it is
+	}
+	if p.Meta.Ok() {
+		meta := p.Meta.Of(p.Raw)
+		if trace := wire.FindString(meta, wire.MetaTraceparent); trace != "" {
+			return telemetry.Parent{Traceparent: trace, Tracestate: wire.FindString(meta, wire.MetaTracestate)}
+		}
+	}
+	if h == nil {
+		return telemetry.Parent{}
+	}
+	return telemetry.Parent{Traceparent: h.Get("Traceparent"), Tracestate: h.Get("Tracestate")}
+}
+
+// begin starts the span of a request, which is then what its calls are part
+// of.
+func (x *exchange) begin() *telemetry.Span {
+	if x.g.o.Tracing == nil {
+		return nil
+	}
+	name := x.method
+	if wire.HasTarget(x.method) && !x.params.TargetURI {
+		name += " " + x.params.Name()
+	}
+	span := x.g.o.Tracing.Start(x.trace, name, telemetry.Server,
+		telemetry.Str(telemetry.MCPMethod, x.method), telemetry.Str(telemetry.TineSession, x.sess.ID))
+	x.trace.Traceparent, x.trace.Tracestate = span.Trace()
+	return span
+}
+
+func (x *exchange) end(span *telemetry.Span, err error) {
+	if span == nil {
+		return
+	}
+	if err == nil {
+		span.End(api.OutcomeOK, "")
+		return
+	}
+	e := asError(err)
+	span.End(string(e.Kind), x.g.o.Redact.Text(e.Message))
+}

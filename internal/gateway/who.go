@@ -1,0 +1,175 @@
+package gateway
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/identity"
+)
+
+// Reload takes over what of a config concerns the edge, and who may come in.
+// The registry has its own.
+func (g *Gateway) Reload(ctx context.Context, cfg *config.Config) error {
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	if err := g.admitted(ctx, cfg); err != nil {
+		return err
+	}
+	g.edge.Store(newEdge(cfg))
+	return nil
+}
+
+// admitted makes anew who may come in: the tokens of the config and those of
+// the state folder, the issuer, and the rules. g.reloading is held.
+func (g *Gateway) admitted(ctx context.Context, cfg *config.Config) error {
+	kept, err := g.o.Store.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	o := identity.Options{
+		Operator: identity.HashToken(g.o.Operator), Separator: cfg.Separator, PublicURL: cfg.PublicURL, Log: g.log,
+	}
+	for _, t := range cfg.Auth.Tokens {
+		hash := t.Hash
+		if hash == "" {
+			hash = identity.HashToken(t.Token)
+		}
+		o.Tokens = append(o.Tokens, identity.Token{Name: t.Name, Hash: hash, Role: t.Role})
+	}
+	for _, t := range kept {
+		o.Tokens = append(o.Tokens, identity.Token{Name: t.Name, Hash: t.Hash, Role: t.Role, Expires: t.Expires})
+	}
+	if c := cfg.Auth.OIDC; c != nil {
+		o.OIDC = &identity.OIDC{
+			Issuer: c.Issuer, Audience: c.Audience, Scopes: c.Scopes, Algorithms: c.Algorithms,
+			Principal: c.Principal, CAFile: c.CAFile,
+		}
+	}
+	for _, r := range cfg.Auth.Rules {
+		o.Rules = append(o.Rules, identity.Rule{
+			Principals: r.Principals, Claims: r.Claims, Role: r.Role, Servers: r.Servers, Tools: r.Tools,
+		})
+	}
+	if old := g.guard.Load(); old != nil {
+		g.guard.Store(old.With(o))
+		return nil
+	}
+	g.guard.Store(identity.NewGuard(o))
+	return nil
+}
+
+// Open reports whether callers come in without a token.
+func (g *Gateway) Open() bool { return g.guard.Load().Open() }
+
+// identify tells who sent a request, or answers that it must say so.
+func (g *Gateway) identify(w http.ResponseWriter, r *http.Request, e *edge) (identity.Principal, bool) {
+	guard := g.guard.Load()
+	authorization := ""
+	switch all := r.Header["Authorization"]; len(all) {
+	case 0:
+	case 1:
+		authorization = all[0]
+	default:
+		refuse(w, http.StatusBadRequest, api.KindInvalid, "the Authorization header stands more than once")
+		return identity.Principal{}, false
+	}
+	who, no := guard.Identify(r.Context(), authorization, e.resource(r))
+	if no == nil && guard.Open() && authorization == "" && exposed(r) {
+		// The last token was revoked: that must not open the door to everyone.
+		no = &identity.Refusal{Status: http.StatusUnauthorized, Reason: "missing", Message: "this address wants a bearer token, and the gateway has none: make one with `tine token new NAME`"}
+	}
+	if no == nil {
+		return who, true
+	}
+	g.o.Metrics.AuthFailure(no.Reason)
+	if no.Status == http.StatusUnauthorized || no.Status == http.StatusForbidden {
+		metadata := ""
+		if guard.Metadata("") != nil {
+			metadata = e.metadataURL(r)
+		}
+		w.Header().Set("WWW-Authenticate", no.Challenge(metadata))
+	}
+	if no.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(max(1, int(no.RetryAfter.Seconds()))))
+	}
+	refuse(w, no.Status, api.KindRefused, no.Message)
+	return identity.Principal{}, false
+}
+
+// exposed reports whether a request came in at an address that others reach.
+func exposed(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return ok && !local.IP.IsLoopback()
+}
+
+// base is the gateway's own URL as the caller knows it.
+func (e *edge) base(r *http.Request) string {
+	if e.public != "" {
+		return e.public
+	}
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}
+
+// resource is the URL that a request is for, as its sender wrote it.
+func (e *edge) resource(r *http.Request) string { return e.base(r) + r.URL.EscapedPath() }
+
+// wellKnown is where the metadata of a protected resource stands: this, and
+// then the resource's own path.
+const wellKnown = "/.well-known/oauth-protected-resource"
+
+func (e *edge) metadataURL(r *http.Request) string {
+	return strings.TrimSuffix(e.base(r), e.prefix) + wellKnown + e.prefix + r.URL.EscapedPath()
+}
+
+// serveMetadata says which issuer's tokens let in at one URL. It says the same
+// of URLs that don't exist: nobody is known yet.
+func (g *Gateway) serveMetadata(w http.ResponseWriter, r *http.Request, e *edge, path string) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		refuse(w, http.StatusMethodNotAllowed, api.KindInvalid, "this can only be read")
+		return
+	}
+	path = strings.TrimPrefix(r.URL.EscapedPath(), wellKnown)
+	path = strings.TrimPrefix(path, e.prefix)
+	doc := g.guard.Load().Metadata(e.base(r) + path)
+	if doc == nil || len(path) > 1024 {
+		refuse(w, http.StatusNotFound, api.KindInvalid, "no issuer is configured here; a bearer token of this gateway lets in")
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "max-age=300")
+	w.Header().Set("Access-Control-Allow-Origin", "*") // it is for everybody
+	_, _ = w.Write(doc)
+}
+
+// serveMetrics answers Prometheus.
+func (g *Gateway) serveMetrics(w http.ResponseWriter, r *http.Request, who identity.Principal) {
+	if err := need(who, api.RoleViewer); err != nil {
+		refuseError(w, err)
+		return
+	}
+	if g.o.Metrics == nil {
+		refuse(w, http.StatusNotFound, api.KindInvalid, "this gateway keeps no metrics")
+		return
+	}
+	g.o.Metrics.Handler().ServeHTTP(w, r)
+}
+
+// need refuses whoever has less than a role.
+func need(who identity.Principal, role string) error {
+	if who.Is(role) {
+		return nil
+	}
+	return &api.Error{
+		Kind: api.KindRefused, Status: http.StatusForbidden,
+		Message: "this needs the role " + role + "; auth.tokens and auth.rules give roles, and the user of the gateway's machine has all",
+	}
+}

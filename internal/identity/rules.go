@@ -1,0 +1,95 @@
+package identity
+
+import (
+	"log/slog"
+	"slices"
+
+	"github.com/tine-mcp/tine/api"
+)
+
+// A Rule gives those it matches a role, and servers and tools. All of its
+// patterns are globs.
+type Rule struct {
+	Principals []string            // names; empty for everyone
+	Claims     map[string][]string // each claim must hold one of these
+	Role       string              // user unless given
+	Servers    []string            // empty for all
+	Tools      []string            // server, separator, tool; empty for all tools of the servers
+}
+
+// ruleset is rules made ready. Without any everyone may use everything.
+type ruleset struct {
+	separator string
+	rules     []*rule
+	open      *access // of everyone, where there are no rules
+}
+
+type rule struct {
+	principals []glob
+	claims     map[string][]glob
+	role       string
+	servers    []glob
+	tools      []glob
+}
+
+func newRuleset(rules []Rule, separator string, log *slog.Logger) *ruleset {
+	rs := &ruleset{separator: separator}
+	globs := func(texts []string) []glob {
+		var all []glob
+		for _, text := range texts {
+			g, valid := newGlob(text)
+			if !valid {
+				log.Warn("a pattern in auth.rules is malformed and matches nothing", "pattern", text)
+			}
+			all = append(all, g)
+		}
+		return all
+	}
+	for _, r := range rules {
+		ready := &rule{principals: globs(r.Principals), role: r.Role, servers: globs(r.Servers), tools: globs(r.Tools)}
+		if len(r.Claims) > 0 {
+			ready.claims = make(map[string][]glob, len(r.Claims))
+		}
+		for name, values := range r.Claims {
+			ready.claims[name] = globs(values)
+		}
+		rs.rules = append(rs.rules, ready)
+	}
+	if len(rules) == 0 {
+		rs.open = &access{separator: separator, grants: []*rule{{}}}
+	}
+	return rs
+}
+
+// principal applies the rules. The role is the highest of the given one and
+// those of the rules that match.
+func (rs *ruleset) principal(name, role string, c claims) Principal {
+	if rank(role) < 0 {
+		role = api.RoleUser
+	}
+	p := Principal{Name: name, Role: role, access: rs.open}
+	if rs.open != nil {
+		return p
+	}
+	p.access = &access{separator: rs.separator}
+	for _, r := range rs.rules {
+		if r.matches(name, c) {
+			p.access.grants = append(p.access.grants, r)
+			p.Role = higher(p.Role, r.role)
+		}
+	}
+	return p
+}
+
+func (r *rule) matches(name string, c claims) bool {
+	if len(r.principals) > 0 && !matchAny(r.principals, name) {
+		return false
+	}
+	for claim, want := range r.claims {
+		have := c.texts(claim)
+		if !slices.ContainsFunc(have, func(text string) bool { return matchAny(want, text) }) {
+			return false
+		}
+	}
+	return true
+}

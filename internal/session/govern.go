@@ -1,0 +1,105 @@
+package session
+
+import (
+	"net/http"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/upstream/credential"
+	"github.com/tine-mcp/tine/internal/upstream/policy"
+	"github.com/tine-mcp/tine/internal/upstream/record"
+)
+
+// A governor is what all holds on one server share, whatever session has them and
+// however often the config was read again: its limits and breaker, and the
+// figures of its calls.
+type governor struct {
+	policy *policy.Server
+	record *record.Server
+}
+
+// governor returns what the holds on a server share, with the entry's settings
+// from now on. r.mu must not be held.
+func (r *Registry) governor(s *config.Server) *governor {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := r.governors[s.ID]
+	if w == nil {
+		w = &governor{record: record.NewServer(s.ID, s.Journal, r.o.Record)}
+		w.policy = policy.NewServer(s.ID, s.Policy, w.record.Metrics(), r.o.Log)
+		r.governors[s.ID] = w
+		return w
+	}
+	w.record.SetMode(s.Journal)
+	w.policy.Set(s.Policy)
+	return w
+}
+
+// dropGovernors lets go of what is shared of servers that a catalog no longer
+// has; of all of them with nil.
+func (r *Registry) dropGovernors(c *Catalog) {
+	r.mu.Lock()
+	var gone []*governor
+	for id, w := range r.governors {
+		if c == nil || c.Entry(id) == nil {
+			gone = append(gone, w)
+			delete(r.governors, id)
+			r.o.Record.Metrics.Forget(id)
+		}
+	}
+	r.mu.Unlock()
+	for _, w := range gone {
+		w.policy.Close()
+	}
+}
+
+// govern makes an Upstream with the policies of its server around it. This is
+// where they are put together: recorded is what the caller gets, whatever
+// refuses or repeats the call further in.
+func (r *Registry) govern(e *Entry, s *Session, o upstream.Options) *upstream.Upstream {
+	if e.Auth.Type != "" && r.o.Wallet != nil {
+		owner := ""
+		if s != nil {
+			owner = s.Owner
+		}
+		settings := e.Credentials()
+		o.Spec.Authorize = func(next http.RoundTripper) http.RoundTripper {
+			return r.o.Wallet.Wrap(settings, owner, next)
+		}
+	}
+	var up *upstream.Upstream
+	var chain *policy.Chain
+	o.Wrap = func(relay upstream.Caller) upstream.Caller {
+		chain = e.governor.policy.Chain(relay, policy.ChainOptions{
+			// A program of one session fails for itself; a URL, or a program that all
+			// share, for everybody.
+			Own: s != nil && e.URL == "" || e.Credential == config.CredentialPerPrincipal,
+			// What is kept of lists must be dropped when they change.
+			Kept: func() { up.Listen() },
+		})
+		return e.governor.record.Wrap(chain)
+	}
+	o.Heard = func(method string) { chain.Note(method) }
+	o.Closed = func() { chain.Close() }
+	up = upstream.New(o)
+	return up
+}
+
+// Credentials is what the server's auth asks for.
+func (e *Entry) Credentials() credential.Settings {
+	a := e.Auth
+	return credential.Settings{
+		Server: e.ID, URL: e.URL, Type: a.Type, TokenURL: a.TokenURL, AuthURL: a.AuthURL,
+		ClientID: a.ClientID, ClientSecret: a.ClientSecret, Scopes: a.Scopes, Audience: a.Audience,
+		Resource: a.Resource, Redirect: a.Redirect, CAFile: e.CAFile,
+		PerPrincipal: e.Credential == config.CredentialPerPrincipal,
+	}
+}
+
+// Describe adds to a server's description how its calls go.
+func (e *Entry) Describe(s *api.Server) {
+	p, f := e.governor.policy.Figures(), e.governor.record.Figures()
+	s.Breaker, s.InFlight, s.Queue = p.Breaker, p.InFlight, p.Queue
+	s.Calls, s.Failures, s.Latency, s.LastError = f.Calls, f.Failures, f.Latency, f.Last
+}

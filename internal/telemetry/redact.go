@@ -1,0 +1,115 @@
+package telemetry
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync/atomic"
+)
+
+// mask stands where a secret was.
+const mask = "****"
+
+// maxNested bounds how deep JSON inside strings inside JSON is followed.
+const maxNested = 4
+
+// wholeText is the longest text that is decoded or parsed as a whole. Longer ones
+// are read in place, and only pieces of them are decoded.
+const wholeText = 1 << 20
+
+// Redactor masks secrets in what people and other programs see: values that the
+// config says are secret, however they are encoded, what has the form of a common
+// credential, and what stands under a name that says it is secret. What is not a
+// secret stays byte for byte. All methods may be called at once; nil masks nothing.
+type Redactor struct {
+	known atomic.Pointer[knownValues]
+}
+
+// NewRedactor makes a Redactor that knows forms and names, and no values yet.
+func NewRedactor() *Redactor { return &Redactor{} }
+
+// Set replaces the values that are masked wherever they stand, also escaped as in
+// JSON, URL-encoded or in base64. Values of less than four bytes are left out:
+// they would mask half of any text and protect nothing.
+func (r *Redactor) Set(secrets []string) {
+	if r != nil {
+		r.known.Store(newKnownValues(secrets))
+	}
+}
+
+// Text masks secrets in any text.
+func (r *Redactor) Text(s string) string {
+	if r == nil {
+		return s
+	}
+	cuts := r.find(s, 0)
+	if len(cuts) == 0 {
+		return s
+	}
+	return string(applyCuts(s, cuts))
+}
+
+// JSON masks secrets in a JSON document, whose result is valid JSON again; what is
+// no JSON is treated as text. When there is nothing to mask it returns b itself.
+func (r *Redactor) JSON(b []byte) []byte {
+	if r == nil || len(b) == 0 {
+		return b
+	}
+	s := string(b)
+	var cuts []cut
+	if json.Valid(b) {
+		cuts = r.findJSON(s, 0)
+	} else {
+		cuts = r.find(s, 0)
+	}
+	if len(cuts) == 0 {
+		return b
+	}
+	return applyCuts(s, cuts)
+}
+
+// find lists what is to be masked in a text.
+func (r *Redactor) find(s string, nested int) []cut {
+	known := r.known.Load()
+	cuts := known.find(s, nil)
+	if nested < maxNested && looksLikeJSON(s) && len(s) <= wholeText && json.Valid([]byte(s)) {
+		return append(cuts, r.findJSON(s, nested)...)
+	}
+	return findPatterns(s, cuts)
+}
+
+// looksLikeJSON is a quick look that spares most texts the full one. Text of a
+// single string or number is better off as text.
+func looksLikeJSON(s string) bool {
+	s = strings.TrimLeft(s, " \t\r\n")
+	if s == "" || s[0] != '{' && s[0] != '[' {
+		return false
+	}
+	s = strings.TrimRight(s, " \t\r\n")
+	end := s[len(s)-1]
+	return end == '}' || end == ']'
+}
+
+// cut is a piece of a text that something else takes the place of.
+type cut struct {
+	from, to int
+	with     string
+}
+
+// applyCuts puts the masks in. Cuts come in any order and may overlap or touch;
+// such ones become a single mask, which also hides how many there were.
+func applyCuts(s string, cuts []cut) []byte {
+	slices.SortFunc(cuts, func(a, b cut) int { return a.from - b.from })
+	out := make([]byte, 0, len(s))
+	at := 0
+	for i := 0; i < len(cuts); {
+		c := cuts[i]
+		for i++; i < len(cuts) && cuts[i].from <= c.to; i++ {
+			c.to = max(c.to, cuts[i].to)
+		}
+		out = append(out, s[at:c.from]...)
+		out = append(out, c.with...)
+		at = c.to
+	}
+	return append(out, s[at:]...)
+}

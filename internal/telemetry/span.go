@@ -1,0 +1,170 @@
+package telemetry
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Names of attributes by OpenTelemetry's conventions for MCP, and our own where
+// there is none. Arguments, results, headers and tokens are never attributes.
+const (
+	MCPMethod          = "mcp.method.name"
+	MCPSession         = "mcp.session.id"
+	MCPProtocolVersion = "mcp.protocol.version"
+	MCPResourceURI     = "mcp.resource.uri"
+	ToolName           = "gen_ai.tool.name"
+	PromptName         = "gen_ai.prompt.name"
+	OperationName      = "gen_ai.operation.name" // "execute_tool" for tools/call
+	RequestID          = "jsonrpc.request.id"
+	StatusCode         = "rpc.response.status_code" // code of a JSON-RPC error, as text
+	ErrorType          = "error.type"               // set by End
+	NetworkTransport   = "network.transport"        // "tcp" for HTTP, "pipe" for stdio
+	NetworkProtocol    = "network.protocol.name"
+	TineServer         = "tine.server"
+	TineSession        = "tine.session"
+	TineInstance       = "tine.instance"
+	TineAttempt        = "tine.attempt"
+	TineCache          = "tine.cache" // "hit" or "miss"
+)
+
+// Kind says on which side of a call a span stands.
+type Kind int
+
+const (
+	Internal Kind = iota
+	Server        // we were asked
+	Client        // we ask
+)
+
+func (k Kind) otel() trace.SpanKind {
+	switch k {
+	case Server:
+		return trace.SpanKindServer
+	case Client:
+		return trace.SpanKindClient
+	}
+	return trace.SpanKindInternal
+}
+
+// Attr is one attribute of a span, made by Str, Int or Bool.
+type Attr struct {
+	key  string
+	kind attrKind
+	text string
+	num  int64
+}
+
+type attrKind uint8
+
+const (
+	attrText attrKind = iota
+	attrInt
+	attrBool
+)
+
+func Str(key, value string) Attr       { return Attr{key: key, text: value} }
+func Int(key string, value int64) Attr { return Attr{key: key, kind: attrInt, num: value} }
+
+func Bool(key string, value bool) Attr {
+	a := Attr{key: key, kind: attrBool}
+	if value {
+		a.num = 1
+	}
+	return a
+}
+
+// Span is one piece of work in a trace. It is used by one goroutine at a time,
+// except that children may be started from several. A nil Span does nothing.
+type Span struct {
+	t    *Tracing
+	span trace.Span
+}
+
+// Start begins a span below parent, or a trace where parent is empty. Names are
+// of few kinds: the method, and the tool or prompt where there is one.
+func (t *Tracing) Start(parent Parent, name string, kind Kind, attrs ...Attr) *Span {
+	if t == nil {
+		return nil
+	}
+	return t.start(parent.context(), name, kind, attrs)
+}
+
+// StartChild begins a span below s.
+func (s *Span) StartChild(name string, kind Kind, attrs ...Attr) *Span {
+	if s == nil {
+		return nil
+	}
+	return s.t.start(trace.ContextWithSpan(context.Background(), s.span), name, kind, attrs)
+}
+
+func (t *Tracing) start(ctx context.Context, name string, kind Kind, attrs []Attr) *Span {
+	_, span := t.tracer.Start(ctx, t.text(name), trace.WithSpanKind(kind.otel()))
+	s := &Span{t: t, span: span}
+	s.Set(attrs...)
+	return s
+}
+
+// text bounds and redacts what a span says.
+func (t *Tracing) text(s string) string { return clip(t.redact.Text(s), maxSpanText) }
+
+// Set adds attributes; a later one of the same name wins.
+func (s *Span) Set(attrs ...Attr) {
+	if s == nil || len(attrs) == 0 || !s.span.IsRecording() {
+		return
+	}
+	kvs := make([]attribute.KeyValue, len(attrs))
+	for i, a := range attrs {
+		switch a.kind {
+		case attrInt:
+			kvs[i] = attribute.Int64(a.key, a.num)
+		case attrBool:
+			kvs[i] = attribute.Bool(a.key, a.num == 1)
+		default:
+			kvs[i] = attribute.String(a.key, s.t.text(a.text))
+		}
+	}
+	s.span.SetAttributes(kvs...)
+}
+
+// End ends the span. outcome is "ok" or the kind of the error, which becomes
+// error.type; message says what went wrong.
+func (s *Span) End(outcome, message string) {
+	if s == nil {
+		return
+	}
+	if outcome != OutcomeOK && s.span.IsRecording() {
+		kind := outcome
+		switch outcome {
+		case OutcomeTool:
+			kind = "tool_error" // what the conventions call a result with isError
+		case "":
+			kind = "_OTHER"
+		}
+		s.span.SetAttributes(attribute.String(ErrorType, kind))
+		s.span.SetStatus(codes.Error, s.t.text(message))
+	}
+	s.span.End()
+}
+
+// Trace is the W3C trace context to hand on, in headers or _meta, to whoever is
+// called within this span, sampled or not. Of a nil span it is empty.
+func (s *Span) Trace() (traceparent, tracestate string) {
+	if s == nil {
+		return "", ""
+	}
+	var p Parent
+	propagation.TraceContext{}.Inject(trace.ContextWithSpan(context.Background(), s.span), &p)
+	return p.Traceparent, p.Tracestate
+}
+
+// ID is the trace's id in hex, for the journal.
+func (s *Span) ID() string {
+	if s == nil {
+		return ""
+	}
+	return s.span.SpanContext().TraceID().String()
+}

@@ -1,0 +1,104 @@
+package credential
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+
+	"github.com/tine-mcp/tine/api"
+)
+
+// A client is who Tine is to an authorization server.
+type client struct {
+	id, secret string
+	style      oauth2.AuthStyle // how it shows its secret; the zero value tries basic, then post
+}
+
+// A grant is what a token endpoint gave.
+type grant struct {
+	access, refresh string
+	expires         time.Time // zero when the endpoint did not say
+}
+
+// ask makes one token request. The client's style is set when it was found out.
+func (w *Wallet) ask(ctx context.Context, set *Settings, endpoint string, c *client, params url.Values) (*grant, *fault) {
+	if err := checkEndpoint(endpoint); err != nil {
+		return nil, &fault{local: true, err: *problem(api.KindInvalid, set.Server, false,
+			"the token endpoint %s %v; mend servers.%s.auth.token_url", shown(endpoint), err, set.Server)}
+	}
+	hc, err := w.clients.get(set.CAFile)
+	if err != nil {
+		return nil, &fault{err: *problem(api.KindInfrastructure, set.Server, false, "%v; mend servers.%s.ca_file", err, set.Server)}
+	}
+	// The first is what stands in a basic header, which is escaped before it is
+	// encoded.
+	secrets := []string{url.QueryEscape(c.id) + ":" + url.QueryEscape(c.secret), c.secret, params.Get("code"), params.Get("code_verifier"), params.Get("refresh_token")}
+	style := c.style
+	switch {
+	case c.secret == "":
+		secrets[0] = ""
+		style = oauth2.AuthStyleInParams
+	case style == oauth2.AuthStyleAutoDetect:
+		// Not the library's own detection: it sends twice whatever the error was.
+		style = oauth2.AuthStyleInHeader
+	}
+	tok, err := retrieve(ctx, hc, endpoint, c, style, params)
+	if c.style == oauth2.AuthStyleAutoDetect && style == oauth2.AuthStyleInHeader && wantsPost(err) {
+		style = oauth2.AuthStyleInParams
+		tok, err = retrieve(ctx, hc, endpoint, c, style, params)
+	}
+	if err != nil {
+		return nil, endpointFault(set, endpoint, err, secrets...)
+	}
+	g := &grant{access: tok.AccessToken, refresh: tok.RefreshToken}
+	life := time.Until(tok.Expiry) // by the clock that the library read
+	if why := unfit(tok, life); why != "" {
+		return nil, &fault{err: *problem(api.KindInfrastructure, set.Server, false, "the token endpoint %s gave a token that %s", shown(endpoint), why)}
+	}
+	if !tok.Expiry.IsZero() {
+		g.expires = w.now().Add(life)
+	}
+	c.style = style
+	return g, nil
+}
+
+// retrieve makes a token request of any grant: the library's other ways can't
+// send a resource with a refresh.
+func retrieve(ctx context.Context, hc *http.Client, endpoint string, c *client, style oauth2.AuthStyle, params url.Values) (*oauth2.Token, error) {
+	conf := clientcredentials.Config{
+		ClientID: c.id, ClientSecret: c.secret, TokenURL: endpoint, AuthStyle: style, EndpointParams: params,
+	}
+	return conf.Token(context.WithValue(ctx, oauth2.HTTPClient, hc))
+}
+
+// wantsPost reports whether an endpoint did not take the client's word in the
+// header, which some only take in the body.
+func wantsPost(err error) bool {
+	var answer *oauth2.RetrieveError
+	if !errors.As(err, &answer) {
+		return false
+	}
+	return answer.ErrorCode == codeInvalidClient ||
+		answer.ErrorCode == "" && answer.Response != nil && answer.Response.StatusCode == http.StatusUnauthorized
+}
+
+// unfit says what is wrong with a token; empty when nothing is.
+func unfit(tok *oauth2.Token, life time.Duration) string {
+	switch {
+	case tok.TokenType != "" && !strings.EqualFold(tok.TokenType, "bearer"):
+		return "is no bearer token"
+	case !tok.Expiry.IsZero() && life <= 0:
+		return "has expired already"
+	case strings.ContainsFunc(tok.AccessToken, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+		return "can't stand in a header"
+	}
+	return ""
+}
+
+func joinScopes(scopes []string) string { return strings.Join(scopes, " ") }

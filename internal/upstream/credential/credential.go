@@ -1,0 +1,212 @@
+// Package credential holds what Tine shows to servers: OAuth2 client
+// credentials, and the tokens of a person who logged in with an authorization
+// code and PKCE.
+//
+// # From the outside in
+//
+//	Wallet     everything of one gateway: it wraps transports, logs in and out
+//	transport  sets Authorization, and sends once more after a 401
+//	source     one current token and its renewal, one at a time whoever asks
+//	machine    renews with client credentials
+//	person     renews with a refresh token, and keeps the login in the store
+//
+// A call with a good token reads one atomic pointer. Whatever a token endpoint
+// says reaches no one unread: only its OAuth error code and description are
+// passed on, cut, with secrets masked.
+package credential
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+const (
+	// askTimeout bounds one renewal, and what Begin and Finish do in all.
+	askTimeout = 30 * time.Second
+	// closeGrace is how long Close lets a refresh finish: one that is cut off
+	// may have used up its refresh token.
+	closeGrace = 5 * time.Second
+	// keptMachines is how many client credentials of one server stay cached when
+	// its settings change; sessions that hold older ones go on with them.
+	keptMachines = 8
+)
+
+// Options of a Wallet.
+type Options struct {
+	Store store.Credentials
+	// HTTP makes the client that talks to token endpoints and reads metadata;
+	// caFile is empty for the system's authorities. Redirects are never followed
+	// to another origin, whatever the client says. Nil for one with timeouts.
+	HTTP func(caFile string) (*http.Client, error)
+	Log  *slog.Logger     // nil for none
+	Now  func() time.Time // nil for time.Now
+}
+
+// Settings say how Tine shows itself to one server.
+type Settings struct {
+	Server       string
+	URL          string
+	Type         string // config.AuthClientCredentials or config.AuthLogin
+	TokenURL     string
+	AuthURL      string
+	ClientID     string
+	ClientSecret string `json:"-"`
+	Scopes       []string
+	Audience     string
+	Resource     string
+	Redirect     string
+	PerPrincipal bool
+	CAFile       string
+}
+
+// String leaves the secret out, so that logging settings does no harm.
+func (s Settings) String() string { return s.Type + " of server " + s.Server }
+
+// GoString does the same for %#v.
+func (s Settings) GoString() string { return s.String() }
+
+// owner is whose credential a principal uses.
+func (s *Settings) owner(principal string) string {
+	if s.PerPrincipal {
+		return principal
+	}
+	return ""
+}
+
+// same reports whether two settings ask for the same tokens.
+func (s *Settings) same(o *Settings) bool {
+	return s.Server == o.Server && s.URL == o.URL && s.Type == o.Type && s.TokenURL == o.TokenURL &&
+		s.AuthURL == o.AuthURL && s.ClientID == o.ClientID && s.ClientSecret == o.ClientSecret &&
+		slices.Equal(s.Scopes, o.Scopes) && s.Audience == o.Audience && s.Resource == o.Resource &&
+		s.Redirect == o.Redirect && s.PerPrincipal == o.PerPrincipal && s.CAFile == o.CAFile
+}
+
+// account is whose login at which server.
+type account struct{ server, owner string }
+
+// A Wallet holds the credentials of a gateway. Its methods may run at once. The
+// store must stay open until Close has returned.
+type Wallet struct {
+	store   store.Credentials
+	clients *clients
+	log     *slog.Logger
+	now     func() time.Time
+	flows   flows
+
+	mu       sync.Mutex
+	machines map[string][]*machine // by server, newest last
+	people   map[account]*person
+	closed   bool
+	work     sync.WaitGroup
+
+	life, grace       context.Context
+	endLife, endGrace context.CancelFunc
+}
+
+// New returns a wallet. Nothing is fetched before somebody needs it.
+func New(o Options) *Wallet {
+	w := &Wallet{
+		store: o.Store, clients: &clients{make: o.HTTP}, log: o.Log, now: o.Now,
+		machines: make(map[string][]*machine), people: make(map[account]*person),
+	}
+	if w.log == nil {
+		w.log = slog.New(slog.DiscardHandler)
+	}
+	if w.now == nil {
+		w.now = time.Now
+	}
+	w.life, w.endLife = context.WithCancel(context.Background())
+	w.grace, w.endGrace = context.WithCancel(context.Background())
+	return w
+}
+
+// Close ends what is under way and waits for it. A refresh gets a moment to
+// finish, so that its rotated token is not lost. It may be called twice.
+func (w *Wallet) Close() {
+	w.mu.Lock()
+	first := !w.closed
+	w.closed = true
+	people := make([]*person, 0, len(w.people))
+	for _, p := range w.people {
+		people = append(people, p)
+	}
+	w.mu.Unlock()
+	w.endLife()
+	cut := time.AfterFunc(closeGrace, w.endGrace)
+	w.work.Wait()
+	cut.Stop()
+	w.endGrace()
+	if first {
+		for _, p := range people {
+			p.saveLast()
+		}
+	}
+	w.clients.close()
+}
+
+// spawn runs f as work that Close waits for. It reports false after Close.
+func (w *Wallet) spawn(f func()) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return false
+	}
+	w.work.Go(f)
+	return true
+}
+
+// enter makes Close wait for the caller until it leaves.
+func (w *Wallet) enter() (leave func(), ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil, false
+	}
+	w.work.Add(1)
+	return w.work.Done, true
+}
+
+// source returns the source of tokens for settings and a principal.
+func (w *Wallet) source(s *Settings, principal string) *source {
+	if s.Type == config.AuthLogin {
+		return w.person(s, principal).src
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.machines[s.Server]
+	for _, m := range list {
+		if m.set.same(s) {
+			return m.src
+		}
+	}
+	m := newMachine(w, s)
+	if len(list) >= keptMachines {
+		list = slices.Delete(list, 0, 1)
+	}
+	w.machines[s.Server] = append(list, m)
+	return m.src
+}
+
+func (w *Wallet) person(s *Settings, principal string) *person {
+	key := account{s.Server, s.owner(principal)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := w.people[key]
+	if p == nil {
+		p = newPerson(w, key)
+		w.people[key] = p
+	}
+	return p
+}
+
+func errClosed(server string) *api.Error {
+	return problem(api.KindInfrastructure, server, true, "the gateway is stopping")
+}

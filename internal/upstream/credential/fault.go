@@ -1,0 +1,164 @@
+package credential
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"golang.org/x/oauth2"
+
+	"github.com/tine-mcp/tine/api"
+)
+
+const (
+	maxQuoted     = 200 // characters of what an endpoint said
+	maxRetryAfter = 5 * time.Minute
+)
+
+// OAuth2 error codes that decide what is done.
+const (
+	codeInvalidGrant  = "invalid_grant"
+	codeInvalidClient = "invalid_client"
+	codeUnauthorized  = "unauthorized_client"
+)
+
+// A fault is why there is no token.
+type fault struct {
+	err   api.Error
+	code  string        // the OAuth2 error code, where an endpoint sent one
+	after time.Duration // how long to wait before another try
+	local bool          // no endpoint was asked, so there is nothing to spare
+}
+
+// error is the fault as somebody hears of it who may try again after wait.
+func (f *fault) error(wait time.Duration) *api.Error {
+	e := f.err
+	if e.Retryable && wait > 0 {
+		e.RetryAfter = int((wait + time.Second - 1) / time.Second)
+	}
+	return &e
+}
+
+// problem is an error about a server.
+func problem(kind api.Kind, server string, retryable bool, format string, args ...any) *api.Error {
+	return &api.Error{
+		Kind: kind, Server: server, Retryable: retryable,
+		Message: fmt.Sprintf("server %q: ", server) + fmt.Sprintf(format, args...),
+	}
+}
+
+// wantsLogin is the fault of a login that is not there or no longer works.
+func wantsLogin(server, why string) *fault {
+	return &fault{local: true, err: *problem(api.KindRefused, server, false, "%s; run: tine login %s", why, server)}
+}
+
+// endpointFault reads what x/oauth2 says of a failed token request. Its own
+// texts are left behind: they hold the answer's body.
+func endpointFault(set *Settings, endpoint string, err error, secrets ...string) *fault {
+	name := "the token endpoint " + shown(endpoint)
+	var answer *oauth2.RetrieveError
+	if !errors.As(err, &answer) {
+		return &fault{err: *problem(api.KindInfrastructure, set.Server, true, "%s %s", name, unanswered(err, secrets...))}
+	}
+	f := &fault{code: answer.ErrorCode, after: retryAfter(answer.Response)}
+	said := quoted(answer.ErrorCode, answer.ErrorDescription, secrets...)
+	status := 0
+	if answer.Response != nil {
+		status = answer.Response.StatusCode
+	}
+	switch {
+	case status >= 500 || status == http.StatusTooManyRequests || f.code == "temporarily_unavailable" || f.code == "server_error":
+		if said != "" {
+			said = ": " + said
+		}
+		f.err = *problem(api.KindInfrastructure, set.Server, true, "%s answered HTTP %d%s", name, status, said)
+	case f.code == codeInvalidClient || f.code == codeUnauthorized:
+		f.err = *problem(api.KindRefused, set.Server, false,
+			"%s refused the client: %s; check servers.%s.auth.client_id and client_secret", name, said, set.Server)
+	case f.code != "":
+		f.err = *problem(api.KindRefused, set.Server, false, "%s refused: %s; check servers.%s.auth", name, said, set.Server)
+	default:
+		f.err = *problem(api.KindInfrastructure, set.Server, false,
+			"%s answered HTTP %d; check servers.%s.auth.token_url", name, status, set.Server)
+	}
+	return f
+}
+
+// unanswered tells why a request got no answer that can be used.
+func unanswered(err error, secrets ...string) string {
+	var sent *url.Error // its text repeats the URL
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "did not answer in time"
+	case errors.As(err, &sent):
+		if sent.Timeout() {
+			return "did not answer in time"
+		}
+		return "can't be reached: " + scrub(sent.Err.Error(), secrets...)
+	case errors.Is(err, context.Canceled):
+		return "was not waited for"
+	}
+	return "sent something that is no answer to the request"
+}
+
+// quoted is an OAuth2 error as it may be shown.
+func quoted(code, description string, secrets ...string) string {
+	if description != "" && code != "" {
+		code += ": "
+	}
+	return scrub(code+description, secrets...)
+}
+
+// scrub makes a text from outside fit to be shown: secrets masked, then cut, on
+// one line.
+func scrub(text string, secrets ...string) string {
+	for _, s := range secrets {
+		if s == "" {
+			continue
+		}
+		for _, form := range []string{s, url.QueryEscape(s), url.PathEscape(s), base64.StdEncoding.EncodeToString([]byte(s))} {
+			text = strings.ReplaceAll(text, form, "***")
+		}
+	}
+	return cut(oneLine(text), maxQuoted)
+}
+
+func oneLine(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool {
+		return unicode.IsSpace(r) || !unicode.IsPrint(r)
+	}), " ")
+}
+
+func cut(text string, most int) string {
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "..."
+	}
+	return text
+}
+
+// shown is a URL without what may be secret in it.
+func shown(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "that is configured"
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}
+
+func retryAfter(resp *http.Response) time.Duration {
+	if resp == nil {
+		return 0
+	}
+	seconds, err := strconv.Atoi(strings.TrimSpace(resp.Header.Get("Retry-After")))
+	if err != nil || seconds <= 0 {
+		return 0
+	}
+	return min(time.Duration(min(seconds, 1<<20))*time.Second, maxRetryAfter)
+}

@@ -1,0 +1,75 @@
+package credential
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// originOf is scheme, host and port, the port always written.
+func originOf(u *url.URL) string {
+	scheme := strings.ToLower(u.Scheme)
+	port := u.Port()
+	if port == "" {
+		port = "80"
+		if scheme == "https" {
+			port = "443"
+		}
+	}
+	return scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
+
+// serverURL is a server's URL as its metadata should name it: without what may
+// be secret, such as a key in the query, and what means nothing to the server.
+func serverURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, errors.New("the server's URL can't be read")
+	}
+	u.Scheme, u.Host = strings.ToLower(u.Scheme), strings.ToLower(u.Host)
+	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return nil, errors.New("the server's URL is no http or https URL")
+	}
+	u.User, u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = nil, "", false, "", ""
+	return u, nil
+}
+
+func loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// checkEndpoint refuses endpoints that secrets would reach in the clear.
+func checkEndpoint(raw string) error {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Hostname() == "":
+		return errors.New("is no URL")
+	case strings.EqualFold(u.Scheme, "https"):
+		return nil
+	case strings.EqualFold(u.Scheme, "http") && loopback(u.Hostname()):
+		return nil
+	}
+	return errors.New("must be https, or http on loopback")
+}
+
+// checkNamed refuses what a server may not name to us: besides endpoints that
+// are not safe, those on this machine where the server is elsewhere.
+func checkNamed(server *url.URL, raw string) error {
+	if err := checkEndpoint(raw); err != nil {
+		return err
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return err
+	}
+	if loopback(u.Hostname()) && !loopback(server.Hostname()) {
+		return errors.New("is on this machine, which a server elsewhere may not name")
+	}
+	return nil
+}

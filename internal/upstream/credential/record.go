@@ -1,0 +1,147 @@
+package credential
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"time"
+
+	"golang.org/x/oauth2"
+
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+// A record is a login as the store keeps it. It is never changed: a renewed
+// login is another record.
+type record struct {
+	binding
+	Issuer     string `json:"issuer,omitempty"`
+	Revocation string `json:"revocation,omitempty"`
+	Resource   string `json:"resource,omitempty"`
+
+	// Registered is the client that was made for this login, where the config
+	// names none. Style is how the client shows its secret, by its oauth2 name.
+	Registered *registration    `json:"registered,omitempty"`
+	Style      oauth2.AuthStyle `json:"style,omitempty"`
+
+	Access  string    `json:"access,omitempty"`
+	Refresh string    `json:"refresh,omitempty"`
+	Got     time.Time `json:"got,omitzero"`
+	Expires time.Time `json:"expires,omitzero"`
+
+	Ended string `json:"ended,omitempty"` // why it no longer works
+}
+
+// A registration is a client that an authorization server made for us. It is
+// good for one redirect only: servers are meant to overlook the port of a
+// loopback address, and some that are widely used do not.
+type registration struct {
+	Secret   string    `json:"secret,omitempty"`
+	Expires  time.Time `json:"expires,omitzero"` // of the secret; zero for never
+	Redirect string    `json:"redirect"`
+}
+
+// A binding is what a login was made for. Tokens are used for nothing else,
+// whatever the config says later under the same name.
+type binding struct {
+	Origin       string `json:"origin"`
+	TokenURL     string `json:"token_url"`
+	ClientID     string `json:"client_id"`
+	PerPrincipal bool   `json:"per_principal,omitempty"`
+}
+
+// misfit says what of the config has changed since the login; empty when
+// nothing that matters has. origin is that of set.URL.
+func (b *binding) misfit(set *Settings, origin string) string {
+	changed := ""
+	switch {
+	case b.Origin != origin:
+		changed = "url"
+	case set.ClientID != "" && set.ClientID != b.ClientID:
+		changed = "auth.client_id"
+	case set.TokenURL != "" && set.TokenURL != b.TokenURL:
+		changed = "auth.token_url"
+	case set.PerPrincipal != b.PerPrincipal:
+		changed = "credential"
+	default:
+		return ""
+	}
+	return fmt.Sprintf("servers.%s.%s has changed since the login", set.Server, changed)
+}
+
+// client is who renews the login.
+func (r *record) client(set *Settings) client {
+	c := client{id: r.ClientID, style: r.Style}
+	switch {
+	case r.Registered != nil:
+		c.secret = r.Registered.Secret
+	case set.ClientID == r.ClientID: // never another client's secret
+		c.secret = set.ClientSecret
+	}
+	return c
+}
+
+// token is the record as calls use it.
+func (r *record) token() *token {
+	t := newToken(r.Access, r.Got, r.Expires, r.Refresh != "")
+	t.login = &r.binding
+	return t
+}
+
+func (r *record) alive(now time.Time) bool {
+	return r.Access != "" && (r.Expires.IsZero() || now.Before(r.Expires))
+}
+
+// with is the record after a renewal.
+func (r *record) with(g *grant, now time.Time, style oauth2.AuthStyle) *record {
+	next := *r
+	next.Access, next.Expires, next.Got, next.Style = g.access, g.expires, now, style
+	if g.refresh != "" {
+		next.Refresh = g.refresh
+	}
+	return &next
+}
+
+// without is the record after its login has ended. The client stays for the
+// next one, unless it is what was refused.
+func (r *record) without(why string, client bool) *record {
+	next := *r
+	next.Access, next.Refresh, next.Ended = "", "", why
+	next.Got, next.Expires = time.Time{}, time.Time{}
+	if !client {
+		next.Registered = nil
+	}
+	return &next
+}
+
+func (w *Wallet) put(ctx context.Context, a account, r *record) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("write down the login: %w", err)
+	}
+	return w.store.PutCredential(ctx, store.Credential{Server: a.server, Principal: a.owner, Data: data, Changed: w.now()})
+}
+
+// read returns the record of an account; nil when there is none.
+func (w *Wallet) read(ctx context.Context, a account) (*record, error) {
+	c, ok, err := w.store.Credential(ctx, a.server, a.owner)
+	if err != nil || !ok {
+		return nil, err
+	}
+	r := new(record)
+	if err := json.Unmarshal(c.Data, r); err != nil {
+		// The decoder's text may quote what it could not read.
+		return &record{Ended: "what was kept of the login can't be read"}, nil
+	}
+	return r, nil
+}
+
+// originOfServer is the origin that set.URL names; empty when it names none.
+func originOfServer(set *Settings) (*url.URL, string) {
+	u, err := serverURL(set.URL)
+	if err != nil {
+		return nil, ""
+	}
+	return u, originOf(u)
+}

@@ -1,0 +1,275 @@
+package credential
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+)
+
+const (
+	firstPause = time.Second
+	maxPause   = time.Minute
+	// earlyShare and earlyMost say when a token is renewed: when that part of its
+	// life is left, or that much time, whichever is less.
+	earlyShare = 5
+	earlyMost  = time.Minute
+)
+
+// A token is what one Authorization header says. It does not change, apart from
+// what servers answered to it.
+type token struct {
+	header  []string // of the request, as it is
+	access  string
+	expires time.Time // zero when only a 401 tells
+	renew   time.Time // from then on it is renewed behind the calls; zero for never
+	login   *binding  // what the login was made for; nil for client credentials
+	forced  bool      // fetched because its predecessor met a 401
+
+	accepted atomic.Bool // a server answered something else than 401
+	rejected atomic.Bool // the last answer was a 401
+	useless  bool        // it met a 401 although it was fetched for one; guarded by source.mu
+}
+
+// newToken makes a token that was got at now. Without renewable it is used until
+// it expires.
+func newToken(access string, now, expires time.Time, renewable bool) *token {
+	t := &token{header: []string{"Bearer " + access}, access: access, expires: expires}
+	if !expires.IsZero() && renewable {
+		t.renew = expires.Add(-min(expires.Sub(now)/earlyShare, earlyMost))
+	}
+	return t
+}
+
+func (t *token) alive(now time.Time) bool { return t.expires.IsZero() || now.Before(t.expires) }
+func (t *token) stale(now time.Time) bool { return !t.renew.IsZero() && !now.Before(t.renew) }
+
+// answered notes what a server said to it. A call that goes well writes nothing
+// after the first.
+func (t *token) answered(ok bool) {
+	if ok && !t.accepted.Load() {
+		t.accepted.Store(true)
+	}
+	if t.rejected.Load() == ok {
+		t.rejected.Store(!ok)
+	}
+}
+
+// A renewer gets tokens for a source. renew returns one other than old, which
+// may be nil, and has put it in the source's current before it returns. It is
+// called once at a time.
+type renewer interface {
+	renew(ctx context.Context, set *Settings, old *token, forced bool) (*token, *fault)
+}
+
+// A source holds the current token, and renews it: one renewal at a time,
+// whoever asks, which goes on when the one who asked gave up. Failures are
+// followed by growing pauses in which everybody is told the last one.
+type source struct {
+	w       *Wallet
+	server  string
+	renewer renewer
+	life    context.Context // ends renewals
+	current atomic.Pointer[token]
+
+	mu       sync.Mutex
+	flight   *flight // the renewal under way; nil for none
+	failed   *fault
+	failures int
+	pause    time.Time // no renewal before it, since the last ones failed
+	useless  int       // renewals in a row that a server answered with another 401
+	hold     time.Time // no renewal for a 401 before it, since the last ones were useless
+}
+
+// A flight is one renewal. token and err are set when done is closed.
+type flight struct {
+	set   *Settings
+	done  chan struct{}
+	token *token
+	err   *fault
+}
+
+// get returns a token that is good for all that is known. Its error is an
+// *api.Error, or the cause of ctx.
+func (s *source) get(ctx context.Context, set *Settings) (*token, error) {
+	t := s.current.Load()
+	if t != nil {
+		now := s.w.now()
+		if t.alive(now) {
+			if t.stale(now) {
+				s.renewBehind(set, t, false)
+			}
+			return t, nil
+		}
+	}
+	return s.obtain(ctx, set, t, false)
+}
+
+// renewBehind starts a renewal that nobody waits for.
+func (s *source) renewBehind(set *Settings, old *token, forced bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.flight == nil && !s.w.now().Before(s.pause) && s.current.Load() == old {
+		s.launch(set, old, forced, true)
+	}
+}
+
+// obtain waits for a token other than old.
+func (s *source) obtain(ctx context.Context, set *Settings, old *token, forced bool) (*token, error) {
+	for {
+		s.mu.Lock()
+		now := s.w.now()
+		if t := s.current.Load(); t != nil && t != old && t.alive(now) {
+			s.mu.Unlock()
+			return t, nil
+		}
+		f, mine := s.flight, false
+		if f == nil {
+			if wait := s.pause.Sub(now); wait > 0 {
+				err := s.failed.error(wait)
+				s.mu.Unlock()
+				return nil, err
+			}
+			f, mine = s.launch(set, old, forced, false), true
+		}
+		s.mu.Unlock()
+		if f == nil {
+			return nil, errClosed(s.server)
+		}
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		switch {
+		case f.err == nil:
+			return f.token, nil
+		case !mine && f.err.local && f.set != set:
+			continue // what stood in the way may be the other one's settings
+		}
+		return nil, f.err.error(f.err.after)
+	}
+}
+
+// launch starts a renewal; s.mu is held. It returns nil after Close.
+func (s *source) launch(set *Settings, old *token, forced, behind bool) *flight {
+	f := &flight{set: set, done: make(chan struct{})}
+	if !s.w.spawn(func() { s.fly(f, old, forced, behind) }) {
+		return nil
+	}
+	s.flight = f
+	return f
+}
+
+func (s *source) fly(f *flight, old *token, forced, behind bool) {
+	ctx, cancel := context.WithTimeout(s.life, askTimeout)
+	defer cancel()
+	f.token, f.err = s.renewer.renew(ctx, f.set, old, forced)
+	s.mu.Lock()
+	s.flight = nil
+	switch {
+	case f.err == nil:
+		s.failed, s.failures, s.pause = nil, 0, time.Time{}
+	case !f.err.local:
+		s.failures++
+		f.err.after = max(f.err.after, pauseAfter(s.failures))
+		s.failed, s.pause = f.err, s.w.now().Add(f.err.after)
+	}
+	s.mu.Unlock()
+	close(f.done)
+	if behind && f.err != nil && s.life.Err() == nil {
+		s.w.log.Warn("a token could not be renewed ahead of time", "server", s.server, "err", f.err.err.Message)
+	}
+}
+
+// replace returns another token after a server answered 401 to t. Both results
+// are nil when a renewal would not help.
+func (s *source) replace(ctx context.Context, set *Settings, t *token) (*token, error) {
+	if !s.worthwhile(t) {
+		return nil, nil
+	}
+	return s.obtain(ctx, set, t, true)
+}
+
+// worthwhile reports whether a renewal may help against a 401 to t. It does not
+// when t is the fruit of one that did not, or the last ones were none too long
+// ago.
+func (s *source) worthwhile(t *token) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current.Load() != t {
+		return true
+	}
+	now := s.w.now()
+	if t.forced && !t.useless && !t.accepted.Load() {
+		s.noteUseless(t, now)
+	}
+	return !now.Before(s.hold)
+}
+
+// resent hears how a server answered the token that replace gave.
+func (s *source) resent(t *token, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ok {
+		s.useless, s.hold = 0, time.Time{}
+	} else if !t.useless {
+		s.noteUseless(t, s.w.now())
+	}
+}
+
+func (s *source) noteUseless(t *token, now time.Time) {
+	t.useless = true
+	s.useless++
+	s.hold = now.Add(pauseAfter(s.useless))
+}
+
+// clear forgets failures, since what caused them is over.
+func (s *source) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed, s.failures, s.pause = nil, 0, time.Time{}
+	s.useless, s.hold = 0, time.Time{}
+}
+
+func pauseAfter(failures int) time.Duration {
+	return min(firstPause<<min(failures-1, 10), maxPause)
+}
+
+// machine renews with client credentials.
+type machine struct {
+	w      *Wallet
+	set    *Settings
+	src    *source
+	client client // its style is learned; only the renewal under way touches it
+}
+
+func newMachine(w *Wallet, s *Settings) *machine {
+	m := &machine{w: w, set: s, client: client{id: s.ClientID, secret: s.ClientSecret}}
+	m.src = &source{w: w, server: s.Server, renewer: m, life: w.life}
+	return m
+}
+
+func (m *machine) renew(ctx context.Context, set *Settings, _ *token, forced bool) (*token, *fault) {
+	if set.TokenURL == "" {
+		return nil, &fault{local: true, err: *problem(api.KindInvalid, set.Server, false,
+			"there is no token endpoint; set servers.%s.auth.token_url", set.Server)}
+	}
+	params := make(map[string][]string, 4)
+	for name, value := range map[string]string{"audience": set.Audience, "resource": set.Resource, "scope": joinScopes(set.Scopes)} {
+		if value != "" {
+			params[name] = []string{value}
+		}
+	}
+	params["grant_type"] = []string{"client_credentials"}
+	g, f := m.w.ask(ctx, set, set.TokenURL, &m.client, params)
+	if f != nil {
+		return nil, f
+	}
+	t := newToken(g.access, m.w.now(), g.expires, true)
+	t.forced = forced
+	m.src.current.Store(t)
+	return t, nil
+}

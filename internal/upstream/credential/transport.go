@@ -1,0 +1,155 @@
+package credential
+
+import (
+	"context"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
+)
+
+const (
+	drainBytes = 64 << 10
+	drainTime  = 2 * time.Second
+)
+
+// Wrap returns a transport that shows what s says to the server, on behalf of a
+// principal. It talks to the origin of s.URL alone. A request that the server
+// answers with 401 is sent once more with a fresh token, where its body can be
+// had again. When there is no token, RoundTrip returns an *api.Error and nothing
+// was sent.
+func (w *Wallet) Wrap(s Settings, principal string, next http.RoundTripper) http.RoundTripper {
+	if s.Type == "" {
+		return next
+	}
+	s.Scopes = slices.Clone(s.Scopes)
+	t := &transport{set: &s, next: next}
+	if u, err := serverURL(s.URL); err == nil {
+		t.url, t.origin = u, originOf(u)
+	}
+	if s.Type == config.AuthClientCredentials || s.Type == config.AuthLogin {
+		t.src = w.source(t.set, principal)
+	}
+	return t
+}
+
+type transport struct {
+	set    *Settings
+	url    *url.URL // nil when it can't be read
+	origin string
+	src    *source // nil for a type that is not known
+	next   http.RoundTripper
+}
+
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	tok, err := t.token(r)
+	if err != nil {
+		if r.Body != nil {
+			r.Body.Close()
+		}
+		return nil, err
+	}
+	resp, err := t.next.RoundTrip(signed(r, tok))
+	if err != nil {
+		return nil, err
+	}
+	tok.answered(resp.StatusCode != http.StatusUnauthorized)
+	if resp.StatusCode != http.StatusUnauthorized {
+		return resp, nil
+	}
+	return t.again(r, resp, tok)
+}
+
+// again sends a request once more after a 401.
+func (t *transport) again(r *http.Request, refused *http.Response, old *token) (*http.Response, error) {
+	if r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {
+		// This one is lost, but the next need not meet a 401 too.
+		if t.src.worthwhile(old) {
+			t.src.renewBehind(t.set, old, true)
+		}
+		return refused, nil
+	}
+	tok, err := t.src.replace(r.Context(), t.set, old)
+	if err == nil && tok == nil {
+		return refused, nil
+	}
+	drain(refused.Body)
+	if err == nil {
+		err = t.fits(tok)
+	}
+	if err != nil {
+		return nil, err
+	}
+	repeat := signed(r, tok)
+	if r.GetBody != nil {
+		if repeat.Body, err = r.GetBody(); err != nil {
+			return nil, err
+		}
+	}
+	resp, err := t.next.RoundTrip(repeat)
+	if err != nil {
+		return nil, err
+	}
+	ok := resp.StatusCode != http.StatusUnauthorized
+	tok.answered(ok)
+	t.src.resent(tok, ok)
+	return resp, nil
+}
+
+// token returns what to show with a request, or why it can't be sent.
+func (t *transport) token(r *http.Request) (*token, error) {
+	switch {
+	case t.src == nil:
+		return nil, problem(api.KindInvalid, t.set.Server, false, "auth type %q is unknown; set servers.%s.auth.type to %s or %s",
+			t.set.Type, t.set.Server, config.AuthClientCredentials, config.AuthLogin)
+	case t.url == nil:
+		return nil, problem(api.KindInvalid, t.set.Server, false, "the URL can't be read; mend servers.%s.url", t.set.Server)
+	case !(r.URL.Scheme == t.url.Scheme && r.URL.Host == t.url.Host) && originOf(r.URL) != t.origin:
+		return nil, problem(api.KindRefused, t.set.Server, false, "credentials for %s are not sent to %s", t.origin, originOf(r.URL))
+	}
+	if err := r.Context().Err(); err != nil {
+		return nil, context.Cause(r.Context())
+	}
+	tok, err := t.src.get(r.Context(), t.set)
+	if err != nil {
+		return nil, err
+	}
+	return tok, t.fits(tok)
+}
+
+// fits refuses a login that was made for something else than what is configured
+// now under the same name.
+func (t *transport) fits(tok *token) error {
+	if tok.login == nil {
+		return nil
+	}
+	if why := tok.login.misfit(t.set, t.origin); why != "" {
+		return wantsLogin(t.set.Server, why).error(0)
+	}
+	return nil
+}
+
+// signed is r with the token's header. A RoundTripper leaves requests alone, so
+// it is a copy, as deep as needed.
+func signed(r *http.Request, tok *token) *http.Request {
+	header := make(http.Header, len(r.Header)+1)
+	maps.Copy(header, r.Header)
+	header["Authorization"] = tok.header
+	c := r.WithContext(r.Context())
+	c.Header = header
+	return c
+}
+
+// drain reads the rest of a refusal, so that its connection can be used again.
+// It is not worth waiting for.
+func drain(body io.ReadCloser) {
+	cut := time.AfterFunc(drainTime, func() { body.Close() })
+	io.Copy(io.Discard, io.LimitReader(body, drainBytes))
+	cut.Stop()
+	body.Close()
+}

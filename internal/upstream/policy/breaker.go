@@ -1,0 +1,216 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/upstream"
+)
+
+// A breaker keeps calls away from a server that failed several times in a row,
+// and lets a few through after a while to see whether it is well again.
+//
+//	closed --failures in a row--> open --pause over--> half-open --probes ok--> closed
+//	                               ^------------a probe fails------'
+type breaker struct {
+	server *Server
+	own    bool
+	clock  clock
+
+	circuit atomic.Pointer[circuit]
+	mu      sync.Mutex // held while the circuit is replaced
+
+	failures atomic.Int64 // in a row
+	tripped  atomic.Int64 // failures when it opened
+	opened   atomic.Int64 // by the clock
+	used     atomic.Int64 // last failure, by the clock
+	last     atomic.Pointer[string]
+}
+
+// A circuit is a breaker with the settings it was made with.
+type circuit struct {
+	set config.Breaker
+	cb  *gobreaker.CircuitBreaker[*upstream.Result] // nil without a breaker
+	// trip is how many failures open it. It is shared by circuits with the same
+	// breaker.
+	trip *atomic.Int64
+}
+
+func newBreaker(s *Server, own bool) *breaker {
+	return &breaker{server: s, own: own, clock: clock{time.Now()}}
+}
+
+// Verdicts on a call, for the counting.
+var (
+	errFailed  = errors.New("the server failed")
+	errNeither = errors.New("says nothing about the server")
+)
+
+// current returns the circuit of the settings as they are now.
+func (b *breaker) current() *circuit {
+	want := b.server.policy.Load().Breaker
+	if c := b.circuit.Load(); c != nil && c.set == want {
+		return c
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	want = b.server.policy.Load().Breaker
+	old := b.circuit.Load()
+	switch {
+	case old != nil && old.set == want:
+		return old
+	case want.Failures <= 0:
+		b.failures.Store(0)
+		b.circuit.Store(&circuit{set: want})
+	case old != nil && old.cb != nil && old.set.Open == want.Open && old.set.Probes == want.Probes:
+		old.trip.Store(int64(want.Failures))
+		b.circuit.Store(&circuit{set: want, cb: old.cb, trip: old.trip})
+	default:
+		b.circuit.Store(b.replace(old, want))
+	}
+	return b.circuit.Load()
+}
+
+// replace makes a circuit with other times that knows what the old one knew.
+func (b *breaker) replace(old *circuit, set config.Breaker) *circuit {
+	c := &circuit{set: set, trip: new(atomic.Int64)}
+	c.cb = gobreaker.NewCircuitBreaker[*upstream.Result](gobreaker.Settings{
+		Name: b.server.id, MaxRequests: uint32(max(set.Probes, 1)), Timeout: max(set.Open, time.Millisecond),
+		ReadyToTrip:   func(n gobreaker.Counts) bool { return int64(n.ConsecutiveFailures) >= c.trip.Load() },
+		IsExcluded:    func(err error) bool { return err == errNeither },
+		OnStateChange: func(_ string, _, to gobreaker.State) { b.turned(to) },
+	})
+	fail := func() { _, _ = c.cb.Execute(func() (*upstream.Result, error) { return nil, errFailed }) }
+	if old != nil && old.cb != nil {
+		if old.cb.State() == gobreaker.StateClosed {
+			c.trip.Store(1 << 32) // counting what was counted before opens nothing
+			for range old.cb.Counts().ConsecutiveFailures {
+				fail()
+			}
+		} else {
+			c.trip.Store(1)
+			fail()
+		}
+	}
+	c.trip.Store(int64(set.Failures))
+	return c
+}
+
+// turned is told of a new state, with the circuit's lock held.
+func (b *breaker) turned(to gobreaker.State) {
+	switch to {
+	case gobreaker.StateOpen:
+		if b.own {
+			b.server.failing(b)
+		}
+		b.opened.Store(b.clock.now())
+		b.tripped.Store(max(b.failures.Load(), 1))
+		b.server.log.Warn("breaker opened", "server", b.server.id, "failures", b.tripped.Load(), "last", b.lastReason())
+	case gobreaker.StateClosed:
+		if b.own {
+			b.server.fine(b)
+		}
+		b.server.log.Info("breaker closed", "server", b.server.id)
+	}
+}
+
+func (b *breaker) lastReason() string {
+	if s := b.last.Load(); s != nil {
+		return *s
+	}
+	return "unknown"
+}
+
+// state returns the state by the api's words; empty without a breaker. An open
+// breaker whose pause is over is half-open, whether anybody calls or not.
+func (b *breaker) state() string {
+	c := b.current()
+	if c.cb == nil {
+		return ""
+	}
+	switch c.cb.State() {
+	case gobreaker.StateOpen:
+		return api.BreakerOpen
+	case gobreaker.StateHalfOpen:
+		return api.BreakerHalfOpen
+	}
+	return api.BreakerClosed
+}
+
+// forgotten reports whether an own breaker's instance was not called for so
+// long that it no longer speaks for the server: its session may be over.
+func (b *breaker) forgotten() bool {
+	age := time.Duration(b.clock.now() - b.used.Load())
+	return age > 10*time.Minute+b.server.policy.Load().Breaker.Open
+}
+
+// judge says what a call tells about the server.
+func (b *breaker) judge(ctx context.Context, err error) error {
+	if err == nil {
+		// An answer shows that the server is well, also one that says no.
+		if b.failures.Load() > 0 {
+			b.failures.Store(0)
+		}
+		return nil
+	}
+	if ctx.Err() != nil {
+		return errNeither // the caller's doing
+	}
+	e := kindOf(err)
+	switch e.Kind {
+	case api.KindInfrastructure, api.KindTimeout, api.KindLost:
+	default:
+		return errNeither
+	}
+	reason := upstream.Reason(e)
+	b.last.Store(&reason)
+	b.used.Store(b.clock.now())
+	b.failures.Add(1)
+	return errFailed
+}
+
+// refuse is the error of a call that was kept away.
+func (b *breaker) refuse(c *circuit, probing bool) error {
+	n := b.tripped.Load()
+	if probing {
+		return b.server.refuse(reasonBreaker, api.KindInfrastructure, 0, 0,
+			"%d calls failed in a row; one is under way to see whether it is well again (last: %s)", n, b.lastReason())
+	}
+	left := c.set.Open - time.Duration(b.clock.now()-b.opened.Load())
+	return b.server.refuse(reasonBreaker, api.KindInfrastructure, 0, left,
+		"%d calls failed in a row; next try in %ds (last: %s)", n, seconds(left), b.lastReason())
+}
+
+// breaking is a Caller behind a breaker.
+type breaking struct {
+	b    *breaker
+	next upstream.Caller
+}
+
+// Call implements upstream.Caller.
+func (k *breaking) Call(ctx context.Context, req *upstream.Request) (*upstream.Result, error) {
+	c := k.b.current()
+	if c.cb == nil {
+		return k.next.Call(ctx, req)
+	}
+	var err error
+	res, verdict := c.cb.Execute(func() (*upstream.Result, error) {
+		var res *upstream.Result
+		res, err = k.next.Call(ctx, req)
+		return res, k.b.judge(ctx, err)
+	})
+	switch verdict {
+	case gobreaker.ErrOpenState:
+		return nil, k.b.refuse(c, false)
+	case gobreaker.ErrTooManyRequests:
+		return nil, k.b.refuse(c, true)
+	}
+	return res, err
+}

@@ -1,0 +1,185 @@
+package policy
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// A hint is what a server says of one of its tools. A tool that nothing is
+// known of has none, and is treated as one that changes things.
+type hint uint8
+
+const (
+	readOnly   hint = 1 << iota // changes nothing
+	idempotent                  // changes nothing more when it is called again
+)
+
+// Bounds of asking for hints.
+const (
+	hintPages = 100
+	hintTime  = 5 * time.Second
+	maxHints  = 20_000
+	maxAskers = 4096
+	// How long it is believed that a list has no more to tell, or can't be had.
+	hintsKnown  = 5 * time.Minute
+	hintsFailed = 10 * time.Second
+)
+
+// hints are what is known of a server's tools. They are learned from lists that
+// pass, and asked for where a decision needs them.
+type hints struct {
+	mu    sync.RWMutex
+	tools map[string]hint
+	epoch uint64
+	// asked says until when not to ask again, for principals whose list did not
+	// have some tool. Each may see other tools.
+	asked   map[string]time.Time
+	flights flights[string, struct{}]
+}
+
+func newHints(s *Server) *hints {
+	return &hints{
+		tools: make(map[string]hint), asked: make(map[string]time.Time),
+		flights: flights[string, struct{}]{tasks: &s.tasks},
+	}
+}
+
+// now returns a moment to learn with: what was asked for before the last forget
+// teaches nothing.
+func (h *hints) now() uint64 {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.epoch
+}
+
+// forget drops all, when the server's tools changed.
+func (h *hints) forget() {
+	h.mu.Lock()
+	h.epoch++
+	clear(h.tools)
+	clear(h.asked)
+	h.mu.Unlock()
+	h.flights.forget(func(string) bool { return true })
+}
+
+// learn takes the hints out of one page of a tool list. It returns where the
+// next page begins, raw; nil after the last one.
+func (h *hints) learn(at uint64, result []byte) (cursor []byte) {
+	span, err := wire.Find(result, "tools")
+	if err != nil || !span.Ok() {
+		return nil
+	}
+	list := span.Of(result)
+	items, err := wire.Items(list)
+	if err != nil {
+		return nil
+	}
+	learned := make(map[string]hint, len(items))
+	for _, it := range items {
+		tool := it.Of(list)
+		if name := wire.FindString(tool, "name"); name != "" {
+			learned[name] = hintOf(tool)
+		}
+	}
+	h.mu.Lock()
+	if h.epoch == at {
+		if len(h.tools)+len(learned) > maxHints {
+			clear(h.tools)
+		}
+		for name, hint := range learned {
+			h.tools[name] = hint
+		}
+	}
+	h.mu.Unlock()
+	next, _ := wire.Find(result, "nextCursor")
+	if c := next.Of(result); len(c) > 2 && c[0] == '"' {
+		return c
+	}
+	return nil
+}
+
+func hintOf(tool []byte) hint {
+	var h hint
+	says := func(key string) bool {
+		at, err := wire.Find(tool, "annotations", key)
+		return err == nil && string(at.Of(tool)) == "true"
+	}
+	if says("readOnlyHint") {
+		h |= readOnly
+	}
+	if says("idempotentHint") {
+		h |= idempotent
+	}
+	return h
+}
+
+// of returns a tool's hints. Where they are not known it asks the server, as
+// the one who calls the tool; without an answer the tool has none.
+func (h *hints) of(ctx context.Context, req *upstream.Request, ask upstream.Caller) hint {
+	for fresh := true; ; fresh = false {
+		h.mu.RLock()
+		hint, known := h.tools[req.Name]
+		done := known || !fresh
+		if !done {
+			wait, asked := h.asked[req.Who]
+			done = asked && time.Now().Before(wait)
+		}
+		h.mu.RUnlock()
+		if done {
+			return hint
+		}
+		r := &upstream.Request{Method: wire.MethodListTools, Who: req.Who, Session: req.Session, Client: &upstream.Client{}}
+		if c := req.Client; c != nil {
+			// Not modern, so that the connection adds what a modern server wants.
+			r.Client = &upstream.Client{Key: c.Key, Info: c.Info, Caps: c.Caps}
+		}
+		if _, ok := h.flights.do(ctx, req.Who, func(ctx context.Context) struct{} {
+			h.read(ctx, r, ask)
+			return struct{}{}
+		}); !ok {
+			return 0
+		}
+	}
+}
+
+// read reads the whole list of tools.
+func (h *hints) read(ctx context.Context, req *upstream.Request, ask upstream.Caller) {
+	ctx, cancel := context.WithTimeout(ctx, hintTime)
+	defer cancel()
+	at := h.now()
+	for page := 0; ; page++ {
+		res, err := ask.Call(ctx, req)
+		if err != nil || res.Result == nil || page == hintPages {
+			h.remember(at, req.Who, hintsFailed)
+			return
+		}
+		cursor := h.learn(at, res.Result)
+		if cursor == nil {
+			h.remember(at, req.Who, hintsKnown)
+			return
+		}
+		raw := append(append([]byte(`{"cursor":`), cursor...), '}')
+		next := *req
+		if next.Params, err = wire.ScanParams(req.Method, raw); err != nil {
+			h.remember(at, req.Who, hintsFailed)
+			return
+		}
+		req = &next
+	}
+}
+
+func (h *hints) remember(at uint64, who string, wait time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.epoch != at {
+		return
+	}
+	if len(h.asked) >= maxAskers {
+		clear(h.asked)
+	}
+	h.asked[who] = time.Now().Add(wait)
+}

@@ -1,0 +1,90 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/upstream"
+)
+
+// maxHold bounds for how long a server can send everyone away.
+const maxHold = 10 * time.Minute
+
+// A hold is the time for which a server asked to be left alone.
+type hold struct {
+	server *Server
+	clock  clock
+	until  *atomic.Int64 // by the clock; zero for none
+}
+
+func newHold(s *Server) hold {
+	return hold{server: s, clock: clock{time.Now()}, until: new(atomic.Int64)}
+}
+
+// check refuses while the hold lasts.
+func (h *hold) check() error {
+	until := h.until.Load()
+	if until == 0 {
+		return nil
+	}
+	left := time.Duration(until - h.clock.now())
+	if left <= 0 {
+		h.until.CompareAndSwap(until, 0)
+		return nil
+	}
+	return h.refusal(left)
+}
+
+func (h *hold) refusal(left time.Duration) error {
+	return h.server.refuse(reasonHold, api.KindRefused, 429, left,
+		"it asked for fewer calls; the next one is let through in %d s", seconds(left))
+}
+
+// observe starts a hold when a server's answer asks for one, and sends those
+// away who wait for their turn.
+func (h *hold) observe(err error) {
+	var e *api.Error
+	if !errors.As(err, &e) {
+		return
+	}
+	// A 503 that says when to come back means the same. A server that could not
+	// be started, and the breaker, say that too, but nothing was sent then.
+	if e.Status != 429 && (e.RetryAfter == 0 || e.Kind != api.KindInfrastructure || upstream.Unsent(err)) {
+		return
+	}
+	wait := min(max(time.Duration(e.RetryAfter)*time.Second, time.Second), maxHold)
+	until := h.clock.now() + int64(wait)
+	for {
+		old := h.until.Load()
+		if old >= until {
+			return
+		}
+		if h.until.CompareAndSwap(old, until) {
+			break
+		}
+	}
+	h.server.log.Info("server asked for fewer calls", "server", h.server.id, "wait", wait)
+	h.server.gate.turnAway(h, wait)
+}
+
+// holding keeps a call back while the hold lasts: also the second attempt of
+// one that was let through before.
+type holding struct {
+	h    *hold
+	next upstream.Caller
+}
+
+// Call implements upstream.Caller.
+func (c *holding) Call(ctx context.Context, req *upstream.Request) (*upstream.Result, error) {
+	if err := c.h.check(); err != nil {
+		return nil, err
+	}
+	res, err := c.next.Call(ctx, req)
+	if err != nil {
+		c.h.observe(err)
+	}
+	return res, err
+}

@@ -1,0 +1,215 @@
+// Package policy holds what the calls of a server are subject to. Each policy
+// is a Caller around a Caller; Server.Chain puts them together, outermost first:
+//
+//	lists    answers lists from memory, one request for all who ask at once
+//	results  answers read-only tools from memory, where that is switched on
+//	limits   gives turns: so many calls at once, so many a second, fairly
+//	retry    repeats what failed, where that can do no harm
+//	hold     keeps quiet for as long as the server's 429 asks for
+//	breaker  keeps away from a server that fails
+//
+// What a server's chains share is in the Server. It outlives chains and changes
+// of the settings, so that neither a reconnect nor a reload forgets who waits or
+// how often a server failed.
+//
+// A call that is repeated keeps its turn, since it is one call to the one who
+// made it, but takes a token of the rate for every attempt, since that is what
+// reaches the server. Answers from memory take neither.
+package policy
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
+)
+
+// Metrics counts what policies do.
+type Metrics interface {
+	Retry()
+	Refused(reason string)
+	Cache(which string, hit bool)
+}
+
+type noMetrics struct{}
+
+func (noMetrics) Retry()             {}
+func (noMetrics) Refused(string)     {}
+func (noMetrics) Cache(string, bool) {}
+
+// A Server is what all chains of one server share. Its methods may run at once.
+type Server struct {
+	id      string
+	log     *slog.Logger
+	metrics Metrics
+	policy  atomic.Pointer[config.Policy]
+
+	gate    gate
+	hold    hold
+	breaker *breaker
+	hints   *hints
+
+	lists   *store
+	results *store
+	// public are the lists that every principal may see, and kept the results,
+	// of all chains that are not somebody's own.
+	public [listKinds]scope
+	kept   scope
+
+	chains atomic.Uint64 // numbers them
+	tasks  tasks
+
+	mu  sync.Mutex
+	own map[*breaker]struct{} // of chains with their own, while they are not closed
+}
+
+// Bounds of what is kept of one server, over all its chains.
+const (
+	maxLists       = 4096
+	maxListBytes   = 64 << 20
+	maxResults     = 1 << 16
+	maxResultBytes = 64 << 20
+	maxResultSize  = 1 << 20 // of a single one
+)
+
+// NewServer makes the shared part of a server's policies. Metrics and log may
+// be nil.
+func NewServer(id string, p config.Policy, m Metrics, log *slog.Logger) *Server {
+	if m == nil {
+		m = noMetrics{}
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{
+		id: id, log: log, metrics: m,
+		lists:   newStore(maxLists, maxListBytes),
+		results: newStore(maxResults, maxResultBytes),
+		own:     make(map[*breaker]struct{}),
+	}
+	s.policy.Store(&p)
+	s.tasks.life, s.tasks.end = context.WithCancel(context.Background())
+	s.hints = newHints(s)
+	s.hold = newHold(s)
+	s.breaker = newBreaker(s, false)
+	s.gate.server = s
+	s.gate.set(p.Rate, p.Concurrency)
+	return s
+}
+
+// Set changes the settings. What waits keeps its place and what was counted
+// stays counted; a breaker that is open while its times change starts its pause
+// anew.
+func (s *Server) Set(p config.Policy) {
+	old := s.policy.Swap(&p)
+	s.gate.set(p.Rate, p.Concurrency)
+	// What is off hears of no changes, so it must not be found again later.
+	if old.Cache.Lists > 0 && p.Cache.Lists <= 0 {
+		s.lists.clear()
+	}
+	if old.Cache.Results > 0 && p.Cache.Results <= 0 {
+		s.results.clear()
+	}
+}
+
+// Figures tell how a server's calls are doing.
+type Figures struct {
+	// Breaker is the worst state of the server's breakers: closed, half-open or
+	// open; empty when there is none.
+	Breaker  string
+	InFlight int
+	Queue    int
+}
+
+// Figures returns them as they are now.
+func (s *Server) Figures() Figures {
+	var f Figures
+	f.InFlight, f.Queue = s.gate.figures()
+	worst := s.breaker.state()
+	s.mu.Lock()
+	own := make([]*breaker, 0, len(s.own))
+	for b := range s.own {
+		own = append(own, b)
+	}
+	s.mu.Unlock()
+	for _, b := range own {
+		if b.forgotten() {
+			s.fine(b)
+			continue
+		}
+		worst = worse(worst, b.state())
+	}
+	f.Breaker = worst
+	return f
+}
+
+func worse(a, b string) string {
+	switch {
+	case a == "" || b == api.BreakerOpen:
+		return b
+	case a == api.BreakerClosed && b == api.BreakerHalfOpen:
+		return b
+	}
+	return a
+}
+
+// failing and fine say whether an own breaker counts in the figures.
+func (s *Server) failing(b *breaker) {
+	s.mu.Lock()
+	s.own[b] = struct{}{}
+	s.mu.Unlock()
+}
+
+func (s *Server) fine(b *breaker) {
+	s.mu.Lock()
+	delete(s.own, b)
+	s.mu.Unlock()
+}
+
+// Close refuses what waits, ends the requests that the policies themselves
+// have under way and waits for them. Calls that were let through go on.
+func (s *Server) Close() {
+	s.gate.close()
+	s.tasks.close()
+	s.lists.close()
+	s.results.close()
+}
+
+// tasks are the goroutines of a server.
+type tasks struct {
+	life context.Context
+	end  context.CancelFunc
+
+	mu     sync.Mutex
+	closed bool
+	wg     sync.WaitGroup
+}
+
+// start runs fn in a goroutine. It reports false after close.
+func (t *tasks) start(fn func()) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
+	t.wg.Go(fn)
+	return true
+}
+
+func (t *tasks) close() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.end()
+	t.wg.Wait()
+}
+
+// clock measures time since a beginning, so that it fits an atomic and is not
+// moved by a change of the wall clock.
+type clock struct{ began time.Time }
+
+func (c clock) now() int64 { return int64(time.Since(c.began)) + 1 } // never zero

@@ -1,0 +1,134 @@
+package policy
+
+// A queue is who waits for a turn: a ring with a line for each principal. The
+// first of the line at the head is next, and then the line behind it is at the
+// head. It is guarded by its gate.
+type queue struct {
+	n     int
+	lines map[string]*line
+	head  *line
+}
+
+// A line is the waiting calls of one principal. It is in the ring while there
+// are any.
+type line struct {
+	who         string
+	n           int
+	first, last *waiter
+	prev, next  *line
+}
+
+// A waiter is one call that waits.
+type waiter struct {
+	line       *line
+	prev, next *waiter
+	hold       *hold
+
+	ready   chan struct{} // closed when it got its turn, or err
+	granted bool
+	err     error
+}
+
+// end refuses a waiter that is out of the queue.
+func (w *waiter) end(err error) {
+	w.err = err
+	close(w.ready)
+}
+
+// of returns how many calls of a principal wait.
+func (q *queue) of(who string) int {
+	if l := q.lines[who]; l != nil {
+		return l.n
+	}
+	return 0
+}
+
+// longest returns the line with the most calls.
+func (q *queue) longest() *line {
+	most := q.head
+	for l := q.head.next; l != q.head; l = l.next {
+		if l.n > most.n {
+			most = l
+		}
+	}
+	return most
+}
+
+// push adds a call at the end of its principal's line. A line that was empty
+// joins the ring behind all others.
+func (q *queue) push(who string) *waiter {
+	l := q.lines[who]
+	if l == nil {
+		l = &line{who: who}
+		if q.lines == nil {
+			q.lines = make(map[string]*line)
+		}
+		q.lines[who] = l
+		if q.head == nil {
+			l.prev, l.next = l, l
+			q.head = l
+		} else {
+			l.prev, l.next = q.head.prev, q.head
+			l.prev.next, l.next.prev = l, l
+		}
+	}
+	w := &waiter{line: l, prev: l.last, ready: make(chan struct{})}
+	if l.last == nil {
+		l.first = w
+	} else {
+		l.last.next = w
+	}
+	l.last = w
+	l.n++
+	q.n++
+	return w
+}
+
+// pop takes out who is next.
+func (q *queue) pop() *waiter {
+	l := q.head
+	w := l.first
+	q.head = l.next
+	q.remove(w)
+	return w
+}
+
+// remove takes a waiter out, from wherever it is.
+func (q *queue) remove(w *waiter) {
+	l := w.line
+	if w.prev == nil {
+		l.first = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		l.last = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	l.n--
+	q.n--
+	if l.n > 0 {
+		return
+	}
+	delete(q.lines, l.who)
+	if l.next == l {
+		q.head = nil
+		return
+	}
+	l.prev.next, l.next.prev = l.next, l.prev
+	if q.head == l {
+		q.head = l.next
+	}
+}
+
+// each calls fn with every waiter, which it may remove.
+func (q *queue) each(fn func(*waiter)) {
+	for _, l := range q.lines {
+		for w := l.first; w != nil; {
+			next := w.next
+			fn(w)
+			w = next
+		}
+	}
+}

@@ -1,0 +1,219 @@
+// Package record writes down what is called: every request of a server that a
+// client causes is counted, traced and, as far as the server's journal mode
+// says, kept in the journal before it is answered.
+package record
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/store/journal"
+	"github.com/tine-mcp/tine/internal/telemetry"
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// Options are where things are written to. Each may be nil for nowhere.
+type Options struct {
+	Journal *journal.Journal
+	Metrics *telemetry.Metrics
+	Tracing *telemetry.Tracing
+	Redact  *telemetry.Redactor
+	Log     *slog.Logger
+}
+
+// A Server is what is known of the calls of one server, in whatever session.
+type Server struct {
+	id      string
+	o       Options
+	metrics *telemetry.ServerMetrics
+	mode    atomic.Pointer[string]
+
+	calls    atomic.Int64
+	failures atomic.Int64
+
+	mu   sync.Mutex
+	last *api.LastError
+	ring [latencies]time.Duration
+	next int
+	full bool
+
+	failing atomic.Bool // the journal can't be written
+}
+
+// latencies is how many calls the figures of latency are of.
+const latencies = 256
+
+// NewServer makes the record of a server.
+func NewServer(id, mode string, o Options) *Server {
+	s := &Server{id: id, o: o, metrics: o.Metrics.Server(id)}
+	s.SetMode(mode)
+	return s
+}
+
+// SetMode says how much the journal keeps from now on: full, meta or off.
+func (s *Server) SetMode(mode string) { s.mode.Store(&mode) }
+
+// Metrics returns the server's counters, for the policies.
+func (s *Server) Metrics() *telemetry.ServerMetrics { return s.metrics }
+
+// Wrap records the calls of a Caller.
+func (s *Server) Wrap(next upstream.Caller) upstream.Caller { return &recorder{s, next} }
+
+type recorder struct {
+	s    *Server
+	next upstream.Caller
+}
+
+// Call implements upstream.Caller.
+func (r *recorder) Call(ctx context.Context, req *upstream.Request) (*upstream.Result, error) {
+	s := r.s
+	var span *telemetry.Span
+	if s.o.Tracing != nil {
+		span = s.o.Tracing.Start(telemetry.Parent{Traceparent: req.Trace, Tracestate: req.TraceState}, spanName(req), telemetry.Client,
+			telemetry.Str(telemetry.MCPMethod, req.Method), telemetry.Str(telemetry.TineServer, s.id))
+		if req.Method == wire.MethodCallTool {
+			span.Set(telemetry.Str(telemetry.ToolName, req.Name), telemetry.Str(telemetry.OperationName, "execute_tool"))
+		}
+		if trace, state := span.Trace(); trace != "" {
+			req.Trace, req.TraceState = trace, state
+		}
+	}
+	began := time.Now()
+	res, err := r.next.Call(ctx, req)
+	took := time.Since(began)
+	outcome, message := outcomeOf(res, err)
+	s.note(req.Method, outcome, message, took)
+	if span != nil {
+		span.End(outcome, s.o.Redact.Text(message))
+	}
+	s.journal(req, res, began, took, outcome, message, span.ID())
+	return res, err
+}
+
+func spanName(req *upstream.Request) string {
+	if req.Method == wire.MethodCallTool || req.Method == wire.MethodGetPrompt {
+		return req.Method + " " + req.Name
+	}
+	return req.Method
+}
+
+var isError = []byte(`"isError"`)
+
+// outcomeOf tells how a call ended, and with what words where it failed.
+func outcomeOf(res *upstream.Result, err error) (outcome, message string) {
+	switch {
+	case err != nil:
+		var ours *api.Error
+		if errors.As(err, &ours) {
+			return string(ours.Kind), ours.Message
+		}
+		return string(api.KindInfrastructure), err.Error()
+	case res.Error != nil:
+		return string(api.KindTool), wire.ParseError(res.Error).Message
+	case bytes.Contains(res.Result, isError):
+		if at, err := wire.Find(res.Result, "isError"); err == nil && string(at.Of(res.Result)) == "true" {
+			return string(api.KindTool), firstText(res.Result)
+		}
+	}
+	return api.OutcomeOK, ""
+}
+
+// firstText is the beginning of the first text of a tool's result.
+func firstText(result []byte) string {
+	at, err := wire.Find(result, "content")
+	if err != nil || !at.Ok() {
+		return ""
+	}
+	list := at.Of(result)
+	items, err := wire.Items(list)
+	if err != nil || len(items) == 0 {
+		return ""
+	}
+	return clip(wire.FindString(items[0].Of(list), "text"))
+}
+
+func clip(s string) string {
+	const most = 300
+	if len(s) <= most {
+		return s
+	}
+	cut := most
+	for cut > 0 && s[cut]&0xC0 == 0x80 { // not inside of a character
+		cut--
+	}
+	return s[:cut] + "..."
+}
+
+// note counts a call.
+func (s *Server) note(method, outcome, message string, took time.Duration) {
+	s.metrics.Call(outcome, took)
+	counts := journalled(method) // lists are asked for by the gateway itself, too
+	if counts {
+		s.calls.Add(1)
+	}
+	// A tool's own error is an answer. What the caller did wrong, or may not do,
+	// is no failure of the server either.
+	failed := outcome == string(api.KindInfrastructure) || outcome == string(api.KindTimeout) || outcome == string(api.KindLost)
+	if failed {
+		s.failures.Add(1)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if counts { // lists come out of a cache, and would look like speed
+		s.ring[s.next] = took
+		if s.next++; s.next == latencies {
+			s.next, s.full = 0, true
+		}
+	}
+	if outcome != api.OutcomeOK {
+		s.last = &api.LastError{At: time.Now(), Kind: api.Kind(outcome), Message: clip(message)}
+	}
+}
+
+// journalled reports whether a method's calls are kept. Lists are asked for all
+// the time and say nothing about what was done.
+func journalled(method string) bool {
+	switch method {
+	case wire.MethodListTools, wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates, wire.MethodListen:
+		return false
+	}
+	return true
+}
+
+func (s *Server) journal(req *upstream.Request, res *upstream.Result, began time.Time, took time.Duration, outcome, message, trace string) {
+	mode := *s.mode.Load()
+	if s.o.Journal == nil || mode == config.JournalOff || !journalled(req.Method) {
+		return
+	}
+	e := journal.Entry{
+		At: began, Principal: req.Who, Session: req.Session, Server: s.id, Method: req.Method, Name: req.Name,
+		Duration: took, Outcome: outcome, Mode: mode, Trace: trace,
+	}
+	if mode == config.JournalFull {
+		e.Params, e.Error = req.Params.Raw, clip(message)
+		if res != nil {
+			if e.Result = res.Result; res.Error != nil {
+				e.Result = res.Error
+			}
+		}
+	}
+	// The call was made, so its answer is not held back for a journal that can't
+	// be written; but somebody must hear of it.
+	err := s.o.Journal.Append(&e)
+	if err != nil {
+		s.o.Metrics.JournalError()
+	} else {
+		req.Call = e.ID
+	}
+	if was := s.failing.Swap(err != nil); err != nil && !was {
+		s.o.Log.Error("calls are not in the journal", "server", s.id, "err", err)
+	}
+}

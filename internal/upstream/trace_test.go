@@ -1,0 +1,105 @@
+package upstream
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// TestTraceReachesTheParams looks at the params that a server would get, for
+// every pair of eras and every form of _meta.
+func TestTraceReachesTheParams(t *testing.T) {
+	const trace = "00-11111111111111111111111111111111-2222222222222222-01"
+	for _, tt := range []struct {
+		name           string
+		client, server bool // modern
+		params         string
+		state, want    string // want: the tracestate the server gets
+	}{
+		{"no params", false, false, ``, "", ""},
+		{"no meta", false, false, `{"name":"x"}`, "a=b", "a=b"},
+		{"null meta", false, false, `{"_meta":null,"name":"x"}`, "", ""},
+		{"empty meta", false, false, `{"_meta":{ },"name":"x"}`, "", ""},
+		{"its own", false, false, `{"_meta":{"traceparent":"00-old","tracestate":"o=ld","k":1},"name":"x"}`, "n=ew", "n=ew"},
+		{"its own without a state of ours", false, false, `{"_meta":{"tracestate":"o=ld","traceparent":"00-old"}}`, "", ""},
+		{"to a modern server", false, true, `{"_meta":{"traceparent":"00-old"},"name":"x"}`, "", ""},
+		{"to a modern server, no meta", false, true, `{"name":"x"}`, "a=b", "a=b"},
+		{"modern to legacy", true, false, `{"_meta":{"` + wire.MetaVersion + `":"2026-07-28","traceparent":"00-old","progressToken":1},"name":"x"}`, "", ""},
+		{"modern to legacy, nothing of it", true, false, `{"_meta":{"` + wire.MetaVersion + `":"2026-07-28"},"name":"x"}`, "a=b", "a=b"},
+		{"modern to modern", true, true, `{"_meta":{"` + wire.MetaVersion + `":"2026-07-28"},"name":"x"}`, "a=b", "a=b"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p, err := wire.ScanParams(wire.MethodCallTool, []byte(tt.params))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := newConn("s", nil, nil)
+			if c.hello.Store(&Hello{Version: wire.LatestLegacy}); tt.server {
+				c.hello.Store(&Hello{Version: wire.Latest})
+			}
+			tr := &catching{}
+			c.t = tr
+			req := &Request{Method: wire.MethodCallTool, Params: p, Client: &Client{Modern: tt.client}, Trace: trace, TraceState: tt.state}
+			if _, err := c.exchange(t.Context(), req); err != nil {
+				t.Fatal(err)
+			}
+			var got struct {
+				Params struct {
+					Meta map[string]any `json:"_meta"`
+				} `json:"params"`
+			}
+			if err := json.Unmarshal(tr.frame, &got); err != nil {
+				t.Fatalf("%v in %s", err, tr.frame)
+			}
+			if got.Params.Meta[wire.MetaTraceparent] != trace {
+				t.Errorf("traceparent in %s", tr.frame)
+			}
+			if state, _ := got.Params.Meta[wire.MetaTracestate].(string); state != tt.want {
+				t.Errorf("tracestate %q, want %q", state, tt.want)
+			}
+			if _, has := got.Params.Meta["k"]; has != (tt.name == "its own") {
+				t.Errorf("other members: %s", tr.frame)
+			}
+		})
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for header, want := range map[string]int{
+		"": 0, "7": 7, " 7 ": 7, "-3": 0, "soon": 0, "999999999": maxRetryAfter,
+		"Fri, 02 Jan 2026 03:04:35 GMT": 30, "Fri, 02 Jan 2026 03:04:00 GMT": 0, "Fri, 02 Jan 2099 03:04:00 GMT": maxRetryAfter,
+	} {
+		if got := retryAfter(header, now); got != want {
+			t.Errorf("%q: %d, want %d", header, got, want)
+		}
+	}
+}
+
+// TestProgressRenewsTheDeadline holds that a call's time starts anew with
+// progress, and never beyond the most it may take.
+func TestProgressRenewsTheDeadline(t *testing.T) {
+	var c clock
+	d := c.add(time.Hour, 90*time.Minute, func(error) {})
+	defer c.remove(d)
+	first := d.at.Load()
+	d.progress()
+	if d.at.Load() < first {
+		t.Error("progress shortened the time")
+	}
+	if most := d.most - first; time.Duration(most) > 31*time.Minute || time.Duration(most) < 29*time.Minute {
+		t.Errorf("%v may be added in all", time.Duration(most))
+	}
+	d.most = first - 1
+	if d.progress(); d.at.Load() != first-1 {
+		t.Error("progress went beyond the most")
+	}
+	none := c.add(0, 0, func(error) {})
+	defer c.remove(none)
+	if none.progress(); none.at.Load() != 0 {
+		t.Error("progress made a deadline where there is none")
+	}
+	(*deadline)(nil).progress()
+}

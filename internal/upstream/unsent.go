@@ -1,0 +1,29 @@
+package upstream
+
+import (
+	"errors"
+
+	"github.com/tine-mcp/tine/api"
+)
+
+// unsentError is the failure of a request of which nothing reached the server,
+// so that it may be made again without harm.
+type unsentError struct{ error }
+
+func (e unsentError) Unwrap() error { return e.error }
+
+// NotSent marks an error as one of a request of which nothing reached the
+// server.
+func NotSent(err error) error {
+	var ours *api.Error
+	if err == nil || Unsent(err) || !errors.As(err, &ours) {
+		return err
+	}
+	return unsentError{ours}
+}
+
+// Unsent reports whether nothing of the request reached the server.
+func Unsent(err error) bool {
+	var u unsentError
+	return errors.As(err, &u) || IsClosed(err)
+}
