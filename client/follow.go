@@ -68,6 +68,17 @@ func (f *Follower) Run(ctx context.Context, c *Client, each func(api.Call) error
 	silent := fmt.Errorf("it said nothing for %s", followQuiet)
 	quiet := time.AfterFunc(followQuiet, func() { cancel(silent) })
 	defer quiet.Stop()
+	if !f.began {
+		last, err := f.last(ctx, c)
+		if err != nil {
+			return err
+		}
+		quiet.Stop() // how long each takes is not the gateway's fault
+		if err := f.handAll(last, each); err != nil {
+			return err
+		}
+		quiet.Reset(followQuiet)
+	}
 	q := f.CallQuery
 	q.Before, q.Limit = "", 0
 	v := q.values()
@@ -81,15 +92,13 @@ func (f *Follower) Run(ctx context.Context, c *Client, each func(api.Call) error
 	// Once the stream is open nothing can fall between it and the journal: what
 	// comes by both ways is handed over once.
 	quiet.Reset(followQuiet)
-	past, err := f.past(ctx, c)
+	missed, err := f.missed(ctx, c)
 	if err != nil {
 		return err
 	}
-	quiet.Stop() // how long each takes is not the gateway's fault
-	for _, call := range slices.Backward(past) {
-		if err := f.hand(call, each); err != nil {
-			return err
-		}
+	quiet.Stop()
+	if err := f.handAll(missed, each); err != nil {
+		return err
 	}
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(make([]byte, 64<<10), int(min(c.maxBody, math.MaxInt32)))
@@ -119,26 +128,31 @@ func (f *Follower) Run(ctx context.Context, c *Client, each func(api.Call) error
 	return fmt.Errorf("%w at %s: %w", ErrBrokenOff, c.URL(), err)
 }
 
-// past reads what is in the journal and was not handed over yet, newest first.
-func (f *Follower) past(ctx context.Context, c *Client) ([]api.Call, error) {
+// last reads the calls that come first, newest first. It is asked before the
+// stream is open, and what was called in between is caught up with like what is
+// missed in a break: the newest calls of a journal that grows meanwhile would be
+// handed over before older ones that are in the stream.
+func (f *Follower) last(ctx context.Context, c *Client) ([]api.Call, error) {
+	q := f.CallQuery
+	// The newest one is read in any case: it is where catching up begins.
+	q.Before, q.Limit = "", max(1, f.Limit)
+	list, err := c.Calls(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	f.began = true
+	calls := list.Calls
+	cut := min(max(0, f.Limit), len(calls))
+	for _, call := range slices.Backward(calls[cut:]) {
+		f.remember(call.ID)
+	}
+	return calls[:cut], nil
+}
+
+// missed reads what is in the journal and was not handed over yet, newest first.
+func (f *Follower) missed(ctx context.Context, c *Client) ([]api.Call, error) {
 	q := f.CallQuery
 	q.Before = ""
-	if !f.began {
-		// The newest one is read in any case: it is where a second Run begins.
-		last := q.Limit
-		q.Limit = max(1, last)
-		list, err := c.Calls(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		f.began = true
-		calls := list.Calls
-		cut := min(max(0, last), len(calls))
-		for _, call := range slices.Backward(calls[cut:]) {
-			f.remember(call.ID)
-		}
-		return calls[:cut], nil
-	}
 	var missed []api.Call
 	for q.Limit = followPage; ; {
 		list, err := c.Calls(ctx, q)
@@ -169,6 +183,16 @@ func (f *Follower) gap() {
 	if f.Gap != nil {
 		f.Gap()
 	}
+}
+
+// handAll hands calls over that come newest first.
+func (f *Follower) handAll(calls []api.Call, each func(api.Call) error) error {
+	for _, call := range slices.Backward(calls) {
+		if err := f.hand(call, each); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hand hands a call over unless it was before.

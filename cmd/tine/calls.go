@@ -54,7 +54,7 @@ Whoever is not a viewer or operator sees its own calls only.`,
 		Example: `  tine calls
   tine calls --server files --failed --since 1h
   tine calls --follow
-  tine calls call_5f0c9a1b22d4
+  tine calls call_00000000002a
   tine calls --follow --json | jq -c 'select(.ms > 1000)'
   tine calls --limit 1000 --json | jq -r '.calls[] | [.server, .name] | @tsv' | sort | uniq -c`,
 		Args:              upToOneArg,

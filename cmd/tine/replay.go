@@ -27,8 +27,8 @@ is meta keeps none, and lists and prompts are no tool calls.
 
 What the tool did, it does again. On a terminal Tine shows the call and asks
 first; --yes does not ask, and is needed where there is no terminal to ask on.`,
-		Example: `  tine replay call_5f0c9a1b22d4
-  tine replay call_5f0c9a1b22d4 --yes --json
+		Example: `  tine replay call_00000000002a
+  tine replay call_00000000002a --yes --json
   tine calls --failed --server files --limit 1 --json | jq -r '.calls[].id' | xargs tine replay --yes`,
 		Args:              oneArg("the id of a call, as in tine calls"),
 		ValidArgsFunction: c.completeToolCallID,

@@ -73,7 +73,7 @@ func findPatterns(s string, cuts []cut) []cut {
 	if len(s) < 3 {
 		return cuts
 	}
-	f := patternFinder{s: s, cuts: cuts}
+	var f *patternFinder // made when it is needed, which it mostly is not
 	t := anchors
 	w := uint32(fold[s[0]])<<5 | uint32(fold[s[1]])
 	for i := 2; i < len(s); {
@@ -87,7 +87,10 @@ func findPatterns(s string, cuts []cut) []cut {
 		next := at
 		for _, a := range t.lists[slot] {
 			if a.matches(s[at:]) {
-				next = max(next, a.look(&f, at))
+				if f == nil {
+					f = &patternFinder{s: s, cuts: cuts}
+				}
+				next = max(next, a.look(f, at))
 			}
 		}
 		if next > at+1 {
@@ -96,6 +99,9 @@ func findPatterns(s string, cuts []cut) []cut {
 			}
 			w = uint32(fold[s[next]])<<5 | uint32(fold[s[next+1]])
 		}
+	}
+	if f == nil {
+		return cuts
 	}
 	return f.cuts
 }

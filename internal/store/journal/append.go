@@ -13,13 +13,10 @@ const (
 	maxPending = 4096
 )
 
-// Append writes a call. It sets Seq, and ID and At where they are empty. When
-// it returns nil the call lasts; it never waits for the index.
+// Append writes a call. It sets Seq and ID, and At where it is empty. When it
+// returns nil the call lasts; it never waits for the index.
 func (j *Journal) Append(e *Entry) error {
 	now := j.now()
-	if e.ID == "" {
-		e.ID = j.newID()
-	}
 	if e.At.IsZero() {
 		e.At = now
 	}
@@ -38,8 +35,8 @@ func (j *Journal) Append(e *Entry) error {
 		b := make([]byte, 0, room)
 		buf = &b
 	}
-	b, idEnd := appendLine((*buf)[:0], &kept)
-	err := j.write(&kept, b, idEnd)
+	b := appendLine((*buf)[:0], &kept)
+	err := j.write(&kept, b)
 	if cap(b) <= maxPooled {
 		*buf = b
 		j.buffers.Put(buf)
@@ -47,19 +44,19 @@ func (j *Journal) Append(e *Entry) error {
 	if err != nil {
 		return err
 	}
-	e.Seq = kept.Seq
+	e.Seq, e.ID = kept.Seq, kept.ID
 	return nil
 }
 
 // write gives the line its Seq and its place.
-func (j *Journal) write(e *Entry, b []byte, idEnd int) error {
+func (j *Journal) write(e *Entry, b []byte) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed {
-		return fmt.Errorf("write call %s: %w", e.ID, ErrClosed)
+		return fmt.Errorf("write a call: %w", ErrClosed)
 	}
 	e.Seq = j.next
-	b = finishLine(b, idEnd, e.Seq)
+	b, e.ID = finishLine(b, e.Seq)
 	length := int64(len(b))
 	s := &j.segments[len(j.segments)-1]
 	if limit := j.segmentLimit(); s.size+length > limit {

@@ -11,8 +11,8 @@ import (
 
 // Entry is one call.
 type Entry struct {
-	Seq       int64 // grows with every call; set by Append
-	ID        string
+	Seq       int64     // grows with every call, also over restarts; set by Append
+	ID        string    // store.CallID of Seq, as call_00000000002a; set by Append
 	At        time.Time // when it began
 	Principal string
 	Session   string
@@ -47,7 +47,7 @@ const maxText = 4 << 10
 
 // tidy makes an entry one that reads back as it is written.
 func (e *Entry) tidy(now time.Time) {
-	for _, s := range []*string{&e.ID, &e.Principal, &e.Session, &e.Server, &e.Method, &e.Name, &e.Outcome, &e.Error, &e.Mode, &e.Trace} {
+	for _, s := range []*string{&e.Principal, &e.Session, &e.Server, &e.Method, &e.Name, &e.Outcome, &e.Error, &e.Mode, &e.Trace} {
 		if !utf8.ValidString(*s) {
 			*s = strings.ToValidUTF8(*s, "\uFFFD")
 		}
@@ -88,23 +88,4 @@ func (e *Entry) call(at place, length int64) store.Call {
 		Method: e.Method, Name: e.Name, Duration: e.Duration, Outcome: e.Outcome,
 		Segment: at.segment, Offset: at.offset, Length: length,
 	}
-}
-
-// newID makes an id that no other call has: the numbers run through all 48 bits
-// before one comes again, and begin anywhere at a start.
-func (j *Journal) newID() string {
-	const mask = 1<<48 - 1
-	x := j.ids.Add(1) & mask
-	// Each step can be undone, so different numbers stay different.
-	x = x * 0x9E3779B97F4B & mask
-	x ^= x >> 24
-	x = x * 0xBF58476D1CE5 & mask
-	x ^= x >> 24
-	const digits = "0123456789abcdef"
-	id := [17]byte{'c', 'a', 'l', 'l', '_'}
-	for i := len(id) - 1; i >= 5; i-- {
-		id[i] = digits[x&15]
-		x >>= 4
-	}
-	return string(id[:])
 }

@@ -23,8 +23,6 @@ package journal
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -84,7 +82,6 @@ type Journal struct {
 	create      func(path string) (file, error)
 
 	maxSize atomic.Int64
-	ids     atomic.Uint64
 	errors  atomic.Int64
 	buffers sync.Pool
 	big     sync.Mutex // held while a line is made that no pooled buffer takes
@@ -138,9 +135,6 @@ func open(ctx context.Context, o Options, now func() time.Time, create func(stri
 		j.segmentSize = defaultSegmentSize
 	}
 	j.maxSize.Store(o.MaxSize)
-	var seed [8]byte
-	rand.Read(seed[:])
-	j.ids.Store(binary.LittleEndian.Uint64(seed[:]))
 
 	if err := os.MkdirAll(j.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the journal %s: %w", j.dir, err)

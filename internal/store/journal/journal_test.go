@@ -24,7 +24,7 @@ func TestWhatIsAppendedIsThere(t *testing.T) {
 	for name, change := range map[string]func(e, want *Entry){
 		"plain":       func(e, want *Entry) {},
 		"bare":        func(e, want *Entry) { *e = Entry{At: e.At}; *want = *e },
-		"a given id":  func(e, want *Entry) { e.ID = `odd "id", here`; want.ID = e.ID },
+		"a given id":  func(e, want *Entry) { e.ID = `odd "id", here` },
 		"another day": func(e, want *Entry) { e.At = e.At.In(time.FixedZone("x", 3600)) },
 		"no such day": func(e, want *Entry) { e.At = time.Unix(1<<50, 0); want.At = time.Time{} },
 		"odd texts": func(e, want *Entry) {
@@ -57,10 +57,7 @@ func TestWhatIsAppendedIsThere(t *testing.T) {
 			if want.At.IsZero() {
 				want.At = r.get(e.ID).At
 			}
-			want.Seq = e.Seq
-			if want.ID == "" {
-				want.ID = e.ID
-			}
+			want.Seq, want.ID = e.Seq, store.CallID(e.Seq)
 			same := func(got Entry) {
 				t.Helper()
 				if !reflect.DeepEqual(got, want) {
@@ -81,11 +78,10 @@ func TestWhatIsAppendedIsThere(t *testing.T) {
 	r.again()
 	sameIDs(t, r.listed(), all)
 	r.wholeIndex(all)
-	if _, ok, err := r.Get(context.Background(), "call_none"); ok || err != nil {
-		t.Errorf("a call that never was: %v, %v", ok, err)
-	}
-	if _, ok, err := r.Get(context.Background(), ""); ok || err != nil {
-		t.Errorf("no id: %v, %v", ok, err)
+	for _, id := range []string{"", "call_none", "call_1", "call_0000000000ff", "call_00000000000A"} {
+		if _, ok, err := r.Get(context.Background(), id); ok || err != nil {
+			t.Errorf("the call %q that never was: %v, %v", id, ok, err)
+		}
 	}
 }
 
@@ -106,7 +102,7 @@ func TestLinesAreJSON(t *testing.T) {
 			t.Errorf("no JSON: %s", l)
 		}
 	}
-	for i, want := range []string{`^\{"journal":1,"segment":1,"next":1,"made":`, `^\{"id":"call_[0-9a-f]{12}","seq":1,"at":"2026-11-03T04:05:06.000000789Z","principal":"ann",.*"sizes":\[46,44\],"params":\{.*\},"result":\{.*\}\}$`} {
+	for i, want := range []string{`^\{"journal":1,"segment":1,"next":1,"made":`, `^\{"id":"call_000000000001","seq":1,"at":"2026-11-03T04:05:06.000000789Z","principal":"ann",.*"sizes":\[46,44\],"params":\{.*\},"result":\{.*\}\}$`} {
 		if !regexp.MustCompile(want).MatchString(lines[i]) {
 			t.Errorf("line %d is %s", i, lines[i])
 		}
@@ -124,7 +120,7 @@ func TestIDsAndSeqs(t *testing.T) {
 			if err := r.Append(&e); err != nil {
 				t.Fatal(err)
 			}
-			if !shape.MatchString(e.ID) || ids[e.ID] {
+			if !shape.MatchString(e.ID) || ids[e.ID] || e.ID != store.CallID(e.Seq) {
 				t.Fatalf("id %q is odd or there already", e.ID)
 			}
 			if e.Seq != seq+1 || e.At.IsZero() {

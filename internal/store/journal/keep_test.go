@@ -169,9 +169,7 @@ func TestListsReadLittle(t *testing.T) {
 	e.Seq = 1
 	e.Params = append(append([]byte(`"`), bytes.Repeat([]byte("p"), listedParams-2)...), '"')
 	e.Result = append(append([]byte(`"`), bytes.Repeat([]byte("r"), 20<<20)...), '"')
-	e.ID = "call_0123456789ab"
-	b, idEnd := appendLine(nil, &e)
-	large := finishLine(b, idEnd, 1)
+	large, _ := finishLine(appendLine(nil, &e), 1)
 	f := &counted{r: bytes.NewReader(append(bytes.Clone(large), large...))}
 	sc := scanner{r: f, end: int64(2 * len(large))}
 	for range 2 {

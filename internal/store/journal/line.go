@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tine-mcp/tine/internal/store"
 )
 
 // A line is
@@ -23,8 +25,8 @@ var (
 )
 
 const (
-	// seqSpace is room for the digits of any Seq.
-	seqSpace = 20
+	// startSpace is room for the start of any line: its id and its Seq.
+	startSpace = 64
 	// maxHead is more than any head has: eleven texts, each byte of them as an
 	// escape of six.
 	maxHead = 512 << 10
@@ -32,15 +34,11 @@ const (
 	maxBody = 1 << 48
 )
 
-// appendLine appends all of a line but its Seq, which is known only when its
-// turn to be written comes. It leaves room for that at the beginning; finishLine
-// fills it in.
-func appendLine(b []byte, e *Entry) (line []byte, idEnd int) {
-	b = append(b, "                    "[:seqSpace]...)
-	b = append(b, `{"id":`...)
-	b = appendString(b, e.ID)
-	b = append(b, `,"seq":`...)
-	idEnd = len(b)
+// appendLine appends all of a line but its id and Seq, which are known only when
+// its turn to be written comes. It leaves room for them at the beginning;
+// finishLine fills it in.
+func appendLine(b []byte, e *Entry) []byte {
+	b = append(b, make([]byte, startSpace)...)
 	b = append(b, `,"at":"`...)
 	b = e.At.AppendFormat(b, time.RFC3339Nano)
 	b = append(b, '"')
@@ -63,17 +61,21 @@ func appendLine(b []byte, e *Entry) (line []byte, idEnd int) {
 	b = append(b, ']')
 	b = appendBody(b, paramsMark, e.Params)
 	b = appendBody(b, resultMark, e.Result)
-	return append(b, lineEnd...), idEnd
+	return append(b, lineEnd...)
 }
 
-// finishLine puts the Seq in and returns the line.
-func finishLine(b []byte, idEnd int, seq int64) []byte {
-	var digits [seqSpace]byte
-	d := strconv.AppendInt(digits[:0], seq, 10)
-	start := seqSpace - len(d)
-	copy(b[start:], b[seqSpace:idEnd])
-	copy(b[idEnd-len(d):], d)
-	return b[start:]
+// finishLine puts id and Seq in and returns the line.
+func finishLine(b []byte, seq int64) (line []byte, id string) {
+	var space [startSpace]byte
+	start := append(space[:0], `{"id":"`...)
+	from := len(start)
+	start = store.AppendCallID(start, seq)
+	id = string(start[from:])
+	start = append(start, `","seq":`...)
+	start = strconv.AppendInt(start, seq, 10)
+	line = b[startSpace-len(start):]
+	copy(line, start)
+	return line, id
 }
 
 // lineRoom is about what a line of the entry needs.
@@ -131,9 +133,9 @@ func appendBody(b, mark, body []byte) []byte {
 	return b
 }
 
-// head is the part of a line before params and result.
+// head is the part of a line before params and result. The id, which Seq says
+// too, is for those who look into a file.
 type head struct {
-	ID        string    `json:"id"`
 	Seq       int64     `json:"seq"`
 	At        time.Time `json:"at"`
 	Principal string    `json:"principal"`
@@ -171,7 +173,7 @@ func parseHead(b []byte) (head, bool) {
 	}
 	h.end = int64(end)
 	p, r := h.Sizes[0], h.Sizes[1]
-	return h, h.ID != "" && h.Seq > 0 && p >= 0 && p < maxBody && r >= 0 && r < maxBody
+	return h, h.Seq > 0 && p >= 0 && p < maxBody && r >= 0 && r < maxBody
 }
 
 // bodies returns where params and result begin in the line and how long the
@@ -199,7 +201,7 @@ func (h *head) fits(line []byte) bool {
 
 func (h *head) entry() Entry {
 	return Entry{
-		Seq: h.Seq, ID: h.ID, At: h.At.UTC(), Principal: h.Principal, Session: h.Session, Server: h.Server, Method: h.Method,
+		Seq: h.Seq, ID: store.CallID(h.Seq), At: h.At.UTC(), Principal: h.Principal, Session: h.Session, Server: h.Server, Method: h.Method,
 		Name: h.Name, Duration: time.Duration(h.NS), Outcome: h.Outcome, Error: h.Error, Mode: h.Mode, Trace: h.Trace, Note: h.Note,
 	}
 }

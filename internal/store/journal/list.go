@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 
-	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/store"
 )
 
@@ -68,7 +67,7 @@ func (j *Journal) find(ctx context.Context, f store.CallFilter, take func(store.
 	j.mu.Lock()
 	closed := j.closed
 	for _, c := range slices.Backward(j.pending) {
-		if len(waiting) < f.Limit && chooses(&f, &c) {
+		if len(waiting) < f.Limit && f.Chooses(&c) {
 			waiting = append(waiting, c)
 		}
 	}
@@ -98,18 +97,6 @@ func (j *Journal) find(ctx context.Context, f store.CallFilter, take func(store.
 			return nil
 		}
 	}
-}
-
-// chooses is what the index does with a filter.
-func chooses(f *store.CallFilter, c *store.Call) bool {
-	return (f.ID == "" || c.ID == f.ID) &&
-		(f.Principal == nil || c.Principal == *f.Principal) &&
-		(f.Session == "" || c.Session == f.Session) &&
-		(f.Server == "" || c.Server == f.Server) &&
-		(f.Servers == nil || slices.Contains(f.Servers, c.Server)) &&
-		(!f.Failed || c.Outcome != api.OutcomeOK) &&
-		(f.Since.IsZero() || !c.At.Before(f.Since)) &&
-		(f.Before <= 0 || c.Seq < f.Before)
 }
 
 // reader reads calls by their place. Calls of a list mostly stand in the same

@@ -37,6 +37,7 @@ func (m *memory) PutCalls(ctx context.Context, calls []store.Call) error {
 	}
 	for _, c := range calls {
 		if _, ok := m.calls[c.Seq]; !ok {
+			c.ID = store.CallID(c.Seq)
 			m.calls[c.Seq] = c
 		}
 	}
@@ -48,7 +49,7 @@ func (m *memory) Calls(ctx context.Context, f store.CallFilter) ([]store.Call, e
 	defer m.mu.Unlock()
 	var all []store.Call
 	for _, c := range m.calls {
-		if chooses(&f, &c) {
+		if f.Chooses(&c) {
 			all = append(all, c)
 		}
 	}

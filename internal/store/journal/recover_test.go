@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -158,17 +159,21 @@ func TestIndexIsMended(t *testing.T) {
 		harm func(r *rig, known []store.Call) (lost int)
 		warn bool
 	}{
-		"empty":        {func(r *rig, _ []store.Call) int { r.reindex(); return 0 }, false},
-		"far behind":   {func(r *rig, known []store.Call) int { r.reindex(known[:5]...); return 0 }, false},
-		"a little":     {func(r *rig, known []store.Call) int { r.reindex(known[:len(known)-1]...); return 0 }, false},
-		"of other ids": {func(r *rig, known []store.Call) int { known[9].ID = "call_x"; r.reindex(known[:10]...); return 0 }, true},
+		"empty":      {func(r *rig, _ []store.Call) int { r.reindex(); return 0 }, false},
+		"far behind": {func(r *rig, known []store.Call) int { r.reindex(known[:5]...); return 0 }, false},
+		"a little":   {func(r *rig, known []store.Call) int { r.reindex(known[:len(known)-1]...); return 0 }, false},
+		"of others": {func(r *rig, known []store.Call) int {
+			known[9].At = known[9].At.Add(1)
+			r.reindex(known[:10]...)
+			return 0
+		}, true},
 		"other places": {func(r *rig, known []store.Call) int { known[9].Offset--; r.reindex(known[:10]...); return 0 }, true},
 		"no such place": {func(r *rig, known []store.Call) int {
-			r.reindex(store.Call{Seq: 5000, ID: "call_x", Segment: 1 << 40, Length: 1})
+			r.reindex(store.Call{Seq: 5000, Segment: 1 << 40, Length: 1})
 			return 0
 		}, true},
 		"mad": {func(r *rig, known []store.Call) int {
-			r.reindex(store.Call{Seq: 5000, ID: "call_x", Segment: 1, Offset: -5, Length: 1 << 62})
+			r.reindex(store.Call{Seq: 5000, Segment: 1, Offset: -5, Length: 1 << 62})
 			return 0
 		}, true},
 		"files are gone": {func(r *rig, known []store.Call) int {
@@ -328,5 +333,70 @@ func TestForeignFilesAreLeftAlone(t *testing.T) {
 	eventually(t, func() bool { return r.Stats().Segments == 1 })
 	if names, _ := os.ReadDir(r.dir); len(names) != 8 {
 		t.Errorf("%v", names)
+	}
+}
+
+// TestIndexOnDiskIsMended changes bytes of the index that SQLite does not look
+// at. A restart has all calls again.
+func TestIndexOnDiskIsMended(t *testing.T) {
+	ctx := context.Background()
+	for name, test := range map[string]struct {
+		which string
+		seen  bool // by a list
+		warn  bool // at the next start
+	}{
+		"in the middle": {"first > 1 ORDER BY first LIMIT 1", true, false},
+		"the first":     {"true ORDER BY first LIMIT 1", true, false},
+		"the last":      {"true ORDER BY first DESC LIMIT 1", false, true},
+		"all, unseen":   {"true", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, Options{SegmentSize: 16 << 10})
+			r.down()
+			path := filepath.Join(filepath.Dir(r.dir), "tine.db")
+			var db *sqlite.DB
+			start := func() {
+				t.Helper()
+				var err error
+				if db, err = sqlite.Open(ctx, path); err != nil {
+					t.Fatal(err)
+				}
+				r.ix = &index{inner: db}
+				r.up()
+			}
+			stop := func() {
+				r.down()
+				db.Close()
+			}
+			start()
+			ids := r.add(300)
+			r.wholeIndex(ids)
+			stop()
+			raw, err := sql.Open("sqlite", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := raw.Exec("UPDATE calls SET data = CAST(substr(data, 1, 20) || x'00ff' || substr(data, 23) AS BLOB) WHERE first IN (SELECT first FROM calls WHERE " + test.which + ")"); err != nil {
+				t.Fatal(err)
+			}
+			raw.Close()
+			start()
+			if test.seen {
+				if _, err := r.List(ctx, store.CallFilter{Limit: 1000}); err == nil {
+					t.Error("the damage is not seen")
+				}
+				ids = append(ids, r.add(5)...)
+				stop()
+				start()
+			}
+			sameIDs(t, r.listed(), ids)
+			r.wholeIndex(ids)
+			if warned := r.log.count("does not fit") > 0; warned != test.warn {
+				t.Errorf("warned: %v", warned)
+			}
+			ids = append(ids, r.add(5)...)
+			sameIDs(t, r.listed(), ids)
+			stop()
+		})
 	}
 }

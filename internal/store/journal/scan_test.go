@@ -4,23 +4,26 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/store"
 )
 
 func lineOf(e Entry) []byte {
 	e.tidy(time.Now())
-	b, idEnd := appendLine(nil, &e)
-	return finishLine(b, idEnd, e.Seq)
+	b, _ := finishLine(appendLine(nil, &e), e.Seq)
+	return b
 }
 
 // FuzzScan reads any bytes as a segment: the lines cover it from end to end, and
 // what is a call can be read whole and says the same when it is written again.
 func FuzzScan(f *testing.F) {
 	one := sample()
-	one.Seq, one.ID = 7, "call_0123456789ab"
+	one.Seq = 7
 	good := lineOf(one)
 	f.Add(bytes.Repeat(good, 3))
 	f.Add(good[:len(good)-1])
@@ -79,14 +82,14 @@ func FuzzScan(f *testing.F) {
 
 // FuzzLine writes any texts: a line is one line and reads back.
 func FuzzLine(f *testing.F) {
-	f.Add("call_1", "name", "error", []byte(`{}`), []byte(`[]`))
-	f.Add("\"\\\n\x00", `,"sizes":[1,2]`, "\xff\u2028", []byte("\n\r\n"), []byte(`,"result":`))
-	f.Add("", strings.Repeat("\x01", 5000), "", []byte(nil), []byte("\""))
-	f.Fuzz(func(t *testing.T, id, name, text string, params, result []byte) {
-		if id == "" {
-			id = "call_0"
+	f.Add(int64(1), "name", "error", []byte(`{}`), []byte(`[]`))
+	f.Add(int64(1<<48), "\"\\\n\x00,\"sizes\":[1,2]", "\xff\u2028", []byte("\n\r\n"), []byte(`,"result":`))
+	f.Add(int64(math.MaxInt64), strings.Repeat("\x01", 5000), "", []byte(nil), []byte("\""))
+	f.Fuzz(func(t *testing.T, seq int64, name, text string, params, result []byte) {
+		if seq <= 0 {
+			return
 		}
-		e := Entry{ID: id, Seq: 5, Name: name, Error: text, Server: text, Params: params, Result: result}
+		e := Entry{ID: store.CallID(seq), Seq: seq, Name: name, Error: text, Server: text, Params: params, Result: result}
 		b := lineOf(e)
 		if bytes.IndexByte(b, '\n') != len(b)-1 {
 			t.Fatalf("more than a line: %q", b)
@@ -97,7 +100,7 @@ func FuzzLine(f *testing.F) {
 			t.Fatalf("%+v, %v of %q", l, err, b)
 		}
 		e.tidy(time.Now())
-		if got := l.head.entry(); got.ID != e.ID || got.Name != e.Name || got.Error != e.Error || got.Seq != 5 {
+		if got := l.head.entry(); got.ID != e.ID || got.Name != e.Name || got.Error != e.Error || got.Seq != seq || !bytes.HasPrefix(b, []byte(`{"id":"`+e.ID+`","seq":`)) {
 			t.Fatalf("got %+v of %+v", got, e)
 		}
 		if json.Valid(params) && json.Valid(result) && !json.Valid(b) {

@@ -255,7 +255,8 @@ func (j *Journal) holds(c store.Call) bool {
 	return err == nil && l.is(c)
 }
 
-// is says whether a line is the one that the index means.
+// is says whether a line is the one that the index means. The time tells calls
+// of this journal from those of another.
 func (l *line) is(c store.Call) bool {
-	return l.kind == call && l.length == c.Length && l.head.Seq == c.Seq && l.head.ID == c.ID
+	return l.kind == call && l.length == c.Length && l.head.Seq == c.Seq && l.head.At.UnixNano() == c.At.UnixNano()
 }

@@ -1,169 +1,183 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
-	"strings"
+	"fmt"
+	"slices"
 
 	"github.com/tine-mcp/tine/internal/store"
 )
 
 const (
-	callColumns  = "seq, id, at, principal, session, server, method, name, duration, outcome, segment, start, length"
-	defaultLimit = 100
-	// dropAtOnce bounds how long other writers wait while calls are forgotten.
-	dropAtOnce = 1024
+	// dropAtOnce bounds how long other writers wait while blocks are forgotten.
+	dropAtOnce = 64
+	// mergeBelow is how small the last block is when others are added to it, so
+	// that calls that come one by one are not one row each. Below it a block is
+	// quickly written again.
+	mergeBelow = 64
 )
 
-// PutCalls implements store.Calls.
+// PutCalls implements store.Calls. Blocks never overlap: each call goes into the
+// block that its Seq falls in, or follows.
 func (d *DB) PutCalls(ctx context.Context, calls []store.Call) error {
 	const step = "write to the index of calls"
 	if len(calls) == 0 {
 		return nil
+	}
+	calls = inOrder(calls)
+	if seq := calls[0].Seq; seq <= 0 {
+		return fmt.Errorf("%s: a call has the number %d; the first one there is is 1", step, seq)
+	}
+	// Statements first: there is one connection, and a transaction has it.
+	p, err := d.callsPutter(ctx)
+	if err != nil {
+		return d.wrap(step, err)
 	}
 	tx, err := d.db.BeginTx(ctx, nil)
 	if err != nil {
 		return d.wrap(step, err)
 	}
 	defer tx.Rollback()
-	insert, err := tx.PrepareContext(ctx, "INSERT INTO calls ("+callColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (seq) DO NOTHING")
-	if err != nil {
-		return d.wrap(step, err)
-	}
-	defer insert.Close()
-	for i := range calls {
-		c := &calls[i]
-		if _, err := insert.ExecContext(ctx, c.Seq, c.ID, nanos(c.At), c.Principal, c.Session, c.Server, c.Method, c.Name,
-			int64(c.Duration), c.Outcome, c.Segment, c.Offset, c.Length); err != nil {
-			return d.wrap(step, err)
+	p = p.in(ctx, tx)
+	for len(calls) > 0 {
+		n, err := p.put(ctx, calls)
+		if err != nil {
+			tx.Rollback() // the damage is noted on the same connection
+			return d.wrapCalls(step, err)
 		}
+		calls = calls[n:]
 	}
 	return d.wrap(step, tx.Commit())
 }
 
-// Calls implements store.Calls.
-func (d *DB) Calls(ctx context.Context, f store.CallFilter) ([]store.Call, error) {
-	if f.Servers != nil && len(f.Servers) == 0 {
-		return nil, nil
-	}
-	query, args := callsQuery(f)
-	var all []store.Call
-	err := d.eachOf(ctx, d.reader, "list the calls", query, func(rows *sql.Rows) error {
-		c, err := scanCall(rows)
-		all = append(all, c)
-		return err
-	}, args...)
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+// putter holds the statements that put calls. To have SQLite read their text
+// each time would cost more than all the rest where calls come one by one.
+type putter struct {
+	near, next, insert *sql.Stmt
+	blocks             blockWriter
 }
 
-// callsQuery walks one index from the newest call backwards and looks at the
-// other conditions row by row. Which index is decided here and not by SQLite,
-// which has no statistics and would rather sort a million rows: a column with a
-// plus before it is not looked up.
-func callsQuery(f store.CallFilter) (string, []any) {
-	var where []string
-	var args []any
-	looked := false
-	and := func(column, rest string, arg any) {
-		if looked {
-			column = "+" + column
+// callsPutter returns the one of the database.
+func (d *DB) callsPutter(ctx context.Context) (*putter, error) {
+	d.putterMu.Lock()
+	defer d.putterMu.Unlock()
+	if d.putter != nil {
+		return d.putter, nil
+	}
+	var p putter
+	for query, s := range map[string]**sql.Stmt{
+		"SELECT first, last, segment, size, CASE WHEN last >= ?1 OR size < ?2 THEN data END FROM calls WHERE first <= ?1 ORDER BY first DESC LIMIT 1": &p.near,
+		"SELECT min(first) FROM calls WHERE first > ?": &p.next,
+		"INSERT OR REPLACE INTO calls (first, last, segment, newest, size, failed, servers, principals, sessions, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)": &p.insert,
+	} {
+		var err error
+		if *s, err = d.db.PrepareContext(ctx, query); err != nil {
+			return nil, errors.Join(err, p.close())
 		}
-		looked = true
-		where = append(where, column+rest)
-		args = append(args, arg)
 	}
-	if f.ID != "" {
-		and("id", " = ?", f.ID)
-	}
-	if f.Session != "" {
-		if !looked { // the index has no calls without a session
-			where = append(where, "session <> ''")
-		}
-		and("session", " = ?", f.Session)
-	}
-	if f.Failed {
-		// Its index is used for the server too, so it looks nothing up itself.
-		outcome := "outcome"
-		if looked {
-			outcome = "+outcome"
-		}
-		where = append(where, outcome+" <> 'ok'")
-	}
-	if f.Server != "" {
-		and("server", " = ?", f.Server)
-	}
-	if f.Principal != nil {
-		if f.Failed {
-			looked = true
-		}
-		and("principal", " = ?", *f.Principal)
-	}
-	looked = looked || f.Failed
-	if !f.Since.IsZero() {
-		where = append(where, "at >= ?")
-		args = append(args, nanos(f.Since))
-	}
-	if f.Before > 0 {
-		where = append(where, "seq < ?")
-		args = append(args, f.Before)
-	}
-	limit := f.Limit
-	if limit <= 0 {
-		limit = defaultLimit
-	}
-	if f.Servers == nil || looked {
-		if f.Servers != nil {
-			where = append(where, "+server IN (SELECT value FROM json_each(?))")
-			args = append(args, list(f.Servers))
-		}
-		query := "SELECT " + callColumns + " FROM calls"
-		if len(where) > 0 {
-			query += " WHERE " + strings.Join(where, " AND ")
-		}
-		return query + " ORDER BY seq DESC LIMIT ?", append(args, limit)
-	}
-
-	// The newest of each server, and of those the newest.
-	where = append(where, "server = s.value")
-	query := "SELECT " + callColumns + " FROM calls WHERE seq IN (SELECT c.value FROM json_each(?) s, json_each(" +
-		"(SELECT json_group_array(seq) FROM (SELECT seq FROM calls WHERE " + strings.Join(where, " AND ") + " ORDER BY seq DESC LIMIT ?))) c)" +
-		" ORDER BY seq DESC LIMIT ?"
-	args = append([]any{list(f.Servers)}, args...)
-	return query, append(args, limit, limit)
+	d.putter = &p
+	return &p, nil
 }
 
-func list(servers []string) string {
-	b, _ := json.Marshal(servers) // strings always marshal
-	return string(b)
+func (p *putter) close() error {
+	var errs []error
+	for _, s := range []*sql.Stmt{p.near, p.next, p.insert} {
+		if s != nil {
+			errs = append(errs, s.Close())
+		}
+	}
+	return errors.Join(errs...)
 }
 
-func scanCall(row interface{ Scan(...any) error }) (store.Call, error) {
-	var c store.Call
-	var at int64
-	err := row.Scan(&c.Seq, &c.ID, &at, &c.Principal, &c.Session, &c.Server, &c.Method, &c.Name, (*int64)(&c.Duration), &c.Outcome, &c.Segment, &c.Offset, &c.Length)
-	c.At = fromNanos(at)
-	return c, err
+// in returns the same for a transaction, with which it ends.
+func (p *putter) in(ctx context.Context, tx *sql.Tx) *putter {
+	return &putter{near: tx.StmtContext(ctx, p.near), next: tx.StmtContext(ctx, p.next), insert: tx.StmtContext(ctx, p.insert)}
 }
 
-// LastCall implements store.Calls.
+// put puts the first n of calls: those before the next block that is there.
+func (p *putter) put(ctx context.Context, calls []store.Call) (n int, err error) {
+	from := calls[0].Seq
+	var b block
+	err = p.near.QueryRowContext(ctx, from, mergeBelow).Scan(&b.first, &b.last, &b.segment, &b.size, &b.data)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, err
+	}
+	there := err == nil
+	var next sql.NullInt64
+	if err := p.next.QueryRowContext(ctx, from).Scan(&next); err != nil {
+		return 0, err
+	}
+	if n = len(calls); next.Valid {
+		n, _ = slices.BinarySearchFunc(calls, next.Int64, func(c store.Call, seq int64) int { return cmp.Compare(c.Seq, seq) })
+	}
+	calls = calls[:n]
+
+	if there && (b.last >= from || b.size < mergeBelow && b.segment == calls[0].Segment) {
+		old, err := readBlock(nil, b.data, b.segment)
+		if err != nil && b.last >= from {
+			return 0, &damagedBlock{first: b.first}
+		}
+		if err == nil { // else it is left alone
+			if calls = inOrder(append(old, calls...)); len(calls) == len(old) {
+				return n, nil
+			}
+		}
+	}
+	for len(calls) > 0 {
+		size := 1
+		for size < min(len(calls), blockCalls) && calls[size].Segment == calls[0].Segment {
+			size++
+		}
+		b := p.blocks.block(calls[:size])
+		if _, err := p.insert.ExecContext(ctx, b.first, b.last, b.segment, b.newest, b.size, b.failed, b.servers, b.principals, b.sessions, b.data); err != nil {
+			return 0, err
+		}
+		calls = calls[size:]
+	}
+	return n, nil
+}
+
+// inOrder returns calls by Seq. Of two with the same the first stays.
+func inOrder(calls []store.Call) []store.Call {
+	ordered := true
+	for i := 1; i < len(calls) && ordered; i++ {
+		ordered = calls[i-1].Seq < calls[i].Seq
+	}
+	if ordered {
+		return calls
+	}
+	calls = slices.Clone(calls)
+	slices.SortStableFunc(calls, func(a, b store.Call) int { return cmp.Compare(a.Seq, b.Seq) })
+	return slices.CompactFunc(calls, func(a, b store.Call) bool { return a.Seq == b.Seq })
+}
+
+// LastCall implements store.Calls. Of a block that is damaged it returns no
+// place, which fits no journal, and so the index is made again.
 func (d *DB) LastCall(ctx context.Context) (store.Call, bool, error) {
-	c, err := scanCall(d.reader.QueryRowContext(ctx, "SELECT "+callColumns+" FROM calls ORDER BY seq DESC LIMIT 1"))
+	var b block
+	err := d.reader.QueryRowContext(ctx, "SELECT last, segment, data FROM calls ORDER BY first DESC LIMIT 1").Scan(&b.last, &b.segment, &b.data)
 	if errors.Is(err, sql.ErrNoRows) {
 		return store.Call{}, false, nil
 	}
-	return c, err == nil, d.wrap("read the newest call of the index", err)
+	if err != nil {
+		return store.Call{}, false, d.wrap("read the newest call of the index", err)
+	}
+	c := store.Call{Seq: b.last, Segment: b.segment}
+	if calls, err := readBlock(nil, b.data, b.segment); err == nil {
+		c = calls[len(calls)-1]
+	}
+	c.ID = store.CallID(c.Seq)
+	return c, true, nil
 }
 
-// DropCalls implements store.Calls. Segments grow with seq, so the old calls are
-// the first ones, and need no index to be found.
+// DropCalls implements store.Calls. Segments grow with Seq, so the old blocks
+// are the first ones.
 func (d *DB) DropCalls(ctx context.Context, below int64) error {
 	for {
-		r, err := d.db.ExecContext(ctx, "DELETE FROM calls WHERE seq IN (SELECT seq FROM (SELECT seq, segment FROM calls ORDER BY seq LIMIT ?) WHERE segment < ?)", dropAtOnce, below)
+		r, err := d.db.ExecContext(ctx, "DELETE FROM calls WHERE first IN (SELECT first FROM (SELECT first, segment FROM calls ORDER BY first LIMIT ?) WHERE segment < ?)", dropAtOnce, below)
 		if err != nil {
 			return d.wrap("forget old calls", err)
 		}

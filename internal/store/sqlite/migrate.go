@@ -68,26 +68,17 @@ CREATE TABLE credentials (
 	PRIMARY KEY (server, principal)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE calls (
-	seq       INTEGER PRIMARY KEY,
-	id        TEXT NOT NULL,
-	at        INTEGER NOT NULL,
-	principal TEXT NOT NULL,
-	session   TEXT NOT NULL,
-	server    TEXT NOT NULL,
-	method    TEXT NOT NULL,
-	name      TEXT NOT NULL,
-	duration  INTEGER NOT NULL,
-	outcome   TEXT NOT NULL,
-	segment   INTEGER NOT NULL,
-	start     INTEGER NOT NULL,
-	length    INTEGER NOT NULL
+	first      INTEGER PRIMARY KEY,
+	last       INTEGER NOT NULL,
+	segment    INTEGER NOT NULL,
+	newest     INTEGER NOT NULL,
+	size       INTEGER NOT NULL,
+	failed     INTEGER NOT NULL,
+	servers    BLOB NOT NULL,
+	principals BLOB NOT NULL,
+	sessions   BLOB NOT NULL,
+	data       BLOB NOT NULL
 ) STRICT;
-CREATE INDEX calls_by_id ON calls (id);
-CREATE INDEX calls_by_server ON calls (server);
-CREATE INDEX calls_by_session ON calls (session) WHERE session <> '';
-CREATE INDEX calls_by_principal ON calls (principal);
-CREATE INDEX calls_failed ON calls (seq) WHERE outcome <> 'ok';
-CREATE INDEX calls_failed_by_server ON calls (server) WHERE outcome <> 'ok';
 `}
 
 // migrate brings the schema to the last of steps. All of them happen or none.

@@ -151,11 +151,7 @@ func (d *DB) TouchClients(ctx context.Context, used map[string]time.Time) error 
 }
 
 func (d *DB) each(ctx context.Context, step, query string, row func(*sql.Rows) error, args ...any) error {
-	return d.eachOf(ctx, d.db, step, query, row, args...)
-}
-
-func (d *DB) eachOf(ctx context.Context, db *sql.DB, step, query string, row func(*sql.Rows) error, args ...any) error {
-	rows, err := db.QueryContext(ctx, query, args...)
+	rows, err := d.db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return d.wrap(step, err)
 	}

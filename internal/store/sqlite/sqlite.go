@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/tine-mcp/tine/internal/store"
 	driver "modernc.org/sqlite"
@@ -30,6 +31,9 @@ type DB struct {
 	// The index of the journal is written all the time and read in long lists.
 	// In WAL mode a reader of its own waits for no writer and holds none up.
 	reader *sql.DB
+
+	putterMu sync.Mutex
+	putter   *putter // made when it is first needed
 }
 
 // readers is how many lists of calls are read at once.
@@ -79,7 +83,10 @@ func (d *DB) prepare(ctx context.Context, steps []string) error {
 	if err := d.check(ctx); err != nil {
 		return err
 	}
-	return d.migrate(ctx, steps)
+	if err := d.migrate(ctx, steps); err != nil {
+		return err
+	}
+	return d.dropDamaged(ctx)
 }
 
 // dsn makes a URI of the path, so that ?, # and % in folder names stay names.

@@ -63,6 +63,8 @@ func RunCalls(t *testing.T, open func(t testing.TB, place string) (s store.Calls
 		"all":     testCalls,
 		"chosen":  testCallFilters,
 		"dropped": testDropCalls,
+		"pieces":  testCallsInPieces,
+		"odd":     testOddCalls,
 	} {
 		t.Run(name, func(t *testing.T) {
 			place := t.TempDir()
@@ -226,7 +228,7 @@ func testManyAtOnce(t *testing.T, s store.Store, reopen func() store.Store) {
 				}
 				_, err := s.Handles(ctx)
 				check(err)
-				check(s.PutCalls(ctx, []store.Call{{Seq: int64(i*10 + j + 1), ID: id}, {Seq: 1000, ID: "the same"}}))
+				check(s.PutCalls(ctx, []store.Call{{Seq: int64(i*10 + j + 1)}, {Seq: 1000}}))
 				_, err = s.Calls(ctx, store.CallFilter{})
 				check(err)
 			}
