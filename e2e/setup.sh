@@ -67,11 +67,38 @@ go_tools() {
   go build -o "$dest/bin/everything-server" github.com/modelcontextprotocol/go-sdk/conformance/everything-server
 }
 
+# prometheus_programs takes the programs out of Debian's package. Installing it
+# would start a service.
+prometheus_programs() (
+  mkdir -p "$dest/prometheus"
+  if on_path prometheus promtool; then
+    ln -sf "$(command -v prometheus)" "$(command -v promtool)" "$dest/prometheus/"
+    return
+  fi
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
+  # A machine that never asked for packages has no list of them.
+  cd "$work" && { apt-get download prometheus || { apt-get update && apt-get download prometheus; }; } &&
+    dpkg -x prometheus_*.deb . &&
+    install usr/bin/prometheus usr/bin/promtool "$dest/prometheus/"
+)
+
+on_path() {
+  for program; do
+    command -v "$program" >/dev/null || return 1
+  done
+}
+
 once npm "$(sum "$pins/package.json" "$pins/package-lock.json") $(node --version)" npm_packages &
 npm=$!
 once python "$(sum "$pins/requirements.txt") $(python3 --version)" python_packages &
 python=$!
 failed=0
+if on_path apt-get dpkg || on_path prometheus promtool; then
+  once prometheus "$(. /etc/os-release 2>/dev/null && echo "$ID $VERSION_ID") $(uname -m)" prometheus_programs || failed=1
+else
+  echo "setup: no Prometheus, as it is taken from Debian's packages or from PATH; its tests are skipped" >&2
+fi
 once go "$(sum "$root/tools/go.sum") $(go version)" go_tools || failed=1
 wait "$npm" || failed=1
 wait "$python" || failed=1

@@ -103,7 +103,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	p.registry, err = session.Open(ctx, p.cfg, session.Options{
 		Drivers: drivers(int(p.cfg.Limits.Message)), Store: p.store,
 		Dir: filepath.Join(o.State, "instances"), Wallet: p.wallet, Log: o.Log,
-		Record: record.Options{Journal: p.journal, Metrics: p.metrics, Tracing: p.tracing, Redact: o.Redact, Log: o.Log},
+		Record: record.Options{Journal: p.journal, Metrics: p.metrics, Tracing: p.tracing, Redact: o.Redact, Log: o.Log, Trouble: &record.Trouble{}},
 	})
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (p *service) instruments(ctx context.Context, id string) (err error) {
 	if err != nil {
 		return err
 	}
-	p.wallet = credential.New(credential.Options{Store: p.store, Log: o.Log})
+	p.wallet = credential.New(credential.Options{Store: p.store, Learn: o.Redact.Learn, Log: o.Log})
 	p.metrics = telemetry.NewMetrics(o.Version, p.snapshot)
 	if t := cfg.Telemetry.OTLP; t.Endpoint != "" {
 		p.tracing, err = telemetry.NewTracing(ctx, telemetry.Options{

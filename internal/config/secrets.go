@@ -13,6 +13,9 @@ import (
 // tear holes into everything else.
 const minSecret = 6
 
+// plainHeader are headers that tell nothing but what a client is like.
+var plainHeader = regexp.MustCompile(`(?i)^(accept.*|content-.*|user-agent|cache-control|origin|referer|from|traceparent|tracestate|mcp-.*)$`)
+
 var authScheme = regexp.MustCompile(`(?i)^(bearer|basic|token)\s+(\S.*)$`)
 
 // Secrets returns every value of the config that must never be shown, longest
@@ -123,10 +126,10 @@ func (l secretList) named(name, value string) {
 
 func (l secretList) server(s *Server) {
 	for name, v := range s.Headers {
-		if s.hidden["headers."+name] {
+		// Credentials go here, under whatever name the server wants them.
+		if s.hidden["headers."+name] || !plainHeader.MatchString(name) {
 			l.credential(v)
 		}
-		l.named(name, v)
 	}
 	for name, v := range s.Env {
 		if s.hidden["env."+name] {

@@ -25,7 +25,8 @@ servers:
       X-Basic: Basic dXNlcjpiYXNpYy1wYXNzd29yZA==
       X-Api-Key: key-by-its-name
       X-From: ${V}
-      X-Plain: plain-header
+      X-Any: any-header
+      User-Agent: plain-header
       X-Look: ghp_looks_like_one
       X-Key: ${SHORT}
   token: {url: "https://only-a-token@h.example.org/"}
@@ -52,7 +53,7 @@ servers:
 		"arg-after-flag", "arg-with-flag", "u:arg-password", "arg-password", "header-arg-value", "value-from-outside/x",
 		"postgres://u:arg-password@h/db",
 		"env-by-name", "u:env-password", "env-password", "value-of-env-file",
-		"setting-by-name", "setting-in-list", "value-from-outside!",
+		"setting-by-name", "setting-in-list", "value-from-outside!", "any-header",
 	}
 	got := c.Secrets()
 	for _, w := range want {

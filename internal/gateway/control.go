@@ -254,21 +254,38 @@ func (g *Gateway) logs(r *http.Request, who identity.Principal, id string) (any,
 	}
 	out := api.LogList{Instances: []api.LogEntry{}}
 	for _, up := range g.reg.Upstreams(id) {
-		rd, err := up.Logs(max)
+		text, err := g.logOf(up, max)
 		if err != nil {
 			return nil, err
 		}
-		if rd == nil {
+		if text == nil {
 			continue
 		}
-		text, err := io.ReadAll(io.LimitReader(rd, max))
-		rd.Close()
-		if err != nil {
-			return nil, err
-		}
-		out.Instances = append(out.Instances, api.LogEntry{Instance: up.Name(), Session: up.Session(), Text: g.o.Redact.Text(string(text))})
+		out.Instances = append(out.Instances, api.LogEntry{Instance: up.Name(), Session: up.Session(), Text: *text})
 	}
 	return out, nil
+}
+
+// logMargin is read before what is asked for of a log, since what begins within
+// a secret does not show that it is one.
+const logMargin = 64 << 10
+
+// logOf is the end of an instance's log without secrets; nil without an instance.
+func (g *Gateway) logOf(up *upstream.Upstream, max int64) (*string, error) {
+	rd, err := up.Logs(max + logMargin)
+	if rd == nil || err != nil {
+		return nil, err
+	}
+	defer rd.Close()
+	b, err := io.ReadAll(io.LimitReader(rd, max+logMargin))
+	if err != nil {
+		return nil, err
+	}
+	text := g.o.Redact.Text(string(b))
+	if over := len(text) - int(max); over > 0 {
+		text = strings.ToValidUTF8(text[over:], "")
+	}
+	return &text, nil
 }
 
 func (g *Gateway) tools(r *http.Request, who identity.Principal) (any, error) {
@@ -347,7 +364,7 @@ func (g *Gateway) call(w http.ResponseWriter, r *http.Request, who identity.Prin
 func (x *exchange) answer(ctx context.Context) (any, error) {
 	span := x.begin()
 	res, err := x.route(ctx)
-	x.end(span, err)
+	x.end(span, res, err)
 	if err != nil {
 		if e, ok := err.(*wire.Error); ok {
 			return nil, &api.Error{Kind: api.KindInvalid, Message: e.Message}

@@ -88,7 +88,7 @@ func truthy(s string) bool { return s != "" && s != "0" && s != "false" }
 func (g *Gateway) shownCall(e *journal.Entry) api.Call {
 	c := api.Call{
 		ID: e.ID, At: e.At, Principal: e.Principal, Session: e.Session, Server: e.Server, Method: e.Method,
-		Name: e.Name, Duration: float64(e.Duration.Microseconds()) / 1000, Outcome: e.Outcome,
+		Name: g.o.Redact.Text(e.Name), Duration: float64(e.Duration.Microseconds()) / 1000, Outcome: e.Outcome,
 		Error: g.o.Redact.Text(e.Error), Journal: e.Mode, Trace: e.Trace,
 	}
 	if at, err := wire.Find(e.Params, "arguments"); err == nil && at.Ok() {

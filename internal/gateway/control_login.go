@@ -55,6 +55,7 @@ func (g *Gateway) finishLogin(w http.ResponseWriter, r *http.Request, who identi
 	if err := g.o.Wallet.Finish(r.Context(), e.Credentials(), flow, who.Name, in.Query); err != nil {
 		return nil, err
 	}
+	g.reg.Forget(id)
 	g.reg.Retry(id)
 	return g.server(r, who, id)
 }
@@ -67,5 +68,6 @@ func (g *Gateway) logout(r *http.Request, who identity.Principal, id string) (an
 	if err := g.o.Wallet.Logout(r.Context(), e.Credentials(), who.Name); err != nil {
 		return nil, err
 	}
+	g.reg.Forget(id)
 	return g.server(r, who, id)
 }

@@ -40,7 +40,7 @@ type exchange struct {
 func (x *exchange) run(ctx context.Context) *upstream.Result {
 	span := x.begin()
 	res, err := x.route(ctx)
-	x.end(span, err)
+	x.end(span, res, err)
 	if err != nil {
 		fail := x.g.failed(x.method, err)
 		if res != nil {

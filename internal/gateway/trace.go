@@ -3,8 +3,9 @@ package gateway
 import (
 	"net/http"
 
-	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/telemetry"
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/upstream/record"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -43,14 +44,8 @@ func (x *exchange) begin() *telemetry.Span {
 	return span
 }
 
-func (x *exchange) end(span *telemetry.Span, err error) {
-	if span == nil {
-		return
+func (x *exchange) end(span *telemetry.Span, res *upstream.Result, err error) {
+	if span != nil {
+		span.End(record.Outcome(res, err))
 	}
-	if err == nil {
-		span.End(api.OutcomeOK, "")
-		return
-	}
-	e := asError(err)
-	span.End(string(e.Kind), x.g.o.Redact.Text(e.Message))
 }

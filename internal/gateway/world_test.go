@@ -55,7 +55,6 @@ type world struct {
 // operator is the token of the machine's own user.
 const operator = "operator-operator-operator"
 
-
 // open starts a gateway on a config. Servers of the builtin driver come from
 // native, by the name in the config.
 func open(t *testing.T, yaml string, native ...map[string]builtin.Factory) *world {
@@ -114,7 +113,7 @@ func (w *world) start() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.wallet = credential.New(credential.Options{Store: w.db, Log: log})
+	w.wallet = credential.New(credential.Options{Store: w.db, Learn: redact.Learn, Log: log})
 	w.metrics = telemetry.NewMetrics("1.2.3", func() telemetry.Snapshot { return w.gw.Snapshot() })
 	w.rg, err = session.Open(ctx, cfg, session.Options{
 		Drivers: map[string]driver.Driver{"url": url.New(), "builtin": builtin.New(w.native)},

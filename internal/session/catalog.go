@@ -241,6 +241,14 @@ func (r *Registry) Retry(id string) {
 	}
 }
 
+// Forget drops what is kept of a server's lists and results: it sees somebody
+// else in us now.
+func (r *Registry) Forget(id string) {
+	if e := r.Catalog().Entry(id); e != nil {
+		e.governor.policy.Forget()
+	}
+}
+
 // swap puts a new catalog in place and retires what it no longer has.
 func (r *Registry) swap(next *Catalog) {
 	r.mu.Lock()
@@ -285,6 +293,11 @@ func (r *Registry) swap(next *Catalog) {
 			defer cancel()
 			p.up.Drain(ctx)
 		})
+	}
+	for _, e := range next.Entries {
+		if stale[e.ID] {
+			e.governor.policy.Forget()
+		}
 	}
 	r.dropGovernors(next)
 	r.startEager(sessions)

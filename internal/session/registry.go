@@ -262,6 +262,7 @@ func (r *Registry) newUpstream(e *Entry, s *Session, adopt *store.Handle) *upstr
 		Conn: upstream.ConnOptions{
 			Server: e.ID, Protocol: e.Protocol, Shared: s == nil, Limit: int(cfg.Limits.Message),
 			Claims: upstream.Claims(caps, e.ClientCapabilities), Allowed: e.ClientCapabilities, Log: r.o.Log,
+			Mask: r.o.Record.Redact.Text,
 		},
 	}
 	if e.driver.Info().Adopts {

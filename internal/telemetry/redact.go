@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 )
 
@@ -23,18 +24,62 @@ const wholeText = 1 << 20
 // secret stays byte for byte. All methods may be called at once; nil masks nothing.
 type Redactor struct {
 	known atomic.Pointer[knownValues]
+
+	mu      sync.Mutex
+	set     []string
+	learned []string // oldest first
+}
+
+// maxLearned bounds the values that came with Learn.
+const maxLearned = 1024
+
+// Learn adds a value that became a secret at run time, such as an access token.
+// It stays one when another takes its place: what was written down of calls
+// before may hold it.
+func (r *Redactor) Learn(secret string) {
+	if r == nil || secret == "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.remember(secret) {
+		r.known.Store(newKnownValues(slices.Concat(r.set, r.learned)))
+	}
+}
+
+// remember notes a value that stays secret whatever is set. r.mu is held.
+func (r *Redactor) remember(secret string) bool {
+	if slices.Contains(r.learned, secret) {
+		return false
+	}
+	if len(r.learned) == maxLearned {
+		r.learned = slices.Delete(r.learned, 0, 1)
+	}
+	r.learned = append(r.learned, secret)
+	return true
 }
 
 // NewRedactor makes a Redactor that knows forms and names, and no values yet.
 func NewRedactor() *Redactor { return &Redactor{} }
 
-// Set replaces the values that are masked wherever they stand, also escaped as in
-// JSON, URL-encoded or in base64. Values of less than four bytes are left out:
-// they would mask half of any text and protect nothing.
+// Set says which values are secret now. They, and those of before, are masked
+// wherever they stand, also escaped as in JSON, URL-encoded or in base64. Values
+// of less than four bytes are left out: they would mask half of any text and
+// protect nothing.
 func (r *Redactor) Set(secrets []string) {
-	if r != nil {
-		r.known.Store(newKnownValues(secrets))
+	if r == nil {
+		return
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	// What was one before stays one: calls that are written down may hold it.
+	for _, old := range r.set {
+		if !slices.Contains(secrets, old) {
+			r.remember(old)
+		}
+	}
+	r.set = slices.Clone(secrets)
+	r.known.Store(newKnownValues(slices.Concat(r.set, r.learned)))
 }
 
 // Text masks secrets in any text.

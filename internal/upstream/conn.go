@@ -40,6 +40,7 @@ type Conn struct {
 	garbage atomic.Int64 // messages that could not be read
 	headers paramHeaders
 	allowed []string // capabilities that may be claimed for clients
+	mask    mask
 }
 
 // events is the Upstream behind a Conn.

@@ -37,7 +37,9 @@ type ConnOptions struct {
 	// NoProbe greets the old way at once: some servers die of a question they
 	// don't know.
 	NoProbe bool
-	Log     *slog.Logger
+	// Mask hides secrets in what is quoted of a server's answers; nil hides none.
+	Mask func(string) string
+	Log  *slog.Logger
 }
 
 // clientInfo is how the gateway introduces itself where it speaks for no
@@ -51,7 +53,7 @@ var errProbe = errors.New("the server ended when asked for its protocol era")
 // Connect greets the server behind a link and returns a connection to it.
 func Connect(ctx context.Context, link driver.Link, o ConnOptions, ev events) (*Conn, error) {
 	c := newConn(o.Server, ev, o.Log)
-	c.allowed = o.Allowed
+	c.allowed, c.mask = o.Allowed, o.Mask
 	if link.HTTP != nil {
 		return connectHTTP(ctx, c, link.HTTP, o)
 	}
@@ -226,7 +228,7 @@ func connectHTTP(ctx context.Context, c *Conn, ep *driver.Endpoint, o ConnOption
 
 func newConnLike(c *Conn) *Conn {
 	n := newConn(c.server, c.events, c.log)
-	n.allowed = c.allowed
+	n.allowed, n.mask = c.allowed, c.mask
 	return n
 }
 
@@ -246,7 +248,7 @@ func maybeSSE(err error) bool {
 }
 
 func connectSSE(ctx context.Context, c *Conn, ep *driver.Endpoint, o ConnOptions) (*Conn, error) {
-	s, err := dialSSE(ctx, ep, o.Limit)
+	s, err := dialSSE(ctx, ep, o.Limit, o.Mask)
 	if err != nil {
 		return nil, failure(api.KindInfrastructure, o.Server, true, "%v", err)
 	}

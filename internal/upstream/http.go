@@ -140,7 +140,7 @@ func (t *httpTransport) missesHeaders(k *call, msg *wire.Message, version string
 func refusal(server string, e *statusError) error {
 	switch {
 	case e.code == http.StatusUnauthorized || e.code == http.StatusForbidden:
-		return failure(api.KindRefused, server, false, "%v; check its credentials: servers.%s.headers or servers.%s.auth", e, server, server)
+		return failure(api.KindRefused, server, false, "%v; servers.%s.headers or servers.%s.auth must hold what it wants", e, server, server)
 	case e.code == http.StatusTooManyRequests:
 		err := failure(api.KindRefused, server, true, "%v", e)
 		err.Status = e.code
@@ -294,14 +294,14 @@ func (t *httpTransport) read(ctx context.Context, k *call, resp *http.Response, 
 		return wire.Message{}, fmt.Errorf("reading the answer: %w", err)
 	}
 	if session != "" && !wire.Modern(version) && unknownSession(resp.StatusCode, body) {
-		return wire.Message{}, &statusError{code: resp.StatusCode, text: excerpt(body), stale: true}
+		return wire.Message{}, &statusError{code: resp.StatusCode, text: t.c.mask.excerpt(body), stale: true}
 	}
 	msg, err := wire.Scan(body)
 	if resp.StatusCode == http.StatusTooManyRequests {
 		// Whatever the body is: the status and its header say what to do.
-		text := excerpt(body)
+		text := t.c.mask.excerpt(body)
 		if err == nil && msg.Error != nil {
-			text = excerpt([]byte(wire.ParseError(msg.Error).Message))
+			text = t.c.mask.excerpt([]byte(wire.ParseError(msg.Error).Message))
 		}
 		return wire.Message{}, &statusError{code: resp.StatusCode, text: text, retryAfter: resp.Header.Get("Retry-After")}
 	}
@@ -314,13 +314,13 @@ func (t *httpTransport) read(ctx context.Context, k *call, resp *http.Response, 
 		}
 	}
 	if resp.StatusCode != http.StatusOK {
-		return wire.Message{}, &statusError{code: resp.StatusCode, text: excerpt(body), retryAfter: resp.Header.Get("Retry-After")}
+		return wire.Message{}, &statusError{code: resp.StatusCode, text: t.c.mask.excerpt(body), retryAfter: resp.Header.Get("Retry-After")}
 	}
 	t.c.garbage.Add(1)
 	if err == nil {
 		err = errors.New("not an answer")
 	}
-	return wire.Message{}, failure(api.KindInfrastructure, t.c.server, false, "sent something that is not an MCP answer (%v): %s", err, excerpt(body))
+	return wire.Message{}, failure(api.KindInfrastructure, t.c.server, false, "sent something that is not an MCP answer (%v): %s", err, t.c.mask.excerpt(body))
 }
 
 // unknownSession reports whether a legacy server says that it does not know a
@@ -410,7 +410,7 @@ func (t *httpTransport) resume(ctx context.Context, session, version, last strin
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
 		body, _ := readBody(resp, 4<<10)
-		return nil, &statusError{code: resp.StatusCode, text: excerpt(body)}
+		return nil, &statusError{code: resp.StatusCode, text: t.c.mask.excerpt(body)}
 	}
 	return resp.Body, nil
 }
@@ -502,7 +502,7 @@ func (t *httpTransport) send(ctx context.Context, frame []byte) error {
 	defer resp.Body.Close()
 	body, _ := readBody(resp, 4<<10)
 	if resp.StatusCode >= 300 {
-		return &statusError{code: resp.StatusCode, text: excerpt(body)}
+		return &statusError{code: resp.StatusCode, text: t.c.mask.excerpt(body)}
 	}
 	return nil
 }
@@ -538,7 +538,10 @@ func (t *httpTransport) renew(ctx context.Context, stale string) error {
 		return fmt.Errorf("the server forgot the session and refused a new one: %w", err)
 	}
 	t.c.listen.restart(t.c)
-	t.c.events.Note(wire.NoteToolsChanged, nil)
+	// It was started anew, as far as anybody knows.
+	for _, note := range []string{wire.NoteToolsChanged, wire.NotePromptsChanged, wire.NoteResourcesChanged} {
+		t.c.events.Note(note, nil)
+	}
 	return nil
 }
 
@@ -583,11 +586,23 @@ func readBody(resp *http.Response, limit int) ([]byte, error) {
 	return body, err
 }
 
+// A mask hides secrets in a text; nil hides nothing.
+type mask func(string) string
+
 // excerpt makes the beginning of an unexpected body fit an error message.
-func excerpt(b []byte) string {
-	s := strings.Join(strings.Fields(strings.ToValidUTF8(string(b[:min(len(b), 400)]), "?")), " ")
+// Servers repeat what they were shown, so it is masked, and before it is cut:
+// half a secret is not found any more.
+func (m mask) excerpt(b []byte) string {
+	s := strings.Join(strings.Fields(strings.ToValidUTF8(string(b[:min(len(b), 16<<10)]), "?")), " ")
+	if m != nil {
+		s = m(s)
+	}
 	if len(s) > 200 {
-		s = s[:200] + "..."
+		cut := 200
+		for s[cut]&0xC0 == 0x80 { // not inside of a character
+			cut--
+		}
+		s = s[:cut] + "..."
 	}
 	return s
 }

@@ -141,7 +141,7 @@ func (l *listener) modern(ctx context.Context, c *Conn, filter map[string]any, r
 		return
 	}
 	wait := time.Second
-	for ctx.Err() == nil {
+	for first := true; ctx.Err() == nil; first = false {
 		p, _ := wire.ScanParams(wire.MethodListen, body)
 		req := &Request{Method: wire.MethodListen, Params: p, Client: &Client{Key: c.epoch}}
 		k := &call{id: c.nextID(), req: req}
@@ -160,6 +160,9 @@ func (l *listener) modern(ctx context.Context, c *Conn, filter map[string]any, r
 			case <-acked:
 			case <-time.After(2 * time.Second):
 			case <-ctx.Done():
+			}
+			if !first {
+				c.events.Note("", nil) // what it said meanwhile was missed
 			}
 			if old != nil {
 				old()
@@ -182,6 +185,7 @@ func (l *listener) modern(ctx context.Context, c *Conn, filter map[string]any, r
 		if msg.Error != nil && wire.ParseError(msg.Error).Code == wire.CodeMethodNotFound {
 			return // it says nothing outside of calls
 		}
+		c.events.Note("", nil)
 		if err == nil && msg.Error == nil || time.Since(started) > time.Minute {
 			wait = time.Second
 		}

@@ -19,6 +19,7 @@ import (
 // frames: one GET carries all that comes in, each message out is a POST to the
 // address that the stream names first.
 type sseStream struct {
+	mask   mask
 	ep     *driver.Endpoint
 	post   string
 	body   io.ReadCloser
@@ -28,8 +29,8 @@ type sseStream struct {
 	once   sync.Once
 }
 
-func dialSSE(ctx context.Context, ep *driver.Endpoint, limit int) (*sseStream, error) {
-	s := &sseStream{ep: ep}
+func dialSSE(ctx context.Context, ep *driver.Endpoint, limit int, m mask) (*sseStream, error) {
+	s := &sseStream{ep: ep, mask: m}
 	s.life, s.end = context.WithCancel(context.Background())
 	// The dial is bounded by ctx, the stream's life is not.
 	stop := context.AfterFunc(ctx, s.end)
@@ -51,7 +52,7 @@ func dialSSE(ctx context.Context, ep *driver.Endpoint, limit int) (*sseStream, e
 	if resp.StatusCode != http.StatusOK {
 		body, _ := readBody(resp, 4<<10)
 		s.Close()
-		return nil, &statusError{code: resp.StatusCode, text: excerpt(body)}
+		return nil, &statusError{code: resp.StatusCode, text: s.mask.excerpt(body)}
 	}
 	s.events = wire.NewEventReader(resp.Body, limit)
 	for {
@@ -124,7 +125,7 @@ func (s *sseStream) WriteFrame(ctx context.Context, frame []byte) error {
 	defer resp.Body.Close()
 	body, _ := readBody(resp, 4<<10)
 	if resp.StatusCode >= 300 {
-		return &statusError{code: resp.StatusCode, text: excerpt(body), retryAfter: resp.Header.Get("Retry-After")}
+		return &statusError{code: resp.StatusCode, text: s.mask.excerpt(body), retryAfter: resp.Header.Get("Retry-After")}
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 func (t *httpTransport) standalone(ctx context.Context) {
 	last := ""
 	wait := time.Second
+	heard := false
 	for ctx.Err() == nil {
 		session, version := t.state()
 		req, err := t.newRequest(ctx, http.MethodGet, session, version, nil)
@@ -24,8 +25,15 @@ func (t *httpTransport) standalone(ctx context.Context) {
 		}
 		resp, err := t.ep.Client.Do(req)
 		if err == nil && resp.StatusCode == http.StatusOK {
+			if heard {
+				t.c.events.Note("", nil)
+			}
+			heard = true
 			wait = time.Second
 			last = t.hear(resp, last, &wait)
+			if ctx.Err() == nil {
+				t.c.events.Note("", nil) // what it says now is missed
+			}
 		} else if err == nil {
 			code := resp.StatusCode
 			resp.Body.Close()

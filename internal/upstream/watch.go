@@ -44,13 +44,17 @@ func (u *Upstream) Listen() {
 	}
 }
 
-// Note implements events.
+// Note implements events. With an empty method nothing was said, but something
+// may have been missed.
 func (u *Upstream) Note(method string, params []byte) {
 	if u.o.Heard != nil {
 		switch method {
-		case wire.NoteToolsChanged, wire.NotePromptsChanged, wire.NoteResourcesChanged:
+		case "", wire.NoteToolsChanged, wire.NotePromptsChanged, wire.NoteResourcesChanged:
 			u.o.Heard(method)
 		}
+	}
+	if method == "" {
+		return
 	}
 	all := u.watching()
 	// What a shared server says may be about one client's call; only that its

@@ -46,8 +46,11 @@ type Options struct {
 	// caFile is empty for the system's authorities. Redirects are never followed
 	// to another origin, whatever the client says. Nil for one with timeouts.
 	HTTP func(caFile string) (*http.Client, error)
-	Log  *slog.Logger     // nil for none
-	Now  func() time.Time // nil for time.Now
+	// Learn is told every token before it is first sent, so that it is masked where
+	// it comes back; nil for nobody.
+	Learn func(token string)
+	Log   *slog.Logger     // nil for none
+	Now   func() time.Time // nil for time.Now
 }
 
 // Settings say how Tine shows itself to one server.
@@ -95,6 +98,7 @@ type account struct{ server, owner string }
 // A Wallet holds the credentials of a gateway. Its methods may run at once. The
 // store must stay open until Close has returned.
 type Wallet struct {
+	learn   func(token string)
 	store   store.Credentials
 	clients *clients
 	log     *slog.Logger
@@ -116,6 +120,9 @@ func New(o Options) *Wallet {
 	w := &Wallet{
 		store: o.Store, clients: &clients{make: o.HTTP}, log: o.Log, now: o.Now,
 		machines: make(map[string][]*machine), people: make(map[account]*person),
+	}
+	if w.learn = o.Learn; w.learn == nil {
+		w.learn = func(string) {}
 	}
 	if w.log == nil {
 		w.log = slog.New(slog.DiscardHandler)

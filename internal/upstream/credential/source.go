@@ -28,6 +28,8 @@ type token struct {
 	login   *binding  // what the login was made for; nil for client credentials
 	forced  bool      // fetched because its predecessor met a 401
 
+	told sync.Once // Options.Learn
+
 	accepted atomic.Bool // a server answered something else than 401
 	rejected atomic.Bool // the last answer was a 401
 	useless  bool        // it met a 401 although it was fetched for one; guarded by source.mu

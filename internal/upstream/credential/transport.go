@@ -125,6 +125,7 @@ func (t *transport) token(r *http.Request) (*token, error) {
 // fits refuses a login that was made for something else than what is configured
 // now under the same name.
 func (t *transport) fits(tok *token) error {
+	tok.told.Do(func() { t.src.w.learn(tok.access) })
 	if tok.login == nil {
 		return nil
 	}

@@ -20,6 +20,7 @@ const (
 
 // Bounds of asking for hints.
 const (
+	hintTries = 3
 	hintPages = 100
 	hintTime  = 5 * time.Second
 	maxHints  = 20_000
@@ -120,16 +121,14 @@ func hintOf(tool []byte) hint {
 // of returns a tool's hints. Where they are not known it asks the server, as
 // the one who calls the tool; without an answer the tool has none.
 func (h *hints) of(ctx context.Context, req *upstream.Request, ask upstream.Caller) hint {
-	for fresh := true; ; fresh = false {
+	// A list that is read while the tools change teaches nothing and is read
+	// again. That is so where the server was started for the question.
+	for tries := 0; ; tries++ {
 		h.mu.RLock()
 		hint, known := h.tools[req.Name]
-		done := known || !fresh
-		if !done {
-			wait, asked := h.asked[req.Who]
-			done = asked && time.Now().Before(wait)
-		}
+		wait, asked := h.asked[req.Who]
 		h.mu.RUnlock()
-		if done {
+		if known || asked && time.Now().Before(wait) || tries == hintTries {
 			return hint
 		}
 		r := &upstream.Request{Method: wire.MethodListTools, Who: req.Who, Session: req.Session, Client: &upstream.Client{}}

@@ -116,6 +116,14 @@ func (s *Server) Set(p config.Policy) {
 	}
 }
 
+// Forget drops what is kept and known of the server, when it may be another one
+// from now on or see somebody else in us: its address or credentials changed.
+func (s *Server) Forget() {
+	s.hints.forget()
+	s.lists.clear()
+	s.results.clear()
+}
+
 // Figures tell how a server's calls are doing.
 type Figures struct {
 	// Breaker is the worst state of the server's breakers: closed, half-open or

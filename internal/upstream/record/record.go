@@ -27,6 +27,25 @@ type Options struct {
 	Tracing *telemetry.Tracing
 	Redact  *telemetry.Redactor
 	Log     *slog.Logger
+	Trouble *Trouble // with the journal, of all servers together
+}
+
+// Trouble says once that calls are not in the journal. On a full disk small ones
+// still fit where large ones don't, so it is over only after a while without any.
+type Trouble struct {
+	last atomic.Int64 // when a call was last lost, in Unix nanoseconds; zero for never
+}
+
+const troubleOver = time.Minute
+
+func (t *Trouble) note(log *slog.Logger, err error) {
+	if t == nil || err == nil {
+		return
+	}
+	now := time.Now()
+	if last := t.last.Swap(now.UnixNano()); last == 0 || now.Sub(time.Unix(0, last)) > troubleOver {
+		log.Error("calls are not in the journal; tine_journal_errors_total counts them", "err", err)
+	}
 }
 
 // A Server is what is known of the calls of one server, in whatever session.
@@ -44,8 +63,6 @@ type Server struct {
 	ring [latencies]time.Duration
 	next int
 	full bool
-
-	failing atomic.Bool // the journal can't be written
 }
 
 // latencies is how many calls the figures of latency are of.
@@ -89,10 +106,15 @@ func (r *recorder) Call(ctx context.Context, req *upstream.Request) (*upstream.R
 	began := time.Now()
 	res, err := r.next.Call(ctx, req)
 	took := time.Since(began)
-	outcome, message := outcomeOf(res, err)
+	outcome, message := Outcome(res, err)
+	if message != "" {
+		// Masked while its secrets are known, and before it is cut: half a secret
+		// would not be found.
+		message = clip(s.o.Redact.Text(message[:min(len(message), maxMessage)]))
+	}
 	s.note(req.Method, outcome, message, took)
 	if span != nil {
-		span.End(outcome, s.o.Redact.Text(message))
+		span.End(outcome, message)
 	}
 	s.journal(req, res, began, took, outcome, message, span.ID())
 	return res, err
@@ -107,8 +129,8 @@ func spanName(req *upstream.Request) string {
 
 var isError = []byte(`"isError"`)
 
-// outcomeOf tells how a call ended, and with what words where it failed.
-func outcomeOf(res *upstream.Result, err error) (outcome, message string) {
+// Outcome tells how a call ended, and with what words where it failed.
+func Outcome(res *upstream.Result, err error) (outcome, message string) {
 	switch {
 	case err != nil:
 		var ours *api.Error
@@ -137,8 +159,12 @@ func firstText(result []byte) string {
 	if err != nil || len(items) == 0 {
 		return ""
 	}
-	return clip(wire.FindString(items[0].Of(list), "text"))
+	return wire.FindString(items[0].Of(list), "text")
 }
+
+// maxMessage is how much of a failure's text is looked at. Far less is kept, so
+// that what is cut in two here is not among it.
+const maxMessage = 16 << 10
 
 func clip(s string) string {
 	const most = 300
@@ -174,7 +200,7 @@ func (s *Server) note(method, outcome, message string, took time.Duration) {
 		}
 	}
 	if outcome != api.OutcomeOK {
-		s.last = &api.LastError{At: time.Now(), Kind: api.Kind(outcome), Message: clip(message)}
+		s.last = &api.LastError{At: time.Now(), Kind: api.Kind(outcome), Message: message}
 	}
 }
 
@@ -198,7 +224,7 @@ func (s *Server) journal(req *upstream.Request, res *upstream.Result, began time
 		Duration: took, Outcome: outcome, Mode: mode, Trace: trace,
 	}
 	if mode == config.JournalFull {
-		e.Params, e.Error = req.Params.Raw, clip(message)
+		e.Params, e.Error = req.Params.Raw, message
 		if res != nil {
 			if e.Result = res.Result; res.Error != nil {
 				e.Result = res.Error
@@ -213,7 +239,5 @@ func (s *Server) journal(req *upstream.Request, res *upstream.Result, began time
 	} else {
 		req.Call = e.ID
 	}
-	if was := s.failing.Swap(err != nil); err != nil && !was {
-		s.o.Log.Error("calls are not in the journal", "server", s.id, "err", err)
-	}
+	s.o.Trouble.note(s.o.Log, err)
 }
