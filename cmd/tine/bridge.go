@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -294,9 +295,11 @@ func (b *bridge) do(ctx context.Context, msg wire.Message, frame []byte) (*http.
 	}
 }
 
+// neverSent reports whether a request failed before there was a connection to
+// send it on.
 func neverSent(err error) bool {
-	var op interface{ Unwrap() error }
-	return errors.As(err, &op) && strings.Contains(err.Error(), "connect: ")
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // copyOut writes the messages of a response. It reports whether the answer was

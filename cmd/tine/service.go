@@ -183,7 +183,7 @@ func (p *service) listen(ctx context.Context) error {
 		scheme = "https"
 	}
 	p.url = scheme + "://" + reachable(l.Addr())
-	p.listener = netutil.LimitListener(l, p.cfg.Limits.Connections)
+	p.listener = netutil.LimitListener(front.WriteDeadlines(l), p.cfg.Limits.Connections)
 	return nil
 }
 
@@ -309,12 +309,15 @@ func (p *service) apply(ctx context.Context, next *config.Config, err error) {
 		p.o.Log.Error("the config is not reloaded; the old one stays", "err", err)
 		return
 	}
-	if err := p.registry.Apply(ctx, next); err != nil {
+	// What must not be shown, and who may see a server, come before the server.
+	p.o.Redact.Set(append(next.Secrets(), p.token))
+	if err := p.gateway.Reload(ctx, next); err != nil {
 		p.o.Log.Error("the config is not reloaded; the old one stays", "err", err)
 		return
 	}
-	if err := p.gateway.Reload(ctx, next); err != nil {
-		p.o.Log.Error("who may come in is not reloaded; it stays as it was", "err", err)
+	if err := p.registry.Apply(ctx, next); err != nil {
+		p.o.Log.Error("the config is not reloaded; the old one stays", "err", errors.Join(err, p.gateway.Reload(ctx, p.cfg)))
+		return
 	}
 	p.gateway.Secrets()
 	p.journal.SetLimits(next.Journal.MaxAge, next.Journal.MaxSize)
@@ -365,6 +368,13 @@ func (p *service) Close() {
 	defer cancel()
 	if p.registry != nil {
 		p.registry.Close(ctx, p.o.Keep)
+	}
+	if p.gateway != nil {
+		settle, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		if !p.gateway.Settle(settle) {
+			p.o.Log.Warn("some calls that were cut off are not in the journal")
+		}
 	}
 	if p.url != "" {
 		if err := removeGatewayFile(p.o.State, os.Getpid()); err != nil {

@@ -206,7 +206,8 @@ type Server struct {
 type derived struct{ maxTimeout, burst bool }
 
 // Tools shapes what of a server's tools is seen, by the server's own names.
-// Patterns in Allow and Deny are path.Match globs; Deny wins.
+// Patterns in Allow and Deny are globs in the syntax of path.Match, in which a
+// slash is a character like any other; Deny wins.
 type Tools struct {
 	Allow    []string          `yaml:"allow"`
 	Deny     []string          `yaml:"deny"`

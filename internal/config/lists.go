@@ -115,7 +115,8 @@ func (o object) words(key string, allowed []string) {
 	}
 }
 
-// patterns checks a list of path.Match globs of some kind of name.
+// patterns checks a list of globs of some kind of name. They are read in the
+// syntax of path.Match, with a slash that is a character like any other.
 func (o object) patterns(key, what string) {
 	for _, it := range o.items(key, false) {
 		if _, err := path.Match(it.text, ""); err != nil || it.text == "" {

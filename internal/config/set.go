@@ -31,6 +31,7 @@ func (s Server) With(set []byte) (Server, []string, error) {
 	at := join("servers", s.ID)
 	d.checkSettable(root, &s, at)
 	d.noPlaceholders(root, at)
+	d.ownSecret(root, &s, at)
 	keys := leaves(root, "")
 	out := s
 	out.hidden = maps.Clone(s.hidden)
@@ -91,6 +92,20 @@ func (d *decoder) noPlaceholders(n *node, path string) {
 	}
 	for _, p := range n.pairs {
 		d.noPlaceholders(p.value, join(path, p.key))
+	}
+}
+
+// ownSecret keeps the client secret of the config away from addresses that are
+// set at run time: who may set one need not know the secret.
+func (d *decoder) ownSecret(root *node, s *Server, at string) {
+	auth := root.get("auth")
+	if auth == nil || s.Auth.ClientSecret == "" || auth.get("client_secret") != nil {
+		return
+	}
+	for _, key := range []string{"token_url", "auth_url"} {
+		if n := auth.get(key); n != nil {
+			d.fail(n.pos, "%s.auth.%s: the client secret of the config is not sent to an address that is set at run time; set auth.client_secret with it, or change both in the config", at, key)
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ const setBase = `servers:
   erp:
     url: https://erp.example.org
     auth: {type: client_credentials, token_url: "https://x", client_id: tine, client_secret: first-secret, scopes: [a, b]}
+  person: {url: "https://x", auth: {type: login, client_id: tine, client_secret: login-secret, auth_url: "https://x", token_url: "https://x"}}
   bound: {builtin: time, policy: {max_timeout: 1h, rate: {calls: 5, burst: 5}}}
   run: {command: npx, env: {A: b}}
   each: {url: "https://x", auth: {type: login}, credential: per-principal}
@@ -72,6 +73,10 @@ func TestWith(t *testing.T) {
 			func(s Server) bool {
 				return reflect.DeepEqual(s.Headers, map[string]string{"Authorization": "Bearer second-secret", "X-Plain": "a", "X-New": "3"})
 			}},
+		{"an address with its secret", "erp", `{"auth": {"token_url": "https://y", "client_secret": "second-secret"}}`, "auth.client_secret auth.token_url",
+			func(s Server) bool { return s.Auth.TokenURL == "https://y" && s.Auth.ClientSecret == "second-secret" }},
+		{"an address where there is no secret", "each", `{"auth": {"token_url": "https://y", "auth_url": "https://y"}}`, "auth.auth_url auth.token_url",
+			func(s Server) bool { return s.Auth.TokenURL == "https://y" }},
 		{"a secret of auth", "erp", `{"auth": {"client_secret": "second-secret", "scopes": "c d"}}`, "auth.client_secret auth.scopes",
 			func(s Server) bool {
 				return reflect.DeepEqual(s.Auth, ServerAuth{Type: "client_credentials", TokenURL: "https://x", ClientID: "tine",
@@ -151,6 +156,10 @@ servers.web.tools.allow: placeholders are resolved in the config only; write the
 		{"no JSON", "web", `timeout: 30s`, `server "web": settings are a JSON object of keys of the server's entry, like {"timeout": "30s"}`},
 		{"cut off", "web", `{"timeout": `, `server "web": the settings can't be read: the JSON ends too early; a closing bracket, brace or quote is missing`},
 		{"headers of a command", "run", `{"headers": {"A": "b"}}`, `servers.run.headers: goes with url, but this server has a command`},
+		{"another address for the config's secret", "erp", `{"auth": {"token_url": "https://y"}}`,
+			`servers.erp.auth.token_url: the client secret of the config is not sent to an address that is set at run time; set auth.client_secret with it, or change both in the config`},
+		{"another address to log in at", "person", `{"auth": {"auth_url": "https://y", "scopes": "a"}}`,
+			`servers.person.auth.auth_url: the client secret of the config is not sent to an address that is set at run time; set auth.client_secret with it, or change both in the config`},
 		{"auth beside a header", "web", `{"auth": {"type": "login"}}`,
 			`servers.web.auth: gets the token that headers.Authorization would set too; remove headers.Authorization, or auth`},
 		{"header beside auth", "erp", `{"headers": {"Authorization": "x"}}`,

@@ -59,7 +59,7 @@ type Spec struct {
 	CAFile    string
 	// Authorize puts the server's credentials on requests that its headers alone
 	// don't let in; nil where they do.
-	Authorize func(http.RoundTripper) http.RoundTripper
+	Authorize func(http.RoundTripper) http.RoundTripper `json:"-"`
 
 	// A server inside the binary, by name, with its settings.
 	Builtin  string

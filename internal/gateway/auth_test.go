@@ -28,7 +28,7 @@ func TestBearerTokens(t *testing.T) {
 		{"bearer ada-ada-ada-ada-ada", true},
 		{"Bearer bob-bob-bob-bob-bob", true},
 	} {
-		for _, path := range []string{"/mcp", "/mcp/a", "/mcp/nosuch", "/v1/call", "/nowhere", "/messages/x"} {
+		for _, path := range []string{"/mcp", "/mcp/a", "/mcp/nosuch", "/v1/call", "/nowhere", "/sse?channel=x"} {
 			r := w.do(t, "POST", path, body, "Content-Type", "application/json", "Authorization", tt.header)
 			if refused := r.status == http.StatusUnauthorized; refused == tt.ok {
 				t.Errorf("%s with %q: status %d", path, tt.header, r.status)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"net/http"
 	"sync"
 
@@ -19,6 +20,10 @@ func (g *Gateway) postBatch(w http.ResponseWriter, r *http.Request, who identity
 		rpcError(w, http.StatusBadRequest, nil, &wire.Error{Code: wire.CodeInvalidRequest, Message: "protocol version " + v + " has no batches"})
 		return
 	}
+	if e := checkForgedBody(r.Header, body); e != nil {
+		rpcError(w, http.StatusBadRequest, nil, e)
+		return
+	}
 	msgs, err := wire.ScanBatch(body, maxBatch)
 	if err != nil {
 		rpcError(w, http.StatusBadRequest, nil, &wire.Error{Code: wire.CodeParse, Message: "unreadable batch: " + err.Error()})
@@ -35,11 +40,11 @@ func (g *Gateway) postBatch(w http.ResponseWriter, r *http.Request, who identity
 		}
 	}
 	if requests > 0 {
-		if e := g.enter(requests); e != nil {
+		if e := g.enter(who, requests); e != nil {
 			refuseError(w, e)
 			return
 		}
-		defer g.leave(requests)
+		defer g.leave(who, requests)
 	}
 	var c *client
 	client := &upstream.Client{Key: newClientID()}
@@ -89,5 +94,27 @@ func (g *Gateway) postBatch(w http.ResponseWriter, r *http.Request, who identity
 		return
 	}
 	w.Header()["Content-Type"] = contentJSON
-	_, _ = w.Write(append(out, ']'))
+	_ = send(w, append(out, ']'))
+}
+
+// checkForgedBody holds mirror headers against a body that nobody has taken
+// apart yet. Of several messages they can't say anything.
+func checkForgedBody(h http.Header, body []byte) *wire.Error {
+	if len(h[wire.HeaderMethod]) == 0 && len(h[wire.HeaderName]) == 0 {
+		return nil
+	}
+	msg, err := wire.Scan(body)
+	if errors.Is(err, wire.ErrBatch) {
+		return &wire.Error{
+			Code: wire.CodeHeaderMismatch, Message: "Header mismatch: a batch goes without " + wire.HeaderMethod + " and " + wire.HeaderName,
+		}
+	}
+	var params wire.Params
+	if err == nil {
+		params, err = wire.ScanParams(msg.Method, msg.Params)
+	}
+	if err != nil {
+		return &wire.Error{Code: wire.CodeParse, Message: "unreadable message: " + err.Error()}
+	}
+	return checkForged(h, &msg, &params)
 }

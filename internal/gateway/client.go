@@ -72,10 +72,10 @@ func newClientID() string {
 	return hex.EncodeToString(b[:])
 }
 
-func (g *Gateway) newClient(id string, v view, sess *session.Session, who identity.Principal, version string, init initParams) *client {
+func (g *Gateway) newClient(id string, v view, sess *session.Session, who identity.Principal, version string, init initParams, out *outbox) *client {
 	c := &client{
 		id: id, g: g, view: v, sess: sess, who: who, version: version, init: init, created: time.Now(),
-		out:   newOutbox(false),
+		out:   out,
 		calls: make(map[string]*underway), asks: make(map[string]chan upstream.Reply),
 		tokens: make(map[string]*upstream.Upstream), subs: make(map[subKey]struct{}), streams: make(map[string]*outbox),
 	}
@@ -125,13 +125,40 @@ func (c *client) close() {
 	c.end(upstream.Cancelled())
 	c.unhear()
 	c.out.close()
-	for k := range subs {
-		if up := c.sess.Peek(k.server); up != nil && c.sess.Kind != session.KindClient {
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			_, _ = up.Unsubscribe(ctx, k.uri)
-			cancel()
-		}
+	if len(subs) > 0 && c.sess.Kind != session.KindClient {
+		// A server may take its time, which whoever ends clients has not. In a
+		// gateway that ends the connections end as well.
+		c.g.spawn(func() { c.unsubscribe(subs) })
 	}
+}
+
+// unsubscribeWait is how long a client's servers have to hear that it is gone.
+const unsubscribeWait = 5 * time.Second
+
+func (c *client) unsubscribe(subs map[subKey]struct{}) {
+	ctx, cancel := context.WithTimeout(context.Background(), unsubscribeWait)
+	defer cancel()
+	slots := make(chan struct{}, 8)
+	var wg sync.WaitGroup
+	for k := range subs {
+		up := c.sess.Peek(k.server)
+		if up == nil {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			_, _ = up.Unsubscribe(ctx, k.uri)
+		})
+	}
+	wg.Wait()
+}
+
+// idle reports whether nothing of the client's is under way or listened to.
+func (c *client) idle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.calls) == 0 && c.out.open.Load() == 0
 }
 
 // underway is a request that has no answer yet.
@@ -335,7 +362,7 @@ func (c *client) hears(method string, params []byte) bool {
 
 // Note implements session.Watcher.
 func (c *client) Note(server, method string, params []byte) {
-	if server != "" && (!c.view.merged() && server != c.view.server || !c.principal().MaySee(server)) {
+	if server != "" && !c.view.merged() && server != c.view.server || !c.g.hears(c.principal(), server) {
 		return
 	}
 	key := ""
@@ -365,7 +392,7 @@ func (c *client) Note(server, method string, params []byte) {
 
 // CanAsk implements session.Watcher.
 func (c *client) CanAsk(server string) bool {
-	return (c.view.merged() || c.view.server == server) && c.principal().MaySee(server)
+	return (c.view.merged() || c.view.server == server) && c.g.hears(c.principal(), server)
 }
 
 // Ask implements session.Watcher.

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 )
@@ -21,13 +23,22 @@ func (g *Gateway) sessionFor(ctx context.Context, who identity.Principal, caps [
 	return g.reg.Default(ctx, who.Name)
 }
 
+// maxClients bounds the clients of one principal.
+const maxClients = 1000
+
 // admit makes a client durable and known. It is written before it is answered.
 func (g *Gateway) admit(ctx context.Context, c *client) error {
 	rec, err := c.record()
 	if err != nil {
 		return err
 	}
+	if err := g.makeRoom(ctx, rec.Principal); err != nil {
+		return err
+	}
 	if err := g.o.Store.PutClient(ctx, rec); err != nil {
+		g.mu.Lock()
+		g.disown(rec.Principal)
+		g.mu.Unlock()
 		return fmt.Errorf("recording the client: %w", err)
 	}
 	c.durable = true
@@ -35,6 +46,52 @@ func (g *Gateway) admit(ctx context.Context, c *client) error {
 	g.clients[c.id] = c
 	g.mu.Unlock()
 	return nil
+}
+
+// makeRoom counts one more client of a principal in. Where that is too many the
+// one that was not used for the longest makes room.
+func (g *Gateway) makeRoom(ctx context.Context, owner string) error {
+	g.mu.Lock()
+	var oldest *client
+	// Without names there is only one user, and nobody to be protected from it.
+	if owner != "" && g.owned[owner] >= maxClients {
+		for _, c := range g.clients {
+			if c.principal().Name == owner && c.idle() && (oldest == nil || c.used.Load() < oldest.used.Load()) {
+				oldest = c
+			}
+		}
+		if oldest == nil {
+			g.mu.Unlock()
+			return &api.Error{
+				Kind: api.KindRefused, Status: http.StatusTooManyRequests, Retryable: true,
+				Message: fmt.Sprintf("%s has %d clients connected, and all of them are in use; end some first", owner, maxClients),
+			}
+		}
+		g.drop(oldest) // at once: the next one must not choose it too
+	}
+	g.owned[owner]++
+	g.mu.Unlock()
+	if oldest != nil {
+		g.log.Info("client closed to make room for a new one of the same principal", "client", oldest.id[:6], "principal", owner)
+		g.dismiss(context.WithoutCancel(ctx), oldest)
+	}
+	return nil
+}
+
+// disown counts a client of a principal out. g.mu is held.
+func (g *Gateway) disown(owner string) {
+	if g.owned[owner]--; g.owned[owner] <= 0 {
+		delete(g.owned, owner)
+	}
+}
+
+// drop takes a client out of those that are known. g.mu is held.
+func (g *Gateway) drop(c *client) {
+	if g.clients[c.id] != c {
+		return
+	}
+	delete(g.clients, c.id)
+	g.disown(c.principal().Name)
 }
 
 // find returns a client by its Mcp-Session-Id, if it belongs to the principal.
@@ -51,7 +108,7 @@ func (g *Gateway) find(id string, who identity.Principal) *client {
 // dismiss ends a client for good, and with it a session that was only its own.
 func (g *Gateway) dismiss(ctx context.Context, c *client) {
 	g.mu.Lock()
-	delete(g.clients, c.id)
+	g.drop(c)
 	g.mu.Unlock()
 	c.close()
 	if c.durable {
@@ -80,9 +137,10 @@ func (g *Gateway) restoreClients(ctx context.Context) error {
 			}
 			continue
 		}
-		c := g.newClient(rec.ID, view{rec.View}, sess, identity.Principal{Name: rec.Principal}, rec.Protocol, init)
+		c := g.newClient(rec.ID, view{rec.View}, sess, identity.Principal{Name: rec.Principal}, rec.Protocol, init, newOutbox(false))
 		c.created, c.durable = rec.Created, true
 		g.clients[c.id] = c
+		g.owned[rec.Principal]++
 	}
 	return nil
 }

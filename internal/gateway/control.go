@@ -141,10 +141,26 @@ func (g *Gateway) servers(who identity.Principal) api.ServerList {
 	out := api.ServerList{Servers: make([]api.Server, 0, len(cat.Entries))}
 	for _, e := range cat.Entries {
 		if looksAt(who, e.ID) {
-			out.Servers = append(out.Servers, g.describe(e))
+			out.Servers = append(out.Servers, forUser(who, g.describe(e)))
 		}
 	}
 	return out
+}
+
+// forUser leaves out of a description what is about others: their calls, and
+// how the server is run and reached.
+func forUser(who identity.Principal, s api.Server) api.Server {
+	if who.Is(api.RoleViewer) {
+		return s
+	}
+	s.Target, s.Overridden, s.Overrides = "", false, nil
+	if s.State != api.StateDisabled {
+		s.Reason = ""
+	}
+	if s.LastError != nil {
+		s.LastError = &api.LastError{At: s.LastError.At, Kind: s.LastError.Kind}
+	}
+	return s
 }
 
 // looksAt reports whether a principal may know of a server: it may use it, or
@@ -167,7 +183,7 @@ func (g *Gateway) server(r *http.Request, who identity.Principal, id string) (an
 	if err != nil {
 		return nil, err
 	}
-	s := g.describe(e)
+	s := forUser(who, g.describe(e))
 	s.Policy = policyOf(e)
 	if e.Auth.Type == config.AuthLogin && g.o.Wallet != nil {
 		state := g.o.Wallet.State(r.Context(), e.Credentials(), who.Name)
@@ -349,10 +365,10 @@ func (g *Gateway) call(w http.ResponseWriter, r *http.Request, who identity.Prin
 	if err != nil {
 		return nil, &api.Error{Kind: api.KindInvalid, Message: err.Error()}
 	}
-	if e := g.enter(1); e != nil {
+	if e := g.enter(who, 1); e != nil {
 		return nil, e
 	}
-	defer g.leave(1)
+	defer g.leave(who, 1)
 	x := &exchange{
 		g: g, who: who, sess: sess, client: &upstream.Client{Key: newClientID()},
 		method: wire.MethodCallTool, params: params, trace: g.parentOf(r.Header, &params),

@@ -65,7 +65,7 @@ func (g *Gateway) calls(w http.ResponseWriter, r *http.Request, who identity.Pri
 		f.Limit = n
 	}
 	if truthy(q.Get("follow")) {
-		g.followCalls(w, r, f)
+		g.followCalls(w, r, who, f)
 		return nil, errAnswered
 	}
 	list, err := g.o.Journal.List(r.Context(), f)
@@ -97,13 +97,19 @@ func (g *Gateway) shownCall(e *journal.Entry) api.Call {
 	return c
 }
 
+// errGone ends what somebody follows who may no longer.
+var errGone = errors.New("no longer admitted")
+
 // keepAlive is how often a stream that has nothing to say says so.
 const keepAlive = 15 * time.Second
 
 // followCalls writes calls as they are made, one a line.
-func (g *Gateway) followCalls(w http.ResponseWriter, r *http.Request, f store.CallFilter) {
+func (g *Gateway) followCalls(w http.ResponseWriter, r *http.Request, who identity.Principal, f store.CallFilter) {
 	ctx, cancel := g.whileOpen(r.Context(), g.life)
 	defer cancel()
+	ctx, stop := g.whileAdmitted(ctx, who)
+	defer stop()
+	everybody := who.Is(api.RoleViewer)
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
@@ -111,13 +117,16 @@ func (g *Gateway) followCalls(w http.ResponseWriter, r *http.Request, f store.Ca
 	lines := make(chan []byte, 256)
 	// Before the first byte is sent: whoever reads it counts on every later call.
 	tail := g.o.Journal.Tail()
-	g.wg.Go(func() {
+	started := g.spawn(func() {
 		defer close(lines)
 		missed := int64(0)
 		_ = tail.Follow(ctx, func(e journal.Entry) error {
 			missed += e.Missed
 			if !chosen(f, &e) {
 				return nil
+			}
+			if now, ok := g.guard.Load().Again(who); !ok || everybody && !now.Is(api.RoleViewer) {
+				return errGone
 			}
 			c := g.shownCall(&e)
 			c.Missed, missed = missed, 0
@@ -133,6 +142,9 @@ func (g *Gateway) followCalls(w http.ResponseWriter, r *http.Request, f store.Ca
 			}
 		})
 	})
+	if !started {
+		return
+	}
 	tick := time.NewTicker(keepAlive)
 	defer tick.Stop()
 	write := func(b []byte) bool {
@@ -250,10 +262,10 @@ func (g *Gateway) replay(r *http.Request, who identity.Principal, id string) (an
 	if x.params, err = wire.ScanParams(wire.MethodCallTool, raw); err != nil {
 		return nil, err
 	}
-	if e := g.enter(1); e != nil {
+	if e := g.enter(who, 1); e != nil {
 		return nil, e
 	}
-	defer g.leave(1)
+	defer g.leave(who, 1)
 	v, err := x.answer(r.Context())
 	if err != nil {
 		return nil, err

@@ -232,7 +232,7 @@ func TestControlStatusAndTheRest(t *testing.T) {
 	for _, bad := range []string{"0", "-1", "x", "99999999999999999999", "1e3"} {
 		refusal(t, w, "GET", "/v1/servers/n/logs?bytes="+bad, "", http.StatusBadRequest, api.KindInvalid)
 	}
-	for _, path := range []string{"/v1/", "/v1/nosuch", "/v1/servers/a/nosuch", "/v1/servers/a/logs/x", "/v2/servers", "/nosuch", "/", "/mcp/a/nosuch", "/s/", "/s/ses_x", "/messages/"} {
+	for _, path := range []string{"/v1/", "/v1/nosuch", "/v1/servers/a/nosuch", "/v1/servers/a/logs/x", "/v2/servers", "/nosuch", "/", "/mcp/a/nosuch", "/s/", "/s/ses_x", "/messages/x"} {
 		refusal(t, w, "GET", path, "", http.StatusNotFound, api.KindInvalid)
 	}
 	for _, method := range []string{"POST", "DELETE", "PUT"} {

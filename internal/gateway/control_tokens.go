@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -59,9 +61,11 @@ func (g *Gateway) newToken(w http.ResponseWriter, r *http.Request, who identity.
 	case !in.Expires.IsZero() && in.Expires.Before(time.Now()):
 		return nil, bad("expires is over already")
 	}
+	// Whoever asks may hang up: what is kept and who may come in must agree.
+	ctx := context.WithoutCancel(r.Context())
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
-	kept, err := g.o.Store.Tokens(r.Context())
+	kept, err := g.o.Store.Tokens(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -78,10 +82,10 @@ func (g *Gateway) newToken(w http.ResponseWriter, r *http.Request, who identity.
 	}
 	secret := identity.NewToken()
 	t := store.Token{Name: in.Name, Hash: identity.HashToken(secret), Role: in.Role, Created: time.Now(), Expires: in.Expires}
-	if err := g.o.Store.PutToken(r.Context(), t); err != nil {
+	if err := g.o.Store.PutToken(ctx, t); err != nil {
 		return nil, err
 	}
-	if err := g.admitted(r.Context(), cfg); err != nil {
+	if err := g.admitted(ctx, cfg); err != nil {
 		return nil, err
 	}
 	g.log.Info("token made", "name", t.Name, "role", t.Role, "by", who.Name)
@@ -93,9 +97,10 @@ func (g *Gateway) revokeToken(r *http.Request, who identity.Principal, name stri
 	if err := need(who, api.RoleOperator); err != nil {
 		return nil, err
 	}
+	ctx := context.WithoutCancel(r.Context())
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
-	kept, err := g.o.Store.Tokens(r.Context())
+	kept, err := g.o.Store.Tokens(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -104,10 +109,9 @@ func (g *Gateway) revokeToken(r *http.Request, who identity.Principal, name stri
 		if t.Name != name {
 			continue
 		}
-		if err := g.o.Store.DeleteToken(r.Context(), name); err != nil {
-			return nil, err
-		}
-		if err := g.admitted(r.Context(), cfg); err != nil {
+		err := g.o.Store.DeleteToken(ctx, name)
+		// Also where that failed: it may have been deleted all the same.
+		if err := errors.Join(err, g.admitted(ctx, cfg)); err != nil {
 			return nil, err
 		}
 		g.log.Info("token revoked", "name", name, "by", who.Name)

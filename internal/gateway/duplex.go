@@ -146,19 +146,20 @@ func (d *duplex) message(msg wire.Message) {
 		d.initialize(msg)
 		return
 	}
-	if e := d.g.enter(1); e != nil {
+	who := d.principal()
+	if e := d.g.enter(who, 1); e != nil {
 		d.send(frameOf(msg.ID, failed(msg.Method, e)))
 		return
 	}
 	ctx, cancel := context.WithCancelCause(d.life)
 	if !d.begin(msg.ID, cancel) {
 		cancel(nil)
-		d.g.leave(1)
+		d.g.leave(who, 1)
 		d.send(frameOf(msg.ID, failed("", &wire.Error{Code: wire.CodeInvalidRequest, Message: "a request with this id is under way, or too many are"})))
 		return
 	}
 	started := d.spawn(func() {
-		defer d.g.leave(1)
+		defer d.g.leave(who, 1)
 		defer cancel(nil)
 		defer d.finish(msg.ID)
 		if params.Version.Ok() {
@@ -169,7 +170,7 @@ func (d *duplex) message(msg wire.Message) {
 	})
 	if !started {
 		cancel(nil)
-		d.g.leave(1)
+		d.g.leave(who, 1)
 	}
 }
 
@@ -197,9 +198,7 @@ func (d *duplex) initialize(msg wire.Message) {
 		return
 	}
 	d.sess.SetCapabilities(init.Capabilities)
-	c := d.g.newClient(newClientID(), d.view, d.sess, d.principal(), negotiate(init.ProtocolVersion), init)
-	c.out.close()
-	c.out = d.out
+	c := d.g.newClient(newClientID(), d.view, d.sess, d.principal(), negotiate(init.ProtocolVersion), init, d.out)
 	d.mu.Lock()
 	old := d.c
 	d.c = c
@@ -269,8 +268,7 @@ func (d *duplex) modern(ctx context.Context, msg wire.Message, params wire.Param
 // listen keeps a subscription open on the channel until it is cancelled.
 func (d *duplex) listen(ctx context.Context, x *exchange, msg wire.Message) {
 	// A subscription is not work under way: it must not hold up a stop.
-	d.g.inflight.Add(-1)
-	defer d.g.inflight.Add(1)
+	defer d.g.aside(x.who)()
 	l, e := x.newListening(msg, d.out)
 	if e != nil {
 		d.send(frameOf(msg.ID, failed("", e)))
@@ -310,6 +308,10 @@ func (f *framePeer) finish(ctx context.Context, msg wire.Message, res *upstream.
 // serveEvents is the GET of revision 2024-11-05: a stream whose first event
 // says where to post.
 func (g *Gateway) serveEvents(w http.ResponseWriter, r *http.Request, who identity.Principal, dr door) {
+	if r.Method == http.MethodPost && r.URL.Query().Has(channelKey) {
+		g.serveMessage(w, r, who, r.URL.Query().Get(channelKey))
+		return
+	}
 	if r.Method == http.MethodPost {
 		// Some clients try the newer transport at any URL they are given.
 		dr.kind = doorStreamable
@@ -344,13 +346,19 @@ func (g *Gateway) serveEvents(w http.ResponseWriter, r *http.Request, who identi
 	defer g.removeChannel(id)
 	ctx, cancel := g.whileOpen(r.Context(), d.life)
 	defer cancel()
+	ctx, stop := g.whileAdmitted(ctx, who)
+	defer stop()
 	startEvents(w)
 	s := &eventSink{w: w, ctl: http.NewResponseController(w)}
-	if s.raw(fmt.Appendf(nil, "event: endpoint\ndata: /messages/%s\n\n", id)) != nil || s.flush() != nil {
+	if s.raw(fmt.Appendf(nil, "event: endpoint\ndata: %s?%s=%s\n\n", g.edge.Load().path(r), channelKey, id)) != nil || s.flush() != nil {
 		return
 	}
 	_ = d.out.pump(ctx, -1, &alive{s, sess})
 }
+
+// channelKey names the event stream that a message is for. Messages are posted
+// to the URL of their stream, so that a token for that URL is one for them.
+const channelKey = "channel"
 
 // alive keeps the session of an open stream from being taken for idle.
 type alive struct {
@@ -394,6 +402,10 @@ func (g *Gateway) serveMessage(w http.ResponseWriter, r *http.Request, who ident
 	}
 	body, ok := g.readBody(w, r)
 	if !ok {
+		return
+	}
+	if e := checkForgedBody(r.Header, body); e != nil {
+		rpcError(w, http.StatusBadRequest, nil, e)
 		return
 	}
 	d.sess.Touch()

@@ -105,6 +105,8 @@ func (e *edge) cors(w http.ResponseWriter, r *http.Request) bool {
 func (g *Gateway) Handler() http.Handler { return http.HandlerFunc(g.serveHTTP) }
 
 func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	g.handlers.Add(1)
+	defer g.handlers.Add(-1)
 	defer func() {
 		// A mistake of ours in one request must be seen, and must not be the end
 		// of the others.
@@ -135,7 +137,7 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if rest, ok := strings.CutPrefix(path, wellKnown); ok && (rest == "" || rest[0] == '/') {
-		g.serveMetadata(w, r, e, rest)
+		g.serveMetadata(w, r, e)
 		return
 	}
 	who, ok := g.identify(w, r, e)
@@ -163,7 +165,6 @@ type door struct {
 	view    view
 	session string // of the URL; empty for the default
 	kind    doorKind
-	id      string // of the event stream a message is for
 }
 
 type doorKind int
@@ -171,7 +172,6 @@ type doorKind int
 const (
 	doorStreamable doorKind = iota
 	doorEvents
-	doorMessages
 )
 
 // route takes a path apart:
@@ -181,7 +181,9 @@ const (
 //	/sse[/{server}]                         event stream of revision 2024-11-05
 //	/mcp/{server}/sse|streamable-http       the same, the other way round
 //	/s/{session}/...                        each of these, in that session
-//	/messages/{id}                          where an event stream's client posts
+//
+// An event stream's client posts to the stream's own URL, with its channel in
+// the query.
 func route(path string) (door, bool) {
 	var d door
 	rest := strings.Trim(path, "/")
@@ -208,9 +210,6 @@ func route(path string) (door, bool) {
 		d.view.server = more
 	case "sse":
 		d.kind, d.view.server = doorEvents, more
-	case "messages":
-		d.kind, d.id = doorMessages, more
-		return d, more != ""
 	default:
 		return d, false
 	}
@@ -218,12 +217,8 @@ func route(path string) (door, bool) {
 }
 
 func (g *Gateway) serveDoor(w http.ResponseWriter, r *http.Request, who identity.Principal, d door) {
-	if d.kind == doorMessages {
-		g.serveMessage(w, r, who, d.id)
-		return
-	}
 	cat := g.reg.Catalog()
-	if d.view.merged() && cat.Config.DefaultView != "" && d.session == "" {
+	if d.view.merged() && cat.Config.DefaultView != "" && d.session == "" && who.MaySee(cat.Config.DefaultView) {
 		d.view.server = cat.Config.DefaultView
 	}
 	if !d.view.merged() {
@@ -256,5 +251,5 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(b, '\n'))
+	_ = send(w, append(b, '\n'))
 }

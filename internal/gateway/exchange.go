@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/tine-mcp/tine/api"
@@ -75,12 +76,16 @@ func (x *exchange) route(ctx context.Context) (*upstream.Result, error) {
 		return x.discover(ctx)
 	}
 	// A method that is not ours: the one server of the view may know it.
-	if x.view.merged() {
+	if x.view.merged() || x.method == wire.MethodListen {
 		return nil, methodNotFound(x.method)
 	}
 	s := x.seen(x.g.table(), x.view.server)
 	if s == nil {
 		return nil, noServer(x.view.server)
+	}
+	if x.hides(s) || strings.HasPrefix(x.method, "tasks/") && x.sharesIdentity(s) {
+		// It may be about a tool that is hidden, or about somebody else's task.
+		return nil, methodNotFound(x.method)
 	}
 	res, err := x.pass(ctx, s, "", nil)
 	if err != nil {
@@ -102,8 +107,8 @@ func noServer(id string) error {
 // be seen is refused the same way as one that does not exist.
 func (x *exchange) callTool(ctx context.Context) (*upstream.Result, error) {
 	name := x.params.Name()
-	if name == "" {
-		return nil, invalidParams("params.name must name a tool")
+	if name == "" || len(name) > maxToolName {
+		return nil, invalidParams("params.name must name a tool, in at most " + strconv.Itoa(maxToolName) + " bytes")
 	}
 	t := x.g.table()
 	s, own, short := x.locate(t, name)
@@ -116,7 +121,11 @@ func (x *exchange) callTool(ctx context.Context) (*upstream.Result, error) {
 		}
 	}
 	inner, ok := s.inside(own)
-	if !ok || !x.who.MayCall(s.entry.ID, own) {
+	if !ok {
+		return nil, unknownTool(name)
+	}
+	if !x.who.MayCall(s.entry.ID, own) {
+		s.entry.Refused(&upstream.Request{Method: x.method, Name: inner, Who: x.who.Name, Session: x.sess.ID})
 		return nil, unknownTool(name)
 	}
 	res, err := x.pass(ctx, s, inner, x.rename(name, inner))
@@ -127,6 +136,9 @@ func (x *exchange) callTool(ctx context.Context) (*upstream.Result, error) {
 	}
 	return res, err
 }
+
+// maxToolName bounds a tool's name in a call.
+const maxToolName = 1024
 
 func unknownTool(name string) error { return invalidParams("Unknown tool: " + name) }
 
@@ -178,7 +190,7 @@ func (x *exchange) targeted(ctx context.Context) (*upstream.Result, error) {
 
 // pass hands the request to a server and dresses its answer for the client.
 func (x *exchange) pass(ctx context.Context, s *shape, name string, edits []wire.Edit) (*upstream.Result, error) {
-	up, _, err := x.sess.Upstream(s.entry.ID)
+	up, _, err := x.upstream(s.entry.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +220,7 @@ func (x *exchange) pass(ctx context.Context, s *shape, name string, edits []wire
 	res, err := up.Call(ctx, req)
 	if upstream.IsClosed(err) {
 		// The config was reloaded just now; nothing was sent yet.
-		if up, _, err = x.sess.Upstream(s.entry.ID); err == nil {
+		if up, _, err = x.upstream(s.entry.ID); err == nil {
 			res, err = up.Call(ctx, req)
 		}
 	}

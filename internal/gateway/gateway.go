@@ -14,12 +14,10 @@ package gateway
 import (
 	"context"
 	"log/slog"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
@@ -54,11 +52,14 @@ type Gateway struct {
 	shapes  atomic.Pointer[table]
 	edge    atomic.Pointer[edge]
 	guard   atomic.Pointer[identity.Guard]
+	guarded atomic.Pointer[signal] // raised when guard has changed
 	info    serverInfo
 
 	reloading sync.Mutex // held while who may come in is made anew
 
 	inflight atomic.Int64
+	shares   shares
+	handlers atomic.Int64 // HTTP requests that are being handled
 	draining atomic.Bool
 	// open ends when long-lived streams are to end, before the gateway does.
 	open     context.Context
@@ -66,7 +67,9 @@ type Gateway struct {
 
 	mu       sync.Mutex
 	clients  map[string]*client
+	owned    map[string]int     // clients of each principal
 	channels map[string]*duplex // event streams, by the id their clients post to
+	closed   bool               // nothing is spawned any more
 
 	fetches fetches
 	parking parking
@@ -80,8 +83,8 @@ type Gateway struct {
 func New(ctx context.Context, cfg *config.Config, o Options) (*Gateway, error) {
 	g := &Gateway{
 		o: o, reg: o.Registry, log: o.Log, started: time.Now(),
-		clients: make(map[string]*client),
-		info:    newServerInfo(o.Version),
+		clients: make(map[string]*client), owned: make(map[string]int),
+		info: newServerInfo(o.Version),
 	}
 	g.life, g.end = context.WithCancel(context.Background())
 	g.open, g.stopOpen = context.WithCancel(g.life)
@@ -96,7 +99,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Gateway, error) {
 		g.guard.Load().Close()
 		return nil, err
 	}
-	g.wg.Go(g.reap)
+	g.spawn(g.reap)
 	return g, nil
 }
 
@@ -124,27 +127,16 @@ func (g *Gateway) whileOpen(request, life context.Context) (context.Context, con
 	}
 }
 
-// InFlight returns the number of requests under way.
-func (g *Gateway) InFlight() int { return int(g.inflight.Load()) }
-
-// enter counts n requests in, unless the gateway is full or stopping. Whoever
-// entered must leave. What answers or cancels a request does not enter: it has
-// to get through for the request to end.
-func (g *Gateway) enter(n int) *api.Error {
-	no := &api.Error{Kind: api.KindRefused, Status: http.StatusServiceUnavailable, Retryable: true}
-	if g.draining.Load() {
-		no.Message = "the gateway is stopping"
-		return no
+// spawn runs fn beside everything else, and Close waits for it. It reports
+// false when the gateway is closed.
+func (g *Gateway) spawn(fn func()) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.wg.Go(fn)
 	}
-	if g.inflight.Add(int64(n)) > g.edge.Load().calls {
-		g.leave(n)
-		no.Message = "too many requests at once; limits.calls can raise that"
-		return no
-	}
-	return nil
+	return !g.closed
 }
-
-func (g *Gateway) leave(n int) { g.inflight.Add(-int64(n)) }
 
 // Drain refuses new calls and waits for those under way, as long as ctx lasts.
 // Streams that would stay open are ended.
@@ -164,6 +156,22 @@ func (g *Gateway) Drain(ctx context.Context) {
 	}
 }
 
+// Settle waits for the requests that Close and the end of the registry cut off
+// to be answered and written down, as long as ctx lasts. It reports whether all
+// of them were.
+func (g *Gateway) Settle(ctx context.Context) bool {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for g.handlers.Load() > 0 {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
 // Close ends every client and waits for what the gateway started. Clients are
 // remembered and come back with the next gateway.
 func (g *Gateway) Close() {
@@ -180,7 +188,10 @@ func (g *Gateway) Close() {
 	for _, c := range all {
 		c.close()
 	}
-	g.fetches.wg.Wait()
+	g.fetches.close()
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
 	g.wg.Wait()
 	g.guard.Load().Close()
 }

@@ -35,7 +35,7 @@ func (x *exchange) greet(ctx context.Context) (greeting, error) {
 	if x.view.merged() {
 		return greeting{info: x.g.info.raw, caps: mergedCapabilities, instructions: x.instructions()}, nil
 	}
-	up, e, err := x.sess.Upstream(x.view.server)
+	up, e, err := x.upstream(x.view.server)
 	if err != nil {
 		return greeting{}, err
 	}

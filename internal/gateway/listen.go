@@ -15,6 +15,7 @@ import (
 
 // A listening is one subscriptions/listen of a stateless client.
 type listening struct {
+	g      *Gateway
 	view   view
 	who    identity.Principal
 	id     []byte // of the request, raw: the subscription's id
@@ -46,7 +47,7 @@ func (x *exchange) newListening(msg wire.Message, box *outbox) (*listening, *wir
 		return nil, invalidParams("params.notifications is unreadable or names too many resources")
 	}
 	return &listening{
-		view: x.view, who: x.who, id: bytes.Clone(msg.ID), filter: in.Notifications,
+		g: x.g, view: x.view, who: x.who, id: bytes.Clone(msg.ID), filter: in.Notifications,
 		uris: make(map[subKey]string), box: box,
 	}, nil
 }
@@ -68,13 +69,13 @@ func (l *listening) start(ctx context.Context, x *exchange) (stop func()) {
 		stops = append(stops, func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeWait)
 			defer cancel()
-			_, _ = up.Unsubscribe(ctx, key.uri)
+			_, _ = up.Call(ctx, x.subscription(wire.MethodUnsubscribe, key.uri))
 		})
 	}
 	if !x.view.merged() {
 		honoured = x.capable(honoured)
 		// The notes of one server come only while it runs.
-		if up, _, err := x.sess.Upstream(x.view.server); err == nil {
+		if up, _, err := x.upstream(x.view.server); err == nil {
 			up.Kick()
 		}
 	}
@@ -112,11 +113,12 @@ func (g *Gateway) listen(w http.ResponseWriter, r *http.Request, x *exchange, ms
 		return
 	}
 	// A subscription is not work under way: it must not hold up a stop.
-	g.inflight.Add(-1)
-	defer g.inflight.Add(1)
+	defer g.aside(x.who)()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(g.life, cancel)()
+	ctx, stop := g.whileAdmitted(ctx, x.who)
+	defer stop()
 	defer l.start(ctx, x)()
 	// A subscription that the gateway ends is answered first.
 	defer context.AfterFunc(g.open, func() {
@@ -133,7 +135,7 @@ func (x *exchange) subscribeOne(ctx context.Context, uri string) (*upstream.Upst
 	if err != nil {
 		return nil, key, false
 	}
-	res, err := up.Subscribe(ctx, key.uri)
+	res, err := up.Call(ctx, x.subscription(wire.MethodSubscribe, key.uri))
 	return up, key, err == nil && res.Error == nil
 }
 
@@ -177,7 +179,7 @@ func (l *listening) add(method string, params []byte, key string) {
 
 // Note implements session.Watcher.
 func (l *listening) Note(server, method string, params []byte) {
-	if server != "" && (!l.view.merged() && server != l.view.server || !l.who.MaySee(server)) {
+	if server != "" && !l.view.merged() && server != l.view.server || !l.g.hears(l.who, server) {
 		return
 	}
 	l.mu.Lock()

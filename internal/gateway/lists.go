@@ -163,7 +163,7 @@ func (x *exchange) listAll(ctx context.Context, t *table, method string) ([]list
 		}
 		slots[i].used = true
 		slots[i].part.shape = t.shapes[e.ID]
-		up, _, err := x.sess.Upstream(e.ID)
+		up, _, err := x.upstream(e.ID)
 		if err != nil {
 			slots[i].err = err
 			continue
@@ -192,6 +192,16 @@ type fetches struct {
 	mu sync.Mutex
 	m  map[fetchKey]*fetch
 	wg sync.WaitGroup
+
+	closed bool // nothing is read any more
+}
+
+// close waits for what is being read.
+func (fs *fetches) close() {
+	fs.mu.Lock()
+	fs.closed = true
+	fs.mu.Unlock()
+	fs.wg.Wait()
 }
 
 type fetchKey struct {
@@ -221,6 +231,11 @@ func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, m
 		return f
 	}
 	f := &fetch{began: time.Now(), done: make(chan struct{}), owner: fs}
+	if fs.closed {
+		f.err = stopping()
+		close(f.done)
+		return f
+	}
 	fs.m[key] = f
 	fs.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(x.g.life, e.ConnectTimeout+30*time.Second)
@@ -319,7 +334,7 @@ func readList(ctx context.Context, up *upstream.Upstream, ask upstream.Request) 
 
 // unshorten finds the tool behind a shortened name.
 func (x *exchange) unshorten(ctx context.Context, t *table, s *shape, name string) (string, bool) {
-	up, e, err := x.sess.Upstream(s.entry.ID)
+	up, e, err := x.upstream(s.entry.ID)
 	if err != nil {
 		return "", false
 	}

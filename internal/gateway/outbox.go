@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,6 +24,7 @@ type outbox struct {
 	resumable bool
 	wake      chan struct{} // closed and replaced when something happens
 	pumps     int           // counts up; only the newest pump goes on
+	open      atomic.Int32  // pumps that run
 }
 
 type event struct {
@@ -32,8 +35,13 @@ type event struct {
 	key string
 }
 
-// outboxLimit bounds the bytes an outbox holds.
-const outboxLimit = 8 << 20
+const (
+	// outboxLimit bounds the bytes an outbox holds.
+	outboxLimit = 8 << 20
+	// keepLimit bounds an event that is kept after it was delivered: a client
+	// has many streams that it may come back to.
+	keepLimit = 1 << 20
+)
 
 func newOutbox(resumable bool) *outbox {
 	return &outbox{wake: make(chan struct{}), resumable: resumable}
@@ -76,9 +84,19 @@ func (o *outbox) trim(need int) {
 		o.size -= len(o.events[n].frame)
 		n++
 	}
-	if n > 0 {
-		o.events = append([]event(nil), o.events[n:]...)
+	large := func(e event) bool { return e.num < o.taken && len(e.frame) > keepLimit }
+	if n == 0 && !slices.ContainsFunc(o.events, large) {
+		return
 	}
+	rest := make([]event, 0, len(o.events)-n)
+	for _, e := range o.events[n:] {
+		if large(e) {
+			o.size -= len(e.frame)
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	o.events = rest
 }
 
 // close lets pumps end when they have delivered everything.
@@ -105,6 +123,8 @@ const pingEvery = 25 * time.Second
 // outbox is closed and empty, ctx ends, or the sink fails. A newer pump takes
 // over from an older one.
 func (o *outbox) pump(ctx context.Context, from int, to sink) error {
+	o.open.Add(1)
+	defer o.open.Add(-1)
 	alive := time.NewTimer(pingEvery)
 	defer alive.Stop()
 	o.mu.Lock()

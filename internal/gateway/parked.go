@@ -21,9 +21,10 @@ import (
 // who made it and to what it was; it does not outlive the gateway.
 
 const (
-	maxParked   = 1024
-	parkedFor   = 10 * time.Minute
-	statePrefix = "tine-parked-"
+	maxParked     = 256 // of all
+	maxParkedEach = 64  // of one principal
+	parkedFor     = 10 * time.Minute
+	statePrefix   = "tine-parked-"
 )
 
 type parking struct {
@@ -104,12 +105,17 @@ func (g *Gateway) runParked(ctx context.Context, x *exchange, msg wire.Message, 
 	call, cancel := context.WithCancelCause(g.life)
 	p.cancel = cancel
 	x.peer = p
-	g.wg.Go(func() {
+	started := g.spawn(func() {
 		p.res = x.run(call)
 		close(p.done)
 		g.parking.forget(p)
 		cancel(nil)
 	})
+	if !started {
+		cancel(nil)
+		to.finish(ctx, msg, failed(msg.Method, stopping()))
+		return
+	}
 	g.await(ctx, p, msg, to)
 }
 
@@ -132,23 +138,11 @@ func (g *Gateway) await(ctx context.Context, p *parked, msg wire.Message, to ans
 		if result == nil {
 			continue
 		}
-		p.mu.Lock()
-		p.to = nil
-		p.mu.Unlock()
 		if !g.parking.keep(p) {
-			p.cancel(upstream.Cancelled())
-			<-p.done
-			to.finish(ctx, msg, failed(msg.Method, &api.Error{Kind: api.KindRefused, Retryable: true, Message: "too many calls wait for input"}))
-			return
+			p.decline()
+			continue
 		}
-		select {
-		case <-p.done:
-			// It ended meanwhile, and may have been forgotten before it was kept.
-			g.parking.forget(p)
-			to.finish(ctx, msg, p.res)
-		default:
-			to.finish(ctx, msg, &upstream.Result{Result: result})
-		}
+		to.finish(ctx, msg, &upstream.Result{Result: result})
 		return
 	}
 }
@@ -214,14 +208,43 @@ func (p *parked) Ask(ctx context.Context, method string, params []byte) upstream
 	return upstream.Refuse(method, "the call ended before the client answered")
 }
 
+// decline tells the server no: its questions can't be put to anybody now.
+func (p *parked) decline() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, q := range p.asked {
+		delete(p.asked, key)
+		q.answer <- upstream.Refuse(q.method, "too many calls wait for input")
+	}
+}
+
+// keep parks a call, of which nobody hears until it is taken up. It reports
+// false when too many are parked, and for a call that has ended.
 func (g *parking) keep(p *parked) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.calls) >= maxParked {
+	select {
+	case <-p.done: // it may have been forgotten already
+		return false
+	default:
+	}
+	same := 0
+	for _, other := range g.calls {
+		if other.who == p.who {
+			same++
+		}
+	}
+	if len(g.calls) >= maxParked || same >= maxParkedEach {
 		return false
 	}
+	p.mu.Lock()
+	p.to = nil
+	p.mu.Unlock()
 	g.calls[p.state] = p
-	p.expiry = time.AfterFunc(parkedFor, func() { p.cancel(upstream.Cancelled()) })
+	p.expiry = time.AfterFunc(parkedFor, func() {
+		p.cancel(upstream.Cancelled())
+		g.forget(p)
+	})
 	return true
 }
 
@@ -252,8 +275,43 @@ func (g *parking) take(state string, x *exchange) *parked {
 		return nil
 	}
 	delete(g.calls, state)
-	p.expiry.Stop()
+	if !p.expiry.Stop() {
+		return nil // it waited too long, just now
+	}
 	return p
+}
+
+// stillMay refuses who may no longer make the call that it made: the rules can
+// change while a call is parked.
+func (x *exchange) stillMay(ctx context.Context) error {
+	name, t := x.params.Name(), x.g.table()
+	switch {
+	case x.method == wire.MethodCallTool:
+		s, own, short := x.locate(t, name)
+		if s == nil {
+			return unknownTool(name)
+		}
+		if short {
+			if found, ok := x.unshorten(ctx, t, s, name); ok {
+				own = found
+			}
+		}
+		if _, ok := s.inside(own); !ok || !x.who.MayCall(s.entry.ID, own) {
+			return unknownTool(name)
+		}
+	case !x.view.merged():
+		if x.seen(t, x.view.server) == nil {
+			return noServer(x.view.server)
+		}
+	case x.params.TargetURI:
+		_, _, err := x.owner(ctx, t, name)
+		return err
+	default:
+		if s, _, _ := x.locate(t, name); s == nil {
+			return invalidParams("Unknown prompt: " + name)
+		}
+	}
+	return nil
 }
 
 // resumeParked takes a parked call up again. It reports false for a request
@@ -271,10 +329,17 @@ func (g *Gateway) resumeParked(ctx context.Context, x *exchange, msg wire.Messag
 		to.finish(ctx, msg, gone)
 		return true
 	}
+	if err := x.stillMay(ctx); err != nil {
+		p.cancel(upstream.Cancelled())
+		to.finish(ctx, msg, failed(msg.Method, err))
+		return true
+	}
 	var answers map[string]json.RawMessage
 	if raw := x.params.InputResponses.Of(x.params.Raw); raw != nil {
 		if err := json.Unmarshal(raw, &answers); err != nil {
-			g.parking.keep(p)
+			if !g.parking.keep(p) {
+				p.cancel(upstream.Cancelled())
+			}
 			to.finish(ctx, msg, failed(msg.Method, invalidParams("inputResponses must be an object")))
 			return true
 		}

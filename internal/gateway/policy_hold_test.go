@@ -30,8 +30,8 @@ func TestUpstreamLimitIsPassedOn(t *testing.T) {
 	}{
 		{"seconds", func() string { return "2" }, 2, 2},
 		{"a date", func() string { return time.Now().Add(3 * time.Second).UTC().Format(http.TimeFormat) }, 2, 3},
-		{"nothing", func() string { return "" }, 0, 0},
-		{"nonsense", func() string { return "soon" }, 0, 0},
+		{"nothing", func() string { return "" }, 1, 1},
+		{"nonsense", func() string { return "soon" }, 1, 1},
 	} {
 		for _, isModern := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, modern server=%v", tt.name, isModern), func(t *testing.T) {

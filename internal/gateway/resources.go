@@ -89,16 +89,23 @@ func (x *exchange) subscribe(ctx context.Context) (*upstream.Result, error) {
 		if !x.conn.unsubscribed(key) {
 			return emptyResult(), nil
 		}
-		return up.Unsubscribe(ctx, own)
+		return up.Call(ctx, x.subscription(wire.MethodUnsubscribe, own))
 	}
 	if !x.conn.subscribed(key) {
 		return emptyResult(), nil
 	}
-	res, err := up.Subscribe(ctx, own)
+	res, err := up.Call(ctx, x.subscription(wire.MethodSubscribe, own))
 	if err != nil || res.Error != nil {
 		x.conn.unsubscribed(key)
 	}
 	return res, err
+}
+
+// subscription is the request to begin or end one, for the exchange's principal.
+func (x *exchange) subscription(method, uri string) *upstream.Request {
+	req := upstream.Subscription(method, uri)
+	req.Who, req.Session = x.who.Name, x.sess.ID
+	return req
 }
 
 // resource finds the server of a resource in the exchange's view, and what the
@@ -115,7 +122,7 @@ func (x *exchange) resource(ctx context.Context, uri string) (*upstream.Upstream
 	if s == nil {
 		return nil, subKey{}, noServer(x.view.server)
 	}
-	up, _, err := x.sess.Upstream(s.entry.ID)
+	up, _, err := x.upstream(s.entry.ID)
 	return up, subKey{s.entry.ID, own}, err
 }
 

@@ -12,8 +12,37 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// writeWait is how long one write to a client may take.
-const writeWait = 30 * time.Second
+const (
+	// writeWait is how long a client may take to read one piece of an answer.
+	writeWait = 30 * time.Second
+	piece     = 64 << 10
+	// heldBack is what net/http keeps of an answer until its handler has
+	// returned: so little holds no handler up.
+	heldBack = 2 << 10
+)
+
+// send writes an answer. A client that does not read it in time loses its
+// connection.
+func send(w http.ResponseWriter, b []byte) error {
+	if len(b) <= heldBack {
+		_, err := w.Write(b)
+		return err
+	}
+	return sendPieces(w, http.NewResponseController(w), b)
+}
+
+func sendPieces(w http.ResponseWriter, ctl *http.ResponseController, b []byte) error {
+	for {
+		part := b[:min(len(b), piece)]
+		_ = ctl.SetWriteDeadline(time.Now().Add(writeWait))
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+		if b = b[len(part):]; len(b) == 0 {
+			return nil
+		}
+	}
+}
 
 // A responder answers one POST: with plain JSON as long as there is only the
 // answer, with an event stream from the first message that comes before it.
@@ -103,7 +132,7 @@ func (r *responder) finish(frame []byte, status int, events bool) {
 		if r.prime {
 			out = append(out, "retry: 1000\n"...)
 		}
-		_, _ = r.w.Write(wire.AppendEvent(out, "", frame))
+		_ = send(r.w, wire.AppendEvent(out, "", frame))
 		return
 	}
 	h := r.w.Header()
@@ -112,7 +141,7 @@ func (r *responder) finish(frame []byte, status int, events bool) {
 	if status != 0 {
 		r.w.WriteHeader(status)
 	}
-	_, _ = r.w.Write(frame)
+	_ = send(r.w, frame)
 }
 
 // later sends the client away, to come back for the answer: the way a server
@@ -172,11 +201,7 @@ type eventSink struct {
 	buf []byte
 }
 
-func (s *eventSink) raw(b []byte) error {
-	_ = s.ctl.SetWriteDeadline(time.Now().Add(writeWait))
-	_, err := s.w.Write(b)
-	return err
-}
+func (s *eventSink) raw(b []byte) error { return sendPieces(s.w, s.ctl, b) }
 
 func (s *eventSink) write(num int, frame []byte) error {
 	id := ""

@@ -3,10 +3,10 @@ package gateway
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"path"
 	"strings"
 
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -53,7 +53,7 @@ func newTable(cat *session.Catalog) *table {
 // allowed reports whether a tool, by its server's own name, may be seen.
 func allowed(t config.Tools, name string) bool {
 	for _, p := range t.Deny {
-		if ok, _ := path.Match(p, name); ok {
+		if identity.Match(p, name) {
 			return false
 		}
 	}
@@ -61,7 +61,7 @@ func allowed(t config.Tools, name string) bool {
 		return true
 	}
 	for _, p := range t.Allow {
-		if ok, _ := path.Match(p, name); ok {
+		if identity.Match(p, name) {
 			return true
 		}
 	}

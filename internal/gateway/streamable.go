@@ -73,7 +73,7 @@ func (g *Gateway) known(w http.ResponseWriter, who identity.Principal, d door, i
 func rpcError(w http.ResponseWriter, status int, id []byte, e *wire.Error) {
 	w.Header()["Content-Type"] = contentJSON
 	w.WriteHeader(status)
-	_, _ = w.Write(wire.AppendFailure(nil, id, wire.AppendError(nil, e)))
+	_ = send(w, wire.AppendFailure(nil, id, wire.AppendError(nil, e)))
 }
 
 // readBody reads a request's body within the limit, answering itself when it
@@ -131,11 +131,11 @@ func (g *Gateway) post(w http.ResponseWriter, r *http.Request, who identity.Prin
 		return
 	}
 	if msg.IsRequest() {
-		if e := g.enter(1); e != nil {
+		if e := g.enter(who, 1); e != nil {
 			refuseError(w, e)
 			return
 		}
-		defer g.leave(1)
+		defer g.leave(who, 1)
 	}
 	version := r.Header.Get(wire.HeaderVersion)
 	params, err := wire.ScanParams(msg.Method, msg.Params)
@@ -249,7 +249,7 @@ func (g *Gateway) postInitialize(w http.ResponseWriter, r *http.Request, who ide
 		refuseError(w, err)
 		return
 	}
-	c := g.newClient(newClientID(), d.view, sess, who, negotiate(init.ProtocolVersion), init)
+	c := g.newClient(newClientID(), d.view, sess, who, negotiate(init.ProtocolVersion), init, newOutbox(false))
 	x := &exchange{g: g, who: who, view: d.view, sess: sess, client: c.desc(), conn: c, method: msg.Method}
 	res, err := x.initialized(ctx, c.version)
 	if err == nil {
@@ -382,6 +382,8 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request, who identity.Princ
 	}
 	ctx, cancel := g.whileOpen(r.Context(), c.life)
 	defer cancel()
+	ctx, stop := g.whileAdmitted(ctx, who)
+	defer stop()
 	startEvents(w)
 	s := &eventSink{w: w, ctl: http.NewResponseController(w), id: stream}
 	if s.ping() != nil {

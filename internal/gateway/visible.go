@@ -3,7 +3,11 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"fmt"
 
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -17,6 +21,26 @@ func (x *exchange) seen(t *table, server string) *shape {
 		return nil
 	}
 	return t.shapes[server]
+}
+
+// upstream is the session's hold on a server, for the exchange's principal.
+// Where each principal has its own login, a session is its owner's alone: who
+// may look after others' sessions does not act in their name.
+func (x *exchange) upstream(id string) (*upstream.Upstream, *session.Entry, error) {
+	up, e, err := x.sess.Upstream(id)
+	if err == nil && e.Credential == config.CredentialPerPrincipal && x.sess.Owner != x.who.Name {
+		return nil, e, &api.Error{
+			Kind: api.KindRefused, Server: id,
+			Message: fmt.Sprintf("server %q: this session shows it the login of another principal; use a session of yours, and run: tine login %s", id, id),
+		}
+	}
+	return up, e, err
+}
+
+// sharesIdentity reports whether a server sees the same caller in the principal
+// and in others.
+func (x *exchange) sharesIdentity(s *shape) bool {
+	return !x.who.Anonymous() && s.entry.Scope == config.ScopeShared && s.entry.Credential != config.CredentialPerPrincipal
 }
 
 // hides reports whether some tools of a server are kept from the principal.
@@ -33,7 +57,7 @@ func (x *exchange) exists(ctx context.Context, s *shape, own string, res *upstre
 	if res.Error == nil && !bytes.Contains(res.Result, isError) {
 		return true
 	}
-	up, e, err := x.sess.Upstream(s.entry.ID)
+	up, e, err := x.upstream(s.entry.ID)
 	if err != nil {
 		return true
 	}

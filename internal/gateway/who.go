@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -33,6 +32,8 @@ func (g *Gateway) admitted(ctx context.Context, cfg *config.Config) error {
 	}
 	o := identity.Options{
 		Operator: identity.HashToken(g.o.Operator), Separator: cfg.Separator, PublicURL: cfg.PublicURL, Log: g.log,
+		// It did not start so, but the last token may have been revoked since.
+		Shut: cfg.CheckExposure(len(kept) > 0) != nil,
 	}
 	for _, t := range cfg.Auth.Tokens {
 		hash := t.Hash
@@ -55,11 +56,14 @@ func (g *Gateway) admitted(ctx context.Context, cfg *config.Config) error {
 			Principals: r.Principals, Claims: r.Claims, Role: r.Role, Servers: r.Servers, Tools: r.Tools,
 		})
 	}
-	if old := g.guard.Load(); old != nil {
-		g.guard.Store(old.With(o))
+	old := g.guard.Load()
+	if old == nil {
+		g.guard.Store(identity.NewGuard(o))
+		g.guarded.Store(newSignal())
 		return nil
 	}
-	g.guard.Store(identity.NewGuard(o))
+	g.guard.Store(old.With(o))
+	g.guarded.Swap(newSignal()).raise() // those who are in show themselves again
 	return nil
 }
 
@@ -79,10 +83,6 @@ func (g *Gateway) identify(w http.ResponseWriter, r *http.Request, e *edge) (ide
 		return identity.Principal{}, false
 	}
 	who, no := guard.Identify(r.Context(), authorization, e.resource(r))
-	if no == nil && guard.Open() && authorization == "" && exposed(r) {
-		// The last token was revoked: that must not open the door to everyone.
-		no = &identity.Refusal{Status: http.StatusUnauthorized, Reason: "missing", Message: "this address wants a bearer token, and the gateway has none: make one with `tine token new NAME`"}
-	}
 	if no == nil {
 		return who, true
 	}
@@ -101,12 +101,6 @@ func (g *Gateway) identify(w http.ResponseWriter, r *http.Request, e *edge) (ide
 	return identity.Principal{}, false
 }
 
-// exposed reports whether a request came in at an address that others reach.
-func exposed(r *http.Request) bool {
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-	return ok && !local.IP.IsLoopback()
-}
-
 // base is the gateway's own URL as the caller knows it.
 func (e *edge) base(r *http.Request) string {
 	if e.public != "" {
@@ -116,6 +110,15 @@ func (e *edge) base(r *http.Request) string {
 		return "https://" + r.Host
 	}
 	return "http://" + r.Host
+}
+
+// path is the path that a request's sender wrote, where that can be told: a
+// proxy that serves the gateway below a path takes that off.
+func (e *edge) path(r *http.Request) string {
+	if e.prefix != "" && strings.EqualFold(r.Host, e.host) {
+		return e.prefix + r.URL.EscapedPath()
+	}
+	return r.URL.EscapedPath()
 }
 
 // resource is the URL that a request is for, as its sender wrote it.
@@ -131,14 +134,13 @@ func (e *edge) metadataURL(r *http.Request) string {
 
 // serveMetadata says which issuer's tokens let in at one URL. It says the same
 // of URLs that don't exist: nobody is known yet.
-func (g *Gateway) serveMetadata(w http.ResponseWriter, r *http.Request, e *edge, path string) {
+func (g *Gateway) serveMetadata(w http.ResponseWriter, r *http.Request, e *edge) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		refuse(w, http.StatusMethodNotAllowed, api.KindInvalid, "this can only be read")
 		return
 	}
-	path = strings.TrimPrefix(r.URL.EscapedPath(), wellKnown)
-	path = strings.TrimPrefix(path, e.prefix)
+	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.EscapedPath(), wellKnown), e.prefix)
 	doc := g.guard.Load().Metadata(e.base(r) + path)
 	if doc == nil || len(path) > 1024 {
 		refuse(w, http.StatusNotFound, api.KindInvalid, "no issuer is configured here; a bearer token of this gateway lets in")

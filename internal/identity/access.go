@@ -76,11 +76,15 @@ func matchAny(globs []glob, name string) bool {
 	return slices.ContainsFunc(globs, func(g glob) bool { return g.match(name) })
 }
 
-// maxMemo bounds a memo, since the names of servers and tools come from callers.
-const maxMemo = 512
+// These bound a memo, since the names of servers and tools come from callers:
+// how many it remembers, and how long they may be.
+const (
+	maxMemo     = 512
+	maxMemoName = 256
+)
 
 // A memo remembers what came of work that always gives the same for a name.
-// When it is full the work is done each time.
+// When it is full, or for a longer name, the work is done each time.
 type memo[V any] struct {
 	known sync.Map
 	size  atomic.Int32
@@ -91,7 +95,7 @@ func (m *memo[V]) get(name string, work func(string) V) V {
 		return v.(V)
 	}
 	v := work(name)
-	if m.size.Load() < maxMemo {
+	if len(name) <= maxMemoName && m.size.Load() < maxMemo {
 		if _, loaded := m.known.LoadOrStore(strings.Clone(name), v); !loaded {
 			m.size.Add(1)
 		}

@@ -20,6 +20,14 @@ const slash = "\x00"
 
 func disguise(s string) string { return strings.ReplaceAll(s, "/", slash) }
 
+// Match reports whether a pattern of the config matches a name of a tool, a
+// server or a person: in the syntax of path.Match, with a slash that is a
+// character like any other. A pattern that is none matches nothing.
+func Match(pattern, name string) bool {
+	ok, err := path.Match(disguise(pattern), disguise(name))
+	return ok && err == nil
+}
+
 // newGlob never fails: a pattern that is none matches nothing, which is the safe
 // reading of a list of what is allowed.
 func newGlob(text string) (g glob, valid bool) {

@@ -21,6 +21,9 @@ func TestGlob(t *testing.T) {
 		if got := g.match(tt.name); got != tt.want {
 			t.Errorf("%q and %q: %v", tt.pattern, tt.name, got)
 		}
+		if got := Match(tt.pattern, tt.name); got != tt.want {
+			t.Errorf("Match(%q, %q) is %v", tt.pattern, tt.name, got)
+		}
 	}
 }
 
@@ -40,6 +43,9 @@ func FuzzGlob(f *testing.F) {
 			t.Errorf("%q has pieces %q", pattern, g.tokens)
 		}
 		matches := g.match(prefix + rest)
+		if Match(pattern, prefix+rest) != matches {
+			t.Errorf("Match(%q, %q) is %v, the glob says %v", pattern, prefix+rest, !matches, matches)
+		}
 		if !strings.Contains(pattern+prefix+rest, "/") {
 			if want, err := path.Match(pattern, prefix+rest); (err == nil) != valid || want != matches {
 				t.Errorf("%q and %q: %v, path.Match says %v %v", pattern, prefix+rest, matches, want, err)

@@ -25,7 +25,10 @@ type Options struct {
 	// PublicURL is where the gateway is reached from outside. Without it and
 	// without OIDC.Audience tokens are taken for loopback URLs only.
 	PublicURL string
-	Log       *slog.Logger
+	// Shut keeps whoever has no token out even where there is none to have: the
+	// gateway can be reached by others.
+	Shut bool
+	Log  *slog.Logger
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 }
@@ -111,7 +114,7 @@ func newGuard(o Options) *Guard {
 		o.Separator = "__"
 	}
 	g := &Guard{
-		now: o.Now, log: o.Log, open: len(o.Tokens) == 0 && o.OIDC == nil,
+		now: o.Now, log: o.Log, open: len(o.Tokens) == 0 && o.OIDC == nil && !o.Shut,
 		static: make(map[digest]staticToken, len(o.Tokens)+1), rules: newRuleset(o.Rules, o.Separator, o.Log),
 	}
 	g.anonymous = g.rules.principal("", api.RoleOperator, nil)
@@ -122,11 +125,15 @@ func newGuard(o Options) *Guard {
 			continue
 		}
 		if _, taken := g.static[sum]; !taken {
-			g.static[sum] = staticToken{g.rules.principal(t.Name, t.Role, nil), t.Expires}
+			p := g.rules.principal(t.Name, t.Role, nil)
+			p.static = sum
+			g.static[sum] = staticToken{p, t.Expires}
 		}
 	}
 	if sum, ok := parseHash(o.Operator); ok {
-		g.static[sum] = staticToken{principal: Local()}
+		p := Local()
+		p.static = sum
+		g.static[sum] = staticToken{principal: p}
 	}
 	if o.OIDC != nil {
 		g.scopes = slices.Clone(o.OIDC.Scopes)
@@ -184,6 +191,35 @@ func (g *Guard) Identify(ctx context.Context, authorization, resource string) (P
 	return p, nil
 }
 
+// Again tells what somebody who came in before may do now, and false when their
+// token is no longer taken. It is for what stays open between requests.
+func (g *Guard) Again(p Principal) (Principal, bool) {
+	switch {
+	case p.signed != nil:
+		if g.issuer == nil {
+			return Principal{}, false
+		}
+		if keys := g.issuer.keys.current.Load(); keys == nil || keys.dropped != p.signed.dropped {
+			return Principal{}, false
+		}
+		b := p.signed.bound.Load()
+		if b == nil || b.guard != g {
+			var r *Refusal
+			if b, r = g.bind(p.signed); r != nil {
+				return Principal{}, false
+			}
+			p.signed.bound.Store(b)
+		}
+		return b.principal, b.scoped && p.signed.timely(g.now()) == nil
+	case p.static != digest{}:
+		t, ok := g.static[p.static]
+		return t.principal, ok && (t.expires.IsZero() || g.now().Before(t.expires))
+	case p == Local():
+		return p, true // it came in by no token, but from inside
+	}
+	return g.anonymous, g.open && p.Name == ""
+}
+
 // tell adds the scopes that whoever gets a better token should ask for.
 func (g *Guard) tell(r *Refusal) *Refusal {
 	if r.Status != http.StatusServiceUnavailable {
@@ -231,6 +267,7 @@ func (g *Guard) bind(v *verified) (*bound, *Refusal) {
 		return nil, invalid(ReasonMalformed, "the token's claims can't be read")
 	}
 	b := &bound{guard: g, principal: g.rules.principal(v.name, api.RoleUser, c), scoped: true}
+	b.principal.signed = v
 	b.audiences, b.anywhere = g.audiences.fit(v.audience)
 	for _, s := range g.scopes {
 		b.scoped = b.scoped && slices.Contains(v.scopes, s)

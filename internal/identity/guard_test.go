@@ -222,3 +222,52 @@ func FuzzIdentify(f *testing.F) {
 		}
 	})
 }
+
+// TestAgain holds what somebody may do who came in before, after everything that
+// can change meanwhile.
+func TestAgain(t *testing.T) {
+	now := time.Now()
+	o := identity.Options{
+		Tokens:   []identity.Token{{Name: "ada", Hash: identity.HashToken("ada-token-of-the-day")}, {Name: "bob", Hash: identity.HashToken("bob-token-of-the-day"), Expires: now.Add(time.Hour)}},
+		Operator: identity.HashToken("operator-of-the-machine"), Now: func() time.Time { return now },
+	}
+	g := identity.NewGuard(o)
+	defer func() { g.Close() }()
+	in := func(token string) identity.Principal {
+		p, no := g.Identify(t.Context(), "Bearer "+token, "")
+		if no != nil {
+			t.Fatal(no.Message)
+		}
+		return p
+	}
+	ada, bob, operator := in("ada-token-of-the-day"), in("bob-token-of-the-day"), in("operator-of-the-machine")
+	check := func(when string, p identity.Principal, ok, sees bool) {
+		t.Helper()
+		got, admitted := g.Again(p)
+		if admitted != ok || ok && got.MaySee("a") != sees {
+			t.Errorf("%s: admitted %v, sees %v", when, admitted, got.MaySee("a"))
+		}
+	}
+	check("at first", ada, true, true)
+	o.Rules = []identity.Rule{{Principals: []string{"bob"}, Servers: []string{"a"}}}
+	g = g.With(o)
+	check("without a rule", ada, true, false)
+	check("with one", bob, true, true)
+	now = now.Add(2 * time.Hour)
+	check("after its time", bob, false, false)
+	o.Tokens = o.Tokens[1:]
+	g = g.With(o)
+	check("revoked", ada, false, false)
+	check("the machine's own", operator, true, true)
+	check("from inside", identity.Local(), true, true)
+	check("nobody", identity.Principal{}, false, false)
+	o.Tokens, o.Shut = nil, true
+	g = g.With(o)
+	check("nobody, when the last token is gone and others can come", identity.Principal{}, false, false)
+	if g.Open() {
+		t.Error("it is open to everybody")
+	}
+	o.Shut = false
+	g = g.With(o)
+	check("nobody, where it is one person's", identity.Principal{}, true, false)
+}

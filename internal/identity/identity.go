@@ -26,6 +26,8 @@ type Principal struct {
 	Role string
 
 	access *access
+	static digest    // of the token that named it
+	signed *verified // or the issuer's token
 }
 
 // Local is who the machine's own token names: an operator without a name whom

@@ -75,6 +75,7 @@ func (r *Registry) govern(e *Entry, s *Session, o upstream.Options) *upstream.Up
 			// A program of one session fails for itself; a URL, or a program that all
 			// share, for everybody.
 			Own: s != nil && e.URL == "" || e.Credential == config.CredentialPerPrincipal,
+			Of:  e.hash,
 			// What is kept of lists must be dropped when they change.
 			Kept: func() { up.Listen() },
 		})
@@ -96,6 +97,9 @@ func (e *Entry) Credentials() credential.Settings {
 		PerPrincipal: e.Credential == config.CredentialPerPrincipal,
 	}
 }
+
+// Refused writes down a call that its principal may not make.
+func (e *Entry) Refused(req *upstream.Request) { e.governor.record.Refused(req) }
 
 // Describe adds to a server's description how its calls go.
 func (e *Entry) Describe(s *api.Server) {

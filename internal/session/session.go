@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -73,7 +74,20 @@ func (s *Session) Touch() { s.used.Store(time.Now().UnixNano()) }
 func (s *Session) Used() time.Time { return time.Unix(0, s.used.Load()) }
 
 // Upstream returns the session's hold on a server, starting nothing yet.
-func (s *Session) Upstream(id string) (*upstream.Upstream, *Entry, error) {
+func (s *Session) Upstream(id string) (up *upstream.Upstream, e *Entry, err error) {
+	// Changes may come one after the other; each makes what was looked up stale.
+	for range 100 {
+		if up, e, err = s.hold(id); !errors.Is(err, errChanged) {
+			return up, e, err
+		}
+	}
+	return nil, e, &api.Error{Kind: api.KindRefused, Server: id, Retryable: true, Message: fmt.Sprintf("server %q is being changed; try again", id)}
+}
+
+// errChanged reports that the catalog changed while a server was looked up.
+var errChanged = errors.New("the server was just changed")
+
+func (s *Session) hold(id string) (*upstream.Upstream, *Entry, error) {
 	e := s.r.Catalog().Entry(id)
 	if e == nil {
 		return nil, nil, &api.Error{Kind: api.KindInvalid, Server: id, Message: fmt.Sprintf("there is no server %q", id)}
@@ -96,7 +110,7 @@ func (s *Session) join(e *Entry) (*upstream.Upstream, *Entry, error) {
 	// The catalog may have changed since the entry was looked up; what is made
 	// from an old one after a reload would never be retired.
 	if now := s.r.Catalog().Entry(e.ID); now == nil || now.hash != e.hash {
-		return nil, e, &api.Error{Kind: api.KindRefused, Server: e.ID, Retryable: true, Message: fmt.Sprintf("server %q was just changed; try again", e.ID)}
+		return nil, e, errChanged
 	}
 	if s.closed {
 		return nil, e, &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("session %s is closed", s.ID)}

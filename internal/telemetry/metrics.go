@@ -25,6 +25,7 @@ const (
 	RefusedConcurrency   = "concurrency"
 	RefusedBreaker       = "breaker"
 	RefusedUpstreamLimit = "upstream_limit"
+	RefusedAccess        = "access"
 
 	CacheLists   = "lists"
 	CacheResults = "results"
@@ -203,7 +204,7 @@ func newServerMetrics(m *Metrics, id string) *ServerMetrics {
 	for _, o := range []string{OutcomeOK, OutcomeTool, OutcomeInfrastructure, OutcomeTimeout, OutcomeRefused, OutcomeInvalid, OutcomeLost} {
 		s.calls[o] = m.calls.WithLabelValues(id, o)
 	}
-	for _, r := range []string{RefusedRate, RefusedConcurrency, RefusedBreaker, RefusedUpstreamLimit} {
+	for _, r := range []string{RefusedRate, RefusedConcurrency, RefusedBreaker, RefusedUpstreamLimit, RefusedAccess} {
 		s.refused[r] = m.refused.WithLabelValues(id, r)
 	}
 	for _, c := range []string{CacheLists, CacheResults} {

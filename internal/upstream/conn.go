@@ -37,6 +37,8 @@ type Conn struct {
 	// replaced is closed when the Upstream has done with the connection.
 	replaced chan struct{}
 
+	level string // what the server was told; guarded by Upstream.levelling
+
 	garbage atomic.Int64 // messages that could not be read
 	headers paramHeaders
 	allowed []string // capabilities that may be claimed for clients
@@ -164,7 +166,7 @@ func quoted(id string) []byte {
 func (c *Conn) explain(ctx context.Context, err error) error {
 	var ours *api.Error
 	if errors.As(err, &ours) {
-		if Unsent(err) {
+		if Unsent(err) || TooLarge(err) {
 			return err
 		}
 		return ours
@@ -179,7 +181,11 @@ func (c *Conn) explain(ctx context.Context, err error) error {
 	case errors.Is(context.Cause(ctx), errCancelled), errors.Is(err, context.Canceled):
 		return failure(api.KindRefused, c.server, false, "the call was cancelled")
 	}
-	return failure(api.KindLost, c.server, false, "%v%s", err, note)
+	lost := failure(api.KindLost, c.server, false, "%v%s", err, note)
+	if errors.As(err, new(*wire.ErrTooLarge)) {
+		return sizeError{lost} // an event stream has no end of a message to go on after
+	}
+	return lost
 }
 
 var errCancelled = errors.New("cancelled by the client")

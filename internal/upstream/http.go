@@ -58,7 +58,8 @@ type statusError struct {
 	code       int
 	text       string // the beginning of the body
 	retryAfter string
-	stale      bool // the server does not know the session that we sent
+	stale      bool   // the server does not know the session that we sent
+	elsewhere  string // where it redirects to, which was not followed; empty without
 }
 
 func (e *statusError) Error() string {
@@ -139,6 +140,10 @@ func (t *httpTransport) missesHeaders(k *call, msg *wire.Message, version string
 // refusal tells what an HTTP status means to the one who called.
 func refusal(server string, e *statusError) error {
 	switch {
+	case e.elsewhere != "":
+		err := failure(api.KindInfrastructure, server, false, "%v: it redirects to %s; set servers.%s.url to that if it is right", e, e.elsewhere, server)
+		err.Status = e.code
+		return err
 	case e.code == http.StatusUnauthorized || e.code == http.StatusForbidden:
 		return failure(api.KindRefused, server, false, "%v; servers.%s.headers or servers.%s.auth must hold what it wants", e, server, server)
 	case e.code == http.StatusTooManyRequests:
@@ -237,7 +242,7 @@ func (t *httpTransport) exchange(ctx context.Context, k *call, frame []byte, ses
 			t.c.headers.set(req.Header, k.req)
 		}
 	}
-	resp, err := t.post(req, frame)
+	resp, err := post(t.ep, req, t.c.mask)
 	if err != nil {
 		t.abandon(ctx, k, version)
 		return wire.Message{}, t.unreachable(ctx, err)
@@ -257,21 +262,6 @@ func (t *httpTransport) exchange(ctx context.Context, k *call, frame []byte, ses
 	return msg, err
 }
 
-// post sends a request the short way. A redirect is rare and goes the long
-// way, where it is followed as the client allows.
-func (t *httpTransport) post(req *http.Request, frame []byte) (*http.Response, error) {
-	if t.ep.Client.Transport == nil {
-		return t.ep.Client.Do(req)
-	}
-	resp, err := t.ep.Client.Transport.RoundTrip(req)
-	if err != nil || resp.StatusCode < 300 || resp.StatusCode >= 400 {
-		return resp, err
-	}
-	resp.Body.Close()
-	req.Body = io.NopCloser(bytes.NewReader(frame))
-	return t.ep.Client.Do(req)
-}
-
 // read takes the answer out of a response, handing on what comes before it.
 func (t *httpTransport) read(ctx context.Context, k *call, resp *http.Response, session, version string) (wire.Message, error) {
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
@@ -289,7 +279,7 @@ func (t *httpTransport) read(ctx context.Context, k *call, resp *http.Response, 
 	case errors.As(err, &large) && resp.StatusCode != http.StatusOK:
 		return wire.Message{}, &statusError{code: resp.StatusCode, retryAfter: resp.Header.Get("Retry-After")}
 	case errors.As(err, &large):
-		return wire.Message{}, failure(api.KindInfrastructure, t.c.server, false, "%v", err)
+		return wire.Message{}, tooLarge(t.c.server, err)
 	case err != nil:
 		return wire.Message{}, fmt.Errorf("reading the answer: %w", err)
 	}
@@ -347,7 +337,7 @@ func (t *httpTransport) readEvents(ctx context.Context, k *call, body io.ReadClo
 				body.Close()
 				var large *wire.ErrTooLarge
 				if errors.As(err, &large) {
-					return wire.Message{}, failure(api.KindInfrastructure, t.c.server, false, "%v", err)
+					return wire.Message{}, tooLarge(t.c.server, err)
 				}
 				break
 			}
@@ -462,6 +452,10 @@ func (t *httpTransport) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	var status *statusError
+	if errors.As(err, &status) {
+		return err
+	}
 	var ours *api.Error
 	if errors.As(err, &ours) { // of the credential: it could not be had
 		return NotSent(ours)
@@ -495,7 +489,7 @@ func (t *httpTransport) send(ctx context.Context, frame []byte) error {
 	if err != nil {
 		return err
 	}
-	resp, err := t.ep.Client.Do(req)
+	resp, err := post(t.ep, req, t.c.mask)
 	if err != nil {
 		return t.unreachable(ctx, err)
 	}

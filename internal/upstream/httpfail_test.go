@@ -114,6 +114,9 @@ func TestHTTPFailures(t *testing.T) {
 				if _, err := r.Call(t.Context(), c.request(t, wire.MethodCallTool, `{"name":"x"}`)); err != nil && retryable(err) != tt.retry {
 					t.Errorf("retryable is %v: %v", retryable(err), err)
 				}
+				if _, err := r.Call(t.Context(), c.request(t, wire.MethodCallTool, `{"name":"x"}`)); upstream.TooLarge(err) != strings.HasPrefix(tt.name, "too large") {
+					t.Errorf("too large is %v: %v", upstream.TooLarge(err), err)
+				}
 				if got := c.does(t, r, wire.MethodPing, ""); got != `{"pong":1}` {
 					t.Errorf("the next request got %s", got)
 				}

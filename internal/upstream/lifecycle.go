@@ -17,6 +17,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/wire"
 )
 
 // Options say what an Upstream runs and how.
@@ -93,6 +94,8 @@ type Upstream struct {
 	level    string
 	subs     map[string]int
 	retry    *time.Timer
+
+	levelling sync.Mutex // held while a connection is told the level
 
 	calls   atomic.Int64
 	connect atomic.Int64 // until the server answers
@@ -180,10 +183,14 @@ func (u *Upstream) Retry() {
 	}
 }
 
-// Call implements Caller, through the policies of the server.
+// Call implements Caller, through the policies of the server. Subscriptions to
+// resources are counted besides: see Subscription.
 func (u *Upstream) Call(ctx context.Context, req *Request) (*Result, error) {
 	u.calls.Add(1)
 	defer u.calls.Add(-1)
+	if req.Method == wire.MethodUnsubscribe && !u.unwanted(req.Name) {
+		return &Result{Result: []byte("{}")}, nil
+	}
 	return u.chain.Call(ctx, req)
 }
 
@@ -194,18 +201,32 @@ type relay struct{ u *Upstream }
 // Call implements Caller.
 func (r relay) Call(ctx context.Context, req *Request) (*Result, error) {
 	u := r.u
+	if req.Method == wire.MethodUnsubscribe {
+		if c := u.Peek(); c == nil || c.ended() {
+			return &Result{Result: []byte("{}")}, nil // not worth starting a server for
+		}
+	}
 	c, err := u.Conn(ctx)
 	if err != nil {
 		return nil, NotSent(err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	req.deadline = u.clock.add(time.Duration(u.timeout.Load()), time.Duration(u.most.Load()), cancel)
-	defer u.clock.remove(req.deadline)
+	// In a copy: whoever reads from the server may still look at the request of an
+	// attempt before this one.
+	attempt := *req
+	attempt.deadline = u.clock.add(time.Duration(u.timeout.Load()), time.Duration(u.most.Load()), cancel)
+	defer u.clock.remove(attempt.deadline)
 	if u.life.Err() != nil { // closed meanwhile, and nobody would end the call
 		return nil, u.gone()
 	}
-	return c.Call(ctx, req)
+	switch req.Method {
+	case wire.MethodSubscribe:
+		return u.subscribe(ctx, c, &attempt)
+	case wire.MethodUnsubscribe:
+		return c.unsubscribe(ctx, &attempt)
+	}
+	return c.Call(ctx, &attempt)
 }
 
 // Conn returns the connection, starting the instance and waiting for it where
@@ -330,11 +351,8 @@ func (u *Upstream) run(a *attempt) {
 	}
 	cancel()
 
-	u.mu.Lock()
-	level := u.level
-	u.mu.Unlock()
-	if err == nil && level != "" {
-		u.applyLevel(conn, level) // before the first call, which may log
+	if err == nil {
+		u.applyLevel(conn) // before the first call, which may log
 	}
 
 	u.mu.Lock()
@@ -354,12 +372,10 @@ func (u *Upstream) run(a *attempt) {
 	}
 	u.inst, u.conn = inst, conn
 	u.set(api.StateReady, "")
-	asked, listen, again, subs := u.level, len(u.watchers) > 0, u.restarts > 0, maps.Clone(u.subs)
+	listen, again, subs := len(u.watchers) > 0, u.restarts > 0, maps.Clone(u.subs)
 	u.mu.Unlock()
 	close(a.done)
-	if asked != level {
-		u.applyLevel(conn, asked)
-	}
+	u.applyLevel(conn) // it may have changed while nobody knew the connection
 	if listen {
 		conn.listen.watch(conn)
 	}

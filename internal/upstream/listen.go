@@ -3,8 +3,6 @@ package upstream
 import (
 	"context"
 	"encoding/json"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -209,81 +207,6 @@ func (l *listener) acknowledged(params []byte) {
 		close(ch)
 		delete(l.waits, id)
 	}
-}
-
-// resubscribe asks a legacy server again for every resource, after it forgot
-// the session.
-func (c *Conn) resubscribe(ctx context.Context) {
-	c.listen.mu.Lock()
-	uris := slices.Collect(maps.Keys(c.listen.subs))
-	c.listen.mu.Unlock()
-	for _, uri := range uris {
-		if _, err := c.simple(ctx, wire.MethodSubscribe, uriParams(uri)); err != nil {
-			c.log.Debug("resource not subscribed again", "server", c.server, "err", err)
-		}
-	}
-}
-
-// subscribe asks for updates of a resource; several may ask for the same one.
-func (c *Conn) subscribe(ctx context.Context, uri string) (*Result, error) {
-	l := &c.listen
-	l.mu.Lock()
-	if l.subs == nil {
-		l.subs = make(map[string]int)
-	}
-	l.subs[uri]++
-	first := l.subs[uri] == 1
-	l.mu.Unlock()
-	if !first {
-		return &Result{Result: []byte("{}")}, nil
-	}
-	if c.modern() {
-		if ready := l.restart(c); ready != nil {
-			select {
-			case <-ready:
-			case <-ctx.Done():
-			}
-		}
-		return &Result{Result: []byte("{}")}, nil
-	}
-	l.watch(c)
-	res, err := c.simple(ctx, wire.MethodSubscribe, uriParams(uri))
-	if err != nil || res.Error != nil {
-		l.forget(uri)
-	}
-	return res, err
-}
-
-// unsubscribe undoes one subscribe.
-func (c *Conn) unsubscribe(ctx context.Context, uri string) (*Result, error) {
-	if !c.listen.forget(uri) {
-		return &Result{Result: []byte("{}")}, nil
-	}
-	if c.modern() {
-		c.listen.restart(c)
-		return &Result{Result: []byte("{}")}, nil
-	}
-	return c.simple(ctx, wire.MethodUnsubscribe, uriParams(uri))
-}
-
-// forget takes one off and reports whether it was the last.
-func (l *listener) forget(uri string) (last bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n, ok := l.subs[uri]
-	switch {
-	case !ok:
-		return false
-	case n > 1:
-		l.subs[uri] = n - 1
-		return false
-	}
-	delete(l.subs, uri)
-	return true
-}
-
-func uriParams(uri string) []byte {
-	return append(wire.AppendQuote([]byte(`{"uri":`), uri), '}')
 }
 
 func (l *listener) close() {

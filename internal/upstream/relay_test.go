@@ -275,7 +275,11 @@ func TestServersThatBreak(t *testing.T) {
 				c := newClient("c")
 				c.calls(t, r, "x")
 				synctest.Wait()
-				wantHas(t, era+" error", c.calls(t, r, "huge"), "infrastructure: ", "larger than the limit")
+				res, err := r.Call(t.Context(), c.request(t, wire.MethodCallTool, `{"name":"huge"}`))
+				wantHas(t, era+" error", outcome(res, err), "infrastructure: ", "larger than the limit")
+				if !upstream.TooLarge(err) {
+					t.Errorf("%v is not taken for a matter of size", err)
+				}
 				if got := c.calls(t, r, "x"); got != `{"ok":true}` {
 					t.Errorf("the call after got %s", got)
 				}

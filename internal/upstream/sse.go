@@ -115,10 +115,14 @@ func (s *sseStream) WriteFrame(ctx context.Context, frame []byte) error {
 		req.Header[name] = values
 	}
 	req.Header["Content-Type"] = headerJSON
-	resp, err := s.ep.Client.Do(req)
+	resp, err := post(s.ep, req, s.mask)
 	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
+		}
+		var status *statusError
+		if errors.As(err, &status) {
+			return err
 		}
 		return fmt.Errorf("connection broke: %w", stripURL(err))
 	}

@@ -117,7 +117,7 @@ func (t *streamTransport) failSole(err error) {
 	}
 	if sole != nil {
 		delete(t.pending, sole.call.id)
-		sole.answer <- answer{err: failure(api.KindInfrastructure, t.c.server, false, "%v", err)}
+		sole.answer <- answer{err: tooLarge(t.c.server, err)}
 	}
 }
 

@@ -56,17 +56,17 @@ func (u *Upstream) Note(method string, params []byte) {
 	if method == "" {
 		return
 	}
-	all := u.watching()
-	// What a shared server says may be about one client's call; only that its
-	// lists or resources changed is everybody's business.
-	if u.o.Conn.Shared && len(all) > 1 {
+	// What a shared server says may be about one client's call, and the one who
+	// watches need not be the one who called; only that its lists or resources
+	// changed is everybody's business.
+	if u.o.Conn.Shared {
 		switch method {
 		case wire.NoteToolsChanged, wire.NotePromptsChanged, wire.NoteResourcesChanged, wire.NoteResourceUpdated:
 		default:
 			return
 		}
 	}
-	for _, w := range all {
+	for _, w := range u.watching() {
 		w.Note(method, params)
 	}
 }
@@ -96,49 +96,6 @@ func (u *Upstream) Ask(ctx context.Context, method string, params []byte) Reply 
 	return Refuse(method, "it can't be told which client's call caused this request")
 }
 
-// Subscribe asks for updates of a resource, which reach the watchers. It lasts
-// over restarts of the server, until as many Unsubscribes.
-func (u *Upstream) Subscribe(ctx context.Context, uri string) (*Result, error) {
-	conn, err := u.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	res, err := conn.subscribe(ctx, uri)
-	if err == nil && res.Error == nil {
-		u.mu.Lock()
-		u.subs[uri]++
-		u.mu.Unlock()
-	}
-	return res, err
-}
-
-// Unsubscribe undoes one Subscribe.
-func (u *Upstream) Unsubscribe(ctx context.Context, uri string) (*Result, error) {
-	u.mu.Lock()
-	if u.subs[uri]--; u.subs[uri] <= 0 {
-		delete(u.subs, uri)
-	}
-	conn := u.conn
-	u.mu.Unlock()
-	if conn == nil || conn.ended() {
-		return &Result{Result: []byte("{}")}, nil
-	}
-	return conn.unsubscribe(ctx, uri)
-}
-
-// resubscribe brings the subscriptions to a new connection.
-func (u *Upstream) resubscribe(conn *Conn, subs map[string]int) {
-	ctx, cancel := context.WithTimeout(u.life, 30*time.Second)
-	defer cancel()
-	for uri, n := range subs {
-		for range n {
-			if _, err := conn.subscribe(ctx, uri); err != nil {
-				u.o.Log.Debug("resource not subscribed again", "server", u.Server(), "err", err)
-			}
-		}
-	}
-}
-
 // changed tells the watchers that all lists may be different now.
 func (u *Upstream) changed() {
 	for _, method := range []string{wire.NoteToolsChanged, wire.NotePromptsChanged, wire.NoteResourcesChanged} {
@@ -147,8 +104,12 @@ func (u *Upstream) changed() {
 }
 
 // SetLevel asks a legacy server for log messages of at least this level. The
-// most verbose level that was ever asked for stays; clients filter their own.
+// most verbose level that was ever asked for stays; clients filter their own. So
+// each level is sent once to a connection at most, whoever asks how often.
 func (u *Upstream) SetLevel(level string) {
+	if wire.LevelRank(level) < 0 {
+		return
+	}
 	u.mu.Lock()
 	if u.level != "" && wire.LevelRank(u.level) <= wire.LevelRank(level) {
 		u.mu.Unlock()
@@ -158,15 +119,22 @@ func (u *Upstream) SetLevel(level string) {
 	conn := u.conn
 	u.mu.Unlock()
 	if conn != nil {
-		u.applyLevel(conn, level)
+		u.applyLevel(conn)
 	}
 }
 
-func (u *Upstream) applyLevel(conn *Conn, level string) {
-	h := conn.Hello()
-	if h.Modern() || !h.Can("logging") {
+// applyLevel tells a connection the level as it is now, one at a time: the last
+// one that arrives is the one that stays.
+func (u *Upstream) applyLevel(conn *Conn) {
+	u.levelling.Lock()
+	defer u.levelling.Unlock()
+	u.mu.Lock()
+	level := u.level
+	u.mu.Unlock()
+	if h := conn.Hello(); level == conn.level || h.Modern() || !h.Can("logging") {
 		return
 	}
+	conn.level = level
 	ctx, cancel := context.WithTimeout(u.life, 10*time.Second)
 	defer cancel()
 	params := append(wire.AppendQuote([]byte(`{"level":`), level), '}')

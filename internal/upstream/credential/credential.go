@@ -24,7 +24,6 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/store"
 )
 
@@ -37,6 +36,9 @@ const (
 	// keptMachines is how many client credentials of one server stay cached when
 	// its settings change; sessions that hold older ones go on with them.
 	keptMachines = 8
+	// leastPeople is how many accounts are remembered at least, with or without a
+	// login. All who come have one at a server that wants a login of each.
+	leastPeople = 256
 )
 
 // Options of a Wallet.
@@ -108,6 +110,7 @@ type Wallet struct {
 	mu       sync.Mutex
 	machines map[string][]*machine // by server, newest last
 	people   map[account]*person
+	sweepAt  int // how many people there are when those without a login go
 	closed   bool
 	work     sync.WaitGroup
 
@@ -181,11 +184,8 @@ func (w *Wallet) enter() (leave func(), ok bool) {
 	return w.work.Done, true
 }
 
-// source returns the source of tokens for settings and a principal.
-func (w *Wallet) source(s *Settings, principal string) *source {
-	if s.Type == config.AuthLogin {
-		return w.person(s, principal).src
-	}
+// machine returns the source of tokens for client credentials.
+func (w *Wallet) machine(s *Settings) *source {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	list := w.machines[s.Server]
@@ -202,16 +202,37 @@ func (w *Wallet) source(s *Settings, principal string) *source {
 	return m.src
 }
 
-func (w *Wallet) person(s *Settings, principal string) *person {
+// person returns an account, which stays the one of its kind until it is let
+// go. Who only reads its tokens may do so for longer: see transport.source.
+func (w *Wallet) person(s *Settings, principal string) (p *person, letGo func()) {
 	key := account{s.Server, s.owner(principal)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := w.people[key]
+	p = w.people[key]
 	if p == nil {
+		if len(w.people) >= max(w.sweepAt, leastPeople) {
+			w.sweep()
+		}
 		p = newPerson(w, key)
 		w.people[key] = p
 	}
-	return p
+	p.held++
+	return p, func() {
+		w.mu.Lock()
+		p.held--
+		w.mu.Unlock()
+	}
+}
+
+// sweep takes out the people that nobody holds and that have no login: there is
+// nothing about them that the store does not say too. mu is held.
+func (w *Wallet) sweep() {
+	for key, p := range w.people {
+		if p.held == 0 && p.blank() {
+			delete(w.people, key)
+		}
+	}
+	w.sweepAt = 2 * len(w.people)
 }
 
 func errClosed(server string) *api.Error {

@@ -45,7 +45,9 @@ func (w *Wallet) Begin(ctx context.Context, s Settings, principal, redirect stri
 	if err != nil {
 		return api.LoginStart{}, err
 	}
-	old, err := w.person(&s, principal).kept(ctx)
+	p, letGo := w.person(&s, principal)
+	defer letGo()
+	old, err := p.kept(ctx)
 	if err != nil {
 		return api.LoginStart{}, problem(api.KindInfrastructure, s.Server, true, "the login before this one could not be read: %v", err)
 	}
@@ -106,7 +108,8 @@ func (w *Wallet) Finish(ctx context.Context, s Settings, flow, principal, query 
 	}
 	c := fl.client
 	g, f := w.ask(ctx, &s, fl.found.tokenURL, &c, params)
-	p := w.person(&s, principal)
+	p, letGo := w.person(&s, principal)
+	defer letGo()
 	if f != nil {
 		if fl.made != nil && (f.code == codeInvalidClient || f.code == codeUnauthorized) {
 			p.forgetClient(ctx, fl.client.id)
@@ -231,7 +234,9 @@ func (w *Wallet) Logout(ctx context.Context, s Settings, principal string) error
 		return errClosed(s.Server)
 	}
 	defer leave()
-	old, err := w.person(&s, principal).replaceBy(ctx, nil)
+	p, letGo := w.person(&s, principal)
+	defer letGo()
+	old, err := p.replaceBy(ctx, nil)
 	if err != nil {
 		return problem(api.KindInfrastructure, s.Server, true, "the login could not be forgotten: %v", err)
 	}

@@ -459,7 +459,7 @@ func TestManySettings(t *testing.T) {
 func TestShortWay(t *testing.T) {
 	r := newRig(t)
 	set := r.robot()
-	src := r.source(&set, "")
+	src := r.machine(&set)
 	if _, err := src.get(context.Background(), &set); err != nil {
 		t.Fatal(err)
 	}

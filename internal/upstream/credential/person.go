@@ -23,6 +23,8 @@ type person struct {
 	who account
 	src *source
 
+	held int // by those who may change it; guarded by Wallet.mu
+
 	mu     sync.Mutex
 	loaded bool
 	rec    *record // nil: nobody has logged in
@@ -71,6 +73,16 @@ func (p *person) renew(ctx context.Context, set *Settings, old *token, forced bo
 			return t, f
 		}
 	}
+}
+
+// blank reports whether it is known that there is no login. One that is busy is
+// not.
+func (p *person) blank() bool {
+	if !p.mu.TryLock() {
+		return false
+	}
+	defer p.mu.Unlock()
+	return p.loaded && p.rec == nil && p.unsaved == nil
 }
 
 // look returns a token other than old where there is one, or the record to renew
@@ -231,7 +243,8 @@ func (w *Wallet) State(ctx context.Context, s Settings, principal string) api.Lo
 		state.Credential = config.CredentialPerPrincipal
 	}
 	_, origin := originOfServer(&s)
-	p := w.person(&s, principal)
+	p, letGo := w.person(&s, principal)
+	defer letGo()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.load(ctx); err != nil {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -28,26 +29,42 @@ func (w *Wallet) Wrap(s Settings, principal string, next http.RoundTripper) http
 		return next
 	}
 	s.Scopes = slices.Clone(s.Scopes)
-	t := &transport{set: &s, next: next}
+	t := &transport{w: w, set: &s, principal: principal, next: next}
 	if u, err := serverURL(s.URL); err == nil {
 		t.url, t.origin = u, originOf(u)
 	}
-	if s.Type == config.AuthClientCredentials || s.Type == config.AuthLogin {
-		t.src = w.source(t.set, principal)
+	if s.Type == config.AuthClientCredentials {
+		t.src.Store(w.machine(t.set))
 	}
 	return t
 }
 
 type transport struct {
-	set    *Settings
-	url    *url.URL // nil when it can't be read
-	origin string
-	src    *source // nil for a type that is not known
-	next   http.RoundTripper
+	w         *Wallet
+	set       *Settings
+	principal string
+	url       *url.URL // nil when it can't be read
+	origin    string
+	src       atomic.Pointer[source] // of a person: the one that was last used; nil before
+	next      http.RoundTripper
+}
+
+// source returns where the tokens come from. A person without a login is
+// forgotten in time, and may be another one when it has logged in.
+func (t *transport) source() *source {
+	src := t.src.Load()
+	if t.set.Type != config.AuthLogin || src != nil && src.current.Load() != nil {
+		return src
+	}
+	p, letGo := t.w.person(t.set, t.principal)
+	defer letGo()
+	t.src.Store(p.src)
+	return p.src
 }
 
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	tok, err := t.token(r)
+	src := t.source()
+	tok, err := t.token(r, src)
 	if err != nil {
 		if r.Body != nil {
 			r.Body.Close()
@@ -62,19 +79,19 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if resp.StatusCode != http.StatusUnauthorized {
 		return resp, nil
 	}
-	return t.again(r, resp, tok)
+	return t.again(r, resp, src, tok)
 }
 
 // again sends a request once more after a 401.
-func (t *transport) again(r *http.Request, refused *http.Response, old *token) (*http.Response, error) {
+func (t *transport) again(r *http.Request, refused *http.Response, src *source, old *token) (*http.Response, error) {
 	if r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {
 		// This one is lost, but the next need not meet a 401 too.
-		if t.src.worthwhile(old) {
-			t.src.renewBehind(t.set, old, true)
+		if src.worthwhile(old) {
+			src.renewBehind(t.set, old, true)
 		}
 		return refused, nil
 	}
-	tok, err := t.src.replace(r.Context(), t.set, old)
+	tok, err := src.replace(r.Context(), t.set, old)
 	if err == nil && tok == nil {
 		return refused, nil
 	}
@@ -97,14 +114,14 @@ func (t *transport) again(r *http.Request, refused *http.Response, old *token) (
 	}
 	ok := resp.StatusCode != http.StatusUnauthorized
 	tok.answered(ok)
-	t.src.resent(tok, ok)
+	src.resent(tok, ok)
 	return resp, nil
 }
 
 // token returns what to show with a request, or why it can't be sent.
-func (t *transport) token(r *http.Request) (*token, error) {
+func (t *transport) token(r *http.Request, src *source) (*token, error) {
 	switch {
-	case t.src == nil:
+	case src == nil:
 		return nil, problem(api.KindInvalid, t.set.Server, false, "auth type %q is unknown; set servers.%s.auth.type to %s or %s",
 			t.set.Type, t.set.Server, config.AuthClientCredentials, config.AuthLogin)
 	case t.url == nil:
@@ -115,7 +132,7 @@ func (t *transport) token(r *http.Request) (*token, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, context.Cause(r.Context())
 	}
-	tok, err := t.src.get(r.Context(), t.set)
+	tok, err := src.get(r.Context(), t.set)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +142,7 @@ func (t *transport) token(r *http.Request) (*token, error) {
 // fits refuses a login that was made for something else than what is configured
 // now under the same name.
 func (t *transport) fits(tok *token) error {
-	tok.told.Do(func() { t.src.w.learn(tok.access) })
+	tok.told.Do(func() { t.w.learn(tok.access) })
 	if tok.login == nil {
 		return nil
 	}

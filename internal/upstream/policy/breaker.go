@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,7 +31,7 @@ type breaker struct {
 	failures atomic.Int64 // in a row
 	tripped  atomic.Int64 // failures when it opened
 	opened   atomic.Int64 // by the clock
-	used     atomic.Int64 // last failure, by the clock
+	used     atomic.Int64 // last failure, by the clock; zero before the first
 	last     atomic.Pointer[string]
 }
 
@@ -128,6 +129,15 @@ func (b *breaker) lastReason() string {
 	return "unknown"
 }
 
+// lastFailure is what the server last failed with, and when; empty before.
+func (b *breaker) lastFailure() (string, time.Time) {
+	s, used := b.last.Load(), b.used.Load()
+	if s == nil || used == 0 {
+		return "", time.Time{}
+	}
+	return *s, b.clock.began.Add(time.Duration(used))
+}
+
 // state returns the state by the api's words; empty without a breaker. An open
 // breaker whose pause is over is half-open, whether anybody calls or not.
 func (b *breaker) state() string {
@@ -160,7 +170,7 @@ func (b *breaker) judge(ctx context.Context, err error) error {
 		}
 		return nil
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || upstream.TooLarge(err) {
 		return errNeither // the caller's doing
 	}
 	e := kindOf(err)
@@ -169,6 +179,11 @@ func (b *breaker) judge(ctx context.Context, err error) error {
 	default:
 		return errNeither
 	}
+	if saysNo(e.Status) && !upstream.Unsent(err) {
+		// Also an answer. What a handshake is told is none, as there was no call.
+		b.failures.Store(0)
+		return nil
+	}
 	reason := upstream.Reason(e)
 	b.last.Store(&reason)
 	b.used.Store(b.clock.now())
@@ -176,16 +191,23 @@ func (b *breaker) judge(ctx context.Context, err error) error {
 	return errFailed
 }
 
-// refuse is the error of a call that was kept away.
+// saysNo reports whether an HTTP status is the refusal of one request, as
+// opposed to a server that is in trouble or has too much to do.
+func saysNo(status int) bool {
+	return status >= 400 && status < 500 && status != http.StatusRequestTimeout && status != http.StatusTooManyRequests
+}
+
+// refuse is the error of a call that was kept away. What the last failure was is
+// not in it: that call was perhaps somebody else's.
 func (b *breaker) refuse(c *circuit, probing bool) error {
 	n := b.tripped.Load()
 	if probing {
 		return b.server.refuse(reasonBreaker, api.KindInfrastructure, 0, 0,
-			"%d calls failed in a row; one is under way to see whether it is well again (last: %s)", n, b.lastReason())
+			"%d calls failed in a row; one is under way to see whether it is well again", n)
 	}
 	left := c.set.Open - time.Duration(b.clock.now()-b.opened.Load())
 	return b.server.refuse(reasonBreaker, api.KindInfrastructure, 0, left,
-		"%d calls failed in a row; next try in %ds (last: %s)", n, seconds(left), b.lastReason())
+		"%d calls failed in a row; next try in %ds", n, seconds(left))
 }
 
 // breaking is a Caller behind a breaker.

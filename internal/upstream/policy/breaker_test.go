@@ -20,6 +20,13 @@ func breaks(n int) config.Policy {
 	return config.Policy{Breaker: config.Breaker{Failures: n, Open: 30 * time.Second, Probes: 1}}
 }
 
+// status is an answer of HTTP that is none of MCP.
+func status(code int) func(context.Context, int) (*upstream.Result, error) {
+	return func(context.Context, int) (*upstream.Result, error) {
+		return nil, &api.Error{Kind: api.KindInfrastructure, Server: "x", Message: "HTTP", Status: code}
+	}
+}
+
 func TestBreakerOpensProbesAndCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failing = true
@@ -50,8 +57,11 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 		if e.Kind != api.KindInfrastructure || !e.Retryable || e.RetryAfter != 12 || !upstream.Unsent(err) {
 			t.Errorf("refused with %+v, unsent %v", e, upstream.Unsent(err))
 		}
-		if want := `server "x": 3 calls failed in a row; next try in 12s (last: broke)`; e.Message != want {
+		if want := `server "x": 3 calls failed in a row; next try in 12s`; e.Message != want {
 			t.Errorf("message %q, want %q", e.Message, want)
+		}
+		if got := s.Figures().LastFailure; got != "broke" {
+			t.Errorf("the last failure is %q", got)
 		}
 		if n := up.count("tools/call add"); n != 3 {
 			t.Errorf("%d calls reached the server", n)
@@ -142,6 +152,21 @@ func TestWhatTheBreakerCounts(t *testing.T) {
 		{"not started", func(context.Context, int) (*upstream.Result, error) { return nil, unsent(api.KindInfrastructure) }, true},
 		{"refused", func(context.Context, int) (*upstream.Result, error) { return nil, fail(api.KindRefused) }, false},
 		{"invalid", func(context.Context, int) (*upstream.Result, error) { return nil, fail(api.KindInvalid) }, false},
+		{"HTTP 400", status(400), false},
+		{"HTTP 404", status(404), false},
+		{"HTTP 413", status(413), false},
+		{"HTTP 408", status(408), true},
+		{"HTTP 302", status(302), true},
+		{"HTTP 404 to a handshake", func(context.Context, int) (*upstream.Result, error) {
+			_, err := status(404)(nil, 0)
+			return nil, upstream.NotSent(err)
+		}, true},
+		{"HTTP 400 between", func(_ context.Context, n int) (*upstream.Result, error) {
+			if n%3 == 0 {
+				return status(400)(nil, 0)
+			}
+			return nil, fail(api.KindLost)
+		}, false},
 		{"JSON-RPC error", func(context.Context, int) (*upstream.Result, error) {
 			return &upstream.Result{Error: []byte(`{"code":-32603}`)}, nil
 		}, false},

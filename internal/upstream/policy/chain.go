@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"sync"
 
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
@@ -12,6 +13,10 @@ type ChainOptions struct {
 	// Own says that the instance belongs to one session: when it fails or sends
 	// a 429, that is no reason to keep the others away from theirs.
 	Own bool
+	// Of names what the chain talks to, and as whom. Chains of the same share what
+	// they learn; one that is still in use after its server was changed can't
+	// teach the others anything.
+	Of string
 	// Kept is called when a list was kept, so that whoever has the connection
 	// starts to listen for its changes. It may be nil and must not block.
 	Kept func()
@@ -26,7 +31,8 @@ type Chain struct {
 	results *scope
 	hints   *hints
 	breaker *breaker
-	own     bool
+	target  *target // nil for one with its own
+	closing sync.Once
 }
 
 var _ upstream.Caller = (*Chain)(nil)
@@ -34,19 +40,22 @@ var _ upstream.Caller = (*Chain)(nil)
 // Chain puts the policies around a Caller. This is the one place that knows
 // their order.
 func (s *Server) Chain(next upstream.Caller, o ChainOptions) *Chain {
-	c := &Chain{server: s, next: next, own: o.Own, hints: s.hints, breaker: s.breaker, results: &s.kept}
-	id, hold := s.chains.Add(1), &s.hold
+	c := &Chain{server: s, next: next, breaker: s.breaker}
+	id, hold := s.numbers.Add(1), &s.hold
 	if o.Own {
 		own := newHold(s)
 		hold = &own
 		c.hints, c.breaker, c.results = newHints(s), newBreaker(s, true), &scope{}
+	} else {
+		c.target = s.join(o.Of)
+		c.hints, c.results = c.target.hints, &c.target.kept
 	}
 	broken := &breaking{b: c.breaker, next: next}
 	held := &holding{h: hold, next: broken}
 	again := &retry{server: s, hints: c.hints, ask: held, next: held}
 	limited := &limits{server: s, hold: hold, next: again}
 	kept := &results{server: s, chain: id, scope: c.results, hints: c.hints, ask: held, next: limited}
-	c.lists = newLists(s, id, o, c.hints, kept)
+	c.lists = newLists(s, id, c.target, o.Kept, c.hints, kept)
 	c.first = c.lists
 	return c
 }
@@ -88,14 +97,15 @@ func (c *Chain) Note(method string) {
 }
 
 // Close lets go of what is kept for this chain alone, when its connection is
-// over. It need not be called for the sake of memory: all of that is bounded and
-// expires.
+// over. It may be called twice.
 func (c *Chain) Close() {
 	for kind := range listKinds {
 		c.lists.forgetOwn(kind)
 	}
-	if c.own {
-		c.server.results.drop(c.results)
-		c.server.fine(c.breaker)
+	if c.target != nil {
+		c.closing.Do(func() { c.server.leave(c.target) })
+		return
 	}
+	c.server.results.drop(c.results)
+	c.server.fine(c.breaker)
 }

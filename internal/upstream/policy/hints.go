@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tine-mcp/tine/internal/upstream"
@@ -33,6 +34,10 @@ const (
 // hints are what is known of a server's tools. They are learned from lists that
 // pass, and asked for where a decision needs them.
 type hints struct {
+	server *Server
+	// forgets is the server's count of them that all below is from.
+	forgets atomic.Uint64
+
 	mu    sync.RWMutex
 	tools map[string]hint
 	epoch uint64
@@ -43,15 +48,28 @@ type hints struct {
 }
 
 func newHints(s *Server) *hints {
-	return &hints{
-		tools: make(map[string]hint), asked: make(map[string]time.Time),
+	h := &hints{
+		server: s, tools: make(map[string]hint), asked: make(map[string]time.Time),
 		flights: flights[string, struct{}]{tasks: &s.tasks},
+	}
+	h.forgets.Store(s.forgets.Load())
+	return h
+}
+
+// renew forgets what was known before the server's last Forget. It is called
+// before anything is looked up or learned, so that the server need not know
+// who has hints.
+func (h *hints) renew() {
+	if now := h.server.forgets.Load(); h.forgets.Load() != now {
+		h.forget()
+		h.forgets.Store(now)
 	}
 }
 
 // now returns a moment to learn with: what was asked for before the last forget
 // teaches nothing.
 func (h *hints) now() uint64 {
+	h.renew()
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.epoch
@@ -86,6 +104,7 @@ func (h *hints) learn(at uint64, result []byte) (cursor []byte) {
 			learned[name] = hintOf(tool)
 		}
 	}
+	h.renew()
 	h.mu.Lock()
 	if h.epoch == at {
 		if len(h.tools)+len(learned) > maxHints {
@@ -124,6 +143,7 @@ func (h *hints) of(ctx context.Context, req *upstream.Request, ask upstream.Call
 	// A list that is read while the tools change teaches nothing and is read
 	// again. That is so where the server was started for the question.
 	for tries := 0; ; tries++ {
+		h.renew()
 		h.mu.RLock()
 		hint, known := h.tools[req.Name]
 		wait, asked := h.asked[req.Who]

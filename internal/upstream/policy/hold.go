@@ -10,8 +10,11 @@ import (
 	"github.com/tine-mcp/tine/internal/upstream"
 )
 
-// maxHold bounds for how long a server can send everyone away.
-const maxHold = 10 * time.Minute
+// These bound for how long a server can send everyone away.
+const (
+	leastHold = time.Second
+	maxHold   = 10 * time.Minute
+)
 
 // A hold is the time for which a server asked to be left alone.
 type hold struct {
@@ -55,7 +58,7 @@ func (h *hold) observe(err error) {
 	if e.Status != 429 && (e.RetryAfter == 0 || e.Kind != api.KindInfrastructure || upstream.Unsent(err)) {
 		return
 	}
-	wait := min(max(time.Duration(e.RetryAfter)*time.Second, time.Second), maxHold)
+	wait := min(max(time.Duration(e.RetryAfter)*time.Second, leastHold), maxHold)
 	until := h.clock.now() + int64(wait)
 	for {
 		old := h.until.Load()
@@ -85,6 +88,22 @@ func (c *holding) Call(ctx context.Context, req *upstream.Request) (*upstream.Re
 	res, err := c.next.Call(ctx, req)
 	if err != nil {
 		c.h.observe(err)
+		err = saysWhen(err)
 	}
 	return res, err
+}
+
+// saysWhen adds to a 429 how long it holds everybody back, where the server did
+// not say.
+func saysWhen(err error) error {
+	var e *api.Error
+	if !errors.As(err, &e) || e.Status != 429 || e.RetryAfter > 0 {
+		return err
+	}
+	told := *e
+	told.RetryAfter = seconds(leastHold)
+	if upstream.Unsent(err) {
+		return upstream.NotSent(&told)
+	}
+	return &told
 }

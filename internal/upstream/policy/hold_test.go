@@ -23,6 +23,7 @@ func TestServersOwnLimit(t *testing.T) {
 		{"429 with Retry-After", limited(429, 20), 20 * time.Second},
 		{"429 without", limited(429, 0), time.Second},
 		{"429 for a day", limited(429, 86400), 10 * time.Minute},
+		{"429 to a handshake", upstream.NotSent(limited(429, 0)), time.Second},
 		{"503 with Retry-After", limited(503, 5), 5 * time.Second},
 		{"503 without", limited(503, 0), 0},
 		{"not started, says when", upstream.NotSent(limited(503, 5)), 0},
@@ -40,7 +41,11 @@ func TestServersOwnLimit(t *testing.T) {
 				s, c := world(t, config.Policy{Retry: retries(1), Breaker: config.Breaker{Failures: 5, Open: time.Minute}})
 				chain, other := s.Chain(up, policy.ChainOptions{}), s.Chain(up, policy.ChainOptions{})
 				_, err := chain.Call(t.Context(), tool(t, "a", "add"))
-				if e := ours(t, err); e != ours(t, tt.err) {
+				want := *ours(t, tt.err)
+				if want.Status == 429 && want.RetryAfter == 0 {
+					want.RetryAfter = 1 // for as long as it is held
+				}
+				if e := ours(t, err); *e != want || upstream.Unsent(err) != upstream.Unsent(tt.err) {
 					t.Errorf("the caller got %+v, want the server's own", e)
 				}
 				if tt.hold == 0 {

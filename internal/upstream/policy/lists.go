@@ -42,7 +42,7 @@ const maxListTTL = 24 * time.Hour
 type lists struct {
 	server *Server
 	chain  uint64
-	own    bool
+	target *target // nil for a chain with its own
 	kept   func()
 	hints  *hints
 	next   upstream.Caller
@@ -56,8 +56,8 @@ type answer struct {
 	err error
 }
 
-func newLists(s *Server, chain uint64, o ChainOptions, h *hints, next upstream.Caller) *lists {
-	return &lists{server: s, chain: chain, own: o.Own, kept: o.Kept, hints: h, next: next,
+func newLists(s *Server, chain uint64, t *target, kept func(), h *hints, next upstream.Caller) *lists {
+	return &lists{server: s, chain: chain, target: t, kept: kept, hints: h, next: next,
 		flights: flights[cacheKey, answer]{tasks: &s.tasks}}
 }
 
@@ -77,7 +77,7 @@ func (l *lists) Call(ctx context.Context, req *upstream.Request) (*upstream.Resu
 	if !ok {
 		return l.pass(ctx, kind, req)
 	}
-	private := cacheKey{chain: l.chain, kind: kind, who: req.Who, sign: sum}
+	private := cacheKey{chain: l.chain, age: l.server.forgets.Load(), kind: kind, who: req.Who, sign: sum}
 	if res := l.find(private, most); res != nil {
 		l.server.metrics.Cache("lists", true)
 		return res, nil
@@ -153,11 +153,11 @@ func (l *lists) fetch(ctx context.Context, kind listKind, key cacheKey, req *ups
 // share it; an instance of somebody's own has lists of its own.
 func (l *lists) public(kind listKind, key cacheKey) (*scope, cacheKey) {
 	key.public, key.who = true, ""
-	if l.own {
+	if l.target == nil {
 		return &l.scopes[kind], key
 	}
-	key.chain = 0
-	return &l.server.public[kind], key
+	key.chain = l.target.id
+	return &l.target.public[kind], key
 }
 
 // find returns a kept list, for this principal or for all.
@@ -182,8 +182,8 @@ func (l *lists) find(key cacheKey, most time.Duration) *upstream.Result {
 // what is being fetched. A change that one connection hears of is one of the
 // list for everyone.
 func (l *lists) forget(kind listKind) {
-	if !l.own {
-		l.server.lists.drop(&l.server.public[kind])
+	if l.target != nil {
+		l.server.lists.drop(&l.target.public[kind])
 	}
 	l.forgetOwn(kind)
 }

@@ -51,20 +51,18 @@ type Server struct {
 	gate    gate
 	hold    hold
 	breaker *breaker
-	hints   *hints
 
 	lists   *store
 	results *store
-	// public are the lists that every principal may see, and kept the results,
-	// of all chains that are not somebody's own.
-	public [listKinds]scope
-	kept   scope
 
-	chains atomic.Uint64 // numbers them
-	tasks  tasks
+	numbers atomic.Uint64 // of chains and targets
+	forgets atomic.Uint64 // how often Forget was called
+	tasks   tasks
 
-	mu  sync.Mutex
-	own map[*breaker]struct{} // of chains with their own, while they are not closed
+	mu      sync.Mutex
+	own     map[*breaker]struct{} // of chains with their own, while they are not closed
+	targets map[string]*target    // by what their chains are for
+	newest  *target               // the one that a chain was last made for
 }
 
 // Bounds of what is kept of one server, over all its chains.
@@ -90,10 +88,10 @@ func NewServer(id string, p config.Policy, m Metrics, log *slog.Logger) *Server 
 		lists:   newStore(maxLists, maxListBytes),
 		results: newStore(maxResults, maxResultBytes),
 		own:     make(map[*breaker]struct{}),
+		targets: make(map[string]*target),
 	}
 	s.policy.Store(&p)
 	s.tasks.life, s.tasks.end = context.WithCancel(context.Background())
-	s.hints = newHints(s)
 	s.hold = newHold(s)
 	s.breaker = newBreaker(s, false)
 	s.gate.server = s
@@ -118,8 +116,9 @@ func (s *Server) Set(p config.Policy) {
 
 // Forget drops what is kept and known of the server, when it may be another one
 // from now on or see somebody else in us: its address or credentials changed.
+// That is so for chains with their own too, and for what is being fetched.
 func (s *Server) Forget() {
-	s.hints.forget()
+	s.forgets.Add(1)
 	s.lists.clear()
 	s.results.clear()
 }
@@ -131,6 +130,10 @@ type Figures struct {
 	Breaker  string
 	InFlight int
 	Queue    int
+	// LastFailure is what a breaker last counted as a failure, in the words of
+	// the error; empty before the first. It may be of anybody's call, so it is for
+	// those who may see all calls.
+	LastFailure string
 }
 
 // Figures returns them as they are now.
@@ -144,12 +147,17 @@ func (s *Server) Figures() Figures {
 		own = append(own, b)
 	}
 	s.mu.Unlock()
+	var last time.Time
+	f.LastFailure, last = s.breaker.lastFailure()
 	for _, b := range own {
 		if b.forgotten() {
 			s.fine(b)
 			continue
 		}
 		worst = worse(worst, b.state())
+		if text, at := b.lastFailure(); at.After(last) {
+			f.LastFailure, last = text, at
+		}
 	}
 	f.Breaker = worst
 	return f

@@ -2,10 +2,10 @@ package policy
 
 import (
 	"context"
-	"path"
 	"time"
 
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -42,7 +42,7 @@ func (r *results) Call(ctx context.Context, req *upstream.Request) (*upstream.Re
 	if !ok {
 		return r.next.Call(ctx, req)
 	}
-	key := cacheKey{chain: r.chain, who: req.Who, sign: sum}
+	key := cacheKey{chain: r.chain, age: r.server.forgets.Load(), who: req.Who, sign: sum}
 	if e, _ := r.server.results.get(key, c.Results); e != nil {
 		r.server.metrics.Cache("results", true)
 		return &upstream.Result{Result: e.result, Events: e.events}, nil
@@ -67,7 +67,7 @@ func (r *results) fill(ctx context.Context, key cacheKey, req *upstream.Request,
 // wanted reports whether a read-only tool's results are to be kept.
 func wanted(c *config.Cache, tool string) bool {
 	for _, pattern := range c.Tools {
-		if ok, err := path.Match(pattern, tool); ok && err == nil {
+		if identity.Match(pattern, tool) {
 			return true
 		}
 	}

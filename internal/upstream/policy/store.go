@@ -13,7 +13,8 @@ import (
 // A cacheKey names one kept answer. The principal is in it as it is, not as
 // part of a hash.
 type cacheKey struct {
-	chain  uint64 // zero for all chains that are nobody's own
+	chain  uint64 // or the target, for what its chains share
+	age    uint64 // how often the server was forgotten before
 	kind   listKind
 	public bool // for every principal
 	who    string

@@ -178,6 +178,23 @@ func clip(s string) string {
 	return s[:cut] + "..."
 }
 
+// Refused writes down a request that was turned away before it reached the
+// policies: its principal may not make it. Nothing of it is kept but that.
+func (s *Server) Refused(req *upstream.Request) {
+	s.metrics.Refused(telemetry.RefusedAccess)
+	if s.o.Journal == nil || *s.mode.Load() == config.JournalOff {
+		return
+	}
+	err := s.o.Journal.Append(&journal.Entry{
+		At: time.Now(), Principal: req.Who, Session: req.Session, Server: s.id, Method: req.Method,
+		Name: clip(req.Name), Outcome: string(api.KindRefused), Mode: config.JournalMeta,
+	})
+	if err != nil {
+		s.o.Metrics.JournalError()
+	}
+	s.o.Trouble.note(s.o.Log, err)
+}
+
 // note counts a call.
 func (s *Server) note(method, outcome, message string, took time.Duration) {
 	s.metrics.Call(outcome, took)

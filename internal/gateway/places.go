@@ -1,0 +1,93 @@
+package gateway
+
+import (
+	"net/http"
+	"sync"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/identity"
+)
+
+// limits.calls bounds the requests under way. While there is room everybody
+// takes what there is; once half of it is taken, nobody may have more than a
+// quarter, so that the others get in.
+
+// minShare is how many requests a principal may always have under way.
+const minShare = 16
+
+// shares counts the requests under way of each principal. Those without a name
+// are not counted: where they come in there is nobody else.
+type shares struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+// add counts n requests in or, negative, out, and returns how many there are.
+func (s *shares) add(name string, n int) int {
+	if name == "" {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of == nil {
+		s.of = make(map[string]int)
+	}
+	now := s.of[name] + n
+	if now == 0 {
+		delete(s.of, name)
+	} else {
+		s.of[name] = now
+	}
+	return now
+}
+
+// InFlight returns the number of requests under way.
+func (g *Gateway) InFlight() int { return int(g.inflight.Load()) }
+
+// enter counts n requests in, unless the gateway is full or stopping, or the
+// principal has its share. Whoever entered must leave. What answers or cancels
+// a request does not enter: it has to get through for the request to end.
+func (g *Gateway) enter(who identity.Principal, n int) *api.Error {
+	if g.draining.Load() {
+		return stopping()
+	}
+	most := g.edge.Load().calls
+	all := g.inflight.Add(int64(n))
+	mine := int64(g.shares.add(who.Name, n))
+	switch {
+	case all > most:
+		g.leave(who, n)
+		return &api.Error{
+			Kind: api.KindRefused, Status: http.StatusServiceUnavailable, Retryable: true,
+			Message: "too many requests at once; limits.calls can raise that",
+		}
+	case all > most/2 && mine > max(minShare, most/4):
+		g.leave(who, n)
+		return &api.Error{
+			Kind: api.KindRefused, Status: http.StatusTooManyRequests, Retryable: true, RetryAfter: 1,
+			Message: "too many requests of yours at once; while the gateway is busy nobody has more than a quarter of limits.calls",
+		}
+	}
+	return nil
+}
+
+func (g *Gateway) leave(who identity.Principal, n int) {
+	g.inflight.Add(-int64(n))
+	g.shares.add(who.Name, -n)
+}
+
+// aside takes a request that stays open out of those under way: it is not work,
+// and must not hold up a stop. The returned function brings it back, to leave.
+func (g *Gateway) aside(who identity.Principal) (back func()) {
+	g.leave(who, 1)
+	return func() {
+		g.inflight.Add(1)
+		g.shares.add(who.Name, 1)
+	}
+}
+
+func stopping() *api.Error {
+	return &api.Error{
+		Kind: api.KindRefused, Status: http.StatusServiceUnavailable, Retryable: true, Message: "the gateway is stopping",
+	}
+}

@@ -1,0 +1,144 @@
+package upstream
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// Subscription makes the request that begins or ends a subscription to a
+// resource, by method. Upstream.Call takes it like any other, and counts:
+// several may subscribe to the same resource, the server is told of the last
+// one who leaves, and a server that was started again is asked again.
+func Subscription(method, uri string) *Request {
+	raw := append(wire.AppendQuote([]byte(`{"uri":`), uri), '}')
+	p, _ := wire.ScanParams(method, raw) // it was just written
+	return &Request{Method: method, Params: p, Name: uri, Client: &Client{}}
+}
+
+// Subscribe asks for updates of a resource, which reach the watchers, for nobody
+// in particular. It lasts over restarts of the server, until as many
+// Unsubscribes.
+func (u *Upstream) Subscribe(ctx context.Context, uri string) (*Result, error) {
+	return u.Call(ctx, Subscription(wire.MethodSubscribe, uri))
+}
+
+// Unsubscribe undoes one Subscribe.
+func (u *Upstream) Unsubscribe(ctx context.Context, uri string) (*Result, error) {
+	return u.Call(ctx, Subscription(wire.MethodUnsubscribe, uri))
+}
+
+// subscribe is the end of a subscription's way through the policies.
+func (u *Upstream) subscribe(ctx context.Context, conn *Conn, req *Request) (*Result, error) {
+	res, err := conn.subscribe(ctx, req)
+	if err == nil && res.Error == nil {
+		u.mu.Lock()
+		u.subs[req.Name]++
+		u.mu.Unlock()
+	}
+	return res, err
+}
+
+// unwanted takes one subscription off, which no policy can refuse, and reports
+// whether the server has to be told.
+func (u *Upstream) unwanted(uri string) bool {
+	u.mu.Lock()
+	if u.subs[uri]--; u.subs[uri] <= 0 {
+		delete(u.subs, uri)
+	}
+	conn := u.conn
+	u.mu.Unlock()
+	return conn != nil && !conn.ended() && conn.listen.forget(uri)
+}
+
+// resubscribe brings the subscriptions to a new connection.
+func (u *Upstream) resubscribe(conn *Conn, subs map[string]int) {
+	ctx, cancel := context.WithTimeout(u.life, 30*time.Second)
+	defer cancel()
+	for uri, n := range subs {
+		for range n {
+			if _, err := conn.subscribe(ctx, Subscription(wire.MethodSubscribe, uri)); err != nil {
+				u.o.Log.Debug("resource not subscribed again", "server", u.Server(), "err", err)
+			}
+		}
+	}
+}
+
+// resubscribe asks a legacy server again for every resource, after it forgot
+// the session.
+func (c *Conn) resubscribe(ctx context.Context) {
+	c.listen.mu.Lock()
+	uris := slices.Collect(maps.Keys(c.listen.subs))
+	c.listen.mu.Unlock()
+	for _, uri := range uris {
+		if _, err := c.exchange(ctx, Subscription(wire.MethodSubscribe, uri)); err != nil {
+			c.log.Debug("resource not subscribed again", "server", c.server, "err", err)
+		}
+	}
+}
+
+// subscribe asks for updates of a resource; several may ask for the same one.
+func (c *Conn) subscribe(ctx context.Context, req *Request) (*Result, error) {
+	l, uri := &c.listen, req.Name
+	l.mu.Lock()
+	if l.subs == nil {
+		l.subs = make(map[string]int)
+	}
+	l.subs[uri]++
+	first := l.subs[uri] == 1
+	l.mu.Unlock()
+	if !first {
+		return &Result{Result: []byte("{}")}, nil
+	}
+	if c.modern() {
+		if ready := l.restart(c); ready != nil {
+			select {
+			case <-ready:
+			case <-ctx.Done():
+			}
+		}
+		return &Result{Result: []byte("{}")}, nil
+	}
+	l.watch(c)
+	res, err := c.exchange(ctx, req)
+	if err != nil || res.Error != nil {
+		l.forget(uri)
+	}
+	return res, err
+}
+
+// unsubscribe tells the server that nobody wants a resource any more, unless
+// somebody does again: it may have taken a while to come here.
+func (c *Conn) unsubscribe(ctx context.Context, req *Request) (*Result, error) {
+	l := &c.listen
+	l.mu.Lock()
+	wanted := l.subs[req.Name] > 0
+	l.mu.Unlock()
+	if wanted {
+		return &Result{Result: []byte("{}")}, nil
+	}
+	if c.modern() {
+		l.restart(c)
+		return &Result{Result: []byte("{}")}, nil
+	}
+	return c.exchange(ctx, req)
+}
+
+// forget takes one off and reports whether it was the last.
+func (l *listener) forget(uri string) (last bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, ok := l.subs[uri]
+	switch {
+	case !ok:
+		return false
+	case n > 1:
+		l.subs[uri] = n - 1
+		return false
+	}
+	delete(l.subs, uri)
+	return true
+}
