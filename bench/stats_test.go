@@ -53,6 +53,7 @@ func TestMedianRatio(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
+	full := 1.15
 	lines := func(p50, rate float64, anon int64, failure string) []line {
 		var out []line
 		for _, era := range []string{legacyEra, statelessEra} {
@@ -60,6 +61,11 @@ func TestJudge(t *testing.T) {
 				for _, n := range []int{1, 16} {
 					out = append(out, line{Group: era, Name: name, Callers: n, Anon: 1e6, Proxy: ratios{P50: 1, Rate: 1}})
 				}
+			}
+		}
+		for _, era := range []string{legacyEra, statelessEra} {
+			for _, n := range []int{1, 16} {
+				out = append(out, line{Group: era, Name: rowFull, Callers: n, Anon: 1e6, Off: ratios{P50: full}})
 			}
 		}
 		// One cell is different; it alone must be able to miss an aim.
@@ -72,13 +78,14 @@ func TestJudge(t *testing.T) {
 		met   int
 		all   bool
 	}{
-		{"all met", lines(1.25, 0.8, 39e6, ""), 9, true},
-		{"slow", lines(1.26, 0.9, 39e6, ""), 8, false},
-		{"narrow", lines(1.1, 0.79, 39e6, ""), 8, false},
-		{"fat", lines(1.1, 0.9, 40e6, ""), 8, false},
+		{"all met", lines(1.25, 0.8, 39e6, ""), 11, true},
+		{"slow", lines(1.26, 0.9, 39e6, ""), 10, false},
+		{"narrow", lines(1.1, 0.79, 39e6, ""), 10, false},
+		{"fat", lines(1.1, 0.9, 40e6, ""), 10, false},
 		{"nothing measured", nil, 0, false},
 		{"one row only", lines(1.1, 0.9, 1e6, "")[:1], 3, false},
-		{"a failed call", lines(1.1, 0.9, 1e6, "wrong"), 7, false},
+		{"a failed call", lines(1.1, 0.9, 1e6, "wrong"), 9, false},
+		{"dear with everything on", func() []line { full = 1.16; return lines(1, 1, 1e6, "") }(), 9, false},
 	} {
 		rep := &report{Lines: tc.lines, Aims: judge(tc.lines)}
 		met := 0

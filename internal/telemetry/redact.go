@@ -31,7 +31,7 @@ type Redactor struct {
 }
 
 // maxLearned bounds the values that came with Learn.
-const maxLearned = 1024
+const maxLearned = 256
 
 // Learn adds a value that became a secret at run time, such as an access token.
 // It stays one when another takes its place: what was written down of calls

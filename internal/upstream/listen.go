@@ -72,18 +72,16 @@ func (l *listener) restart(c *Conn) (acked <-chan struct{}) {
 	}
 	go func() {
 		defer l.wg.Done()
-		defer func() {
-			if old != nil {
-				old()
-			}
-		}()
+		if old != nil {
+			// Also where this one ended before it began: nobody else has it.
+			defer old()
+		}
 		if len(filter) == 0 {
 			close(ready)
 			<-ctx.Done()
 			return
 		}
 		l.modern(ctx, c, filter, ready, old)
-		old = nil
 	}()
 	return ready
 }
