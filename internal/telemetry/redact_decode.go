@@ -70,7 +70,7 @@ func (v view) decode(way decoding) view {
 			break
 		}
 		before, n := len(out), 1
-		switch x, ok := hex(s, i+1, 2); {
+		switch x, ok := hexDigits(s, i+1, 2); {
 		case s[i] == '\\':
 			n, out = escape(s[i:], out)
 		case s[i] == '+':
@@ -100,16 +100,16 @@ func escape(s string, out []byte) (int, []byte) {
 	}
 	switch s[1] {
 	case 'x':
-		if x, ok := hex(s, 2, 2); ok {
+		if x, ok := hexDigits(s, 2, 2); ok {
 			return 4, append(out, byte(x))
 		}
 	case 'u':
-		x, ok := hex(s, 2, 4)
+		x, ok := hexDigits(s, 2, 4)
 		if !ok {
 			break
 		}
 		if utf16.IsSurrogate(x) && strings.HasPrefix(s[6:], `\u`) {
-			if y, ok := hex(s, 8, 4); ok {
+			if y, ok := hexDigits(s, 8, 4); ok {
 				if pair := utf16.DecodeRune(x, y); pair != utf8.RuneError {
 					return 12, utf8.AppendRune(out, pair)
 				}
@@ -120,7 +120,7 @@ func escape(s string, out []byte) (int, []byte) {
 	return 1, append(out, '\\')
 }
 
-func hex(s string, from, n int) (rune, bool) {
+func hexDigits(s string, from, n int) (rune, bool) {
 	if from+n > len(s) {
 		return 0, false
 	}

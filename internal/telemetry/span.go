@@ -2,10 +2,10 @@ package telemetry
 
 import (
 	"context"
+	"encoding/hex"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -156,9 +156,19 @@ func (s *Span) Trace() (traceparent, tracestate string) {
 	if s == nil {
 		return "", ""
 	}
-	var p Parent
-	propagation.TraceContext{}.Inject(trace.ContextWithSpan(context.Background(), s.span), &p)
-	return p.Traceparent, p.Tracestate
+	c := s.span.SpanContext()
+	if !c.IsValid() {
+		return "", ""
+	}
+	id, span := c.TraceID(), c.SpanID()
+	b := make([]byte, 0, 55)
+	b = append(b, "00-"...)
+	b = hex.AppendEncode(b, id[:])
+	b = append(b, '-')
+	b = hex.AppendEncode(b, span[:])
+	b = append(b, '-')
+	b = hex.AppendEncode(b, []byte{byte(c.TraceFlags() & trace.FlagsSampled)})
+	return string(b), c.TraceState().String()
 }
 
 // ID is the trace's id in hex, for the journal.

@@ -102,9 +102,7 @@ func NewTracing(ctx context.Context, o Options) (*Tracing, error) {
 }
 
 func newTracing(out *outlet, o Options) *Tracing {
-	queue := sdktrace.NewBatchSpanProcessor(out,
-		sdktrace.WithMaxQueueSize(spanQueue), sdktrace.WithMaxExportBatchSize(spanBatch),
-		sdktrace.WithBatchTimeout(2*time.Second), sdktrace.WithExportTimeout(exportTimeout))
+	queue := newBatcher(out)
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(o.Sample))),
 		sdktrace.WithRawSpanLimits(sdktrace.SpanLimits{
