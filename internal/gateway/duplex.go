@@ -29,7 +29,7 @@ type duplex struct {
 	who identity.Principal // as it came last
 	c   *client            // after the handshake
 	// modern calls have no client; they are cancelled by id.
-	calls  map[string]context.CancelCauseFunc
+	calls  map[string]*context.CancelCauseFunc
 	closed bool
 	wg     sync.WaitGroup
 	life   context.Context
@@ -41,7 +41,7 @@ type duplex struct {
 const maxDuplexCalls = 1024
 
 func (g *Gateway) newDuplex(v view, sess *session.Session, who identity.Principal) *duplex {
-	d := &duplex{g: g, view: v, sess: sess, who: who, out: newOutbox(false), calls: make(map[string]context.CancelCauseFunc), said: make(chan struct{})}
+	d := &duplex{g: g, view: v, sess: sess, who: who, out: newOutbox(false), calls: make(map[string]*context.CancelCauseFunc), said: make(chan struct{})}
 	d.life, d.end = context.WithCancel(g.life)
 	return d
 }
@@ -124,7 +124,7 @@ func (d *duplex) message(msg wire.Message) {
 			cancel := d.calls[string(at.Of(msg.Params))]
 			d.mu.Unlock()
 			if cancel != nil {
-				cancel(upstream.Cancelled())
+				(*cancel)(upstream.Cancelled())
 			}
 		}
 		if c != nil {
@@ -152,7 +152,8 @@ func (d *duplex) message(msg wire.Message) {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(d.life)
-	if !d.begin(msg.ID, cancel) {
+	done, ok := d.begin(msg.ID, cancel)
+	if !ok {
 		cancel(nil)
 		d.g.leave(who, 1)
 		d.send(frameOf(msg.ID, failed("", &wire.Error{Code: wire.CodeInvalidRequest, Message: "a request with this id is under way, or too many are"})))
@@ -161,12 +162,12 @@ func (d *duplex) message(msg wire.Message) {
 	started := d.spawn(func() {
 		defer d.g.leave(who, 1)
 		defer cancel(nil)
-		defer d.finish(msg.ID)
+		defer done()
 		if params.Version.Ok() {
-			d.modern(ctx, msg, params)
+			d.modern(ctx, msg, params, done)
 			return
 		}
-		d.legacy(ctx, c, msg, params)
+		d.legacy(ctx, c, msg, params, done)
 	})
 	if !started {
 		cancel(nil)
@@ -174,20 +175,23 @@ func (d *duplex) message(msg wire.Message) {
 	}
 }
 
-func (d *duplex) begin(id []byte, cancel context.CancelCauseFunc) bool {
+// begin registers a request, so that it can be cancelled. done ends that, before
+// the request is answered: whoever has the answer may use the id again.
+func (d *duplex) begin(id []byte, cancel context.CancelCauseFunc) (done func(), ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, ok := d.calls[string(id)]; ok || len(d.calls) >= maxDuplexCalls {
-		return false
+	key := string(id)
+	if _, ok := d.calls[key]; ok || len(d.calls) >= maxDuplexCalls {
+		return nil, false
 	}
-	d.calls[string(id)] = cancel
-	return true
-}
-
-func (d *duplex) finish(id []byte) {
-	d.mu.Lock()
-	delete(d.calls, string(id))
-	d.mu.Unlock()
+	d.calls[key] = &cancel
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.calls[key] == &cancel {
+			delete(d.calls, key)
+		}
+	}, true
 }
 
 // initialize shakes hands. A second one starts over.
@@ -222,7 +226,7 @@ func (d *duplex) initialize(msg wire.Message) {
 	})
 }
 
-func (d *duplex) legacy(ctx context.Context, c *client, msg wire.Message, params wire.Params) {
+func (d *duplex) legacy(ctx context.Context, c *client, msg wire.Message, params wire.Params, done func()) {
 	x := &exchange{g: d.g, who: d.principal(), view: d.view, sess: d.sess, conn: c, method: msg.Method, params: params, trace: d.g.parentOf(nil, &params)}
 	if c != nil {
 		x.client = c.desc()
@@ -234,12 +238,13 @@ func (d *duplex) legacy(ctx context.Context, c *client, msg wire.Message, params
 	if errors.Is(context.Cause(ctx), upstream.Cancelled()) {
 		return
 	}
+	done()
 	d.send(frameOf(msg.ID, res))
 }
 
 // modern answers a request of the stateless era on a channel, where there are
 // no headers to hold against the body.
-func (d *duplex) modern(ctx context.Context, msg wire.Message, params wire.Params) {
+func (d *duplex) modern(ctx context.Context, msg wire.Message, params wire.Params, done func()) {
 	header := make(http.Header)
 	version, _ := wire.Unquote(params.Version.Of(params.Raw))
 	header.Set(wire.HeaderMethod, msg.Method)
@@ -262,7 +267,7 @@ func (d *duplex) modern(ctx context.Context, msg wire.Message, params wire.Param
 		d.listen(ctx, x, msg)
 		return
 	}
-	d.g.answerModern(ctx, x, msg, &framePeer{d: d, level: x.client.LogLevel})
+	d.g.answerModern(ctx, x, msg, &framePeer{d: d, level: x.client.LogLevel, done: done})
 }
 
 // listen keeps a subscription open on the channel until it is cancelled.
@@ -287,6 +292,7 @@ func (d *duplex) listen(ctx context.Context, x *exchange, msg wire.Message) {
 type framePeer struct {
 	d     *duplex
 	level string
+	done  func()
 }
 
 func (f *framePeer) note(method string, params []byte) {
@@ -302,6 +308,7 @@ func (f *framePeer) finish(ctx context.Context, msg wire.Message, res *upstream.
 	if res.Result != nil {
 		res = &upstream.Result{Result: dress(msg.Method, res.Result)}
 	}
+	f.done()
 	f.d.send(frameOf(msg.ID, res))
 }
 

@@ -315,6 +315,10 @@ func (d *door) open() {
 				continue
 			}
 			d.mu.Lock()
+			if d.l != l { // it was shut while this one came in
+				front.Close()
+				back.Close()
+			}
 			d.conns[front], d.conns[back] = struct{}{}, struct{}{}
 			d.mu.Unlock()
 			pass := func(to, from net.Conn) {
@@ -336,7 +340,10 @@ func (d *door) open() {
 func (d *door) shut() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.l.Close()
+	if d.l != nil {
+		d.l.Close()
+		d.l = nil
+	}
 	for c := range d.conns {
 		c.Close()
 	}
