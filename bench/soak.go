@@ -48,7 +48,7 @@ const (
 	sameGoroutines  = 10
 	sameDescriptors = 6
 	sameLive        = 2e6
-	sameAnon        = 16e6
+	sameAnon        = 10e6
 )
 
 func (h holdings) same(first holdings) bool {

@@ -207,7 +207,7 @@ func (p *service) Run(ctx context.Context) error {
 	// hundreds of times a second for it. Memory that is never touched is never
 	// resident; it only makes the heap look large enough to collect less often,
 	// and counts for nothing once the heap is.
-	ballast := make([]byte, 16<<20)
+	ballast := make([]byte, 8<<20)
 	defer runtime.KeepAlive(ballast)
 	p.server = &http.Server{
 		Handler:           p.gateway.Handler(),
