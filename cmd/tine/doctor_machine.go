@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -145,14 +146,17 @@ func (c *cli) whoListens(ctx context.Context, listen string, tls bool) string {
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
+	t := (&gatewayFile{}).transport()
 	o := client.Options{URL: "http://" + net.JoinHostPort(host, port)}
 	if tls {
 		o.URL = "https://" + net.JoinHostPort(host, port)
 	}
 	// A name may stand in the certificate: the gateway's own file has it.
 	if file, err := c.runningGateway(); err == nil && file != nil && strings.HasSuffix(strings.TrimRight(file.URL, "/"), ":"+port) {
-		o.URL, o.Token = file.URL, file.Token
+		o.URL, o.Token, t = file.URL, file.Token, file.transport()
 	}
+	defer t.CloseIdleConnections()
+	o.HTTPClient = &http.Client{Transport: t}
 	g, err := client.New(o)
 	if err != nil {
 		return ""

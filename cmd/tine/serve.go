@@ -119,7 +119,7 @@ func (c *cli) welcome(p *service) {
 	}
 	fmt.Fprintf(c.stdout, "Connect Claude Code:\n\n  claude mcp add --transport http tine %s%s\n\n", mcp, auth)
 	fmt.Fprintf(c.stdout, "Any other client, in its mcpServers:\n\n  {\"mcpServers\": {\"tine\": {\"type\": \"http\", \"url\": %q%s}}}\n\n", mcp, header)
-	fmt.Fprintf(c.stdout, "Try it:\n\n  tine tools\n  tine call %s\n\n", firstCall(cfg))
+	fmt.Fprintf(c.stdout, "Try it:\n\n  tine tools\n  tine call %s\n  tine calls --follow\n\n", firstCall(cfg))
 }
 
 func serverNames(cfg *config.Config) string {

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/tine-mcp/tine/api"
@@ -94,10 +93,11 @@ func (g *Gateway) identify(w http.ResponseWriter, r *http.Request, e *edge) (ide
 		}
 		w.Header().Set("WWW-Authenticate", no.Challenge(metadata))
 	}
+	refusal := &api.Error{Kind: api.KindRefused, Status: no.Status, Message: no.Message}
 	if no.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(max(1, int(no.RetryAfter.Seconds()))))
+		refusal.Retryable, refusal.RetryAfter = true, max(1, int(no.RetryAfter.Seconds()))
 	}
-	refuse(w, no.Status, api.KindRefused, no.Message)
+	refuseError(w, refusal)
 	return identity.Principal{}, false
 }
 

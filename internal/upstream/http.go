@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"mime"
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -51,23 +49,6 @@ func newHTTPTransport(c *Conn, ep *driver.Endpoint, limit int) *httpTransport {
 	t.url, _ = url.Parse(ep.URL) // the driver has read it already
 	t.life, t.end = context.WithCancel(context.Background())
 	return t
-}
-
-// statusError is an HTTP answer that is no MCP answer.
-type statusError struct {
-	code       int
-	text       string // the beginning of the body
-	retryAfter string
-	stale      bool   // the server does not know the session that we sent
-	elsewhere  string // where it redirects to, which was not followed; empty without
-}
-
-func (e *statusError) Error() string {
-	msg := fmt.Sprintf("HTTP %d %s", e.code, http.StatusText(e.code))
-	if e.text != "" {
-		msg += ": " + e.text
-	}
-	return msg
 }
 
 func (t *httpTransport) state() (session, version string) {
@@ -135,50 +116,6 @@ func (t *httpTransport) missesHeaders(k *call, msg *wire.Message, version string
 	}
 	at, _ := wire.Find(msg.Error, "code")
 	return string(at.Of(msg.Error)) == "-32020"
-}
-
-// refusal tells what an HTTP status means to the one who called.
-func refusal(server string, e *statusError) error {
-	switch {
-	case e.elsewhere != "":
-		err := failure(api.KindInfrastructure, server, false, "%v: it redirects to %s; set servers.%s.url to that if it is right", e, e.elsewhere, server)
-		err.Status = e.code
-		return err
-	case e.code == http.StatusUnauthorized || e.code == http.StatusForbidden:
-		return failure(api.KindRefused, server, false, "%v; servers.%s.headers or servers.%s.auth must hold what it wants", e, server, server)
-	case e.code == http.StatusTooManyRequests:
-		err := failure(api.KindRefused, server, true, "%v", e)
-		err.Status = e.code
-		if err.RetryAfter = retryAfter(e.retryAfter, time.Now()); err.RetryAfter > 0 {
-			err.Message += fmt.Sprintf("; retry after %d s", err.RetryAfter)
-		}
-		return err
-	case e.code >= 500:
-		err := failure(api.KindInfrastructure, server, true, "%v", e)
-		if e.code == http.StatusServiceUnavailable {
-			err.RetryAfter = retryAfter(e.retryAfter, time.Now())
-		}
-		return err
-	}
-	err := failure(api.KindInfrastructure, server, false, "%v", e)
-	err.Status = e.code
-	return err
-}
-
-// maxRetryAfter bounds what a server may ask for in seconds.
-const maxRetryAfter = 24 * 60 * 60
-
-// retryAfter reads the header, which holds seconds or a date, as seconds.
-func retryAfter(header string, now time.Time) int {
-	header = strings.TrimSpace(header)
-	if n, err := strconv.Atoi(header); err == nil {
-		return min(max(n, 0), maxRetryAfter)
-	}
-	at, err := http.ParseTime(header)
-	if err != nil {
-		return 0
-	}
-	return min(max(int(math.Ceil(at.Sub(now).Seconds())), 0), maxRetryAfter)
 }
 
 func (t *httpTransport) newRequest(ctx context.Context, method, session, version string, body []byte) (*http.Request, error) {
@@ -462,11 +399,11 @@ func (t *httpTransport) unreachable(ctx context.Context, err error) error {
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {
-		return NotSent(failure(api.KindInfrastructure, t.c.server, true, "can't be reached: %v", op))
+		return NotSent(failure(api.KindInfrastructure, t.c.server, true, "can't be reached: %v; check that it runs, and servers.%s.url", op, t.c.server))
 	}
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
-		return NotSent(failure(api.KindInfrastructure, t.c.server, true, "can't be reached: %v", dns))
+		return NotSent(failure(api.KindInfrastructure, t.c.server, true, "can't be reached: %v; check that it runs, and servers.%s.url", dns, t.c.server))
 	}
 	return fmt.Errorf("connection broke: %w", stripURL(err))
 }
@@ -578,25 +515,4 @@ func readBody(resp *http.Response, limit int) ([]byte, error) {
 		return nil, &wire.ErrTooLarge{Limit: limit}
 	}
 	return body, err
-}
-
-// A mask hides secrets in a text; nil hides nothing.
-type mask func(string) string
-
-// excerpt makes the beginning of an unexpected body fit an error message.
-// Servers repeat what they were shown, so it is masked, and before it is cut:
-// half a secret is not found any more.
-func (m mask) excerpt(b []byte) string {
-	s := strings.Join(strings.Fields(strings.ToValidUTF8(string(b[:min(len(b), 16<<10)]), "?")), " ")
-	if m != nil {
-		s = m(s)
-	}
-	if len(s) > 200 {
-		cut := 200
-		for s[cut]&0xC0 == 0x80 { // not inside of a character
-			cut--
-		}
-		s = s[:cut] + "..."
-	}
-	return s
 }
