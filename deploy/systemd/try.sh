@@ -50,26 +50,8 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-say() { echo "try: $*"; }
-fail() { echo "try: $*" >&2; exit 1; }
+. "$here/../try-lib.sh"
 inside() { nsenter -t "$init" -m -p -u -i -n -C -r"/proc/$init/root" -w"/proc/$init/root" "$@"; }
-# has TEXT COMMAND... checks that what a command prints has the text in it.
-has() {
-  local text=$1 out
-  shift
-  out=$("$@") || fail "$*: failed: $out"
-  [[ $out == *"$text"* ]] || fail "$*: no $text in: $out"
-}
-# until_true WHAT COMMAND... waits for the command to succeed.
-until_true() {
-  local what=$1
-  shift
-  for _ in $(seq 300); do
-    "$@" >/dev/null 2>&1 && return 0
-    sleep 0.1
-  done
-  fail "$what: not in 30 s"
-}
 get() { nsenter -t "$init" -n curl -fsS --max-time 10 "http://127.0.0.1:8463$1"; }
 tine() { inside tine --state /var/lib/tine "$@"; }
 main_pid() { inside systemctl show --property=MainPID --value tine; }

@@ -11,6 +11,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/store/journal"
 	"github.com/tine-mcp/tine/internal/upstream"
@@ -247,7 +248,7 @@ func (g *Gateway) replay(r *http.Request, who identity.Principal, id string) (an
 	}
 	outside, ok := s.outside(e.Name)
 	if !ok || !who.MayCall(e.Server, outside) {
-		return nil, unknownAsError(e.Name)
+		return nil, &api.Error{Kind: api.KindInvalid, Message: unknownTool(e.Name).Error()}
 	}
 	if x.sess, err = g.replaySession(r.Context(), who, &e); err != nil {
 		return nil, err
@@ -279,10 +280,20 @@ type rawReplay struct {
 	result rawCall
 }
 
-func unknownAsError(name string) error {
-	var rpc *wire.Error
-	if errors.As(unknownTool(name), &rpc) {
-		return &api.Error{Kind: api.KindInvalid, Message: rpc.Message}
+// replaySession is where a call is made again: in its own session while that is
+// there, else in the caller's default one. Where each principal has its own
+// login, it is made with the caller's.
+func (g *Gateway) replaySession(ctx context.Context, who identity.Principal, e *journal.Entry) (*session.Session, error) {
+	s := g.reg.Get(e.Session)
+	if s != nil && s.Owner != who.Name {
+		entry := g.reg.Catalog().Entry(e.Server)
+		if !who.Is(api.RoleOperator) || entry == nil || entry.Credential == config.CredentialPerPrincipal {
+			s = nil
+		}
 	}
-	return unknownTool(name)
+	if s != nil {
+		s.Touch()
+		return s, nil
+	}
+	return g.reg.Default(ctx, who.Name)
 }

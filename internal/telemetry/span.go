@@ -12,23 +12,12 @@ import (
 // Names of attributes by OpenTelemetry's conventions for MCP, and our own where
 // there is none. Arguments, results, headers and tokens are never attributes.
 const (
-	MCPMethod          = "mcp.method.name"
-	MCPSession         = "mcp.session.id"
-	MCPProtocolVersion = "mcp.protocol.version"
-	MCPResourceURI     = "mcp.resource.uri"
-	ToolName           = "gen_ai.tool.name"
-	PromptName         = "gen_ai.prompt.name"
-	OperationName      = "gen_ai.operation.name" // "execute_tool" for tools/call
-	RequestID          = "jsonrpc.request.id"
-	StatusCode         = "rpc.response.status_code" // code of a JSON-RPC error, as text
-	ErrorType          = "error.type"               // set by End
-	NetworkTransport   = "network.transport"        // "tcp" for HTTP, "pipe" for stdio
-	NetworkProtocol    = "network.protocol.name"
-	TineServer         = "tine.server"
-	TineSession        = "tine.session"
-	TineInstance       = "tine.instance"
-	TineAttempt        = "tine.attempt"
-	TineCache          = "tine.cache" // "hit" or "miss"
+	MCPMethod     = "mcp.method.name"
+	ToolName      = "gen_ai.tool.name"
+	OperationName = "gen_ai.operation.name" // "execute_tool" for tools/call
+	ErrorType     = "error.type"            // set by End
+	TineServer    = "tine.server"
+	TineSession   = "tine.session"
 )
 
 // Kind says on which side of a call a span stands.
@@ -50,32 +39,10 @@ func (k Kind) otel() trace.SpanKind {
 	return trace.SpanKindInternal
 }
 
-// Attr is one attribute of a span, made by Str, Int or Bool.
-type Attr struct {
-	key  string
-	kind attrKind
-	text string
-	num  int64
-}
+// Attr is one attribute of a span, made by Str.
+type Attr struct{ key, text string }
 
-type attrKind uint8
-
-const (
-	attrText attrKind = iota
-	attrInt
-	attrBool
-)
-
-func Str(key, value string) Attr       { return Attr{key: key, text: value} }
-func Int(key string, value int64) Attr { return Attr{key: key, kind: attrInt, num: value} }
-
-func Bool(key string, value bool) Attr {
-	a := Attr{key: key, kind: attrBool}
-	if value {
-		a.num = 1
-	}
-	return a
-}
+func Str(key, value string) Attr { return Attr{key, value} }
 
 // Span is one piece of work in a trace. It is used by one goroutine at a time,
 // except that children may be started from several. A nil Span does nothing.
@@ -118,14 +85,7 @@ func (s *Span) Set(attrs ...Attr) {
 	}
 	kvs := make([]attribute.KeyValue, len(attrs))
 	for i, a := range attrs {
-		switch a.kind {
-		case attrInt:
-			kvs[i] = attribute.Int64(a.key, a.num)
-		case attrBool:
-			kvs[i] = attribute.Bool(a.key, a.num == 1)
-		default:
-			kvs[i] = attribute.String(a.key, s.t.text(a.text))
-		}
+		kvs[i] = attribute.String(a.key, s.t.text(a.text))
 	}
 	s.span.SetAttributes(kvs...)
 }

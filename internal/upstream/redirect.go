@@ -2,11 +2,9 @@ package upstream
 
 import (
 	"errors"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/tine-mcp/tine/internal/driver"
 )
@@ -48,7 +46,7 @@ func redirected(ep *driver.Endpoint, req *http.Request, via []*http.Request, cod
 	shown := *to
 	shown.User, shown.RawQuery, shown.Fragment = nil, "", ""
 	no := &statusError{code: code, elsewhere: m.excerpt([]byte(shown.String()))}
-	if code != http.StatusTemporaryRedirect && code != http.StatusPermanentRedirect || originOf(to) != originOf(req.URL) {
+	if code != http.StatusTemporaryRedirect && code != http.StatusPermanentRedirect || driver.Origin(to) != driver.Origin(req.URL) {
 		return nil, no
 	}
 	to.Fragment = ""
@@ -71,13 +69,4 @@ func redirected(ep *driver.Endpoint, req *http.Request, via []*http.Request, cod
 	}
 	again.Body = body
 	return again, nil
-}
-
-// originOf is scheme, host and port, with the port always there.
-func originOf(u *url.URL) string {
-	scheme, port := strings.ToLower(u.Scheme), u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[scheme]
-	}
-	return scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }

@@ -85,16 +85,6 @@ func InsertMember(src []byte, object int, key string, value []byte) Edit {
 	return Edit{At: Span{object + 1, object + 1}, With: b}
 }
 
-// WithMember returns the object src with a member put first.
-func WithMember(src []byte, key string, value []byte) []byte {
-	start := skipSpace(src, 0)
-	if start >= len(src) || src[start] != '{' {
-		return src
-	}
-	e := InsertMember(src, start, key, value)
-	return AppendSpliced(make([]byte, 0, len(src)+len(e.With)), src, []Edit{e})
-}
-
 // OneLine replaces newlines with spaces, in place. In valid JSON they can only
 // stand between tokens, so the meaning stays and the message fits a line.
 func OneLine(b []byte) []byte {

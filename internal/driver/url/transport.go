@@ -10,8 +10,9 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strings"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/driver"
 )
 
 // shared is a transport and how many instances use it.
@@ -101,7 +102,7 @@ type guard struct {
 }
 
 func (g *guard) allows(u *url.URL) bool {
-	return u.Scheme == g.url.Scheme && u.Host == g.url.Host || originOf(u) == g.origin
+	return u.Scheme == g.url.Scheme && u.Host == g.url.Host || driver.Origin(u) == g.origin
 }
 
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -109,7 +110,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		if r.Body != nil {
 			r.Body.Close()
 		}
-		return nil, fmt.Errorf("server %q: refused to talk to %s, which is not %s", g.server, originOf(r.URL), g.origin)
+		return nil, fmt.Errorf("server %q: refused to talk to %s, which is not %s", g.server, driver.Origin(r.URL), g.origin)
 	}
 	return g.next.RoundTrip(r)
 }
@@ -127,18 +128,4 @@ func (g *guard) redirect(r *http.Request, via []*http.Request) error {
 		return errors.New("stopped after 10 redirects")
 	}
 	return nil
-}
-
-// originOf is scheme, host and port. The port is always there, so that one that
-// is the default may be written or not.
-func originOf(u *url.URL) string {
-	scheme := strings.ToLower(u.Scheme)
-	port := u.Port()
-	if port == "" {
-		port = "80"
-		if scheme == "https" {
-			port = "443"
-		}
-	}
-	return scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }

@@ -80,7 +80,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (*instance, error)
 		release: release,
 		done:    make(chan struct{}),
 	}
-	guard := &guard{server: spec.Server, url: u, origin: originOf(u), next: t}
+	guard := &guard{server: spec.Server, url: u, origin: driver.Origin(u), next: t}
 	var through http.RoundTripper = guard
 	if spec.Authorize != nil {
 		through = spec.Authorize(guard)

@@ -182,7 +182,7 @@ func TestOrigins(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &guard{url: u, origin: originOf(u)}
+		return &guard{url: u, origin: driver.Origin(u)}
 	}
 	for _, test := range []struct {
 		a, b string

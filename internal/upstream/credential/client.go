@@ -10,6 +10,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/driver"
 )
 
 // clients makes the HTTP clients for authorization servers and metadata.
@@ -62,8 +64,8 @@ type asGiven struct{ http.RoundTripper }
 // and a POST a POST.
 func stay(r *http.Request, via []*http.Request) error {
 	switch {
-	case originOf(r.URL) != originOf(via[0].URL):
-		return fmt.Errorf("it redirects to %s, another origin", originOf(r.URL))
+	case driver.Origin(r.URL) != driver.Origin(via[0].URL):
+		return fmt.Errorf("it redirects to %s, another origin", driver.Origin(r.URL))
 	case r.Method != via[0].Method:
 		return fmt.Errorf("it redirects a %s in a way that makes it a %s", via[0].Method, r.Method)
 	case len(via) >= 5:

@@ -2,24 +2,10 @@ package credential
 
 import (
 	"errors"
-	"net"
 	"net/netip"
 	"net/url"
 	"strings"
 )
-
-// originOf is scheme, host and port, the port always written.
-func originOf(u *url.URL) string {
-	scheme := strings.ToLower(u.Scheme)
-	port := u.Port()
-	if port == "" {
-		port = "80"
-		if scheme == "https" {
-			port = "443"
-		}
-	}
-	return scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
-}
 
 // serverURL is a server's URL as its metadata should name it: without what may
 // be secret, such as a key in the query, and what means nothing to the server.

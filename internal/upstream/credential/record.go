@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/oauth2"
 
+	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/store"
 )
 
@@ -143,5 +144,5 @@ func originOfServer(set *Settings) (*url.URL, string) {
 	if err != nil {
 		return nil, ""
 	}
-	return u, originOf(u)
+	return u, driver.Origin(u)
 }

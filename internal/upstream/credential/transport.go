@@ -12,6 +12,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver"
 )
 
 const (
@@ -31,7 +32,7 @@ func (w *Wallet) Wrap(s Settings, principal string, next http.RoundTripper) http
 	s.Scopes = slices.Clone(s.Scopes)
 	t := &transport{w: w, set: &s, principal: principal, next: next}
 	if u, err := serverURL(s.URL); err == nil {
-		t.url, t.origin = u, originOf(u)
+		t.url, t.origin = u, driver.Origin(u)
 	}
 	if s.Type == config.AuthClientCredentials {
 		t.src.Store(w.machine(t.set))
@@ -126,8 +127,8 @@ func (t *transport) token(r *http.Request, src *source) (*token, error) {
 			t.set.Type, t.set.Server, config.AuthClientCredentials, config.AuthLogin)
 	case t.url == nil:
 		return nil, problem(api.KindInvalid, t.set.Server, false, "the URL can't be read; mend servers.%s.url", t.set.Server)
-	case !(r.URL.Scheme == t.url.Scheme && r.URL.Host == t.url.Host) && originOf(r.URL) != t.origin:
-		return nil, problem(api.KindRefused, t.set.Server, false, "credentials for %s are not sent to %s", t.origin, originOf(r.URL))
+	case !(r.URL.Scheme == t.url.Scheme && r.URL.Host == t.url.Host) && driver.Origin(r.URL) != t.origin:
+		return nil, problem(api.KindRefused, t.set.Server, false, "credentials for %s are not sent to %s", t.origin, driver.Origin(r.URL))
 	}
 	if err := r.Context().Err(); err != nil {
 		return nil, context.Cause(r.Context())

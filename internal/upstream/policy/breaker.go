@@ -129,15 +129,6 @@ func (b *breaker) lastReason() string {
 	return "unknown"
 }
 
-// lastFailure is what the server last failed with, and when; empty before.
-func (b *breaker) lastFailure() (string, time.Time) {
-	s, used := b.last.Load(), b.used.Load()
-	if s == nil || used == 0 {
-		return "", time.Time{}
-	}
-	return *s, b.clock.began.Add(time.Duration(used))
-}
-
 // state returns the state by the api's words; empty without a breaker. An open
 // breaker whose pause is over is half-open, whether anybody calls or not.
 func (b *breaker) state() string {

@@ -1,8 +1,10 @@
 package policy_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -59,9 +61,6 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 		}
 		if want := `server "x": 3 calls failed in a row; next try in 12s`; e.Message != want {
 			t.Errorf("message %q, want %q", e.Message, want)
-		}
-		if got := s.Figures().LastFailure; got != "broke" {
-			t.Errorf("the last failure is %q", got)
 		}
 		if n := up.count("tools/call add"); n != 3 {
 			t.Errorf("%d calls reached the server", n)
@@ -350,5 +349,22 @@ func TestListenPassesBy(t *testing.T) {
 	_, _ = chain.Call(t.Context(), tool(t, "a", "add"))
 	if _, err := chain.Call(t.Context(), request(t, "a", wire.MethodListen, `{}`)); err != nil {
 		t.Error(err)
+	}
+}
+
+// What a server failed with is for its log alone: it may be of anybody's call.
+func TestBreakerLogsTheLastFailure(t *testing.T) {
+	var log bytes.Buffer
+	s := policy.NewServer("x", breaks(2), nil, slog.New(slog.NewTextHandler(&log, nil)))
+	t.Cleanup(s.Close)
+	up := &server{reply: func(context.Context, *upstream.Request, int) (*upstream.Result, error) {
+		return nil, fail(api.KindLost)
+	}}
+	chain := s.Chain(up, policy.ChainOptions{})
+	for range 2 {
+		_, _ = chain.Call(t.Context(), tool(t, "a", "add"))
+	}
+	if got := log.String(); !strings.Contains(got, "server=x") || !strings.Contains(got, "last=broke") {
+		t.Errorf("log %q", got)
 	}
 }

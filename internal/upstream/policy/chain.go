@@ -41,19 +41,19 @@ var _ upstream.Caller = (*Chain)(nil)
 // their order.
 func (s *Server) Chain(next upstream.Caller, o ChainOptions) *Chain {
 	c := &Chain{server: s, next: next, breaker: s.breaker}
-	id, hold := s.numbers.Add(1), &s.hold
+	id, pause := s.numbers.Add(1), &s.pause
 	if o.Own {
-		own := newHold(s)
-		hold = &own
+		own := newPause(s)
+		pause = &own
 		c.hints, c.breaker, c.results = newHints(s), newBreaker(s, true), &scope{}
 	} else {
 		c.target = s.join(o.Of)
 		c.hints, c.results = c.target.hints, &c.target.kept
 	}
 	broken := &breaking{b: c.breaker, next: next}
-	held := &holding{h: hold, next: broken}
+	held := &pausing{h: pause, next: broken}
 	again := &retry{server: s, hints: c.hints, ask: held, next: held}
-	limited := &limits{server: s, hold: hold, next: again}
+	limited := &limits{server: s, pause: pause, next: again}
 	kept := &results{server: s, chain: id, scope: c.results, hints: c.hints, ask: held, next: limited}
 	c.lists = newLists(s, id, c.target, o.Kept, c.hints, kept)
 	c.first = c.lists

@@ -90,7 +90,7 @@ func TestCallersMistakesOverHTTP(t *testing.T) {
 				}
 			}
 			if got := s.Figures().Breaker == api.BreakerOpen; got != tt.open {
-				t.Errorf("open %v, want %v; last %q", got, tt.open, s.Figures().LastFailure)
+				t.Errorf("open %v, want %v", got, tt.open)
 			}
 		})
 	}

@@ -9,19 +9,19 @@ import (
 // limits lets a call wait for its turn.
 type limits struct {
 	server *Server
-	hold   *hold
+	pause  *pause
 	next   upstream.Caller
 }
 
 // Call implements upstream.Caller.
 func (l *limits) Call(ctx context.Context, req *upstream.Request) (*upstream.Result, error) {
-	if err := l.hold.check(); err != nil {
+	if err := l.pause.check(); err != nil {
 		return nil, err
 	}
-	began, err := l.server.gate.enter(ctx, req.Who, l.hold)
+	began, err := l.server.turns.enter(ctx, req.Who, l.pause)
 	if err != nil {
 		return nil, err
 	}
-	defer l.server.gate.leave(began)
+	defer l.server.turns.leave(began)
 	return l.next.Call(ctx, req)
 }

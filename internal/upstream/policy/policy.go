@@ -5,7 +5,7 @@
 //	results  answers read-only tools from memory, where that is switched on
 //	limits   gives turns: so many calls at once, so many a second, fairly
 //	retry    repeats what failed, where that can do no harm
-//	hold     keeps quiet for as long as the server's 429 asks for
+//	pause    keeps quiet for as long as the server's 429 asks for
 //	breaker  keeps away from a server that fails
 //
 // What a server's chains share is in the Server. It outlives chains and changes
@@ -48,8 +48,8 @@ type Server struct {
 	metrics Metrics
 	policy  atomic.Pointer[config.Policy]
 
-	gate    gate
-	hold    hold
+	turns   turns
+	pause   pause
 	breaker *breaker
 
 	lists   *store
@@ -92,10 +92,10 @@ func NewServer(id string, p config.Policy, m Metrics, log *slog.Logger) *Server 
 	}
 	s.policy.Store(&p)
 	s.tasks.life, s.tasks.end = context.WithCancel(context.Background())
-	s.hold = newHold(s)
+	s.pause = newPause(s)
 	s.breaker = newBreaker(s, false)
-	s.gate.server = s
-	s.gate.set(p.Rate, p.Concurrency)
+	s.turns.server = s
+	s.turns.set(p.Rate, p.Concurrency)
 	return s
 }
 
@@ -104,7 +104,7 @@ func NewServer(id string, p config.Policy, m Metrics, log *slog.Logger) *Server 
 // anew.
 func (s *Server) Set(p config.Policy) {
 	old := s.policy.Swap(&p)
-	s.gate.set(p.Rate, p.Concurrency)
+	s.turns.set(p.Rate, p.Concurrency)
 	// What is off hears of no changes, so it must not be found again later.
 	if old.Cache.Lists > 0 && p.Cache.Lists <= 0 {
 		s.lists.clear()
@@ -130,16 +130,12 @@ type Figures struct {
 	Breaker  string
 	InFlight int
 	Queue    int
-	// LastFailure is what a breaker last counted as a failure, in the words of
-	// the error; empty before the first. It may be of anybody's call, so it is for
-	// those who may see all calls.
-	LastFailure string
 }
 
 // Figures returns them as they are now.
 func (s *Server) Figures() Figures {
 	var f Figures
-	f.InFlight, f.Queue = s.gate.figures()
+	f.InFlight, f.Queue = s.turns.figures()
 	worst := s.breaker.state()
 	s.mu.Lock()
 	own := make([]*breaker, 0, len(s.own))
@@ -147,17 +143,12 @@ func (s *Server) Figures() Figures {
 		own = append(own, b)
 	}
 	s.mu.Unlock()
-	var last time.Time
-	f.LastFailure, last = s.breaker.lastFailure()
 	for _, b := range own {
 		if b.forgotten() {
 			s.fine(b)
 			continue
 		}
 		worst = worse(worst, b.state())
-		if text, at := b.lastFailure(); at.After(last) {
-			f.LastFailure, last = text, at
-		}
 	}
 	f.Breaker = worst
 	return f
@@ -189,7 +180,7 @@ func (s *Server) fine(b *breaker) {
 // Close refuses what waits, ends the requests that the policies themselves
 // have under way and waits for them. Calls that were let through go on.
 func (s *Server) Close() {
-	s.gate.close()
+	s.turns.close()
 	s.tasks.close()
 	s.lists.close()
 	s.results.close()

@@ -2,7 +2,7 @@ package policy
 
 // A queue is who waits for a turn: a ring with a line for each principal. The
 // first of the line at the head is next, and then the line behind it is at the
-// head. It is guarded by its gate.
+// head. It is guarded by its turns.
 type queue struct {
 	n     int
 	lines map[string]*line
@@ -22,7 +22,7 @@ type line struct {
 type waiter struct {
 	line       *line
 	prev, next *waiter
-	hold       *hold
+	pause      *pause
 
 	ready   chan struct{} // closed when it got its turn, or err
 	granted bool

@@ -90,7 +90,7 @@ func (r *retry) harmless(ctx context.Context, req *upstream.Request, err error) 
 // pause waits before another attempt, also for a token of the rate. It reports
 // false when the attempt would come too late for anybody.
 func (r *retry) pause(ctx context.Context, d time.Duration) bool {
-	wait, giveBack, ok := r.server.gate.borrow()
+	wait, giveBack, ok := r.server.turns.borrow()
 	if !ok {
 		return false
 	}

@@ -16,19 +16,19 @@ const (
 	maxHold   = 10 * time.Minute
 )
 
-// A hold is the time for which a server asked to be left alone.
-type hold struct {
+// A pause is the time for which a server asked to be left alone.
+type pause struct {
 	server *Server
 	clock  clock
 	until  *atomic.Int64 // by the clock; zero for none
 }
 
-func newHold(s *Server) hold {
-	return hold{server: s, clock: clock{time.Now()}, until: new(atomic.Int64)}
+func newPause(s *Server) pause {
+	return pause{server: s, clock: clock{time.Now()}, until: new(atomic.Int64)}
 }
 
-// check refuses while the hold lasts.
-func (h *hold) check() error {
+// check refuses while the pause lasts.
+func (h *pause) check() error {
 	until := h.until.Load()
 	if until == 0 {
 		return nil
@@ -41,14 +41,14 @@ func (h *hold) check() error {
 	return h.refusal(left)
 }
 
-func (h *hold) refusal(left time.Duration) error {
+func (h *pause) refusal(left time.Duration) error {
 	return h.server.refuse(reasonHold, api.KindRefused, 429, left,
 		"it asked for fewer calls; the next one is let through in %d s", seconds(left))
 }
 
-// observe starts a hold when a server's answer asks for one, and sends those
+// observe starts a pause when a server's answer asks for one, and sends those
 // away who wait for their turn.
-func (h *hold) observe(err error) {
+func (h *pause) observe(err error) {
 	var e *api.Error
 	if !errors.As(err, &e) {
 		return
@@ -70,18 +70,18 @@ func (h *hold) observe(err error) {
 		}
 	}
 	h.server.log.Info("server asked for fewer calls", "server", h.server.id, "wait", wait)
-	h.server.gate.turnAway(h, wait)
+	h.server.turns.turnAway(h, wait)
 }
 
-// holding keeps a call back while the hold lasts: also the second attempt of
+// pausing keeps a call back while the pause lasts: also the second attempt of
 // one that was let through before.
-type holding struct {
-	h    *hold
+type pausing struct {
+	h    *pause
 	next upstream.Caller
 }
 
 // Call implements upstream.Caller.
-func (c *holding) Call(ctx context.Context, req *upstream.Request) (*upstream.Result, error) {
+func (c *pausing) Call(ctx context.Context, req *upstream.Request) (*upstream.Result, error) {
 	if err := c.h.check(); err != nil {
 		return nil, err
 	}

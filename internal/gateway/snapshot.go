@@ -1,14 +1,10 @@
 package gateway
 
 import (
-	"context"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
-	"github.com/tine-mcp/tine/internal/config"
-	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
-	"github.com/tine-mcp/tine/internal/store/journal"
 	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
@@ -66,22 +62,4 @@ func (g *Gateway) Snapshot() telemetry.Snapshot {
 		s.JournalBytes, s.JournalLag = st.Bytes, st.Lag
 	}
 	return s
-}
-
-// replaySession is where a call is made again: in its own session while that is
-// there, else in the caller's default one. Where each principal has its own
-// login, it is made with the caller's.
-func (g *Gateway) replaySession(ctx context.Context, who identity.Principal, e *journal.Entry) (*session.Session, error) {
-	s := g.reg.Get(e.Session)
-	if s != nil && s.Owner != who.Name {
-		entry := g.reg.Catalog().Entry(e.Server)
-		if !who.Is(api.RoleOperator) || entry == nil || entry.Credential == config.CredentialPerPrincipal {
-			s = nil
-		}
-	}
-	if s != nil {
-		s.Touch()
-		return s, nil
-	}
-	return g.reg.Default(ctx, who.Name)
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 )
 
-// A gate gives the calls of one server their turns: at most so many at once,
+// turns are what the calls of one server wait for: at most so many at once,
 // and so many a second. A turn needs both, and there is one queue for them, so
 // that neither limit lets one pass another. Principals take turns; the calls of
 // each are served in their order.
-type gate struct {
+type turns struct {
 	server *Server
 
 	mu     sync.Mutex
@@ -38,7 +38,7 @@ type settings struct {
 }
 
 // set changes the limits. Who waits goes on waiting, by the new ones.
-func (g *gate) set(r config.Rate, c config.Concurrency) {
+func (g *turns) set(r config.Rate, c config.Concurrency) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.cfg = settings{r, c}
@@ -59,14 +59,14 @@ func (g *gate) set(r config.Rate, c config.Concurrency) {
 	g.grant(now)
 }
 
-func (g *gate) figures() (inFlight, waiting int) {
+func (g *turns) figures() (inFlight, waiting int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.inFlight, g.queue.n
 }
 
 // enter waits for a turn. Whoever gets one must leave with the time it returns.
-func (g *gate) enter(ctx context.Context, who string, h *hold) (time.Time, error) {
+func (g *turns) enter(ctx context.Context, who string, h *pause) (time.Time, error) {
 	g.mu.Lock()
 	if g.closed {
 		g.mu.Unlock()
@@ -106,7 +106,7 @@ func (g *gate) enter(ctx context.Context, who string, h *hold) (time.Time, error
 }
 
 // leave ends a turn.
-func (g *gate) leave(began time.Time) {
+func (g *turns) leave(began time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.inFlight--
@@ -123,7 +123,7 @@ func (g *gate) leave(began time.Time) {
 }
 
 // line puts a call into the queue, if there is room for it or room is made.
-func (g *gate) line(who string, h *hold, now time.Time) (*waiter, error) {
+func (g *turns) line(who string, h *pause, now time.Time) (*waiter, error) {
 	limit := g.cfg.limit
 	if limit.Queue <= 0 || limit.Wait <= 0 {
 		return nil, g.full(now)
@@ -138,18 +138,18 @@ func (g *gate) line(who string, h *hold, now time.Time) (*waiter, error) {
 		w.end(err)
 	}
 	w := g.queue.push(who)
-	w.hold = h
+	w.pause = h
 	g.grant(now) // the limits may have been lifted, or nobody has set the timer yet
 	return w, nil
 }
 
 // free reports whether another call may run at once.
-func (g *gate) free() bool {
+func (g *turns) free() bool {
 	return g.cfg.limit.Calls <= 0 || g.inFlight < g.cfg.limit.Calls
 }
 
 // take takes a token of the rate.
-func (g *gate) take(now time.Time) bool {
+func (g *turns) take(now time.Time) bool {
 	if g.bucket == nil {
 		return true
 	}
@@ -161,7 +161,7 @@ func (g *gate) take(now time.Time) bool {
 }
 
 // grant gives turns to those who wait, as far as there are any.
-func (g *gate) grant(now time.Time) {
+func (g *turns) grant(now time.Time) {
 	for g.queue.n > 0 && g.free() {
 		if !g.take(now) {
 			g.arm(g.token(now, 1))
@@ -175,13 +175,13 @@ func (g *gate) grant(now time.Time) {
 }
 
 // token is how long it takes until there are n tokens.
-func (g *gate) token(now time.Time, n int) time.Duration {
+func (g *turns) token(now time.Time, n int) time.Duration {
 	missing := float64(n) - g.bucket.TokensAt(now) - float64(g.spare)
 	return max(0, time.Duration(missing/float64(g.bucket.Limit())*float64(time.Second)))
 }
 
 // arm has grant called again when there is a token.
-func (g *gate) arm(d time.Duration) {
+func (g *turns) arm(d time.Duration) {
 	d += time.Microsecond // the bucket rounds
 	if g.next != nil {
 		g.next.Reset(d)
@@ -198,7 +198,7 @@ func (g *gate) arm(d time.Duration) {
 
 // giveUp takes a caller out of the queue that no longer waits, or gives the turn
 // on that it got meanwhile.
-func (g *gate) giveUp(w *waiter) {
+func (g *turns) giveUp(w *waiter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -215,7 +215,7 @@ func (g *gate) giveUp(w *waiter) {
 
 // tooLong refuses a call that waited as long as it may, unless it got its turn
 // in the same moment.
-func (g *gate) tooLong(w *waiter, waited time.Duration) {
+func (g *turns) tooLong(w *waiter, waited time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if w.granted || w.err != nil {
@@ -229,14 +229,14 @@ func (g *gate) tooLong(w *waiter, waited time.Duration) {
 }
 
 // full is the refusal of a call that there is no room for.
-func (g *gate) full(now time.Time) error {
+func (g *turns) full(now time.Time) error {
 	reason, what := g.blocked()
 	return g.server.refuse(reason, api.KindRefused, 429, g.after(now),
 		"%s and %d waiting; servers.%s.policy.%s can raise that", what, g.queue.n, g.server.id, reason)
 }
 
 // blocked says which limit it is that calls wait for.
-func (g *gate) blocked() (reason, what string) {
+func (g *turns) blocked() (reason, what string) {
 	if !g.free() || g.bucket == nil {
 		return reasonConcurrency, fmt.Sprintf("%d calls at once", g.cfg.limit.Calls)
 	}
@@ -244,7 +244,7 @@ func (g *gate) blocked() (reason, what string) {
 }
 
 // after guesses when one who comes back would find a turn.
-func (g *gate) after(now time.Time) time.Duration {
+func (g *turns) after(now time.Time) time.Duration {
 	ahead := g.queue.n + 1
 	var d time.Duration
 	if g.bucket != nil {
@@ -258,7 +258,7 @@ func (g *gate) after(now time.Time) time.Duration {
 
 // borrow takes the token of a call's next attempt, which has its turn already,
 // and says how long to wait for it. It reports false when that is too long.
-func (g *gate) borrow() (wait time.Duration, giveBack func(), ok bool) {
+func (g *turns) borrow() (wait time.Duration, giveBack func(), ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.bucket == nil {
@@ -274,11 +274,11 @@ func (g *gate) borrow() (wait time.Duration, giveBack func(), ok bool) {
 }
 
 // turnAway refuses those who wait and are held back by h anyway.
-func (g *gate) turnAway(h *hold, left time.Duration) {
+func (g *turns) turnAway(h *pause, left time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.queue.each(func(w *waiter) {
-		if w.hold == h {
+		if w.pause == h {
 			g.queue.remove(w)
 			w.end(h.refusal(left))
 		}
@@ -286,7 +286,7 @@ func (g *gate) turnAway(h *hold, left time.Duration) {
 }
 
 // close refuses those who wait, and all who come.
-func (g *gate) close() {
+func (g *turns) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
