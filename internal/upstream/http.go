@@ -463,7 +463,7 @@ func (t *httpTransport) renew(ctx context.Context, stale string) error {
 	t.mu.Unlock()
 	close(done)
 	if err == nil {
-		t.c.resubscribe(ctx)
+		t.c.resubscribe(ctx, t.c.listen.subscribed())
 	}
 	if err != nil {
 		return fmt.Errorf("the server forgot the session and refused a new one: %w", err)

@@ -372,14 +372,17 @@ func (u *Upstream) run(a *attempt) {
 	}
 	u.inst, u.conn = inst, conn
 	u.set(api.StateReady, "")
-	listen, again, subs := len(u.watchers) > 0, u.restarts > 0, maps.Clone(u.subs)
+	conn.listen.subs = maps.Clone(u.subs)
+	listen, again, uris := len(u.watchers) > 0, u.restarts > 0, conn.listen.subscribed()
 	u.mu.Unlock()
 	close(a.done)
 	u.applyLevel(conn) // it may have changed while nobody knew the connection
 	if listen {
 		conn.listen.watch(conn)
 	}
-	u.resubscribe(conn, subs)
+	ctx, cancel = context.WithTimeout(u.life, 30*time.Second)
+	conn.resubscribe(ctx, uris)
+	cancel()
 	if again {
 		u.changed()
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -54,27 +53,32 @@ func (u *Upstream) unwanted(uri string) bool {
 	return conn != nil && !conn.ended() && conn.listen.forget(uri)
 }
 
-// resubscribe brings the subscriptions to a new connection.
-func (u *Upstream) resubscribe(conn *Conn, subs map[string]int) {
-	ctx, cancel := context.WithTimeout(u.life, 30*time.Second)
-	defer cancel()
-	for uri, n := range subs {
-		for range n {
-			if _, err := conn.subscribe(ctx, Subscription(wire.MethodSubscribe, uri)); err != nil {
-				u.o.Log.Debug("resource not subscribed again", "server", u.Server(), "err", err)
-			}
-		}
-	}
+// subscribed lists the resources that somebody is subscribed to.
+func (l *listener) subscribed() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.subs))
 }
 
-// resubscribe asks a legacy server again for every resource, after it forgot
-// the session.
-func (c *Conn) resubscribe(ctx context.Context) {
-	c.listen.mu.Lock()
-	uris := slices.Collect(maps.Keys(c.listen.subs))
-	c.listen.mu.Unlock()
+// resubscribe asks a server again for resources: a new one, or one that forgot
+// the session. The connection knows them already, so that who leaves in the
+// meantime is counted.
+func (c *Conn) resubscribe(ctx context.Context, uris []string) {
+	l := &c.listen
+	if len(uris) == 0 {
+		return
+	}
+	if c.modern() {
+		l.restart(c)
+		return
+	}
+	l.watch(c)
 	for _, uri := range uris {
-		if _, err := c.exchange(ctx, Subscription(wire.MethodSubscribe, uri)); err != nil {
+		_, err := c.exchange(ctx, Subscription(wire.MethodSubscribe, uri))
+		if err == nil && !l.wants(uri) {
+			_, err = c.exchange(ctx, Subscription(wire.MethodUnsubscribe, uri))
+		}
+		if err != nil {
 			c.log.Debug("resource not subscribed again", "server", c.server, "err", err)
 		}
 	}
@@ -114,10 +118,7 @@ func (c *Conn) subscribe(ctx context.Context, req *Request) (*Result, error) {
 // somebody does again: it may have taken a while to come here.
 func (c *Conn) unsubscribe(ctx context.Context, req *Request) (*Result, error) {
 	l := &c.listen
-	l.mu.Lock()
-	wanted := l.subs[req.Name] > 0
-	l.mu.Unlock()
-	if wanted {
+	if l.wants(req.Name) {
 		return &Result{Result: []byte("{}")}, nil
 	}
 	if c.modern() {
@@ -125,6 +126,13 @@ func (c *Conn) unsubscribe(ctx context.Context, req *Request) (*Result, error) {
 		return &Result{Result: []byte("{}")}, nil
 	}
 	return c.exchange(ctx, req)
+}
+
+// wants reports whether somebody is subscribed to a resource.
+func (l *listener) wants(uri string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.subs[uri] > 0
 }
 
 // forget takes one off and reports whether it was the last.

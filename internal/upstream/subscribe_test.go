@@ -91,6 +91,7 @@ func TestSubscriptionsGoThroughThePolicies(t *testing.T) {
 		now.end(errText("killed"))
 		time.Sleep(time.Minute)
 		_ = newClient("c").calls(t, r, "x") // starts it again
+		synctest.Wait()
 		if got := asked.take(); !strings.Contains(got, `subscribe"a:1"`) {
 			t.Errorf("the next server was asked %s", got)
 		}
@@ -120,6 +121,38 @@ func TestSubscriptionsGoThroughThePolicies(t *testing.T) {
 		_ = do(wire.MethodUnsubscribe, "a:1", "ada")
 		if n := r.Status().Restarts; n != 2 || r.Status().Instance {
 			t.Error("a server was started to unsubscribe")
+		}
+	})
+}
+
+// Who leaves while a new server is being asked again is counted, and the server
+// is not left with a subscription that nobody has.
+func TestUnsubscribeWhileAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked askedFor
+		var now *instance
+		r := play(t, func(i *instance) {
+			i.rope.legacy()
+			now = i
+			i.rope.serve(func(m message) {
+				if m.id != "" {
+					asked.add(strings.TrimPrefix(m.method, "resources/"))
+					i.rope.answer(m, `{}`)
+				}
+			})
+		})
+		if _, err := r.Subscribe(t.Context(), "a:1"); err != nil {
+			t.Fatal(err)
+		}
+		now.end(errText("killed"))
+		time.Sleep(time.Minute)
+		_ = newClient("c").calls(t, r, "x") // starts it again
+		if _, err := r.Unsubscribe(t.Context(), "a:1"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := asked.take(); strings.HasSuffix(got, " subscribe") {
+			t.Errorf("the server was asked %s", got)
 		}
 	})
 }
