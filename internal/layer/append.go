@@ -1,0 +1,160 @@
+package layer
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// begin makes own's file, which a state gets with its first change only, and has
+// the head say so.
+func (st *state) begin() error {
+	own := st.own
+	if own.end == 0 {
+		if err := own.create(); err != nil {
+			return err
+		}
+	}
+	if st.begun {
+		return nil
+	}
+	if err := replaceHead(st.dir, headOf(own, true)); err != nil {
+		return err
+	}
+	st.begun = true
+	return nil
+}
+
+// create makes the file of a layer, without records.
+func (l *layer) create() error {
+	files := l.store.files
+	if err := files.create(l.id); err != nil {
+		return fmt.Errorf("create layer: %w", err)
+	}
+	h := fileHeader{id: l.id, salt: l.salt}
+	if l.parent != nil {
+		h.parent = l.parent.id
+	}
+	if err := files.writeAt(l.id, h.encode(), 0); err != nil {
+		return errors.Join(fmt.Errorf("create layer %s: %w", l.id, err), files.remove(l.id))
+	}
+	l.end = headerSize
+	return nil
+}
+
+// append writes one record after the last and returns its end; l is not changed.
+// When it fails, the file may have more than l.end bytes. Apply is called when
+// the body can be read; only the write after that makes the record count.
+func (l *layer) append(meta []byte, body io.Reader, size int64, apply func(Extent) error) (end int64, err error) {
+	switch {
+	case len(meta) > maxMeta:
+		return 0, fmt.Errorf("a change of %d bytes; at most %d, put the rest into the body", len(meta), maxMeta)
+	case size < 0 || size > maxBody:
+		return 0, fmt.Errorf("a body of %d bytes", size)
+	case body == nil && size > 0:
+		return 0, fmt.Errorf("a body of %d bytes without a reader", size)
+	case body == nil:
+		body = eof{}
+	}
+	pooled := l.store.bufs.Get().(*[]byte)
+	defer l.store.bufs.Put(pooled)
+	begin := align(l.end)
+	w := chunks{l: l, at: begin, buf: (*pooled)[:recordSize]}
+	h := recordHeader{kind: kindOpen, metaLen: uint32(len(meta)), bodyLen: size, metaCRC: crc(meta), number: l.count}
+	h.encode(w.buf, l.salt)
+	if err := w.write(meta); err != nil {
+		return 0, err
+	}
+	if h.bodyCRC, err = w.copy(body, size); err != nil {
+		return 0, err
+	}
+	if err := w.flush(); err != nil {
+		return 0, err
+	}
+	if err := apply(Extent{l, w.at - size, size}); err != nil {
+		return 0, err
+	}
+	end = w.at
+	w.at, w.buf = begin, w.buf[:recordSize]
+	h.kind = kindWhole
+	h.encode(w.buf, l.salt)
+	return end, w.flush()
+}
+
+// chunks writes to a layer's file from at on, a buffer at a time.
+type chunks struct {
+	l   *layer
+	at  int64
+	buf []byte
+}
+
+func (w *chunks) flush() error {
+	if err := w.l.store.files.writeAt(w.l.id, w.buf, w.at); err != nil {
+		return fmt.Errorf("write layer %s at %d: %w", w.l.id, w.at, err)
+	}
+	w.at += int64(len(w.buf))
+	w.buf = w.buf[:0]
+	return nil
+}
+
+func (w *chunks) write(p []byte) error {
+	for len(p) > 0 {
+		if len(w.buf) == cap(w.buf) {
+			if err := w.flush(); err != nil {
+				return err
+			}
+		}
+		n := copy(w.buf[len(w.buf):cap(w.buf)], p)
+		w.buf = w.buf[:len(w.buf)+n]
+		p = p[n:]
+	}
+	return nil
+}
+
+// copy writes a body of exactly size bytes and gives its checksum.
+func (w *chunks) copy(r io.Reader, size int64) (sum uint32, err error) {
+	for done := int64(0); done < size; {
+		if len(w.buf) == cap(w.buf) {
+			if err := w.flush(); err != nil {
+				return 0, err
+			}
+		}
+		at := len(w.buf)
+		b := w.buf[at:min(int64(cap(w.buf)), int64(at)+size-done)]
+		if err := readBody(r, b, size, done); err != nil {
+			return 0, err
+		}
+		sum = crc32.Update(sum, castagnoli, b)
+		w.buf = w.buf[:at+len(b)]
+		done += int64(len(b))
+	}
+	return sum, ended(r, size)
+}
+
+func readBody(r io.Reader, b []byte, size, done int64) error {
+	n, err := io.ReadFull(r, b)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return fmt.Errorf("the body ended after %d of %d bytes: %w", done+int64(n), size, io.ErrUnexpectedEOF)
+	}
+	if err != nil {
+		return fmt.Errorf("read the body at %d: %w", done+int64(n), err)
+	}
+	return nil
+}
+
+// ended checks that a body has no more than it was said to have.
+func ended(r io.Reader, size int64) error {
+	var one [1]byte
+	switch n, err := io.ReadFull(r, one[:]); {
+	case n > 0:
+		return fmt.Errorf("the body has more than its %d bytes", size)
+	case err != io.EOF:
+		return fmt.Errorf("read the body at %d: %w", size, err)
+	}
+	return nil
+}
+
+type eof struct{}
+
+func (eof) Read([]byte) (int, error) { return 0, io.EOF }
