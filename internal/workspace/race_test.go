@@ -1,0 +1,74 @@
+package workspace
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+)
+
+// TestPipe has a program put a pipe where a file is expected: nobody hangs.
+func TestPipe(t *testing.T) {
+	dir := t.TempDir()
+	if err := makePipe(filepath.Join(dir, "pipe")); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Folder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Open("pipe"); class(err) != "invalid" {
+		t.Error(err)
+	}
+	if err := write(f, "pipe", "x"); class(err) != "invalid" {
+		t.Error(err)
+	}
+	s := newStore(t, t.TempDir(), Options{})
+	if err := s.Seed(t.Context(), filepath.Join(t.TempDir(), "w"), Seed{Template: dir}); err == nil || !contains(err, "pipe") {
+		t.Errorf("a template with a pipe: %v", err)
+	}
+}
+
+// TestWritersAtOnce has many write to one workspace.
+func TestWritersAtOnce(t *testing.T) {
+	eachKind(t, func(t *testing.T, f FS) {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		made := 0
+		for n := range 8 {
+			wg.Go(func() {
+				for i := range 30 {
+					dir := "d" + strconv.Itoa(i)
+					if err := f.MkdirAll(dir + "/e"); err != nil {
+						t.Error(err)
+					}
+					if err := write(f, dir+"/e/"+strconv.Itoa(n), "x"); err != nil {
+						t.Error(err)
+					}
+					err := f.Create(dir+"/once", os.Stdin, 0)
+					if err == nil {
+						mu.Lock()
+						made++
+						mu.Unlock()
+					} else if class(err) != "exists" {
+						t.Error(err)
+					}
+					if err := f.Rename(dir+"/e/"+strconv.Itoa(n), dir+"/moved"); err != nil && class(err) != "exists" {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if made != 30 {
+			t.Errorf("%d files were made by Create, want 30", made)
+		}
+		for i := range 30 {
+			list, err := f.ReadDir("d" + strconv.Itoa(i) + "/e")
+			if err != nil || len(list) != 7 {
+				t.Errorf("%d files are left, %v", len(list), err)
+			}
+		}
+	})
+}
