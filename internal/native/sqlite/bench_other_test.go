@@ -1,0 +1,5 @@
+//go:build !linux
+
+package sqlite
+
+func resident() int64 { return 0 }

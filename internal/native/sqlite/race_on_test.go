@@ -1,0 +1,6 @@
+//go:build race
+
+package sqlite
+
+// underRace: SQLite is a hundred times slower with the race detector.
+const underRace = true
