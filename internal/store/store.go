@@ -8,7 +8,10 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"time"
 )
 
@@ -18,6 +21,9 @@ type Store interface {
 	Overrides
 	Handles
 	Sessions
+	Snapshots
+	Catalogs
+	Creations
 	Clients
 	Tokens
 	Credentials
@@ -65,24 +71,142 @@ type Handles interface {
 	Handles(ctx context.Context) ([]Handle, error)
 }
 
-// Session is one session.
+// Session is one session. It stays after its end, as long as somebody may ask
+// where another one came from.
 type Session struct {
 	ID      string
 	Owner   string // the principal
 	Kind    string
 	Created time.Time
 	Used    time.Time
-	Data    json.RawMessage
+	Closed  time.Time // zero while it is open
+	Parent  string    // the session it was forked from
+	Token   string    // sha256 of its token in hex; empty for none
+	// Catalog is the servers it was made with: the key of a Catalog.
+	Catalog string
+	Data    json.RawMessage // what else the one who opened it needs
 }
 
-// Sessions keeps the sessions.
+// Sessions keeps the sessions, and what happened to them.
 type Sessions interface {
-	PutSession(ctx context.Context, s Session) error
+	// PutSessions writes all of them or none.
+	PutSessions(ctx context.Context, s ...Session) error
+	// DeleteSession forgets a session, its clients and its events.
 	DeleteSession(ctx context.Context, id string) error
+	// Sessions returns those that are not closed.
 	Sessions(ctx context.Context) ([]Session, error)
+	// Session returns one, closed or not; ok is false when there is none.
+	Session(ctx context.Context, id string) (s Session, ok bool, err error)
+	// FindSessions returns sessions, the newest first, and those of one moment by
+	// their ids.
+	FindSessions(ctx context.Context, f SessionFilter) ([]Session, error)
 	// TouchSessions moves Used forward, never back, for all of used at once.
 	// Ids that are not there are passed over.
 	TouchSessions(ctx context.Context, used map[string]time.Time) error
+	// CloseSessions notes the end of sessions, with what came of their handles and
+	// clients: those are deleted. Closed ones stay as they are.
+	CloseSessions(ctx context.Context, at time.Time, ids ...string) error
+	// DropSessions forgets sessions that were closed before a moment and have no
+	// descendant that stays, with their clients and events, and returns their ids,
+	// also of those it had forgotten when it failed.
+	DropSessions(ctx context.Context, before time.Time) ([]string, error)
+
+	// PutEvents adds to the stories of sessions, all or none, and fills in N.
+	PutEvents(ctx context.Context, e ...Event) error
+	// Events returns the story of a session, the oldest first.
+	Events(ctx context.Context, session string) ([]Event, error)
+}
+
+// SessionFilter chooses sessions. Zero fields choose all.
+type SessionFilter struct {
+	Owner  *string // nil for everybody's
+	Parent string
+	Closed bool   // closed ones too
+	Before string // an id: what comes after it in the list; ErrUnknown when it is none
+	Limit  int    // zero for 100
+}
+
+// Event is something that happened to a session besides calls.
+type Event struct {
+	N       int64 // grows with every event
+	Session string
+	At      time.Time
+	Kind    string // opened, forked, snapshot, rewound or closed
+	// Call is the Seq of the last call in the journal at that moment.
+	Call int64
+	Data json.RawMessage
+}
+
+// Snapshot is the frozen state of a session.
+type Snapshot struct {
+	ID      string
+	Name    string // unique among those of an owner; empty for one without
+	Owner   string
+	Session string // that it was made of
+	Created time.Time
+	// Temporary ones belong to a fork under way; one that is found at a start is
+	// left over.
+	Temporary bool
+	Auto      bool // of a ring to rewind to
+	Size      int64
+	Call      int64  // the Seq of the last call in it
+	Catalog   string // as in Session
+	Data      json.RawMessage
+}
+
+// ErrExists is the error of a name that is taken.
+var ErrExists = errors.New("exists already")
+
+// ErrUnknown is the error of an id that is none.
+var ErrUnknown = errors.New("there is no such session")
+
+// Snapshots keeps them by id.
+type Snapshots interface {
+	// PutSnapshot fails with ErrExists when the owner has another one of that name.
+	PutSnapshot(ctx context.Context, s Snapshot) error
+	DeleteSnapshot(ctx context.Context, id string) error
+	// Snapshots returns all, in the order of ids.
+	Snapshots(ctx context.Context) ([]Snapshot, error)
+}
+
+// Catalogs keeps lists of servers as they were when sessions or snapshots were
+// made with them. They may hold secrets.
+type Catalogs interface {
+	PutCatalog(ctx context.Context, key string, servers json.RawMessage) error
+	Catalog(ctx context.Context, key string) (servers json.RawMessage, ok bool, err error)
+	// DropCatalogs forgets those that no open session and no snapshot has. The
+	// caller sees to it that none is between PutCatalog and the first that has it.
+	DropCatalogs(ctx context.Context) error
+}
+
+// Creation remembers what came of a request that must not be done twice.
+type Creation struct {
+	Owner   string
+	Key     string          // the caller's idempotency key
+	Request string          // a hash of what was asked for
+	Answer  json.RawMessage // may hold secrets; nil while it is under way
+	At      time.Time
+}
+
+// Mark is what is put on everything that a creation makes, so that what was made
+// and never answered can be told.
+func (c Creation) Mark() string {
+	sum := sha256.Sum256([]byte(c.Owner + "\x00" + c.Key))
+	return hex.EncodeToString(sum[:12])
+}
+
+// Creations keeps them by owner and key.
+type Creations interface {
+	// BeginCreation notes a key. When there is one already that is not older than
+	// since, it is returned and ok is false.
+	BeginCreation(ctx context.Context, c Creation, since time.Time) (old Creation, ok bool, err error)
+	// EndCreation notes the answer; with nil the key is free again.
+	EndCreation(ctx context.Context, owner, key string, answer json.RawMessage) error
+	// Unanswered returns those that are under way.
+	Unanswered(ctx context.Context) ([]Creation, error)
+	// DropCreations forgets those older than a moment, and those under way that
+	// an earlier gateway left, which are all when called at the start with all.
+	DropCreations(ctx context.Context, before time.Time, underWay bool) error
 }
 
 // Client is the transport session of one MCP client that has a handshake.

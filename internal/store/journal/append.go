@@ -22,7 +22,9 @@ func (j *Journal) Append(e *Entry) error {
 	}
 	kept := *e
 	kept.tidy(now)
-	kept.shrink(j.maxSize.Load())
+	if size := j.maxSize.Load(); kept.exceeds(size) && !j.wants(kept.Session) {
+		kept.shrink(size)
+	}
 
 	room := lineRoom(&kept)
 	if room > maxPooled {

@@ -80,3 +80,40 @@ func (discard) PutCalls(context.Context, []store.Call) error                  { 
 func (discard) Calls(context.Context, store.CallFilter) ([]store.Call, error) { return nil, nil }
 func (discard) LastCall(context.Context) (c store.Call, ok bool, err error)   { return }
 func (discard) DropCalls(context.Context, int64) error                        { return nil }
+
+// BenchmarkCarry is what it takes to drop a segment of 16 MiB in which few, or
+// none, or all of 100 sessions are wanted.
+func BenchmarkCarry(b *testing.B) {
+	for name, wanted := range map[string]func(string) bool{
+		"none": func(string) bool { return false },
+		"one":  func(s string) bool { return s == "ses_7" },
+		"all":  func(string) bool { return true },
+	} {
+		b.Run(name, func(b *testing.B) {
+			j, err := Open(context.Background(), Options{Dir: b.TempDir(), Index: discard{}, Wanted: wanted})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer j.Close()
+			for n := 0; len(j.segments) < 2; n++ {
+				e := sample()
+				e.Session = fmt.Sprint("ses_", n%100)
+				if err := j.Append(&e); err != nil {
+					b.Fatal(err)
+				}
+			}
+			first := j.segments[:1]
+			b.SetBytes(first[0].size)
+			for b.Loop() {
+				b.StopTimer()
+				for _, session := range j.kept.sessions() {
+					j.Forget(session)
+				}
+				b.StartTimer()
+				if err := j.carry(first); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -71,13 +71,14 @@ func clip(s string) string {
 	return s[:end] + "…"
 }
 
-// shrink leaves out what makes the entry larger than all that may be kept.
+// exceeds says whether the entry is larger than all that may be kept.
+func (e *Entry) exceeds(maxSize int64) bool {
+	return maxSize > 0 && int64(len(e.Params))+int64(len(e.Result)) > maxSize-maxHeader
+}
+
+// shrink leaves out what makes the entry too large.
 func (e *Entry) shrink(maxSize int64) {
-	size := int64(len(e.Params)) + int64(len(e.Result))
-	if maxSize <= 0 || size <= maxSize-maxHeader {
-		return
-	}
-	e.Note = fmt.Sprintf("params and result of %d bytes were left out: the journal keeps %d", size, maxSize)
+	e.Note = fmt.Sprintf("params and result of %d bytes were left out: the journal keeps %d", len(e.Params)+len(e.Result), maxSize)
 	e.Mode, e.Params, e.Result = modeMeta, nil, nil
 }
 

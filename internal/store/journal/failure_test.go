@@ -107,11 +107,11 @@ type fullFile struct {
 	d *disk
 }
 
-func (d *disk) create(path string) (file, error) {
+func (d *disk) create(path string, flag int) (file, error) {
 	if d.refuses {
 		return nil, fmt.Errorf("create %s: %w", path, syscall.ENOSPC)
 	}
-	f, err := createFile(path)
+	f, err := openFile(path, flag)
 	return fullFile{f, d}, err
 }
 

@@ -27,14 +27,13 @@ const (
 // indexer brings the index up to date. It is one goroutine's.
 type indexer struct {
 	*Journal
-	at     place // what is not indexed begins here
 	lines  scanner
 	failed bool // as was logged
 }
 
 // runIndex ends when the journal closes and all is indexed, or can't be.
-func (j *Journal) runIndex(ctx context.Context, from place) {
-	x := &indexer{Journal: j, at: from}
+func (j *Journal) runIndex(ctx context.Context) {
+	x := &indexer{Journal: j}
 	retry := time.Duration(0)
 	for {
 		err := x.catchUp(ctx)
@@ -114,7 +113,7 @@ func (x *indexer) step(ctx context.Context) (done bool, err error) {
 		x.drop = 0
 	}
 	var calls []store.Call
-	at, next := x.at, x.next
+	at, next := x.reached, x.next
 	if len(x.pending) > 0 && x.pending[0].Seq == x.indexed+1 {
 		calls = slices.Clone(x.pending[:min(batch, len(x.pending))])
 	}
@@ -142,9 +141,9 @@ func (x *indexer) step(ctx context.Context) (done bool, err error) {
 	if err := x.index.PutCalls(ctx, calls); err != nil {
 		return false, err
 	}
-	x.at = at
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.reached = at
 	x.indexed = max(x.indexed, indexed)
 	n := 0
 	for n < len(x.pending) && x.pending[n].Seq <= x.indexed {

@@ -15,6 +15,10 @@
 // call in it says where to go on, after a restart or a failure, and an index
 // that does not fit the files is made again from them.
 //
+// Some sessions are wanted for longer than the bounds allow. Before a segment is
+// deleted their calls are copied from it to the archive, kept/SESSION.jsonl, by
+// the one goroutine that then deletes segments; Append never waits for that.
+//
 // Members of a line stand in a fixed order, the sizes of params and result
 // before them and these two last. A reader has what it needs for a list from
 // the first part of a line, and knows where the next one begins without looking
@@ -27,6 +31,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,9 +60,22 @@ type Options struct {
 	Dir   string      // made when it is not there; nobody else writes to it
 	Index store.Calls // must stay open until Close returned
 	// MaxAge and MaxSize bound what is kept; zero for no bound. Whole segments
-	// are dropped, so a call may stay an eighth longer than MaxAge.
+	// are dropped, so a call may stay an eighth longer than MaxAge. A call larger
+	// than MaxSize is kept without params and result, and its Note says so.
 	MaxAge  time.Duration
 	MaxSize int64
+	// Wanted chooses the sessions whose calls are kept whole as long as it does,
+	// whatever their age and size: they are carried over before their segment is
+	// dropped, and deleted when Wanted says no. What is carried over does not count
+	// for MaxSize, and segments may be beyond it for as long as that takes. Nil
+	// chooses none, and leaves alone what was carried over before.
+	//
+	// It is asked already while Open runs and must say yes where it can't tell. It
+	// is called with no lock of the journal held, mostly in the background, but
+	// also by Append for a call larger than MaxSize; it must not call the journal.
+	// A session whose id has more than lower-case letters, digits, - and _ is never
+	// asked for.
+	Wanted func(session string) bool
 	// SegmentSize is where a new file begins. 16 MiB unless given; an eighth of
 	// MaxSize where that is less.
 	SegmentSize int64
@@ -66,7 +84,8 @@ type Options struct {
 
 // Stats is the state of a Journal.
 type Stats struct {
-	Bytes    int64 // of all files
+	Bytes    int64 // of all segments
+	Kept     int64 // bytes of what was carried over from dropped ones
 	Segments int
 	Lag      int64 // calls that are written and not yet indexed
 	Errors   int64 // failed writes to files and index since Open
@@ -79,7 +98,10 @@ type Journal struct {
 	log         *slog.Logger
 	segmentSize int64
 	now         func() time.Time
-	create      func(path string) (file, error)
+	open        func(path string, flag int) (file, error)
+	wanted      func(session string) bool
+	kept        archive
+	stuck       bool // calls can't be carried over, as was logged; the keeper's
 
 	maxSize atomic.Int64
 	errors  atomic.Int64
@@ -97,6 +119,7 @@ type Journal struct {
 	// pending are the newest calls that are not indexed: all of them, or the
 	// last few when there are too many to keep.
 	pending  []store.Call
+	reached  place         // what is not indexed begins here
 	indexed  int64         // every call up to this Seq is in the index, or can't be read
 	drop     int64         // the index must forget the segments below this
 	failing  bool          // the index, when it was last written
@@ -117,13 +140,14 @@ type Journal struct {
 // When that takes more than a few seconds the rest is done in the background.
 // The caller must Close it, before the index.
 func Open(ctx context.Context, o Options) (*Journal, error) {
-	return open(ctx, o, time.Now, createFile)
+	return open(ctx, o, time.Now, openFile)
 }
 
-func open(ctx context.Context, o Options, now func() time.Time, create func(string) (file, error)) (*Journal, error) {
+func open(ctx context.Context, o Options, now func() time.Time, openFile func(string, int) (file, error)) (*Journal, error) {
 	j := &Journal{
-		dir: o.Dir, index: o.Index, log: o.Log, segmentSize: o.SegmentSize, now: now, create: create,
-		maxAge:    o.MaxAge,
+		dir: o.Dir, index: o.Index, log: o.Log, segmentSize: o.SegmentSize, now: now, open: openFile,
+		maxAge: o.MaxAge, wanted: o.Wanted,
+		kept:      archive{dir: filepath.Join(o.Dir, keptFolder), open: openFile},
 		followers: make(map[chan struct{}]struct{}),
 		wake:      make(chan struct{}, 1), full: make(chan struct{}, 1), keep: make(chan struct{}, 1),
 		closing: make(chan struct{}),
@@ -139,45 +163,52 @@ func open(ctx context.Context, o Options, now func() time.Time, create func(stri
 	if err := os.MkdirAll(j.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the journal %s: %w", j.dir, err)
 	}
-	at, err := j.recover(ctx)
+	err := j.recover(ctx)
+	if err == nil {
+		err = j.kept.readFolder()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open the journal %s: %w", j.dir, err)
 	}
 	work, cancel := context.WithCancel(context.Background())
 	j.stop = cancel
-	j.bound()
-	j.running.Go(func() { j.runIndex(work, at) })
+	if j.wanted == nil {
+		j.bound()
+	} else {
+		signal(j.keep) // may take long
+	}
+	j.running.Go(func() { j.runIndex(work) })
 	j.running.Go(j.runKeeper)
 	j.flush(ctx, openWithin)
 	return j, nil
 }
 
-// recover reads the folder and compares it with the index. It returns the place
-// from which calls are not indexed.
-func (j *Journal) recover(ctx context.Context) (place, error) {
+// recover reads the folder and compares it with the index.
+func (j *Journal) recover(ctx context.Context) error {
 	if err := j.readFolder(); err != nil {
-		return place{}, err
+		return err
 	}
 	last, ok, err := j.index.LastCall(ctx)
 	if err != nil {
-		return place{}, err
+		return err
 	}
 	known := ok && j.holds(last)
 	if ok {
 		j.next = max(j.next, last.Seq+1)
 	}
 	if err := j.openLast(); err != nil {
-		return place{}, err
+		return err
 	}
+	j.reached = place{j.segments[0].n, 0}
 	switch {
 	case known:
 		j.indexed, j.drop = last.Seq, j.segments[0].n
-		return place{last.Segment, last.Offset + last.Length}, nil
+		j.reached = place{last.Segment, last.Offset + last.Length}
 	case ok:
 		j.log.Warn("the index of the journal does not fit its files and is made again", "folder", j.dir, "call", last.ID)
 		j.drop = everySegment
 	}
-	return place{j.segments[0].n, 0}, nil
+	return nil
 }
 
 // SetLimits changes what is kept, as in Options.
@@ -195,6 +226,7 @@ func (j *Journal) Stats() Stats {
 	defer j.mu.Unlock()
 	return Stats{
 		Bytes:    sum(j.segments) + sum(j.undead),
+		Kept:     j.kept.size.Load(),
 		Segments: len(j.segments) + len(j.undead),
 		Lag:      j.next - 1 - j.indexed,
 		Errors:   j.errors.Load(),

@@ -7,13 +7,16 @@ import (
 	"time"
 )
 
-// runKeeper holds the bounds while nothing is written.
+// runKeeper holds the bounds: alone, where sessions can be wanted, and else
+// while nothing is written.
 func (j *Journal) runKeeper() {
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()
+	j.sweep()
 	for {
 		select {
 		case <-tick.C:
+			j.sweep()
 		case <-j.keep:
 		case <-j.closing:
 			return
@@ -24,10 +27,34 @@ func (j *Journal) runKeeper() {
 
 // bound drops what is too old or too much.
 func (j *Journal) bound() {
+	for j.boundSome() {
+	}
+}
+
+// boundSome drops what is due, or as much of it as is carried over at once.
+func (j *Journal) boundSome() (more bool) {
+	pass, more := j.due()
+	if len(pass) == 0 {
+		return false
+	}
+	err := j.carry(pass)
+	j.reportCarry(err)
+	if err != nil {
+		return false
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.dropFirst(len(pass)) // nobody else drops any
+	return more
+}
+
+// due ends the last segment if it is time, and drops what must go, or returns
+// what is to be carried over first.
+func (j *Journal) due() (pass []segment, more bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed {
-		return
+		return nil, false
 	}
 	j.undead = j.remove(j.undead)
 
@@ -42,28 +69,46 @@ func (j *Journal) bound() {
 			j.log.Warn("no new file of the journal can be begun, so the last can't be dropped", "folder", j.dir, "error", err)
 		}
 	}
-	if j.maxAge > 0 {
-		n := 0
-		for n < len(j.segments)-1 && now.Sub(j.segments[n].last) >= j.maxAge {
-			n++
-		}
-		j.dropFirst(n)
+	n := 0
+	for j.maxAge > 0 && n < len(j.segments)-1 && now.Sub(j.segments[n].last) >= j.maxAge {
+		n++
 	}
-	j.makeRoom(0)
+	if j.wanted == nil {
+		j.dropFirst(max(n, j.tooMany(0)))
+		return nil, false
+	}
+	// Append drops nothing, so there must be room for all it writes until it
+	// begins the next segment.
+	s = &j.segments[len(j.segments)-1]
+	n = max(n, j.tooMany(max(0, j.segmentLimit()-s.size)))
+	pass = passOf(j.segments[:n])
+	return pass, len(pass) < n
 }
 
-// makeRoom drops the oldest segments until so many bytes fit. The caller holds
-// mu.
+// makeRoom drops the oldest segments until so many bytes fit, or has it done.
+// The caller holds mu.
 func (j *Journal) makeRoom(bytes int64) {
+	n := j.tooMany(bytes)
+	switch {
+	case n == 0:
+	case j.wanted != nil:
+		signal(j.keep)
+	default:
+		j.dropFirst(n)
+	}
+}
+
+// tooMany is how many segments must go for so many bytes to fit. The caller
+// holds mu.
+func (j *Journal) tooMany(bytes int64) (n int) {
 	maxSize := j.maxSize.Load()
 	if maxSize <= 0 {
-		return
+		return 0
 	}
-	n := 0
 	for total := sum(j.segments) + bytes; total > maxSize && n < len(j.segments)-1; n++ {
 		total -= j.segments[n].size
 	}
-	j.dropFirst(n)
+	return n
 }
 
 // segmentLimit is the size at which a new segment begins. The caller holds mu.

@@ -17,11 +17,12 @@ import (
 // with P bytes of params and R of result; what is empty is not there. The
 // first line of a segment is its header.
 var (
-	sizesMark  = []byte(`,"sizes":[`)
-	paramsMark = []byte(`,"params":`)
-	resultMark = []byte(`,"result":`)
-	headerMark = []byte(`{"journal":`)
-	lineEnd    = []byte("}\n")
+	sessionMark = []byte(`,"session":"`)
+	sizesMark   = []byte(`,"sizes":[`)
+	paramsMark  = []byte(`,"params":`)
+	resultMark  = []byte(`,"result":`)
+	headerMark  = []byte(`{"journal":`)
+	lineEnd     = []byte("}\n")
 )
 
 const (
@@ -174,6 +175,17 @@ func parseHead(b []byte) (head, bool) {
 	h.end = int64(end)
 	p, r := h.Sizes[0], h.Sizes[1]
 	return h, h.Seq > 0 && p >= 0 && p < maxBody && r >= 0 && r < maxBody
+}
+
+// sessionOf finds the session in a line without reading its head. It is as it
+// stands there, with escapes, and empty where there is none.
+func sessionOf(b []byte) []byte {
+	at := bytes.Index(b, sessionMark)
+	if at < 0 || bytes.Contains(b[:at], sizesMark) { // of params or result
+		return nil
+	}
+	b = b[at+len(sessionMark):]
+	return b[:max(0, bytes.IndexByte(b, '"'))]
 }
 
 // bodies returns where params and result begin in the line and how long the

@@ -81,6 +81,11 @@ func (j *Journal) find(ctx context.Context, f store.CallFilter, take func(store.
 			return err
 		}
 	}
+	return j.findIndexed(ctx, f, take)
+}
+
+// findIndexed is find for what is in the index.
+func (j *Journal) findIndexed(ctx context.Context, f store.CallFilter, take func(store.Call) (more bool, err error)) error {
 	for ; ; f.Limit = max(f.Limit, defaultLimit) {
 		calls, err := j.index.Calls(ctx, f)
 		if err != nil {
@@ -147,21 +152,31 @@ func (j *Journal) whole(c store.Call) (Entry, bool, error) {
 		return Entry{}, false, err
 	}
 	defer f.Close()
+	l, e, err := readWhole(f, c.Offset, c.Length)
+	if err != nil || !l.is(c) {
+		return Entry{}, false, err
+	}
+	return e, true, nil
+}
+
+// readWhole reads the line that stands at a place, and all of its call if it is
+// one.
+func readWhole(f *os.File, offset, length int64) (line, Entry, error) {
+	l := line{kind: damaged, offset: offset, length: length}
 	// A length is believed only as far as there is a file.
-	if info, err := f.Stat(); err != nil || c.Length < 0 || c.Offset+c.Length > info.Size() {
-		return Entry{}, false, err
+	if info, err := f.Stat(); err != nil || length < 0 || offset+length > info.Size() {
+		return l, Entry{}, err
 	}
-	b := make([]byte, c.Length)
-	if _, err := f.ReadAt(b, c.Offset); err != nil {
-		return Entry{}, false, err
+	b := make([]byte, length)
+	if _, err := f.ReadAt(b, offset); err != nil {
+		return l, Entry{}, err
 	}
-	l := line{offset: c.Offset, length: c.Length}
-	if l.read(b); !l.is(c) {
-		return Entry{}, false, nil
+	if l.read(b); l.kind != call {
+		return l, Entry{}, nil
 	}
 	e := l.head.entry()
 	params, result, _ := l.head.bodies()
 	e.Params = asJSON(b[params:][:l.head.Sizes[0]:l.head.Sizes[0]])
 	e.Result = asJSON(b[result:][:l.head.Sizes[1]:l.head.Sizes[1]])
-	return e, true, nil
+	return l, e, nil
 }

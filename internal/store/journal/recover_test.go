@@ -75,6 +75,25 @@ func TestTornHeader(t *testing.T) {
 	}
 }
 
+// TestTornHeaderAfterMany has a new segment begun and nothing indexed, so that
+// only the calls of the one before say which Seq is next.
+func TestTornHeaderAfterMany(t *testing.T) {
+	for _, header := range []string{"", `{"journal":1,"seg`} {
+		r := newRig(t, Options{SegmentSize: minSegmentSize})
+		ids := r.add(100)
+		r.down()
+		r.write(filepath.Join(r.dir, fmt.Sprintf("%08d.jsonl", len(r.files())+1)), []byte(header))
+		r.reindex()
+		r.up()
+		ids = append(ids, r.add(10)...)
+		if last := r.Last(); last != int64(len(ids)) {
+			t.Errorf("seq %d of %d calls", last, len(ids))
+		}
+		sameIDs(t, r.listed(), ids)
+		r.wholeIndex(ids)
+	}
+}
+
 func TestAKillLosesNothing(t *testing.T) {
 	r := newRig(t, Options{})
 	r.down()

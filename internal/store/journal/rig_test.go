@@ -21,9 +21,15 @@ import (
 // which, until it is killed.
 const writeVar = "TINE_TEST_WRITE_JOURNAL"
 
+// With this one it has sessions, and drops segments all the time.
+const carryVar = "TINE_TEST_CARRY_JOURNAL"
+
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(writeVar); dir != "" {
 		writeForever(dir)
+	}
+	if dir := os.Getenv(carryVar); dir != "" {
+		carryForever(dir)
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -37,11 +43,11 @@ type rig struct {
 	log *logs
 	opt Options
 	now func() time.Time
-	cre func(string) (file, error)
+	cre func(string, int) (file, error)
 }
 
 func newRig(t testing.TB, o Options) *rig {
-	r := &rig{t: t, dir: filepath.Join(t.TempDir(), "journal"), ix: &index{inner: new(memory)}, opt: o, now: time.Now, cre: createFile}
+	r := &rig{t: t, dir: filepath.Join(t.TempDir(), "journal"), ix: &index{inner: new(memory)}, opt: o, now: time.Now, cre: openFile}
 	t.Cleanup(r.down)
 	r.up()
 	return r
@@ -51,7 +57,7 @@ func (r *rig) up() {
 	r.t.Helper()
 	r.log = new(logs)
 	r.opt.Dir, r.opt.Index, r.opt.Log = r.dir, r.ix, slog.New(slog.NewTextHandler(r.log, nil))
-	j, err := open(context.Background(), r.opt, func() time.Time { return r.now() }, func(p string) (file, error) { return r.cre(p) })
+	j, err := open(context.Background(), r.opt, func() time.Time { return r.now() }, func(p string, flag int) (file, error) { return r.cre(p, flag) })
 	if err != nil {
 		r.t.Fatal(err)
 	}

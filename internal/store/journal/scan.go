@@ -21,6 +21,7 @@ type kind int
 const (
 	call    kind = iota
 	header       // of the segment
+	passed       // not looked at: of a session that was not chosen
 	damaged      // ends with a newline and is nothing else
 	torn         // the last one, without a newline
 )
@@ -40,6 +41,10 @@ type scanner struct {
 	r      io.ReaderAt
 	offset int64 // of the next line
 	end    int64 // of what was written whole
+
+	// choose picks the sessions whose lines are looked at; nil for all. Others
+	// cost little.
+	choose func(session []byte) bool
 
 	buf  []byte // a part of the file
 	base int64  // where it begins
@@ -68,7 +73,11 @@ func (s *scanner) next() (line, error) {
 	var err error
 	if newline >= 0 {
 		l.length = int64(newline) + 1
-		l.read(b[:newline+1])
+		if b = b[:newline+1]; s.choose != nil && !s.choose(sessionOf(b)) {
+			l.kind = passed
+		} else {
+			l.read(b)
+		}
 	} else {
 		err = s.long(&l, b)
 	}

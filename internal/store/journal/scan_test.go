@@ -108,3 +108,22 @@ func FuzzLine(f *testing.F) {
 		}
 	})
 }
+
+func TestSessionOf(t *testing.T) {
+	body := []byte(`{"a":1,"session":"ses_of_a_body"}`)
+	for session, want := range map[string]string{
+		"": "", "ses_1": "ses_1", `a"b`: `a\`, "\n": `\u000a`, `,"session":"x`: `,\`,
+	} {
+		for _, principal := range []string{"", `x,"session":"y"`, `,"sizes":[1,2]`} {
+			b, _ := finishLine(appendLine(nil, &Entry{Principal: principal, Session: session, Error: `,"session":"z"`, Params: body, Result: body}), 1)
+			if got := string(sessionOf(b)); got != want {
+				t.Errorf("%s: %q, want %q", b, got, want)
+			}
+		}
+	}
+	for _, b := range []string{"", "\n", `,"session":"`, `{"session":"a"}`, `,"session":"a`} {
+		if got := sessionOf([]byte(b)); len(got) != 0 {
+			t.Errorf("%s: %q", b, got)
+		}
+	}
+}

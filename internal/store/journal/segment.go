@@ -47,15 +47,16 @@ type segmentHeader struct {
 	Made    time.Time `json:"made"`
 }
 
-// file is what the journal needs of the one it writes to.
+// file is what the journal needs of those it writes to.
 type file interface {
 	io.WriterAt
 	io.Closer
 	Truncate(size int64) error
+	Sync() error
 }
 
-func createFile(path string) (file, error) {
-	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+func openFile(path string, flag int) (file, error) {
+	return os.OpenFile(path, flag, 0o600)
 }
 
 func (j *Journal) path(n int64) string {
@@ -94,6 +95,7 @@ func (j *Journal) readFolder() error {
 	slices.SortFunc(j.segments, func(a, b segment) int { return int(max(-1, min(1, a.n-b.n))) })
 
 	j.next = 1
+	said := false
 	for i := len(j.segments) - 1; i >= 0; i-- {
 		s := &j.segments[i]
 		h, err := j.readHeader(s)
@@ -107,12 +109,14 @@ func (j *Journal) readFolder() error {
 			}
 		}
 		j.next = max(j.next, h.Next)
-		// The first header from the end says it all; without one the calls do.
-		if i == len(j.segments)-1 || j.next == 1 {
+		// What comes before the first header from the end is below it. A last
+		// segment may have none: it was just begun when the gateway died.
+		if !said {
 			if err := j.readEnd(s, i == len(j.segments)-1); err != nil {
 				return err
 			}
 		}
+		said = said || h.Next > 0
 	}
 	return nil
 }
@@ -210,10 +214,11 @@ func (j *Journal) rotate() error {
 		s.n = j.segments[len(j.segments)-1].n + 1
 	}
 	s.last = s.made
-	f, err := j.create(j.path(s.n))
+	const begin = os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	f, err := j.open(j.path(s.n), begin)
 	for errors.Is(err, fs.ErrExist) { // something that is no segment
 		s.n++
-		f, err = j.create(j.path(s.n))
+		f, err = j.open(j.path(s.n), begin)
 	}
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -38,63 +37,6 @@ func TestCallsAreReadBesideAWriter(t *testing.T) {
 	}
 	if _, err := d.reader.Exec("DELETE FROM calls"); err == nil {
 		t.Error("the reader can write")
-	}
-}
-
-// TestReleasedSchemas fills a database as each released Tine made it and opens
-// it with this one.
-func TestReleasedSchemas(t *testing.T) {
-	ctx := context.Background()
-	path := filepath.Join(t.TempDir(), "tine.db")
-	old := mustOpen(t, path, schema[:1])
-	for _, fill := range []string{
-		"INSERT INTO meta VALUES ('gateway_id', 'gw_0123456789ab')",
-		"INSERT INTO overrides (server, enabled) VALUES ('on', 1), ('off', 0), ('as is', NULL)",
-		"INSERT INTO handles VALUES ('k', 'process', 'fs', 'ses_1', '/dir', x'7b7d', 'hash', NULL, 5)",
-		"INSERT INTO sessions VALUES ('ses_1', 'ann', 'default', 5, 6, NULL)",
-		"INSERT INTO clients VALUES ('c', 'ses_1', '/mcp', 'ann', '2025-11-25', x'7b7d', 5, 6)",
-	} {
-		if _, err := old.db.Exec(fill); err != nil {
-			t.Fatal(err)
-		}
-	}
-	old.Close()
-
-	d := mustOpen(t, path, schema)
-	defer d.Close()
-	if id, err := d.GatewayID(ctx); id != "gw_0123456789ab" || err != nil {
-		t.Errorf("gateway id %q, %v", id, err)
-	}
-	overrides, err := d.Overrides(ctx)
-	if err != nil || len(overrides) != 3 || !*overrides["on"].Enabled || *overrides["off"].Enabled || overrides["as is"].Enabled != nil || overrides["on"].Set != nil {
-		t.Errorf("overrides %v, %v", overrides, err)
-	}
-	if all, err := d.Handles(ctx); err != nil || len(all) != 1 || all[0].SpecHash != "hash" {
-		t.Errorf("handles %v, %v", all, err)
-	}
-	if all, err := d.Sessions(ctx); err != nil || len(all) != 1 || all[0].Owner != "ann" {
-		t.Errorf("sessions %v, %v", all, err)
-	}
-	if all, err := d.Clients(ctx); err != nil || len(all) != 1 || all[0].View != "/mcp" {
-		t.Errorf("clients %v, %v", all, err)
-	}
-	// And what is new works on it.
-	if err := d.PutOverride(ctx, "on", store.Override{Set: json.RawMessage(`{}`)}); err != nil {
-		t.Error(err)
-	}
-	if err := d.PutCredential(ctx, store.Credential{Server: "s"}); err != nil {
-		t.Error(err)
-	}
-	if err := d.PutToken(ctx, store.Token{Name: "t"}); err != nil {
-		t.Error(err)
-	}
-	if err := d.PutCalls(ctx, []store.Call{{Seq: 1}}); err != nil {
-		t.Error(err)
-	}
-	backup := mustOpen(t, path+".v1.backup", schema[:1])
-	defer backup.Close()
-	if all, err := backup.Handles(ctx); err != nil || len(all) != 1 {
-		t.Errorf("the backup holds %v, %v", all, err)
 	}
 }
 

@@ -9,78 +9,6 @@ import (
 	"strings"
 )
 
-// schema has one step for each version of the database; the first makes
-// version 1. A step that was released is never changed: what is new is a new
-// step at the end.
-var schema = []string{`
-CREATE TABLE meta (
-	key   TEXT PRIMARY KEY,
-	value TEXT NOT NULL
-) STRICT;
-CREATE TABLE overrides (
-	server  TEXT PRIMARY KEY,
-	enabled INTEGER
-) STRICT;
-CREATE TABLE handles (
-	key       TEXT PRIMARY KEY,
-	driver    TEXT NOT NULL,
-	server    TEXT NOT NULL,
-	session   TEXT NOT NULL,
-	dir       TEXT NOT NULL,
-	data      BLOB,
-	spec_hash TEXT NOT NULL,
-	link      BLOB,
-	created   INTEGER NOT NULL
-) STRICT;
-CREATE TABLE sessions (
-	id      TEXT PRIMARY KEY,
-	owner   TEXT NOT NULL,
-	kind    TEXT NOT NULL,
-	created INTEGER NOT NULL,
-	used    INTEGER NOT NULL,
-	data    BLOB
-) STRICT;
-CREATE TABLE clients (
-	id        TEXT PRIMARY KEY,
-	session   TEXT NOT NULL,
-	view      TEXT NOT NULL,
-	principal TEXT NOT NULL,
-	protocol  TEXT NOT NULL,
-	init      BLOB,
-	created   INTEGER NOT NULL,
-	used      INTEGER NOT NULL
-) STRICT;
-CREATE INDEX clients_of_session ON clients (session);
-`, `
-ALTER TABLE overrides ADD COLUMN settings BLOB;
-CREATE TABLE tokens (
-	name    TEXT PRIMARY KEY,
-	hash    TEXT NOT NULL,
-	role    TEXT NOT NULL,
-	created INTEGER NOT NULL,
-	expires INTEGER NOT NULL
-) STRICT;
-CREATE TABLE credentials (
-	server    TEXT NOT NULL,
-	principal TEXT NOT NULL,
-	data      BLOB,
-	changed   INTEGER NOT NULL,
-	PRIMARY KEY (server, principal)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE calls (
-	first      INTEGER PRIMARY KEY,
-	last       INTEGER NOT NULL,
-	segment    INTEGER NOT NULL,
-	newest     INTEGER NOT NULL,
-	size       INTEGER NOT NULL,
-	failed     INTEGER NOT NULL,
-	servers    BLOB NOT NULL,
-	principals BLOB NOT NULL,
-	sessions   BLOB NOT NULL,
-	data       BLOB NOT NULL
-) STRICT;
-`}
-
 // migrate brings the schema to the last of steps. All of them happen or none.
 // A database that holds something is copied first.
 func (d *DB) migrate(ctx context.Context, steps []string) error {
@@ -118,7 +46,11 @@ func (d *DB) migrate(ctx context.Context, steps []string) error {
 	if _, err := tx.ExecContext(ctx, "UPDATE schema_version SET version = ?", len(steps)); err != nil {
 		return d.wrap("note the version of the schema", err)
 	}
-	return d.wrap("finish the change of the schema", tx.Commit())
+	if err := tx.Commit(); err != nil {
+		return d.wrap("finish the change of the schema", err)
+	}
+	d.dropBackups(have)
+	return nil
 }
 
 // version is 0 for a database that is empty.
@@ -144,6 +76,15 @@ func (d *DB) version(ctx context.Context) (int, error) {
 
 func (d *DB) backupPath(version int) string {
 	return fmt.Sprintf("%s.v%d.backup", d.path, version)
+}
+
+// dropBackups deletes the copies of versions below this one, which a change of
+// the schema that succeeded has made useless. They hold secrets, and what can't
+// be deleted now is deleted after the next change.
+func (d *DB) dropBackups(below int) {
+	for v := 1; v < below; v++ {
+		os.Remove(d.backupPath(v))
+	}
 }
 
 // backup copies the database as it is, under a name that says its version. The

@@ -79,39 +79,6 @@ func (d *DB) Handles(ctx context.Context) ([]store.Handle, error) {
 	return all, err
 }
 
-// PutSession implements store.Sessions.
-func (d *DB) PutSession(ctx context.Context, s store.Session) error {
-	return d.exec(ctx, "write a session",
-		"INSERT OR REPLACE INTO sessions (id, owner, kind, created, used, data) VALUES (?, ?, ?, ?, ?, ?)",
-		s.ID, s.Owner, s.Kind, nanos(s.Created), nanos(s.Used), raw(s.Data))
-}
-
-// DeleteSession implements store.Sessions.
-func (d *DB) DeleteSession(ctx context.Context, id string) error {
-	return d.exec(ctx, "delete a session", "DELETE FROM sessions WHERE id = ?", id)
-}
-
-// Sessions implements store.Sessions.
-func (d *DB) Sessions(ctx context.Context) ([]store.Session, error) {
-	var all []store.Session
-	err := d.each(ctx, "list the sessions", "SELECT id, owner, kind, created, used, data FROM sessions ORDER BY id", func(rows *sql.Rows) error {
-		var s store.Session
-		var created, used int64
-		if err := rows.Scan(&s.ID, &s.Owner, &s.Kind, &created, &used, (*[]byte)(&s.Data)); err != nil {
-			return err
-		}
-		s.Created, s.Used = fromNanos(created), fromNanos(used)
-		all = append(all, s)
-		return nil
-	})
-	return all, err
-}
-
-// TouchSessions implements store.Sessions.
-func (d *DB) TouchSessions(ctx context.Context, used map[string]time.Time) error {
-	return d.touch(ctx, "note the use of sessions", "UPDATE sessions SET used = max(used, ?) WHERE id = ?", used)
-}
-
 // PutClient implements store.Clients.
 func (d *DB) PutClient(ctx context.Context, c store.Client) error {
 	return d.exec(ctx, "write a client",
@@ -151,7 +118,11 @@ func (d *DB) TouchClients(ctx context.Context, used map[string]time.Time) error 
 }
 
 func (d *DB) each(ctx context.Context, step, query string, row func(*sql.Rows) error, args ...any) error {
-	rows, err := d.db.QueryContext(ctx, query, args...)
+	return d.eachOf(ctx, d.db, step, query, row, args...)
+}
+
+func (d *DB) eachOf(ctx context.Context, db *sql.DB, step, query string, row func(*sql.Rows) error, args ...any) error {
+	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return d.wrap(step, err)
 	}

@@ -34,6 +34,9 @@ type DB struct {
 
 	putterMu sync.Mutex
 	putter   *putter // made when it is first needed
+
+	preparedMu sync.Mutex
+	prepared   map[string]*sql.Stmt // by their text
 }
 
 // readers is how many lists of calls are read at once.

@@ -1,11 +1,9 @@
 package sqlite
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -15,10 +13,6 @@ import (
 	"github.com/tine-mcp/tine/internal/store/storetest"
 	"go.uber.org/goleak"
 )
-
-// With this variable the test binary is a gateway that writes handles and says
-// which, until it is killed.
-const writeVar = "TINE_TEST_WRITE_DB"
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(writeVar); path != "" {
@@ -74,64 +68,6 @@ func TestPragmasAndModes(t *testing.T) {
 		if st.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
 			t.Errorf("%s has mode %v: others can read it", f, st.Mode())
 		}
-	}
-}
-
-func TestMigrationKeepsDataAndABackup(t *testing.T) {
-	ctx := context.Background()
-	path := filepath.Join(t.TempDir(), "o'tine.db")
-	d := mustOpen(t, path, schema)
-	if err := d.PutHandle(ctx, store.Handle{Key: "before"}); err != nil {
-		t.Fatal(err)
-	}
-	d.Close()
-	if backups, _ := filepath.Glob(path + "*backup*"); len(backups) != 0 {
-		t.Fatalf("a new database was backed up: %v", backups)
-	}
-
-	next := append(schema[:len(schema):len(schema)], "CREATE TABLE extra (x INTEGER) STRICT", "INSERT INTO extra VALUES (7)")
-	d = mustOpen(t, path, next)
-	var x int
-	if err := d.db.QueryRow("SELECT x FROM extra").Scan(&x); err != nil || x != 7 {
-		t.Errorf("the steps were not done: %d, %v", x, err)
-	}
-	if all, err := d.Handles(ctx); err != nil || len(all) != 1 || all[0].Key != "before" {
-		t.Errorf("handles after the migration: %v, %v", all, err)
-	}
-	d.Close()
-	d = mustOpen(t, path, next) // nothing to do a second time
-	d.Close()
-
-	// A Tine that does not know the new schema says so and names the backup,
-	// which works in its place.
-	_, err := open(ctx, path, schema)
-	backup := path + fmt.Sprintf(".v%d.backup", len(schema))
-	if err == nil || !strings.Contains(err.Error(), backup) {
-		t.Errorf("opened by an older one: %v", err)
-	}
-	old := mustOpen(t, backup, schema)
-	defer old.Close()
-	if all, err := old.Handles(ctx); err != nil || len(all) != 1 {
-		t.Errorf("the backup holds %v, %v", all, err)
-	}
-}
-
-func TestMigrationThatFailsChangesNothing(t *testing.T) {
-	ctx := context.Background()
-	path := filepath.Join(t.TempDir(), "tine.db")
-	d := mustOpen(t, path, schema)
-	if err := d.PutHandle(ctx, store.Handle{Key: "before"}); err != nil {
-		t.Fatal(err)
-	}
-	d.Close()
-	bad := append(schema[:len(schema):len(schema)], "DELETE FROM handles", "CREATE TABLE handles (again INTEGER)")
-	if _, err := open(ctx, path, bad); err == nil {
-		t.Fatal("a bad step gave no error")
-	}
-	d = mustOpen(t, path, schema)
-	defer d.Close()
-	if all, err := d.Handles(ctx); err != nil || len(all) != 1 {
-		t.Errorf("after a failed migration: %v, %v", all, err)
 	}
 }
 
@@ -192,66 +128,5 @@ func TestFilesThatCannotBeOpened(t *testing.T) {
 	}
 	if _, err := Open(context.Background(), filepath.Join(t.TempDir(), "none", "tine.db")); err == nil {
 		t.Error("a folder that is not there gave no error")
-	}
-}
-
-func TestWritesSurviveAKill(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "tine.db")
-	want := make(map[string]bool)
-	for range 3 {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), writeVar+"="+path)
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewScanner(out)
-		for n := 0; n < 50 && lines.Scan(); n++ {
-			want[lines.Text()] = true
-		}
-		cmd.Process.Kill()
-		for lines.Scan() { // said before it died
-			want[lines.Text()] = true
-		}
-		cmd.Wait()
-
-		d := mustOpen(t, path, schema)
-		all, err := d.Handles(context.Background())
-		d.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		have := make(map[string]bool)
-		for _, h := range all {
-			have[h.Key] = true
-		}
-		for key := range want {
-			if !have[key] {
-				t.Errorf("handle %q was written and is gone", key)
-			}
-		}
-	}
-	if len(want) < 150 {
-		t.Errorf("only %d handles were written", len(want))
-	}
-}
-
-func writeForever(path string) {
-	ctx := context.Background()
-	d, err := Open(ctx, path)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	for i := 0; ; i++ {
-		key := fmt.Sprintf("%d-%d", os.Getpid(), i)
-		if err := d.PutHandle(ctx, store.Handle{Key: key}); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Stdout.WriteString(key + "\n")
 	}
 }

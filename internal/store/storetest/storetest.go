@@ -22,6 +22,16 @@ func Run(t *testing.T, open func(t testing.TB, place string) store.Store) {
 		"overrides":     testOverrides,
 		"handles":       testHandles,
 		"sessions":      testSessions,
+		"all or none":   testAllOrNone,
+		"found":         testFindSessions,
+		"closed":        testCloseSessions,
+		"dropped":       testDropSessions,
+		"10000":         testManySessions,
+		"events":        testEvents,
+		"snapshots":     testSnapshots,
+		"catalogs":      testCatalogs,
+		"creations":     testCreations,
+		"one creates":   testOneCreates,
 		"clients":       testClients,
 		"tokens":        testTokens,
 		"credentials":   testCredentials,
@@ -124,29 +134,6 @@ func testHandles(t *testing.T, s store.Store, reopen func() store.Store) {
 	same(t, got(s.Handles(ctx)), []store.Handle{bare, full})
 }
 
-func testSessions(t *testing.T, s store.Store, reopen func() store.Store) {
-	ctx := context.Background()
-	a := store.Session{ID: "ses_a", Owner: "ann", Kind: "default", Created: day, Used: day.Add(time.Second), Data: json.RawMessage(`{"labels":{"x":"y"}}`)}
-	b := store.Session{ID: "ses_b", Owner: "bob"}
-	must(t, s.PutSession(ctx, b))
-	must(t, s.PutSession(ctx, a))
-	must(t, s.PutSession(ctx, store.Session{ID: "ses_c"}))
-	must(t, s.DeleteSession(ctx, "ses_c"))
-	must(t, s.DeleteSession(ctx, "ses_c"))
-	s = reopen()
-	same(t, got(s.Sessions(ctx)), []store.Session{a, b})
-
-	must(t, s.TouchSessions(ctx, nil))
-	must(t, s.TouchSessions(ctx, map[string]time.Time{
-		"ses_a": day.Add(-time.Hour), // never back
-		"ses_b": day.Add(time.Minute),
-		"ses_c": day, // not there, and does not come to be
-	}))
-	b.Used = day.Add(time.Minute)
-	s = reopen()
-	same(t, got(s.Sessions(ctx)), []store.Session{a, b})
-}
-
 func testClients(t *testing.T, s store.Store, reopen func() store.Store) {
 	ctx := context.Background()
 	a := store.Client{
@@ -221,7 +208,7 @@ func testManyAtOnce(t *testing.T, s store.Store, reopen func() store.Store) {
 					}
 				}
 				check(s.PutHandle(ctx, store.Handle{Key: id}))
-				check(s.PutSession(ctx, store.Session{ID: id}))
+				check(s.PutSessions(ctx, store.Session{ID: id}))
 				check(s.TouchSessions(ctx, map[string]time.Time{id: day, "other": day}))
 				if j%2 == 1 {
 					check(s.DeleteHandle(ctx, id))
@@ -268,6 +255,12 @@ func testCancelled(t *testing.T, s store.Store, _ func() store.Store) {
 	if _, err := s.Calls(ctx, store.CallFilter{}); err == nil {
 		t.Error("a cancelled list of calls gave no error")
 	}
+	if err := s.PutSessions(ctx, store.Session{ID: "a"}, store.Session{ID: "b"}); err == nil {
+		t.Error("a cancelled write of sessions gave no error")
+	}
+	if all := got(s.Sessions(context.Background())); len(all) != 0 {
+		t.Errorf("a cancelled write of sessions was done: %v", all)
+	}
 	if all := got(s.Calls(context.Background(), store.CallFilter{})); len(all) != 0 {
 		t.Errorf("a cancelled write of calls was done: %v", all)
 	}
@@ -285,6 +278,12 @@ func testAfterClosing(t *testing.T, s store.Store, _ func() store.Store) {
 	}
 	if _, err := s.Sessions(ctx); err == nil {
 		t.Error("a list after Close gave no error")
+	}
+	if _, err := s.FindSessions(ctx, store.SessionFilter{}); err == nil {
+		t.Error("a search after Close gave no error")
+	}
+	if err := s.PutSessions(ctx, store.Session{ID: "a"}); err == nil {
+		t.Error("a session after Close gave no error")
 	}
 	if _, err := s.Calls(ctx, store.CallFilter{}); err == nil {
 		t.Error("a list of calls after Close gave no error")
@@ -319,46 +318,25 @@ func same[T any](t *testing.T, got, want T) {
 	}
 }
 
+// utc returns a copy of a list with all its times in UTC.
 func utc(v any) any {
-	switch v := v.(type) {
-	case []store.Handle:
-		out := append([]store.Handle(nil), v...)
-		for i := range out {
-			out[i].Created = out[i].Created.UTC()
-		}
-		return out
-	case []store.Session:
-		out := append([]store.Session(nil), v...)
-		for i := range out {
-			out[i].Created, out[i].Used = out[i].Created.UTC(), out[i].Used.UTC()
-		}
-		return out
-	case []store.Client:
-		out := append([]store.Client(nil), v...)
-		for i := range out {
-			out[i].Created, out[i].Used = out[i].Created.UTC(), out[i].Used.UTC()
-		}
-		return out
-	case []store.Token:
-		out := append([]store.Token(nil), v...)
-		for i := range out {
-			out[i].Created, out[i].Expires = out[i].Created.UTC(), out[i].Expires.UTC()
-		}
-		return out
-	case []store.Credential:
-		out := append([]store.Credential(nil), v...)
-		for i := range out {
-			out[i].Changed = out[i].Changed.UTC()
-		}
-		return out
-	case []store.Call:
-		out := append([]store.Call(nil), v...)
-		for i := range out {
-			out[i].At = out[i].At.UTC()
-		}
-		return out
+	list := reflect.ValueOf(v)
+	if list.Kind() != reflect.Slice || list.IsNil() {
+		return v
 	}
-	return v
+	out := reflect.MakeSlice(list.Type(), list.Len(), list.Len())
+	reflect.Copy(out, list)
+	for i := range out.Len() {
+		if out.Index(i).Kind() != reflect.Struct {
+			return v
+		}
+		for _, field := range out.Index(i).Fields() {
+			if at, ok := field.Interface().(time.Time); ok {
+				field.Set(reflect.ValueOf(at.UTC()))
+			}
+		}
+	}
+	return out.Interface()
 }
 
 func show(v any) string {

@@ -1,0 +1,234 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"slices"
+
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+const (
+	// storyPage is how many places are asked of the index at once.
+	storyPage = 1000
+	// storyBatch is how many bytes of calls are in memory at once, if it is more
+	// than one.
+	storyBatch = 1 << 20
+)
+
+// Last returns the Seq of the newest call; zero when there is none.
+func (j *Journal) Last() int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.next - 1
+}
+
+// Story hands out the calls of a session, the oldest first, each once and with
+// everything that was kept of it, up to the one with a Seq; all of them with a
+// negative one. Of a wanted session these are all that were appended before. A
+// slow fn holds up nobody.
+func (j *Journal) Story(ctx context.Context, session string, until int64, fn func(Entry) error) error {
+	if until == 0 || session == "" {
+		return nil
+	}
+	if until < 0 {
+		until = math.MaxInt64 - 1
+	}
+	t := &teller{j: j, session: session, until: until}
+	// In this order: what leaves the segments meanwhile is in the archive before.
+	err := t.fromSegments(ctx)
+	if err == nil {
+		err = t.fromArchive(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("find the calls of %s: %w", session, err)
+	}
+	for len(t.left) > 0 {
+		first := t.left[0]
+		entries, err := t.read()
+		if err != nil {
+			return fmt.Errorf("read call %s: %w", store.CallID(first.seq), err)
+		}
+		for i := range entries {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := fn(entries[i]); err != nil {
+				return err
+			}
+			t.last = entries[i].Seq
+		}
+		if len(entries) > 0 {
+			continue
+		}
+		if err := t.fromArchive(ctx); err != nil {
+			return fmt.Errorf("find the calls of %s: %w", session, err)
+		}
+		if t.left[0] == first {
+			t.left = t.left[1:] // dropped, and not wanted
+		}
+	}
+	return nil
+}
+
+// teller is one telling of a story.
+type teller struct {
+	j       *Journal
+	session string
+	until   int64
+	last    int64  // Seq of what was told
+	left    []spot // what is to be told, in the order of Seq
+	end     int64  // of what was read of the archive
+}
+
+// fromSegments finds the calls that stand in segments: in memory, in the index,
+// and in the part of the files that neither has.
+func (t *teller) fromSegments(ctx context.Context) error {
+	j := t.j
+	j.flush(ctx, listWithin)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	f := store.CallFilter{Session: t.session, Before: t.until + 1, Limit: storyPage}
+	j.mu.Lock()
+	if j.closed {
+		j.mu.Unlock()
+		return ErrClosed
+	}
+	for i := range j.pending {
+		if c := &j.pending[i]; f.Chooses(c) {
+			t.left = append(t.left, spot{c.Seq, c.Segment, c.Offset, c.Length})
+		}
+	}
+	from, all := j.reached, slices.Clone(j.segments)
+	if len(j.pending) > 0 {
+		// Segments up to where memory begins, cut off there.
+		to := place{j.pending[0].Segment, j.pending[0].Offset}
+		all = slices.DeleteFunc(all, func(s segment) bool { return s.n > to.segment })
+		if n := len(all); n > 0 && all[n-1].n == to.segment {
+			all[n-1].size = to.offset
+		}
+	}
+	j.mu.Unlock()
+
+	var sc scanner
+	for _, s := range all {
+		if s.n < from.segment {
+			continue
+		}
+		offset := int64(0)
+		if s.n == from.segment {
+			offset = from.offset
+		}
+		err := j.lines(&sc, s, offset, func(b []byte) bool { return string(b) == t.session }, func(l *line) error {
+			if l.head.Seq <= t.until {
+				t.left = append(t.left, spot{l.head.Seq, s.n, l.offset, l.length})
+			}
+			return ctx.Err()
+		})
+		if err != nil {
+			return err
+		}
+	}
+	// Last, as an index that is being made anew may have places that are not.
+	return j.findIndexed(ctx, f, func(c store.Call) (bool, error) {
+		t.left = append(t.left, spot{c.Seq, c.Segment, c.Offset, c.Length})
+		return true, nil
+	})
+}
+
+// fromArchive finds what was carried over since it was last called, and puts
+// what is left in order, each call once.
+func (t *teller) fromArchive(ctx context.Context) error {
+	found, err := t.carried(ctx)
+	if err != nil {
+		return err
+	}
+	// The first of a Seq stays, and what is carried over stays where it is.
+	t.left = append(found, t.left...)
+	slices.SortStableFunc(t.left, func(a, b spot) int { return cmp.Compare(a.seq, b.seq) })
+	t.left = slices.CompactFunc(t.left, func(a, b spot) bool { return a.seq == b.seq })
+	if n := slices.IndexFunc(t.left, func(s spot) bool { return s.seq > t.last }); n > 0 {
+		t.left = t.left[n:]
+	}
+	return nil
+}
+
+func (t *teller) carried(ctx context.Context) (found []spot, err error) {
+	if !keepable(t.session) {
+		return nil, nil
+	}
+	f, err := os.Open(t.j.kept.path(t.session))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	for sc := (scanner{r: f, offset: t.end, end: info.Size()}); ; {
+		l, err := sc.next()
+		if err == io.EOF {
+			return found, nil
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return nil, err
+		}
+		if l.kind == torn {
+			return found, nil // it is being written
+		}
+		t.end = l.offset + l.length
+		if l.kind == call && l.head.Session == t.session && l.head.Seq > t.last && l.head.Seq <= t.until {
+			found = append(found, spot{l.head.Seq, 0, l.offset, l.length})
+		}
+	}
+}
+
+// read takes the next few calls from a file, and none when the first is not
+// there. The file is not open while fn works on them, which on some systems
+// would keep it from being deleted.
+func (t *teller) read() (entries []Entry, err error) {
+	first := t.left[0]
+	path := t.j.kept.path(t.session)
+	if first.segment > 0 {
+		path = t.j.path(first.segment)
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	size := int64(0)
+	for len(t.left) > 0 {
+		s := t.left[0]
+		if size += s.length; s.segment != first.segment || len(entries) > 0 && size > storyBatch {
+			break
+		}
+		l, e, err := readWhole(f, s.offset, s.length)
+		if err != nil {
+			return nil, err
+		}
+		if l.kind != call || e.Seq != s.seq || e.Session != t.session {
+			break
+		}
+		entries = append(entries, e)
+		t.left = t.left[1:]
+	}
+	return entries, nil
+}

@@ -1,0 +1,117 @@
+package sqlite
+
+// schema has one step for each version of the database; the first makes
+// version 1. A step that was released is never changed: what is new is a new
+// step at the end.
+var schema = []string{`
+CREATE TABLE meta (
+	key   TEXT PRIMARY KEY,
+	value TEXT NOT NULL
+) STRICT;
+CREATE TABLE overrides (
+	server  TEXT PRIMARY KEY,
+	enabled INTEGER
+) STRICT;
+CREATE TABLE handles (
+	key       TEXT PRIMARY KEY,
+	driver    TEXT NOT NULL,
+	server    TEXT NOT NULL,
+	session   TEXT NOT NULL,
+	dir       TEXT NOT NULL,
+	data      BLOB,
+	spec_hash TEXT NOT NULL,
+	link      BLOB,
+	created   INTEGER NOT NULL
+) STRICT;
+CREATE TABLE sessions (
+	id      TEXT PRIMARY KEY,
+	owner   TEXT NOT NULL,
+	kind    TEXT NOT NULL,
+	created INTEGER NOT NULL,
+	used    INTEGER NOT NULL,
+	data    BLOB
+) STRICT;
+CREATE TABLE clients (
+	id        TEXT PRIMARY KEY,
+	session   TEXT NOT NULL,
+	view      TEXT NOT NULL,
+	principal TEXT NOT NULL,
+	protocol  TEXT NOT NULL,
+	init      BLOB,
+	created   INTEGER NOT NULL,
+	used      INTEGER NOT NULL
+) STRICT;
+CREATE INDEX clients_of_session ON clients (session);
+`, `
+ALTER TABLE overrides ADD COLUMN settings BLOB;
+CREATE TABLE tokens (
+	name    TEXT PRIMARY KEY,
+	hash    TEXT NOT NULL,
+	role    TEXT NOT NULL,
+	created INTEGER NOT NULL,
+	expires INTEGER NOT NULL
+) STRICT;
+CREATE TABLE credentials (
+	server    TEXT NOT NULL,
+	principal TEXT NOT NULL,
+	data      BLOB,
+	changed   INTEGER NOT NULL,
+	PRIMARY KEY (server, principal)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE calls (
+	first      INTEGER PRIMARY KEY,
+	last       INTEGER NOT NULL,
+	segment    INTEGER NOT NULL,
+	newest     INTEGER NOT NULL,
+	size       INTEGER NOT NULL,
+	failed     INTEGER NOT NULL,
+	servers    BLOB NOT NULL,
+	principals BLOB NOT NULL,
+	sessions   BLOB NOT NULL,
+	data       BLOB NOT NULL
+) STRICT;
+`, `
+ALTER TABLE sessions ADD COLUMN closed  INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN parent  TEXT NOT NULL DEFAULT '';
+ALTER TABLE sessions ADD COLUMN token   TEXT NOT NULL DEFAULT '';
+ALTER TABLE sessions ADD COLUMN catalog TEXT NOT NULL DEFAULT '';
+CREATE INDEX sessions_in_order ON sessions (created DESC, id);
+CREATE INDEX sessions_open ON sessions (created DESC, id) WHERE closed = 0;
+CREATE INDEX sessions_of_parent ON sessions (parent, created DESC, id) WHERE parent <> '';
+CREATE INDEX handles_of_session ON handles (session);
+CREATE TABLE events (
+	n       INTEGER PRIMARY KEY AUTOINCREMENT,
+	session TEXT NOT NULL,
+	at      INTEGER NOT NULL,
+	kind    TEXT NOT NULL,
+	call    INTEGER NOT NULL,
+	data    BLOB
+) STRICT;
+CREATE INDEX events_of_session ON events (session);
+CREATE TABLE snapshots (
+	id        TEXT PRIMARY KEY,
+	name      TEXT NOT NULL,
+	owner     TEXT NOT NULL,
+	session   TEXT NOT NULL,
+	created   INTEGER NOT NULL,
+	temporary INTEGER NOT NULL,
+	auto      INTEGER NOT NULL,
+	size      INTEGER NOT NULL,
+	call      INTEGER NOT NULL,
+	catalog   TEXT NOT NULL,
+	data      BLOB
+) STRICT;
+CREATE UNIQUE INDEX snapshots_by_name ON snapshots (owner, name) WHERE name <> '';
+CREATE TABLE catalogs (
+	key     TEXT PRIMARY KEY,
+	servers BLOB
+) STRICT, WITHOUT ROWID;
+CREATE TABLE creations (
+	owner   TEXT NOT NULL,
+	key     TEXT NOT NULL,
+	request TEXT NOT NULL,
+	answer  BLOB,
+	at      INTEGER NOT NULL,
+	PRIMARY KEY (owner, key)
+) STRICT, WITHOUT ROWID;
+`}

@@ -1,0 +1,200 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+const sessionColumns = "id, owner, kind, created, used, closed, parent, token, catalog, data"
+
+// PutSessions implements store.Sessions.
+func (d *DB) PutSessions(ctx context.Context, all ...store.Session) error {
+	const step = "write sessions"
+	for _, s := range all {
+		if s.ID == "" {
+			return fmt.Errorf("%s: one of %d has no id", step, len(all))
+		}
+	}
+	_, err := d.execEach(ctx, "INSERT INTO sessions ("+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET owner = excluded.owner, kind = excluded.kind, created = excluded.created, used = excluded.used, closed = excluded.closed,
+			parent = excluded.parent, token = excluded.token, catalog = excluded.catalog, data = excluded.data`, len(all), func(i int) []any {
+		s := &all[i]
+		return []any{s.ID, s.Owner, s.Kind, nanos(s.Created), nanos(s.Used), nanos(s.Closed), s.Parent, s.Token, s.Catalog, raw(s.Data)}
+	})
+	return d.wrap(step, err)
+}
+
+// DeleteSession implements store.Sessions.
+func (d *DB) DeleteSession(ctx context.Context, id string) error {
+	return d.wrap("delete a session", d.execFor(ctx, []string{id}, map[string][]any{
+		"DELETE FROM sessions WHERE id = ?":     nil,
+		"DELETE FROM clients WHERE session = ?": nil,
+		"DELETE FROM events WHERE session = ?":  nil,
+	}))
+}
+
+// Sessions implements store.Sessions.
+func (d *DB) Sessions(ctx context.Context) ([]store.Session, error) {
+	return d.sessions(ctx, "list the sessions", "SELECT "+sessionColumns+" FROM sessions WHERE closed = 0 ORDER BY id")
+}
+
+// Session implements store.Sessions.
+func (d *DB) Session(ctx context.Context, id string) (store.Session, bool, error) {
+	all, err := d.sessions(ctx, "read a session", "SELECT "+sessionColumns+" FROM sessions WHERE id = ?", id)
+	if err != nil || len(all) == 0 {
+		return store.Session{}, false, err
+	}
+	return all[0], true, nil
+}
+
+// FindSessions implements store.Sessions.
+func (d *DB) FindSessions(ctx context.Context, f store.SessionFilter) ([]store.Session, error) {
+	const step = "list the sessions"
+	where, args := []string{"TRUE"}, []any(nil)
+	if !f.Closed {
+		where = append(where, "closed = 0")
+	}
+	if f.Owner != nil {
+		where, args = append(where, "owner = ?"), append(args, *f.Owner)
+	}
+	if f.Parent != "" {
+		// The second condition lets the index of those with a parent be used.
+		where, args = append(where, "parent = ?", "parent <> ''"), append(args, f.Parent)
+	}
+	if f.Before != "" {
+		var created int64
+		err := d.reader.QueryRowContext(ctx, "SELECT created FROM sessions WHERE id = ?", f.Before).Scan(&created)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil, fmt.Errorf("%s after %q: %w", step, f.Before, store.ErrUnknown)
+		}
+		if err != nil {
+			return nil, d.wrap(step, err)
+		}
+		// The first condition is what an index can begin at.
+		where = append(where, "created <= ?", "(created < ? OR id > ?)")
+		args = append(args, created, created, f.Before)
+	}
+	if f.Limit <= 0 {
+		f.Limit = defaultLimit
+	}
+	args = append(args, f.Limit)
+	return d.sessions(ctx, step, "SELECT "+sessionColumns+" FROM sessions WHERE "+strings.Join(where, " AND ")+" ORDER BY created DESC, id LIMIT ?", args...)
+}
+
+// sessions reads beside the writer, whom a long list would hold up.
+func (d *DB) sessions(ctx context.Context, step, query string, args ...any) ([]store.Session, error) {
+	var all []store.Session
+	err := d.eachOf(ctx, d.reader, step, query, func(rows *sql.Rows) error {
+		var s store.Session
+		var created, used, closed int64
+		if err := rows.Scan(&s.ID, &s.Owner, &s.Kind, &created, &used, &closed, &s.Parent, &s.Token, &s.Catalog, (*[]byte)(&s.Data)); err != nil {
+			return err
+		}
+		s.Created, s.Used, s.Closed = fromNanos(created), fromNanos(used), fromNanos(closed)
+		all = append(all, s)
+		return nil
+	}, args...)
+	return all, err
+}
+
+// TouchSessions implements store.Sessions.
+func (d *DB) TouchSessions(ctx context.Context, used map[string]time.Time) error {
+	return d.touch(ctx, "note the use of sessions", "UPDATE sessions SET used = max(used, ?) WHERE id = ?", used)
+}
+
+// CloseSessions implements store.Sessions.
+func (d *DB) CloseSessions(ctx context.Context, at time.Time, ids ...string) error {
+	const step = "note the end of sessions"
+	if nanos(at) == 0 {
+		return fmt.Errorf("%s: the moment is missing", step)
+	}
+	// Without a session are the handles that all share.
+	if slices.Contains(ids, "") {
+		return fmt.Errorf("%s: one of %d has no id", step, len(ids))
+	}
+	return d.wrap(step, d.execFor(ctx, ids, map[string][]any{
+		"UPDATE sessions SET closed = ? WHERE closed = 0 AND id = ?": {nanos(at)},
+		"DELETE FROM handles WHERE session = ?":                      nil,
+		"DELETE FROM clients WHERE session = ?":                      nil,
+	}))
+}
+
+// DropSessions implements store.Sessions. It works in steps, so that others get
+// their turn: what may be forgotten once may be forgotten later too.
+func (d *DB) DropSessions(ctx context.Context, before time.Time) ([]string, error) {
+	const step = "forget closed sessions"
+	var ids, dropped []string
+	// The line of a session that stays is followed up to its first one.
+	err := d.eachOf(ctx, d.reader, step, `
+		WITH RECURSIVE kept (id, parent) AS (
+			SELECT id, parent FROM sessions WHERE closed = 0 OR closed >= ?1
+			UNION
+			SELECT s.id, s.parent FROM kept JOIN sessions s ON s.id = kept.parent WHERE kept.parent <> ''
+		)
+		SELECT id FROM sessions WHERE closed <> 0 AND closed < ?1 AND id NOT IN (SELECT id FROM kept) ORDER BY id`,
+		func(rows *sql.Rows) error {
+			var id string
+			err := rows.Scan(&id)
+			ids = append(ids, id)
+			return err
+		}, nanos(before))
+	if err != nil {
+		return nil, err
+	}
+	for some := range slices.Chunk(ids, dropAtOnce) {
+		err := d.execFor(ctx, some, map[string][]any{
+			"DELETE FROM sessions WHERE id = ?":     nil,
+			"DELETE FROM clients WHERE session = ?": nil,
+			"DELETE FROM events WHERE session = ?":  nil,
+		})
+		if err != nil {
+			return dropped, d.wrap(step, err)
+		}
+		dropped = append(dropped, some...)
+	}
+	return dropped, nil
+}
+
+// PutEvents implements store.Sessions.
+func (d *DB) PutEvents(ctx context.Context, all ...store.Event) error {
+	const step = "write events of sessions"
+	for _, e := range all {
+		if e.Session == "" {
+			return fmt.Errorf("%s: one of %d has no session", step, len(all))
+		}
+	}
+	ids, err := d.execEach(ctx, "INSERT INTO events (session, at, kind, call, data) VALUES (?, ?, ?, ?, ?)", len(all), func(i int) []any {
+		e := &all[i]
+		return []any{e.Session, nanos(e.At), e.Kind, e.Call, raw(e.Data)}
+	})
+	if err != nil {
+		return d.wrap(step, err)
+	}
+	for i := range all {
+		all[i].N = ids[i]
+	}
+	return nil
+}
+
+// Events implements store.Sessions.
+func (d *DB) Events(ctx context.Context, session string) ([]store.Event, error) {
+	var all []store.Event
+	err := d.eachOf(ctx, d.reader, "read the events of a session", "SELECT n, at, kind, call, data FROM events WHERE session = ? ORDER BY n", func(rows *sql.Rows) error {
+		e := store.Event{Session: session}
+		var at int64
+		if err := rows.Scan(&e.N, &at, &e.Kind, &e.Call, (*[]byte)(&e.Data)); err != nil {
+			return err
+		}
+		e.At = fromNanos(at)
+		all = append(all, e)
+		return nil
+	}, session)
+	return all, err
+}

@@ -1,0 +1,137 @@
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+func testCloseSessions(t *testing.T, s store.Store, reopen func() store.Store) {
+	ctx := context.Background()
+	a := store.Session{ID: "ses_a", Created: day, Token: "t", Data: json.RawMessage(`1`)}
+	b := store.Session{ID: "ses_b", Created: day}
+	c := store.Session{ID: "ses_c", Created: day}
+	must(t, s.PutSessions(ctx, a, b, c))
+	for _, id := range []string{"", "ses_a", "ses_b", "ses_c"} {
+		for _, n := range []string{"1", "2"} {
+			must(t, s.PutHandle(ctx, store.Handle{Key: id + n, Session: id}))
+			must(t, s.PutClient(ctx, store.Client{ID: id + n, Session: id}))
+		}
+		if id != "" {
+			must(t, s.PutEvents(ctx, store.Event{Session: id, Kind: "opened"}))
+		}
+	}
+	must(t, s.CloseSessions(ctx, day))
+	a.Closed, b.Closed = day.Add(time.Hour), day.Add(2*time.Hour)
+	must(t, s.CloseSessions(ctx, a.Closed, "ses_a", "never there"))
+	must(t, s.CloseSessions(ctx, b.Closed, "ses_a", "ses_b", "ses_b"))
+	s = reopen()
+	same(t, got(s.Sessions(ctx)), []store.Session{c})
+	same(t, got(s.FindSessions(ctx, store.SessionFilter{Closed: true})), []store.Session{a, b, c})
+	if one, ok, err := s.Session(ctx, "ses_a"); !ok || err != nil {
+		t.Errorf("a closed session is not found: %v, %v", ok, err)
+	} else {
+		same(t, []store.Session{one}, []store.Session{a})
+	}
+	same(t, got(s.Handles(ctx)), []store.Handle{{Key: "1"}, {Key: "2"}, {Key: "ses_c1", Session: "ses_c"}, {Key: "ses_c2", Session: "ses_c"}})
+	same(t, got(s.Clients(ctx)), []store.Client{{ID: "1"}, {ID: "2"}, {ID: "ses_c1", Session: "ses_c"}, {ID: "ses_c2", Session: "ses_c"}})
+	if n := len(got(s.Events(ctx, "ses_a"))); n != 1 {
+		t.Errorf("a closed session has %d events, want 1", n)
+	}
+}
+
+func testDropSessions(t *testing.T, s store.Store, reopen func() store.Store) {
+	ctx := context.Background()
+	hour := func(n int) time.Time { return day.Add(time.Duration(n) * time.Hour) }
+	// Each closed at an hour; 0 for those that are open.
+	for _, x := range []struct {
+		id, parent string
+		closed     int
+	}{
+		{"root", "", 1},
+		{"middle", "root", 1},
+		{"open", "middle", 0},
+		{"aunt", "root", 1},
+		{"cousin", "aunt", 2},
+
+		{"old", "", 1},
+		{"older", "old", 1},
+		{"late", "older", 5},
+
+		{"gone", "", 1},
+		{"gone child", "gone", 1},
+		{"orphan", "never there", 1},
+		{"ouroboros", "ouroboros", 1},
+		{"edge", "", 3},
+		{"alone", "", 0},
+	} {
+		rec := store.Session{ID: x.id, Parent: x.parent, Created: day}
+		if x.closed > 0 {
+			rec.Closed = hour(x.closed)
+		}
+		must(t, s.PutSessions(ctx, rec))
+		must(t, s.PutEvents(ctx, store.Event{Session: x.id}, store.Event{Session: x.id}))
+	}
+	check := func(before time.Time, dropped ...string) {
+		t.Helper()
+		same(t, got(s.DropSessions(ctx, before)), dropped)
+		s = reopen()
+		for _, id := range dropped {
+			if _, ok, err := s.Session(ctx, id); ok || err != nil {
+				t.Errorf("%s was dropped and is there (%v)", id, err)
+			}
+			if n := len(got(s.Events(ctx, id))); n != 0 {
+				t.Errorf("%s was dropped and has %d events", id, n)
+			}
+		}
+	}
+	check(hour(1))
+	check(time.Time{})
+	check(hour(3), "aunt", "cousin", "gone", "gone child", "orphan", "ouroboros")
+	check(hour(3))
+	for _, id := range []string{"root", "middle", "old", "older", "late", "edge"} {
+		if n := len(got(s.Events(ctx, id))); n != 2 {
+			t.Errorf("%s stays and has %d events, want 2", id, n)
+		}
+	}
+	must(t, s.CloseSessions(ctx, hour(6), "open"))
+	check(hour(6), "edge", "late", "old", "older")
+	check(hour(7), "middle", "open", "root")
+	same(t, got(s.FindSessions(ctx, store.SessionFilter{Closed: true})), []store.Session{{ID: "alone", Created: day}})
+}
+
+func testEvents(t *testing.T, s store.Store, reopen func() store.Store) {
+	ctx := context.Background()
+	must(t, s.PutEvents(ctx))
+	same(t, got(s.Events(ctx, "ses_a")), nil)
+	events := []store.Event{
+		{Session: "ses_a", At: day, Kind: "opened", Call: 1 << 40, Data: json.RawMessage(`{"n": 12345678901234567890}`)},
+		{Session: "ses_b", At: day, Kind: "opened"},
+		{Session: "ses_a", At: day.Add(-time.Hour), Kind: "forked", Data: json.RawMessage{}},
+	}
+	must(t, s.PutEvents(ctx, events...))
+	events[2].Data = nil
+	last := []store.Event{{Session: "ses_a", Kind: "closed"}}
+	s = reopen()
+	must(t, s.PutEvents(ctx, last...))
+	all := append(events, last...)
+	for i := range all {
+		if all[i].N <= 0 || i > 0 && all[i].N <= all[i-1].N {
+			t.Errorf("the numbers do not grow: %s", show(all))
+		}
+	}
+	same(t, got(s.Events(ctx, "ses_a")), []store.Event{all[0], all[2], all[3]})
+	same(t, got(s.Events(ctx, "ses_b")), all[1:2])
+
+	// A number is never given again.
+	must(t, s.DeleteSession(ctx, "ses_a"))
+	s = reopen()
+	again := []store.Event{{Session: "ses_c"}}
+	must(t, s.PutEvents(ctx, again...))
+	if again[0].N <= last[0].N {
+		t.Errorf("the number %d came after %d", again[0].N, last[0].N)
+	}
+}
