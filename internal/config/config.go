@@ -24,6 +24,8 @@ type Config struct {
 
 	Journal   Journal   `yaml:"journal"`
 	Telemetry Telemetry `yaml:"telemetry"`
+	Sessions  Sessions  `yaml:"sessions"`
+	Workspace Workspace `yaml:"workspace"`
 
 	// Separator stands between server and name in the merged view.
 	Separator string `yaml:"separator"`
@@ -135,6 +137,59 @@ type Limits struct {
 	Drain       time.Duration `yaml:"drain"`       // how long SIGTERM waits for calls; default 10s
 }
 
+// Sessions bounds sessions, and says how long they last.
+type Sessions struct {
+	Max          int           `yaml:"max"`           // open at once; default 10000
+	PerPrincipal int           `yaml:"per_principal"` // default 2000
+	TTL          time.Duration `yaml:"ttl"`           // of opened ones; default none
+	Idle         time.Duration `yaml:"idle"`          // of opened ones; default 24h; limits.idle is for the others
+	// Memory and Instances are what the members of all opened sessions may need
+	// together, by the budget of each server. Default: three quarters of the
+	// machine's memory, and 10000.
+	Memory    int64 `yaml:"memory"`
+	Instances int   `yaml:"instances"`
+	// Snapshots bounds the bytes of the snapshots of one principal; default 64 GiB.
+	Snapshots int64         `yaml:"snapshots"`
+	Wait      time.Duration `yaml:"wait"`      // how long an open or a fork waits for room; default 30s
+	ForkWait  time.Duration `yaml:"fork_wait"` // how long a fork waits for calls under way; default 30s
+
+	Autosnapshot Autosnapshot `yaml:"autosnapshot"`
+}
+
+// Autosnapshot keeps a ring of snapshots of every session.
+type Autosnapshot struct {
+	Every  int      `yaml:"every"`  // calls; default 0 for never
+	Before []string `yaml:"before"` // tools as server__tool, globs
+	Keep   int      `yaml:"keep"`   // default 8
+}
+
+// Workspace gives each session a directory. In the file it is true, a path for
+// a template, or a map.
+type Workspace struct {
+	On       bool   `yaml:"-"`
+	Template string `yaml:"template"` // a directory, or snapshot:NAME; empty for none
+}
+
+// What a fork carries of a server.
+const (
+	ForkMemory = "memory" // the live instance
+	ForkFiles  = "files"  // its declared state; the server starts anew on it
+	ForkFresh  = "fresh"  // nothing: it begins as a new session's would
+	ForkShare  = "share"  // the same instance
+	ForkRefuse = "refuse"
+)
+
+// StateDir is one directory of a program's state.
+type StateDir struct {
+	Name     string `yaml:"-"`
+	Template string `yaml:"template"` // a directory it begins as a copy of; empty for none
+}
+
+// Budget is what one instance of a server may need.
+type Budget struct {
+	Memory int64 `yaml:"memory"` // default 64 MiB for a program, 1 MiB for what is built in
+}
+
 // Log sets what is logged: level debug, info, warn or error; format text or json.
 type Log struct {
 	Level  string `yaml:"level"`
@@ -164,13 +219,27 @@ type Server struct {
 	Transport string            `yaml:"transport"` // auto, streamable or sse
 	CAFile    string            `yaml:"ca_file"`
 
-	Builtin  string         `yaml:"builtin"`  // time, fetch or everything
+	Builtin  string         `yaml:"builtin"`  // files, memory, sqlite, time, fetch, everything or rollout
 	Settings map[string]any `yaml:"settings"` // the built-in server's own
 
 	Scope    string `yaml:"scope"`    // session or shared
 	Enabled  bool   `yaml:"enabled"`  // default true
 	Eager    bool   `yaml:"eager"`    // start with the gateway or session instead of at first use
 	Protocol string `yaml:"protocol"` // auto, or one MCP revision to speak
+
+	// State lists the directories that are a program's state: names, each perhaps
+	// with a template. ${state.NAME} in args, env and cwd is the path of one.
+	State []StateDir `yaml:"state" json:",omitzero"`
+	// Template seeds what is built in: a file or directory, or snapshot:NAME.
+	Template string `yaml:"template" json:",omitzero"`
+	// Workspace is whether the server sees the session's directory: ${workspace}
+	// in args, env and cwd is its path, and a program runs in it unless cwd says
+	// otherwise. Default: where it is used, and for files.
+	Workspace bool `yaml:"workspace" json:",omitzero"`
+	// Fork says what a fork carries: memory, files, fresh, share or refuse;
+	// empty for the most the driver can, or refuse where that is nothing.
+	Fork   string `yaml:"fork" json:",omitzero"`
+	Budget Budget `yaml:"budget" json:",omitzero"`
 
 	// ClientCapabilities is what Tine may claim on behalf of clients:
 	// elicitation, sampling, roots. Default: elicitation and sampling.

@@ -17,6 +17,8 @@ type decoder struct {
 	listenPos   pos
 	defaultView *node
 	named       []named
+	// workspaceOff is where the top says that sessions have no workspace.
+	workspaceOff *node
 
 	// What telemetry.otlp says itself; the environment says the rest.
 	otlpEndpoint, otlpHeaders bool

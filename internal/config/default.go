@@ -2,6 +2,7 @@ package config
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -13,11 +14,17 @@ const (
 	defaultConnectCommand = 60 * time.Second
 	defaultConnectURL     = 10 * time.Second
 	defaultMaxTimeout     = time.Hour
+	defaultBudgetCommand  = 64 << 20
+	defaultBudgetBuiltin  = 1 << 20
 )
+
+// unasked are the built-in servers of a gateway without a config. The others
+// act on the gateway itself, so that somebody must want them.
+var unasked = []string{builtinFiles, builtinMemory, builtinSQLite, "time", "fetch", "everything"}
 
 // Words that keys of a server may take.
 var (
-	builtins     = []string{"time", "fetch", "everything"}
+	builtins     = append(slices.Clone(unasked), builtinRollout)
 	drivers      = []string{"process", "url", "builtin"}
 	scopes       = []string{ScopeSession, ScopeShared}
 	transports   = []string{"auto", "streamable", "sse"}
@@ -37,20 +44,23 @@ var (
 )
 
 // Default is the config of a gateway that was given none: the built-in servers
-// on loopback.
-func Default() *Config {
-	c := bare()
-	for _, name := range builtins {
+// on loopback, on a machine like this one.
+func Default() *Config { return standard(machineMemory()) }
+
+func standard(memory int64) *Config {
+	c := bare(memory)
+	c.Workspace.On = true
+	for _, name := range unasked {
 		s := newServer(name)
-		s.Builtin, s.Journal = name, c.Journal.Mode
+		s.Builtin, s.Journal, s.Workspace = name, c.Journal.Mode, name == builtinFiles
 		s.fill()
 		c.Servers = append(c.Servers, s)
 	}
 	return c
 }
 
-// bare is every default and no server.
-func bare() *Config {
+// bare is every default and no server, for a machine with so much memory.
+func bare(memory int64) *Config {
 	return &Config{
 		Listen:    DefaultListen,
 		Separator: DefaultSeparator,
@@ -68,7 +78,18 @@ func bare() *Config {
 		},
 		Journal:   Journal{Mode: JournalFull, MaxAge: 7 * day, MaxSize: 1 << 30},
 		Telemetry: Telemetry{OTLP: OTLP{Sample: 1}},
-		hidden:    map[string]bool{},
+		Sessions: Sessions{
+			Max:          10_000,
+			PerPrincipal: 2000,
+			Idle:         day,
+			Memory:       partOf(memory, 75),
+			Instances:    10_000,
+			Snapshots:    64 << 30,
+			Wait:         30 * time.Second,
+			ForkWait:     30 * time.Second,
+			Autosnapshot: Autosnapshot{Keep: 8},
+		},
+		hidden: map[string]bool{},
 	}
 }
 
@@ -100,14 +121,19 @@ func (s *Server) fill() {
 	default:
 		setDefault(&s.Driver, "process")
 	}
-	scope, connect := ScopeShared, defaultConnectURL
+	connect, budget := defaultConnectURL, int64(0)
 	switch s.Driver {
 	case "process":
-		scope, connect = ScopeSession, defaultConnectCommand
+		connect, budget = defaultConnectCommand, defaultBudgetCommand
 	case "url":
 		setDefault(&s.Transport, "auto")
+	case "builtin":
+		budget = defaultBudgetBuiltin
 	}
-	setDefault(&s.Scope, scope)
+	setDefault(&s.Scope, s.defaultScope())
+	if s.Budget.Memory == 0 {
+		s.Budget.Memory = budget
+	}
 	setDefault(&s.Protocol, "auto")
 	if s.ConnectTimeout == 0 {
 		s.ConnectTimeout = connect
@@ -121,6 +147,19 @@ func (s *Server) fill() {
 	if s.ClientCapabilities == nil {
 		s.ClientCapabilities = []string{"elicitation", "sampling"}
 	}
+}
+
+// defaultScope is a session's own for what remembers something.
+func (s *Server) defaultScope() string {
+	switch s.Builtin {
+	case builtinFiles, builtinMemory, builtinSQLite:
+		return ScopeSession
+	case "":
+		if s.URL == "" && s.Driver != "url" {
+			return ScopeSession
+		}
+	}
+	return ScopeShared
 }
 
 // derive sets the defaults that follow another key.

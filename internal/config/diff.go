@@ -57,6 +57,8 @@ func Diff(old, new *Config) Changes {
 		{"log", old.Log == new.Log},
 		{"journal", old.Journal == new.Journal},
 		{"telemetry", old.Telemetry.OTLP.same(new.Telemetry.OTLP)},
+		{"sessions", old.Sessions.same(new.Sessions)},
+		{"workspace", old.Workspace == new.Workspace},
 		{"separator", old.Separator == new.Separator},
 		{"long_names", old.LongNames == new.LongNames},
 		{"default_view", old.DefaultView == new.DefaultView},
@@ -91,6 +93,12 @@ func (o OTLP) same(p OTLP) bool {
 	return o.Endpoint == p.Endpoint && o.Sample == p.Sample && o.CAFile == p.CAFile && maps.Equal(o.Headers, p.Headers)
 }
 
+func (s Sessions) same(o Sessions) bool {
+	return s.Max == o.Max && s.PerPrincipal == o.PerPrincipal && s.TTL == o.TTL && s.Idle == o.Idle && s.Memory == o.Memory && s.Instances == o.Instances &&
+		s.Snapshots == o.Snapshots && s.Wait == o.Wait && s.ForkWait == o.ForkWait &&
+		s.Autosnapshot.Every == o.Autosnapshot.Every && s.Autosnapshot.Keep == o.Autosnapshot.Keep && sameSet(s.Autosnapshot.Before, o.Autosnapshot.Before)
+}
+
 func sameSet(a, b []string) bool {
 	a, b = slices.Clone(a), slices.Clone(b)
 	slices.Sort(a)
@@ -111,9 +119,10 @@ func (s *Server) same(o *Server) bool {
 		slices.Equal(a.Tools.Allow, b.Tools.Allow) &&
 		slices.Equal(a.Tools.Deny, b.Tools.Deny) &&
 		maps.Equal(a.Tools.Rename, b.Tools.Rename) &&
-		maps.Equal(a.Tools.Describe, b.Tools.Describe)
+		maps.Equal(a.Tools.Describe, b.Tools.Describe) &&
+		slices.Equal(a.State, b.State)
 	for _, c := range []*Server{&a, &b} {
-		c.Args, c.Env, c.Headers, c.ClientCapabilities, c.Tools = nil, nil, nil, nil, Tools{}
+		c.Args, c.Env, c.Headers, c.ClientCapabilities, c.Tools, c.State = nil, nil, nil, nil, Tools{}, nil
 		c.Auth.Scopes, c.Policy.Cache.Tools = nil, nil
 		c.hidden, c.derived, c.gone = nil, derived{}, nil
 		if len(c.Settings) == 0 {

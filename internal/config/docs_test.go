@@ -23,13 +23,14 @@ func TestDocs(t *testing.T) {
 	keys = append(keys, remoteKeys...)
 	for _, list := range [][]string{
 		protocols, transports, builtins, drivers, scopes, capabilities, tokenKeys, ruleKeys, roles, algorithms,
-		authTypes, credentials, journalModes, settable, {otlpEndpointVar, otlpHeadersVar},
+		authTypes, credentials, journalModes, settable, {otlpEndpointVar, otlpHeadersVar}, forks, {"${workspace}", "${state.NAME}", snapshotPrefix + "NAME", noBound},
 	} {
 		keys = append(keys, list...)
 	}
 	for path, list := range map[string][]string{
 		"auth": append(authKeys, serverAuthKeys...), "auth.oidc": oidcKeys, "journal": journalKeys, "telemetry.otlp": otlpKeys, "policy.retry": retryKeys,
 		"policy.breaker": breakerKeys, "policy.rate": rateKeys, "policy.concurrency": concurrencyKeys, "policy.cache": cacheKeys,
+		"sessions": sessionKeys[:len(sessionKeys)-1], "sessions.autosnapshot": autosnapshotKeys, "workspace": workspaceKeys, "budget": budgetKeys,
 	} {
 		for _, k := range list {
 			keys = append(keys, join(path, k))

@@ -21,6 +21,7 @@ func env(vars map[string]string) Options {
 			return v, ok
 		},
 		ReadFile: func(string) ([]byte, error) { return nil, errors.New("no such file") },
+		Memory:   func() int64 { return 16 << 30 },
 	}
 }
 
@@ -146,6 +147,8 @@ tine.yaml:5:7: auth.tokens[2]: name is missing; it says who comes with this toke
 			`tine.yaml:2:3: server id "a b" is not valid; use 1 to 64 letters, digits, dots, dashes and underscores, a letter or digit first`},
 		{"reserved id", "servers:\n  tine: {builtin: time}\n",
 			`tine.yaml:2:3: server id "tine" is Tine's own; choose another`},
+		{"a session's own rollout", "servers:\n  r: {builtin: rollout, scope: session}\n",
+			`tine.yaml:2:32: servers.r.scope: is session, but builtin: rollout acts on sessions and is in none; leave scope out`},
 		{"nothing to run", "servers:\n  a: {scope: shared}\n",
 			`tine.yaml:2:3: servers.a: nothing to run or reach; give it a command, a url or a builtin`},
 		{"empty server", "servers:\n  a:\n",

@@ -2,8 +2,10 @@ package config
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -19,6 +21,7 @@ func fuzzOptions() Options {
 			return "", false
 		},
 		ReadFile: func(string) ([]byte, error) { return nil, errors.New("nothing is read here") },
+		Memory:   func() int64 { return 16 << 30 },
 	}
 }
 
@@ -73,6 +76,23 @@ func whole(t *testing.T, c *Config) {
 		if p.MaxTimeout < s.Timeout || p.Retry.Attempts < 1 || p.Retry.MaxPause < p.Retry.Pause || p.Breaker.Open <= 0 || p.Breaker.Probes < 1 ||
 			p.Rate.Burst < 1 || p.Rate.Calls < 0 || p.Concurrency.Queue < 0 || s.Journal == "" || s.Credential == "" {
 			t.Fatalf("policy: %+v", s)
+		}
+		if s.Workspace && (!c.Workspace.On || s.Disabled == "" && (s.Scope == ScopeShared || s.URL != "")) || s.Driver != "url" && s.Budget.Memory <= 0 {
+			t.Fatalf("workspace or budget: %+v", s)
+		}
+		if s.Disabled == "" && s.Scope == ScopeShared && s.Fork != "" && s.Fork != ForkShare {
+			t.Fatalf("fork of what is shared: %+v", s)
+		}
+		for _, text := range append(slices.Collect(maps.Values(s.Env)), append(s.Args, s.Cwd)...) {
+			for _, kept := range atStartPattern.FindAllString(text, -1) {
+				declared := s.Workspace
+				if name, ok := strings.CutPrefix(kept, "${state."); ok {
+					declared = slices.ContainsFunc(s.State, func(d StateDir) bool { return d.Name+"}" == name })
+				}
+				if s.Disabled == "" && !declared {
+					t.Fatalf("%s of nothing: %+v", kept, s)
+				}
+			}
 		}
 		if s.Auth.Type != "" && s.URL == "" && s.Disabled == "" {
 			t.Fatalf("auth of no url: %+v", s)
@@ -168,7 +188,7 @@ func topLevel(n *node) []string {
 func FuzzPlaceholders(f *testing.F) {
 	for _, s := range []string{
 		"", "plain", "$", "$$", "$${A}", "${A}", "${A:-x}", "${env:A}", "${env:N:-{a}}", "${file:/x}", "${input:k}",
-		"${A", "${}", "${A:-${B}}", "a${/}b", "$$${A}", "${workspaceFolder}/x", "${x%y}", "é${A}\x00",
+		"${A", "${}", "${A:-${B}}", "a${/}b", "$$${A}", "${workspaceFolder}/x", "${workspace}/x", "${state.db}", "${state.}", "${workspace:-x}", "${x%y}", "é${A}\x00",
 	} {
 		f.Add(s)
 	}

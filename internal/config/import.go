@@ -162,6 +162,9 @@ func (w *importer) translateText(n *node, id string) {
 			}
 			w.warn(n.pos, "server %q: input %s is read from variable %s now%s", id, p.name, name, about)
 			b.WriteString("${" + name + "}")
+		case "kept":
+			w.warn(n.pos, "server %q: %s is a directory of the session now; write ${env:%s} for a variable of that name", id, p.text, p.name)
+			b.WriteString(p.text)
 		case "folder":
 			if strings.HasPrefix(p.name, "workspace") {
 				w.warn(n.pos, "server %q: %s is the folder of tine.yaml now", id, p.text)

@@ -22,6 +22,8 @@ type Options struct {
 	Getenv func(string) (string, bool)
 	// ReadFile reads what ${file:PATH}, env_file and key_file name.
 	ReadFile func(string) ([]byte, error)
+	// Memory is how much this machine has, in bytes; zero when that is not known.
+	Memory func() int64
 	// OtherAuth says that there are tokens elsewhere than in the file, or that
 	// the caller will see to it with CheckExposure, so that none in the file is
 	// no reason to refuse an address.
@@ -34,6 +36,9 @@ func (o Options) filled() Options {
 	}
 	if o.ReadFile == nil {
 		o.ReadFile = readIncluded
+	}
+	if o.Memory == nil {
+		o.Memory = machineMemory
 	}
 	if o.Home == "" {
 		// Without a home ~ stays as it is, and whoever opens the path says so.
@@ -48,8 +53,7 @@ func Load(path string, opts Options) (*Config, error) {
 	opts.Path = path
 	if path == "" {
 		d := newDecoder(opts)
-		c := Default()
-		return d.finish(c)
+		return d.finish(standard(d.opts.Memory()))
 	}
 	data, err := readBounded(path, maxJSONBytes)
 	if err != nil {
@@ -65,7 +69,7 @@ func Parse(data []byte, opts Options) (*Config, error) {
 	if err != nil {
 		return nil, d.unreadable(err)
 	}
-	c := bare()
+	c := bare(d.opts.Memory())
 	c.Path = opts.Path
 	switch f := detect(t); f {
 	case formatTine:
@@ -233,7 +237,7 @@ func onlyOurs(servers *node) bool {
 			switch k.key {
 			case "builtin", "scope", "driver", "transport", "tools", "eager", "protocol",
 				"client_capabilities", "connect_timeout", "settings", "ca_file", "env_file", "title",
-				"auth", "credential", "policy", "journal":
+				"auth", "credential", "policy", "journal", "state", "template", "workspace", "fork", "budget":
 				return true
 			}
 		}

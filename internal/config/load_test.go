@@ -42,8 +42,15 @@ var defaultPolicy = Policy{
 	Cache:       Cache{Lists: 5 * time.Minute},
 }
 
+// defaultSessions is what docs/config.md says of a config without sessions, on a
+// machine with 16 GiB.
+var defaultSessions = Sessions{
+	Max: 10000, PerPrincipal: 2000, Idle: 24 * time.Hour, Memory: 12 << 30, Instances: 10000, Snapshots: 64 << 30,
+	Wait: 30 * time.Second, ForkWait: 30 * time.Second, Autosnapshot: Autosnapshot{Keep: 8},
+}
+
 func TestDefault(t *testing.T) {
-	c := Default()
+	c := standard(16 << 30)
 	want := &Config{
 		Listen: "127.0.0.1:8463", Separator: "__", LongNames: "keep",
 		Log: Log{"info", "text"},
@@ -51,11 +58,18 @@ func TestDefault(t *testing.T) {
 			ListWait: 5 * time.Second, Idle: time.Hour, Drain: 10 * time.Second},
 		Journal:   Journal{Mode: "full", MaxAge: 7 * 24 * time.Hour, MaxSize: 1 << 30},
 		Telemetry: Telemetry{OTLP{Sample: 1}},
+		Sessions:  defaultSessions,
+		Workspace: Workspace{On: true},
 		hidden:    map[string]bool{},
 	}
-	for _, name := range []string{"time", "fetch", "everything"} {
+	for _, name := range []string{"files", "memory", "sqlite", "time", "fetch", "everything"} {
+		scope := "shared"
+		if name == "files" || name == "memory" || name == "sqlite" {
+			scope = "session"
+		}
 		want.Servers = append(want.Servers, Server{
-			ID: name, Title: name, Driver: "builtin", Builtin: name, Scope: "shared", Enabled: true, Protocol: "auto",
+			ID: name, Title: name, Driver: "builtin", Builtin: name, Scope: scope, Enabled: true, Protocol: "auto",
+			Workspace: name == "files", Budget: Budget{1 << 20},
 			ClientCapabilities: []string{"elicitation", "sampling"},
 			ConnectTimeout:     10 * time.Second, Timeout: 5 * time.Minute,
 			Credential: "shared", Policy: defaultPolicy, Journal: "full",
@@ -114,6 +128,18 @@ log: {level: debug, format: json}
 journal: {mode: meta, max_age: 30d, max_size: 2TiB}
 telemetry:
   otlp: {endpoint: "https://otel.example.org:4318/", headers: {X-Key: "${TOKEN}"}, sample: 0.25, ca_file: otel.pem}
+sessions:
+  max: 100
+  per_principal: 10
+  ttl: 2d
+  idle: 0
+  memory: 50%
+  instances: ${CALLS}
+  snapshots: 5GB
+  wait: 0s
+  fork_wait: 1m
+  autosnapshot: {every: 20, before: ["fs.write_*", web.post], keep: 3}
+workspace: {template: ~/start}
 separator: "."
 long_names: shorten
 default_view: web
@@ -174,6 +200,19 @@ servers:
   here:
     command: ./run
     cwd: work
+    scope: shared
+    fork: share
+  db:
+    command: db
+    args: ["--data=${state.data}", "${state.log-1}/x", "${TOKEN}:${workspace}"]
+    env: {CACHE: "${state.cache}"}
+    cwd: ${workspace}/sub
+    state: {data: seed/data, log-1: , cache: "${TOKEN}"}
+    fork: files
+    budget: {memory: 256MB}
+  notes: {builtin: memory, template: notes.jsonl, budget: {memory: 8MiB}, fork: fresh}
+  sql: {builtin: sqlite, template: "snapshot:base", workspace: true}
+  host: {builtin: files, settings: {root: docs}, scope: shared}
   clock: {builtin: time, settings: {zone: "${ZONE:-UTC}", n: 3, deep: {list: [1, a, null, 1.5, true]}}}
 `
 
@@ -216,6 +255,11 @@ func TestEveryKey(t *testing.T) {
 			Endpoint: "https://otel.example.org:4318/", Headers: map[string]string{"X-Key": "correct-horse-battery"},
 			Sample: 0.25, CAFile: filepath.Join(dir, "otel.pem"),
 		}},
+		Sessions: Sessions{
+			Max: 100, PerPrincipal: 10, TTL: 48 * time.Hour, Memory: 8 << 30, Instances: 7, Snapshots: 5e9, ForkWait: time.Minute,
+			Autosnapshot: Autosnapshot{Every: 20, Before: []string{"fs.write_*", "web.post"}, Keep: 3},
+		},
+		Workspace: Workspace{On: true, Template: filepath.Join(dir, "home/start")},
 	}
 	got := *c
 	got.Servers, got.Warnings, got.hidden = nil, nil, nil
@@ -226,7 +270,7 @@ func TestEveryKey(t *testing.T) {
 	for _, s := range c.Servers {
 		order = append(order, s.ID)
 	}
-	if want := "web erp desk fs here clock"; strings.Join(order, " ") != want {
+	if want := "web erp desk fs here db notes sql host clock"; strings.Join(order, " ") != want {
 		t.Errorf("servers in order %v, want %s", order, want)
 	}
 	servers := map[string]Server{
@@ -283,8 +327,31 @@ func TestEveryKey(t *testing.T) {
 		},
 		"here": {
 			ID: "here", Title: "here", Driver: "process", Command: "./run", Cwd: filepath.Join(dir, "work"),
+			Scope: "shared", Enabled: true, Protocol: "auto", ClientCapabilities: []string{"elicitation", "sampling"},
+			ConnectTimeout: time.Minute, Timeout: 5 * time.Minute, Fork: "share",
+		},
+		"db": {
+			ID: "db", Title: "db", Driver: "process", Command: "db",
+			Args: []string{"--data=${state.data}", "${state.log-1}/x", "correct-horse-battery:${workspace}"},
+			Env:  map[string]string{"CACHE": "${state.cache}"}, Cwd: "${workspace}/sub",
+			State: []StateDir{{"data", filepath.Join(dir, "seed/data")}, {"log-1", ""}, {"cache", filepath.Join(dir, "correct-horse-battery")}},
 			Scope: "session", Enabled: true, Protocol: "auto", ClientCapabilities: []string{"elicitation", "sampling"},
-			ConnectTimeout: time.Minute, Timeout: 5 * time.Minute,
+			ConnectTimeout: time.Minute, Timeout: 5 * time.Minute, Workspace: true, Fork: "files", Budget: Budget{256e6},
+		},
+		"notes": {
+			ID: "notes", Title: "notes", Driver: "builtin", Builtin: "memory", Template: filepath.Join(dir, "notes.jsonl"),
+			Scope: "session", Enabled: true, Protocol: "auto", ClientCapabilities: []string{"elicitation", "sampling"},
+			ConnectTimeout: 10 * time.Second, Timeout: 5 * time.Minute, Fork: "fresh", Budget: Budget{8 << 20},
+		},
+		"sql": {
+			ID: "sql", Title: "sql", Driver: "builtin", Builtin: "sqlite", Template: "snapshot:base",
+			Scope: "session", Enabled: true, Protocol: "auto", ClientCapabilities: []string{"elicitation", "sampling"},
+			ConnectTimeout: 10 * time.Second, Timeout: 5 * time.Minute, Workspace: true,
+		},
+		"host": {
+			ID: "host", Title: "host", Driver: "builtin", Builtin: "files", Settings: map[string]any{"root": filepath.Join(dir, "docs")},
+			Scope: "shared", Enabled: true, Protocol: "auto", ClientCapabilities: []string{"elicitation", "sampling"},
+			ConnectTimeout: 10 * time.Second, Timeout: 5 * time.Minute,
 		},
 		"clock": {
 			ID: "clock", Title: "clock", Driver: "builtin", Builtin: "time",
@@ -297,6 +364,9 @@ func TestEveryKey(t *testing.T) {
 		// What most of them leave open.
 		setDefault(&want.Credential, "shared")
 		setDefault(&want.Journal, "meta")
+		if want.Budget.Memory == 0 {
+			want.Budget.Memory = map[string]int64{"process": 64 << 20, "builtin": 1 << 20}[want.Driver]
+		}
 		if reflect.DeepEqual(want.Policy, Policy{}) {
 			want.Policy = defaultPolicy
 		}

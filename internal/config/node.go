@@ -38,6 +38,8 @@ type node struct {
 	// missing is set when a placeholder had no value. Whoever resolved it has
 	// said so; the text means nothing.
 	missing bool
+	// kept names the placeholders that stay until a server starts.
+	kept []string
 	// inline has a map written on one line.
 	inline bool
 }

@@ -17,7 +17,7 @@ const maxIncluded = 1 << 20
 type part struct {
 	text string // plain text; with kind set, the placeholder as written
 
-	kind   string // "" for text, else env, file, input or folder
+	kind   string // "" for text, else env, file, input, folder or kept
 	name   string
 	def    string
 	hasDef bool
@@ -109,6 +109,9 @@ func readPlaceholder(whole string) (part, error) {
 		p.kind, p.name = "folder", body
 		return p, nil
 	}
+	if p, ok, err := readKept(whole, body); ok {
+		return p, err
+	}
 	prefix, rest, hasPrefix := strings.Cut(body, ":")
 	if hasPrefix && !strings.HasPrefix(rest, "-") {
 		switch prefix {
@@ -163,7 +166,7 @@ func (r *resolver) expand(s string) (out string, secret bool, gone []absent, err
 	var b strings.Builder
 	for _, p := range parts {
 		switch p.kind {
-		case "":
+		case "", "kept":
 			b.WriteString(p.text)
 		case "folder":
 			b.WriteString(r.folder(p.name))
@@ -241,6 +244,7 @@ func (d *decoder) resolve(n *node, path string) []missing {
 		if secret {
 			n.from = n.text
 		}
+		n.kept = keptIn(n.text)
 		n.text = out
 		var list []missing
 		for _, a := range gone {

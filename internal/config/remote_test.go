@@ -85,10 +85,10 @@ func TestRemoteServersOnDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Servers) != 4 || c.Servers[3].ID != "x" {
+	if len(c.Servers) != 7 || c.Servers[6].ID != "x" {
 		t.Errorf("%+v", c.Servers)
 	}
-	if c, err = Load("", env(map[string]string{"MCP_REMOTE_SERVERS": " \n"})); err != nil || len(c.Servers) != 3 {
+	if c, err = Load("", env(map[string]string{"MCP_REMOTE_SERVERS": " \n"})); err != nil || len(c.Servers) != 6 {
 		t.Errorf("an empty variable: %v", err)
 	}
 }

@@ -100,7 +100,7 @@ func (w *importer) backend(e entry, b, apis *node) {
 		e.broken = fmt.Sprintf("orchestration_mode %q is not known", clip(mode))
 	case transport == "stdio":
 		notes = w.docker(&e, b)
-	case transport == "http" && slices.Contains(builtins, kind):
+	case transport == "http" && slices.Contains(unasked, kind):
 		e.n.set("builtin", stringNode(kind))
 		notes = append(notes, fmt.Sprintf("was the image %s; the built-in %s server has the same tools and needs no container", textOf(b, "docker_image"), kind))
 		w.warn(b.pos, "server %q: the built-in %s server takes the place of image %s", e.id, kind, clip(textOf(b, "docker_image")))

@@ -56,9 +56,12 @@ func (l secretList) sorted() []string {
 	return list
 }
 
+// add adds a value, in pieces where something is filled in when a server starts.
 func (l secretList) add(s string) {
-	if s = strings.TrimSpace(s); len(s) >= minSecret {
-		l[s] = true
+	for _, piece := range atStartPattern.Split(s, -1) {
+		if piece = strings.TrimSpace(piece); len(piece) >= minSecret {
+			l[piece] = true
+		}
 	}
 }
 

@@ -36,7 +36,7 @@ servers:
     auth: {type: client_credentials, token_url: "https://x.example.org", client_id: "${V}", client_secret: written-client-secret}
   run:
     command: run
-    args: [--token, arg-after-flag, --api-key=arg-with-flag, "--dsn=postgres://u:arg-password@h/db", "X-Key: header-arg-value", "--plain=visible-arg", "${V}/x", visible]
+    args: [--token, arg-after-flag, --api-key=arg-with-flag, "--dsn=postgres://u:arg-password@h/db", "X-Key: header-arg-value", "--plain=visible-arg", "${V}/x", "${V}-${workspace}/visible-but-hidden", visible]
     env: {PASSWORD: env-by-name, DATABASE: "postgres://u:env-password@h/db", PLAIN: visible-env, FROM: "${V}"}
     env_file: x.env
   set: {builtin: fetch, settings: {password: setting-by-name, list: [{token: setting-in-list}], from: "${V}!", plain: visible-setting}}
@@ -50,7 +50,7 @@ servers:
 		"key-by-its-name", "value-from-outside", "ghp_looks_like_one",
 		"only-a-token", "https://hidden.example.org/secret-path",
 		"written-client-secret",
-		"arg-after-flag", "arg-with-flag", "u:arg-password", "arg-password", "header-arg-value", "value-from-outside/x",
+		"arg-after-flag", "arg-with-flag", "u:arg-password", "arg-password", "header-arg-value", "value-from-outside/x", "value-from-outside-", "/visible-but-hidden",
 		"postgres://u:arg-password@h/db",
 		"env-by-name", "u:env-password", "env-password", "value-of-env-file",
 		"setting-by-name", "setting-in-list", "value-from-outside!", "any-header",

@@ -13,6 +13,7 @@ var serverKeys = []string{
 	"url", "headers", "transport", "ca_file", "builtin", "settings",
 	"scope", "enabled", "eager", "protocol", "client_capabilities", "tools",
 	"auth", "credential", "policy", "journal", "connect_timeout", "timeout",
+	"state", "template", "workspace", "fork", "budget",
 }
 
 // belongs says which keys make sense only beside which other.
@@ -20,6 +21,7 @@ var belongs = map[string]string{
 	"args": "command", "env": "command", "env_file": "command", "cwd": "command",
 	"headers": "url", "transport": "url", "ca_file": "url", "auth": "url", "credential": "url",
 	"settings": "builtin",
+	"state":    "command", "template": "builtin",
 }
 
 // servers reads the servers of a tine.yaml.
@@ -86,11 +88,21 @@ func (d *decoder) server(id string, n *node, idPos pos, at string) (s Server) {
 	if !ok {
 		return s
 	}
+	for _, p := range o.n.pairs {
+		if p.key != "args" && p.key != "env" && p.key != "cwd" {
+			d.notAtStart(p.value, join(at, p.key))
+		}
+	}
 	d.what(o, &s, idPos)
 	if o.text("title", &s.Title, "Files") && strings.ContainsFunc(s.Title, unicode.IsControl) {
 		o.wrong("title", o.n.get("title"), "must be one line")
 	}
 	o.oneOf("scope", &s.Scope, scopes...)
+	if s.Controls() && s.Scope == ScopeSession {
+		// In a session it would be among what a fork has to wait for.
+		o.wrong("scope", o.n.get("scope"), "is session, but builtin: %s acts on sessions and is in none; leave scope out", s.Builtin)
+	}
+	d.remembering(o, &s)
 	o.boolean("enabled", &s.Enabled)
 	o.boolean("eager", &s.Eager)
 	o.oneOf("protocol", &s.Protocol, protocols...)
@@ -171,7 +183,9 @@ func (d *decoder) command(o object, s *Server) {
 	o.texts("args", &s.Args, `["-y", "some-server"]`)
 	d.env(o, s)
 	if o.text("cwd", &s.Cwd, "./work") {
-		s.Cwd = d.res.paths.resolve(s.Cwd)
+		if len(o.n.get("cwd").kept) == 0 {
+			s.Cwd = d.res.paths.resolve(s.Cwd)
+		}
 	}
 	// A program named by a relative path is looked for where it will run, else
 	// beside the config: never wherever the gateway happened to be started.
@@ -204,6 +218,9 @@ func (d *decoder) env(o object, s *Server) {
 	}
 	for k, v := range vars {
 		if _, ok := s.Env[k]; !ok {
+			if atStartPattern.MatchString(v) {
+				s.Disabled = fmt.Sprintf("server %q is off: env_file: %s holds ${workspace} or ${state.NAME}, and neither is filled in there; set it under env", s.ID, clip(k))
+			}
 			s.Env[k] = v
 			s.hidden["env."+k] = true
 		}
@@ -220,6 +237,9 @@ func (d *decoder) settings(o object, s *Server) {
 		return
 	}
 	s.Settings, _ = n.value().(map[string]any)
+	if root, ok := s.Settings["root"].(string); ok && s.Builtin == builtinFiles {
+		s.Settings["root"] = d.res.paths.resolve(root)
+	}
 	noteAll(n, "settings", s.hidden)
 }
 

@@ -52,6 +52,7 @@ func (s *Server) shown() *node {
 		str("env_file", s.EnvFile)
 		str("cwd", s.Cwd)
 	}
+	s.showRemembering(n)
 	n.set("scope", stringNode(s.Scope))
 	n.set("enabled", boolNode(s.Enabled))
 	n.set("eager", boolNode(s.Eager))

@@ -74,6 +74,18 @@ telemetry:
       X-Key: "****"
     sample: 0.25
     ca_file: /srv/otel.pem
+sessions:
+  max: 100
+  per_principal: 10
+  ttl: 2d
+  idle: 0s
+  memory: 8GiB
+  instances: 7
+  snapshots: 5000000000
+  wait: 0s
+  fork_wait: 1m
+  autosnapshot: {every: 20, before: ["fs.write_*", web.post], keep: 3}
+workspace: {template: /home/ada/start}
 separator: .
 long_names: shorten
 default_view: web
@@ -171,6 +183,8 @@ servers:
       "N": "null"
       PORT: "8080"
       V: "1.0"
+    workspace: false
+    budget: {memory: 64MiB}
     scope: session
     enabled: true
     eager: true
@@ -200,6 +214,8 @@ servers:
 		"  # server \"lost\" is off: variable NOPE is not set (command); set it, or write ${NOPE:-default}\n  lost:\n",
 		"    settings:\n      list: [{token: \"****\"}]\n      password: \"****\"\n      u: \"https://****@h/\"\n",
 		"      zone: \"****\"\n",
+		"    cwd: \"${workspace}/sub\"\n    state: {data: /srv/seed/data, log-1: null, cache: \"****\"}\n    workspace: true\n    fork: files\n    budget: {memory: 250000KiB}\n    scope: session\n",
+		"    builtin: memory\n    template: /srv/notes.jsonl\n    workspace: false\n    fork: fresh\n    budget: {memory: 8MiB}\n",
 		"    auth:\n      type: login\n      client_id: hunter\n      client_secret: \"****\"\n      scopes: [\"****\", \"****\"]\n      audience: \"****\"\n",
 	} {
 		if !strings.Contains(got, line) {
@@ -303,6 +319,13 @@ servers:
 		"servers: {a: {url: 'http://a', auth: {type: login}}}":                            "servers: {a: {url: 'http://a', auth: {type: login, scopes: a}}}",
 		"servers: {a: {url: 'http://a', auth: {type: login}, credential: per-principal}}": "servers: {a: {url: 'http://a', auth: {type: login}}}",
 		"servers: {a: {builtin: time, journal: off}}":                                     "servers: {a: {builtin: time}}",
+		"sessions: {max: 5}":                                                              "sessions: {max: 6}",
+		"sessions: {autosnapshot: {before: a__b}}":                                        "sessions: {autosnapshot: {before: a__c}}",
+		"workspace: true":                                                                 "workspace: ./t",
+		"servers: {a: {command: x, args: ['${state.a}'], state: [a]}}":                    "servers: {a: {command: x, args: ['${state.a}'], state: {a: t}}}",
+		"servers: {a: {builtin: memory}}":                                                 "servers: {a: {builtin: memory, template: x}}",
+		"servers: {a: {builtin: memory, scope: session}}":                                 "servers: {a: {builtin: memory, fork: fresh}}",
+		"servers: {a: {command: x}}":                                                      "servers: {a: {command: x, budget: {memory: 1GiB}}}",
 	} {
 		a, b := mustParse(t, was, noEnv()), mustParse(t, is, noEnv())
 		top, _, _ := strings.Cut(was, ":")
@@ -313,6 +336,9 @@ servers:
 	for was, is := range map[string]string{
 		"auth: {oidc: {issuer: 'https://a'}}":                                              "auth: {oidc: {issuer: 'https://a', principal: sub, scopes: [], audience: [], algorithms: [EdDSA, RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512]}, rules: []}",
 		"auth: {tokens: [{name: a, token: 0123456789abcdef}], rules: [{servers: [a, b]}]}": "auth: {tokens: [{name: a, token: 0123456789abcdef, role: user}], rules: [{servers: [b, a], role: user}]}",
+		"sessions: {memory: 75%}":                                                          "sessions: {memory: 12GiB, snapshots: 64GiB, autosnapshot: {before: []}}",
+		"servers: {a: {builtin: files}}":                                                   "{workspace: true, servers: {a: {builtin: files, workspace: true, scope: session, budget: {memory: 1MiB}}}}",
+		"servers: {a: {command: x, args: ['${state.a}'], state: [a]}}":                     "servers: {a: {command: x, args: ['${state.a}'], state: {a: null}}}",
 		"journal: off":                  "journal: {mode: off, max_age: 7d, max_size: 1GiB}",
 		"servers: {a: {builtin: time}}": "servers: {a: {builtin: time, journal: full, policy: {max_timeout: 1h, rate: {burst: 1}, cache: {tools: []}, retry: {}}}}",
 	} {

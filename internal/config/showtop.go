@@ -33,6 +33,8 @@ func Marshal(c *Config) []byte {
 	if otlp := c.shownOTLP(); len(otlp.pairs) > 0 {
 		root.set("telemetry", mapNode(pair{key: "otlp", value: otlp}))
 	}
+	root.set("sessions", c.Sessions.shown(c.hidden))
+	root.set("workspace", c.Workspace.shown(c.hidden))
 	root.set("separator", stringNode(c.Separator))
 	root.set("long_names", stringNode(c.LongNames))
 	if c.DefaultView != "" {

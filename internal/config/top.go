@@ -13,7 +13,7 @@ import (
 
 var topKeys = []string{
 	"listen", "public_url", "tls", "cors", "auth", "limits", "log", "journal", "telemetry",
-	"separator", "long_names", "default_view", "servers",
+	"sessions", "workspace", "separator", "long_names", "default_view", "servers",
 }
 
 var (
@@ -42,6 +42,7 @@ func (d *decoder) config(root *node, c *Config) {
 		for _, m := range d.resolve(p.value, p.key) {
 			d.fail(m.pos, "%s: %s; %s", m.path, m.what, m.mend)
 		}
+		d.notAtStart(p.value, p.key)
 	}
 	o, ok := d.object(keys, "", c.hidden, topKeys)
 	if !ok {
@@ -57,6 +58,8 @@ func (d *decoder) config(root *node, c *Config) {
 	}
 	d.journal(o, c)
 	d.telemetry(o, c)
+	d.sessions(o, c)
+	d.workspace(o, c)
 	if n := o.n.get("servers"); n != nil {
 		d.servers(n, c)
 	}
@@ -168,6 +171,7 @@ func (d *decoder) checkWhole(c *Config) {
 		d.fail(n.pos, "%s", msg)
 	}
 	d.checkNamed(c)
+	d.checkWorkspace(c)
 	if err := c.checkListen(d.opts.OtherAuth); err != nil {
 		d.fail(d.listenPos, "%v", err)
 	} else if !c.loopback() && c.TLS.Cert == "" && c.PublicURL == "" {

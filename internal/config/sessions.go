@@ -1,0 +1,161 @@
+package config
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+var (
+	sessionKeys = []string{
+		"max", "per_principal", "ttl", "idle", "memory", "instances", "snapshots", "wait", "fork_wait", "autosnapshot",
+	}
+	autosnapshotKeys = []string{"every", "before", "keep"}
+	workspaceKeys    = []string{"template"}
+)
+
+const (
+	// snapshotPrefix begins a template that is a snapshot and no path.
+	snapshotPrefix = "snapshot:"
+	// noBound is the word for a bound of zero.
+	noBound = "off"
+
+	mostSessions = 1_000_000
+	mostBytes    = 1 << 50
+)
+
+func (d *decoder) sessions(o object, c *Config) {
+	s, ok := o.child("sessions", sessionKeys)
+	if !ok {
+		return
+	}
+	to := &c.Sessions
+	s.integer("max", &to.Max, 0, mostSessions)
+	s.integer("per_principal", &to.PerPrincipal, 0, mostSessions)
+	s.duration("ttl", &to.TTL, 0, 3650*day)
+	s.duration("idle", &to.Idle, 0, 3650*day)
+	s.share("memory", &to.Memory, d.opts.Memory)
+	s.integer("instances", &to.Instances, 0, mostSessions)
+	s.bound("snapshots", &to.Snapshots)
+	s.duration("wait", &to.Wait, 0, day)
+	s.duration("fork_wait", &to.ForkWait, 0, day)
+	a, ok := s.child("autosnapshot", autosnapshotKeys)
+	if !ok {
+		return
+	}
+	a.integer("every", &to.Autosnapshot.Every, 0, 1_000_000)
+	if a.oneOrMore("before", &to.Autosnapshot.Before, false, `["files`+d.separator+`write_*"]`) {
+		a.patterns("before", "server"+d.separator+"tool")
+		for _, it := range a.items("before", false) {
+			d.named = append(d.named, named{it, true})
+		}
+	}
+	a.integer("keep", &to.Autosnapshot.Keep, 1, 1000)
+}
+
+// bound is a size that may be off.
+func (o object) bound(key string, dst *int64) bool {
+	n, ok := o.lookup(key)
+	if ok && (n.text == noBound || n.text == "0") && n.scalar() {
+		*dst = 0
+		return true
+	}
+	return o.size(key, dst, 1<<20, mostBytes)
+}
+
+var percentage = regexp.MustCompile(`^([0-9]{1,3}(?:\.[0-9]{1,3})?) ?%$`)
+
+// share is a bound that may be written as a part of a whole, in percent.
+func (o object) share(key string, dst *int64, whole func() int64) bool {
+	n, ok := o.lookup(key)
+	if !ok {
+		return false
+	}
+	if n.kind == kindString && strings.HasSuffix(strings.TrimSpace(n.text), "%") {
+		m := percentage.FindStringSubmatch(strings.TrimSpace(n.text))
+		if m == nil {
+			o.wrong(key, n, "%s is not a percentage; write it like 75%%, or as a size like 8GiB", n.shown())
+			return false
+		}
+		part, err := strconv.ParseFloat(m[1], 64)
+		switch all := whole(); {
+		case err != nil || part <= 0 || part > 100:
+			o.wrong(key, n, "%s is out of range; want more than 0%% and at most 100%%, or off for no bound", n.shown())
+			return false
+		case all <= 0:
+			o.wrong(key, n, "how much memory this machine has is not known here; write a size like 8GiB")
+			return false
+		default:
+			*dst = partOf(all, part)
+		}
+		return true
+	}
+	return o.bound(key, dst)
+}
+
+// partOf is so many percent of a whole, in MiB where that is not nothing.
+func partOf(whole int64, percent float64) int64 {
+	part := int64(float64(whole) * percent / 100)
+	return max(part&^(1<<20-1), min(part, 1<<20))
+}
+
+// workspace reads the top's: a word, a template, or a map with one.
+func (d *decoder) workspace(o object, c *Config) {
+	n, ok := o.lookup("workspace")
+	if !ok || n.kind == kindNull {
+		return
+	}
+	c.Workspace.On = true
+	switch {
+	case n.kind == kindBool || n.from != "" && (n.text == "true" || n.text == "false"):
+		if o.boolean("workspace", &c.Workspace.On) && !c.Workspace.On {
+			d.workspaceOff = n
+		}
+	case n.kind == kindString:
+		d.template(o, "workspace", &c.Workspace.Template, true)
+	case n.kind == kindMap:
+		if w, ok := o.child("workspace", workspaceKeys); ok {
+			d.template(w, "template", &c.Workspace.Template, true)
+		}
+	default:
+		o.wrong("workspace", n, "got %s, want true, false, the path of a template, or {template: PATH}", n.shown())
+	}
+}
+
+// template reads a path, or with snapshots the name of one.
+func (d *decoder) template(o object, key string, dst *string, snapshots bool) {
+	if !o.text(key, dst, "./template") {
+		return
+	}
+	n := o.n.get(key)
+	name, isSnapshot := strings.CutPrefix(*dst, snapshotPrefix)
+	switch {
+	case strings.TrimSpace(*dst) == "":
+		o.wrong(key, n, "is empty; name a template, or remove it")
+	case isSnapshot && !snapshots:
+		o.wrong(key, n, "%s is a snapshot, and this begins as a copy of a directory; give its path", n.shown())
+	case isSnapshot && strings.TrimSpace(name) == "":
+		o.wrong(key, n, "%s names no snapshot; write %sNAME", n.shown(), snapshotPrefix)
+	case !isSnapshot:
+		*dst = d.res.paths.resolve(*dst)
+	}
+}
+
+// checkWorkspace gives sessions a workspace where a server sees it.
+func (d *decoder) checkWorkspace(c *Config) {
+	for i := range c.Servers {
+		s := &c.Servers[i]
+		if !s.Workspace {
+			continue
+		}
+		if n := d.workspaceOff; n != nil {
+			mend := "set servers." + s.ID + ".workspace: false"
+			if s.Builtin == builtinFiles {
+				mend = "give it a folder of its own with servers." + s.ID + ".settings.root"
+			}
+			d.fail(n.pos, "workspace: is off, but server %q sees it; remove this, or %s", s.ID, mend)
+			return
+		}
+		c.Workspace.On = true
+	}
+}
