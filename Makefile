@@ -78,7 +78,7 @@ fuzz: ## run every fuzz target for FUZZTIME
 	done
 
 .PHONY: bench
-bench: build ## measure the relay against a plain reverse proxy
+bench: build ## measure the relay against a plain reverse proxy, and sessions
 	go run ./bench -tine bin/tine $(BENCHFLAGS)
 
 .PHONY: soak

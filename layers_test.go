@@ -32,6 +32,7 @@ type layer struct {
 var leaves = []string{
 	"internal/config/...", "internal/store/...", "internal/model/...",
 	"internal/telemetry/...", "internal/identity/...", "internal/wire/...",
+	"internal/layer", "internal/clone", "internal/workspace",
 }
 
 var layers = []layer{
@@ -50,6 +51,12 @@ var layers = []layer{
 	{"internal/identity", []string{"api"}, leafWhy},
 	{"internal/wire", nil,
 		"wire is MCP messages as bytes; it stays a leaf so that the fuzz targets reach all of it"},
+	{"internal/layer", nil,
+		"layers are files and what they fold to; they know of no server"},
+	{"internal/clone", nil,
+		"a copy of a tree of files knows nothing else"},
+	{"internal/workspace", []string{"internal/layer", "internal/clone"},
+		"a workspace is a tree in layers or a folder that is cloned; who sees it does not matter"},
 	{"internal/driver", join(leaves, "api"),
 		"the driver contract lies below whoever runs instances"},
 	{"internal/driver/*", join(leaves, "api", "internal/driver", "internal/driver/drivertest"),

@@ -159,7 +159,7 @@ type Tool struct {
 	InputSchema json.RawMessage `json:"input_schema,omitempty"`
 }
 
-// ToolList answers GET /v1/tools[?server=ID].
+// ToolList answers GET /v1/tools[?server=ID&session=ID].
 type ToolList struct {
 	Tools []Tool `json:"tools"`
 	// Missing names servers that are left out, with why.
@@ -172,11 +172,13 @@ type Missing struct {
 	Reason string `json:"reason"`
 }
 
-// CallRequest is the body of POST /v1/call: one tool call on the caller's
-// default session.
+// CallRequest is the body of POST /v1/call: one tool call.
 type CallRequest struct {
 	Tool      string          `json:"tool"` // as in the merged view
 	Arguments json.RawMessage `json:"arguments,omitempty"`
+	// Session is where it is made: default the caller's default session, or the
+	// one whose token it shows.
+	Session string `json:"session,omitempty"`
 }
 
 // CallResponse answers POST /v1/call. Result is the tool's CallToolResult as

@@ -127,7 +127,8 @@ func TestInterrupted(t *testing.T) {
 func TestFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{"--callers", "0"}, {"--callers", "1,x"}, {"--callers", ""}, {"--rounds", "0"}, {"--duration", "0s"},
-		{"--duration", "2h"}, {"--payload", "3"}, {"--max-calls", "0"}, {"extra"}, {"--unknown"},
+		{"--duration", "2h"}, {"--payload", "3"}, {"--max-calls", "0"}, {"--sessions", "0"},
+		{"--depth", "1"}, {"--workspace", "0"}, {"extra"}, {"--unknown"},
 	} {
 		var out, progress bytes.Buffer
 		if code := cli(t.Context(), args, &out, &progress); code != 2 || progress.Len() == 0 {

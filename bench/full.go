@@ -45,16 +45,15 @@ func (g *rig) serveFull(ctx context.Context, name, url string) (*gatewayProcess,
 			"cache":       map[string]any{"lists": "5m", "results": "1m"},
 		},
 	}
-	more := map[string]any{
-		"auth": map[string]any{
-			"oidc": map[string]any{"issuer": g.issuer.URL(), "audience": audience, "scopes": []string{"mcp"}},
-			"rules": []map[string]any{
-				{"claims": map[string]any{"groups": []string{"bench"}}, "servers": []string{serverName}, "tools": []string{serverName + "__*"}},
-			},
+	keys := oneServer(entry)
+	keys["auth"] = map[string]any{
+		"oidc": map[string]any{"issuer": g.issuer.URL(), "audience": audience, "scopes": []string{"mcp"}},
+		"rules": []map[string]any{
+			{"claims": map[string]any{"groups": []string{"bench"}}, "servers": []string{serverName}, "tools": []string{serverName + "__*"}},
 		},
-		"telemetry": map[string]any{"otlp": map[string]any{"endpoint": "http://" + collector.Addr, "sample": 1}},
 	}
-	p, err := g.serveTine(ctx, name, entry, more)
+	keys["telemetry"] = map[string]any{"otlp": map[string]any{"endpoint": "http://" + collector.Addr, "sample": 1}}
+	p, err := g.serveTine(ctx, name, keys)
 	if err != nil {
 		return nil, "", err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -39,18 +38,15 @@ type gatewayProcess struct {
 	token string // of this machine's user
 }
 
-// configure writes the config of one gateway, all else left at its defaults but
-// for the keys in more, and returns the flags that name it and a state folder
-// of its own.
-func (g *rig) configure(name string, e serverEntry, more map[string]any) (state string, flags []string, err error) {
+// configure writes the config of one gateway, all else left at its defaults,
+// and returns the flags that name it and a state folder of its own.
+func (g *rig) configure(name string, keys map[string]any) (state string, flags []string, err error) {
 	dir := filepath.Join(g.dir, name)
 	state = filepath.Join(dir, "state")
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return "", nil, fmt.Errorf("configure %s: %w", name, err)
 	}
 	// JSON is YAML too.
-	keys := map[string]any{"servers": map[string]serverEntry{serverName: e}}
-	maps.Copy(keys, more)
 	text, err := json.Marshal(keys)
 	if err != nil {
 		return "", nil, fmt.Errorf("configure %s: %w", name, err)
@@ -62,9 +58,14 @@ func (g *rig) configure(name string, e serverEntry, more map[string]any) (state 
 	return state, []string{"--config", file, "--state", state}, nil
 }
 
-// serveTine starts `tine serve` before one server and waits until it listens.
-func (g *rig) serveTine(ctx context.Context, name string, e serverEntry, more map[string]any) (*gatewayProcess, error) {
-	state, flags, err := g.configure(name, e, more)
+// oneServer is a config of one server and nothing else.
+func oneServer(e serverEntry) map[string]any {
+	return map[string]any{"servers": map[string]serverEntry{serverName: e}}
+}
+
+// serveTine starts `tine serve` with a config and waits until it listens.
+func (g *rig) serveTine(ctx context.Context, name string, keys map[string]any) (*gatewayProcess, error) {
+	state, flags, err := g.configure(name, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +90,7 @@ func (g *rig) serveTine(ctx context.Context, name string, e serverEntry, more ma
 // joins no other gateway and its process is all there is between us and the
 // server.
 func (g *rig) tineStdio(name string, e serverEntry) (*process, error) {
-	_, flags, err := g.configure(name, e, nil)
+	_, flags, err := g.configure(name, oneServer(e))
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,12 @@ type load struct {
 // drive lets all callers call, one call at a time each, until the time or the
 // number of calls is used up.
 func drive(ctx context.Context, callers []caller, d time.Duration, maxCalls int, ids *atomic.Uint64) load {
+	return pace(ctx, callers, 0, d, maxCalls, ids)
+}
+
+// pace is drive with so much time from the beginning of one call of a caller to
+// that of its next; one that took longer is followed by the next at once.
+func pace(ctx context.Context, callers []caller, every, d time.Duration, maxCalls int, ids *atomic.Uint64) load {
 	var (
 		wg     sync.WaitGroup
 		budget atomic.Int64
@@ -34,11 +40,17 @@ func drive(ctx context.Context, callers []caller, d time.Duration, maxCalls int,
 	)
 	budget.Store(int64(maxCalls))
 	start := time.Now()
-	for _, c := range callers {
+	for i, c := range callers {
 		wg.Go(func() {
+			// They don't all begin at once.
+			due := start.Add(every * time.Duration(i) / time.Duration(len(callers)))
 			var latencies []time.Duration
 			var failed []error
 			for now := start; now.Sub(start) < d && ctx.Err() == nil && len(failed) < giveUp && budget.Add(-1) >= 0; {
+				if every > 0 {
+					time.Sleep(time.Until(due))
+					due = due.Add(every)
+				}
 				began := time.Now()
 				err := c.call(ctx, ids.Add(1))
 				now = time.Now()

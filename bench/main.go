@@ -5,7 +5,8 @@
 // minimal body-reading relay and Tine, each a process of its own on loopback,
 // and calls them in rounds: every round visits every row, so that a machine that
 // is busy for a while slows all of them and the ratios stay. Every answer is
-// checked against its call. README.md beside this file says what each row means.
+// checked against its call. Then sessions are opened, forked and filled, over the
+// control API. README.md beside this file says what each row means.
 package main
 
 import (
@@ -44,10 +45,16 @@ type settings struct {
 	Callers  []int
 	Payload  int // bytes of text in one call
 	MaxCalls int // in one cell
-	Only     []string
-	Tine     string
-	JSON     bool
-	Check    bool
+
+	// Of the rows about sessions.
+	Sessions  int   // many of them
+	Depth     int   // forks from the first session of a line to the last
+	Workspace int64 // MB in the larger one
+
+	Only  []string
+	Tine  string
+	JSON  bool
+	Check bool
 }
 
 // cli is the program: it returns the exit code. A run that could not be made, or
@@ -91,6 +98,9 @@ func parseFlags(args []string, stderr io.Writer) (settings, error) {
 	fs.StringVar(&callers, "callers", "1,16", "numbers of concurrent callers, comma-separated")
 	fs.IntVar(&s.Payload, "payload", 128, "bytes of text in one call")
 	fs.IntVar(&s.MaxCalls, "max-calls", 100_000, "calls after which a cell ends early")
+	fs.IntVar(&s.Sessions, "sessions", 1000, "how many sessions are many")
+	fs.IntVar(&s.Depth, "depth", 100, "how many forks are deep")
+	fs.Int64Var(&s.Workspace, "workspace", 1000, "MB in the larger workspace")
 	fs.StringVar(&only, "only", "", "rows to run, comma-separated: a group (2025-11-25), a row (stdio/direct) or a glob (*/tine*)")
 	fs.StringVar(&s.Tine, "tine", "bin/tine", "the gateway's binary; its rows are left out when there is none")
 	fs.BoolVar(&s.JSON, "json", false, "print JSON instead of a table")
@@ -122,6 +132,12 @@ func parseFlags(args []string, stderr io.Writer) (settings, error) {
 		return s, fmt.Errorf("--payload: %d is not from %d to %d bytes", s.Payload, minPayload, 8<<20)
 	case s.MaxCalls < 1:
 		return s, fmt.Errorf("--max-calls: %d is less than 1", s.MaxCalls)
+	case s.Sessions < 1 || s.Sessions > 10_000:
+		return s, fmt.Errorf("--sessions: %d is not from 1 to 10000", s.Sessions)
+	case s.Depth < 2 || s.Depth > 10_000:
+		return s, fmt.Errorf("--depth: %d is not from 2 to 10000", s.Depth)
+	case s.Workspace < 1 || s.Workspace > 100_000:
+		return s, fmt.Errorf("--workspace: %d is not from 1 to 100000 MB", s.Workspace)
 	}
 	return s, nil
 }

@@ -21,6 +21,7 @@ type report struct {
 	Payload  int           `json:"payload_bytes"`
 	Notes    []string      `json:"notes,omitempty"`
 	Lines    []line        `json:"rows"`
+	Readings []reading     `json:"sessions"`
 	Aims     []aim         `json:"aims"`
 }
 
@@ -53,16 +54,14 @@ type ratios struct {
 	Rate float64 `json:"calls_per_s"`
 }
 
-func summarize(s settings, started time.Time, cells []*cell, notes []string) *report {
+// summarize makes a report of the rows before the echo server.
+func summarize(s settings, cells []*cell) *report {
 	rep := &report{
-		Started:  started,
-		Took:     time.Since(started),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH + " " + runtime.Version(),
 		CPUs:     runtime.NumCPU(),
 		Duration: s.Duration,
 		Rounds:   s.Rounds,
 		Payload:  s.Payload,
-		Notes:    notes,
 	}
 	for _, c := range cells {
 		l := line{
@@ -94,7 +93,6 @@ func summarize(s settings, started time.Time, cells []*cell, notes []string) *re
 		}
 		rep.Lines = append(rep.Lines, l)
 	}
-	rep.Aims = judge(rep.Lines)
 	return rep
 }
 
@@ -112,7 +110,8 @@ func against(cells []*cell, c *cell, name string) ratios {
 
 // failed is whether any call got a wrong answer or none.
 func (r *report) failed() bool {
-	return slices.ContainsFunc(r.Lines, func(l line) bool { return l.Failure != "" })
+	return slices.ContainsFunc(r.Lines, func(l line) bool { return l.Failure != "" }) ||
+		slices.ContainsFunc(r.Readings, func(r reading) bool { return r.Failure != "" })
 }
 
 func writeJSON(w io.Writer, rep *report) error {
@@ -142,7 +141,15 @@ func writeTable(w io.Writer, rep *report) error {
 	if err := tw.Flush(); err != nil {
 		return err
 	}
+	if err := writeReadings(w, rep.Readings); err != nil {
+		return err
+	}
 	fmt.Fprintln(w)
+	for _, r := range rep.Readings {
+		if r.Failure != "" {
+			fmt.Fprintf(w, "FAILED %s: %s\n", r.Row, r.Failure)
+		}
+	}
 	for _, l := range rep.Lines {
 		if l.Failure != "" {
 			fmt.Fprintf(w, "FAILED %s/%s at %d: %s\n", l.Group, l.Name, l.Callers, l.Failure)

@@ -120,7 +120,7 @@ func (g *rig) assembleHTTP(ctx context.Context, era string, rows []*row) error {
 			url, middle = "http://"+at.Addr+"/mcp", p.pid()
 		case rowTine, rowMerged:
 			if gate == nil {
-				if gate, err = g.serveTine(ctx, "tine-"+era, serverEntry{URL: url}, nil); err != nil {
+				if gate, err = g.serveTine(ctx, "tine-"+era, oneServer(serverEntry{URL: url})); err != nil {
 					return err
 				}
 			}
@@ -129,7 +129,7 @@ func (g *rig) assembleHTTP(ctx context.Context, era string, rows []*row) error {
 				url, tool = gate.url+"/mcp", serverName+"__"+toolName
 			}
 		case rowOff:
-			p, err := g.serveTine(ctx, r.Name+"-"+era, allOff(url), nil)
+			p, err := g.serveTine(ctx, r.Name+"-"+era, oneServer(allOff(url)))
 			if err != nil {
 				return err
 			}
@@ -196,7 +196,7 @@ func (g *rig) assembleStdio(ctx context.Context, rows []*row) error {
 			tag = "stdio-echo-" + rowTine
 			if gate == nil {
 				var err error
-				if gate, err = g.serveTine(ctx, "tine-stdio-upstream", g.stdioEntry(tag), nil); err != nil {
+				if gate, err = g.serveTine(ctx, "tine-stdio-upstream", oneServer(g.stdioEntry(tag))); err != nil {
 					return err
 				}
 			}

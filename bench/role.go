@@ -35,17 +35,18 @@ func roleMain(args []string) int {
 	line := fs.String("lifeline", "", "address of the harness")
 	upstream := fs.String("upstream", "", "base URL to relay to")
 	listen := fs.String("listen", "127.0.0.1:0", "address to listen on")
+	state := fs.String("state", "", "directory of what it remembers")
 	if err := fs.Parse(args); err != nil {
 		return 2
 	}
-	if err := runRole(*kind, *tag, *line, *upstream, *listen); err != nil {
+	if err := runRole(*kind, *tag, *line, *upstream, *listen, *state); err != nil {
 		fmt.Fprintf(os.Stderr, "bench role %s: %v\n", *kind, err)
 		return 1
 	}
 	return 0
 }
 
-func runRole(kind, tag, line, upstream, listen string) error {
+func runRole(kind, tag, line, upstream, listen, state string) error {
 	conn, err := net.Dial("tcp", line)
 	if err != nil {
 		return fmt.Errorf("reach the harness: %w", err)
@@ -57,9 +58,12 @@ func runRole(kind, tag, line, upstream, listen string) error {
 	}()
 	h := hello{Tag: tag, PID: os.Getpid()}
 
-	if kind == "echo-stdio" {
+	if kind == "echo-stdio" || kind == "state-stdio" {
 		if err := json.NewEncoder(conn).Encode(h); err != nil {
 			return err
+		}
+		if kind == "state-stdio" {
+			return serveState(context.Background(), state)
 		}
 		return serveEchoStdio(context.Background())
 	}

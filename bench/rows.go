@@ -77,13 +77,13 @@ func allRows() []*row {
 
 // selectRows keeps the rows that --only names; all when it names none.
 func selectRows(rows []*row, only []string) []*row {
-	if len(only) == 0 {
-		return rows
-	}
-	return slices.DeleteFunc(rows, func(r *row) bool {
-		return !slices.ContainsFunc(only, func(o string) bool {
-			ok, err := path.Match(o, r.id())
-			return o == r.Group || ok && err == nil
-		})
+	return slices.DeleteFunc(rows, func(r *row) bool { return !chosen(only, r.Group, r.id()) })
+}
+
+// chosen is whether --only names a row.
+func chosen(only []string, group, id string) bool {
+	return len(only) == 0 || slices.ContainsFunc(only, func(o string) bool {
+		ok, err := path.Match(o, id)
+		return o == group || ok && err == nil
 	})
 }

@@ -23,14 +23,16 @@ type cell struct {
 
 // run makes one whole measurement. Progress goes to the progress writer.
 func run(ctx context.Context, s settings, progress io.Writer) (rep *report, err error) {
-	rows := selectRows(allRows(), s.Only)
-	if len(rows) == 0 {
+	rows, sessions := selectRows(allRows(), s.Only), selectTrials(allTrials(), s.Only)
+	if len(rows)+len(sessions) == 0 {
 		return nil, fmt.Errorf("--only %v names no row", s.Only)
 	}
+	relayed := len(rows) > 0
 	var notes []string
-	if slices.ContainsFunc(rows, (*row).usesTine) {
+	if len(sessions) > 0 || slices.ContainsFunc(rows, (*row).usesTine) {
 		if s.Tine, err = findTine(s.Tine); err != nil {
 			notes = append(notes, "without Tine: "+err.Error())
+			sessions = nil
 			if rows = slices.DeleteFunc(rows, (*row).usesTine); len(rows) == 0 {
 				return nil, err
 			}
@@ -50,7 +52,18 @@ func run(ctx context.Context, s settings, progress io.Writer) (rep *report, err 
 	if err != nil {
 		return nil, err
 	}
-	return summarize(s, started, cells, notes), nil
+	rep = summarize(s, cells)
+	if relayed {
+		rep.Aims = judge(rep.Lines)
+	}
+	readings, aims, more, err := runTrials(ctx, g, sessions, progress)
+	if err != nil {
+		return nil, err
+	}
+	rep.Readings, rep.Aims = readings, append(rep.Aims, aims...)
+	rep.Notes = append(notes, more...)
+	rep.Started, rep.Took = started, time.Since(started)
+	return rep, nil
 }
 
 func findTine(path string) (string, error) {
@@ -84,6 +97,9 @@ func makeCells(rows []*row, callers []int) []*cell {
 // that none is always the one after a pause.
 func rounds(ctx context.Context, s settings, rows []*row, progress io.Writer) ([]*cell, error) {
 	cells := makeCells(rows, s.Callers)
+	if len(cells) == 0 {
+		return nil, nil
+	}
 	var ids atomic.Uint64
 	for round := range s.Rounds {
 		fmt.Fprintf(progress, "round %d of %d\n", round+1, s.Rounds)

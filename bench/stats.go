@@ -28,7 +28,7 @@ func median(values []float64) float64 {
 }
 
 // medianOf is the median over rounds of one figure.
-func medianOf(rounds []sample, figure func(sample) float64) float64 {
+func medianOf[S any](rounds []S, figure func(S) float64) float64 {
 	v := make([]float64, len(rounds))
 	for i, s := range rounds {
 		v[i] = figure(s)
@@ -39,7 +39,7 @@ func medianOf(rounds []sample, figure func(sample) float64) float64 {
 // medianRatio compares one figure of two rows round by round, because the two
 // samples of one round saw the same machine. Zero where there is nothing to
 // compare.
-func medianRatio(rounds, base []sample, figure func(sample) float64) float64 {
+func medianRatio[S any](rounds, base []S, figure func(S) float64) float64 {
 	var v []float64
 	for i := range min(len(rounds), len(base)) {
 		if b := figure(base[i]); b > 0 {

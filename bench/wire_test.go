@@ -144,7 +144,7 @@ func TestFailuresVoidTheRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep := summarize(s, time.Now(), cells, nil)
+	rep := summarize(s, cells)
 	if !rep.failed() || rep.Lines[0].Errors != 1 {
 		t.Errorf("the failure is not in the report: %+v", rep.Lines)
 	}

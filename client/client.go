@@ -4,6 +4,16 @@
 //	c, err := client.New(client.Options{URL: "http://127.0.0.1:8463"})
 //	list, err := c.Servers(ctx)
 //
+// Sessions are opened, forked and closed, and their tools called, by anybody's
+// client; one that shows a session's own token has that session and no other:
+//
+//	world, err := c.OpenSession(ctx, api.NewSession{From: "base"})
+//	forks, err := c.Fork(ctx, world.ID, api.ForkRequest{Count: 8})
+//	one, err := c.As(forks.Sessions[0].Token)
+//	result, err := one.Call(ctx, "memory__read_graph", nil)
+//
+// Lists that come in pages have an iterator beside them, such as AllSessions.
+//
 // An answer that says no comes back as an *api.Error; anything that kept an
 // answer from coming is an error that names the URL and what to do about it.
 package client
@@ -29,6 +39,8 @@ const DefaultURL = "http://127.0.0.1:8463"
 // ErrNoGateway is wrapped by the error of a request that nobody took: it was not
 // carried out, and may be sent again.
 var ErrNoGateway = errors.New("no gateway")
+
+var errBrokenToken = errors.New("the token has a line break in it; give it as one line")
 
 // Options configure a Client. The zero value reaches a gateway on this machine
 // with its defaults.
@@ -71,7 +83,7 @@ func New(o Options) (*Client, error) {
 		return nil, fmt.Errorf("gateway URL %q wants a scheme and a host; write it like %s", base.Redacted(), DefaultURL)
 	}
 	if strings.ContainsAny(o.Token, "\r\n") {
-		return nil, errors.New("the token has a line break in it; give it as one line")
+		return nil, errBrokenToken
 	}
 	base.RawQuery, base.Fragment = "", ""
 	c := &Client{base: base, token: o.Token, maxBody: o.MaxBody}
@@ -93,6 +105,17 @@ func New(o Options) (*Client, error) {
 	}
 	c.http = &hc
 	return c, nil
+}
+
+// As returns a client of the same gateway that shows another token, such as that
+// of a session.
+func (c *Client) As(token string) (*Client, error) {
+	if strings.ContainsAny(token, "\r\n") {
+		return nil, errBrokenToken
+	}
+	other := *c
+	other.token = token
+	return &other, nil
 }
 
 // URL returns the gateway's base address, without a password that may be in it.
@@ -124,19 +147,34 @@ func (c *Client) PatchServer(ctx context.Context, id string, p api.ServerPatch) 
 
 // Tools lists the tools of one server, or of all with server empty.
 func (c *Client) Tools(ctx context.Context, server string) (*api.ToolList, error) {
+	return c.ToolsIn(ctx, "", server)
+}
+
+// ToolsIn is Tools as a session has them.
+func (c *Client) ToolsIn(ctx context.Context, session, server string) (*api.ToolList, error) {
 	q := url.Values{}
 	if server != "" {
 		q.Set("server", server)
 	}
+	if session != "" {
+		q.Set("session", session)
+	}
 	return get[api.ToolList](ctx, c, q, "v1", "tools")
 }
 
-// Call calls one tool by its name in the merged view. Arguments must be a JSON
-// object or empty. The bytes of the result are those that came: nothing in it
-// was decoded.
+// Call calls one tool by its name in the merged view, in the default session of
+// the caller or in the one that its token is of. Arguments must be a JSON object
+// or empty. The bytes of the result are those that came: nothing in it was
+// decoded.
 func (c *Client) Call(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error) {
+	return c.CallIn(ctx, "", tool, arguments)
+}
+
+// CallIn is Call in a session.
+func (c *Client) CallIn(ctx context.Context, session, tool string, arguments json.RawMessage) (json.RawMessage, error) {
 	var out api.CallResponse
-	if err := c.do(ctx, http.MethodPost, nil, api.CallRequest{Tool: tool, Arguments: arguments}, &out, "v1", "call"); err != nil {
+	in := api.CallRequest{Tool: tool, Arguments: arguments, Session: session}
+	if err := c.do(ctx, http.MethodPost, nil, in, &out, "v1", "call"); err != nil {
 		return nil, err
 	}
 	if len(out.Result) == 0 {
@@ -153,6 +191,15 @@ func (c *Client) Logs(ctx context.Context, server string, bytes int64) (*api.Log
 		q.Set("bytes", strconv.FormatInt(bytes, 10))
 	}
 	return get[api.LogList](ctx, c, q, "v1", "servers", server, "logs")
+}
+
+// OpenAPI returns the gateway's description of its API, an OpenAPI 3.1 document.
+func (c *Client) OpenAPI(ctx context.Context) (json.RawMessage, error) {
+	doc, err := get[json.RawMessage](ctx, c, nil, "v1", "openapi.json")
+	if err != nil {
+		return nil, err
+	}
+	return *doc, nil
 }
 
 // Healthz says whether the gateway is alive.

@@ -19,12 +19,28 @@ import (
 // maxErrorBody bounds what is read of an answer that says no.
 const maxErrorBody = 1 << 20
 
+// A request is one to the API. The path is given in elements, each of which may
+// hold any character.
+type request struct {
+	method string
+	query  url.Values
+	in     any       // the body, as JSON
+	upload io.Reader // or as it is
+	key    string    // of idempotency
+	accept string
+	path   []string
+}
+
 // do sends one request and decodes its answer into out, or drops the answer
-// where out is nil. The path is given in elements, each of which may hold any
-// character.
+// where out is nil.
 func (c *Client) do(ctx context.Context, method string, q url.Values, in, out any, path ...string) error {
-	what := method + " " + c.at(path).Redacted()
-	resp, err := c.send(ctx, method, q, in, out, "application/json", path...)
+	return c.exchange(ctx, request{method: method, query: q, in: in, path: path}, out)
+}
+
+func (c *Client) exchange(ctx context.Context, r request, out any) error {
+	what := r.method + " " + c.at(r.path).Redacted()
+	r.accept = "application/json"
+	resp, err := c.send(ctx, r, out)
 	if err != nil || resp == nil {
 		return err
 	}
@@ -48,26 +64,29 @@ func (c *Client) do(ctx context.Context, method string, q url.Values, in, out an
 // send sends one request and returns an answer that says yes, its body still to
 // be read. The answer is nil where one that says no was understood all the same
 // and is in out already.
-func (c *Client) send(ctx context.Context, method string, q url.Values, in, out any, accept string, path ...string) (*http.Response, error) {
-	target := c.at(path)
-	what := method + " " + target.Redacted()
-	target.RawQuery = q.Encode()
+func (c *Client) send(ctx context.Context, r request, out any) (*http.Response, error) {
+	target := c.at(r.path)
+	what := r.method + " " + target.Redacted()
+	target.RawQuery = r.query.Encode()
 
-	var body io.Reader
-	if in != nil {
-		b, err := encode(in)
+	body, media := r.upload, "application/octet-stream"
+	if r.in != nil {
+		b, err := encode(r.in)
 		if err != nil {
 			return nil, fmt.Errorf("%s: encode the request: %w", what, err)
 		}
-		body = bytes.NewReader(b)
+		body, media = bytes.NewReader(b), "application/json"
 	}
-	req, err := http.NewRequestWithContext(ctx, method, target.String(), body)
+	req, err := http.NewRequestWithContext(ctx, r.method, target.String(), body)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	req.Header.Set("Accept", accept)
-	if in != nil {
-		req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", r.accept)
+	if body != nil {
+		req.Header.Set("Content-Type", media)
+	}
+	if r.key != "" {
+		req.Header.Set("Idempotency-Key", r.key)
 	}
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
@@ -75,7 +94,7 @@ func (c *Client) send(ctx context.Context, method string, q url.Values, in, out 
 
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.unreachable(ctx, method, err)
+		return nil, c.unreachable(ctx, r, err)
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		defer resp.Body.Close()
@@ -143,7 +162,7 @@ func (c *Client) refusal(what string, resp *http.Response, out any) error {
 }
 
 // unreachable wraps what kept the request from being answered.
-func (c *Client) unreachable(ctx context.Context, method string, err error) error {
+func (c *Client) unreachable(ctx context.Context, r request, err error) error {
 	var ue *url.Error
 	if errors.As(err, &ue) {
 		err = ue.Err // the url.Error repeats method and address
@@ -171,7 +190,10 @@ func (c *Client) unreachable(ctx context.Context, method string, err error) erro
 	case errors.As(err, &op) && op.Op == "dial":
 		return fmt.Errorf("%w at %s: %w; is `tine serve` running? start it, or set --url or TINE_URL", ErrNoGateway, at, err)
 	}
-	if method != http.MethodGet {
+	if r.key != "" {
+		return fmt.Errorf("request to %s broke off: %w; repeat it with the same idempotency key", at, err)
+	}
+	if r.method != http.MethodGet {
 		return fmt.Errorf("request to %s broke off: %w; whether it was carried out is unknown: look before you repeat it", at, err)
 	}
 	return fmt.Errorf("request to %s broke off: %w; is `tine serve` still running?", at, err)

@@ -83,7 +83,7 @@ func (f *Follower) Run(ctx context.Context, c *Client, each func(api.Call) error
 	q.Before, q.Limit = "", 0
 	v := q.values()
 	v.Set("follow", "1")
-	resp, err := c.send(ctx, http.MethodGet, v, nil, nil, "application/x-ndjson", "v1", "calls")
+	resp, err := c.send(ctx, request{method: http.MethodGet, query: v, accept: "application/x-ndjson", path: []string{"v1", "calls"}}, nil)
 	if err != nil {
 		return err
 	}

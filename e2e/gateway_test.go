@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,8 @@ type gateway struct {
 	dir  string   // config, state and log lie here
 	args []string // after "serve", without --listen and --state
 	env  []string // on top of the test's own environment
+	// program runs in the place of the binary under test; empty for that one.
+	program string
 
 	url  string // without a path
 	cmd  *exec.Cmd
@@ -112,7 +115,7 @@ func (g *gateway) start() error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(tineBinary, append([]string{"serve", "--listen", listen, "--state", g.state()}, g.args...)...)
+	cmd := exec.Command(cmp.Or(g.program, tineBinary), append([]string{"serve", "--listen", listen, "--state", g.state()}, g.args...)...)
 	cmd.Dir = g.dir
 	cmd.Env = append(os.Environ(), g.env...)
 	cmd.Stdout, cmd.Stderr = log, log

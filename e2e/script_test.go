@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +26,7 @@ import (
 //	until COMMAND...    run the command until it succeeds
 //	badserver ARG...    run the server that misbehaves over HTTP; sets BADURL
 //	envsubst FILE...    fill in the script's variables
+//	line N NAME         set a variable to a line of the last standard output
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	var s scripts
@@ -46,6 +48,7 @@ func TestScripts(t *testing.T) {
 			"until":     scriptUntil,
 			"badserver": scriptBadServer,
 			"envsubst":  scriptEnvsubst,
+			"line":      scriptLine,
 		},
 	})
 }
@@ -129,4 +132,17 @@ func scriptEnvsubst(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		ts.Check(os.WriteFile(ts.MkAbs(arg), []byte(text), 0o644))
 	}
+}
+
+func scriptLine(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: line N NAME")
+	}
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	lines := strings.Split(strings.TrimSpace(ts.ReadFile("stdout")), "\n")
+	if n < 1 || n > len(lines) {
+		ts.Fatalf("there is no line %d in %q", n, lines)
+	}
+	ts.Setenv(args[1], lines[n-1])
 }

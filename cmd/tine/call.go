@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 type callOptions struct {
 	args    string
 	out     string
+	session string
 	timeout time.Duration
 }
 
@@ -37,6 +39,9 @@ Arguments:
   --args JSON   all arguments as one JSON object, - for standard input; pairs
                 come on top of it
 
+--session makes the call in a session, by its id or the beginning of it; without
+it the call is made in your default session, or in the one whose token is given.
+
 Text is printed as it is, other content is described, and structured content is
 printed where there is no text. --json prints the result's bytes as the server
 sent them. The exit code is 1 when the tool or the server failed, 2 when the
@@ -44,6 +49,7 @@ call was wrong.`,
 		Example: `  tine call time__get_current_time timezone=Europe/Vienna
   tine call files__read_file path=/x limit:=10
   tine call files__write_file path=/x content=@notes.txt
+  tine call --session 3f9a memory__read_graph
   echo '{"path": "/x"}' | tine call files__read_file --args - --json
   tine call everything__get-tiny-image --out tiny.png`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -61,6 +67,8 @@ call was wrong.`,
 	f.StringVar(&o.args, "args", "", "all arguments as one JSON object; - reads standard input")
 	f.StringVarP(&o.out, "out", "o", "", "save images, audio and other binary content to this file, or the text where there is none")
 	f.DurationVar(&o.timeout, "timeout", 0, "give up after this long; 0 leaves it to the gateway")
+	f.StringVar(&o.session, "session", "", "make the call in this session")
+	c.completeFlag(cmd, "session", c.completeSessionFlag)
 	return cmd
 }
 
@@ -91,11 +99,16 @@ func (c *cli) call(ctx context.Context, tool string, rest []string, o callOption
 	if err != nil {
 		return err
 	}
+	if o.session != "" {
+		if o.session, err = findSession(ctx, g, o.session); err != nil {
+			return err
+		}
+	}
 	var schema toolSchema
 	for _, p := range pairs {
 		// Raw JSON needs no schema, and finding it may start servers.
 		if !p.raw {
-			if schema, err = c.findSchema(ctx, g, tool); err != nil {
+			if schema, err = c.findSchema(ctx, g, o.session, tool); err != nil {
 				return err
 			}
 			break
@@ -115,23 +128,32 @@ func (c *cli) call(ctx context.Context, tool string, rest []string, o callOption
 		ctx, cancel = context.WithTimeout(ctx, o.timeout)
 		defer cancel()
 	}
-	result, err := g.Call(ctx, tool, args)
+	result, err := g.CallIn(ctx, o.session, tool, args)
 	if err != nil {
 		var ae *api.Error
 		if errors.As(err, &ae) && ae.Kind == api.KindInvalid {
 			// Perhaps there is no such tool: then say which there are.
-			if _, ferr := c.findSchema(ctx, g, tool); ferr != nil {
+			if _, ferr := c.findSchema(ctx, g, o.session, tool); ferr != nil {
 				return ferr
 			}
 		}
-		return g.explain(err)
+		return g.explain(inSession(o.session, err))
 	}
 	return c.printResult(result, o.out)
 }
 
+// inSession adds what to do where it is the session that is not there.
+func inSession(session string, err error) error {
+	var ae *api.Error
+	if session != "" && errors.As(err, &ae) && (ae.Status == http.StatusNotFound || ae.Status == http.StatusGone) {
+		return mendSession(err)
+	}
+	return err
+}
+
 // findSchema finds a tool's schema. It asks only the server that the name speaks
 // of where it can, so that a call does not wait for the others.
-func (c *cli) findSchema(ctx context.Context, g *gateway, tool string) (toolSchema, error) {
+func (c *cli) findSchema(ctx context.Context, g *gateway, session, tool string) (toolSchema, error) {
 	servers, err := ask(ctx, g, g.Servers)
 	if err != nil {
 		return toolSchema{}, err
@@ -142,9 +164,9 @@ func (c *cli) findSchema(ctx context.Context, g *gateway, tool string) (toolSche
 	}
 	var last *api.ToolList
 	for _, server := range asked {
-		list, err := ask(ctx, g, func(ctx context.Context) (*api.ToolList, error) { return g.Tools(ctx, server) })
+		list, err := ask(ctx, g, func(ctx context.Context) (*api.ToolList, error) { return g.ToolsIn(ctx, session, server) })
 		if err != nil {
-			return toolSchema{}, err
+			return toolSchema{}, inSession(session, err)
 		}
 		for _, t := range list.Tools {
 			if t.Name == tool {

@@ -81,6 +81,15 @@ Whoever is not a viewer or operator sees its own calls only.`,
 					return err
 				}
 			}
+			if o.Session != "" {
+				g, err := c.connect()
+				if err != nil {
+					return err
+				}
+				if o.Session, err = findSession(cmd.Context(), g, o.Session); err != nil {
+					return err
+				}
+			}
 			if o.follow {
 				if o.Limit > callsPage {
 					return usagef("--limit of --follow is at most %d, got %d", callsPage, o.Limit)
@@ -99,12 +108,13 @@ Whoever is not a viewer or operator sees its own calls only.`,
 	f := cmd.Flags()
 	f.BoolVarP(&o.follow, "follow", "f", false, "go on printing calls as they end until interrupted")
 	f.StringVar(&o.Server, "server", "", "only calls of this server")
-	f.StringVar(&o.Session, "session", "", "only calls on this session")
+	f.StringVar(&o.Session, "session", "", "only calls in this session, by its id or the beginning of it")
 	f.StringVar(&o.Principal, "principal", "", "only calls of this principal")
 	f.BoolVar(&o.Failed, "failed", false, "only calls that failed")
 	f.StringVar(&o.since, "since", "", "only calls since then: 90m, 1h, 7d, or a time like 2026-11-15T12:00:00Z")
 	f.IntVar(&o.Limit, "limit", 0, fmt.Sprintf("at most so many of the last calls (default %d, and %d before what is followed)", listedCalls, followedCalls))
 	c.completeFlag(cmd, "server", c.completeServerFlag)
+	c.completeFlag(cmd, "session", c.completeSessionFlag)
 	return cmd
 }
 

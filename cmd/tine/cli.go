@@ -101,7 +101,8 @@ A running gateway is found by --url or TINE_URL, else by the file that it keeps
 in its state folder, else at its default address.`,
 		Example: `  tine serve
   tine tools
-  tine call time__get_current_time timezone=Europe/Vienna`,
+  tine call time__get_current_time timezone=Europe/Vienna
+  tine session open`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs, // an unknown command is RunE's to report
@@ -132,6 +133,7 @@ in its state folder, else at its default address.`,
 		newServersCmd(c),
 		newToolsCmd(c),
 		newCallCmd(c),
+		newSessionCmd(c),
 		newCallsCmd(c),
 		newReplayCmd(c),
 		newLogsCmd(c),

@@ -24,7 +24,7 @@ func newCompletionCmd(c *cli) *cobra.Command {
 		Short: "Print a script that teaches a shell to complete tine's commands",
 		Long: `Prints a script for a shell. With it the tab key completes commands and flags,
 and, while a gateway runs, the ids of servers, the names of tools and their
-arguments, the ids of calls and the names of tokens.`,
+arguments, the ids of sessions and calls and the names of snapshots and tokens.`,
 		Example: `  source <(tine completion bash)
   tine completion bash > /etc/bash_completion.d/tine
   tine completion zsh > "${fpath[1]}/_tine"
@@ -73,7 +73,15 @@ func (c *cli) completeCall(cmd *cobra.Command, args []string, start string) ([]c
 	if len(args) > 0 && strings.Contains(start, "=") {
 		return nil, cobra.ShellCompDirectiveDefault // a value: perhaps a file
 	}
-	list, err := quick(cmd, c, func(ctx context.Context, g *gateway) (*api.ToolList, error) { return g.Tools(ctx, "") })
+	session, _ := cmd.Flags().GetString("session")
+	list, err := quick(cmd, c, func(ctx context.Context, g *gateway) (_ *api.ToolList, err error) {
+		if session != "" {
+			if session, err = findSession(ctx, g, session); err != nil {
+				return nil, err
+			}
+		}
+		return g.ToolsIn(ctx, session, "")
+	})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -65,7 +65,7 @@ func TestConfigCommands(t *testing.T) {
 		code           int
 		stdout, stderr []string // parts; one that starts with ! must not be there
 	}{
-		{"config check", 0, []string{"ok: 3 servers (built-in defaults)\n"}, nil},
+		{"config check", 0, []string{"ok: 6 servers (built-in defaults)\n"}, nil},
 		{"config check good.yaml", 0, []string{"ok: 2 servers (good.yaml)\n"}, []string{"warning: ", "NO_SUCH_VARIABLE"}},
 		{"config check --config good.yaml", 0, []string{"ok: 2 servers (good.yaml)\n"}, nil},
 		{"config check good.yaml --config good.yaml", 2, nil, []string{"exclude each other"}},

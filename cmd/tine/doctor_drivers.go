@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/tine-mcp/tine/internal/driver/builtin"
 )
 
 // surroundings are what decides which drivers work on a machine.
@@ -21,11 +23,7 @@ type surroundings struct {
 
 // surroundings looks at this machine.
 func (c *cli) surroundings() surroundings {
-	s := surroundings{bare: bare(), roots: true}
-	for name := range drivers(0) {
-		s.drivers = append(s.drivers, name)
-	}
-	slices.Sort(s.drivers)
+	s := surroundings{drivers: []string{builtin.Name, "process", "url"}, bare: bare(), roots: true}
 	if pool, err := x509.SystemCertPool(); err != nil || pool.Equal(x509.NewCertPool()) {
 		s.roots = false
 	}

@@ -24,7 +24,7 @@ func TestGolden(t *testing.T) {
 			"servers header web", "servers header web Author:ization", "servers header web X-Key", "servers secret web",
 		}},
 		{"calls", []string{
-			"calls", "calls --limit 3", "calls --server web", "calls --failed --principal alice", "calls --session ses_a --json", "calls --since 90m", "calls --since 2026-11-15",
+			"calls", "calls --limit 3", "calls --server web", "calls --failed --principal alice", "calls --session 0a --json", "calls --since 90m", "calls --since 2026-11-15",
 			"calls --server time", "calls --server time --json", "calls call_0005", "calls call_0005 --json", "calls call_0004", "calls call_0003", "calls files",
 			"calls --limit 0", "calls --since yesterday", "calls --since -1h", "calls call_0005 --failed --limit 3", "calls a b", "calls --follow --limit 2000",
 		}},
@@ -33,6 +33,35 @@ func TestGolden(t *testing.T) {
 			"token", "token list", "token list --json", "token new kim", "token new kim --role viewer --expires 90d", "token new kim --json",
 			"token revoke ci", "token revoke ci --json", "token revoke alice", "token revoke bord",
 			"token new", "token new ci", "token new kim --role viewr", "token new kim --expires soon", "token new kim --expires -1h", "token new kim --expires 2020-01-01", "token lst", "token list x",
+		}},
+		{"session", []string{
+			"session", "session list", "session list --json --limit 1", "session list --label run=7 --label try=b", "session list --closed --owner alice", "session list --limit 3", "session list --after 0c",
+			"session list --label run=8", "session list --label run=8 --json", "session show 0a", "session show 0a --json", "session show ses_0b1", "session show 0d",
+			"session snapshots", "session snapshots --json", "session snapshots list --auto --limit 2", "session snapshots --session 0a", "session snapshots --session 0c",
+			"session tree 0b11", "session tree", "session tree --limit 1", "session tree 0b --json",
+		}},
+		{"session-make", []string{
+			"session open", "session open --label run=7 --label a=b=c --ttl 2h --idle 0", "session open --json", "session open --count 1 --json", "session open --from base",
+			"session open --from snp_0000000000b --server memory --autosnapshot every=10 --autosnapshot before=files__write_*,memory__* --autosnapshot keep=3 --wait 1d",
+			"session fork 0a", "session fork ses_0a0000000001 --count 3 --label try=a", "session fork 0a --json",
+			"session snapshot 0a", "session snapshot 0a --name calm --label a=b", "session snapshot 0a --json",
+			"session rewind 0a --yes", "session rewind 0a base -y", "session rewind 0a 0000000000a --yes --json",
+			"session close 0a", "session close 0c ses_0b1 0c0 ses_0a0000000001", "session close 0a --json", "session close --all --label run=7", "session close --all --yes --json", "session close --all --label run=8",
+			"session snapshots delete base", "session snapshots delete base snp_00000000c --json",
+			"session export 0a", "session export 0b11", "session export base -o -",
+			"tools --session 0a time", "call --session 0a files__draw",
+		}},
+		{"session-wrong", []string{
+			"session opn", "session open x", "session open --count 0", "session open --label run", "session open --label =x", "session open --label a=1 --label a=2",
+			"session open --ttl soon", "session open --idle -1h", "session open --autosnapshot every=0", "session open --autosnapshot often", "session open --autosnapshot keep=3", "session open --autosnapshot before=",
+			"session open --from bse", "session open --from snp_0000", "session open --from snp_0000000000ff", "session open --label run=full", "session open --label run=full --count 1 --json", "session open --server git",
+			"session list --limit 0", "session list --label run", "session show", "session show 0", "session show zz", "session show ses_", "session show ff", "session show ses_ffffffffffff", "session show 0a 0b",
+			"session fork", "session fork 0a --count 0", "session fork ses_0b1100000003", "session fork ses_ffffffffffff", "session fork 0a --wait 1ms", "session fork 0a --wait long",
+			"session snapshot 0a --name base", "session snapshot", "session rewind 0a", "session rewind", "session rewind 0c --yes", "session rewind 0a bse --yes", "session rewind 0b11 base --yes", "session rewind a b c",
+			"session close", "session close 0a --all", "session close --label run=7", "session close --all", "session close ses_ffffffffffff", "session close ses_ffffffffffff 0a ses_eeeeeeeeeeee", "session close --all --label x",
+			"session snapshots list x", "session snapshots lst", "session snapshots --limit 0", "session snapshots delete", "session snapshots delete bse", "session snapshots delete bse base",
+			"session tree ff", "session tree --limit 0", "session export ff", "session export bse", "session export snp_f", "session export ses_ff", "session import", "session import /nonexistent/file", "session import .", "session import -",
+			"tools --session ff", "tools --session ses_0b1100000003 fils", "call --session ff files__draw", "call --session nope files__draw", "calls --session zz",
 		}},
 		{"tools", []string{"tools", "tools files", "tools git", "tools files --schema", "tools time --json"}},
 		{"call", []string{
@@ -62,7 +91,9 @@ func TestGolden(t *testing.T) {
 		{"completion", []string{"__complete servers show ", "__complete servers enable t", "__complete call files__", "__complete call files__read_file ", "__complete call files__read_file path=x l", "__complete tools fi",
 			"__complete calls ", "__complete calls call_0005 ", "__complete calls --server w", "__complete replay call_", "__complete token revoke ", "__complete token new kim --role ",
 			"__complete login w", "__complete servers set ", "__complete servers set files policy.b", "__complete servers set files timeout=", "__complete servers unset files ", "__complete servers unset files timeout ",
-			"__complete servers header f", "__complete servers secret f"}},
+			"__complete servers header f", "__complete servers secret f",
+			"__complete session show ", "__complete session show 0b", "__complete session fork ses_0a", "__complete session close ses_0a0000000001 ", "__complete session show 0a ", "__complete session open --from ", "__complete session open --from snp_",
+			"__complete session rewind 0a ", "__complete session rewind 0a b", "__complete session export ", "__complete session snapshots delete o", "__complete call --session 0", "__complete call --session 0a files__", "__complete session open --autosnapshot "}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -98,6 +129,11 @@ func TestGoldenTerminal(t *testing.T) {
 		{"calls", 90, true},
 		{"calls call_0001", 60, true},
 		{"tools", 60, true},
+		{"session list --closed", 100, false},
+		{"session list --closed", 60, true},
+		{"session show 0a", 100, true},
+		{"session tree 0b", 80, false},
+		{"session tree", 40, true},
 		{"logs git", 80, false},
 		{"logs git", 80, true},
 		{"call time__get_current_time timezone=Mars", 80, false},
@@ -110,7 +146,7 @@ func TestGoldenTerminal(t *testing.T) {
 		tc.outTerminal, tc.errTerminal, tc.outColor, tc.width = true, true, true, tt.width
 		tc.cli.run(t.Context())
 		for line := range strings.Lines(tc.out.String()) {
-			if n := len([]rune(strings.TrimRight(line, "\n"))); tt.noColor && n > tt.width && tt.line != "calls call_0001" {
+			if n := len([]rune(strings.TrimRight(line, "\n"))); tt.noColor && n > tt.width && tt.line != "calls call_0001" && !strings.HasPrefix(tt.line, "session show") {
 				t.Errorf("%s: a line of %d characters on a terminal of %d: %s", tt.line, n, tt.width, line)
 			}
 		}

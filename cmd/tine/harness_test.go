@@ -46,6 +46,8 @@ type fakeGateway struct {
 	finishLogin func(server, flow string, l api.LoginFinish) (any, *api.Error)
 	logout      func(server string) (any, *api.Error)
 
+	sessions *fakeSessions
+
 	// seen is told of every request first.
 	seen func(*http.Request)
 }
@@ -136,6 +138,9 @@ func (f *fakeGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if f.logout != nil {
 		handle("DELETE /v1/servers/{id}/login", func(r *http.Request) (any, *api.Error) { return f.logout(r.PathValue("id")) })
+	}
+	if f.sessions != nil {
+		f.sessions.routes(handle, mux.HandleFunc)
 	}
 	handle("/", func(r *http.Request) (any, *api.Error) { return nil, notFound(r.URL.Path) })
 	mux.ServeHTTP(w, r)

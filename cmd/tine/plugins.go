@@ -1,29 +1,181 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/builtin"
 	"github.com/tine-mcp/tine/internal/driver/process"
 	"github.com/tine-mcp/tine/internal/driver/url"
+	"github.com/tine-mcp/tine/internal/layer"
 	"github.com/tine-mcp/tine/internal/native/everything"
 	"github.com/tine-mcp/tine/internal/native/fetch"
+	"github.com/tine-mcp/tine/internal/native/files"
+	"github.com/tine-mcp/tine/internal/native/memory"
+	"github.com/tine-mcp/tine/internal/native/rollout"
+	"github.com/tine-mcp/tine/internal/native/sqlite"
 	"github.com/tine-mcp/tine/internal/native/timeserver"
+	"github.com/tine-mcp/tine/internal/workspace"
 )
 
-// drivers is the one list of drivers and of the servers inside the binary.
-func drivers(maxFrame int) map[string]driver.Driver {
-	all := []driver.Driver{
-		process.New(process.Options{MaxFrame: maxFrame}),
-		url.New(),
-		builtin.New(map[string]builtin.Factory{
-			"time":       timeserver.New,
-			"fetch":      fetch.New,
-			"everything": everything.New,
-		}),
-	}
-	byName := make(map[string]driver.Driver, len(all))
-	for _, d := range all {
-		byName[d.Info().Name] = d
-	}
-	return byName
+// plugins are the drivers, the servers inside the binary, and what keeps their
+// states in one state folder.
+type plugins struct {
+	drivers    map[string]driver.Driver
+	workspaces *workspace.Store
+	close      func() error
 }
+
+// layerFiles is how many files of layers are open at once, of each kind: as many
+// as a thousand busy sessions need, and no more than an eighth of what the
+// system gives.
+func layerFiles() int { return max(64, min(4096, openFiles()/8)) }
+
+// newPlugins is the one list of drivers and of the servers inside the binary.
+// sessions is who acts on sessions for those of them that want that.
+func newPlugins(state string, maxFrame int, sessions rollout.Sessions, log *slog.Logger) (_ *plugins, err error) {
+	p := &plugins{drivers: make(map[string]driver.Driver)}
+	var open []io.Closer
+	p.close = func() error {
+		var all error
+		for i := len(open) - 1; i >= 0; i-- {
+			all = errors.Join(all, open[i].Close())
+		}
+		return all
+	}
+	defer func() {
+		if err != nil {
+			_ = p.close()
+		}
+	}()
+	layers := func(name string) (*layer.Store, error) {
+		s, err := layer.OpenStore(layer.Options{Dir: filepath.Join(state, "layers", name), MaxFiles: layerFiles(), Log: log})
+		if err == nil {
+			open = append(open, s)
+		}
+		return s, err
+	}
+	inside, err := layers("builtin")
+	if err != nil {
+		return nil, err
+	}
+	trees, err := layers("workspace")
+	if err != nil {
+		return nil, err
+	}
+	p.workspaces = workspace.NewStore(trees, workspace.Options{Dir: filepath.Join(state, "scratch"), Log: log})
+	open = append(open, p.workspaces)
+	within := builtin.New(builtin.Options{Kinds: kinds(sessions), Layers: inside, Dir: filepath.Join(state, "templates")})
+	open = append(open, closer(within.Close))
+	for _, d := range []driver.Driver{process.New(process.Options{MaxFrame: maxFrame}), url.New(), within} {
+		p.drivers[d.Info().Name] = d
+	}
+	return p, nil
+}
+
+// kinds are the servers inside the binary.
+func kinds(sessions rollout.Sessions) map[string]builtin.Kind {
+	plain := func(make func(map[string]any) (*mcp.Server, error)) builtin.Kind {
+		return builtin.Kind{New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
+			s, err := make(e.Settings)
+			return s, nil, err
+		}}
+	}
+	return map[string]builtin.Kind{
+		"time":       plain(timeserver.New),
+		"fetch":      plain(fetch.New),
+		"everything": plain(everything.New),
+		"rollout":    plain(func(settings map[string]any) (*mcp.Server, error) { return rollout.New(settings, sessions) }),
+		"files": {New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
+			tree, err := filesTree(e)
+			if err != nil {
+				return nil, nil, err
+			}
+			s, err := files.New(e.Settings, tree)
+			return s, nil, err
+		}},
+		"memory": {
+			Remembers: true,
+			New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
+				h, err := layer.Open(e.Layers, e.State, memory.Machine())
+				if err != nil {
+					return nil, nil, err
+				}
+				s, err := memory.New(e.Settings, h)
+				if err != nil {
+					return nil, nil, errors.Join(err, h.Close())
+				}
+				return s, h, nil
+			},
+			Import: func(ctx context.Context, e builtin.Env, template string, progress func(done, total int64)) error {
+				h, err := layer.Open(e.Layers, e.State, memory.Machine())
+				if err != nil {
+					return err
+				}
+				return errors.Join(memory.Import(ctx, e.Settings, h, template, progress), h.Close())
+			},
+		},
+		"sqlite": {
+			Remembers: true,
+			New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
+				h, err := layer.Open(e.Layers, e.State, sqlite.Machine())
+				if err != nil {
+					return nil, nil, err
+				}
+				s, end, err := sqlite.New(e.Settings, h, treeOf(e.Workspace))
+				if err != nil {
+					return nil, nil, errors.Join(err, h.Close())
+				}
+				return s, both{end, h}, nil
+			},
+			Import: func(ctx context.Context, e builtin.Env, template string, progress func(done, total int64)) error {
+				h, err := layer.Open(e.Layers, e.State, sqlite.Machine())
+				if err != nil {
+					return err
+				}
+				return errors.Join(sqlite.Import(ctx, h, template, progress), h.Close())
+			},
+		},
+	}
+}
+
+// filesTree is what the files server serves: a folder of the host that its
+// settings name, or the session's workspace.
+func filesTree(e builtin.Env) (workspace.FS, error) {
+	if root, ok := e.Settings["root"].(string); ok {
+		return workspace.Folder(root)
+	}
+	if e.Workspace == nil {
+		return nil, errors.New("it has no workspace; set workspace: true at the top of the config, or settings.root to a folder")
+	}
+	return e.Workspace.FS(), nil
+}
+
+// closer is a function that closes.
+type closer func()
+
+// Close implements io.Closer.
+func (c closer) Close() error {
+	c()
+	return nil
+}
+
+// treeOf is the tree of a workspace that may not be there.
+func treeOf(w *workspace.Workspace) workspace.FS {
+	if w == nil {
+		return nil
+	}
+	return w.FS()
+}
+
+// both closes one after the other.
+type both struct{ first, second io.Closer }
+
+// Close implements io.Closer.
+func (b both) Close() error { return errors.Join(b.first.Close(), b.second.Close()) }

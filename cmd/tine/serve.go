@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +20,8 @@ func newServeCmd(c *cli) *cobra.Command {
 		Short: "Run the gateway",
 		Long: `Run the gateway: one MCP endpoint in front of every server of the config.
 
-Without a config it has three built-in servers: time, fetch and everything.
+Without a config it has six built-in servers: files, memory and sqlite, which
+every session has for itself, and time, fetch and everything.
 A config is tine.yaml, or any file with mcpServers as Claude Desktop, Claude
 Code, Cursor and VS Code have them. It is read again when it changes.
 
@@ -120,6 +122,9 @@ func (c *cli) welcome(p *service) {
 	fmt.Fprintf(c.stdout, "Connect Claude Code:\n\n  claude mcp add --transport http tine %s%s\n\n", mcp, auth)
 	fmt.Fprintf(c.stdout, "Any other client, in its mcpServers:\n\n  {\"mcpServers\": {\"tine\": {\"type\": \"http\", \"url\": %q%s}}}\n\n", mcp, header)
 	fmt.Fprintf(c.stdout, "Try it:\n\n  tine tools\n  tine call %s\n  tine calls --follow\n\n", firstCall(cfg))
+	if forks(cfg) {
+		fmt.Fprint(c.stdout, "Open a world of its own, and fork it with all that is in it:\n\n  tine session open\n  tine session fork ID --count 3\n\n")
+	}
 }
 
 func serverNames(cfg *config.Config) string {
@@ -140,6 +145,13 @@ func serverNames(cfg *config.Config) string {
 		return "none"
 	}
 	return names
+}
+
+// forks reports whether a session has something of its own to fork.
+func forks(cfg *config.Config) bool {
+	return slices.ContainsFunc(cfg.Servers, func(s config.Server) bool {
+		return s.Enabled && s.Disabled == "" && s.Scope == config.ScopeSession
+	})
 }
 
 // firstCall is a call that works with the servers there are, as far as can be

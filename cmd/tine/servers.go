@@ -182,6 +182,9 @@ func (c *cli) unknownServer(ctx context.Context, g *gateway, id string, err erro
 	}
 	var ids []string
 	for _, s := range list.Servers {
+		if s.ID == id {
+			return err // something else was not found
+		}
 		ids = append(ids, s.ID)
 	}
 	return usagef("unknown server %q%s; see tine servers", id, didYouMean(id, ids))

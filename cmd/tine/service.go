@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -52,6 +53,7 @@ type service struct {
 	wallet   *credential.Wallet
 	metrics  *telemetry.Metrics
 	tracing  *telemetry.Tracing
+	plugins  *plugins
 	registry *session.Registry
 	gateway  *front.Gateway
 	listener net.Listener
@@ -100,9 +102,13 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	if err := p.instruments(ctx, id); err != nil {
 		return nil, err
 	}
+	control := &front.Control{} // the gateway's, which comes last and is asked by what comes first
+	if p.plugins, err = newPlugins(o.State, int(p.cfg.Limits.Message), control, o.Log); err != nil {
+		return nil, err
+	}
 	p.registry, err = session.Open(ctx, p.cfg, session.Options{
-		Drivers: drivers(int(p.cfg.Limits.Message)), Store: p.store,
-		Dir: filepath.Join(o.State, "instances"), Wallet: p.wallet, Log: o.Log,
+		Drivers: p.plugins.drivers, Workspaces: p.plugins.workspaces, Store: p.store,
+		Dir: filepath.Join(o.State, "instances"), States: o.State, Wallet: p.wallet, Log: o.Log,
 		Record: record.Options{Journal: p.journal, Metrics: p.metrics, Tracing: p.tracing, Redact: o.Redact, Log: o.Log, Trouble: &record.Trouble{}},
 	})
 	if err != nil {
@@ -111,7 +117,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	p.token = identity.NewToken()
 	gateway, err := front.New(ctx, p.cfg, front.Options{
 		Registry: p.registry, Store: p.store, Operator: p.token, Version: o.Version,
-		ID: id, StateDir: o.State, Wallet: p.wallet, Journal: p.journal, Metrics: p.metrics,
+		ID: id, StateDir: o.State, Control: control, Wallet: p.wallet, Journal: p.journal, Metrics: p.metrics,
 		Tracing: p.tracing, Redact: o.Redact, Log: o.Log,
 	})
 	if err != nil {
@@ -133,6 +139,11 @@ func (p *service) instruments(ctx context.Context, id string) (err error) {
 	p.journal, err = journal.Open(ctx, journal.Options{
 		Dir: filepath.Join(o.State, "journal"), Index: p.store,
 		MaxAge: cfg.Journal.MaxAge, MaxSize: cfg.Journal.MaxSize, Log: o.Log,
+		// The story of a session lasts as long as its record.
+		Wanted: func(id string) bool {
+			_, ok, err := p.store.Session(context.Background(), id)
+			return ok || err != nil
+		},
 	})
 	if err != nil {
 		return err
@@ -206,7 +217,9 @@ func (p *service) Run(ctx context.Context) error {
 	// The gateway's own heap is a megabyte or two, and the collector would run
 	// hundreds of times a second for it. Memory that is never touched is never
 	// resident; it only makes the heap look large enough to collect less often,
-	// and counts for nothing once the heap is.
+	// and counts for nothing once the heap is. With a thousand sessions it is, and
+	// a collection takes long enough to be felt: half as many cost half as much.
+	debug.SetGCPercent(200)
 	ballast := make([]byte, 8<<20)
 	defer runtime.KeepAlive(ballast)
 	p.server = &http.Server{
@@ -368,6 +381,11 @@ func (p *service) Close() {
 	defer cancel()
 	if p.registry != nil {
 		p.registry.Close(ctx, p.o.Keep)
+	}
+	if p.plugins != nil {
+		if err := p.plugins.close(); err != nil {
+			p.o.Log.Warn("states not closed in order", "err", err)
+		}
 	}
 	if p.gateway != nil {
 		settle, cancel := context.WithTimeout(ctx, 5*time.Second)

@@ -12,14 +12,18 @@ import (
 
 func newToolsCmd(c *cli) *cobra.Command {
 	var schema bool
+	var session string
 	cmd := &cobra.Command{
 		Use:   "tools [SERVER]",
 		Short: "List the tools of all servers, or of one",
 		Long: `Lists the tools behind the running gateway by the names that "tine call" and
 clients of /mcp use. Servers that had to be left out are named on standard
-error, with the reason.`,
+error, with the reason.
+
+--session lists them as a session has them, by its id or the beginning of it.`,
 		Example: `  tine tools
   tine tools files --schema
+  tine tools --session 3f9a
   tine tools --json | jq -r '.tools[].name'`,
 		Args:              upToOneArg,
 		ValidArgsFunction: c.completeServer,
@@ -28,21 +32,31 @@ error, with the reason.`,
 			if len(args) == 1 {
 				server = args[0]
 			}
-			return c.listTools(cmd.Context(), server, schema)
+			return c.listTools(cmd.Context(), session, server, schema)
 		},
 	}
 	cmd.Flags().BoolVar(&schema, "schema", false, "print whole descriptions and input schemas")
+	cmd.Flags().StringVar(&session, "session", "", "as this session has them")
+	c.completeFlag(cmd, "session", c.completeSessionFlag)
 	return cmd
 }
 
-func (c *cli) listTools(ctx context.Context, server string, schema bool) error {
+func (c *cli) listTools(ctx context.Context, session, server string, schema bool) error {
 	g, err := c.connect()
 	if err != nil {
 		return err
 	}
-	list, err := ask(ctx, g, func(ctx context.Context) (*api.ToolList, error) { return g.Tools(ctx, server) })
+	if session != "" {
+		if session, err = findSession(ctx, g, session); err != nil {
+			return err
+		}
+	}
+	list, err := ask(ctx, g, func(ctx context.Context) (*api.ToolList, error) { return g.ToolsIn(ctx, session, server) })
 	if err != nil {
-		return c.unknownServer(ctx, g, server, err)
+		if server != "" {
+			err = c.unknownServer(ctx, g, server, err)
+		}
+		return mendSession(err)
 	}
 	switch {
 	case c.flags.json:

@@ -122,7 +122,7 @@ func world() *fakeGateway {
 		switch server {
 		case "files":
 			return api.LogList{Instances: []api.LogEntry{
-				{Instance: "files-1", Session: "ses_a", Text: lastBytes("starting\nready\n", bytes)},
+				{Instance: "files-1", Session: "ses_0a0000000001", Text: lastBytes("starting\nready\n", bytes)},
 				{Instance: "files-2", Text: lastBytes("starting", bytes)},
 			}}, nil
 		case "git":
@@ -132,6 +132,7 @@ func world() *fakeGateway {
 	}
 	f.journalled(ago)
 	f.withTokens(ago)
+	f.withSessions(ago)
 	return f
 }
 
@@ -139,7 +140,7 @@ func world() *fakeGateway {
 func (f *fakeGateway) journalled(ago func(time.Duration) time.Time) {
 	args := json.RawMessage(`{"path": "/srv/notes.txt",  "big": 12345678901234567890, "text": "<two\\nlines> and a lot more that does not fit into the line of a table"}`)
 	calls := []api.Call{ // newest first
-		{ID: "call_0005", At: ago(time.Second), Principal: "alice", Session: "ses_a", Server: "files", Method: "tools/call", Name: "read_file", Duration: 4.26, Outcome: "ok", Journal: "full", Arguments: args, Trace: "4bf92f3577b34da6a3ce929d0e0e4736"},
+		{ID: "call_0005", At: ago(time.Second), Principal: "alice", Session: "ses_0a0000000001", Server: "files", Method: "tools/call", Name: "read_file", Duration: 4.26, Outcome: "ok", Journal: "full", Arguments: args, Trace: "4bf92f3577b34da6a3ce929d0e0e4736"},
 		{ID: "call_0004", At: ago(2 * time.Minute), Principal: "alice", Server: "files", Method: "tools/call", Name: "read_file", Duration: 300012.4, Outcome: "timeout", Error: "no answer within 5m0s", Journal: "full", Arguments: json.RawMessage(`{"path":"/x"}`)},
 		{ID: "call_0003", At: ago(time.Hour), Server: "web", Method: "tools/call", Name: "search", Duration: 99.96, Outcome: "ok", Journal: "meta"},
 		{ID: "call_0002", At: ago(30 * time.Hour), Principal: "bob", Server: "files", Method: "prompts/get", Name: "greet", Duration: 0.04, Outcome: "ok", Journal: "full", Arguments: json.RawMessage(`{}`)},

@@ -12,6 +12,21 @@
 //	inst.Stop(ctx)                    // asked, insisted, killed; twice is fine
 //
 // Whoever calls Start or Adopt owns the Instance and must Stop it or Leave it.
+//
+// # State
+//
+// What a server remembers outlives its instances: it lies in the folder
+// Spec.State, which a Keeper seeds before the first start and which a crash, a
+// restart and the next gateway find again. A fork freezes it and seeds others:
+//
+//	k.Seed(ctx, spec, Source{})              // empty, or from its template
+//	inst, err := d.Start(ctx, spec)          // works on spec.State
+//	release, err := inst.Hold(ctx)           // quiet
+//	snap, err := k.Freeze(ctx, spec, inst, dir)
+//	release()                                // goes on
+//	k.Seed(ctx, child, Source{From: &snap})  // each child has its own
+//	k.Discard(ctx, snap)                     // children don't need it any more
+//	inst.Stop(ctx); k.Erase(ctx, spec)       // nothing is left
 package driver
 
 import (
@@ -22,6 +37,8 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/workspace"
 )
 
 // ErrGone reports that the instance a handle names no longer runs, or that
@@ -37,7 +54,18 @@ type Info struct {
 	Adopts bool
 	// Scopes lists the scopes that make sense with this driver.
 	Scopes []string
+	// Light is whether starting an instance costs next to nothing and can't fail
+	// for reasons outside of Tine, so that the members of a fork start when they
+	// are first used.
+	Light bool
 }
+
+// What a fork carries of a server.
+const (
+	CarryMemory = "memory" // all of it, as it is at that moment
+	CarryFiles  = "files"  // its declared state; the server starts anew on it
+	CarryNone   = ""       // nothing
+)
 
 // Spec is everything needed to start one instance. It is resolved: no
 // placeholder is left in it. Drivers ignore what is not theirs.
@@ -45,6 +73,19 @@ type Spec struct {
 	Server  string // the server's id
 	Session string // the session that owns the instance; empty when shared
 	Dir     string // a private folder (0700) for this instance; the driver may fill it and removes it on Stop
+
+	// State is the folder (0700) of what the server remembers; empty when it
+	// remembers nothing. A Keeper seeds it; instances come and go on it.
+	State string
+	// Dirs are the declared directories of a program's state. In Args, Env and
+	// Cwd ${state.NAME} stands for the path of one, and ${workspace} for the
+	// workspace's.
+	Dirs []StateDir
+	// Template is what a state without a snapshot is seeded from: a file or a
+	// directory. Empty for nothing.
+	Template string
+	// Workspace is the session's directory; nil where the server does not see it.
+	Workspace *workspace.Workspace `json:"-"`
 
 	// A program that speaks stdio.
 	Command string
@@ -67,6 +108,12 @@ type Spec struct {
 
 	StopGrace time.Duration // how long to ask before killing; zero means the driver's default
 	Log       *slog.Logger
+}
+
+// StateDir is one directory of a program's state.
+type StateDir struct {
+	Name     string
+	Template string // a directory it is seeded from; empty for none
 }
 
 // Handle is what is needed to find an instance again after a restart. It is
@@ -103,9 +150,66 @@ type Sweeper interface {
 	Sweep(ctx context.Context, root string, known map[string]bool) ([]string, error)
 }
 
+// Snapshot is the frozen state of one member. It is durable: it is kept in the
+// store and outlives the gateway.
+type Snapshot struct {
+	Driver  string          `json:"driver"`
+	Server  string          `json:"server"`
+	Carries string          `json:"carries"`        // CarryMemory or CarryFiles
+	Dir     string          `json:"dir,omitempty"`  // a folder that is the snapshot's own
+	Data    json.RawMessage `json:"data,omitempty"` // the driver's own
+	Size    int64           `json:"size"`           // bytes that are there because of it, about
+	// Hello is what the server said in its handshake, where its memory is carried:
+	// a restored server is already initialized.
+	Hello json.RawMessage `json:"hello,omitempty"`
+}
+
+// A Source is what a state is seeded from.
+type Source struct {
+	// From is a snapshot; nil for the spec's template, or nothing.
+	From *Snapshot
+	// Take lets Seed use the snapshot up: it is the last one to be seeded from it,
+	// and it is discarded afterwards.
+	Take bool
+	// Progress hears how many bytes are there of how many; nil where nobody does.
+	Progress func(done, total int64)
+}
+
+// A Keeper looks after state that outlives instances: a driver whose servers
+// remember something, and the workspace. Its methods may run at once for
+// different states. What fails leaves nothing behind.
+type Keeper interface {
+	// Carries says what a fork of a server with this spec carries.
+	Carries(spec Spec) string
+	// Seed makes the state at spec.State, which does not exist or is empty. It is
+	// whole when Seed returns.
+	Seed(ctx context.Context, spec Spec, src Source) error
+	// Freeze makes a snapshot of the state at spec.State. inst is the running
+	// instance, which the caller holds, or nil when none runs. dir is a folder
+	// that does not exist, for the snapshot's own use.
+	Freeze(ctx context.Context, spec Spec, inst Instance, dir string) (Snapshot, error)
+	// Discard removes a snapshot. Twice is fine, and so is one that is not there.
+	Discard(ctx context.Context, s Snapshot) error
+	// Erase removes the state at spec.State, with no instance on it. Twice is fine.
+	Erase(ctx context.Context, spec Spec) error
+	// Export writes a snapshot so that Import, of this or another gateway, can
+	// make it again. Import's dir is as Freeze's. It trusts nothing that it reads.
+	Export(ctx context.Context, s Snapshot, w io.Writer) error
+	Import(ctx context.Context, server, dir string, r io.Reader) (Snapshot, error)
+	// Recover is called once at start, before anything else, with every state
+	// folder and every snapshot that stays: what the Keeper has besides belongs to
+	// nobody and is removed.
+	Recover(ctx context.Context, states []string, snapshots []Snapshot) error
+}
+
 // An Instance is one running server. Its methods may run at once.
 type Instance interface {
 	Handle() Handle
+	// Hold keeps the instance quiet until release is called: no byte enters, and
+	// as far as the driver can make it so nothing it keeps changes. Holding what
+	// is held waits for it. An instance may end while it is held. release may be
+	// called twice.
+	Hold(ctx context.Context) (release func(), err error)
 	// Dial opens the instance's link. Instances with a Stream have one link at a
 	// time; a second Dial before the first is closed is an error.
 	Dial(ctx context.Context) (Link, error)

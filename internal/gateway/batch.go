@@ -69,7 +69,7 @@ func (g *Gateway) postBatch(w http.ResponseWriter, r *http.Request, who identity
 					frames[i] = frameOf(msg.ID, failed(msg.Method, invalidParams(err.Error())))
 					return
 				}
-				x := &exchange{g: g, who: who, view: d.view, sess: sess, client: client, conn: c, method: msg.Method, params: params}
+				x := &exchange{g: g, who: who, view: d.view, sess: sess, client: client, conn: c, method: msg.Method, params: params, from: r}
 				frames[i] = frameOf(msg.ID, x.run(r.Context()))
 			})
 		case c != nil && msg.IsNotification():

@@ -226,7 +226,7 @@ func (c *client) note(msg wire.Message) {
 		c.forward(up, msg)
 	case wire.NoteInitialized:
 	case wire.NoteRootsChanged:
-		for _, e := range c.g.reg.Catalog().Entries {
+		for _, e := range c.sess.Catalog().Entries {
 			if (c.view.merged() || c.view.server == e.ID) && c.principal().MaySee(e.ID) {
 				c.forward(c.sess.Peek(e.ID), msg)
 			}

@@ -99,7 +99,7 @@ func (g *Gateway) find(id string, who identity.Principal) *client {
 	g.mu.Lock()
 	c := g.clients[id]
 	g.mu.Unlock()
-	if c == nil || c.principal().Name != who.Name {
+	if c == nil || c.principal().Name != who.Name || who.Session != "" && who.Session != c.sess.ID {
 		return nil
 	}
 	return c

@@ -2,13 +2,10 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/tine-mcp/tine/api"
@@ -19,132 +16,37 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// serveControl answers the control API. Handlers return an error, and it is
-// written here.
-func (g *Gateway) serveControl(w http.ResponseWriter, r *http.Request, who identity.Principal) {
-	v, err := g.control(w, r, who)
-	switch {
-	case errors.Is(err, errAnswered):
-		return
-	case err != nil:
-		refuseError(w, g.clean(err))
-		return
-	}
-	switch raw := v.(type) {
-	case rawCall:
-		w.Header()["Content-Type"] = contentJSON
-		_, _ = fmt.Fprintf(w, "{\"result\":%s}\n", []byte(raw))
-		return
-	case rawReplay:
-		w.Header()["Content-Type"] = contentJSON
-		_, _ = fmt.Fprintf(w, "{\"id\":%q,\"result\":%s}\n", raw.id, []byte(raw.result))
-		return
-	}
-	writeJSON(w, http.StatusOK, v)
-}
-
-// errAnswered is the error of a handler that has written its answer itself.
-var errAnswered = errors.New("answered already")
-
-func (g *Gateway) control(w http.ResponseWriter, r *http.Request, who identity.Principal) (any, error) {
-	parts := strings.Split(strings.Trim(strings.TrimPrefix(r.URL.Path, api.Version), "/"), "/")
-	is := func(method string, pattern ...string) bool {
-		if r.Method != method || len(parts) != len(pattern) {
-			return false
-		}
-		for i, p := range pattern {
-			if p != "*" && p != parts[i] {
-				return false
-			}
-		}
-		return true
-	}
-	switch {
-	case is(http.MethodGet, "status"):
-		return g.status(r, who), nil
-	case is(http.MethodGet, "servers"):
-		return g.servers(who), nil
-	case is(http.MethodGet, "servers", "*"):
-		return g.server(r, who, parts[1])
-	case is(http.MethodPatch, "servers", "*"):
-		return g.patchServer(w, r, who, parts[1])
-	case is(http.MethodGet, "servers", "*", "logs"):
-		return g.logs(r, who, parts[1])
-	case is(http.MethodPost, "servers", "*", "login"):
-		return g.beginLogin(w, r, who, parts[1])
-	case is(http.MethodPost, "servers", "*", "login", "*"):
-		return g.finishLogin(w, r, who, parts[1], parts[3])
-	case is(http.MethodDelete, "servers", "*", "login"):
-		return g.logout(r, who, parts[1])
-	case is(http.MethodGet, "calls"):
-		return g.calls(w, r, who)
-	case is(http.MethodGet, "calls", "*"):
-		return g.oneCall(r, who, parts[1])
-	case is(http.MethodPost, "calls", "*", "replay"):
-		return g.replay(r, who, parts[1])
-	case is(http.MethodGet, "tokens"):
-		return g.listTokens(r, who)
-	case is(http.MethodPost, "tokens"):
-		return g.newToken(w, r, who)
-	case is(http.MethodDelete, "tokens", "*"):
-		return g.revokeToken(r, who, parts[1])
-	case is(http.MethodGet, "tools"):
-		return g.tools(r, who)
-	case is(http.MethodPost, "call"):
-		return g.call(w, r, who)
-	}
-	return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no " + r.Method + " " + r.URL.Path}
-}
-
-// decode reads a JSON body strictly.
-func (g *Gateway) decode(w http.ResponseWriter, r *http.Request, v any) error {
-	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, g.edge.Load().body))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		var big *http.MaxBytesError
-		if errors.As(err, &big) {
-			return &api.Error{
-				Kind: api.KindRefused, Status: http.StatusRequestEntityTooLarge,
-				Message: fmt.Sprintf("the request is larger than %d bytes; limits.body can raise that", big.Limit),
-			}
-		}
-		return &api.Error{Kind: api.KindInvalid, Message: "unreadable body: " + err.Error()}
-	}
-	wasRead(w)
-	return nil
-}
-
-func (g *Gateway) status(r *http.Request, who identity.Principal) api.Status {
+func (g *Gateway) status(a *ask, _ none) (api.Status, error) {
 	cfg := g.reg.Catalog().Config
 	s := api.Status{
 		Version: g.o.Version, Gateway: g.o.ID, Started: g.started,
 		Sessions: len(g.reg.Sessions()), InFlight: g.InFlight(), Draining: g.draining.Load(),
 		PID: os.Getpid(), Protocols: wire.Versions[:], URL: cfg.PublicURL, Listen: cfg.Listen,
 	}
-	if who.Is(api.RoleViewer) {
+	if a.who.Is(api.RoleViewer) {
 		s.Config, s.State = cfg.Path, g.o.StateDir
 	}
-	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(fmt.Stringer); ok {
+	if addr, ok := a.ctx().Value(http.LocalAddrContextKey).(fmt.Stringer); ok {
 		s.Listen = addr.String()
 		if s.URL == "" {
 			s.URL = "http://" + s.Listen
-			if r.TLS != nil {
+			if a.r.TLS != nil {
 				s.URL = "https://" + s.Listen
 			}
 		}
 	}
-	return s
+	return s, nil
 }
 
-func (g *Gateway) servers(who identity.Principal) api.ServerList {
-	cat := g.reg.Catalog()
+func (g *Gateway) servers(a *ask, _ none) (api.ServerList, error) {
+	cat := g.catalogOf(a.who, a.who.Session)
 	out := api.ServerList{Servers: make([]api.Server, 0, len(cat.Entries))}
 	for _, e := range cat.Entries {
-		if looksAt(who, e.ID) {
-			out.Servers = append(out.Servers, forUser(who, g.describe(e)))
+		if looksAt(a.who, e.ID) {
+			out.Servers = append(out.Servers, forUser(a.who, g.describe(e)))
 		}
 	}
-	return out
+	return out, nil
 }
 
 // forUser leaves out of a description what is about others: their calls, and
@@ -170,7 +72,11 @@ func looksAt(who identity.Principal, server string) bool {
 }
 
 func (g *Gateway) entry(who identity.Principal, id string) (*session.Entry, error) {
-	if e := g.reg.Catalog().Entry(id); e != nil && looksAt(who, id) {
+	return entryIn(g.reg.Catalog(), who, id)
+}
+
+func entryIn(cat *session.Catalog, who identity.Principal, id string) (*session.Entry, error) {
+	if e := cat.Entry(id); e != nil && looksAt(who, id) {
 		return e, nil
 	}
 	e := asError(noServer(id))
@@ -178,15 +84,15 @@ func (g *Gateway) entry(who identity.Principal, id string) (*session.Entry, erro
 	return nil, e
 }
 
-func (g *Gateway) server(r *http.Request, who identity.Principal, id string) (any, error) {
-	e, err := g.entry(who, id)
+func (g *Gateway) server(a *ask, _ none) (s api.Server, err error) {
+	e, err := g.entry(a.who, a.args["server"])
 	if err != nil {
-		return nil, err
+		return s, err
 	}
-	s := forUser(who, g.describe(e))
+	s = forUser(a.who, g.describe(e))
 	s.Policy = policyOf(e)
 	if e.Auth.Type == config.AuthLogin && g.o.Wallet != nil {
-		state := g.o.Wallet.State(r.Context(), e.Credentials(), who.Name)
+		state := g.o.Wallet.State(a.ctx(), e.Credentials(), a.who.Name)
 		s.Login = &state
 	}
 	return s, nil
@@ -228,51 +134,39 @@ func (g *Gateway) describe(e *session.Entry) api.Server {
 	return s
 }
 
-func (g *Gateway) patchServer(w http.ResponseWriter, r *http.Request, who identity.Principal, id string) (any, error) {
-	if err := need(who, api.RoleOperator); err != nil {
-		return nil, err
-	}
-	if _, err := g.entry(who, id); err != nil {
-		return nil, err
-	}
-	var p api.ServerPatch
-	if err := g.decode(w, r, &p); err != nil {
-		return nil, err
+func (g *Gateway) patchServer(a *ask, p api.ServerPatch) (api.Server, error) {
+	id := a.args["server"]
+	if _, err := g.entry(a.who, id); err != nil {
+		return api.Server{}, err
 	}
 	if p.Reset && (p.Enabled != nil || len(p.Set) > 0 || len(p.Unset) > 0) {
-		return nil, &api.Error{Kind: api.KindInvalid, Message: "reset goes back to the config in everything: nothing else can stand beside it"}
+		return api.Server{}, invalid("reset goes back to the config in everything: nothing else can stand beside it")
 	}
 	if p.Reset || p.Enabled != nil || len(p.Set) > 0 || len(p.Unset) > 0 {
 		change := session.Change{Enabled: p.Enabled, Set: p.Set, Unset: p.Unset, Reset: p.Reset}
-		if err := g.reg.Change(r.Context(), id, change); err != nil {
-			return nil, err
+		if err := g.reg.Change(a.ctx(), id, change); err != nil {
+			return api.Server{}, err
 		}
 		g.Secrets()
 		g.reg.Retry(id)
 	}
-	return g.server(r, who, id)
+	return g.server(a, none{})
 }
 
-func (g *Gateway) logs(r *http.Request, who identity.Principal, id string) (any, error) {
-	if err := need(who, api.RoleViewer); err != nil {
-		return nil, err
-	}
-	if _, err := g.entry(who, id); err != nil {
-		return nil, err
-	}
-	max := int64(64 << 10)
-	if q := r.URL.Query().Get("bytes"); q != "" {
-		n, err := strconv.ParseInt(q, 10, 64)
-		if err != nil || n < 1 || n > 4<<20 {
-			return nil, &api.Error{Kind: api.KindInvalid, Message: "bytes must be a number from 1 to 4194304"}
-		}
-		max = n
+type logQuery struct {
+	Bytes int64 `query:"bytes" min:"1" max:"4194304" default:"65536" doc:"how much of the end of each log"`
+}
+
+func (g *Gateway) logs(a *ask, q logQuery) (api.LogList, error) {
+	id := a.args["server"]
+	if _, err := g.entry(a.who, id); err != nil {
+		return api.LogList{}, err
 	}
 	out := api.LogList{Instances: []api.LogEntry{}}
 	for _, up := range g.reg.Upstreams(id) {
-		text, err := g.logOf(up, max)
+		text, err := g.logOf(up, q.Bytes)
 		if err != nil {
-			return nil, err
+			return api.LogList{}, err
 		}
 		if text == nil {
 			continue
@@ -304,24 +198,29 @@ func (g *Gateway) logOf(up *upstream.Upstream, max int64) (*string, error) {
 	return &text, nil
 }
 
-func (g *Gateway) tools(r *http.Request, who identity.Principal) (any, error) {
-	sess, err := g.reg.Default(r.Context(), who.Name)
+type toolQuery struct {
+	Server  string `query:"server" doc:"only the tools of this server"`
+	Session string `query:"session" doc:"as this session has them; default the caller's own"`
+}
+
+func (g *Gateway) tools(a *ask, q toolQuery) (api.ToolList, error) {
+	who, only := a.who, q.Server
+	sess, err := g.session(a.ctx(), who, door{session: q.Session})
 	if err != nil {
-		return nil, err
+		return api.ToolList{}, err
 	}
-	only := r.URL.Query().Get("server")
 	if only != "" {
-		e, err := g.entry(who, only)
+		e, err := entryIn(sess.Catalog(), who, only)
 		if err != nil {
-			return nil, err
+			return api.ToolList{}, err
 		}
 		if on, why := e.On(); !on {
 			return api.ToolList{Tools: []api.Tool{}, Missing: []api.Missing{{Server: only, Reason: why}}}, nil
 		}
 	}
-	t := g.table()
 	x := &exchange{g: g, who: who, sess: sess, client: &upstream.Client{Key: newClientID()}, method: wire.MethodListTools}
-	parts, missing := x.listAll(r.Context(), t, wire.MethodListTools)
+	t := x.table()
+	parts, missing := x.listAll(a.ctx(), t, wire.MethodListTools)
 	out := api.ToolList{Tools: []api.Tool{}}
 	for _, p := range parts {
 		if only != "" && p.shape.entry.ID != only {
@@ -346,13 +245,9 @@ func (g *Gateway) tools(r *http.Request, who identity.Principal) (any, error) {
 	return out, nil
 }
 
-// call makes one tool call on the caller's default session.
-func (g *Gateway) call(w http.ResponseWriter, r *http.Request, who identity.Principal) (any, error) {
-	var in api.CallRequest
-	if err := g.decode(w, r, &in); err != nil {
-		return nil, err
-	}
-	sess, err := g.reg.Default(r.Context(), who.Name)
+// call makes one tool call.
+func (g *Gateway) call(a *ask, in api.CallRequest) (rawCall, error) {
+	sess, err := g.session(a.ctx(), a.who, door{session: in.Session})
 	if err != nil {
 		return nil, err
 	}
@@ -363,27 +258,27 @@ func (g *Gateway) call(w http.ResponseWriter, r *http.Request, who identity.Prin
 	raw = append(append(raw, in.Arguments...), '}')
 	params, err := wire.ScanParams(wire.MethodCallTool, raw)
 	if err != nil {
-		return nil, &api.Error{Kind: api.KindInvalid, Message: err.Error()}
+		return nil, invalid("%v", err)
 	}
-	if e := g.enter(who, 1); e != nil {
+	if e := g.enter(a.who, 1); e != nil {
 		return nil, e
 	}
-	defer g.leave(who, 1)
+	defer g.leave(a.who, 1)
 	x := &exchange{
-		g: g, who: who, sess: sess, client: &upstream.Client{Key: newClientID()},
-		method: wire.MethodCallTool, params: params, trace: g.parentOf(r.Header, &params),
+		g: g, who: a.who, sess: sess, client: &upstream.Client{Key: newClientID()},
+		method: wire.MethodCallTool, params: params, trace: g.parentOf(a.r.Header, &params), from: a.r,
 	}
-	return x.answer(r.Context())
+	return x.answer(a.ctx())
 }
 
 // answer is a call's result for the control API, where failures are errors.
-func (x *exchange) answer(ctx context.Context) (any, error) {
+func (x *exchange) answer(ctx context.Context) (rawCall, error) {
 	span := x.begin()
 	res, err := x.route(ctx)
 	x.end(span, res, err)
 	if err != nil {
 		if e, ok := err.(*wire.Error); ok {
-			return nil, &api.Error{Kind: api.KindInvalid, Message: e.Message}
+			return nil, invalid("%s", e.Message)
 		}
 		return nil, err
 	}
@@ -392,7 +287,3 @@ func (x *exchange) answer(ctx context.Context) (any, error) {
 	}
 	return rawCall(res.Result), nil
 }
-
-// rawCall is an api.CallResponse whose result is written as the server sent
-// it: the encoder would escape and compact it.
-type rawCall []byte

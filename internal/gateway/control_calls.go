@@ -18,9 +18,6 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// maxCalls bounds one page of the journal.
-const maxCalls = 1000
-
 var errNoJournal = &api.Error{Kind: api.KindRefused, Status: http.StatusNotFound, Message: "this gateway keeps no journal; journal.mode in the config switches it on"}
 
 // ofCaller narrows a filter to the calls that a principal may look at: its own,
@@ -31,47 +28,46 @@ func ofCaller(who identity.Principal, f *store.CallFilter) {
 	}
 }
 
+type callQuery struct {
+	Server    string    `query:"server" doc:"only calls to this server"`
+	Session   string    `query:"session" doc:"only calls in this session"`
+	Principal string    `query:"principal" doc:"only calls of this principal"`
+	Failed    bool      `query:"failed" doc:"only calls whose outcome is not ok"`
+	Since     time.Time `query:"since" doc:"only calls from then on"`
+	Before    string    `query:"before" doc:"the next of an earlier answer"`
+	Limit     int64     `query:"limit" min:"1" max:"1000" default:"100" doc:"how many at most"`
+	Follow    bool      `query:"follow" doc:"a stream of what is called from now on, oldest first"`
+}
+
 // calls lists the journal, or follows it.
-func (g *Gateway) calls(w http.ResponseWriter, r *http.Request, who identity.Principal) (any, error) {
+func (g *Gateway) calls(a *ask, q callQuery) (callPage, error) {
+	f := store.CallFilter{Server: q.Server, Session: q.Session, Failed: q.Failed, Since: q.Since}
+	if q.Principal != "" {
+		f.Principal = &q.Principal
+	}
+	ofCaller(a.who, &f)
+	return g.listCalls(a, f, q.Before, q.Limit, q.Follow)
+}
+
+func (g *Gateway) listCalls(a *ask, f store.CallFilter, before string, limit int64, follow bool) (callPage, error) {
 	if g.o.Journal == nil {
-		return nil, errNoJournal
+		return callPage{}, errNoJournal
 	}
-	q := r.URL.Query()
-	f := store.CallFilter{Server: q.Get("server"), Session: q.Get("session"), Failed: truthy(q.Get("failed"))}
-	if p := q.Get("principal"); p != "" {
-		f.Principal = &p
-	}
-	ofCaller(who, &f)
-	bad := func(what string) error { return &api.Error{Kind: api.KindInvalid, Message: what} }
-	if s := q.Get("since"); s != "" {
-		at, err := time.Parse(time.RFC3339Nano, s)
-		if err != nil {
-			return nil, bad("since must be a time like 2026-01-31T12:00:00Z")
-		}
-		f.Since = at
-	}
-	if s := q.Get("before"); s != "" {
-		n, err := strconv.ParseInt(s, 10, 64)
+	if before != "" {
+		n, err := strconv.ParseInt(before, 10, 64)
 		if err != nil || n < 1 {
-			return nil, bad("before must be the next of an earlier answer")
+			return callPage{}, invalid("before must be the next of an earlier answer")
 		}
 		f.Before = n
 	}
-	f.Limit = 100
-	if s := q.Get("limit"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < 1 || n > maxCalls {
-			return nil, bad("limit must be a number from 1 to " + strconv.Itoa(maxCalls))
-		}
-		f.Limit = n
+	if follow {
+		g.followCalls(a.w, a.r, a.who, f)
+		return callPage{}, errAnswered
 	}
-	if truthy(q.Get("follow")) {
-		g.followCalls(w, r, who, f)
-		return nil, errAnswered
-	}
-	list, err := g.o.Journal.List(r.Context(), f)
+	f.Limit = int(limit)
+	list, err := g.o.Journal.List(a.ctx(), f)
 	if err != nil {
-		return nil, err
+		return callPage{}, err
 	}
 	out := api.CallList{Calls: make([]api.Call, 0, len(list))}
 	for i := range list {
@@ -80,10 +76,8 @@ func (g *Gateway) calls(w http.ResponseWriter, r *http.Request, who identity.Pri
 	if len(list) == f.Limit {
 		out.Next = strconv.FormatInt(list[len(list)-1].Seq, 10)
 	}
-	return out, nil
+	return callPage{out}, nil
 }
-
-func truthy(s string) bool { return s != "" && s != "0" && s != "false" }
 
 // shownCall is a call as it may be looked at.
 func (g *Gateway) shownCall(e *journal.Entry) api.Call {
@@ -108,7 +102,7 @@ const keepAlive = 15 * time.Second
 func (g *Gateway) followCalls(w http.ResponseWriter, r *http.Request, who identity.Principal, f store.CallFilter) {
 	ctx, cancel := g.whileOpen(r.Context(), g.life)
 	defer cancel()
-	ctx, stop := g.whileAdmitted(ctx, who)
+	ctx, stop := g.whileAdmitted(ctx, who, nil)
 	defer stop()
 	everybody := who.Is(api.RoleViewer)
 	w.Header().Set("Content-Type", "application/x-ndjson")
@@ -210,12 +204,12 @@ func (g *Gateway) entryOf(ctx context.Context, who identity.Principal, id string
 	return e, nil
 }
 
-func (g *Gateway) oneCall(r *http.Request, who identity.Principal, id string) (any, error) {
-	e, err := g.entryOf(r.Context(), who, id)
+func (g *Gateway) oneCall(a *ask, _ none) (c api.Call, err error) {
+	e, err := g.entryOf(a.ctx(), a.who, a.args["call"])
 	if err != nil {
-		return nil, err
+		return c, err
 	}
-	c := g.shownCall(&e)
+	c = g.shownCall(&e)
 	if len(e.Result) > 0 {
 		c.Result = g.o.Redact.JSON(e.Result)
 	}
@@ -224,34 +218,34 @@ func (g *Gateway) oneCall(r *http.Request, who identity.Principal, id string) (a
 
 // replay makes a call again, with the arguments it had: those of the journal
 // and not those of a listing, where secrets are masked.
-func (g *Gateway) replay(r *http.Request, who identity.Principal, id string) (any, error) {
-	e, err := g.entryOf(r.Context(), who, id)
+func (g *Gateway) replay(a *ask, _ none) (out rawReplay, err error) {
+	who := a.who
+	e, err := g.entryOf(a.ctx(), who, a.args["call"])
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	refused := func(why string) error {
 		return &api.Error{Kind: api.KindRefused, Status: http.StatusConflict, Server: e.Server, Message: "call " + e.ID + " can't be replayed: " + why}
 	}
 	switch {
 	case e.Principal != who.Name && !who.Is(api.RoleOperator):
-		return nil, refused("it was made by another principal, and that needs the role " + api.RoleOperator)
+		return out, refused("it was made by another principal, and that needs the role " + api.RoleOperator)
 	case e.Method != wire.MethodCallTool:
-		return nil, refused("it is a " + e.Method + ", and only tool calls can be")
+		return out, refused("it is a " + e.Method + ", and only tool calls can be")
 	case e.Mode != config.JournalFull || len(e.Params) == 0:
-		return nil, refused("the journal kept no arguments of it; servers." + e.Server + ".journal: full would")
+		return out, refused("the journal kept no arguments of it; servers." + e.Server + ".journal: full would")
 	}
-	t := g.table()
-	x := &exchange{g: g, who: who, view: view{e.Server}, client: &upstream.Client{Key: newClientID()}, method: wire.MethodCallTool}
-	s := x.seen(t, e.Server)
+	x := &exchange{g: g, who: who, view: view{e.Server}, client: &upstream.Client{Key: newClientID()}, method: wire.MethodCallTool, from: a.r}
+	if x.sess, err = g.replaySession(a.ctx(), who, &e); err != nil {
+		return out, err
+	}
+	s := x.seen(x.table(), e.Server)
 	if s == nil {
-		return nil, noServer(e.Server)
+		return out, noServer(e.Server)
 	}
 	outside, ok := s.outside(e.Name)
 	if !ok || !who.MayCall(e.Server, outside) {
-		return nil, &api.Error{Kind: api.KindInvalid, Message: unknownTool(e.Name).Error()}
-	}
-	if x.sess, err = g.replaySession(r.Context(), who, &e); err != nil {
-		return nil, err
+		return out, &api.Error{Kind: api.KindInvalid, Message: unknownTool(e.Name).Error()}
 	}
 	// Only name and arguments: what else was in it belonged to that request.
 	raw := append(wire.AppendQuote([]byte(`{"name":`), outside), `,"arguments":`...)
@@ -261,23 +255,17 @@ func (g *Gateway) replay(r *http.Request, who identity.Principal, id string) (an
 	}
 	raw = append(append(raw, args...), '}')
 	if x.params, err = wire.ScanParams(wire.MethodCallTool, raw); err != nil {
-		return nil, err
+		return out, err
 	}
 	if e := g.enter(who, 1); e != nil {
-		return nil, e
+		return out, e
 	}
 	defer g.leave(who, 1)
-	v, err := x.answer(r.Context())
+	v, err := x.answer(a.ctx())
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	return rawReplay{x.call, v.(rawCall)}, nil
-}
-
-// rawReplay is an api.Replay whose result is written as the server sent it.
-type rawReplay struct {
-	id     string
-	result rawCall
+	return rawReplay{x.call, v}, nil
 }
 
 // replaySession is where a call is made again: in its own session while that is
@@ -286,7 +274,7 @@ type rawReplay struct {
 func (g *Gateway) replaySession(ctx context.Context, who identity.Principal, e *journal.Entry) (*session.Session, error) {
 	s := g.reg.Get(e.Session)
 	if s != nil && s.Owner != who.Name {
-		entry := g.reg.Catalog().Entry(e.Server)
+		entry := s.Catalog().Entry(e.Server)
 		if !who.Is(api.RoleOperator) || entry == nil || entry.Credential == config.CredentialPerPrincipal {
 			s = nil
 		}

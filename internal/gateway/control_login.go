@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"net/http"
 	"strconv"
 
 	"github.com/tine-mcp/tine/api"
@@ -31,43 +30,37 @@ func (g *Gateway) loginEntry(who identity.Principal, id string) (*session.Entry,
 	return e, nil
 }
 
-func (g *Gateway) beginLogin(w http.ResponseWriter, r *http.Request, who identity.Principal, id string) (any, error) {
-	e, err := g.loginEntry(who, id)
+func (g *Gateway) beginLogin(a *ask, in api.LoginRequest) (out api.LoginStart, err error) {
+	e, err := g.loginEntry(a.who, a.args["server"])
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	var in api.LoginRequest
-	if err := g.decode(w, r, &in); err != nil {
-		return nil, err
-	}
-	return g.o.Wallet.Begin(r.Context(), e.Credentials(), who.Name, in.Redirect)
+	return g.o.Wallet.Begin(a.ctx(), e.Credentials(), a.who.Name, in.Redirect)
 }
 
-func (g *Gateway) finishLogin(w http.ResponseWriter, r *http.Request, who identity.Principal, id, flow string) (any, error) {
-	e, err := g.loginEntry(who, id)
+func (g *Gateway) finishLogin(a *ask, in api.LoginFinish) (api.Server, error) {
+	id := a.args["server"]
+	e, err := g.loginEntry(a.who, id)
 	if err != nil {
-		return nil, err
+		return api.Server{}, err
 	}
-	var in api.LoginFinish
-	if err := g.decode(w, r, &in); err != nil {
-		return nil, err
-	}
-	if err := g.o.Wallet.Finish(r.Context(), e.Credentials(), flow, who.Name, in.Query); err != nil {
-		return nil, err
+	if err := g.o.Wallet.Finish(a.ctx(), e.Credentials(), a.args["flow"], a.who.Name, in.Query); err != nil {
+		return api.Server{}, err
 	}
 	g.reg.Forget(id)
 	g.reg.Retry(id)
-	return g.server(r, who, id)
+	return g.server(a, none{})
 }
 
-func (g *Gateway) logout(r *http.Request, who identity.Principal, id string) (any, error) {
-	e, err := g.loginEntry(who, id)
+func (g *Gateway) logout(a *ask, _ none) (api.Server, error) {
+	id := a.args["server"]
+	e, err := g.loginEntry(a.who, id)
 	if err != nil {
-		return nil, err
+		return api.Server{}, err
 	}
-	if err := g.o.Wallet.Logout(r.Context(), e.Credentials(), who.Name); err != nil {
-		return nil, err
+	if err := g.o.Wallet.Logout(a.ctx(), e.Credentials(), a.who.Name); err != nil {
+		return api.Server{}, err
 	}
 	g.reg.Forget(id)
-	return g.server(r, who, id)
+	return g.server(a, none{})
 }

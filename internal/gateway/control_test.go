@@ -43,7 +43,7 @@ func refusal(t *testing.T, w *world, method, path, body string, status int, kind
 func TestControlServers(t *testing.T) {
 	up := echoServer(t, false, "one")
 	w := open(t, servers("a", `{title: "The A", url: "`+up.URL+`"}`, "n", "{builtin: everything, scope: session}", "gone", deadURL(t), "off", `{url: "http://127.0.0.1:1", enabled: false}`),
-		map[string]builtin.Factory{"everything": factory(counting)})
+		map[string]builtin.Kind{"everything": factory(counting)})
 	var list api.ServerList
 	control(t, w, "GET", "/v1/servers", "", &list)
 	var ids []string
@@ -212,7 +212,7 @@ func TestControlCallFails(t *testing.T) {
 }
 
 func TestControlStatusAndTheRest(t *testing.T) {
-	w := open(t, servers("a", echoServer(t, true, "one").URL, "n", "{builtin: everything, scope: session}"), map[string]builtin.Factory{"everything": factory(counting)})
+	w := open(t, servers("a", echoServer(t, true, "one").URL, "n", "{builtin: everything, scope: session}"), map[string]builtin.Kind{"everything": factory(counting)})
 	w.dial(t, "/mcp", `{}`)
 	var s api.Status
 	control(t, w, "GET", "/v1/status", "", &s)

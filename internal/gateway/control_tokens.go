@@ -13,13 +13,10 @@ import (
 )
 
 // listTokens names the tokens; what they are is not known here.
-func (g *Gateway) listTokens(r *http.Request, who identity.Principal) (any, error) {
-	if err := need(who, api.RoleOperator); err != nil {
-		return nil, err
-	}
-	kept, err := g.o.Store.Tokens(r.Context())
+func (g *Gateway) listTokens(a *ask, _ none) (api.TokenList, error) {
+	kept, err := g.o.Store.Tokens(a.ctx())
 	if err != nil {
-		return nil, err
+		return api.TokenList{}, err
 	}
 	out := api.TokenList{Tokens: []api.Token{}}
 	for _, t := range g.reg.Catalog().Config.Auth.Tokens {
@@ -43,31 +40,23 @@ func orUser(role string) string {
 }
 
 // newToken makes a token and shows it, this once.
-func (g *Gateway) newToken(w http.ResponseWriter, r *http.Request, who identity.Principal) (any, error) {
-	if err := need(who, api.RoleOperator); err != nil {
-		return nil, err
-	}
-	var in api.NewToken
-	if err := g.decode(w, r, &in); err != nil {
-		return nil, err
-	}
-	bad := func(what string) error { return &api.Error{Kind: api.KindInvalid, Message: what} }
+func (g *Gateway) newToken(a *ask, in api.NewToken) (out api.CreatedToken, err error) {
 	in.Role = orUser(in.Role)
 	switch {
 	case !identity.ValidName(in.Name):
-		return nil, bad("name must be 1 to 64 letters, digits, dots, dashes, underscores and @")
+		return out, invalid("name must be 1 to 64 letters, digits, dots, dashes, underscores and @")
 	case in.Role != api.RoleUser && in.Role != api.RoleViewer && in.Role != api.RoleOperator:
-		return nil, bad("role must be user, viewer or operator")
+		return out, invalid("role must be user, viewer or operator")
 	case !in.Expires.IsZero() && in.Expires.Before(time.Now()):
-		return nil, bad("expires is over already")
+		return out, invalid("expires is over already")
 	}
 	// Whoever asks may hang up: what is kept and who may come in must agree.
-	ctx := context.WithoutCancel(r.Context())
+	ctx := context.WithoutCancel(a.ctx())
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
 	kept, err := g.o.Store.Tokens(ctx)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	cfg := g.reg.Catalog().Config
 	taken := false
@@ -78,31 +67,29 @@ func (g *Gateway) newToken(w http.ResponseWriter, r *http.Request, who identity.
 		taken = taken || t.Name == in.Name
 	}
 	if taken {
-		return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusConflict, Message: "there is a token " + strconv.Quote(in.Name) + " already; revoke it first, or choose another name"}
+		return out, &api.Error{Kind: api.KindInvalid, Status: http.StatusConflict, Message: "there is a token " + strconv.Quote(in.Name) + " already; revoke it first, or choose another name"}
 	}
 	secret := identity.NewToken()
 	t := store.Token{Name: in.Name, Hash: identity.HashToken(secret), Role: in.Role, Created: time.Now(), Expires: in.Expires}
 	if err := g.o.Store.PutToken(ctx, t); err != nil {
-		return nil, err
+		return out, err
 	}
 	if err := g.admitted(ctx, cfg); err != nil {
-		return nil, err
+		return out, err
 	}
-	g.log.Info("token made", "name", t.Name, "role", t.Role, "by", who.Name)
+	g.log.Info("token made", "name", t.Name, "role", t.Role, "by", a.who.Name)
 	return api.CreatedToken{Token: shownToken(t), Secret: secret}, nil
 }
 
 // revokeToken makes a token useless at once.
-func (g *Gateway) revokeToken(r *http.Request, who identity.Principal, name string) (any, error) {
-	if err := need(who, api.RoleOperator); err != nil {
-		return nil, err
-	}
-	ctx := context.WithoutCancel(r.Context())
+func (g *Gateway) revokeToken(a *ask, _ none) (out api.Token, err error) {
+	name := a.args["token"]
+	ctx := context.WithoutCancel(a.ctx())
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
 	kept, err := g.o.Store.Tokens(ctx)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	cfg := g.reg.Catalog().Config
 	for _, t := range kept {
@@ -112,15 +99,15 @@ func (g *Gateway) revokeToken(r *http.Request, who identity.Principal, name stri
 		err := g.o.Store.DeleteToken(ctx, name)
 		// Also where that failed: it may have been deleted all the same.
 		if err := errors.Join(err, g.admitted(ctx, cfg)); err != nil {
-			return nil, err
+			return out, err
 		}
-		g.log.Info("token revoked", "name", name, "by", who.Name)
+		g.log.Info("token revoked", "name", name, "by", a.who.Name)
 		return shownToken(t), nil
 	}
 	for _, t := range cfg.Auth.Tokens {
 		if t.Name == name {
-			return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusConflict, Message: "token " + strconv.Quote(name) + " stands in the config; remove it from auth.tokens there"}
+			return out, &api.Error{Kind: api.KindInvalid, Status: http.StatusConflict, Message: "token " + strconv.Quote(name) + " stands in the config; remove it from auth.tokens there"}
 		}
 	}
-	return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no token " + strconv.Quote(name) + "; `tine token list` lists them"}
+	return out, &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no token " + strconv.Quote(name) + "; `tine token list` lists them"}
 }

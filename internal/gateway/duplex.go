@@ -24,6 +24,7 @@ type duplex struct {
 	view view
 	sess *session.Session
 	out  *outbox
+	from *http.Request // of the event stream; nil on stdio
 
 	mu  sync.Mutex
 	who identity.Principal // as it came last
@@ -40,8 +41,8 @@ type duplex struct {
 // maxDuplexCalls bounds the requests of one channel under way.
 const maxDuplexCalls = 1024
 
-func (g *Gateway) newDuplex(v view, sess *session.Session, who identity.Principal) *duplex {
-	d := &duplex{g: g, view: v, sess: sess, who: who, out: newOutbox(false), calls: make(map[string]*context.CancelCauseFunc), said: make(chan struct{})}
+func (g *Gateway) newDuplex(v view, sess *session.Session, who identity.Principal, from *http.Request) *duplex {
+	d := &duplex{g: g, view: v, sess: sess, who: who, from: from, out: newOutbox(false), calls: make(map[string]*context.CancelCauseFunc), said: make(chan struct{})}
 	d.life, d.end = context.WithCancel(g.life)
 	return d
 }
@@ -227,7 +228,7 @@ func (d *duplex) initialize(msg wire.Message) {
 }
 
 func (d *duplex) legacy(ctx context.Context, c *client, msg wire.Message, params wire.Params, done func()) {
-	x := &exchange{g: d.g, who: d.principal(), view: d.view, sess: d.sess, conn: c, method: msg.Method, params: params, trace: d.g.parentOf(nil, &params)}
+	x := &exchange{g: d.g, who: d.principal(), view: d.view, sess: d.sess, conn: c, method: msg.Method, params: params, trace: d.g.parentOf(nil, &params), from: d.from}
 	if c != nil {
 		x.client = c.desc()
 		x.peer = &peerOf{c: c, to: func() *outbox { return d.out }}
@@ -256,7 +257,7 @@ func (d *duplex) modern(ctx context.Context, msg wire.Message, params wire.Param
 		return
 	}
 	x := &exchange{
-		g: d.g, who: d.principal(), view: d.view, sess: d.sess, method: msg.Method, params: params, trace: d.g.parentOf(nil, &params),
+		g: d.g, who: d.principal(), view: d.view, sess: d.sess, method: msg.Method, params: params, trace: d.g.parentOf(nil, &params), from: d.from,
 		client: &upstream.Client{
 			Key: newClientID(), Modern: true,
 			Info: params.ClientInfo.Of(params.Raw), Caps: params.ClientCaps.Of(params.Raw),
@@ -333,7 +334,7 @@ func (g *Gateway) serveEvents(w http.ResponseWriter, r *http.Request, who identi
 	var sess *session.Session
 	var err error
 	own := false
-	if dr.session == "" && who.Anonymous() {
+	if dr.session == "" && who.Session == "" && who.Anonymous() {
 		sess, err = g.reg.ForClient(r.Context(), "", nil)
 		own = true
 	} else {
@@ -346,14 +347,14 @@ func (g *Gateway) serveEvents(w http.ResponseWriter, r *http.Request, who identi
 	if own {
 		defer g.reg.CloseSession(context.WithoutCancel(r.Context()), sess)
 	}
-	d := g.newDuplex(dr.view, sess, who)
+	d := g.newDuplex(dr.view, sess, who, r)
 	defer d.close()
 	id := newClientID()
 	g.addChannel(id, d)
 	defer g.removeChannel(id)
 	ctx, cancel := g.whileOpen(r.Context(), d.life)
 	defer cancel()
-	ctx, stop := g.whileAdmitted(ctx, who)
+	ctx, stop := g.whileAdmitted(ctx, who, sess)
 	defer stop()
 	startEvents(w)
 	s := &eventSink{w: w, ctl: http.NewResponseController(w)}
@@ -403,7 +404,7 @@ func (g *Gateway) serveMessage(w http.ResponseWriter, r *http.Request, who ident
 	g.mu.Lock()
 	d := g.channels[id]
 	g.mu.Unlock()
-	if d == nil || d.principal().Name != who.Name {
+	if d == nil || d.principal().Name != who.Name || who.Session != "" && who.Session != d.sess.ID {
 		refuse(w, http.StatusNotFound, api.KindInvalid, "there is no such event stream")
 		return
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"net"
 	"net/http"
@@ -217,9 +218,14 @@ func route(path string) (door, bool) {
 }
 
 func (g *Gateway) serveDoor(w http.ResponseWriter, r *http.Request, who identity.Principal, d door) {
-	cat := g.reg.Catalog()
-	if d.view.merged() && cat.Config.DefaultView != "" && d.session == "" && who.MaySee(cat.Config.DefaultView) {
-		d.view.server = cat.Config.DefaultView
+	// A session has the servers it was made with.
+	in := cmp.Or(d.session, who.Session)
+	if d.session == "" && d.kind == doorStreamable {
+		in = cmp.Or(sessionHint(r), in)
+	}
+	cat := g.catalogOf(who, in)
+	if one := cat.Config.DefaultView; d.view.merged() && one != "" && d.session == "" && cat.Entry(one) != nil && who.MaySee(one) {
+		d.view.server = one
 	}
 	if !d.view.merged() {
 		e := cat.Entry(d.view.server)

@@ -30,6 +30,7 @@ type exchange struct {
 	conn   *client // nil for a client without a connection
 	header http.Header
 	peer   upstream.Peer
+	from   *http.Request // what it came in by; nil on stdio
 
 	method string
 	params wire.Params
@@ -79,7 +80,7 @@ func (x *exchange) route(ctx context.Context) (*upstream.Result, error) {
 	if x.view.merged() || x.method == wire.MethodListen {
 		return nil, methodNotFound(x.method)
 	}
-	s := x.seen(x.g.table(), x.view.server)
+	s := x.seen(x.table(), x.view.server)
 	if s == nil {
 		return nil, noServer(x.view.server)
 	}
@@ -97,6 +98,9 @@ func (x *exchange) route(ctx context.Context) (*upstream.Result, error) {
 	return res, err
 }
 
+// table has the shapes of the session's servers.
+func (x *exchange) table() *table { return x.g.tableOf(x.sess.Catalog()) }
+
 func emptyResult() *upstream.Result { return &upstream.Result{Result: []byte("{}")} }
 
 func noServer(id string) error {
@@ -110,7 +114,7 @@ func (x *exchange) callTool(ctx context.Context) (*upstream.Result, error) {
 	if name == "" || len(name) > maxToolName {
 		return nil, invalidParams("params.name must name a tool, in at most " + strconv.Itoa(maxToolName) + " bytes")
 	}
-	t := x.g.table()
+	t := x.table()
 	s, own, short := x.locate(t, name)
 	if s == nil {
 		return nil, unknownTool(name)
@@ -167,7 +171,7 @@ func (x *exchange) targeted(ctx context.Context) (*upstream.Result, error) {
 	if !x.params.Target.Ok() {
 		return nil, invalidParams("params name nothing to act on")
 	}
-	t := x.g.table()
+	t := x.table()
 	if !x.view.merged() {
 		s := x.seen(t, x.view.server)
 		if s == nil {
@@ -211,11 +215,28 @@ func (x *exchange) pass(ctx context.Context, s *shape, name string, edits []wire
 			return nil, invalidParams("requestState is none that was given here")
 		}
 	}
+	var acting *controlCall // nil for servers that act on nothing of ours
+	if s.entry.Controls() {
+		acting = x.g.o.Control.begin(x)
+		defer x.g.o.Control.end(acting)
+		req.Caller = acting.handle
+	}
 	if x.client.LogLevel != "" {
 		up.SetLevel(x.client.LogLevel)
 	}
 	if p, ok := x.peer.(*peerOf); ok {
 		p.server = s.entry.ID
+	}
+	if gated(x.method) {
+		inside, leave, err := x.sess.Enter(ctx, s.entry.ID, toolOf(x.method, name))
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		ctx = inside
+		if req.Peer != nil {
+			req.Peer = &waiter{Peer: req.Peer, sess: x.sess, call: ctx}
+		}
 	}
 	res, err := up.Call(ctx, req)
 	if upstream.IsClosed(err) {
@@ -228,7 +249,41 @@ func (x *exchange) pass(ctx context.Context, s *shape, name string, edits []wire
 	if err != nil {
 		return res, err
 	}
-	return x.dressed(s, res), nil
+	return x.dressed(s, acting.reveal(res)), nil
+}
+
+// A waiter is the client's side of a call inside a session: while the client is
+// asked something the session can't be forked.
+type waiter struct {
+	upstream.Peer
+	sess *session.Session
+	call context.Context
+}
+
+// Ask implements upstream.Peer.
+func (w *waiter) Ask(ctx context.Context, method string, params []byte) upstream.Reply {
+	w.sess.Park(w.call, true)
+	defer w.sess.Park(w.call, false)
+	return w.Peer.Ask(ctx, method, params)
+}
+
+// gated reports whether a request may change what a server remembers, so that a
+// fork waits for it. Lists don't, and what a client listens to stays open.
+func gated(method string) bool {
+	switch method {
+	case wire.MethodListTools, wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates,
+		wire.MethodSubscribe, wire.MethodUnsubscribe, wire.MethodComplete:
+		return false
+	}
+	return true
+}
+
+// toolOf is the name of the tool that is called; empty for all else.
+func toolOf(method, name string) string {
+	if method == wire.MethodCallTool {
+		return name
+	}
+	return ""
 }
 
 // dressed is a server's answer as the client may see it. The answer itself may

@@ -36,6 +36,7 @@ type Options struct {
 	ID       string // of the state folder's owner
 	StateDir string
 	Wallet   *credential.Wallet
+	Control  *Control           // nil where no server acts on sessions
 	Journal  *journal.Journal   // nil for none
 	Metrics  *telemetry.Metrics // nil for none
 	Tracing  *telemetry.Tracing // nil for none
@@ -50,6 +51,7 @@ type Gateway struct {
 	log     *slog.Logger
 	started time.Time
 	shapes  atomic.Pointer[table]
+	others  map[*session.Catalog]*table // of sessions that were made with other servers
 	edge    atomic.Pointer[edge]
 	guard   atomic.Pointer[identity.Guard]
 	guarded atomic.Pointer[signal] // raised when guard has changed
@@ -71,8 +73,13 @@ type Gateway struct {
 	channels map[string]*duplex // event streams, by the id their clients post to
 	closed   bool               // nothing is spawned any more
 
-	fetches fetches
-	parking parking
+	fetches   fetches
+	parking   parking
+	creations creations
+	stays     stays
+
+	routes   []action
+	document func() (rawJSON, error) // of OpenAPI, made when it is first asked for
 
 	life context.Context
 	end  context.CancelFunc
@@ -83,9 +90,14 @@ type Gateway struct {
 func New(ctx context.Context, cfg *config.Config, o Options) (*Gateway, error) {
 	g := &Gateway{
 		o: o, reg: o.Registry, log: o.Log, started: time.Now(),
-		clients: make(map[string]*client), owned: make(map[string]int),
-		info: newServerInfo(o.Version),
+		clients: make(map[string]*client), owned: make(map[string]int), others: make(map[*session.Catalog]*table),
+		info: newServerInfo(o.Version), routes: controlRoutes(),
 	}
+	if g.o.Control == nil {
+		g.o.Control = &Control{}
+	}
+	g.o.Control.g.Store(g)
+	g.document = sync.OnceValues(func() (rawJSON, error) { return document(g.routes, o.Version) })
 	g.life, g.end = context.WithCancel(context.Background())
 	g.open, g.stopOpen = context.WithCancel(g.life)
 	g.fetches.m = make(map[fetchKey]*fetch)
@@ -99,17 +111,39 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Gateway, error) {
 		g.guard.Load().Close()
 		return nil, err
 	}
+	if err := g.dropCreations(ctx, true); err != nil {
+		g.end()
+		g.guard.Load().Close()
+		return nil, err
+	}
 	g.spawn(g.reap)
+	g.spawn(g.forgetKeys)
 	return g, nil
 }
 
-// table returns the shapes of the current catalog.
-func (g *Gateway) table() *table {
-	cat := g.reg.Catalog()
-	t := g.shapes.Load()
-	if t == nil || t.cat != cat {
-		t = newTable(cat)
+// tableOf returns the shapes of a catalog: the current one, or that of sessions
+// that were made with other servers.
+func (g *Gateway) tableOf(cat *session.Catalog) *table {
+	if t := g.shapes.Load(); t != nil && t.cat == cat {
+		return t
+	}
+	if cat == g.reg.Catalog() {
+		t := newTable(cat)
 		g.shapes.Store(t)
+		return t
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := g.others[cat]
+	if t == nil {
+		// What was made of an earlier config is not asked for again.
+		for old := range g.others {
+			if !old.Current(g.reg.Catalog()) {
+				delete(g.others, old)
+			}
+		}
+		t = newTable(cat)
+		g.others[cat] = t
 	}
 	return t
 }

@@ -60,7 +60,7 @@ func (x *exchange) greet(ctx context.Context) (greeting, error) {
 // them.
 func (x *exchange) instructions() []byte {
 	var b bytes.Buffer
-	for _, e := range x.g.reg.Catalog().Entries {
+	for _, e := range x.sess.Catalog().Entries {
 		up := x.sess.Peek(e.ID)
 		if on, _ := e.On(); !on || up == nil || !x.who.MaySee(e.ID) {
 			continue
@@ -135,7 +135,7 @@ func (x *exchange) setLevel() (*upstream.Result, error) {
 		x.conn.level = level
 		x.conn.mu.Unlock()
 	}
-	for _, e := range x.g.reg.Catalog().Entries {
+	for _, e := range x.sess.Catalog().Entries {
 		if !x.view.merged() && x.view.server != e.ID || !x.who.MaySee(e.ID) {
 			continue
 		}

@@ -117,7 +117,7 @@ func (g *Gateway) listen(w http.ResponseWriter, r *http.Request, x *exchange, ms
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(g.life, cancel)()
-	ctx, stop := g.whileAdmitted(ctx, x.who)
+	ctx, stop := g.whileAdmitted(ctx, x.who, x.sess)
 	defer stop()
 	defer l.start(ctx, x)()
 	// A subscription that the gateway ends is answered first.

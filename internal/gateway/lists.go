@@ -54,7 +54,7 @@ func listNote(method string) string {
 
 // list answers a list request.
 func (x *exchange) list(ctx context.Context) (*upstream.Result, error) {
-	t := x.g.table()
+	t := x.table()
 	if !x.view.merged() {
 		return x.listOne(ctx, t)
 	}

@@ -38,7 +38,7 @@ func (g *Gateway) postModern(w http.ResponseWriter, r *http.Request, who identit
 	rw := newResponder(w, r)
 	x := &exchange{
 		g: g, who: who, view: d.view, sess: sess, header: paramHeaders(r.Header), method: msg.Method, params: params,
-		trace: g.parentOf(r.Header, &params),
+		trace: g.parentOf(r.Header, &params), from: r,
 		client: &upstream.Client{
 			Key: newClientID(), Modern: true,
 			Info: params.ClientInfo.Of(params.Raw), Caps: params.ClientCaps.Of(params.Raw),

@@ -24,11 +24,11 @@ func (t listedTool) text() string {
 
 // tools lists a view as a client of each era sees it, and checks that both see
 // the same.
-func tools(t *testing.T, w *world, path string) []listedTool {
+func tools(t *testing.T, w *world, path string, who ...string) []listedTool {
 	t.Helper()
 	var old, young struct{ Tools []listedTool }
-	decode(t, w.dial(t, path, `{}`).get("tools/list", `{}`), &old)
-	decode(t, w.modern(t, path, `{}`).get("tools/list", "", `{}`), &young)
+	decode(t, w.dial(t, path, `{}`, who...).get("tools/list", `{}`), &old)
+	decode(t, w.modern(t, path, `{}`, who...).get("tools/list", "", `{}`), &young)
 	if a, b := names(old.Tools), names(young.Tools); !slices.Equal(a, b) {
 		t.Fatalf("%s: legacy clients see %v, modern ones %v", path, a, b)
 	}

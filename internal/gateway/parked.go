@@ -78,7 +78,7 @@ func (x *exchange) mayPark() bool {
 	if caps := x.client.Caps; !can(caps, wire.MethodElicit) && !can(caps, wire.MethodCreateMessage) && !can(caps, wire.MethodListRoots) {
 		return false
 	}
-	s, _, _ := x.locate(x.g.table(), x.params.Name())
+	s, _, _ := x.locate(x.table(), x.params.Name())
 	if s == nil {
 		return x.params.TargetURI
 	}
@@ -284,7 +284,7 @@ func (g *parking) take(state string, x *exchange) *parked {
 // stillMay refuses who may no longer make the call that it made: the rules can
 // change while a call is parked.
 func (x *exchange) stillMay(ctx context.Context) error {
-	name, t := x.params.Name(), x.g.table()
+	name, t := x.params.Name(), x.table()
 	switch {
 	case x.method == wire.MethodCallTool:
 		s, own, short := x.locate(t, name)

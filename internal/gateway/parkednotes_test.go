@@ -15,7 +15,7 @@ import (
 // in the process, so that nothing is quicker.
 func TestFirstNotesOfCallsThatMayPark(t *testing.T) {
 	w := open(t, servers("t", "{builtin: everything, scope: session, protocol: 2025-11-25}"),
-		map[string]builtin.Factory{"everything": factory(func() *mcp.Server { return newTalkative(t, false).Server })})
+		map[string]builtin.Kind{"everything": factory(func() *mcp.Server { return newTalkative(t, false).Server })})
 	withToken := strings.Replace(meta(bothCaps), `"_meta":{`, `"_meta":{"progressToken":"mine",`, 1)
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"progress",%s}}`, withToken)
 	for range 100 {

@@ -89,7 +89,7 @@ func TestOpenSubscriptionsAreNoShare(t *testing.T) {
 // TestClientsOfOneUser opens clients and forgets them. The oldest one that
 // nobody uses makes room, and those of others stay.
 func TestClientsOfOneUser(t *testing.T) {
-	w := open(t, twoPeople+"servers:\n  a: {builtin: time, scope: shared}\n", map[string]builtin.Factory{"time": builtinOf(newTalkative(t, false))})
+	w := open(t, twoPeople+"servers:\n  a: {builtin: time, scope: shared}\n", map[string]builtin.Kind{"time": builtinOf(newTalkative(t, false))})
 	other := w.dial(t, "/mcp/a", `{}`, asBob...)
 	listens := w.dial(t, "/mcp/a", `{}`, asAda...)
 	listens.listen()
@@ -245,7 +245,7 @@ func TestForgedHeadersAtEveryDoor(t *testing.T) {
 // TestNotesDuringHandshakes has a session say something while clients of event
 // streams shake hands. It is for the race detector.
 func TestNotesDuringHandshakes(t *testing.T) {
-	w := open(t, twoPeople+"servers:\n  a: {builtin: time, scope: shared}\n", map[string]builtin.Factory{"time": builtinOf(newTalkative(t, false))})
+	w := open(t, twoPeople+"servers:\n  a: {builtin: time, scope: shared}\n", map[string]builtin.Kind{"time": builtinOf(newTalkative(t, false))})
 	w.dial(t, "/mcp", `{}`, asAda...).get("tools/list", `{}`)
 	var wg sync.WaitGroup
 	stop := make(chan struct{})

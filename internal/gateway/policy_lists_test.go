@@ -200,7 +200,7 @@ func TestChangedListsOnAStream(t *testing.T) {
 			}
 			add("one")
 			w := open(t, servers("a", `{builtin: everything, scope: `+scope+`, protocol: `+version+`}`),
-				map[string]builtin.Factory{"everything": factory(func() *mcp.Server { return s })})
+				map[string]builtin.Kind{"everything": factory(func() *mcp.Server { return s })})
 			c := w.modern(t, "/mcp/a", `{}`)
 			for range 3 {
 				if got := string(c.get("tools/list", "", `{}`)); !strings.Contains(got, `"one"`) || strings.Contains(got, `"two"`) {

@@ -107,7 +107,7 @@ func TestPrivateListsOfASharedProgram(t *testing.T) {
 		}
 	})
 	w := open(t, twoPeople+servers("a", `{builtin: everything, scope: shared, protocol: 2025-11-25}`),
-		map[string]builtin.Factory{"everything": factory(func() *mcp.Server { return s })})
+		map[string]builtin.Kind{"everything": factory(func() *mcp.Server { return s })})
 	for _, path := range []string{"/mcp/a", "/mcp"} {
 		ada, bob := w.modern(t, path, `{}`, asAda...), w.modern(t, path, `{}`, asBob...)
 		a := itemOf(t, "tools/list", ada.get("tools/list", "", `{}`))

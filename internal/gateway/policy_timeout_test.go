@@ -94,7 +94,7 @@ func TestTimeouts(t *testing.T) {
 				up, l := working(t, server.modern)
 				left, entry = l, `url: "`+up.URL+`"`
 			}
-			native := map[string]builtin.Factory{"everything": factory(func() *mcp.Server { return workingStream(left) })}
+			native := map[string]builtin.Kind{"everything": factory(func() *mcp.Server { return workingStream(left) })}
 			w := open(t, servers(
 				"a", fmt.Sprintf(`{%s, timeout: %s, policy: {breaker: off}}`, entry, shortTimeout),
 				"b", fmt.Sprintf(`{%s, timeout: %s, policy: {breaker: off, max_timeout: 3s}}`, entry, shortTimeout)), native)
@@ -174,7 +174,7 @@ func TestProgressOfAnotherCallSavesNobody(t *testing.T) {
 			entry = "builtin: everything"
 		}
 		w := open(t, servers("a", fmt.Sprintf(`{%s, timeout: 1s, policy: {max_timeout: 20s}}`, entry)),
-			map[string]builtin.Factory{"everything": factory(func() *mcp.Server { return workingStream(left) })})
+			map[string]builtin.Kind{"everything": factory(func() *mcp.Server { return workingStream(left) })})
 		c := w.dial(t, "/mcp/a", `{}`)
 		c.get("tools/list", `{}`)
 		busy := c.request("tools/call", `{"name":"endless","_meta":{"progressToken":"mine"}}`)

@@ -111,7 +111,7 @@ func (x *exchange) subscription(method, uri string) *upstream.Request {
 // resource finds the server of a resource in the exchange's view, and what the
 // server calls it.
 func (x *exchange) resource(ctx context.Context, uri string) (*upstream.Upstream, subKey, error) {
-	t := x.g.table()
+	t := x.table()
 	s, own := x.seen(t, x.view.server), uri
 	if x.view.merged() {
 		var err error

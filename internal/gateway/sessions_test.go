@@ -121,7 +121,7 @@ func counting() *mcp.Server {
 // TestWhoseInstance checks who shares an instance of a session-scoped server:
 // nobody among anonymous connections, all connections of one principal.
 func TestWhoseInstance(t *testing.T) {
-	native := map[string]builtin.Factory{"everything": factory(counting)}
+	native := map[string]builtin.Kind{"everything": factory(counting)}
 	count := func(c *legacy) string { return resultText(t, c.ask("tools/call", `{"name":"count"}`)) }
 
 	anonymous := open(t, servers("n", "{builtin: everything, scope: session}"), native)
@@ -148,7 +148,7 @@ func TestWhoseInstance(t *testing.T) {
 // TestSessionHint checks Mcp-Session-Id with a session's own id: a hint that
 // only its owner may use.
 func TestSessionHint(t *testing.T) {
-	native := map[string]builtin.Factory{"everything": factory(counting)}
+	native := map[string]builtin.Kind{"everything": factory(counting)}
 	w := open(t, twoPeople+servers("n", "{builtin: everything, scope: session}"), native)
 	count := func(who []string, hint string) message {
 		headers := append(append(modernHeaders("tools/call", "count"), who...), "Mcp-Session-Id", hint)

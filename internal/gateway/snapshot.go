@@ -10,12 +10,8 @@ import (
 
 // Secrets tells the redactor what must never be shown, as the servers are now.
 func (g *Gateway) Secrets() {
-	cat := g.reg.Catalog()
-	cfg := *cat.Config
-	cfg.Servers = nil
-	for _, e := range cat.Entries {
-		cfg.Servers = append(cfg.Servers, e.Server)
-	}
+	cfg := *g.reg.Catalog().Config
+	cfg.Servers = g.reg.Servers()
 	g.o.Redact.Set(append(cfg.Secrets(), g.o.Operator))
 }
 

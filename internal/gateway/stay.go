@@ -2,9 +2,11 @@ package gateway
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
 )
 
 // A stream that stays open outlives the request that was let in. Before anything
@@ -29,9 +31,11 @@ func (s *signal) raise() { close(s.up) }
 const lookAgain = 15 * time.Second
 
 // whileAdmitted derives the context of a stream: it ends when its principal may
-// no longer come in. The returned function ends the looking and waits for it.
-func (g *Gateway) whileAdmitted(ctx context.Context, who identity.Principal) (context.Context, func()) {
+// no longer come in, and with the session it is of; nil for one of none. The
+// returned function ends the looking and waits for it.
+func (g *Gateway) whileAdmitted(ctx context.Context, who identity.Principal, sess *session.Session) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
+	leave := g.stays.add(sess, cancel)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -40,7 +44,7 @@ func (g *Gateway) whileAdmitted(ctx context.Context, who identity.Principal) (co
 		defer tick.Stop()
 		for {
 			changed := g.guarded.Load().up
-			if _, ok := g.guard.Load().Again(who); !ok {
+			if _, ok := g.guard.Load().Again(who); !ok || sess != nil && g.reg.Get(sess.ID) != sess {
 				return
 			}
 			select {
@@ -52,7 +56,65 @@ func (g *Gateway) whileAdmitted(ctx context.Context, who identity.Principal) (co
 		}
 	}()
 	return ctx, func() {
+		leave()
 		cancel()
 		<-done
+	}
+}
+
+// stays are the streams of each session, so that one that is closed ends its
+// own at once.
+type stays struct {
+	mu sync.Mutex
+	of map[*session.Session]map[*context.CancelFunc]struct{}
+}
+
+func (s *stays) add(sess *session.Session, cancel context.CancelFunc) (leave func()) {
+	if sess == nil {
+		return func() {}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of == nil {
+		s.of = make(map[*session.Session]map[*context.CancelFunc]struct{})
+	}
+	all := s.of[sess]
+	if all == nil {
+		all = make(map[*context.CancelFunc]struct{})
+		s.of[sess] = all
+	}
+	all[&cancel] = struct{}{}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if delete(all, &cancel); len(all) == 0 {
+			delete(s.of, sess)
+		}
+	}
+}
+
+// end ends the streams of a session.
+func (s *stays) end(sess *session.Session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for cancel := range s.of[sess] {
+		(*cancel)()
+	}
+}
+
+// endSession closes a session, with its clients and their streams.
+func (g *Gateway) endSession(ctx context.Context, s *session.Session) {
+	g.reg.CloseSession(ctx, s)
+	g.stays.end(s)
+	g.mu.Lock()
+	var clients []*client
+	for _, c := range g.clients {
+		if c.sess == s {
+			clients = append(clients, c)
+		}
+	}
+	g.mu.Unlock()
+	for _, c := range clients {
+		g.dismiss(ctx, c)
 	}
 }

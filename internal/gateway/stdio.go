@@ -27,7 +27,7 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, s
 	if v.merged() {
 		v.server = g.reg.Catalog().Config.DefaultView
 	}
-	d := g.newDuplex(v, sess, identity.Local())
+	d := g.newDuplex(v, sess, identity.Local(), nil)
 	pumped := make(chan struct{})
 	go func() {
 		defer close(pumped)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,12 +29,8 @@ import (
 
 func (g *Gateway) serveStreamable(w http.ResponseWriter, r *http.Request, who identity.Principal, d door) {
 	id := r.Header.Get(wire.HeaderSession)
-	if strings.HasPrefix(id, "ses_") {
-		// Not a client's id but a session's: a hint for where to go.
-		if d.session == "" {
-			d.session = id
-		}
-		id = ""
+	if hint := sessionHint(r); hint != "" {
+		d.session, id = cmp.Or(d.session, hint), ""
 	}
 	switch r.Method {
 	case http.MethodPost:
@@ -52,6 +49,15 @@ func (g *Gateway) serveStreamable(w http.ResponseWriter, r *http.Request, who id
 	}
 }
 
+// sessionHint is the session that a request's header names where others have the
+// id of a client; empty where it names none. The URL goes before it.
+func sessionHint(r *http.Request) string {
+	if id := r.Header.Get(wire.HeaderSession); strings.HasPrefix(id, "ses_") {
+		return id
+	}
+	return ""
+}
+
 // known finds the client of a request, or answers that there is none. A client
 // belongs to the URL it shook hands at.
 func (g *Gateway) known(w http.ResponseWriter, who identity.Principal, d door, id string) *client {
@@ -60,7 +66,7 @@ func (g *Gateway) known(w http.ResponseWriter, who identity.Principal, d door, i
 		return nil
 	}
 	c := g.find(id, who)
-	if c == nil || c.view != d.view {
+	if c == nil || c.view != d.view || d.session != "" && d.session != c.sess.ID {
 		rpcError(w, http.StatusNotFound, nil, &wire.Error{Code: -32001, Message: "Session not found"})
 		return nil
 	}
@@ -204,20 +210,6 @@ func newResponder(w http.ResponseWriter, r *http.Request) *responder {
 	return rw
 }
 
-// session finds the session of a request without a client: the one its URL
-// names, or the principal's default.
-func (g *Gateway) session(ctx context.Context, who identity.Principal, d door) (*session.Session, error) {
-	if d.session == "" {
-		return g.reg.Default(ctx, who.Name)
-	}
-	s := g.reg.Get(d.session)
-	if s == nil || s.Owner != who.Name && !who.Is(api.RoleOperator) {
-		return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no session " + d.session + " of yours"}
-	}
-	s.Touch()
-	return s, nil
-}
-
 // refuseError answers with an error of ours outside of JSON-RPC.
 func refuseError(w http.ResponseWriter, err error) {
 	e := asError(err)
@@ -240,7 +232,7 @@ func (g *Gateway) postInitialize(w http.ResponseWriter, r *http.Request, who ide
 	ctx := r.Context()
 	var sess *session.Session
 	var err error
-	if d.session != "" {
+	if d.session != "" || who.Session != "" {
 		sess, err = g.session(ctx, who, d)
 	} else {
 		sess, err = g.sessionFor(ctx, who, init.Capabilities)
@@ -291,7 +283,7 @@ func (g *Gateway) postBare(w http.ResponseWriter, r *http.Request, who identity.
 	}
 	x := &exchange{
 		g: g, who: who, view: d.view, sess: sess, client: &upstream.Client{Key: newClientID()},
-		method: msg.Method, params: params, trace: g.parentOf(r.Header, &params),
+		method: msg.Method, params: params, trace: g.parentOf(r.Header, &params), from: r,
 	}
 	if rw.events {
 		x.peer = barePeer{rw}
@@ -340,7 +332,7 @@ func (g *Gateway) postClient(w http.ResponseWriter, r *http.Request, who identit
 	}
 	x := &exchange{
 		g: g, who: who, view: c.view, sess: c.sess, client: c.desc(), conn: c,
-		method: msg.Method, params: params, peer: &peerOf{c: c, to: rw.outbox}, trace: g.parentOf(r.Header, &params),
+		method: msg.Method, params: params, peer: &peerOf{c: c, to: rw.outbox}, trace: g.parentOf(r.Header, &params), from: r,
 	}
 	res := x.run(ctx)
 	c.finish(msg.ID)
@@ -382,7 +374,7 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request, who identity.Princ
 	}
 	ctx, cancel := g.whileOpen(r.Context(), c.life)
 	defer cancel()
-	ctx, stop := g.whileAdmitted(ctx, who)
+	ctx, stop := g.whileAdmitted(ctx, who, c.sess)
 	defer stop()
 	startEvents(w)
 	s := &eventSink{w: w, ctl: http.NewResponseController(w), id: stream}

@@ -23,13 +23,13 @@ const (
 // each of which everybody shares.
 func pair(t *testing.T, rules string) (w *world, seen, dark *talkative) {
 	seen, dark = newTalkative(t, false), newTalkative(t, false)
-	native := map[string]builtin.Factory{"time": builtinOf(seen), "everything": builtinOf(dark)}
+	native := map[string]builtin.Kind{"time": builtinOf(seen), "everything": builtinOf(dark)}
 	return open(t, rules+pairServers, native), seen, dark
 }
 
 const pairServers = "servers:\n  open: {builtin: time, scope: shared}\n  dark: {builtin: everything, scope: shared}\n"
 
-func builtinOf(s *talkative) builtin.Factory {
+func builtinOf(s *talkative) builtin.Kind {
 	return factory(func() *mcp.Server { return s.Server })
 }
 

@@ -32,7 +32,8 @@ func (g *Gateway) admitted(ctx context.Context, cfg *config.Config) error {
 	o := identity.Options{
 		Operator: identity.HashToken(g.o.Operator), Separator: cfg.Separator, PublicURL: cfg.PublicURL, Log: g.log,
 		// It did not start so, but the last token may have been revoked since.
-		Shut: cfg.CheckExposure(len(kept) > 0) != nil,
+		Shut:  cfg.CheckExposure(len(kept) > 0) != nil,
+		Bound: g.boundTo,
 	}
 	for _, t := range cfg.Auth.Tokens {
 		hash := t.Hash
@@ -64,6 +65,15 @@ func (g *Gateway) admitted(ctx context.Context, cfg *config.Config) error {
 	g.guard.Store(old.With(o))
 	g.guarded.Swap(newSignal()).raise() // those who are in show themselves again
 	return nil
+}
+
+// boundTo finds the session whose token has a hash.
+func (g *Gateway) boundTo(hash string) (id string, pinned []byte, ok bool) {
+	s, owner := g.reg.ByToken(hash)
+	if s == nil {
+		return "", nil, false
+	}
+	return s.ID, owner.Pinned, true
 }
 
 // Open reports whether callers come in without a token.

@@ -90,9 +90,18 @@ func strays(t *testing.T) (*scripted, func(session string) (send func(string))) 
 	open := map[string]func(string){}
 	up.tap = func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
-		open[r.Header.Get("Mcp-Session-Id")] = events(w)
+		send := events(w)
+		open[r.Header.Get("Mcp-Session-Id")] = func(msg string) {
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Context().Err() == nil { // else w is no longer ours
+				send(msg)
+			}
+		}
 		mu.Unlock()
 		<-r.Context().Done()
+		mu.Lock() // whoever is sending has sent
+		defer mu.Unlock()
 	}
 	return up, func(session string) (send func(string)) {
 		t.Helper()
@@ -192,7 +201,7 @@ func TestSharedStreamServerIsNotGuessed(t *testing.T) {
 		})
 		return s
 	}
-	w := open(t, servers("n", "{builtin: everything, scope: shared}"), map[string]builtin.Factory{"everything": factory(make1)})
+	w := open(t, servers("n", "{builtin: everything, scope: shared}"), map[string]builtin.Kind{"everything": factory(make1)})
 	var wg sync.WaitGroup
 	for i := range 2 {
 		me := fmt.Sprint("c", i)

@@ -3,9 +3,11 @@ package gateway_test
 import (
 	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,12 +21,14 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/builtin"
 	"github.com/tine-mcp/tine/internal/driver/url"
 	"github.com/tine-mcp/tine/internal/gateway"
+	"github.com/tine-mcp/tine/internal/layer"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store/journal"
 	"github.com/tine-mcp/tine/internal/store/sqlite"
 	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/upstream/credential"
 	"github.com/tine-mcp/tine/internal/upstream/record"
+	"github.com/tine-mcp/tine/internal/workspace"
 )
 
 // patience ends a test that would hang. No test depends on how long it is.
@@ -36,13 +40,15 @@ type world struct {
 	t      *testing.T
 	yaml   string
 	dir    string
-	native map[string]builtin.Factory
+	native map[string]builtin.Kind
 	log    *logBuffer
+	change func(*gateway.Options) // nil for nothing
 
 	ts      *httptest.Server
 	handler atomic.Pointer[http.Handler]
 	http    *http.Client
 
+	plugins []io.Closer // of the drivers, in the order they were opened
 	db      *sqlite.DB
 	journal *journal.Journal
 	wallet  *credential.Wallet
@@ -57,9 +63,15 @@ const operator = "operator-operator-operator"
 
 // open starts a gateway on a config. Servers of the builtin driver come from
 // native, by the name in the config.
-func open(t *testing.T, yaml string, native ...map[string]builtin.Factory) *world {
+func open(t *testing.T, yaml string, native ...map[string]builtin.Kind) *world {
 	t.Helper()
-	w := &world{t: t, yaml: yaml, dir: t.TempDir(), log: &logBuffer{}, native: map[string]builtin.Factory{}}
+	return openWith(t, yaml, nil, native...)
+}
+
+// openWith changes what the gateway works with, each time it is started.
+func openWith(t *testing.T, yaml string, change func(*gateway.Options), native ...map[string]builtin.Kind) *world {
+	t.Helper()
+	w := &world{t: t, yaml: yaml, dir: t.TempDir(), log: &logBuffer{}, native: map[string]builtin.Kind{}, change: change}
 	for _, n := range native {
 		for name, f := range n {
 			w.native[name] = f
@@ -115,18 +127,35 @@ func (w *world) start() {
 	}
 	w.wallet = credential.New(credential.Options{Store: w.db, Learn: redact.Learn, Log: log})
 	w.metrics = telemetry.NewMetrics("1.2.3", func() telemetry.Snapshot { return w.gw.Snapshot() })
+	layers := func(name string) *layer.Store {
+		s, err := layer.OpenStore(layer.Options{Dir: filepath.Join(w.dir, "layers", name), Log: log})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.plugins = append(w.plugins, s)
+		return s
+	}
+	inside := layers("builtin")
+	workspaces := workspace.NewStore(layers("workspace"), workspace.Options{})
+	within := builtin.New(builtin.Options{Kinds: w.native, Layers: inside, Dir: filepath.Join(w.dir, "templates")})
+	w.plugins = append(w.plugins, workspaces, closer(within.Close))
 	w.rg, err = session.Open(ctx, cfg, session.Options{
-		Drivers: map[string]driver.Driver{"url": url.New(), "builtin": builtin.New(w.native)},
-		Store:   w.db, Dir: filepath.Join(w.dir, "instances"), Wallet: w.wallet, Log: log,
+		Drivers: map[string]driver.Driver{"url": url.New(), "builtin": within},
+		Store:   w.db, Dir: filepath.Join(w.dir, "instances"), States: filepath.Join(w.dir, "states"), Workspaces: workspaces,
+		Wallet: w.wallet, Log: log,
 		Record: record.Options{Journal: w.journal, Metrics: w.metrics, Tracing: w.tracing, Redact: redact, Log: log},
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.gw, err = gateway.New(ctx, cfg, gateway.Options{
+	o := gateway.Options{
 		Registry: w.rg, Store: w.db, Operator: operator, Version: "1.2.3", ID: id, StateDir: w.dir,
 		Wallet: w.wallet, Journal: w.journal, Metrics: w.metrics, Tracing: w.tracing, Redact: redact, Log: log,
-	})
+	}
+	if w.change != nil {
+		w.change(&o)
+	}
+	w.gw, err = gateway.New(ctx, cfg, o)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -138,9 +167,21 @@ func (w *world) start() {
 func (w *world) stop(keep bool) {
 	w.gw.Close()
 	w.rg.Close(context.Background(), keep)
+	for _, p := range slices.Backward(w.plugins) {
+		_ = p.Close()
+	}
+	w.plugins = nil
 	w.wallet.Close()
 	_ = w.journal.Close()
 	_ = w.db.Close()
+}
+
+// closer is a Close that can't fail.
+type closer func()
+
+func (c closer) Close() error {
+	c()
+	return nil
 }
 
 // restart closes the gateway as one that will come back and opens a new one on
@@ -155,8 +196,8 @@ func (w *world) restart() {
 func (w *world) at(path string) string { return w.ts.URL + path }
 
 // factory makes a builtin server that every instance shares the making of.
-func factory(make func() *mcp.Server) builtin.Factory {
-	return func(map[string]any) (*mcp.Server, error) { return make(), nil }
+func factory(make func() *mcp.Server) builtin.Kind {
+	return builtin.Kind{New: func(builtin.Env) (*mcp.Server, io.Closer, error) { return make(), nil, nil }}
 }
 
 // logBuffer collects the gateway's log, for tests that look for secrets in it

@@ -28,6 +28,12 @@ func Match(pattern, name string) bool {
 	return ok && err == nil
 }
 
+// ValidPattern reports whether a pattern is one that Match can use.
+func ValidPattern(pattern string) bool {
+	_, valid := newGlob(pattern)
+	return valid
+}
+
 // newGlob never fails: a pattern that is none matches nothing, which is the safe
 // reading of a list of what is allowed.
 func newGlob(text string) (g glob, valid bool) {

@@ -25,6 +25,10 @@ type Options struct {
 	// PublicURL is where the gateway is reached from outside. Without it and
 	// without OIDC.Audience tokens are taken for loopback URLs only.
 	PublicURL string
+	// Bound finds the open session whose token has a hash, sha256 in hex, and what
+	// Pin noted of its owner; nil where there are no such tokens. It may be called
+	// at once, at every request.
+	Bound func(hash string) (session string, pinned []byte, ok bool)
 	// Shut keeps whoever has no token out even where there is none to have: the
 	// gateway can be reached by others.
 	Shut bool
@@ -49,6 +53,9 @@ type Guard struct {
 	anonymous Principal
 	static    map[digest]staticToken
 	rules     *ruleset
+	bound     func(hash string) (session string, pinned []byte, ok bool)
+	owners    memo[*Principal] // of sessions, by what was pinned
+	all       *access          // of whom no rule limits
 	audiences audiences
 	scopes    []string
 	issuer    *issuer // nil without
@@ -116,6 +123,7 @@ func newGuard(o Options) *Guard {
 	g := &Guard{
 		now: o.Now, log: o.Log, open: len(o.Tokens) == 0 && o.OIDC == nil && !o.Shut,
 		static: make(map[digest]staticToken, len(o.Tokens)+1), rules: newRuleset(o.Rules, o.Separator, o.Log),
+		bound: o.Bound, all: &access{separator: o.Separator, grants: []*rule{{}}},
 	}
 	g.anonymous = g.rules.principal("", api.RoleOperator, nil)
 	for _, t := range o.Tokens {
@@ -177,8 +185,15 @@ func (g *Guard) Identify(ctx context.Context, authorization, resource string) (P
 		}
 		return t.principal, nil
 	}
-	if g.issuer == nil {
-		return Principal{}, g.tell(invalid(ReasonUnknown, "the token is not known here"))
+	if p, ok := g.leased(hexOf(sum)); ok {
+		return p, nil
+	}
+	if g.issuer == nil || strings.HasPrefix(token, tokenPrefix) {
+		message := "the token is not known here"
+		if g.bound != nil {
+			message += "; that of a session ends with the session"
+		}
+		return Principal{}, g.tell(invalid(ReasonUnknown, message))
 	}
 	v, r := g.issuer.check(ctx, token, sum)
 	if r != nil {
@@ -211,6 +226,8 @@ func (g *Guard) Again(p Principal) (Principal, bool) {
 			p.signed.bound.Store(b)
 		}
 		return b.principal, b.scoped && p.signed.timely(g.now()) == nil
+	case p.lease != nil:
+		return g.leased(p.lease.hash)
 	case p.static != digest{}:
 		t, ok := g.static[p.static]
 		return t.principal, ok && (t.expires.IsZero() || g.now().Before(t.expires))

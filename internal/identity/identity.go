@@ -1,10 +1,11 @@
 // Package identity knows who comes in and what they may use: principals, the
 // tokens that name them, and the rules that give them servers and tools.
 //
-// A Guard turns an Authorization header into a Principal. It knows three kinds
-// of tokens: the machine's own one, static ones that are kept as hashes, and
-// signed ones (JWT) of one OpenID Connect issuer. What is expensive about a
-// signed token happens once: afterwards a call costs one hash and one lookup.
+// A Guard turns an Authorization header into a Principal. It knows four kinds
+// of tokens: the machine's own one, static ones that are kept as hashes, those of
+// sessions, which bind whoever shows one to that session, and signed ones (JWT)
+// of one OpenID Connect issuer. What is expensive about a signed token happens
+// once: afterwards a call costs one hash and one lookup.
 //
 // No token, nor any part of one, is ever in an error, a log or a message.
 package identity
@@ -16,18 +17,22 @@ import (
 )
 
 // A Principal is someone who may use the gateway. It is small and may be kept
-// and copied; principals are the same when their names are. One that no Guard
-// made sees nothing, but for the one of Local.
+// and copied; principals are the same when their names and sessions are. One
+// that no Guard made sees nothing, but for the one of Local.
 type Principal struct {
 	// Name is empty for the anonymous principal of an open gateway and for the
 	// machine's own operator. Those of an issuer begin with "oidc:".
 	Name string
 	// Role is one of the roles in package api.
 	Role string
+	// Session is the one session that the principal is bound to, since it came in
+	// by that session's token; empty for one that is not bound.
+	Session string
 
 	access *access
 	static digest    // of the token that named it
 	signed *verified // or the issuer's token
+	lease  *lease    // or the session's
 }
 
 // Local is who the machine's own token names: an operator without a name whom

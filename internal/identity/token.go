@@ -13,8 +13,11 @@ import (
 func NewToken() string {
 	var secret [32]byte
 	_, _ = rand.Read(secret[:]) // it never fails
-	return "tine_" + base64.RawURLEncoding.EncodeToString(secret[:])
+	return tokenPrefix + base64.RawURLEncoding.EncodeToString(secret[:])
 }
+
+// tokenPrefix tells our own tokens from an issuer's.
+const tokenPrefix = "tine_"
 
 // ValidName reports whether a token may name a principal so: 1 to 64 letters,
 // digits, dots, dashes, underscores and @, the first a letter or digit. Without

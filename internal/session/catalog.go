@@ -23,6 +23,8 @@ type Catalog struct {
 	Config  *config.Config
 	Entries []*Entry // in the order of the config
 	byID    map[string]*Entry
+	key     string   // the same for catalogs of the same servers
+	of      *Catalog // the one that was current when this one was made
 }
 
 // An Entry is one server with what was changed about it at run time.
@@ -73,11 +75,61 @@ func (e *Entry) spec() driver.Spec {
 	for k, v := range e.Headers {
 		header.Set(k, v)
 	}
-	return driver.Spec{
+	spec := driver.Spec{
 		Server: e.ID, Command: e.Command, Args: e.Args, Env: e.Env, Cwd: e.Cwd,
 		URL: e.URL, Header: header, Transport: e.Transport, CAFile: e.CAFile,
-		Builtin: e.Builtin, Settings: e.Settings,
+		Builtin: e.Builtin, Settings: e.Settings, Template: e.Template,
 	}
+	for _, d := range e.State {
+		spec.Dirs = append(spec.Dirs, driver.StateDir{Name: d.Name, Template: d.Template})
+	}
+	return spec
+}
+
+// keeper returns who looks after what the server remembers; nil when it
+// remembers nothing that Tine knows of.
+func (e *Entry) keeper() driver.Keeper {
+	k, _ := e.driver.(driver.Keeper)
+	return k
+}
+
+// remembers reports whether instances of the server work on something that
+// outlives them, so that there must not be two at once.
+func (e *Entry) remembers() bool {
+	k := e.keeper()
+	return k != nil && (e.Workspace || k.Carries(e.spec()) != driver.CarryNone)
+}
+
+// own reports whether each session has a part of its own of the server.
+func (e *Entry) own() bool { return e.Scope == config.ScopeSession }
+
+// fork is what a fork carries of the server, and why where it refuses.
+func (e *Entry) fork() (mode, why string) {
+	if !e.own() {
+		return config.ForkShare, ""
+	}
+	carries := driver.CarryNone
+	if k := e.keeper(); k != nil {
+		spec := e.spec()
+		if carries = k.Carries(spec); carries == driver.CarryNone && e.Workspace {
+			carries = driver.CarryFiles // it works on nothing else
+		}
+	}
+	switch {
+	case e.Fork == config.ForkMemory && carries != driver.CarryMemory:
+		return config.ForkRefuse, fmt.Sprintf("driver %q can't carry the memory of server %q; set servers.%s.fork to files, fresh, share or refuse", e.Driver, e.ID, e.ID)
+	case e.Fork == config.ForkFiles && carries == driver.CarryNone:
+		return config.ForkRefuse, fmt.Sprintf("server %q has no files to carry; name its directories in servers.%s.state", e.ID, e.ID)
+	case e.Fork != "":
+		return e.Fork, fmt.Sprintf("servers.%s.fork says so", e.ID)
+	case carries == driver.CarryMemory:
+		return config.ForkMemory, ""
+	case carries == driver.CarryFiles:
+		return config.ForkFiles, ""
+	case e.keeper() != nil:
+		return config.ForkRefuse, fmt.Sprintf("what server %q remembers is not known; name its directories with servers.%s.state: [NAME] and ${state.NAME} in its args or env, or set servers.%s.fork to fresh or share", e.ID, e.ID, e.ID)
+	}
+	return config.ForkRefuse, fmt.Sprintf("driver %q can't fork; set servers.%s.fork to fresh or share, or servers.%s.scope to shared", e.Driver, e.ID, e.ID)
 }
 
 // hashOf tells whether two entries would start the same thing and speak to it
@@ -85,6 +137,7 @@ func (e *Entry) spec() driver.Spec {
 func hashOf(s config.Server) string {
 	s.Enabled, s.Eager, s.Title, s.Tools, s.Timeout = false, false, "", config.Tools{}, 0
 	s.ConnectTimeout, s.Policy, s.Journal = 0, config.Policy{}, ""
+	s.Fork, s.Budget, s.Template = "", config.Budget{}, ""
 	b, err := json.Marshal(s)
 	if err != nil {
 		return "" // settings that JSON can't hold: never the same
@@ -108,17 +161,39 @@ func (r *Registry) build(cfg *config.Config, overrides map[string]store.Override
 				s, e.Set = changed, keys
 			}
 		}
-		e.Server, e.driver, e.hash = s, r.o.Drivers[s.Driver], hashOf(s)
 		e.governor = r.governor(&s)
-		if e.driver == nil {
-			e.problem = fmt.Sprintf("there is no driver %q here; there are %s", s.Driver, strings.Join(r.driverNames(), ", "))
-		} else if scopes := e.driver.Info().Scopes; len(scopes) > 0 && !slices.Contains(scopes, s.Scope) {
-			e.problem = fmt.Sprintf("driver %q can't have scope %q; it can have %s", s.Driver, s.Scope, strings.Join(scopes, ", "))
-		}
+		r.equip(e, s)
 		c.Entries = append(c.Entries, e)
 		c.byID[s.ID] = e
 	}
+	c.key, c.of = keyOf(c.Entries), c
 	return c
+}
+
+// equip gives an entry its driver, or says why it can't have one.
+func (r *Registry) equip(e *Entry, s config.Server) {
+	e.Server, e.driver, e.hash = s, r.o.Drivers[s.Driver], hashOf(s)
+	if e.driver == nil {
+		e.problem = fmt.Sprintf("there is no driver %q here; there are %s", s.Driver, strings.Join(r.driverNames(), ", "))
+		return
+	}
+	if scopes := e.driver.Info().Scopes; len(scopes) > 0 && !slices.Contains(scopes, s.Scope) {
+		e.problem = fmt.Sprintf("driver %q can't have scope %q; it can have %s", s.Driver, s.Scope, strings.Join(scopes, ", "))
+	}
+}
+
+// newEntry makes an entry of a server that a session was made with and that the
+// config has no longer, or otherwise.
+func (r *Registry) newEntry(s config.Server) *Entry {
+	e := &Entry{}
+	r.mu.Lock()
+	e.governor = r.governors[s.ID]
+	r.mu.Unlock()
+	if e.governor == nil {
+		e.governor = r.governor(&s)
+	}
+	r.equip(e, s)
+	return e
 }
 
 func (r *Registry) driverNames() []string {
@@ -249,12 +324,9 @@ func (r *Registry) Forget(id string) {
 	}
 }
 
-// swap puts a new catalog in place and retires what it no longer has.
-func (r *Registry) swap(next *Catalog) {
-	r.mu.Lock()
-	old := r.catalog.Load()
-	r.catalog.Store(next)
-	stale := make(map[string]bool)
+// stale names the servers of one catalog whose instances don't fit another.
+func stale(old, next *Catalog) map[string]bool {
+	gone := make(map[string]bool)
 	for _, e := range old.Entries {
 		n := next.Entry(e.ID)
 		on := false
@@ -263,12 +335,29 @@ func (r *Registry) swap(next *Catalog) {
 		}
 		was, _ := e.On()
 		if n == nil || n.hash != e.hash || was && !on {
-			stale[e.ID] = true
+			gone[e.ID] = true
 		}
 	}
+	return gone
+}
+
+// swap puts a new catalog in place and retires what it no longer has.
+func (r *Registry) swap(next *Catalog) {
+	before := make(map[*Session]*Catalog)
+	for _, s := range r.Sessions() {
+		before[s] = s.Catalog()
+	}
+	r.budget.set(bounds(next.Config))
+	r.mu.Lock()
+	old := r.catalog.Load()
+	r.catalog.Store(next)
+	clear(r.views)
+	stale, staleOf := stale(old, next), stale
 	var retired []*part
 	for id, p := range r.shared {
 		if stale[id] {
+			p.ended = make(chan struct{})
+			r.ending[id] = append(slices.DeleteFunc(r.ending[id], isOver), p.ended)
 			retired = append(retired, p)
 			delete(r.shared, id)
 		}
@@ -279,7 +368,11 @@ func (r *Registry) swap(next *Catalog) {
 	}
 	r.mu.Unlock()
 	for _, s := range sessions {
-		retired = append(retired, s.retire(stale)...)
+		gone := stale
+		if was := before[s]; was != nil && was != old {
+			gone = staleOf(was, s.Catalog())
+		}
+		retired = append(retired, s.retire(gone)...)
 	}
 	for _, e := range next.Entries {
 		for _, up := range r.Upstreams(e.ID) {
@@ -292,6 +385,7 @@ func (r *Registry) swap(next *Catalog) {
 			ctx, cancel := context.WithTimeout(r.life, drainTime)
 			defer cancel()
 			p.up.Drain(ctx)
+			close(p.ended)
 		})
 	}
 	for _, e := range next.Entries {

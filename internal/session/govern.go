@@ -39,10 +39,18 @@ func (r *Registry) governor(s *config.Server) *governor {
 // dropGovernors lets go of what is shared of servers that a catalog no longer
 // has; of all of them with nil.
 func (r *Registry) dropGovernors(c *Catalog) {
+	pinned := make(map[string]bool)
+	if c != nil {
+		for _, s := range r.Sessions() {
+			for _, e := range s.Catalog().Entries {
+				pinned[e.ID] = true
+			}
+		}
+	}
 	r.mu.Lock()
 	var gone []*governor
 	for id, w := range r.governors {
-		if c == nil || c.Entry(id) == nil {
+		if c == nil || c.Entry(id) == nil && !pinned[id] {
 			gone = append(gone, w)
 			delete(r.governors, id)
 			r.o.Record.Metrics.Forget(id)

@@ -24,11 +24,17 @@ type machine struct {
 	adopts bool
 	scopes []string
 
+	// disk is held for reading by whoever changes something on it, and for
+	// writing while it is copied as a crash leaves it.
+	disk sync.RWMutex
+
 	mu     sync.Mutex
 	gen    int // how many gateways have crashed
 	procs  map[int]*proc
 	starts map[string]int // by server
 	swept  []string       // folders that a sweep was told to keep, joined
+	faults []*fault
+	points []string // everything that was done, in order
 }
 
 func newMachine(t *testing.T) *machine {
@@ -39,10 +45,13 @@ func newMachine(t *testing.T) *machine {
 // "wait" does so when it is told to.
 type proc struct {
 	m    *machine
+	kind string // its driver
 	pid  int
 	spec driver.Spec
+	held chan struct{} // has room for whoever keeps it quiet, or reads a message
 
 	mu         sync.Mutex
+	state      map[string]string
 	handshakes []string // params of initialize
 	waiting    chan struct{}
 	release    chan struct{}
@@ -51,42 +60,84 @@ type proc struct {
 	link       *link
 }
 
-func (m *machine) Info() driver.Info {
-	return driver.Info{Name: "process", Adopts: m.adopts, Scopes: m.scopes}
+// desk is one gateway's driver on the machine. What a dead gateway still asks
+// for has no effect.
+type desk struct {
+	m    *machine
+	gen  int
+	kind string // process or builtin
 }
 
-func (m *machine) Start(_ context.Context, spec driver.Spec) (driver.Instance, error) {
+func (d *desk) Info() driver.Info {
+	if d.kind == "builtin" {
+		return driver.Info{Name: d.kind, Light: true}
+	}
+	return driver.Info{Name: d.kind, Adopts: d.m.adopts, Scopes: d.m.scopes}
+}
+
+func (d *desk) Start(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
+	m := d.m
 	if spec.Command == "missing" {
 		return nil, errors.New(`command "missing" not found on PATH`)
 	}
+	if err := m.at(ctx, d.gen, "start "+spec.Server); err != nil {
+		return nil, err
+	}
+	state, err := loadState(spec.State)
+	if err != nil {
+		return nil, err
+	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	if m.gen != d.gen {
+		m.mu.Unlock()
+		return nil, errDead
+	}
+	for _, p := range m.procs {
+		if spec.State != "" && p.spec.State == spec.State && !p.over() && d.Carries(spec) != driver.CarryNone {
+			m.t.Errorf("two instances of %s work on one state", spec.Server)
+		}
+	}
 	m.starts[spec.Server]++
-	p := &proc{m: m, pid: 100 + len(m.procs), spec: spec, waiting: make(chan struct{}, 64), release: make(chan struct{}), done: make(chan struct{})}
+	p := &proc{
+		m: m, kind: d.kind, pid: 100 + len(m.procs), spec: spec, state: state, held: make(chan struct{}, 1),
+		waiting: make(chan struct{}, 64), release: make(chan struct{}), done: make(chan struct{}),
+	}
 	m.procs[p.pid] = p
-	return &instance{proc: p, gen: m.gen}, nil
+	m.mu.Unlock()
+	if err := m.at(ctx, d.gen, "started "+spec.Server); err != nil {
+		if !errors.Is(err, errDead) {
+			p.kill()
+		}
+		return nil, err
+	}
+	return &instance{proc: p, gen: d.gen}, nil
 }
 
-func (m *machine) Adopt(_ context.Context, h driver.Handle, _ *slog.Logger) (driver.Instance, error) {
+func (d *desk) Adopt(_ context.Context, h driver.Handle, _ *slog.Logger) (driver.Instance, error) {
 	var pid int
 	if err := json.Unmarshal(h.Data, &pid); err != nil {
 		return nil, err
 	}
+	m := d.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.gen != d.gen {
+		return nil, errDead
+	}
 	p := m.procs[pid]
 	if p == nil || p.over() {
 		return nil, fmt.Errorf("pid %d: %w", pid, driver.ErrGone)
 	}
-	return &instance{proc: p, gen: m.gen}, nil
+	return &instance{proc: p, gen: d.gen}, nil
 }
 
-func (m *machine) Sweep(_ context.Context, root string, known map[string]bool) ([]string, error) {
+func (d *desk) Sweep(_ context.Context, root string, known map[string]bool) ([]string, error) {
+	m := d.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var kept, gone []string
 	for _, p := range m.procs {
-		if p.over() || !strings.HasPrefix(p.spec.Dir, root) {
+		if p.over() || p.kind != d.kind || !strings.HasPrefix(p.spec.Dir, root) {
 			continue
 		}
 		if known[p.spec.Dir] {
@@ -97,7 +148,9 @@ func (m *machine) Sweep(_ context.Context, root string, known map[string]bool) (
 		p.kill()
 	}
 	slices.Sort(kept)
-	m.swept = append(m.swept, strings.Join(kept, " "))
+	if d.kind == "process" {
+		m.swept = append(m.swept, strings.Join(kept, " "))
+	}
 	return gone, nil
 }
 
@@ -112,6 +165,9 @@ func (m *machine) crash() {
 			_ = p.link.Close()
 		}
 		p.mu.Unlock()
+		if p.kind == "builtin" {
+			p.kill() // it was inside
+		}
 	}
 }
 
@@ -197,7 +253,7 @@ func (i *instance) crashed() bool {
 }
 
 func (i *instance) Handle() driver.Handle {
-	return driver.Handle{Driver: "process", Server: i.spec.Server, Session: i.spec.Session, Dir: i.spec.Dir, Data: json.RawMessage(fmt.Sprint(i.pid))}
+	return driver.Handle{Driver: i.kind, Server: i.spec.Server, Session: i.spec.Session, Dir: i.spec.Dir, Data: json.RawMessage(fmt.Sprint(i.pid))}
 }
 
 func (i *instance) Dial(context.Context) (driver.Link, error) {
@@ -223,8 +279,17 @@ func (i *instance) Stop(context.Context) error {
 	return nil
 }
 
+func (i *instance) Hold(ctx context.Context) (func(), error) {
+	select {
+	case i.held <- struct{}{}:
+		return sync.OnceFunc(func() { <-i.held }), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 func (i *instance) Leave() error {
-	if !i.m.adopts {
+	if !i.m.adopts || i.kind == "builtin" {
 		return i.Stop(context.Background())
 	}
 	i.mu.Lock()
@@ -244,6 +309,14 @@ func (p *proc) serve(l *link) {
 		var b []byte
 		select {
 		case b = <-l.out:
+		case <-l.shut:
+			return
+		case <-p.done:
+			return
+		}
+		select {
+		case p.held <- struct{}{}: // not while it is held
+			<-p.held
 		case <-l.shut:
 			return
 		case <-p.done:
@@ -283,6 +356,8 @@ func (p *proc) serve(l *link) {
 				case <-p.done:
 				}
 			})
+		case m.Method == wire.MethodCallTool && wire.FindString(m.Params, "name") != "x":
+			reply(p.tool(m.Params))
 		default:
 			reply(fmt.Sprintf(`{"pid":%d}`, p.pid))
 		}

@@ -4,16 +4,27 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/session"
 )
 
 // Sessions that nobody uses end, with what they own; one that is used or
-// watched does not.
+// watched does not. A principal's own stays with what it remembers, and only its
+// servers end.
 func TestIdleSessionsEnd(t *testing.T) {
+	const yaml = "limits: {idle: 10m}\n" + kept
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "limits: {idle: 10m}\n"+two)
-		idle, used, watched := w.session("ada"), w.session("bob"), w.session("eve")
+		w := newWorld(t, yaml)
+		client := func() *session.Session {
+			s, err := w.ForClient(t.Context(), "", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		idle, used, watched, own := client(), client(), client(), w.session("ada")
 		for _, s := range w.Sessions() {
-			call(t, s, "own", "x")
+			set(t, s, "own", "it", "1")
 			call(t, s, "all", "x")
 		}
 		defer watched.Watch(&ear{})()
@@ -22,14 +33,15 @@ func TestIdleSessionsEnd(t *testing.T) {
 			used.Touch()
 		}
 		synctest.Wait()
-		if w.Get(idle.ID) != nil || w.Get(used.ID) == nil || w.Get(watched.ID) == nil {
-			t.Errorf("idle %v, used %v, watched %v", w.Get(idle.ID), w.Get(used.ID), w.Get(watched.ID))
+		if w.Get(idle.ID) != nil || w.Get(used.ID) == nil || w.Get(watched.ID) == nil || w.Get(own.ID) == nil {
+			t.Errorf("idle %v, used %v, watched %v, own %v", w.Get(idle.ID), w.Get(used.ID), w.Get(watched.ID), w.Get(own.ID))
 		}
 		if got := w.m.running(); got != "all own own" {
 			t.Errorf("%s runs", got)
 		}
+		wantDump(t, "a principal's own", own, "own", `{"it":"1"}`)
 		stored, err := w.db.Sessions(t.Context())
-		if err != nil || len(stored) != 2 {
+		if err != nil || len(stored) != 3 {
 			t.Errorf("stored %+v, %v", stored, err)
 		}
 		for _, s := range stored {
@@ -37,13 +49,19 @@ func TestIdleSessionsEnd(t *testing.T) {
 				t.Errorf("the use of a session is recorded as of %v ago", time.Since(s.Used))
 			}
 		}
-		// What was idle too long while no gateway ran does not come back.
+		// While no gateway runs nobody could use them; then their time goes on.
 		w.close(true)
 		time.Sleep(time.Hour)
-		w.open("limits: {idle: 10m}\n" + two)
-		if n := len(w.Sessions()); n != 0 {
+		w.open(yaml)
+		if n := len(w.Sessions()); n != 3 {
 			t.Errorf("%d sessions came back after an hour", n)
 		}
+		time.Sleep(11 * time.Minute)
+		synctest.Wait()
+		if n := len(w.Sessions()); n != 1 || w.Get(own.ID) == nil {
+			t.Errorf("%d sessions are left", n)
+		}
 		w.runs("all")
+		wantDump(t, "a principal's own", w.Get(own.ID), "own", `{"it":"1"}`)
 	})
 }

@@ -16,12 +16,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/upstream/credential"
 	"github.com/tine-mcp/tine/internal/upstream/record"
+	"github.com/tine-mcp/tine/internal/workspace"
 )
 
 // drainTime is how long the calls of a server that was changed or removed may
@@ -33,6 +35,9 @@ type Options struct {
 	Drivers map[string]driver.Driver
 	Store   store.Store
 	Dir     string // for instances
+	States  string // for what sessions remember, and for snapshots
+	// Workspaces has the directories of sessions; nil where there are none.
+	Workspaces *workspace.Store
 	// Wallet has what servers want to be shown; nil where none wants anything.
 	Wallet *credential.Wallet
 	Record record.Options
@@ -51,9 +56,24 @@ type Registry struct {
 	mu        sync.Mutex
 	closed    bool
 	sessions  map[string]*Session
-	defaults  map[string]*Session  // by owner
-	shared    map[string]*part     // by server
-	governors map[string]*governor // by server
+	defaults  map[string]*Session        // by owner
+	shared    map[string]*part           // by server
+	ending    map[string][]chan struct{} // by server, of shared ones that were replaced
+	governors map[string]*governor       // by server
+	tokens    map[string]*Session        // by the hash of their token
+	lent      map[string]*lent           // by origin and server
+	// unrecorded are closed sessions whose end could not be written down yet.
+	unrecorded map[string]*Session
+	started    time.Time
+	defaulting sync.Mutex // held while a default session is made
+	snapshots  map[string]*snapshot
+	pins       map[string][]config.Server // by the key of their catalog
+	views      map[string]*Catalog        // of sessions made with certain servers
+	opened     int                        // sessions that somebody asked for
+	perOwner   map[string]int             // the same, by owner
+	budget     budget
+
+	sharedSeeding sync.Mutex // held while the state of a shared server is made
 
 	life     context.Context
 	end      context.CancelFunc
@@ -66,9 +86,12 @@ type Registry struct {
 func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error) {
 	r := &Registry{
 		o: o, sessions: make(map[string]*Session),
-		defaults: make(map[string]*Session), shared: make(map[string]*part),
-		governors: make(map[string]*governor),
+		defaults: make(map[string]*Session), shared: make(map[string]*part), ending: make(map[string][]chan struct{}),
+		governors: make(map[string]*governor), tokens: make(map[string]*Session),
+		lent: make(map[string]*lent), unrecorded: make(map[string]*Session), started: time.Now(), snapshots: make(map[string]*snapshot),
+		pins: make(map[string][]config.Server), views: make(map[string]*Catalog), perOwner: make(map[string]int),
 	}
+	r.budget.set(bounds(cfg))
 	r.life, r.end = context.WithCancel(context.Background())
 	overrides, err := o.Store.Overrides(ctx)
 	if err != nil {
@@ -114,20 +137,31 @@ func (r *Registry) ForClient(ctx context.Context, owner string, caps []byte) (*S
 }
 
 func (r *Registry) open(ctx context.Context, owner, kind string, caps []byte) (*Session, error) {
-	s := r.newSession(newID(), owner, kind, time.Now(), caps)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return nil, fmt.Errorf("the gateway is stopping")
+	s := r.newSession(newID(), owner, kind, time.Now().UTC(), facts{Caps: caps})
+	rec, err := s.record(s.known())
+	if err != nil {
+		return nil, err
 	}
 	if kind == KindDefault {
-		if other := r.defaults[owner]; other != nil {
-			return other, nil
-		}
+		r.defaulting.Lock()
+		defer r.defaulting.Unlock()
 	}
-	rec := store.Session{ID: s.ID, Owner: owner, Kind: kind, Created: s.Created, Used: s.Created, Data: caps}
-	if err := r.o.Store.PutSession(ctx, rec); err != nil {
+	r.mu.Lock()
+	closed, other := r.closed, r.defaults[owner]
+	r.mu.Unlock()
+	if closed {
+		return nil, errStopping
+	}
+	if kind == KindDefault && other != nil {
+		return other, nil
+	}
+	if err := r.o.Store.PutSessions(ctx, rec); err != nil {
 		return nil, fmt.Errorf("recording the session: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed { // the next gateway has it
+		return nil, errStopping
 	}
 	r.sessions[s.ID] = s
 	if kind == KindDefault {
@@ -137,10 +171,10 @@ func (r *Registry) open(ctx context.Context, owner, kind string, caps []byte) (*
 	return s, nil
 }
 
-func (r *Registry) newSession(id, owner, kind string, created time.Time, caps []byte) *Session {
+func (r *Registry) newSession(id, owner, kind string, created time.Time, f facts) *Session {
 	s := &Session{
-		ID: id, Owner: owner, Kind: kind, Created: created, caps: caps, r: r,
-		parts: make(map[string]*part), watchers: make(map[*watch]struct{}),
+		ID: id, Owner: owner, Kind: kind, Created: created, caps: f.Caps, pinnedOwner: f.Owner, facts: f, r: r,
+		parts: make(map[string]*part), ending: make(map[string][]chan struct{}), watchers: make(map[*watch]struct{}),
 	}
 	s.Touch()
 	return s
@@ -186,17 +220,87 @@ func (r *Registry) Upstreams(id string) []*upstream.Upstream {
 
 // CloseSession ends a session and what it owns. What is shared stays. Closing
 // twice is fine.
-func (r *Registry) CloseSession(ctx context.Context, s *Session) {
+func (r *Registry) CloseSession(ctx context.Context, s *Session) error {
+	return r.closeSession(ctx, s, "")
+}
+
+func (r *Registry) closeSession(ctx context.Context, s *Session, reason string) error {
+	s.mu.Lock()
+	first := !s.closed
+	s.closed = true
+	if first {
+		s.facts.Reason = reason
+	}
+	s.mu.Unlock()
+	if !first {
+		return nil
+	}
+	ctx, cancel := afterwards(ctx)
+	defer cancel()
+	s.gate.close(s.gone())
+	err := r.recordEnd(ctx, s)
 	r.mu.Lock()
 	delete(r.sessions, s.ID)
+	delete(r.tokens, s.token)
 	if r.defaults[s.Owner] == s {
 		delete(r.defaults, s.Owner)
 	}
-	r.mu.Unlock()
-	r.finish(s, (*upstream.Upstream).Close)
-	if err := r.o.Store.DeleteSession(ctx, s.ID); err != nil {
-		r.o.Log.Warn("session not forgotten", "session", s.ID, "err", err)
+	if err != nil {
+		r.unrecorded[s.ID] = s
 	}
+	r.mu.Unlock()
+	if err != nil {
+		// It would be back after a restart, and must not be empty then. What runs
+		// ends; the rest waits for the reaper.
+		r.finish(s, (*upstream.Upstream).Close)
+		return &api.Error{Kind: api.KindInfrastructure, Retryable: true, Message: fmt.Sprintf("the end of session %s could not be written down, and is tried again: %v", s.ID, err)}
+	}
+	r.bury(ctx, s)
+	return nil
+}
+
+// bury removes what a session had whose end is written down.
+func (r *Registry) bury(ctx context.Context, s *Session) {
+	r.note(ctx, r.event(s.ID, eventClosed, eventData{Reason: s.known().Reason}))
+	r.dissolve(ctx, s)
+	r.trimRing(ctx, &s.auto, "", 0)
+	r.unopen(s)
+}
+
+// endings writes down the ends that could not be before.
+func (r *Registry) endings(ctx context.Context) {
+	r.mu.Lock()
+	all := make([]*Session, 0, len(r.unrecorded))
+	for _, s := range r.unrecorded {
+		all = append(all, s)
+	}
+	r.mu.Unlock()
+	for _, s := range all {
+		if err := r.recordEnd(ctx, s); err != nil {
+			r.o.Log.Warn("end of a session not recorded", "session", s.ID, "err", err)
+			return
+		}
+		r.mu.Lock()
+		delete(r.unrecorded, s.ID)
+		r.mu.Unlock()
+		r.bury(ctx, s)
+	}
+}
+
+// recordEnd writes the end of a session down, before anything of it is removed:
+// what a gateway that dies now leaves is removed by the next one.
+func (r *Registry) recordEnd(ctx context.Context, s *Session) error {
+	s.changing.Lock() // a change that is being written would bring it back
+	defer s.changing.Unlock()
+	r.bequeath(ctx, s)
+	rec, err := s.record(s.known())
+	if err == nil {
+		err = r.o.Store.PutSessions(ctx, rec)
+	}
+	if err == nil {
+		err = r.o.Store.CloseSessions(ctx, time.Now().UTC(), s.ID)
+	}
+	return err
 }
 
 // finish lets go of all of a session's parts, its own ones with end.
@@ -211,7 +315,7 @@ func (r *Registry) finish(s *Session, end func(*upstream.Upstream)) {
 		if p.unhear != nil {
 			p.unhear()
 		}
-		if !r.isShared(p.up) {
+		if !r.isShared(p.up) && !r.isLent(p.up) {
 			wg.Go(func() { end(p.up) })
 		}
 	}
@@ -230,20 +334,26 @@ func (r *Registry) sharedUpstream(e *Entry) (*upstream.Upstream, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return nil, fmt.Errorf("the gateway is stopping")
+		return nil, errStopping
 	}
 	if p := r.shared[e.ID]; p != nil {
 		return p.up, nil
 	}
-	p := &part{up: r.newUpstream(e, nil, nil)}
+	p := &part{up: r.newUpstream(e, owned{}, nil)}
 	r.shared[e.ID] = p
 	return p.up, nil
 }
 
-// newUpstream makes the hold on a server, for one session or, with nil, for
-// all.
-func (r *Registry) newUpstream(e *Entry, s *Session, adopt *store.Handle) *upstream.Upstream {
-	spec := e.spec()
+// owned says whose an instance is: a session's, that of a session and its forks,
+// which stays with the origin, or, when it is zero, everybody's.
+type owned struct {
+	s      *Session
+	origin string
+}
+
+// newUpstream makes the hold on a server.
+func (r *Registry) newUpstream(e *Entry, by owned, adopt *store.Handle) *upstream.Upstream {
+	spec, s := e.spec(), by.s
 	key := e.ID + "-" + newID()[len("ses_"):]
 	if adopt != nil {
 		key = adopt.Key
@@ -251,13 +361,16 @@ func (r *Registry) newUpstream(e *Entry, s *Session, adopt *store.Handle) *upstr
 	spec.Dir = filepath.Join(r.o.Dir, key)
 	spec.Log = r.o.Log
 	var caps []byte
-	if s != nil {
+	switch {
+	case by.origin != "":
+		spec.Session = by.origin
+	case s != nil:
 		spec.Session = s.ID
 		caps = s.caps
 	}
 	cfg := r.Catalog().Config
 	o := upstream.Options{
-		Spec: spec, Driver: e.driver, Eager: e.Eager,
+		Spec: spec, Driver: e.driver, Eager: e.Eager, Prepare: r.prepare(e, by),
 		ConnectTimeout: e.ConnectTimeout, CallTimeout: e.Timeout, MaxTimeout: e.Policy.MaxTimeout, Log: r.o.Log,
 		Conn: upstream.ConnOptions{
 			Server: e.ID, Protocol: e.Protocol, Shared: s == nil, Limit: int(cfg.Limits.Message),
@@ -270,7 +383,7 @@ func (r *Registry) newUpstream(e *Entry, s *Session, adopt *store.Handle) *upstr
 		o.Keep = func(h driver.Handle, hello json.RawMessage) error {
 			return r.o.Store.PutHandle(context.Background(), store.Handle{
 				Key: key, Driver: h.Driver, Server: h.Server, Session: h.Session, Dir: h.Dir,
-				Data: h.Data, SpecHash: e.hash, Link: hello, Created: created,
+				Data: h.Data, SpecHash: s.fits(e), Link: hello, Created: created,
 			})
 		}
 		o.Drop = func() {
@@ -330,9 +443,14 @@ func (r *Registry) Close(ctx context.Context, keep bool) {
 	for _, s := range r.sessions {
 		sessions = append(sessions, s)
 	}
-	shared := make([]*part, 0, len(r.shared))
+	shared := make([]*upstream.Upstream, 0, len(r.shared)+len(r.lent))
 	for _, p := range r.shared {
-		shared = append(shared, p)
+		shared = append(shared, p.up)
+	}
+	for _, l := range r.lent {
+		if l.up != nil {
+			shared = append(shared, l.up)
+		}
 	}
 	r.mu.Unlock()
 	r.changing.Unlock()
@@ -344,11 +462,15 @@ func (r *Registry) Close(ctx context.Context, keep bool) {
 	r.touch(ctx)
 	var wg sync.WaitGroup
 	for _, s := range sessions {
-		wg.Go(func() { r.finish(s, end) })
+		wg.Go(func() {
+			s.gate.close(errStopping)
+			r.finish(s, end)
+			s.closeWorkspace(s.ws.Swap(nil))
+		})
 	}
 	wg.Wait()
-	for _, p := range shared {
-		wg.Go(func() { end(p.up) })
+	for _, up := range shared {
+		wg.Go(func() { end(up) })
 	}
 	wg.Wait()
 	r.retiring.Wait()

@@ -286,3 +286,41 @@ func TestReloadAtTheEnd(t *testing.T) {
 }
 
 var _ session.Watcher = (*ear)(nil)
+
+// Two never work on one state: what takes the place of another one begins when
+// that has ended.
+func TestReloadOfWhatRemembers(t *testing.T) {
+	const yaml = `
+servers:
+  own: {command: own, state: [data], args: ["${state.data}"]}
+  all: {command: all, scope: shared, state: [data], args: ["${state.data}"]}
+`
+	for _, server := range []string{"own", "all"} {
+		t.Run(server, func(t *testing.T) {
+			w := newWorld(t, yaml)
+			s := w.session("ada")
+			set(t, s, server, "it", "1")
+			old := w.m.one(server)
+			under := later(t, s, server, "wait")
+			within(t, "the call", old.waiting)
+			w.apply(strings.Replace(yaml, "command: "+server, "command: "+server+"2", 1))
+			after := make(chan string, 1)
+			go func() { after <- dump(t, s, server) }()
+			eventually(t, "the next one is wanted", func() bool {
+				up := s.Peek(server)
+				return up != nil && up.Started()
+			})
+			if old.over() {
+				t.Error("the old one ended before its call")
+			}
+			close(old.release)
+			wantHas(t, "the call under way", within(t, "its end", under), "pid")
+			if got := within(t, "the call after", after); got != `{"it":"1"}` {
+				t.Errorf("the next one remembers %s", got)
+			}
+			if p := w.m.one(server); p.spec.Command != server+"2" {
+				t.Errorf("%s runs", p.spec.Command)
+			}
+		})
+	}
+}

@@ -2,13 +2,21 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/clone"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/workspace"
 )
 
 // restore brings back what an earlier gateway left. Sessions come back as they
@@ -22,19 +30,21 @@ func (r *Registry) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	idle := r.Catalog().Config.Limits.Idle
+	unanswered, err := r.unanswered(ctx)
+	if err != nil {
+		return err
+	}
 	for _, rec := range sessions {
-		if time.Since(rec.Used) > idle {
-			if err := r.o.Store.DeleteSession(ctx, rec.ID); err != nil {
-				return err
-			}
-			continue
+		if err := r.restoreSession(ctx, rec, unanswered); err != nil {
+			return err
 		}
-		s := r.newSession(rec.ID, rec.Owner, rec.Kind, rec.Created, rec.Data)
-		r.sessions[s.ID] = s
-		if s.Kind == KindDefault {
-			r.defaults[s.Owner] = s
-		}
+	}
+	if err := r.restoreSnapshots(ctx, unanswered); err != nil {
+		return err
+	}
+	// Only now: later, one may be about to be used.
+	if err := r.o.Store.DropCatalogs(ctx); err != nil {
+		return err
 	}
 	handles, err := r.o.Store.Handles(ctx)
 	if err != nil {
@@ -69,31 +79,295 @@ func (r *Registry) restore(ctx context.Context) error {
 			r.o.Log.Info("ended what an earlier gateway left", "driver", name, "instances", len(gone))
 		}
 	}
+	// Nothing that is to go writes any more.
+	if err := r.restoreStates(ctx); err != nil {
+		return err
+	}
 	for _, h := range stay {
-		e := r.Catalog().Entry(h.Server)
+		if l := r.lent[lentKey(r.originOf(h), h.Server)]; l != nil {
+			e, by := r.lentEntry(h), owned{origin: r.originOf(h)}
+			l.up = r.newUpstream(e, by, &h)
+			continue
+		}
 		if h.Session == "" {
-			r.shared[e.ID] = &part{up: r.newUpstream(e, nil, &h)}
+			e := r.Catalog().Entry(h.Server)
+			r.shared[e.ID] = &part{up: r.newUpstream(e, owned{}, &h)}
 			continue
 		}
 		s := r.sessions[h.Session]
-		s.parts[e.ID] = &part{up: r.newUpstream(e, s, &h)}
+		e := s.Catalog().Entry(h.Server)
+		s.parts[e.ID] = &part{up: r.newUpstream(e, owned{s: s}, &h)}
+	}
+	return nil
+}
+
+// restoreSession brings one session back, unless its time is over.
+func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unanswered map[string]bool) error {
+	f, err := factsOf(rec)
+	if err != nil {
+		return err
+	}
+	if f.Creation != "" && unanswered[f.Creation] {
+		return r.o.Store.DeleteSession(ctx, rec.ID) // nobody was told of it
+	}
+	s := r.newSession(rec.ID, rec.Owner, rec.Kind, rec.Created, f)
+	s.Parent, s.pin, s.servers, s.token = rec.Parent, rec.Catalog, f.Servers, rec.Token
+	s.used.Store(rec.Used.UnixNano())
+	s.recorded.Store(rec.Used.UnixNano())
+	why := r.over(s, time.Now())
+	if why == "" && s.pin != "" {
+		if _, err := r.unpin(ctx, s.pin); errors.Is(err, errNotRecorded) {
+			why = "it can't be brought back: " + err.Error()
+			r.o.Log.Warn("session not brought back", "session", s.ID, "err", err)
+		} else if err != nil {
+			return fmt.Errorf("session %s: %w", s.ID, err)
+		}
+	}
+	if why != "" {
+		// What is left of it belongs to nobody, and goes with that.
+		f.Reason = why
+		if rec, err = s.record(f); err == nil {
+			err = r.o.Store.PutSessions(ctx, rec)
+		}
+		if err == nil {
+			err = r.o.Store.CloseSessions(ctx, time.Now().UTC(), s.ID)
+		}
+		r.note(ctx, r.event(s.ID, eventClosed, eventData{Reason: why}))
+		return err
+	}
+	r.sessions[s.ID] = s
+	switch s.Kind {
+	case KindDefault:
+		r.defaults[s.Owner] = s
+	case KindOpened:
+		r.tokens[s.token] = s
+		s.need = needs(s.Catalog())
+		r.budget.force(s.need)
+		r.opened++
+		r.perOwner[s.Owner]++
+	}
+	for server, origin := range f.Shares {
+		r.lentTo(origin, server, s.ID)
+	}
+	return nil
+}
+
+// unanswered has the marks of requests that an earlier gateway did not answer.
+func (r *Registry) unanswered(ctx context.Context) (map[string]bool, error) {
+	all, err := r.o.Store.Unanswered(ctx)
+	marks := make(map[string]bool, len(all))
+	for _, c := range all {
+		marks[c.Mark()] = true
+	}
+	return marks, err
+}
+
+// restoreSnapshots reads the snapshots that last, and removes those that were
+// being made.
+func (r *Registry) restoreSnapshots(ctx context.Context, unanswered map[string]bool) error {
+	all, err := r.o.Store.Snapshots(ctx)
+	if err != nil {
+		return err
+	}
+	for _, rec := range all {
+		snap := &snapshot{Snapshot: rec}
+		var d snapshotData
+		err := json.Unmarshal(rec.Data, &d)
+		if err != nil {
+			r.o.Log.Warn("snapshot can't be read and is dropped", "snapshot", rec.ID, "err", err)
+		}
+		// A ring ends with its session.
+		owner := r.sessions[rec.Session]
+		if err != nil || rec.Temporary || rec.Auto && owner == nil || d.Creation != "" && unanswered[d.Creation] {
+			if err := r.o.Store.DeleteSnapshot(ctx, rec.ID); err != nil {
+				return err
+			}
+			continue
+		}
+		snap.frozen, snap.Labels = d.frozen, d.Labels
+		r.snapshots[rec.ID] = snap
+		if rec.Auto {
+			owner.auto.ids = append(owner.auto.ids, rec.ID)
+		}
+	}
+	for _, s := range r.sessions {
+		slices.SortFunc(s.auto.ids, func(a, b string) int {
+			return r.snapshots[a].Created.Compare(r.snapshots[b].Created)
+		})
+	}
+	return nil
+}
+
+// restoreStates removes the states that belong to nobody and has everybody who
+// keeps states look through the others.
+func (r *Registry) restoreStates(ctx context.Context) error {
+	states, spaces, err := r.sweepHomes()
+	if err != nil {
+		return err
+	}
+	if err := r.sweepSnapshots(); err != nil {
+		return err
+	}
+	frozen := make(map[string][]driver.Snapshot)
+	var frozenSpaces []workspace.Frozen
+	for _, snap := range r.snapshots {
+		for _, m := range snap.Members {
+			frozen[m.Snapshot.Driver] = append(frozen[m.Snapshot.Driver], m.Snapshot)
+		}
+		if snap.Workspace != nil {
+			frozenSpaces = append(frozenSpaces, *snap.Workspace)
+		}
+	}
+	for name, d := range r.o.Drivers {
+		if k, ok := d.(driver.Keeper); ok {
+			if err := k.Recover(ctx, states[name], frozen[name]); err != nil {
+				return fmt.Errorf("driver %s: looking through the states: %w", name, err)
+			}
+		}
+	}
+	if r.o.Workspaces != nil {
+		if err := r.o.Workspaces.Recover(ctx, spaces, frozenSpaces); err != nil {
+			return fmt.Errorf("looking through the workspaces: %w", err)
+		}
+	}
+	return nil
+}
+
+// sweepHomes removes the folders of sessions that are no more, and of states
+// that don't count any more, and returns the others: states by driver, and
+// workspaces. What an open session has stays whatever the config says, and so
+// does what all sessions share: a server that comes back finds what it knew.
+func (r *Registry) sweepHomes() (states map[string][]string, spaces []string, err error) {
+	homes, err := os.ReadDir(r.homes())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("reading the folder of sessions: %w", err)
+	}
+	states = make(map[string][]string)
+	removed := 0
+	for _, h := range homes {
+		if !h.IsDir() {
+			continue // not ours
+		}
+		home := filepath.Join(r.homes(), h.Name())
+		inside, err := os.ReadDir(home)
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading the folder of a session: %w", err)
+		}
+		stays := make(map[string]bool)
+		for _, in := range inside {
+			name, ok := strings.CutSuffix(in.Name(), wholeMark)
+			if !ok || !r.counts(h.Name(), name) {
+				continue
+			}
+			by, err := os.ReadFile(filepath.Join(home, in.Name()))
+			if err != nil {
+				return nil, nil, fmt.Errorf("reading whose a state is: %w", err)
+			}
+			if len(by) == 0 {
+				continue // not whole
+			}
+			stays[name] = true
+			dir := filepath.Join(home, name)
+			if driver := string(by); driver == workspaceState {
+				spaces = append(spaces, dir)
+			} else {
+				states[driver] = append(states[driver], dir)
+			}
+		}
+		for _, in := range inside {
+			path := filepath.Join(home, in.Name())
+			if stays[strings.TrimSuffix(in.Name(), wholeMark)] || h.Name() == sharedHome {
+				continue
+			}
+			if err := clone.Remove(path); err != nil {
+				r.o.Log.Warn("a state that belongs to nobody is not removed", "folder", path, "err", err)
+			}
+		}
+		if len(stays) == 0 && h.Name() != sharedHome && r.sessions[h.Name()] == nil {
+			removed++
+			if err := os.Remove(home); err != nil {
+				r.o.Log.Warn("the folder of a session that is no more is not removed", "folder", home, "err", err)
+			}
+		}
+	}
+	if removed > 0 {
+		r.o.Log.Info("removed what an earlier gateway left", "sessions", removed)
+	}
+	return states, spaces, nil
+}
+
+// counts reports whether the state of that name in a session's home is one that
+// somebody has.
+func (r *Registry) counts(session, name string) bool {
+	server := stateOf(name)
+	if session == sharedHome || r.lent[lentKey(session, server)] != nil {
+		return true
+	}
+	s := r.sessions[session]
+	return s != nil && s.facts.state(server) == name
+}
+
+// sweepSnapshots removes the folders of snapshots that are no more.
+func (r *Registry) sweepSnapshots() error {
+	dirs, err := os.ReadDir(r.snapshotHome())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the folder of snapshots: %w", err)
+	}
+	for _, d := range dirs {
+		if r.snapshots[d.Name()] != nil {
+			continue
+		}
+		if err := clone.Remove(filepath.Join(r.snapshotHome(), d.Name())); err != nil {
+			r.o.Log.Warn("the folder of a snapshot that is no more is not removed", "folder", d.Name(), "err", err)
+		}
+	}
+	return nil
+}
+
+// lentEntry finds the server of a handle that several sessions use.
+func (r *Registry) lentEntry(h store.Handle) *Entry {
+	l := r.lent[lentKey(r.originOf(h), h.Server)]
+	if l == nil {
+		return nil
+	}
+	for id := range l.users {
+		if s := r.sessions[id]; s != nil {
+			if e := s.Catalog().Entry(h.Server); e != nil {
+				return e
+			}
+		}
 	}
 	return nil
 }
 
 // wanted reports whether a recorded instance is to be adopted.
 func (r *Registry) wanted(h store.Handle) bool {
-	e := r.Catalog().Entry(h.Server)
-	if e == nil || e.hash == "" || e.hash != h.SpecHash || e.Driver != h.Driver || e.driver == nil || len(h.Link) == 0 {
+	var e *Entry
+	s := r.sessions[h.Session]
+	lent := r.lentEntry(h)
+	switch {
+	case lent != nil:
+		e = lent
+	case s != nil:
+		e = s.Catalog().Entry(h.Server)
+	default:
+		e = r.Catalog().Entry(h.Server)
+	}
+	if e == nil || e.hash == "" || s.fits(e) != h.SpecHash || e.Driver != h.Driver || e.driver == nil || len(h.Link) == 0 {
 		return false
 	}
 	if on, _ := e.On(); !on {
 		return false
 	}
-	if h.Session == "" {
+	switch {
+	case h.Session == "":
 		return e.shares() && r.shared[e.ID] == nil
+	case lent != nil:
+		return true
 	}
-	s := r.sessions[h.Session]
 	return s != nil && !e.shares()
 }
 
@@ -112,26 +386,128 @@ func (r *Registry) endInstance(ctx context.Context, h store.Handle) error {
 	return inst.Stop(ctx)
 }
 
-// reap closes sessions that nobody uses and keeps the record of use, now and
-// then, so that neither grows with calls.
+// idleOf is how long a session may be unused; zero for as long as it likes.
+func (r *Registry) idleOf(s *Session, f *facts) time.Duration {
+	cfg := r.Catalog().Config
+	switch {
+	case f.Idle < 0:
+		return 0
+	case f.Idle > 0:
+		return f.Idle
+	case s.Kind == KindOpened:
+		return cfg.Sessions.Idle
+	case s.Kind == KindDefault:
+		return 0 // what a principal's own session remembers is not for the reaper
+	}
+	return cfg.Limits.Idle
+}
+
+// over tells why the time of a session is over; empty when it is not.
+func (r *Registry) over(s *Session, now time.Time) string {
+	f := s.known()
+	if !f.Expires.IsZero() && !now.Before(f.Expires) {
+		return "its time to live was over"
+	}
+	if idle := r.idleOf(s, &f); idle > 0 && r.unused(s, now) > idle {
+		return fmt.Sprintf("it was not used for %s", idle)
+	}
+	return ""
+}
+
+// unused is for how long nobody has used a session. Time without a gateway does
+// not count: nobody could.
+func (r *Registry) unused(s *Session, now time.Time) time.Duration {
+	if s.watched() || s.gate.calls() > 0 {
+		return 0
+	}
+	since := s.Used()
+	if r.started.After(since) {
+		since = r.started
+	}
+	return now.Sub(since)
+}
+
+// rest ends the instances of a principal's session that nobody uses. It
+// remembers what it can, and they start again when they are needed.
+func (r *Registry) rest(s *Session) {
+	all := make(map[string]bool)
+	for _, e := range s.members() {
+		all[e.ID] = true
+	}
+	for _, p := range s.retire(all) {
+		p.up.Close()
+		close(p.ended)
+	}
+}
+
+// reap closes sessions whose time is over, forgets what nobody can ask for any
+// more, and keeps the record of use, now and then, so that none of it grows with
+// calls.
 func (r *Registry) reap() {
-	tick := time.NewTicker(30 * time.Second)
+	tick := time.NewTicker(reapEvery)
 	defer tick.Stop()
-	for {
+	for n := 0; ; n++ {
+		if n%forgetEvery == 0 {
+			r.forget(r.life)
+		}
 		select {
 		case <-r.life.Done():
 			return
 		case <-tick.C:
 		}
 		r.touch(r.life)
-		idle := r.Catalog().Config.Limits.Idle
+		r.endings(r.life)
+		now := time.Now()
+		var wg sync.WaitGroup
+		places := make(chan struct{}, parallel)
+		do := func(fn func()) {
+			places <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-places }()
+				fn()
+			})
+		}
 		for _, s := range r.Sessions() {
-			if !s.watched() && time.Since(s.Used()) > idle {
-				r.o.Log.Info("idle session closed", "session", s.ID)
-				r.CloseSession(r.life, s)
+			switch why := r.over(s, now); {
+			case why != "":
+				r.o.Log.Info("session closed", "session", s.ID, "because", why)
+				do(func() { _ = r.closeSession(r.life, s, why) })
+			case s.Kind == KindDefault && s.running() && r.unused(s, now) > r.Catalog().Config.Limits.Idle:
+				r.o.Log.Info("servers of an unused session ended", "session", s.ID)
+				do(func() { r.rest(s) })
 			}
 		}
+		wg.Wait()
 	}
+}
+
+const (
+	reapEvery   = 10 * time.Second
+	forgetEvery = 360 // ticks
+)
+
+// forget drops what is kept of sessions that ended so long ago that the journal
+// has nothing of them either.
+func (r *Registry) forget(ctx context.Context) {
+	cfg := r.Catalog().Config
+	age := cfg.Journal.MaxAge
+	if age <= 0 {
+		return // the journal keeps everything
+	}
+	ids, err := r.o.Store.DropSessions(ctx, time.Now().Add(-age))
+	if err != nil && ctx.Err() == nil {
+		r.o.Log.Warn("old sessions not forgotten", "err", err)
+	}
+	if j := r.o.Record.Journal; j != nil {
+		j.Forget(ids...)
+	}
+}
+
+// running reports whether the session has parts that may run.
+func (s *Session) running() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.parts) > 0
 }
 
 func (s *Session) watched() bool {
@@ -143,7 +519,9 @@ func (s *Session) watched() bool {
 func (r *Registry) touch(ctx context.Context) {
 	used := make(map[string]time.Time)
 	for _, s := range r.Sessions() {
-		used[s.ID] = s.Used()
+		if at := s.used.Load(); s.recorded.Swap(at) != at {
+			used[s.ID] = time.Unix(0, at)
+		}
 	}
 	if len(used) == 0 {
 		return

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
 )
@@ -159,7 +158,6 @@ func TestCloseWithWhatCannotBeAdopted(t *testing.T) {
 	w := newWorld(t, two)
 	w.close(true)
 	w.m.adopts = false
-	w.drivers = map[string]driver.Driver{"process": w.m}
 	w.open(two)
 	s := w.session("ada")
 	call(t, s, "own", "x")

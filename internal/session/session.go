@@ -4,19 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
+	"github.com/tine-mcp/tine/internal/workspace"
 )
 
 // Kinds of sessions.
 const (
-	KindDefault = "default" // a principal's, or the one of all anonymous callers without a connection
-	KindClient  = "client"  // of one anonymous client connection, and ends with it
+	KindOpened  = api.SessionOpened  // by somebody who asked for it, or by a fork
+	KindDefault = api.SessionDefault // a principal's, or the one of all anonymous callers without a connection
+	KindClient  = api.SessionClient  // of one anonymous client connection, and ends with it
 )
 
 // A Session owns instances of the session-scoped servers and shares the shared
@@ -25,17 +30,37 @@ type Session struct {
 	ID      string
 	Owner   string
 	Kind    string
+	Parent  string // the session it was forked from
 	Created time.Time
+	pin     string   // the servers it was made with; empty to follow the config
+	servers []string // only these of them; nil for all
+	token   string   // sha256 of its token in hex; empty without
+	need    need     // what it holds of the budget
+	// pinnedOwner is what the edge needs to let its token in.
+	pinnedOwner []byte
 	// caps are the capabilities of the one client there is; nil when there may
 	// be several.
 	caps []byte
 
 	r    *Registry
 	used atomic.Int64 // unix nanoseconds
+	// recorded is the use that the store knows of.
+	recorded atomic.Int64
+	calls    atomic.Int64
+	view     atomic.Pointer[Catalog]
+	gate     gate
+
+	seeding sync.Mutex // held while a state is made
+	ws      atomic.Pointer[workspace.Workspace]
+	auto    ring
+
+	changing sync.Mutex // held while facts are written down
 
 	mu       sync.Mutex
 	closed   bool
+	facts    facts
 	parts    map[string]*part
+	ending   map[string][]chan struct{} // retired parts, by server
 	watchers map[*watch]struct{}
 }
 
@@ -43,6 +68,7 @@ type Session struct {
 type part struct {
 	up     *upstream.Upstream
 	unhear func()
+	ended  chan struct{} // closed when one that was retired is over; nil before
 }
 
 // A Watcher hears what the servers of a session say outside of any call.
@@ -73,6 +99,32 @@ func (s *Session) Touch() { s.used.Store(time.Now().UnixNano()) }
 // Used returns when the session was last in use.
 func (s *Session) Used() time.Time { return time.Unix(0, s.used.Load()) }
 
+// gone is the error of whoever comes after the end.
+func (s *Session) gone() error {
+	return &api.Error{Kind: api.KindRefused, Status: http.StatusNotFound, Message: fmt.Sprintf("session %s is closed", s.ID)}
+}
+
+// Enter lets a call in to a server of the session, waiting while the session is
+// being forked. What is done for the call is done with the returned context;
+// leave must be called when it is over. What others share has no gate.
+func (s *Session) Enter(ctx context.Context, server, tool string) (_ context.Context, leave func(), err error) {
+	e := s.Catalog().Entry(server)
+	if e == nil || !e.own() || e.Fork == config.ForkShare {
+		return ctx, func() {}, nil
+	}
+	if tool != "" {
+		if err := s.r.beforeCall(ctx, s, server, tool); err != nil {
+			return nil, nil, err
+		}
+		s.calls.Add(1)
+	}
+	return s.gate.enter(ctx, server+s.r.Catalog().Config.Separator+tool)
+}
+
+// Park says whether the call of a context, which Enter gave, waits for a person:
+// meanwhile the session can't be forked.
+func (s *Session) Park(ctx context.Context, parked bool) { s.gate.park(ctx, parked) }
+
 // Upstream returns the session's hold on a server, starting nothing yet.
 func (s *Session) Upstream(id string) (up *upstream.Upstream, e *Entry, err error) {
 	// Changes may come one after the other; each makes what was looked up stale.
@@ -88,7 +140,7 @@ func (s *Session) Upstream(id string) (up *upstream.Upstream, e *Entry, err erro
 var errChanged = errors.New("the server was just changed")
 
 func (s *Session) hold(id string) (*upstream.Upstream, *Entry, error) {
-	e := s.r.Catalog().Entry(id)
+	e := s.Catalog().Entry(id)
 	if e == nil {
 		return nil, nil, &api.Error{Kind: api.KindInvalid, Server: id, Message: fmt.Sprintf("there is no server %q", id)}
 	}
@@ -109,24 +161,31 @@ func (s *Session) join(e *Entry) (*upstream.Upstream, *Entry, error) {
 	defer s.mu.Unlock()
 	// The catalog may have changed since the entry was looked up; what is made
 	// from an old one after a reload would never be retired.
-	if now := s.r.Catalog().Entry(e.ID); now == nil || now.hash != e.hash {
+	if now := s.Catalog().Entry(e.ID); now == nil || now.hash != e.hash {
 		return nil, e, errChanged
 	}
 	if s.closed {
-		return nil, e, &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("session %s is closed", s.ID)}
+		return nil, e, s.gone()
 	}
 	if p := s.parts[e.ID]; p != nil {
 		return p.up, e, nil
 	}
 	p := &part{}
-	if e.shares() {
+	switch origin := s.facts.Shares[e.ID]; {
+	case e.shares():
 		up, err := s.r.sharedUpstream(e)
 		if err != nil {
 			return nil, e, err
 		}
 		p.up = up
-	} else {
-		p.up = s.r.newUpstream(e, s, nil)
+	case origin != "":
+		up, err := s.r.useLent(origin, e, s)
+		if err != nil {
+			return nil, e, err
+		}
+		p.up = up
+	default:
+		p.up = s.r.newUpstream(e, owned{s: s}, nil)
 	}
 	if len(s.watchers) > 0 {
 		p.unhear = p.up.Watch(&ear{s: s, server: e.ID})
@@ -159,11 +218,49 @@ func (s *Session) retire(stale map[string]bool) []*part {
 		if p.unhear != nil {
 			p.unhear()
 		}
-		if !s.r.isShared(p.up) {
+		if !s.r.isShared(p.up) && !s.r.isLent(p.up) {
+			p.ended = make(chan struct{})
+			s.ending[id] = append(slices.DeleteFunc(s.ending[id], isOver), p.ended)
 			out = append(out, p)
 		}
 	}
 	return out
+}
+
+func isOver(ended chan struct{}) bool {
+	select {
+	case <-ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// waitEnded waits for the end of the parts of a server, a session's or with nil
+// everybody's, that others have taken the place of: two never work on one state.
+// Where there is none they may be there at once.
+func (r *Registry) waitEnded(ctx context.Context, e *Entry, s *Session) error {
+	if !e.remembers() {
+		return nil
+	}
+	var ending []chan struct{}
+	if s != nil {
+		s.mu.Lock()
+		ending = slices.Clone(s.ending[e.ID])
+		s.mu.Unlock()
+	} else {
+		r.mu.Lock()
+		ending = slices.Clone(r.ending[e.ID])
+		r.mu.Unlock()
+	}
+	for _, ended := range ending {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return &api.Error{Kind: api.KindTimeout, Server: e.ID, Retryable: true, Message: fmt.Sprintf("server %q: the instance that it was before the config changed still has calls under way", e.ID)}
+		}
+	}
+	return nil
 }
 
 // Watch adds a watcher until stop is called.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,11 +17,14 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/layer"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/store/journal"
 	"github.com/tine-mcp/tine/internal/store/sqlite"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
+	"github.com/tine-mcp/tine/internal/workspace"
 )
 
 // patience ends a test that would hang. No test depends on how long it is.
@@ -34,7 +39,12 @@ type world struct {
 	dir     string
 	db      *sqlite.DB
 	wrap    func(store.Store) store.Store
-	drivers map[string]driver.Driver
+	also    map[string]driver.Driver // besides those of the machine
+	without string                   // a driver of the machine that is not there
+	layers  *layer.Store
+	spaces  *workspace.Store
+	journal *journal.Journal // only where a test records
+	records bool
 }
 
 func parse(t *testing.T, yaml string) *config.Config {
@@ -48,17 +58,56 @@ func parse(t *testing.T, yaml string) *config.Config {
 
 func newWorld(t *testing.T, yaml string) *world {
 	t.Helper()
+	return makeWorld(t, yaml, func(*world) {})
+}
+
+// makeWorld is newWorld with something else about it.
+func makeWorld(t *testing.T, yaml string, with func(*world)) *world {
+	t.Helper()
 	m := newMachine(t)
-	w := &world{t: t, m: m, dir: t.TempDir(), drivers: map[string]driver.Driver{"process": m}}
+	w := &world{t: t, m: m, dir: filepath.Join(t.TempDir(), "state")}
+	if err := os.Mkdir(w.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	db, err := blank()
+	if err == nil {
+		err = os.WriteFile(filepath.Join(w.dir, "tine.db"), db, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	with(w)
 	w.open(yaml)
 	t.Cleanup(func() {
-		w.close(false)
+		m.forgive()
+		if w.Registry != nil {
+			w.close(false)
+		}
 		for _, p := range m.procs {
 			p.kill()
 		}
 	})
 	return w
 }
+
+// blank is a store of which nothing was used yet. Making one takes longer than
+// most tests.
+var blank = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "blank")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "tine.db")
+	db, err := sqlite.Open(context.Background(), path)
+	if err != nil {
+		return nil, err
+	}
+	if err := db.Close(); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
 
 func (w *world) open(yaml string) {
 	w.t.Helper()
@@ -67,21 +116,44 @@ func (w *world) open(yaml string) {
 	if w.db, err = sqlite.Open(ctx, filepath.Join(w.dir, "tine.db")); err != nil {
 		w.t.Fatal(err)
 	}
-	var st store.Store = w.db
-	if w.wrap != nil {
-		st = w.wrap(st)
+	if w.layers, err = layer.OpenStore(layer.Options{Dir: filepath.Join(w.dir, "layers")}); err != nil {
+		w.t.Fatal(err)
 	}
-	w.Registry, err = session.Open(ctx, parse(w.t, yaml), session.Options{
-		Drivers: w.drivers, Store: st, Dir: filepath.Join(w.dir, "instances"),
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-	})
-	if err != nil {
+	w.spaces = workspace.NewStore(w.layers, workspace.Options{Dir: filepath.Join(w.dir, "work")})
+	gen := w.m.generation()
+	drivers := map[string]driver.Driver{"process": &desk{w.m, gen, "process"}, "builtin": &desk{w.m, gen, "builtin"}}
+	maps.Copy(drivers, w.also)
+	delete(drivers, w.without)
+	o := session.Options{
+		Drivers: drivers, Store: &tap{w.db, w.m, gen}, Dir: filepath.Join(w.dir, "instances"), States: w.dir,
+		Workspaces: w.spaces, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+	if w.wrap != nil {
+		o.Store = w.wrap(o.Store)
+	}
+	if w.records {
+		w.journal, err = journal.Open(ctx, journal.Options{Dir: filepath.Join(w.dir, "journal"), Index: w.db})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		o.Record.Journal = w.journal
+	}
+	if w.Registry, err = session.Open(ctx, parse(w.t, yaml), o); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
 func (w *world) close(keep bool) {
 	w.Registry.Close(context.Background(), keep)
+	w.closeStores()
+}
+
+func (w *world) closeStores() {
+	if w.journal != nil {
+		_ = w.journal.Close()
+	}
+	_ = w.spaces.Close()
+	_ = w.layers.Close()
 	_ = w.db.Close()
 }
 
@@ -99,6 +171,7 @@ func (w *world) crash(yaml string) {
 	_ = w.db.Close()
 	w.m.crash()
 	dead.Close(context.Background(), true)
+	w.closeStores()
 	w.open(yaml)
 }
 

@@ -23,8 +23,8 @@ var inputRequired = []byte(`"input_required"`)
 // modernize adds the metadata that a modern server wants in every request.
 func (c *Conn) modernize(req *Request, params []byte, edits []wire.Edit) ([]byte, []wire.Edit) {
 	meta := make([]byte, 0, 256)
-	trace, replaced := traceMembers(req)
-	meta, edits = append(meta, trace...), append(edits, replaced...)
+	own, replaced := ownMembers(req)
+	meta, edits = append(meta, own...), append(edits, replaced...)
 	add := func(has bool, key string, value []byte) {
 		if has {
 			return
@@ -71,8 +71,8 @@ func addMeta(p *wire.Params, params []byte, edits []wire.Edit, meta []byte) ([]b
 func legacyMeta(req *Request, k *call, edits []wire.Edit) []wire.Edit {
 	p := &req.Params
 	meta := p.Meta.Of(p.Raw)
-	trace, replaced := traceMembers(req)
-	out := append([]byte{'{'}, trace...)
+	own, replaced := ownMembers(req)
+	out := append([]byte{'{'}, own...)
 	_ = wire.Members(meta, func(key string, val wire.Span) error {
 		value := val.Of(meta)
 		switch key {
@@ -80,7 +80,7 @@ func legacyMeta(req *Request, k *call, edits []wire.Edit) []wire.Edit {
 			return nil
 		case wire.MetaProgressToken:
 			value = quoted(k.id)
-		case wire.MetaTraceparent, wire.MetaTracestate:
+		case wire.MetaTraceparent, wire.MetaTracestate, wire.MetaTineCaller:
 			for _, e := range replaced {
 				if e.At.Start == p.Meta.Start+val.Start {
 					value = e.With

@@ -144,8 +144,8 @@ func (c *Conn) exchange(ctx context.Context, req *Request) (*Result, error) {
 		params, edits = c.modernize(req, params, edits)
 	case !modern && req.Client.Modern && req.Params.Meta.Ok():
 		edits = legacyMeta(req, k, edits)
-	case req.Trace != "":
-		meta, replaced := traceMembers(req)
+	case req.Trace != "" || req.Caller != "":
+		meta, replaced := ownMembers(req)
 		params, edits = addMeta(&req.Params, params, append(edits, replaced...), meta)
 	}
 	frame := make([]byte, 0, len(params)+160)

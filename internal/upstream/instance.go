@@ -12,7 +12,7 @@ import (
 )
 
 // start makes an instance, or adopts one, and greets its server.
-func (u *Upstream) start(ctx context.Context, a *attempt) (driver.Instance, *Conn, error) {
+func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (driver.Instance, *Conn, error) {
 	u.mu.Lock()
 	adopt, opts := u.adopt, u.o.Conn
 	u.adopt = nil
@@ -29,7 +29,7 @@ func (u *Upstream) start(ctx context.Context, a *attempt) (driver.Instance, *Con
 			return nil, nil, errNotWanted
 		}
 	}
-	inst, err := u.o.Driver.Start(ctx, u.o.Spec)
+	inst, err := u.o.Driver.Start(ctx, spec)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -50,7 +50,7 @@ func (u *Upstream) start(ctx context.Context, a *attempt) (driver.Instance, *Con
 			u.mu.Lock()
 			u.noProbe = true
 			u.mu.Unlock()
-			return u.start(ctx, a)
+			return u.start(ctx, spec, a)
 		}
 		return nil, nil, err
 	}

@@ -40,6 +40,10 @@ type Options struct {
 	// them may have; nil where nobody keeps lists.
 	Heard func(method string)
 
+	// Prepare completes the spec before an instance is started or adopted, such as
+	// with the state it works on; nil where nothing is missing.
+	Prepare func(ctx context.Context, spec *driver.Spec) error
+
 	// Keep records an instance's handle and what its server said, before it is
 	// used; Drop forgets them. Both may be nil.
 	Keep func(h driver.Handle, hello json.RawMessage) error
@@ -94,6 +98,8 @@ type Upstream struct {
 	level    string
 	subs     map[string]int
 	retry    *time.Timer
+	held     int           // how many keep it from starting
+	unheld   chan struct{} // closed when nobody does any more
 
 	levelling sync.Mutex // held while a connection is told the level
 
@@ -165,7 +171,7 @@ func (u *Upstream) SetTimeouts(connect, each, most time.Duration) {
 func (u *Upstream) Kick() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if !u.closed && u.conn == nil && u.attempt == nil && !time.Now().Before(u.next) {
+	if !u.closed && u.held == 0 && u.conn == nil && u.attempt == nil && !time.Now().Before(u.next) {
 		u.begin()
 	}
 }
@@ -248,6 +254,16 @@ func (u *Upstream) Conn(ctx context.Context) (*Conn, error) {
 			// It is about to be replaced.
 			select {
 			case <-c.replaced:
+				continue
+			case <-ctx.Done():
+				return nil, u.gaveUp(ctx)
+			}
+		}
+		if u.attempt == nil && u.held > 0 {
+			unheld := u.unheld
+			u.mu.Unlock()
+			select {
+			case <-unheld:
 				continue
 			case <-ctx.Done():
 				return nil, u.gaveUp(ctx)
@@ -337,10 +353,19 @@ func (u *Upstream) set(state, reason string) {
 // run makes one attempt and, when it succeeds, stays until the connection or
 // the instance ends.
 func (u *Upstream) run(a *attempt) {
+	// What it works on may take longer to be there than it takes to start.
+	spec, err := u.o.Spec, error(nil)
+	if u.o.Prepare != nil {
+		err = u.o.Prepare(u.life, &spec)
+	}
 	wait := time.Duration(u.connect.Load())
 	ctx, cancel := context.WithTimeoutCause(u.life, wait,
 		failure(api.KindTimeout, u.Server(), true, "did not start within %s", wait))
-	inst, conn, err := u.start(ctx, a)
+	var inst driver.Instance
+	var conn *Conn
+	if err == nil {
+		inst, conn, err = u.start(ctx, spec, a)
+	}
 	if errors.Is(err, errNotWanted) {
 		cancel()
 		close(a.done)
@@ -457,6 +482,13 @@ func (u *Upstream) stay(inst driver.Instance, conn *Conn) {
 		u.pause.Reset()
 	}
 	_ = u.failed(why)
+}
+
+// Started reports whether an instance was ever started, or is being.
+func (u *Upstream) Started() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.conn != nil || u.attempt != nil || u.restarts > 0
 }
 
 // Status reports how the Upstream is doing.

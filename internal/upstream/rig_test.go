@@ -98,6 +98,8 @@ func (i *instance) Stop(context.Context) error {
 	return nil
 }
 
+func (i *instance) Hold(context.Context) (func(), error) { return func() {}, nil }
+
 func (i *instance) Leave() error {
 	i.r.happened("leave")
 	if i.rope != nil {

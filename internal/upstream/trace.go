@@ -2,28 +2,14 @@ package upstream
 
 import "github.com/tine-mcp/tine/internal/wire"
 
-// traceMembers is what a request's _meta needs for the server to go on with
-// the request's trace: members to add, with commas between them, and edits of
-// those that the client's own _meta has.
-func traceMembers(req *Request) (add []byte, replaced []wire.Edit) {
-	if req.Trace == "" {
-		return nil, nil
-	}
-	p := &req.Params
+// ownMembers is what of ours a request's _meta needs: the trace, for the server
+// to go on with, and who calls. It returns members to add, with commas between
+// them, and edits of those that the client's own _meta has.
+func ownMembers(req *Request) (add []byte, replaced []wire.Edit) {
 	set := func(key, value string) {
-		if p.Meta.Ok() {
-			meta := p.Meta.Of(p.Raw)
-			if at, err := wire.Find(meta, key); err == nil && at.Ok() {
-				// A tracestate belongs to its traceparent: without one of ours the
-				// client's must not stay.
-				replaced = append(replaced, wire.Edit{
-					At:   wire.Span{Start: p.Meta.Start + at.Start, End: p.Meta.Start + at.End},
-					With: wire.Quote(value),
-				})
-				return
-			}
-		}
-		if value == "" {
+		// Each of them, since a server may take the last where a key stands twice.
+		found := replaceMembers(&req.Params, key, value)
+		if replaced = append(replaced, found...); len(found) > 0 || value == "" {
 			return
 		}
 		if len(add) > 0 {
@@ -32,7 +18,32 @@ func traceMembers(req *Request) (add []byte, replaced []wire.Edit) {
 		add = append(wire.AppendQuote(add, key), ':')
 		add = wire.AppendQuote(add, value)
 	}
-	set(wire.MetaTraceparent, req.Trace)
-	set(wire.MetaTracestate, req.TraceState)
+	if req.Trace != "" {
+		set(wire.MetaTraceparent, req.Trace)
+		// A tracestate belongs to its traceparent: without one of ours the client's
+		// must not stay.
+		set(wire.MetaTracestate, req.TraceState)
+	}
+	if req.Caller != "" {
+		set(wire.MetaTineCaller, req.Caller)
+	}
 	return add, replaced
+}
+
+// replaceMembers are the edits that give a key of _meta another value, wherever
+// it stands there.
+func replaceMembers(p *wire.Params, key, value string) (edits []wire.Edit) {
+	if !p.Meta.Ok() {
+		return nil
+	}
+	_ = wire.Members(p.Meta.Of(p.Raw), func(k string, at wire.Span) error {
+		if k == key {
+			edits = append(edits, wire.Edit{
+				At:   wire.Span{Start: p.Meta.Start + at.Start, End: p.Meta.Start + at.End},
+				With: wire.Quote(value),
+			})
+		}
+		return nil
+	})
+	return edits
 }

@@ -1,7 +1,9 @@
 package upstream
 
 import (
+	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,6 +65,59 @@ func TestTraceReachesTheParams(t *testing.T) {
 				t.Errorf("other members: %s", tr.frame)
 			}
 		})
+	}
+}
+
+// TestCallerReachesTheParams checks that a server that acts for its callers gets
+// the handle and nothing that the client wrote in its place, and that what is
+// kept of the request has neither.
+func TestCallerReachesTheParams(t *testing.T) {
+	version := `"` + wire.MetaVersion + `":"2026-07-28"`
+	for _, meta := range []string{
+		``, `"_meta":null,`, `"_meta":{},`, `"_meta":{"k":1},`, `"_meta":{"tine/caller":"forged"},`, `"_meta":{"k":1,"tine/caller":{"deep":["forged"]}},`,
+		`"_meta":{"tine/caller":"forged","tine/caller":"forged"},`, `"_meta":{"tine\/c\u0061ller":"forged","progressToken":1},`,
+	} {
+		for _, tt := range []struct{ client, server, trace bool }{{}, {trace: true}, {server: true}, {client: true}, {client: true, trace: true}, {client: true, server: true}} {
+			params := `{` + meta + `"name":"x"}`
+			if tt.client {
+				params = `{"_meta":{` + strings.TrimSuffix(strings.TrimPrefix(meta, `"_meta":{`), `},`)
+				if params = strings.TrimSuffix(params, `"_meta":null,`); !strings.HasSuffix(params, "{") {
+					params += ","
+				}
+				params += version + `},"name":"x"}`
+			}
+			p, err := wire.ScanParams(wire.MethodCallTool, []byte(params))
+			if err != nil {
+				t.Fatalf("%v in %s", err, params)
+			}
+			c := newConn("s", nil, nil)
+			if c.hello.Store(&Hello{Version: wire.LatestLegacy}); tt.server {
+				c.hello.Store(&Hello{Version: wire.Latest})
+			}
+			tr := &catching{}
+			c.t = tr
+			req := &Request{Method: wire.MethodCallTool, Params: p, Client: &Client{Modern: tt.client}, Caller: "handle"}
+			if tt.trace {
+				req.Trace = "00-11111111111111111111111111111111-2222222222222222-01"
+			}
+			if _, err := c.exchange(t.Context(), req); err != nil {
+				t.Fatal(err)
+			}
+			var got struct {
+				Params struct {
+					Meta map[string]any `json:"_meta"`
+				} `json:"params"`
+			}
+			if err := json.Unmarshal(tr.frame, &got); err != nil {
+				t.Fatalf("%v in %s", err, tr.frame)
+			}
+			if got.Params.Meta[wire.MetaTineCaller] != "handle" || bytes.Contains(tr.frame, []byte("forged")) {
+				t.Errorf("%+v of %s: %s", tt, params, tr.frame)
+			}
+			if bytes.Contains(req.Params.Raw, []byte("handle")) {
+				t.Errorf("what is kept has it: %s", req.Params.Raw)
+			}
+		}
 	}
 }
 

@@ -54,6 +54,11 @@ type Request struct {
 	Trace      string
 	TraceState string
 
+	// Caller is a handle on who calls, for a server inside the gateway that acts
+	// for its callers. It takes the place of whatever the client wrote there, on
+	// the way out only: nothing that is kept or written down has it.
+	Caller string
+
 	// Call is the call's id in the journal, set by whoever writes it there.
 	Call string
 

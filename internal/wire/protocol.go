@@ -93,6 +93,7 @@ const (
 	MetaTraceparent    = "traceparent" // of W3C Trace Context, as the protocol reserves it
 	MetaTracestate     = "tracestate"
 	MetaTineError      = "tine/error"
+	MetaTineCaller     = "tine/caller" // for whom a server inside the gateway acts
 	MetaTineMissing    = "tine/missing"
 	ResultInput        = "input_required"
 	ResultTypeComplete = "complete"

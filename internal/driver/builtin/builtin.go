@@ -2,49 +2,128 @@
 // instance is one mcp.Server; a link to it is a pair of short queues of
 // messages, with no process, pipe or socket in between.
 //
-// Instances live and die with the gateway: nothing is adopted.
+// Instances live and die with the gateway, and what they remember does not: it
+// is a state in layers, which the next instance on the same folder opens again
+// with every change that was answered. So there is nothing to adopt and nothing
+// to lose. A fork seals the state, which costs the same whatever it holds.
 package builtin
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/layer"
+	"github.com/tine-mcp/tine/internal/workspace"
 )
 
 // Name is the driver's name in configs and handles.
 const Name = "builtin"
 
-// A Factory makes a server from its settings. What the server starts must end
-// with the sessions of the server: there is nothing else to close.
-type Factory func(settings map[string]any) (*mcp.Server, error)
+// A Kind is one kind of built-in server.
+type Kind struct {
+	// New makes a server. The closer, which may be nil, is closed when the
+	// server's last MCP session has ended and the instance stops; nothing else
+	// that the server starts may outlive its sessions.
+	New func(Env) (*mcp.Server, io.Closer, error)
+	// Remembers is whether it has state of its own, which is at Env.State.
+	Remembers bool
+	// Import fills the empty state at Env.State from a template, a file or a
+	// directory; nil where there is no way to. progress is never nil.
+	Import func(ctx context.Context, env Env, template string, progress func(done, total int64)) error
+}
 
-// Driver starts built-in servers.
+// Env is what a server is made with.
+type Env struct {
+	Settings  map[string]any
+	Layers    *layer.Store
+	State     string               // the folder of its state in Layers; empty where it has none
+	Workspace *workspace.Workspace // nil where it does not see one
+	Log       *slog.Logger         // never nil
+}
+
+// Options of a Driver.
+type Options struct {
+	// Kinds are the servers, by the names they have in the config.
+	Kinds map[string]Kind
+	// Layers holds the states of this driver's servers and of nobody else:
+	// Recover removes what it does not know. It may be nil where no kind
+	// remembers anything, and is closed after the driver.
+	Layers *layer.Store
+	// Dir is a folder for templates that are being imported. What is in it is the
+	// driver's.
+	Dir string
+}
+
+// Driver starts built-in servers and keeps their states.
 type Driver struct {
-	factories map[string]Factory
+	kinds     map[string]Kind
+	layers    *layer.Store
+	dir       string
+	templates *templates
+
+	mu sync.Mutex
+	// Snapshots that were not discarded yet, by id. Several may be the same layer,
+	// each with a reference of its own, and one must not be given back twice.
+	snapshots map[string]layer.Ref
 }
 
-var _ driver.Driver = (*Driver)(nil)
+var (
+	_ driver.Driver = (*Driver)(nil)
+	_ driver.Keeper = (*Driver)(nil)
+)
 
-// New returns a driver for the given servers, by the names they have in the
-// config.
-func New(factories map[string]Factory) *Driver {
-	return &Driver{factories: maps.Clone(factories)}
+// New returns a driver. Close it when all instances have stopped.
+func New(o Options) *Driver {
+	return &Driver{
+		kinds: maps.Clone(o.Kinds), layers: o.Layers, dir: o.Dir,
+		templates: newTemplates(o.Layers), snapshots: map[string]layer.Ref{},
+	}
 }
+
+// Close ends imports that are under way and lets go of what they gave.
+func (d *Driver) Close() { d.templates.close() }
 
 // Info implements [driver.Driver].
 func (d *Driver) Info() driver.Info {
-	return driver.Info{Name: Name, Scopes: []string{config.ScopeSession, config.ScopeShared}}
+	return driver.Info{Name: Name, Scopes: []string{config.ScopeSession, config.ScopeShared}, Light: true}
+}
+
+// kind finds what a spec asks for.
+func (d *Driver) kind(spec driver.Spec) (Kind, error) {
+	k, ok := d.kinds[spec.Builtin]
+	if !ok {
+		return Kind{}, fmt.Errorf("server %q: there is no built-in server %q; set servers.%s.builtin to one of %s",
+			spec.Server, spec.Builtin, spec.Server, strings.Join(slices.Sorted(maps.Keys(d.kinds)), ", "))
+	}
+	if k.Remembers && (spec.State == "" || d.layers == nil) {
+		return Kind{}, fmt.Errorf("server %q: built-in server %q remembers things and was given no folder for them", spec.Server, spec.Builtin)
+	}
+	return k, nil
+}
+
+func (d *Driver) env(spec driver.Spec) Env {
+	log := spec.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return Env{Settings: spec.Settings, Layers: d.layers, State: spec.State, Workspace: spec.Workspace, Log: log}
 }
 
 // Start implements [driver.Driver].
@@ -52,44 +131,62 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Instance, 
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("server %q: start: %w", spec.Server, err)
 	}
-	factory, ok := d.factories[spec.Builtin]
-	if !ok {
-		return nil, fmt.Errorf("server %q: there is no built-in server %q; set servers.%s.builtin to one of %s",
-			spec.Server, spec.Builtin, spec.Server, strings.Join(slices.Sorted(maps.Keys(d.factories)), ", "))
-	}
-	server, err := factory(spec.Settings)
+	kind, err := d.kind(spec)
 	if err != nil {
-		return nil, fmt.Errorf("server %q: built-in server %q: %w", spec.Server, spec.Builtin, err)
+		return nil, err
 	}
 	data, err := json.Marshal(map[string]string{"builtin": spec.Builtin})
 	if err != nil {
 		return nil, fmt.Errorf("server %q: write the handle: %w", spec.Server, err)
 	}
-	log := spec.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
+	env := d.env(spec)
+	server, closer, err := kind.New(env)
+	if err != nil {
+		return nil, fmt.Errorf("server %q: built-in server %q: %w", spec.Server, spec.Builtin, d.lost(spec, err))
 	}
 	grace := spec.StopGrace
 	if grace == 0 {
 		grace = 5 * time.Second
 	}
-	server.AddReceivingMiddleware(containPanics(spec.Server, log))
-	return &instance{
+	i := &instance{
 		handle: driver.Handle{Driver: Name, Server: spec.Server, Session: spec.Session, Dir: spec.Dir, Data: data},
 		server: server,
+		closer: closer,
 		grace:  grace,
-		log:    log,
+		log:    env.Log,
 		done:   make(chan struct{}),
-	}, nil
+	}
+	server.AddReceivingMiddleware(i.gate.middleware, containPanics(spec.Server, env.Log))
+	return i, nil
+}
+
+// lost says so when a state can't be read any more. Trying again does not help.
+func (d *Driver) lost(spec driver.Spec, err error) error {
+	if !d.kinds[spec.Builtin].Remembers {
+		return err
+	}
+	var damage *layer.Damage
+	gone := errors.As(err, &damage) || errors.Is(err, layer.ErrUnknown) || errors.Is(err, fs.ErrNotExist)
+	if dir, absErr := filepath.Abs(spec.State); !gone && absErr == nil {
+		_, gone = d.layers.Broken()[dir]
+	}
+	if gone {
+		return &api.Error{
+			Kind: api.KindLost, Server: spec.Server,
+			Message: fmt.Sprintf("server %q: its state is lost: %v; rewind the session to a snapshot or open another", spec.Server, err),
+		}
+	}
+	return err
 }
 
 // Adopt implements [driver.Driver]. There is never anything to adopt, and what
-// an earlier gateway left of the instance's folder is removed.
+// an earlier gateway left of the instance's folder is removed; its state is
+// elsewhere, and the next Start goes on with it.
 func (d *Driver) Adopt(_ context.Context, h driver.Handle, _ *slog.Logger) (driver.Instance, error) {
 	if h.Dir != "" {
 		if err := os.RemoveAll(h.Dir); err != nil {
 			return nil, fmt.Errorf("server %q: remove the folder of an ended instance: %w", h.Server, err)
 		}
 	}
-	return nil, fmt.Errorf("server %q: built-in servers end with the gateway: %w", h.Server, driver.ErrGone)
+	return nil, fmt.Errorf("server %q: built-in servers end with the gateway and start again on what they remember: %w", h.Server, driver.ErrGone)
 }

@@ -19,7 +19,20 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(victimVar); dir != "" {
+		victim(dir) // does not return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// stateless is a kind that has only settings.
+func stateless(make func(map[string]any) (*mcp.Server, error)) Kind {
+	return Kind{New: func(e Env) (*mcp.Server, io.Closer, error) {
+		s, err := make(e.Settings)
+		return s, nil, err
+	}}
+}
 
 // frames lets the SDK's client speak over a driver's stream.
 type frames struct{ s driver.Stream }
@@ -55,8 +68,8 @@ type echoArgs struct {
 
 // sample is a server with one tool for each thing that can go wrong. A call of
 // "stuck" waits for free and heeds nothing; "wait" ends when cancelled.
-func sample(entered chan<- string, free <-chan struct{}) Factory {
-	return func(map[string]any) (*mcp.Server, error) {
+func sample(entered chan<- string, free <-chan struct{}) Kind {
+	return stateless(func(map[string]any) (*mcp.Server, error) {
 		s := mcp.NewServer(&mcp.Implementation{Name: "sample", Version: "1"}, nil)
 		mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(_ context.Context, _ *mcp.CallToolRequest, in echoArgs) (*mcp.CallToolResult, any, error) {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: in.Text}}}, nil, nil
@@ -92,7 +105,7 @@ func sample(entered chan<- string, free <-chan struct{}) Factory {
 			return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{"q": &mcp.ElicitParams{Mode: "form", Message: "?"}}}, nil, nil
 		})
 		return s, nil
-	}
+	})
 }
 
 type fixture struct {
@@ -103,12 +116,12 @@ type fixture struct {
 
 func newFixture() *fixture {
 	f := &fixture{entered: make(chan string, 8), free: make(chan struct{})}
-	f.driver = New(map[string]Factory{
+	f.driver = New(Options{Kinds: map[string]Kind{
 		"sample": sample(f.entered, f.free),
-		"broken": func(map[string]any) (*mcp.Server, error) {
+		"broken": stateless(func(map[string]any) (*mcp.Server, error) {
 			return nil, errors.New("settings.x must be true or false, not a string")
-		},
-	})
+		}),
+	}})
 	return f
 }
 
@@ -209,7 +222,7 @@ func TestStartErrors(t *testing.T) {
 
 func TestHandleAndFolder(t *testing.T) {
 	f := newFixture()
-	if info := f.driver.Info(); info.Name != Name || info.Adopts {
+	if info := f.driver.Info(); info.Name != Name || info.Adopts || !info.Light {
 		t.Errorf("info = %+v", info)
 	}
 	folder := func() string {

@@ -22,6 +22,8 @@ import (
 type instance struct {
 	handle driver.Handle
 	server *mcp.Server
+	closer io.Closer // nil where there is nothing to close
+	gate   gate
 	grace  time.Duration
 	log    *slog.Logger
 
@@ -30,8 +32,8 @@ type instance struct {
 	stopped  bool
 	sessions sync.WaitGroup // what serves links, those that are closing too
 
-	done      chan struct{} // closed when stopped and no session is left
-	removeErr error         // written before done is closed
+	done   chan struct{} // closed when stopped and no session is left
+	endErr error         // written before done is closed
 }
 
 var _ driver.Instance = (*instance)(nil)
@@ -66,6 +68,16 @@ func (i *instance) Dial(ctx context.Context) (driver.Link, error) {
 	return driver.Link{Stream: (*stream)(l)}, nil
 }
 
+// Hold implements [driver.Instance]: no request is under way when it returns,
+// and those that come wait in their link.
+func (i *instance) Hold(ctx context.Context) (func(), error) {
+	release, err := i.gate.hold(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("server %q: hold: %w", i.handle.Server, err)
+	}
+	return release, nil
+}
+
 func (i *instance) Done() <-chan struct{} { return i.done }
 
 func (i *instance) Err() error { return nil }
@@ -87,10 +99,7 @@ func (i *instance) Stop(ctx context.Context) error {
 			i.link.close()
 		}
 		go func() {
-			i.sessions.Wait()
-			if i.handle.Dir != "" {
-				i.removeErr = os.RemoveAll(i.handle.Dir)
-			}
+			i.endErr = i.end()
 			close(i.done)
 		}()
 	}
@@ -107,14 +116,27 @@ func (i *instance) Stop(ctx context.Context) error {
 			return fmt.Errorf("server %q: stop: calls still run %s after they were cancelled: %w", i.handle.Server, i.grace, ctx.Err())
 		}
 	}
-	if i.removeErr != nil {
-		return fmt.Errorf("server %q: stop: remove its folder: %w", i.handle.Server, i.removeErr)
+	if i.endErr != nil {
+		return fmt.Errorf("server %q: stop: %w", i.handle.Server, i.endErr)
 	}
 	return nil
 }
 
-// Leave implements [driver.Instance]: it stops, as nobody could find the
-// instance again.
+// end waits for the sessions and lets go of what the instance has.
+func (i *instance) end() error {
+	i.sessions.Wait()
+	var errs []error
+	if i.closer != nil {
+		errs = append(errs, i.closer.Close())
+	}
+	if i.handle.Dir != "" {
+		errs = append(errs, os.RemoveAll(i.handle.Dir))
+	}
+	return errors.Join(errs...)
+}
+
+// Leave implements [driver.Instance]: it stops, and the next gateway starts
+// another one on the same state.
 func (i *instance) Leave() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // nobody waits for longer than the grace

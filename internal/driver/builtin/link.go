@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/wire"
 )
 
 // queued is how many messages may wait in each direction before the sender
@@ -160,11 +161,26 @@ func (s *stream) ReadFrame() ([]byte, error) {
 // WriteFrame implements [driver.Stream]. A frame that is no JSON-RPC message is
 // refused here and does not reach the server, whose session would end over it.
 func (s *stream) WriteFrame(ctx context.Context, frame []byte) error {
-	m, err := jsonrpc.DecodeMessage(frame)
+	m, err := decode(frame)
 	if err != nil {
 		return fmt.Errorf("frame is not a JSON-RPC message: %w", err)
 	}
 	return send(ctx, (*link)(s), s.in, m)
+}
+
+// decode reads a message. Requests with the ids that upstream gives, which are
+// nearly all, don't go through the SDK's decoder: it makes a large buffer for
+// each.
+func decode(frame []byte) (jsonrpc.Message, error) {
+	m, err := wire.Scan(frame)
+	if err != nil || !m.IsRequest() || len(m.ID) < 2 || m.ID[0] != '"' || bytes.IndexByte(m.ID, '\\') >= 0 {
+		return jsonrpc.DecodeMessage(frame)
+	}
+	id, err := jsonrpc.MakeID(string(m.ID[1 : len(m.ID)-1]))
+	if err != nil {
+		return nil, err
+	}
+	return &jsonrpc.Request{ID: id, Method: m.Method, Params: bytes.Clone(m.Params)}, nil
 }
 
 // Close implements [driver.Stream]. Calls that still run are cancelled.

@@ -16,7 +16,9 @@ import (
 // link, in both eras, one link after another, with work left running at the
 // end.
 func TestNativeServers(t *testing.T) {
-	d := New(map[string]Factory{"time": timeserver.New, "fetch": fetch.New, "everything": everything.New})
+	d := New(Options{Kinds: map[string]Kind{
+		"time": stateless(timeserver.New), "fetch": stateless(fetch.New), "everything": stateless(everything.New),
+	}})
 	declines := &mcp.ClientOptions{
 		ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			return &mcp.ElicitResult{Action: "decline"}, nil

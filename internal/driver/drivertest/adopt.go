@@ -21,6 +21,9 @@ const ownerVar = "TINE_DRIVERTEST_OWNER"
 type order struct {
 	Spec driver.Spec
 	Torn bool // leave a message half written and one half read
+	Held bool // die while holding it
+	// Key and Value, where they are set, are what it shall remember.
+	Key, Value string
 }
 
 // own starts an instance, tells its handle, and waits to be killed.
@@ -59,6 +62,16 @@ func (s *Suite) carryOut(text string) (driver.Handle, error) {
 	if _, err := p.TryCall(c, "echo", map[string]any{"text": "mine"}); err != nil {
 		return driver.Handle{}, err
 	}
+	if o.Key != "" {
+		if err := s.put(c, p, o.Key, o.Value); err != nil {
+			return driver.Handle{}, err
+		}
+	}
+	if o.Held {
+		if _, err := inst.Hold(c); err != nil {
+			return driver.Handle{}, err
+		}
+	}
 	if o.Torn {
 		if err := link.Stream.WriteFrame(c, callFrame("clog", "spill", map[string]any{"bytes": 4 << 20})); err != nil {
 			return driver.Handle{}, err
@@ -79,9 +92,13 @@ func (s *Suite) carryOut(text string) (driver.Handle, error) {
 // warning, and returns the handle.
 func (s *Suite) Orphan(t testing.TB, torn bool) driver.Handle {
 	t.Helper()
-	spec := s.Spec(t, s.Program(t))
-	spec.Log = nil
-	text, err := json.Marshal(order{Spec: spec, Torn: torn})
+	return s.orphan(t, order{Spec: s.Spec(t, s.Program(t)), Torn: torn})
+}
+
+func (s *Suite) orphan(t testing.TB, o order) driver.Handle {
+	t.Helper()
+	o.Spec.Log = nil
+	text, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
 	}

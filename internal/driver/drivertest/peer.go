@@ -37,10 +37,21 @@ func Dial(t testing.TB, inst driver.Instance) *Peer {
 		t.Cleanup(func() { link.Stream.Close() })
 	}
 	p := &Peer{link: link}
-	if _, err := p.request(ctx(t), "initialize", map[string]any{"protocolVersion": "2025-11-25"}); err != nil {
+	if err := p.shakeHands(ctx(t)); err != nil {
 		t.Fatalf("initialize: %v", err)
 	}
 	return p
+}
+
+func (p *Peer) shakeHands(ctx context.Context) error {
+	if _, err := p.request(ctx, "initialize", map[string]any{
+		"protocolVersion": "2025-11-25",
+		"capabilities":    map[string]any{},
+		"clientInfo":      map[string]any{"name": "drivertest", "version": "1"},
+	}); err != nil || p.link.Stream == nil {
+		return err
+	}
+	return p.link.Stream.WriteFrame(ctx, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
 }
 
 // Call calls a tool and returns the text of its answer.

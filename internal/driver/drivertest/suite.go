@@ -8,7 +8,11 @@
 //
 // The suite builds a small static MCP server and lets the driver run it. Drivers
 // whose links are HTTP reach a server that their Spec starts, and pass the part
-// of the suite that does not need a misbehaving one.
+// of the suite that does not need a misbehaving one. So do drivers whose servers
+// are not programs, with Foreign.
+//
+// A driver that is a driver.Keeper says with Stateful how to run a server that
+// remembers. Where that is not the suite's own, Put and Get make it remember.
 package drivertest
 
 import (
@@ -40,6 +44,18 @@ type Suite struct {
 	// Left lists what of an instance is still there, for the errors of tests
 	// that find something after a Stop. Optional.
 	Left func(t testing.TB, h driver.Handle) []string
+	// Foreign says that Spec runs another server than the suite's, which has only
+	// the tool echo: what it is given as text it answers.
+	Foreign bool
+	// Stateful says how to run a server that remembers, on the state in the folder
+	// state, which a Keeper seeds. Like those of Spec each is another instance.
+	Stateful func(t testing.TB, program, state string) driver.Spec
+	// Put makes a server of Stateful remember a value, and Get returns it, empty
+	// where there is none. By default they call the tools of the suite's server.
+	Put func(ctx context.Context, p *Peer, key, value string) error
+	Get func(ctx context.Context, p *Peer, key string) (string, error)
+	// Kill ends an instance as a crash does, also one that is held. Optional.
+	Kill func(t testing.TB, inst driver.Instance)
 	// Options for goleak, where a library of the driver needs one.
 	Leaks []goleak.Option
 
@@ -69,6 +85,9 @@ func (s *Suite) Main(m *testing.M) {
 // Program returns the path of the suite's server.
 func (s *Suite) Program(t testing.TB) string {
 	t.Helper()
+	if s.Foreign {
+		return ""
+	}
 	s.build.Do(func() {
 		if s.program = os.Getenv(programVar); s.program != "" {
 			return
@@ -134,10 +153,34 @@ func (s *Suite) Run(t *testing.T) {
 		{"adopt after the owner died", true, s.testAdopt},
 		{"adopt in the middle of lines", true, s.testAdoptTorn},
 		{"adopt what has ended", true, s.testAdoptEnded},
+		{"hold", false, s.testHold},
+		{"hold with no time", false, s.testHoldWithNoTime},
+		{"hold and stop", false, s.testHoldStop},
+		{"hold and leave", false, s.testHoldLeave},
+		{"hold and crash", false, s.testHoldCrash},
+		{"hold what has ended", true, s.testHoldEnded},
+		{"hold a busy one", true, s.testHoldBusy},
+		{"adopt what was held", true, s.testAdoptHeld},
+		{"state after a restart", false, s.testRestart},
+		{"state after a crash", true, s.testStateAfterCrash},
+		{"adopt with state", true, s.testAdoptState},
+		{"fork isolation", false, s.testIsolation},
+		{"forks of forks", false, s.testForksOfForks},
+		{"many children at once", false, s.testManyChildren},
+		{"freeze while none runs", false, s.testFreezeStopped},
+		{"freeze under load", false, s.testFreezeUnderLoad},
+		{"discard and erase twice", false, s.testTwice},
+		{"export and import", false, s.testExport},
+		{"import what is none", false, s.testImportGarbage},
+		{"failure leaves nothing", false, s.testNothingLeft},
+		{"random worlds", false, s.testRandom},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.stream && !streams {
 				t.Skip("the driver's links are not streams")
+			}
+			if test.stream && s.Foreign {
+				t.Skip("the server is not the suite's")
 			}
 			test.run(t)
 		})

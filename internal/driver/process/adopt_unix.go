@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -64,7 +65,9 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 	// direction.
 	conn.torn = true
 	conn.frames.torn = true
-	return d.newInstance(h, rec, d.newChild(h.Dir, rec, fd), conn, stderr, log), nil
+	child := d.newChild(h.Dir, rec, fd)
+	child.wake()
+	return d.newInstance(h, rec, child, conn, stderr, log), nil
 }
 
 // unusable reports whether an error of opening the FIFOs means that they will
@@ -101,23 +104,29 @@ func (d *Driver) clear(dirs []string, recs []record) error {
 	for n, rec := range recs {
 		families = append(families, family{token: rec.Token, dir: realPath(dirs[n])})
 	}
+	var dying []member
+	if slices.ContainsFunc(recs, record.lives) {
+		// Before they are killed: what is dying can't be told from others.
+		dying = d.census.members(families...)
+	}
 	// The leaders by their records, with their groups, for what no scan can see.
 	for _, rec := range recs {
 		if rec.lives() {
 			syscall.Kill(-rec.PID, syscall.SIGKILL)
-		}
-	}
-	giveUp := time.Now().Add(killWait)
-	for _, rec := range recs {
-		for rec.lives() {
-			if time.Now().After(giveUp) {
-				return fmt.Errorf("process %d was killed and does not end", rec.PID)
-			}
-			time.Sleep(time.Millisecond)
+			dying = append(dying, member{pid: rec.PID, start: rec.Start})
 		}
 	}
 	if err := d.census.end(families...); err != nil {
 		return err
+	}
+	giveUp := time.Now().Add(killWait)
+	for _, p := range dying {
+		for lives(p.pid, p.start) {
+			if time.Now().After(giveUp) {
+				return fmt.Errorf("process %d was killed and does not end", p.pid)
+			}
+			time.Sleep(time.Millisecond)
+		}
 	}
 	for _, dir := range dirs {
 		if err := removeFolder(dir); err != nil {

@@ -83,6 +83,11 @@ func (c *census) take() []member {
 	return n.members
 }
 
+// members returns those of the families.
+func (c *census) members(families ...family) []member {
+	return slices.DeleteFunc(slices.Clone(c.take()), func(p member) bool { return !slices.ContainsFunc(families, p.of) })
+}
+
 // end kills the members of the families, again until there are none: a process
 // may start others between being seen and being killed.
 func (c *census) end(families ...family) error {
@@ -91,12 +96,10 @@ func (c *census) end(families ...family) error {
 	killed := make(map[int]uint64) // pid to start
 	for {
 		seen := false
-		for _, p := range c.take() {
-			if slices.ContainsFunc(families, p.of) {
-				seen = true
-				killMember(p)
-				killed[p.pid] = p.start
-			}
+		for _, p := range c.members(families...) {
+			seen = true
+			signalMember(p, syscall.SIGKILL)
+			killed[p.pid] = p.start
 		}
 		// One that is dying has neither environment nor files any more, and still
 		// runs.

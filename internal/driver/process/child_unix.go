@@ -32,6 +32,8 @@ type child struct {
 
 	mu     sync.Mutex
 	reaped bool // its pid may be another's by now
+
+	still still
 }
 
 // launch starts a child on new FIFOs in dir and completes its record.
@@ -148,7 +150,11 @@ func (c *child) wait(d time.Duration) (exited, ok bool) { return c.watch.wait(d)
 // close lets go of the child without ending it.
 func (c *child) close() { c.watch.close() }
 
-func (c *child) terminate() { c.signal(syscall.SIGTERM) }
+// terminate asks the group to end. One that is stopped would not hear it.
+func (c *child) terminate() {
+	c.signal(syscall.SIGCONT)
+	c.signal(syscall.SIGTERM)
+}
 
 func (c *child) kill() { c.signal(syscall.SIGKILL) }
 

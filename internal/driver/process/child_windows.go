@@ -34,6 +34,24 @@ type child struct {
 	once sync.Once
 }
 
+// freeze does nothing: that no frame enters is all there is to a hold here.
+func (c *child) freeze(func() error) error { return nil }
+
+func (c *child) thaw() {}
+
+// settle waits for a frame that is being sent.
+func (c *conn) settle(ctx context.Context) error {
+	select {
+	case c.writing <- struct{}{}:
+		<-c.writing
+		return nil
+	case <-c.over:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("it does not read its input: %w", ctx.Err())
+	}
+}
+
 func (d *Driver) launch(dir string, spec launchSpec, rec *record) (_ *child, _ *conn, err error) {
 	job, err := newJob()
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -25,11 +26,17 @@ type conn struct {
 	out     outgoing
 	buffers *sync.Pool
 
+	held atomic.Pointer[pause] // nil while frames may enter
+	over chan struct{}         // closed when the child is gone
+
 	mu     sync.Mutex
 	link   *stream // the one that is open
 	ended  bool    // the child is gone
 	closed bool
 }
+
+// pause is a time in which no frame enters.
+type pause struct{ over chan struct{} }
 
 var longAgo = time.Unix(1, 0)
 
@@ -42,7 +49,7 @@ func newConn(r, w *os.File, limit int, buffers *sync.Pool) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{r: r, w: w, rr: rr, rw: rw, writing: make(chan struct{}, 1), buffers: buffers}
+	c := &conn{r: r, w: w, rr: rr, rw: rw, writing: make(chan struct{}, 1), over: make(chan struct{}), buffers: buffers}
 	c.out.init()
 	c.frames = frames{limit: limit, buffers: buffers, fill: c.filler()}
 	return c, nil
@@ -74,6 +81,7 @@ func (c *conn) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
+	close(c.over)
 	c.r.SetReadDeadline(longAgo)
 	c.w.SetWriteDeadline(longAgo)
 }

@@ -39,6 +39,10 @@ type instance struct {
 	err      error     // why it ended
 	endErr   error     // what could not be ended
 
+	holding chan struct{} // holds one token while the instance is held
+	leaving chan struct{} // closed when a Stop or Leave begins
+	parting sync.Once
+
 	closing sync.Mutex // held by Stop and Leave
 	removed bool
 	left    bool
@@ -194,6 +198,7 @@ func (i *instance) ask(ctx context.Context) {
 		return
 	default:
 	}
+	i.part()
 	i.conn.hangUp()
 	i.child.terminate()
 	grace := time.NewTimer(i.grace)
@@ -221,6 +226,7 @@ func (i *instance) Leave() error {
 		return nil
 	}
 	i.left = true
+	i.part()
 	i.child.close()
 	<-i.watched
 	i.conn.close()

@@ -18,8 +18,11 @@ type identity struct {
 	dead  bool // it has exited and nobody has waited for it
 }
 
-// stateZombie is SZOMB of sys/proc.h.
-const stateZombie = 5
+// SSTOP and SZOMB of sys/proc.h.
+const (
+	stateStopped = 4
+	stateZombie  = 5
+)
 
 func identify(pid int) (identity, error) {
 	k, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
@@ -104,12 +107,18 @@ func scan(found func(p member)) {
 	}
 }
 
-// killMember kills a process that scan found, unless its pid is another's by
+// signalMember signals a process that scan found, unless its pid is another's by
 // now.
-func killMember(p member) {
+func signalMember(p member, sig syscall.Signal) {
 	if lives(p.pid, p.start) {
-		if err := syscall.Kill(p.pid, syscall.SIGKILL); errors.Is(err, syscall.EPERM) {
-			return // not ours; the caller sees that it lives on
+		if err := syscall.Kill(p.pid, sig); errors.Is(err, syscall.EPERM) {
+			return // not ours; the caller sees that it goes on
 		}
 	}
+}
+
+// stands reports whether a process runs nothing: it is stopped, or gone.
+func stands(pid int) bool {
+	k, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
+	return err != nil || int(k.Proc.P_pid) != pid || k.Proc.P_stat == stateStopped || k.Proc.P_stat == stateZombie
 }

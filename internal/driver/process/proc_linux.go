@@ -186,18 +186,41 @@ func readInto(path string, buf []byte) ([]byte, int, error) {
 	}
 }
 
-// killMember kills a process that scan found, unless its pid is another's by
+// signalMember signals a process that scan found, unless its pid is another's by
 // now.
-func killMember(p member) {
+func signalMember(p member, sig syscall.Signal) {
 	fd := openProcess(p.pid)
 	if fd < 0 {
 		if lives(p.pid, p.start) {
-			syscall.Kill(p.pid, syscall.SIGKILL)
+			syscall.Kill(p.pid, sig)
 		}
 		return
 	}
 	defer closeFD(fd)
 	if lives(p.pid, p.start) {
-		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		unix.PidfdSendSignal(fd, sig, nil, 0)
 	}
+}
+
+// stands reports whether a process runs nothing: each of its threads is stopped,
+// or it is gone. A thread may be in the middle of a write when the others are
+// stopped already.
+func stands(pid int) bool {
+	tasks := "/proc/" + strconv.Itoa(pid) + "/task/"
+	d, err := os.Open(tasks)
+	if err != nil {
+		return true
+	}
+	names, _ := d.Readdirnames(-1)
+	d.Close()
+	for _, name := range names {
+		b, err := os.ReadFile(tasks + name + "/stat")
+		if err != nil {
+			continue
+		}
+		if i := bytes.LastIndexByte(b, ')'); i < 0 || i+2 >= len(b) || !strings.ContainsRune("TtZXx", rune(b[i+2])) {
+			return false
+		}
+	}
+	return true
 }

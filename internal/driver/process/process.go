@@ -30,6 +30,14 @@
 //
 // On Windows there are no such FIFOs: the child is in a job that ends with the
 // gateway.
+//
+// # What a server remembers
+//
+// A program's state is what its config declares: directories, each at
+// Spec.State/NAME, which args and environment name as ${state.NAME}. A fork stops
+// the processes of the instance, clones the directories, lets them go on, and
+// starts another server on the clone. What a server keeps in its memory and has
+// not written is not carried, as after a crash.
 package process
 
 import (
@@ -51,6 +59,9 @@ type Options struct {
 	StopGrace time.Duration // how long to ask before killing, where the spec does not say; default 5s
 	LogLimit  int64         // bytes of standard error kept of an instance, about; default 1 MiB
 	Environ   []string      // the environment of the gateway; default os.Environ()
+
+	ImportBytes int64 // of the files of a snapshot that is imported; default 64 GiB
+	ImportFiles int   // how many, with directories and links; default a million
 }
 
 // Driver runs child processes. Make it with New.
@@ -63,6 +74,7 @@ type Driver struct {
 var (
 	_ driver.Driver  = (*Driver)(nil)
 	_ driver.Sweeper = (*Driver)(nil)
+	_ driver.Keeper  = (*Driver)(nil)
 )
 
 // bufferSize is what a pipe holds, so that one read empties it.
@@ -81,6 +93,12 @@ func New(opts Options) *Driver {
 	}
 	if opts.Environ == nil {
 		opts.Environ = os.Environ()
+	}
+	if opts.ImportBytes <= 0 {
+		opts.ImportBytes = 64 << 30
+	}
+	if opts.ImportFiles <= 0 {
+		opts.ImportFiles = 1_000_000
 	}
 	d := &Driver{opts: opts}
 	d.buffers.New = func() any {
@@ -123,6 +141,9 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 			removeFolder(dir)
 		}
 	}()
+	if spec, err = fillIn(spec); err != nil {
+		return nil, err
+	}
 	if err := checkCwd(spec); err != nil {
 		return nil, err
 	}
@@ -170,6 +191,7 @@ func (d *Driver) newInstance(h driver.Handle, rec record, c *child, conn *conn, 
 	i := &instance{
 		h: h, grace: rec.grace(), log: log, child: c, conn: conn, stderr: stderr,
 		exited: make(chan struct{}), done: make(chan struct{}), watched: make(chan struct{}),
+		holding: make(chan struct{}, 1), leaving: make(chan struct{}),
 	}
 	conn.server = h.Server
 	conn.frames.log = log

@@ -14,6 +14,27 @@ var suite = &drivertest.Suite{
 	Spec: func(t testing.TB, program string, args ...string) driver.Spec {
 		return driver.Spec{Server: "fs", Dir: filepath.Join(t.TempDir(), "instance"), Command: program, Args: args}
 	},
+	Stateful: func(t testing.TB, program, state string) driver.Spec {
+		return driver.Spec{
+			Server: "fs", Dir: filepath.Join(t.TempDir(), "instance"), Command: program,
+			State: state, Dirs: []driver.StateDir{{Name: "data"}},
+			Env: map[string]string{drivertest.StateVar: "${state.data}"},
+		}
+	},
+	Kill: func(t testing.TB, inst driver.Instance) {
+		rec, err := parseRecord(inst.Handle().Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := os.FindProcess(rec.PID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Release()
+		if err := p.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	},
 	Left: left,
 }
 

@@ -62,18 +62,42 @@ func (s *stream) WriteFrame(ctx context.Context, frame []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	select {
-	case c.writing <- struct{}{}:
-	case <-ctx.Done():
-		return fmt.Errorf("server %q does not read its input: %w", c.server, ctx.Err())
-	case <-s.quit:
-		return s.closedError()
+	if err := c.enter(ctx, s); err != nil {
+		return err
 	}
 	defer func() { <-c.writing }()
 	if s.isClosed() {
 		return s.closedError()
 	}
 	return c.write(ctx, s, frame)
+}
+
+// enter takes the token of writing, when nobody holds the instance.
+func (c *conn) enter(ctx context.Context, s *stream) error {
+	for {
+		select {
+		case c.writing <- struct{}{}:
+		case <-ctx.Done():
+			return fmt.Errorf("server %q does not read its input: %w", c.server, ctx.Err())
+		case <-s.quit:
+			return s.closedError()
+		}
+		held := c.held.Load()
+		if held == nil {
+			return nil
+		}
+		<-c.writing
+		select {
+		case <-held.over:
+		case <-c.over: // nothing will be written, and the error says why
+			c.writing <- struct{}{}
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("server %q is held while its state is copied: %w", c.server, ctx.Err())
+		case <-s.quit:
+			return s.closedError()
+		}
+	}
 }
 
 // write sends one line. The caller holds writing.

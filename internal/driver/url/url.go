@@ -150,6 +150,15 @@ func (i *instance) Dial(ctx context.Context) (driver.Link, error) {
 	return driver.Link{HTTP: &e}, nil
 }
 
+// Hold does nothing: what the server keeps is not ours to hold, and it is never
+// forked.
+func (i *instance) Hold(ctx context.Context) (release func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("server %q: hold: %w", i.handle.Server, err)
+	}
+	return func() {}, nil
+}
+
 func (i *instance) Done() <-chan struct{} { return i.done }
 
 func (i *instance) Err() error { return nil }

@@ -36,11 +36,12 @@ func (d *reached) Handle() driver.Handle { return driver.Handle{} }
 func (d *reached) Dial(context.Context) (driver.Link, error) {
 	return driver.Link{HTTP: &driver.Endpoint{URL: d.url, Client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, Transport: "streamable"}}, nil
 }
-func (d *reached) Done() <-chan struct{}             { return d.done }
-func (d *reached) Err() error                        { return nil }
-func (d *reached) Logs(int64) (io.ReadCloser, error) { return nil, errors.New("none") }
-func (d *reached) Stop(context.Context) error        { return nil }
-func (d *reached) Leave() error                      { return nil }
+func (d *reached) Done() <-chan struct{}                { return d.done }
+func (d *reached) Err() error                           { return nil }
+func (d *reached) Logs(int64) (io.ReadCloser, error)    { return nil, errors.New("none") }
+func (d *reached) Stop(context.Context) error           { return nil }
+func (d *reached) Leave() error                         { return nil }
+func (d *reached) Hold(context.Context) (func(), error) { return func() {}, nil }
 
 // What a caller did wrong, and an answer that is too large for the gateway, open
 // no breaker: they would keep everybody else away from a server that is well.

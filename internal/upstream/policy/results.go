@@ -35,7 +35,8 @@ func (r *results) Call(ctx context.Context, req *upstream.Request) (*upstream.Re
 		defer r.server.results.drop(r.scope)
 		return r.next.Call(ctx, req)
 	}
-	if req.Params.RequestState.Ok() || req.Params.InputResponses.Ok() || !wanted(c, req.Name) {
+	if req.Params.RequestState.Ok() || req.Params.InputResponses.Ok() || req.Caller != "" || !wanted(c, req.Name) {
+		// What a server does for its caller depends on more than the principal.
 		return r.next.Call(ctx, req)
 	}
 	sum, ok := sign(req)

@@ -29,6 +29,8 @@ type arguments struct {
 	Bytes int    `json:"bytes"`
 	Code  int    `json:"code"`
 	How   string `json:"how"`
+	Key   string `json:"key"`
+	Value string `json:"value"`
 }
 
 func main() {
@@ -134,6 +136,10 @@ func call(tool string, a arguments, out *bufio.Writer) string {
 		signal.Ignore(stopSignal)
 	case "spawn":
 		return spawn(a.How)
+	case "remember":
+		return remember(a.Key, a.Value)
+	case "recall":
+		return recall(a.Key)
 	default:
 		return "no such tool"
 	}

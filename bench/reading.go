@@ -1,0 +1,161 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// What Tine aims at with sessions.
+const (
+	aimQuick  = 2   // ms of an open or a fork, fewer than
+	aimSame   = 1.2 // times what it is compared with, at most: as good as the same
+	aimCopied = 1.1 // times copy plus start, at most
+	aimMemory = 1e9 // bytes of anonymous memory, fewer than
+)
+
+// reading is one case of a row about sessions.
+type reading struct {
+	Row   string `json:"row"`
+	About string `json:"about"`
+	Case  string `json:"case"`
+	// Use is whether the first use of what was made is in the times.
+	Use bool `json:"first_use,omitempty"`
+	// Flat is whether it was called as fast as it goes, for which there is no aim.
+	Flat bool `json:"flat_out,omitempty"`
+
+	P50 time.Duration `json:"p50_ns,omitempty"`
+	P95 time.Duration `json:"p95_ns,omitempty"`
+	// Ratio is against the case it is compared with, round by round; zero where
+	// it is that case itself.
+	Ratio    timeRatios `json:"ratio"`
+	Anon     int64      `json:"anon_bytes,omitempty"`
+	Sessions int        `json:"sessions,omitempty"`          // that the memory is of
+	Each     int64      `json:"bytes_per_session,omitempty"` // less what the gateway had without them
+	Failure  string     `json:"failure,omitempty"`
+	Rounds   []timing   `json:"rounds,omitempty"`
+}
+
+type timeRatios struct {
+	P50 float64 `json:"p50"`
+	P95 float64 `json:"p95"`
+}
+
+// timing is what one case took in one round.
+type timing struct {
+	N   int           `json:"n"`
+	P50 time.Duration `json:"p50_ns"`
+	P95 time.Duration `json:"p95_ns"`
+}
+
+func timingP50(t timing) float64 { return float64(t.P50) }
+func timingP95(t timing) float64 { return float64(t.P95) }
+
+// series is the times of one case, round by round.
+type series struct {
+	name   string
+	use    bool // and flat, as in reading
+	flat   bool
+	now    []time.Duration // of the round under way
+	rounds []timing
+}
+
+func (s *series) add(d time.Duration) { s.now = append(s.now, d) }
+
+func (s *series) endRound() {
+	slices.Sort(s.now)
+	s.rounds = append(s.rounds, timing{N: len(s.now), P50: percentile(s.now, 50), P95: percentile(s.now, 95)})
+	s.now = nil
+}
+
+// against makes the reading, compared with another case unless that is nil.
+func (s *series) against(base *series) reading {
+	r := reading{
+		Case: s.name, Use: s.use, Flat: s.flat, Rounds: s.rounds,
+		P50: time.Duration(medianOf(s.rounds, timingP50)),
+		P95: time.Duration(medianOf(s.rounds, timingP95)),
+	}
+	if base != nil && base != s {
+		r.Ratio = timeRatios{P50: medianRatio(s.rounds, base.rounds, timingP50), P95: medianRatio(s.rounds, base.rounds, timingP95)}
+	}
+	return r
+}
+
+// limit is what one figure of a row may be at most, in its worst case.
+type limit struct {
+	name  string
+	most  float64
+	under bool // and not the same
+	of    func(reading) float64
+}
+
+func requestP50(r reading) float64 {
+	if r.Use {
+		return 0
+	}
+	return ms(r.P50)
+}
+
+func ratioP50(r reading) float64 {
+	if r.Flat {
+		return 0
+	}
+	return r.Ratio.P50
+}
+
+func ratioP95(r reading) float64 {
+	if r.Flat {
+		return 0
+	}
+	return r.Ratio.P95
+}
+
+func anonMB(r reading) float64 { return mb(r.Anon) }
+
+// judge holds the readings of a row against the limit. Cases without the figure
+// have no say, and with one that failed there is nothing to judge.
+func (l limit) judge(row string, readings []reading) aim {
+	op := "<="
+	if l.under {
+		op = "<"
+	}
+	a := aim{Name: row + " " + l.name, Want: fmt.Sprintf("%s %.4g", op, l.most)}
+	for _, r := range readings {
+		if r.Failure != "" {
+			return aim{Name: a.Name, Want: a.Want}
+		}
+		if v := l.of(r); v > 0 {
+			a.Got, a.Judged = max(a.Got, v), true
+		}
+	}
+	a.Met = a.Judged && (a.Got < l.most || !l.under && a.Got == l.most)
+	return a
+}
+
+// writeReadings prints a table for each row.
+func writeReadings(w io.Writer, readings []reading) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for i, r := range readings {
+		if i == 0 || readings[i-1].Row != r.Row {
+			// A line without tabs ends the columns of the row before.
+			fmt.Fprintf(tw, "\n%s: %s\n", r.Row, r.About)
+			if r.Sessions > 0 {
+				fmt.Fprintf(tw, "%s\tanon MB\tKB each\t\n", wide(""))
+			} else {
+				fmt.Fprintf(tw, "%s\tp50 ms\tp95 ms\tp50 ratio\tp95 ratio\t\n", wide(""))
+			}
+		}
+		if r.Sessions > 0 {
+			fmt.Fprintf(tw, "%s\t%s\t%s\t\n", wide(r.Case), unlessZero("%.1f", mb(r.Anon)), unlessZero("%.1f", float64(r.Each)/1e3))
+			continue
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t\n", wide(r.Case),
+			unlessZero("%.3f", ms(r.P50)), unlessZero("%.3f", ms(r.P95)),
+			unlessZero("%.2f", r.Ratio.P50), unlessZero("%.2f", r.Ratio.P95))
+	}
+	return tw.Flush()
+}
+
+func wide(s string) string { return fmt.Sprintf("%-42s", s) }

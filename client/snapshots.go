@@ -1,0 +1,176 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"mime"
+	"net/http"
+	"net/url"
+
+	"github.com/tine-mcp/tine/api"
+)
+
+// SnapshotQuery chooses snapshots. Zero fields choose all that one may see, but
+// for those that were made by themselves.
+type SnapshotQuery struct {
+	Owner  string
+	Labels map[string]string
+	Auto   bool   // those that were made by themselves too
+	Limit  int    // of one page; zero leaves it to the gateway
+	After  string // the Next of the page before
+}
+
+func (q SnapshotQuery) values() url.Values {
+	v := page(q.Limit, q.After)
+	set(v, "owner", q.Owner)
+	setLabels(v, q.Labels)
+	if q.Auto {
+		v.Set("auto", "true")
+	}
+	return v
+}
+
+// MakeSnapshot freezes a session. With a name the snapshot is a template.
+func (c *Client) MakeSnapshot(ctx context.Context, session string, in api.SnapshotRequest, options ...CreateOption) (*api.Snapshot, error) {
+	return create[api.Snapshot](ctx, c, in, options, "v1", "sessions", session, "snapshots")
+}
+
+// Snapshots returns a page of snapshots, newest first.
+func (c *Client) Snapshots(ctx context.Context, q SnapshotQuery) (*api.SnapshotList, error) {
+	return get[api.SnapshotList](ctx, c, q.values(), "v1", "snapshots")
+}
+
+// AllSnapshots goes through the snapshots of all pages. It ends after the first
+// error.
+func (c *Client) AllSnapshots(ctx context.Context, q SnapshotQuery) iter.Seq2[api.Snapshot, error] {
+	return pages(q.After, func(after string) ([]api.Snapshot, string, error) {
+		q.After = after
+		return snapshotsOf(c.Snapshots(ctx, q))
+	})
+}
+
+// SessionSnapshots goes through the snapshots of one session, newest first,
+// those that were made by themselves too. It ends after the first error.
+func (c *Client) SessionSnapshots(ctx context.Context, session string) iter.Seq2[api.Snapshot, error] {
+	return pages("", func(after string) ([]api.Snapshot, string, error) {
+		return snapshotsOf(get[api.SnapshotList](ctx, c, page(0, after), "v1", "sessions", session, "snapshots"))
+	})
+}
+
+func snapshotsOf(list *api.SnapshotList, err error) ([]api.Snapshot, string, error) {
+	if err != nil {
+		return nil, "", err
+	}
+	return list.Snapshots, list.Next, nil
+}
+
+// Snapshot returns one snapshot, by id or name.
+func (c *Client) Snapshot(ctx context.Context, ref string) (*api.Snapshot, error) {
+	return get[api.Snapshot](ctx, c, nil, "v1", "snapshots", ref)
+}
+
+// DeleteSnapshot deletes a snapshot, by id or name.
+func (c *Client) DeleteSnapshot(ctx context.Context, ref string) error {
+	return c.do(ctx, http.MethodDelete, nil, nil, nil, "v1", "snapshots", ref)
+}
+
+// An Export is a snapshot on its way out. Whoever got it closes it.
+type Export struct {
+	io.ReadCloser
+	Name string // what the gateway would call the file; a plain file name
+}
+
+// ExportSnapshot reads a snapshot, by id or name, as one file. What is read may
+// hold secrets. Reading fails where the gateway broke off.
+func (c *Client) ExportSnapshot(ctx context.Context, ref string) (*Export, error) {
+	r := request{method: http.MethodGet, accept: "application/octet-stream", path: []string{"v1", "snapshots", ref, "export"}}
+	resp, err := c.send(ctx, r, nil)
+	if err != nil {
+		return nil, err
+	}
+	name := "snapshot.tine"
+	if _, params, err := mime.ParseMediaType(resp.Header.Get("Content-Disposition")); err == nil && plainFile(params["filename"]) {
+		name = params["filename"]
+	}
+	return &Export{resp.Body, name}, nil
+}
+
+// plainFile reports whether a name can be nothing but a file where it is put.
+func plainFile(name string) bool {
+	if name == "" || name[0] == '.' || len(name) > 200 {
+		return false
+	}
+	for _, c := range name {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// ImportSnapshot makes a snapshot of what ExportSnapshot read, here or
+// elsewhere; with an empty name it has the one in the file, where that is free.
+// Two imports with one key are the same when their names are, whatever the files.
+func (c *Client) ImportSnapshot(ctx context.Context, name string, file io.Reader, options ...CreateOption) (*api.Snapshot, error) {
+	q := url.Values{}
+	set(q, "name", name)
+	var out api.Snapshot
+	r := request{method: http.MethodPost, query: q, upload: file, path: []string{"v1", "snapshots", "import"}}
+	for _, o := range options {
+		o(&r)
+	}
+	if err := c.exchange(ctx, r, &out); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// Trajectory tells the story of a session from its first ancestor on, as it is
+// read: nothing in it is cut or masked. It ends after the first error; without
+// one it is whole.
+func (c *Client) Trajectory(ctx context.Context, session string) iter.Seq2[api.Step, error] {
+	return func(yield func(api.Step, error) bool) {
+		r := request{method: http.MethodGet, accept: "application/x-ndjson", path: []string{"v1", "sessions", session, "trajectory"}}
+		resp, err := c.send(ctx, r, nil)
+		if err != nil {
+			yield(api.Step{}, err)
+			return
+		}
+		defer resp.Body.Close()
+		lines := bufio.NewScanner(resp.Body)
+		lines.Buffer(make([]byte, 64<<10), int(min(c.maxBody, math.MaxInt32)))
+		for lines.Scan() {
+			line := bytes.TrimSpace(lines.Bytes())
+			if len(line) == 0 {
+				continue
+			}
+			var step api.Step
+			if err := json.Unmarshal(line, &step); err != nil || step.Type == "" {
+				yield(api.Step{}, fmt.Errorf("the trajectory from %s holds what is no step; check the URL", c.URL()))
+				return
+			}
+			if !yield(step, nil) {
+				return
+			}
+		}
+		err = lines.Err()
+		switch {
+		case err == nil:
+			return
+		case ctx.Err() != nil:
+			err = context.Cause(ctx)
+		case errors.Is(err, bufio.ErrTooLong):
+			err = fmt.Errorf("a step is larger than the limit of %d bytes", c.maxBody)
+		}
+		yield(api.Step{}, fmt.Errorf("the trajectory from %s broke off: %w", c.URL(), err))
+	}
+}

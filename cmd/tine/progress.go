@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	// progressAfter is what passes unseen: most things are done by then.
+	progressAfter = 300 * time.Millisecond
+	// progressEvery is between two looks at how far something is.
+	progressEvery = 100 * time.Millisecond
+	// atOnce is how many requests of one command are under way together.
+	atOnce = 16
+)
+
+// progress shows in one line of a terminal how far something is. Elsewhere it
+// shows nothing. Its methods may run at once.
+type progress struct {
+	c    *cli
+	text func(done int64) string
+
+	mu      sync.Mutex
+	done    int64
+	next    time.Time // when to draw again
+	drawn   int       // characters on the line
+	stopped bool
+}
+
+func (c *cli) progress(text func(done int64) string) *progress {
+	return &progress{c: c, text: text, next: c.now().Add(progressAfter)}
+}
+
+// counting is the progress of so many things.
+func (c *cli) counting(what string, total int) *progress {
+	return c.progress(func(done int64) string { return fmt.Sprintf("%s %d of %d", what, done, total) })
+}
+
+// add says that so much more is done.
+func (p *progress) add(n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done += n
+	if p.stopped || !p.c.errTerminal || p.c.now().Before(p.next) {
+		return
+	}
+	p.next = p.c.now().Add(progressEvery)
+	p.draw(p.text(p.done))
+}
+
+// draw puts a text in the place of the one before. Escape sequences would do it
+// more shortly, and not on every terminal.
+func (p *progress) draw(text string) {
+	if p.c.width > 1 {
+		text = cut(text, p.c.width-1)
+	}
+	n := utf8.RuneCountInString(text)
+	fmt.Fprint(p.c.stderr, "\r"+text+strings.Repeat(" ", max(0, p.drawn-n)))
+	p.drawn = n
+}
+
+// stop leaves an empty line behind, for what is said next. Calling it twice is
+// fine.
+func (p *progress) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.drawn > 0 {
+		p.draw("")
+		fmt.Fprint(p.c.stderr, "\r")
+	}
+	p.stopped = true
+}
+
+// waiting does something that takes its time in one piece, and says so on a
+// terminal when it does.
+func (c *cli) waiting(ctx context.Context, what string, do func()) {
+	if !c.errTerminal {
+		do()
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	p := c.progress(nil)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for pause, passed := progressAfter, time.Duration(0); ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-c.after(pause):
+			}
+			passed += pause
+			p.mu.Lock()
+			p.draw(visible(fmt.Sprintf("%s (%s)", what, passed.Truncate(time.Second)), true))
+			p.mu.Unlock()
+			pause = time.Second
+		}
+	})
+	do()
+	cancel()
+	wg.Wait()
+	p.stop()
+}
+
+// tracked counts the bytes that are read.
+type tracked struct {
+	io.Reader
+	p *progress
+}
+
+func (t tracked) Read(b []byte) (int, error) {
+	n, err := t.Reader.Read(b)
+	t.p.add(int64(n))
+	return n, err
+}
+
+// inParallel does n things, some of them at once. After the first that fails
+// none is begun; those under way are waited for, so that nothing is done which
+// nobody knows of.
+func inParallel(ctx context.Context, n int, do func(i int) error) error {
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		next  int
+		first error
+	)
+	take := func() (int, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if first == nil {
+			first = ctx.Err()
+		}
+		if first != nil || next == n {
+			return 0, false
+		}
+		next++
+		return next - 1, true
+	}
+	for range min(n, atOnce) {
+		wg.Go(func() {
+			for i, ok := take(); ok; i, ok = take() {
+				if err := do(i); err != nil {
+					mu.Lock()
+					if first == nil {
+						first = err
+					}
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return first
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tine-mcp/tine/api"
+)
+
+const sessionIDs = `A session is named by its id, or by as much of the beginning of the id as fits one
+session alone; ses_ may be left out. Open sessions go before closed ones.`
+
+func newSessionCmd(c *cli) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "session",
+		Short: "Open, fork, rewind and close sessions: worlds of their own",
+		Long: `A session is a world of its own: it has its own instances of every server whose
+scope is session, and a workspace, and shares the rest with other sessions. A
+fork makes sessions that begin with the state of another one and then go their
+own ways. A snapshot keeps a session's state, to rewind the session to, or, under
+a name, to open new sessions from.
+
+` + sessionIDs,
+		Example: `  tine session open --label run=7
+  tine call --session 3f9a memory__read_graph
+  tine session fork 3f9a --count 3
+  tine session snapshot 3f9a --name base
+  tine session open --from base --count 100
+  tine session tree
+  tine session close --all --label run=7`,
+		Args: cobra.ArbitraryArgs,
+		RunE: group,
+	}
+	cmd.AddCommand(
+		newSessionOpenCmd(c),
+		newSessionListCmd(c),
+		newSessionShowCmd(c),
+		newSessionForkCmd(c),
+		newSessionSnapshotCmd(c),
+		newSessionSnapshotsCmd(c),
+		newSessionRewindCmd(c),
+		newSessionCloseCmd(c),
+		newSessionTreeCmd(c),
+		newSessionExportCmd(c),
+		newSessionImportCmd(c),
+	)
+	return cmd
+}
+
+// labelFlag adds --label, which may be given several times.
+func labelFlag(cmd *cobra.Command, labels *[]string, help string) {
+	cmd.Flags().StringArrayVar(labels, "label", nil, help)
+	if err := cmd.RegisterFlagCompletionFunc("label", cobra.NoFileCompletions); err != nil {
+		panic(err) // the flag was just added
+	}
+}
+
+// parseLabels reads what --label was given. What keys and values may be is for
+// the gateway to say.
+func parseLabels(given []string) (map[string]string, error) {
+	var labels map[string]string
+	for _, text := range given {
+		key, value, ok := strings.Cut(text, "=")
+		switch {
+		case !ok || key == "":
+			return nil, usagef("--label wants KEY=VALUE, got %q", text)
+		case !utf8.ValidString(text):
+			return nil, usagef("--label %q is not UTF-8 text", text)
+		}
+		if _, twice := labels[key]; twice {
+			return nil, usagef("--label %s is given twice", key)
+		}
+		if labels == nil {
+			labels = make(map[string]string)
+		}
+		labels[key] = value
+	}
+	return labels, nil
+}
+
+// labelText is labels in one line, always in the same order.
+func labelText(labels map[string]string) string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, key+"="+labels[key])
+	}
+	return strings.Join(all, " ")
+}
+
+// spanFlag reads a flag that is a length of time, for the gateway: empty where it
+// was not given, 0s for none.
+func spanFlag(name, text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	d, err := parseSpan(text)
+	if err != nil || d < 0 {
+		return "", usagef("--%s wants a length of time such as 90s, 30m, 2h or 7d, or 0 for none, got %q", name, text)
+	}
+	return d.String(), nil
+}
+
+// spanFlags reads several.
+func spanFlags(flags map[string]*string) error {
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		text, err := spanFlag(name, *flags[name])
+		if err != nil {
+			return err
+		}
+		*flags[name] = text
+	}
+	return nil
+}
+
+// mendSession adds to an error about a session whose failure it is, and what
+// can be done.
+func mendSession(err error) error { return mended(err, "tine session list --closed") }
+
+// mendSnapshot does so for one about a snapshot.
+func mendSnapshot(err error) error { return mended(err, "tine session snapshots") }
+
+func mended(err error, list string) error {
+	var ae *api.Error
+	switch {
+	case !errors.As(err, &ae):
+		return err
+	case ae.Status == http.StatusNotFound && ae.Kind == api.KindInvalid:
+		return fmt.Errorf("%w; see %s", err, list)
+	case ae.Status == http.StatusGone:
+		return fmt.Errorf("%w; `tine session open` opens another, `tine session export` still tells what was called in it", err)
+	case ae.Kind == api.KindInvalid || ae.Status == http.StatusUnauthorized:
+		return err
+	case ae.Retryable && ae.RetryAfter > 0:
+		return fmt.Errorf("%w (%s; try again in %s)", err, ae.Kind, time.Duration(ae.RetryAfter)*time.Second)
+	case ae.Retryable:
+		return fmt.Errorf("%w (%s; another try can help)", err, ae.Kind)
+	}
+	return fmt.Errorf("%w (%s)", err, ae.Kind)
+}
+
+// say prints a line for people on standard error.
+func (c *cli) say(format string, args ...any) {
+	fmt.Fprintln(c.stderr, visible(fmt.Sprintf(format, args...), c.errTerminal))
+}
+
+// sizeText is a number of bytes in three digits or so.
+func sizeText(n int64) string {
+	if n < 1<<10 {
+		return fmt.Sprintf("%d B", n)
+	}
+	size, unit := float64(n), ""
+	for _, unit = range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if size /= 1 << 10; size < 1000 {
+			break
+		}
+	}
+	if size < 10 {
+		return fmt.Sprintf("%.1f %s", size, unit)
+	}
+	return fmt.Sprintf("%.0f %s", size, unit)
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/client"
+)
+
+// closeOptions are the flags of tine session close.
+type closeOptions struct {
+	all    bool
+	yes    bool
+	owner  string
+	labels []string
+}
+
+func newSessionCloseCmd(c *cli) *cobra.Command {
+	var o closeOptions
+	cmd := &cobra.Command{
+		Use:   "close ID...",
+		Short: "Close sessions and what they own",
+		Long: `Closes sessions: their servers are stopped and their state is gone, except for what
+snapshots hold. Sessions that were forked from them stay, and so does what was
+called in them, for "tine session export". Closing one twice is fine.
+
+--all closes every session that somebody opened, or those with --label and
+--owner. On a terminal Tine asks first when neither is given; --yes does not ask.
+
+` + sessionIDs,
+		Example: `  tine session close 3f9a
+  tine session close ses_3f9a1c0de7b2 ses_88e01b5d2c47
+  tine session close --all --label run=7
+  tine session close --all --yes`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case o.all && len(args) > 0:
+				return usagef("close takes ids or --all, not both")
+			case !o.all && (len(o.labels) > 0 || o.owner != ""):
+				return usagef("--label and --owner choose among all sessions; add --all")
+			case !o.all && len(args) == 0:
+				return usagef("%s wants the id of a session, or --all; see %s --help", short(cmd), cmd.CommandPath())
+			}
+			return nil
+		},
+		ValidArgsFunction: c.completeSessions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.all {
+				return c.closeAll(cmd.Context(), o)
+			}
+			return c.closeSessions(cmd.Context(), args)
+		},
+	}
+	cmd.Flags().BoolVar(&o.all, "all", false, "close all of them, or those with --label and --owner")
+	labelFlag(cmd, &o.labels, "with --all: those with this label, KEY=VALUE; all of them when given several times")
+	cmd.Flags().StringVar(&o.owner, "owner", "", "with --all: those of this principal")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "don't ask before all are closed")
+	return cmd
+}
+
+func (c *cli) closeSessions(ctx context.Context, refs []string) error {
+	g, err := c.connect()
+	if err != nil {
+		return err
+	}
+	ids, err := findSessions(ctx, g, refs)
+	if err != nil {
+		return err
+	}
+	return c.closeEach(ctx, g, ids)
+}
+
+func (c *cli) closeAll(ctx context.Context, o closeOptions) error {
+	labels, err := parseLabels(o.labels)
+	if err != nil {
+		return err
+	}
+	g, err := c.connect()
+	if err != nil {
+		return err
+	}
+	ids, err := ask(ctx, g, func(ctx context.Context) (ids []string, _ error) {
+		for s, err := range g.AllSessions(ctx, client.SessionQuery{Owner: o.owner, Labels: labels, Limit: sessionPage}) {
+			if err != nil {
+				return nil, err
+			}
+			// A principal's own session and that of a connection are nobody's to
+			// sweep away.
+			if s.Kind == api.SessionOpened {
+				ids = append(ids, s.ID)
+			}
+		}
+		return ids, nil
+	})
+	if err != nil {
+		return mendSession(err)
+	}
+	if len(ids) > 0 && len(labels) == 0 && o.owner == "" && !o.yes {
+		if !c.inTerminal {
+			return usagef("close --all would close %s, and standard input is no terminal to ask on; add --label, --owner or --yes", count(len(ids), "session"))
+		}
+		ok, err := c.confirm(ctx, fmt.Sprintf("Close %s?", several(ids, "session")))
+		if err != nil {
+			return err
+		}
+		if !ok {
+			c.say("nothing was closed")
+			return exitStatus(exitFailed)
+		}
+	}
+	if len(ids) == 0 {
+		c.say("no open sessions are there that fit")
+	}
+	return c.closeEach(ctx, g, ids)
+}
+
+func (c *cli) closeEach(ctx context.Context, g *gateway, ids []string) error {
+	closed, err := c.toEach(ctx, ids, "closed", func(id string) error {
+		return g.explain(mendSession(g.CloseSession(ctx, id)))
+	})
+	return c.printEach(closed, "closed", err)
+}
+
+// toEach does something to each of several things, some at once, and goes on when
+// it fails with one. It returns those that it was done to. Of several things what
+// failed was said already.
+func (c *cli) toEach(ctx context.Context, names []string, what string, do func(string) error) ([]string, error) {
+	var (
+		mu   sync.Mutex
+		errs []error
+	)
+	ok := make([]bool, len(names))
+	bar := c.counting(what, len(names))
+	over := inParallel(ctx, len(names), func(i int) error {
+		err := do(names[i])
+		if err == nil {
+			ok[i] = true
+			bar.add(1)
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		errs = append(errs, err)
+		return ctx.Err()
+	})
+	bar.stop()
+	var done []string
+	for i, name := range names {
+		if ok[i] {
+			done = append(done, name)
+		}
+	}
+	switch {
+	case over != nil: // interrupted
+		return done, over
+	case len(errs) == 0:
+		return done, nil
+	case len(names) == 1:
+		return done, errs[0]
+	}
+	code := 0
+	for i, err := range errs {
+		code = max(code, exitCode(err))
+		switch {
+		case i < mostNamed:
+			c.say("tine: %s", describe(err))
+		case i == mostNamed:
+			c.say("tine: and %d more failed", len(errs)-mostNamed)
+		}
+	}
+	return done, exitStatus(code)
+}
+
+// printEach prints what was done, and returns the error that came with it.
+func (c *cli) printEach(done []string, what string, err error) error {
+	if c.flags.json {
+		if done == nil {
+			done = []string{}
+		}
+		if perr := c.printJSON(map[string][]string{what: done}); perr != nil && err == nil {
+			err = perr
+		}
+		return err
+	}
+	for _, name := range done {
+		fmt.Fprintln(c.stdout, visible(name+": "+what, c.outTerminal))
+	}
+	return err
+}
+
+// oneOrMore wants at least one argument.
+func oneOrMore(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usagef("%s wants %s; see %s --help", short(cmd), what, cmd.CommandPath())
+		}
+		return nil
+	}
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"math"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/client"
+)
+
+const (
+	sessionPrefix  = "ses_"
+	snapshotPrefix = "snp_"
+	// mostNamed is how many are named of those that a beginning fits.
+	mostNamed = 5
+	// sessionPage is the most that a gateway gives at once.
+	sessionPage = 1000
+)
+
+var (
+	wholeID  = regexp.MustCompile(`^(ses|snp)_[0-9a-f]{12}$`)
+	hexStart = regexp.MustCompile(`^[0-9a-f]{0,12}$`)
+)
+
+// findSession finds the session that somebody means.
+func findSession(ctx context.Context, g *gateway, ref string) (string, error) {
+	ids, err := findSessions(ctx, g, []string{ref})
+	if err != nil {
+		return "", err
+	}
+	return ids[0], nil
+}
+
+// findSessions finds the ids that were meant, each once. Whole ids are left to
+// the gateway to know; beginnings are looked up among the sessions there are, the
+// open ones first.
+func findSessions(ctx context.Context, g *gateway, refs []string) ([]string, error) {
+	var ids []string
+	fits := map[string][]string{} // by what an id begins with
+	for _, ref := range refs {
+		id := ref
+		if !strings.HasPrefix(id, sessionPrefix) {
+			id = sessionPrefix + id
+		}
+		if ref == "" || id == sessionPrefix || !hexStart.MatchString(id[len(sessionPrefix):]) {
+			return nil, usagef("%q is no id of a session nor the beginning of one; see tine session list", ref)
+		}
+		if !wholeID.MatchString(id) {
+			fits[id] = nil
+		}
+		ids = append(ids, id)
+	}
+	for _, closed := range []bool{false, true} {
+		if err := collect(ctx, g, fits, closed); err != nil {
+			return nil, err
+		}
+	}
+	for i, id := range ids {
+		found, asked := fits[id]
+		switch {
+		case !asked:
+		case len(found) == 0:
+			return nil, usagef("no session begins with %q; see tine session list --closed", refs[i])
+		case len(found) > 1:
+			return nil, usagef("%q is the beginning of %s; give more of it", refs[i], several(found, "session"))
+		default:
+			ids[i] = found[0]
+		}
+	}
+	var each []string
+	for _, id := range ids {
+		if !slices.Contains(each, id) {
+			each = append(each, id)
+		}
+	}
+	return each, nil
+}
+
+// collect finds what begins with the keys of fits that nothing was found for.
+func collect(ctx context.Context, g *gateway, fits map[string][]string, closed bool) error {
+	var open []string
+	for start, found := range fits {
+		if len(found) == 0 {
+			open = append(open, start)
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	_, err := ask(ctx, g, func(ctx context.Context) (struct{}, error) {
+		for s, err := range g.AllSessions(ctx, client.SessionQuery{Closed: closed, Limit: sessionPage}) {
+			if err != nil {
+				return struct{}{}, err
+			}
+			for _, start := range open {
+				if strings.HasPrefix(s.ID, start) {
+					fits[start] = append(fits[start], s.ID)
+				}
+			}
+		}
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// several names a few of many.
+func several(ids []string, noun string) string {
+	named := slices.Sorted(slices.Values(ids))
+	if len(named) > mostNamed {
+		return count(len(ids), noun) + ", such as " + strings.Join(named[:mostNamed], ", ")
+	}
+	return count(len(ids), noun) + ": " + strings.Join(named, ", ")
+}
+
+// findSnapshot finds a snapshot by its name, its id, or the beginning of its id.
+func findSnapshot(ctx context.Context, g *gateway, ref string) (*api.Snapshot, error) {
+	if ref == "" {
+		return nil, usagef("the name of a snapshot is empty; see tine session snapshots")
+	}
+	s, err := ask(ctx, g, func(ctx context.Context) (*api.Snapshot, error) { return g.Snapshot(ctx, ref) })
+	var ae *api.Error
+	if err == nil || !errors.As(err, &ae) || ae.Status != http.StatusNotFound || wholeID.MatchString(ref) {
+		return s, mendSnapshot(err)
+	}
+	var (
+		names, ids []string
+		found      api.Snapshot
+	)
+	start := snapshotPrefix + strings.TrimPrefix(ref, snapshotPrefix)
+	all, lerr := snapshots(ctx, g, client.SnapshotQuery{Auto: true}, math.MaxInt)
+	if lerr != nil {
+		return nil, mendSnapshot(err) // the first error is the one to tell
+	}
+	for _, s := range all {
+		if s.Name != "" {
+			names = append(names, s.Name)
+		}
+		if strings.HasPrefix(s.ID, start) && start != snapshotPrefix {
+			ids, found = append(ids, s.ID), s
+		}
+	}
+	switch len(ids) {
+	case 0:
+		return nil, usagef("there is no snapshot %q%s; see tine session snapshots", ref, didYouMean(ref, names))
+	case 1:
+		return &found, nil
+	}
+	return nil, usagef("%q is no name of a snapshot, and the beginning of %s; give more of it", ref, several(ids, "snapshot"))
+}
+
+// snapshotsOf reads the snapshots of one session, the newest first, at most so
+// many.
+func snapshotsOf(ctx context.Context, g *gateway, session string, most int) ([]api.Snapshot, error) {
+	return ask(ctx, g, func(ctx context.Context) ([]api.Snapshot, error) {
+		return upTo(most, g.SessionSnapshots(ctx, session))
+	})
+}
+
+// snapshots reads those of a query, the newest first, at most so many.
+func snapshots(ctx context.Context, g *gateway, q client.SnapshotQuery, most int) ([]api.Snapshot, error) {
+	q.Limit = min(most, sessionPage)
+	return ask(ctx, g, func(ctx context.Context) ([]api.Snapshot, error) { return upTo(most, g.AllSnapshots(ctx, q)) })
+}
+
+// upTo reads at most so many.
+func upTo[T any](most int, from iter.Seq2[T, error]) ([]T, error) {
+	all := []T{}
+	for v, err := range from {
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, v); len(all) == most {
+			break
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/client"
+)
+
+func newSessionSnapshotCmd(c *cli) *cobra.Command {
+	var (
+		in     api.SnapshotRequest
+		labels []string
+	)
+	cmd := &cobra.Command{
+		Use:   "snapshot ID",
+		Short: "Keep the state of a session",
+		Long: `Keeps the state of a session as it is now, workspace and all, and prints the id of
+the snapshot. The session goes on. It can be rewound to the snapshot, and new
+sessions can be opened from it: with a name the snapshot is a template.
+
+` + sessionIDs,
+		Example: `  tine session snapshot 3f9a
+  tine session snapshot 3f9a --name base
+  tine session open --from base`,
+		Args:              oneArg("the id of a session"),
+		ValidArgsFunction: c.completeSession,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if in.Labels, err = parseLabels(labels); err != nil {
+				return err
+			}
+			if in.Wait, err = spanFlag("wait", in.Wait); err != nil {
+				return err
+			}
+			return c.makeSnapshot(cmd.Context(), args[0], in)
+		},
+	}
+	cmd.Flags().StringVar(&in.Name, "name", "", "call it so, to open sessions from")
+	labelFlag(cmd, &labels, "label it KEY=VALUE; may be given several times")
+	cmd.Flags().StringVar(&in.Wait, "wait", "", "wait this long for calls under way (default what the config says)")
+	c.completeFlag(cmd, "name", cobra.NoFileCompletions)
+	return cmd
+}
+
+func (c *cli) makeSnapshot(ctx context.Context, ref string, in api.SnapshotRequest) error {
+	g, err := c.connect()
+	if err != nil {
+		return err
+	}
+	id, err := findSession(ctx, g, ref)
+	if err != nil {
+		return err
+	}
+	var snap *api.Snapshot
+	c.waiting(ctx, "freezing "+id, func() {
+		snap, err = once(ctx, c, func(key client.CreateOption) (*api.Snapshot, error) { return g.MakeSnapshot(ctx, id, in, key) })
+	})
+	if err != nil {
+		return g.explain(mendSession(err))
+	}
+	return c.printMade(snap)
+}
+
+// printMade prints a snapshot that was just made, and what it is good for.
+func (c *cli) printMade(snap *api.Snapshot) error {
+	if c.flags.json {
+		return c.printJSON(snap)
+	}
+	fmt.Fprintln(c.stdout, snap.ID)
+	from := snap.ID
+	if snap.Name != "" {
+		from = snap.Name
+	}
+	c.say("\n%s. Next:\n\n  tine session open --from %s", sizeText(snap.Size), from)
+	if snap.Session != "" {
+		c.say("  tine session rewind %s %s", snap.Session, from)
+	}
+	return nil
+}
+
+func newSessionSnapshotsCmd(c *cli) *cobra.Command {
+	var (
+		q       client.SnapshotQuery
+		labels  []string
+		session string
+	)
+	list := func(cmd *cobra.Command, args []string) (err error) {
+		if len(args) > 0 {
+			return unknownCommand(cmd, args[0])
+		}
+		if q.Limit < 1 {
+			return usagef("--limit wants a number above 0, got %d", q.Limit)
+		}
+		if q.Labels, err = parseLabels(labels); err != nil {
+			return err
+		}
+		return c.listSnapshots(cmd.Context(), q, session)
+	}
+	flags := func(cmd *cobra.Command) {
+		f := cmd.Flags()
+		labelFlag(cmd, &labels, "only those with this label, KEY=VALUE; all of them when given several times")
+		f.StringVar(&q.Owner, "owner", "", "only those of this principal")
+		f.StringVar(&session, "session", "", "only those of this session, those that were made by themselves too")
+		f.BoolVar(&q.Auto, "auto", false, "those that were made by themselves too")
+		f.IntVar(&q.Limit, "limit", listedSessions, "at most so many")
+		c.completeFlag(cmd, "session", c.completeSessionFlag)
+	}
+	const long = `Lists snapshots, the newest first: their names, which session they are of, how old
+they are and how much room they take. Those that a session makes by itself are
+listed with --auto or --session. Snapshots are named by their name, their id, or
+the beginning of their id.`
+	cmd := &cobra.Command{
+		Use:   "snapshots",
+		Short: "List the snapshots, or delete some",
+		Long:  long,
+		Example: `  tine session snapshots
+  tine session snapshots --session 3f9a
+  tine session snapshots delete base`,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              list,
+	}
+	sub := &cobra.Command{
+		Use: "list", Short: "List the snapshots", Long: long,
+		Example: `  tine session snapshots list
+  tine session snapshots list --json | jq '[.snapshots[].size] | add'`,
+		Args: noArgs, ValidArgsFunction: cobra.NoFileCompletions, RunE: list,
+	}
+	flags(cmd)
+	flags(sub)
+	cmd.AddCommand(sub, newSnapshotsDeleteCmd(c))
+	return cmd
+}
+
+func newSnapshotsDeleteCmd(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete NAME...",
+		Short: "Delete snapshots",
+		Long: `Deletes snapshots, by their names, their ids or the beginnings of their ids. The
+sessions that were opened from one stay as they are.`,
+		Example: `  tine session snapshots delete base
+  tine session snapshots delete snp_0c5d21f3a9be snp_77`,
+		Args:              oneOrMore("the name of a snapshot"),
+		ValidArgsFunction: c.completeSnapshots,
+		RunE:              func(cmd *cobra.Command, args []string) error { return c.deleteSnapshots(cmd.Context(), args) },
+	}
+}
+
+func (c *cli) listSnapshots(ctx context.Context, q client.SnapshotQuery, session string) error {
+	g, err := c.connect()
+	if err != nil {
+		return err
+	}
+	var out api.SnapshotList
+	if session != "" {
+		if session, err = findSession(ctx, g, session); err != nil {
+			return err
+		}
+		out.Snapshots, err = snapshotsOf(ctx, g, session, q.Limit+1) // one more tells whether there are more
+	} else {
+		out.Snapshots, err = snapshots(ctx, g, q, q.Limit+1)
+	}
+	if err != nil {
+		return mendSession(err)
+	}
+	more := len(out.Snapshots) > q.Limit
+	if more {
+		out.Snapshots = out.Snapshots[:q.Limit]
+	}
+	if c.flags.json {
+		return c.printJSON(out)
+	}
+	if len(out.Snapshots) == 0 {
+		c.say("no snapshots are there that fit; `tine session snapshot ID` makes one")
+		return nil
+	}
+	c.snapshotTable(out.Snapshots, true)
+	if more {
+		c.say("there are more; raise --limit")
+	}
+	return nil
+}
+
+// snapshotTable prints snapshots, with their sessions where they are not all of
+// the one that was asked for.
+func (c *cli) snapshotTable(all []api.Snapshot, sessions bool) {
+	owners := sessions && differ(all, func(s api.Snapshot) string { return s.Owner })
+	t := table{header: []string{"SNAPSHOT", "NAME"}, whole: map[int]bool{0: true}}
+	if owners {
+		t.header = append(t.header, "OWNER")
+	}
+	if sessions {
+		t.header = append(t.header, "SESSION")
+	}
+	t.header = append(t.header, "LABELS", "AGE", "SIZE", "AFTER")
+	for _, s := range all {
+		name := cell{text: s.Name}
+		if s.Auto {
+			name = cell{"(auto)", dim}
+		}
+		row := []cell{plain(s.ID), name}
+		if owners {
+			row = append(row, plain(s.Owner))
+		}
+		if sessions {
+			row = append(row, plain(s.Session))
+		}
+		t.add(append(row, plain(labelText(s.Labels)), plain(c.age(s.Created)), plain(sizeText(s.Size)), plain(s.Call))...)
+	}
+	t.print(c)
+}
+
+func (c *cli) deleteSnapshots(ctx context.Context, refs []string) error {
+	g, err := c.connect()
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, ref := range refs { // all before the first is deleted
+		snap, err := findSnapshot(ctx, g, ref)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(ids, snap.ID) {
+			ids = append(ids, snap.ID)
+		}
+	}
+	deleted, err := c.toEach(ctx, ids, "deleted", func(id string) error {
+		return g.explain(mendSnapshot(g.DeleteSnapshot(ctx, id)))
+	})
+	return c.printEach(deleted, "deleted", err)
+}

@@ -1,0 +1,9 @@
+package process
+
+import "io/fs"
+
+type fileID struct{}
+
+// idOf would tell the identity of a file with several names. Here each is
+// exported by itself.
+func idOf(fs.FileInfo) (id fileID, several bool) { return fileID{}, false }

@@ -1,0 +1,154 @@
+package gateway
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+)
+
+// Answers that are not a value to be encoded.
+
+// rawCall is an api.CallResponse whose result is written as the server sent
+// it: the encoder would escape and compact it.
+type rawCall []byte
+
+func (rawCall) contents() []content {
+	return []content{{mediaJSON, reflect.TypeFor[api.CallResponse]()}}
+}
+
+func (b rawCall) write(a *ask) error {
+	a.w.Header()["Content-Type"] = contentJSON
+	out := append([]byte(`{"result":`), b...)
+	return answered(send(a.w, append(out, "}\n"...)))
+}
+
+// rawReplay is an api.Replay whose result is written as the server sent it.
+type rawReplay struct {
+	id     string
+	result rawCall
+}
+
+func (rawReplay) contents() []content {
+	return []content{{mediaJSON, reflect.TypeFor[api.Replay]()}}
+}
+
+func (p rawReplay) write(a *ask) error {
+	id, err := json.Marshal(p.id)
+	if err != nil {
+		return err
+	}
+	a.w.Header()["Content-Type"] = contentJSON
+	out := append(append([]byte(`{"id":`), id...), `,"result":`...)
+	return answered(send(a.w, append(append(out, p.result...), "}\n"...)))
+}
+
+// answered is nil or an error for which it is too late: whoever asked is gone.
+func answered(err error) error {
+	if err != nil {
+		return errAnswered
+	}
+	return nil
+}
+
+// callPage is an api.CallList, or a stream of calls that was written already.
+type callPage struct{ api.CallList }
+
+func (callPage) contents() []content {
+	return []content{{mediaJSON, reflect.TypeFor[api.CallList]()}, {mediaLines, reflect.TypeFor[api.Call]()}}
+}
+
+// lines is an answer of one JSON value a line, made while it is written.
+type lines[T any] func(tell func(T) error) error
+
+func (lines[T]) contents() []content { return []content{{mediaLines, reflect.TypeFor[T]()}} }
+
+func (each lines[T]) write(a *ask) error {
+	return writeStream(a, mediaLines, "", func(w io.Writer) error {
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false) // what servers and callers said is told as they said it
+		return each(func(v T) error { return enc.Encode(v) })
+	})
+}
+
+// file is an answer of bytes, to be kept under a name.
+type file struct {
+	name    string
+	produce func(io.Writer) error
+}
+
+func (file) contents() []content { return []content{{media: mediaBytes}} }
+
+func (f file) write(a *ask) error { return writeStream(a, mediaBytes, f.name, f.produce) }
+
+// writeStream answers with what make writes. When it fails before anything was
+// sent, the failure is the answer; after that the connection is broken off, so
+// that nobody takes a part for the whole.
+func writeStream(a *ask, media, filename string, produce func(io.Writer) error) error {
+	s := &stream{a: a, ctl: http.NewResponseController(a.w), media: media, filename: filename}
+	buf := bufio.NewWriterSize(s, piece)
+	err := produce(buf)
+	if err == nil {
+		err = buf.Flush()
+	}
+	switch {
+	case err == nil:
+		s.begin() // also of nothing at all
+		return nil
+	case s.begun:
+		panic(http.ErrAbortHandler)
+	}
+	return err
+}
+
+// stream is an answer that begins with its first byte.
+type stream struct {
+	a        *ask
+	ctl      *http.ResponseController
+	media    string
+	filename string
+	begun    bool
+}
+
+func (s *stream) begin() {
+	if s.begun {
+		return
+	}
+	s.begun = true
+	h := s.a.w.Header()
+	h.Set("Content-Type", s.media)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if s.filename != "" {
+		h.Set("Content-Disposition", `attachment; filename="`+s.filename+`"`)
+	}
+	s.a.w.WriteHeader(http.StatusOK)
+}
+
+func (s *stream) Write(b []byte) (int, error) {
+	s.begin()
+	if err := sendPieces(s.a.w, s.ctl, b); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// upload reads a body that may take as long as it keeps coming.
+type upload struct {
+	r        io.Reader
+	ctl      *http.ResponseController
+	tooLarge bool // whoever reads may hide why it failed
+}
+
+func (u *upload) Read(b []byte) (int, error) {
+	_ = u.ctl.SetReadDeadline(time.Now().Add(writeWait))
+	n, err := u.r.Read(b)
+	var big *http.MaxBytesError
+	u.tooLarge = u.tooLarge || errors.As(err, &big)
+	return n, err
+}

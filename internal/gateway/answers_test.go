@@ -1,0 +1,125 @@
+package gateway_test
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/gateway"
+)
+
+// TestAnswersFitTheDocument asks for every operation, and holds what is answered
+// against the document: well where that can be had here, and badly.
+func TestAnswersFitTheDocument(t *testing.T) {
+	w := openWorlds(t, teamYAML)
+	left := gateway.Operations()
+	byID := make(map[string]string)
+	for where, id := range left {
+		byID[id] = where
+	}
+	// A login wants a server that has one; its own tests look at what it answers.
+	for _, id := range []string{"beginLogin", "finishLogin", "logout"} {
+		delete(left, byID[id])
+	}
+	good := func(method, path, body string) *reply {
+		t.Helper()
+		r := w.ask(t, method, path, body, asOps...)
+		if r.status != http.StatusOK && r.status != http.StatusNoContent {
+			t.Errorf("%s %s: status %d %s", method, path, r.status, r.body)
+		}
+		delete(left, byID[w.doc.operationOf(t, method, path).ID])
+		return r
+	}
+	bad := func(method, path, body string) {
+		t.Helper()
+		if r := w.ask(t, method, path, body, asOps...); r.status < 400 {
+			t.Errorf("%s %s: status %d %s", method, path, r.status, r.body)
+		}
+	}
+	var s api.OpenedSession
+	decode(t, good("POST", "/v1/sessions", `{"labels":{"a":"b"},"eager":true}`).body, &s)
+	in := "/v1/sessions/" + s.ID
+	good("POST", "/v1/call", `{"tool":"n__add","session":"`+s.ID+`"}`)
+	for _, path := range []string{"/v1/openapi.json", "/v1/status", "/v1/servers", "/v1/servers/n", "/v1/servers/n/logs", "/v1/tools"} {
+		good("GET", path, "")
+	}
+	good("PATCH", "/v1/servers/n", `{"set":{"timeout":"7s"}}`)
+	var calls api.CallList
+	eventually(t, "the call is in the journal", func() bool {
+		decode(t, good("GET", "/v1/calls?session="+s.ID, "").body, &calls)
+		return slices.ContainsFunc(calls.Calls, func(c api.Call) bool { return c.Method == "tools/call" })
+	})
+	at := slices.IndexFunc(calls.Calls, func(c api.Call) bool { return c.Method == "tools/call" })
+	good("GET", "/v1/calls/"+calls.Calls[at].ID, "")
+	good("POST", "/v1/calls/"+calls.Calls[at].ID+"/replay", "")
+	good("POST", "/v1/tokens", `{"name":"ci","expires":"2999-01-01T00:00:00Z"}`)
+	good("GET", "/v1/tokens", "")
+	good("DELETE", "/v1/tokens/ci", "")
+	good("PATCH", in, `{"labels":{}}`)
+	good("POST", in+"/forks", `{"count":2}`)
+	good("POST", in+"/snapshots", `{"name":"base"}`)
+	good("POST", in+"/rewind", `{"snapshot":"base"}`)
+	for _, path := range []string{"", "/forks", "/snapshots", "/calls", "/trajectory", "/tree"} {
+		good("GET", in+path, "")
+		bad("GET", "/v1/sessions/nosuch"+path, "")
+	}
+	good("GET", "/v1/sessions", "")
+	good("GET", "/v1/snapshots", "")
+	good("GET", "/v1/snapshots/base", "")
+	file := good("GET", "/v1/snapshots/base/export", "")
+	good("POST", "/v1/snapshots/import?name=two", string(file.body))
+	good("DELETE", "/v1/snapshots/two", "")
+	good("DELETE", in, "")
+	good("GET", in, "")
+	good("GET", "/v1/sessions?closed=true", "")
+	for _, where := range []string{"/v1/servers/n/login", "/v1/servers/n/login/flow"} {
+		bad("POST", where, `{}`)
+	}
+	bad("DELETE", "/v1/servers/n/login", "")
+	bad("POST", "/v1/call", `{"tool":"nosuch"}`)
+	if len(left) > 0 {
+		t.Errorf("not asked for: %q", slices.Sorted(maps.Keys(left)))
+	}
+}
+
+// TestKeyUnderWay checks that a request waits for another one with its key, and
+// not for ever.
+func TestKeyUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		take := gateway.KeyTaker(t.Context())
+		end, err := take("k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := take("other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		other()
+		if _, err := take("k"); err == nil {
+			t.Fatal("taken twice")
+		} else if e, ok := err.(*api.Error); !ok || e.Status != http.StatusConflict || !e.Retryable {
+			t.Errorf("got %v", err)
+		}
+		got := make(chan error)
+		go func() {
+			end, err := take("k")
+			if err == nil {
+				end()
+			}
+			got <- err
+		}()
+		synctest.Wait() // it waits
+		end()
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
+		if _, err := take("k"); err != nil {
+			t.Error(fmt.Errorf("after both: %w", err))
+		}
+	})
+}

@@ -1,0 +1,165 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/upstream"
+)
+
+// A Control lets servers inside the gateway act on sessions, each time for
+// whoever called them: with the routes of the control API, for the same
+// principal, who gets the same answers and refusals there. It is made before the
+// gateway is, since servers are; until then it refuses. The zero Control is
+// ready, and all of its methods may run at once.
+//
+// Who calls is known by a handle that a call is given on its way to such a
+// server. It can't be guessed, nobody outside of the process sees it, and it
+// means nothing once the call is over.
+type Control struct {
+	g     atomic.Pointer[Gateway]
+	mu    sync.Mutex
+	calls map[string]*controlCall
+}
+
+// A controlCall is one call of a server that acts on sessions.
+type controlCall struct {
+	handle  string
+	who     identity.Principal
+	session string        // that it is made in
+	from    *http.Request // what it came in by; nil on stdio
+	over    chan struct{} // closed when it has its answer
+
+	mu     sync.Mutex
+	tokens []string // what stands for a token in the answer, and the token
+}
+
+// begin gives a call its handle. It is good until end.
+func (c *Control) begin(x *exchange) *controlCall {
+	call := &controlCall{handle: newClientID(), who: x.who, session: x.sess.ID, from: x.from, over: make(chan struct{})}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls == nil {
+		c.calls = make(map[string]*controlCall)
+	}
+	c.calls[call.handle] = call
+	return call
+}
+
+func (c *Control) end(call *controlCall) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.calls, call.handle)
+	close(call.over)
+}
+
+// of finds the call of a handle.
+func (c *Control) of(handle string) (*Gateway, *controlCall, error) {
+	g := c.g.Load()
+	if g == nil {
+		return nil, nil, &api.Error{Kind: api.KindRefused, Retryable: true, Message: "the gateway is still starting"}
+	}
+	c.mu.Lock()
+	call := c.calls[handle]
+	c.mu.Unlock()
+	if call == nil {
+		return nil, nil, &api.Error{Kind: api.KindRefused, Message: "nobody is known to make this call: it came by no gateway, or is over"}
+	}
+	return g, call, nil
+}
+
+// hide returns what stands for a session's token until the answer has left the
+// server and was written down: a token in the journal would be there for
+// everybody who may read a story, and in every copy of it.
+func (call *controlCall) hide(token string) string {
+	call.mu.Lock()
+	defer call.mu.Unlock()
+	mark := fmt.Sprintf("shown-once-%s-%d", newClientID(), len(call.tokens)/2)
+	call.tokens = append(call.tokens, mark, token)
+	return mark
+}
+
+// reveal puts the tokens into an answer. Neither they nor what stands for them
+// look different within JSON.
+func (call *controlCall) reveal(res *upstream.Result) *upstream.Result {
+	if call == nil {
+		return res
+	}
+	call.mu.Lock()
+	defer call.mu.Unlock()
+	if len(call.tokens) == 0 || !bytes.Contains(res.Result, []byte(call.tokens[0])) {
+		return res
+	}
+	out := *res
+	out.Result = []byte(strings.NewReplacer(call.tokens...).Replace(string(res.Result)))
+	return &out
+}
+
+// act does what a route does, for the one whose call has the handle and about a
+// session, by default the one of the call.
+func act[Out any](ctx context.Context, c *Control, caller, route, session string, do func(g *Gateway, call *controlCall, a *ask) (Out, error)) (out Out, err error) {
+	g, call, err := c.of(caller)
+	if err != nil {
+		return out, err
+	}
+	if session == "" {
+		session = call.session
+	}
+	rt := g.routeOf(route)
+	if err := rt.admits(call.who); err != nil {
+		return out, err
+	}
+	r := &http.Request{Method: rt.method, URL: &url.URL{Path: api.Version + strings.Replace(rt.pattern, "{session}", session, 1)}, Header: http.Header{}}
+	if call.from != nil {
+		r.Host, r.TLS = call.from.Host, call.from.TLS // by which the caller knows us
+	}
+	out, err = do(g, call, &ask{r: r.WithContext(ctx), who: call.who, args: map[string]string{"session": session}})
+	if err != nil {
+		return out, g.clean(err)
+	}
+	return out, nil
+}
+
+// routeOf finds a route of the control API by its name.
+func (g *Gateway) routeOf(name string) *action {
+	for i := range g.routes {
+		if g.routes[i].name == name {
+			return &g.routes[i]
+		}
+	}
+	panic("there is no route " + name)
+}
+
+// readAnswer is how long the client of a call has to read its answer, before it
+// ends with the session that the call has closed.
+const readAnswer = 2 * time.Second
+
+// closeAround closes the session that a call is made in. It is closed when this
+// returns; the session's clients and streams end a little later, since the
+// answer goes by one of them.
+func (g *Gateway) closeAround(ctx context.Context, call *controlCall, s *session.Session) {
+	g.reg.CloseSession(ctx, s)
+	g.spawn(func() { // a gateway that is closed has ended them itself
+		select {
+		case <-call.over:
+		case <-g.life.Done():
+		}
+		timer := time.NewTimer(readAnswer)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-g.life.Done():
+		}
+		g.endSession(ctx, s)
+	})
+}

@@ -1,0 +1,199 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+func (g *Gateway) forkSession(a *ask, in api.ForkRequest) (api.Forks, error) {
+	var spans spanReader
+	o := session.ForkOptions{
+		Count: in.Count, Labels: in.Labels,
+		TTL: spans.read("ttl", in.TTL), Idle: spans.read("idle", in.Idle), Wait: spans.read("wait", in.Wait),
+	}
+	if spans.err != nil {
+		return api.Forks{}, spans.err
+	}
+	if o.Count == 0 {
+		o.Count = 1
+	}
+	if o.Count < 1 || o.Count > maxForks {
+		return api.Forks{}, invalid("count must be a number from 1 to %d", maxForks)
+	}
+	if err := api.ValidLabels(in.Labels); err != nil {
+		return api.Forks{}, err
+	}
+	return once(g, a, in, func(ctx context.Context, mark string) (api.Forks, func(context.Context), error) {
+		o.Creation = mark
+		parent, err := g.usable(ctx, a.who, a.args["session"])
+		if err != nil {
+			return api.Forks{}, nil, err
+		}
+		was := g.reg.Describe(parent, false)
+		if err := checkForkLabels(was.Labels, in.Labels); err != nil {
+			return api.Forks{}, nil, err
+		}
+		var latest time.Time // zero for no bound
+		if a.who.Session != "" {
+			latest = was.Expires
+			endWithin(was, g.reg.Catalog().Config.Sessions.TTL, &o)
+		}
+		owner := a.who
+		if owner.Name != parent.Owner { // an operator's forks are no operator's
+			owner = identity.Principal{Name: parent.Owner}
+		}
+		o.Pinned = identity.Pin(owner)
+		made, err := g.reg.Fork(ctx, parent, o)
+		if err != nil {
+			return api.Forks{}, nil, err
+		}
+		undo := func(ctx context.Context) {
+			for _, child := range made.Children {
+				g.reg.CloseSession(ctx, child)
+			}
+		}
+		if err := g.endBy(ctx, latest, made.Children); err != nil {
+			undo(context.WithoutCancel(ctx))
+			return api.Forks{}, nil, fmt.Errorf("the fork was taken back: %w", err)
+		}
+		out := api.Forks{
+			Parent: parent.ID, Sessions: make([]api.OpenedSession, 0, len(made.Children)),
+			Paused: float64(made.Paused.Microseconds()) / 1000,
+		}
+		if made.Call > 0 {
+			out.Call = store.CallID(made.Call)
+		}
+		for i, child := range made.Children {
+			out.Sessions = append(out.Sessions, api.OpenedSession{Session: g.shown(a, g.reg.Describe(child, false)), Token: made.Tokens[i]})
+		}
+		return out, undo, nil
+	})
+}
+
+// checkForkLabels refuses labels that are too many together with the parent's.
+func checkForkLabels(parent, more map[string]string) error {
+	n := len(parent)
+	for k := range more {
+		if _, same := parent[k]; !same {
+			n++
+		}
+	}
+	if n > api.MaxLabels {
+		return invalid("labels: with the %d of the parent there would be %d, and may be %d", len(parent), n, api.MaxLabels)
+	}
+	return nil
+}
+
+// beforeParent is how much earlier than their parent children end: their time is
+// counted from when they are made, a little after it was asked for.
+const beforeParent = time.Second
+
+// endWithin keeps children from outlasting their parent. Whoever has no more than
+// a session's token would else make, out of what is lent for an hour, something
+// that stays. usual is how long sessions last unless somebody says otherwise.
+func endWithin(parent api.Session, usual time.Duration, o *session.ForkOptions) {
+	if idle, err := time.ParseDuration(parent.Idle); err == nil && idle > 0 && (o.Idle < 0 || o.Idle > idle) {
+		o.Idle = idle
+	}
+	if parent.Expires.IsZero() {
+		return
+	}
+	left := max(time.Until(parent.Expires), 1)
+	left -= min(left/2, beforeParent)
+	if asked := cmp.Or(o.TTL, usual); asked <= 0 || asked > left {
+		o.TTL = left
+	}
+}
+
+// endBy sees to it that children which took their time to be made end by a
+// moment all the same; zero is none.
+func (g *Gateway) endBy(ctx context.Context, latest time.Time, children []*session.Session) error {
+	if latest.IsZero() {
+		return nil
+	}
+	for _, child := range children {
+		if !g.reg.Describe(child, false).Expires.After(latest) {
+			continue
+		}
+		left := max(time.Until(latest)-beforeParent, 1)
+		if err := g.reg.Amend(ctx, child, nil, &left, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *Gateway) makeSnapshot(a *ask, in api.SnapshotRequest) (api.Snapshot, error) {
+	wait, err := duration("wait", in.Wait)
+	if err != nil {
+		return api.Snapshot{}, err
+	}
+	if err := errors.Join(api.ValidSnapshotName(in.Name), api.ValidLabels(in.Labels)); err != nil {
+		return api.Snapshot{}, err
+	}
+	return once(g, a, in, func(ctx context.Context, mark string) (api.Snapshot, func(context.Context), error) {
+		s, err := g.usable(ctx, a.who, a.args["session"])
+		if err != nil {
+			return api.Snapshot{}, nil, err
+		}
+		snap, err := g.reg.Freeze(ctx, s, session.SnapshotOptions{Name: in.Name, Labels: in.Labels, Wait: wait, Creation: mark})
+		if err != nil {
+			return api.Snapshot{}, nil, err
+		}
+		return shownSnapshot(a.who, snap), g.unmake(snap), nil
+	})
+}
+
+// unmake returns how to take a snapshot back.
+func (g *Gateway) unmake(snap api.Snapshot) func(context.Context) {
+	return func(ctx context.Context) {
+		if err := g.reg.DeleteSnapshot(ctx, snap.ID); err != nil {
+			g.log.Warn("snapshot not taken back", "snapshot", snap.ID, "err", err)
+		}
+	}
+}
+
+func (g *Gateway) rewindSession(a *ask, in api.RewindRequest) (api.Session, error) {
+	wait, err := duration("wait", in.Wait)
+	if err != nil {
+		return api.Session{}, err
+	}
+	s, err := g.usable(a.ctx(), a.who, a.args["session"])
+	if err != nil {
+		return api.Session{}, err
+	}
+	snap, err := g.rewindTo(a.who, s, in.Snapshot)
+	if err != nil {
+		return api.Session{}, err
+	}
+	if e := g.enter(a.who, 1); e != nil {
+		return api.Session{}, e
+	}
+	defer g.leave(a.who, 1)
+	if err := g.reg.Rewind(a.ctx(), s, snap.ID, wait); err != nil {
+		return api.Session{}, err
+	}
+	return g.shown(a, g.reg.Describe(s, true)), nil
+}
+
+// rewindTo finds the snapshot to rewind a session to: the one that was asked
+// for, or the newest of the session.
+func (g *Gateway) rewindTo(who identity.Principal, s *session.Session, asked string) (api.Snapshot, error) {
+	if asked != "" {
+		return g.usableSnapshot(who, asked)
+	}
+	for _, snap := range g.reg.Snapshots() {
+		if snap.Session == s.ID {
+			return snap, nil
+		}
+	}
+	return api.Snapshot{}, invalid("session %s has no snapshot to rewind to; make one with `tine session snapshot %s`, or let sessions.autosnapshot make them", s.ID, s.ID)
+}

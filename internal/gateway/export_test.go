@@ -1,0 +1,29 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/session"
+)
+
+// EndBy is what a fork by a session's token does at its end.
+func (g *Gateway) EndBy(ctx context.Context, latest time.Time, children ...*session.Session) error {
+	return g.endBy(ctx, latest, children)
+}
+
+// Operations names what the table has, by method and path.
+func Operations() map[string]string {
+	out := make(map[string]string)
+	for _, rt := range controlRoutes() {
+		out[rt.method+" "+api.Version+rt.pattern] = rt.name
+	}
+	return out
+}
+
+// KeyTaker takes idempotency keys of one owner, of a gateway that is nothing else.
+func KeyTaker(ctx context.Context) func(key string) (end func(), err error) {
+	g := &Gateway{open: ctx}
+	return func(key string) (func(), error) { return g.takeKey(ctx, creationKey{"ada", key}) }
+}

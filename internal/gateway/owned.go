@@ -1,0 +1,111 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
+)
+
+// Whose a session is decides who may do what with it:
+//
+//	its owner, and who shows its token   everything, the token only in this one
+//	an operator                          everything
+//	a viewer                             look at it, not at what was said in it
+//	everybody else                       nothing, not even know that there is one
+
+// mayUse reports whether somebody may act in a session, or with a snapshot of
+// one, and read what was said in it.
+func mayUse(who identity.Principal, owner, id string) bool {
+	if who.Session != "" {
+		return who.Session == id
+	}
+	return who.Name == owner || who.Is(api.RoleOperator)
+}
+
+// maySee reports whether somebody may know of a session.
+func maySee(who identity.Principal, owner, id string) bool {
+	return mayUse(who, owner, id) || who.Session == "" && who.Is(api.RoleViewer)
+}
+
+// noSession is the answer for a session that is not there, and for one of
+// somebody else.
+func noSession(id string) error {
+	return &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no session " + clip(id) + " of yours"}
+}
+
+// ended is the answer for a session that was closed, to whom it belonged.
+func ended(s api.Session) error {
+	message := "session " + s.ID + " was closed at " + s.Closed.UTC().Format(time.RFC3339)
+	if s.Reason != "" {
+		message += ": " + s.Reason
+	}
+	return &api.Error{Kind: api.KindInvalid, Status: http.StatusGone, Message: message}
+}
+
+// usable finds an open session for somebody who wants to act in it.
+func (g *Gateway) usable(ctx context.Context, who identity.Principal, id string) (*session.Session, error) {
+	if s := g.reg.Get(id); s != nil {
+		if mayUse(who, s.Owner, id) {
+			return s, nil
+		}
+		if maySee(who, s.Owner, id) {
+			return nil, need(who, api.RoleOperator)
+		}
+		return nil, noSession(id)
+	}
+	was, ok, err := g.reg.Closed(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !ok || !maySee(who, was.Owner, id) {
+		return nil, noSession(id)
+	}
+	return nil, ended(was)
+}
+
+// seen finds a session, open or closed, for somebody who wants to look at it.
+// The session is nil when it is closed.
+func (g *Gateway) seen(ctx context.Context, who identity.Principal, id string) (*session.Session, api.Session, error) {
+	if s := g.reg.Get(id); s != nil {
+		if !maySee(who, s.Owner, id) {
+			return nil, api.Session{}, noSession(id)
+		}
+		return s, g.reg.Describe(s, true), nil
+	}
+	was, ok, err := g.reg.Closed(ctx, id)
+	if err == nil && (!ok || !maySee(who, was.Owner, id)) {
+		err = noSession(id)
+	}
+	return nil, was, err
+}
+
+// session finds the session of a request without a client: the one its URL
+// names, the one that its token is bound to, or the principal's default.
+func (g *Gateway) session(ctx context.Context, who identity.Principal, d door) (*session.Session, error) {
+	id := d.session
+	if id == "" {
+		if who.Session == "" {
+			return g.reg.Default(ctx, who.Name)
+		}
+		id = who.Session
+	}
+	s, err := g.usable(ctx, who, id)
+	if err != nil {
+		return nil, err
+	}
+	s.Touch()
+	return s, nil
+}
+
+// catalogOf is the servers of a session that somebody may use, and otherwise
+// those of the config: whoever asks is refused later.
+func (g *Gateway) catalogOf(who identity.Principal, id string) *session.Catalog {
+	if s := g.reg.Get(id); s != nil && mayUse(who, s.Owner, id) {
+		return s.Catalog()
+	}
+	return g.reg.Catalog()
+}

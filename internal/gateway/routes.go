@@ -1,0 +1,97 @@
+package gateway
+
+import (
+	"net/http"
+
+	"github.com/tine-mcp/tine/api"
+)
+
+const (
+	get   = http.MethodGet
+	post  = http.MethodPost
+	patch = http.MethodPatch
+	del   = http.MethodDelete
+)
+
+// controlRoutes is the control API.
+func controlRoutes() []action {
+	user, viewer, operator := api.RoleUser, api.RoleViewer, api.RoleOperator
+	return []action{
+		{method: get, pattern: "/openapi.json", name: "openAPI", role: user, bound: true,
+			summary: "This document", operation: op((*Gateway).openAPI)},
+		{method: get, pattern: "/status", name: "status", role: user,
+			summary: "What the gateway is and how it does", operation: op((*Gateway).status)},
+
+		{method: get, pattern: "/servers", name: "listServers", role: user, bound: true,
+			summary: "The configured servers", operation: op((*Gateway).servers)},
+		{method: get, pattern: "/servers/{server}", name: "getServer", role: user,
+			summary: "One server, with its policy", operation: op((*Gateway).server)},
+		{method: patch, pattern: "/servers/{server}", name: "patchServer", role: operator,
+			summary: "Change a server at run time", operation: op((*Gateway).patchServer)},
+		{method: get, pattern: "/servers/{server}/logs", name: "serverLogs", role: viewer,
+			summary: "The end of what a server's instances wrote to standard error", operation: op((*Gateway).logs)},
+		{method: post, pattern: "/servers/{server}/login", name: "beginLogin", role: user,
+			summary: "Begin a person's login at a server that wants one", operation: op((*Gateway).beginLogin)},
+		{method: post, pattern: "/servers/{server}/login/{flow}", name: "finishLogin", role: user,
+			summary: "Finish a login with what came to the redirect", operation: op((*Gateway).finishLogin)},
+		{method: del, pattern: "/servers/{server}/login", name: "logout", role: user,
+			summary: "Forget the login at a server", operation: op((*Gateway).logout)},
+
+		{method: get, pattern: "/tools", name: "listTools", role: user, bound: true,
+			summary: "The tools of a session, as in the merged view", operation: op((*Gateway).tools)},
+		{method: post, pattern: "/call", name: "callTool", role: user, bound: true,
+			summary: "Call one tool in a session", operation: op((*Gateway).call)},
+
+		{method: get, pattern: "/calls", name: "listCalls", role: user,
+			summary: "The journal, newest first, or with follow as it grows", operation: op((*Gateway).calls)},
+		{method: get, pattern: "/calls/{call}", name: "getCall", role: user,
+			summary: "One call of the journal with its result", operation: op((*Gateway).oneCall)},
+		{method: post, pattern: "/calls/{call}/replay", name: "replayCall", role: user,
+			summary: "Make a call again with the arguments it had", operation: op((*Gateway).replay)},
+
+		{method: get, pattern: "/tokens", name: "listTokens", role: operator,
+			summary: "The bearer tokens, never the tokens themselves", operation: op((*Gateway).listTokens)},
+		{method: post, pattern: "/tokens", name: "newToken", role: operator,
+			summary: "Make a bearer token; it is shown this once", operation: op((*Gateway).newToken)},
+		{method: del, pattern: "/tokens/{token}", name: "revokeToken", role: operator,
+			summary: "Make a token worthless", operation: op((*Gateway).revokeToken)},
+
+		{method: get, pattern: "/sessions", name: "listSessions", role: user,
+			summary: "Sessions, newest first: one's own, or with the role of a viewer everybody's", operation: op((*Gateway).listSessions)},
+		{method: post, pattern: "/sessions", name: "openSession", role: user, empty: true, keyed: true,
+			summary: "Open a session; its token is shown this once", operation: op((*Gateway).openSession)},
+		{method: get, pattern: "/sessions/{session}", name: "getSession", role: user, bound: true,
+			summary: "One session, open or closed, with its members", operation: op((*Gateway).getSession)},
+		{method: patch, pattern: "/sessions/{session}", name: "patchSession", role: user,
+			summary: "Change what a session is called and how long it lasts", operation: op((*Gateway).patchSession)},
+		{method: del, pattern: "/sessions/{session}", name: "closeSession", role: user, bound: true,
+			summary: "Close a session and what it owns; twice is fine", operation: op((*Gateway).closeSession)},
+		{method: get, pattern: "/sessions/{session}/forks", name: "listForks", role: user, bound: true,
+			summary: "The sessions that were forked from one", operation: op((*Gateway).listForks)},
+		{method: post, pattern: "/sessions/{session}/forks", name: "forkSession", role: user, bound: true, empty: true, keyed: true,
+			summary: "Fork a session: sessions of their own that begin with its state, all or none", operation: op((*Gateway).forkSession)},
+		{method: get, pattern: "/sessions/{session}/snapshots", name: "listSessionSnapshots", role: user, bound: true,
+			summary: "The snapshots of one session, newest first", operation: op((*Gateway).listSessionSnapshots)},
+		{method: post, pattern: "/sessions/{session}/snapshots", name: "makeSnapshot", role: user, bound: true, empty: true, keyed: true,
+			summary: "Freeze a session; with a name the snapshot is a template", operation: op((*Gateway).makeSnapshot)},
+		{method: post, pattern: "/sessions/{session}/rewind", name: "rewindSession", role: user, bound: true, empty: true,
+			summary: "Bring a session back to a snapshot", operation: op((*Gateway).rewindSession)},
+		{method: get, pattern: "/sessions/{session}/calls", name: "listSessionCalls", role: user, bound: true,
+			summary: "The calls of one session, newest first, or with follow as they are made", operation: op((*Gateway).sessionCalls)},
+		{method: get, pattern: "/sessions/{session}/trajectory", name: "trajectory", role: user, bound: true, heavy: true,
+			summary: "The story of a session from its first ancestor on, nothing cut or masked", operation: op((*Gateway).trajectory)},
+		{method: get, pattern: "/sessions/{session}/tree", name: "sessionTree", role: user, heavy: true,
+			summary: "The family of a session from its first ancestor on", operation: op((*Gateway).sessionTree)},
+
+		{method: get, pattern: "/snapshots", name: "listSnapshots", role: user,
+			summary: "Snapshots, newest first: one's own, or with the role of a viewer everybody's", operation: op((*Gateway).listSnapshots)},
+		{method: post, pattern: "/snapshots/import", name: "importSnapshot", role: user, upload: true, keyed: true,
+			summary: "Make a snapshot of an exported file", operation: op((*Gateway).importSnapshot)},
+		{method: get, pattern: "/snapshots/{snapshot}", name: "getSnapshot", role: user,
+			summary: "One snapshot, by id or name", operation: op((*Gateway).getSnapshot)},
+		{method: del, pattern: "/snapshots/{snapshot}", name: "deleteSnapshot", role: user,
+			summary: "Delete a snapshot, by id or name", operation: op((*Gateway).deleteSnapshot)},
+		{method: get, pattern: "/snapshots/{snapshot}/export", name: "exportSnapshot", role: user, heavy: true,
+			summary: "A snapshot as one file, which may hold secrets", operation: op((*Gateway).exportSnapshot)},
+	}
+}

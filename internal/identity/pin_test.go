@@ -1,0 +1,193 @@
+package identity_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/identity"
+)
+
+// sessions hand out tokens and take them back.
+type sessions struct {
+	mu  sync.Mutex
+	pin map[string][]byte // by hash
+	id  map[string]string
+}
+
+func newSessions() *sessions {
+	return &sessions{pin: make(map[string][]byte), id: make(map[string]string)}
+}
+
+func (s *sessions) open(id string, owner identity.Principal) (token string) {
+	token = identity.NewToken()
+	sum := sha256.Sum256([]byte(token))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hash := hex.EncodeToString(sum[:])
+	s.pin[hash], s.id[hash] = identity.Pin(owner), id
+	return token
+}
+
+func (s *sessions) close(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.id, func(_, other string) bool { return other == id })
+}
+
+func (s *sessions) bound(hash string) (string, []byte, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id, ok := s.id[hash]
+	return id, s.pin[hash], ok
+}
+
+func TestSessionTokens(t *testing.T) {
+	open := newSessions()
+	c := newClock()
+	o := staticOptions(c)
+	o.Bound = open.bound
+	o.Rules = []identity.Rule{
+		{Principals: []string{"ada"}, Servers: []string{"fs"}, Role: api.RoleOperator},
+		{Principals: []string{"bob"}, Servers: []string{"github"}},
+	}
+	g := identity.NewGuard(o)
+	defer func() { g.Close() }()
+	identify := func(token string) (identity.Principal, *identity.Refusal) {
+		t.Helper()
+		return g.Identify(t.Context(), "Bearer "+token, resource)
+	}
+	for _, tt := range []struct {
+		owner string // a token
+		want  string
+		sees  string
+		not   string
+	}{
+		{"s3cret-of-ada", "ada/user", "fs", "github"},
+		{"s3cret-of-bob", "bob/user", "github", "fs"},
+		{"0perator", "/user", "fs github", ""},
+		{"s3cret-of-eve", "eve/user", "", "fs github"},
+	} {
+		owner, r := identify(tt.owner)
+		if r != nil {
+			t.Fatal(r)
+		}
+		token := open.open("ses_"+owner.Name, owner)
+		p, r := identify(token)
+		if r != nil || allOf(p) != tt.want || p.Session != "ses_"+owner.Name {
+			t.Fatalf("%s: got %+v, %+v", tt.want, p, r)
+		}
+		for s := range strings.FieldsSeq(tt.sees) {
+			if !p.MaySee(s) || !p.MayCall(s, "x") {
+				t.Errorf("%s may not see %s", tt.want, s)
+			}
+		}
+		for s := range strings.FieldsSeq(tt.not) {
+			if p.MaySee(s) {
+				t.Errorf("%s sees %s", tt.want, s)
+			}
+		}
+		if owner.Session != "" {
+			t.Errorf("%s itself is bound", tt.want)
+		}
+		// A session opened by a bound principal would be the same owner's.
+		again := open.open("ses_other", p)
+		if q, r := identify(again); r != nil || allOf(q) != tt.want || q.Session != "ses_other" {
+			t.Errorf("%s handed on: %+v, %+v", tt.want, q, r)
+		}
+		if q, ok := g.Again(p); !ok || allOf(q) != tt.want || q.Session != p.Session {
+			t.Errorf("%s again: %+v %v", tt.want, q, ok)
+		}
+		open.close(p.Session)
+		if _, ok := g.Again(p); ok {
+			t.Errorf("%s is let in again after the session's end", tt.want)
+		}
+		_, r = identify(token)
+		if r == nil || r.Status != 401 || r.Reason != identity.ReasonUnknown || !strings.Contains(r.Message, "session") {
+			t.Errorf("%s after the session's end: %+v", tt.want, r)
+		}
+		if r != nil && strings.Contains(r.Message+r.Challenge(""), token) {
+			t.Error("the refusal repeats the token")
+		}
+	}
+
+	// The rules of today decide, not those of when the session was opened.
+	ada, _ := identify("s3cret-of-ada")
+	token := open.open("ses_rules", ada)
+	before, _ := identify(token)
+	o.Rules = []identity.Rule{{Principals: []string{"ada"}, Servers: []string{"gitlab"}, Role: api.RoleViewer}}
+	g = g.With(o)
+	p, r := identify(token)
+	if r != nil || p.MaySee("fs") || !p.MaySee("gitlab") || p.Role != api.RoleUser {
+		t.Errorf("after a reload: %+v, %+v", p, r)
+	}
+	if q, ok := g.Again(before); !ok || q.MaySee("fs") || !q.MaySee("gitlab") {
+		t.Errorf("after a reload, again: %+v %v", q, ok)
+	}
+	o.Bound = nil
+	g = g.With(o)
+	if _, ok := g.Again(before); ok {
+		t.Error("let in where there are no sessions")
+	}
+}
+
+// TestSessionTokenOfIssuer checks that a session's token outlives the token
+// that opened the session, and that the rules see its claims.
+func TestSessionTokenOfIssuer(t *testing.T) {
+	open := newSessions()
+	w := newWorld(t, func(o *identity.Options) {
+		o.Bound = open.bound
+		o.Rules = []identity.Rule{{Claims: map[string][]string{"groups": {"dev"}}, Servers: []string{"fs"}}}
+	})
+	signed := w.token(map[string]any{"groups": []string{"dev"}})
+	p, _ := w.expect(t, signed, "oidc:ada")
+	token := open.open("ses_a", p)
+	w.Advance(48 * time.Hour)
+	w.iss.Down(true)
+	w.expect(t, signed, identity.ReasonExpired)
+	q, r := w.expect(t, token, "oidc:ada")
+	if r != nil || q.Session != "ses_a" || !q.MaySee("fs") || q.MaySee("github") {
+		t.Errorf("got %+v, %+v", q, r)
+	}
+	if strings.Contains(string(identity.Pin(p)), signed) || strings.Contains(string(identity.Pin(p)), signed[strings.LastIndex(signed, ".")+1:]) {
+		t.Error("the note holds the token")
+	}
+	// One that is none of ours any more is not shown to the issuer.
+	open.close("ses_a")
+	if _, r := w.expect(t, token, identity.ReasonUnknown); r != nil && r.Status != 401 {
+		t.Errorf("got %+v", r)
+	}
+	// A note that can't be read lets nobody in.
+	bad := open.open("ses_b", p)
+	for hash := range open.pin {
+		open.pin[hash] = []byte(`{"claims":7}`)
+	}
+	w.expect(t, bad, identity.ReasonUnknown)
+}
+
+func TestSessionTokenOnOpenGateway(t *testing.T) {
+	open := newSessions()
+	g := identity.NewGuard(identity.Options{Bound: open.bound})
+	defer g.Close()
+	p, r := g.Identify(t.Context(), "", resource)
+	if r != nil || !p.Anonymous() {
+		t.Fatal(p, r)
+	}
+	token := open.open("ses_a", p)
+	q, r := g.Identify(t.Context(), "Bearer "+token, resource)
+	if r != nil || q.Session != "ses_a" || q.Name != "" || q.Is(api.RoleViewer) || !q.MaySee("fs") {
+		t.Errorf("got %+v, %+v", q, r)
+	}
+	open.close("ses_a")
+	if _, r := g.Identify(t.Context(), "Bearer "+token, resource); r == nil || r.Status != 401 {
+		t.Errorf("after its end: %+v", r)
+	}
+	if _, ok := g.Again(q); ok {
+		t.Error("let in again as anybody")
+	}
+}

@@ -1,0 +1,47 @@
+package rollout
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// answer gives an object as JSON text, which is what clients of old read, and as
+// structured content.
+func answer(v any) (*mcp.CallToolResult, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // a URL stays one
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("write the answer: %w", err)
+	}
+	text := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return &mcp.CallToolResult{
+		Content:           []mcp.Content{&mcp.TextContent{Text: string(text)}},
+		StructuredContent: json.RawMessage(text),
+	}, nil
+}
+
+// failure says what went wrong and whose failure it is, in the same place as for
+// every other call. It has no structured content: clients hold that against the
+// output schema, errors or not.
+func failure(err error) (*mcp.CallToolResult, error) {
+	e := &api.Error{Kind: api.KindInfrastructure, Message: err.Error()}
+	errors.As(err, &e)
+	return &mcp.CallToolResult{
+		IsError: true,
+		Meta:    mcp.Meta{wire.MetaTineError: e},
+		Content: []mcp.Content{&mcp.TextContent{Text: e.Message}},
+	}, nil
+}
+
+// invalid is the error of a call that is wrong.
+func invalid(format string, args ...any) error {
+	return &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf(format, args...)}
+}

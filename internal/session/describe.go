@@ -1,0 +1,190 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+// Describe is a session as the API shows it, without its URL.
+func (r *Registry) Describe(s *Session, members bool) api.Session {
+	f := s.known()
+	out := api.Session{
+		ID: s.ID, Kind: s.Kind, Owner: s.Owner, Labels: f.Labels, Parent: s.Parent, From: f.From, Depth: f.Depth,
+		Created: s.Created, Used: s.Used().UTC(), Expires: f.Expires,
+		Calls: s.calls.Load(), InFlight: s.gate.calls(),
+	}
+	if idle := r.idleOf(s, &f); idle > 0 {
+		out.Idle = idle.String()
+	}
+	if !members {
+		return out
+	}
+	for _, e := range s.Catalog().Entries {
+		m := api.Member{Server: e.ID, Driver: e.Driver, Scope: e.Scope, State: api.StateIdle}
+		if on, why := e.On(); !on {
+			m.State, m.Reason = api.StateDisabled, why
+		}
+		if e.driver != nil {
+			m.Fork, m.Why = e.fork()
+		}
+		if up := s.Peek(e.ID); up != nil {
+			st := up.Status()
+			m.State, m.Reason, m.Instance = st.State, st.Reason, st.Instance
+		}
+		out.Members = append(out.Members, m)
+	}
+	if slices.ContainsFunc(s.members(), func(e *Entry) bool { return e.Workspace }) {
+		w := &api.Workspace{Kind: "tree", Path: "/workspace"}
+		if s.needsFolder() {
+			w.Kind = "folder"
+		}
+		if open := s.ws.Load(); open != nil {
+			w.Path = open.FS().Root()
+		} else if w.Kind == "folder" {
+			w.Path = ""
+		}
+		out.Workspace = w
+	}
+	return out
+}
+
+// ended is a closed session as the API shows it.
+func ended(rec store.Session) api.Session {
+	f, _ := factsOf(rec)
+	return api.Session{
+		ID: rec.ID, Kind: rec.Kind, Owner: rec.Owner, Labels: f.Labels, Parent: rec.Parent, From: f.From, Depth: f.Depth,
+		Created: rec.Created, Used: rec.Used, Expires: f.Expires, Closed: rec.Closed, Reason: f.Reason,
+	}
+}
+
+// describeRecord is a recorded session, open or not.
+func (r *Registry) describeRecord(rec store.Session) api.Session {
+	if s := r.Get(rec.ID); s != nil {
+		return r.Describe(s, false)
+	}
+	return ended(rec)
+}
+
+// Find returns sessions, the newest first, closed ones too where the filter says
+// so, without their URLs.
+func (r *Registry) Find(ctx context.Context, f store.SessionFilter) ([]api.Session, error) {
+	recs, err := r.o.Store.FindSessions(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]api.Session, 0, len(recs))
+	for _, rec := range recs {
+		out = append(out, r.describeRecord(rec))
+	}
+	return out, nil
+}
+
+// Closed describes a session that has ended; ok is false when there was none.
+func (r *Registry) Closed(ctx context.Context, id string) (s api.Session, ok bool, err error) {
+	rec, ok, err := r.o.Store.Session(ctx, id)
+	if err != nil || !ok || rec.Closed.IsZero() {
+		return api.Session{}, false, err
+	}
+	return ended(rec), true, nil
+}
+
+// ByToken finds the session whose token has this hash (sha256 in hex), with its
+// owner; nil when there is none.
+func (r *Registry) ByToken(hash string) (*Session, Owner) {
+	r.mu.Lock()
+	s := r.tokens[hash]
+	r.mu.Unlock()
+	if s == nil {
+		return nil, Owner{}
+	}
+	return s, Owner{Name: s.Owner, Pinned: s.pinnedOwner}
+}
+
+// Amend changes what a session is called and how long it lasts; nil stays, and a
+// duration that is negative is for ever.
+func (r *Registry) Amend(ctx context.Context, s *Session, labels map[string]string, ttl, idle *time.Duration) error {
+	return s.change(ctx, func(f *facts) {
+		if labels != nil {
+			f.Labels = maps.Clone(labels)
+		}
+		if ttl != nil {
+			f.Expires = time.Time{}
+			if *ttl > 0 {
+				f.Expires = time.Now().Add(*ttl).UTC()
+			}
+		}
+		if idle != nil {
+			f.Idle = *idle
+		}
+	})
+}
+
+// maxFamily bounds a family that is shown.
+const maxFamily = 10_000
+
+// Family returns the family of a session, closed ones too, without URLs.
+func (r *Registry) Family(ctx context.Context, id string) (api.Tree, error) {
+	line, err := r.line(ctx, id)
+	if err != nil {
+		return api.Tree{}, err
+	}
+	left := maxFamily
+	return r.descend(ctx, line[0], &left)
+}
+
+// descend is a session with all that were forked from it. Depth is bounded by
+// the number of sessions, and the number by left.
+func (r *Registry) descend(ctx context.Context, rec store.Session, left *int) (api.Tree, error) {
+	t := api.Tree{Session: r.describeRecord(rec)}
+	f := store.SessionFilter{Parent: rec.ID, Closed: true, Limit: 1000}
+	for *left > 0 {
+		children, err := r.o.Store.FindSessions(ctx, f)
+		if err != nil {
+			return t, err
+		}
+		for _, c := range children {
+			if *left--; *left < 0 {
+				return t, nil
+			}
+			child, err := r.descend(ctx, c, left)
+			if err != nil {
+				return t, err
+			}
+			t.Children = append(t.Children, child)
+		}
+		if len(children) < f.Limit {
+			break
+		}
+		f.Before = children[len(children)-1].ID
+	}
+	slices.Reverse(t.Children) // the oldest first
+	return t, nil
+}
+
+// line returns a session and its ancestors, the first ancestor first.
+func (r *Registry) line(ctx context.Context, id string) ([]store.Session, error) {
+	var line []store.Session
+	for next := id; next != ""; {
+		rec, ok, err := r.o.Store.Session(ctx, next)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			if len(line) == 0 {
+				return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: fmt.Sprintf("there is no session %s", id)}
+			}
+			break // so old that nobody remembers
+		}
+		line = append(line, rec)
+		next = rec.Parent
+	}
+	slices.Reverse(line)
+	return line, nil
+}

@@ -1,0 +1,42 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+// What happens to a session besides calls.
+const (
+	eventOpened   = "opened"
+	eventForked   = "forked"
+	eventSnapshot = "snapshot"
+	eventRewound  = "rewound"
+	eventClosed   = "closed"
+)
+
+// eventData is what an event says besides its kind.
+type eventData struct {
+	Parent   string   `json:"parent,omitempty"`
+	Children []string `json:"children,omitempty"`
+	Snapshot string   `json:"snapshot,omitempty"`
+	To       int64    `json:"to,omitempty"` // of a rewind: the last call that still counts
+	Reason   string   `json:"reason,omitempty"`
+}
+
+func (r *Registry) event(session, kind string, d eventData) store.Event {
+	data, err := json.Marshal(d)
+	if err != nil {
+		panic(err) // strings and numbers
+	}
+	return store.Event{Session: session, At: time.Now().UTC(), Kind: kind, Call: r.lastCall(), Data: data}
+}
+
+// note writes down what happened. That it happened does not depend on it.
+func (r *Registry) note(ctx context.Context, e store.Event) {
+	if err := r.o.Store.PutEvents(context.WithoutCancel(ctx), e); err != nil {
+		r.o.Log.Warn("what happened to a session is not recorded", "session", e.Session, "event", e.Kind, "err", err)
+	}
+}

@@ -1,0 +1,120 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+// facts are what else is recorded of a session. They change as one, with the
+// session's lock held, and are written before they count.
+type facts struct {
+	Caps    json.RawMessage      `json:"caps,omitempty"` // of the one client there is
+	Owner   json.RawMessage      `json:"owner,omitempty"`
+	Labels  map[string]string    `json:"labels,omitempty"`
+	Expires time.Time            `json:"expires,omitzero"`
+	Idle    time.Duration        `json:"idle,omitempty"` // negative for none, zero for the config's
+	From    string               `json:"from,omitempty"`
+	Depth   int                  `json:"depth,omitempty"`
+	Servers []string             `json:"servers,omitempty"`
+	Auto    *config.Autosnapshot `json:"auto,omitempty"`
+	// States has the folders of states that are not called like their server: a
+	// rewind makes new ones beside those it leaves.
+	States map[string]string `json:"states,omitempty"`
+	// Shares has, by server, the session whose instance this one uses too.
+	Shares map[string]string `json:"shares,omitempty"`
+	Reason string            `json:"reason,omitempty"` // of its end
+	// Creation marks what a request made, until that is known to be answered.
+	Creation string `json:"creation,omitempty"`
+}
+
+// fits is the hash of what an instance was started with that fits a session now:
+// what its entry says, and the state that counts. One that works on a state from
+// before a rewind does not.
+func (s *Session) fits(e *Entry) string {
+	if s == nil {
+		return e.hash
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if name := s.facts.state(e.ID); name != e.ID && e.hash != "" {
+		return e.hash + " " + name
+	}
+	return e.hash
+}
+
+// factsOf reads what was recorded.
+func factsOf(rec store.Session) (facts, error) {
+	var f facts
+	if len(rec.Data) == 0 {
+		return f, nil
+	}
+	if err := json.Unmarshal(rec.Data, &f); err != nil {
+		return f, fmt.Errorf("session %s: reading its record: %w", rec.ID, err)
+	}
+	// Before there was more to record, the capabilities stood alone.
+	var keys map[string]json.RawMessage
+	if rec.Kind == KindClient && json.Unmarshal(rec.Data, &keys) == nil {
+		if _, ok := keys["caps"]; !ok && f.Depth == 0 && f.Shares == nil && f.States == nil {
+			f.Caps = rec.Data
+		}
+	}
+	return f, nil
+}
+
+// record is the session as the store keeps it, with the given facts.
+func (s *Session) record(f facts) (store.Session, error) {
+	data, err := json.Marshal(f)
+	if err != nil {
+		return store.Session{}, fmt.Errorf("session %s: writing its record: %w", s.ID, err)
+	}
+	return store.Session{
+		ID: s.ID, Owner: s.Owner, Kind: s.Kind, Created: s.Created, Used: s.Used(),
+		Parent: s.Parent, Token: s.token, Catalog: s.pin, Data: data,
+	}, nil
+}
+
+// change changes what is recorded of an open session, one change at a time:
+// written down first, so that neither of two undoes the other, and none brings
+// back what was closed.
+func (s *Session) change(ctx context.Context, edit func(*facts)) error {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	if s.isClosed() {
+		return s.gone()
+	}
+	f := s.known()
+	edit(&f)
+	rec, err := s.record(f)
+	if err == nil {
+		// Whoever gave up meanwhile must not leave it open whether it was written.
+		err = s.r.o.Store.PutSessions(context.WithoutCancel(ctx), rec)
+	}
+	if err != nil {
+		return fmt.Errorf("recording the session: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.facts = f
+	return nil
+}
+
+func (s *Session) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// known returns the session's facts.
+func (s *Session) known() facts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.facts
+	f.Labels, f.States, f.Shares = maps.Clone(f.Labels), maps.Clone(f.States), maps.Clone(f.Shares)
+	return f
+}

@@ -1,0 +1,126 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+// ForkOptions say what children a fork makes. Durations are as in OpenOptions;
+// labels come on top of the parent's.
+type ForkOptions struct {
+	Count     int
+	Labels    map[string]string
+	TTL, Idle time.Duration
+	Wait      time.Duration
+	// Pinned is what lets the children's tokens in, as in Owner, where the parent
+	// has none because it has no token itself.
+	Pinned   json.RawMessage
+	Creation string // as in OpenOptions
+}
+
+// Forked is what came of a fork.
+type Forked struct {
+	Children []*Session
+	Tokens   []string // of the children, in their order
+	Call     int64    // the Seq of the last call that the children remember
+	Paused   time.Duration
+}
+
+// Fork makes children of a session, each with a state of its own that is the
+// parent's of one moment: all of them, or none. The parent goes on as soon as
+// its state is taken down; the children are made from that.
+func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked, error) {
+	if o.Count < 1 {
+		return nil, &api.Error{Kind: api.KindInvalid, Message: "count must be at least 1"}
+	}
+	if err := s.gate.outside(ctx); err != nil {
+		return nil, err
+	}
+	if _, _, err := s.carried(); err != nil {
+		return nil, err
+	}
+	cfg := r.Catalog().Config.Sessions
+	pin := s.pin
+	if pin == "" { // it followed the config until now; its children stay with this one
+		var err error
+		if pin, err = r.pin(ctx, s.Catalog()); err != nil {
+			return nil, err
+		}
+	}
+	b := &birth{r: r, take: true}
+	each := needs(s.Catalog())
+	wait := choose(o.Wait, cfg.ForkWait)
+	// Before the parent has to wait for anything.
+	if err := b.takeRoom(ctx, s.Owner, each, o.Count, choose(o.Wait, cfg.Wait)); err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(r.snapshotHome(), "tmp_"+newID()[len("ses_"):])
+	m, err := s.freeze(ctx, dir, wait)
+	if err != nil {
+		r.uncount(s.Owner, o.Count)
+		r.budget.release(each.times(o.Count))
+		return nil, err
+	}
+	defer func() {
+		gone, cancel := afterwards(ctx)
+		defer cancel()
+		r.discard(gone, &m.frozen, dir)
+	}()
+	b.from = &m.frozen
+	parent := s.known()
+	f := facts{
+		Creation: o.Creation,
+		Owner:    parent.Owner, Labels: maps.Clone(parent.Labels), Idle: parent.Idle, Depth: parent.Depth + 1,
+		Servers: s.servers, Auto: parent.Auto, From: parent.From,
+	}
+	if len(f.Owner) == 0 {
+		f.Owner = o.Pinned
+	}
+	if f.Labels == nil && len(o.Labels) > 0 {
+		f.Labels = make(map[string]string, len(o.Labels))
+	}
+	maps.Copy(f.Labels, o.Labels)
+	if o.Idle != 0 {
+		f.Idle = o.Idle
+	}
+	if ttl := choose(o.TTL, cfg.TTL); ttl > 0 {
+		f.Expires = time.Now().Add(ttl)
+	}
+	var ids []string
+	for range o.Count {
+		c := f
+		c.Labels = maps.Clone(f.Labels)
+		ids = append(ids, b.add(s.Owner, s.ID, pin, c, each).ID)
+	}
+	if len(m.Shared) > 0 {
+		shares, err := s.lend(ctx, m.Shared, b.children)
+		if err != nil {
+			r.uncount(s.Owner, o.Count)
+			r.budget.release(each.times(o.Count))
+			return nil, err
+		}
+		for _, c := range b.children {
+			c.facts.Shares = maps.Clone(shares)
+		}
+	}
+	b.events = func(child *Session) []store.Event {
+		e := r.event(child.ID, eventOpened, eventData{Parent: s.ID})
+		e.Call = m.call
+		return []store.Event{e}
+	}
+	if err := b.make(ctx); err != nil {
+		return nil, fmt.Errorf("the fork was taken back: %w", err)
+	}
+	e := r.event(s.ID, eventForked, eventData{Children: ids})
+	e.Call = m.call
+	r.note(ctx, e)
+	s.Touch()
+	return &Forked{Children: b.children, Tokens: b.tokens, Call: m.call, Paused: m.paused}, nil
+}

@@ -1,0 +1,222 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+)
+
+// A gate lets calls into a session and, for a moment, none: whoever freezes it
+// waits until those inside have left, while those that come wait outside.
+//
+//	open --freeze--> closing --last call leaves--> frozen --thaw--> open
+//	                     \--deadline, or a call that waits for a person--> open
+//
+// A call made on behalf of one inside rides on its entry: it would wait for a
+// freeze that waits for it. The zero gate is open.
+type gate struct {
+	mu     sync.Mutex
+	inside map[*entry]struct{}
+	thawed chan struct{} // closed by thaw; nil while the gate is open
+	empty  chan struct{} // closed when the last one inside leaves; nil unless somebody waits
+	shut   error         // why nobody comes in any more
+}
+
+// An entry is one call inside.
+type entry struct {
+	what   string // server and tool
+	since  time.Time
+	asking int // how many of its questions wait for a person
+}
+
+// ridesOn is the key under which a context carries the entry of the call it
+// belongs to.
+type ridesOn struct{ g *gate }
+
+// enter lets a call in, waiting while the gate is frozen. The returned context
+// is for what the call does; leave must be called once it is over.
+func (g *gate) enter(ctx context.Context, what string) (_ context.Context, leave func(), err error) {
+	if ctx.Value(ridesOn{g}) != nil {
+		return ctx, func() {}, nil
+	}
+	for {
+		g.mu.Lock()
+		if g.shut != nil {
+			g.mu.Unlock()
+			return nil, nil, g.shut
+		}
+		wait := g.thawed
+		if wait == nil {
+			e := &entry{what: what, since: time.Now()}
+			if g.inside == nil {
+				g.inside = make(map[*entry]struct{})
+			}
+			g.inside[e] = struct{}{}
+			g.mu.Unlock()
+			return context.WithValue(ctx, ridesOn{g}, e), func() { g.leave(e) }, nil
+		}
+		g.mu.Unlock()
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return nil, nil, &api.Error{Kind: api.KindRefused, Retryable: true, Message: "the call was given up while the session was being forked"}
+		}
+	}
+}
+
+func (g *gate) leave(e *entry) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.inside, e)
+	if len(g.inside) == 0 && g.empty != nil {
+		close(g.empty)
+		g.empty = nil
+	}
+}
+
+// park says whether the call of a context waits for a person, who may take
+// forever.
+func (g *gate) park(ctx context.Context, parked bool) {
+	e, _ := ctx.Value(ridesOn{g}).(*entry)
+	if e == nil {
+		return
+	}
+	g.mu.Lock()
+	if parked {
+		e.asking++
+	} else {
+		e.asking--
+	}
+	if parked && g.empty != nil { // somebody waits for it in vain
+		close(g.empty)
+		g.empty = nil
+	}
+	g.mu.Unlock()
+}
+
+// calls returns how many are inside.
+func (g *gate) calls() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.inside)
+}
+
+// outside refuses what is asked for by a call inside, which would wait for its
+// own end.
+func (g *gate) outside(ctx context.Context) error {
+	if e, _ := ctx.Value(ridesOn{g}).(*entry); e != nil {
+		return &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("call %s can't freeze the session that it runs in; ask from outside of it", e.what)}
+	}
+	return nil
+}
+
+// freeze waits until nobody is inside, as long as wait and ctx last, and keeps
+// it so until thaw is called. A call that waits for a person refuses it at once.
+// One freeze waits for the other.
+func (g *gate) freeze(ctx context.Context, wait time.Duration) (thaw func(), err error) {
+	if err := g.outside(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for {
+		g.mu.Lock()
+		if g.shut != nil {
+			g.mu.Unlock()
+			return nil, g.shut
+		}
+		if g.thawed == nil {
+			g.thawed = make(chan struct{})
+			g.mu.Unlock()
+			break
+		}
+		other := g.thawed
+		g.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, &api.Error{Kind: api.KindTimeout, Retryable: true, Message: "another fork, snapshot or rewind of the session is still under way"}
+		}
+	}
+	var once sync.Once
+	thaw = func() {
+		once.Do(func() {
+			g.mu.Lock()
+			close(g.thawed)
+			g.thawed = nil
+			g.mu.Unlock()
+		})
+	}
+	for {
+		g.mu.Lock()
+		if g.shut != nil {
+			g.mu.Unlock()
+			thaw()
+			return nil, g.shut
+		}
+		if len(g.inside) == 0 {
+			g.mu.Unlock()
+			return thaw, nil
+		}
+		for e := range g.inside {
+			if e.asking > 0 {
+				g.mu.Unlock()
+				thaw()
+				return nil, &api.Error{Kind: api.KindRefused, Retryable: true, Message: fmt.Sprintf("call %s waits for an answer from its client, which no copy of it would get; answer or cancel it first", e.what)}
+			}
+		}
+		if g.empty == nil {
+			g.empty = make(chan struct{})
+		}
+		empty := g.empty
+		g.mu.Unlock()
+		select {
+		case <-empty:
+		case <-ctx.Done():
+			what := g.oldest()
+			thaw()
+			return nil, &api.Error{Kind: api.KindTimeout, Retryable: true, Message: fmt.Sprintf("%s did not end within %s; a fork waits for calls under way, as long as its wait or sessions.fork_wait says", what, wait.Round(time.Millisecond))}
+		}
+	}
+}
+
+// oldest names the call that has been inside for the longest.
+func (g *gate) oldest() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var first *entry
+	for e := range g.inside {
+		if first == nil || e.since.Before(first.since) {
+			first = e
+		}
+	}
+	if first == nil {
+		return "a call"
+	}
+	s := fmt.Sprintf("call %s, under way for %s,", first.what, time.Since(first.since).Round(time.Millisecond))
+	if n := len(g.inside) - 1; n > 0 {
+		s = fmt.Sprintf("call %s, under way for %s, and %d more", first.what, time.Since(first.since).Round(time.Millisecond), n)
+	}
+	return s
+}
+
+// close keeps everybody out from now on, with why. It waits for a freeze that is
+// under way, which ends at once where it still waits for calls.
+func (g *gate) close(why error) {
+	g.mu.Lock()
+	if g.shut == nil {
+		g.shut = why
+	}
+	if g.empty != nil {
+		close(g.empty)
+		g.empty = nil
+	}
+	frozen := g.thawed
+	g.mu.Unlock()
+	if frozen != nil {
+		<-frozen
+	}
+}

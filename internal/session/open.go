@@ -1,0 +1,390 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/workspace"
+)
+
+// Owner is whose a session is.
+type Owner struct {
+	Name string
+	// Pinned is what the edge needs to let the session's token in as this owner
+	// later; opaque here.
+	Pinned json.RawMessage
+}
+
+// OpenOptions say what session to open. Durations are the config's when zero,
+// and none when negative.
+type OpenOptions struct {
+	Owner   Owner
+	From    string // a snapshot, by its id
+	Labels  map[string]string
+	TTL     time.Duration
+	Idle    time.Duration
+	Servers []string // only these; nil for all
+	Eager   bool
+	Auto    *config.Autosnapshot // nil for the config's
+	Wait    time.Duration
+	// Creation is the mark of the request, where it has one: what carries that of
+	// a request that was never answered is removed at the next start.
+	Creation string
+}
+
+// OpenSession opens a session and returns it with its token.
+func (r *Registry) OpenSession(ctx context.Context, o OpenOptions) (*Session, string, error) {
+	if o.From != "" {
+		giveBack, err := r.borrow(o.From)
+		if err != nil {
+			return nil, "", err
+		}
+		defer giveBack()
+	}
+	b, err := r.begin(ctx, o)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := b.make(ctx); err != nil {
+		return nil, "", err
+	}
+	return b.children[0], b.tokens[0], nil
+}
+
+// newToken makes the token of a session.
+func newToken() (token, hash string) {
+	token = "tine_ses_" + rand.Text()
+	sum := sha256.Sum256([]byte(token))
+	return token, hex.EncodeToString(sum[:])
+}
+
+// A birth is sessions on their way into the world: all of them come, or none.
+//
+//	room and quota taken -> states made -> members started -> recorded -> known
+type birth struct {
+	r        *Registry
+	children []*Session
+	tokens   []string
+	from     *frozen // what they begin with; nil for nothing
+	take     bool    // the last one may use from up
+	eager    bool
+	events   func(s *Session) []store.Event
+}
+
+// begin checks what is asked for, and takes the room for it.
+func (r *Registry) begin(ctx context.Context, o OpenOptions) (*birth, error) {
+	cat := r.Catalog()
+	cfg := cat.Config.Sessions
+	pin, from := "", (*frozen)(nil)
+	var err error
+	if o.From != "" {
+		snap := r.snapshotByID(o.From)
+		if snap == nil {
+			return nil, noSnapshot(o.From)
+		}
+		if pin = snap.Catalog; pin != "" {
+			if _, err := r.unpin(ctx, pin); err != nil {
+				return nil, fmt.Errorf("snapshot %s: %w", o.From, err)
+			}
+		}
+		from = &snap.frozen
+	}
+	if pin == "" { // also from one that came from elsewhere
+		if pin, err = r.pin(ctx, cat); err != nil {
+			return nil, err
+		}
+	}
+	servers := slices.Sorted(slices.Values(o.Servers))
+	for _, id := range servers {
+		if r.viewOf(cat, pin, nil).Entry(id) == nil {
+			return nil, &api.Error{Kind: api.KindInvalid, Server: id, Message: fmt.Sprintf("there is no server %q; `tine servers` lists them", id)}
+		}
+	}
+	f := facts{
+		Owner: o.Owner.Pinned, Labels: o.Labels, Idle: o.Idle, From: o.From, Servers: slices.Compact(servers), Auto: o.Auto, Creation: o.Creation,
+	}
+	if ttl := choose(o.TTL, cfg.TTL); ttl > 0 {
+		f.Expires = time.Now().Add(ttl)
+	}
+	b := &birth{r: r, from: from, eager: o.Eager}
+	each := needs(r.viewOf(cat, pin, f.Servers))
+	if err := b.takeRoom(ctx, o.Owner.Name, each, 1, choose(o.Wait, cfg.Wait)); err != nil {
+		return nil, err
+	}
+	b.add(o.Owner.Name, "", pin, f, each)
+	return b, nil
+}
+
+// choose is what was asked for, or the config's where nothing was.
+func choose(asked, fallback time.Duration) time.Duration {
+	if asked == 0 {
+		return fallback
+	}
+	return asked
+}
+
+// takeRoom takes places for sessions of one owner, and what they need.
+func (b *birth) takeRoom(ctx context.Context, owner string, each need, count int, wait time.Duration) error {
+	r := b.r
+	cfg := r.Catalog().Config.Sessions
+	r.mu.Lock()
+	err := error(nil)
+	switch {
+	case r.closed:
+		err = errStopping
+	case cfg.Max > 0 && r.opened+count > cfg.Max:
+		err = quota(fmt.Sprintf("%d sessions are open and %d may be; close some, or raise sessions.max", r.opened, cfg.Max))
+	case cfg.PerPrincipal > 0 && r.perOwner[owner]+count > cfg.PerPrincipal:
+		err = quota(fmt.Sprintf("you have %d sessions open and may have %d; close some, or have sessions.per_principal raised", r.perOwner[owner], cfg.PerPrincipal))
+	default:
+		r.opened += count
+		r.perOwner[owner] += count
+	}
+	r.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := r.budget.reserve(ctx, each, count, wait); err != nil {
+		r.uncount(owner, count)
+		return err
+	}
+	return nil
+}
+
+func quota(message string) error {
+	return &api.Error{Kind: api.KindRefused, Status: http.StatusTooManyRequests, Retryable: true, RetryAfter: 5, Message: message}
+}
+
+// uncount gives places of opened sessions back.
+func (r *Registry) uncount(owner string, count int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.opened -= count
+	if r.perOwner[owner] -= count; r.perOwner[owner] <= 0 {
+		delete(r.perOwner, owner)
+	}
+}
+
+// add puts one more session on its way.
+func (b *birth) add(owner, parent, pin string, f facts, each need) *Session {
+	s := b.r.newSession(newID(), owner, KindOpened, time.Now().UTC(), f)
+	token, hash := newToken()
+	s.Parent, s.pin, s.servers, s.token, s.need = parent, pin, f.Servers, hash, each
+	b.children, b.tokens = append(b.children, s), append(b.tokens, token)
+	return s
+}
+
+// parallel is how many sessions are made at once.
+const parallel = 16
+
+// make makes all of it, or undoes what it has made.
+func (b *birth) make(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			b.undo(ctx)
+		}
+	}()
+	if err := b.each(ctx, b.seed); err != nil {
+		return err
+	}
+	if err := b.each(ctx, b.start); err != nil {
+		return err
+	}
+	return b.register(ctx)
+}
+
+// each does something for all children, several at once, until one fails.
+func (b *birth) each(ctx context.Context, do func(context.Context, *Session, bool) error) error {
+	last := len(b.children) - 1
+	if last == 0 {
+		return do(ctx, b.children[0], true)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	places := make(chan struct{}, parallel)
+	for i, s := range b.children {
+		if i == last {
+			wg.Wait() // it may use up what the others need
+		}
+		places <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-places }()
+			if ctx.Err() == nil {
+				if err := do(ctx, s, i == last); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// seed makes the states that a session begins with.
+func (b *birth) seed(ctx context.Context, s *Session, last bool) error {
+	if b.from == nil {
+		return nil
+	}
+	if w := b.from.Workspace; w != nil {
+		seed := workspace.Seed{Folder: s.needsFolder(), From: w, Take: last && b.take}
+		if err := b.r.seedWorkspace(ctx, s.stateDir(workspaceState), seed); err != nil {
+			return err
+		}
+	}
+	for _, m := range b.from.Members {
+		e := s.Catalog().Entry(m.Server)
+		if e == nil || !e.own() {
+			continue // left out on purpose
+		}
+		if e.keeper() == nil || e.Driver != m.Snapshot.Driver {
+			return &api.Error{
+				Kind: api.KindInvalid, Server: e.ID,
+				Message: fmt.Sprintf("server %q is run by driver %q, and the snapshot was made by %q", e.ID, e.Driver, m.Snapshot.Driver),
+			}
+		}
+		src := driver.Source{From: &m.Snapshot, Take: last && b.take}
+		if err := b.r.seed(ctx, e, s.stateDir(e.ID), src); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start starts the members that a session must have running before it is given
+// to anybody: those that were carried, unless nothing can go wrong with them,
+// and with eager all.
+func (b *birth) start(ctx context.Context, s *Session, _ bool) error {
+	carried := make(map[string]bool)
+	if b.from != nil {
+		for _, m := range b.from.Members {
+			carried[m.Server] = true
+		}
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	for _, e := range s.members() {
+		if on, _ := e.On(); !on {
+			continue
+		}
+		if !(b.eager || e.Eager || carried[e.ID] && !e.driver.Info().Light) {
+			continue
+		}
+		wg.Go(func() {
+			up, _, err := s.Upstream(e.ID)
+			if err == nil {
+				_, err = up.Conn(ctx)
+			}
+			if err != nil {
+				mu.Lock()
+				failed = err
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return failed
+}
+
+// register writes the sessions down and lets them be found.
+func (b *birth) register(ctx context.Context) error {
+	r := b.r
+	recs := make([]store.Session, 0, len(b.children))
+	events := make([]store.Event, 0, len(b.children)+1)
+	for _, s := range b.children {
+		rec, err := s.record(s.known())
+		if err != nil {
+			return err
+		}
+		recs = append(recs, rec)
+		if b.events != nil {
+			events = append(events, b.events(s)...)
+		} else {
+			events = append(events, r.event(s.ID, eventOpened, eventData{Snapshot: s.facts.From}))
+		}
+	}
+	r.mu.Lock()
+	closed := r.closed
+	r.mu.Unlock()
+	if closed {
+		return errStopping
+	}
+	if err := r.o.Store.PutSessions(ctx, recs...); err != nil {
+		return fmt.Errorf("recording the session: %w", err)
+	}
+	if err := r.o.Store.PutEvents(ctx, events...); err != nil {
+		r.o.Log.Warn("what happened to a session is not recorded", "err", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed { // it would not end them
+		return errStopping
+	}
+	for _, s := range b.children {
+		r.sessions[s.ID] = s
+		r.tokens[s.token] = s
+	}
+	return nil
+}
+
+// undo takes everything back.
+func (b *birth) undo(ctx context.Context) {
+	ctx, cancel := afterwards(ctx)
+	defer cancel()
+	ids := make([]string, 0, len(b.children))
+	var wg sync.WaitGroup
+	for _, s := range b.children {
+		ids = append(ids, s.ID)
+		wg.Go(func() { b.r.dissolve(ctx, s) })
+	}
+	wg.Wait()
+	for _, id := range ids {
+		if err := b.r.o.Store.DeleteSession(ctx, id); err != nil {
+			b.r.o.Log.Warn("session not forgotten", "session", id, "err", err)
+		}
+	}
+	b.r.unopen(b.children...)
+}
+
+// unopen gives back what opened sessions took.
+func (r *Registry) unopen(all ...*Session) {
+	for _, s := range all {
+		if s.Kind == KindOpened {
+			r.uncount(s.Owner, 1)
+			r.budget.release(s.need)
+		}
+	}
+}
+
+// dissolve ends what a session has and removes what it remembers.
+func (r *Registry) dissolve(ctx context.Context, s *Session) {
+	r.finish(s, (*upstream.Upstream).Close)
+	shares := s.known().Shares
+	for _, e := range s.members() {
+		if origin := shares[e.ID]; origin != "" {
+			r.unlend(ctx, origin, e, s.ID)
+		} else if e.keeper() != nil {
+			r.erase(ctx, e, s.stateDir(e.ID))
+		}
+	}
+	s.closeWorkspace(s.ws.Swap(nil))
+	s.eraseWorkspace(ctx, s.stateDir(workspaceState))
+	r.clearHome(s.ID)
+}

@@ -1,0 +1,191 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tine-mcp/tine/internal/config"
+)
+
+// A session that was opened keeps the servers it was opened with: a reload is
+// for new ones. What it shares with others, and what is switched off at run
+// time, follows the config as it is.
+
+// keyOf tells catalogs of different servers apart.
+func keyOf(entries []*Entry) string {
+	h := sha256.New()
+	for _, e := range entries {
+		b, err := e.Pin()
+		if err != nil {
+			b = []byte(e.ID + err.Error())
+		}
+		fmt.Fprintf(h, "%d:", len(b))
+		h.Write(b)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12])
+}
+
+// pin makes the current servers last as long as somebody is made with them, and
+// returns their key.
+func (r *Registry) pin(ctx context.Context, c *Catalog) (string, error) {
+	r.mu.Lock()
+	_, known := r.pins[c.key]
+	r.mu.Unlock()
+	if known {
+		return c.key, nil
+	}
+	servers := make([]config.Server, 0, len(c.Entries))
+	list := make([]json.RawMessage, 0, len(c.Entries))
+	for _, e := range c.Entries {
+		b, err := e.Pin()
+		if err != nil {
+			return "", err
+		}
+		list = append(list, b)
+		servers = append(servers, e.Server)
+	}
+	all, err := json.Marshal(list)
+	if err != nil {
+		return "", err
+	}
+	if err := r.o.Store.PutCatalog(ctx, c.key, all); err != nil {
+		return "", fmt.Errorf("recording the servers of a session: %w", err)
+	}
+	r.mu.Lock()
+	r.pins[c.key] = servers
+	r.mu.Unlock()
+	return c.key, nil
+}
+
+// unpin reads the servers behind a key.
+func (r *Registry) unpin(ctx context.Context, key string) ([]config.Server, error) {
+	r.mu.Lock()
+	servers, ok := r.pins[key]
+	r.mu.Unlock()
+	if ok {
+		return servers, nil
+	}
+	raw, ok, err := r.o.Store.Catalog(ctx, key)
+	if err == nil && !ok {
+		err = errNotRecorded
+	}
+	if err != nil {
+		return nil, err
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("%w, or can't be read: %v", errNotRecorded, err)
+	}
+	for _, b := range list {
+		s, err := config.Unpin(b)
+		if err != nil {
+			return nil, fmt.Errorf("%w, or can't be read: %v", errNotRecorded, err)
+		}
+		servers = append(servers, s)
+	}
+	r.mu.Lock()
+	r.pins[key] = servers
+	r.mu.Unlock()
+	return servers, nil
+}
+
+// Servers returns every server that there is or that a session was made with.
+func (r *Registry) Servers() []config.Server {
+	cur := r.Catalog()
+	var all []config.Server
+	for _, e := range cur.Entries {
+		all = append(all, e.Server)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, servers := range r.pins {
+		if key != cur.key {
+			all = append(all, servers...)
+		}
+	}
+	return all
+}
+
+// errNotRecorded reports servers that nobody knows any more.
+var errNotRecorded = errors.New("the servers it was made with are not recorded any more")
+
+// Catalog returns the servers as this session sees them now.
+func (s *Session) Catalog() *Catalog {
+	cur := s.r.Catalog()
+	if s.pin == "" && len(s.servers) == 0 {
+		return cur
+	}
+	if v := s.view.Load(); v != nil && v.of == cur {
+		return v
+	}
+	v := s.r.viewOf(cur, s.pin, s.servers)
+	s.view.Store(v)
+	return v
+}
+
+// samePin reports whether two entries are the same in everything.
+func samePin(a, b config.Server) bool {
+	x, errA := a.Pin()
+	y, errB := b.Pin()
+	return errA == nil && errB == nil && bytes.Equal(x, y)
+}
+
+// Current reports whether a catalog was made while another one is the current
+// one.
+func (c *Catalog) Current(cur *Catalog) bool { return c.of == cur }
+
+// viewOf makes the catalog of sessions that were made with certain servers. All
+// of them have the same one.
+func (r *Registry) viewOf(cur *Catalog, pin string, only []string) *Catalog {
+	key := pin + "|" + strings.Join(only, ",")
+	r.mu.Lock()
+	if v := r.views[key]; v != nil && v.of == cur {
+		r.mu.Unlock()
+		return v
+	}
+	servers, pinned := r.pins[pin]
+	r.mu.Unlock()
+	v := &Catalog{Config: cur.Config, byID: make(map[string]*Entry), of: cur}
+	add := func(e *Entry) {
+		if len(only) > 0 && !slices.Contains(only, e.ID) {
+			return
+		}
+		v.Entries = append(v.Entries, e)
+		v.byID[e.ID] = e
+	}
+	if !pinned {
+		for _, e := range cur.Entries {
+			add(e)
+		}
+	}
+	for _, s := range servers {
+		now := cur.Entry(s.ID)
+		switch {
+		case now != nil && (!now.own() && s.Scope == config.ScopeShared || samePin(now.Server, s)):
+			add(now)
+		case s.Scope == config.ScopeSession:
+			e := r.newEntry(s)
+			if now != nil {
+				e.Override = now.Override
+			}
+			add(e)
+		}
+	}
+	v.key = keyOf(v.Entries)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if other := r.views[key]; other != nil && other.of == cur {
+		return other
+	}
+	if r.catalog.Load() == cur {
+		r.views[key] = v
+	}
+	return v
+}

@@ -1,0 +1,170 @@
+package session_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/tine-mcp/tine/internal/session"
+)
+
+// command is what a member of a session runs.
+func (w *world) command(s *session.Session, server string) string {
+	w.t.Helper()
+	do(context.Background(), w.t, s, server, "dump")
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	var found []string
+	for _, p := range w.m.procs {
+		if p.spec.Server == server && (p.spec.Session == s.ID || p.spec.Session == "") && !p.over() {
+			found = append(found, p.spec.Command)
+		}
+	}
+	return strings.Join(found, " ")
+}
+
+func wantRuns(t *testing.T, w *world, what string, s *session.Session, server, want string) {
+	t.Helper()
+	if s == nil {
+		t.Errorf("%s is gone", what)
+		return
+	}
+	if got := w.command(s, server); got != want {
+		t.Errorf("%s: %s runs %q, want %q", what, server, got, want)
+	}
+}
+
+// A session that was opened keeps its servers; a reload is for new ones, for
+// implicit sessions, and for what all share.
+func TestReloadLeavesOpenedSessionsAlone(t *testing.T) {
+	changed := strings.NewReplacer("command: own", "command: own2", "command: all", "command: all2", "${state.data}", "${state.data}/2").Replace(kept)
+	for name, yaml := range map[string]string{
+		"changed": changed,
+		"removed": "servers:\n  all: {command: all2, scope: shared}\n",
+		"off":     strings.Replace(changed, "command: own2", "command: own2, enabled: false", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, kept)
+			used, unused, implicit := w.opened(session.OpenOptions{}), w.opened(session.OpenOptions{}), w.session("ada")
+			for _, s := range []*session.Session{used, implicit} {
+				set(t, s, "own", "it", "1")
+				wantRuns(t, w, "before", s, "all", "all")
+			}
+			snap := w.frozen(used, "before")
+			w.apply(yaml)
+			for _, again := range []func(*world, string){func(*world, string) {}, (*world).reopen, (*world).crash} {
+				again(w, yaml)
+				used, unused, implicit = w.Get(used.ID), w.Get(unused.ID), w.Get(implicit.ID)
+				wantRuns(t, w, "one that was opened", used, "own", "own")
+				wantDump(t, "one that was opened", used, "own", `{"it":"1"}`)
+				wantRuns(t, w, "one that had not used it", unused, "own", "own")
+				wantRuns(t, w, "its fork", w.fork(used, 1)[0], "own", "own")
+				from := w.opened(session.OpenOptions{From: snap.ID})
+				wantRuns(t, w, "one from a snapshot of before", from, "own", "own")
+				wantDump(t, "one from a snapshot of before", from, "own", `{"it":"1"}`)
+				for _, s := range []*session.Session{used, implicit} {
+					wantRuns(t, w, "all share", s, "all", "all2")
+				}
+				now := w.opened(session.OpenOptions{})
+				for what, s := range map[string]*session.Session{"a new one": now, "an implicit one": implicit} {
+					switch name {
+					case "changed":
+						wantRuns(t, w, what, s, "own", "own2")
+					case "removed":
+						wantHas(t, what, do(t.Context(), t, s, "own", "dump"), "invalid: ", `"own"`)
+					case "off":
+						wantHas(t, what, do(t.Context(), t, s, "own", "dump"), "refused: ", "disabled in the config")
+					}
+				}
+			}
+		})
+	}
+}
+
+// A server that is switched off at run time is off for all, and on again.
+func TestSwitchedOffForAll(t *testing.T) {
+	w := newWorld(t, kept)
+	s := w.opened(session.OpenOptions{})
+	set(t, s, "own", "it", "1")
+	w.apply(strings.Replace(kept, "command: own", "command: own2", 1))
+	other := w.opened(session.OpenOptions{})
+	set(t, other, "own", "it", "2")
+	no, yes := false, true
+	if err := w.Change(t.Context(), "own", session.Change{Enabled: &no}); err != nil {
+		t.Fatal(err)
+	}
+	w.runs("")
+	for _, s := range []*session.Session{s, other} {
+		wantHas(t, "a call", do(t.Context(), t, s, "own", "dump"), "refused: ", "run time")
+	}
+	w.reopen(strings.Replace(kept, "command: own", "command: own2", 1))
+	wantHas(t, "a call after a restart", do(t.Context(), t, w.Get(s.ID), "own", "dump"), "refused: ", "run time")
+	if err := w.Change(t.Context(), "own", session.Change{Enabled: &yes}); err != nil {
+		t.Fatal(err)
+	}
+	wantDump(t, "on again", w.Get(s.ID), "own", `{"it":"1"}`)
+	wantRuns(t, w, "on again", w.Get(s.ID), "own", "own")
+	wantDump(t, "on again", w.Get(other.ID), "own", `{"it":"2"}`)
+}
+
+// An implicit session whose server is gone leaves nothing of it behind.
+func TestImplicitSessionLeavesNothing(t *testing.T) {
+	w := newWorld(t, kept)
+	s := w.session("ada")
+	set(t, s, "own", "it", "1")
+	set(t, s, "mem", "it", "1")
+	w.apply("servers:\n  mem: {builtin: memory}\n")
+	w.runs("mem")
+	w.CloseSession(t.Context(), s)
+	wantLeft(t, w)
+}
+
+// A session whose servers nobody knows any more is closed and says why; one
+// whose driver is not here stays as it is until it is.
+func TestRestartWithoutWhatIsNeeded(t *testing.T) {
+	for name, catalog := range map[string]string{"are not recorded": "", "can't be read": `{"not":"a list"}`} {
+		t.Run("the servers "+name, func(t *testing.T) {
+			w := newWorld(t, kept)
+			s, other := w.opened(session.OpenOptions{}), w.session("ada")
+			set(t, s, "own", "it", "1")
+			set(t, other, "own", "it", "1")
+			rec, _, err := w.db.Session(t.Context(), s.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec.Catalog = "0123"
+			if catalog != "" {
+				if err := w.db.PutCatalog(t.Context(), rec.Catalog, []byte(catalog)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.db.PutSessions(t.Context(), rec); err != nil {
+				t.Fatal(err)
+			}
+			w.crash(kept)
+			if w.Get(s.ID) != nil {
+				t.Error("it came back")
+			}
+			got, ok, err := w.Closed(t.Context(), s.ID)
+			if err != nil || !ok || !strings.Contains(got.Reason, "servers") {
+				t.Errorf("it is remembered as %+v, %v, %v", got, ok, err)
+			}
+			wantDump(t, "the other", w.Get(other.ID), "own", `{"it":"1"}`)
+			wantLeft(t, w, other.ID)
+			w.runs("own")
+		})
+	}
+	t.Run("the driver is not here", func(t *testing.T) {
+		const yaml = "servers:\n  mem: {builtin: memory}\n  own: {command: own, state: [data], args: [\"${state.data}\"]}\n"
+		w := newWorld(t, yaml)
+		s := w.opened(session.OpenOptions{})
+		w.remember(s, "1")
+		w.without = "builtin"
+		w.reopen(yaml)
+		wantDump(t, "what has its driver", w.Get(s.ID), "own", `{"it":"1"}`)
+		wantHas(t, "what has not", do(t.Context(), t, w.Get(s.ID), "mem", "dump"), "refused: ", "builtin")
+		w.without = ""
+		w.reopen(yaml)
+		w.remembers("with its driver again", w.Get(s.ID), "1")
+	})
+}

@@ -1,0 +1,176 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/wire"
+	"github.com/tine-mcp/tine/internal/workspace"
+)
+
+// Rewind brings a session back to one of its snapshots, by its id: what was
+// remembered since is gone. New states are made beside the old ones, one write
+// to the store makes them count, and the old ones are removed: at every moment
+// the session has one or the other. Members start anew when they are used.
+func (r *Registry) Rewind(ctx context.Context, s *Session, id string, wait time.Duration) error {
+	giveBack, err := r.borrow(id)
+	if err != nil {
+		return err
+	}
+	defer giveBack()
+	snap := r.snapshotByID(id)
+	if snap == nil {
+		return noSnapshot(id)
+	}
+	if snap.Session != s.ID {
+		return &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf("snapshot %s was made of session %s; open a session from it, or rewind to one of %s's own", id, snap.Session, s.ID)}
+	}
+	wait = choose(wait, r.Catalog().Config.Sessions.ForkWait)
+	began := time.Now()
+	thaw, err := s.gate.freeze(ctx, wait)
+	if err != nil {
+		return err
+	}
+	defer thaw()
+	changed, err := s.rewinds()
+	if err != nil {
+		return err
+	}
+	// No start of theirs is under way while their states are exchanged.
+	still, cancel := context.WithTimeout(ctx, max(time.Second, wait-time.Since(began)))
+	defer cancel()
+	_, release, err := s.holdAll(still)
+	if err != nil {
+		return err
+	}
+	defer release()
+	old, ws, err := s.exchange(ctx, snap, changed)
+	if err != nil {
+		return err
+	}
+	s.swapParts(ctx, changed, old, ws)
+	r.note(ctx, r.event(s.ID, eventRewound, eventData{Snapshot: id, To: snap.Call}))
+	s.Touch()
+	return nil
+}
+
+// exchange makes the states of a snapshot and has them count in the place of
+// those that the session has. It returns where those are, and the workspace that
+// was open.
+func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry) (*facts, *workspace.Workspace, error) {
+	r := s.r
+	// No state is made meanwhile.
+	s.seeding.Lock()
+	defer s.seeding.Unlock()
+	next := s.known()
+	old := s.known()
+	next.States = maps.Clone(old.States)
+	if next.States == nil {
+		next.States = make(map[string]string)
+	}
+	version := newID()[len("ses_"):]
+	home := r.home(s.ID)
+	type made struct {
+		e   *Entry
+		dir string
+	}
+	var fresh []made
+	freshWorkspace := ""
+	undo := func() {
+		gone, cancel := afterwards(ctx)
+		defer cancel()
+		for _, m := range fresh {
+			r.erase(gone, m.e, m.dir)
+		}
+		if freshWorkspace != "" {
+			_ = os.Remove(freshWorkspace + wholeMark)
+			if err := r.o.Workspaces.Erase(gone, freshWorkspace); err != nil {
+				r.o.Log.Warn("workspace not removed", "session", s.ID, "err", err)
+			}
+		}
+	}
+	for _, e := range changed {
+		next.States[e.ID] = e.ID + "~" + version
+	}
+	for _, m := range snap.Members {
+		e := s.Catalog().Entry(m.Server)
+		if e == nil || !e.own() || e.keeper() == nil || next.States[e.ID] == "" {
+			continue
+		}
+		dir := filepath.Join(home, next.States[e.ID])
+		fresh = append(fresh, made{e, dir})
+		if err := r.seed(ctx, e, dir, driver.Source{From: &m.Snapshot}); err != nil {
+			undo()
+			return nil, nil, err
+		}
+	}
+	next.States[workspaceState] = workspaceState + "~" + version
+	if snap.Workspace != nil {
+		freshWorkspace = filepath.Join(home, next.States[workspaceState])
+		if err := r.seedWorkspace(ctx, freshWorkspace, workspace.Seed{Folder: s.needsFolder(), From: snap.Workspace}); err != nil {
+			undo()
+			return nil, nil, err
+		}
+	}
+	if err := s.change(ctx, func(f *facts) { f.States = next.States }); err != nil {
+		undo()
+		return nil, nil, err
+	}
+	return &old, s.ws.Swap(nil), nil
+}
+
+// rewinds returns the members that go back with the session.
+func (s *Session) rewinds() ([]*Entry, error) {
+	var out []*Entry
+	for _, e := range s.members() {
+		if e.driver == nil && whole(s.stateDir(e.ID)) {
+			return nil, &api.Error{Kind: api.KindRefused, Server: e.ID, Message: fmt.Sprintf("session %s can't be rewound: %s, so server %q can't go back", s.ID, e.problem, e.ID)}
+		}
+		if mode, _ := e.fork(); e.driver != nil && mode != config.ForkShare {
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+// swapParts ends the members that worked on states that no longer count, and
+// removes those. Nobody is inside.
+func (s *Session) swapParts(ctx context.Context, changed []*Entry, old *facts, ws *workspace.Workspace) {
+	r := s.r
+	ctx, cancel := afterwards(ctx)
+	defer cancel()
+	stale := make(map[string]bool, len(changed))
+	for _, e := range changed {
+		stale[e.ID] = true
+	}
+	parts := s.retire(stale)
+	_ = atOnce(len(parts), func(i int) error {
+		parts[i].up.Close()
+		close(parts[i].ended)
+		return nil
+	})
+	home := r.home(s.ID)
+	for _, e := range changed {
+		if e.keeper() != nil {
+			r.erase(ctx, e, filepath.Join(home, old.state(e.ID)))
+		}
+	}
+	s.closeWorkspace(ws)
+	s.eraseWorkspace(ctx, filepath.Join(home, old.state(workspaceState)))
+	// Whoever listens to the session hears of the new ones too.
+	s.mu.Lock()
+	listening := len(s.watchers) > 0
+	s.mu.Unlock()
+	if listening {
+		for _, e := range changed {
+			s.Announce(e.ID, wire.NoteResourcesChanged)
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/upstream"
+)
+
+// A server with fork: share has one instance for a session and all that were
+// forked from it. It stays with the session it was first used in, the origin,
+// until the last of them is closed, and its state lies in the origin's home.
+
+// lent is such an instance.
+type lent struct {
+	up    *upstream.Upstream // nil until it is used
+	users map[string]bool    // sessions
+}
+
+func lentKey(origin, server string) string { return origin + "/" + server }
+
+// lend makes servers of the session ones that its forks use too, and returns
+// whose they are. From now on the end of the session is not theirs.
+func (s *Session) lend(ctx context.Context, servers []string, forks []*Session) (map[string]string, error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, s.gone()
+	}
+	before, shares := s.facts.Shares, maps.Clone(s.facts.Shares)
+	if shares == nil {
+		shares = make(map[string]string)
+	}
+	s.r.mu.Lock()
+	for _, id := range servers {
+		if shares[id] == "" {
+			shares[id] = s.ID
+		}
+		l := s.r.lentTo(shares[id], id, s.ID)
+		if p := s.parts[id]; p != nil && l.up == nil {
+			l.up = p.up
+		}
+		for _, f := range forks {
+			l.users[f.ID] = true
+		}
+	}
+	s.r.mu.Unlock()
+	s.facts.Shares = shares
+	s.mu.Unlock()
+	if len(shares) == len(before) {
+		return shares, nil
+	}
+	rec, err := s.record(s.known())
+	if err == nil {
+		err = s.r.o.Store.PutSessions(ctx, rec)
+	}
+	if err == nil {
+		return shares, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	s.facts.Shares = before
+	for _, id := range servers {
+		for _, f := range forks {
+			delete(s.r.lent[lentKey(shares[id], id)].users, f.ID)
+		}
+		if before[id] == "" {
+			delete(s.r.lent, lentKey(s.ID, id))
+		}
+	}
+	return nil, fmt.Errorf("recording what the session shares: %w", err)
+}
+
+// lentTo returns an instance that several sessions use, with one more of them.
+// r.mu is held.
+func (r *Registry) lentTo(origin, server, user string) *lent {
+	key := lentKey(origin, server)
+	l := r.lent[key]
+	if l == nil {
+		l = &lent{users: make(map[string]bool)}
+		r.lent[key] = l
+	}
+	l.users[user] = true
+	return l
+}
+
+// useLent returns the hold on a server that several sessions use. The session's
+// lock is held.
+func (r *Registry) useLent(origin string, e *Entry, s *Session) (*upstream.Upstream, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, errStopping
+	}
+	l := r.lentTo(origin, e.ID, s.ID)
+	if l.up == nil {
+		l.up = r.newUpstream(e, owned{origin: origin, s: s}, nil)
+	}
+	return l.up, nil
+}
+
+// isLent reports whether other sessions may use an upstream too.
+func (r *Registry) isLent(up *upstream.Upstream) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.lent[lentKey(up.Session(), up.Server())]
+	return l != nil && l.up == up
+}
+
+// bequeath gives the handles of what a session shares to another one that uses
+// it: those of a session are forgotten with its end.
+func (r *Registry) bequeath(ctx context.Context, s *Session) {
+	heirs := make(map[string]string) // by server
+	shares := s.known().Shares
+	r.mu.Lock()
+	for server, origin := range shares {
+		if l := r.lent[lentKey(origin, server)]; l != nil {
+			for user := range l.users {
+				if user != s.ID {
+					heirs[server] = user
+				}
+			}
+		}
+	}
+	r.mu.Unlock()
+	if len(heirs) == 0 {
+		return
+	}
+	handles, err := r.o.Store.Handles(ctx)
+	for _, h := range handles {
+		if heir := heirs[h.Server]; heir != "" && h.Session == s.ID && err == nil {
+			h.Session = heir
+			err = r.o.Store.PutHandle(ctx, h)
+		}
+	}
+	if err != nil {
+		r.o.Log.Warn("instance that other sessions use is not recorded", "session", s.ID, "err", err)
+	}
+}
+
+// originOf is the session that the instance of a handle stays with.
+func (r *Registry) originOf(h store.Handle) string {
+	if s := r.sessions[h.Session]; s != nil {
+		if origin := s.facts.Shares[h.Server]; origin != "" {
+			return origin
+		}
+	}
+	return h.Session
+}
+
+// unlend ends a session's use of a server; the last one ends the server.
+func (r *Registry) unlend(ctx context.Context, origin string, e *Entry, session string) {
+	r.mu.Lock()
+	l := r.lent[lentKey(origin, e.ID)]
+	if l == nil {
+		r.mu.Unlock()
+		return
+	}
+	delete(l.users, session)
+	last := len(l.users) == 0
+	if last {
+		delete(r.lent, lentKey(origin, e.ID))
+	}
+	r.mu.Unlock()
+	if !last {
+		return
+	}
+	if l.up != nil {
+		l.up.Close()
+	}
+	if e.keeper() != nil {
+		r.erase(ctx, e, filepath.Join(r.home(origin), e.ID))
+	}
+	if err := os.Remove(r.home(origin)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.o.Log.Debug("a session's folder stays", "session", origin, "err", err)
+	}
+}
+
+// clearHome removes the home of a session that is over, with what was left by
+// servers that it no longer has; without what sessions that were forked from it
+// still use.
+func (r *Registry) clearHome(id string) {
+	home := r.home(id)
+	inside, err := os.ReadDir(home)
+	left := 0
+	for _, in := range inside {
+		r.mu.Lock()
+		used := r.lent[lentKey(id, strings.TrimSuffix(in.Name(), wholeMark))] != nil
+		r.mu.Unlock()
+		if used {
+			left++
+			continue
+		}
+		err = errors.Join(err, os.RemoveAll(filepath.Join(home, in.Name())))
+	}
+	if left == 0 && err == nil {
+		err = os.Remove(home)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.o.Log.Warn("the folder of a session is not removed", "session", id, "err", err)
+	}
+}

@@ -1,0 +1,72 @@
+package upstream
+
+import (
+	"context"
+	"sync"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
+)
+
+// Hold keeps the server quiet until release is called: the instance that runs is
+// held, and none is started. The instance is nil when none runs; its state is
+// still then. A start that is under way is waited for. release may be called
+// twice.
+func (u *Upstream) Hold(ctx context.Context) (inst driver.Instance, release func(), err error) {
+	for {
+		u.mu.Lock()
+		if u.closed {
+			u.mu.Unlock()
+			return nil, nil, u.gone()
+		}
+		var busy <-chan struct{}
+		switch {
+		case u.attempt != nil:
+			busy = u.attempt.done
+		case u.conn != nil && u.inst == nil:
+			busy = u.conn.replaced // it has ended and is being cleared away
+		}
+		if busy == nil {
+			break
+		}
+		u.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, nil, failure(api.KindTimeout, u.Server(), true, "is still starting or ending, so it can't be held")
+		}
+	}
+	if u.held++; u.held == 1 {
+		u.unheld = make(chan struct{})
+	}
+	inst = u.inst
+	u.mu.Unlock()
+	free := func() {}
+	if inst != nil {
+		if free, err = inst.Hold(ctx); err != nil {
+			u.letGo()
+			return nil, nil, failure(api.KindInfrastructure, u.Server(), true, "can't be held: %v", err)
+		}
+	}
+	var once sync.Once
+	return inst, func() {
+		once.Do(func() {
+			free()
+			u.letGo()
+		})
+	}, nil
+}
+
+func (u *Upstream) letGo() {
+	u.mu.Lock()
+	u.held--
+	last := u.held == 0
+	if last {
+		close(u.unheld)
+	}
+	wanted := last && (u.o.Eager || len(u.watchers) > 0)
+	u.mu.Unlock()
+	if wanted {
+		u.Kick() // what would have started meanwhile
+	}
+}
