@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -109,7 +110,7 @@ func TestMakeTree(t *testing.T) {
 }
 
 func TestRoomFor(t *testing.T) {
-	if free, ok := freeBytes(t.TempDir()); !ok || free <= 0 {
+	if runtime.GOOS == "windows" {
 		t.Skip("free space is not looked up here")
 	}
 	if got, note := roomFor(t.TempDir(), 1); got != 1 || note != "" {
@@ -156,9 +157,12 @@ func TestPace(t *testing.T) {
 
 // TestCopyAndStart measures what forks of programs are compared with.
 func TestCopyAndStart(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no cp to compare with")
+	}
 	cp, err := exec.LookPath("cp")
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	g, err := newRig(settings{Payload: minPayload})
@@ -186,11 +190,19 @@ func TestCopyAndStart(t *testing.T) {
 }
 
 // TestSessions runs every row about sessions on the gateway that TINE_BIN names,
-// as small as they go.
+// or on one that it builds, as small as they go.
 func TestSessions(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("what the gateway uses is read from /proc")
+	}
 	tine := os.Getenv("TINE_BIN")
 	if tine == "" {
-		t.Skip("TINE_BIN names no gateway")
+		tine = filepath.Join(t.TempDir(), "tine")
+		build := exec.Command("go", "build", "-o", tine, "../cmd/tine")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("build the gateway: %v: %s", err, out)
+		}
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	var out, progress bytes.Buffer

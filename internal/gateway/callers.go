@@ -1,9 +1,7 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -84,7 +82,7 @@ func (c *Control) of(handle string) (*Gateway, *controlCall, error) {
 func (call *controlCall) hide(token string) string {
 	call.mu.Lock()
 	defer call.mu.Unlock()
-	mark := fmt.Sprintf("shown-once-%s-%d", newClientID(), len(call.tokens)/2)
+	mark := "shown-once-" + newClientID()
 	call.tokens = append(call.tokens, mark, token)
 	return mark
 }
@@ -97,7 +95,7 @@ func (call *controlCall) reveal(res *upstream.Result) *upstream.Result {
 	}
 	call.mu.Lock()
 	defer call.mu.Unlock()
-	if len(call.tokens) == 0 || !bytes.Contains(res.Result, []byte(call.tokens[0])) {
+	if len(call.tokens) == 0 {
 		return res
 	}
 	out := *res

@@ -6,7 +6,8 @@ import (
 )
 
 // An Extent is where the body of a change stands. It is small, comparable, and
-// valid as long as a state or a Ref holds its layer. The zero Extent is empty.
+// valid as long as the state or the Ref is held that it was read from, also when
+// the state has written its layers anew. The zero Extent is empty.
 type Extent struct {
 	in     *layer
 	offset int64

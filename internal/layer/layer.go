@@ -26,6 +26,15 @@
 // Large contents don't live in memory: a change has a small meta part, which is
 // folded, and a body, which stays in the file and is read from there.
 //
+// # What is no longer needed
+//
+// A layer that nothing holds any more is removed. One that was sealed and released
+// again, a snapshot of a ring or the beginning of a fork that was closed, is still
+// part of the chain that goes on from it. So as far down as a chain belongs to one
+// state alone, its Head writes it anew by and by, without what was overwritten and
+// in few layers: see Head.tidy. Disk and depth depend on what is held, not on how
+// often it was changed or sealed.
+//
 // # What lasts
 //
 // A layer is one file in the store's folder, made with its first change. A state
@@ -56,9 +65,9 @@ type Machine[T any] struct {
 	// only valid during the call; body says where the change's body stands, and
 	// is kept as it is. It can be read, but then opening reads all there is.
 	Apply func(v T, meta []byte, body Extent) (T, error)
-	// Dump writes changes that lead from base to v, of which the bodies that v
-	// uses are copied. It is used to rewrite a Head's own layer when most of what
-	// is in it is no longer needed. Optional.
+	// Dump writes changes that lead from base to v, which came from it, of which
+	// the bodies that v uses are copied. It is used to write layers anew. Optional;
+	// without it they only grow.
 	Dump func(base, v T, emit func(meta []byte, body io.Reader, size int64) error) error
 	// Live tells how many bytes of bodies a value uses of what Dump(base, v)
 	// would write, about. Optional, with Dump.

@@ -55,20 +55,23 @@ func (h *Head[T]) tidy() {
 	h.due = h.marks.due(h.st.own.top())
 }
 
-// shrink rewrites the longest span that is mostly unused.
+// shrink rewrites a span that is mostly unused: of several the one where most
+// goes for what is copied, so that much in use at the bottom stays where it is.
 func (h *Head[T]) shrink(spans []span) bool {
 	top, value := h.st.own.top(), h.value.Load()
+	best, gain := -1, 0.0
 	for i := len(spans) - 1; i >= 0; i-- {
 		size, m := spans[i].size, &h.marks[spans[i].mark]
 		if top < m.due {
 			continue
 		}
 		m.due = top + max(size/4, 1)
-		if size > rewriteFactor*h.m.Live(*m.value, *value) && h.rewrite(spans[i].mark) {
-			return true
+		live := h.m.Live(*m.value, *value)
+		if g := float64(size) / float64(live+near); size > rewriteFactor*live && g > gain {
+			best, gain = spans[i].mark, g
 		}
 	}
-	return false
+	return best >= 0 && h.rewrite(best)
 }
 
 // merge rewrites the longest span of many layers that is cheap: small for their

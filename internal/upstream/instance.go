@@ -31,6 +31,10 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (dri
 	}
 	inst, err := u.o.Driver.Start(ctx, spec)
 	if err != nil {
+		var ours *api.Error
+		if errors.As(err, &ours) && ours.Kind == api.KindLost {
+			err = goneError{ours}
+		}
 		return nil, nil, err
 	}
 	if err := u.keep(inst, nil); err != nil {

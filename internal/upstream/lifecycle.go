@@ -84,6 +84,7 @@ type Upstream struct {
 	mu       sync.Mutex
 	state    string
 	reason   string
+	lost     error // why, where to start again does not help
 	since    time.Time
 	conn     *Conn
 	inst     driver.Instance
@@ -271,8 +272,11 @@ func (u *Upstream) Conn(ctx context.Context) (*Conn, error) {
 		}
 		if u.attempt == nil {
 			if wait := time.Until(u.next); wait > 0 {
-				reason := u.reason
+				reason, lost := u.reason, u.lost
 				u.mu.Unlock()
+				if lost != nil {
+					return nil, lost
+				}
 				if wait > time.Second {
 					err := failure(api.KindInfrastructure, u.Server(), true, "%s; next try in %s", reason, wait.Round(time.Second))
 					err.RetryAfter = int(math.Ceil(wait.Seconds()))
@@ -428,6 +432,10 @@ func (u *Upstream) failed(err error) error {
 	wait := max(u.pause.NextBackOff(), min(time.Duration(ours.RetryAfter)*time.Second, maxPause))
 	u.next = time.Now().Add(wait)
 	u.set(api.StateFailed, Reason(ours))
+	if u.lost = nil; StateLost(err) {
+		u.lost = err
+		return err
+	}
 	if u.o.Eager || len(u.watchers) > 0 {
 		u.retry = time.AfterFunc(wait, u.Kick)
 	}

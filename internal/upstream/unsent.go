@@ -16,10 +16,23 @@ func (e unsentError) Unwrap() error { return e.error }
 // server.
 func NotSent(err error) error {
 	var ours *api.Error
-	if err == nil || Unsent(err) || !errors.As(err, &ours) {
+	if err == nil || Unsent(err) || StateLost(err) || !errors.As(err, &ours) {
 		return err
 	}
 	return unsentError{ours}
+}
+
+// goneError is the failure of a start for which what the server remembers is
+// gone: to start it again does not help.
+type goneError struct{ error }
+
+func (e goneError) Unwrap() error { return e.error }
+
+// StateLost reports whether a call failed because what its server remembers is
+// gone. That says nothing about how the server is.
+func StateLost(err error) bool {
+	var g goneError
+	return errors.As(err, &g)
 }
 
 // Unsent reports whether nothing of the request reached the server.

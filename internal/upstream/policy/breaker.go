@@ -164,6 +164,9 @@ func (b *breaker) judge(ctx context.Context, err error) error {
 	if ctx.Err() != nil || upstream.TooLarge(err) {
 		return errNeither // the caller's doing
 	}
+	if upstream.StateLost(err) {
+		return errNeither // who is told to wait would lose what became of it
+	}
 	e := kindOf(err)
 	switch e.Kind {
 	case api.KindInfrastructure, api.KindTimeout, api.KindLost:
