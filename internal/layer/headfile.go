@@ -41,6 +41,9 @@ func headOf(own *layer, begun bool) headFile {
 func makeHead(dir string, h headFile) error    { return writeHead(dir, h, os.O_CREATE|os.O_TRUNC) }
 func replaceHead(dir string, h headFile) error { return writeHead(dir, h, 0) }
 
+// switchHead replaces a head and waits until that is on the disk.
+func switchHead(dir string, h headFile) error { return writeHead(dir, h, os.O_SYNC) }
+
 func writeHead(dir string, h headFile, flag int) error {
 	b, err := json.Marshal(h)
 	if err != nil {

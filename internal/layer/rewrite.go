@@ -104,9 +104,14 @@ func (h *Head[T]) rewrite(i int) bool {
 	fresh := s.newLayer(m.layer)
 	next, err := h.dump(fresh, *m.value)
 	if err == nil {
+		// What it takes the place of may be on the disk for long: a power cut must
+		// not find that gone and this not there.
+		err = s.files.sync(fresh.id)
+	}
+	if err == nil {
 		// The one write that decides: before it fresh is a stray, after it old is,
 		// and with it what only old needed.
-		err = replaceHead(st.dir, headOf(fresh, true))
+		err = switchHead(st.dir, headOf(fresh, true))
 	}
 	if err != nil {
 		s.files.remove(fresh.id)
