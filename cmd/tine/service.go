@@ -139,11 +139,7 @@ func (p *service) instruments(ctx context.Context, id string) (err error) {
 	p.journal, err = journal.Open(ctx, journal.Options{
 		Dir: filepath.Join(o.State, "journal"), Index: p.store,
 		MaxAge: cfg.Journal.MaxAge, MaxSize: cfg.Journal.MaxSize, Log: o.Log,
-		// The story of a session lasts as long as its record.
-		Wanted: func(id string) bool {
-			_, ok, err := p.store.Session(context.Background(), id)
-			return ok || err != nil
-		},
+		Wanted: p.hasStory,
 	})
 	if err != nil {
 		return err
@@ -157,6 +153,19 @@ func (p *service) instruments(ctx context.Context, id string) (err error) {
 		})
 	}
 	return err
+}
+
+// hasStory reports whether the calls of a session outlast the journal's bounds:
+// those of one that was opened, and of one that others were forked from, last as
+// long as its record. What can't be told is kept.
+func (p *service) hasStory(id string) bool {
+	ctx := context.Background()
+	s, ok, err := p.store.Session(ctx, id)
+	if err != nil || !ok || s.Kind == session.KindOpened {
+		return ok || err != nil
+	}
+	forks, err := p.store.FindSessions(ctx, store.SessionFilter{Parent: id, Closed: true, Limit: 1})
+	return err != nil || len(forks) > 0
 }
 
 // snapshot is what metrics are scraped from, which may be before all is there.
