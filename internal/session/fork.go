@@ -115,12 +115,12 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 		e.Call = m.call
 		return []store.Event{e}
 	}
+	forked := r.event(s.ID, eventForked, eventData{Children: ids})
+	forked.Call = m.call
+	b.besides = []store.Event{forked}
 	if err := b.make(ctx); err != nil {
 		return nil, fmt.Errorf("the fork was taken back: %w", err)
 	}
-	e := r.event(s.ID, eventForked, eventData{Children: ids})
-	e.Call = m.call
-	r.note(ctx, e)
 	s.Touch()
 	return &Forked{Children: b.children, Tokens: b.tokens, Call: m.call, Paused: m.paused}, nil
 }

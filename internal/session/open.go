@@ -82,6 +82,7 @@ type birth struct {
 	take     bool    // the last one may use from up
 	eager    bool
 	events   func(s *Session) []store.Event
+	besides  []store.Event // of others, written with them
 }
 
 // begin checks what is asked for, and takes the room for it.
@@ -329,7 +330,7 @@ func (b *birth) register(ctx context.Context) error {
 	if err := r.o.Store.PutSessions(ctx, recs...); err != nil {
 		return fmt.Errorf("recording the session: %w", err)
 	}
-	if err := r.o.Store.PutEvents(ctx, events...); err != nil {
+	if err := r.o.Store.PutEvents(ctx, append(events, b.besides...)...); err != nil {
 		r.o.Log.Warn("what happened to a session is not recorded", "err", err)
 	}
 	r.mu.Lock()
