@@ -183,9 +183,17 @@ const (
 //	/mcp/{server}/sse|streamable-http       the same, the other way round
 //	/s/{session}/...                        each of these, in that session
 //
+// {server}~0 is the plain instance of a server, the one there is.
+//
 // An event stream's client posts to the stream's own URL, with its channel in
 // the query.
 func route(path string) (door, bool) {
+	d, ok := routed(path)
+	d.view.server = strings.TrimSuffix(d.view.server, "~0")
+	return d, ok
+}
+
+func routed(path string) (door, bool) {
 	var d door
 	rest := strings.Trim(path, "/")
 	if after, ok := strings.CutPrefix(rest, "s/"); ok {
