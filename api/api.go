@@ -36,6 +36,8 @@ type Error struct {
 	// Status is the HTTP status that came with it. It is not part of the body:
 	// clients fill it in, so that callers can tell 401 from 404.
 	Status int `json:"-"`
+	// Causes are the errors of several servers, where each failed by itself.
+	Causes []*Error `json:"causes,omitempty"`
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -51,11 +53,14 @@ const (
 
 // Server is one configured server as the gateway sees it.
 type Server struct {
-	ID      string `json:"id"`
-	Title   string `json:"title"`
-	Driver  string `json:"driver"`
-	Scope   string `json:"scope"`
-	Enabled bool   `json:"enabled"`
+	ID     string `json:"id"`
+	Title  string `json:"title"`
+	Driver string `json:"driver"`
+	Scope  string `json:"scope"`
+	// Transport is how its instances speak, stdio or http; empty where they are
+	// inside of the gateway.
+	Transport string `json:"transport,omitempty"`
+	Enabled   bool   `json:"enabled"`
 	// Overridden is true when something was changed at run time and differs from
 	// the config; Overrides names what, such as enabled or policy.retry.attempts.
 	Overridden bool      `json:"overridden"`
@@ -153,7 +158,7 @@ type ServerPatch struct {
 
 // Tool is one tool of the merged view.
 type Tool struct {
-	Name        string          `json:"name"`   // as in the merged view
+	Name        string          `json:"name"`   // as in the merged view, or as POST /v1/call takes it
 	Server      string          `json:"server"` // whose it is
 	Description string          `json:"description,omitempty"`
 	InputSchema json.RawMessage `json:"input_schema,omitempty"`
@@ -174,7 +179,7 @@ type Missing struct {
 
 // CallRequest is the body of POST /v1/call: one tool call.
 type CallRequest struct {
-	Tool      string          `json:"tool"` // as in the merged view
+	Tool      string          `json:"tool"` // as in the merged view, or with a member before it, as memory~1__read_graph
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	// Session is where it is made: default the caller's default session, or the
 	// one whose token it shows.

@@ -37,7 +37,8 @@ type Session struct {
 
 // Member is a session's part of one server.
 type Member struct {
-	Server   string `json:"server"`
+	Server   string `json:"server"` // with ~1 and so on for the second and further instances
+	Ordinal  int    `json:"ordinal,omitempty"`
 	Driver   string `json:"driver"`
 	Scope    string `json:"scope"`
 	State    string `json:"state"` // as of a server
@@ -63,14 +64,27 @@ type Autosnapshot struct {
 // NewSession is the body of POST /v1/sessions. An Idempotency-Key header makes
 // a repeated request give the same session.
 type NewSession struct {
-	From         string            `json:"from,omitempty"` // a snapshot, by name or id
-	Labels       map[string]string `json:"labels,omitempty"`
-	TTL          string            `json:"ttl,omitempty"`     // such as 2h; default the config's
-	Idle         string            `json:"idle,omitempty"`    // likewise
-	Servers      []string          `json:"servers,omitempty"` // only these; default all
-	Eager        bool              `json:"eager,omitempty"`   // start every member now
-	Autosnapshot *Autosnapshot     `json:"autosnapshot,omitempty"`
-	Wait         string            `json:"wait,omitempty"` // for room; default the config's
+	From    string            `json:"from,omitempty"` // a snapshot, by name or id
+	Labels  map[string]string `json:"labels,omitempty"`
+	TTL     string            `json:"ttl,omitempty"`     // such as 2h; default the config's
+	Idle    string            `json:"idle,omitempty"`    // likewise
+	Servers []string          `json:"servers,omitempty"` // only these; default all
+	Eager   bool              `json:"eager,omitempty"`   // start every member now
+	// Members says more about some servers, by their ids.
+	Members      map[string]NewMember `json:"members,omitempty"`
+	Autosnapshot *Autosnapshot        `json:"autosnapshot,omitempty"`
+	Wait         string               `json:"wait,omitempty"` // for room; default the config's
+}
+
+// NewMember is what a new session has of one server.
+type NewMember struct {
+	// Instances is how many it has, each with a state of its own; default 1. The
+	// first is called like the server, the others server~1 and so on.
+	Instances int `json:"instances,omitempty"`
+	// Template is what their state begins with: a string that names a snapshot, or
+	// a path under template_roots; for a server that an orchestrator runs, whatever
+	// that one takes.
+	Template json.RawMessage `json:"template,omitempty"`
 }
 
 // OpenedSession answers it, and stands in Forks.

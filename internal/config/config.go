@@ -3,6 +3,7 @@
 package config
 
 import (
+	"encoding/json"
 	"time"
 )
 
@@ -26,6 +27,10 @@ type Config struct {
 	Telemetry Telemetry `yaml:"telemetry"`
 	Sessions  Sessions  `yaml:"sessions"`
 	Workspace Workspace `yaml:"workspace"`
+
+	// TemplateRoots are the directories under which a session may name a template
+	// by its path.
+	TemplateRoots []string `yaml:"template_roots"`
 
 	// Separator stands between server and name in the merged view.
 	Separator string `yaml:"separator"`
@@ -187,7 +192,7 @@ type StateDir struct {
 
 // Budget is what one instance of a server may need.
 type Budget struct {
-	Memory int64 `yaml:"memory"` // default 64 MiB for a program, 1 MiB for what is built in
+	Memory int64 `yaml:"memory"` // default 64 MiB for a program or a container, 1 MiB for what is built in
 }
 
 // Log sets what is logged: level debug, info, warn or error; format text or json.
@@ -206,7 +211,7 @@ const (
 type Server struct {
 	ID     string `yaml:"-"`
 	Title  string `yaml:"title"`  // stands in brackets before descriptions; default: the id
-	Driver string `yaml:"driver"` // process, url or builtin; default by what is given
+	Driver string `yaml:"driver"` // process, docker, remote, url or builtin; default by what is given
 
 	Command string            `yaml:"command"`
 	Args    []string          `yaml:"args"`
@@ -219,6 +224,18 @@ type Server struct {
 	Transport string            `yaml:"transport"` // auto, streamable or sse
 	CAFile    string            `yaml:"ca_file"`
 
+	// Docker is a server in a container, and Remote one that an orchestrator runs;
+	// nil where it is neither.
+	Docker *Docker `yaml:"docker" json:",omitzero"`
+	Remote *Remote `yaml:"remote" json:",omitzero"`
+	// Preset names the well-known server that the entry was made of.
+	Preset string `yaml:"preset" json:",omitzero"`
+	// Startup is asked of every new instance; nil for the handshake alone.
+	Startup *Startup `yaml:"startup" json:",omitzero"`
+	// Merged is whether a server that acts on sessions stands in the merged view,
+	// unprefixed; others always do.
+	Merged bool `yaml:"merged" json:",omitzero"`
+
 	Builtin  string         `yaml:"builtin"`  // files, memory, sqlite, time, fetch, everything or rollout
 	Settings map[string]any `yaml:"settings"` // the built-in server's own
 
@@ -230,8 +247,12 @@ type Server struct {
 	// State lists the directories that are a program's state: names, each perhaps
 	// with a template. ${state.NAME} in args, env and cwd is the path of one.
 	State []StateDir `yaml:"state" json:",omitzero"`
-	// Template seeds what is built in: a file or directory, or snapshot:NAME.
+	// Template seeds what is built in, or a container's state: a file or directory,
+	// or snapshot:NAME.
 	Template string `yaml:"template" json:",omitzero"`
+	// Details is the template of a server that an orchestrator runs, as JSON: it is
+	// handed on as it is.
+	Details json.RawMessage `yaml:"-" json:",omitzero"`
 	// Workspace is whether the server sees the session's directory: ${workspace}
 	// in args, env and cwd is its path, and a program runs in it unless cwd says
 	// otherwise. Default: where it is used, and for files.
@@ -255,7 +276,7 @@ type Server struct {
 	Journal string `yaml:"journal"` // full, meta or off; default the top's journal.mode
 
 	Tools          Tools         `yaml:"tools"`
-	ConnectTimeout time.Duration `yaml:"connect_timeout"` // start and handshake; default 10s for a url, 60s for a command
+	ConnectTimeout time.Duration `yaml:"connect_timeout"` // start and handshake; default 10s for a url, 60s for a command or a remote, 2m for a container
 	Timeout        time.Duration `yaml:"timeout"`         // one call; default 5m
 
 	// Disabled says why a server that is enabled in the file is off all the

@@ -17,6 +17,8 @@ type decoder struct {
 	listenPos   pos
 	defaultView *node
 	named       []named
+	// roots is whether sessions may bring templates of their own.
+	roots bool
 	// workspaceOff is where the top says that sessions have no workspace.
 	workspaceOff *node
 
@@ -101,6 +103,7 @@ var otherWords = map[string]string{
 	"bind": "listen", "disabled": "enabled", "origins": "cors", "logging": "log", "log_level": "log", "ca": "ca_file",
 	"disabledTools": "tools", "keys": "tokens", "warning": "warn", "stdio": "process",
 	"http": "streamable", "streamable-http": "streamable", "streamable_http": "streamable", "streamableHttp": "streamable",
+	"image": "docker", "container": "docker", "orchestrator": "remote",
 	"retries": "retry", "circuit_breaker": "breaker", "rate_limit": "rate", "limit": "rate",
 	"global": ScopeShared, "shared_global": ScopeShared, "client": ScopeSession,
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"math"
-	"slices"
 	"time"
 )
 
@@ -11,21 +10,20 @@ const (
 	DefaultSeparator = "__"
 
 	defaultTimeout        = 5 * time.Minute
+	controlsTimeout       = 24 * time.Hour // what is done to sessions has limits of its own
 	defaultConnectCommand = 60 * time.Second
 	defaultConnectURL     = 10 * time.Second
+	defaultConnectRemote  = 60 * time.Second
+	defaultConnectDocker  = 2 * time.Minute
 	defaultMaxTimeout     = time.Hour
 	defaultBudgetCommand  = 64 << 20
 	defaultBudgetBuiltin  = 1 << 20
 )
 
-// unasked are the built-in servers of a gateway without a config. The others
-// act on the gateway itself, so that somebody must want them.
-var unasked = []string{builtinFiles, builtinMemory, builtinSQLite, "time", "fetch", "everything"}
-
 // Words that keys of a server may take.
 var (
-	builtins     = append(slices.Clone(unasked), builtinRollout)
-	drivers      = []string{"process", "url", "builtin"}
+	builtins     = []string{builtinFiles, builtinMemory, builtinSQLite, "time", "fetch", "everything", builtinRollout}
+	drivers      = []string{"process", "docker", "remote", "url", "builtin"}
 	scopes       = []string{ScopeSession, ScopeShared}
 	transports   = []string{"auto", "streamable", "sse"}
 	protocols    = []string{"auto", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"}
@@ -50,7 +48,7 @@ func Default() *Config { return standard(machineMemory()) }
 func standard(memory int64) *Config {
 	c := bare(memory)
 	c.Workspace.On = true
-	for _, name := range unasked {
+	for _, name := range builtins {
 		s := newServer(name)
 		s.Builtin, s.Journal, s.Workspace = name, c.Journal.Mode, name == builtinFiles
 		s.fill()
@@ -118,6 +116,10 @@ func (s *Server) fill() {
 		setDefault(&s.Driver, "url")
 	case s.Builtin != "":
 		setDefault(&s.Driver, "builtin")
+	case s.Docker != nil:
+		setDefault(&s.Driver, "docker")
+	case s.Remote != nil:
+		setDefault(&s.Driver, "remote")
 	default:
 		setDefault(&s.Driver, "process")
 	}
@@ -125,10 +127,23 @@ func (s *Server) fill() {
 	switch s.Driver {
 	case "process":
 		connect, budget = defaultConnectCommand, defaultBudgetCommand
+	case "docker":
+		connect, budget = defaultConnectDocker, defaultBudgetCommand
+	case "remote":
+		connect = defaultConnectRemote
 	case "url":
 		setDefault(&s.Transport, "auto")
 	case "builtin":
 		budget = defaultBudgetBuiltin
+	}
+	if s.Docker != nil {
+		s.Docker.fill()
+		if c := s.Docker; len(c.State) > 0 && s.hidden["docker.state.0"] && c.TemplatePath == c.State[0] {
+			s.hidden["docker.template_path"] = true
+		}
+	}
+	if s.Remote != nil {
+		s.Remote.fill()
 	}
 	setDefault(&s.Scope, s.defaultScope())
 	if s.Budget.Memory == 0 {
@@ -139,7 +154,7 @@ func (s *Server) fill() {
 		s.ConnectTimeout = connect
 	}
 	if s.Timeout == 0 {
-		s.Timeout = defaultTimeout
+		s.Timeout = s.defaultTimeout()
 	}
 	setDefault(&s.Credential, CredentialShared)
 	s.derive()
@@ -147,6 +162,13 @@ func (s *Server) fill() {
 	if s.ClientCapabilities == nil {
 		s.ClientCapabilities = []string{"elicitation", "sampling"}
 	}
+}
+
+func (s *Server) defaultTimeout() time.Duration {
+	if s.Controls() {
+		return controlsTimeout
+	}
+	return defaultTimeout
 }
 
 // defaultScope is a session's own for what remembers something.

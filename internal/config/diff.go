@@ -59,6 +59,7 @@ func Diff(old, new *Config) Changes {
 		{"telemetry", old.Telemetry.OTLP.same(new.Telemetry.OTLP)},
 		{"sessions", old.Sessions.same(new.Sessions)},
 		{"workspace", old.Workspace == new.Workspace},
+		{"template_roots", sameSet(old.TemplateRoots, new.TemplateRoots)},
 		{"separator", old.Separator == new.Separator},
 		{"long_names", old.LongNames == new.LongNames},
 		{"default_view", old.DefaultView == new.DefaultView},
@@ -125,6 +126,10 @@ func (s *Server) same(o *Server) bool {
 		c.Args, c.Env, c.Headers, c.ClientCapabilities, c.Tools, c.State = nil, nil, nil, nil, Tools{}, nil
 		c.Auth.Scopes, c.Policy.Cache.Tools = nil, nil
 		c.hidden, c.derived, c.gone = nil, derived{}, nil
+		c.Preset = "" // what it stands for is compared
+		if c.Docker != nil {
+			c.Docker = c.Docker.meaning()
+		}
 		if len(c.Settings) == 0 {
 			c.Settings = nil
 		}

@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -24,12 +25,14 @@ func TestDocs(t *testing.T) {
 	for _, list := range [][]string{
 		protocols, transports, builtins, drivers, scopes, capabilities, tokenKeys, ruleKeys, roles, algorithms,
 		authTypes, credentials, journalModes, settable, {otlpEndpointVar, otlpHeadersVar}, forks, {"${workspace}", "${state.NAME}", snapshotPrefix + "NAME", noBound},
+		containerTransports, reaches, pulls, remoteTypes, presetNames(), bindKeys, rewardKitKeys[1:], topKeys,
 	} {
 		keys = append(keys, list...)
 	}
 	for path, list := range map[string][]string{
 		"auth": append(authKeys, serverAuthKeys...), "auth.oidc": oidcKeys, "journal": journalKeys, "telemetry.otlp": otlpKeys, "policy.retry": retryKeys,
 		"policy.breaker": breakerKeys, "policy.rate": rateKeys, "policy.concurrency": concurrencyKeys, "policy.cache": cacheKeys,
+		"docker": dockerKeys, "remote": slices.Concat(orchestratorKeys, endpointKeys, orchestratorTool), "startup": startupKeys,
 		"sessions": sessionKeys[:len(sessionKeys)-1], "sessions.autosnapshot": autosnapshotKeys, "workspace": workspaceKeys, "budget": budgetKeys,
 	} {
 		for _, k := range list {

@@ -150,13 +150,13 @@ tine.yaml:5:7: auth.tokens[2]: name is missing; it says who comes with this toke
 		{"a session's own rollout", "servers:\n  r: {builtin: rollout, scope: session}\n",
 			`tine.yaml:2:32: servers.r.scope: is session, but builtin: rollout acts on sessions and is in none; leave scope out`},
 		{"nothing to run", "servers:\n  a: {scope: shared}\n",
-			`tine.yaml:2:3: servers.a: nothing to run or reach; give it a command, a url or a builtin`},
+			`tine.yaml:2:3: servers.a: nothing to run or reach; give it a command, a url, a builtin, docker, remote or a preset`},
 		{"empty server", "servers:\n  a:\n",
-			`tine.yaml:2:3: servers.a is empty; give it a command, a url or a builtin`},
+			`tine.yaml:2:3: servers.a is empty; give it a command, a url, a builtin, docker, remote or a preset`},
 		{"two ways", "servers:\n  a: {command: npx, url: 'http://x'}\n",
 			`tine.yaml:2:21: servers.a: command and url exclude each other; keep one`},
 		{"key of another way", "servers:\n  a:\n    url: http://x/mcp\n    env: {A: b}\n    cwd: /x\n",
-			`tine.yaml:4:5: servers.a.env: goes with command, but this server has a url
+			`tine.yaml:4:5: servers.a.env: goes with command or docker, but this server has a url
 tine.yaml:5:5: servers.a.cwd: goes with command, but this server has a url`},
 		{"transport of a command", "servers:\n  a: {command: npx, transport: sse}\n",
 			`tine.yaml:2:21: servers.a.transport: goes with url, but this server has a command`},
@@ -208,8 +208,6 @@ tine.yaml:6:31: servers.a.tools.rename.c: "a b" is not a tool name; use 1 to 128
 
 		{"JSON", "{\"servers\": {\n  \"a\": {\"builtin\": \"time\", \"scope\": \"all\"}}}",
 			`tine.yaml:2:37: servers.a.scope: got "all", want session or shared`},
-		{"RewardKit", "backends:\n  - backend_name_ref: fs\n",
-			`tine.yaml:1:1: this is a RewardKit config; turn it into one of Tine's with: tine config import tine.yaml`},
 	})
 }
 

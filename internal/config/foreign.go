@@ -11,6 +11,7 @@ import (
 type entry struct {
 	name string // as the other program calls it
 	id   string
+	at   string // where it stands, for messages
 	pos  pos
 	n    *node
 	// broken says why it can't be used.

@@ -37,6 +37,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(data)
 	}
 	f.Add([]byte(everyKey))
+	f.Add([]byte(everywhere))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := Parse(data, fuzzOptions())
 		if err != nil {
@@ -68,7 +69,7 @@ func whole(t *testing.T, c *Config) {
 		if s.Driver == "" || s.Scope == "" || s.Title == "" || s.Timeout <= 0 || s.ConnectTimeout <= 0 || s.Protocol == "" || s.ClientCapabilities == nil {
 			t.Fatalf("default missing: %+v", s)
 		}
-		if s.Disabled == "" && s.Command == "" && s.URL == "" && s.Builtin == "" {
+		if s.Disabled == "" && s.Command == "" && s.URL == "" && s.Builtin == "" && (s.Docker == nil || s.Docker.Image == "") && (s.Remote == nil || s.Remote.URL == "") {
 			t.Fatalf("nothing to run: %+v", s)
 		}
 		_ = s.Target()
@@ -77,13 +78,17 @@ func whole(t *testing.T, c *Config) {
 			p.Rate.Burst < 1 || p.Rate.Calls < 0 || p.Concurrency.Queue < 0 || s.Journal == "" || s.Credential == "" {
 			t.Fatalf("policy: %+v", s)
 		}
-		if s.Workspace && (!c.Workspace.On || s.Disabled == "" && (s.Scope == ScopeShared || s.URL != "")) || s.Driver != "url" && s.Budget.Memory <= 0 {
+		if s.Workspace && (!c.Workspace.On || s.Disabled == "" && (s.Scope == ScopeShared || s.URL != "")) || s.Driver != "url" && s.Driver != "remote" && s.Budget.Memory <= 0 {
 			t.Fatalf("workspace or budget: %+v", s)
 		}
 		if s.Disabled == "" && s.Scope == ScopeShared && s.Fork != "" && s.Fork != ForkShare {
 			t.Fatalf("fork of what is shared: %+v", s)
 		}
-		for _, text := range append(slices.Collect(maps.Values(s.Env)), append(s.Args, s.Cwd)...) {
+		texts := append(slices.Collect(maps.Values(s.Env)), append(s.Args, s.Cwd)...)
+		if s.Docker != nil {
+			texts = nil // nothing is filled in there
+		}
+		for _, text := range texts {
 			for _, kept := range atStartPattern.FindAllString(text, -1) {
 				declared := s.Workspace
 				if name, ok := strings.CutPrefix(kept, "${state."); ok {
@@ -94,7 +99,23 @@ func whole(t *testing.T, c *Config) {
 				}
 			}
 		}
-		if s.Auth.Type != "" && s.URL == "" && s.Disabled == "" {
+		if c := s.Docker; c != nil && s.Disabled == "" && (c.Pull == "" || c.Transport == "" || c.Transport == ContainerHTTP && (c.Port == 0 || c.Path == "") ||
+			!c.Plain && (c.Memory < minContainer || c.Pids == 0) || c.Root() && !c.Writable || s.Template != "" && c.TemplatePath == "") {
+			t.Fatalf("container: %+v", c)
+		}
+		if r := s.Remote; r != nil && (r.Type == "" || r.Timeout <= 0 || r.ConnectTimeout <= 0 || r.Attempts < 1) {
+			t.Fatalf("remote: %+v", r)
+		}
+		if s.Settings == nil && s.Startup == nil { // JSON has one kind of number
+			pin, err := s.Pin()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if back, err := Unpin(pin); err != nil || !back.same(s) {
+				t.Fatalf("%v: %+v was pinned and came back as %+v", err, s, back)
+			}
+		}
+		if s.Auth.Type != "" && s.URL == "" && s.Remote == nil && s.Disabled == "" {
 			t.Fatalf("auth of no url: %+v", s)
 		}
 	}

@@ -25,7 +25,8 @@ func Import(data []byte, path string) (yaml []byte, warnings []string, err error
 		}
 		return nil, nil, fmt.Errorf("%s: no servers found; want mcpServers, servers or backends", d.file)
 	case formatRewardKit:
-		w.rewardKit(t)
+		d.duplicates(t)
+		w.importRewardKit(t.root)
 	default:
 		w.readInputs(t.root)
 		for _, e := range d.entries(t, f) {
@@ -188,6 +189,38 @@ func variableName(s string) string {
 	return strings.TrimRight(name, "_")
 }
 
+// importRewardKit takes over a RewardKit config, which has no placeholders.
+// It is loaded first, as it is: one that can't be served can't be imported.
+func (w *importer) importRewardKit(root *node) {
+	opts := importOptions()
+	opts.Path = w.opts.Path
+	trial := newDecoder(opts)
+	trial.rewardKit(root.clone(), bare(0))
+	if w.problems = append(w.problems, trial.problems...); len(w.problems) > 0 {
+		return
+	}
+	f := w.rewardKitFile(root)
+	w.root = f.top
+	w.root.escape()
+	for _, e := range f.entries {
+		e.n.escape()
+		w.add(e, nil)
+	}
+}
+
+// escape makes every string below n mean itself.
+func (n *node) escape() {
+	if n.kind == kindString {
+		n.text = strings.ReplaceAll(n.text, "${", "$${")
+	}
+	for _, item := range n.items {
+		item.escape()
+	}
+	for _, p := range n.pairs {
+		p.value.escape()
+	}
+}
+
 // inlineSecrets warns about every secret that stands in an entry as it is.
 func (w *importer) inlineSecrets(e entry) {
 	found := func(n *node, where, variable string) {
@@ -213,18 +246,27 @@ func (w *importer) inlineSecrets(e entry) {
 	if u := e.n.get("url"); u != nil && literal(u) && RedactURL(u.text) != u.text {
 		found(u, "url", variableName(e.id+"_URL"))
 	}
-	if args := e.n.get("args"); args != nil {
-		s := Server{}
-		for _, a := range args.items {
-			s.Args = append(s.Args, a.text)
+	name, n := e.id+"_SECRET", 1
+	line := func(list *node, where string) {
+		if list == nil {
+			return
 		}
-		name := e.id + "_SECRET"
-		for i, shown := range s.shownArgs() {
-			if shown != s.Args[i] && literal(args.items[i]) {
-				found(args.items[i], fmt.Sprintf("args[%d]", i), variableName(name))
-				name = fmt.Sprintf("%s_SECRET_%d", e.id, i+1)
+		var args []string
+		for _, a := range list.items {
+			args = append(args, a.text)
+		}
+		for i, shown := range shownLine(args, "", nil) {
+			if shown != args[i] && literal(list.items[i]) {
+				found(list.items[i], fmt.Sprintf("%s[%d]", where, i), variableName(name))
+				n++
+				name = fmt.Sprintf("%s_SECRET_%d", e.id, n)
 			}
 		}
+	}
+	line(e.n.get("args"), "args")
+	if c := e.n.get("docker"); c != nil {
+		line(c.get("command"), "docker.command")
+		line(c.get("run_args"), "docker.run_args")
 	}
 }
 

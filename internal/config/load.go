@@ -76,7 +76,8 @@ func Parse(data []byte, opts Options) (*Config, error) {
 		d.duplicates(t)
 		d.config(t.root, c)
 	case formatRewardKit:
-		d.fail(t.root.pos, "this is a RewardKit config; turn it into one of Tine's with: tine config import %s", opts.Path)
+		d.duplicates(t)
+		d.rewardKit(t.root, c)
 	default:
 		d.foreign(t, f, c)
 	}
@@ -237,7 +238,8 @@ func onlyOurs(servers *node) bool {
 			switch k.key {
 			case "builtin", "scope", "driver", "transport", "tools", "eager", "protocol",
 				"client_capabilities", "connect_timeout", "settings", "ca_file", "env_file", "title",
-				"auth", "credential", "policy", "journal", "state", "template", "workspace", "fork", "budget":
+				"auth", "credential", "policy", "journal", "state", "template", "workspace", "fork", "budget",
+				"docker", "remote", "preset", "startup", "merged":
 				return true
 			}
 		}

@@ -62,8 +62,11 @@ func TestDefault(t *testing.T) {
 		Workspace: Workspace{On: true},
 		hidden:    map[string]bool{},
 	}
-	for _, name := range []string{"files", "memory", "sqlite", "time", "fetch", "everything"} {
-		scope := "shared"
+	for _, name := range []string{"files", "memory", "sqlite", "time", "fetch", "everything", "rollout"} {
+		scope, timeout, policy := "shared", 5*time.Minute, defaultPolicy
+		if name == "rollout" {
+			timeout, policy.MaxTimeout = 24*time.Hour, 24*time.Hour
+		}
 		if name == "files" || name == "memory" || name == "sqlite" {
 			scope = "session"
 		}
@@ -71,8 +74,8 @@ func TestDefault(t *testing.T) {
 			ID: name, Title: name, Driver: "builtin", Builtin: name, Scope: scope, Enabled: true, Protocol: "auto",
 			Workspace: name == "files", Budget: Budget{1 << 20},
 			ClientCapabilities: []string{"elicitation", "sampling"},
-			ConnectTimeout:     10 * time.Second, Timeout: 5 * time.Minute,
-			Credential: "shared", Policy: defaultPolicy, Journal: "full",
+			ConnectTimeout:     10 * time.Second, Timeout: timeout,
+			Credential: "shared", Policy: policy, Journal: "full",
 			hidden: map[string]bool{}, derived: derived{true, true},
 		})
 	}

@@ -37,6 +37,11 @@ func Unpin(b json.RawMessage) (Server, error) {
 	for key, v := range p.Server.Settings {
 		p.Server.Settings[key] = plainNumbers(v)
 	}
+	if p.Server.Startup != nil {
+		for key, v := range p.Server.Startup.Arguments {
+			p.Server.Startup.Arguments[key] = plainNumbers(v)
+		}
+	}
 	p.Server.hidden = make(map[string]bool, len(p.Hidden))
 	for _, key := range p.Hidden {
 		p.Server.hidden[key] = true

@@ -34,7 +34,7 @@ func (d *decoder) policy(o object, s *Server) {
 	}
 	timeout := s.Timeout
 	if timeout == 0 {
-		timeout = defaultTimeout
+		timeout = s.defaultTimeout()
 	}
 	// Progress renews a call's timeout up to max_timeout; below it one of the two
 	// would mean nothing.

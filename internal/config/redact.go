@@ -82,9 +82,18 @@ func (s *Server) Target() string {
 		return RedactURL(s.URL)
 	case s.Builtin != "" || s.Driver == "builtin":
 		return "builtin " + s.Builtin
+	case s.Remote != nil:
+		return strings.TrimSpace("remote " + s.shownText("remote.url", RedactURL(s.Remote.URL)) + " " + s.shownText("remote.resource", s.Remote.Resource))
+	case s.Docker != nil:
+		line := shownLine(s.Docker.Command, "docker.command", s.hidden)
+		return commandLine("docker "+s.shownText("docker.image", s.Docker.Image), line)
 	}
-	words := []string{s.shownText("command", s.Command)}
-	for _, a := range s.shownArgs() {
+	return commandLine(s.shownText("command", s.Command), s.shownArgs())
+}
+
+func commandLine(command string, args []string) string {
+	words := []string{command}
+	for _, a := range args {
 		if a == "" || strings.ContainsAny(a, " \t\n\"'\\$`;&|<>()") {
 			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 		}
@@ -101,12 +110,14 @@ func (s *Server) shownText(rel, text string) string {
 }
 
 // shownArgs masks arguments that came from placeholders or look like secrets.
-func (s *Server) shownArgs() []string {
-	out := make([]string, len(s.Args))
+func (s *Server) shownArgs() []string { return shownLine(s.Args, "args", s.hidden) }
+
+func shownLine(args []string, rel string, hidden map[string]bool) []string {
+	out := make([]string, len(args))
 	secretNext := false
-	for i, a := range s.Args {
+	for i, a := range args {
 		switch {
-		case s.hidden["args."+itoa(i)], secretNext && !strings.HasPrefix(a, "-"):
+		case hidden[rel+"."+itoa(i)], secretNext && !strings.HasPrefix(a, "-"):
 			out[i] = mask
 		default:
 			out[i] = redactArg(a)
@@ -121,7 +132,7 @@ func redactArg(a string) string {
 		if m[2] != "" && (secretName(m[1]) || secretText.MatchString(m[2])) {
 			return m[1] + "=" + mask
 		}
-		return m[1] + "=" + RedactURL(m[2])
+		return m[1] + "=" + redactArg(m[2]) // --env=NAME=value
 	}
 	if strings.Contains(a, "://") {
 		return RedactURL(a)

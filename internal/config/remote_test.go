@@ -85,10 +85,10 @@ func TestRemoteServersOnDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Servers) != 7 || c.Servers[6].ID != "x" {
+	if len(c.Servers) != 8 || c.Servers[7].ID != "x" {
 		t.Errorf("%+v", c.Servers)
 	}
-	if c, err = Load("", env(map[string]string{"MCP_REMOTE_SERVERS": " \n"})); err != nil || len(c.Servers) != 6 {
+	if c, err = Load("", env(map[string]string{"MCP_REMOTE_SERVERS": " \n"})); err != nil || len(c.Servers) != 7 {
 		t.Errorf("an empty variable: %v", err)
 	}
 }
@@ -98,7 +98,7 @@ func TestRemoteServersErrors(t *testing.T) {
 		{`[{"id": "x"`, `MCP_REMOTE_SERVERS:1:12: the JSON ends too early; a closing bracket, brace or quote is missing`},
 		{`{"id": "x"}`, `MCP_REMOTE_SERVERS:1:1: want a JSON array, got a map; write [{"id": "x", "endpoint": "https://x.example.org/mcp"}]`},
 		{`[3]`, `MCP_REMOTE_SERVERS:1:2: [0]: want an object with id and endpoint, got a number`},
-		{`[{}]`, "MCP_REMOTE_SERVERS:1:2: [0]: id is missing\nMCP_REMOTE_SERVERS:1:2: [0]: endpoint is missing; it is the server's URL\nMCP_REMOTE_SERVERS:1:2: [0]: nothing to run or reach; give it a command, a url or a builtin"},
+		{`[{}]`, "MCP_REMOTE_SERVERS:1:2: [0]: id is missing\nMCP_REMOTE_SERVERS:1:2: [0]: endpoint is missing; it is the server's URL\nMCP_REMOTE_SERVERS:1:2: [0]: nothing to run or reach; give it a command, a url, a builtin, docker, remote or a preset"},
 		{`[{"id": "a__b", "endpoint": "https://x"}]`, `MCP_REMOTE_SERVERS:1:9: [0]: server id "a__b" contains "__", which separates server and tool; write "a_b"`},
 		{`[{"id": "a", "endpoint": "nope"}]`, `MCP_REMOTE_SERVERS:1:26: [0].endpoint: "nope" is not an absolute http or https URL; write it like https://mcp.example.org/mcp`},
 		{`[{"id": "a", "endpoint": "https://x", "auth_type": "apikey"}]`, `MCP_REMOTE_SERVERS:1:52: [0].auth_type: got "apikey", want none, api-key or oauth; did you mean "api-key"?`},

@@ -6,52 +6,131 @@ import (
 	"strings"
 )
 
-// rewardKit takes over a RewardKit config. A container that speaks stdio is a
-// command like any other; what needs a container's port or an orchestrator is
-// written down as a comment.
-func (w *importer) rewardKit(t *tree) {
-	for _, dup := range t.dups {
-		w.warn(dup.pos, "key %q stands twice, first on line %d; the last one counts", clip(dup.key), dup.firstLine)
+// A RewardKit config is read as the tine.yaml that means the same: each backend
+// becomes an entry, in a container or run by an orchestrator, and the server
+// rollout has the tools that its clients call. Import writes that tine.yaml.
+
+var (
+	rewardKitKeys = []string{"log_level", "global_docker_options", "global_remote_api_defaults", "global_remote_apis", "backends"}
+	backendKeys   = []string{
+		"backend_name_ref", "backend_type", "orchestration_mode", "instance_scoping", "mcp_transport",
+		"docker_image", "container_port", "container_command", "container_volumes",
+		"template_data_path_host", "container_template_data_path", "docker_run_args", "startup_check_mcp_tool",
+		"remote_api_config_ref", "remote_api_config_inline", "remote_resource_type_identifier",
 	}
-	var apis *node
-	for _, p := range t.root.pairs {
-		switch p.key {
-		case "backends":
-		case "log_level":
-			if level := rewardKitLevel(p.value.text); level != "" {
-				w.root.set("log", mapNode(pair{key: "level", value: stringNode(level)}))
-			} else {
-				w.warn(p.value.pos, "log_level %s is not known; left out", p.value.shown())
-			}
-		case "global_remote_apis":
-			apis = p.value
-		default:
-			if p.value.kind != kindNull && (p.value.scalar() || len(p.value.pairs)+len(p.value.items) > 0) {
-				w.after = append(w.after, "not imported, as Tine has no key for it: "+safeValue(p.key, p.value))
-				w.warn(p.keyPos, "%s is not imported: Tine has no key for it", clip(p.key))
-			}
+	localKeys     = backendKeys[5:12]
+	remoteOnly    = backendKeys[13:]
+	volumeKeys    = []string{"bind", "mode"}
+	backendTypes  = []string{"filesystem", "duckdb", "memory", "everything", "fetch", "time"}
+	orchestration = []string{"local_docker", "remote_http_api"}
+	scopings      = []string{"session", "shared_global"}
+	// stateless are the types that remember nothing.
+	stateless = []string{"fetch", "time"}
+)
+
+// rewardKitFile is what a RewardKit config comes to.
+type rewardKitFile struct {
+	top     *node // keys above servers
+	entries []entry
+	control string // id of the server with the tools
+}
+
+// rewardKit reads such a file as it is.
+func (d *decoder) rewardKit(root *node, c *Config) {
+	f := d.rewardKitFile(root)
+	top, ok := d.object(f.top, "", c.hidden, topKeys)
+	if !ok {
+		return
+	}
+	if l, ok := top.child("log", []string{"level", "format"}); ok {
+		l.oneOf("level", &c.Log.Level, "debug", "info", "warn", "error")
+	}
+	c.DefaultView = f.control
+	d.templateRoots(top, c)
+	for _, e := range f.entries {
+		before := len(d.problems)
+		c.Servers = append(c.Servers, d.server(e.id, e.n, e.pos, e.at))
+		for i := range d.problems[before:] {
+			d.problems[before+i].Message = rewardKitWords(d.problems[before+i].Message)
 		}
 	}
-	var names []string
-	backends := t.root.get("backends").items
-	for _, b := range backends {
-		names = append(names, textOf(b, "backend_name_ref"))
+}
+
+// rewardKitWords has a message speak of the keys that are in the file.
+func rewardKitWords(msg string) string {
+	at, rest, ok := strings.Cut(msg, ": ")
+	if !ok {
+		return msg
 	}
-	ids := newIDBook(names, w.separator)
+	for _, w := range []struct{ ours, theirs string }{
+		{".docker.run_args", ".docker_run_args"}, {".docker.binds", ".container_volumes"}, {".docker.command", ".container_command"},
+		{".docker.image", ".docker_image"}, {".docker.port", ".container_port"}, {".docker.template_path", ".container_template_data_path"},
+		{".docker", ""}, {".template", ".template_data_path_host"}, {".startup.tool", ".startup_check_mcp_tool.tool_name"},
+		{".startup", ".startup_check_mcp_tool"}, {".remote.url", ": base_url of the remote API"}, {".remote.resource", ".remote_resource_type_identifier"},
+		{".remote.create", ": create_instance_endpoint"}, {".remote.delete", ": delete_instance_endpoint_template"},
+		{".remote.call", ": call_tool_endpoint_template"}, {".remote", ""},
+	} {
+		if strings.Contains(at, w.ours) {
+			at = strings.Replace(at, w.ours, w.theirs, 1)
+			break
+		}
+	}
+	for ours, theirs := range map[string]string{
+		"port is missing, which transport http needs":                                 "container_port is missing, which mcp_transport http needs",
+		"image is missing; name the image of the server, as in docker: {image: NAME}": "docker_image is missing; name the image of the server",
+		"the image goes to docker.image and its command to docker.command":            "the image goes to docker_image and its command to container_command",
+	} {
+		rest = strings.Replace(rest, ours, theirs, 1)
+	}
+	return at + ": " + rest
+}
+
+// rewardKitFile translates the file, and says what is wrong with it.
+func (d *decoder) rewardKitFile(root *node) rewardKitFile {
+	f := rewardKitFile{top: mapNode(), control: builtinRollout}
+	o, ok := d.object(root, "", nil, rewardKitKeys)
+	if !ok {
+		return f
+	}
+	if n := o.given("log_level"); n != nil {
+		if level := rewardKitLevel(n.text); level != "" && n.kind == kindString {
+			f.top.set("log", mapNode(pair{key: "level", keyPos: n.pos, value: &node{kind: kindString, pos: n.pos, text: level}}))
+		} else {
+			o.wrong("log_level", n, "got %s, want DEBUG, INFO, WARNING, ERROR or CRITICAL", n.shown())
+		}
+	}
+	g := rewardKitGlobals{options: d.globalOptions(o), apis: o.given("global_remote_apis"), defaults: o.given("global_remote_api_defaults")}
+	d.checkAPIs(o, &g)
 	seen := map[string]bool{}
-	for i, b := range backends {
-		name := names[i]
-		if name == "" || seen[name] {
-			w.warn(b.pos, "backends[%d] is not imported: its backend_name_ref is missing or stands twice", i)
-			continue
+	for i, b := range root.get("backends").items {
+		if e, ok := d.backend(b, fmt.Sprintf("backends[%d]", i), g, f.top); ok {
+			if seen[e.id] {
+				d.fail(e.pos, "%s.backend_name_ref: %q stands twice; give each backend its own", e.at, clip(e.id))
+				continue
+			}
+			seen[e.id] = true
+			f.entries = append(f.entries, e)
 		}
-		seen[name] = true
-		e := entry{name: name, id: ids.id(name), pos: b.pos}
-		if e.id != name {
-			w.warn(b.pos, "backend %q is called %s here, because %q can't be an id", clip(name), e.id, clip(name))
-		}
-		w.backend(e, b, apis)
 	}
+	// Its tools are unprefixed, so that what it is called matters to nobody.
+	for seen[f.control] {
+		f.control += "-tools"
+	}
+	control := mapNode(pair{key: "builtin", value: stringNode(builtinRollout)}, pair{key: "merged", value: boolNode(true)})
+	control.stand(root.get("backends").pos)
+	f.entries = append(f.entries, entry{name: f.control, id: f.control, at: "rollout", pos: control.pos, n: control})
+	f.top.set("default_view", stringNode(f.control))
+	return f
+}
+
+// given is a key's value; nil where it is null, which is how others write that
+// there is none.
+func (o object) given(key string) *node {
+	n := o.n.get(key)
+	if n == nil || n.kind == kindNull {
+		return nil
+	}
+	return n
 }
 
 func rewardKitLevel(s string) string {
@@ -68,168 +147,91 @@ func rewardKitLevel(s string) string {
 	return ""
 }
 
-// textOf is a scalar of a map as written, or nothing.
-func textOf(n *node, key string) string {
-	if v := n.get(key); v != nil && v.scalar() && v.kind != kindNull {
-		return v.text
-	}
-	return ""
-}
-
-// backendKeys are the keys of a backend that an entry expresses.
-var backendKeys = []string{
-	"backend_name_ref", "backend_type", "orchestration_mode", "instance_scoping", "mcp_transport",
-	"docker_image", "container_port", "container_command", "container_volumes", "docker_run_args",
-	"remote_api_config_ref", "remote_api_config_inline", "remote_resource_type_identifier",
-}
-
-func (w *importer) backend(e entry, b, apis *node) {
-	e.n = mapNode()
+// backend translates one backend.
+func (d *decoder) backend(b *node, at string, g rewardKitGlobals, top *node) (entry, bool) {
+	e := entry{at: at, pos: b.pos, n: mapNode()}
 	e.n.pos = b.pos
-	mode, transport := textOf(b, "orchestration_mode"), textOf(b, "mcp_transport")
-	if transport == "" {
-		transport = "http"
+	if b.kind != kindMap {
+		d.fail(b.pos, "%s: want a map of a backend, got %s", at, b.kind)
+		return e, false
 	}
-	kind := textOf(b, "backend_type")
-	var notes []string
-	switch {
-	case mode == "remote_http_api":
-		notes = w.remoteAPI(b, apis)
-		e.broken = "Tine has no driver for servers that an orchestrator's HTTP API starts"
-	case mode != "local_docker":
-		e.broken = fmt.Sprintf("orchestration_mode %q is not known", clip(mode))
-	case transport == "stdio":
-		notes = w.docker(&e, b)
-	case transport == "http" && slices.Contains(unasked, kind):
-		e.n.set("builtin", stringNode(kind))
-		notes = append(notes, fmt.Sprintf("was the image %s; the built-in %s server has the same tools and needs no container", textOf(b, "docker_image"), kind))
-		w.warn(b.pos, "server %q: the built-in %s server takes the place of image %s", e.id, kind, clip(textOf(b, "docker_image")))
-	case transport == "http":
-		e.broken = fmt.Sprintf("Tine has no driver for containers that serve HTTP; start image %s yourself and give the server a url: http://127.0.0.1:PORT/mcp (port %s inside)", textOf(b, "docker_image"), textOf(b, "container_port"))
-	default:
-		e.broken = fmt.Sprintf("mcp_transport %q is not known", clip(transport))
-	}
-	switch scope := textOf(b, "instance_scoping"); scope {
-	case "shared_global":
-		e.n.set("scope", stringNode(ScopeShared))
-	case "session", "":
-		e.n.set("scope", stringNode(ScopeSession))
-	default:
-		e.broken = fmt.Sprintf("instance_scoping %q is not known", clip(scope))
-	}
-	for _, p := range b.pairs {
-		if slices.Contains(backendKeys, p.key) || p.value.kind == kindNull {
-			continue
+	o, _ := d.object(b, at, nil, backendKeys)
+	before := len(d.problems)
+	kind, mode, scoping := "", "", "session"
+	for _, w := range []struct {
+		key  string
+		dst  *string
+		want []string
+	}{{"backend_type", &kind, backendTypes}, {"orchestration_mode", &mode, orchestration}, {"instance_scoping", &scoping, scopings}} {
+		if o.given(w.key) != nil {
+			o.oneOf(w.key, w.dst, w.want...)
+		} else if w.key != "instance_scoping" {
+			d.fail(b.pos, "%s: %s is missing; it is %s", at, w.key, orList(w.want))
 		}
-		notes = append(notes, "no key for it: "+safeValue(p.key, p.value))
-		w.warn(p.keyPos, "server %q: %s is not imported: Tine has no key for it", e.id, clip(p.key))
 	}
-	w.add(e, notes)
+	switch n := o.given("backend_name_ref"); {
+	case n == nil:
+		d.fail(b.pos, "%s: backend_name_ref is missing", at)
+	case o.text("backend_name_ref", &e.id, "fs"):
+		if err := checkID(e.id, d.separator); err != nil {
+			d.fail(n.pos, "%s.backend_name_ref: %v; clients call it by this name, so change it there as well", at, err)
+		}
+		e.name = e.id
+	}
+	if len(d.problems) > before {
+		return e, false
+	}
+	if mode == orchestration[0] {
+		d.localBackend(o, &e, g, top, scoping, kind)
+	} else {
+		d.remoteBackend(o, &e, g)
+	}
+	scope := ScopeSession
+	if scoping == "shared_global" {
+		scope = ScopeShared
+	}
+	e.n.set("scope", &node{kind: kindString, pos: b.pos, text: scope})
+	// What remembers nothing must not stand in the way of a fork.
+	if scope == ScopeSession && slices.Contains(stateless, kind) && e.n.stateOf() == nil {
+		e.n.set("fork", &node{kind: kindString, pos: b.pos, text: ForkFresh})
+	}
+	d.startupCheck(o, &e)
+	return e, len(d.problems) == before
 }
 
-// docker turns a container that speaks stdio into the command that runs it.
-func (w *importer) docker(e *entry, b *node) (notes []string) {
-	image := textOf(b, "docker_image")
-	if image == "" {
-		e.broken = "docker_image is missing"
-		return nil
+func (n *node) stateOf() *node {
+	if c := n.get("docker"); c != nil {
+		return c.get("state")
 	}
-	args := []string{"run", "-i", "--rm"}
-	if v := b.get("container_volumes"); v != nil {
-		for _, p := range v.pairs {
-			bind, mode := textOf(p.value, "bind"), textOf(p.value, "mode")
-			if bind == "" {
-				notes = append(notes, "volume without bind left out: "+p.key)
-				w.warn(p.keyPos, "server %q: volume %q has no bind; left out", e.id, clip(p.key))
-				continue
-			}
-			if strings.HasPrefix(p.key, ".") {
-				w.warn(p.keyPos, "server %q: volume %q is relative to where docker is started; make it absolute", e.id, clip(p.key))
-			}
-			volume := p.key + ":" + bind
-			if mode != "" {
-				volume += ":" + mode
-			}
-			args = append(args, "-v", volume)
-		}
-	}
-	for _, a := range words(b.get("docker_run_args")) {
-		if a == "-d" || a == "--detach" {
-			w.warn(b.pos, "server %q: docker_run_args has %s, which would cut it off from its stdio; left out", e.id, a)
-			continue
-		}
-		if (a == "--name" || strings.HasPrefix(a, "--name=")) && textOf(b, "instance_scoping") != "shared_global" {
-			w.warn(b.pos, "server %q: docker_run_args has --name, so only one session at a time can have it; remove it", e.id)
-		}
-		args = append(args, a)
-	}
-	args = append(args, image)
-	args = append(args, words(b.get("container_command"))...)
-	for i := range args {
-		args[i] = strings.ReplaceAll(args[i], "${", "$${")
-	}
-	e.n.set("command", stringNode("docker"))
-	e.n.set("args", listNode(args...))
-	return notes
+	return nil
 }
 
-// words reads a list of scalars, or a string of words.
-func words(n *node) []string {
+func (d *decoder) startupCheck(o object, e *entry) {
+	n := o.given("startup_check_mcp_tool")
 	if n == nil {
-		return nil
+		return
 	}
-	if n.kind == kindString {
-		return strings.Fields(n.text)
+	c, ok := d.object(n, o.path+".startup_check_mcp_tool", nil, []string{"tool_name", "arguments"})
+	if !ok {
+		return
 	}
-	var list []string
-	for _, item := range n.items {
-		if item.scalar() && item.kind != kindNull {
-			list = append(list, item.text)
+	s := mapNode()
+	s.pos = n.pos
+	for from, to := range map[string]string{"tool_name": "tool", "arguments": "arguments"} {
+		if v := c.given(from); v != nil {
+			s.set(to, v)
 		}
 	}
-	return list
+	slices.SortFunc(s.pairs, func(a, b pair) int { return -strings.Compare(a.key, b.key) })
+	e.n.set("startup", s)
 }
 
-func (w *importer) remoteAPI(b, apis *node) []string {
-	api := b.get("remote_api_config_inline")
-	if ref := textOf(b, "remote_api_config_ref"); api == nil && apis != nil {
-		api = apis.get(ref)
-	}
-	notes := []string{"no key for it: remote_resource_type_identifier: " + textOf(b, "remote_resource_type_identifier")}
-	if api != nil && api.kind == kindMap {
-		notes = append(notes, "no key for it: "+safeValue("remote_api", api))
-	}
-	return notes
-}
-
-// safeValue writes a key and its value on one line, secrets masked.
-func safeValue(key string, n *node) string {
-	return clipLine(key + ": " + flow(masked(key, n)))
-}
-
-func clipLine(s string) string {
-	if r := []rune(s); len(r) > 500 {
-		return string(r[:500]) + "..."
-	}
-	return s
-}
-
-func masked(key string, n *node) *node {
-	c := *n
-	if c.scalar() {
-		if c.kind == kindString && c.text != "" && (secretName(key) || key == "header_value" || secretText.MatchString(c.text)) {
-			return stringNode(mask)
+// useless warns about keys that mean nothing in this mode; there nobody minds
+// them.
+func (d *decoder) useless(o object, keys []string, why string) {
+	for _, key := range keys {
+		if o.given(key) != nil {
+			d.warn(o.keyPos(key), "%s.%s: %s; left out", o.path, key, why)
 		}
-		c.text = RedactURL(c.text)
-		return &c
 	}
-	c.items, c.pairs = nil, nil
-	for _, item := range n.items {
-		c.items = append(c.items, masked(key, item))
-	}
-	for _, p := range n.pairs {
-		p.value = masked(p.key, p.value)
-		c.pairs = append(c.pairs, p)
-	}
-	return &c
 }

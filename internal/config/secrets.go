@@ -140,7 +140,9 @@ func (l secretList) server(s *Server) {
 		}
 		l.named(name, v)
 	}
-	l.args(s)
+	l.args(s.Args, s.shownArgs())
+	l.docker(s)
+	l.remote(s)
 	l.settings(s, "settings", "", s.Settings)
 	if s.hidden["url"] {
 		l.add(s.URL)
@@ -158,26 +160,86 @@ func (l secretList) server(s *Server) {
 	}
 }
 
-func (l secretList) args(s *Server) {
-	for i, shown := range s.shownArgs() {
-		a := s.Args[i]
-		if shown == a {
-			continue
-		}
-		flag, header := flagValue.FindStringSubmatch(a), headerText.FindStringSubmatch(a)
-		switch {
-		case shown == mask:
-			l.credential(a)
-			if flag != nil {
-				l.credential(flag[2])
+func (l secretList) docker(s *Server) {
+	c := s.Docker
+	if c == nil {
+		return
+	}
+	for key, line := range map[string][]string{"entrypoint": c.Entrypoint, "command": c.Command, "run_args": c.RunArgs} {
+		l.args(line, shownLine(line, "docker."+key, s.hidden))
+	}
+	for key, list := range map[string][]string{"state": c.State, "tmpfs": c.Tmpfs} {
+		for i, v := range list {
+			if s.hidden["docker."+key+"."+itoa(i)] {
+				l.add(v)
 			}
-		case flag != nil:
-			l.named(flag[1], flag[2])
-		case strings.Contains(a, "://"):
-			l.url(a)
-		case header != nil:
-			l.credential(header[2])
 		}
+	}
+	for name, v := range c.Labels {
+		if s.hidden["docker.labels."+name] {
+			l.credential(v)
+		}
+		l.named(name, v)
+	}
+	for i, b := range c.Binds {
+		for key, v := range map[string]string{"source": b.Source, "target": b.Target} {
+			if s.hidden["docker.binds."+itoa(i)+"."+key] {
+				l.add(v)
+			}
+		}
+	}
+	for _, e := range c.texts() {
+		if s.hidden["docker."+e.key] {
+			l.add(e.value)
+		}
+		l.url(e.value)
+	}
+}
+
+func (l secretList) remote(s *Server) {
+	if s.Remote != nil {
+		for _, e := range s.Remote.texts() {
+			if s.hidden["remote."+e.key] {
+				l.add(e.value)
+			}
+			l.url(e.value)
+		}
+	}
+	l.settings(s, "template", "", s.detailsValue())
+	if s.Startup != nil {
+		l.settings(s, "startup.arguments", "", s.Startup.Arguments)
+	}
+}
+
+func (l secretList) args(args, shown []string) {
+	for i, a := range args {
+		if shown[i] == mask {
+			l.credential(a)
+		}
+		if shown[i] != a {
+			l.arg(a)
+		}
+	}
+}
+
+// arg adds what an argument carries that is not shown as it is.
+func (l secretList) arg(a string) {
+	flag, header := flagValue.FindStringSubmatch(a), headerText.FindStringSubmatch(a)
+	switch {
+	case flag != nil && secretName(flag[1]):
+		l.credential(flag[2])
+	case flag != nil && redactArg(flag[2]) != flag[2]:
+		l.arg(flag[2])
+	case flag != nil && redactArg(a) == a: // all of it is hidden
+		l.credential(flag[2])
+	case flag != nil:
+		l.named(flag[1], flag[2])
+	case strings.Contains(a, "://"):
+		l.url(a)
+	case header != nil:
+		l.credential(header[2])
+	default:
+		l.credential(a)
 	}
 }
 

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -14,14 +13,7 @@ var serverKeys = []string{
 	"scope", "enabled", "eager", "protocol", "client_capabilities", "tools",
 	"auth", "credential", "policy", "journal", "connect_timeout", "timeout",
 	"state", "template", "workspace", "fork", "budget",
-}
-
-// belongs says which keys make sense only beside which other.
-var belongs = map[string]string{
-	"args": "command", "env": "command", "env_file": "command", "cwd": "command",
-	"headers": "url", "transport": "url", "ca_file": "url", "auth": "url", "credential": "url",
-	"settings": "builtin",
-	"state":    "command", "template": "builtin",
+	"docker", "remote", "preset", "startup", "merged",
 }
 
 // servers reads the servers of a tine.yaml.
@@ -81,15 +73,17 @@ func (d *decoder) server(id string, n *node, idPos pos, at string) (s Server) {
 	s = newServer(id)
 	defer s.fill()
 	if n.kind == kindNull {
-		d.fail(idPos, "%s is empty; give it a command, a url or a builtin", at)
+		d.fail(idPos, "%s is empty; %s", at, giveOne)
 		return s
 	}
 	o, ok := d.object(n, at, s.hidden, serverKeys)
 	if !ok {
 		return s
 	}
+	o = d.preset(o, &s)
+	away := o.n.get("command") == nil && o.has("docker", "remote") != ""
 	for _, p := range o.n.pairs {
-		if p.key != "args" && p.key != "env" && p.key != "cwd" {
+		if away || p.key != "args" && p.key != "env" && p.key != "cwd" {
 			d.notAtStart(p.value, join(at, p.key))
 		}
 	}
@@ -103,6 +97,8 @@ func (d *decoder) server(id string, n *node, idPos pos, at string) (s Server) {
 		o.wrong("scope", o.n.get("scope"), "is session, but builtin: %s acts on sessions and is in none; leave scope out", s.Builtin)
 	}
 	d.remembering(o, &s)
+	d.startup(o, &s)
+	d.merged(o, &s)
 	o.boolean("enabled", &s.Enabled)
 	o.boolean("eager", &s.Eager)
 	o.oneOf("protocol", &s.Protocol, protocols...)
@@ -124,49 +120,6 @@ func (d *decoder) server(id string, n *node, idPos pos, at string) (s Server) {
 func (d *decoder) timeouts(o object, s *Server) {
 	o.duration("connect_timeout", &s.ConnectTimeout, time.Millisecond, time.Hour)
 	o.duration("timeout", &s.Timeout, time.Millisecond, 7*day)
-}
-
-// what reads how the server is run or reached: exactly one of three ways.
-func (d *decoder) what(o object, s *Server, idPos pos) {
-	d.command(o, s)
-	d.url(o, s)
-	o.oneOf("builtin", &s.Builtin, builtins...)
-	d.settings(o, s)
-	var given []string
-	for _, key := range []string{"command", "url", "builtin"} {
-		if o.n.get(key) != nil {
-			given = append(given, key)
-		}
-	}
-	switch len(given) {
-	case 0:
-		// Beside an unknown key it would only repeat that one's report.
-		if !slices.ContainsFunc(o.n.pairs, func(p pair) bool { return !slices.Contains(serverKeys, p.key) }) {
-			d.fail(idPos, "%s: nothing to run or reach; give it a command, a url or a builtin", o.path)
-		}
-		return
-	case 1:
-	default:
-		d.fail(o.keyPos(given[1]), "%s: %s and %s exclude each other; keep one", o.path, given[0], given[1])
-		return
-	}
-	for _, p := range o.n.pairs {
-		if need := belongs[p.key]; need != "" && need != given[0] {
-			d.fail(p.keyPos, "%s.%s: goes with %s, but this server has a %s", o.path, p.key, need, given[0])
-		}
-	}
-	d.driver(o, s, given[0])
-}
-
-func (d *decoder) driver(o object, s *Server, given string) {
-	fits := map[string]string{"command": "process", "url": "url", "builtin": "builtin"}[given]
-	if s.Driver = fits; !o.oneOf("driver", &s.Driver, drivers...) {
-		return
-	}
-	if s.Driver != fits {
-		n := o.n.get("driver")
-		o.wrong("driver", n, "%s does not go with %s; write driver: %s, or leave it out", n.shown(), given, fits)
-	}
 }
 
 func (d *decoder) command(o object, s *Server) {
@@ -218,7 +171,7 @@ func (d *decoder) env(o object, s *Server) {
 	}
 	for k, v := range vars {
 		if _, ok := s.Env[k]; !ok {
-			if atStartPattern.MatchString(v) {
+			if o.n.get("command") != nil && atStartPattern.MatchString(v) {
 				s.Disabled = fmt.Sprintf("server %q is off: env_file: %s holds ${workspace} or ${state.NAME}, and neither is filled in there; set it under env", s.ID, clip(k))
 			}
 			s.Env[k] = v

@@ -20,6 +20,9 @@ func (d *decoder) serverAuth(o object, s *Server) {
 		d.authKeys(a, &s.Auth)
 		d.authType(a, &s.Auth)
 	}
+	if s.Auth.Type == AuthLogin && s.Remote != nil {
+		d.fail(o.keyPos("auth"), "%s.auth: type login goes with url; an orchestrator is asked by Tine itself, so use client_credentials or headers", o.path)
+	}
 	if s.Auth.Type != "" && hasHeader(s.Headers, "Authorization") {
 		d.fail(o.keyPos("auth"), "%s.auth: gets the token that headers.Authorization would set too; remove headers.Authorization, or auth", o.path)
 	}

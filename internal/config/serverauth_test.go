@@ -9,7 +9,7 @@ func TestServerAuthErrors(t *testing.T) {
 	auth := func(a string) string { return "servers:\n  a:\n    url: http://x\n    auth: {" + a + "}\n" }
 	testErrors(t, []wrongConfig{
 		{"of a command", "servers:\n  a: {command: npx, auth: {type: login}, credential: shared}\n",
-			`tine.yaml:2:21: servers.a.auth: goes with url, but this server has a command
+			`tine.yaml:2:21: servers.a.auth: goes with url or remote, but this server has a command
 tine.yaml:2:42: servers.a.credential: goes with url, but this server has a command`},
 		{"no map", "servers:\n  a: {url: 'http://x', auth: login, credential: per-principal}\n",
 			`tine.yaml:2:30: servers.a.auth: want a map of type, token_url, auth_url, client_id, client_secret, scopes, audience, resource, redirect, got a string`},

@@ -68,13 +68,16 @@ func (s Server) With(set []byte) (Server, []string, error) {
 }
 
 func (d *decoder) checkSettable(root *node, s *Server, at string) {
-	has := map[string]string{"process": "command", "url": "url", "builtin": "builtin"}[s.Driver]
+	way := s.Driver
+	if way == "process" {
+		way = "command"
+	}
 	for _, p := range root.pairs {
-		need := belongs[p.key]
+		wrong := goesWith(p.key, way)
 		switch {
-		case slices.Contains(settable, p.key) && (need == "" || need == has):
+		case slices.Contains(settable, p.key) && wrong == "":
 		case slices.Contains(settable, p.key):
-			d.fail(p.keyPos, "%s.%s: goes with %s, but this server has a %s", at, p.key, need, has)
+			d.fail(p.keyPos, "%s.%s: %s", at, p.key, wrong)
 		case slices.Contains(serverKeys, p.key):
 			d.fail(p.keyPos, "%s.%s: can't be set at run time, change it in the config; what can be set is %s", at, p.key, orList(settable))
 		default:
@@ -112,7 +115,7 @@ func (d *decoder) ownSecret(root *node, s *Server, at string) {
 // found takes back that a server is off for want of values that are set now.
 // Commands are off for other reasons too, which are not told apart.
 func (s *Server) found(keys []string) {
-	if len(s.gone) == 0 || s.Driver != "url" {
+	if len(s.gone) == 0 || s.Driver != "url" && s.Driver != "remote" {
 		return
 	}
 	s.gone = slices.DeleteFunc(slices.Clone(s.gone), func(g gone) bool {

@@ -22,6 +22,8 @@ const setBase = `servers:
   person: {url: "https://x", auth: {type: login, client_id: tine, client_secret: login-secret, auth_url: "https://x", token_url: "https://x"}}
   bound: {builtin: time, policy: {max_timeout: 1h, rate: {calls: 5, burst: 5}}}
   run: {command: npx, env: {A: b}}
+  far: {remote: {url: "https://o.example.org", resource: x}, headers: {X-Key: "${NOPE}"}}
+  box: {docker: img}
   each: {url: "https://x", auth: {type: login}, credential: per-principal}
   lost: {url: "https://x", headers: {X-A: "${NOPE}", X-B: "${NADA}"}}
 `
@@ -73,6 +75,8 @@ func TestWith(t *testing.T) {
 			func(s Server) bool {
 				return reflect.DeepEqual(s.Headers, map[string]string{"Authorization": "Bearer second-secret", "X-Plain": "a", "X-New": "3"})
 			}},
+		{"a header for an orchestrator", "far", `{"headers": {"X-Key": "second-secret"}}`, "headers.X-Key",
+			func(s Server) bool { return s.Headers["X-Key"] == "second-secret" && s.Disabled == "" }},
 		{"an address with its secret", "erp", `{"auth": {"token_url": "https://y", "client_secret": "second-secret"}}`, "auth.client_secret auth.token_url",
 			func(s Server) bool { return s.Auth.TokenURL == "https://y" && s.Auth.ClientSecret == "second-secret" }},
 		{"an address where there is no secret", "each", `{"auth": {"token_url": "https://y", "auth_url": "https://y"}}`, "auth.auth_url auth.token_url",
@@ -155,7 +159,7 @@ servers.web.tools.allow: placeholders are resolved in the config only; write the
 		{"no object", "web", `["timeout"]`, `server "web": settings are a JSON object of keys of the server's entry, like {"timeout": "30s"}`},
 		{"no JSON", "web", `timeout: 30s`, `server "web": settings are a JSON object of keys of the server's entry, like {"timeout": "30s"}`},
 		{"cut off", "web", `{"timeout": `, `server "web": the settings can't be read: the JSON ends too early; a closing bracket, brace or quote is missing`},
-		{"headers of a command", "run", `{"headers": {"A": "b"}}`, `servers.run.headers: goes with url, but this server has a command`},
+		{"headers of a command", "run", `{"headers": {"A": "b"}}`, `servers.run.headers: goes with url or remote, but this server has a command`},
 		{"another address for the config's secret", "erp", `{"auth": {"token_url": "https://y"}}`,
 			`servers.erp.auth.token_url: the client secret of the config is not sent to an address that is set at run time; set auth.client_secret with it, or change both in the config`},
 		{"another address to log in at", "person", `{"auth": {"auth_url": "https://y", "scopes": "a"}}`,
@@ -164,7 +168,7 @@ servers.web.tools.allow: placeholders are resolved in the config only; write the
 			`servers.web.auth: gets the token that headers.Authorization would set too; remove headers.Authorization, or auth`},
 		{"header beside auth", "erp", `{"headers": {"Authorization": "x"}}`,
 			`servers.erp.auth: gets the token that headers.Authorization would set too; remove headers.Authorization, or auth`},
-		{"half an auth", "bound", `{"auth": {"type": "login"}}`, `servers.bound.auth: goes with url, but this server has a builtin`},
+		{"half an auth", "bound", `{"auth": {"type": "login"}}`, `servers.bound.auth: goes with url or remote, but this server has a builtin`},
 		{"auth that credential forbids", "each", `{"auth": {"type": "client_credentials", "token_url": "https://x", "client_id": "a", "client_secret": "b"}}`,
 			`servers.each.credential: per-principal goes with auth: {type: login}, as only a person can log in as somebody; add that, or write credential: shared`},
 		{"beyond a bound of the file", "bound", `{"timeout": "2h"}`,

@@ -27,8 +27,26 @@ func (s *Server) shown() *node {
 		}
 	}
 	str("title", s.Title)
+	if s.Preset != "" {
+		n.set("preset", stringNode(s.Preset))
+	}
 	n.set("driver", stringNode(s.Driver))
 	switch s.Driver {
+	case "docker":
+		if s.Docker != nil {
+			n.set("docker", s.shownDocker())
+		}
+		n.setMap("env", s.Env, s.shownEnv)
+		str("env_file", s.EnvFile)
+	case "remote":
+		if s.Remote != nil {
+			n.set("remote", s.shownRemote())
+		}
+		n.setMap("headers", s.Headers, func(string, string) string { return mask })
+		str("ca_file", s.CAFile)
+		if s.Auth.Type != "" {
+			n.set("auth", s.shownAuth())
+		}
 	case "url":
 		n.set("url", stringNode(s.Target()))
 		n.setMap("headers", s.Headers, func(string, string) string { return mask })
@@ -53,6 +71,12 @@ func (s *Server) shown() *node {
 		str("cwd", s.Cwd)
 	}
 	s.showRemembering(n)
+	if s.Startup != nil {
+		n.set("startup", s.shownStartup())
+	}
+	if s.Controls() {
+		n.set("merged", boolNode(s.Merged))
+	}
 	n.set("scope", stringNode(s.Scope))
 	n.set("enabled", boolNode(s.Enabled))
 	n.set("eager", boolNode(s.Eager))
@@ -144,6 +168,8 @@ func shownAny(rel string, v any, hidden map[string]bool) *node {
 		return boolNode(v)
 	case int64:
 		return intNode(v)
+	case uint64:
+		return &node{kind: kindInt, text: strconv.FormatUint(v, 10)}
 	case float64:
 		return &node{kind: kindFloat, text: strconv.FormatFloat(v, 'g', -1, 64)}
 	default:

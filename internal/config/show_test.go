@@ -326,6 +326,14 @@ servers:
 		"servers: {a: {builtin: memory}}":                                                 "servers: {a: {builtin: memory, template: x}}",
 		"servers: {a: {builtin: memory, scope: session}}":                                 "servers: {a: {builtin: memory, fork: fresh}}",
 		"servers: {a: {command: x}}":                                                      "servers: {a: {command: x, budget: {memory: 1GiB}}}",
+		"template_roots: [/a]":                                                            "template_roots: [/a, /b]",
+		"servers: {a: {docker: i}}":                                                       "servers: {a: {docker: {image: i, memory: 1GiB}}}",
+		"servers: {a: {docker: {image: i, state: [/a]}}}":                                 "servers: {a: {docker: {image: i, state: [/a, /b]}}}",
+		"servers: {a: {docker: {image: i, run_args: [--cap-drop, ALL]}}}":                 "servers: {a: {docker: i}}",
+		"servers: {a: {remote: {url: 'http://a', resource: x}}}":                          "servers: {a: {remote: {url: 'http://a', resource: y}}}",
+		"servers: {a: {remote: {url: 'http://a', resource: x}, template: {a: 1}}}":        "servers: {a: {remote: {url: 'http://a', resource: x}, template: {a: 2}}}",
+		"servers: {a: {builtin: time, startup: {tool: a}}}":                               "servers: {a: {builtin: time}}",
+		"servers: {a: {builtin: rollout}}":                                                "servers: {a: {builtin: rollout, merged: true}}",
 	} {
 		a, b := mustParse(t, was, noEnv()), mustParse(t, is, noEnv())
 		top, _, _ := strings.Cut(was, ":")
@@ -339,6 +347,11 @@ servers:
 		"sessions: {memory: 75%}":                                                          "sessions: {memory: 12GiB, snapshots: 64GiB, autosnapshot: {before: []}}",
 		"servers: {a: {builtin: files}}":                                                   "{workspace: true, servers: {a: {builtin: files, workspace: true, scope: session, budget: {memory: 1MiB}}}}",
 		"servers: {a: {command: x, args: ['${state.a}'], state: [a]}}":                     "servers: {a: {command: x, args: ['${state.a}'], state: {a: null}}}",
+		"servers: {a: {docker: i}}":                                                        "servers: {a: {docker: {image: i, pull: missing, memory: 2GiB, pids: 512, binds: [], labels: {}, command: [], transport: stdio}}}",
+		"servers: {b: {docker: {image: i, memory: 1GiB}}}":                                 "servers: {b: {docker: {image: i, run_args: '-m 1g --rm'}}}",
+		"servers: {a: {builtin: memory}}":                                                  "servers: {a: {preset: memory}}",
+		"servers: {a: {remote: {url: 'http://a', resource: x}, template: {a: 1, b: 2}}}":   "servers: {a: {remote: {url: 'http://a/', resource: x, attempts: 3, timeout: 30s}, template: {b: 2, a: 1}}}",
+		"servers: {a: {command: x, startup: {tool: a}}}":                                   "servers: {a: {command: x, startup: {tool: a, arguments: {}}}}",
 		"journal: off":                  "journal: {mode: off, max_age: 7d, max_size: 1GiB}",
 		"servers: {a: {builtin: time}}": "servers: {a: {builtin: time, journal: full, policy: {max_timeout: 1h, rate: {burst: 1}, cache: {tools: []}, retry: {}}}}",
 	} {

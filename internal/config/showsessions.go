@@ -56,7 +56,10 @@ func (s *Server) showRemembering(n *node) {
 	if s.Template != "" {
 		n.set("template", stringNode(s.shownText("template", s.Template)))
 	}
-	if s.Driver != "url" {
+	if len(s.Details) > 0 {
+		n.set("template", shownAny("template", s.detailsValue(), s.hidden))
+	}
+	if s.Driver == "process" || s.Driver == "builtin" {
 		n.set("workspace", boolNode(s.Workspace))
 	}
 	if s.Fork != "" {

@@ -35,6 +35,7 @@ func Marshal(c *Config) []byte {
 	}
 	root.set("sessions", c.Sessions.shown(c.hidden))
 	root.set("workspace", c.Workspace.shown(c.hidden))
+	root.setList("template_roots", c.TemplateRoots, "template_roots", c.hidden)
 	root.set("separator", stringNode(c.Separator))
 	root.set("long_names", stringNode(c.LongNames))
 	if c.DefaultView != "" {

@@ -25,7 +25,7 @@ var (
 	forks      = []string{ForkMemory, ForkFiles, ForkFresh, ForkShare, ForkRefuse}
 	budgetKeys = []string{"memory"}
 	// copiers are the drivers that can copy a running server.
-	copiers = []string{"builtin"}
+	copiers = []string{"builtin", "remote with remote.fork or remote.snapshot"}
 	// templated are the built-in servers that can begin with something.
 	templated = []string{builtinMemory, builtinSQLite}
 	// seeing are the built-in servers that do something with a workspace.
@@ -38,7 +38,11 @@ var (
 func (d *decoder) remembering(o object, s *Server) {
 	d.state(o, s)
 	if n := o.n.get("template"); n != nil {
-		d.template(o, "template", &s.Template, true)
+		if o.n.get("remote") != nil {
+			d.details(o, s)
+		} else {
+			d.template(o, "template", &s.Template, true)
+		}
 		if s.Builtin != "" && !slices.Contains(templated, s.Builtin) {
 			mend := "remove it"
 			if s.Builtin == builtinFiles {
@@ -47,14 +51,18 @@ func (d *decoder) remembering(o object, s *Server) {
 			d.fail(o.keyPos("template"), "%s.template: goes with builtin: %s; %s", o.path, orList(templated), mend)
 		}
 	}
-	used := d.atStart(o, s)
+	d.templatePath(o, s)
+	used := ""
+	if o.has("docker", "remote") == "" {
+		used = d.atStart(o, s)
+	}
 	d.seesWorkspace(o, s, used)
 	d.fork(o, s)
 	if o.n.get("budget") == nil {
 		return
 	}
-	if o.n.get("url") != nil {
-		d.fail(o.keyPos("budget"), "%s.budget: goes with command or builtin, but this server has a url", o.path)
+	if way := o.has("url", "remote"); way != "" {
+		d.fail(o.keyPos("budget"), "%s.budget: goes with command, builtin or docker, but this server has %s", o.path, an(way))
 	} else if b, ok := o.child("budget", budgetKeys); ok {
 		b.size("memory", &s.Budget.Memory, 1<<10, mostBytes)
 	}
@@ -180,6 +188,10 @@ func (d *decoder) seesWorkspace(o object, s *Server, used string) {
 		o.wrong("workspace", n, "is false, but that is what files serves; give it another folder with settings.root, or remove this")
 	case s.Workspace && o.n.get("url") != nil:
 		o.wrong("workspace", n, "a server behind a url can't see a directory of this machine; remove it")
+	case s.Workspace && o.n.get("remote") != nil:
+		o.wrong("workspace", n, "a server that somebody else runs can't see a directory of this machine; remove it")
+	case s.Workspace && o.n.get("docker") != nil:
+		o.wrong("workspace", n, "a container has no workspace; name what it remembers with docker.state, and remove this")
 	case s.Workspace && s.Builtin == builtinFiles && root:
 		o.wrong("workspace", n, "is true, but files has settings.root; keep one of them")
 	case s.Workspace && s.Builtin != "" && !slices.Contains(seeing, s.Builtin):
@@ -205,14 +217,21 @@ func (d *decoder) fork(o object, s *Server) {
 	switch program := o.n.get("command") != nil; {
 	case scope == ScopeShared && s.Fork != ForkShare:
 		o.wrong("fork", n, "%s goes with scope: session; one that is shared is there for every fork as it is, so leave fork out", n.shown())
+	case s.Remote != nil:
+		d.remoteFork(o, s)
 	case s.Fork == ForkMemory && s.Builtin == "":
 		driver := "url"
-		if program {
+		switch {
+		case program:
 			driver, others = "process", "use files with state, fresh, share or refuse"
+		case s.Docker != nil:
+			driver, others = "docker", "use files with docker.state, fresh, share or refuse"
 		}
 		o.wrong("fork", n, "%s copies a running server, which driver %s can't; %s can; %s", n.shown(), driver, orList(copiers), others)
-	case s.Fork == ForkFiles && len(s.State) == 0 && !s.Workspace && o.n.get("state") == nil:
+	case s.Fork == ForkFiles && len(s.State) == 0 && !s.Workspace && o.n.get("state") == nil && (s.Docker == nil || len(s.Docker.State) == 0):
 		switch {
+		case s.Docker != nil:
+			others = "name them with docker.state: [PATH], or [root] for the container itself"
 		case program:
 			others = "name them with state: [NAME], and put ${state.NAME} into args, env or cwd"
 		case s.Builtin != "":

@@ -30,7 +30,7 @@ tine.yaml:1:86: servers.a.state.b: "snapshot:x" is a snapshot, and this begins a
 tine.yaml:1:103: servers.a.state.c: is empty; name a template, or remove it`},
 
 		{"template of a command", "servers: {a: {command: x, template: y}}\n",
-			`tine.yaml:1:27: servers.a.template: goes with builtin, but this server has a command`},
+			`tine.yaml:1:27: servers.a.template: goes with builtin, docker or remote, but this server has a command`},
 		{"template of what has no state", "servers: {a: {builtin: time, template: y}}\n",
 			`tine.yaml:1:30: servers.a.template: goes with builtin: memory or sqlite; remove it`},
 		{"template of files", "servers: {a: {builtin: files, template: y}}\n",
@@ -112,15 +112,15 @@ func TestForkErrors(t *testing.T) {
 		{"files of a url", "servers: {a: {url: 'https://a.example.org', scope: session, fork: files}}\n",
 			`tine.yaml:1:67: servers.a.fork: "files" carries the files of a server, and this one has none that Tine knows of; use fresh, share or refuse`},
 		{"memory of a program", "servers: {a: {command: x, fork: memory}}\n",
-			`tine.yaml:1:33: servers.a.fork: "memory" copies a running server, which driver process can't; builtin can; use files with state, fresh, share or refuse`},
+			`tine.yaml:1:33: servers.a.fork: "memory" copies a running server, which driver process can't; builtin or remote with remote.fork or remote.snapshot can; use files with state, fresh, share or refuse`},
 		{"memory of a url", "servers: {a: {url: 'https://a.example.org', scope: session, fork: memory}}\n",
-			`tine.yaml:1:67: servers.a.fork: "memory" copies a running server, which driver url can't; builtin can; use fresh, share or refuse`},
+			`tine.yaml:1:67: servers.a.fork: "memory" copies a running server, which driver url can't; builtin or remote with remote.fork or remote.snapshot can; use fresh, share or refuse`},
 		{"of a shared program", "servers: {a: {command: x, scope: shared, fork: fresh}}\n",
 			`tine.yaml:1:48: servers.a.fork: "fresh" goes with scope: session; one that is shared is there for every fork as it is, so leave fork out`},
 		{"of what is shared unless told", "servers: {a: {url: 'https://a.example.org', fork: refuse}}\n",
 			`tine.yaml:1:51: servers.a.fork: "refuse" goes with scope: session; one that is shared is there for every fork as it is, so leave fork out`},
 		{"budget of a url", "servers: {a: {url: 'https://a.example.org', budget: {memory: 1MiB}}}\n",
-			`tine.yaml:1:45: servers.a.budget: goes with command or builtin, but this server has a url`},
+			`tine.yaml:1:45: servers.a.budget: goes with command, builtin or docker, but this server has a url`},
 		{"budget", "servers: {a: {command: x, budget: {memory: 0}}, b: {command: x, budget: 1GiB}, c: {command: x, budget: {cpu: 1}}}\n",
 			`tine.yaml:1:44: servers.a.budget.memory: 0 is out of range; want 1KiB to 1024TiB
 tine.yaml:1:73: servers.b.budget: want a map of memory, got a string

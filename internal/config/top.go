@@ -13,7 +13,7 @@ import (
 
 var topKeys = []string{
 	"listen", "public_url", "tls", "cors", "auth", "limits", "log", "journal", "telemetry",
-	"sessions", "workspace", "separator", "long_names", "default_view", "servers",
+	"sessions", "workspace", "template_roots", "separator", "long_names", "default_view", "servers",
 }
 
 var (
@@ -60,6 +60,7 @@ func (d *decoder) config(root *node, c *Config) {
 	d.telemetry(o, c)
 	d.sessions(o, c)
 	d.workspace(o, c)
+	d.templateRoots(o, c)
 	if n := o.n.get("servers"); n != nil {
 		d.servers(n, c)
 	}

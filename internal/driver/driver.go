@@ -38,6 +38,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/workspace"
 )
 
@@ -45,6 +46,12 @@ import (
 // something else has its name now. Adopt returns it wrapped; the caller drops
 // the handle.
 var ErrGone = errors.New("instance is gone")
+
+// ErrLost reports that an instance ended together with what it remembered, and
+// that nobody but the machine or the network is to blame: an engine that was
+// restarted, an orchestrator that forgot. Err, Adopt and Freeze return it
+// wrapped. The next instance begins anew, from the state that there is.
+var ErrLost = errors.New("instance is lost")
 
 // Info says what a driver can do, as data, so that a config that asks for more
 // fails at load and not at the first call.
@@ -58,6 +65,9 @@ type Info struct {
 	// for reasons outside of Tine, so that the members of a fork start when they
 	// are first used.
 	Light bool
+	// Details is whether a template may be anything that the other side knows, and
+	// not only a path.
+	Details bool
 }
 
 // What a fork carries of a server.
@@ -84,6 +94,12 @@ type Spec struct {
 	// Template is what a state without a snapshot is seeded from: a file or a
 	// directory. Empty for nothing.
 	Template string
+	// Details are a template in the words of whoever runs the instance, as JSON;
+	// for drivers with Info.Details.
+	Details json.RawMessage
+	// Ordinal tells several instances of one server in a session apart. Server is
+	// the same for all of them.
+	Ordinal int
 	// Workspace is the session's directory; nil where the server does not see it.
 	Workspace *workspace.Workspace `json:"-"`
 
@@ -101,6 +117,11 @@ type Spec struct {
 	// Authorize puts the server's credentials on requests that its headers alone
 	// don't let in; nil where they do.
 	Authorize func(http.RoundTripper) http.RoundTripper `json:"-"`
+
+	// A server in a container, whose environment is Env, or one that an
+	// orchestrator runs, with URL's Header and Authorize for the orchestrator.
+	Docker *config.Docker
+	Remote *config.Remote
 
 	// A server inside the binary, by name, with its settings.
 	Builtin  string
@@ -200,6 +221,12 @@ type Keeper interface {
 	// folder and every snapshot that stays: what the Keeper has besides belongs to
 	// nobody and is removed.
 	Recover(ctx context.Context, states []string, snapshots []Snapshot) error
+}
+
+// A Rememberer is a Keeper of whose servers some remember nothing by themselves,
+// though a fork carries all that they have.
+type Rememberer interface {
+	Remembers(spec Spec) bool
 }
 
 // An Instance is one running server. Its methods may run at once.

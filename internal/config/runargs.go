@@ -1,0 +1,194 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"strconv"
+	"strings"
+
+	"github.com/docker/go-units"
+	"github.com/spf13/pflag"
+)
+
+// runArgs takes flags of docker run over into a container. As with docker run
+// the last one wins, and lists grow; beside a key that says the same a flag is
+// refused.
+type runArgs struct {
+	d      *decoder
+	c      object
+	s      *Server
+	to     *Docker
+	secret []string          // flags that came from a placeholder
+	said   map[string]bool   // keys that a flag was refused for already
+	own    map[string]string // variables of the entry itself
+	byFlag map[string]bool   // variables that a flag set
+}
+
+// runArgs reads docker.run_args, after the keys beside it.
+func (d *decoder) runArgs(c object, s *Server) {
+	r := &runArgs{d: d, c: c, s: s, to: s.Docker, said: map[string]bool{}, own: maps.Clone(s.Env), byFlag: map[string]bool{}}
+	if !c.texts("run_args", &s.Docker.RunArgs, `["--memory", "512m"]`) {
+		return
+	}
+	for _, item := range c.n.get("run_args").items {
+		if item.from != "" {
+			r.secret = append(r.secret, item.text)
+		}
+		if item.missing || !item.scalar() {
+			return // some flag would get the value of another
+		}
+	}
+	fs := pflag.NewFlagSet("docker run", pflag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.SetInterspersed(false)
+	for _, list := range [][]runFlag{runFlags, refusedFlags, unknownKeyFlags()} {
+		for i := range list {
+			f := fs.VarPF(&flagValueOf{r, &list[i]}, list[i].name, list[i].short, "")
+			if list[i].boolean {
+				f.NoOptDefVal = "true"
+			}
+		}
+	}
+	r.end(fs.Parse(s.Docker.RunArgs), fs.Args())
+}
+
+// unknownKeyFlags are the flags of docker run that there is no key for.
+func unknownKeyFlags() []runFlag {
+	none := refuse("Tine has no key for it; remove it")
+	var list []runFlag
+	for _, name := range otherFlags {
+		list = append(list, runFlag{name, otherShort[name], false, none})
+	}
+	for _, name := range otherSwitches {
+		list = append(list, runFlag{name, "", true, none})
+	}
+	return list
+}
+
+// end says why the flags could not be read to their end.
+func (r *runArgs) end(err error, rest []string) {
+	var (
+		unknown *pflag.NotExistError
+		bare    *pflag.ValueRequiredError
+		at      = r.c.n.get("run_args").pos
+		path    = join(r.c.path, "run_args")
+	)
+	switch {
+	case err == nil && len(rest) > 0:
+		r.d.fail(at, "%s: what is no flag can't stand here; the image goes to docker.image and its command to docker.command", path)
+	case err == nil:
+	case errors.As(err, &unknown):
+		name := "--" + unknown.GetSpecifiedName()
+		if unknown.GetSpecifiedShortnames() != "" {
+			name = "-" + unknown.GetSpecifiedName()
+		}
+		if len(r.secret) > 0 {
+			name = "one of them"
+		}
+		r.d.fail(at, "%s: %s is no flag of docker run that Tine knows; remove it", path, clip(name))
+	case errors.As(err, &bare):
+		r.d.fail(at, "%s: --%s wants a value", path, bare.GetFlag().Name)
+	default:
+		r.d.fail(at, "%s: can't be read as flags of docker run; write them like [--memory, 512m]", path)
+	}
+}
+
+// flagValueOf hands a flag's values on. It never fails, so that all are read and
+// none is quoted.
+type flagValueOf struct {
+	r *runArgs
+	f *runFlag
+}
+
+func (v *flagValueOf) String() string { return "" }
+func (v *flagValueOf) Type() string   { return "string" }
+
+func (v *flagValueOf) Set(value string) error {
+	if err := v.f.take(v.r, value); err != nil {
+		v.r.fail(v.f, err)
+	}
+	return nil
+}
+
+func (r *runArgs) fail(f *runFlag, err error) {
+	at := r.c.n.get("run_args").pos
+	for _, item := range r.c.n.get("run_args").items {
+		long, isLong := strings.CutPrefix(item.text, "--")
+		long, _, _ = strings.Cut(long, "=")
+		short := !isLong && f.short != "" && strings.HasPrefix(item.text, "-") && strings.Contains(item.text, f.short)
+		if isLong && long == f.name || short {
+			at = item.pos
+			break
+		}
+	}
+	r.d.fail(at, "%s: --%s: %v", join(r.c.path, "run_args"), f.name, err)
+}
+
+// says reports a flag that a key of docker says too.
+func (r *runArgs) says(key, value string) error {
+	r.hide("docker."+key, value)
+	if r.c.n.get(key) == nil || r.said[key] {
+		return nil
+	}
+	r.said[key] = true
+	return fmt.Errorf("says what docker.%s says; keep one", key)
+}
+
+// hide keeps a value from view that came from a placeholder.
+func (r *runArgs) hide(rel, value string) {
+	for _, s := range r.secret {
+		if value != "" && strings.Contains(s, value) {
+			r.s.hidden[rel] = true
+		}
+	}
+}
+
+func (r *runArgs) add(key string, list *[]string, v string) {
+	if key != "" {
+		r.hide("docker."+key+"."+itoa(len(*list)), v)
+	}
+	*list = append(*list, v)
+}
+
+func (r *runArgs) word(key string, dst *string, v string) error {
+	if !oneWord.MatchString(v) {
+		return errors.New("wants one word")
+	}
+	err := r.says(key, v)
+	*dst = v
+	return err
+}
+
+func (r *runArgs) flag(key string, dst *bool, v string) error {
+	on, err := strconv.ParseBool(v)
+	if err != nil {
+		return errors.New("wants true or false")
+	}
+	if key != "" {
+		err = r.says(key, v)
+	}
+	*dst = on
+	return err
+}
+
+func (r *runArgs) bytes(key string, dst *int64, v string, least int64) error {
+	n, err := units.RAMInBytes(v)
+	if err != nil {
+		return errors.New("wants a size, like 512m or 2g")
+	}
+	if n < least || n > mostBytes {
+		return fmt.Errorf("is out of range; want %s to %s", formatSize(least), formatSize(mostBytes))
+	}
+	*dst = n
+	return r.says(key, v)
+}
+
+func (r *runArgs) capability(key string, list *[]string, v string) error {
+	if !capName.MatchString(v) {
+		return errors.New("wants a capability, like NET_BIND_SERVICE")
+	}
+	r.add(key, list, strings.ToUpper(v))
+	return nil
+}

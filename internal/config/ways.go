@@ -1,0 +1,116 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+)
+
+// ways are the keys of which one says what a server is.
+var ways = []string{"command", "url", "builtin", "docker", "remote", "preset"}
+
+const giveOne = "give it a command, a url, a builtin, docker, remote or a preset"
+
+// belongs says which keys make sense only beside which ways.
+var belongs = map[string][]string{
+	"args": {"command"}, "env": {"command", "docker"}, "env_file": {"command", "docker"}, "cwd": {"command"},
+	"headers": {"url", "remote"}, "transport": {"url"}, "ca_file": {"url", "remote"},
+	"auth": {"url", "remote"}, "credential": {"url"},
+	"settings": {"builtin"},
+	"state":    {"command"}, "template": {"builtin", "docker", "remote"},
+}
+
+// elsewhere is where a container has what others say with a key of their own.
+var elsewhere = map[string]string{
+	"args": "docker.command", "cwd": "docker.workdir", "state": "docker.state", "transport": "docker.transport",
+}
+
+// goesWith says what is wrong with a key beside a way; empty when it is right.
+func goesWith(key, way string) string {
+	need := belongs[key]
+	if len(need) == 0 || slices.Contains(need, way) {
+		return ""
+	}
+	msg := fmt.Sprintf("goes with %s, but this server has %s", orList(need), an(way))
+	if to := elsewhere[key]; to != "" && way == "docker" {
+		msg += "; that is " + to
+	}
+	return msg
+}
+
+// an is a way with its article.
+func an(way string) string {
+	switch way {
+	case "docker", "remote":
+		return way
+	}
+	return "a " + way
+}
+
+// has is the first of some keys that is there.
+func (o object) has(keys ...string) string {
+	for _, key := range keys {
+		if o.n.get(key) != nil {
+			return key
+		}
+	}
+	return ""
+}
+
+// what reads how the server is run or reached: in exactly one way.
+func (d *decoder) what(o object, s *Server, idPos pos) {
+	d.command(o, s)
+	d.url(o, s)
+	o.oneOf("builtin", &s.Builtin, builtins...)
+	d.settings(o, s)
+	d.docker(o, s)
+	d.remote(o, s)
+	if o.n.get("preset") != nil && s.Preset == "" {
+		return // one that could not be had, which was said
+	}
+	var given []string
+	for _, key := range ways {
+		if o.n.get(key) != nil {
+			given = append(given, key)
+		}
+	}
+	if len(given) == 2 && given[1] == "preset" {
+		given = given[:1] // what the preset is made of
+	}
+	switch len(given) {
+	case 0:
+		// Beside an unknown key it would only repeat that one's report.
+		if !slices.ContainsFunc(o.n.pairs, func(p pair) bool { return !slices.Contains(serverKeys, p.key) }) {
+			d.fail(idPos, "%s: nothing to run or reach; %s", o.path, giveOne)
+		}
+		return
+	case 1:
+	default:
+		d.fail(o.keyPos(given[1]), "%s: %s and %s exclude each other; keep one", o.path, given[0], given[1])
+		return
+	}
+	for _, p := range o.n.pairs {
+		if wrong := goesWith(p.key, given[0]); wrong != "" {
+			d.fail(p.keyPos, "%s.%s: %s", o.path, p.key, wrong)
+		}
+	}
+	d.driver(o, s, given[0])
+}
+
+// driverOf is the driver of what has a way.
+func driverOf(way string) string {
+	if way == "command" {
+		return "process"
+	}
+	return way
+}
+
+func (d *decoder) driver(o object, s *Server, given string) {
+	fits := driverOf(given)
+	if s.Driver = fits; !o.oneOf("driver", &s.Driver, drivers...) {
+		return
+	}
+	if s.Driver != fits {
+		n := o.n.get("driver")
+		o.wrong("driver", n, "%s does not go with %s; write driver: %s, or leave it out", n.shown(), given, fits)
+	}
+}
