@@ -59,7 +59,7 @@ var layers = []layer{
 		"a workspace is a tree in layers or a folder that is cloned; who sees it does not matter"},
 	{"internal/driver", join(leaves, "api"),
 		"the driver contract lies below whoever runs instances"},
-	{"internal/driver/*", join(leaves, "api", "internal/driver", "internal/driver/drivertest"),
+	{"internal/driver/*", join(leaves, "api", "internal/driver", "internal/driver/drivertest", "internal/driver/gate", "internal/driver/lines", "internal/driver/routes"),
 		"a driver knows the contract and no other driver"},
 	{"internal/upstream", join(leaves, "api", "internal/driver"),
 		"upstream relays to any driver's link and knows no session"},

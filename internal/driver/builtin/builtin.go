@@ -156,7 +156,7 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Instance, 
 		log:    env.Log,
 		done:   make(chan struct{}),
 	}
-	server.AddReceivingMiddleware(i.gate.middleware, containPanics(spec.Server, env.Log))
+	server.AddReceivingMiddleware(through(&i.gate), containPanics(spec.Server, env.Log))
 	return i, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/gate"
 )
 
 // instance is one server. It ends by Stop only.
@@ -23,7 +24,7 @@ type instance struct {
 	handle driver.Handle
 	server *mcp.Server
 	closer io.Closer // nil where there is nothing to close
-	gate   gate
+	gate   gate.Gate
 	grace  time.Duration
 	log    *slog.Logger
 
@@ -71,7 +72,7 @@ func (i *instance) Dial(ctx context.Context) (driver.Link, error) {
 // Hold implements [driver.Instance]: no request is under way when it returns,
 // and those that come wait in their link.
 func (i *instance) Hold(ctx context.Context) (func(), error) {
-	release, err := i.gate.hold(ctx)
+	release, err := i.gate.Hold(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("server %q: hold: %w", i.handle.Server, err)
 	}

@@ -43,6 +43,9 @@ func (d *Driver) Carries(spec driver.Spec) string {
 	return driver.CarryMemory
 }
 
+// Remembers implements [driver.Rememberer].
+func (d *Driver) Remembers(spec driver.Spec) bool { return d.kinds[spec.Builtin].Remembers }
+
 // Seed implements [driver.Keeper].
 func (d *Driver) Seed(ctx context.Context, spec driver.Spec, src driver.Source) error {
 	kind, err := d.kind(spec)

@@ -103,7 +103,7 @@ func (s *Suite) orphan(t testing.TB, o order) driver.Handle {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), ownerVar+"="+string(text))
+	cmd.Env = append(append(os.Environ(), s.Env...), ownerVar+"="+string(text))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *Suite) orphan(t testing.TB, o order) driver.Handle {
 func (s *Suite) adopter(t *testing.T) driver.Driver {
 	t.Helper()
 	d := s.New(0)
-	if !d.Info().Adopts {
+	if !d.Info().Adopts || s.Mortal {
 		t.Skip("the driver's instances do not outlive the gateway")
 	}
 	return d
@@ -184,8 +184,10 @@ func (s *Suite) testAdoptTorn(t *testing.T) {
 		t.Fatalf("dial: %v", err)
 	}
 	p := &Peer{link: link}
-	if _, err := p.answer("clog"); err != nil {
-		t.Fatalf("what the dead gateway did not read: %v", err)
+	if !s.Unheard {
+		if _, err := p.answer("clog"); err != nil {
+			t.Fatalf("what the dead gateway did not read: %v", err)
+		}
 	}
 	for range 3 {
 		if got := p.Call(t, "echo", map[string]any{"text": "whole"}); got != "whole" {

@@ -78,7 +78,7 @@ func (s *Suite) testHold(t *testing.T) {
 	if err := <-answer; err != nil {
 		t.Errorf("the call after the hold: %v", err)
 	}
-	for range 20 { // nothing is stuck
+	for range s.times(20, 5) { // nothing is stuck
 		hold(t, inst)()
 		if got := p.Call(t, "echo", map[string]any{"text": "on"}); got != "on" {
 			t.Fatalf("echo said %q", got)
@@ -210,7 +210,7 @@ func (s *Suite) testHoldEnded(t *testing.T) {
 func (s *Suite) testHoldBusy(t *testing.T) {
 	inst := s.Start(t, s.New(0))
 	p := Dial(t, inst)
-	for range 3 {
+	for range s.times(3, 1) {
 		clog(t, p)
 		release := hold(t, inst)
 		release()

@@ -69,7 +69,7 @@ func (s *Suite) testLifecycle(t *testing.T) {
 func (s *Suite) testMany(t *testing.T) {
 	d := s.New(0)
 	var wg sync.WaitGroup
-	for i := range 8 {
+	for i := range s.times(8, 4) {
 		spec := s.Spec(t, s.Program(t))
 		wg.Go(func() {
 			inst, err := d.Start(ctx(t), spec)
@@ -155,7 +155,7 @@ func (s *Suite) testLeave(t *testing.T) {
 			t.Error("the link of an instance that was left still works")
 		}
 	}
-	if !d.Info().Adopts {
+	if !d.Info().Adopts || s.Mortal {
 		Ended(t, inst)
 		s.gone(t, inst.Handle())
 		return

@@ -12,7 +12,8 @@ import (
 // testRandom does whatever comes to mind to a few members and compares each with
 // a plain map.
 func (s *Suite) testRandom(t *testing.T) {
-	const steps, keys, most = 150, 6, 6
+	const keys, most = 6, 6
+	steps := s.times(150, 30)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))

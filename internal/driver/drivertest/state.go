@@ -116,7 +116,7 @@ func (s *Suite) testIsolation(t *testing.T) {
 
 func (s *Suite) testForksOfForks(t *testing.T) {
 	w := s.world(t)
-	const depth = 5
+	depth := s.times(5, 3)
 	line := []*member{w.open(t, "f0", driver.Source{})}
 	for n := range depth {
 		last := line[n]
@@ -145,7 +145,7 @@ func (s *Suite) testForksOfForks(t *testing.T) {
 }
 
 func (s *Suite) testManyChildren(t *testing.T) {
-	const children = 20
+	children := s.times(20, 3)
 	for _, take := range []bool{false, true} {
 		t.Run(fmt.Sprint("take=", take), func(t *testing.T) {
 			w := s.world(t)

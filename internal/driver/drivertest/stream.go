@@ -112,7 +112,7 @@ func (s *Suite) testCallers(t *testing.T) {
 func (s *Suite) testBig(t *testing.T) {
 	p := Dial(t, s.Start(t, s.New(0)))
 	big := strings.Repeat("0123456789abcdef", 1<<16) // 1 MiB
-	for range 5 {
+	for range s.times(5, 2) {
 		if got := p.Call(t, "echo", map[string]any{"text": big}); got != big {
 			t.Fatalf("1 MiB came back as %d bytes", len(got))
 		}

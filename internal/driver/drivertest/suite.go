@@ -56,12 +56,35 @@ type Suite struct {
 	Get func(ctx context.Context, p *Peer, key string) (string, error)
 	// Kill ends an instance as a crash does, also one that is held. Optional.
 	Kill func(t testing.TB, inst driver.Instance)
+	// Slow is for drivers whose instances take long to start: what is done many
+	// times only to meet rare accidents is done less often.
+	Slow bool
+	// Unheard says that what an instance says while no gateway has hold of it is
+	// lost.
+	Unheard bool
+	// Mortal says that these instances end when the gateway lets go of them, though
+	// others of the driver don't.
+	Mortal bool
+	// Only picks tests by name, for the second way of a driver to do the same.
+	// Optional.
+	Only func(test string) bool
+	// Env is added to the environment of the process that plays the gateway which
+	// dies.
+	Env []string
 	// Options for goleak, where a library of the driver needs one.
 	Leaks []goleak.Option
 
 	build   sync.Once
 	program string
 	built   error
+}
+
+// times is how often something is done, and less often where that takes long.
+func (s *Suite) times(often, slow int) int {
+	if s.Slow {
+		return slow
+	}
+	return often
 }
 
 // programVar names a server that was built before, for machines without Go.
@@ -175,6 +198,9 @@ func (s *Suite) Run(t *testing.T) {
 		{"failure leaves nothing", false, s.testNothingLeft},
 		{"random worlds", false, s.testRandom},
 	} {
+		if s.Only != nil && !s.Only(test.name) {
+			continue
+		}
 		t.Run(test.name, func(t *testing.T) {
 			if test.stream && !streams {
 				t.Skip("the driver's links are not streams")

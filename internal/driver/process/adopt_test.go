@@ -25,7 +25,7 @@ func TestAdoptAfterHalfAMessageWasRead(t *testing.T) {
 	d := New(Options{})
 	inst := suite.Start(t, d)
 	inst.Leave()
-	dead, err := d.openConn(inst.Handle().Dir)
+	dead, err := openPipe(inst.Handle().Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestAdoptAfterHalfAMessageWasRead(t *testing.T) {
 	if _, err := io.ReadFull(dead.r, half); err != nil || string(half) != `{"x":` {
 		t.Fatalf("%q, %v", half, err)
 	}
-	dead.close()
+	dead.Close()
 	inst, err = d.Adopt(t.Context(), inst.Handle(), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/lines"
 )
 
 // Adopt implements driver.Driver.
@@ -47,7 +48,7 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 		closeFD(fd)
 		return nil, d.bury(h.Dir, rec, "the process has ended")
 	}
-	conn, err := d.openConn(h.Dir)
+	conn, err := openPipe(h.Dir)
 	if err != nil {
 		closeFD(fd)
 		if !unusable(err) {
@@ -55,19 +56,17 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 		}
 		return nil, d.bury(h.Dir, rec, fmt.Sprintf("the pipes of process %d are gone (%v)", rec.PID, err))
 	}
-	stderr, err := openStderr(h.Dir, d.opts.LogLimit)
+	stderr, err := lines.OpenLog(h.Dir, d.opts.LogLimit)
 	if err != nil {
 		closeFD(fd)
-		conn.close()
+		conn.Close()
 		return nil, err
 	}
-	// The gateway before us may have died in the middle of a line, of either
-	// direction.
-	conn.torn = true
-	conn.frames.torn = true
 	child := d.newChild(h.Dir, rec, fd)
 	child.wake()
-	return d.newInstance(h, rec, child, conn, stderr, log), nil
+	// The gateway before us may have died in the middle of a line, of either
+	// direction.
+	return d.newInstance(h, rec, child, conn, true, stderr, log), nil
 }
 
 // unusable reports whether an error of opening the FIFOs means that they will

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/lines"
 )
 
 var echoSizes = []int{100, 10_000, 1 << 20}
@@ -67,7 +68,7 @@ func BenchmarkEchoOfPlainPipes(b *testing.B) {
 			}
 			defer cmd.Wait()
 			defer in.Close()
-			r := bufio.NewReaderSize(out, bufferSize)
+			r := bufio.NewReaderSize(out, lines.BufferSize)
 			m := append(message(size), '\n')
 			b.SetBytes(int64(2 * size))
 			b.ReportAllocs()

@@ -37,7 +37,7 @@ type child struct {
 }
 
 // launch starts a child on new FIFOs in dir and completes its record.
-func (d *Driver) launch(dir string, spec launchSpec, rec *record) (_ *child, _ *conn, err error) {
+func (d *Driver) launch(dir string, spec launchSpec, rec *record) (_ *child, _ *pipe, err error) {
 	in, out := filepath.Join(dir, inName), filepath.Join(dir, outName)
 	for _, path := range []string{in, out} {
 		if err := unix.Mkfifo(path, 0o600); err != nil {
@@ -58,7 +58,7 @@ func (d *Driver) launch(dir string, spec launchSpec, rec *record) (_ *child, _ *
 	defer unix.Close(childOut)
 	// Ours before the child runs, so that nothing it writes is lost however
 	// short it lives.
-	conn, err := d.openConn(dir)
+	conn, err := openPipe(dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -71,7 +71,7 @@ func (d *Driver) launch(dir string, spec launchSpec, rec *record) (_ *child, _ *
 		Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
-		conn.close()
+		conn.Close()
 		return nil, nil, err
 	}
 	id, err := identify(pid) // it can't be gone: nobody has waited for it
@@ -83,7 +83,7 @@ func (d *Driver) launch(dir string, spec launchSpec, rec *record) (_ *child, _ *
 		syscall.Kill(-pid, syscall.SIGKILL)
 		syscall.Wait4(pid, nil, 0, nil)
 		closeFD(fd)
-		conn.close()
+		conn.Close()
 		d.census.end(family{token: rec.Token, dir: realPath(dir)})
 		return nil, nil, fmt.Errorf("note the new process %d: %w", pid, err)
 	}
@@ -101,9 +101,9 @@ func (d *Driver) newChild(dir string, rec record, fd int) *child {
 	}
 }
 
-// openConn opens our ends of the FIFOs in dir. There must be somebody at the
+// openPipe opens our ends of the FIFOs in dir. There must be somebody at the
 // other end.
-func (d *Driver) openConn(dir string) (*conn, error) {
+func openPipe(dir string) (*pipe, error) {
 	r, err := openFIFO(filepath.Join(dir, outName), unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (d *Driver) openConn(dir string) (*conn, error) {
 		return nil, err
 	}
 	rf, wf := os.NewFile(uintptr(r), outName), os.NewFile(uintptr(w), inName)
-	c, err := newConn(rf, wf, d.opts.MaxFrame, &d.buffers)
+	c, err := newPipe(rf, wf)
 	if err != nil {
 		rf.Close()
 		wf.Close()

@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/lines"
 	"golang.org/x/sys/windows"
 )
 
@@ -39,20 +40,11 @@ func (c *child) freeze(func() error) error { return nil }
 
 func (c *child) thaw() {}
 
-// settle waits for a frame that is being sent.
-func (c *conn) settle(ctx context.Context) error {
-	select {
-	case c.writing <- struct{}{}:
-		<-c.writing
-		return nil
-	case <-c.over:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("it does not read its input: %w", ctx.Err())
-	}
-}
+// settles is whether a hold waits for a frame that is being sent: who is not
+// stopped reads on.
+const settles = true
 
-func (d *Driver) launch(dir string, spec launchSpec, rec *record) (_ *child, _ *conn, err error) {
+func (d *Driver) launch(dir string, spec launchSpec, rec *record) (_ *child, _ *pipe, err error) {
 	job, err := newJob()
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a job: %w", err)
@@ -63,18 +55,18 @@ func (d *Driver) launch(dir string, spec launchSpec, rec *record) (_ *child, _ *
 		}
 	}()
 	name := `\\.\pipe\tine-` + rec.Token
-	w, childIn, err := pipe(name+"-in", windows.PIPE_ACCESS_OUTBOUND, windows.GENERIC_READ)
+	w, childIn, err := namedPipe(name+"-in", windows.PIPE_ACCESS_OUTBOUND, windows.GENERIC_READ)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer childIn.Close()
-	r, childOut, err := pipe(name+"-out", windows.PIPE_ACCESS_INBOUND, windows.GENERIC_WRITE)
+	r, childOut, err := namedPipe(name+"-out", windows.PIPE_ACCESS_INBOUND, windows.GENERIC_WRITE)
 	if err != nil {
 		w.Close()
 		return nil, nil, err
 	}
 	defer childOut.Close()
-	conn, err := newConn(r, w, d.opts.MaxFrame, &d.buffers)
+	conn, err := newPipe(r, w)
 	if err != nil {
 		r.Close()
 		w.Close()
@@ -91,13 +83,13 @@ func (d *Driver) launch(dir string, spec launchSpec, rec *record) (_ *child, _ *
 		},
 	})
 	if err != nil {
-		conn.close()
+		conn.Close()
 		return nil, nil, err
 	}
 	if err := enter(job, uint32(p.Pid)); err != nil {
 		p.Kill()
 		p.Wait()
-		conn.close()
+		conn.Close()
 		return nil, nil, fmt.Errorf("put the process into its job: %w", err)
 	}
 	rec.PID = p.Pid
@@ -109,14 +101,14 @@ func (d *Driver) launch(dir string, spec launchSpec, rec *record) (_ *child, _ *
 	return c, conn, nil
 }
 
-// pipe returns our end, which takes deadlines, and the child's, which is plain.
-func pipe(name string, ours, theirs uint32) (*os.File, *os.File, error) {
+// namedPipe returns our end, which takes deadlines, and the child's, which is plain.
+func namedPipe(name string, ours, theirs uint32) (*os.File, *os.File, error) {
 	path, err := windows.UTF16PtrFromString(name)
 	if err != nil {
 		return nil, nil, err
 	}
 	h, err := windows.CreateNamedPipe(path, ours|windows.FILE_FLAG_OVERLAPPED|windows.FILE_FLAG_FIRST_PIPE_INSTANCE,
-		windows.PIPE_TYPE_BYTE|windows.PIPE_REJECT_REMOTE_CLIENTS, 1, bufferSize, bufferSize, 0, nil)
+		windows.PIPE_TYPE_BYTE|windows.PIPE_REJECT_REMOTE_CLIENTS, 1, lines.BufferSize, lines.BufferSize, 0, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a pipe: %w", err)
 	}

@@ -1,46 +1,26 @@
 package process
 
 import (
-	"errors"
-	"fmt"
 	"os"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/driver/lines"
 )
 
-// conn is our end of a child's standard input and output. It lives as long as
-// the instance: what was read and not yet asked for, and a line that is half
-// written, outlive the link that caused them.
-type conn struct {
-	server string
+// pipe is our end of a child's standard input and output.
+type pipe struct {
 	r, w   *os.File // non-blocking
 	rr, rw syscall.RawConn
-
-	reading sync.Mutex // held while a frame is read
-	frames  frames
-
-	writing chan struct{} // holds one token while a frame is written: a lock that can be waited for with a context
-	torn    bool          // the last line has no end
-	out     outgoing
-	buffers *sync.Pool
-
-	held atomic.Pointer[pause] // nil while frames may enter
-	over chan struct{}         // closed when the child is gone
-
-	mu     sync.Mutex
-	link   *stream // the one that is open
-	ended  bool    // the child is gone
-	closed bool
+	ended  atomic.Bool // the child is gone
+	in     incoming
+	out    outgoing
 }
 
-// pause is a time in which no frame enters.
-type pause struct{ over chan struct{} }
+var _ lines.Pipe = (*pipe)(nil)
 
-var longAgo = time.Unix(1, 0)
-
-func newConn(r, w *os.File, limit int, buffers *sync.Pool) (*conn, error) {
+func newPipe(r, w *os.File) (*pipe, error) {
 	rr, err := r.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -49,57 +29,27 @@ func newConn(r, w *os.File, limit int, buffers *sync.Pool) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{r: r, w: w, rr: rr, rw: rw, writing: make(chan struct{}, 1), over: make(chan struct{}), buffers: buffers}
-	c.out.init()
-	c.frames = frames{limit: limit, buffers: buffers, fill: c.filler()}
-	return c, nil
+	p := &pipe{r: r, w: w, rr: rr, rw: rw}
+	p.in.init()
+	p.out.init()
+	return p, nil
 }
 
-// dial opens the link.
-func (c *conn) dial() (*stream, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.closed:
-		return nil, fmt.Errorf("server %q: the instance is stopped", c.server)
-	case c.ended:
-		return nil, fmt.Errorf("server %q: the instance has ended", c.server)
-	case c.link != nil:
-		return nil, fmt.Errorf("server %q: the instance has a link already", c.server)
-	}
-	// A link that was closed left them behind.
-	if err := errors.Join(c.r.SetReadDeadline(time.Time{}), c.w.SetWriteDeadline(time.Time{})); err != nil {
-		return nil, fmt.Errorf("server %q: open the link: %w", c.server, err)
-	}
-	c.link = &stream{c: c, quit: make(chan struct{})}
-	return c.link, nil
+// SetReadDeadline implements lines.Pipe.
+func (p *pipe) SetReadDeadline(t time.Time) error { return p.r.SetReadDeadline(t) }
+
+// SetWriteDeadline implements lines.Pipe.
+func (p *pipe) SetWriteDeadline(t time.Time) error { return p.w.SetWriteDeadline(t) }
+
+// End implements lines.Pipe.
+func (p *pipe) End() {
+	p.ended.Store(true)
+	p.r.SetReadDeadline(lines.LongAgo)
+	p.w.SetWriteDeadline(lines.LongAgo)
 }
 
-// end is called when the child is gone: readers get what is still in the pipe
-// and then the end, even where some process keeps it open.
-func (c *conn) end() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ended = true
-	close(c.over)
-	c.r.SetReadDeadline(longAgo)
-	c.w.SetWriteDeadline(longAgo)
-}
-
-// hangUp ends the link and allows no other.
-func (c *conn) hangUp() {
-	c.mu.Lock()
-	c.closed = true
-	link := c.link
-	c.mu.Unlock()
-	if link != nil {
-		link.Close()
-	}
-}
-
-// close hangs up and closes our ends.
-func (c *conn) close() {
-	c.hangUp()
-	c.r.Close()
-	c.w.Close()
+// Close implements lines.Pipe.
+func (p *pipe) Close() error {
+	p.r.Close()
+	return p.w.Close()
 }

@@ -7,52 +7,59 @@ import (
 	"io"
 	"os"
 	"syscall"
+
+	"github.com/tine-mcp/tine/internal/driver/lines"
 )
 
-const errWouldBlock = syscall.EAGAIN
+// Partial implements lines.Pipe.
+func (p *pipe) Partial() bool { return true }
 
-// A write that is broken off has said how much it wrote.
-const partialUnknown = false
+// incoming is a read from the pipe. Its closures are made once.
+type incoming struct {
+	f    *lines.Frames
+	n    int
+	err  error
+	try  func(fd uintptr) bool
+	once func(fd uintptr)
+}
 
-// filler returns the fill of the conn's frames. The closures are made once.
-func (c *conn) filler() func(*frames) (int, error) {
-	var n int
-	var readErr error
-	try := func(fd uintptr) bool {
-		n, readErr = readFD(int(fd), c.frames.room())
-		if readErr == syscall.EAGAIN {
-			c.frames.noRoom()
+func (in *incoming) init() {
+	in.try = func(fd uintptr) bool {
+		in.n, in.err = readFD(int(fd), in.f.Room())
+		if in.err == syscall.EAGAIN {
+			in.f.NoRoom()
 			return false
 		}
 		return true
 	}
-	once := func(fd uintptr) { try(fd) }
-	return func(*frames) (int, error) {
-		err := c.rr.Read(try)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			c.mu.Lock()
-			ended := c.ended
-			c.mu.Unlock()
-			if !ended {
-				return 0, err
-			}
-			// What the child wrote before it died is still there. When there is
-			// no more the rest of the pipe is nobody's.
-			err = c.rr.Control(once)
-			if readErr == syscall.EAGAIN {
-				return 0, io.EOF
-			}
-		}
-		switch {
-		case err != nil:
+	in.once = func(fd uintptr) { in.try(fd) }
+}
+
+// Fill implements lines.Pipe.
+func (p *pipe) Fill(f *lines.Frames) (int, error) {
+	in := &p.in
+	in.f = f
+	err := p.rr.Read(in.try)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		if !p.ended.Load() {
 			return 0, err
-		case readErr != nil:
-			return 0, readErr
-		case n == 0:
+		}
+		// What the child wrote before it died is still there. When there is
+		// no more the rest of the pipe is nobody's.
+		err = p.rr.Control(in.once)
+		if in.err == syscall.EAGAIN {
 			return 0, io.EOF
 		}
-		return n, nil
 	}
+	switch {
+	case err != nil:
+		return 0, err
+	case in.err != nil:
+		return 0, in.err
+	case in.n == 0:
+		return 0, io.EOF
+	}
+	return in.n, nil
 }
 
 func readFD(fd int, b []byte) (int, error) {
@@ -64,7 +71,7 @@ func readFD(fd int, b []byte) (int, error) {
 	}
 }
 
-// outgoing is a write to the pipe. Who writes holds the conn's token.
+// outgoing is a write to the pipe.
 type outgoing struct {
 	b    []byte
 	wait bool
@@ -85,14 +92,17 @@ func (o *outgoing) init() {
 	}
 }
 
-// writeSome writes what fits. When nothing does it waits, or says errWouldBlock.
-func (c *conn) writeSome(b []byte, wait bool) (int, error) {
-	o := &c.out
+// WriteSome implements lines.Pipe.
+func (p *pipe) WriteSome(b []byte, wait bool) (int, error) {
+	o := &p.out
 	o.b, o.wait = b, wait
-	outer := c.rw.Write(o.try)
+	outer := p.rw.Write(o.try)
 	o.b = nil
-	if outer != nil {
+	switch {
+	case outer != nil:
 		return 0, outer
+	case o.err == syscall.EAGAIN:
+		return max(o.n, 0), lines.ErrWouldBlock
 	}
 	return max(o.n, 0), o.err
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
+	"github.com/tine-mcp/tine/internal/driver/lines"
 )
 
 // runs reports whether a process is there and not just waited for.
@@ -211,7 +212,7 @@ func TestFolderIsPrivate(t *testing.T) {
 	dir := inst.Handle().Dir
 	for name, want := range map[string]os.FileMode{
 		"": os.ModeDir | 0o700, inName: os.ModeNamedPipe | 0o600, outName: os.ModeNamedPipe | 0o600,
-		recordName: 0o600, stderrName: 0o600,
+		recordName: 0o600, lines.LogName: 0o600,
 	} {
 		st, err := os.Lstat(filepath.Join(dir, name))
 		if err != nil || st.Mode() != want {

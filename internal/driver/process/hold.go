@@ -22,15 +22,15 @@ func (i *instance) Hold(ctx context.Context) (release func(), err error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("server %q is held by another: %w", i.h.Server, ctx.Err())
 	}
-	p := &pause{over: make(chan struct{})}
-	i.conn.held.Store(p)
+	enter := i.conn.Hold()
 	release = sync.OnceFunc(func() {
 		i.child.thaw()
-		i.conn.held.Store(nil)
-		close(p.over)
+		enter()
 		<-i.holding
 	})
-	err = i.conn.settle(ctx)
+	if settles {
+		err = i.conn.Settle(ctx)
+	}
 	if err == nil {
 		err = i.child.freeze(func() error { return i.holdOver(ctx) })
 	}

@@ -119,7 +119,7 @@ func TestHoldWhileAWriteWaits(t *testing.T) {
 	for range 2 {
 		go func() { failed <- link.Stream.WriteFrame(ctx, message(1<<20)) }()
 	}
-	for len(inst.(*instance).conn.writing) == 0 {
+	for !inst.(*instance).conn.Writing() {
 		time.Sleep(time.Millisecond)
 	}
 	release, err := inst.Hold(t.Context())

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/lines"
 )
 
 // instance is one child. Its life:
@@ -26,8 +27,8 @@ type instance struct {
 	grace  time.Duration
 	log    *slog.Logger
 	child  *child
-	conn   *conn
-	stderr *stderrLog
+	conn   *lines.Conn
+	stderr *lines.Log
 
 	exited  chan struct{} // the child itself has ended
 	done    chan struct{} // and all it had started
@@ -58,11 +59,11 @@ func (i *instance) watch() {
 	defer close(i.watched)
 	trouble := false
 	for {
-		exited, ok := i.child.wait(i.stderr.wait())
+		exited, ok := i.child.wait(i.stderr.Wait())
 		if !ok {
 			return
 		}
-		if err := i.stderr.trim(); err != nil && !trouble {
+		if err := i.stderr.Trim(); err != nil && !trouble {
 			trouble = true
 			i.log.Warn("the log of a server can't be cut", "error", err)
 		}
@@ -72,7 +73,7 @@ func (i *instance) watch() {
 	}
 	close(i.exited)
 	how, endErr := i.child.end(i.askUntil)
-	i.conn.end()
+	i.conn.End()
 
 	i.mu.Lock()
 	i.endErr = endErr
@@ -95,7 +96,7 @@ func (i *instance) askUntil() time.Time {
 
 // exitError tells how the child ended, with its last words.
 func (i *instance) exitError(how string) error {
-	words, err := i.stderr.tail(2 << 10)
+	words, err := i.stderr.Tail(2 << 10)
 	if err != nil {
 		i.log.Debug("the last words of a server can't be read", "error", err)
 	}
@@ -131,7 +132,7 @@ func (i *instance) Dial(ctx context.Context) (driver.Link, error) {
 		}
 	default:
 	}
-	s, err := i.conn.dial()
+	s, err := i.conn.Dial()
 	if err != nil {
 		return driver.Link{}, err
 	}
@@ -140,7 +141,7 @@ func (i *instance) Dial(ctx context.Context) (driver.Link, error) {
 
 // Logs implements driver.Instance. After Stop there are none.
 func (i *instance) Logs(max int64) (io.ReadCloser, error) {
-	text, err := i.stderr.tail(max)
+	text, err := i.stderr.Tail(max)
 	if err != nil {
 		return nil, fmt.Errorf("server %q: %w", i.h.Server, err)
 	}
@@ -174,9 +175,9 @@ func (i *instance) Stop(ctx context.Context) error {
 		return fmt.Errorf("server %q: process %d was killed and does not end; its folder %s stays", i.h.Server, i.child.pid, i.h.Dir)
 	}
 	<-i.watched
-	i.conn.close()
+	i.conn.Close()
 	i.child.close()
-	i.stderr.close()
+	i.stderr.Close()
 	i.mu.Lock()
 	err := i.endErr
 	i.mu.Unlock()
@@ -199,7 +200,7 @@ func (i *instance) ask(ctx context.Context) {
 	default:
 	}
 	i.part()
-	i.conn.hangUp()
+	i.conn.HangUp()
 	i.child.terminate()
 	grace := time.NewTimer(i.grace)
 	defer grace.Stop()
@@ -229,7 +230,7 @@ func (i *instance) Leave() error {
 	i.part()
 	i.child.close()
 	<-i.watched
-	i.conn.close()
-	i.stderr.close()
+	i.conn.Close()
+	i.stderr.Close()
 	return nil
 }

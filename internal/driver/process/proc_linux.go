@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tine-mcp/tine/internal/driver/lines"
 )
 
 // identity tells one process from every other that ever had its pid.
@@ -119,7 +121,7 @@ func scan(found func(p member)) {
 			}
 			target = strings.TrimSuffix(target, " (deleted)")
 			switch filepath.Base(target) {
-			case inName, outName, stderrName, stderrOld:
+			case inName, outName, lines.LogName, lines.LogOld:
 				p.dirs = append(p.dirs, filepath.Dir(target))
 			}
 		}

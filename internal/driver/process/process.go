@@ -51,6 +51,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/lines"
 )
 
 // Options of New. The zero value is useful.
@@ -67,7 +68,7 @@ type Options struct {
 // Driver runs child processes. Make it with New.
 type Driver struct {
 	opts    Options
-	buffers sync.Pool // of *[]byte with bufferSize
+	buffers *sync.Pool
 	census  census
 }
 
@@ -76,9 +77,6 @@ var (
 	_ driver.Sweeper = (*Driver)(nil)
 	_ driver.Keeper  = (*Driver)(nil)
 )
-
-// bufferSize is what a pipe holds, so that one read empties it.
-const bufferSize = 64 << 10
 
 // New returns a driver. It owns nothing until something is started.
 func New(opts Options) *Driver {
@@ -100,12 +98,7 @@ func New(opts Options) *Driver {
 	if opts.ImportFiles <= 0 {
 		opts.ImportFiles = 1_000_000
 	}
-	d := &Driver{opts: opts}
-	d.buffers.New = func() any {
-		b := make([]byte, bufferSize)
-		return &b
-	}
-	return d
+	return &Driver{opts: opts, buffers: lines.NewBuffers()}
 }
 
 // Info implements driver.Driver.
@@ -161,17 +154,17 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	if err := rec.write(dir); err != nil {
 		return nil, err
 	}
-	stderr, err := openStderr(dir, d.opts.LogLimit)
+	stderr, err := lines.OpenLog(dir, d.opts.LogLimit)
 	if err != nil {
 		return nil, err
 	}
-	child, conn, err := d.launch(dir, launchSpec{path: path, args: spec.Args, env: env, cwd: spec.Cwd, stderr: stderr.f}, &rec)
+	child, conn, err := d.launch(dir, launchSpec{path: path, args: spec.Args, env: env, cwd: spec.Cwd, stderr: stderr.File()}, &rec)
 	if err != nil {
-		stderr.close()
+		stderr.Close()
 		return nil, startError(spec, path, err)
 	}
 	h := driver.Handle{Driver: "process", Server: spec.Server, Session: spec.Session, Dir: dir, Data: rec.data()}
-	return d.newInstance(h, rec, child, conn, stderr, spec.Log), nil
+	return d.newInstance(h, rec, child, conn, false, stderr, spec.Log), nil
 }
 
 // launchSpec is a program that was found, with all it is given.
@@ -184,17 +177,16 @@ type launchSpec struct {
 }
 
 // newInstance takes over a running child. From here on Stop ends it.
-func (d *Driver) newInstance(h driver.Handle, rec record, c *child, conn *conn, stderr *stderrLog, log *slog.Logger) *instance {
+func (d *Driver) newInstance(h driver.Handle, rec record, c *child, p *pipe, torn bool, stderr *lines.Log, log *slog.Logger) *instance {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
 	i := &instance{
-		h: h, grace: rec.grace(), log: log, child: c, conn: conn, stderr: stderr,
+		h: h, grace: rec.grace(), log: log, child: c, stderr: stderr,
 		exited: make(chan struct{}), done: make(chan struct{}), watched: make(chan struct{}),
 		holding: make(chan struct{}, 1), leaving: make(chan struct{}),
 	}
-	conn.server = h.Server
-	conn.frames.log = log
+	i.conn = lines.NewConn(p, lines.Options{Server: h.Server, Limit: d.opts.MaxFrame, Buffers: d.buffers, Log: log, Torn: torn})
 	go i.watch()
 	return i
 }

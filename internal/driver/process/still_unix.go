@@ -3,7 +3,6 @@
 package process
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -140,6 +139,6 @@ func (c *child) wake() {
 	c.signal(syscall.SIGCONT)
 }
 
-// settle need not wait for a frame that is half sent: who is stopped does not
-// read the rest.
-func (c *conn) settle(context.Context) error { return nil }
+// settles is whether a hold waits for a frame that is half sent: who is stopped
+// does not read the rest.
+const settles = false

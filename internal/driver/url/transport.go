@@ -1,95 +1,17 @@
 package url
 
 import (
-	"bytes"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// shared is a transport and how many instances use it.
-type shared struct {
-	t     *http.Transport
-	ca    []byte // what the CA file held
-	users int
-}
-
-// transport returns the transport for a CA file, or for none. When the last user
-// has released it, its idle connections are closed.
-func (d *Driver) transport(caFile string) (*http.Transport, func(), error) {
-	var ca []byte
-	if caFile != "" {
-		var err error
-		if ca, err = os.ReadFile(caFile); err != nil {
-			return nil, nil, fmt.Errorf("read the CA file: %w", err)
-		}
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s := d.transports[caFile]
-	if s == nil || !bytes.Equal(s.ca, ca) { // a file that has changed is a new one
-		t, err := newTransport(caFile, ca)
-		if err != nil {
-			return nil, nil, err
-		}
-		s = &shared{t: t, ca: ca}
-		if d.transports == nil {
-			d.transports = make(map[string]*shared)
-		}
-		d.transports[caFile] = s
-	}
-	s.users++
-	return s.t, func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if s.users--; s.users > 0 {
-			return
-		}
-		s.t.CloseIdleConnections()
-		if d.transports[caFile] == s {
-			delete(d.transports, caFile)
-		}
-	}, nil
-}
-
-// newTransport makes a transport that waits for answers as long as its requests
-// do: calls and streams have no length that could be known here.
-func newTransport(caFile string, ca []byte) (*http.Transport, error) {
-	t := &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
-		TLSHandshakeTimeout:   10 * time.Second,
-		ExpectContinueTimeout: time.Second,
-		IdleConnTimeout:       90 * time.Second,
-		MaxIdleConnsPerHost:   256,
-		ForceAttemptHTTP2:     true,
-		// Bodies are passed on as they are; packing them costs more than it saves
-		// on what is mostly small and near.
-		DisableCompression: true,
-		// Many streams share one connection, so that a dead one must be noticed.
-		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
-	}
-	if caFile == "" {
-		return t, nil
-	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool()
-	}
-	if !pool.AppendCertsFromPEM(ca) {
-		return nil, fmt.Errorf("the CA file %s holds no certificate in PEM", caFile)
-	}
-	t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	return t, nil
-}
+// connectTime is how long a connection to a server may take.
+const connectTime = 10 * time.Second
 
 // guard keeps a client to one origin. Headers with credentials are on every
 // request, so none may go elsewhere: not by a redirect, nor because a server

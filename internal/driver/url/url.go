@@ -15,13 +15,13 @@ import (
 	"sync"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/routes"
 )
 
 // Driver reaches servers by URL. The zero value works. Instances with the same
 // CA file share connections.
 type Driver struct {
-	mu         sync.Mutex
-	transports map[string]*shared
+	pool routes.Pool
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -71,7 +71,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (*instance, error)
 	default:
 		return nil, fmt.Errorf("transport %q is unknown; set servers.%s.transport to auto, streamable or sse", transport, spec.Server)
 	}
-	t, release, err := d.transport(spec.CAFile)
+	t, release, err := d.pool.Transport(routes.Route{CAFile: spec.CAFile, Connect: connectTime})
 	if err != nil {
 		return nil, fmt.Errorf("%w; mend servers.%s.ca_file", err, spec.Server)
 	}

@@ -224,41 +224,6 @@ func TestCAFile(t *testing.T) {
 	}
 }
 
-func TestTransportsAreShared(t *testing.T) {
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	srv := httptest.NewTLSServer(nil)
-	defer srv.Close()
-	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
-	write := func(b []byte) {
-		if err := os.WriteFile(ca, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(block)
-	d := New()
-	take := func(caFile string) (http.RoundTripper, func()) {
-		tr, release, err := d.transport(caFile)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return tr, release
-	}
-	a, releaseA := take("")
-	b, releaseB := take("")
-	c, releaseC := take(ca)
-	write(append(block, '\n'))
-	renewed, releaseD := take(ca)
-	if a != b || a == c || c == renewed {
-		t.Error("transports are shared by the wrong ones")
-	}
-	for _, release := range []func(){releaseC, releaseA, releaseB, releaseD} {
-		release()
-	}
-	if len(d.transports) != 0 {
-		t.Errorf("%d transports are kept", len(d.transports))
-	}
-}
-
 func TestStoppedIsNotDialled(t *testing.T) {
 	inst := suite.StartSpec(t, New(), driver.Spec{Server: "far", URL: "http://x"})
 	suite.Stop(t, inst)

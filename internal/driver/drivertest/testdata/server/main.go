@@ -38,6 +38,13 @@ func main() {
 		time.Sleep(time.Hour)
 		return
 	}
+	if len(os.Args) > 2 && os.Args[1] == "http" {
+		serve(os.Args[2])
+	}
+	if len(os.Args) > 2 && os.Args[1] == "die" {
+		fmt.Fprintln(os.Stderr, os.Args[2])
+		os.Exit(3)
+	}
 	out := bufio.NewWriterSize(os.Stdout, 64<<10)
 	if len(os.Args) > 1 && os.Args[1] == "banner" {
 		fmt.Fprintf(out, "Welcome to the server\n\n   \r\n%s\n", strings.Repeat("=", 100))

@@ -1,4 +1,4 @@
-package process
+package lines
 
 import (
 	"bytes"
@@ -19,11 +19,11 @@ func cut(t testing.TB, input []byte, buffer, limit int, torn bool, sizes ...int)
 	t.Helper()
 	pool := &sync.Pool{New: func() any { b := make([]byte, buffer); return &b }}
 	var at, turn int
-	f := frames{limit: limit, log: slog.New(slog.DiscardHandler), buffers: pool, torn: torn, fill: func(f *frames) (int, error) {
+	f := Frames{limit: limit, log: slog.New(slog.DiscardHandler), buffers: pool, torn: torn, fill: func(f *Frames) (int, error) {
 		if at == len(input) {
 			return 0, io.EOF
 		}
-		n := copy(f.room(), input[at:min(len(input), at+sizes[turn%len(sizes)])])
+		n := copy(f.Room(), input[at:min(len(input), at+sizes[turn%len(sizes)])])
 		if n == 0 {
 			t.Fatal("no room")
 		}
@@ -74,8 +74,8 @@ func TestFrames(t *testing.T) {
 		"torn and too large":  {strings.Repeat("y", 500) + "\n{}}\n", true, []string{"!", "{}}"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, buffer := range []int{1, 16, 99, 100, 101, bufferSize} {
-				for _, size := range []int{1, 2, 3, 7, 64, 101, bufferSize} {
+			for _, buffer := range []int{1, 16, 99, 100, 101, BufferSize} {
+				for _, size := range []int{1, 2, 3, 7, 64, 101, BufferSize} {
 					if got := cut(t, []byte(test.input), buffer, 100, test.torn, size); !slices.Equal(got, test.want) {
 						t.Errorf("buffer %d, in pieces of %d: got %q, want %q", buffer, size, got, test.want)
 					}

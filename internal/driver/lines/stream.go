@@ -1,4 +1,4 @@
-package process
+package lines
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 
 // stream is a link: the right to use the conn until it is closed.
 type stream struct {
-	c    *conn
+	c    *Conn
 	quit chan struct{}
 	once sync.Once
 }
@@ -73,7 +73,7 @@ func (s *stream) WriteFrame(ctx context.Context, frame []byte) error {
 }
 
 // enter takes the token of writing, when nobody holds the instance.
-func (c *conn) enter(ctx context.Context, s *stream) error {
+func (c *Conn) enter(ctx context.Context, s *stream) error {
 	for {
 		select {
 		case c.writing <- struct{}{}:
@@ -101,13 +101,13 @@ func (c *conn) enter(ctx context.Context, s *stream) error {
 }
 
 // write sends one line. The caller holds writing.
-func (c *conn) write(ctx context.Context, s *stream, frame []byte) error {
+func (c *Conn) write(ctx context.Context, s *stream, frame []byte) error {
 	ends := 0 // bytes that only end a torn line
 	if c.torn {
 		ends = 1
 	}
 	var parts [3][]byte
-	if len(frame)+2 <= bufferSize {
+	if len(frame)+2 <= BufferSize {
 		buf := c.buffers.Get().(*[]byte)
 		defer c.buffers.Put(buf)
 		b := (*buf)[:0]
@@ -148,7 +148,7 @@ func (c *conn) write(ctx context.Context, s *stream, frame []byte) error {
 	return nil
 }
 
-func (c *conn) writeError(ctx context.Context, s *stream, err error) error {
+func (c *Conn) writeError(ctx context.Context, s *stream, err error) error {
 	c.mu.Lock()
 	ended := c.ended
 	c.mu.Unlock()
@@ -168,7 +168,7 @@ func (c *conn) writeError(ctx context.Context, s *stream, err error) error {
 // pusher writes for one frame. Only a write that has to wait pays for watching
 // the context.
 type pusher struct {
-	c      *conn
+	c      *Conn
 	s      *stream
 	ctx    context.Context
 	stop   func() bool
@@ -179,14 +179,14 @@ type pusher struct {
 func (p *pusher) push(b []byte) (int, error) {
 	sent := 0
 	for sent < len(b) {
-		n, err := p.c.writeSome(b[sent:], p.fired != nil)
+		n, err := p.c.pipe.WriteSome(b[sent:], p.fired != nil)
 		sent += n
 		switch {
 		case err == nil:
-		case errors.Is(err, errWouldBlock):
+		case errors.Is(err, ErrWouldBlock):
 			p.arm()
 		default:
-			p.unsure = partialUnknown
+			p.unsure = !p.c.pipe.Partial()
 			return sent, err
 		}
 	}
@@ -197,7 +197,7 @@ func (p *pusher) arm() {
 	fired := make(chan struct{})
 	p.fired = fired
 	p.stop = context.AfterFunc(p.ctx, func() {
-		p.c.writeDeadline(p.s, longAgo)
+		p.c.writeDeadline(p.s, LongAgo)
 		close(fired)
 	})
 }
@@ -213,13 +213,13 @@ func (p *pusher) disarm() {
 }
 
 // writeDeadline sets the deadline, unless one was set for good.
-func (c *conn) writeDeadline(s *stream, t time.Time) {
+func (c *Conn) writeDeadline(s *stream, t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.isClosed() || c.ended {
-		t = longAgo
+		t = LongAgo
 	}
-	c.w.SetWriteDeadline(t)
+	c.pipe.SetWriteDeadline(t)
 }
 
 // Close implements driver.Stream.
@@ -228,8 +228,8 @@ func (s *stream) Close() error {
 	s.once.Do(func() {
 		c.mu.Lock()
 		close(s.quit)
-		c.r.SetReadDeadline(longAgo)
-		c.w.SetWriteDeadline(longAgo)
+		c.pipe.SetReadDeadline(LongAgo)
+		c.pipe.SetWriteDeadline(LongAgo)
 		c.mu.Unlock()
 		// The next link must not meet a reader or writer of this one.
 		c.reading.Lock()

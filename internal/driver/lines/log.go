@@ -1,4 +1,4 @@
-package process
+package lines
 
 import (
 	"bytes"
@@ -8,22 +8,26 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
+// Files in an instance's folder: the log, and the part before it.
 const (
-	stderrName = "stderr"
-	stderrOld  = "stderr.old"
+	LogName = "stderr"
+	LogOld  = "stderr.old"
 )
 
-// stderrLog is the end of what a child wrote to its standard error. The child
-// writes to the file itself, so that it needs nobody to do so. While we watch,
-// a file that has grown past half the limit is copied to stderr.old, its end at
-// least, and emptied; what the child writes between the two is lost.
-type stderrLog struct {
+// Log is the end of what a program wrote to its standard error. Where it can it
+// writes to the file itself, so that it needs nobody to do so. While we watch, a
+// file that has grown past half the limit is copied to stderr.old, its end at
+// least, and emptied; what the program writes between the two is lost.
+type Log struct {
 	dir   string
 	limit int64
 	f     *os.File // in append mode: a file that was emptied goes on at its beginning
+
+	written atomic.Int64 // by Write, since it looked at the size last
 
 	mu     sync.Mutex
 	closed bool
@@ -31,15 +35,33 @@ type stderrLog struct {
 	rest   time.Duration // until we look again
 }
 
-func openStderr(dir string, limit int64) (*stderrLog, error) {
-	f, err := os.OpenFile(filepath.Join(dir, stderrName), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+// OpenLog opens the log in a folder, for at most about limit bytes.
+func OpenLog(dir string, limit int64) (*Log, error) {
+	f, err := os.OpenFile(filepath.Join(dir, LogName), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the file for standard error: %w", err)
 	}
-	return &stderrLog{dir: dir, limit: limit, f: f, rest: minRest}, nil
+	return &Log{dir: dir, limit: limit, f: f, rest: minRest}, nil
 }
 
-func (l *stderrLog) close() {
+// File is what the program may write to itself.
+func (l *Log) File() *os.File { return l.f }
+
+// Write adds to the log, for drivers whose programs don't write to it themselves.
+func (l *Log) Write(b []byte) (int, error) {
+	n, err := l.f.Write(b)
+	if err != nil {
+		return n, err
+	}
+	if l.written.Add(int64(n)) > l.limit/8 {
+		l.written.Store(0)
+		err = l.Trim()
+	}
+	return n, err
+}
+
+// Close closes the file.
+func (l *Log) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
@@ -52,15 +74,15 @@ const (
 	maxRest = 5 * time.Second
 )
 
-// wait is how long to wait before the next trim.
-func (l *stderrLog) wait() time.Duration {
+// Wait is how long to wait before the next Trim.
+func (l *Log) Wait() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.rest
 }
 
-// trim cuts the file when it is too long.
-func (l *stderrLog) trim() error {
+// Trim cuts the file when it is too long.
+func (l *Log) Trim() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	st, err := l.f.Stat()
@@ -82,7 +104,7 @@ func (l *stderrLog) trim() error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read the file for standard error: %w", err)
 	}
-	old := filepath.Join(l.dir, stderrOld)
+	old := filepath.Join(l.dir, LogOld)
 	if err := os.WriteFile(old+".part", keep[:n], 0o600); err != nil {
 		return fmt.Errorf("keep the end of standard error: %w", err)
 	}
@@ -96,9 +118,9 @@ func (l *stderrLog) trim() error {
 	return nil
 }
 
-// tail returns the last lines, at most max bytes. A line that does not fit is
-// left out, unless it is the only one. After close there are none.
-func (l *stderrLog) tail(max int64) ([]byte, error) {
+// Tail returns the last lines, at most max bytes. A line that does not fit is
+// left out, unless it is the only one. After Close there are none.
+func (l *Log) Tail(max int64) ([]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if max <= 0 || l.closed {
@@ -118,7 +140,7 @@ func (l *stderrLog) tail(max int64) ([]byte, error) {
 	out = out[:n]
 	cut := from > 0
 	if !cut {
-		old, err := os.ReadFile(filepath.Join(l.dir, stderrOld))
+		old, err := os.ReadFile(filepath.Join(l.dir, LogOld))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("read the file for standard error: %w", err)
 		}

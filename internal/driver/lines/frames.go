@@ -1,4 +1,4 @@
-package process
+package lines
 
 import (
 	"bytes"
@@ -11,16 +11,16 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// frames cuts a stream of bytes into messages, one a line. It holds a buffer
+// Frames cuts a stream of bytes into messages, one a line. It holds a buffer
 // only while there is something in it, so that a thousand idle instances cost
 // none.
-type frames struct {
+type Frames struct {
 	limit   int
 	log     *slog.Logger
 	buffers *sync.Pool
-	// fill waits for input, then reads it into what room returns, which it gives
-	// back with noRoom when there was nothing to read after all.
-	fill func(f *frames) (int, error)
+	// fill waits for input, then reads it into what Room returns, which it gives
+	// back with NoRoom when there was nothing to read after all.
+	fill func(f *Frames) (int, error)
 	// torn is set where the first line may be the rest of a message whose
 	// beginning somebody else has read.
 	torn bool
@@ -38,16 +38,16 @@ type chunk struct {
 	n   int
 }
 
-// room is where to read to. It is never empty.
-func (f *frames) room() []byte {
+// Room is where to read to. It is never empty.
+func (f *Frames) Room() []byte {
 	if f.buf == nil {
 		f.buf = f.buffers.Get().(*[]byte)
 	}
 	return (*f.buf)[f.end:]
 }
 
-// noRoom gives the buffer back when nothing is in it.
-func (f *frames) noRoom() {
+// NoRoom gives the buffer back when nothing is in it.
+func (f *Frames) NoRoom() {
 	if f.buf != nil && f.pos == f.end {
 		f.buffers.Put(f.buf)
 		f.buf = nil
@@ -56,7 +56,7 @@ func (f *frames) noRoom() {
 }
 
 // next returns the next message. One call at a time.
-func (f *frames) next() ([]byte, error) {
+func (f *Frames) next() ([]byte, error) {
 	for {
 		for f.pos < f.end {
 			i := bytes.IndexByte((*f.buf)[f.scan:f.end], '\n')
@@ -71,18 +71,18 @@ func (f *frames) next() ([]byte, error) {
 			f.scan = f.pos
 			frame, err := f.line(line)
 			if frame != nil || err != nil {
-				f.noRoom()
+				f.NoRoom()
 				return frame, err
 			}
 		}
-		f.noRoom()
+		f.NoRoom()
 		n, err := f.fill(f)
 		if err != nil {
 			if errors.Is(err, io.EOF) {
 				f.pos = f.end // a line without an end is no message
 				f.forget()
 			}
-			f.noRoom()
+			f.NoRoom()
 			return nil, err
 		}
 		f.end += n
@@ -90,7 +90,7 @@ func (f *frames) next() ([]byte, error) {
 }
 
 // goOn makes room for more of a line whose end is not in the buffer.
-func (f *frames) goOn() error {
+func (f *Frames) goOn() error {
 	buf := *f.buf
 	rest := buf[f.pos:f.end]
 	f.scan = f.end
@@ -102,7 +102,7 @@ func (f *frames) goOn() error {
 		f.forget()
 		f.skip = true
 		f.pos = f.end
-		f.noRoom()
+		f.NoRoom()
 		return &driver.FrameTooLarge{Limit: f.limit}
 	case little && f.pos > 0:
 		copy(buf, rest)
@@ -117,7 +117,7 @@ func (f *frames) goOn() error {
 }
 
 // forget drops the beginning of a line.
-func (f *frames) forget() {
+func (f *Frames) forget() {
 	for _, c := range f.full {
 		f.buffers.Put(c.buf)
 	}
@@ -125,7 +125,7 @@ func (f *frames) forget() {
 }
 
 // whole returns a line whose end is b, in memory of its own where it is long.
-func (f *frames) whole(b []byte) []byte {
+func (f *Frames) whole(b []byte) []byte {
 	if f.full == nil {
 		return b
 	}
@@ -139,7 +139,7 @@ func (f *frames) whole(b []byte) []byte {
 
 // line takes the end of a line and returns the message in it, or nil for a line
 // that is none.
-func (f *frames) line(b []byte) ([]byte, error) {
+func (f *Frames) line(b []byte) ([]byte, error) {
 	torn := f.torn
 	f.torn = false
 	if f.skip {
@@ -169,7 +169,7 @@ func (f *frames) line(b []byte) ([]byte, error) {
 
 // drop forgets a line. Servers and their launchers print banners to standard
 // output, so this is no error.
-func (f *frames) drop(why string, line []byte) {
+func (f *Frames) drop(why string, line []byte) {
 	f.log.Debug(why, "bytes", len(line), "line", string(line[:min(len(line), 200)]))
 }
 
