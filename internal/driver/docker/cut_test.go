@@ -1,0 +1,135 @@
+package docker
+
+import (
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/drivertest"
+)
+
+// door is a socket that leads to the engine's, and that can be shut as if the
+// engine were stopped.
+type door struct {
+	path, to string
+
+	mu    sync.Mutex
+	l     net.Listener
+	conns map[net.Conn]bool
+	work  sync.WaitGroup
+}
+
+func newDoor(t *testing.T, to string) *door {
+	d := &door{path: filepath.Join(t.TempDir(), "e.sock"), to: strings.TrimPrefix(to, "unix://"), conns: make(map[net.Conn]bool)}
+	d.open(t)
+	t.Cleanup(d.shut)
+	return d
+}
+
+func (d *door) open(t *testing.T) {
+	l, err := net.Listen("unix", d.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.mu.Lock()
+	d.l = l
+	d.mu.Unlock()
+	d.work.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("unix", d.to)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			d.mu.Lock()
+			d.conns[in], d.conns[out] = true, true
+			d.mu.Unlock()
+			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
+				d.work.Go(func() {
+					io.Copy(pair[0], pair[1])
+					pair[0].Close()
+					pair[1].Close()
+				})
+			}
+		}
+	})
+}
+
+// shut ends all that goes through it.
+func (d *door) shut() {
+	d.mu.Lock()
+	d.l.Close()
+	for c := range d.conns {
+		c.Close()
+	}
+	clear(d.conns)
+	d.mu.Unlock()
+	d.work.Wait()
+}
+
+// The engine goes away under an instance and comes back.
+func testCut(t *testing.T, w *world) {
+	e := newDoor(t, w.host)
+	c := w.http() // which does not mind where nobody is attached, on any engine
+	c.Host = "unix://" + e.path
+	behind, err := w.d.engine(w.host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range behind.ceilings() { // those of the door are not the engine's
+		c.Ulimits = append(c.Ulimits, u.String())
+	}
+	inst := w.start(t, w.spec("a", c))
+	e.shut()
+	time.Sleep(100 * time.Millisecond)
+	select {
+	case <-inst.Done():
+		t.Fatalf("it counts as ended while nobody can tell: %v", inst.Err())
+	default:
+	}
+	if _, err := w.d.Start(t.Context(), w.spec("b", c)); err == nil {
+		t.Error("a container was made by an engine that is away")
+	}
+	e.open(t)
+	if got := drivertest.Dial(t, inst).Call(t, "echo", map[string]any{"text": "still"}); got != "still" {
+		t.Errorf("echo said %q", got)
+	}
+	// What ends meanwhile is lost, for nothing else has what it knew.
+	e.shut()
+	w.kill(t, inst)
+	time.Sleep(100 * time.Millisecond)
+	e.open(t)
+	drivertest.Ended(t, inst)
+	if !errors.Is(inst.Err(), driver.ErrLost) {
+		t.Errorf("the end was told as: %v", inst.Err())
+	}
+	if err := inst.Stop(t.Context()); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	// A stop while it is away is done when it is back.
+	late := w.start(t, w.spec("late", c))
+	e.shut()
+	err = late.Stop(t.Context())
+	says(t, err, "does not answer", "tried again")
+	e.open(t)
+	for over := time.Now().Add(time.Minute); len(w.containers(t, labelInstance+"="+keyOf(late.Handle().Dir))) > 0; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(over) {
+			t.Fatal("the container stays")
+		}
+	}
+	drivertest.Ended(t, late)
+	if err := late.Stop(t.Context()); err != nil {
+		t.Errorf("the second stop: %v", err)
+	}
+	empty(t, filepath.Join(w.dir, "instances"))
+}

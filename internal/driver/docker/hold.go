@@ -1,0 +1,138 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+)
+
+// Hold implements driver.Instance. No message enters, and the container is
+// paused: what it keeps does not change.
+func (i *instance) Hold(ctx context.Context) (release func(), err error) {
+	select {
+	case i.holding <- struct{}{}:
+	case <-i.done:
+		return func() {}, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("server %q is held by another: %w", i.h.Server, ctx.Err())
+	}
+	i.mu.Lock()
+	switch {
+	case i.conn != nil:
+		i.enter = i.conn.Hold()
+	case i.web != nil:
+		i.enter = i.web.hold()
+	}
+	i.mu.Unlock()
+	release = sync.OnceFunc(func() {
+		i.thaw()
+		i.mu.Lock()
+		enter := i.enter
+		i.enter = nil
+		i.mu.Unlock()
+		if enter != nil {
+			enter()
+		}
+		<-i.holding
+	})
+	if err := i.freeze(ctx); err != nil {
+		release()
+		select {
+		case <-i.done: // what has ended is still
+			return func() {}, nil
+		default:
+			return nil, fmt.Errorf("server %q can't be held: %w", i.h.Server, err)
+		}
+	}
+	return release, nil
+}
+
+var errParting = errors.New("it is being stopped or left")
+
+// freeze pauses the container.
+func (i *instance) freeze(ctx context.Context) error {
+	i.pausing.Lock()
+	defer i.pausing.Unlock()
+	select {
+	case <-i.leaving:
+		return errParting
+	case <-i.done:
+		return nil
+	default:
+	}
+	i.paused = true // also where it fails: nobody can tell how far it came
+	if _, err := i.e.cli.ContainerPause(ctx, i.rec.ref(), client.ContainerPauseOptions{}); err != nil {
+		// One that is ending can't be paused, and one that has ended need not.
+		select {
+		case <-i.done:
+			return nil
+		default:
+		}
+		if s, err := i.e.state(ctx, i.rec.ref()); err == nil && s != nil && !alive(s) || gone(err) {
+			return nil
+		}
+		return i.e.explain("pause the container", err)
+	}
+	i.pausedAt = time.Now()
+	return nil
+}
+
+// settle is how long a container stays paused at least. The engine hears a second
+// time that it was, a moment after it said so, and one that goes on by then counts
+// as paused from there on.
+const settle = 50 * time.Millisecond
+
+// thaw lets the container go on, where we paused it.
+func (i *instance) thaw() {
+	i.pausing.Lock()
+	defer i.pausing.Unlock()
+	if !i.paused {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), apiWait)
+	defer cancel()
+	i.paused = false
+	time.Sleep(time.Until(i.pausedAt.Add(settle)))
+	if err := i.e.unpause(ctx, i.rec.ref()); err != nil {
+		select {
+		case <-i.done:
+		default:
+			i.log.Warn("a container that was paused does not go on", "server", i.h.Server, "error", err)
+		}
+	}
+}
+
+// part makes the instance run again where it is held, for a stop or the next
+// gateway, and allows no other hold.
+func (i *instance) part() {
+	i.parting.Do(func() { close(i.leaving) })
+	i.thaw()
+}
+
+// unpause lets a container go on. One that is not paused does not mind.
+func (e *engine) unpause(ctx context.Context, id string) error {
+	_, err := e.cli.ContainerUnpause(ctx, id, client.ContainerUnpauseOptions{})
+	if err == nil || gone(err) || errdefs.IsConflict(err) {
+		return nil
+	}
+	// Engines say in different ways that it is not paused.
+	if s, stateErr := e.state(ctx, id); stateErr == nil && s != nil && !s.Paused && s.Status != container.StatePaused {
+		return nil
+	}
+	return err
+}
+
+// state is that of a container.
+func (e *engine) state(ctx context.Context, id string) (*container.State, error) {
+	res, err := e.cli.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return res.Container.State, nil
+}

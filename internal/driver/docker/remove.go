@@ -1,0 +1,201 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+)
+
+// removeContainer ends and removes a container, with the volumes that have no
+// name. One that is not there is fine.
+func (e *engine) removeContainer(ctx context.Context, id string) error {
+	wait := 5 * time.Millisecond
+	for {
+		_, err := e.cli.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		switch {
+		case err == nil, gone(err):
+			return nil
+		case strings.Contains(err.Error(), "is paused") || strings.Contains(err.Error(), "paused"):
+			if err := e.unpause(ctx, id); err != nil {
+				return err
+			}
+		case !errdefs.IsConflict(err) && !strings.Contains(err.Error(), "already in progress") &&
+			!strings.Contains(err.Error(), "could not be stopped") && !strings.Contains(err.Error(), "state improper"):
+			return err
+		}
+		// Somebody removes it already, or it is about to end.
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return fmt.Errorf("%w (%w)", ctx.Err(), err)
+		}
+		wait = min(2*wait, time.Second)
+	}
+}
+
+// kill ends a container that stays.
+func (e *engine) kill(ctx context.Context, id string) error {
+	s, err := e.state(ctx, id)
+	switch {
+	case gone(err):
+		return nil
+	case err != nil:
+		return err
+	case s == nil || !alive(s):
+		return nil
+	}
+	if s.Paused {
+		if err := e.unpause(ctx, id); err != nil {
+			return err
+		}
+	}
+	if _, err := e.cli.ContainerKill(ctx, id, client.ContainerKillOptions{Signal: "SIGKILL"}); err != nil && !gone(err) {
+		if s, stateErr := e.state(ctx, id); stateErr != nil || s != nil && alive(s) {
+			return err
+		}
+	}
+	if err := e.waitExit(ctx, id); err != nil && !gone(err) {
+		return err
+	}
+	return nil
+}
+
+// removeVolume removes a volume. One that is not there is fine.
+func (e *engine) removeVolume(ctx context.Context, name string) error {
+	wait := 10 * time.Millisecond
+	for {
+		_, err := e.cli.VolumeRemove(ctx, name, client.VolumeRemoveOptions{Force: true})
+		if err == nil || gone(err) {
+			return nil
+		}
+		// The container that had it may still be going.
+		if !errdefs.IsConflict(err) && !strings.Contains(err.Error(), "in use") && !strings.Contains(err.Error(), "being used") || wait > 2*time.Second {
+			return fmt.Errorf("remove the volume %s: %w", name, err)
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return fmt.Errorf("remove the volume %s: %w (%w)", name, ctx.Err(), err)
+		}
+		wait *= 2
+	}
+}
+
+// removeTag takes a name of an image away, and the image with its last one.
+func (e *engine) removeTag(ctx context.Context, tag string) error {
+	_, err := e.cli.ImageRemove(ctx, tag, client.ImageRemoveOptions{PruneChildren: true})
+	if err != nil && errdefs.IsConflict(err) {
+		// A container that is being removed may still be there for a moment; and
+		// an image that others were made from only loses its name.
+		_, err = e.cli.ImageRemove(ctx, tag, client.ImageRemoveOptions{PruneChildren: true, Force: true})
+	}
+	if err != nil && !gone(err) {
+		return fmt.Errorf("remove the image %s: %w", tag, err)
+	}
+	return nil
+}
+
+// retry removes the container of an instance in the background. The folder stays
+// until then, so that the next gateway finds it too.
+func (d *Driver) retry(dir string, rec record) {
+	d.later(dir, func(ctx context.Context) error { return d.bury(ctx, dir, rec) })
+}
+
+// later does something in the background again and again until it is done or the
+// driver is closed: what could not be removed because the engine is away.
+func (d *Driver) later(name string, do func(context.Context) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed || d.retried[name] {
+		return
+	}
+	d.retried[name] = true
+	d.work.Go(func() {
+		defer d.forget(name)
+		for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+			t := time.NewTimer(wait)
+			select {
+			case <-d.ctx.Done():
+				t.Stop()
+				return
+			case <-t.C:
+			}
+			if !d.wanted(name) {
+				return
+			}
+			ctx, cancel := context.WithTimeout(d.ctx, apiWait)
+			err := do(ctx)
+			cancel()
+			if err == nil {
+				d.opts.Log.Info("removed what was left when the container engine was away", "of", name)
+				return
+			}
+		}
+	})
+}
+
+// forget ends the trying; wanted reports whether it goes on.
+func (d *Driver) forget(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.retried, name)
+}
+
+func (d *Driver) wanted(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.retried[name]
+}
+
+// claim takes down that something which labels or names tell is of this driver,
+// so that a sweep which comes late leaves it alone.
+func (d *Driver) claim(names ...string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, n := range names {
+		d.live[n] = true
+	}
+}
+
+func (d *Driver) disclaim(names ...string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, n := range names {
+		delete(d.live, n)
+	}
+}
+
+// mine reports whether something was claimed.
+func (d *Driver) mine(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.live[name]
+}
+
+// bury ends and removes what is left of an instance that nobody has.
+func (d *Driver) bury(ctx context.Context, dir string, rec record) error {
+	e, err := d.engine(rec.Host)
+	if err != nil {
+		return err
+	}
+	if rec.Stays {
+		err = e.kill(ctx, rec.ref())
+	} else {
+		err = e.removeContainer(ctx, rec.ref())
+	}
+	if err != nil {
+		return e.explain("remove the container", err)
+	}
+	if rec.Ours {
+		e.tidyNetwork(ctx, rec.Network)
+	}
+	return removeFolder(dir)
+}
