@@ -38,7 +38,8 @@ func (r *Registry) beforeCall(ctx context.Context, s *Session, server, tool stri
 	if ctx.Value(ridesOn{&s.gate}) != nil {
 		return nil // its caller's was made
 	}
-	name := server + r.Catalog().Config.Separator + tool
+	base, _ := splitMember(server)
+	name := base + r.Catalog().Config.Separator + tool
 	before := false
 	for _, p := range a.Before {
 		before = before || identity.Match(p, name)

@@ -15,6 +15,7 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/upstream"
 )
 
 // A Catalog is the list of servers at one moment. It is never changed; a
@@ -32,12 +33,22 @@ type Entry struct {
 	config.Server
 	// Override is the run-time switch; nil when the config decides.
 	Override *bool
+	// Ordinal tells the instances of one server in a session apart. Those after
+	// the first have an ID of their own; Base is the server's.
+	Ordinal int
 	// Set names what else was set at run time, such as policy.retry.attempts.
 	Set      []string
 	driver   driver.Driver
 	problem  string // why it can't run at all
+	space    string // the template of its workspace, where its session has one
 	hash     string // of what an instance is started with
 	governor *governor
+}
+
+// Base is the id of the server in the config.
+func (e *Entry) Base() string {
+	server, _ := splitMember(e.ID)
+	return server
 }
 
 // Entry returns a server by id.
@@ -76,14 +87,27 @@ func (e *Entry) spec() driver.Spec {
 		header.Set(k, v)
 	}
 	spec := driver.Spec{
-		Server: e.ID, Command: e.Command, Args: e.Args, Env: e.Env, Cwd: e.Cwd,
+		Server: e.Base(), Ordinal: e.Ordinal, Command: e.Command, Args: e.Args, Env: e.Env, Cwd: e.Cwd,
 		URL: e.URL, Header: header, Transport: e.Transport, CAFile: e.CAFile,
-		Builtin: e.Builtin, Settings: e.Settings, Template: e.Template,
+		Builtin: e.Builtin, Settings: e.Settings, Template: e.Template, Details: e.Details,
+		Docker: e.Docker, Remote: e.Remote,
 	}
 	for _, d := range e.State {
 		spec.Dirs = append(spec.Dirs, driver.StateDir{Name: d.Name, Template: d.Template})
 	}
 	return spec
+}
+
+// startup is what every new instance of the server is asked.
+func (e *Entry) startup() *upstream.Startup {
+	if e.Startup == nil {
+		return nil
+	}
+	arguments, err := json.Marshal(e.Startup.Arguments)
+	if err != nil || e.Startup.Arguments == nil {
+		arguments = nil
+	}
+	return &upstream.Startup{Tool: e.Startup.Tool, Arguments: arguments}
 }
 
 // keeper returns who looks after what the server remembers; nil when it
@@ -117,19 +141,23 @@ func (e *Entry) fork() (mode, why string) {
 	}
 	switch {
 	case e.Fork == config.ForkMemory && carries != driver.CarryMemory:
-		return config.ForkRefuse, fmt.Sprintf("driver %q can't carry the memory of server %q; set servers.%s.fork to files, fresh, share or refuse", e.Driver, e.ID, e.ID)
+		return config.ForkRefuse, fmt.Sprintf("driver %q can't carry the memory of server %q; set servers.%s.fork to files, fresh, share or refuse", e.Driver, e.Base(), e.Base())
 	case e.Fork == config.ForkFiles && carries == driver.CarryNone:
-		return config.ForkRefuse, fmt.Sprintf("server %q has no files to carry; name its directories in servers.%s.state", e.ID, e.ID)
+		return config.ForkRefuse, fmt.Sprintf("server %q has no files to carry; name its directories in servers.%s.state", e.Base(), e.Base())
 	case e.Fork != "":
 		return e.Fork, fmt.Sprintf("servers.%s.fork says so", e.ID)
 	case carries == driver.CarryMemory:
 		return config.ForkMemory, ""
 	case carries == driver.CarryFiles:
 		return config.ForkFiles, ""
+	case e.Remote != nil:
+		return config.ForkRefuse, fmt.Sprintf("the orchestrator of server %q is not known to fork; name its endpoint in servers.%s.remote.fork or servers.%s.remote.snapshot, or set servers.%s.fork to fresh or share", e.Base(), e.Base(), e.Base(), e.Base())
+	case e.Docker != nil:
+		return config.ForkRefuse, fmt.Sprintf("what the container of server %q remembers is not known; name its paths, or root, in servers.%s.docker.state, or set servers.%s.fork to fresh or share", e.Base(), e.Base(), e.Base())
 	case e.keeper() != nil:
-		return config.ForkRefuse, fmt.Sprintf("what server %q remembers is not known; name its directories with servers.%s.state: [NAME] and ${state.NAME} in its args or env, or set servers.%s.fork to fresh or share", e.ID, e.ID, e.ID)
+		return config.ForkRefuse, fmt.Sprintf("what server %q remembers is not known; name its directories with servers.%s.state: [NAME] and ${state.NAME} in its args or env, or set servers.%s.fork to fresh or share", e.Base(), e.Base(), e.Base())
 	}
-	return config.ForkRefuse, fmt.Sprintf("driver %q can't fork; set servers.%s.fork to fresh or share, or servers.%s.scope to shared", e.Driver, e.ID, e.ID)
+	return config.ForkRefuse, fmt.Sprintf("driver %q can't fork; set servers.%s.fork to fresh or share, or servers.%s.scope to shared", e.Driver, e.Base(), e.Base())
 }
 
 // hashOf tells whether two entries would start the same thing and speak to it
@@ -137,7 +165,15 @@ func (e *Entry) fork() (mode, why string) {
 func hashOf(s config.Server) string {
 	s.Enabled, s.Eager, s.Title, s.Tools, s.Timeout = false, false, "", config.Tools{}, 0
 	s.ConnectTimeout, s.Policy, s.Journal = 0, config.Policy{}, ""
-	s.Fork, s.Budget, s.Template = "", config.Budget{}, ""
+	s.Fork, s.Budget, s.Template, s.Details = "", config.Budget{}, "", nil
+	s.Startup, s.Merged, s.Preset = nil, false, ""
+	if s.Docker != nil {
+		// What the flags say is in the other fields, and where a template went is
+		// over when an instance starts.
+		d := *s.Docker
+		d.RunArgs, d.TemplatePath = nil, ""
+		s.Docker = &d
+	}
 	b, err := json.Marshal(s)
 	if err != nil {
 		return "" // settings that JSON can't hold: never the same

@@ -27,7 +27,10 @@ func (r *Registry) Describe(s *Session, members bool) api.Session {
 		return out
 	}
 	for _, e := range s.Catalog().Entries {
-		m := api.Member{Server: e.ID, Driver: e.Driver, Scope: e.Scope, State: api.StateIdle}
+		if e.Controls() {
+			continue // it acts on sessions and is in none
+		}
+		m := api.Member{Server: e.ID, Ordinal: e.Ordinal, Driver: e.Driver, Scope: e.Scope, State: api.StateIdle}
 		if on, why := e.On(); !on {
 			m.State, m.Reason = api.StateDisabled, why
 		}
@@ -42,10 +45,10 @@ func (r *Registry) Describe(s *Session, members bool) api.Session {
 	}
 	if slices.ContainsFunc(s.members(), func(e *Entry) bool { return e.Workspace }) {
 		w := &api.Workspace{Kind: "tree", Path: "/workspace"}
-		if s.needsFolder() {
+		if s.needsFolder(0) {
 			w.Kind = "folder"
 		}
-		if open := s.ws.Load(); open != nil {
+		if open := s.spaces.at(0).open.Load(); open != nil {
 			w.Path = open.FS().Root()
 		} else if w.Kind == "folder" {
 			w.Path = ""
@@ -81,9 +84,19 @@ func (r *Registry) Find(ctx context.Context, f store.SessionFilter) ([]api.Sessi
 	}
 	out := make([]api.Session, 0, len(recs))
 	for _, rec := range recs {
-		out = append(out, r.describeRecord(rec))
+		// One whose end is not written down yet is open for the store alone.
+		if f.Closed || !r.isEnding(rec.ID) {
+			out = append(out, r.describeRecord(rec))
+		}
 	}
 	return out, nil
+}
+
+// isEnding reports whether a session is closed without the store knowing of it.
+func (r *Registry) isEnding(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.unrecorded[id] != nil
 }
 
 // Closed describes a session that has ended; ok is false when there was none.

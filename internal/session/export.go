@@ -11,8 +11,10 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -25,7 +27,7 @@ import (
 //	"tine snapshot 1\n"
 //	manifest                  what there is, and whose
 //	the state of each member  in the order of the manifest
-//	the workspace             where there is one
+//	the workspace             where there is one, and those of further instances
 //	sha256 of all before
 //
 // The manifest and each state is a series of chunks, a length of four bytes
@@ -46,6 +48,10 @@ type manifest struct {
 	Created   time.Time         `json:"created"`
 	Members   []manifestMember  `json:"members"`
 	Workspace bool              `json:"workspace"`
+	// Spaces are the ordinals of further workspaces, and Counts says of which
+	// servers there are how many instances.
+	Spaces []int          `json:"spaces,omitempty"`
+	Counts map[string]int `json:"counts,omitempty"`
 }
 
 type manifestMember struct {
@@ -67,12 +73,14 @@ func (r *Registry) Export(ctx context.Context, id string, w io.Writer) error {
 		return noSnapshot(id)
 	}
 	m := manifest{Name: snap.Name, Labels: snap.Labels, Session: snap.Session, Created: snap.Created, Workspace: snap.Workspace != nil}
+	m.Spaces, m.Counts = slices.Sorted(maps.Keys(snap.Spaces)), snap.Counts
 	servers, err := r.serversOf(ctx, snap.Catalog)
 	if err != nil {
 		return err
 	}
 	for _, f := range snap.Members {
-		m.Members = append(m.Members, manifestMember{f.Server, f.Snapshot.Driver, servers[f.Server], f.Snapshot.Carries})
+		base, _ := splitMember(f.Server)
+		m.Members = append(m.Members, manifestMember{f.Server, f.Snapshot.Driver, servers[base], f.Snapshot.Carries})
 	}
 	sum := sha256.New()
 	out := bufio.NewWriterSize(w, 64<<10)
@@ -98,8 +106,12 @@ func (r *Registry) Export(ctx context.Context, id string, w io.Writer) error {
 		}
 		err = section(func(w io.Writer) error { return k.Export(ctx, f.Snapshot, w) })
 	}
-	if err == nil && snap.Workspace != nil {
-		err = section(func(w io.Writer) error { return r.o.Workspaces.Export(ctx, *snap.Workspace, w) })
+	spaces := snap.spaces()
+	for _, n := range slices.Sorted(maps.Keys(spaces)) {
+		if err != nil {
+			break
+		}
+		err = section(func(w io.Writer) error { return r.o.Workspaces.Export(ctx, spaces[n], w) })
 	}
 	if err == nil {
 		_, err = out.Write(sum.Sum(nil))
@@ -189,7 +201,8 @@ func (r *Registry) readFile(ctx context.Context, snap *snapshot, dir string, rd 
 	}
 	seen := make(map[string]bool)
 	for _, member := range m.Members {
-		e := r.Catalog().Entry(member.Server)
+		base, _ := splitMember(member.Server)
+		e := r.Catalog().Entry(base)
 		switch {
 		case seen[member.Server]:
 			return fmt.Errorf("server %q stands in it twice", member.Server)
@@ -202,23 +215,38 @@ func (r *Registry) readFile(ctx context.Context, snap *snapshot, dir string, rd 
 		}
 		seen[member.Server] = true
 		c := &chunkReader{r: in}
-		s, err := e.keeper().Import(ctx, e.ID, filepath.Join(dir, e.ID), c)
+		s, err := e.keeper().Import(ctx, e.ID, filepath.Join(dir, member.Server), c)
 		if err != nil {
-			return fmt.Errorf("server %q: %w", e.ID, err)
+			return fmt.Errorf("server %q: %w", member.Server, err)
 		}
-		s.Driver, s.Server = e.Driver, e.ID
-		snap.Members = append(snap.Members, frozenMember{e.ID, s})
+		s.Driver, s.Server = e.Driver, member.Server
+		snap.Members = append(snap.Members, frozenMember{member.Server, s})
 		if err := c.drain(); err != nil {
-			return fmt.Errorf("server %q: %w", e.ID, err)
+			return fmt.Errorf("server %q: %w", member.Server, err)
 		}
 	}
+	for id, n := range m.Counts {
+		if e := r.Catalog().Entry(id); e == nil || !e.own() || n < 1 || n > maxInstances {
+			return fmt.Errorf("it has %d instances of server %q, which is not possible here", n, id)
+		}
+	}
+	snap.Counts = m.Counts
+	ordinals := m.Spaces
 	if m.Workspace {
+		ordinals = append([]int{0}, ordinals...)
+	}
+	last := -1
+	for _, n := range ordinals {
+		if n <= last || n >= maxInstances {
+			return errors.New("its manifest names its workspaces in disorder")
+		}
+		last = n
 		c := &chunkReader{r: in}
-		f, err := r.o.Workspaces.Import(ctx, filepath.Join(dir, workspaceState), c)
+		f, err := r.o.Workspaces.Import(ctx, filepath.Join(dir, spaceName(n)), c)
 		if err != nil {
 			return fmt.Errorf("workspace: %w", err)
 		}
-		snap.Workspace = &f
+		snap.setSpace(n, f)
 		if err := c.drain(); err != nil {
 			return fmt.Errorf("workspace: %w", err)
 		}

@@ -23,6 +23,10 @@ type facts struct {
 	Depth   int                  `json:"depth,omitempty"`
 	Servers []string             `json:"servers,omitempty"`
 	Auto    *config.Autosnapshot `json:"auto,omitempty"`
+	// Members says more about some servers than that the session has them.
+	Members map[string]Member `json:"members,omitempty"`
+	// Uses is the session that the clients of this one mean when they name none.
+	Uses string `json:"uses,omitempty"`
 	// States has the folders of states that are not called like their server: a
 	// rewind makes new ones beside those it leaves.
 	States map[string]string `json:"states,omitempty"`

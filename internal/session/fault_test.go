@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/store"
+	"io/fs"
 )
 
 var (
@@ -141,7 +142,7 @@ func (w *world) dieAt(n int) (crashed func() bool) {
 		defer w.m.disk.Unlock()
 		w.m.crash()
 		died = true
-		if err := os.CopyFS(w.dir+".then", os.DirFS(w.dir)); err != nil {
+		if err := copyAsIs(w.dir+".then", w.dir); err != nil {
 			w.t.Error(err)
 		}
 		return errDead
@@ -151,6 +152,46 @@ func (w *world) dieAt(n int) (crashed func() bool) {
 		defer w.m.disk.Unlock()
 		return died
 	}
+}
+
+// copyAsIs copies a folder in which somebody may just be removing something: what
+// is gone when it is come to is not in the copy.
+func copyAsIs(to, from string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		at := filepath.Join(to, rel)
+		switch {
+		case d.IsDir():
+			return os.MkdirAll(at, 0o700)
+		case d.Type()&fs.ModeSymlink != 0:
+			link, err := os.Readlink(path)
+			if err != nil {
+				return nil
+			}
+			return os.Symlink(link, at)
+		}
+		b, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		info, err := os.Lstat(path)
+		if err != nil {
+			return os.WriteFile(at, b, 0o600)
+		}
+		return os.WriteFile(at, b, info.Mode().Perm())
+	})
 }
 
 // rise is the start of the next gateway on what the dead one left.

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -19,6 +20,11 @@ import (
 type frozen struct {
 	Members   []frozenMember    `json:"members"`
 	Workspace *workspace.Frozen `json:"workspace,omitempty"`
+	// Spaces are the workspaces of further instances, by ordinal.
+	Spaces map[int]workspace.Frozen `json:"spaces,omitempty"`
+	// Counts says of which servers there are how many instances, where it is not
+	// one.
+	Counts map[string]int `json:"counts,omitempty"`
 	// Shared names the servers whose instance a fork uses too.
 	Shared []string `json:"shared,omitempty"`
 }
@@ -33,10 +39,35 @@ func (f *frozen) size() int64 {
 	for _, m := range f.Members {
 		n += m.Snapshot.Size
 	}
-	if f.Workspace != nil {
-		n += f.Workspace.Size
+	for _, w := range f.spaces() {
+		n += w.Size
 	}
 	return n
+}
+
+// spaces are all workspaces, by ordinal.
+func (f *frozen) spaces() map[int]workspace.Frozen {
+	all := maps.Clone(f.Spaces)
+	if f.Workspace == nil {
+		return all
+	}
+	if all == nil {
+		all = make(map[int]workspace.Frozen, 1)
+	}
+	all[0] = *f.Workspace
+	return all
+}
+
+// setSpace adds a workspace.
+func (f *frozen) setSpace(ordinal int, w workspace.Frozen) {
+	if ordinal == 0 {
+		f.Workspace = &w
+		return
+	}
+	if f.Spaces == nil {
+		f.Spaces = make(map[int]workspace.Frozen)
+	}
+	f.Spaces[ordinal] = w
 }
 
 // moment is when a session was frozen.
@@ -162,23 +193,29 @@ func (s *Session) capture(ctx context.Context, dir string, running map[string]dr
 		return nil, fmt.Errorf("making the folder of the snapshot: %w", err)
 	}
 	m := &moment{frozen: frozen{Members: make([]frozenMember, len(take)), Shared: shared}, call: s.r.lastCall()}
-	work := len(take)
-	ws := s.stateDir(workspaceState)
-	if whole(ws) {
-		work++
+	m.Counts = s.counts()
+	var spaces []int
+	for _, n := range s.spaceOrdinals() {
+		if whole(s.stateDir(spaceName(n))) {
+			spaces = append(spaces, n)
+		}
 	}
-	err = atOnce(work, func(i int) error {
-		if i == len(take) {
-			f, err := s.r.o.Workspaces.Freeze(ctx, ws, filepath.Join(dir, workspaceState))
+	var mu sync.Mutex
+	err = atOnce(len(take)+len(spaces), func(i int) error {
+		if i >= len(take) {
+			name := spaceName(spaces[i-len(take)])
+			f, err := s.r.o.Workspaces.Freeze(ctx, s.stateDir(name), filepath.Join(dir, name))
 			if err != nil {
 				return memberError("", "freezing the workspace", err)
 			}
-			m.Workspace = &f
+			mu.Lock()
+			defer mu.Unlock()
+			m.setSpace(spaces[i-len(take)], f)
 			return nil
 		}
 		e := take[i]
 		spec := e.spec()
-		spec.State = s.stateDir(e.ID)
+		spec.Session, spec.State = s.ID, s.stateDir(e.ID)
 		snap, err := e.keeper().Freeze(ctx, spec, running[e.ID], filepath.Join(dir, e.ID))
 		if err != nil {
 			return memberError(e.ID, "freezing its state", err)
@@ -199,17 +236,7 @@ func (s *Session) capture(ctx context.Context, dir string, running map[string]dr
 // atOnce does n things at once and returns the first error. The common case of
 // one or two costs no more than doing them.
 func atOnce(n int, do func(int) error) error {
-	errs := make([]error, n)
-	var wg sync.WaitGroup
-	for i := range n {
-		if i == n-1 {
-			errs[i] = do(i)
-			break
-		}
-		wg.Go(func() { errs[i] = do(i) })
-	}
-	wg.Wait()
-	for _, err := range errs {
+	for _, err := range atAll(n, do) {
 		if err != nil {
 			return err
 		}
@@ -217,22 +244,45 @@ func atOnce(n int, do func(int) error) error {
 	return nil
 }
 
+// together is how many things are done at once for the members of a session, of
+// which there may be thousands.
+const together = 64
+
+// atAll does n things at once and returns the error of each.
+func atAll(n int, do func(int) error) []error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	places := make(chan struct{}, together)
+	for i := range n {
+		places <- struct{}{}
+		if i == n-1 {
+			errs[i] = do(i)
+			break
+		}
+		wg.Go(func() {
+			errs[i] = do(i)
+			<-places
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
 // discard removes what was frozen.
 func (r *Registry) discard(ctx context.Context, f *frozen, dir string) {
-	for _, m := range f.Members {
-		if m.Snapshot.Driver == "" {
-			continue // it was never made
-		}
+	_ = atOnce(len(f.Members), func(i int) error {
+		m := f.Members[i]
 		k, _ := r.o.Drivers[m.Snapshot.Driver].(driver.Keeper)
-		if k == nil {
-			continue
+		if k == nil { // also where it was never made
+			return nil
 		}
 		if err := k.Discard(ctx, m.Snapshot); err != nil {
 			r.o.Log.Warn("snapshot not removed", "server", m.Server, "err", err)
 		}
-	}
-	if f.Workspace != nil {
-		if err := r.o.Workspaces.Discard(ctx, *f.Workspace); err != nil {
+		return nil
+	})
+	for _, w := range f.spaces() {
+		if err := r.o.Workspaces.Discard(ctx, w); err != nil {
 			r.o.Log.Warn("snapshot of a workspace not removed", "err", err)
 		}
 	}

@@ -43,7 +43,7 @@ func (r *Registry) dropGovernors(c *Catalog) {
 	if c != nil {
 		for _, s := range r.Sessions() {
 			for _, e := range s.Catalog().Entries {
-				pinned[e.ID] = true
+				pinned[e.Base()] = true
 			}
 		}
 	}
@@ -87,7 +87,7 @@ func (r *Registry) govern(e *Entry, s *Session, o upstream.Options) *upstream.Up
 			// What is kept of lists must be dropped when they change.
 			Kept: func() { up.Listen() },
 		})
-		return e.governor.record.Wrap(chain)
+		return e.governor.record.Wrap(e.ID, chain)
 	}
 	o.Heard = func(method string) { chain.Note(method) }
 	o.Closed = func() { chain.Close() }
@@ -97,9 +97,12 @@ func (r *Registry) govern(e *Entry, s *Session, o upstream.Options) *upstream.Up
 
 // Credentials is what the server's auth asks for.
 func (e *Entry) Credentials() credential.Settings {
-	a := e.Auth
+	a, url := e.Auth, e.URL
+	if e.Remote != nil {
+		url = e.Remote.URL
+	}
 	return credential.Settings{
-		Server: e.ID, URL: e.URL, Type: a.Type, TokenURL: a.TokenURL, AuthURL: a.AuthURL,
+		Server: e.Base(), URL: url, Type: a.Type, TokenURL: a.TokenURL, AuthURL: a.AuthURL,
 		ClientID: a.ClientID, ClientSecret: a.ClientSecret, Scopes: a.Scopes, Audience: a.Audience,
 		Resource: a.Resource, Redirect: a.Redirect, CAFile: e.CAFile,
 		PerPrincipal: e.Credential == config.CredentialPerPrincipal,

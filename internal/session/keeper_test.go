@@ -101,6 +101,9 @@ func (p *proc) tool(params []byte) string {
 }
 
 func (d *desk) Carries(spec driver.Spec) string {
+	if spec.Builtin == "files" {
+		return driver.CarryNone // all it has is the workspace
+	}
 	if spec.Builtin != "" {
 		return driver.CarryMemory
 	}

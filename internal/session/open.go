@@ -38,6 +38,7 @@ type OpenOptions struct {
 	Idle    time.Duration
 	Servers []string // only these; nil for all
 	Eager   bool
+	Members map[string]Member    // more about some servers, by their ids
 	Auto    *config.Autosnapshot // nil for the config's
 	Wait    time.Duration
 	// Creation is the mark of the request, where it has one: what carries that of
@@ -110,18 +111,23 @@ func (r *Registry) begin(ctx context.Context, o OpenOptions) (*birth, error) {
 	}
 	servers := slices.Sorted(slices.Values(o.Servers))
 	for _, id := range servers {
-		if r.viewOf(cat, pin, nil).Entry(id) == nil {
+		if r.viewOf(cat, pin, nil, nil).Entry(id) == nil {
 			return nil, &api.Error{Kind: api.KindInvalid, Server: id, Message: fmt.Sprintf("there is no server %q; `tine servers` lists them", id)}
 		}
 	}
+	members, err := r.settled(r.viewOf(cat, pin, slices.Compact(servers), nil), &o, from)
+	if err != nil {
+		return nil, err
+	}
 	f := facts{
-		Owner: o.Owner.Pinned, Labels: o.Labels, Idle: o.Idle, From: o.From, Servers: slices.Compact(servers), Auto: o.Auto, Creation: o.Creation,
+		Members: members,
+		Owner:   o.Owner.Pinned, Labels: o.Labels, Idle: o.Idle, From: o.From, Servers: slices.Compact(servers), Auto: o.Auto, Creation: o.Creation,
 	}
 	if ttl := choose(o.TTL, cfg.TTL); ttl > 0 {
 		f.Expires = time.Now().Add(ttl)
 	}
 	b := &birth{r: r, from: from, eager: o.Eager}
-	each := needs(r.viewOf(cat, pin, f.Servers))
+	each := needs(r.viewOf(cat, pin, f.Servers, f.Members))
 	if err := b.takeRoom(ctx, o.Owner.Name, each, 1, choose(o.Wait, cfg.Wait)); err != nil {
 		return nil, err
 	}
@@ -183,7 +189,7 @@ func (r *Registry) uncount(owner string, count int) {
 func (b *birth) add(owner, parent, pin string, f facts, each need) *Session {
 	s := b.r.newSession(newID(), owner, KindOpened, time.Now().UTC(), f)
 	token, hash := newToken()
-	s.Parent, s.pin, s.servers, s.token, s.need = parent, pin, f.Servers, hash, each
+	s.Parent, s.pin, s.servers, s.said, s.token, s.need = parent, pin, f.Servers, f.Members, hash, each
 	b.children, b.tokens = append(b.children, s), append(b.tokens, token)
 	return s
 }
@@ -198,17 +204,18 @@ func (b *birth) make(ctx context.Context) (err error) {
 			b.undo(ctx)
 		}
 	}()
-	if err := b.each(ctx, b.seed); err != nil {
+	// The last one may use up what the others need, so it comes after them.
+	if err := b.each(ctx, b.take, b.seed); err != nil {
 		return err
 	}
-	if err := b.each(ctx, b.start); err != nil {
+	if err := b.each(ctx, false, b.start); err != nil {
 		return err
 	}
 	return b.register(ctx)
 }
 
 // each does something for all children, several at once, until one fails.
-func (b *birth) each(ctx context.Context, do func(context.Context, *Session, bool) error) error {
+func (b *birth) each(ctx context.Context, lastAlone bool, do func(context.Context, *Session, bool) error) error {
 	last := len(b.children) - 1
 	if last == 0 {
 		return do(ctx, b.children[0], true)
@@ -218,8 +225,8 @@ func (b *birth) each(ctx context.Context, do func(context.Context, *Session, boo
 	var wg sync.WaitGroup
 	places := make(chan struct{}, parallel)
 	for i, s := range b.children {
-		if i == last {
-			wg.Wait() // it may use up what the others need
+		if i == last && lastAlone {
+			wg.Wait()
 		}
 		places <- struct{}{}
 		wg.Go(func() {
@@ -238,39 +245,58 @@ func (b *birth) each(ctx context.Context, do func(context.Context, *Session, boo
 	return nil
 }
 
-// seed makes the states that a session begins with.
+// seed makes the states that a session begins with: those that it carries, and
+// those for which it has a template of its own, which may be gone later.
 func (b *birth) seed(ctx context.Context, s *Session, last bool) error {
-	if b.from == nil {
-		return nil
-	}
-	if w := b.from.Workspace; w != nil {
-		seed := workspace.Seed{Folder: s.needsFolder(), From: w, Take: last && b.take}
-		if err := b.r.seedWorkspace(ctx, s.stateDir(workspaceState), seed); err != nil {
-			return err
+	var work []func() error
+	carried := make(map[string]bool)
+	spaces := make(map[int]workspace.Frozen)
+	if b.from != nil {
+		spaces = b.from.spaces()
+		for _, m := range b.from.Members {
+			carried[m.Server] = true
+			work = append(work, func() error { return b.seedMember(ctx, s, &m, last) })
 		}
 	}
-	for _, m := range b.from.Members {
-		e := s.Catalog().Entry(m.Server)
-		if e == nil || !e.own() {
-			continue // left out on purpose
+	for _, n := range s.spaceOrdinals() {
+		seed, wanted := s.newSpace(n), false
+		if w, ok := spaces[n]; ok {
+			seed, wanted = workspace.Seed{Folder: seed.Folder, From: &w, Take: last && b.take}, true
 		}
-		if e.keeper() == nil || e.Driver != m.Snapshot.Driver {
-			return &api.Error{
-				Kind: api.KindInvalid, Server: e.ID,
-				Message: fmt.Sprintf("server %q is run by driver %q, and the snapshot was made by %q", e.ID, e.Driver, m.Snapshot.Driver),
-			}
+		for _, e := range s.members() {
+			wanted = wanted || e.Ordinal == n && e.space != ""
 		}
-		src := driver.Source{From: &m.Snapshot, Take: last && b.take}
-		if err := b.r.seed(ctx, e, s.stateDir(e.ID), src); err != nil {
-			return err
+		if wanted {
+			work = append(work, func() error { return b.r.seedWorkspace(ctx, s.stateDir(spaceName(n)), seed) })
 		}
 	}
-	return nil
+	for _, e := range s.members() {
+		if s.templated(e) && e.space == "" && e.keeper() != nil && !carried[e.ID] {
+			work = append(work, func() error { return b.r.seed(ctx, e, s.ID, s.stateDir(e.ID), driver.Source{}) })
+		}
+	}
+	return joined(atAll(len(work), func(i int) error { return work[i]() }))
+}
+
+// seedMember makes the state of one member that is carried.
+func (b *birth) seedMember(ctx context.Context, s *Session, m *frozenMember, last bool) error {
+	e := s.Catalog().Entry(m.Server)
+	if e == nil || !e.own() {
+		return nil // left out on purpose
+	}
+	if e.keeper() == nil || e.Driver != m.Snapshot.Driver {
+		return &api.Error{
+			Kind: api.KindInvalid, Server: e.ID,
+			Message: fmt.Sprintf("server %q is run by driver %q, and the snapshot was made by %q", e.ID, e.Driver, m.Snapshot.Driver),
+		}
+	}
+	src := driver.Source{From: &m.Snapshot, Take: last && b.take}
+	return b.r.seed(ctx, e, s.ID, s.stateDir(e.ID), src)
 }
 
 // start starts the members that a session must have running before it is given
 // to anybody: those that were carried, unless nothing can go wrong with them,
-// and with eager all.
+// and with eager all. It says of each what went wrong.
 func (b *birth) start(ctx context.Context, s *Session, _ bool) error {
 	carried := make(map[string]bool)
 	if b.from != nil {
@@ -278,30 +304,22 @@ func (b *birth) start(ctx context.Context, s *Session, _ bool) error {
 			carried[m.Server] = true
 		}
 	}
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var failed error
+	var starting []*Entry
 	for _, e := range s.members() {
 		if on, _ := e.On(); !on {
 			continue
 		}
-		if !(b.eager || e.Eager || carried[e.ID] && !e.driver.Info().Light) {
-			continue
+		if b.eager || e.Eager || carried[e.ID] && !e.driver.Info().Light {
+			starting = append(starting, e)
 		}
-		wg.Go(func() {
-			up, _, err := s.Upstream(e.ID)
-			if err == nil {
-				_, err = up.Conn(ctx)
-			}
-			if err != nil {
-				mu.Lock()
-				failed = err
-				mu.Unlock()
-			}
-		})
 	}
-	wg.Wait()
-	return failed
+	return joined(atAll(len(starting), func(i int) error {
+		up, _, err := s.Upstream(starting[i].ID)
+		if err == nil {
+			_, err = up.Conn(ctx)
+		}
+		return err
+	}))
 }
 
 // register writes the sessions down and lets them be found.
@@ -377,15 +395,21 @@ func (r *Registry) unopen(all ...*Session) {
 // dissolve ends what a session has and removes what it remembers.
 func (r *Registry) dissolve(ctx context.Context, s *Session) {
 	r.finish(s, (*upstream.Upstream).Close)
-	shares := s.known().Shares
-	for _, e := range s.members() {
+	shares, members := s.known().Shares, s.members()
+	_ = atOnce(len(members), func(i int) error {
+		e := members[i]
 		if origin := shares[e.ID]; origin != "" {
 			r.unlend(ctx, origin, e, s.ID)
 		} else if e.keeper() != nil {
 			r.erase(ctx, e, s.stateDir(e.ID))
 		}
-	}
-	s.closeWorkspace(s.ws.Swap(nil))
-	s.eraseWorkspace(ctx, s.stateDir(workspaceState))
+		return nil
+	})
+	s.closeWorkspaces(s.spaces.take())
+	spaces := s.spaceOrdinals()
+	_ = atOnce(len(spaces), func(i int) error {
+		s.eraseWorkspace(ctx, s.stateDir(spaceName(spaces[i])))
+		return nil
+	})
 	r.clearHome(s.ID)
 }

@@ -8,8 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	"github.com/tine-mcp/tine/internal/config"
 )
@@ -119,13 +119,13 @@ var errNotRecorded = errors.New("the servers it was made with are not recorded a
 // Catalog returns the servers as this session sees them now.
 func (s *Session) Catalog() *Catalog {
 	cur := s.r.Catalog()
-	if s.pin == "" && len(s.servers) == 0 {
+	if s.pin == "" && len(s.servers) == 0 && len(s.said) == 0 {
 		return cur
 	}
 	if v := s.view.Load(); v != nil && v.of == cur {
 		return v
 	}
-	v := s.r.viewOf(cur, s.pin, s.servers)
+	v := s.r.viewOf(cur, s.pin, s.servers, s.said)
 	s.view.Store(v)
 	return v
 }
@@ -143,8 +143,8 @@ func (c *Catalog) Current(cur *Catalog) bool { return c.of == cur }
 
 // viewOf makes the catalog of sessions that were made with certain servers. All
 // of them have the same one.
-func (r *Registry) viewOf(cur *Catalog, pin string, only []string) *Catalog {
-	key := pin + "|" + strings.Join(only, ",")
+func (r *Registry) viewOf(cur *Catalog, pin string, only []string, members map[string]Member) *Catalog {
+	key := viewKey(pin, only, members)
 	r.mu.Lock()
 	if v := r.views[key]; v != nil && v.of == cur {
 		r.mu.Unlock()
@@ -154,11 +154,13 @@ func (r *Registry) viewOf(cur *Catalog, pin string, only []string) *Catalog {
 	r.mu.Unlock()
 	v := &Catalog{Config: cur.Config, byID: make(map[string]*Entry), of: cur}
 	add := func(e *Entry) {
-		if len(only) > 0 && !slices.Contains(only, e.ID) {
+		if e.Controls() || len(only) > 0 && !slices.Contains(only, e.ID) {
 			return
 		}
-		v.Entries = append(v.Entries, e)
-		v.byID[e.ID] = e
+		for _, e := range e.instances(members[e.ID]) {
+			v.Entries = append(v.Entries, e)
+			v.byID[e.ID] = e
+		}
 	}
 	if !pinned {
 		for _, e := range cur.Entries {
@@ -178,6 +180,13 @@ func (r *Registry) viewOf(cur *Catalog, pin string, only []string) *Catalog {
 			add(e)
 		}
 	}
+	// What acts on sessions is in none, and can be reached from all.
+	for _, e := range cur.Entries {
+		if e.Controls() {
+			v.Entries = append(v.Entries, e)
+			v.byID[e.ID] = e
+		}
+	}
 	v.key = keyOf(v.Entries)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,7 +194,24 @@ func (r *Registry) viewOf(cur *Catalog, pin string, only []string) *Catalog {
 		return other
 	}
 	if r.catalog.Load() == cur {
+		if len(r.views) >= max(mostViews, 2*r.viewsUsed) {
+			r.dropViews()
+		}
 		r.views[key] = v
 	}
 	return v
+}
+
+// mostViews is how many catalogs of sessions are kept before it is looked which
+// of them are still somebody's.
+const mostViews = 256
+
+// dropViews forgets those that no session has. r.mu is held.
+func (r *Registry) dropViews() {
+	used := make(map[*Catalog]bool)
+	for _, s := range r.sessions {
+		used[s.view.Load()] = true
+	}
+	maps.DeleteFunc(r.views, func(_ string, v *Catalog) bool { return !used[v] })
+	r.viewsUsed = len(r.views)
 }

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,6 +71,7 @@ type Registry struct {
 	snapshots  map[string]*snapshot
 	pins       map[string][]config.Server // by the key of their catalog
 	views      map[string]*Catalog        // of sessions made with certain servers
+	viewsUsed  int                        // how many of them were somebody's when it was looked last
 	opened     int                        // sessions that somebody asked for
 	perOwner   map[string]int             // the same, by owner
 	budget     budget
@@ -211,8 +214,10 @@ func (r *Registry) Upstreams(id string) []*upstream.Upstream {
 	}
 	r.mu.Unlock()
 	for _, s := range sessions {
-		if up := s.Peek(id); up != nil && (len(out) == 0 || up != out[0]) {
-			out = append(out, up)
+		for _, up := range s.holdsOn(id) {
+			if !slices.Contains(out, up) {
+				out = append(out, up)
+			}
 		}
 	}
 	return out
@@ -354,7 +359,7 @@ type owned struct {
 // newUpstream makes the hold on a server.
 func (r *Registry) newUpstream(e *Entry, by owned, adopt *store.Handle) *upstream.Upstream {
 	spec, s := e.spec(), by.s
-	key := e.ID + "-" + newID()[len("ses_"):]
+	key := strings.ReplaceAll(e.ID, "~", ".") + "-" + newID()[len("ses_"):]
 	if adopt != nil {
 		key = adopt.Key
 	}
@@ -370,7 +375,7 @@ func (r *Registry) newUpstream(e *Entry, by owned, adopt *store.Handle) *upstrea
 	}
 	cfg := r.Catalog().Config
 	o := upstream.Options{
-		Spec: spec, Driver: e.driver, Eager: e.Eager, Prepare: r.prepare(e, by),
+		Spec: spec, Member: e.ID, Driver: e.driver, Startup: e.startup(), Eager: e.Eager, Prepare: r.prepare(e, by),
 		ConnectTimeout: e.ConnectTimeout, CallTimeout: e.Timeout, MaxTimeout: e.Policy.MaxTimeout, Log: r.o.Log,
 		Conn: upstream.ConnOptions{
 			Server: e.ID, Protocol: e.Protocol, Shared: s == nil, Limit: int(cfg.Limits.Message),
@@ -382,7 +387,7 @@ func (r *Registry) newUpstream(e *Entry, by owned, adopt *store.Handle) *upstrea
 		created := time.Now()
 		o.Keep = func(h driver.Handle, hello json.RawMessage) error {
 			return r.o.Store.PutHandle(context.Background(), store.Handle{
-				Key: key, Driver: h.Driver, Server: h.Server, Session: h.Session, Dir: h.Dir,
+				Key: key, Driver: h.Driver, Server: e.ID, Session: h.Session, Dir: h.Dir,
 				Data: h.Data, SpecHash: s.fits(e), Link: hello, Created: created,
 			})
 		}
@@ -393,7 +398,7 @@ func (r *Registry) newUpstream(e *Entry, by owned, adopt *store.Handle) *upstrea
 		}
 		if adopt != nil {
 			o.Adopt = &upstream.Adoption{
-				Handle: driver.Handle{Driver: adopt.Driver, Server: adopt.Server, Session: adopt.Session, Dir: adopt.Dir, Data: adopt.Data},
+				Handle: driver.Handle{Driver: adopt.Driver, Server: e.Base(), Session: adopt.Session, Dir: adopt.Dir, Data: adopt.Data},
 				Hello:  adopt.Link,
 			}
 		}
@@ -415,7 +420,7 @@ func (r *Registry) startEager(sessions []*Session) {
 			continue
 		}
 		for _, s := range sessions {
-			_, _, _ = s.Upstream(e.ID)
+			s.joinAll(e.ID)
 		}
 		if sessions == nil && e.Scope == config.ScopeShared {
 			// Reached over HTTP, by each session for itself: the default one shows
@@ -465,7 +470,7 @@ func (r *Registry) Close(ctx context.Context, keep bool) {
 		wg.Go(func() {
 			s.gate.close(errStopping)
 			r.finish(s, end)
-			s.closeWorkspace(s.ws.Swap(nil))
+			s.closeWorkspaces(s.spaces.take())
 		})
 	}
 	wg.Wait()

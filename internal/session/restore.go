@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -111,7 +112,7 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 		return r.o.Store.DeleteSession(ctx, rec.ID) // nobody was told of it
 	}
 	s := r.newSession(rec.ID, rec.Owner, rec.Kind, rec.Created, f)
-	s.Parent, s.pin, s.servers, s.token = rec.Parent, rec.Catalog, f.Servers, rec.Token
+	s.Parent, s.pin, s.servers, s.said, s.token = rec.Parent, rec.Catalog, f.Servers, f.Members, rec.Token
 	s.used.Store(rec.Used.UnixNano())
 	s.recorded.Store(rec.Used.UnixNano())
 	why := r.over(s, time.Now())
@@ -214,9 +215,7 @@ func (r *Registry) restoreStates(ctx context.Context) error {
 		for _, m := range snap.Members {
 			frozen[m.Snapshot.Driver] = append(frozen[m.Snapshot.Driver], m.Snapshot)
 		}
-		if snap.Workspace != nil {
-			frozenSpaces = append(frozenSpaces, *snap.Workspace)
-		}
+		frozenSpaces = slices.AppendSeq(frozenSpaces, maps.Values(snap.spaces()))
 	}
 	for name, d := range r.o.Drivers {
 		if k, ok := d.(driver.Keeper); ok {
@@ -376,7 +375,8 @@ func (r *Registry) endInstance(ctx context.Context, h store.Handle) error {
 	if d == nil {
 		return fmt.Errorf("there is no driver %q here", h.Driver)
 	}
-	inst, err := d.Adopt(ctx, driver.Handle{Driver: h.Driver, Server: h.Server, Session: h.Session, Dir: h.Dir, Data: h.Data}, r.o.Log)
+	server, _ := splitMember(h.Server)
+	inst, err := d.Adopt(ctx, driver.Handle{Driver: h.Driver, Server: server, Session: h.Session, Dir: h.Dir, Data: h.Data}, r.o.Log)
 	if errors.Is(err, driver.ErrGone) {
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -51,11 +50,11 @@ func (r *Registry) Rewind(ctx context.Context, s *Session, id string, wait time.
 		return err
 	}
 	defer release()
-	old, ws, err := s.exchange(ctx, snap, changed)
+	old, open, err := s.exchange(ctx, snap, changed)
 	if err != nil {
 		return err
 	}
-	s.swapParts(ctx, changed, old, ws)
+	s.swapParts(ctx, changed, old, open)
 	r.note(ctx, r.event(s.ID, eventRewound, eventData{Snapshot: id, To: snap.Call}))
 	s.Touch()
 	return nil
@@ -64,7 +63,7 @@ func (r *Registry) Rewind(ctx context.Context, s *Session, id string, wait time.
 // exchange makes the states of a snapshot and has them count in the place of
 // those that the session has. It returns where those are, and the workspace that
 // was open.
-func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry) (*facts, *workspace.Workspace, error) {
+func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry) (*facts, []*workspace.Workspace, error) {
 	r := s.r
 	// No state is made meanwhile.
 	s.seeding.Lock()
@@ -77,24 +76,11 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry
 	}
 	version := newID()[len("ses_"):]
 	home := r.home(s.ID)
-	type made struct {
-		e   *Entry
-		dir string
-	}
-	var fresh []made
-	freshWorkspace := ""
+	var work, gone []func(context.Context) error
 	undo := func() {
-		gone, cancel := afterwards(ctx)
+		ctx, cancel := afterwards(ctx)
 		defer cancel()
-		for _, m := range fresh {
-			r.erase(gone, m.e, m.dir)
-		}
-		if freshWorkspace != "" {
-			_ = os.Remove(freshWorkspace + wholeMark)
-			if err := r.o.Workspaces.Erase(gone, freshWorkspace); err != nil {
-				r.o.Log.Warn("workspace not removed", "session", s.ID, "err", err)
-			}
-		}
+		_ = atOnce(len(gone), func(i int) error { return gone[i](ctx) })
 	}
 	for _, e := range changed {
 		next.States[e.ID] = e.ID + "~" + version
@@ -105,25 +91,39 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry
 			continue
 		}
 		dir := filepath.Join(home, next.States[e.ID])
-		fresh = append(fresh, made{e, dir})
-		if err := r.seed(ctx, e, dir, driver.Source{From: &m.Snapshot}); err != nil {
-			undo()
-			return nil, nil, err
-		}
+		work = append(work, func(ctx context.Context) error {
+			return r.seed(ctx, e, s.ID, dir, driver.Source{From: &m.Snapshot})
+		})
+		gone = append(gone, func(ctx context.Context) error {
+			r.erase(ctx, e, dir)
+			return nil
+		})
 	}
-	next.States[workspaceState] = workspaceState + "~" + version
-	if snap.Workspace != nil {
-		freshWorkspace = filepath.Join(home, next.States[workspaceState])
-		if err := r.seedWorkspace(ctx, freshWorkspace, workspace.Seed{Folder: s.needsFolder(), From: snap.Workspace}); err != nil {
-			undo()
-			return nil, nil, err
+	frozen := snap.spaces()
+	for _, n := range s.spaceOrdinals() {
+		next.States[spaceName(n)] = spaceName(n) + "~" + version
+		w, ok := frozen[n]
+		if !ok {
+			continue
 		}
+		dir := filepath.Join(home, next.States[spaceName(n)])
+		work = append(work, func(ctx context.Context) error {
+			return r.seedWorkspace(ctx, dir, workspace.Seed{Folder: s.needsFolder(n), From: &w})
+		})
+		gone = append(gone, func(ctx context.Context) error {
+			s.eraseWorkspace(ctx, dir)
+			return nil
+		})
+	}
+	if err := joined(atAll(len(work), func(i int) error { return work[i](ctx) })); err != nil {
+		undo()
+		return nil, nil, err
 	}
 	if err := s.change(ctx, func(f *facts) { f.States = next.States }); err != nil {
 		undo()
 		return nil, nil, err
 	}
-	return &old, s.ws.Swap(nil), nil
+	return &old, s.spaces.take(), nil
 }
 
 // rewinds returns the members that go back with the session.
@@ -142,7 +142,7 @@ func (s *Session) rewinds() ([]*Entry, error) {
 
 // swapParts ends the members that worked on states that no longer count, and
 // removes those. Nobody is inside.
-func (s *Session) swapParts(ctx context.Context, changed []*Entry, old *facts, ws *workspace.Workspace) {
+func (s *Session) swapParts(ctx context.Context, changed []*Entry, old *facts, open []*workspace.Workspace) {
 	r := s.r
 	ctx, cancel := afterwards(ctx)
 	defer cancel()
@@ -157,13 +157,18 @@ func (s *Session) swapParts(ctx context.Context, changed []*Entry, old *facts, w
 		return nil
 	})
 	home := r.home(s.ID)
-	for _, e := range changed {
-		if e.keeper() != nil {
+	_ = atOnce(len(changed), func(i int) error {
+		if e := changed[i]; e.keeper() != nil {
 			r.erase(ctx, e, filepath.Join(home, old.state(e.ID)))
 		}
-	}
-	s.closeWorkspace(ws)
-	s.eraseWorkspace(ctx, filepath.Join(home, old.state(workspaceState)))
+		return nil
+	})
+	s.closeWorkspaces(open)
+	spaces := s.spaceOrdinals()
+	_ = atOnce(len(spaces), func(i int) error {
+		s.eraseWorkspace(ctx, filepath.Join(home, old.state(spaceName(spaces[i]))))
+		return nil
+	})
 	// Whoever listens to the session hears of the new ones too.
 	s.mu.Lock()
 	listening := len(s.watchers) > 0

@@ -14,7 +14,6 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
-	"github.com/tine-mcp/tine/internal/workspace"
 )
 
 // Kinds of sessions.
@@ -32,10 +31,11 @@ type Session struct {
 	Kind    string
 	Parent  string // the session it was forked from
 	Created time.Time
-	pin     string   // the servers it was made with; empty to follow the config
-	servers []string // only these of them; nil for all
-	token   string   // sha256 of its token in hex; empty without
-	need    need     // what it holds of the budget
+	pin     string            // the servers it was made with; empty to follow the config
+	servers []string          // only these of them; nil for all
+	said    map[string]Member // more about some of them
+	token   string            // sha256 of its token in hex; empty without
+	need    need              // what it holds of the budget
 	// pinnedOwner is what the edge needs to let its token in.
 	pinnedOwner []byte
 	// caps are the capabilities of the one client there is; nil when there may
@@ -50,8 +50,9 @@ type Session struct {
 	view     atomic.Pointer[Catalog]
 	gate     gate
 
-	seeding sync.Mutex // held while a state is made
-	ws      atomic.Pointer[workspace.Workspace]
+	// seeding is held while states are exchanged; those who make one share it.
+	seeding sync.RWMutex
+	spaces  spaces
 	auto    ring
 
 	changing sync.Mutex // held while facts are written down

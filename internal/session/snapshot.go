@@ -11,13 +11,10 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
-	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/store"
-	"github.com/tine-mcp/tine/internal/workspace"
 )
 
 // snapshotPrefix begins the id of every snapshot.
@@ -254,61 +251,4 @@ func (r *Registry) remove(snap *snapshot) {
 	ctx, cancel := afterwards(context.Background())
 	defer cancel()
 	r.discard(ctx, &snap.frozen, filepath.Join(r.snapshotHome(), snap.ID))
-}
-
-// fromSnapshot begins the name of a snapshot where a template may stand.
-const fromSnapshot = "snapshot:"
-
-// named borrows the snapshot that a template of the config means; nil where that
-// is a path. By name it is one of the machine's own user, so that no principal can
-// put another in its place; those of principals are named by id.
-func (r *Registry) named(template string) (_ *snapshot, giveBack func(), err error) {
-	name, ok := strings.CutPrefix(template, fromSnapshot)
-	if !ok {
-		return nil, nil, nil
-	}
-	r.mu.Lock()
-	var found *snapshot
-	for _, s := range r.snapshots {
-		if s.ID == name || s.Name == name && s.Owner == "" {
-			found = s
-		}
-	}
-	r.mu.Unlock()
-	if found != nil {
-		giveBack, err = r.borrow(found.ID)
-	}
-	if found == nil || err != nil {
-		return nil, nil, &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf("the template is snapshot %q, and the machine's user has none of that name; make it with: tine session snapshot ID --name %s, or name one by its id", name, name)}
-	}
-	return found, giveBack, nil
-}
-
-// templateSnapshot borrows the part of one server of the snapshot that its
-// template names; nil where the template is a path.
-func (r *Registry) templateSnapshot(template, server string) (*driver.Snapshot, func(), error) {
-	snap, giveBack, err := r.named(template)
-	if snap == nil || err != nil {
-		return nil, nil, err
-	}
-	for _, m := range snap.Members {
-		if m.Server == server {
-			return &m.Snapshot, giveBack, nil
-		}
-	}
-	giveBack()
-	return nil, nil, &api.Error{Kind: api.KindInvalid, Server: server, Message: fmt.Sprintf("server %q: snapshot %q, its template, has nothing of it", server, snap.Name)}
-}
-
-// templateWorkspace is the same for the workspace.
-func (r *Registry) templateWorkspace(template string) (*workspace.Frozen, func(), error) {
-	snap, giveBack, err := r.named(template)
-	if snap == nil || err != nil {
-		return nil, nil, err
-	}
-	if snap.Workspace == nil {
-		giveBack()
-		return nil, nil, &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf("snapshot %q, the template of workspaces, has no workspace", snap.Name)}
-	}
-	return snap.Workspace, giveBack, nil
 }

@@ -14,13 +14,14 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
-	"github.com/tine-mcp/tine/internal/workspace"
 )
 
 // What the members of a session remember lies in the session's home:
 //
 //	sessions/ses_x/memory        the state of the server memory
 //	sessions/ses_x/memory~whole  says that it is all there, and which driver's it is
+//	sessions/ses_x/memory~1      that of its second instance
+//	sessions/ses_x/memory~0a1b2c3d4e5f    the state after a rewind
 //	sessions/ses_x/~workspace    the workspace, which no server is called like
 //	sessions/shared/notes        of a server that all sessions share
 //
@@ -75,30 +76,38 @@ func mark(dir, driver string) error {
 	return nil
 }
 
-// stateOf is the server whose state a folder of a session is called after.
+// stateOf is the member whose state a folder of a session is called after. What
+// follows it is the version of a rewind, which is longer than an ordinal.
 func stateOf(name string) string {
-	if rest, ok := strings.CutPrefix(name, "~"); ok {
-		server, _, _ := strings.Cut(rest, "~")
+	hidden := strings.HasPrefix(name, "~")
+	name = strings.TrimPrefix(name, "~")
+	server, rest, _ := strings.Cut(name, "~")
+	ordinal, _, _ := strings.Cut(rest, "~")
+	if member := server + "~" + ordinal; ordinal != "" {
+		if _, n := splitMember(member); n > 0 {
+			server = member
+		}
+	}
+	if hidden {
 		return "~" + server
 	}
-	server, _, _ := strings.Cut(name, "~")
 	return server
 }
 
 // seed makes the state of a server in a folder, and marks it.
-func (r *Registry) seed(ctx context.Context, e *Entry, dir string, src driver.Source) error {
+func (r *Registry) seed(ctx context.Context, e *Entry, session, dir string, src driver.Source) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return fmt.Errorf("making the session's folder: %w", err)
 	}
 	spec := e.spec()
-	spec.State = dir
+	spec.Session, spec.State = session, dir
 	if _, err := os.Lstat(dir); err == nil { // the rest of a making that was cut off
 		if err := e.keeper().Erase(ctx, spec); err != nil {
 			return fmt.Errorf("server %q: clearing a state that is not whole: %w", e.ID, err)
 		}
 	}
 	if src.From == nil && e.Template != "" {
-		from, giveBack, err := r.templateSnapshot(e.Template, e.ID)
+		from, giveBack, err := r.templateSnapshot(e.Template, e)
 		if err != nil {
 			return err
 		}
@@ -138,7 +147,7 @@ func (r *Registry) prepare(e *Entry, by owned) func(context.Context, *driver.Spe
 	return func(ctx context.Context, spec *driver.Spec) error {
 		s := by.s
 		if s != nil && e.Workspace {
-			ws, err := s.openWorkspace(ctx)
+			ws, err := s.openWorkspace(ctx, e.Ordinal)
 			if err != nil {
 				return err
 			}
@@ -155,79 +164,14 @@ func (r *Registry) prepare(e *Entry, by owned) func(context.Context, *driver.Spe
 			r.sharedSeeding.Lock()
 			defer r.sharedSeeding.Unlock()
 		} else {
-			s.seeding.Lock()
-			defer s.seeding.Unlock()
+			s.seeding.RLock()
+			defer s.seeding.RUnlock()
 			spec.State = s.stateDir(e.ID) // which a rewind may just have changed
 		}
 		if whole(spec.State) {
 			return nil
 		}
-		return r.seed(ctx, e, spec.State, driver.Source{})
-	}
-}
-
-// openWorkspace returns the session's directory, made at its first use.
-func (s *Session) openWorkspace(ctx context.Context) (*workspace.Workspace, error) {
-	if w := s.ws.Load(); w != nil {
-		return w, nil
-	}
-	s.seeding.Lock()
-	defer s.seeding.Unlock()
-	if w := s.ws.Load(); w != nil {
-		return w, nil
-	}
-	r := s.r
-	if r.o.Workspaces == nil {
-		return nil, &api.Error{Kind: api.KindInvalid, Message: "this gateway keeps no workspaces"}
-	}
-	dir := s.stateDir(workspaceState)
-	if !whole(dir) {
-		seed := workspace.Seed{Folder: s.needsFolder(), Template: r.Catalog().Config.Workspace.Template}
-		if err := r.seedWorkspace(ctx, dir, seed); err != nil {
-			return nil, err
-		}
-	}
-	w, err := r.o.Workspaces.Open(dir)
-	if err != nil {
-		return nil, fmt.Errorf("opening the workspace: %w", err)
-	}
-	s.ws.Store(w)
-	return w, nil
-}
-
-func (r *Registry) seedWorkspace(ctx context.Context, dir string, seed workspace.Seed) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return fmt.Errorf("making the session's folder: %w", err)
-	}
-	if _, err := os.Lstat(dir); err == nil {
-		if err := r.o.Workspaces.Erase(ctx, dir); err != nil {
-			return fmt.Errorf("clearing a workspace that is not whole: %w", err)
-		}
-	}
-	if seed.From == nil && seed.Template != "" {
-		from, giveBack, err := r.templateWorkspace(seed.Template)
-		if err != nil {
-			return err
-		}
-		if from != nil {
-			defer giveBack()
-			seed.From, seed.Template = from, ""
-		}
-	}
-	seed.Progress = r.progress("making a workspace")
-	if err := r.o.Workspaces.Seed(ctx, dir, seed); err != nil {
-		return memberError("", "making the workspace", err)
-	}
-	return mark(dir, workspaceState)
-}
-
-// closeWorkspace lets go of a directory of the session.
-func (s *Session) closeWorkspace(w *workspace.Workspace) {
-	if w == nil {
-		return
-	}
-	if err := w.Close(); err != nil {
-		s.r.o.Log.Warn("workspace not closed", "session", s.ID, "err", err)
+		return r.seed(ctx, e, spec.Session, spec.State, driver.Source{})
 	}
 }
 
@@ -247,31 +191,6 @@ func (r *Registry) progress(what string) func(done, total int64) {
 		last = time.Now()
 		r.o.Log.Info(what, "done", bytesText(done), "of", bytesText(total))
 	}
-}
-
-// eraseWorkspace removes a workspace of the session, which nobody has open, if
-// there is one.
-func (s *Session) eraseWorkspace(ctx context.Context, dir string) {
-	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) && !whole(dir) {
-		return
-	}
-	if err := os.Remove(dir + wholeMark); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.r.o.Log.Warn("workspace not unmarked", "session", s.ID, "err", err)
-	}
-	if err := s.r.o.Workspaces.Erase(ctx, dir); err != nil {
-		s.r.o.Log.Warn("workspace not removed", "session", s.ID, "folder", dir, "err", err)
-	}
-}
-
-// needsFolder reports whether a program sees the workspace, which then can't be
-// a tree inside the process.
-func (s *Session) needsFolder() bool {
-	for _, e := range s.Catalog().Entries {
-		if e.own() && e.Workspace && e.driver != nil && !e.driver.Info().Light {
-			return true
-		}
-	}
-	return false
 }
 
 // members returns the servers of which the session has parts of its own.

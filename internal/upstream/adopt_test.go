@@ -152,3 +152,45 @@ func TestLeave(t *testing.T) {
 		wantHas(t, "a call after", c.calls(t, r, "x"), "refused: ")
 	})
 }
+
+// An Upstream that is closed while it adopts ends the instance all the same, and
+// one that is left has it go on.
+func TestEndWhileAdopting(t *testing.T) {
+	for name, tt := range map[string]struct {
+		end  func(*upstream.Upstream)
+		want string
+	}{
+		"closed": {(*upstream.Upstream).Close, "adopt adopt stop drop"},
+		"left":   {(*upstream.Upstream).Leave, "adopt"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &rig{t: t}
+				o := r.options()
+				o.Adopt = &upstream.Adoption{Handle: driver.Handle{Driver: "fake"}, Hello: json.RawMessage(`{"version":"2025-11-25"}`)}
+				first := true
+				o.Driver = &fakeDriver{
+					start: func(context.Context, driver.Spec) (driver.Instance, error) {
+						r.happened("start")
+						return r.newInstance(echoing), nil
+					},
+					adopt: func(ctx context.Context, _ driver.Handle) (driver.Instance, error) {
+						r.happened("adopt")
+						if first { // and takes long over it
+							first = false
+							<-ctx.Done()
+							return nil, ctx.Err()
+						}
+						return r.newInstance(echoing), nil
+					},
+				}
+				r.Upstream = upstream.New(o)
+				synctest.Wait()
+				tt.end(r.Upstream)
+				if h := r.history(); h != tt.want {
+					t.Errorf("history: %s, want %s", h, tt.want)
+				}
+			})
+		})
+	}
+}

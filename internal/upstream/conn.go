@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -43,6 +44,7 @@ type Conn struct {
 	headers paramHeaders
 	allowed []string // capabilities that may be claimed for clients
 	mask    mask
+	mend    mends
 }
 
 // events is the Upstream behind a Conn.
@@ -184,6 +186,12 @@ func (c *Conn) explain(ctx context.Context, err error) error {
 	lost := failure(api.KindLost, c.server, false, "%v%s", err, note)
 	if errors.As(err, new(*wire.ErrTooLarge)) {
 		return sizeError{lost} // an event stream has no end of a message to go on after
+	}
+	if errors.Is(err, driver.ErrLost) {
+		return goneError{lost} // another attempt would be made on a server that begins anew
+	}
+	if c.ended() {
+		return Died(lost, c.epoch)
 	}
 	return lost
 }

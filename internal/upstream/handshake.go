@@ -40,6 +40,8 @@ type ConnOptions struct {
 	// Mask hides secrets in what is quoted of a server's answers; nil hides none.
 	Mask func(string) string
 	Log  *slog.Logger
+
+	mend mends
 }
 
 // clientInfo is how the gateway introduces itself where it speaks for no
@@ -53,7 +55,7 @@ var errProbe = errors.New("the server ended when asked for its protocol era")
 // Connect greets the server behind a link and returns a connection to it.
 func Connect(ctx context.Context, link driver.Link, o ConnOptions, ev events) (*Conn, error) {
 	c := newConn(o.Server, ev, o.Log)
-	c.allowed, c.mask = o.Allowed, o.Mask
+	c.allowed, c.mask, c.mend = o.Allowed, o.Mask, o.mend
 	if link.HTTP != nil {
 		return connectHTTP(ctx, c, link.HTTP, o)
 	}
@@ -228,7 +230,7 @@ func connectHTTP(ctx context.Context, c *Conn, ep *driver.Endpoint, o ConnOption
 
 func newConnLike(c *Conn) *Conn {
 	n := newConn(c.server, c.events, c.log)
-	n.allowed, n.mask = c.allowed, c.mask
+	n.allowed, n.mask, n.mend = c.allowed, c.mask, c.mend
 	return n
 }
 

@@ -102,7 +102,7 @@ func (t *httpTransport) roundTrip(ctx context.Context, k *call, frame []byte) (w
 				}
 				continue
 			}
-			return wire.Message{}, refusal(t.c.server, status)
+			return wire.Message{}, refusal(t.c, status)
 		}
 		return wire.Message{}, err
 	}
@@ -399,11 +399,11 @@ func (t *httpTransport) unreachable(ctx context.Context, err error) error {
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {
-		return NotSent(failure(api.KindInfrastructure, t.c.server, true, "can't be reached: %v; check that it runs, and servers.%s.url", op, t.c.server))
+		return NotSent(failure(api.KindInfrastructure, t.c.server, true, "can't be reached: %v; %s", op, t.c.mend.gone))
 	}
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
-		return NotSent(failure(api.KindInfrastructure, t.c.server, true, "can't be reached: %v; check that it runs, and servers.%s.url", dns, t.c.server))
+		return NotSent(failure(api.KindInfrastructure, t.c.server, true, "can't be reached: %v; %s", dns, t.c.mend.gone))
 	}
 	return fmt.Errorf("connection broke: %w", stripURL(err))
 }

@@ -1,13 +1,17 @@
 package upstream_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
@@ -148,3 +152,55 @@ func TestHTTPCannotBeReached(t *testing.T) {
 		wantHas(t, "a server that always says "+fmt.Sprint(status), got, fmt.Sprint("HTTP ", status))
 	}
 }
+
+// What to do about it is said by the key that says where the server is, of which
+// several instances have the same.
+func TestHTTPMends(t *testing.T) {
+	for name, spec := range map[string]driver.Spec{
+		"servers.s.url":         {URL: "http://127.0.0.1:1"},
+		"servers.s.remote.url":  {Remote: &config.Remote{}},
+		"servers.s.docker.port": {Docker: &config.Docker{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec.Server = "s"
+			as := func(o *upstream.Options, _ *driver.Endpoint) {
+				o.Spec, o.Member, o.Conn.Server = spec, "s~1", "s~1"
+			}
+			r, _ := reach(t, http.NotFoundHandler(), as, func(_ *upstream.Options, ep *driver.Endpoint) { ep.URL = "http://127.0.0.1:1/mcp" })
+			wantHas(t, "one that is not there", newClient("c").calls(t, r, "x"), "can't be reached", name)
+			r, _ = reach(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }), as)
+			got := newClient("c").calls(t, r, "x")
+			wantHas(t, "one that is locked", got, "HTTP 401")
+			if has := strings.Contains(got, "servers.s.headers"); has != (spec.URL != "") {
+				t.Errorf("one that is locked says %s", got)
+			}
+		})
+	}
+}
+
+// A call that finds that what the server remembered is gone says so, and is not
+// made again on a server that begins anew.
+func TestHTTPLostState(t *testing.T) {
+	var gone atomic.Bool
+	r, _ := reach(t, &web{t: t, handle: func(w http.ResponseWriter, _ *http.Request, m message) { answer(w, m, `{}`) }}, func(_ *upstream.Options, ep *driver.Endpoint) {
+		next := ep.Client.Transport
+		ep.Client.Transport = tripper(func(r *http.Request) (*http.Response, error) {
+			if gone.Load() {
+				return nil, fmt.Errorf("nobody knows the instance: %w", driver.ErrLost)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	c := newClient("c")
+	c.calls(t, r, "x")
+	gone.Store(true)
+	_, err := r.Call(t.Context(), c.request(t, wire.MethodCallTool, `{"name":"x"}`))
+	var e *api.Error
+	if !errors.As(err, &e) || e.Kind != api.KindLost || !strings.Contains(e.Message, "nobody knows the instance") || !upstream.StateLost(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+type tripper func(*http.Request) (*http.Response, error)
+
+func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

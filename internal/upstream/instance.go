@@ -23,6 +23,13 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (dri
 		if err == nil {
 			return inst, conn, nil
 		}
+		if u.life.Err() != nil && !errors.Is(err, driver.ErrGone) {
+			// Broken off: it may well run, and whoever ends us says what becomes of it.
+			u.mu.Lock()
+			u.adopt = adopt
+			u.mu.Unlock()
+			return nil, nil, err
+		}
 		u.o.Log.Info("instance not adopted", "server", u.Server(), "err", err)
 		u.drop()
 		if u.settle(a) {
@@ -48,7 +55,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (dri
 	}
 	conn, err := Connect(ctx, link, opts, u)
 	if err != nil {
-		err = u.deathOf(inst, err)
+		err = u.deathOf(inst, link, err)
 		u.discard(inst)
 		if errors.Is(err, errProbe) && !opts.NoProbe && ctx.Err() == nil {
 			u.mu.Lock()
@@ -56,6 +63,12 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (dri
 			u.mu.Unlock()
 			return u.start(ctx, spec, a)
 		}
+		return nil, nil, err
+	}
+	if err := u.check(ctx, conn); err != nil {
+		err = u.deathOf(inst, link, err)
+		conn.close()
+		u.discard(inst)
 		return nil, nil, err
 	}
 	hello := conn.Hello()
@@ -81,16 +94,20 @@ func (u *Upstream) settle(a *attempt) bool {
 }
 
 // deathOf prefers what an instance died of to what its connection saw of it.
-func (u *Upstream) deathOf(inst driver.Instance, err error) error {
+func (u *Upstream) deathOf(inst driver.Instance, link driver.Link, err error) error {
 	if errors.Is(err, errProbe) {
 		return err
+	}
+	wait := 50 * time.Millisecond
+	if link.HTTP == nil {
+		wait = time.Second // its pipe is as dead as it is, and an engine may take a while to say so
 	}
 	select {
 	case <-inst.Done():
 		if why := inst.Err(); why != nil {
 			return why
 		}
-	case <-time.After(50 * time.Millisecond):
+	case <-time.After(wait):
 	}
 	return err
 }
@@ -108,15 +125,43 @@ func (u *Upstream) adoptOne(ctx context.Context, a *Adoption, opts ConnOptions) 
 	opts.Hello = &hello
 	link, err := inst.Dial(ctx)
 	if err != nil {
-		u.discard(inst)
+		u.giveUp(inst)
 		return nil, nil, err
 	}
 	conn, err := Connect(ctx, link, opts, u)
 	if err != nil {
-		u.discard(inst)
+		u.giveUp(inst)
 		return nil, nil, err
 	}
 	return inst, conn, nil
+}
+
+// giveUp lets go of an instance that can't be spoken to: it ends, unless we were
+// only broken off and it is to be left.
+func (u *Upstream) giveUp(inst driver.Instance) {
+	u.mu.Lock()
+	leaving := u.leaving
+	u.mu.Unlock()
+	if !leaving {
+		u.discard(inst)
+	} else if err := inst.Leave(); err != nil {
+		u.o.Log.Warn("instance not left in order", "server", u.Server(), "err", err)
+	}
+}
+
+// endUnadopted ends an instance that was to be adopted, and never was.
+func (u *Upstream) endUnadopted(a *Adoption) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	inst, err := u.o.Driver.Adopt(ctx, a.Handle, u.o.Log)
+	switch {
+	case err == nil:
+		u.discard(inst)
+	case errors.Is(err, driver.ErrGone):
+		u.drop()
+	default: // the handle stays, and with it the next gateway's chance
+		u.o.Log.Warn("instance not stopped", "server", u.Server(), "err", err)
+	}
 }
 
 func (u *Upstream) keep(inst driver.Instance, hello *Hello) error {

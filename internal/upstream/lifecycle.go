@@ -22,9 +22,13 @@ import (
 
 // Options say what an Upstream runs and how.
 type Options struct {
-	Spec   driver.Spec
+	Spec driver.Spec
+	// Member is what the session calls it; the server's id where it is empty.
+	Member string
 	Driver driver.Driver
-	Conn   ConnOptions
+	// Startup is asked of every new instance; nil for the handshake alone.
+	Startup *Startup
+	Conn    ConnOptions
 
 	ConnectTimeout time.Duration
 	CallTimeout    time.Duration // of one call, from its last progress; zero for none
@@ -95,6 +99,8 @@ type Upstream struct {
 	adopt    *Adoption
 	noProbe  bool
 	closed   bool
+	leaving  bool          // closed, with an instance that goes on
+	finished chan struct{} // closed when all is let go of
 	watchers map[*watching]struct{}
 	level    string
 	subs     map[string]int
@@ -135,7 +141,11 @@ type watching struct{ w Watcher }
 // New makes an Upstream. Nothing is started before it is used, unless it is
 // eager or there is an instance to adopt.
 func New(o Options) *Upstream {
-	u := &Upstream{o: o, state: api.StateIdle, since: time.Now(), adopt: o.Adopt, watchers: make(map[*watching]struct{}), subs: make(map[string]int)}
+	if o.Member == "" {
+		o.Member = o.Spec.Server
+	}
+	o.Conn.mend = mendsOf(o.Spec)
+	u := &Upstream{o: o, state: api.StateIdle, since: time.Now(), adopt: o.Adopt, watchers: make(map[*watching]struct{}), subs: make(map[string]int), finished: make(chan struct{})}
 	u.SetTimeouts(o.ConnectTimeout, o.CallTimeout, o.MaxTimeout)
 	u.chain = relay{u}
 	if o.Wrap != nil {
@@ -151,8 +161,9 @@ func New(o Options) *Upstream {
 	return u
 }
 
-// Server returns the server's id.
-func (u *Upstream) Server() string { return u.o.Spec.Server }
+// Server returns the server's id, with its ordinal where it is a further one of
+// its session.
+func (u *Upstream) Server() string { return u.o.Member }
 
 // Name tells the Upstreams of one server apart.
 func (u *Upstream) Name() string { return filepath.Base(u.o.Spec.Dir) }
@@ -423,6 +434,9 @@ func (u *Upstream) failed(err error) error {
 	var ours *api.Error
 	if !errors.As(err, &ours) {
 		ours = failure(api.KindInfrastructure, u.Server(), true, "%v", err)
+		if errors.Is(err, driver.ErrLost) {
+			ours.Kind = api.KindLost
+		}
 	}
 	if u.closed {
 		return ours
@@ -539,25 +553,29 @@ func (u *Upstream) Drain(ctx context.Context) {
 }
 
 // Close ends the instance and everything it started. Calls under way fail.
-func (u *Upstream) Close() { u.finish(func(i driver.Instance) { u.discard(i) }) }
+func (u *Upstream) Close() { u.finish(u.discard, u.endUnadopted) }
 
 // Leave lets go of the instance, so that the next gateway can adopt it.
 func (u *Upstream) Leave() {
+	u.mu.Lock()
+	u.leaving = !u.closed
+	u.mu.Unlock()
 	u.finish(func(i driver.Instance) {
 		if err := i.Leave(); err != nil {
 			u.o.Log.Warn("instance not left in order", "server", u.Server(), "err", err)
 		}
-	})
+	}, func(*Adoption) {})
 }
 
-func (u *Upstream) finish(end func(driver.Instance)) {
+func (u *Upstream) finish(end func(driver.Instance), unadopted func(*Adoption)) {
 	u.mu.Lock()
 	if u.closed {
 		u.mu.Unlock()
-		u.wg.Wait()
+		<-u.finished // who comes second must find it gone, too
 		return
 	}
 	u.closed = true
+	defer close(u.finished)
 	conn, inst := u.conn, u.inst
 	u.conn, u.inst = nil, nil
 	if u.retry != nil {
@@ -573,6 +591,13 @@ func (u *Upstream) finish(end func(driver.Instance)) {
 		end(inst)
 	}
 	u.wg.Wait()
+	u.mu.Lock()
+	adopt := u.adopt
+	u.adopt = nil
+	u.mu.Unlock()
+	if adopt != nil {
+		unadopted(adopt)
+	}
 	if u.o.Closed != nil {
 		u.o.Closed()
 	}

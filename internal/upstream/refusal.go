@@ -29,14 +29,15 @@ func (e *statusError) Error() string {
 }
 
 // refusal tells what an HTTP status means to the one who called.
-func refusal(server string, e *statusError) error {
+func refusal(c *Conn, e *statusError) error {
+	server := c.server
 	switch {
 	case e.elsewhere != "":
-		err := failure(api.KindInfrastructure, server, false, "%v: it redirects to %s; set servers.%s.url to that if it is right", e, e.elsewhere, server)
+		err := failure(api.KindInfrastructure, server, false, "%v: it redirects to %s; %s", e, e.elsewhere, c.mend.moved)
 		err.Status = e.code
 		return err
 	case e.code == http.StatusUnauthorized || e.code == http.StatusForbidden:
-		return failure(api.KindRefused, server, false, "%v; servers.%s.headers or servers.%s.auth must hold what it wants", e, server, server)
+		return failure(api.KindRefused, server, false, "%v; %s", e, c.mend.locked)
 	case e.code == http.StatusTooManyRequests:
 		err := failure(api.KindRefused, server, true, "%v", e)
 		err.Status = e.code

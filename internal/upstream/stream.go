@@ -149,7 +149,7 @@ func (t *streamTransport) roundTrip(ctx context.Context, k *call, frame []byte) 
 	if err := t.s.WriteFrame(ctx, wire.OneLine(frame)); err != nil {
 		var status *statusError
 		if errors.As(err, &status) {
-			return wire.Message{}, refusal(t.c.server, status)
+			return wire.Message{}, refusal(t.c, status)
 		}
 		return wire.Message{}, fmt.Errorf("sending the request: %w", err)
 	}

@@ -22,8 +22,8 @@ func NotSent(err error) error {
 	return unsentError{ours}
 }
 
-// goneError is the failure of a start for which what the server remembers is
-// gone: to start it again does not help.
+// goneError is the failure of a start or a call for which what the server
+// remembers is gone: to do it again does not help.
 type goneError struct{ error }
 
 func (e goneError) Unwrap() error { return e.error }
@@ -39,4 +39,27 @@ func StateLost(err error) bool {
 func Unsent(err error) bool {
 	var u unsentError
 	return errors.As(err, &u) || IsClosed(err)
+}
+
+// deathError is the failure of a call that was under way when its connection
+// ended.
+type deathError struct {
+	error
+	conn string
+}
+
+func (e deathError) Unwrap() error { return e.error }
+
+// Died marks an error as that of a call that was under way when its connection
+// ended.
+func Died(err *api.Error, conn string) error { return deathError{err, conn} }
+
+// Death names the connection whose end a call failed by; empty where it failed
+// otherwise. However many calls were under way, it is one failure of the server.
+func Death(err error) string {
+	var d deathError
+	if errors.As(err, &d) {
+		return d.conn
+	}
+	return ""
 }

@@ -33,6 +33,7 @@ type breaker struct {
 	opened   atomic.Int64 // by the clock
 	used     atomic.Int64 // last failure, by the clock; zero before the first
 	last     atomic.Pointer[string]
+	death    atomic.Pointer[string] // the last end of a connection that was counted
 }
 
 // A circuit is a breaker with the settings it was made with.
@@ -177,6 +178,11 @@ func (b *breaker) judge(ctx context.Context, err error) error {
 		// Also an answer. What a handshake is told is none, as there was no call.
 		b.failures.Store(0)
 		return nil
+	}
+	if death := upstream.Death(err); death != "" {
+		if last := b.death.Swap(&death); last != nil && *last == death {
+			return errNeither // another call that was under way then
+		}
 	}
 	reason := upstream.Reason(e)
 	b.last.Store(&reason)

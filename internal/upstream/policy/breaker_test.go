@@ -368,3 +368,29 @@ func TestBreakerLogsTheLastFailure(t *testing.T) {
 		t.Errorf("log %q", got)
 	}
 }
+
+// A server that died with many calls under way has failed once.
+func TestBreakerCountsADeathOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := "one"
+		up := &server{reply: func(context.Context, *upstream.Request, int) (*upstream.Result, error) {
+			return nil, upstream.Died(&api.Error{Kind: api.KindLost, Server: "x", Message: "died"}, conn)
+		}}
+		s, _ := world(t, breaks(3))
+		chain := s.Chain(up, policy.ChainOptions{})
+		for range 10 {
+			if _, err := chain.Call(t.Context(), tool(t, "a", "add")); ours(t, err).Kind != api.KindLost {
+				t.Fatalf("got %v", err)
+			}
+		}
+		if got := s.Figures().Breaker; got != api.BreakerClosed {
+			t.Errorf("after one death the breaker is %q", got)
+		}
+		for _, conn = range []string{"two", "three"} {
+			_, _ = chain.Call(t.Context(), tool(t, "a", "add"))
+		}
+		if got := s.Figures().Breaker; got != api.BreakerOpen {
+			t.Errorf("after three deaths the breaker is %q", got)
+		}
+	})
+}

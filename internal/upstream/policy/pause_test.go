@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"context"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -45,7 +46,7 @@ func TestServersOwnLimit(t *testing.T) {
 				if want.Status == 429 && want.RetryAfter == 0 {
 					want.RetryAfter = 1 // for as long as it is held
 				}
-				if e := ours(t, err); *e != want || upstream.Unsent(err) != upstream.Unsent(tt.err) {
+				if e := ours(t, err); !reflect.DeepEqual(*e, want) || upstream.Unsent(err) != upstream.Unsent(tt.err) {
 					t.Errorf("the caller got %+v, want the server's own", e)
 				}
 				if tt.hold == 0 {

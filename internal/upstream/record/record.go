@@ -81,12 +81,16 @@ func (s *Server) SetMode(mode string) { s.mode.Store(&mode) }
 // Metrics returns the server's counters, for the policies.
 func (s *Server) Metrics() *telemetry.ServerMetrics { return s.metrics }
 
-// Wrap records the calls of a Caller.
-func (s *Server) Wrap(next upstream.Caller) upstream.Caller { return &recorder{s, next} }
+// Wrap records the calls of a Caller, under the name that its session has for
+// the server.
+func (s *Server) Wrap(member string, next upstream.Caller) upstream.Caller {
+	return &recorder{s, member, next}
+}
 
 type recorder struct {
-	s    *Server
-	next upstream.Caller
+	s      *Server
+	member string
+	next   upstream.Caller
 }
 
 // Call implements upstream.Caller.
@@ -116,7 +120,7 @@ func (r *recorder) Call(ctx context.Context, req *upstream.Request) (*upstream.R
 	if span != nil {
 		span.End(outcome, message)
 	}
-	s.journal(req, res, began, took, outcome, message, span.ID())
+	s.journal(r.member, req, res, began, took, outcome, message, span.ID())
 	return res, err
 }
 
@@ -231,13 +235,13 @@ func journalled(method string) bool {
 	return true
 }
 
-func (s *Server) journal(req *upstream.Request, res *upstream.Result, began time.Time, took time.Duration, outcome, message, trace string) {
+func (s *Server) journal(member string, req *upstream.Request, res *upstream.Result, began time.Time, took time.Duration, outcome, message, trace string) {
 	mode := *s.mode.Load()
 	if s.o.Journal == nil || mode == config.JournalOff || !journalled(req.Method) {
 		return
 	}
 	e := journal.Entry{
-		At: began, Principal: req.Who, Session: req.Session, Server: s.id, Method: req.Method, Name: req.Name,
+		At: began, Principal: req.Who, Session: req.Session, Server: member, Method: req.Method, Name: req.Name,
 		Duration: took, Outcome: outcome, Mode: mode, Trace: trace,
 	}
 	if mode == config.JournalFull {

@@ -89,7 +89,7 @@ func TestOutcomes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			j := openJournal(t)
 			s := record.NewServer("calc", "full", record.Options{Journal: j, Redact: telemetry.NewRedactor()})
-			_, err := s.Wrap(&tt.answer).Call(t.Context(), request(t, wire.MethodCallTool, call))
+			_, err := s.Wrap("calc", &tt.answer).Call(t.Context(), request(t, wire.MethodCallTool, call))
 			if (err != nil) != (tt.answer.fails != nil) {
 				t.Errorf("error %v", err)
 			}
@@ -122,7 +122,7 @@ func TestOutcomes(t *testing.T) {
 func TestModes(t *testing.T) {
 	j := openJournal(t)
 	s := record.NewServer("calc", "off", record.Options{Journal: j, Redact: telemetry.NewRedactor()})
-	c := s.Wrap(&said{result: `{"content":[{"type":"text","text":"secret"}],"isError":true}`})
+	c := s.Wrap("calc", &said{result: `{"content":[{"type":"text","text":"secret"}],"isError":true}`})
 	count := func() []journal.Entry {
 		list, err := j.List(t.Context(), store.CallFilter{})
 		if err != nil {
@@ -160,7 +160,7 @@ func TestLastErrorIsMasked(t *testing.T) {
 	r.Set([]string{"hunter2hunter2"})
 	s := record.NewServer("calc", "off", record.Options{Redact: r})
 	fails := &said{fails: &api.Error{Kind: api.KindRefused, Message: "HTTP 403: bad key hunter2hunter2"}}
-	if _, err := s.Wrap(fails).Call(t.Context(), request(t, wire.MethodCallTool, call)); err == nil {
+	if _, err := s.Wrap("calc", fails).Call(t.Context(), request(t, wire.MethodCallTool, call)); err == nil {
 		t.Fatal("no error")
 	}
 	b, err := json.Marshal(s.Figures())

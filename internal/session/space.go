@@ -1,0 +1,179 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/workspace"
+)
+
+// A session has one workspace, which its members see. Where it has several
+// instances of a server that sees it, the second of each see another one, and so
+// on: they would not be worlds of their own otherwise.
+
+// spaces are the workspaces of a session, by ordinal.
+type spaces struct {
+	mu  sync.Mutex
+	all map[int]*space
+}
+
+type space struct {
+	making sync.Mutex // held while it is made
+	open   atomic.Pointer[workspace.Workspace]
+}
+
+func (s *spaces) at(ordinal int) *space {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = make(map[int]*space)
+	}
+	if s.all[ordinal] == nil {
+		s.all[ordinal] = &space{}
+	}
+	return s.all[ordinal]
+}
+
+// take returns those that are open, which are not the session's any more.
+func (s *spaces) take() []*workspace.Workspace {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var open []*workspace.Workspace
+	for _, one := range s.all {
+		if w := one.open.Swap(nil); w != nil {
+			open = append(open, w)
+		}
+	}
+	return open
+}
+
+// spaceName is what a workspace is called among the states of a session.
+func spaceName(ordinal int) string {
+	if ordinal == 0 {
+		return workspaceState
+	}
+	return workspaceState + "~" + strconv.Itoa(ordinal)
+}
+
+// spaceOrdinals are those of the workspaces that the session's members see.
+func (s *Session) spaceOrdinals() []int {
+	seen := map[int]bool{0: true}
+	for _, e := range s.members() {
+		if e.Workspace {
+			seen[e.Ordinal] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// openWorkspace returns a directory of the session, made at its first use.
+func (s *Session) openWorkspace(ctx context.Context, ordinal int) (*workspace.Workspace, error) {
+	one := s.spaces.at(ordinal)
+	if w := one.open.Load(); w != nil {
+		return w, nil
+	}
+	s.seeding.RLock()
+	defer s.seeding.RUnlock()
+	one.making.Lock()
+	defer one.making.Unlock()
+	if w := one.open.Load(); w != nil {
+		return w, nil
+	}
+	r := s.r
+	if r.o.Workspaces == nil {
+		return nil, &api.Error{Kind: api.KindInvalid, Message: "this gateway keeps no workspaces"}
+	}
+	dir := s.stateDir(spaceName(ordinal))
+	if !whole(dir) {
+		if err := r.seedWorkspace(ctx, dir, s.newSpace(ordinal)); err != nil {
+			return nil, err
+		}
+	}
+	w, err := r.o.Workspaces.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening the workspace: %w", err)
+	}
+	one.open.Store(w)
+	return w, nil
+}
+
+// newSpace is what a workspace begins as that was not carried.
+func (s *Session) newSpace(ordinal int) workspace.Seed {
+	seed := workspace.Seed{Folder: s.needsFolder(ordinal), Template: s.r.Catalog().Config.Workspace.Template}
+	for _, e := range s.members() {
+		if e.Ordinal == ordinal && e.space != "" {
+			seed.Template = e.space
+		}
+	}
+	return seed
+}
+
+func (r *Registry) seedWorkspace(ctx context.Context, dir string, seed workspace.Seed) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return fmt.Errorf("making the session's folder: %w", err)
+	}
+	if _, err := os.Lstat(dir); err == nil {
+		if err := r.o.Workspaces.Erase(ctx, dir); err != nil {
+			return fmt.Errorf("clearing a workspace that is not whole: %w", err)
+		}
+	}
+	if seed.From == nil && seed.Template != "" {
+		from, giveBack, err := r.templateWorkspace(seed.Template)
+		if err != nil {
+			return err
+		}
+		if from != nil {
+			defer giveBack()
+			seed.From, seed.Template = from, ""
+		}
+	}
+	seed.Progress = r.progress("making a workspace")
+	if err := r.o.Workspaces.Seed(ctx, dir, seed); err != nil {
+		return memberError("", "making the workspace", err)
+	}
+	return mark(dir, workspaceState)
+}
+
+// closeWorkspaces lets go of directories of the session.
+func (s *Session) closeWorkspaces(all []*workspace.Workspace) {
+	for _, w := range all {
+		if err := w.Close(); err != nil {
+			s.r.o.Log.Warn("workspace not closed", "session", s.ID, "err", err)
+		}
+	}
+}
+
+// eraseWorkspace removes a workspace of the session, which nobody has open, if
+// there is one.
+func (s *Session) eraseWorkspace(ctx context.Context, dir string) {
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) && !whole(dir) {
+		return
+	}
+	if err := os.Remove(dir + wholeMark); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.r.o.Log.Warn("workspace not unmarked", "session", s.ID, "err", err)
+	}
+	if err := s.r.o.Workspaces.Erase(ctx, dir); err != nil {
+		s.r.o.Log.Warn("workspace not removed", "session", s.ID, "folder", dir, "err", err)
+	}
+}
+
+// needsFolder reports whether a program sees the workspace, which then can't be
+// a tree inside the process.
+func (s *Session) needsFolder(ordinal int) bool {
+	for _, e := range s.members() {
+		if e.Ordinal == ordinal && e.Workspace && e.driver != nil && !e.driver.Info().Light {
+			return true
+		}
+	}
+	return false
+}
