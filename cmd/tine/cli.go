@@ -129,6 +129,7 @@ in its state folder, else at its default address.`,
 	root.AddCommand(
 		newServeCmd(c),
 		newStdioCmd(c),
+		newOrchestratorCmd(c),
 		newStatusCmd(c),
 		newServersCmd(c),
 		newToolsCmd(c),

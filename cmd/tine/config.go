@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
@@ -86,7 +88,8 @@ func newImportCmd(c *cli) *cobra.Command {
 		Short: "Write a tine.yaml from another program's config",
 		Long: `Reads the config of another program (mcpServers JSON as Claude, Cursor and others
 have it, VS Code's servers, RewardKit YAML; - is standard input) and prints a
-tine.yaml. What could not be carried over is named on standard error.`,
+tine.yaml that means the same. What could not be carried over is named on
+standard error. All of them can be served as they are, too.`,
 		Example: `  tine config import .mcp.json -o tine.yaml
   tine config import mcp_agent_config.yaml`,
 		Args: oneArg("the file to import"),
@@ -181,6 +184,9 @@ func (c *cli) importConfig(path, out string, force bool) error {
 	c.printWarnings(warnings)
 	if !bytes.HasSuffix(text, []byte("\n")) {
 		text = append(text, '\n')
+	}
+	if ids := config.Moved(text, path, cmp.Or(out, "tine.yaml")); path != "-" && len(ids) > 0 {
+		c.printWarnings([]string{fmt.Sprintf("paths of these servers start at the folder of %s: %s; write the result there, or mend them", path, strings.Join(ids, ", "))})
 	}
 	if out == "" {
 		c.stdout.Write(text)

@@ -60,12 +60,18 @@ func TestConfigCommands(t *testing.T) {
 	write(t, "good.yaml", "servers:\n  a:\n    command: echo\n    env: {API_KEY: hunter2}\n  b:\n    url: https://example.com/mcp\n    headers: {Authorization: 'Bearer ${NO_SUCH_VARIABLE}'}\n")
 	write(t, "bad.yaml", "servers:\n  a:\n    comand: echo\n")
 	write(t, "foreign.json", `{"mcpServers": {"a": {"command": "echo", "args": ["x"]}}}`)
+	write(t, "mcp_agent_config.yaml", "backends:\n  - {backend_name_ref: fs, backend_type: filesystem, orchestration_mode: local_docker, mcp_transport: stdio, docker_image: img, docker_run_args: [-e, API_KEY=hunter2]}\n")
+	write(t, "bad_agent_config.yaml", "backends:\n  - {backend_name_ref: my fs, backend_type: filesystem, orchestration_mode: local_docker}\n")
+	if err := os.Mkdir("elsewhere", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, "elsewhere/agent.yaml", "backends:\n  - {backend_name_ref: fs, backend_type: filesystem, orchestration_mode: local_docker, mcp_transport: stdio, docker_image: img, template_data_path_host: ./tpl, container_template_data_path: /data}\n")
 	tests := []struct {
 		args           string
 		code           int
 		stdout, stderr []string // parts; one that starts with ! must not be there
 	}{
-		{"config check", 0, []string{"ok: 6 servers (built-in defaults)\n"}, nil},
+		{"config check", 0, []string{"ok: 7 servers (built-in defaults)\n"}, nil},
 		{"config check good.yaml", 0, []string{"ok: 2 servers (good.yaml)\n"}, []string{"warning: ", "NO_SUCH_VARIABLE"}},
 		{"config check --config good.yaml", 0, []string{"ok: 2 servers (good.yaml)\n"}, nil},
 		{"config check good.yaml --config good.yaml", 2, nil, []string{"exclude each other"}},
@@ -80,6 +86,14 @@ func TestConfigCommands(t *testing.T) {
 		{"config import foreign.json -o out.yaml --force", 0, nil, []string{"wrote out.yaml"}},
 		{"config check out.yaml", 0, []string{"ok: 1 server (out.yaml)"}, nil},
 		{"config import good.yaml", 1, nil, []string{"good.yaml"}},
+		{"config check mcp_agent_config.yaml", 0, []string{"ok: 2 servers (mcp_agent_config.yaml)\n"}, nil},
+		{"config show mcp_agent_config.yaml", 0, []string{"image: img", "plain: true", "state: [root]", "merged: true", "default_view: rollout", "!hunter2"}, nil},
+		{"config import mcp_agent_config.yaml -o rk.yaml", 0, nil, []string{"wrote rk.yaml", "holds a secret in plain text", "!hunter2"}},
+		{"config import elsewhere/agent.yaml", 0, []string{"template: ./tpl"}, []string{"paths of these servers start at the folder of elsewhere/agent.yaml: fs;"}},
+		{"config import elsewhere/agent.yaml -o elsewhere/rk.yaml", 0, nil, []string{"wrote", "!start at the folder"}},
+		{"config check rk.yaml", 0, []string{"ok: 2 servers (rk.yaml)"}, nil},
+		{"config check bad_agent_config.yaml", 1, nil, []string{"bad_agent_config.yaml:2:24: ", "clients call it by this name"}},
+		{"config import bad_agent_config.yaml", 1, nil, []string{"bad_agent_config.yaml:2:24: ", "clients call it by this name"}},
 		{"config import", 2, nil, []string{"wants the file"}},
 		{"config import none.json", 1, nil, []string{"none.json"}},
 		{"config import -", 1, nil, []string{"standard input"}},

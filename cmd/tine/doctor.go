@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -73,7 +74,18 @@ func (c *cli) doctor(ctx context.Context, configFlag string) error {
 	for _, p := range programs {
 		probes = append(probes, func() check { return p.check(ctx) })
 	}
-	probes = append(probes, func() check { return c.checkDocker(ctx) })
+	var engine atomic.Bool
+	for _, host := range dockerHosts(conf) {
+		probes = append(probes, func() check {
+			ch, answers := c.checkDocker(ctx, host, conf)
+			if answers {
+				engine.Store(true)
+			}
+			return ch
+		})
+	}
+	helping := len(probes)
+	probes = append(probes, c.remoteProbes(ctx, conf)...)
 	found := make([]check, len(probes))
 	var wg sync.WaitGroup
 	for i, probe := range probes {
@@ -82,12 +94,13 @@ func (c *cli) doctor(ctx context.Context, configFlag string) error {
 	wg.Wait()
 
 	around := c.surroundings()
+	around.engine = engine.Load()
 	r := doctorReport{OK: true, Drivers: around.left()}
-	helpers := found[len(machine):]
+	helpers := found[len(machine):helping]
 	if around.bare {
 		helpers = gather(helpers)
 	}
-	r.Checks = slices.Concat(found[:len(machine)], checks, []check{around.check()}, helpers, []check{checkSandbox(r.Drivers)})
+	r.Checks = slices.Concat(found[:len(machine)], checks, []check{around.check()}, helpers, found[helping:], []check{checkSandbox(r.Drivers)})
 	for _, ch := range r.Checks {
 		r.OK = r.OK && ch.Status != checkBroken
 	}

@@ -17,13 +17,14 @@ import (
 type surroundings struct {
 	drivers []string // that this program has
 	bare    bool     // no shell: a container image with little but this program
+	engine  bool     // an engine for containers answers
 	pipes   error    // why no named pipe can be made in the state folder
 	roots   bool     // whether there are certificate authorities
 }
 
 // surroundings looks at this machine.
 func (c *cli) surroundings() surroundings {
-	s := surroundings{drivers: []string{builtin.Name, "process", "url"}, bare: bare(), roots: true}
+	s := surroundings{drivers: []string{builtin.Name, "docker", "process", "remote", "url"}, bare: bare(), roots: true}
 	if pool, err := x509.SystemCertPool(); err != nil || pool.Equal(x509.NewCertPool()) {
 		s.roots = false
 	}
@@ -46,7 +47,7 @@ func bare() bool {
 // left lists the drivers that work.
 func (s surroundings) left() []string {
 	return slices.DeleteFunc(slices.Clone(s.drivers), func(name string) bool {
-		return name == "process" && s.pipes != nil
+		return name == "process" && s.pipes != nil || name == "docker" && !s.engine
 	})
 }
 
@@ -61,7 +62,7 @@ func (s surroundings) check() check {
 		lines = append(lines, "process runs what is in this image and nothing else; there is no shell")
 	}
 	if !s.roots {
-		lines = append(lines, "url can't trust any https server: there are no certificate authorities")
+		lines = append(lines, "url and remote can't trust any https server: there are no certificate authorities")
 		mends = append(mends, "install ca-certificates, or set SSL_CERT_FILE, or ca_file of the server")
 	}
 	status := checkOK

@@ -220,10 +220,11 @@ func TestDoctorForPeople(t *testing.T) {
 	fakePath(t, map[string]string{"node": "echo v22.1.0"})
 	t.Chdir(t.TempDir())
 	tc := newTestCLI(t, "doctor")
+	tc.env["DOCKER_HOST"] = "unix://" + filepath.Join(t.TempDir(), "none.sock")
 	freeConfig(t, tc, "  a: {builtin: time}\n")
 	code := tc.cli.run(t.Context())
 	out := tc.out.String()
-	for _, want := range []string{"ok       node     22.1.0 at ", "ok       drivers  builtin, process, url\n", "missing  uvx ", "-> install uv", "has no sandbox driver"} {
+	for _, want := range []string{"ok       node     22.1.0 at ", "ok       drivers  builtin, process, remote, url\n", "missing  uvx ", "-> install uv", "has no sandbox driver"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
@@ -251,7 +252,7 @@ func TestDoctorDrivers(t *testing.T) {
 		t.Errorf("left in the state folder: %q, %v", left, err)
 	}
 
-	all := []string{"builtin", "process", "url"}
+	all := []string{"builtin", "docker", "process", "remote", "url"}
 	for _, tt := range []struct {
 		name   string
 		in     surroundings
@@ -259,10 +260,11 @@ func TestDoctorDrivers(t *testing.T) {
 		status string
 		detail string
 	}{
-		{"a plain machine", surroundings{drivers: all, roots: true}, "builtin process url", checkOK, "builtin, process, url"},
-		{"a bare image", surroundings{drivers: all, roots: true, bare: true}, "builtin process url", checkOK, "in this image"},
-		{"no pipes", surroundings{drivers: all, roots: true, bare: true, pipes: errors.New("not on FAT")}, "builtin url", checkWarn, "builtin, url\nprocess does not work: not on FAT"},
-		{"no authorities", surroundings{drivers: all}, "builtin process url", checkWarn, "no certificate authorities"},
+		{"a plain machine", surroundings{drivers: all, roots: true}, "builtin process remote url", checkOK, "builtin, process, remote, url"},
+		{"with an engine", surroundings{drivers: all, roots: true, engine: true}, "builtin docker process remote url", checkOK, "builtin, docker, process, remote, url"},
+		{"a bare image", surroundings{drivers: all, roots: true, bare: true}, "builtin process remote url", checkOK, "in this image"},
+		{"no pipes", surroundings{drivers: all, roots: true, bare: true, pipes: errors.New("not on FAT")}, "builtin remote url", checkWarn, "builtin, remote, url\nprocess does not work: not on FAT"},
+		{"no authorities", surroundings{drivers: all}, "builtin process remote url", checkWarn, "no certificate authorities"},
 	} {
 		ch := tt.in.check()
 		if ch.Status != tt.status || !strings.Contains(ch.Detail, tt.detail) || (ch.Mend == "") != (tt.status == checkOK) {

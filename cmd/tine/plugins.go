@@ -5,13 +5,16 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/builtin"
+	"github.com/tine-mcp/tine/internal/driver/docker"
 	"github.com/tine-mcp/tine/internal/driver/process"
+	"github.com/tine-mcp/tine/internal/driver/remote"
 	"github.com/tine-mcp/tine/internal/driver/url"
 	"github.com/tine-mcp/tine/internal/layer"
 	"github.com/tine-mcp/tine/internal/native/everything"
@@ -37,9 +40,20 @@ type plugins struct {
 // system gives.
 func layerFiles() int { return max(64, min(4096, openFiles()/8)) }
 
+// pluginOptions are what drivers and the servers inside the binary work with.
+type pluginOptions struct {
+	State    string
+	Gateway  string // who owns the state folder
+	MaxFrame int
+	Sessions rollout.Sessions // who acts on sessions for servers that want that
+	// Authorize puts the credentials of a server on requests; nil where its headers
+	// are enough.
+	Authorize func(server string) func(http.RoundTripper) http.RoundTripper
+	Log       *slog.Logger
+}
+
 // newPlugins is the one list of drivers and of the servers inside the binary.
-// sessions is who acts on sessions for those of them that want that.
-func newPlugins(state string, maxFrame int, sessions rollout.Sessions, log *slog.Logger) (_ *plugins, err error) {
+func newPlugins(o pluginOptions) (_ *plugins, err error) {
 	p := &plugins{drivers: make(map[string]driver.Driver)}
 	var open []io.Closer
 	p.close = func() error {
@@ -55,7 +69,7 @@ func newPlugins(state string, maxFrame int, sessions rollout.Sessions, log *slog
 		}
 	}()
 	layers := func(name string) (*layer.Store, error) {
-		s, err := layer.OpenStore(layer.Options{Dir: filepath.Join(state, "layers", name), MaxFiles: layerFiles(), Log: log})
+		s, err := layer.OpenStore(layer.Options{Dir: filepath.Join(o.State, "layers", name), MaxFiles: layerFiles(), Log: o.Log})
 		if err == nil {
 			open = append(open, s)
 		}
@@ -69,14 +83,23 @@ func newPlugins(state string, maxFrame int, sessions rollout.Sessions, log *slog
 	if err != nil {
 		return nil, err
 	}
-	p.workspaces = workspace.NewStore(trees, workspace.Options{Dir: filepath.Join(state, "scratch"), Log: log})
+	p.workspaces = workspace.NewStore(trees, workspace.Options{Dir: filepath.Join(o.State, "scratch"), Log: o.Log})
 	open = append(open, p.workspaces)
-	within := builtin.New(builtin.Options{Kinds: kinds(sessions), Layers: inside, Dir: filepath.Join(state, "templates")})
-	open = append(open, closer(within.Close))
-	for _, d := range []driver.Driver{process.New(process.Options{MaxFrame: maxFrame}), url.New(), within} {
+	within := builtin.New(builtin.Options{Kinds: kinds(o.Sessions), Layers: inside, Dir: filepath.Join(o.State, "templates")})
+	away := remote.New(remote.Options{Dir: filepath.Join(o.State, "remote"), MaxFrame: o.MaxFrame, Authorize: o.Authorize, Log: o.Log})
+	contained := docker.New(docker.Options{Gateway: o.Gateway, MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "docker"), Log: o.Log})
+	open = append(open, closer(within.Close), closer(away.Close), contained)
+	for _, d := range []driver.Driver{process.New(process.Options{MaxFrame: o.MaxFrame}), url.New(), within, away, contained} {
 		p.drivers[d.Info().Name] = d
 	}
 	return p, nil
+}
+
+// newChecker is the driver that can ask whoever runs servers elsewhere, for who
+// runs none itself. It must be ended.
+func newChecker() (c checker, end func()) {
+	d := remote.New(remote.Options{})
+	return d, d.Close
 }
 
 // kinds are the servers inside the binary.

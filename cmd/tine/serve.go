@@ -13,8 +13,7 @@ import (
 )
 
 func newServeCmd(c *cli) *cobra.Command {
-	var path, listen string
-	var keep bool
+	var o serveFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the gateway",
@@ -34,14 +33,25 @@ restarts Tine.`,
   tine serve --config tine.yaml --listen 127.0.0.1:9000`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.serve(cmd.Context(), path, listen, keep)
+			return c.serve(cmd.Context(), o, c.welcome)
 		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&path, "config", "", "config file (env TINE_CONFIG; default tine.yaml here or in the user's config folder)")
-	f.StringVar(&listen, "listen", "", "address to listen on instead of the config's (port 0 for any)")
-	f.BoolVar(&keep, "keep-instances", false, "leave running servers for the next gateway when stopping")
+	o.add(cmd)
 	return cmd
+}
+
+// serveFlags say how to run a gateway.
+type serveFlags struct {
+	config, listen string
+	keep           bool
+	orchestrate    bool // no flag: a command of its own
+}
+
+func (o *serveFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.config, "config", "", "config file (env TINE_CONFIG; default tine.yaml here or in the user's config folder)")
+	f.StringVar(&o.listen, "listen", "", "address to listen on instead of the config's (port 0 for any)")
+	f.BoolVar(&o.keep, "keep-instances", false, "leave running servers for the next gateway when stopping")
 }
 
 // loadConfig reads the config that serve and stdio use.
@@ -64,8 +74,8 @@ func (c *cli) serveOptions() config.Options {
 	return o
 }
 
-func (c *cli) serve(ctx context.Context, flag, listen string, keep bool) error {
-	path, err := c.findConfig(flag)
+func (c *cli) serve(ctx context.Context, o serveFlags, welcome func(*service)) error {
+	path, err := c.findConfig(o.config)
 	if err != nil {
 		return err
 	}
@@ -73,7 +83,7 @@ func (c *cli) serve(ctx context.Context, flag, listen string, keep bool) error {
 	if err != nil {
 		return err
 	}
-	load := func() (*config.Config, error) { return c.loadConfig(path, listen) }
+	load := func() (*config.Config, error) { return c.loadConfig(path, o.listen) }
 	cfg, err := load()
 	if err != nil {
 		return err
@@ -84,13 +94,13 @@ func (c *cli) serve(ctx context.Context, flag, listen string, keep bool) error {
 	warnAll(log, cfg)
 	p, err := newService(ctx, serviceOptions{
 		Config: cfg, Load: load, Options: c.serveOptions(), State: state,
-		Listen: true, Keep: keep, Version: c.version, Redact: redact, Log: log,
+		Listen: true, Keep: o.keep, Orchestrate: o.orchestrate, Version: c.version, Redact: redact, Log: log,
 	})
 	if err != nil {
 		return err
 	}
 	defer p.Close()
-	c.welcome(p)
+	welcome(p)
 	return p.Run(ctx)
 }
 

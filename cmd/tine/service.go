@@ -38,9 +38,11 @@ type serviceOptions struct {
 	State   string
 	Listen  bool // over HTTP
 	Keep    bool // leave instances running for the next gateway
-	Version string
-	Redact  *telemetry.Redactor // what Log masks by
-	Log     *slog.Logger
+	// Orchestrate serves the orchestration API too.
+	Orchestrate bool
+	Version     string
+	Redact      *telemetry.Redactor // what Log masks by
+	Log         *slog.Logger
 }
 
 // A service is a whole gateway as a value: made, run, closed.
@@ -103,7 +105,9 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 		return nil, err
 	}
 	control := &front.Control{} // the gateway's, which comes last and is asked by what comes first
-	if p.plugins, err = newPlugins(o.State, int(p.cfg.Limits.Message), control, o.Log); err != nil {
+	if p.plugins, err = newPlugins(pluginOptions{
+		State: o.State, Gateway: id, MaxFrame: int(p.cfg.Limits.Message), Sessions: control, Authorize: authorizer(p.cfg, p.wallet), Log: o.Log,
+	}); err != nil {
 		return nil, err
 	}
 	p.registry, err = session.Open(ctx, p.cfg, session.Options{
@@ -117,7 +121,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	p.token = identity.NewToken()
 	gateway, err := front.New(ctx, p.cfg, front.Options{
 		Registry: p.registry, Store: p.store, Operator: p.token, Version: o.Version,
-		ID: id, StateDir: o.State, Control: control, Wallet: p.wallet, Journal: p.journal, Metrics: p.metrics,
+		ID: id, StateDir: o.State, Orchestrate: o.Orchestrate, Control: control, Wallet: p.wallet, Journal: p.journal, Metrics: p.metrics,
 		Tracing: p.tracing, Redact: o.Redact, Log: o.Log,
 	})
 	if err != nil {

@@ -16,10 +16,12 @@ import (
 // openOptions are the flags of tine session open.
 type openOptions struct {
 	api.NewSession
-	labels []string
-	auto   []string
-	count  int
-	listed bool // --count was given: a list is wanted, also of one
+	labels    []string
+	auto      []string
+	instances []string
+	templates []string
+	count     int
+	listed    bool // --count was given: a list is wanted, also of one
 }
 
 func newSessionOpenCmd(c *cli) *cobra.Command {
@@ -40,6 +42,11 @@ long as --wait says.
 tokens are in --json. When one can't be opened no more are begun, and those that
 were stay open.
 
+--instances has several instances of a server in the session, each with a state of
+its own: the first is called like the server, the others server~1, server~2.
+--template says what those of a server begin with: a snapshot, or a path under
+template_roots.
+
 --autosnapshot keeps snapshots to rewind to, the last eight unless keep=N says
 another number: every=N makes one each N calls, before=TOOL one before each call
 of a tool, by its name in "tine tools" or a pattern such as files__write_*.`,
@@ -47,6 +54,7 @@ of a tool, by its name in "tine tools" or a pattern such as files__write_*.`,
   tine session open --label run=7 --ttl 2h --idle 30m
   tine session open --from base --count 100 --label run=8
   tine session open --server memory --server files --eager
+  tine session open --instances memory=4 --template memory=graph.jsonl
   tine session open --autosnapshot every=10 --autosnapshot before=files__write_file
   tine session open --json | jq -r .token`,
 		Args: noArgs,
@@ -66,11 +74,15 @@ of a tool, by its name in "tine tools" or a pattern such as files__write_*.`,
 	f.StringVar(&o.Idle, "idle", "", "close it when unused for this long; 0 for never (default what the config says)")
 	f.StringSliceVar(&o.Servers, "server", nil, "have this server alone; may be given several times (default all)")
 	f.BoolVar(&o.Eager, "eager", false, "start every server now")
+	f.StringArrayVar(&o.instances, "instances", nil, "have so many of a server, SERVER=N; may be given several times")
+	f.StringArrayVar(&o.templates, "template", nil, "what a server begins with, SERVER=SNAPSHOT or SERVER=PATH; may be given several times")
 	f.StringVar(&o.Wait, "wait", "", "wait this long for room (default what the config says)")
 	f.IntVar(&o.count, "count", 1, "open so many")
 	f.StringArrayVar(&o.auto, "autosnapshot", nil, "keep snapshots to rewind to: every=N, before=TOOL, keep=N; may be given several times")
 	c.completeFlag(cmd, "from", c.completeSnapshotFlag)
 	c.completeFlag(cmd, "server", c.completeServerFlag)
+	c.completeFlag(cmd, "instances", c.completeServerFlag)
+	c.completeFlag(cmd, "template", c.completeServerFlag)
 	c.completeFlag(cmd, "autosnapshot", cobra.FixedCompletions([]string{"every=", "before=", "keep="}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 	return cmd
 }
@@ -81,6 +93,9 @@ func (o *openOptions) read() (err error) {
 		return usagef("--count wants a number above 0, got %d", o.count)
 	}
 	if o.Labels, err = parseLabels(o.labels); err != nil {
+		return err
+	}
+	if o.Members, err = parseMembers(o.instances, o.templates); err != nil {
 		return err
 	}
 	if o.Autosnapshot, err = parseAutosnapshot(o.auto); err != nil {

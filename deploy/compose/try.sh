@@ -142,8 +142,8 @@ say "what it may do"
 same "$(docker inspect -f '{{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CapDrop}} {{.HostConfig.SecurityOpt}}' "$id")" "true [ALL] [no-new-privileges:true]" "restrictions"
 report=$(in_it doctor) || fail "the doctor finds something broken: $report"
 echo "$report"
-grep -Eq '^ok +drivers +builtin, process, url$' <<<"$report" || fail "the doctor names no drivers"
-grep -q 'what is left: builtin, process, url' <<<"$report" || fail "the doctor takes this for a machine that could run a sandbox"
+grep -Eq '^ok +drivers +builtin, process, remote, url$' <<<"$report" || fail "the doctor names no drivers"
+grep -q 'what is left: builtin, process, remote, url' <<<"$report" || fail "the doctor takes this for a machine that could run a sandbox"
 if grep -q '^broken' <<<"$report"; then fail "the doctor finds something broken"; fi
 
 say "a config that changes"

@@ -12,6 +12,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/upstream"
 )
 
@@ -38,13 +39,23 @@ type controlCall struct {
 	from    *http.Request // what it came in by; nil on stdio
 	over    chan struct{} // closed when it has its answer
 
+	// Whose call it is, for what is done within it.
+	client   *upstream.Client
+	conn     *client // nil for a client without a connection
+	peer     upstream.Peer
+	progress []byte // its progress token, raw; nil for none
+	trace    telemetry.Parent
+
 	mu     sync.Mutex
 	tokens []string // what stands for a token in the answer, and the token
 }
 
 // begin gives a call its handle. It is good until end.
 func (c *Control) begin(x *exchange) *controlCall {
-	call := &controlCall{handle: newClientID(), who: x.who, session: x.sess.ID, from: x.from, over: make(chan struct{})}
+	call := &controlCall{
+		handle: newClientID(), who: x.who, session: x.sess.ID, from: x.from, over: make(chan struct{}),
+		client: x.client, conn: x.conn, peer: x.peer, progress: x.params.ProgressToken.Of(x.params.Raw), trace: x.trace,
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.calls == nil {
@@ -106,6 +117,11 @@ func (call *controlCall) reveal(res *upstream.Result) *upstream.Result {
 // act does what a route does, for the one whose call has the handle and about a
 // session, by default the one of the call.
 func act[Out any](ctx context.Context, c *Control, caller, route, session string, do func(g *Gateway, call *controlCall, a *ask) (Out, error)) (out Out, err error) {
+	return actOnce(ctx, c, caller, route, session, "", do)
+}
+
+// actOnce is the same with an idempotency key; empty for none.
+func actOnce[Out any](ctx context.Context, c *Control, caller, route, session, key string, do func(g *Gateway, call *controlCall, a *ask) (Out, error)) (out Out, err error) {
 	g, call, err := c.of(caller)
 	if err != nil {
 		return out, err
@@ -118,6 +134,9 @@ func act[Out any](ctx context.Context, c *Control, caller, route, session string
 		return out, err
 	}
 	r := &http.Request{Method: rt.method, URL: &url.URL{Path: api.Version + strings.Replace(rt.pattern, "{session}", session, 1)}, Header: http.Header{}}
+	if key != "" {
+		r.Header.Set(headerKey, key)
+	}
 	if call.from != nil {
 		r.Host, r.TLS = call.from.Host, call.from.TLS // by which the caller knows us
 	}
@@ -130,9 +149,9 @@ func act[Out any](ctx context.Context, c *Control, caller, route, session string
 
 // routeOf finds a route of the control API by its name.
 func (g *Gateway) routeOf(name string) *action {
-	for i := range g.routes {
-		if g.routes[i].name == name {
-			return &g.routes[i]
+	for i := range g.routes.all {
+		if g.routes.all[i].name == name {
+			return &g.routes.all[i]
 		}
 	}
 	panic("there is no route " + name)
@@ -145,8 +164,8 @@ const readAnswer = 2 * time.Second
 // closeAround closes the session that a call is made in. It is closed when this
 // returns; the session's clients and streams end a little later, since the
 // answer goes by one of them.
-func (g *Gateway) closeAround(ctx context.Context, call *controlCall, s *session.Session) {
-	g.reg.CloseSession(ctx, s)
+func (g *Gateway) closeAround(ctx context.Context, call *controlCall, s *session.Session) error {
+	err := g.reg.CloseSession(ctx, s)
 	g.spawn(func() { // a gateway that is closed has ended them itself
 		select {
 		case <-call.over:
@@ -158,6 +177,7 @@ func (g *Gateway) closeAround(ctx context.Context, call *controlCall, s *session
 		case <-timer.C:
 		case <-g.life.Done():
 		}
-		g.endSession(ctx, s)
+		_ = g.endSession(ctx, s) // closed before; what is left are its clients
 	})
+	return err
 }

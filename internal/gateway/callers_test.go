@@ -72,7 +72,7 @@ func TestCloseFromInside(t *testing.T) {
 	cs := r.connectTransport(t, &mcp.SSEClientTransport{Endpoint: r.at("/s/" + s.ID + "/sse"), HTTPClient: &http.Client{Transport: withToken{r.http.Transport, s.Token}}}, false, nil)
 	bystander := r.dial(t, "/s/"+s.ID+"/mcp/n", `{}`, asAda...)
 	stream := bystander.listen()
-	res, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "rollout__close_session", Arguments: map[string]any{"session_id": s.ID}})
+	res, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "close_session", Arguments: map[string]any{"session_id": s.ID}})
 	if err != nil || res.IsError {
 		t.Fatalf("closed: %+v, %v", res, err)
 	}
@@ -150,7 +150,7 @@ func TestForgedCaller(t *testing.T) {
 			t.Errorf("a call that is over still acts: %v", err)
 		}
 	}
-	if _, err := new(gateway.Control).Open(t.Context(), handle, api.NewSession{}); err == nil || !strings.Contains(err.Error(), "still starting") {
+	if _, err := new(gateway.Control).Open(t.Context(), handle, "", api.NewSession{}); err == nil || !strings.Contains(err.Error(), "still starting") {
 		t.Errorf("before there is a gateway: %v", err)
 	}
 }
@@ -163,6 +163,13 @@ func TestNothingOfACallerIsKept(t *testing.T) {
 	s := act[api.OpenedSession](t, call, "open_session", `{"labels":{"find":"me-in-the-journal"}}`)
 	inside := r.ways(t, s.ID, asAda...)
 	secrets := []string{s.Token}
+	for _, name := range []string{"handshake", "merged"} {
+		made := act[struct{ Token string }](t, r.ways(t, "", asAda...)[name], "initialize_session", `{"backends":[{"backend_name_ref":"n"}]}`)
+		if !strings.HasPrefix(made.Token, "tine_ses_") {
+			t.Errorf("the token is %q", made.Token)
+		}
+		secrets = append(secrets, made.Token)
+	}
 	for _, name := range []string{"handshake", "stateless", "merged"} {
 		for _, child := range act[api.Forks](t, inside[name], "fork_session", `{"count":2}`).Sessions {
 			secrets = append(secrets, child.Token)
@@ -170,7 +177,7 @@ func TestNothingOfACallerIsKept(t *testing.T) {
 		}
 	}
 	handles := r.spy.all()
-	if secrets = append(secrets, handles...); len(handles) != 4 {
+	if secrets = append(secrets, handles...); len(handles) != 6 {
 		t.Fatalf("%d handles", len(handles))
 	}
 	story := string(r.do(t, "GET", "/v1/sessions/"+s.ID+"/trajectory", "", asAda...).body)

@@ -40,6 +40,7 @@ type client struct {
 	mu      sync.Mutex
 	who     identity.Principal // as it came last
 	closed  bool
+	uses    string // the session it means where it names none
 	level   string
 	calls   map[string]*underway           // requests under way, by raw id
 	asks    map[string]chan upstream.Reply // server requests waiting for this client, by raw id
@@ -227,7 +228,7 @@ func (c *client) note(msg wire.Message) {
 	case wire.NoteInitialized:
 	case wire.NoteRootsChanged:
 		for _, e := range c.sess.Catalog().Entries {
-			if (c.view.merged() || c.view.server == e.ID) && c.principal().MaySee(e.ID) {
+			if (c.view.merged() || c.view.server == e.ID) && c.principal().MaySee(e.Base()) {
 				c.forward(c.sess.Peek(e.ID), msg)
 			}
 		}
@@ -287,8 +288,9 @@ func can(caps []byte, method string) bool {
 	return err == nil && at.Ok() && string(at.Of(caps)) != "null"
 }
 
-// ask sends a server's request out and waits for the client's answer.
-func (c *client) ask(ctx context.Context, to *outbox, server, method string, params []byte) upstream.Reply {
+// ask sends the request of a server in a session out and waits for the client's
+// answer.
+func (c *client) ask(ctx context.Context, to *outbox, in *session.Session, server, method string, params []byte) upstream.Reply {
 	if !can(c.init.Capabilities, method) {
 		return upstream.Refuse(method, "the client does not support "+method)
 	}
@@ -303,7 +305,7 @@ func (c *client) ask(ctx context.Context, to *outbox, server, method string, par
 	c.asks[string(id)] = ch
 	token, _ := wire.Find(params, "_meta", wire.MetaProgressToken)
 	if token.Ok() {
-		c.tokens[string(token.Of(params))] = c.sess.Peek(server)
+		c.tokens[string(token.Of(params))] = in.Peek(server)
 	}
 	c.mu.Unlock()
 	defer func() {
@@ -362,7 +364,7 @@ func (c *client) hears(method string, params []byte) bool {
 
 // Note implements session.Watcher.
 func (c *client) Note(server, method string, params []byte) {
-	if server != "" && !c.view.merged() && server != c.view.server || !c.g.hears(c.principal(), server) {
+	if server != "" && !c.view.covers(server) || !c.g.hears(c.principal(), server) {
 		return
 	}
 	key := ""
@@ -392,12 +394,12 @@ func (c *client) Note(server, method string, params []byte) {
 
 // CanAsk implements session.Watcher.
 func (c *client) CanAsk(server string) bool {
-	return (c.view.merged() || c.view.server == server) && c.g.hears(c.principal(), server)
+	return c.view.covers(server) && c.g.hears(c.principal(), server)
 }
 
 // Ask implements session.Watcher.
 func (c *client) Ask(ctx context.Context, server, method string, params []byte) (upstream.Reply, bool) {
-	return c.ask(ctx, c.out, server, method, params), true
+	return c.ask(ctx, c.out, c.sess, server, method, params), true
 }
 
 func (c *client) subscribed(k subKey) bool {
@@ -441,6 +443,7 @@ type peerOf struct {
 	c      *client
 	to     func() *outbox // where the request's messages go
 	server string
+	in     *session.Session // that the server is in; nil for the client's own
 }
 
 func (p *peerOf) Note(method string, params []byte) {
@@ -450,12 +453,18 @@ func (p *peerOf) Note(method string, params []byte) {
 }
 
 func (p *peerOf) Ask(ctx context.Context, method string, params []byte) upstream.Reply {
-	return p.c.ask(ctx, p.to(), p.server, method, params)
+	in := p.in
+	if in == nil {
+		in = p.c.sess
+	}
+	return p.c.ask(ctx, p.to(), in, p.server, method, params)
 }
 
 // record is the client as the store keeps it.
 func (c *client) record() (store.Client, error) {
-	init, err := json.Marshal(c.init)
+	c.mu.Lock()
+	init, err := json.Marshal(clientRecord{c.init, c.uses})
+	c.mu.Unlock()
 	return store.Client{
 		ID: c.id, Session: c.sess.ID, View: c.view.server, Principal: c.principal().Name,
 		Protocol: c.version, Init: init, Created: c.created, Used: time.Unix(0, c.used.Load()),

@@ -130,15 +130,15 @@ func (g *Gateway) restoreClients(ctx context.Context) error {
 	idle := g.reg.Catalog().Config.Limits.Idle
 	for _, rec := range recs {
 		sess := g.reg.Get(rec.Session)
-		var init initParams
-		if sess == nil || time.Since(rec.Used) > idle || json.Unmarshal(rec.Init, &init) != nil {
+		var kept clientRecord
+		if sess == nil || time.Since(rec.Used) > idle || json.Unmarshal(rec.Init, &kept) != nil {
 			if err := g.o.Store.DeleteClient(ctx, rec.ID); err != nil {
 				return err
 			}
 			continue
 		}
-		c := g.newClient(rec.ID, view{rec.View}, sess, identity.Principal{Name: rec.Principal}, rec.Protocol, init, newOutbox(false))
-		c.created, c.durable = rec.Created, true
+		c := g.newClient(rec.ID, view{rec.View}, sess, identity.Principal{Name: rec.Principal}, rec.Protocol, kept.initParams, newOutbox(false))
+		c.created, c.durable, c.uses = rec.Created, true, kept.Uses
 		g.clients[c.id] = c
 		g.owned[rec.Principal]++
 	}

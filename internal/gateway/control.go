@@ -42,7 +42,7 @@ func (g *Gateway) servers(a *ask, _ none) (api.ServerList, error) {
 	cat := g.catalogOf(a.who, a.who.Session)
 	out := api.ServerList{Servers: make([]api.Server, 0, len(cat.Entries))}
 	for _, e := range cat.Entries {
-		if looksAt(a.who, e.ID) {
+		if e.Ordinal == 0 && looksAt(a.who, e.ID) {
 			out.Servers = append(out.Servers, forUser(a.who, g.describe(e)))
 		}
 	}
@@ -65,6 +65,12 @@ func forUser(who identity.Principal, s api.Server) api.Server {
 	return s
 }
 
+// baseOf is the server that a member of a session is an instance of.
+func baseOf(member string) string {
+	server, _, _ := strings.Cut(member, "~")
+	return server
+}
+
 // looksAt reports whether a principal may know of a server: it may use it, or
 // look after all of them.
 func looksAt(who identity.Principal, server string) bool {
@@ -76,7 +82,7 @@ func (g *Gateway) entry(who identity.Principal, id string) (*session.Entry, erro
 }
 
 func entryIn(cat *session.Catalog, who identity.Principal, id string) (*session.Entry, error) {
-	if e := cat.Entry(id); e != nil && looksAt(who, id) {
+	if e := cat.Entry(id); e != nil && looksAt(who, e.Base()) {
 		return e, nil
 	}
 	e := asError(noServer(id))
@@ -106,7 +112,7 @@ func (g *Gateway) describe(e *session.Entry) api.Server {
 	on, why := e.On()
 	s := api.Server{
 		ID: e.ID, Title: e.Title, Driver: e.Driver, Scope: e.Scope, Enabled: on, Overrides: e.Overrides(),
-		State: api.StateIdle, Since: g.started, Target: e.Target(),
+		State: api.StateIdle, Since: g.started, Target: e.Target(), Transport: transportOf(e),
 	}
 	s.Overridden = len(s.Overrides) > 0
 	e.Describe(&s)
@@ -209,7 +215,7 @@ func (g *Gateway) tools(a *ask, q toolQuery) (api.ToolList, error) {
 	if err != nil {
 		return api.ToolList{}, err
 	}
-	if only != "" {
+	if only = strings.TrimSuffix(only, "~0"); only != "" {
 		e, err := entryIn(sess.Catalog(), who, only)
 		if err != nil {
 			return api.ToolList{}, err
@@ -220,12 +226,12 @@ func (g *Gateway) tools(a *ask, q toolQuery) (api.ToolList, error) {
 	}
 	x := &exchange{g: g, who: who, sess: sess, client: &upstream.Client{Key: newClientID()}, method: wire.MethodListTools}
 	t := x.table()
-	parts, missing := x.listAll(a.ctx(), t, wire.MethodListTools)
+	parts, missing := x.listSome(a.ctx(), t, wire.MethodListTools, func(s *shape) bool {
+		return only == "" && s.listed || s.entry.ID == only
+	})
 	out := api.ToolList{Tools: []api.Tool{}}
 	for _, p := range parts {
-		if only != "" && p.shape.entry.ID != only {
-			continue
-		}
+		out.Missing = append(out.Missing, x.shadowed(t, p)...)
 		for _, item := range p.items {
 			if item = p.shape.editTool(item, t, true, who); item == nil {
 				continue
@@ -237,11 +243,7 @@ func (g *Gateway) tools(a *ask, q toolQuery) (api.ToolList, error) {
 			out.Tools = append(out.Tools, tool)
 		}
 	}
-	for _, m := range missing {
-		if only == "" || m.Server == only {
-			out.Missing = append(out.Missing, m)
-		}
-	}
+	out.Missing = append(out.Missing, missing...)
 	return out, nil
 }
 
@@ -265,7 +267,7 @@ func (g *Gateway) call(a *ask, in api.CallRequest) (rawCall, error) {
 	}
 	defer g.leave(a.who, 1)
 	x := &exchange{
-		g: g, who: a.who, sess: sess, client: &upstream.Client{Key: newClientID()},
+		g: g, who: a.who, sess: sess, client: &upstream.Client{Key: newClientID()}, wide: true,
 		method: wire.MethodCallTool, params: params, trace: g.parentOf(a.r.Header, &params), from: a.r,
 	}
 	return x.answer(a.ctx())

@@ -244,7 +244,7 @@ func (g *Gateway) replay(a *ask, _ none) (out rawReplay, err error) {
 		return out, noServer(e.Server)
 	}
 	outside, ok := s.outside(e.Name)
-	if !ok || !who.MayCall(e.Server, outside) {
+	if !ok || !who.MayCall(s.entry.Base(), outside) {
 		return out, &api.Error{Kind: api.KindInvalid, Message: unknownTool(e.Name).Error()}
 	}
 	// Only name and arguments: what else was in it belonged to that request.

@@ -28,7 +28,7 @@ func (g *Gateway) shown(a *ask, s api.Session) api.Session {
 	if s.Closed.IsZero() {
 		s.URL = g.urlOf(a.r, s.ID)
 	}
-	s.Members = slices.DeleteFunc(s.Members, func(m api.Member) bool { return !looksAt(a.who, m.Server) })
+	s.Members = slices.DeleteFunc(s.Members, func(m api.Member) bool { return !looksAt(a.who, baseOf(m.Server)) })
 	for i := range s.Members {
 		s.Members[i].Reason = g.o.Redact.Text(s.Members[i].Reason)
 	}
@@ -80,13 +80,21 @@ func (g *Gateway) listForks(a *ask, q forkQuery) (api.SessionList, error) {
 const mostLooked = 20000
 
 func (g *Gateway) findSessions(a *ask, f store.SessionFilter, labels []string) (api.SessionList, error) {
-	out := api.SessionList{Sessions: []api.Session{}}
 	want, err := readLabels(labels)
 	if err != nil {
-		return out, err
+		return api.SessionList{}, err
 	}
+	if len(want) == 0 {
+		return g.pickSessions(a, f, nil)
+	}
+	return g.pickSessions(a, f, func(s api.Session) bool { return labelled(s.Labels, want) })
+}
+
+// pickSessions gives a page of those that are chosen; of all with a nil choose.
+func (g *Gateway) pickSessions(a *ask, f store.SessionFilter, choose func(api.Session) bool) (api.SessionList, error) {
+	out := api.SessionList{Sessions: []api.Session{}}
 	limit := f.Limit
-	if len(want) > 0 {
+	if choose != nil {
 		f.Limit = 1000
 	}
 	for looked := 0; looked < mostLooked; looked += f.Limit {
@@ -99,7 +107,7 @@ func (g *Gateway) findSessions(a *ask, f store.SessionFilter, labels []string) (
 		}
 		for _, s := range page {
 			f.Before = s.ID
-			if !labelled(s.Labels, want) {
+			if choose != nil && !choose(s) {
 				continue
 			}
 			if out.Sessions = append(out.Sessions, g.shown(a, s)); len(out.Sessions) == limit {
@@ -135,6 +143,9 @@ func (g *Gateway) openSession(a *ask, in api.NewSession) (api.OpenedSession, err
 	if err := g.checkServers(a.who, in.Servers, in.From == ""); err != nil {
 		return api.OpenedSession{}, err
 	}
+	if err := g.checkMembers(a.who, in); err != nil {
+		return api.OpenedSession{}, err
+	}
 	return once(g, a, in, func(ctx context.Context, mark string) (api.OpenedSession, func(context.Context), error) {
 		o.Creation = mark
 		if in.From != "" {
@@ -143,6 +154,9 @@ func (g *Gateway) openSession(a *ask, in api.NewSession) (api.OpenedSession, err
 				return api.OpenedSession{}, nil, err
 			}
 			o.From = snap.ID
+		}
+		if o.Members, err = g.members(a.who, in.Members); err != nil {
+			return api.OpenedSession{}, nil, err
 		}
 		s, token, err := g.reg.OpenSession(ctx, o)
 		if err != nil {
@@ -216,7 +230,7 @@ func (g *Gateway) closeSession(a *ask, _ none) (none, error) {
 }
 
 // closeWith closes a session in some way, unless it is closed already.
-func (g *Gateway) closeWith(a *ask, end func(context.Context, *session.Session)) error {
+func (g *Gateway) closeWith(a *ask, end func(context.Context, *session.Session) error) error {
 	id := a.args["session"]
 	s, was, err := g.seen(a.ctx(), a.who, id)
 	if err != nil {
@@ -227,7 +241,9 @@ func (g *Gateway) closeWith(a *ask, end func(context.Context, *session.Session))
 	}
 	if s != nil {
 		// Whoever asked may hang up: a session is never left half closed.
-		end(context.WithoutCancel(a.ctx()), s)
+		if err := end(context.WithoutCancel(a.ctx()), s); err != nil {
+			return err
+		}
 		g.log.Info("session closed", "session", id, "by", a.who.Name)
 	}
 	return nil

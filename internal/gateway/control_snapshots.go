@@ -68,7 +68,7 @@ func (g *Gateway) usableSnapshot(who identity.Principal, ref string) (api.Snapsh
 func shownSnapshot(who identity.Principal, s api.Snapshot) api.Snapshot {
 	servers := make([]api.SnapshotMember, 0, len(s.Servers))
 	for _, m := range s.Servers {
-		if looksAt(who, m.Server) {
+		if looksAt(who, baseOf(m.Server)) {
 			servers = append(servers, m)
 		}
 	}

@@ -11,11 +11,11 @@ import (
 
 // What servers inside the gateway do to sessions: each of these is a route of the
 // control API, for whoever the handle of a caller stands for. An empty session is
-// the one that the call is made in.
+// the one that the call is made in, and an empty key none.
 
 // Open opens a session.
-func (c *Control) Open(ctx context.Context, caller string, in api.NewSession) (api.OpenedSession, error) {
-	return act(ctx, c, caller, "openSession", "", func(g *Gateway, call *controlCall, a *ask) (api.OpenedSession, error) {
+func (c *Control) Open(ctx context.Context, caller, key string, in api.NewSession) (api.OpenedSession, error) {
+	return actOnce(ctx, c, caller, "openSession", "", key, func(g *Gateway, call *controlCall, a *ask) (api.OpenedSession, error) {
 		out, err := g.openSession(a, in)
 		if err == nil {
 			out.Token = call.hide(out.Token)
@@ -25,8 +25,8 @@ func (c *Control) Open(ctx context.Context, caller string, in api.NewSession) (a
 }
 
 // Fork forks a session.
-func (c *Control) Fork(ctx context.Context, caller, session string, in api.ForkRequest) (api.Forks, error) {
-	return act(ctx, c, caller, "forkSession", session, func(g *Gateway, call *controlCall, a *ask) (api.Forks, error) {
+func (c *Control) Fork(ctx context.Context, caller, session, key string, in api.ForkRequest) (api.Forks, error) {
+	return actOnce(ctx, c, caller, "forkSession", session, key, func(g *Gateway, call *controlCall, a *ask) (api.Forks, error) {
 		out, err := g.forkSession(a, in)
 		for i := range out.Sessions {
 			out.Sessions[i].Token = call.hide(out.Sessions[i].Token)
@@ -54,7 +54,7 @@ func (c *Control) Close(ctx context.Context, caller, id string) error {
 	_, err := act(ctx, c, caller, "closeSession", id, func(g *Gateway, call *controlCall, a *ask) (none, error) {
 		end := g.endSession
 		if a.args["session"] == call.session {
-			end = func(ctx context.Context, s *session.Session) { g.closeAround(ctx, call, s) }
+			end = func(ctx context.Context, s *session.Session) error { return g.closeAround(ctx, call, s) }
 		}
 		return none{}, g.closeWith(a, end)
 	})

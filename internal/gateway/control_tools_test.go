@@ -170,16 +170,16 @@ func TestToolErrors(t *testing.T) {
 // and that what one was answered is not kept for another.
 func TestToolsByRule(t *testing.T) {
 	r := openRollouts(t, teamYAML+"  rules:\n    - {principals: [ada], servers: [\"*\"]}\n    - {principals: [bob], servers: [n]}\n", ", policy: {cache: {results: 1h}}")
-	if all := strings.Join(names(tools(t, r.world, "/mcp", asAda...)), " "); !strings.Contains(all, "rollout__fork_session") {
+	if all := strings.Join(names(tools(t, r.world, "/mcp", asAda...)), " "); !strings.Contains(all, " fork_session ") || strings.Contains(all, "rollout") {
 		t.Errorf("ada sees %s", all)
 	}
-	if all := strings.Join(names(tools(t, r.world, "/mcp/rollout", asAda...)), " "); all != "open_session fork_session snapshot_session rewind_session close_session list_sessions" {
+	if all := strings.Join(names(tools(t, r.world, "/mcp/rollout", asAda...)), " "); all != "open_session fork_session snapshot_session rewind_session close_session list_sessions initialize_session call_backend_tool list_backend_tools cleanup_session ping" {
 		t.Errorf("ada sees %s", all)
 	}
-	if all := strings.Join(names(tools(t, r.world, "/mcp", asBob...)), " "); strings.Contains(all, "session") {
+	if all := strings.Join(names(tools(t, r.world, "/mcp", asBob...)), " "); strings.Contains(all, "session") || !strings.Contains(all, "n__read_graph") {
 		t.Errorf("bob sees %s", all)
 	}
-	if m := r.modern(t, "/mcp", `{}`, asBob...).ask("tools/call", "rollout__open_session", `{"name":"rollout__open_session","arguments":{}}`); !strings.Contains(string(m.Error), "Unknown tool") {
+	if m := r.modern(t, "/mcp", `{}`, asBob...).ask("tools/call", "open_session", `{"name":"open_session","arguments":{}}`); !strings.Contains(string(m.Error), "Unknown tool") {
 		t.Errorf("bob calls it: %s", m.raw)
 	}
 	call := r.ways(t, "", asAda...)["stateless"]
@@ -207,6 +207,24 @@ func TestToolsOnStdio(t *testing.T) {
 			t.Errorf("forked %+v", f)
 		}
 		r.know(t, f.Sessions[0], "x")
+		// A pipe is a connection in either era.
+		meant := map[string]bool{}
+		for _, tool := range []string{"initialize_session", "ping"} {
+			res, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: map[string]map[string]any{
+				"initialize_session": {"backends": []any{map[string]any{"backend_name_ref": "n"}}}, "ping": {},
+			}[tool]})
+			if err != nil || res.IsError {
+				t.Fatalf("%s: %+v, %v", tool, res, err)
+			}
+			var s struct {
+				ID string `json:"session_id"`
+			}
+			decode(t, []byte(textOf(t, res)), &s)
+			meant[s.ID] = true
+		}
+		if len(meant) != 1 {
+			t.Errorf("it opened and means %v", meant)
+		}
 		_ = cs.Close()
 	}
 }

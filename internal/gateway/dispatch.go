@@ -16,11 +16,11 @@ import (
 	"github.com/tine-mcp/tine/internal/identity"
 )
 
-// An action is one operation of the control API. The table of them is all there
-// is: requests are dispatched through it, and the OpenAPI document is made of it.
+// An action is one operation of an API. The table of them is all there is:
+// requests are dispatched through it, and the OpenAPI document is made of it.
 type action struct {
 	method  string
-	pattern string // below api.Version; {name} stands for one segment
+	pattern string // below the API's prefix; {name} stands for one segment
 	name    string // unique: the document's operationId
 	role    string // the least that may use it
 	bound   bool   // a session's token may too, for its own session
@@ -56,7 +56,7 @@ type selfWritten interface {
 	write(a *ask) error
 }
 
-// An ask is one request to the control API.
+// An ask is one request to one of the gateway's APIs.
 type ask struct {
 	w    http.ResponseWriter
 	r    *http.Request
@@ -152,16 +152,16 @@ func find(routes []action, method string, segments []string) (rt *action, args m
 	return nil, nil, allowed
 }
 
-// serveControl answers the control API. Handlers return an error, and it is
-// written here.
-func (g *Gateway) serveControl(w http.ResponseWriter, r *http.Request, who identity.Principal) {
+// serveActions answers one of the gateway's APIs. Handlers return an error, and
+// it is written here.
+func (g *Gateway) serveActions(w http.ResponseWriter, r *http.Request, who identity.Principal, t *actions) {
 	a := &ask{w: w, r: r, who: who}
 	defer func() { // what is answered in pieces is made while it is written
 		if a.counted {
 			g.leave(who, 1)
 		}
 	}()
-	v, err := g.control(a)
+	v, err := g.control(a, t)
 	if err == nil {
 		if self, ok := v.(selfWritten); ok {
 			err = self.write(a)
@@ -182,12 +182,12 @@ func (g *Gateway) serveControl(w http.ResponseWriter, r *http.Request, who ident
 // errAnswered is the error of a handler that has written its answer itself.
 var errAnswered = errors.New("answered already")
 
-func (g *Gateway) control(a *ask) (any, error) {
-	segments, err := split(strings.TrimPrefix(a.r.URL.EscapedPath(), api.Version))
+func (g *Gateway) control(a *ask, t *actions) (any, error) {
+	segments, err := split(strings.TrimPrefix(a.r.URL.EscapedPath(), t.prefix))
 	if err != nil {
 		return nil, err
 	}
-	rt, args, allowed := find(g.routes, a.r.Method, segments)
+	rt, args, allowed := find(t.all, a.r.Method, segments)
 	if rt == nil {
 		if len(allowed) > 0 {
 			slices.Sort(allowed)
@@ -199,7 +199,7 @@ func (g *Gateway) control(a *ask) (any, error) {
 		}
 		return nil, &api.Error{
 			Kind: api.KindInvalid, Status: http.StatusNotFound,
-			Message: "there is no " + a.r.Method + " " + a.r.URL.Path + "; " + api.Version + "/openapi.json lists what there is",
+			Message: "there is no " + a.r.Method + " " + a.r.URL.Path + "; " + t.prefix + "/openapi.json lists what there is",
 		}
 	}
 	a.args = args

@@ -150,7 +150,11 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if strings.HasPrefix(path, api.Version+"/") {
-		g.serveControl(w, r, who)
+		g.serveActions(w, r, who, g.routes)
+		return
+	}
+	if g.orchestration != nil && orchestrates(path) {
+		g.serveActions(w, r, who, g.orchestration)
 		return
 	}
 	d, ok := route(path)
@@ -183,7 +187,8 @@ const (
 //	/mcp/{server}/sse|streamable-http       the same, the other way round
 //	/s/{session}/...                        each of these, in that session
 //
-// {server}~0 is the plain instance of a server, the one there is.
+// {server}~1 is the second instance of a server, and so on, where a session has
+// several; {server}~0 is the plain one.
 //
 // An event stream's client posts to the stream's own URL, with its channel in
 // the query.
@@ -232,12 +237,12 @@ func (g *Gateway) serveDoor(w http.ResponseWriter, r *http.Request, who identity
 		in = cmp.Or(sessionHint(r), in)
 	}
 	cat := g.catalogOf(who, in)
-	if one := cat.Config.DefaultView; d.view.merged() && one != "" && d.session == "" && cat.Entry(one) != nil && who.MaySee(one) {
+	if one := cat.Config.DefaultView; d.view.merged() && one != "" && d.session == "" && cat.Entry(one) != nil && who.MaySee(baseOf(one)) {
 		d.view.server = one
 	}
 	if !d.view.merged() {
 		e := cat.Entry(d.view.server)
-		if e == nil || !who.MaySee(e.ID) {
+		if e == nil || !who.MaySee(e.Base()) {
 			refuse(w, http.StatusNotFound, api.KindInvalid, "there is no server \""+d.view.server+"\" here; `tine servers` lists them")
 			return
 		}

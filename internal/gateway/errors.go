@@ -33,8 +33,18 @@ func (g *Gateway) clean(err error) error {
 	if errors.As(err, &rpc) {
 		return err
 	}
-	e := *asError(err)
+	return g.masked(asError(err))
+}
+
+func (g *Gateway) masked(err *api.Error) *api.Error {
+	e := *err
 	e.Message = g.o.Redact.Text(e.Message)
+	if e.Causes != nil {
+		e.Causes = make([]*api.Error, len(err.Causes))
+		for i, cause := range err.Causes {
+			e.Causes[i] = g.masked(cause)
+		}
+	}
 	return &e
 }
 

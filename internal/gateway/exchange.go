@@ -20,6 +20,15 @@ type view struct{ server string }
 
 func (v view) merged() bool { return v.server == "" }
 
+// covers reports whether what a member says by itself is for those who look at
+// the view: in the merged one there is only the first of several instances.
+func (v view) covers(member string) bool {
+	if v.merged() {
+		return baseOf(member) == member
+	}
+	return member == v.server
+}
+
 // An exchange is one request on its way through the gateway.
 type exchange struct {
 	g      *Gateway
@@ -31,6 +40,8 @@ type exchange struct {
 	header http.Header
 	peer   upstream.Peer
 	from   *http.Request // what it came in by; nil on stdio
+	// wide lets names have any member before them, in the merged view or not.
+	wide bool
 
 	method string
 	params wire.Params
@@ -128,14 +139,14 @@ func (x *exchange) callTool(ctx context.Context) (*upstream.Result, error) {
 	if !ok {
 		return nil, unknownTool(name)
 	}
-	if !x.who.MayCall(s.entry.ID, own) {
+	if !x.who.MayCall(s.entry.Base(), own) {
 		s.entry.Refused(&upstream.Request{Method: x.method, Name: inner, Who: x.who.Name, Session: x.sess.ID})
 		return nil, unknownTool(name)
 	}
 	res, err := x.pass(ctx, s, inner, x.rename(name, inner))
-	if err == nil && x.hides(s) && !x.exists(ctx, s, inner, res) {
+	if err == nil && (x.hides(s) || s.bare && x.view.merged()) && !x.exists(ctx, s, inner, res) {
 		// In the server's own words it would be told apart from one that is there
-		// and hidden.
+		// and hidden, or said to be one of that server.
 		return nil, unknownTool(name)
 	}
 	return res, err
@@ -151,7 +162,11 @@ func (x *exchange) locate(t *table, name string) (s *shape, rest string, short b
 	if !x.view.merged() {
 		return x.seen(t, x.view.server), name, false
 	}
-	if s, rest, short = t.split(name); s != nil && !x.who.MaySee(s.entry.ID) {
+	s, rest, short = t.split(name)
+	if s == nil || !x.wide && (s.bare || !s.listed) {
+		s, rest, short = t.bare, name, false // whose names have nothing before them
+	}
+	if s == nil || !x.who.MaySee(s.entry.Base()) {
 		return nil, "", false
 	}
 	return s, rest, short

@@ -36,12 +36,14 @@ type Options struct {
 	ID       string // of the state folder's owner
 	StateDir string
 	Wallet   *credential.Wallet
-	Control  *Control           // nil where no server acts on sessions
-	Journal  *journal.Journal   // nil for none
-	Metrics  *telemetry.Metrics // nil for none
-	Tracing  *telemetry.Tracing // nil for none
-	Redact   *telemetry.Redactor
-	Log      *slog.Logger
+	Control  *Control // nil where no server acts on sessions
+	// Orchestrate serves the orchestration API too.
+	Orchestrate bool
+	Journal     *journal.Journal   // nil for none
+	Metrics     *telemetry.Metrics // nil for none
+	Tracing     *telemetry.Tracing // nil for none
+	Redact      *telemetry.Redactor
+	Log         *slog.Logger
 }
 
 // A Gateway serves MCP and the control API over one registry of sessions.
@@ -78,8 +80,8 @@ type Gateway struct {
 	creations creations
 	stays     stays
 
-	routes   []action
-	document func() (rawJSON, error) // of OpenAPI, made when it is first asked for
+	routes        *actions // of the control API
+	orchestration *actions // of the orchestration API; nil where that is off
 
 	life context.Context
 	end  context.CancelFunc
@@ -91,13 +93,15 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Gateway, error) {
 	g := &Gateway{
 		o: o, reg: o.Registry, log: o.Log, started: time.Now(),
 		clients: make(map[string]*client), owned: make(map[string]int), others: make(map[*session.Catalog]*table),
-		info: newServerInfo(o.Version), routes: controlRoutes(),
+		info: newServerInfo(o.Version), routes: controlActions(o.Version),
+	}
+	if o.Orchestrate {
+		g.orchestration = orchestrationActions(o.Version)
 	}
 	if g.o.Control == nil {
 		g.o.Control = &Control{}
 	}
 	g.o.Control.g.Store(g)
-	g.document = sync.OnceValues(func() (rawJSON, error) { return document(g.routes, o.Version) })
 	g.life, g.end = context.WithCancel(context.Background())
 	g.open, g.stopOpen = context.WithCancel(g.life)
 	g.fetches.m = make(map[fetchKey]*fetch)
@@ -121,6 +125,9 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Gateway, error) {
 	return g, nil
 }
 
+// mostTables bounds the tables that are kept for sessions.
+const mostTables = 1000
+
 // tableOf returns the shapes of a catalog: the current one, or that of sessions
 // that were made with other servers.
 func (g *Gateway) tableOf(cat *session.Catalog) *table {
@@ -141,6 +148,9 @@ func (g *Gateway) tableOf(cat *session.Catalog) *table {
 			if !old.Current(g.reg.Catalog()) {
 				delete(g.others, old)
 			}
+		}
+		if len(g.others) >= mostTables {
+			clear(g.others) // most are of sessions that are over
 		}
 		t = newTable(cat)
 		g.others[cat] = t

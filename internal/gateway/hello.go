@@ -60,9 +60,11 @@ func (x *exchange) greet(ctx context.Context) (greeting, error) {
 // them.
 func (x *exchange) instructions() []byte {
 	var b bytes.Buffer
-	for _, e := range x.sess.Catalog().Entries {
+	t := x.table()
+	for _, e := range t.cat.Entries {
 		up := x.sess.Peek(e.ID)
-		if on, _ := e.On(); !on || up == nil || !x.who.MaySee(e.ID) {
+		s := t.shapes[e.ID]
+		if on, _ := e.On(); !on || up == nil || s == nil || !s.listed || !x.who.MaySee(e.Base()) {
 			continue
 		}
 		conn := up.Peek()
@@ -73,7 +75,10 @@ func (x *exchange) instructions() []byte {
 			if b.Len() > 0 {
 				b.WriteString("\n\n")
 			}
-			b.WriteString("[" + e.Title + "] " + text)
+			if !s.bare {
+				b.WriteString("[" + e.Title + "] ")
+			}
+			b.WriteString(text)
 		}
 	}
 	if b.Len() == 0 {
@@ -136,7 +141,7 @@ func (x *exchange) setLevel() (*upstream.Result, error) {
 		x.conn.mu.Unlock()
 	}
 	for _, e := range x.sess.Catalog().Entries {
-		if !x.view.merged() && x.view.server != e.ID || !x.who.MaySee(e.ID) {
+		if !x.view.merged() && x.view.server != e.ID || !x.who.MaySee(e.Base()) {
 			continue
 		}
 		if up := x.sess.Peek(e.ID); up != nil {

@@ -179,7 +179,7 @@ func (l *listening) add(method string, params []byte, key string) {
 
 // Note implements session.Watcher.
 func (l *listening) Note(server, method string, params []byte) {
-	if server != "" && !l.view.merged() && server != l.view.server || !l.g.hears(l.who, server) {
+	if server != "" && !l.view.covers(server) || !l.g.hears(l.who, server) {
 		return
 	}
 	l.mu.Lock()

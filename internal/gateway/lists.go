@@ -66,6 +66,7 @@ func (x *exchange) list(ctx context.Context) (*upstream.Result, error) {
 	parts, missing := x.listAll(ctx, t, x.method)
 	first := true
 	for _, p := range parts {
+		missing = append(missing, x.shadowed(t, p)...)
 		for _, item := range p.items {
 			item = x.editItem(p.shape, item, t)
 			if item == nil {
@@ -112,7 +113,7 @@ func (x *exchange) listOne(ctx context.Context, t *table) (*upstream.Result, err
 		return nil, noServer(x.view.server)
 	}
 	res, err := x.pass(ctx, s, "", nil)
-	if err != nil || res.Result == nil || x.method != wire.MethodListTools || s.plain && x.who.Unlimited(s.entry.ID) {
+	if err != nil || res.Result == nil || x.method != wire.MethodListTools || s.plain && x.who.Unlimited(s.entry.Base()) {
 		return res, err
 	}
 	at, err := wire.Find(res.Result, "tools")
@@ -145,10 +146,30 @@ type listPart struct {
 	items [][]byte
 }
 
-// listAll asks every server at once and waits for the slow ones only so long.
-// A server that can't be had leaves the list with a note; when a slow one
-// comes in later, the session's clients are told that the list changed.
+// listAll lists what is in the merged view.
 func (x *exchange) listAll(ctx context.Context, t *table, method string) ([]listPart, []api.Missing) {
+	return x.listSome(ctx, t, method, func(s *shape) bool { return s.listed })
+}
+
+// shadowed says which tools of a server are not in the merged view, since their
+// names are taken.
+func (x *exchange) shadowed(t *table, p listPart) (out []api.Missing) {
+	if !p.shape.bare || x.method != wire.MethodListTools {
+		return nil
+	}
+	for _, item := range p.items {
+		name, ok := p.shape.outside(wire.FindString(item, "name"))
+		if other := t.shadows(name); ok && other != nil && x.who.MayCall(p.shape.entry.Base(), name) {
+			out = append(out, api.Missing{Server: p.shape.entry.ID, Reason: fmt.Sprintf("its tool %q is hidden: that is how a tool of server %q is called", name, other.entry.ID)})
+		}
+	}
+	return out
+}
+
+// listSome asks every server that is chosen at once and waits for the slow ones
+// only so long. A server that can't be had leaves the list with a note; when a
+// slow one comes in later, the session's clients are told that the list changed.
+func (x *exchange) listSome(ctx context.Context, t *table, method string, choose func(*shape) bool) ([]listPart, []api.Missing) {
 	type slot struct {
 		part listPart
 		err  error
@@ -158,7 +179,7 @@ func (x *exchange) listAll(ctx context.Context, t *table, method string) ([]list
 	wait := t.cat.Config.Limits.ListWait
 	var wg sync.WaitGroup
 	for i, e := range t.cat.Entries {
-		if on, _ := e.On(); !on || !x.who.MaySee(e.ID) {
+		if on, _ := e.On(); !on || !x.who.MaySee(e.Base()) || !choose(t.shapes[e.ID]) {
 			continue
 		}
 		slots[i].used = true
@@ -343,7 +364,7 @@ func (x *exchange) unshorten(ctx context.Context, t *table, s *shape, name strin
 		return "", false
 	}
 	for _, it := range items {
-		if seen, ok := s.outside(wire.FindString(it, "name")); ok && t.merged(e.ID, seen) == name {
+		if seen, ok := s.outside(wire.FindString(it, "name")); ok && t.name(s, seen) == name {
 			return seen, true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -30,19 +31,39 @@ func (b rawJSON) write(a *ask) error {
 	return answered(send(a.w, b))
 }
 
-func (g *Gateway) openAPI(*ask, none) (rawJSON, error) { return g.document() }
+func (g *Gateway) openAPI(*ask, none) (rawJSON, error) { return g.routes.document() }
 
-// document makes the OpenAPI document of some routes.
-func document(routes []action, version string) (rawJSON, error) {
+// actions is one API: the table of its operations, and what they have in common.
+type actions struct {
+	title, about string
+	prefix       string // of every path
+	all          []action
+	document     func() (rawJSON, error) // of OpenAPI, made when it is first asked for
+}
+
+func newActions(title, about, prefix string, all []action, version string) *actions {
+	t := &actions{title: title, about: about, prefix: prefix, all: all}
+	t.document = sync.OnceValues(func() (rawJSON, error) { return t.describe(version) })
+	return t
+}
+
+// controlActions is the control API.
+func controlActions(version string) *actions {
+	return newActions("Tine", "The control API of a Tine gateway: servers, sessions that fork, snapshots, calls and tokens.",
+		api.Version, controlRoutes(), version)
+}
+
+// describe makes the OpenAPI document of an API.
+func (t *actions) describe(version string) (rawJSON, error) {
 	s := &schemas{made: make(map[string]*jsonschema.Schema), refs: make(map[reflect.Type]*jsonschema.Schema)}
 	paths := object{}
-	for i := range routes {
-		rt := &routes[i]
+	for i := range t.all {
+		rt := &t.all[i]
 		operation, err := s.operation(rt)
 		if err != nil {
 			return nil, fmt.Errorf("describing %s %s: %w", rt.method, rt.pattern, err)
 		}
-		path := api.Version + rt.pattern
+		path := t.prefix + rt.pattern
 		item, ok := paths[path].(object)
 		if !ok {
 			item = object{}
@@ -57,8 +78,7 @@ func document(routes []action, version string) (rawJSON, error) {
 	b, err := json.Marshal(object{
 		"openapi": "3.1.0",
 		"info": object{
-			"title": "Tine", "version": version,
-			"description": "The control API of a Tine gateway: servers, sessions that fork, snapshots, calls and tokens.",
+			"title": t.title, "version": version, "description": t.about,
 		},
 		"security": []object{{"bearer": []string{}}, {}},
 		"paths":    paths,

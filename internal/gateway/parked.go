@@ -79,8 +79,11 @@ func (x *exchange) mayPark() bool {
 		return false
 	}
 	s, _, _ := x.locate(x.table(), x.params.Name())
-	if s == nil {
+	switch {
+	case s == nil:
 		return x.params.TargetURI
+	case s.entry.Controls():
+		return true // it may call servers that ask
 	}
 	up := x.sess.Peek(s.entry.ID)
 	if up == nil {
@@ -296,7 +299,7 @@ func (x *exchange) stillMay(ctx context.Context) error {
 				own = found
 			}
 		}
-		if _, ok := s.inside(own); !ok || !x.who.MayCall(s.entry.ID, own) {
+		if _, ok := s.inside(own); !ok || !x.who.MayCall(s.entry.Base(), own) {
 			return unknownTool(name)
 		}
 	case !x.view.merged():

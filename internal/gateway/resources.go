@@ -14,7 +14,7 @@ import (
 // server, as servers write them into texts, is taken when exactly one server
 // has it.
 func (x *exchange) owner(ctx context.Context, t *table, uri string) (*shape, string, error) {
-	if s, own, ok := t.inURI(uri); ok && x.who.MaySee(s.entry.ID) {
+	if s, own, ok := t.inURI(uri); ok && s.listed && x.who.MaySee(s.entry.Base()) {
 		return s, own, nil
 	}
 	var found []*shape

@@ -20,11 +20,13 @@ func (s *shape) editTool(tool []byte, t *table, merge bool, who identity.Princip
 		return nil
 	}
 	name, ok := s.outside(own)
-	if !ok || !who.MayCall(s.entry.ID, name) {
+	if !ok || !who.MayCall(s.entry.Base(), name) {
 		return nil
 	}
 	if merge {
-		name = t.merged(s.entry.ID, name)
+		if name = t.name(s, name); s.bare && t.shadows(name) != nil {
+			return nil
+		}
 	}
 	if name != own {
 		edits = append(edits, wire.Edit{At: at, With: wire.Quote(name)})
@@ -39,6 +41,7 @@ func (s *shape) editTool(tool []byte, t *table, merge bool, who identity.Princip
 // describe is the edit of a tool's description.
 func (s *shape) describe(item []byte, own string, merge bool) []wire.Edit {
 	text, replaced := s.entry.Tools.Describe[own]
+	merge = merge && !s.bare
 	if !merge && !replaced {
 		return nil
 	}
@@ -71,8 +74,8 @@ func (s *shape) editPrompt(item []byte, t *table) []byte {
 	if !ok {
 		return nil
 	}
-	edits := []wire.Edit{{At: at, With: wire.Quote(t.merged(s.entry.ID, own))}}
-	if d, err := wire.Find(item, "description"); err == nil && d.Ok() && item[d.Start] == '"' {
+	edits := []wire.Edit{{At: at, With: wire.Quote(t.name(s, own))}}
+	if d, err := wire.Find(item, "description"); err == nil && d.Ok() && item[d.Start] == '"' && !s.bare {
 		edits = append(edits, wire.Edit{At: wire.Span{Start: d.Start + 1, End: d.Start + 1}, With: []byte(s.prefix)})
 	}
 	return wire.AppendSpliced(make([]byte, 0, len(item)+64), item, edits)

@@ -39,14 +39,14 @@ func (s *spied) all() []string {
 	return append([]string(nil), s.handles...)
 }
 
-func (s *spied) Open(ctx context.Context, caller string, in api.NewSession) (api.OpenedSession, error) {
+func (s *spied) Open(ctx context.Context, caller, key string, in api.NewSession) (api.OpenedSession, error) {
 	s.seen(caller)
-	return s.Sessions.Open(ctx, caller, in)
+	return s.Sessions.Open(ctx, caller, key, in)
 }
 
-func (s *spied) Fork(ctx context.Context, caller, session string, in api.ForkRequest) (api.Forks, error) {
+func (s *spied) Fork(ctx context.Context, caller, session, key string, in api.ForkRequest) (api.Forks, error) {
 	s.seen(caller)
-	return s.Sessions.Fork(ctx, caller, session, in)
+	return s.Sessions.Fork(ctx, caller, session, key, in)
 }
 
 func (s *spied) List(ctx context.Context, caller, parent string, labels map[string]string, limit int, after string) (api.SessionList, error) {
@@ -112,7 +112,7 @@ func openRollouts(t *testing.T, yaml, policy string) *rollouts {
 			return s, nil, err
 		}},
 	}
-	w := openWith(t, yaml+"servers:\n  n: {builtin: memory}\n  slow: {builtin: sqlite}\n  rollout: {builtin: rollout"+policy+"}\n",
+	w := openWith(t, yaml+"servers:\n  n: {builtin: memory}\n  slow: {builtin: sqlite}\n  rollout: {builtin: rollout, merged: true"+policy+"}\n",
 		func(o *gateway.Options) { o.Control = control }, kinds)
 	r.worlds = &worlds{w, readOpenAPI(t, w, "Authorization", "Bearer "+operator)}
 	return r
@@ -138,7 +138,7 @@ func (r *rollouts) ways(t *testing.T, session string, who ...string) map[string]
 			return r.modern(t, base+"/mcp/rollout", `{}`, who...).ask("tools/call", tool, params(tool, args))
 		},
 		"merged": func(tool, args string) message {
-			return r.modern(t, base+"/mcp", `{}`, who...).ask("tools/call", "rollout__"+tool, params("rollout__"+tool, args))
+			return r.modern(t, base+"/mcp", `{}`, who...).ask("tools/call", tool, params(tool, args))
 		},
 	}
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strings"
 
 	"github.com/tine-mcp/tine/internal/config"
@@ -18,6 +19,8 @@ const maxName = 64
 // under which names.
 type shape struct {
 	entry  *session.Entry
+	listed bool   // its things are in the merged view
+	bare   bool   // they have no prefix there
 	prefix string // "[Title] " before descriptions in the merged view, JSON-escaped
 	back   map[string]string
 	plain  bool // tools pass as they are
@@ -29,6 +32,7 @@ type table struct {
 	sep     string
 	shorten bool
 	shapes  map[string]*shape
+	bare    *shape // the server without a prefix in the merged view; nil for none
 }
 
 func newTable(cat *session.Catalog) *table {
@@ -39,6 +43,12 @@ func newTable(cat *session.Catalog) *table {
 	}
 	for _, e := range cat.Entries {
 		s := &shape{entry: e, back: make(map[string]string, len(e.Tools.Rename))}
+		// Of several instances the first is seen, and what acts on sessions only
+		// where the config says so.
+		s.listed = e.Ordinal == 0 && (e.Merged || !e.Controls())
+		if s.bare = s.listed && e.Controls(); s.bare && t.bare == nil {
+			t.bare = s
+		}
 		q := wire.Quote("[" + e.Title + "] ")
 		s.prefix = string(q[1 : len(q)-1])
 		for from, to := range e.Tools.Rename {
@@ -101,7 +111,15 @@ func (s *shape) inside(name string) (string, bool) {
 	return own, allowed(s.entry.Tools, own)
 }
 
-// merged is a name in the merged view.
+// name is a thing's name in the merged view.
+func (t *table) name(s *shape, own string) string {
+	if s.bare {
+		return own
+	}
+	return t.merged(s.entry.ID, own)
+}
+
+// merged is a name with its server before it.
 func (t *table) merged(server, name string) string {
 	full := server + t.sep + name
 	if !t.shorten || len(full) <= maxName {
@@ -124,6 +142,32 @@ func (t *table) split(name string) (s *shape, rest string, short bool) {
 		return nil, "", false
 	}
 	return s, rest, t.shorten && len(name) > maxName-4 && len(name) <= maxName && name[len(name)-9] == '_'
+}
+
+// shadows reports whether a name without a prefix is that of another server's
+// thing, which has one: a call would go there.
+func (t *table) shadows(name string) *shape {
+	if s, _, _ := t.split(name); s != nil && s.listed && !s.bare {
+		return s
+	}
+	return nil
+}
+
+// checkMerged refuses a config in which two servers would have the same names in
+// the merged view: those without a prefix have the same tools.
+func checkMerged(cfg *config.Config) error {
+	first := ""
+	for i := range cfg.Servers {
+		s := &cfg.Servers[i]
+		switch {
+		case !s.Controls() || !s.Merged || !s.Enabled:
+		case first != "":
+			return fmt.Errorf("servers.%s.merged: the tools of %q would have the same names in the merged view as those of %q; set merged: false on one of them", s.ID, s.ID, first)
+		default:
+			first = s.ID
+		}
+	}
+	return nil
 }
 
 // Resources have URIs, which two servers may share. In the merged view each

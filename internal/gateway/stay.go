@@ -17,7 +17,7 @@ import (
 // rules and tokens are now; the empty server is the gateway itself.
 func (g *Gateway) hears(who identity.Principal, server string) bool {
 	now, ok := g.guard.Load().Again(who)
-	return ok && (server == "" || now.MaySee(server))
+	return ok && (server == "" || now.MaySee(baseOf(server)))
 }
 
 // signal is raised once.
@@ -102,9 +102,10 @@ func (s *stays) end(sess *session.Session) {
 	}
 }
 
-// endSession closes a session, with its clients and their streams.
-func (g *Gateway) endSession(ctx context.Context, s *session.Session) {
-	g.reg.CloseSession(ctx, s)
+// endSession closes a session, with its clients and their streams. An error says
+// that its end is not written down yet; it is over all the same.
+func (g *Gateway) endSession(ctx context.Context, s *session.Session) error {
+	err := g.reg.CloseSession(ctx, s)
 	g.stays.end(s)
 	g.mu.Lock()
 	var clients []*client
@@ -117,4 +118,5 @@ func (g *Gateway) endSession(ctx context.Context, s *session.Session) {
 	for _, c := range clients {
 		g.dismiss(ctx, c)
 	}
+	return err
 }

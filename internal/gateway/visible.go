@@ -17,10 +17,11 @@ import (
 
 // seen is a server's shape, if there is one and the principal may see it.
 func (x *exchange) seen(t *table, server string) *shape {
-	if !x.who.MaySee(server) {
+	s := t.shapes[server]
+	if s == nil || !x.who.MaySee(s.entry.Base()) {
 		return nil
 	}
-	return t.shapes[server]
+	return s
 }
 
 // upstream is the session's hold on a server, for the exchange's principal.
@@ -31,7 +32,7 @@ func (x *exchange) upstream(id string) (*upstream.Upstream, *session.Entry, erro
 	if err == nil && e.Credential == config.CredentialPerPrincipal && x.sess.Owner != x.who.Name {
 		return nil, e, &api.Error{
 			Kind: api.KindRefused, Server: id,
-			Message: fmt.Sprintf("server %q: this session shows it the login of another principal; use a session of yours, and run: tine login %s", id, id),
+			Message: fmt.Sprintf("server %q: this session shows it the login of another principal; use a session of yours, and run: tine login %s", id, e.Base()),
 		}
 	}
 	return up, e, err
@@ -45,7 +46,7 @@ func (x *exchange) sharesIdentity(s *shape) bool {
 
 // hides reports whether some tools of a server are kept from the principal.
 func (x *exchange) hides(s *shape) bool {
-	return len(s.entry.Tools.Allow) > 0 || len(s.entry.Tools.Deny) > 0 || !x.who.Unlimited(s.entry.ID)
+	return len(s.entry.Tools.Allow) > 0 || len(s.entry.Tools.Deny) > 0 || !x.who.Unlimited(s.entry.Base())
 }
 
 var isError = []byte(`"isError"`)

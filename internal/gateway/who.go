@@ -15,6 +15,9 @@ import (
 func (g *Gateway) Reload(ctx context.Context, cfg *config.Config) error {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
+	if err := checkMerged(cfg); err != nil {
+		return err
+	}
 	if err := g.admitted(ctx, cfg); err != nil {
 		return err
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -12,9 +14,20 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
+// relayed is a server's own result, raw.
+type relayed []byte
+
 // answer gives an object as JSON text, which is what clients of old read, and as
 // structured content.
 func answer(v any) (*mcp.CallToolResult, error) {
+	if raw, ok := v.(relayed); ok {
+		at, err := wire.Find(raw, "isError")
+		return &mcp.CallToolResult{
+			Content:           []mcp.Content{&mcp.TextContent{Text: string(raw)}},
+			StructuredContent: json.RawMessage(raw),
+			IsError:           err == nil && string(at.Of(raw)) == "true",
+		}, nil
+	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // a URL stays one
@@ -44,4 +57,24 @@ func failure(err error) (*mcp.CallToolResult, error) {
 // invalid is the error of a call that is wrong.
 func invalid(format string, args ...any) error {
 	return &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf(format, args...)}
+}
+
+// inside says where in the arguments an error is.
+func inside(err error, where string) error {
+	var e *api.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	there := *e
+	there.Message = where + ": " + e.Message
+	return &there
+}
+
+// quote shows what a caller wrote, as far as that helps.
+func quote(s string) string {
+	const most = 64
+	if len(s) > most {
+		return strconv.Quote(strings.ToValidUTF8(s[:most], "")) + "..."
+	}
+	return strconv.Quote(s)
 }

@@ -44,7 +44,10 @@ func read(raw json.RawMessage, into any) error {
 		return nil
 	}
 	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
+	if errors.As(err, &wrong) && wrong.Field == "" {
+		return invalid("must be an object, got %s", wrong.Value)
+	}
+	if wrong != nil {
 		return invalid("%s must be %s, got %s", wrong.Field, kind(wrong.Type), wrong.Value)
 	}
 	return invalid("%s; the arguments are %s", strings.TrimPrefix(err.Error(), "json: "), strings.Join(names(reflect.TypeOf(into).Elem()), ", "))
@@ -53,7 +56,10 @@ func read(raw json.RawMessage, into any) error {
 // names are the arguments of a tool.
 func names(t reflect.Type) []string {
 	var out []string
-	for f := range t.Fields() {
+	for _, f := range reflect.VisibleFields(t) {
+		if f.Anonymous {
+			continue
+		}
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		out = append(out, name)
 	}
@@ -70,6 +76,9 @@ func kind(t reflect.Type) string {
 	case reflect.Int:
 		return "a whole number"
 	case reflect.Slice:
+		if t.Elem().Kind() != reflect.String {
+			return "a list"
+		}
 		return "a list of strings"
 	}
 	return "an object of strings"

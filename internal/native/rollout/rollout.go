@@ -1,7 +1,12 @@
 // Package rollout is the native MCP server "rollout": sessions as tools. Whoever
 // drives rollouts over MCP alone opens worlds with it, forks them, freezes and
-// rewinds them and closes them; without a session_id a tool means the session
-// that it is called in.
+// rewinds them and closes them.
+//
+// It has two sets of tools for that. Those called *_session, for sessions as Tine
+// has them: without a session_id such a tool means the session that it is called
+// in. And those of RewardKit, where a session is made of backends and their tools
+// are called through this server: without a session they mean the one of the
+// token, of the request, or the one that the connection has opened.
 //
 // The server knows nobody. With every call comes a handle on who calls, and in
 // which session, which the gateway made for this one call; it goes back to the
@@ -11,6 +16,7 @@ package rollout
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -22,17 +28,37 @@ import (
 )
 
 // Sessions is who acts. The caller is the handle that came with the call, and an
-// empty session the one that the call is made in. Errors are [api.Error]s. All
-// of them may run at once.
+// empty session the one that the call is made in. With a key, what was made by an
+// earlier call with it is answered, and nothing is made twice. Errors are
+// [api.Error]s. All of them may run at once.
 type Sessions interface {
-	Open(ctx context.Context, caller string, in api.NewSession) (api.OpenedSession, error)
-	Fork(ctx context.Context, caller, session string, in api.ForkRequest) (api.Forks, error)
+	Open(ctx context.Context, caller, key string, in api.NewSession) (api.OpenedSession, error)
+	Fork(ctx context.Context, caller, session, key string, in api.ForkRequest) (api.Forks, error)
 	Snapshot(ctx context.Context, caller, session string, in api.SnapshotRequest) (api.Snapshot, error)
 	Rewind(ctx context.Context, caller, session string, in api.RewindRequest) (api.Session, error)
 	Close(ctx context.Context, caller, session string) error
 	// List gives a page of those sessions that have all of the labels, and with
 	// a parent are forks of it. A limit of zero is the usual one.
 	List(ctx context.Context, caller, parent string, labels map[string]string, limit int, after string) (api.SessionList, error)
+	Backends
+}
+
+// Backends is who knows what sessions are made of.
+type Backends interface {
+	// Servers are those that the caller may have in a session.
+	Servers(ctx context.Context, caller string) ([]api.Server, error)
+	// Which is the session that a call means: the one it names, or that of the
+	// caller's token, of the request, or of what the caller's connection used last;
+	// empty where there is none.
+	Which(ctx context.Context, caller, named string) (string, error)
+	// Use has the caller's connection mean a session from now on.
+	Use(ctx context.Context, caller, session string) error
+	// Show is a session, open or closed, with its members.
+	Show(ctx context.Context, caller, session string) (api.Session, error)
+	// Call calls a tool of a member and returns its CallToolResult, raw.
+	Call(ctx context.Context, caller, session, member, tool string, args json.RawMessage) (json.RawMessage, error)
+	// Tools returns the ListToolsResult of a member, raw and whole.
+	Tools(ctx context.Context, caller, session, member string) (json.RawMessage, error)
 }
 
 // server is one rollout server.

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,12 +52,12 @@ var someSession = api.Session{
 	Members: []api.Member{{Server: "m", Fork: "memory"}}, Workspace: &api.Workspace{Kind: "tree"}, Calls: 3, InFlight: 1,
 }
 
-func (s *scripted) Open(ctx context.Context, caller string, in api.NewSession) (api.OpenedSession, error) {
-	return api.OpenedSession{Session: someSession, Token: "t"}, s.note(ctx, "open", caller, in)
+func (s *scripted) Open(ctx context.Context, caller, key string, in api.NewSession) (api.OpenedSession, error) {
+	return api.OpenedSession{Session: someSession, Token: "t"}, s.note(ctx, "open", caller, key, in)
 }
 
-func (s *scripted) Fork(ctx context.Context, caller, session string, in api.ForkRequest) (api.Forks, error) {
-	return api.Forks{Parent: "ses_0", Sessions: []api.OpenedSession{{Session: someSession, Token: "t"}}, Call: "call_1", Paused: 0.5}, s.note(ctx, "fork", caller, session, in)
+func (s *scripted) Fork(ctx context.Context, caller, session, key string, in api.ForkRequest) (api.Forks, error) {
+	return api.Forks{Parent: "ses_0", Sessions: []api.OpenedSession{{Session: someSession, Token: "t"}}, Call: "call_1", Paused: 0.5}, s.note(ctx, "fork", caller, session, key, in)
 }
 
 func (s *scripted) Snapshot(ctx context.Context, caller, session string, in api.SnapshotRequest) (api.Snapshot, error) {
@@ -73,6 +74,28 @@ func (s *scripted) Close(ctx context.Context, caller, session string) error {
 
 func (s *scripted) List(ctx context.Context, caller, parent string, labels map[string]string, limit int, after string) (api.SessionList, error) {
 	return api.SessionList{Sessions: []api.Session{someSession}, Next: "ses_1"}, s.note(ctx, "list", caller, parent, labels, limit, after)
+}
+
+func (s *scripted) Servers(context.Context, string) ([]api.Server, error) {
+	return []api.Server{{ID: "m", Driver: "docker", Scope: "session", Transport: "stdio", Enabled: true}, {ID: "off", Reason: "no image"}}, nil
+}
+
+func (s *scripted) Which(_ context.Context, _, named string) (string, error) {
+	return cmp.Or(named, "ses_1"), nil
+}
+
+func (s *scripted) Use(context.Context, string, string) error { return nil }
+
+func (s *scripted) Show(ctx context.Context, caller, session string) (api.Session, error) {
+	return someSession, s.note(ctx, "show", caller, session)
+}
+
+func (s *scripted) Call(ctx context.Context, caller, session, member, tool string, args json.RawMessage) (json.RawMessage, error) {
+	return json.RawMessage(`{"content":[]}`), s.note(ctx, "call", caller, session, member, tool, args)
+}
+
+func (s *scripted) Tools(ctx context.Context, caller, session, member string) (json.RawMessage, error) {
+	return json.RawMessage(`{"tools":[]}`), s.note(ctx, "tools", caller, session, member)
 }
 
 func connect(t *testing.T, era string, s Sessions) *mcp.ClientSession {
@@ -128,10 +151,16 @@ func TestTools(t *testing.T) {
 	inputs := map[string]reflect.Type{
 		"open_session": reflect.TypeFor[openArgs](), "fork_session": reflect.TypeFor[forkArgs](), "snapshot_session": reflect.TypeFor[snapshotArgs](),
 		"rewind_session": reflect.TypeFor[rewindArgs](), "close_session": reflect.TypeFor[closeArgs](), "list_sessions": reflect.TypeFor[listArgs](),
+		"initialize_session": reflect.TypeFor[initArgs](), "call_backend_tool": reflect.TypeFor[callArgs](), "list_backend_tools": reflect.TypeFor[memberArgs](),
+		"cleanup_session": reflect.TypeFor[sessionArgs](), "ping": reflect.TypeFor[sessionArgs](),
 	}
+	readOnly := []string{"list_sessions", "list_backend_tools", "ping"}
+	destroys := []string{"rewind_session", "close_session", "call_backend_tool", "cleanup_session"}
 	outputs := map[string]reflect.Type{
 		"open_session": reflect.TypeFor[api.OpenedSession](), "fork_session": reflect.TypeFor[api.Forks](), "snapshot_session": reflect.TypeFor[api.Snapshot](),
 		"rewind_session": reflect.TypeFor[api.Session](), "close_session": reflect.TypeFor[closed](), "list_sessions": reflect.TypeFor[api.SessionList](),
+		"initialize_session": reflect.TypeFor[initialized](), "cleanup_session": reflect.TypeFor[cleanedUp](), "ping": reflect.TypeFor[pong](),
+		"call_backend_tool": reflect.TypeFor[mcp.CallToolResult](), "list_backend_tools": reflect.TypeFor[mcp.ListToolsResult](),
 	}
 	for _, era := range nativetest.Eras() {
 		t.Run(era, func(t *testing.T) {
@@ -168,8 +197,8 @@ func TestTools(t *testing.T) {
 						t.Errorf("%s may leave %s out", tool.Name, k)
 					}
 				}
-				if a := tool.Annotations; a == nil || a.DestructiveHint == nil || a.OpenWorldHint == nil || a.ReadOnlyHint != (tool.Name == "list_sessions") ||
-					*a.DestructiveHint != (tool.Name == "rewind_session" || tool.Name == "close_session") {
+				if a := tool.Annotations; a == nil || a.DestructiveHint == nil || a.OpenWorldHint == nil || a.ReadOnlyHint != slices.Contains(readOnly, tool.Name) ||
+					*a.DestructiveHint != slices.Contains(destroys, tool.Name) {
 					t.Errorf("%s: %+v", tool.Name, a)
 				}
 			}
@@ -181,21 +210,33 @@ func TestTools(t *testing.T) {
 }
 
 var asks = []struct{ tool, args, want string }{
-	{"open_session", ``, `open["me",{}]`},
-	{"open_session", `{}`, `open["me",{}]`},
+	{"open_session", ``, `open["me","",{}]`},
+	{"open_session", `{}`, `open["me","",{}]`},
 	{"open_session", `{"from":"base","labels":{"a":"b"},"ttl":"2h","idle":"30m","servers":["m"],"eager":true}`,
-		`open["me",{"from":"base","labels":{"a":"b"},"ttl":"2h","idle":"30m","servers":["m"],"eager":true}]`},
-	{"fork_session", `{}`, `fork["me","",{"count":1}]`},
-	{"fork_session", `{"session_id":null,"count":null,"labels":null}`, `fork["me","",{"count":1}]`},
-	{"fork_session", `{"session_id":"ses_0","count":32,"labels":{"a":"b"},"ttl":"1h"}`, `fork["me","ses_0",{"count":32,"labels":{"a":"b"},"ttl":"1h"}]`},
-	{"fork_session", `{"count":-1}`, `fork["me","",{"count":-1}]`}, // whose bounds are not known here
-	{"snapshot_session", `{}`, `snapshot["me","",{}]`},
+		`open["me","",{"from":"base","labels":{"a":"b"},"ttl":"2h","idle":"30m","servers":["m"],"eager":true}]`},
+	{"fork_session", `{}`, `fork["me","ses_1","",{"count":1}]`},
+	{"fork_session", `{"session_id":null,"count":null,"labels":null}`, `fork["me","ses_1","",{"count":1}]`},
+	{"fork_session", `{"idempotency_key":"k"}`, `fork["me","ses_1","k",{"count":1}]`},
+	{"fork_session", `{"session_id":"ses_0","count":32,"labels":{"a":"b"},"ttl":"1h"}`, `fork["me","ses_0","",{"count":32,"labels":{"a":"b"},"ttl":"1h"}]`},
+	{"fork_session", `{"count":-1}`, `fork["me","ses_1","",{"count":-1}]`}, // whose bounds are not known here
+	{"snapshot_session", `{}`, `snapshot["me","ses_1",{}]`},
 	{"snapshot_session", `{"session_id":"ses_1","name":"base","labels":{"a":"b"}}`, `snapshot["me","ses_1",{"name":"base","labels":{"a":"b"}}]`},
-	{"rewind_session", `{}`, `rewind["me","",{}]`},
+	{"rewind_session", `{}`, `rewind["me","ses_1",{}]`},
 	{"rewind_session", `{"session_id":"ses_1","snapshot":"base"}`, `rewind["me","ses_1",{"snapshot":"base"}]`},
 	{"close_session", `{"session_id":"ses_1"}`, `close["me","ses_1"]`},
 	{"list_sessions", `{}`, `list["me","",null,0,""]`},
 	{"list_sessions", `{"parent":"ses_0","labels":{"a":"b"},"limit":5,"after":"ses_9"}`, `list["me","ses_0",{"a":"b"},5,"ses_9"]`},
+	{"initialize_session", `{"backends":[{"backend_name_ref":"m"}]}`, `open["me","",{"servers":["m"],"eager":true}]`},
+	{"initialize_session", `{"backends":[{"backend_name_ref":"m","num_instances":1}],"idempotency_key":"k"}`, `open["me","k",{"servers":["m"],"eager":true}]`},
+	{"initialize_session", `{"backends":[{"backend_name_ref":"m","num_instances":3,"template_details":{"a":[12345678901234567890]},"orchestration_preference":"local_docker"}]}`,
+		`open["me","",{"servers":["m"],"eager":true,"members":{"m":{"instances":3,"template":{"a":[12345678901234567890]}}}}]`},
+	{"initialize_session", `{"backends":[{"backend_name_ref":"m","orchestration_preference":"docker"}]}`, `open["me","",{"servers":["m"],"eager":true}]`},
+	{"call_backend_tool", `{"backend_name_ref":"m","tool_name":"t"}`, `call["me","ses_1","m","t",{}]`},
+	{"call_backend_tool", `{"backend_name_ref":"m","tool_name":"t","tool_args":null,"instance_id":3,"session_id":"ses_2"}`, `call["me","ses_2","m~3","t",{}]`},
+	{"call_backend_tool", `{"backend_name_ref":"m","tool_name":"t","tool_args":{"args":{"n":12345678901234567890}}}`, `call["me","ses_1","m","t",{"args":{"n":12345678901234567890}}]`},
+	{"list_backend_tools", `{"backend_name_ref":"m","instance_id":"m~2"}`, `tools["me","ses_1","m~2"]`},
+	{"cleanup_session", `{"rk_session_id":"ses_1"}`, `close["me","ses_1"]`},
+	{"ping", `{}`, `show["me","ses_1"]`},
 }
 
 // TestCalls makes every call flat and wrapped, in both eras.
@@ -269,7 +310,7 @@ func TestErrors(t *testing.T) {
 			s := &scripted{}
 			cs := connect(t, era, s)
 			for _, tt := range []struct{ tool, args, say string }{
-				{"fork_session", `{"sesion_id":"ses_1"}`, `unknown field "sesion_id"; the arguments are count, labels, session_id, ttl`},
+				{"fork_session", `{"sesion_id":"ses_1"}`, `unknown field "sesion_id"; the arguments are count, idempotency_key, labels, session_id, ttl`},
 				{"fork_session", `{"count":"2"}`, `count must be a whole number, got string`},
 				{"fork_session", `{"count":1.5}`, `count must be a whole number, got number 1.5`},
 				{"fork_session", `{"count":0}`, `count must be at least 1`},
@@ -283,6 +324,8 @@ func TestErrors(t *testing.T) {
 				{"open_session", `{"from":1}`, `from must be a string, got number`},
 				{"close_session", `{}`, `session_id must name`},
 				{"close_session", `{"session_id":""}`, `session_id must name`},
+				{"initialize_session", `{"backends":[{"backend_name_ref":"m","orchestration_preference":"remote_http_api"}]}`, `backend "m" is run as local_docker`},
+				{"initialize_session", `{"backends":[{"backend_name_ref":"m","orchestration_preference":"builtin"}]}`, `backend "m" is run as local_docker`},
 			} {
 				s.asked = ""
 				e := errorOf(t, call(t, cs, tt.tool, tt.args))
@@ -294,16 +337,21 @@ func TestErrors(t *testing.T) {
 				{Kind: api.KindRefused, Message: "no room", Retryable: true, RetryAfter: 3},
 				{Kind: api.KindTimeout, Message: "a call did not end", Retryable: true},
 				{Kind: api.KindInfrastructure, Message: "it broke", Server: "m"},
+				{Kind: api.KindInfrastructure, Message: "both broke", Causes: []*api.Error{{Kind: api.KindTimeout, Server: "m", Message: "m broke"}, {Kind: api.KindLost, Server: "n", Message: "n broke"}}},
 			} {
 				s.err = fmt.Errorf("wrapped: %w", &want)
 				for _, tool := range []string{"open_session", "fork_session", "snapshot_session", "rewind_session", "list_sessions"} {
-					if e := errorOf(t, call(t, cs, tool, "")); e != want {
+					if e := errorOf(t, call(t, cs, tool, "")); !reflect.DeepEqual(e, want) {
 						t.Errorf("%s: %+v, want %+v", tool, e, want)
 					}
 				}
-				if e := errorOf(t, call(t, cs, "close_session", `{"session_id":"ses_1"}`)); e != want {
+				if e := errorOf(t, call(t, cs, "close_session", `{"session_id":"ses_1"}`)); !reflect.DeepEqual(e, want) {
 					t.Errorf("close_session: %+v, want %+v", e, want)
 				}
+			}
+			s.err = nil
+			if e := errorOf(t, call(t, cs, "initialize_session", `{"backends":[{"backend_name_ref":"off"}]}`)); e.Kind != api.KindRefused || !strings.Contains(e.Message, `backend "off" is off: no image`) {
+				t.Errorf("a backend that is off: %+v", e)
 			}
 			s.err = errors.New("disk full")
 			if e := errorOf(t, call(t, cs, "open_session", "")); e.Kind != api.KindInfrastructure || e.Message != "disk full" {

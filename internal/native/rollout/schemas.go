@@ -13,6 +13,8 @@ const (
 	labelsArg  = `"labels":{"type":"object","additionalProperties":{"type":"string"},"description":`
 	ttlArg     = `"ttl":{"type":"string","description":"Closed after so long, such as 2h; 0s for no end"}`
 
+	keyArg = `"idempotency_key":{"type":"string","minLength":1,"maxLength":256,"description":"The same key with the same arguments gives the same answer, and makes nothing twice"}`
+
 	openInput = `{"type":"object","properties":{` +
 		`"from":{"type":"string","description":"Name or id of a snapshot to begin with; default nothing"},` +
 		labelsArg + `"What it is called, for list_sessions"},` + ttlArg + `,` +
@@ -21,7 +23,7 @@ const (
 		`"eager":{"type":"boolean","description":"Start all of its servers now and not when they are first used"}}}`
 	forkInput = `{"type":"object","properties":{` + sessionArg + `,` +
 		`"count":{"type":"integer","minimum":1,"maximum":10000,"default":1,"description":"How many"},` +
-		labelsArg + `"What they are called, on top of what it is called itself"},` + ttlArg + `}}`
+		labelsArg + `"What they are called, on top of what it is called itself"},` + ttlArg + `,` + keyArg + `}}`
 	snapshotInput = `{"type":"object","properties":{` + sessionArg + `,` +
 		`"name":{"type":"string","description":"What the snapshot is called; one with a name is a template for open_session"},` +
 		labelsArg + `"Labels of the snapshot"}}}`

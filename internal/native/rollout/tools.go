@@ -42,7 +42,7 @@ type openArgs struct {
 }
 
 func open(ctx context.Context, s Sessions, caller string, in *openArgs) (api.OpenedSession, error) {
-	return s.Open(ctx, caller, api.NewSession{From: in.From, Labels: in.Labels, TTL: in.TTL, Idle: in.Idle, Servers: in.Servers, Eager: in.Eager})
+	return s.Open(ctx, caller, "", api.NewSession{From: in.From, Labels: in.Labels, TTL: in.TTL, Idle: in.Idle, Servers: in.Servers, Eager: in.Eager})
 }
 
 type forkArgs struct {
@@ -50,6 +50,7 @@ type forkArgs struct {
 	Count   *int              `json:"count"`
 	Labels  map[string]string `json:"labels"`
 	TTL     string            `json:"ttl"`
+	Key     string            `json:"idempotency_key"`
 }
 
 func fork(ctx context.Context, s Sessions, caller string, in *forkArgs) (api.Forks, error) {
@@ -59,7 +60,11 @@ func fork(ctx context.Context, s Sessions, caller string, in *forkArgs) (api.For
 			return api.Forks{}, invalid("count must be at least 1")
 		}
 	}
-	return s.Fork(ctx, caller, in.Session, api.ForkRequest{Count: count, Labels: in.Labels, TTL: in.TTL})
+	id, err := s.Which(ctx, caller, in.Session)
+	if err != nil {
+		return api.Forks{}, err
+	}
+	return s.Fork(ctx, caller, id, in.Key, api.ForkRequest{Count: count, Labels: in.Labels, TTL: in.TTL})
 }
 
 type snapshotArgs struct {
@@ -69,7 +74,11 @@ type snapshotArgs struct {
 }
 
 func snapshot(ctx context.Context, s Sessions, caller string, in *snapshotArgs) (api.Snapshot, error) {
-	return s.Snapshot(ctx, caller, in.Session, api.SnapshotRequest{Name: in.Name, Labels: in.Labels})
+	id, err := s.Which(ctx, caller, in.Session)
+	if err != nil {
+		return api.Snapshot{}, err
+	}
+	return s.Snapshot(ctx, caller, id, api.SnapshotRequest{Name: in.Name, Labels: in.Labels})
 }
 
 type rewindArgs struct {
@@ -78,7 +87,11 @@ type rewindArgs struct {
 }
 
 func rewind(ctx context.Context, s Sessions, caller string, in *rewindArgs) (api.Session, error) {
-	return s.Rewind(ctx, caller, in.Session, api.RewindRequest{Snapshot: in.Snapshot})
+	id, err := s.Which(ctx, caller, in.Session)
+	if err != nil {
+		return api.Session{}, err
+	}
+	return s.Rewind(ctx, caller, id, api.RewindRequest{Snapshot: in.Snapshot})
 }
 
 type closeArgs struct {
@@ -117,7 +130,8 @@ func hints(readOnly, destructive, idempotent bool) *mcp.ToolAnnotations {
 
 // catalog makes the list of tools once; all servers share it.
 var catalog = sync.OnceValue(func() *box {
-	adds := hints(false, false, false)
+	adds, calls := hints(false, false, false), hints(false, true, false)
+	calls.OpenWorldHint = new(true) // whatever the backend does
 	b := &box{byName: map[string]*tool{}}
 	for _, d := range []struct {
 		name, title, description string
@@ -143,6 +157,22 @@ var catalog = sync.OnceValue(func() *box {
 		{"list_sessions", "List Sessions",
 			"Lists open sessions, the newest first, a page at a time: pass next on as after.",
 			hints(true, false, true), listInput, listOutput, does(list)},
+
+		{"initialize_session", "Initialize Session",
+			"Opens a session with instances of the backends that are named, each with a state of its own, and starts them: all of them, or none. Answers with the session's id, a token that is good for it alone and is shown only now, and its instances. Later calls of this connection mean this session where they name none.",
+			adds, initInput, initOutput, does(initialize)},
+		{"call_backend_tool", "Call Backend Tool",
+			"Calls a tool of a backend's instance in a session. Answers with the tool's own result.",
+			calls, callInput, resultOutput, does(callTool)},
+		{"list_backend_tools", "List Backend Tools",
+			"Lists the tools of a backend's instance in a session.",
+			hints(true, false, true), toolsInput, toolsOutput, does(listTools)},
+		{"cleanup_session", "Cleanup Session",
+			"Closes a session for good, with all that it holds. What it shares with others stays. Closing it twice is fine.",
+			hints(false, true, true), cleanupInput, cleanupOutput, does(cleanup)},
+		{"ping", "Ping",
+			"Answers, with the id of the session that is meant.",
+			hints(true, false, true), pingInput, pingOutput, does(ping)},
 	} {
 		t := &tool{&mcp.Tool{
 			Name: d.name, Title: d.title, Description: d.description, Annotations: d.hints,

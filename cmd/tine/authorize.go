@@ -1,0 +1,33 @@
+package main
+
+import (
+	"net/http"
+
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/upstream/credential"
+)
+
+// authorizer finds what puts the credentials of a server on requests to whoever
+// runs it: a driver that removes what an earlier gateway left there has nobody
+// else to ask.
+func authorizer(conf *config.Config, wallet *credential.Wallet) func(server string) func(http.RoundTripper) http.RoundTripper {
+	return func(server string) func(http.RoundTripper) http.RoundTripper {
+		for _, s := range conf.Servers {
+			if s.ID == server {
+				return authorizing(s, wallet)
+			}
+		}
+		return nil
+	}
+}
+
+// authorizing puts the credentials of a server on requests; nil where it has
+// none but its headers.
+func authorizing(s config.Server, wallet *credential.Wallet) func(http.RoundTripper) http.RoundTripper {
+	if s.Auth.Type == "" || s.Remote == nil {
+		return nil
+	}
+	settings := (&session.Entry{Server: s}).Credentials()
+	return func(next http.RoundTripper) http.RoundTripper { return wallet.Wrap(settings, "", next) }
+}

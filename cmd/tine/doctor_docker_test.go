@@ -1,0 +1,129 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tine-mcp/tine/internal/config"
+)
+
+// fakeEngine answers as an engine does, by path, at a socket.
+func fakeEngine(t *testing.T, answers map[string]string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "tine") // short: socket paths are
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	l, err := net.Listen("unix", filepath.Join(dir, "d.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, ok := answers[r.URL.Path]
+		if !ok {
+			w.WriteHeader(http.StatusNotFound)
+			answer = `{"message":"no such thing"}`
+		}
+		fmt.Fprint(w, answer)
+	})}}
+	s.Start()
+	t.Cleanup(s.Close)
+	return "unix://" + filepath.Join(dir, "d.sock")
+}
+
+func TestDoctorEngine(t *testing.T) {
+	const version = `{"Version":"20.10.24","ApiVersion":"1.41","Components":[{"Name":"Engine"}]}`
+	const info = `{"Runtimes":{"runc":{},"crun":{}},"MemoryLimit":true,"PidsLimit":true,"CpuCfsQuota":true}`
+	one := func(d config.Docker) []config.Server {
+		return []config.Server{{ID: "duck", Enabled: true, Docker: &d}}
+	}
+	for _, tt := range []struct {
+		name    string
+		answers map[string]string
+		servers []config.Server
+		scripts map[string]string
+		status  string
+		say     []string // in the detail
+		mend    string
+	}{
+		{"nobody wants it", map[string]string{"/version": version}, nil, nil, checkOK, []string{"engine 20.10.24, API 1.41, at /"}, ""},
+		{"all there", map[string]string{"/version": version, "/info": info, "/images/lab/duck:1/json": "{}"},
+			one(config.Docker{Image: "lab/duck:1", Pull: config.PullNever, Runtime: "crun"}), nil, checkOK, nil, ""},
+		{"to be pulled", map[string]string{"/version": version, "/info": info}, one(config.Docker{Image: "duck", Pull: config.PullMissing}), nil, checkOK, nil, ""},
+		{"no image", map[string]string{"/version": version, "/info": info}, one(config.Docker{Image: "duck", Pull: config.PullNever}), nil,
+			checkWarn, []string{`server "duck": image "duck" is not there`}, "load or build"},
+		{"no runtime", map[string]string{"/version": version, "/info": info, "/images/duck/json": "{}"}, one(config.Docker{Image: "duck", Runtime: "runsc"}), nil,
+			checkWarn, []string{`runtime "runsc" is not among the engine's: crun, runc`}, "register runtime runsc"},
+		{"no limits", map[string]string{"/version": version, "/info": `{"MemoryLimit":false,"PidsLimit":false}`, "/images/duck/json": "{}"}, one(config.Docker{Image: "duck"}), nil,
+			checkWarn, []string{"can't bound memory", "can't bound processes"}, "cgroups"},
+		{"closed", map[string]string{"/version": version}, one(config.Docker{Image: "duck"}), nil, checkWarn, []string{"does not say what it can do"}, "may use it"},
+		{"no client", map[string]string{"/version": version}, []config.Server{{ID: "a", Enabled: true, Command: "docker"}}, nil, checkWarn, []string{"not found on PATH"}, "docker client"},
+		{"a client", map[string]string{"/version": version}, []config.Server{{ID: "a", Enabled: true, Command: "docker"}}, map[string]string{"docker": "exit 1"}, checkOK, []string{"client at "}, ""},
+		{"podman", map[string]string{"/version": `{"Version":"4.3.1","ApiVersion":"1.41","Components":[{"Name":"Podman Engine"}]}`}, nil, nil, checkOK, []string{"engine Podman 4.3.1"}, ""},
+		{"something else", map[string]string{"/version": `<html>`}, one(config.Docker{}), nil, checkMissing, []string{"no engine answers"}, "these servers want it: duck"},
+		{"something else, and a client that knows better", map[string]string{}, one(config.Docker{}), map[string]string{"docker": "echo 27.0.1"}, checkWarn, []string{"27.0.1"}, "DOCKER_HOST"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			fakePath(t, tt.scripts)
+			host := fakeEngine(t, tt.answers)
+			tc := newTestCLI(t)
+			tc.env["DOCKER_HOST"] = host
+			ch, answers := tc.checkDocker(t.Context(), "", &config.Config{Servers: tt.servers})
+			if want := strings.HasPrefix(ch.Detail, "engine ") && !strings.Contains(ch.Detail, "context"); answers != want {
+				t.Errorf("answers: %v; %+v", answers, ch)
+			}
+			if ch.Name != "docker" || ch.Status != tt.status || !strings.Contains(ch.Mend, tt.mend) || tt.status != checkOK && ch.Mend == "" {
+				t.Errorf("got %+v, want %s and to mend by %q", ch, tt.status, tt.mend)
+			}
+			for _, want := range tt.say {
+				if !strings.Contains(ch.Detail, want) {
+					t.Errorf("%q is not in %q", want, ch.Detail)
+				}
+			}
+		})
+	}
+}
+
+// TestDoctorEngines holds that each engine that the config names is looked at,
+// for the servers that are on it.
+func TestDoctorEngines(t *testing.T) {
+	fakePath(t, nil)
+	there := fakeEngine(t, map[string]string{"/version": `{"Version":"1"}`, "/info": "{}"})
+	gone := "unix://" + filepath.Join(t.TempDir(), "none.sock")
+	conf := &config.Config{Servers: []config.Server{
+		{ID: "a", Enabled: true, Docker: &config.Docker{Host: there, Image: "x"}},
+		{ID: "b", Enabled: true, Docker: &config.Docker{Host: gone, Image: "x"}},
+		{ID: "c", Enabled: true, Docker: &config.Docker{Host: gone, Image: "x"}},
+		{ID: "d", Docker: &config.Docker{Host: "unix:///off.sock"}},
+		{ID: "e", Enabled: true, Docker: &config.Docker{Host: "npipe:////./pipe/x", Image: "x"}},
+		{ID: "f", Enabled: true, Docker: &config.Docker{Host: "tcp://me:hunter2@127.0.0.1:1", Image: "x"}},
+	}}
+	tc := newTestCLI(t)
+	tc.env["DOCKER_HOST"] = gone
+	got := map[string]check{}
+	for _, host := range dockerHosts(conf) {
+		ch, _ := tc.checkDocker(t.Context(), host, conf)
+		got[ch.Name] = ch
+	}
+	if text := fmt.Sprint(got); strings.Contains(text, "hunter2") {
+		t.Errorf("a secret is shown: %s", text)
+	}
+	if len(got) != 5 {
+		t.Errorf("%d engines: %+v", len(got), got)
+	}
+	for name, want := range map[string]string{"docker": checkMissing, "docker " + there: checkOK, "docker " + gone: checkMissing, "docker npipe:////./pipe/x": checkWarn} {
+		if got[name].Status != want {
+			t.Errorf("%s: %+v, want %s", name, got[name], want)
+		}
+	}
+	if mend := got["docker "+gone].Mend; !strings.Contains(mend, "b, c") {
+		t.Errorf("mend %q", mend)
+	}
+}

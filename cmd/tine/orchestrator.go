@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tine-mcp/tine/internal/config"
+)
+
+func newOrchestratorCmd(c *cli) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "orchestrator",
+		Short: "Run servers for programs elsewhere, by the remote orchestration API",
+		Long: `An orchestrator runs MCP servers for programs that don't run them by themselves:
+they ask for instances, are told where each speaks MCP, and remove them. Another
+Tine asks with a server whose config has remote.url.`,
+		Example: "  tine orchestrator serve",
+		Args:    cobra.ArbitraryArgs,
+		RunE:    group,
+	}
+	cmd.AddCommand(newOrchestratorServeCmd(c))
+	return cmd
+}
+
+func newOrchestratorServeCmd(c *cli) *cobra.Command {
+	o := serveFlags{orchestrate: true}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a gateway that speaks the remote orchestration API",
+		Long: `Runs a gateway, as "tine serve" does, that speaks the remote orchestration API
+too: POST /instances gives instances of a server of the config, each with a state
+of its own, an MCP endpoint and a token; they can be forked, frozen, called and
+removed. /openapi.json describes all of it.
+
+An instance is a session with one server, so that the commands for sessions show
+instances as well, and what the config says of sessions holds for them: how many
+there may be (sessions.max), how long they last (sessions.ttl, sessions.idle),
+who may have which servers (auth.rules). They come back after a restart, with the
+same ids and tokens.
+
+Who may come in is said as for any gateway: everybody on this machine without
+tokens, and else whoever shows one. On other addresses it wants tokens, and TLS
+or a public_url.
+
+Beside a gateway that runs on this machine it needs a state folder and an address
+of its own.`,
+		Example: `  tine orchestrator serve
+  tine orchestrator serve --config servers.yaml --listen 127.0.0.1:7400
+  tine orchestrator serve --state /var/lib/tine-orchestrator --listen 127.0.0.1:7400
+  curl -d '{"resource_type_identifier":"memory"}' http://127.0.0.1:7400/instances`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.serve(cmd.Context(), o, c.welcomeCallers)
+		},
+	}
+	o.add(cmd)
+	return cmd
+}
+
+// welcomeCallers says where the orchestration API is and how to use it.
+func (c *cli) welcomeCallers(p *service) {
+	cfg := p.cfg
+	from, url := cfg.Path, p.url
+	if from == "" {
+		from = "the built-in defaults"
+	}
+	if cfg.PublicURL != "" {
+		url = cfg.PublicURL
+	}
+	fmt.Fprintf(c.stdout, "Tine %s serves the orchestration API at %s/instances\n\n", c.version, url)
+	fmt.Fprintf(c.stdout, "  servers   %s, from %s\n", serverNames(cfg), from)
+	fmt.Fprintf(c.stdout, "  state     %s\n", p.o.State)
+	fmt.Fprintf(c.stdout, "  document  %s/openapi.json\n\n", url)
+	header, auth := "", ""
+	if !p.gateway.Open() {
+		header = ` -H "Authorization: Bearer $TINE_TOKEN"`
+		auth = "\n      headers: {Authorization: \"Bearer ${TINE_TOKEN}\"}"
+	}
+	id := firstResource(cfg)
+	fmt.Fprintf(c.stdout, "Make an instance:\n\n  curl%s -d '{\"resource_type_identifier\":%q}' %s/instances\n\n", header, id, url)
+	fmt.Fprintf(c.stdout, `Have another Tine run its servers here, in its tine.yaml:
+
+  servers:
+    %s:%s
+      remote:
+        url: %s
+        resource: %s
+        fork: /instances/{remote_instance_id}/fork
+        snapshot: /instances/{remote_instance_id}/snapshot
+        health: /health
+
+Look at the instances:
+
+  tine session list
+
+`, id, auth, url, id)
+}
+
+// firstResource is a server that there can be instances of, best one that each
+// has for itself.
+func firstResource(cfg *config.Config) string {
+	found := "SERVER"
+	for i := range cfg.Servers {
+		s := &cfg.Servers[i]
+		if !s.Enabled || s.Disabled != "" || s.Controls() {
+			continue
+		}
+		if s.Scope == config.ScopeSession {
+			return s.ID
+		}
+		if found == "SERVER" {
+			found = s.ID
+		}
+	}
+	return found
+}

@@ -1,0 +1,169 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// What servers inside the gateway do with the members of sessions, for whoever the
+// handle of a caller stands for.
+
+// Servers are those that the caller may have in a session, in the order of the
+// config.
+func (c *Control) Servers(ctx context.Context, caller string) ([]api.Server, error) {
+	return act(ctx, c, caller, "listServers", "", func(g *Gateway, _ *controlCall, a *ask) ([]api.Server, error) {
+		var out []api.Server
+		for _, e := range g.reg.Catalog().Entries {
+			if !e.Controls() && a.who.MaySee(e.ID) {
+				out = append(out, forUser(a.who, g.describe(e)))
+			}
+		}
+		return out, nil
+	})
+}
+
+// Show is a session, open or closed, with its members.
+func (c *Control) Show(ctx context.Context, caller, id string) (api.Session, error) {
+	return act(ctx, c, caller, "getSession", id, func(g *Gateway, _ *controlCall, a *ask) (api.Session, error) {
+		return g.getSession(a, none{})
+	})
+}
+
+// Call calls a tool of a session's member and returns its result as the server
+// sent it. It is a call like any other, in that session: it passes the gate there,
+// not where the caller is, and is written down there.
+func (c *Control) Call(ctx context.Context, caller, id, member, tool string, args json.RawMessage) (json.RawMessage, error) {
+	return act(ctx, c, caller, "callTool", id, func(g *Gateway, call *controlCall, a *ask) (json.RawMessage, error) {
+		x, err := g.within(a, call, member, wire.MethodCallTool)
+		if err != nil {
+			return nil, err
+		}
+		if x.params, err = callParams(tool, args, call.progress); err != nil {
+			return nil, invalid("%v", err)
+		}
+		res, err := x.answer(ctx)
+		return json.RawMessage(res), err
+	})
+}
+
+// callParams makes the params of a tool call. What the server says of its progress
+// goes to whoever has the token.
+func callParams(tool string, args, progress []byte) (wire.Params, error) {
+	raw := append(wire.AppendQuote([]byte(`{"name":`), tool), `,"arguments":`...)
+	raw = append(raw, args...)
+	if progress != nil {
+		raw = append(raw, `,"_meta":{"`+wire.MetaProgressToken+`":`...)
+		raw = append(append(raw, progress...), '}')
+	}
+	return wire.ScanParams(wire.MethodCallTool, append(raw, '}'))
+}
+
+// Tools are the tools of a session's member, all of them, as MCP lists them.
+func (c *Control) Tools(ctx context.Context, caller, id, member string) (json.RawMessage, error) {
+	return act(ctx, c, caller, "listTools", id, func(g *Gateway, call *controlCall, a *ask) (json.RawMessage, error) {
+		x, err := g.within(a, call, member, wire.MethodListTools)
+		if err != nil {
+			return nil, err
+		}
+		return x.ownTools(ctx)
+	})
+}
+
+// within is a request to a member of a session that is made within another call,
+// by the same client. That one is counted among those under way, and this one is
+// a part of it.
+func (g *Gateway) within(a *ask, call *controlCall, member, method string) (*exchange, error) {
+	sess, err := g.session(a.ctx(), a.who, door{session: a.args["session"]})
+	if err != nil {
+		return nil, err
+	}
+	e := sess.Catalog().Entry(strings.TrimSuffix(member, "~0"))
+	if e == nil || e.Controls() || !a.who.MaySee(e.Base()) {
+		return nil, noMember(a.who, sess, member)
+	}
+	x := &exchange{g: g, who: a.who, view: view{e.ID}, sess: sess, method: method, trace: call.trace, from: call.from, peer: call.peer}
+	// Whatever the client speaks: what the member asks on the way is answered here.
+	client := *call.client
+	client.Modern = false
+	x.client = &client
+	if p, ok := call.peer.(*peerOf); ok {
+		x.peer = &peerOf{c: p.c, to: p.to, in: sess}
+	}
+	return x, nil
+}
+
+// noMember says what members a session has.
+func noMember(who identity.Principal, s *session.Session, member string) error {
+	var has []string
+	for _, e := range s.Catalog().Entries {
+		if !e.Controls() && who.MaySee(e.Base()) {
+			has = append(has, e.ID)
+		}
+	}
+	list := "none"
+	if len(has) > 0 {
+		list = strings.Join(has[:min(len(has), 20)], ", ")
+	}
+	if len(has) > 20 {
+		list += fmt.Sprintf(" and %d more", len(has)-20)
+	}
+	return &api.Error{
+		Kind: api.KindInvalid, Status: http.StatusNotFound, Server: baseOf(member),
+		Message: fmt.Sprintf("session %s has no server %s; it has %s", s.ID, clip(member), list),
+	}
+}
+
+// ownTools is the list of the tools of the one server of the view, all pages of
+// it.
+func (x *exchange) ownTools(ctx context.Context) ([]byte, error) {
+	t := x.table()
+	s := x.seen(t, x.view.server)
+	if s == nil {
+		return nil, noServer(x.view.server)
+	}
+	up, _, err := x.upstream(s.entry.ID)
+	if err != nil {
+		return nil, err
+	}
+	items, err := readList(ctx, up, upstream.Request{
+		Method: wire.MethodListTools, Client: x.client, Who: x.who.Name, Session: x.sess.ID,
+		Trace: x.trace.Traceparent, TraceState: x.trace.Tracestate,
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := []byte(`{"tools":[`)
+	for _, item := range items {
+		if item = s.editTool(item, t, false, x.who); item == nil {
+			continue
+		}
+		if out[len(out)-1] != '[' {
+			out = append(out, ',')
+		}
+		out = append(out, item...)
+	}
+	return append(out, `]}`...), nil
+}
+
+// transportOf is how the instances of a server speak: stdio or http; empty where
+// they are inside of this process.
+func transportOf(e *session.Entry) string {
+	switch {
+	case e.URL != "" || e.Remote != nil:
+		return "http"
+	case e.Docker != nil && e.Docker.Transport != "":
+		return e.Docker.Transport
+	case e.Docker != nil || e.Command != "":
+		return "stdio"
+	}
+	return ""
+}

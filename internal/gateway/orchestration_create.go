@@ -1,0 +1,277 @@
+package gateway
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
+)
+
+// instancesAtOnce is how many instances of one request are made at once.
+const instancesAtOnce = 16
+
+// An order is what was asked for, checked as far as it can be without looking
+// at what there is.
+type order struct {
+	server   string
+	count    int
+	labels   map[string]string
+	template string // a snapshot or a path; empty for none
+	frozen   bool   // only a snapshot will do
+}
+
+func (g *Gateway) createInstances(a *ask, in api.NewInstances) ([]api.Instance, error) {
+	o, err := readOrder(in)
+	if err != nil {
+		return nil, err
+	}
+	return once(g, a, in, func(ctx context.Context, mark string) ([]api.Instance, func(context.Context), error) {
+		if err := g.checkResource(a.who, o.server); err != nil {
+			return nil, nil, err
+		}
+		open := session.OpenOptions{
+			Owner:  session.Owner{Name: a.who.Name, Pinned: identity.Pin(a.who)},
+			Labels: o.labels, Servers: []string{o.server}, Eager: true, Creation: mark,
+		}
+		if err := g.beginWith(a.who, o, &open); err != nil {
+			return nil, nil, err
+		}
+		return g.openInstances(ctx, a, o, open)
+	})
+}
+
+func readOrder(in api.NewInstances) (o order, err error) {
+	if o.server = in.Resource; o.server == "" {
+		return o, invalid("resource_type_identifier must name what to run: the id of a server")
+	}
+	if o.count, err = howMany("num_instances", in.Count); err != nil {
+		return o, err
+	}
+	switch in.Scoping {
+	case "", api.ScopingSession, api.ScopingShared:
+	default:
+		return o, invalid("instance_scoping must be %s or %s; %q is neither", api.ScopingSession, api.ScopingShared, clip(in.Scoping))
+	}
+	if o.labels, err = instanceLabels(o.server, in.Session); err != nil {
+		return o, err
+	}
+	o.template, o.frozen, err = readTemplate(in.Template)
+	return o, err
+}
+
+func howMany(field string, asked *int) (int, error) {
+	if asked == nil {
+		return 1, nil
+	}
+	if *asked < 1 || *asked > maxForks {
+		return 0, invalid("%s must be a number from 1 to %d", field, maxForks)
+	}
+	return *asked, nil
+}
+
+// instanceLabels are those of a session that is an instance. That of the caller's
+// session is there even when it is empty: a fork must not have its parent's.
+func instanceLabels(server, session string) (map[string]string, error) {
+	labels := map[string]string{labelServer: server, labelSession: session}
+	if api.ValidLabels(map[string]string{labelSession: session}) != nil {
+		return nil, invalid("session_id must be at most 1024 bytes without control characters")
+	}
+	return labels, api.ValidLabels(labels)
+}
+
+// readTemplate reads template_details.
+func readTemplate(raw json.RawMessage) (ref string, frozen bool, err error) {
+	if isNull(raw) {
+		return "", false, nil
+	}
+	if json.Unmarshal(raw, &ref) == nil && ref != "" {
+		return ref, false, nil
+	}
+	var object struct {
+		Snapshot string `json:"snapshot_id"`
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if dec.Decode(&object) != nil || object.Snapshot == "" {
+		return "", false, invalid(`template_details must be the name of a snapshot, a path under template_roots, or {"snapshot_id": "..."}`)
+	}
+	return object.Snapshot, true, nil
+}
+
+// checkResource refuses what can't be had as an instance.
+func (g *Gateway) checkResource(who identity.Principal, id string) error {
+	e := g.reg.Catalog().Entry(id)
+	if e == nil || !who.MaySee(id) {
+		return invalid("there is no server %q for resource_type_identifier; there is %s", clip(id), g.resources(who))
+	}
+	if e.Controls() {
+		return invalid("server %q acts on sessions and can't be an instance; there is %s", id, g.resources(who))
+	}
+	if on, why := e.On(); !on {
+		return &api.Error{Kind: api.KindRefused, Server: id, Message: "server \"" + id + "\" is off: " + why}
+	}
+	return nil
+}
+
+// mostNamed bounds how many servers an error lists.
+const mostNamed = 20
+
+// resources lists what somebody may have instances of.
+func (g *Gateway) resources(who identity.Principal) string {
+	var ids []string
+	for _, e := range g.reg.Catalog().Entries {
+		if on, _ := e.On(); on && who.MaySee(e.ID) && !e.Controls() {
+			ids = append(ids, e.ID)
+		}
+	}
+	if len(ids) > mostNamed {
+		ids = append(ids[:mostNamed], "more")
+	}
+	return cmp.Or(strings.Join(ids, ", "), "none")
+}
+
+// beginWith says what the instances of an order begin with. A snapshot of the
+// server brings the config along that it was made with; one that has no more than
+// the workspace is only a template, as a path is.
+func (g *Gateway) beginWith(who identity.Principal, o order, open *session.OpenOptions) error {
+	if o.template == "" {
+		return nil
+	}
+	name, prefixed := strings.CutPrefix(o.template, fromSnapshot)
+	snap, err := g.usableSnapshot(who, name)
+	var e *api.Error
+	switch {
+	case err == nil && slices.ContainsFunc(snap.Servers, func(m api.SnapshotMember) bool { return m.Server == o.server }):
+		open.From = snap.ID
+		open.Members = map[string]session.Member{o.server: {Instances: 1}} // however many it was made of
+		return nil
+	case err == nil:
+	case o.frozen, prefixed, !errors.As(err, &e), e.Status != http.StatusNotFound, g.isSnapshot(name):
+		return err
+	}
+	template, err := json.Marshal(name)
+	open.Members = map[string]session.Member{o.server: {Template: template, Snapshot: snap.ID}}
+	return err
+}
+
+// isSnapshot reports whether there is a snapshot with this id, whosever it is.
+func (g *Gateway) isSnapshot(id string) bool {
+	return slices.ContainsFunc(g.reg.Snapshots(), func(s api.Snapshot) bool { return s.ID == id })
+}
+
+// openInstances opens the sessions of an order: all of them, or none.
+func (g *Gateway) openInstances(ctx context.Context, a *ask, o order, open session.OpenOptions) ([]api.Instance, func(context.Context), error) {
+	opening, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	made := make([]*session.Session, o.count)
+	out := make([]api.Instance, o.count)
+	undo := func(ctx context.Context) {
+		var wg sync.WaitGroup
+		for _, s := range made {
+			if s != nil {
+				wg.Go(func() { g.reg.CloseSession(ctx, s) })
+			}
+		}
+		wg.Wait()
+	}
+	var wg sync.WaitGroup
+	places := make(chan struct{}, instancesAtOnce)
+	for i := range o.count {
+		places <- struct{}{}
+		if opening.Err() != nil {
+			break
+		}
+		wg.Go(func() {
+			defer func() { <-places }()
+			s, token, err := g.reg.OpenSession(opening, open)
+			if err != nil {
+				cancel(err)
+				return
+			}
+			made[i] = s
+			if err := g.answers(opening, s, o.server); err != nil {
+				cancel(err)
+				return
+			}
+			out[i] = shownInstance(g.shown(a, g.reg.Describe(s, true)), token)
+		})
+	}
+	wg.Wait()
+	if opening.Err() != nil {
+		undo(context.WithoutCancel(ctx))
+		return nil, nil, context.Cause(opening)
+	}
+	return out, undo, nil
+}
+
+// answers sees to it that the server of a new instance runs also where it is
+// shared with others, which no session starts by itself.
+func (g *Gateway) answers(ctx context.Context, s *session.Session, server string) error {
+	up, e, err := s.Upstream(server)
+	if err == nil && e.Scope != config.ScopeSession {
+		_, err = up.Conn(ctx)
+	}
+	return err
+}
+
+func (g *Gateway) forkInstance(a *ask, in api.ForkInstance) ([]api.Instance, error) {
+	count, err := howMany("count", in.Count)
+	if err != nil {
+		return nil, err
+	}
+	labels, err := instanceLabels("", in.Session)
+	if err != nil {
+		return nil, err
+	}
+	delete(labels, labelServer) // children have their parent's
+	forks, err := actOn(g, a, func() (api.Forks, error) {
+		return g.forkSession(a, api.ForkRequest{Count: count, Labels: labels})
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]api.Instance, 0, len(forks.Sessions))
+	for _, s := range forks.Sessions {
+		out = append(out, shownInstance(s.Session, s.Token))
+	}
+	return out, nil
+}
+
+func (g *Gateway) snapshotInstance(a *ask, in api.SnapshotInstance) (api.InstanceSnapshot, error) {
+	s, err := actOn(g, a, func() (api.Snapshot, error) {
+		return g.makeSnapshot(a, api.SnapshotRequest{Name: in.Name})
+	})
+	if err != nil {
+		return api.InstanceSnapshot{}, err
+	}
+	return api.InstanceSnapshot{ID: s.ID, Name: s.Name, From: s.Session, Created: s.Created, Size: s.Size}, nil
+}
+
+// actOn makes a request about an instance one about its session. One that is
+// gone is not refused before: what came of an earlier request with the same key
+// is answered all the same.
+func actOn[A any](g *Gateway, a *ask, act func() (A, error)) (A, error) {
+	id := a.args["instance"]
+	_, was, err := g.seenInstance(a.ctx(), a.who, id)
+	if err != nil {
+		var nothing A
+		return nothing, err
+	}
+	a.args["session"] = id
+	out, err := act()
+	var e *api.Error
+	if errors.As(err, &e) && e.Status == http.StatusGone {
+		err = wasRemoved(was)
+	}
+	return out, err
+}

@@ -1,0 +1,178 @@
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+)
+
+// sessionArgs name a session, by either name of the argument.
+type sessionArgs struct {
+	RK      string `json:"rk_session_id"`
+	Session string `json:"session_id"`
+}
+
+// which is the session that a call means; empty for none.
+func (in *sessionArgs) which(ctx context.Context, s Sessions, caller string) (string, error) {
+	named := in.RK
+	switch {
+	case named == "":
+		named = in.Session
+	case in.Session != "" && in.Session != named:
+		return "", invalid("rk_session_id and session_id name two sessions; give one of them")
+	}
+	return s.Which(ctx, caller, named)
+}
+
+// must is the same where there has to be one.
+func (in *sessionArgs) must(ctx context.Context, s Sessions, caller string) (string, error) {
+	id, err := in.which(ctx, s, caller)
+	if err == nil && id == "" {
+		err = invalid("no session is named, and this connection has opened none: name it in rk_session_id, or open one with initialize_session")
+	}
+	return id, err
+}
+
+// memberArgs name an instance of a backend in a session.
+type memberArgs struct {
+	sessionArgs
+	Backend  string          `json:"backend_name_ref"`
+	Instance json.RawMessage `json:"instance_id"`
+}
+
+// member is what the session calls it.
+func (in *memberArgs) member() (string, error) {
+	if in.Backend == "" {
+		return "", invalid("backend_name_ref must name a backend")
+	}
+	wrong := func() (string, error) {
+		return "", invalid("instance_id %s is no instance of backend %s; they are %s, %s~1 and so on, or 0, 1 and so on", quote(string(in.Instance)), quote(in.Backend), in.Backend, in.Backend)
+	}
+	var id string
+	if len(in.Instance) == 0 || string(in.Instance) == "null" {
+		return in.Backend, nil
+	} else if json.Unmarshal(in.Instance, &id) != nil {
+		id = string(in.Instance) // a number, or nothing that it may be
+		if _, err := strconv.ParseUint(id, 10, 32); err != nil {
+			return wrong()
+		}
+	}
+	if n, err := strconv.ParseUint(id, 10, 32); err == nil {
+		if n == 0 {
+			return in.Backend, nil
+		}
+		return in.Backend + "~" + strconv.FormatUint(n, 10), nil
+	}
+	switch {
+	case id == "" || id == in.Backend:
+		return in.Backend, nil
+	case strings.HasPrefix(id, in.Backend+"~"):
+		return id, nil
+	}
+	return wrong()
+}
+
+type callArgs struct {
+	memberArgs
+	Tool string          `json:"tool_name"`
+	Args json.RawMessage `json:"tool_args"`
+}
+
+func callTool(ctx context.Context, s Sessions, caller string, in *callArgs) (relayed, error) {
+	member, err := in.member()
+	if err != nil {
+		return nil, err
+	}
+	if in.Tool == "" {
+		return nil, invalid("tool_name must name a tool; list_backend_tools lists them")
+	}
+	if len(in.Args) == 0 || string(in.Args) == "null" {
+		in.Args = json.RawMessage("{}")
+	}
+	if in.Args[0] != '{' {
+		return nil, invalid("tool_args must be an object")
+	}
+	id, err := in.must(ctx, s, caller)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := s.Call(ctx, caller, id, member, in.Tool, in.Args)
+	if err != nil {
+		return nil, err
+	}
+	return relay(raw, callResult, in.Backend)
+}
+
+func listTools(ctx context.Context, s Sessions, caller string, in *memberArgs) (relayed, error) {
+	member, err := in.member()
+	if err != nil {
+		return nil, err
+	}
+	id, err := in.must(ctx, s, caller)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := s.Tools(ctx, caller, id, member)
+	if err != nil {
+		return nil, err
+	}
+	return relay(raw, listResult, in.Backend)
+}
+
+// What cleanup_session answers.
+const (
+	cleaned  = "cleaned"
+	notThere = "custom_session_data_not_found_or_already_cleaned"
+)
+
+type cleanedUp struct {
+	Status string `json:"status"`
+	RK     string `json:"rk_session_id"`
+}
+
+// cleanup closes a session. One of somebody else is as if it were not there.
+func cleanup(ctx context.Context, s Sessions, caller string, in *sessionArgs) (cleanedUp, error) {
+	id, err := in.must(ctx, s, caller)
+	if err != nil {
+		return cleanedUp{}, err
+	}
+	was, err := s.Show(ctx, caller, id)
+	if err == nil && was.Closed.IsZero() {
+		err = s.Close(ctx, caller, id)
+	}
+	var e *api.Error
+	switch {
+	case errors.As(err, &e) && e.Status == http.StatusNotFound:
+		return cleanedUp{notThere, id}, nil
+	case err != nil:
+		return cleanedUp{}, err
+	case !was.Closed.IsZero():
+		return cleanedUp{notThere, id}, nil
+	}
+	return cleanedUp{cleaned, id}, nil
+}
+
+type pong struct {
+	Reply   string `json:"reply"`
+	Session string `json:"session_id"`
+}
+
+// ping names the session that other calls would mean, or else the one that it is
+// made in.
+func ping(ctx context.Context, s Sessions, caller string, in *sessionArgs) (pong, error) {
+	id, err := in.which(ctx, s, caller)
+	if err != nil {
+		return pong{}, err
+	}
+	now, err := s.Show(ctx, caller, id)
+	if err == nil && !now.Closed.IsZero() {
+		err = invalid("session %s was closed at %s", now.ID, now.Closed.UTC().Format(time.RFC3339))
+	}
+	return pong{"pong", now.ID}, err
+}
