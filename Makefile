@@ -35,11 +35,14 @@ run: build ## build and run the gateway
 	bin/tine serve
 
 .PHONY: setup
-setup: ## fetch what the tests need into .cache/tools
-	@e2e/setup.sh
+setup: ## fetch what the tests need into .cache/tools, install engines
+	@SECONDS=0; e2e/setup.sh; echo "make: setup took $$SECONDS s"
 
+# The engines that were started for it are stopped at its end, however it ends.
 .PHONY: test
-test: setup lint unit cross e2e ## everything that CI runs
+test: setup ## everything that CI runs
+	@e2e/engine.sh with bash -euc 'for t in lint unit cross e2e; do \
+	  SECONDS=0; $(MAKE) --no-print-directory $$t; echo "make: $$t took $$SECONDS s"; done'
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck, import layers
@@ -51,7 +54,7 @@ lint: ## gofmt, go vet, staticcheck, import layers
 
 .PHONY: unit
 unit: ## unit tests with the race detector
-	CGO_ENABLED=1 go test -race -timeout 10m $$(go list ./... | grep -v '/e2e$$')
+	CGO_ENABLED=1 e2e/engine.sh with go test -race -timeout 20m $$(go list ./... | grep -v '/e2e$$')
 	go test -C tools ./image
 
 .PHONY: cross
@@ -65,7 +68,7 @@ cross: ## compile for every platform
 
 .PHONY: e2e
 e2e: setup build ## end-to-end tests on bin/tine
-	TINE_BIN=$(CURDIR)/bin/tine go test -count=1 -v -timeout 15m ./e2e
+	TINE_BIN=$(CURDIR)/bin/tine e2e/engine.sh with go test -count=1 -v -timeout 20m ./e2e
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,6 +28,8 @@ type gateway struct {
 	dir  string   // config, state and log lie here
 	args []string // after "serve", without --listen and --state
 	env  []string // on top of the test's own environment
+	// verb is what to run in the place of serve; nil for that.
+	verb []string
 	// program runs in the place of the binary under test; empty for that one.
 	program string
 
@@ -103,6 +106,13 @@ func (g *gateway) record() (record, error) {
 	return r, err
 }
 
+func (g *gateway) command() []string {
+	if g.verb == nil {
+		return []string{"serve"}
+	}
+	return g.verb
+}
+
 // start runs the process and returns when it serves. A gateway that ran before
 // comes back at the same address.
 func (g *gateway) start() error {
@@ -115,7 +125,7 @@ func (g *gateway) start() error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(cmp.Or(g.program, tineBinary), append([]string{"serve", "--listen", listen, "--state", g.state()}, g.args...)...)
+	cmd := exec.Command(cmp.Or(g.program, tineBinary), slices.Concat(g.command(), []string{"--listen", listen, "--state", g.state()}, g.args)...)
 	cmd.Dir = g.dir
 	cmd.Env = append(os.Environ(), g.env...)
 	cmd.Stdout, cmd.Stderr = log, log

@@ -1,30 +1,15 @@
 #!/usr/bin/env bash
-# Fills .cache/tools with the real servers, clients and suites that the
-# end-to-end tests run, at the versions pinned in e2e/tools and tools/go.mod.
-# Running it again is quick: each part is done once per content of its pin file.
+# Fills .cache/tools with the real servers, clients, suites and images that the
+# tests run, at the versions pinned in e2e/tools and tools/go.mod, and installs
+# the container engines, which engine.sh starts. Running it again is quick: each
+# part is done once per content of what it is made of.
 set -euo pipefail
-
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-pins=$root/e2e/tools
-dest=${TINE_TEST_TOOLS:-$root/.cache/tools}
-mkdir -p "$dest/bin" "$dest/log"
-
-# packages installs Debian packages, where that is possible, and otherwise says
-# what the reader has to install.
-packages() {
-  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"; } \
-      >"$dest/log/apt.log" 2>&1 || { cat "$dest/log/apt.log" >&2; return 1; }
-  else
-    echo "setup: please install: $*" >&2
-    return 1
-  fi
-}
+. "$(dirname "${BASH_SOURCE[0]}")/setup-lib.sh"
 
 missing=()
-command -v gcc >/dev/null || missing+=(gcc libc6-dev) # the race detector links with it
-command -v git >/dev/null || missing+=(git)           # mcp-server-git calls it
-command -v curl >/dev/null || missing+=(curl)
+on_path gcc || missing+=(gcc libc6-dev) # the race detector links with it
+on_path git || missing+=(git)           # mcp-server-git calls it
+on_path curl || missing+=(curl)
 python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
 [ ${#missing[@]} = 0 ] || packages "${missing[@]}"
 
@@ -32,22 +17,21 @@ for tool in go node npm python3; do
   command -v "$tool" >/dev/null || { echo "setup: $tool not found on PATH; install Go 1.26, Node.js 20 and Python 3.11 or newer" >&2; exit 1; }
 done
 
-# once NAME KEY COMMAND... runs the command unless it was done for this key.
-once() {
-  local name=$1 key=$2
-  shift 2
-  [ -f "$dest/$name.done" ] && [ "$(cat "$dest/$name.done")" = "$key" ] && return 0
-  rm -f "$dest/$name.done"
-  echo "setup: $name"
-  if ! "$@" >"$dest/log/$name.log" 2>&1; then
-    echo "setup: $name failed:" >&2
-    tail -n 40 "$dest/log/$name.log" >&2
-    return 1
-  fi
-  echo "$key" >"$dest/$name.done"
-}
-
-sum() { cat "$@" | sha256sum | cut -d' ' -f1; }
+# The engines, where there are none: Debian's, with what they only recommend and
+# can't do without.
+engines=()
+if ! "$root/e2e/engine.sh" answers docker && ! on_path dockerd; then
+  engines+=(docker.io containerd runc iptables)
+  # With AppArmor in the kernel, containers want a profile.
+  grep -qs Y /sys/module/apparmor/parameters/enabled && engines+=(apparmor)
+fi
+if ! "$root/e2e/engine.sh" answers podman && ! on_path podman; then engines+=(podman runc netavark aardvark-dns iptables); fi
+if ! on_path debootstrap; then engines+=(debootstrap debian-archive-keyring gpgv); fi
+# Without Debian and root there is nothing to install; engine.sh says what is missing.
+if [ ${#engines[@]} != 0 ] && debian; then
+  echo "setup: engines"
+  packages "${engines[@]}" || lacking "can't install ${engines[*]}"
+fi
 
 npm_packages() {
   cp "$pins/package.json" "$pins/package-lock.json" "$pins/.npmrc" "$dest/"
@@ -77,29 +61,41 @@ prometheus_programs() (
   fi
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
+  cd "$work"
   # A machine that never asked for packages has no list of them.
-  cd "$work" && { apt-get download prometheus || { apt-get update && apt-get download prometheus; }; } &&
-    dpkg -x prometheus_*.deb . &&
-    install usr/bin/prometheus usr/bin/promtool "$dest/prometheus/"
+  apt-get download prometheus || { apt-get update && apt-get download prometheus; }
+  dpkg -x prometheus_*.deb .
+  install usr/bin/prometheus usr/bin/promtool "$dest/prometheus/"
 )
 
-on_path() {
-  for program; do
-    command -v "$program" >/dev/null || return 1
-  done
-}
-
+# Parts that don't wait for each other run at once.
+parts=()
 once npm "$(sum "$pins/package.json" "$pins/package-lock.json") $(node --version)" npm_packages &
-npm=$!
+parts+=($!)
 once python "$(sum "$pins/requirements.txt") $(python3 --version)" python_packages &
-python=$!
-failed=0
+parts+=($!)
 if on_path apt-get dpkg || on_path prometheus promtool; then
-  once prometheus "$(. /etc/os-release 2>/dev/null && echo "$ID $VERSION_ID") $(uname -m)" prometheus_programs || failed=1
+  once prometheus "$(. /etc/os-release 2>/dev/null && echo "$ID $VERSION_ID") $(uname -m)" prometheus_programs &
+  parts+=($!)
 else
   echo "setup: no Prometheus, as it is taken from Debian's packages or from PATH; its tests are skipped" >&2
 fi
-once go "$(sum "$root/tools/go.sum") $(go version)" go_tools || failed=1
-wait "$npm" || failed=1
-wait "$python" || failed=1
-exit "$failed"
+bootstrap=''
+if debian && on_path debootstrap; then
+  bootstrap=yes
+  "$root/e2e/images.sh" base &
+  parts+=($!)
+else
+  lacking "no tine-test/servers image, as debootstrap makes it, as root on Debian"
+fi
+once go "$(sum "$root/tools/go.sum") $(go version)" go_tools &
+parts+=($!)
+"$root/e2e/images.sh" static &
+parts+=($!)
+
+failed=0
+for part in "${parts[@]}"; do
+  wait "$part" || failed=1
+done
+[ "$failed" = 0 ] || exit 1
+[ -z "$bootstrap" ] || "$root/e2e/images.sh" servers

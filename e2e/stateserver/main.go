@@ -1,6 +1,6 @@
-// Command stateserver is an MCP server over stdio that keeps what it is told in a
-// directory, so that tests can fork it, kill it and ask it again. It knows
-// nothing but what is in that directory when it starts.
+// Command stateserver is an MCP server over stdio or HTTP that keeps what it is
+// told in a directory, so that tests can fork it, kill it and ask it again. It
+// knows nothing but what is in that directory when it starts.
 package main
 
 import (
@@ -12,8 +12,12 @@ import (
 	"sync"
 )
 
+// maxMessage bounds one request.
+const maxMessage = 64 << 20
+
 func main() {
 	dir := flag.String("dir", "", "the directory that everything is kept in")
+	addr := flag.String("http", "", "listen here instead of serving stdio")
 	flag.Parse()
 	log.SetFlags(0)
 	log.SetPrefix("stateserver: ")
@@ -21,7 +25,12 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := serve(s); err != nil {
+	if *addr != "" {
+		err = serveHTTP(*addr, s)
+	} else {
+		err = serve(s)
+	}
+	if err != nil {
 		log.Fatal(err)
 	}
 }
@@ -53,23 +62,14 @@ func serve(s *state) error {
 	var out sync.Mutex
 	var calls sync.WaitGroup
 	in := bufio.NewScanner(os.Stdin)
-	in.Buffer(make([]byte, 64<<10), 64<<20)
+	in.Buffer(make([]byte, 64<<10), maxMessage)
 	for in.Scan() {
 		var r request
 		if json.Unmarshal(in.Bytes(), &r) != nil || r.ID == nil {
 			continue
 		}
 		calls.Go(func() {
-			m := map[string]any{"jsonrpc": "2.0", "id": r.ID}
-			if result := s.answer(&r); result != nil {
-				m["result"] = result
-			} else {
-				m["error"] = map[string]any{"code": -32601, "message": "method not found: " + r.Method}
-			}
-			line, err := json.Marshal(m)
-			if err != nil {
-				log.Fatal(err) // maps and strings
-			}
+			line := s.respond(&r)
 			out.Lock()
 			defer out.Unlock()
 			os.Stdout.Write(append(line, '\n'))
@@ -80,6 +80,21 @@ func serve(s *state) error {
 }
 
 type object = map[string]any
+
+// respond is the whole response to a request.
+func (s *state) respond(r *request) []byte {
+	m := object{"jsonrpc": "2.0", "id": r.ID}
+	if result := s.answer(r); result != nil {
+		m["result"] = result
+	} else {
+		m["error"] = object{"code": -32601, "message": "method not found: " + r.Method}
+	}
+	line, err := json.Marshal(m)
+	if err != nil {
+		log.Fatal(err) // maps and strings
+	}
+	return line
+}
 
 func (s *state) answer(r *request) any {
 	switch r.Method {

@@ -1,0 +1,106 @@
+//go:build unix
+
+package e2e
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestDuckDBForks makes fifty forks of a database of 200 MB, whose parent is
+// written to all the time.
+func TestDuckDBForks(t *testing.T) {
+	t.Parallel()
+	env := presetStandIns(t)
+	needRoom(t, 8e9)
+	g, w := startDuck(t, "driver: process, state: {data: TEMPLATE}", env...)
+
+	// Nobody writes: the files of a child are those of the parent, byte by byte. The
+	// server opens them with the first query.
+	rows, err := w.query(t.Context(), w.parent, "SELECT path FROM duckdb_databases() WHERE database_name = 'data'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file string
+	if err := decodeInto(rows[0][0], &file); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(file, w.parent) {
+		t.Fatalf("the parent's database is %s", file)
+	}
+	child := fork(t, w.c, w.parent, 1)[0].ID
+	for _, name := range []string{file, file + ".wal"} {
+		copied := strings.ReplaceAll(name, w.parent, child)
+		want, size := fileSum(t, name)
+		if got, _ := fileSum(t, copied); got != want || size == 0 {
+			t.Errorf("%s is no copy of %s, which has %d bytes", copied, name, size)
+		}
+	}
+	if steps, err := w.holds(t.Context(), child, w.parent); err != nil || steps != w.acked.Load() {
+		t.Errorf("the child has %d steps of %d: %v", steps, w.acked.Load(), err)
+	}
+	if err := w.c.CloseSession(t.Context(), child); err != nil {
+		t.Error(err)
+	}
+
+	stop := w.write()
+	for range 5 {
+		w.batch(10)
+	}
+	stop()
+	w.finish(g)
+}
+
+// TestDuckDBForksDocker does it with a volume as its state.
+func TestDuckDBForksDocker(t *testing.T) {
+	t.Parallel()
+	need(t, python)
+	e := needPresetEngine(t)
+	needRoom(t, 8e9)
+	g, w := startDuck(t, fmt.Sprintf("driver: docker, template: TEMPLATE, docker: {host: %q, image: %s, pull: never, entrypoint: [mcp-server-motherduck]}", e.host, serversImage))
+	id := e.gatewayOf(t, w.parent)
+	stop := w.write()
+	w.batch(3)
+	stop()
+	w.finish(g)
+	if code, err := g.stop(); err != nil || code != 0 {
+		t.Errorf("the gateway ended with %d, %v", code, err)
+	}
+	e.nothingLeft(t, id)
+}
+
+func fileSum(t testing.TB, name string) (sum string, size int64) {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if size, err = io.Copy(h, f); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)), size
+}
+
+// needRoom ends the test where the disk has less free space: as skipped on a
+// laptop, as failed in CI.
+func needRoom(t testing.TB, bytes uint64) {
+	t.Helper()
+	var st unix.Statfs_t
+	if err := unix.Statfs(t.TempDir(), &st); err != nil {
+		t.Fatal(err)
+	}
+	if free := st.Bavail * uint64(st.Bsize); free < bytes {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("%d bytes are free, %d are needed", free, bytes)
+		}
+		t.Skipf("%d bytes are free, %d are needed; set TMPDIR to a disk with more", free, bytes)
+	}
+}
