@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -23,7 +24,7 @@ type cell struct {
 
 // run makes one whole measurement. Progress goes to the progress writer.
 func run(ctx context.Context, s settings, progress io.Writer) (rep *report, err error) {
-	rows, sessions := selectRows(allRows(), s.Only), selectTrials(allTrials(), s.Only)
+	rows, sessions := selectRows(allRows(), s.Only), selectTrials(append(allTrials(), rolloutTrials()...), s.Only)
 	if len(rows)+len(sessions) == 0 {
 		return nil, fmt.Errorf("--only %v names no row", s.Only)
 	}
@@ -37,6 +38,10 @@ func run(ctx context.Context, s settings, progress io.Writer) (rep *report, err 
 				return nil, err
 			}
 		}
+	}
+	sessions, missing := runnable(ctx, sessions)
+	if notes = append(notes, missing...); len(rows)+len(sessions) == 0 {
+		return nil, errors.New(strings.Join(notes, "\n"))
 	}
 	g, err := newRig(s)
 	if err != nil {

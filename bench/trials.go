@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -24,13 +25,16 @@ const (
 // trial is one row about sessions. It compares its own cases with each other,
 // in rounds of its own that visit each of them.
 type trial struct {
+	Group  string // empty for sessionGroup
 	Name   string
 	About  string
 	limits []limit
+	needs  func(context.Context) error // says what is missing; nil where nothing can be
 	run    func(*trials, context.Context) ([]reading, error)
 }
 
-func (t *trial) id() string { return sessionGroup + "/" + t.Name }
+func (t *trial) group() string { return cmp.Or(t.Group, sessionGroup) }
+func (t *trial) id() string    { return t.group() + "/" + t.Name }
 
 // allTrials is every row about sessions, in the order of the report.
 func allTrials() []*trial {
@@ -63,7 +67,7 @@ func allTrials() []*trial {
 }
 
 func selectTrials(all []*trial, only []string) []*trial {
-	return slices.DeleteFunc(all, func(t *trial) bool { return !chosen(only, sessionGroup, t.id()) })
+	return slices.DeleteFunc(all, func(t *trial) bool { return !chosen(only, t.group(), t.id()) })
 }
 
 // trials is what the rows about sessions share while they run.
