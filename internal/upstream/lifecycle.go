@@ -258,9 +258,9 @@ func (u *Upstream) Conn(ctx context.Context) (*Conn, error) {
 			u.mu.Unlock()
 			return nil, u.gone()
 		case u.conn != nil:
-			c := u.conn
+			c, inst := u.conn, u.inst
 			u.mu.Unlock()
-			if !c.ended() {
+			if !c.ended() && !over(inst) {
 				return c, nil
 			}
 			// It is about to be replaced.
@@ -313,6 +313,19 @@ func (u *Upstream) Conn(ctx context.Context) (*Conn, error) {
 		case <-ctx.Done():
 			return nil, u.gaveUp(ctx)
 		}
+	}
+}
+
+// over reports whether an instance has ended; nil is on its way out.
+func over(inst driver.Instance) bool {
+	if inst == nil {
+		return true
+	}
+	select {
+	case <-inst.Done():
+		return true
+	default:
+		return false
 	}
 }
 
