@@ -215,7 +215,7 @@ func (s *Session) capture(ctx context.Context, dir string, running map[string]dr
 		}
 		e := take[i]
 		spec := e.spec()
-		spec.Session, spec.State = s.ID, s.stateDir(e.ID)
+		spec.State = s.stateDir(e.ID) // and no session: what comes of it outlasts this one
 		snap, err := e.keeper().Freeze(ctx, spec, running[e.ID], filepath.Join(dir, e.ID))
 		if err != nil {
 			return memberError(e.ID, "freezing its state", err)
