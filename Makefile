@@ -53,8 +53,8 @@ lint: ## gofmt, go vet, staticcheck, import layers
 	$(STATIC) go tool -modfile=tools/go.mod depguard ./...
 
 .PHONY: unit
-unit: ## unit tests with the race detector
-	CGO_ENABLED=1 e2e/engine.sh with go test -race -timeout 20m $$(go list ./... | grep -v '/e2e$$')
+unit: build ## unit tests with the race detector
+	TINE_BIN=$(CURDIR)/bin/tine CGO_ENABLED=1 e2e/engine.sh with go test -race -timeout 20m $$(go list ./... | grep -v '/e2e$$')
 	go test -C tools ./image
 
 .PHONY: cross
