@@ -177,8 +177,16 @@ func TestJournalBounds(t *testing.T) {
 	running.Go(func() { l.run(ctx, 4) })
 	for n := int64(100); n <= 1000; n += 100 {
 		l.wait(t, n)
-		if size := folderSize(t, filepath.Join(g.state(), "journal")); size > most {
-			t.Errorf("after %d calls the journal has %d bytes", n, size)
+		// What is kept for sessions is carried over before its segment goes, and the
+		// files are not all measured at one moment.
+		err := eventually(func() error {
+			if size := folderSize(t, filepath.Join(g.state(), "journal")); size > most {
+				return fmt.Errorf("after %d calls the journal has %d bytes", n, size)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
 		}
 	}
 	cancel()
