@@ -195,8 +195,10 @@ func TestJournalBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := g.journal(t, client.CallQuery{})
-	if len(all) == 0 || wordOf(t, all[0]) != fmt.Sprintf("word-%d.", l.made.Load()) {
-		t.Fatalf("%d calls, and the newest is not first", len(all))
+	// Of the four calls that were broken off some may have ended after it.
+	newest := fmt.Sprintf("word-%d.", l.made.Load())
+	if !slices.ContainsFunc(all[:min(len(all), 5)], func(c api.Call) bool { return wordOf(t, c) == newest }) {
+		t.Fatalf("%d calls, and the newest is not among the first", len(all))
 	}
 	if kept := int64(len(all)) * 16 << 10; len(all) < 20 || kept > 2*most {
 		t.Errorf("%d calls of about 16 KiB are kept in 1 MiB", len(all))
