@@ -42,13 +42,13 @@ func (h holdings) String() string {
 // What counts as the same. Goroutines and descriptors come and go with the
 // looks themselves. Live heap is what a leak shows in: two megabytes are twenty
 // bytes a call. Anonymous memory has the collector's room in it, which fills
-// up with garbage to as much again as is live, ballast included, whatever is
+// up with garbage to twice as much as is live, ballast included, whatever is
 // called; how much of that is touched when it is looked at is chance.
 const (
 	sameGoroutines  = 10
 	sameDescriptors = 6
 	sameLive        = 2e6
-	sameAnon        = 10e6
+	sameAnon        = 30e6
 )
 
 func (h holdings) same(first holdings) bool {
