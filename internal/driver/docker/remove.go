@@ -97,6 +97,12 @@ func (e *engine) removeTag(ctx context.Context, tag string) error {
 		// an image that others were made from only loses its name.
 		_, err = e.cli.ImageRemove(ctx, tag, client.ImageRemoveOptions{PruneChildren: true, Force: true})
 	}
+	if gone(err) {
+		// Podman says so too where another tag of the image goes at the same time.
+		if _, there := e.cli.ImageInspect(ctx, tag); there == nil {
+			_, err = e.cli.ImageRemove(ctx, tag, client.ImageRemoveOptions{PruneChildren: true})
+		}
+	}
 	if err != nil && !gone(err) {
 		return fmt.Errorf("remove the image %s: %w", tag, err)
 	}
