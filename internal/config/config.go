@@ -192,7 +192,7 @@ type StateDir struct {
 
 // Budget is what one instance of a server may need.
 type Budget struct {
-	Memory int64 `yaml:"memory"` // default 64 MiB for a program or a container, 1 MiB for what is built in
+	Memory int64 `yaml:"memory"` // default 64 MiB for a program or a container, 128 MiB in a sandbox, 1 MiB for what is built in
 }
 
 // Log sets what is logged: level debug, info, warn or error; format text or json.
@@ -211,7 +211,7 @@ const (
 type Server struct {
 	ID     string `yaml:"-"`
 	Title  string `yaml:"title"`  // stands in brackets before descriptions; default: the id
-	Driver string `yaml:"driver"` // process, docker, remote, url or builtin; default by what is given
+	Driver string `yaml:"driver"` // process, sandbox, docker, remote, url or builtin; default by what is given
 
 	Command string            `yaml:"command"`
 	Args    []string          `yaml:"args"`
@@ -228,6 +228,8 @@ type Server struct {
 	// nil where it is neither.
 	Docker *Docker `yaml:"docker" json:",omitzero"`
 	Remote *Remote `yaml:"remote" json:",omitzero"`
+	// Sandbox are the walls around a program; nil where it has none.
+	Sandbox *Sandbox `yaml:"sandbox" json:",omitzero"`
 	// Preset names the well-known server that the entry was made of.
 	Preset string `yaml:"preset" json:",omitzero"`
 	// Startup is asked of every new instance; nil for the handshake alone.
@@ -261,6 +263,15 @@ type Server struct {
 	// empty for the most the driver can, or refuse where that is nothing.
 	Fork   string `yaml:"fork" json:",omitzero"`
 	Budget Budget `yaml:"budget" json:",omitzero"`
+	// Warm is how many instances stand ready for new sessions; for drivers that
+	// carry memory.
+	Warm int `yaml:"warm" json:",omitzero"`
+	// ForkAhead keeps a copy of the instance ready after each call, so that a fork
+	// of a session that did nothing since is a hand-over.
+	ForkAhead bool `yaml:"fork_ahead" json:",omitzero"`
+	// OnFork is how a server hears that it is a copy of another; nil for not at
+	// all. In the file it is notify, or tool NAME.
+	OnFork *OnFork `yaml:"on_fork" json:",omitzero"`
 
 	// ClientCapabilities is what Tine may claim on behalf of clients:
 	// elicitation, sampling, roots. Default: elicitation and sampling.
@@ -276,7 +287,7 @@ type Server struct {
 	Journal string `yaml:"journal"` // full, meta or off; default the top's journal.mode
 
 	Tools          Tools         `yaml:"tools"`
-	ConnectTimeout time.Duration `yaml:"connect_timeout"` // start and handshake; default 10s for a url, 60s for a command or a remote, 2m for a container
+	ConnectTimeout time.Duration `yaml:"connect_timeout"` // start and handshake; default 10s for a url, 60s for a command or a remote, 2m for a container and for npx and uvx in a sandbox
 	Timeout        time.Duration `yaml:"timeout"`         // one call; default 5m
 
 	// Disabled says why a server that is enabled in the file is off all the

@@ -76,7 +76,7 @@ func (d *decoder) docker(o object, s *Server) {
 	}
 	c.oneOf("transport", &to.Transport, containerTransports...)
 	c.integer("port", &to.Port, 1, 65535)
-	c.text("path", &to.Path, "/mcp")
+	c.urlPath("path", &to.Path)
 	c.oneOf("reach", &to.Reach, reaches...)
 	c.oneOf("pull", &to.Pull, pulls...)
 	c.texts("state", &to.State, "[/data]")
@@ -138,11 +138,11 @@ func (d *decoder) container(c object, to *Docker) {
 	d.containerTransport(c, to)
 	d.containerState(c, to)
 	d.containerPaths(c, to)
-	for i, it := range c.items("cap_add", false) {
+	for _, it := range c.items("cap_add", false) {
 		if !capName.MatchString(it.text) {
 			d.fail(it.pos, "%s: %s is not a capability; write it like NET_BIND_SERVICE", it.path, it.shown)
-		} else if i < len(to.CapAdd) {
-			to.CapAdd[i] = strings.ToUpper(it.text)
+		} else if it.index < len(to.CapAdd) {
+			to.CapAdd[it.index] = strings.ToUpper(it.text)
 		}
 	}
 	if n := c.n.get("labels"); n != nil {
@@ -189,8 +189,12 @@ func (d *decoder) containerTransport(c object, to *Docker) {
 		name, _, _ := strings.Cut(to.Network, ":")
 		d.fail(c.sayPos("network"), "%s.network: with %s nobody reaches a server that speaks http; name a network of the engine such as bridge, or leave it out", c.path, name)
 	}
-	if n := c.n.get("path"); n != nil && to.Path != "" && (!strings.HasPrefix(to.Path, "/") || strings.ContainsAny(to.Path, " \t?#")) {
-		c.wrong("path", n, "%s is not the path of a URL; write it like /mcp", n.shown())
+}
+
+// urlPath reads where below its address a server speaks MCP.
+func (o object) urlPath(key string, dst *string) {
+	if o.text(key, dst, "/mcp") && *dst != "" && (!strings.HasPrefix(*dst, "/") || strings.ContainsAny(*dst, " \t?#")) {
+		o.wrong(key, o.n.get(key), "%s is not the path of a URL; write it like /mcp", o.n.get(key).shown())
 	}
 }
 
@@ -208,8 +212,8 @@ func (d *decoder) containerState(c object, to *Docker) {
 	}
 	list := c.items("state", false)
 	var before []string
-	for i, it := range list {
-		switch {
+	for _, it := range list {
+		switch i := it.index; {
 		case it.text == RootState && len(list) > 1:
 			d.fail(it.pos, "%s: %s is the container as a whole, and nothing stands beside it; keep it alone, or remove it", it.path, RootState)
 		case it.text == RootState:

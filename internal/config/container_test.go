@@ -95,7 +95,7 @@ tine.yaml:1:71: servers.a.env.A: ${state.x} is known only in args, env and cwd o
 		{"workspace", "servers: {a: {docker: i, workspace: true}}\n",
 			`tine.yaml:1:37: servers.a.workspace: a container has no workspace; name what it remembers with docker.state, and remove this`},
 		{"forks", "servers: {a: {docker: i, fork: memory}, b: {docker: i, fork: files}}\n",
-			`tine.yaml:1:32: servers.a.fork: "memory" copies a running server, which driver docker can't; builtin or remote with remote.fork or remote.snapshot can; use files with docker.state, fresh, share or refuse
+			`tine.yaml:1:32: servers.a.fork: "memory" copies a running server, which driver docker can't; builtin, sandbox or remote with remote.fork or remote.snapshot can; use files with docker.state, fresh, share or refuse
 tine.yaml:1:62: servers.b.fork: "files" carries the files of a server, and this one has none that Tine knows of; name them with docker.state: [PATH], or [root] for the container itself`},
 		{"startup and merged", "servers: {a: {docker: i, startup: {arguments: 3}, merged: true}, b: {builtin: time, merged: false}, c: {command: x, startup: {tool: 'a b', arguments: {x: .inf}}}}\n",
 			`tine.yaml:1:26: servers.a.startup: tool is missing; name the tool that a new instance must answer

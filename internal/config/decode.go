@@ -104,6 +104,7 @@ var otherWords = map[string]string{
 	"disabledTools": "tools", "keys": "tokens", "warning": "warn", "stdio": "process",
 	"http": "streamable", "streamable-http": "streamable", "streamable_http": "streamable", "streamableHttp": "streamable",
 	"image": "docker", "container": "docker", "orchestrator": "remote",
+	"gvisor": "sandbox", "runsc": "sandbox", "domains": "network", "allowed_domains": "network",
 	"retries": "retry", "circuit_breaker": "breaker", "rate_limit": "rate", "limit": "rate",
 	"global": ScopeShared, "shared_global": ScopeShared, "client": ScopeSession,
 }

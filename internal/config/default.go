@@ -15,15 +15,17 @@ const (
 	defaultConnectURL     = 10 * time.Second
 	defaultConnectRemote  = 60 * time.Second
 	defaultConnectDocker  = 2 * time.Minute
+	defaultConnectFetch   = 2 * time.Minute // of what fetches the server first
 	defaultMaxTimeout     = time.Hour
 	defaultBudgetCommand  = 64 << 20
+	defaultBudgetSandbox  = 128 << 20
 	defaultBudgetBuiltin  = 1 << 20
 )
 
 // Words that keys of a server may take.
 var (
 	builtins     = []string{builtinFiles, builtinMemory, builtinSQLite, "time", "fetch", "everything", builtinRollout}
-	drivers      = []string{"process", "docker", "remote", "url", "builtin"}
+	drivers      = []string{"process", "sandbox", "docker", "remote", "url", "builtin"}
 	scopes       = []string{ScopeSession, ScopeShared}
 	transports   = []string{"auto", "streamable", "sse"}
 	protocols    = []string{"auto", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"}
@@ -120,6 +122,8 @@ func (s *Server) fill() {
 		setDefault(&s.Driver, "docker")
 	case s.Remote != nil:
 		setDefault(&s.Driver, "remote")
+	case s.Sandbox != nil:
+		setDefault(&s.Driver, "sandbox")
 	default:
 		setDefault(&s.Driver, "process")
 	}
@@ -127,6 +131,8 @@ func (s *Server) fill() {
 	switch s.Driver {
 	case "process":
 		connect, budget = defaultConnectCommand, defaultBudgetCommand
+	case "sandbox":
+		connect, budget = s.connectSandbox(), defaultBudgetSandbox
 	case "docker":
 		connect, budget = defaultConnectDocker, defaultBudgetCommand
 	case "remote":
@@ -144,6 +150,9 @@ func (s *Server) fill() {
 	}
 	if s.Remote != nil {
 		s.Remote.fill()
+	}
+	if s.Sandbox != nil {
+		s.Sandbox.fill()
 	}
 	setDefault(&s.Scope, s.defaultScope())
 	if s.Budget.Memory == 0 {

@@ -130,6 +130,9 @@ func (s *Server) same(o *Server) bool {
 		if c.Docker != nil {
 			c.Docker = c.Docker.meaning()
 		}
+		if c.Sandbox != nil {
+			c.Sandbox = c.Sandbox.meaning()
+		}
 		if len(c.Settings) == 0 {
 			c.Settings = nil
 		}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,14 +26,14 @@ func TestDocs(t *testing.T) {
 	for _, list := range [][]string{
 		protocols, transports, builtins, drivers, scopes, capabilities, tokenKeys, ruleKeys, roles, algorithms,
 		authTypes, credentials, journalModes, settable, {otlpEndpointVar, otlpHeadersVar}, forks, {"${workspace}", "${state.NAME}", snapshotPrefix + "NAME", noBound},
-		containerTransports, reaches, pulls, remoteTypes, presetNames(), bindKeys, rewardKitKeys[1:], topKeys,
+		{RootAllow, RootHost, NetworkNone, "notify"}, containerTransports, reaches, pulls, remoteTypes, presetNames(), bindKeys, rewardKitKeys[1:], topKeys,
 	} {
 		keys = append(keys, list...)
 	}
 	for path, list := range map[string][]string{
 		"auth": append(authKeys, serverAuthKeys...), "auth.oidc": oidcKeys, "journal": journalKeys, "telemetry.otlp": otlpKeys, "policy.retry": retryKeys,
 		"policy.breaker": breakerKeys, "policy.rate": rateKeys, "policy.concurrency": concurrencyKeys, "policy.cache": cacheKeys,
-		"docker": dockerKeys, "remote": slices.Concat(orchestratorKeys, endpointKeys, orchestratorTool), "startup": startupKeys,
+		"docker": dockerKeys, "sandbox": sandboxKeys, "on_fork": onForkKeys, "remote": slices.Concat(orchestratorKeys, endpointKeys, orchestratorTool), "startup": startupKeys,
 		"sessions": sessionKeys[:len(sessionKeys)-1], "sessions.autosnapshot": autosnapshotKeys, "workspace": workspaceKeys, "budget": budgetKeys,
 	} {
 		for _, k := range list {
@@ -45,11 +46,41 @@ func TestDocs(t *testing.T) {
 			t.Errorf("%s does not name %s", docsPath, k)
 		}
 	}
-	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(text, -1)
-	if len(blocks) < 5 {
-		t.Fatalf("%d examples", len(blocks))
+	if n := loadExamples(t, docsPath, text); n < 5 {
+		t.Fatalf("%d examples", n)
 	}
+	for _, b := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		c, err := Load("", env(map[string]string{RemoteServersVar: b[1], "SEARCH_KEY": "k"}))
+		if err != nil || len(c.Warnings) > 0 {
+			t.Errorf("%v in\n%s", err, b[1])
+		}
+	}
+}
+
+// The examples on the other pages must load as well.
+func TestDocsElsewhere(t *testing.T) {
+	var pages []string
+	for _, pattern := range []string{"../../README.md", "../../docs/*.md", "../../docs/servers/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %q, %v", pattern, found, err)
+		}
+		pages = append(pages, found...)
+	}
+	for _, page := range pages {
+		data, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		loadExamples(t, page, string(data))
+	}
+}
+
+// loadExamples loads the configs of a page, and returns how many there are.
+func loadExamples(t *testing.T, page, text string) int {
+	t.Helper()
 	opts := noEnv()
+	opts.OS = "linux" // where everything works
 	opts.Getenv = func(k string) (string, bool) {
 		if k == RemoteServersVar || strings.HasPrefix(k, "OTEL_") {
 			return "", false
@@ -62,18 +93,14 @@ func TestDocs(t *testing.T) {
 		}
 		return []byte("content-of-the-secret"), nil
 	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(text, -1)
 	for _, b := range blocks {
 		c, err := Parse([]byte(b[1]), opts)
 		if err != nil {
-			t.Errorf("%v in\n%s", err, b[1])
+			t.Errorf("%s: %v in\n%s", page, err, b[1])
 		} else if len(c.Warnings) > 0 {
-			t.Errorf("%q in\n%s", c.Warnings, b[1])
+			t.Errorf("%s: %q in\n%s", page, c.Warnings, b[1])
 		}
 	}
-	for _, b := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(text, -1) {
-		c, err := Load("", env(map[string]string{RemoteServersVar: b[1], "SEARCH_KEY": "k"}))
-		if err != nil || len(c.Warnings) > 0 {
-			t.Errorf("%v in\n%s", err, b[1])
-		}
-	}
+	return len(blocks)
 }

@@ -22,6 +22,7 @@ func env(vars map[string]string) Options {
 		},
 		ReadFile: func(string) ([]byte, error) { return nil, errors.New("no such file") },
 		Memory:   func() int64 { return 16 << 30 },
+		OS:       "linux",
 	}
 }
 

@@ -256,10 +256,17 @@ func TestOursInJSON(t *testing.T) {
 	for _, in := range []string{
 		`{"listen": "127.0.0.1:1", "servers": {"a": {"command": "x", "wat": 1}}}`,
 		`{"servers": {"a": {"command": "x", "scope": "shared", "wat": 1}}}`,
+		`{"servers": {"a": {"command": "x", "sandbox": true, "wat": 1}}}`,
+		`{"servers": {"a": {"command": "x", "warm": 1, "wat": 1}}}`,
 	} {
 		if _, err := Parse([]byte(in), noEnv()); err == nil || !strings.Contains(err.Error(), `unknown key "wat"`) {
 			t.Errorf("%s: %v", in, err)
 		}
+	}
+	// An editor's own sandbox is no reason to read its file as ours.
+	c := mustParse(t, `{"servers": {"a": {"command": "x", "sandboxEnabled": true, "sandbox": {"network": {}}}}}`, noEnv())
+	if s := c.Servers[0]; s.Driver != "process" || len(c.Warnings) != 2 {
+		t.Errorf("%+v, %q", s, c.Warnings)
 	}
 }
 

@@ -22,6 +22,7 @@ func fuzzOptions() Options {
 		},
 		ReadFile: func(string) ([]byte, error) { return nil, errors.New("nothing is read here") },
 		Memory:   func() int64 { return 16 << 30 },
+		OS:       "linux",
 	}
 }
 
@@ -38,6 +39,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add([]byte(everyKey))
 	f.Add([]byte(everywhere))
+	f.Add([]byte(walled))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := Parse(data, fuzzOptions())
 		if err != nil {
@@ -102,6 +104,13 @@ func whole(t *testing.T, c *Config) {
 		if c := s.Docker; c != nil && s.Disabled == "" && (c.Pull == "" || c.Transport == "" || c.Transport == ContainerHTTP && (c.Port == 0 || c.Path == "") ||
 			!c.Plain && (c.Memory < minContainer || c.Pids == 0) || c.Root() && !c.Writable || s.Template != "" && c.TemplatePath == "") {
 			t.Fatalf("container: %+v", c)
+		}
+		if b := s.Sandbox; b != nil && s.Disabled == "" && (s.Driver != "sandbox" || s.Command == "" || b.Root == "" || b.User == "" || (b.Network == "") == (len(b.Domains) == 0) ||
+			b.Transport == "" || (b.Transport == ContainerHTTP) != (b.Port > 0) || b.Memory < minContainer || b.Pids < 1 || b.Files < 1 || b.Disk < 1) {
+			t.Fatalf("sandbox: %+v", b)
+		}
+		if (s.Warm > 0 || s.ForkAhead || s.OnFork != nil) && s.Disabled == "" && (s.Sandbox == nil || !s.Sandbox.Forks() || s.Scope == ScopeShared) {
+			t.Fatalf("copied: %+v", s)
 		}
 		if r := s.Remote; r != nil && (r.Type == "" || r.Timeout <= 0 || r.ConnectTimeout <= 0 || r.Attempts < 1) {
 			t.Fatalf("remote: %+v", r)

@@ -70,6 +70,7 @@ type item struct {
 	shown string // as a message may quote it
 	path  string
 	pos   pos
+	index int // in the list, of which others may be missing
 }
 
 // items are the entries of a list that texts or oneOrMore read, without those
@@ -88,14 +89,14 @@ func (o object) items(key string, split bool) []item {
 			if n.from == "" {
 				shown = strconv.Quote(clip(word))
 			}
-			list = append(list, item{word, shown, at, n.pos})
+			list = append(list, item{word, shown, at, n.pos, len(list)})
 		}
 	case n.kind == kindString:
-		list = []item{{n.text, n.shown(), at, n.pos}}
+		list = []item{{n.text, n.shown(), at, n.pos, 0}}
 	}
 	for i, it := range n.items {
 		if it.scalar() && it.kind != kindNull && !it.missing && !strings.ContainsRune(it.text, 0) {
-			list = append(list, item{it.text, it.shown(), fmt.Sprintf("%s[%d]", at, i), it.pos})
+			list = append(list, item{it.text, it.shown(), fmt.Sprintf("%s[%d]", at, i), it.pos, i})
 		}
 	}
 	return list

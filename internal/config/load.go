@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"unicode/utf8"
 )
@@ -24,6 +25,8 @@ type Options struct {
 	ReadFile func(string) ([]byte, error)
 	// Memory is how much this machine has, in bytes; zero when that is not known.
 	Memory func() int64
+	// OS is what this machine runs, as Go names it.
+	OS string
 	// OtherAuth says that there are tokens elsewhere than in the file, or that
 	// the caller will see to it with CheckExposure, so that none in the file is
 	// no reason to refuse an address.
@@ -39,6 +42,9 @@ func (o Options) filled() Options {
 	}
 	if o.Memory == nil {
 		o.Memory = machineMemory
+	}
+	if o.OS == "" {
+		o.OS = runtime.GOOS
 	}
 	if o.Home == "" {
 		// Without a home ~ stays as it is, and whoever opens the path says so.
@@ -239,8 +245,11 @@ func onlyOurs(servers *node) bool {
 			case "builtin", "scope", "driver", "transport", "tools", "eager", "protocol",
 				"client_capabilities", "connect_timeout", "settings", "ca_file", "env_file", "title",
 				"auth", "credential", "policy", "journal", "state", "template", "workspace", "fork", "budget",
-				"docker", "remote", "preset", "startup", "merged":
+				"docker", "remote", "preset", "startup", "merged", "warm", "fork_ahead", "on_fork":
 				return true
+			case "sandbox":
+				// VS Code has one of its own, which counts with another key beside it.
+				return p.value.get("sandboxEnabled") == nil
 			}
 		}
 	}

@@ -85,6 +85,14 @@ func TestSecretsStayHidden(t *testing.T) {
 	}
 }
 
+// A value that is missing does not move what is hidden.
+func TestHiddenBesideMissing(t *testing.T) {
+	c := mustParse(t, "servers: {a: {docker: {image: i, state: ['${NOPE}', '/${SECRET}']}}}\n", env(map[string]string{"SECRET": "hunter2-hunter2"}))
+	if shown := string(Marshal(c)); strings.Contains(shown, "hunter2") {
+		t.Errorf("a secret is shown:\n%s", shown)
+	}
+}
+
 // What an older Tine pinned must stay the same text.
 func TestPinWithoutNewKeys(t *testing.T) {
 	c := mustParse(t, "servers: {a: {command: x}}\n", noEnv())
@@ -92,7 +100,7 @@ func TestPinWithoutNewKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"Docker", "Remote", "Preset", "Startup", "Merged", "Details"} {
+	for _, key := range []string{"Docker", "Remote", "Preset", "Startup", "Merged", "Details", "Sandbox", "Warm", "ForkAhead", "OnFork"} {
 		if strings.Contains(string(pin), key) {
 			t.Errorf("%s is in %s", key, pin)
 		}

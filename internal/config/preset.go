@@ -80,9 +80,9 @@ func presetNames() []string {
 // drivers are those that can run it, the default first.
 func (p *preset) drivers() []string {
 	if p.builtin != "" {
-		return []string{"builtin", "process", "docker"}
+		return []string{"builtin", "process", "sandbox", "docker"}
 	}
-	return []string{"process", "docker"}
+	return []string{"process", "sandbox", "docker"}
 }
 
 // preset lays an entry over what its preset says.
@@ -103,6 +103,9 @@ func (d *decoder) preset(o object, s *Server) object {
 		below.set("builtin", stringNode(p.builtin))
 	case "process":
 		p.program(o.n, below)
+	case "sandbox":
+		p.program(o.n, below)
+		p.walls(below)
 	case "docker":
 		p.container(below)
 	}
@@ -116,7 +119,8 @@ func (d *decoder) preset(o object, s *Server) object {
 		} else {
 			below.set("scope", stringNode(scope))
 		}
-		if scope == ScopeSession {
+		// Behind walls its memory is carried, unless it is on the network of the host.
+		if scope == ScopeSession && (driver != "sandbox" || p.network != "") {
 			below.set("fork", stringNode(ForkFresh))
 		}
 	}
@@ -124,7 +128,7 @@ func (d *decoder) preset(o object, s *Server) object {
 	d.resolve(below, o.path)
 	o.n = o.n.over(below)
 	// Who says everything that needs it himself needs no directory for it.
-	if driver == "process" && o.n.get("state") == nil && usesState(o.n) {
+	if (driver == "process" || driver == "sandbox") && o.n.get("state") == nil && usesState(o.n) {
 		state := listNode(presetState)
 		state.stand(at)
 		o.n.set("state", state)
@@ -147,6 +151,9 @@ func (d *decoder) presetDriver(o object, p *preset) (string, bool) {
 	if way != "" {
 		driver = driverOf(way)
 	}
+	if way != "docker" && o.walled() {
+		way, driver = "sandbox", "sandbox"
+	}
 	if n := o.n.get("driver"); n != nil {
 		if n.missing {
 			return "", false
@@ -155,7 +162,7 @@ func (d *decoder) presetDriver(o object, p *preset) (string, bool) {
 			o.wrong("driver", n, "got %s, but preset %s can be had with %s", n.shown(), p.name, orList(p.drivers()))
 			return "", false
 		}
-		if way != "" && n.text != driver {
+		if way != "" && n.text != driver && !(way == "command" && n.text == "sandbox") {
 			o.wrong("driver", n, "%s does not go with %s; write driver: %s, or leave it out", n.shown(), way, driver)
 			return "", false
 		}
@@ -184,6 +191,22 @@ func (p *preset) program(entry, below *node) {
 	}
 	below.set("args", args)
 	below.setTexts("env", p.env)
+}
+
+// walled reports whether an entry asks for a sandbox by its key.
+func (o object) walled() bool {
+	n := o.n.get("sandbox")
+	return n != nil && !n.missing && !(n.scalar() && strings.EqualFold(n.text, "false"))
+}
+
+// walls are what a program of the preset needs that a sandbox keeps from it.
+func (p *preset) walls(below *node) {
+	c := mapNode()
+	if p.network != "" {
+		// Which domains it will be asked for nobody knows.
+		c.set("network", stringNode(NetworkHost))
+	}
+	below.set("sandbox", c)
 }
 
 func (p *preset) container(below *node) {
@@ -219,7 +242,8 @@ func (n *node) stand(at pos) {
 }
 
 // over is a map with the keys of another below its own. Maps of both are laid
-// over each other; an image alone stands for docker's map.
+// over each other; an image alone stands for docker's map, and true for what
+// there is below of a sandbox.
 func (n *node) over(below *node) *node {
 	out := *n
 	out.pairs = slices.Clone(n.pairs)
@@ -234,6 +258,8 @@ func (n *node) over(below *node) *node {
 			image := mapNode(pair{key: "image", keyPos: own.pos, value: own})
 			image.pos = own.pos
 			out.set(p.key, image.over(p.value))
+		case p.key == "sandbox" && (own.kind == kindNull || own.scalar() && strings.EqualFold(own.text, "true")):
+			out.set(p.key, p.value)
 		}
 	}
 	return &out

@@ -14,8 +14,8 @@ func TestPresetErrors(t *testing.T) {
 		{"no preset", "servers: {a: {preset: filesytem}}\n",
 			`tine.yaml:1:23: servers.a.preset: got "filesytem", want filesystem, duckdb, memory, everything, fetch or time; did you mean "filesystem"?`},
 		{"a driver that there is not", "servers: {a: {preset: duckdb, driver: builtin}, b: {preset: time, driver: remote}}\n",
-			`tine.yaml:1:39: servers.a.driver: got "builtin", but preset duckdb can be had with process or docker
-tine.yaml:1:75: servers.b.driver: got "remote", but preset time can be had with builtin, process or docker`},
+			`tine.yaml:1:39: servers.a.driver: got "builtin", but preset duckdb can be had with process, sandbox or docker
+tine.yaml:1:75: servers.b.driver: got "remote", but preset time can be had with builtin, process, sandbox or docker`},
 		{"without an image", "servers: {a: {preset: memory, driver: docker}}\n",
 			`tine.yaml:1:23: servers.a.docker: image is missing, and preset memory brings none; name the image of the server, as in docker: {image: NAME}`},
 		{"beside another way", "servers: {a: {preset: memory, builtin: memory}, b: {preset: time, url: 'https://x'}}\n",
@@ -25,6 +25,10 @@ tine.yaml:1:67: servers.b: preset and url exclude each other; keep one`},
 			`tine.yaml:1:43: servers.a: command and docker exclude each other; keep one`},
 		{"another driver than its way", "servers: {a: {preset: memory, driver: builtin, docker: i}}\n",
 			`tine.yaml:1:39: servers.a.driver: "builtin" does not go with docker; write driver: docker, or leave it out`},
+		{"beside a sandbox", "servers: {a: {preset: memory, docker: i, sandbox: true}, b: {preset: time, sandbox: true, driver: process}, c: {preset: time, driver: builtin, sandbox: true}}\n",
+			`tine.yaml:1:42: servers.a.sandbox: goes with command, but this server has docker; give it a command, or remove this
+tine.yaml:1:99: servers.b.driver: "process" does not go with sandbox; write driver: sandbox, or leave it out
+tine.yaml:1:135: servers.c.driver: "builtin" does not go with sandbox; write driver: sandbox, or leave it out`},
 		{"keys of another driver", "servers: {a: {preset: memory, args: [x]}}\n",
 			`tine.yaml:1:31: servers.a.args: goes with command, but this server has a builtin`},
 	})
@@ -52,6 +56,22 @@ func TestPresets(t *testing.T) {
 		"preset: everything, docker: i": `docker: i, fork: fresh`,
 		"preset: fetch, docker: i":      `docker: {image: i, network: bridge}, scope: shared`,
 		"preset: time, docker: i":       `docker: i, scope: shared`,
+
+		"preset: filesystem, sandbox: true": `command: npx, args: [-y, "@modelcontextprotocol/server-filesystem", "${workspace}"], sandbox: true`,
+		"preset: duckdb, sandbox: true":     `command: uvx, args: [mcp-server-motherduck@1.1.0, --db-path, "${state.data}/data.duckdb", --read-write], state: [data], sandbox: true, env: {FASTMCP_CHECK_FOR_UPDATES: "off", FASTMCP_SHOW_SERVER_BANNER: "false"}`,
+		"preset: memory, sandbox: true":     `command: npx, args: [-y, "@modelcontextprotocol/server-memory"], env: {MEMORY_FILE_PATH: "${state.data}/memory.jsonl"}, state: [data], sandbox: true`,
+		"preset: everything, sandbox: true": `command: npx, args: [-y, "@modelcontextprotocol/server-everything"], sandbox: true`,
+		"preset: fetch, sandbox: true":      `command: uvx, args: [mcp-server-fetch], scope: shared, sandbox: {network: host}`,
+		"preset: time, driver: sandbox":     `command: uvx, args: [mcp-server-time], scope: shared, sandbox: true`,
+
+		"preset: fetch, sandbox: ":                                              `command: uvx, args: [mcp-server-fetch], scope: shared, sandbox: {network: host}`,
+		"preset: fetch, sandbox: {network: [a.org], memory: 1GiB}":              `command: uvx, args: [mcp-server-fetch], scope: shared, sandbox: {network: [a.org], memory: 1GiB}`,
+		"preset: fetch, sandbox: true, scope: session":                          `command: uvx, args: [mcp-server-fetch], scope: session, fork: fresh, sandbox: {network: host}`,
+		"preset: time, sandbox: true, scope: session, warm: 2":                  `command: uvx, args: [mcp-server-time], scope: session, sandbox: true, warm: 2`,
+		"preset: memory, driver: sandbox, command: mcp-memory":                  `command: mcp-memory, env: {MEMORY_FILE_PATH: "${state.data}/memory.jsonl"}, state: [data], sandbox: true`,
+		"preset: memory, sandbox: {slots: 0}, command: mcp-memory, env: {A: b}": `command: mcp-memory, env: {MEMORY_FILE_PATH: "${state.data}/memory.jsonl", A: b}, state: [data], sandbox: {slots: 0}`,
+		"preset: memory, sandbox: false":                                        `builtin: memory`,
+		"preset: duckdb, sandbox: false, args: [x]":                             `command: uvx, args: [mcp-server-motherduck@1.1.0, x], env: {FASTMCP_CHECK_FOR_UPDATES: "off", FASTMCP_SHOW_SERVER_BANNER: "false"}`,
 
 		// What an entry says itself wins.
 		"preset: memory, settings: {max_entities: 3}, scope: shared":                "builtin: memory, settings: {max_entities: 3}, scope: shared",
@@ -116,7 +136,7 @@ func TestPresetDocs(t *testing.T) {
 			used[s.Driver] = true
 		}
 	}
-	if want := map[string]bool{"builtin": true, "process": true, "docker": true}; !reflect.DeepEqual(used, want) {
+	if want := map[string]bool{"builtin": true, "process": true, "sandbox": true, "docker": true}; !reflect.DeepEqual(used, want) {
 		t.Errorf("the examples have %v", used)
 	}
 }

@@ -87,6 +87,8 @@ func (s *Server) Target() string {
 	case s.Docker != nil:
 		line := shownLine(s.Docker.Command, "docker.command", s.hidden)
 		return commandLine("docker "+s.shownText("docker.image", s.Docker.Image), line)
+	case s.Sandbox != nil:
+		return commandLine("sandbox "+s.shownText("command", s.Command), s.shownArgs())
 	}
 	return commandLine(s.shownText("command", s.Command), s.shownArgs())
 }

@@ -142,6 +142,7 @@ func (l secretList) server(s *Server) {
 	}
 	l.args(s.Args, s.shownArgs())
 	l.docker(s)
+	l.sandbox(s)
 	l.remote(s)
 	l.settings(s, "settings", "", s.Settings)
 	if s.hidden["url"] {

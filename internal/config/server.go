@@ -14,6 +14,7 @@ var serverKeys = []string{
 	"auth", "credential", "policy", "journal", "connect_timeout", "timeout",
 	"state", "template", "workspace", "fork", "budget",
 	"docker", "remote", "preset", "startup", "merged",
+	"sandbox", "warm", "fork_ahead", "on_fork",
 }
 
 // servers reads the servers of a tine.yaml.
@@ -97,6 +98,7 @@ func (d *decoder) server(id string, n *node, idPos pos, at string) (s Server) {
 		o.wrong("scope", o.n.get("scope"), "is session, but builtin: %s acts on sessions and is in none; leave scope out", s.Builtin)
 	}
 	d.remembering(o, &s)
+	d.copied(o, &s)
 	d.startup(o, &s)
 	d.merged(o, &s)
 	o.boolean("enabled", &s.Enabled)
@@ -114,6 +116,7 @@ func (d *decoder) server(id string, n *node, idPos pos, at string) (s Server) {
 	if s.Disabled != "" && s.Enabled {
 		d.warn(o.keyPos("env_file"), "%s", s.Disabled)
 	}
+	d.onlyOnLinux(o, &s)
 	return s
 }
 

@@ -69,7 +69,7 @@ func (s Server) With(set []byte) (Server, []string, error) {
 
 func (d *decoder) checkSettable(root *node, s *Server, at string) {
 	way := s.Driver
-	if way == "process" {
+	if way == "process" || way == "sandbox" {
 		way = "command"
 	}
 	for _, p := range root.pairs {

@@ -24,6 +24,7 @@ const setBase = `servers:
   run: {command: npx, env: {A: b}}
   far: {remote: {url: "https://o.example.org", resource: x}, headers: {X-Key: "${NOPE}"}}
   box: {docker: img}
+  walls: {command: x, sandbox: true}
   each: {url: "https://x", auth: {type: login}, credential: per-principal}
   lost: {url: "https://x", headers: {X-A: "${NOPE}", X-B: "${NADA}"}}
 `
@@ -88,6 +89,8 @@ func TestWith(t *testing.T) {
 			}},
 		{"journal of a command", "run", `{"journal": "off", "connect_timeout": "1s"}`, "connect_timeout journal",
 			func(s Server) bool { return s.Journal == "off" && s.ConnectTimeout == time.Second && s.Env["A"] == "b" }},
+		{"journal of a command in a sandbox", "walls", `{"journal": "off"}`, "journal",
+			func(s Server) bool { return s.Journal == "off" && s.Sandbox != nil && s.Driver == "sandbox" }},
 		{"one of two that are missing", "lost", `{"headers": {"X-A": "1"}}`, "headers.X-A",
 			func(s Server) bool {
 				return s.Disabled == `server "lost" is off: variable NADA is not set (headers.X-B); set it, or write ${NADA:-default}`
@@ -160,6 +163,10 @@ servers.web.tools.allow: placeholders are resolved in the config only; write the
 		{"no JSON", "web", `timeout: 30s`, `server "web": settings are a JSON object of keys of the server's entry, like {"timeout": "30s"}`},
 		{"cut off", "web", `{"timeout": `, `server "web": the settings can't be read: the JSON ends too early; a closing bracket, brace or quote is missing`},
 		{"headers of a command", "run", `{"headers": {"A": "b"}}`, `servers.run.headers: goes with url or remote, but this server has a command`},
+		{"headers of a command in a sandbox", "walls", `{"headers": {"A": "b"}}`, `servers.walls.headers: goes with url or remote, but this server has a command`},
+		{"walls", "walls", `{"sandbox": {"network": "host"}, "warm": 3}`,
+			`servers.walls.sandbox: can't be set at run time, change it in the config; what can be set is timeout, connect_timeout, policy, journal, headers, auth or tools
+servers.walls.warm: can't be set at run time, change it in the config; what can be set is timeout, connect_timeout, policy, journal, headers, auth or tools`},
 		{"another address for the config's secret", "erp", `{"auth": {"token_url": "https://y"}}`,
 			`servers.erp.auth.token_url: the client secret of the config is not sent to an address that is set at run time; set auth.client_secret with it, or change both in the config`},
 		{"another address to log in at", "person", `{"auth": {"auth_url": "https://y", "scopes": "a"}}`,

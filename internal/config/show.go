@@ -69,6 +69,9 @@ func (s *Server) shown() *node {
 		n.setMap("env", s.Env, s.shownEnv)
 		str("env_file", s.EnvFile)
 		str("cwd", s.Cwd)
+		if s.Sandbox != nil {
+			n.set("sandbox", s.shownSandbox())
+		}
 	}
 	s.showRemembering(n)
 	if s.Startup != nil {

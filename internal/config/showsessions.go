@@ -59,7 +59,7 @@ func (s *Server) showRemembering(n *node) {
 	if len(s.Details) > 0 {
 		n.set("template", shownAny("template", s.detailsValue(), s.hidden))
 	}
-	if s.Driver == "process" || s.Driver == "builtin" {
+	if s.Driver == "process" || s.Driver == "sandbox" || s.Driver == "builtin" {
 		n.set("workspace", boolNode(s.Workspace))
 	}
 	if s.Fork != "" {
@@ -70,4 +70,5 @@ func (s *Server) showRemembering(n *node) {
 		b.inline = true
 		n.set("budget", b)
 	}
+	s.showCopied(n)
 }

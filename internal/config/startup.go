@@ -83,7 +83,7 @@ func (d *decoder) templateRoots(o object, c *Config) {
 	if !o.oneOrMore("template_roots", &c.TemplateRoots, false, "[./templates]") {
 		return
 	}
-	for i, it := range o.items("template_roots", false) {
+	for _, it := range o.items("template_roots", false) {
 		root := d.res.paths.resolve(it.text)
 		switch {
 		case strings.TrimSpace(it.text) == "":
@@ -91,8 +91,8 @@ func (d *decoder) templateRoots(o object, c *Config) {
 		case len(root) > 0 && os.IsPathSeparator(root[len(root)-1]) && filepath.Dir(root) == filepath.Clean(root):
 			d.fail(it.pos, "%s: %s is everything there is, and whoever opens a session could read it; name the directory of the templates", it.path, it.shown)
 		}
-		if i < len(c.TemplateRoots) {
-			c.TemplateRoots[i] = root
+		if it.index < len(c.TemplateRoots) {
+			c.TemplateRoots[it.index] = root
 		}
 	}
 	d.roots = len(c.TemplateRoots) > 0

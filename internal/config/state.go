@@ -25,7 +25,7 @@ var (
 	forks      = []string{ForkMemory, ForkFiles, ForkFresh, ForkShare, ForkRefuse}
 	budgetKeys = []string{"memory"}
 	// copiers are the drivers that can copy a running server.
-	copiers = []string{"builtin", "remote with remote.fork or remote.snapshot"}
+	copiers = []string{"builtin", "sandbox", "remote with remote.fork or remote.snapshot"}
 	// templated are the built-in servers that can begin with something.
 	templated = []string{builtinMemory, builtinSQLite}
 	// seeing are the built-in servers that do something with a workspace.
@@ -219,11 +219,15 @@ func (d *decoder) fork(o object, s *Server) {
 		o.wrong("fork", n, "%s goes with scope: session; one that is shared is there for every fork as it is, so leave fork out", n.shown())
 	case s.Remote != nil:
 		d.remoteFork(o, s)
+	case s.Fork == ForkMemory && s.Sandbox != nil:
+		if !s.Sandbox.Forks() {
+			o.wrong("fork", n, "%s copies a running server, and one on the network of the host can't be copied; name the domains it needs with sandbox.network: [example.org], or use files with state, fresh, share or refuse", n.shown())
+		}
 	case s.Fork == ForkMemory && s.Builtin == "":
 		driver := "url"
 		switch {
 		case program:
-			driver, others = "process", "use files with state, fresh, share or refuse"
+			driver, others = "process", "add sandbox: true, or use files with state, fresh, share or refuse"
 		case s.Docker != nil:
 			driver, others = "docker", "use files with docker.state, fresh, share or refuse"
 		}

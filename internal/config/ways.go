@@ -17,6 +17,7 @@ var belongs = map[string][]string{
 	"auth": {"url", "remote"}, "credential": {"url"},
 	"settings": {"builtin"},
 	"state":    {"command"}, "template": {"builtin", "docker", "remote"},
+	"sandbox": {"command"},
 }
 
 // elsewhere is where a container has what others say with a key of their own.
@@ -33,6 +34,9 @@ func goesWith(key, way string) string {
 	msg := fmt.Sprintf("goes with %s, but this server has %s", orList(need), an(way))
 	if to := elsewhere[key]; to != "" && way == "docker" {
 		msg += "; that is " + to
+	}
+	if key == "sandbox" {
+		msg += "; give it a command, or remove this"
 	}
 	return msg
 }
@@ -59,6 +63,7 @@ func (o object) has(keys ...string) string {
 // what reads how the server is run or reached: in exactly one way.
 func (d *decoder) what(o object, s *Server, idPos pos) {
 	d.command(o, s)
+	d.sandbox(o, s)
 	d.url(o, s)
 	o.oneOf("builtin", &s.Builtin, builtins...)
 	d.settings(o, s)
@@ -78,6 +83,10 @@ func (d *decoder) what(o object, s *Server, idPos pos) {
 	}
 	switch len(given) {
 	case 0:
+		if o.n.get("sandbox") != nil {
+			d.fail(o.keyPos("sandbox"), "%s.sandbox: command is missing; name the program that runs behind the walls", o.path)
+			return
+		}
 		// Beside an unknown key it would only repeat that one's report.
 		if !slices.ContainsFunc(o.n.pairs, func(p pair) bool { return !slices.Contains(serverKeys, p.key) }) {
 			d.fail(idPos, "%s: nothing to run or reach; %s", o.path, giveOne)
@@ -89,6 +98,9 @@ func (d *decoder) what(o object, s *Server, idPos pos) {
 		return
 	}
 	for _, p := range o.n.pairs {
+		if p.key == "sandbox" && s.Sandbox == nil {
+			continue // it says that there is none
+		}
 		if wrong := goesWith(p.key, given[0]); wrong != "" {
 			d.fail(p.keyPos, "%s.%s: %s", o.path, p.key, wrong)
 		}
@@ -105,6 +117,9 @@ func driverOf(way string) string {
 }
 
 func (d *decoder) driver(o object, s *Server, given string) {
+	if s.Sandbox != nil && given == "command" {
+		given = "sandbox"
+	}
 	fits := driverOf(given)
 	if s.Driver = fits; !o.oneOf("driver", &s.Driver, drivers...) {
 		return

@@ -1,0 +1,102 @@
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+var onForkKeys = []string{"tool"}
+
+const mostWarm = 1000
+
+// copied reads what is for servers that are copied while they run.
+func (d *decoder) copied(o object, s *Server) {
+	o.integer("warm", &s.Warm, 0, mostWarm)
+	o.boolean("fork_ahead", &s.ForkAhead)
+	d.onFork(o, s)
+	scope := s.Scope
+	setDefault(&scope, s.defaultScope())
+	if b := s.Sandbox; b != nil && b.Network == NetworkHost && b.Port > 0 && scope != ScopeShared {
+		d.fail(o.n.get("sandbox").get("network").pos, "%s.sandbox.network: on the network of the host the first session would take the port; use none or a list of domains, or write scope: shared", o.path)
+	}
+	for _, on := range []struct {
+		key string
+		yes bool
+	}{{"warm", s.Warm > 0}, {"fork_ahead", s.ForkAhead}, {"on_fork", s.OnFork != nil}} {
+		way := o.has(ways...)
+		if !on.yes || way == "" || way == "preset" {
+			continue // what it is was wrong already
+		}
+		wrong := ""
+		switch {
+		case s.Sandbox == nil && way == "command":
+			wrong = "goes with sandbox, which carries the memory of a program that runs, and driver process can't; add sandbox: true, or remove it"
+		case s.Sandbox == nil:
+			wrong = "goes with sandbox, which carries the memory of a program that runs, but this server has " + an(way) + "; remove it"
+		case !s.Sandbox.Forks():
+			wrong = "copies a running server, and one on the network of the host can't be copied; name the domains it needs with sandbox.network: [example.org], or remove it"
+		case scope == ScopeShared:
+			wrong = "goes with scope: session; one that is shared is there for every session as it is, so remove it"
+		case on.key != "warm" && s.Fork != "" && s.Fork != ForkMemory:
+			wrong = "goes with fork: memory, but fork is " + s.Fork + "; remove one of them"
+		case on.key == "fork_ahead" && (len(s.State) > 0 || s.Workspace):
+			files := "state"
+			if s.Workspace {
+				files = "the workspace"
+			}
+			wrong = "copies a server before the fork, so that the files in " + files + " would be of another moment than its memory; remove it, or have the server use neither state nor workspace"
+		}
+		if wrong != "" {
+			d.fail(o.keyPos(on.key), "%s.%s: %s", o.path, on.key, wrong)
+		}
+	}
+}
+
+// onFork reads how a server hears that it is a copy: a word, or a tool.
+func (d *decoder) onFork(o object, s *Server) {
+	n, ok := o.lookup("on_fork")
+	if !ok {
+		return
+	}
+	tool, in, key := "", o, "on_fork"
+	switch words := strings.Fields(n.text); {
+	case n.kind == kindMap:
+		c, _ := o.child("on_fork", onForkKeys)
+		if in, key = c, "tool"; c.n.get("tool") == nil {
+			d.fail(o.keyPos("on_fork"), "%s: tool is missing; write on_fork: {tool: NAME}, or on_fork: notify", c.path)
+			return
+		}
+		if !c.text("tool", &tool, "reseed") {
+			return
+		}
+	case n.kind == kindString && slices.Equal(words, []string{"notify"}):
+		s.OnFork = &OnFork{Notify: true}
+		return
+	case n.kind == kindString && len(words) == 2 && words[0] == "tool":
+		tool = words[1]
+		o.note("on_fork", n)
+	default:
+		o.wrong("on_fork", n, "got %s, want notify, tool NAME, or {tool: NAME}", n.shown())
+		return
+	}
+	s.OnFork = &OnFork{Tool: tool}
+	if at := in.n.get(key); !toolPattern.MatchString(tool) {
+		in.wrong(key, at, "%s does not name a tool; use 1 to 128 letters, digits, dots, dashes and underscores", at.shown())
+	}
+}
+
+// onlyOnLinux switches a server in a sandbox off where there can be none. It is
+// no error: the same file may be used elsewhere.
+func (d *decoder) onlyOnLinux(o object, s *Server) {
+	if s.Sandbox == nil || s.Disabled != "" || d.opts.OS == "" || d.opts.OS == "linux" {
+		return
+	}
+	s.Disabled = `server "` + s.ID + `" is off: a sandbox needs Linux, and this is ` + d.opts.OS + "; run Tine on Linux, or use docker or no sandbox here"
+	at := o.keyPos("sandbox")
+	if o.n.get("sandbox") == nil {
+		at = o.keyPos("driver")
+	}
+	if s.Enabled {
+		d.warn(at, "%s", s.Disabled)
+	}
+}
