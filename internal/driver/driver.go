@@ -122,6 +122,11 @@ type Spec struct {
 	// orchestrator runs, with URL's Header and Authorize for the orchestrator.
 	Docker *config.Docker
 	Remote *config.Remote
+	// A program behind walls, whose environment is Env and nothing else.
+	Sandbox *config.Sandbox
+	// Carry is what a Freeze is to carry: CarryMemory or CarryFiles; empty for the
+	// most that the driver can.
+	Carry string
 
 	// A server inside the binary, by name, with its settings.
 	Builtin  string
@@ -227,6 +232,52 @@ type Keeper interface {
 // though a fork carries all that they have.
 type Rememberer interface {
 	Remembers(spec Spec) bool
+}
+
+// A Preparer is a Keeper that can make instances of a snapshot ahead of time, so
+// that a Start on a state which was seeded from it is a hand-over.
+type Preparer interface {
+	// Ready asks for count instances of the snapshot to be ready, made in the
+	// background and parked until they are handed over; zero lets go of those that
+	// are, and must be said before the snapshot is discarded. The spec is that of
+	// the server, with neither session nor folders. Ready does not wait.
+	Ready(spec Spec, from Snapshot, count int) error
+	// Pools says what there is of each server.
+	Pools() []Pool
+}
+
+// A Pool is what a Preparer has of one server.
+type Pool struct {
+	Server string
+	Slots  int // prepared, of no snapshot
+	Ready  int // made of a snapshot, and nobody's
+	Live   int // instances that run, parked ones too
+	Parked int // instances that rest and use no CPU
+}
+
+// A Restored is an instance that may go on where another was frozen: its server
+// is initialized already.
+type Restored interface {
+	// Greeted returns what the server said in its handshake, as in Snapshot.Hello,
+	// and whether the instance is one of several copies; nil where it was started
+	// anew.
+	Greeted() (hello json.RawMessage, forked bool)
+}
+
+// A Rester is an instance that can end without forgetting.
+type Rester interface {
+	// Rest ends the instance as Stop does, with all that it has in memory kept in
+	// its state: the next Start on it goes on from there. hello is as in
+	// Snapshot. What can't rest is an error, and runs on.
+	Rest(ctx context.Context, hello json.RawMessage) error
+}
+
+// A Parker is an instance that is parked, and costs next to nothing, while nobody
+// needs it.
+type Parker interface {
+	// Need counts who needs the instance: 1 before a call and -1 after it. What is
+	// sent to it wakes it in any case.
+	Need(n int)
 }
 
 // An Instance is one running server. Its methods may run at once.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/folder"
 	"github.com/tine-mcp/tine/internal/driver/lines"
 )
 
@@ -57,7 +58,7 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 	if err := e.unpause(ctx, rec.ref()); err != nil {
 		return nil, e.explain("let the container go on", err)
 	}
-	if err := makeFolder(h.Dir); err != nil {
+	if err := folder.Make(h.Dir); err != nil {
 		return nil, err
 	}
 	stderr, err := lines.OpenLog(h.Dir, d.opts.LogLimit)

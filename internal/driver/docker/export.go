@@ -3,7 +3,6 @@ package docker
 import (
 	"archive/tar"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,27 +10,25 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/parcel"
 )
 
-// An export is a tar stream: a head that says what it is, the files of each
-// volume below v0/, v1/ and so on, those of the root below root/, and an end
-// without which it was cut off. Owners are numbers of the container and stay;
-// devices, sockets and extended attributes don't.
+// An export is a parcel with the files of each volume below v0/, v1/ and so on,
+// and those of the root below root/. Owners are numbers of the container and
+// stay; devices, sockets and extended attributes don't.
 const (
-	exportHead    = "tine-docker.json"
-	exportEnd     = "tine-docker.end"
 	exportRoot    = "root"
 	exportFormat  = "tine container state"
 	exportVersion = 1
-	exportText    = 64 << 10 // bytes of the head and the end
 	exportPieces  = 256
 )
+
+var exportForm = parcel.Form{Name: "tine-docker", Format: exportFormat, Version: exportVersion, What: "a container's state"}
 
 type exportHeader struct {
 	Format  string   `json:"format"`
@@ -40,10 +37,6 @@ type exportHeader struct {
 	Image   bool     `json:"image,omitempty"` // the root is in it; else it is that of the config's image
 	Paths   []string `json:"paths,omitempty"`
 	Fresh   []bool   `json:"fresh,omitempty"` // volumes on which nothing was
-}
-
-type exportTail struct {
-	Entries int `json:"entries"`
 }
 
 // pieceName is the folder of a volume in an export.
@@ -70,7 +63,6 @@ func (d *Driver) export(ctx context.Context, s driver.Snapshot, w io.Writer) err
 			return err
 		}
 	}
-	x := &exporter{ctx: ctx, tar: tar.NewWriter(w)}
 	head := exportHeader{Format: exportFormat, Version: exportVersion, Root: h.Root, Image: h.Root && (h.Image != "" || h.Files)}
 	if h.Files {
 		_, err := os.Lstat(filepath.Join(s.Dir, exportRoot+".tar"))
@@ -79,10 +71,11 @@ func (d *Driver) export(ctx context.Context, s driver.Snapshot, w io.Writer) err
 	for _, p := range h.Volumes {
 		head.Paths, head.Fresh = append(head.Paths, p.Path), append(head.Fresh, p.Fresh)
 	}
-	if err := x.text(exportHead, head); err != nil {
+	out, err := exportForm.Write(ctx, w, head)
+	if err != nil {
 		return err
 	}
-	var err error
+	x := &exporter{out}
 	if h.Files {
 		err = x.files(s.Dir, head)
 	} else if len(h.Volumes) > 0 || head.Image {
@@ -91,10 +84,7 @@ func (d *Driver) export(ctx context.Context, s driver.Snapshot, w io.Writer) err
 	if err != nil {
 		return err
 	}
-	if err := x.text(exportEnd, exportTail{x.entries}); err != nil {
-		return err
-	}
-	return x.tar.Close()
+	return out.Close()
 }
 
 // exportEngine writes what an engine has.
@@ -144,29 +134,10 @@ func (d *Driver) exportEngine(ctx context.Context, x *exporter, s driver.Snapsho
 	return x.all(exportRoot, out)
 }
 
-type exporter struct {
-	ctx     context.Context
-	tar     *tar.Writer
-	entries int
-}
-
-func (x *exporter) text(name string, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	if err := x.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(b)), Mode: 0o600, ModTime: time.Unix(0, 0)}); err != nil {
-		return err
-	}
-	_, err = x.tar.Write(b)
-	return err
-}
+type exporter struct{ out *parcel.Writer }
 
 // entry writes a file below a folder.
 func (x *exporter) entry(folder string, h *tar.Header, r io.Reader) error {
-	if err := x.ctx.Err(); err != nil {
-		return err
-	}
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeDir, tar.TypeSymlink, tar.TypeLink:
 	default:
@@ -180,11 +151,10 @@ func (x *exporter) entry(folder string, h *tar.Header, r io.Reader) error {
 	if h.Typeflag == tar.TypeLink {
 		out.Linkname = folder + "/" + cleanName(h.Linkname)
 	}
-	x.entries++
-	if err := x.tar.WriteHeader(out); err != nil {
+	if err := x.out.Entry(out); err != nil {
 		return err
 	}
-	_, err := io.Copy(x.tar, r)
+	_, err := io.Copy(x.out, r)
 	return err
 }
 

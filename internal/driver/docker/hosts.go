@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/tine-mcp/tine/internal/driver/folder"
 )
 
 // hostsName is the folder in Options.Dir with a file for each engine that was
@@ -27,13 +29,10 @@ func (d *Driver) noteHost(host string) error {
 	if b, err := os.ReadFile(name); err == nil && string(b) == host {
 		return nil
 	}
-	if err := os.WriteFile(name+".part", []byte(host), 0o600); err != nil {
+	if err := folder.WriteSynced(name, []byte(host)); err != nil {
 		return fmt.Errorf("note the container engine: %w", err)
 	}
-	if err := os.Rename(name+".part", name); err != nil {
-		return fmt.Errorf("note the container engine: %w", err)
-	}
-	return syncDir(dir)
+	return nil
 }
 
 // hosts are the engines that were ever used.
@@ -52,7 +51,7 @@ func (d *Driver) hosts() ([]string, error) {
 		}
 		for _, e := range entries {
 			b, err := os.ReadFile(filepath.Join(dir, e.Name()))
-			if err == nil && !strings.HasSuffix(e.Name(), ".part") {
+			if err == nil && !strings.HasSuffix(e.Name(), folder.Part) {
 				all = append(all, string(b))
 			}
 		}

@@ -3,7 +3,6 @@ package docker
 import (
 	"archive/tar"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,8 @@ import (
 
 	"github.com/tine-mcp/tine/internal/clone"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/folder"
+	"github.com/tine-mcp/tine/internal/driver/parcel"
 )
 
 // Import implements driver.Keeper. The stream may come from anybody. It is kept
@@ -31,7 +32,7 @@ func (d *Driver) importInto(ctx context.Context, server, dir string, r io.Reader
 	if err := ctx.Err(); err != nil {
 		return driver.Snapshot{}, err
 	}
-	if err := newFolder(dir); err != nil {
+	if err := folder.New(dir); err != nil {
 		return driver.Snapshot{}, err
 	}
 	defer func() {
@@ -39,14 +40,13 @@ func (d *Driver) importInto(ctx context.Context, server, dir string, r io.Reader
 			err = errors.Join(err, clone.Remove(dir))
 		}
 	}()
-	in := bounded{ctx, r}
-	i := &importer{dir: dir, tar: tar.NewReader(in), bytes: d.opts.ImportBytes, files: d.opts.ImportFiles}
+	i := &importer{dir: dir, seen: make(map[string]bool)}
+	if i.in, err = exportForm.Read(ctx, r, d.opts.ImportBytes, d.opts.ImportFiles, &i.head); err != nil {
+		return driver.Snapshot{}, err
+	}
 	defer i.close()
 	if err := i.run(); err != nil {
 		return driver.Snapshot{}, err
-	}
-	if n, err := in.Read(make([]byte, 1)); n > 0 || err == nil {
-		return driver.Snapshot{}, errors.New("something follows its end")
 	}
 	h := holding{Kind: recordState, Files: true, Root: i.head.Root}
 	for n, p := range i.head.Paths {
@@ -55,73 +55,37 @@ func (d *Driver) importInto(ctx context.Context, server, dir string, r io.Reader
 	if err := h.write(dir); err != nil {
 		return driver.Snapshot{}, err
 	}
-	return snapshot(server, dir, i.size), nil
-}
-
-// bounded is a reader that fails when its context has ended.
-type bounded struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (b bounded) Read(p []byte) (int, error) {
-	if err := b.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return b.r.Read(p)
+	return snapshot(server, dir, i.in.Size), nil
 }
 
 type importer struct {
-	dir   string
-	tar   *tar.Reader
-	bytes int64 // that may be there, at most
-	files int
-
-	head    exportHeader
-	open    string // the folder whose archive is being written
-	f       *os.File
-	out     *tar.Writer
-	made    map[string]byte // names of the folder that is open, and their types
-	seen    map[string]bool // folders that were written
-	entries int
-	size    int64
+	dir  string
+	in   *parcel.Reader
+	head exportHeader
+	open string // the folder whose archive is being written
+	f    *os.File
+	out  *tar.Writer
+	made map[string]byte // names of the folder that is open, and their types
+	seen map[string]bool // folders that were written
 }
 
 func (i *importer) run() error {
-	h, err := i.tar.Next()
-	if err != nil || h.Name != exportHead {
-		return errors.New("it is not a snapshot of a container's state")
-	}
-	if err := i.text(h, &i.head); err != nil {
-		return err
-	}
 	if err := i.head.check(); err != nil {
 		return err
 	}
-	i.seen = make(map[string]bool)
-	for {
-		h, err := i.tar.Next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return errors.New("it was cut off: its end is missing")
-		case err != nil:
-			return fmt.Errorf("it can't be read: %w", err)
-		case h.Name == exportEnd:
-			return i.finish(h)
-		}
-		if err := i.entry(h); err != nil {
-			return fmt.Errorf("entry %.200q: %w", h.Name, err)
+	if err := i.in.Each(i.entry); err != nil {
+		return err
+	}
+	for top := range i.head.folders() {
+		if !i.seen[top] {
+			return fmt.Errorf("%s is missing", top)
 		}
 	}
+	return i.close()
 }
 
 func (h exportHeader) check() error {
-	switch {
-	case h.Format != exportFormat:
-		return errors.New("it is not a snapshot of a container's state")
-	case h.Version != exportVersion:
-		return fmt.Errorf("it is of version %d, and this Tine reads %d", h.Version, exportVersion)
-	case len(h.Paths) > exportPieces || len(h.Fresh) != len(h.Paths):
+	if len(h.Paths) > exportPieces || len(h.Fresh) != len(h.Paths) {
 		return errors.New("its head is not what it should be")
 	}
 	seen := make(map[string]bool)
@@ -130,21 +94,6 @@ func (h exportHeader) check() error {
 			return fmt.Errorf("a state can't be at %.200q", p)
 		}
 		seen[p] = true
-	}
-	return nil
-}
-
-// text reads a small JSON entry.
-func (i *importer) text(h *tar.Header, v any) error {
-	if h.Typeflag != tar.TypeReg || h.Size > exportText {
-		return fmt.Errorf("entry %q is not what it should be", h.Name)
-	}
-	b, err := io.ReadAll(i.tar)
-	if err != nil {
-		return fmt.Errorf("it can't be read: %w", err)
-	}
-	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("entry %q can't be read: %w", h.Name, err)
 	}
 	return nil
 }
@@ -166,21 +115,15 @@ func (h exportHeader) folders() map[string]bool {
 // entry takes one file over. Its folder is one that the head has, its name leads
 // nowhere else, and a hard link is to a file before it.
 func (i *importer) entry(h *tar.Header) error {
-	if i.entries++; i.entries > i.files {
-		return fmt.Errorf("it has more than %d files, which is the limit", i.files)
-	}
-	folder, name, ok := strings.Cut(strings.TrimSuffix(h.Name, "/"), "/")
-	if !ok && h.Typeflag != tar.TypeDir || !i.head.folders()[folder] {
+	top, name, ok := strings.Cut(strings.TrimSuffix(h.Name, "/"), "/")
+	if !ok && h.Typeflag != tar.TypeDir || !i.head.folders()[top] {
 		return errors.New("it has no place in a state")
 	}
-	if err := i.turnTo(folder); err != nil {
+	if err := i.turnTo(top); err != nil {
 		return err
 	}
 	if err := i.checkName(name, h.Typeflag); err != nil {
 		return err
-	}
-	if h.Size < 0 || h.Size > i.bytes-i.size {
-		return fmt.Errorf("it has more than %d bytes, which is the limit", i.bytes)
 	}
 	out := plainHeader(h, name)
 	switch h.Typeflag {
@@ -195,7 +138,7 @@ func (i *importer) entry(h *tar.Header) error {
 		}
 	case tar.TypeLink:
 		_, first, ok := strings.Cut(h.Linkname, "/")
-		if !ok || !strings.HasPrefix(h.Linkname, folder+"/") || i.made[first] != tar.TypeReg {
+		if !ok || !strings.HasPrefix(h.Linkname, top+"/") || i.made[first] != tar.TypeReg {
 			return fmt.Errorf("it is a link to %.200q, which is no file before it", h.Linkname)
 		}
 		out.Linkname = first
@@ -206,9 +149,7 @@ func (i *importer) entry(h *tar.Header) error {
 	if err := i.out.WriteHeader(out); err != nil {
 		return err
 	}
-	n, err := io.Copy(i.out, i.tar)
-	i.size += n
-	return err
+	return i.in.Copy(i.out)
 }
 
 // checkName refuses what is there already or lies below something that is no
@@ -233,22 +174,22 @@ func (i *importer) checkName(name string, of byte) error {
 }
 
 // turnTo opens the archive of a folder. All of one come together.
-func (i *importer) turnTo(folder string) error {
-	if i.open == folder {
+func (i *importer) turnTo(top string) error {
+	if i.open == top {
 		return nil
 	}
-	if i.seen[folder] {
+	if i.seen[top] {
 		return errors.New("it comes too late")
 	}
 	if err := i.close(); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(filepath.Join(i.dir, folder+".tar"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(filepath.Join(i.dir, top+".tar"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	i.open, i.f, i.out, i.made = folder, f, tar.NewWriter(f), make(map[string]byte)
-	i.seen[folder] = true
+	i.open, i.f, i.out, i.made = top, f, tar.NewWriter(f), make(map[string]byte)
+	i.seen[top] = true
 	return nil
 }
 
@@ -259,23 +200,4 @@ func (i *importer) close() error {
 	err := errors.Join(i.out.Close(), i.f.Close())
 	i.f, i.open = nil, ""
 	return err
-}
-
-func (i *importer) finish(h *tar.Header) error {
-	var tail exportTail
-	if err := i.text(h, &tail); err != nil {
-		return err
-	}
-	if tail.Entries != i.entries {
-		return fmt.Errorf("it has %d entries and says %d", i.entries, tail.Entries)
-	}
-	for folder := range i.head.folders() {
-		if !i.seen[folder] {
-			return fmt.Errorf("%s is missing", folder)
-		}
-	}
-	if _, err := i.tar.Next(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows its end")
-	}
-	return i.close()
 }

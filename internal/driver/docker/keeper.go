@@ -13,6 +13,7 @@ import (
 	"github.com/tine-mcp/tine/internal/clone"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/folder"
 )
 
 // Carries implements driver.Keeper. What a container has in memory stays behind.
@@ -81,7 +82,7 @@ func (d *Driver) seed(ctx context.Context, spec driver.Spec, src driver.Source) 
 	if err := os.Remove(spec.State); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("there is something in its place: %w", err)
 	}
-	if err := newFolder(spec.State); err != nil {
+	if err := folder.New(spec.State); err != nil {
 		return err
 	}
 	defer func() {
@@ -100,18 +101,10 @@ func (d *Driver) seed(ctx context.Context, spec driver.Spec, src driver.Source) 
 		// Who has the record owns what it names.
 		err := os.Rename(filepath.Join(src.From.Dir, recordName), filepath.Join(spec.State, recordName))
 		if err == nil {
-			return syncDir(spec.State)
+			return folder.Sync(spec.State)
 		}
 	}
 	return d.regrow(ctx, spec, *src.From, from, src.Progress)
-}
-
-// newFolder makes a folder that is not there.
-func newFolder(dir string) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return err
-	}
-	return os.Mkdir(dir, 0o700)
 }
 
 // paths are where the volumes of a state are. Where the root is the state, what
@@ -163,7 +156,7 @@ func (d *Driver) freeze(ctx context.Context, spec driver.Spec, dir string) (_ dr
 	if _, err := e.ready(ctx); err != nil {
 		return driver.Snapshot{}, err
 	}
-	if err := newFolder(dir); err != nil {
+	if err := folder.New(dir); err != nil {
 		return driver.Snapshot{}, err
 	}
 	defer func() {

@@ -4,16 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/driver/folder"
 )
 
-const (
-	recordName = "docker.json"
-	recordPart = "docker.json.part"
-)
+const recordName = "docker.json"
 
 // record is what is known about an instance: in its folder for the sweep, in its
 // handle for the adoption. Before the container exists only its name is set.
@@ -83,6 +81,13 @@ func readRecord(dir string) (record, error) {
 	return parseRecord(b)
 }
 
+func (r record) write(dir string) error {
+	if err := folder.Write(filepath.Join(dir, recordName), r.data()); err != nil {
+		return fmt.Errorf("write the record: %w", err)
+	}
+	return nil
+}
+
 // holding is what a state or a snapshot consists of. Who has the file owns it.
 type holding struct {
 	Kind    string  `json:"kind"` // recordState
@@ -117,7 +122,10 @@ func (h holding) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(dir, b, true)
+	if err := folder.WriteSynced(filepath.Join(dir, recordName), b); err != nil {
+		return fmt.Errorf("write the record: %w", err)
+	}
+	return nil
 }
 
 // readHolding reads that of a folder. fs.ErrNotExist means that it owns nothing.
@@ -134,75 +142,4 @@ func readHolding(dir string) (holding, error) {
 		return holding{}, fmt.Errorf("read the record of a state in %s: it is none", dir)
 	}
 	return h, nil
-}
-
-func (r record) write(dir string) error { return writeFile(dir, r.data(), false) }
-
-// writeFile puts a record into dir, whole or not at all.
-func writeFile(dir string, b []byte, durable bool) (err error) {
-	part := filepath.Join(dir, recordPart)
-	defer func() {
-		if err != nil {
-			os.Remove(part)
-			err = fmt.Errorf("write the record: %w", err)
-		}
-	}()
-	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err == nil && durable {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(part, filepath.Join(dir, recordName)); err != nil {
-		return err
-	}
-	if durable {
-		return syncDir(dir)
-	}
-	return nil
-}
-
-// syncDir makes the names in a directory last, where the system can.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) && !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	return nil
-}
-
-func makeFolder(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make the instance's folder: %w", err)
-	}
-	if err := os.Chmod(dir, 0o700); err != nil {
-		return fmt.Errorf("make the instance's folder private: %w", err)
-	}
-	return nil
-}
-
-// removeFolder removes the folder of an instance, the record last: what is left
-// when we are killed meanwhile is still known as ours.
-func removeFolder(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	for _, e := range entries {
-		if e.Name() != recordName {
-			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	return os.RemoveAll(dir)
 }

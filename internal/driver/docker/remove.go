@@ -8,6 +8,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
+
+	"github.com/tine-mcp/tine/internal/driver/folder"
 )
 
 // removeContainer ends and removes a container, with the volumes that have no
@@ -203,5 +205,5 @@ func (d *Driver) bury(ctx context.Context, dir string, rec record) error {
 	if rec.Ours {
 		e.tidyNetwork(ctx, rec.Network)
 	}
-	return removeFolder(dir)
+	return folder.Remove(dir, recordName)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/folder"
 	"github.com/tine-mcp/tine/internal/driver/lines"
 )
 
@@ -70,7 +71,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	if state != nil && state.Container != "" {
 		rec.Container, rec.Name = state.Container, state.Container
 	}
-	if err := makeFolder(dir); err != nil {
+	if err := folder.Make(dir); err != nil {
 		return nil, err
 	}
 	h := driver.Handle{Driver: driverName, Server: spec.Server, Session: spec.Session, Dir: dir}
@@ -167,7 +168,7 @@ func (i *instance) create(ctx context.Context, spec driver.Spec, r *recipe, stat
 // it listens.
 func (i *instance) run(ctx context.Context) error {
 	if _, err := i.e.cli.ContainerStart(ctx, i.rec.ref(), client.ContainerStartOptions{}); err != nil {
-		return fmt.Errorf("%w%s", i.e.explain("start the container", err), i.said())
+		return fmt.Errorf("%w%s", i.e.explain("start the container", err), i.stderr.LastWords(i.log))
 	}
 	i.begin()
 	if !i.rec.HTTP {
@@ -208,14 +209,6 @@ func (i *instance) better(ctx context.Context, err error) error {
 	return err
 }
 
-// said is what the container wrote so far, for an error; empty for nothing.
-func (i *instance) said() string {
-	if words := i.lastWords(); words != ", and wrote nothing to its standard error" {
-		return words
-	}
-	return ""
-}
-
 // undo removes what a start that failed has made.
 func (i *instance) undo(ctx context.Context) error {
 	var err error
@@ -233,7 +226,7 @@ func (i *instance) undo(ctx context.Context) error {
 	if i.entered {
 		i.e.leaveNetwork(ctx, i.rec.Network)
 	}
-	return removeFolder(i.h.Dir)
+	return folder.Remove(i.h.Dir, recordName)
 }
 
 // claims are the keys of what an instance makes.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
+
+	"github.com/tine-mcp/tine/internal/driver/folder"
 )
 
 // Stop implements driver.Instance.
@@ -47,7 +49,7 @@ func (i *instance) stop(ctx context.Context) error {
 	if i.entered {
 		i.e.leaveNetwork(after, i.rec.Network)
 	}
-	if err := removeFolder(i.h.Dir); err != nil {
+	if err := folder.Remove(i.h.Dir, recordName); err != nil {
 		return fmt.Errorf("server %q: remove the instance's folder: %w", i.h.Server, err)
 	}
 	i.removed = true

@@ -103,7 +103,7 @@ func (m *making) unpackRoot(ctx context.Context, dir string) error {
 	m.d.claim(tag)
 	owner.Image = tag
 	changes := append(runConfig(base), labelChanges(m.d.labels(m.spec, roleState, owner.key))...)
-	if err := m.e.importImage(ctx, bounded{ctx, f}, tag, changes); err != nil {
+	if err := m.e.importImage(ctx, io.TeeReader(f, &counter{ctx: ctx}), tag, changes); err != nil {
 		return err
 	}
 	if h.Image == "" {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/docker/go-units"
@@ -185,7 +184,7 @@ func (i *instance) exitError(how exit) error {
 	if how.restarts {
 		text += ", because the container engine was stopped"
 	}
-	err := fmt.Errorf("server %q %s%s", i.h.Server, text, i.lastWords())
+	err := fmt.Errorf("server %q %s%s", i.h.Server, text, i.stderr.Ending(i.log))
 	if how.restarts && !i.rec.Keeps {
 		err = fmt.Errorf("%w: %w", err, driver.ErrLost)
 	}
@@ -207,19 +206,6 @@ func describe(s *container.State) string {
 		text += " (" + s.Error + ")"
 	}
 	return text
-}
-
-// lastWords is the end of what the container wrote, for an error.
-func (i *instance) lastWords() string {
-	words, err := i.stderr.Tail(2 << 10)
-	if err != nil {
-		i.log.Debug("the last words of a server can't be read", "error", err)
-	}
-	text := strings.TrimSpace(strings.ToValidUTF8(string(words), "\uFFFD"))
-	if text == "" {
-		return ", and wrote nothing to its standard error"
-	}
-	return "; its last words: " + text
 }
 
 // whyClosed says what it means that the connection to the container is over.

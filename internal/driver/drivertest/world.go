@@ -104,6 +104,15 @@ func (m *member) freeze(t testing.TB, name string) driver.Snapshot {
 	if err != nil {
 		t.Fatalf("freeze: %v", err)
 	}
+	return greeted(snap)
+}
+
+// greeted adds to a snapshot of memory what its server said in its handshake, as
+// who freezes it does.
+func greeted(snap driver.Snapshot) driver.Snapshot {
+	if snap.Carries == driver.CarryMemory && snap.Hello == nil {
+		snap.Hello = []byte(`{"version":"2025-11-25"}`)
+	}
 	return snap
 }
 

@@ -21,6 +21,9 @@ type Options struct {
 	// Torn is set where somebody else may have read the beginning of the first
 	// line, and written the beginning of a line that has no end.
 	Torn bool
+	// Whole is set beside it where nothing but whole lines was written: some
+	// servers don't survive a line that is empty.
+	Whole bool
 }
 
 // Conn is a Pipe with messages in it.
@@ -53,7 +56,7 @@ func NewConn(p Pipe, o Options) *Conn {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Conn{
-		server: o.Server, pipe: p, torn: o.Torn, buffers: o.Buffers,
+		server: o.Server, pipe: p, torn: o.Torn && !o.Whole, buffers: o.Buffers,
 		writing: make(chan struct{}, 1), over: make(chan struct{}),
 	}
 	c.frames = Frames{limit: o.Limit, buffers: o.Buffers, log: o.Log, torn: o.Torn, fill: p.Fill}
@@ -99,6 +102,17 @@ func (c *Conn) Hold() (release func()) {
 		c.held.Store(nil)
 		close(p.over)
 	})
+}
+
+// Whole reports whether nothing but whole lines was written, of what is held.
+func (c *Conn) Whole() bool {
+	select {
+	case c.writing <- struct{}{}:
+		defer func() { <-c.writing }()
+		return !c.torn
+	default: // one is on its way
+		return false
+	}
 }
 
 // Settle waits for a frame that is being sent.

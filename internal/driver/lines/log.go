@@ -105,17 +105,20 @@ func (l *Log) Trim() error {
 		return fmt.Errorf("read the file for standard error: %w", err)
 	}
 	old := filepath.Join(l.dir, LogOld)
-	if err := os.WriteFile(old+".part", keep[:n], 0o600); err != nil {
-		return fmt.Errorf("keep the end of standard error: %w", err)
+	err = os.WriteFile(old+".part", keep[:n], 0o600)
+	if err == nil {
+		err = os.Rename(old+".part", old)
 	}
-	if err := os.Rename(old+".part", old); err != nil {
-		return fmt.Errorf("keep the end of standard error: %w", err)
+	if err != nil {
+		// It may be this very file that leaves no room on the disk.
+		os.Remove(old + ".part")
+		err = fmt.Errorf("keep the end of standard error: %w", err)
 	}
-	if err := l.f.Truncate(0); err != nil {
-		return fmt.Errorf("empty the file for standard error: %w", err)
+	if emptied := l.f.Truncate(0); emptied != nil {
+		return errors.Join(err, fmt.Errorf("empty the file for standard error: %w", emptied))
 	}
 	l.last = 0
-	return nil
+	return err
 }
 
 // Tail returns the last lines, at most max bytes. A line that does not fit is

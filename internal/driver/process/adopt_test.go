@@ -17,6 +17,9 @@ import (
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
+	"github.com/tine-mcp/tine/internal/driver/fifo"
+	"github.com/tine-mcp/tine/internal/driver/folder"
+	"github.com/tine-mcp/tine/internal/driver/procid"
 )
 
 // What a dead gateway had read of a message is lost, and the rest of it is not
@@ -25,20 +28,25 @@ func TestAdoptAfterHalfAMessageWasRead(t *testing.T) {
 	d := New(Options{})
 	inst := suite.Start(t, d)
 	inst.Leave()
-	dead, err := openPipe(inst.Handle().Dir)
-	if err != nil {
-		t.Fatal(err)
+	var dead [2]*os.File
+	for n, name := range []string{fifo.In, fifo.Out} {
+		f, err := os.OpenFile(filepath.Join(inst.Handle().Dir, name), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dead[n] = f
 	}
 	call := `{"jsonrpc":"2.0","id":"say","method":"tools/call","params":{"name":"say","arguments":{"text":"{\"x\":{\"y\":1}}\n"}}}` + "\n"
-	if _, err := dead.w.WriteString(call); err != nil {
+	if _, err := dead[0].WriteString(call); err != nil {
 		t.Fatal(err)
 	}
 	half := make([]byte, len(`{"x":`))
-	if _, err := io.ReadFull(dead.r, half); err != nil || string(half) != `{"x":` {
+	if _, err := io.ReadFull(dead[1], half); err != nil || string(half) != `{"x":` {
 		t.Fatalf("%q, %v", half, err)
 	}
-	dead.Close()
-	inst, err = d.Adopt(t.Context(), inst.Handle(), nil)
+	dead[0].Close()
+	dead[1].Close()
+	inst, err := d.Adopt(t.Context(), inst.Handle(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,11 +71,11 @@ func TestAdoptDoesNotTouchStrangers(t *testing.T) {
 		stranger.Process.Kill()
 		stranger.Wait()
 	}()
-	id, err := identify(stranger.Process.Pid)
+	s, err := procid.Look(stranger.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	right := record{Token: "t1", PID: stranger.Process.Pid, Start: id.start, Boot: bootID()}
+	right := record{Token: "t1", ID: s.ID}
 	early, boot, none := right, right, right
 	early.Start--
 	boot.Boot = "another"
@@ -109,7 +117,7 @@ func TestSweepLeavesTheRestAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for file, content := range map[string]string{"half/" + recordPart: `{"tok`, "torn/" + recordName: "", "of-another-driver/state": "x", "file": "x"} {
+	for file, content := range map[string]string{"half/" + recordName + folder.Part: `{"tok`, "torn/" + recordName: "", "of-another-driver/state": "x", "file": "x"} {
 		if err := os.WriteFile(filepath.Join(root, file), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -6,15 +6,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/fifo"
+	"github.com/tine-mcp/tine/internal/driver/folder"
 	"github.com/tine-mcp/tine/internal/driver/lines"
+	"github.com/tine-mcp/tine/internal/driver/procid"
 )
 
 // Adopt implements driver.Driver.
@@ -40,51 +43,32 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 			return nil, fmt.Errorf("neither the handle nor the folder %s say which process it was: %w", h.Dir, driver.ErrGone)
 		}
 	}
-	if !rec.lives() {
+	watch, err := procid.Watch(rec.ID)
+	switch {
+	case errors.Is(err, os.ErrProcessDone):
 		return nil, d.bury(h.Dir, rec, "the process has ended")
+	case err != nil:
+		return nil, err
 	}
-	fd := openProcess(rec.PID)
-	if !rec.lives() { // the descriptor might be of a successor
-		closeFD(fd)
-		return nil, d.bury(h.Dir, rec, "the process has ended")
-	}
-	conn, err := openPipe(h.Dir)
+	conn, err := fifo.Open(h.Dir)
 	if err != nil {
-		closeFD(fd)
-		if !unusable(err) {
+		watch.Close()
+		if !fifo.Unusable(err) {
 			return nil, fmt.Errorf("open the pipes of process %d: %w", rec.PID, err)
 		}
 		return nil, d.bury(h.Dir, rec, fmt.Sprintf("the pipes of process %d are gone (%v)", rec.PID, err))
 	}
 	stderr, err := lines.OpenLog(h.Dir, d.opts.LogLimit)
 	if err != nil {
-		closeFD(fd)
+		watch.Close()
 		conn.Close()
 		return nil, err
 	}
-	child := d.newChild(h.Dir, rec, fd)
+	child := d.newChild(h.Dir, rec, watch)
 	child.wake()
 	// The gateway before us may have died in the middle of a line, of either
 	// direction.
 	return d.newInstance(h, rec, child, conn, true, stderr, log), nil
-}
-
-// unusable reports whether an error of opening the FIFOs means that they will
-// never work again, unlike, say, too many open files.
-func unusable(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotFIFO) || errors.Is(err, syscall.ENXIO) ||
-		errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR)
-}
-
-// lives reports whether the process of the record still runs.
-func (r record) lives() bool {
-	if r.PID <= 1 {
-		return false
-	}
-	if boot := bootID(); r.Boot != "" && boot != "" && r.Boot != boot {
-		return false
-	}
-	return lives(r.PID, r.Start)
 }
 
 // bury ends what is left of an instance that can't be adopted and returns why,
@@ -104,15 +88,15 @@ func (d *Driver) clear(dirs []string, recs []record) error {
 		families = append(families, family{token: rec.Token, dir: realPath(dirs[n])})
 	}
 	var dying []member
-	if slices.ContainsFunc(recs, record.lives) {
+	if slices.ContainsFunc(recs, func(r record) bool { return r.Lives() }) {
 		// Before they are killed: what is dying can't be told from others.
 		dying = d.census.members(families...)
 	}
 	// The leaders by their records, with their groups, for what no scan can see.
 	for _, rec := range recs {
-		if rec.lives() {
+		if rec.Lives() {
 			syscall.Kill(-rec.PID, syscall.SIGKILL)
-			dying = append(dying, member{pid: rec.PID, start: rec.Start})
+			dying = append(dying, member{ID: rec.ID})
 		}
 	}
 	if err := d.census.end(families...); err != nil {
@@ -120,15 +104,15 @@ func (d *Driver) clear(dirs []string, recs []record) error {
 	}
 	giveUp := time.Now().Add(killWait)
 	for _, p := range dying {
-		for lives(p.pid, p.start) {
+		for p.Lives() {
 			if time.Now().After(giveUp) {
-				return fmt.Errorf("process %d was killed and does not end", p.pid)
+				return fmt.Errorf("process %d was killed and does not end", p.PID)
 			}
 			time.Sleep(time.Millisecond)
 		}
 	}
 	for _, dir := range dirs {
-		if err := removeFolder(dir); err != nil {
+		if err := folder.Remove(dir, recordName); err != nil {
 			return fmt.Errorf("remove the folder of an instance: %w", err)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/driver/procid"
 )
 
 // family is how the processes of one instance are known, wherever they have
@@ -23,8 +25,7 @@ type family struct {
 
 // member is a process that belongs to instances.
 type member struct {
-	pid    int
-	start  uint64
+	procid.ID
 	tokens []string
 	dirs   []string
 }
@@ -93,18 +94,18 @@ func (c *census) members(families ...family) []member {
 func (c *census) end(families ...family) error {
 	giveUp := time.Now().Add(killWait / 2)
 	pause := time.Millisecond
-	killed := make(map[int]uint64) // pid to start
+	killed := make(map[int]procid.ID)
 	for {
 		seen := false
 		for _, p := range c.members(families...) {
 			seen = true
-			signalMember(p, syscall.SIGKILL)
-			killed[p.pid] = p.start
+			p.Signal(syscall.SIGKILL)
+			killed[p.PID] = p.ID
 		}
 		// One that is dying has neither environment nor files any more, and still
 		// runs.
-		for pid, start := range killed {
-			if !lives(pid, start) {
+		for pid, id := range killed {
+			if !id.Lives() {
 				// Where the gateway is the init of a container orphans become
 				// its children, and stay until it has waited for them.
 				syscall.Wait4(pid, nil, syscall.WNOHANG, nil)

@@ -13,7 +13,9 @@ import (
 	"unsafe"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/folder"
 	"github.com/tine-mcp/tine/internal/driver/lines"
+	"github.com/tine-mcp/tine/internal/driver/procid"
 	"golang.org/x/sys/windows"
 )
 
@@ -26,7 +28,7 @@ type census struct{}
 
 // child is a process in a job of its own.
 type child struct {
-	pid    int
+	id     procid.ID
 	job    windows.Handle
 	stdin  *os.File
 	exited chan struct{}
@@ -44,7 +46,7 @@ func (c *child) thaw() {}
 // stopped reads on.
 const settles = true
 
-func (d *Driver) launch(dir string, spec launchSpec, rec *record) (_ *child, _ *pipe, err error) {
+func (d *Driver) launch(dir string, spec launchSpec, rec *record) (_ *child, _ lines.Pipe, err error) {
 	job, err := newJob()
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a job: %w", err)
@@ -66,12 +68,7 @@ func (d *Driver) launch(dir string, spec launchSpec, rec *record) (_ *child, _ *
 		return nil, nil, err
 	}
 	defer childOut.Close()
-	conn, err := newPipe(r, w)
-	if err != nil {
-		r.Close()
-		w.Close()
-		return nil, nil, err
-	}
+	conn := &pipe{r: r, w: w}
 	p, err := os.StartProcess(spec.path, append([]string{spec.path}, spec.args...), &os.ProcAttr{
 		Dir:   spec.cwd,
 		Env:   spec.env.list(),
@@ -93,7 +90,7 @@ func (d *Driver) launch(dir string, spec launchSpec, rec *record) (_ *child, _ *
 		return nil, nil, fmt.Errorf("put the process into its job: %w", err)
 	}
 	rec.PID = p.Pid
-	c := &child{pid: p.Pid, job: job, stdin: w, exited: make(chan struct{})}
+	c := &child{id: rec.ID, job: job, stdin: w, exited: make(chan struct{})}
 	go func() { // ends with the process, which Stop and Leave end
 		defer close(c.exited)
 		c.state, _ = p.Wait()
@@ -197,7 +194,7 @@ func (c *child) end(func() time.Time) (how string, err error) {
 // Adopt implements driver.Driver. Nothing outlives the gateway here.
 func (d *Driver) Adopt(_ context.Context, h driver.Handle, _ *slog.Logger) (driver.Instance, error) {
 	if filepath.IsAbs(h.Dir) {
-		if err := removeFolder(h.Dir); err != nil {
+		if err := folder.Remove(h.Dir, recordName); err != nil {
 			return nil, fmt.Errorf("server %q: remove the instance's folder: %w", h.Server, err)
 		}
 	}
@@ -206,7 +203,7 @@ func (d *Driver) Adopt(_ context.Context, h driver.Handle, _ *slog.Logger) (driv
 
 func (d *Driver) clear(dirs []string, _ []record) error {
 	for _, dir := range dirs {
-		if err := removeFolder(dir); err != nil {
+		if err := folder.Remove(dir, recordName); err != nil {
 			return fmt.Errorf("remove the folder of an instance: %w", err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/windows"
@@ -11,13 +12,36 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/lines"
 )
 
+// pipe is our end of a child's standard input and output.
+type pipe struct {
+	r, w  *os.File    // that take deadlines
+	ended atomic.Bool // the child is gone
+}
+
+var _ lines.Pipe = (*pipe)(nil)
+
+// SetReadDeadline implements lines.Pipe.
+func (p *pipe) SetReadDeadline(t time.Time) error { return p.r.SetReadDeadline(t) }
+
+// SetWriteDeadline implements lines.Pipe.
+func (p *pipe) SetWriteDeadline(t time.Time) error { return p.w.SetWriteDeadline(t) }
+
+// End implements lines.Pipe.
+func (p *pipe) End() {
+	p.ended.Store(true)
+	p.r.SetReadDeadline(lines.LongAgo)
+	p.w.SetWriteDeadline(lines.LongAgo)
+}
+
+// Close implements lines.Pipe.
+func (p *pipe) Close() error {
+	p.r.Close()
+	return p.w.Close()
+}
+
 // Partial implements lines.Pipe. A write that is broken off does not say how much
 // was written.
 func (p *pipe) Partial() bool { return false }
-
-type incoming struct{}
-
-func (*incoming) init() {}
 
 // Fill implements lines.Pipe.
 func (p *pipe) Fill(f *lines.Frames) (int, error) {
@@ -42,10 +66,6 @@ func (p *pipe) Fill(f *lines.Frames) (int, error) {
 	}
 	return 0, err
 }
-
-type outgoing struct{}
-
-func (*outgoing) init() {}
 
 // WriteSome implements lines.Pipe. It always may have to wait, so the first call
 // only says so.

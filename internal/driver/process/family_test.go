@@ -18,13 +18,15 @@ import (
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
+	"github.com/tine-mcp/tine/internal/driver/fifo"
 	"github.com/tine-mcp/tine/internal/driver/lines"
+	"github.com/tine-mcp/tine/internal/driver/procid"
 )
 
 // runs reports whether a process is there and not just waited for.
 func runs(pid int) bool {
-	id, err := identify(pid)
-	return err == nil && !id.dead
+	s, err := procid.Look(pid)
+	return err == nil && !s.Dead
 }
 
 func pidOf(t testing.TB, text string) int {
@@ -94,7 +96,7 @@ func TestNothingIsLeftOver(t *testing.T) {
 		},
 		"when the pipes are gone": func(t *testing.T, d *Driver, inst driver.Instance, _ *drivertest.Peer) {
 			inst.Leave()
-			if err := os.Remove(filepath.Join(inst.Handle().Dir, inName)); err != nil {
+			if err := os.Remove(filepath.Join(inst.Handle().Dir, fifo.In)); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := d.Adopt(t.Context(), inst.Handle(), nil); !errors.Is(err, driver.ErrGone) {
@@ -123,7 +125,7 @@ func TestNothingIsLeftOver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rec.PID, rec.Start, rec.Boot = 0, 0, ""
+			rec.ID = procid.ID{}
 			if err := rec.write(inst.Handle().Dir); err != nil {
 				t.Fatal(err)
 			}
@@ -211,7 +213,7 @@ func TestFolderIsPrivate(t *testing.T) {
 	inst := suite.Start(t, New(Options{}))
 	dir := inst.Handle().Dir
 	for name, want := range map[string]os.FileMode{
-		"": os.ModeDir | 0o700, inName: os.ModeNamedPipe | 0o600, outName: os.ModeNamedPipe | 0o600,
+		"": os.ModeDir | 0o700, fifo.In: os.ModeNamedPipe | 0o600, fifo.Out: os.ModeNamedPipe | 0o600,
 		recordName: 0o600, lines.LogName: 0o600,
 	} {
 		st, err := os.Lstat(filepath.Join(dir, name))

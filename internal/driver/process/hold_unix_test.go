@@ -13,7 +13,14 @@ import (
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
+	"github.com/tine-mcp/tine/internal/driver/procid"
 )
+
+// stands reports whether a process is stopped.
+func stands(pid int) bool {
+	s, err := procid.Look(pid)
+	return err == nil && s.Stands()
+}
 
 // all reports whether every process of a family stands, or none does.
 func all(t *testing.T, kin map[string]int, standing bool) {

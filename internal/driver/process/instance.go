@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/folder"
 	"github.com/tine-mcp/tine/internal/driver/lines"
 )
 
@@ -78,7 +78,7 @@ func (i *instance) watch() {
 	i.mu.Lock()
 	i.endErr = endErr
 	if !i.stopping {
-		i.err = i.exitError(how)
+		i.err = fmt.Errorf("server %q %s%s", i.h.Server, how, i.stderr.Ending(i.log))
 	}
 	i.mu.Unlock()
 	close(i.done)
@@ -92,19 +92,6 @@ func (i *instance) askUntil() time.Time {
 		return time.Time{}
 	}
 	return i.until
-}
-
-// exitError tells how the child ended, with its last words.
-func (i *instance) exitError(how string) error {
-	words, err := i.stderr.Tail(2 << 10)
-	if err != nil {
-		i.log.Debug("the last words of a server can't be read", "error", err)
-	}
-	words = bytes.TrimSpace(words)
-	if len(words) == 0 {
-		return fmt.Errorf("server %q %s, and wrote nothing to its standard error", i.h.Server, how)
-	}
-	return fmt.Errorf("server %q %s; its last words: %s", i.h.Server, how, strings.ToValidUTF8(string(words), "\uFFFD"))
 }
 
 // Handle implements driver.Instance.
@@ -172,7 +159,7 @@ func (i *instance) Stop(ctx context.Context) error {
 	select {
 	case <-i.done:
 	case <-insist.C:
-		return fmt.Errorf("server %q: process %d was killed and does not end; its folder %s stays", i.h.Server, i.child.pid, i.h.Dir)
+		return fmt.Errorf("server %q: process %d was killed and does not end; its folder %s stays", i.h.Server, i.child.id.PID, i.h.Dir)
 	}
 	<-i.watched
 	i.conn.Close()
@@ -184,7 +171,7 @@ func (i *instance) Stop(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("server %q: %w; the folder %s stays", i.h.Server, err, i.h.Dir)
 	}
-	if err := removeFolder(i.h.Dir); err != nil {
+	if err := folder.Remove(i.h.Dir, recordName); err != nil {
 		return fmt.Errorf("server %q: remove the instance's folder: %w", i.h.Server, err)
 	}
 	i.removed = true

@@ -7,16 +7,17 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/tine-mcp/tine/internal/clone"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/dirs"
+	"github.com/tine-mcp/tine/internal/driver/folder"
 )
 
 // frozen is what a snapshot of this driver says of itself: the directories that
 // were declared, and whether each was there.
 type frozen struct {
-	Dirs map[string]bool `json:"dirs,omitempty"`
+	Dirs dirs.Set `json:"dirs,omitempty"`
 }
 
 func thaw(s driver.Snapshot) (frozen, error) {
@@ -30,12 +31,7 @@ func thaw(s driver.Snapshot) (frozen, error) {
 	if err := json.Unmarshal(s.Data, &f); err != nil {
 		return f, fmt.Errorf("read the snapshot: %w", err)
 	}
-	for name := range f.Dirs {
-		if err := checkName(name); err != nil {
-			return f, err
-		}
-	}
-	return f, nil
+	return f, f.Dirs.Check()
 }
 
 func snapshot(server, dir string, f frozen, size int64) (driver.Snapshot, error) {
@@ -44,14 +40,6 @@ func snapshot(server, dir string, f frozen, size int64) (driver.Snapshot, error)
 		return driver.Snapshot{}, fmt.Errorf("write the snapshot: %w", err)
 	}
 	return driver.Snapshot{Driver: "process", Server: server, Carries: driver.CarryFiles, Dir: dir, Data: data, Size: size}, nil
-}
-
-// checkName refuses a directory that would not lie in the state's folder.
-func checkName(name string) error {
-	if name == "" || name[0] == '.' || !filepath.IsLocal(name) || filepath.Base(name) != name {
-		return fmt.Errorf("a state directory can't be called %q", name)
-	}
-	return nil
 }
 
 // Carries implements driver.Keeper. What a program has in memory stays behind.
@@ -71,8 +59,16 @@ func (d *Driver) Seed(ctx context.Context, spec driver.Spec, src driver.Source) 
 }
 
 func (d *Driver) seed(ctx context.Context, spec driver.Spec, src driver.Source) (err error) {
-	plan, err := planSeed(spec, src)
-	if err != nil || len(plan) == 0 {
+	from := dirs.From{Take: src.Take}
+	if src.From != nil {
+		f, err := thaw(*src.From)
+		if err != nil {
+			return err
+		}
+		from.Dirs, from.Folder = f.Dirs, src.From.Dir
+	}
+	plan, err := dirs.Plan(spec.Server, spec.Dirs, spec.State, from)
+	if err != nil || plan.Empty() {
 		return errors.Join(err, ctx.Err())
 	}
 	if spec.State == "" {
@@ -81,30 +77,16 @@ func (d *Driver) seed(ctx context.Context, spec driver.Spec, src driver.Source) 
 	if err := os.Remove(spec.State); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("there is something in its place: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(spec.State), 0o700); err != nil {
-		return err
-	}
-	if err := os.Mkdir(spec.State, 0o700); err != nil {
+	if err := folder.New(spec.State); err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			for _, s := range plan {
-				s.giveBack()
-			}
+			plan.GiveBack()
 			err = errors.Join(err, clone.Remove(spec.State))
 		}
 	}()
-	tell, err := meter(plan, src.Progress)
-	if err != nil {
-		return err
-	}
-	for _, s := range plan {
-		if err := s.make(ctx, clone.Options{Progress: tell(s)}); err != nil {
-			return fmt.Errorf("directory %q: %w", filepath.Base(s.to), err)
-		}
-	}
-	return ctx.Err()
+	return plan.Make(ctx, src.Progress)
 }
 
 // Freeze implements driver.Keeper. An instance that runs is held, yet a process
@@ -124,10 +106,7 @@ func (d *Driver) freeze(ctx context.Context, spec driver.Spec, runs bool, dir st
 	if len(spec.Dirs) == 0 {
 		return snapshot(spec.Server, "", frozen{}, 0)
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return driver.Snapshot{}, err
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	if err := folder.New(dir); err != nil {
 		return driver.Snapshot{}, err
 	}
 	defer func() {
@@ -135,24 +114,11 @@ func (d *Driver) freeze(ctx context.Context, spec driver.Spec, runs bool, dir st
 			err = errors.Join(err, clone.Remove(dir))
 		}
 	}()
-	f := frozen{Dirs: make(map[string]bool)}
-	var size int64
-	for _, s := range spec.Dirs {
-		if err := checkName(s.Name); err != nil {
-			return driver.Snapshot{}, err
-		}
-		from := filepath.Join(spec.State, s.Name)
-		if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) {
-			f.Dirs[s.Name] = false // the server has removed it
-			continue
-		}
-		o := clone.Options{Vanishing: runs, Copied: func(bytes, _ int64) { size += bytes }}
-		if err := clone.Tree(ctx, filepath.Join(dir, s.Name), from, o); err != nil {
-			return driver.Snapshot{}, fmt.Errorf("directory %q: %w", s.Name, err)
-		}
-		f.Dirs[s.Name] = true
+	set, size, err := dirs.Freeze(ctx, spec.Dirs, dir, spec.State, runs)
+	if err != nil {
+		return driver.Snapshot{}, err
 	}
-	return snapshot(spec.Server, dir, f, size)
+	return snapshot(spec.Server, dir, frozen{set}, size)
 }
 
 // Discard implements driver.Keeper.
@@ -181,13 +147,13 @@ func (d *Driver) Erase(_ context.Context, spec driver.Spec) error {
 // that belong to nobody are removed by who named them; what is left for us are
 // copies that were never finished.
 func (d *Driver) Recover(ctx context.Context, states []string, snapshots []driver.Snapshot) error {
-	dirs := states
+	all := states
 	for _, s := range snapshots {
 		if s.Driver == "process" && s.Dir != "" {
-			dirs = append(dirs[:len(dirs):len(dirs)], s.Dir)
+			all = append(all[:len(all):len(all)], s.Dir)
 		}
 	}
-	for _, dir := range dirs {
+	for _, dir := range all {
 		if err := errors.Join(ctx.Err(), clone.Sweep(dir)); err != nil {
 			return fmt.Errorf("recover the states of programs: %w", err)
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
+	"github.com/tine-mcp/tine/internal/driver/procid"
 	"github.com/tine-mcp/tine/internal/store"
 	"golang.org/x/sys/unix"
 )
@@ -164,7 +165,7 @@ func handles(t *testing.T, state string) []driver.Handle {
 
 func processesOf(program string) []int {
 	var out []int
-	for _, pid := range pids() {
+	for _, pid := range procid.All() {
 		exe, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/exe")
 		if err == nil && strings.TrimSuffix(exe, " (deleted)") == program {
 			out = append(out, pid)
@@ -193,8 +194,8 @@ func TestOrphansOfInit(t *testing.T) {
 		kin := spawned(t, drivertest.Dial(t, inst))
 		suite.Stop(t, inst)
 		for how, pid := range kin {
-			if id, err := identify(pid); err == nil {
-				t.Errorf("%s: process %d is left: %+v", how, pid, id)
+			if s, err := procid.Look(pid); err == nil {
+				t.Errorf("%s: process %d is left: %+v", how, pid, s)
 			}
 		}
 	}

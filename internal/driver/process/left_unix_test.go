@@ -19,7 +19,7 @@ func left(t testing.TB, h driver.Handle) []string {
 	var out []string
 	scan(func(p member) {
 		if p.of(family{token: rec.Token, dir: realPath(h.Dir)}) {
-			out = append(out, fmt.Sprintf("process %d", p.pid))
+			out = append(out, fmt.Sprintf("process %d", p.PID))
 		}
 	})
 	return out

@@ -51,6 +51,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/folder"
 	"github.com/tine-mcp/tine/internal/driver/lines"
 )
 
@@ -131,7 +132,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	}
 	defer func() {
 		if err != nil {
-			removeFolder(dir)
+			folder.Remove(dir, recordName)
 		}
 	}()
 	if spec, err = fillIn(spec); err != nil {
@@ -147,7 +148,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 		return nil, err
 	}
 
-	if err := makeFolder(dir); err != nil {
+	if err := folder.Make(dir); err != nil {
 		return nil, err
 	}
 	// Before the child exists, so that a gateway killed right after finds it.
@@ -177,7 +178,7 @@ type launchSpec struct {
 }
 
 // newInstance takes over a running child. From here on Stop ends it.
-func (d *Driver) newInstance(h driver.Handle, rec record, c *child, p *pipe, torn bool, stderr *lines.Log, log *slog.Logger) *instance {
+func (d *Driver) newInstance(h driver.Handle, rec record, c *child, p lines.Pipe, torn bool, stderr *lines.Log, log *slog.Logger) *instance {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -189,16 +190,6 @@ func (d *Driver) newInstance(h driver.Handle, rec record, c *child, p *pipe, tor
 	i.conn = lines.NewConn(p, lines.Options{Server: h.Server, Limit: d.opts.MaxFrame, Buffers: d.buffers, Log: log, Torn: torn})
 	go i.watch()
 	return i
-}
-
-func makeFolder(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make the instance's folder: %w", err)
-	}
-	if err := os.Chmod(dir, 0o700); err != nil {
-		return fmt.Errorf("make the instance's folder private: %w", err)
-	}
-	return nil
 }
 
 // realPath is the path as the kernel tells it.

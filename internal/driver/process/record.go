@@ -8,21 +8,20 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/driver/folder"
+	"github.com/tine-mcp/tine/internal/driver/procid"
 )
 
-const (
-	recordName = "process.json"
-	recordPart = "process.json.part"
-)
+const recordName = "process.json"
 
 // record is what is known about a child: in its folder for the sweep, in its
-// handle for the adoption. Before the child exists only the token is set.
+// handle for the adoption. Before the child exists only the token is set. The pid
+// is also that of its process group and session.
 type record struct {
-	Token   string `json:"token"`
-	PID     int    `json:"pid,omitempty"`   // also its process group and session
-	Start   uint64 `json:"start,omitempty"` // when it started, in the unit of the system: a pid alone may be another's by now
-	Boot    string `json:"boot,omitempty"`  // pids and start times begin anew with it
-	GraceMS int64  `json:"grace_ms,omitempty"`
+	Token string `json:"token"`
+	procid.ID
+	GraceMS int64 `json:"grace_ms,omitempty"`
 }
 
 func newRecord(grace, fallback time.Duration) record {
@@ -46,11 +45,7 @@ func (r record) data() json.RawMessage {
 // write puts the record into dir, whole or not at all. It need not survive a
 // power cut: neither does the child.
 func (r record) write(dir string) error {
-	part := filepath.Join(dir, recordPart)
-	if err := os.WriteFile(part, r.data(), 0o600); err != nil {
-		return fmt.Errorf("write the record of the process: %w", err)
-	}
-	if err := os.Rename(part, filepath.Join(dir, recordName)); err != nil {
+	if err := folder.Write(filepath.Join(dir, recordName), r.data()); err != nil {
 		return fmt.Errorf("write the record of the process: %w", err)
 	}
 	return nil
@@ -73,22 +68,4 @@ func parseRecord(b []byte) (record, error) {
 		return record{}, errors.New("read the record of the process: it has no token")
 	}
 	return r, nil
-}
-
-// removeFolder removes the folder of an instance, the record last: what is left
-// when we are killed meanwhile is still known as ours.
-func removeFolder(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	for _, e := range entries {
-		if e.Name() == recordName {
-			continue
-		}
-		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-			return err
-		}
-	}
-	return os.RemoveAll(dir)
 }

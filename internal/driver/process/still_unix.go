@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/driver/procid"
 )
 
 // still is whether the processes of an instance are stopped.
@@ -62,21 +64,21 @@ func (c *child) stopAll(over func() error) (running int, err error) {
 	late := time.Now().Add(stopRound)
 	c.signal(syscall.SIGSTOP)
 	if ok, err := standing(c.stands, late, over); err != nil || !ok {
-		return c.pid, err
+		return c.id.PID, err
 	}
 	for {
 		var fresh []member
 		for _, p := range c.census.members(c.family) {
-			if p.stands() {
+			if p.Stands() {
 				continue
 			}
-			if id, err := identify(p.pid); err == nil && id.pgrp != c.pid {
+			if s, err := procid.Look(p.PID); err == nil && s.Group != c.id.PID {
 				fresh = append(fresh, p)
 				c.still.away = append(c.still.away, p)
-				signalMember(p, syscall.SIGSTOP)
+				p.Signal(syscall.SIGSTOP)
 			}
-			if ok, err := standing(p.stands, late, over); err != nil || !ok {
-				return p.pid, err
+			if ok, err := standing(p.Stands, late, over); err != nil || !ok {
+				return p.PID, err
 			}
 		}
 		// What runs by itself may have started others before it was stopped.
@@ -90,10 +92,8 @@ func (c *child) stopAll(over func() error) (running int, err error) {
 func (c *child) stands() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.reaped || stands(c.pid)
+	return c.reaped || c.id.Stands()
 }
-
-func (p member) stands() bool { return stands(p.pid) || !lives(p.pid, p.start) }
 
 // standing waits until a process is stopped.
 func standing(stands func() bool, late time.Time, over func() error) (bool, error) {
@@ -122,7 +122,7 @@ func (c *child) goOn() {
 		return
 	}
 	for _, p := range slices.Backward(c.still.away) {
-		signalMember(p, syscall.SIGCONT)
+		p.Signal(syscall.SIGCONT)
 	}
 	c.still.away = nil
 	c.still.frozen = false
@@ -133,7 +133,7 @@ func (c *child) goOn() {
 func (c *child) wake() {
 	if c.stands() {
 		for _, p := range c.census.members(c.family) {
-			signalMember(p, syscall.SIGCONT)
+			p.Signal(syscall.SIGCONT)
 		}
 	}
 	c.signal(syscall.SIGCONT)

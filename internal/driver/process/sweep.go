@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/tine-mcp/tine/internal/driver/folder"
 )
 
 // Sweep implements driver.Sweeper. A folder is of this driver when it holds a
@@ -36,8 +38,7 @@ func (d *Driver) Sweep(ctx context.Context, root string, known map[string]bool) 
 		}
 		rec, err := readRecord(dir)
 		if errors.Is(err, fs.ErrNotExist) {
-			os.Remove(filepath.Join(dir, recordPart))
-			if os.Remove(dir) == nil {
+			if folder.RemoveEmpty(dir) {
 				gone = append(gone, dir)
 			}
 			continue

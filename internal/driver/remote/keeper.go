@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/folder"
 )
 
 // A state whose server forks is an instance of the orchestrator's. Its folder
@@ -63,7 +64,7 @@ func writeState(dir, key string) error {
 		err = os.MkdirAll(dir, 0o700)
 	}
 	if err == nil {
-		err = writeSynced(path, b)
+		err = folder.WriteSynced(path, b)
 	}
 	if err != nil {
 		return fmt.Errorf("write down which instance a state is: %w", err)

@@ -7,9 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/driver/folder"
 )
 
 // Kinds of what an orchestrator makes.
@@ -75,7 +76,7 @@ func (l ledger) put(e *entry) error {
 		err = os.MkdirAll(l.dir, 0o700)
 	}
 	if err == nil {
-		err = writeSynced(l.path(e.Key), b)
+		err = folder.WriteSynced(l.path(e.Key), b)
 	}
 	if err != nil {
 		return fmt.Errorf("write down what the orchestrator is asked for: %w", err)
@@ -137,37 +138,4 @@ func (l ledger) all() (list []*entry, bad []error, err error) {
 		}
 	}
 	return list, bad, nil
-}
-
-// writeSynced replaces a file with one that is whole.
-func writeSynced(path string, b []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.new")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-// syncDir makes what a folder lists last, where a system can do that.
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

@@ -1,18 +1,65 @@
 //go:build linux || darwin
 
-package process
+package fifo
 
 import (
 	"errors"
 	"io"
 	"os"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/tine-mcp/tine/internal/driver/lines"
 )
 
+// Pipe is our ends of a program's standard input and output. Open makes it.
+type Pipe struct {
+	r, w   *os.File // non-blocking
+	rr, rw syscall.RawConn
+	ended  atomic.Bool // the program is gone
+	in     incoming
+	out    outgoing
+}
+
+var _ lines.Pipe = (*Pipe)(nil)
+
+func newPipe(r, w *os.File) (*Pipe, error) {
+	rr, err := r.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	rw, err := w.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	p := &Pipe{r: r, w: w, rr: rr, rw: rw}
+	p.in.init()
+	p.out.init()
+	return p, nil
+}
+
+// SetReadDeadline implements lines.Pipe.
+func (p *Pipe) SetReadDeadline(t time.Time) error { return p.r.SetReadDeadline(t) }
+
+// SetWriteDeadline implements lines.Pipe.
+func (p *Pipe) SetWriteDeadline(t time.Time) error { return p.w.SetWriteDeadline(t) }
+
+// End implements lines.Pipe.
+func (p *Pipe) End() {
+	p.ended.Store(true)
+	p.r.SetReadDeadline(lines.LongAgo)
+	p.w.SetWriteDeadline(lines.LongAgo)
+}
+
+// Close implements lines.Pipe. The program does not notice.
+func (p *Pipe) Close() error {
+	p.r.Close()
+	return p.w.Close()
+}
+
 // Partial implements lines.Pipe.
-func (p *pipe) Partial() bool { return true }
+func (p *Pipe) Partial() bool { return true }
 
 // incoming is a read from the pipe. Its closures are made once.
 type incoming struct {
@@ -36,7 +83,7 @@ func (in *incoming) init() {
 }
 
 // Fill implements lines.Pipe.
-func (p *pipe) Fill(f *lines.Frames) (int, error) {
+func (p *Pipe) Fill(f *lines.Frames) (int, error) {
 	in := &p.in
 	in.f = f
 	err := p.rr.Read(in.try)
@@ -44,7 +91,7 @@ func (p *pipe) Fill(f *lines.Frames) (int, error) {
 		if !p.ended.Load() {
 			return 0, err
 		}
-		// What the child wrote before it died is still there. When there is
+		// What the program wrote before it died is still there. When there is
 		// no more the rest of the pipe is nobody's.
 		err = p.rr.Control(in.once)
 		if in.err == syscall.EAGAIN {
@@ -93,7 +140,7 @@ func (o *outgoing) init() {
 }
 
 // WriteSome implements lines.Pipe.
-func (p *pipe) WriteSome(b []byte, wait bool) (int, error) {
+func (p *Pipe) WriteSome(b []byte, wait bool) (int, error) {
 	o := &p.out
 	o.b, o.wait = b, wait
 	outer := p.rw.Write(o.try)

@@ -1,8 +1,8 @@
-package process
+package procid
 
 import "syscall"
 
-func newWatcher(pid int, start uint64, _ int) watcher { return newPoller(pid, start) }
+func newWatcher(id ID, _ int) Watcher { return newPoller(id) }
 
 func forkExec(path string, argv []string, attr *syscall.ProcAttr) (pid, fd int, err error) {
 	pid, err = syscall.ForkExec(path, argv, attr)

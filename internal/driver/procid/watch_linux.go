@@ -1,4 +1,4 @@
-package process
+package procid
 
 import (
 	"errors"
@@ -17,24 +17,24 @@ type pidfd struct {
 }
 
 // newWatcher watches a process. It owns fd, a pidfd of it or -1.
-func newWatcher(pid int, start uint64, fd int) watcher {
+func newWatcher(id ID, fd int) Watcher {
 	if fd < 0 {
-		return newPoller(pid, start) // an old kernel, or a strict seccomp profile
+		return newPoller(id) // an old kernel, or a strict seccomp profile
 	}
 	if err := unix.SetNonblock(fd, true); err != nil {
 		unix.Close(fd)
-		return newPoller(pid, start)
+		return newPoller(id)
 	}
 	f := os.NewFile(uintptr(fd), "pidfd")
 	rc, err := f.SyscallConn()
 	if err != nil || f.SetReadDeadline(time.Time{}) != nil {
 		f.Close()
-		return newPoller(pid, start)
+		return newPoller(id)
 	}
 	return &pidfd{f: f, rc: rc}
 }
 
-func (p *pidfd) wait(d time.Duration) (exited, ok bool) {
+func (p *pidfd) Wait(d time.Duration) (exited, ok bool) {
 	if err := p.f.SetReadDeadline(time.Now().Add(d)); err != nil {
 		return false, false
 	}
@@ -52,13 +52,19 @@ func (p *pidfd) wait(d time.Duration) (exited, ok bool) {
 	return false, false
 }
 
-func (p *pidfd) close() { p.f.Close() }
+func (p *pidfd) Close() { p.f.Close() }
 
 // forkExec starts a process and returns its pid, and a pidfd or -1.
 func forkExec(path string, argv []string, attr *syscall.ProcAttr) (pid, fd int, err error) {
 	fd = -1
-	attr.Sys.PidFD = &fd
-	pid, err = syscall.ForkExec(path, argv, attr)
+	a := *attr
+	var sys syscall.SysProcAttr
+	if a.Sys != nil {
+		sys = *a.Sys
+	}
+	sys.PidFD = &fd
+	a.Sys = &sys
+	pid, err = syscall.ForkExec(path, argv, &a)
 	return pid, fd, err
 }
 

@@ -1,4 +1,4 @@
-package process
+package dirs
 
 import "io/fs"
 

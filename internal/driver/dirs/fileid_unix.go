@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package process
+package dirs
 
 import (
 	"io/fs"

@@ -1,0 +1,87 @@
+//go:build linux || darwin
+
+package fifo
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Make makes the two FIFOs in a folder that has none, for nobody but us.
+func Make(dir string) error {
+	for _, name := range []string{In, Out} {
+		path := filepath.Join(dir, name)
+		if err := unix.Mkfifo(path, 0o600); err != nil {
+			return fmt.Errorf("make a named pipe (the state folder must be on a file system that has them): %w", &os.PathError{Op: "mkfifo", Path: path, Err: err})
+		}
+	}
+	return nil
+}
+
+// Program opens the ends of the program. They are opened apart from ours, because
+// whether an end blocks is a property of the opening, and the program must block
+// and we must not. The caller closes them once the program has them.
+func Program(dir string) (in, out *os.File, err error) {
+	if in, err = open(dir, In, unix.O_RDWR); err != nil {
+		return nil, nil, err
+	}
+	if out, err = open(dir, Out, unix.O_RDWR); err != nil {
+		in.Close()
+		return nil, nil, err
+	}
+	return in, out, nil
+}
+
+// Open opens our ends. Somebody must have the program's ends open.
+func Open(dir string) (*Pipe, error) {
+	r, err := open(dir, Out, unix.O_RDONLY|unix.O_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	w, err := open(dir, In, unix.O_WRONLY|unix.O_NONBLOCK)
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	p, err := newPipe(r, w)
+	if err != nil {
+		r.Close()
+		w.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func open(dir, name string, mode int) (*os.File, error) {
+	path := filepath.Join(dir, name)
+	for {
+		fd, err := unix.Open(path, mode|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+			unix.Close(fd)
+			return nil, &os.PathError{Op: "open", Path: path, Err: errNotFIFO}
+		}
+		return os.NewFile(uintptr(fd), path), nil
+	}
+}
+
+var errNotFIFO = errors.New("not a FIFO")
+
+// Unusable reports whether an error of opening FIFOs means that they will never
+// work again, unlike, say, too many open files.
+func Unusable(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotFIFO) || errors.Is(err, syscall.ENXIO) ||
+		errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR)
+}
