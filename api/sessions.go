@@ -173,13 +173,13 @@ type RewindRequest struct {
 // delimited, from the first session of the line to this one, nothing cut or
 // masked.
 type Step struct {
-	Type    string    `json:"type"` // session, call, fork, snapshot, rewind or close
+	Type    string    `json:"type"` // session, call, network, fork, snapshot, rewind or close
 	Session string    `json:"session"`
 	At      time.Time `json:"at"`
 	// Step counts the calls of the line from 1; of others it is the one before.
 	Step int64 `json:"step"`
 
-	// Of calls.
+	// Of calls, and of connections that servers made.
 	ID        string          `json:"id,omitempty"`
 	Server    string          `json:"server,omitempty"`
 	Method    string          `json:"method,omitempty"`

@@ -162,6 +162,8 @@ func transportOf(e *session.Entry) string {
 		return "http"
 	case e.Docker != nil && e.Docker.Transport != "":
 		return e.Docker.Transport
+	case e.Sandbox != nil && e.Sandbox.Transport != "":
+		return e.Sandbox.Transport
 	case e.Docker != nil || e.Command != "":
 		return "stdio"
 	}

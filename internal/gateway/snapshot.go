@@ -46,12 +46,17 @@ func (g *Gateway) Snapshot() telemetry.Snapshot {
 	g.mu.Lock()
 	s := telemetry.Snapshot{Sessions: len(g.reg.Sessions()), Clients: len(g.clients) + len(g.channels)}
 	g.mu.Unlock()
+	pools := g.reg.Pools()
 	for _, e := range cat.Entries {
 		d := g.describe(e)
-		s.Servers = append(s.Servers, telemetry.ServerGauges{
+		one := telemetry.ServerGauges{
 			ID: e.ID, Driver: e.Driver, Breaker: d.Breaker, Up: d.State != api.StateFailed,
 			Instances: d.Instances, InFlight: d.InFlight, Queue: d.Queue, Restarts: d.Restarts,
-		})
+		}
+		if p, ok := pools[e.ID]; ok {
+			one.Pool = &telemetry.PoolGauges{Slots: p.Slots, Ready: p.Ready, Live: p.Live, Parked: p.Parked}
+		}
+		s.Servers = append(s.Servers, one)
 	}
 	if g.o.Journal != nil {
 		st := g.o.Journal.Stats()

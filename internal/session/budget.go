@@ -47,6 +47,18 @@ func (b *budget) fits(n need) bool {
 		(b.most.instances <= 0 || b.used.instances+n.instances <= b.most.instances)
 }
 
+// take takes so much if it fits at once and nobody waits for it.
+func (b *budget) take(n need) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.queue) > 0 || !b.fits(n) {
+		return false
+	}
+	b.used.memory += n.memory
+	b.used.instances += n.instances
+	return true
+}
+
 // force takes what is in use already, whatever the bounds.
 func (b *budget) force(n need) {
 	b.mu.Lock()

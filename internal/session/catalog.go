@@ -26,6 +26,7 @@ type Catalog struct {
 	byID    map[string]*Entry
 	key     string   // the same for catalogs of the same servers
 	of      *Catalog // the one that was current when this one was made
+	ahead   []*Entry // those that are copied before anybody forks
 }
 
 // An Entry is one server with what was changed about it at run time.
@@ -90,7 +91,7 @@ func (e *Entry) spec() driver.Spec {
 		Server: e.Base(), Ordinal: e.Ordinal, Command: e.Command, Args: e.Args, Env: e.Env, Cwd: e.Cwd,
 		URL: e.URL, Header: header, Transport: e.Transport, CAFile: e.CAFile,
 		Builtin: e.Builtin, Settings: e.Settings, Template: e.Template, Details: e.Details,
-		Docker: e.Docker, Remote: e.Remote,
+		Docker: e.Docker, Remote: e.Remote, Sandbox: e.Sandbox,
 	}
 	for _, d := range e.State {
 		spec.Dirs = append(spec.Dirs, driver.StateDir{Name: d.Name, Template: d.Template})
@@ -139,7 +140,10 @@ func (e *Entry) fork() (mode, why string) {
 			carries = driver.CarryFiles // it works on nothing else
 		}
 	}
+	at := "servers." + e.Base()
 	switch {
+	case e.Fork == config.ForkMemory && carries != driver.CarryMemory && e.Sandbox != nil:
+		return config.ForkRefuse, fmt.Sprintf("%s; or set %s.fork to files, fresh, share or refuse", e.unforked(), at)
 	case e.Fork == config.ForkMemory && carries != driver.CarryMemory:
 		return config.ForkRefuse, fmt.Sprintf("driver %q can't carry the memory of server %q; set servers.%s.fork to files, fresh, share or refuse", e.Driver, e.Base(), e.Base())
 	case e.Fork == config.ForkFiles && carries == driver.CarryNone:
@@ -154,10 +158,20 @@ func (e *Entry) fork() (mode, why string) {
 		return config.ForkRefuse, fmt.Sprintf("the orchestrator of server %q is not known to fork; name its endpoint in servers.%s.remote.fork or servers.%s.remote.snapshot, or set servers.%s.fork to fresh or share", e.Base(), e.Base(), e.Base(), e.Base())
 	case e.Docker != nil:
 		return config.ForkRefuse, fmt.Sprintf("what the container of server %q remembers is not known; name its paths, or root, in servers.%s.docker.state, or set servers.%s.fork to fresh or share", e.Base(), e.Base(), e.Base())
+	case e.Sandbox != nil:
+		return config.ForkRefuse, fmt.Sprintf("%s; or name its directories with %s.state: [NAME] and ${state.NAME} in its args or env, or set %s.fork to fresh or share", e.unforked(), at, at)
 	case e.keeper() != nil:
 		return config.ForkRefuse, fmt.Sprintf("what server %q remembers is not known; name its directories with servers.%s.state: [NAME] and ${state.NAME} in its args or env, or set servers.%s.fork to fresh or share", e.Base(), e.Base(), e.Base())
 	}
 	return config.ForkRefuse, fmt.Sprintf("driver %q can't fork; set servers.%s.fork to fresh or share, or servers.%s.scope to shared", e.Driver, e.Base(), e.Base())
+}
+
+// unforked says why a server in a sandbox can't be copied while it runs.
+func (e *Entry) unforked() string {
+	if !e.Sandbox.Forks() {
+		return fmt.Sprintf("server %q is on the network of the host, and such a one can't be copied while it runs; set servers.%s.sandbox.network to none or to the domains it needs", e.Base(), e.Base())
+	}
+	return fmt.Sprintf("the sandbox of server %q can't be copied while it runs; see tine doctor", e.Base())
 }
 
 // hashOf tells whether two entries would start the same thing and speak to it
@@ -173,6 +187,12 @@ func hashOf(s config.Server) string {
 		d := *s.Docker
 		d.RunArgs, d.TemplatePath = nil, ""
 		s.Docker = &d
+	}
+	s.Warm, s.ForkAhead, s.OnFork = 0, false, nil
+	if s.Sandbox != nil {
+		b := *s.Sandbox
+		b.Slots = 0 // how many are prepared says nothing of one
+		s.Sandbox = &b
 	}
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -203,6 +223,7 @@ func (r *Registry) build(cfg *config.Config, overrides map[string]store.Override
 		c.byID[s.ID] = e
 	}
 	c.key, c.of = keyOf(c.Entries), c
+	c.ahead = copiedAhead(c.Entries)
 	return c
 }
 
@@ -389,12 +410,12 @@ func (r *Registry) swap(next *Catalog) {
 	r.catalog.Store(next)
 	clear(r.views)
 	stale, staleOf := stale(old, next), stale
-	var retired []*part
+	var retired []goner
 	for id, p := range r.shared {
 		if stale[id] {
 			p.ended = make(chan struct{})
 			r.ending[id] = append(slices.DeleteFunc(r.ending[id], isOver), p.ended)
-			retired = append(retired, p)
+			retired = append(retired, leaving(p, old, next))
 			delete(r.shared, id)
 		}
 	}
@@ -404,11 +425,14 @@ func (r *Registry) swap(next *Catalog) {
 	}
 	r.mu.Unlock()
 	for _, s := range sessions {
-		gone := stale
-		if was := before[s]; was != nil && was != old {
-			gone = staleOf(was, s.Catalog())
+		gone, was, now := stale, old, next
+		if b := before[s]; b != nil && b != old {
+			was, now = b, s.Catalog()
+			gone = staleOf(was, now)
 		}
-		retired = append(retired, s.retire(gone)...)
+		for _, p := range s.retire(gone) {
+			retired = append(retired, leaving(p, was, now))
+		}
 	}
 	for _, e := range next.Entries {
 		for _, up := range r.Upstreams(e.ID) {
@@ -420,7 +444,11 @@ func (r *Registry) swap(next *Catalog) {
 		r.retiring.Go(func() {
 			ctx, cancel := context.WithTimeout(r.life, drainTime)
 			defer cancel()
-			p.up.Drain(ctx)
+			if p.rests {
+				p.up.DrainToRest(ctx)
+			} else {
+				p.up.Drain(ctx)
+			}
 			close(p.ended)
 		})
 	}
@@ -431,6 +459,7 @@ func (r *Registry) swap(next *Catalog) {
 	}
 	r.dropGovernors(next)
 	r.startEager(sessions)
+	r.warmUp(next)
 	for _, s := range sessions {
 		s.catalogChanged()
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/upstream"
 )
 
 // A snapshot as a file:
@@ -59,6 +60,8 @@ type manifestMember struct {
 	Driver  string `json:"driver"`
 	Builtin string `json:"builtin,omitempty"`
 	Carries string `json:"carries"`
+	// Hello is what the server said in its handshake, where its memory is carried.
+	Hello json.RawMessage `json:"hello,omitempty"`
 }
 
 // Export writes a snapshot, by its id, as one file.
@@ -80,7 +83,7 @@ func (r *Registry) Export(ctx context.Context, id string, w io.Writer) error {
 	}
 	for _, f := range snap.Members {
 		base, _ := splitMember(f.Server)
-		m.Members = append(m.Members, manifestMember{f.Server, f.Snapshot.Driver, servers[base], f.Snapshot.Carries})
+		m.Members = append(m.Members, manifestMember{f.Server, f.Snapshot.Driver, servers[base], f.Snapshot.Carries, f.Snapshot.Hello})
 	}
 	sum := sha256.New()
 	out := bufio.NewWriterSize(w, 64<<10)
@@ -213,6 +216,11 @@ func (r *Registry) readFile(ctx context.Context, snap *snapshot, dir string, rd 
 		case e.keeper() == nil:
 			return fmt.Errorf("driver %q can't import", e.Driver)
 		}
+		if len(member.Hello) > 0 {
+			if _, err := upstream.ReadHello(member.Hello); err != nil {
+				return fmt.Errorf("server %q: %w", member.Server, err)
+			}
+		}
 		seen[member.Server] = true
 		c := &chunkReader{r: in}
 		s, err := e.keeper().Import(ctx, e.ID, filepath.Join(dir, member.Server), c)
@@ -220,7 +228,10 @@ func (r *Registry) readFile(ctx context.Context, snap *snapshot, dir string, rd 
 			return fmt.Errorf("server %q: %w", member.Server, err)
 		}
 		s.Driver, s.Server = e.Driver, member.Server
-		snap.Members = append(snap.Members, frozenMember{member.Server, s})
+		if s.Carries == driver.CarryMemory && len(s.Hello) == 0 && len(member.Hello) > 0 {
+			s.Hello = member.Hello
+		}
+		snap.Members = append(snap.Members, frozenMember{member.Server, s, nil})
 		if err := c.drain(); err != nil {
 			return fmt.Errorf("server %q: %w", member.Server, err)
 		}

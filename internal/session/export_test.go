@@ -12,3 +12,9 @@ func (r *Registry) Views() int {
 	defer r.mu.Unlock()
 	return len(r.views)
 }
+
+// Rest ends the instances of a session that nobody uses, as the reaper does.
+func (r *Registry) Rest(s *Session) { r.rest(s) }
+
+// Fill has as many ready as there is room for, as the reaper does.
+func (r *Registry) Fill() { r.fillWarm() }

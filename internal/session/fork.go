@@ -62,7 +62,7 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 		return nil, err
 	}
 	dir := filepath.Join(r.snapshotHome(), "tmp_"+newID()[len("ses_"):])
-	m, err := s.freeze(ctx, dir, wait)
+	m, err := s.freeze(ctx, dir, wait, true)
 	if err != nil {
 		r.uncount(s.Owner, o.Count)
 		r.budget.release(each.times(o.Count))

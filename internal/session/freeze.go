@@ -13,6 +13,7 @@ import (
 	"github.com/tine-mcp/tine/internal/clone"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/workspace"
 )
 
@@ -32,6 +33,9 @@ type frozen struct {
 type frozenMember struct {
 	Server   string          `json:"server"`
 	Snapshot driver.Snapshot `json:"snapshot"`
+	// spare is what it was taken from, which has to be given back; nil where it
+	// was made for this alone.
+	spare *spare
 }
 
 func (f *frozen) size() int64 {
@@ -111,7 +115,9 @@ func (s *Session) carried() (take []*Entry, shared []string, err error) {
 // freeze makes everything in a session stand still for a moment and takes its
 // state down into the folder dir, which the result then owns. Calls under way
 // are waited for; those that come meanwhile wait until it is over.
-func (s *Session) freeze(ctx context.Context, dir string, wait time.Duration) (*moment, error) {
+// With spares, members that did nothing since they were copied ahead of time are
+// not frozen again.
+func (s *Session) freeze(ctx context.Context, dir string, wait time.Duration, spares bool) (*moment, error) {
 	if _, _, err := s.carried(); err != nil {
 		return nil, err // before anybody has to wait
 	}
@@ -123,12 +129,20 @@ func (s *Session) freeze(ctx context.Context, dir string, wait time.Duration) (*
 	defer thaw()
 	still, cancel := context.WithTimeout(ctx, max(time.Second, wait-time.Since(began)))
 	defer cancel()
-	instances, release, err := s.holdAll(still)
+	// No call is under way, so that one which is as it was copied stays that way and
+	// need not be held.
+	var ready map[string]*spare
+	if spares {
+		ready = s.useSpares()
+	}
+	instances, release, err := s.holdAll(still, ready)
 	if err != nil {
+		s.giveBackAll(ready)
 		return nil, err
 	}
 	defer release()
-	m, err := s.capture(ctx, dir, instances)
+	m, err := s.capture(ctx, dir, instances, ready)
+	s.giveBackAll(ready) // those that were not used
 	if err != nil {
 		return nil, err
 	}
@@ -138,12 +152,12 @@ func (s *Session) freeze(ctx context.Context, dir string, wait time.Duration) (*
 
 // holdAll keeps every member of the session quiet until release is called: what
 // runs is held, nothing starts, and what a reload replaced has ended. It returns
-// what runs, by server. The gate is frozen.
-func (s *Session) holdAll(ctx context.Context) (running map[string]driver.Instance, release func(), err error) {
+// what runs, by server. The gate is frozen. Those in except are left out.
+func (s *Session) holdAll(ctx context.Context, except map[string]*spare) (running map[string]driver.Instance, release func(), err error) {
 	var members []*Entry
 	for _, e := range s.members() {
 		mode, _ := e.fork()
-		if on, _ := e.On(); !on || mode == config.ForkShare {
+		if on, _ := e.On(); !on || mode == config.ForkShare || except[e.ID] != nil {
 			continue
 		}
 		// What has neither state nor part is not worth one; it has nothing to hold.
@@ -183,14 +197,14 @@ func (s *Session) holdAll(ctx context.Context) (running map[string]driver.Instan
 }
 
 // capture takes down the state of a session whose gate is frozen and whose
-// members are held.
-func (s *Session) capture(ctx context.Context, dir string, running map[string]driver.Instance) (*moment, error) {
+// members are held, except for those that are ready, which it takes out of there.
+func (s *Session) capture(ctx context.Context, dir string, running map[string]driver.Instance, ready map[string]*spare) (*moment, error) {
 	take, shared, err := s.carried()
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the folder of the snapshot: %w", err)
+	if err := makeFolder(dir); err != nil {
+		return nil, err
 	}
 	m := &moment{frozen: frozen{Members: make([]frozenMember, len(take)), Shared: shared}, call: s.r.lastCall()}
 	m.Counts = s.counts()
@@ -214,15 +228,17 @@ func (s *Session) capture(ctx context.Context, dir string, running map[string]dr
 			return nil
 		}
 		e := take[i]
-		spec := e.spec()
-		spec.State = s.stateDir(e.ID) // and no session: what comes of it outlasts this one
-		snap, err := e.keeper().Freeze(ctx, spec, running[e.ID], filepath.Join(dir, e.ID))
-		if err != nil {
-			return memberError(e.ID, "freezing its state", err)
+		mu.Lock()
+		sp := ready[e.ID]
+		delete(ready, e.ID)
+		mu.Unlock()
+		if sp != nil {
+			m.Members[i] = frozenMember{e.ID, sp.snap, sp}
+			return nil
 		}
-		snap.Driver, snap.Server = e.Driver, e.ID
-		m.Members[i] = frozenMember{e.ID, snap}
-		return nil
+		snap, err := s.freezeMember(ctx, e, running[e.ID], filepath.Join(dir, e.ID))
+		m.Members[i] = frozenMember{e.ID, snap, nil}
+		return err
 	})
 	if err != nil {
 		gone, cancel := afterwards(ctx)
@@ -231,6 +247,49 @@ func (s *Session) capture(ctx context.Context, dir string, running map[string]dr
 		return nil, err
 	}
 	return m, nil
+}
+
+// makeFolder makes the folder of a snapshot.
+func makeFolder(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("making the folder of the snapshot: %w", err)
+	}
+	return nil
+}
+
+// freezeMember takes down the state of one member. inst is what runs, and held;
+// nil for nothing.
+func (s *Session) freezeMember(ctx context.Context, e *Entry, inst driver.Instance, dir string) (driver.Snapshot, error) {
+	spec := e.spec()
+	spec.State = s.stateDir(e.ID) // and no session: what comes of it outlasts this one
+	spec.Carry = e.carry()
+	return freezeState(ctx, e, spec, s.Peek(e.ID), inst, dir)
+}
+
+// freezeState takes down the state of a server. Where its memory is in it, what
+// the server said in its handshake goes with that: whoever is made of it is
+// greeted already.
+func freezeState(ctx context.Context, e *Entry, spec driver.Spec, up *upstream.Upstream, inst driver.Instance, dir string) (driver.Snapshot, error) {
+	snap, err := e.keeper().Freeze(ctx, spec, inst, dir)
+	if err != nil {
+		return driver.Snapshot{}, memberError(e.ID, "freezing its state", err)
+	}
+	snap.Driver, snap.Server = e.Driver, e.ID
+	if snap.Carries == driver.CarryMemory && len(snap.Hello) == 0 && up != nil {
+		snap.Hello = up.Greeting(inst)
+	}
+	return snap, nil
+}
+
+// carry is what a freeze of the server is to carry; empty for the most there is.
+func (e *Entry) carry() string {
+	switch mode, _ := e.fork(); mode {
+	case config.ForkMemory:
+		return driver.CarryMemory
+	case config.ForkFiles:
+		return driver.CarryFiles
+	}
+	return ""
 }
 
 // atOnce does n things at once and returns the first error. The common case of
@@ -272,6 +331,10 @@ func atAll(n int, do func(int) error) []error {
 func (r *Registry) discard(ctx context.Context, f *frozen, dir string) {
 	_ = atOnce(len(f.Members), func(i int) error {
 		m := f.Members[i]
+		if m.spare != nil {
+			r.giveBack(m.spare)
+			return nil
+		}
 		k, _ := r.o.Drivers[m.Snapshot.Driver].(driver.Keeper)
 		if k == nil { // also where it was never made
 			return nil

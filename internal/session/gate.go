@@ -141,15 +141,7 @@ func (g *gate) freeze(ctx context.Context, wait time.Duration) (thaw func(), err
 			return nil, &api.Error{Kind: api.KindTimeout, Retryable: true, Message: "another fork, snapshot or rewind of the session is still under way"}
 		}
 	}
-	var once sync.Once
-	thaw = func() {
-		once.Do(func() {
-			g.mu.Lock()
-			close(g.thawed)
-			g.thawed = nil
-			g.mu.Unlock()
-		})
-	}
+	thaw = g.thaw()
 	for {
 		g.mu.Lock()
 		if g.shut != nil {
@@ -181,6 +173,28 @@ func (g *gate) freeze(ctx context.Context, wait time.Duration) (thaw func(), err
 			return nil, &api.Error{Kind: api.KindTimeout, Retryable: true, Message: fmt.Sprintf("%s did not end within %s; a fork waits for calls under way, as long as its wait or sessions.fork_wait says", what, wait.Round(time.Millisecond))}
 		}
 	}
+}
+
+// freezeNow is freeze for whoever has no right to make anybody wait for it: it
+// fails where somebody is inside, or freezes it.
+func (g *gate) freezeNow() (thaw func(), ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut != nil || g.thawed != nil || len(g.inside) > 0 {
+		return nil, false
+	}
+	g.thawed = make(chan struct{})
+	return g.thaw(), true
+}
+
+// thaw lets calls in again, once.
+func (g *gate) thaw() func() {
+	return sync.OnceFunc(func() {
+		g.mu.Lock()
+		close(g.thawed)
+		g.thawed = nil
+		g.mu.Unlock()
+	})
 }
 
 // oldest names the call that has been inside for the longest.

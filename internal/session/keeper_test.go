@@ -65,7 +65,8 @@ func (p *proc) tool(params []byte) string {
 	case "set":
 		p.state[a["k"]] = a["v"]
 		b, err := json.Marshal(p.state)
-		if err == nil {
+		if err == nil && p.kind != boxKind { // which has it in memory alone
+
 			err = writeWhole(filepath.Join(p.spec.State, stateFile), b)
 		}
 		return answer("ok", err)

@@ -290,7 +290,7 @@ func (b *birth) seedMember(ctx context.Context, s *Session, m *frozenMember, las
 			Message: fmt.Sprintf("server %q is run by driver %q, and the snapshot was made by %q", e.ID, e.Driver, m.Snapshot.Driver),
 		}
 	}
-	src := driver.Source{From: &m.Snapshot, Take: last && b.take}
+	src := driver.Source{From: &m.Snapshot, Take: last && b.take && m.spare == nil}
 	return b.r.seed(ctx, e, s.ID, s.stateDir(e.ID), src)
 }
 

@@ -187,7 +187,7 @@ func (r *Registry) viewOf(cur *Catalog, pin string, only []string, members map[s
 			v.byID[e.ID] = e
 		}
 	}
-	v.key = keyOf(v.Entries)
+	v.key, v.ahead = keyOf(v.Entries), copiedAhead(v.Entries)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if other := r.views[key]; other != nil && other.of == cur {

@@ -78,6 +78,11 @@ type Registry struct {
 
 	sharedSeeding sync.Mutex // held while the state of a shared server is made
 
+	warm    map[string]*warm // by server
+	warming chan struct{}    // has room for whoever makes one
+	// granting is held while it is said how many are ready.
+	granting sync.Mutex
+
 	life     context.Context
 	end      context.CancelFunc
 	retiring sync.WaitGroup
@@ -93,6 +98,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 		governors: make(map[string]*governor), tokens: make(map[string]*Session),
 		lent: make(map[string]*lent), unrecorded: make(map[string]*Session), started: time.Now(), snapshots: make(map[string]*snapshot),
 		pins: make(map[string][]config.Server), views: make(map[string]*Catalog), perOwner: make(map[string]int),
+		warm: make(map[string]*warm), warming: make(chan struct{}, 1),
 	}
 	r.budget.set(bounds(cfg))
 	r.life, r.end = context.WithCancel(context.Background())
@@ -111,6 +117,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 		r.startEager(restored)
 	}
 	r.reaper.Go(r.reap)
+	r.warmUp(r.Catalog())
 	return r, nil
 }
 
@@ -178,6 +185,7 @@ func (r *Registry) newSession(id, owner, kind string, created time.Time, f facts
 	s := &Session{
 		ID: id, Owner: owner, Kind: kind, Created: created, caps: f.Caps, pinnedOwner: f.Owner, facts: f, r: r,
 		parts: make(map[string]*part), ending: make(map[string][]chan struct{}), watchers: make(map[*watch]struct{}),
+		spares: make(map[string]*spares),
 	}
 	s.Touch()
 	return s
@@ -257,7 +265,7 @@ func (r *Registry) closeSession(ctx context.Context, s *Session, reason string) 
 	if err != nil {
 		// It would be back after a restart, and must not be empty then. What runs
 		// ends; the rest waits for the reaper.
-		r.finish(s, (*upstream.Upstream).Close)
+		r.finish(s, resting())
 		return &api.Error{Kind: api.KindInfrastructure, Retryable: true, Message: fmt.Sprintf("the end of session %s could not be written down, and is tried again: %v", s.ID, err)}
 	}
 	r.bury(ctx, s)
@@ -314,7 +322,12 @@ func (r *Registry) finish(s *Session, end func(*upstream.Upstream)) {
 	s.closed = true
 	parts := s.parts
 	s.parts = make(map[string]*part)
+	var copies []*spare
+	for id := range s.spares {
+		copies = append(copies, s.forgetSpare(id))
+	}
 	s.mu.Unlock()
+	r.dropSpares(copies...)
 	var wg sync.WaitGroup
 	for _, p := range parts {
 		if p.unhear != nil {
@@ -373,16 +386,8 @@ func (r *Registry) newUpstream(e *Entry, by owned, adopt *store.Handle) *upstrea
 		spec.Session = s.ID
 		caps = s.caps
 	}
-	cfg := r.Catalog().Config
-	o := upstream.Options{
-		Spec: spec, Member: e.ID, Driver: e.driver, Startup: e.startup(), Eager: e.Eager, Prepare: r.prepare(e, by),
-		ConnectTimeout: e.ConnectTimeout, CallTimeout: e.Timeout, MaxTimeout: e.Policy.MaxTimeout, Log: r.o.Log,
-		Conn: upstream.ConnOptions{
-			Server: e.ID, Protocol: e.Protocol, Shared: s == nil, Limit: int(cfg.Limits.Message),
-			Claims: upstream.Claims(caps, e.ClientCapabilities), Allowed: e.ClientCapabilities, Log: r.o.Log,
-			Mask: r.o.Record.Redact.Text,
-		},
-	}
+	o := r.upstreamOptions(e, spec, caps)
+	o.Eager, o.Prepare, o.Conn.Shared = e.Eager, r.prepare(e, by), s == nil
 	if e.driver.Info().Adopts {
 		created := time.Now()
 		o.Keep = func(h driver.Handle, hello json.RawMessage) error {
@@ -404,6 +409,20 @@ func (r *Registry) newUpstream(e *Entry, by owned, adopt *store.Handle) *upstrea
 		}
 	}
 	return r.govern(e, s, o)
+}
+
+// upstreamOptions are those of every hold on a server, for one whose client can do
+// so much; nil for nobody in particular.
+func (r *Registry) upstreamOptions(e *Entry, spec driver.Spec, caps []byte) upstream.Options {
+	return upstream.Options{
+		Spec: spec, Member: e.ID, Driver: e.driver, Startup: e.startup(), OnFork: e.OnFork,
+		ConnectTimeout: e.ConnectTimeout, CallTimeout: e.Timeout, MaxTimeout: e.Policy.MaxTimeout, Log: r.o.Log,
+		Conn: upstream.ConnOptions{
+			Server: e.ID, Protocol: e.Protocol, Limit: int(r.Catalog().Config.Limits.Message),
+			Claims: upstream.Claims(caps, e.ClientCapabilities), Allowed: e.ClientCapabilities, Log: r.o.Log,
+			Mask: r.o.Record.Redact.Text,
+		},
+	}
 }
 
 // startEager starts what is to run from the beginning: eager shared servers,
@@ -432,8 +451,9 @@ func (r *Registry) startEager(sessions []*Session) {
 	}
 }
 
-// Close ends the registry. With keep, instances that the next gateway can
-// adopt are left running, and sessions are remembered.
+// Close ends the registry. Sessions are remembered. With keep, instances that the
+// next gateway can adopt are left running; without, what they have in memory is
+// kept where that can be done.
 func (r *Registry) Close(ctx context.Context, keep bool) {
 	// A change under way starts what is waited for below; none comes after.
 	r.changing.Lock()
@@ -460,7 +480,7 @@ func (r *Registry) Close(ctx context.Context, keep bool) {
 	r.mu.Unlock()
 	r.changing.Unlock()
 	r.end()
-	end := (*upstream.Upstream).Close
+	end := resting() // all sessions are there again at the next start
 	if keep {
 		end = (*upstream.Upstream).Leave
 	}
@@ -480,5 +500,6 @@ func (r *Registry) Close(ctx context.Context, keep bool) {
 	wg.Wait()
 	r.retiring.Wait()
 	r.reaper.Wait()
+	r.dropWarm()
 	r.dropGovernors(nil)
 }

@@ -59,7 +59,7 @@ func (r *Registry) restore(ctx context.Context) error {
 			stay = append(stay, h)
 			continue
 		}
-		if err := r.endInstance(ctx, h); err != nil {
+		if err := r.endInstance(ctx, h, r.fitting(h) != nil); err != nil {
 			r.o.Log.Warn("instance of an earlier gateway not ended", "server", h.Server, "err", err)
 			continue
 		}
@@ -344,6 +344,17 @@ func (r *Registry) lentEntry(h store.Handle) *Entry {
 
 // wanted reports whether a recorded instance is to be adopted.
 func (r *Registry) wanted(h store.Handle) bool {
+	e := r.fitting(h)
+	if e == nil {
+		return false
+	}
+	on, _ := e.On()
+	return on
+}
+
+// fitting returns the server of a recorded instance that somebody has as it was
+// started; nil where nobody does.
+func (r *Registry) fitting(h store.Handle) *Entry {
 	var e *Entry
 	s := r.sessions[h.Session]
 	lent := r.lentEntry(h)
@@ -356,21 +367,20 @@ func (r *Registry) wanted(h store.Handle) bool {
 		e = r.Catalog().Entry(h.Server)
 	}
 	if e == nil || e.hash == "" || s.fits(e) != h.SpecHash || e.Driver != h.Driver || e.driver == nil || len(h.Link) == 0 {
-		return false
-	}
-	if on, _ := e.On(); !on {
-		return false
+		return nil
 	}
 	switch {
-	case h.Session == "":
-		return e.shares() && r.shared[e.ID] == nil
-	case lent != nil:
-		return true
+	case h.Session == "" && (!e.shares() || r.shared[e.ID] != nil):
+		return nil
+	case h.Session != "" && lent == nil && (s == nil || e.shares()):
+		return nil
 	}
-	return s != nil && !e.shares()
+	return e
 }
 
-func (r *Registry) endInstance(ctx context.Context, h store.Handle) error {
+// endInstance ends a recorded instance; with rest it may be wanted again, when
+// its server is switched on.
+func (r *Registry) endInstance(ctx context.Context, h store.Handle, rest bool) error {
 	d := r.o.Drivers[h.Driver]
 	if d == nil {
 		return fmt.Errorf("there is no driver %q here", h.Driver)
@@ -382,6 +392,13 @@ func (r *Registry) endInstance(ctx context.Context, h store.Handle) error {
 	}
 	if err != nil {
 		return err
+	}
+	if rester, ok := inst.(driver.Rester); ok && rest {
+		err := rester.Rest(ctx, h.Link)
+		if err == nil {
+			return nil
+		}
+		r.o.Log.Warn("what a server had in memory is lost: it is switched off, and its memory could not be kept", "server", h.Server, "session", h.Session, "err", err)
 	}
 	return inst.Stop(ctx)
 }
@@ -435,7 +452,7 @@ func (r *Registry) rest(s *Session) {
 		all[e.ID] = true
 	}
 	for _, p := range s.retire(all) {
-		p.up.Close()
+		p.up.Rest(context.WithoutCancel(r.life))
 		close(p.ended)
 	}
 }
@@ -457,6 +474,7 @@ func (r *Registry) reap() {
 		}
 		r.touch(r.life)
 		r.endings(r.life)
+		r.fillWarm()
 		now := time.Now()
 		var wg sync.WaitGroup
 		places := make(chan struct{}, parallel)

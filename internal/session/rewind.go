@@ -45,7 +45,7 @@ func (r *Registry) Rewind(ctx context.Context, s *Session, id string, wait time.
 	// No start of theirs is under way while their states are exchanged.
 	still, cancel := context.WithTimeout(ctx, max(time.Second, wait-time.Since(began)))
 	defer cancel()
-	_, release, err := s.holdAll(still)
+	_, release, err := s.holdAll(still, nil)
 	if err != nil {
 		return err
 	}

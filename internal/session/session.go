@@ -63,6 +63,7 @@ type Session struct {
 	parts    map[string]*part
 	ending   map[string][]chan struct{} // retired parts, by server
 	watchers map[*watch]struct{}
+	spares   map[string]*spares // by member
 }
 
 // A part is a session's hold on one server.
@@ -94,6 +95,14 @@ func (s *Session) SetCapabilities(caps []byte) {
 	}
 }
 
+// particular reports whether the session's servers are greeted for one client,
+// with what that can do.
+func (s *Session) particular() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.caps != nil
+}
+
 // Touch notes that the session is in use.
 func (s *Session) Touch() { s.used.Store(time.Now().UnixNano()) }
 
@@ -119,7 +128,14 @@ func (s *Session) Enter(ctx context.Context, server, tool string) (_ context.Con
 		}
 		s.calls.Add(1)
 	}
-	return s.gate.enter(ctx, server+s.r.Catalog().Config.Separator+tool)
+	ctx, out, err := s.gate.enter(ctx, server+s.r.Catalog().Config.Separator+tool)
+	if err != nil || len(s.Catalog().ahead) == 0 {
+		return ctx, out, err
+	}
+	return ctx, func() {
+		out()
+		s.copyAhead()
+	}, nil
 }
 
 // Park says whether the call of a context, which Enter gave, waits for a person:
@@ -208,6 +224,8 @@ func (s *Session) Peek(id string) *upstream.Upstream {
 // retire takes the parts of stale servers out and returns those that were the
 // session's own.
 func (s *Session) retire(stale map[string]bool) []*part {
+	var copies []*spare
+	defer func() { s.r.dropSpares(copies...) }() // without the lock
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []*part
@@ -216,6 +234,7 @@ func (s *Session) retire(stale map[string]bool) []*part {
 			continue
 		}
 		delete(s.parts, id)
+		copies = append(copies, s.forgetSpare(id))
 		if p.unhear != nil {
 			p.unhear()
 		}

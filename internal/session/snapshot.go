@@ -80,7 +80,7 @@ func (r *Registry) takeSnapshot(ctx context.Context, s *Session, o SnapshotOptio
 	}
 	id := newSnapshotID()
 	dir := filepath.Join(r.snapshotHome(), id)
-	m, err := s.freeze(ctx, dir, choose(o.Wait, r.Catalog().Config.Sessions.ForkWait))
+	m, err := s.freeze(ctx, dir, choose(o.Wait, r.Catalog().Config.Sessions.ForkWait), false)
 	if err != nil {
 		return nil, err
 	}

@@ -100,7 +100,7 @@ func (r *Registry) seed(ctx context.Context, e *Entry, session, dir string, src 
 		return fmt.Errorf("making the session's folder: %w", err)
 	}
 	spec := e.spec()
-	spec.Session, spec.State = session, dir
+	spec.Session, spec.State, spec.Carry = session, dir, e.carry()
 	if _, err := os.Lstat(dir); err == nil { // the rest of a making that was cut off
 		if err := e.keeper().Erase(ctx, spec); err != nil {
 			return fmt.Errorf("server %q: clearing a state that is not whole: %w", e.ID, err)
@@ -170,6 +170,11 @@ func (r *Registry) prepare(e *Entry, by owned) func(context.Context, *driver.Spe
 		}
 		if whole(spec.State) {
 			return nil
+		}
+		if s == nil || !s.particular() {
+			if done, err := r.seedWarm(ctx, e, spec.Session, spec.State); done || err != nil {
+				return err
+			}
 		}
 		return r.seed(ctx, e, spec.Session, spec.State, driver.Source{})
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/store/journal"
 	"github.com/tine-mcp/tine/internal/wire"
@@ -16,6 +17,7 @@ import (
 const (
 	stepSession  = "session"
 	stepCall     = "call"
+	stepNetwork  = "network"
 	stepFork     = "fork"
 	stepSnapshot = "snapshot"
 	stepRewind   = "rewind"
@@ -115,8 +117,13 @@ func (r *Registry) chapter(ctx context.Context, rec store.Session, end *store.Ev
 		if err := happened(e.Seq); err != nil {
 			return err
 		}
-		step++
 		s := callStep(rec.ID, e)
+		if e.Method == driver.MethodNetwork {
+			// No call, and what was sent outside can't be taken back.
+			s.Type, s.Step = stepNetwork, step
+			return tell(s)
+		}
+		step++
 		s.Step, s.Undone = step, undone(e.Seq)
 		return tell(s)
 	})
@@ -132,7 +139,7 @@ func callStep(session string, e journal.Entry) api.Step {
 		Result: e.Result, Duration: float64(e.Duration.Microseconds()) / 1000, Outcome: e.Outcome, Error: e.Error, Journal: e.Mode, Note: e.Note,
 		Arguments: e.Params,
 	}
-	if e.Method == wire.MethodCallTool {
+	if e.Method == wire.MethodCallTool || e.Method == driver.MethodNetwork {
 		s.Arguments = nil
 		if at, err := wire.Find(e.Params, "arguments"); err == nil && at.Ok() {
 			s.Arguments = at.Of(e.Params)

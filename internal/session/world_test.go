@@ -41,6 +41,7 @@ type world struct {
 	wrap    func(store.Store) store.Store
 	also    map[string]driver.Driver // besides those of the machine
 	without string                   // a driver of the machine that is not there
+	boxes   *boxes                   // the driver whose forks carry memory; nil for none
 	layers  *layer.Store
 	spaces  *workspace.Store
 	journal *journal.Journal // only where a test records
@@ -122,6 +123,10 @@ func (w *world) open(yaml string) {
 	w.spaces = workspace.NewStore(w.layers, workspace.Options{Dir: filepath.Join(w.dir, "work")})
 	gen := w.m.generation()
 	drivers := map[string]driver.Driver{"process": &desk{w.m, gen, "process"}, "builtin": &desk{w.m, gen, "builtin"}}
+	if w.boxes != nil {
+		w.boxes.desk = &desk{w.m, gen, boxKind}
+		drivers[boxKind] = w.boxes
+	}
 	maps.Copy(drivers, w.also)
 	delete(drivers, w.without)
 	o := session.Options{

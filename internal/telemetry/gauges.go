@@ -25,6 +25,16 @@ type ServerGauges struct {
 	InFlight  int
 	Queue     int
 	Restarts  int // since the gateway started
+	Pool      *PoolGauges
+}
+
+// PoolGauges is what is prepared of a server; nil where its driver prepares
+// nothing.
+type PoolGauges struct {
+	Slots  int // of no snapshot
+	Ready  int // of a snapshot, and nobody's
+	Live   int
+	Parked int
 }
 
 var (
@@ -34,6 +44,10 @@ var (
 	descInst     = prometheus.NewDesc("tine_instances", "Running instances.", []string{"server", "driver"}, nil)
 	descUp       = prometheus.NewDesc("tine_server_up", "0 when the server failed, else 1.", []string{"server"}, nil)
 	descRestarts = prometheus.NewDesc("tine_instance_restarts_total", "Instances started again after they ended by themselves.", []string{"server"}, nil)
+	descSlots    = prometheus.NewDesc("tine_pool_slots", "Slots that are prepared for instances of no snapshot.", []string{"server"}, nil)
+	descReady    = prometheus.NewDesc("tine_pool_ready", "Instances that were made of a snapshot ahead of time and are nobody's yet.", []string{"server"}, nil)
+	descLive     = prometheus.NewDesc("tine_pool_live", "Instances that a pool keeps count of, parked ones too.", []string{"server"}, nil)
+	descParked   = prometheus.NewDesc("tine_pool_parked", "Instances that rest and use no CPU until they are called.", []string{"server"}, nil)
 	descSessions = prometheus.NewDesc("tine_sessions", "Open sessions.", nil, nil)
 	descClients  = prometheus.NewDesc("tine_clients", "Connected MCP clients.", nil, nil)
 	descBytes    = prometheus.NewDesc("tine_journal_bytes", "Size of the call journal.", nil, nil)
@@ -49,7 +63,8 @@ var _ prometheus.Collector = (*gauges)(nil)
 
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descInFlight, descQueue, descBreaker, descInst, descUp, descRestarts, descSessions, descClients, descBytes, descLag,
+		descInFlight, descQueue, descBreaker, descInst, descUp, descRestarts,
+		descSlots, descReady, descLive, descParked, descSessions, descClients, descBytes, descLag,
 	} {
 		ch <- d
 	}
@@ -79,6 +94,12 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(descUp, up, id)
 		ch <- prometheus.MustNewConstMetric(descRestarts, prometheus.CounterValue, float64(s.Restarts), id)
+		if p := s.Pool; p != nil {
+			gauge(descSlots, float64(p.Slots), id)
+			gauge(descReady, float64(p.Ready), id)
+			gauge(descLive, float64(p.Live), id)
+			gauge(descParked, float64(p.Parked), id)
+		}
 	}
 	gauge(descSessions, float64(snap.Sessions))
 	gauge(descClients, float64(snap.Clients))

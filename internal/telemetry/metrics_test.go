@@ -26,7 +26,7 @@ func TestMetrics(t *testing.T) {
 	m := NewMetrics("v1.2.3", func() Snapshot {
 		return Snapshot{
 			Servers: []ServerGauges{
-				{ID: "files", Driver: "process", Breaker: "half-open", Up: true, Instances: 2, InFlight: 3, Queue: 4, Restarts: 5},
+				{ID: "files", Driver: "process", Breaker: "half-open", Up: true, Instances: 2, InFlight: 3, Queue: 4, Restarts: 5, Pool: &PoolGauges{Slots: 1, Ready: 2, Live: 3, Parked: 4}},
 				{ID: "web", Driver: "url"},
 				{ID: "web", Driver: "url", Up: true}, // twice: the first one counts
 				{ID: "bad\xff", Driver: "url", Breaker: "open", Up: true},
@@ -77,6 +77,7 @@ func TestMetrics(t *testing.T) {
 		`tine_server_up{server="files"} 1`,
 		`tine_server_up{server="web"} 0`,
 		`tine_instance_restarts_total{server="files"} 5`,
+		`tine_pool_slots{server="files"} 1`, `tine_pool_ready{server="files"} 2`, `tine_pool_live{server="files"} 3`, `tine_pool_parked{server="files"} 4`,
 		"tine_sessions 6", "tine_clients 7", "tine_journal_bytes 1.099511627776e+12", "tine_journal_index_lag 8",
 		"go_goroutines ", "# TYPE tine_instance_restarts_total counter",
 	} {
@@ -84,7 +85,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("missing: %s", want)
 		}
 	}
-	if strings.Contains(got, "no word of ours") || strings.Contains(got, `tine_breaker_state{server="web"}`) {
+	if strings.Contains(got, "no word of ours") || strings.Contains(got, `tine_breaker_state{server="web"}`) || strings.Contains(got, `tine_pool_slots{server="web"}`) {
 		t.Errorf("too much:\n%s", got)
 	}
 	if problems, err := testutil.GatherAndLint(m.registry); err != nil || len(problems) > 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"strconv"
@@ -40,7 +41,11 @@ type Conn struct {
 
 	level string // what the server was told; guarded by Upstream.levelling
 
-	garbage atomic.Int64 // messages that could not be read
+	garbage atomic.Int64  // messages that could not be read
+	traffic atomic.Uint64 // messages in both directions
+	sending atomic.Int64  // messages on their way to the server
+	renewed func()        // called after a new handshake; nil for nobody
+	parker  driver.Parker // the instance, where it is parked while nobody calls; nil where it is not
 	headers paramHeaders
 	allowed []string // capabilities that may be claimed for clients
 	mask    mask
@@ -83,7 +88,7 @@ type call struct {
 }
 
 func newEpoch() string {
-	var b [5]byte
+	var b [8]byte // a copy of a server may hear late answers of any of its ancestors
 	_, _ = rand.Read(b[:])
 	return hex.EncodeToString(b[:])
 }
@@ -212,6 +217,10 @@ func (c *Conn) simple(ctx context.Context, method string, params []byte) (*Resul
 	if err != nil {
 		return nil, err
 	}
+	if c.parker != nil {
+		c.parker.Need(1)
+		defer c.parker.Need(-1)
+	}
 	return c.exchange(ctx, &Request{Method: method, Params: p, Name: p.Name(), Client: &Client{Key: c.epoch}})
 }
 
@@ -280,7 +289,7 @@ func (c *Conn) handleRequest(msg wire.Message, k *call) {
 		k = c.t.attribute()
 	}
 	method, params := msg.Method, bytes.Clone(msg.Params)
-	started := c.asks.start(string(id), func(ctx context.Context) {
+	started := c.asks.start(string(id), method, func(ctx context.Context) {
 		var reply Reply
 		switch {
 		case k != nil && k.req.Peer != nil:
@@ -327,9 +336,18 @@ func (c *Conn) ended() bool {
 }
 
 // close ends the connection and waits for what it started.
-func (c *Conn) close() {
+func (c *Conn) close() { c.finish(false) }
+
+// leave is close without a goodbye: the server goes on, and somebody comes back
+// to it.
+func (c *Conn) leave() { c.finish(true) }
+
+func (c *Conn) finish(stays bool) {
 	c.listen.close()
 	c.asks.close()
+	if t, ok := c.t.(*httpTransport); ok && stays {
+		t.stays.Store(true)
+	}
 	c.t.close()
 	c.asks.wait()
 }
@@ -345,11 +363,11 @@ type asks struct {
 // An ask is one of them. Servers may use an id twice, so the id alone does not
 // name it.
 type ask struct {
-	id     string
-	cancel context.CancelFunc
+	id, method string
+	cancel     context.CancelFunc
 }
 
-func (a *asks) start(id string, fn func(context.Context)) bool {
+func (a *asks) start(id, method string, fn func(context.Context)) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	a.mu.Lock()
 	if a.closed || len(a.open) >= maxAsks {
@@ -360,7 +378,7 @@ func (a *asks) start(id string, fn func(context.Context)) bool {
 	if a.open == nil {
 		a.open = make(map[*ask]struct{})
 	}
-	k := &ask{id, cancel}
+	k := &ask{id, method, cancel}
 	a.open[k] = struct{}{}
 	a.wg.Add(1)
 	a.mu.Unlock()
@@ -385,6 +403,17 @@ func (a *asks) cancel(id string) {
 			k.cancel()
 		}
 	}
+}
+
+// waiting lists the requests that have no answer yet.
+func (a *asks) waiting() []Asked {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var all []Asked
+	for k := range a.open {
+		all = append(all, Asked{ID: json.RawMessage(k.id), Method: k.method})
+	}
+	return all
 }
 
 func (a *asks) close() {

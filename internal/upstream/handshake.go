@@ -31,8 +31,8 @@ type ConnOptions struct {
 	Claims []byte
 	// Allowed names the capabilities that may be claimed for a client.
 	Allowed []string
-	// Hello, when set, is what an adopted instance said before; it is not asked
-	// again.
+	// Hello, when set, is what an adopted or restored instance said before; it is
+	// not asked again.
 	Hello *Hello
 	// NoProbe greets the old way at once: some servers die of a question they
 	// don't know.
@@ -41,7 +41,8 @@ type ConnOptions struct {
 	Mask func(string) string
 	Log  *slog.Logger
 
-	mend mends
+	mend     mends
+	restored bool // it goes on from where another was frozen
 }
 
 // clientInfo is how the gateway introduces itself where it speaks for no
@@ -66,8 +67,9 @@ func connectStream(ctx context.Context, c *Conn, s driver.Stream, o ConnOptions)
 	if o.Hello != nil {
 		c.hello.Store(o.Hello)
 	}
-	t := newStreamTransport(c, s, o.Shared)
+	t := newStreamTransport(c, s, o)
 	if o.Hello != nil {
+		c.begin(o.Hello)
 		return c, nil
 	}
 	silent := false
@@ -137,10 +139,14 @@ func (c *Conn) discover(ctx context.Context) (bool, error) {
 		c.hello.Store(&Hello{})
 		return false, nil
 	}
-	c.hello.Store(&Hello{
+	hello := &Hello{
 		Version: wire.Latest, Info: d.Meta[wire.MetaServerInfo],
 		Capabilities: d.Capabilities, Instructions: d.Instructions,
-	})
+	}
+	if _, ok := c.t.(*httpTransport); ok {
+		hello.Transport = transportStreamable
+	}
+	c.hello.Store(hello)
 	return true, nil
 }
 
@@ -170,17 +176,19 @@ func (c *Conn) initialize(ctx context.Context, version string, claims []byte) er
 	if !wire.Known(r.ProtocolVersion) || wire.Modern(r.ProtocolVersion) {
 		return failure(api.KindInfrastructure, c.server, false, "wants protocol %q, which Tine does not speak", r.ProtocolVersion)
 	}
-	c.hello.Store(&Hello{Version: r.ProtocolVersion, Info: r.ServerInfo, Capabilities: r.Capabilities, Instructions: r.Instructions})
+	hello := &Hello{Version: r.ProtocolVersion, Info: r.ServerInfo, Capabilities: r.Capabilities, Instructions: r.Instructions}
 	if t, ok := c.t.(*httpTransport); ok {
 		t.mu.Lock()
 		t.version = r.ProtocolVersion
+		hello.Transport, hello.Session = transportStreamable, t.session
 		t.mu.Unlock()
 	}
+	c.hello.Store(hello)
 	return c.notify(ctx, wire.NoteInitialized, nil)
 }
 
 func connectHTTP(ctx context.Context, c *Conn, ep *driver.Endpoint, o ConnOptions) (*Conn, error) {
-	if ep.Transport == "sse" || ep.Transport != "streamable" && strings.HasSuffix(strings.TrimSuffix(pathOf(ep.URL), "/"), "/sse") {
+	if ep.Transport == transportSSE || ep.Transport != transportStreamable && strings.HasSuffix(strings.TrimSuffix(pathOf(ep.URL), "/"), "/sse") {
 		return connectSSE(ctx, c, ep, o)
 	}
 	t := newHTTPTransport(c, ep, o.Limit)
@@ -194,6 +202,14 @@ func connectHTTP(ctx context.Context, c *Conn, ep *driver.Endpoint, o ConnOption
 			version = o.Protocol
 		}
 		return c.initialize(ctx, version, o.Claims)
+	}
+	switch {
+	case o.Hello == nil:
+	case o.Hello.Transport == transportSSE:
+		return connectSSE(ctx, c, ep, o)
+	case o.Hello.Transport == transportStreamable:
+		t.resumeSession(o.Hello)
+		return c, nil
 	}
 	err := c.greet(ctx, o, func(ctx context.Context) (bool, error) {
 		t.version = wire.Latest
@@ -220,7 +236,7 @@ func connectHTTP(ctx context.Context, c *Conn, ep *driver.Endpoint, o ConnOption
 		return c, nil
 	}
 	c.close()
-	if ep.Transport != "streamable" && maybeSSE(err) {
+	if ep.Transport != transportStreamable && maybeSSE(err) {
 		if sse, sseErr := connectSSE(ctx, newConnLike(c), ep, o); sseErr == nil {
 			return sse, nil
 		}
@@ -255,9 +271,16 @@ func connectSSE(ctx context.Context, c *Conn, ep *driver.Endpoint, o ConnOptions
 		return nil, failure(api.KindInfrastructure, o.Server, true, "%v", err)
 	}
 	o.NoProbe = true
-	// Each session has an SSE connection of its own, so nothing is shared.
-	o.Shared = false
-	return connectStream(ctx, c, s, o)
+	// Each session has an SSE connection of its own, so nothing is shared; and with
+	// a new one the server expects a handshake.
+	o.Shared, o.Hello, o.restored = false, nil, false
+	if c, err = connectStream(ctx, c, s, o); err != nil {
+		return nil, err
+	}
+	hello := c.Hello()
+	hello.Transport = transportSSE
+	c.hello.Store(&hello)
+	return c, nil
 }
 
 func pathOf(url string) string {

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -35,6 +36,10 @@ type httpTransport struct {
 	renewing chan struct{}
 	// handshake makes a new session after the server forgot ours.
 	handshake func(ctx context.Context) error
+	// unproven is set while a connection that goes on with an earlier one's session
+	// has had no answer.
+	unproven atomic.Bool
+	stays    atomic.Bool // the session is not to be ended with the connection
 
 	linger linger
 
@@ -87,6 +92,9 @@ func (t *httpTransport) roundTrip(ctx context.Context, k *call, frame []byte) (w
 		}
 		msg, err := t.exchange(ctx, k, frame, session, version)
 		if err == nil {
+			if t.unproven.Load() {
+				t.unproven.Store(false)
+			}
 			if attempt == 0 && t.missesHeaders(k, &msg, version) && t.c.headers.learn(ctx, t.c) {
 				continue
 			}
@@ -122,6 +130,7 @@ func (t *httpTransport) newRequest(ctx context.Context, method, session, version
 	if t.url == nil {
 		return nil, errors.New("the server's URL is unreadable")
 	}
+	t.c.traffic.Add(1)
 	req := (&http.Request{
 		Method: method, URL: t.url, Host: t.url.Host, Header: make(http.Header, len(t.ep.Header)+8),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -156,6 +165,10 @@ var (
 
 // exchange posts one request and reads until its answer.
 func (t *httpTransport) exchange(ctx context.Context, k *call, frame []byte, session, version string) (wire.Message, error) {
+	if k.req.Method != wire.MethodListen { // which goes on for as long as somebody listens
+		t.c.sending.Add(1)
+		defer t.c.sending.Add(-1)
+	}
 	req, err := t.newRequest(ctx, http.MethodPost, session, version, frame)
 	if err != nil {
 		return wire.Message{}, err
@@ -220,7 +233,7 @@ func (t *httpTransport) read(ctx context.Context, k *call, resp *http.Response, 
 	case err != nil:
 		return wire.Message{}, fmt.Errorf("reading the answer: %w", err)
 	}
-	if session != "" && !wire.Modern(version) && unknownSession(resp.StatusCode, body) {
+	if (session != "" || t.unproven.Load()) && !wire.Modern(version) && unknownSession(resp.StatusCode, body) {
 		return wire.Message{}, &statusError{code: resp.StatusCode, text: t.c.mask.excerpt(body), stale: true}
 	}
 	msg, err := wire.Scan(body)
@@ -287,6 +300,7 @@ func (t *httpTransport) readEvents(ctx context.Context, k *call, body io.ReadClo
 			if len(ev.Data) == 0 {
 				continue
 			}
+			t.c.traffic.Add(1)
 			msg, err := wire.Scan(ev.Data)
 			switch {
 			case err != nil:
@@ -421,6 +435,8 @@ func stripURL(err error) error {
 
 // send posts a notification or an answer.
 func (t *httpTransport) send(ctx context.Context, frame []byte) error {
+	t.c.sending.Add(1)
+	defer t.c.sending.Add(-1)
 	session, version := t.state()
 	req, err := t.newRequest(ctx, http.MethodPost, session, version, frame)
 	if err != nil {
@@ -468,6 +484,10 @@ func (t *httpTransport) renew(ctx context.Context, stale string) error {
 	if err != nil {
 		return fmt.Errorf("the server forgot the session and refused a new one: %w", err)
 	}
+	t.unproven.Store(false)
+	if t.c.renewed != nil {
+		t.c.renewed()
+	}
 	t.c.listen.restart(t.c)
 	// It was started anew, as far as anybody knows.
 	for _, note := range []string{wire.NoteToolsChanged, wire.NotePromptsChanged, wire.NoteResourcesChanged} {
@@ -490,7 +510,7 @@ func (t *httpTransport) close() {
 	t.mu.Unlock()
 	t.linger.close()
 	t.waitGoodbye()
-	if session != "" {
+	if session != "" && !t.stays.Load() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeWait)
 		defer cancel()
 		if req, err := t.newRequest(ctx, http.MethodDelete, session, version, nil); err == nil {

@@ -23,8 +23,10 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (dri
 		if err == nil {
 			return inst, conn, nil
 		}
-		if u.life.Err() != nil && !errors.Is(err, driver.ErrGone) {
-			// Broken off: it may well run, and whoever ends us says what becomes of it.
+		var there *notAdopted
+		if !errors.Is(err, driver.ErrGone) && (u.life.Err() != nil || errors.As(err, &there)) {
+			// Broken off, or the driver could not tell: it may well run, with all that
+			// it remembers. The next attempt or whoever ends us sees to it.
 			u.mu.Lock()
 			u.adopt = adopt
 			u.mu.Unlock()
@@ -44,7 +46,23 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (dri
 		}
 		return nil, nil, err
 	}
-	if err := u.keep(inst, nil); err != nil {
+	if p, ok := inst.(driver.Parker); ok { // it may take long to say hello, and is not idle then
+		p.Need(1)
+		defer p.Need(-1)
+	}
+	hello, forked := u.greeted(inst)
+	if opts.Hello = hello; hello != nil {
+		opts.restored = true
+	}
+	if hello == nil || forked && u.o.OnFork != nil {
+		// Not to be adopted before it was greeted, or told what it is.
+		err = u.keep(inst, nil)
+	} else {
+		said := *hello
+		said.Asked = nil
+		err = u.keep(inst, &said)
+	}
+	if err != nil {
 		u.discard(inst)
 		return nil, nil, err
 	}
@@ -65,19 +83,47 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (dri
 		}
 		return nil, nil, err
 	}
-	if err := u.check(ctx, conn); err != nil {
+	switch {
+	case hello == nil:
+		err = u.check(ctx, conn)
+	case forked && u.o.OnFork != nil:
+		err = u.tellForked(ctx, conn)
+	default:
+		return inst, u.owned(inst, conn), nil
+	}
+	if err != nil {
 		err = u.deathOf(inst, link, err)
 		conn.close()
 		u.discard(inst)
 		return nil, nil, err
 	}
-	hello := conn.Hello()
-	if err := u.keep(inst, &hello); err != nil {
+	said := conn.Hello()
+	if err := u.keep(inst, &said); err != nil {
 		conn.close()
 		u.discard(inst)
 		return nil, nil, err
 	}
-	return inst, conn, nil
+	return inst, u.owned(inst, conn), nil
+}
+
+// owned has the handle of an instance say what is said in a further handshake,
+// as long as it is the one that runs.
+func (u *Upstream) owned(inst driver.Instance, conn *Conn) *Conn {
+	conn.renewed = func() {
+		u.keeping.Lock()
+		defer u.keeping.Unlock()
+		u.mu.Lock()
+		gone := u.inst != inst
+		u.mu.Unlock()
+		if gone {
+			return
+		}
+		hello := conn.Hello()
+		if err := u.put(inst, &hello); err != nil {
+			u.o.Log.Warn("new session with a server not recorded", "server", u.Server(), "err", err)
+		}
+	}
+	return conn
 }
 
 // settle goes back to idle where nobody needs an instance yet: after a restart
@@ -115,7 +161,7 @@ func (u *Upstream) deathOf(inst driver.Instance, link driver.Link, err error) er
 func (u *Upstream) adoptOne(ctx context.Context, a *Adoption, opts ConnOptions) (driver.Instance, *Conn, error) {
 	inst, err := u.o.Driver.Adopt(ctx, a.Handle, u.o.Log)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, &notAdopted{err}
 	}
 	var hello Hello
 	if len(a.Hello) == 0 || json.Unmarshal(a.Hello, &hello) != nil || hello.Version == "" {
@@ -125,38 +171,48 @@ func (u *Upstream) adoptOne(ctx context.Context, a *Adoption, opts ConnOptions) 
 	opts.Hello = &hello
 	link, err := inst.Dial(ctx)
 	if err != nil {
-		u.giveUp(inst)
+		u.giveUp(inst, a.Hello)
 		return nil, nil, err
 	}
 	conn, err := Connect(ctx, link, opts, u)
 	if err != nil {
-		u.giveUp(inst)
+		u.giveUp(inst, a.Hello)
 		return nil, nil, err
 	}
-	return inst, conn, nil
+	return inst, u.owned(inst, conn), nil
 }
 
+// notAdopted is the error of a driver that did not get hold of an instance.
+type notAdopted struct{ error }
+
+func (e *notAdopted) Unwrap() error { return e.error }
+
 // giveUp lets go of an instance that can't be spoken to: it ends, unless we were
-// only broken off and it is to be left.
-func (u *Upstream) giveUp(inst driver.Instance) {
+// only broken off and it is to be left, or to rest.
+func (u *Upstream) giveUp(inst driver.Instance, hello json.RawMessage) {
 	u.mu.Lock()
-	leaving := u.leaving
+	leaving, resting := u.leaving, u.resting
 	u.mu.Unlock()
-	if !leaving {
+	switch {
+	case leaving:
+		u.leave(inst)
+	case resting:
+		ctx, cancel := context.WithTimeout(context.Background(), restTime)
+		defer cancel()
+		u.rest(ctx, inst, hello)
+	default:
 		u.discard(inst)
-	} else if err := inst.Leave(); err != nil {
-		u.o.Log.Warn("instance not left in order", "server", u.Server(), "err", err)
 	}
 }
 
 // endUnadopted ends an instance that was to be adopted, and never was.
-func (u *Upstream) endUnadopted(a *Adoption) {
+func (u *Upstream) endUnadopted(a *Adoption, end func(driver.Instance)) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	inst, err := u.o.Driver.Adopt(ctx, a.Handle, u.o.Log)
 	switch {
 	case err == nil:
-		u.discard(inst)
+		end(inst)
 	case errors.Is(err, driver.ErrGone):
 		u.drop()
 	default: // the handle stays, and with it the next gateway's chance
@@ -164,7 +220,14 @@ func (u *Upstream) endUnadopted(a *Adoption) {
 	}
 }
 
+// keep records an instance, with what its server said where it did.
 func (u *Upstream) keep(inst driver.Instance, hello *Hello) error {
+	u.keeping.Lock()
+	defer u.keeping.Unlock()
+	return u.put(inst, hello)
+}
+
+func (u *Upstream) put(inst driver.Instance, hello *Hello) error {
 	if u.o.Keep == nil {
 		return nil
 	}
@@ -183,6 +246,8 @@ func (u *Upstream) keep(inst driver.Instance, hello *Hello) error {
 }
 
 func (u *Upstream) drop() {
+	u.keeping.Lock()
+	defer u.keeping.Unlock()
 	if u.o.Drop != nil {
 		u.o.Drop()
 	}

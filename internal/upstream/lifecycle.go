@@ -16,6 +16,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -28,7 +29,10 @@ type Options struct {
 	Driver driver.Driver
 	// Startup is asked of every new instance; nil for the handshake alone.
 	Startup *Startup
-	Conn    ConnOptions
+	// OnFork is how an instance hears that it is a copy of another; nil for not at
+	// all.
+	OnFork *config.OnFork
+	Conn   ConnOptions
 
 	ConnectTimeout time.Duration
 	CallTimeout    time.Duration // of one call, from its last progress; zero for none
@@ -100,6 +104,7 @@ type Upstream struct {
 	noProbe  bool
 	closed   bool
 	leaving  bool          // closed, with an instance that goes on
+	resting  bool          // closed, with a memory that is kept
 	finished chan struct{} // closed when all is let go of
 	watchers map[*watching]struct{}
 	level    string
@@ -109,6 +114,7 @@ type Upstream struct {
 	unheld   chan struct{} // closed when nobody does any more
 
 	levelling sync.Mutex // held while a connection is told the level
+	keeping   sync.Mutex // held while the handle is written or forgotten
 
 	calls   atomic.Int64
 	connect atomic.Int64 // until the server answers
@@ -227,6 +233,10 @@ func (r relay) Call(ctx context.Context, req *Request) (*Result, error) {
 	c, err := u.Conn(ctx)
 	if err != nil {
 		return nil, NotSent(err)
+	}
+	if c.parker != nil {
+		c.parker.Need(1)
+		defer c.parker.Need(-1)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -412,9 +422,22 @@ func (u *Upstream) run(a *attempt) {
 	u.attempt = nil
 	if err == nil && u.closed {
 		err = failure(api.KindRefused, u.Server(), false, "was removed or disabled")
+		resting, leaving := u.resting, u.leaving && u.o.Keep != nil
 		u.mu.Unlock()
-		conn.close()
-		u.discard(inst)
+		switch {
+		case resting:
+			hello := conn.greeting()
+			conn.leave()
+			ctx, cancel := context.WithTimeout(context.Background(), restTime)
+			u.rest(ctx, inst, hello)
+			cancel()
+		case leaving:
+			conn.leave()
+			u.leave(inst)
+		default:
+			conn.close()
+			u.discard(inst)
+		}
 		u.mu.Lock()
 	}
 	if err != nil {
@@ -424,6 +447,7 @@ func (u *Upstream) run(a *attempt) {
 		return
 	}
 	u.inst, u.conn = inst, conn
+	conn.parker, _ = inst.(driver.Parker)
 	u.set(api.StateReady, "")
 	conn.listen.subs = maps.Clone(u.subs)
 	listen, again, uris := len(u.watchers) > 0, u.restarts > 0, conn.listen.subscribed()
@@ -547,71 +571,4 @@ func (u *Upstream) Logs(max int64) (io.ReadCloser, error) {
 		return nil, nil
 	}
 	return inst.Logs(max)
-}
-
-// Drain waits until no call is under way, at most as long as ctx lasts, and
-// closes.
-func (u *Upstream) Drain(ctx context.Context) {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for u.calls.Load() > 0 {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			u.Close()
-			return
-		}
-	}
-	u.Close()
-}
-
-// Close ends the instance and everything it started. Calls under way fail.
-func (u *Upstream) Close() { u.finish(u.discard, u.endUnadopted) }
-
-// Leave lets go of the instance, so that the next gateway can adopt it.
-func (u *Upstream) Leave() {
-	u.mu.Lock()
-	u.leaving = !u.closed
-	u.mu.Unlock()
-	u.finish(func(i driver.Instance) {
-		if err := i.Leave(); err != nil {
-			u.o.Log.Warn("instance not left in order", "server", u.Server(), "err", err)
-		}
-	}, func(*Adoption) {})
-}
-
-func (u *Upstream) finish(end func(driver.Instance), unadopted func(*Adoption)) {
-	u.mu.Lock()
-	if u.closed {
-		u.mu.Unlock()
-		<-u.finished // who comes second must find it gone, too
-		return
-	}
-	u.closed = true
-	defer close(u.finished)
-	conn, inst := u.conn, u.inst
-	u.conn, u.inst = nil, nil
-	if u.retry != nil {
-		u.retry.Stop()
-	}
-	u.mu.Unlock()
-	u.end()
-	if conn != nil {
-		conn.close()
-	}
-	u.clock.stop(failure(api.KindLost, u.Server(), false, "was removed or disabled during the call"))
-	if inst != nil {
-		end(inst)
-	}
-	u.wg.Wait()
-	u.mu.Lock()
-	adopt := u.adopt
-	u.adopt = nil
-	u.mu.Unlock()
-	if adopt != nil {
-		unadopted(adopt)
-	}
-	if u.o.Closed != nil {
-		u.o.Closed()
-	}
 }

@@ -25,6 +25,12 @@ func mendsOf(spec driver.Spec) mends {
 			locked: "a server in a container is shown no credentials; have it want none",
 			moved:  "set " + at + "docker.path to that if it is right",
 		}
+	case spec.Sandbox != nil:
+		return mends{
+			gone:   "check that it listens at " + at + "sandbox.port",
+			locked: "a server in a sandbox is shown no credentials; have it want none",
+			moved:  "set " + at + "sandbox.path to that if it is right",
+		}
 	}
 	return mends{
 		gone:   "check that it runs, and " + at + "url",

@@ -37,7 +37,10 @@ func (t *httpTransport) standalone(ctx context.Context) {
 		} else if err == nil {
 			code := resp.StatusCode
 			resp.Body.Close()
-			if code >= 400 && code < 500 && code != http.StatusTooManyRequests && code != http.StatusRequestTimeout {
+			switch {
+			case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout:
+			case code == http.StatusConflict: // it has not seen the end of the one before yet
+			case code >= 400 && code < 500:
 				return // no such stream here, or no such session: a call will find out
 			}
 		}
@@ -67,6 +70,7 @@ func (t *httpTransport) hear(resp *http.Response, last string, wait *time.Durati
 		if len(ev.Data) == 0 {
 			continue
 		}
+		t.c.traffic.Add(1)
 		msg, err := wire.Scan(ev.Data)
 		switch {
 		case err != nil:

@@ -3,11 +3,8 @@ package upstream
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"strings"
 
-	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -24,34 +21,7 @@ func (u *Upstream) check(ctx context.Context, conn *Conn) error {
 	if u.o.Startup == nil {
 		return nil
 	}
-	tool := u.o.Startup.Tool
-	arguments := u.o.Startup.Arguments
-	if arguments == nil {
-		arguments = json.RawMessage("{}")
-	}
-	params, err := json.Marshal(struct {
-		Name      string          `json:"name"`
-		Arguments json.RawMessage `json:"arguments"`
-	}{tool, arguments})
-	if err != nil {
-		return fmt.Errorf("startup check: %w", err)
-	}
-	res, err := conn.simple(ctx, wire.MethodCallTool, params)
-	switch {
-	case err != nil:
-		// Which deadline it was does not matter to who waits for the start.
-		var ours *api.Error
-		if errors.As(err, &ours) {
-			return failure(ours.Kind, u.Server(), ours.Retryable, "its startup check, tool %q, got no answer: %s", tool, Reason(ours))
-		}
-		return err
-	case res.Error != nil:
-		return failure(api.KindInfrastructure, u.Server(), true, "its startup check, tool %q, failed: %s", tool, beginning(wire.ParseError(res.Error).Message))
-	}
-	if at, err := wire.Find(res.Result, "isError"); err == nil && at.Ok() && string(at.Of(res.Result)) == "true" {
-		return failure(api.KindInfrastructure, u.Server(), true, "its startup check, tool %q, failed: %s", tool, firstText(res.Result))
-	}
-	return nil
+	return u.ask(ctx, conn, *u.o.Startup, "its startup check", "")
 }
 
 // firstText is the beginning of the first text of a tool's result.

@@ -33,6 +33,7 @@ type streamTransport struct {
 	closing sync.Once
 	ended   chan struct{}
 	reader  sync.WaitGroup
+	wake    *watchdog // of a server that was restored; nil else
 }
 
 type waiting struct {
@@ -45,11 +46,14 @@ type answer struct {
 	err error
 }
 
-func newStreamTransport(c *Conn, s driver.Stream, shared bool) *streamTransport {
+func newStreamTransport(c *Conn, s driver.Stream, o ConnOptions) *streamTransport {
 	t := &streamTransport{
-		c: c, s: s, shared: shared,
+		c: c, s: s, shared: o.Shared,
 		pending: make(map[string]*waiting),
 		ended:   make(chan struct{}),
+	}
+	if o.restored {
+		t.wake = &watchdog{heard: make(chan struct{})}
 	}
 	c.t = t // before the first message is read: a server may speak first
 	t.reader.Add(1)
@@ -72,6 +76,8 @@ func (t *streamTransport) read() {
 			t.fail(fmt.Errorf("connection ended: %w", err))
 			return
 		}
+		t.c.traffic.Add(1)
+		t.wake.hears()
 		msg, err := wire.Scan(frame)
 		if err != nil {
 			t.c.garbage.Add(1)
@@ -146,13 +152,14 @@ func (t *streamTransport) roundTrip(ctx context.Context, k *call, frame []byte) 
 		delete(t.pending, k.id)
 		t.mu.Unlock()
 	}()
-	if err := t.s.WriteFrame(ctx, wire.OneLine(frame)); err != nil {
+	if err := t.send(ctx, frame); err != nil {
 		var status *statusError
 		if errors.As(err, &status) {
 			return wire.Message{}, refusal(t.c, status)
 		}
 		return wire.Message{}, fmt.Errorf("sending the request: %w", err)
 	}
+	t.wake.watch(t)
 	select {
 	case a := <-w.answer:
 		return a.msg, a.err
@@ -177,10 +184,13 @@ func (t *streamTransport) cancel(k *call) {
 	ctx, stop := context.WithTimeout(context.Background(), sendTimeout)
 	defer stop()
 	params := append(append([]byte(`{"requestId":`), quoted(k.id)...), '}')
-	_ = t.s.WriteFrame(ctx, wire.AppendRequest(nil, nil, wire.NoteCancelled, params, nil))
+	_ = t.send(ctx, wire.AppendRequest(nil, nil, wire.NoteCancelled, params, nil))
 }
 
 func (t *streamTransport) send(ctx context.Context, frame []byte) error {
+	t.c.sending.Add(1)
+	defer t.c.sending.Add(-1)
+	t.c.traffic.Add(1)
 	return t.s.WriteFrame(ctx, wire.OneLine(frame))
 }
 

@@ -125,12 +125,26 @@ type Watcher interface {
 }
 
 // Hello is what a server said of itself in its handshake. It is kept with the
-// instance's handle, since an adopted instance is not asked again.
+// instance's handle and with a snapshot of its memory, since a server that is
+// adopted or restored is not asked again.
 type Hello struct {
 	Version      string          `json:"version"`
 	Info         json.RawMessage `json:"info,omitempty"`
 	Capabilities json.RawMessage `json:"capabilities,omitempty"`
 	Instructions json.RawMessage `json:"instructions,omitempty"`
+	// Transport is how a server that is reached over HTTP speaks, streamable or
+	// sse, and Session the id that a legacy one gave us.
+	Transport string `json:"transport,omitempty"`
+	Session   string `json:"session,omitempty"`
+	// Asked are the requests of the server that had no answer yet when its memory
+	// was taken down: a copy of it would wait for ever.
+	Asked []Asked `json:"asked,omitempty"`
+}
+
+// Asked is a request of a server that was not answered.
+type Asked struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
 }
 
 // Modern reports whether the server speaks the stateless era.

@@ -18,6 +18,12 @@ import (
 // reach makes an Upstream on a server that is reached over HTTP.
 func reach(t testing.TB, h http.Handler, change ...func(*upstream.Options, *driver.Endpoint)) (*rig, *httptest.Server) {
 	t.Helper()
+	return reachBy(t, h, nil, change...)
+}
+
+// reachBy is reach where instances are what as makes of them.
+func reachBy(t testing.TB, h http.Handler, as func(*instance) driver.Instance, change ...func(*upstream.Options, *driver.Endpoint)) (*rig, *httptest.Server) {
+	t.Helper()
 	ts := httptest.NewServer(h)
 	tr := &http.Transport{MaxIdleConnsPerHost: 32}
 	t.Cleanup(func() {
@@ -31,11 +37,18 @@ func reach(t testing.TB, h http.Handler, change ...func(*upstream.Options, *driv
 	for _, c := range change {
 		c(&o, ep)
 	}
-	o.Driver = &fakeDriver{start: func(context.Context, driver.Spec) (driver.Instance, error) {
+	start := func() (driver.Instance, error) {
 		i := &instance{r: r, done: make(chan struct{})}
 		i.link = func() (driver.Link, error) { return driver.Link{HTTP: ep}, nil }
+		if as != nil {
+			return as(i), nil
+		}
 		return i, nil
-	}}
+	}
+	o.Driver = &fakeDriver{
+		start: func(context.Context, driver.Spec) (driver.Instance, error) { return start() },
+		adopt: func(context.Context, driver.Handle) (driver.Instance, error) { return start() },
+	}
 	r.Upstream = upstream.New(o)
 	t.Cleanup(r.Close)
 	return r, ts

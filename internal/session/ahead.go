@@ -1,0 +1,301 @@
+package session
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/clone"
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver"
+)
+
+// A server with fork_ahead is copied in the background when its session has
+// nothing to do, so that a fork is a hand-over. A copy is never wrong: the fork
+// asks, with everything held, whether a single message went to the server or came
+// from it since, and takes its own snapshot then.
+
+const (
+	// aheadPause is for how long a session must have done nothing before it is
+	// copied: who makes one call after the other is not to wait for a copy each
+	// time.
+	aheadPause = 25 * time.Millisecond
+	// aheadTries is how often that is looked for after a call.
+	aheadTries = 20
+	// aheadFailures is how many copies may fail before no more are made.
+	aheadFailures = 3
+	// aheadHold is how long a member may take to be held.
+	aheadHold = 2 * time.Second
+)
+
+// A spare is a snapshot of one member that was made ahead of time.
+type spare struct {
+	e    *Entry
+	snap driver.Snapshot
+	dir  string
+	mark string // of the moment, as in Upstream.Mark
+
+	mu    sync.Mutex
+	users int // forks being made from it
+	gone  bool
+}
+
+// spares is what there is of one member. The session's lock guards it.
+type spares struct {
+	have   *spare
+	making bool
+	again  bool // something happened since
+	failed int
+}
+
+// copiedAhead lists the servers that are copied before anybody forks.
+func copiedAhead(entries []*Entry) []*Entry {
+	var out []*Entry
+	for _, e := range entries {
+		if !e.ForkAhead || !e.own() || e.Workspace || len(e.State) > 0 || e.preparer() == nil {
+			continue
+		}
+		if mode, _ := e.fork(); mode == config.ForkMemory {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// background runs something that the registry waits for when it ends; false when
+// it is ending already.
+func (r *Registry) background(fn func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.retiring.Go(fn)
+	return true
+}
+
+// copyAhead has copies made of the members that may have changed. It waits for
+// nothing.
+func (s *Session) copyAhead() {
+	for _, e := range s.Catalog().ahead {
+		s.mu.Lock()
+		all := s.spares[e.ID]
+		if all == nil {
+			all = &spares{}
+			s.spares[e.ID] = all
+		}
+		idle := !s.closed && s.parts[e.ID] != nil && all.failed < aheadFailures
+		if idle && all.making {
+			all.again, idle = true, false // only the last one matters
+		}
+		if idle {
+			all.making = true
+		}
+		s.mu.Unlock()
+		if idle && !s.r.background(func() { s.copyMember(e, all) }) {
+			return
+		}
+	}
+}
+
+// copyMember makes copies of a member until nothing happens meanwhile.
+func (s *Session) copyMember(e *Entry, all *spares) {
+	for {
+		err := s.makeSpare(s.r.life, e, all)
+		s.mu.Lock()
+		if err != nil && s.r.life.Err() == nil {
+			all.failed++
+		}
+		last := all.failed >= aheadFailures
+		if last || s.closed || !all.again {
+			all.making, all.again = false, false
+			s.mu.Unlock()
+			if last {
+				s.r.o.Log.Warn("server is not copied ahead any more in this session", "server", e.ID, "session", s.ID, "err", err)
+			}
+			return
+		}
+		all.again = false
+		s.mu.Unlock()
+	}
+}
+
+// makeSpare copies a member once it is quiet, if nobody is inside and it changed.
+func (s *Session) makeSpare(ctx context.Context, e *Entry, all *spares) error {
+	up := s.Peek(e.ID)
+	if up == nil {
+		return nil
+	}
+	quiet := false
+	for range aheadTries {
+		before := up.Mark()
+		select {
+		case <-time.After(aheadPause):
+		case <-ctx.Done():
+			return nil
+		}
+		if quiet = before != "" && up.Mark() == before; quiet {
+			break
+		}
+	}
+	s.mu.Lock()
+	same := all.have != nil && all.have.mark == up.Mark()
+	s.mu.Unlock()
+	if !quiet || same {
+		return nil
+	}
+	sp, err := s.takeSpare(ctx, e)
+	if sp == nil {
+		return err
+	}
+	spec := e.spec()
+	spec.Log = s.r.o.Log
+	if err := e.preparer().Ready(spec, sp.snap, 1); err != nil {
+		s.r.discardSpare(sp)
+		return err
+	}
+	s.mu.Lock()
+	old := all.have
+	if p := s.parts[e.ID]; s.closed || p == nil || p.up != up {
+		old = sp // it is over meanwhile
+	} else {
+		all.have, all.failed = sp, 0
+	}
+	s.mu.Unlock()
+	s.r.dropSpares(old)
+	return nil
+}
+
+// takeSpare freezes a member while nobody is inside, if that is so; nil where it
+// is not.
+func (s *Session) takeSpare(ctx context.Context, e *Entry) (*spare, error) {
+	thaw, ok := s.gate.freezeNow()
+	if !ok {
+		return nil, nil // whoever is inside has us come back
+	}
+	defer thaw()
+	up := s.Peek(e.ID)
+	if up == nil {
+		return nil, nil
+	}
+	still, cancel := context.WithTimeout(ctx, aheadHold)
+	defer cancel()
+	inst, release, err := up.Hold(still)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	mark := up.Mark()
+	if inst == nil || mark == "" {
+		return nil, nil
+	}
+	dir := filepath.Join(s.r.snapshotHome(), "tmp_"+newID()[len("ses_"):])
+	if err := makeFolder(dir); err != nil {
+		return nil, err
+	}
+	sp := &spare{e: e, dir: dir, mark: mark}
+	if sp.snap, err = s.freezeMember(ctx, e, inst, filepath.Join(dir, e.ID)); err != nil {
+		_ = clone.Remove(dir)
+		return nil, err
+	}
+	if up.Mark() != mark || sp.snap.Carries != driver.CarryMemory {
+		s.r.discardSpare(sp)
+		return nil, nil
+	}
+	return sp, nil
+}
+
+// useSpares returns the copies of members that are as good as ones made now, to be
+// given back. The gate is frozen.
+func (s *Session) useSpares() map[string]*spare {
+	ready := make(map[string]*spare)
+	for _, e := range s.members() {
+		if sp := s.useSpare(e); sp != nil {
+			ready[e.ID] = sp
+		}
+	}
+	return ready
+}
+
+// giveBackAll gives back what nobody took.
+func (s *Session) giveBackAll(ready map[string]*spare) {
+	for _, sp := range ready {
+		s.r.giveBack(sp)
+	}
+}
+
+// useSpare returns a copy of a member, as useSpares does; nil where there is none.
+func (s *Session) useSpare(e *Entry) *spare {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.spares[e.ID]
+	if all == nil || all.have == nil {
+		return nil
+	}
+	sp := all.have
+	if p := s.parts[e.ID]; p != nil && p.up.Mark() == sp.mark && sp.e.hash == e.hash {
+		sp.mu.Lock()
+		sp.users++
+		sp.mu.Unlock()
+		return sp
+	}
+	all.have = nil
+	if !s.r.background(func() { s.r.dropSpares(sp) }) {
+		s.r.dropSpares(sp)
+	}
+	return nil
+}
+
+// forgetSpare takes a member's copy away, for the caller to drop. s.mu is held.
+func (s *Session) forgetSpare(id string) *spare {
+	all := s.spares[id]
+	if all == nil {
+		return nil
+	}
+	delete(s.spares, id)
+	return all.have
+}
+
+// dropSpares removes copies, once nobody uses them.
+func (r *Registry) dropSpares(all ...*spare) {
+	for _, sp := range all {
+		if sp == nil {
+			continue
+		}
+		sp.mu.Lock()
+		now := !sp.gone && sp.users == 0
+		sp.gone = true
+		sp.mu.Unlock()
+		if now {
+			r.discardSpare(sp)
+		}
+	}
+}
+
+// giveBack ends a use of a copy.
+func (r *Registry) giveBack(sp *spare) {
+	sp.mu.Lock()
+	sp.users--
+	last := sp.users == 0 && sp.gone
+	sp.mu.Unlock()
+	if last {
+		r.discardSpare(sp)
+	}
+}
+
+func (r *Registry) discardSpare(sp *spare) {
+	ctx, cancel := afterwards(context.Background())
+	defer cancel()
+	r.letGo(sp.e, sp.snap)
+	r.discard(ctx, &frozen{Members: []frozenMember{{sp.e.ID, sp.snap, nil}}}, sp.dir)
+}
+
+// letGo has nothing ready any more of a snapshot that is about to go.
+func (r *Registry) letGo(e *Entry, snap driver.Snapshot) {
+	spec := e.spec()
+	spec.Log = r.o.Log
+	if err := e.preparer().Ready(spec, snap, 0); err != nil {
+		r.o.Log.Warn("instances that were ready are not let go of", "server", e.ID, "err", err)
+	}
+}

@@ -1,0 +1,53 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/driver"
+)
+
+// restTime bounds how long the memory of one instance may take to be kept.
+const restTime = 5 * time.Minute
+
+// Rest is Close for a session that stays: what the instance has in memory is kept
+// in its state where its driver can do that, and the next instance goes on with
+// it. Where it can't, the memory is lost as with Close.
+func (u *Upstream) Rest(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, restTime)
+	defer cancel()
+	u.mu.Lock()
+	u.resting = !u.closed
+	u.mu.Unlock()
+	u.finish(func(i driver.Instance, hello json.RawMessage) { u.rest(ctx, i, hello) }, func(a *Adoption) {
+		u.endUnadopted(a, func(i driver.Instance) { u.rest(ctx, i, a.Hello) })
+	}, true)
+}
+
+// rest ends an instance without forgetting, if that can be done.
+func (u *Upstream) rest(ctx context.Context, inst driver.Instance, hello json.RawMessage) {
+	r, ok := inst.(driver.Rester)
+	if !ok || over(inst) {
+		u.discard(inst)
+		return
+	}
+	var err error
+	if len(hello) == 0 {
+		err = errors.New("it had not finished its handshake")
+	} else {
+		err = r.Rest(ctx, hello)
+	}
+	switch {
+	case err == nil:
+		u.drop()
+		return
+	case errors.Is(err, errors.ErrUnsupported):
+		u.o.Log.Debug("server has no memory to keep", "server", u.Server(), "session", u.o.Spec.Session)
+	default:
+		u.o.Log.Warn("what a server had in memory is lost: it could not be kept, and is ended; its files stay",
+			"server", u.Server(), "session", u.o.Spec.Session, "err", err)
+	}
+	u.discard(inst)
+}
