@@ -1,0 +1,185 @@
+//go:build linux && (amd64 || arm64)
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/sandbox/image"
+	"github.com/tine-mcp/tine/internal/driver/sandbox/layout"
+	"github.com/tine-mcp/tine/internal/driver/sandbox/packages"
+)
+
+// command is a program that was found, with all that it needs.
+type command struct {
+	path  string // a whole one
+	args  []string
+	env   map[string]string
+	first []string // folders in front of PATH
+	reads []string // what it must see beside what is there
+	own   string   // the folder of its packages, in which it is the owner
+
+	mode  layout.Mode
+	dir   string // of a root of its own
+	image string // the digest of the image that was unpacked there
+}
+
+// stores are the packages and images of the driver, opened when they are needed.
+type stores struct {
+	mu       sync.Mutex
+	packages *packages.Store
+	images   *image.Store
+}
+
+// packages are those that were fetched.
+func (d *Driver) packages() (*packages.Store, error) {
+	d.stores.mu.Lock()
+	defer d.stores.mu.Unlock()
+	if d.stores.packages == nil {
+		s, err := packages.Open(d.packagesDir(), packages.Options{
+			Environ:  func() []string { return d.opts.Environ },
+			Progress: func(line string) { d.opts.Log.Info(line) },
+			Log:      d.opts.Log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		d.stores.packages = s
+	}
+	return d.stores.packages, nil
+}
+
+// sweepStores removes what was being fetched or unpacked when a gateway was
+// killed.
+func (d *Driver) sweepStores() {
+	if _, err := os.Stat(d.packagesDir()); err == nil {
+		s, err := d.packages()
+		if err == nil {
+			err = s.Sweep(func(string) bool { return true })
+		}
+		if err != nil {
+			d.opts.Log.Warn("what was left of packages is not removed", "error", err)
+		}
+	}
+	if _, err := os.Stat(d.imagesDir()); err == nil {
+		if err := d.images().Sweep(); err != nil {
+			d.opts.Log.Warn("what was left of images is not removed", "error", err)
+		}
+	}
+}
+
+// images are the roots that were unpacked.
+func (d *Driver) images() *image.Store {
+	d.stores.mu.Lock()
+	defer d.stores.mu.Unlock()
+	if d.stores.images == nil {
+		d.stores.images = &image.Store{Dir: d.imagesDir(), Log: d.opts.Log, Progress: func(line string) { d.opts.Log.Info(line) }}
+	}
+	return d.stores.images
+}
+
+// resolve finds the program of a spec.
+func (d *Driver) resolve(ctx context.Context, spec driver.Spec) (*command, error) {
+	c := &command{}
+	var err error
+	switch root := spec.Sandbox.Root; root {
+	case "", config.RootAllow:
+		c.mode = layout.Allow
+	case config.RootHost:
+		c.mode = layout.Host
+	default:
+		return d.resolveRoot(ctx, spec, root)
+	}
+	wanted, ok, err := packages.Parse(spec.Command, spec.Args)
+	if err != nil {
+		return nil, fmt.Errorf("%w; mend servers.%s.args", err, spec.Server)
+	}
+	if ok {
+		return d.fetch(ctx, spec, *wanted)
+	}
+	name := spec.Command
+	if strings.ContainsRune(name, filepath.Separator) && !filepath.IsAbs(name) && spec.Cwd != "" {
+		name = filepath.Join(spec.Cwd, name)
+	}
+	environ := d.opts.Environ
+	if path, ok := spec.Env["PATH"]; ok {
+		environ = append(slices.Clip(environ), "PATH="+path)
+	}
+	if c.path, c.reads, err = layout.Resolve(name, environ); err != nil {
+		return nil, fmt.Errorf("%w; mend servers.%s.command", err, spec.Server)
+	}
+	c.args = append([]string{c.path}, spec.Args...)
+	return c, nil
+}
+
+// fetch gets the packages of a program, which takes a while the first time.
+func (d *Driver) fetch(ctx context.Context, spec driver.Spec, w packages.Wanted) (*command, error) {
+	store, err := d.packages()
+	if err != nil {
+		return nil, err
+	}
+	w.Env = spec.Env
+	found, err := store.Get(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	return &command{
+		mode: layoutMode(spec.Sandbox.Root), path: found.Command, args: append([]string{found.Command}, found.Args...),
+		env: found.Env, first: found.Path, reads: append(slices.Clip(found.Reads), found.Dir), own: found.Dir,
+	}, nil
+}
+
+func layoutMode(root string) layout.Mode {
+	if root == config.RootHost {
+		return layout.Host
+	}
+	return layout.Allow
+}
+
+// resolveRoot finds a program in a root of its own: a directory, or the archive of
+// an image, which brings what is not said.
+func (d *Driver) resolveRoot(ctx context.Context, spec driver.Spec, root string) (*command, error) {
+	info, err := os.Stat(root)
+	if err != nil {
+		return nil, fmt.Errorf("its root: %w; mend servers.%s.sandbox.root", err, spec.Server)
+	}
+	c := &command{mode: layout.Dir, dir: root}
+	line := append([]string{spec.Command}, spec.Args...)
+	if !info.IsDir() {
+		img, err := d.images().Get(ctx, root)
+		if err != nil {
+			return nil, fmt.Errorf("its root: %w", err)
+		}
+		c.dir, c.image, c.own = img.Dir, img.Digest, img.Dir
+		c.env = make(map[string]string)
+		for _, kv := range img.Config.Env {
+			if name, value, ok := strings.Cut(kv, "="); ok {
+				c.env[name] = value
+			}
+		}
+	}
+	if line[0] == "" {
+		return nil, errors.New("no command is given")
+	}
+	path := c.env["PATH"]
+	if path == "" {
+		path = insidePath
+	}
+	c.path = line[0]
+	if !filepath.IsAbs(c.path) {
+		if c.path, err = layout.Find(c.dir, c.path, path); err != nil {
+			return nil, fmt.Errorf("%w; mend servers.%s.command", err, spec.Server)
+		}
+	}
+	c.args = append([]string{c.path}, line[1:]...)
+	return c, nil
+}

@@ -1,0 +1,128 @@
+// Package control is how the sandbox driver and its helper talk: the helper is a
+// process of its own that has gVisor in it, and makes, freezes and ends sandboxes
+// for the driver. One message is one packet on a Unix socket, JSON with perhaps
+// some files beside it.
+//
+// The helper is a process of its own because it lives in a mount namespace, and
+// for an ordinary user in a user namespace, in which it is root; because it is
+// the one whom orphaned sandboxes become children of, and waits for all of them;
+// and because it can be the binary of an earlier version, which knows how to talk
+// to the sandboxes that this one started.
+package control
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+)
+
+// Arg is the argument that makes the binary the helper, and Socket the descriptor
+// of its socket. With ListenArg it answers one OpListen and ends.
+const (
+	Arg       = "tine-helper"
+	ListenArg = "tine-listen"
+	Socket    = 3
+	Lock      = 4 // held by a helper, and by who makes a sandbox for it, for as long as they live
+)
+
+// Unknown is the version of a gVisor that does not know its own.
+const Unknown = "unknown"
+
+// Operations of a Request.
+const (
+	OpHello      = "hello"      // says what this helper is
+	OpRoot       = "root"       // makes a root: Root
+	OpDrop       = "drop"       // undoes a root, Root.Dir, or lets go of a network, Network.Name
+	OpCreate     = "create"     // makes a sandbox: Sandbox, Flags, Bundle, and the files stdin, stdout, stderr
+	OpStart      = "start"      // lets a sandbox that was created run its program
+	OpRestore    = "restore"    // fills a sandbox that was created from Image
+	OpCheckpoint = "checkpoint" // writes Image, a folder that is there and empty; the sandbox goes on
+	OpPause      = "pause"      // lets nothing in a sandbox run until it is resumed
+	OpResume     = "resume"     // one that is not paused does not mind
+	OpSignal     = "signal"     // sends Signal to the program
+	OpWait       = "wait"       // says how a sandbox ended, when it has
+	OpForward    = "forward"    // connects the file, a socket, to Port inside
+	OpDestroy    = "destroy"    // ends a sandbox; one that is not there is fine
+	OpFind       = "find"       // says what there is of a sandbox
+	OpNetwork    = "network"    // makes a network namespace for a sandbox: Network; returns its path, and the proxy's listener
+	OpListen     = "listen"     // of a process with ListenArg: returns another listener in the file, a network: Network
+)
+
+// A Request asks the helper for something.
+type Request struct {
+	ID      uint64   `json:"id"`
+	Op      string   `json:"op"`
+	Sandbox string   `json:"sandbox,omitempty"`
+	Flags   []string `json:"flags,omitempty"` // of runsc, as --name=value
+	Bundle  string   `json:"bundle,omitempty"`
+	Image   string   `json:"image,omitempty"`
+	Port    int      `json:"port,omitempty"`
+	Signal  int      `json:"signal,omitempty"`
+	Root    *Root    `json:"root,omitempty"`
+	Network *Network `json:"network,omitempty"`
+}
+
+// Root is a root directory that is put together from parts of the host's.
+type Root struct {
+	Dir   string `json:"dir"` // where it appears, for the helper and its sandboxes alone
+	Parts []Part `json:"parts,omitempty"`
+	// Masks are paths in the root that must not show what is there.
+	Masks []string `json:"masks,omitempty"`
+}
+
+// Part is one piece of a Root.
+type Part struct {
+	Path   string `json:"path"`             // in the root
+	Source string `json:"source,omitempty"` // a file or directory of the host
+	Link   string `json:"link,omitempty"`   // or where a symbolic link leads
+	Text   string `json:"text,omitempty"`   // or what is in a file; without any of them it is a directory
+	File   bool   `json:"file,omitempty"`   // Text may be empty
+	Mode   uint32 `json:"mode,omitempty"`   // of a directory or Text; default 0755 and 0644
+	Write  bool   `json:"write,omitempty"`  // Source may be written to
+	Owner  *Owner `json:"owner,omitempty"`  // who owns Source inside
+}
+
+// Owner says that what is the host's UID and GID is another's inside, and the
+// other way round.
+type Owner struct {
+	UID       int `json:"uid"`
+	GID       int `json:"gid"`
+	InsideUID int `json:"inside_uid"`
+	InsideGID int `json:"inside_gid"`
+}
+
+// Network is a network namespace with lo in it, and where Inner is given a link to
+// an address at which a proxy listens.
+type Network struct {
+	Name  string `json:"name,omitempty"`  // what the helper knows it by until it is dropped
+	Inner string `json:"inner,omitempty"` // address and length, as 10.0.0.2/30
+	Outer string `json:"outer,omitempty"` // the proxy's, in the same net
+	Port  int    `json:"port,omitempty"`
+}
+
+// Listen is where the proxy listens.
+func (n *Network) Listen() (netip.AddrPort, error) {
+	outer, err := netip.ParsePrefix(n.Outer)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	if !outer.Addr().Is4() || n.Port < 1 || n.Port > 65535 {
+		return netip.AddrPort{}, fmt.Errorf("%s port %d is nothing to listen at", n.Outer, n.Port)
+	}
+	return netip.AddrPortFrom(outer.Addr(), uint16(n.Port)), nil
+}
+
+// A Reply answers a Request.
+type Reply struct {
+	ID    uint64 `json:"id"`
+	Error string `json:"error,omitempty"`
+	Gone  bool   `json:"gone,omitempty"` // there is no such sandbox
+
+	PID    int    `json:"pid,omitempty"`    // of the sandbox
+	Gofer  int    `json:"gofer,omitempty"`  // of who opens files for it
+	Status string `json:"status,omitempty"` // created, running, paused or stopped; of OpWait how it ended
+	Path   string `json:"path,omitempty"`   // of a network namespace
+
+	Version string          `json:"version,omitempty"` // of gVisor
+	Extra   json.RawMessage `json:"extra,omitempty"`
+}

@@ -1,0 +1,253 @@
+//go:build linux && (amd64 || arm64)
+
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/fifo"
+	"github.com/tine-mcp/tine/internal/driver/lines"
+	"github.com/tine-mcp/tine/internal/driver/procid"
+	"github.com/tine-mcp/tine/internal/driver/sandbox/control"
+	"github.com/tine-mcp/tine/internal/driver/sandbox/egress"
+)
+
+// instance is one sandbox that runs. Its life:
+//
+//	running --exit--> ended --Stop--> removed
+//	   |  \--Stop: ask, insist---^
+//	   |  \--Rest: freeze, kill--^
+//	   \--Leave--> left
+type instance struct {
+	d      *Driver
+	h      driver.Handle
+	rec    record
+	plan   *plan // nil for one that was adopted
+	help   *helper
+	log    *slog.Logger
+	pipe   *fifo.Pipe // which is below conn
+	conn   *lines.Conn
+	stderr *lines.Log
+	park   parking
+	web    *web          // of one that speaks HTTP
+	door   *egress.Proxy // of one that may reach some domains
+
+	hello  json.RawMessage // of one that goes on from a memory
+	forked bool
+	fresh  bool // the memory is still in the state, too; with mu
+
+	box, gofer procid.Watcher
+	exited     chan struct{} // the sandbox has ended
+	done       chan struct{} // and all that was part of it
+	watched    sync.WaitGroup
+
+	mu       sync.Mutex
+	stopping bool
+	err      error // why it ended
+
+	holding chan struct{} // holds one token while the instance is held
+	leaving chan struct{} // closed when a Stop or Leave begins
+	parting sync.Once
+
+	closing sync.Mutex // held by Stop, Rest and Leave
+	removed bool
+	left    bool
+}
+
+var (
+	_ driver.Instance = (*instance)(nil)
+	_ driver.Restored = (*instance)(nil)
+)
+
+func (d *Driver) newInstance(h driver.Handle, rec record, help *helper, pipe *fifo.Pipe, torn, whole bool, stderr *lines.Log, log *slog.Logger) *instance {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	i := &instance{
+		d: d, h: h, rec: rec, help: help, log: log, pipe: pipe, stderr: stderr,
+		exited: make(chan struct{}), done: make(chan struct{}),
+		holding: make(chan struct{}, 1), leaving: make(chan struct{}),
+	}
+	i.park.init(i)
+	if rec.Port > 0 {
+		i.web = newWeb(i)
+	}
+	i.conn = lines.NewConn(waking{pipe, &i.park}, lines.Options{Server: h.Server, Limit: d.opts.MaxFrame, Buffers: d.buffers, Log: log, Torn: torn, Whole: whole})
+	return i
+}
+
+// watchBoth watches the processes of the sandbox.
+func (i *instance) watchBoth() (err error) {
+	if i.box, err = procid.Watch(i.rec.ID); err != nil {
+		if errors.Is(err, os.ErrProcessDone) {
+			return fmt.Errorf("its sandbox ended at once%s", i.stderr.LastWords(i.log))
+		}
+		return err
+	}
+	if i.gofer, err = procid.Watch(i.rec.Gofer); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		i.box.Close()
+		return err
+	}
+	i.watched.Go(i.watch)
+	if i.gofer != nil {
+		i.watched.Go(i.watchGofer)
+	}
+	i.d.live.Store(i, nil)
+	i.park.begin()
+	return nil
+}
+
+// watch sees the end of the sandbox, and keeps the log short meanwhile.
+func (i *instance) watch() {
+	trouble := false
+	for {
+		exited, ok := i.box.Wait(i.stderr.Wait())
+		if !ok {
+			return
+		}
+		if err := i.stderr.Trim(); err != nil && !trouble {
+			trouble = true
+			i.log.Warn("the log of a server can't be cut", "error", err)
+		}
+		if exited {
+			break
+		}
+	}
+	close(i.exited)
+	i.d.live.Delete(i)
+	i.park.end()
+	how := i.ending()
+	// What opens files for it is of no use any more.
+	_ = i.rec.Gofer.Signal(killed)
+	i.conn.End()
+	if i.web != nil {
+		i.web.end()
+	}
+	i.shut()
+	i.mu.Lock()
+	if !i.stopping {
+		i.err = fmt.Errorf("server %q %s%s", i.h.Server, how, i.stderr.Ending(i.log))
+		if i.rec.Memory {
+			i.err = fmt.Errorf("%w; what it had in memory is lost with it: %w", i.err, driver.ErrLost)
+		}
+	}
+	i.mu.Unlock()
+	close(i.done)
+}
+
+// watchGofer ends the sandbox when who opens files for it has died: it would go on
+// without being able to.
+func (i *instance) watchGofer() {
+	for {
+		exited, ok := i.gofer.Wait(time.Hour)
+		if !ok {
+			return
+		}
+		if exited {
+			break
+		}
+	}
+	// One that is ending by itself has a status to tell.
+	select {
+	case <-i.exited:
+	case <-time.After(goferGrace):
+		_ = i.rec.ID.Signal(killed)
+	}
+}
+
+// goferGrace is how long a sandbox may live without who opens files for it.
+const goferGrace = time.Second
+
+// endingWait is how long it may take until it is known how a sandbox ended.
+const endingWait = 5 * time.Second
+
+// ending says how the sandbox ended, as far as that is known.
+func (i *instance) ending() string {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	// Only the one that started it can tell.
+	if run := i.d.helpers.live(i.rec.Runsc); run != nil {
+		if rep, _, err := run.call(ctx, i.request(control.OpWait)); err == nil && rep.Status != "" {
+			return rep.Status
+		}
+	}
+	return "has ended (how is not known, because who started it is gone)"
+}
+
+func (i *instance) request(op string) control.Request {
+	return control.Request{Op: op, Sandbox: i.rec.Sandbox, Flags: i.rec.Flags}
+}
+
+// order asks the helper for something, or the one after it where it has ended.
+func (i *instance) order(ctx context.Context, req control.Request, files ...*os.File) (control.Reply, []*os.File, error) {
+	return i.d.helpers.call(ctx, i.rec.Runsc, req, files...)
+}
+
+// Handle implements driver.Instance.
+func (i *instance) Handle() driver.Handle { return i.h }
+
+// Greeted implements driver.Restored.
+func (i *instance) Greeted() (json.RawMessage, bool) { return i.hello, i.forked }
+
+// Done implements driver.Instance.
+func (i *instance) Done() <-chan struct{} { return i.done }
+
+// Err implements driver.Instance.
+func (i *instance) Err() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.err
+}
+
+// Dial implements driver.Instance. Whoever dials has the handle, so that the
+// memory that the instance began with is not needed any more.
+func (i *instance) Dial(ctx context.Context) (driver.Link, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Link{}, err
+	}
+	select {
+	case <-i.done:
+		if err := i.Err(); err != nil {
+			return driver.Link{}, err
+		}
+	case <-i.leaving:
+		return driver.Link{}, fmt.Errorf("server %q: the instance is stopped", i.h.Server)
+	default:
+	}
+	i.mu.Lock()
+	fresh := i.fresh
+	i.fresh = false
+	i.mu.Unlock()
+	if fresh {
+		if err := i.d.took(i.rec.State); err != nil {
+			i.log.Warn("the memory of a server stays in its state", "server", i.h.Server, "error", err)
+		}
+	}
+	if i.web != nil {
+		return driver.Link{HTTP: i.web.endpoint()}, nil
+	}
+	s, err := i.conn.Dial()
+	if err != nil {
+		return driver.Link{}, err
+	}
+	return driver.Link{Stream: s}, nil
+}
+
+// Logs implements driver.Instance. After Stop there are none.
+func (i *instance) Logs(max int64) (io.ReadCloser, error) {
+	text, err := i.stderr.Tail(max)
+	if err != nil {
+		return nil, fmt.Errorf("server %q: %w", i.h.Server, err)
+	}
+	return io.NopCloser(bytes.NewReader(text)), nil
+}

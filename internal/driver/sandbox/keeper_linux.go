@@ -1,0 +1,152 @@
+//go:build linux && (amd64 || arm64)
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/tine-mcp/tine/internal/clone"
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/dirs"
+	"github.com/tine-mcp/tine/internal/driver/folder"
+)
+
+var _ driver.Keeper = (*Driver)(nil)
+
+// Carries implements driver.Keeper.
+func (d *Driver) Carries(spec driver.Spec) string {
+	switch {
+	case spec.Sandbox == nil || spec.Sandbox.Forks():
+		return driver.CarryMemory
+	case len(spec.Dirs) > 0 || spec.Workspace != nil:
+		return driver.CarryFiles
+	}
+	return driver.CarryNone
+}
+
+// Seed implements driver.Keeper. A server that can keep neither memory nor
+// directories has no folder.
+func (d *Driver) Seed(ctx context.Context, spec driver.Spec, src driver.Source) error {
+	if err := d.seed(ctx, spec, src); err != nil {
+		return fmt.Errorf("server %q: seed its state: %w", spec.Server, err)
+	}
+	return nil
+}
+
+func (d *Driver) seed(ctx context.Context, spec driver.Spec, src driver.Source) (err error) {
+	var from stateRecord
+	folders := dirs.From{Take: src.Take}
+	if src.From != nil {
+		if from, err = thaw(*src.From); err != nil {
+			return err
+		}
+		folders.Dirs, folders.Folder = from.Dirs, dirsOf(src.From.Dir)
+	}
+	if spec.Carry == driver.CarryFiles {
+		from.Image = nil
+	}
+	plan, err := dirs.Plan(spec.Server, spec.Dirs, dirsOf(spec.State), folders)
+	if err != nil {
+		return err
+	}
+	state := stateRecord{Image: from.Image}
+	if from.Image != nil {
+		if state.Hello, state.Forked = from.Hello, true; !greeting(from.Hello) {
+			return errors.New("the snapshot has the memory of the server, and what the server said in its handshake is not known; make it again")
+		}
+		if err := d.goesOn(ctx, spec, from); err != nil {
+			return fmt.Errorf("the snapshot does not fit here: %w", err)
+		}
+		if err := from.Image.check(imageOf(src.From.Dir)); err != nil {
+			return fmt.Errorf("the snapshot can't be used: %w; make it again", err)
+		}
+	}
+	if plan.Empty() && d.Carries(spec) != driver.CarryMemory && len(spec.Dirs) == 0 {
+		return ctx.Err()
+	}
+	if spec.State == "" {
+		return errors.New("there is no folder for it")
+	}
+	if err := os.Remove(spec.State); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is something in its place: %w", err)
+	}
+	if err := folder.New(spec.State); err != nil {
+		return err
+	}
+	giveBack := func() {}
+	defer func() {
+		if err != nil {
+			plan.GiveBack()
+			giveBack()
+			err = errors.Join(err, clone.Remove(spec.State))
+		}
+	}()
+	if state.Image != nil {
+		if src.Take {
+			giveBack, err = takeImage(ctx, imageOf(spec.State), imageOf(src.From.Dir))
+		} else {
+			err = linkImage(ctx, imageOf(spec.State), imageOf(src.From.Dir))
+		}
+		if err != nil {
+			return fmt.Errorf("its memory: %w", err)
+		}
+		d.kept.note(state.Image)
+	}
+	if len(spec.Dirs) > 0 {
+		if err := os.Mkdir(dirsOf(spec.State), 0o700); err != nil {
+			return err
+		}
+	}
+	if err := plan.Make(ctx, src.Progress); err != nil {
+		return err
+	}
+	return state.write(spec.State, false)
+}
+
+// thaw reads a snapshot. One without a folder is of a server that had nothing.
+func thaw(s driver.Snapshot) (stateRecord, error) {
+	if s.Driver != driverName {
+		return stateRecord{}, fmt.Errorf("the snapshot is of the driver %q", s.Driver)
+	}
+	if s.Dir == "" {
+		return stateRecord{}, nil
+	}
+	r, err := readState(s.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return stateRecord{}, errors.New("the snapshot is gone")
+	}
+	if err != nil {
+		return stateRecord{}, fmt.Errorf("the snapshot can't be used: %w", err)
+	}
+	// Who made it knew better.
+	if greeting(s.Hello) {
+		r.Hello = s.Hello
+	}
+	return r, nil
+}
+
+// Discard implements driver.Keeper.
+func (d *Driver) Discard(_ context.Context, s driver.Snapshot) error {
+	if s.Dir == "" {
+		return nil
+	}
+	if err := clone.Remove(s.Dir); err != nil {
+		return fmt.Errorf("server %q: discard its snapshot: %w", s.Server, err)
+	}
+	return nil
+}
+
+// Erase implements driver.Keeper.
+func (d *Driver) Erase(_ context.Context, spec driver.Spec) error {
+	if spec.State == "" {
+		return nil
+	}
+	if err := clone.Remove(spec.State); err != nil {
+		return fmt.Errorf("server %q: erase its state: %w", spec.Server, err)
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+//go:build unix
+
+package layout
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestMasksCoverWhatIsSeenThroughAPart(t *testing.T) {
+	h := machine(t, "/srv/homes -> /home", "/srv/data/secret/k", "/srv/data/sec -> secret", "/home/me/proj/.env", "/home/other/proj/f")
+	for name, tt := range map[string]struct {
+		change func(w *Wanted)
+		shown  map[string]string
+	}{
+		"a home of one's own": {func(w *Wanted) { w.AllowRead = []string{"/home/me"} }, map[string]string{
+			"/home/me/notes": "/home/me/notes", "/home/me/.ssh": "masked", "/home/me/.netrc": "masked", "/home/me/.config/gh": "masked", "/home/me/.local/state/tine": "masked", "/home/me/.local/state/tine/sandbox": "masked"}},
+		"all homes": {func(w *Wanted) { w.AllowRead = []string{"/home"} }, map[string]string{
+			"/home/me/notes": "/home/me/notes", "/home/me/.ssh/id": "masked", "/home/other": "masked", "/home/user": "dir"}},
+		"all homes by a link": {func(w *Wanted) { w.AllowRead = []string{"/srv/homes"} }, map[string]string{
+			"/srv/homes": "-> /home", "/home/me/notes": "/home/me/notes", "/home/me/.ssh/id": "masked", "/home/other/x": "masked"}},
+		"what was named in the home of another": {func(w *Wanted) { w.AllowRead = []string{"/home/other/proj"} }, map[string]string{
+			"/home/other/proj/f": "/home/other/proj/f", "/home/other/x": ""}},
+		"and is in one that is masked": {func(w *Wanted) { w.AllowRead = []string{"/home", "/home/other/proj"} }, map[string]string{
+			"/home/other/proj/f": "/home/other/proj/f", "/home/other/x": "", "/home/me/notes": "/home/me/notes", "/home/me/.ssh": "masked"}},
+		"packages in the state folder": {func(w *Wanted) {
+			w.AllowRead, w.Reads = []string{"/home/me"}, []string{stateDir + "/sandbox/packages/p-1"}
+			w.Command = stateDir + "/sandbox/packages/p-1/bin/srv"
+		}, map[string]string{stateDir + "/sandbox/packages/p-1/bin/srv": stateDir + "/sandbox/packages/p-1/bin/srv", stateDir + "/sandbox/packages": "dir", "/home/me/notes": "/home/me/notes"}},
+		"what is denied": {func(w *Wanted) { w.AllowRead, w.DenyRead = []string{"/srv/data"}, []string{"/srv/data/secret"} }, map[string]string{
+			"/srv/data/a": "/srv/data/a", "/srv/data/secret/k": "masked"}},
+		"what is denied by a link": {func(w *Wanted) { w.AllowRead, w.DenyRead = []string{"/srv/data"}, []string{"/srv/data/sec/k"} }, map[string]string{
+			"/srv/data/a": "/srv/data/a", "/srv/data/secret/k": "masked"}},
+		"what is denied and may be written": {func(w *Wanted) { w.AllowWrite, w.DenyRead = []string{"/srv/data"}, []string{"/srv/data/secret"} }, map[string]string{
+			"/srv/data/a": "/srv/data/a", "/srv/data/secret/k": "masked"}},
+		"what is denied of the program's folder": {func(w *Wanted) {
+			w.Command, w.Args, w.DenyRead = "/usr/bin/node", []string{"/home/me/proj/x.js"}, []string{"/home/me/proj/.env"}
+		}, map[string]string{"/home/me/proj/x.js": "/home/me/proj/x.js", "/home/me/proj/.env": "masked"}},
+		"the system's own": {func(w *Wanted) { w.AllowRead = []string{"/var"} }, map[string]string{
+			"/var/log/messages": "masked", "/var/lib/docker": "masked", "/var/lib/dpkg/status": "/var/lib/dpkg/status"}},
+		"the system's own by name": {func(w *Wanted) { w.AllowRead = []string{"/var/log"} }, map[string]string{"/var/log/messages": "/var/log/messages"}},
+		"the host":                 {func(w *Wanted) { w.Mode, w.AllowRead = Host, []string{"/var/log/messages"} }, map[string]string{"/var/log/messages": "/var/log/messages", "/var/cache": "/var/cache", "/data/homes/b/x": "masked"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h.add(t, "/home/me/proj/x.js")
+			w := wanted(h, "/usr/bin/tool")
+			tt.change(&w)
+			plan(t, w).want(t, h, tt.shown)
+		})
+	}
+}
+
+func TestWhatIsNotThereYetCannotAppear(t *testing.T) {
+	h := machine(t, "/srv/data/deep/x/f", "/srv/data/link -> /srv/data/deep/come")
+	w := wanted(h, "/usr/bin/tool")
+	w.AllowRead, w.DenyRead = []string{"/srv/data"}, []string{"/srv/data/deep/later/on", "/srv/data/link"}
+	l := plan(t, w)
+	h.add(t, "/srv/data/deep/later/on")
+	h.add(t, "/srv/data/deep/come")
+	l.want(t, h, map[string]string{"/srv/data/a": "/srv/data/a", "/srv/data/deep/x/f": "/srv/data/deep/x/f", "/srv/data/deep/later/on": "", "/srv/data/deep/come": "", "/srv/data/link": "-> /srv/data/deep/come"})
+}
+
+func TestMasksCoverOtherMountsOfTheSameFiles(t *testing.T) {
+	// A hard link stands for a file that is seen through another mount.
+	h := machine(t, "/srv/again/me/", "/srv/again/covered/.netrc=another", "/srv/part/")
+	for _, at := range []string{"/srv/again/me/.netrc", "/srv/part/n"} {
+		if err := os.Link(h.at("/home/me/.netrc"), h.at(at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.add(t, "/proc/self/mountinfo="+strings.Join([]string{
+		"1 0 8:1 / / rw - ext4 /dev/sda rw",
+		"2 1 8:2 / /home rw shared:1 - ext4 /dev/sdb rw",
+		"3 1 8:2 / /srv/again rw - ext4 /dev/sdb rw",
+		"4 1 8:2 /me /srv/again/covered rw - ext4 /dev/sdb rw",
+		`5 1 8:2 /me/.netrc /srv/part/n rw - ext4 /dev/sdb rw`,
+		"6 1 0:5 / /srv/chroot\\040x/proc rw - proc proc rw",
+		"nonsense",
+	}, "\n")+"\n")
+	h.add(t, "/srv/chroot x/proc/1/environ")
+	w := wanted(h, "/usr/bin/tool")
+	w.AllowRead = []string{"/srv"}
+	plan(t, w).want(t, h, map[string]string{
+		"/srv/again/me/.netrc": "masked", "/srv/part/n": "masked", "/srv/again/covered/.netrc": "/srv/again/covered/.netrc",
+		"/srv/chroot x/proc/1/environ": "masked", "/srv/data/a": "/srv/data/a",
+	})
+}
+
+func TestADirectoryThatNobodyMaySearchIsMaskedWhole(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Log("root may search everything")
+		return
+	}
+	h := machine(t)
+	if err := os.Chmod(h.at("/srv/data"), 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Chmod(h.at("/srv/data"), 0o755) })
+	w := wanted(h, "/usr/bin/tool")
+	w.AllowRead, w.DenyRead = []string{"/srv"}, []string{"/srv/data/a"}
+	plan(t, w).want(t, h, map[string]string{"/srv/data": "masked"})
+}
+
+func TestHomesAreThoseOfPeople(t *testing.T) {
+	h := machine(t, "/home/link -> other")
+	if got, want := strings.Join(h.homes("/home/me"), " "), "/home/me /root /home/other /data/homes/b"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := h.homes("")[0]; got != "/nonexistent" {
+		t.Errorf("without a home of one's own the first is %s", got)
+	}
+}

@@ -1,0 +1,140 @@
+//go:build unix
+
+package layout
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestProgramsBringWhatTheyNeed(t *testing.T) {
+	h := machine(t,
+		// An interpreter of one's own, and one behind links.
+		"/home/me/.pyenv/versions/3.12/bin/python3.12=\x7fELF", "/home/me/.pyenv/versions/3.12/lib/python3.12/os.py", "/home/me/.pyenv/versions/3.11/x",
+		"/home/me/bin/py -> ../.pyenv/versions/3.12/bin/python3.12",
+		"/home/me/bin/mine=\x7fELF", "/home/me/.local/bin/python3.13=\x7fELF", "/home/me/.local/lib/python3.13/os.py", "/home/me/.local/lib/other/x",
+		// A package with a script, and one without.
+		"/home/me/proj/package.json", "/home/me/proj/dist/deep/x.js", "/home/me/proj/node_modules/dep/i.js", "/home/me/proj/node_modules/linked -> ../../linked", "/home/me/linked/package.json", "/home/me/node_modules/up/i.js",
+		"/home/me/loose/s.py", "/home/me/loose/data", "/home/me/s.py", "/tmp/s.py", "/tmp/else", "/tmp/d/s.py", "/home/me/package.json",
+		// Installed for all projects.
+		"/home/me/.npm-global/lib/node_modules/srv/dist/i.js=#!/usr/bin/env node\n", "/home/me/.npm-global/lib/node_modules/srv/package.json", "/home/me/.npm-global/bin/srv -> ../lib/node_modules/srv/dist/i.js", "/home/me/.npm-global/etc/npmrc",
+		// An environment of Python, with a package that is elsewhere.
+		"/home/me/venv/pyvenv.cfg=home = /home/me/.pyenv/versions/3.12/bin\nversion = 3.12\n", "/home/me/venv/bin/python -> /home/me/.pyenv/versions/3.12/bin/python3.12", "/home/me/venv/bin/srv=#!/home/me/venv/bin/python\n",
+		"/home/me/venv/lib/python3.12/site-packages/e.pth=/home/me/edited/src\nimport x\n/home/me\n", "/home/me/edited/src/m.py",
+		// Shebangs.
+		"/home/me/tools/run=#! /home/me/interp/bin/lang -x\n", "/home/me/interp/bin/lang=\x7fELF", "/home/me/interp/lib/l", "/home/me/tools/more",
+		"/nix/store/a/bin/p=\x7fELF", "/nix/store/b/l", "/usr/local/bin/nixed -> /nix/store/a/bin/p",
+		"/work/mod/go.mod", "/work/mod/cmd/s.sh", "/work/cwd/f", "/work/x/a.jar", "/work/y/b.jar",
+	)
+	for name, tt := range map[string]struct {
+		command string
+		cwd     string
+		env     []string
+		shown   map[string]string
+	}{
+		"an interpreter of one's own": {"/home/me/.pyenv/versions/3.12/bin/python3.12 -m x", "", nil, map[string]string{
+			"/home/me/.pyenv/versions/3.12/lib/python3.12/os.py": "/home/me/.pyenv/versions/3.12/lib/python3.12/os.py", "/home/me/.pyenv/versions/3.11": "", "/home/me/notes": ""}},
+		"an interpreter behind a link": {"/home/me/bin/py", "", nil, map[string]string{
+			"/home/me/bin/py": "-> ../.pyenv/versions/3.12/bin/python3.12", "/home/me/.pyenv/versions/3.12/lib": "/home/me/.pyenv/versions/3.12/lib", "/home/me/bin/mine": ""}},
+		"a binary":                                      {"/home/me/bin/mine", "", nil, map[string]string{"/home/me/bin/mine": "/home/me/bin/mine", "/home/me/bin/py": "", "/home/me/notes": ""}},
+		"an interpreter among other's":                  {"/home/me/.local/bin/python3.13", "", nil, map[string]string{"/home/me/.local/lib/python3.13/os.py": "/home/me/.local/lib/python3.13/os.py", "/home/me/.local/lib/other": "", "/home/me/.local/state": ""}},
+		"a script of a package":                         {"/usr/bin/node --flag /home/me/proj/dist/deep/x.js", "", nil, map[string]string{"/home/me/proj/package.json": "/home/me/proj/package.json", "/home/me/proj/node_modules/dep/i.js": "/home/me/proj/node_modules/dep/i.js", "/home/me/linked/package.json": "/home/me/linked/package.json", "/home/me/node_modules/up/i.js": "/home/me/node_modules/up/i.js", "/home/me/package.json": "", "/home/me/notes": ""}},
+		"a script by a path of its cwd":                 {"/usr/bin/node deep/../deep/x.js", "/home/me/proj/dist", nil, map[string]string{"/home/me/proj/package.json": "/home/me/proj/package.json"}},
+		"a script of no package":                        {"/usr/bin/python3 -u /home/me/loose/s.py /work/cwd/f", "", nil, map[string]string{"/home/me/loose/data": "/home/me/loose/data", "/work": "", "/home/me/notes": ""}},
+		"a script in a home":                            {"/usr/bin/python3 /home/me/s.py", "", nil, map[string]string{"/home/me/s.py": "/home/me/s.py", "/home/me/notes": ""}},
+		"a script in a place of all":                    {"/usr/bin/python3 /tmp/s.py", "", nil, map[string]string{"/tmp/s.py": "/tmp/s.py", "/tmp/else": ""}},
+		"a script in a folder there":                    {"/usr/bin/python3 /tmp/d/s.py", "", nil, map[string]string{"/tmp/d/s.py": "/tmp/d/s.py", "/tmp/else": "", "/tmp": "dir"}},
+		"a module is no script":                         {"/usr/bin/python3 -Im /home/me/loose/s.py", "", nil, map[string]string{"/home/me/loose": ""}},
+		"code is no script":                             {"/usr/bin/node -e /home/me/proj/dist/deep/x.js", "", nil, map[string]string{"/home/me/proj": ""}},
+		"what is required, and a script":                {"/usr/bin/node -r /home/me/loose/s.py /home/me/proj/dist/deep/x.js /work/cwd/f", "", nil, map[string]string{"/home/me/loose/data": "/home/me/loose/data", "/home/me/proj/package.json": "/home/me/proj/package.json", "/work": ""}},
+		"arguments of a program that is no interpreter": {"/usr/bin/tool /home/me/loose/s.py", "", nil, map[string]string{"/home/me/loose": ""}},
+		"a program of a package for all projects": {"/home/me/.npm-global/bin/srv", "", nil, map[string]string{
+			"/home/me/.npm-global/bin/srv": "-> ../lib/node_modules/srv/dist/i.js", "/home/me/.npm-global/lib/node_modules/srv/package.json": "/home/me/.npm-global/lib/node_modules/srv/package.json", "/home/me/.npm-global/etc": ""}},
+		"the interpreter of an environment": {"/home/me/venv/bin/python -m x", "", nil, map[string]string{
+			"/home/me/venv/pyvenv.cfg": "/home/me/venv/pyvenv.cfg", "/home/me/venv/bin/python": "/home/me/venv/bin/python", "/home/me/.pyenv/versions/3.12/lib/python3.12/os.py": "/home/me/.pyenv/versions/3.12/lib/python3.12/os.py", "/home/me/edited/src/m.py": "/home/me/edited/src/m.py", "/home/me/notes": ""}},
+		"a program of an environment": {"/home/me/venv/bin/srv", "", nil, map[string]string{
+			"/home/me/venv/pyvenv.cfg": "/home/me/venv/pyvenv.cfg", "/home/me/.pyenv/versions/3.12/bin/python3.12": "/home/me/.pyenv/versions/3.12/bin/python3.12"}},
+		"a script with an interpreter of its own": {"/home/me/tools/run", "", nil, map[string]string{"/home/me/interp/bin/lang": "/home/me/interp/bin/lang", "/home/me/interp/lib/l": "/home/me/interp/lib/l", "/home/me/tools/more": "/home/me/tools/more"}},
+		"a store of packages":                     {"/usr/local/bin/nixed", "", nil, map[string]string{"/nix/store/b/l": "/nix/store/b/l"}},
+		"a folder it runs in":                     {"/usr/bin/tool", "/work/cwd", nil, map[string]string{"/work/cwd/f": "/work/cwd/f", "/work/mod": ""}},
+		"a home it runs in":                       {"/usr/bin/tool", "/home/me", nil, map[string]string{"/home/me": "dir", "/home/me/notes": ""}},
+		"its home inside":                         {"/usr/bin/tool", "/home/user", nil, map[string]string{"/home/user": "dir"}},
+		"folders of its environment":              {"/usr/bin/python3", "", []string{"PYTHONPATH=/home/me/loose:/home/me:x"}, map[string]string{"/home/me/loose/data": "/home/me/loose/data", "/home/me/notes": ""}},
+		"classes of Java":                         {"/usr/bin/java -cp /work/x/a.jar:/work/y/* Main", "", nil, map[string]string{"/work/x/a.jar": "/work/x/a.jar", "/work/y/b.jar": "/work/y/b.jar", "/work/cwd": ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if strings.Contains(tt.command, "java") {
+				h.add(t, "/usr/bin/java=\x7fELF")
+			}
+			line := strings.Fields(tt.command)
+			w := wanted(h, line[0], line[1:]...)
+			w.Cwd, w.Env = tt.cwd, tt.env
+			plan(t, w).want(t, h, tt.shown)
+		})
+	}
+}
+
+func TestWritingIsAPartOfItsOwn(t *testing.T) {
+	h := machine(t, "/srv/more/x")
+	w := wanted(h, "/usr/bin/tool")
+	w.AllowRead, w.AllowWrite = []string{"/srv", "/srv/data/a"}, []string{"/srv/data"}
+	l := plan(t, w)
+	if p := l.part("/srv/data"); p == nil || !p.Write || p.Source != "/srv/data" {
+		t.Errorf("/srv/data: %+v", p)
+	}
+	for _, p := range l.Parts {
+		if p.Path != "/srv/data" && (p.Write || p.Source != "" && within(p.Path, "/srv/data")) {
+			t.Errorf("%+v", p)
+		}
+	}
+	l.want(t, h, map[string]string{"/srv/more/x": "/srv/more/x"})
+}
+
+func TestDigestChangesWithWhatIsSeen(t *testing.T) {
+	h := machine(t, "/home/me/proj/package.json", "/home/me/proj/x.js")
+	first := wanted(h, "/usr/bin/node", "/home/me/proj/x.js")
+	was := plan(t, first).Digest
+	if again := plan(t, first).Digest; again != was {
+		t.Fatal("it changed by itself")
+	}
+	later := time.Now().Add(time.Hour)
+	for _, at := range []string{"/var/lib/dpkg/status", "/usr/bin/node", "/home/me/proj/package.json", "/home/me/proj/x.js"} {
+		if err := os.Chtimes(h.at(at), later, later); err != nil {
+			t.Fatal(err)
+		}
+		now := plan(t, first).Digest
+		if now == was {
+			t.Errorf("%s changed, and the digest did not", at)
+		}
+		was = now
+	}
+	for name, change := range map[string]func(w *Wanted){
+		"a part": func(w *Wanted) { w.AllowRead = []string{"/srv"} }, "a mask": func(w *Wanted) { w.DenyRead = []string{"/opt/x"} }, "a text": func(w *Wanted) { w.Hostname = "x" },
+	} {
+		w := first
+		change(&w)
+		if plan(t, w).Digest == was {
+			t.Errorf("%s changed, and the digest did not", name)
+		}
+	}
+	if err := os.Chtimes(h.at("/home/me/notes"), later, later); err != nil {
+		t.Fatal(err)
+	}
+	if plan(t, first).Digest != was {
+		t.Error("it changed with something else")
+	}
+}
+
+func TestDigestOfAnImageIsTheImages(t *testing.T) {
+	h := machine(t, "/images/a/bin/srv=\x7fELF", "/images/b/bin/srv=\x7fELF")
+	digest := func(dir, image string) string {
+		w := wanted(h, "/bin/srv")
+		w.Mode, w.Dir, w.Image = Dir, dir, image
+		return plan(t, w).Digest
+	}
+	if digest("/images/a", "1") != digest("/images/b", "1") || digest("/images/a", "1") == digest("/images/a", "2") {
+		t.Error("where it was unpacked counts, or what it is does not")
+	}
+}

@@ -1,0 +1,284 @@
+package layout
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+// ofHome are what in a home is nobody's business: keys, tokens, and what was typed.
+var ofHome = []string{
+	".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker", ".oci", ".password-store", ".pki",
+	".config/gcloud", ".config/gh", ".config/glab-cli", ".config/hub", ".config/op", ".config/doctl", ".config/helm", ".config/containers", ".config/rclone", ".config/sops",
+	".config/google-chrome", ".config/chromium", ".config/BraveSoftware", ".mozilla", ".thunderbird",
+	".local/share/keyrings", ".local/share/kwalletd", ".local/share/containers", ".gsutil", ".boto", ".s3cfg",
+	".netrc", ".npmrc", ".yarnrc.yml", ".pypirc", ".git-credentials", ".config/git/credentials", ".pgpass", ".my.cnf", ".vault-token",
+	".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".m2/settings.xml", ".gradle/gradle.properties", ".terraform.d", ".terraformrc",
+	".claude.json", ".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".config/github-copilot",
+	".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".psql_history", ".local/share/fish/fish_history",
+}
+
+// ofSystem are what of the host is private to it, as patterns.
+var ofSystem = []string{
+	"/etc/shadow*", "/etc/gshadow*", "/etc/passwd-", "/etc/group-", "/etc/sudoers*", "/etc/security/opasswd", "/etc/ssh/*key*",
+	"/etc/ssl/private", "/etc/pki/tls/private", "/etc/pki/CA/private", "/etc/letsencrypt", "/etc/krb5.keytab", "/etc/crypttab", "/etc/credstore*",
+	"/etc/tine*", "/etc/kubernetes", "/etc/rancher", "/etc/docker", "/etc/containers/auth.json", "/etc/NetworkManager/system-connections", "/etc/wpa_supplicant", "/etc/wireguard", "/etc/openvpn", "/etc/ppp",
+	"/var/lib/tine*", "/var/lib/docker", "/var/lib/containerd", "/var/lib/containers", "/var/lib/kubelet", "/var/lib/rancher", "/var/lib/cni", "/var/lib/lxc", "/var/lib/lxd", "/var/lib/libvirt", "/var/lib/machines",
+	"/var/lib/postgresql", "/var/lib/mysql", "/var/lib/redis", "/var/lib/mongodb", "/var/lib/private", "/var/lib/sss", "/var/lib/cloud", "/var/lib/NetworkManager", "/var/lib/bluetooth", "/var/lib/systemd", "/var/lib/samba",
+	"/var/log", "/var/spool", "/var/mail", "/var/backups", "/var/crash", "/var/cache/debconf",
+	"/run/docker.sock", "/run/containerd", "/run/podman", "/run/crio", "/run/dbus", "/run/user", "/run/secrets", "/run/credentials",
+}
+
+// A secret is a path of the host that must not be seen.
+type secret struct {
+	path   string
+	real   string // as far as it is there, all links followed
+	gone   bool   // it is not there
+	deny   bool   // nor may anything in it be shown by name
+	whole  bool   // of a home: itself may not be shown, but what is in it
+	hidden bool   // Tine's own
+	what   string
+}
+
+// why says that something in it can't be shown.
+func (s *secret) why(real string) string {
+	switch {
+	case s.hidden:
+		return "it is in Tine's own folder, which no sandbox sees; move it elsewhere"
+	case s.whole:
+		return "it is a home; name what is needed in it"
+	case s.what == "deny_read":
+		return fmt.Sprintf("deny_read has %s; remove one of them", s.path)
+	case s.what == "kernel":
+		return "it belongs to the kernel, and a sandbox has its own; remove it"
+	}
+	if s.real == real {
+		return "it holds secrets, which no sandbox sees; remove it"
+	}
+	return fmt.Sprintf("it is in %s, which holds secrets that no sandbox sees; move it elsewhere, or remove it", s.path)
+}
+
+// findSecrets lists what must not be seen.
+func (p *planner) findSecrets() []secret {
+	var all []secret
+	add := func(s secret) {
+		if s, ok := p.locate(s); ok {
+			all = append(all, s)
+		}
+	}
+	for _, at := range p.w.Hide {
+		add(secret{path: at, deny: true, hidden: true, what: "hidden"})
+	}
+	for _, at := range p.w.DenyRead {
+		add(secret{path: at, deny: true, what: "deny_read"})
+	}
+	for i, home := range p.w.Homes {
+		for _, name := range ofHome {
+			add(secret{path: path.Join(home, name), deny: true, what: "home"})
+		}
+		if i > 0 {
+			add(secret{path: home, whole: true, what: "home"})
+		}
+	}
+	for _, pattern := range ofSystem {
+		for _, at := range p.glob(pattern) {
+			add(secret{path: at, deny: strings.HasPrefix(at, "/etc/"), what: "system"})
+		}
+	}
+	for _, at := range kernelMounts(p.mounts) {
+		add(secret{path: at, deny: true, what: "kernel"})
+	}
+	for _, at := range []string{"/proc", "/sys", "/dev"} {
+		add(secret{path: at, deny: true, what: "kernel"})
+	}
+	return all
+}
+
+// locate finds where a secret really is.
+func (p *planner) locate(s secret) (secret, bool) {
+	real, rest, _, err := p.host.follow(s.path)
+	s.real = real
+	switch {
+	case err == nil:
+	case errors.Is(err, fs.ErrPermission):
+		// Nobody here may look into the directory that it came to: that is covered.
+		s.deny = false
+	case s.whole || s.what == "system" || s.what == "kernel" || slices.Contains(rest, ".."):
+		return s, false
+	default:
+		// What is not there yet may come: its place must not be seen.
+		s.real, s.gone = path.Join(real, path.Join(rest...)), true
+	}
+	return s, s.real != "/"
+}
+
+// glob are the paths of the host that a pattern names, whose last name alone has
+// marks in it.
+func (p *planner) glob(pattern string) []string {
+	dir, name := path.Split(pattern)
+	if !strings.ContainsAny(name, "*?[") {
+		return []string{pattern}
+	}
+	list, err := p.host.readDir(path.Clean(dir), 10_000)
+	if err != nil {
+		return nil
+	}
+	var all []string
+	for _, e := range list {
+		if ok, _ := path.Match(name, e.Name()); ok {
+			all = append(all, path.Join(dir, e.Name()))
+		}
+	}
+	return all
+}
+
+// masks finds the places of the root at which something secret is seen.
+func (p *planner) masks() ([]string, error) {
+	var masks []string
+	// What is there goes first, and the outer of two: a mask covers what is in it.
+	secrets := slices.Clone(p.secrets)
+	slices.SortStableFunc(secrets, func(a, b secret) int {
+		if a.gone != b.gone {
+			return cmp.Compare(gone(a), gone(b))
+		}
+		return strings.Compare(a.real, b.real)
+	})
+	for _, s := range secrets {
+		if p.named(s) {
+			continue
+		}
+		places := []string{s.real}
+		if !s.gone {
+			places = append(places, aliases(p.host, p.mounts, s)...)
+		}
+		for _, real := range places {
+			found, err := p.mask(s, real, masks)
+			if err != nil {
+				return nil, fmt.Errorf("hide %s: %w", s.path, err)
+			}
+			masks = append(masks, found...)
+		}
+	}
+	slices.Sort(masks)
+	masks = slices.Compact(masks)
+	return slices.DeleteFunc(masks, func(m string) bool {
+		return slices.ContainsFunc(masks, func(outer string) bool { return outer != m && outer != "" && within(outer, m) })
+	}), nil
+}
+
+// named reports whether something that is private to the host, and no more, was
+// asked for by its name.
+func (p *planner) named(s secret) bool {
+	return s.what == "system" && !s.deny && slices.ContainsFunc(p.wishes, func(w wish) bool {
+		real, _, err := p.host.real(w.path)
+		return err == nil && !w.hint && real == s.real
+	})
+}
+
+func gone(s secret) int {
+	if s.gone {
+		return 1
+	}
+	return 0
+}
+
+// mask finds where one path of the host is seen beside where masks are. A place
+// that other parts lie in is left out of the root instead, since a mask would
+// cover them too.
+func (p *planner) mask(s secret, real string, masked []string) ([]string, error) {
+	var masks []string
+	for _, b := range p.binds() {
+		at, want := b.path, b.node.source
+		switch {
+		case within(b.node.source, real):
+			at, want = below(b.path, b.node.source, real), real
+		case b.node.from != "" && within(b.node.from, real) && within(real, b.node.source):
+			// It was split, and this is a piece of it.
+		default:
+			continue
+		}
+		if slices.ContainsFunc(masked, func(m string) bool { return within(m, at) }) {
+			continue
+		}
+		is, err := p.tree.look(at)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case s.gone && is.missing():
+			if err := p.keepOut(s, b, at); err != nil {
+				return nil, err
+			}
+		case is.missing() || is.source != want:
+			// Another part is in front of it.
+		case is.node != nil && len(is.node.kids) > 0:
+			if err := p.tree.set(at, &node{mode: 0o711}); err != nil {
+				return nil, err
+			}
+		default:
+			if err := p.cover(s, b, at, is); err != nil {
+				return nil, err
+			}
+			masks = append(masks, at)
+		}
+	}
+	return masks, nil
+}
+
+// cover puts something of our own at a place that is masked, where the host may
+// replace what is there: the kernel takes a mask away together with the file below
+// it, and then the next file would be seen.
+func (p *planner) cover(s secret, b place, at string, is spot) error {
+	if b.node.write || s.what != "home" && s.what != "deny_read" || s.whole {
+		return nil
+	}
+	n := &node{kind: isText}
+	if is.dir() {
+		n = &node{mode: 0o711}
+	}
+	err := p.tree.set(at, n)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil // nobody here may list the folder that it is in
+	}
+	return err
+}
+
+// keepOut makes sure that what is not there can't appear in the root later.
+func (p *planner) keepOut(s secret, b place, at string) error {
+	parent := path.Dir(at)
+	for {
+		is, err := p.tree.look(parent)
+		if err != nil {
+			return err
+		}
+		if !is.missing() {
+			if is.source == "" || !is.dir() || !within(b.path, parent) {
+				return nil // not through this part
+			}
+			break
+		}
+		parent = path.Dir(parent)
+	}
+	if b.node.write {
+		if s.what == "home" {
+			return nil // whoever may write there can make it anyway
+		}
+		return fmt.Errorf("it is not there and could appear in %s, which may be written to; create it first, or remove it", b.node.source)
+	}
+	return p.tree.split(parent)
+}
+
+// binds are the parts that show something of the host.
+func (p *planner) binds() []place {
+	var all []place
+	p.tree.walk(func(at string, n *node) {
+		if n.kind == isBind {
+			all = append(all, place{at, n})
+		}
+	})
+	return all
+}

@@ -1,0 +1,217 @@
+// Package packages makes npx and uvx commands run without network. What such a
+// command would fetch at each start is fetched once, by a step of its own that
+// has network, into a folder that is not changed from then on, and pinned: the same
+// wish is answered with the same versions until somebody asks to refresh it.
+//
+//	w, ok, err := packages.Parse("npx", []string{"-y", "@modelcontextprotocol/server-memory"})
+//	found, err := store.Get(ctx, *w)   // minutes the first time, nothing later
+//	// show found.Dir and found.Reads read-only at their own paths, then run
+//	// found.Command with found.Args.
+//
+// A store is a folder with one owner at a time:
+//
+//	<hash>-<n>         what a wish got, the nth time it was fetched; with a record
+//	<key>.<random>.part a fetch that goes on, or was cut; Sweep removes it
+//	python/            interpreters that uv downloaded
+//
+// A refresh makes the next n and leaves the one before alone, since instances
+// and snapshots know it by its path.
+//
+// No code of a package is run on the host, unless scripts are allowed: npm runs
+// no lifecycle scripts, Python packages are wheels only, and what is installed is
+// looked at by the host's interpreter from outside.
+package packages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Kind is where packages come from.
+type Kind string
+
+// The kinds of packages.
+const (
+	NPM    Kind = "npm"
+	Python Kind = "python"
+)
+
+// What a caller may want to tell apart. The message says the rest.
+var (
+	ErrNotFound    = errors.New("no such package")           // name or version is wrong
+	ErrUnreachable = errors.New("the registry is not there") // network, proxy, certificates, login
+	ErrLimit       = errors.New("over a limit")              // bytes, files or time
+	ErrScripts     = errors.New("needs code that runs while it is installed")
+	ErrNoTool      = errors.New("not installed") // node, npm, python
+)
+
+// Wanted is a command that needs packages. Parse makes it.
+type Wanted struct {
+	Kind    Kind
+	Tool    string   // the command as it was given: npx, uvx, or a path of one
+	Package string   // as its installer takes it: name@1.2.3, name[extra]==1.2, git+https://...
+	Extra   []string // more packages that must be there: npx -p, uvx --with
+	Bin     string   // the program in them; empty is the package's own
+	Args    []string // for that program
+	Python  string   // a version or a path; empty is the host's
+
+	// Settings are what options of the command said of indexes and registries, as
+	// variables. Env is the environment of the server, for the caller to set: of
+	// it, only such settings and PATH are used.
+	Settings map[string]string
+	Env      map[string]string
+
+	// AllowScripts lets packages run code on the host while they are installed:
+	// lifecycle scripts of npm, builds of Python packages.
+	AllowScripts bool
+}
+
+// Found is what to run instead, without network. All paths are absolute and
+// must be seen inside where they are outside.
+type Found struct {
+	Dir     string            // the packages, to be shown read-only
+	Command string            // an interpreter or a program
+	Args    []string          // with those of the wish at the end
+	Env     map[string]string // to add
+	Path    []string          // folders to put in front of PATH
+	Reads   []string          // what else must be seen: the interpreter and its library, links resolved
+
+	Name    string // the package that was meant, as it is called
+	Version string // the version that was resolved
+	Lock    string // a file in Dir that has all versions
+}
+
+// Limits bound one fetch.
+type Limits struct {
+	Bytes int64         // default 2 GiB
+	Files int           // default 200,000
+	Time  time.Duration // default 10 minutes
+}
+
+// Options of a store. The zero value works.
+type Options struct {
+	Runner   Runner            // default Host
+	Progress func(line string) // called from one goroutine a fetch; must not block long
+	Log      *slog.Logger
+	Limits   Limits
+	Environ  func() []string // the gateway's environment; default os.Environ
+}
+
+// Store keeps packages in a folder.
+type Store struct {
+	dir  string
+	opts Options
+	room chan struct{} // bounds the fetches at once
+
+	mu      sync.Mutex
+	flights map[string]*flight
+	parts   map[string]bool // fetches that go on
+	handed  map[string]bool // folders that were given out, which Sweep leaves
+}
+
+// atOnce is how many fetches run side by side: each one saturates a core while
+// it unpacks.
+const atOnce = 3
+
+// Open opens the store in a folder, which it makes where it is missing.
+func Open(dir string, opts Options) (*Store, error) {
+	abs, err := filepath.Abs(dir)
+	if err == nil {
+		err = os.MkdirAll(abs, 0o700)
+	}
+	if err == nil {
+		// Interpreters and tools resolve links: the paths that they write must be
+		// the ones that we look for.
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the store of packages: %w", err)
+	}
+	if opts.Runner == nil {
+		opts.Runner = Host{}
+	}
+	if opts.Progress == nil {
+		opts.Progress = func(string) {}
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	if opts.Environ == nil {
+		opts.Environ = os.Environ
+	}
+	if opts.Limits.Bytes <= 0 {
+		opts.Limits.Bytes = 2 << 30
+	}
+	if opts.Limits.Files <= 0 {
+		opts.Limits.Files = 200_000
+	}
+	if opts.Limits.Time <= 0 {
+		opts.Limits.Time = 10 * time.Minute
+	}
+	return &Store{
+		dir: abs, opts: opts, room: make(chan struct{}, atOnce),
+		flights: make(map[string]*flight), parts: make(map[string]bool), handed: make(map[string]bool),
+	}, nil
+}
+
+// Get returns what to run for a wish, and fetches it where it is not there.
+// Several that want the same at once wait for one fetch, which ends early when
+// all of them have left.
+func (s *Store) Get(ctx context.Context, w Wanted) (Found, error) {
+	if err := w.check(); err != nil {
+		return Found{}, err
+	}
+	if rec, ok := s.newest(w.key()); ok {
+		if found, err := s.found(ctx, rec, w); !errors.Is(err, errStale) {
+			return found, err
+		}
+	}
+	rec, err := s.share(ctx, w, false)
+	if err != nil {
+		return Found{}, err
+	}
+	return s.found(ctx, rec, w)
+}
+
+// Refresh fetches a wish again, and returns what is current afterwards. Exact
+// versions never change. What was fetched before stays where it is.
+func (s *Store) Refresh(ctx context.Context, w Wanted) (Found, error) {
+	if w.exact() {
+		return s.Get(ctx, w)
+	}
+	if err := w.check(); err != nil {
+		return Found{}, err
+	}
+	rec, err := s.share(ctx, w, true)
+	if err != nil {
+		return Found{}, err
+	}
+	return s.found(ctx, rec, w)
+}
+
+// found makes a record's answer to one wish.
+func (s *Store) found(ctx context.Context, rec *record, w Wanted) (Found, error) {
+	var found Found
+	var err error
+	switch rec.Kind {
+	case NPM:
+		found, err = s.foundNPM(ctx, rec, w)
+	default:
+		found, err = foundPython(rec, w)
+	}
+	if err != nil {
+		return Found{}, err
+	}
+	found.Dir, found.Name, found.Version = rec.dir, rec.Name, rec.Version
+	found.Lock = filepath.Join(rec.dir, rec.LockFile)
+	s.mu.Lock()
+	s.handed[rec.dir] = true
+	s.mu.Unlock()
+	return found, nil
+}

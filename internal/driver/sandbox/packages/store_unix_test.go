@@ -1,0 +1,316 @@
+//go:build unix
+
+package packages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestPinnedUntilRefreshed(t *testing.T) {
+	w := newWorld(t, Limits{})
+	first := w.get(t, "npx server")
+	w.publish("2.0.0")
+	if again := w.get(t, "npx server"); again.Dir != first.Dir || again.Version != "1.0.0" || w.count() != 1 {
+		t.Fatalf("the wish was not pinned: %+v after %d fetches", again, w.count())
+	}
+	w.open(t, Limits{}) // a restart
+	if again := w.get(t, "npx server"); again.Dir != first.Dir || w.count() != 1 {
+		t.Fatalf("the wish was not pinned over a restart: %+v", again)
+	}
+	next, err := w.store.Refresh(t.Context(), wish(t, "npx server"))
+	if err != nil || next.Version != "2.0.0" || next.Dir == first.Dir {
+		t.Fatalf("refreshed: %+v, %v", next, err)
+	}
+	if _, err := os.Stat(first.Args[0]); err != nil {
+		t.Errorf("what was there before is gone: %v", err)
+	}
+	if now := w.get(t, "npx server"); now.Dir != next.Dir {
+		t.Errorf("after the refresh it is still %s", now.Version)
+	}
+	if same, err := w.store.Refresh(t.Context(), wish(t, "npx server")); err != nil || same.Dir != next.Dir {
+		t.Errorf("a refresh that found nothing new: %+v, %v", same, err)
+	}
+	if names := w.left(t); len(names) != 2 {
+		t.Errorf("the store has %q", names)
+	}
+}
+
+func TestExactVersionsAreNotRefreshed(t *testing.T) {
+	w := newWorld(t, Limits{})
+	first := w.get(t, "npx server@1.0.0")
+	w.publish("2.0.0")
+	again, err := w.store.Refresh(t.Context(), wish(t, "npx server@1.0.0"))
+	if err != nil || again.Dir != first.Dir || w.count() != 1 {
+		t.Errorf("refreshed: %+v, %v, %d fetches", again, err, w.count())
+	}
+}
+
+func TestSweepKeepsWhatIsUsed(t *testing.T) {
+	w := newWorld(t, Limits{})
+	first := w.get(t, "npx server")
+	w.publish("2.0.0")
+	next, err := w.store.Refresh(t.Context(), wish(t, "npx server"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sweep := func(keep func(string) bool, want int) {
+		t.Helper()
+		if err := w.store.Sweep(keep); err != nil {
+			t.Fatal(err)
+		}
+		if names := w.left(t); len(names) != want {
+			t.Errorf("after the sweep: %q, want %d", names, want)
+		}
+	}
+	nobody := func(string) bool { return false }
+	sweep(nobody, 2) // both were given out
+	w.open(t, Limits{})
+	sweep(nil, 2)
+	sweep(func(dir string) bool { return dir == first.Dir }, 2)
+	sweep(nobody, 1)
+	if _, err := os.Stat(next.Dir); err != nil {
+		t.Errorf("the newest is gone: %v", err)
+	}
+}
+
+func TestTornFolders(t *testing.T) {
+	for name, tear := range map[string]func(dir string) error{
+		"half a record": func(dir string) error { return os.Truncate(filepath.Join(dir, recordFile), 40) },
+		"empty record":  func(dir string) error { return os.Truncate(filepath.Join(dir, recordFile), 0) },
+		"no record":     func(dir string) error { return os.Remove(filepath.Join(dir, recordFile)) },
+		"zeros": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, recordFile), make([]byte, 500), 0o644)
+		},
+		"another format": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, recordFile), []byte(`{"Format": 99}`), 0o644)
+		},
+		"half a lock": func(dir string) error { return os.Truncate(filepath.Join(dir, npmLock), 3) },
+		"no lock":     func(dir string) error { return os.Remove(filepath.Join(dir, npmLock)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Limits{})
+			first := w.get(t, "npx server")
+			err := errors.Join(os.Chmod(first.Dir, 0o755), os.Chmod(filepath.Join(first.Dir, recordFile), 0o644), os.Chmod(filepath.Join(first.Dir, npmLock), 0o644), tear(first.Dir))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.open(t, Limits{})
+			again := w.get(t, "npx server")
+			if again.Dir == first.Dir || w.count() != 2 {
+				t.Fatalf("what is torn was used: %s", again.Dir)
+			}
+			if err := w.store.Sweep(nil); err != nil {
+				t.Fatal(err)
+			}
+			if names := w.left(t); len(names) != 1 || names[0] != filepath.Base(again.Dir) {
+				t.Errorf("after the sweep: %q", names)
+			}
+		})
+	}
+}
+
+func TestLimits(t *testing.T) {
+	flood := func(size int) func(context.Context, Step) error {
+		return func(ctx context.Context, step Step) error {
+			for i := 0; ctx.Err() == nil; i++ {
+				if i < 100 {
+					if err := os.WriteFile(filepath.Join(step.Dir, fmt.Sprint(i)), make([]byte, size), 0o644); err != nil {
+						return err
+					}
+				} else {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			return context.Cause(ctx)
+		}
+	}
+	finish := func(_ context.Context, step Step) error {
+		return os.WriteFile(filepath.Join(step.Dir, "big"), make([]byte, 1<<20), 0o644)
+	}
+	for _, tt := range []struct {
+		name   string
+		limits Limits
+		before func(context.Context, Step) error
+		says   string
+	}{
+		{"files", Limits{Files: 50}, flood(1), "50 files"},
+		{"bytes", Limits{Bytes: 1 << 20}, flood(100 << 10), "1.0 MiB"},
+		{"bytes at the end", Limits{Bytes: 1 << 20}, finish, "1.0 MiB"},
+		{"time", Limits{Time: 50 * time.Millisecond}, flood(1), "50ms"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, tt.limits)
+			w.before = tt.before
+			_, err := w.store.Get(t.Context(), wish(t, "npx server"))
+			if !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), `"server"`) {
+				t.Errorf("got %v", err)
+			}
+			if names := w.left(t); len(names) != 0 {
+				t.Errorf("left behind: %q", names)
+			}
+		})
+	}
+}
+
+func TestWhoComesFirstMayLeave(t *testing.T) {
+	w := newWorld(t, Limits{})
+	inside, goOn := make(chan struct{}), make(chan struct{})
+	w.before = func(ctx context.Context, _ Step) error {
+		close(inside)
+		select {
+		case <-goOn:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	first, leave := context.WithCancel(t.Context())
+	wanted := wish(t, "npx server")
+	key := wanted.key()
+	var wg sync.WaitGroup
+	var firstErr, secondErr error
+	wg.Go(func() { _, firstErr = w.store.Get(first, wish(t, "npx server")) })
+	<-inside
+	wg.Go(func() { _, secondErr = w.store.Get(t.Context(), wish(t, "npx server a")) })
+	for waiting := 0; waiting != 2; time.Sleep(time.Millisecond) {
+		w.store.mu.Lock()
+		waiting = w.store.flights[key].waiting
+		w.store.mu.Unlock()
+	}
+	if err := w.store.Sweep(func(string) bool { return false }); err != nil {
+		t.Error(err)
+	}
+	if len(parts(w.left(t))) != 1 {
+		t.Error("a sweep took the part of a fetch that goes on")
+	}
+	leave()
+	for waiting := 2; waiting != 1; time.Sleep(time.Millisecond) {
+		w.store.mu.Lock()
+		waiting = w.store.flights[key].waiting
+		w.store.mu.Unlock()
+	}
+	close(goOn)
+	wg.Wait()
+	if !errors.Is(firstErr, context.Canceled) || secondErr != nil {
+		t.Errorf("the first got %v, the second %v", firstErr, secondErr)
+	}
+	if w.count() != 1 {
+		t.Errorf("%d fetches", w.count())
+	}
+}
+
+func TestAllLeave(t *testing.T) {
+	w := newWorld(t, Limits{})
+	ctx, leave := context.WithCancel(t.Context())
+	w.before = func(ctx context.Context, _ Step) error {
+		leave()
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	if _, err := w.store.Get(ctx, wish(t, "npx server")); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if names := w.left(t); len(names) != 0 {
+		t.Errorf("left behind: %q", names)
+	}
+	w.before = nil
+	w.get(t, "npx server") // and the next one is not harmed
+}
+
+func TestErrorsHaveNoSecrets(t *testing.T) {
+	home := t.TempDir()
+	if err := os.WriteFile(filepath.Join(home, ".npmrc"), []byte("//r.example/:_authToken=inthefile\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, Limits{}, "HOME="+home, "npm_config_registry=https://me:intheurl@r.example")
+	w.before = func(_ context.Context, step Step) error {
+		fmt.Fprintln(step.Out, "npm error code E401\nsent inthefile to https://me:intheurl@r.example and got Bearer intheheader")
+		return errors.New("exit status 1")
+	}
+	_, err := w.store.Get(t.Context(), wish(t, "npx server"))
+	if !errors.Is(err, ErrUnreachable) {
+		t.Errorf("got %v", err)
+	}
+	for _, secret := range []string{"inthefile", "intheurl", "intheheader"} {
+		if strings.Contains(fmt.Sprint(err), secret) {
+			t.Errorf("the error has %s: %v", secret, err)
+		}
+	}
+	for _, part := range []string{`"server"`, "E401", "login"} {
+		if !strings.Contains(fmt.Sprint(err), part) {
+			t.Errorf("the error has no %s: %v", part, err)
+		}
+	}
+}
+
+func TestProgramsOfPackages(t *testing.T) {
+	two := map[string]string{"one": "cli.js", "two": "other.sh"}
+	for _, tt := range []struct {
+		name string
+		bins map[string]string
+		line string
+		want string // the end of the command line, or of the error
+	}{
+		{"called like the package", map[string]string{"server": "cli.js", "x": "other.sh"}, "npx server a", "/node DIR/cli.js a"},
+		{"the only one", map[string]string{"x": "./cli.js"}, "npx server", "/node DIR/cli.js"},
+		{"two names of one", map[string]string{"x": "cli.js", "y": "cli.js"}, "npx server", "/node DIR/cli.js"},
+		{"named", two, "npx -p server two a", "DIR/other.sh a"},
+		{"several", two, "npx server", "choose one of one, two: npx -p server PROGRAM"},
+		{"none", nil, "npx server", "has no program to run; name another package"},
+		{"not there", two, "npx -p server three", `has no program "three"; it has one, two`},
+		{"outside", map[string]string{"server": "../../../../etc/passwd"}, "npx server", "has no program to run; name another package"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, Limits{})
+			w.bins = tt.bins
+			found, err := w.store.Get(t.Context(), wish(t, tt.line))
+			got := strings.Join(append([]string{found.Command}, found.Args...), " ")
+			if err != nil {
+				got = err.Error()
+			}
+			want := strings.ReplaceAll(tt.want, "DIR", filepath.Join(found.Dir, "node_modules", "server"))
+			if !strings.HasSuffix(got, want) {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+func TestInterpreterIsGone(t *testing.T) {
+	w := newWorld(t, Limits{})
+	first := w.get(t, "uvx server")
+	node := w.get(t, "npx server")
+	w.publish("2.0.0")
+	old := w.bin
+	w.bin = realDir(t)
+	for _, name := range []string{"node", "npm", "python3"} {
+		w.program(t, name)
+	}
+	if err := os.RemoveAll(old); err != nil {
+		t.Fatal(err)
+	}
+	w.open(t, Limits{})
+	again := w.get(t, "uvx server")
+	if again.Dir == first.Dir {
+		t.Error("an environment without its interpreter was used")
+	}
+	install := strings.Join(w.installs[len(w.installs)-1].Args, " ")
+	if !strings.Contains(install, "--no-deps -r ") {
+		t.Errorf("it was fetched again without its versions: %s", install)
+	}
+	if target, err := os.Readlink(again.Command); err != nil || target != filepath.Join(w.bin, "python3") {
+		t.Errorf("the environment runs %s, %v", target, err)
+	}
+	if next := w.get(t, "npx server"); next.Dir != node.Dir || next.Command != filepath.Join(w.bin, "node") {
+		t.Errorf("npm packages are run by %s from %s", next.Command, next.Dir)
+	}
+}

@@ -1,0 +1,175 @@
+//go:build linux && (amd64 || arm64)
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/sandbox/control"
+)
+
+// Probe says what of sandboxes works here, by making one in a folder of its own,
+// freezing it and going on from there.
+func Probe(ctx context.Context, o Options) (found []Finding) {
+	dir, err := os.MkdirTemp(o.Dir, "tine-probe")
+	if err != nil {
+		return []Finding{{Name: "folder", Needed: true, Detail: err.Error(), Mend: "make room for temporary files"}}
+	}
+	defer os.RemoveAll(dir)
+	o.Dir, o.ParkAfter = dir, -1
+	d := New(o)
+	defer d.Close()
+	p := &probe{d: d, dir: dir}
+	defer p.clear()
+	for _, step := range []func(context.Context) Finding{p.binary, p.helper, p.cgroups, p.owners, p.start, p.fork} {
+		f := step(ctx)
+		found = append(found, f)
+		if f.Needed && !f.OK {
+			break
+		}
+	}
+	return found
+}
+
+// probe is what Probe made so far.
+type probe struct {
+	d    *Driver
+	dir  string
+	help *helper
+	recs []record
+}
+
+func (p *probe) clear() {
+	ctx, cancel := context.WithTimeout(context.Background(), killWait)
+	defer cancel()
+	for _, rec := range p.recs {
+		_ = p.d.destroy(ctx, rec)
+	}
+}
+
+func (p *probe) binary(context.Context) Finding {
+	f := Finding{Name: "binary", Needed: true}
+	hash, err := p.d.helpers.ours()
+	if err != nil {
+		f.Detail, f.Mend = err.Error(), "build Tine with CGO_ENABLED=0"
+		return f
+	}
+	f.OK, f.Detail = true, "statically linked, with gVisor in it, "+binaryPrefix+hash
+	return f
+}
+
+func (p *probe) helper(context.Context) (f Finding) {
+	f = Finding{Name: "namespaces", Needed: true}
+	hash, err := p.d.helpers.ours()
+	if err == nil {
+		p.help, err = p.d.helpers.get(hash)
+	}
+	if err != nil {
+		f.Detail = strings.TrimSuffix(err.Error(), askDoctor) // which asks
+		return f
+	}
+	f.OK, f.Detail = true, "as root; gVisor "+p.help.gvisor
+	if !p.d.rootful {
+		f.Detail = "as an ordinary user, who is root in a namespace of his own; gVisor " + p.help.gvisor
+	}
+	return f
+}
+
+func (p *probe) cgroups(context.Context) Finding {
+	f := Finding{Name: "limits"}
+	switch {
+	case !p.d.rootful:
+		f.Detail, f.Mend = "as an ordinary user there is no limit of memory, CPU and processes of a sandbox; limits of files and of what is written hold", "run Tine as root where servers are not trusted with the machine's memory"
+	case !cgroupsWork():
+		f.Detail, f.Mend = "cgroups can't be written to, so that there is no limit of memory, CPU and processes", "mount /sys/fs/cgroup writable"
+	default:
+		f.OK, f.Detail = true, "memory, CPU and processes, by cgroups"
+	}
+	return f
+}
+
+func (p *probe) owners(ctx context.Context) Finding {
+	f := Finding{Name: "directories"}
+	if !p.d.rootful {
+		f.OK, f.Detail = true, "what a server writes in its state and the workspace is the user's"
+		return f
+	}
+	root := control.Root{Dir: filepath.Join(p.d.mountsDir(), "probe"), Parts: []control.Part{{Path: "0", Source: p.dir, Write: true, Owner: &control.Owner{InsideUID: 1000, InsideGID: 1000}}}}
+	if _, _, err := p.help.call(ctx, control.Request{Op: control.OpRoot, Root: &root}); err != nil {
+		f.Detail, f.Mend = "this file system can't show files as another's: "+err.Error(), "keep the state folder on ext4, xfs or btrfs; until then the files of states and workspaces are given to the user inside"
+		return f
+	}
+	_, _, _ = p.help.call(ctx, control.Request{Op: control.OpDrop, Root: &root})
+	f.OK, f.Detail = true, "state and workspace are shown as the user's inside"
+	return f
+}
+
+// box makes a sandbox with a program that does nothing for long.
+func (p *probe) box(ctx context.Context, n int) (*making, error) {
+	spec := driver.Spec{
+		Server: "probe", Dir: filepath.Join(p.dir, "box"+strconv.Itoa(n)), Command: "/bin/sleep", Args: []string{"600"},
+		Sandbox: &config.Sandbox{Memory: 512 << 20, Pids: 64, Files: 64, Disk: 1 << 20},
+	}
+	plan, err := p.d.plan(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	m := &making{d: p.d, spec: spec, plan: plan, dir: spec.Dir, rec: record{Sandbox: newName(), Runsc: p.help.hash, Flags: plan.flags(p.d)}}
+	p.recs = append(p.recs, m.rec)
+	if err := m.create(ctx); err != nil {
+		return nil, err
+	}
+	m.pipe.Close()
+	m.stderr.Close()
+	return m, nil
+}
+
+func (p *probe) start(ctx context.Context) Finding {
+	f := Finding{Name: "start", Needed: true}
+	began := time.Now()
+	m, err := p.box(ctx, 0)
+	if err == nil {
+		err = m.run(ctx, stateRecord{})
+	}
+	if err != nil {
+		f.Detail, f.Mend = "no sandbox can be made: "+err.Error(), "see whether seccomp or ptrace are forbidden here (a container, a hardened kernel); or use driver: docker"
+		return f
+	}
+	f.OK, f.Detail = true, fmt.Sprintf("a program ran in a sandbox, started in %d ms", time.Since(began).Milliseconds())
+	return f
+}
+
+func (p *probe) fork(ctx context.Context) Finding {
+	f := Finding{Name: "live forks"}
+	began := time.Now()
+	image := filepath.Join(p.dir, "image")
+	err := os.Mkdir(image, 0o700)
+	if err == nil {
+		_, _, err = p.help.call(ctx, control.Request{Op: control.OpCheckpoint, Sandbox: p.recs[0].Sandbox, Flags: p.recs[0].Flags, Image: image})
+	}
+	var m *making
+	if err == nil {
+		m, err = p.box(ctx, 1)
+	}
+	if err == nil {
+		err = m.restore(ctx, image)
+	}
+	if err == nil && !m.rec.ID.Lives() {
+		err = errors.New("the copy ended at once")
+	}
+	if err != nil {
+		f.Detail, f.Mend = "a sandbox can't be forked with its memory: "+err.Error(), "set fork: files, with the directories that are the state"
+		return f
+	}
+	f.OK, f.Detail = true, fmt.Sprintf("frozen and restored in %d ms, without a slot", time.Since(began).Milliseconds())
+	return f
+}

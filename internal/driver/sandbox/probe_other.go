@@ -1,0 +1,10 @@
+//go:build !linux || !(amd64 || arm64)
+
+package sandbox
+
+import "context"
+
+// Probe says what of sandboxes works here.
+func Probe(context.Context, Options) []Finding {
+	return []Finding{{Name: "system", Needed: true, Detail: errSystem.Error(), Mend: "run Tine on Linux, or use driver: docker"}}
+}

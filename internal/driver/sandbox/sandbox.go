@@ -1,0 +1,112 @@
+// Package sandbox is the driver that runs MCP servers behind walls: unmodified
+// programs in gVisor, which is in this binary, without a daemon and without an
+// image. A fork carries their memory.
+//
+// # How a sandbox outlives us
+//
+// An instance has a folder of its own (0700):
+//
+//	sandbox.json  which sandbox it is, and which binary made it
+//	config.json   what it may see and do, as gVisor reads it
+//	in, out       named FIFOs (0600), the program's standard input and output
+//	stderr        what it wrote to its standard error, and stderr.old the part before
+//
+// A sandbox is two processes that nobody has to look after. The helper, a process
+// of this binary with gVisor in it, makes, freezes and ends them, and may die with
+// the gateway: the next one's helper finds them again. The binary is copied to the
+// driver's folder as runsc-HASH and stays there for as long as a sandbox or a
+// snapshot refers to it, so that one that was upgraded can still deal with the
+// sandboxes and snapshots of the one before.
+//
+// # What a program sees
+//
+// A root that is put together by the kernel, not by gVisor, in the helper's mount
+// namespace: by default the parts of the host's that programs need, read-only,
+// with masks over what nobody may see. What a program writes there is kept in
+// memory, and frozen and forked with it. Directories of its state and the
+// workspace are the host's, and cloned with a fork.
+//
+// # What a server remembers
+//
+// A folder of state or of a snapshot holds
+//
+//	state.json  what it is of
+//	image/      the memory of a server that does not run yet: files of gVisor
+//	dirs/NAME   the directories that its config declares
+//
+// Where there is an image, Start goes on from it. It is removed when the handle of
+// the instance is safe. A server whose instance ends by itself loses its memory,
+// and begins anew on the directories.
+package sandbox
+
+import (
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver"
+)
+
+const driverName = "sandbox"
+
+// Options of New.
+type Options struct {
+	Dir     string // the driver's own folder, 0700; made when it is needed
+	Gateway string // who owns the state folder
+	// Hide are paths that no sandbox may see, whatever its config says: the state
+	// folder.
+	Hide []string
+	// Binary has gVisor in it; default the one that runs.
+	Binary  string
+	Environ []string // of the gateway: where PATH and HOME are looked up; default os.Environ()
+
+	MaxFrame  int           // bytes of one message from a server; default 64 MiB
+	StopGrace time.Duration // how long to ask before killing, where the spec does not say; default 5s
+	LogLimit  int64         // bytes of standard error kept of an instance, about; default 1 MiB
+	ParkAfter time.Duration // how long nobody needs an instance before it is parked; default 5s, negative for never
+
+	ListenWait  time.Duration // how long a server may take until it listens; default 60s
+	ImportBytes int64         // of the files of a snapshot that is imported; default 64 GiB
+	ImportFiles int           // how many, with directories and links; default a million
+
+	// Network hears of every connection that a sandbox made or was refused; nil
+	// where nobody does.
+	Network func(driver.Network)
+	Log     *slog.Logger
+}
+
+func (o *Options) fill() {
+	if o.Environ == nil {
+		o.Environ = os.Environ()
+	}
+	if o.MaxFrame <= 0 {
+		o.MaxFrame = 64 << 20
+	}
+	if o.StopGrace <= 0 {
+		o.StopGrace = 5 * time.Second
+	}
+	if o.LogLimit <= 0 {
+		o.LogLimit = 1 << 20
+	}
+	if o.ParkAfter == 0 {
+		o.ParkAfter = 5 * time.Second
+	}
+	if o.ListenWait <= 0 {
+		o.ListenWait = time.Minute
+	}
+	if o.ImportBytes <= 0 {
+		o.ImportBytes = 64 << 30
+	}
+	if o.ImportFiles <= 0 {
+		o.ImportFiles = 1_000_000
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+// Info implements driver.Driver.
+func (d *Driver) Info() driver.Info {
+	return driver.Info{Name: driverName, Adopts: true, Scopes: []string{config.ScopeSession, config.ScopeShared}}
+}

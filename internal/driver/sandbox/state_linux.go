@@ -1,0 +1,129 @@
+//go:build linux && (amd64 || arm64)
+
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/dirs"
+	"github.com/tine-mcp/tine/internal/driver/folder"
+)
+
+// What is in a folder of state or of a snapshot.
+const (
+	stateName = "state.json"
+	imageName = "image"
+	dirsName  = "dirs"
+)
+
+// maxState bounds a record that is read. What is large in it is what the server
+// said in its handshake.
+const maxState = 8 << 20
+
+func imageOf(dir string) string { return filepath.Join(dir, imageName) }
+
+func dirsOf(dir string, name ...string) string {
+	return filepath.Join(append([]string{dir, dirsName}, name...)...)
+}
+
+// stateRecord says what a folder of state or of a snapshot is of.
+type stateRecord struct {
+	Kind  string     `json:"kind"`
+	Image *imageInfo `json:"image,omitempty"`
+	// Hello is what the server whose memory the image is said in its handshake,
+	// and Forked whether others have the same memory.
+	Hello  json.RawMessage `json:"hello,omitempty"`
+	Forked bool            `json:"forked,omitempty"`
+	Dirs   dirs.Set        `json:"dirs,omitempty"` // of a snapshot
+}
+
+// imageInfo is what there is to know about a memory.
+type imageInfo struct {
+	ID      string   `json:"id"`                // of this one; its copies have the same
+	Runsc   string   `json:"runsc"`             // the binary that wrote it
+	GVisor  string   `json:"gvisor,omitempty"`  // and the version of gVisor in it
+	Arch    string   `json:"arch"`              // of the machine
+	CPU     []string `json:"cpu,omitempty"`     // what the CPU could, and programs may have begun to use
+	Root    string   `json:"root,omitempty"`    // digests of what the sandbox was made of
+	Program string   `json:"program,omitempty"` //
+	Unread  []byte   `json:"unread,omitempty"`  // what the program was sent and has not read
+	Torn    bool     `json:"torn,omitempty"`    // and that ends in the middle of a line
+	Size    int64    `json:"size"`              // bytes of the files
+}
+
+// errRecord reports that a record was not written whole, as a power cut leaves it.
+var errRecord = errors.New("its record is empty")
+
+func readState(dir string) (stateRecord, error) {
+	f, err := os.Open(filepath.Join(dir, stateName))
+	if err != nil {
+		return stateRecord{}, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxState+1))
+	if err != nil {
+		return stateRecord{}, fmt.Errorf("read what a state is: %w", err)
+	}
+	var r stateRecord
+	switch {
+	case len(b) == 0:
+		return r, fmt.Errorf("read what a state is: %w", errRecord)
+	case len(b) > maxState:
+		return r, fmt.Errorf("read what a state is: it has more than %d bytes", maxState)
+	}
+	if err := json.Unmarshal(b, &r); err != nil {
+		return stateRecord{}, fmt.Errorf("read what a state is: %w", err)
+	}
+	if r.Kind != driverName || r.Image != nil && !hashName.MatchString(r.Image.Runsc) {
+		return stateRecord{}, errors.New("read what a state is: it is not one of a sandbox")
+	}
+	return r, r.Dirs.Check()
+}
+
+// write puts the record into dir, whole or not at all; where it must survive a
+// power cut, synced. It is the last of what is written.
+func (r stateRecord) write(dir string, synced bool) error {
+	r.Kind = driverName
+	b, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("write what a state is: %w", err)
+	}
+	put := folder.Write
+	if synced {
+		put = folder.WriteSynced
+	}
+	if err := put(filepath.Join(dir, stateName), b); err != nil {
+		return fmt.Errorf("write what a state is: %w", err)
+	}
+	return nil
+}
+
+// stateOf reads the state that an instance works on. One that has none has an
+// empty record.
+func (d *Driver) stateOf(spec driver.Spec) (stateRecord, error) {
+	if spec.State == "" {
+		if len(spec.Dirs) > 0 {
+			return stateRecord{}, errors.New("it declares a state, and there is no folder for it")
+		}
+		return stateRecord{}, nil
+	}
+	r, err := readState(spec.State)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && len(spec.Dirs) == 0:
+		return stateRecord{}, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return stateRecord{}, fmt.Errorf("its state in %s was not made, or is gone", spec.State)
+	case errors.Is(err, errRecord):
+		// What was in memory is gone with everybody's; the directories are there.
+		d.opts.Log.Warn("the record of a state is empty, as after a power cut; the server begins anew", "server", spec.Server, "folder", spec.State)
+		return stateRecord{}, nil
+	}
+	return r, err
+}
