@@ -47,6 +47,9 @@ With an id it shows that call alone, with all of its arguments and its result.
 What looks like a secret is masked. A server whose journal is meta shows neither
 arguments nor results, and one whose journal is off is not listed.
 
+Connections that a server in a sandbox made to the outside, or was refused, are
+listed as tine/network HOST:PORT with the bytes sent and received.
+
 --follow goes on printing calls as they end, until it is interrupted. When the
 gateway is restarted it waits and goes on where it ended.
 

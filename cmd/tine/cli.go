@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tine-mcp/tine/internal/driver/sandbox"
 )
 
 // cli is the program as a value: everything it takes from the process is a
@@ -27,6 +29,9 @@ type cli struct {
 	// openBrowser shows somebody a web page.
 	readHidden  func(context.Context) ([]byte, error)
 	openBrowser func(url string) error
+
+	// probeSandbox makes a sandbox to see whether that works.
+	probeSandbox func(context.Context, sandbox.Options) []sandbox.Finding
 
 	// Terminals are found before anything wraps the streams. Width is 0 where
 	// standard output is no terminal: lines are not cut then.
@@ -60,6 +65,8 @@ func newCLI() *cli {
 		now:       time.Now,
 		after:     time.After,
 		version:   version,
+
+		probeSandbox: sandbox.Probe,
 	}
 	c.readHidden = readHiddenFrom(os.Stdin)
 	c.openBrowser = func(url string) error { return openBrowser(runtime.GOOS, c.getenv, url) }

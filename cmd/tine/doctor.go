@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver/sandbox"
 )
 
 // What a check may find.
@@ -85,22 +86,24 @@ func (c *cli) doctor(ctx context.Context, configFlag string) error {
 		})
 	}
 	helping := len(probes)
+	var walls []sandbox.Finding
 	probes = append(probes, c.remoteProbes(ctx, conf)...)
 	found := make([]check, len(probes))
 	var wg sync.WaitGroup
 	for i, probe := range probes {
 		wg.Go(func() { found[i] = probe() })
 	}
+	wg.Go(func() { walls = c.lookAtSandboxes(ctx) })
 	wg.Wait()
 
 	around := c.surroundings()
-	around.engine = engine.Load()
+	around.engine, around.sandboxes = engine.Load(), sandboxesWork(walls)
 	r := doctorReport{OK: true, Drivers: around.left()}
 	helpers := found[len(machine):helping]
 	if around.bare {
 		helpers = gather(helpers)
 	}
-	r.Checks = slices.Concat(found[:len(machine)], checks, []check{around.check()}, helpers, found[helping:], []check{checkSandbox(r.Drivers)})
+	r.Checks = slices.Concat(found[:len(machine)], checks, []check{around.check()}, helpers, found[helping:], []check{sandboxCheck(walls, sandboxServers(conf), r.Drivers, noUserNamespaces)})
 	for _, ch := range r.Checks {
 		r.OK = r.OK && ch.Status != checkBroken
 	}

@@ -15,16 +15,17 @@ import (
 
 // surroundings are what decides which drivers work on a machine.
 type surroundings struct {
-	drivers []string // that this program has
-	bare    bool     // no shell: a container image with little but this program
-	engine  bool     // an engine for containers answers
-	pipes   error    // why no named pipe can be made in the state folder
-	roots   bool     // whether there are certificate authorities
+	drivers   []string // that this program has
+	bare      bool     // no shell: a container image with little but this program
+	engine    bool     // an engine for containers answers
+	sandboxes bool     // one was made
+	pipes     error    // why no named pipe can be made in the state folder
+	roots     bool     // whether there are certificate authorities
 }
 
 // surroundings looks at this machine.
 func (c *cli) surroundings() surroundings {
-	s := surroundings{drivers: []string{builtin.Name, "docker", "process", "remote", "url"}, bare: bare(), roots: true}
+	s := surroundings{drivers: []string{builtin.Name, "docker", "process", "remote", "sandbox", "url"}, bare: bare(), roots: true}
 	if pool, err := x509.SystemCertPool(); err != nil || pool.Equal(x509.NewCertPool()) {
 		s.roots = false
 	}
@@ -47,7 +48,7 @@ func bare() bool {
 // left lists the drivers that work.
 func (s surroundings) left() []string {
 	return slices.DeleteFunc(slices.Clone(s.drivers), func(name string) bool {
-		return name == "process" && s.pipes != nil || name == "docker" && !s.engine
+		return name == "process" && s.pipes != nil || name == "docker" && !s.engine || name == "sandbox" && !s.sandboxes
 	})
 }
 

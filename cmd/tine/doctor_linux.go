@@ -2,11 +2,9 @@ package main
 
 import (
 	"debug/elf"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -70,72 +68,24 @@ func doubtfulMagic(magic uint32) (kind, why string) {
 	return "", ""
 }
 
-func checkSandbox(left []string) check {
-	if why := sandboxArch(); why != "" {
-		return sandboxCheck(why, left)
-	}
-	if why := noNamespaces(os.Geteuid(), tryNamespaces, readSetting); why != "" {
-		return sandboxCheck("it could not run here: "+why, left)
-	}
-	return sandboxCheck("this machine has what one will need", nil)
-}
+// noUserNamespaces says which setting of the kernel keeps this user from making
+// sandboxes, and what to do; empty where none does.
+func noUserNamespaces() (why, mend string) { return namespaceSetting(os.Geteuid(), readSetting) }
 
-// isolation is what a sandbox keeps to itself.
-const isolation = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
-
-// noNamespaces says why a sandbox could not have namespaces of its own; empty
-// when it could. Settings only explain: in a container it is its engine that
-// refuses, whatever they say.
-func noNamespaces(uid int, try func(flags uintptr) error, setting func(string) string) string {
-	if uid == 0 && try(isolation) == nil {
-		return ""
-	}
-	err := try(isolation | unix.CLONE_NEWUSER)
-	if err == nil {
-		return ""
-	}
-	if why := noUserNamespaces(uid, setting); why != "" {
-		return why
-	}
-	return fmt.Sprintf("new namespaces are refused (%v), as in a container without privileges", err)
-}
-
-// tryNamespaces asks the kernel for a process with namespaces of its own. What
-// it is to run does not exist, so it ends before it does anything.
-func tryNamespaces(flags uintptr) error {
-	const none = "/proc/self/tine-doctor"
-	attr := &syscall.SysProcAttr{Cloneflags: flags}
-	if flags&unix.CLONE_NEWUSER != 0 {
-		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
-		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
-	}
-	_, err := os.StartProcess(none, []string{none}, &os.ProcAttr{Sys: attr})
-	if errors.Is(err, syscall.ENOENT) {
-		return nil // it got as far as running it
-	}
-	var path *os.PathError
-	if errors.As(err, &path) {
-		return path.Err // the path is ours and says nothing
-	}
-	return err
-}
-
-// noUserNamespaces says why sandboxes could not be made without being root;
-// empty when they could.
-func noUserNamespaces(uid int, setting func(string) string) string {
-	if setting("/proc/sys/user/max_user_namespaces") == "0" {
-		return "user namespaces are switched off (sysctl user.max_user_namespaces is 0)"
-	}
+func namespaceSetting(uid int, setting func(string) string) (why, mend string) {
 	if uid == 0 {
-		return ""
+		return "", "" // who needs none
 	}
-	if setting("/proc/sys/kernel/unprivileged_userns_clone") == "0" {
-		return "user namespaces are for root only (sysctl kernel.unprivileged_userns_clone is 0)"
+	for _, s := range []struct{ name, is, why, want string }{
+		{"user.max_user_namespaces", "0", "user namespaces are switched off", "10000"},
+		{"kernel.unprivileged_userns_clone", "0", "user namespaces are for root only", "1"},
+		{"kernel.apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts user namespaces", "0"},
+	} {
+		if setting("/proc/sys/"+strings.ReplaceAll(s.name, ".", "/")) == s.is {
+			return fmt.Sprintf("%s (sysctl %s is %s)", s.why, s.name, s.is), fmt.Sprintf("sysctl -w %s=%s, or run Tine as root", s.name, s.want)
+		}
 	}
-	if setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" {
-		return "AppArmor restricts user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns is 1)"
-	}
-	return ""
+	return "", ""
 }
 
 // readSetting reads a kernel setting, empty when this kernel has no such.

@@ -8,82 +8,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestNoUserNamespaces(t *testing.T) {
+func TestNamespaceSetting(t *testing.T) {
 	const (
 		most     = "/proc/sys/user/max_user_namespaces"
 		clone    = "/proc/sys/kernel/unprivileged_userns_clone"
 		apparmor = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 	)
 	for _, tt := range []struct {
-		name     string
-		uid      int
-		settings map[string]string
-		want     string
+		name      string
+		uid       int
+		settings  map[string]string
+		why, mend string
 	}{
-		{"a plain kernel", 1000, map[string]string{most: "1000"}, ""},
-		{"no such settings", 1000, nil, ""},
-		{"off", 0, map[string]string{most: "0"}, "max_user_namespaces"},
-		{"for root only", 1000, map[string]string{clone: "0"}, "unprivileged_userns_clone"},
-		{"for root only, as root", 0, map[string]string{clone: "0", apparmor: "1"}, ""},
-		{"AppArmor", 1000, map[string]string{clone: "1", apparmor: "1"}, "AppArmor"},
+		{"a plain kernel", 1000, map[string]string{most: "1000"}, "", ""},
+		{"no such settings", 1000, nil, "", ""},
+		{"off", 1000, map[string]string{most: "0"}, "user.max_user_namespaces is 0", "user.max_user_namespaces=10000"},
+		{"for root only", 1000, map[string]string{clone: "0"}, "for root only", "kernel.unprivileged_userns_clone=1"},
+		{"root, who needs none", 0, map[string]string{most: "0", clone: "0", apparmor: "1"}, "", ""},
+		{"AppArmor", 1000, map[string]string{clone: "1", apparmor: "1"}, "AppArmor", "kernel.apparmor_restrict_unprivileged_userns=0"},
 	} {
-		got := noUserNamespaces(tt.uid, func(p string) string { return tt.settings[p] })
-		if !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") {
-			t.Errorf("%s: %q", tt.name, got)
+		why, mend := namespaceSetting(tt.uid, func(p string) string { return tt.settings[p] })
+		if !strings.Contains(why, tt.why) || !strings.Contains(mend, tt.mend) || (why == "") != (tt.why == "") || (mend == "") != (tt.mend == "") {
+			t.Errorf("%s: %q, %q", tt.name, why, mend)
 		}
-	}
-}
-
-func TestNoNamespaces(t *testing.T) {
-	refuse := func(uintptr) error { return unix.EPERM }
-	allow := func(uintptr) error { return nil }
-	withUser := func(flags uintptr) error {
-		if flags&unix.CLONE_NEWUSER == 0 {
-			return unix.EPERM
-		}
-		return nil
-	}
-	withoutUser := func(flags uintptr) error {
-		if flags&unix.CLONE_NEWUSER != 0 {
-			return unix.ENOSPC
-		}
-		return nil
-	}
-	plain := func(string) string { return "" }
-	off := func(path string) string {
-		if strings.HasSuffix(path, "max_user_namespaces") {
-			return "0"
-		}
-		return ""
-	}
-	for _, tt := range []struct {
-		name    string
-		uid     int
-		try     func(uintptr) error
-		setting func(string) string
-		want    string
-	}{
-		{"a plain machine", 1000, allow, plain, ""},
-		{"root", 0, allow, plain, ""},
-		{"root where users may not", 0, withoutUser, off, ""},
-		{"root in a container that lets users", 0, withUser, plain, ""},
-		{"a user where users may not", 1000, withoutUser, off, "max_user_namespaces"},
-		{"a container without privileges", 65532, refuse, plain, "container without privileges"},
-		{"root in one", 0, refuse, plain, "container without privileges"},
-		{"settings that only look bad", 1000, allow, off, ""},
-	} {
-		got := noNamespaces(tt.uid, tt.try, tt.setting)
-		if !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") {
-			t.Errorf("%s: %q", tt.name, got)
-		}
-	}
-	// Whatever this machine allows, asking leaves no process behind and answers
-	// without the path that is asked for.
-	if err := tryNamespaces(isolation | unix.CLONE_NEWUSER); err != nil && strings.Contains(err.Error(), "/proc") {
-		t.Error(err)
-	}
-	if err := tryNamespaces(0); err != nil {
-		t.Errorf("without any: %v", err)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 
@@ -59,8 +58,17 @@ func (c *cli) checkConfigFile(flag string) (*config.Config, []check) {
 // checkCommand looks for the program of a server where that can be told from
 // here.
 func checkCommand(s config.Server) (check, bool) {
-	if !s.Enabled || s.Disabled != "" || s.Command == "" || s.Env["PATH"] != "" {
+	if !s.Enabled || s.Disabled != "" {
 		return check{}, true
+	}
+	if ownRoot(s) {
+		return checkRoot(s)
+	}
+	if s.Command == "" || s.Env["PATH"] != "" {
+		return check{}, true
+	}
+	if ch, ok, fetched := checkFetched(s); fetched {
+		return ch, ok
 	}
 	if strings.ContainsAny(s.Command, `/\`) && !filepath.IsAbs(s.Command) {
 		return check{}, true // relative to wherever it is started
@@ -170,28 +178,4 @@ func (c *cli) whoListens(ctx context.Context, listen string, tls bool) string {
 		return "a running tine"
 	}
 	return ""
-}
-
-// sandboxText is what is true of this version on every system.
-const sandboxText = "this version has no sandbox driver: servers run as plain processes with your rights"
-
-const sandboxMend = "run only servers that you trust, or wrap them yourself, in a container for example"
-
-// sandboxCheck says why there is no sandbox and, where the machine could not run
-// one, which drivers are left.
-func sandboxCheck(machine string, left []string) check {
-	detail := sandboxText + "\n" + machine
-	if len(left) > 0 {
-		detail += "; what is left: " + strings.Join(left, ", ")
-	}
-	return check{"sandbox", checkMissing, detail, sandboxMend}
-}
-
-// sandboxArch says whether gVisor, which the driver is to use, has this
-// processor; empty when it does.
-func sandboxArch() string {
-	if runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64" {
-		return ""
-	}
-	return "it could not run on " + runtime.GOARCH + " here, only on amd64 and arm64"
 }

@@ -224,7 +224,7 @@ func TestDoctorForPeople(t *testing.T) {
 	freeConfig(t, tc, "  a: {builtin: time}\n")
 	code := tc.cli.run(t.Context())
 	out := tc.out.String()
-	for _, want := range []string{"ok       node     22.1.0 at ", "ok       drivers  builtin, process, remote, url\n", "missing  uvx ", "-> install uv", "has no sandbox driver"} {
+	for _, want := range []string{"ok       node     22.1.0 at ", "ok       drivers  builtin, process, remote, url\n", "missing  uvx ", "-> install uv", "missing  sandbox  namespaces: this is a test\n                  what is left: builtin, process, remote, url\n                  -> run it yourself; "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
@@ -252,7 +252,7 @@ func TestDoctorDrivers(t *testing.T) {
 		t.Errorf("left in the state folder: %q, %v", left, err)
 	}
 
-	all := []string{"builtin", "docker", "process", "remote", "url"}
+	all := []string{"builtin", "docker", "process", "remote", "sandbox", "url"}
 	for _, tt := range []struct {
 		name   string
 		in     surroundings
@@ -262,6 +262,7 @@ func TestDoctorDrivers(t *testing.T) {
 	}{
 		{"a plain machine", surroundings{drivers: all, roots: true}, "builtin process remote url", checkOK, "builtin, process, remote, url"},
 		{"with an engine", surroundings{drivers: all, roots: true, engine: true}, "builtin docker process remote url", checkOK, "builtin, docker, process, remote, url"},
+		{"with sandboxes", surroundings{drivers: all, roots: true, sandboxes: true}, "builtin process remote sandbox url", checkOK, "builtin, process, remote, sandbox, url"},
 		{"a bare image", surroundings{drivers: all, roots: true, bare: true}, "builtin process remote url", checkOK, "in this image"},
 		{"no pipes", surroundings{drivers: all, roots: true, bare: true, pipes: errors.New("not on FAT")}, "builtin remote url", checkWarn, "builtin, remote, url\nprocess does not work: not on FAT"},
 		{"no authorities", surroundings{drivers: all}, "builtin process remote url", checkWarn, "no certificate authorities"},
@@ -283,11 +284,5 @@ func TestDoctorGathers(t *testing.T) {
 	}
 	if got := gather([]check{{"node", checkOK, "22", ""}}); len(got) != 1 {
 		t.Errorf("%+v", got)
-	}
-}
-
-func TestSandboxNamesWhatIsLeft(t *testing.T) {
-	if ch := sandboxCheck("it could not run here: x", []string{"builtin", "url"}); !strings.HasSuffix(ch.Detail, "what is left: builtin, url") {
-		t.Errorf("%+v", ch)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver/sandbox"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -192,6 +193,9 @@ func newTestCLI(t testing.TB, args ...string) *testCLI {
 			return nil, io.EOF
 		},
 		openBrowser: func(string) error { return errors.New("this is a test") },
+		probeSandbox: func(context.Context, sandbox.Options) []sandbox.Finding {
+			return []sandbox.Finding{{Name: "namespaces", Needed: true, Detail: "this is a test", Mend: "run it yourself"}}
+		},
 	}
 	return tc
 }

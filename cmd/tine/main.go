@@ -7,12 +7,15 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/tine-mcp/tine/internal/driver/sandbox/runsc"
 )
 
 // version is set by the linker: -ldflags "-X main.version=1.2.3".
 var version = "dev"
 
 func main() {
+	runsc.Main() // returns unless the binary was started to be a sandbox
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal asks; once it was heard a second one kills as usual.
 	context.AfterFunc(ctx, stop)

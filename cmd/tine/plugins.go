@@ -15,6 +15,7 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/docker"
 	"github.com/tine-mcp/tine/internal/driver/process"
 	"github.com/tine-mcp/tine/internal/driver/remote"
+	"github.com/tine-mcp/tine/internal/driver/sandbox"
 	"github.com/tine-mcp/tine/internal/driver/url"
 	"github.com/tine-mcp/tine/internal/layer"
 	"github.com/tine-mcp/tine/internal/native/everything"
@@ -49,7 +50,10 @@ type pluginOptions struct {
 	// Authorize puts the credentials of a server on requests; nil where its headers
 	// are enough.
 	Authorize func(server string) func(http.RoundTripper) http.RoundTripper
-	Log       *slog.Logger
+	// Network hears of the connections of servers that reach only some of the
+	// outside; it does not block.
+	Network func(driver.Network)
+	Log     *slog.Logger
 }
 
 // newPlugins is the one list of drivers and of the servers inside the binary.
@@ -88,8 +92,9 @@ func newPlugins(o pluginOptions) (_ *plugins, err error) {
 	within := builtin.New(builtin.Options{Kinds: kinds(o.Sessions), Layers: inside, Dir: filepath.Join(o.State, "templates")})
 	away := remote.New(remote.Options{Dir: filepath.Join(o.State, "remote"), MaxFrame: o.MaxFrame, Authorize: o.Authorize, Log: o.Log})
 	contained := docker.New(docker.Options{Gateway: o.Gateway, MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "docker"), Log: o.Log})
-	open = append(open, closer(within.Close), closer(away.Close), contained)
-	for _, d := range []driver.Driver{process.New(process.Options{MaxFrame: o.MaxFrame}), url.New(), within, away, contained} {
+	walled := sandbox.New(sandbox.Options{Gateway: o.Gateway, MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "sandbox"), Hide: []string{o.State}, Network: o.Network, Log: o.Log})
+	open = append(open, closer(within.Close), closer(away.Close), contained, walled)
+	for _, d := range []driver.Driver{process.New(process.Options{MaxFrame: o.MaxFrame}), url.New(), within, away, contained, walled} {
 		p.drivers[d.Info().Name] = d
 	}
 	return p, nil

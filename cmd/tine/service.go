@@ -55,6 +55,7 @@ type service struct {
 	wallet   *credential.Wallet
 	metrics  *telemetry.Metrics
 	tracing  *telemetry.Tracing
+	networks *networkLog
 	plugins  *plugins
 	registry *session.Registry
 	gateway  *front.Gateway
@@ -105,8 +106,12 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 		return nil, err
 	}
 	control := &front.Control{} // the gateway's, which comes last and is asked by what comes first
+	if p.networks, err = newNetworkLog(o.Log); err != nil {
+		return nil, err
+	}
 	if p.plugins, err = newPlugins(pluginOptions{
-		State: o.State, Gateway: id, MaxFrame: int(p.cfg.Limits.Message), Sessions: control, Authorize: authorizer(p.cfg, p.wallet), Log: o.Log,
+		State: o.State, Gateway: id, MaxFrame: int(p.cfg.Limits.Message), Sessions: control, Authorize: authorizer(p.cfg, p.wallet),
+		Network: p.networks.tell, Log: o.Log,
 	}); err != nil {
 		return nil, err
 	}
@@ -118,6 +123,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	if err != nil {
 		return nil, err
 	}
+	p.networks.start(p.registry.Network)
 	p.token = identity.NewToken()
 	gateway, err := front.New(ctx, p.cfg, front.Options{
 		Registry: p.registry, Store: p.store, Operator: p.token, Version: o.Version,
@@ -399,6 +405,9 @@ func (p *service) Close() {
 		if err := p.plugins.close(); err != nil {
 			p.o.Log.Warn("states not closed in order", "err", err)
 		}
+	}
+	if p.networks != nil {
+		p.networks.close() // the last connections have ended with the drivers
 	}
 	if p.gateway != nil {
 		settle, cancel := context.WithTimeout(ctx, 5*time.Second)

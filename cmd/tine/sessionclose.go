@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"sync"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -129,10 +129,7 @@ func (c *cli) closeEach(ctx context.Context, g *gateway, ids []string) error {
 // it fails with one. It returns those that it was done to. Of several things what
 // failed was said already.
 func (c *cli) toEach(ctx context.Context, names []string, what string, do func(string) error) ([]string, error) {
-	var (
-		mu   sync.Mutex
-		errs []error
-	)
+	failed := make([]error, len(names)) // said in the order of the names
 	ok := make([]bool, len(names))
 	bar := c.counting(what, len(names))
 	over := inParallel(ctx, len(names), func(i int) error {
@@ -142,12 +139,11 @@ func (c *cli) toEach(ctx context.Context, names []string, what string, do func(s
 			bar.add(1)
 			return nil
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		errs = append(errs, err)
+		failed[i] = err
 		return ctx.Err()
 	})
 	bar.stop()
+	errs := slices.DeleteFunc(failed, func(err error) bool { return err == nil })
 	var done []string
 	for i, name := range names {
 		if ok[i] {

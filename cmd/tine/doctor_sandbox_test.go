@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/tine-mcp/tine/internal/driver/sandbox"
+)
+
+func TestSandboxCheck(t *testing.T) {
+	var (
+		binary     = sandbox.Finding{Name: "binary", OK: true, Needed: true, Detail: "static"}
+		namespaces = sandbox.Finding{Name: "namespaces", OK: true, Needed: true, Detail: "as root"}
+		limits     = sandbox.Finding{Name: "limits", OK: true, Detail: "all"}
+		unbounded  = sandbox.Finding{Name: "limits", Detail: "none", Mend: "be root"}
+		forks      = sandbox.Finding{Name: "live forks", Detail: "no", Mend: "set fork: files"}
+		dynamic    = sandbox.Finding{Name: "binary", Needed: true, Detail: "dynamic", Mend: "build it so"}
+		refused    = sandbox.Finding{Name: "namespaces", Needed: true, Detail: "not permitted"}
+	)
+	left := []string{"builtin", "url"}
+	plain := func() (string, string) { return "", "" }
+	off := func() (string, string) { return "they are off", "switch them on" }
+	const end = "until then use docker, or no sandbox for servers that you trust; "
+	for _, tt := range []struct {
+		name    string
+		found   []sandbox.Finding
+		servers []string
+		setting func() (string, string)
+		want    check
+	}{
+		{"all of it", []sandbox.Finding{binary, namespaces, limits}, nil, off, check{"sandbox", checkOK, "namespaces: as root\nlimits: all", ""}},
+		{"with servers", []sandbox.Finding{binary, namespaces}, []string{"a", "b"}, off, check{"sandbox", checkOK, "namespaces: as root\nservers in sandboxes: a, b", ""}},
+		{"not all", []sandbox.Finding{binary, namespaces, unbounded, forks}, nil, off, check{"sandbox", checkWarn, "namespaces: as root\nlimits: none\nlive forks: no", "be root; set fork: files"}},
+		{"another build", []sandbox.Finding{dynamic}, nil, off, check{"sandbox", checkMissing, "binary: dynamic\nwhat is left: builtin, url", "build it so; " + end + "servers with sandbox want it"}},
+		{"no namespaces", []sandbox.Finding{binary, refused}, []string{"a"}, plain, check{"sandbox", checkMissing, "namespaces: not permitted\nwhat is left: builtin, url", end + "these servers want it: a"}},
+		{"no namespaces, and why", []sandbox.Finding{binary, refused}, nil, off, check{"sandbox", checkMissing, "namespaces: they are off\nwhat is left: builtin, url", "switch them on; " + end + "servers with sandbox want it"}},
+	} {
+		if got := sandboxCheck(tt.found, tt.servers, left, tt.setting); got != tt.want {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", tt.name, got, tt.want)
+		}
+		if works := tt.want.Status != checkMissing; sandboxesWork(tt.found) != works {
+			t.Errorf("%s: works is %v", tt.name, !works)
+		}
+	}
+}
+
+// The doctor names the servers that want a sandbox, and looks where the state
+// will be.
+func TestDoctorSandbox(t *testing.T) {
+	fakePath(t, nil)
+	tc := newTestCLI(t)
+	freeConfig(t, tc, "  a: {command: /bin/sh, sandbox: true}\n  b: {command: x, sandbox: true, enabled: false}\n  c: {command: /bin/sh}\n")
+	above := t.TempDir()
+	tc.env["TINE_STATE"] = filepath.Join(above, "not", "yet")
+	where := ""
+	tc.cli.probeSandbox = func(_ context.Context, o sandbox.Options) []sandbox.Finding {
+		where = o.Dir
+		return []sandbox.Finding{{Name: "start", OK: true, Needed: true, Detail: "in no time"}}
+	}
+	got, code := doctor(t, tc)
+	if where != above || code != 0 {
+		t.Errorf("exit %d; looked in %q, want %q", code, where, above)
+	}
+	if runtime.GOOS == "linux" && got["sandbox"] != (check{"sandbox", checkOK, "start: in no time\nservers in sandboxes: a", ""}) {
+		t.Errorf("%+v", got["sandbox"])
+	}
+	if !strings.Contains(got["drivers"].Detail, "sandbox") {
+		t.Errorf("%+v", got["drivers"])
+	}
+}
+
+// What fetches packages for a sandbox is another program than the one that its
+// config names.
+func TestDoctorFetched(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return // elsewhere such servers are off
+	}
+	for _, tt := range []struct {
+		server  string
+		there   []string
+		missing string
+	}{
+		{"command: npx, args: [-y, p]", nil, "node is not found"},
+		{"command: npx, args: [-y, p]", []string{"node"}, "npm, which is not found"},
+		{"command: npx, args: [-y, p]", []string{"node", "npm"}, ""},
+		{"command: npx, args: [-c, 'a b']", []string{"node", "npm"}, "a line of shell"},
+		{"command: uvx, args: [p]", []string{"node"}, "neither uv nor Python"},
+		{"command: uvx, args: [p]", []string{"python3"}, ""},
+		{"command: uvx, args: [p]", []string{"uv"}, ""},
+		{"command: /opt/node/bin/npx, args: [p]", nil, ""},
+		{"command: server", nil, "server"},
+		{"command: server, cwd: /srv", []string{"server"}, ""},
+	} {
+		scripts := map[string]string{}
+		for _, name := range tt.there {
+			scripts[name] = "echo 20.1.0"
+		}
+		fakePath(t, scripts)
+		tc := newTestCLI(t)
+		freeConfig(t, tc, "  a: {"+tt.server+", sandbox: true}\n")
+		got, _ := doctor(t, tc)
+		ch, found := got["server a"]
+		if found != (tt.missing != "") || found && (ch.Status != checkMissing || !strings.Contains(ch.Detail, tt.missing)) {
+			t.Errorf("%s with %q: %+v", tt.server, tt.there, ch)
+		}
+	}
+	// In a root of its own a program is not looked for on this machine.
+	fakePath(t, nil)
+	tc := newTestCLI(t)
+	freeConfig(t, tc, "  a: {command: server, sandbox: {root: "+t.TempDir()+"}}\n  b: {command: server, sandbox: {root: /no/such/root}}\n")
+	got, _ := doctor(t, tc)
+	if got["server a"].Status != "" || !strings.Contains(got["server b"].Mend, "servers.b.sandbox.root") {
+		t.Errorf("%+v, %+v", got["server a"], got["server b"])
+	}
+}
