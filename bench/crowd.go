@@ -95,8 +95,8 @@ func (t *trials) memory(ctx context.Context) ([]reading, error) {
 	few.gate.stop()
 	n := len(c.sessions)
 	return []reading{
-		{Case: fmt.Sprintf("%d sessions, each used once", n), Anon: used, Sessions: n, Each: (used - c.before) / int64(n)},
-		{Case: fmt.Sprintf("%d forks of one, never used", n), Anon: unused, Sessions: n, Each: (unused - before) / int64(n)},
+		{Case: fmt.Sprintf("%d sessions, each used once", n), Anon: used, Sessions: n, shows: showsAnon, Each: (used - c.before) / int64(n)},
+		{Case: fmt.Sprintf("%d forks of one, never used", n), Anon: unused, Sessions: n, shows: showsAnon, Each: (unused - before) / int64(n)},
 	}, nil
 }
 

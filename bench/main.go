@@ -50,6 +50,7 @@ type settings struct {
 	Sessions  int   // many of them
 	Depth     int   // forks from the first session of a line to the last
 	Workspace int64 // MB in the larger one
+	Full      bool  // also what takes long or much
 
 	Only  []string
 	Tine  string
@@ -101,6 +102,7 @@ func parseFlags(args []string, stderr io.Writer) (settings, error) {
 	fs.IntVar(&s.Sessions, "sessions", 1000, "how many sessions are many")
 	fs.IntVar(&s.Depth, "depth", 100, "how many forks are deep")
 	fs.Int64Var(&s.Workspace, "workspace", 1000, "MB in the larger workspace")
+	fs.BoolVar(&s.Full, "full", false, "measure also what takes long or much memory: 150 sandboxes with Node at once, and a server from PyPI")
 	fs.StringVar(&only, "only", "", "rows to run, comma-separated: a group (2025-11-25), a row (stdio/direct) or a glob (*/tine*)")
 	fs.StringVar(&s.Tine, "tine", "bin/tine", "the gateway's binary; its rows are left out when there is none")
 	fs.BoolVar(&s.JSON, "json", false, "print JSON instead of a table")

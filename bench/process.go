@@ -64,6 +64,11 @@ type process struct {
 // piped its standard input and output are the caller's, who must read the
 // output to its end.
 func launch(l *launcher, dir, name string, piped bool, path string, args ...string) (*process, error) {
+	return launchWith(l, dir, name, piped, dieWithUs, path, args...)
+}
+
+// launchWith is launch with another way to end when the harness is killed.
+func launchWith(l *launcher, dir, name string, piped bool, prepare func(*exec.Cmd), path string, args ...string) (*process, error) {
 	p := &process{
 		name:   name,
 		cmd:    exec.Command(path, args...),
@@ -76,7 +81,7 @@ func launch(l *launcher, dir, name string, piped bool, path string, args ...stri
 	}
 	defer log.Close()
 	p.cmd.Stderr = log
-	dieWithUs(p.cmd)
+	prepare(p.cmd)
 	if !piped {
 		p.cmd.Stdout = log
 	} else if err := p.pipe(); err != nil {

@@ -26,21 +26,45 @@ type reading struct {
 	// Flat is whether it was called as fast as it goes, for which there is no aim.
 	Flat bool `json:"flat_out,omitempty"`
 
+	// Server is which one of several the row has.
+	Server string `json:"server,omitempty"`
+
 	P50 time.Duration `json:"p50_ns,omitempty"`
 	P95 time.Duration `json:"p95_ns,omitempty"`
+	P99 time.Duration `json:"p99_ns,omitempty"`
 	// Ratio is against the case it is compared with, round by round; zero where
 	// it is that case itself.
 	Ratio    timeRatios `json:"ratio"`
 	Anon     int64      `json:"anon_bytes,omitempty"`
 	Sessions int        `json:"sessions,omitempty"`          // that the memory is of
 	Each     int64      `json:"bytes_per_session,omitempty"` // less what the gateway had without them
+	PSS      int64      `json:"pss_bytes,omitempty"`         // of all processes of a sandbox
+	Own      int64      `json:"own_bytes,omitempty"`         // of it, without files, which many have together
+	Fit      int        `json:"fit_in_12_gb,omitempty"`      // how many such, worked out from those
+	Room     int64      `json:"bytes_of_150,omitempty"`      // what so many take, worked out or measured
+	CPU      float64    `json:"share_of_a_core,omitempty"`
+	Parked   bool       `json:"parked,omitempty"`
 	Failure  string     `json:"failure,omitempty"`
 	Rounds   []timing   `json:"rounds,omitempty"`
+
+	shows shows
 }
+
+// shows is which figures of a reading the table has.
+type shows int
+
+const (
+	showsTimes shows = iota
+	showsTail        // p99 in place of p95
+	showsAnon        // of the gateway
+	showsHeld        // PSS
+	showsShare       // of a core
+)
 
 type timeRatios struct {
 	P50 float64 `json:"p50"`
 	P95 float64 `json:"p95"`
+	P99 float64 `json:"p99,omitempty"`
 }
 
 // timing is what one case took in one round.
@@ -48,15 +72,18 @@ type timing struct {
 	N   int           `json:"n"`
 	P50 time.Duration `json:"p50_ns"`
 	P95 time.Duration `json:"p95_ns"`
+	P99 time.Duration `json:"p99_ns"`
 }
 
 func timingP50(t timing) float64 { return float64(t.P50) }
 func timingP95(t timing) float64 { return float64(t.P95) }
+func timingP99(t timing) float64 { return float64(t.P99) }
 
 // series is the times of one case, round by round.
 type series struct {
 	name   string
-	use    bool // and flat, as in reading
+	server string // and use and flat, as in reading
+	use    bool
 	flat   bool
 	now    []time.Duration // of the round under way
 	rounds []timing
@@ -66,19 +93,22 @@ func (s *series) add(d time.Duration) { s.now = append(s.now, d) }
 
 func (s *series) endRound() {
 	slices.Sort(s.now)
-	s.rounds = append(s.rounds, timing{N: len(s.now), P50: percentile(s.now, 50), P95: percentile(s.now, 95)})
+	s.rounds = append(s.rounds, timing{N: len(s.now), P50: percentile(s.now, 50), P95: percentile(s.now, 95), P99: percentile(s.now, 99)})
 	s.now = nil
 }
 
 // against makes the reading, compared with another case unless that is nil.
 func (s *series) against(base *series) reading {
 	r := reading{
-		Case: s.name, Use: s.use, Flat: s.flat, Rounds: s.rounds,
+		Case: s.name, Server: s.server, Use: s.use, Flat: s.flat, Rounds: s.rounds,
 		P50: time.Duration(medianOf(s.rounds, timingP50)),
 		P95: time.Duration(medianOf(s.rounds, timingP95)),
+		P99: time.Duration(medianOf(s.rounds, timingP99)),
 	}
 	if base != nil && base != s {
-		r.Ratio = timeRatios{P50: medianRatio(s.rounds, base.rounds, timingP50), P95: medianRatio(s.rounds, base.rounds, timingP95)}
+		r.Ratio = timeRatios{
+			P50: medianRatio(s.rounds, base.rounds, timingP50), P95: medianRatio(s.rounds, base.rounds, timingP95), P99: medianRatio(s.rounds, base.rounds, timingP99),
+		}
 	}
 	return r
 }
@@ -134,26 +164,40 @@ func (l limit) judge(row string, readings []reading) aim {
 	return a
 }
 
+// heads are the columns of a table, and cells what a case has in them.
+var heads = map[shows]string{
+	showsTimes: "p50 ms\tp95 ms\tp50 ratio\tp95 ratio",
+	showsTail:  "p50 ms\tp99 ms\tp50 ratio\tp99 ratio",
+	showsAnon:  "anon MB\tKB each",
+	showsHeld:  "PSS MB\town MB\tin 12 GB",
+	showsShare: "% of a core\tratio",
+}
+
+func (r *reading) cells() string {
+	tail, tailRatio := r.P95, r.Ratio.P95
+	switch r.shows {
+	case showsAnon:
+		return unlessZero("%.1f", mb(r.Anon)) + "\t" + unlessZero("%.1f", float64(r.Each)/1e3)
+	case showsHeld:
+		return unlessZero("%.1f", mb(r.PSS)) + "\t" + unlessZero("%.1f", mb(r.Own)) + "\t" + unlessZero("%.0f", float64(r.Fit))
+	case showsShare:
+		return fmt.Sprintf("%.2f", r.CPU*100) + "\t" + unlessZero("%.4f", r.Ratio.P50)
+	case showsTail:
+		tail, tailRatio = r.P99, r.Ratio.P99
+	}
+	return unlessZero("%.3f", ms(r.P50)) + "\t" + unlessZero("%.3f", ms(tail)) + "\t" +
+		unlessZero("%.2f", r.Ratio.P50) + "\t" + unlessZero("%.2f", tailRatio)
+}
+
 // writeReadings prints a table for each row.
 func writeReadings(w io.Writer, readings []reading) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for i, r := range readings {
 		if i == 0 || readings[i-1].Row != r.Row {
 			// A line without tabs ends the columns of the row before.
-			fmt.Fprintf(tw, "\n%s: %s\n", r.Row, r.About)
-			if r.Sessions > 0 {
-				fmt.Fprintf(tw, "%s\tanon MB\tKB each\t\n", wide(""))
-			} else {
-				fmt.Fprintf(tw, "%s\tp50 ms\tp95 ms\tp50 ratio\tp95 ratio\t\n", wide(""))
-			}
+			fmt.Fprintf(tw, "\n%s: %s\n%s\t%s\t\n", r.Row, r.About, wide(""), heads[r.shows])
 		}
-		if r.Sessions > 0 {
-			fmt.Fprintf(tw, "%s\t%s\t%s\t\n", wide(r.Case), unlessZero("%.1f", mb(r.Anon)), unlessZero("%.1f", float64(r.Each)/1e3))
-			continue
-		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t\n", wide(r.Case),
-			unlessZero("%.3f", ms(r.P50)), unlessZero("%.3f", ms(r.P95)),
-			unlessZero("%.2f", r.Ratio.P50), unlessZero("%.2f", r.Ratio.P95))
+		fmt.Fprintf(tw, "%s\t%s\t\n", wide(r.Case), r.cells())
 	}
 	return tw.Flush()
 }

@@ -26,6 +26,7 @@ type rig struct {
 	procs    []*process // in the order of their start
 	links    []*stdioLink
 	issuer   *issuertest.Issuer // of the rows with auth; nil before the first
+	guarded  bool               // somebody ends what outlives a gateway that is killed with us
 }
 
 func newRig(s settings) (*rig, error) {

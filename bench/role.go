@@ -51,12 +51,15 @@ func runRole(kind, tag, line, upstream, listen, state string) error {
 	if err != nil {
 		return fmt.Errorf("reach the harness: %w", err)
 	}
+	h := hello{Tag: tag, PID: os.Getpid()}
+	if kind == guardRole {
+		return guard(conn, h, state)
+	}
 	go func() {
 		// Nothing is ever sent this way; a return means the harness is gone.
 		_, _ = io.Copy(io.Discard, conn)
 		os.Exit(0)
 	}()
-	h := hello{Tag: tag, PID: os.Getpid()}
 
 	if kind == "echo-stdio" || kind == "state-stdio" {
 		if err := json.NewEncoder(conn).Encode(h); err != nil {

@@ -52,7 +52,7 @@ func rolloutTrials() []*trial {
 
 // runnable keeps the rows for which everything is there. What is missing is said
 // once for all rows that miss it.
-func runnable(ctx context.Context, rows []*trial) (kept []*trial, notes []string) {
+func runnable(ctx context.Context, s settings, rows []*trial) (kept []*trial, notes []string) {
 	without := map[string][]string{}
 	var order []string
 	for _, r := range rows {
@@ -60,7 +60,7 @@ func runnable(ctx context.Context, rows []*trial) (kept []*trial, notes []string
 			kept = append(kept, r)
 			continue
 		}
-		err := r.needs(ctx)
+		err := r.needs(ctx, s)
 		if err == nil {
 			kept = append(kept, r)
 			continue
@@ -76,7 +76,7 @@ func runnable(ctx context.Context, rows []*trial) (kept []*trial, notes []string
 	return kept, notes
 }
 
-func needContainers(ctx context.Context) error {
+func needContainers(ctx context.Context, _ settings) error {
 	e, err := dialEngine(ctx)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ const (
 	duckProgram   = "venv/bin/mcp-server-motherduck"
 )
 
-func needDuckDB(context.Context) error {
+func needDuckDB(context.Context, settings) error {
 	dir, err := toolsFolder()
 	if err != nil {
 		return err

@@ -34,10 +34,10 @@ func TestSelectRollouts(t *testing.T) {
 // TestRunnable holds that rows for which something is missing are left out, and
 // that it is said once.
 func TestRunnable(t *testing.T) {
-	missing := func(context.Context) error { return errors.New("it is not there") }
-	there := func(context.Context) error { return nil }
+	missing := func(context.Context, settings) error { return errors.New("it is not there") }
+	there := func(context.Context, settings) error { return nil }
 	rows := []*trial{{Name: "a"}, {Group: "g", Name: "b", needs: missing}, {Group: "g", Name: "c", needs: there}, {Group: "g", Name: "d", needs: missing}}
-	kept, notes := runnable(t.Context(), rows)
+	kept, notes := runnable(t.Context(), settings{}, rows)
 	if len(kept) != 2 || kept[0].Name != "a" || kept[1].Name != "c" {
 		t.Errorf("kept %+v", kept)
 	}

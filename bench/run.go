@@ -24,7 +24,7 @@ type cell struct {
 
 // run makes one whole measurement. Progress goes to the progress writer.
 func run(ctx context.Context, s settings, progress io.Writer) (rep *report, err error) {
-	rows, sessions := selectRows(allRows(), s.Only), selectTrials(append(allTrials(), rolloutTrials()...), s.Only)
+	rows, sessions := selectRows(allRows(), s.Only), selectTrials(slices.Concat(allTrials(), rolloutTrials(), sandboxTrials()), s.Only)
 	if len(rows)+len(sessions) == 0 {
 		return nil, fmt.Errorf("--only %v names no row", s.Only)
 	}
@@ -39,7 +39,7 @@ func run(ctx context.Context, s settings, progress io.Writer) (rep *report, err 
 			}
 		}
 	}
-	sessions, missing := runnable(ctx, sessions)
+	sessions, missing := runnable(ctx, s, sessions)
 	if notes = append(notes, missing...); len(rows)+len(sessions) == 0 {
 		return nil, errors.New(strings.Join(notes, "\n"))
 	}

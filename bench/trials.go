@@ -29,7 +29,7 @@ type trial struct {
 	Name   string
 	About  string
 	limits []limit
-	needs  func(context.Context) error // says what is missing; nil where nothing can be
+	needs  func(context.Context, settings) error // says what is missing; nil where nothing can be
 	run    func(*trials, context.Context) ([]reading, error)
 }
 
@@ -78,6 +78,8 @@ type trials struct {
 
 	worlds  []*sizedWorld // with a small and with a large workspace; nil before the first use
 	crowded *crowd        // the many sessions; nil before the first use
+	kinds   []*boxKind    // servers for sandboxes; nil before the first use
+	watched *boxCrowd     // what was seen of many sandboxes; nil before the first look
 }
 
 // runTrials runs the rows one after another. One that fails is reported as

@@ -74,7 +74,7 @@ func TestSeries(t *testing.T) {
 	if r[0].Ratio != (timeRatios{}) || r[0].P50 != 109 || r[0].P95 != 118 || len(r[0].Rounds) != 3 || r[0].Rounds[1].N != 20 {
 		t.Errorf("the base: %+v", r[0])
 	}
-	if r[1].Ratio != (timeRatios{P50: 2, P95: 2}) || !r[1].Use || r[1].Case != "other" {
+	if r[1].Ratio != (timeRatios{P50: 2, P95: 2, P99: 2}) || !r[1].Use || r[1].Case != "other" {
 		t.Errorf("against it: %+v", r[1])
 	}
 }

@@ -72,18 +72,24 @@ func (w *world) open(ctx context.Context, servers ...string) (string, error) {
 
 // fork makes children of a session.
 func (w *world) fork(ctx context.Context, session string, count int) ([]string, error) {
+	ids, _, err := w.forkPaused(ctx, session, count)
+	return ids, err
+}
+
+// forkPaused is fork, and says how long the session stood still.
+func (w *world) forkPaused(ctx context.Context, session string, count int) ([]string, time.Duration, error) {
 	f, err := w.client.Fork(ctx, session, api.ForkRequest{Count: count})
 	if err != nil {
-		return nil, w.gate.explain(fmt.Errorf("fork a session into %d: %w", count, err))
+		return nil, 0, w.gate.explain(fmt.Errorf("fork a session into %d: %w", count, err))
 	}
 	if len(f.Sessions) != count {
-		return nil, fmt.Errorf("a fork into %d made %d sessions", count, len(f.Sessions))
+		return nil, 0, fmt.Errorf("a fork into %d made %d sessions", count, len(f.Sessions))
 	}
 	ids := make([]string, count)
 	for i, s := range f.Sessions {
 		ids[i] = s.ID
 	}
-	return ids, nil
+	return ids, time.Duration(f.Paused * float64(time.Millisecond)), nil
 }
 
 // close closes sessions. What is not closed ends with its gateway.
