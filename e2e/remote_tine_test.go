@@ -97,14 +97,17 @@ func (x *tandem) nothingLeft(t *testing.T) {
 	if err != nil {
 		t.Errorf("the far side, after all was closed: %v", err)
 	}
-	err = filepath.WalkDir(filepath.Join(x.near.state(), "remote"), func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil
-		case err == nil && !d.IsDir():
-			t.Errorf("%s is left", path)
-		}
-		return err
+	// What was asked for last is crossed out when the answer has come.
+	err = eventually(func() error {
+		return filepath.WalkDir(filepath.Join(x.near.state(), "remote"), func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return nil
+			case err == nil && !d.IsDir():
+				return fmt.Errorf("%s is left", path)
+			}
+			return err
+		})
 	})
 	if err != nil {
 		t.Error(err)

@@ -33,6 +33,10 @@ func TestSandboxKillFullDisk(t *testing.T) {
 	}
 	box.mustPut(t, c, s, "a", "before")
 	first := fork(t, c, s, 1)[0].ID
+	// What it began with goes when it is first used, and would make room.
+	if _, err := box.all(t.Context(), box.on(c, first)); err != nil {
+		t.Fatal(err)
+	}
 	for round := range 3 {
 		free := fillBut(t, g.state(), 4<<20)
 		if _, err := c.Fork(t.Context(), s, api.ForkRequest{Count: 2}); err == nil {

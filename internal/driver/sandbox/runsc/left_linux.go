@@ -25,9 +25,9 @@ func removeLeft(conf *config.Config, name string) error {
 		}
 	}
 	var errs []error
-	// What gVisor calls its files begins with the name; so do cgroups, which are
-	// called the same in every hierarchy.
-	for _, pattern := range []string{filepath.Join(conf.RootDir, name+"*"), "/sys/fs/cgroup/" + name, "/sys/fs/cgroup/*/" + name} {
+	// What gVisor calls its files begins with the name, but for its socket; cgroups
+	// are called like it in every hierarchy.
+	for _, pattern := range []string{filepath.Join(conf.RootDir, name+"*"), filepath.Join(conf.RootDir, "runsc-"+name+".sock"), "/sys/fs/cgroup/" + name, "/sys/fs/cgroup/*/" + name} {
 		found, _ := filepath.Glob(pattern) // our own patterns
 		for _, path := range found {
 			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
