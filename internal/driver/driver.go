@@ -65,6 +65,9 @@ type Info struct {
 	// for reasons outside of Tine, so that the members of a fork start when they
 	// are first used.
 	Light bool
+	// Memory is whether what an instance has in memory is what its server remembers,
+	// so that an end of it that nobody asked for is a loss.
+	Memory bool
 	// Details is whether a template may be anything that the other side knows, and
 	// not only a path.
 	Details bool

@@ -43,6 +43,7 @@ type ConnOptions struct {
 
 	mend     mends
 	restored bool // it goes on from where another was frozen
+	why      func() error
 }
 
 // clientInfo is how the gateway introduces itself where it speaks for no
@@ -56,7 +57,7 @@ var errProbe = errors.New("the server ended when asked for its protocol era")
 // Connect greets the server behind a link and returns a connection to it.
 func Connect(ctx context.Context, link driver.Link, o ConnOptions, ev events) (*Conn, error) {
 	c := newConn(o.Server, ev, o.Log)
-	c.allowed, c.mask, c.mend = o.Allowed, o.Mask, o.mend
+	c.allowed, c.mask, c.mend, c.why = o.Allowed, o.Mask, o.mend, o.why
 	if link.HTTP != nil {
 		return connectHTTP(ctx, c, link.HTTP, o)
 	}

@@ -33,6 +33,9 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (dri
 			return nil, nil, err
 		}
 		u.o.Log.Info("instance not adopted", "server", u.Server(), "err", err)
+		u.mu.Lock()
+		u.owe(err, nil)
+		u.mu.Unlock()
 		u.drop()
 		if u.settle(a) {
 			return nil, nil, errNotWanted
@@ -71,6 +74,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (dri
 		u.discard(inst)
 		return nil, nil, err
 	}
+	opts.why = diedOf(inst)
 	conn, err := Connect(ctx, link, opts, u)
 	if err != nil {
 		err = u.deathOf(inst, link, err)
@@ -137,6 +141,18 @@ func (u *Upstream) settle(a *attempt) bool {
 	u.attempt = nil
 	u.set(api.StateIdle, "")
 	return true
+}
+
+// diedOf says what an instance died of, where it has and that is known already.
+func diedOf(inst driver.Instance) func() error {
+	return func() error {
+		select {
+		case <-inst.Done():
+			return inst.Err()
+		default:
+			return nil
+		}
+	}
 }
 
 // deathOf prefers what an instance died of to what its connection saw of it.

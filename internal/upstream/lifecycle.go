@@ -93,6 +93,7 @@ type Upstream struct {
 	state    string
 	reason   string
 	lost     error // why, where to start again does not help
+	owed     *loss // of which somebody has to be told
 	since    time.Time
 	conn     *Conn
 	inst     driver.Instance
@@ -234,6 +235,9 @@ func (r relay) Call(ctx context.Context, req *Request) (*Result, error) {
 	if err != nil {
 		return nil, NotSent(err)
 	}
+	if err := u.tell(req.Method); err != nil {
+		return nil, err
+	}
 	if c.parker != nil {
 		c.parker.Need(1)
 		defer c.parker.Need(-1)
@@ -254,7 +258,11 @@ func (r relay) Call(ctx context.Context, req *Request) (*Result, error) {
 	case wire.MethodUnsubscribe:
 		return c.unsubscribe(ctx, &attempt)
 	}
-	return c.Call(ctx, &attempt)
+	res, err := c.Call(ctx, &attempt)
+	if err != nil && (StateLost(err) || Death(err) != "") {
+		c.told.Store(true)
+	}
+	return res, err
 }
 
 // Conn returns the connection, starting the instance and waiting for it where
@@ -524,6 +532,7 @@ func (u *Upstream) stay(inst driver.Instance, conn *Conn) {
 	}
 	u.inst = nil
 	u.restarts++
+	u.owe(why, conn)
 	u.set(api.StateFailed, why.Error())
 	u.mu.Unlock()
 	u.o.Log.Warn("server ended", "server", u.Server(), "session", u.o.Spec.Session, "err", why)

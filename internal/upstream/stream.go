@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -72,6 +73,12 @@ func (t *streamTransport) read() {
 				t.c.log.Warn("a message was dropped", "server", t.c.server, "err", err)
 				t.failSole(err)
 				continue
+			}
+			if t.c.why != nil && errors.Is(err, io.EOF) {
+				if why := t.c.why(); why != nil {
+					t.fail(why)
+					return
+				}
 			}
 			t.fail(fmt.Errorf("connection ended: %w", err))
 			return

@@ -108,7 +108,7 @@ func (d *Driver) bury(ctx context.Context, dir string, rec record, why string) e
 		return fmt.Errorf("%s, and what it left can't be ended: %w", why, err)
 	}
 	if rec.Memory {
-		return fmt.Errorf("%s, and its memory with it: %w", why, driver.ErrGone)
+		return fmt.Errorf("%s, and what it had in memory is lost with it: %w, %w", why, driver.ErrGone, driver.ErrLost)
 	}
 	return fmt.Errorf("%s: %w", why, driver.ErrGone)
 }

@@ -108,5 +108,5 @@ func (o *Options) fill() {
 
 // Info implements driver.Driver.
 func (d *Driver) Info() driver.Info {
-	return driver.Info{Name: driverName, Adopts: true, Scopes: []string{config.ScopeSession, config.ScopeShared}}
+	return driver.Info{Name: driverName, Adopts: true, Memory: true, Scopes: []string{config.ScopeSession, config.ScopeShared}}
 }
