@@ -51,10 +51,6 @@ func everything() *mcp.Server {
 		}
 		return text("%s %s", in.Action, r.Params.RequestState), nil
 	})
-	s.AddTool(&mcp.Tool{Name: "hang", InputSchema: schema}, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	})
 	s.AddResource(&mcp.Resource{URI: "test:///a", Name: "a"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "test:///a", Text: "hello"}}}, nil
 	})
@@ -173,6 +169,13 @@ func TestOfficialSDKServers(t *testing.T) {
 	for name, connect := range peers(t) {
 		t.Run(name, func(t *testing.T) {
 			s := everything()
+			hangs, ends := make(chan struct{}, 1), make(chan struct{}, 1)
+			s.AddTool(&mcp.Tool{Name: "hang", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				hangs <- struct{}{}
+				<-ctx.Done()
+				ends <- struct{}{}
+				return nil, ctx.Err()
+			})
 			r := connect(t, s)
 			version := name[:len(wire.V20260728)]
 			quietly := strings.Contains(name, "JSON")
@@ -214,8 +217,10 @@ func TestOfficialSDKServers(t *testing.T) {
 			go func() {
 				out <- outcome(r.Call(ctx, legacy.request(t, wire.MethodCallTool, `{"name":"hang","arguments":{}}`)))
 			}()
+			within(t, "the call's start", hangs) // a server may hear first what cancels a request that is on its way
 			cancel(upstream.Cancelled())
 			wantHas(t, "a cancelled call", within(t, "its end", out), "refused: ")
+			within(t, "its end in the server", ends)
 
 			var wg sync.WaitGroup
 			for n := range 50 {

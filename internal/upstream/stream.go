@@ -164,6 +164,9 @@ func (t *streamTransport) roundTrip(ctx context.Context, k *call, frame []byte) 
 		if errors.As(err, &status) {
 			return wire.Message{}, refusal(t.c, status)
 		}
+		if _, posted := t.s.(*sseStream); posted && ctx.Err() != nil {
+			t.cancel(k) // the POST was broken off, the server may have read it all the same
+		}
 		return wire.Message{}, fmt.Errorf("sending the request: %w", err)
 	}
 	t.wake.watch(t)
