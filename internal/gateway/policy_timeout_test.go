@@ -142,7 +142,7 @@ func TestTimeoutsAreNotRepeated(t *testing.T) {
 	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		up := newFailing(t, isModern)
-		w := open(t, servers("a", `{url: "`+up.URL+`", timeout: 300ms, `+quickly+`}`))
+		w := open(t, servers("a", `{url: "`+up.URL+`", timeout: 1s, `+quickly+`}`))
 		up.next(-1, func(_ http.ResponseWriter, r *http.Request, _ received) { <-r.Context().Done() })
 		for _, c := range callersOf(t, w, "a") {
 			before := up.callsOf("plain")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -43,6 +44,9 @@ func Main() {
 	}
 	if os.Args[0] == Name { // who makes a sandbox, which has no part in the lock
 		unix.CloseOnExec(control.Lock)
+	}
+	if slices.Contains(os.Args, "boot") {
+		knowFilter(gvisorVersion())
 	}
 	debug.SetGCPercent(restoreGC)
 	maincli.Main()

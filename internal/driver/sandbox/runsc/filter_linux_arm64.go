@@ -1,0 +1,6 @@
+//go:build !nogvisor
+
+package runsc
+
+// compiledFilter is empty where nobody could compile and try one yet.
+var compiledFilter []byte
