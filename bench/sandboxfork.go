@@ -173,6 +173,15 @@ func (b *boxes) forked(ctx context.Context, c *boxCase, n int, s *series) error 
 	return b.close(ctx, ids...)
 }
 
+// handOvers makes cases of what is timed without and with the first call.
+func (b *boxes) handOvers(name string) []*boxCase {
+	cases := b.newCases(name, name+" and first call")
+	for _, c := range cases {
+		c.other[1].use = true
+	}
+	return cases
+}
+
 // boxWarm times opens of sessions whose server stands ready.
 func (t *trials) boxWarm(ctx context.Context) (_ []reading, err error) {
 	const ready = 2
@@ -181,7 +190,7 @@ func (t *trials) boxWarm(ctx context.Context) (_ []reading, err error) {
 		return nil, err
 	}
 	defer b.end(&err)
-	cases := b.newCases("warm open", "warm open and first call")
+	cases := b.handOvers("warm open")
 	for round := range t.s.Rounds {
 		for _, c := range cases {
 			if err := c.round(round, b.coldNative(ctx, c), func() error {
@@ -204,7 +213,7 @@ func (t *trials) boxSpare(ctx context.Context) (_ []reading, err error) {
 		return nil, err
 	}
 	defer b.end(&err)
-	cases := b.newCases("hand-over", "hand-over and first call")
+	cases := b.handOvers("hand-over")
 	for _, c := range cases {
 		if c.session, _, err = b.parent(ctx, c.boxKind); err != nil {
 			return nil, err
