@@ -32,7 +32,7 @@ type layer struct {
 var leaves = []string{
 	"internal/config/...", "internal/store/...", "internal/model/...",
 	"internal/telemetry/...", "internal/identity/...", "internal/wire/...",
-	"internal/layer", "internal/clone", "internal/workspace",
+	"internal/layer", "internal/clone", "internal/workspace", "internal/publicnet",
 }
 
 var layers = []layer{
@@ -57,10 +57,12 @@ var layers = []layer{
 		"a copy of a tree of files knows nothing else"},
 	{"internal/workspace", []string{"internal/layer", "internal/clone"},
 		"a workspace is a tree in layers or a folder that is cloned; who sees it does not matter"},
+	{"internal/publicnet", nil,
+		"which addresses are public is the same for whoever asks"},
 	{"internal/driver", join(leaves, "api"),
 		"the driver contract lies below whoever runs instances"},
 	{"internal/driver/*", join(leaves, "api", "internal/driver", "internal/driver/drivertest",
-		"internal/driver/dirs", "internal/driver/fifo", "internal/driver/folder", "internal/driver/gate", "internal/driver/lines", "internal/driver/parcel", "internal/driver/procid", "internal/driver/routes"),
+		"internal/driver/dirs", "internal/driver/fifo", "internal/driver/flight", "internal/driver/folder", "internal/driver/gate", "internal/driver/lines", "internal/driver/parcel", "internal/driver/procid", "internal/driver/routes"),
 		"a driver knows the contract and no other driver"},
 	{"internal/upstream", join(leaves, "api", "internal/driver"),
 		"upstream relays to any driver's link and knows no session"},
@@ -72,7 +74,7 @@ var layers = []layer{
 		"the dashboard is files; the edge serves them"},
 	{"internal/gateway", join(leaves, "api", "internal/driver", "internal/upstream/...", "internal/session/...", "internal/agent/...", "internal/web/..."),
 		"the edge joins what is below; only cmd names a concrete driver, executor or native server"},
-	{"internal/native/*", join(leaves, "api", "internal/driver", "internal/native/settings", "internal/native/nativetest", "internal/native/publicnet"),
+	{"internal/native/*", join(leaves, "api", "internal/driver", "internal/native/settings", "internal/native/nativetest"),
 		"a native server declares the few methods it needs and cmd passes them in"},
 	{"cmd/tine", []string{"..."},
 		"cmd is the wiring"},
@@ -269,7 +271,7 @@ func TestLayersCanFail(t *testing.T) {
 		{pkg("internal/upstream", "internal/driver/process"), 1},
 		{pkg("internal/session", "internal/gateway"), 1},
 		{pkg("internal/gateway", "internal/native/fetch"), 1},
-		{pkg("internal/native/fetch", "internal/native/fetch/publicnet"), 0},
+		{pkg("internal/native/fetch", "internal/publicnet", "internal/native/fetch/page"), 0},
 		{pkg("internal/native/fetch", "internal/native/time"), 1},
 		{pkg("internal/native/fetch", "internal/session"), 1},
 		{pkg("cmd/tine", "internal/native/fetch", "internal/driver/process"), 0},

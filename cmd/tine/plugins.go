@@ -92,7 +92,7 @@ func newPlugins(o pluginOptions) (_ *plugins, err error) {
 	within := builtin.New(builtin.Options{Kinds: kinds(o.Sessions), Layers: inside, Dir: filepath.Join(o.State, "templates")})
 	away := remote.New(remote.Options{Dir: filepath.Join(o.State, "remote"), MaxFrame: o.MaxFrame, Authorize: o.Authorize, Log: o.Log})
 	contained := docker.New(docker.Options{Gateway: o.Gateway, MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "docker"), Log: o.Log})
-	walled := sandbox.New(sandbox.Options{Gateway: o.Gateway, MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "sandbox"), Hide: []string{o.State}, Network: o.Network, Log: o.Log})
+	walled := sandbox.New(sandbox.Options{MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "sandbox"), Hide: []string{o.State}, Network: o.Network, Log: o.Log})
 	open = append(open, closer(within.Close), closer(away.Close), contained, walled)
 	for _, d := range []driver.Driver{process.New(process.Options{MaxFrame: o.MaxFrame}), url.New(), within, away, contained, walled} {
 		p.drivers[d.Info().Name] = d

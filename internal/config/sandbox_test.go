@@ -80,6 +80,10 @@ tine.yaml:6:26: servers.a.sandbox.allow_read[1]: stands in allow_write too, whic
 tine.yaml:6:30: servers.a.sandbox.allow_read[2]: no sandbox sees ~/.ssh, as it holds keys; put what the server needs into another folder
 tine.yaml:7:21: servers.a.sandbox.allow_write[0]: lies in what deny_read[1] hides, and that wins; remove one of them
 tine.yaml:7:29: servers.a.sandbox.allow_write[2]: no sandbox sees ~/.docker, as it holds keys; put what the server needs into another folder`},
+		{"denied where it may be written", "servers:\n  a:\n    command: x\n    sandbox:\n      allow_write:\n        - /v\n        - ~/w/\n        - /home/ada/w/b\n      deny_read: [~/w/.env, /ww, /v, /home/ada/w/b/c/../c]\n",
+			`tine.yaml:6:11: servers.a.sandbox.allow_write[0]: lies in what deny_read[2] hides, and that wins; remove one of them
+tine.yaml:9:19: servers.a.sandbox.deny_read[0]: lies in allow_write[1] on line 7, and would be seen as soon as the host replaces it there; move it out of that folder, or name only the folders beside it in allow_write
+tine.yaml:9:38: servers.a.sandbox.deny_read[3]: lies in allow_write[1] on line 7, and would be seen as soon as the host replaces it there; move it out of that folder, or name only the folders beside it in allow_write`},
 		{"users", "servers: {a: {command: x, sandbox: {user: nobody}}, b: {command: x, sandbox: {user: 0}}, c: {command: x, sandbox: {user: '1000:0'}}, d: {command: x, sandbox: {user: 4294967295}}, e: {command: x, sandbox: {user: [1]}}, f: {command: x, sandbox: {user: 00}}}\n",
 			`tine.yaml:1:43: servers.a.sandbox.user: "nobody" is not UID or UID:GID, and inside nobody has a name; write it like 1000:1000
 tine.yaml:1:85: servers.b.sandbox.user: 0 is root, which nothing in a sandbox is; choose another, like 1000:1000
@@ -180,7 +184,9 @@ func TestSandbox(t *testing.T) {
 		"sandbox: {allow_read: [~/a, ../b], allow_write: [/w, '~']}": func(b *Sandbox) {
 			b.AllowRead, b.AllowWrite = []string{"/home/ada/a", "/b"}, []string{"/w", "/home/ada"}
 		},
-		"sandbox: {allow_write: [/w], deny_read: [/w/.env, '${DIR}']}": func(b *Sandbox) { b.AllowWrite, b.DenyRead = []string{"/w"}, []string{"/w/.env", "/opt/d"} },
+		"sandbox: {allow_read: [/r], allow_write: [/w], deny_read: [/r/.env, /ww, '${DIR}']}": func(b *Sandbox) {
+			b.AllowRead, b.AllowWrite, b.DenyRead = []string{"/r"}, []string{"/w"}, []string{"/r/.env", "/ww", "/opt/d"}
+		},
 	} {
 		c := mustParse(t, "servers: {a: {command: x, "+in+"}}\n", opts)
 		s, want := c.Servers[0], plainSandbox(change)

@@ -20,6 +20,7 @@ func (d *decoder) wallPaths(c object, to *Sandbox) {
 	d.hostPaths(c, "deny_read", &to.DenyRead)
 	d.notDenied(c, "allow_read", to.AllowRead, to)
 	d.notDenied(c, "allow_write", to.AllowWrite, to)
+	d.deniedAside(c, to)
 	written := make(map[string]bool, len(to.AllowWrite))
 	for _, p := range to.AllowWrite {
 		written[p] = true
@@ -122,8 +123,30 @@ func (d *decoder) deniedBy(p string, to *Sandbox) int {
 	return -1
 }
 
+// deniedAside complains about what is hidden inside of what may be written to. What
+// hides it holds on to the file as it is: of a new one in its place, which an
+// editor of the host makes with every save, the sandbox would see all.
+func (d *decoder) deniedAside(c object, to *Sandbox) {
+	for i, p := range to.DenyRead {
+		for j, dir := range to.AllowWrite {
+			if p == "" || dir == "" || p == dir || !within(p, dir) {
+				continue // one that is hidden as a whole was spoken of
+			}
+			at, where := c.spot("deny_read", i)
+			from, other := c.spot("allow_write", j)
+			line := ""
+			if from.line > 0 {
+				line = fmt.Sprintf(" on line %d", from.line)
+			}
+			d.fail(at, "%s: lies in %s%s, and would be seen as soon as the host replaces it there; move it out of that folder, or name only the folders beside it in allow_write", where, strings.TrimPrefix(other, c.path+"."), line)
+			break
+		}
+	}
+}
+
 // notDenied complains about what is allowed inside of what is hidden, which would
-// stay hidden. The other way round is fine: a part of what is allowed is hidden.
+// stay hidden. The other way round is fine for reading: a part of what is allowed
+// is hidden.
 func (d *decoder) notDenied(c object, key string, list []string, to *Sandbox) {
 	for i, p := range list {
 		at, where := c.spot(key, i)

@@ -245,6 +245,11 @@ type Preparer interface {
 	// are, and must be said before the snapshot is discarded. The spec is that of
 	// the server, with neither session nor folders. Ready does not wait.
 	Ready(spec Spec, from Snapshot, count int) error
+	// Expect says that count instances are about to be started at once, from what
+	// nobody knows yet, and what can be prepared for them is from now on; over says
+	// that all of them were, or that none is. The spec is as Ready's, with the
+	// workspace of some session where the server sees one. Neither waits.
+	Expect(spec Spec, count int) (over func())
 	// Pools says what there is of each server.
 	Pools() []Pool
 }
@@ -289,7 +294,7 @@ type Instance interface {
 	// Hold keeps the instance quiet until release is called: no byte enters, and
 	// as far as the driver can make it so nothing it keeps changes. Holding what
 	// is held waits for it. An instance may end while it is held. release may be
-	// called twice.
+	// called twice. An error begins `server "ID" can't be held: `.
 	Hold(ctx context.Context) (release func(), err error)
 	// Dial opens the instance's link. Instances with a Stream have one link at a
 	// time; a second Dial before the first is closed is an error.

@@ -284,18 +284,16 @@ func (r *Registry) giveBack(sp *spare) {
 	}
 }
 
-func (r *Registry) discardSpare(sp *spare) {
+func (r *Registry) discardSpare(sp *spare) { r.discardReady(sp.e, sp.snap, sp.dir) }
+
+// discardReady removes the snapshot of one server, and what is ready of it.
+func (r *Registry) discardReady(e *Entry, snap driver.Snapshot, dir string) {
 	ctx, cancel := afterwards(context.Background())
 	defer cancel()
-	r.letGo(sp.e, sp.snap)
-	r.discard(ctx, &frozen{Members: []frozenMember{{sp.e.ID, sp.snap, nil}}}, sp.dir)
-}
-
-// letGo has nothing ready any more of a snapshot that is about to go.
-func (r *Registry) letGo(e *Entry, snap driver.Snapshot) {
 	spec := e.spec()
 	spec.Log = r.o.Log
 	if err := e.preparer().Ready(spec, snap, 0); err != nil {
 		r.o.Log.Warn("instances that were ready are not let go of", "server", e.ID, "err", err)
 	}
+	r.discard(ctx, &frozen{Members: []frozenMember{{e.ID, snap, nil}}}, dir)
 }

@@ -36,6 +36,7 @@ type boxes struct {
 	mu     sync.Mutex
 	ready  map[string]int // by the folder of the snapshot
 	asked  []string       // "server count", in order
+	awaits []string       // the same of what is expected, and "over"
 	carry  []string       // what freezes were to carry
 	broken error          // why nothing can rest
 	denies error          // why nothing can be ready
@@ -164,6 +165,27 @@ func (b *boxes) Ready(spec driver.Spec, from driver.Snapshot, count int) error {
 	b.ready[from.Dir] = count
 	b.asked = append(b.asked, fmt.Sprintf("%s %d", spec.Server, count))
 	return nil
+}
+
+func (b *boxes) Expect(spec driver.Spec, count int) (over func()) {
+	if spec.Session != "" || spec.State != "" || spec.Dir != "" {
+		b.m.t.Errorf("what is expected is somebody's: %+v", spec)
+	}
+	b.expect(fmt.Sprintf("%s %d", spec.Server, count))
+	return func() { b.expect("over") }
+}
+
+func (b *boxes) expect(what string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.awaits = append(b.awaits, what)
+}
+
+// expected is what was said about it.
+func (b *boxes) expected() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Join(b.awaits, ", ")
 }
 
 func (b *boxes) Pools() []driver.Pool {

@@ -61,6 +61,7 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	if err := b.takeRoom(ctx, s.Owner, each, o.Count, choose(o.Wait, cfg.Wait)); err != nil {
 		return nil, err
 	}
+	defer s.expect(o.Count)()
 	dir := filepath.Join(r.snapshotHome(), "tmp_"+newID()[len("ses_"):])
 	m, err := s.freeze(ctx, dir, wait, true)
 	if err != nil {

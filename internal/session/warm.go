@@ -284,13 +284,9 @@ func (r *Registry) coolDown(w *warm) {
 func (r *Registry) discardWarm(w *warm) {
 	r.budget.release(need{memory: w.held})
 	w.granted, w.held = 0, 0
-	if w.snap == nil {
-		return
+	if w.snap != nil {
+		r.discardReady(w.e, *w.snap, w.dir)
 	}
-	ctx, cancel := afterwards(context.Background())
-	defer cancel()
-	r.letGo(w.e, *w.snap)
-	r.discard(ctx, &frozen{Members: []frozenMember{{w.e.ID, *w.snap, nil}}}, w.dir)
 }
 
 // dropWarm removes all of them: nobody is left who could use them.

@@ -74,7 +74,7 @@ func (i *instance) Dial(ctx context.Context) (driver.Link, error) {
 func (i *instance) Hold(ctx context.Context) (func(), error) {
 	release, err := i.gate.Hold(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("server %q: hold: %w", i.handle.Server, err)
+		return nil, fmt.Errorf("server %q can't be held: %w", i.handle.Server, err)
 	}
 	return release, nil
 }

@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/clone"
+	"github.com/tine-mcp/tine/internal/driver/drivertest"
 	"github.com/tine-mcp/tine/internal/driver/parcel"
+	"github.com/tine-mcp/tine/internal/driver/parcel/parceltest"
 )
 
 // form is that of the tests.
@@ -60,40 +62,9 @@ func pack(t testing.TB, set Set, folder string, w io.Writer) error {
 	return out.Close()
 }
 
-// entry is one of a stream.
-type entry struct {
-	tar.Header
-	content string
-}
+type entry = parceltest.Entry
 
-func reg(name, content string) entry {
-	return entry{tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644}, content}
-}
-
-func other(kind byte, name, target string) entry {
-	return entry{tar.Header{Typeflag: kind, Name: name, Linkname: target, Mode: 0o755}, ""}
-}
-
-// archive makes an export of entries.
-func archive(t testing.TB, entries ...entry) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	for _, e := range entries {
-		h := e.Header
-		h.Size = int64(len(e.content))
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(w, e.content); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
+var file, other, archive = parceltest.File, parceltest.Other, parceltest.Archive
 
 const (
 	exportHead = "test.json"
@@ -103,8 +74,7 @@ const (
 // with is a whole export with these entries in the directory data.
 func with(t testing.TB, entries ...entry) []byte {
 	t.Helper()
-	all := append([]entry{reg(exportHead, goodHead), other(tar.TypeDir, "state/data", "")}, entries...)
-	return archive(t, append(all, reg(exportEnd, `{"entries":`+strconv.Itoa(len(entries)+1)+`}`))...)
+	return parceltest.Whole(t, form.Name, goodHead, append([]entry{other(tar.TypeDir, "state/data", "")}, entries...)...)
 }
 
 func TestImportTrustsNothing(t *testing.T) {
@@ -113,24 +83,24 @@ func TestImportTrustsNothing(t *testing.T) {
 		stream []byte
 		want   string
 	}{
-		"a head that leads": {archive(t, reg(exportHead, `{"format":"test","version":1,"dirs":{"..":true}}`)), "can't be called"},
-		"a directory less":  {archive(t, reg(exportHead, goodHead), reg(exportEnd, `{"entries":0}`)), `directory "data" is missing`},
-		"a file for it":     {archive(t, reg(exportHead, goodHead), reg("state/data", "x"), reg(exportEnd, `{"entries":1}`)), "is missing"},
-		"a link for it":     {archive(t, reg(exportHead, goodHead), other(sym, "state/data", "x"), reg(exportEnd, `{"entries":1}`)), "is missing"},
-		"absolute":          {with(t, reg("/etc/passwd", "x")), "no place"},
-		"upward":            {with(t, reg("state/data/../../x", "x")), "no place"},
-		"upward and back":   {with(t, reg("state/data/../data/x", "x")), "no place"},
-		"odd":               {with(t, reg("state/data//x", "x")), "no place"},
-		"dotted":            {with(t, reg("state/data/./x", "x")), "no place"},
-		"beside":            {with(t, reg("state/other/x", "x")), "no place"},
-		"above":             {with(t, reg("x", "x")), "no place"},
+		"a head that leads": {archive(t, file(exportHead, `{"format":"test","version":1,"dirs":{"..":true}}`)), "can't be called"},
+		"a directory less":  {archive(t, file(exportHead, goodHead), file(exportEnd, `{"entries":0}`)), `directory "data" is missing`},
+		"a file for it":     {archive(t, file(exportHead, goodHead), file("state/data", "x"), file(exportEnd, `{"entries":1}`)), "is missing"},
+		"a link for it":     {archive(t, file(exportHead, goodHead), other(sym, "state/data", "x"), file(exportEnd, `{"entries":1}`)), "is missing"},
+		"absolute":          {with(t, file("/etc/passwd", "x")), "no place"},
+		"upward":            {with(t, file("state/data/../../x", "x")), "no place"},
+		"upward and back":   {with(t, file("state/data/../data/x", "x")), "no place"},
+		"odd":               {with(t, file("state/data//x", "x")), "no place"},
+		"dotted":            {with(t, file("state/data/./x", "x")), "no place"},
+		"beside":            {with(t, file("state/other/x", "x")), "no place"},
+		"above":             {with(t, file("x", "x")), "no place"},
 		"the state itself":  {with(t, other(dir, "state", "")), "no place"},
-		"without a parent":  {with(t, reg("state/data/d/x", "x")), "no place"},
-		"below a file":      {with(t, reg("state/data/f", ""), reg("state/data/f/x", "x")), "no place"},
-		"below a link":      {with(t, other(dir, "state/data/d", ""), other(sym, "state/data/l", "d"), reg("state/data/l/x", "x")), "no place"},
-		"twice":             {with(t, reg("state/data/x", "1"), reg("state/data/x", "2")), "no place"},
-		"a link, then file": {with(t, other(sym, "state/data/x", "y"), reg("state/data/x", "2")), "no place"},
-		"too long":          {with(t, reg("state/data/"+strings.Repeat("x/", 3000)+"x", "x")), "no place"},
+		"without a parent":  {with(t, file("state/data/d/x", "x")), "no place"},
+		"below a file":      {with(t, file("state/data/f", ""), file("state/data/f/x", "x")), "no place"},
+		"below a link":      {with(t, other(dir, "state/data/d", ""), other(sym, "state/data/l", "d"), file("state/data/l/x", "x")), "no place"},
+		"twice":             {with(t, file("state/data/x", "1"), file("state/data/x", "2")), "no place"},
+		"a link, then file": {with(t, other(sym, "state/data/x", "y"), file("state/data/x", "2")), "no place"},
+		"too long":          {with(t, file("state/data/"+strings.Repeat("x/", 3000)+"x", "x")), "no place"},
 		"link to root":      {with(t, other(sym, "state/data/l", "/etc")), "leads out"},
 		"link upward":       {with(t, other(sym, "state/data/l", "..")), "leads out"},
 		"link too far":      {with(t, other(dir, "state/data/d", ""), other(sym, "state/data/d/l", "../../x")), "leads out"},
@@ -144,7 +114,7 @@ func TestImportTrustsNothing(t *testing.T) {
 		"a device":          {with(t, other(tar.TypeChar, "state/data/null", "")), "neither a file"},
 		"a disk":            {with(t, other(tar.TypeBlock, "state/data/sda", "")), "neither a file"},
 		"a pipe":            {with(t, other(tar.TypeFifo, "state/data/p", "")), "neither a file"},
-		"too much":          {with(t, reg("state/data/a", strings.Repeat("x", 600)), reg("state/data/b", strings.Repeat("x", 600))), "more than 1000 bytes, which is the limit"},
+		"too much":          {with(t, file("state/data/a", strings.Repeat("x", 600)), file("state/data/b", strings.Repeat("x", 600))), "more than 1000 bytes, which is the limit"},
 		"too many":          {with(t, manyFiles()...), "more than 20 files, which is the limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -159,7 +129,7 @@ func TestImportTrustsNothing(t *testing.T) {
 func manyFiles() []entry {
 	var out []entry
 	for n := range 21 {
-		out = append(out, reg("state/data/f"+strconv.Itoa(n+1), ""))
+		out = append(out, file("state/data/f"+strconv.Itoa(n+1), ""))
 	}
 	return out
 }
@@ -206,11 +176,11 @@ func TestExportKeepsWhatMatters(t *testing.T) {
 	t.Cleanup(func() { clone.Remove(dir) })
 	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
 	data := filepath.Join(from, "data")
-	write(t, filepath.Join(data, "a/b/c"), "c")
-	write(t, filepath.Join(data, "a/run"), "#!/bin/sh\n")
-	write(t, filepath.Join(data, "odd \u00fc\n name"), "odd")
-	write(t, filepath.Join(data, strings.Repeat("long", 50)), "long")
-	write(t, filepath.Join(data, "zeros"), strings.Repeat("\x00", 200_000)+"end")
+	drivertest.Write(t, filepath.Join(data, "a/b/c"), "c")
+	drivertest.Write(t, filepath.Join(data, "a/run"), "#!/bin/sh\n")
+	drivertest.Write(t, filepath.Join(data, "odd \u00fc\n name"), "odd")
+	drivertest.Write(t, filepath.Join(data, strings.Repeat("long", 50)), "long")
+	drivertest.Write(t, filepath.Join(data, "zeros"), strings.Repeat("\x00", 200_000)+"end")
 	if err := errors.Join(
 		os.Mkdir(filepath.Join(from, "void"), 0o700), os.Mkdir(to, 0o700),
 		os.Symlink("b/c", filepath.Join(data, "a/l")), os.Symlink("../a", filepath.Join(data, "a/up")), os.Symlink("nowhere", filepath.Join(data, "dangling")),
@@ -246,7 +216,7 @@ func TestExportKeepsWhatMatters(t *testing.T) {
 // What nobody would want to run as somebody else comes without that.
 func TestImportDropsSpecialModes(t *testing.T) {
 	dir := t.TempDir()
-	e := reg("state/data/su", "x")
+	e := file("state/data/su", "x")
 	e.Mode, e.Uid, e.Gid, e.Uname = 0o6755, 12345, 12345, "mallory"
 	if _, err := unpack(t, dir, bytes.NewReader(with(t, e)), 1000, 20); err != nil {
 		t.Fatal(err)
@@ -265,15 +235,11 @@ func FuzzImport(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind1 byte, name1, target1 string, kind2 byte, name2, target2 string) {
 		var b bytes.Buffer
 		w := tar.NewWriter(&b)
-		for _, e := range []entry{
-			reg(exportHead, goodHead), other(tar.TypeDir, "state/data", ""), other(tar.TypeDir, "state/data/d", ""),
-			other(kind1, name1, target1), other(kind2, name2, target2), reg(exportEnd, `{"entries":4}`),
-		} {
-			e.Size = int64(len(e.content))
-			if w.WriteHeader(&e.Header) != nil {
-				return // nobody can write that
-			}
-			io.WriteString(w, e.content)
+		err := parceltest.Write(w,
+			file(exportHead, goodHead), other(tar.TypeDir, "state/data", ""), other(tar.TypeDir, "state/data/d", ""),
+			other(kind1, name1, target1), other(kind2, name2, target2), file(exportEnd, `{"entries":4}`))
+		if err != nil {
+			return // nobody can write that
 		}
 		w.Close()
 		dir := t.TempDir()

@@ -6,27 +6,12 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/drivertest"
 	"github.com/tine-mcp/tine/internal/workspace"
 )
 
-// visible returns a workspace that a program can see.
-func visible(t *testing.T) *workspace.Workspace {
-	t.Helper()
-	s := workspace.NewStore(nil, workspace.Options{Dir: t.TempDir()})
-	dir := filepath.Join(t.TempDir(), "workspace")
-	if err := s.Seed(t.Context(), dir, workspace.Seed{Folder: true}); err != nil {
-		t.Fatal(err)
-	}
-	w, err := s.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { w.Close() })
-	return w
-}
-
 func TestFillIn(t *testing.T) {
-	ws := visible(t)
+	ws := drivertest.Workspace(t)
 	places := Places{State: "/seen", Workspace: "/work"}
 	at := func(name string) string { return filepath.Join("/seen", name) }
 	spec := driver.Spec{

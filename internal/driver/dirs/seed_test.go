@@ -7,35 +7,8 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/drivertest"
 )
-
-func write(t testing.TB, path, content string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func reads(t testing.TB, path, want string) {
-	t.Helper()
-	if b, err := os.ReadFile(path); err != nil || string(b) != want {
-		t.Errorf("%s: %q, %v, want %q", path, b, err, want)
-	}
-}
-
-func wantEmpty(t testing.TB, dir string) {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		t.Errorf("%s is left", e.Name())
-	}
-}
 
 // sow seeds a folder, as a driver does.
 func sow(t testing.TB, declared []driver.StateDir, folder string, from From, progress func(done, total int64)) error {
@@ -60,7 +33,7 @@ func sow(t testing.TB, declared []driver.StateDir, folder string, from From, pro
 func TestPlanAndMake(t *testing.T) {
 	dir := t.TempDir()
 	template := filepath.Join(dir, "template")
-	write(t, filepath.Join(template, "x/y"), "of the template")
+	drivertest.Write(t, filepath.Join(template, "x/y"), "of the template")
 	if err := os.Chmod(template, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -83,8 +56,8 @@ func TestPlanAndMake(t *testing.T) {
 	if want := int64(2 * len("of the template")); last != want || total != want {
 		t.Errorf("the last progress was %d of %d", last, total)
 	}
-	reads(t, filepath.Join(state, "a/x/y"), "of the template")
-	reads(t, filepath.Join(state, "c/x/y"), "of the template")
+	drivertest.Reads(t, filepath.Join(state, "a/x/y"), "of the template")
+	drivertest.Reads(t, filepath.Join(state, "c/x/y"), "of the template")
 	for _, name := range []string{"a", "b", "c"} {
 		if st, err := os.Lstat(filepath.Join(state, name)); err != nil || !st.IsDir() || st.Mode().Perm() != 0o700 && os.PathSeparator == '/' {
 			t.Errorf("%s: %v, %v", name, st, err)
@@ -104,8 +77,8 @@ func TestPlanAndMake(t *testing.T) {
 	if err := sow(t, more, filepath.Join(dir, "more"), From{Dirs: set, Folder: snap}, nil); err != nil {
 		t.Fatal(err)
 	}
-	reads(t, filepath.Join(dir, "more/new/x/y"), "of the template")
-	reads(t, filepath.Join(dir, "more/a/x/y"), "of the template")
+	drivertest.Reads(t, filepath.Join(dir, "more/new/x/y"), "of the template")
+	drivertest.Reads(t, filepath.Join(dir, "more/a/x/y"), "of the template")
 
 	if plan, err := Plan("db", nil, dir, From{}); err != nil || !plan.Empty() {
 		t.Errorf("of nothing there is something: %v", err)
@@ -137,7 +110,7 @@ func TestPlanErrors(t *testing.T) {
 					t.Errorf("got %v, want %q", err, test.want)
 				}
 			}
-			wantEmpty(t, dir)
+			drivertest.Empty(t, dir)
 		})
 	}
 	if err := (Set{"a": true, "../x": true}).Check(); err == nil {
@@ -151,18 +124,18 @@ func TestTakeGivesBack(t *testing.T) {
 	declared := []driver.StateDir{{Name: "a"}, {Name: "b"}}
 	state, snap := filepath.Join(dir, "state"), filepath.Join(dir, "snap")
 	from := From{Dirs: Set{"a": true, "b": true}, Folder: snap, Take: true}
-	write(t, filepath.Join(snap, "a/x"), "x")
+	drivertest.Write(t, filepath.Join(snap, "a/x"), "x")
 	if err := sow(t, declared, state, from, nil); err == nil {
 		t.Error("it has no b, and was taken")
 	}
-	reads(t, filepath.Join(snap, "a/x"), "x")
-	write(t, filepath.Join(snap, "b/y"), "y")
+	drivertest.Reads(t, filepath.Join(snap, "a/x"), "x")
+	drivertest.Write(t, filepath.Join(snap, "b/y"), "y")
 	if err := sow(t, declared, state, from, nil); err != nil {
 		t.Fatal(err)
 	}
-	reads(t, filepath.Join(state, "a/x"), "x")
-	reads(t, filepath.Join(state, "b/y"), "y")
-	wantEmpty(t, snap)
+	drivertest.Reads(t, filepath.Join(state, "a/x"), "x")
+	drivertest.Reads(t, filepath.Join(state, "b/y"), "y")
+	drivertest.Empty(t, snap)
 }
 
 // A server may remove its own directory, or put something else in its place.
@@ -170,7 +143,7 @@ func TestFreezeOfWhatTheServerChanged(t *testing.T) {
 	dir := t.TempDir()
 	declared := []driver.StateDir{{Name: "a", Template: t.TempDir()}, {Name: "b"}}
 	state, snap := filepath.Join(dir, "state"), filepath.Join(dir, "snap")
-	write(t, filepath.Join(state, "b/x"), "x")
+	drivertest.Write(t, filepath.Join(state, "b/x"), "x")
 	if err := os.Mkdir(snap, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +157,7 @@ func TestFreezeOfWhatTheServerChanged(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(dir, "child/a")); !os.IsNotExist(err) {
 		t.Errorf("it is there again: %v", err)
 	}
-	reads(t, filepath.Join(dir, "child/b/x"), "x")
+	drivertest.Reads(t, filepath.Join(dir, "child/b/x"), "x")
 	if err := os.Symlink(t.TempDir(), filepath.Join(state, "a")); err != nil {
 		t.Fatal(err)
 	}

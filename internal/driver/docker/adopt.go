@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/folder"
@@ -24,15 +23,9 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if h.Dir == "" || !filepath.IsAbs(h.Dir) {
-		return nil, fmt.Errorf("the handle names no folder: %w", driver.ErrGone)
-	}
-	rec, err := parseRecord(h.Data)
+	rec, err := records.Of(h)
 	if err != nil {
-		// The folder knows it too.
-		if rec, err = readRecord(h.Dir); err != nil {
-			return nil, fmt.Errorf("neither the handle nor the folder %s say which container it was: %w", h.Dir, driver.ErrGone)
-		}
+		return nil, err
 	}
 	e, err := d.engine(rec.Host)
 	if err != nil {

@@ -68,7 +68,7 @@ type Options struct {
 type Driver struct {
 	opts    Options
 	buffers *sync.Pool
-	once    *flights // templates and images that are being made
+	turns   *turns // of who makes a template or an image
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -115,7 +115,7 @@ func New(opts Options) *Driver {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	d := &Driver{
-		opts: opts, buffers: lines.NewBuffers(), once: newFlights(),
+		opts: opts, buffers: lines.NewBuffers(), turns: newTurns(),
 		engines: make(map[string]*engine), retried: make(map[string]bool), live: make(map[string]bool),
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())

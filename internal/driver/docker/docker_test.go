@@ -251,7 +251,7 @@ func (b *bench) suite(t *testing.T, kind func() *config.Docker) *drivertest.Suit
 // kill ends a container behind the driver's back.
 func (b *bench) kill(t testing.TB, inst driver.Instance) {
 	t.Helper()
-	rec, err := parseRecord(inst.Handle().Data)
+	rec, err := records.Parse(inst.Handle().Data)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tine-mcp/tine/internal/clone"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/folder"
 	"github.com/tine-mcp/tine/internal/driver/parcel"
@@ -20,8 +19,11 @@ import (
 // Import implements driver.Keeper. The stream may come from anybody. It is kept
 // in dir as archives with plain entries, a bounded number of bounded size; an
 // engine unpacks them where they are used, inside a volume or an image.
-func (d *Driver) Import(ctx context.Context, server, dir string, r io.Reader) (driver.Snapshot, error) {
-	s, err := d.importInto(ctx, server, dir, r)
+func (d *Driver) Import(ctx context.Context, server, dir string, r io.Reader) (s driver.Snapshot, err error) {
+	err = folder.Fill(dir, func() (err error) {
+		s, err = d.importInto(ctx, server, dir, r)
+		return err
+	})
 	if err != nil {
 		return driver.Snapshot{}, fmt.Errorf("server %q: import a snapshot: %w", server, err)
 	}
@@ -32,14 +34,6 @@ func (d *Driver) importInto(ctx context.Context, server, dir string, r io.Reader
 	if err := ctx.Err(); err != nil {
 		return driver.Snapshot{}, err
 	}
-	if err := folder.New(dir); err != nil {
-		return driver.Snapshot{}, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, clone.Remove(dir))
-		}
-	}()
 	i := &importer{dir: dir, seen: make(map[string]bool)}
 	if i.in, err = exportForm.Read(ctx, r, d.opts.ImportBytes, d.opts.ImportFiles, &i.head); err != nil {
 		return driver.Snapshot{}, err

@@ -1,7 +1,6 @@
 package docker
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -179,13 +178,7 @@ func (i *instance) again(ctx context.Context) error {
 }
 
 // Logs implements driver.Instance. After Stop there are none.
-func (i *instance) Logs(max int64) (io.ReadCloser, error) {
-	text, err := i.stderr.Tail(max)
-	if err != nil {
-		return nil, fmt.Errorf("server %q: %w", i.h.Server, err)
-	}
-	return io.NopCloser(bytes.NewReader(text)), nil
-}
+func (i *instance) Logs(max int64) (io.ReadCloser, error) { return i.stderr.Logs(i.h.Server, max) }
 
 // hangUp ends the link and the connection below it, and allows no other.
 func (i *instance) hangUp() {

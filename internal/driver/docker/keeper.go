@@ -66,30 +66,16 @@ func (d *Driver) Seed(ctx context.Context, spec driver.Spec, src driver.Source) 
 	if spec.Docker == nil || len(spec.Docker.State) == 0 {
 		return ctx.Err()
 	}
-	if err := d.seed(ctx, spec, src); err != nil {
+	if err := folder.FillState(spec.State, func() error { return d.seed(ctx, spec, src) }); err != nil {
 		return fmt.Errorf("server %q: seed its state: %w", spec.Server, err)
 	}
 	return nil
 }
 
-func (d *Driver) seed(ctx context.Context, spec driver.Spec, src driver.Source) (err error) {
+func (d *Driver) seed(ctx context.Context, spec driver.Spec, src driver.Source) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if spec.State == "" {
-		return errors.New("there is no folder for it")
-	}
-	if err := os.Remove(spec.State); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is something in its place: %w", err)
-	}
-	if err := folder.New(spec.State); err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, clone.Remove(spec.State))
-		}
-	}()
 	if src.From == nil {
 		return d.plant(ctx, spec, src.Progress)
 	}
@@ -138,7 +124,7 @@ func (d *Driver) Freeze(ctx context.Context, spec driver.Spec, inst driver.Insta
 	return s, nil
 }
 
-func (d *Driver) freeze(ctx context.Context, spec driver.Spec, dir string) (_ driver.Snapshot, err error) {
+func (d *Driver) freeze(ctx context.Context, spec driver.Spec, dir string) (driver.Snapshot, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Snapshot{}, err
 	}
@@ -156,19 +142,12 @@ func (d *Driver) freeze(ctx context.Context, spec driver.Spec, dir string) (_ dr
 	if _, err := e.ready(ctx); err != nil {
 		return driver.Snapshot{}, err
 	}
-	if err := folder.New(dir); err != nil {
-		return driver.Snapshot{}, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, clone.Remove(dir))
-		}
-	}()
-	size, err := d.copyHolding(ctx, e, spec, *state, dir, nil)
-	if err != nil {
-		return driver.Snapshot{}, err
-	}
-	return snapshot(spec.Server, dir, size), nil
+	var size int64
+	err = folder.Fill(dir, func() (err error) {
+		size, err = d.copyHolding(ctx, e, spec, *state, dir, nil)
+		return err
+	})
+	return snapshot(spec.Server, dir, size), err
 }
 
 func snapshot(server, dir string, size int64) driver.Snapshot {

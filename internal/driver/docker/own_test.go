@@ -120,7 +120,7 @@ func (w *world) freeze(t *testing.T, spec driver.Spec, inst driver.Instance, nam
 
 func (w *world) inspect(t *testing.T, inst driver.Instance) client.ContainerInspectResult {
 	t.Helper()
-	rec, err := parseRecord(inst.Handle().Data)
+	rec, err := records.Parse(inst.Handle().Data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +298,7 @@ func testKilled(t *testing.T, w *world) {
 
 func testRemoved(t *testing.T, w *world) {
 	inst := w.start(t, w.spec("a", w.stdio()))
-	rec, _ := parseRecord(inst.Handle().Data)
+	rec, _ := records.Parse(inst.Handle().Data)
 	if _, err := w.cli.ContainerRemove(t.Context(), rec.Container, client.ContainerRemoveOptions{Force: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package docker
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -54,39 +53,13 @@ func (r record) ref() string {
 	return r.Name
 }
 
-func (r record) data() json.RawMessage {
-	b, err := json.Marshal(r)
-	if err != nil {
-		panic(err) // strings and numbers
-	}
-	return b
+var records = folder.Records[record]{
+	File: recordName, What: "container",
+	Is: func(r record) bool { return r.Kind == recordInstance && r.Name != "" && r.Host != "" },
 }
 
-func parseRecord(b []byte) (record, error) {
-	var r record
-	if err := json.Unmarshal(b, &r); err != nil {
-		return record{}, fmt.Errorf("read the record of the container: %w", err)
-	}
-	if r.Kind != recordInstance || r.Name == "" || r.Host == "" {
-		return record{}, errors.New("read the record of the container: it names none")
-	}
-	return r, nil
-}
-
-func readRecord(dir string) (record, error) {
-	b, err := os.ReadFile(filepath.Join(dir, recordName))
-	if err != nil {
-		return record{}, err
-	}
-	return parseRecord(b)
-}
-
-func (r record) write(dir string) error {
-	if err := folder.Write(filepath.Join(dir, recordName), r.data()); err != nil {
-		return fmt.Errorf("write the record: %w", err)
-	}
-	return nil
-}
+func (r record) data() json.RawMessage  { return records.Data(r) }
+func (r record) write(dir string) error { return records.Write(dir, r) }
 
 // holding is what a state or a snapshot consists of. Who has the file owns it.
 type holding struct {

@@ -22,7 +22,7 @@ func (d *Driver) Sweep(ctx context.Context, root string, known map[string]bool) 
 	busy := make(map[string]bool)             // containers that are the state of somebody who stays
 	for dir := range known {
 		keep[keyOf(dir)] = true
-		if rec, err := readRecord(dir); err == nil && rec.Stays {
+		if rec, err := records.Read(dir); err == nil && rec.Stays {
 			busy[rec.Container] = true
 		}
 	}
@@ -60,7 +60,7 @@ func (d *Driver) sweepFolders(ctx context.Context, root string, keep map[string]
 		if !entry.IsDir() || keep[keyOf(dir)] {
 			continue
 		}
-		rec, err := readRecord(dir)
+		rec, err := records.Read(dir)
 		if err != nil {
 			continue // not ours, or torn by a power cut: labels find the container
 		}

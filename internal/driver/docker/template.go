@@ -193,7 +193,7 @@ func (m *making) templateImage(ctx context.Context, src, at string, owner person
 		return err
 	}
 	name := hex.EncodeToString(sum.Sum(nil)[:16])
-	leave, err := m.d.once.enter(ctx, "template "+m.e.host+" "+name)
+	leave, err := m.d.turns.enter(ctx, "template "+m.e.host+" "+name)
 	if err != nil {
 		return err
 	}

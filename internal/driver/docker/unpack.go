@@ -74,7 +74,7 @@ func (m *making) fill(ctx context.Context, p piece, archive string, progress fun
 // unpackRoot makes an image of an imported root, once for all that are made from
 // it: it belongs to the snapshot, and each of them has a name of its own for it.
 func (m *making) unpackRoot(ctx context.Context, dir string) error {
-	leave, err := m.d.once.enter(ctx, "snapshot "+dir)
+	leave, err := m.d.turns.enter(ctx, "snapshot "+dir)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +52,8 @@ func (s *Suite) testHold(t *testing.T) {
 	defer cancel()
 	if _, err := inst.Hold(short); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a second hold: %v", err)
+	} else if said := fmt.Sprintf("server %q can't be held: ", inst.Handle().Server); !strings.HasPrefix(err.Error(), said) || strings.Count(err.Error(), "held") != 1 {
+		t.Errorf("a second hold: %v, want what begins %q and says it once", err, said)
 	}
 	select {
 	case err := <-answer:

@@ -78,5 +78,5 @@ func (s *Suite) testRandom(t *testing.T) {
 	for _, f := range snaps {
 		w.discard(t, f.Snapshot)
 	}
-	empty(t, w.dir)
+	Empty(t, w.dir)
 }

@@ -33,7 +33,7 @@ func (s *Suite) testFreezeStopped(t *testing.T) {
 	child.close(t)
 	m.close(t)
 	w.discard(t, snap)
-	empty(t, w.dir)
+	Empty(t, w.dir)
 }
 
 // A server that is called all the time is frozen at one moment: what was
@@ -119,7 +119,7 @@ func (s *Suite) testTwice(t *testing.T) {
 	child.knows(t, map[string]string{"k": "v"})
 	child.close(t)
 	w.discard(t, other)
-	empty(t, w.dir)
+	Empty(t, w.dir)
 	// And the place is free again.
 	again := w.open(t, "a", driver.Source{})
 	again.knows(t, map[string]string{"k": ""})
@@ -154,7 +154,7 @@ func (s *Suite) testExport(t *testing.T) {
 	w.discard(t, got)
 	child.close(t)
 	m.close(t)
-	empty(t, w.dir)
+	Empty(t, w.dir)
 }
 
 // exports exports a snapshot. Where the driver can't, for what it froze is with
@@ -166,7 +166,7 @@ func (m *member) exports(t *testing.T, snap driver.Snapshot, out *bytes.Buffer) 
 	case errors.Is(err, errors.ErrUnsupported):
 		m.w.discard(t, snap)
 		m.close(t)
-		empty(t, m.w.dir)
+		Empty(t, m.w.dir)
 		return false
 	case err != nil:
 		t.Fatalf("export: %v", err)
@@ -204,7 +204,7 @@ func (s *Suite) testImportGarbage(t *testing.T) {
 			t.Errorf("%s was imported as %+v", name, got)
 			w.discard(t, got)
 		}
-		empty(t, w.dir)
+		Empty(t, w.dir)
 	}
 }
 
@@ -237,7 +237,7 @@ func (s *Suite) testNothingLeft(t *testing.T) {
 	} {
 		switch err := do(); {
 		case err != nil:
-			absent(t, filepath.Join(w.dir, "no"))
+			Absent(t, filepath.Join(w.dir, "no"))
 		case strings.HasPrefix(name, "seed"): // what takes no time may be done all the same
 			(&member{w: w, spec: w.spec(t, "no")}).close(t)
 		default:
@@ -252,7 +252,7 @@ func (s *Suite) testNothingLeft(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("seed: %v", err)
 		}
-		absent(t, filepath.Join(w.dir, "no"))
+		Absent(t, filepath.Join(w.dir, "no"))
 	} else {
 		(&member{w: w, spec: w.spec(t, "no")}).close(t)
 	}
@@ -263,7 +263,7 @@ func (s *Suite) testNothingLeft(t *testing.T) {
 	child.close(t)
 	w.discard(t, snap)
 	m.close(t)
-	empty(t, w.dir)
+	Empty(t, w.dir)
 }
 
 // fullDisk takes nothing.

@@ -111,7 +111,7 @@ func (s *Suite) testIsolation(t *testing.T) {
 	first.close(t)
 	second.knows(t, map[string]string{"k": "of the second", "large": "short"})
 	second.close(t)
-	empty(t, w.dir)
+	Empty(t, w.dir)
 }
 
 func (s *Suite) testForksOfForks(t *testing.T) {
@@ -141,7 +141,7 @@ func (s *Suite) testForksOfForks(t *testing.T) {
 	for _, m := range line { // the oldest first
 		m.close(t)
 	}
-	empty(t, w.dir)
+	Empty(t, w.dir)
 }
 
 func (s *Suite) testManyChildren(t *testing.T) {
@@ -206,7 +206,7 @@ func (s *Suite) testManyChildren(t *testing.T) {
 				m.knows(t, map[string]string{"k": fmt.Sprint("of ", n)})
 				m.close(t)
 			}
-			empty(t, w.dir)
+			Empty(t, w.dir)
 		})
 	}
 }

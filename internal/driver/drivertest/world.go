@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -91,7 +90,7 @@ func (m *member) close(t testing.TB) {
 	if err := m.w.k.Erase(ctx(t), m.spec); err != nil {
 		t.Fatalf("erase: %v", err)
 	}
-	absent(t, m.spec.State)
+	Absent(t, m.spec.State)
 }
 
 // freeze holds the instance and takes its state down.
@@ -140,27 +139,7 @@ func (w *world) discard(t testing.TB, snap driver.Snapshot) {
 		t.Fatalf("discard: %v", err)
 	}
 	if snap.Dir != "" {
-		absent(t, snap.Dir)
-	}
-}
-
-// absent looks that nothing is at a path.
-func absent(t testing.TB, path string) {
-	t.Helper()
-	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s is left (%v)", path, err)
-	}
-}
-
-// empty looks that a folder has nothing in it.
-func empty(t testing.TB, dir string) {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		t.Errorf("%s is left", filepath.Join(dir, e.Name()))
+		Absent(t, snap.Dir)
 	}
 }
 

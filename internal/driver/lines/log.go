@@ -74,8 +74,8 @@ const (
 	maxRest = 5 * time.Second
 )
 
-// Wait is how long to wait before the next Trim.
-func (l *Log) Wait() time.Duration {
+// pause is how long to wait before the next Trim.
+func (l *Log) pause() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.rest

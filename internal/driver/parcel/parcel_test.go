@@ -12,6 +12,7 @@ import (
 	"testing/iotest"
 
 	"github.com/tine-mcp/tine/internal/driver/parcel"
+	"github.com/tine-mcp/tine/internal/driver/parcel/parceltest"
 )
 
 var form = parcel.Form{Name: "tine-test", Format: "tine test state", Version: 3, What: "a test's state"}
@@ -33,23 +34,15 @@ type item struct {
 // archive is an archive of whatever is given, the way any program may write it.
 func archive(t testing.TB, items ...item) []byte {
 	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
+	var entries []parceltest.Entry
 	for _, i := range items {
-		if i.kind == 0 {
-			i.kind = tar.TypeReg
+		e := parceltest.File(i.name, i.content)
+		if i.kind != 0 {
+			e.Typeflag = i.kind
 		}
-		if err := w.WriteHeader(&tar.Header{Typeflag: i.kind, Name: i.name, Size: int64(len(i.content)), Mode: 0o600}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(w, i.content); err != nil {
-			t.Fatal(err)
-		}
+		entries = append(entries, e)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
+	return parceltest.Archive(t, entries...)
 }
 
 // write is a parcel as we write it.

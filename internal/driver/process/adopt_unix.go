@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -33,15 +32,9 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if h.Dir == "" || !filepath.IsAbs(h.Dir) {
-		return nil, fmt.Errorf("the handle names no folder: %w", driver.ErrGone)
-	}
-	rec, err := parseRecord(h.Data)
+	rec, err := records.Of(h)
 	if err != nil {
-		// The folder knows it too.
-		if rec, err = readRecord(h.Dir); err != nil {
-			return nil, fmt.Errorf("neither the handle nor the folder %s say which process it was: %w", h.Dir, driver.ErrGone)
-		}
+		return nil, err
 	}
 	watch, err := procid.Watch(rec.ID)
 	switch {

@@ -121,7 +121,7 @@ func TestNothingIsLeftOver(t *testing.T) {
 		},
 		"after a sweep that knows only the token": func(t *testing.T, d *Driver, inst driver.Instance, _ *drivertest.Peer) {
 			inst.Leave()
-			rec, err := readRecord(inst.Handle().Dir)
+			rec, err := records.Read(inst.Handle().Dir)
 			if err != nil {
 				t.Fatal(err)
 			}

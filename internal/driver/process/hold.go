@@ -20,7 +20,7 @@ func (i *instance) Hold(ctx context.Context) (release func(), err error) {
 	case <-i.done:
 		return func() {}, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("server %q is held by another: %w", i.h.Server, ctx.Err())
+		return nil, fmt.Errorf("server %q can't be held: another one holds it: %w", i.h.Server, ctx.Err())
 	}
 	enter := i.conn.Hold()
 	release = sync.OnceFunc(func() {

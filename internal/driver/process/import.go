@@ -2,11 +2,9 @@ package process
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
-	"github.com/tine-mcp/tine/internal/clone"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/dirs"
 	"github.com/tine-mcp/tine/internal/driver/folder"
@@ -14,23 +12,18 @@ import (
 
 // Import implements driver.Keeper. The stream may come from anybody: what it
 // makes lies in dir and leads nowhere else, and there is a bound on how much.
-func (d *Driver) Import(ctx context.Context, server, dir string, r io.Reader) (driver.Snapshot, error) {
-	s, err := d.importInto(ctx, server, dir, r)
+func (d *Driver) Import(ctx context.Context, server, dir string, r io.Reader) (s driver.Snapshot, err error) {
+	err = folder.Fill(dir, func() (err error) {
+		s, err = d.importInto(ctx, server, dir, r)
+		return err
+	})
 	if err != nil {
 		return driver.Snapshot{}, fmt.Errorf("server %q: import a snapshot: %w", server, err)
 	}
 	return s, nil
 }
 
-func (d *Driver) importInto(ctx context.Context, server, dir string, r io.Reader) (_ driver.Snapshot, err error) {
-	if err := folder.New(dir); err != nil {
-		return driver.Snapshot{}, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, clone.Remove(dir))
-		}
-	}()
+func (d *Driver) importInto(ctx context.Context, server, dir string, r io.Reader) (driver.Snapshot, error) {
 	var head exportHeader
 	in, err := exportForm.Read(ctx, r, d.opts.ImportBytes, d.opts.ImportFiles, &head)
 	if err != nil {

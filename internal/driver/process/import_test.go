@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,44 +11,15 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/drivertest"
+	"github.com/tine-mcp/tine/internal/driver/parcel/parceltest"
 )
 
 const goodHead = `{"format":"tine process state","version":1,"dirs":{"data":true}}`
 
-// entry is one of a stream.
-type entry struct {
-	tar.Header
-	content string
-}
+type entry = parceltest.Entry
 
-func reg(name, content string) entry {
-	return entry{tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644}, content}
-}
-
-func other(kind byte, name, target string) entry {
-	return entry{tar.Header{Typeflag: kind, Name: name, Linkname: target, Mode: 0o755}, ""}
-}
-
-// archive makes an export of entries.
-func archive(t testing.TB, entries ...entry) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	for _, e := range entries {
-		h := e.Header
-		h.Size = int64(len(e.content))
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(w, e.content); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
+var file, other, archive = parceltest.File, parceltest.Other, parceltest.Archive
 
 const (
 	exportHead = "tine-process.json"
@@ -59,8 +29,7 @@ const (
 // with is a whole export with these entries in the directory data.
 func with(t testing.TB, entries ...entry) []byte {
 	t.Helper()
-	all := append([]entry{reg(exportHead, goodHead), other(tar.TypeDir, "state/data", "")}, entries...)
-	return archive(t, append(all, reg(exportEnd, `{"entries":`+strconv.Itoa(len(entries)+1)+`}`))...)
+	return parceltest.Whole(t, exportForm.Name, goodHead, append([]entry{other(tar.TypeDir, "state/data", "")}, entries...)...)
 }
 
 // What may be in the directories is tested where they are made.
@@ -70,14 +39,14 @@ func TestImportTrustsNothing(t *testing.T) {
 		stream []byte
 		want   string
 	}{
-		"another format":    {archive(t, reg(exportHead, `{"format":"x","version":1}`)), "not a snapshot"},
-		"another version":   {archive(t, reg(exportHead, `{"format":"tine process state","version":2}`)), "version 2, and this Tine reads 1"},
-		"a head that leads": {archive(t, reg(exportHead, `{"format":"tine process state","version":1,"dirs":{"..":true}}`)), "can't be called"},
-		"no end":            {archive(t, reg(exportHead, goodHead), other(dir, "state/data", "")), "cut off"},
-		"upward":            {with(t, reg("state/data/../../x", "x")), "no place"},
+		"another format":    {archive(t, file(exportHead, `{"format":"x","version":1}`)), "not a snapshot"},
+		"another version":   {archive(t, file(exportHead, `{"format":"tine process state","version":2}`)), "version 2, and this Tine reads 1"},
+		"a head that leads": {archive(t, file(exportHead, `{"format":"tine process state","version":1,"dirs":{"..":true}}`)), "can't be called"},
+		"no end":            {archive(t, file(exportHead, goodHead), other(dir, "state/data", "")), "cut off"},
+		"upward":            {with(t, file("state/data/../../x", "x")), "no place"},
 		"link to root":      {with(t, other(sym, "state/data/l", "/etc")), "leads out"},
 		"a device":          {with(t, other(tar.TypeChar, "state/data/null", "")), "neither a file"},
-		"too much":          {with(t, reg("state/data/a", strings.Repeat("x", 600)), reg("state/data/b", strings.Repeat("x", 600))), "more than 1000 bytes, which is the limit"},
+		"too much":          {with(t, file("state/data/a", strings.Repeat("x", 600)), file("state/data/b", strings.Repeat("x", 600))), "more than 1000 bytes, which is the limit"},
 		"too many":          {with(t, manyFiles()...), "more than 20 files, which is the limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +56,7 @@ func TestImportTrustsNothing(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), `server "db"`) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
-			wantEmpty(t, parent)
+			drivertest.Empty(t, parent)
 		})
 	}
 }
@@ -95,7 +64,7 @@ func TestImportTrustsNothing(t *testing.T) {
 func manyFiles() []entry {
 	var out []entry
 	for n := range 21 {
-		out = append(out, reg("state/data/f"+strconv.Itoa(n+1), ""))
+		out = append(out, file("state/data/f"+strconv.Itoa(n+1), ""))
 	}
 	return out
 }
@@ -106,7 +75,7 @@ func TestExportAndImport(t *testing.T) {
 	if err := d.Seed(t.Context(), spec, driver.Source{}); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(spec.State, "data/a/b/c"), "c")
+	drivertest.Write(t, filepath.Join(spec.State, "data/a/b/c"), "c")
 	if err := os.Remove(filepath.Join(spec.State, "gone")); err != nil {
 		t.Fatal(err)
 	}
@@ -130,8 +99,8 @@ func TestExportAndImport(t *testing.T) {
 	if err := d.Seed(t.Context(), again, driver.Source{From: &got, Take: true}); err != nil {
 		t.Fatal(err)
 	}
-	reads(t, filepath.Join(again.State, "data/a/b/c"), "c")
-	wantEmpty(t, filepath.Join(again.State, "void"))
+	drivertest.Reads(t, filepath.Join(again.State, "data/a/b/c"), "c")
+	drivertest.Empty(t, filepath.Join(again.State, "void"))
 	if _, err := os.Lstat(filepath.Join(again.State, "gone")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("what was removed is back: %v", err)
 	}

@@ -1,7 +1,6 @@
 package process
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -57,19 +56,8 @@ const killWait = 10 * time.Second
 
 func (i *instance) watch() {
 	defer close(i.watched)
-	trouble := false
-	for {
-		exited, ok := i.child.wait(i.stderr.Wait())
-		if !ok {
-			return
-		}
-		if err := i.stderr.Trim(); err != nil && !trouble {
-			trouble = true
-			i.log.Warn("the log of a server can't be cut", "error", err)
-		}
-		if exited {
-			break
-		}
+	if !i.stderr.Tend(i.log, i.child.wait) {
+		return
 	}
 	close(i.exited)
 	how, endErr := i.child.end(i.askUntil)
@@ -127,13 +115,7 @@ func (i *instance) Dial(ctx context.Context) (driver.Link, error) {
 }
 
 // Logs implements driver.Instance. After Stop there are none.
-func (i *instance) Logs(max int64) (io.ReadCloser, error) {
-	text, err := i.stderr.Tail(max)
-	if err != nil {
-		return nil, fmt.Errorf("server %q: %w", i.h.Server, err)
-	}
-	return io.NopCloser(bytes.NewReader(text)), nil
-}
+func (i *instance) Logs(max int64) (io.ReadCloser, error) { return i.stderr.Logs(i.h.Server, max) }
 
 // Stop implements driver.Instance.
 func (i *instance) Stop(ctx context.Context) error {

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 
 	"github.com/tine-mcp/tine/internal/clone"
 	"github.com/tine-mcp/tine/internal/driver"
@@ -58,7 +56,7 @@ func (d *Driver) Seed(ctx context.Context, spec driver.Spec, src driver.Source) 
 	return nil
 }
 
-func (d *Driver) seed(ctx context.Context, spec driver.Spec, src driver.Source) (err error) {
+func (d *Driver) seed(ctx context.Context, spec driver.Spec, src driver.Source) error {
 	from := dirs.From{Take: src.Take}
 	if src.From != nil {
 		f, err := thaw(*src.From)
@@ -71,22 +69,13 @@ func (d *Driver) seed(ctx context.Context, spec driver.Spec, src driver.Source) 
 	if err != nil || plan.Empty() {
 		return errors.Join(err, ctx.Err())
 	}
-	if spec.State == "" {
-		return errors.New("there is no folder for it")
-	}
-	if err := os.Remove(spec.State); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is something in its place: %w", err)
-	}
-	if err := folder.New(spec.State); err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
+	return folder.FillState(spec.State, func() error {
+		if err := plan.Make(ctx, src.Progress); err != nil {
 			plan.GiveBack()
-			err = errors.Join(err, clone.Remove(spec.State))
+			return err
 		}
-	}()
-	return plan.Make(ctx, src.Progress)
+		return nil
+	})
 }
 
 // Freeze implements driver.Keeper. An instance that runs is held, yet a process
@@ -99,49 +88,28 @@ func (d *Driver) Freeze(ctx context.Context, spec driver.Spec, inst driver.Insta
 	return s, nil
 }
 
-func (d *Driver) freeze(ctx context.Context, spec driver.Spec, runs bool, dir string) (_ driver.Snapshot, err error) {
+func (d *Driver) freeze(ctx context.Context, spec driver.Spec, runs bool, dir string) (s driver.Snapshot, err error) {
 	if err := ctx.Err(); err != nil {
-		return driver.Snapshot{}, err
+		return s, err
 	}
 	if len(spec.Dirs) == 0 {
 		return snapshot(spec.Server, "", frozen{}, 0)
 	}
-	if err := folder.New(dir); err != nil {
-		return driver.Snapshot{}, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, clone.Remove(dir))
+	err = folder.Fill(dir, func() error {
+		set, size, err := dirs.Freeze(ctx, spec.Dirs, dir, spec.State, runs)
+		if err == nil {
+			s, err = snapshot(spec.Server, dir, frozen{set}, size)
 		}
-	}()
-	set, size, err := dirs.Freeze(ctx, spec.Dirs, dir, spec.State, runs)
-	if err != nil {
-		return driver.Snapshot{}, err
-	}
-	return snapshot(spec.Server, dir, frozen{set}, size)
+		return err
+	})
+	return s, err
 }
 
 // Discard implements driver.Keeper.
-func (d *Driver) Discard(_ context.Context, s driver.Snapshot) error {
-	if s.Dir == "" {
-		return nil
-	}
-	if err := clone.Remove(s.Dir); err != nil {
-		return fmt.Errorf("server %q: discard its snapshot: %w", s.Server, err)
-	}
-	return nil
-}
+func (d *Driver) Discard(_ context.Context, s driver.Snapshot) error { return folder.Discard(s) }
 
 // Erase implements driver.Keeper.
-func (d *Driver) Erase(_ context.Context, spec driver.Spec) error {
-	if spec.State == "" {
-		return nil
-	}
-	if err := clone.Remove(spec.State); err != nil {
-		return fmt.Errorf("server %q: erase its state: %w", spec.Server, err)
-	}
-	return nil
-}
+func (d *Driver) Erase(_ context.Context, spec driver.Spec) error { return folder.Erase(spec) }
 
 // Recover implements driver.Keeper. States and snapshots are folders, and those
 // that belong to nobody are removed by who named them; what is left for us are

@@ -12,7 +12,7 @@ import (
 // left lists the processes of an instance that still run.
 func left(t testing.TB, h driver.Handle) []string {
 	t.Helper()
-	rec, err := parseRecord(h.Data)
+	rec, err := records.Parse(h.Data)
 	if err != nil {
 		return nil // it never ran
 	}

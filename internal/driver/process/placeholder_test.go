@@ -8,27 +8,10 @@ import (
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
-	"github.com/tine-mcp/tine/internal/workspace"
 )
 
-// visible returns a workspace that a program can see.
-func visible(t *testing.T) *workspace.Workspace {
-	t.Helper()
-	s := workspace.NewStore(nil, workspace.Options{Dir: t.TempDir()})
-	dir := filepath.Join(t.TempDir(), "workspace")
-	if err := s.Seed(t.Context(), dir, workspace.Seed{Folder: true}); err != nil {
-		t.Fatal(err)
-	}
-	w, err := s.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { w.Close() })
-	return w
-}
-
 func TestFillIn(t *testing.T) {
-	ws := visible(t)
+	ws := drivertest.Workspace(t)
 	t.Chdir(t.TempDir())
 	spec := driver.Spec{
 		Server: "db", State: "state", Dirs: []driver.StateDir{{Name: "data"}}, Workspace: ws,
@@ -52,7 +35,7 @@ func TestFillIn(t *testing.T) {
 }
 
 func TestRunsInTheWorkspace(t *testing.T) {
-	ws := visible(t)
+	ws := drivertest.Workspace(t)
 	spec := suite.Spec(t, suite.Program(t), "${workspace}")
 	spec.Workspace = ws
 	d := New(Options{})

@@ -22,7 +22,7 @@ var suite = &drivertest.Suite{
 		}
 	},
 	Kill: func(t testing.TB, inst driver.Instance) {
-		rec, err := parseRecord(inst.Handle().Data)
+		rec, err := records.Parse(inst.Handle().Data)
 		if err != nil {
 			t.Fatal(err)
 		}

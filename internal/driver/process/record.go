@@ -3,10 +3,6 @@ package process
 import (
 	"crypto/rand"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver/folder"
@@ -33,39 +29,7 @@ func newRecord(grace, fallback time.Duration) record {
 
 func (r record) grace() time.Duration { return time.Duration(r.GraceMS) * time.Millisecond }
 
-// data is the record as JSON.
-func (r record) data() json.RawMessage {
-	b, err := json.Marshal(r)
-	if err != nil {
-		panic(err) // strings and numbers
-	}
-	return b
-}
+var records = folder.Records[record]{File: recordName, What: "process", Is: func(r record) bool { return r.Token != "" }}
 
-// write puts the record into dir, whole or not at all. It need not survive a
-// power cut: neither does the child.
-func (r record) write(dir string) error {
-	if err := folder.Write(filepath.Join(dir, recordName), r.data()); err != nil {
-		return fmt.Errorf("write the record of the process: %w", err)
-	}
-	return nil
-}
-
-func readRecord(dir string) (record, error) {
-	b, err := os.ReadFile(filepath.Join(dir, recordName))
-	if err != nil {
-		return record{}, err
-	}
-	return parseRecord(b)
-}
-
-func parseRecord(b []byte) (record, error) {
-	var r record
-	if err := json.Unmarshal(b, &r); err != nil {
-		return record{}, fmt.Errorf("read the record of the process: %w", err)
-	}
-	if r.Token == "" {
-		return record{}, errors.New("read the record of the process: it has no token")
-	}
-	return r, nil
-}
+func (r record) data() json.RawMessage  { return records.Data(r) }
+func (r record) write(dir string) error { return records.Write(dir, r) }

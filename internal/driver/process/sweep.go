@@ -36,7 +36,7 @@ func (d *Driver) Sweep(ctx context.Context, root string, known map[string]bool) 
 		if !e.IsDir() || keep[realPath(dir)] {
 			continue
 		}
-		rec, err := readRecord(dir)
+		rec, err := records.Read(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			if folder.RemoveEmpty(dir) {
 				gone = append(gone, dir)

@@ -33,15 +33,9 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if h.Dir == "" || !filepath.IsAbs(h.Dir) {
-		return nil, fmt.Errorf("the handle names no folder: %w", driver.ErrGone)
-	}
-	rec, err := parseRecord(h.Data)
+	rec, err := records.Of(h)
 	if err != nil {
-		// The folder knows it too.
-		if rec, err = readRecord(h.Dir); err != nil {
-			return nil, fmt.Errorf("neither the handle nor the folder %s say which sandbox it was: %w", h.Dir, driver.ErrGone)
-		}
+		return nil, err
 	}
 	if err := d.prepare(); err != nil {
 		return nil, err
@@ -107,7 +101,7 @@ func (d *Driver) bury(ctx context.Context, dir string, rec record, why string) e
 	if err := d.clear(ctx, dir, rec); err != nil {
 		return fmt.Errorf("%s, and what it left can't be ended: %w", why, err)
 	}
-	if rec.Memory {
+	if rec.loses() {
 		return fmt.Errorf("%s, and what it had in memory is lost with it: %w, %w", why, driver.ErrGone, driver.ErrLost)
 	}
 	return fmt.Errorf("%s: %w", why, driver.ErrGone)
@@ -145,7 +139,7 @@ func (d *Driver) Sweep(ctx context.Context, root string, known map[string]bool) 
 		if !e.IsDir() {
 			continue
 		}
-		rec, err := readRecord(dir)
+		rec, err := records.Read(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"runtime"
 	"strconv"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -23,7 +24,7 @@ func writable(dir string) bool { return unix.Access(dir, unix.W_OK) == nil }
 func (p *plan) mountRoot(d *Driver, name string) control.Root {
 	r := control.Root{Dir: filepath.Join(d.mountsDir(), name)}
 	for i, m := range p.mounts {
-		part := control.Part{Path: strconv.Itoa(i), Source: m.source, Write: true}
+		part := control.Part{Path: strconv.Itoa(i), Inside: m.inside, Source: m.source, Write: true}
 		if d.rootful {
 			part.Owner = &control.Owner{InsideUID: p.uid, InsideGID: p.gid}
 		}
@@ -31,6 +32,16 @@ func (p *plan) mountRoot(d *Driver, name string) control.Root {
 		for _, mask := range m.masks {
 			r.Masks = append(r.Masks, filepath.Join(part.Path, mask))
 		}
+	}
+	return r
+}
+
+// openRoot is where a sandbox that is nobody's yet has a place for each of its
+// mounts.
+func (p *plan) openRoot(d *Driver, name string) control.Root {
+	r := control.Root{Dir: filepath.Join(d.mountsDir(), name), Open: true}
+	for i, m := range p.mounts {
+		r.Parts = append(r.Parts, control.Part{Path: strconv.Itoa(i), File: m.file})
 	}
 	return r
 }
@@ -89,6 +100,11 @@ func (p *plan) spec(d *Driver, name, netns string) *specs.Spec {
 			})
 		}
 	}
+	if p.box.Pids > 0 {
+		// gVisor counts them itself, threads too. What a cgroup counts are its own.
+		n := uint64(p.box.Pids)
+		s.Process.Rlimits = append(s.Process.Rlimits, specs.POSIXRlimit{Type: "RLIMIT_NPROC", Hard: n, Soft: n})
+	}
 	if p.net != netHost {
 		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: netns})
 	}
@@ -112,8 +128,9 @@ func (p *plan) limits() *specs.LinuxResources {
 		r.Memory = &specs.LinuxMemory{Limit: &limit}
 	}
 	if p.box.Pids > 0 {
-		// gVisor has threads of its own beside those of the program.
-		r.Pids = &specs.LinuxPids{Limit: p.box.Pids + ownThreads}
+		// The program is told before. This is for gVisor, which ends where it gets no
+		// thread: it has some for each process inside, and others for itself.
+		r.Pids = &specs.LinuxPids{Limit: p.box.Pids*int64(runtime.NumCPU()+2) + ownThreads}
 	}
 	if p.box.CPUs > 0 {
 		period, quota := uint64(cpuPeriod), int64(math.Ceil(p.box.CPUs*cpuPeriod))

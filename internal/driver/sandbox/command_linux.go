@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,7 +65,7 @@ func (d *Driver) sweepStores() {
 	if _, err := os.Stat(d.packagesDir()); err == nil {
 		s, err := d.packages()
 		if err == nil {
-			err = s.Sweep(func(string) bool { return true })
+			err = s.Sweep()
 		}
 		if err != nil {
 			d.opts.Log.Warn("what was left of packages is not removed", "error", err)
@@ -146,9 +147,12 @@ func layoutMode(root string) layout.Mode {
 }
 
 // resolveRoot finds a program in a root of its own: a directory, or the archive of
-// an image, which brings what is not said.
+// an image, which brings variables of its own.
 func (d *Driver) resolveRoot(ctx context.Context, spec driver.Spec, root string) (*command, error) {
 	info, err := os.Stat(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("its root %q does not exist; make it, or mend servers.%s.sandbox.root", root, spec.Server)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("its root: %w; mend servers.%s.sandbox.root", err, spec.Server)
 	}

@@ -20,6 +20,7 @@ type Driver struct {
 	buffers *sync.Pool
 	rootful bool           // we are root
 	beside  bool           // tests have several drivers of one folder
+	bare    bool           // and none of the cgroups that there are
 	egress  egress.Options // of every proxy; tests have other ways out
 	helpers helpers
 	roots   roots
@@ -27,6 +28,7 @@ type Driver struct {
 	stores  stores
 	sights  sights
 	live    sync.Map // *instance: those that run
+	watch   watch
 	kept    kept
 	unended sync.Map // of folders: what could not be ended, and is tried again before the next start there
 
@@ -45,7 +47,7 @@ func New(opts Options) *Driver {
 	opts.fill()
 	d := &Driver{opts: opts, buffers: lines.NewBuffers(), rootful: os.Geteuid() == 0}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
-	d.helpers.d, d.roots.d, d.pool.d, d.sights.work = d, d, d, &d.work
+	d.helpers.d, d.roots.d, d.pool.d, d.pool.wake, d.sights.work = d, d, d, make(chan struct{}, 1), &d.work
 	return d
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tine-mcp/tine/internal/clone"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/dirs"
 	"github.com/tine-mcp/tine/internal/driver/folder"
@@ -25,7 +24,7 @@ func (d *Driver) Freeze(ctx context.Context, spec driver.Spec, inst driver.Insta
 	return s, nil
 }
 
-func (d *Driver) freeze(ctx context.Context, spec driver.Spec, inst driver.Instance, dir string) (_ driver.Snapshot, err error) {
+func (d *Driver) freeze(ctx context.Context, spec driver.Spec, inst driver.Instance, dir string) (driver.Snapshot, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Snapshot{}, err
 	}
@@ -43,19 +42,12 @@ func (d *Driver) freeze(ctx context.Context, spec driver.Spec, inst driver.Insta
 	if f.mem == nil && f.rec.Image == nil && len(spec.Dirs) == 0 {
 		return s, nil
 	}
-	if err := folder.New(dir); err != nil {
-		return driver.Snapshot{}, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, clone.Remove(dir))
-		}
-	}()
-	if s.Size, err = f.run(ctx); err != nil {
-		return driver.Snapshot{}, err
-	}
 	s.Dir = dir
-	return s, nil
+	err := folder.Fill(dir, func() (err error) {
+		s.Size, err = f.run(ctx)
+		return err
+	})
+	return s, err
 }
 
 // freezing is a snapshot on its way.

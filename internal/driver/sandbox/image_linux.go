@@ -137,6 +137,16 @@ func (d *Driver) took(state string) error {
 	return nil
 }
 
+// loses reports whether what a sandbox that has ended had in memory is gone. One
+// that was laid to rest, or that nobody has used yet, has it in its state.
+func (r record) loses() bool {
+	if !r.Memory {
+		return false
+	}
+	st, err := readState(r.State)
+	return err != nil || st.Image == nil
+}
+
 // rested writes the memory of an instance that is held into its state. Where it
 // fails the state has none, as before.
 func (d *Driver) rested(ctx context.Context, inst memory, state string, hello []byte) (err error) {

@@ -9,11 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/parcel/parceltest"
 )
 
 func TestExportAndImport(t *testing.T) {
@@ -70,40 +70,14 @@ func TestExportAndImport(t *testing.T) {
 	}
 }
 
-// entry is one of a stream.
-type entry struct {
-	tar.Header
-	content string
-}
+type entry = parceltest.Entry
 
-func reg(name, content string) entry {
-	return entry{tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644}, content}
-}
-
-func other(kind byte, name, target string) entry {
-	return entry{tar.Header{Typeflag: kind, Name: name, Linkname: target, Mode: 0o755}, ""}
-}
+var file, other = parceltest.File, parceltest.Other
 
 // archive makes an export with this head, whose end is right.
 func archive(t testing.TB, head string, entries ...entry) []byte {
 	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	all := append([]entry{reg("tine-sandbox.json", head)}, entries...)
-	for _, e := range append(all, reg("tine-sandbox.end", `{"entries":`+strconv.Itoa(len(entries))+`}`)) {
-		h := e.Header
-		h.Size = int64(len(e.content))
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(w, e.content); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
+	return parceltest.Whole(t, exportForm.Name, head, entries...)
 }
 
 // head is that of an export with a memory of six bytes, and more.
@@ -114,7 +88,7 @@ func head(image, more string) string {
 	return `{"format":"tine sandbox state","version":1,"image":` + image + more + `}`
 }
 
-var whole = reg("image/checkpoint.img", "kernel")
+var whole = file("image/checkpoint.img", "kernel")
 
 func TestImportTrustsNothing(t *testing.T) {
 	sym, link := byte(tar.TypeSymlink), byte(tar.TypeLink)
@@ -146,25 +120,25 @@ func TestImportTrustsNothing(t *testing.T) {
 		"another machine":    {said(image(good, "vax", "")), "it does not fit here: it was made on another kind of machine (vax"},
 		"another CPU":        {said(image(good, arch, `,"cpu":["avx9000"]`)), "the CPU here lacks avx9000"},
 		"no memory":          {archive(t, head("", "")), "it has 0 bytes, and had 6"},
-		"more of it":         {with(reg("image/pages.img", "x")), "it has 7 bytes, and had 6"},
+		"more of it":         {with(file("image/pages.img", "x")), "it has 7 bytes, and had 6"},
 		"twice":              {with(whole), "no place"},
-		"another file of it": {with(reg("image/evil", "x")), "no place"},
-		"below it":           {with(reg("image/pages.img/x", "x")), "no place"},
-		"out of it":          {with(reg("image/../x", "x")), "no place"},
+		"another file of it": {with(file("image/evil", "x")), "no place"},
+		"below it":           {with(file("image/pages.img/x", "x")), "no place"},
+		"out of it":          {with(file("image/../x", "x")), "no place"},
 		"a link in it":       {with(other(sym, "image/pages.img", "/etc/passwd")), "not a file"},
 		"a hard link in it":  {with(other(link, "image/pages.img", "/etc/passwd")), "not a file"},
 		"a pipe for it":      {with(other(tar.TypeFifo, "image/pages.img", "")), "not a file"},
-		"the record":         {with(reg("state.json", "{}")), "no place"},
+		"the record":         {with(file("state.json", "{}")), "no place"},
 		"a link to dirs":     {with(other(sym, "dirs/data", "/")), "no place"},
-		"two greetings":      {with(reg("hello", "{}"), reg("hello", "{}")), "no place"},
-		"no greeting":        {with(reg("hello", "hi")), "in its handshake"},
-		"a list of them":     {with(reg("hello", "[{}]")), "in its handshake"},
-		"a long greeting":    {with(reg("hello", `{"x":"`+strings.Repeat("x", maxHello)+`"}`)), "which is the limit"},
-		"much unread":        {with(reg("unread", strings.Repeat("x", maxUnread+1))), "which is the limit"},
+		"two greetings":      {with(file("hello", "{}"), file("hello", "{}")), "no place"},
+		"no greeting":        {with(file("hello", "hi")), "in its handshake"},
+		"a list of them":     {with(file("hello", "[{}]")), "in its handshake"},
+		"a long greeting":    {with(file("hello", `{"x":"`+strings.Repeat("x", maxHello)+`"}`)), "which is the limit"},
+		"much unread":        {with(file("unread", strings.Repeat("x", maxUnread+1))), "which is the limit"},
 		"memory of nobody":   {archive(t, `{"format":"tine sandbox state","version":1}`, whole), "no place"},
-		"greeting of nobody": {archive(t, `{"format":"tine sandbox state","version":1}`, reg("hello", "{}")), "no place"},
-		"too much":           {with(reg("image/pages.img", strings.Repeat("x", 3<<20))), "which is the limit"},
-		"too many":           {with(reg("hello", "{}"), reg("unread", "x"), reg("image/pages.img", ""), reg("image/pages_meta.img", "")), "more than 4 files, which is the limit"},
+		"greeting of nobody": {archive(t, `{"format":"tine sandbox state","version":1}`, file("hello", "{}")), "no place"},
+		"too much":           {with(file("image/pages.img", strings.Repeat("x", 3<<20))), "which is the limit"},
+		"too many":           {with(file("hello", "{}"), file("unread", "x"), file("image/pages.img", ""), file("image/pages_meta.img", "")), "more than 4 files, which is the limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			parent := t.TempDir()
@@ -206,7 +180,7 @@ func TestImportWithoutMemory(t *testing.T) {
 	d, dir := keeper(t, Options{}), filepath.Join(t.TempDir(), "snap")
 	strange := `{"runsc":"` + builtHash + `","arch":"vax","size":6}`
 	s, err := d.Import(t.Context(), "db", dir, bytes.NewReader(archive(t, head(strange, `,"dirs":{"data":true}`),
-		reg("hello", "{}"), reg("unread", "x"), whole, other(tar.TypeDir, "dirs/data", ""), reg("dirs/data/x", "x"))))
+		file("hello", "{}"), file("unread", "x"), whole, other(tar.TypeDir, "dirs/data", ""), file("dirs/data/x", "x"))))
 	if err != nil {
 		t.Fatal(err)
 	}

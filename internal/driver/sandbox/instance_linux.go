@@ -3,7 +3,6 @@
 package sandbox
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
@@ -32,7 +32,6 @@ type instance struct {
 	d      *Driver
 	h      driver.Handle
 	rec    record
-	plan   *plan // nil for one that was adopted
 	help   *helper
 	log    *slog.Logger
 	pipe   *fifo.Pipe // which is below conn
@@ -45,6 +44,9 @@ type instance struct {
 	hello  json.RawMessage // of one that goes on from a memory
 	forked bool
 	fresh  bool // the memory is still in the state, too; with mu
+
+	usage usage        // for the watch alone
+	over  atomic.Int64 // bytes that the watch ended it for
 
 	box, gofer procid.Watcher
 	exited     chan struct{} // the sandbox has ended
@@ -103,30 +105,20 @@ func (i *instance) watchBoth() (err error) {
 		i.watched.Go(i.watchGofer)
 	}
 	i.d.live.Store(i, nil)
+	i.d.watch.begin(i)
 	i.park.begin()
 	return nil
 }
 
 // watch sees the end of the sandbox, and keeps the log short meanwhile.
 func (i *instance) watch() {
-	trouble := false
-	for {
-		exited, ok := i.box.Wait(i.stderr.Wait())
-		if !ok {
-			return
-		}
-		if err := i.stderr.Trim(); err != nil && !trouble {
-			trouble = true
-			i.log.Warn("the log of a server can't be cut", "error", err)
-		}
-		if exited {
-			break
-		}
+	if !i.stderr.Tend(i.log, i.box.Wait) {
+		return
 	}
 	close(i.exited)
 	i.d.live.Delete(i)
 	i.park.end()
-	how := i.ending()
+	how := i.ending() + i.tooMuch()
 	// What opens files for it is of no use any more.
 	_ = i.rec.Gofer.Signal(killed)
 	i.conn.End()
@@ -137,7 +129,7 @@ func (i *instance) watch() {
 	i.mu.Lock()
 	if !i.stopping {
 		i.err = fmt.Errorf("server %q %s%s", i.h.Server, how, i.stderr.Ending(i.log))
-		if i.rec.Memory {
+		if i.rec.loses() {
 			i.err = fmt.Errorf("%w; what it had in memory is lost with it: %w", i.err, driver.ErrLost)
 		}
 	}
@@ -244,10 +236,4 @@ func (i *instance) Dial(ctx context.Context) (driver.Link, error) {
 }
 
 // Logs implements driver.Instance. After Stop there are none.
-func (i *instance) Logs(max int64) (io.ReadCloser, error) {
-	text, err := i.stderr.Tail(max)
-	if err != nil {
-		return nil, fmt.Errorf("server %q: %w", i.h.Server, err)
-	}
-	return io.NopCloser(bytes.NewReader(text)), nil
-}
+func (i *instance) Logs(max int64) (io.ReadCloser, error) { return i.stderr.Logs(i.h.Server, max) }

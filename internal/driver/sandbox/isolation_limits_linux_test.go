@@ -17,10 +17,6 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
 )
 
-// limited reports whether memory, CPU and processes have limits here, as the
-// probe says it: an ordinary user has no cgroups to set them with.
-func limited() bool { return rootful() && cgroupsWork() }
-
 // bomb makes an attempt that may end the sandbox, and reports whether it did.
 func (c *cell) bomb(t *testing.T, tool string, args ...string) (o outcome, ended bool) {
 	t.Helper()
@@ -34,28 +30,53 @@ func (c *cell) bomb(t *testing.T, tool string, args ...string) (o outcome, ended
 	return outcome{errno: "ended", text: fmt.Sprint(c.inst.Err())}, true
 }
 
-// TestIsolationForkBomb starts processes without end.
+// dies makes an attempt that takes more memory than there may be, and wants the
+// sandbox to end of it: in the attempt, or a moment later where somebody looks now
+// and then.
+func (c *cell) dies(t *testing.T, tool string, args ...string) {
+	t.Helper()
+	got, ended := c.bomb(t, tool, args...)
+	if !ended {
+		t.Log("it was told", got.errno, got.text)
+		drivertest.Ended(t, c.inst)
+	}
+	if err := c.inst.Err(); err == nil || !strings.Contains(err.Error(), "took more memory than servers.attacker.sandbox.memory lets it have") {
+		t.Errorf("%s %q: it ended with %v", tool, args, err)
+	}
+}
+
+// TestIsolationForkBomb starts processes and threads without end.
 func TestIsolationForkBomb(t *testing.T) {
 	p := newPrison(t, Options{})
 	neighbour := p.enter(t)
-	c := p.enter(t, func(s *driver.Spec) { s.Sandbox.Pids = 32 })
-	// More than the limit, with what gVisor has for itself, lets through.
-	const count = 1000
-	if !limited() {
-		if got := c.gets(t, "fork", "count", "60"); got != "60" {
-			t.Errorf("it has %s processes, and nothing limits them here", got)
+	const most, wanted = 32, "1000"
+	c := p.enter(t, func(s *driver.Spec) { s.Sandbox.Pids = most })
+	for name, flags := range map[string]int{"processes": 0, "as root of a namespace": unix.CLONE_NEWUSER} {
+		t.Run(name, func(t *testing.T) {
+			got := c.try(t, "fork", "count", wanted, "flags", fmt.Sprint(flags))
+			var had int
+			if _, err := fmt.Sscanf(got.text, "after %d:", &had); err != nil || got.errno != "EAGAIN" || had < 1 || had >= most {
+				t.Errorf("it ends with %s %q, and may have %d processes", got.errno, got.text, most)
+			}
+			c.works(t)
+		})
+	}
+	t.Run("a higher limit", func(t *testing.T) {
+		c.fails(t, "EPERM", "limit", "which", fmt.Sprint(unix.RLIMIT_NPROC), "most", wanted)
+	})
+	t.Run("as many as it may", func(t *testing.T) {
+		// For each gVisor has two threads, which must not be what ends it.
+		c := p.enter(t, func(s *driver.Spec) { s.Sandbox.Pids, s.Sandbox.Memory = 320, 2<<30 })
+		if got := c.gets(t, "fork", "count", "300"); got != "300" {
+			t.Errorf("it has %s processes of 300", got)
 		}
 		c.works(t)
-		return
-	}
-	got, ended := c.bomb(t, "fork", "count", fmt.Sprint(count))
-	t.Log("it ends with", got.errno, got.text)
-	if got.ok() {
-		t.Errorf("it has %s processes, and may have 32", got.text)
-	}
-	if !ended {
+	})
+	t.Run("threads", func(t *testing.T) {
+		c.gets(t, "threads", "child", "1", "count", "8")
+		c.fails(t, "exit", "threads", "child", "1", "count", wanted) // Go ends a program that gets no more of them
 		c.works(t)
-	}
+	})
 	neighbour.works(t)
 	p.enter(t).works(t)
 }
@@ -64,32 +85,33 @@ func TestIsolationForkBomb(t *testing.T) {
 func TestIsolationMemoryBomb(t *testing.T) {
 	p := newPrison(t, Options{})
 	neighbour := p.enter(t)
-	small := func(s *driver.Spec) { s.Sandbox.Memory = 192 << 20 }
-	c := p.enter(t, small)
-	got, ended := c.bomb(t, "eat", "bytes", fmt.Sprint(256<<20))
-	if !limited() {
-		if !got.ok() {
-			t.Errorf("it ends with %s %s, and nothing limits it here", got.errno, got.text)
-		}
+	const most, much = 192 << 20, 256 << 20
+	small := func(s *driver.Spec) { s.Sandbox.Memory, s.Sandbox.Disk = most, 2*much }
+	for _, tt := range []struct {
+		name, tool string
+		args       []string
+	}{
+		{"memory", "eat", nil},
+		{"files", "fill", []string{"path", "/tmp/file"}},
+		{"files in /dev", "fill", []string{"path", "/dev/file"}},
+		{"a file without a name", "memfd", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := p.enter(t, small)
+			args := append(tt.args, "bytes", fmt.Sprint(much))
+			if tt.name == "files in /dev" && rootful() {
+				c.fails(t, "EACCES", tt.tool, args...) // it is another's there
+				c.works(t)
+				return
+			}
+			c.dies(t, tt.tool, args...)
+		})
+	}
+	t.Run("less", func(t *testing.T) {
+		c := p.enter(t, small)
+		c.gets(t, "eat", "bytes", fmt.Sprint(most/3))
+		c.gets(t, "fill", "path", "/tmp/file", "bytes", fmt.Sprint(most/4))
 		c.works(t)
-		return
-	}
-	if !ended {
-		t.Errorf("it goes on after %s %s, with 256 MiB of 192", got.errno, got.text)
-	} else if err := c.inst.Err(); err == nil {
-		t.Error("it ended, and nobody says why")
-	}
-	neighbour.works(t)
-	again := p.enter(t, small)
-	t.Run("files", func(t *testing.T) {
-		// What it writes is memory, too.
-		got, ended := again.bomb(t, "fill", "path", "/tmp/file", "bytes", fmt.Sprint(256<<20))
-		if got.ok() {
-			t.Error("it wrote 256 MiB into 192")
-		}
-		if !ended {
-			again.works(t)
-		}
 	})
 	neighbour.works(t)
 }
@@ -99,7 +121,7 @@ func TestIsolationMemoryBomb(t *testing.T) {
 func TestIsolationForkedBomb(t *testing.T) {
 	p := newPrison(t, Options{})
 	spec := func() driver.Spec {
-		s := p.spec(t, func(s *driver.Spec) { s.Sandbox.Memory = 192 << 20 })
+		s := p.spec(t, func(s *driver.Spec) { s.Sandbox.Memory, s.Sandbox.Pids = 192<<20, 32 })
 		s.State = filepath.Join(p.at("state"), "of-"+s.Session)
 		return s
 	}
@@ -133,10 +155,8 @@ func TestIsolationForkedBomb(t *testing.T) {
 	}
 	bomber, sibling := children[0], children[1]
 	bomber.gets(t, "write", "path", "/tmp/file", "text", "child!")
-	got, ended := bomber.bomb(t, "eat", "bytes", fmt.Sprint(256<<20))
-	if limited() && !ended {
-		t.Errorf("the child goes on after %s %s", got.errno, got.text)
-	}
+	bomber.fails(t, "EAGAIN", "fork", "count", "1000")
+	bomber.dies(t, "eat", "bytes", fmt.Sprint(256<<20))
 	for name, c := range map[string]*cell{"the parent": parent, "the sibling": sibling} {
 		if text := c.gets(t, "read", "path", "/tmp/file"); text != "before" {
 			t.Errorf("%s has %q", name, text)
@@ -171,7 +191,7 @@ func TestIsolationDisk(t *testing.T) {
 			path := dir + "/filled"
 			errnos := "ENOSPC EACCES ENOENT"
 			if dir == "/dev" && !rootful() {
-				errnos = "ok" // it is memory, of which there is no limit either
+				errnos = "ok" // it is memory, which has a limit of its own
 			}
 			c.fails(t, errnos, "fill", "path", path, "bytes", fmt.Sprint(4*disk))
 			c.works(t)

@@ -201,7 +201,7 @@ func stopCell(t testing.TB, inst driver.Instance) {
 	if err := inst.Stop(ctx); err != nil {
 		t.Error(err)
 	}
-	rec, err := parseRecord(inst.Handle().Data)
+	rec, err := records.Parse(inst.Handle().Data)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -151,7 +151,7 @@ func TestIsolationNeighbours(t *testing.T) {
 
 func recordOf(t testing.TB, c *cell) record {
 	t.Helper()
-	rec, err := parseRecord(c.inst.Handle().Data)
+	rec, err := records.Parse(c.inst.Handle().Data)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/tine-mcp/tine/internal/clone"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/dirs"
 	"github.com/tine-mcp/tine/internal/driver/folder"
@@ -68,21 +67,16 @@ func (d *Driver) seed(ctx context.Context, spec driver.Spec, src driver.Source) 
 	if plan.Empty() && d.Carries(spec) != driver.CarryMemory && len(spec.Dirs) == 0 {
 		return ctx.Err()
 	}
-	if spec.State == "" {
-		return errors.New("there is no folder for it")
-	}
-	if err := os.Remove(spec.State); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is something in its place: %w", err)
-	}
-	if err := folder.New(spec.State); err != nil {
-		return err
-	}
+	return folder.FillState(spec.State, func() error { return d.fill(ctx, spec, src, state, plan) })
+}
+
+// fill puts into the folder of a state what it begins with.
+func (d *Driver) fill(ctx context.Context, spec driver.Spec, src driver.Source, state stateRecord, plan *dirs.Seeding) (err error) {
 	giveBack := func() {}
 	defer func() {
 		if err != nil {
 			plan.GiveBack()
 			giveBack()
-			err = errors.Join(err, clone.Remove(spec.State))
 		}
 	}()
 	if state.Image != nil {
@@ -130,23 +124,7 @@ func thaw(s driver.Snapshot) (stateRecord, error) {
 }
 
 // Discard implements driver.Keeper.
-func (d *Driver) Discard(_ context.Context, s driver.Snapshot) error {
-	if s.Dir == "" {
-		return nil
-	}
-	if err := clone.Remove(s.Dir); err != nil {
-		return fmt.Errorf("server %q: discard its snapshot: %w", s.Server, err)
-	}
-	return nil
-}
+func (d *Driver) Discard(_ context.Context, s driver.Snapshot) error { return folder.Discard(s) }
 
 // Erase implements driver.Keeper.
-func (d *Driver) Erase(_ context.Context, spec driver.Spec) error {
-	if spec.State == "" {
-		return nil
-	}
-	if err := clone.Remove(spec.State); err != nil {
-		return fmt.Errorf("server %q: erase its state: %w", spec.Server, err)
-	}
-	return nil
-}
+func (d *Driver) Erase(_ context.Context, spec driver.Spec) error { return folder.Erase(spec) }

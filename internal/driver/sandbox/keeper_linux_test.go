@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/drivertest"
 )
 
 // builtHash is that of a binary which is there in the tests of states: a file
@@ -47,19 +47,7 @@ func put(t testing.TB, path, content string) {
 	}
 }
 
-func reads(t testing.TB, path, want string) {
-	t.Helper()
-	if b, err := os.ReadFile(path); err != nil || string(b) != want {
-		t.Errorf("%s: %q, %v, want %q", path, b, err, want)
-	}
-}
-
-func gone(t testing.TB, path string) {
-	t.Helper()
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%s is there: %v", path, err)
-	}
-}
+var reads, gone = drivertest.Reads, drivertest.Absent
 
 // holds looks that a folder has these entries and no other.
 func holds(t testing.TB, dir string, want ...string) {

@@ -148,7 +148,7 @@ func (b *bench) suite() *drivertest.Suite {
 		},
 		Kill: func(t testing.TB, inst driver.Instance) {
 			t.Helper()
-			rec, err := parseRecord(inst.Handle().Data)
+			rec, err := records.Parse(inst.Handle().Data)
 			if err != nil {
 				t.Fatal(err)
 			}

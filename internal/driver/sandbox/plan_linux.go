@@ -51,6 +51,7 @@ type plan struct {
 type mount struct {
 	inside string
 	source string
+	file   bool     // not a directory
 	masks  []string // below it, relative
 }
 
@@ -59,7 +60,7 @@ func (d *Driver) plan(ctx context.Context, spec driver.Spec) (*plan, error) {
 	if spec.Sandbox == nil {
 		return nil, errors.New("it has no sandbox in its config; set sandbox: true")
 	}
-	p := &plan{box: *spec.Sandbox, cgroup: d.rootful && cgroupsWork()}
+	p := &plan{box: *spec.Sandbox, cgroup: d.rootful && !d.bare && cgroupsWork()}
 	var err error
 	if p.uid, p.gid, err = d.user(p.box.User); err != nil {
 		return nil, err
@@ -112,11 +113,12 @@ func (p *plan) split(d *Driver, l *layout.Layout, own string) {
 					m.masks = append(m.masks, rel)
 				}
 			}
-			p.mounts = append(p.mounts, m)
 			info, err := os.Stat(part.Source)
-			part = control.Part{Path: part.Path, File: err == nil && !info.IsDir()}
+			m.file = err == nil && !info.IsDir()
+			p.mounts = append(p.mounts, m)
+			part = control.Part{Path: part.Path, File: m.file}
 		}
-		if own != "" && d.rootful && within(part.Source, own) && part.Source != "" {
+		if own != "" && d.rootful && within(own, part.Source) && part.Source != "" {
 			part.Owner = &control.Owner{InsideUID: p.uid, InsideGID: p.gid}
 		}
 		p.root.Parts = append(p.root.Parts, part)
@@ -124,7 +126,7 @@ func (p *plan) split(d *Driver, l *layout.Layout, own string) {
 	p.root.Masks = l.Masks
 	// gVisor covers an empty /tmp with memory of its own, which has no limit.
 	if !slices.ContainsFunc(p.root.Parts, func(part control.Part) bool {
-		return within(part.Path, "/tmp") && (part.Path != "/tmp" || part.Source != "")
+		return within("/tmp", part.Path) && (part.Path != "/tmp" || part.Source != "")
 	}) {
 		p.root.Parts = append(p.root.Parts, control.Part{Path: "/tmp/.tine"})
 	}
@@ -222,8 +224,8 @@ func (p *plan) addMounts(spec driver.Spec) error {
 	return nil
 }
 
-// within reports whether a path is another one or below it.
-func within(path, dir string) bool {
+// within reports whether a path is a directory or below it.
+func within(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
 }

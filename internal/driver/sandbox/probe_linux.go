@@ -30,7 +30,7 @@ func Probe(ctx context.Context, o Options) (found []Finding) {
 	defer d.Close()
 	p := &probe{d: d, dir: dir}
 	defer p.clear()
-	for _, step := range []func(context.Context) Finding{p.binary, p.helper, p.cgroups, p.owners, p.start, p.fork} {
+	for _, step := range []func(context.Context) Finding{p.binary, p.helper, p.limits, p.owners, p.start, p.fork} {
 		f := step(ctx)
 		found = append(found, f)
 		if f.Needed && !f.OK {
@@ -84,15 +84,17 @@ func (p *probe) helper(context.Context) (f Finding) {
 	return f
 }
 
-func (p *probe) cgroups(context.Context) Finding {
-	f := Finding{Name: "limits"}
-	switch {
+// limits are there everywhere, but for that of the CPU, which nobody sets unless he
+// says so.
+func (p *probe) limits(context.Context) Finding {
+	f := Finding{Name: "limits", OK: true}
+	switch watched := "of memory (looked at " + watchRate + "), processes, files and what is written; not of the CPU: sandbox.cpus has no effect, "; {
 	case !p.d.rootful:
-		f.Detail, f.Mend = "as an ordinary user there is no limit of memory, CPU and processes of a sandbox; limits of files and of what is written hold", "run Tine as root where servers are not trusted with the machine's memory"
+		f.Detail = watched + "since an ordinary user has no cgroups"
 	case !cgroupsWork():
-		f.Detail, f.Mend = "cgroups can't be written to, so that there is no limit of memory, CPU and processes", "mount /sys/fs/cgroup writable"
+		f.Detail = watched + "since cgroups can't be written to; mount /sys/fs/cgroup writable for it"
 	default:
-		f.OK, f.Detail = true, "memory, CPU and processes, by cgroups"
+		f.Detail = "of memory and CPU (by cgroups), processes, files and what is written"
 	}
 	return f
 }

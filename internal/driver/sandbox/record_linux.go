@@ -5,10 +5,6 @@ package sandbox
 import (
 	"crypto/rand"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -35,44 +31,17 @@ type record struct {
 	Path    string    `json:"path,omitempty"`
 	Domains []string  `json:"domains,omitempty"` // that it may reach
 	Ordinal int       `json:"ordinal,omitempty"`
+	Limit   int64     `json:"limit,omitempty"` // bytes of memory that it may take, where no cgroup sees to it
 }
 
 func newName() string { return "tine-" + strings.ToLower(rand.Text()[:20]) }
 
 func (r record) grace() time.Duration { return time.Duration(r.GraceMS) * time.Millisecond }
 
-func (r record) data() json.RawMessage {
-	b, err := json.Marshal(r)
-	if err != nil {
-		panic(err) // strings and numbers
-	}
-	return b
+var records = folder.Records[record]{
+	File: recordName, What: "sandbox",
+	Is: func(r record) bool { return r.Sandbox != "" && hashName.MatchString(r.Runsc) },
 }
 
-// write puts the record into dir, whole or not at all. It need not survive a
-// power cut: neither does the sandbox.
-func (r record) write(dir string) error {
-	if err := folder.Write(filepath.Join(dir, recordName), r.data()); err != nil {
-		return fmt.Errorf("write the record of the sandbox: %w", err)
-	}
-	return nil
-}
-
-func readRecord(dir string) (record, error) {
-	b, err := os.ReadFile(filepath.Join(dir, recordName))
-	if err != nil {
-		return record{}, err
-	}
-	return parseRecord(b)
-}
-
-func parseRecord(b []byte) (record, error) {
-	var r record
-	if err := json.Unmarshal(b, &r); err != nil {
-		return record{}, fmt.Errorf("read the record of the sandbox: %w", err)
-	}
-	if r.Sandbox == "" || !hashName.MatchString(r.Runsc) {
-		return record{}, errors.New("read the record of the sandbox: it does not say which it is")
-	}
-	return r, nil
-}
+func (r record) data() json.RawMessage  { return records.Data(r) }
+func (r record) write(dir string) error { return records.Write(dir, r) }

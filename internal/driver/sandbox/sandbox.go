@@ -52,8 +52,7 @@ const driverName = "sandbox"
 
 // Options of New.
 type Options struct {
-	Dir     string // the driver's own folder, 0700; made when it is needed
-	Gateway string // who owns the state folder
+	Dir string // the driver's own folder, 0700; made when it is needed
 	// Hide are paths that no sandbox may see, whatever its config says: the state
 	// folder.
 	Hide []string

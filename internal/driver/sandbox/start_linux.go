@@ -22,11 +22,17 @@ import (
 
 // Start implements driver.Driver.
 func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
-	inst, err := d.start(ctx, spec)
-	if err != nil {
-		return nil, fmt.Errorf("server %q: %w", spec.Server, err)
+	for tries := 1; ; tries++ {
+		inst, err := d.start(ctx, spec)
+		switch {
+		case err == nil:
+			return inst, nil
+		case errors.Is(err, errHelper) && tries < maxTries && ctx.Err() == nil:
+			// Nobody has spoken to the server yet, so that it may be started again.
+		default:
+			return nil, fmt.Errorf("server %q: %w", spec.Server, err)
+		}
 	}
-	return inst, nil
 }
 
 func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err error) {
@@ -77,8 +83,15 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	if p.box.Transport == config.ContainerHTTP {
 		rec.Port, rec.Path = p.box.Port, p.box.Path
 	}
+	if !p.cgroup {
+		rec.Limit = p.box.Memory
+		d.watch.uncounted(d, spec.Server, p.box.CPUs)
+	}
 	defer d.pool.starting()()
-	m := d.pool.take(p, spec, runsc, st)
+	m, err := d.hand(ctx, p, spec, runsc, st)
+	if err != nil {
+		return nil, err
+	}
 	taken := m != nil
 	if !taken {
 		m = &making{d: d, spec: spec, plan: p, dir: dir, rec: rec}
@@ -89,7 +102,6 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 		}
 	}()
 	if taken {
-		m.plan = p
 		err = m.rehome(spec, dir, rec)
 	} else {
 		err = m.create(ctx)
@@ -135,6 +147,7 @@ type making struct {
 	pipe     *fifo.Pipe
 	listener net.Listener // of the proxy, where it has one
 	restored bool         // from the memory that it is wanted with; it is parked
+	open     bool         // its directories are shown to it later
 }
 
 // create makes the folder, and a sandbox in which nothing runs yet.
@@ -175,18 +188,18 @@ func (m *making) create(ctx context.Context) (err error) {
 	if err := m.plan.bundle(m.d, m.dir, m.rec.Sandbox, netns); err != nil {
 		return err
 	}
-	if len(m.plan.mounts) > 0 {
+	if !m.plan.bare() {
 		root := m.plan.mountRoot(m.d, m.rec.Sandbox)
+		if m.open {
+			root = m.plan.openRoot(m.d, m.rec.Sandbox)
+		}
 		if _, _, err := m.help.call(ctx, control.Request{Op: control.OpRoot, Root: &root}); err != nil {
 			return fmt.Errorf("show it its directories: %w", err)
 		}
-		// What is mounted for the sandbox is its own by then.
-		defer func() {
-			after, cancel := afterwards(ctx)
-			defer cancel()
-			_, _, dropErr := m.help.call(after, control.Request{Op: control.OpDrop, Root: &root})
-			err = errors.Join(err, dropErr)
-		}()
+		if !m.open {
+			// What is mounted for the sandbox is its own by then.
+			defer func() { err = errors.Join(err, m.dropMounts(ctx)) }()
+		}
 	}
 	// Who leaves meanwhile waits: nobody could end what is being made.
 	made, cancel := afterwards(ctx)
@@ -217,6 +230,16 @@ func (m *making) note(rep control.Reply) error {
 	return m.rec.write(m.dir)
 }
 
+// dropMounts takes away what a sandbox was shown its directories at.
+func (m *making) dropMounts(ctx context.Context) error {
+	after, cancel := afterwards(ctx)
+	defer cancel()
+	m.open = false
+	root := control.Root{Dir: filepath.Join(m.d.mountsDir(), m.rec.Sandbox)}
+	_, _, err := m.help.call(after, control.Request{Op: control.OpDrop, Root: &root})
+	return err
+}
+
 // run lets the program begin, or go on from the memory in its state.
 func (m *making) run(ctx context.Context, st stateRecord) error {
 	switch {
@@ -245,7 +268,6 @@ func (m *making) restore(ctx context.Context, image string) error {
 func (m *making) finish(ctx context.Context, st stateRecord) (*instance, error) {
 	h := driver.Handle{Driver: driverName, Server: m.spec.Server, Session: m.spec.Session, Dir: m.dir, Data: m.rec.data()}
 	i := m.d.newInstance(h, m.rec, m.help, m.pipe, st.Image != nil, st.Image == nil || !st.Image.Torn, m.stderr, m.spec.Log)
-	i.plan = m.plan
 	i.park.parked.Store(m.restored)
 	if st.Image != nil {
 		i.hello, i.forked, i.fresh = st.Hello, st.Forked, true
@@ -290,6 +312,9 @@ func (m *making) undo(ctx context.Context) error {
 	}
 	after, cancel := afterwards(ctx)
 	defer cancel()
+	if m.open {
+		_ = m.dropMounts(ctx) // what its helper had goes with that
+	}
 	if _, err := os.Lstat(filepath.Join(m.dir, recordName)); err != nil {
 		return nil
 	}

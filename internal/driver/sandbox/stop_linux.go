@@ -7,6 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -183,6 +186,10 @@ func (d *Driver) destroy(ctx context.Context, rec record) error {
 		_ = rec.ID.Signal(killed)
 		_ = rec.Gofer.Signal(killed)
 		return fmt.Errorf("end the sandbox: %w", err)
+	}
+	// Where its directories were shown to it: its helper may have died meanwhile.
+	if err := os.Remove(filepath.Join(d.mountsDir(), rec.Sandbox)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove what the sandbox was shown: %w", err)
 	}
 	return nil
 }

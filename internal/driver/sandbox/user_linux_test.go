@@ -74,7 +74,7 @@ func TestOrdinaryUser(t *testing.T) {
 }
 
 // userTests are those that tell something about an ordinary user.
-var userTests = []string{"TestSuite", "TestIsolation.*", "TestFork.*", "TestWeb.*", "TestNetwork.*", "TestProbe.*"}
+var userTests = []string{"TestSuite", "TestIsolation.*", "TestFork.*", "TestWeb.*", "TestNetwork.*", "TestProbe.*", "TestWatch.*"}
 
 func verbose() string {
 	if testing.Verbose() {

@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -67,6 +69,10 @@ func (w *web) endpoint() *driver.Endpoint {
 // RoundTrip sends a request, when nobody holds the instance, and keeps it awake
 // until the response is read.
 func (w *web) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.ContentLength > maxRequest {
+		r.Body.Close()
+		return nil, fmt.Errorf("the request has %d bytes, and a server in a sandbox can be sent %d at most over HTTP; run it over standard input and output, which has no such limit", r.ContentLength, maxRequest)
+	}
 	if err := w.gate.Enter(r.Context()); err != nil {
 		if r.Body != nil {
 			r.Body.Close()
@@ -157,7 +163,7 @@ func (w *web) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 }
 
 func (w *web) connect(ctx context.Context) (net.Conn, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a socket: %w", err)
 	}
@@ -179,16 +185,27 @@ func (w *web) connect(ctx context.Context) (net.Conn, error) {
 		c.Close()
 		return nil, gate.ErrClosed
 	}
-	f := &forwarded{Conn: c, w: w}
+	f := &forwarded{Conn: c, w: w, in: bufio.NewReaderSize(c, maxPacket)}
 	w.conns[f] = true
 	return f, nil
 }
+
+// gVisor copies what comes in packets of maxPacket, and forgets what the other side
+// does not take of one at once. A socket of packets takes one whole or not at all.
+// The connection to the server inside takes a part of one when its buffer, of a
+// mebibyte, is nearly full: so no request may fill it, the server being as slow as
+// it likes.
+const (
+	maxPacket  = 16 << 10
+	maxRequest = 1<<20 - 64<<10 // with room for the head
+)
 
 // forwarded is a connection that ends with the instance.
 type forwarded struct {
 	net.Conn
 	w   *web
-	cut atomic.Bool // by a checkpoint, which closes it
+	in  *bufio.Reader // takes packets whole
+	cut atomic.Bool   // by a checkpoint, which closes it
 }
 
 var errCut = errors.New("the connection ended because the instance was frozen")
@@ -197,11 +214,21 @@ func (f *forwarded) Read(b []byte) (int, error) {
 	if f.cut.Load() {
 		return 0, errCut
 	}
-	n, err := f.Conn.Read(b)
+	n, err := f.in.Read(b)
 	if err != nil && f.cut.Load() {
 		err = errCut
 	}
 	return n, err
+}
+
+func (f *forwarded) Write(b []byte) (n int, err error) {
+	for p := range slices.Chunk(b, maxPacket) {
+		m, err := f.Conn.Write(p)
+		if n += m; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 func (f *forwarded) Close() error {

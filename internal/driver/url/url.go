@@ -154,7 +154,7 @@ func (i *instance) Dial(ctx context.Context) (driver.Link, error) {
 // forked.
 func (i *instance) Hold(ctx context.Context) (release func(), err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("server %q: hold: %w", i.handle.Server, err)
+		return nil, fmt.Errorf("server %q can't be held: %w", i.handle.Server, err)
 	}
 	return func() {}, nil
 }

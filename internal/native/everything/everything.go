@@ -29,8 +29,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/tine-mcp/tine/internal/native/publicnet"
 	"github.com/tine-mcp/tine/internal/native/settings"
+	"github.com/tine-mcp/tine/internal/publicnet"
 )
 
 // Settings of the server.

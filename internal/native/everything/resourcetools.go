@@ -15,7 +15,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/tine-mcp/tine/internal/native/publicnet"
+	"github.com/tine-mcp/tine/internal/publicnet"
 )
 
 // What gzip-file-as-resource may take in.

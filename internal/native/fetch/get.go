@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/tine-mcp/tine/internal/native/publicnet"
+	"github.com/tine-mcp/tine/internal/publicnet"
 )
 
 // maxRedirects is how many hops a page may take.

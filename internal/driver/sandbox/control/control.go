@@ -11,7 +11,6 @@
 package control
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/netip"
 )
@@ -32,6 +31,7 @@ const Unknown = "unknown"
 const (
 	OpHello      = "hello"      // says what this helper is
 	OpRoot       = "root"       // makes a root: Root
+	OpShow       = "show"       // lets a sandbox that was created with an open root see the parts of Root, and lets go of that
 	OpDrop       = "drop"       // undoes a root, Root.Dir, or lets go of a network, Network.Name
 	OpCreate     = "create"     // makes a sandbox: Sandbox, Flags, Bundle, and the files stdin, stdout, stderr
 	OpStart      = "start"      // lets a sandbox that was created run its program
@@ -68,11 +68,14 @@ type Root struct {
 	Parts []Part `json:"parts,omitempty"`
 	// Masks are paths in the root that must not show what is there.
 	Masks []string `json:"masks,omitempty"`
+	// Open lets a sandbox that has a part of it see what is shown there later.
+	Open bool `json:"open,omitempty"`
 }
 
 // Part is one piece of a Root.
 type Part struct {
 	Path   string `json:"path"`             // in the root
+	Inside string `json:"inside,omitempty"` // where a sandbox has it, of OpShow
 	Source string `json:"source,omitempty"` // a file or directory of the host
 	Link   string `json:"link,omitempty"`   // or where a symbolic link leads
 	Text   string `json:"text,omitempty"`   // or what is in a file; without any of them it is a directory
@@ -123,6 +126,5 @@ type Reply struct {
 	Status string `json:"status,omitempty"` // created, running, paused or stopped; of OpWait how it ended
 	Path   string `json:"path,omitempty"`   // of a network namespace
 
-	Version string          `json:"version,omitempty"` // of gVisor
-	Extra   json.RawMessage `json:"extra,omitempty"`
+	Version string `json:"version,omitempty"` // of gVisor
 }

@@ -9,12 +9,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/tine-mcp/tine/internal/native/publicnet"
 )
 
 // hello is the ClientHello of a real client.
@@ -178,48 +175,5 @@ func TestSlowHello(t *testing.T) {
 		if name == "example.org" && !bytes.Equal(got, split(record, 100)) || name != "example.org" && len(got) != 0 {
 			t.Errorf("%s: %d bytes arrived", name, len(got))
 		}
-	}
-}
-
-// TestPublic holds that this package and the servers inside of the binary agree
-// about what is public.
-func TestPublic(t *testing.T) {
-	look := func(a netip.Addr) {
-		if got, ref := public(a), publicnet.IsPublic(a); got != ref {
-			t.Errorf("%s: %v here, %v there", a, got, ref)
-		}
-	}
-	for a := range 256 {
-		for _, b := range []byte{0, 1, 15, 16, 18, 31, 32, 51, 63, 64, 88, 100, 127, 128, 168, 169, 254, 255} {
-			for _, c := range []byte{0, 2, 99, 100, 113, 129, 169, 255} {
-				for _, d := range []byte{0, 1, 16, 192, 200, 254, 255} {
-					four := netip.AddrFrom4([4]byte{byte(a), b, c, d})
-					look(four)
-					look(netip.AddrFrom16(four.As16()))
-					wrapped := nat64.Addr().As16()
-					copy(wrapped[12:], four.AsSlice())
-					look(netip.AddrFrom16(wrapped))
-				}
-			}
-		}
-	}
-	for _, p := range closed {
-		for _, a := range []netip.Addr{p.Addr(), p.Addr().Prev(), p.Addr().Next()} {
-			if a.IsValid() {
-				look(a)
-			}
-		}
-	}
-	for a := range 256 {
-		for b := range 256 {
-			for _, rest := range []byte{0, 1, 255} {
-				six := [16]byte{byte(a), byte(b)}
-				six[2], six[3], six[15] = rest, rest, rest
-				look(netip.AddrFrom16(six))
-			}
-		}
-	}
-	if public(netip.Addr{}) || public(netip.MustParseAddr("2606:4700::1%eth0")) {
-		t.Error("no address, or one with a zone, is public")
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"unicode"
 
 	"github.com/tine-mcp/tine/internal/config/domains"
+	"github.com/tine-mcp/tine/internal/publicnet"
 )
 
 // maxTried is how many addresses of a name are tried.
@@ -164,10 +165,10 @@ func (p *Proxy) addresses(ctx context.Context, t target) ([]netip.Addr, *failure
 		a = a.Unmap()
 		switch {
 		case p.o.Allow.AllowsAddress(a, t.port):
-		case !public(a):
+		case !publicnet.IsPublic(a):
 			why = refused(fmt.Sprintf("%s is %s, which is not a public address; %s if it is meant", t.host, a, p.mend(a.WithZone("").String(), t.port)))
 			continue
-		case slices.Contains(own, plain(a)) || slices.Contains(own, a):
+		case slices.Contains(own, publicnet.Unwrap(a)) || slices.Contains(own, a):
 			why = refused(fmt.Sprintf("%s is %s, which is this machine; %s if it is meant", t.host, a, p.mend(a.String(), t.port)))
 			continue
 		}

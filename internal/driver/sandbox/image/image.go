@@ -28,6 +28,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/driver/flight"
 )
 
 // What a caller may want to tell apart. The message says the rest.
@@ -74,8 +76,8 @@ type Store struct {
 	Log      *slog.Logger
 
 	sync     func(dir string) error // in tests; on a disk that others use it takes long
-	files    flights[string]        // by archive, to its hash
-	unpacked flights[Image]         // by hash
+	files    flight.Group[string]   // by archive, to its hash
+	unpacked flight.Group[Image]    // by hash
 
 	mu    sync.Mutex
 	parts map[string]bool // that are being unpacked
@@ -88,13 +90,10 @@ type Image struct {
 	Config Config
 }
 
-// Config is how an image wants to be run. A root filesystem says nothing.
+// Config is what an image says of how it is run, as far as it is heeded. A root
+// filesystem says nothing.
 type Config struct {
-	Entrypoint []string `json:"entrypoint,omitempty"`
-	Cmd        []string `json:"cmd,omitempty"`
-	Env        []string `json:"env,omitempty"`
-	WorkingDir string   `json:"working_dir,omitempty"`
-	User       string   `json:"user,omitempty"`
+	Env []string `json:"env,omitempty"`
 }
 
 // Get returns the image of an archive, and unpacks it where that is not done.
@@ -116,11 +115,11 @@ func (s *Store) Get(ctx context.Context, path string) (Image, error) {
 		return Image{}, fmt.Errorf("image %s is not a file; give the archive that docker save writes", path)
 	}
 	was := stampOf(at, info)
-	hash, err := s.files.share(ctx, was.key(), func(ctx context.Context) (string, error) { return s.hash(ctx, was) })
+	hash, err := s.files.Do(ctx, was.key(), func(ctx context.Context) (string, error) { return s.hash(ctx, was) })
 	if err != nil {
 		return Image{}, fmt.Errorf("image %s: %w", path, err)
 	}
-	img, err := s.unpacked.share(ctx, hash, func(ctx context.Context) (Image, error) { return s.image(ctx, was, hash) })
+	img, err := s.unpacked.Do(ctx, hash, func(ctx context.Context) (Image, error) { return s.image(ctx, was, hash) })
 	if err != nil {
 		return Image{}, fmt.Errorf("image %s: %w", path, err)
 	}

@@ -20,7 +20,7 @@ func TestFormats(t *testing.T) {
 	top := tarOf(t, reg("etc/b", "2"), reg("/bin/more", "3"))
 	want := "bin->usr/bin etc/ etc/a=1 etc/b=2 usr/ usr/bin/ usr/bin/more=3 usr/bin/srv=x"
 	plain := tarOf(t, reg("usr/bin/srv", "x"), reg("manifest.json", `{"name": "app"}`), reg("etc/.wh.x", ""))
-	config := Config{[]string{"/srv"}, []string{"-x"}, []string{"PATH=/bin", "A=b"}, "/app", "1000"}
+	config := Config{[]string{"PATH=/bin", "A=b"}}
 	nested := oci(t, func(files map[string]string, index *[]object) {
 		inner := toJSON(t, object{"manifests": append(*index, object{"digest": "sha256:" + strings.Repeat("0", 64), "platform": object{"os": "unknown", "architecture": "unknown"}})})
 		files["blobs/sha256/"+hexOf([]byte(inner))] = inner

@@ -50,11 +50,7 @@ type configFile struct {
 	Architecture string `json:"architecture"`
 	OS           string `json:"os"`
 	Config       struct {
-		Entrypoint []string
-		Cmd        []string
-		Env        []string
-		WorkingDir string
-		User       string
+		Env []string
 	} `json:"config"`
 	RootFS struct {
 		DiffIDs []string `json:"diff_ids"`
@@ -127,16 +123,14 @@ func combine(text []byte, layers []layer) (contents, error) {
 	for i, id := range file.RootFS.DiffIDs {
 		layers[i].diff = id
 	}
-	c := file.Config
-	return contents{Config{c.Entrypoint, c.Cmd, c.Env, c.WorkingDir, c.User}, layers}, nil
+	return contents{Config{file.Config.Env}, layers}, nil
 }
 
 // descriptor is how OCI files name each other.
 type descriptor struct {
-	MediaType string `json:"mediaType"`
-	Digest    string `json:"digest"`
-	Size      int64  `json:"size"`
-	Platform  *struct {
+	Digest   string `json:"digest"`
+	Size     int64  `json:"size"`
+	Platform *struct {
 		Architecture string `json:"architecture"`
 		OS           string `json:"os"`
 	} `json:"platform"`

@@ -137,50 +137,18 @@ func (s *Store) held(part string) bool {
 
 // Sweep removes what was being unpacked, or removed, when somebody was killed.
 func (s *Store) Sweep() error {
-	return s.each(func(path, name string) error {
-		if !strings.HasSuffix(name, folder.Part) || s.held(path) {
-			return nil
-		}
-		return clone.Remove(path)
-	})
-}
-
-// Prune removes the images of which keep says no, by their digest, and what is
-// remembered of archives whose image is not here. Whoever calls it sees to it that
-// no sandbox that runs has one of them as its root.
-func (s *Store) Prune(keep func(digest string) bool) error {
-	err := s.each(func(path, name string) error {
-		if !hashName.MatchString(name) || keep("sha256:"+name) {
-			return nil
-		}
-		return s.remove(path)
-	})
-	return errors.Join(err, s.each(func(path, name string) error {
-		if !strings.HasSuffix(name, seenSuffix) {
-			return nil
-		}
-		var known seen
-		if b, err := readFile(path, maxRecord); err == nil && json.Unmarshal(b, &known) == nil && hashName.MatchString(known.Hash) {
-			if _, err := os.Lstat(filepath.Join(s.Dir, known.Hash)); err == nil {
-				return nil
-			}
-		}
-		return os.Remove(path)
-	}))
-}
-
-func (s *Store) each(do func(path, name string) error) error {
 	entries, err := os.ReadDir(s.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("look through the images: %w", err)
 	}
 	var errs []error
 	for _, e := range entries {
-		if err := do(filepath.Join(s.Dir, e.Name()), e.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("remove an image: %w", err))
+		path := filepath.Join(s.Dir, e.Name())
+		if !strings.HasSuffix(e.Name(), folder.Part) || s.held(path) {
+			continue
+		}
+		if err := clone.Remove(path); err != nil {
+			errs = append(errs, fmt.Errorf("remove what is left of an image: %w", err))
 		}
 	}
 	return errors.Join(errs...)

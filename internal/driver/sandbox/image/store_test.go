@@ -90,28 +90,6 @@ func TestAnImageThatIsDamagedIsUnpackedAgain(t *testing.T) {
 	alone(t, s)
 }
 
-func TestTheLastWhoLeavesEndsIt(t *testing.T) {
-	var fs flights[int]
-	ctx, cancel := context.WithCancel(t.Context())
-	begun, ended := make(chan struct{}), false
-	work := func(ctx context.Context) (int, error) {
-		close(begun)
-		<-ctx.Done()
-		ended = true
-		return 0, ctx.Err()
-	}
-	go func() {
-		<-begun
-		cancel()
-	}()
-	if _, err := fs.share(ctx, "k", work); !errors.Is(err, context.Canceled) || !ended {
-		t.Errorf("got %v, and it has ended: %t", err, ended)
-	}
-	if got, err := fs.share(t.Context(), "k", func(context.Context) (int, error) { return 7, nil }); got != 7 || err != nil {
-		t.Errorf("the next one got %d, %v", got, err)
-	}
-}
-
 func TestOneThatIsCutLeavesNothing(t *testing.T) {
 	s := newStore(t)
 	at := place(t, saved(t, tarOf(t, reg("a", "1"))))
@@ -177,22 +155,4 @@ func TestSweepRemovesWhatWasCut(t *testing.T) {
 	if err := (&Store{Dir: filepath.Join(t.TempDir(), "none")}).Sweep(); err != nil {
 		t.Errorf("without a folder: %v", err)
 	}
-}
-
-func TestPruneRemovesWhatNobodyKeeps(t *testing.T) {
-	s := newStore(t)
-	first, second := get(t, s, place(t, tarOf(t, reg("a", "1")))), get(t, s, place(t, tarOf(t, reg("a", "2"), dir("d").with(0o500), reg("d/x", ""))))
-	if err := s.Prune(func(digest string) bool { return digest == first.Digest }); err != nil {
-		t.Fatal(err)
-	}
-	if got := describe(t, first.Dir); got != "a=1" {
-		t.Errorf("got %s", got)
-	}
-	if _, err := os.Lstat(filepath.Dir(second.Dir)); !os.IsNotExist(err) {
-		t.Errorf("it is still there: %v", err)
-	}
-	if left, _ := filepath.Glob(filepath.Join(s.Dir, "*"+seenSuffix)); len(left) != 1 {
-		t.Errorf("%q are remembered", left)
-	}
-	alone(t, s)
 }

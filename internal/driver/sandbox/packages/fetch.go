@@ -31,10 +31,9 @@ type fetching struct {
 }
 
 // fetch makes the next folder of a key, unless there is one that will do.
-func (s *Store) fetch(ctx context.Context, key string, w Wanted, refresh bool) (*record, error) {
+func (s *Store) fetch(ctx context.Context, key string, w Wanted) (*record, error) {
 	current, have := s.newest(key)
-	stale := have && current.stale()
-	if have && !stale && !refresh {
+	if have && !current.stale() {
 		return current, nil
 	}
 	select {
@@ -54,7 +53,7 @@ func (s *Store) fetch(ctx context.Context, key string, w Wanted, refresh bool) (
 
 	f := &fetching{store: s, w: w}
 	var pins []string
-	if stale && !refresh {
+	if have {
 		s.opts.Log.Warn("the interpreter of packages is gone; they are fetched again in the same versions", "dir", current.dir, "interpreter", current.Interpreter)
 		pins = current.pins()
 	}
@@ -73,12 +72,6 @@ func (s *Store) fetch(ctx context.Context, key string, w Wanted, refresh bool) (
 	rest := f.watch(ctx, cancel)
 	rec, err := f.fill(ctx)
 	rest()
-	if err == nil && refresh && have && !stale {
-		if sum, sumErr := sumFile(filepath.Join(f.tree, rec.LockFile)); sumErr == nil && sum == current.LockSum {
-			s.opts.Progress(fmt.Sprintf("%s is current: %s", mask(w.Package), current.Version))
-			return current, nil
-		}
-	}
 	if err == nil {
 		err = f.finish(ctx, rec)
 	}
@@ -86,7 +79,7 @@ func (s *Store) fetch(ctx context.Context, key string, w Wanted, refresh bool) (
 		s.opts.Progress(fmt.Sprintf("fetching %s failed", mask(w.Package)))
 		return nil, err
 	}
-	rec.dir, rec.n = f.final, n
+	rec.dir = f.final
 	s.opts.Progress(fmt.Sprintf("fetched %s %s: %d files, %s, %s", rec.Name, rec.Version, rec.Files, size(rec.Bytes), time.Since(began).Round(100*time.Millisecond)))
 	return rec, nil
 }

@@ -12,8 +12,7 @@ import (
 // node is what Node.js says of itself, which may be another program than the one
 // on PATH.
 type node struct {
-	Exec    string `json:"exec"`
-	Version string `json:"version"`
+	Exec string `json:"exec"`
 }
 
 func (s *Store) node(ctx context.Context, around surroundings) (n node, err error) {
@@ -21,7 +20,7 @@ func (s *Store) node(ctx context.Context, around surroundings) (n node, err erro
 	if err != nil {
 		return n, fmt.Errorf("%w; install Node.js", err)
 	}
-	if err = s.ask(ctx, around.host, &n, command, "-p", "JSON.stringify({exec: process.execPath, version: process.versions.node})"); err != nil {
+	if err = s.ask(ctx, around.host, &n, command, "-p", "JSON.stringify({exec: process.execPath})"); err != nil {
 		return n, err
 	}
 	n.Exec, err = filepath.EvalSymlinks(n.Exec)

@@ -1,7 +1,7 @@
 // Package packages makes npx and uvx commands run without network. What such a
 // command would fetch at each start is fetched once, by a step of its own that
 // has network, into a folder that is not changed from then on, and pinned: the same
-// wish is answered with the same versions until somebody asks to refresh it.
+// wish is answered with the same versions from then on.
 //
 //	w, ok, err := packages.Parse("npx", []string{"-y", "@modelcontextprotocol/server-memory"})
 //	found, err := store.Get(ctx, *w)   // minutes the first time, nothing later
@@ -14,8 +14,8 @@
 //	<key>.<random>.part a fetch that goes on, or was cut; Sweep removes it
 //	python/            interpreters that uv downloaded
 //
-// A refresh makes the next n and leaves the one before alone, since instances
-// and snapshots know it by its path.
+// There is a next n where the interpreter of the one before is gone, or it is not
+// whole. That stays, since instances and snapshots know it by its path.
 //
 // No code of a package is run on the host, unless scripts are allowed: npm runs
 // no lifecycle scripts, Python packages are wheels only, and what is installed is
@@ -31,6 +31,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/driver/flight"
 )
 
 // Kind is where packages come from.
@@ -109,10 +111,10 @@ type Store struct {
 	opts Options
 	room chan struct{} // bounds the fetches at once
 
-	mu      sync.Mutex
-	flights map[string]*flight
-	parts   map[string]bool // fetches that go on
-	handed  map[string]bool // folders that were given out, which Sweep leaves
+	fetches flight.Group[*record] // by key
+
+	mu    sync.Mutex
+	parts map[string]bool // fetches that go on
 }
 
 // atOnce is how many fetches run side by side: each one saturates a core while
@@ -156,7 +158,7 @@ func Open(dir string, opts Options) (*Store, error) {
 	}
 	return &Store{
 		dir: abs, opts: opts, room: make(chan struct{}, atOnce),
-		flights: make(map[string]*flight), parts: make(map[string]bool), handed: make(map[string]bool),
+		parts: make(map[string]bool),
 	}, nil
 }
 
@@ -172,27 +174,17 @@ func (s *Store) Get(ctx context.Context, w Wanted) (Found, error) {
 			return found, err
 		}
 	}
-	rec, err := s.share(ctx, w, false)
+	rec, err := s.share(ctx, w)
 	if err != nil {
 		return Found{}, err
 	}
 	return s.found(ctx, rec, w)
 }
 
-// Refresh fetches a wish again, and returns what is current afterwards. Exact
-// versions never change. What was fetched before stays where it is.
-func (s *Store) Refresh(ctx context.Context, w Wanted) (Found, error) {
-	if w.exact() {
-		return s.Get(ctx, w)
-	}
-	if err := w.check(); err != nil {
-		return Found{}, err
-	}
-	rec, err := s.share(ctx, w, true)
-	if err != nil {
-		return Found{}, err
-	}
-	return s.found(ctx, rec, w)
+// share joins the fetch of a wish, or starts it.
+func (s *Store) share(ctx context.Context, w Wanted) (*record, error) {
+	key := w.key()
+	return s.fetches.Do(ctx, key, func(ctx context.Context) (*record, error) { return s.fetch(ctx, key, w) })
 }
 
 // found makes a record's answer to one wish.
@@ -210,8 +202,5 @@ func (s *Store) found(ctx context.Context, rec *record, w Wanted) (Found, error)
 	}
 	found.Dir, found.Name, found.Version = rec.dir, rec.Name, rec.Version
 	found.Lock = filepath.Join(rec.dir, rec.LockFile)
-	s.mu.Lock()
-	s.handed[rec.dir] = true
-	s.mu.Unlock()
 	return found, nil
 }

@@ -105,37 +105,6 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-func TestExact(t *testing.T) {
-	for line, want := range map[string]bool{
-		"npx a@1.2.3":                   true,
-		"npx @s/a@1.2.3-rc.1":           true,
-		"npx a":                         false,
-		"npx a@latest":                  false,
-		"npx a@^1.2.3":                  false,
-		"npx a@1":                       false,
-		"npx -p a@1.2.3 -p b bin":       false,
-		"npx -p a@1.2.3 -p b@1.0.0 c":   true,
-		"npx github:user/repo":          false,
-		"uvx a==1.2":                    true,
-		"uvx a@1.2":                     true,
-		"uvx a[x]==1.2":                 true,
-		"uvx a==1.*":                    false,
-		"uvx a>=1":                      false,
-		"uvx a==1,<2":                   false,
-		"uvx a":                         false,
-		"uvx --with b a==1":             false,
-		"uvx --from a==1 --with b==2 c": true,
-	} {
-		all := strings.Fields(line)
-		w, _, err := Parse(all[0], all[1:])
-		if err != nil {
-			t.Errorf("%s: %v", line, err)
-		} else if w.exact() != want {
-			t.Errorf("%s: exact is %v", line, !want)
-		}
-	}
-}
-
 func TestKey(t *testing.T) {
 	base := Wanted{Kind: NPM, Tool: "npx", Package: "a"}
 	same := []func(*Wanted){
@@ -198,6 +167,5 @@ func FuzzParse(f *testing.F) {
 		if len(w.key()) != 20 {
 			t.Errorf("the key is %q", w.key())
 		}
-		w.exact()
 	})
 }

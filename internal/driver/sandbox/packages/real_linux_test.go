@@ -394,7 +394,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	if len(entries) != 1 || !strings.HasSuffix(entries[0].Name(), ".part") {
 		t.Fatalf("left behind: %v, want one part", entries)
 	}
-	if err := s.Sweep(nil); err != nil {
+	if err := s.Sweep(); err != nil {
 		t.Error(err)
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 0 {

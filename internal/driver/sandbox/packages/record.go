@@ -45,7 +45,6 @@ type record struct {
 	Default     string            // the program that is meant where none is named
 
 	dir string
-	n   int
 }
 
 // errStale is a folder that is whole but can't be used any more.
@@ -80,7 +79,6 @@ func (s *Store) newest(key string) (*record, bool) {
 	for _, n := range s.numbers(key) {
 		rec, err := readRecord(s.folder(key, n))
 		if err == nil {
-			rec.n = n
 			return rec, true
 		}
 		s.opts.Log.Warn("packages that are not whole are passed over", "dir", s.folder(key, n), "error", err)

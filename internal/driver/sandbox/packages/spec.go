@@ -22,10 +22,8 @@ const (
 
 var (
 	npmName   = regexp.MustCompile(`^(@[A-Za-z0-9-~][A-Za-z0-9-._~]*/)?[A-Za-z0-9-~_][A-Za-z0-9-._~]*$`)
-	npmExact  = regexp.MustCompile(`^v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 	pyName    = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?`)
 	pyRest    = regexp.MustCompile(`^\s*(\[[A-Za-z0-9 ,._-]*\])?\s*(?:([=<>!~].*)|(@\s*\S.*))?$`)
-	pyExact   = regexp.MustCompile(`^===?\s*[0-9][0-9A-Za-z.!+_-]*$`)
 	pyDashes  = regexp.MustCompile(`[-_.]+`)
 	version   = regexp.MustCompile(`^v?[0-9][0-9A-Za-z.!+_-]*$`)
 	windowsAt = regexp.MustCompile(`^[A-Za-z]:[\\/]`)
@@ -163,21 +161,6 @@ func splitRequirements(list string) []string {
 		}
 	}
 	return append(all, strings.TrimSpace(list[from:]))
-}
-
-// exact reports whether a wish names one version of each package.
-func (w *Wanted) exact() bool {
-	return !slices.ContainsFunc(w.specs(), func(spec string) bool {
-		if remote(spec) {
-			return true
-		}
-		if w.Kind == NPM {
-			_, v := splitNPM(spec)
-			return !npmExact.MatchString(v)
-		}
-		rest := pyRest.FindStringSubmatch(spec[len(pyName.FindString(spec)):])
-		return rest == nil || !pyExact.MatchString(strings.TrimSpace(rest[2])) || strings.Contains(spec, "*")
-	})
 }
 
 // key names what a wish fetches: the same packages from the same place for the

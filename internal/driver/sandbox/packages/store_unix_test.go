@@ -11,10 +11,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-func TestPinnedUntilRefreshed(t *testing.T) {
+func TestPinned(t *testing.T) {
 	w := newWorld(t, Limits{})
 	first := w.get(t, "npx server")
 	w.publish("2.0.0")
@@ -24,60 +25,6 @@ func TestPinnedUntilRefreshed(t *testing.T) {
 	w.open(t, Limits{}) // a restart
 	if again := w.get(t, "npx server"); again.Dir != first.Dir || w.count() != 1 {
 		t.Fatalf("the wish was not pinned over a restart: %+v", again)
-	}
-	next, err := w.store.Refresh(t.Context(), wish(t, "npx server"))
-	if err != nil || next.Version != "2.0.0" || next.Dir == first.Dir {
-		t.Fatalf("refreshed: %+v, %v", next, err)
-	}
-	if _, err := os.Stat(first.Args[0]); err != nil {
-		t.Errorf("what was there before is gone: %v", err)
-	}
-	if now := w.get(t, "npx server"); now.Dir != next.Dir {
-		t.Errorf("after the refresh it is still %s", now.Version)
-	}
-	if same, err := w.store.Refresh(t.Context(), wish(t, "npx server")); err != nil || same.Dir != next.Dir {
-		t.Errorf("a refresh that found nothing new: %+v, %v", same, err)
-	}
-	if names := w.left(t); len(names) != 2 {
-		t.Errorf("the store has %q", names)
-	}
-}
-
-func TestExactVersionsAreNotRefreshed(t *testing.T) {
-	w := newWorld(t, Limits{})
-	first := w.get(t, "npx server@1.0.0")
-	w.publish("2.0.0")
-	again, err := w.store.Refresh(t.Context(), wish(t, "npx server@1.0.0"))
-	if err != nil || again.Dir != first.Dir || w.count() != 1 {
-		t.Errorf("refreshed: %+v, %v, %d fetches", again, err, w.count())
-	}
-}
-
-func TestSweepKeepsWhatIsUsed(t *testing.T) {
-	w := newWorld(t, Limits{})
-	first := w.get(t, "npx server")
-	w.publish("2.0.0")
-	next, err := w.store.Refresh(t.Context(), wish(t, "npx server"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sweep := func(keep func(string) bool, want int) {
-		t.Helper()
-		if err := w.store.Sweep(keep); err != nil {
-			t.Fatal(err)
-		}
-		if names := w.left(t); len(names) != want {
-			t.Errorf("after the sweep: %q, want %d", names, want)
-		}
-	}
-	nobody := func(string) bool { return false }
-	sweep(nobody, 2) // both were given out
-	w.open(t, Limits{})
-	sweep(nil, 2)
-	sweep(func(dir string) bool { return dir == first.Dir }, 2)
-	sweep(nobody, 1)
-	if _, err := os.Stat(next.Dir); err != nil {
-		t.Errorf("the newest is gone: %v", err)
 	}
 }
 
@@ -107,11 +54,8 @@ func TestTornFolders(t *testing.T) {
 			if again.Dir == first.Dir || w.count() != 2 {
 				t.Fatalf("what is torn was used: %s", again.Dir)
 			}
-			if err := w.store.Sweep(nil); err != nil {
-				t.Fatal(err)
-			}
-			if names := w.left(t); len(names) != 1 || names[0] != filepath.Base(again.Dir) {
-				t.Errorf("after the sweep: %q", names)
+			if next := w.get(t, "npx server"); next.Dir != again.Dir || w.count() != 2 {
+				t.Errorf("the whole one was not used: %s", next.Dir)
 			}
 		})
 	}
@@ -162,50 +106,42 @@ func TestLimits(t *testing.T) {
 }
 
 func TestWhoComesFirstMayLeave(t *testing.T) {
-	w := newWorld(t, Limits{})
-	inside, goOn := make(chan struct{}), make(chan struct{})
-	w.before = func(ctx context.Context, _ Step) error {
-		close(inside)
-		select {
-		case <-goOn:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Limits{})
+		inside, goOn := make(chan struct{}), make(chan struct{})
+		w.before = func(ctx context.Context, _ Step) error {
+			close(inside)
+			select {
+			case <-goOn:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
 		}
-	}
-	first, leave := context.WithCancel(t.Context())
-	wanted := wish(t, "npx server")
-	key := wanted.key()
-	var wg sync.WaitGroup
-	var firstErr, secondErr error
-	wg.Go(func() { _, firstErr = w.store.Get(first, wish(t, "npx server")) })
-	<-inside
-	wg.Go(func() { _, secondErr = w.store.Get(t.Context(), wish(t, "npx server a")) })
-	for waiting := 0; waiting != 2; time.Sleep(time.Millisecond) {
-		w.store.mu.Lock()
-		waiting = w.store.flights[key].waiting
-		w.store.mu.Unlock()
-	}
-	if err := w.store.Sweep(func(string) bool { return false }); err != nil {
-		t.Error(err)
-	}
-	if len(parts(w.left(t))) != 1 {
-		t.Error("a sweep took the part of a fetch that goes on")
-	}
-	leave()
-	for waiting := 2; waiting != 1; time.Sleep(time.Millisecond) {
-		w.store.mu.Lock()
-		waiting = w.store.flights[key].waiting
-		w.store.mu.Unlock()
-	}
-	close(goOn)
-	wg.Wait()
-	if !errors.Is(firstErr, context.Canceled) || secondErr != nil {
-		t.Errorf("the first got %v, the second %v", firstErr, secondErr)
-	}
-	if w.count() != 1 {
-		t.Errorf("%d fetches", w.count())
-	}
+		first, leave := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		var firstErr, secondErr error
+		wg.Go(func() { _, firstErr = w.store.Get(first, wish(t, "npx server")) })
+		<-inside
+		wg.Go(func() { _, secondErr = w.store.Get(t.Context(), wish(t, "npx server a")) })
+		synctest.Wait()
+		if err := w.store.Sweep(); err != nil {
+			t.Error(err)
+		}
+		if len(parts(w.left(t))) != 1 {
+			t.Error("a sweep took the part of a fetch that goes on")
+		}
+		leave()
+		synctest.Wait()
+		close(goOn)
+		wg.Wait()
+		if !errors.Is(firstErr, context.Canceled) || secondErr != nil {
+			t.Errorf("the first got %v, the second %v", firstErr, secondErr)
+		}
+		if w.count() != 1 {
+			t.Errorf("%d fetches", w.count())
+		}
+	})
 }
 
 func TestAllLeave(t *testing.T) {

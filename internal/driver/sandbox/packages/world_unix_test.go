@@ -105,7 +105,7 @@ func (w *world) Run(ctx context.Context, step Step) error {
 	args := strings.Join(step.Args, " ")
 	switch {
 	case strings.Contains(args, "process.execPath"):
-		return answerJSON(step, map[string]string{"exec": filepath.Join(w.bin, "node"), "version": "20.0.0"})
+		return answerJSON(step, map[string]string{"exec": filepath.Join(w.bin, "node")})
 	case strings.Contains(args, "base_exec_prefix"):
 		return answerJSON(step, python{Exec: filepath.Join(w.bin, "python3"), Prefixes: []string{w.bin}, Stdlib: []string{w.bin}, Version: []int{3, 12, 1}})
 	case strings.Contains(args, "metadata.distributions"):

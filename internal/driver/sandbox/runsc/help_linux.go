@@ -122,6 +122,8 @@ func (h *helper) do(req control.Request, files []*os.File) (rep control.Reply, o
 		rep.Version = gvisorVersion()
 	case control.OpRoot:
 		err = h.makeRoot(req.Root)
+	case control.OpShow:
+		err = h.on(req, func(b *box) error { return h.show(b, req.Root) })
 	case control.OpDrop:
 		if req.Network != nil {
 			h.nets.drop(req.Network.Name)

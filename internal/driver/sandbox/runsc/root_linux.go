@@ -47,6 +47,12 @@ func (h *helper) makeRoot(r *control.Root) (err error) {
 	if err := unix.Mount("", r.Dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
 		return fmt.Errorf("make the root read-only: %w", err)
 	}
+	if r.Open {
+		// A sandbox has copies of this mount, and makes them its followers.
+		if err := unix.Mount("", r.Dir, "", unix.MS_SHARED, ""); err != nil {
+			return fmt.Errorf("keep the root open: %w", err)
+		}
+	}
 	return nil
 }
 

@@ -5,14 +5,17 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
 // forks starts so many children that do nothing, or as many as it can, and ends
-// them. They are copies of one thread of it, which make system calls and no more.
+// them; with flags, in namespaces of their own. They are copies of one thread of
+// it, which make system calls and no more.
 func forks(a arguments) (string, error) {
 	var all []int
 	defer func() {
@@ -22,7 +25,7 @@ func forks(a arguments) (string, error) {
 		}
 	}()
 	for len(all) < int(a.number("count")) {
-		pid, errno := idle()
+		pid, errno := idle(uintptr(unix.SIGCHLD) | uintptr(a.number("flags")))
 		if errno != 0 {
 			return "", fmt.Errorf("after %d: %w", len(all), errno)
 		}
@@ -33,14 +36,37 @@ func forks(a arguments) (string, error) {
 
 //go:noinline
 //go:norace
-func idle() (int, syscall.Errno) {
-	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+func idle(flags uintptr) (int, syscall.Errno) {
+	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, flags, 0, 0, 0, 0, 0)
 	if errno != 0 || pid != 0 {
 		return int(pid), errno
 	}
 	for {
 		syscall.RawSyscall6(unix.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
 	}
+}
+
+// threads has so many threads at once.
+func threads(a arguments) (string, error) {
+	var here sync.WaitGroup
+	all := make(chan struct{})
+	for range a.number("count") {
+		here.Add(1)
+		go func() {
+			runtime.LockOSThread()
+			here.Done()
+			<-all
+		}()
+	}
+	here.Wait()
+	close(all)
+	return "", nil
+}
+
+// limit sets one of its own.
+func limit(a arguments) (string, error) {
+	n := uint64(a.number("most"))
+	return "", unix.Setrlimit(int(a.number("which")), &unix.Rlimit{Cur: n, Max: n})
 }
 
 // eat takes so much memory, and keeps it.
@@ -65,15 +91,31 @@ func fill(a arguments) (string, error) {
 		return "", err
 	}
 	defer f.Close()
+	return "", pour(f, a.number("bytes"))
+}
+
+// nameless writes as much to a file that has no name, and keeps it.
+func nameless(a arguments) (string, error) {
+	fd, err := unix.MemfdCreate("kept", 0)
+	if err != nil {
+		return "", err
+	}
+	kept = os.NewFile(uintptr(fd), "kept")
+	return "", pour(kept, a.number("bytes"))
+}
+
+var kept *os.File
+
+func pour(f *os.File, much int64) error {
 	piece := bytes.Repeat([]byte("fill"), 64<<10)
-	for had := int64(0); had < a.number("bytes"); {
+	for had := int64(0); had < much; {
 		n, err := f.Write(piece)
 		had += int64(n)
 		if err != nil {
-			return "", fmt.Errorf("after %d: %w", had, err)
+			return fmt.Errorf("after %d: %w", had, err)
 		}
 	}
-	return "", nil
+	return nil
 }
 
 // openMany opens a file so often, or as often as it can.

@@ -49,7 +49,7 @@ func init() {
 
 		"interfaces": interfaces, "connect": connect, "listen": listen, "lookup": lookup, "send": send, "socket": socket, "shm": shm,
 
-		"fork": forks, "eat": eat, "fill": fill, "open": openMany, "complain": complain, "babble": babble, "grow": grow, "spin": spin,
+		"fork": forks, "threads": threads, "limit": limit, "eat": eat, "memfd": nameless, "fill": fill, "open": openMany, "complain": complain, "babble": babble, "grow": grow, "spin": spin,
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -39,9 +41,15 @@ func main() {
 		b, err := os.ReadFile(r.FormValue("path"))
 		return string(b), err
 	})
+	// What it is sent, so many times. It does not read for a while.
 	handle("/echo", func(_ http.ResponseWriter, r *http.Request) (string, error) {
+		time.Sleep(200 * time.Millisecond)
+		times, err := strconv.Atoi(r.URL.Query().Get("times"))
+		if err != nil {
+			return "", err
+		}
 		b, err := io.ReadAll(r.Body)
-		return string(b), err
+		return strings.Repeat(string(b), times), err
 	})
 	handle("/slow", func(_ http.ResponseWriter, r *http.Request) (string, error) {
 		wait, err := time.ParseDuration(r.FormValue("for"))

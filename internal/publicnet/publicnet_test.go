@@ -53,6 +53,7 @@ func TestIsPublic(t *testing.T) {
 		"64:ff9b:1::808:808":          false, // local NAT64
 		"fe80::1":                     false,
 		"fe80::1%eth0":                false,
+		"2606:4700::1%eth0":           false,
 		"fec0::1":                     false,
 		"fc00::1":                     false,
 		"fd00:ec2::254":               false,
@@ -75,6 +76,20 @@ func TestIsPublic(t *testing.T) {
 	}
 	if IsPublic(netip.Addr{}) {
 		t.Error("the zero address is public")
+	}
+}
+
+func TestUnwrap(t *testing.T) {
+	for s, want := range map[string]string{
+		"8.8.8.8":              "8.8.8.8",
+		"::ffff:10.0.0.1":      "10.0.0.1",
+		"64:ff9b::10.0.0.1":    "10.0.0.1",
+		"64:ff9b:1::808:808":   "64:ff9b:1::808:808",
+		"2606:4700:4700::1111": "2606:4700:4700::1111",
+	} {
+		if got := Unwrap(netip.MustParseAddr(s)); got.String() != want {
+			t.Errorf("Unwrap(%s) = %s, want %s", s, got, want)
+		}
 	}
 }
 

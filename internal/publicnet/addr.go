@@ -1,6 +1,6 @@
-// Package publicnet keeps servers inside the binary from being used to reach
-// what only the machine they run on can reach: loopback, private networks,
-// link-local and metadata addresses. It judges the address that is dialled and
+// Package publicnet keeps servers inside the binary, and those in sandboxes, from
+// being used to reach what only the machine they run on can reach: loopback,
+// private networks, link-local and metadata addresses. It judges the address that is dialled and
 // not the name that was asked for, so that neither a DNS answer that changes
 // between check and use nor a redirect gets past it.
 package publicnet
@@ -55,20 +55,27 @@ func prefixes(all ...string) []netip.Prefix {
 }
 
 // IsPublic reports whether ip is an ordinary address of the internet. An IPv4
-// address that is wrapped in an IPv6 one is judged by what it wraps.
+// address that is wrapped in an IPv6 one is judged by what it wraps. One with a
+// zone is of a network of this machine.
 func IsPublic(ip netip.Addr) bool {
-	if !ip.IsValid() {
+	if !ip.IsValid() || ip.Zone() != "" {
 		return false
 	}
-	ip = ip.WithZone("").Unmap()
-	if nat64.Contains(ip) {
-		b := ip.As16()
-		ip = netip.AddrFrom4([4]byte(b[12:]))
-	}
+	ip = Unwrap(ip)
 	if ip.Is6() && !globalUnicast.Contains(ip) {
 		return false
 	}
 	return !slices.ContainsFunc(closed, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
+// Unwrap is an address without the IPv6 one that an IPv4 address may be wrapped in.
+func Unwrap(ip netip.Addr) netip.Addr {
+	ip = ip.Unmap()
+	if nat64.Contains(ip) {
+		b := ip.As16()
+		ip = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	return ip
 }
 
 // Blocked is the error of a destination that is not public.

@@ -1,0 +1,117 @@
+// Package flight makes one piece of work of several that want the same at once:
+// an image that is unpacked, a package that is fetched.
+package flight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+)
+
+// A Group lets several wait for one piece of work. It has a context of its own, so
+// that whoever came first may leave, and ends early when the last one leaves.
+// Nothing is remembered: who comes after the end begins anew. The zero value is
+// ready, and its methods may be called at once.
+type Group[T any] struct {
+	mu  sync.Mutex
+	all map[string]*flight[T]
+}
+
+type flight[T any] struct {
+	cancel  context.CancelFunc
+	waiting int           // guarded by Group.mu
+	done    chan struct{} // closed when those below are set
+	result  T
+	err     error
+	panics  error // what a panic of the work said, and where
+}
+
+var errExit = errors.New("the work was given up")
+
+// Do returns what work makes for the key, or what the work that is under way for
+// it makes. work has the values of the first one's context, but not its end. Who
+// leaves last returns when the work has ended, so that nothing of it is left.
+func (g *Group[T]) Do(ctx context.Context, key string, work func(context.Context) (T, error)) (T, error) {
+	var none T
+	f, err := g.join(ctx, key, work)
+	if err != nil {
+		return none, err
+	}
+	select {
+	case <-f.done:
+		return f.outcome()
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	f.waiting--
+	last := f.waiting == 0
+	g.mu.Unlock()
+	if last {
+		f.cancel()
+		<-f.done
+		if result, err := f.outcome(); err == nil {
+			return result, nil
+		}
+	}
+	return none, context.Cause(ctx)
+}
+
+// join counts the caller as one who waits for a flight, and begins it where there
+// is none.
+func (g *Group[T]) join(ctx context.Context, key string, work func(context.Context) (T, error)) (*flight[T], error) {
+	for {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		g.mu.Lock()
+		f := g.all[key]
+		switch {
+		case f == nil:
+			own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+			f = &flight[T]{cancel: cancel, waiting: 1, done: make(chan struct{})}
+			if g.all == nil {
+				g.all = make(map[string]*flight[T])
+			}
+			g.all[key] = f
+			go g.fly(own, key, f, work)
+		case f.waiting == 0:
+			g.mu.Unlock()
+			// Everybody left and it is being cut: wait for that, then begin again.
+			select {
+			case <-f.done:
+			case <-ctx.Done():
+			}
+			continue
+		default:
+			f.waiting++
+		}
+		g.mu.Unlock()
+		return f, nil
+	}
+}
+
+func (g *Group[T]) fly(ctx context.Context, key string, f *flight[T], work func(context.Context) (T, error)) {
+	f.err = errExit // unless the work returns
+	defer func() {
+		if why := recover(); why != nil {
+			f.panics = fmt.Errorf("%v\n\n%s", why, debug.Stack())
+		}
+		f.cancel()
+		g.mu.Lock()
+		delete(g.all, key)
+		g.mu.Unlock()
+		close(f.done)
+	}()
+	f.result, f.err = work(ctx)
+}
+
+// outcome is what the work made. A panic of it is one of whoever waits, who may
+// have something to undo, and whose caller may know how to live with it.
+func (f *flight[T]) outcome() (T, error) {
+	if f.panics != nil {
+		panic(f.panics)
+	}
+	return f.result, f.err
+}

@@ -1,0 +1,49 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tine-mcp/tine/internal/driver"
+)
+
+// A root that can't be one is named, with what to mend, before anything is made.
+func TestWrongRoot(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"empty.tar": "", "text.tar": strings.Repeat("not an archive\n", 100)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "bare"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"no/such/folder": `no/such/folder" does not exist; make it, or mend servers.attacker.sandbox.root`,
+		"no.tar":         `no.tar" does not exist; make it, or mend servers.attacker.sandbox.root`,
+		"empty.tar":      "empty.tar: it is not an image",
+		"text.tar":       "text.tar: it is not an image",
+		"bare":           `command "server" is not found in the root`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := New(Options{Dir: filepath.Join(dir, "driver")})
+			defer d.Close()
+			spec := driver.Spec{Server: "attacker", Session: "ses_1", Dir: filepath.Join(dir, "instance"), Command: "server", Sandbox: box()}
+			spec.Sandbox.Root = filepath.Join(dir, name)
+			inst, err := d.Start(t.Context(), spec)
+			if err == nil {
+				t.Fatal("it runs", inst.Stop(t.Context()))
+			}
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+			if exists(spec.Dir) {
+				t.Error("the instance has a folder")
+			}
+		})
+	}
+}

@@ -1,0 +1,62 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Slots for a fork of many are made when it begins, and who comes waits for them.
+func TestForkExpected(t *testing.T) {
+	s := newShelved(t, 1)
+	a := s.begin("a", nil)
+	s.put(a, "word", "of a")
+	s.ahead(1)
+	const many = 6
+	over := s.d.Expect(blank(a.spec), many)
+	snap := s.freeze(a, "snap")
+	var mu sync.Mutex
+	var made []string
+	var all sync.WaitGroup
+	for i := range many {
+		all.Go(func() {
+			b := s.begin(fmt.Sprintf("child%d", i), snap)
+			s.knows(b, "word", "+of a")
+			mu.Lock()
+			defer mu.Unlock()
+			made = append(made, b.spec.Dir)
+		})
+	}
+	all.Wait()
+	over()
+	if t.Failed() || len(made) != many {
+		t.Fatal(made)
+	}
+	s.d.pool.mu.Lock()
+	for _, shelf := range s.d.pool.shelves {
+		if shelf.coming() != 0 || len(shelf.waiting) != 0 || len(shelf.expected) != 0 {
+			t.Errorf("the shelf still waits for somebody: %+v", shelf)
+		}
+	}
+	s.d.pool.mu.Unlock()
+}
+
+// What nobody came for goes, and after a close nothing is made.
+func TestForkExpectedInVain(t *testing.T) {
+	s := newShelved(t, 1)
+	a := s.begin("a", nil)
+	s.ahead(1)
+	over := s.d.Expect(blank(a.spec), 4)
+	s.ahead(4)
+	over()
+	s.ahead(1)
+	builder.Stop(t, a.inst)
+	s.d.Close()
+	s.d.Expect(blank(a.spec), 4)()
+	if got := strings.Join(s.shown(), " "); got != "" {
+		t.Errorf("%s is still shown", got)
+	}
+}

@@ -1,0 +1,30 @@
+package session
+
+// expect has what the children of a fork need prepared from now on, while the
+// parent still stands in the way of its own snapshot. It waits for nothing, and
+// neither does what it returns, which says that the fork is over.
+func (s *Session) expect(count int) (over func()) {
+	take, _, err := s.carried()
+	if err != nil {
+		return func() {} // which the fork will say
+	}
+	var all []func()
+	for _, e := range take {
+		if on, _ := e.On(); !on || e.preparer() == nil || e.driver.Info().Light {
+			continue
+		}
+		spec := e.spec()
+		spec.Log = s.r.o.Log
+		if e.Workspace {
+			if spec.Workspace = s.spaces.at(e.Ordinal).open.Load(); spec.Workspace == nil {
+				continue // nobody is in it, so that nothing runs
+			}
+		}
+		all = append(all, e.preparer().Expect(spec, count))
+	}
+	return func() {
+		for _, over := range all {
+			over()
+		}
+	}
+}
