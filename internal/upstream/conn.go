@@ -41,13 +41,13 @@ type Conn struct {
 
 	level string // what the server was told; guarded by Upstream.levelling
 
-	garbage atomic.Int64  // messages that could not be read
-	traffic atomic.Uint64 // messages in both directions
-	sending atomic.Int64  // messages on their way to the server
-	renewed func()        // called after a new handshake; nil for nobody
-	why     func() error  // what the instance died of; nil where that is not known
-	told    atomic.Bool   // a call has failed because the server ended
-	parker  driver.Parker // the instance, where it is parked while nobody calls; nil where it is not
+	garbage atomic.Int64                     // messages that could not be read
+	traffic atomic.Uint64                    // messages in both directions
+	sending atomic.Int64                     // messages on their way to the server
+	renewed func()                           // called after a new handshake; nil for nobody
+	why     func(stop <-chan struct{}) error // what the instance died of, which may take a moment; nil where that is not known
+	told    atomic.Bool                      // a call has failed because the server ended
+	parker  driver.Parker                    // the instance, where it is parked while nobody calls; nil where it is not
 	headers paramHeaders
 	allowed []string // capabilities that may be claimed for clients
 	mask    mask

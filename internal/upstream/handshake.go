@@ -43,7 +43,7 @@ type ConnOptions struct {
 
 	mend     mends
 	restored bool // it goes on from where another was frozen
-	why      func() error
+	why      func(stop <-chan struct{}) error
 }
 
 // clientInfo is how the gateway introduces itself where it speaks for no

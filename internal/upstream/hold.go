@@ -45,7 +45,7 @@ func (u *Upstream) Hold(ctx context.Context) (inst driver.Instance, release func
 	if inst != nil {
 		if free, err = inst.Hold(ctx); err != nil {
 			u.letGo()
-			return nil, nil, failure(api.KindInfrastructure, u.Server(), true, "can't be held: %v", err)
+			return nil, nil, failure(api.KindInfrastructure, u.Server(), true, "%v", err) // which says that it can't be held
 		}
 	}
 	var once sync.Once

@@ -74,7 +74,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (dri
 		u.discard(inst)
 		return nil, nil, err
 	}
-	opts.why = diedOf(inst)
+	opts.why = u.diedOf(inst)
 	conn, err := Connect(ctx, link, opts, u)
 	if err != nil {
 		err = u.deathOf(inst, link, err)
@@ -143,15 +143,33 @@ func (u *Upstream) settle(a *attempt) bool {
 	return true
 }
 
+// memoryWait is how long a driver may take to see that what a call failed by was
+// the end of an instance, with its memory.
+const memoryWait = 5 * time.Second
+
 // diedOf says what an instance died of, where it has and that is known already.
-func diedOf(inst driver.Instance) func() error {
-	return func() error {
+// Where its memory is gone with it, it is waited for until that is known: what a
+// pipe tells is no more than that it broke.
+func (u *Upstream) diedOf(inst driver.Instance) func(stop <-chan struct{}) error {
+	memory := u.o.Driver.Info().Memory
+	return func(stop <-chan struct{}) error {
 		select {
 		case <-inst.Done():
 			return inst.Err()
 		default:
+		}
+		if !memory {
 			return nil
 		}
+		timer := time.NewTimer(memoryWait)
+		defer timer.Stop()
+		select {
+		case <-inst.Done():
+			return inst.Err()
+		case <-stop:
+		case <-timer.C:
+		}
+		return nil
 	}
 }
 
@@ -184,7 +202,7 @@ func (u *Upstream) adoptOne(ctx context.Context, a *Adoption, opts ConnOptions) 
 		u.discard(inst)
 		return nil, nil, errors.New("it had not finished its handshake")
 	}
-	opts.Hello = &hello
+	opts.Hello, opts.why = &hello, u.diedOf(inst)
 	link, err := inst.Dial(ctx)
 	if err != nil {
 		u.giveUp(inst, a.Hello)

@@ -39,6 +39,7 @@ type instance struct {
 	done    chan struct{}
 	ending  sync.Once
 	err     error
+	unheld  error // why it can't be held
 	script  sync.WaitGroup
 	stopped atomic.Bool
 }
@@ -57,11 +58,14 @@ func (r *rig) history() string {
 
 // fakeDriver is a driver of funcs.
 type fakeDriver struct {
-	start func(context.Context, driver.Spec) (driver.Instance, error)
-	adopt func(context.Context, driver.Handle) (driver.Instance, error)
+	memory bool // it carries memories
+	start  func(context.Context, driver.Spec) (driver.Instance, error)
+	adopt  func(context.Context, driver.Handle) (driver.Instance, error)
 }
 
-func (d *fakeDriver) Info() driver.Info { return driver.Info{Name: "fake", Adopts: true} }
+func (d *fakeDriver) Info() driver.Info {
+	return driver.Info{Name: "fake", Adopts: true, Memory: d.memory}
+}
 
 func (d *fakeDriver) Start(ctx context.Context, s driver.Spec) (driver.Instance, error) {
 	return d.start(ctx, s)
@@ -98,7 +102,7 @@ func (i *instance) Stop(context.Context) error {
 	return nil
 }
 
-func (i *instance) Hold(context.Context) (func(), error) { return func() {}, nil }
+func (i *instance) Hold(context.Context) (func(), error) { return func() {}, i.unheld }
 
 func (i *instance) Leave() error {
 	i.r.happened("leave")

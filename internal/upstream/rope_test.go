@@ -25,6 +25,7 @@ type rope struct {
 	in   chan frame  // from the server
 	hung chan struct{}
 	shut chan struct{}
+	deaf chan struct{} // closed when the server reads no more
 
 	hanging, shutting sync.Once
 }
@@ -35,7 +36,7 @@ type frame struct {
 }
 
 func newRope(t testing.TB) *rope {
-	return &rope{t: t, out: make(chan []byte, 4096), in: make(chan frame, 4096), hung: make(chan struct{}), shut: make(chan struct{})}
+	return &rope{t: t, out: make(chan []byte, 4096), in: make(chan frame, 4096), hung: make(chan struct{}), shut: make(chan struct{}), deaf: make(chan struct{})}
 }
 
 func (r *rope) ReadFrame() ([]byte, error) {
@@ -60,6 +61,8 @@ func (r *rope) WriteFrame(ctx context.Context, b []byte) error {
 	}
 	select {
 	case <-r.hung:
+		return io.ErrClosedPipe
+	case <-r.deaf:
 		return io.ErrClosedPipe
 	case <-r.shut:
 		return os.ErrClosed

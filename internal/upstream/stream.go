@@ -75,7 +75,7 @@ func (t *streamTransport) read() {
 				continue
 			}
 			if t.c.why != nil && errors.Is(err, io.EOF) {
-				if why := t.c.why(); why != nil {
+				if why := t.c.why(t.ended); why != nil {
 					t.fail(why)
 					return
 				}
@@ -167,6 +167,11 @@ func (t *streamTransport) roundTrip(ctx context.Context, k *call, frame []byte) 
 		if _, posted := t.s.(*sseStream); posted && ctx.Err() != nil {
 			t.cancel(k) // the POST was broken off, the server may have read it all the same
 		}
+		if ctx.Err() == nil && t.c.why != nil {
+			if why := t.c.why(ctx.Done()); why != nil {
+				return wire.Message{}, why
+			}
+		}
 		return wire.Message{}, fmt.Errorf("sending the request: %w", err)
 	}
 	t.wake.watch(t)
@@ -247,7 +252,15 @@ func (t *streamTransport) err() error {
 }
 
 func (t *streamTransport) close() {
-	t.fail(errors.New("connection closed"))
+	err := errors.New("connection closed")
+	if t.c.why != nil {
+		now := make(chan struct{})
+		close(now)
+		if why := t.c.why(now); why != nil {
+			err = why // it is closed because the server ended
+		}
+	}
+	t.fail(err)
 	_ = t.s.Close()
 	t.reader.Wait()
 }
