@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -99,6 +100,11 @@ func (c *cli) call(ctx context.Context, tool string, rest []string, o callOption
 	if err != nil {
 		return err
 	}
+	if o.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.timeout)
+		defer cancel()
+	}
 	if o.session != "" {
 		if o.session, err = findSession(ctx, g, o.session); err != nil {
 			return err
@@ -123,12 +129,8 @@ func (c *cli) call(ctx context.Context, tool string, rest []string, o callOption
 			fmt.Fprintln(c.stderr, visible("note: "+remark, c.errTerminal))
 		}
 	}
-	if o.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, o.timeout)
-		defer cancel()
-	}
-	result, err := g.CallIn(ctx, o.session, tool, args)
+	var result json.RawMessage
+	c.waiting(ctx, "calling "+tool, func() { result, err = g.CallIn(ctx, o.session, tool, args) })
 	if err != nil {
 		var ae *api.Error
 		if errors.As(err, &ae) && ae.Kind == api.KindInvalid {
@@ -164,7 +166,7 @@ func (c *cli) findSchema(ctx context.Context, g *gateway, session, tool string) 
 	}
 	var last *api.ToolList
 	for _, server := range asked {
-		list, err := ask(ctx, g, func(ctx context.Context) (*api.ToolList, error) { return g.ToolsIn(ctx, session, server) })
+		list, err := c.toolsOf(ctx, g, session, server)
 		if err != nil {
 			return toolSchema{}, inSession(session, err)
 		}
@@ -192,6 +194,44 @@ func (c *cli) findSchema(ctx context.Context, g *gateway, session, tool string) 
 		msg += fmt.Sprintf("\n  left out: server %q: %s", m.Server, oneLine(m.Reason))
 	}
 	return toolSchema{}, usagef("%s", msg)
+}
+
+// toolsOf lists the tools of a session, or those of one server of it. That one is
+// waited for while it starts, for as long as its connect_timeout lets it.
+func (c *cli) toolsOf(ctx context.Context, g *gateway, session, server string) (list *api.ToolList, err error) {
+	if server == "" {
+		return ask(ctx, g, func(ctx context.Context) (*api.ToolList, error) { return g.ToolsIn(ctx, session, "") })
+	}
+	c.waitingFor(ctx, server, func() { list, err = g.ToolsIn(ctx, session, server) })
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("server %q has not answered yet: %w", server, err)
+	}
+	return list, g.explain(err)
+}
+
+// sayAfter is when somebody who is not at a terminal hears what is waited for.
+const sayAfter = time.Second
+
+// waitingFor is waiting for a server, of which a log hears too: packages may have
+// to be fetched first.
+func (c *cli) waitingFor(ctx context.Context, server string, do func()) {
+	what := fmt.Sprintf("waiting for server %q", server)
+	if c.errTerminal {
+		c.waiting(ctx, what, do)
+		return
+	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case <-c.after(sayAfter):
+			fmt.Fprintln(c.stderr, visible(what, false))
+		case <-done:
+		}
+	})
+	do()
+	close(done)
+	wg.Wait()
 }
 
 // ownerOf guesses the server of a tool: the longest id that the name begins

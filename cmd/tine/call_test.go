@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tine-mcp/tine/api"
 )
@@ -101,6 +103,80 @@ func TestCallAsksLittle(t *testing.T) {
 		if !slices.Equal(asked, tt.want) {
 			t.Errorf("%q asked %q, want %q", tt.args, asked, tt.want)
 		}
+	}
+}
+
+// A call waits for the server of its tool to start, and says so: a log hears it in
+// one line.
+func TestCallWaitsForItsServer(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		args []string
+		fail string // why the server is not there; empty where it comes
+		code int
+		said []string
+	}{
+		{"comes", []string{"call", "files__read_file", "path=/x"}, "", 0, []string{`waiting for server "files"`}},
+		{"never", []string{"call", "files__read_file", "path=/x"}, "did not start within 1m0s", exitFailed, []string{`waiting for server "files"`, `server "files"`, "did not start within 1m0s"}},
+		{"tools", []string{"tools", "files"}, "", 0, []string{`waiting for server "files"`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := world()
+			said := make(chan struct{})
+			have := f.tools
+			f.tools = func(server string) (any, *api.Error) {
+				<-said // nobody waits who has not said so
+				if tt.fail != "" {
+					return api.ToolList{Missing: []api.Missing{{Server: server, Reason: tt.fail}}}, nil
+				}
+				return have(server)
+			}
+			tc := newTestCLI(t, tt.args...)
+			tc.env["TINE_URL"] = f.start(t)
+			passed := make(chan time.Time)
+			close(passed)
+			tc.after = func(time.Duration) <-chan time.Time { return passed }
+			tc.stderr = &firstWrite{w: &tc.err, done: said}
+			if code := tc.cli.run(t.Context()); code != tt.code {
+				t.Errorf("exit %d, %q, %q", code, tc.out.String(), tc.err.String())
+			}
+			for _, want := range tt.said {
+				if !strings.Contains(tc.err.String(), want) {
+					t.Errorf("said %q, want %q in it", tc.err.String(), want)
+				}
+			}
+			if n := strings.Count(tc.err.String(), "waiting"); n != 1 {
+				t.Errorf("said %d times that it waits: %q", n, tc.err.String())
+			}
+		})
+	}
+}
+
+// firstWrite closes a channel when something was written.
+type firstWrite struct {
+	w    io.Writer
+	once sync.Once
+	done chan struct{}
+}
+
+func (f *firstWrite) Write(b []byte) (int, error) {
+	defer f.once.Do(func() { close(f.done) })
+	return f.w.Write(b)
+}
+
+// What --timeout bounds is the whole of a call, also until its server has started.
+func TestCallTimeoutBoundsTheStart(t *testing.T) {
+	f := world()
+	over := make(chan struct{})
+	f.tools = func(string) (any, *api.Error) {
+		<-over
+		return api.ToolList{}, nil
+	}
+	url := f.start(t)
+	t.Cleanup(func() { close(over) }) // before the gateway is closed
+	_, stderr, code := run(t, url, "call", "files__read_file", "path=/x", "--timeout", "50ms")
+	if code != exitFailed || !strings.Contains(stderr, `server "files" has not answered yet`) {
+		t.Errorf("exit %d, %q", code, stderr)
 	}
 }
 

@@ -18,7 +18,8 @@ func newToolsCmd(c *cli) *cobra.Command {
 		Short: "List the tools of all servers, or of one",
 		Long: `Lists the tools behind the running gateway by the names that "tine call" and
 clients of /mcp use. Servers that had to be left out are named on standard
-error, with the reason.
+error, with the reason. One that is asked for alone is waited for while it
+starts, for as long as its connect_timeout lets it.
 
 --session lists them as a session has them, by its id or the beginning of it.`,
 		Example: `  tine tools
@@ -51,7 +52,7 @@ func (c *cli) listTools(ctx context.Context, session, server string, schema bool
 			return err
 		}
 	}
-	list, err := ask(ctx, g, func(ctx context.Context) (*api.ToolList, error) { return g.ToolsIn(ctx, session, server) })
+	list, err := c.toolsOf(ctx, g, session, server)
 	if err != nil {
 		if server != "" {
 			err = c.unknownServer(ctx, g, server, err)

@@ -205,7 +205,7 @@ func (g *Gateway) logOf(up *upstream.Upstream, max int64) (*string, error) {
 }
 
 type toolQuery struct {
-	Server  string `query:"server" doc:"only the tools of this server"`
+	Server  string `query:"server" doc:"only the tools of this server, which is waited for while it starts"`
 	Session string `query:"session" doc:"as this session has them; default the caller's own"`
 }
 
@@ -226,7 +226,11 @@ func (g *Gateway) tools(a *ask, q toolQuery) (api.ToolList, error) {
 	}
 	x := &exchange{g: g, who: who, sess: sess, client: &upstream.Client{Key: newClientID()}, method: wire.MethodListTools}
 	t := x.table()
-	parts, missing := x.listSome(a.ctx(), t, wire.MethodListTools, func(s *shape) bool {
+	wait := t.cat.Config.Limits.ListWait
+	if only != "" {
+		wait = 0 // whoever asks for one server has no use for a list without it
+	}
+	parts, missing := x.listSome(a.ctx(), t, wire.MethodListTools, wait, func(s *shape) bool {
 		return only == "" && s.listed || s.entry.ID == only
 	})
 	out := api.ToolList{Tools: []api.Tool{}}

@@ -102,6 +102,40 @@ func TestMergedListsWithoutTheBroken(t *testing.T) {
 	}
 }
 
+// TestToolsOfOneWaitForIt asks for the tools of one server, which is waited for
+// longer than a list of all would, and for as long as it may take to start.
+func TestToolsOfOneWaitForIt(t *testing.T) {
+	slow, release := hanging(t, true, "one")
+	stuck, _ := hanging(t, true, "never")
+	w := open(t, "limits: {list_wait: 10ms}\n"+servers("slow", slow.URL, "stuck", `{url: "`+stuck.URL+`", connect_timeout: 100ms}`))
+	answer := make(chan api.ToolList, 1)
+	go func() {
+		defer close(answer)
+		var list api.ToolList
+		control(t, w, "GET", "/v1/tools?server=slow", "", &list)
+		answer <- list
+	}()
+	var all api.ToolList
+	control(t, w, "GET", "/v1/tools", "", &all)
+	if len(all.Tools) != 0 || len(all.Missing) != 2 {
+		t.Errorf("while they start the list of all is %+v", all)
+	}
+	select {
+	case list := <-answer:
+		t.Errorf("the list of one did not wait for it: %+v", list)
+	default:
+	}
+	release()
+	if list := <-answer; len(list.Tools) != 1 || list.Tools[0].Name != "slow__one" || len(list.Missing) != 0 {
+		t.Errorf("the list of one is %+v", list)
+	}
+	var none api.ToolList
+	control(t, w, "GET", "/v1/tools?server=stuck", "", &none)
+	if len(none.Missing) != 1 || none.Missing[0].Server != "stuck" || !strings.Contains(none.Missing[0].Reason, "did not start within 100ms") {
+		t.Errorf("the list of one that does not start is %+v", none)
+	}
+}
+
 // TestOneDeadServersView checks that asking for a broken server alone says which
 // one it is and why, in a way that programs can tell from a tool's own failure.
 func TestOneDeadServersView(t *testing.T) {

@@ -148,7 +148,7 @@ type listPart struct {
 
 // listAll lists what is in the merged view.
 func (x *exchange) listAll(ctx context.Context, t *table, method string) ([]listPart, []api.Missing) {
-	return x.listSome(ctx, t, method, func(s *shape) bool { return s.listed })
+	return x.listSome(ctx, t, method, t.cat.Config.Limits.ListWait, func(s *shape) bool { return s.listed })
 }
 
 // shadowed says which tools of a server are not in the merged view, since their
@@ -167,16 +167,16 @@ func (x *exchange) shadowed(t *table, p listPart) (out []api.Missing) {
 }
 
 // listSome asks every server that is chosen at once and waits for the slow ones
-// only so long. A server that can't be had leaves the list with a note; when a
+// only so long, or as long as it takes where that is 0. A server that can't be had
+// leaves the list with a note; when a
 // slow one comes in later, the session's clients are told that the list changed.
-func (x *exchange) listSome(ctx context.Context, t *table, method string, choose func(*shape) bool) ([]listPart, []api.Missing) {
+func (x *exchange) listSome(ctx context.Context, t *table, method string, wait time.Duration, choose func(*shape) bool) ([]listPart, []api.Missing) {
 	type slot struct {
 		part listPart
 		err  error
 		used bool
 	}
 	slots := make([]slot, len(t.cat.Entries))
-	wait := t.cat.Config.Limits.ListWait
 	var wg sync.WaitGroup
 	for i, e := range t.cat.Entries {
 		if on, _ := e.On(); !on || !x.who.MaySee(e.Base()) || !choose(t.shapes[e.ID]) {
@@ -190,7 +190,11 @@ func (x *exchange) listSome(ctx context.Context, t *table, method string, choose
 			continue
 		}
 		f := x.g.fetches.start(x, up, e, method)
-		wg.Go(func() { slots[i].part.items, slots[i].err = f.wait(ctx, e.ID, wait) })
+		most := wait
+		if most == 0 {
+			most = 2 * readTime(e) // it ends by itself before that
+		}
+		wg.Go(func() { slots[i].part.items, slots[i].err = f.wait(ctx, e.ID, most) })
 	}
 	wg.Wait()
 	var parts []listPart
@@ -259,7 +263,7 @@ func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, m
 	}
 	fs.m[key] = f
 	fs.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(x.g.life, e.ConnectTimeout+30*time.Second)
+		ctx, cancel := context.WithTimeout(x.g.life, readTime(e))
 		defer cancel()
 		f.items, f.err = readList(ctx, up, ask)
 		fs.mu.Lock()
@@ -273,6 +277,9 @@ func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, m
 	})
 	return f
 }
+
+// readTime is how long a server has for a list, with its start.
+func readTime(e *session.Entry) time.Duration { return e.ConnectTimeout + 30*time.Second }
 
 // wait waits for a fetch, counted from its beginning: one that hangs is waited
 // for once and not by everyone who comes after.
