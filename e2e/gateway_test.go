@@ -32,6 +32,8 @@ type gateway struct {
 	verb []string
 	// program runs in the place of the binary under test; empty for that one.
 	program string
+	// as is the user who runs it; nil for the test's own.
+	as *syscall.Credential
 
 	url  string // without a path
 	cmd  *exec.Cmd
@@ -129,6 +131,7 @@ func (g *gateway) start() error {
 	cmd.Dir = g.dir
 	cmd.Env = append(os.Environ(), g.env...)
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: g.as}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -210,9 +213,10 @@ func (g *gateway) end() (left []int) {
 
 // tine runs a subcommand against this gateway and returns its standard output.
 func (g *gateway) tine(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, tineBinary, append(args, "--state", g.state())...)
+	cmd := exec.CommandContext(ctx, cmp.Or(g.program, tineBinary), append(args, "--state", g.state())...)
 	cmd.Dir = g.dir
 	cmd.Env = append(os.Environ(), g.env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: g.as}
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 )
 
@@ -33,10 +34,8 @@ func run(m *testing.M) int {
 		builds = append(builds, []string{tineBinary, "../cmd/tine"})
 	}
 	for _, b := range builds {
-		cmd := exec.Command("go", "build", "-trimpath", "-o", b[0], b[1])
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", b[1], err, out)
+		if err := build(b[0], b[1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 	}
@@ -45,4 +44,21 @@ func run(m *testing.M) int {
 		os.Unsetenv(name)
 	}
 	return m.Run()
+}
+
+func build(program, source string) error {
+	cmd := exec.Command("go", "build", "-trimpath", "-o", program, source)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", source, err, out)
+	}
+	return nil
+}
+
+// built builds a server of this folder when it is first wanted.
+func built(server string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		program := filepath.Join(filepath.Dir(badServer), server)
+		return program, build(program, "./"+server)
+	})
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,16 +17,7 @@ import (
 )
 
 // faultServer builds the server that dies on demand, once.
-var faultServer = sync.OnceValues(func() (string, error) {
-	program := filepath.Join(filepath.Dir(badServer), "faultserver")
-	cmd := exec.Command("go", "build", "-trimpath", "-o", program, "./faultserver")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("build faultserver: %w\n%s", err, out)
-	}
-	return program, err
-})
+var faultServer = built("faultserver")
 
 // A faulty is a gateway in front of one that dies, and what it wrote down.
 type faulty struct {

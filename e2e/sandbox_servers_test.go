@@ -109,15 +109,15 @@ func TestSandboxServers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := startCell(t, "servers:\n"+tt.yaml)
-			forkCrowd(t, w, tt.shelf(w.gateway), tt.begins)
+			forkCrowd(t, w, tt.shelf(w.gateway), tt.begins, 20)
 			w.over(t)
 		})
 	}
 }
 
-const siblings = 20
-
-func forkCrowd(t *testing.T, w *cell, shelf *shelf, begins string) {
+// forkCrowd does that with the one server of a gateway. begins is what it says on
+// its standard error when it starts.
+func forkCrowd(t *testing.T, w *cell, shelf *shelf, begins string, siblings int) {
 	c := w.client(t)
 	parent := openSession(t, c, api.NewSession{}).ID
 	put := func(ctx context.Context, session, key, value string) error {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -22,16 +21,7 @@ import (
 )
 
 // sandServer builds the server that keeps all it knows in its memory, once.
-var sandServer = sync.OnceValues(func() (string, error) {
-	program := filepath.Join(filepath.Dir(badServer), "sandserver")
-	cmd := exec.Command("go", "build", "-trimpath", "-o", program, "./sandserver")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("build sandserver: %w\n%s", err, out)
-	}
-	return program, err
-})
+var sandServer = built("sandserver")
 
 const sandboxed = "sandbox: true"
 

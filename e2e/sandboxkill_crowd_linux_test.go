@@ -21,6 +21,7 @@ type boxCrowd struct {
 	c    *client.Client
 	box  *shelf
 	size int
+	busy int // how many of them the load is on
 
 	mu      sync.Mutex
 	members []*crowdMember
@@ -38,7 +39,7 @@ type boxFork struct {
 }
 
 func newBoxCrowd(c *client.Client, server string, size int) *boxCrowd {
-	return &boxCrowd{c: c, box: programShelf(server), size: size, forks: map[string]*boxFork{}, frozen: map[string]*crowdMember{}, counts: map[string]int{}}
+	return &boxCrowd{c: c, box: programShelf(server), size: size, busy: size / 4, forks: map[string]*boxFork{}, frozen: map[string]*crowdMember{}, counts: map[string]int{}}
 }
 
 func (w *boxCrowd) word() string {
@@ -64,7 +65,7 @@ func (w *boxCrowd) join(m *crowdMember) {
 func (w *boxCrowd) hot(rng *rand.Rand) *crowdMember {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.members[len(w.members)-1-rng.IntN(min(12, len(w.members)))]
+	return w.members[len(w.members)-1-rng.IntN(min(w.busy, len(w.members)))]
 }
 
 // take removes one that is to be closed.
@@ -252,7 +253,7 @@ func (w *boxCrowd) check(ctx context.Context, some float64) error {
 			continue
 		}
 		delete(there, m.id)
-		if rand.Float64() >= some && i < len(w.members)-12 {
+		if rand.Float64() >= some && i < len(w.members)-w.busy {
 			continue
 		}
 		asked++

@@ -18,8 +18,12 @@ import (
 // them are being laid to rest. The next gateway has every session with all that
 // was answered, forks are whole or not there, and in the end nothing is left.
 func TestSandboxKillGateway(t *testing.T) {
-	const sessions, rounds, callers = 50, 20, 6
 	g := startGateway(t, "sessions: {memory: off}\nservers:\n"+yamlBox(t, "box"))
+	killGateway(t, g, 50, 20, 6)
+}
+
+// killGateway does that to a gateway whose server "box" is the state server.
+func killGateway(t *testing.T, g *gateway, sessions, rounds, callers int) {
 	b := watchBoxes(t, g)
 	w := newBoxCrowd(g.client(t), "box", sessions)
 	first := openSession(t, w.c, api.NewSession{})
@@ -29,7 +33,7 @@ func TestSandboxKillGateway(t *testing.T) {
 	}
 	before, _ := root.known()
 	for len(w.members) < sessions {
-		for _, s := range fork(t, w.c, first.ID, 7) {
+		for _, s := range fork(t, w.c, first.ID, min(7, sessions-len(w.members))) {
 			w.join(root.child(s.ID, before))
 		}
 	}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"strings"
 	"syscall"
 	"testing"
 
@@ -31,8 +32,8 @@ func TestSandboxKillHung(t *testing.T) {
 		box.mustHold(t, c, other, map[string]string{"a": other})
 	}
 	_, err := c.Fork(t.Context(), closed, api.ForkRequest{Wait: "2s"})
-	if e := kindOf(err); e == nil || e.Server != "box" {
-		t.Errorf("a fork of a sandbox that hangs: %v (%+v), want an error of the server", err, e)
+	if e := kindOf(err); e == nil || e.Server != "box" || strings.Count(e.Message, "can't be held") != 1 {
+		t.Errorf("a fork of a sandbox that hangs: %v (%+v), want an error of the server that says once what can't be", err, e)
 	}
 	box.mustHold(t, c, other, map[string]string{"a": other})
 	if err := c.CloseSession(t.Context(), closed); err != nil {

@@ -5,14 +5,9 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
@@ -21,15 +16,7 @@ import (
 )
 
 // tellServer is the program of e2e/tellserver, built once.
-var tellServer = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(filepath.Dir(badServer), "tellserver")
-	cmd := exec.Command("go", "build", "-trimpath", "-o", path, "./tellserver")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build ./tellserver: %w\n%s", err, out)
-	}
-	return path, nil
-})
+var tellServer = built("tellserver")
 
 func mustTellServer(t testing.TB) string {
 	t.Helper()

@@ -3,11 +3,14 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -84,8 +87,10 @@ func TestSessionKill(t *testing.T) {
 // before it left.
 func (g *gateway) stumble(t testing.TB, after time.Duration) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), tineBinary, append([]string{"serve", "--listen", "127.0.0.1:0", "--state", g.state()}, g.args...)...)
+	cmd := exec.CommandContext(t.Context(), cmp.Or(g.program, tineBinary), append([]string{"serve", "--listen", "127.0.0.1:0", "--state", g.state()}, g.args...)...)
 	cmd.Dir = g.dir
+	cmd.Env = append(os.Environ(), g.env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: g.as}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -10,11 +10,9 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
@@ -22,16 +20,7 @@ import (
 )
 
 // stateServer builds the server that keeps all it knows in a directory, once.
-var stateServer = sync.OnceValues(func() (string, error) {
-	program := filepath.Join(filepath.Dir(badServer), "stateserver")
-	cmd := exec.Command("go", "build", "-trimpath", "-o", program, "./stateserver")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("build stateserver: %w\n%s", err, out)
-	}
-	return program, err
-})
+var stateServer = built("stateserver")
 
 // yamlState renders a server that is run and declares its state.
 func yamlState(t testing.TB, id string, more ...string) string {

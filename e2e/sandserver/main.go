@@ -5,17 +5,11 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
 	"flag"
 	"log"
-	"os"
-	"sync"
-	"time"
-)
 
-// maxMessage bounds one request.
-const maxMessage = 16 << 20
+	"github.com/tine-mcp/tine/e2e/toolserver"
+)
 
 func main() {
 	addr := flag.String("http", "", "listen here instead of serving stdio")
@@ -39,101 +33,17 @@ func main() {
 			log.Fatal(err)
 		}
 	}
-	if *addr != "" {
-		err = serveHTTP(*addr, m)
-	} else {
-		err = serve(m)
+	s := toolserver.Server[arguments]{
+		Name: "sandserver", Tools: []string{"put", "del", "all", "life", "draw", "reseed", "alarm", "work"},
+		Call: m.call, Hear: m.hear, Sessions: true,
 	}
-	if err != nil {
+	if err := s.Run(*addr); err != nil {
 		log.Fatal(err)
 	}
-}
-
-type request struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Params struct {
-		ProtocolVersion string    `json:"protocolVersion"`
-		Name            string    `json:"name"`
-		Arguments       arguments `json:"arguments"`
-	} `json:"params"`
 }
 
 type arguments struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
 	MS    int    `json:"ms"`
-}
-
-// serve answers each request on its own, so that a slow one keeps nobody waiting,
-// until its input ends.
-func serve(m *memory) error {
-	var out sync.Mutex
-	var calls sync.WaitGroup
-	in := bufio.NewScanner(os.Stdin)
-	in.Buffer(make([]byte, 64<<10), maxMessage)
-	for in.Scan() {
-		var r request
-		if json.Unmarshal(in.Bytes(), &r) != nil {
-			continue
-		}
-		if r.ID == nil {
-			m.hear(r.Method)
-			continue
-		}
-		calls.Go(func() {
-			line := m.respond(&r)
-			out.Lock()
-			defer out.Unlock()
-			os.Stdout.Write(append(line, '\n'))
-		})
-	}
-	calls.Wait()
-	return in.Err()
-}
-
-type object = map[string]any
-
-// respond is the whole response to a request.
-func (m *memory) respond(r *request) []byte {
-	answer := object{"jsonrpc": "2.0", "id": r.ID}
-	if result := m.answer(r); result != nil {
-		answer["result"] = result
-	} else {
-		answer["error"] = object{"code": -32601, "message": "method not found: " + r.Method}
-	}
-	line, err := json.Marshal(answer)
-	if err != nil {
-		log.Fatal(err) // maps and strings
-	}
-	return line
-}
-
-func (m *memory) answer(r *request) any {
-	switch r.Method {
-	case "initialize":
-		time.Sleep(m.slow)
-		m.greeted()
-		return object{
-			"protocolVersion": min(r.Params.ProtocolVersion, "2025-11-25"),
-			"capabilities":    object{"tools": object{}},
-			"serverInfo":      object{"name": "sandserver", "version": "1"},
-		}
-	case "ping":
-		return object{}
-	case "tools/list":
-		time.Sleep(m.slow)
-		var tools []object
-		for _, name := range []string{"put", "del", "all", "life", "draw", "reseed", "alarm", "work"} {
-			tools = append(tools, object{"name": name, "description": "Does " + name + ".", "inputSchema": object{"type": "object"}})
-		}
-		return object{"tools": tools}
-	case "tools/call":
-		text, err := m.call(r.Params.Name, r.Params.Arguments)
-		if err != nil {
-			return object{"isError": true, "content": []object{{"type": "text", "text": err.Error()}}}
-		}
-		return object{"content": []object{{"type": "text", "text": text}}}
-	}
-	return nil
 }

@@ -51,21 +51,20 @@ func (m *memory) reseed() {
 	m.random = rand.New(rand.NewPCG(binary.LittleEndian.Uint64(seed[:8]), binary.LittleEndian.Uint64(seed[8:])))
 }
 
-func (m *memory) greeted() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.life.Handshakes++
-}
-
-// hear takes a notification.
+// hear is told of each request and notification.
 func (m *memory) hear(method string) {
-	if method != "notifications/tine/forked" {
-		return
+	if method == "initialize" || method == "tools/list" {
+		time.Sleep(m.slow)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.life.Forked++
-	m.reseed()
+	switch method {
+	case "initialize":
+		m.life.Handshakes++
+	case "notifications/tine/forked":
+		m.life.Forked++
+		m.reseed()
+	}
 }
 
 func (m *memory) call(tool string, a arguments) (string, error) {
