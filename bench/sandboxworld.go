@@ -285,8 +285,14 @@ func (b *boxes) steady(ctx context.Context, name, server string, least, most int
 
 // prepared waits until the slots of a server are filled again, as they are for who
 // forks now and then: at least as many as the config has where it does not say,
-// and more where more were wanted at once.
+// and more where more were wanted at once. Those of the others are waited for too:
+// making them would be in the times.
 func (b *boxes) prepared(ctx context.Context, k *boxKind) error {
 	const slots, longer = 2, 400 * time.Millisecond // than it takes to make one
+	for _, other := range b.kinds {
+		if err := b.steady(ctx, gaugeSlots, other.name, 0, math.MaxInt, longer); err != nil {
+			return err
+		}
+	}
 	return b.steady(ctx, gaugeSlots, k.name, slots, math.MaxInt, longer)
 }

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
@@ -161,7 +163,7 @@ func blank(spec driver.Spec) driver.Spec {
 	return spec
 }
 
-// from takes one of a shelf that still lives.
+// from takes one of a shelf that still lives. What is ready stays parked.
 func (p *pool) from(s *shelf) *making {
 	if s == nil {
 		return nil
@@ -170,7 +172,7 @@ func (p *pool) from(s *shelf) *making {
 	for len(s.have) > 0 {
 		m := s.have[0]
 		s.have = slices.Delete(s.have, 0, 1)
-		if m.rec.ID.Lives() && m.rec.Gofer.Lives() {
+		if m.rec.ID.Lives() && m.rec.Gofer.Lives() && (m.restored || m.rec.ID.Signal(unix.SIGCONT) == nil) {
 			return m
 		}
 		p.work.Go(func() { p.drop(m) })

@@ -97,7 +97,8 @@ func (s *shelved) knows(m *boxMember, key, want string) {
 	}
 }
 
-// ahead waits until so many slots are there, and returns their names.
+// ahead waits until so many slots are there, none of which takes any of a CPU, and
+// returns their names.
 func (s *shelved) ahead(n int) []string {
 	s.Helper()
 	var names []string
@@ -107,7 +108,9 @@ func (s *shelved) ahead(n int) []string {
 		defer s.d.pool.mu.Unlock()
 		for _, shelf := range s.d.pool.shelves {
 			for _, m := range shelf.have {
-				names = append(names, m.rec.Sandbox)
+				if m.rec.ID.Stands() {
+					names = append(names, m.rec.Sandbox)
+				}
 			}
 		}
 		return fmt.Sprint(len(names))

@@ -155,6 +155,9 @@ func (p *pool) put(s *shelf, m *making) {
 	case len(s.have) >= max(s.want, s.coming()):
 		p.work.Go(func() { p.drop(m) })
 	default:
+		// It would take some of a CPU while it waits. One that is dead is found out
+		// when it is taken.
+		_ = m.rec.ID.Signal(unix.SIGSTOP)
 		s.have = append(s.have, m)
 	}
 }
@@ -177,7 +180,7 @@ func (p *pool) make(ctx context.Context, s *shelf) (_ *making, err error) {
 		return nil, err
 	}
 	m.restored = true
-	return m, m.rec.ID.Signal(unix.SIGSTOP)
+	return m, nil
 }
 
 // drop removes a sandbox that nobody took.
