@@ -49,13 +49,12 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (dri
 		}
 		return nil, nil, err
 	}
-	if p, ok := inst.(driver.Parker); ok { // it may take long to say hello, and is not idle then
-		p.Need(1)
-		defer p.Need(-1)
-	}
 	hello, forked := u.greeted(inst)
 	if opts.Hello = hello; hello != nil {
 		opts.restored = true
+	} else if p, ok := inst.(driver.Parker); ok { // it may take long to say hello, and is not idle then
+		p.Need(1)
+		defer p.Need(-1)
 	}
 	if hello == nil || forked && u.o.OnFork != nil {
 		// Not to be adopted before it was greeted, or told what it is.
