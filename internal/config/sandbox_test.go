@@ -80,6 +80,10 @@ tine.yaml:6:26: servers.a.sandbox.allow_read[1]: stands in allow_write too, whic
 tine.yaml:6:30: servers.a.sandbox.allow_read[2]: no sandbox sees ~/.ssh, as it holds keys; put what the server needs into another folder
 tine.yaml:7:21: servers.a.sandbox.allow_write[0]: lies in what deny_read[1] hides, and that wins; remove one of them
 tine.yaml:7:29: servers.a.sandbox.allow_write[2]: no sandbox sees ~/.docker, as it holds keys; put what the server needs into another folder`},
+		{"keys where it may be written", "servers: {a: {command: x, sandbox: {allow_write: ['~', /home, ~/.config, ~/.configs, /home/adam]}}}\n",
+			`tine.yaml:1:51: servers.a.sandbox.allow_write[0]: has ~/.ssh in it, which no sandbox sees, and which could not be hidden for good there; name the folders beside it instead
+tine.yaml:1:56: servers.a.sandbox.allow_write[1]: has ~/.ssh in it, which no sandbox sees, and which could not be hidden for good there; name the folders beside it instead
+tine.yaml:1:63: servers.a.sandbox.allow_write[2]: has ~/.config/gcloud in it, which no sandbox sees, and which could not be hidden for good there; name the folders beside it instead`},
 		{"denied where it may be written", "servers:\n  a:\n    command: x\n    sandbox:\n      allow_write:\n        - /v\n        - ~/w/\n        - /home/ada/w/b\n      deny_read: [~/w/.env, /ww, /v, /home/ada/w/b/c/../c]\n",
 			`tine.yaml:6:11: servers.a.sandbox.allow_write[0]: lies in what deny_read[2] hides, and that wins; remove one of them
 tine.yaml:9:19: servers.a.sandbox.deny_read[0]: lies in allow_write[1] on line 7, and would be seen as soon as the host replaces it there; move it out of that folder, or name only the folders beside it in allow_write
@@ -181,8 +185,8 @@ func TestSandbox(t *testing.T) {
 		"sandbox: {root: '${DIR}/../fs/'}":                         func(b *Sandbox) { b.Root = "/opt/fs" },
 		"sandbox: {memory: 512MiB, cpus: 1.5, pids: 9, files: 99}": func(b *Sandbox) { b.Memory, b.CPUs, b.Pids, b.Files = 512<<20, 1.5, 9, 99 },
 		"sandbox: {disk: 5GB, hostname: a.b}":                      func(b *Sandbox) { b.Disk, b.Hostname = 5e9, "a.b" },
-		"sandbox: {allow_read: [~/a, ../b], allow_write: [/w, '~']}": func(b *Sandbox) {
-			b.AllowRead, b.AllowWrite = []string{"/home/ada/a", "/b"}, []string{"/w", "/home/ada"}
+		"sandbox: {allow_read: [~/a, ../b], allow_write: [/w, ~/w]}": func(b *Sandbox) {
+			b.AllowRead, b.AllowWrite = []string{"/home/ada/a", "/b"}, []string{"/w", "/home/ada/w"}
 		},
 		"sandbox: {allow_read: [/r], allow_write: [/w], deny_read: [/r/.env, /ww, '${DIR}']}": func(b *Sandbox) {
 			b.AllowRead, b.AllowWrite, b.DenyRead = []string{"/r"}, []string{"/w"}, []string{"/r/.env", "/ww", "/opt/d"}

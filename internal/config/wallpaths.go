@@ -21,6 +21,7 @@ func (d *decoder) wallPaths(c object, to *Sandbox) {
 	d.notDenied(c, "allow_read", to.AllowRead, to)
 	d.notDenied(c, "allow_write", to.AllowWrite, to)
 	d.deniedAside(c, to)
+	d.keysAside(c, to)
 	written := make(map[string]bool, len(to.AllowWrite))
 	for _, p := range to.AllowWrite {
 		written[p] = true
@@ -121,6 +122,26 @@ func (d *decoder) deniedBy(p string, to *Sandbox) int {
 		}
 	}
 	return -1
+}
+
+// keysAside complains about what holds keys inside of what may be written to, which
+// could not be hidden for good either.
+func (d *decoder) keysAside(c object, to *Sandbox) {
+	home := d.res.paths.expandHome("~")
+	if !filepath.IsAbs(home) {
+		return
+	}
+	for i, dir := range to.AllowWrite {
+		for _, name := range NeverVisible() {
+			keys := filepath.Join(home, filepath.FromSlash(name))
+			if dir == "" || keys == dir || !within(keys, dir) {
+				continue // one that is hidden as a whole was spoken of
+			}
+			at, where := c.spot("allow_write", i)
+			d.fail(at, "%s: has ~/%s in it, which no sandbox sees, and which could not be hidden for good there; name the folders beside it instead", where, name)
+			break
+		}
+	}
 }
 
 // deniedAside complains about what is hidden inside of what may be written to. What

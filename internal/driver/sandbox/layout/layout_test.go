@@ -121,13 +121,14 @@ func TestPlanRefuses(t *testing.T) {
 		"a script that is denied": {func(w *Wanted) {
 			w.Command, w.Args, w.DenyRead = "/usr/bin/python3", []string{"/home/me/deny/s.py"}, []string{"/home/me/deny"}
 		}, "the script of the command: /home/me/deny/s.py: deny_read has /home/me/deny"},
-		"a command that is denied": {func(w *Wanted) { w.DenyRead = []string{"/usr/bin/tool"} }, "command: /usr/bin/tool: deny_read has"},
-		"a cwd that is missing":    {func(w *Wanted) { w.Cwd = "/srv/none" }, "cwd /srv/none can't be looked at"},
-		"a cwd that is a file":     {func(w *Wanted) { w.Cwd = "/usr/bin/tool" }, "cwd /usr/bin/tool is not a directory"},
-		"a root that is missing":   {func(w *Wanted) { w.Mode, w.Dir = Dir, "/srv/none" }, "root /srv/none can't be looked at"},
-		"a root that is a file":    {func(w *Wanted) { w.Mode, w.Dir = Dir, "/srv/data/a" }, "is not a directory; give one"},
-		"a root that is the host":  {func(w *Wanted) { w.Mode, w.Dir = Dir, "/srv/link" }, "write root: host for that"},
-		"a root in Tine's folder":  {func(w *Wanted) { w.Mode, w.Dir = Dir, stateDir }, "it is in Tine's own folder"},
+		"a command that is denied":     {func(w *Wanted) { w.DenyRead = []string{"/usr/bin/tool"} }, "command: /usr/bin/tool: deny_read has"},
+		"a cwd that is missing":        {func(w *Wanted) { w.Cwd = "/srv/none" }, "cwd /srv/none can't be looked at"},
+		"a cwd that is a file":         {func(w *Wanted) { w.Cwd = "/usr/bin/tool" }, "cwd /usr/bin/tool is not a directory"},
+		"a root that is missing":       {func(w *Wanted) { w.Mode, w.Dir = Dir, "/srv/none" }, "root /srv/none can't be looked at"},
+		"a root that is a file":        {func(w *Wanted) { w.Mode, w.Dir = Dir, "/srv/data/a" }, "is not a directory; give one"},
+		"a root that is the host":      {func(w *Wanted) { w.Mode, w.Dir = Dir, "/srv/link" }, "write root: host for that"},
+		"a root in Tine's folder":      {func(w *Wanted) { w.Mode, w.Dir = Dir, stateDir }, "it is in Tine's own folder"},
+		"keys where it may be written": {func(w *Wanted) { w.AllowWrite = []string{"/home/me"} }, "lies in /home/me, which may be written to; name the folders beside it"},
 		"what may come where it may be written": {
 			func(w *Wanted) { w.AllowWrite, w.DenyRead = []string{"/srv/data"}, []string{"/srv/data/b"} }, "create it first, or remove it"},
 	} {

@@ -233,6 +233,9 @@ func (p *planner) mask(s secret, real string, masked []string) ([]string, error)
 // replace what is there: the kernel takes a mask away together with the file below
 // it, and then the next file would be seen.
 func (p *planner) cover(s secret, b place, at string, is spot) error {
+	if b.node.write && s.what == "home" && !s.whole {
+		return inWritable(s, b)
+	}
 	if b.node.write || s.what != "home" && s.what != "deny_read" || s.whole {
 		return nil
 	}
@@ -245,6 +248,12 @@ func (p *planner) cover(s secret, b place, at string, is spot) error {
 		return nil // nobody here may list the folder that it is in
 	}
 	return err
+}
+
+// inWritable says that something can't be hidden for good in what may be written to:
+// a new one in its place would be seen.
+func inWritable(s secret, b place) error {
+	return fmt.Errorf("it is for keys, which no sandbox sees, and lies in %s, which may be written to; name the folders beside it instead", b.node.source)
 }
 
 // keepOut makes sure that what is not there can't appear in the root later.
@@ -264,8 +273,8 @@ func (p *planner) keepOut(s secret, b place, at string) error {
 		parent = path.Dir(parent)
 	}
 	if b.node.write {
-		if s.what == "home" {
-			return nil // whoever may write there can make it anyway
+		if s.what == "home" && !s.whole {
+			return inWritable(s, b)
 		}
 		return fmt.Errorf("it is not there and could appear in %s, which may be written to; create it first, or remove it", b.node.source)
 	}

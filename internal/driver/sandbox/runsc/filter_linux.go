@@ -34,5 +34,7 @@ func knowFilter(version string) {
 		return
 	}
 	filter.ListPrecompiled() // makes the map
-	precompiled[c.Program.Name] = c.Program
+	if precompiled != nil {
+		precompiled[c.Program.Name] = c.Program
+	}
 }
