@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -194,7 +195,7 @@ func (t *trials) boxWarm(ctx context.Context) (_ []reading, err error) {
 	for round := range t.s.Rounds {
 		for _, c := range cases {
 			if err := c.round(round, b.coldNative(ctx, c), func() error {
-				if err := b.until(ctx, gaugeReady, c.name, ready); err != nil {
+				if err := errors.Join(b.until(ctx, gaugeReady, c.name, ready), b.prepared(ctx, c.boxKind)); err != nil {
 					return err
 				}
 				return b.handed(ctx, c, c.says, func() (string, error) { return b.eager(ctx, c.name) })
@@ -244,6 +245,9 @@ func (b *boxes) spared(ctx context.Context, c *boxCase) error {
 		if err := b.until(ctx, gaugeReady, c.name, ready); err != nil {
 			return err
 		}
+	}
+	if err := b.prepared(ctx, c.boxKind); err != nil { // the copy was made in a slot
+		return err
 	}
 	return b.handed(ctx, c, mark, func() (string, error) {
 		ids, err := b.fork(ctx, c.session, 1)

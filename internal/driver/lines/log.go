@@ -21,7 +21,7 @@ const (
 // Log is the end of what a program wrote to its standard error. Where it can it
 // writes to the file itself, so that it needs nobody to do so. While we watch, a
 // file that has grown past half the limit is copied to stderr.old, its end at
-// least, and emptied; what the program writes between the two is lost.
+// least, and emptied; what the program writes between the two, a moment, is lost.
 type Log struct {
 	dir   string
 	limit int64
@@ -99,19 +99,9 @@ func (l *Log) Trim() error {
 	if size <= l.limit/2 {
 		return nil
 	}
-	keep := make([]byte, l.limit/2)
-	n, err := l.f.ReadAt(keep, size-int64(len(keep)))
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read the file for standard error: %w", err)
-	}
-	old := filepath.Join(l.dir, LogOld)
-	err = os.WriteFile(old+".part", keep[:n], 0o600)
-	if err == nil {
-		err = os.Rename(old+".part", old)
-	}
+	err = l.keep(size)
 	if err != nil {
 		// It may be this very file that leaves no room on the disk.
-		os.Remove(old + ".part")
 		err = fmt.Errorf("keep the end of standard error: %w", err)
 	}
 	if emptied := l.f.Truncate(0); emptied != nil {
@@ -119,6 +109,33 @@ func (l *Log) Trim() error {
 	}
 	l.last = 0
 	return err
+}
+
+// keep copies the end of the file, which has so many bytes, to the part before it.
+func (l *Log) keep(size int64) (err error) {
+	old := filepath.Join(l.dir, LogOld)
+	to, err := os.OpenFile(old+".part", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(old + ".part")
+		}
+	}()
+	from := max(0, size-l.limit/2)
+	// What came meanwhile comes along, so that little can come after it.
+	for _, most := range []int64{l.limit / 2, l.limit / 8, l.limit / 8} {
+		n, copyErr := io.Copy(to, io.NewSectionReader(l.f, from, most))
+		if err = copyErr; err != nil || n == 0 {
+			break
+		}
+		from += n
+	}
+	if err = errors.Join(err, to.Close()); err != nil {
+		return err
+	}
+	return os.Rename(old+".part", old)
 }
 
 // Tail returns the last lines, at most max bytes. A line that does not fit is

@@ -403,7 +403,7 @@ func TestWebServerThatDoesNotListen(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"ends":      {nil, []string{"ended before it listened", "nothing to listen at is given"}},
+		"ends":      {nil, []string{" ended ", "nothing to listen at is given"}},
 		"elsewhere": {[]string{"127.0.0.1:8001"}, []string{"nothing listens at port 8000", "sandbox.port"}},
 	} {
 		t.Run(name, func(t *testing.T) {
