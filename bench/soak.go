@@ -62,7 +62,7 @@ func soakMain(ctx context.Context, args []string, stdout, stderr io.Writer) int 
 	fs := flag.NewFlagSet(soakCommand, flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	fs.IntVar(&s.Calls, "calls", 100_000, "calls in all")
-	fs.IntVar(&s.First, "first", 1000, "calls before the first look")
+	fs.IntVar(&s.First, "first", 3000, "calls before the first look, which fill what is kept of calls")
 	fs.IntVar(&s.Reconnects, "reconnects", 200, "how often all clients go and come again")
 	fs.IntVar(&s.Callers, "callers", 8, "clients at once")
 	fs.StringVar(&s.Tine, "tine", "bin/tine", "the gateway's binary")

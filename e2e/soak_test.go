@@ -13,7 +13,7 @@ import (
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), "go", "run", "../bench", "soak",
-		"-tine", tineBinary, "-calls", "8000", "-first", "1000", "-reconnects", "30")
+		"-tine", tineBinary, "-calls", "9000", "-reconnects", "30")
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
