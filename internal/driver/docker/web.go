@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
@@ -138,7 +139,7 @@ func (i *instance) listens(ctx context.Context, w *web) error {
 	defer cancel()
 	wait := 5 * time.Millisecond
 	for {
-		err := knock(ctx, w.addr)
+		err := knock(ctx, w.addr, i.rec.silence())
 		if err == nil {
 			// The address of a container that has ended may lead to somebody else.
 			if s, stateErr := i.e.state(ctx, i.rec.ref()); stateErr == nil && s != nil && alive(s) {
@@ -160,17 +161,25 @@ func (i *instance) listens(ctx context.Context, w *web) error {
 	}
 }
 
-// knock looks whether somebody takes connections at an address. What an engine
-// puts before a published port takes them too, and closes them when nobody is
-// behind it.
-func knock(ctx context.Context, addr string) error {
+// silence is how long a connection must last that leads to a server. What an engine
+// puts before a published port takes connections too, and closes them when it has
+// found that nobody is behind it, which takes a while on a busy machine.
+func (r *record) silence() time.Duration {
+	if r.Reach == config.ReachPort {
+		return 300 * time.Millisecond
+	}
+	return 30 * time.Millisecond
+}
+
+// knock looks whether somebody takes connections at an address, and keeps them.
+func knock(ctx context.Context, addr string, silence time.Duration) error {
 	d := net.Dialer{Timeout: 500 * time.Millisecond}
 	c, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	c.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
+	c.SetReadDeadline(time.Now().Add(silence))
 	if _, err := c.Read(make([]byte, 1)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		if errors.Is(err, io.EOF) {
 			err = errors.New("the connection was closed at once")
