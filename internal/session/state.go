@@ -235,9 +235,11 @@ func memberError(server, doing string, err error) error {
 	if errors.As(err, &ours) {
 		return err
 	}
-	e := &api.Error{Kind: api.KindInfrastructure, Server: server, Retryable: true, Message: fmt.Sprintf("%s: %v", doing, err)}
-	if server != "" {
-		e.Message = fmt.Sprintf("server %q: %s", server, e.Message)
+	e := &api.Error{Kind: api.KindInfrastructure, Server: server, Retryable: true, Message: err.Error()}
+	if who := fmt.Sprintf("server %q: ", server); server == "" {
+		e.Message = fmt.Sprintf("%s: %v", doing, err)
+	} else if !strings.HasPrefix(e.Message, who) { // a driver that names the server says what it did, too
+		e.Message = fmt.Sprintf("%s%s: %v", who, doing, err)
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -26,6 +27,9 @@ func (i *instance) checkpoint(ctx context.Context, dir string) (imageInfo, error
 	req := i.request(control.OpCheckpoint)
 	req.Image = dir
 	if _, _, err := i.order(ctx, req); err != nil {
+		if strings.Contains(err.Error(), unix.ENOSPC.Error()) { // it comes from another process
+			err = fmt.Errorf("%w; make room where %s is", err, i.d.opts.Dir)
+		}
 		return imageInfo{}, fmt.Errorf("take down its memory: %w", err)
 	}
 	unread, err := unread(filepath.Join(i.h.Dir, fifo.In))

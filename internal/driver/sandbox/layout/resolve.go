@@ -51,10 +51,10 @@ func Resolve(command string, env []string) (string, []string, error) {
 	}
 	real, info, err := h.stat(at)
 	if err != nil {
-		return "", nil, fmt.Errorf("command %q can't be looked at: %w; mend the server's command", command, err)
+		return "", nil, fmt.Errorf("command %q can't be looked at: %w", command, err)
 	}
 	if !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0 {
-		return "", nil, fmt.Errorf("command %q is not a program: %s; mend the server's command", command, real)
+		return "", nil, fmt.Errorf("command %q is not a program: %s", command, real)
 	}
 	// What Plan would find by the path, for whoever shows it elsewhere.
 	p := &planner{w: Wanted{Command: at, Env: env, Homes: h.homes(lookup(env, "HOME"))}}

@@ -54,7 +54,7 @@ func TestResolveAsksWhoeverKeepsVersions(t *testing.T) {
 	for command, want := range map[string]string{
 		"no-such-program":                "is not found on PATH; install it",
 		"./x":                            "is not a whole path",
-		h.root + "/plain/none":           "mend the server's command",
+		h.root + "/plain/none":           "can't be looked at",
 		h.root + "/plain/nothing":        "is not a program",
 		h.root + "/broken/shims/python3": "nodenv which python3: exit status 1: no such version; install that version",
 	} {
