@@ -168,8 +168,8 @@ func (x *exchange) shadowed(t *table, p listPart) (out []api.Missing) {
 
 // listSome asks every server that is chosen at once and waits for the slow ones
 // only so long, or as long as it takes where that is 0. A server that can't be had
-// leaves the list with a note; when a
-// slow one comes in later, the session's clients are told that the list changed.
+// leaves the list with a note; when a slow one comes in later, the session's
+// clients are told that the list changed.
 func (x *exchange) listSome(ctx context.Context, t *table, method string, wait time.Duration, choose func(*shape) bool) ([]listPart, []api.Missing) {
 	type slot struct {
 		part listPart

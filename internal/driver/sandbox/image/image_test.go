@@ -13,10 +13,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/tine-mcp/tine/internal/driver/sandbox/image/imagetest"
 )
 
 func TestFormats(t *testing.T) {
-	base := tarOf(t, dir("./"), dir("./etc/"), reg("./etc/a", "1"), sym("./bin", "usr/bin"), dir("usr"), dir("usr/bin"), reg("usr/bin/srv", "x").with(0o755))
+	base := tarOf(t, dir("./"), dir("./etc/"), reg("./etc/a", "1"), sym("./bin", "usr/bin"), dir("usr"), dir("usr/bin"), reg("usr/bin/srv", "x").With(0o755))
 	top := tarOf(t, reg("etc/b", "2"), reg("/bin/more", "3"))
 	want := "bin->usr/bin etc/ etc/a=1 etc/b=2 usr/ usr/bin/ usr/bin/more=3 usr/bin/srv=x"
 	plain := tarOf(t, reg("usr/bin/srv", "x"), reg("manifest.json", `{"name": "app"}`), reg("etc/.wh.x", ""))
@@ -92,7 +94,7 @@ func TestLayers(t *testing.T) {
 		"behind an absolute link":         {[][]file{{dir("run"), sym("var/run", "/run"), reg("var/run/x", "1")}}, "run/ run/x=1 var/ var/run->/run"},
 		"behind a link that leads out":    {[][]file{{sym("l", "../../../up"), reg("l/x", "1")}}, "l->../../../up up/ up/x=1"},
 		"behind a link to nothing":        {[][]file{{sym("l", "/no/where"), reg("l/x", "1")}}, "l->/no/where no/ no/where/ no/where/x=1"},
-		"no devices":                      {[][]file{{file{"dev/null", tar.TypeChar, "", 0o666}, file{"dev/sda", tar.TypeBlock, "", 0o666}, file{"p", tar.TypeFifo, "", 0o666}, reg("a", "1")}}, "a=1"},
+		"no devices":                      {[][]file{{file{Name: "dev/null", Kind: tar.TypeChar, Text: "", Mode: 0o666}, file{Name: "dev/sda", Kind: tar.TypeBlock, Text: "", Mode: 0o666}, file{Name: "p", Kind: tar.TypeFifo, Text: "", Mode: 0o666}, reg("a", "1")}}, "a=1"},
 		"without a directory of its own":  {[][]file{{reg("a/b/c/d", "1")}}, "a/ a/b/ a/b/c/ a/b/c/d=1"},
 		"its root":                        {[][]file{{dir("/"), dir("."), reg(".", "x"), reg("a", "1")}}, "a=1"},
 	} {
@@ -117,7 +119,7 @@ func TestModes(t *testing.T) {
 		t.Skip("there are no modes")
 	}
 	img, err := newStore(t).Get(t.Context(), place(t, tarOf(t,
-		reg("su", "").with(0o6755), reg("shut", "").with(0), reg("mine", "").with(0o700), reg("all", "").with(0o666), dir("tmp").with(0o1777), dir("closed").with(0), reg("closed/in", "1"), dir("set").with(0o2755))))
+		reg("su", "").With(0o6755), reg("shut", "").With(0), reg("mine", "").With(0o700), reg("all", "").With(0o666), dir("tmp").With(0o1777), dir("closed").With(0), reg("closed/in", "1"), dir("set").With(0o2755))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +131,7 @@ func TestModes(t *testing.T) {
 			t.Errorf("%s is %v, %v, want %s", name, info.Mode(), err, want)
 		}
 	}
-	if info, err := os.Stat(filepath.Join(img.Dir, "all")); err != nil || !info.ModTime().Equal(written) {
+	if info, err := os.Stat(filepath.Join(img.Dir, "all")); err != nil || !info.ModTime().Equal(imagetest.Written) {
 		t.Errorf("its time is %v, %v", info.ModTime(), err)
 	}
 }
@@ -271,7 +273,7 @@ func TestLimits(t *testing.T) {
 		"a bomb after a tar":  {saved(t, padded), Limits{Bytes: 10 << 20}, "it has more than 10.0 MiB"},
 		"many files":          {tarOf(t, many...), limits, "it has more than 20 files"},
 		"many files of one":   {saved(t, tarOf(t, many...)), limits, "it has more than 20 files"},
-		"many devices of one": {saved(t, tarOf(t, append(many[:1], slicesOf(file{"n", tar.TypeChar, "", 0}, 50)...)...)), limits, "it has more than 20 files"},
+		"many devices of one": {saved(t, tarOf(t, append(many[:1], slicesOf(file{Name: "n", Kind: tar.TypeChar, Text: "", Mode: 0}, 50)...)...)), limits, "it has more than 20 files"},
 		"many links":          {tarOf(t, links...), Limits{Links: 20}, "it has more than 20 hard links"},
 		"no time":             {saved(t, tarOf(t, reg("a", "1"))), Limits{Time: 1}, "it takes longer than 1ns"},
 	} {
