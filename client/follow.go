@@ -28,7 +28,8 @@ const (
 	followPage   = 200
 )
 
-// ErrBrokenOff is wrapped by the error of a stream that was open and ended.
+// ErrBrokenOff is wrapped by the error of a Run whose gateway answered first and
+// was gone then.
 var ErrBrokenOff = errors.New("the stream of calls broke off")
 
 // A Follower reads the journal as it grows. Its zero value follows all calls,
@@ -68,11 +69,22 @@ func (f *Follower) Run(ctx context.Context, c *Client, each func(api.Call) error
 	silent := fmt.Errorf("it said nothing for %s", followQuiet)
 	quiet := time.AfterFunc(followQuiet, func() { cancel(silent) })
 	defer quiet.Stop()
+	answered := false
+	lost := func(err error) error {
+		if refused := new(api.Error); !answered || errors.As(err, &refused) {
+			return err
+		}
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return fmt.Errorf("%w at %s: %w", ErrBrokenOff, c.URL(), err)
+	}
 	if !f.began {
 		last, err := f.last(ctx, c)
 		if err != nil {
 			return err
 		}
+		answered = true
 		quiet.Stop() // how long each takes is not the gateway's fault
 		if err := f.handAll(last, each); err != nil {
 			return err
@@ -85,16 +97,17 @@ func (f *Follower) Run(ctx context.Context, c *Client, each func(api.Call) error
 	v.Set("follow", "1")
 	resp, err := c.send(ctx, request{method: http.MethodGet, query: v, accept: "application/x-ndjson", path: []string{"v1", "calls"}}, nil)
 	if err != nil {
-		return err
+		return lost(err)
 	}
 	defer resp.Body.Close()
+	answered = true
 
 	// Once the stream is open nothing can fall between it and the journal: what
 	// comes by both ways is handed over once.
 	quiet.Reset(followQuiet)
 	missed, err := f.missed(ctx, c)
 	if err != nil {
-		return err
+		return lost(err)
 	}
 	quiet.Stop()
 	if err := f.handAll(missed, each); err != nil {
@@ -118,14 +131,12 @@ func (f *Follower) Run(ctx context.Context, c *Client, each func(api.Call) error
 	}
 	err = lines.Err()
 	switch {
-	case ctx.Err() != nil:
-		err = context.Cause(ctx)
 	case err == nil:
 		err = io.EOF
 	case errors.Is(err, bufio.ErrTooLong):
 		return fmt.Errorf("a call from %s is larger than the limit of %d bytes", c.URL(), c.maxBody)
 	}
-	return fmt.Errorf("%w at %s: %w", ErrBrokenOff, c.URL(), err)
+	return lost(err)
 }
 
 // last reads the calls that come first, newest first. It is asked before the

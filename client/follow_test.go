@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -192,6 +193,31 @@ func TestFollowRefused(t *testing.T) {
 	f := client.Follower{}
 	if err := f.Run(t.Context(), c, nil); !errors.As(err, &ae) || ae.Status != 401 {
 		t.Error(err)
+	}
+}
+
+// A gateway that dies after its first answer is one that was lost, however far
+// the follower had come; one that was never there is not.
+func TestFollowLost(t *testing.T) {
+	for name, answers := range map[string]int{"never there": 0, "before the stream": 1, "before what was missed": 2} {
+		t.Run(name, func(t *testing.T) {
+			left := answers
+			transport := roundTrip(func(r *http.Request) (*http.Response, error) {
+				if left--; left < 0 {
+					return nil, syscall.ECONNREFUSED
+				}
+				return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(`{"calls":[]}`)), Request: r}, nil
+			})
+			c, err := client.New(client.Options{HTTPClient: &http.Client{Transport: transport}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := client.Follower{}
+			err = f.Run(t.Context(), c, nil)
+			if !errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, client.ErrBrokenOff) != (answers > 0) {
+				t.Error(err)
+			}
+		})
 	}
 }
 

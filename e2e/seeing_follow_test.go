@@ -24,6 +24,7 @@ type follower struct {
 	mu     sync.Mutex
 	calls  []api.Call
 	bad    string // a line that is no call
+	ended  bool
 	stderr strings.Builder
 }
 
@@ -57,6 +58,9 @@ func (g *gateway) startFollow(t testing.TB, args ...string) *follower {
 			f.calls = append(f.calls, c)
 			f.mu.Unlock()
 		}
+		f.mu.Lock()
+		f.ended = true
+		f.mu.Unlock()
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -82,8 +86,14 @@ func (f *follower) until(t testing.TB, what string, is func(api.Call) bool) []ap
 	t.Helper()
 	var all []api.Call
 	if err := eventually(func() error {
+		f.mu.Lock()
+		ended := f.ended
+		f.mu.Unlock()
 		if all = f.seen(); slices.ContainsFunc(all, is) {
 			return nil
+		}
+		if ended {
+			return final{fmt.Errorf("tine calls --follow ended before %s was printed", what)}
 		}
 		return fmt.Errorf("%s is not among the %d calls that were printed", what, len(all))
 	}); err != nil {
