@@ -147,7 +147,7 @@ func (s *Suite) testHoldLeave(t *testing.T) {
 	defer s.Stop(t, again)
 	held := hold(t, again)
 	release() // of somebody who has nothing to do with it any more
-	p := NewPeer(mustDial(t, again))
+	p := NewPeer(again, mustDial(t, again))
 	answer := later(t, p, "back")
 	short, cancel := context.WithTimeout(context.Background(), briefly)
 	defer cancel()

@@ -16,6 +16,7 @@ import (
 
 // Peer is a client at the other end of a link: it calls one tool at a time.
 type Peer struct {
+	inst driver.Instance
 	link driver.Link
 	next int
 
@@ -24,7 +25,7 @@ type Peer struct {
 }
 
 // NewPeer returns a client that has not shaken hands.
-func NewPeer(link driver.Link) *Peer { return &Peer{link: link} }
+func NewPeer(inst driver.Instance, link driver.Link) *Peer { return &Peer{inst: inst, link: link} }
 
 // Dial opens the instance's link and shakes hands.
 func Dial(t testing.TB, inst driver.Instance) *Peer {
@@ -36,7 +37,7 @@ func Dial(t testing.TB, inst driver.Instance) *Peer {
 	if link.Stream != nil {
 		t.Cleanup(func() { link.Stream.Close() })
 	}
-	p := &Peer{link: link}
+	p := NewPeer(inst, link)
 	if err := p.shakeHands(ctx(t)); err != nil {
 		t.Fatalf("initialize: %v", err)
 	}
@@ -112,6 +113,10 @@ func (p *Peer) request(ctx context.Context, method string, params any) (json.Raw
 
 // answer reads until the answer with that id.
 func (p *Peer) answer(id string) (json.RawMessage, error) {
+	if parker, ok := p.inst.(driver.Parker); ok {
+		parker.Need(1)
+		defer parker.Need(-1)
+	}
 	stuck := time.AfterFunc(patience, func() { p.link.Stream.Close() })
 	defer stuck.Stop()
 	for {

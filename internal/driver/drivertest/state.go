@@ -170,7 +170,7 @@ func (s *Suite) testManyChildren(t *testing.T) {
 				if err != nil {
 					return fmt.Errorf("dial: %w", err)
 				}
-				p := NewPeer(link)
+				p := NewPeer(inst, link)
 				if err := p.shakeHands(c); err != nil {
 					return fmt.Errorf("initialize: %w", err)
 				}

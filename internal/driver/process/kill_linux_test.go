@@ -115,7 +115,7 @@ func echo(t *testing.T, inst driver.Instance, text string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return drivertest.NewPeer(link).TryCall(t.Context(), "echo", map[string]any{"text": text})
+	return drivertest.NewPeer(inst, link).TryCall(t.Context(), "echo", map[string]any{"text": text})
 }
 
 // crash runs a busy gateway and kills it.

@@ -160,7 +160,7 @@ func TestRecoverRemovesStatesAndSnapshotsOfNobody(t *testing.T) {
 				t.Fatal(err)
 			}
 			inst := r.start(t, r.d, a)
-			p := drivertest.NewPeer(dial(t, inst))
+			p := drivertest.NewPeer(inst, dial(t, inst))
 			p.Call(t, "put", map[string]any{"key": "k", "value": "v"})
 			stays, err := r.d.Freeze(t.Context(), a, inst, "")
 			if err != nil {
@@ -200,7 +200,7 @@ func TestRecoverRemovesStatesAndSnapshotsOfNobody(t *testing.T) {
 			}
 			all := []driver.Instance{adopted, b, r.start(t, next, d)}
 			for _, inst := range all {
-				if got := drivertest.NewPeer(dial(t, inst)).Call(t, "get", map[string]any{"key": "k"}); got != "v" {
+				if got := drivertest.NewPeer(inst, dial(t, inst)).Call(t, "get", map[string]any{"key": "k"}); got != "v" {
 					t.Errorf("got %q", got)
 				}
 				stop(t, inst)

@@ -129,7 +129,7 @@ func echo(t *testing.T, inst driver.Instance, text string) {
 	if link.Stream != nil {
 		defer link.Stream.Close()
 	}
-	got, err := drivertest.NewPeer(link).TryCall(t.Context(), "echo", map[string]any{"text": text})
+	got, err := drivertest.NewPeer(inst, link).TryCall(t.Context(), "echo", map[string]any{"text": text})
 	if err != nil || got != text {
 		t.Errorf("echo said %q, %v", got, err)
 	}

@@ -148,7 +148,7 @@ func TestIsolationForkedBomb(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { link.Stream.Close() })
-		children = append(children, &cell{inst: inst, peer: drivertest.NewPeer(link)})
+		children = append(children, &cell{inst: inst, peer: drivertest.NewPeer(inst, link)})
 	}
 	if err := p.d.Discard(t.Context(), snap); err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ func (s *shelved) begin(name string, from *driver.Snapshot) *boxMember {
 	if err != nil {
 		s.Fatal(err)
 	}
-	m.p = drivertest.NewPeer(link)
+	m.p = drivertest.NewPeer(inst, link)
 	return m
 }
 

@@ -131,6 +131,7 @@ func run(name string, a arguments) string {
 
 func child(name string, a arguments) string {
 	delete(a, "child")
+	spareThreads()
 	b, err := json.Marshal(a)
 	if err != nil {
 		panic(err)
