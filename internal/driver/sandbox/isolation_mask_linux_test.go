@@ -3,10 +3,13 @@
 package sandbox
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
@@ -235,5 +238,34 @@ func TestIsolationMaskInWritable(t *testing.T) {
 	c.works(t)
 	if content(t, file) != p.canary {
 		t.Error("what was masked is changed on the host")
+	}
+}
+
+// TestRootHostChanges starts servers while directories of the host, which are shown
+// piece by piece because something in them is not, come and go.
+func TestRootHostChanges(t *testing.T) {
+	p := newPrison(t, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var churn sync.WaitGroup
+	churn.Go(func() {
+		for ctx.Err() == nil {
+			var all []string
+			for range 8 {
+				at, err := os.MkdirTemp("/var", "tine-comes-and-goes")
+				if err != nil {
+					return // nothing there is an ordinary user's
+				}
+				all = append(all, at)
+			}
+			time.Sleep(time.Millisecond)
+			for _, at := range all {
+				os.Remove(at)
+			}
+		}
+	})
+	defer churn.Wait()
+	defer cancel()
+	for range 8 {
+		p.enter(t, func(s *driver.Spec) { s.Sandbox.Root = config.RootHost }).works(t)
 	}
 }

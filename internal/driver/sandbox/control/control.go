@@ -83,6 +83,9 @@ type Part struct {
 	Mode   uint32 `json:"mode,omitempty"`   // of a directory or Text; default 0755 and 0644
 	Write  bool   `json:"write,omitempty"`  // Source may be written to
 	Owner  *Owner `json:"owner,omitempty"`  // who owns Source inside
+	// Of is the directory of the host that was to be seen, where Source is only an
+	// entry of it, as it was found: one that is gone by now is left out.
+	Of string `json:"of,omitempty"`
 }
 
 // Owner says that what is the host's UID and GID is another's inside, and the

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"path"
 	"slices"
+
+	"github.com/tine-mcp/tine/internal/driver/sandbox/control"
 )
 
 // databases are what changes when packages of a system do.
@@ -32,12 +34,17 @@ func (p *planner) digest(l *Layout) string {
 	parts := slices.Clone(l.Parts)
 	if p.w.Image != "" {
 		// Where an image was unpacked does not matter.
-		for i := range parts {
-			if real, _, err := p.host.real(p.w.Dir); err == nil && within(real, parts[i].Source) {
-				parts[i].Source = below("image:", real, parts[i].Source)
+		if real, _, err := p.host.real(p.w.Dir); err == nil {
+			for i := range parts {
+				for _, at := range []*string{&parts[i].Source, &parts[i].Of} {
+					if within(real, *at) {
+						*at = below("image:", real, *at)
+					}
+				}
 			}
 		}
 	}
+	parts = whole(parts)
 	sum := sha256.New()
 	_ = json.NewEncoder(sum).Encode([]any{parts, l.Masks, p.w.Image})
 	for _, at := range slices.Compact(stamps) {
@@ -46,4 +53,22 @@ func (p *planner) digest(l *Layout) string {
 		}
 	}
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
+}
+
+// whole has directories in place of their entries: what comes and goes in one that
+// had to be split is no more than what does in one that had not.
+func whole(parts []control.Part) []control.Part {
+	var all []control.Part
+	split := map[string]bool{}
+	for _, part := range parts {
+		if part.Of != "" {
+			if split[part.Of] {
+				continue
+			}
+			split[part.Of] = true
+			part = control.Part{Source: part.Of, Write: part.Write}
+		}
+		all = append(all, part)
+	}
+	return all
 }

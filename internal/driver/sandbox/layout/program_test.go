@@ -4,9 +4,12 @@ package layout
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/driver/sandbox/control"
 )
 
 func TestProgramsBringWhatTheyNeed(t *testing.T) {
@@ -124,6 +127,31 @@ func TestDigestChangesWithWhatIsSeen(t *testing.T) {
 	}
 	if plan(t, first).Digest != was {
 		t.Error("it changed with something else")
+	}
+}
+
+// What comes to a directory that had to be split is seen, and the root is still
+// the same one.
+func TestDigestOfWhatWasSplit(t *testing.T) {
+	h := machine(t, "/srv/mine/x.js", "/var/cache/y")
+	w := wanted(h, "/usr/bin/node", "/srv/mine/x.js")
+	w.Mode = Host
+	shows := func(l *Layout, at string) bool {
+		return slices.ContainsFunc(l.Parts, func(p control.Part) bool { return p.Source == at && p.Of != "" })
+	}
+	was := plan(t, w)
+	if shows(was, "/var/new") || !shows(was, "/var/cache") {
+		t.Fatalf("/var is not in pieces: %+v", was.Parts)
+	}
+	if err := os.Mkdir(h.at("/var/new"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	is := plan(t, w)
+	if !shows(is, "/var/new") {
+		t.Errorf("what is new is not shown: %+v", is.Parts)
+	}
+	if is.Digest != was.Digest {
+		t.Error("the digest has changed")
 	}
 }
 

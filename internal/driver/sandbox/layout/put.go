@@ -176,10 +176,13 @@ func (t *tree) open(s spot) error {
 		switch {
 		case e.Type()&fs.ModeSymlink != 0:
 			text, err := t.host.readlink(at)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // it was there when the directory was read
+			}
 			if err != nil {
 				return err
 			}
-			n.kids[e.Name()] = &node{kind: isLink, text: text}
+			n.kids[e.Name()] = &node{kind: isLink, text: text, from: from}
 		case e.IsDir() || e.Type().IsRegular():
 			n.kids[e.Name()] = &node{kind: isBind, source: at, from: from, folder: e.IsDir(), write: s.write}
 		}

@@ -26,7 +26,7 @@ const (
 type node struct {
 	kind   kind
 	source string      // of a bind, a real path of the host
-	from   string      // of a bind that another was split into, the source of that
+	from   string      // of what a bind was split into, the source of that
 	folder bool        // a bind is of a directory
 	write  bool        // a bind may be written to
 	text   string      // of a text or a link
@@ -159,9 +159,9 @@ func (t *tree) parts() []control.Part {
 		part := control.Part{Path: p}
 		switch n.kind {
 		case isBind:
-			part.Source, part.Write = n.source, n.write
+			part.Source, part.Write, part.Of = n.source, n.write, n.from
 		case isLink:
-			part.Link = n.text
+			part.Link, part.Of = n.text, n.from
 		case isText:
 			part.Text, part.File = n.text, true
 		case isDir:

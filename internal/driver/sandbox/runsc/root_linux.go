@@ -37,7 +37,11 @@ func (h *helper) makeRoot(r *control.Root) (err error) {
 		}
 	}()
 	for _, p := range r.Parts {
-		if err := h.addPart(r.Dir, p); err != nil {
+		err := h.addPart(r.Dir, p)
+		if p.Of != "" && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("%s in the root: %w", p.Path, err)
 		}
 	}
