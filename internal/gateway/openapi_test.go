@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -65,6 +66,9 @@ func readDocument(t *testing.T, w *world, path string, header ...string) *openAP
 	return doc
 }
 
+// resolved are the schemas that were resolved before, by their text.
+var resolved sync.Map
+
 // resolved makes a validator of a schema of the document.
 func (d *openAPI) resolved(t *testing.T, schema json.RawMessage) *jsonschema.Resolved {
 	t.Helper()
@@ -74,6 +78,9 @@ func (d *openAPI) resolved(t *testing.T, schema json.RawMessage) *jsonschema.Res
 		t.Fatal(err)
 	}
 	all = bytes.ReplaceAll(all, []byte("#/components/schemas/"), []byte("#/$defs/"))
+	if res, ok := resolved.Load(string(all)); ok {
+		return res.(*jsonschema.Resolved)
+	}
 	var s jsonschema.Schema
 	if err := json.Unmarshal(all, &s); err != nil {
 		t.Fatalf("%v in %s", err, all)
@@ -82,6 +89,7 @@ func (d *openAPI) resolved(t *testing.T, schema json.RawMessage) *jsonschema.Res
 	if err != nil {
 		t.Fatalf("%v in %s", err, all)
 	}
+	resolved.Store(string(all), res)
 	return res
 }
 

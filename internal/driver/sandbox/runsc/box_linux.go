@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -82,7 +83,7 @@ func (h *helper) create(req ours.Request, files []*os.File) (ours.Reply, error) 
 	}
 	defer logRead.Close()
 	attr := &syscall.ProcAttr{
-		Env:   []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
+		Env:   []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "GOGC=" + strconv.Itoa(restoreGC)},
 		Files: []uintptr{files[0].Fd(), files[1].Fd(), files[2].Fd(), logWrite.Fd(), ours.Lock},
 	}
 	args = append([]string{args[0], "--log=/proc/self/fd/3", "--log-format=json"}, args[1:]...)
