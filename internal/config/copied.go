@@ -39,6 +39,8 @@ func (d *decoder) copied(o object, s *Server) {
 			wrong = "goes with scope: session; one that is shared is there for every session as it is, so remove it"
 		case on.key != "warm" && s.Fork != "" && s.Fork != ForkMemory:
 			wrong = "goes with fork: memory, but fork is " + s.Fork + "; remove one of them"
+		case on.key == "warm" && s.Workspace:
+			wrong = "begins new sessions with a server that was started before them, in a workspace that is not theirs; remove it, or have the server do without the workspace"
 		case on.key == "fork_ahead" && (len(s.State) > 0 || s.Workspace):
 			files := "state"
 			if s.Workspace {

@@ -140,6 +140,8 @@ tine.yaml:1:82: servers.a.on_fork: goes with fork: memory, but fork is fresh; re
 		{"ahead with files", "servers:\n  a: {command: x, args: ['${state.d}'], state: [d], sandbox: true, fork_ahead: true}\n  b: {command: x, workspace: true, sandbox: true, fork_ahead: true}\n",
 			`tine.yaml:2:68: servers.a.fork_ahead: copies a server before the fork, so that the files in state would be of another moment than its memory; remove it, or have the server use neither state nor workspace
 tine.yaml:3:51: servers.b.fork_ahead: copies a server before the fork, so that the files in the workspace would be of another moment than its memory; remove it, or have the server use neither state nor workspace`},
+		{"warm with the workspace", "servers:\n  a: {command: x, args: ['${workspace}'], sandbox: true, warm: 1}\n  b: {command: x, args: ['${state.d}'], state: [d], sandbox: true, warm: 1}\n",
+			`tine.yaml:2:58: servers.a.warm: begins new sessions with a server that was started before them, in a workspace that is not theirs; remove it, or have the server do without the workspace`},
 		{"values", "servers: {a: {command: x, sandbox: true, warm: 1001, fork_ahead: maybe, on_fork: tool}, b: {command: x, sandbox: true, on_fork: {tool: 'a b'}}, c: {command: x, sandbox: true, on_fork: {}}, d: {command: x, sandbox: true, on_fork: tool a/b}, e: {command: x, sandbox: true, on_fork: true}, f: {command: x, sandbox: true, on_fork: {tol: x}}}\n",
 			`tine.yaml:1:48: servers.a.warm: 1001 is out of range; want 0 to 1000
 tine.yaml:1:66: servers.a.fork_ahead: got "maybe", want true or false
@@ -237,7 +239,8 @@ func TestCopied(t *testing.T) {
 		"on_fork: notify":                "0 false &{true }  false []",
 		"on_fork: tool reseed":           "0 false &{false reseed}  false []",
 		"on_fork: {tool: reseed}":        "0 false &{false reseed}  false []",
-		"warm: 2, args: ['${state.d}', '${workspace}'], state: {d: ./t}, fork: files":     "2 false <nil> files true [{d /srv/t}]",
+		"warm: 2, args: ['${state.d}'], state: {d: ./t}, fork: files":                     "2 false <nil> files false [{d /srv/t}]",
+		"args: ['${workspace}'], fork: files":                                             "0 false <nil> files true []",
 		"warm: 0, fork_ahead: false, env: {A: '${state.d}'}, state: [d], on_fork: notify": "0 false &{true }  false [{d }]",
 	} {
 		opts := noEnv()
@@ -276,7 +279,7 @@ func TestSandboxElsewhere(t *testing.T) {
 const walled = `servers:
   py:
     command: /py
-    args: ["--dir=${state.data}", "${workspace}"]
+    args: ["--dir=${state.data}"]
     env: {KEY: "${SECRET}"}
     state: {data: ./seed}
     sandbox:
@@ -298,7 +301,7 @@ const walled = `servers:
     warm: 4
     on_fork: tool ${SECRET}
   plain: {command: npx, args: [-y, some-server], sandbox: true, fork_ahead: true, on_fork: notify, fork: memory}
-  open: {command: x, sandbox: {network: host, root: host}, warm: 0}
+  open: {command: x, args: ["${workspace}"], sandbox: {network: host, root: host}, warm: 0}
 `
 
 // What is shown of a config without secrets is a config that means the same.
@@ -312,7 +315,7 @@ func TestSandboxRoundTrip(t *testing.T) {
 	}
 	for _, part := range []string{`    driver: sandbox
     command: /py
-    args: ["--dir=${state.data}", "${workspace}"]
+    args: ["--dir=${state.data}"]
     env:
       NAME: s3
 `, `    sandbox:

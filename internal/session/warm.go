@@ -55,8 +55,6 @@ func (e *Entry) warms() (yes bool, why string) {
 		return false, ""
 	case e.preparer() == nil || e.keeper() == nil:
 		return false, fmt.Sprintf("driver %q has nothing ready", e.Driver)
-	case e.Workspace:
-		return false, "it works in the workspace, of which each session has its own"
 	case e.keeper().Carries(e.spec()) != driver.CarryMemory:
 		return false, "its memory can't be carried"
 	}

@@ -174,14 +174,6 @@ servers:
 	}
 }
 
-func TestWarmLeavesTheWorkspaceAlone(t *testing.T) {
-	w := boxWorld(t, "servers: {box: {command: box, sandbox: true, workspace: true, warm: 2}}\n")
-	wantDump(t, "a session", w.opened(session.OpenOptions{}), "box", `{}`)
-	if said := w.boxes.said(); said != "" {
-		t.Errorf("asked to have ready: %s", said)
-	}
-}
-
 // A driver that can have nothing ready is asked once, and takes no room.
 func TestWarmWithoutAnyReady(t *testing.T) {
 	const yaml = `

@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,21 +16,29 @@ import (
 // removeContainer ends and removes a container, with the volumes that have no
 // name. One that is not there is fine.
 func (e *engine) removeContainer(ctx context.Context, id string) error {
-	wait := 5 * time.Millisecond
-	for {
+	return untilSettled(ctx, func() error {
 		_, err := e.cli.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-		switch {
-		case err == nil, gone(err):
+		if err == nil || gone(err) {
 			return nil
-		case strings.Contains(err.Error(), "is paused") || strings.Contains(err.Error(), "paused"):
+		}
+		if strings.Contains(err.Error(), "paused") {
 			if err := e.unpause(ctx, id); err != nil {
 				return err
 			}
-		case !errdefs.IsConflict(err) && !strings.Contains(err.Error(), "already in progress") &&
-			!strings.Contains(err.Error(), "could not be stopped") && !strings.Contains(err.Error(), "state improper"):
+		}
+		return err
+	})
+}
+
+// untilSettled does something with a container until that succeeds, or fails for
+// another reason than that the container is about to be in another state.
+func untilSettled(ctx context.Context, do func() error) error {
+	wait := 5 * time.Millisecond
+	for {
+		err := do()
+		if err == nil || !unsettled(err) {
 			return err
 		}
-		// Somebody removes it already, or it is about to end.
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
@@ -41,8 +50,19 @@ func (e *engine) removeContainer(ctx context.Context, id string) error {
 	}
 }
 
+// unsettled reports whether an engine refuses because somebody else does something
+// with the container already, or because that is about to end.
+func unsettled(err error) bool {
+	return errdefs.IsConflict(err) || slices.ContainsFunc([]string{"already in progress", "could not be stopped", "state improper", "paused"},
+		func(s string) bool { return strings.Contains(err.Error(), s) })
+}
+
 // kill ends a container that stays.
 func (e *engine) kill(ctx context.Context, id string) error {
+	return untilSettled(ctx, func() error { return e.tryKill(ctx, id) })
+}
+
+func (e *engine) tryKill(ctx context.Context, id string) error {
 	s, err := e.state(ctx, id)
 	switch {
 	case gone(err):

@@ -168,7 +168,10 @@ func orUnknown(s string) string {
 	return s
 }
 
-var errBinary = errors.New("the binary that made it is gone")
+var (
+	errBinary   = errors.New("the binary that made it is gone")
+	errStopping = errors.New("the gateway is stopping")
+)
 
 // get returns the helper of a binary, and starts it where it does not run.
 func (h *helpers) get(hash string) (*helper, error) {
@@ -191,7 +194,7 @@ func (h *helpers) get(hash string) (*helper, error) {
 	run, closed := h.running[hash], h.closed
 	h.mu.Unlock()
 	if closed {
-		return nil, errors.New("the gateway is stopping")
+		return nil, errStopping
 	}
 	if run != nil {
 		select {
@@ -212,7 +215,7 @@ func (h *helpers) get(hash string) (*helper, error) {
 	defer h.mu.Unlock()
 	if h.closed {
 		go run.end()
-		return nil, errors.New("the gateway is stopping")
+		return nil, errStopping
 	}
 	h.running[hash] = run
 	return run, nil

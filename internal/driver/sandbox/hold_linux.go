@@ -34,21 +34,42 @@ func (i *instance) Hold(ctx context.Context) (release func(), err error) {
 		enter = i.conn.Hold()
 	}
 	i.park.add(1)
-	paused := false
+	var pausing chan struct{} // nil where it is not paused
 	release = sync.OnceFunc(func() {
-		if paused {
-			i.resume()
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			if pausing != nil {
+				<-pausing // or it would be paused after it went on
+				i.resume()
+			}
+			i.park.add(-1)
+			enter()
+			<-i.holding
+		}()
+		select {
+		case <-over:
+		case <-time.After(resumeWait):
 		}
-		i.park.add(-1)
-		enter()
-		<-i.holding
 	})
 	select {
 	case <-i.leaving:
 		err = errParting
 	default:
-		_, _, err = i.order(ctx, i.request(control.OpPause))
-		paused = true // also where it fails: nobody can tell how far it came
+		pausing = make(chan struct{})
+		var failed error
+		go func() {
+			defer close(pausing)
+			within, cancel := i.alive()
+			defer cancel()
+			_, _, failed = i.order(within, i.request(control.OpPause))
+		}()
+		select {
+		case <-pausing:
+			err = failed
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
 	}
 	if err != nil {
 		release()
@@ -62,11 +83,52 @@ func (i *instance) Hold(ctx context.Context) (release func(), err error) {
 	return release, nil
 }
 
-// resumeWait is how long a sandbox that hangs is waited for. It goes on later, too.
+// resumeWait is how long a sandbox that hangs, or a helper that has to be started,
+// is waited for. What was held goes on later, too, and is held until then.
 const resumeWait = 5 * time.Second
 
-// resume lets the sandbox go on.
+// resumePause is between two tries to let a sandbox go on.
+const resumePause = 100 * time.Millisecond
+
+// resume lets the sandbox go on, however long that takes: nobody else would.
 func (i *instance) resume() {
+	ctx, cancel := i.alive()
+	defer cancel()
+	for told := false; ; told = true {
+		_, _, err := i.order(ctx, i.request(control.OpResume))
+		if err == nil || ctx.Err() != nil || errors.Is(err, errStopping) {
+			return
+		}
+		if !told {
+			i.log.Warn("a sandbox that was held does not go on yet", "server", i.h.Server, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(resumePause):
+		}
+	}
+}
+
+// alive is a context for as long as the sandbox lives and is ours.
+func (i *instance) alive() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer cancel()
+		select {
+		case <-i.exited:
+		case <-i.leaving:
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// part makes the instance run again where it is held or parked, for a stop or the
+// next gateway, and allows no other hold.
+func (i *instance) part() {
+	i.parting.Do(func() { close(i.leaving) })
+	i.park.wake()
 	ctx, cancel := context.WithTimeout(context.Background(), resumeWait)
 	defer cancel()
 	if _, _, err := i.order(ctx, i.request(control.OpResume)); err != nil {
@@ -76,12 +138,4 @@ func (i *instance) resume() {
 			i.log.Warn("a sandbox that was held does not go on", "server", i.h.Server, "error", err)
 		}
 	}
-}
-
-// part makes the instance run again where it is held or parked, for a stop or the
-// next gateway, and allows no other hold.
-func (i *instance) part() {
-	i.parting.Do(func() { close(i.leaving) })
-	i.park.wake()
-	i.resume()
 }
