@@ -104,6 +104,23 @@ func testCut(t *testing.T, w *world) {
 	if got := drivertest.Dial(t, inst).Call(t, "echo", map[string]any{"text": "still"}); got != "still" {
 		t.Errorf("echo said %q", got)
 	}
+	// What was held when it went away goes on when it is back.
+	release, err := inst.Hold(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.shut()
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		release()
+	}()
+	time.Sleep(200 * time.Millisecond)
+	e.open(t)
+	<-released
+	if got := drivertest.Dial(t, inst).Call(t, "echo", map[string]any{"text": "again"}); got != "again" {
+		t.Errorf("echo said %q after it was held", got)
+	}
 	// What ends meanwhile is lost, for nothing else has what it knew.
 	e.shut()
 	w.kill(t, inst)

@@ -31,15 +31,23 @@ func (i *instance) Hold(ctx context.Context) (release func(), err error) {
 	}
 	i.mu.Unlock()
 	release = sync.OnceFunc(func() {
-		i.thaw()
-		i.mu.Lock()
-		enter := i.enter
-		i.enter = nil
-		i.mu.Unlock()
-		if enter != nil {
-			enter()
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			i.thaw()
+			i.mu.Lock()
+			enter := i.enter
+			i.enter = nil
+			i.mu.Unlock()
+			if enter != nil {
+				enter()
+			}
+			<-i.holding
+		}()
+		select {
+		case <-over:
+		case <-time.After(thawWait):
 		}
-		<-i.holding
 	})
 	if err := i.freeze(ctx); err != nil {
 		release()
@@ -88,23 +96,53 @@ func (i *instance) freeze(ctx context.Context) error {
 // as paused from there on.
 const settle = 50 * time.Millisecond
 
-// thaw lets the container go on, where we paused it.
+// thawWait is how long an engine that is away is waited for. What was held goes on
+// when it is back, and is held until then.
+const thawWait = 5 * time.Second
+
+// thaw lets the container go on, where we paused it, however long that takes:
+// nobody else would.
 func (i *instance) thaw() {
+	for told, wait := false, 50*time.Millisecond; ; told, wait = true, min(2*wait, time.Second) {
+		err := i.tryThaw()
+		if err == nil {
+			return
+		}
+		if !told {
+			i.stuck(err)
+		}
+		select {
+		case <-i.done:
+			return
+		case <-i.leaving:
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+func (i *instance) tryThaw() error {
 	i.pausing.Lock()
 	defer i.pausing.Unlock()
 	if !i.paused {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), apiWait)
 	defer cancel()
-	i.paused = false
 	time.Sleep(time.Until(i.pausedAt.Add(settle)))
 	if err := i.e.unpause(ctx, i.rec.ref()); err != nil {
-		select {
-		case <-i.done:
-		default:
-			i.log.Warn("a container that was paused does not go on", "server", i.h.Server, "error", err)
-		}
+		return err
+	}
+	i.paused = false
+	return nil
+}
+
+// stuck tells that a container which lives does not go on.
+func (i *instance) stuck(err error) {
+	select {
+	case <-i.done:
+	default:
+		i.log.Warn("a container that was paused does not go on", "server", i.h.Server, "error", err)
 	}
 }
 
@@ -112,7 +150,9 @@ func (i *instance) thaw() {
 // gateway, and allows no other hold.
 func (i *instance) part() {
 	i.parting.Do(func() { close(i.leaving) })
-	i.thaw()
+	if err := i.tryThaw(); err != nil {
+		i.stuck(err)
+	}
 }
 
 // unpause lets a container go on. One that is not paused does not mind.
