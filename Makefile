@@ -76,7 +76,7 @@ cross: ## compile for other platforms
 
 .PHONY: e2e
 e2e: setup build ## end-to-end tests on bin/tine
-	TINE_BIN=$(CURDIR)/bin/tine e2e/engine.sh with go test -count=1 -v -timeout 20m -parallel 3 ./e2e
+	TINE_BIN=$(CURDIR)/bin/tine e2e/engine.sh with go test -count=1 -v -timeout 20m ./e2e
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME
