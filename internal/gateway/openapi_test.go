@@ -66,8 +66,8 @@ func readDocument(t *testing.T, w *world, path string, header ...string) *openAP
 	return doc
 }
 
-// resolved are the schemas that were resolved before, by their text.
-var resolved sync.Map
+// validators are those that were made before, by the text of their schemas.
+var validators sync.Map
 
 // resolved makes a validator of a schema of the document.
 func (d *openAPI) resolved(t *testing.T, schema json.RawMessage) *jsonschema.Resolved {
@@ -78,7 +78,7 @@ func (d *openAPI) resolved(t *testing.T, schema json.RawMessage) *jsonschema.Res
 		t.Fatal(err)
 	}
 	all = bytes.ReplaceAll(all, []byte("#/components/schemas/"), []byte("#/$defs/"))
-	if res, ok := resolved.Load(string(all)); ok {
+	if res, ok := validators.Load(string(all)); ok {
 		return res.(*jsonschema.Resolved)
 	}
 	var s jsonschema.Schema
@@ -89,7 +89,7 @@ func (d *openAPI) resolved(t *testing.T, schema json.RawMessage) *jsonschema.Res
 	if err != nil {
 		t.Fatalf("%v in %s", err, all)
 	}
-	resolved.Store(string(all), res)
+	validators.Store(string(all), res)
 	return res
 }
 

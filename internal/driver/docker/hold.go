@@ -10,6 +10,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
+
+	"github.com/tine-mcp/tine/internal/driver/gate"
 )
 
 // Hold implements driver.Instance. No message enters, and the container is
@@ -31,9 +33,7 @@ func (i *instance) Hold(ctx context.Context) (release func(), err error) {
 	}
 	i.mu.Unlock()
 	release = sync.OnceFunc(func() {
-		over := make(chan struct{})
-		go func() {
-			defer close(over)
+		gate.Within(thawWait, func() {
 			i.thaw()
 			i.mu.Lock()
 			enter := i.enter
@@ -43,11 +43,7 @@ func (i *instance) Hold(ctx context.Context) (release func(), err error) {
 				enter()
 			}
 			<-i.holding
-		}()
-		select {
-		case <-over:
-		case <-time.After(thawWait):
-		}
+		})
 	})
 	if err := i.freeze(ctx); err != nil {
 		release()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // ErrClosed is what Enter returns after Close.
@@ -106,4 +107,20 @@ func (g *Gate) Close() {
 	defer g.mu.Unlock()
 	g.closed = true
 	g.wake()
+}
+
+// Within does what lets an instance go on, and returns when that is done, or after
+// a while, when it goes on by itself.
+func Within(wait time.Duration, do func()) {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		do()
+	}()
+	late := time.NewTimer(wait)
+	defer late.Stop()
+	select {
+	case <-over:
+	case <-late.C:
+	}
 }

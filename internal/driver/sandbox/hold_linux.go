@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/driver/gate"
 	"github.com/tine-mcp/tine/internal/driver/sandbox/control"
 )
 
@@ -36,9 +37,7 @@ func (i *instance) Hold(ctx context.Context) (release func(), err error) {
 	i.park.add(1)
 	var pausing chan struct{} // nil where it is not paused
 	release = sync.OnceFunc(func() {
-		over := make(chan struct{})
-		go func() {
-			defer close(over)
+		gate.Within(resumeWait, func() {
 			if pausing != nil {
 				<-pausing // or it would be paused after it went on
 				i.resume()
@@ -46,11 +45,7 @@ func (i *instance) Hold(ctx context.Context) (release func(), err error) {
 			i.park.add(-1)
 			enter()
 			<-i.holding
-		}()
-		select {
-		case <-over:
-		case <-time.After(resumeWait):
-		}
+		})
 	})
 	select {
 	case <-i.leaving:
