@@ -14,18 +14,22 @@ SOAKFLAGS ?=
 
 export TINE_TEST_TOOLS := $(TOOLS)
 
-# gVisor is large and not ours to lint, and the race detector can't have it: both
-# leave it out with the tag nogvisor. Sandboxes are made by the binary of build.
-# What compiles the same way is compiled once: linters, cross builds and the
-# binary share these settings, and only the race detector needs others. Linters
-# remember positions, which trimmed paths would share between checkouts.
+# What compiles the same way is compiled once: the binary, linters and plain tests
+# share these settings, and trimmed paths share them between checkouts. The race
+# detector needs others; it can't have gVisor, which the binary of build runs.
 export CGO_ENABLED := 0
-export STATICCHECK_CACHE := $(CURDIR)/.cache/staticcheck
-STATIC := GOFLAGS="$(strip $(shell go env GOFLAGS) -trimpath)"
+export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
 # SQLite in Go, translated from C, is most of what the race detector would look
 # at, and its races are not ours to find.
 PLAIN := -race=false -d=checkptr=0
-RACE := -race -tags nogvisor '-gcflags=modernc.org/...=$(PLAIN)' '-gcflags=github.com/ncruces/...=$(PLAIN)'
+RACE := -race -tags 'nogvisor$(TAGS)' '-gcflags=modernc.org/...=$(PLAIN)' '-gcflags=github.com/ncruces/...=$(PLAIN)'
+
+# Tests of packages that do things at once run under the race detector, the
+# longest first.
+LONGEST := $(addprefix ./internal/,driver/docker driver/sandbox gateway driver/remote session driver/process upstream/...)
+AT_ONCE := $(LONGEST) ./client $(addprefix ./internal/,driver/... identity/... layer native/... store/... telemetry workspace)
+# make torture builds with this tag.
+TAGS :=
 
 .NOTPARALLEL:
 
@@ -35,7 +39,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build the static binary, bin/tine
-	$(STATIC) go build -ldflags '$(LDFLAGS)' -o bin/tine ./cmd/tine
+	go build -ldflags '$(LDFLAGS)' -o bin/tine ./cmd/tine
 
 .PHONY: run
 run: build ## build and run the gateway
@@ -46,37 +50,47 @@ setup: ## fetch what the tests need into .cache/tools, install engines
 	@SECONDS=0; e2e/setup.sh; echo "make: setup took $$SECONDS s"
 
 # The engines that were started for it are stopped at its end, however it ends.
-.PHONY: test
-test: setup ## everything that CI runs
-	@e2e/engine.sh with bash -euc 'for t in lint unit cross e2e; do \
-	  SECONDS=0; $(MAKE) --no-print-directory $$t; echo "make: $$t took $$SECONDS s"; done'
+each = @e2e/engine.sh with bash -euc 'for t in $(1); do \
+	  SECONDS=0; $(MAKE) --no-print-directory $$t $(2); echo "make: $$t took $$SECONDS s"; done'
 
+.PHONY: test
+test: setup ## everything that CI runs: one of each kind
+	$(call each,lint unit e2e)
+
+.PHONY: torture
+torture: setup ## every test at full size, and every platform; takes an hour
+	$(call each,lint cross unit e2e,TAGS=$(comma)torture TESTTIME=60m)
+
+comma := ,
+TESTTIME ?= 20m
+
+# Another system than this one is looked at as well: its files are ours, too.
 .PHONY: lint
-lint: ## gofmt, go vet, staticcheck, import layers
+lint: build ## gofmt, go vet, staticcheck
 	@bad=$$(gofmt -l $$(find . -path './.*' -prune -o -name '*.go' -print)); if [ -n "$$bad" ]; then echo "not formatted; run gofmt -w on:"; echo "$$bad"; exit 1; fi
-	$(STATIC) go vet ./...
-	$(STATIC) go vet -C tools ./...
-	$(STATIC) go tool -modfile=tools/go.mod staticcheck -tags nogvisor ./...
-	$(STATIC) go tool -modfile=tools/go.mod depguard ./...
+	go vet ./...
+	go vet -C tools ./...
+	GOOS=darwin GOARCH=arm64 go vet ./...
+	go tool -modfile=tools/go.mod staticcheck -tags nogvisor,torture ./...
 
 .PHONY: unit
-unit: build ## unit tests with the race detector
-	TINE_BIN=$(CURDIR)/bin/tine CGO_ENABLED=1 e2e/engine.sh with go test $(RACE) -timeout 20m $$(go list ./... | grep -v '/e2e$$')
-	$(STATIC) go test ./internal/driver/sandbox/runsc
+unit: build ## unit tests, with the race detector where things happen at once
+	TINE_BIN=$(CURDIR)/bin/tine CGO_ENABLED=1 e2e/engine.sh with go test $(RACE) -vet=off -timeout $(TESTTIME) $(AT_ONCE)
+	TINE_BIN=$(CURDIR)/bin/tine go test -vet=off -tags 'nogvisor$(TAGS)' -timeout $(TESTTIME) $$(go list ./... | grep -vxF -e $(shell go list .)/e2e -f <(go list $(AT_ONCE)))
+	go test ./internal/driver/sandbox/runsc
 	go test -C tools ./image
 
 .PHONY: cross
 cross: ## compile for other platforms
 	@for p in $(PLATFORMS); do \
 	  echo "cross: $$p"; \
-	  $(STATIC) GOOS=$${p%/*} GOARCH=$${p#*/} go build -o /dev/null ./cmd/tine; \
+	  GOOS=$${p%/*} GOARCH=$${p#*/} go build -o /dev/null ./cmd/tine; \
 	done
-	$(STATIC) GOOS=darwin GOARCH=arm64 go vet ./...
-	$(STATIC) GOOS=windows GOARCH=amd64 go vet ./...
+	GOOS=windows GOARCH=amd64 go vet ./...
 
 .PHONY: e2e
 e2e: setup build ## end-to-end tests on bin/tine
-	TINE_BIN=$(CURDIR)/bin/tine e2e/engine.sh with go test -count=1 -v -timeout 20m ./e2e
+	TINE_BIN=$(CURDIR)/bin/tine e2e/engine.sh with go test -vet=off -tags 'nogvisor$(TAGS)' -count=1 -v -timeout $(TESTTIME) ./e2e
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME
@@ -98,7 +112,7 @@ soak: build ## 100,000 calls and 200 reconnects: what is still held afterwards
 
 .PHONY: image
 image: ## write a container image, dist/tine-image.tar (docker load, podman load)
-	$(STATIC) GOOS=linux go build -ldflags '$(LDFLAGS)' -o dist/tine ./cmd/tine
+	GOOS=linux go build -ldflags '$(LDFLAGS)' -o dist/tine ./cmd/tine
 	go run -C tools ./image -binary $(CURDIR)/dist/tine -tag tine:$(VERSION) -o $(CURDIR)/dist/tine-image.tar
 
 .PHONY: deploytest

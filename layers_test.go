@@ -3,20 +3,16 @@ package tine_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path"
 	"slices"
 	"strings"
 	"testing"
 )
 
 const module = "github.com/tine-mcp/tine"
-
-var update = flag.Bool("update", false, "write .depguard.yaml from the layers below")
 
 // A layer says what one folder of the house may import of the module. The
 // longest matching path decides. "x" in may is the package x alone, "x/..." is x
@@ -33,6 +29,7 @@ var leaves = []string{
 	"internal/config/...", "internal/store/...", "internal/model/...",
 	"internal/telemetry/...", "internal/identity/...", "internal/wire/...",
 	"internal/layer", "internal/clone", "internal/workspace", "internal/publicnet",
+	"internal/torture",
 }
 
 var layers = []layer{
@@ -59,6 +56,8 @@ var layers = []layer{
 		"a workspace is a tree in layers or a folder that is cloned; who sees it does not matter"},
 	{"internal/publicnet", nil,
 		"which addresses are public is the same for whoever asks"},
+	{"internal/torture", nil,
+		"how hard tests try is the same everywhere"},
 	{"internal/driver", join(leaves, "api"),
 		"the driver contract lies below whoever runs instances"},
 	{"internal/driver/*", join(leaves, "api", "internal/driver", "internal/driver/drivertest",
@@ -80,7 +79,7 @@ var layers = []layer{
 		"cmd is the wiring"},
 	{"deploy", []string{"internal/telemetry"},
 		"what is deployed is held against the metrics that there are"},
-	{"e2e", []string{"api", "client", "internal/identity/issuertest"},
+	{"e2e", []string{"api", "client", "internal/identity/issuertest", "internal/torture"},
 		"end-to-end tests stand outside: they see what a user sees"},
 	{"bench", []string{"api", "client", "internal/wire/...", "internal/identity/issuertest"},
 		"the benchmark stands outside: it measures what a user gets"},
@@ -283,57 +282,5 @@ func TestLayersCanFail(t *testing.T) {
 		if got := brokenLayers([]goPackage{tt.pkg}); len(got) != tt.want {
 			t.Errorf("%s importing %v: %d broken %q, want %d", tt.pkg.ImportPath, tt.pkg.Imports, len(got), got, tt.want)
 		}
-	}
-}
-
-// depguardFile renders the layers below internal for the linter. It knows
-// prefixes only, and files by their absolute path, and so sees a little less
-// than the test above, but it sees it in an editor.
-func depguardFile() string {
-	targets := []string{"client", "node", "cmd/", "internal/native/", "internal/web", "internal/gateway", "internal/agent",
-		"internal/session", "internal/upstream", "internal/driver$", "internal/driver/"}
-	for _, l := range leaves {
-		targets = append(targets, strings.TrimSuffix(l, "/..."))
-	}
-	var b strings.Builder
-	b.WriteString("# The import layers of layers_test.go for editors and make lint.\n# Written by: go test -run TestDepguardFile -update .\n")
-	for _, l := range layers {
-		if !strings.HasPrefix(l.path, "internal/") {
-			continue
-		}
-		dir, each := strings.CutSuffix(l.path, "/*")
-		if each && slices.ContainsFunc(layers, func(o layer) bool { return o.path == dir }) {
-			continue // the folder's own entry covers it as far as prefixes can
-		}
-		var deny []string
-		for _, to := range targets {
-			clean := path.Clean(strings.TrimSuffix(to, "$"))
-			own := clean == dir || strings.HasPrefix(clean, dir+"/") || strings.HasPrefix(dir, clean+"/")
-			if own || slices.ContainsFunc(l.may, func(m string) bool { return matches(m, clean) }) && to != "internal/driver/" {
-				continue
-			}
-			deny = append(deny, to)
-		}
-		fmt.Fprintf(&b, "%s:\n  listMode: Lax\n  files:\n    - \"!$test\"\n    - \"**/%s/{**/,}*.go\"\n  deny:\n", strings.ReplaceAll(dir, "/", "-"), dir)
-		for _, to := range deny {
-			fmt.Fprintf(&b, "    %s/%s: %q\n", module, to, l.why)
-		}
-	}
-	return b.String()
-}
-
-func TestDepguardFile(t *testing.T) {
-	want := depguardFile()
-	if *update {
-		if err := os.WriteFile(".depguard.yaml", []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(".depguard.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Error(".depguard.yaml is not what the layers render; run: go test -run TestDepguardFile -update .")
 	}
 }

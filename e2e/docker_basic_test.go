@@ -55,7 +55,7 @@ func holdEach(t *testing.T, c *client.Client, session string, want map[string]st
 // session sees what another wrote, and nothing is left in the engine.
 func TestDockerBasic(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, e *engine) {
+	onEngines(t, bothEngines, func(t *testing.T, e *engine) {
 		g, id := startContainers(t, e, containerServers(e))
 		c := g.client(t)
 		s := openSession(t, c, api.NewSession{})
@@ -118,7 +118,7 @@ func TestDockerBasic(t *testing.T) {
 // nothing.
 func TestDockerAdopts(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, e *engine) {
+	onEngines(t, bothEngines, func(t *testing.T, e *engine) {
 		g, id := startContainers(t, e, containerServers(e))
 		c := g.client(t)
 		s := openSession(t, c, api.NewSession{})

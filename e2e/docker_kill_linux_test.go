@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/torture"
 )
 
 // TestDockerEngineKilled kills the engine under a gateway with sessions. Calls
@@ -85,7 +86,7 @@ func TestDockerBothKilled(t *testing.T) {
 	for _, sh := range shelves {
 		sh.mustPut(t, c, s.ID, "a", "before")
 	}
-	for round := range 3 {
+	for round := range torture.Or(1, 3) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		begun := make(chan struct{}, 100)

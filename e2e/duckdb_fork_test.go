@@ -11,14 +11,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tine-mcp/tine/internal/torture"
 )
 
-// TestDuckDBForks makes fifty forks of a database of 200 MB, whose parent is
-// written to all the time.
+// TestDuckDBForks forks a database whose parent is written to all the time.
 func TestDuckDBForks(t *testing.T) {
 	t.Parallel()
 	env := presetStandIns(t)
-	needRoom(t, 8e9)
+	needRoom(t, torture.Or[uint64](1e9, 8e9))
 	g, w := startDuck(t, "driver: process, state: {data: TEMPLATE}", env...)
 
 	// Nobody writes: the files of a child are those of the parent, byte by byte. The
@@ -50,8 +51,8 @@ func TestDuckDBForks(t *testing.T) {
 	}
 
 	stop := w.write()
-	for range 5 {
-		w.batch(10)
+	for range torture.Or(1, 5) {
+		w.batch(torture.Or(4, 10))
 	}
 	stop()
 	w.finish(g)
@@ -62,11 +63,11 @@ func TestDuckDBForksDocker(t *testing.T) {
 	t.Parallel()
 	need(t, python)
 	e := needPresetEngine(t)
-	needRoom(t, 8e9)
+	needRoom(t, torture.Or[uint64](1e9, 8e9))
 	g, w := startDuck(t, fmt.Sprintf("driver: docker, template: TEMPLATE, docker: {host: %q, image: %s, pull: never, entrypoint: [mcp-server-motherduck]}", e.host, serversImage))
 	id := e.gatewayOf(t, w.parent)
 	stop := w.write()
-	w.batch(3)
+	w.batch(torture.Or(2, 3))
 	stop()
 	w.finish(g)
 	if code, err := g.stop(); err != nil || code != 0 {

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,10 +21,14 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/client"
+	"github.com/tine-mcp/tine/internal/torture"
 )
 
-// duckSize is how large the database must be at least, in bytes.
-const duckSize = 200e6
+// duckRows are the rows that the database begins with, of at least duckRowSize
+// bytes each.
+var duckRows = torture.Or(325_000, 3_250_000)
+
+const duckRowSize = 60
 
 // duckSum is a checksum of all that the database begins with.
 const duckSum = "SELECT count(*), bit_xor(hash(big)) FROM big"
@@ -34,7 +39,7 @@ const duckMake = `
 import json, sys, duckdb
 c = duckdb.connect(sys.argv[1])
 c.execute("SET enable_progress_bar = false")
-c.execute("CREATE TABLE big AS SELECT i::INTEGER AS id, uuid() AS a, uuid() AS b, uuid() AS c, uuid() AS d FROM range(3250000) t(i)")
+c.execute("CREATE TABLE big AS SELECT i::INTEGER AS id, uuid() AS a, uuid() AS b, uuid() AS c, uuid() AS d FROM range(?) t(i)", [int(sys.argv[3])])
 c.execute("CREATE TABLE steps (n INTEGER)")
 c.execute("CREATE TABLE marks (who TEXT)")
 c.execute("CHECKPOINT")
@@ -49,7 +54,7 @@ var duckTemplate = sync.OnceValues(func() (t struct{ dir, sum string }, err erro
 		return t, err
 	}
 	file := filepath.Join(t.dir, "data.duckdb")
-	cmd := exec.Command(filepath.Join(toolsDir(), python), "-c", duckMake, file, duckSum)
+	cmd := exec.Command(filepath.Join(toolsDir(), python), "-c", duckMake, file, duckSum, strconv.Itoa(duckRows))
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
 	if err := cmd.Run(); err != nil {
@@ -59,7 +64,7 @@ var duckTemplate = sync.OnceValues(func() (t struct{ dir, sum string }, err erro
 	if err != nil {
 		return t, err
 	}
-	if info.Size() < duckSize {
+	if info.Size() < int64(duckRows*duckRowSize) {
 		return t, fmt.Errorf("the database has only %d bytes", info.Size())
 	}
 	var row []json.RawMessage

@@ -13,6 +13,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	moby "github.com/moby/moby/client"
+
+	"github.com/tine-mcp/tine/internal/torture"
 )
 
 // The images that images.sh makes and engine.sh loads. Docker knows them by these
@@ -31,10 +33,17 @@ type engine struct {
 	cli  *moby.Client
 }
 
-// onEngines runs a test on Docker and on Podman, at once.
-func onEngines(t *testing.T, f func(t *testing.T, e *engine)) {
+// bothEngines are for what differs between engines. The rest runs on one, and on
+// both under torture.
+var (
+	bothEngines = []string{"docker", "podman"}
+	oneEngine   = torture.Or(bothEngines[:1], bothEngines)
+)
+
+// onEngines runs a test on several engines at once.
+func onEngines(t *testing.T, names []string, f func(t *testing.T, e *engine)) {
 	t.Helper()
-	for _, name := range []string{"docker", "podman"} {
+	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f(t, needEngine(t, name))

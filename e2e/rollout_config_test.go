@@ -72,7 +72,7 @@ backends:
 // left in the engine nor at the orchestrator.
 func TestRolloutConfig(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, e *engine) {
+	onEngines(t, oneEngine, func(t *testing.T, e *engine) {
 		const token = "lab-lab-lab-lab-lab-lab"
 		lab := newGateway(t, "auth: {tokens: [{name: lab, token: "+token+"}]}\nservers:\n  memory_v1: {builtin: memory}\n")
 		lab.verb = []string{"orchestrator", "serve"}

@@ -19,7 +19,7 @@ import (
 // for the others is gone.
 func TestRolloutPartialFailure(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, e *engine) {
+	onEngines(t, oneEngine, func(t *testing.T, e *engine) {
 		g, id := startOn(t, e,
 			e.yaml("kv", imageStatic, `command: [stateserver, -dir, /data], state: [/data]`)+
 				e.yaml("whole", imageStatic, `command: [stateserver, -dir, /data], state: [root]`)+
@@ -85,7 +85,7 @@ func TestRolloutPartialFailure(t *testing.T) {
 // again when it dies.
 func TestRolloutShared(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, e *engine) {
+	onEngines(t, oneEngine, func(t *testing.T, e *engine) {
 		g, id := startOn(t, e,
 			e.yaml("board", imageStatic, `command: [stateserver, -dir, /tmp], tmpfs: [/tmp]`, "scope: shared")+
 				e.yaml("kv", imageStatic, `command: [stateserver, -dir, /data], state: [/data]`))

@@ -40,7 +40,7 @@ func waitFor(t testing.TB, done <-chan error, f func(ctx context.Context) (bool,
 // is cleaned up nothing is left, whether somebody had been told of it or not.
 func TestRolloutKilled(t *testing.T) {
 	t.Parallel()
-	onEngines(t, func(t *testing.T, e *engine) {
+	onEngines(t, oneEngine, func(t *testing.T, e *engine) {
 		g, id := startOn(t, e,
 			e.yaml("kv", imageStatic, `command: [stateserver, -dir, /data], state: [/data]`)+
 				e.yaml("whole", imageStatic, `command: [stateserver, -dir, /data], state: [root], template_path: /data`)+

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/torture"
 )
 
 // TestSandboxWarm opens sessions on instances that stand ready: they are those
@@ -145,7 +146,7 @@ func TestSandboxAhead(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
-	for n := 2; n < 30 && !t.Failed(); n++ {
+	for n := 2; n < torture.Or(12, 30) && !t.Failed(); n++ {
 		for range random.IntN(3) {
 			put(n)
 		}
@@ -184,12 +185,12 @@ func TestSandboxAhead(t *testing.T) {
 	w.over(t)
 }
 
-// TestSandboxParked leaves thirty sessions alone until they are parked: they use
+// TestSandboxParked leaves sessions alone until they are parked: they use
 // next to nothing of the processors, against what they use just before and after
 // though they do as little, and a call wakes each with all that it had.
 func TestSandboxParked(t *testing.T) {
 	t.Parallel()
-	const sessions = 30
+	sessions := torture.Or(10, 30)
 	w := startCell(t, "servers:\n"+yamlSand(t, nil))
 	c := w.client(t)
 	parent := openSession(t, c, api.NewSession{})

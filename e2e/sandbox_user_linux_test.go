@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tine-mcp/tine/internal/torture"
 )
 
 // ordinaryID is that of a user who need not have a name.
@@ -190,7 +192,7 @@ func TestSandboxUserServers(t *testing.T) {
 			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()
 				w := u.cell(t, "servers:\n"+tt.yaml)
-				forkCrowd(t, w, tt.shelf, tt.begins, 20)
+				forkCrowd(t, w, tt.shelf, tt.begins, torture.Or(4, 20))
 				w.over(t)
 				u.left(t, w.gateway)
 			})
@@ -228,7 +230,7 @@ func TestSandboxUserKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := u.cell(t, "sessions: {memory: off}\nservers:\n"+yamlServer("box", u.program(t, program), []string{"-dir", "/tmp"}, "sandbox: {slots: 2}", "timeout: 30s"))
-	killGateway(t, w.gateway, 12, 5, 4)
+	killGateway(t, w.gateway, torture.Or(4, 12), torture.Or(4, 5), 4)
 	w.gone(t)
 	u.left(t, w.gateway)
 }

@@ -10,16 +10,17 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/torture"
 )
 
-// TestSandboxKillGateway keeps fifty sessions with a sandbox each under load and
-// kills the gateway twenty times in the middle: some have calls under way, some
+// TestSandboxKillGateway keeps sessions with a sandbox each under load and kills
+// the gateway again and again in the middle: some have calls under way, some
 // are parked, some are being opened, forked or restored, and now and then all of
 // them are being laid to rest. The next gateway has every session with all that
 // was answered, forks are whole or not there, and in the end nothing is left.
 func TestSandboxKillGateway(t *testing.T) {
 	g := startGateway(t, "sessions: {memory: off}\nservers:\n"+yamlBox(t, "box"))
-	killGateway(t, g, 50, 20, 6)
+	killGateway(t, g, torture.Or(12, 50), torture.Or(5, 20), 6)
 }
 
 // killGateway does that to a gateway whose server "box" is the state server.

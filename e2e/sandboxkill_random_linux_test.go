@@ -16,6 +16,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/client"
+	"github.com/tine-mcp/tine/internal/torture"
 )
 
 // TestSandboxKillAtRandom kills sandboxes, gofers and helpers of a gateway with
@@ -65,7 +66,7 @@ func TestSandboxKillAtRandom(t *testing.T) {
 		}
 	}
 	rng := rand.New(rand.NewPCG(rand.Uint64(), 0))
-	for n := range 24 {
+	for n := range torture.Or(9, 24) {
 		time.Sleep(time.Duration(100+rng.IntN(250)) * time.Millisecond)
 		victim, role := 0, "helper"
 		if n%3 == 0 {

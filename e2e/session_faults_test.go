@@ -17,6 +17,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/client"
+	"github.com/tine-mcp/tine/internal/torture"
 )
 
 // TestSessionServersDie kills the programs of sessions at random under load:
@@ -24,7 +25,7 @@ import (
 // that it is lost and whose server died.
 func TestSessionServersDie(t *testing.T) {
 	t.Parallel()
-	const sessions, deaths = 8, 40
+	sessions, deaths := 8, torture.Or(12, 40)
 	g := startGateway(t, "servers:\n"+yamlBuiltins+yamlState(t, "prog", "policy: {breaker: off, retry: off}"))
 	w := &crowd{c: g.client(t), frozen: map[string]bool{}, counts: map[string]int{}}
 	shelves := []*shelf{memoryShelf("mem"), programShelf("prog")}
@@ -127,7 +128,7 @@ func TestSessionForkWhileServersStart(t *testing.T) {
 	}
 	defer lists.Wait()
 	defer cancel()
-	for round := range 40 {
+	for round := range torture.Or(12, 40) {
 		within, stop := context.WithTimeout(t.Context(), patience)
 		if round%4 == 0 {
 			_, err = c.Fork(within, s.ID, api.ForkRequest{})

@@ -15,15 +15,16 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/torture"
 )
 
-// TestSessionKill keeps 200 sessions of mixed drivers under load, kills the
-// gateway twenty times in the middle, and holds that the next one has every
+// TestSessionKill keeps sessions of mixed drivers under load, kills the
+// gateway again and again in the middle, and holds that the next one has every
 // session with all that was answered, and in the end nothing that belongs to
 // nobody.
 func TestSessionKill(t *testing.T) {
 	t.Parallel()
-	const sessions, rounds, callers = 200, 20, 12
+	sessions, rounds, callers := torture.Or(40, 200), torture.Or(4, 20), torture.Or(6, 12)
 	g := startGateway(t, "sessions: {memory: off}\nservers:\n"+yamlBuiltins+yamlState(t, "prog")+yamlMemory(t, "graph"))
 	builtins := []*shelf{memoryShelf("mem"), filesShelf("files"), sqliteShelf("db")}
 	program := append(slices.Clone(builtins), programShelf("prog"))
@@ -34,7 +35,7 @@ func TestSessionKill(t *testing.T) {
 	for i := range sessions {
 		shelves := builtins
 		switch {
-		case i%50 == 0:
+		case i%(sessions/4) == 0:
 			shelves = graph
 		case i%3 == 0:
 			shelves = program

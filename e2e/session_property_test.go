@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/torture"
 )
 
 // TestSessionProperty makes random calls, forks, snapshots, rewinds, closes and
@@ -19,7 +21,10 @@ import (
 // failed is tried again with TINE_TEST_SEED; kills come at other moments then.
 func TestSessionProperty(t *testing.T) {
 	t.Parallel()
-	seeds := []uint64{rand.Uint64(), rand.Uint64(), rand.Uint64(), rand.Uint64()}
+	seeds := make([]uint64, torture.Or(1, 4))
+	for i := range seeds {
+		seeds[i] = rand.Uint64()
+	}
 	if s := os.Getenv("TINE_TEST_SEED"); s != "" {
 		seed, err := strconv.ParseUint(s, 10, 64)
 		if err != nil {
@@ -30,7 +35,7 @@ func TestSessionProperty(t *testing.T) {
 	for _, seed := range seeds {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
-			property(t, seed, 300)
+			property(t, seed, torture.Or(120, 300))
 		})
 	}
 }

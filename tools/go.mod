@@ -3,21 +3,17 @@ module github.com/tine-mcp/tine/tools
 go 1.26.0
 
 tool (
-	github.com/OpenPeeDeeP/depguard/v2/cmd/depguard
 	github.com/modelcontextprotocol/go-sdk/conformance/everything-server
 	honnef.co/go/tools/cmd/staticcheck
 )
 
 require (
 	github.com/BurntSushi/toml v1.6.0 // indirect
-	github.com/OpenPeeDeeP/depguard/v2 v2.3.0 // indirect
-	github.com/gobwas/glob v1.0.0 // indirect
 	github.com/google/jsonschema-go v0.4.3 // indirect
 	github.com/modelcontextprotocol/go-sdk v1.8.0 // indirect
 	github.com/segmentio/asm v1.1.3 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect
 	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/exp/typeparams v0.0.0-20231108232855-2478ac86f678 // indirect
 	golang.org/x/mod v0.42.0 // indirect
 	golang.org/x/oauth2 v0.35.0 // indirect

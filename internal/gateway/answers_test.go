@@ -15,6 +15,7 @@ import (
 // TestAnswersFitTheDocument asks for every operation, and holds what is answered
 // against the document: well where that can be had here, and badly.
 func TestAnswersFitTheDocument(t *testing.T) {
+	t.Parallel()
 	w := openWorlds(t, teamYAML)
 	left := gateway.Operations()
 	byID := make(map[string]string)

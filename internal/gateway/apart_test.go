@@ -13,6 +13,7 @@ import (
 // TestControlsApart checks that tools for sessions are kept from what a model
 // sees, unless the config says otherwise.
 func TestControlsApart(t *testing.T) {
+	t.Parallel()
 	w := openBackends(t, teamYAML, "", nil, "")
 	for _, name := range names(tools(t, w.world, "/mcp", asAda...)) {
 		if !strings.Contains(name, "__") || strings.HasPrefix(name, "rollout") {
@@ -47,6 +48,7 @@ func TestControlsApart(t *testing.T) {
 
 // TestControlsMerged has them among the others, under their own names.
 func TestControlsMerged(t *testing.T) {
+	t.Parallel()
 	w := openBackends(t, teamYAML, ", merged: true", nil, "")
 	found := false
 	for _, tool := range tools(t, w.world, "/mcp", asAda...) {
@@ -83,6 +85,7 @@ func TestControlsMerged(t *testing.T) {
 // TestControlsShadowed has a server whose prefixed tool is called like one of
 // rollout's: that one is called, and the list says so.
 func TestControlsShadowed(t *testing.T) {
+	t.Parallel()
 	s := script(t, false, map[string]string{"tools/list": toolList("session"), "tools/call": `{"content":[{"type":"text","text":"the other one"}]}`})
 	w := openBackends(t, "separator: _\n", ", merged: true", nil, fmt.Sprintf("  open: {url: %q}\n", s.URL))
 	n := 0
@@ -109,6 +112,7 @@ func TestControlsShadowed(t *testing.T) {
 // TestUsesOverARestart checks that a connection still means the session that it
 // has opened, and only that connection.
 func TestUsesOverARestart(t *testing.T) {
+	t.Parallel()
 	for name, yaml := range map[string]string{"ada": teamYAML, "": ""} {
 		t.Run("as "+name, func(t *testing.T) {
 			w := openBackends(t, yaml, "", nil, "")
@@ -143,6 +147,7 @@ func TestUsesOverARestart(t *testing.T) {
 // TestSessionHeader sends the id of a session where others have that of their
 // connection.
 func TestSessionHeader(t *testing.T) {
+	t.Parallel()
 	w := openBackends(t, teamYAML, ", merged: true", nil, "")
 	s := w.open(t, `{"servers":["memory"]}`, asAda...)
 	// One that the caller is not entitled to is refused, before anything is done.

@@ -7,6 +7,7 @@ import (
 )
 
 func TestBearerTokens(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, true, "one")
 	w := open(t, twoPeople+servers("a", up.URL))
 	const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a__one"}}`
@@ -68,6 +69,7 @@ func TestBearerTokens(t *testing.T) {
 // TestWrongTokenWhereNoneIsNeeded checks that a gateway open to everyone still
 // refuses a token it does not know: whoever sends one thinks it counts.
 func TestWrongTokenWhereNoneIsNeeded(t *testing.T) {
+	t.Parallel()
 	w := open(t, servers("a", echoServer(t, true, "one").URL))
 	if r := w.do(t, "GET", "/v1/servers", "", "Authorization", "Bearer wrong-wrong-wrong"); r.status != http.StatusUnauthorized {
 		t.Errorf("status %d, want 401", r.status)
@@ -77,6 +79,7 @@ func TestWrongTokenWhereNoneIsNeeded(t *testing.T) {
 // TestSecretsStayInside has servers fail in every way with a secret in their
 // URL and headers, and looks for it in what clients are told and in the log.
 func TestSecretsStayInside(t *testing.T) {
+	t.Parallel()
 	const secret = "hunter2hunter2"
 	broken := script(t, true, nil)
 	for _, method := range []string{"server/discover", "initialize"} {

@@ -129,6 +129,7 @@ func rig(dial func(*testing.T, rollouttest.As) rollouttest.Caller) *rollouttest.
 
 // TestBackends runs the suite at both URLs that the tools are at.
 func TestBackends(t *testing.T) {
+	t.Parallel()
 	for _, path := range []string{"/mcp", "/mcp/rollout"} {
 		t.Run(path, func(t *testing.T) {
 			w := openBackends(t, teamYAML, ", merged: true", nil, "")

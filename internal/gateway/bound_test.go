@@ -20,6 +20,7 @@ var sessionRoutes = []struct{ method, path, body string }{
 // TestSessionsOfOthers checks that a session of somebody else is like one that
 // is not there, in every byte, and what those may who look after all.
 func TestSessionsOfOthers(t *testing.T) {
+	t.Parallel()
 	w := openWorlds(t, teamYAML)
 	s := w.open(t, `{}`, asAda...)
 	w.tool(t, s.ID, "add", asAda...)
@@ -114,6 +115,7 @@ func TestSessionsOfOthers(t *testing.T) {
 
 // TestSessionToken checks what whoever shows a session's token may do.
 func TestSessionToken(t *testing.T) {
+	t.Parallel()
 	for name, yaml := range map[string]string{"named": teamYAML, "open": ""} {
 		t.Run(name, func(t *testing.T) {
 			w := openWorlds(t, yaml)

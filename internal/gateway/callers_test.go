@@ -18,6 +18,7 @@ import (
 // TestToolsOfASessionToken checks that whoever has a session's token does with
 // the tools what it may do by the API.
 func TestToolsOfASessionToken(t *testing.T) {
+	t.Parallel()
 	r := openRollouts(t, teamYAML, "")
 	other := r.open(t, `{}`, asAda...)
 	for _, name := range []string{"handshake", "stateless", "merged"} {
@@ -67,6 +68,7 @@ func TestToolsOfASessionToken(t *testing.T) {
 // TestCloseFromInside closes a session by its own event stream and by its own
 // client, whose other calls end with it.
 func TestCloseFromInside(t *testing.T) {
+	t.Parallel()
 	r := openRollouts(t, teamYAML, "")
 	s := r.open(t, `{}`, asAda...)
 	cs := r.connectTransport(t, &mcp.SSEClientTransport{Endpoint: r.at("/s/" + s.ID + "/sse"), HTTPClient: &http.Client{Transport: withToken{r.http.Transport, s.Token}}}, false, nil)
@@ -104,6 +106,7 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestForgedCaller has somebody show the handle of a call of somebody else that
 // is under way.
 func TestForgedCaller(t *testing.T) {
+	t.Parallel()
 	r := openRollouts(t, teamYAML, "")
 	s := r.open(t, `{}`, asAda...)
 	theirs := r.open(t, `{}`, asBob...)
@@ -158,6 +161,7 @@ func TestForgedCaller(t *testing.T) {
 // TestNothingOfACallerIsKept looks for handles and tokens in all that the
 // gateway writes.
 func TestNothingOfACallerIsKept(t *testing.T) {
+	t.Parallel()
 	r := openRollouts(t, teamYAML, "")
 	call := r.ways(t, "", asAda...)["handshake"]
 	s := act[api.OpenedSession](t, call, "open_session", `{"labels":{"find":"me-in-the-journal"}}`)

@@ -83,6 +83,7 @@ func seenAs(t *testing.T, w *world, path string) string {
 }
 
 func TestChangesReachLegacyClients(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		for _, path := range []string{"/mcp/t", "/mcp"} {
 			t.Run(fmt.Sprintf("modern server=%v at %s", isModern, path), func(t *testing.T) {
@@ -135,6 +136,7 @@ func prodFor(t *testing.T, heard <-chan message, method string, change func()) m
 }
 
 func TestChangesReachModernClients(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		for _, path := range []string{"/mcp/t", "/mcp"} {
 			t.Run(fmt.Sprintf("modern server=%v at %s", isModern, path), func(t *testing.T) {
@@ -199,6 +201,7 @@ func wantSubscription(t *testing.T, m message, id string) {
 // TestUnsubscribedMeansSilence checks that a client that unsubscribed is told no
 // more while another still is.
 func TestUnsubscribedMeansSilence(t *testing.T) {
+	t.Parallel()
 	s := newTalkative(t, false)
 	w := open(t, "auth: {tokens: [{name: ada, token: ada-ada-ada-ada-ada}]}\n"+servers("t", serveSDK(t, s.Server, false)))
 	dial := func() (*legacy, <-chan message) {
@@ -232,6 +235,7 @@ func TestUnsubscribedMeansSilence(t *testing.T) {
 // TestTurningAServerOffTellsEveryone checks that clients of both eras hear that
 // the merged list changed when a server is switched off.
 func TestTurningAServerOffTellsEveryone(t *testing.T) {
+	t.Parallel()
 	a, b := echoServer(t, false, "one"), echoServer(t, true, "two")
 	w := open(t, servers("a", a.URL, "b", b.URL))
 	c := w.dial(t, "/mcp", `{}`)

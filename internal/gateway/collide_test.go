@@ -65,6 +65,7 @@ func read(t *testing.T, cs *mcp.ClientSession, uri string) *mcp.ResourceContents
 }
 
 func TestResourcesOfTwoServers(t *testing.T) {
+	t.Parallel()
 	eachPair(t, func(t *testing.T, w *world, modernClient bool) {
 		cs := w.connect(t, "/mcp", modernClient, nil)
 		list, err := cs.ListResources(t.Context(), nil)
@@ -96,6 +97,7 @@ func TestResourcesOfTwoServers(t *testing.T) {
 }
 
 func TestTemplatesOfTwoServers(t *testing.T) {
+	t.Parallel()
 	eachPair(t, func(t *testing.T, w *world, modernClient bool) {
 		cs := w.connect(t, "/mcp", modernClient, nil)
 		list, err := cs.ListResourceTemplates(t.Context(), nil)
@@ -125,6 +127,7 @@ func TestTemplatesOfTwoServers(t *testing.T) {
 }
 
 func TestPromptsOfTwoServers(t *testing.T) {
+	t.Parallel()
 	eachPair(t, func(t *testing.T, w *world, modernClient bool) {
 		cs := w.connect(t, "/mcp", modernClient, nil)
 		list, err := cs.ListPrompts(t.Context(), nil)
@@ -161,6 +164,7 @@ func TestPromptsOfTwoServers(t *testing.T) {
 // TestLinksCanBeFollowed checks that a resource a tool result points to can be
 // read in the view the result was seen in.
 func TestLinksCanBeFollowed(t *testing.T) {
+	t.Parallel()
 	eachPair(t, func(t *testing.T, w *world, modernClient bool) {
 		for _, view := range []struct{ path, tool string }{{"/mcp", "b__links"}, {"/mcp/b", "links"}} {
 			cs := w.connect(t, view.path, modernClient, nil)
@@ -183,6 +187,7 @@ func TestLinksCanBeFollowed(t *testing.T) {
 // TestRewrittenResultsKeepTheRest checks that a result whose links were changed
 // is otherwise the server's own bytes.
 func TestRewrittenResultsKeepTheRest(t *testing.T) {
+	t.Parallel()
 	result := `{"z":12345678901234567890,"content":[{"x":1.0,"uri":"file:///\u0061","type":"resource_link","name":"uri","_meta":{"uri":"file:///a"}},{"type":"text","text":"file:///a"},` +
 		`{"resource":{"mimeType":"t","uri":"file:///b","text":"\u0041","n":1.0},"type":"resource"},{"type":"hologram","uri":"file:///c"}],"structuredContent":{"uri":"file:///a"},"resultType":"complete"}`
 	contents := `{"contents":[{"n":12345678901234567890,"uri":"%s","text":"\u0041 <b>"}], "resultType":"complete","ttlMs":1,"cacheScope":"public","k":1.0}`

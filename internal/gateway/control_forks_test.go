@@ -16,6 +16,7 @@ import (
 // TestForksEndWithTheirParent checks that whoever has no more than a session's
 // token makes nothing that lasts longer than the session, in any generation.
 func TestForksEndWithTheirParent(t *testing.T) {
+	t.Parallel()
 	w := openWorlds(t, teamYAML)
 	fork := func(id, body string, who ...string) api.OpenedSession {
 		t.Helper()
@@ -51,6 +52,7 @@ func TestForksEndWithTheirParent(t *testing.T) {
 // TestSlowForksEndWithTheirParent checks the same of children that took long to
 // be made.
 func TestSlowForksEndWithTheirParent(t *testing.T) {
+	t.Parallel()
 	w := openWorlds(t, "")
 	long, short := w.open(t, `{"ttl":"2h"}`), w.open(t, `{"ttl":"10m"}`)
 	latest := time.Now().Add(time.Hour)
@@ -68,6 +70,7 @@ func TestSlowForksEndWithTheirParent(t *testing.T) {
 }
 
 func TestForkLabels(t *testing.T) {
+	t.Parallel()
 	w := openWorlds(t, "")
 	labels := func(from, to int) string {
 		m := make(map[string]string)
@@ -95,6 +98,7 @@ func TestForkLabels(t *testing.T) {
 
 // TestDeepTree checks that the tree of a family of any depth can be read.
 func TestDeepTree(t *testing.T) {
+	t.Parallel()
 	w := openWorlds(t, "")
 	const deep = 1500
 	var line []store.Session

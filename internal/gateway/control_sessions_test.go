@@ -13,6 +13,7 @@ import (
 )
 
 func TestSessionLife(t *testing.T) {
+	t.Parallel()
 	w := openWorlds(t, "")
 	s := w.open(t, `{"labels":{"run":"7","a/b.c-d":"x y"},"ttl":"2h","idle":"30m"}`)
 	if !strings.HasPrefix(s.ID, "ses_") || s.Kind != api.SessionOpened || s.Owner != "" || s.Labels["run"] != "7" || s.Idle != "30m0s" ||
@@ -83,6 +84,7 @@ func TestSessionLife(t *testing.T) {
 }
 
 func TestSessionForks(t *testing.T) {
+	t.Parallel()
 	w := openWorlds(t, "")
 	s := w.open(t, `{"labels":{"run":"7"}}`)
 	w.tool(t, s.ID, "add")
@@ -141,6 +143,7 @@ func TestSessionForks(t *testing.T) {
 }
 
 func TestSessionChecks(t *testing.T) {
+	t.Parallel()
 	w := openWorlds(t, "")
 	many := make([]string, 65)
 	for i := range many {
@@ -190,6 +193,7 @@ func TestSessionChecks(t *testing.T) {
 }
 
 func TestSessionPages(t *testing.T) {
+	t.Parallel()
 	w := openWorlds(t, "")
 	var ids []string
 	for i := range 7 {
@@ -236,6 +240,7 @@ func TestSessionPages(t *testing.T) {
 // TestSessionServers checks that a session has the servers that it was asked to
 // have, at every door.
 func TestSessionServers(t *testing.T) {
+	t.Parallel()
 	w := open(t, "default_view: m\nservers:\n  n: {builtin: memory, scope: session}\n  m: {builtin: memory, scope: session}\n", map[string]builtin.Kind{"memory": remembering()})
 	var s api.OpenedSession
 	control(t, w, "POST", "/v1/sessions", `{"servers":["n"]}`, &s)
@@ -277,6 +282,7 @@ func TestSessionServers(t *testing.T) {
 // TestSessionKeepsItsServers checks that a session which is named by a header has
 // its servers when the config no longer has them.
 func TestSessionKeepsItsServers(t *testing.T) {
+	t.Parallel()
 	const with, without = "servers:\n  n: {builtin: memory, scope: session}\n  m: {builtin: memory, scope: session}\n", "servers:\n  n: {builtin: memory, scope: session}\n"
 	w := open(t, with, map[string]builtin.Kind{"memory": remembering()})
 	var s api.OpenedSession

@@ -32,6 +32,7 @@ func (w *worlds) steps(t testing.TB, session string, who ...string) (out []api.S
 }
 
 func TestSnapshots(t *testing.T) {
+	t.Parallel()
 	w := openWorlds(t, "")
 	s := w.open(t, `{}`)
 	snapshots := "/v1/sessions/" + s.ID + "/snapshots"
@@ -114,6 +115,7 @@ func TestSnapshots(t *testing.T) {
 // TestImportIsBounded checks that a file may be larger than any other request,
 // and not larger than all snapshots of one principal.
 func TestImportIsBounded(t *testing.T) {
+	t.Parallel()
 	from := openWorlds(t, "")
 	s := from.open(t, `{}`)
 	from.tool(t, s.ID, "grow")
@@ -166,6 +168,7 @@ func TestImportIsBounded(t *testing.T) {
 
 // TestImportOnce checks the keys of imports: of the request the name counts.
 func TestImportOnce(t *testing.T) {
+	t.Parallel()
 	w := openWorlds(t, "")
 	s := w.open(t, `{}`)
 	snapshots := "/v1/sessions/" + s.ID + "/snapshots"
@@ -204,6 +207,7 @@ func snapshotFile(manifest string) string {
 // TestImportChecksTheFile checks that of what a file says of itself nothing is
 // taken over that a request could not say.
 func TestImportChecksTheFile(t *testing.T) {
+	t.Parallel()
 	w := openWorlds(t, "")
 	many := make(map[string]string)
 	for i := range 65 {
@@ -228,6 +232,7 @@ func TestImportChecksTheFile(t *testing.T) {
 }
 
 func TestTrajectory(t *testing.T) {
+	t.Parallel()
 	w := openWorlds(t, teamYAML+"\n")
 	s := w.open(t, `{"labels":{"k":"<&>"}}`, asAda...)
 	w.tool(t, s.ID, "add", asAda...)

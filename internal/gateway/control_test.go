@@ -41,6 +41,7 @@ func refusal(t *testing.T, w *world, method, path, body string, status int, kind
 }
 
 func TestControlServers(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, false, "one")
 	w := open(t, servers("a", `{title: "The A", url: "`+up.URL+`"}`, "n", "{builtin: everything, scope: session}", "gone", deadURL(t), "off", `{url: "http://127.0.0.1:1", enabled: false}`),
 		map[string]builtin.Kind{"everything": factory(counting)})
@@ -77,6 +78,7 @@ func TestControlServers(t *testing.T) {
 }
 
 func TestControlSwitch(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, true, "one")
 	w := open(t, servers("a", up.URL, "b", `{url: "`+up.URL+`", enabled: false}`))
 	patch := func(id, body string) (s api.Server) {
@@ -150,6 +152,7 @@ func TestControlSwitch(t *testing.T) {
 }
 
 func TestControlTools(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, true, "one", "two", "hidden")
 	w := open(t, servers("a", `{url: "`+up.URL+`", title: A, tools: {deny: [hidden], rename: {two: zwei}}}`, "gone", deadURL(t), "b", up.URL))
 	var list api.ToolList
@@ -177,6 +180,7 @@ func TestControlTools(t *testing.T) {
 
 // TestControlCall checks that the result is the server's own bytes.
 func TestControlCall(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		up := script(t, isModern, map[string]string{"tools/list": plainTools, "tools/call": strangeResult})
 		w := open(t, servers("a", up.URL))
@@ -195,6 +199,7 @@ func TestControlCall(t *testing.T) {
 }
 
 func TestControlCallFails(t *testing.T) {
+	t.Parallel()
 	up := script(t, true, map[string]string{"tools/list": plainTools})
 	up.on("tools/call", func(w http.ResponseWriter, _ *http.Request, in received) {
 		writeFailure(w, http.StatusOK, in, -32000, "it says no")
@@ -213,6 +218,7 @@ func TestControlCallFails(t *testing.T) {
 }
 
 func TestControlStatusAndTheRest(t *testing.T) {
+	t.Parallel()
 	w := open(t, servers("a", echoServer(t, true, "one").URL, "n", "{builtin: everything, scope: session}"), map[string]builtin.Kind{"everything": factory(counting)})
 	w.dial(t, "/mcp", `{}`)
 	var s api.Status

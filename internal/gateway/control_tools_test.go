@@ -12,6 +12,7 @@ import (
 
 // TestSessionsByTool does all that can be done, in both eras and both views.
 func TestSessionsByTool(t *testing.T) {
+	t.Parallel()
 	r := openRollouts(t, teamYAML, "")
 	for name, call := range r.ways(t, "", asAda...) {
 		t.Run(name, func(t *testing.T) {
@@ -78,6 +79,7 @@ func TestSessionsByTool(t *testing.T) {
 // session, while another call in it is under way: the fork waits for that one
 // and for nothing else.
 func TestForkFromInside(t *testing.T) {
+	t.Parallel()
 	r := openRollouts(t, teamYAML, "")
 	s := r.open(t, `{}`, asAda...)
 	for name, call := range r.ways(t, s.ID, bearer(s.Token)...) {
@@ -126,6 +128,7 @@ func TestForkFromInside(t *testing.T) {
 }
 
 func TestToolErrors(t *testing.T) {
+	t.Parallel()
 	r := openRollouts(t, teamYAML+"sessions: {per_principal: 2, fork_wait: 10ms, wait: 10ms}\n", "")
 	call := r.ways(t, "", asAda...)["stateless"]
 	s := act[api.OpenedSession](t, call, "open_session", `{}`)
@@ -169,6 +172,7 @@ func TestToolErrors(t *testing.T) {
 // TestToolsByRule checks that the tools are there for whom a rule gives them,
 // and that what one was answered is not kept for another.
 func TestToolsByRule(t *testing.T) {
+	t.Parallel()
 	r := openRollouts(t, teamYAML+"  rules:\n    - {principals: [ada], servers: [\"*\"]}\n    - {principals: [bob], servers: [n]}\n", ", policy: {cache: {results: 1h}}")
 	if all := strings.Join(names(tools(t, r.world, "/mcp", asAda...)), " "); !strings.Contains(all, " fork_session ") || strings.Contains(all, "rollout") {
 		t.Errorf("ada sees %s", all)
@@ -193,6 +197,7 @@ func TestToolsByRule(t *testing.T) {
 
 // TestToolsOnStdio has no URL to give, and a session of the client's own to fork.
 func TestToolsOnStdio(t *testing.T) {
+	t.Parallel()
 	r := openRollouts(t, "", "")
 	for _, isModern := range []bool{false, true} {
 		in, out, _ := serveStdio(t, r.world, "rollout")

@@ -10,6 +10,7 @@ import (
 // TestPlainCurl makes the requests that people try first: a POST without a
 // handshake, with one header or with what curl adds, answered with plain JSON.
 func TestPlainCurl(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		up := echoServer(t, isModern, "get_projects")
 		w := open(t, servers("benchling", up.URL))
@@ -56,6 +57,7 @@ func (r *rawText) UnmarshalJSON(b []byte) error { *r = rawText(b); return nil }
 
 // TestBareRequests checks the corners of a POST without a handshake.
 func TestBareRequests(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, true, "one")
 	w := open(t, servers("a", up.URL))
 	post := func(body string, headers ...string) *reply {
@@ -106,6 +108,7 @@ func TestBareRequests(t *testing.T) {
 // TestIDsComeBackAsTheyWere checks that an answer carries the id of its request
 // to the byte.
 func TestIDsComeBackAsTheyWere(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, true, "one")
 	w := open(t, servers("a", up.URL))
 	for _, id := range []string{`1`, `0`, `-7`, `12345678901234567890`, `"x"`, `"\u00e9\n"`, `""`, `1.0`} {

@@ -57,6 +57,7 @@ func deadURL(t *testing.T) string {
 }
 
 func TestMergedListsWithoutTheBroken(t *testing.T) {
+	t.Parallel()
 	garbage := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"tools": [`+"\x00\xff")
@@ -105,6 +106,7 @@ func TestMergedListsWithoutTheBroken(t *testing.T) {
 // TestToolsOfOneWaitForIt asks for the tools of one server, which is waited for
 // longer than a list of all would, and for as long as it may take to start.
 func TestToolsOfOneWaitForIt(t *testing.T) {
+	t.Parallel()
 	slow, release := hanging(t, true, "one")
 	stuck, _ := hanging(t, true, "never")
 	w := open(t, "limits: {list_wait: 10ms}\n"+servers("slow", slow.URL, "stuck", `{url: "`+stuck.URL+`", connect_timeout: 100ms}`))
@@ -139,6 +141,7 @@ func TestToolsOfOneWaitForIt(t *testing.T) {
 // TestOneDeadServersView checks that asking for a broken server alone says which
 // one it is and why, in a way that programs can tell from a tool's own failure.
 func TestOneDeadServersView(t *testing.T) {
+	t.Parallel()
 	w := open(t, servers("gone", deadURL(t)))
 	merged := calls(t, w, "/mcp", "gone__x")
 	for _, m := range append(merged[:], w.modern(t, "/mcp/gone", `{}`).ask("tools/call", "x", `{"name":"x"}`)) {
@@ -171,6 +174,7 @@ func TestOneDeadServersView(t *testing.T) {
 // TestLateServersAreAnnounced checks that clients hear when a list they were
 // given without a slow server would have it now.
 func TestLateServersAreAnnounced(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		slow, release := hanging(t, isModern, "late")
 		quick := echoServer(t, true, "one")
@@ -200,6 +204,7 @@ func TestLateServersAreAnnounced(t *testing.T) {
 // TestAllPagesAreMerged checks that a list is read to its end, and that a server
 // whose list has none does not keep the others back.
 func TestAllPagesAreMerged(t *testing.T) {
+	t.Parallel()
 	paged, endless := echoServer(t, true), echoServer(t, false)
 	page := func(in received) (cursor string) {
 		var p struct{ Cursor string }

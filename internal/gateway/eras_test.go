@@ -39,6 +39,7 @@ func call(t *testing.T, cs *mcp.ClientSession, tool string, args any) *mcp.CallT
 }
 
 func TestEverythingPlain(t *testing.T) {
+	t.Parallel()
 	eachEra(t, func(t *testing.T, w *world, _ *talkative, path string, modernClient bool, name func(string) string) {
 		cs := w.connect(t, path, modernClient, nil)
 		if got := textOf(t, call(t, cs, name("echo"), json.RawMessage(`{"n":12345678901234567890}`))); got != `{"n":12345678901234567890}` {
@@ -77,6 +78,7 @@ func TestEverythingPlain(t *testing.T) {
 }
 
 func TestProgressPasses(t *testing.T) {
+	t.Parallel()
 	eachEra(t, func(t *testing.T, w *world, _ *talkative, path string, modernClient bool, name func(string) string) {
 		got := make(chan string, 16)
 		cs := w.connect(t, path, modernClient, &mcp.ClientOptions{
@@ -114,6 +116,7 @@ func take[T any](t testing.TB, ch <-chan T) T {
 }
 
 func TestLoggingPasses(t *testing.T) {
+	t.Parallel()
 	eachEra(t, func(t *testing.T, w *world, _ *talkative, path string, modernClient bool, name func(string) string) {
 		got := make(chan string, 16)
 		cs := w.connect(t, path, modernClient, &mcp.ClientOptions{
@@ -138,6 +141,7 @@ func TestLoggingPasses(t *testing.T) {
 }
 
 func TestCancellationReachesTheServer(t *testing.T) {
+	t.Parallel()
 	eachEra(t, func(t *testing.T, w *world, s *talkative, path string, modernClient bool, name func(string) string) {
 		cs := w.connect(t, path, modernClient, nil)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -159,6 +163,7 @@ func TestCancellationReachesTheServer(t *testing.T) {
 }
 
 func TestElicitationAndSamplingPass(t *testing.T) {
+	t.Parallel()
 	eachEra(t, func(t *testing.T, w *world, _ *talkative, path string, modernClient bool, name func(string) string) {
 		var asked []string
 		cs := w.connect(t, path, modernClient, &mcp.ClientOptions{
@@ -189,6 +194,7 @@ func TestElicitationAndSamplingPass(t *testing.T) {
 // TestWhatAClientLacksIsDeclined checks that a server that asks a client which
 // can't answer gets an answer all the same, and the client a result.
 func TestWhatAClientLacksIsDeclined(t *testing.T) {
+	t.Parallel()
 	eachEra(t, func(t *testing.T, w *world, s *talkative, path string, modernClient bool, name func(string) string) {
 		cs := w.connect(t, path, modernClient, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
 		for _, tool := range []string{"elicit", "sample"} {

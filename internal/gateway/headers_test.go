@@ -25,6 +25,7 @@ func callBody(name string) string {
 func b64(s string) string { return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(s)) + "?=" }
 
 func TestHeadersMustMatchTheBody(t *testing.T) {
+	t.Parallel()
 	good := callBody(`"good"`)
 	base := map[string]string{"Mcp-Protocol-Version": modernVersion, "Mcp-Method": "tools/call", "Mcp-Name": "good"}
 	tests := []struct {
@@ -94,6 +95,7 @@ func TestHeadersMustMatchTheBody(t *testing.T) {
 // TestTwoNamesInOneBody checks bodies that one parser reads one way and the next
 // another: none may reach the server.
 func TestTwoNamesInOneBody(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{true, false} {
 		w, up := guarded(t, isModern)
 		for _, members := range []string{
@@ -135,6 +137,7 @@ func TestTwoNamesInOneBody(t *testing.T) {
 // TestNamesInOtherSpellings checks that a body and a header that mean the same
 // pass, however they are written.
 func TestNamesInOtherSpellings(t *testing.T) {
+	t.Parallel()
 	w, up := guarded(t, true)
 	for _, tt := range []struct{ name, header string }{
 		{`"good"`, "good"}, {`"g\u006fod"`, "good"}, {`"good"`, b64("good")}, {`"größe"`, b64("größe")}, {`"gr\u00f6\u00dfe"`, b64("größe")},
@@ -165,6 +168,7 @@ func TestNamesInOtherSpellings(t *testing.T) {
 }
 
 func TestNamesOfResourcesAndPrompts(t *testing.T) {
+	t.Parallel()
 	w, up := guarded(t, true)
 	for method, key := range map[string]string{"resources/read": "uri", "prompts/get": "name"} {
 		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%q:"x://y",%s}}`, method, key, meta(`{}`))
@@ -181,6 +185,7 @@ func TestNamesOfResourcesAndPrompts(t *testing.T) {
 }
 
 func TestUnknownMethods(t *testing.T) {
+	t.Parallel()
 	w, _ := guarded(t, true)
 	for _, path := range []string{"/mcp", "/mcp/a"} {
 		for _, method := range []string{"no/such", "initialize", "ping", "logging/setLevel", "resources/subscribe"} {
@@ -193,6 +198,7 @@ func TestUnknownMethods(t *testing.T) {
 }
 
 func TestUnsupportedVersionNamesTheSupported(t *testing.T) {
+	t.Parallel()
 	w, _ := guarded(t, true)
 	body := strings.Replace(callBody(`"good"`), modernVersion, "2099-01-01", 1)
 	headers := modernHeaders("tools/call", "good")

@@ -11,6 +11,7 @@ import (
 // TestHeavyAnswersCount checks that what is much work has a place among the
 // calls, and that everything else does not need one.
 func TestHeavyAnswersCount(t *testing.T) {
+	t.Parallel()
 	up, started, release := blocking(t, true)
 	w := open(t, "limits: {calls: 1}\n"+servers("a", up.URL))
 	var s api.OpenedSession
@@ -51,6 +52,7 @@ func TestHeavyAnswersCount(t *testing.T) {
 // TestHeavyUntilWritten checks that an answer which is made while it is written
 // counts until then.
 func TestHeavyUntilWritten(t *testing.T) {
+	t.Parallel()
 	w := openWorlds(t, "")
 	s := w.open(t, `{}`)
 	for range 40 {

@@ -12,6 +12,7 @@ import (
 // TestModernResultsAreOfTheirEra checks what revision 2026-07-28 wants in every
 // result, above all where the server is of another era and does not send it.
 func TestModernResultsAreOfTheirEra(t *testing.T) {
+	t.Parallel()
 	bare := map[string]string{
 		"tools/list": `{"tools":[]}`, "resources/list": `{"resources":[]}`, "resources/templates/list": `{"resourceTemplates":[]}`, "prompts/list": `{"prompts":[]}`,
 		"resources/read": `{ "contents":[] }`, "tools/call": `{"content":[]}`, "prompts/get": `{}`, "completion/complete": `{"completion":{"values":[]}}`,
@@ -64,6 +65,7 @@ func wantModern(t *testing.T, method string, result []byte) {
 }
 
 func TestDiscover(t *testing.T) {
+	t.Parallel()
 	up := script(t, true, map[string]string{"tools/list": plainTools})
 	up.caps = `{"tools":{},"extensions":{"com.example/x":{"n":12345678901234567890}}}`
 	w := open(t, servers("a", up.URL, "gone", deadURL(t)))
@@ -88,6 +90,7 @@ func TestDiscover(t *testing.T) {
 }
 
 func TestInitializeNegotiates(t *testing.T) {
+	t.Parallel()
 	w := open(t, servers("a", echoServer(t, true, "one").URL))
 	for asked, want := range map[string]string{
 		"2024-11-05": "2024-11-05", "2025-03-26": "2025-03-26", "2025-06-18": "2025-06-18", "2025-11-25": "2025-11-25",
@@ -108,6 +111,7 @@ func TestInitializeNegotiates(t *testing.T) {
 // TestWhatServersAreTold checks what Tine claims for its clients: what they can
 // do and the server's config allows.
 func TestWhatServersAreTold(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		entry, client string
 		want          []string
@@ -148,6 +152,7 @@ func TestWhatServersAreTold(t *testing.T) {
 // TestMirroredArguments checks the Mcp-Param headers: passed on from modern
 // clients, made for those who don't know them, and held against the body.
 func TestMirroredArguments(t *testing.T) {
+	t.Parallel()
 	const list = `{"tools":[{"name":"q","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"n":{"type":"integer","x-mcp-header":"Count"}}}}],"resultType":"complete","ttlMs":0,"cacheScope":"private"}`
 	for _, isModern := range []bool{true, false} {
 		up := script(t, isModern, map[string]string{"tools/list": list, "tools/call": done})

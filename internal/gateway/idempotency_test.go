@@ -21,6 +21,7 @@ import (
 func key(k string, who ...string) []string { return append([]string{"Idempotency-Key", k}, who...) }
 
 func TestIdempotencyKeys(t *testing.T) {
+	t.Parallel()
 	w := openWorlds(t, teamYAML)
 	sessions := func() int {
 		t.Helper()
@@ -93,6 +94,7 @@ func TestIdempotencyKeys(t *testing.T) {
 }
 
 func TestIdempotencyRace(t *testing.T) {
+	t.Parallel()
 	w := openWorlds(t, "")
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -141,6 +143,7 @@ func (f *fullDisk) EndCreation(ctx context.Context, owner, key string, answer js
 
 // TestIdempotencyDiskFull checks that nothing is left that nobody was told of.
 func TestIdempotencyDiskFull(t *testing.T) {
+	t.Parallel()
 	full := &fullDisk{}
 	w := openWorldsWith(t, "", func(o *gateway.Options) { full.Store, o.Store = o.Store, full })
 	open := func() int { return len(want[api.SessionList](t, w, "GET", "/v1/sessions", "").Sessions) }

@@ -30,6 +30,7 @@ func insisting(t *testing.T, method string) (*scripted, chan received) {
 // client did not say it could answer is answered for it: an elicitation is
 // declined, anything else refused.
 func TestClientsAreNotAskedWhatTheyCant(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct{ method, caps string }{
 		{"elicitation/create", `{"sampling":{}}`},
 		{"elicitation/create", `{}`},
@@ -62,6 +63,7 @@ func TestClientsAreNotAskedWhatTheyCant(t *testing.T) {
 // levels. The server is asked for the most, and each client told what it asked
 // for.
 func TestEachHearsItsOwnLogLevel(t *testing.T) {
+	t.Parallel()
 	s := newTalkative(t, false)
 	w := open(t, twoPeople+servers("t", serveSDK(t, s.Server, false)))
 	dial := func(level string) *legacy {

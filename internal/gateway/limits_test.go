@@ -10,6 +10,7 @@ import (
 )
 
 func TestBodyLimit(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, true, "one")
 	w := open(t, "limits: {body: 4KiB}\n"+servers("a", up.URL))
 	call := func(n int) string {
@@ -61,6 +62,7 @@ func blocking(t *testing.T, isModern bool) (up *scripted, started chan string, r
 }
 
 func TestTooManyCalls(t *testing.T) {
+	t.Parallel()
 	up, started, release := blocking(t, true)
 	w := open(t, "limits: {calls: 3}\n"+servers("a", up.URL))
 	const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a__hold"}}`
@@ -98,6 +100,7 @@ func TestTooManyCalls(t *testing.T) {
 }
 
 func TestDrainWaitsForCalls(t *testing.T) {
+	t.Parallel()
 	up, started, release := blocking(t, true)
 	w := open(t, servers("a", up.URL))
 	const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a__hold"}}`
@@ -142,6 +145,7 @@ func TestDrainWaitsForCalls(t *testing.T) {
 // TestAnswersGetThrough checks that what a call needs to end is taken even where
 // no new call would be: its client's answer to a question, or a cancellation.
 func TestAnswersGetThrough(t *testing.T) {
+	t.Parallel()
 	s := newTalkative(t, false)
 	w := open(t, "limits: {calls: 1}\n"+servers("t", serveSDK(t, s.Server, false)))
 	c := w.dial(t, "/mcp/t", bothCaps)
@@ -176,6 +180,7 @@ func TestAnswersGetThrough(t *testing.T) {
 
 // TestLimitAtEveryDoor checks that no door is a way around limits.calls.
 func TestLimitAtEveryDoor(t *testing.T) {
+	t.Parallel()
 	up, started, release := blocking(t, true)
 	w := open(t, "limits: {calls: 2}\n"+servers("a", up.URL))
 	stream, post := openEvents(t, w, "/sse/a")
@@ -219,6 +224,7 @@ func TestLimitAtEveryDoor(t *testing.T) {
 }
 
 func TestDeepAndOddJSON(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, true, "one")
 	w := open(t, servers("a", up.URL))
 	c := w.dial(t, "/mcp/a", `{}`)
@@ -247,6 +253,7 @@ func TestDeepAndOddJSON(t *testing.T) {
 
 // TestBatches checks arrays of messages, which only revision 2025-03-26 has.
 func TestBatches(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, true, "one")
 	w := open(t, servers("a", up.URL))
 	old := w.do(t, "POST", "/mcp/a", `{"jsonrpc":"2.0","id":"hi","method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}`,

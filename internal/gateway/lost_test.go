@@ -18,6 +18,7 @@ import (
 // TestLostState checks that everybody who asks for a state that can't be read any
 // more is told so, and that another try does not help.
 func TestLostState(t *testing.T) {
+	t.Parallel()
 	kind, gone := remembering(), atomic.Bool{}
 	was := kind.New
 	kind.New = func(e builtin.Env) (*mcp.Server, io.Closer, error) {

@@ -11,6 +11,7 @@ import (
 
 // TestMemberViews looks at one of several instances by every way there is.
 func TestMemberViews(t *testing.T) {
+	t.Parallel()
 	w := openBackends(t, teamYAML+"  rules:\n    - {principals: [ada], servers: [\"*\"]}\n    - {principals: [bob], tools: [\"memory__read_graph\"]}\n", "", nil, "")
 	s := w.open(t, `{"servers":["memory"],"members":{"memory":{"instances":3}}}`, asAda...)
 	var members []string
@@ -96,6 +97,7 @@ func TestMemberViews(t *testing.T) {
 
 // TestNewMembers checks what a new session may have of its servers.
 func TestNewMembers(t *testing.T) {
+	t.Parallel()
 	w := openBackends(t, teamYAML+"  rules:\n    - {principals: [ada], servers: [\"*\"]}\n    - {principals: [bob], servers: [memory]}\n", "", nil, "")
 	for _, tt := range []struct{ body, say string }{
 		{`{"members":{"nosuch":{}}}`, `there is no server \"nosuch\"`},

@@ -71,6 +71,7 @@ func calls(t *testing.T, w *world, path, tool string) [2]message {
 }
 
 func TestMergedNames(t *testing.T) {
+	t.Parallel()
 	a := echoServer(t, false, "one", "two__three", "__odd", "with space")
 	b := echoServer(t, true, "one", "a__one")
 	w := open(t, servers("a", `{title: "The A", url: "`+a.URL+`"}`, "b", b.URL))
@@ -115,6 +116,7 @@ func TestMergedNames(t *testing.T) {
 // TestMergedEntriesKeepTheRest checks that a tool in the merged view differs
 // from the server's own in its name and description and nothing else.
 func TestMergedEntriesKeepTheRest(t *testing.T) {
+	t.Parallel()
 	entry := `{"x":12345678901234567890,"description":"\u0041 <b> \"q\"","name":"ec\u0068o","icons":[{"src":"data:,","k":1.0}],"annotations":{"title":"T","odd":[]},"inputSchema":{"type":"object","properties":{"name":{"description":"inner"},"b":{"const":1.0}}},"outputSchema":{"z":1,"a":2},"_meta":{"name":"k"}, "title":"T"}`
 	bare := `{"name":"bare","inputSchema":{}}`
 	for _, isModern := range []bool{false, true} {
@@ -147,6 +149,7 @@ func sameMembers(t *testing.T, got []byte, want string) bool {
 }
 
 func TestShapedTools(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, true, "read_file", "read_dir", "write_file", "drop", "other")
 	w := open(t, servers("fs", `{url: "`+up.URL+`", tools: {allow: ["read_*", "write_file", drop], deny: [drop, "*_dir"], rename: {read_file: cat, drop: keep}, describe: {write_file: "Writes <it>."}}}`))
 	for path, prefix := range map[string]string{"/mcp": "fs__", "/mcp/fs": ""} {
@@ -180,6 +183,7 @@ func TestShapedTools(t *testing.T) {
 // TestRefusedLikeUnknown checks that nobody can tell a tool that is hidden from
 // one that does not exist, and that the server hears of no hidden one.
 func TestRefusedLikeUnknown(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, true, "read_file", "secret", "other")
 	w := open(t, servers("fs", `{url: "`+up.URL+`", tools: {allow: ["read_*", secret], deny: [secret], rename: {read_file: cat, secret: shown}}}`))
 	for path, prefix := range map[string]string{"/mcp": "fs__", "/mcp/fs": ""} {
@@ -199,6 +203,7 @@ func TestRefusedLikeUnknown(t *testing.T) {
 }
 
 func TestUnknownServers(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, true, "one")
 	w := open(t, servers("a", up.URL))
 	for _, tool := range []string{"nobody__one", "one", "a_one", "__one", "A__one"} {
@@ -214,6 +219,7 @@ func TestUnknownServers(t *testing.T) {
 }
 
 func TestSeparator(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, false, "one.two", "__x")
 	w := open(t, "separator: \".\"\n"+servers("a_b", up.URL))
 	if got, want := names(tools(t, w, "/mcp")), []string{"a_b.one.two", "a_b.__x"}; !slices.Equal(got, want) {
@@ -229,6 +235,7 @@ func TestSeparator(t *testing.T) {
 }
 
 func TestDefaultView(t *testing.T) {
+	t.Parallel()
 	a, b := echoServer(t, false, "one"), echoServer(t, true, "two")
 	w := open(t, "default_view: b\n"+servers("a", a.URL, "b", b.URL))
 	for path, want := range map[string]string{"/mcp": "two", "/mcp/a": "one", "/mcp/b": "two"} {
@@ -248,6 +255,7 @@ func TestDefaultView(t *testing.T) {
 }
 
 func TestLongNames(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("x", 70)
 	tail1, tail2 := long+"1", long+"2"
 	fit := strings.Repeat("y", 64-len("server__"))
@@ -297,6 +305,7 @@ func TestLongNames(t *testing.T) {
 // TestStableOrder checks that lists come in the order of the config and the
 // servers, each time.
 func TestStableOrder(t *testing.T) {
+	t.Parallel()
 	var pairs, want []string
 	for _, id := range []string{"z", "m", "a", "q", "b"} {
 		up := echoServer(t, len(pairs)%4 == 0, "t9", "t1", "t5")

@@ -38,6 +38,7 @@ func nested(ctx context.Context, t *testing.T, cs *mcp.ClientSession, session, b
 // TestNestedCalls checks that a call through rollout is one like any other:
 // progress and questions reach the client, and what it gives up ends.
 func TestNestedCalls(t *testing.T) {
+	t.Parallel()
 	old, young := newTalkative(t, false), newTalkative(t, true)
 	w := openBackends(t, "", "", nil, fmt.Sprintf("  old: {url: %q}\n  young: {url: %q}\n", serveSDK(t, old.Server, false), serveSDK(t, young.Server, true)))
 	for _, isModern := range []bool{false, true} {
@@ -102,6 +103,7 @@ func TestNestedCalls(t *testing.T) {
 // TestNestedGate checks that a call through rollout holds up a fork of the session
 // that it is about, and not of the one that it is made in.
 func TestNestedGate(t *testing.T) {
+	t.Parallel()
 	r := openRollouts(t, teamYAML+"sessions: {fork_wait: 10ms}\n", "")
 	outer, inner := r.open(t, `{}`, asAda...), r.open(t, `{}`, asAda...)
 	call := r.ways(t, outer.ID, asAda...)["handshake"]
@@ -129,6 +131,7 @@ func TestNestedGate(t *testing.T) {
 
 // TestRawResults checks that a backend's result comes through to the digit.
 func TestRawResults(t *testing.T) {
+	t.Parallel()
 	s := script(t, false, map[string]string{
 		"tools/call": `{"content":[{"type":"text","text":"<x>","annotations":null,"z":[null]}],"big":12345678901234567890,"deep":{"f":1.10,"n":null},"structuredContent":{"a":null},"_meta":null,"isError":null}`,
 		"tools/list": `{"tools":[{"name":"a","title":null,"inputSchema":{"type":"object","default":null},"later":12345678901234567890}],"nextCursor":null}`,

@@ -26,6 +26,7 @@ func (w *world) tokenFor(iss *issuertest.Issuer, sub, path string) []string {
 // a token for the URL of its stream, as a client gets one by the metadata. Where
 // it posts must be a part of that.
 func TestEventStreamOfAnIssuersToken(t *testing.T) {
+	t.Parallel()
 	w, iss, _ := oidcWorld(t, "")
 	for path, tool := range map[string]string{"/sse": "a__one", "/sse/a": "one", "/mcp/a/sse": "one"} {
 		who := w.tokenFor(iss, "ada", path)
@@ -50,6 +51,7 @@ func TestEventStreamOfAnIssuersToken(t *testing.T) {
 // old one is about to expire: it is the same principal and goes on. Somebody
 // else's token is not, even with the same name in a static one.
 func TestRenewedTokensGoOn(t *testing.T) {
+	t.Parallel()
 	w, iss, up := oidcWorld(t, "")
 	c := w.dial(t, "/mcp", `{}`, w.tokenFor(iss, "bob", "/mcp")...)
 	for range 3 {
@@ -84,6 +86,7 @@ func TestRenewedTokensGoOn(t *testing.T) {
 // TestIssuerDown checks that whoever can't be checked is told to come back, and
 // not to log in again; and that static tokens don't need the issuer.
 func TestIssuerDown(t *testing.T) {
+	t.Parallel()
 	w, iss, _ := oidcWorld(t, "")
 	who := w.tokenFor(iss, "ada", "/mcp")
 	iss.Down(true)
@@ -108,6 +111,7 @@ func TestIssuerDown(t *testing.T) {
 // TestControlAPIOfAnIssuersToken uses the control API with tokens for all of the
 // gateway, for it, and for something else.
 func TestControlAPIOfAnIssuersToken(t *testing.T) {
+	t.Parallel()
 	w, iss, _ := oidcWorld(t, "  rules: [{claims: {groups: [ops]}, role: operator}, {principals: [bob]}]\n")
 	for path, want := range map[string]int{"": 200, "/": 200, "/v1": 200, "/v1/servers": 200, "/mcp": 401, "/v": 401} {
 		ops := iss.Token(map[string]any{"aud": w.at(path), "groups": []string{"ops"}})

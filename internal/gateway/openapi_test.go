@@ -157,6 +157,7 @@ func (d *openAPI) check(t *testing.T, method, path string, r *reply) {
 }
 
 func TestOpenAPIDocument(t *testing.T) {
+	t.Parallel()
 	w := open(t, "servers: {}\n")
 	doc := readOpenAPI(t, w)
 	if doc.OpenAPI != "3.1.0" || doc.Info.Title != "Tine" || doc.Info.Version != "1.2.3" {
@@ -254,6 +255,7 @@ func (doc *openAPI) complete(t *testing.T, inTable map[string]string) int {
 // TestControlRouting checks what is no operation, and what does not belong to
 // one.
 func TestControlRouting(t *testing.T) {
+	t.Parallel()
 	w := open(t, "servers: {}\n")
 	for _, tt := range []struct {
 		method, path string

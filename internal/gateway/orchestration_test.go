@@ -21,6 +21,7 @@ import (
 )
 
 func TestOrchestrationDocument(t *testing.T) {
+	t.Parallel()
 	w := openOrchestrator(t, "")
 	if w.doc.OpenAPI != "3.1.0" || w.doc.Info.Title != "Tine orchestration" || w.doc.Info.Version != "1.2.3" {
 		t.Errorf("got %s %+v", w.doc.OpenAPI, w.doc.Info)
@@ -35,6 +36,7 @@ func TestOrchestrationDocument(t *testing.T) {
 // TestOrchestrationOff checks that a gateway that was not asked to has no such
 // API.
 func TestOrchestrationOff(t *testing.T) {
+	t.Parallel()
 	w := openWorlds(t, "")
 	for _, path := range []string{"/instances", "/instances/ses_x", "/snapshots/x", "/health", "/openapi.json"} {
 		if r := w.do(t, "GET", path, ""); r.status != http.StatusNotFound || !strings.Contains(string(r.body), "there is nothing at") {
@@ -44,6 +46,7 @@ func TestOrchestrationOff(t *testing.T) {
 }
 
 func TestInstances(t *testing.T) {
+	t.Parallel()
 	w := openOrchestrator(t, "")
 	all := w.instances(t, `{"resource_type_identifier":"n","num_instances":3,"session_id":"run 7/a","instance_scoping":"session","template_details":null}`)
 	if len(all) != 3 {
@@ -120,6 +123,7 @@ func TestInstances(t *testing.T) {
 // TestInstancesAllOrNone checks that instances of a request of which one can't be
 // started are all taken back, and that it is said why.
 func TestInstancesAllOrNone(t *testing.T) {
+	t.Parallel()
 	var starts atomic.Int64
 	k := remembering()
 	make := k.New
@@ -150,6 +154,7 @@ func TestInstancesAllOrNone(t *testing.T) {
 // TestInstancesBehindProxy checks that instances are where the world knows the
 // gateway to be.
 func TestInstancesBehindProxy(t *testing.T) {
+	t.Parallel()
 	w := openOrchestrator(t, teamYAML+"public_url: https://tools.example.org/tine\n")
 	i := w.instances(t, `{"resource_type_identifier":"n"}`, asAda...)[0]
 	if at := "https://tools.example.org/tine/s/" + i.ID + "/mcp/n"; i.URL != at {
@@ -158,6 +163,7 @@ func TestInstancesBehindProxy(t *testing.T) {
 }
 
 func TestInstancePages(t *testing.T) {
+	t.Parallel()
 	w := openOrchestrator(t, "")
 	w.instances(t, `{"resource_type_identifier":"n","num_instances":3,"session_id":"a"}`)
 	w.instances(t, `{"resource_type_identifier":"other","num_instances":2,"session_id":"a"}`)
@@ -184,6 +190,7 @@ func TestInstancePages(t *testing.T) {
 }
 
 func TestInstanceForks(t *testing.T) {
+	t.Parallel()
 	w := openOrchestrator(t, "")
 	parent := w.instances(t, `{"resource_type_identifier":"n","session_id":"a"}`)[0]
 	w.speak(t, parent, "add")
@@ -213,6 +220,7 @@ func TestInstanceForks(t *testing.T) {
 }
 
 func TestInstanceSnapshots(t *testing.T) {
+	t.Parallel()
 	roots := t.TempDir()
 	if err := os.WriteFile(filepath.Join(roots, "base"), []byte("four"), 0o600); err != nil {
 		t.Fatal(err)
@@ -278,6 +286,7 @@ func TestInstanceSnapshots(t *testing.T) {
 }
 
 func TestInstancesOnce(t *testing.T) {
+	t.Parallel()
 	w := openOrchestrator(t, teamYAML)
 	body := `{"resource_type_identifier":"n","num_instances":2,"session_id":"a"}`
 	first := w.ask(t, "POST", "/instances", body, key("k1", asAda...)...)
@@ -313,6 +322,7 @@ func TestInstancesOnce(t *testing.T) {
 // with their ids, their tokens and what they remember, and that those whose
 // making nobody was told of are not.
 func TestInstancesRestart(t *testing.T) {
+	t.Parallel()
 	w := openOrchestrator(t, teamYAML)
 	made := w.instances(t, `{"resource_type_identifier":"n","num_instances":2,"session_id":"a"}`, asAda...)
 	w.speak(t, made[0], "add")

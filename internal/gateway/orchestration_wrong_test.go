@@ -11,6 +11,7 @@ import (
 )
 
 func TestInstancesWrongInput(t *testing.T) {
+	t.Parallel()
 	w := openOrchestrator(t, "limits: {body: 64KiB}\nsessions: {max: 5}\n")
 	i := w.instances(t, `{"resource_type_identifier":"n"}`)[0]
 	at := "/instances/" + i.ID
@@ -82,6 +83,7 @@ func TestInstancesWrongInput(t *testing.T) {
 }
 
 func TestInstancesOfOthers(t *testing.T) {
+	t.Parallel()
 	w := openOrchestrator(t, teamYAML+`  rules:
     - {principals: [bob], servers: [n]}
     - {principals: [ada, eve, ops], servers: ["*"]}
@@ -139,6 +141,7 @@ func TestInstancesOfOthers(t *testing.T) {
 // TestInstanceToolsCount holds that a list of tools, which a server is asked for,
 // has a place among the calls.
 func TestInstanceToolsCount(t *testing.T) {
+	t.Parallel()
 	up, started, release := blocking(t, true)
 	w := openWith(t, "limits: {calls: 1}\n"+servers("a", up.URL), func(o *gateway.Options) { o.Orchestrate = true }, nil)
 	var made []api.Instance

@@ -9,6 +9,7 @@ import (
 // TestDNSRebinding makes the requests of a web page that points a name of its
 // own at this machine.
 func TestDNSRebinding(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, true, "one")
 	w := open(t, servers("a", up.URL))
 	port := w.ts.URL[strings.LastIndex(w.ts.URL, ":"):]
@@ -65,6 +66,7 @@ func TestDNSRebinding(t *testing.T) {
 }
 
 func TestPublicURLAndOrigins(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, true, "one")
 	w := open(t, "public_url: https://tine.example.org\ncors: {origins: [\"https://app.example.org\"]}\n"+twoPeople+servers("a", up.URL))
 	for _, tt := range []struct {
@@ -90,6 +92,7 @@ func TestPublicURLAndOrigins(t *testing.T) {
 }
 
 func TestPreflight(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, true, "one")
 	w := open(t, "cors: {origins: [\"https://app.example.org\"]}\n"+twoPeople+servers("a", up.URL))
 	preflight := func(origin string) *reply {

@@ -75,6 +75,7 @@ func resultText(t testing.TB, m message) string {
 }
 
 func TestParkedCallGoesOn(t *testing.T) {
+	t.Parallel()
 	w, _ := parkedWorld(t, "")
 	for _, view := range []struct{ path, tool string }{{"/mcp/t", "elicit"}, {"/mcp", "t__elicit"}} {
 		c := w.modern(t, view.path, bothCaps)
@@ -97,6 +98,7 @@ func TestParkedCallGoesOn(t *testing.T) {
 }
 
 func TestParkedCallAsksTwice(t *testing.T) {
+	t.Parallel()
 	w, _ := parkedWorld(t, "")
 	c := w.modern(t, "/mcp/t", bothCaps)
 	q1 := question(t, c.ask("tools/call", "two", `{"name":"two","arguments":{}}`))
@@ -109,6 +111,7 @@ func TestParkedCallAsksTwice(t *testing.T) {
 // TestWrongStateIsRefused tries a state where it does not belong. None of it
 // may reach the server, nor spoil the state for its owner.
 func TestWrongStateIsRefused(t *testing.T) {
+	t.Parallel()
 	const tokens = "auth:\n  tokens: [{name: ada, token: ada-ada-ada-ada-ada}, {name: bob, token: bob-bob-bob-bob-bob}]\n"
 	w, _ := parkedWorld(t, tokens)
 	ada := w.modern(t, "/mcp/t", bothCaps, "Authorization", "Bearer ada-ada-ada-ada-ada")
@@ -165,6 +168,7 @@ func flip(s string) string {
 // TestParkedCallIsAskedAgain checks that a retry without the answer gets the
 // question again instead of an error.
 func TestParkedCallIsAskedAgain(t *testing.T) {
+	t.Parallel()
 	w, _ := parkedWorld(t, "")
 	c := w.modern(t, "/mcp/t", bothCaps)
 	q := question(t, c.ask("tools/call", "elicit", `{"name":"elicit","arguments":{}}`))
@@ -180,6 +184,7 @@ func TestParkedCallIsAskedAgain(t *testing.T) {
 // TestManyParkedCallsStayApart answers many calls in another order than they
 // were asked.
 func TestManyParkedCallsStayApart(t *testing.T) {
+	t.Parallel()
 	w, _ := parkedWorld(t, "")
 	const n = 24
 	var asked [n]inputRequired
@@ -211,6 +216,7 @@ func TestManyParkedCallsStayApart(t *testing.T) {
 // TestOneAnswerTakesTheCallUp brings the same answer twice, the second time
 // while the first is being worked on.
 func TestOneAnswerTakesTheCallUp(t *testing.T) {
+	t.Parallel()
 	up := script(t, false, map[string]string{"tools/list": plainTools})
 	answered, goOn := make(chan struct{}), make(chan struct{})
 	up.on("tools/call", func(w http.ResponseWriter, r *http.Request, in received) {
@@ -247,6 +253,7 @@ func TestOneAnswerTakesTheCallUp(t *testing.T) {
 // TestUnansweredCallsAreBounded leaves questions unanswered. There is an end to
 // it: from some number on the server is told no, and others are still served.
 func TestUnansweredCallsAreBounded(t *testing.T) {
+	t.Parallel()
 	up := script(t, false, map[string]string{"tools/list": plainTools})
 	up.on("tools/call", func(w http.ResponseWriter, r *http.Request, in received) {
 		id := fmt.Sprintf("%q", "q"+strings.Trim(string(in.ID), `"`))
@@ -286,6 +293,7 @@ func TestUnansweredCallsAreBounded(t *testing.T) {
 // TestParkedCallIsLostWithTheGateway checks what a client is told that comes
 // back to another gateway.
 func TestParkedCallIsLostWithTheGateway(t *testing.T) {
+	t.Parallel()
 	w, _ := parkedWorld(t, "")
 	c := w.modern(t, "/mcp/t", bothCaps)
 	q := question(t, c.ask("tools/call", "elicit", `{"name":"elicit","arguments":{}}`))

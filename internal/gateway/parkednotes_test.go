@@ -14,6 +14,7 @@ import (
 // very first moment of a call that could be parked is not lost. The server is
 // in the process, so that nothing is quicker.
 func TestFirstNotesOfCallsThatMayPark(t *testing.T) {
+	t.Parallel()
 	w := open(t, servers("t", "{builtin: everything, scope: session, protocol: 2025-11-25}"),
 		map[string]builtin.Kind{"everything": factory(func() *mcp.Server { return newTalkative(t, false).Server })})
 	withToken := strings.Replace(meta(bothCaps), `"_meta":{`, `"_meta":{"progressToken":"mine",`, 1)

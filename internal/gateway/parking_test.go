@@ -16,6 +16,7 @@ func newParked(who string, n int) *parked {
 
 // TestParkingIsShared fills the parking: one principal has only a part of it.
 func TestParkingIsShared(t *testing.T) {
+	t.Parallel()
 	g := &parking{calls: make(map[string]*parked)}
 	all := 0
 	for _, who := range []string{"a", "b", "c", "d", "e"} {
@@ -43,6 +44,7 @@ func TestParkingIsShared(t *testing.T) {
 // TestEndedCallsAreNotParked keeps a call that has ended and was forgotten, as
 // happens to a client that comes back with answers that can't be read.
 func TestEndedCallsAreNotParked(t *testing.T) {
+	t.Parallel()
 	g := &parking{calls: make(map[string]*parked)}
 	p := newParked("a", 1)
 	close(p.done)
@@ -74,6 +76,7 @@ func TestParkedCallsExpire(t *testing.T) {
 // TestLargeEventsAreNotKept holds that what was delivered is kept for a client
 // that comes back only while it is small.
 func TestLargeEventsAreNotKept(t *testing.T) {
+	t.Parallel()
 	box := newOutbox(true)
 	sizes := []int{10, keepLimit + 1, 20, keepLimit + 1}
 	for _, n := range sizes {

@@ -15,6 +15,7 @@ import (
 // TestOneUserLeavesRoom has one principal take all it can get. The other one is
 // served all the same.
 func TestOneUserLeavesRoom(t *testing.T) {
+	t.Parallel()
 	up, started, release := blocking(t, true)
 	w := open(t, "limits: {calls: 80}\n"+twoPeople+servers("a", up.URL))
 	const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hold"}}`
@@ -59,6 +60,7 @@ func TestOneUserLeavesRoom(t *testing.T) {
 // TestOpenSubscriptionsAreNoShare keeps subscriptions open, which are no work
 // under way and take nothing from who has them.
 func TestOpenSubscriptionsAreNoShare(t *testing.T) {
+	t.Parallel()
 	up, started, release := blocking(t, true)
 	w := open(t, "limits: {calls: 60}\n"+twoPeople+servers("a", up.URL))
 	c := w.modern(t, "/mcp", `{}`, asAda...)
@@ -89,6 +91,7 @@ func TestOpenSubscriptionsAreNoShare(t *testing.T) {
 // TestClientsOfOneUser opens clients and forgets them. The oldest one that
 // nobody uses makes room, and those of others stay.
 func TestClientsOfOneUser(t *testing.T) {
+	t.Parallel()
 	w := open(t, twoPeople+"servers:\n  a: {builtin: time, scope: shared}\n", map[string]builtin.Kind{"time": builtinOf(newTalkative(t, false))})
 	other := w.dial(t, "/mcp/a", `{}`, asBob...)
 	listens := w.dial(t, "/mcp/a", `{}`, asAda...)
@@ -121,6 +124,7 @@ func TestClientsOfOneUser(t *testing.T) {
 // TestParkedCallsOfOneUser leaves questions unanswered: another principal can
 // still be asked.
 func TestParkedCallsOfOneUser(t *testing.T) {
+	t.Parallel()
 	s := newTalkative(t, false)
 	w := open(t, twoPeople+servers("t", serveSDK(t, s.Server, false)))
 	ada, bob := w.modern(t, "/mcp/t", bothCaps, asAda...), w.modern(t, "/mcp/t", bothCaps, asBob...)
@@ -147,6 +151,7 @@ func TestParkedCallsOfOneUser(t *testing.T) {
 
 // TestParkedCallsFollowTheRules takes the tool away from who is being asked.
 func TestParkedCallsFollowTheRules(t *testing.T) {
+	t.Parallel()
 	for view, tool := range map[string]string{"/mcp/t": "echo", "/mcp": "t__echo"} {
 		up := script(t, false, map[string]string{"tools/list": plainTools})
 		ended, answered := make(chan struct{}), make(chan struct{})
@@ -185,6 +190,7 @@ func TestParkedCallsFollowTheRules(t *testing.T) {
 // TestEndingAClientIsQuick ends a client whose server takes its time to hear of
 // it.
 func TestEndingAClientIsQuick(t *testing.T) {
+	t.Parallel()
 	const n = 12
 	up := echoServer(t, false, "one")
 	up.on("resources/subscribe", result1(`{}`))
@@ -212,6 +218,7 @@ func TestEndingAClientIsQuick(t *testing.T) {
 // TestForgedHeadersAtEveryDoor checks that mirror headers which say something
 // else than the body are refused wherever a message comes in.
 func TestForgedHeadersAtEveryDoor(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, true, "one")
 	w := open(t, servers("a", up.URL))
 	stream, post := openEvents(t, w, "/sse/a")
@@ -245,6 +252,7 @@ func TestForgedHeadersAtEveryDoor(t *testing.T) {
 // TestNotesDuringHandshakes has a session say something while clients of event
 // streams shake hands. It is for the race detector.
 func TestNotesDuringHandshakes(t *testing.T) {
+	t.Parallel()
 	w := open(t, twoPeople+"servers:\n  a: {builtin: time, scope: shared}\n", map[string]builtin.Kind{"time": builtinOf(newTalkative(t, false))})
 	w.dial(t, "/mcp", `{}`, asAda...).get("tools/list", `{}`)
 	var wg sync.WaitGroup
@@ -275,6 +283,7 @@ func TestNotesDuringHandshakes(t *testing.T) {
 // TestSettleWaitsForHandlers has a request under way that no end of anything
 // cuts off: its body is still coming.
 func TestSettleWaitsForHandlers(t *testing.T) {
+	t.Parallel()
 	w := open(t, servers("a", echoServer(t, true, "one").URL))
 	body, send := io.Pipe()
 	req, err := http.NewRequestWithContext(t.Context(), "POST", w.at("/mcp/a"), body)

@@ -11,6 +11,7 @@ import (
 // TestBreakerOpensProbesAndCloses leads a breaker through its states, with calls
 // of several sessions, and watches it from outside.
 func TestBreakerOpensProbesAndCloses(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		up, other := newFailing(t, isModern), newFailing(t, isModern)
 		const broken = `, policy: {retry: off, breaker: {failures: 3, open: 1s}}}`
@@ -103,6 +104,7 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 
 // TestOneProbeAtATime holds a probe up and comes with another call.
 func TestOneProbeAtATime(t *testing.T) {
+	t.Parallel()
 	up := newFailing(t, true)
 	w := open(t, servers("a", `{url: "`+up.URL+`", policy: {retry: off, breaker: {failures: 1, open: 50ms}}}`))
 	c := w.modern(t, "/mcp/a", `{}`)
@@ -136,6 +138,7 @@ func TestOneProbeAtATime(t *testing.T) {
 // TestToolsOwnErrorsOpenNothing has every error that is the tool's or the
 // client's.
 func TestToolsOwnErrorsOpenNothing(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		up := newFailing(t, isModern)
 		w := open(t, servers("a", `{url: "`+up.URL+`", policy: {breaker: {failures: 2, open: 1h}}}`))
@@ -174,6 +177,7 @@ func TestToolsOwnErrorsOpenNothing(t *testing.T) {
 
 // TestCancelledCallsOpenNothing has clients give up on a slow server.
 func TestCancelledCallsOpenNothing(t *testing.T) {
+	t.Parallel()
 	up, started, release := blocking(t, false)
 	w := open(t, servers("a", `{url: "`+up.URL+`", policy: {breaker: {failures: 1, open: 1h}}}`))
 	c := w.dial(t, "/mcp/a", `{}`)
@@ -196,6 +200,7 @@ func TestCancelledCallsOpenNothing(t *testing.T) {
 // TestBreakerOverReloads keeps an open breaker open while the config is read
 // again and the server's headers change, and has it gone when it is switched off.
 func TestBreakerOverReloads(t *testing.T) {
+	t.Parallel()
 	up := newFailing(t, true)
 	entry := func(more string) string {
 		return servers("a", `{url: "`+up.URL+`", policy: {retry: off, breaker: {failures: 2, open: 1h}}`+more+`}`)

@@ -13,6 +13,7 @@ import (
 // TestDeadServersLeaveAndComeBack has a server of a merged list die and come
 // back, with the cache on and nothing kept of it, and one that never was there.
 func TestDeadServersLeaveAndComeBack(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		good, up := numbering(t, true), numbering(t, isModern, `"ttlMs":0`)
 		d := newDoor(t, up.URL)
@@ -58,6 +59,7 @@ func TestDeadServersLeaveAndComeBack(t *testing.T) {
 // TestKeptListsOfADeadServer has the list of a server that died in memory: it
 // may be given out, but the calls say what is the matter.
 func TestKeptListsOfADeadServer(t *testing.T) {
+	t.Parallel()
 	up := newFailing(t, true)
 	d := newDoor(t, up.URL)
 	w := open(t, servers("a", `{url: "`+d.url()+`", policy: {retry: {pause: 1ms}}}`))
@@ -74,6 +76,7 @@ func TestKeptListsOfADeadServer(t *testing.T) {
 // TestSlowServersHoldUpNobody has a server whose lists take long: those who ask
 // meanwhile wait for it once, and then it is in the list from memory.
 func TestSlowServersHoldUpNobody(t *testing.T) {
+	t.Parallel()
 	good, slow := numbering(t, true), numbering(t, true)
 	let, inner := make(chan struct{}), slow.answers["tools/list"]
 	slow.on("tools/list", func(w http.ResponseWriter, r *http.Request, in received) {

@@ -84,6 +84,7 @@ func TestUpstreamLimitIsPassedOn(t *testing.T) {
 // TestUpstreamLimitSendsWaitersAway has calls wait for a turn at a server that
 // then asks for fewer of them.
 func TestUpstreamLimitSendsWaitersAway(t *testing.T) {
+	t.Parallel()
 	up, came, let := oneByOne(t)
 	inner := up.answers["tools/call"]
 	up.on("tools/call", func(w http.ResponseWriter, r *http.Request, in received) {
@@ -120,6 +121,7 @@ func TestUpstreamLimitSendsWaitersAway(t *testing.T) {
 
 // TestUpstreamLimitAtTheHandshake has a server that is not even spoken to yet.
 func TestUpstreamLimitAtTheHandshake(t *testing.T) {
+	t.Parallel()
 	up, other := newFailing(t, false), echoServer(t, true, "one")
 	for _, method := range []string{"server/discover", "initialize"} {
 		up.on(method, tooMany(func() string { return "30" }))

@@ -71,6 +71,7 @@ func wantRefused(t *testing.T, r *reply) *api.Error {
 // TestConcurrencyIsFair has one principal with a long queue and one who comes
 // late with a single call.
 func TestConcurrencyIsFair(t *testing.T) {
+	t.Parallel()
 	up, came, let := oneByOne(t)
 	w := open(t, twoPeople+servers("a", `{url: "`+up.URL+`", policy: {concurrency: {calls: 1, queue: 16, wait: 1m}}}`))
 	var answers []<-chan *reply
@@ -112,6 +113,7 @@ func TestConcurrencyIsFair(t *testing.T) {
 // TestFullQueueRefuses fills the queue: whoever filled it is refused, and another
 // principal still gets a place.
 func TestFullQueueRefuses(t *testing.T) {
+	t.Parallel()
 	up, came, let := oneByOne(t)
 	w := open(t, twoPeople+servers("a", `{url: "`+up.URL+`", policy: {concurrency: {calls: 1, queue: 2, wait: 1m}}}`,
 		"b", echoServer(t, true, "one").URL))
@@ -154,6 +156,7 @@ func TestFullQueueRefuses(t *testing.T) {
 
 // TestWaitIsBounded lets the wait for a turn run out.
 func TestWaitIsBounded(t *testing.T) {
+	t.Parallel()
 	up, came, let := oneByOne(t)
 	w := open(t, servers("a", `{url: "`+up.URL+`", policy: {concurrency: {calls: 1, wait: 50ms}}}`))
 	first := w.callAs(t, "first")
@@ -174,6 +177,7 @@ func TestWaitIsBounded(t *testing.T) {
 
 // TestRateRefuses has a rate so slow that its burst is all there is.
 func TestRateRefuses(t *testing.T) {
+	t.Parallel()
 	up := newFailing(t, false)
 	w := open(t, servers("a", `{url: "`+up.URL+`", policy: {rate: {calls: 0.01, burst: 3}, concurrency: {queue: 0}}}`))
 	c := w.dial(t, "/mcp/a", `{}`)
@@ -204,6 +208,7 @@ func TestRateRefuses(t *testing.T) {
 
 // TestRateIsFair queues for the rate as two principals, one of them late.
 func TestRateIsFair(t *testing.T) {
+	t.Parallel()
 	up := script(t, true, map[string]string{"tools/list": hintedTools})
 	came := make(chan string, 64)
 	up.on("tools/call", func(w http.ResponseWriter, _ *http.Request, in received) {
@@ -244,6 +249,7 @@ func TestRateIsFair(t *testing.T) {
 // TestWaitersThatLeave has clients of each kind go away while they wait: their
 // places are free at once, and nothing of them is ever sent.
 func TestWaitersThatLeave(t *testing.T) {
+	t.Parallel()
 	up, came, let := oneByOne(t)
 	w := open(t, servers("a", `{url: "`+up.URL+`", policy: {concurrency: {calls: 1, queue: 3, wait: 1m}}}`))
 	first := w.callAs(t, "first")
@@ -303,6 +309,7 @@ func TestWaitersThatLeave(t *testing.T) {
 // whom leave at some moment. What is answered arrived once, what is refused
 // never, and nothing is left behind.
 func TestLimitsUnderChurn(t *testing.T) {
+	t.Parallel()
 	up := script(t, true, map[string]string{"tools/list": hintedTools})
 	up.on("tools/call", func(w http.ResponseWriter, r *http.Request, in received) {
 		select {

@@ -63,6 +63,7 @@ func itemOf(t testing.TB, method string, result []byte) string {
 
 // TestListsAreAskedForOnce has many ask at once, and again, in every view.
 func TestListsAreAskedForOnce(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		for method := range listsOf {
 			up := numbering(t, isModern)
@@ -104,6 +105,7 @@ func TestListsAreAskedForOnce(t *testing.T) {
 
 // TestAskersThatLeaveTakeNobodyWithThem has the first of several askers go away.
 func TestAskersThatLeaveTakeNobodyWithThem(t *testing.T) {
+	t.Parallel()
 	up := numbering(t, true)
 	let, inner := make(chan struct{}), up.answers["tools/list"]
 	up.on("tools/list", func(w http.ResponseWriter, r *http.Request, in received) {
@@ -135,6 +137,7 @@ func TestAskersThatLeaveTakeNobodyWithThem(t *testing.T) {
 // TestChangedListsAreAskedForAnew has servers of each kind say that a list
 // changed, in the ways that there are for that.
 func TestChangedListsAreAskedForAnew(t *testing.T) {
+	t.Parallel()
 	notes := map[string]string{
 		"tools/list": "notifications/tools/list_changed", "prompts/list": "notifications/prompts/list_changed",
 		"resources/list": "notifications/resources/list_changed", "resources/templates/list": "notifications/resources/list_changed",
@@ -192,6 +195,7 @@ func keptLists(scope string) *mcp.ServerOptions {
 
 // TestChangedListsOnAStream does that with a server on a stream, of both eras.
 func TestChangedListsOnAStream(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{legacyVersion, modernVersion} {
 		for _, scope := range []string{"session", "shared"} {
 			s := sdkServer("changing", keptLists("private"))
@@ -225,6 +229,7 @@ func TestChangedListsOnAStream(t *testing.T) {
 // TestListsAreKeptAsLongAsTheServerSays looks at ttlMs, in what is kept and in
 // what clients are told.
 func TestListsAreKeptAsLongAsTheServerSays(t *testing.T) {
+	t.Parallel()
 	ttlOf := func(result []byte) (r struct {
 		TTL   *float64 `json:"ttlMs"`
 		Scope string   `json:"cacheScope"`
@@ -330,6 +335,7 @@ func TestListsAreKeptAsLongAsTheServerSays(t *testing.T) {
 // TestReloadsEmptyLists changes a server's entry under its lists, those for
 // everybody too.
 func TestReloadsEmptyLists(t *testing.T) {
+	t.Parallel()
 	for _, scope := range []string{"private", "public"} {
 		keep := []string{`"ttlMs":3600000`, fmt.Sprintf(`"cacheScope":%q`, scope)}
 		first, second := script(t, true, nil), script(t, true, nil)
@@ -381,6 +387,7 @@ func TestReloadsEmptyLists(t *testing.T) {
 // TestReloadsForgetHints has a read-only tool become another tool of the same
 // name, at another address.
 func TestReloadsForgetHints(t *testing.T) {
+	t.Parallel()
 	first, second := newFailing(t, true), newFailing(t, true)
 	second.on("tools/list", result1(`{"tools":[{"name":"reads","inputSchema":{}}],"resultType":"complete","ttlMs":60000,"cacheScope":"private"}`))
 	entry := func(url string) string { return servers("a", `{url: "`+url+`", `+quickly+`}`) }
@@ -397,6 +404,7 @@ func TestReloadsForgetHints(t *testing.T) {
 
 // TestRestartsEmptyLists has a server come back as another version of itself.
 func TestRestartsEmptyLists(t *testing.T) {
+	t.Parallel()
 	up := script(t, false, map[string]string{"tools/call": done})
 	var mu sync.Mutex
 	session, version := "", 1

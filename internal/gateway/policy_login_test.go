@@ -83,6 +83,7 @@ func loginWorld(t *testing.T, isModern bool, credential string) (*world, *issuer
 
 // TestListsOfEachPersonsLogin has two principals with a login each.
 func TestListsOfEachPersonsLogin(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		w, iss := loginWorld(t, isModern, "per-principal")
 		login(t, w, iss, "alice", asAda...)
@@ -107,6 +108,7 @@ func TestListsOfEachPersonsLogin(t *testing.T) {
 // TestListsAfterAnotherLogin has a principal log in as somebody else: what was
 // kept is of the person before.
 func TestListsAfterAnotherLogin(t *testing.T) {
+	t.Parallel()
 	for _, credential := range []string{"per-principal", "shared"} {
 		for _, isModern := range []bool{false, true} {
 			w, iss := loginWorld(t, isModern, credential)

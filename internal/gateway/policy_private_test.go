@@ -17,6 +17,7 @@ import (
 // of their own. Two principals and two anonymous clients ask for them, in turns
 // and in every view, and never get one of another.
 func TestPrivateListsStayPrivate(t *testing.T) {
+	t.Parallel()
 	for name, more := range map[string][]string{
 		"says nothing":  nil,
 		"says private":  {`"ttlMs":3600000`, `"cacheScope":"private"`},
@@ -66,6 +67,7 @@ func TestPrivateListsStayPrivate(t *testing.T) {
 // TestPrivateListsOfAStatelessServer has one that makes every answer different,
 // so that a list which two principals get is one that was kept for both.
 func TestPrivateListsOfAStatelessServer(t *testing.T) {
+	t.Parallel()
 	for scope, shared := range map[string]bool{"private": false, "public": true} {
 		up := numbering(t, true, `"ttlMs":3600000`, fmt.Sprintf(`"cacheScope":%q`, scope))
 		w := open(t, twoPeople+servers("a", up.URL))
@@ -93,6 +95,7 @@ func TestPrivateListsOfAStatelessServer(t *testing.T) {
 // TestPrivateListsOfASharedProgram has one connection for all sessions, on which
 // the server can't tell who asks; Tine keeps what each got apart nevertheless.
 func TestPrivateListsOfASharedProgram(t *testing.T) {
+	t.Parallel()
 	var asked atomic.Int64
 	s := sdkServer("shared", keptLists("private"))
 	s.AddTool(&mcp.Tool{Name: "tool", InputSchema: anyObject}, nil)
@@ -124,6 +127,7 @@ func TestPrivateListsOfASharedProgram(t *testing.T) {
 // TestRulesStandBeforeWhatIsKept has a public list in memory of which one of the
 // principals may see a part.
 func TestRulesStandBeforeWhatIsKept(t *testing.T) {
+	t.Parallel()
 	up := script(t, true, map[string]string{"tools/call": done,
 		"tools/list": `{"tools":[{"name":"open","inputSchema":{}},{"name":"closed","inputSchema":{}}],"resultType":"complete","ttlMs":3600000,"cacheScope":"public"}`})
 	w := open(t, `auth:

@@ -18,6 +18,7 @@ func answering(t *testing.T, isModern bool) *scripted {
 }
 
 func TestResultsAreNotKeptUnlessAskedFor(t *testing.T) {
+	t.Parallel()
 	up := answering(t, true)
 	w := open(t, servers("a", up.URL))
 	c := w.modern(t, "/mcp/a", `{}`)
@@ -30,6 +31,7 @@ func TestResultsAreNotKeptUnlessAskedFor(t *testing.T) {
 }
 
 func TestResultsAreKept(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		up := answering(t, isModern)
 		w := open(t, twoPeople+servers("a", `{url: "`+up.URL+`", policy: {cache: {results: 1h}}}`))
@@ -92,6 +94,7 @@ func TestResultsAreKept(t *testing.T) {
 // TestReadsDuringAChangeAreNotKept starts a read before a change and ends it
 // after: what it saw may be from before.
 func TestReadsDuringAChangeAreNotKept(t *testing.T) {
+	t.Parallel()
 	up := answering(t, true)
 	inner := up.answers["tools/call"]
 	came, let := make(chan struct{}), make(chan struct{})
@@ -117,6 +120,7 @@ func TestReadsDuringAChangeAreNotKept(t *testing.T) {
 }
 
 func TestFailedResultsAreNotKept(t *testing.T) {
+	t.Parallel()
 	for name, fail := range map[string]answer{
 		"isError": result1(`{"content":[{"type":"text","text":"failed"}],"isError":true,"resultType":"complete"}`),
 		"a JSON-RPC error": func(w http.ResponseWriter, _ *http.Request, in received) {
@@ -142,6 +146,7 @@ func TestFailedResultsAreNotKept(t *testing.T) {
 
 // TestOnlyWantedToolsResultsAreKept names the tools by pattern.
 func TestOnlyWantedToolsResultsAreKept(t *testing.T) {
+	t.Parallel()
 	up := script(t, true, map[string]string{"tools/call": done, "tools/list": `{"tools":[` +
 		`{"name":"get_a","inputSchema":{},"annotations":{"readOnlyHint":true}},` +
 		`{"name":"find","inputSchema":{},"annotations":{"readOnlyHint":true}}],"resultType":"complete","ttlMs":60000,"cacheScope":"private"}`})
@@ -160,6 +165,7 @@ func TestOnlyWantedToolsResultsAreKept(t *testing.T) {
 // TestKeptResultsAreWhole has links in a result, which the merged view gives
 // other addresses: what is kept is not what was changed for one client.
 func TestKeptResultsAreWhole(t *testing.T) {
+	t.Parallel()
 	up := script(t, true, map[string]string{"tools/list": hintedTools,
 		"tools/call": `{"content":[{"type":"resource_link","uri":"r://x","name":"x"},{"type":"text","text":"big 12345678901234567890"}],"resultType":"complete"}`})
 	w := open(t, servers("a", `{url: "`+up.URL+`", policy: {cache: {results: 1h}}}`))

@@ -17,6 +17,7 @@ const quickly = `policy: {retry: {attempts: 3, pause: 1ms, max_pause: 5ms}, brea
 // TestMutationsAreNeverRepeated counts at the server: a call that may change
 // something arrives once, however it fails after that.
 func TestMutationsAreNeverRepeated(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		t.Run(fmt.Sprintf("modern server=%v", isModern), func(t *testing.T) {
 			up := newFailing(t, isModern)
@@ -51,6 +52,7 @@ func TestMutationsAreNeverRepeated(t *testing.T) {
 // TestHarmlessToolsAreRepeated has the same failures at tools that may be called
 // again: as often as attempts says, and with an answer as soon as there is one.
 func TestHarmlessToolsAreRepeated(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		t.Run(fmt.Sprintf("modern server=%v", isModern), func(t *testing.T) {
 			up := newFailing(t, isModern)
@@ -84,6 +86,7 @@ func TestHarmlessToolsAreRepeated(t *testing.T) {
 
 // TestListsAndReadsAreRepeated does the same with what only reads by its method.
 func TestListsAndReadsAreRepeated(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		up := newFailing(t, isModern)
 		for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
@@ -118,6 +121,7 @@ func TestListsAndReadsAreRepeated(t *testing.T) {
 // TestHintsByTheirOwnNames calls tools under names that only Tine has for them,
 // and without anybody having listed them before.
 func TestHintsByTheirOwnNames(t *testing.T) {
+	t.Parallel()
 	up := newFailing(t, true)
 	// Each name means the other at the server.
 	w := open(t, servers("a", `{url: "`+up.URL+`", `+quickly+`, tools: {rename: {reads: plain, plain: reads}}}`))
@@ -135,6 +139,7 @@ func TestHintsByTheirOwnNames(t *testing.T) {
 
 // TestChangedHintsCount turns a read-only tool into one that changes things.
 func TestChangedHintsCount(t *testing.T) {
+	t.Parallel()
 	up := newFailing(t, false)
 	taps := make(chan func(string), 4)
 	up.tap = func(w http.ResponseWriter, r *http.Request) {
@@ -164,6 +169,7 @@ func TestChangedHintsCount(t *testing.T) {
 
 // TestUnknownHintsRepeatNothing has a server whose list can't be had.
 func TestUnknownHintsRepeatNothing(t *testing.T) {
+	t.Parallel()
 	up := newFailing(t, true)
 	up.on("tools/list", func(w http.ResponseWriter, _ *http.Request, _ received) {
 		w.WriteHeader(http.StatusInternalServerError)
@@ -181,6 +187,7 @@ func TestUnknownHintsRepeatNothing(t *testing.T) {
 // TestUnsentMutationsAreRepeated shuts the server's address: nothing of a call
 // was sent, so that it can be made again and arrives once.
 func TestUnsentMutationsAreRepeated(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		for _, met := range []bool{false, true} {
 			t.Run(fmt.Sprintf("modern=%v, known before=%v", isModern, met), func(t *testing.T) {
@@ -211,6 +218,7 @@ func TestUnsentMutationsAreRepeated(t *testing.T) {
 // TestMutationsWaitForAStartingServer has the handshake fail first: the call
 // itself was never sent.
 func TestMutationsWaitForAStartingServer(t *testing.T) {
+	t.Parallel()
 	for _, f := range failures {
 		up := newFailing(t, false)
 		hello := 0
@@ -235,6 +243,7 @@ func TestMutationsWaitForAStartingServer(t *testing.T) {
 
 // TestOffIsOff counts with retry off.
 func TestOffIsOff(t *testing.T) {
+	t.Parallel()
 	up := newFailing(t, true)
 	w := open(t, servers("a", `{url: "`+up.URL+`", policy: {retry: off, breaker: off}}`))
 	up.next(-1, failures[0].fail)
@@ -247,6 +256,7 @@ func TestOffIsOff(t *testing.T) {
 // TestCancelledCallsAreNotRepeated has clients of both eras go away while their
 // call waits for its second attempt.
 func TestCancelledCallsAreNotRepeated(t *testing.T) {
+	t.Parallel()
 	up := newFailing(t, true)
 	w := open(t, servers("a", `{url: "`+up.URL+`", policy: {retry: {attempts: 10, pause: 1m, max_pause: 1m}, breaker: off}}`))
 	up.next(-1, failures[0].fail)

@@ -60,6 +60,7 @@ func asking(t *testing.T, isModern bool) (*scripted, chan string) {
 }
 
 func TestQuestionsAndAnswersAreRaw(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		for path, tool := range map[string]string{"/mcp/a": "echo", "/mcp": "a__echo"} {
 			t.Run(era.name+" at "+path, func(t *testing.T) {
@@ -127,6 +128,7 @@ func findRaw(t *testing.T, result []byte) rawText {
 // TestAnErrorForAnAnswer checks that a client's error in place of an answer
 // reaches a legacy server raw.
 func TestAnErrorForAnAnswer(t *testing.T) {
+	t.Parallel()
 	const failure = `{"code":-1,"message":"no \u0041","data":{"n":12345678901234567890}}`
 	up := script(t, false, map[string]string{"tools/list": plainTools})
 	got := make(chan string, 1)
@@ -157,6 +159,7 @@ func TestAnErrorForAnAnswer(t *testing.T) {
 // TestNotificationsAreRaw checks progress and log messages with more in them
 // than anyone knows.
 func TestNotificationsAreRaw(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era.name, func(t *testing.T) {
 			up := script(t, era.upstream, map[string]string{"tools/list": plainTools})

@@ -47,6 +47,7 @@ func rawCall(t *testing.T, w *world, modernClient bool, path, tool, members, met
 }
 
 func TestArgumentsReachTheServerUntouched(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		for _, view := range []struct{ path, tool string }{{"/mcp/a", "echo"}, {"/mcp", "a__echo"}} {
 			t.Run(era.name+" at "+view.path, func(t *testing.T) {
@@ -74,6 +75,7 @@ func TestArgumentsReachTheServerUntouched(t *testing.T) {
 }
 
 func TestParamsOfTheSameEraAreTheSameBytes(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		t.Run(fmt.Sprintf("modern=%v", isModern), func(t *testing.T) {
 			up := script(t, isModern, map[string]string{"tools/list": plainTools, "tools/call": `{"content":[],"resultType":"complete"}`})
@@ -100,6 +102,7 @@ func TestParamsOfTheSameEraAreTheSameBytes(t *testing.T) {
 }
 
 func TestResultsReachTheClientUntouched(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		for _, view := range []struct{ path, tool string }{{"/mcp/a", "echo"}, {"/mcp", "a__echo"}} {
 			t.Run(era.name+" at "+view.path, func(t *testing.T) {
@@ -130,6 +133,7 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 // TestErrorsOfServersPass checks that an error a server answers with is the
 // client's to see: code, message and data.
 func TestErrorsOfServersPass(t *testing.T) {
+	t.Parallel()
 	const failure = `{"code":-12345,"message":"no \u003c luck","data":{"n":12345678901234567890,"b":1,"a":2}}`
 	for _, era := range eras {
 		t.Run(era.name, func(t *testing.T) {
@@ -150,6 +154,7 @@ func TestErrorsOfServersPass(t *testing.T) {
 // TestOneServersListsPassWhole checks the view of one server: its lists are its
 // own bytes.
 func TestOneServersListsPassWhole(t *testing.T) {
+	t.Parallel()
 	lists := map[string]string{
 		"tools/list":               `{"z":12345678901234567890,"tools":[{"x":1.0,"description":"\u0041 <b>","name":"echo","icons":[{"src":"https://example.org/i.png","theme":"dark","k":1}],"annotations":{"readOnlyHint":true,"odd":[]},"inputSchema":{"type":"object","properties":{"b":{},"a":{"const":12345678901234567890}}},"_meta":{"k/v":1}}],"nextCursor":"c\/1","resultType":"complete","ttlMs":5,"cacheScope":"private"}`,
 		"resources/list":           `{"resources":[{"uri":"x://\u0061","name":"n","size":12345678901234567890,"icons":[],"q":1.0}],"resultType":"complete","ttlMs":5,"cacheScope":"private"}`,

@@ -24,6 +24,7 @@ func (w *world) reload(t *testing.T, yaml string) {
 // TestReloadTouchesOnlyWhatChanged keeps a call under way while servers are
 // added and removed beside it.
 func TestReloadTouchesOnlyWhatChanged(t *testing.T) {
+	t.Parallel()
 	stays, started, release := blocking(t, true)
 	goes, comes := echoServer(t, false, "old"), echoServer(t, true, "new")
 	w := open(t, servers("stays", stays.URL, "goes", goes.URL))
@@ -62,6 +63,7 @@ func TestReloadTouchesOnlyWhatChanged(t *testing.T) {
 // TestReloadOfACallsOwnServer changes the server a call is at: the call ends in
 // its own time, and the next one goes by the new entry.
 func TestReloadOfACallsOwnServer(t *testing.T) {
+	t.Parallel()
 	up, started, release := blocking(t, true)
 	other := echoServer(t, true, "hold")
 	w := open(t, servers("a", up.URL))
@@ -85,6 +87,7 @@ func TestReloadOfACallsOwnServer(t *testing.T) {
 }
 
 func TestReloadOfTokensAndShapes(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, true, "one", "two")
 	w := open(t, twoPeople+servers("a", up.URL))
 	list := func(who ...string) *reply {

@@ -50,6 +50,7 @@ func progressOf(t *testing.T, m message) string {
 }
 
 func TestBrokenCallsAreResumed(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		t.Run(fmt.Sprintf("modern server=%v", isModern), func(t *testing.T) {
 			up, step, _ := stepping(t, isModern)
@@ -97,6 +98,7 @@ func TestBrokenCallsAreResumed(t *testing.T) {
 // TestSilentCallsAreResumed checks that a call which takes long without a word
 // gives its client something to come back with.
 func TestSilentCallsAreResumed(t *testing.T) {
+	t.Parallel()
 	up, step, _ := stepping(t, true)
 	w := open(t, servers("a", up.URL))
 	c := w.dial(t, "/mcp/a", `{}`)
@@ -118,6 +120,7 @@ func TestSilentCallsAreResumed(t *testing.T) {
 
 // TestOnlyTheOwnerResumes checks that an event id is worth nothing to others.
 func TestOnlyTheOwnerResumes(t *testing.T) {
+	t.Parallel()
 	up, step, _ := stepping(t, false)
 	w := open(t, servers("a", up.URL))
 	c, eve := w.dial(t, "/mcp/a", `{}`), w.dial(t, "/mcp/a", `{}`)
@@ -151,6 +154,7 @@ func TestOnlyTheOwnerResumes(t *testing.T) {
 // TestOddEventIDs checks that nonsense in Last-Event-Id gets the general stream
 // or a refusal, and never harm.
 func TestOddEventIDs(t *testing.T) {
+	t.Parallel()
 	up, _, _ := stepping(t, false)
 	w := open(t, servers("a", up.URL))
 	for _, id := range []string{"x", "_", "_1", "a_b", "1_-5", "1_99999999999999999999", strings.Repeat("z", 5000), "\t", "0_0", "é_1"} {
@@ -166,6 +170,7 @@ func TestOddEventIDs(t *testing.T) {
 // TestLeavingIsCancellingInTheModernEra closes the connection of a call, which
 // is how such clients cancel.
 func TestLeavingIsCancellingInTheModernEra(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		for _, caps := range []string{`{}`, bothCaps} {
 			up, step, cancelled := stepping(t, isModern)
@@ -189,6 +194,7 @@ func TestLeavingIsCancellingInTheModernEra(t *testing.T) {
 // TestOnlyItsOwnWordCancelsALegacyCall checks a cancellation by notification:
 // of this call, of another client's, of none.
 func TestOnlyItsOwnWordCancelsALegacyCall(t *testing.T) {
+	t.Parallel()
 	up, step, cancelled := stepping(t, true)
 	w := open(t, servers("a", up.URL))
 	c, eve := w.dial(t, "/mcp/a", `{}`), w.dial(t, "/mcp/a", `{}`)

@@ -11,6 +11,7 @@ import (
 // TestRootsPass checks that a server that may know a client's roots is told
 // them, in every combination of eras.
 func TestRootsPass(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era.name, func(t *testing.T) {
 			s := newTalkative(t, era.upstream)

@@ -3,6 +3,7 @@ package gateway
 import "testing"
 
 func TestRoute(t *testing.T) {
+	t.Parallel()
 	for path, want := range map[string]door{
 		"/mcp":                     {},
 		"/mcp/files":               {view: view{"files"}},

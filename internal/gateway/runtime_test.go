@@ -27,6 +27,7 @@ func (w *world) patch(t *testing.T, body string) api.Server {
 // TestPolicyChangesKeepTheConnection changes every setting of a server's policy
 // under a call, which goes on, over the connection that was there.
 func TestPolicyChangesKeepTheConnection(t *testing.T) {
+	t.Parallel()
 	up, started, release := blocking(t, false)
 	w := open(t, servers("a", up.URL))
 	c := w.dial(t, "/mcp/a", `{}`)
@@ -78,6 +79,7 @@ func TestPolicyChangesKeepTheConnection(t *testing.T) {
 // TestCredentialChangesTakeEffect changes headers under a call: it ends with the
 // ones it began with, and the next has the new ones.
 func TestCredentialChangesTakeEffect(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		up, started, release := blocking(t, isModern)
 		entry := servers("a", `{url: "`+up.URL+`", headers: {X-Key: of-the-config, X-Other: stays}}`)
@@ -131,6 +133,7 @@ func TestCredentialChangesTakeEffect(t *testing.T) {
 
 // TestRunTimeChangesAreKept sets, restarts and looks.
 func TestRunTimeChangesAreKept(t *testing.T) {
+	t.Parallel()
 	up := newFailing(t, false)
 	w := open(t, servers("a", `{url: "`+up.URL+`", timeout: 30s, policy: {retry: {attempts: 2}, breaker: off}}`, "b", up.URL))
 	w.patch(t, `{"set":{"policy":{"retry":{"attempts":4,"pause":"1ms"}}}}`)
@@ -176,6 +179,7 @@ func TestRunTimeChangesAreKept(t *testing.T) {
 // TestWrongChangesChangeNothing has patches that are refused, each with the key
 // and without the secrets that came with it.
 func TestWrongChangesChangeNothing(t *testing.T) {
+	t.Parallel()
 	const secret = "s3cr3t-of-a-wrong-patch"
 	up := newFailing(t, false)
 	w := open(t, servers("a", `{url: "`+up.URL+`", headers: {X-Key: right}}`))
@@ -264,6 +268,7 @@ func TestWrongChangesChangeNothing(t *testing.T) {
 
 // TestOnlyOperatorsChangeServers tries it as somebody else.
 func TestOnlyOperatorsChangeServers(t *testing.T) {
+	t.Parallel()
 	up := newFailing(t, true)
 	w := open(t, twoPeople+servers("a", up.URL))
 	for _, body := range []string{`{"set":{"timeout":"1s"}}`, `{"enabled":false}`, `{"reset":true}`, `{"unset":["timeout"]}`, `nonsense`} {
@@ -280,6 +285,7 @@ func TestOnlyOperatorsChangeServers(t *testing.T) {
 // TestSecretsSetAtRunTimeAreShownNowhere sets credentials over the API, has the
 // server repeat them wherever it can, and looks for them.
 func TestSecretsSetAtRunTimeAreShownNowhere(t *testing.T) {
+	t.Parallel()
 	const (
 		old    = "old-secret-of-the-config-1"
 		secret = "new-secret-set-at-run-time-2"
@@ -337,6 +343,7 @@ func TestSecretsSetAtRunTimeAreShownNowhere(t *testing.T) {
 // TestReplacedSecretsStaySecret takes a credential back that errors of earlier
 // calls repeat: whoever held it may still be let in with it.
 func TestReplacedSecretsStaySecret(t *testing.T) {
+	t.Parallel()
 	const first, second = "secret-before-it-was-renewed", "secret-after-it-was-renewed"
 	up := newFailing(t, false)
 	up.on("tools/call", func(w http.ResponseWriter, _ *http.Request, in received) {
@@ -360,6 +367,7 @@ func TestReplacedSecretsStaySecret(t *testing.T) {
 // TestSecretsAreNotCutInHalf has a server repeat its key at every place of a long
 // text, so that wherever the text is shortened a part of the key might be left.
 func TestSecretsAreNotCutInHalf(t *testing.T) {
+	t.Parallel()
 	const secret = "0123456789abcdefghijklmnopqrstuvwxyz"
 	up := newFailing(t, false)
 	up.on("tools/call", func(w http.ResponseWriter, _ *http.Request, in received) {
@@ -394,6 +402,7 @@ func TestSecretsAreNotCutInHalf(t *testing.T) {
 // TestChangesAtOnce has many changes of different keys made at the same time: all
 // of them are there afterwards.
 func TestChangesAtOnce(t *testing.T) {
+	t.Parallel()
 	up := newFailing(t, true)
 	w := open(t, servers("a", up.URL))
 	var wg sync.WaitGroup
@@ -426,6 +435,7 @@ func TestChangesAtOnce(t *testing.T) {
 // TestToolsChangedAtRunTime hides and renames tools of a server that clients
 // are connected to: they are told, and see it.
 func TestToolsChangedAtRunTime(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, false, "one", "two")
 	w := open(t, servers("a", up.URL))
 	c := w.dial(t, "/mcp", `{}`)

@@ -21,6 +21,7 @@ var (
 )
 
 func TestSessionIDsOfOthers(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, true, "one")
 	w := open(t, twoPeople+servers("a", up.URL))
 	ada := w.dial(t, "/mcp", `{}`, asAda...)
@@ -42,6 +43,7 @@ func TestSessionIDsOfOthers(t *testing.T) {
 }
 
 func TestUnknownAndEndedSessions(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, true, "one")
 	w := open(t, servers("a", up.URL, "b", up.URL))
 	c := w.dial(t, "/mcp/a", `{}`)
@@ -87,6 +89,7 @@ func TestUnknownAndEndedSessions(t *testing.T) {
 // TestClientsComeBack checks that a client goes on after the gateway was closed
 // and another opened on the same state, without a new handshake.
 func TestClientsComeBack(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		s := newTalkative(t, isModern)
 		w := open(t, servers("t", serveSDK(t, s.Server, isModern)))
@@ -121,6 +124,7 @@ func counting() *mcp.Server {
 // TestWhoseInstance checks who shares an instance of a session-scoped server:
 // nobody among anonymous connections, all connections of one principal.
 func TestWhoseInstance(t *testing.T) {
+	t.Parallel()
 	native := map[string]builtin.Kind{"everything": factory(counting)}
 	count := func(c *legacy) string { return resultText(t, c.ask("tools/call", `{"name":"count"}`)) }
 
@@ -148,6 +152,7 @@ func TestWhoseInstance(t *testing.T) {
 // TestSessionHint checks Mcp-Session-Id with a session's own id: a hint that
 // only its owner may use.
 func TestSessionHint(t *testing.T) {
+	t.Parallel()
 	native := map[string]builtin.Kind{"everything": factory(counting)}
 	w := open(t, twoPeople+servers("n", "{builtin: everything, scope: session}"), native)
 	count := func(who []string, hint string) message {
@@ -188,6 +193,7 @@ func TestSessionHint(t *testing.T) {
 // TestLateAnswersAreNobodys has a client answer a question of a gateway that is
 // gone, just when the next one has asked it something else.
 func TestLateAnswersAreNobodys(t *testing.T) {
+	t.Parallel()
 	s := newTalkative(t, false)
 	w := open(t, servers("t", serveSDK(t, s.Server, false)))
 	c := w.dial(t, "/mcp/t", bothCaps)

@@ -14,6 +14,7 @@ import (
 // TestEventStreamDoor drives the transport of revision 2024-11-05 with the
 // SDK's client for it.
 func TestEventStreamDoor(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		for path, prefix := range map[string]string{"/sse": "t__", "/sse/t": "", "/mcp/t/sse": ""} {
 			t.Run(fmt.Sprintf("%s, modern server=%v", path, isModern), func(t *testing.T) {
@@ -75,6 +76,7 @@ func openEvents(t *testing.T, w *world, path string, headers ...string) (*stream
 }
 
 func TestEventStreamByHand(t *testing.T) {
+	t.Parallel()
 	up := script(t, true, map[string]string{"tools/list": plainTools, "tools/call": strangeResult})
 	w := open(t, twoPeople+servers("a", up.URL))
 	s, post := openEvents(t, w, "/sse/a", asAda...)
@@ -120,6 +122,7 @@ func TestEventStreamByHand(t *testing.T) {
 // TestEventStreamEndsItsCalls checks that what a client left under way is
 // cancelled when its stream ends.
 func TestEventStreamEndsItsCalls(t *testing.T) {
+	t.Parallel()
 	s := newTalkative(t, true)
 	w := open(t, servers("t", serveSDK(t, s.Server, true)))
 	events, post := openEvents(t, w, "/sse/t")

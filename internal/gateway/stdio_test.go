@@ -29,6 +29,7 @@ func serveStdio(t *testing.T, w *world, server string) (in io.WriteCloser, out i
 }
 
 func TestStdioBothEras(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		for server, prefix := range map[string]string{"": "t__", "t": ""} {
 			t.Run(fmt.Sprintf("%s, view %q", era.name, server), func(t *testing.T) {
@@ -91,6 +92,7 @@ func lines(t *testing.T, out io.Reader) func() message {
 }
 
 func TestStdioByHand(t *testing.T) {
+	t.Parallel()
 	pretty := strings.ReplaceAll(strangeResult, `, "content"`, ",\n  \"content\"")
 	up := script(t, true, map[string]string{"tools/list": plainTools, "tools/call": pretty})
 	w := open(t, servers("a", up.URL))
@@ -135,6 +137,7 @@ func TestStdioByHand(t *testing.T) {
 // TestStdioManyAtOnce writes faster than is answered; each answer must be to its
 // own request.
 func TestStdioManyAtOnce(t *testing.T) {
+	t.Parallel()
 	s := newTalkative(t, true)
 	w := open(t, servers("t", serveSDK(t, s.Server, true)))
 	in, out, _ := serveStdio(t, w, "t")
@@ -165,6 +168,7 @@ func TestStdioManyAtOnce(t *testing.T) {
 // TestStdioOneShot checks what a shell pipe does: all the requests, then the end
 // of input. The answers must still come.
 func TestStdioOneShot(t *testing.T) {
+	t.Parallel()
 	up := echoServer(t, true, "one")
 	w := open(t, servers("a", up.URL))
 	var out bytes.Buffer
@@ -182,6 +186,7 @@ func TestStdioOneShot(t *testing.T) {
 // TestStdioListenersDoNotHoldItUp checks that a client that goes away with a
 // subscription open does not leave the gateway behind.
 func TestStdioListenersDoNotHoldItUp(t *testing.T) {
+	t.Parallel()
 	w := open(t, servers("a", echoServer(t, false, "one").URL))
 	in, out, ended := serveStdio(t, w, "a")
 	next := lines(t, out)
@@ -199,6 +204,7 @@ func TestStdioListenersDoNotHoldItUp(t *testing.T) {
 }
 
 func TestStdioEnds(t *testing.T) {
+	t.Parallel()
 	w := open(t, servers("a", echoServer(t, true, "one").URL))
 	if err := w.gw.ServeStdio(t.Context(), strings.NewReader(""), io.Discard, "nosuch"); err == nil || !strings.Contains(err.Error(), "nosuch") {
 		t.Errorf("an unknown server: %v", err)

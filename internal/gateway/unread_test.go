@@ -166,6 +166,7 @@ func (d *deadlineRecorder) SetWriteDeadline(time.Time) error {
 }
 
 func TestOnlyLargeAnswersPayForADeadline(t *testing.T) {
+	t.Parallel()
 	for size, want := range map[int]string{0: "w", heldBack: "w", heldBack + 1: "dw", piece: "dw", piece + 1: "dwdw", 3 * piece: "dwdwdw"} {
 		var d deadlineRecorder
 		if err := send(&d, make([]byte, size)); err != nil || d.log.String() != want {

@@ -68,6 +68,7 @@ func listeners(t *testing.T, w *world, who []string, uris ...string) map[string]
 // TestHiddenChanges has a hidden server announce everything it can. Bob hears of
 // it, ada of her own server alone.
 func TestHiddenChanges(t *testing.T) {
+	t.Parallel()
 	w, seen, dark := pair(t, limited)
 	bobs := listeners(t, w, asBob, "tine://dark/res://1")
 	adas := listeners(t, w, asAda, "tine://open/res://1")
@@ -112,6 +113,7 @@ func fence(t *testing.T, s *talkative) func() {
 // TestRulesTakenAway takes a server from ada while her streams are open and she
 // says nothing.
 func TestRulesTakenAway(t *testing.T) {
+	t.Parallel()
 	const both = `auth:
   tokens: [{name: ada, token: ada-ada-ada-ada-ada}, {name: bob, token: bob-bob-bob-bob-bob}]
   rules:
@@ -150,6 +152,7 @@ func TestRulesTakenAway(t *testing.T) {
 
 // TestRevokedTokensHearNothing revokes a token while its streams are open.
 func TestRevokedTokensHearNothing(t *testing.T) {
+	t.Parallel()
 	w, _, dark := pair(t, "auth:\n  tokens: [{name: bob, token: bob-bob-bob-bob-bob}]\n")
 	local := []string{"Authorization", "Bearer " + operator, "Content-Type", "application/json"}
 	made := w.do(t, "POST", "/v1/tokens", `{"name":"eve"}`, local...)

@@ -147,6 +147,7 @@ func ways(t *testing.T, w *world) map[string]func(view, method, name, params str
 // there, in every way there is to ask, and wants the same bytes back. What she
 // may not see is never bothered with it.
 func TestHiddenIsLikeUnknown(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		for _, how := range []string{"error", "isError"} {
 			t.Run(fmt.Sprintf("modern server=%v, %s", isModern, how), func(t *testing.T) {
@@ -222,6 +223,7 @@ func wantUnasked(t *testing.T, s *scripted) {
 // TestHiddenDoors compares the URLs of a server that ada may not see with those
 // of one that is not there.
 func TestHiddenDoors(t *testing.T) {
+	t.Parallel()
 	dark := partly(t, true, "error", "find_a")
 	w := open(t, limited+servers("open", echoServer(t, true, "one").URL, "part", echoServer(t, true, "find_a").URL,
 		"dark", `{url: "`+dark.URL+`", auth: {type: login}, credential: per-principal}`))
@@ -295,6 +297,7 @@ func TestHiddenDoors(t *testing.T) {
 
 // TestHiddenFromLists looks for what ada may not see in every list there is.
 func TestHiddenFromLists(t *testing.T) {
+	t.Parallel()
 	for _, isModern := range []bool{false, true} {
 		t.Run(fmt.Sprintf("modern server=%v", isModern), func(t *testing.T) {
 			w := open(t, limited+servers("open", partly(t, isModern, "", "one").URL, "part", partly(t, isModern, "", "find_a", "secret_b").URL,
@@ -350,6 +353,7 @@ func TestHiddenFromLists(t *testing.T) {
 // TestHiddenOwners reads a resource that two servers have by its bare URI: for
 // whom one of them is hidden there is only the other.
 func TestHiddenOwners(t *testing.T) {
+	t.Parallel()
 	w := open(t, limited+servers("open", partly(t, true, "", "one").URL, "dark", partly(t, true, "", "one").URL))
 	ada, bob := w.dial(t, "/mcp", `{}`, asAda...), w.dial(t, "/mcp", `{}`, asBob...)
 	if got := bob.ask("resources/read", `{"uri":"res://one"}`).failure(t); !strings.Contains(got.Message, "tine://dark/") {
@@ -367,6 +371,7 @@ func TestHiddenOwners(t *testing.T) {
 
 // TestHiddenDefaultView makes a server the view of /mcp that ada may not see.
 func TestHiddenDefaultView(t *testing.T) {
+	t.Parallel()
 	w := open(t, "default_view: dark\n"+limited+servers("open", partly(t, true, "", "one").URL, "dark", partly(t, true, "", "find_a").URL))
 	r := w.do(t, "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, append([]string{"Content-Type", "application/json"}, asAda...)...)
 	if strings.Contains(string(r.body), "dark") {

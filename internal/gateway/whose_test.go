@@ -20,6 +20,7 @@ import (
 // times. Each must get its own questions and nobody else's, and its answers must
 // end in its own results.
 func TestQuestionsGoToWhoCausedThem(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era.name, func(t *testing.T) {
 			s := newTalkative(t, era.upstream)
@@ -61,6 +62,7 @@ func TestQuestionsGoToWhoCausedThem(t *testing.T) {
 
 // TestNobodyAnswersForAnother has one client answer what another was asked.
 func TestNobodyAnswersForAnother(t *testing.T) {
+	t.Parallel()
 	s := newTalkative(t, false)
 	w := open(t, servers("t", serveSDK(t, s.Server, false)))
 	ada, eve := w.dial(t, "/mcp/t", bothCaps), w.dial(t, "/mcp/t", bothCaps)
@@ -125,6 +127,7 @@ const (
 // outside of any call where each client has a session of its own: only the
 // client of that session is asked.
 func TestStrayQuestionsOfOneClientsServer(t *testing.T) {
+	t.Parallel()
 	up, on := strays(t)
 	w := open(t, servers("t", up.URL))
 	one := w.dial(t, "/mcp/t", bothCaps)
@@ -152,6 +155,7 @@ func TestStrayQuestionsOfOneClientsServer(t *testing.T) {
 // principal share a session: there is no telling who is meant, so neither is
 // asked and the server is told so.
 func TestStrayQuestionsOfASharedSession(t *testing.T) {
+	t.Parallel()
 	up, on := strays(t)
 	w := open(t, "auth: {tokens: [{name: ada, token: ada-ada-ada-ada-ada}]}\n"+servers("t", up.URL))
 	var streams []*stream
@@ -183,6 +187,7 @@ func TestStrayQuestionsOfASharedSession(t *testing.T) {
 // that all sessions share: with one call under way it may ask, with two the
 // question could be either's and is refused.
 func TestSharedStreamServerIsNotGuessed(t *testing.T) {
+	t.Parallel()
 	type asked struct{ key string }
 	calls := make(chan asked, 4)
 	goOn := make(chan struct{})

@@ -19,6 +19,7 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
+	"github.com/tine-mcp/tine/internal/torture"
 )
 
 // gatewayVar is the gateway's id in the process that plays one which dies.
@@ -42,10 +43,14 @@ func TestDocker(t *testing.T) {
 		run  func(*testing.T, *bench)
 	}{
 		{"stdio", func(t *testing.T, b *bench) { b.suite(t, b.stdio).Run(t) }},
-		{"http", func(t *testing.T, b *bench) { b.suite(t, b.http).Run(t) }},
+		{"http", func(t *testing.T, b *bench) {
+			s := b.suite(t, b.http)
+			s.Only = torture.Or(few, nil)
+			s.Run(t)
+		}},
 		{"root", func(t *testing.T, b *bench) {
 			s := b.suite(t, b.root)
-			s.Only = func(test string) bool { return rootTests[test] }
+			s.Only = torture.Or(few, func(test string) bool { return rootTests[test] })
 			s.Run(t)
 		}},
 	} {
@@ -60,8 +65,18 @@ func TestPodman(t *testing.T) {
 	t.Run("stdio", func(t *testing.T) {
 		s := b.suite(t, b.stdio)
 		s.Mortal = true
+		s.Only = torture.Or(few, nil)
 		s.Run(t)
 	})
+}
+
+// few picks one test of each kind, for the ways that share most of their code
+// with Docker over stdio, which has them all.
+func few(test string) bool { return fewTests[test] }
+
+var fewTests = map[string]bool{
+	"lifecycle": true, "hold": true, "state after a restart": true, "fork isolation": true, "export and import": true,
+	"failure leaves nothing": true,
 }
 
 // rootTests are those of the suite in which it matters that the container itself

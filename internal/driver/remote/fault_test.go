@@ -13,6 +13,7 @@ import (
 const always = 1 << 30
 
 func TestTroubleThatPasses(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		before func(http.ResponseWriter, *http.Request, []byte) bool
 		after  func(*http.Request, []byte) ([]byte, bool)
@@ -64,6 +65,7 @@ func firsts(n int, instead []byte, breaks bool) func(*http.Request, []byte) ([]b
 // What fails says what the orchestrator said, and leaves nothing on either side
 // once the orchestrator is well.
 func TestTroubleThatStays(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		before func(http.ResponseWriter, *http.Request, []byte) bool
 		after  func(*http.Request, []byte) ([]byte, bool)
@@ -95,6 +97,7 @@ func TestTroubleThatStays(t *testing.T) {
 
 // An error says which key of the config to look at.
 func TestWhatToDoAboutIt(t *testing.T) {
+	t.Parallel()
 	for want, status := range map[string]int{
 		"; mend servers.box.headers or auth":                    http.StatusUnauthorized,
 		"; check servers.box.remote.url and remote.create":      http.StatusNotFound,
@@ -112,6 +115,7 @@ func TestWhatToDoAboutIt(t *testing.T) {
 }
 
 func TestAnAnswerThatNamesMore(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	more := r.make(nil)
 	r.after = func(_ *http.Request, b []byte) ([]byte, bool) {
@@ -125,6 +129,7 @@ func TestAnAnswerThatNamesMore(t *testing.T) {
 }
 
 func TestOneThatCanNotBeReached(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	for _, endpoint := range []string{"", "ftp://x/", ":"} {
 		r.set(func() {
@@ -147,6 +152,7 @@ func TestOneThatCanNotBeReached(t *testing.T) {
 
 // An answer that comes too late, with or without keys, tells what to remove.
 func TestLateAnswers(t *testing.T) {
+	t.Parallel()
 	for _, keyless := range []bool{false, true} {
 		r := newRig(t)
 		r.keyless = keyless
@@ -167,6 +173,7 @@ func TestLateAnswers(t *testing.T) {
 
 // What is not removed now is removed later, and Stop says so.
 func TestOneThatIsNotRemoved(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	inst := r.start(t, r.d, r.spec(func(s *driver.Spec) { s.Remote.Attempts = 1 }))
 	r.set(func() { r.before = times(always, "DELETE ", refuse(500)) })
@@ -183,6 +190,7 @@ func TestOneThatIsNotRemoved(t *testing.T) {
 }
 
 func TestRedirects(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	other := newOrchestra(t)
 	r.before = func(w http.ResponseWriter, req *http.Request, _ []byte) bool {
@@ -211,6 +219,7 @@ func TestRedirects(t *testing.T) {
 
 // Garbage that does not get better is not asked for without end.
 func TestGarbageWithoutEnd(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.after = func(*http.Request, []byte) ([]byte, bool) { return []byte("{}"), false }
 	_, err := r.d.Start(t.Context(), r.spec())
@@ -224,6 +233,7 @@ func TestGarbageWithoutEnd(t *testing.T) {
 // What was made of a snapshot by a request whose answer was lost is found though
 // the snapshot is discarded at once.
 func TestAChildThatNobodyHeardOf(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	spec, child := r.spec(through, snapshots, r.state("a")), r.spec(through, snapshots, r.state("b"))
 	child.Remote.Attempts = 1

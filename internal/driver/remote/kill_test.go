@@ -80,6 +80,7 @@ func gateway(order string) {
 // A gateway that is killed with no warning, at whatever moment, leaves nothing
 // that its successor does not remove, and keeps what it had told somebody of.
 func TestKilledAtAnyMoment(t *testing.T) {
+	t.Parallel()
 	for round := range 8 {
 		r := newRig(t)
 		h := crash(t, r.home, r.URL)

@@ -37,6 +37,7 @@ const call = `{"name":"echo","arguments":{"text":"x","n":12345678901234567890}}`
 
 // What goes through an orchestrator stays as it is.
 func TestRawResults(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		body string
 		want string
@@ -68,6 +69,7 @@ func TestRawResults(t *testing.T) {
 }
 
 func TestAServerOfToolsAlone(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		change func(*driver.Spec)
 		tools  string
@@ -106,6 +108,7 @@ func TestAServerOfToolsAlone(t *testing.T) {
 
 // Without an endpoint nothing is listed, and everything can be called.
 func TestNoEndpoint(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.after = func(_ *http.Request, b []byte) ([]byte, bool) {
 		return []byte(strings.Replace(string(b), "mcp_endpoint_url", "other", 1)), false
@@ -121,6 +124,7 @@ func TestNoEndpoint(t *testing.T) {
 
 // A call that fails says whose failure it is.
 func TestCallsThatFail(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		do    func(http.ResponseWriter, *http.Request)
 		kind  api.Kind
@@ -162,6 +166,7 @@ func TestCallsThatFail(t *testing.T) {
 }
 
 func TestCancelledCalls(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	cut, begun := make(chan struct{}), make(chan struct{})
 	r.before = times(1, "POST /instances/box/1/call", func(_ http.ResponseWriter, r *http.Request) {
@@ -186,6 +191,7 @@ func TestCancelledCalls(t *testing.T) {
 
 // An orchestrator that forgets ends the instance, and says so.
 func TestForgottenInstances(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*driver.Spec){"direct": func(*driver.Spec) {}, "through": through, "tools": tools} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -252,6 +258,7 @@ func tryPost(ctx context.Context, e *driver.Endpoint, body string) (*http.Respon
 
 // A 404 of the protocol, or of an instance that is there, is not the end.
 func TestNotForgotten(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	inst := r.start(t, r.d, r.spec())
 	echo(t, inst, "hello")
@@ -275,6 +282,7 @@ func TestNotForgotten(t *testing.T) {
 
 // While it is held no request enters, and what ends others does.
 func TestHoldOfADirectOne(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	inst := r.start(t, r.d, r.spec())
 	link := dial(t, inst)
@@ -330,6 +338,7 @@ func TestHoldOfADirectOne(t *testing.T) {
 
 // A server may break the lines of what it answers; a frame has none.
 func TestAListInSeveralLines(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.before = func(w http.ResponseWriter, r *http.Request, body []byte) bool {
 		msg, err := wire.Scan(body)
@@ -348,6 +357,7 @@ func TestAListInSeveralLines(t *testing.T) {
 
 // Neither who waits for the handshake nor who makes it waits for ever.
 func TestAHandshakeWithoutAnEnd(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	inst := r.start(t, r.d, r.spec(tools, func(s *driver.Spec) { s.Remote.Timeout = 300 * time.Millisecond }))
 	end := make(chan struct{})
@@ -373,6 +383,7 @@ func TestAHandshakeWithoutAnEnd(t *testing.T) {
 
 // What an orchestrator says of whose failure it is holds here too.
 func TestWhoseFailureItIs(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*driver.Spec){"api": through, "tools": tools} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)

@@ -36,6 +36,7 @@ func (r *rig) sweep(t *testing.T, d *Driver, known ...string) []string {
 }
 
 func TestSweepRemovesWhatNobodyHas(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*driver.Spec){"http": func(*driver.Spec) {}, "tools": tools} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -71,6 +72,7 @@ func TestSweepRemovesWhatNobodyHas(t *testing.T) {
 // A gateway that dies before it hears what came of a request leaves it to the
 // next one.
 func TestALostAnswerIsAskedFor(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*driver.Spec){"http": func(*driver.Spec) {}, "tools": tools} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -131,6 +133,7 @@ func (w lateWriter) Write(b []byte) (int, error) {
 
 // An orchestrator that is away when a gateway starts is told when it is back.
 func TestSweepGoesOnInTheBackground(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	if _, err := r.d.Start(t.Context(), r.spec(func(s *driver.Spec) { s.Remote.Attempts = 1 })); err != nil {
 		t.Fatal(err)
@@ -151,6 +154,7 @@ func TestSweepGoesOnInTheBackground(t *testing.T) {
 }
 
 func TestRecoverRemovesStatesAndSnapshotsOfNobody(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*driver.Spec){"forks": forking, "snapshots": snapshots} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -220,6 +224,7 @@ func TestRecoverRemovesStatesAndSnapshotsOfNobody(t *testing.T) {
 
 // A state whose instance was forgotten is lost, once, and begins anew.
 func TestAForgottenState(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	spec := r.spec(through, forking, r.state("a"))
 	if err := r.d.Seed(t.Context(), spec, driver.Source{}); err != nil {
@@ -257,6 +262,7 @@ func TestAForgottenState(t *testing.T) {
 }
 
 func TestWhatCanNotBeDone(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	plain := r.spec(r.state("a"))
 	if got := r.d.Carries(plain); got != driver.CarryNone {

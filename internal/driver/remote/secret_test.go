@@ -11,6 +11,7 @@ import (
 
 // Each side is shown what is for it, and nothing else.
 func TestWhoIsShownWhat(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*driver.Spec){"direct": func(*driver.Spec) {}, "through": through} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -65,6 +66,7 @@ func locked(w http.ResponseWriter, r *http.Request, _ []byte) bool {
 
 // What was made with a token that is fetched can only be removed with one.
 func TestFetchedCredentials(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.before = locked
 	signed := func(s *driver.Spec) { s.Header, s.Authorize = nil, signer(ours) }
@@ -100,6 +102,7 @@ func TestFetchedCredentials(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		change func(*driver.Spec)
 		before func(http.ResponseWriter, *http.Request, []byte) bool
@@ -148,6 +151,7 @@ func TestCheck(t *testing.T) {
 // A config that goes over from a token that is fetched to a header is asked with
 // the header alone.
 func TestCredentialsThatAreNotWantedAnyMore(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	stop(t, r.start(t, r.d, r.spec(func(s *driver.Spec) { s.Authorize = signer("fetched-secret-4") })))
 	before := len(r.requests(""))
@@ -162,6 +166,7 @@ func TestCredentialsThatAreNotWantedAnyMore(t *testing.T) {
 
 // A URL may hold a secret too, which some repeat.
 func TestASecretInTheURL(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.before = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
 		http.Error(w, "no such key: "+r.URL.Query().Get("key"), http.StatusForbidden)

@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 type bare struct{ driver.Driver }
 
 func TestSuite(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		remote config.Remote
 		bare   bool
