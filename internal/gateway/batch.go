@@ -53,6 +53,7 @@ func (g *Gateway) postBatch(w http.ResponseWriter, r *http.Request, who identity
 		if c = g.known(w, who, d, id); c == nil {
 			return
 		}
+		defer c.batch()()
 		sess, client = c.sess, c.desc()
 	} else if err != nil {
 		refuseError(w, err)

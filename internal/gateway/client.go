@@ -43,6 +43,7 @@ type client struct {
 	uses    string // the session it means where it names none
 	level   string
 	calls   map[string]*underway           // requests under way, by raw id
+	batches int                            // batches under way, whose requests are not in calls
 	asks    map[string]chan upstream.Reply // server requests waiting for this client, by raw id
 	tokens  map[string]*upstream.Upstream  // progress tokens of those requests, by raw token
 	subs    map[subKey]struct{}
@@ -155,11 +156,19 @@ func (c *client) unsubscribe(subs map[subKey]struct{}) {
 	wg.Wait()
 }
 
-// idle reports whether nothing of the client's is under way or listened to.
+// idle reports whether the client has no request under way and no stream open.
 func (c *client) idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.calls) == 0 && c.out.open.Load() == 0
+	if len(c.calls) > 0 || c.batches > 0 || c.out.open.Load() > 0 {
+		return false
+	}
+	for _, o := range c.streams {
+		if o.open.Load() > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // underway is a request that has no answer yet.
@@ -203,9 +212,23 @@ func (c *client) prime() {
 }
 
 func (c *client) finish(id []byte) {
+	c.touch() // its idle time begins now
 	c.mu.Lock()
 	delete(c.calls, string(id))
 	c.mu.Unlock()
+}
+
+// batch notes that a batch of the client's is under way, until done is called.
+func (c *client) batch() (done func()) {
+	c.mu.Lock()
+	c.batches++
+	c.mu.Unlock()
+	return func() {
+		c.touch()
+		c.mu.Lock()
+		c.batches--
+		c.mu.Unlock()
+	}
 }
 
 // note handles a notification of the client.

@@ -95,13 +95,16 @@ func (g *Gateway) drop(c *client) {
 }
 
 // find returns a client by its Mcp-Session-Id, if it belongs to the principal.
+// Finding it is a use, noted under the lock that the reaper chooses under: a
+// client that was found is not reaped before its request is under way.
 func (g *Gateway) find(id string, who identity.Principal) *client {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	c := g.clients[id]
-	g.mu.Unlock()
 	if c == nil || c.principal().Name != who.Name || who.Session != "" && who.Session != c.sess.ID {
 		return nil
 	}
+	c.touch()
 	return c
 }
 
@@ -166,22 +169,33 @@ func (g *Gateway) reap() {
 			continue
 		case <-tick.C:
 		}
-		idle := g.reg.Catalog().Config.Limits.Idle
-		g.mu.Lock()
-		var all, gone []*client
-		for _, c := range g.clients {
-			if time.Since(time.Unix(0, c.used.Load())) > idle {
-				gone = append(gone, c)
-			} else {
-				all = append(all, c)
-			}
+		g.reapIdle(time.Now())
+	}
+}
+
+// reapIdle ends the clients that were idle for longer than limits.idle. A client
+// with a request under way or an open stream is in use, however long that takes.
+func (g *Gateway) reapIdle(now time.Time) {
+	idle := g.reg.Catalog().Config.Limits.Idle
+	var all, gone []*client
+	g.mu.Lock()
+	for _, c := range g.clients {
+		switch {
+		case !c.idle():
+			c.touch()
+			all = append(all, c)
+		case now.Sub(time.Unix(0, c.used.Load())) > idle:
+			g.drop(c) // at once: no request may find it any more
+			gone = append(gone, c)
+		default:
+			all = append(all, c)
 		}
-		g.mu.Unlock()
-		g.touchClients(all)
-		for _, c := range gone {
-			g.log.Info("idle client closed", "client", c.id[:6], "session", c.sess.ID)
-			g.dismiss(g.life, c)
-		}
+	}
+	g.mu.Unlock()
+	g.touchClients(all)
+	for _, c := range gone {
+		g.log.Info("idle client closed", "client", c.id[:6], "session", c.sess.ID)
+		g.dismiss(g.life, c)
 	}
 }
 

@@ -36,6 +36,7 @@ type duplex struct {
 	life   context.Context
 	end    context.CancelFunc
 	said   chan struct{} // closed when the client has said all it will
+	unused func()        // lets go of the session, which is in use as long as the channel
 }
 
 // maxDuplexCalls bounds the requests of one channel under way.
@@ -44,6 +45,7 @@ const maxDuplexCalls = 1024
 func (g *Gateway) newDuplex(v view, sess *session.Session, who identity.Principal, from *http.Request) *duplex {
 	d := &duplex{g: g, view: v, sess: sess, who: who, from: from, out: newOutbox(false), calls: make(map[string]*context.CancelCauseFunc), said: make(chan struct{})}
 	d.life, d.end = context.WithCancel(g.life)
+	d.unused = sess.InUse()
 	return d
 }
 
@@ -59,6 +61,7 @@ func (d *duplex) close() {
 	}
 	d.out.close()
 	d.wg.Wait()
+	d.unused()
 }
 
 // spawn runs fn beside the channel. It reports false when the channel is
@@ -361,23 +364,12 @@ func (g *Gateway) serveEvents(w http.ResponseWriter, r *http.Request, who identi
 	if s.raw(fmt.Appendf(nil, "event: endpoint\ndata: %s?%s=%s\n\n", g.edge.Load().path(r), channelKey, id)) != nil || s.flush() != nil {
 		return
 	}
-	_ = d.out.pump(ctx, -1, &alive{s, sess})
+	_ = d.out.pump(ctx, -1, s)
 }
 
 // channelKey names the event stream that a message is for. Messages are posted
 // to the URL of their stream, so that a token for that URL is one for them.
 const channelKey = "channel"
-
-// alive keeps the session of an open stream from being taken for idle.
-type alive struct {
-	*eventSink
-	sess *session.Session
-}
-
-func (a *alive) ping() error {
-	a.sess.Touch()
-	return a.eventSink.ping()
-}
 
 func (g *Gateway) addChannel(id string, d *duplex) {
 	g.mu.Lock()
@@ -416,7 +408,6 @@ func (g *Gateway) serveMessage(w http.ResponseWriter, r *http.Request, who ident
 		rpcError(w, http.StatusBadRequest, nil, e)
 		return
 	}
-	d.sess.Touch()
 	d.came(who)
 	d.receive(body)
 	w.WriteHeader(http.StatusAccepted)

@@ -51,6 +51,7 @@ type exchange struct {
 
 // run finds the answer to the exchange's request.
 func (x *exchange) run(ctx context.Context) *upstream.Result {
+	defer x.sess.InUse()()
 	span := x.begin()
 	res, err := x.route(ctx)
 	x.end(span, res, err)

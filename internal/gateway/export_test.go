@@ -27,3 +27,6 @@ func KeyTaker(ctx context.Context) func(key string) (end func(), err error) {
 	g := &Gateway{open: ctx}
 	return func(key string) (func(), error) { return g.takeKey(ctx, creationKey{"ada", key}) }
 }
+
+// ReapIdle ends the clients that are idle at a time.
+func (g *Gateway) ReapIdle(now time.Time) { g.reapIdle(now) }

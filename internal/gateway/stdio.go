@@ -68,7 +68,6 @@ func (g *Gateway) readLines(in io.Reader, d *duplex) error {
 	for sc.Scan() {
 		line := bytes.TrimSpace(sc.Bytes())
 		if len(line) > 0 {
-			d.sess.Touch()
 			d.receive(bytes.Clone(line))
 		}
 	}

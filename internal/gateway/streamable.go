@@ -70,7 +70,6 @@ func (g *Gateway) known(w http.ResponseWriter, who identity.Principal, d door, i
 		rpcError(w, http.StatusNotFound, nil, &wire.Error{Code: -32001, Message: "Session not found"})
 		return nil
 	}
-	c.touch()
 	c.came(who)
 	return c
 }
@@ -381,19 +380,6 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request, who identity.Princ
 	if s.ping() != nil {
 		return
 	}
-	_ = box.pump(ctx, from, &touching{s, c})
-}
-
-// touching keeps a client from being taken for idle while its stream is open.
-type touching struct {
-	*eventSink
-	c *client
-}
-
-func (t *touching) ping() error {
-	err := t.eventSink.ping()
-	if err == nil {
-		t.c.touch()
-	}
-	return err
+	_ = box.pump(ctx, from, s)
+	c.touch() // its idle time begins now
 }

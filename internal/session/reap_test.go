@@ -22,19 +22,35 @@ func TestIdleSessionsEnd(t *testing.T) {
 			}
 			return s
 		}
-		idle, used, watched, own := client(), client(), client(), w.session("ada")
+		idle, used, watched, busy, own := client(), client(), client(), client(), w.session("ada")
 		for _, s := range w.Sessions() {
 			set(t, s, "own", "it", "1")
 			call(t, s, "all", "x")
 		}
 		defer watched.Watch(&ear{})()
+		done := busy.InUse()
 		for range 5 {
 			time.Sleep(4 * time.Minute)
 			used.Touch()
 		}
 		synctest.Wait()
-		if w.Get(idle.ID) != nil || w.Get(used.ID) == nil || w.Get(watched.ID) == nil || w.Get(own.ID) == nil {
-			t.Errorf("idle %v, used %v, watched %v, own %v", w.Get(idle.ID), w.Get(used.ID), w.Get(watched.ID), w.Get(own.ID))
+		if w.Get(idle.ID) != nil || w.Get(used.ID) == nil || w.Get(watched.ID) == nil || w.Get(busy.ID) == nil || w.Get(own.ID) == nil {
+			t.Errorf("idle %v, used %v, watched %v, busy %v, own %v", w.Get(idle.ID), w.Get(used.ID), w.Get(watched.ID), w.Get(busy.ID), w.Get(own.ID))
+		}
+		if since := time.Since(busy.Used()); since > time.Second {
+			t.Errorf("a session in use was used %v ago", since)
+		}
+		done()
+		time.Sleep(9 * time.Minute)
+		used.Touch()
+		synctest.Wait()
+		if w.Get(busy.ID) == nil {
+			t.Error("the idle time of a session did not begin with the end of its use")
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if w.Get(busy.ID) != nil {
+			t.Error("a session that is no longer in use was kept")
 		}
 		if got := w.m.running(); got != "all own own" {
 			t.Errorf("%s runs", got)

@@ -44,6 +44,7 @@ type Session struct {
 
 	r    *Registry
 	used atomic.Int64 // unix nanoseconds
+	busy atomic.Int64 // how many use it right now, see InUse
 	// recorded is the use that the store knows of.
 	recorded atomic.Int64
 	calls    atomic.Int64
@@ -106,8 +107,23 @@ func (s *Session) particular() bool {
 // Touch notes that the session is in use.
 func (s *Session) Touch() { s.used.Store(time.Now().UnixNano()) }
 
-// Used returns when the session was last in use.
-func (s *Session) Used() time.Time { return time.Unix(0, s.used.Load()) }
+// InUse keeps the session from being taken for unused, however long that lasts,
+// until done is called. Done must be called once.
+func (s *Session) InUse() (done func()) {
+	s.busy.Add(1)
+	return func() {
+		s.Touch()
+		s.busy.Add(-1)
+	}
+}
+
+// Used returns when the session was last in use, which may be now.
+func (s *Session) Used() time.Time {
+	if s.busy.Load() > 0 {
+		return time.Now()
+	}
+	return time.Unix(0, s.used.Load())
+}
 
 // gone is the error of whoever comes after the end.
 func (s *Session) gone() error {

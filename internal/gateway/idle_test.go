@@ -1,0 +1,75 @@
+package gateway_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/driver/builtin"
+)
+
+// A client is not idle while a request of its own is under way or a stream of its
+// own is open, however long ago it sent something. Its session keeps what it
+// remembers.
+func TestClientInUseIsNotReaped(t *testing.T) {
+	up, started, release := blocking(t, true)
+	w := open(t, servers("a", up.URL, "n", "{builtin: memory, scope: session}"), map[string]builtin.Kind{"memory": remembering()})
+	later := func() { w.gw.ReapIdle(time.Now().Add(48 * time.Hour)) }
+	const hold = `{"name":"a__hold","arguments":{}}`
+
+	for _, use := range []struct {
+		name  string
+		begin func(c *legacy) (end func())
+	}{
+		{"a call", func(c *legacy) func() {
+			answered := make(chan message, 1)
+			go func() { answered <- c.ask("tools/call", hold) }()
+			take(t, started)
+			return func() {
+				release <- struct{}{}
+				if m := take(t, answered); m.Result == nil {
+					t.Errorf("the call was not answered: %s", m.raw)
+				}
+			}
+		}},
+		{"a batch", func(c *legacy) func() {
+			answered := make(chan *reply, 1)
+			batch := `[{"jsonrpc":"2.0","id":"b","method":"tools/call","params":` + hold + `}]`
+			go func() {
+				answered <- w.do(t, "POST", c.path, batch, "Content-Type", "application/json", "Mcp-Session-Id", c.id)
+			}()
+			take(t, started)
+			return func() {
+				release <- struct{}{}
+				if r := take(t, answered); r.status != http.StatusOK {
+					t.Errorf("the batch was not answered: %d %s", r.status, r.body)
+				}
+			}
+		}},
+		{"a stream", func(c *legacy) func() {
+			s := c.listen()
+			return s.close
+		}},
+	} {
+		t.Run(use.name, func(t *testing.T) {
+			c := w.dial(t, "/mcp", `{}`)
+			add := func(want int) {
+				t.Helper()
+				if got := resultText(t, c.ask("tools/call", `{"name":"n__add","arguments":{}}`)); got != fmt.Sprint(want) {
+					t.Errorf("the session counts %s, want %d", got, want)
+				}
+			}
+			add(1)
+			end := use.begin(c)
+			later()
+			add(2)
+			end()
+			add(3)
+			eventually(t, "an idle client is closed", func() bool {
+				later()
+				return c.post(`{"jsonrpc":"2.0","id":"gone","method":"ping"}`).status == http.StatusNotFound
+			})
+		})
+	}
+}
