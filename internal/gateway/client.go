@@ -339,15 +339,15 @@ func (c *client) ask(ctx context.Context, to *outbox, in *session.Session, serve
 		}
 		c.mu.Unlock()
 	}()
-	if frame := wire.AppendRequest(nil, id, method, params, nil); !to.add(frame, "", true) && !c.elsewhere(frame) {
-		return upstream.Refuse(method, "the client is gone")
+	if frame := wire.AppendRequest(nil, id, method, params, nil); !to.add(frame, "", kindQuestion) && !c.elsewhere(frame) {
+		return upstream.Refuse(method, "the client is gone, or does not read what is sent to it")
 	}
 	select {
 	case r := <-ch:
 		return r
 	case <-ctx.Done():
 		params := append(append([]byte(`{"requestId":`), id...), '}')
-		to.add(wire.AppendRequest(nil, nil, wire.NoteCancelled, params, nil), "", false)
+		to.add(wire.AppendRequest(nil, nil, wire.NoteCancelled, params, nil), "", kindNote)
 		return upstream.Refuse(method, "the call ended before the client answered")
 	case <-c.life.Done():
 		return upstream.Refuse(method, "the client is gone")
@@ -367,11 +367,11 @@ func (c *client) elsewhere(frame []byte) bool {
 	}
 	c.mu.Unlock()
 	for _, rw := range open {
-		if rw.outbox().add(frame, "", true) {
+		if rw.outbox().add(frame, "", kindQuestion) {
 			return true
 		}
 	}
-	return c.out.add(frame, "", true)
+	return c.out.add(frame, "", kindQuestion)
 }
 
 // hears reports whether a log message is one the client wants.
@@ -411,7 +411,7 @@ func (c *client) Note(server, method string, params []byte) {
 		}
 	}
 	if c.hears(method, params) {
-		c.out.add(wire.AppendRequest(nil, nil, method, params, nil), key, false)
+		c.out.add(wire.AppendRequest(nil, nil, method, params, nil), key, kindNote)
 	}
 }
 
@@ -471,7 +471,7 @@ type peerOf struct {
 
 func (p *peerOf) Note(method string, params []byte) {
 	if p.c.hears(method, params) {
-		p.to().add(wire.AppendRequest(nil, nil, method, params, nil), "", false)
+		p.to().add(wire.AppendRequest(nil, nil, method, params, nil), "", kindNote)
 	}
 }
 

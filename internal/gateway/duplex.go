@@ -92,7 +92,7 @@ func (d *duplex) principal() identity.Principal {
 	return d.who
 }
 
-func (d *duplex) send(frame []byte) { d.out.add(frame, "", true) }
+func (d *duplex) send(frame []byte) { d.out.add(frame, "", kindAnswer) }
 
 // receive takes one message in. It returns at once; answers go out when they
 // are there.
@@ -301,7 +301,7 @@ type framePeer struct {
 
 func (f *framePeer) note(method string, params []byte) {
 	if wantsNote(f.level, method, params) {
-		f.d.out.add(wire.AppendRequest(nil, nil, method, params, nil), "", false)
+		f.d.out.add(wire.AppendRequest(nil, nil, method, params, nil), "", kindNote)
 	}
 }
 
@@ -364,7 +364,10 @@ func (g *Gateway) serveEvents(w http.ResponseWriter, r *http.Request, who identi
 	if s.raw(fmt.Appendf(nil, "event: endpoint\ndata: %s?%s=%s\n\n", g.edge.Load().path(r), channelKey, id)) != nil || s.flush() != nil {
 		return
 	}
-	_ = d.out.pump(ctx, -1, s)
+	if errors.Is(d.out.pump(ctx, -1, s), errUnread) {
+		g.log.Warn("event stream ended: its client does not read it", "session", sess.ID, "principal", who.Name)
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // channelKey names the event stream that a message is for. Messages are posted

@@ -122,7 +122,7 @@ func (g *Gateway) listen(w http.ResponseWriter, r *http.Request, x *exchange, ms
 	defer l.start(ctx, x)()
 	// A subscription that the gateway ends is answered first.
 	defer context.AfterFunc(g.open, func() {
-		l.box.add(l.ended(), "", true)
+		l.box.add(l.ended(), "", kindAnswer)
 		l.box.close()
 	})()
 	startEvents(w)
@@ -174,7 +174,11 @@ func (l *listening) add(method string, params []byte, key string) {
 		value := append(append([]byte(`{"`+wire.MetaSubscription+`":`), l.id...), '}')
 		e = wire.InsertMember(params, 0, "_meta", value)
 	}
-	l.box.add(wire.AppendRequest(nil, nil, method, params, []wire.Edit{e}), key, method == wire.NoteAcknowledged)
+	kind := kindNote
+	if method == wire.NoteAcknowledged {
+		kind = kindAnswer
+	}
+	l.box.add(wire.AppendRequest(nil, nil, method, params, []wire.Edit{e}), key, kind)
 }
 
 // Note implements session.Watcher.

@@ -183,7 +183,7 @@ type modernPeer struct {
 
 func (p *modernPeer) note(method string, params []byte) {
 	if wantsNote(p.level, method, params) {
-		p.rw.outbox().add(wire.AppendRequest(nil, nil, method, params, nil), "", false)
+		p.rw.outbox().add(wire.AppendRequest(nil, nil, method, params, nil), "", kindNote)
 	}
 }
 

@@ -80,19 +80,22 @@ func TestLargeEventsAreNotKept(t *testing.T) {
 	box := newOutbox(true)
 	sizes := []int{10, keepLimit + 1, 20, keepLimit + 1}
 	for _, n := range sizes {
-		box.add(make([]byte, n), "", true)
+		box.add(make([]byte, n), "", kindAnswer)
 	}
 	box.close()
 	var got kept
 	if err := box.pump(t.Context(), -1, &got); err != nil || len(got) != len(sizes) {
 		t.Fatalf("delivered %v, %v", got, err)
 	}
-	if box.size != 30 || len(box.events) != 2 {
-		t.Errorf("%d events of %d bytes are kept", len(box.events), box.size)
+	if box.size != 30+2*eventCost {
+		t.Errorf("events of %d bytes are kept", box.size)
 	}
 	var again kept
 	if err := box.pump(t.Context(), 0, &again); err != nil || fmt.Sprint(again) != "[0 2]" {
 		t.Errorf("to a client that comes back: %v, %v", again, err)
+	}
+	if box.resumes(0) || box.resumes(3) || !box.resumes(4) {
+		t.Error("a client may come back to a stream whose answers are no longer kept, or not to one that it has seen whole")
 	}
 }
 

@@ -121,9 +121,12 @@ func (r *responder) last() (*outbox, chan struct{}) {
 func (r *responder) finish(frame []byte, status int, events bool) {
 	box, pumped := r.last()
 	if pumped != nil {
-		box.add(frame, "", true)
+		box.add(frame, "", kindAnswer)
 		box.close()
 		<-pumped
+		if box.isBroken() {
+			panic(http.ErrAbortHandler) // the client must not take what it has for the whole
+		}
 		return
 	}
 	if r.events && status == 0 && (events || !r.json) {
@@ -151,7 +154,7 @@ func (r *responder) later(frame []byte, after time.Duration) bool {
 		return false
 	}
 	box, id := newOutbox(true), newClientID()[:12]
-	box.add(frame, "", true)
+	box.add(frame, "", kindAnswer)
 	box.close()
 	r.resume(id, box)
 	startEvents(r.w)

@@ -45,9 +45,16 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, s
 		err = nil
 	case <-g.open.Done():
 		d.drain(ctx)
+	case <-d.out.broken:
 	}
 	d.close()
-	<-pumped
+	select {
+	case <-pumped:
+	case <-d.out.broken: // the pump may wait for the client for ever
+	}
+	if d.out.isBroken() {
+		return errUnread
+	}
 	return err
 }
 

@@ -222,3 +222,21 @@ func TestStdioEnds(t *testing.T) {
 	cancel()
 	take(t, done)
 }
+
+// A client that sends requests and never reads their answers is cut off, before
+// it has the gateway hold any number of them.
+func TestStdioUnreadAnswersEndTheConnection(t *testing.T) {
+	up := script(t, true, map[string]string{"tools/call": `{"content":[],"resultType":"complete","x":"` + strings.Repeat("x", 8<<20) + `"}`})
+	w := open(t, servers("a", `{url: "`+up.URL+`", journal: off}`))
+	in, _, ended := serveStdio(t, w, "a")
+	go func() {
+		for n := range 12 {
+			if _, err := fmt.Fprintf(in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"large","arguments":{}}}`+"\n", n); err != nil {
+				return
+			}
+		}
+	}()
+	if err := take(t, ended); err == nil || !strings.Contains(err.Error(), "does not read") {
+		t.Errorf("the connection ended with %v", err)
+	}
+}

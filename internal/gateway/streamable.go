@@ -296,7 +296,7 @@ func (g *Gateway) postBare(w http.ResponseWriter, r *http.Request, who identity.
 type barePeer struct{ rw *responder }
 
 func (p barePeer) Note(method string, params []byte) {
-	p.rw.outbox().add(wire.AppendRequest(nil, nil, method, params, nil), "", false)
+	p.rw.outbox().add(wire.AppendRequest(nil, nil, method, params, nil), "", kindNote)
 }
 
 func (p barePeer) Ask(_ context.Context, method string, _ []byte) upstream.Reply {
@@ -370,6 +370,10 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request, who identity.Princ
 				box, from, stream = b, n+1, name
 			}
 		}
+	}
+	if from >= 0 && !box.resumes(from) {
+		refuse(w, http.StatusGone, api.KindLost, "what this stream carried after event "+strconv.Itoa(from-1)+" is no longer kept; make the request again")
+		return
 	}
 	ctx, cancel := g.whileOpen(r.Context(), c.life)
 	defer cancel()
