@@ -342,13 +342,19 @@ func (c *client) ask(ctx context.Context, to *outbox, in *session.Session, serve
 	if frame := wire.AppendRequest(nil, id, method, params, nil); !to.add(frame, "", kindQuestion) && !c.elsewhere(frame) {
 		return upstream.Refuse(method, "the client is gone, or does not read what is sent to it")
 	}
+	withdraw := func() {
+		params := append(append([]byte(`{"requestId":`), id...), '}')
+		to.add(wire.AppendRequest(nil, nil, wire.NoteCancelled, params, nil), "", kindNote)
+	}
 	select {
 	case r := <-ch:
 		return r
 	case <-ctx.Done():
-		params := append(append([]byte(`{"requestId":`), id...), '}')
-		to.add(wire.AppendRequest(nil, nil, wire.NoteCancelled, params, nil), "", kindNote)
+		withdraw()
 		return upstream.Refuse(method, "the call ended before the client answered")
+	case <-time.After(parkedFor): // the call's own time stands still meanwhile
+		withdraw()
+		return upstream.Refuse(method, "the client did not answer within "+parkedFor.String())
 	case <-c.life.Done():
 		return upstream.Refuse(method, "the client is gone")
 	}

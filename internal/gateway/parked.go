@@ -21,9 +21,9 @@ import (
 // who made it and to what it was; it does not outlive the gateway.
 
 const (
-	maxParked     = 256 // of all
-	maxParkedEach = 64  // of one principal
-	parkedFor     = 10 * time.Minute
+	maxParked     = 256              // of all
+	maxParkedEach = 64               // of one principal
+	parkedFor     = 10 * time.Minute // for an answer of the client, in both eras
 	statePrefix   = "tine-parked-"
 )
 

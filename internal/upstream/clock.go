@@ -2,8 +2,9 @@ package upstream
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -16,12 +17,18 @@ type clock struct {
 	looking bool
 }
 
-// A deadline is how long one call may still take.
+// A deadline is how long one call may still take. Its time stands still while a
+// question of the server waits for the client.
 type deadline struct {
-	at     atomic.Int64 // unix nanoseconds; zero for none
+	clock  *clock
 	each   time.Duration
-	most   int64 // unix nanoseconds that progress does not push at beyond
 	cancel context.CancelCauseFunc
+
+	mu      sync.Mutex
+	at      time.Time // zero for never
+	most    time.Time // progress does not push at beyond it
+	asking  int       // questions that have no answer yet
+	stopped time.Time // when the first of them came
 }
 
 // progress gives the call its whole time again: the server is at work. The
@@ -30,21 +37,83 @@ func (d *deadline) progress() {
 	if d == nil || d.each <= 0 {
 		return
 	}
-	d.at.Store(min(time.Now().Add(d.each).UnixNano(), d.most))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	if d.asking > 0 {
+		now = d.stopped
+	}
+	if d.at = now.Add(d.each); d.at.After(d.most) {
+		d.at = d.most
+	}
+}
+
+// pause stops the time of the call until resume is called, once for each pause.
+func (d *deadline) pause() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.asking++; d.asking == 1 {
+		d.stopped = time.Now()
+	}
+}
+
+func (d *deadline) resume() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.asking--; d.asking > 0 || d.at.IsZero() {
+		return
+	}
+	waited := time.Since(d.stopped)
+	d.at, d.most = d.at.Add(waited), d.most.Add(waited)
+}
+
+// over reports whether the call has no time left.
+func (d *deadline) over(now time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.asking == 0 && !d.at.IsZero() && !d.at.After(now)
+}
+
+// question stops the time of the call that a question belongs to, until answered
+// is called. Where it is not sure that it is this one, all calls that are under
+// way wait with it: any of them may need the answer.
+func (d *deadline) question(sure bool) (answered func()) {
+	switch {
+	case d == nil:
+		return func() {}
+	case !sure:
+		return d.clock.question()
+	}
+	d.pause()
+	return d.resume
+}
+
+// question stops the time of all calls under way.
+func (c *clock) question() (answered func()) {
+	c.mu.Lock()
+	all := slices.Collect(maps.Keys(c.calls))
+	c.mu.Unlock()
+	for _, d := range all {
+		d.pause()
+	}
+	return func() {
+		for _, d := range all {
+			d.resume()
+		}
+	}
 }
 
 const clockEvery = time.Second
 
 // add has cancel called with context.DeadlineExceeded once each is over since
-// the beginning or the last progress, or most since the beginning, give or take
-// a second, unless the deadline it returns is removed before. With no each it
+// the beginning or the last progress, or most since the beginning, not counting
+// the time of questions, give or take a second, unless the deadline it returns is removed before. With no each it
 // is called at stop only.
 func (c *clock) add(each, most time.Duration, cancel context.CancelCauseFunc) *deadline {
-	d := &deadline{each: each, cancel: cancel}
+	d := &deadline{clock: c, each: each, cancel: cancel}
 	if each > 0 {
 		now := time.Now()
-		d.at.Store(now.Add(each).UnixNano())
-		d.most = now.Add(max(most, each)).UnixNano()
+		d.at, d.most = now.Add(each), now.Add(max(most, each))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,9 +147,9 @@ func (c *clock) stop(cause error) {
 func (c *clock) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now().UnixNano()
+	now := time.Now()
 	for d := range c.calls {
-		if at := d.at.Load(); at != 0 && at <= now {
+		if d.over(now) {
 			delete(c.calls, d)
 			d.cancel(context.DeadlineExceeded)
 		}

@@ -287,6 +287,7 @@ func (c *Conn) handleRequest(msg wire.Message, k *call) {
 		c.answer(id, Reply{Result: []byte("{}")})
 		return
 	}
+	sure := k != nil // it came in the exchange of the call that caused it
 	if k == nil {
 		k = c.t.attribute()
 	}
@@ -295,6 +296,7 @@ func (c *Conn) handleRequest(msg wire.Message, k *call) {
 		var reply Reply
 		switch {
 		case k != nil && k.req.Peer != nil:
+			defer k.req.deadline.question(sure)()
 			reply = k.req.Peer.Ask(ctx, method, params)
 		default:
 			reply = c.events.Ask(ctx, method, params)

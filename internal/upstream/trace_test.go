@@ -139,21 +139,21 @@ func TestProgressRenewsTheDeadline(t *testing.T) {
 	var c clock
 	d := c.add(time.Hour, 90*time.Minute, func(error) {})
 	defer c.remove(d)
-	first := d.at.Load()
+	first := d.at
 	d.progress()
-	if d.at.Load() < first {
+	if d.at.Before(first) {
 		t.Error("progress shortened the time")
 	}
-	if most := d.most - first; time.Duration(most) > 31*time.Minute || time.Duration(most) < 29*time.Minute {
-		t.Errorf("%v may be added in all", time.Duration(most))
+	if most := d.most.Sub(first); most > 31*time.Minute || most < 29*time.Minute {
+		t.Errorf("%v may be added in all", most)
 	}
-	d.most = first - 1
-	if d.progress(); d.at.Load() != first-1 {
+	d.most = first.Add(-1)
+	if d.progress(); !d.at.Equal(d.most) {
 		t.Error("progress went beyond the most")
 	}
 	none := c.add(0, 0, func(error) {})
 	defer c.remove(none)
-	if none.progress(); none.at.Load() != 0 {
+	if none.progress(); !none.at.IsZero() {
 		t.Error("progress made a deadline where there is none")
 	}
 	(*deadline)(nil).progress()

@@ -88,6 +88,7 @@ func (u *Upstream) Ask(ctx context.Context, method string, params []byte) Reply 
 	case 0:
 		return Refuse(method, "no client is connected that could answer")
 	case 1:
+		defer u.clock.question()()
 		if reply, ok := answered[0].Ask(ctx, method, params); ok {
 			return reply
 		}
