@@ -34,8 +34,9 @@ type Conn struct {
 	// events is where what belongs to no call goes.
 	events events
 
-	asks   asks
-	listen listener
+	asks    asks
+	backlog backlog
+	listen  listener
 	// replaced is closed when the Upstream has done with the connection.
 	replaced chan struct{}
 
@@ -349,11 +350,17 @@ func (c *Conn) leave() { c.finish(true) }
 func (c *Conn) finish(stays bool) {
 	c.listen.close()
 	c.asks.close()
-	if t, ok := c.t.(*httpTransport); ok && stays {
-		t.stays.Store(true)
+	flush := time.Duration(0) // the server ends, and with it what it was to be told
+	if stays {
+		flush = closeWait
+		if t, ok := c.t.(*httpTransport); ok {
+			t.stays.Store(true)
+		}
 	}
+	c.backlog.close(flush)
 	c.t.close()
 	c.asks.wait()
+	c.backlog.wait()
 }
 
 // asks are the requests of a server that are being answered.

@@ -83,7 +83,10 @@ func connectStream(ctx context.Context, c *Conn, s driver.Stream, o ConnOptions)
 			return false, errProbe
 		default:
 		}
-		silent = !modern && ctx.Err() != nil
+		if silent = !modern && ctx.Err() != nil; silent {
+			// Nothing but the handshake's own messages may come between those.
+			c.backlog.flush(sendTimeout)
+		}
 		return modern, nil
 	})
 	if err != nil && silent {

@@ -191,15 +191,16 @@ func (t *streamTransport) roundTrip(ctx context.Context, k *call, frame []byte) 
 	}
 }
 
-// cancel tells the server that nobody waits for an answer any more.
+// cancel tells the server that nobody waits for an answer any more. The caller
+// does not wait for that: it may have given up because the server does not read.
 func (t *streamTransport) cancel(k *call) {
 	if k.req.Method == wire.MethodInitialize {
 		return
 	}
-	ctx, stop := context.WithTimeout(context.Background(), sendTimeout)
-	defer stop()
 	params := append(append([]byte(`{"requestId":`), quoted(k.id)...), '}')
-	_ = t.send(ctx, wire.AppendRequest(nil, nil, wire.NoteCancelled, params, nil))
+	if !t.c.backlog.add(t.c, wire.AppendRequest(nil, nil, wire.NoteCancelled, params, nil)) {
+		t.c.log.Debug("server not told that a call was cancelled", "server", t.c.server, "id", k.id)
+	}
 }
 
 func (t *streamTransport) send(ctx context.Context, frame []byte) error {
