@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -10,7 +11,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver/builtin"
 )
 
 // missing reads who a list says it had to do without.
@@ -197,6 +201,45 @@ func TestLateServersAreAnnounced(t *testing.T) {
 			if !strings.Contains(string(result), `"slow__late"`) || missing(t, result)["slow"] != "" {
 				t.Errorf("modern=%v: after it came, %s", isModern, result)
 			}
+		}
+	}
+}
+
+// TestLateSharedServersAreAnnounced checks the same where sessions wait for one
+// list of a server that they share: each is told, not only the one that asked
+// first.
+func TestLateSharedServersAreAnnounced(t *testing.T) {
+	let := make(chan struct{})
+	slow := func() *mcp.Server {
+		s := sdkServer("slow", nil)
+		s.AddTool(&mcp.Tool{Name: "late", InputSchema: anyObject}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return text("x"), nil
+		})
+		s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+			return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+				if method == "tools/list" {
+					<-let
+				}
+				return next(ctx, method, r)
+			}
+		})
+		return s
+	}
+	w := open(t, "limits: {list_wait: 50ms}\n"+servers("slow", "{builtin: everything, scope: shared}"), map[string]builtin.Kind{"everything": factory(slow)})
+	var clients []*legacy
+	var heard []*stream
+	for range 3 {
+		c := w.dial(t, "/mcp", `{}`)
+		clients, heard = append(clients, c), append(heard, c.listen())
+		if result := c.get("tools/list", `{}`); missing(t, result)["slow"] == "" {
+			t.Fatalf("slow is not named: %s", result)
+		}
+	}
+	close(let)
+	for i, c := range clients {
+		heard[i].until("notifications/tools/list_changed")
+		if result := c.get("tools/list", `{}`); !strings.Contains(string(result), `"slow__late"`) {
+			t.Errorf("after it came, client %d has %s", i, result)
 		}
 	}
 }

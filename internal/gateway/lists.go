@@ -194,7 +194,7 @@ func (x *exchange) listSome(ctx context.Context, t *table, method string, wait t
 		if most == 0 {
 			most = 2 * readTime(e) // it ends by itself before that
 		}
-		wg.Go(func() { slots[i].part.items, slots[i].err = f.wait(ctx, e.ID, most) })
+		wg.Go(func() { slots[i].part.items, slots[i].err = f.wait(ctx, x.sess, e.ID, most) })
 	}
 	wg.Wait()
 	var parts []listPart
@@ -236,12 +236,15 @@ type fetchKey struct {
 }
 
 type fetch struct {
-	began  time.Time
-	done   chan struct{}
-	items  [][]byte
-	err    error
-	missed bool // somebody went on without it; guarded by fetches.mu
-	owner  *fetches
+	began time.Time
+	done  chan struct{}
+	items [][]byte
+	err   error
+	owner *fetches
+
+	// Guarded by fetches.mu.
+	over   bool                        // done is about to be closed
+	missed map[*session.Session]string // sessions whose lists went out without it, with the server's name there
 }
 
 func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, method string) *fetch {
@@ -268,11 +271,15 @@ func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, m
 		f.items, f.err = readList(ctx, up, ask)
 		fs.mu.Lock()
 		delete(fs.m, key)
+		f.over = true
 		missed := f.missed
 		fs.mu.Unlock()
 		close(f.done)
-		if missed && f.err == nil {
-			x.sess.Announce(e.ID, listNote(method))
+		if f.err != nil {
+			return
+		}
+		for sess, server := range missed {
+			sess.Announce(server, listNote(method))
 		}
 	})
 	return f
@@ -282,8 +289,9 @@ func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, m
 func readTime(e *session.Entry) time.Duration { return e.ConnectTimeout + 30*time.Second }
 
 // wait waits for a fetch, counted from its beginning: one that hangs is waited
-// for once and not by everyone who comes after.
-func (f *fetch) wait(ctx context.Context, server string, most time.Duration) ([][]byte, error) {
+// for once and not by everyone who comes after. The session's clients are told
+// when a list comes in that was not waited for.
+func (f *fetch) wait(ctx context.Context, sess *session.Session, server string, most time.Duration) ([][]byte, error) {
 	select {
 	case <-f.done:
 		return f.items, f.err
@@ -298,8 +306,18 @@ func (f *fetch) wait(ctx context.Context, server string, most time.Duration) ([]
 	case <-ctx.Done():
 	}
 	f.owner.mu.Lock()
-	f.missed = true
+	over := f.over
+	if !over {
+		if f.missed == nil {
+			f.missed = make(map[*session.Session]string)
+		}
+		f.missed[sess] = server
+	}
 	f.owner.mu.Unlock()
+	if over { // just now, and nobody would be told
+		<-f.done
+		return f.items, f.err
+	}
 	return nil, &api.Error{
 		Kind: api.KindTimeout, Server: server, Retryable: true,
 		Message: fmt.Sprintf("server %q: has not answered yet; the list is announced again when it does", server),
@@ -366,7 +384,7 @@ func (x *exchange) unshorten(ctx context.Context, t *table, s *shape, name strin
 	if err != nil {
 		return "", false
 	}
-	items, err := x.g.fetches.start(x, up, e, wire.MethodListTools).wait(ctx, e.ID, e.ConnectTimeout)
+	items, err := x.g.fetches.start(x, up, e, wire.MethodListTools).wait(ctx, x.sess, e.ID, e.ConnectTimeout)
 	if err != nil {
 		return "", false
 	}

@@ -62,7 +62,7 @@ func (x *exchange) exists(ctx context.Context, s *shape, own string, res *upstre
 	if err != nil {
 		return true
 	}
-	items, err := x.g.fetches.start(x, up, e, wire.MethodListTools).wait(ctx, e.ID, e.ConnectTimeout)
+	items, err := x.g.fetches.start(x, up, e, wire.MethodListTools).wait(ctx, x.sess, e.ID, e.ConnectTimeout)
 	if err != nil {
 		return true
 	}
