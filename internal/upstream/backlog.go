@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -12,14 +13,14 @@ const (
 	maxBacklogBytes = 1 << 20
 )
 
-// A backlog holds messages to a server that nobody waits for, such as the note
-// that a call was cancelled. One goroutine, which runs while there are any,
-// sends them in order: neither a caller nor the reader of a connection waits for
-// a server that does not read.
+// A backlog holds messages to a server that nobody waits for: notes that a call
+// was cancelled, and answers to the server's requests that need no client. One
+// goroutine, which runs while there are any, sends them in order: neither a
+// caller nor the reader of a connection waits for a server that does not read.
 type backlog struct {
 	mu      sync.Mutex
-	queue   [][]byte // the first is being sent
-	size    int      // bytes in queue
+	queue   []outgoing // the first is being sent
+	size    int        // bytes in queue
 	closed  bool
 	sent    chan struct{} // closed when the queue is empty; nil while no goroutine runs
 	life    context.Context
@@ -27,15 +28,29 @@ type backlog struct {
 	sending sync.WaitGroup
 }
 
-// add has a message sent. It reports false when the backlog is full or closed.
-func (b *backlog) add(c *Conn, frame []byte) bool {
+// outgoing is one message of a backlog.
+type outgoing struct {
+	frame []byte
+	asked *Asked // what it answers; nil for a note, which may be dropped
+}
+
+var (
+	errBacklogFull   = errors.New("too many messages wait for the server, which does not read them")
+	errBacklogClosed = errors.New("the connection is closed")
+)
+
+// add has a message sent.
+func (b *backlog) add(c *Conn, m outgoing) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || len(b.queue) >= maxBacklog || b.size+len(frame) > maxBacklogBytes {
-		return false
+	switch {
+	case b.closed:
+		return errBacklogClosed
+	case len(b.queue) >= maxBacklog, len(b.queue) > 0 && b.size+len(m.frame) > maxBacklogBytes:
+		return errBacklogFull
 	}
-	b.queue = append(b.queue, frame)
-	b.size += len(frame)
+	b.queue = append(b.queue, m)
+	b.size += len(m.frame)
 	if b.sent == nil {
 		if b.life == nil {
 			b.life, b.end = context.WithCancel(context.Background())
@@ -43,7 +58,7 @@ func (b *backlog) add(c *Conn, frame []byte) bool {
 		b.sent = make(chan struct{})
 		b.sending.Go(func() { b.run(c) })
 	}
-	return true
+	return nil
 }
 
 func (b *backlog) run(c *Conn) {
@@ -56,18 +71,56 @@ func (b *backlog) run(c *Conn) {
 			b.mu.Unlock()
 			return
 		}
-		frame := b.queue[0]
+		m := b.queue[0]
 		b.mu.Unlock()
-		ctx, cancel := context.WithTimeout(b.life, sendTimeout)
-		if err := c.t.send(ctx, frame); err != nil {
+		if err := c.deliver(b.life, m.frame, m.asked != nil); err != nil {
 			c.log.Debug("message to a server not sent", "server", c.server, "err", err)
 		}
-		cancel()
 		b.mu.Lock()
+		b.queue[0] = outgoing{}
 		b.queue = b.queue[1:]
-		b.size -= len(frame)
+		b.size -= len(m.frame)
 		b.mu.Unlock()
 	}
+}
+
+// deliver sends a message that no caller waits for, within sendTimeout. One that
+// must arrive is tried again until ctx ends, where the server can't have got it
+// twice: between the attempts the instance can be held.
+func (c *Conn) deliver(ctx context.Context, frame []byte, must bool) error {
+	for {
+		attempt, cancel := context.WithTimeout(ctx, sendTimeout)
+		err := c.t.send(attempt, frame)
+		late := attempt.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err == nil || !late || !must || !c.piped() {
+			return err
+		}
+	}
+}
+
+// piped reports whether a message that was not sent in time is not with the
+// server, as it may be where it was posted.
+func (c *Conn) piped() bool {
+	t, ok := c.t.(*streamTransport)
+	if ok {
+		_, posted := t.s.(*sseStream)
+		ok = !posted
+	}
+	return ok
+}
+
+// unread lists the requests of the server whose answers were not sent yet.
+func (b *backlog) unread() []Asked {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var all []Asked
+	for _, m := range b.queue {
+		if m.asked != nil {
+			all = append(all, *m.asked)
+		}
+	}
+	return all
 }
 
 // flush waits until all messages are sent, at most that long.

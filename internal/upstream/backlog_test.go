@@ -1,8 +1,12 @@
 package upstream_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,4 +100,125 @@ func TestCancelsOfAServerThatNeverReads(t *testing.T) {
 			t.Errorf("cancelling and closing took %s", waited)
 		}
 	})
+}
+
+// flooding is a server that gets a call, stops reading, asks a number of
+// questions and answers the call. When it is let it reads what it was told.
+func flooding(questions int, read <-chan struct{}, told chan<- message) func(*instance) {
+	return func(i *instance) {
+		i.rope.legacy()
+		if i.n > 1 {
+			i.rope.echo()
+			return
+		}
+		call := i.rope.want(wire.MethodCallTool)
+		empty := i.rope.stuff()
+		for n := range questions {
+			select {
+			case i.rope.in <- frame{b: fmt.Appendf(nil, sample, fmt.Sprint(n))}:
+			case <-i.rope.shut: // the gateway has broken off
+				return
+			}
+		}
+		i.rope.answer(call, `{"ok":true}`)
+		select {
+		case <-read:
+		case <-i.rope.shut:
+			return
+		}
+		empty()
+		i.rope.serve(func(m message) {
+			if m.method == wire.MethodCallTool {
+				i.rope.answer(m, `{"again":true}`)
+			} else {
+				told <- m
+			}
+		})
+	}
+}
+
+// A server that asks thousands of questions without reading keeps nobody
+// waiting, and finds an answer to each when it reads again.
+func TestServerThatAsksWithoutReading(t *testing.T) {
+	for _, refuses := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			const questions = 5000
+			read, told := make(chan struct{}), make(chan message, questions)
+			r := play(t, flooding(questions, read, told))
+			c := newClient("c")
+			if !refuses {
+				c.answers(`{"role":"assistant"}`)
+			}
+			began := time.Now()
+			if got := c.calls(t, r, "x"); got != `{"ok":true}` {
+				t.Errorf("got %s", got)
+			}
+			if waited := time.Since(began); waited != 0 {
+				t.Errorf("the call waited for %s", waited)
+			}
+			time.Sleep(time.Minute) // what is not read for long is not dropped either
+			close(read)
+			ids := make(map[string]bool)
+			for range questions {
+				ids[(<-told).id] = true
+			}
+			if len(ids) != questions {
+				t.Errorf("%d questions have an answer, want %d", len(ids), questions)
+			}
+			if got := c.calls(t, r, "x"); got != `{"again":true}` {
+				t.Errorf("after that a call got %s", got)
+			}
+		})
+	}
+}
+
+// A server that asks without end and never reads is broken off, by name.
+func TestServerThatAsksWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lockedBuffer
+		r := play(t, flooding(20_000, nil, nil), func(o *upstream.Options) {
+			o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		c := newClient("c")
+		wantHas(t, "the call", c.calls(t, r, "x"), `lost: server "srv"`, "does not read the answers")
+		wantHas(t, "the next call", c.calls(t, r, "y"), `"y"`)
+		wantHas(t, "the log", log.String(), "server=srv", "does not read the answers")
+	})
+}
+
+// A copy of a server that has answers on the way is told that it must ask again.
+func TestCopyOfAServerThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const questions = 1000
+		r := play(t, flooding(questions, nil, nil))
+		newClient("c").calls(t, r, "x")
+		synctest.Wait()
+		inst, release, err := r.Hold(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		hello, err := upstream.ReadHello(r.Greeting(inst))
+		if err != nil || len(hello.Asked) != questions {
+			t.Errorf("%d questions go with the copy (%v), want %d", len(hello.Asked), err, questions)
+		}
+	})
+}
+
+// lockedBuffer is a log that a test reads while others write.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -281,19 +282,19 @@ func (c *Conn) progress(msg wire.Message, k *call) {
 }
 
 // handleRequest answers a server's request, in a goroutine of its own where it
-// has to ask the client.
-func (c *Conn) handleRequest(msg wire.Message, k *call) {
+// has to ask the client. Its error means that the server asks and asks without
+// reading an answer, and that the connection is not to be read any further.
+func (c *Conn) handleRequest(msg wire.Message, k *call) error {
 	id := bytes.Clone(msg.ID)
 	if msg.Method == wire.MethodPing {
-		c.answer(id, Reply{Result: []byte("{}")})
-		return
+		return c.respond(id, msg.Method, Reply{Result: []byte("{}")})
 	}
 	sure := k != nil // it came in the exchange of the call that caused it
 	if k == nil {
 		k = c.t.attribute()
 	}
 	method, params := msg.Method, bytes.Clone(msg.Params)
-	started := c.asks.start(string(id), method, func(ctx context.Context) {
+	started := c.asks.start(string(id), method, len(params), func(ctx context.Context) {
 		var reply Reply
 		switch {
 		case k != nil && k.req.Peer != nil:
@@ -302,27 +303,44 @@ func (c *Conn) handleRequest(msg wire.Message, k *call) {
 		default:
 			reply = c.events.Ask(ctx, method, params)
 		}
-		if ctx.Err() == nil {
-			c.answer(id, reply)
-		}
+		c.answer(ctx, id, reply)
 	})
 	if !started {
-		c.answer(id, Refuse(method, "too many requests of this server wait for clients"))
+		return c.respond(id, method, Refuse(method, fmt.Sprintf("server %q has too many requests open: at most %d may wait for clients", c.server, maxAsks)))
+	}
+	return nil
+}
+
+// respond has a server's request answered without waiting for that.
+func (c *Conn) respond(id []byte, method string, r Reply) error {
+	if len(method) > maxMethod {
+		method = "" // it is kept for the answer's form alone
+	}
+	err := c.backlog.add(c, outgoing{answerOf(id, r), &Asked{ID: id, Method: method}})
+	if errors.Is(err, errBacklogFull) {
+		return errors.New("it was ended because it makes requests and does not read the answers")
+	}
+	return nil
+}
+
+// maxMethod is longer than the methods of the protocol.
+const maxMethod = 64
+
+// answer sends the answer to a server's request, unless ctx ends before.
+func (c *Conn) answer(ctx context.Context, id []byte, r Reply) {
+	if ctx.Err() != nil {
+		return
+	}
+	if err := c.deliver(ctx, answerOf(id, r), true); err != nil {
+		c.log.Debug("answer to a server's request not sent", "server", c.server, "err", err)
 	}
 }
 
-func (c *Conn) answer(id []byte, r Reply) {
-	var frame []byte
+func answerOf(id []byte, r Reply) []byte {
 	if r.Error != nil {
-		frame = wire.AppendFailure(nil, id, r.Error)
-	} else {
-		frame = wire.AppendResult(nil, id, r.Result)
+		return wire.AppendFailure(nil, id, r.Error)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
-	defer cancel()
-	if err := c.t.send(ctx, frame); err != nil {
-		c.log.Debug("answer to a server's request not sent", "server", c.server, "err", err)
-	}
+	return wire.AppendResult(nil, id, r.Result)
 }
 
 // Forward passes a client's notification on, raw.
@@ -367,6 +385,7 @@ func (c *Conn) finish(stays bool) {
 type asks struct {
 	mu     sync.Mutex
 	open   map[*ask]struct{}
+	size   int // bytes of their params
 	closed bool
 	wg     sync.WaitGroup
 }
@@ -378,10 +397,10 @@ type ask struct {
 	cancel     context.CancelFunc
 }
 
-func (a *asks) start(id, method string, fn func(context.Context)) bool {
+func (a *asks) start(id, method string, size int, fn func(context.Context)) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	a.mu.Lock()
-	if a.closed || len(a.open) >= maxAsks {
+	if a.closed || len(a.open) >= maxAsks || len(a.open) > 0 && a.size+size > maxAskBytes {
 		a.mu.Unlock()
 		cancel()
 		return false
@@ -391,6 +410,7 @@ func (a *asks) start(id, method string, fn func(context.Context)) bool {
 	}
 	k := &ask{id, method, cancel}
 	a.open[k] = struct{}{}
+	a.size += size
 	a.wg.Add(1)
 	a.mu.Unlock()
 	go func() {
@@ -398,6 +418,7 @@ func (a *asks) start(id, method string, fn func(context.Context)) bool {
 		defer func() {
 			a.mu.Lock()
 			delete(a.open, k)
+			a.size -= size
 			a.mu.Unlock()
 			cancel()
 		}()

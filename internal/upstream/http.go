@@ -307,7 +307,10 @@ func (t *httpTransport) readEvents(ctx context.Context, k *call, body io.ReadClo
 				t.c.garbage.Add(1)
 				t.c.log.Debug("unreadable message", "server", t.c.server, "err", err)
 			case msg.IsRequest():
-				t.c.handleRequest(msg, k)
+				if err := t.c.handleRequest(msg, k); err != nil {
+					body.Close()
+					return wire.Message{}, err
+				}
 			case msg.IsNotification():
 				t.c.handleNote(msg, k)
 			default:

@@ -38,7 +38,7 @@ func ReadHello(raw json.RawMessage) (*Hello, error) {
 	if err := json.Unmarshal(raw, &h); err != nil {
 		return nil, fmt.Errorf("what the server said in its handshake can't be read: %w", err)
 	}
-	if !wire.Known(h.Version) || len(h.Asked) > maxAsks {
+	if !wire.Known(h.Version) || len(h.Asked) > maxAsks+maxBacklog {
 		return nil, errors.New("what the server said in its handshake is of no protocol that Tine speaks")
 	}
 	return &h, nil
@@ -83,7 +83,7 @@ func (c *Conn) greeting() json.RawMessage {
 	if h.Version == "" {
 		return nil
 	}
-	h.Asked = c.asks.waiting()
+	h.Asked = append(c.asks.waiting(), c.backlog.unread()...)
 	raw, err := json.Marshal(h)
 	if err != nil {
 		return nil
@@ -100,12 +100,12 @@ func (c *Conn) begin(h *Hello) {
 		return
 	}
 	// Whoever was to answer speaks to the one that this is a copy of.
-	c.asks.start("", "", func(ctx context.Context) {
+	c.asks.start("", "", 0, func(ctx context.Context) {
 		for _, a := range h.Asked {
 			if ctx.Err() != nil {
 				return
 			}
-			c.answer(a.ID, Refuse(a.Method, "the session was forked or brought back before there was an answer; ask again"))
+			c.answer(ctx, a.ID, Refuse(a.Method, "the session was forked or brought back before there was an answer; ask again"))
 		}
 	})
 }

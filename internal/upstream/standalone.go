@@ -76,7 +76,10 @@ func (t *httpTransport) hear(resp *http.Response, last string, wait *time.Durati
 		case err != nil:
 			t.c.garbage.Add(1)
 		case msg.IsRequest():
-			t.c.handleRequest(msg, nil)
+			if err := t.c.handleRequest(msg, nil); err != nil {
+				t.c.log.Warn("stream of a server closed", "server", t.c.server, "err", err)
+				return last
+			}
 		case msg.IsNotification():
 			t.c.handleNote(msg, nil)
 		}

@@ -16,8 +16,10 @@ import (
 const (
 	// sendTimeout bounds a write that no caller waits for.
 	sendTimeout = 10 * time.Second
-	// maxAsks bounds the requests of one server that may wait for clients.
-	maxAsks = 256
+	// maxAsks and maxAskBytes bound the requests of one server that may wait for
+	// clients. A single one may be larger.
+	maxAsks     = 256
+	maxAskBytes = 64 << 20
 )
 
 // streamTransport talks over frames: stdio, in-process servers, legacy SSE.
@@ -93,7 +95,10 @@ func (t *streamTransport) read() {
 		}
 		switch {
 		case msg.IsRequest():
-			t.c.handleRequest(msg, nil)
+			if err := t.c.handleRequest(msg, nil); err != nil {
+				t.fail(err)
+				return
+			}
 		case msg.IsNotification():
 			t.c.handleNote(msg, nil)
 		default:
@@ -198,8 +203,9 @@ func (t *streamTransport) cancel(k *call) {
 		return
 	}
 	params := append(append([]byte(`{"requestId":`), quoted(k.id)...), '}')
-	if !t.c.backlog.add(t.c, wire.AppendRequest(nil, nil, wire.NoteCancelled, params, nil)) {
-		t.c.log.Debug("server not told that a call was cancelled", "server", t.c.server, "id", k.id)
+	note := outgoing{frame: wire.AppendRequest(nil, nil, wire.NoteCancelled, params, nil)}
+	if err := t.c.backlog.add(t.c, note); err != nil {
+		t.c.log.Debug("server not told that a call was cancelled", "server", t.c.server, "id", k.id, "err", err)
 	}
 }
 
