@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tine-mcp/tine/api"
 )
@@ -73,6 +74,7 @@ func TestBadServers(t *testing.T) {
 				if r, err = mine.call(ctx, server+"__echo", map[string]any{"text": word}); err == nil && (r.IsError || r.text() != word) {
 					err = fmt.Errorf("%s answers %q to %q", server, r.text(), word)
 				}
+				time.Sleep(10 * time.Millisecond) // other tests want the processor too
 			}
 			if ctx.Err() != nil {
 				err = nil
