@@ -27,6 +27,7 @@ type Session struct {
 	Idle    string            `json:"idle,omitempty"`   // closed when unused for that long
 	Closed  time.Time         `json:"closed,omitzero"`
 	Reason  string            `json:"reason,omitempty"` // why it was closed
+	Damaged []Damage          `json:"damaged,omitempty"`
 	// URL is where its MCP endpoint is; /{server} behind it is one server's.
 	URL       string     `json:"url,omitempty"`
 	Members   []Member   `json:"members,omitempty"`   // only where one session is asked for
@@ -145,6 +146,7 @@ type Snapshot struct {
 	Size    int64             `json:"size"`
 	Call    string            `json:"call,omitempty"` // the last call in it
 	Servers []SnapshotMember  `json:"servers"`
+	Damaged []Damage          `json:"damaged,omitempty"` // what the session was damaged by when it was made
 }
 
 // SnapshotMember is what a snapshot has of one server.
@@ -173,7 +175,7 @@ type RewindRequest struct {
 // delimited, from the first session of the line to this one, nothing cut or
 // masked.
 type Step struct {
-	Type    string    `json:"type"` // session, call, network, fork, snapshot, rewind or close
+	Type    string    `json:"type"` // session, call, network, fork, snapshot, rewind, damage or close
 	Session string    `json:"session"`
 	At      time.Time `json:"at"`
 	// Step counts the calls of the line from 1; of others it is the one before.
@@ -200,6 +202,7 @@ type Step struct {
 	Snapshot string            `json:"snapshot,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	Reason   string            `json:"reason,omitempty"`
+	Kept     string            `json:"kept,omitempty"` // of a damage: nothing, files or part
 }
 
 // Tree answers GET /v1/sessions/{id}/tree: the family of a session from its

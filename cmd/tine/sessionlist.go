@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -108,6 +109,7 @@ func sessionPages(ctx context.Context, g *gateway, q client.SessionQuery, want i
 func (c *cli) sessionTable(sessions []api.Session, closed bool) {
 	owners := differ(sessions, func(s api.Session) string { return s.Owner })
 	kinds := slices.ContainsFunc(sessions, func(s api.Session) bool { return s.Kind != api.SessionOpened })
+	damaged := slices.ContainsFunc(sessions, func(s api.Session) bool { return len(s.Damaged) > 0 })
 	columns := []struct {
 		name  string
 		shown bool
@@ -121,6 +123,7 @@ func (c *cli) sessionTable(sessions []api.Session, closed bool) {
 		{"AGE", true, func(s api.Session) string { return c.age(s.Created) }},
 		{"USED", true, func(s api.Session) string { return c.age(s.Used) }},
 		{"CALLS", true, func(s api.Session) string { return strconv.FormatInt(s.Calls, 10) }},
+		{"DAMAGED", damaged, func(s api.Session) string { return damageText(s.Damaged) }},
 		{"CLOSED", closed, c.closedText},
 	}
 	t := table{whole: map[int]bool{0: true}}
@@ -155,6 +158,15 @@ func (c *cli) closedText(s api.Session) string {
 		text += ": " + s.Reason
 	}
 	return text
+}
+
+// damageText says in one line what a session or a snapshot is damaged by.
+func damageText(all []api.Damage) string {
+	var out []string
+	for _, d := range all {
+		out = append(out, d.Text())
+	}
+	return strings.Join(out, "; ")
 }
 
 // differ reports whether not all have the same.

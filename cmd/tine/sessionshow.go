@@ -121,6 +121,9 @@ func (c *cli) printSession(s *api.Session) {
 		line("lasts", c.lasts(*s))
 		line("calls", fmt.Sprintf("%d since the gateway started, %d under way", s.Calls, s.InFlight))
 	}
+	for _, d := range s.Damaged {
+		line("damaged", moment(d.At)+": "+d.Text())
+	}
 	line("url", s.URL)
 	if w := s.Workspace; w != nil {
 		line("workspace", strings.TrimSpace(w.Kind+" "+w.Path))

@@ -171,6 +171,9 @@ func (d drawing) node(t *api.Tree, before, below string) {
 		parts = append(parts, oneLine(labels))
 	}
 	parts = append(parts, c.age(s.Created))
+	if len(s.Damaged) > 0 {
+		parts = append(parts, "damaged")
+	}
 	color := ""
 	switch {
 	case !s.Closed.IsZero():

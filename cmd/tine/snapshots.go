@@ -197,6 +197,10 @@ func (c *cli) snapshotTable(all []api.Snapshot, sessions bool) {
 		t.header = append(t.header, "SESSION")
 	}
 	t.header = append(t.header, "LABELS", "AGE", "SIZE", "AFTER")
+	damaged := slices.ContainsFunc(all, func(s api.Snapshot) bool { return len(s.Damaged) > 0 })
+	if damaged {
+		t.header = append(t.header, "DAMAGED")
+	}
 	for _, s := range all {
 		name := cell{text: s.Name}
 		if s.Auto {
@@ -209,7 +213,11 @@ func (c *cli) snapshotTable(all []api.Snapshot, sessions bool) {
 		if sessions {
 			row = append(row, plain(s.Session))
 		}
-		t.add(append(row, plain(labelText(s.Labels)), plain(c.age(s.Created)), plain(sizeText(s.Size)), plain(s.Call))...)
+		row = append(row, plain(labelText(s.Labels)), plain(c.age(s.Created)), plain(sizeText(s.Size)), plain(s.Call))
+		if damaged {
+			row = append(row, plain(damageText(s.Damaged)))
+		}
+		t.add(row...)
 	}
 	t.print(c)
 }

@@ -17,7 +17,7 @@ func (r *Registry) Describe(s *Session, members bool) api.Session {
 	f := s.known()
 	out := api.Session{
 		ID: s.ID, Kind: s.Kind, Owner: s.Owner, Labels: f.Labels, Parent: s.Parent, From: f.From, Depth: f.Depth,
-		Created: s.Created, Used: s.Used().UTC(), Expires: f.Expires,
+		Created: s.Created, Used: s.Used().UTC(), Expires: f.Expires, Damaged: f.Damaged,
 		Calls: s.calls.Load(), InFlight: s.gate.calls(),
 	}
 	if idle := r.idleOf(s, &f); idle > 0 {
@@ -63,7 +63,7 @@ func ended(rec store.Session) api.Session {
 	f, _ := factsOf(rec)
 	return api.Session{
 		ID: rec.ID, Kind: rec.Kind, Owner: rec.Owner, Labels: f.Labels, Parent: rec.Parent, From: f.From, Depth: f.Depth,
-		Created: rec.Created, Used: rec.Used, Expires: f.Expires, Closed: rec.Closed, Reason: f.Reason,
+		Created: rec.Created, Used: rec.Used, Expires: f.Expires, Closed: rec.Closed, Reason: f.Reason, Damaged: f.Damaged,
 	}
 }
 

@@ -14,6 +14,7 @@ const (
 	eventForked   = "forked"
 	eventSnapshot = "snapshot"
 	eventRewound  = "rewound"
+	eventDamaged  = "damaged"
 	eventClosed   = "closed"
 )
 
@@ -24,6 +25,8 @@ type eventData struct {
 	Snapshot string   `json:"snapshot,omitempty"`
 	To       int64    `json:"to,omitempty"` // of a rewind: the last call that still counts
 	Reason   string   `json:"reason,omitempty"`
+	Server   string   `json:"server,omitempty"` // of a damage
+	Kept     string   `json:"kept,omitempty"`   // likewise
 }
 
 func (r *Registry) event(session, kind string, d eventData) store.Event {

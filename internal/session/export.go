@@ -53,6 +53,8 @@ type manifest struct {
 	// servers there are how many instances.
 	Spaces []int          `json:"spaces,omitempty"`
 	Counts map[string]int `json:"counts,omitempty"`
+	// Damaged is what the session was damaged by.
+	Damaged []api.Damage `json:"damaged,omitempty"`
 }
 
 type manifestMember struct {
@@ -77,6 +79,7 @@ func (r *Registry) Export(ctx context.Context, id string, w io.Writer) error {
 	}
 	m := manifest{Name: snap.Name, Labels: snap.Labels, Session: snap.Session, Created: snap.Created, Workspace: snap.Workspace != nil}
 	m.Spaces, m.Counts = slices.Sorted(maps.Keys(snap.Spaces)), snap.Counts
+	m.Damaged = snap.Damaged
 	servers, err := r.serversOf(ctx, snap.Catalog)
 	if err != nil {
 		return err
@@ -241,7 +244,7 @@ func (r *Registry) readFile(ctx context.Context, snap *snapshot, dir string, rd 
 			return fmt.Errorf("it has %d instances of server %q, which is not possible here", n, id)
 		}
 	}
-	snap.Counts = m.Counts
+	snap.Counts, snap.Damaged = m.Counts, readDamage(m.Damaged)
 	ordinals := m.Spaces
 	if m.Workspace {
 		ordinals = append([]int{0}, ordinals...)

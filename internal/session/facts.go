@@ -7,6 +7,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/store"
 )
@@ -33,6 +34,8 @@ type facts struct {
 	// Shares has, by server, the session whose instance this one uses too.
 	Shares map[string]string `json:"shares,omitempty"`
 	Reason string            `json:"reason,omitempty"` // of its end
+	// Damaged says what the session has lost; empty for nothing.
+	Damaged []api.Damage `json:"damaged,omitempty"`
 	// Creation marks what a request made, until that is known to be answered.
 	Creation string `json:"creation,omitempty"`
 }

@@ -79,7 +79,7 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	f := facts{
 		Creation: o.Creation,
 		Owner:    parent.Owner, Labels: maps.Clone(parent.Labels), Idle: parent.Idle, Depth: parent.Depth + 1,
-		Servers: s.servers, Members: s.said, Auto: parent.Auto, From: parent.From,
+		Servers: s.servers, Members: s.said, Auto: parent.Auto, From: parent.From, Damaged: m.Damaged,
 	}
 	if len(f.Owner) == 0 {
 		f.Owner = o.Pinned

@@ -28,6 +28,8 @@ type frozen struct {
 	Counts map[string]int `json:"counts,omitempty"`
 	// Shared names the servers whose instance a fork uses too.
 	Shared []string `json:"shared,omitempty"`
+	// Damaged is what the session was damaged by at that moment.
+	Damaged []api.Damage `json:"damaged,omitempty"`
 }
 
 type frozenMember struct {
@@ -207,7 +209,7 @@ func (s *Session) capture(ctx context.Context, dir string, running map[string]dr
 		return nil, err
 	}
 	m := &moment{frozen: frozen{Members: make([]frozenMember, len(take)), Shared: shared}, call: s.r.lastCall()}
-	m.Counts = s.counts()
+	m.Counts, m.Damaged = s.counts(), s.known().Damaged
 	var spaces []int
 	for _, n := range s.spaceOrdinals() {
 		if whole(s.stateDir(spaceName(n))) {

@@ -126,6 +126,9 @@ func (r *Registry) begin(ctx context.Context, o OpenOptions) (*birth, error) {
 	if ttl := choose(o.TTL, cfg.TTL); ttl > 0 {
 		f.Expires = time.Now().Add(ttl)
 	}
+	if from != nil {
+		f.Damaged = damageOf(from.Damaged, r.viewOf(cat, pin, f.Servers, f.Members))
+	}
 	b := &birth{r: r, from: from, eager: o.Eager}
 	each := needs(r.viewOf(cat, pin, f.Servers, f.Members))
 	if err := b.takeRoom(ctx, o.Owner.Name, each, 1, choose(o.Wait, cfg.Wait)); err != nil {

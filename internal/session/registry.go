@@ -242,6 +242,7 @@ func (r *Registry) closeSession(ctx context.Context, s *Session, reason string) 
 	first := !s.closed
 	s.closed = true
 	if first {
+		s.ended = true
 		s.facts.Reason = reason
 	}
 	s.mu.Unlock()

@@ -474,6 +474,7 @@ func (r *Registry) reap() {
 		}
 		r.touch(r.life)
 		r.endings(r.life)
+		r.saveDamages(r.life)
 		r.fillWarm()
 		now := time.Now()
 		var wg sync.WaitGroup

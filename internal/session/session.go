@@ -59,8 +59,10 @@ type Session struct {
 	changing sync.Mutex // held while facts are written down
 
 	mu       sync.Mutex
-	closed   bool
+	closed   bool // nothing is joined any more: it has ended, or the gateway is stopping
+	ended    bool // its end is being written down, or is
 	facts    facts
+	unsaved  bool // a damage is not written down yet
 	parts    map[string]*part
 	ending   map[string][]chan struct{} // retired parts, by server
 	watchers map[*watch]struct{}

@@ -212,7 +212,7 @@ func (r *Registry) Snapshots() []api.Snapshot {
 func (s *snapshot) describe() api.Snapshot {
 	out := api.Snapshot{
 		ID: s.ID, Name: s.Name, Owner: s.Owner, Session: s.Session, Labels: s.Labels, Created: s.Created,
-		Auto: s.Auto, Size: s.Size, Servers: []api.SnapshotMember{},
+		Auto: s.Auto, Size: s.Size, Servers: []api.SnapshotMember{}, Damaged: s.Damaged,
 	}
 	if s.Call > 0 {
 		out.Call = store.CallID(s.Call)

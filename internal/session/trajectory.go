@@ -21,6 +21,7 @@ const (
 	stepFork     = "fork"
 	stepSnapshot = "snapshot"
 	stepRewind   = "rewind"
+	stepDamage   = "damage"
 	stepClose    = "close"
 )
 
@@ -154,7 +155,7 @@ func eventStep(e store.Event) (api.Step, bool, error) {
 	if err := json.Unmarshal(e.Data, &d); err != nil {
 		return api.Step{}, false, fmt.Errorf("reading what happened to session %s: %w", e.Session, err)
 	}
-	s := api.Step{Session: e.Session, At: e.At, Snapshot: d.Snapshot, Reason: d.Reason, Children: d.Children}
+	s := api.Step{Session: e.Session, At: e.At, Snapshot: d.Snapshot, Reason: d.Reason, Children: d.Children, Server: d.Server, Kept: d.Kept}
 	switch e.Kind {
 	case eventForked:
 		s.Type = stepFork
@@ -162,6 +163,8 @@ func eventStep(e store.Event) (api.Step, bool, error) {
 		s.Type = stepSnapshot
 	case eventRewound:
 		s.Type = stepRewind
+	case eventDamaged:
+		s.Type = stepDamage
 	case eventClosed:
 		s.Type = stepClose
 	default:

@@ -1,0 +1,52 @@
+package api
+
+import (
+	"fmt"
+	"time"
+)
+
+// What was kept of a server's state when a session was damaged.
+const (
+	KeptNothing = "nothing" // the server began anew
+	KeptFiles   = "files"   // the server started anew on its declared state
+	KeptPart    = "part"    // stored data was lost or is unreadable, the rest is there
+)
+
+// Damage says that a session is no longer what its calls made of it: a server
+// ended with what it had in memory, or stored data was lost. Forks, snapshots and
+// exports of the session have the damage too. A rewind to a snapshot from before
+// removes it.
+type Damage struct {
+	Server string    `json:"server,omitempty"` // with ~1 and so on for further instances; empty for the workspace or the whole session
+	At     time.Time `json:"at"`               // the first time
+	Why    string    `json:"why"`
+	Kept   string    `json:"kept"`            // nothing, files or part
+	Call   string    `json:"call,omitempty"`  // the last call of the gateway before it
+	Times  int       `json:"times,omitempty"` // how often it happened, where more than once
+}
+
+// Text is the damage in one line.
+func (d Damage) Text() string {
+	text := d.Why
+	if d.Server != "" {
+		text = fmt.Sprintf("server %q: %s", d.Server, d.Why)
+	}
+	text += "; kept: " + d.Kept
+	if d.Times > 1 {
+		text += fmt.Sprintf(" (%d times)", d.Times)
+	}
+	return text
+}
+
+// AddDamage adds a damage to those of a session. There is one for each server and
+// what was kept of it: the first, which says since when the session is damaged.
+func AddDamage(all []Damage, d Damage) []Damage {
+	for i := range all {
+		if all[i].Server == d.Server && all[i].Kept == d.Kept {
+			next := append([]Damage(nil), all...)
+			next[i].Times = max(next[i].Times, 1) + max(d.Times, 1)
+			return next
+		}
+	}
+	return append(all[:len(all):len(all)], d)
+}

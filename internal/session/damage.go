@@ -1,0 +1,134 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+// A session is damaged when it is no longer what its calls made of it. The mark
+// is one of the session's facts, so that it lasts; it is frozen with the session,
+// so that forks, snapshots and exports have it, and a rewind takes the
+// snapshot's. The trajectory has a line for each time.
+
+// Damage marks a session as damaged and adds a line to its trajectory. At and
+// Call are filled in where they are missing. A mark that can't be written down
+// counts all the same, and is written later. Of a closed session nothing is
+// marked.
+func (r *Registry) Damage(s *Session, d api.Damage) {
+	ctx := context.WithoutCancel(r.life)
+	if d.At.IsZero() {
+		d.At = time.Now().UTC()
+	}
+	last := r.lastCall()
+	if d.Call == "" && last > 0 {
+		d.Call = store.CallID(last)
+	}
+	s.changing.Lock()
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
+		s.changing.Unlock()
+		return
+	}
+	s.facts.Damaged = api.AddDamage(s.facts.Damaged, d)
+	s.unsaved = true
+	s.mu.Unlock()
+	s.saveDamage(ctx)
+	s.changing.Unlock()
+	r.o.Log.Warn("session damaged", "session", s.ID, "server", d.Server, "kept", d.Kept, "because", d.Why)
+	e := r.event(s.ID, eventDamaged, eventData{Server: d.Server, Reason: d.Why, Kept: d.Kept})
+	e.At = d.At
+	r.note(ctx, e)
+}
+
+// DamageByID is Damage for a session that is known by its id, if there is one.
+func (r *Registry) DamageByID(id string, d api.Damage) {
+	if s := r.Get(id); s != nil {
+		r.Damage(s, d)
+	}
+}
+
+// saveDamage writes down a session whose damage is not. s.changing is held. A
+// session that is being opened is written down by who opens it.
+func (s *Session) saveDamage(ctx context.Context) {
+	if s.r.Get(s.ID) != s {
+		return
+	}
+	f := s.known()
+	rec, err := s.record(f)
+	if err == nil {
+		err = s.r.o.Store.PutSessions(ctx, rec)
+	}
+	if err != nil {
+		s.r.o.Log.Warn("damage of a session not recorded, and tried again", "session", s.ID, "err", err)
+		return
+	}
+	s.mu.Lock()
+	s.unsaved = false
+	s.mu.Unlock()
+}
+
+// saveDamages writes down what could not be before.
+func (r *Registry) saveDamages(ctx context.Context) {
+	for _, s := range r.Sessions() {
+		s.mu.Lock()
+		unsaved := s.unsaved
+		s.mu.Unlock()
+		if !unsaved {
+			continue
+		}
+		s.changing.Lock()
+		s.mu.Lock()
+		ended := s.ended
+		s.mu.Unlock()
+		if !ended {
+			s.saveDamage(ctx)
+		}
+		s.changing.Unlock()
+	}
+}
+
+// Damaged returns what the session is damaged by.
+func (s *Session) Damaged() []api.Damage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.facts.Damaged)
+}
+
+// damageOf is the damage of a snapshot that a session with these servers has.
+func damageOf(all []api.Damage, c *Catalog) []api.Damage {
+	var out []api.Damage
+	for _, d := range all {
+		if d.Server == "" || c.Entry(d.Server) != nil {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// The most that is read of what a snapshot's file says about damage.
+const (
+	maxDamages = 1000
+	maxWhy     = 4 << 10
+)
+
+// readDamage is what the file of a snapshot says about damage, cut to what is
+// said here. Nothing of it is left out: a file whose damage is odd is damaged.
+func readDamage(all []api.Damage) []api.Damage {
+	var out []api.Damage
+	for i, d := range all {
+		if i == maxDamages {
+			break
+		}
+		if d.Kept != api.KeptNothing && d.Kept != api.KeptFiles {
+			d.Kept = api.KeptPart
+		}
+		d.Why, d.Server, d.Call = d.Why[:min(len(d.Why), maxWhy)], d.Server[:min(len(d.Server), maxWhy)], ""
+		out = append(out, d)
+	}
+	return out
+}

@@ -1,0 +1,141 @@
+package session_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+var torn = api.Damage{Server: "own", Why: "its log was cut", Kept: api.KeptPart}
+
+// damaged says in short what a session is damaged by.
+func damaged(all []api.Damage) string {
+	out := ""
+	for _, d := range all {
+		if d.At.IsZero() {
+			out += "(at no time) "
+		}
+		out += d.Text() + "\n"
+	}
+	return out
+}
+
+func wantDamage(t *testing.T, what string, all []api.Damage, want string) {
+	t.Helper()
+	if got := damaged(all); got != want {
+		t.Errorf("%s is damaged by %q, want %q", what, got, want)
+	}
+}
+
+const tornText = "server \"own\": its log was cut; kept: part\n"
+
+// lines are the steps of a session's trajectory, calls left out.
+func (w *world) lines(s *session.Session) string {
+	w.t.Helper()
+	out := ""
+	err := w.Trajectory(context.Background(), s.ID, func(st api.Step) error {
+		if st.Type != "call" {
+			out += st.Type + " " + st.Server + " " + st.Kept + " " + st.Reason + "|"
+		}
+		return nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return out
+}
+
+// A damaged session stays so, and everything that is made of it is damaged too,
+// until it is rewound to before.
+func TestDamageLastsAndIsInherited(t *testing.T) {
+	w := newWorld(t, lasting)
+	s := w.opened(session.OpenOptions{Servers: []string{"own", "mem", "tree"}})
+	w.remember(s, "then")
+	before := w.frozen(s, "before")
+	w.Damage(s, torn)
+	w.Damage(s, api.Damage{Server: "mem", Why: "it ended", Kept: api.KeptFiles})
+	w.Damage(s, torn)
+	both := "server \"own\": its log was cut; kept: part (2 times)\nserver \"mem\": it ended; kept: files\n"
+	wantDamage(t, "the session", w.Describe(s, true).Damaged, both)
+	wantHas(t, "its trajectory", w.lines(s), "damage own part its log was cut|damage mem files it ended|damage own part its log was cut|")
+
+	child := w.fork(s, 1)[0]
+	wantDamage(t, "a fork", child.Damaged(), both)
+	after := w.frozen(s, "after")
+	wantDamage(t, "a snapshot", after.Damaged, both)
+	w.crash(lasting)
+	s, child = w.Get(s.ID), w.Get(child.ID)
+	wantDamage(t, "the session after a restart", s.Damaged(), both)
+	wantDamage(t, "the fork after a restart", child.Damaged(), both)
+	found, err := w.Find(context.Background(), store.SessionFilter{})
+	if err != nil || len(found) != 2 || len(found[0].Damaged) != 2 || len(found[1].Damaged) != 2 {
+		t.Errorf("the list of sessions is %+v, %v", found, err)
+	}
+	wantDamage(t, "a session of the snapshot", w.opened(session.OpenOptions{From: after.ID}).Damaged(), both)
+	wantDamage(t, "one that has only the other server",
+		w.opened(session.OpenOptions{From: after.ID, Servers: []string{"mem"}}).Damaged(), "server \"mem\": it ended; kept: files\n")
+	var file bytes.Buffer
+	if err := w.Export(context.Background(), after.ID, &file); err != nil {
+		t.Fatal(err)
+	}
+	in, err := w.Import(context.Background(), "", "again", &file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantDamage(t, "an imported snapshot", in.Damaged, both)
+
+	if err := w.Rewind(context.Background(), s, before.ID, 0); err != nil {
+		t.Fatal(err)
+	}
+	wantDamage(t, "what was rewound to before", s.Damaged(), "")
+	if err := w.Rewind(context.Background(), s, after.ID, 0); err != nil {
+		t.Fatal(err)
+	}
+	wantDamage(t, "what was rewound to after", s.Damaged(), both)
+	w.CloseSession(context.Background(), child)
+	w.Damage(child, torn)
+	ended, ok, err := w.Closed(context.Background(), child.ID)
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	wantDamage(t, "what was closed", ended.Damaged, both)
+}
+
+// failing is a store whose sessions can't be written for a while.
+type failing struct {
+	store.Store
+	fails bool
+}
+
+func (f *failing) PutSessions(ctx context.Context, all ...store.Session) error {
+	if f.fails {
+		return errors.New("the disk is full")
+	}
+	return f.Store.PutSessions(ctx, all...)
+}
+
+// A mark that could not be written counts, and is written with the next change.
+func TestDamageThatCannotBeWritten(t *testing.T) {
+	var db *failing
+	w := makeWorld(t, lasting, func(w *world) {
+		w.wrap = func(s store.Store) store.Store {
+			db = &failing{Store: s}
+			return db
+		}
+	})
+	s := w.opened(session.OpenOptions{})
+	db.fails = true
+	w.Damage(s, torn)
+	wantDamage(t, "the session", s.Damaged(), tornText)
+	db.fails = false
+	if err := w.Amend(context.Background(), s, map[string]string{"a": "b"}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.crash(lasting)
+	wantDamage(t, "the session after a restart", w.Get(s.ID).Damaged(), tornText)
+}
