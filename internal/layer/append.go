@@ -32,19 +32,31 @@ func (l *layer) create() error {
 	if err := files.create(l.id); err != nil {
 		return fmt.Errorf("create layer: %w", err)
 	}
-	h := fileHeader{id: l.id, salt: l.salt}
+	h := fileHeader{version: l.version, id: l.id, salt: l.salt}
 	if l.parent != nil {
 		h.parent = l.parent.id
 	}
-	if err := files.writeAt(l.id, h.encode(), 0); err != nil {
+	b := h.encode()
+	if l.version != oldVersion {
+		b = append(b, endMarker(0, l.salt)...)
+	}
+	if err := files.writeAt(l.id, b, 0); err != nil {
 		return errors.Join(fmt.Errorf("create layer %s: %w", l.id, err), files.remove(l.id))
 	}
-	l.end = headerSize
+	l.end = int64(len(b))
 	return nil
 }
 
-// append writes one record after the last and returns its end; l is not changed.
-// When it fails, the file may have more than l.end bytes. Apply is called when
+// next is where the next record begins: in the place of the end marker.
+func (l *layer) next() int64 {
+	if l.version == oldVersion {
+		return align(l.end)
+	}
+	return l.end - recordSize
+}
+
+// append writes one record after the last and returns the file's new size; l is
+// not changed. When it fails, undo makes the file what it was. Apply is called when
 // the body can be read; only the write after that makes the record count.
 func (l *layer) append(meta []byte, body io.Reader, size int64, apply func(Extent) error) (end int64, err error) {
 	switch {
@@ -59,7 +71,7 @@ func (l *layer) append(meta []byte, body io.Reader, size int64, apply func(Exten
 	}
 	pooled := l.store.bufs.Get().(*[]byte)
 	defer l.store.bufs.Put(pooled)
-	begin := align(l.end)
+	begin := l.next()
 	w := chunks{l: l, at: begin, buf: (*pooled)[:recordSize]}
 	h := recordHeader{kind: kindOpen, metaLen: uint32(len(meta)), bodyLen: size, metaCRC: crc(meta), number: l.count}
 	h.encode(w.buf, l.salt)
@@ -69,10 +81,19 @@ func (l *layer) append(meta []byte, body io.Reader, size int64, apply func(Exten
 	if h.bodyCRC, err = w.copy(body, size); err != nil {
 		return 0, err
 	}
+	if l.version != oldVersion {
+		var gap [recordSize]byte
+		if err := w.write(gap[:align(w.end())-w.end()]); err != nil {
+			return 0, err
+		}
+		if err := w.write(endMarker(l.count+1, l.salt)); err != nil {
+			return 0, err
+		}
+	}
 	if err := w.flush(); err != nil {
 		return 0, err
 	}
-	if err := apply(Extent{l, w.at - size, size}); err != nil {
+	if err := apply(Extent{l, begin + recordSize + int64(len(meta)), size}); err != nil {
 		return 0, err
 	}
 	end = w.at
@@ -88,6 +109,9 @@ type chunks struct {
 	at  int64
 	buf []byte
 }
+
+// end is where the next byte will stand.
+func (w *chunks) end() int64 { return w.at + int64(len(w.buf)) }
 
 func (w *chunks) flush() error {
 	if err := w.l.store.files.writeAt(w.l.id, w.buf, w.at); err != nil {
@@ -112,8 +136,10 @@ func (w *chunks) write(p []byte) error {
 	return nil
 }
 
-// copy writes a body of exactly size bytes and gives its checksum.
+// copy writes a body of exactly size bytes, with its table where it gets one, and
+// gives the checksum for the record's header.
 func (w *chunks) copy(r io.Reader, size int64) (sum uint32, err error) {
+	table := make([]byte, 0, tableSize(w.l.version, size))
 	for done := int64(0); done < size; {
 		if len(w.buf) == cap(w.buf) {
 			if err := w.flush(); err != nil {
@@ -121,15 +147,25 @@ func (w *chunks) copy(r io.Reader, size int64) (sum uint32, err error) {
 			}
 		}
 		at := len(w.buf)
-		b := w.buf[at:min(int64(cap(w.buf)), int64(at)+size-done)]
+		n := min(int64(cap(w.buf)-at), size-done)
+		if cap(table) > 0 {
+			n = min(n, blockSize-done%blockSize)
+		}
+		b := w.buf[at : at+int(n)]
 		if err := readBody(r, b, size, done); err != nil {
 			return 0, err
 		}
 		sum = crc32.Update(sum, castagnoli, b)
 		w.buf = w.buf[:at+len(b)]
-		done += int64(len(b))
+		done += n
+		if cap(table) > 0 && (done%blockSize == 0 || done == size) {
+			table, sum = order.AppendUint32(table, sum), 0
+		}
 	}
-	return sum, ended(r, size)
+	if err := ended(r, size); err != nil || cap(table) == 0 {
+		return sum, err
+	}
+	return crc(table), w.write(table)
 }
 
 func readBody(r io.Reader, b []byte, size, done int64) error {

@@ -133,14 +133,22 @@ func (k *killed) note(s step) {
 func (k *killed) start() {
 	k.t.Helper()
 	k.w.start()
-	var dirs []string
-	for name := range k.States {
-		dirs = append(dirs, k.w.dir(name))
-	}
+	// A caller writes down that there is a state when it is made, and forgets it
+	// before it is removed.
+	names := slices.Collect(maps.Keys(k.States))
 	for _, p := range k.pending {
-		if p.Op == "fork" {
-			dirs = append(dirs, k.w.dir(p.Child))
+		name := p.Child
+		if p.Op == "remove" {
+			name = p.State
+			names = slices.DeleteFunc(names, func(n string) bool { return n == name })
 		}
+		if _, err := readHead(k.w.dir(name)); err == nil && (p.Op == "fork" || p.Op == "remove") {
+			names = append(names, name)
+		}
+	}
+	var dirs []string
+	for _, name := range names {
+		dirs = append(dirs, k.w.dir(name))
 	}
 	var refs []Ref
 	for id := range k.Pins {

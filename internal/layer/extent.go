@@ -23,7 +23,9 @@ func (e Extent) Sub(off, n int64) Extent {
 	return Extent{e.in, e.offset + off, min(max(n, 0), e.size-off)}
 }
 
-// ReadAt implements io.ReaderAt. Any number of goroutines may read at once.
+// ReadAt implements io.ReaderAt. Any number of goroutines may read at once. What
+// does not have the checksum that it was written with is not given: the error is a
+// *Damage.
 func (e Extent) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("read at %d: negative offset", off)
@@ -38,11 +40,10 @@ func (e Extent) ReadAt(p []byte, off int64) (int, error) {
 	if int64(len(p)) > e.size-off {
 		p, short = p[:e.size-off], io.EOF
 	}
-	n, err := e.in.store.files.readAt(e.in.id, p, e.offset+off)
-	if err != nil {
-		return n, fmt.Errorf("read layer %s at %d: %w", e.in.id, e.offset+off, err)
+	if err := e.in.read(p, e.offset+off); err != nil {
+		return 0, err
 	}
-	return n, short
+	return len(p), short
 }
 
 // Reader reads it from the beginning.

@@ -232,11 +232,3 @@ func (s *files) close() error {
 	s.free.Broadcast()
 	return errors.Join(errs...)
 }
-
-// at reads one layer's file.
-type at struct {
-	files *files
-	id    string
-}
-
-func (a at) ReadAt(p []byte, off int64) (int, error) { return a.files.readAt(a.id, p, off) }

@@ -104,7 +104,7 @@ func (m *Machine[T]) applyTo(v *T) func(meta []byte, body Extent) error {
 }
 
 func (l *layer) scanner() *scanner {
-	return &scanner{r: at{l.store.files, l.id}, size: l.end, id: l.id, salt: l.salt}
+	return &scanner{l: l, r: at{l}, size: l.end}
 }
 
 // extents makes a scanner's callback of one that takes Extents.
@@ -118,8 +118,23 @@ func (l *layer) extents(each func(meta []byte, body Extent) error) func([]byte, 
 // replay goes over the records of a sealed layer.
 func (l *layer) replay(each func(meta []byte, body Extent) error) error {
 	_, _, err := l.scanner().scan(l.extents(each))
-	if torn := (*tornError)(nil); errors.As(err, &torn) {
-		return &torn.Damage // a sealed layer has no unfinished end
+	return l.sealedError(err)
+}
+
+// sealedError is what a scan's error means in a sealed layer, which was whole when
+// it was sealed.
+func (l *layer) sealedError(err error) error {
+	var torn *tornError
+	var cut *Cut
+	var d *Damage
+	switch {
+	case errors.As(err, &torn):
+		d = &torn.Damage
+	case errors.As(err, &cut):
+		d = &cut.Damage
+	case errors.As(err, &d):
+	default:
+		return err
 	}
-	return err
+	return l.found(d)
 }

@@ -26,7 +26,8 @@ type Head[T any] struct {
 // Open opens the state in dir. Where a fork already has the value it is shared,
 // else what an earlier run left is folded. A state is open once at a time. The
 // error is fs.ErrNotExist where there is no state, and names the layer where one
-// is missing or damaged.
+// is missing or damaged. It is a *Cut, once, where changes are missing that an earlier
+// run acknowledged: the next Open goes on without them.
 func Open[T any](s *Store, dir string, m *Machine[T]) (*Head[T], error) {
 	fail := func(err error) (*Head[T], error) { return nil, fmt.Errorf("open state %s: %w", dir, err) }
 	st, err := s.lock(dir)
@@ -45,13 +46,8 @@ func Open[T any](s *Store, dir string, m *Machine[T]) (*Head[T], error) {
 		return fail(err)
 	}
 	h := &Head[T]{st: st, m: m, marks: slices.Clone(marks)}
-	base := marks.last().value
-	value := *base
-	err = st.replay(func() func([]byte, Extent) error {
-		value = *base
-		return m.applyTo(&value)
-	})
-	if err != nil {
+	value := *marks.last().value
+	if err := st.replay(m.applyTo(&value)); err != nil {
 		return fail(err)
 	}
 	h.value.Store(&value)

@@ -35,6 +35,15 @@
 // in few layers: see Head.tidy. Disk and depth depend on what is held, not on how
 // often it was changed or sealed.
 //
+// # What is damaged
+//
+// Whatever is read was verified: heads and headers when the store is opened, metas
+// when a layer is replayed, and each block of a body when it is first read after
+// that. What does not have its checksum is a *Damage, which names the file and the
+// offset, for the states that stand on it; others are not touched. A log whose end
+// is missing, beyond a record that was never acknowledged, is a *Cut. Nothing damaged
+// is written anew, and nothing is removed while it is not known what is needed.
+//
 // # What lasts
 //
 // A layer is one file in the store's folder, made with its first change. A state

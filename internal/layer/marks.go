@@ -78,7 +78,7 @@ type span struct {
 const manyPins = 1024
 
 // spans lists those of at most limit bytes, the shortest first, as far as they
-// belong to this state alone. What it sealed itself may be pinned: a ring of
+// belong to this state alone and are not damaged. What it sealed itself may be pinned: a ring of
 // snapshots is, all the time, but none of it for long.
 func (h *Head[T]) spans(limit int64) []span {
 	st := h.st
@@ -95,7 +95,7 @@ func (h *Head[T]) spans(limit int64) []span {
 			all = append(all, at)
 			at.mark--
 		}
-		if l == nil || l.kids > 1 || l.pins > 0 && l.by != st.serial || at.sealed-at.inner > manyPins {
+		if l == nil || l.damaged.Load() || l.kids > 1 || l.pins > 0 && l.by != st.serial || at.sealed-at.inner > manyPins {
 			return all
 		}
 		at.sealed++

@@ -12,7 +12,7 @@ import (
 // Recover is called once after OpenStore. It counts references anew, from the
 // heads in the folders of all states and from refs, each of which counts one,
 // and removes the layers that none of them needs. Nothing is replayed. A folder
-// without a head is no state, and passed over.
+// that does not exist is no state, and passed over; one without a head is broken.
 //
 // A state or ref of which a layer is missing or damaged fails when it is used,
 // is listed by Broken, and does not keep the rest from working. As it can't be
@@ -90,7 +90,9 @@ type recovery struct {
 func (r *recovery) state(dir string) {
 	head, err := readHead(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return
+		if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+			return
+		}
 	}
 	r.s.serial++
 	st := &state{store: r.s, dir: dir, serial: r.s.serial}
@@ -122,6 +124,7 @@ func (r *recovery) state(dir string) {
 }
 
 func (r *recovery) breakState(st *state, err error) {
+	err = &brokenError{err}
 	st.broken = err
 	r.s.broken[st.dir] = err
 	r.unsure = true
@@ -138,16 +141,16 @@ func (r *recovery) own(st *state) error {
 	case err != nil:
 		return err
 	case short:
-		return &Damage{st.own.id, 0, "too short for a layer"}
+		return st.own.damage(0, "too short for a layer")
 	}
 	parent := ""
 	if st.parent != nil {
 		parent = st.parent.id
 	}
 	if h.parent != parent {
-		return &Damage{st.own.id, 0, fmt.Sprintf("it stands on %q, its state on %q", h.parent, parent)}
+		return st.own.damage(0, fmt.Sprintf("it stands on %q, its state on %q", h.parent, parent))
 	}
-	st.own.salt, st.own.end = h.salt, size
+	st.own.version, st.own.salt, st.own.end, st.own.loaded = h.version, h.salt, size, size
 	return nil
 }
 
@@ -178,7 +181,7 @@ func (r *recovery) load(id string) *layer {
 		if first == nil {
 			first = l
 		} else if child := path[len(path)-1]; walked[id] {
-			child.broken = &Damage{child.id, 0, "it stands on itself"}
+			child.broken = child.damage(0, "it stands on itself")
 			r.unsure = true
 		} else {
 			child.parent = l
@@ -206,38 +209,42 @@ func (r *recovery) load(id string) *layer {
 
 func (r *recovery) read(id string) (l *layer, parent string) {
 	h, size, err := r.stat(id)
+	l = &layer{store: r.s, id: id, version: h.version, salt: h.salt, end: size, loaded: size}
 	if err == nil && size < headerSize {
-		err = &Damage{id, 0, "too short for a layer"}
+		err = l.damage(0, "too short for a layer")
 	}
 	if err != nil {
 		r.unsure = true
 		return &layer{store: r.s, id: id, broken: err}, ""
 	}
-	return &layer{store: r.s, id: id, salt: h.salt, end: size}, h.parent
+	return l, h.parent
 }
 
 // stat reads a layer's header, where the file is large enough for one.
 func (r *recovery) stat(id string) (h fileHeader, size int64, err error) {
-	info, err := os.Stat(r.s.files.path(id))
+	l := &layer{store: r.s, id: id}
+	info, err := os.Stat(l.path())
 	if errors.Is(err, fs.ErrNotExist) {
-		return h, 0, fmt.Errorf("layer %s is missing: %w", id, err)
+		d := l.damage(0, "the file is missing")
+		d.cause = err
+		return h, 0, d
 	}
 	if err != nil {
-		return h, 0, fmt.Errorf("layer %s: %w", id, err)
+		return h, 0, fmt.Errorf("layer file %s: %w", l.path(), err)
 	}
 	size = info.Size()
 	if size < headerSize {
 		return h, size, nil
 	}
 	b := make([]byte, headerSize)
-	if _, err := r.s.files.readAt(id, b, 0); err != nil {
-		return h, size, fmt.Errorf("layer %s: %w", id, err)
+	if err := l.readFile(b, 0); err != nil {
+		return h, size, err
 	}
 	if h, err = decodeFileHeader(b); err != nil {
-		return h, size, &Damage{id, 0, err.Error()}
+		return h, size, l.damage(0, err.Error())
 	}
 	if h.id != id {
-		return h, size, &Damage{id, 0, "the file is that of layer " + h.id}
+		return h, size, l.damage(0, "the file is that of layer "+h.id)
 	}
 	return h, size, nil
 }

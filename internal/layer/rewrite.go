@@ -30,12 +30,15 @@ const (
 // Either way what it copies has been paid for, by bytes written since or by
 // layers made. That it fails is no failure of the commit which caused it.
 //
+// What is copied is verified as it is read, so that damage fails the rewrite and is
+// never given a new checksum; layers that are known to be damaged stay as they are.
+//
 // Values from before may still be read and point into the old files. These are
 // removed when the garbage collector finds that none does.
 func (h *Head[T]) tidy() {
 	own := h.st.own
 	top := own.top()
-	if top < h.due && own.count%tidyEvery != 1 {
+	if top < h.due && own.count%tidyEvery != 1 || own.damaged.Load() {
 		return
 	}
 	due := h.marks.anyDue(top)

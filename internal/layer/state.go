@@ -3,7 +3,9 @@ package layer
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
 )
@@ -20,7 +22,8 @@ type state struct {
 	parent *layer // nil at the bottom; the state is one of its kids
 	begun  bool   // the head says that own has a file
 	whole  bool   // own's end is known; not so for what an earlier run left
-	torn   bool   // own's file may have more than own.end bytes
+	torn   bool   // own's file may not end as own.end says
+	told   bool   // somebody was told that the end of own is missing
 	gone   bool
 	broken error
 	head   opened // nil while nobody has it open
@@ -62,10 +65,8 @@ func (s *Store) lock(dir string) (*state, error) {
 // in a write, or a commit may have failed and could not be undone.
 func (st *state) settle() error { return st.replay(nil) }
 
-// replay settles and goes over the records of own with what begin gives. Where an
-// unfinished end is cut off it begins again, since what is now the last record is
-// to be checked as such.
-func (st *state) replay(begin func() func(meta []byte, body Extent) error) error {
+// replay settles, and goes over the records of own with each where that is given.
+func (st *state) replay(each func(meta []byte, body Extent) error) error {
 	if st.broken != nil {
 		return st.broken
 	}
@@ -75,41 +76,92 @@ func (st *state) replay(begin func() func(meta []byte, body Extent) error) error
 		}
 	}
 	own := st.own
-	for own.end > 0 && (!st.whole || begin != nil) {
-		sc := own.scanner()
-		if !st.whole {
-			sc.bodies = lastBody
+	if own.end == 0 || st.whole && each == nil {
+		return nil
+	}
+	end, count, err := own.scanner().scan(own.extents(each))
+	if err != nil {
+		if st.whole {
+			return own.sealedError(err)
 		}
-		var each func([]byte, int64, int64) error
-		if begin != nil {
-			each = own.extents(begin())
-		}
-		end, count, err := sc.scan(each)
-		torn := (*tornError)(nil)
-		switch {
-		case err == nil:
-			own.end, own.count, st.whole = end, count, true
-			return nil
-		case st.whole || !errors.As(err, &torn):
+		if err := st.mend(err, end, count); err != nil {
 			return err
 		}
-		st.store.log.Warn("the end of a layer was never finished and is cut off",
-			"layer", own.id, "offset", end, "bytes", own.end-end, "reason", torn.Reason)
-		if err := st.store.files.truncate(own.id, end); err != nil {
-			return fmt.Errorf("cut off the unfinished end of layer %s: %w", own.id, err)
-		}
-		own.end = end
+	}
+	if !st.whole {
+		own.end, own.count, own.loaded, st.whole = end, count, min(own.loaded, end), true
 	}
 	return nil
 }
 
-// undo cuts off what a failed commit wrote.
+// mend makes own end after count whole records. A record that was never finished is
+// cut off. Where the end is missing the first caller is told, so that the loss is
+// written down, and the next one goes on with what is left.
+func (st *state) mend(why error, end int64, count uint32) error {
+	own := st.own
+	var torn *tornError
+	var cut *Cut
+	switch {
+	case errors.As(why, &torn):
+		st.store.log.Info("a change that was never finished is cut off",
+			"file", own.path(), "offset", torn.Offset, "bytes", own.end-torn.Offset)
+	case errors.As(why, &cut):
+		if !st.told {
+			st.told = true
+			st.store.log.Error("the end of a layer is missing", "state", st.dir, "file", own.path(),
+				"offset", cut.Offset, "reason", cut.Reason)
+			return why
+		}
+		if err := own.keepTail(cut.Offset); err != nil {
+			return err
+		}
+	default:
+		return own.sealedError(why)
+	}
+	size := own.end
+	own.end, own.count = end, count
+	if err := st.undo(); err != nil {
+		own.end, st.torn = size, false // the next one looks again
+		return err
+	}
+	return nil
+}
+
+// undo has own's file end after the records that count, with an end marker. A crash
+// in between leaves an open record.
 func (st *state) undo() error {
-	if err := st.store.files.truncate(st.own.id, st.own.end); err != nil {
-		st.torn = true
-		return fmt.Errorf("cut off a failed change from layer %s: %w", st.own.id, err)
+	own := st.own
+	st.torn = true
+	if err := st.store.files.truncate(own.id, own.end); err != nil {
+		return fmt.Errorf("cut off a failed change from layer %s: %w", own.id, err)
+	}
+	if own.version != oldVersion {
+		if err := st.store.files.writeAt(own.id, endMarker(own.count, own.salt), own.next()); err != nil {
+			return fmt.Errorf("cut off a failed change from layer %s: %w", own.id, err)
+		}
 	}
 	st.torn = false
+	return nil
+}
+
+// keepTail saves what stands after off in the file of a layer whose end is missing,
+// as a file beside it that is never removed: somebody may want to look at it.
+func (l *layer) keepTail(off int64) error {
+	fail := func(err error) error { return fmt.Errorf("keep the damaged end of layer file %s: %w", l.path(), err) }
+	if off >= l.end {
+		return nil
+	}
+	f, err := os.CreateTemp(l.store.files.dir, fmt.Sprintf("%s-%d-*%s", l.id, off, cutSuffix))
+	if err != nil {
+		return fail(err)
+	}
+	_, err = io.Copy(f, io.NewSectionReader(at{l}, off, l.end-off))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fail(err)
+	}
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // A Store keeps the layers of one folder. All of it may be used by any number
@@ -35,13 +36,17 @@ type Store struct {
 	superseded map[string]int64  // left layers that somebody may still read: what they weigh
 	heldBytes  int64             // of superseded
 	collectAt  int64             // see supersede
+
+	damages damages
 }
 
-// layer is one log. Everything but end and count is fixed once it is made.
+// layer is one log. Everything but end, count and what is said to change is fixed
+// once it is made.
 type layer struct {
-	store *Store
-	id    string
-	salt  uint64
+	store   *Store
+	id      string
+	version uint32 // of its file's format
+	salt    uint64
 
 	below int64 // bytes of all that it stands on
 	depth int   // layers that it stands on
@@ -58,8 +63,11 @@ type layer struct {
 	pins, kids int
 	left       bool // a state that stood on it has moved on; values from before may be read
 
-	broken error // why it can't be read, if so; fixed at Recover
-	fold   fold
+	broken  error // why it can't be read, if so; fixed at Recover
+	fold    fold
+	loaded  int64 // up to there an earlier run wrote the file
+	sums    sums  // of what is before loaded
+	damaged atomic.Bool
 }
 
 // chunk is how much of a body is in memory at once.
@@ -191,7 +199,7 @@ func (s *Store) Create(dir string, from Ref) error {
 }
 
 func (s *Store) newLayer(parent *layer) *layer {
-	l := &layer{store: s, id: newID(), salt: random()}
+	l := &layer{store: s, id: newID(), version: fileVersion, salt: random()}
 	l.standOn(parent)
 	return l
 }

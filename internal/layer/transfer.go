@@ -55,7 +55,7 @@ func (l *layer) export(w io.Writer) error {
 		return err
 	}
 	sum := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(w, sum), io.NewSectionReader(at{l.store.files, l.id}, 0, l.end)); err != nil {
+	if _, err := io.Copy(io.MultiWriter(w, sum), io.NewSectionReader(at{l}, 0, l.end)); err != nil {
 		return err
 	}
 	_, err := w.Write(sum.Sum(nil))
@@ -65,12 +65,9 @@ func (l *layer) export(w io.Writer) error {
 // check reads all of a sealed layer.
 func (l *layer) check() error {
 	sc := l.scanner()
-	sc.bodies = allBodies
+	sc.bodies = true
 	_, _, err := sc.scan(nil)
-	if torn := (*tornError)(nil); errors.As(err, &torn) {
-		return &torn.Damage
-	}
-	return err
+	return l.sealedError(err)
 }
 
 // Import reads what Export wrote, which may come from anywhere: all of it is
@@ -161,10 +158,11 @@ func (l *layer) receive(r io.Reader, parent string) (was string, err error) {
 	if h.parent != parent {
 		return "", fmt.Errorf("it stands on %q, the one before it is %q", h.parent, parent)
 	}
-	l.salt = h.salt
+	l.salt, l.version = h.salt, h.version
 	if err := l.create(); err != nil {
 		return "", err
 	}
+	l.end = headerSize // all that follows is received
 	files := l.store.files
 	buf := l.store.bufs.Get().(*[]byte)
 	defer l.store.bufs.Put(buf)
@@ -186,7 +184,7 @@ func (l *layer) receive(r io.Reader, parent string) (was string, err error) {
 	if !bytes.Equal(want, sum.Sum(nil)) {
 		return "", errors.New("its SHA-256 is wrong")
 	}
-	if l.end == headerSize {
+	if l.next() == headerSize {
 		return "", errors.New("it is empty")
 	}
 	return h.id, l.check()

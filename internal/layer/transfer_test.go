@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"log/slog"
 	"strings"
 	"syscall"
 	"testing"
@@ -103,7 +104,7 @@ func TestImportRefuses(t *testing.T) {
 		"layer's header":        {flip(good, streamHead+8+20), "header damaged"},
 		"sum":                   {flip(good, second-1), "SHA-256"},
 		"body":                  {flip(good, second-sha256.Size-1), "SHA-256"},
-		"body, sum made to fit": {mend(flip(good, second-sha256.Size-1)), "body is wrong"},
+		"body, sum made to fit": {mend(flip(good, bytes.Index(good, []byte("first")))), "body is wrong"},
 		"record, sum made to fit": {
 			mend(flip(good, streamHead+8+headerSize+4)), "header is wrong",
 		},
@@ -141,7 +142,7 @@ func TestImportRefuses(t *testing.T) {
 
 func emptyLayer() []byte {
 	b := append([]byte(streamMagic), streamVersion, 0, 0, 0, 1, 0, 0, 0, headerSize, 0, 0, 0, 0, 0, 0, 0)
-	h := fileHeader{id: newID(), salt: 1}.encode()
+	h := fileHeader{version: oldVersion, id: newID(), salt: 1}.encode()
 	sum := sha256.Sum256(h)
 	return append(append(b, h...), sum[:]...)
 }
@@ -192,37 +193,55 @@ func FuzzScan(f *testing.F) {
 	for _, b := range [][]byte{nil, one, append(bytes.Clone(one), two...), append(bytes.Clone(one), open...), huge, make([]byte, 100)} {
 		f.Add(b)
 	}
+	end := endMarker(1, salt)
+	for _, b := range [][]byte{append(bytes.Clone(one), end...), append(append(bytes.Clone(one), end...), two...), end} {
+		f.Add(b)
+	}
+	store := &Store{files: newFiles("", 1), log: slog.New(slog.DiscardHandler)}
 	f.Fuzz(func(t *testing.T, records []byte) {
 		file := append(make([]byte, headerSize), records...)
-		for _, bodies := range []checks{noBodies, lastBody, allBodies} {
-			scan := func(size int64) (end int64, n uint32, err error) {
-				sc := scanner{r: bytes.NewReader(file[:size]), size: size, id: "x", salt: salt, bodies: bodies}
-				at := int64(headerSize)
-				end, n, err = sc.scan(func(meta []byte, body, length int64) error {
-					if body-int64(len(meta))-recordSize != align(at) || body+length > size {
-						t.Fatalf("a record at %d has its body at %d, %d long, of %d", at, body, length, size)
-					}
-					at = body + length
-					return nil
-				})
-				if end != at {
-					t.Fatalf("ends at %d after a record that ends at %d", end, at)
-				}
-				return end, n, err
-			}
-			end, n, err := scan(int64(len(file)))
-			if err == nil {
-				continue
-			}
-			// What is whole stays whole when the rest is cut off, but for the last
-			// body if only that is checked.
-			end2, n2, err2 := scan(end)
-			if bodies == lastBody && n2+1 == n && errors.As(err2, new(*tornError)) {
-				continue
-			}
-			if end2 != end || n2 != n || err2 != nil {
-				t.Fatalf("%d records to %d (%v), then %d to %d: %v", n, end, err, n2, end2, err2)
+		for _, version := range []uint32{oldVersion, fileVersion} {
+			for _, bodies := range []bool{false, true} {
+				fuzzScan(t, file, &layer{store: store, id: "x", version: version, salt: salt}, bodies)
 			}
 		}
 	})
+}
+
+// fuzzScan checks that a scan stays within the file, and that what it calls whole
+// is whole when the rest is cut off.
+func fuzzScan(t *testing.T, file []byte, l *layer, bodies bool) {
+	scan := func(file []byte) (end int64, n uint32, err error) {
+		size := int64(len(file))
+		sc := scanner{l: l, r: bytes.NewReader(file), size: size, bodies: bodies}
+		at := int64(headerSize)
+		end, n, err = sc.scan(func(meta []byte, body, length int64) error {
+			if body-int64(len(meta))-recordSize != align(at) || body+length > size {
+				t.Fatalf("a record at %d has its body at %d, %d long, of %d", at, body, length, size)
+			}
+			at = body + length + tableSize(l.version, length)
+			return nil
+		})
+		want := at
+		if l.version != oldVersion {
+			want = align(at) + recordSize
+		}
+		if end != want {
+			t.Fatalf("ends at %d after a record that ends at %d", end, at)
+		}
+		return end, n, err
+	}
+	end, n, err := scan(file)
+	if err == nil {
+		return
+	}
+	whole := file
+	if l.version == oldVersion {
+		whole = file[:end]
+	} else {
+		whole = append(append(bytes.Clone(file), make([]byte, 2*recordSize)...)[:end-recordSize], endMarker(n, l.salt)...)
+	}
+	if end2, n2, err2 := scan(whole); end2 != end || n2 != n || err2 != nil {
+		t.Fatalf("%d records to %d (%v), then %d to %d: %v", n, end, err, n2, end2, err2)
+	}
 }
