@@ -53,6 +53,11 @@ var ErrGone = errors.New("instance is gone")
 // wrapped. The next instance begins anew, from the state that there is.
 var ErrLost = errors.New("instance is lost")
 
+// ErrUnfit reports that a snapshot can't be used here, and that another attempt
+// can't change it: it is of another machine, another program, another driver, or it is
+// damaged. Seed and Import return it wrapped.
+var ErrUnfit = errors.New("the snapshot does not fit")
+
 // Info says what a driver can do, as data, so that a config that asks for more
 // fails at load and not at the first call.
 type Info struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -246,6 +247,8 @@ func memberError(server, doing string, err error) error {
 		e.Kind = api.KindTimeout
 	case errors.Is(err, context.Canceled):
 		e.Kind = api.KindRefused
+	case errors.Is(err, driver.ErrUnfit):
+		e.Kind, e.Status, e.Retryable = api.KindRefused, http.StatusConflict, false
 	}
 	return e
 }

@@ -480,7 +480,7 @@ func (u *Upstream) failed(err error) error {
 	if !errors.As(err, &ours) {
 		ours = failure(api.KindInfrastructure, u.Server(), true, "%v", err)
 		if errors.Is(err, driver.ErrLost) {
-			ours.Kind = api.KindLost
+			ours.Kind, ours.Retryable = api.KindLost, false // the next attempt begins anew
 		}
 	}
 	if u.closed {

@@ -26,7 +26,7 @@ type frozen struct {
 func thaw(s driver.Snapshot) (frozen, error) {
 	var f frozen
 	if s.Driver != Name {
-		return f, fmt.Errorf("server %q: the snapshot is of the driver %q", s.Server, s.Driver)
+		return f, fmt.Errorf("server %q: the snapshot is of the driver %q: %w", s.Server, s.Driver, driver.ErrUnfit)
 	}
 	if err := json.Unmarshal(s.Data, &f); err != nil {
 		return f, fmt.Errorf("server %q: read its snapshot: %w", s.Server, err)

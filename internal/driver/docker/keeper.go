@@ -157,7 +157,7 @@ func snapshot(server, dir string, size int64) driver.Snapshot {
 // frozen reads a snapshot that a spec is to be seeded from.
 func (d *Driver) frozen(s driver.Snapshot, spec driver.Spec) (holding, error) {
 	if s.Driver != driverName {
-		return holding{}, fmt.Errorf("the snapshot is of the driver %q", s.Driver)
+		return holding{}, fmt.Errorf("the snapshot is of the driver %q: %w", s.Driver, driver.ErrUnfit)
 	}
 	if s.Dir == "" {
 		return holding{Kind: recordState, Host: resolveHost(spec.Docker.Host), Root: spec.Docker.Root(), Base: spec.Docker.Image}, nil

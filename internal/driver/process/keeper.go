@@ -21,7 +21,7 @@ type frozen struct {
 func thaw(s driver.Snapshot) (frozen, error) {
 	var f frozen
 	if s.Driver != "process" {
-		return f, fmt.Errorf("the snapshot is of the driver %q", s.Driver)
+		return f, fmt.Errorf("the snapshot is of the driver %q: %w", s.Driver, driver.ErrUnfit)
 	}
 	if len(s.Data) == 0 {
 		return f, nil

@@ -90,7 +90,7 @@ type frozen struct {
 // thaw finds what a snapshot is; nil where there is nothing.
 func (d *Driver) thaw(s driver.Snapshot) (e *entry, empty bool, err error) {
 	if s.Driver != Name {
-		return nil, false, fmt.Errorf("server %q: the snapshot is of the driver %q", s.Server, s.Driver)
+		return nil, false, fmt.Errorf("server %q: the snapshot is of the driver %q: %w", s.Server, s.Driver, driver.ErrUnfit)
 	}
 	var f frozen
 	if err := json.Unmarshal(s.Data, &f); err != nil {

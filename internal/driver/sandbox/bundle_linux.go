@@ -63,7 +63,7 @@ func (p *plan) spec(d *Driver, name, netns string) *specs.Spec {
 	s := &specs.Spec{
 		Version:  specs.Version,
 		Hostname: hostname(p.box),
-		Root:     &specs.Root{Path: d.roots.dir(p.digest)},
+		Root:     &specs.Root{Path: d.roots.dir(p.rootID)},
 		Process: &specs.Process{
 			User: specs.User{UID: uint32(p.uid), GID: uint32(p.gid)},
 			Args: p.args, Env: p.env, Cwd: p.cwd,

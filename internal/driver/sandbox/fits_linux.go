@@ -19,7 +19,7 @@ import (
 // unfit is why a memory will never go on here, unlike what may be mended.
 type unfit struct{ error }
 
-func (u unfit) Unwrap() error { return u.error }
+func (u unfit) Unwrap() []error { return []error{u.error, driver.ErrUnfit} }
 
 // fits says why a memory can't go on here; nil where it can.
 func (d *Driver) fits(i imageInfo) error {
@@ -42,10 +42,10 @@ func (d *Driver) fits(i imageInfo) error {
 
 // suits says why a memory is not one of what a sandbox would be made of now; nil
 // where it is. A digest that is empty is not known.
-func (i imageInfo) suits(root, program string) error {
+func (i imageInfo) suits(base, program string) error {
 	switch {
-	case root != "" && i.Root != "" && root != i.Root:
-		return unfit{errors.New("the root has changed since it was made (what is installed there, or what sandbox.root, allow_read and deny_read show of it); make it again")}
+	case base != "" && i.Base != "" && base != i.Base:
+		return unfit{errors.New("the root has changed since it was made (the program or its packages, what is installed on the system, or sandbox.root, allow_read, allow_write or deny_read in the config); make it again")}
 	case program != "" && i.Program != "" && program != i.Program:
 		return unfit{errors.New("the server is another program since it was made (its command, its user, its directories or its network); make it again")}
 	}
@@ -58,16 +58,16 @@ func (i imageInfo) suits(root, program string) error {
 // for the first of many.
 func (d *Driver) goesOn(ctx context.Context, spec driver.Spec, r stateRecord) error {
 	if d.Carries(spec) != driver.CarryMemory {
-		return fmt.Errorf("it has the memory of the server, which can't go on from it on the network of the host; set servers.%s.sandbox.network to what it was%s", spec.Server, r.anew(spec.Server))
+		return unfit{fmt.Errorf("it has the memory of the server, which can't go on from it on the network of the host; set servers.%s.sandbox.network to what it was%s", spec.Server, r.anew(spec.Server))}
 	}
 	err := d.fits(*r.Image)
-	known := rootOf{spec.Server, r.Image.Root}
+	known := rootOf{spec.Server, r.Image.Base}
 	if err == nil && !d.kept.suited(known, false) {
-		root, _, planErr := d.digests(ctx, spec)
+		base, _, planErr := d.digests(ctx, spec)
 		if planErr != nil { // which Start will say
 			return ctx.Err()
 		}
-		if err = r.Image.suits(root, ""); err == nil {
+		if err = r.Image.suits(base, ""); err == nil {
 			d.kept.suited(known, true)
 		}
 	}
@@ -82,11 +82,11 @@ func (d *Driver) goesOn(ctx context.Context, spec driver.Spec, r stateRecord) er
 func (d *Driver) continues(server string, i imageInfo, p *plan) error {
 	err := d.fits(i)
 	if err == nil {
-		root := p.digest
-		if d.kept.suited(rootOf{server, i.Root}, false) {
-			root = "" // an instance of ours had it when it was frozen
+		base := p.base
+		if d.kept.suited(rootOf{server, i.Base}, false) {
+			base = "" // an instance of ours had it when it was frozen
 		}
-		err = i.suits(root, p.program())
+		err = i.suits(base, p.program())
 	}
 	if err != nil {
 		return fmt.Errorf("the memory in its state does not fit here: %w", err)

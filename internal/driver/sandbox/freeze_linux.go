@@ -98,7 +98,7 @@ func (f *freezing) run(ctx context.Context) (int64, error) {
 				return err
 			}
 			f.rec.Image = &info
-			f.d.kept.suited(rootOf{f.spec.Server, info.Root}, true)
+			f.d.kept.suited(rootOf{f.spec.Server, info.Base}, true)
 			return info.check(imageOf(f.dir))
 		})
 	case f.rec.Image != nil:

@@ -102,7 +102,7 @@ func (i imageInfo) valid() error {
 	case !hashName.MatchString(i.Runsc):
 		return errors.New("it does not say which binary made it")
 	case !versionText.MatchString(i.GVisor), !archText.MatchString(i.Arch),
-		i.Root != "" && !digestText.MatchString(i.Root), i.Program != "" && !digestText.MatchString(i.Program),
+		i.Base != "" && !digestText.MatchString(i.Base), i.Program != "" && !digestText.MatchString(i.Program),
 		len(i.CPU) > maxFeatures, slices.ContainsFunc(i.CPU, func(f string) bool { return !featureText.MatchString(f) }),
 		i.Size <= 0:
 		return errors.New("what it says of its memory is not possible")

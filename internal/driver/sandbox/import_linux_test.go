@@ -41,7 +41,7 @@ func TestExportAndImport(t *testing.T) {
 	if is.ID == was.ID || is.ID == "" {
 		t.Errorf("it is called %q as the other", is.ID)
 	}
-	if string(is.Unread) != b.unread || is.Runsc != was.Runsc || is.Root != was.Root || is.Program != was.Program || is.Size != was.Size || is.GVisor != was.GVisor {
+	if string(is.Unread) != b.unread || is.Runsc != was.Runsc || is.Base != was.Base || is.Program != was.Program || is.Size != was.Size || is.GVisor != was.GVisor {
 		t.Errorf("imported %+v, was %+v", is, was)
 	}
 	child := specAt(filepath.Join(dir, "child"))
@@ -113,7 +113,7 @@ func TestImportTrustsNothing(t *testing.T) {
 		"odd machine":        {said(image(good, "../x", "")), "not possible"},
 		"odd CPU":            {said(image(good, arch, `,"cpu":["a b"]`)), "not possible"},
 		"a CPU of miracles":  {said(image(good, arch, `,"cpu":[`+strings.Repeat(`"a",`, maxFeatures)+`"a"]`)), "not possible"},
-		"odd root":           {said(image(good, arch, `,"root":"../../../../etc"`)), "not possible"},
+		"odd root":           {said(image(good, arch, `,"base":"../../../../etc"`)), "not possible"},
 		"odd program":        {said(image(good, arch, `,"program":"x"`)), "not possible"},
 		"of no size":         {said(`{"runsc":"` + good + `","arch":"` + arch + `"}`), "not possible"},
 		"another build":      {said(image("fedcba9876543210", arch, "")), "it does not fit here"},

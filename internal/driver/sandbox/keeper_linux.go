@@ -55,13 +55,13 @@ func (d *Driver) seed(ctx context.Context, spec driver.Spec, src driver.Source) 
 	state := stateRecord{Image: from.Image}
 	if from.Image != nil {
 		if state.Hello, state.Forked = from.Hello, true; !greeting(from.Hello) {
-			return errors.New("the snapshot has the memory of the server, and what the server said in its handshake is not known; make it again")
+			return unfit{errors.New("the snapshot has the memory of the server, and what the server said in its handshake is not known; make it again")}
 		}
 		if err := d.goesOn(ctx, spec, from); err != nil {
 			return fmt.Errorf("the snapshot does not fit here: %w", err)
 		}
 		if err := from.Image.check(imageOf(src.From.Dir)); err != nil {
-			return fmt.Errorf("the snapshot can't be used: %w; make it again", err)
+			return unfit{fmt.Errorf("the snapshot can't be used: %w; make it again", err)}
 		}
 	}
 	if plan.Empty() && d.Carries(spec) != driver.CarryMemory && len(spec.Dirs) == 0 {
@@ -104,7 +104,7 @@ func (d *Driver) fill(ctx context.Context, spec driver.Spec, src driver.Source, 
 // thaw reads a snapshot. One without a folder is of a server that had nothing.
 func thaw(s driver.Snapshot) (stateRecord, error) {
 	if s.Driver != driverName {
-		return stateRecord{}, fmt.Errorf("the snapshot is of the driver %q", s.Driver)
+		return stateRecord{}, unfit{fmt.Errorf("the snapshot is of the driver %q", s.Driver)}
 	}
 	if s.Dir == "" {
 		return stateRecord{}, nil

@@ -112,7 +112,7 @@ func (b *brain) checkpoint(ctx context.Context, dir string) (imageInfo, error) {
 	}
 	i := imageInfo{
 		ID: rand.Text(), Runsc: builtHash, GVisor: "v1", Arch: runtime.GOARCH, CPU: cpuFeatures(), Unread: []byte(b.unread),
-		Root: "aaaaaaaaaaaaaaaa", Program: "bbbbbbbbbbbbbbbb", Size: int64(len("kernel") + len(b.knows) + len("meta")),
+		Base: "aaaaaaaaaaaaaaaa", Program: "bbbbbbbbbbbbbbbb", Size: int64(len("kernel") + len(b.knows) + len("meta")),
 	}
 	if b.change != nil {
 		b.change(ctx, &i)
@@ -439,7 +439,7 @@ func TestSeedLooksAtTheRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := driver.Spec{Server: "db", State: filepath.Join(dir, "state"), Command: program, Sandbox: box()}
-	root, _, err := d.digests(t.Context(), spec)
+	base, _, err := d.digests(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -455,12 +455,12 @@ func TestSeedLooksAtTheRoot(t *testing.T) {
 	next := keeper(t, Options{})
 	next.opts.Dir, next.opts.Hide = d.opts.Dir, d.opts.Hide
 	spec.State = filepath.Join(dir, "later")
-	if err := next.Seed(t.Context(), spec, driver.Source{From: &snap}); err == nil || !strings.Contains(err.Error(), "the root has changed since") {
+	if err := next.Seed(t.Context(), spec, driver.Source{From: &snap}); !errors.Is(err, driver.ErrUnfit) || !strings.Contains(err.Error(), "the root has changed since") {
 		t.Errorf("got %v", err)
 	}
 	gone(t, spec.State)
 	b := newBrain("x")
-	b.change = func(_ context.Context, i *imageInfo) { i.Root = root }
+	b.change = func(_ context.Context, i *imageInfo) { i.Base = base }
 	snap = frozen(t, d, spec, b)
 	if err := next.Seed(t.Context(), spec, driver.Source{From: &snap}); err != nil {
 		t.Errorf("the same root is refused: %v", err)

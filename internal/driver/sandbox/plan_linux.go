@@ -41,7 +41,8 @@ type plan struct {
 	uid    int
 	gid    int
 	root   control.Root
-	digest string // of the root
+	base   string // digest of what a memory needs of the root
+	rootID string // digest of the root itself: sandboxes with the same one share it
 	mounts []mount
 	net    string // of gVisor: none, sandbox or host
 	cgroup bool
@@ -89,7 +90,7 @@ func (d *Driver) plan(ctx context.Context, spec driver.Spec) (*plan, error) {
 	if err := p.addMounts(spec); err != nil {
 		return nil, err
 	}
-	p.digest = digest(l.Digest, p.root)
+	p.base, p.rootID = digest(l.Digest), digest(p.root)
 	switch {
 	case p.box.Network == config.NetworkHost:
 		p.net = netHost
@@ -254,12 +255,12 @@ func digest(of ...any) string {
 }
 
 // digests tell whether a memory fits what a spec asks for now.
-func (d *Driver) digests(ctx context.Context, spec driver.Spec) (root, program string, err error) {
+func (d *Driver) digests(ctx context.Context, spec driver.Spec) (base, program string, err error) {
 	p, err := d.plan(ctx, spec)
 	if err != nil {
 		return "", "", err
 	}
-	return p.digest, p.program(), nil
+	return p.base, p.program(), nil
 }
 
 // flags are those of gVisor.

@@ -24,7 +24,7 @@ type record struct {
 	Gofer   procid.ID `json:"gofer,omitzero"`
 	State   string    `json:"state,omitempty"`  // the folder of what it remembers
 	Memory  bool      `json:"memory,omitempty"` // and which is nothing but its memory
-	Root    string    `json:"root,omitempty"`   // digests of what it was made of
+	Base    string    `json:"base,omitempty"`   // digests of what a memory of it needs
 	Program string    `json:"program,omitempty"`
 	GraceMS int64     `json:"grace_ms,omitempty"`
 	Port    int       `json:"port,omitempty"` // of a server that speaks HTTP

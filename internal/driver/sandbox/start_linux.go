@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"github.com/tine-mcp/tine/internal/config"
@@ -78,7 +79,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	rec := record{
 		Sandbox: newName(), Runsc: runsc, Flags: p.flags(d), GraceMS: d.grace(spec).Milliseconds(),
 		Domains: p.box.Domains, Ordinal: spec.Ordinal,
-		State: spec.State, Root: p.digest, Program: p.program(), Memory: len(spec.Dirs) == 0 && d.Carries(spec) == driver.CarryMemory,
+		State: spec.State, Base: p.base, Program: p.program(), Memory: len(spec.Dirs) == 0 && d.Carries(spec) == driver.CarryMemory,
 	}
 	if p.box.Transport == config.ContainerHTTP {
 		rec.Port, rec.Path = p.box.Port, p.box.Path
@@ -155,7 +156,7 @@ func (m *making) create(ctx context.Context) (err error) {
 	if m.help, err = m.d.helpers.get(m.rec.Runsc); err != nil {
 		return err
 	}
-	if err := m.d.roots.make(ctx, m.help, m.plan.digest, m.plan.root); err != nil {
+	if err := m.d.roots.make(ctx, m.help, m.plan.rootID, m.plan.root); err != nil {
 		return err
 	}
 	if err := folder.Make(m.dir); err != nil {
@@ -259,10 +260,16 @@ func (m *making) restore(ctx context.Context, image string) error {
 	req := m.request(control.OpRestore)
 	req.Image = image
 	if _, _, err := m.d.helpers.call(ctx, m.rec.Runsc, req); err != nil {
+		if found := missingFile.FindStringSubmatch(err.Error()); found != nil {
+			return fmt.Errorf("go on from its memory: %s, which it had open, is not there any more; put it back: %w", "/"+found[1], err)
+		}
 		return fmt.Errorf("go on from its memory: %w", err)
 	}
 	return nil
 }
+
+// missingFile is what gVisor says where a file that a program had open is gone.
+var missingFile = regexp.MustCompile(`failed to walk "([^"]+)" .*no such file or directory`)
 
 // finish makes the instance.
 func (m *making) finish(ctx context.Context, st stateRecord) (*instance, error) {

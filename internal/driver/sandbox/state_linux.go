@@ -51,8 +51,8 @@ type imageInfo struct {
 	GVisor  string   `json:"gvisor,omitempty"`  // and the version of gVisor in it
 	Arch    string   `json:"arch"`              // of the machine
 	CPU     []string `json:"cpu,omitempty"`     // what the CPU could, and programs may have begun to use
-	Root    string   `json:"root,omitempty"`    // digests of what the sandbox was made of
-	Program string   `json:"program,omitempty"` //
+	Base    string   `json:"base,omitempty"`    // digests of what it needs of its root, and of its program; empty where it is
+	Program string   `json:"program,omitempty"` // not known, as of what an earlier version made
 	Unread  []byte   `json:"unread,omitempty"`  // what the program was sent and has not read
 	Torn    bool     `json:"torn,omitempty"`    // and that ends in the middle of a line
 	Size    int64    `json:"size"`              // bytes of the files

@@ -182,7 +182,7 @@ func TestLinkWhereThereAreNoLinks(t *testing.T) {
 }
 
 func TestSuits(t *testing.T) {
-	i := imageInfo{Root: "a", Program: "b"}
+	i := imageInfo{Base: "a", Program: "b"}
 	for name, test := range map[string]struct{ root, program, want string }{
 		"the same":        {"a", "b", ""},
 		"not known":       {"", "", ""},

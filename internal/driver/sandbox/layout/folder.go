@@ -9,14 +9,11 @@ import (
 	"strings"
 )
 
-// manifests are files that a package's own folder has, and lists of what it needs:
-// who changes those changes the program.
+// manifests are files that a package's own folder has. installed are written by
+// whoever installs or upgrades what a program loads.
 var (
 	manifests = []string{"package.json", "pyproject.toml", "go.mod", "setup.py", "Cargo.toml", "Gemfile", "composer.json", "deno.json"}
-	locks     = []string{
-		"package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock", "bun.lockb", "deno.lock", "node_modules/.package-lock.json",
-		"uv.lock", "poetry.lock", "Pipfile.lock", "requirements.txt", "go.sum", "pyvenv.cfg", "Gemfile.lock", "composer.lock",
-	}
+	installed = []string{"node_modules/.package-lock.json", "node_modules/.yarn-integrity", "node_modules/.modules.yaml", "pyvenv.cfg"}
 )
 
 // Bounds of what is looked at to find what belongs to a program.
@@ -130,7 +127,7 @@ func (p *planner) folderOf(script string) {
 // own asks for a package's folder.
 func (p *planner) own(dir string) {
 	p.hint(dir)
-	for _, name := range slices.Concat(manifests, locks) {
+	for _, name := range installed {
 		p.stamps = append(p.stamps, path.Join(dir, name))
 	}
 }
@@ -153,7 +150,9 @@ func (p *planner) modules(dir string) {
 		return
 	}
 	p.hint(modules)
-	p.stamps = append(p.stamps, path.Join(modules, ".package-lock.json"), path.Join(dir, "package-lock.json"))
+	for _, name := range installed {
+		p.stamps = append(p.stamps, path.Join(dir, name))
+	}
 	left := maxLinked
 	p.linked(modules, &left)
 }

@@ -80,8 +80,8 @@ type Wanted struct {
 type Layout struct {
 	Parts []control.Part // parents before what is in them
 	Masks []string       // paths in the root that must be covered
-	// Digest changes with the layout, and with what is known to change when
-	// programs of the host do.
+	// Digest changes with what a memory that was made on the root needs to go on:
+	// with what was asked for, and when programs of the host change.
 	Digest string
 }
 
@@ -127,7 +127,7 @@ func Plan(w Wanted) (*Layout, error) {
 	if len(b) > maxBytes {
 		return nil, fmt.Errorf("the root of the sandbox has too many parts (%d, and %d masks); allow or deny whole folders instead of many things in them", len(l.Parts), len(l.Masks))
 	}
-	l.Digest = p.digest(l)
+	l.Digest = p.digest()
 	return l, nil
 }
 

@@ -96,14 +96,14 @@ func TestWritingIsAPartOfItsOwn(t *testing.T) {
 }
 
 func TestDigestChangesWithWhatIsSeen(t *testing.T) {
-	h := machine(t, "/home/me/proj/package.json", "/home/me/proj/x.js")
+	h := machine(t, "/home/me/proj/package.json", "/home/me/proj/node_modules/.package-lock.json", "/home/me/proj/x.js")
 	first := wanted(h, "/usr/bin/node", "/home/me/proj/x.js")
 	was := plan(t, first).Digest
 	if again := plan(t, first).Digest; again != was {
 		t.Fatal("it changed by itself")
 	}
 	later := time.Now().Add(time.Hour)
-	for _, at := range []string{"/var/lib/dpkg/status", "/usr/bin/node", "/home/me/proj/package.json", "/home/me/proj/x.js"} {
+	for _, at := range []string{"/var/lib/dpkg/status", "/usr/bin/node", "/home/me/proj/node_modules/.package-lock.json", "/home/me/proj/x.js"} {
 		if err := os.Chtimes(h.at(at), later, later); err != nil {
 			t.Fatal(err)
 		}
@@ -122,11 +122,61 @@ func TestDigestChangesWithWhatIsSeen(t *testing.T) {
 			t.Errorf("%s changed, and the digest did not", name)
 		}
 	}
-	if err := os.Chtimes(h.at("/home/me/notes"), later, later); err != nil {
-		t.Fatal(err)
+	for _, at := range []string{"/home/me/notes", "/home/me/proj/package.json", "/home/me/proj"} {
+		if err := os.Chtimes(h.at(at), later, later); err != nil {
+			t.Fatal(err)
+		}
+		if plan(t, first).Digest != was {
+			t.Errorf("it changed with %s", at)
+		}
 	}
-	if plan(t, first).Digest != was {
-		t.Error("it changed with something else")
+}
+
+// What is in a folder that is shown comes and goes, and the digest stays: also where
+// the folder had to be split because something in it is denied.
+func TestDigestIsNotOfWhatIsInAFolder(t *testing.T) {
+	h := machine(t, "/srv/notes/a", "/srv/notes/private/k", "/srv/notes/sub/x", "/srv/root/bin/srv=\x7fELF", "/srv/root/etc/x")
+	split := wanted(h, "/usr/bin/tool")
+	split.AllowRead, split.DenyRead = []string{"/srv/notes"}, []string{"/srv/notes/private", "/srv/notes/sub/later"}
+	home := wanted(h, "/usr/bin/tool")
+	home.AllowRead = []string{"/home/me"}
+	all := wanted(h, "/usr/bin/tool")
+	all.Mode = Host
+	dir := wanted(h, "/bin/srv")
+	dir.Mode, dir.Dir = Dir, "/srv/root"
+	was := map[string]string{}
+	roots := map[string]Wanted{"a folder that is split": split, "a home": home, "the host": all, "a directory": dir}
+	for name, w := range roots {
+		was[name] = plan(t, w).Digest
+	}
+	for _, change := range []struct {
+		name string
+		do   func() error
+	}{
+		{"a new file", func() error { return os.WriteFile(h.at("/srv/notes/n2"), nil, 0o644) }},
+		{"one that is the first", func() error { return os.WriteFile(h.at("/srv/notes/0"), nil, 0o644) }},
+		{"one renamed", func() error { return os.Rename(h.at("/srv/notes/a"), h.at("/srv/notes/z")) }},
+		{"one removed", func() error { return os.Remove(h.at("/srv/notes/sub/x")) }},
+		{"what is denied gone", func() error { return os.RemoveAll(h.at("/srv/notes/private")) }},
+		{"what is denied made", func() error { return os.WriteFile(h.at("/srv/notes/sub/later"), nil, 0o644) }},
+		{"keys made", func() error { return os.Mkdir(h.at("/home/me/.aws"), 0o700) }},
+		{"keys gone", func() error { return os.RemoveAll(h.at("/home/me/.ssh")) }},
+		{"a new user", func() error { return os.Mkdir(h.at("/home/new"), 0o755) }},
+		{"a new folder of the host", func() error { return os.Mkdir(h.at("/data/new"), 0o755) }},
+		{"a new folder of the root", func() error { return os.Mkdir(h.at("/srv/root/new"), 0o755) }},
+	} {
+		if err := change.do(); err != nil {
+			t.Fatal(err)
+		}
+		for name, w := range roots {
+			if plan(t, w).Digest != was[name] {
+				t.Errorf("%s: the digest of %s changed", change.name, name)
+			}
+		}
+	}
+	h.add(t, "/srv/root/bin/srv=\x7fELF, but another")
+	if plan(t, dir).Digest == was["a directory"] {
+		t.Error("the program of a root changed, and the digest did not")
 	}
 }
 

@@ -38,7 +38,7 @@ func init() {
 	tools = map[string]tool{
 		"echo": func(a arguments) (string, error) { return a["text"], nil },
 
-		"read": read, "write": write, "list": list, "stat": stat, "link": link, "symlink": symlink, "rename": rename, "unlink": unlink,
+		"read": read, "keep": keep, "write": write, "list": list, "stat": stat, "link": link, "symlink": symlink, "rename": rename, "unlink": unlink,
 		"mkdir": mkdir, "chmod": chmod, "chown": chown, "truncate": truncate, "utimes": utimes, "setxattr": setxattr, "mmap": mmapWrite,
 		"mknod": mknod, "readlink": readlink, "find": find, "handle": handle, "deep": deep, "drip": drip,
 
