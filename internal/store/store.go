@@ -32,6 +32,9 @@ type Store interface {
 	// GatewayID names the owner of this state. It is made at the first call and
 	// stays, so that what a gateway labels as its own is known after a restart.
 	GatewayID(ctx context.Context) (string, error)
+	// SetGatewayID gives an owner to a state that has none yet; it fails where it
+	// has another one.
+	SetGatewayID(ctx context.Context, id string) error
 	// Close may be called twice. Every other method fails after it.
 	Close() error
 }
@@ -160,6 +163,9 @@ var ErrExists = errors.New("exists already")
 // ErrUnknown is the error of an id that is none.
 var ErrUnknown = errors.New("there is no such session")
 
+// ErrDamaged is the error of a database that can't be read, or not all of it.
+var ErrDamaged = errors.New("the state database is damaged")
+
 // Snapshots keeps them by id.
 type Snapshots interface {
 	// PutSnapshot fails with ErrExists when the owner has another one of that name.
@@ -240,6 +246,9 @@ type Token struct {
 	Role    string
 	Created time.Time
 	Expires time.Time // zero for never
+	// Unconfirmed is set by a restore: the token may have been revoked after the
+	// backup was made, and lets nobody in until an operator confirms it.
+	Unconfirmed bool
 }
 
 // Tokens keeps them by name.

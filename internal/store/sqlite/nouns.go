@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/hex"
+	"fmt"
 	"time"
 
 	"github.com/tine-mcp/tine/internal/store"
@@ -21,6 +22,19 @@ func (d *DB) GatewayID(ctx context.Context) (string, error) {
 	var id string
 	err = d.db.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = 'gateway_id'").Scan(&id)
 	return id, d.wrap("read the gateway's id", err)
+}
+
+// SetGatewayID implements store.Store.
+func (d *DB) SetGatewayID(ctx context.Context, id string) error {
+	const step = "write the gateway's id"
+	if err := d.exec(ctx, step, "INSERT INTO meta (key, value) VALUES ('gateway_id', ?) ON CONFLICT DO NOTHING", id); err != nil {
+		return err
+	}
+	have, err := d.GatewayID(ctx)
+	if err == nil && have != id {
+		err = fmt.Errorf("%s: the state database %s is that of gateway %s, not of %s", step, d.path, have, id)
+	}
+	return err
 }
 
 // PutOverride implements store.Overrides.

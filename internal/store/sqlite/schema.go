@@ -114,4 +114,6 @@ CREATE TABLE creations (
 	at      INTEGER NOT NULL,
 	PRIMARY KEY (owner, key)
 ) STRICT, WITHOUT ROWID;
+`, `
+ALTER TABLE tokens ADD COLUMN unconfirmed INTEGER NOT NULL DEFAULT 0;
 `}

@@ -11,8 +11,8 @@ import (
 // PutToken implements store.Tokens.
 func (d *DB) PutToken(ctx context.Context, t store.Token) error {
 	return d.exec(ctx, "write a token",
-		"INSERT OR REPLACE INTO tokens (name, hash, role, created, expires) VALUES (?, ?, ?, ?, ?)",
-		t.Name, t.Hash, t.Role, nanos(t.Created), nanos(t.Expires))
+		"INSERT OR REPLACE INTO tokens (name, hash, role, created, expires, unconfirmed) VALUES (?, ?, ?, ?, ?, ?)",
+		t.Name, t.Hash, t.Role, nanos(t.Created), nanos(t.Expires), t.Unconfirmed)
 }
 
 // DeleteToken implements store.Tokens.
@@ -23,10 +23,10 @@ func (d *DB) DeleteToken(ctx context.Context, name string) error {
 // Tokens implements store.Tokens.
 func (d *DB) Tokens(ctx context.Context) ([]store.Token, error) {
 	var all []store.Token
-	err := d.each(ctx, "list the tokens", "SELECT name, hash, role, created, expires FROM tokens ORDER BY name", func(rows *sql.Rows) error {
+	err := d.each(ctx, "list the tokens", "SELECT name, hash, role, created, expires, unconfirmed FROM tokens ORDER BY name", func(rows *sql.Rows) error {
 		var t store.Token
 		var created, expires int64
-		if err := rows.Scan(&t.Name, &t.Hash, &t.Role, &created, &expires); err != nil {
+		if err := rows.Scan(&t.Name, &t.Hash, &t.Role, &created, &expires, &t.Unconfirmed); err != nil {
 			return err
 		}
 		t.Created, t.Expires = fromNanos(created), fromNanos(expires)

@@ -55,6 +55,12 @@ func open(ctx context.Context, path string, steps []string) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the state database: %w", err)
 	}
+	d := &DB{path: path}
+	// Before SQLite touches any of its files: it would take damage for the end of
+	// the log, and remove the log of an empty database.
+	if err := checkLog(path); err != nil {
+		return nil, d.damaged(err)
+	}
 	// SQLite would make it readable for others; its companions get the mode of
 	// the file itself.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -63,7 +69,9 @@ func open(ctx context.Context, path string, steps []string) (*DB, error) {
 	}
 	f.Close()
 
-	d := &DB{path: path}
+	if err := d.check(ctx); err != nil {
+		return nil, err
+	}
 	// WAL mode stays in the file, so only the writer asks for it.
 	if d.db, err = sql.Open("sqlite", dsn(path, "journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)")); err != nil {
 		return nil, fmt.Errorf("open the state database %s: %w", path, err)
@@ -83,9 +91,6 @@ func open(ctx context.Context, path string, steps []string) (*DB, error) {
 }
 
 func (d *DB) prepare(ctx context.Context, steps []string) error {
-	if err := d.check(ctx); err != nil {
-		return err
-	}
 	if err := d.migrate(ctx, steps); err != nil {
 		return err
 	}
@@ -109,19 +114,27 @@ func dsn(path string, pragmas ...string) string {
 // Above this size the whole file is not read at every start.
 const checkLimit = 64 << 20
 
-// check finds damage before anything relies on the file.
+// check finds damage before anything relies on the file. It only reads: the last
+// writer that closes a database moves the log into it and removes the log.
 func (d *DB) check(ctx context.Context) error {
-	if st, err := os.Stat(d.path); err == nil && st.Size() > checkLimit {
-		return d.checkTables(ctx)
+	db, err := sql.Open("sqlite", readOnly(d.path))
+	if err != nil {
+		return fmt.Errorf("open the state database %s: %w", d.path, err)
 	}
-	return d.verdict(ctx, "PRAGMA quick_check(1)")
+	defer db.Close()
+	if st, err := os.Stat(d.path); err == nil && st.Size() > checkLimit {
+		return d.checkTables(ctx, db)
+	}
+	return d.verdict(ctx, db, "PRAGMA quick_check(1)")
 }
+
+func readOnly(path string) string { return dsn(path) + "&mode=ro" }
 
 // checkTables leaves out the index of the journal, which is what makes a file
 // large. Damage to it shows when the journal is opened.
-func (d *DB) checkTables(ctx context.Context) error {
+func (d *DB) checkTables(ctx context.Context, db *sql.DB) error {
 	var tables []string
-	err := d.each(ctx, "check", "SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'calls'", func(rows *sql.Rows) error {
+	err := d.eachOf(ctx, db, "check", "SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'calls'", func(rows *sql.Rows) error {
 		var name string
 		err := rows.Scan(&name)
 		tables = append(tables, name)
@@ -129,16 +142,16 @@ func (d *DB) checkTables(ctx context.Context) error {
 	})
 	for _, name := range tables {
 		if err == nil {
-			err = d.verdict(ctx, "SELECT quick_check FROM pragma_quick_check(?)", name)
+			err = d.verdict(ctx, db, "SELECT quick_check FROM pragma_quick_check(?)", name)
 		}
 	}
 	return err
 }
 
 // verdict runs a check of SQLite's and returns the first fault it finds.
-func (d *DB) verdict(ctx context.Context, query string, args ...any) error {
+func (d *DB) verdict(ctx context.Context, db *sql.DB, query string, args ...any) error {
 	var verdict string
-	err := d.db.QueryRowContext(ctx, query, args...).Scan(&verdict)
+	err := db.QueryRowContext(ctx, query, args...).Scan(&verdict)
 	if err != nil {
 		return d.wrap("check", err)
 	}
@@ -168,8 +181,8 @@ func (d *DB) wrap(step string, err error) error {
 }
 
 func (d *DB) damaged(err error) error {
-	return fmt.Errorf("the state database %s is damaged (%w); put one of its backups (%s) in its place, or move it away to start with an empty one",
-		d.path, err, filepath.Base(d.path)+".v*.backup")
+	return fmt.Errorf("%w: %s (%w); nothing was changed. Run `tine state restore` to go back to a backup, or `tine state set-aside` to keep all there is in a folder aside and begin anew",
+		store.ErrDamaged, d.path, err)
 }
 
 // Close may be called twice.

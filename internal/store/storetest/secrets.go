@@ -15,7 +15,7 @@ func testTokens(t *testing.T, s store.Store, reopen func() store.Store) {
 		t.Fatalf("a new store holds %v", all)
 	}
 	a := store.Token{Name: "ann", Hash: "ab12", Role: "operator", Created: day, Expires: day.Add(time.Hour)}
-	b := store.Token{Name: "bob", Hash: "cd34", Role: "user", Created: day}
+	b := store.Token{Name: "bob", Hash: "cd34", Role: "user", Created: day, Unconfirmed: true}
 	must(t, s.PutToken(ctx, b))
 	must(t, s.PutToken(ctx, store.Token{Name: "ann", Hash: "old", Expires: day}))
 	must(t, s.PutToken(ctx, a))
