@@ -10,6 +10,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/upstream"
@@ -42,7 +43,7 @@ func (g *Gateway) servers(a *ask, _ none) (api.ServerList, error) {
 	cat := g.catalogOf(a.who, a.who.Session)
 	out := api.ServerList{Servers: make([]api.Server, 0, len(cat.Entries))}
 	for _, e := range cat.Entries {
-		if e.Ordinal == 0 && looksAt(a.who, e.ID) {
+		if e.Ordinal == 0 && access.Knows(a.who, e.ID) {
 			out.Servers = append(out.Servers, forUser(a.who, g.describe(e)))
 		}
 	}
@@ -65,24 +66,12 @@ func forUser(who identity.Principal, s api.Server) api.Server {
 	return s
 }
 
-// baseOf is the server that a member of a session is an instance of.
-func baseOf(member string) string {
-	server, _, _ := strings.Cut(member, "~")
-	return server
-}
-
-// looksAt reports whether a principal may know of a server: it may use it, or
-// look after all of them.
-func looksAt(who identity.Principal, server string) bool {
-	return who.Is(api.RoleViewer) || who.MaySee(server)
-}
-
 func (g *Gateway) entry(who identity.Principal, id string) (*session.Entry, error) {
 	return entryIn(g.reg.Catalog(), who, id)
 }
 
 func entryIn(cat *session.Catalog, who identity.Principal, id string) (*session.Entry, error) {
-	if e := cat.Entry(id); e != nil && looksAt(who, e.Base()) {
+	if e := cat.Entry(id); e != nil && access.Knows(who, e.Base()) {
 		return e, nil
 	}
 	e := asError(noServer(id))

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/upstream"
@@ -117,7 +118,7 @@ func noMember(who identity.Principal, s *session.Session, member string) error {
 		list += fmt.Sprintf(" and %d more", len(has)-20)
 	}
 	return &api.Error{
-		Kind: api.KindInvalid, Status: http.StatusNotFound, Server: baseOf(member),
+		Kind: api.KindInvalid, Status: http.StatusNotFound, Server: access.Base(member),
 		Message: fmt.Sprintf("session %s has no server %s; it has %s", s.ID, clip(member), list),
 	}
 }

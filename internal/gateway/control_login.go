@@ -5,6 +5,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 )
@@ -23,7 +24,7 @@ func (g *Gateway) loginEntry(who identity.Principal, id string) (*session.Entry,
 		}
 	}
 	if e.Credential != config.CredentialPerPrincipal {
-		if err := need(who, api.RoleOperator); err != nil {
+		if err := access.Need(who, api.RoleOperator); err != nil {
 			return nil, err
 		}
 	}

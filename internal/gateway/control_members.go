@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 )
@@ -25,7 +26,7 @@ func (g *Gateway) checkMembers(who identity.Principal, in api.NewSession) error 
 	for _, id := range slices.Sorted(maps.Keys(in.Members)) {
 		m := in.Members[id]
 		switch {
-		case !looksAt(who, id) || in.From == "" && g.reg.Catalog().Entry(id) == nil:
+		case !access.Knows(who, id) || in.From == "" && g.reg.Catalog().Entry(id) == nil:
 			return noServer(id)
 		case len(in.Servers) > 0 && !slices.Contains(in.Servers, id):
 			return invalid("members.%s: servers does not name it, so the session does not have it", id)

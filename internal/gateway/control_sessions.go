@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
@@ -28,7 +29,7 @@ func (g *Gateway) shown(a *ask, s api.Session) api.Session {
 	if s.Closed.IsZero() {
 		s.URL = g.urlOf(a.r, s.ID)
 	}
-	s.Members = slices.DeleteFunc(s.Members, func(m api.Member) bool { return !looksAt(a.who, baseOf(m.Server)) })
+	s.Members = slices.DeleteFunc(s.Members, func(m api.Member) bool { return !access.Knows(a.who, access.Base(m.Server)) })
 	for i := range s.Members {
 		s.Members[i].Reason = g.o.Redact.Text(s.Members[i].Reason)
 	}
@@ -174,7 +175,7 @@ func (g *Gateway) checkServers(who identity.Principal, servers []string, current
 		return invalid("servers must name at least one; leave it out for all")
 	}
 	for _, id := range servers {
-		if !looksAt(who, id) || current && g.reg.Catalog().Entry(id) == nil {
+		if !access.Knows(who, id) || current && g.reg.Catalog().Entry(id) == nil {
 			return noServer(id)
 		}
 	}
@@ -237,7 +238,7 @@ func (g *Gateway) closeWith(a *ask, end func(context.Context, *session.Session) 
 		return err
 	}
 	if !mayUse(a.who, was.Owner, id) {
-		return need(a.who, api.RoleOperator)
+		return access.Need(a.who, api.RoleOperator)
 	}
 	if s != nil {
 		// Whoever asked may hang up: a session is never left half closed.
@@ -274,7 +275,7 @@ func (g *Gateway) trajectory(a *ask, _ none) (lines[api.Step], error) {
 		return nil, err
 	}
 	if !mayUse(a.who, s.Owner, id) {
-		return nil, need(a.who, api.RoleOperator)
+		return nil, access.Need(a.who, api.RoleOperator)
 	}
 	return func(tell func(api.Step) error) error { return g.reg.Trajectory(a.ctx(), id, tell) }, nil
 }

@@ -12,21 +12,13 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 )
 
-// mayUseSnapshot reports whether somebody may read what is in a snapshot, and
-// make something of it. A session's token has those of that session.
-func mayUseSnapshot(who identity.Principal, s api.Snapshot) bool {
-	if who.Session != "" {
-		return s.Session == who.Session
-	}
-	return s.Owner == who.Name || who.Is(api.RoleOperator)
-}
-
-func maySeeSnapshot(who identity.Principal, s api.Snapshot) bool {
-	return mayUseSnapshot(who, s) || who.Session == "" && who.Is(api.RoleViewer)
-}
+// whose is what decides who may use a snapshot. A session's token has those of
+// that session.
+func whose(s api.Snapshot) access.Thing { return access.Thing{Owner: s.Owner, Session: s.Session} }
 
 // snapshot finds one by id or name. Names are unique among those of an owner,
 // so that one's own goes before others'.
@@ -34,7 +26,7 @@ func (g *Gateway) snapshot(who identity.Principal, ref string) (api.Snapshot, er
 	var named []api.Snapshot
 	for _, s := range g.reg.Snapshots() {
 		switch {
-		case !maySeeSnapshot(who, s):
+		case !access.Sees(who, whose(s)):
 		case s.ID == ref, s.Name == ref && ref != "" && s.Owner == who.Name:
 			return s, nil
 		case s.Name == ref && ref != "":
@@ -58,8 +50,8 @@ func (g *Gateway) snapshot(who identity.Principal, ref string) (api.Snapshot, er
 // usableSnapshot finds one for somebody who wants to make something of it.
 func (g *Gateway) usableSnapshot(who identity.Principal, ref string) (api.Snapshot, error) {
 	s, err := g.snapshot(who, ref)
-	if err == nil && !mayUseSnapshot(who, s) {
-		err = need(who, api.RoleOperator)
+	if err == nil && !access.Uses(who, whose(s)) {
+		err = access.Need(who, api.RoleOperator)
 	}
 	return s, err
 }
@@ -68,7 +60,7 @@ func (g *Gateway) usableSnapshot(who identity.Principal, ref string) (api.Snapsh
 func shownSnapshot(who identity.Principal, s api.Snapshot) api.Snapshot {
 	servers := make([]api.SnapshotMember, 0, len(s.Servers))
 	for _, m := range s.Servers {
-		if looksAt(who, baseOf(m.Server)) {
+		if access.Knows(who, access.Base(m.Server)) {
 			servers = append(servers, m)
 		}
 	}
@@ -123,7 +115,7 @@ func (g *Gateway) pageOfSnapshots(a *ask, after string, limit int, choose func(a
 	}
 	all := slices.SortedFunc(slices.Values(g.reg.Snapshots()), newestFirst)
 	for _, s := range all {
-		if last != nil && newestFirst(s, *last) <= 0 || !maySeeSnapshot(a.who, s) || !choose(s) {
+		if last != nil && newestFirst(s, *last) <= 0 || !access.Sees(a.who, whose(s)) || !choose(s) {
 			continue
 		}
 		if len(out.Snapshots) == limit {

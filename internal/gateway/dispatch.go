@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 )
 
@@ -228,7 +229,7 @@ func (rt *action) admits(who identity.Principal) error {
 			Message: "the token is that of session " + who.Session + ", and is good for that session alone",
 		}
 	}
-	return need(who, rt.role)
+	return access.Need(who, rt.role)
 }
 
 // split takes an escaped path apart.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 )
 
@@ -237,7 +238,7 @@ func (g *Gateway) serveDoor(w http.ResponseWriter, r *http.Request, who identity
 		in = cmp.Or(sessionHint(r), in)
 	}
 	cat := g.catalogOf(who, in)
-	if one := cat.Config.DefaultView; d.view.merged() && one != "" && d.session == "" && cat.Entry(one) != nil && who.MaySee(baseOf(one)) {
+	if one := cat.Config.DefaultView; d.view.merged() && one != "" && d.session == "" && cat.Entry(one) != nil && who.MaySee(access.Base(one)) {
 		d.view.server = one
 	}
 	if !d.view.merged() {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/telemetry"
@@ -24,7 +25,7 @@ func (v view) merged() bool { return v.server == "" }
 // the view: in the merged one there is only the first of several instances.
 func (v view) covers(member string) bool {
 	if v.merged() {
-		return baseOf(member) == member
+		return access.Base(member) == member
 	}
 	return member == v.server
 }

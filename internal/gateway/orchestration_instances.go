@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
@@ -43,7 +44,7 @@ func (g *Gateway) instance(ctx context.Context, who identity.Principal, id strin
 	case s == nil:
 		return nil, "", wasRemoved(was)
 	case !mayUse(who, s.Owner, id):
-		return nil, "", need(who, api.RoleOperator)
+		return nil, "", access.Need(who, api.RoleOperator)
 	}
 	return s, was.Labels[labelServer], nil
 }

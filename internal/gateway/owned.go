@@ -6,29 +6,20 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 )
 
-// Whose a session is decides who may do what with it:
-//
-//	its owner, and who shows its token   everything, the token only in this one
-//	an operator                          everything
-//	a viewer                             look at it, not at what was said in it
-//	everybody else                       nothing, not even know that there is one
-
-// mayUse reports whether somebody may act in a session, or with a snapshot of
-// one, and read what was said in it.
+// mayUse reports whether somebody may act in a session and read what was said in
+// it.
 func mayUse(who identity.Principal, owner, id string) bool {
-	if who.Session != "" {
-		return who.Session == id
-	}
-	return who.Name == owner || who.Is(api.RoleOperator)
+	return access.Uses(who, access.Thing{Owner: owner, Session: id})
 }
 
 // maySee reports whether somebody may know of a session.
 func maySee(who identity.Principal, owner, id string) bool {
-	return mayUse(who, owner, id) || who.Session == "" && who.Is(api.RoleViewer)
+	return access.Sees(who, access.Thing{Owner: owner, Session: id})
 }
 
 // noSession is the answer for a session that is not there, and for one of
@@ -53,7 +44,7 @@ func (g *Gateway) usable(ctx context.Context, who identity.Principal, id string)
 			return s, nil
 		}
 		if maySee(who, s.Owner, id) {
-			return nil, need(who, api.RoleOperator)
+			return nil, access.Need(who, api.RoleOperator)
 		}
 		return nil, noSession(id)
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 )
@@ -17,7 +18,7 @@ import (
 // rules and tokens are now; the empty server is the gateway itself.
 func (g *Gateway) hears(who identity.Principal, server string) bool {
 	now, ok := g.guard.Load().Again(who)
-	return ok && (server == "" || now.MaySee(baseOf(server)))
+	return ok && (server == "" || now.MaySee(access.Base(server)))
 }
 
 // signal is raised once.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 )
 
@@ -33,7 +34,7 @@ func (g *Gateway) admitted(ctx context.Context, cfg *config.Config) error {
 		return err
 	}
 	o := identity.Options{
-		Operator: identity.HashToken(g.o.Operator), Separator: cfg.Separator, PublicURL: cfg.PublicURL, Log: g.log,
+		Operator: identity.HashToken(g.o.Operator), Separator: cfg.Separator, PublicURL: cfg.PublicURL, Log: g.log, Rules: access.Rules(cfg),
 		// It did not start so, but the last token may have been revoked since.
 		Shut:  cfg.CheckExposure(len(kept) > 0) != nil,
 		Bound: g.boundTo,
@@ -53,11 +54,6 @@ func (g *Gateway) admitted(ctx context.Context, cfg *config.Config) error {
 			Issuer: c.Issuer, Audience: c.Audience, Scopes: c.Scopes, Algorithms: c.Algorithms,
 			Principal: c.Principal, CAFile: c.CAFile,
 		}
-	}
-	for _, r := range cfg.Auth.Rules {
-		o.Rules = append(o.Rules, identity.Rule{
-			Principals: r.Principals, Claims: r.Claims, Role: r.Role, Servers: r.Servers, Tools: r.Tools,
-		})
 	}
 	old := g.guard.Load()
 	if old == nil {
@@ -167,7 +163,7 @@ func (g *Gateway) serveMetadata(w http.ResponseWriter, r *http.Request, e *edge)
 
 // serveMetrics answers Prometheus.
 func (g *Gateway) serveMetrics(w http.ResponseWriter, r *http.Request, who identity.Principal) {
-	if err := need(who, api.RoleViewer); err != nil {
+	if err := access.Need(who, api.RoleViewer); err != nil {
 		refuseError(w, err)
 		return
 	}
@@ -176,15 +172,4 @@ func (g *Gateway) serveMetrics(w http.ResponseWriter, r *http.Request, who ident
 		return
 	}
 	g.o.Metrics.Handler().ServeHTTP(w, r)
-}
-
-// need refuses whoever has less than a role.
-func need(who identity.Principal, role string) error {
-	if who.Is(role) {
-		return nil
-	}
-	return &api.Error{
-		Kind: api.KindRefused, Status: http.StatusForbidden,
-		Message: "this needs the role " + role + "; auth.tokens and auth.rules give roles, and the user of the gateway's machine has all",
-	}
 }

@@ -55,9 +55,7 @@ func (g *Guard) leased(hash string) (Principal, bool) {
 	if !ok {
 		return Principal{}, false
 	}
-	// Sessions of one owner share a note, and what the rules make of it.
-	sum := sha256.Sum256(pin)
-	owner := g.owners.get(string(sum[:]), func(string) *Principal { return g.unpin(pin) })
+	owner := g.owner(pin)
 	if owner == nil {
 		g.log.Warn("a session's owner can't be read, so its token lets nobody in", "session", session)
 		return Principal{}, false
@@ -65,6 +63,26 @@ func (g *Guard) leased(hash string) (Principal, bool) {
 	p := *owner
 	p.Session, p.lease = session, &lease{hash, pin}
 	return p, true
+}
+
+// Owner makes the principal that a session belongs to, from what Pin noted of it,
+// or from its name where nothing is noted. What the rules give for claims that
+// nobody noted is not among what it may use.
+func (g *Guard) Owner(name string, pin []byte) Principal {
+	if len(pin) > 0 {
+		if p := g.owner(pin); p != nil {
+			return *p
+		}
+		return Principal{} // who can't be read may use nothing
+	}
+	return g.rules.principal(name, api.RoleUser, nil)
+}
+
+// owner is unpin, done once for all sessions of one owner: they share a note, and
+// what the rules make of it.
+func (g *Guard) owner(pin []byte) *Principal {
+	sum := sha256.Sum256(pin)
+	return g.owners.get(string(sum[:]), func(string) *Principal { return g.unpin(pin) })
 }
 
 // unpin makes the principal of a note; nil when it can't be read.
