@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/control/access"
 	front "github.com/tine-mcp/tine/internal/gateway"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
@@ -115,8 +116,12 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	}); err != nil {
 		return nil, err
 	}
+	seal, err := session.OpenSeal(filepath.Join(o.State, "snapshot.key"))
+	if err != nil {
+		return nil, err
+	}
 	p.registry, err = session.Open(ctx, p.cfg, session.Options{
-		Drivers: p.plugins.drivers, Workspaces: p.plugins.workspaces, Store: p.store,
+		Drivers: p.plugins.drivers, Workspaces: p.plugins.workspaces, Store: p.store, Seal: seal, Starts: access.Owners,
 		Dir: filepath.Join(o.State, "instances"), States: o.State, Wallet: p.wallet, Log: o.Log,
 		Record: record.Options{Journal: p.journal, Metrics: p.metrics, Tracing: p.tracing, Redact: o.Redact, Log: o.Log, Trouble: &record.Trouble{}},
 	})

@@ -196,6 +196,9 @@ type Snapshot struct {
 	// Hello is what the server said in its handshake, where its memory is carried:
 	// a restored server is already initialized.
 	Hello json.RawMessage `json:"hello,omitempty"`
+	// Runs is whether what was imported holds the program itself, as a memory or
+	// the root of a container does: whoever wrote it says what is run.
+	Runs bool `json:"runs,omitempty"`
 }
 
 // A Source is what a state is seeded from.

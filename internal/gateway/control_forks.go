@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
@@ -53,7 +54,7 @@ func (g *Gateway) forkSession(a *ask, in api.ForkRequest) (api.Forks, error) {
 		o.Pinned = identity.Pin(owner)
 		made, err := g.reg.Fork(ctx, parent, o)
 		if err != nil {
-			return api.Forks{}, nil, err
+			return api.Forks{}, nil, access.Unnamed(a.who, err)
 		}
 		undo := func(ctx context.Context) {
 			for _, child := range made.Children {
@@ -146,7 +147,7 @@ func (g *Gateway) makeSnapshot(a *ask, in api.SnapshotRequest) (api.Snapshot, er
 		}
 		snap, err := g.reg.Freeze(ctx, s, session.SnapshotOptions{Name: in.Name, Labels: in.Labels, Wait: wait, Creation: mark})
 		if err != nil {
-			return api.Snapshot{}, nil, err
+			return api.Snapshot{}, nil, access.Unnamed(a.who, err)
 		}
 		return shownSnapshot(a.who, snap), g.unmake(snap), nil
 	})
@@ -179,7 +180,7 @@ func (g *Gateway) rewindSession(a *ask, in api.RewindRequest) (api.Session, erro
 	}
 	defer g.leave(a.who, 1)
 	if err := g.reg.Rewind(a.ctx(), s, snap.ID, wait); err != nil {
-		return api.Session{}, err
+		return api.Session{}, access.Unnamed(a.who, err)
 	}
 	return g.shown(a, g.reg.Describe(s, true)), nil
 }

@@ -26,7 +26,7 @@ func (g *Gateway) checkMembers(who identity.Principal, in api.NewSession) error 
 	for _, id := range slices.Sorted(maps.Keys(in.Members)) {
 		m := in.Members[id]
 		switch {
-		case !access.Knows(who, id) || in.From == "" && g.reg.Catalog().Entry(id) == nil:
+		case !access.Starts(who, id) || in.From == "" && g.reg.Catalog().Entry(id) == nil:
 			return noServer(id)
 		case len(in.Servers) > 0 && !slices.Contains(in.Servers, id):
 			return invalid("members.%s: servers does not name it, so the session does not have it", id)

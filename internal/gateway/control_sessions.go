@@ -161,21 +161,21 @@ func (g *Gateway) openSession(a *ask, in api.NewSession) (api.OpenedSession, err
 		}
 		s, token, err := g.reg.OpenSession(ctx, o)
 		if err != nil {
-			return api.OpenedSession{}, nil, err
+			return api.OpenedSession{}, nil, access.Unnamed(a.who, err)
 		}
 		undo := func(ctx context.Context) { g.reg.CloseSession(ctx, s) }
 		return api.OpenedSession{Session: g.shown(a, g.reg.Describe(s, true)), Token: token}, undo, nil
 	})
 }
 
-// checkServers refuses names of servers that are not there for the principal:
-// those of the config, or any of a snapshot, which may have others.
+// checkServers refuses names of servers that are not there for the principal to
+// use: those of the config, or any of a snapshot, which may have others.
 func (g *Gateway) checkServers(who identity.Principal, servers []string, current bool) error {
 	if servers != nil && len(servers) == 0 {
 		return invalid("servers must name at least one; leave it out for all")
 	}
 	for _, id := range servers {
-		if !access.Knows(who, id) || current && g.reg.Catalog().Entry(id) == nil {
+		if !access.Starts(who, id) || current && g.reg.Catalog().Entry(id) == nil {
 			return noServer(id)
 		}
 	}

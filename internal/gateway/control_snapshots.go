@@ -14,6 +14,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
 )
 
 // whose is what decides who may use a snapshot. A session's token has those of
@@ -158,7 +159,7 @@ func (g *Gateway) exportSnapshot(a *ask, _ none) (file, error) {
 	if s.Name != "" {
 		name = s.Name
 	}
-	return file{name + snapshotSuffix, func(w io.Writer) error { return g.reg.Export(a.ctx(), s.ID, w) }}, nil
+	return file{name + snapshotSuffix, func(w io.Writer) error { return g.reg.Export(a.ctx(), s.ID, access.Hidden(a.who), w) }}, nil
 }
 
 // snapshotSuffix ends the names of exported files.
@@ -190,7 +191,9 @@ func (g *Gateway) importSnapshot(a *ask, q importQuery) (api.Snapshot, error) {
 			body = http.MaxBytesReader(a.w, body, left)
 		}
 		in := &upload{r: body, ctl: http.NewResponseController(a.w)}
-		s, err := g.reg.Import(ctx, a.who.Name, q.Name, in)
+		s, err := g.reg.Import(ctx, session.ImportOptions{
+			Owner: a.who.Name, Name: q.Name, Hidden: access.Brings(a.who), Programs: access.Programs(a.who),
+		}, in)
 		wasRead(a.w)
 		switch {
 		case in.tooLarge:

@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/builtin"
 	"github.com/tine-mcp/tine/internal/driver/url"
@@ -139,10 +140,14 @@ func (w *world) start() {
 	workspaces := workspace.NewStore(layers("workspace"), workspace.Options{})
 	within := builtin.New(builtin.Options{Kinds: w.native, Layers: inside, Dir: filepath.Join(w.dir, "templates")})
 	w.plugins = append(w.plugins, workspaces, closer(within.Close))
+	seal, err := session.OpenSeal(filepath.Join(w.dir, "snapshot.key"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	w.rg, err = session.Open(ctx, cfg, session.Options{
 		Drivers: map[string]driver.Driver{"url": url.New(), "builtin": within},
 		Store:   w.db, Dir: filepath.Join(w.dir, "instances"), States: filepath.Join(w.dir, "states"), Workspaces: workspaces,
-		Wallet: w.wallet, Log: log,
+		Wallet: w.wallet, Log: log, Starts: access.Owners, Seal: seal,
 		Record: record.Options{Journal: w.journal, Metrics: w.metrics, Tracing: w.tracing, Redact: redact, Log: log},
 	})
 	if err != nil {

@@ -27,6 +27,7 @@ type Catalog struct {
 	key     string   // the same for catalogs of the same servers
 	of      *Catalog // the one that was current when this one was made
 	ahead   []*Entry // those that are copied before anybody forks
+	starts  func(owner string, pinned []byte, member string) bool
 }
 
 // An Entry is one server with what was changed about it at run time.
@@ -223,6 +224,9 @@ func (r *Registry) build(cfg *config.Config, overrides map[string]store.Override
 		c.byID[s.ID] = e
 	}
 	c.key, c.of = keyOf(c.Entries), c
+	if r.o.Starts != nil {
+		c.starts = r.o.Starts(cfg)
+	}
 	c.ahead = copiedAhead(c.Entries)
 	return c
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -25,17 +26,23 @@ import (
 
 // A snapshot as a file:
 //
-//	"tine snapshot 1\n"
+//	"tine snapshot 2\n"
 //	manifest                  what there is, and whose
 //	the state of each member  in the order of the manifest
 //	the workspace             where there is one, and those of further instances
+//	the seal                  by which its gateway knows that it wrote all before
 //	sha256 of all before
+//
+// Those that begin with "tine snapshot 1\n" have no seal.
 //
 // The manifest and each state is a series of chunks, a length of four bytes
 // before each, and an empty one at the end. How a server is run is not in it:
 // whoever reads it runs what the own config says, and nothing that came with a
 // file.
-const fileMagic = "tine snapshot 1\n"
+const (
+	fileMagic    = "tine snapshot 2\n"
+	fileUnsealed = "tine snapshot 1\n"
+)
 
 const (
 	maxChunk    = 256 << 10
@@ -66,8 +73,9 @@ type manifestMember struct {
 	Hello json.RawMessage `json:"hello,omitempty"`
 }
 
-// Export writes a snapshot, by its id, as one file.
-func (r *Registry) Export(ctx context.Context, id string, w io.Writer) error {
+// Export writes a snapshot, by its id, as one file, without the members that are
+// hidden from who asks for it; nil for all.
+func (r *Registry) Export(ctx context.Context, id string, hidden func(member string) bool, w io.Writer) error {
 	giveBack, err := r.borrow(id)
 	if err != nil {
 		return err
@@ -78,20 +86,31 @@ func (r *Registry) Export(ctx context.Context, id string, w io.Writer) error {
 		return noSnapshot(id)
 	}
 	m := manifest{Name: snap.Name, Labels: snap.Labels, Session: snap.Session, Created: snap.Created, Workspace: snap.Workspace != nil}
+	members := snap.Members
 	m.Spaces, m.Counts = slices.Sorted(maps.Keys(snap.Spaces)), snap.Counts
 	m.Damaged = snap.Damaged
+	if hidden != nil {
+		members = slices.DeleteFunc(slices.Clone(members), func(f frozenMember) bool { return hidden(f.Server) })
+		m.Counts = maps.Clone(m.Counts)
+		maps.DeleteFunc(m.Counts, func(server string, _ int) bool { return hidden(server) })
+		m.Damaged = slices.DeleteFunc(slices.Clone(m.Damaged), func(d api.Damage) bool { return d.Server != "" && hidden(d.Server) })
+	}
 	servers, err := r.serversOf(ctx, snap.Catalog)
 	if err != nil {
 		return err
 	}
-	for _, f := range snap.Members {
+	for _, f := range members {
 		base, _ := splitMember(f.Server)
 		m.Members = append(m.Members, manifestMember{f.Server, f.Snapshot.Driver, servers[base], f.Snapshot.Carries, f.Snapshot.Hello})
 	}
 	sum := sha256.New()
 	out := bufio.NewWriterSize(w, 64<<10)
 	both := io.MultiWriter(out, sum)
-	if _, err := io.WriteString(both, fileMagic); err != nil {
+	magic := fileMagic
+	if r.o.Seal == nil {
+		magic = fileUnsealed
+	}
+	if _, err := io.WriteString(both, magic); err != nil {
 		return err
 	}
 	section := func(write func(io.Writer) error) error {
@@ -102,7 +121,7 @@ func (r *Registry) Export(ctx context.Context, id string, w io.Writer) error {
 		return c.close()
 	}
 	err = section(func(w io.Writer) error { return json.NewEncoder(w).Encode(m) })
-	for _, f := range snap.Members {
+	for _, f := range members {
 		if err != nil {
 			break
 		}
@@ -118,6 +137,12 @@ func (r *Registry) Export(ctx context.Context, id string, w io.Writer) error {
 			break
 		}
 		err = section(func(w io.Writer) error { return r.o.Workspaces.Export(ctx, spaces[n], w) })
+	}
+	if err == nil && r.o.Seal != nil {
+		err = section(func(w io.Writer) error {
+			_, err := w.Write(r.o.Seal.of(sum))
+			return err
+		})
 	}
 	if err == nil {
 		_, err = out.Write(sum.Sum(nil))
@@ -147,18 +172,30 @@ func (r *Registry) serversOf(ctx context.Context, key string) (map[string]string
 	return out, err
 }
 
+// ImportOptions say whose the snapshot of a file is to be, and what may be in it.
+type ImportOptions struct {
+	Owner string
+	Name  string // empty for the one in the file, where that is free
+	// Hidden reports the servers that there are none of for who imports; nil for
+	// no server.
+	Hidden func(server string) bool
+	// Programs lets in states that hold what is run, as a memory does, also where
+	// this gateway did not write the file.
+	Programs bool
+}
+
 // Import makes a snapshot of what Export wrote, here or elsewhere. Nothing of it
 // is there before all of it was read and found right.
-func (r *Registry) Import(ctx context.Context, owner, name string, rd io.Reader) (api.Snapshot, error) {
-	if err := r.snapshotFits(owner, name, ""); err != nil {
+func (r *Registry) Import(ctx context.Context, o ImportOptions, rd io.Reader) (api.Snapshot, error) {
+	if err := r.snapshotFits(o.Owner, o.Name, ""); err != nil {
 		return api.Snapshot{}, err
 	}
-	snap := &snapshot{Snapshot: store.Snapshot{ID: newSnapshotID(), Name: name, Owner: owner, Created: time.Now().UTC()}}
+	snap := &snapshot{Snapshot: store.Snapshot{ID: newSnapshotID(), Name: o.Name, Owner: o.Owner, Created: time.Now().UTC()}}
 	dir := filepath.Join(r.snapshotHome(), snap.ID)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return api.Snapshot{}, fmt.Errorf("making the folder of the snapshot: %w", err)
 	}
-	if err := r.readFile(ctx, snap, dir, rd); err != nil {
+	if err := r.readFile(ctx, snap, dir, rd, o); err != nil {
 		gone, cancel := afterwards(ctx)
 		defer cancel()
 		r.discard(gone, &snap.frozen, dir)
@@ -175,11 +212,11 @@ func (r *Registry) Import(ctx context.Context, owner, name string, rd io.Reader)
 	return snap.describe(), nil
 }
 
-func (r *Registry) readFile(ctx context.Context, snap *snapshot, dir string, rd io.Reader) error {
+func (r *Registry) readFile(ctx context.Context, snap *snapshot, dir string, rd io.Reader, o ImportOptions) error {
 	sum := sha256.New()
 	in := &hashReader{r: bufio.NewReaderSize(rd, 64<<10), sum: sum}
 	magic := make([]byte, len(fileMagic))
-	if _, err := io.ReadFull(in, magic); err != nil || string(magic) != fileMagic {
+	if _, err := io.ReadFull(in, magic); err != nil || string(magic) != fileMagic && string(magic) != fileUnsealed {
 		return errors.New("it is not a snapshot that Tine wrote, or of a version this one does not know")
 	}
 	c := &chunkReader{r: in}
@@ -205,26 +242,12 @@ func (r *Registry) readFile(ctx context.Context, snap *snapshot, dir string, rd 
 	if api.ValidLabels(m.Labels) == nil {
 		snap.Labels = m.Labels
 	}
-	seen := make(map[string]bool)
-	for _, member := range m.Members {
-		base, _ := splitMember(member.Server)
-		e := r.Catalog().Entry(base)
-		switch {
-		case seen[member.Server]:
-			return fmt.Errorf("server %q stands in it twice", member.Server)
-		case e == nil || !e.own():
-			return fmt.Errorf("it has the state of server %q, and the config has no server of that name and scope session", member.Server)
-		case e.Driver != member.Driver || e.Builtin != member.Builtin:
-			return fmt.Errorf("it has the state of server %q as driver %q %s made it, and here that is driver %q %s", member.Server, member.Driver, member.Builtin, e.Driver, e.Builtin)
-		case e.keeper() == nil:
-			return fmt.Errorf("driver %q can't import", e.Driver)
-		}
-		if len(member.Hello) > 0 {
-			if _, err := upstream.ReadHello(member.Hello); err != nil {
-				return fmt.Errorf("server %q: %w", member.Server, err)
-			}
-		}
-		seen[member.Server] = true
+	entries, err := r.importable(m, o)
+	if err != nil {
+		return err
+	}
+	for i, member := range m.Members {
+		e := entries[i]
 		c := &chunkReader{r: in}
 		s, err := e.keeper().Import(ctx, e.ID, filepath.Join(dir, member.Server), c)
 		if err != nil {
@@ -237,11 +260,6 @@ func (r *Registry) readFile(ctx context.Context, snap *snapshot, dir string, rd 
 		snap.Members = append(snap.Members, frozenMember{member.Server, s, nil})
 		if err := c.drain(); err != nil {
 			return fmt.Errorf("server %q: %w", member.Server, err)
-		}
-	}
-	for id, n := range m.Counts {
-		if e := r.Catalog().Entry(id); e == nil || !e.own() || n < 1 || n > maxInstances {
-			return fmt.Errorf("it has %d instances of server %q, which is not possible here", n, id)
 		}
 	}
 	snap.Counts, snap.Damaged = m.Counts, readDamage(m.Damaged)
@@ -265,6 +283,15 @@ func (r *Registry) readFile(ctx context.Context, snap *snapshot, dir string, rd 
 			return fmt.Errorf("workspace: %w", err)
 		}
 	}
+	ours := false
+	if string(magic) == fileMagic {
+		want := r.o.Seal.of(sum)
+		seal, err := io.ReadAll(io.LimitReader(&chunkReader{r: in}, sha256.Size+1))
+		if err != nil {
+			return err
+		}
+		ours = want != nil && hmac.Equal(seal, want)
+	}
 	want := sum.Sum(nil)
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(in.r, got); err != nil || !bytes.Equal(got, want) {
@@ -273,7 +300,54 @@ func (r *Registry) readFile(ctx context.Context, snap *snapshot, dir string, rd 
 	if _, err := in.r.ReadByte(); !errors.Is(err, io.EOF) {
 		return errors.New("there is something behind its end")
 	}
+	for _, m := range snap.Members {
+		if m.Snapshot.Runs && !ours && !o.Programs {
+			return foreignProgram(m.Server)
+		}
+	}
 	return nil
+}
+
+// importable finds the servers that the members of a manifest are of, before
+// anything else of the file is read. Of a hidden one it says what it says of one
+// that is not there.
+func (r *Registry) importable(m manifest, o ImportOptions) ([]*Entry, error) {
+	cat := r.Catalog()
+	find := func(server string) *Entry {
+		if e := cat.Entry(server); e != nil && e.own() && (o.Hidden == nil || !o.Hidden(server)) {
+			return e
+		}
+		return nil
+	}
+	seen := make(map[string]bool)
+	var entries []*Entry
+	for _, member := range m.Members {
+		base, _ := splitMember(member.Server)
+		e := find(base)
+		switch {
+		case seen[member.Server]:
+			return nil, fmt.Errorf("server %q stands in it twice", member.Server)
+		case e == nil:
+			return nil, fmt.Errorf("it has the state of server %q, and the config has no server of that name and scope session", member.Server)
+		case e.Driver != member.Driver || e.Builtin != member.Builtin:
+			return nil, fmt.Errorf("it has the state of server %q as driver %q %s made it, and here that is driver %q %s", member.Server, member.Driver, member.Builtin, e.Driver, e.Builtin)
+		case e.keeper() == nil:
+			return nil, fmt.Errorf("driver %q can't import", e.Driver)
+		}
+		if len(member.Hello) > 0 {
+			if _, err := upstream.ReadHello(member.Hello); err != nil {
+				return nil, fmt.Errorf("server %q: %w", member.Server, err)
+			}
+		}
+		seen[member.Server] = true
+		entries = append(entries, e)
+	}
+	for id, n := range m.Counts {
+		if find(id) == nil || n < 1 || n > maxInstances {
+			return nil, fmt.Errorf("it has %d instances of server %q, which is not possible here", n, id)
+		}
+	}
+	return entries, nil
 }
 
 // freeName is a name if it can be had.

@@ -36,7 +36,7 @@ func TestMemoryIsCarriedWithoutASecondHandshake(t *testing.T) {
 	wantDump(t, "the one rewound", s, "box", `{"a":"2"}`)
 
 	var file bytes.Buffer
-	if err := w.Export(ctx, snap.ID, &file); err != nil {
+	if err := w.Export(ctx, snap.ID, nil, &file); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Contains(file.Bytes(), []byte(`"hello":{"version":"2025-11-25"`)) {

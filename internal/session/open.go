@@ -309,7 +309,7 @@ func (b *birth) start(ctx context.Context, s *Session, _ bool) error {
 	}
 	var starting []*Entry
 	for _, e := range s.members() {
-		if on, _ := e.On(); !on {
+		if on, _ := e.On(); !on || !s.starts(e.ID) {
 			continue
 		}
 		if b.eager || e.Eager || carried[e.ID] && !e.driver.Info().Light {

@@ -108,10 +108,11 @@ func (s *Session) holdsOn(server string) []*upstream.Upstream {
 	return out
 }
 
-// joinAll makes the session's holds on all instances of a server.
+// joinAll makes the session's holds on all instances of a server, where they may
+// be started for its owner.
 func (s *Session) joinAll(server string) {
 	for _, e := range s.Catalog().Entries {
-		if e.Base() == server {
+		if e.Base() == server && s.starts(e.ID) {
 			_, _, _ = s.Upstream(e.ID)
 		}
 	}

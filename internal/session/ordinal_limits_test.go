@@ -141,11 +141,11 @@ func TestSnapshotOfSeveralThatAreSharedNow(t *testing.T) {
 	s := three(t, w)
 	fill(t, s, "a")
 	var file bytes.Buffer
-	if err := w.Export(t.Context(), w.frozen(s, "base").ID, &file); err != nil {
+	if err := w.Export(t.Context(), w.frozen(s, "base").ID, nil, &file); err != nil {
 		t.Fatal(err)
 	}
 	elsewhere := newWorld(t, several)
-	snap, err := elsewhere.Import(t.Context(), "", "there", &file)
+	snap, err := elsewhere.Import(t.Context(), session.ImportOptions{Owner: "", Name: "there"}, &file)
 	if err != nil {
 		t.Fatal(failure(err))
 	}

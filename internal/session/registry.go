@@ -43,6 +43,12 @@ type Options struct {
 	// Wallet has what servers want to be shown; nil where none wants anything.
 	Wallet *credential.Wallet
 	Record record.Options
+	// Seal marks the files of exported snapshots as this gateway's own; nil for no
+	// mark, so that none is known again.
+	Seal *Seal
+	// Starts makes of a config who may have a member of a session started: by the
+	// owner's name, and Owner.Pinned where there is one. Nil for everybody.
+	Starts func(*config.Config) func(owner string, pinned []byte, member string) bool
 	Log    *slog.Logger
 }
 
@@ -388,7 +394,8 @@ func (r *Registry) newUpstream(e *Entry, by owned, adopt *store.Handle) *upstrea
 		caps = s.caps
 	}
 	o := r.upstreamOptions(e, spec, caps)
-	o.Eager, o.Prepare, o.Conn.Shared = e.Eager, r.prepare(e, by), s == nil
+	o.Eager = e.Eager && (s == nil || s.starts(e.ID))
+	o.Prepare, o.Conn.Shared = r.prepare(e, by), s == nil
 	if e.driver.Info().Adopts {
 		created := time.Now()
 		o.Keep = func(h driver.Handle, hello json.RawMessage) error {

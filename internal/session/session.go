@@ -106,6 +106,14 @@ func (s *Session) particular() bool {
 	return s.caps != nil
 }
 
+// starts reports whether the rules let a member be started for the session's
+// owner. One that is kept from the owner is carried by forks and snapshots, and
+// runs only where somebody calls it who may.
+func (s *Session) starts(member string) bool {
+	may := s.r.Catalog().starts
+	return may == nil || may(s.Owner, s.pinnedOwner, member)
+}
+
 // Touch notes that the session is in use.
 func (s *Session) Touch() { s.used.Store(time.Now().UnixNano()) }
 

@@ -240,7 +240,7 @@ func TestSnapshotQuota(t *testing.T) {
 		snap = w.frozen(s, "")
 		_, err := w.Freeze(t.Context(), s, session.SnapshotOptions{})
 		wantHas(t, "one too many", failure(err), "refused: ", "1024 KiB", "sessions.snapshots")
-		_, err = w.Import(t.Context(), "ada", "", strings.NewReader(""))
+		_, err = w.Import(t.Context(), session.ImportOptions{Owner: "ada", Name: ""}, strings.NewReader(""))
 		wantHas(t, "an import too many", failure(err), "refused: ", "sessions.snapshots")
 		w.frozen(w.session("bob"), "")
 		if err := w.DeleteSnapshot(t.Context(), snap.ID); err != nil {

@@ -16,7 +16,7 @@ import (
 func (w *world) exported(id string) []byte {
 	w.t.Helper()
 	var out bytes.Buffer
-	if err := w.Export(w.t.Context(), id, &out); err != nil {
+	if err := w.Export(w.t.Context(), id, nil, &out); err != nil {
 		w.t.Fatal(failure(err))
 	}
 	return out.Bytes()
@@ -55,8 +55,13 @@ func assemble(magic string, parts ...[]byte) []byte {
 		}
 		out = binary.BigEndian.AppendUint32(out, 0)
 	}
-	sum := sha256.Sum256(out)
-	return append(out, sum[:]...)
+	return summed(out)
+}
+
+// summed puts the right checksum behind a file.
+func summed(file []byte) []byte {
+	sum := sha256.Sum256(file)
+	return append(file, sum[:]...)
 }
 
 func TestExportAndImport(t *testing.T) {
@@ -79,7 +84,7 @@ func TestExportAndImport(t *testing.T) {
 	}
 	// Another gateway with the same servers reads it, however it comes in.
 	other := newWorld(t, whole)
-	in, err := other.Import(t.Context(), "bob", "", iotest.HalfReader(bytes.NewReader(file)))
+	in, err := other.Import(t.Context(), session.ImportOptions{Owner: "bob", Name: ""}, iotest.HalfReader(bytes.NewReader(file)))
 	if err != nil {
 		t.Fatal(failure(err))
 	}
@@ -95,24 +100,24 @@ func TestExportAndImport(t *testing.T) {
 		t.Errorf("its file has %s", text)
 	}
 	// Its name is taken now; another one is chosen, or none.
-	again, err := other.Import(t.Context(), "bob", "", bytes.NewReader(file))
+	again, err := other.Import(t.Context(), session.ImportOptions{Owner: "bob", Name: ""}, bytes.NewReader(file))
 	if err != nil || again.Name != "" {
 		t.Errorf("the second has the name %q, %v", again.Name, err)
 	}
-	if _, err = other.Import(t.Context(), "bob", "base", bytes.NewReader(file)); err == nil {
+	if _, err = other.Import(t.Context(), session.ImportOptions{Owner: "bob", Name: "base"}, bytes.NewReader(file)); err == nil {
 		t.Error("a name was taken twice")
 	}
-	third, err := other.Import(t.Context(), "bob", "third", bytes.NewReader(file))
+	third, err := other.Import(t.Context(), session.ImportOptions{Owner: "bob", Name: "third"}, bytes.NewReader(file))
 	if err != nil || third.Name != "third" {
 		t.Errorf("the third has the name %q, %v", third.Name, err)
 	}
 	// And it outlives the gateway.
 	other.crash(whole)
 	wantDump(t, "after a restart", other.opened(session.OpenOptions{From: third.ID}), "own", `{"it":"then"}`)
-	if err := w.Export(t.Context(), "snp_000000000000", io.Discard); !strings.Contains(failure(err), "there is no snapshot") {
+	if err := w.Export(t.Context(), "snp_000000000000", nil, io.Discard); !strings.Contains(failure(err), "there is no snapshot") {
 		t.Errorf("exporting what is not there: %v", err)
 	}
-	if err := w.Export(t.Context(), snap.ID, failingWriter{}); err == nil {
+	if err := w.Export(t.Context(), snap.ID, nil, failingWriter{}); err == nil {
 		t.Error("a disk that is full was not noticed")
 	}
 }
@@ -126,7 +131,7 @@ func TestImportedSessionsArePinned(t *testing.T) {
 	w := newWorld(t, kept)
 	s := w.opened(session.OpenOptions{})
 	set(t, s, "own", "a", "1")
-	in, err := w.Import(t.Context(), "", "in", bytes.NewReader(w.exported(w.frozen(s, "out").ID)))
+	in, err := w.Import(t.Context(), session.ImportOptions{Owner: "", Name: "in"}, bytes.NewReader(w.exported(w.frozen(s, "out").ID)))
 	if err != nil {
 		t.Fatal(failure(err))
 	}
@@ -150,7 +155,7 @@ func TestImportOfDamage(t *testing.T) {
 	before, layers := strings.Join(w.left(), " "), w.layersLeft()
 	refused := func(what string, r io.Reader, parts ...string) {
 		t.Helper()
-		_, err := w.Import(t.Context(), "", "", r)
+		_, err := w.Import(t.Context(), session.ImportOptions{Owner: "", Name: ""}, r)
 		if err == nil {
 			t.Errorf("%s was imported", what)
 			return
@@ -190,7 +195,7 @@ func TestImportOfDamage(t *testing.T) {
 		want string
 	}{
 		"another kind of file":    {[]byte("#!/bin/sh\necho tine snapshot 1\n"), "not a snapshot"},
-		"another version":         {assemble("tine snapshot 2\n", parts...), "version"},
+		"another version":         {assemble("tine snapshot 3\n", parts...), "version"},
 		"a manifest of nothing":   {assemble(magic, nil), "manifest"},
 		"a manifest of noise":     {assemble(magic, []byte("]")), "manifest"},
 		"an unknown server":       {assemble(magic, manifest(`"server":"own"`, `"server":"nix"`)...), `"nix"`},
@@ -208,7 +213,7 @@ func TestImportOfDamage(t *testing.T) {
 	}
 	for _, point := range []string{"import own", "import mem", "put snapshot"} {
 		w.m.fail(point, 0)
-		if _, err := w.Import(t.Context(), "", "", bytes.NewReader(file)); err == nil {
+		if _, err := w.Import(t.Context(), session.ImportOptions{Owner: "", Name: ""}, bytes.NewReader(file)); err == nil {
 			t.Errorf("it was imported although %s failed", point)
 		}
 		if got := strings.Join(w.left(), " "); got != before {
@@ -219,7 +224,7 @@ func TestImportOfDamage(t *testing.T) {
 		t.Errorf("%d layers are left, and there were %d", n, layers)
 	}
 	// After all of that it can still be imported.
-	if _, err := w.Import(t.Context(), "", "", bytes.NewReader(file)); err != nil {
+	if _, err := w.Import(t.Context(), session.ImportOptions{Owner: "", Name: ""}, bytes.NewReader(file)); err != nil {
 		t.Error(failure(err))
 	}
 }
@@ -231,7 +236,7 @@ func TestImportElsewhere(t *testing.T) {
 	w.remember(s, "x")
 	file := w.exported(w.frozen(s, "").ID)
 	other := newWorld(t, "servers:\n  mem: {builtin: sqlite}\n  tree: {builtin: files}\n")
-	_, err := other.Import(t.Context(), "", "", bytes.NewReader(file))
+	_, err := other.Import(t.Context(), session.ImportOptions{Owner: "", Name: ""}, bytes.NewReader(file))
 	wantHas(t, "another server of that name", failure(err), "invalid: ", `"mem"`, "memory", "sqlite")
 	wantLeft(t, other)
 }

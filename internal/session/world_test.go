@@ -46,6 +46,7 @@ type world struct {
 	spaces  *workspace.Store
 	journal *journal.Journal // only where a test records
 	records bool
+	change  func(*session.Options) // nil for nothing
 }
 
 func parse(t *testing.T, yaml string) *config.Config {
@@ -142,6 +143,9 @@ func (w *world) open(yaml string) {
 			w.t.Fatal(err)
 		}
 		o.Record.Journal = w.journal
+	}
+	if w.change != nil {
+		w.change(&o)
 	}
 	if w.Registry, err = session.Open(ctx, parse(w.t, yaml), o); err != nil {
 		w.t.Fatal(err)

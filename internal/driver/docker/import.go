@@ -49,7 +49,9 @@ func (d *Driver) importInto(ctx context.Context, server, dir string, r io.Reader
 	if err := h.write(dir); err != nil {
 		return driver.Snapshot{}, err
 	}
-	return snapshot(server, dir, i.in.Size), nil
+	s := snapshot(server, dir, i.in.Size)
+	s.Runs = i.head.Root
+	return s, nil
 }
 
 type importer struct {

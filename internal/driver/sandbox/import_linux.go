@@ -69,7 +69,7 @@ func (d *Driver) importInto(ctx context.Context, server, dir string, r io.Reader
 	}
 	s := driver.Snapshot{Driver: driverName, Server: server, Carries: driver.CarryFiles, Dir: dir, Size: in.Size}
 	if i.rec.Image != nil {
-		s.Carries = driver.CarryMemory
+		s.Carries, s.Runs = driver.CarryMemory, true
 		d.kept.note(i.rec.Image)
 	}
 	return s, nil
