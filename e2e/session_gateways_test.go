@@ -180,8 +180,8 @@ func TestSessionManyOpens(t *testing.T) {
 		waits        bool // for room
 	}{
 		{"room", "servers:\n" + yamlBuiltins, opens, false},
-		{"memory", "sessions: {memory: 640MiB}\nservers:\n" + yamlBuiltins + yamlState(t, "prog", "budget: {memory: 61MiB}"), 10, true},
-		{"instances", "sessions: {memory: off, instances: 25}\nservers:\n" + yamlBuiltins + yamlState(t, "prog"), 25, true},
+		{"memory", "sessions: {memory: 640MiB}\nservers:\n" + yamlBuiltins + yamlState(t, "prog", "eager: true", "budget: {memory: 61MiB}"), 10, true},
+		{"instances", "sessions: {memory: off, instances: 25}\nservers:\n" + yamlBuiltins + yamlState(t, "prog", "eager: true"), 25, true},
 		{"max", fmt.Sprintf("sessions: {max: %d}\nservers:\n", most) + yamlBuiltins, most, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

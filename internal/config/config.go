@@ -155,7 +155,8 @@ type Sessions struct {
 	Instances int   `yaml:"instances"`
 	// Snapshots bounds the bytes of the snapshots of one principal; default 64 GiB.
 	Snapshots int64         `yaml:"snapshots"`
-	Wait      time.Duration `yaml:"wait"`      // how long an open or a fork waits for room; default 30s
+	Wait      time.Duration `yaml:"wait"`      // how long an open, a fork or a start waits for room; default 30s
+	MaxWait   time.Duration `yaml:"max_wait"`  // the longest that a request may ask to wait; default 10m
 	ForkWait  time.Duration `yaml:"fork_wait"` // how long a fork waits for calls under way; default 30s
 
 	Autosnapshot Autosnapshot `yaml:"autosnapshot"`

@@ -86,6 +86,7 @@ func bare(memory int64) *Config {
 			Instances:    10_000,
 			Snapshots:    64 << 30,
 			Wait:         30 * time.Second,
+			MaxWait:      10 * time.Minute,
 			ForkWait:     30 * time.Second,
 			Autosnapshot: Autosnapshot{Keep: 8},
 		},

@@ -4,11 +4,12 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 )
 
 var (
 	sessionKeys = []string{
-		"max", "per_principal", "ttl", "idle", "memory", "instances", "snapshots", "wait", "fork_wait", "autosnapshot",
+		"max", "per_principal", "ttl", "idle", "memory", "instances", "snapshots", "wait", "max_wait", "fork_wait", "autosnapshot",
 	}
 	autosnapshotKeys = []string{"every", "before", "keep"}
 	workspaceKeys    = []string{"template"}
@@ -38,6 +39,7 @@ func (d *decoder) sessions(o object, c *Config) {
 	s.integer("instances", &to.Instances, 0, mostSessions)
 	s.bound("snapshots", &to.Snapshots)
 	s.duration("wait", &to.Wait, 0, day)
+	s.duration("max_wait", &to.MaxWait, time.Second, day)
 	s.duration("fork_wait", &to.ForkWait, 0, day)
 	a, ok := s.child("autosnapshot", autosnapshotKeys)
 	if !ok {

@@ -8,16 +8,17 @@ import (
 func TestSessionErrors(t *testing.T) {
 	testErrors(t, []wrongConfig{
 		{"unknown key", "sessions: {maximum: 3}\n",
-			`tine.yaml:1:12: unknown key "maximum" in sessions; known keys: max, per_principal, ttl, idle, memory, instances, snapshots, wait, fork_wait, autosnapshot`},
+			`tine.yaml:1:12: unknown key "maximum" in sessions; known keys: max, per_principal, ttl, idle, memory, instances, snapshots, wait, max_wait, fork_wait, autosnapshot`},
 		{"numbers", "sessions: {max: -1, per_principal: many, instances: 1000001}\n",
 			`tine.yaml:1:17: sessions.max: -1 is out of range; want 0 to 1000000
 tine.yaml:1:36: sessions.per_principal: got "many", want a whole number from 0 to 1000000
 tine.yaml:1:53: sessions.instances: 1000001 is out of range; want 0 to 1000000`},
-		{"durations", "sessions: {ttl: 5, idle: never, wait: -1s, fork_wait: 2d}\n",
+		{"durations", "sessions: {ttl: 5, idle: never, wait: -1s, fork_wait: 2d, max_wait: 0}\n",
 			`tine.yaml:1:17: sessions.ttl: 5 has no unit; write 5s or 5ms
 tine.yaml:1:26: sessions.idle: "never" is not a duration; write it like 500ms, 30s, 5m, 1h30m or 7d
 tine.yaml:1:39: sessions.wait: "-1s" is out of range; want 0s to 1d
-tine.yaml:1:55: sessions.fork_wait: "2d" is out of range; want 0s to 1d`},
+tine.yaml:1:55: sessions.fork_wait: "2d" is out of range; want 0s to 1d
+tine.yaml:1:69: sessions.max_wait: 0 is out of range; want 1s to 1d`},
 		{"memory", "sessions: {memory: much}\n",
 			`tine.yaml:1:20: sessions.memory: "much" is not a size; write it like 64KiB, 16MiB, 4MB or 65536`},
 		{"memory out of range", "sessions: {memory: 5}\n",
@@ -36,7 +37,7 @@ tine.yaml:1:47: sessions.autosnapshot.before[0]: "[" is not a pattern; write ser
 tine.yaml:1:52: sessions.autosnapshot.before[1]: "" is not a pattern; write server__tool, with * for any characters
 tine.yaml:1:63: sessions.autosnapshot.keep: 0 is out of range; want 1 to 1000`},
 		{"not a map", "sessions: 3\n",
-			`tine.yaml:1:11: sessions: want a map of max, per_principal, ttl, idle, memory, instances, snapshots, wait, fork_wait, autosnapshot, got a number`},
+			`tine.yaml:1:11: sessions: want a map of max, per_principal, ttl, idle, memory, instances, snapshots, wait, max_wait, fork_wait, autosnapshot, got a number`},
 	})
 }
 

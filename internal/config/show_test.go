@@ -83,6 +83,7 @@ sessions:
   instances: 7
   snapshots: 5000000000
   wait: 0s
+  max_wait: 1m30s
   fork_wait: 1m
   autosnapshot: {every: 20, before: ["fs.write_*", web.post], keep: 3}
 workspace: {template: /home/ada/start}

@@ -14,6 +14,7 @@ func (s Sessions) shown(hidden map[string]bool) *node {
 		pair{key: "instances", value: intNode(int64(s.Instances))},
 		pair{key: "snapshots", value: boundNode(s.Snapshots)},
 		pair{key: "wait", value: durationNode(s.Wait)},
+		pair{key: "max_wait", value: durationNode(s.MaxWait)},
 		pair{key: "fork_wait", value: durationNode(s.ForkWait)},
 		pair{key: "autosnapshot", value: auto})
 }

@@ -80,10 +80,10 @@ func TestDamageLastsAndIsInherited(t *testing.T) {
 	wantDamage(t, "one that has only the other server",
 		w.opened(session.OpenOptions{From: after.ID, Servers: []string{"mem"}}).Damaged(), "server \"mem\": it ended; kept: files\n")
 	var file bytes.Buffer
-	if err := w.Export(context.Background(), after.ID, &file); err != nil {
+	if err := w.Export(context.Background(), after.ID, nil, &file); err != nil {
 		t.Fatal(err)
 	}
-	in, err := w.Import(context.Background(), "", "again", &file)
+	in, err := w.Import(context.Background(), session.ImportOptions{Name: "again"}, &file)
 	if err != nil {
 		t.Fatal(err)
 	}

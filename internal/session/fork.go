@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -43,31 +44,40 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	if err := s.gate.outside(ctx); err != nil {
 		return nil, err
 	}
-	if _, _, err := s.carried(); err != nil {
+	carried, _, err := s.carried()
+	if err != nil {
 		return nil, err
 	}
 	cfg := r.Catalog().Config.Sessions
 	pin := s.pin
 	if pin == "" { // it followed the config until now; its children stay with this one
-		var err error
 		if pin, err = r.pin(ctx, s.Catalog()); err != nil {
 			return nil, err
 		}
 	}
-	b := &birth{r: r, take: true}
-	each := needs(s.Catalog())
-	wait := choose(o.Wait, cfg.ForkWait)
-	// Before the parent has to wait for anything.
-	if err := b.takeRoom(ctx, s.Owner, each, o.Count, choose(o.Wait, cfg.Wait)); err != nil {
-		return nil, err
+	owner := Owner{Name: s.Owner, Pinned: s.pinnedOwner}
+	if len(owner.Pinned) == 0 {
+		owner.Pinned = o.Pinned
 	}
+	b := &birth{r: r, owner: owner, take: true}
+	each := b.needsOf(s, carried)
+	wait, told := r.patience(o.Wait, cfg.Wait)
+	// Before the parent has to wait for anything.
+	if err := b.takeRoom(ctx, s.Owner, each, o.Count, wait); err != nil {
+		return nil, told(err)
+	}
+	giveBack := func() {
+		r.uncount(s.Owner, o.Count)
+		q := request{servers: each, count: o.Count}
+		r.budget.release(s.Owner, q.total())
+	}
+	wait, told = r.patience(o.Wait, cfg.ForkWait)
 	defer s.expect(o.Count)()
 	dir := filepath.Join(r.snapshotHome(), "tmp_"+newID()[len("ses_"):])
 	m, err := s.freeze(ctx, dir, wait, true)
 	if err != nil {
-		r.uncount(s.Owner, o.Count)
-		r.budget.release(each.times(o.Count))
-		return nil, err
+		giveBack()
+		return nil, told(err)
 	}
 	defer func() {
 		gone, cancel := afterwards(ctx)
@@ -78,11 +88,8 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	parent := s.known()
 	f := facts{
 		Creation: o.Creation,
-		Owner:    parent.Owner, Labels: maps.Clone(parent.Labels), Idle: parent.Idle, Depth: parent.Depth + 1,
+		Owner:    owner.Pinned, Labels: maps.Clone(parent.Labels), Idle: parent.Idle, Depth: parent.Depth + 1,
 		Servers: s.servers, Members: s.said, Auto: parent.Auto, From: parent.From, Damaged: m.Damaged,
-	}
-	if len(f.Owner) == 0 {
-		f.Owner = o.Pinned
 	}
 	if f.Labels == nil && len(o.Labels) > 0 {
 		f.Labels = make(map[string]string, len(o.Labels))
@@ -103,8 +110,7 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	if len(m.Shared) > 0 {
 		shares, err := s.lend(ctx, m.Shared, b.children)
 		if err != nil {
-			r.uncount(s.Owner, o.Count)
-			r.budget.release(each.times(o.Count))
+			giveBack()
 			return nil, err
 		}
 		for _, c := range b.children {
@@ -124,4 +130,18 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	}
 	s.Touch()
 	return &Forked{Children: b.children, Tokens: b.tokens, Call: m.call, Paused: m.paused}, nil
+}
+
+// needsOf is what a child of a session needs: what it starts, and the built-in
+// servers that run in the parent, which it starts later.
+func (b *birth) needsOf(s *Session, carried []*Entry) map[string]need {
+	each := make(map[string]need)
+	for _, e := range s.members() {
+		taken := slices.Contains(carried, e)
+		up := s.Peek(e.ID)
+		if b.starts(e, taken) || taken && up != nil && up.Status().Instance {
+			each[e.ID] = e.need()
+		}
+	}
+	return each
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -77,6 +78,7 @@ func newToken() (token, hash string) {
 //	room and quota taken -> states made -> members started -> recorded -> known
 type birth struct {
 	r        *Registry
+	owner    Owner
 	children []*Session
 	tokens   []string
 	from     *frozen // what they begin with; nil for nothing
@@ -129,10 +131,17 @@ func (r *Registry) begin(ctx context.Context, o OpenOptions) (*birth, error) {
 	if from != nil {
 		f.Damaged = damageOf(from.Damaged, r.viewOf(cat, pin, f.Servers, f.Members))
 	}
-	b := &birth{r: r, from: from, eager: o.Eager}
-	each := needs(r.viewOf(cat, pin, f.Servers, f.Members))
-	if err := b.takeRoom(ctx, o.Owner.Name, each, 1, choose(o.Wait, cfg.Wait)); err != nil {
-		return nil, err
+	b := &birth{r: r, owner: o.Owner, from: from, eager: o.Eager}
+	carried := b.carried()
+	each := make(map[string]need)
+	for _, e := range r.viewOf(cat, pin, f.Servers, f.Members).Entries {
+		if b.starts(e, carried[e.ID]) {
+			each[e.ID] = e.need()
+		}
+	}
+	wait, told := r.patience(o.Wait, cfg.Wait)
+	if err := b.takeRoom(ctx, o.Owner.Name, each, 1, wait); err != nil {
+		return nil, told(err)
 	}
 	b.add(o.Owner.Name, "", pin, f, each)
 	return b, nil
@@ -147,7 +156,7 @@ func choose(asked, fallback time.Duration) time.Duration {
 }
 
 // takeRoom takes places for sessions of one owner, and what they need.
-func (b *birth) takeRoom(ctx context.Context, owner string, each need, count int, wait time.Duration) error {
+func (b *birth) takeRoom(ctx context.Context, owner string, each map[string]need, count int, wait time.Duration) error {
 	r := b.r
 	cfg := r.Catalog().Config.Sessions
 	r.mu.Lock()
@@ -167,7 +176,7 @@ func (b *birth) takeRoom(ctx context.Context, owner string, each need, count int
 	if err != nil {
 		return err
 	}
-	if err := r.budget.reserve(ctx, each, count, wait); err != nil {
+	if err := r.takeRoom(ctx, &request{owner: owner, servers: each, count: count}, wait); err != nil {
 		r.uncount(owner, count)
 		return err
 	}
@@ -189,10 +198,10 @@ func (r *Registry) uncount(owner string, count int) {
 }
 
 // add puts one more session on its way.
-func (b *birth) add(owner, parent, pin string, f facts, each need) *Session {
+func (b *birth) add(owner, parent, pin string, f facts, each map[string]need) *Session {
 	s := b.r.newSession(newID(), owner, KindOpened, time.Now().UTC(), f)
 	token, hash := newToken()
-	s.Parent, s.pin, s.servers, s.said, s.token, s.need = parent, pin, f.Servers, f.Members, hash, each
+	s.Parent, s.pin, s.servers, s.said, s.token, s.reserved = parent, pin, f.Servers, f.Members, hash, maps.Clone(each)
 	b.children, b.tokens = append(b.children, s), append(b.tokens, token)
 	return s
 }
@@ -297,32 +306,47 @@ func (b *birth) seedMember(ctx context.Context, s *Session, m *frozenMember, las
 	return b.r.seed(ctx, e, s.ID, s.stateDir(e.ID), src)
 }
 
-// start starts the members that a session must have running before it is given
-// to anybody: those that were carried, unless nothing can go wrong with them,
-// and with eager all. It says of each what went wrong.
-func (b *birth) start(ctx context.Context, s *Session, _ bool) error {
+// carried names the members that begin with what was frozen.
+func (b *birth) carried() map[string]bool {
 	carried := make(map[string]bool)
 	if b.from != nil {
 		for _, m := range b.from.Members {
 			carried[m.Server] = true
 		}
 	}
+	return carried
+}
+
+// starts reports whether a member must run before its session is given to
+// anybody: one that was carried, unless nothing can go wrong with it, and with
+// eager all. What the rules keep from the owner is not started.
+func (b *birth) starts(e *Entry, carried bool) bool {
+	on, _ := e.On()
+	return on && e.own() && b.r.mayStart(b.owner, e.ID) && (b.eager || e.Eager || carried && !e.driver.Info().Light)
+}
+
+// start starts what must run. It says of each member what went wrong. Room that
+// was reserved for others is kept only for built-in servers, which start later.
+func (b *birth) start(ctx context.Context, s *Session, _ bool) error {
+	carried := b.carried()
 	var starting []*Entry
 	for _, e := range s.members() {
-		if on, _ := e.On(); !on || !s.starts(e.ID) {
-			continue
-		}
-		if b.eager || e.Eager || carried[e.ID] && !e.driver.Info().Light {
+		if b.starts(e, carried[e.ID]) {
 			starting = append(starting, e)
 		}
 	}
-	return joined(atAll(len(starting), func(i int) error {
+	err := joined(atAll(len(starting), func(i int) error {
 		up, _, err := s.Upstream(starting[i].ID)
 		if err == nil {
 			_, err = up.Conn(ctx)
 		}
 		return err
 	}))
+	s.unreserve(func(member string) bool {
+		e := s.Catalog().Entry(member)
+		return e == nil || !e.driver.Info().Light
+	})
+	return err
 }
 
 // register writes the sessions down and lets them be found.
@@ -390,7 +414,7 @@ func (r *Registry) unopen(all ...*Session) {
 	for _, s := range all {
 		if s.Kind == KindOpened {
 			r.uncount(s.Owner, 1)
-			r.budget.release(s.need)
+			s.unreserve(nil)
 		}
 	}
 }

@@ -54,26 +54,29 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
+// prompt is small with a server that runs from the beginning.
+var prompt = strings.Replace(small, "command: own,", "command: own, eager: true,", 1)
+
 func TestBudget(t *testing.T) {
 	for name, tt := range map[string]struct {
 		bound string
 		want  []string
 	}{
-		"memory":    {"memory: 350MiB", []string{"101 MiB", "303 MiB of 350 MiB", "0 of this kind would fit", "sessions.memory"}},
+		"memory":    {"memory: 350MiB", []string{"100 MiB", "300 MiB of 350 MiB", "0 of this kind would fit", "sessions.memory"}},
 		"instances": {"instances: 3", []string{"1 instances", "3 of 3 instances", "0 of this kind would fit", "sessions.instances"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			yaml := "sessions: {wait: 0, " + tt.bound + "}\n" + small
+			yaml := "sessions: {wait: 0, " + tt.bound + "}\n" + prompt
 			w := newWorld(t, yaml)
 			ctx := t.Context()
 			a := w.opened(session.OpenOptions{})
 			_, err := w.Fork(ctx, a, session.ForkOptions{Count: 3})
-			wantHas(t, "a fork of three", failure(err), "refused: ", "3 sessions need", "2 of this kind would fit")
+			wantHas(t, "a fork of three", failure(err), "refused: ", "3 sessions need", "servers: [own]", "2 of this kind would fit")
 			_, err = w.Fork(ctx, a, session.ForkOptions{Count: 50})
 			wantHas(t, "a fork that never fits", failure(err), "refused: ", "50 sessions need")
 			b := w.fork(a, 2)
 			_, _, err = w.OpenSession(ctx, session.OpenOptions{})
-			wantHas(t, "one too many", failure(err), append(tt.want, "refused: ")...)
+			wantHas(t, "one too many", failure(err), append(tt.want, "refused: ", "servers: [own]")...)
 			// What needs nothing of it has room.
 			light := w.opened(session.OpenOptions{Servers: []string{"mem"}})
 			w.CloseSession(ctx, b[0])
@@ -93,77 +96,10 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// Who does not fit waits in line; a large one is not overtaken for ever.
-func TestBudgetQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "sessions: {instances: 4, wait: 1m, idle: 0}\n"+small)
-		var all []*session.Session
-		for range 4 {
-			all = append(all, w.opened(session.OpenOptions{}))
-		}
-		var mu sync.Mutex
-		var order []string
-		var wg sync.WaitGroup
-		note := func(what string) {
-			mu.Lock()
-			defer mu.Unlock()
-			order = append(order, what)
-		}
-		wait := func(what string, do func() error) {
-			wg.Go(func() {
-				if err := do(); err != nil {
-					what += " " + failure(err)
-				}
-				note(what)
-			})
-			synctest.Wait()
-		}
-		open := func(ctx context.Context, wait time.Duration) func() error {
-			return func() error {
-				_, _, err := w.OpenSession(ctx, session.OpenOptions{Wait: wait})
-				return err
-			}
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		wait("large", func() error {
-			_, err := w.Fork(t.Context(), all[3], session.ForkOptions{Count: 2, Wait: time.Hour})
-			return err
-		})
-		wait("small", open(t.Context(), time.Hour))
-		wait("impatient", open(t.Context(), time.Second))
-		wait("gone", open(ctx, time.Hour))
-		began := time.Now()
-		_, _, err := w.OpenSession(t.Context(), session.OpenOptions{Wait: -1})
-		wantHas(t, "one that does not wait", failure(err), "refused: ", "would fit")
-		if took := time.Since(began); took != 0 {
-			t.Errorf("it waited for %v", took)
-		}
-		time.Sleep(2 * time.Second)
-		cancel()
-		synctest.Wait()
-		// One place is not enough for the first in line, and the next waits behind it.
-		w.CloseSession(t.Context(), all[0])
-		synctest.Wait()
-		note("|")
-		w.CloseSession(t.Context(), all[1])
-		synctest.Wait()
-		note("|")
-		w.CloseSession(t.Context(), all[2])
-		wg.Wait()
-		got := strings.Join(order, ", ")
-		mu.Lock()
-		defer mu.Unlock()
-		if len(order) != 6 || !strings.HasPrefix(order[0], "impatient refused: ") || !strings.HasPrefix(order[1], "gone refused: ") ||
-			order[2] != "|" || order[3] != "large" || order[4] != "|" || order[5] != "small" {
-			t.Errorf("they came in as %s", got)
-		}
-	})
-}
-
 // A bound that is raised lets those in who wait.
 func TestBudgetRaised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "sessions: {instances: 1}\n"+small)
+		w := newWorld(t, "sessions: {instances: 1}\n"+prompt)
 		w.opened(session.OpenOptions{})
 		opened := make(chan error, 1)
 		go func() {
@@ -171,7 +107,7 @@ func TestBudgetRaised(t *testing.T) {
 			opened <- err
 		}()
 		synctest.Wait()
-		w.apply("sessions: {instances: 2}\n" + small)
+		w.apply("sessions: {instances: 2}\n" + prompt)
 		if err := <-opened; err != nil {
 			t.Error(failure(err))
 		}
@@ -180,7 +116,7 @@ func TestBudgetRaised(t *testing.T) {
 
 func TestManyOpensAtOnce(t *testing.T) {
 	const most, all = 300, 1000
-	w := newWorld(t, fmt.Sprintf("sessions: {max: 0, per_principal: 0, instances: %d, memory: off, wait: 0}\n", most)+small)
+	w := newWorld(t, fmt.Sprintf("sessions: {max: 0, per_principal: 0, instances: %d, memory: off, wait: 0}\n", most)+prompt)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var opened []*session.Session

@@ -106,6 +106,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 		pins: make(map[string][]config.Server), views: make(map[string]*Catalog), perOwner: make(map[string]int),
 		warm: make(map[string]*warm), warming: make(chan struct{}, 1),
 	}
+	r.budget.short = make(chan need, 1)
 	r.budget.set(bounds(cfg))
 	r.life, r.end = context.WithCancel(context.Background())
 	overrides, err := o.Store.Overrides(ctx)
@@ -123,6 +124,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 		r.startEager(restored)
 	}
 	r.reaper.Go(r.reap)
+	r.reaper.Go(r.yield)
 	r.warmUp(r.Catalog())
 	return r, nil
 }
@@ -374,6 +376,7 @@ func (r *Registry) sharedUpstream(e *Entry) (*upstream.Upstream, error) {
 type owned struct {
 	s      *Session
 	origin string
+	heir   *Session // one that uses what stays with an origin, where s is nil
 }
 
 // newUpstream makes the hold on a server.
@@ -396,6 +399,7 @@ func (r *Registry) newUpstream(e *Entry, by owned, adopt *store.Handle) *upstrea
 	o := r.upstreamOptions(e, spec, caps)
 	o.Eager = e.Eager && (s == nil || s.starts(e.ID))
 	o.Prepare, o.Conn.Shared = r.prepare(e, by), s == nil
+	o.Room = r.roomFor(e, by, adopt != nil)
 	if e.driver.Info().Adopts {
 		created := time.Now()
 		o.Keep = func(h driver.Handle, hello json.RawMessage) error {

@@ -86,7 +86,7 @@ func (r *Registry) restore(ctx context.Context) error {
 	}
 	for _, h := range stay {
 		if l := r.lent[lentKey(r.originOf(h), h.Server)]; l != nil {
-			e, by := r.lentEntry(h), owned{origin: r.originOf(h)}
+			e, by := r.lentEntry(h), owned{origin: r.originOf(h), heir: r.sessions[h.Session]}
 			l.up = r.newUpstream(e, by, &h)
 			continue
 		}
@@ -142,8 +142,6 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 		r.defaults[s.Owner] = s
 	case KindOpened:
 		r.tokens[s.token] = s
-		s.need = needs(s.Catalog())
-		r.budget.force(s.need)
 		r.opened++
 		r.perOwner[s.Owner]++
 	}

@@ -31,11 +31,11 @@ func (r *Registry) Rewind(ctx context.Context, s *Session, id string, wait time.
 	if snap.Session != s.ID {
 		return &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf("snapshot %s was made of session %s; open a session from it, or rewind to one of %s's own", id, snap.Session, s.ID)}
 	}
-	wait = choose(wait, r.Catalog().Config.Sessions.ForkWait)
+	wait, told := r.patience(wait, r.Catalog().Config.Sessions.ForkWait)
 	began := time.Now()
 	thaw, err := s.gate.freeze(ctx, wait)
 	if err != nil {
-		return err
+		return told(err)
 	}
 	defer thaw()
 	changed, err := s.rewinds()

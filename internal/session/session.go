@@ -35,7 +35,6 @@ type Session struct {
 	servers []string          // only these of them; nil for all
 	said    map[string]Member // more about some of them
 	token   string            // sha256 of its token in hex; empty without
-	need    need              // what it holds of the budget
 	// pinnedOwner is what the edge needs to let its token in.
 	pinnedOwner []byte
 	// caps are the capabilities of the one client there is; nil when there may
@@ -67,6 +66,7 @@ type Session struct {
 	ending   map[string][]chan struct{} // retired parts, by server
 	watchers map[*watch]struct{}
 	spares   map[string]*spares // by member
+	reserved map[string]need    // room for members that have not started, by member
 }
 
 // A part is a session's hold on one server.
@@ -110,8 +110,12 @@ func (s *Session) particular() bool {
 // owner. One that is kept from the owner is carried by forks and snapshots, and
 // runs only where somebody calls it who may.
 func (s *Session) starts(member string) bool {
-	may := s.r.Catalog().starts
-	return may == nil || may(s.Owner, s.pinnedOwner, member)
+	return s.r.mayStart(Owner{Name: s.Owner, Pinned: s.pinnedOwner}, member)
+}
+
+func (r *Registry) mayStart(o Owner, member string) bool {
+	may := r.Catalog().starts
+	return may == nil || may(o.Name, o.Pinned, member)
 }
 
 // Touch notes that the session is in use.

@@ -80,9 +80,10 @@ func (r *Registry) takeSnapshot(ctx context.Context, s *Session, o SnapshotOptio
 	}
 	id := newSnapshotID()
 	dir := filepath.Join(r.snapshotHome(), id)
-	m, err := s.freeze(ctx, dir, choose(o.Wait, r.Catalog().Config.Sessions.ForkWait), false)
+	wait, told := r.patience(o.Wait, r.Catalog().Config.Sessions.ForkWait)
+	m, err := s.freeze(ctx, dir, wait, false)
 	if err != nil {
-		return nil, err
+		return nil, told(err)
 	}
 	snap := &snapshot{
 		Snapshot: store.Snapshot{

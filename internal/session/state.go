@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
@@ -208,26 +207,6 @@ func (s *Session) members() []*Entry {
 		}
 	}
 	return own
-}
-
-// needs is what a session with these servers may use.
-func needs(c *Catalog) need {
-	var n need
-	for _, e := range c.Entries {
-		if on, _ := e.On(); !on || !e.own() {
-			continue
-		}
-		n.memory += e.Budget.Memory
-		if !e.driver.Info().Light {
-			n.instances++
-		}
-	}
-	return n
-}
-
-// bounds are those of a config.
-func bounds(c *config.Config) need {
-	return need{memory: c.Sessions.Memory, instances: c.Sessions.Instances}
 }
 
 // memberError says whose state could not be dealt with.

@@ -280,7 +280,7 @@ func (r *Registry) coolDown(w *warm) {
 }
 
 func (r *Registry) discardWarm(w *warm) {
-	r.budget.release(need{memory: w.held})
+	r.budget.releaseAhead(need{memory: w.held})
 	w.granted, w.held = 0, 0
 	if w.snap != nil {
 		r.discardReady(w.e, *w.snap, w.dir)

@@ -154,13 +154,19 @@ servers:
 	w := boxWorld(t, yaml)
 	w.isWarm(2)
 	var all []*session.Session
-	for range 3 {
-		all = append(all, w.opened(session.OpenOptions{}))
+	for n := range 5 {
+		if n > 2 { // what stands ready gives way
+			w.isWarm(5 - n)
+		}
+		all = append(all, w.opened(session.OpenOptions{Eager: true, Wait: -1}))
 	}
-	_, _, err := w.OpenSession(t.Context(), session.OpenOptions{Wait: -1})
-	wantHas(t, "a fourth", failure(err), "refused: ", "500 MiB of 512 MiB")
-	if err := w.CloseSession(t.Context(), all[2]); err != nil {
-		t.Fatal(err)
+	w.isWarm(0)
+	_, _, err := w.OpenSession(t.Context(), session.OpenOptions{Eager: true, Wait: -1})
+	wantHas(t, "a sixth", failure(err), "refused: ", "500 MiB of 512 MiB")
+	for _, s := range all[2:] {
+		if err := w.CloseSession(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
 	}
 	all = all[:2]
 	w.Fill()

@@ -34,14 +34,14 @@ func (r *Registry) grant(w *warm, changed bool) {
 	if most > 0 && each > 0 {
 		n = int(min(int64(n), max(0, most/2-others)/each))
 	}
-	r.budget.release(need{memory: w.held})
-	for n > 0 && !r.budget.take(need{memory: each * int64(n)}) {
+	r.budget.releaseAhead(need{memory: w.held})
+	for n > 0 && !r.budget.takeAhead(need{memory: each * int64(n)}) {
 		n--
 	}
 	refused := false
 	if n != was {
 		if refused = !r.haveReady(e, *snap, n); refused {
-			r.budget.release(need{memory: each * int64(n)})
+			r.budget.releaseAhead(need{memory: each * int64(n)})
 			n = 0
 		}
 	}
@@ -80,6 +80,63 @@ func (r *Registry) fillWarm() {
 		r.grant(w, false)
 		r.coolDown(w)
 	}
+}
+
+// yield has what stands ready give way to requests that wait, until the registry
+// ends.
+func (r *Registry) yield() {
+	for {
+		select {
+		case n := <-r.budget.short:
+			if short := r.budget.missing(n); short > 0 {
+				r.yieldWarm(short)
+			}
+		case <-r.life.Done():
+			return
+		}
+	}
+}
+
+// yieldWarm gives back so much memory, or all that instances hold which stand
+// ready. The reaper has more of them made when nobody waits.
+func (r *Registry) yieldWarm(short int64) {
+	r.granting.Lock()
+	defer r.granting.Unlock()
+	r.mu.Lock()
+	var all []*warm
+	for _, w := range r.warm {
+		if w.held > 0 {
+			w.users++
+			all = append(all, w)
+		}
+	}
+	r.mu.Unlock()
+	for _, w := range all {
+		if short > 0 {
+			short -= r.shrink(w, short)
+		}
+		r.coolDown(w)
+	}
+}
+
+// shrink lets go of as many ready instances of a server as hold so much memory,
+// and returns how much they held. r.granting is held, and the caller is a user.
+func (r *Registry) shrink(w *warm, short int64) int64 {
+	r.mu.Lock()
+	e, snap, granted, held := w.e, w.snap, w.granted, w.held
+	r.mu.Unlock()
+	each := held / int64(granted)
+	n := int(min(int64(granted), (short+each-1)/each))
+	refused := !r.haveReady(e, *snap, granted-n)
+	if refused {
+		n = granted
+	}
+	freed := each * int64(n)
+	r.mu.Lock()
+	w.granted, w.held, w.refused = granted-n, held-freed, refused
+	r.mu.Unlock()
+	r.budget.releaseAhead(need{memory: freed})
+	return freed
 }
 
 // A trial is an instance that is nobody's.

@@ -93,6 +93,7 @@ func (u *Upstream) finish(end func(driver.Instance, json.RawMessage), unadopted 
 	if adopt != nil {
 		unadopted(adopt)
 	}
+	u.freeRoom()
 	if u.o.Closed != nil {
 		u.o.Closed()
 	}

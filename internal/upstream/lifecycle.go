@@ -52,6 +52,11 @@ type Options struct {
 	// with the state it works on; nil where nothing is missing.
 	Prepare func(ctx context.Context, spec *driver.Spec) error
 
+	// Room is asked for before an instance is started or adopted, and may wait.
+	// What it returns is called once the instance has ended. nil where there is
+	// always room.
+	Room func(ctx context.Context) (giveBack func(), err error)
+
 	// Keep records an instance's handle and what its server said, before it is
 	// used; Drop forgets them. Both may be nil.
 	Keep func(h driver.Handle, hello json.RawMessage) error
@@ -113,6 +118,7 @@ type Upstream struct {
 	retry    *time.Timer
 	held     int           // how many keep it from starting
 	unheld   chan struct{} // closed when nobody does any more
+	room     func()        // gives the room of the instance back; nil while it has none
 
 	levelling sync.Mutex // held while a connection is told the level
 	keeping   sync.Mutex // held while the handle is written or forgotten
@@ -399,6 +405,10 @@ func (u *Upstream) set(state, reason string) {
 // run makes one attempt and, when it succeeds, stays until the connection or
 // the instance ends.
 func (u *Upstream) run(a *attempt) {
+	if err := u.takeRoom(); err != nil {
+		u.noRoom(a, err)
+		return
+	}
 	// What it works on may take longer to be there than it takes to start.
 	spec, err := u.o.Spec, error(nil)
 	if u.o.Prepare != nil {
@@ -414,6 +424,7 @@ func (u *Upstream) run(a *attempt) {
 	}
 	if errors.Is(err, errNotWanted) {
 		cancel()
+		u.freeRoom()
 		close(a.done)
 		return
 	}
@@ -450,7 +461,11 @@ func (u *Upstream) run(a *attempt) {
 	}
 	if err != nil {
 		a.err = u.failed(err)
+		there := u.adopt != nil // it may well run
 		u.mu.Unlock()
+		if !there {
+			u.freeRoom()
+		}
 		close(a.done)
 		return
 	}
@@ -540,6 +555,7 @@ func (u *Upstream) stay(inst driver.Instance, conn *Conn) {
 	// folder and the same handle. Until then u.conn keeps callers waiting.
 	conn.close()
 	u.discard(inst)
+	u.freeRoom()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.closed {
