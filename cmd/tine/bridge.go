@@ -239,7 +239,8 @@ func (b *bridge) post(ctx context.Context, msg wire.Message, frame []byte) (*htt
 			req.Header.Set(wire.HeaderName, wire.EncodeHeader(p.Name()))
 		}
 	} else if msg.Method == wire.MethodInitialize {
-		req.Header.Del(wire.HeaderSession)
+		// With the client's id, where it has one: the gateway refuses a second
+		// handshake, unless it no longer knows the client.
 		req.Header.Del(wire.HeaderVersion)
 	}
 	return req, nil
@@ -255,13 +256,15 @@ func (b *bridge) send(ctx context.Context, msg wire.Message, frame []byte) {
 		return
 	}
 	defer resp.Body.Close()
+	opened := false
 	if id := resp.Header.Get(wire.HeaderSession); id != "" && msg.Method == wire.MethodInitialize {
+		opened = true
 		b.mu.Lock()
 		b.session = id
 		b.mu.Unlock()
 	}
 	answered := b.copyOut(resp, msg)
-	if msg.Method == wire.MethodInitialize && answered {
+	if opened && answered {
 		b.wg.Go(func() { b.listen(ctx) })
 	}
 	if !answered && msg.IsRequest() && ctx.Err() == nil {
@@ -324,7 +327,7 @@ func (b *bridge) copyOut(resp *http.Response, msg wire.Message) bool {
 		b.write(wire.AppendFailure(nil, msg.ID, m.Error))
 		return true
 	}
-	if msg.Method == wire.MethodInitialize {
+	if msg.Method == wire.MethodInitialize && m.Error == nil {
 		b.mu.Lock()
 		b.version = wire.FindString(m.Result, "protocolVersion")
 		b.mu.Unlock()

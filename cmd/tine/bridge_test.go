@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -39,5 +42,46 @@ func TestNeverSent(t *testing.T) {
 		if got := neverSent(tt.err); got != tt.want {
 			t.Errorf("%s: %v is %v", tt.name, tt.err, got)
 		}
+	}
+}
+
+// A second handshake names the client of the first, so that the gateway can
+// refuse it, and opens no second stream.
+func TestBridgeSecondInitialize(t *testing.T) {
+	hellos, listens := make(chan string, 8), make(chan string, 8)
+	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get("Mcp-Session-Id")
+		switch {
+		case r.Method == http.MethodGet:
+			listens <- id
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		case r.Method != http.MethodPost:
+		case id == "":
+			hellos <- id
+			w.Header().Set("Mcp-Session-Id", "first")
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}`)
+		default:
+			hellos <- id
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"initialized already"}}`)
+		}
+	}))
+	defer ts.Close()
+	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}` + "\n"
+	var out bytes.Buffer
+	b := newBridge(t.TempDir(), &gatewayFile{URL: ts.URL}, "", &out)
+	if err := b.run(t.Context(), strings.NewReader(hello+hello)); err != nil {
+		t.Fatal(err)
+	}
+	if first, second := <-hellos, <-hellos; first != "" || second != "first" {
+		t.Errorf("the handshakes name the clients %q and %q", first, second)
+	}
+	if n := len(listens); n > 1 {
+		t.Errorf("%d streams were opened", n)
+	}
+	if !strings.Contains(out.String(), "initialized already") || b.version != "2025-11-25" {
+		t.Errorf("version %q, written %s", b.version, out.String())
 	}
 }

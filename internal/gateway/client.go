@@ -113,8 +113,14 @@ func (c *client) desc() *upstream.Client {
 	return &upstream.Client{Key: c.id, Info: c.init.ClientInfo, Caps: c.init.Capabilities, LogLevel: c.level}
 }
 
-// close ends what the client has under way. Its session goes on.
+// close ends what the client has under way, and its stream. Its session goes on.
 func (c *client) close() {
+	c.detach()
+	c.out.close()
+}
+
+// detach is close for a client whose stream goes on without it.
+func (c *client) detach() {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
@@ -126,7 +132,6 @@ func (c *client) close() {
 	c.mu.Unlock()
 	c.end(upstream.Cancelled())
 	c.unhear()
-	c.out.close()
 	if len(subs) > 0 && c.sess.Kind != session.KindClient {
 		// A server may take its time, which whoever ends clients has not. In a
 		// gateway that ends the connections end as well.

@@ -198,37 +198,45 @@ func (d *duplex) begin(id []byte, cancel context.CancelCauseFunc) (done func(), 
 	}, true
 }
 
-// initialize shakes hands. A second one starts over.
+// initialize shakes hands, once: a second client on the channel would leave the
+// first one's subscriptions and requests behind. After a handshake that failed
+// the client may try again.
 func (d *duplex) initialize(msg wire.Message) {
 	var init initParams
 	if err := json.Unmarshal(orEmpty(msg.Params), &init); err != nil {
 		d.send(frameOf(msg.ID, failed("", invalidParams("unreadable params: "+err.Error()))))
 		return
 	}
-	d.sess.SetCapabilities(init.Capabilities)
-	c := d.g.newClient(newClientID(), d.view, d.sess, d.principal(), negotiate(init.ProtocolVersion), init, d.out)
+	id := bytes.Clone(msg.ID)
 	d.mu.Lock()
-	old := d.c
-	d.c = c
-	closed := d.closed
-	d.mu.Unlock()
-	if old != nil {
-		old.unhear()
-	}
-	if closed {
-		c.close()
+	if d.c != nil {
+		d.mu.Unlock()
+		d.send(frameOf(id, failed("", errInitialized)))
 		return
 	}
-	id := bytes.Clone(msg.ID)
-	d.spawn(func() {
+	c := d.g.newClient(newClientID(), d.view, d.sess, d.who, negotiate(init.ProtocolVersion), init, d.out)
+	d.c = c
+	d.mu.Unlock()
+	d.sess.SetCapabilities(init.Capabilities)
+	started := d.spawn(func() {
 		x := &exchange{g: d.g, who: d.principal(), view: d.view, sess: d.sess, client: c.desc(), conn: c, method: wire.MethodInitialize}
 		res, err := x.initialized(d.life, c.version)
 		if err != nil {
 			res = failed(wire.MethodInitialize, err)
+			d.mu.Lock()
+			d.c = nil
+			d.mu.Unlock()
+			c.detach()
 		}
 		d.send(frameOf(id, res))
 	})
+	if !started {
+		c.close()
+	}
 }
+
+// errInitialized refuses a second handshake, as the official SDKs do.
+var errInitialized = &wire.Error{Code: wire.CodeInvalidRequest, Message: "Invalid Request: this connection is initialized already; end it and open another one to begin anew"}
 
 func (d *duplex) legacy(ctx context.Context, c *client, msg wire.Message, params wire.Params, done func()) {
 	x := &exchange{g: d.g, who: d.principal(), view: d.view, sess: d.sess, conn: c, method: msg.Method, params: params, trace: d.g.parentOf(nil, &params), from: d.from}

@@ -166,6 +166,10 @@ func (g *Gateway) post(w http.ResponseWriter, r *http.Request, who identity.Prin
 		return
 	}
 	if msg.Method == wire.MethodInitialize && msg.ID != nil {
+		if c := g.find(id, who); c != nil && c.view == d.view {
+			rpcError(w, http.StatusBadRequest, msg.ID, errInitialized)
+			return
+		}
 		g.postInitialize(w, r, who, d, msg, rw)
 		return
 	}
