@@ -23,6 +23,16 @@ func (c *Client) NewToken(ctx context.Context, t api.NewToken) (*api.CreatedToke
 	return &out, nil
 }
 
+// RotateToken gives a principal another token in the place of the one it has, which
+// is worthless from now on. Its sessions stay.
+func (c *Client) RotateToken(ctx context.Context, name string) (*api.CreatedToken, error) {
+	var out api.CreatedToken
+	if err := c.do(ctx, http.MethodPost, nil, nil, &out, "v1", "tokens", name, "rotate"); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
 // RevokeToken makes a token worthless from now on.
 func (c *Client) RevokeToken(ctx context.Context, name string) error {
 	return c.do(ctx, http.MethodDelete, nil, nil, nil, "v1", "tokens", name)

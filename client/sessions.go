@@ -144,6 +144,16 @@ func (c *Client) CloseSession(ctx context.Context, id string) error {
 	return c.do(ctx, http.MethodDelete, nil, nil, nil, "v1", "sessions", id)
 }
 
+// NewSessionToken gives a session another token in the place of the one it has. The
+// answer is the only place where it is ever shown.
+func (c *Client) NewSessionToken(ctx context.Context, id string) (*api.OpenedSession, error) {
+	var out api.OpenedSession
+	if err := c.do(ctx, http.MethodPost, nil, nil, &out, "v1", "sessions", id, "token"); err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
 // Fork makes sessions that begin with the state of another one, all or none.
 func (c *Client) Fork(ctx context.Context, id string, in api.ForkRequest, options ...CreateOption) (*api.Forks, error) {
 	return create[api.Forks](ctx, c, in, options, "v1", "sessions", id, "forks")

@@ -31,7 +31,7 @@ func TestGolden(t *testing.T) {
 		{"replay", []string{"replay call_0005 --yes", "replay call_0005 --yes --json", "replay call_0004 -y", "replay call_0003 --yes", "replay files --yes", "replay call_0005", "replay"}},
 		{"token", []string{
 			"token", "token list", "token list --json", "token new kim", "token new kim --role viewer --expires 90d", "token new kim --json",
-			"token revoke ci", "token revoke ci --json", "token revoke alice", "token revoke bord",
+			"token rotate ci", "token rotate ci --json", "token rotate cy", "token revoke ci", "token revoke ci --json", "token revoke alice", "token revoke bord",
 			"token new", "token new ci", "token new kim --role viewr", "token new kim --expires soon", "token new kim --expires -1h", "token new kim --expires 2020-01-01", "token lst", "token list x",
 		}},
 		{"session", []string{
@@ -44,6 +44,7 @@ func TestGolden(t *testing.T) {
 			"session open", "session open --label run=7 --label a=b=c --ttl 2h --idle 0", "session open --json", "session open --count 1 --json", "session open --from base",
 			"session open --from snp_0000000000b --server memory --autosnapshot every=10 --autosnapshot before=files__write_*,memory__* --autosnapshot keep=3 --wait 1d",
 			"session fork 0a", "session fork ses_0a0000000001 --count 3 --label try=a", "session fork 0a --json",
+			"session token 0a", "session token 0a --json", "session token 0b11",
 			"session snapshot 0a", "session snapshot 0a --name calm --label a=b", "session snapshot 0a --json",
 			"session rewind 0a --yes", "session rewind 0a base -y", "session rewind 0a 0000000000a --yes --json",
 			"session close 0a", "session close 0c ses_0b1 0c0 ses_0a0000000001", "session close 0a --json", "session close --all --label run=7", "session close --all --yes --json", "session close --all --label run=8",

@@ -41,6 +41,7 @@ type fakeGateway struct {
 
 	tokens      func() (any, *api.Error)
 	newToken    func(t api.NewToken) (any, *api.Error)
+	rotateToken func(name string) (any, *api.Error)
 	revokeToken func(name string) (any, *api.Error)
 
 	startLogin  func(server string, l api.LoginRequest) (any, *api.Error)
@@ -123,6 +124,9 @@ func (f *fakeGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if f.newToken != nil {
 		handle("POST /v1/tokens", withBody(func(_ *http.Request, t api.NewToken) (any, *api.Error) { return f.newToken(t) }))
+	}
+	if f.rotateToken != nil {
+		handle("POST /v1/tokens/{name}/rotate", func(r *http.Request) (any, *api.Error) { return f.rotateToken(r.PathValue("name")) })
 	}
 	if f.revokeToken != nil {
 		handle("DELETE /v1/tokens/{name}", func(r *http.Request) (any, *api.Error) { return f.revokeToken(r.PathValue("name")) })

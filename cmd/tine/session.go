@@ -47,6 +47,7 @@ a name, to open new sessions from.
 		newSessionSnapshotCmd(c),
 		newSessionSnapshotsCmd(c),
 		newSessionRewindCmd(c),
+		newSessionTokenCmd(c),
 		newSessionCloseCmd(c),
 		newSessionTreeCmd(c),
 		newSessionExportCmd(c),

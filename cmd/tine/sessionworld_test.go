@@ -54,6 +54,13 @@ func (f *fakeSessions) routes(handle func(string, func(*http.Request) (any, *api
 		}
 		return f.snapshots(func(snap api.Snapshot) bool { return snap.Session == s.ID }), nil
 	})
+	handle("POST /v1/sessions/{id}/token", func(r *http.Request) (any, *api.Error) {
+		s, e := f.find(r.PathValue("id"), false)
+		if e != nil {
+			return nil, e
+		}
+		return api.OpenedSession{Session: *s, Token: "tine_ses_another"}, nil
+	})
 	handle("POST /v1/sessions/{id}/rewind", withBody(func(r *http.Request, in api.RewindRequest) (any, *api.Error) {
 		s, e := f.find(r.PathValue("id"), false)
 		if e == nil {

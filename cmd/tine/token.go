@@ -26,9 +26,9 @@ token.`
 func newTokenCmd(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Make, list and revoke the tokens that let callers in",
-		Long: `Makes, lists and revokes bearer tokens. A token names a principal, who it is that
-calls, and gives it a role: a user calls tools and sees its own calls, a viewer
+		Short: "Make, list, rotate and revoke the tokens that let callers in",
+		Long: `Makes, lists, rotates and revokes bearer tokens. A token names a principal, who it
+is that calls, and gives it a role: a user calls tools and sees its own calls, a viewer
 sees all servers, calls and metrics, an operator changes servers, tokens and
 credentials too. Which servers and tools a principal gets is said by auth.rules
 in the config.
@@ -41,11 +41,12 @@ one.
 		Example: `  tine token new alice
   tine token new ci --role viewer --expires 90d
   tine token list
+  tine token rotate ci
   tine token revoke ci`,
 		Args: cobra.ArbitraryArgs,
 		RunE: group,
 	}
-	cmd.AddCommand(newTokenNewCmd(c), newTokenListCmd(c), newTokenRevokeCmd(c))
+	cmd.AddCommand(newTokenNewCmd(c), newTokenListCmd(c), newTokenRotateCmd(c), newTokenRevokeCmd(c))
 	return cmd
 }
 
@@ -97,12 +98,31 @@ func newTokenListCmd(c *cli) *cobra.Command {
 	}
 }
 
+func newTokenRotateCmd(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rotate NAME",
+		Short: "Change the token of a principal, who keeps its sessions",
+		Long: `Makes another token for the principal NAME and prints it alone on standard output.
+The old one is refused at once. Role and time stay, and so do the principal's
+sessions, with their tokens. A token that stands in the config is changed there.
+
+` + tokenWhere,
+		Example: `  tine token rotate ci
+  tine token rotate ci --json | jq -r .token`,
+		Args:              oneArg("the name of a token"),
+		ValidArgsFunction: c.completeToken,
+		RunE:              func(cmd *cobra.Command, args []string) error { return c.rotateToken(cmd.Context(), args[0]) },
+	}
+}
+
 func newTokenRevokeCmd(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke NAME",
 		Short: "Make a token worthless",
-		Long: `Revokes the token of a principal: whoever still shows it is refused. A token that
-stands in the config is taken out there.
+		Long: `Revokes the token of a principal: whoever still shows it is refused, and so is
+whoever shows the token of one of its sessions, until there is a token of that
+name again. To change a token, rotate it. One that stands in the config is taken
+out there.
 
 ` + tokenWhere,
 		Example:           "  tine token revoke ci",
@@ -116,6 +136,7 @@ stands in the config is taken out there.
 type tokens interface {
 	Tokens(context.Context) (*api.TokenList, error)
 	NewToken(context.Context, api.NewToken) (*api.CreatedToken, error)
+	RotateToken(ctx context.Context, name string) (*api.CreatedToken, error)
 	RevokeToken(ctx context.Context, name string) error
 }
 
@@ -160,6 +181,25 @@ func (c *cli) newToken(ctx context.Context, t api.NewToken) error {
 	if first {
 		say("\nIt is the first one: from now on everybody needs a token, also on this machine.\nOnly this user's own tine commands find the gateway's token in its state folder.")
 	}
+	return nil
+}
+
+func (c *cli) rotateToken(ctx context.Context, name string) error {
+	var made *api.CreatedToken
+	err := c.withTokens(ctx, func(ctx context.Context, all tokens) (err error) {
+		if made, err = all.RotateToken(ctx, name); err != nil {
+			return unknownToken(ctx, all, name, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if c.flags.json {
+		return c.printJSON(createdToken{made, identity.HashToken(made.Secret)})
+	}
+	fmt.Fprintln(c.stdout, made.Secret)
+	c.say("\nThis is the token of %q from now on. Keep it: it is not shown again. The old one is refused.", made.Name)
 	return nil
 }
 

@@ -77,6 +77,15 @@ func TestTokensWithoutGateway(t *testing.T) {
 	if code != 0 || !strings.Contains(stdout, "alice  operator") || !strings.Contains(stdout, "ci     user") {
 		t.Errorf("exit %d, %q", code, stdout)
 	}
+	if _, stderr, code = inFolder(t, state, "token", "rotate", "alce"); code != exitUsage || !strings.Contains(stderr, "did you mean alice?") {
+		t.Errorf("exit %d, %q", code, stderr)
+	}
+	stdout, stderr, code = inFolder(t, state, "token", "rotate", "alice")
+	if next := strings.TrimSuffix(stdout, "\n"); code != 0 || next == token || strings.Contains(stderr, next) {
+		t.Errorf("rotated: exit %d, %q, %q", code, stdout, stderr)
+	} else if kept := keptTokens(t, state); kept[0].Hash != identity.HashToken(next) || kept[0].Role != "operator" || !kept[0].Expires.Equal(testNow.AddDate(0, 0, 90)) {
+		t.Errorf("kept %+v", kept)
+	}
 	if _, stderr, code = inFolder(t, state, "token", "revoke", "alce"); code != exitUsage || !strings.Contains(stderr, "did you mean alice?") {
 		t.Errorf("exit %d, %q", code, stderr)
 	}

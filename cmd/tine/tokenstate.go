@@ -128,6 +128,9 @@ func (t *folderTokens) NewToken(ctx context.Context, n api.NewToken) (*api.Creat
 	if !identity.ValidName(n.Name) {
 		return nil, usagef("name %q is not one that a token may have: 1 to 64 letters, digits, dots, dashes, underscores and @", n.Name)
 	}
+	if n.Expires.Year() > identity.LastYear {
+		return nil, usagef("a token can't expire after the year %d; leave --expires out for never", identity.LastYear)
+	}
 	if err := t.open(ctx); err != nil {
 		return nil, err
 	}
@@ -145,13 +148,43 @@ func (t *folderTokens) NewToken(ctx context.Context, n api.NewToken) (*api.Creat
 	return &api.CreatedToken{Token: shownToken(kept), Secret: secret}, nil
 }
 
+func (t *folderTokens) RotateToken(ctx context.Context, name string) (*api.CreatedToken, error) {
+	var kept []store.Token
+	if t.db != nil {
+		var err error
+		if kept, err = t.db.Tokens(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, one := range kept {
+		if one.Name != name {
+			continue
+		}
+		if !one.Expires.IsZero() && !t.now().Before(one.Expires) {
+			return nil, usagef("token %q has expired; revoke it and make a new one, which its sessions stay with", name)
+		}
+		secret := identity.NewToken()
+		one.Hash, one.Created = identity.HashToken(secret), t.now()
+		if err := t.db.PutToken(ctx, one); err != nil {
+			return nil, err
+		}
+		return &api.CreatedToken{Token: shownToken(one), Secret: secret}, nil
+	}
+	return nil, noFolderToken(name)
+}
+
+// noFolderToken is the error for a name that no token has.
+func noFolderToken(name string) error {
+	return &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: fmt.Sprintf("there is no token %q", name)}
+}
+
 func (t *folderTokens) RevokeToken(ctx context.Context, name string) error {
 	found, err := t.has(ctx, name)
 	if err != nil {
 		return err
 	}
 	if !found {
-		return &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: fmt.Sprintf("there is no token %q", name)}
+		return noFolderToken(name)
 	}
 	return t.db.DeleteToken(ctx, name)
 }

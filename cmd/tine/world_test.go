@@ -206,6 +206,12 @@ func (f *fakeGateway) withTokens(ago func(time.Duration) time.Time) {
 		}
 		return api.CreatedToken{Token: api.Token{Name: t.Name, Role: t.Role, Created: testNow, Expires: t.Expires}, Secret: "tine_secret"}, nil
 	}
+	f.rotateToken = func(name string) (any, *api.Error) {
+		if name != "ci" {
+			return nil, notFound("token " + name)
+		}
+		return api.CreatedToken{Token: list[2], Secret: "tine_another"}, nil
+	}
 	f.revokeToken = func(name string) (any, *api.Error) {
 		switch name {
 		case "alice":

@@ -14,7 +14,7 @@ import (
 // done if it were allowed.
 var sessionRoutes = []struct{ method, path, body string }{
 	{"GET", "", ""}, {"PATCH", "", `{"labels":{}}`}, {"GET", "/forks", ""}, {"POST", "/forks", ""}, {"GET", "/snapshots", ""},
-	{"POST", "/snapshots", ""}, {"POST", "/rewind", ""}, {"GET", "/calls", ""}, {"GET", "/trajectory", ""}, {"GET", "/tree", ""}, {"DELETE", "", ""},
+	{"POST", "/snapshots", ""}, {"POST", "/rewind", ""}, {"POST", "/token", ""}, {"GET", "/calls", ""}, {"GET", "/trajectory", ""}, {"GET", "/tree", ""}, {"DELETE", "", ""},
 }
 
 // TestSessionsOfOthers checks that a session of somebody else is like one that
@@ -39,7 +39,7 @@ func TestSessionsOfOthers(t *testing.T) {
 	bound := bearer(other.Token)
 	for _, q := range sessionRoutes {
 		same(q.method, "/v1/sessions/ID"+q.path, q.body, asBob)
-		if !(q.method == "PATCH" || q.path == "/tree") { // those it has not even for its own
+		if !(q.method == "PATCH" || q.path == "/tree" || q.path == "/token") { // those it has not even for its own
 			same(q.method, "/v1/sessions/ID"+q.path, q.body, bound)
 		}
 	}

@@ -130,7 +130,11 @@ func actOnce[Out any](ctx context.Context, c *Control, caller, route, session, k
 		session = call.session
 	}
 	rt := g.routeOf(route)
-	if err := rt.admits(call.who); err != nil {
+	who, in := g.guard.Load().Again(call.who) // the call may have begun long ago
+	if !in {
+		return out, &api.Error{Kind: api.KindRefused, Status: http.StatusUnauthorized, Message: "who made this call may not come in any more"}
+	}
+	if err := rt.admits(who); err != nil {
 		return out, err
 	}
 	r := &http.Request{Method: rt.method, URL: &url.URL{Path: api.Version + strings.Replace(rt.pattern, "{session}", session, 1)}, Header: http.Header{}}
@@ -140,7 +144,7 @@ func actOnce[Out any](ctx context.Context, c *Control, caller, route, session, k
 	if call.from != nil {
 		r.Host, r.TLS = call.from.Host, call.from.TLS // by which the caller knows us
 	}
-	out, err = do(g, call, &ask{r: r.WithContext(ctx), who: call.who, args: map[string]string{"session": session}})
+	out, err = do(g, call, &ask{r: r.WithContext(ctx), who: who, args: map[string]string{"session": session}})
 	if err != nil {
 		return out, g.clean(err)
 	}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/store"
 )
@@ -49,6 +51,8 @@ func (g *Gateway) newToken(a *ask, in api.NewToken) (out api.CreatedToken, err e
 		return out, invalid("role must be user, viewer or operator")
 	case !in.Expires.IsZero() && in.Expires.Before(time.Now()):
 		return out, invalid("expires is over already")
+	case in.Expires.Year() > identity.LastYear:
+		return out, invalid("expires is after the year %d, which can't be kept; leave it out for never", identity.LastYear)
 	}
 	// Whoever asks may hang up: what is kept and who may come in must agree.
 	ctx := context.WithoutCancel(a.ctx())
@@ -81,6 +85,62 @@ func (g *Gateway) newToken(a *ask, in api.NewToken) (out api.CreatedToken, err e
 	return api.CreatedToken{Token: shownToken(t), Secret: secret}, nil
 }
 
+// rotateToken changes the secret of a principal, who stays the same: what is its
+// own stays its own, and the tokens of its sessions stay good.
+func (g *Gateway) rotateToken(a *ask, _ none) (out api.CreatedToken, err error) {
+	name := a.args["token"]
+	ctx := context.WithoutCancel(a.ctx())
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	kept, err := g.o.Store.Tokens(ctx)
+	if err != nil {
+		return out, err
+	}
+	cfg := g.reg.Catalog().Config
+	at := slices.IndexFunc(kept, func(t store.Token) bool { return t.Name == name })
+	if at < 0 {
+		return out, noToken(cfg, name, "change it there")
+	}
+	t, secret := kept[at], identity.NewToken()
+	if !t.Expires.IsZero() && !time.Now().Before(t.Expires) {
+		return out, &api.Error{Kind: api.KindInvalid, Status: http.StatusConflict, Message: "token " + strconv.Quote(name) + " has expired; revoke it and make a new one, which its sessions stay with"}
+	}
+	t.Hash, t.Created = identity.HashToken(secret), time.Now()
+	if err := g.o.Store.PutToken(ctx, t); err != nil {
+		return out, err
+	}
+	if err := g.admitted(ctx, cfg); err != nil {
+		return out, err
+	}
+	g.log.Info("token rotated", "name", t.Name, "by", a.who.Name)
+	return api.CreatedToken{Token: shownToken(t), Secret: secret}, nil
+}
+
+// noToken is the error for a name that no token of the state folder has.
+func noToken(cfg *config.Config, name, mend string) error {
+	for _, t := range cfg.Auth.Tokens {
+		if t.Name == name {
+			return &api.Error{Kind: api.KindInvalid, Status: http.StatusConflict, Message: "token " + strconv.Quote(name) + " stands in the config; " + mend}
+		}
+	}
+	return &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no token " + strconv.Quote(name) + "; `tine token list` lists them"}
+}
+
+// newSessionToken gives a session another token.
+func (g *Gateway) newSessionToken(a *ask, _ none) (out api.OpenedSession, err error) {
+	s, err := g.usable(a.ctx(), a.who, a.args["session"])
+	if err != nil {
+		return out, err
+	}
+	token, err := g.reg.NewToken(a.ctx(), s)
+	if err != nil {
+		return out, err
+	}
+	g.guarded.Swap(newSignal()).raise() // who came in by the old one is out
+	g.log.Info("session has another token", "session", s.ID, "by", a.who.Name)
+	return api.OpenedSession{Session: g.shown(a, g.reg.Describe(s, true)), Token: token}, nil
+}
+
 // revokeToken makes a token useless at once.
 func (g *Gateway) revokeToken(a *ask, _ none) (out api.Token, err error) {
 	name := a.args["token"]
@@ -104,10 +164,5 @@ func (g *Gateway) revokeToken(a *ask, _ none) (out api.Token, err error) {
 		g.log.Info("token revoked", "name", name, "by", a.who.Name)
 		return shownToken(t), nil
 	}
-	for _, t := range cfg.Auth.Tokens {
-		if t.Name == name {
-			return out, &api.Error{Kind: api.KindInvalid, Status: http.StatusConflict, Message: "token " + strconv.Quote(name) + " stands in the config; remove it from auth.tokens there"}
-		}
-	}
-	return out, &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no token " + strconv.Quote(name) + "; `tine token list` lists them"}
+	return out, noToken(cfg, name, "remove it from auth.tokens there")
 }

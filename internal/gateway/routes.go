@@ -53,6 +53,8 @@ func controlRoutes() []action {
 			summary: "The bearer tokens, never the tokens themselves", operation: op((*Gateway).listTokens)},
 		{method: post, pattern: "/tokens", name: "newToken", role: operator,
 			summary: "Make a bearer token; it is shown this once", operation: op((*Gateway).newToken)},
+		{method: post, pattern: "/tokens/{token}/rotate", name: "rotateToken", role: operator,
+			summary: "Give a principal another token in the place of the one it has; it is shown this once", operation: op((*Gateway).rotateToken)},
 		{method: del, pattern: "/tokens/{token}", name: "revokeToken", role: operator,
 			summary: "Make a token worthless", operation: op((*Gateway).revokeToken)},
 
@@ -66,6 +68,8 @@ func controlRoutes() []action {
 			summary: "Change what a session is called and how long it lasts", operation: op((*Gateway).patchSession)},
 		{method: del, pattern: "/sessions/{session}", name: "closeSession", role: user, bound: true,
 			summary: "Close a session and what it owns; twice is fine", operation: op((*Gateway).closeSession)},
+		{method: post, pattern: "/sessions/{session}/token", name: "newSessionToken", role: user,
+			summary: "Give a session another token in the place of the one it has; it is shown this once", operation: op((*Gateway).newSessionToken)},
 		{method: get, pattern: "/sessions/{session}/forks", name: "listForks", role: user, bound: true,
 			summary: "The sessions that were forked from one", operation: op((*Gateway).listForks)},
 		{method: post, pattern: "/sessions/{session}/forks", name: "forkSession", role: user, bound: true, empty: true, keyed: true,

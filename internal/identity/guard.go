@@ -54,8 +54,9 @@ type Guard struct {
 	static    map[digest]staticToken
 	rules     *ruleset
 	bound     func(hash string) (session string, pinned []byte, ok bool)
-	owners    memo[*Principal] // of sessions, by what was pinned
-	all       *access          // of whom no rule limits
+	owners    memo[*owner]           // of sessions, by what was pinned
+	named     map[string][]time.Time // until when the tokens of a name are good; zero for ever
+	all       *access                // of whom no rule limits
 	audiences audiences
 	scopes    []string
 	issuer    *issuer // nil without
@@ -122,7 +123,7 @@ func newGuard(o Options) *Guard {
 	}
 	g := &Guard{
 		now: o.Now, log: o.Log, open: len(o.Tokens) == 0 && o.OIDC == nil && !o.Shut,
-		static: make(map[digest]staticToken, len(o.Tokens)+1), rules: newRuleset(o.Rules, o.Separator, o.Log),
+		static: make(map[digest]staticToken, len(o.Tokens)+1), named: make(map[string][]time.Time, len(o.Tokens)), rules: newRuleset(o.Rules, o.Separator, o.Log),
 		bound: o.Bound, all: &access{separator: o.Separator, grants: []*rule{{}}},
 	}
 	g.anonymous = g.rules.principal("", api.RoleOperator, nil)
@@ -136,6 +137,7 @@ func newGuard(o Options) *Guard {
 			p := g.rules.principal(t.Name, t.Role, nil)
 			p.static = sum
 			g.static[sum] = staticToken{p, t.Expires}
+			g.named[t.Name] = append(g.named[t.Name], t.Expires)
 		}
 	}
 	if sum, ok := parseHash(o.Operator); ok {
@@ -185,8 +187,10 @@ func (g *Guard) Identify(ctx context.Context, authorization, resource string) (P
 		}
 		return t.principal, nil
 	}
-	if p, ok := g.leased(hexOf(sum)); ok {
+	if p, found, good := g.leased(hexOf(sum)); good {
 		return p, nil
+	} else if found {
+		return Principal{}, g.tell(invalid(ReasonRevoked, "the session's owner may not come in any more, and its token is refused until the owner may again"))
 	}
 	if g.issuer == nil || strings.HasPrefix(token, tokenPrefix) {
 		message := "the token is not known here"
@@ -227,7 +231,8 @@ func (g *Guard) Again(p Principal) (Principal, bool) {
 		}
 		return b.principal, b.scoped && p.signed.timely(g.now()) == nil
 	case p.lease != nil:
-		return g.leased(p.lease.hash)
+		p, _, good := g.leased(p.lease.hash)
+		return p, good
 	case p.static != digest{}:
 		t, ok := g.static[p.static]
 		return t.principal, ok && (t.expires.IsZero() || g.now().Before(t.expires))

@@ -174,6 +174,22 @@ func (i *issuer) verify(ctx context.Context, token string, sum digest) (*verifie
 	return i.judge(sum, keys, payload)
 }
 
+// issued begins the names of an issuer's principals.
+const issued = "oidc:"
+
+// names is the principal that claims of this issuer name; empty for those of
+// another one.
+func (i *issuer) names(c claims) string {
+	if url := c.texts("iss"); len(url) != 1 || url[0] != i.url {
+		return ""
+	}
+	name, ok := c.name(i.claim)
+	if !ok {
+		return ""
+	}
+	return issued + name
+}
+
 // judge looks at what a token says that is certainly of somebody who has the
 // issuer's key.
 func (i *issuer) judge(sum digest, keys *keySet, payload []byte) (*verified, *Refusal) {
@@ -200,7 +216,7 @@ func (i *issuer) judge(sum digest, keys *keySet, payload []byte) (*verified, *Re
 		return no(ReasonPrincipal, fmt.Sprintf("the token's claim %s names nobody: it must be a text of 1 to %d bytes without control characters", i.claim, maxName))
 	}
 	v := &verified{
-		name: "oidc:" + name, audience: std.Audience, scopes: c.scopes(), payload: payload,
+		name: issued + name, audience: std.Audience, scopes: c.scopes(), payload: payload,
 		expires: std.Expiry.Time().Add(leeway), dropped: keys.dropped,
 	}
 	if std.NotBefore != nil {

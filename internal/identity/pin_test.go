@@ -191,3 +191,101 @@ func TestSessionTokenOnOpenGateway(t *testing.T) {
 		t.Error("let in again as anybody")
 	}
 }
+
+// TestSessionTokensOfTheRevoked checks that a session's token is refused while its
+// owner could not come in, and is good again when the owner is back.
+func TestSessionTokensOfTheRevoked(t *testing.T) {
+	open := newSessions()
+	c := newClock()
+	o := staticOptions(c)
+	o.Bound = open.bound
+	all := o.Tokens
+	g := identity.NewGuard(o)
+	defer func() { g.Close() }()
+	identify := func(token string) (identity.Principal, *identity.Refusal) {
+		t.Helper()
+		return g.Identify(t.Context(), "Bearer "+token, resource)
+	}
+	owned := func(secret string) (token string) {
+		t.Helper()
+		p, r := identify(secret)
+		if r != nil {
+			t.Fatal(r)
+		}
+		return open.open("ses_of_"+secret, p)
+	}
+	ada, eve, local := owned("s3cret-of-ada"), owned("s3cret-of-eve"), owned("0perator")
+	before, _ := identify(ada)
+	forked := open.open("ses_forked", before)
+	want := func(when, token string, good bool) {
+		t.Helper()
+		p, r := identify(token)
+		if good != (r == nil) || r != nil && (r.Status != 401 || r.Reason != identity.ReasonRevoked || !strings.Contains(r.Message, "owner")) {
+			t.Errorf("%s: %+v, %+v", when, p, r)
+		}
+	}
+	o.Tokens = all[1:] // without ada
+	g = g.With(o)
+	for _, token := range []string{ada, forked} {
+		want("while ada is revoked", token, false)
+	}
+	if _, ok := g.Again(before); ok {
+		t.Error("what stays open goes on while ada is revoked")
+	}
+	want("while somebody else is revoked", eve, true)
+	want("of the machine's user", local, true)
+	// Another secret, another role: the principal is its name.
+	o.Tokens = append(o.Tokens, identity.Token{Name: "ada", Hash: identity.HashToken("an0ther-of-ada"), Role: api.RoleViewer})
+	g = g.With(o)
+	want("when ada is back", ada, true)
+	want("when ada is back", forked, true)
+	// A token that ran out is no longer one.
+	c.Advance(2 * time.Hour)
+	want("when eve's token has run out", eve, false)
+	o.Tokens = append(o.Tokens, identity.Token{Name: "eve", Hash: identity.HashToken("an0ther-of-eve")})
+	g = g.With(o)
+	want("when eve has a second one", eve, true)
+	// On a gateway that is open to everybody ada is revoked too.
+	o.Tokens, o.Operator = nil, ""
+	g = g.With(o)
+	want("without any token", ada, false)
+}
+
+// TestSessionTokensOfAnotherIssuer checks what ends a principal of an issuer.
+func TestSessionTokensOfAnotherIssuer(t *testing.T) {
+	open := newSessions()
+	var o identity.Options
+	w := newWorld(t, func(with *identity.Options) {
+		with.Bound = open.bound
+		o = *with
+	})
+	p, _ := w.expect(t, w.token(map[string]any{"email": "ada@example.org"}), "oidc:ada")
+	token := open.open("ses_a", p)
+	// An operator who forks what ada was given without asking knows the name alone.
+	named := open.open("ses_b", identity.Principal{Name: "oidc:ada"})
+	check := func(when string, o identity.Options, signed, byName bool) {
+		t.Helper()
+		g := identity.NewGuard(o)
+		defer g.Close()
+		for token, want := range map[string]bool{token: signed, named: byName} {
+			if _, r := g.Identify(t.Context(), "Bearer "+token, resource); (r == nil) != want {
+				t.Errorf("%s: %+v, want it to be good: %v", when, r, want)
+			}
+		}
+	}
+	if o.OIDC == nil {
+		t.Fatal("the world has no issuer")
+	}
+	check("as it was", o, true, true)
+	other := *o.OIDC
+	other.Issuer = "https://elsewhere.example.org"
+	with := o
+	with.OIDC = &other
+	check("with another issuer", with, false, true)
+	claim := *o.OIDC
+	claim.Principal = "email"
+	with.OIDC = &claim
+	check("where another claim names principals", with, false, true)
+	with.OIDC = nil
+	check("without an issuer", with, false, false)
+}

@@ -18,6 +18,7 @@ const (
 	ReasonMissing   = "missing"   // no token at all
 	ReasonMalformed = "malformed" // nothing that could be a token
 	ReasonUnknown   = "unknown"   // no static token, and no signed one
+	ReasonRevoked   = "revoked"   // of a session whose owner may not come in
 	ReasonExpired   = "expired"   // its time is over
 	ReasonEarly     = "early"     // its time has not come
 	ReasonSignature = "signature" // wrong algorithm, key or signature

@@ -16,6 +16,10 @@ func NewToken() string {
 	return tokenPrefix + base64.RawURLEncoding.EncodeToString(secret[:])
 }
 
+// LastYear is the last one in which a token may expire: later moments are not
+// kept as they are.
+const LastYear = 2261
+
 // tokenPrefix tells our own tokens from an issuer's.
 const tokenPrefix = "tine_"
 

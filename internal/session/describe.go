@@ -120,6 +120,36 @@ func (r *Registry) ByToken(hash string) (*Session, Owner) {
 	return s, Owner{Name: s.Owner, Pinned: s.pinnedOwner}
 }
 
+// NewToken gives an opened session another token. The one that it had lets nobody
+// in any more.
+func (r *Registry) NewToken(ctx context.Context, s *Session) (string, error) {
+	if s.Kind != KindOpened {
+		return "", &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf("session %s came by itself and has no token; open one with `tine session open`", s.ID)}
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	if s.isClosed() {
+		return "", s.gone()
+	}
+	token, hash := newToken()
+	rec, err := s.record(s.known())
+	if err == nil {
+		rec.Token = hash
+		err = r.o.Store.PutSessions(context.WithoutCancel(ctx), rec)
+	}
+	if err != nil {
+		return "", fmt.Errorf("recording the session: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.tokens, s.token)
+	s.token = hash
+	if r.sessions[s.ID] == s {
+		r.tokens[hash] = s
+	}
+	return token, nil
+}
+
 // Amend changes what a session is called and how long it lasts; nil stays, and a
 // duration that is negative is for ever.
 func (r *Registry) Amend(ctx context.Context, s *Session, labels map[string]string, ttl, idle *time.Duration) error {

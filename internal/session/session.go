@@ -34,7 +34,7 @@ type Session struct {
 	pin     string            // the servers it was made with; empty to follow the config
 	servers []string          // only these of them; nil for all
 	said    map[string]Member // more about some of them
-	token   string            // sha256 of its token in hex; empty without
+	token   string            // sha256 of its token in hex; empty without; changed with changing and r.mu held
 	// pinnedOwner is what the edge needs to let its token in.
 	pinnedOwner []byte
 	// caps are the capabilities of the one client there is; nil when there may
