@@ -234,9 +234,10 @@ type Keeper interface {
 	Export(ctx context.Context, s Snapshot, w io.Writer) error
 	Import(ctx context.Context, server, dir string, r io.Reader) (Snapshot, error)
 	// Recover is called once at start, before anything else, with every state
-	// folder and every snapshot that stays: what the Keeper has besides belongs to
-	// nobody and is removed.
-	Recover(ctx context.Context, states []string, snapshots []Snapshot) error
+	// folder and every snapshot that stays. With sure these are all there are: what
+	// the Keeper has besides belongs to nobody and is removed. Without, there may be
+	// others, and only what says itself that it is unfinished is removed.
+	Recover(ctx context.Context, states []string, snapshots []Snapshot, sure bool) error
 }
 
 // A Rememberer is a Keeper of whose servers some remember nothing by themselves,

@@ -17,7 +17,15 @@ import (
 // A state or ref of which a layer is missing or damaged fails when it is used,
 // is listed by Broken, and does not keep the rest from working. As it can't be
 // known what it stood on, nothing is removed as long as there is one.
-func (s *Store) Recover(states []string, refs []Ref) error {
+func (s *Store) Recover(states []string, refs []Ref) error { return s.recover(states, refs, true) }
+
+// RecoverSome is Recover where there may be other states and refs that need
+// layers too: nothing is removed.
+func (s *Store) RecoverSome(states []string, refs []Ref) error {
+	return s.recover(states, refs, false)
+}
+
+func (s *Store) recover(states []string, refs []Ref, sure bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || len(s.layers)+len(s.states) > 0 {
@@ -27,7 +35,7 @@ func (s *Store) Recover(states []string, refs []Ref) error {
 	if err != nil {
 		return fmt.Errorf("recover layers: %w", err)
 	}
-	r := recovery{s, map[string]*state{}, false}
+	r := recovery{s, map[string]*state{}, !sure}
 	for _, dir := range states {
 		abs, err := filepath.Abs(dir)
 		if err != nil {
@@ -67,7 +75,7 @@ func (s *Store) Recover(states []string, refs []Ref) error {
 		}
 	}
 	if r.unsure && strays > 0 {
-		s.log.Warn("layers that may belong to broken states are kept", "layers", strays)
+		s.log.Warn("layers that may belong to broken or unknown states are kept", "layers", strays)
 	}
 	return nil
 }
@@ -84,7 +92,7 @@ func (s *Store) Broken() map[string]error {
 type recovery struct {
 	s      *Store
 	owners map[string]*state // by id of the own layer
-	unsure bool              // something is broken, so not all that is needed is known
+	unsure bool              // something is broken or unknown, so not all that is needed is known
 }
 
 func (r *recovery) state(dir string) {

@@ -35,6 +35,7 @@ func (r *Registry) Damage(s *Session, d api.Damage) {
 		return
 	}
 	s.facts.Damaged = api.AddDamage(s.facts.Damaged, d)
+	s.facts.Rev++
 	s.unsaved = true
 	s.mu.Unlock()
 	s.saveDamage(ctx)
@@ -67,6 +68,7 @@ func (s *Session) saveDamage(ctx context.Context) {
 		s.r.o.Log.Warn("damage of a session not recorded, and tried again", "session", s.ID, "err", err)
 		return
 	}
+	s.recordInFolder(rec)
 	s.mu.Lock()
 	s.unsaved = false
 	s.mu.Unlock()

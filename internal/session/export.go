@@ -13,7 +13,6 @@ import (
 	"hash"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -192,8 +191,8 @@ func (r *Registry) Import(ctx context.Context, o ImportOptions, rd io.Reader) (a
 	}
 	snap := &snapshot{Snapshot: store.Snapshot{ID: newSnapshotID(), Name: o.Name, Owner: o.Owner, Created: time.Now().UTC()}}
 	dir := filepath.Join(r.snapshotHome(), snap.ID)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return api.Snapshot{}, fmt.Errorf("making the folder of the snapshot: %w", err)
+	if err := makeFolder(dir); err != nil {
+		return api.Snapshot{}, err
 	}
 	if err := r.readFile(ctx, snap, dir, rd, o); err != nil {
 		gone, cancel := afterwards(ctx)

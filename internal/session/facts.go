@@ -3,8 +3,11 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -38,6 +41,10 @@ type facts struct {
 	Damaged []api.Damage `json:"damaged,omitempty"`
 	// Creation marks what a request made, until that is known to be answered.
 	Creation string `json:"creation,omitempty"`
+	// Rev counts the changes, so that of two records the newer one is known. That
+	// of an opened session is zero only where it comes from a version that made no
+	// folder for it.
+	Rev int64 `json:"rev,omitempty"`
 }
 
 // fits is the hash of what an instance was started with that fits a session now:
@@ -67,7 +74,7 @@ func factsOf(rec store.Session) (facts, error) {
 	// Before there was more to record, the capabilities stood alone.
 	var keys map[string]json.RawMessage
 	if rec.Kind == KindClient && json.Unmarshal(rec.Data, &keys) == nil {
-		if _, ok := keys["caps"]; !ok && f.Depth == 0 && f.Shares == nil && f.States == nil {
+		if _, ok := keys["caps"]; !ok && f.Rev == 0 && f.Depth == 0 && f.Shares == nil && f.States == nil {
 			f.Caps = rec.Data
 		}
 	}
@@ -97,6 +104,7 @@ func (s *Session) change(ctx context.Context, edit func(*facts)) error {
 	}
 	f := s.known()
 	edit(&f)
+	f.Rev++
 	rec, err := s.record(f)
 	if err == nil {
 		// Whoever gave up meanwhile must not leave it open whether it was written.
@@ -105,10 +113,24 @@ func (s *Session) change(ctx context.Context, edit func(*facts)) error {
 	if err != nil {
 		return fmt.Errorf("recording the session: %w", err)
 	}
+	s.recordInFolder(rec)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.facts = f
 	return nil
+}
+
+// recordInFolder writes the session's record into its folder, where it has one.
+// s.changing is held. The store has it already, so that a failure costs nothing
+// as long as the store is there.
+func (s *Session) recordInFolder(rec store.Session) {
+	f := recordOfSession(s.r.o.States, s.ID)
+	if _, err := os.Lstat(f.dir); errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err := f.write(keptOf(rec)); err != nil {
+		s.r.o.Log.Warn("a session is not recorded in its own folder", "session", s.ID, "err", err)
+	}
 }
 
 func (s *Session) isClosed() bool {

@@ -155,8 +155,13 @@ func (w *world) dieAt(n int) (crashed func() bool) {
 }
 
 // copyAsIs copies a folder in which somebody may just be removing something: what
-// is gone when it is come to is not in the copy.
+// is gone when it is come to is not in the copy. What says that a folder may be
+// removed is removed last, so it is copied first.
 func copyAsIs(to, from string) error {
+	return errors.Join(copySome(to, from, true), copySome(to, from, false))
+}
+
+func copySome(to, from string, marks bool) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -170,6 +175,15 @@ func copyAsIs(to, from string) error {
 		}
 		at := filepath.Join(to, rel)
 		switch {
+		case marks != strings.HasPrefix(d.Name(), "~s"):
+			if d.IsDir() && !marks {
+				return os.MkdirAll(at, 0o700)
+			}
+			return nil
+		case marks:
+			if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
+				return err
+			}
 		case d.IsDir():
 			return os.MkdirAll(at, 0o700)
 		case d.Type()&fs.ModeSymlink != 0:
@@ -294,7 +308,8 @@ func (w *world) left() []string {
 				w.t.Fatal(err)
 			}
 			rel = filepath.ToSlash(rel)
-			if !strings.HasPrefix(rel, "sessions/shared") && !strings.HasSuffix(rel, "~whole") {
+			record := strings.HasSuffix(rel, "/~session") || strings.HasSuffix(rel, "/~session.gone") || strings.HasSuffix(rel, "/~snapshot")
+			if !strings.HasPrefix(rel, "sessions/shared") && !strings.HasSuffix(rel, "~whole") && !record {
 				out = append(out, rel)
 			}
 		}

@@ -6,11 +6,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
-	"github.com/tine-mcp/tine/internal/clone"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/upstream"
@@ -251,9 +251,14 @@ func (s *Session) capture(ctx context.Context, dir string, running map[string]dr
 	return m, nil
 }
 
-// makeFolder makes the folder of a snapshot.
+// makeFolder makes the folder of a snapshot, which is not finished yet. Those
+// that never last say so by their names.
 func makeFolder(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil && strings.HasPrefix(filepath.Base(dir), snapshotPrefix) {
+		err = (folderRecord{dir, snapshotRecord}).begin(nil)
+	}
+	if err != nil {
 		return fmt.Errorf("making the folder of the snapshot: %w", err)
 	}
 	return nil
@@ -310,10 +315,13 @@ func atOnce(n int, do func(int) error) error {
 const together = 64
 
 // atAll does n things at once and returns the error of each.
-func atAll(n int, do func(int) error) []error {
+func atAll(n int, do func(int) error) []error { return atMost(together, n, do) }
+
+// atMost is atAll with so many of them at once.
+func atMost(most, n int, do func(int) error) []error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
-	places := make(chan struct{}, together)
+	places := make(chan struct{}, most)
 	for i := range n {
 		places <- struct{}{}
 		if i == n-1 {
@@ -351,7 +359,7 @@ func (r *Registry) discard(ctx context.Context, f *frozen, dir string) {
 			r.o.Log.Warn("snapshot of a workspace not removed", "err", err)
 		}
 	}
-	if err := clone.Remove(dir); err != nil {
+	if err := (folderRecord{dir, snapshotRecord}).removeAll(); err != nil {
 		r.o.Log.Warn("folder of a snapshot not removed", "folder", dir, "err", err)
 	}
 }

@@ -262,7 +262,7 @@ func (d *desk) Import(ctx context.Context, server, dir string, r io.Reader) (dri
 
 // Recover has nothing to remove: all of it lies in folders of the sessions and
 // snapshots. It sees whether it is told the truth.
-func (d *desk) Recover(_ context.Context, states []string, snapshots []driver.Snapshot) error {
+func (d *desk) Recover(_ context.Context, states []string, snapshots []driver.Snapshot, sure bool) error {
 	for _, dir := range states {
 		if _, err := loadState(dir); err != nil {
 			d.m.t.Errorf("a state that is to stay: %v", err)

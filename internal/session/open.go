@@ -199,6 +199,7 @@ func (r *Registry) uncount(owner string, count int) {
 
 // add puts one more session on its way.
 func (b *birth) add(owner, parent, pin string, f facts, each map[string]need) *Session {
+	f.Rev = 1 // it has a folder
 	s := b.r.newSession(newID(), owner, KindOpened, time.Now().UTC(), f)
 	token, hash := newToken()
 	s.Parent, s.pin, s.servers, s.said, s.token, s.reserved = parent, pin, f.Servers, f.Members, hash, maps.Clone(each)
@@ -260,6 +261,13 @@ func (b *birth) each(ctx context.Context, lastAlone bool, do func(context.Contex
 // seed makes the states that a session begins with: those that it carries, and
 // those for which it has a template of its own, which may be gone later.
 func (b *birth) seed(ctx context.Context, s *Session, last bool) error {
+	rec, err := s.record(s.known())
+	if err == nil {
+		err = recordOfSession(b.r.o.States, s.ID).begin(keptOf(rec))
+	}
+	if err != nil {
+		return err
+	}
 	var work []func() error
 	carried := make(map[string]bool)
 	spaces := make(map[int]workspace.Frozen)
@@ -375,6 +383,11 @@ func (b *birth) register(ctx context.Context) error {
 	if err := r.o.Store.PutSessions(ctx, recs...); err != nil {
 		return fmt.Errorf("recording the session: %w", err)
 	}
+	for _, s := range b.children {
+		if err := recordOfSession(r.o.States, s.ID).settle(); err != nil {
+			return err
+		}
+	}
 	if err := r.o.Store.PutEvents(ctx, append(events, b.besides...)...); err != nil {
 		r.o.Log.Warn("what happened to a session is not recorded", "err", err)
 	}
@@ -421,6 +434,9 @@ func (r *Registry) unopen(all ...*Session) {
 
 // dissolve ends what a session has and removes what it remembers.
 func (r *Registry) dissolve(ctx context.Context, s *Session) {
+	if err := recordOfSession(r.o.States, s.ID).bury(); err != nil {
+		r.o.Log.Warn("the folder of a session is not marked as one to be removed", "session", s.ID, "err", err)
+	}
 	r.finish(s, (*upstream.Upstream).Close)
 	shares, members := s.known().Shares, s.members()
 	_ = atOnce(len(members), func(i int) error {

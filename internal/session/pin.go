@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/tine-mcp/tine/internal/config"
@@ -58,6 +60,7 @@ func (r *Registry) pin(ctx context.Context, c *Catalog) (string, error) {
 	if err := r.o.Store.PutCatalog(ctx, c.key, all); err != nil {
 		return "", fmt.Errorf("recording the servers of a session: %w", err)
 	}
+	r.keepCatalog(c.key, all)
 	r.mu.Lock()
 	r.pins[c.key] = servers
 	r.mu.Unlock()
@@ -72,6 +75,9 @@ func (r *Registry) unpin(ctx context.Context, key string) ([]config.Server, erro
 	if ok {
 		return servers, nil
 	}
+	if err := restoreCatalog(ctx, r.o.Store, r.o.States, key); err != nil {
+		return nil, err
+	}
 	raw, ok, err := r.o.Store.Catalog(ctx, key)
 	if err == nil && !ok {
 		err = errNotRecorded
@@ -79,6 +85,7 @@ func (r *Registry) unpin(ctx context.Context, key string) ([]config.Server, erro
 	if err != nil {
 		return nil, err
 	}
+	r.keepCatalog(key, raw)
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil {
 		return nil, fmt.Errorf("%w, or can't be read: %v", errNotRecorded, err)
@@ -94,6 +101,35 @@ func (r *Registry) unpin(ctx context.Context, key string) ([]config.Server, erro
 	r.pins[key] = servers
 	r.mu.Unlock()
 	return servers, nil
+}
+
+// keepPin sees to it that the servers behind a key are known besides the store.
+func (r *Registry) keepPin(ctx context.Context, key string) {
+	if key == "" {
+		return
+	}
+	if _, err := r.unpin(ctx, key); err != nil {
+		r.o.Log.Warn("the servers of a snapshot are not known", "catalog", key, "err", err)
+	}
+}
+
+// keepCatalog writes the servers behind a key to a file besides the store, where
+// sessions that are newer than a backup find them.
+func (r *Registry) keepCatalog(key string, servers []byte) {
+	path := catalogFile(r.o.States, key)
+	if info, err := os.Lstat(path); err == nil && info.Size() == int64(len(servers)) {
+		return
+	}
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		err = os.WriteFile(path+partMark, servers, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(path+partMark, path)
+	}
+	if err != nil {
+		r.o.Log.Warn("the servers of a session are recorded in the database only", "catalog", key, "err", err)
+	}
 }
 
 // Servers returns every server that there is or that a session was made with.

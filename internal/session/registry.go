@@ -40,6 +40,9 @@ type Options struct {
 	States  string // for what sessions remember, and for snapshots
 	// Workspaces has the directories of sessions; nil where there are none.
 	Workspaces *workspace.Store
+	// Restored says that the store was brought back from a backup not long ago: what
+	// seems to belong to nobody stays for now.
+	Restored bool
 	// Wallet has what servers want to be shown; nil where none wants anything.
 	Wallet *credential.Wallet
 	Record record.Options
@@ -75,12 +78,15 @@ type Registry struct {
 	started    time.Time
 	defaulting sync.Mutex // held while a default session is made
 	snapshots  map[string]*snapshot
-	pins       map[string][]config.Server // by the key of their catalog
-	views      map[string]*Catalog        // of sessions made with certain servers
-	viewsUsed  int                        // how many of them were somebody's when it was looked last
-	opened     int                        // sessions that somebody asked for
-	perOwner   map[string]int             // the same, by owner
-	budget     budget
+	// unsure says that there is something on the disk of which nobody knows what it
+	// needs; only at the start.
+	unsure    bool
+	pins      map[string][]config.Server // by the key of their catalog
+	views     map[string]*Catalog        // of sessions made with certain servers
+	viewsUsed int                        // how many of them were somebody's when it was looked last
+	opened    int                        // sessions that somebody asked for
+	perOwner  map[string]int             // the same, by owner
+	budget    budget
 
 	sharedSeeding sync.Mutex // held while the state of a shared server is made
 
@@ -104,7 +110,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 		governors: make(map[string]*governor), tokens: make(map[string]*Session),
 		lent: make(map[string]*lent), unrecorded: make(map[string]*Session), started: time.Now(), snapshots: make(map[string]*snapshot),
 		pins: make(map[string][]config.Server), views: make(map[string]*Catalog), perOwner: make(map[string]int),
-		warm: make(map[string]*warm), warming: make(chan struct{}, 1),
+		warm: make(map[string]*warm), warming: make(chan struct{}, 1), unsure: o.Restored,
 	}
 	r.budget.short = make(chan need, 1)
 	r.budget.set(bounds(cfg))
@@ -129,11 +135,14 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 	return r, nil
 }
 
+// sessionPrefix begins the id of every session.
+const sessionPrefix = "ses_"
+
 // newID makes a session's id.
 func newID() string {
 	var b [6]byte
 	_, _ = rand.Read(b[:])
-	return "ses_" + hex.EncodeToString(b[:])
+	return sessionPrefix + hex.EncodeToString(b[:])
 }
 
 // Default returns the default session of a principal, made at its first use.
@@ -287,26 +296,6 @@ func (r *Registry) bury(ctx context.Context, s *Session) {
 	r.dissolve(ctx, s)
 	r.trimRing(ctx, &s.auto, "", 0)
 	r.unopen(s)
-}
-
-// endings writes down the ends that could not be before.
-func (r *Registry) endings(ctx context.Context) {
-	r.mu.Lock()
-	all := make([]*Session, 0, len(r.unrecorded))
-	for _, s := range r.unrecorded {
-		all = append(all, s)
-	}
-	r.mu.Unlock()
-	for _, s := range all {
-		if err := r.recordEnd(ctx, s); err != nil {
-			r.o.Log.Warn("end of a session not recorded", "session", s.ID, "err", err)
-			return
-		}
-		r.mu.Lock()
-		delete(r.unrecorded, s.ID)
-		r.mu.Unlock()
-		r.bury(ctx, s)
-	}
 }
 
 // recordEnd writes the end of a session down, before anything of it is removed:

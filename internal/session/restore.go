@@ -6,18 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
-	"github.com/tine-mcp/tine/internal/clone"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/store"
-	"github.com/tine-mcp/tine/internal/workspace"
 )
 
 // restore brings back what an earlier gateway left. Sessions come back as they
@@ -26,6 +20,9 @@ import (
 func (r *Registry) restore(ctx context.Context) error {
 	if err := os.MkdirAll(r.o.Dir, 0o700); err != nil {
 		return fmt.Errorf("making the folder for instances: %w", err)
+	}
+	if err := r.reconcile(ctx); err != nil {
+		return err
 	}
 	sessions, err := r.o.Store.Sessions(ctx)
 	if err != nil {
@@ -52,20 +49,25 @@ func (r *Registry) restore(ctx context.Context) error {
 		return err
 	}
 	known := make(map[string]bool)
-	var stay []store.Handle
+	var stay, leave []store.Handle
 	for _, h := range handles {
 		if r.wanted(h) {
 			known[h.Dir] = true
 			stay = append(stay, h)
-			continue
+		} else {
+			leave = append(leave, h)
 		}
+	}
+	err = joined(atMost(parallel, len(leave), func(i int) error {
+		h := leave[i]
 		if err := r.endInstance(ctx, h, r.fitting(h) != nil); err != nil {
 			r.o.Log.Warn("instance of an earlier gateway not ended", "server", h.Server, "err", err)
-			continue
+			return nil
 		}
-		if err := r.o.Store.DeleteHandle(ctx, h.Key); err != nil {
-			return err
-		}
+		return r.o.Store.DeleteHandle(ctx, h.Key)
+	}))
+	if err != nil {
+		return err
 	}
 	for name, d := range r.o.Drivers {
 		sw, ok := d.(driver.Sweeper)
@@ -108,18 +110,26 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 	if err != nil {
 		return err
 	}
-	if f.Creation != "" && unanswered[f.Creation] {
-		return r.o.Store.DeleteSession(ctx, rec.ID) // nobody was told of it
+	if f.Creation != "" && unanswered[f.Creation] { // nobody was told of it
+		if err := recordOfSession(r.o.States, rec.ID).bury(); err != nil {
+			return fmt.Errorf("session %s: %w", rec.ID, err)
+		}
+		return r.o.Store.DeleteSession(ctx, rec.ID)
 	}
 	s := r.newSession(rec.ID, rec.Owner, rec.Kind, rec.Created, f)
 	s.Parent, s.pin, s.servers, s.said, s.token = rec.Parent, rec.Catalog, f.Servers, f.Members, rec.Token
 	s.used.Store(rec.Used.UnixNano())
 	s.recorded.Store(rec.Used.UnixNano())
+	if _, err := os.Lstat(r.home(s.ID)); errors.Is(err, fs.ErrNotExist) && s.Kind == KindOpened {
+		r.o.Log.Error("a session is not served: its folder is gone, and all that it knew; put the folder back, or run `tine state restore` to close the session",
+			"session", s.ID, "folder", r.home(s.ID))
+		return nil
+	}
 	why := r.over(s, time.Now())
 	if why == "" && s.pin != "" {
 		if _, err := r.unpin(ctx, s.pin); errors.Is(err, errNotRecorded) {
-			why = "it can't be brought back: " + err.Error()
-			r.o.Log.Warn("session not brought back", "session", s.ID, "err", err)
+			r.o.Log.Error("a session is not served; its folder and its record stay as they are", "session", s.ID, "err", err)
+			return nil
 		} else if err != nil {
 			return fmt.Errorf("session %s: %w", s.ID, err)
 		}
@@ -139,7 +149,9 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 	r.sessions[s.ID] = s
 	switch s.Kind {
 	case KindDefault:
-		r.defaults[s.Owner] = s
+		if other := r.defaults[s.Owner]; other == nil || other.Created.Before(s.Created) {
+			r.defaults[s.Owner] = s
+		}
 	case KindOpened:
 		r.tokens[s.token] = s
 		r.opened++
@@ -161,8 +173,8 @@ func (r *Registry) unanswered(ctx context.Context) (map[string]bool, error) {
 	return marks, err
 }
 
-// restoreSnapshots reads the snapshots that last, and removes those that were
-// being made.
+// restoreSnapshots reads the snapshots that last, and forgets those that nobody
+// was told of and those of sessions that are closed.
 func (r *Registry) restoreSnapshots(ctx context.Context, unanswered map[string]bool) error {
 	all, err := r.o.Store.Snapshots(ctx)
 	if err != nil {
@@ -171,21 +183,28 @@ func (r *Registry) restoreSnapshots(ctx context.Context, unanswered map[string]b
 	for _, rec := range all {
 		snap := &snapshot{Snapshot: rec}
 		var d snapshotData
-		err := json.Unmarshal(rec.Data, &d)
-		if err != nil {
-			r.o.Log.Warn("snapshot can't be read and is dropped", "snapshot", rec.ID, "err", err)
+		if err := json.Unmarshal(rec.Data, &d); err != nil {
+			r.o.Log.Error("a snapshot is not served; its folder and its record stay as they are", "snapshot", rec.ID, "err", err)
+			r.unsure = true
+			continue
 		}
 		// A ring ends with its session.
-		owner := r.sessions[rec.Session]
-		if err != nil || rec.Temporary || rec.Auto && owner == nil || d.Creation != "" && unanswered[d.Creation] {
-			if err := r.o.Store.DeleteSnapshot(ctx, rec.ID); err != nil {
+		owner, over := r.sessions[rec.Session], false
+		if rec.Auto && owner == nil {
+			if over, err = r.isOver(ctx, rec.Session); err != nil {
+				return err
+			}
+		}
+		if over || rec.Temporary || d.Creation != "" && unanswered[d.Creation] {
+			if err := r.forgetSnapshot(ctx, rec); err != nil {
 				return err
 			}
 			continue
 		}
+		r.keepPin(ctx, rec.Catalog)
 		snap.frozen, snap.Labels = d.frozen, d.Labels
 		r.snapshots[rec.ID] = snap
-		if rec.Auto {
+		if rec.Auto && owner != nil {
 			owner.auto.ids = append(owner.auto.ids, rec.ID)
 		}
 	}
@@ -193,133 +212,6 @@ func (r *Registry) restoreSnapshots(ctx context.Context, unanswered map[string]b
 		slices.SortFunc(s.auto.ids, func(a, b string) int {
 			return r.snapshots[a].Created.Compare(r.snapshots[b].Created)
 		})
-	}
-	return nil
-}
-
-// restoreStates removes the states that belong to nobody and has everybody who
-// keeps states look through the others.
-func (r *Registry) restoreStates(ctx context.Context) error {
-	states, spaces, err := r.sweepHomes()
-	if err != nil {
-		return err
-	}
-	if err := r.sweepSnapshots(); err != nil {
-		return err
-	}
-	frozen := make(map[string][]driver.Snapshot)
-	var frozenSpaces []workspace.Frozen
-	for _, snap := range r.snapshots {
-		for _, m := range snap.Members {
-			frozen[m.Snapshot.Driver] = append(frozen[m.Snapshot.Driver], m.Snapshot)
-		}
-		frozenSpaces = slices.AppendSeq(frozenSpaces, maps.Values(snap.spaces()))
-	}
-	for name, d := range r.o.Drivers {
-		if k, ok := d.(driver.Keeper); ok {
-			if err := k.Recover(ctx, states[name], frozen[name]); err != nil {
-				return fmt.Errorf("driver %s: looking through the states: %w", name, err)
-			}
-		}
-	}
-	if r.o.Workspaces != nil {
-		if err := r.o.Workspaces.Recover(ctx, spaces, frozenSpaces); err != nil {
-			return fmt.Errorf("looking through the workspaces: %w", err)
-		}
-	}
-	return nil
-}
-
-// sweepHomes removes the folders of sessions that are no more, and of states
-// that don't count any more, and returns the others: states by driver, and
-// workspaces. What an open session has stays whatever the config says, and so
-// does what all sessions share: a server that comes back finds what it knew.
-func (r *Registry) sweepHomes() (states map[string][]string, spaces []string, err error) {
-	homes, err := os.ReadDir(r.homes())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("reading the folder of sessions: %w", err)
-	}
-	states = make(map[string][]string)
-	removed := 0
-	for _, h := range homes {
-		if !h.IsDir() {
-			continue // not ours
-		}
-		home := filepath.Join(r.homes(), h.Name())
-		inside, err := os.ReadDir(home)
-		if err != nil {
-			return nil, nil, fmt.Errorf("reading the folder of a session: %w", err)
-		}
-		stays := make(map[string]bool)
-		for _, in := range inside {
-			name, ok := strings.CutSuffix(in.Name(), wholeMark)
-			if !ok || !r.counts(h.Name(), name) {
-				continue
-			}
-			by, err := os.ReadFile(filepath.Join(home, in.Name()))
-			if err != nil {
-				return nil, nil, fmt.Errorf("reading whose a state is: %w", err)
-			}
-			if len(by) == 0 {
-				continue // not whole
-			}
-			stays[name] = true
-			dir := filepath.Join(home, name)
-			if driver := string(by); driver == workspaceState {
-				spaces = append(spaces, dir)
-			} else {
-				states[driver] = append(states[driver], dir)
-			}
-		}
-		for _, in := range inside {
-			path := filepath.Join(home, in.Name())
-			if stays[strings.TrimSuffix(in.Name(), wholeMark)] || h.Name() == sharedHome {
-				continue
-			}
-			if err := clone.Remove(path); err != nil {
-				r.o.Log.Warn("a state that belongs to nobody is not removed", "folder", path, "err", err)
-			}
-		}
-		if len(stays) == 0 && h.Name() != sharedHome && r.sessions[h.Name()] == nil {
-			removed++
-			if err := os.Remove(home); err != nil {
-				r.o.Log.Warn("the folder of a session that is no more is not removed", "folder", home, "err", err)
-			}
-		}
-	}
-	if removed > 0 {
-		r.o.Log.Info("removed what an earlier gateway left", "sessions", removed)
-	}
-	return states, spaces, nil
-}
-
-// counts reports whether the state of that name in a session's home is one that
-// somebody has.
-func (r *Registry) counts(session, name string) bool {
-	server := stateOf(name)
-	if session == sharedHome || r.lent[lentKey(session, server)] != nil {
-		return true
-	}
-	s := r.sessions[session]
-	return s != nil && s.facts.state(server) == name
-}
-
-// sweepSnapshots removes the folders of snapshots that are no more.
-func (r *Registry) sweepSnapshots() error {
-	dirs, err := os.ReadDir(r.snapshotHome())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading the folder of snapshots: %w", err)
-	}
-	for _, d := range dirs {
-		if r.snapshots[d.Name()] != nil {
-			continue
-		}
-		if err := clone.Remove(filepath.Join(r.snapshotHome(), d.Name())); err != nil {
-			r.o.Log.Warn("the folder of a snapshot that is no more is not removed", "folder", d.Name(), "err", err)
-		}
 	}
 	return nil
 }
@@ -454,54 +346,6 @@ func (r *Registry) rest(s *Session) {
 		close(p.ended)
 	}
 }
-
-// reap closes sessions whose time is over, forgets what nobody can ask for any
-// more, and keeps the record of use, now and then, so that none of it grows with
-// calls.
-func (r *Registry) reap() {
-	tick := time.NewTicker(reapEvery)
-	defer tick.Stop()
-	for n := 0; ; n++ {
-		if n%forgetEvery == 0 {
-			r.forget(r.life)
-		}
-		select {
-		case <-r.life.Done():
-			return
-		case <-tick.C:
-		}
-		r.touch(r.life)
-		r.endings(r.life)
-		r.saveDamages(r.life)
-		r.fillWarm()
-		now := time.Now()
-		var wg sync.WaitGroup
-		places := make(chan struct{}, parallel)
-		do := func(fn func()) {
-			places <- struct{}{}
-			wg.Go(func() {
-				defer func() { <-places }()
-				fn()
-			})
-		}
-		for _, s := range r.Sessions() {
-			switch why := r.over(s, now); {
-			case why != "":
-				r.o.Log.Info("session closed", "session", s.ID, "because", why)
-				do(func() { _ = r.closeSession(r.life, s, why) })
-			case s.Kind == KindDefault && s.running() && r.unused(s, now) > r.Catalog().Config.Limits.Idle:
-				r.o.Log.Info("servers of an unused session ended", "session", s.ID)
-				do(func() { r.rest(s) })
-			}
-		}
-		wg.Wait()
-	}
-}
-
-const (
-	reapEvery   = 10 * time.Second
-	forgetEvery = 360 // ticks
-)
 
 // forget drops what is kept of sessions that ended so long ago that the journal
 // has nothing of them either.

@@ -3,6 +3,7 @@ package session_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
@@ -68,9 +69,9 @@ func TestRestartEndsWhatIsNotWanted(t *testing.T) {
 		{"switched off in the config", strings.Replace(two, "command: own", "command: own, enabled: false", 1), nil, "all"},
 		{"shared now", strings.Replace(two, "command: own", "command: own, scope: shared", 1), nil, "all"},
 		{"no longer shared", strings.Replace(two, "command: all, scope: shared", "command: all", 1), nil, "own"},
-		{"its session is gone", two, func(t *testing.T, w *world) {
+		{"its session is closed", two, func(t *testing.T, w *world) {
 			for _, s := range w.Sessions() {
-				if err := w.db.DeleteSession(t.Context(), s.ID); err != nil {
+				if err := w.db.CloseSessions(t.Context(), time.Now(), s.ID); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -55,15 +55,18 @@ func (s *Session) lend(ctx context.Context, servers []string, forks []*Session) 
 	}
 	s.r.mu.Unlock()
 	s.facts.Shares = shares
-	s.mu.Unlock()
 	if len(shares) == len(before) {
+		s.mu.Unlock()
 		return shares, nil
 	}
+	s.facts.Rev++
+	s.mu.Unlock()
 	rec, err := s.record(s.known())
 	if err == nil {
 		err = s.r.o.Store.PutSessions(ctx, rec)
 	}
 	if err == nil {
+		s.recordInFolder(rec)
 		return shares, nil
 	}
 	s.mu.Lock()
@@ -182,7 +185,10 @@ func (r *Registry) unlend(ctx context.Context, origin string, e *Entry, session 
 	if e.keeper() != nil {
 		r.erase(ctx, e, filepath.Join(r.home(origin), e.ID))
 	}
-	if err := os.Remove(r.home(origin)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if r.Get(origin) != nil {
+		return
+	}
+	if err := recordOfSession(r.o.States, origin).clear(); err != nil {
 		r.o.Log.Debug("a session's folder stays", "session", origin, "err", err)
 	}
 }
@@ -191,10 +197,13 @@ func (r *Registry) unlend(ctx context.Context, origin string, e *Entry, session 
 // servers that it no longer has; without what sessions that were forked from it
 // still use.
 func (r *Registry) clearHome(id string) {
-	home := r.home(id)
+	home, rec := r.home(id), recordOfSession(r.o.States, id)
 	inside, err := os.ReadDir(home)
 	left := 0
 	for _, in := range inside {
+		if rec.owns(in.Name()) {
+			continue // last, and only with the rest
+		}
 		r.mu.Lock()
 		used := r.lent[lentKey(id, strings.TrimSuffix(in.Name(), wholeMark))] != nil
 		r.mu.Unlock()
@@ -205,7 +214,7 @@ func (r *Registry) clearHome(id string) {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(home, in.Name())))
 	}
 	if left == 0 && err == nil {
-		err = os.Remove(home)
+		err = rec.clear()
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		r.o.Log.Warn("the folder of a session is not removed", "session", id, "err", err)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -146,9 +147,13 @@ func nameTaken(name string) error {
 
 // keepSnapshot writes a snapshot down and lets it be found, or removes it.
 func (r *Registry) keepSnapshot(ctx context.Context, snap *snapshot) error {
+	folder := recordOfSnapshot(r.o.States, snap.ID)
 	data, err := json.Marshal(snapshotData{snap.frozen, snap.Labels, snap.creation})
 	if err == nil {
 		snap.Data = data
+		err = folder.begin(keptSnapshotOf(snap.Snapshot))
+	}
+	if err == nil {
 		// As of a session's record.
 		if err = r.o.Store.PutSnapshot(context.WithoutCancel(ctx), snap.Snapshot); errors.Is(err, store.ErrExists) {
 			err = nameTaken(snap.Name)
@@ -159,6 +164,9 @@ func (r *Registry) keepSnapshot(ctx context.Context, snap *snapshot) error {
 		defer cancel()
 		r.discard(gone, &snap.frozen, filepath.Join(r.snapshotHome(), snap.ID))
 		return fmt.Errorf("recording the snapshot: %w", err)
+	}
+	if err := folder.settle(); err != nil { // the next start does it
+		r.o.Log.Warn("a snapshot is not recorded in its own folder", "snapshot", snap.ID, "err", err)
 	}
 	r.mu.Lock()
 	r.snapshots[snap.ID] = snap
@@ -229,11 +237,15 @@ func (s *snapshot) describe() api.Snapshot {
 // DeleteSnapshot removes a snapshot by its id. Sessions that were made from it
 // stay. Twice is fine.
 func (r *Registry) DeleteSnapshot(ctx context.Context, id string) error {
-	if err := r.o.Store.DeleteSnapshot(ctx, id); err != nil {
-		return fmt.Errorf("forgetting the snapshot: %w", err)
+	snap := r.snapshotByID(id)
+	if snap == nil {
+		return nil
+	}
+	if err := r.forgetSnapshot(ctx, snap.Snapshot); err != nil {
+		return err
 	}
 	r.mu.Lock()
-	snap := r.snapshots[id]
+	snap = r.snapshots[id]
 	delete(r.snapshots, id)
 	now := false
 	if snap != nil {
@@ -245,6 +257,23 @@ func (r *Registry) DeleteSnapshot(ctx context.Context, id string) error {
 		r.remove(snap)
 	}
 	return nil
+}
+
+// forgetSnapshot has a snapshot's folder say that it may be removed, and takes it
+// out of the store.
+func (r *Registry) forgetSnapshot(ctx context.Context, snap store.Snapshot) error {
+	folder := recordOfSnapshot(r.o.States, snap.ID)
+	err := folder.bury()
+	if err == nil {
+		err = r.o.Store.DeleteSnapshot(ctx, snap.ID)
+	}
+	if err == nil {
+		return nil
+	}
+	if undo := folder.write(keptSnapshotOf(snap)); undo != nil && !errors.Is(undo, fs.ErrNotExist) {
+		err = errors.Join(err, undo)
+	}
+	return fmt.Errorf("forgetting the snapshot: %w", err)
 }
 
 // remove removes what a snapshot consists of.

@@ -119,8 +119,8 @@ func (s *Session) newSpace(ordinal int) workspace.Seed {
 }
 
 func (r *Registry) seedWorkspace(ctx context.Context, dir string, seed workspace.Seed) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return fmt.Errorf("making the session's folder: %w", err)
+	if err := r.makeHome(filepath.Dir(dir)); err != nil {
+		return err
 	}
 	if _, err := os.Lstat(dir); err == nil {
 		if err := r.o.Workspaces.Erase(ctx, dir); err != nil {

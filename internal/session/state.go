@@ -96,8 +96,8 @@ func stateOf(name string) string {
 
 // seed makes the state of a server in a folder, and marks it.
 func (r *Registry) seed(ctx context.Context, e *Entry, session, dir string, src driver.Source) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return fmt.Errorf("making the session's folder: %w", err)
+	if err := r.makeHome(filepath.Dir(dir)); err != nil {
+		return err
 	}
 	spec := e.spec()
 	spec.Session, spec.State, spec.Carry = session, dir, e.carry()
@@ -123,6 +123,26 @@ func (r *Registry) seed(ctx context.Context, e *Entry, session, dir string, src 
 		return memberError(e.ID, "making its state", err)
 	}
 	return mark(dir, e.Driver)
+}
+
+// makeHome makes the folder of a session, with the session's record in it. A
+// session that is being opened has that already, and others than sessions have
+// none.
+func (r *Registry) makeHome(home string) error {
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return fmt.Errorf("making the session's folder: %w", err)
+	}
+	s := r.Get(filepath.Base(home))
+	if s == nil || recordOfSession(r.o.States, s.ID).says() != folderSilent {
+		return nil
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	rec, err := s.record(s.known())
+	if err != nil || s.isClosed() {
+		return err
+	}
+	return recordOfSession(r.o.States, s.ID).write(keptOf(rec))
 }
 
 // erase removes the state of a server in a folder, if there is one.

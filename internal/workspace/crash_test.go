@@ -48,7 +48,7 @@ func writeUntilKilled(dir string) {
 	}
 	s := NewStore(layers, Options{Dir: filepath.Join(dir, "tmp")})
 	at := filepath.Join(dir, "w")
-	if err := s.Recover(context.Background(), []string{at}, nil); err != nil {
+	if err := s.Recover(context.Background(), []string{at}, nil, true); err != nil {
 		panic(err)
 	}
 	w, err := s.Open(at)
@@ -90,7 +90,7 @@ func TestKilledWhileWriting(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := NewStore(layers, Options{Dir: filepath.Join(dir, "tmp")})
-		if err := s.Recover(t.Context(), []string{at}, nil); err != nil {
+		if err := s.Recover(t.Context(), []string{at}, nil, true); err != nil {
 			t.Fatal(err)
 		}
 		w, err := s.Open(at)

@@ -172,8 +172,9 @@ func (s *Store) Erase(ctx context.Context, dir string) error {
 
 // Recover is called once at start, before anything else, with the folders of all
 // workspaces and all frozen ones that stay. Layers that none of them needs are
-// removed, and what a killed process left in the Store's own folder.
-func (s *Store) Recover(ctx context.Context, dirs []string, frozen []Frozen) error {
+// removed, and what a killed process left in the Store's own folder; without sure
+// there may be others, and all layers stay.
+func (s *Store) Recover(ctx context.Context, dirs []string, frozen []Frozen, sure bool) error {
 	var states []string
 	var errs []error
 	for _, dir := range dirs {
@@ -208,7 +209,11 @@ func (s *Store) Recover(ctx context.Context, dirs []string, frozen []Frozen) err
 	if s.parent != "" {
 		errs = append(errs, sweepWork(s.parent))
 	}
-	if err := s.layers.Recover(states, refs); err != nil {
+	recover := s.layers.Recover
+	if !sure {
+		recover = s.layers.RecoverSome
+	}
+	if err := recover(states, refs); err != nil {
 		return fmt.Errorf("recover workspaces: %w", err)
 	}
 	s.mu.Lock()

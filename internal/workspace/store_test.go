@@ -433,7 +433,7 @@ func TestRecover(t *testing.T) {
 	if err := json.Unmarshal(written, &frozen); err != nil {
 		t.Fatal(err)
 	}
-	if err := next.Recover(ctx, []string{path("tree"), path("folder")}, frozen); err != nil {
+	if err := next.Recover(ctx, []string{path("tree"), path("folder")}, frozen, true); err != nil {
 		t.Fatal(err)
 	}
 	for _, gone := range []string{"tmp/work-left", "folder/.clone-LEFT"} {

@@ -256,7 +256,7 @@ func (b bounded) Write(p []byte) (int, error) {
 
 // Recover implements [driver.Keeper]. Templates are imported again when they are
 // needed, since they may have changed.
-func (d *Driver) Recover(_ context.Context, states []string, snapshots []driver.Snapshot) error {
+func (d *Driver) Recover(_ context.Context, states []string, snapshots []driver.Snapshot, sure bool) error {
 	if d.dir != "" {
 		left, err := os.ReadDir(d.dir)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -287,7 +287,11 @@ func (d *Driver) Recover(_ context.Context, states []string, snapshots []driver.
 			d.snapshots[f.ID] = f.Layer
 		}
 	}
-	if err := d.layers.Recover(states, refs); err != nil {
+	recover := d.layers.Recover
+	if !sure {
+		recover = d.layers.RecoverSome
+	}
+	if err := recover(states, refs); err != nil {
 		return fmt.Errorf("built-in servers: recover: %w", err)
 	}
 	return nil

@@ -237,7 +237,7 @@ func TestStateless(t *testing.T) {
 	if snap, err = f.driver.Import(t.Context(), "s", "", &b); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(f.driver.Recover(t.Context(), nil, []driver.Snapshot{snap}), f.driver.Discard(t.Context(), snap), f.driver.Erase(t.Context(), spec)); err != nil {
+	if err := errors.Join(f.driver.Recover(t.Context(), nil, []driver.Snapshot{snap}, true), f.driver.Discard(t.Context(), snap), f.driver.Erase(t.Context(), spec)); err != nil {
 		t.Error(err)
 	}
 	spec.Template = t.TempDir()

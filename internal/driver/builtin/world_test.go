@@ -71,7 +71,7 @@ func (w *world) open(states []string, snapshots ...driver.Snapshot) error {
 	}
 	w.layers = layers
 	w.Driver = New(Options{Kinds: map[string]Kind{"memory": memoryKind()}, Layers: layers, Dir: filepath.Join(w.dir, "templates")})
-	return w.Recover(context.Background(), states, snapshots)
+	return w.Recover(context.Background(), states, snapshots, true)
 }
 
 func (w *world) close() {

@@ -19,7 +19,7 @@ func TestNoEngine(t *testing.T) {
 	if _, err := d.Sweep(t.Context(), dir, nil); err != nil {
 		t.Errorf("sweep: %v", err)
 	}
-	if err := d.Recover(t.Context(), nil, nil); err != nil {
+	if err := d.Recover(t.Context(), nil, nil, true); err != nil {
 		t.Errorf("recover: %v", err)
 	}
 	host := "unix://" + filepath.Join(dir, "not-there.sock")
@@ -42,7 +42,7 @@ func TestNoEngine(t *testing.T) {
 	if _, err := d.Sweep(t.Context(), dir, nil); err != nil {
 		t.Errorf("sweep: %v", err)
 	}
-	if err := d.Recover(t.Context(), nil, nil); err != nil {
+	if err := d.Recover(t.Context(), nil, nil, true); err != nil {
 		t.Errorf("recover: %v", err)
 	}
 	rec := record{Kind: recordInstance, Host: host, Name: "x"}

@@ -83,7 +83,7 @@ func testRecover(t *testing.T, w *world) {
 			t.Fatal(err)
 		}
 	}
-	if err := w.next().Recover(t.Context(), []string{kept.State}, nil); err != nil {
+	if err := w.next().Recover(t.Context(), []string{kept.State}, nil, true); err != nil {
 		t.Fatalf("recover: %v", err)
 	}
 	volumes, err := w.cli.VolumeList(t.Context(), client.VolumeListOptions{Filters: w.d.ours()})

@@ -16,7 +16,7 @@ import (
 // Recover implements driver.Keeper. What the records of states and snapshots
 // name stays, and whatever else is of this gateway goes. An engine that does not
 // answer is tried again in the background: a gateway starts without it.
-func (d *Driver) Recover(ctx context.Context, states []string, snapshots []driver.Snapshot) error {
+func (d *Driver) Recover(ctx context.Context, states []string, snapshots []driver.Snapshot, sure bool) error {
 	kept := keptThings{names: make(map[string]bool), hosts: make(map[string]bool)}
 	for _, dir := range states {
 		if err := kept.add(dir); err != nil {
@@ -33,6 +33,9 @@ func (d *Driver) Recover(ctx context.Context, states []string, snapshots []drive
 	hosts, err := d.hosts()
 	if err != nil {
 		return err
+	}
+	if !sure {
+		return nil
 	}
 	for _, host := range hosts {
 		do := func(ctx context.Context) error { return d.recoverEngine(ctx, host, kept) }

@@ -61,7 +61,7 @@ func (s *Suite) testAdoptState(t *testing.T) {
 			t.Fatalf("adopt: %v", err)
 		}
 		t.Cleanup(func() { inst.Stop(context.Background()) })
-		if err := w.k.Recover(ctx(t), []string{m.spec.State}, nil); err != nil {
+		if err := w.k.Recover(ctx(t), []string{m.spec.State}, nil, true); err != nil {
 			t.Errorf("recover: %v", err)
 		}
 		m.inst, m.p = inst, Dial(t, inst)

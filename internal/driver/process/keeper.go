@@ -114,7 +114,7 @@ func (d *Driver) Erase(_ context.Context, spec driver.Spec) error { return folde
 // Recover implements driver.Keeper. States and snapshots are folders, and those
 // that belong to nobody are removed by who named them; what is left for us are
 // copies that were never finished.
-func (d *Driver) Recover(ctx context.Context, states []string, snapshots []driver.Snapshot) error {
+func (d *Driver) Recover(ctx context.Context, states []string, snapshots []driver.Snapshot, _ bool) error {
 	all := states
 	for _, s := range snapshots {
 		if s.Driver == "process" && s.Dir != "" {

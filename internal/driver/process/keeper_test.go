@@ -122,7 +122,7 @@ func TestRecover(t *testing.T) {
 	}
 	half := halfMade(t, spec.State)
 	states := []string{spec.State, filepath.Join(dir, "none")}
-	if err := d.Recover(t.Context(), states, []driver.Snapshot{snap, {Driver: "process"}}); err != nil {
+	if err := d.Recover(t.Context(), states, []driver.Snapshot{snap, {Driver: "process"}}, true); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(half); !errors.Is(err, os.ErrNotExist) {

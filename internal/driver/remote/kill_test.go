@@ -86,7 +86,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		h := crash(t, r.home, r.URL)
 		next := r.driver(t)
 		r.sweep(t, next, h.Dir)
-		if err := next.Recover(t.Context(), nil, nil); err != nil {
+		if err := next.Recover(t.Context(), nil, nil, true); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the removal of what is left", func() bool {

@@ -51,7 +51,7 @@ func TestSweepRemovesWhatNobodyHas(t *testing.T) {
 			if gone := r.sweep(t, next, mine.Handle().Dir); len(gone) != 3 {
 				t.Errorf("swept %v", gone)
 			}
-			if err := next.Recover(t.Context(), nil, nil); err != nil {
+			if err := next.Recover(t.Context(), nil, nil, true); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, "the removal of the others", func() bool { return r.left() == 1 })
@@ -189,7 +189,7 @@ func TestRecoverRemovesStatesAndSnapshotsOfNobody(t *testing.T) {
 
 			next := r.driver(t)
 			r.sweep(t, next, h.Dir)
-			if err := next.Recover(t.Context(), []string{a.State, spec("b").State}, []driver.Snapshot{stays}); err != nil {
+			if err := next.Recover(t.Context(), []string{a.State, spec("b").State}, []driver.Snapshot{stays}, true); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, "the removal of the others", func() bool { return r.left() == 3 })

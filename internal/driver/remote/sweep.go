@@ -45,7 +45,7 @@ func clean(path string) string {
 }
 
 // Recover implements driver.Keeper.
-func (d *Driver) Recover(ctx context.Context, states []string, snapshots []driver.Snapshot) error {
+func (d *Driver) Recover(ctx context.Context, states []string, snapshots []driver.Snapshot, sure bool) error {
 	keep := make(map[string]bool)
 	for _, dir := range states {
 		key, err := readState(dir)
@@ -65,7 +65,7 @@ func (d *Driver) Recover(ctx context.Context, states []string, snapshots []drive
 		keep[f.Key] = true
 	}
 	return d.remove(ctx, func(e *entry) bool {
-		return e.Dir == "" && !keep[e.Key]
+		return sure && e.Dir == "" && !keep[e.Key]
 	})
 }
 

@@ -83,7 +83,7 @@ func (d *Driver) referenced() map[string]bool {
 // Recover implements driver.Keeper. States and snapshots are folders, and those
 // that belong to nobody are removed by who named them; what is left for us are
 // copies and memories that were never finished, or are used up.
-func (d *Driver) Recover(ctx context.Context, states []string, snapshots []driver.Snapshot) error {
+func (d *Driver) Recover(ctx context.Context, states []string, snapshots []driver.Snapshot, sure bool) error {
 	all := append([]string(nil), states...)
 	for _, s := range snapshots {
 		if s.Driver == driverName && s.Dir != "" {
@@ -99,7 +99,7 @@ func (d *Driver) Recover(ctx context.Context, states []string, snapshots []drive
 	d.kept.folders = all
 	d.kept.mu.Unlock()
 	// The sweep before has told which ones the instances need.
-	if _, err := os.Stat(d.opts.Dir); err == nil {
+	if _, err := os.Stat(d.opts.Dir); err == nil && sure {
 		d.helpers.prune(d.referenced())
 	}
 	return nil

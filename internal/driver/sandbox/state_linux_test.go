@@ -144,7 +144,7 @@ func TestRecover(t *testing.T) {
 
 	next := keeper(t, Options{})
 	states := []string{spec.State, resting.State, filepath.Join(dir, "none")}
-	if err := next.Recover(t.Context(), states, []driver.Snapshot{snap, {Driver: driverName}, {Driver: "docker", Dir: "/no/such"}}); err != nil {
+	if err := next.Recover(t.Context(), states, []driver.Snapshot{snap, {Driver: driverName}, {Driver: "docker", Dir: "/no/such"}}, true); err != nil {
 		t.Fatal(err)
 	}
 	holds(t, spec.State, stateName, dirsName)

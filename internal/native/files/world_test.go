@@ -43,7 +43,7 @@ func tree(t testing.TB, fill func(dir string)) workspace.FS {
 		t.Fatal(err)
 	}
 	store := workspace.NewStore(layers, workspace.Options{Dir: filepath.Join(base, "scratch")})
-	if err := store.Recover(t.Context(), nil, nil); err != nil {
+	if err := store.Recover(t.Context(), nil, nil, true); err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(base, "workspace")

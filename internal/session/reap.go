@@ -1,0 +1,98 @@
+package session
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	reapEvery   = 10 * time.Second
+	forgetEvery = 360 // ticks
+)
+
+// reap closes sessions whose time is over, forgets what nobody can ask for any
+// more, and keeps the record of use, now and then, so that none of it grows with
+// calls. What takes long is done besides: a close that hangs holds up neither the
+// next tick nor the other sessions.
+func (r *Registry) reap() {
+	tick := time.NewTicker(reapEvery)
+	defer tick.Stop()
+	places := make(chan struct{}, parallel)
+	for n := 0; ; n++ {
+		if n%forgetEvery == 0 {
+			r.forget(r.life)
+		}
+		select {
+		case <-r.life.Done():
+			return
+		case <-tick.C:
+		}
+		r.touch(r.life)
+		r.endings(r.life, places)
+		r.saveDamages(r.life)
+		r.fillWarm()
+		now := time.Now()
+		for _, s := range r.Sessions() {
+			switch why := r.over(s, now); {
+			case s.isClosed(): // by somebody who is about it
+			case why != "":
+				r.besides(places, func() {
+					r.o.Log.Info("session closed", "session", s.ID, "because", why)
+					_ = r.closeSession(r.life, s, why)
+				})
+			case s.Kind == KindDefault && s.running() && r.unused(s, now) > r.Catalog().Config.Limits.Idle:
+				r.besides(places, func() {
+					r.o.Log.Info("servers of an unused session ended", "session", s.ID)
+					r.rest(s)
+				})
+			}
+		}
+	}
+}
+
+// besides does something in the background if there is a place for it; if not,
+// the next tick finds that it is still to be done.
+func (r *Registry) besides(places chan struct{}, do func()) bool {
+	select {
+	case places <- struct{}{}:
+	default:
+		return false
+	}
+	free := func() { <-places }
+	begun := r.background(func() {
+		defer free()
+		do()
+	})
+	if !begun {
+		free()
+	}
+	return begun
+}
+
+// endings writes down the ends that could not be before, and removes what those
+// sessions had.
+func (r *Registry) endings(ctx context.Context, places chan struct{}) {
+	r.mu.Lock()
+	all := make([]*Session, 0, len(r.unrecorded))
+	for _, s := range r.unrecorded {
+		all = append(all, s)
+	}
+	r.mu.Unlock()
+	for _, s := range all {
+		if err := r.recordEnd(ctx, s); err != nil {
+			r.o.Log.Warn("end of a session not recorded", "session", s.ID, "err", err)
+			return
+		}
+		begun := r.besides(places, func() {
+			ctx, cancel := afterwards(ctx)
+			defer cancel()
+			r.bury(ctx, s)
+		})
+		if !begun {
+			return // it is written down once more then, which changes nothing
+		}
+		r.mu.Lock()
+		delete(r.unrecorded, s.ID)
+		r.mu.Unlock()
+	}
+}

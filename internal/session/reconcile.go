@@ -1,0 +1,302 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+// Reconciled is what the folders of sessions and snapshots knew that the store
+// did not.
+type Reconciled struct {
+	Back          []string // sessions whose record was missing, or older
+	Closed        []string // sessions that were closed, or have no folder any more
+	SnapshotsBack []string
+	SnapshotsGone []string
+	Unreadable    []string // folders whose record can't be read; they stay as they are
+}
+
+// Empty reports whether the store and the folders agreed.
+func (r Reconciled) Empty() bool {
+	return len(r.Back)+len(r.Closed)+len(r.SnapshotsBack)+len(r.SnapshotsGone)+len(r.Unreadable) == 0
+}
+
+// Reconcile brings a store and the folders below states to agree: what a folder
+// has a record of comes into the store where that has none or an older one, and
+// folders without a record get the store's. With missing, as after a restore,
+// sessions and snapshots of the store whose folders are gone are closed and
+// forgotten. With dry nothing is changed, neither here nor there.
+func Reconcile(ctx context.Context, st store.Store, states string, missing, dry bool) (Reconciled, error) {
+	c := reconciling{st: st, states: states, missing: missing, dry: dry}
+	if err := c.sessions(ctx); err != nil {
+		return c.out, fmt.Errorf("comparing sessions with their folders: %w", err)
+	}
+	if err := c.snapshots(ctx); err != nil {
+		return c.out, fmt.Errorf("comparing snapshots with their folders: %w", err)
+	}
+	return c.out, nil
+}
+
+type reconciling struct {
+	st           store.Store
+	states       string
+	missing, dry bool
+	out          Reconciled
+}
+
+// folders lists what could be a session or a snapshot.
+func folders(dir, prefix string) (map[string]bool, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	all := make(map[string]bool)
+	for _, e := range entries {
+		if e.IsDir() && strings.HasPrefix(e.Name(), prefix) {
+			all[e.Name()] = true
+		}
+	}
+	return all, nil
+}
+
+func (c *reconciling) sessions(ctx context.Context) error {
+	there, err := folders(filepath.Join(c.states, "sessions"), sessionPrefix)
+	if err != nil {
+		return err
+	}
+	open, err := c.st.Sessions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, rec := range open {
+		if err := c.session(ctx, rec, there[rec.ID]); err != nil {
+			return err
+		}
+		delete(there, rec.ID)
+	}
+	for id := range there {
+		if err := c.sessionOf(ctx, id); err != nil {
+			return err
+		}
+	}
+	slices.Sort(c.out.Back)
+	return nil
+}
+
+// session compares an open session of the store with its folder.
+func (c *reconciling) session(ctx context.Context, rec store.Session, there bool) error {
+	f := recordOfSession(c.states, rec.ID)
+	if !there {
+		switch {
+		case c.missing:
+			return c.close(ctx, rec, "its folder was gone when the database was restored")
+		case rec.Kind == KindOpened && !c.dry:
+			return c.giveFolder(ctx, rec)
+		}
+		return nil
+	}
+	switch f.says() {
+	case folderGone:
+		return c.close(ctx, rec, "it was closed before, and the database did not know it any more")
+	case folderWhole:
+	case folderUnknown:
+		c.out.Unreadable = append(c.out.Unreadable, f.dir)
+		return nil
+	default: // it comes from an earlier version, or was written a moment before a death
+		if c.dry {
+			return nil
+		}
+		return f.write(keptOf(rec))
+	}
+	var kept keptSession
+	if err := f.read(&kept); err != nil || kept.ID != rec.ID {
+		c.out.Unreadable = append(c.out.Unreadable, f.dir)
+		if c.dry || c.missing { // an older store must not replace what can't be read
+			return nil
+		}
+		return f.write(keptOf(rec))
+	}
+	mine, err := factsOf(rec)
+	if err != nil {
+		return err
+	}
+	theirs, err := factsOf(kept.session())
+	if err != nil {
+		return err
+	}
+	switch {
+	case theirs.Rev > mine.Rev:
+		c.out.Back = append(c.out.Back, rec.ID)
+		return c.take(ctx, kept, rec.Used)
+	case theirs.Rev < mine.Rev && !c.dry:
+		return f.write(keptOf(rec))
+	}
+	return nil
+}
+
+// giveFolder makes the folder of a session that comes from a version which made
+// none before there was something to keep.
+func (c *reconciling) giveFolder(ctx context.Context, rec store.Session) error {
+	facts, err := factsOf(rec)
+	if err != nil || facts.Rev > 0 {
+		return err
+	}
+	facts.Rev = 1
+	if rec.Data, err = json.Marshal(facts); err != nil {
+		return err
+	}
+	f := recordOfSession(c.states, rec.ID)
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		return err
+	}
+	if err := f.write(keptOf(rec)); err != nil {
+		return err
+	}
+	return c.st.PutSessions(ctx, rec)
+}
+
+// sessionOf sees whether a folder is that of a session which the store lacks.
+func (c *reconciling) sessionOf(ctx context.Context, id string) error {
+	f := recordOfSession(c.states, id)
+	if f.says() != folderWhole {
+		return nil
+	}
+	if _, known, err := c.st.Session(ctx, id); err != nil || known { // closed
+		return err
+	}
+	var kept keptSession
+	if err := f.read(&kept); err != nil || kept.ID != id {
+		c.out.Unreadable = append(c.out.Unreadable, f.dir)
+		return nil
+	}
+	c.out.Back = append(c.out.Back, id)
+	return c.take(ctx, kept, time.Time{})
+}
+
+// take writes the record of a folder into the store.
+func (c *reconciling) take(ctx context.Context, kept keptSession, used time.Time) error {
+	if c.dry {
+		return nil
+	}
+	if err := restoreCatalog(ctx, c.st, c.states, kept.Catalog); err != nil {
+		return err
+	}
+	rec := kept.session()
+	if rec.Used.Before(used) {
+		rec.Used = used
+	}
+	return c.st.PutSessions(ctx, rec)
+}
+
+// restoreCatalog puts the servers behind a key into the store where it lacks
+// them.
+func restoreCatalog(ctx context.Context, st store.Store, states, key string) error {
+	if key == "" {
+		return nil
+	}
+	if _, ok, err := st.Catalog(ctx, key); err != nil || ok {
+		return err
+	}
+	servers, err := os.ReadFile(catalogFile(states, key))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !json.Valid(servers) {
+		return nil // the session stays as it is, and is not served
+	}
+	if err != nil {
+		return err
+	}
+	return st.PutCatalog(ctx, key, servers)
+}
+
+func (c *reconciling) close(ctx context.Context, rec store.Session, reason string) error {
+	c.out.Closed = append(c.out.Closed, rec.ID)
+	if c.dry {
+		return nil
+	}
+	f, err := factsOf(rec)
+	if err != nil {
+		return err
+	}
+	f.Reason = reason
+	if rec.Data, err = json.Marshal(f); err != nil {
+		return err
+	}
+	if err := c.st.PutSessions(ctx, rec); err != nil {
+		return err
+	}
+	return c.st.CloseSessions(ctx, time.Now().UTC(), rec.ID)
+}
+
+func (c *reconciling) snapshots(ctx context.Context) error {
+	there, err := folders(filepath.Join(c.states, "snapshots"), snapshotPrefix)
+	if err != nil {
+		return err
+	}
+	all, err := c.st.Snapshots(ctx)
+	if err != nil {
+		return err
+	}
+	for _, rec := range all {
+		f := recordOfSnapshot(c.states, rec.ID)
+		switch says := f.says(); {
+		case says == folderGone || c.missing && !there[rec.ID]:
+			c.out.SnapshotsGone = append(c.out.SnapshotsGone, rec.ID)
+			if !c.dry {
+				err = c.st.DeleteSnapshot(ctx, rec.ID)
+			}
+		case there[rec.ID] && (says == folderSilent || says == folderNew) && !c.dry:
+			err = f.write(keptSnapshotOf(rec))
+		}
+		if err != nil {
+			return err
+		}
+		delete(there, rec.ID)
+	}
+	for id := range there {
+		if err := c.snapshotOf(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// snapshotOf sees whether a folder is that of a snapshot which the store lacks.
+func (c *reconciling) snapshotOf(ctx context.Context, id string) error {
+	f := recordOfSnapshot(c.states, id)
+	if f.says() != folderWhole {
+		return nil
+	}
+	var kept keptSnapshot
+	if err := f.read(&kept); err != nil || kept.ID != id {
+		c.out.Unreadable = append(c.out.Unreadable, f.dir)
+		return nil
+	}
+	c.out.SnapshotsBack = append(c.out.SnapshotsBack, id)
+	if c.dry {
+		return nil
+	}
+	if err := restoreCatalog(ctx, c.st, c.states, kept.Catalog); err != nil {
+		return err
+	}
+	rec := kept.snapshot()
+	err := c.st.PutSnapshot(ctx, rec)
+	if errors.Is(err, store.ErrExists) { // the name is another one's by now
+		rec.Name = ""
+		err = c.st.PutSnapshot(ctx, rec)
+	}
+	return err
+}
+
+// catalogFile is where the servers behind a key lie besides the store, for
+// sessions that are newer than a backup of it.
+func catalogFile(states, key string) string {
+	return filepath.Join(states, "catalogs", filepath.Base(key)+".json")
+}
