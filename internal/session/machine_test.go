@@ -20,9 +20,10 @@ import (
 // A machine is where instances live. It outlives the gateways of a test, as a
 // real one does.
 type machine struct {
-	t      *testing.T
-	adopts bool
-	scopes []string
+	stopping func(server string) // is told before an instance is ended; nil for nobody
+	t        *testing.T
+	adopts   bool
+	scopes   []string
 
 	// disk is held for reading by whoever changes something on it, and for
 	// writing while it is copied as a crash leaves it.
@@ -272,6 +273,9 @@ func (i *instance) Logs(int64) (io.ReadCloser, error) {
 }
 
 func (i *instance) Stop(context.Context) error {
+	if stopping := i.m.stopping; stopping != nil {
+		stopping(i.spec.Server)
+	}
 	if !i.crashed() {
 		i.kill()
 	}

@@ -283,7 +283,7 @@ func (r *Registry) closeSession(ctx context.Context, s *Session, reason string) 
 	if err != nil {
 		// It would be back after a restart, and must not be empty then. What runs
 		// ends; the rest waits for the reaper.
-		r.finish(s, resting())
+		r.finish(s, resting(ctx))
 		return &api.Error{Kind: api.KindInfrastructure, Retryable: true, Message: fmt.Sprintf("the end of session %s could not be written down, and is tried again: %v", s.ID, err)}
 	}
 	r.bury(ctx, s)
@@ -454,7 +454,8 @@ func (r *Registry) startEager(sessions []*Session) {
 
 // Close ends the registry. Sessions are remembered. With keep, instances that the
 // next gateway can adopt are left running; without, what they have in memory is
-// kept where that can be done.
+// kept where that can be done, as long as ctx lasts. It returns a moment after
+// ctx is over whatever does not end.
 func (r *Registry) Close(ctx context.Context, keep bool) {
 	// A change under way starts what is waited for below; none comes after.
 	r.changing.Lock()
@@ -481,7 +482,29 @@ func (r *Registry) Close(ctx context.Context, keep bool) {
 	r.mu.Unlock()
 	r.changing.Unlock()
 	r.end()
-	end := resting() // all sessions are there again at the next start
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.endAll(ctx, sessions, shared, keep)
+	}()
+	select {
+	case <-done:
+		return
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+	case <-time.After(endGrace):
+		r.o.Log.Warn("not all servers have ended in time; the next gateway ends what is left of them")
+	}
+}
+
+// endGrace is how long servers have that are only ended, once their time to keep
+// what they know is over.
+const endGrace = 5 * time.Second
+
+func (r *Registry) endAll(ctx context.Context, sessions []*Session, shared []*upstream.Upstream, keep bool) {
+	end := resting(ctx) // all sessions are there again at the next start
 	if keep {
 		end = (*upstream.Upstream).Leave
 	}

@@ -8,12 +8,16 @@ import (
 
 // resting ends instances whose sessions stay, with what they have in memory kept
 // where that can be done, not too many at once.
-func resting() func(*upstream.Upstream) {
+// When ctx is over they are only ended.
+func resting(ctx context.Context) func(*upstream.Upstream) {
 	places := make(chan struct{}, parallel)
 	return func(up *upstream.Upstream) {
-		places <- struct{}{}
-		defer func() { <-places }()
-		up.Rest(context.Background())
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+		case <-ctx.Done():
+		}
+		up.Rest(ctx)
 	}
 }
 
