@@ -426,6 +426,9 @@ func (c *client) Note(server, method string, params []byte) {
 	}
 }
 
+// Client implements session.Watcher.
+func (c *client) Client() string { return c.id }
+
 // CanAsk implements session.Watcher.
 func (c *client) CanAsk(server string) bool {
 	return c.view.covers(server) && c.g.hears(c.principal(), server)

@@ -218,6 +218,9 @@ func (l *listening) Note(server, method string, params []byte) {
 	}
 }
 
+// Client implements session.Watcher.
+func (l *listening) Client() string { return "" }
+
 // CanAsk implements session.Watcher: nobody can be asked on such a stream.
 func (l *listening) CanAsk(string) bool { return false }
 

@@ -250,7 +250,7 @@ type fetch struct {
 func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, method string) *fetch {
 	key := fetchKey{up, x.who.Name, method}
 	ask := upstream.Request{
-		Method: method, Client: &upstream.Client{Key: "list"}, Who: x.who.Name, Session: x.sess.ID,
+		Method: method, Client: &upstream.Client{Key: x.client.Key}, Who: x.who.Name, Session: x.sess.ID,
 		Trace: x.trace.Traceparent, TraceState: x.trace.Tracestate,
 	}
 	fs.mu.Lock()

@@ -104,6 +104,7 @@ func (x *exchange) subscribe(ctx context.Context) (*upstream.Result, error) {
 // subscription is the request to begin or end one, for the exchange's principal.
 func (x *exchange) subscription(method, uri string) *upstream.Request {
 	req := upstream.Subscription(method, uri)
+	req.Client = &upstream.Client{Key: x.client.Key}
 	req.Who, req.Session = x.who.Name, x.sess.ID
 	return req
 }

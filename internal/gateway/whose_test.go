@@ -183,6 +183,69 @@ func TestStrayQuestionsOfASharedSession(t *testing.T) {
 	}
 }
 
+// TestLogsOfASharedSession checks that what a server logs for one client of a
+// session is not shown to another: in a call, in a list that is read for it, and
+// outside of any call on the stream that both listen to.
+func TestLogsOfASharedSession(t *testing.T) {
+	up, on := strays(t)
+	const says = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"of one"}}`
+	for _, method := range []string{"tools/list", "tools/call"} {
+		up.on(method, func(w http.ResponseWriter, _ *http.Request, in received) {
+			send := events(w)
+			send(says)
+			result := plainTools
+			if method == "tools/call" {
+				result = done
+			}
+			send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, in.ID, result))
+		})
+	}
+	w := open(t, twoPeople+servers("t", up.URL))
+	one, two := w.dial(t, "/mcp", bothCaps, asAda...), w.dial(t, "/mcp", bothCaps, asAda...)
+	first, second := one.listen(), two.listen()
+	one.get("tools/list", `{}`)
+	if m := first.next(); m.Method != "notifications/message" {
+		t.Errorf("the client whose list it is got %s", m.raw)
+	}
+	send := on("session-1")
+	send(changed)
+	call := one.request("tools/call", `{"name":"t__one"}`)
+	call.stream.until("notifications/message")
+	call.answer()
+	two.request("tools/call", `{"name":"t__one"}`).answer()
+	send(says) // late, and nobody can say whose
+	send(strings.Replace(changed, "tools", "prompts", 1))
+	for i, s := range []*stream{first, second} {
+		for _, want := range []string{"notifications/tools/list_changed", "notifications/prompts/list_changed"} {
+			if m := s.next(); m.Method != want {
+				t.Errorf("client %d got %s, want %s", i, m.raw, want)
+			}
+		}
+	}
+}
+
+// TestLateQuestionsGoToNobody has a server ask after its call has ended, when
+// another client of the session is the only one that is there to answer.
+func TestLateQuestionsGoToNobody(t *testing.T) {
+	up, on := strays(t)
+	up.on("tools/call", func(w http.ResponseWriter, _ *http.Request, in received) { writeResult(w, in, done) })
+	w := open(t, twoPeople+servers("t", up.URL))
+	one, two := w.dial(t, "/mcp/t", bothCaps, asAda...), w.dial(t, "/mcp/t", bothCaps, asAda...)
+	heard := two.listen()
+	one.get("tools/call", `{"name":"one"}`)
+	w.do(t, "DELETE", "/mcp/t", "", append([]string{"Mcp-Session-Id", one.id}, asAda...)...)
+	reply := up.reply(`"stray"`)
+	send := on("session-1")
+	send(straySample)
+	if got := take(t, reply); got.Error == nil {
+		t.Errorf("the server was answered %s, want an error", got.raw)
+	}
+	send(changed)
+	if m := heard.next(); m.Method != "notifications/tools/list_changed" {
+		t.Errorf("the client that is left got %s", m.raw)
+	}
+}
+
 // TestSharedStreamServerIsNotGuessed checks a server on one stream of messages
 // that all sessions share: with one call under way it may ask, with two the
 // question could be either's and is refused.

@@ -84,6 +84,9 @@ type Watcher interface {
 	Ask(ctx context.Context, server, method string, params []byte) (upstream.Reply, bool)
 	// CanAsk reports whether there is a client to ask.
 	CanAsk(server string) bool
+	// Client is the key that the client's calls have; empty for one that only
+	// listens.
+	Client() string
 }
 
 type watch struct{ w Watcher }
@@ -367,9 +370,11 @@ type ear struct {
 	server string
 }
 
-func (e *ear) Note(method string, params []byte) {
+func (e *ear) Note(from upstream.Origin, method string, params []byte) {
 	for _, w := range e.s.watching() {
-		w.Note(e.server, method, params)
+		if from.Client == "" || w.Client() == from.Client {
+			w.Note(e.server, method, params)
+		}
 	}
 }
 
@@ -382,22 +387,25 @@ func (e *ear) CanAsk() bool {
 	return false
 }
 
-func (e *ear) Ask(ctx context.Context, method string, params []byte) (upstream.Reply, bool) {
-	var one Watcher
+// Ask implements upstream.Watcher. A request that no call of the client caused
+// is put to it only where it is the one client that can be meant.
+func (e *ear) Ask(ctx context.Context, from upstream.Origin, method string, params []byte) (upstream.Reply, bool) {
+	var able []Watcher
 	for _, w := range e.s.watching() {
-		if !w.CanAsk(e.server) {
-			continue
+		if w.CanAsk(e.server) && (!from.Called || w.Client() == from.Client) {
+			able = append(able, w)
 		}
-		if one != nil {
-			return upstream.Refuse(method, "it can't be told which client's call caused this request"), true
-		}
-		one = w
 	}
-	if one == nil {
+	switch {
+	case len(able) == 0:
 		return upstream.Reply{}, false
+	case len(able) > 1, from.Client != "" && able[0].Client() != from.Client:
+		return upstream.Refuse(method, "it can't be told which client's call caused this request"), true
 	}
-	return one.Ask(ctx, e.server, method, params)
+	return able[0].Ask(ctx, e.server, method, params)
 }
 
 // Announce tells the session's clients something as if the server had said it.
-func (s *Session) Announce(server, method string) { (&ear{s: s, server: server}).Note(method, nil) }
+func (s *Session) Announce(server, method string) {
+	(&ear{s: s, server: server}).Note(upstream.Origin{}, method, nil)
+}

@@ -213,16 +213,16 @@ func TestWatchers(t *testing.T) {
 	// With two clients in one session it can't be told which is meant.
 	second := &ear{can: true}
 	stopSecond := a.Watch(second)
-	if reply := own.Ask(t.Context(), wire.MethodListRoots, nil); reply.Error == nil {
+	if reply := own.Ask(t.Context(), upstream.Origin{Client: "k"}, wire.MethodListRoots, nil); reply.Error == nil {
 		t.Errorf("the server was told %s", reply.Result)
 	}
 	second.can = false
-	if reply := own.Ask(t.Context(), wire.MethodListRoots, nil); string(reply.Result) != `{"roots":[]}` {
+	if reply := own.Ask(t.Context(), upstream.Origin{Client: "k"}, wire.MethodListRoots, nil); string(reply.Result) != `{"roots":[]}` {
 		t.Errorf("with one that can answer: %+v", reply)
 	}
 	stopSecond()
 	stop()
-	if reply := own.Ask(t.Context(), wire.MethodListRoots, nil); reply.Error == nil {
+	if reply := own.Ask(t.Context(), upstream.Origin{Client: "k"}, wire.MethodListRoots, nil); reply.Error == nil {
 		t.Errorf("with nobody there the server was told %s", reply.Result)
 	}
 	if got := string(upstream.Refuse(wire.MethodElicit, "x").Result); got != `{"action":"decline"}` {

@@ -167,7 +167,7 @@ func (r *Registry) trial(ctx context.Context, e *Entry, state string, src driver
 		return err
 	}
 	// Whatever the answer: there is one.
-	req := &upstream.Request{Method: wire.MethodListTools, Params: p, Client: &upstream.Client{Key: "warm"}}
+	req := &upstream.Request{Method: wire.MethodListTools, Params: p, Client: &upstream.Client{}}
 	if _, err := t.up.Call(ctx, req); err != nil {
 		return fmt.Errorf("warming it up: %w", err)
 	}

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -269,8 +270,9 @@ func (w *world) handles() string {
 
 // ear hears for a client.
 type ear struct {
-	can   bool
-	reply string
+	can    bool
+	reply  string
+	client string // its key; that of call where it is empty
 
 	mu    sync.Mutex
 	heard []string
@@ -288,6 +290,8 @@ func (e *ear) Ask(_ context.Context, server, method string, _ []byte) (upstream.
 }
 
 func (e *ear) CanAsk(string) bool { return e.can }
+
+func (e *ear) Client() string { return cmp.Or(e.client, "k") }
 
 func (e *ear) has(part string) bool {
 	e.mu.Lock()

@@ -21,13 +21,13 @@ type watcher struct {
 	asked []string
 }
 
-func (w *watcher) Note(method string, params []byte) {
+func (w *watcher) Note(_ upstream.Origin, method string, params []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.notes = append(w.notes, strings.TrimSpace(method+" "+string(params)))
 }
 
-func (w *watcher) Ask(_ context.Context, method string, params []byte) (upstream.Reply, bool) {
+func (w *watcher) Ask(_ context.Context, _ upstream.Origin, method string, params []byte) (upstream.Reply, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked = append(w.asked, method)

@@ -146,7 +146,7 @@ func (c *Conn) fulfil(ctx context.Context, req *Request, res *Result) (*Result, 
 		if err := json.Unmarshal(res.Result, &in); err != nil || in.ResultType != wire.ResultInput {
 			return res, nil
 		}
-		answered := req.deadline.question(true)
+		answered := req.deadline.question()
 		responses, refusal, err := c.askAll(ctx, req, in.InputRequests)
 		answered()
 		if err != nil {

@@ -2,8 +2,6 @@ package upstream
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 )
@@ -20,7 +18,6 @@ type clock struct {
 // A deadline is how long one call may still take. Its time stands still while a
 // question of the server waits for the client.
 type deadline struct {
-	clock  *clock
 	each   time.Duration
 	cancel context.CancelCauseFunc
 
@@ -74,43 +71,24 @@ func (d *deadline) over(now time.Time) bool {
 	return d.asking == 0 && !d.at.IsZero() && !d.at.After(now)
 }
 
-// question stops the time of the call that a question belongs to, until answered
-// is called. Where it is not sure that it is this one, all calls that are under
-// way wait with it: any of them may need the answer.
-func (d *deadline) question(sure bool) (answered func()) {
-	switch {
-	case d == nil:
+// question stops the time of a call that a question of the server belongs to,
+// until answered is called.
+func (d *deadline) question() (answered func()) {
+	if d == nil {
 		return func() {}
-	case !sure:
-		return d.clock.question()
 	}
 	d.pause()
 	return d.resume
-}
-
-// question stops the time of all calls under way.
-func (c *clock) question() (answered func()) {
-	c.mu.Lock()
-	all := slices.Collect(maps.Keys(c.calls))
-	c.mu.Unlock()
-	for _, d := range all {
-		d.pause()
-	}
-	return func() {
-		for _, d := range all {
-			d.resume()
-		}
-	}
 }
 
 const clockEvery = time.Second
 
 // add has cancel called with context.DeadlineExceeded once each is over since
 // the beginning or the last progress, or most since the beginning, not counting
-// the time of questions, give or take a second, unless the deadline it returns is removed before. With no each it
-// is called at stop only.
+// the time of questions, give or take a second, unless the deadline it returns is
+// removed before. With no each it is called at stop only.
 func (c *clock) add(each, most time.Duration, cancel context.CancelCauseFunc) *deadline {
-	d := &deadline{clock: c, each: each, cancel: cancel}
+	d := &deadline{each: each, cancel: cancel}
 	if each > 0 {
 		now := time.Now()
 		d.at, d.most = now.Add(each), now.Add(max(most, each))

@@ -35,6 +35,8 @@ type Conn struct {
 	// events is where what belongs to no call goes.
 	events events
 
+	shared  bool // used by sessions that have nothing to do with each other
+	callers callers
 	asks    asks
 	backlog backlog
 	listen  listener
@@ -58,8 +60,8 @@ type Conn struct {
 
 // events is the Upstream behind a Conn.
 type events interface {
-	Note(method string, params []byte)
-	Ask(ctx context.Context, method string, params []byte) Reply
+	Note(from Origin, method string, params []byte)
+	Ask(ctx context.Context, from Origin, method string, params []byte) Reply
 }
 
 // A transport moves messages. There is one implementation for streams of
@@ -73,9 +75,9 @@ type transport interface {
 	// standalone hears what belongs to no call, where a legacy server needs a
 	// stream of its own for that, until ctx ends.
 	standalone(ctx context.Context)
-	// attribute says whose call caused a message that arrived outside of any
-	// exchange; nil when it can't be told.
-	attribute() *call
+	// private reports whether what arrives outside of any exchange is said to this
+	// connection alone.
+	private() bool
 	done() <-chan struct{}
 	err() error
 	close()
@@ -89,6 +91,11 @@ type call struct {
 	// events is set by the transport when the answer came in an event stream.
 	events bool
 	retry  time.Duration // what the stream last said about coming back
+	sent   bool          // set by the transport when the server may have it
+
+	own      bool          // the gateway's, and no client's
+	over     chan struct{} // closed when nobody waits for the answer any more; nil where it is own
+	answered bool          // guarded by callers.mu
 }
 
 func newEpoch() string {
@@ -161,7 +168,9 @@ func (c *Conn) exchange(ctx context.Context, req *Request) (*Result, error) {
 	}
 	frame := make([]byte, 0, len(params)+160)
 	frame = wire.AppendRequest(frame, quoted(k.id), req.Method, params, edits)
+	c.callers.begin(k)
 	msg, err := c.t.roundTrip(ctx, k, frame)
+	c.callers.end(k)
 	if err != nil {
 		return &Result{Events: k.events, Retry: k.retry}, c.explain(ctx, err)
 	}
@@ -225,7 +234,7 @@ func (c *Conn) simple(ctx context.Context, method string, params []byte) (*Resul
 		c.parker.Need(1)
 		defer c.parker.Need(-1)
 	}
-	return c.exchange(ctx, &Request{Method: method, Params: p, Name: p.Name(), Client: &Client{Key: c.epoch}})
+	return c.exchange(ctx, &Request{Method: method, Params: p, Name: p.Name(), Client: &Client{}})
 }
 
 // handleNote deals with a notification. k is the call it came with; nil when
@@ -237,25 +246,17 @@ func (c *Conn) handleNote(msg wire.Message, k *call) {
 	case wire.NoteCancelled:
 		at, _ := wire.Find(msg.Params, "requestId")
 		c.asks.cancel(string(at.Of(msg.Params)))
-	case wire.NoteMessage:
-		if k == nil {
-			k = c.t.attribute()
-		}
-		if k != nil && k.req.Peer != nil {
-			k.req.Peer.Note(msg.Method, bytes.Clone(msg.Params))
-			return
-		}
-		c.events.Note(msg.Method, bytes.Clone(msg.Params))
 	case wire.NoteToolsChanged, wire.NotePromptsChanged, wire.NoteResourcesChanged, wire.NoteResourceUpdated:
-		c.events.Note(msg.Method, bytes.Clone(msg.Params))
+		c.events.Note(Origin{}, msg.Method, bytes.Clone(msg.Params))
 	case wire.NoteAcknowledged:
 		c.listen.acknowledged(msg.Params)
-	default:
-		if k != nil && k.req.Peer != nil {
-			k.req.Peer.Note(msg.Method, bytes.Clone(msg.Params))
+	default: // a log message, or one that only client and server know
+		calls, from := c.whose(k)
+		if peer := peerOf(calls); peer != nil {
+			peer.Note(msg.Method, bytes.Clone(msg.Params))
 			return
 		}
-		c.events.Note(msg.Method, bytes.Clone(msg.Params))
+		c.events.Note(from, msg.Method, bytes.Clone(msg.Params))
 	}
 }
 
@@ -289,26 +290,46 @@ func (c *Conn) handleRequest(msg wire.Message, k *call) error {
 	if msg.Method == wire.MethodPing {
 		return c.respond(id, msg.Method, Reply{Result: []byte("{}")})
 	}
-	sure := k != nil // it came in the exchange of the call that caused it
-	if k == nil {
-		k = c.t.attribute()
-	}
+	calls, from := c.whose(k)
 	method, params := msg.Method, bytes.Clone(msg.Params)
 	started := c.asks.start(string(id), method, len(params), func(ctx context.Context) {
-		var reply Reply
-		switch {
-		case k != nil && k.req.Peer != nil:
-			defer k.req.deadline.question(sure)()
-			reply = k.req.Peer.Ask(ctx, method, params)
-		default:
-			reply = c.events.Ask(ctx, method, params)
-		}
-		c.answer(ctx, id, reply)
+		c.answer(ctx, id, c.ask(ctx, calls, from, method, params))
 	})
 	if !started {
 		return c.respond(id, method, Refuse(method, fmt.Sprintf("server %q has too many requests open: at most %d may wait for clients", c.server, maxAsks)))
 	}
 	return nil
+}
+
+// ask puts a server's request to the client whose calls may have caused it, for
+// as long as one of them is under way. Their time stands still meanwhile.
+func (c *Conn) ask(ctx context.Context, calls []*call, from Origin, method string, params []byte) Reply {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, k := range calls {
+		defer k.req.deadline.question()()
+	}
+	if len(calls) > 0 {
+		go func() {
+			for _, k := range calls {
+				select {
+				case <-k.over:
+				case <-ctx.Done():
+					return
+				}
+			}
+			cancel()
+		}()
+	}
+	peer := peerOf(calls)
+	if peer == nil {
+		return c.events.Ask(ctx, from, method, params)
+	}
+	reply := peer.Ask(ctx, method, params)
+	if reply.Result == nil && reply.Error == nil {
+		return Refuse(method, "the call ended before the client answered")
+	}
+	return reply
 }
 
 // respond has a server's request answered without waiting for that.

@@ -57,7 +57,7 @@ var errProbe = errors.New("the server ended when asked for its protocol era")
 // Connect greets the server behind a link and returns a connection to it.
 func Connect(ctx context.Context, link driver.Link, o ConnOptions, ev events) (*Conn, error) {
 	c := newConn(o.Server, ev, o.Log)
-	c.allowed, c.mask, c.mend, c.why = o.Allowed, o.Mask, o.mend, o.why
+	c.allowed, c.mask, c.mend, c.why, c.shared = o.Allowed, o.Mask, o.mend, o.why, o.Shared
 	if link.HTTP != nil {
 		return connectHTTP(ctx, c, link.HTTP, o)
 	}
@@ -250,7 +250,7 @@ func connectHTTP(ctx context.Context, c *Conn, ep *driver.Endpoint, o ConnOption
 
 func newConnLike(c *Conn) *Conn {
 	n := newConn(c.server, c.events, c.log)
-	n.allowed, n.mask, n.mend = c.allowed, c.mask, c.mend
+	n.allowed, n.mask, n.mend, n.shared = c.allowed, c.mask, c.mend, c.shared
 	return n
 }
 
@@ -275,9 +275,7 @@ func connectSSE(ctx context.Context, c *Conn, ep *driver.Endpoint, o ConnOptions
 		return nil, failure(api.KindInfrastructure, o.Server, true, "%v", err)
 	}
 	o.NoProbe = true
-	// Each session has an SSE connection of its own, so nothing is shared; and with
-	// a new one the server expects a handshake.
-	o.Shared, o.Hello, o.restored = false, nil, false
+	o.Hello, o.restored = nil, false // with a new connection the server expects a handshake
 	if c, err = connectStream(ctx, c, s, o); err != nil {
 		return nil, err
 	}

@@ -195,9 +195,15 @@ func (t *httpTransport) exchange(ctx context.Context, k *call, frame []byte, ses
 	resp, err := post(t.ep, req, t.c.mask)
 	if err != nil {
 		t.abandon(ctx, k, version)
-		return wire.Message{}, t.unreachable(ctx, err)
+		err = t.unreachable(ctx, err)
+		k.sent = !Unsent(err)
+		return wire.Message{}, err
 	}
+	k.sent = true
 	msg, err := t.read(ctx, k, resp, session, version)
+	if err == nil || !k.events && ctx.Err() == nil {
+		t.c.callers.answered(k.id)
+	}
 	if err != nil && ctx.Err() != nil {
 		t.abandon(ctx, k, version)
 		return wire.Message{}, context.Cause(ctx)
@@ -494,12 +500,17 @@ func (t *httpTransport) renew(ctx context.Context, stale string) error {
 	t.c.listen.restart(t.c)
 	// It was started anew, as far as anybody knows.
 	for _, note := range []string{wire.NoteToolsChanged, wire.NotePromptsChanged, wire.NoteResourcesChanged} {
-		t.c.events.Note(note, nil)
+		t.c.events.Note(Origin{}, note, nil)
 	}
 	return nil
 }
 
-func (t *httpTransport) attribute() *call { return nil }
+// private implements transport. A server without sessions can't tell us from the
+// other connections to it, and says what it says to all of them.
+func (t *httpTransport) private() bool {
+	session, _ := t.state()
+	return session != ""
+}
 
 func (t *httpTransport) done() <-chan struct{} { return t.life.Done() }
 

@@ -139,8 +139,8 @@ func (l *listener) modern(ctx context.Context, c *Conn, filter map[string]any, r
 	wait := time.Second
 	for first := true; ctx.Err() == nil; first = false {
 		p, _ := wire.ScanParams(wire.MethodListen, body)
-		req := &Request{Method: wire.MethodListen, Params: p, Client: &Client{Key: c.epoch}}
-		k := &call{id: c.nextID(), req: req}
+		req := &Request{Method: wire.MethodListen, Params: p, Client: &Client{}}
+		k := &call{id: c.nextID(), req: req, own: true}
 		params, edits := c.modernize(req, body, nil)
 		acked := make(chan struct{})
 		l.mu.Lock()
@@ -158,7 +158,7 @@ func (l *listener) modern(ctx context.Context, c *Conn, filter map[string]any, r
 			case <-ctx.Done():
 			}
 			if !first {
-				c.events.Note("", nil) // what it said meanwhile was missed
+				c.events.Note(Origin{}, "", nil) // what it said meanwhile was missed
 			}
 			if old != nil {
 				old()
@@ -181,7 +181,7 @@ func (l *listener) modern(ctx context.Context, c *Conn, filter map[string]any, r
 		if msg.Error != nil && wire.ParseError(msg.Error).Code == wire.CodeMethodNotFound {
 			return // it says nothing outside of calls
 		}
-		c.events.Note("", nil)
+		c.events.Note(Origin{}, "", nil)
 		if err == nil && msg.Error == nil || time.Since(started) > time.Minute {
 			wait = time.Second
 		}

@@ -20,9 +20,9 @@ func (h *holding) done() <-chan struct{} { return make(chan struct{}) }
 
 type deaf struct{}
 
-func (deaf) Note(string, []byte) {}
+func (deaf) Note(Origin, string, []byte) {}
 
-func (deaf) Ask(_ context.Context, method string, _ []byte) Reply {
+func (deaf) Ask(_ context.Context, _ Origin, method string, _ []byte) Reply {
 	return Refuse(method, "nobody is there")
 }
 

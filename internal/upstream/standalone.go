@@ -26,13 +26,13 @@ func (t *httpTransport) standalone(ctx context.Context) {
 		resp, err := t.ep.Client.Do(req)
 		if err == nil && resp.StatusCode == http.StatusOK {
 			if heard {
-				t.c.events.Note("", nil)
+				t.c.events.Note(Origin{}, "", nil)
 			}
 			heard = true
 			wait = time.Second
 			last = t.hear(resp, last, &wait)
 			if ctx.Err() == nil {
-				t.c.events.Note("", nil) // what it says now is missed
+				t.c.events.Note(Origin{}, "", nil) // what it says now is missed
 			}
 		} else if err == nil {
 			code := resp.StatusCode

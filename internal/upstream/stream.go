@@ -25,9 +25,8 @@ const (
 // streamTransport talks over frames: stdio, in-process servers, legacy SSE.
 // One goroutine reads and hands answers to the calls that wait for them.
 type streamTransport struct {
-	c      *Conn
-	s      driver.Stream
-	shared bool // used by more than one session: nothing can be attributed
+	c *Conn
+	s driver.Stream
 
 	mu      sync.Mutex
 	pending map[string]*waiting
@@ -51,7 +50,7 @@ type answer struct {
 
 func newStreamTransport(c *Conn, s driver.Stream, o ConnOptions) *streamTransport {
 	t := &streamTransport{
-		c: c, s: s, shared: o.Shared,
+		c: c, s: s,
 		pending: make(map[string]*waiting),
 		ended:   make(chan struct{}),
 	}
@@ -106,6 +105,7 @@ func (t *streamTransport) read() {
 			if !ok {
 				continue
 			}
+			t.c.callers.answered(id)
 			t.mu.Lock()
 			w := t.pending[id]
 			delete(t.pending, id)
@@ -135,6 +135,7 @@ func (t *streamTransport) failSole(err error) {
 	}
 	if sole != nil {
 		delete(t.pending, sole.call.id)
+		t.c.callers.answered(sole.call.id)
 		sole.answer <- answer{err: tooLarge(t.c.server, err)}
 	}
 }
@@ -170,6 +171,7 @@ func (t *streamTransport) roundTrip(ctx context.Context, k *call, frame []byte) 
 			return wire.Message{}, refusal(t.c, status)
 		}
 		if _, posted := t.s.(*sseStream); posted && ctx.Err() != nil {
+			k.sent = true
 			t.cancel(k) // the POST was broken off, the server may have read it all the same
 		}
 		if ctx.Err() == nil && t.c.why != nil {
@@ -179,6 +181,7 @@ func (t *streamTransport) roundTrip(ctx context.Context, k *call, frame []byte) 
 		}
 		return wire.Message{}, fmt.Errorf("sending the request: %w", err)
 	}
+	k.sent = true
 	t.wake.watch(t)
 	select {
 	case a := <-w.answer:
@@ -219,26 +222,8 @@ func (t *streamTransport) send(ctx context.Context, frame []byte) error {
 // standalone has nothing to do: a stream carries everything.
 func (t *streamTransport) standalone(context.Context) {}
 
-// attribute finds the one client whose calls are under way. With calls of two
-// clients, or with a server that sessions share, it can't be told.
-func (t *streamTransport) attribute() *call {
-	if t.shared {
-		return nil
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var found *call
-	for _, w := range t.pending {
-		if w.call.req.Peer == nil {
-			continue
-		}
-		if found != nil && found.req.Client.Key != w.call.req.Client.Key {
-			return nil
-		}
-		found = w.call
-	}
-	return found
-}
+// private implements transport: nobody else has the stream.
+func (t *streamTransport) private() bool { return true }
 
 // find returns the call with the id.
 func (t *streamTransport) find(id string) *call {

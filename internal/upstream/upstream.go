@@ -83,7 +83,7 @@ type Result struct {
 // Client is what a connection needs to know of the one who calls.
 type Client struct {
 	// Key is the same for all calls of one client connection. Calls of a client
-	// without a connection each have their own.
+	// without a connection each have their own. Empty for the gateway itself.
 	Key      string
 	Modern   bool
 	Info     []byte // clientInfo, raw; nil when unknown
@@ -118,10 +118,13 @@ func Refuse(method, reason string) Reply {
 
 // A Watcher hears what a server says outside of any call.
 type Watcher interface {
-	Note(method string, params []byte)
-	// Ask is called for a request that belongs to no call. It reports false
-	// when the watcher can't answer for a client.
-	Ask(ctx context.Context, method string, params []byte) (Reply, bool)
+	// Note passes a notification on: to the client that it is from, or to all where
+	// it is from none in particular, as changes of lists are.
+	Note(from Origin, method string, params []byte)
+	// Ask is called for a request that belongs to no call, or to one whose client
+	// can be asked only here. It reports false when the watcher can't answer for
+	// that client.
+	Ask(ctx context.Context, from Origin, method string, params []byte) (Reply, bool)
 }
 
 // Hello is what a server said of itself in its handshake. It is kept with the

@@ -46,61 +46,56 @@ func (u *Upstream) Listen() {
 
 // Note implements events. With an empty method nothing was said, but something
 // may have been missed.
-func (u *Upstream) Note(method string, params []byte) {
-	if u.o.Heard != nil {
-		switch method {
-		case "", wire.NoteToolsChanged, wire.NotePromptsChanged, wire.NoteResourcesChanged:
-			u.o.Heard(method)
-		}
+func (u *Upstream) Note(from Origin, method string, params []byte) {
+	changed := method == wire.NoteToolsChanged || method == wire.NotePromptsChanged || method == wire.NoteResourcesChanged
+	if u.o.Heard != nil && (changed || method == "") {
+		u.o.Heard(method)
 	}
 	if method == "" {
 		return
 	}
-	// What a shared server says may be about one client's call, and the one who
-	// watches need not be the one who called; only that its lists or resources
-	// changed is everybody's business.
-	if u.o.Conn.Shared {
-		switch method {
-		case wire.NoteToolsChanged, wire.NotePromptsChanged, wire.NoteResourcesChanged, wire.NoteResourceUpdated:
-		default:
-			return
-		}
+	// That lists or resources changed is everybody's business. All else may be
+	// about one client's call, and is shown to no other.
+	if from.Unknown && !changed && method != wire.NoteResourceUpdated {
+		u.o.Log.Debug("notification dropped: it can't be told for whose call it is", "server", u.Server(), "method", method)
+		return
 	}
 	for _, w := range u.watching() {
-		w.Note(method, params)
+		w.Note(from, method, params)
 	}
 }
 
-// Ask implements events: a request that belongs to no call goes to the one
-// client there is, or to none.
-func (u *Upstream) Ask(ctx context.Context, method string, params []byte) Reply {
-	all := u.watching()
-	if u.o.Conn.Shared {
+// Ask implements events: a request that came with no call of a client that can
+// be asked there. It goes to the client that caused it, or to the only one there
+// is and ever was, or to none.
+func (u *Upstream) Ask(ctx context.Context, from Origin, method string, params []byte) Reply {
+	switch {
+	case u.o.Conn.Shared && !from.Called:
 		return Refuse(method, fmt.Sprintf("server %q is shared, so it can't be told whose call caused this request; set servers.%s.scope to session", u.Server(), u.Server()))
+	case from.Unknown:
+		return Refuse(method, fmt.Sprintf("server %q: it can't be told which client's call caused this request", u.Server()))
 	}
-	var answered []Watcher
-	for _, w := range all {
+	var able []Watcher
+	for _, w := range u.watching() {
 		if c, ok := w.(interface{ CanAsk() bool }); !ok || c.CanAsk() {
-			answered = append(answered, w)
+			able = append(able, w)
 		}
 	}
-	switch len(answered) {
-	case 0:
-		return Refuse(method, "no client is connected that could answer")
-	case 1:
-		defer u.clock.question()()
-		if reply, ok := answered[0].Ask(ctx, method, params); ok {
+	if len(able) > 1 && !from.Called {
+		return Refuse(method, fmt.Sprintf("server %q: it can't be told which client's call caused this request", u.Server()))
+	}
+	for _, w := range able {
+		if reply, ok := w.Ask(ctx, from, method, params); ok {
 			return reply
 		}
-		return Refuse(method, "no client is connected that could answer")
 	}
-	return Refuse(method, "it can't be told which client's call caused this request")
+	return Refuse(method, "no client is connected that could answer")
 }
 
 // changed tells the watchers that all lists may be different now.
 func (u *Upstream) changed() {
 	for _, method := range []string{wire.NoteToolsChanged, wire.NotePromptsChanged, wire.NoteResourcesChanged} {
-		u.Note(method, nil)
+		u.Note(Origin{}, method, nil)
 	}
 }
 

@@ -78,7 +78,7 @@ func (c *Conn) noop() []byte {
 		return wire.AppendRequest(nil, id, wire.MethodPing, nil, nil)
 	}
 	p, _ := wire.ScanParams(wire.MethodDiscover, nil)
-	req := &Request{Method: wire.MethodDiscover, Params: p, Client: &Client{Key: c.epoch}}
+	req := &Request{Method: wire.MethodDiscover, Params: p, Client: &Client{}}
 	params, edits := c.modernize(req, nil, nil)
 	return wire.AppendRequest(nil, id, wire.MethodDiscover, params, edits)
 }
