@@ -142,6 +142,10 @@ type Spec struct {
 
 	StopGrace time.Duration // how long to ask before killing; zero means the driver's default
 	Log       *slog.Logger
+
+	// OnDamage hears that what is stored of the server, or of the workspace as it
+	// uses it, is damaged. It returns when that is written down. It may be nil.
+	OnDamage func(error) `json:"-"`
 }
 
 // StateDir is one directory of a program's state.
@@ -330,6 +334,9 @@ type Instance interface {
 type Link struct {
 	Stream Stream
 	HTTP   *Endpoint
+	// Own says that the other side is part of Tine: a JSON-RPC error of it with our
+	// code is an error of the API.
+	Own bool
 }
 
 // A Stream carries JSON-RPC messages, one a frame, in both directions. A frame

@@ -48,7 +48,7 @@ func (c *Cut) Unwrap() error { return &c.Damage }
 func IsLost(err error) bool {
 	var d *Damage
 	var b *brokenError
-	return errors.As(err, &d) || errors.As(err, &b) || errors.Is(err, ErrUnknown) || errors.Is(err, fs.ErrNotExist)
+	return errors.As(err, &d) || errors.As(err, &b) || errors.Is(err, ErrUnknown)
 }
 
 // brokenError is why a state can't be used: its head and its layers don't belong

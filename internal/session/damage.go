@@ -2,10 +2,12 @@ package session
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/store"
 )
 
@@ -133,4 +135,17 @@ func readDamage(all []api.Damage) []api.Damage {
 		out = append(out, d)
 	}
 	return out
+}
+
+// heed marks a session where an error says that what is stored of it is damaged. A
+// damage that is met again in the same life of the session is not marked again.
+func (s *Session) heed(server string, err error) {
+	var d *driver.DamageError
+	if !errors.As(err, &d) {
+		return
+	}
+	if _, known := s.heeded.LoadOrStore(server+": "+d.Error(), true); known {
+		return
+	}
+	s.r.Damage(s, api.Damage{Server: server, Why: d.Error(), Kept: api.KeptPart})
 }

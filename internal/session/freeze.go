@@ -222,6 +222,8 @@ func (s *Session) capture(ctx context.Context, dir string, running map[string]dr
 			name := spaceName(spaces[i-len(take)])
 			f, err := s.r.o.Workspaces.Freeze(ctx, s.stateDir(name), filepath.Join(dir, name))
 			if err != nil {
+				err = driver.DamagedState("", s.ID, err)
+				s.heed("", err)
 				return memberError("", "freezing the workspace", err)
 			}
 			mu.Lock()
@@ -270,6 +272,7 @@ func (s *Session) freezeMember(ctx context.Context, e *Entry, inst driver.Instan
 	spec := e.spec()
 	spec.State = s.stateDir(e.ID) // and no session: what comes of it outlasts this one
 	spec.Carry = e.carry()
+	spec.OnDamage = func(err error) { s.heed(e.ID, err) }
 	return freezeState(ctx, e, spec, s.Peek(e.ID), inst, dir)
 }
 

@@ -123,6 +123,7 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry
 		undo()
 		return nil, nil, err
 	}
+	s.heeded.Clear() // what is damaged of the snapshot is marked when it is met
 	return &old, s.spaces.take(), nil
 }
 

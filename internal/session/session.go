@@ -61,7 +61,8 @@ type Session struct {
 	closed   bool // nothing is joined any more: it has ended, or the gateway is stopping
 	ended    bool // its end is being written down, or is
 	facts    facts
-	unsaved  bool // a damage is not written down yet
+	unsaved  bool     // a damage is not written down yet
+	heeded   sync.Map // damage of stored data that was marked
 	parts    map[string]*part
 	ending   map[string][]chan struct{} // retired parts, by server
 	watchers map[*watch]struct{}

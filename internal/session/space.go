@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/workspace"
 )
 
@@ -101,6 +102,8 @@ func (s *Session) openWorkspace(ctx context.Context, ordinal int) (*workspace.Wo
 	}
 	w, err := r.o.Workspaces.Open(dir)
 	if err != nil {
+		err = driver.DamagedState("", s.ID, err)
+		s.heed("", err)
 		return nil, fmt.Errorf("opening the workspace: %w", err)
 	}
 	one.open.Store(w)

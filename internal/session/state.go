@@ -187,6 +187,7 @@ func (r *Registry) prepare(e *Entry, by owned) func(context.Context, *driver.Spe
 			s.seeding.RLock()
 			defer s.seeding.RUnlock()
 			spec.State = s.stateDir(e.ID) // which a rewind may just have changed
+			spec.OnDamage = func(err error) { s.heed(e.ID, err) }
 		}
 		if whole(spec.State) {
 			return nil

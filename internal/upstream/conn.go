@@ -30,6 +30,7 @@ type Conn struct {
 	// earlier gateway, is never taken for one of ours.
 	epoch string
 	seq   atomic.Uint64
+	own   bool // the server is part of Tine
 
 	t transport
 	// events is where what belongs to no call goes.
@@ -173,6 +174,11 @@ func (c *Conn) exchange(ctx context.Context, req *Request) (*Result, error) {
 	c.callers.end(k)
 	if err != nil {
 		return &Result{Events: k.events, Retry: k.retry}, c.explain(ctx, err)
+	}
+	if c.own && msg.Error != nil {
+		if err := ownError(msg.Error); err != nil {
+			return &Result{Events: k.events}, err
+		}
 	}
 	return &Result{Result: msg.Result, Error: msg.Error, Events: k.events}, nil
 }

@@ -57,7 +57,7 @@ var errProbe = errors.New("the server ended when asked for its protocol era")
 // Connect greets the server behind a link and returns a connection to it.
 func Connect(ctx context.Context, link driver.Link, o ConnOptions, ev events) (*Conn, error) {
 	c := newConn(o.Server, ev, o.Log)
-	c.allowed, c.mask, c.mend, c.why, c.shared = o.Allowed, o.Mask, o.mend, o.why, o.Shared
+	c.allowed, c.mask, c.mend, c.why, c.shared, c.own = o.Allowed, o.Mask, o.mend, o.why, o.Shared, link.Own
 	if link.HTTP != nil {
 		return connectHTTP(ctx, c, link.HTTP, o)
 	}

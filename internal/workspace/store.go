@@ -171,7 +171,11 @@ func (s *Store) openShared(dir string) (*Workspace, error) {
 		}
 	}
 	o.users++
-	return &Workspace{fs: o.fs, dir: o.dir, close: func() error { return s.release(dir, o) }}, nil
+	w := &Workspace{fs: o.fs, dir: o.dir, close: func() error { return s.release(dir, o) }}
+	if w.Kind() == KindTree {
+		w.layers, w.state = s.layers, dir
+	}
+	return w, nil
 }
 
 func (s *Store) release(dir string, o *opened) error {

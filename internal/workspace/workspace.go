@@ -16,6 +16,8 @@ package workspace
 import (
 	"errors"
 	"sync"
+
+	"github.com/tine-mcp/tine/internal/layer"
 )
 
 // ErrEscape is the error of a name that leads out of the tree.
@@ -29,8 +31,12 @@ const (
 
 // A Workspace is one session's directory, open.
 type Workspace struct {
-	fs    FS
-	dir   string
+	fs  FS
+	dir string
+	// The state that a tree is; nil and empty for a folder.
+	layers *layer.Store
+	state  string
+
 	once  sync.Once
 	close func() error
 }

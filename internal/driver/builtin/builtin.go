@@ -14,19 +14,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/layer"
@@ -141,6 +139,13 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Instance, 
 	}
 	env := d.env(spec)
 	server, closer, err := kind.New(env)
+	var owed atomic.Pointer[error]
+	if cut := (*layer.Cut)(nil); errors.As(err, &cut) {
+		// It is written down now, so that the server can go on with what is left.
+		lost := d.lost(spec, err)
+		owed.Store(&lost)
+		server, closer, err = kind.New(env)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("server %q: built-in server %q: %w", spec.Server, spec.Builtin, d.lost(spec, err))
 	}
@@ -156,27 +161,8 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Instance, 
 		log:    env.Log,
 		done:   make(chan struct{}),
 	}
-	server.AddReceivingMiddleware(through(&i.gate), containPanics(spec.Server, env.Log))
+	server.AddReceivingMiddleware(through(&i.gate), d.verified(spec, &owed), containPanics(spec.Server, env.Log))
 	return i, nil
-}
-
-// lost says so when a state can't be read any more. Trying again does not help.
-func (d *Driver) lost(spec driver.Spec, err error) error {
-	if !d.kinds[spec.Builtin].Remembers {
-		return err
-	}
-	var damage *layer.Damage
-	gone := errors.As(err, &damage) || errors.Is(err, layer.ErrUnknown) || errors.Is(err, fs.ErrNotExist)
-	if dir, absErr := filepath.Abs(spec.State); !gone && absErr == nil {
-		_, gone = d.layers.Broken()[dir]
-	}
-	if gone {
-		return &api.Error{
-			Kind: api.KindLost, Server: spec.Server,
-			Message: fmt.Sprintf("server %q: its state is lost: %v; rewind the session to a snapshot or open another", spec.Server, err),
-		}
-	}
-	return err
 }
 
 // Adopt implements [driver.Driver]. There is never anything to adopt, and what

@@ -66,7 +66,7 @@ func (i *instance) Dial(ctx context.Context) (driver.Link, error) {
 			i.log.Debug("session of a built-in server ended", "server", i.handle.Server, "err", err)
 		}
 	})
-	return driver.Link{Stream: (*stream)(l)}, nil
+	return driver.Link{Stream: (*stream)(l), Own: true}, nil
 }
 
 // Hold implements [driver.Instance]: no request is under way when it returns,

@@ -266,11 +266,11 @@ func TestLost(t *testing.T) {
 	}
 	w.again([]string{w.state("good"), w.state("bad")}, snap)
 	_, err = w.Start(t.Context(), w.spec("bad"))
-	if err == nil || !strings.Contains(err.Error(), "its state is lost") || !strings.Contains(err.Error(), f.Layer.ID) {
+	if err == nil || !strings.Contains(err.Error(), "stored data is lost") || !strings.Contains(err.Error(), f.Layer.ID) {
 		t.Errorf("start: err = %v", err)
 	}
 	err = w.Seed(t.Context(), w.spec("child"), driver.Source{From: &snap})
-	if err == nil || !strings.Contains(err.Error(), "its state is lost") || !strings.Contains(err.Error(), f.Layer.ID) {
+	if err == nil || !strings.Contains(err.Error(), "stored data is lost") || !strings.Contains(err.Error(), f.Layer.ID) {
 		t.Errorf("seed: err = %v", err)
 	}
 	if _, err := os.Stat(w.state("child")); !errors.Is(err, os.ErrNotExist) {
@@ -280,7 +280,7 @@ func TestLost(t *testing.T) {
 	if err := errors.Join(w.Discard(t.Context(), snap), w.Erase(t.Context(), w.spec("bad"))); err != nil {
 		t.Error(err)
 	}
-	if _, err := w.Start(t.Context(), w.spec("never seeded")); err == nil || !strings.Contains(err.Error(), "its state is lost") {
+	if _, err := w.Start(t.Context(), w.spec("never seeded")); err == nil || !strings.Contains(err.Error(), "stored data is lost") {
 		t.Errorf("start without a state: err = %v", err)
 	}
 	if _, err := w.Start(t.Context(), driver.Spec{Server: "mem", Builtin: "memory"}); err == nil || !strings.Contains(err.Error(), "no folder") {
