@@ -73,10 +73,10 @@ func (w *small) open() {
 		states = append(states, w.state(s, "memory"), w.state(s, "sqlite"))
 		spaces = append(spaces, w.state(s, "space"))
 	}
-	if err := w.d.Recover(context.Background(), states, nil); err != nil {
+	if err := w.d.Recover(context.Background(), states, nil, true); err != nil {
 		w.t.Fatal(err)
 	}
-	if err := w.spaces.Recover(context.Background(), spaces, nil); err != nil {
+	if err := w.spaces.Recover(context.Background(), spaces, nil, true); err != nil {
 		w.t.Fatal(err)
 	}
 }
