@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -71,8 +73,8 @@ func (d *deadline) over(now time.Time) bool {
 	return d.asking == 0 && !d.at.IsZero() && !d.at.After(now)
 }
 
-// question stops the time of a call that a question of the server belongs to,
-// until answered is called.
+// question stops the time of a call that may need the answer to a question, until
+// answered is called.
 func (d *deadline) question() (answered func()) {
 	if d == nil {
 		return func() {}
@@ -81,12 +83,27 @@ func (d *deadline) question() (answered func()) {
 	return d.resume
 }
 
+// question stops the time of all calls under way.
+func (c *clock) question() (answered func()) {
+	c.mu.Lock()
+	all := slices.Collect(maps.Keys(c.calls))
+	c.mu.Unlock()
+	for _, d := range all {
+		d.pause()
+	}
+	return func() {
+		for _, d := range all {
+			d.resume()
+		}
+	}
+}
+
 const clockEvery = time.Second
 
 // add has cancel called with context.DeadlineExceeded once each is over since
 // the beginning or the last progress, or most since the beginning, not counting
-// the time of questions, give or take a second, unless the deadline it returns is
-// removed before. With no each it is called at stop only.
+// the time of questions, give or take a second, unless the deadline it returns is removed before. With no each it
+// is called at stop only.
 func (c *clock) add(each, most time.Duration, cancel context.CancelCauseFunc) *deadline {
 	d := &deadline{each: each, cancel: cancel}
 	if each > 0 {

@@ -45,6 +45,18 @@ func TestQuestionsStopTheClock(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		want("at the end", "other", "asked", "twice")
 
+		// Of a question that belongs to no call in particular, all wait for the
+		// answer; what begins after it can't have caused it.
+		ended = make(map[string]bool)
+		a, b := start("a"), start("b")
+		all := c.question()
+		after := start("after")
+		time.Sleep(time.Minute)
+		want("of one that may be any's", "after")
+		all()
+		time.Sleep(12 * time.Second)
+		want("at the end", "after", "a", "b")
+
 		// Progress never goes beyond the most, which stands still as well.
 		ended = make(map[string]bool)
 		busy := start("busy")
@@ -56,7 +68,7 @@ func TestQuestionsStopTheClock(t *testing.T) {
 			busy.progress()
 		}
 		want("beyond the most", "busy")
-		for _, d := range []*deadline{asked, twice, other, busy} {
+		for _, d := range []*deadline{asked, twice, other, a, b, after, busy} {
 			c.remove(d)
 		}
 		time.Sleep(2 * clockEvery) // the clock ends its look

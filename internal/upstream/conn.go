@@ -308,7 +308,7 @@ func (c *Conn) handleRequest(msg wire.Message, k *call) error {
 }
 
 // ask puts a server's request to the client whose calls may have caused it, for
-// as long as one of them is under way. Their time stands still meanwhile.
+// as long as one of them is under way.
 func (c *Conn) ask(ctx context.Context, calls []*call, from Origin, method string, params []byte) Reply {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

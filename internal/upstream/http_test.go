@@ -147,7 +147,7 @@ func TestHTTPStandaloneStream(t *testing.T) {
 			r, _ := reach(t, s, func(o *upstream.Options, _ *driver.Endpoint) { o.Conn.Shared = isShared })
 			w := &watcher{reply: &upstream.Reply{Result: []byte(`{"model":"m"}`)}}
 			defer r.Watch(w)()
-			newClient("c").calls(t, r, "x")
+			newClient("c").answers(`{"model":"m"}`).calls(t, r, "x") // which may still be under way
 			m := within(t, "the answer", told)
 			if isShared {
 				wantHas(t, "a shared server", m.raw, `"id":9`, `"error"`, "shared")

@@ -84,6 +84,9 @@ func (u *Upstream) Ask(ctx context.Context, from Origin, method string, params [
 	if len(able) > 1 && !from.Called {
 		return Refuse(method, fmt.Sprintf("server %q: it can't be told which client's call caused this request", u.Server()))
 	}
+	if !from.Called { // any call may need the answer
+		defer u.clock.question()()
+	}
 	for _, w := range able {
 		if reply, ok := w.Ask(ctx, from, method, params); ok {
 			return reply
