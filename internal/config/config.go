@@ -158,6 +158,10 @@ type Sessions struct {
 	Wait      time.Duration `yaml:"wait"`      // how long an open, a fork or a start waits for room; default 30s
 	MaxWait   time.Duration `yaml:"max_wait"`  // the longest that a request may ask to wait; default 10m
 	ForkWait  time.Duration `yaml:"fork_wait"` // how long a fork waits for calls under way; default 30s
+	// OnLoss is what happens to the calls of a session after a server ended with
+	// what it had in memory: tell, which fails one, or refuse, which fails all until
+	// the session is rewound. Default tell.
+	OnLoss string `yaml:"on_loss"`
 
 	Autosnapshot Autosnapshot `yaml:"autosnapshot"`
 }
@@ -175,6 +179,12 @@ type Workspace struct {
 	On       bool   `yaml:"-"`
 	Template string `yaml:"template"` // a directory, or snapshot:NAME; empty for none
 }
+
+// What follows the loss of a server's memory.
+const (
+	LossTell   = "tell"
+	LossRefuse = "refuse"
+)
 
 // What a fork carries of a server.
 const (
@@ -250,6 +260,9 @@ type Server struct {
 	// State lists the directories that are a program's state: names, each perhaps
 	// with a template. ${state.NAME} in args, env and cwd is the path of one.
 	State []StateDir `yaml:"state" json:",omitzero"`
+	// Stateless says that the server remembers nothing from call to call, so that
+	// nothing is lost when it ends: state: none in the file.
+	Stateless bool `yaml:"-" json:",omitzero"`
 	// Template seeds what is built in, or a container's state: a file or directory,
 	// or snapshot:NAME.
 	Template string `yaml:"template" json:",omitzero"`

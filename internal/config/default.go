@@ -88,6 +88,7 @@ func bare(memory int64) *Config {
 			Wait:         30 * time.Second,
 			MaxWait:      10 * time.Minute,
 			ForkWait:     30 * time.Second,
+			OnLoss:       LossTell,
 			Autosnapshot: Autosnapshot{Keep: 8},
 		},
 		hidden: map[string]bool{},

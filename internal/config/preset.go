@@ -123,6 +123,9 @@ func (d *decoder) preset(o object, s *Server) object {
 		if scope == ScopeSession && (driver != "sandbox" || p.network != "") {
 			below.set("fork", stringNode(ForkFresh))
 		}
+		if p.shared && o.n.get("state") == nil {
+			below.set("state", stringNode(noState))
+		}
 	}
 	below.stand(at)
 	d.resolve(below, o.path)

@@ -195,6 +195,9 @@ func (d *decoder) backend(b *node, at string, g rewardKitGlobals, top *node) (en
 	if scope == ScopeSession && slices.Contains(stateless, kind) && e.n.stateOf() == nil {
 		e.n.set("fork", &node{kind: kindString, pos: b.pos, text: ForkFresh})
 	}
+	if slices.Contains(stateless, kind) && e.n.stateOf() == nil {
+		e.n.set("state", &node{kind: kindString, pos: b.pos, text: noState})
+	}
 	d.startupCheck(o, &e)
 	return e, len(d.problems) == before
 }

@@ -9,7 +9,7 @@ import (
 
 var (
 	sessionKeys = []string{
-		"max", "per_principal", "ttl", "idle", "memory", "instances", "snapshots", "wait", "max_wait", "fork_wait", "autosnapshot",
+		"max", "per_principal", "ttl", "idle", "memory", "instances", "snapshots", "wait", "max_wait", "fork_wait", "on_loss", "autosnapshot",
 	}
 	autosnapshotKeys = []string{"every", "before", "keep"}
 	workspaceKeys    = []string{"template"}
@@ -41,6 +41,7 @@ func (d *decoder) sessions(o object, c *Config) {
 	s.duration("wait", &to.Wait, 0, day)
 	s.duration("max_wait", &to.MaxWait, time.Second, day)
 	s.duration("fork_wait", &to.ForkWait, 0, day)
+	s.oneOf("on_loss", &to.OnLoss, LossTell, LossRefuse)
 	a, ok := s.child("autosnapshot", autosnapshotKeys)
 	if !ok {
 		return

@@ -85,6 +85,7 @@ sessions:
   wait: 0s
   max_wait: 1m30s
   fork_wait: 1m
+  on_loss: refuse
   autosnapshot: {every: 20, before: ["fs.write_*", web.post], keep: 3}
 workspace: {template: /home/ada/start}
 separator: .

@@ -16,6 +16,7 @@ func (s Sessions) shown(hidden map[string]bool) *node {
 		pair{key: "wait", value: durationNode(s.Wait)},
 		pair{key: "max_wait", value: durationNode(s.MaxWait)},
 		pair{key: "fork_wait", value: durationNode(s.ForkWait)},
+		pair{key: "on_loss", value: stringNode(s.OnLoss)},
 		pair{key: "autosnapshot", value: auto})
 }
 
@@ -42,6 +43,9 @@ func (w Workspace) shown(hidden map[string]bool) *node {
 
 // showRemembering adds what a server keeps, and what a fork carries of it.
 func (s *Server) showRemembering(n *node) {
+	if s.Stateless {
+		n.set("state", stringNode(noState))
+	}
 	if len(s.State) > 0 {
 		dirs := mapNode()
 		dirs.inline = true

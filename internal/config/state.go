@@ -68,7 +68,13 @@ func (d *decoder) remembering(o object, s *Server) {
 	}
 }
 
-// state reads a list of names, or a map of names to templates.
+// noState is the state of a server that remembers nothing.
+const noState = "none"
+
+// saysNone reports whether a node says so.
+func saysNone(n *node) bool { return n.scalar() && n.kind != kindNull && n.text == noState }
+
+// state reads a list of names, a map of names to templates, or none.
 func (d *decoder) state(o object, s *Server) {
 	n, ok := o.lookup("state")
 	if !ok {
@@ -89,6 +95,8 @@ func (d *decoder) state(o object, s *Server) {
 	}
 	var names []string
 	switch {
+	case saysNone(n):
+		s.Stateless = true
 	case (n.kind == kindList || n.kind == kindMap) && len(n.items)+len(n.pairs) == 0 || n.kind == kindNull:
 		o.wrong("state", n, "names nothing; write state: [data], or remove it")
 	case n.kind == kindList && o.texts("state", &names, "[data]"):
@@ -110,7 +118,7 @@ func (d *decoder) state(o object, s *Server) {
 			s.State = append(s.State, dir)
 		}
 	case n.kind != kindList:
-		o.wrong("state", n, "want a list of names, or a map of names to templates, got %s; write state: [data]", n.shown())
+		o.wrong("state", n, "want a list of names, a map of names to templates, or none, got %s; write state: [data], or state: none for a server that remembers nothing", n.shown())
 	}
 }
 
@@ -232,7 +240,7 @@ func (d *decoder) fork(o object, s *Server) {
 			driver, others = "docker", "use files with docker.state, fresh, share or refuse"
 		}
 		o.wrong("fork", n, "%s copies a running server, which driver %s can't; %s can; %s", n.shown(), driver, orList(copiers), others)
-	case s.Fork == ForkFiles && len(s.State) == 0 && !s.Workspace && o.n.get("state") == nil && (s.Docker == nil || len(s.Docker.State) == 0):
+	case s.Fork == ForkFiles && len(s.State) == 0 && !s.Workspace && (o.n.get("state") == nil || s.Stateless) && (s.Docker == nil || len(s.Docker.State) == 0):
 		switch {
 		case s.Docker != nil:
 			others = "name them with docker.state: [PATH], or [root] for the container itself"

@@ -9,11 +9,11 @@ import (
 func TestStateErrors(t *testing.T) {
 	testErrors(t, []wrongConfig{
 		{"state of a url", "servers:\n  a:\n    url: https://a.example.org\n    state: [x]\n",
-			`tine.yaml:4:5: servers.a.state: goes with command, but this server has a url`},
+			`tine.yaml:4:5: servers.a.state: goes with command, but this server has a url; write state: none if it remembers nothing`},
 		{"state of a builtin", "servers: {a: {builtin: memory, state: [x]}}\n",
 			`tine.yaml:1:32: servers.a.state: goes with command, but this server has a builtin`},
 		{"state is a string", "servers: {a: {command: x, state: data}}\n",
-			`tine.yaml:1:34: servers.a.state: want a list of names, or a map of names to templates, got "data"; write state: [data]`},
+			`tine.yaml:1:34: servers.a.state: want a list of names, a map of names to templates, or none, got "data"; write state: [data], or state: none for a server that remembers nothing`},
 		{"state is empty", "servers: {a: {command: x, state: []}}\n",
 			`tine.yaml:1:34: servers.a.state: names nothing; write state: [data], or remove it`},
 		{"state is nothing", "servers: {a: {command: x, state: }}\n",
@@ -216,5 +216,26 @@ func TestStateOfOtherPrograms(t *testing.T) {
 	c = mustParse(t, `{"servers": {"a": {"command": "x", "args": ["${state.db}"], "state": ["db"]}}}`, opts)
 	if a := serverOf(t, c, "a"); len(a.State) != 1 || a.Disabled != "" {
 		t.Errorf("a: %+v", a)
+	}
+}
+
+// A server that remembers nothing says so, however it is run or reached.
+func TestStateNone(t *testing.T) {
+	for _, in := range []string{
+		"command: x", "url: 'https://a.example.org'", "docker: i", "remote: {url: 'https://a.example.org', resource: x}", "command: x, sandbox: true",
+	} {
+		c, err := Parse([]byte("servers: {a: {"+in+", state: none}}\n"), Options{Path: "tine.yaml"})
+		if err != nil || !c.Servers[0].Stateless || len(c.Servers[0].State) > 0 {
+			t.Errorf("%s: %+v, %v", in, c, err)
+		}
+	}
+	for in, want := range map[string]string{
+		"builtin: memory, state: none":                     "servers.a.state: goes with command, but this server has a builtin",
+		"command: x, state: none, fork: files":             "servers.a.fork: ",
+		"command: x, args: ['${state.data}'], state: none": "${state.data} is not declared",
+	} {
+		if _, err := Parse([]byte("servers: {a: {"+in+"}}\n"), Options{Path: "tine.yaml"}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", in, err)
+		}
 	}
 }

@@ -35,6 +35,9 @@ func goesWith(key, way string) string {
 	if to := elsewhere[key]; to != "" && way == "docker" {
 		msg += "; that is " + to
 	}
+	if key == "state" && way != "docker" && way != "builtin" {
+		msg += "; write state: none if it remembers nothing"
+	}
 	if key == "sandbox" {
 		msg += "; give it a command, or remove this"
 	}
@@ -100,6 +103,9 @@ func (d *decoder) what(o object, s *Server, idPos pos) {
 	for _, p := range o.n.pairs {
 		if p.key == "sandbox" && s.Sandbox == nil {
 			continue // it says that there is none
+		}
+		if p.key == "state" && saysNone(p.value) && given[0] != "builtin" {
+			continue // none goes with whatever is run or reached
 		}
 		if wrong := goesWith(p.key, given[0]); wrong != "" {
 			d.fail(p.keyPos, "%s.%s: %s", o.path, p.key, wrong)

@@ -82,6 +82,7 @@ func TestForkAheadIsNeverWrong(t *testing.T) {
 		"its death": func(w *world, s *session.Session) {
 			w.m.one("box").kill()
 			eventually(w.t, "it is seen", func() bool { return s.Peek("box").Mark() == "" })
+			wantHas(w.t, "the call after its death", call(w.t, s, "box", "dump"), "lost: ", `server "box"`)
 			set(w.t, s, "box", "a", "2")
 		},
 	} {

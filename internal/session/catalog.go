@@ -155,6 +155,8 @@ func (e *Entry) fork() (mode, why string) {
 		return config.ForkMemory, ""
 	case carries == driver.CarryFiles:
 		return config.ForkFiles, ""
+	case e.Stateless:
+		return config.ForkFresh, fmt.Sprintf("servers.%s.state says that it remembers nothing", e.Base())
 	case e.Remote != nil:
 		return config.ForkRefuse, fmt.Sprintf("the orchestrator of server %q is not known to fork; name its endpoint in servers.%s.remote.fork or servers.%s.remote.snapshot, or set servers.%s.fork to fresh or share", e.Base(), e.Base(), e.Base(), e.Base())
 	case e.Docker != nil:
@@ -181,7 +183,7 @@ func hashOf(s config.Server) string {
 	s.Enabled, s.Eager, s.Title, s.Tools, s.Timeout = false, false, "", config.Tools{}, 0
 	s.ConnectTimeout, s.Policy, s.Journal = 0, config.Policy{}, ""
 	s.Fork, s.Budget, s.Template, s.Details = "", config.Budget{}, "", nil
-	s.Startup, s.Merged, s.Preset = nil, false, ""
+	s.Startup, s.Merged, s.Preset, s.Stateless = nil, false, "", false
 	if s.Docker != nil {
 		// What the flags say is in the other fields, and where a template went is
 		// over when an instance starts.
@@ -449,9 +451,9 @@ func (r *Registry) swap(next *Catalog) {
 			ctx, cancel := context.WithTimeout(r.life, drainTime)
 			defer cancel()
 			if p.rests {
-				p.up.DrainToRest(ctx)
+				p.up.DrainToRest(ctx, whyOff)
 			} else {
-				p.up.Drain(ctx)
+				p.up.Drain(ctx, whyReloaded)
 			}
 			close(p.ended)
 		})

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,7 +21,10 @@ import (
 // Call are filled in where they are missing. A mark that can't be written down
 // counts all the same, and is written later. Of a closed session nothing is
 // marked.
-func (r *Registry) Damage(s *Session, d api.Damage) {
+func (r *Registry) Damage(s *Session, d api.Damage) { r.damage(s, d, false) }
+
+// damage is Damage; with owe the next call to the server is told.
+func (r *Registry) damage(s *Session, d api.Damage, owe bool) {
 	ctx := context.WithoutCancel(r.life)
 	if d.At.IsZero() {
 		d.At = time.Now().UTC()
@@ -38,6 +42,13 @@ func (r *Registry) Damage(s *Session, d api.Damage) {
 	}
 	s.facts.Damaged = api.AddDamage(s.facts.Damaged, d)
 	s.facts.Rev++
+	if owe {
+		s.facts.Owed = maps.Clone(s.facts.Owed)
+		if s.facts.Owed == nil {
+			s.facts.Owed = make(map[string]string)
+		}
+		s.facts.Owed[d.Server] = d.Why
+	}
 	s.unsaved = true
 	s.mu.Unlock()
 	s.saveDamage(ctx)

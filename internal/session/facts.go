@@ -39,6 +39,8 @@ type facts struct {
 	Reason string            `json:"reason,omitempty"` // of its end
 	// Damaged says what the session has lost; empty for nothing.
 	Damaged []api.Damage `json:"damaged,omitempty"`
+	// Owed has, by server, a loss that the next call to it has to be told.
+	Owed map[string]string `json:"owed,omitempty"`
 	// Creation marks what a request made, until that is known to be answered.
 	Creation string `json:"creation,omitempty"`
 	// Rev counts the changes, so that of two records the newer one is known. That
@@ -145,5 +147,6 @@ func (s *Session) known() facts {
 	defer s.mu.Unlock()
 	f := s.facts
 	f.Labels, f.States, f.Shares = maps.Clone(f.Labels), maps.Clone(f.States), maps.Clone(f.Shares)
+	f.Owed = maps.Clone(f.Owed)
 	return f
 }

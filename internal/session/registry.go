@@ -283,7 +283,7 @@ func (r *Registry) closeSession(ctx context.Context, s *Session, reason string) 
 	if err != nil {
 		// It would be back after a restart, and must not be empty then. What runs
 		// ends; the rest waits for the reaper.
-		r.finish(s, resting(ctx))
+		r.finish(s, resting(ctx, ""))
 		return &api.Error{Kind: api.KindInfrastructure, Retryable: true, Message: fmt.Sprintf("the end of session %s could not be written down, and is tried again: %v", s.ID, err)}
 	}
 	r.bury(ctx, s)
@@ -389,6 +389,7 @@ func (r *Registry) newUpstream(e *Entry, by owned, adopt *store.Handle) *upstrea
 	o.Eager = e.Eager && (s == nil || s.starts(e.ID))
 	o.Prepare, o.Conn.Shared = r.prepare(e, by), s == nil
 	o.Room = r.roomFor(e, by, adopt != nil)
+	o.Memory = r.memory(e, by)
 	if e.driver.Info().Adopts {
 		created := time.Now()
 		o.Keep = func(h driver.Handle, hello json.RawMessage) error {
@@ -504,9 +505,9 @@ func (r *Registry) Close(ctx context.Context, keep bool) {
 const endGrace = 5 * time.Second
 
 func (r *Registry) endAll(ctx context.Context, sessions []*Session, shared []*upstream.Upstream, keep bool) {
-	end := resting(ctx) // all sessions are there again at the next start
+	end := resting(ctx, whyStopped) // all sessions are there again at the next start
 	if keep {
-		end = (*upstream.Upstream).Leave
+		end = func(up *upstream.Upstream) { up.Leave(whyStopped) }
 	}
 	r.touch(ctx)
 	var wg sync.WaitGroup

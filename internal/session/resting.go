@@ -8,8 +8,8 @@ import (
 
 // resting ends instances whose sessions stay, with what they have in memory kept
 // where that can be done, not too many at once.
-// When ctx is over they are only ended.
-func resting(ctx context.Context) func(*upstream.Upstream) {
+// When ctx is over they are only ended. Why is what a loss is put down to.
+func resting(ctx context.Context, why string) func(*upstream.Upstream) {
 	places := make(chan struct{}, parallel)
 	return func(up *upstream.Upstream) {
 		select {
@@ -17,7 +17,7 @@ func resting(ctx context.Context) func(*upstream.Upstream) {
 			defer func() { <-places }()
 		case <-ctx.Done():
 		}
-		up.Rest(ctx)
+		up.Rest(ctx, why)
 	}
 }
 

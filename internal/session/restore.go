@@ -60,9 +60,13 @@ func (r *Registry) restore(ctx context.Context) error {
 	}
 	err = joined(atMost(parallel, len(leave), func(i int) error {
 		h := leave[i]
-		if err := r.endInstance(ctx, h, r.fitting(h) != nil); err != nil {
+		kept, err := r.endInstance(ctx, h, r.fitting(h) != nil)
+		if err != nil {
 			r.o.Log.Warn("instance of an earlier gateway not ended", "server", h.Server, "err", err)
 			return nil
+		}
+		if !kept {
+			r.loseHandle(h)
 		}
 		return r.o.Store.DeleteHandle(ctx, h.Key)
 	}))
@@ -269,28 +273,28 @@ func (r *Registry) fitting(h store.Handle) *Entry {
 }
 
 // endInstance ends a recorded instance; with rest it may be wanted again, when
-// its server is switched on.
-func (r *Registry) endInstance(ctx context.Context, h store.Handle, rest bool) error {
+// its server is switched on. It reports whether what it had in memory is kept.
+func (r *Registry) endInstance(ctx context.Context, h store.Handle, rest bool) (kept bool, err error) {
 	d := r.o.Drivers[h.Driver]
 	if d == nil {
-		return fmt.Errorf("there is no driver %q here", h.Driver)
+		return false, fmt.Errorf("there is no driver %q here", h.Driver)
 	}
 	server, _ := splitMember(h.Server)
 	inst, err := d.Adopt(ctx, driver.Handle{Driver: h.Driver, Server: server, Session: h.Session, Dir: h.Dir, Data: h.Data}, r.o.Log)
 	if errors.Is(err, driver.ErrGone) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	if rester, ok := inst.(driver.Rester); ok && rest {
 		err := rester.Rest(ctx, h.Link)
 		if err == nil {
-			return nil
+			return true, nil
 		}
 		r.o.Log.Warn("what a server had in memory is lost: it is switched off, and its memory could not be kept", "server", h.Server, "session", h.Session, "err", err)
 	}
-	return inst.Stop(ctx)
+	return false, inst.Stop(ctx)
 }
 
 // idleOf is how long a session may be unused; zero for as long as it likes.
@@ -342,7 +346,7 @@ func (r *Registry) rest(s *Session) {
 		all[e.ID] = true
 	}
 	for _, p := range s.retire(all) {
-		p.up.Rest(context.WithoutCancel(r.life))
+		p.up.Rest(context.WithoutCancel(r.life), whyIdle)
 		close(p.ended)
 	}
 }

@@ -128,6 +128,9 @@ func TestRestartEndsWhatIsNotWanted(t *testing.T) {
 			now := w.session("ada")
 			for _, e := range w.Catalog().Entries {
 				if on, _ := e.On(); on {
+					if tt.name == "it died meanwhile" && e.ID == "own" {
+						wantHas(t, e.ID, call(t, now, e.ID, "x"), "lost: ")
+					}
 					wantHas(t, e.ID, call(t, now, e.ID, "x"), `{"pid":`)
 				}
 			}

@@ -119,7 +119,7 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry
 		undo()
 		return nil, nil, err
 	}
-	if err := s.change(ctx, func(f *facts) { f.States, f.Damaged = next.States, snap.Damaged }); err != nil {
+	if err := s.change(ctx, func(f *facts) { f.States, f.Damaged, f.Owed = next.States, snap.Damaged, nil }); err != nil {
 		undo()
 		return nil, nil, err
 	}

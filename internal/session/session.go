@@ -153,6 +153,11 @@ func (s *Session) gone() error {
 // leave must be called when it is over. What others share has no gate.
 func (s *Session) Enter(ctx context.Context, server, tool string) (_ context.Context, leave func(), err error) {
 	e := s.Catalog().Entry(server)
+	if e == nil || !e.Controls() { // what acts on sessions can mend this one
+		if err := s.refuses(); err != nil {
+			return nil, nil, err
+		}
+	}
 	if e == nil || !e.own() || e.Fork == config.ForkShare {
 		return ctx, func() {}, nil
 	}

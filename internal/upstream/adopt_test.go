@@ -143,8 +143,8 @@ func TestLeave(t *testing.T) {
 		r := play(t, echoing)
 		c := newClient("c")
 		c.calls(t, r, "x")
-		r.Leave()
-		r.Leave()
+		r.Leave("")
+		r.Leave("")
 		r.Close()
 		if h := r.history(); h != "start keep dial keep+hello leave" {
 			t.Errorf("history: %s", h)
@@ -161,7 +161,7 @@ func TestEndWhileAdopting(t *testing.T) {
 		want string
 	}{
 		"closed": {(*upstream.Upstream).Close, "adopt adopt stop drop"},
-		"left":   {(*upstream.Upstream).Leave, "adopt"},
+		"left":   {func(u *upstream.Upstream) { u.Leave("") }, "adopt"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

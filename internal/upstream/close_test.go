@@ -112,7 +112,7 @@ func TestDrain(t *testing.T) {
 		out := newClient("c").later(t, r, "x")
 		synctest.Wait()
 		drained := make(chan struct{})
-		go func() { r.Drain(t.Context()); close(drained) }()
+		go func() { r.Drain(t.Context(), ""); close(drained) }()
 		time.Sleep(time.Hour / 360)
 		select {
 		case <-drained:
@@ -134,7 +134,7 @@ func TestDrain(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		r.Drain(ctx)
+		r.Drain(ctx, "")
 		wantHas(t, "the call that lasted", <-out, "lost: ")
 	})
 }

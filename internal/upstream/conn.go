@@ -51,8 +51,17 @@ type Conn struct {
 	sending atomic.Int64                     // messages on their way to the server
 	renewed func()                           // called after a new handshake; nil for nobody
 	why     func(stop <-chan struct{}) error // what the instance died of, which may take a moment; nil where that is not known
-	told    atomic.Bool                      // a call has failed because the server ended
-	parker  driver.Parker                    // the instance, where it is parked while nobody calls; nil where it is not
+	// uses is who called the server, called writes that down, and inst is what the
+	// connection is to.
+	uses   uses
+	called func()
+	inst   driver.Instance
+	// before is called before a request is sent, and may fail it; forgot is called
+	// when the server does not know our session any more, and reports whether that
+	// is a loss; nil for nobody.
+	before  func(*Request) error
+	forgot  func() bool
+	parker  driver.Parker // the instance, where it is parked while nobody calls; nil where it is not
 	headers paramHeaders
 	allowed []string // capabilities that may be claimed for clients
 	mask    mask

@@ -9,17 +9,30 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// Drain waits until no call is under way, at most as long as ctx lasts, and
-// closes.
-func (u *Upstream) Drain(ctx context.Context) {
+// What ends with the gateway's own hand is a loss like any other for a session
+// that stays, except that no call fails by it. Why says what it is put down to.
+
+// Drain waits until no call is under way, at most as long as ctx lasts, and ends
+// the instance, of a session that stays.
+func (u *Upstream) Drain(ctx context.Context, why string) {
 	u.quiet(ctx)
+	u.because(why)
 	u.Close()
 }
 
-// DrainToRest is Drain for a session that stays.
-func (u *Upstream) DrainToRest(ctx context.Context) {
+// DrainToRest is Drain with what the instance has in memory kept as Rest does.
+func (u *Upstream) DrainToRest(ctx context.Context, why string) {
 	u.quiet(ctx)
-	u.Rest(context.WithoutCancel(ctx))
+	u.Rest(context.WithoutCancel(ctx), why)
+}
+
+// because notes why an instance of a session that stays is about to be ended.
+func (u *Upstream) because(why string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.closed {
+		u.ending = why
+	}
 }
 
 // quiet waits until no call is under way, at most as long as ctx lasts.
@@ -37,15 +50,30 @@ func (u *Upstream) quiet(ctx context.Context) {
 
 // Close ends the instance and everything it started. Calls under way fail.
 func (u *Upstream) Close() {
-	u.finish(func(i driver.Instance, _ json.RawMessage) { u.discard(i) }, func(a *Adoption) { u.endUnadopted(a, u.discard) }, false)
+	u.finish(func(i driver.Instance, conn *Conn, _ json.RawMessage) {
+		died := over(i)
+		u.discard(i)
+		u.loseOwn(conn, died)
+	}, func(i driver.Instance, _ json.RawMessage) bool {
+		u.discard(i)
+		return false
+	}, false)
 }
 
-// Leave lets go of the instance, so that the next gateway can adopt it.
-func (u *Upstream) Leave() {
+// Leave lets go of the instance, so that the next gateway can adopt it. One that
+// can't be adopted ends.
+func (u *Upstream) Leave(why string) {
+	u.because(why)
 	u.mu.Lock()
 	u.leaving = !u.closed
 	u.mu.Unlock()
-	u.finish(func(i driver.Instance, _ json.RawMessage) { u.leave(i) }, func(*Adoption) {}, u.o.Keep != nil)
+	u.finish(func(i driver.Instance, conn *Conn, _ json.RawMessage) {
+		died := over(i)
+		u.leave(i)
+		if u.o.Keep == nil {
+			u.loseOwn(conn, died)
+		}
+	}, nil, u.o.Keep != nil)
 }
 
 func (u *Upstream) leave(inst driver.Instance) {
@@ -54,9 +82,9 @@ func (u *Upstream) leave(inst driver.Instance) {
 	}
 }
 
-// finish lets go of everything. The instance is ended by end, which gets what
-// its server said; with stays somebody comes back to that server later.
-func (u *Upstream) finish(end func(driver.Instance, json.RawMessage), unadopted func(*Adoption), stays bool) {
+// finish lets go of everything. The instance is ended by end, which gets the
+// connection and what its server said; with stays somebody comes back to that server later.
+func (u *Upstream) finish(end func(driver.Instance, *Conn, json.RawMessage), unadopted func(driver.Instance, json.RawMessage) bool, stays bool) {
 	u.mu.Lock()
 	if u.closed {
 		u.mu.Unlock()
@@ -83,15 +111,15 @@ func (u *Upstream) finish(end func(driver.Instance, json.RawMessage), unadopted 
 	}
 	u.clock.stop(failure(api.KindLost, u.Server(), false, "was removed or disabled during the call"))
 	if inst != nil {
-		end(inst, hello)
+		end(inst, conn, hello)
 	}
 	u.wg.Wait()
 	u.mu.Lock()
 	adopt := u.adopt
 	u.adopt = nil
 	u.mu.Unlock()
-	if adopt != nil {
-		unadopted(adopt)
+	if adopt != nil && unadopted != nil {
+		u.endUnadopted(adopt, unadopted)
 	}
 	u.freeRoom()
 	if u.o.Closed != nil {

@@ -34,6 +34,8 @@ type httpTransport struct {
 	version string
 	// renewing is closed when a new handshake under way is over.
 	renewing chan struct{}
+	// lost is the last session that the server forgot with what was called in it.
+	lost string
 	// handshake makes a new session after the server forgot ours.
 	handshake func(ctx context.Context) error
 	// unproven is set while a connection that goes on with an earlier one's session
@@ -87,6 +89,9 @@ func (t *httpTransport) settled(ctx context.Context, method string) (session, ve
 func (t *httpTransport) roundTrip(ctx context.Context, k *call, frame []byte) (wire.Message, error) {
 	for attempt := 0; ; attempt++ {
 		session, version, err := t.settled(ctx, k.req.Method)
+		if err == nil && t.c.before != nil {
+			err = t.c.before(k.req) // the session may be another than when the call began
+		}
 		if err != nil {
 			return wire.Message{}, err
 		}
@@ -107,6 +112,9 @@ func (t *httpTransport) roundTrip(ctx context.Context, k *call, frame []byte) (w
 			if status.stale && attempt == 0 && k.req.Method != wire.MethodInitialize {
 				if err := t.renew(ctx, session); err != nil {
 					return wire.Message{}, NotSent(err)
+				}
+				if recalls(k.req.Method) && t.wasLost(session) {
+					return wire.Message{}, fmt.Errorf("%s: %w", whyForgot, driver.ErrLost)
 				}
 				continue
 			}
@@ -483,7 +491,11 @@ func (t *httpTransport) renew(ctx context.Context, stale string) error {
 	t.renewing = done
 	t.mu.Unlock()
 	err := t.handshake(ctx)
+	lost := err == nil && t.c.forgot != nil && t.c.forgot() // before anybody uses the new session
 	t.mu.Lock()
+	if lost {
+		t.lost = stale
+	}
 	t.renewing = nil
 	t.mu.Unlock()
 	close(done)
@@ -510,6 +522,25 @@ func (t *httpTransport) renew(ctx context.Context, stale string) error {
 func (t *httpTransport) private() bool {
 	session, _ := t.state()
 	return session != ""
+}
+
+// wasLost reports whether a server forgot a session with what was called in it. A
+// call that was sent there is not made again in another.
+func (t *httpTransport) wasLost(session string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return session != "" && t.lost == session
+}
+
+// sessionless reports whether the connection is one to a server that gave us no
+// session, so that nothing at the server ends with it.
+func (c *Conn) sessionless() bool {
+	t, ok := c.t.(*httpTransport)
+	if !ok {
+		return false
+	}
+	session, _ := t.state()
+	return session == ""
 }
 
 func (t *httpTransport) done() <-chan struct{} { return t.life.Done() }

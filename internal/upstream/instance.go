@@ -24,6 +24,9 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (dri
 			return inst, conn, nil
 		}
 		var there *notAdopted
+		if errors.Is(err, errGivenUp) {
+			return nil, nil, err
+		}
 		if !errors.Is(err, driver.ErrGone) && (u.life.Err() != nil || errors.As(err, &there)) {
 			// Broken off, or the driver could not tell: it may well run, with all that
 			// it remembers. The next attempt or whoever ends us sees to it.
@@ -33,9 +36,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (dri
 			return nil, nil, err
 		}
 		u.o.Log.Info("instance not adopted", "server", u.Server(), "err", err)
-		u.mu.Lock()
-		u.owe(err, nil)
-		u.mu.Unlock()
+		u.loseAdoption(adopt, err.Error(), false)
 		u.drop()
 		if u.settle(a) {
 			return nil, nil, errNotWanted
@@ -55,6 +56,9 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (dri
 	} else if p, ok := inst.(driver.Parker); ok { // it may take long to say hello, and is not idle then
 		p.Need(1)
 		defer p.Need(-1)
+	}
+	if forked && hello != nil {
+		hello.Callers = nil // of what it is a copy of
 	}
 	if hello == nil || forked && u.o.OnFork != nil {
 		// Not to be adopted before it was greeted, or told what it is.
@@ -86,6 +90,9 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (dri
 		}
 		return nil, nil, err
 	}
+	if hello != nil {
+		conn.uses.of(hello)
+	}
 	switch {
 	case hello == nil:
 		err = u.check(ctx, conn)
@@ -101,6 +108,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (dri
 		return nil, nil, err
 	}
 	said := conn.Hello()
+	conn.uses.put(&said)
 	if err := u.keep(inst, &said); err != nil {
 		conn.close()
 		u.discard(inst)
@@ -109,23 +117,28 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (dri
 	return inst, u.owned(inst, conn), nil
 }
 
-// owned has the handle of an instance say what is said in a further handshake,
-// as long as it is the one that runs.
+// owned has the handle of an instance say what is said in a further handshake, and
+// who has called it, as long as it is the one that runs.
 func (u *Upstream) owned(inst driver.Instance, conn *Conn) *Conn {
-	conn.renewed = func() {
-		u.keeping.Lock()
-		defer u.keeping.Unlock()
-		u.mu.Lock()
-		gone := u.inst != inst
-		u.mu.Unlock()
-		if gone {
-			return
-		}
-		hello := conn.Hello()
-		if err := u.put(inst, &hello); err != nil {
-			u.o.Log.Warn("new session with a server not recorded", "server", u.Server(), "err", err)
+	record := func(what string) func() {
+		return func() {
+			u.keeping.Lock()
+			defer u.keeping.Unlock()
+			u.mu.Lock()
+			gone := u.inst != inst
+			u.mu.Unlock()
+			if gone {
+				return
+			}
+			hello := conn.Hello()
+			conn.uses.put(&hello)
+			if err := u.put(inst, &hello); err != nil {
+				u.o.Log.Warn(what+" not recorded", "server", u.Server(), "err", err)
+			}
 		}
 	}
+	conn.renewed, conn.called = record("new session with a server"), record("first call of a server")
+	conn.inst, conn.before, conn.forgot = inst, func(req *Request) error { return u.before(conn, req) }, func() bool { return u.forget(conn) }
 	return conn
 }
 
@@ -204,14 +217,13 @@ func (u *Upstream) adoptOne(ctx context.Context, a *Adoption, opts ConnOptions) 
 	opts.Hello, opts.why = &hello, u.diedOf(inst)
 	link, err := inst.Dial(ctx)
 	if err != nil {
-		u.giveUp(inst, a.Hello)
-		return nil, nil, err
+		return nil, nil, u.giveUp(inst, a, err)
 	}
 	conn, err := Connect(ctx, link, opts, u)
 	if err != nil {
-		u.giveUp(inst, a.Hello)
-		return nil, nil, err
+		return nil, nil, u.giveUp(inst, a, err)
 	}
+	conn.uses.of(&hello)
 	return inst, u.owned(inst, conn), nil
 }
 
@@ -220,33 +232,48 @@ type notAdopted struct{ error }
 
 func (e *notAdopted) Unwrap() error { return e.error }
 
+// errGivenUp reports that an instance was let go of in order while it was adopted.
+var errGivenUp = errors.New("broken off")
+
 // giveUp lets go of an instance that can't be spoken to: it ends, unless we were
 // only broken off and it is to be left, or to rest.
-func (u *Upstream) giveUp(inst driver.Instance, hello json.RawMessage) {
+func (u *Upstream) giveUp(inst driver.Instance, a *Adoption, err error) error {
 	u.mu.Lock()
-	leaving, resting := u.leaving, u.resting
+	leaving, resting, why := u.leaving, u.resting, u.ending
 	u.mu.Unlock()
 	switch {
 	case leaving:
 		u.leave(inst)
+		return err
 	case resting:
 		ctx, cancel := context.WithTimeout(context.Background(), restTime)
 		defer cancel()
-		u.rest(ctx, inst, hello)
-	default:
-		u.discard(inst)
+		if !u.rest(ctx, inst, a.Hello) {
+			u.loseAdoption(a, why, true)
+		}
+		return fmt.Errorf("%w: %w", errGivenUp, err)
 	}
+	u.discard(inst)
+	return err
 }
 
 // endUnadopted ends an instance that was to be adopted, and never was.
-func (u *Upstream) endUnadopted(a *Adoption, end func(driver.Instance)) {
+func (u *Upstream) endUnadopted(a *Adoption, end func(driver.Instance, json.RawMessage) (kept bool)) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
+	u.mu.Lock()
+	why := u.ending
+	u.mu.Unlock()
 	inst, err := u.o.Driver.Adopt(ctx, a.Handle, u.o.Log)
 	switch {
 	case err == nil:
-		end(inst)
+		if !end(inst, a.Hello) && why != "" {
+			u.loseAdoption(a, why, true)
+		}
 	case errors.Is(err, driver.ErrGone):
+		if why != "" {
+			u.loseAdoption(a, err.Error(), false)
+		}
 		u.drop()
 	default: // the handle stays, and with it the next gateway's chance
 		u.o.Log.Warn("instance not stopped", "server", u.Server(), "err", err)

@@ -57,6 +57,9 @@ type Options struct {
 	// always room.
 	Room func(ctx context.Context) (giveBack func(), err error)
 
+	// Memory says what is lost when an instance ends.
+	Memory Memory
+
 	// Keep records an instance's handle and what its server said, before it is
 	// used; Drop forgets them. Both may be nil.
 	Keep func(h driver.Handle, hello json.RawMessage) error
@@ -98,7 +101,6 @@ type Upstream struct {
 	state    string
 	reason   string
 	lost     error // why, where to start again does not help
-	owed     *loss // of which somebody has to be told
 	since    time.Time
 	conn     *Conn
 	inst     driver.Instance
@@ -109,6 +111,7 @@ type Upstream struct {
 	adopt    *Adoption
 	noProbe  bool
 	closed   bool
+	ending   string        // why an instance of a session that stays is ended by us; empty for none
 	leaving  bool          // closed, with an instance that goes on
 	resting  bool          // closed, with a memory that is kept
 	finished chan struct{} // closed when all is let go of
@@ -122,6 +125,8 @@ type Upstream struct {
 
 	levelling sync.Mutex // held while a connection is told the level
 	keeping   sync.Mutex // held while the handle is written or forgotten
+	losing    sync.Mutex // held while a loss is reported
+	stateLost bool       // what a start could not bring back is reported; guarded by losing
 
 	calls   atomic.Int64
 	connect atomic.Int64 // until the server answers
@@ -239,9 +244,9 @@ func (r relay) Call(ctx context.Context, req *Request) (*Result, error) {
 	}
 	c, err := u.Conn(ctx)
 	if err != nil {
-		return nil, NotSent(err)
+		return nil, u.notStarted(req, err)
 	}
-	if err := u.tell(req.Method); err != nil {
+	if err := u.before(c, req); err != nil {
 		return nil, err
 	}
 	if c.parker != nil {
@@ -265,8 +270,11 @@ func (r relay) Call(ctx context.Context, req *Request) (*Result, error) {
 		return c.unsubscribe(ctx, &attempt)
 	}
 	res, err := c.Call(ctx, &attempt)
-	if err != nil && (StateLost(err) || Death(err) != "") {
-		c.told.Store(true)
+	if recalls(req.Method) {
+		c.uses.makes()
+	}
+	if err != nil {
+		err = u.fails(c, req, err)
 	}
 	return res, err
 }
@@ -432,6 +440,9 @@ func (u *Upstream) run(a *attempt) {
 		err = context.Cause(ctx)
 	}
 	cancel()
+	if err != nil {
+		u.loseState(err)
+	}
 
 	if err == nil {
 		u.applyLevel(conn) // before the first call, which may log
@@ -448,7 +459,9 @@ func (u *Upstream) run(a *attempt) {
 			hello := conn.greeting()
 			conn.leave()
 			ctx, cancel := context.WithTimeout(context.Background(), restTime)
-			u.rest(ctx, inst, hello)
+			if !u.rest(ctx, inst, hello) {
+				u.loseOwn(conn, false)
+			}
 			cancel()
 		case leaving:
 			conn.leave()
@@ -456,6 +469,7 @@ func (u *Upstream) run(a *attempt) {
 		default:
 			conn.close()
 			u.discard(inst)
+			u.loseOwn(conn, false)
 		}
 		u.mu.Lock()
 	}
@@ -547,9 +561,9 @@ func (u *Upstream) stay(inst driver.Instance, conn *Conn) {
 	}
 	u.inst = nil
 	u.restarts++
-	u.owe(why, conn)
 	u.set(api.StateFailed, why.Error())
 	u.mu.Unlock()
+	u.lose(&conn.uses, why.Error(), false)
 	u.o.Log.Warn("server ended", "server", u.Server(), "session", u.o.Spec.Session, "err", why)
 	// All of it must be gone before the next one starts, which has the same
 	// folder and the same handle. Until then u.conn keeps callers waiting.

@@ -14,24 +14,28 @@ const restTime = 5 * time.Minute
 
 // Rest is Close for a session that stays: what the instance has in memory is kept
 // in its state where its driver can do that, and the next instance goes on with
-// it. Where it can't, the memory is lost as with Close.
-func (u *Upstream) Rest(ctx context.Context) {
+// it. Where it can't, the memory is lost, and why is what that is put down to.
+func (u *Upstream) Rest(ctx context.Context, why string) {
 	ctx, cancel := context.WithTimeout(ctx, restTime)
 	defer cancel()
+	u.because(why)
 	u.mu.Lock()
 	u.resting = !u.closed
 	u.mu.Unlock()
-	u.finish(func(i driver.Instance, hello json.RawMessage) { u.rest(ctx, i, hello) }, func(a *Adoption) {
-		u.endUnadopted(a, func(i driver.Instance) { u.rest(ctx, i, a.Hello) })
-	}, true)
+	u.finish(func(i driver.Instance, conn *Conn, hello json.RawMessage) {
+		died := over(i)
+		if !u.rest(ctx, i, hello) {
+			u.loseOwn(conn, died)
+		}
+	}, func(i driver.Instance, hello json.RawMessage) bool { return u.rest(ctx, i, hello) }, true)
 }
 
-// rest ends an instance without forgetting, if that can be done.
-func (u *Upstream) rest(ctx context.Context, inst driver.Instance, hello json.RawMessage) {
+// rest ends an instance without forgetting, and reports whether that could be done.
+func (u *Upstream) rest(ctx context.Context, inst driver.Instance, hello json.RawMessage) bool {
 	r, ok := inst.(driver.Rester)
 	if !ok || over(inst) {
 		u.discard(inst)
-		return
+		return false
 	}
 	var err error
 	if len(hello) == 0 {
@@ -42,7 +46,7 @@ func (u *Upstream) rest(ctx context.Context, inst driver.Instance, hello json.Ra
 	switch {
 	case err == nil:
 		u.drop()
-		return
+		return true
 	case errors.Is(err, errors.ErrUnsupported):
 		u.o.Log.Debug("server has no memory to keep", "server", u.Server(), "session", u.o.Spec.Session)
 	default:
@@ -50,4 +54,5 @@ func (u *Upstream) rest(ctx context.Context, inst driver.Instance, hello json.Ra
 			"server", u.Server(), "session", u.o.Spec.Session, "err", err)
 	}
 	u.discard(inst)
+	return false
 }

@@ -84,6 +84,7 @@ func (c *Conn) greeting() json.RawMessage {
 		return nil
 	}
 	h.Asked = append(c.asks.waiting(), c.backlog.unread()...)
+	c.uses.put(&h)
 	raw, err := json.Marshal(h)
 	if err != nil {
 		return nil

@@ -331,8 +331,8 @@ func TestRest(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := wake(t, echoing, tt.as)
 				newClient("c").calls(t, r, "x")
-				r.Rest(context.Background())
-				r.Rest(context.Background())
+				r.Rest(context.Background(), "")
+				r.Rest(context.Background(), "")
 				if h := r.history(); h != tt.want {
 					t.Errorf("history: %s", h)
 				}
@@ -346,7 +346,7 @@ func TestRest(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := play(t, echoing)
 			newClient("c").calls(t, r, "x")
-			r.Rest(context.Background())
+			r.Rest(context.Background(), "")
 			if h := r.history(); h != "start keep dial keep+hello stop drop" {
 				t.Errorf("history: %s", h)
 			}
@@ -369,7 +369,7 @@ func TestRest(t *testing.T) {
 			}}
 			r.Upstream = upstream.New(o)
 			synctest.Wait()
-			r.Rest(context.Background())
+			r.Rest(context.Background(), "")
 			if h := r.history(); h != "adopt rest drop" || kept != oldGreeting {
 				t.Errorf("history: %s, kept %s", h, kept)
 			}

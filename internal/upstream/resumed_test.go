@@ -37,7 +37,7 @@ func first(t *testing.T, s *web) json.RawMessage {
 		}
 	})
 	newClient("a").calls(t, r, "x")
-	r.Leave()
+	r.Leave("")
 	return kept
 }
 
@@ -114,7 +114,7 @@ func TestHTTPSessionEndsWhereNobodyComesBack(t *testing.T) {
 	s := &web{t: t, session: "x", handle: echoWeb}
 	r, _ := reach(t, s, func(o *upstream.Options, _ *driver.Endpoint) { o.Keep = nil })
 	newClient("a").calls(t, r, "x")
-	r.Leave()
+	r.Leave("")
 	if strings.Join(s.deleted, " ") != "session-1" {
 		t.Errorf("sessions %q were ended", s.deleted)
 	}
@@ -153,7 +153,7 @@ func TestSSEIsGreetedAgain(t *testing.T) {
 			}
 			before, _ := reach(t, h, change)
 			wantHas(t, "the first call", newClient("a").calls(t, before, "x"), `"content":[`)
-			before.Leave()
+			before.Leave("")
 			after, _ := reach(t, h, change, func(o *upstream.Options, _ *driver.Endpoint) {
 				o.Adopt = &upstream.Adoption{Handle: driver.Handle{Driver: "fake"}, Hello: kept}
 			})

@@ -63,3 +63,29 @@ func Death(err error) string {
 	}
 	return ""
 }
+
+// forgotError is the failure of a call whose instance ended with something that
+// its server remembered.
+type forgotError struct{ error }
+
+func (e forgotError) Unwrap() error { return e.error }
+
+// Forgot reports whether a call failed because its instance ended: if it was made
+// again, an instance would answer that knows nothing of what was before.
+func Forgot(err error) bool {
+	var f forgotError
+	return errors.As(err, &f)
+}
+
+// Gone makes the error of a call that was not made because what its server
+// remembered is gone.
+func Gone(err *api.Error) error { return goneError{err} }
+
+// Kind is the kind of an error of a call; empty for one that is not ours.
+func Kind(err error) api.Kind {
+	var ours *api.Error
+	if errors.As(err, &ours) {
+		return ours.Kind
+	}
+	return ""
+}

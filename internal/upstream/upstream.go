@@ -142,6 +142,12 @@ type Hello struct {
 	// Asked are the requests of the server that had no answer yet when its memory
 	// was taken down: a copy of it would wait for ever.
 	Asked []Asked `json:"asked,omitempty"`
+	// Uncalled says that no call was sent to the instance yet, so that nothing is
+	// lost when it ends. Of an instance that several sessions use, Callers are those
+	// that called it; AllCalled stands for more than are noted.
+	Uncalled  bool     `json:"uncalled,omitempty"`
+	Callers   []string `json:"callers,omitempty"`
+	AllCalled bool     `json:"all_called,omitempty"`
 }
 
 // Asked is a request of a server that was not answered.

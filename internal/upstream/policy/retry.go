@@ -62,7 +62,7 @@ func pausesOf(p *config.Retry) *backoff.ExponentialBackOff {
 
 // harmless reports whether a call that failed may and should be made again.
 func (r *retry) harmless(ctx context.Context, req *upstream.Request, err error) bool {
-	if ctx.Err() != nil || upstream.StateLost(err) {
+	if ctx.Err() != nil || upstream.StateLost(err) || upstream.Forgot(err) {
 		return false
 	}
 	e, unsent := kindOf(err), upstream.Unsent(err)

@@ -1,0 +1,182 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/upstream"
+)
+
+// A server that ends with what it had in memory damages the sessions that called
+// it. Each of them is marked and has the first call to the server after that fail
+// with lost: what it is owed is one of its facts until it was told, so that
+// neither a reload nor a restart of the gateway forgets it.
+
+// Why the gateway itself ends an instance.
+const (
+	whyStopped  = "the gateway was stopped"
+	whyIdle     = "the session was not used, and the gateway ended its servers"
+	whyReloaded = "the config of the server was changed, or it was removed"
+	whyOff      = "the server was switched off"
+)
+
+// kept is what a server begins with when its instance has ended: what a fork that
+// can't carry its memory has of it. Empty for a server that has nothing to lose:
+// it remembers nothing, or is built in and keeps everything as it changes.
+func (e *Entry) kept() string {
+	switch {
+	case e.Stateless || e.Builtin != "":
+		return ""
+	case len(e.State) > 0 || e.Workspace:
+		return api.KeptFiles
+	}
+	if k := e.keeper(); k != nil && k.Carries(e.spec()) == driver.CarryFiles {
+		return api.KeptFiles
+	}
+	return api.KeptNothing
+}
+
+// memory is what an Upstream of a server needs to know about losses.
+func (r *Registry) memory(e *Entry, by owned) upstream.Memory {
+	m := upstream.Memory{Kept: e.kept(), Several: by.s == nil || by.origin != "", Reached: e.URL != ""}
+	if m.Kept == "" {
+		return m
+	}
+	find := func(id string) *Session {
+		if !m.Several {
+			return by.s
+		}
+		if id == "" {
+			return nil
+		}
+		return r.Get(id)
+	}
+	m.Lost = func(l upstream.Loss) {
+		sessions := r.losers(e, by, l)
+		for _, s := range sessions {
+			name := ""
+			if m.Several {
+				name = s.ID
+			}
+			r.damage(s, api.Damage{Server: e.ID, Why: l.Why, Kept: l.Kept}, l.Tell && !l.Told[name])
+		}
+	}
+	m.Owed = func(id string) error {
+		if s := find(id); s != nil {
+			return s.takeOwed(e.ID)
+		}
+		return nil
+	}
+	m.Told = func(id string) {
+		if s := find(id); s != nil {
+			_ = s.takeOwed(e.ID)
+		}
+	}
+	return m
+}
+
+// losers are the sessions that a loss damages: the one that the instance belongs
+// to, those that a session lent it to, or of a shared one those that called it.
+func (r *Registry) losers(e *Entry, by owned, l upstream.Loss) []*Session {
+	if by.s != nil && by.origin == "" {
+		return []*Session{by.s}
+	}
+	ids := make(map[string]bool)
+	for _, id := range l.Sessions {
+		ids[id] = true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if lent := r.lent[lentKey(by.origin, e.ID)]; by.origin != "" && lent != nil {
+		maps.Copy(ids, lent.users)
+	}
+	var out []*Session
+	for id, s := range r.sessions {
+		if l.All && by.origin == "" || ids[id] {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// loseHandle reports the loss of an instance of an earlier gateway that nobody
+// wants as it was started. Its server may be gone from the config.
+func (r *Registry) loseHandle(h store.Handle) {
+	said, err := upstream.ReadHello(h.Link)
+	if err != nil || said.Uncalled {
+		return
+	}
+	ids := append([]string{h.Session}, said.Callers...)
+	for id := range r.sessions {
+		if said.AllCalled && h.Session == "" {
+			ids = append(ids, id)
+		}
+	}
+	seen := make(map[string]bool)
+	for _, id := range ids {
+		s := r.sessions[id]
+		if s == nil || seen[id] {
+			continue
+		}
+		seen[id] = true
+		kept := api.KeptNothing
+		if e := s.Catalog().Entry(h.Server); e != nil {
+			if kept = e.kept(); s.fits(e) != h.SpecHash && (h.SpecHash == e.hash || strings.HasPrefix(h.SpecHash, e.hash+" ")) {
+				continue // it worked on a state from before a rewind
+			}
+		}
+		if kept != "" {
+			r.Damage(s, api.Damage{Server: h.Server, Why: whyReloaded, Kept: kept})
+		}
+	}
+}
+
+// takeOwed returns what the session has to be told about a server, once; nil for
+// nothing.
+func (s *Session) takeOwed(server string) error {
+	s.mu.Lock()
+	_, owed := s.facts.Owed[server]
+	s.mu.Unlock()
+	if !owed {
+		return nil
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	s.mu.Lock()
+	why, owed := s.facts.Owed[server]
+	if !owed {
+		s.mu.Unlock()
+		return nil // another call was told
+	}
+	s.facts.Owed = maps.Clone(s.facts.Owed)
+	delete(s.facts.Owed, server)
+	s.facts.Rev++
+	ended := s.ended
+	s.mu.Unlock()
+	if !ended {
+		s.saveDamage(context.WithoutCancel(s.r.life))
+	}
+	return upstream.Gone(&api.Error{Kind: api.KindLost, Server: server, Message: fmt.Sprintf(
+		"server %q: %s; what it had in memory is lost, and this call was not made; the next call begins anew, and session %s is marked as damaged", server, why, s.ID)})
+}
+
+// refuses is the error of every call in a session that is damaged where the config
+// says so; nil where calls go on. What went on with its files is not refused.
+func (s *Session) refuses() error {
+	if s.r.Catalog().Config.Sessions.OnLoss != config.LossRefuse {
+		return nil
+	}
+	for _, d := range s.Damaged() {
+		if d.Kept != api.KeptFiles {
+			return &api.Error{Kind: api.KindLost, Server: d.Server, Message: fmt.Sprintf(
+				"session %s is damaged and sessions.on_loss is refuse: %s; rewind it to a snapshot from before, or close it", s.ID, d.Text())}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,220 @@
+package session_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+const forgetful = `
+servers:
+  plain: {command: plain}
+  noted: {command: noted, args: ['${state.data}'], state: [data]}
+  clock: {command: clock, state: none}
+  mem: {builtin: memory}
+  all: {command: all, scope: shared}
+`
+
+// callIn is call with the session named, as the gateway does it.
+func callIn(t *testing.T, s *session.Session, server, tool string) string {
+	t.Helper()
+	ctx, leave, err := s.Enter(context.Background(), server, tool)
+	if err != nil {
+		return failure(err)
+	}
+	defer leave()
+	up, _, err := s.Upstream(server)
+	if err != nil {
+		return failure(err)
+	}
+	p, _ := wire.ScanParams(wire.MethodCallTool, []byte(`{"name":"`+tool+`"}`))
+	res, err := up.Call(ctx, &upstream.Request{Method: wire.MethodCallTool, Params: p, Name: tool, Session: s.ID, Client: &upstream.Client{Key: "k"}})
+	if err != nil {
+		return failure(err)
+	}
+	return string(res.Result) + string(res.Error)
+}
+
+// A server that died is told once and marks its session, as far as it had
+// something to lose.
+func TestADeadServer(t *testing.T) {
+	for server, want := range map[string]string{
+		"plain": "nothing", "noted": "files", "clock": "", "mem": "",
+	} {
+		t.Run(server, func(t *testing.T) {
+			w := newWorld(t, forgetful)
+			s := w.opened(session.OpenOptions{})
+			wantHas(t, "the first call", callIn(t, s, server, "x"), `{"pid":`)
+			w.m.one(server).kill()
+			next := callIn(t, s, server, "x")
+			if want == "nothing" {
+				wantHas(t, "the call after the death", next, "lost: ", `server "`+server+`"`, "what it had in memory is lost")
+				next = callIn(t, s, server, "x")
+			}
+			wantHas(t, "the next call", next, `{"pid":`)
+			all := s.Damaged()
+			if want == "" {
+				wantDamage(t, "the session", all, "")
+				return
+			}
+			if len(all) != 1 || all[0].Server != server || all[0].Kept != want || all[0].Why == "" {
+				t.Errorf("the session is damaged by %+v", all)
+			}
+			wantHas(t, "the trajectory", w.lines(s), "damage "+server+" "+want+" ")
+			wantDamage(t, "a fork", w.opened(session.OpenOptions{}).Damaged(), "")
+		})
+	}
+	t.Run("never called", func(t *testing.T) {
+		w := newWorld(t, forgetful)
+		s := w.opened(session.OpenOptions{Eager: true})
+		w.runs("clock mem noted plain")
+		w.m.one("plain").kill()
+		wantHas(t, "the first call", callIn(t, s, "plain", "x"), `{"pid":`)
+		wantDamage(t, "the session", s.Damaged(), "")
+	})
+	t.Run("a fork before anybody was told", func(t *testing.T) {
+		w := newWorld(t, strings.Replace(forgetful, "command: plain", "command: plain, fork: fresh", 1))
+		s := w.opened(session.OpenOptions{})
+		callIn(t, s, "plain", "x")
+		w.m.one("plain").kill()
+		eventually(t, "the session is marked", func() bool { return len(s.Damaged()) > 0 })
+		child := w.fork(s, 1)[0]
+		if len(child.Damaged()) != 1 {
+			t.Errorf("the child is damaged by %+v", child.Damaged())
+		}
+		for _, s := range []*session.Session{child, s} {
+			wantHas(t, "the first call", callIn(t, s, "plain", "x"), "lost: ")
+			wantHas(t, "the next call", callIn(t, s, "plain", "x"), `{"pid":`)
+		}
+	})
+	t.Run("told after a restart of the gateway", func(t *testing.T) {
+		w := newWorld(t, forgetful)
+		s := w.opened(session.OpenOptions{})
+		callIn(t, s, "plain", "x")
+		w.m.one("plain").kill()
+		eventually(t, "the session is marked", func() bool { return len(s.Damaged()) > 0 })
+		w.crash(forgetful)
+		s = w.Get(s.ID)
+		wantHas(t, "the first call", callIn(t, s, "plain", "x"), "lost: ")
+		wantHas(t, "the next call", callIn(t, s, "plain", "x"), `{"pid":`)
+		if all := s.Damaged(); len(all) != 1 || all[0].Times > 1 {
+			t.Errorf("the session is damaged by %+v", all)
+		}
+	})
+	t.Run("while no gateway ran", func(t *testing.T) {
+		w := newWorld(t, forgetful)
+		s := w.opened(session.OpenOptions{Eager: true})
+		callIn(t, s, "plain", "x")
+		w.m.crash()
+		w.m.one("plain").kill()
+		w.m.one("noted").kill()
+		w.crash(forgetful)
+		s = w.Get(s.ID)
+		wantHas(t, "the first call", callIn(t, s, "plain", "x"), "lost: ")
+		wantHas(t, "the next call", callIn(t, s, "plain", "x"), `{"pid":`)
+		wantHas(t, "one that was never called", callIn(t, s, "noted", "x"), `{"pid":`)
+		if all := s.Damaged(); len(all) != 1 || all[0].Server != "plain" {
+			t.Errorf("the session is damaged by %+v", all)
+		}
+	})
+}
+
+// All sessions that called a shared server are told, each once; others are not.
+func TestADeadSharedServer(t *testing.T) {
+	w := newWorld(t, forgetful)
+	a, b, c := w.opened(session.OpenOptions{}), w.opened(session.OpenOptions{}), w.opened(session.OpenOptions{})
+	callIn(t, a, "all", "x")
+	callIn(t, b, "all", "x")
+	w.m.one("all").kill()
+	for _, s := range []*session.Session{a, b} {
+		wantHas(t, "the first call", callIn(t, s, "all", "x"), "lost: ", `server "all"`)
+		wantHas(t, "the next call", callIn(t, s, "all", "x"), `{"pid":`)
+		if all := s.Damaged(); len(all) != 1 || all[0].Server != "all" {
+			t.Errorf("a session that called it is damaged by %+v", all)
+		}
+	}
+	wantHas(t, "the first call of another", callIn(t, c, "all", "x"), `{"pid":`)
+	wantDamage(t, "another", c.Damaged(), "")
+}
+
+// What the gateway ends itself marks the session and fails no call.
+func TestEndsByTheGateway(t *testing.T) {
+	both := func(why string) string {
+		return "server \"plain\": " + why + "; kept: nothing\nserver \"noted\": " + why + "; kept: files\n"
+	}
+	for name, tt := range map[string]struct {
+		act  func(w *world, s *session.Session)
+		want string
+	}{
+		"stopped and started": {func(w *world, _ *session.Session) {
+			w.close(false)
+			w.open(forgetful)
+		}, both("the gateway was stopped")},
+		"restarted with its instances": {func(w *world, _ *session.Session) { w.reopen(forgetful) }, ""},
+		"killed":                       {func(w *world, _ *session.Session) { w.crash(forgetful) }, ""},
+		"disabled and enabled": {func(w *world, s *session.Session) {
+			for _, on := range []bool{false, true} {
+				for _, id := range []string{"plain", "noted", "clock"} {
+					if err := w.Change(context.Background(), id, session.Change{Enabled: &on}); err != nil {
+						w.t.Fatal(err)
+					}
+				}
+				if !on {
+					w.runs("mem")
+				}
+			}
+		}, both("the server was switched off")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, forgetful)
+			s := w.opened(session.OpenOptions{})
+			for _, id := range []string{"plain", "noted", "clock", "mem"} {
+				wantHas(t, "a call of "+id, callIn(t, s, id, "x"), `{"pid":`)
+			}
+			tt.act(w, s)
+			s = w.Get(s.ID)
+			for _, id := range []string{"plain", "noted", "clock", "mem"} {
+				wantHas(t, "the next call of "+id, callIn(t, s, id, "x"), `{"pid":`)
+			}
+			want := strings.Split(tt.want, "\n")
+			for _, line := range want {
+				wantHas(t, "the damage", damaged(s.Damaged()), line)
+			}
+			if n := len(s.Damaged()); n != len(want)-1 && tt.want != "" || tt.want == "" && n != 0 {
+				t.Errorf("the session is damaged by %q", damaged(s.Damaged()))
+			}
+		})
+	}
+}
+
+// With on_loss: refuse a damaged session takes no calls until it is rewound.
+func TestDamagedSessionsAreRefused(t *testing.T) {
+	yaml := "sessions: {on_loss: refuse}\n" + strings.Replace(forgetful, "command: plain", "command: plain, fork: fresh", 1)
+	w := newWorld(t, yaml)
+	s := w.opened(session.OpenOptions{Servers: []string{"plain", "noted", "mem"}})
+	callIn(t, s, "noted", "x")
+	w.m.one("noted").kill()
+	wantHas(t, "a server on its files", callIn(t, s, "noted", "x"), `{"pid":`)
+	before := w.frozen(s, "")
+	callIn(t, s, "plain", "x")
+	w.m.one("plain").kill()
+	wantHas(t, "the first call", callIn(t, s, "plain", "x"), "lost: ")
+	for _, id := range []string{"plain", "noted", "mem"} {
+		wantHas(t, "a further call of "+id, callIn(t, s, id, "x"), "lost: ", "sessions.on_loss is refuse", `server "plain"`, "rewind it")
+	}
+	wantHas(t, "a fork's call", callIn(t, w.fork(s, 1)[0], "mem", "x"), "lost: ")
+	if err := w.Rewind(context.Background(), s, before.ID, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"plain", "noted", "mem"} {
+		wantHas(t, "a call after the rewind", callIn(t, s, id, "x"), `{"pid":`)
+	}
+	if all := s.Damaged(); len(all) != 1 || all[0].Kept != api.KeptFiles {
+		t.Errorf("after the rewind it is damaged by %+v", all)
+	}
+}
