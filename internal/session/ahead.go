@@ -295,5 +295,5 @@ func (r *Registry) discardReady(e *Entry, snap driver.Snapshot, dir string) {
 	if err := e.preparer().Ready(spec, snap, 0); err != nil {
 		r.o.Log.Warn("instances that were ready are not let go of", "server", e.ID, "err", err)
 	}
-	r.discard(ctx, &frozen{Members: []frozenMember{{e.ID, snap, nil}}}, dir)
+	r.discard(ctx, &frozen{Members: []frozenMember{{Server: e.ID, Snapshot: snap}}}, dir)
 }

@@ -70,6 +70,7 @@ type manifestMember struct {
 	Carries string `json:"carries"`
 	// Hello is what the server said in its handshake, where its memory is carried.
 	Hello json.RawMessage `json:"hello,omitempty"`
+	Idle  bool            `json:"idle,omitempty"`
 }
 
 // Export writes a snapshot, by its id, as one file, without the members that are
@@ -100,7 +101,7 @@ func (r *Registry) Export(ctx context.Context, id string, hidden func(member str
 	}
 	for _, f := range members {
 		base, _ := splitMember(f.Server)
-		m.Members = append(m.Members, manifestMember{f.Server, f.Snapshot.Driver, servers[base], f.Snapshot.Carries, f.Snapshot.Hello})
+		m.Members = append(m.Members, manifestMember{f.Server, f.Snapshot.Driver, servers[base], f.Snapshot.Carries, f.Snapshot.Hello, f.Idle})
 	}
 	sum := sha256.New()
 	out := bufio.NewWriterSize(w, 64<<10)
@@ -256,7 +257,7 @@ func (r *Registry) readFile(ctx context.Context, snap *snapshot, dir string, rd 
 		if s.Carries == driver.CarryMemory && len(s.Hello) == 0 && len(member.Hello) > 0 {
 			s.Hello = member.Hello
 		}
-		snap.Members = append(snap.Members, frozenMember{member.Server, s, nil})
+		snap.Members = append(snap.Members, frozenMember{Server: member.Server, Snapshot: s, Idle: member.Idle})
 		if err := c.drain(); err != nil {
 			return fmt.Errorf("server %q: %w", member.Server, err)
 		}

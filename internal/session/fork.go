@@ -59,7 +59,7 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	if len(owner.Pinned) == 0 {
 		owner.Pinned = o.Pinned
 	}
-	b := &birth{r: r, owner: owner, take: true}
+	b := &birth{r: r, owner: owner, take: true, failed: s.failed()}
 	each := b.needsOf(s, carried)
 	wait, told := r.patience(o.Wait, cfg.Wait)
 	// Before the parent has to wait for anything.
@@ -144,4 +144,15 @@ func (b *birth) needsOf(s *Session, carried []*Entry) map[string]need {
 		}
 	}
 	return each
+}
+
+// failed are the members that could not be started, or have ended.
+func (s *Session) failed() map[string]bool {
+	out := make(map[string]bool)
+	for _, e := range s.members() {
+		if up := s.Peek(e.ID); up != nil && up.Status().State == api.StateFailed {
+			out[e.ID] = true
+		}
+	}
+	return out
 }

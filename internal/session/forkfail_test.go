@@ -161,3 +161,31 @@ func TestOpenWhileTheGatewayStops(t *testing.T) {
 		})
 	}
 }
+
+// A server that could not be started stands in the way of no fork: the child tries
+// again with its first call.
+func TestForkOfWhatCannotStart(t *testing.T) {
+	for name, keys := range map[string]string{"lazy": "", "eager": ", eager: true"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "servers:\n  bad: {command: missing, args: ['${state.data}'], state: [data]"+keys+"}\n  own: {command: own, args: ['${state.data}'], state: [data]}\n")
+			s := w.session("ada")
+			wantHas(t, "its call", call(t, s, "bad", "x"), "not found on PATH")
+			set(t, s, "own", "a", "1")
+			child := w.fork(s, 1)[0]
+			wantDump(t, "the child", child, "own", `{"a":"1"}`)
+			wantHas(t, "the child's call", call(t, child, "bad", "x"), "not found on PATH")
+			snap := w.frozen(s, "")
+			if keys != "" {
+				return // a session that is opened says so at once
+			}
+			wantDump(t, "what is opened from a snapshot", w.opened(session.OpenOptions{From: snap.ID}), "own", `{"a":"1"}`)
+		})
+	}
+	t.Run("what runs is started", func(t *testing.T) {
+		w := newWorld(t, kept)
+		s := w.opened(session.OpenOptions{})
+		set(t, s, "own", "a", "1")
+		w.fork(s, 2)
+		w.runs("own own own")
+	})
+}

@@ -35,6 +35,9 @@ type frozen struct {
 type frozenMember struct {
 	Server   string          `json:"server"`
 	Snapshot driver.Snapshot `json:"snapshot"`
+	// Idle says that it neither ran nor was suspended: whoever is made of it starts
+	// it with its first call. It may be one that can't be started at all.
+	Idle bool `json:"idle,omitempty"`
 	// spare is what it was taken from, which has to be given back; nil where it
 	// was made for this alone.
 	spare *spare
@@ -237,11 +240,11 @@ func (s *Session) capture(ctx context.Context, dir string, running map[string]dr
 		delete(ready, e.ID)
 		mu.Unlock()
 		if sp != nil {
-			m.Members[i] = frozenMember{e.ID, sp.snap, sp}
+			m.Members[i] = frozenMember{Server: e.ID, Snapshot: sp.snap, spare: sp}
 			return nil
 		}
 		snap, err := s.freezeMember(ctx, e, running[e.ID], filepath.Join(dir, e.ID))
-		m.Members[i] = frozenMember{e.ID, snap, nil}
+		m.Members[i] = frozenMember{Server: e.ID, Snapshot: snap, Idle: running[e.ID] == nil && len(snap.Hello) == 0}
 		return err
 	})
 	if err != nil {

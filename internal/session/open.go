@@ -84,6 +84,7 @@ type birth struct {
 	from     *frozen // what they begin with; nil for nothing
 	take     bool    // the last one may use from up
 	eager    bool
+	failed   map[string]bool // eager members that don't run in the parent either
 	events   func(s *Session) []store.Event
 	besides  []store.Event // of others, written with them
 }
@@ -314,23 +315,26 @@ func (b *birth) seedMember(ctx context.Context, s *Session, m *frozenMember, las
 	return b.r.seed(ctx, e, s.ID, s.stateDir(e.ID), src)
 }
 
-// carried names the members that begin with what was frozen.
+// carried names the members that begin with what was frozen, and ran or were
+// suspended then. What did neither starts with its first call: it may be one that
+// can't be started at all.
 func (b *birth) carried() map[string]bool {
 	carried := make(map[string]bool)
 	if b.from != nil {
 		for _, m := range b.from.Members {
-			carried[m.Server] = true
+			carried[m.Server] = !m.Idle
 		}
 	}
 	return carried
 }
 
 // starts reports whether a member must run before its session is given to
-// anybody: one that was carried, unless nothing can go wrong with it, and with
-// eager all. What the rules keep from the owner is not started.
+// anybody: one that was carried, unless nothing can go wrong with it, an eager one,
+// unless it failed in the parent too, and with eager all. What the rules keep from
+// the owner is not started.
 func (b *birth) starts(e *Entry, carried bool) bool {
 	on, _ := e.On()
-	return on && e.own() && b.r.mayStart(b.owner, e.ID) && (b.eager || e.Eager || carried && !e.driver.Info().Light)
+	return on && e.own() && b.r.mayStart(b.owner, e.ID) && (b.eager || e.Eager && !b.failed[e.ID] || carried && !e.driver.Info().Light)
 }
 
 // start starts what must run. It says of each member what went wrong. Room that
@@ -341,6 +345,10 @@ func (b *birth) start(ctx context.Context, s *Session, _ bool) error {
 	for _, e := range s.members() {
 		if b.starts(e, carried[e.ID]) {
 			starting = append(starting, e)
+		} else if on, _ := e.On(); on && b.failed[e.ID] && e.Eager && b.r.mayStart(b.owner, e.ID) {
+			if _, _, err := s.Upstream(e.ID); err != nil { // which is tried by itself
+				return err
+			}
 		}
 	}
 	err := joined(atAll(len(starting), func(i int) error {

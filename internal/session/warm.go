@@ -172,7 +172,7 @@ func (r *Registry) makeWarm(ctx context.Context, w *warm) (err error) {
 		after, cancel := afterwards(ctx)
 		defer cancel()
 		if err != nil {
-			r.discard(after, &frozen{Members: []frozenMember{{e.ID, snap, nil}}}, dir)
+			r.discard(after, &frozen{Members: []frozenMember{{Server: e.ID, Snapshot: snap}}}, dir)
 		}
 		if err := os.Remove(home); err != nil && !os.IsNotExist(err) {
 			r.o.Log.Warn("folder of a server that was warmed up not removed", "folder", home, "err", err)
