@@ -54,15 +54,17 @@ func args(do, key string, more ...any) map[string]any {
 	return m
 }
 
-// TestProgramsThatDieInACall kills a program in the middle of calls: one that may
-// change something reaches it once, one that does not is made again at the next
-// program. Each call has a session, and so a program, of its own.
+// TestProgramsThatDieInACall kills a program in the middle of calls: each reaches
+// it once, except that one which changes nothing is made again at the next program
+// where the config says that there is nothing to remember. Each call has a session,
+// and so a program, of its own.
 func TestProgramsThatDieInACall(t *testing.T) {
 	t.Parallel()
 	f := startFaulty(t, nil, "policy: {retry: {pause: 1ms}}", "timeout: 20s")
+	forgets := startFaulty(t, nil, "policy: {retry: {pause: 1ms}}", "timeout: 20s", "state: none")
 	var wg sync.WaitGroup
 	for _, do := range []string{"die", "half"} {
-		for _, tool := range []string{"plain", "destroys", "adds"} {
+		for _, tool := range []string{"plain", "destroys", "adds", "reads", "sets"} {
 			wg.Go(func() {
 				s := mustOpen(t, f.url+"/mcp/f")
 				r, err := s.call(t.Context(), tool, args(do, do))
@@ -84,6 +86,7 @@ func TestProgramsThatDieInACall(t *testing.T) {
 		}
 		for _, tool := range []string{"reads", "sets"} {
 			wg.Go(func() {
+				f := forgets
 				s := mustOpen(t, f.url+"/mcp/f")
 				s.mustCall(t, tool, args(do, do, "times", 1))
 				if n := f.count(t, tool, do); n != 2 {
@@ -109,7 +112,18 @@ func TestProgramsThatDieInACall(t *testing.T) {
 // TestProgramKilledInACall has somebody else kill it.
 func TestProgramKilledInACall(t *testing.T) {
 	t.Parallel()
-	f := startFaulty(t, nil, "policy: {retry: {pause: 1ms}}", "timeout: 30s")
+	for _, state := range []string{"", "state: none"} {
+		programKilledInACall(t, state)
+	}
+}
+
+func programKilledInACall(t *testing.T, state string) {
+	t.Helper()
+	keys := []string{"policy: {retry: {pause: 1ms}}", "timeout: 30s"}
+	if state != "" {
+		keys = append(keys, state)
+	}
+	f := startFaulty(t, nil, keys...)
 	for _, tool := range []string{"plain", "reads"} {
 		s := mustOpen(t, f.url+"/mcp/f")
 		pid, err := strconv.Atoi(s.mustCall(t, "plain", args("", "pid-"+tool)))
@@ -136,9 +150,9 @@ func TestProgramKilledInACall(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, n := <-answered, f.count(t, tool, "killed")
-		if tool == "plain" {
+		if tool == "plain" || state == "" {
 			if e := r.tineError(t); e == nil || e.Kind != api.KindLost || n != 1 {
-				t.Errorf("a mutation arrived %d times and got %+v, want once and lost", n, e)
+				t.Errorf("a call arrived %d times and got %+v, want once and lost", n, e)
 			}
 		} else if r.IsError || n != 2 || r.text() == strconv.Itoa(pid) {
 			t.Errorf("a read arrived %d times and got %q", n, r.text())

@@ -33,6 +33,7 @@ func TestSandboxKillIdle(t *testing.T) {
 		if e := kindOf(err); e == nil || e.Kind != api.KindLost || e.Server != "box" || !strings.Contains(err.Error(), "memory is lost") {
 			t.Errorf("the first call after its sandbox died: %v (%+v), want that the memory is lost", err, e)
 		}
+		damagedBy(t, c, id, "box", api.KeptNothing)
 		box.mustHold(t, c, id, map[string]string{})
 		box.mustPut(t, c, id, "c", "anew")
 		box.mustHold(t, c, id, map[string]string{"c": "anew"})

@@ -3,8 +3,10 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -29,6 +31,8 @@ func (r *Registry) damage(s *Session, d api.Damage, owe bool) {
 	if d.At.IsZero() {
 		d.At = time.Now().UTC()
 	}
+	d.Why = strings.TrimPrefix(d.Why, fmt.Sprintf("server %q", d.Server)) // which is said already
+	d.Why = strings.TrimLeft(d.Why, ": ")
 	last := r.lastCall()
 	if d.Call == "" && last > 0 {
 		d.Call = store.CallID(last)
@@ -42,6 +46,10 @@ func (r *Registry) damage(s *Session, d api.Damage, owe bool) {
 	}
 	s.facts.Damaged = api.AddDamage(s.facts.Damaged, d)
 	s.facts.Rev++
+	if s.facts.Called[d.Server] {
+		s.facts.Called = maps.Clone(s.facts.Called)
+		delete(s.facts.Called, d.Server)
+	}
 	if owe {
 		s.facts.Owed = maps.Clone(s.facts.Owed)
 		if s.facts.Owed == nil {

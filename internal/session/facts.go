@@ -41,6 +41,9 @@ type facts struct {
 	Damaged []api.Damage `json:"damaged,omitempty"`
 	// Owed has, by server, a loss that the next call to it has to be told.
 	Owed map[string]string `json:"owed,omitempty"`
+	// Called names the servers whose instance the session called and no other gateway
+	// can go on with.
+	Called map[string]bool `json:"called,omitempty"`
 	// Creation marks what a request made, until that is known to be answered.
 	Creation string `json:"creation,omitempty"`
 	// Rev counts the changes, so that of two records the newer one is known. That

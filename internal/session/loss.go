@@ -24,6 +24,7 @@ const (
 	whyIdle     = "the session was not used, and the gateway ended its servers"
 	whyReloaded = "the config of the server was changed, or it was removed"
 	whyOff      = "the server was switched off"
+	whyKilled   = "the gateway was killed, and what it had to do with the server ended with it"
 )
 
 // kept is what a server begins with when its instance has ended: what a fork that
@@ -72,6 +73,11 @@ func (r *Registry) memory(e *Entry, by owned) upstream.Memory {
 			return s.takeOwed(e.ID)
 		}
 		return nil
+	}
+	m.Called = func(id string) {
+		if s := find(id); s != nil {
+			s.noteCalled(e.ID)
+		}
 	}
 	m.Told = func(id string) {
 		if s := find(id); s != nil {
@@ -179,4 +185,33 @@ func (s *Session) refuses() error {
 		}
 	}
 	return nil
+}
+
+// noteCalled writes down that the session called an instance that ends with the
+// gateway, however that ends.
+func (s *Session) noteCalled(server string) {
+	err := s.change(s.r.life, func(f *facts) {
+		called := maps.Clone(f.Called)
+		if called == nil {
+			called = make(map[string]bool)
+		}
+		called[server] = true
+		f.Called = called
+	})
+	if err != nil {
+		s.r.o.Log.Warn("first call of a server not recorded", "session", s.ID, "server", server, "err", err)
+	}
+}
+
+// loseCalled reports what a gateway that was killed took along.
+func (r *Registry) loseCalled() {
+	for _, s := range r.sessions {
+		for server := range s.known().Called {
+			e := s.Catalog().Entry(server)
+			if e == nil || e.kept() == "" {
+				continue
+			}
+			r.Damage(s, api.Damage{Server: server, Why: whyKilled, Kept: e.kept()})
+		}
+	}
 }

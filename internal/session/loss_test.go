@@ -218,3 +218,24 @@ func TestDamagedSessionsAreRefused(t *testing.T) {
 		t.Errorf("after the rewind it is damaged by %+v", all)
 	}
 }
+
+// A gateway that was killed took along what nobody can adopt: the next one marks the
+// sessions that called it.
+func TestKilledWithWhatNobodyAdopts(t *testing.T) {
+	w := makeWorld(t, forgetful, func(w *world) { w.m.adopts = false })
+	s, other := w.opened(session.OpenOptions{}), w.opened(session.OpenOptions{Eager: true})
+	wantHas(t, "a call", callIn(t, s, "plain", "x"), `{"pid":`)
+	w.crash(forgetful)
+	s, other = w.Get(s.ID), w.Get(other.ID)
+	wantHas(t, "the next call", callIn(t, s, "plain", "x"), `{"pid":`)
+	wantHas(t, "the damage", damaged(s.Damaged()), `server "plain": the gateway was killed`, "kept: nothing")
+	wantDamage(t, "a session that called nothing", other.Damaged(), "")
+	w.crash(forgetful)
+	if all := w.Get(s.ID).Damaged(); len(all) != 1 || all[0].Times != 2 {
+		t.Errorf("after the second time it is damaged by %+v", all)
+	}
+	w.crash(forgetful)
+	if all := w.Get(s.ID).Damaged(); len(all) != 1 || all[0].Times != 2 {
+		t.Errorf("after one without a call it is damaged by %+v", all)
+	}
+}

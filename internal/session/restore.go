@@ -37,6 +37,7 @@ func (r *Registry) restore(ctx context.Context) error {
 			return err
 		}
 	}
+	r.loseCalled()
 	if err := r.restoreSnapshots(ctx, unanswered); err != nil {
 		return err
 	}

@@ -119,7 +119,13 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry
 		undo()
 		return nil, nil, err
 	}
-	if err := s.change(ctx, func(f *facts) { f.States, f.Damaged, f.Owed = next.States, snap.Damaged, nil }); err != nil {
+	err := s.change(ctx, func(f *facts) {
+		f.States, f.Damaged, f.Owed, f.Called = next.States, snap.Damaged, nil, maps.Clone(f.Called)
+		for _, e := range changed {
+			delete(f.Called, e.ID)
+		}
+	})
+	if err != nil {
 		undo()
 		return nil, nil, err
 	}

@@ -54,7 +54,7 @@ type Conn struct {
 	// uses is who called the server, called writes that down, and inst is what the
 	// connection is to.
 	uses   uses
-	called func()
+	called func(session string)
 	inst   driver.Instance
 	// before is called before a request is sent, and may fail it; forgot is called
 	// when the server does not know our session any more, and reports whether that
@@ -201,7 +201,7 @@ func quoted(id string) []byte {
 func (c *Conn) explain(ctx context.Context, err error) error {
 	var ours *api.Error
 	if errors.As(err, &ours) {
-		if Unsent(err) || TooLarge(err) {
+		if Unsent(err) || TooLarge(err) || StateLost(err) {
 			return err
 		}
 		return ours

@@ -137,7 +137,17 @@ func (u *Upstream) owned(inst driver.Instance, conn *Conn) *Conn {
 			}
 		}
 	}
-	conn.renewed, conn.called = record("new session with a server"), record("first call of a server")
+	conn.renewed = record("new session with a server")
+	first := record("first call of a server")
+	conn.called = func(session string) {
+		m := &u.o.Memory
+		switch {
+		case u.o.Keep != nil:
+			first()
+		case m.Called != nil && !(m.Reached && conn.sessionless()):
+			m.Called(session)
+		}
+	}
 	conn.inst, conn.before, conn.forgot = inst, func(req *Request) error { return u.before(conn, req) }, func() bool { return u.forget(conn) }
 	return conn
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,6 +38,9 @@ type Memory struct {
 	// nil for nothing. Told says that it has been told otherwise.
 	Owed func(session string) error
 	Told func(session string)
+	// Called hears of the first call of a session to an instance that the next
+	// gateway can't adopt, before it is sent: whose death is a loss then.
+	Called func(session string)
 }
 
 // A Loss is the end of an instance together with what its server had in memory.
@@ -228,30 +232,68 @@ func (u *Upstream) before(c *Conn, req *Request) error {
 	who := u.caller(req)
 	if m.Owed != nil {
 		if err := m.Owed(who); err != nil {
-			return err
+			return toldError{err}
 		}
 	}
 	if c.uses.note(who, m.Several) && c.called != nil {
-		c.called()
+		c.called(who)
 	}
 	return nil
 }
 
+// toldError is what a call got instead of being made.
+type toldError struct{ error }
+
+func (e toldError) Unwrap() error { return e.error }
+
 // fails sees whether a call failed because its instance ended, which its session
-// has heard of then. Such a call must not be made again: another instance would
-// answer it.
+// has heard of then, and reports the loss if nobody has. Such a call must not be
+// made again: another instance would answer it.
 func (u *Upstream) fails(c *Conn, req *Request, err error) error {
-	if u.o.Memory.Kept == "" || !recalls(req.Method) || !StateLost(err) && Death(err) == "" && !u.died(c, err) {
+	m := &u.o.Memory
+	if m.Kept == "" || !recalls(req.Method) || errors.As(err, new(toldError)) || !StateLost(err) && Death(err) == "" && !u.died(c, err) {
 		return err
 	}
-	u.losing.Lock()
-	defer u.losing.Unlock()
 	who := u.caller(req)
+	u.losing.Lock()
 	c.uses.hears(who)
-	if u.o.Memory.Told != nil {
-		u.o.Memory.Told(who)
+	if m.Told != nil {
+		m.Told(who)
 	}
-	return forgotError{err}
+	u.losing.Unlock()
+	why := Reason(asOurs(err))
+	if !m.Reached {
+		if u.died(c, err) && c.inst.Err() != nil {
+			why = c.inst.Err().Error()
+		}
+		u.lose(&c.uses, why, false)
+	}
+	return forgotError{u.withLoss(err)}
+}
+
+// withLoss has the error of a call say what was lost with its instance.
+func (u *Upstream) withLoss(err error) error {
+	ours := *asOurs(err)
+	if u.o.Memory.Kept != api.KeptNothing || strings.Contains(ours.Message, "is lost") {
+		return err
+	}
+	ours.Message += "; what it had in memory is lost"
+	switch conn := Death(err); {
+	case conn != "":
+		return Died(&ours, conn)
+	case StateLost(err):
+		return goneError{&ours}
+	}
+	return &ours
+}
+
+// asOurs is the error of a call, all of which are ours.
+func asOurs(err error) *api.Error {
+	var ours *api.Error
+	if errors.As(err, &ours) {
+		return ours
+	}
+	return &api.Error{Kind: api.KindLost, Message: err.Error()}
 }
 
 // deathWait is how long an instance whose call got no answer may take to be seen

@@ -131,10 +131,10 @@ func TestALostMemoryIsToldOnce(t *testing.T) {
 				wantHas(t, "a call before", c.calls(t, r, "x"), `{"n":0}`)
 				time.Sleep(knows / 2)
 				wantHas(t, "the first call", c.calls(t, r, "x"), string(api.KindLost), "its memory is lost")
+				wantHas(t, "what is lost when the call has failed", l.told(), `nothing [""] it was killed`)
 				wantHas(t, "the next call", c.calls(t, r, "x"), `{"n":2}`)
-				wantHas(t, "what is lost", l.told(), `nothing [""] it was killed`)
 				if n := len(l.losses); n != 1 {
-					t.Errorf("%d losses", n)
+					t.Errorf("%d losses: %s", n, l.told())
 				}
 				r.Close()
 			})
