@@ -77,7 +77,7 @@ func (p *plan) spec(d *Driver, name, netns string) *specs.Spec {
 		Mounts: []specs.Mount{
 			{Destination: "/proc", Type: "proc", Source: "proc"},
 			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs"},
-			{Destination: "/dev/shm", Type: "tmpfs", Source: "tmpfs", Options: []string{"mode=1777", "size=" + strconv.FormatInt(min(p.box.Disk, maxShared), 10)}},
+			{Destination: "/dev/shm", Type: "tmpfs", Source: "tmpfs", Options: []string{"mode=1777", "size=" + strconv.FormatInt(p.shared(), 10)}},
 			{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"ro"}},
 		},
 		Linux: &specs.Linux{
@@ -115,8 +115,12 @@ func (p *plan) spec(d *Driver, name, netns string) *specs.Spec {
 	return s
 }
 
-// maxShared is how much a program may have in /dev/shm.
+// maxShared bounds what a program may have in /dev/shm.
 const maxShared = 64 << 20
+
+// shared is how much of what a program may write it may have in /dev/shm. Two
+// filesystems of gVisor have no limit in common, so that each has a part of it.
+func (p *plan) shared() int64 { return min(p.box.Disk/4, maxShared) }
 
 // cpuPeriod is the time, in microseconds, that a share of the CPUs is of.
 const cpuPeriod = 100_000

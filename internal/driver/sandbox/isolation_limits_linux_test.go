@@ -198,6 +198,26 @@ func TestIsolationDisk(t *testing.T) {
 			c.try(t, "unlink", "path", path)
 		})
 	}
+	t.Run("all of it together", func(t *testing.T) {
+		var sum int64
+		for _, path := range []string{"/dev/shm/filled", "/tmp/filled"} {
+			c.fails(t, "ENOSPC", "fill", "path", path, "bytes", fmt.Sprint(4*disk))
+			var mode, uid, gid, size int64
+			if _, err := fmt.Sscanf(c.gets(t, "stat", "path", path), "mode %o uid %d gid %d size %d", &mode, &uid, &gid, &size); err != nil {
+				t.Fatal(err)
+			}
+			if size == 0 {
+				t.Errorf("nothing can be written to %s", path)
+			}
+			sum += size
+		}
+		if sum > disk {
+			t.Errorf("it has %d bytes, and may have %d", sum, disk)
+		}
+		for _, path := range []string{"/dev/shm/filled", "/tmp/filled"} {
+			c.gets(t, "unlink", "path", path)
+		}
+	})
 	t.Run("devices work", func(t *testing.T) {
 		c.gets(t, "write", "path", "/dev/null", "text", "x")
 		c.gets(t, "write", "path", "/dev/shm/small", "create", "1", "text", "x")

@@ -267,7 +267,7 @@ func (d *Driver) digests(ctx context.Context, spec driver.Spec) (base, program s
 func (p *plan) flags(d *Driver) []string {
 	f := []string{
 		"--root=" + d.runDir(), "--platform=systrap", "--network=" + p.net,
-		"--overlay2=root:memory,size=" + strconv.FormatInt(p.box.Disk, 10),
+		"--overlay2=root:memory,size=" + strconv.FormatInt(p.box.Disk-p.shared(), 10),
 		"--host-settings=ignore", "--restore-spec-validation=ignore",
 	}
 	if !p.cgroup {
