@@ -28,7 +28,9 @@ type ordinary struct {
 	as   *syscall.Credential // nil where such a user runs the tests
 }
 
-func newOrdinary(t testing.TB) *ordinary {
+func newOrdinary(t testing.TB) *ordinary { return newOrdinaryAs(t, ordinaryID) }
+
+func newOrdinaryAs(t testing.TB, id uint32) *ordinary {
 	t.Helper()
 	// Not t.TempDir, which only root may enter.
 	dir, err := os.MkdirTemp("", "tine-user")
@@ -42,7 +44,7 @@ func newOrdinary(t testing.TB) *ordinary {
 	})
 	u := &ordinary{dir: dir, home: filepath.Join(dir, "home")}
 	if os.Geteuid() == 0 {
-		u.as = &syscall.Credential{Uid: ordinaryID, Gid: ordinaryID}
+		u.as = &syscall.Credential{Uid: id, Gid: id}
 	}
 	if err := os.Mkdir(u.home, 0o700); err != nil {
 		t.Fatal(err)
@@ -58,7 +60,7 @@ func (u *ordinary) own(t testing.TB, paths ...string) {
 		if u.as == nil {
 			return
 		}
-		if err := os.Chown(path, ordinaryID, ordinaryID); err != nil {
+		if err := os.Chown(path, int(u.as.Uid), int(u.as.Gid)); err != nil {
 			t.Fatal(err)
 		}
 	}

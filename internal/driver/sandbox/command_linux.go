@@ -25,9 +25,10 @@ type command struct {
 	path  string // a whole one
 	args  []string
 	env   map[string]string
-	first []string // folders in front of PATH
-	reads []string // what it must see beside what is there
-	own   string   // the folder of its packages, in which it is the owner
+	first []string          // folders in front of PATH
+	reads []string          // what it must see beside what is there
+	own   string            // the folder of its packages, in which it is the owner
+	moves map[string]string // where folders are outside, by where it sees them
 
 	mode  layout.Mode
 	dir   string // of a root of its own
@@ -135,7 +136,7 @@ func (d *Driver) fetch(ctx context.Context, spec driver.Spec, w packages.Wanted)
 	}
 	return &command{
 		mode: layoutMode(spec.Sandbox.Root), path: found.Command, args: append([]string{found.Command}, found.Args...),
-		env: found.Env, first: found.Path, reads: append(slices.Clip(found.Reads), found.Dir), own: found.Dir,
+		env: found.Env, first: found.Path, reads: append(slices.Clip(found.Reads), found.At), own: found.Dir, moves: found.Moves,
 	}, nil
 }
 

@@ -117,7 +117,7 @@ func (d *Driver) see(ctx context.Context, spec driver.Spec, w layout.Wanted) (*s
 			return nil, err
 		}
 		w := w
-		w.Mode, w.Dir, w.Image, w.Reads = run.mode, run.dir, run.image, run.reads
+		w.Mode, w.Dir, w.Image, w.Reads, w.Moves = run.mode, run.dir, run.image, run.reads, run.moves
 		w.Command, w.Args, w.Env = run.path, run.args[1:], d.env(spec, run)
 		w.Homes = layout.Homes(lookupEnv(d.opts.Environ, "HOME"))
 		l, err := layout.Plan(w)

@@ -41,7 +41,7 @@ func (p *planner) digest() string {
 		w.Mode, dir, w.Image, w.UID, w.GID, w.Hostname, w.Network, sorted(w.AllowRead), sorted(w.AllowWrite), sorted(w.DenyRead), sorted(w.Reads),
 	})
 	for _, at := range sorted(stamps) {
-		if _, info, err := p.host.stat(at); err == nil {
+		if real, info, err := p.host.stat(at); err == nil && !p.host.moved(real) {
 			fmt.Fprintf(sum, "%q %d %d\n", at, info.Size(), info.ModTime().UnixNano())
 		}
 	}

@@ -24,9 +24,38 @@ const (
 // host is a filesystem whose root is a directory; the zero value is the machine's
 // own. Links are followed by us, one name after the other, so that an absolute
 // one stays in it.
-type host struct{ root string }
+type host struct {
+	root string
+	// moves are folders that have another path here, by that path. Only what is in
+	// them is found there, not the folders above.
+	moves map[string]string
+}
+
+// source is where a path is outside.
+func (h host) source(p string) string {
+	for seen, dir := range h.moves {
+		if within(seen, p) {
+			return below(dir, seen, p)
+		}
+	}
+	return p
+}
+
+// moved reports whether a path is in a folder that has another path here.
+func (h host) moved(p string) bool { return h.source(p) != p }
+
+// enter is where to begin to follow a path, and the names that are left.
+func (h host) enter(p string) (cur string, rest []string) {
+	for seen := range h.moves {
+		if within(seen, p) {
+			return seen, names(strings.TrimPrefix(p, seen))
+		}
+	}
+	return "/", names(p)
+}
 
 func (h host) at(p string) string {
+	p = h.source(p)
 	if h.root == "" {
 		return p
 	}
@@ -52,7 +81,7 @@ func (h host) real(p string) (string, []link, error) {
 
 // follow is real, and returns the names that it did not come to.
 func (h host) follow(p string) (cur string, rest []string, links []link, err error) {
-	cur, rest = "/", names(p)
+	cur, rest = h.enter(p)
 	for len(rest) > 0 {
 		name := rest[0]
 		if name == ".." {
@@ -77,10 +106,11 @@ func (h host) follow(p string) (cur string, rest []string, links []link, err err
 				return cur, rest, links, err
 			}
 			links = append(links, link{next, text})
+			more := names(text)
 			if path.IsAbs(text) {
-				cur = "/"
+				cur, more = h.enter(text)
 			}
-			rest = slices.Concat(names(text), rest[1:])
+			rest = slices.Concat(more, rest[1:])
 		case !info.IsDir() && len(rest) > 1:
 			return cur, rest, links, &fs.PathError{Op: "look at", Path: next, Err: syscall.ENOTDIR}
 		default:

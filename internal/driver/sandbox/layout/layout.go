@@ -65,6 +65,10 @@ type Wanted struct {
 	DenyRead   []string // what must not be seen
 	Hide       []string // what must never be seen: the state folder
 	Reads      []string // what packages need; these may lie below Hide
+	// Moves are folders that are seen elsewhere than where they are, by where they
+	// are seen. All other paths are those that are seen. What is in such a folder is
+	// told by its name: it does not change.
+	Moves map[string]string
 	// Homes are the homes on this host, as Homes finds them. The first is that of
 	// whoever runs the gateway: of it what is secret is masked, of others all.
 	Homes []string
@@ -164,6 +168,7 @@ func newPlanner(w Wanted) (*planner, error) {
 		return nil, fmt.Errorf("there is no root %q; use allow, host, or the path of a directory or an image", w.Mode)
 	}
 	p := &planner{w: w, host: w.host}
+	p.host.moves = w.Moves
 	p.tree = newTree(p.host)
 	for _, list := range []struct {
 		what  string

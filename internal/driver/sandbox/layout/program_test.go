@@ -216,3 +216,44 @@ func TestDigestOfAnImageIsTheImages(t *testing.T) {
 		t.Error("where it was unpacked counts, or what it is does not")
 	}
 }
+
+// What is in a folder with another path here is found by that path, links and all,
+// and only where it really is does not count.
+func TestMovedFolders(t *testing.T) {
+	digest := ""
+	for _, state := range []string{"/home/me/.local/state/tine", "/srv/other"} {
+		store := state + "/sandbox/packages"
+		h := machine(t, store+"/key-1/venv/bin/python -> /p/python/cpython/bin/python3.12", store+"/key-1/venv/pyvenv.cfg=home = /p/python/cpython/bin\n", store+"/key-1/venv/bin/srv=#!/p/sum/venv/bin/python\n",
+			store+"/python/cpython/bin/python3.12=\x7fELF", store+"/python/cpython/lib/os.py", store+"/key-2/other")
+		// Packages of another gateway are not older or newer.
+		later := time.Now().Add(time.Duration(len(state)) * time.Hour)
+		for at, when := range map[string]time.Time{store + "/key-1/venv/pyvenv.cfg": later, store + "/python/cpython/bin/python3.12": later} {
+			if err := os.Chtimes(h.at(at), when, when); err != nil {
+				t.Fatal(err)
+			}
+		}
+		same := time.Unix(1, 0)
+		for _, at := range []string{"/var/lib/dpkg/status", "/usr/bin/python3.11", "/usr/bin/node"} {
+			if err := os.Chtimes(h.at(at), same, same); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w := wanted(h, "/p/sum/venv/bin/python", "/p/sum/venv/bin/srv")
+		w.Hide, w.Reads = []string{state}, []string{"/p/sum", "/p/python/cpython"}
+		w.Moves = map[string]string{"/p/sum": store + "/key-1", "/p/python": store + "/python"}
+		l := plan(t, w)
+		l.want(t, h, map[string]string{
+			"/p/sum/venv/bin/srv": store + "/key-1/venv/bin/srv", "/p/python/cpython/lib/os.py": store + "/python/cpython/lib/os.py",
+			store: "", store + "/key-1": "", store + "/key-2/other": "",
+		})
+		for _, p := range l.Parts {
+			if strings.HasPrefix(p.Source, "/p/") || within(state, p.Source) && !strings.HasPrefix(p.Path, "/p/") {
+				t.Errorf("%+v", p)
+			}
+		}
+		if digest != "" && l.Digest != digest {
+			t.Error("where the gateway keeps its packages counts")
+		}
+		digest = l.Digest
+	}
+}

@@ -159,7 +159,7 @@ func (t *tree) parts() []control.Part {
 		part := control.Part{Path: p}
 		switch n.kind {
 		case isBind:
-			part.Source, part.Write, part.Of = n.source, n.write, n.from
+			part.Source, part.Write, part.Of = t.host.source(n.source), n.write, t.host.source(n.from)
 		case isLink:
 			part.Link, part.Of = n.text, n.from
 		case isText:

@@ -27,6 +27,7 @@ type fetching struct {
 	tree  string   // what will be the folder
 	home  string   // of the installers; thrown away
 	final string   // where tree will be
+	at    string   // where a program will see it
 	pins  []string // versions that were resolved before and must be taken again
 }
 

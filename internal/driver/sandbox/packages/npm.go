@@ -42,6 +42,9 @@ func (f *fetching) npm(ctx context.Context) (*record, error) {
 		return nil, fail(err)
 	}
 	rec.Interpreter, rec.Reads = node.Exec, node.reads(f.around.host["HOME"])
+	if rec.Sum, err = f.name(); err != nil {
+		return nil, fail(err)
+	}
 	return rec, nil
 }
 

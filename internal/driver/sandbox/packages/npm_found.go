@@ -31,14 +31,15 @@ func (s *Store) foundNPM(ctx context.Context, rec *record, w Wanted) (Found, err
 	}
 	found := Found{
 		Reads: slices.Clone(reads),
-		Path:  []string{filepath.Join(rec.dir, "node_modules", ".bin"), filepath.Dir(interpreter)},
+		Path:  []string{filepath.Join(rec.inside(), "node_modules", ".bin"), filepath.Dir(interpreter)},
 		Env:   map[string]string{"NO_UPDATE_NOTIFIER": "1", "npm_config_update_notifier": "false"},
 	}
+	program := s.seen(rec, file)
 	if options, ok := nodeScript(file); ok {
 		found.Command = interpreter
-		found.Args = append(append(options, file), w.Args...)
+		found.Args = append(append(options, program), w.Args...)
 	} else {
-		found.Command, found.Args = file, slices.Clone(w.Args)
+		found.Command, found.Args = program, slices.Clone(w.Args)
 	}
 	return found, nil
 }

@@ -5,8 +5,8 @@
 //
 //	w, ok, err := packages.Parse("npx", []string{"-y", "@modelcontextprotocol/server-memory"})
 //	found, err := store.Get(ctx, *w)   // minutes the first time, nothing later
-//	// show found.Dir and found.Reads read-only at their own paths, then run
-//	// found.Command with found.Args.
+//	// show found.At and found.Reads read-only, which found.Moves says where to find,
+//	// then run found.Command with found.Args.
 //
 // A store is a folder with one owner at a time:
 //
@@ -15,7 +15,8 @@
 //	python/            interpreters that uv downloaded
 //
 // There is a next n where the interpreter of the one before is gone, or it is not
-// whole. That stays, since instances and snapshots know it by its path.
+// whole. That stays, since instances and snapshots may need it. A program sees its
+// folder under another name, which is made of what is in it: see Inside.
 //
 // No code of a package is run on the host, unless scripts are allowed: npm runs
 // no lifecycle scripts, Python packages are wheels only, and what is installed is
@@ -74,10 +75,13 @@ type Wanted struct {
 	AllowScripts bool
 }
 
-// Found is what to run instead, without network. All paths are absolute and
-// must be seen inside where they are outside.
+// Found is what to run instead, without network. All paths but Dir and Lock are
+// those that the program sees, and absolute. They are the same outside, unless they
+// are in one of Moves.
 type Found struct {
-	Dir     string            // the packages, to be shown read-only
+	Dir     string            // the packages
+	At      string            // where the program sees them, read-only
+	Moves   map[string]string // where folders are outside, by where the program sees them
 	Command string            // an interpreter or a program
 	Args    []string          // with those of the wish at the end
 	Env     map[string]string // to add
@@ -195,12 +199,12 @@ func (s *Store) found(ctx context.Context, rec *record, w Wanted) (Found, error)
 	case NPM:
 		found, err = s.foundNPM(ctx, rec, w)
 	default:
-		found, err = foundPython(rec, w)
+		found, err = s.foundPython(rec, w)
 	}
 	if err != nil {
 		return Found{}, err
 	}
-	found.Dir, found.Name, found.Version = rec.dir, rec.Name, rec.Version
+	found.Dir, found.At, found.Moves, found.Name, found.Version = rec.dir, rec.inside(), s.moves(rec), rec.Name, rec.Version
 	found.Lock = filepath.Join(rec.dir, rec.LockFile)
 	return found, nil
 }

@@ -63,6 +63,11 @@ func (f *fetching) python(ctx context.Context) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
+	sum, err := f.name(base.version(), f.store.seenPython(base.Exec))
+	if err != nil {
+		return nil, fail(err)
+	}
+	f.at = filepath.Join(Inside, sum)
 	if err := f.settle(venv, base); err != nil {
 		return nil, fail(err)
 	}
@@ -72,7 +77,7 @@ func (f *fetching) python(ctx context.Context) (*record, error) {
 	f.step.Store("compile")
 	compile := []string{"-I", "-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash"}
 	if base.Version[0] > 3 || base.Version[1] >= 9 {
-		compile = append(compile, "-s", f.tree, "-p", f.final)
+		compile = append(compile, "-s", f.tree, "-p", f.at)
 	}
 	var ignored answer
 	err = f.store.opts.Runner.Run(ctx, Step{Command: base.Exec, Args: append(compile, base.site(venv)), Env: environ(f.around.vars), Dir: f.tree, Out: &ignored})
@@ -83,6 +88,7 @@ func (f *fetching) python(ctx context.Context) (*record, error) {
 	if err != nil {
 		return nil, fail(err)
 	}
+	rec.Sum = sum
 	return rec, nil
 }
 
@@ -186,7 +192,7 @@ func (p python) is(want string) bool {
 	return want == "" || strings.HasPrefix(p.version()+".", strings.TrimSuffix(want, ".")+".")
 }
 
-// settle makes an environment fit for its final place: it names the real
+// settle makes an environment fit for its place inside: it names the real
 // interpreter, whatever links led to it, and scripts name the environment where
 // it will be.
 func (f *fetching) settle(venv string, base python) error {
@@ -195,7 +201,7 @@ func (f *fetching) settle(venv string, base python) error {
 		for _, name := range []string{"python", "python3", fmt.Sprintf("python%d.%d", base.Version[0], base.Version[1])} {
 			target := "python"
 			if name == "python" {
-				target = base.Exec
+				target = f.store.seenPython(base.Exec)
 			}
 			if err := os.Remove(filepath.Join(bin, name)); err != nil && !os.IsNotExist(err) {
 				return err
@@ -213,7 +219,7 @@ func (f *fetching) settle(venv string, base python) error {
 	lines := strings.Split(string(b), "\n")
 	for i, line := range lines {
 		if key, _, ok := strings.Cut(line, "="); ok && strings.TrimSpace(key) == "home" {
-			lines[i] = "home = " + filepath.Dir(base.Exec)
+			lines[i] = "home = " + filepath.Dir(f.store.seenPython(base.Exec))
 		}
 	}
 	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "command") })
@@ -225,13 +231,13 @@ func (f *fetching) settle(venv string, base python) error {
 			return err
 		}
 		st, err := d.Info()
-		if err != nil || st.Size() > 1<<20 {
+		if err != nil || st.Size() > maxScript {
 			return err
 		}
 		b, err := os.ReadFile(path)
 		if err != nil || !bytes.Contains(b, []byte(f.tree)) || bytes.IndexByte(b, 0) >= 0 {
 			return err
 		}
-		return os.WriteFile(path, bytes.ReplaceAll(b, []byte(f.tree), []byte(f.final)), st.Mode().Perm())
+		return os.WriteFile(path, bytes.ReplaceAll(b, []byte(f.tree), []byte(f.at)), st.Mode().Perm())
 	})
 }

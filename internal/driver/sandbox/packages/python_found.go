@@ -122,7 +122,7 @@ func pythonMain(dists []dist, w Wanted) *dist {
 
 // foundPython says how to run a program of an environment: its Python with the
 // script, or the file itself.
-func foundPython(rec *record, w Wanted) (Found, error) {
+func (s *Store) foundPython(rec *record, w Wanted) (Found, error) {
 	if rec.stale() {
 		return Found{}, errStale
 	}
@@ -130,7 +130,7 @@ func foundPython(rec *record, w Wanted) (Found, error) {
 	if name == "" {
 		name = rec.Default
 	}
-	venv := filepath.Join(rec.dir, venvDir)
+	venv := filepath.Join(rec.inside(), venvDir)
 	path := rec.Bins[name]
 	if path == "" && name != "" {
 		path = filepath.Join(venvBin(venvDir), scriptName(name)) // of a package without entry points
@@ -139,16 +139,21 @@ func foundPython(rec *record, w Wanted) (Found, error) {
 	if st, err := os.Stat(file); path == "" || err != nil || !st.Mode().IsRegular() {
 		return Found{}, rec.noProgram(w.Bin, "uvx --from "+rec.Name+" PROGRAM")
 	}
+	var reads []string
+	for _, at := range rec.Reads {
+		reads = append(reads, s.seen(rec, at))
+	}
+	program := s.seen(rec, file)
 	found := Found{
-		Reads: slices.Clone(rec.Reads),
+		Reads: reads,
 		Path:  []string{venvBin(venv)},
 		Env:   map[string]string{"VIRTUAL_ENV": venv, "PYTHONDONTWRITEBYTECODE": "1"},
 	}
 	if pythonScript(file) {
 		found.Command = venvPython(venv)
-		found.Args = append([]string{file}, w.Args...)
+		found.Args = append([]string{program}, w.Args...)
 	} else {
-		found.Command, found.Args = file, slices.Clone(w.Args)
+		found.Command, found.Args = program, slices.Clone(w.Args)
 	}
 	return found, nil
 }

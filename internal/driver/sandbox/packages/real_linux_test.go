@@ -97,40 +97,45 @@ func parse(t *testing.T, command string, args ...string) packages.Wanted {
 }
 
 // cell runs a command without network in a root that has the system's folders,
-// what was found, and nothing else, all read-only, as an ordinary user.
+// what was found, and nothing else, all read-only, as an ordinary user. It is given
+// pairs of where something is and where it is to be seen.
 const cell = `set -e
 root=$1; shift
 mount -t tmpfs none "$root"
 while [ "$1" != -- ]; do
-  if [ -d "$1" ]; then mkdir -p "$root$1"; else mkdir -p "$root$(dirname "$1")"; [ -e "$root$1" ] || touch "$root$1"; fi
-  mount --rbind -o ro "$1" "$root$1"; mount -o remount,bind,ro "$root$1"
-  shift
+  if [ -d "$1" ]; then mkdir -p "$root$2"; else mkdir -p "$root$(dirname "$2")"; [ -e "$root$2" ] || touch "$root$2"; fi
+  mount --rbind -o ro "$1" "$root$2"; mount -o remount,bind,ro "$root$2"
+  shift 2
 done
 shift
 for link in /bin /lib /lib64; do [ ! -L $link ] || cp -P $link "$root/"; done
 exec chroot --userspec=1000:1000 "$root" "$@"`
 
-// initialize starts what was found, in a cell where we are root, and returns
-// what it says of itself.
+// initialize starts what was found, in a cell, and returns what it says of itself.
+// Only root can make one here; the tests of the driver do it as anybody.
 func initialize(t *testing.T, found packages.Found) (name, version string) {
 	t.Helper()
-	var cmd *exec.Cmd
+	if os.Getuid() != 0 {
+		t.Skip("only root can make a cell")
+	}
 	env := []string{"PATH=" + strings.Join(found.Path, ":") + ":/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", "MEMORY_FILE_PATH=/dev/null"}
 	for k, v := range found.Env {
 		env = append(env, k+"="+v)
 	}
 	run := append([]string{found.Command}, found.Args...)
-	if os.Getuid() == 0 {
-		args := []string{"-n", "-m", "--propagation", "private", "sh", "-c", cell, "sh", t.TempDir()}
-		for _, dir := range append([]string{"/usr", "/bin", "/lib", "/lib64", "/dev", "/proc", found.Dir}, found.Reads...) {
-			if st, err := os.Lstat(dir); err == nil && st.Mode()&os.ModeSymlink == 0 {
-				args = append(args, dir)
+	args := []string{"-n", "-m", "--propagation", "private", "sh", "-c", cell, "sh", t.TempDir()}
+	for _, at := range append([]string{"/usr", "/bin", "/lib", "/lib64", "/dev", "/proc", found.At}, found.Reads...) {
+		dir := at
+		for seen, is := range found.Moves {
+			if rest, ok := strings.CutPrefix(at, seen); ok {
+				dir = is + rest
 			}
 		}
-		cmd = exec.Command("unshare", append(append(args, "--"), run...)...)
-	} else {
-		cmd = exec.Command("unshare", append([]string{"-r", "-n"}, run...)...)
+		if st, err := os.Lstat(dir); err == nil && st.Mode()&os.ModeSymlink == 0 {
+			args = append(args, dir, at)
+		}
 	}
+	cmd := exec.Command("unshare", append(append(args, "--"), run...)...)
 	cmd.Env = env
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
@@ -250,7 +255,7 @@ func TestPythonWithoutNetwork(t *testing.T) {
 			if filepath.Base(uv.Command) != "uv" {
 				t.Fatalf("uv is run by %s", uv.Command)
 			}
-			return filepath.Dir(uv.Command) + ":" + os.Getenv("PATH")
+			return filepath.Join(uv.Dir, strings.TrimPrefix(filepath.Dir(uv.Command), uv.At)) + ":" + os.Getenv("PATH")
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -18,7 +18,8 @@ import (
 
 const (
 	recordFile   = "tine-packages.json"
-	recordFormat = 1
+	recordFormat = 2
+	firstFormat  = 1 // which was seen inside where it is outside
 	pythonDir    = "python"
 	partEnd      = ".part"
 	maxRecord    = 8 << 20
@@ -36,6 +37,7 @@ type record struct {
 	Bytes   int64
 	Files   int
 
+	Sum      string // what is in it, in one word; of the first format there is none
 	LockFile string // in the folder
 	LockSum  string
 
@@ -96,7 +98,7 @@ func readRecord(dir string) (*record, error) {
 	if err := json.Unmarshal(b, rec); err != nil {
 		return nil, fmt.Errorf("read %s: %w", recordFile, err)
 	}
-	if rec.Format != recordFormat || rec.Kind != NPM && rec.Kind != Python || !filepath.IsLocal(rec.LockFile) {
+	if rec.Format != recordFormat && rec.Format != firstFormat || rec.Kind != NPM && rec.Kind != Python || !filepath.IsLocal(rec.LockFile) || (rec.Format == firstFormat) != (rec.Sum == "") || strings.ContainsAny(rec.Sum, "/.") {
 		return nil, fmt.Errorf("%s is of another format", recordFile)
 	}
 	sum, err := sumFile(filepath.Join(dir, rec.LockFile))

@@ -4,10 +4,13 @@ package packages
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -213,7 +216,7 @@ func TestProgramsOfPackages(t *testing.T) {
 			if err != nil {
 				got = err.Error()
 			}
-			want := strings.ReplaceAll(tt.want, "DIR", filepath.Join(found.Dir, "node_modules", "server"))
+			want := strings.ReplaceAll(tt.want, "DIR", filepath.Join(found.At, "node_modules", "server"))
 			if !strings.HasSuffix(got, want) {
 				t.Errorf("got %s, want %s", got, want)
 			}
@@ -243,10 +246,67 @@ func TestInterpreterIsGone(t *testing.T) {
 	if !strings.Contains(install, "--no-deps -r ") {
 		t.Errorf("it was fetched again without its versions: %s", install)
 	}
-	if target, err := os.Readlink(again.Command); err != nil || target != filepath.Join(w.bin, "python3") {
+	if target, err := os.Readlink(filepath.Join(again.Dir, strings.TrimPrefix(again.Command, again.At))); err != nil || target != filepath.Join(w.bin, "python3") {
 		t.Errorf("the environment runs %s, %v", target, err)
 	}
 	if next := w.get(t, "npx server"); next.Dir != node.Dir || next.Command != filepath.Join(w.bin, "node") {
 		t.Errorf("npm packages are run by %s from %s", next.Command, next.Dir)
+	}
+}
+
+// Two stores that have the same packages show them at the same place, however they
+// are called outside and whatever installers noted beside them.
+func TestNamedByContent(t *testing.T) {
+	one, two := newWorld(t, Limits{}), newWorld(t, Limits{})
+	two.bin = one.bin
+	two.dir = filepath.Join(two.dir, strings.Repeat("long", 40)) // too long for the first line of a script
+	two.open(t, Limits{})
+	for _, line := range []string{"npx server", "uvx server"} {
+		here, there := one.get(t, line), two.get(t, line)
+		if here.At != there.At || here.Dir == there.Dir || !strings.HasPrefix(here.At, Inside+"/") {
+			t.Errorf("%s: %s is seen at %s, and %s at %s", line, here.Dir, here.At, there.Dir, there.At)
+		}
+		if here.Moves[here.At] != here.Dir {
+			t.Errorf("%s: %s is not found by %v", line, here.At, here.Moves)
+		}
+		a, b := append([]string{here.Command}, here.Args...), append([]string{there.Command}, there.Args...)
+		if !slices.Equal(a, b) || !slices.Equal(here.Path, there.Path) || !maps.Equal(here.Env, there.Env) {
+			t.Errorf("%s: runs %q %q %v here and %q %q %v there", line, a, here.Path, here.Env, b, there.Path, there.Env)
+		}
+	}
+	other := newWorld(t, Limits{})
+	other.bin = one.bin
+	other.open(t, Limits{})
+	other.publish("2.0.0")
+	if other.get(t, "npx server").At == one.get(t, "npx server").At {
+		t.Error("another version has the same name")
+	}
+}
+
+// A folder of an earlier version stays where its scripts say that it is.
+func TestFoldersOfTheFirstFormat(t *testing.T) {
+	w := newWorld(t, Limits{})
+	first := w.get(t, "npx server")
+	name := filepath.Join(first.Dir, recordFile)
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rec map[string]any
+	if err := json.Unmarshal(b, &rec); err != nil {
+		t.Fatal(err)
+	}
+	rec["Format"] = 1
+	delete(rec, "Sum")
+	if b, err = json.Marshal(rec); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w.open(t, Limits{})
+	again := w.get(t, "npx server")
+	if again.Dir != first.Dir || again.At != first.Dir || len(again.Moves) != 0 || w.count() != 1 || !strings.HasPrefix(again.Args[0], first.Dir+"/") {
+		t.Errorf("found %+v after %d fetches", again, w.count())
 	}
 }
