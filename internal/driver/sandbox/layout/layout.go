@@ -22,6 +22,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -143,9 +144,10 @@ type planner struct {
 	secrets []secret
 	mounts  []mount
 	wishes  []wish
-	links   []link   // that lead to what is shown
-	must    []string // what may not be masked: the command, and its script
-	stamps  []string // files whose size and time count for the digest
+	lists   map[string][]fs.DirEntry // of directories in which patterns are looked for
+	links   []link                   // that lead to what is shown
+	must    []string                 // what may not be masked: the command, and its script
+	stamps  []string                 // files whose size and time count for the digest
 }
 
 // A wish is a path of the host that must be seen.

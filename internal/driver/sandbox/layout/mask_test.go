@@ -111,3 +111,72 @@ func TestHomesAreThoseOfPeople(t *testing.T) {
 		t.Errorf("without a home of one's own the first is %s", got)
 	}
 }
+
+// A home that may be read shows nothing of what a list of such places has: what is
+// there is masked, and what comes later is not seen.
+func TestAHomeWithoutItsKeys(t *testing.T) {
+	secret := []string{
+		".ssh/id_ed25519", "backup.key", "aws.pem", "work.ovpn", ".password-store/a.gpg", "all.kdbx", ".config/Bitwarden CLI/data.json", ".local/share/keyrings/login.keyring", ".netrc", ".env", ".env.local",
+		".aws/credentials", ".config/rclone/rclone.conf", ".rclone.conf", ".kube/config", ".docker/config.json", ".fly/config.yml", ".azure/x", ".config/gcloud/x", ".config/hcloud/cli.toml",
+		".npmrc", ".pypirc", ".condarc", ".continuum/x", ".cargo/credentials.toml", ".cache/huggingface/token", ".kaggle/kaggle.json", ".config/pip/pip.conf", ".gem/credentials",
+		".git-credentials", ".config/gh/hosts.yml", ".pgpass", ".my.cnf", ".config/tine/tine.yaml",
+		".mozilla/firefox/x", ".config/google-chrome-beta/Default", ".config/chromium/x", ".config/microsoft-edge/x", ".config/BraveSoftware/x", "snap/firefox/x", ".thunderbird/x", ".msmtprc",
+		".config/Slack/x", ".config/Signal/x", ".bitcoin/wallet.dat", ".claude/.credentials.json", ".codex/auth.json", ".mcp-auth/x",
+		".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".duckdb_history", ".psql_history", ".some_new_history", ".viminfo", ".lesshst", ".local/share/fish/fish_history", ".ipython/profile_default/history.sqlite",
+		"proj/.env", "code/site/.env.production",
+	}
+	open := []string{"notes", "proj/x", "proj/.env.example", ".claude/settings.json", ".cache/huggingface/hub/model", ".fly/bin/flyctl", ".conda/envs/e/bin/x", ".config/tine/server.py", "Mail/inbox", "code/site/deep/.env"}
+	home := func(names []string) (lines []string) {
+		for _, name := range names {
+			lines = append(lines, "/home/me/"+name)
+		}
+		return lines
+	}
+	w := func(h host) Wanted {
+		w := wanted(h, "/usr/bin/tool")
+		w.AllowRead = []string{"/home/me"}
+		return w
+	}
+	hidden := func(t *testing.T, l *Layout, h host, also string) {
+		t.Helper()
+		for _, at := range home(secret) {
+			if got := l.show(h, at); got != "masked" && got != also {
+				t.Errorf("%s is %q", at, got)
+			}
+		}
+	}
+	t.Run("that are there", func(t *testing.T) {
+		h := machine(t, append(home(secret), home(open)...)...)
+		l := plan(t, w(h))
+		hidden(t, l, h, "masked")
+		for _, at := range home(open) {
+			if got := l.show(h, at); got != at {
+				t.Errorf("%s is %q", at, got)
+			}
+		}
+	})
+	t.Run("that come later", func(t *testing.T) {
+		h := machine(t, home(open)...)
+		l := plan(t, w(h))
+		for _, at := range home(secret) {
+			if !strings.Contains(at, "/proj/") && !strings.Contains(at, "/code/") { // which are the projects' own to add
+				h.add(t, at)
+			}
+		}
+		hidden(t, l, h, "")
+	})
+}
+
+// The variables of a project are a program's own where it belongs to that, and can be
+// asked for by name.
+func TestVariablesOfAProject(t *testing.T) {
+	h := machine(t, "/home/me/proj/.env", "/home/me/proj/x.js", "/home/me/other/.env")
+	w := wanted(h, "/usr/bin/node", "/home/me/proj/x.js")
+	plan(t, w).want(t, h, map[string]string{"/home/me/proj/.env": "/home/me/proj/.env"})
+	w.AllowRead = []string{"/home/me"}
+	plan(t, w).want(t, h, map[string]string{"/home/me/proj/.env": "/home/me/proj/.env", "/home/me/other/.env": "masked"})
+	w.AllowRead = []string{"/home/me", "/home/me/other/.env"}
+	plan(t, w).want(t, h, map[string]string{"/home/me/other/.env": "/home/me/other/.env"})
+	w.AllowRead = []string{"/home/me/other"}
+	plan(t, w).want(t, h, map[string]string{"/home/me/other/.env": "/home/me/other/.env"})
+}

@@ -10,29 +10,6 @@ import (
 	"strings"
 )
 
-// ofHome are what in a home is nobody's business: keys, tokens, and what was typed.
-var ofHome = []string{
-	".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker", ".oci", ".password-store", ".pki",
-	".config/gcloud", ".config/gh", ".config/glab-cli", ".config/hub", ".config/op", ".config/doctl", ".config/helm", ".config/containers", ".config/rclone", ".config/sops",
-	".config/google-chrome", ".config/chromium", ".config/BraveSoftware", ".mozilla", ".thunderbird",
-	".local/share/keyrings", ".local/share/kwalletd", ".local/share/containers", ".gsutil", ".boto", ".s3cfg",
-	".netrc", ".npmrc", ".yarnrc.yml", ".pypirc", ".git-credentials", ".config/git/credentials", ".pgpass", ".my.cnf", ".vault-token",
-	".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".m2/settings.xml", ".gradle/gradle.properties", ".terraform.d", ".terraformrc",
-	".claude.json", ".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".config/github-copilot",
-	".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".psql_history", ".local/share/fish/fish_history",
-}
-
-// ofSystem are what of the host is private to it, as patterns.
-var ofSystem = []string{
-	"/etc/shadow*", "/etc/gshadow*", "/etc/passwd-", "/etc/group-", "/etc/sudoers*", "/etc/security/opasswd", "/etc/ssh/*key*",
-	"/etc/ssl/private", "/etc/pki/tls/private", "/etc/pki/CA/private", "/etc/letsencrypt", "/etc/krb5.keytab", "/etc/crypttab", "/etc/credstore*",
-	"/etc/tine*", "/etc/kubernetes", "/etc/rancher", "/etc/docker", "/etc/containers/auth.json", "/etc/NetworkManager/system-connections", "/etc/wpa_supplicant", "/etc/wireguard", "/etc/openvpn", "/etc/ppp",
-	"/var/lib/tine*", "/var/lib/docker", "/var/lib/containerd", "/var/lib/containers", "/var/lib/kubelet", "/var/lib/rancher", "/var/lib/cni", "/var/lib/lxc", "/var/lib/lxd", "/var/lib/libvirt", "/var/lib/machines",
-	"/var/lib/postgresql", "/var/lib/mysql", "/var/lib/redis", "/var/lib/mongodb", "/var/lib/private", "/var/lib/sss", "/var/lib/cloud", "/var/lib/NetworkManager", "/var/lib/bluetooth", "/var/lib/systemd", "/var/lib/samba",
-	"/var/log", "/var/spool", "/var/mail", "/var/backups", "/var/crash", "/var/cache/debconf",
-	"/run/docker.sock", "/run/containerd", "/run/podman", "/run/crio", "/run/dbus", "/run/user", "/run/secrets", "/run/credentials",
-}
-
 // A secret is a path of the host that must not be seen.
 type secret struct {
 	path   string
@@ -78,10 +55,16 @@ func (p *planner) findSecrets() []secret {
 	}
 	for i, home := range p.w.Homes {
 		for _, name := range ofHome {
-			add(secret{path: path.Join(home, name), deny: true, what: "home"})
+			for _, at := range p.glob(path.Join(home, name)) {
+				add(secret{path: at, deny: true, what: "home"})
+			}
 		}
 		if i > 0 {
 			add(secret{path: home, whole: true, what: "home"})
+		} else if p.shows(home) {
+			for _, at := range p.envFiles(home) {
+				add(secret{path: at, what: "env"})
+			}
 		}
 	}
 	for _, pattern := range ofSystem {
@@ -107,7 +90,7 @@ func (p *planner) locate(s secret) (secret, bool) {
 	case errors.Is(err, fs.ErrPermission):
 		// Nobody here may look into the directory that it came to: that is covered.
 		s.deny = false
-	case s.whole || s.what == "system" || s.what == "kernel" || slices.Contains(rest, ".."):
+	case s.whole || s.what == "system" || s.what == "kernel" || s.what == "env" || slices.Contains(rest, ".."):
 		return s, false
 	default:
 		// What is not there yet may come: its place must not be seen.
@@ -123,9 +106,14 @@ func (p *planner) glob(pattern string) []string {
 	if !strings.ContainsAny(name, "*?[") {
 		return []string{pattern}
 	}
-	list, err := p.host.readDir(path.Clean(dir), 10_000)
-	if err != nil {
-		return nil
+	dir = path.Clean(dir)
+	list, known := p.lists[dir]
+	if !known {
+		list, _ = p.host.readDir(dir, 10_000)
+		if p.lists == nil {
+			p.lists = map[string][]fs.DirEntry{}
+		}
+		p.lists[dir] = list
 	}
 	var all []string
 	for _, e := range list {
@@ -171,11 +159,20 @@ func (p *planner) masks() ([]string, error) {
 }
 
 // named reports whether something that is private to the host, and no more, was
-// asked for by its name.
+// asked for by its name. A file with variables is a program's own where its folder is.
 func (p *planner) named(s secret) bool {
-	return s.what == "system" && !s.deny && slices.ContainsFunc(p.wishes, func(w wish) bool {
+	if s.what != "env" && (s.what != "system" || s.deny) {
+		return false
+	}
+	return slices.ContainsFunc(p.wishes, func(w wish) bool {
 		real, _, err := p.host.real(w.path)
-		return err == nil && !w.hint && real == s.real
+		switch {
+		case err != nil:
+			return false
+		case s.what == "env" && (w.hint || real == s.real):
+			return within(real, s.real) && real != p.w.Homes[0]
+		}
+		return !w.hint && real == s.real
 	})
 }
 
@@ -236,7 +233,7 @@ func (p *planner) cover(s secret, b place, at string, is spot) error {
 	if b.node.write && s.what == "home" && !s.whole {
 		return inWritable(s, b)
 	}
-	if b.node.write || s.what != "home" && s.what != "deny_read" || s.whole {
+	if b.node.write || s.what != "home" && s.what != "deny_read" && s.what != "env" || s.whole {
 		return nil
 	}
 	n := &node{kind: isText}
