@@ -96,12 +96,17 @@ func ownAddress(t testing.TB) string {
 // with one that was made before it ever ran.
 func TestFirstToken(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, "servers:\n  clock: {builtin: time}\n")
+	const config = "servers:\n  clock: {builtin: time}\n"
+	g := newGateway(t, config)
 	g.args = append(g.args, "--listen", "0.0.0.0:0")
 	if err := g.start(); err == nil || !strings.Contains(err.Error(), "tine token new") {
 		t.Fatalf("without a token it says %v", err)
 	}
 	token := g.newToken(t, "ada")
+	if err := g.start(); err == nil || !strings.Contains(err.Error(), "set tls, set public_url") {
+		t.Fatalf("without TLS it says %v", err)
+	}
+	g.writeConfig(t, config+"public_url: https://tine.example.org\n")
 	if err := g.start(); err != nil {
 		t.Fatal(err)
 	}

@@ -434,20 +434,37 @@ func TestCheckExposure(t *testing.T) {
 		}
 	}
 	c := Default()
-	c.Listen, c.Auth.Tokens = "0.0.0.0:80", []Token{{Name: "a", Token: "0123456789abcdef"}}
+	c.Listen, c.Auth.Tokens, c.PublicURL = "0.0.0.0:80", []Token{{Name: "a", Token: "0123456789abcdef"}}, "https://x.example.org"
 	if err := c.CheckExposure(false); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestPlainHTTPOffLoopbackIsSaid(t *testing.T) {
-	in := "listen: 0.0.0.0:80\nauth: {tokens: [{name: a, token: 0123456789abcdef}]}\nservers: {time: {builtin: time}}\n"
-	c := mustParse(t, in, noEnv())
-	if len(c.Warnings) != 1 || !strings.HasPrefix(c.Warnings[0], "tine.yaml:1:9: listen: tokens cross the network unencrypted") {
-		t.Errorf("warnings: %q", c.Warnings)
+// Tokens don't cross the network in the clear, wherever the address comes from.
+func TestPlainHTTPOffLoopbackIsRefused(t *testing.T) {
+	const in = "listen: 0.0.0.0:80\nauth: {tokens: [{name: a, token: 0123456789abcdef}]}\nservers: {time: {builtin: time}}\n"
+	const want = "listen: 0.0.0.0:80 is not a loopback address, and tokens would cross the network in the clear; set tls, set public_url"
+	if _, err := Parse([]byte(in), noEnv()); err == nil || !strings.Contains(err.Error(), "tine.yaml:1:9: "+want) {
+		t.Errorf("in the file: %v", err)
 	}
-	if c := mustParse(t, in+"public_url: https://x.example.org\n", noEnv()); len(c.Warnings) != 0 {
-		t.Errorf("warnings behind a proxy: %q", c.Warnings)
+	// Who may listen elsewhere than the file says looks when that is known.
+	other := noEnv()
+	other.OtherAuth = true
+	c := mustParse(t, in, other)
+	if err := c.CheckExposure(true); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("when it is known: %v", err)
+	}
+	c.Listen = DefaultListen
+	if err := c.CheckExposure(true); err != nil {
+		t.Errorf("on loopback instead: %v", err)
+	}
+	c.Listen = "0.0.0.0:80"
+	c.TLS.Cert = "cert.pem"
+	if err := c.CheckExposure(true); err != nil {
+		t.Errorf("with TLS: %v", err)
+	}
+	if c := mustParse(t, in+"public_url: https://x.example.org\n", noEnv()); len(c.Warnings) != 0 || c.CheckExposure(false) != nil {
+		t.Errorf("behind a proxy: %q, %v", c.Warnings, c.CheckExposure(false))
 	}
 }
 

@@ -173,19 +173,25 @@ func (d *decoder) checkWhole(c *Config) {
 	}
 	d.checkNamed(c)
 	d.checkWorkspace(c)
-	if err := c.checkListen(d.opts.OtherAuth); err != nil {
+	err := c.checkListen(d.opts.OtherAuth)
+	if err == nil && !d.opts.OtherAuth { // else Listen may be another one by then
+		err = c.checkCleartext()
+	}
+	if err != nil {
 		d.fail(d.listenPos, "%v", err)
-	} else if !c.loopback() && c.TLS.Cert == "" && c.PublicURL == "" {
-		d.warn(d.listenPos, "listen: tokens cross the network unencrypted at %s; set tls, or public_url when a proxy in front speaks TLS", c.Listen)
 	}
 }
 
 // CheckExposure refuses an address that others can reach, and pages of any
-// origin, when there is no auth. otherAuth says that there are tokens elsewhere
-// than in the config. Load has called it with Options.OtherAuth; whoever changes
-// Listen afterwards, or knows better then, calls it again.
+// origin, when there is no auth, and such an address when tokens would be sent to it
+// in the clear. otherAuth says that there are tokens elsewhere than in the config.
+// Load has called it unless there is Options.OtherAuth; whoever changes Listen
+// afterwards, or knows better then, calls it again.
 func (c *Config) CheckExposure(otherAuth bool) error {
 	if err := c.checkListen(otherAuth); err != nil {
+		return err
+	}
+	if err := c.checkCleartext(); err != nil {
 		return err
 	}
 	for i, origin := range c.CORS.Origins {
@@ -216,6 +222,15 @@ func (c *Config) checkListen(otherAuth bool) error {
 		return fmt.Errorf("public_url: whoever comes in through %s could use every server; add auth.tokens or auth.oidc, make a token with: tine token new NAME, or remove public_url", c.PublicURL)
 	}
 	return nil
+}
+
+// checkCleartext refuses to take tokens off loopback without TLS, unless something
+// in front of the gateway speaks it.
+func (c *Config) checkCleartext() error {
+	if c.loopback() || c.TLS.Cert != "" || c.PublicURL != "" {
+		return nil
+	}
+	return fmt.Errorf("listen: %s is not a loopback address, and tokens would cross the network in the clear; set tls, set public_url where a proxy in front speaks TLS, or listen on %s", c.Listen, DefaultListen)
 }
 
 func (c *Config) loopback() bool {
