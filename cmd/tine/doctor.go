@@ -70,7 +70,7 @@ func (c *cli) doctor(ctx context.Context, configFlag string) error {
 	}
 	// Each of these may ask other programs, which take their time: ask all at
 	// once.
-	machine := []func() check{c.checkBuild, c.checkState, func() check { return c.checkListen(ctx, listen, conf) }}
+	machine := []func() check{c.checkBuild, c.checkState, func() check { return c.checkListen(ctx, listen, conf) }, func() check { return checkFiles(conf, openFiles()) }}
 	probes := slices.Clone(machine)
 	for _, p := range programs {
 		probes = append(probes, func() check { return p.check(ctx) })

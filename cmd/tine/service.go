@@ -218,7 +218,11 @@ func (p *service) listen(ctx context.Context) error {
 		scheme = "https"
 	}
 	p.url = scheme + "://" + reachable(l.Addr())
-	p.listener = netutil.LimitListener(front.WriteDeadlines(l), p.cfg.Limits.Connections)
+	most, warning := connections(p.cfg.Limits.Connections, openFiles())
+	if warning != "" {
+		p.o.Log.Warn(warning + "; " + moreFiles)
+	}
+	p.listener = netutil.LimitListener(front.WriteDeadlines(l), most)
 	return nil
 }
 
