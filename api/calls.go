@@ -54,6 +54,9 @@ type Token struct {
 	Created time.Time `json:"created,omitzero"`
 	Expires time.Time `json:"expires,omitzero"`
 	Config  bool      `json:"config"` // it stands in the config and can't be revoked here
+	// Unconfirmed is of a token that came back with a backup: it lets nobody in
+	// until it is confirmed.
+	Unconfirmed bool `json:"unconfirmed,omitempty"`
 }
 
 // TokenList answers GET /v1/tokens.

@@ -33,6 +33,12 @@ func (c *Client) RotateToken(ctx context.Context, name string) (*api.CreatedToke
 	return &out, nil
 }
 
+// ConfirmToken lets a token in that came back with a backup of the gateway's
+// database.
+func (c *Client) ConfirmToken(ctx context.Context, name string) error {
+	return c.do(ctx, http.MethodPost, nil, nil, nil, "v1", "tokens", name, "confirm")
+}
+
 // RevokeToken makes a token worthless from now on.
 func (c *Client) RevokeToken(ctx context.Context, name string) error {
 	return c.do(ctx, http.MethodDelete, nil, nil, nil, "v1", "tokens", name)

@@ -51,7 +51,7 @@ type service struct {
 	o        serviceOptions
 	cfg      *config.Config
 	unlock   func()
-	store    store.Store
+	store    *sqlite.DB
 	journal  *journal.Journal
 	wallet   *credential.Wallet
 	metrics  *telemetry.Metrics
@@ -87,21 +87,17 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 		}
 		return nil, err
 	}
-	db, err := sqlite.Open(ctx, databaseOf(o.State))
+	db, id, err := openDatabase(ctx, o.State)
 	if err != nil {
 		return nil, err
 	}
-	p.store = db // not before: a nil *DB in the interface would not be nil
+	p.store = db
 	if o.Listen {
 		// Before anything is adopted: a port that is taken must not disturb
 		// what runs.
 		if err := p.listen(ctx); err != nil {
 			return nil, err
 		}
-	}
-	id, err := p.store.GatewayID(ctx)
-	if err != nil {
-		return nil, err
 	}
 	if err := p.instruments(ctx, id); err != nil {
 		return nil, err
@@ -122,7 +118,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	}
 	p.registry, err = session.Open(ctx, p.cfg, session.Options{
 		Drivers: p.plugins.drivers, Workspaces: p.plugins.workspaces, Store: p.store, Seal: seal, Starts: access.Owners,
-		Dir: filepath.Join(o.State, "instances"), States: o.State, Wallet: p.wallet, Log: o.Log,
+		Dir: filepath.Join(o.State, "instances"), States: o.State, Restored: restoredLately(o.State, time.Now()), Wallet: p.wallet, Log: o.Log,
 		Record: record.Options{Journal: p.journal, Metrics: p.metrics, Tracing: p.tracing, Redact: o.Redact, Log: o.Log, Trouble: &record.Trouble{}},
 	})
 	if err != nil {
@@ -282,6 +278,7 @@ func (p *service) Run(ctx context.Context) error {
 	defer stop()
 	var wg sync.WaitGroup
 	wg.Go(func() { p.watch(watching) })
+	wg.Go(func() { p.backups(watching) })
 	defer wg.Wait()
 	defer stop()
 	select {
@@ -388,6 +385,10 @@ func (p *service) closeInstruments(ctx context.Context) {
 	}
 }
 
+// endTime is how long servers have to end in order, which for some is to write
+// down what they have in memory.
+const endTime = 2 * time.Minute
+
 // Close ends everything the service owns. Calling it twice is fine.
 func (p *service) Close() {
 	p.mu.Lock()
@@ -405,11 +406,13 @@ func (p *service) Close() {
 	if p.gateway != nil {
 		p.gateway.Close()
 	}
+	if p.registry != nil {
+		end, cancel := context.WithTimeout(context.Background(), endTime)
+		defer cancel()
+		p.registry.Close(end, p.o.Keep)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if p.registry != nil {
-		p.registry.Close(ctx, p.o.Keep)
-	}
 	if p.plugins != nil {
 		if err := p.plugins.close(); err != nil {
 			p.o.Log.Warn("states not closed in order", "err", err)
@@ -431,6 +434,9 @@ func (p *service) Close() {
 		}
 	}
 	p.closeInstruments(ctx)
+	if p.gateway != nil {
+		p.backup(context.Background())
+	}
 	if p.store != nil {
 		if err := p.store.Close(); err != nil {
 			p.o.Log.Warn("store not closed in order", "err", err)

@@ -46,7 +46,7 @@ one.
 		Args: cobra.ArbitraryArgs,
 		RunE: group,
 	}
-	cmd.AddCommand(newTokenNewCmd(c), newTokenListCmd(c), newTokenRotateCmd(c), newTokenRevokeCmd(c))
+	cmd.AddCommand(newTokenNewCmd(c), newTokenListCmd(c), newTokenRotateCmd(c), newTokenConfirmCmd(c), newTokenRevokeCmd(c))
 	return cmd
 }
 
@@ -137,6 +137,7 @@ type tokens interface {
 	Tokens(context.Context) (*api.TokenList, error)
 	NewToken(context.Context, api.NewToken) (*api.CreatedToken, error)
 	RotateToken(ctx context.Context, name string) (*api.CreatedToken, error)
+	ConfirmToken(ctx context.Context, name string) error
 	RevokeToken(ctx context.Context, name string) error
 }
 
@@ -233,6 +234,8 @@ func (c *cli) listTokens(ctx context.Context) error {
 			created = c.age(tok.Created) + " ago"
 		}
 		switch {
+		case tok.Unconfirmed:
+			expires = cell{"to be confirmed", red}
 		case tok.Expires.IsZero():
 		case !tok.Expires.After(c.now()):
 			expires = cell{"expired", red}

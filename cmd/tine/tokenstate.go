@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/client"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/store"
-	"github.com/tine-mcp/tine/internal/store/sqlite"
 )
 
 // withTokens does something with the tokens of the gateway that a URL names, of
@@ -85,7 +85,7 @@ func (t *folderTokens) open(ctx context.Context) error {
 	if t.db != nil {
 		return nil
 	}
-	db, err := sqlite.Open(ctx, t.path)
+	db, _, err := openDatabase(ctx, filepath.Dir(t.path))
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func shownToken(t store.Token) api.Token {
 	if role == "" {
 		role = api.RoleUser
 	}
-	return api.Token{Name: t.Name, Role: role, Created: t.Created, Expires: t.Expires}
+	return api.Token{Name: t.Name, Role: role, Created: t.Created, Expires: t.Expires, Unconfirmed: t.Unconfirmed}
 }
 
 func (t *folderTokens) NewToken(ctx context.Context, n api.NewToken) (*api.CreatedToken, error) {
@@ -148,6 +148,23 @@ func (t *folderTokens) NewToken(ctx context.Context, n api.NewToken) (*api.Creat
 	return &api.CreatedToken{Token: shownToken(kept), Secret: secret}, nil
 }
 
+func (t *folderTokens) ConfirmToken(ctx context.Context, name string) error {
+	if t.db == nil {
+		return noFolderToken(name)
+	}
+	kept, err := t.db.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	for _, k := range kept {
+		if k.Name == name {
+			k.Unconfirmed = false
+			return t.db.PutToken(ctx, k)
+		}
+	}
+	return noFolderToken(name)
+}
+
 func (t *folderTokens) RotateToken(ctx context.Context, name string) (*api.CreatedToken, error) {
 	var kept []store.Token
 	if t.db != nil {
@@ -164,7 +181,7 @@ func (t *folderTokens) RotateToken(ctx context.Context, name string) (*api.Creat
 			return nil, usagef("token %q has expired; revoke it and make a new one, which its sessions stay with", name)
 		}
 		secret := identity.NewToken()
-		one.Hash, one.Created = identity.HashToken(secret), t.now()
+		one.Hash, one.Created, one.Unconfirmed = identity.HashToken(secret), t.now(), false
 		if err := t.db.PutToken(ctx, one); err != nil {
 			return nil, err
 		}

@@ -61,6 +61,7 @@ func TestAnswersFitTheDocument(t *testing.T) {
 	bad("POST", "/v1/tokens", `{"name":"far","expires":"2999-01-01T00:00:00Z"}`)
 	good("GET", "/v1/tokens", "")
 	good("POST", "/v1/tokens/ci/rotate", "")
+	good("POST", "/v1/tokens/ci/confirm", "")
 	good("DELETE", "/v1/tokens/ci", "")
 	good("POST", in+"/token", "")
 	good("PATCH", in, `{"labels":{}}`)

@@ -31,7 +31,7 @@ func (g *Gateway) listTokens(a *ask, _ none) (api.TokenList, error) {
 }
 
 func shownToken(t store.Token) api.Token {
-	return api.Token{Name: t.Name, Role: orUser(t.Role), Created: t.Created, Expires: t.Expires}
+	return api.Token{Name: t.Name, Role: orUser(t.Role), Created: t.Created, Expires: t.Expires, Unconfirmed: t.Unconfirmed}
 }
 
 func orUser(role string) string {
@@ -85,6 +85,34 @@ func (g *Gateway) newToken(a *ask, in api.NewToken) (out api.CreatedToken, err e
 	return api.CreatedToken{Token: shownToken(t), Secret: secret}, nil
 }
 
+// confirmToken lets a token in that came back with a backup. One that was in use
+// all the time is fine.
+func (g *Gateway) confirmToken(a *ask, _ none) (out api.Token, err error) {
+	name := a.args["token"]
+	ctx := context.WithoutCancel(a.ctx())
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	kept, err := g.o.Store.Tokens(ctx)
+	if err != nil {
+		return out, err
+	}
+	cfg := g.reg.Catalog().Config
+	at := slices.IndexFunc(kept, func(t store.Token) bool { return t.Name == name })
+	if at < 0 {
+		return out, noToken(cfg, name, "it needs no confirmation")
+	}
+	t := kept[at]
+	t.Unconfirmed = false
+	if err := g.o.Store.PutToken(ctx, t); err != nil {
+		return out, err
+	}
+	if err := g.admitted(ctx, cfg); err != nil {
+		return out, err
+	}
+	g.log.Info("token confirmed", "name", name, "by", a.who.Name)
+	return shownToken(t), nil
+}
+
 // rotateToken changes the secret of a principal, who stays the same: what is its
 // own stays its own, and the tokens of its sessions stay good.
 func (g *Gateway) rotateToken(a *ask, _ none) (out api.CreatedToken, err error) {
@@ -105,7 +133,7 @@ func (g *Gateway) rotateToken(a *ask, _ none) (out api.CreatedToken, err error) 
 	if !t.Expires.IsZero() && !time.Now().Before(t.Expires) {
 		return out, &api.Error{Kind: api.KindInvalid, Status: http.StatusConflict, Message: "token " + strconv.Quote(name) + " has expired; revoke it and make a new one, which its sessions stay with"}
 	}
-	t.Hash, t.Created = identity.HashToken(secret), time.Now()
+	t.Hash, t.Created, t.Unconfirmed = identity.HashToken(secret), time.Now(), false
 	if err := g.o.Store.PutToken(ctx, t); err != nil {
 		return out, err
 	}

@@ -55,6 +55,8 @@ func controlRoutes() []action {
 			summary: "Make a bearer token; it is shown this once", operation: op((*Gateway).newToken)},
 		{method: post, pattern: "/tokens/{token}/rotate", name: "rotateToken", role: operator,
 			summary: "Give a principal another token in the place of the one it has; it is shown this once", operation: op((*Gateway).rotateToken)},
+		{method: post, pattern: "/tokens/{token}/confirm", name: "confirmToken", role: operator,
+			summary: "Let a token in that came back with a backup", operation: op((*Gateway).confirmToken)},
 		{method: del, pattern: "/tokens/{token}", name: "revokeToken", role: operator,
 			summary: "Make a token worthless", operation: op((*Gateway).revokeToken)},
 

@@ -47,7 +47,7 @@ func (g *Gateway) admitted(ctx context.Context, cfg *config.Config) error {
 		o.Tokens = append(o.Tokens, identity.Token{Name: t.Name, Hash: hash, Role: t.Role})
 	}
 	for _, t := range kept {
-		o.Tokens = append(o.Tokens, identity.Token{Name: t.Name, Hash: t.Hash, Role: t.Role, Expires: t.Expires})
+		o.Tokens = append(o.Tokens, identity.Token{Name: t.Name, Hash: t.Hash, Role: t.Role, Expires: t.Expires, Unconfirmed: t.Unconfirmed})
 	}
 	if c := cfg.Auth.OIDC; c != nil {
 		o.OIDC = &identity.OIDC{

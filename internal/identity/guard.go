@@ -43,6 +43,9 @@ type Token struct {
 	Hash    string // of HashToken
 	Role    string // user unless given
 	Expires time.Time
+	// Unconfirmed is of a token that came back with a backup: it lets nobody in, and
+	// keeps those without a token out like any other.
+	Unconfirmed bool
 }
 
 // A Guard tells who comes in. Its methods may be called at once.
@@ -66,8 +69,9 @@ type Guard struct {
 }
 
 type staticToken struct {
-	principal Principal
-	expires   time.Time // zero for never
+	principal   Principal
+	expires     time.Time // zero for never
+	unconfirmed bool
 }
 
 // NewGuard makes a Guard, which must be closed. It reaches out to nobody before
@@ -136,8 +140,10 @@ func newGuard(o Options) *Guard {
 		if _, taken := g.static[sum]; !taken {
 			p := g.rules.principal(t.Name, t.Role, nil)
 			p.static = sum
-			g.static[sum] = staticToken{p, t.Expires}
-			g.named[t.Name] = append(g.named[t.Name], t.Expires)
+			g.static[sum] = staticToken{p, t.Expires, t.Unconfirmed}
+			if !t.Unconfirmed {
+				g.named[t.Name] = append(g.named[t.Name], t.Expires)
+			}
 		}
 	}
 	if sum, ok := parseHash(o.Operator); ok {
@@ -182,6 +188,9 @@ func (g *Guard) Identify(ctx context.Context, authorization, resource string) (P
 	}
 	sum := digest(sha256.Sum256([]byte(token)))
 	if t, ok := g.static[sum]; ok {
+		if t.unconfirmed {
+			return Principal{}, g.tell(invalid(ReasonUnconfirmed, "the token came back with a backup of the gateway's database and has to be confirmed by an operator: tine token confirm "+t.principal.Name))
+		}
 		if !t.expires.IsZero() && !g.now().Before(t.expires) {
 			return Principal{}, g.tell(invalid(ReasonExpired, "the token has expired"))
 		}
@@ -235,7 +244,7 @@ func (g *Guard) Again(p Principal) (Principal, bool) {
 		return p, good
 	case p.static != digest{}:
 		t, ok := g.static[p.static]
-		return t.principal, ok && (t.expires.IsZero() || g.now().Before(t.expires))
+		return t.principal, ok && !t.unconfirmed && (t.expires.IsZero() || g.now().Before(t.expires))
 	case p == Local():
 		return p, true // it came in by no token, but from inside
 	}

@@ -20,13 +20,15 @@ const (
 	ReasonUnknown   = "unknown"   // no static token, and no signed one
 	ReasonRevoked   = "revoked"   // of a session whose owner may not come in
 	ReasonExpired   = "expired"   // its time is over
-	ReasonEarly     = "early"     // its time has not come
-	ReasonSignature = "signature" // wrong algorithm, key or signature
-	ReasonIssuer    = "issuer"    // of another issuer
-	ReasonAudience  = "audience"  // meant for somebody else
-	ReasonPrincipal = "principal" // names nobody
-	ReasonScope     = "scope"     // does not reach far enough
-	ReasonDown      = "down"      // the issuer can't be asked
+	// ReasonUnconfirmed is of a token that came back with a backup.
+	ReasonUnconfirmed = "unconfirmed"
+	ReasonEarly       = "early"     // its time has not come
+	ReasonSignature   = "signature" // wrong algorithm, key or signature
+	ReasonIssuer      = "issuer"    // of another issuer
+	ReasonAudience    = "audience"  // meant for somebody else
+	ReasonPrincipal   = "principal" // names nobody
+	ReasonScope       = "scope"     // does not reach far enough
+	ReasonDown        = "down"      // the issuer can't be asked
 )
 
 // A Refusal says why somebody is not let in, in words that may be shown to

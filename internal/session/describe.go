@@ -132,7 +132,9 @@ func (r *Registry) NewToken(ctx context.Context, s *Session) (string, error) {
 		return "", s.gone()
 	}
 	token, hash := newToken()
-	rec, err := s.record(s.known())
+	f := s.known()
+	f.Rev++ // the old token must not come back with an older database
+	rec, err := s.record(f)
 	if err == nil {
 		rec.Token = hash
 		err = r.o.Store.PutSessions(context.WithoutCancel(ctx), rec)
@@ -140,6 +142,10 @@ func (r *Registry) NewToken(ctx context.Context, s *Session) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("recording the session: %w", err)
 	}
+	s.recordInFolder(rec)
+	s.mu.Lock()
+	s.facts.Rev = f.Rev
+	s.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.tokens, s.token)

@@ -1,6 +1,8 @@
 package session_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"os"
@@ -101,6 +103,10 @@ func TestOlderDatabase(t *testing.T) {
 	if err := w.Rewind(t.Context(), rewound, first.ID, 0); err != nil {
 		t.Fatal(err)
 	}
+	token, err := w.NewToken(t.Context(), rewound)
+	if err != nil {
+		t.Fatal(err)
+	}
 	later := w.opened(session.OpenOptions{})
 	w.remember(later, "newer")
 	w.CloseSession(t.Context(), closed)
@@ -114,6 +120,10 @@ func TestOlderDatabase(t *testing.T) {
 	}
 	w.remembers("what was rewound since", w.Get(rewound.ID), "first")
 	w.remembers("what was opened since", w.Get(later.ID), "newer")
+	sum := sha256.Sum256([]byte(token))
+	if s := w.ByToken(hex.EncodeToString(sum[:])); s == nil || s.ID != rewound.ID {
+		t.Error("the token that was made since is not known")
+	}
 	if w.Get(closed.ID) != nil {
 		t.Error("what was closed since is served, without what it knew")
 	}

@@ -48,7 +48,7 @@ func (d *DB) Backup(ctx context.Context, dir string, now time.Time, keep int) (p
 	if err := d.copyTables(ctx, part); err != nil {
 		return "", err
 	}
-	if err := syncFile(part); err != nil {
+	if err := SyncFile(part); err != nil {
 		return "", err
 	}
 	sum, err := sumOf(part)

@@ -103,14 +103,14 @@ func CopyTo(ctx context.Context, from, to string) error {
 	if _, err := db.ExecContext(ctx, "VACUUM INTO ?", part); err != nil {
 		return (&DB{path: from}).wrap("copy", err)
 	}
-	if err := syncFile(part); err != nil {
+	if err := SyncFile(part); err != nil {
 		return err
 	}
 	return os.Rename(part, to)
 }
 
-// syncFile has the content of a file on the disk.
-func syncFile(path string) error {
+// SyncFile has the content of a file on the disk.
+func SyncFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -143,4 +143,30 @@ func SyncDir(dir string) error {
 		return err
 	}
 	return nil
+}
+
+// Missing reports why there is no database at path, empty where there is one,
+// whole or not: there is no file, or nothing in it. It changes nothing.
+func Missing(ctx context.Context, path string) (string, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "is missing", nil
+	case err != nil:
+		return "", fmt.Errorf("open the state database: %w", err)
+	case info.Size() == 0:
+		return "is empty", nil
+	case checkLog(path) != nil:
+		return "", nil // that is for who opens it
+	}
+	db, err := sql.Open("sqlite", readOnly(path))
+	if err != nil {
+		return "", err
+	}
+	defer db.Close()
+	var tables int
+	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err == nil && tables == 0 {
+		return "has nothing in it", nil
+	}
+	return "", nil
 }

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/store/sqlite"
+)
+
+func newStateCmd(c *cli) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "state",
+		Short: "Bring a damaged state folder back, or set it aside",
+		Long: `Repairs the state folder of a gateway that does not start because its database is
+missing or damaged. Neither command removes anything, and neither works while a
+gateway runs on the folder.
+
+The gateway backs its database up at every orderly stop and once a day, and keeps
+the last three backups. What sessions remember is not in the database: it lies in
+folders of its own, which carry records of their own.`,
+		Example: `  tine state restore --list
+  tine state restore
+  tine state set-aside`,
+		Args: cobra.ArbitraryArgs,
+		RunE: group,
+	}
+	cmd.AddCommand(newStateRestoreCmd(c), newStateSetAsideCmd(c))
+	return cmd
+}
+
+// lockState takes a state folder that is there for a command.
+func (c *cli) lockState() (state string, unlock func(), err error) {
+	if state, err = c.stateDir(); err != nil {
+		return "", nil, err
+	}
+	if info, err := os.Stat(state); err != nil || !info.IsDir() {
+		return "", nil, usagef("there is no state folder %s; name another with --state", state)
+	}
+	unlock, err = store.Lock(state)
+	if errors.Is(err, store.ErrLocked) {
+		err = fmt.Errorf("%w; stop the gateway first", err)
+	}
+	return state, unlock, err
+}
+
+// agreed asks on a terminal whether to go on; elsewhere --yes has to say so.
+func (c *cli) agreed(ctx context.Context, yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	if !c.inTerminal {
+		return usagef("nothing was changed; give --yes to do it")
+	}
+	ok, err := c.confirm(ctx, question)
+	if err == nil && !ok {
+		err = usagef("nothing was changed")
+	}
+	return err
+}
+
+// asideTime is how folders of what was set aside are called.
+const asideTime = "20060102T150405Z"
+
+// unfinished marks a folder into which things are being moved; who comes after a
+// death moves the rest there too.
+const unfinished = "unfinished"
+
+// beginAside makes the folder that things are moved into, or finds the one that
+// an earlier try left.
+func beginAside(state, what string, now time.Time) (string, error) {
+	parent := filepath.Join(state, asideFolder)
+	earlier, err := listDir(parent)
+	if err != nil {
+		return "", err
+	}
+	for _, dir := range earlier {
+		b, err := os.ReadFile(filepath.Join(dir, unfinished))
+		if err == nil && string(b) == what {
+			return dir, nil
+		}
+	}
+	dir := filepath.Join(parent, now.UTC().Format(asideTime)+"-"+what)
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		dir = filepath.Join(parent, fmt.Sprintf("%s-%s-%d", now.UTC().Format(asideTime), what, n))
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(filepath.Join(dir, unfinished), []byte(what), 0o600)
+}
+
+// moveAside moves parts of the state folder that are there into a folder that
+// beginAside made. Nothing in there is overwritten.
+func moveAside(state, dir string, names ...string) error {
+	for _, name := range names {
+		from, to := filepath.Join(state, name), filepath.Join(dir, name)
+		if _, err := os.Lstat(from); errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		for n := 2; ; n++ {
+			if _, err := os.Lstat(to); errors.Is(err, os.ErrNotExist) {
+				break
+			}
+			to = filepath.Join(dir, fmt.Sprintf("%s-%d", name, n))
+		}
+		if err := os.Rename(from, to); err != nil {
+			return fmt.Errorf("set %s aside: %w", name, err)
+		}
+	}
+	return errors.Join(sqlite.SyncDir(dir), sqlite.SyncDir(state))
+}
+
+// endAside says that all is moved.
+func endAside(dir string) error { return os.Remove(filepath.Join(dir, unfinished)) }
+
+// databaseNames are the files of the database, the one that counts first: a
+// folder without it is not served.
+func databaseNames() []string { return []string{"tine.db", "tine.db-wal", "tine.db-shm"} }

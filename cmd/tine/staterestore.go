@@ -1,0 +1,370 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/store/sqlite"
+)
+
+// fromFolders is the source of a restore that has no database to begin with.
+const fromFolders = "folders"
+
+type restoreFlags struct {
+	list, dry, yes bool
+	from           string
+}
+
+func newStateRestoreCmd(c *cli) *cobra.Command {
+	var o restoreFlags
+	cmd := &cobra.Command{
+		Use:   "restore",
+		Short: "Bring the database back from a backup",
+		Long: `Puts a backup in the place of the database, the newest one that is sound unless
+--from names another. It first says what would come of it.
+
+  - The database that was there, damaged or not, goes to set-aside/ and is kept.
+  - Sessions and snapshots that are newer than the backup come back from their own
+    folders, with all that they know.
+  - Sessions whose folders are gone are closed: they were closed since.
+  - Tokens do not work until they are confirmed, as one that was revoked since is
+    in the backup too: tine token confirm.
+  - Programs that an earlier gateway left running are ended at the next start.
+
+Without a backup, or with --from folders, the database is made anew from what the
+folders of sessions and snapshots know. With --from tine.db the database that is
+there is taken as far as it can be read.`,
+		Example: `  tine state restore --list
+  tine state restore --dry-run
+  tine state restore --yes
+  tine state restore --from ~/.local/state/tine/backups/tine-20261116T101112.345Z-0123456789abcdef.db`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.list {
+				return c.listBackups(cmd.Context())
+			}
+			return c.restoreState(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.list, "list", false, "only list the backups")
+	f.BoolVar(&o.dry, "dry-run", false, "only say what would come of it")
+	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	f.StringVar(&o.from, "from", "", "a backup or database to take, by its name or path, or folders (default the newest sound backup)")
+	return cmd
+}
+
+// A foundBackup is one that can be restored, or why it can't be.
+type foundBackup struct {
+	Path      string    `json:"path"`
+	Made      time.Time `json:"made,omitzero"`
+	Sessions  int       `json:"sessions"`
+	Snapshots int       `json:"snapshots"`
+	Tokens    int       `json:"tokens"`
+	Problem   string    `json:"problem,omitempty"`
+}
+
+// findBackups lists the backups of a state folder, the newest first and those
+// from before an upgrade last.
+func findBackups(ctx context.Context, state string) ([]foundBackup, error) {
+	regular, err := sqlite.Backups(filepath.Join(state, backupFolder))
+	if err != nil {
+		return nil, err
+	}
+	upgrades, err := sqlite.Upgrades(databaseOf(state))
+	if err != nil {
+		return nil, err
+	}
+	all := []foundBackup{}
+	for _, b := range append(regular, upgrades...) {
+		all = append(all, inspectBackup(ctx, state, b.Path, b.Made))
+	}
+	return all, nil
+}
+
+func inspectBackup(ctx context.Context, state, path string, made time.Time) foundBackup {
+	f := foundBackup{Path: path, Made: made}
+	sum, err := sqlite.Inspect(ctx, path)
+	if err == nil {
+		f.Sessions, f.Snapshots, f.Tokens = sum.Sessions, sum.Snapshots, sum.Tokens
+		var id string
+		if id, err = store.ReadID(state); err == nil && id != "" && sum.Gateway != "" && sum.Gateway != id {
+			err = fmt.Errorf("it is of gateway %s, and this folder is of %s", sum.Gateway, id)
+		}
+	}
+	if err != nil {
+		f.Problem = err.Error()
+	}
+	return f
+}
+
+func (c *cli) listBackups(ctx context.Context) error {
+	state, err := c.stateDir()
+	if err != nil {
+		return err
+	}
+	all, err := findBackups(ctx, state)
+	if err != nil {
+		return err
+	}
+	if c.flags.json {
+		return c.printJSON(map[string]any{"backups": all})
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(c.stderr, visible("there is no backup in "+state, c.errTerminal))
+		return nil
+	}
+	t := table{header: []string{"MADE", "SESSIONS", "SNAPSHOTS", "TOKENS", "STATE", "FILE"}}
+	for _, b := range all {
+		sound := cell{text: "sound"}
+		if b.Problem != "" {
+			sound = cell{"not usable", red}
+		}
+		t.add(plain(c.age(b.Made)+" ago"), plain(fmt.Sprint(b.Sessions)), plain(fmt.Sprint(b.Snapshots)), plain(fmt.Sprint(b.Tokens)), sound, plain(b.Path))
+	}
+	t.print(c)
+	for _, b := range all {
+		if b.Problem != "" {
+			fmt.Fprintln(c.stderr, visible(filepath.Base(b.Path)+": "+b.Problem, c.errTerminal))
+		}
+	}
+	return nil
+}
+
+// chooseBackup finds what to restore from.
+func chooseBackup(ctx context.Context, state, from string) (foundBackup, error) {
+	switch from {
+	case "":
+		all, err := findBackups(ctx, state)
+		if err != nil {
+			return foundBackup{}, err
+		}
+		for _, b := range all {
+			if b.Problem == "" {
+				return b, nil
+			}
+		}
+		return foundBackup{Path: fromFolders}, nil
+	case fromFolders:
+		return foundBackup{Path: fromFolders}, nil
+	}
+	for _, path := range []string{from, filepath.Join(state, backupFolder, from), filepath.Join(state, from)} {
+		info, err := os.Stat(path)
+		if err != nil || info.IsDir() {
+			continue
+		}
+		if path, err = filepath.Abs(path); err != nil {
+			return foundBackup{}, err
+		}
+		b := inspectBackup(ctx, state, path, info.ModTime())
+		// Of the database itself whatever can be read is taken.
+		if b.Problem != "" && path != databaseOf(state) {
+			return b, fmt.Errorf("%s can't be restored: %s", path, b.Problem)
+		}
+		return b, nil
+	}
+	return foundBackup{}, usagef("there is no backup %s; see tine state restore --list", from)
+}
+
+// restoreResult is what --json prints.
+type restoreResult struct {
+	From          foundBackup `json:"from"`
+	Done          bool        `json:"done"`
+	SetAside      string      `json:"set_aside,omitempty"`
+	Back          []string    `json:"sessions_back"`
+	Closed        []string    `json:"sessions_closed"`
+	SnapshotsBack []string    `json:"snapshots_back"`
+	SnapshotsGone []string    `json:"snapshots_gone"`
+	Unreadable    []string    `json:"unreadable"`
+	Unconfirmed   []string    `json:"tokens_unconfirmed"`
+}
+
+func (r *restoreResult) found(f session.Reconciled) {
+	r.Back, r.Closed = nonNil(f.Back), nonNil(f.Closed)
+	r.SnapshotsBack, r.SnapshotsGone, r.Unreadable = nonNil(f.SnapshotsBack), nonNil(f.SnapshotsGone), nonNil(f.Unreadable)
+}
+
+func nonNil(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}
+
+func (c *cli) restoreState(ctx context.Context, o restoreFlags) error {
+	state, unlock, err := c.lockState()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	from, err := chooseBackup(ctx, state, o.from)
+	if err != nil {
+		return err
+	}
+	r := restoring{state: state, place: filepath.Join(state, restoringPlace)}
+	defer r.clear()
+	res, err := r.prepare(ctx, from)
+	if err != nil {
+		return err
+	}
+	if !c.flags.json {
+		c.sayRestore(res)
+	}
+	if o.dry {
+		if c.flags.json {
+			return c.printJSON(res)
+		}
+		return nil
+	}
+	if err := c.agreed(ctx, o.yes, "Restore it?"); err != nil {
+		return err
+	}
+	if err := r.do(ctx, res, c.now()); err != nil {
+		return fmt.Errorf("%w; nothing was removed, and it can be run again", err)
+	}
+	if c.flags.json {
+		return c.printJSON(res)
+	}
+	fmt.Fprintln(c.stdout, visible("restored; what was there is in "+res.SetAside, c.outTerminal))
+	if len(res.Unconfirmed) > 0 {
+		fmt.Fprintln(c.stderr, "no token works before it is confirmed: see tine token list, then tine token confirm")
+	}
+	return nil
+}
+
+func (c *cli) sayRestore(r *restoreResult) {
+	say := func(format string, args ...any) {
+		fmt.Fprintln(c.stderr, visible(fmt.Sprintf(format, args...), c.errTerminal))
+	}
+	if r.From.Path == fromFolders {
+		say("no backup is used: the database is made anew from the folders of sessions and snapshots")
+	} else {
+		say("from %s, made %s ago: %d open sessions, %d snapshots, %d tokens", r.From.Path, c.age(r.From.Made), r.From.Sessions, r.From.Snapshots, r.From.Tokens)
+	}
+	list := func(ids []string, format string) {
+		if len(ids) > 0 {
+			say(format, len(ids))
+			for _, id := range ids {
+				say("    %s", id)
+			}
+		}
+	}
+	list(r.Back, "  %d sessions are newer and come back from their folders")
+	list(r.SnapshotsBack, "  %d snapshots are newer and come back from their folders")
+	list(r.Closed, "  %d sessions are closed: their folders are gone, or say that they were")
+	list(r.SnapshotsGone, "  %d snapshots are forgotten: their folders are gone, or say that they were deleted")
+	list(r.Unreadable, "  %d folders have records that can't be read; they stay as they are")
+	list(r.Unconfirmed, "  %d tokens have to be confirmed")
+}
+
+// restoring makes the next database of a state folder in a place of its own, and
+// puts it in the place of the one that is there.
+type restoring struct{ state, place string }
+
+func (r restoring) path() string { return filepath.Join(r.place, "tine.db") }
+
+// clear removes what was made and is not needed, also by one that was killed.
+func (r restoring) clear() error { return os.RemoveAll(r.place) }
+
+// prepare makes the next database, and says what will be changed in it.
+func (r restoring) prepare(ctx context.Context, from foundBackup) (*restoreResult, error) {
+	if err := errors.Join(r.clear(), os.MkdirAll(r.place, 0o700)); err != nil {
+		return nil, err
+	}
+	if from.Path != fromFolders {
+		if err := sqlite.CopyTo(ctx, from.Path, r.path()); err != nil {
+			return nil, fmt.Errorf("%w; choose another with --from, see tine state restore --list", err)
+		}
+	}
+	res := &restoreResult{From: from, Unconfirmed: []string{}}
+	err := r.with(ctx, func(db *sqlite.DB) error {
+		found, err := session.Reconcile(ctx, db, r.state, true, true)
+		if err != nil {
+			return err
+		}
+		res.found(found)
+		tokens, err := db.Tokens(ctx)
+		for _, t := range tokens {
+			res.Unconfirmed = append(res.Unconfirmed, t.Name)
+		}
+		return err
+	})
+	return res, err
+}
+
+func (r restoring) with(ctx context.Context, do func(*sqlite.DB) error) error {
+	db, err := sqlite.Open(ctx, r.path())
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(db), db.Close())
+}
+
+// do changes what has to be changed in the next database and puts it in place.
+// Until the last step the state folder is as it was, or has no database and is
+// not served: it can be done again.
+func (r restoring) do(ctx context.Context, res *restoreResult, now time.Time) error {
+	if err := r.with(ctx, func(db *sqlite.DB) error { return r.adapt(ctx, db, res) }); err != nil {
+		return err
+	}
+	if _, err := sqlite.Inspect(ctx, r.path()); err != nil {
+		return err
+	}
+	if err := sqlite.SyncFile(r.path()); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(r.state, restoredFile), []byte(res.From.Path+"\n"), 0o600); err != nil {
+		return err
+	}
+	dir, err := beginAside(r.state, "database", now)
+	if err != nil {
+		return err
+	}
+	if err := moveAside(r.state, dir, databaseNames()...); err != nil {
+		return err
+	}
+	if err := os.Rename(r.path(), databaseOf(r.state)); err != nil {
+		return err
+	}
+	res.Done, res.SetAside = true, dir
+	return errors.Join(sqlite.SyncDir(r.state), endAside(dir))
+}
+
+// adapt makes a database fit to folders that are newer than it is.
+func (r restoring) adapt(ctx context.Context, db *sqlite.DB, res *restoreResult) error {
+	if id, err := store.ReadID(r.state); err != nil {
+		return err
+	} else if id != "" {
+		if err := db.SetGatewayID(ctx, id); err != nil {
+			return err
+		}
+	}
+	tokens, err := db.Tokens(ctx)
+	for _, t := range tokens {
+		t.Unconfirmed = true
+		err = errors.Join(err, db.PutToken(ctx, t))
+	}
+	// The folder of an instance may be another one's by now.
+	handles, listErr := db.Handles(ctx)
+	err = errors.Join(err, listErr)
+	for _, h := range handles {
+		err = errors.Join(err, db.DeleteHandle(ctx, h.Key))
+	}
+	// What was under way then has been answered since, for all that is known.
+	if err = errors.Join(err, db.DropCreations(ctx, time.Time{}, true)); err != nil {
+		return err
+	}
+	found, err := session.Reconcile(ctx, db, r.state, true, false)
+	if err == nil {
+		res.found(found)
+	}
+	return err
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func newTokenConfirmCmd(c *cli) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "confirm NAME...",
+		Short: "Let tokens in again that came back with a backup",
+		Long: `Lets tokens in again that came back with ` + "`tine state restore`" + `. A token that was
+revoked after the backup was made is in the backup too, so none of them works
+before somebody says that it should. Revoke those that should not.
+
+` + tokenWhere,
+		Example: `  tine token list
+  tine token revoke mallory
+  tine token confirm alice ci
+  tine token confirm --all`,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: c.completeToken,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all == (len(args) > 0) {
+				return usagef("name the tokens to confirm, or give --all; see tine token list")
+			}
+			return c.confirmTokens(cmd.Context(), args, all)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "confirm every token that waits for it")
+	return cmd
+}
+
+func (c *cli) confirmTokens(ctx context.Context, names []string, every bool) error {
+	err := c.withTokens(ctx, func(ctx context.Context, all tokens) error {
+		if every {
+			names = []string{}
+			list, err := all.Tokens(ctx)
+			if err != nil {
+				return err
+			}
+			for _, t := range list.Tokens {
+				if t.Unconfirmed {
+					names = append(names, t.Name)
+				}
+			}
+		}
+		for _, name := range names {
+			if err := all.ConfirmToken(ctx, name); err != nil {
+				return unknownToken(ctx, all, name, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if c.flags.json {
+		return c.printJSON(map[string][]string{"confirmed": names})
+	}
+	for _, name := range names {
+		fmt.Fprintln(c.stdout, visible(name+": confirmed", c.outTerminal))
+	}
+	if len(names) == 0 {
+		fmt.Fprintln(c.stderr, "no token waits to be confirmed")
+	}
+	return nil
+}
