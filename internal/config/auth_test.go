@@ -72,6 +72,11 @@ tine.yaml:1:54: auth.rules[0].claims: want a map of claims to patterns, got an e
 		{"null gives nothing", "auth:\n  rules:\n    - principals: [a]\n      tools:\n      claims:\n        groups:\n",
 			`tine.yaml:4:7: auth.rules[0].tools: an empty list would mean all; leave it out for that, or name some
 tine.yaml:6:9: auth.rules[0].claims.groups: an empty list would never match; name what the claim may hold`},
+		{"rate of a rule", "auth: {rules: [{rate: {calls: -1, burst: 0}}, {rate: 5}, {rate: {per: 1s}}]}\n",
+			`tine.yaml:1:31: auth.rules[0].rate.calls: -1 is out of range; want 0 to 1000000
+tine.yaml:1:42: auth.rules[0].rate.burst: 0 is out of range; want 1 to 1000000
+tine.yaml:1:54: auth.rules[1].rate: want a map of calls, burst, got a number
+tine.yaml:1:66: unknown key "per" in auth.rules[2].rate; known keys: calls, burst`},
 		{"a list of one", "auth: {rules: [{servers: files}]}\n",
 			`tine.yaml:1:26: auth.rules[0].servers: want a list of strings, got a string; write servers: [files]`},
 	})

@@ -100,6 +100,9 @@ type Rule struct {
 	Role       string              `yaml:"role"`       // user, viewer or operator; default user
 	Servers    []string            `yaml:"servers"`    // globs; empty for all
 	Tools      []string            `yaml:"tools"`      // globs of server__tool; empty for all tools of the servers
+	// Rate bounds the calls of each principal it matches; the highest of several
+	// rules holds. Without calls it bounds none.
+	Rate Rate `yaml:"rate"`
 }
 
 // Journal modes of a server.

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"math"
 	"time"
 )
 
@@ -202,7 +201,7 @@ func (s *Server) derive() {
 		p.MaxTimeout, s.derived.maxTimeout = max(defaultMaxTimeout, s.Timeout), true
 	}
 	if p.Rate.Burst == 0 {
-		p.Rate.Burst, s.derived.burst = max(1, int(math.Ceil(p.Rate.Calls))), true
+		p.Rate, s.derived.burst = p.Rate.Filled(), true
 	}
 }
 

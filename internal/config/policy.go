@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 var (
 	policyKeys      = []string{"max_timeout", "retry", "breaker", "rate", "concurrency", "cache"}
@@ -21,10 +24,7 @@ func (d *decoder) policy(o object, s *Server) {
 		p.duration("max_timeout", &s.Policy.MaxTimeout, time.Millisecond, 30*day)
 		d.retry(p, &s.Policy.Retry)
 		d.breaker(p, &s.Policy.Breaker)
-		if r, ok := p.child("rate", rateKeys); ok {
-			r.number("calls", &s.Policy.Rate.Calls, 0, 1e6)
-			r.integer("burst", &s.Policy.Rate.Burst, 1, 1e6)
-		}
+		s.Policy.Rate.read(p)
 		if c, ok := p.child("concurrency", concurrencyKeys); ok {
 			c.integer("calls", &s.Policy.Concurrency.Calls, 0, 100_000)
 			c.integer("queue", &s.Policy.Concurrency.Queue, 0, 100_000)
@@ -45,6 +45,23 @@ func (d *decoder) policy(o object, s *Server) {
 		}
 		d.fail(at, "%s.policy.max_timeout: %s is shorter than timeout, which is %s; raise it, or lower timeout", o.path, brief(most), brief(timeout))
 	}
+}
+
+// read reads a rate over what is there.
+func (r *Rate) read(o object) {
+	if n, ok := o.child("rate", rateKeys); ok {
+		n.number("calls", &r.Calls, 0, 1e6)
+		n.integer("burst", &r.Burst, 1, 1e6)
+	}
+}
+
+// Filled is the rate with the burst that follows from its calls, where it has
+// none.
+func (r Rate) Filled() Rate {
+	if r.Burst == 0 {
+		r.Burst = max(1, int(math.Ceil(r.Calls)))
+	}
+	return r
 }
 
 func (d *decoder) retry(p object, to *Retry) {

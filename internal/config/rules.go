@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-var ruleKeys = []string{"principals", "claims", "role", "servers", "tools"}
+var ruleKeys = []string{"principals", "claims", "role", "servers", "tools", "rate"}
 
 // globMeta are the characters that make a pattern of a name.
 const globMeta = `*?[\`
@@ -67,6 +67,7 @@ func (d *decoder) rule(r object) Rule {
 			r.patterns(l.key, l.what)
 		}
 	}
+	rule.Rate.read(r)
 	for _, it := range r.items("servers", false) {
 		d.named = append(d.named, named{it, false})
 	}

@@ -21,14 +21,20 @@ func (p Policy) shown(hidden map[string]bool) *node {
 			pair{key: "failures", value: intNode(int64(p.Breaker.Failures))},
 			pair{key: "open", value: durationNode(p.Breaker.Open)},
 			pair{key: "probes", value: intNode(int64(p.Breaker.Probes))})},
-		pair{key: "rate", value: line(
-			pair{key: "calls", value: numberNode(p.Rate.Calls)},
-			pair{key: "burst", value: intNode(int64(p.Rate.Burst))})},
+		pair{key: "rate", value: p.Rate.shown()},
 		pair{key: "concurrency", value: line(
 			pair{key: "calls", value: intNode(int64(p.Concurrency.Calls))},
 			pair{key: "queue", value: intNode(int64(p.Concurrency.Queue))},
 			pair{key: "wait", value: durationNode(p.Concurrency.Wait)})},
 		pair{key: "cache", value: cache})
+}
+
+func (r Rate) shown() *node {
+	n := mapNode(
+		pair{key: "calls", value: numberNode(r.Calls)},
+		pair{key: "burst", value: intNode(int64(r.Burst))})
+	n.inline = true
+	return n
 }
 
 // shownAuth masks the client's secret, wherever it came from.

@@ -123,6 +123,9 @@ func (r Rule) shown(rel string, hidden map[string]bool) *node {
 	n.set("role", stringNode(r.Role))
 	n.setList("servers", r.Servers, rel+".servers", hidden)
 	n.setList("tools", r.Tools, rel+".tools", hidden)
+	if r.Rate.Calls > 0 {
+		n.set("rate", r.Rate.Filled().shown())
+	}
 	return n
 }
 

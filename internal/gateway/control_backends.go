@@ -91,7 +91,7 @@ func (g *Gateway) within(a *ask, call *controlCall, member, method string) (*exc
 	if e == nil || e.Controls() || !a.who.MaySee(e.Base()) {
 		return nil, noMember(a.who, sess, member)
 	}
-	x := &exchange{g: g, who: a.who, view: view{e.ID}, sess: sess, method: method, trace: call.trace, from: call.from, peer: call.peer}
+	x := &exchange{g: g, who: a.who, view: view{e.ID}, sess: sess, method: method, trace: call.trace, from: call.from, peer: call.peer, inner: true}
 	// Whatever the client speaks: what the member asks on the way is answered here.
 	client := *call.client
 	client.Modern = false

@@ -43,6 +43,8 @@ type exchange struct {
 	from   *http.Request // what it came in by; nil on stdio
 	// wide lets names have any member before them, in the merged view or not.
 	wide bool
+	// inner is set for what is done within another call, which counts for it.
+	inner bool
 
 	method string
 	params wire.Params
@@ -211,6 +213,9 @@ func (x *exchange) targeted(ctx context.Context) (*upstream.Result, error) {
 
 // pass hands the request to a server and dresses its answer for the client.
 func (x *exchange) pass(ctx context.Context, s *shape, name string, edits []wire.Edit) (*upstream.Result, error) {
+	if err := x.rated(s, name); err != nil {
+		return nil, err
+	}
 	up, _, err := x.upstream(s.entry.ID)
 	if err != nil {
 		return nil, err

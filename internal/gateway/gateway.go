@@ -63,6 +63,7 @@ type Gateway struct {
 
 	inflight atomic.Int64
 	shares   shares
+	rates    rates
 	handlers atomic.Int64 // HTTP requests that are being handled
 	draining atomic.Bool
 	// open ends when long-lived streams are to end, before the gateway does.

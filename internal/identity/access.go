@@ -13,6 +13,7 @@ import (
 type access struct {
 	separator string
 	grants    []*rule
+	rate      Rate
 	servers   memo[*reach]
 }
 

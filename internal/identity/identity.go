@@ -60,6 +60,14 @@ func (p Principal) MayCall(server, tool string) bool { return p.reach(server).gi
 // may say false of rules that give all tools in pieces.
 func (p Principal) Unlimited(server string) bool { return p.reach(server).unlimited }
 
+// Rate is what bounds the calls of the principal, over all servers.
+func (p Principal) Rate() Rate {
+	if p.access == nil {
+		return Rate{}
+	}
+	return p.access.rate
+}
+
 func (p Principal) reach(server string) *reach {
 	switch {
 	case p.access != nil:

@@ -15,6 +15,13 @@ type Rule struct {
 	Role       string              // user unless given
 	Servers    []string            // empty for all
 	Tools      []string            // server, separator, tool; empty for all tools of the servers
+	Rate       Rate                // bounds the calls of each; the highest of several rules holds
+}
+
+// A Rate bounds the calls of a principal in time. The zero Rate bounds none.
+type Rate struct {
+	Calls float64 // a second
+	Burst int     // at once
 }
 
 // ruleset is rules made ready. Without any everyone may use everything.
@@ -30,6 +37,7 @@ type rule struct {
 	role       string
 	servers    []glob
 	tools      []glob
+	rate       Rate
 }
 
 func newRuleset(rules []Rule, separator string, log *slog.Logger) *ruleset {
@@ -46,7 +54,7 @@ func newRuleset(rules []Rule, separator string, log *slog.Logger) *ruleset {
 		return all
 	}
 	for _, r := range rules {
-		ready := &rule{principals: globs(r.Principals), role: r.Role, servers: globs(r.Servers), tools: globs(r.Tools)}
+		ready := &rule{principals: globs(r.Principals), role: r.Role, servers: globs(r.Servers), tools: globs(r.Tools), rate: r.Rate}
 		if len(r.Claims) > 0 {
 			ready.claims = make(map[string][]glob, len(r.Claims))
 		}
@@ -75,6 +83,9 @@ func (rs *ruleset) principal(name, role string, c claims) Principal {
 	for _, r := range rs.rules {
 		if r.matches(name, c) {
 			p.access.grants = append(p.access.grants, r)
+			if r.rate.Calls > p.access.rate.Calls {
+				p.access.rate = r.rate
+			}
 			p.Role = higher(p.Role, r.role)
 		}
 	}

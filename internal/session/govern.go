@@ -112,6 +112,11 @@ func (e *Entry) Credentials() credential.Settings {
 // Refused writes down a call that its principal may not make.
 func (e *Entry) Refused(req *upstream.Request) { e.governor.record.Refused(req) }
 
+// Limited writes down a call that is one too many of its principal.
+func (e *Entry) Limited(req *upstream.Request, why *api.Error) {
+	e.governor.record.Limited(req, why)
+}
+
 // Describe adds to a server's description how its calls go.
 func (e *Entry) Describe(s *api.Server) {
 	p, f := e.governor.policy.Figures(), e.governor.record.Figures()

@@ -9,8 +9,10 @@ import (
 func Rules(cfg *config.Config) []identity.Rule {
 	rules := make([]identity.Rule, 0, len(cfg.Auth.Rules))
 	for _, r := range cfg.Auth.Rules {
+		rate := r.Rate.Filled()
 		rules = append(rules, identity.Rule{
 			Principals: r.Principals, Claims: r.Claims, Role: r.Role, Servers: r.Servers, Tools: r.Tools,
+			Rate: identity.Rate{Calls: rate.Calls, Burst: rate.Burst},
 		})
 	}
 	return rules
