@@ -280,18 +280,29 @@ func TestSessionServers(t *testing.T) {
 }
 
 // TestSessionKeepsItsServers checks that a session which is named by a header has
-// its servers when the config no longer has them.
+// its own servers, and that they are gone with those of the config.
 func TestSessionKeepsItsServers(t *testing.T) {
 	t.Parallel()
 	const with, without = "servers:\n  n: {builtin: memory, scope: session}\n  m: {builtin: memory, scope: session}\n", "servers:\n  n: {builtin: memory, scope: session}\n"
 	w := open(t, with, map[string]builtin.Kind{"memory": remembering()})
 	var s api.OpenedSession
 	control(t, w, "POST", "/v1/sessions", `{}`, &s)
-	w.reload(t, without)
 	list := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add"}}`
-	if r := w.do(t, "POST", "/mcp/m", list, "Content-Type", "application/json", "Mcp-Session-Id", s.ID); r.status != http.StatusOK || resultText(t, r.answer()) != "1" {
-		t.Errorf("in it: status %d %s", r.status, r.body)
+	add := func(want string) {
+		t.Helper()
+		if r := w.do(t, "POST", "/mcp/m", list, "Content-Type", "application/json", "Mcp-Session-Id", s.ID); r.status != http.StatusOK || resultText(t, r.answer()) != want {
+			t.Errorf("in it: status %d %s", r.status, r.body)
+		}
 	}
+	w.reload(t, strings.Replace(with, "m: {", "m: {tools: {rename: {add: plus}}, ", 1))
+	add("1")
+	w.reload(t, without)
+	if r := w.do(t, "POST", "/mcp/m", list, "Content-Type", "application/json", "Mcp-Session-Id", s.ID); r.status != http.StatusNotFound || !strings.Contains(string(r.body), "removed from the config") {
+		t.Errorf("in it, without the server: status %d %s", r.status, r.body)
+	}
+	w.reload(t, with)
+	add("2")
+	w.reload(t, without)
 	for _, other := range []string{"", "ses_000000000000"} {
 		if r := w.do(t, "POST", "/mcp/m", list, "Content-Type", "application/json", "Mcp-Session-Id", other); r.status != http.StatusNotFound {
 			t.Errorf("in %q: status %d %s", other, r.status, r.body)

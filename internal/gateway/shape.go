@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/tine-mcp/tine/internal/config"
-	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -54,28 +53,10 @@ func newTable(cat *session.Catalog) *table {
 		for from, to := range e.Tools.Rename {
 			s.back[to] = from
 		}
-		s.plain = len(e.Tools.Allow) == 0 && len(e.Tools.Deny) == 0 && len(e.Tools.Rename) == 0 && len(e.Tools.Describe) == 0
+		s.plain = e.ShowsAll() && len(e.Tools.Rename) == 0 && len(e.Tools.Describe) == 0
 		t.shapes[e.ID] = s
 	}
 	return t
-}
-
-// allowed reports whether a tool, by its server's own name, may be seen.
-func allowed(t config.Tools, name string) bool {
-	for _, p := range t.Deny {
-		if identity.Match(p, name) {
-			return false
-		}
-	}
-	if len(t.Allow) == 0 {
-		return true
-	}
-	for _, p := range t.Allow {
-		if identity.Match(p, name) {
-			return true
-		}
-	}
-	return false
 }
 
 // outside is a tool's name as clients of the server's own view see it, and
@@ -84,7 +65,7 @@ func (s *shape) outside(name string) (string, bool) {
 	if s.plain {
 		return name, true
 	}
-	if !allowed(s.entry.Tools, name) {
+	if !s.entry.Shows(name) {
 		return "", false
 	}
 	if to, ok := s.entry.Tools.Rename[name]; ok {
@@ -108,7 +89,7 @@ func (s *shape) inside(name string) (string, bool) {
 	} else if _, renamed := s.entry.Tools.Rename[name]; renamed {
 		return "", false
 	}
-	return own, allowed(s.entry.Tools, own)
+	return own, s.entry.Shows(own)
 }
 
 // name is a thing's name in the merged view.

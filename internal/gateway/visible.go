@@ -46,7 +46,7 @@ func (x *exchange) sharesIdentity(s *shape) bool {
 
 // hides reports whether some tools of a server are kept from the principal.
 func (x *exchange) hides(s *shape) bool {
-	return len(s.entry.Tools.Allow) > 0 || len(s.entry.Tools.Deny) > 0 || !x.who.Unlimited(s.entry.Base())
+	return !s.entry.ShowsAll() || !x.who.Unlimited(s.entry.Base())
 }
 
 var isError = []byte(`"isError"`)

@@ -14,6 +14,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/upstream"
 )
@@ -45,6 +46,43 @@ type Entry struct {
 	space    string // the template of its workspace, where its session has one
 	hash     string // of what an instance is started with
 	governor *governor
+	taken    taken
+}
+
+// taken is what the config of today takes away of a server that a session was
+// made with. Whatever else the config says of it is for new sessions.
+type taken struct {
+	off   string        // why there is nothing left of it; empty where there is
+	tools *config.Tools // only what these show too; nil for no difference
+}
+
+// takenBy is what a server's entry of today takes away; nil for one that was
+// removed.
+func takenBy(now *Entry) taken {
+	switch {
+	case now == nil:
+		return taken{off: "it was removed from the config"}
+	case now.Override == nil && !now.Enabled:
+		return taken{off: "disabled in the config"}
+	}
+	return taken{tools: &now.Tools}
+}
+
+// Shows reports whether a tool, by the server's own name for it, is one that may
+// be seen and called.
+func (e *Entry) Shows(tool string) bool {
+	return shows(&e.Tools, tool) && (e.taken.tools == nil || shows(e.taken.tools, tool))
+}
+
+// ShowsAll reports whether no tool of the server is left out.
+func (e *Entry) ShowsAll() bool {
+	all := func(t *config.Tools) bool { return t == nil || len(t.Allow) == 0 && len(t.Deny) == 0 }
+	return all(&e.Tools) && all(e.taken.tools)
+}
+
+func shows(t *config.Tools, tool string) bool {
+	matches := func(pattern string) bool { return identity.Match(pattern, tool) }
+	return !slices.ContainsFunc(t.Deny, matches) && (len(t.Allow) == 0 || slices.ContainsFunc(t.Allow, matches))
 }
 
 // Base is the id of the server in the config.
@@ -59,6 +97,8 @@ func (c *Catalog) Entry(id string) *Entry { return c.byID[id] }
 // On reports whether the server is to be used, and why not.
 func (e *Entry) On() (bool, string) {
 	switch {
+	case e.taken.off != "":
+		return false, e.taken.off
 	case e.problem != "":
 		return false, e.problem
 	case e.Disabled != "":

@@ -17,8 +17,8 @@ import (
 )
 
 // A session that was opened keeps the servers it was opened with: a reload is
-// for new ones. What it shares with others, and what is switched off at run
-// time, follows the config as it is.
+// for new ones. What it shares with others follows the config as it is, and what
+// the config or an operator takes away is gone here too.
 
 // keyOf tells catalogs of different servers apart.
 func keyOf(entries []*Entry) string {
@@ -213,6 +213,7 @@ func (r *Registry) viewOf(cur *Catalog, pin string, only []string, members map[s
 			if now != nil {
 				e.Override = now.Override
 			}
+			e.taken = takenBy(now)
 			add(e)
 		}
 	}

@@ -37,45 +37,74 @@ func wantRuns(t *testing.T, w *world, what string, s *session.Session, server, w
 // A session that was opened keeps its servers; a reload is for new ones, for
 // implicit sessions, and for what all share.
 func TestReloadLeavesOpenedSessionsAlone(t *testing.T) {
-	changed := strings.NewReplacer("command: own", "command: own2", "command: all", "command: all2", "${state.data}", "${state.data}/2").Replace(kept)
-	for name, yaml := range map[string]string{
-		"changed": changed,
-		"removed": "servers:\n  all: {command: all2, scope: shared}\n",
-		"off":     strings.Replace(changed, "command: own2", "command: own2, enabled: false", 1),
+	yaml := strings.NewReplacer("command: own", "command: own2", "command: all", "command: all2", "${state.data}", "${state.data}/2").Replace(kept)
+	w := newWorld(t, kept)
+	used, unused, implicit := w.opened(session.OpenOptions{}), w.opened(session.OpenOptions{}), w.session("ada")
+	for _, s := range []*session.Session{used, implicit} {
+		set(t, s, "own", "it", "1")
+		wantRuns(t, w, "before", s, "all", "all")
+	}
+	snap := w.frozen(used, "before")
+	w.apply(yaml)
+	for _, again := range []func(*world, string){func(*world, string) {}, (*world).reopen, (*world).crash} {
+		again(w, yaml)
+		used, unused, implicit = w.Get(used.ID), w.Get(unused.ID), w.Get(implicit.ID)
+		wantRuns(t, w, "one that was opened", used, "own", "own")
+		wantDump(t, "one that was opened", used, "own", `{"it":"1"}`)
+		wantRuns(t, w, "one that had not used it", unused, "own", "own")
+		wantRuns(t, w, "its fork", w.fork(used, 1)[0], "own", "own")
+		from := w.opened(session.OpenOptions{From: snap.ID})
+		wantRuns(t, w, "one from a snapshot of before", from, "own", "own")
+		wantDump(t, "one from a snapshot of before", from, "own", `{"it":"1"}`)
+		for _, s := range []*session.Session{used, implicit} {
+			wantRuns(t, w, "all share", s, "all", "all2")
+		}
+		wantRuns(t, w, "a new one", w.opened(session.OpenOptions{}), "own", "own2")
+		wantRuns(t, w, "an implicit one", implicit, "own", "own2")
+	}
+}
+
+// What is removed or switched off in the config is gone for all, whatever they
+// were made with, and there again as it was when it is back.
+func TestTakenAwayFromAll(t *testing.T) {
+	for name, tt := range map[string]struct{ yaml, why string }{
+		"removed":              {"servers:\n  all: {command: all, scope: shared}\n", "removed from the config"},
+		"off":                  {strings.Replace(kept, "command: own", "command: own, enabled: false", 1), "disabled in the config"},
+		"off and also changed": {strings.Replace(kept, "command: own", "command: own2, enabled: false", 1), "disabled in the config"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, kept)
-			used, unused, implicit := w.opened(session.OpenOptions{}), w.opened(session.OpenOptions{}), w.session("ada")
-			for _, s := range []*session.Session{used, implicit} {
-				set(t, s, "own", "it", "1")
-				wantRuns(t, w, "before", s, "all", "all")
-			}
+			used, unused := w.opened(session.OpenOptions{}), w.opened(session.OpenOptions{})
+			set(t, used, "own", "it", "1")
 			snap := w.frozen(used, "before")
-			w.apply(yaml)
+			w.apply(tt.yaml)
+			eventually(t, "its instances end", func() bool { return w.m.worksOn(w.dir+"/sessions/"+used.ID+"/own") == nil })
+			before := w.m.started("own")
+			var later []string // made without it, and having its state
 			for _, again := range []func(*world, string){func(*world, string) {}, (*world).reopen, (*world).crash} {
-				again(w, yaml)
-				used, unused, implicit = w.Get(used.ID), w.Get(unused.ID), w.Get(implicit.ID)
-				wantRuns(t, w, "one that was opened", used, "own", "own")
-				wantDump(t, "one that was opened", used, "own", `{"it":"1"}`)
-				wantRuns(t, w, "one that had not used it", unused, "own", "own")
-				wantRuns(t, w, "its fork", w.fork(used, 1)[0], "own", "own")
-				from := w.opened(session.OpenOptions{From: snap.ID})
-				wantRuns(t, w, "one from a snapshot of before", from, "own", "own")
-				wantDump(t, "one from a snapshot of before", from, "own", `{"it":"1"}`)
-				for _, s := range []*session.Session{used, implicit} {
-					wantRuns(t, w, "all share", s, "all", "all2")
-				}
-				now := w.opened(session.OpenOptions{})
-				for what, s := range map[string]*session.Session{"a new one": now, "an implicit one": implicit} {
-					switch name {
-					case "changed":
-						wantRuns(t, w, what, s, "own", "own2")
-					case "removed":
-						wantHas(t, what, do(t.Context(), t, s, "own", "dump"), "invalid: ", `"own"`)
-					case "off":
-						wantHas(t, what, do(t.Context(), t, s, "own", "dump"), "refused: ", "disabled in the config")
+				again(w, tt.yaml)
+				used, unused = w.Get(used.ID), w.Get(unused.ID)
+				for what, s := range map[string]*session.Session{
+					"one that was opened": used, "one that had not used it": unused,
+					"its fork": w.fork(used, 1)[0], "one from a snapshot of before": w.opened(session.OpenOptions{From: snap.ID, Eager: true}),
+				} {
+					wantHas(t, what, do(t.Context(), t, s, "own", "dump"), "refused: ", tt.why)
+					if s != unused {
+						later = append(later, s.ID)
 					}
 				}
+				for _, m := range w.Describe(used, true).Members {
+					if m.Server == "own" && (m.State != "disabled" || !strings.Contains(m.Reason, tt.why)) {
+						t.Errorf("it is shown as %+v", m)
+					}
+				}
+			}
+			if n := w.m.started("own"); n != before {
+				t.Errorf("%d were started", n-before)
+			}
+			w.apply(kept)
+			for _, id := range later {
+				wantDump(t, "when it is back", w.Get(id), "own", `{"it":"1"}`)
 			}
 		})
 	}
