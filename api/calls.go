@@ -22,6 +22,10 @@ type Call struct {
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	Result    json.RawMessage `json:"result,omitempty"` // only where one call is asked for
 	Trace     string          `json:"trace,omitempty"`
+	// Withheld says that what was said in the call is left out, as it is for who
+	// made it and for operators: arguments, result, the words of an error, and the
+	// name of a resource.
+	Withheld bool `json:"withheld,omitempty"`
 	// Missed is how many calls before this one a follower will not see: the
 	// journal dropped them before it came to them.
 	Missed int64 `json:"missed,omitempty"`
@@ -80,8 +84,8 @@ type CreatedToken struct {
 // Roles of principals. Each may do what those before it may.
 const (
 	RoleUser     = "user"     // call what it is allowed to; see its own calls
-	RoleViewer   = "viewer"   // see all servers, calls and metrics
-	RoleOperator = "operator" // change servers, tokens and credentials
+	RoleViewer   = "viewer"   // see all servers and metrics, and calls without what was said in them
+	RoleOperator = "operator" // read everything; change servers, tokens and credentials
 )
 
 // LoginRequest is the body of POST /v1/servers/{id}/login: it begins a login

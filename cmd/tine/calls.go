@@ -170,6 +170,9 @@ func (c *cli) callRow(call api.Call) []cell {
 		color = red
 	}
 	last := cell{text: compactJSON(call.Arguments)}
+	if call.Withheld {
+		last = cell{"(withheld)", dim}
+	}
 	if call.Error != "" {
 		last = cell{strings.TrimSuffix(oneLine(call.Error)+" · "+last.text, " · "), color}
 	}
@@ -247,6 +250,9 @@ func (c *cli) showCall(ctx context.Context, id string) error {
 	line("session", call.Session)
 	line("trace", call.Trace)
 	line("journal", call.Journal)
+	if call.Withheld {
+		line("contents", "withheld; they are for who made the call, and for operators")
+	}
 	// Nothing of one call is cut: whoever asks for it wants all of it.
 	whole := *c
 	whole.width = 0

@@ -28,9 +28,9 @@ func newTokenCmd(c *cli) *cobra.Command {
 		Use:   "token",
 		Short: "Make, list, rotate and revoke the tokens that let callers in",
 		Long: `Makes, lists, rotates and revokes bearer tokens. A token names a principal, who it
-is that calls, and gives it a role: a user calls tools and sees its own calls, a viewer
-sees all servers, calls and metrics, an operator changes servers, tokens and
-credentials too. Which servers and tools a principal gets is said by auth.rules
+is that calls, and gives it a role: a user calls tools and sees its own calls, a
+viewer sees all servers and metrics and who calls what, an operator reads what
+they say too, and changes servers, tokens and credentials. Which servers and tools a principal gets is said by auth.rules
 in the config.
 
 As long as there is no token and no sign-on in the config, everybody on this

@@ -51,17 +51,17 @@ func (g *Gateway) servers(a *ask, _ none) (api.ServerList, error) {
 }
 
 // forUser leaves out of a description what is about others: their calls, and
-// how the server is run and reached.
+// how the server is run and reached. An error may repeat what a call said.
 func forUser(who identity.Principal, s api.Server) api.Server {
+	if s.LastError != nil && !who.Is(api.RoleOperator) {
+		s.LastError = &api.LastError{At: s.LastError.At, Kind: s.LastError.Kind}
+	}
 	if who.Is(api.RoleViewer) {
 		return s
 	}
 	s.Target, s.Overridden, s.Overrides = "", false, nil
 	if s.State != api.StateDisabled {
 		s.Reason = ""
-	}
-	if s.LastError != nil {
-		s.LastError = &api.LastError{At: s.LastError.At, Kind: s.LastError.Kind}
 	}
 	return s
 }

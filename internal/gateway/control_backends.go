@@ -44,7 +44,7 @@ func (c *Control) Show(ctx context.Context, caller, id string) (api.Session, err
 // not where the caller is, and is written down there.
 func (c *Control) Call(ctx context.Context, caller, id, member, tool string, args json.RawMessage) (json.RawMessage, error) {
 	return act(ctx, c, caller, "callTool", id, func(g *Gateway, call *controlCall, a *ask) (json.RawMessage, error) {
-		x, err := g.within(a, call, member, wire.MethodCallTool)
+		x, err := g.within(a, call, member, wire.MethodCallTool, tool)
 		if err != nil {
 			return nil, err
 		}
@@ -71,7 +71,7 @@ func callParams(tool string, args, progress []byte) (wire.Params, error) {
 // Tools are the tools of a session's member, all of them, as MCP lists them.
 func (c *Control) Tools(ctx context.Context, caller, id, member string) (json.RawMessage, error) {
 	return act(ctx, c, caller, "listTools", id, func(g *Gateway, call *controlCall, a *ask) (json.RawMessage, error) {
-		x, err := g.within(a, call, member, wire.MethodListTools)
+		x, err := g.within(a, call, member, wire.MethodListTools, "")
 		if err != nil {
 			return nil, err
 		}
@@ -81,17 +81,23 @@ func (c *Control) Tools(ctx context.Context, caller, id, member string) (json.Ra
 
 // within is a request to a member of a session that is made within another call,
 // by the same client. That one is counted among those under way, and this one is
-// a part of it.
-func (g *Gateway) within(a *ask, call *controlCall, member, method string) (*exchange, error) {
+// a part of it. The tool is the one that is to be called; empty for none.
+func (g *Gateway) within(a *ask, call *controlCall, member, method, tool string) (*exchange, error) {
 	sess, err := g.session(a.ctx(), a.who, door{session: a.args["session"]})
 	if err != nil {
 		return nil, err
 	}
 	e := sess.Catalog().Entry(strings.TrimSuffix(member, "~0"))
-	if e == nil || e.Controls() || !a.who.MaySee(e.Base()) {
+	if e == nil || e.Controls() {
 		return nil, noMember(a.who, sess, member)
 	}
 	x := &exchange{g: g, who: a.who, view: view{e.ID}, sess: sess, method: method, trace: call.trace, from: call.from, peer: call.peer, inner: true}
+	if !a.who.MaySee(e.Base()) {
+		if tool != "" {
+			x.deny(e, tool)
+		}
+		return nil, noMember(a.who, sess, member)
+	}
 	// Whatever the client speaks: what the member asks on the way is answered here.
 	client := *call.client
 	client.Modern = false

@@ -10,21 +10,23 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/store/journal"
 	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/upstream/record"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
 var errNoJournal = &api.Error{Kind: api.KindRefused, Status: http.StatusNotFound, Message: "this gateway keeps no journal; journal.mode in the config switches it on"}
 
-// ofCaller narrows a filter to the calls that a principal may look at: its own,
-// or with the role of a viewer everybody's.
-func ofCaller(who identity.Principal, f *store.CallFilter) {
-	if !who.Is(api.RoleViewer) {
-		f.Principal = &who.Name
+// callOf is what decides who may look at a call.
+func callOf(e *journal.Entry) access.Call {
+	return access.Call{
+		Thing:  access.Thing{Owner: e.Principal, Session: e.Session},
+		Server: e.Server, Denied: e.Mode == record.ModeDenied,
 	}
 }
 
@@ -45,11 +47,15 @@ func (g *Gateway) calls(a *ask, q callQuery) (callPage, error) {
 	if q.Principal != "" {
 		f.Principal = &q.Principal
 	}
-	ofCaller(a.who, &f)
-	return g.listCalls(a, f, q.Before, q.Limit, q.Follow)
+	if !access.All(a.who) {
+		f.Principal = &a.who.Name
+	}
+	return g.listCalls(a, f, nil, q.Before, q.Limit, q.Follow)
 }
 
-func (g *Gateway) listCalls(a *ask, f store.CallFilter, before string, limit int64, follow bool) (callPage, error) {
+// listCalls lists the calls that a filter chooses, as far as somebody may look at
+// them: within a session, where one is given.
+func (g *Gateway) listCalls(a *ask, f store.CallFilter, within *access.Thing, before string, limit int64, follow bool) (callPage, error) {
 	if g.o.Journal == nil {
 		return callPage{}, errNoJournal
 	}
@@ -61,7 +67,7 @@ func (g *Gateway) listCalls(a *ask, f store.CallFilter, before string, limit int
 		f.Before = n
 	}
 	if follow {
-		g.followCalls(a.w, a.r, a.who, f)
+		g.followCalls(a.w, a.r, a.who, f, within)
 		return callPage{}, errAnswered
 	}
 	f.Limit = int(limit)
@@ -71,7 +77,9 @@ func (g *Gateway) listCalls(a *ask, f store.CallFilter, before string, limit int
 	}
 	out := api.CallList{Calls: make([]api.Call, 0, len(list))}
 	for i := range list {
-		out.Calls = append(out.Calls, g.shownCall(&list[i]))
+		if look := access.At(a.who, callOf(&list[i]), within); look.Row {
+			out.Calls = append(out.Calls, g.shownCall(&list[i], look))
+		}
 	}
 	if len(list) == f.Limit {
 		out.Next = strconv.FormatInt(list[len(list)-1].Seq, 10)
@@ -80,11 +88,27 @@ func (g *Gateway) listCalls(a *ask, f store.CallFilter, before string, limit int
 }
 
 // shownCall is a call as it may be looked at.
-func (g *Gateway) shownCall(e *journal.Entry) api.Call {
+func (g *Gateway) shownCall(e *journal.Entry, look access.Look) api.Call {
 	c := api.Call{
 		ID: e.ID, At: e.At, Principal: e.Principal, Session: e.Session, Server: e.Server, Method: e.Method,
 		Name: g.o.Redact.Text(e.Name), Duration: float64(e.Duration.Microseconds()) / 1000, Outcome: e.Outcome,
 		Error: g.o.Redact.Text(e.Error), Journal: e.Mode, Trace: e.Trace,
+	}
+	if e.Mode == record.ModeDenied {
+		c.Journal = config.JournalMeta
+		if !look.Reason {
+			c.Error = ""
+		}
+	}
+	if !look.Contents {
+		c.Withheld = true
+		if e.Mode != record.ModeDenied {
+			c.Error = ""
+		}
+		if e.Method != wire.MethodCallTool && e.Method != wire.MethodGetPrompt {
+			c.Name = "" // of a resource it is what was asked for
+		}
+		return c
 	}
 	if at, err := wire.Find(e.Params, "arguments"); err == nil && at.Ok() {
 		c.Arguments = g.o.Redact.JSON(at.Of(e.Params))
@@ -99,12 +123,12 @@ var errGone = errors.New("no longer admitted")
 const keepAlive = 15 * time.Second
 
 // followCalls writes calls as they are made, one a line.
-func (g *Gateway) followCalls(w http.ResponseWriter, r *http.Request, who identity.Principal, f store.CallFilter) {
+func (g *Gateway) followCalls(w http.ResponseWriter, r *http.Request, who identity.Principal, f store.CallFilter, within *access.Thing) {
 	ctx, cancel := g.whileOpen(r.Context(), g.life)
 	defer cancel()
 	ctx, stop := g.whileAdmitted(ctx, who, nil)
 	defer stop()
-	everybody := who.Is(api.RoleViewer)
+	everybody := access.All(who)
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
@@ -120,10 +144,15 @@ func (g *Gateway) followCalls(w http.ResponseWriter, r *http.Request, who identi
 			if !chosen(f, &e) {
 				return nil
 			}
-			if now, ok := g.guard.Load().Again(who); !ok || everybody && !now.Is(api.RoleViewer) {
+			now, ok := g.guard.Load().Again(who)
+			if !ok || everybody && !access.All(now) {
 				return errGone
 			}
-			c := g.shownCall(&e)
+			look := access.At(now, callOf(&e), within)
+			if !look.Row {
+				return nil
+			}
+			c := g.shownCall(&e, look)
 			c.Missed, missed = missed, 0
 			line, err := json.Marshal(c)
 			if err != nil {
@@ -198,7 +227,7 @@ func (g *Gateway) entryOf(ctx context.Context, who identity.Principal, id string
 	if err != nil {
 		return e, err
 	}
-	if !ok || !who.Is(api.RoleViewer) && e.Principal != who.Name {
+	if !ok || !access.At(who, callOf(&e), nil).Row {
 		return e, &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no call " + strconv.Quote(id) + " in the journal; `tine calls` lists them"}
 	}
 	return e, nil
@@ -209,8 +238,9 @@ func (g *Gateway) oneCall(a *ask, _ none) (c api.Call, err error) {
 	if err != nil {
 		return c, err
 	}
-	c = g.shownCall(&e)
-	if len(e.Result) > 0 {
+	look := access.At(a.who, callOf(&e), nil)
+	c = g.shownCall(&e, look)
+	if len(e.Result) > 0 && look.Contents {
 		c.Result = g.o.Redact.JSON(e.Result)
 	}
 	return c, nil
@@ -230,6 +260,8 @@ func (g *Gateway) replay(a *ask, _ none) (out rawReplay, err error) {
 	switch {
 	case e.Principal != who.Name && !who.Is(api.RoleOperator):
 		return out, refused("it was made by another principal, and that needs the role " + api.RoleOperator)
+	case e.Mode == record.ModeDenied:
+		return out, refused("it was not made")
 	case e.Method != wire.MethodCallTool:
 		return out, refused("it is a " + e.Method + ", and only tool calls can be")
 	case e.Mode != config.JournalFull || len(e.Params) == 0:
@@ -241,10 +273,14 @@ func (g *Gateway) replay(a *ask, _ none) (out rawReplay, err error) {
 	}
 	s := x.seen(x.table(), e.Server)
 	if s == nil {
+		x.denyServer(x.table(), e.Name)
 		return out, noServer(e.Server)
 	}
 	outside, ok := s.outside(e.Name)
 	if !ok || !who.MayCall(s.entry.Base(), outside) {
+		if ok {
+			x.deny(s.entry, e.Name)
+		}
 		return out, &api.Error{Kind: api.KindInvalid, Message: unknownTool(e.Name).Error()}
 	}
 	// Only name and arguments: what else was in it belonged to that request.

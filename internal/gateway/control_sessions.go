@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/upstream/record"
 )
 
 // urlOf is where a session's MCP endpoint is, as the caller knows the gateway;
@@ -260,14 +262,16 @@ type sessionCallQuery struct {
 
 func (g *Gateway) sessionCalls(a *ask, q sessionCallQuery) (callPage, error) {
 	id := a.args["session"]
-	if _, _, err := g.seen(a.ctx(), a.who, id); err != nil {
+	_, s, err := g.seen(a.ctx(), a.who, id)
+	if err != nil {
 		return callPage{}, err
 	}
-	return g.listCalls(a, store.CallFilter{Server: q.Server, Session: id, Failed: q.Failed}, q.Before, q.Limit, q.Follow)
+	within := &access.Thing{Owner: s.Owner, Session: id}
+	return g.listCalls(a, store.CallFilter{Server: q.Server, Session: id, Failed: q.Failed}, within, q.Before, q.Limit, q.Follow)
 }
 
 // trajectory is full and not redacted: it is for those who could have made the
-// calls themselves.
+// calls themselves. Of calls that were denied it has what they may know.
 func (g *Gateway) trajectory(a *ask, _ none) (lines[api.Step], error) {
 	id := a.args["session"]
 	_, s, err := g.seen(a.ctx(), a.who, id)
@@ -277,7 +281,21 @@ func (g *Gateway) trajectory(a *ask, _ none) (lines[api.Step], error) {
 	if !mayUse(a.who, s.Owner, id) {
 		return nil, access.Need(a.who, api.RoleOperator)
 	}
-	return func(tell func(api.Step) error) error { return g.reg.Trajectory(a.ctx(), id, tell) }, nil
+	within := access.Thing{Owner: s.Owner, Session: id}
+	return func(tell func(api.Step) error) error {
+		return g.reg.Trajectory(a.ctx(), id, func(step api.Step) error {
+			if step.Journal == record.ModeDenied {
+				look := access.At(a.who, access.Call{Thing: within, Server: step.Server, Denied: true}, &within)
+				if !look.Row {
+					return nil
+				}
+				if step.Journal = config.JournalMeta; !look.Reason {
+					step.Error = ""
+				}
+			}
+			return tell(step)
+		})
+	}, nil
 }
 
 func (g *Gateway) sessionTree(a *ask, _ none) (api.Tree, error) {

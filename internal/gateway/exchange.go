@@ -132,6 +132,7 @@ func (x *exchange) callTool(ctx context.Context) (*upstream.Result, error) {
 	t := x.table()
 	s, own, short := x.locate(t, name)
 	if s == nil {
+		x.denyServer(t, name)
 		return nil, unknownTool(name)
 	}
 	if short {
@@ -144,7 +145,7 @@ func (x *exchange) callTool(ctx context.Context) (*upstream.Result, error) {
 		return nil, unknownTool(name)
 	}
 	if !x.who.MayCall(s.entry.Base(), own) {
-		s.entry.Refused(&upstream.Request{Method: x.method, Name: inner, Who: x.who.Name, Session: x.sess.ID})
+		x.deny(s.entry, inner)
 		return nil, unknownTool(name)
 	}
 	res, err := x.pass(ctx, s, inner, x.rename(name, inner))

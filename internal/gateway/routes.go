@@ -15,7 +15,7 @@ const (
 
 // controlRoutes is the control API.
 func controlRoutes() []action {
-	user, viewer, operator := api.RoleUser, api.RoleViewer, api.RoleOperator
+	user, operator := api.RoleUser, api.RoleOperator
 	return []action{
 		{method: get, pattern: "/openapi.json", name: "openAPI", role: user, bound: true,
 			summary: "This document", operation: op((*Gateway).openAPI)},
@@ -28,7 +28,7 @@ func controlRoutes() []action {
 			summary: "One server, with its policy", operation: op((*Gateway).server)},
 		{method: patch, pattern: "/servers/{server}", name: "patchServer", role: operator,
 			summary: "Change a server at run time", operation: op((*Gateway).patchServer)},
-		{method: get, pattern: "/servers/{server}/logs", name: "serverLogs", role: viewer,
+		{method: get, pattern: "/servers/{server}/logs", name: "serverLogs", role: operator,
 			summary: "The end of what a server's instances wrote to standard error", operation: op((*Gateway).logs)},
 		{method: post, pattern: "/servers/{server}/login", name: "beginLogin", role: user,
 			summary: "Begin a person's login at a server that wants one", operation: op((*Gateway).beginLogin)},

@@ -109,8 +109,8 @@ func (e *Entry) Credentials() credential.Settings {
 	}
 }
 
-// Refused writes down a call that its principal may not make.
-func (e *Entry) Refused(req *upstream.Request) { e.governor.record.Refused(req) }
+// Denied writes down a call that its principal may not make, and why.
+func (e *Entry) Denied(req *upstream.Request, why string) { e.governor.record.Denied(e.ID, req, why) }
 
 // Limited writes down a call that is one too many of its principal.
 func (e *Entry) Limited(req *upstream.Request, why *api.Error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/store/journal"
+	"github.com/tine-mcp/tine/internal/upstream/record"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -122,6 +123,10 @@ func (r *Registry) chapter(ctx context.Context, rec store.Session, end *store.Ev
 		if e.Method == driver.MethodNetwork {
 			// No call, and what was sent outside can't be taken back.
 			s.Type, s.Step = stepNetwork, step
+			return tell(s)
+		}
+		if e.Mode == record.ModeDenied { // nothing was done
+			s.Step = step
 			return tell(s)
 		}
 		step++
