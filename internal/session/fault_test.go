@@ -293,7 +293,7 @@ func (s *tap) DeleteHandle(ctx context.Context, key string) error {
 }
 
 // left lists what lies in the folders of sessions and snapshots, two levels
-// deep, marks left out.
+// deep, marks and lists of files left out.
 func (w *world) left() []string {
 	w.t.Helper()
 	out := []string{}
@@ -308,7 +308,7 @@ func (w *world) left() []string {
 				w.t.Fatal(err)
 			}
 			rel = filepath.ToSlash(rel)
-			record := strings.HasSuffix(rel, "/~session") || strings.HasSuffix(rel, "/~session.gone") || strings.HasSuffix(rel, "/~snapshot")
+			record := strings.HasSuffix(rel, "/~session") || strings.HasSuffix(rel, "/~session.gone") || strings.HasSuffix(rel, "/~snapshot") || strings.HasSuffix(rel, "/~sums")
 			if !strings.HasPrefix(rel, "sessions/shared") && !strings.HasSuffix(rel, "~whole") && !record {
 				out = append(out, rel)
 			}

@@ -207,7 +207,7 @@ func (r *Registry) restoreSnapshots(ctx context.Context, unanswered map[string]b
 			continue
 		}
 		r.keepPin(ctx, rec.Catalog)
-		snap.frozen, snap.Labels = d.frozen, d.Labels
+		snap.frozen, snap.Labels, snap.sumOf = d.frozen, d.Labels, d.Sum
 		r.snapshots[rec.ID] = snap
 		if rec.Auto && owner != nil {
 			owner.auto.ids = append(owner.auto.ids, rec.ID)

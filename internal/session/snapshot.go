@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -29,6 +30,10 @@ type snapshot struct {
 	creation string
 	users    int // sessions being made from it
 	gone     bool
+
+	sumOf     string // of the list of its files; see verify.go
+	verifying sync.Mutex
+	verified  bool // guarded by verifying
 }
 
 // snapshotData is what the store keeps of a snapshot as it is.
@@ -36,6 +41,7 @@ type snapshotData struct {
 	frozen
 	Labels   map[string]string `json:"labels,omitempty"`
 	Creation string            `json:"creation,omitempty"`
+	Sum      string            `json:"sum,omitempty"`
 }
 
 func newSnapshotID() string {
@@ -148,7 +154,11 @@ func nameTaken(name string) error {
 // keepSnapshot writes a snapshot down and lets it be found, or removes it.
 func (r *Registry) keepSnapshot(ctx context.Context, snap *snapshot) error {
 	folder := recordOfSnapshot(r.o.States, snap.ID)
-	data, err := json.Marshal(snapshotData{snap.frozen, snap.Labels, snap.creation})
+	var data []byte
+	err := r.sum(ctx, snap)
+	if err == nil {
+		data, err = json.Marshal(snapshotData{snap.frozen, snap.Labels, snap.creation, snap.sumOf})
+	}
 	if err == nil {
 		snap.Data = data
 		err = folder.begin(keptSnapshotOf(snap.Snapshot))
@@ -180,16 +190,19 @@ func (r *Registry) snapshotByID(id string) *snapshot {
 	return r.snapshots[id]
 }
 
-// borrow keeps a snapshot from being removed until it is given back.
+// borrow keeps a snapshot from being removed until it is given back. Its files were
+// verified then.
 func (r *Registry) borrow(id string) (giveBack func(), err error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	snap := r.snapshots[id]
+	if snap != nil {
+		snap.users++
+	}
+	r.mu.Unlock()
 	if snap == nil {
 		return nil, noSnapshot(id)
 	}
-	snap.users++
-	return func() {
+	giveBack = func() {
 		r.mu.Lock()
 		snap.users--
 		last := snap.users == 0 && snap.gone
@@ -197,7 +210,12 @@ func (r *Registry) borrow(id string) (giveBack func(), err error) {
 		if last {
 			r.remove(snap)
 		}
-	}, nil
+	}
+	if err := r.verify(snap); err != nil {
+		giveBack()
+		return nil, err
+	}
+	return giveBack, nil
 }
 
 // Snapshots returns all snapshots, the newest first.

@@ -188,6 +188,9 @@ func (r *Registry) named(template string) (_ *snapshot, giveBack func(), err err
 	if found != nil {
 		giveBack, err = r.borrow(found.ID)
 	}
+	if ours := (*api.Error)(nil); errors.As(err, &ours) && ours.Kind == api.KindLost {
+		return nil, nil, err
+	}
 	if found == nil || err != nil {
 		return nil, nil, &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf("the template is snapshot %q, and the machine's user has none of that name; make it with: tine session snapshot ID --name %s, or name one by its id", name, name)}
 	}

@@ -420,7 +420,7 @@ func (u *Upstream) run(a *attempt) {
 	// What it works on may take longer to be there than it takes to start.
 	spec, err := u.o.Spec, error(nil)
 	if u.o.Prepare != nil {
-		err = u.o.Prepare(u.life, &spec)
+		err = unprepared(u.o.Prepare(u.life, &spec))
 	}
 	wait := time.Duration(u.connect.Load())
 	ctx, cancel := context.WithTimeoutCause(u.life, wait,

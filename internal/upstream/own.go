@@ -25,3 +25,12 @@ func ownError(raw []byte) error {
 	}
 	return ours
 }
+
+// unprepared is why what a server works on can't be prepared. Where that is lost, it
+// says nothing about how the server is.
+func unprepared(err error) error {
+	if err != nil && Kind(err) == api.KindLost {
+		return goneError{err}
+	}
+	return err
+}

@@ -106,6 +106,10 @@ func (f *freezing) run(ctx context.Context) (int64, error) {
 			if err := f.rec.Image.check(imageOf(f.spec.State)); err != nil {
 				return err
 			}
+			// A copy must not become good data by getting a list of its own.
+			if err := f.d.intact(f.spec, f.rec.Image); err != nil {
+				return err
+			}
 			return linkImage(within, imageOf(f.dir), imageOf(f.spec.State))
 		})
 	}

@@ -176,6 +176,10 @@ func (d *Driver) rested(ctx context.Context, inst memory, state string, hello []
 	if err := info.check(part); err != nil {
 		return err
 	}
+	if info.Sum, err = sumImage(part); err != nil {
+		return fmt.Errorf("sum up its memory: %w", err)
+	}
+	d.kept.verified(info.ID, true)
 	if err := syncImage(part); err != nil {
 		return fmt.Errorf("write its memory to the disk: %w", err)
 	}

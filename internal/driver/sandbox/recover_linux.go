@@ -23,6 +23,21 @@ type kept struct {
 	folders []string        // states and snapshots that were there at the start
 	hashes  map[string]bool // of what was adopted, and of the memories that were made or taken over since
 	roots   map[rootOf]bool // that were found to be as memories have them
+	intact  map[string]bool // ids of memories that were written or verified since the start
+}
+
+// verified reports whether the files of a memory are known to be as they were
+// written, or notes that they are.
+func (k *kept) verified(id string, now bool) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if now && k.intact == nil {
+		k.intact = make(map[string]bool)
+	}
+	if now {
+		k.intact[id] = true
+	}
+	return k.intact[id]
 }
 
 // rootOf is the root that a memory of a server needs.

@@ -62,13 +62,16 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	}
 	st, err := d.stateOf(spec)
 	if err != nil {
-		return nil, err
+		return nil, d.damaged(spec, err)
 	}
 	runsc, err := d.helpers.ours()
 	if err != nil {
 		return nil, err
 	}
 	if st.Image != nil {
+		if err := d.intact(spec, st.Image); err != nil {
+			return nil, err
+		}
 		if err := d.continues(spec.Server, *st.Image, p); err != nil {
 			return nil, d.forget(spec, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/tine-mcp/tine/internal/clone"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/dirs"
 	"github.com/tine-mcp/tine/internal/driver/folder"
@@ -56,6 +57,9 @@ type imageInfo struct {
 	Unread  []byte   `json:"unread,omitempty"`  // what the program was sent and has not read
 	Torn    bool     `json:"torn,omitempty"`    // and that ends in the middle of a line
 	Size    int64    `json:"size"`              // bytes of the files
+	// Sum is a checksum of the files, where the memory waits in a state for the next
+	// gateway. Snapshots have theirs in a list of all that they consist of.
+	Sum string `json:"sum,omitempty"`
 }
 
 // errRecord reports that a record was not written whole, as a power cut leaves it.
@@ -78,6 +82,9 @@ func readState(dir string) (stateRecord, error) {
 	case len(b) > maxState:
 		return r, fmt.Errorf("read what a state is: it has more than %d bytes", maxState)
 	}
+	if b, err = unsealRecord(b); err != nil {
+		return r, &clone.Damage{Path: f.Name(), Offset: -1, Reason: err.Error()}
+	}
 	if err := json.Unmarshal(b, &r); err != nil {
 		return stateRecord{}, fmt.Errorf("read what a state is: %w", err)
 	}
@@ -99,7 +106,7 @@ func (r stateRecord) write(dir string, synced bool) error {
 	if synced {
 		put = folder.WriteSynced
 	}
-	if err := put(filepath.Join(dir, stateName), b); err != nil {
+	if err := put(filepath.Join(dir, stateName), sealRecord(b)); err != nil {
 		return fmt.Errorf("write what a state is: %w", err)
 	}
 	return nil
