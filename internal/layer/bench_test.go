@@ -165,3 +165,42 @@ func (zeros) Read(p []byte) (int, error) {
 	clear(p)
 	return len(p), nil
 }
+
+// BenchmarkFirstRead is the first read of a little after a restart, which verifies
+// what it reads. It must not depend on the size of the body.
+func BenchmarkFirstRead(b *testing.B) {
+	for _, size := range []int{4 << 10, 1 << 20, 64 << 20} {
+		b.Run(fmt.Sprintf("size=%d", size), func(b *testing.B) {
+			w := newWorld(b)
+			w.create("a", Ref{})
+			_, err := w.open("a").Commit(func(dict) ([]byte, io.Reader, int64, error) {
+				return []byte("+big"), io.LimitReader(zeros{}, int64(size)), int64(size), nil
+			})
+			must(b, err)
+			p := make([]byte, 4<<10)
+			for b.Loop() {
+				b.StopTimer()
+				w.restart([]string{"a"})
+				e, _ := w.open("a").Value().Get("big")
+				b.StartTimer()
+				_, err := e.ReadAt(p, int64(size)-4<<10)
+				must(b, err)
+			}
+		})
+	}
+}
+
+// BenchmarkReadVerified is a read of what was verified before.
+func BenchmarkReadVerified(b *testing.B) {
+	w := newWorld(b)
+	w.create("a", Ref{})
+	must(b, put(w.open("a"), "x", strings.Repeat("x", 4096)))
+	w.restart([]string{"a"})
+	e, _ := w.open("a").Value().Get("x")
+	p := make([]byte, 4096)
+	for b.Loop() {
+		if _, err := e.ReadAt(p, 0); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
