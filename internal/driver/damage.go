@@ -19,6 +19,9 @@ type DamageError struct {
 
 func (e *DamageError) Error() string { return e.ours.Message }
 
+// Why names what is damaged, without whose it is and what to do.
+func (e *DamageError) Why() string { return e.cause.Error() }
+
 // Unwrap makes it an error of the API, and what caused it.
 func (e *DamageError) Unwrap() []error { return []error{e.ours, e.cause} }
 

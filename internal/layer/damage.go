@@ -36,7 +36,7 @@ type Cut struct {
 }
 
 func (c *Cut) Error() string {
-	return fmt.Sprintf("layer file %s ends at offset %d without an end marker (%s): changes that were acknowledged are missing",
+	return fmt.Sprintf("layer file %s ends at offset %d without an end marker (%s): changes that were acknowledged may be missing",
 		c.File, c.Offset, c.Reason)
 }
 

@@ -163,8 +163,8 @@ func (s *Session) heed(server string, err error) {
 	if !errors.As(err, &d) {
 		return
 	}
-	if _, known := s.heeded.LoadOrStore(server+": "+d.Error(), true); known {
+	if _, known := s.heeded.LoadOrStore(server+": "+d.Why(), true); known {
 		return
 	}
-	s.r.Damage(s, api.Damage{Server: server, Why: d.Error(), Kept: api.KeptPart})
+	s.r.Damage(s, api.Damage{Server: server, Why: "stored data is lost: " + d.Why(), Kept: api.KeptPart})
 }
