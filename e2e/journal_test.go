@@ -150,6 +150,10 @@ func TestJournalDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := g.start(); err == nil || !strings.Contains(err.Error(), "tine state restore") {
+		t.Fatalf("a start without a database beside a journal: %v", err)
+	}
+	g.mustTine(t, "state", "restore", "--from", "folders", "--yes")
 	if err := g.start(); err != nil {
 		t.Fatal(err)
 	}
