@@ -77,6 +77,9 @@ tine.yaml:6:9: auth.rules[0].claims.groups: an empty list would never match; nam
 tine.yaml:1:42: auth.rules[0].rate.burst: 0 is out of range; want 1 to 1000000
 tine.yaml:1:54: auth.rules[1].rate: want a map of calls, burst, got a number
 tine.yaml:1:66: unknown key "per" in auth.rules[2].rate; known keys: calls, burst`},
+		{"prompts and resources", "auth: {rules: [{prompts: [], resources: ['[']}]}\n",
+			`tine.yaml:1:26: auth.rules[0].prompts: an empty list names nothing; leave it out, or name some
+tine.yaml:1:42: auth.rules[0].resources[0]: "[" is not a pattern; write a server's id, with * for any characters`},
 		{"a list of one", "auth: {rules: [{servers: files}]}\n",
 			`tine.yaml:1:26: auth.rules[0].servers: want a list of strings, got a string; write servers: [files]`},
 	})

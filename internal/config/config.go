@@ -99,7 +99,11 @@ type Rule struct {
 	Claims     map[string][]string `yaml:"claims"`     // each must hold one of these; globs
 	Role       string              `yaml:"role"`       // user, viewer or operator; default user
 	Servers    []string            `yaml:"servers"`    // globs; empty for all
-	Tools      []string            `yaml:"tools"`      // globs of server__tool; empty for all tools of the servers
+	// Without these three it gives all of its servers; with any of them no more
+	// than they name.
+	Tools     []string `yaml:"tools"`     // globs of server__tool
+	Prompts   []string `yaml:"prompts"`   // globs of server__prompt
+	Resources []string `yaml:"resources"` // globs of servers whose resources it gives
 	// Rate bounds the calls of each principal it matches; the highest of several
 	// rules holds. Without calls it bounds none.
 	Rate Rate `yaml:"rate"`

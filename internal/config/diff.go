@@ -87,7 +87,8 @@ func (o *OIDC) same(p *OIDC) bool {
 
 func (r Rule) same(o Rule) bool {
 	return r.Role == o.Role && r.Rate == o.Rate && maps.EqualFunc(r.Claims, o.Claims, sameSet) &&
-		sameSet(r.Principals, o.Principals) && sameSet(r.Servers, o.Servers) && sameSet(r.Tools, o.Tools)
+		sameSet(r.Principals, o.Principals) && sameSet(r.Servers, o.Servers) && sameSet(r.Tools, o.Tools) &&
+		sameSet(r.Prompts, o.Prompts) && sameSet(r.Resources, o.Resources)
 }
 
 func (o OTLP) same(p OTLP) bool {

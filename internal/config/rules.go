@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-var ruleKeys = []string{"principals", "claims", "role", "servers", "tools", "rate"}
+var ruleKeys = []string{"principals", "claims", "role", "servers", "tools", "prompts", "resources", "rate"}
 
 // globMeta are the characters that make a pattern of a name.
 const globMeta = `*?[\`
 
-// named is a server or tool that a rule names without a pattern, to be looked
-// for when all servers are known.
+// named is a server, or a thing of one, that a rule names without a pattern, to be
+// looked for when all servers are known.
 type named struct {
 	item
-	tool bool
+	thing string // tool or prompt; empty for a server
 }
 
 func (d *decoder) rules(a object, c *Config) {
@@ -57,10 +57,16 @@ func (d *decoder) rule(r object) Rule {
 		{"principals", &rule.Principals, "a principal's name", "[ada, \"oidc:*\"]"},
 		{"servers", &rule.Servers, "a server's id", "[files]"},
 		{"tools", &rule.Tools, "server" + d.separator + "tool", "[\"files" + d.separator + "read_*\"]"},
+		{"prompts", &rule.Prompts, "server" + d.separator + "prompt", "[\"files" + d.separator + "*\"]"},
+		{"resources", &rule.Resources, "a server's id", "[files]"},
 	} {
 		// Without the key it is all, so that a list that came out empty would give
 		// the most where somebody meant the least.
-		if r.emptyList(l.key, "an empty list would mean all; leave it out for that, or name some") {
+		hint := "an empty list would mean all; leave it out for that, or name some"
+		if l.key == "prompts" || l.key == "resources" {
+			hint = "an empty list names nothing; leave it out, or name some"
+		}
+		if r.emptyList(l.key, "%s", hint) {
 			continue
 		}
 		if r.texts(l.key, l.dst, l.example) {
@@ -69,10 +75,16 @@ func (d *decoder) rule(r object) Rule {
 	}
 	rule.Rate.read(r)
 	for _, it := range r.items("servers", false) {
-		d.named = append(d.named, named{it, false})
+		d.named = append(d.named, named{it, ""})
+	}
+	for _, it := range r.items("resources", false) {
+		d.named = append(d.named, named{it, ""})
 	}
 	for _, it := range r.items("tools", false) {
-		d.named = append(d.named, named{it, true})
+		d.named = append(d.named, named{it, "tool"})
+	}
+	for _, it := range r.items("prompts", false) {
+		d.named = append(d.named, named{it, "prompt"})
 	}
 	return rule
 }
@@ -125,10 +137,10 @@ func (d *decoder) checkNamed(c *Config) {
 	}
 	for _, n := range d.named {
 		id := n.text
-		if n.tool {
+		if n.thing != "" {
 			server, _, ok := strings.Cut(n.text, c.Separator)
 			if !ok && !strings.ContainsAny(n.text, globMeta) {
-				d.warn(n.pos, "%s: %s matches no tool; write SERVER%sTOOL", n.path, n.shown, c.Separator)
+				d.warn(n.pos, "%s: %s matches no %s; write SERVER%s%s", n.path, n.shown, n.thing, c.Separator, strings.ToUpper(n.thing))
 				continue
 			}
 			if id = server; !ok {

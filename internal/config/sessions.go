@@ -50,7 +50,7 @@ func (d *decoder) sessions(o object, c *Config) {
 	if a.oneOrMore("before", &to.Autosnapshot.Before, false, `["files`+d.separator+`write_*"]`) {
 		a.patterns("before", "server"+d.separator+"tool")
 		for _, it := range a.items("before", false) {
-			d.named = append(d.named, named{it, true})
+			d.named = append(d.named, named{it, "tool"})
 		}
 	}
 	a.integer("keep", &to.Autosnapshot.Keep, 1, 1000)

@@ -123,6 +123,8 @@ func (r Rule) shown(rel string, hidden map[string]bool) *node {
 	n.set("role", stringNode(r.Role))
 	n.setList("servers", r.Servers, rel+".servers", hidden)
 	n.setList("tools", r.Tools, rel+".tools", hidden)
+	n.setList("prompts", r.Prompts, rel+".prompts", hidden)
+	n.setList("resources", r.Resources, rel+".resources", hidden)
 	if r.Rate.Calls > 0 {
 		n.set("rate", r.Rate.Filled().shown())
 	}

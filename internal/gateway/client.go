@@ -398,7 +398,7 @@ func (c *client) hears(method string, params []byte) bool {
 
 // Note implements session.Watcher.
 func (c *client) Note(server, method string, params []byte) {
-	if server != "" && !c.view.covers(server) || !c.g.hears(c.principal(), server) {
+	if server != "" && !c.view.covers(server) || !c.g.hears(c.principal(), server, method) {
 		return
 	}
 	key := ""
@@ -431,7 +431,7 @@ func (c *client) Client() string { return c.id }
 
 // CanAsk implements session.Watcher.
 func (c *client) CanAsk(server string) bool {
-	return c.view.covers(server) && c.g.hears(c.principal(), server)
+	return c.view.covers(server) && c.g.hears(c.principal(), server, "")
 }
 
 // Ask implements session.Watcher.

@@ -185,31 +185,58 @@ func (x *exchange) rename(seen, own string) []wire.Edit {
 	return []wire.Edit{{At: x.params.Target, With: wire.Quote(own)}}
 }
 
-// targeted passes on a request about one prompt or resource.
+// targeted passes on a request about one prompt or resource. One that may not be
+// used is refused the same way as one that does not exist.
 func (x *exchange) targeted(ctx context.Context) (*upstream.Result, error) {
 	name := x.params.Name()
 	if !x.params.Target.Ok() {
 		return nil, invalidParams("params name nothing to act on")
 	}
-	t := x.table()
-	if !x.view.merged() {
-		s := x.seen(t, x.view.server)
-		if s == nil {
-			return nil, noServer(x.view.server)
-		}
-		return x.pass(ctx, s, name, nil)
+	s, own, err := x.target(ctx, x.table())
+	if err != nil {
+		return nil, err
 	}
-	var s *shape
-	own := name
-	if x.params.TargetURI {
-		var err error
+	res, err := x.pass(ctx, s, own, x.rename(name, own))
+	if err == nil && res.Error != nil && !x.params.TargetURI {
+		// In the server's own words one that is not there would be told apart from
+		// one that is hidden.
+		if _, all := x.who.Prompts(s.entry.Base()); !all && !x.has(ctx, s, wire.MethodListPrompts, own) {
+			return nil, unknownPrompt(name)
+		}
+	}
+	return res, err
+}
+
+func unknownPrompt(name string) error { return invalidParams("Unknown prompt: " + name) }
+
+// target finds the server of the prompt or resource that a request is about, and
+// what the server calls it, if the principal may use it.
+func (x *exchange) target(ctx context.Context, t *table) (s *shape, own string, err error) {
+	name := x.params.Name()
+	own = name
+	switch {
+	case !x.view.merged():
+		if s = x.seen(t, x.view.server); s == nil {
+			return nil, "", noServer(x.view.server)
+		}
+	case x.params.TargetURI:
 		if s, own, err = x.owner(ctx, t, name); err != nil {
-			return nil, err
+			return nil, "", err
 		}
-	} else if s, own, _ = x.locate(t, name); s == nil {
-		return nil, invalidParams("Unknown prompt: " + name)
+	default:
+		if s, own, _ = x.locate(t, name); s == nil {
+			return nil, "", unknownPrompt(name)
+		}
 	}
-	return x.pass(ctx, s, own, x.rename(name, own))
+	base := s.entry.Base()
+	if x.params.TargetURI && x.who.MayRead(base) || !x.params.TargetURI && x.who.MayPrompt(base, own) {
+		return s, own, nil
+	}
+	s.entry.Refused(&upstream.Request{Method: x.method, Name: own, Who: x.who.Name, Session: x.sess.ID})
+	if x.params.TargetURI {
+		return nil, "", unknownResource(name)
+	}
+	return nil, "", unknownPrompt(name)
 }
 
 // pass hands the request to a server and dresses its answer for the client.

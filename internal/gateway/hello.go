@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -46,7 +47,7 @@ func (x *exchange) greet(ctx context.Context) (greeting, error) {
 		return greeting{}, err
 	}
 	h := conn.Hello()
-	gr := greeting{info: h.Info, caps: h.Capabilities, instructions: h.Instructions}
+	gr := greeting{info: h.Info, caps: givenCaps(x.who, e.Base(), h.Capabilities), instructions: h.Instructions}
 	if gr.info == nil {
 		gr.info = append(wire.AppendQuote([]byte(`{"name":`), e.ID), `,"version":"0"}`...)
 	}
@@ -54,6 +55,31 @@ func (x *exchange) greet(ctx context.Context) (greeting, error) {
 		gr.caps = []byte("{}")
 	}
 	return gr, nil
+}
+
+// givenCaps are the capabilities of a server without those for what is hidden from
+// a principal.
+func givenCaps(who identity.Principal, server string, caps []byte) []byte {
+	prompts, _ := who.Prompts(server)
+	resources := who.MayRead(server)
+	if prompts && resources {
+		return caps
+	}
+	out := []byte{'{'}
+	err := wire.Members(caps, func(key string, val wire.Span) error {
+		if key == "prompts" && !prompts || key == "resources" && !resources || key == "completions" && !prompts && !resources {
+			return nil
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(wire.AppendQuote(out, key), ':'), val.Of(caps)...)
+		return nil
+	})
+	if err != nil {
+		return nil
+	}
+	return append(out, '}')
 }
 
 // instructions joins what the servers that run already said on how to use

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/upstream"
@@ -149,10 +150,10 @@ func (x *exchange) capable(f listenFilter) listenFilter {
 	if conn == nil {
 		return f
 	}
-	h := conn.Hello()
+	h, base := conn.Hello(), access.Base(x.view.server)
 	f.Tools = f.Tools && h.Can("tools")
-	f.Prompts = f.Prompts && h.Can("prompts")
-	f.Resources = f.Resources && h.Can("resources")
+	f.Prompts = f.Prompts && h.Can("prompts") && mayList(x.who, base, wire.NotePromptsChanged)
+	f.Resources = f.Resources && h.Can("resources") && mayList(x.who, base, wire.NoteResourcesChanged)
 	return f
 }
 
@@ -183,7 +184,7 @@ func (l *listening) add(method string, params []byte, key string) {
 
 // Note implements session.Watcher.
 func (l *listening) Note(server, method string, params []byte) {
-	if server != "" && !l.view.covers(server) || !l.g.hears(l.who, server) {
+	if server != "" && !l.view.covers(server) || !l.g.hears(l.who, server, method) {
 		return
 	}
 	l.mu.Lock()

@@ -98,6 +98,9 @@ func (x *exchange) editItem(s *shape, item []byte, t *table) []byte {
 	case wire.MethodListTools:
 		return s.editTool(item, t, true, x.who)
 	case wire.MethodListPrompts:
+		if !x.who.MayPrompt(s.entry.Base(), wire.FindString(item, "name")) {
+			return nil
+		}
 		return s.editPrompt(item, t)
 	case wire.MethodListTemplates:
 		return s.editURI(item, "uriTemplate")
@@ -106,17 +109,40 @@ func (x *exchange) editItem(s *shape, item []byte, t *table) []byte {
 }
 
 // listOne passes a list of one server's view on, page by page as the client
-// asks. Only its tools may look different outside.
+// asks. Its tools may look different outside, and tools and prompts be hidden.
 func (x *exchange) listOne(ctx context.Context, t *table) (*upstream.Result, error) {
 	s := x.seen(t, x.view.server)
 	if s == nil {
 		return nil, noServer(x.view.server)
 	}
+	base, key := s.entry.Base(), listKey(x.method)
+	if !mayList(x.who, base, x.method) {
+		return &upstream.Result{Result: []byte(`{"` + key + `":[]}`)}, nil
+	}
 	res, err := x.pass(ctx, s, "", nil)
-	if err != nil || res.Result == nil || x.method != wire.MethodListTools || s.plain && x.who.Unlimited(s.entry.Base()) {
+	if err != nil || res.Result == nil {
 		return res, err
 	}
-	at, err := wire.Find(res.Result, "tools")
+	var edit func(item []byte) []byte // nil for a list that is shown as it is
+	switch x.method {
+	case wire.MethodListTools:
+		if !s.plain || !x.who.Unlimited(base) {
+			edit = func(item []byte) []byte { return s.editTool(item, t, false, x.who) }
+		}
+	case wire.MethodListPrompts:
+		if _, all := x.who.Prompts(base); !all {
+			edit = func(item []byte) []byte {
+				if !x.who.MayPrompt(base, wire.FindString(item, "name")) {
+					return nil
+				}
+				return item
+			}
+		}
+	}
+	if edit == nil {
+		return res, nil
+	}
+	at, err := wire.Find(res.Result, key)
 	if err != nil || !at.Ok() {
 		return res, nil
 	}
@@ -127,7 +153,7 @@ func (x *exchange) listOne(ctx context.Context, t *table) (*upstream.Result, err
 	}
 	out := []byte{'['}
 	for _, it := range items {
-		if item := s.editTool(it.Of(list), t, false, x.who); item != nil {
+		if item := edit(it.Of(list)); item != nil {
 			if len(out) > 1 {
 				out = append(out, ',')
 			}
@@ -179,7 +205,7 @@ func (x *exchange) listSome(ctx context.Context, t *table, method string, wait t
 	slots := make([]slot, len(t.cat.Entries))
 	var wg sync.WaitGroup
 	for i, e := range t.cat.Entries {
-		if on, _ := e.On(); !on || !x.who.MaySee(e.Base()) || !choose(t.shapes[e.ID]) {
+		if on, _ := e.On(); !on || !mayList(x.who, e.Base(), method) || !choose(t.shapes[e.ID]) {
 			continue
 		}
 		slots[i].used = true

@@ -302,17 +302,9 @@ func (x *exchange) stillMay(ctx context.Context) error {
 		if _, ok := s.inside(own); !ok || !x.who.MayCall(s.entry.Base(), own) {
 			return unknownTool(name)
 		}
-	case !x.view.merged():
-		if x.seen(t, x.view.server) == nil {
-			return noServer(x.view.server)
-		}
-	case x.params.TargetURI:
-		_, _, err := x.owner(ctx, t, name)
-		return err
 	default:
-		if s, _, _ := x.locate(t, name); s == nil {
-			return invalidParams("Unknown prompt: " + name)
-		}
+		_, _, err := x.target(ctx, t)
+		return err
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 // server, as servers write them into texts, is taken when exactly one server
 // has it.
 func (x *exchange) owner(ctx context.Context, t *table, uri string) (*shape, string, error) {
-	if s, own, ok := t.inURI(uri); ok && s.listed && x.who.MaySee(s.entry.Base()) {
+	if s, own, ok := t.inURI(uri); ok && s.listed && x.who.MayRead(s.entry.Base()) {
 		return s, own, nil
 	}
 	var found []*shape
@@ -34,7 +34,7 @@ func (x *exchange) owner(ctx context.Context, t *table, uri string) (*shape, str
 	}
 	switch len(found) {
 	case 0:
-		return nil, "", invalidParams(fmt.Sprintf("Resource not found: %s", uri))
+		return nil, "", unknownResource(uri)
 	case 1:
 		return found[0], uri, nil
 	}
@@ -44,6 +44,8 @@ func (x *exchange) owner(ctx context.Context, t *table, uri string) (*shape, str
 	}
 	return nil, "", invalidParams(fmt.Sprintf("several servers have %s; ask for one of %s", uri, strings.Join(names, ", ")))
 }
+
+func unknownResource(uri string) error { return invalidParams("Resource not found: " + uri) }
 
 func matches(method string, item []byte, uri string) bool {
 	if method == wire.MethodListResources {
@@ -122,6 +124,9 @@ func (x *exchange) resource(ctx context.Context, uri string) (*upstream.Upstream
 	}
 	if s == nil {
 		return nil, subKey{}, noServer(x.view.server)
+	}
+	if !x.who.MayRead(s.entry.Base()) {
+		return nil, subKey{}, unknownResource(uri)
 	}
 	up, _, err := x.upstream(s.entry.ID)
 	return up, subKey{s.entry.ID, own}, err

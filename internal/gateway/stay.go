@@ -14,11 +14,12 @@ import (
 // is said on it, its principal is looked at again, and when its token is revoked
 // or runs out the stream ends.
 
-// hears reports whether somebody who listens may be told of a server, as the
-// rules and tokens are now; the empty server is the gateway itself.
-func (g *Gateway) hears(who identity.Principal, server string) bool {
+// hears reports whether somebody who listens may be told something of a server,
+// by method, as the rules and tokens are now; the empty server is the gateway
+// itself.
+func (g *Gateway) hears(who identity.Principal, server, method string) bool {
 	now, ok := g.guard.Load().Again(who)
-	return ok && (server == "" || now.MaySee(access.Base(server)))
+	return ok && (server == "" || mayList(now, access.Base(server), method))
 }
 
 // signal is raised once.

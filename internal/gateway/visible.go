@@ -86,18 +86,37 @@ func (x *exchange) exists(ctx context.Context, s *shape, own string, res *upstre
 	if res.Error == nil && !bytes.Contains(res.Result, isError) {
 		return true
 	}
+	return x.has(ctx, s, wire.MethodListTools, own)
+}
+
+// has reports whether something is in a list of a server's. Without the list it
+// may be.
+func (x *exchange) has(ctx context.Context, s *shape, method, name string) bool {
 	up, e, err := x.upstream(s.entry.ID)
 	if err != nil {
 		return true
 	}
-	items, err := x.g.fetches.start(x, up, e, wire.MethodListTools).wait(ctx, x.sess, e.ID, e.ConnectTimeout)
+	items, err := x.g.fetches.start(x, up, e, method).wait(ctx, x.sess, e.ID, e.ConnectTimeout)
 	if err != nil {
 		return true
 	}
 	for _, it := range items {
-		if wire.FindString(it, "name") == own {
+		if wire.FindString(it, "name") == name {
 			return true
 		}
 	}
 	return false
+}
+
+// mayList reports whether a principal may know what a server has of the kind that
+// a list or a notification is about.
+func mayList(who identity.Principal, server, method string) bool {
+	switch method {
+	case wire.MethodListPrompts, wire.NotePromptsChanged:
+		some, _ := who.Prompts(server)
+		return some
+	case wire.MethodListResources, wire.MethodListTemplates, wire.NoteResourcesChanged, wire.NoteResourceUpdated:
+		return who.MayRead(server)
+	}
+	return who.MaySee(server)
 }

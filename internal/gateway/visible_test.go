@@ -309,10 +309,10 @@ func TestHiddenFromLists(t *testing.T) {
 				old, young := w.dial(t, "/mcp", `{}`, who...), w.modern(t, "/mcp", `{}`, who...)
 				for method, want := range map[string][2][]string{
 					"tools/list": {{"open__one", "part__find_a", "trim__find_a"}, {"part__secret_b", "dark__find_a", "dark__secret_b"}},
-					// Only tools of a server can be given by halves.
-					"prompts/list":             {{"open__p", "part__p", "trim__p"}, {"dark__p"}},
-					"resources/list":           {{"tine://open/res://one", "tine://part/res://one"}, {"tine://dark/res://one"}},
-					"resources/templates/list": {{"tine://open/any://{x}", "tine://part/any://{x}"}, {"tine://dark/any://{x}"}},
+					// A rule for tools gives nothing else of a server.
+					"prompts/list":             {{"open__p", "trim__p"}, {"part__p", "dark__p"}},
+					"resources/list":           {{"tine://open/res://one"}, {"tine://part/res://one", "tine://dark/res://one"}},
+					"resources/templates/list": {{"tine://open/any://{x}"}, {"tine://part/any://{x}", "tine://dark/any://{x}"}},
 				} {
 					for era, raw := range map[string]string{"legacy": string(old.get(method, `{}`)), "modern": string(young.get(method, "", `{}`))} {
 						for _, name := range want[0] {

@@ -21,15 +21,14 @@ type access struct {
 type reach struct {
 	seen      bool
 	unlimited bool
-	prefix    string          // the server's name and the separator
-	exact     map[string]bool // tools
-	globs     []glob          // of prefix and tool
-	tools     memo[bool]      // what came of the globs
+	tools     names
+	prompts   names
+	resources bool
 }
 
 // These two are never changed.
 var (
-	everything = &reach{seen: true, unlimited: true}
+	everything = &reach{seen: true, unlimited: true, tools: names{all: true}, prompts: names{all: true}, resources: true}
 	nothing    = &reach{}
 )
 
@@ -37,41 +36,63 @@ func (a *access) reach(server string) *reach { return a.servers.get(server, a.wo
 
 // work takes the union of what the rules give of a server.
 func (a *access) work(server string) *reach {
-	r := &reach{prefix: server + a.separator, exact: map[string]bool{}}
+	r := &reach{}
+	r.tools.prefix, r.prompts.prefix = server+a.separator, server+a.separator
 	for _, rule := range a.grants {
 		if len(rule.servers) > 0 && !matchAny(rule.servers, server) {
 			continue
 		}
-		if len(rule.tools) == 0 {
+		if rule.whole() {
 			return everything
 		}
-		for _, g := range rule.tools {
-			some, all := g.after(r.prefix)
-			switch {
-			case all:
-				return everything
-			case some && g.literal:
-				r.exact[strings.TrimPrefix(g.text, r.prefix)] = true
-			case some:
-				r.globs = append(r.globs, g)
-			}
-		}
+		r.tools.add(rule.tools)
+		r.prompts.add(rule.prompts)
+		r.resources = r.resources || matchAny(rule.resources, server)
 	}
-	if len(r.exact) == 0 && len(r.globs) == 0 {
+	if r.tools.none() && r.prompts.none() && !r.resources {
 		return nothing
 	}
 	r.seen = true
 	return r
 }
 
-func (r *reach) gives(tool string) bool {
-	if r.unlimited || r.exact[tool] {
-		return true
-	}
-	return len(r.globs) > 0 && r.tools.get(tool, r.match)
+// names are the tools or the prompts of a server that an access gives.
+type names struct {
+	all    bool
+	prefix string          // the server's name and the separator
+	exact  map[string]bool // names
+	globs  []glob          // of prefix and name
+	known  memo[bool]      // what came of the globs
 }
 
-func (r *reach) match(tool string) bool { return matchAny(r.globs, r.prefix+tool) }
+// add adds what patterns give of the server.
+func (n *names) add(patterns []glob) {
+	for _, g := range patterns {
+		some, all := g.after(n.prefix)
+		switch {
+		case all:
+			n.all = true
+		case some && g.literal:
+			if n.exact == nil {
+				n.exact = make(map[string]bool)
+			}
+			n.exact[strings.TrimPrefix(g.text, n.prefix)] = true
+		case some:
+			n.globs = append(n.globs, g)
+		}
+	}
+}
+
+func (n *names) none() bool { return !n.all && len(n.exact) == 0 && len(n.globs) == 0 }
+
+func (n *names) gives(name string) bool {
+	if n.all || n.exact[name] {
+		return true
+	}
+	return len(n.globs) > 0 && n.known.get(name, n.match)
+}
+
+func (n *names) match(name string) bool { return matchAny(n.globs, n.prefix+name) }
 
 func matchAny(globs []glob, name string) bool {
 	return slices.ContainsFunc(globs, func(g glob) bool { return g.match(name) })

@@ -12,7 +12,7 @@ func TestMemoIsBounded(t *testing.T) {
 	g, _ := newGlob("fs__read*")
 	a := &access{separator: "__", grants: []*rule{{tools: []glob{g}}}}
 	kept := func() (n, bytes int) {
-		a.reach("fs").tools.known.Range(func(name, _ any) bool {
+		a.reach("fs").tools.known.known.Range(func(name, _ any) bool {
 			n++
 			bytes += len(name.(string))
 			return true
@@ -21,7 +21,7 @@ func TestMemoIsBounded(t *testing.T) {
 	}
 	for i := range 64 {
 		long := fmt.Sprint(i, strings.Repeat("x", maxMemoName))
-		if a.reach("fs").gives(long) || !a.reach("fs").gives("read"+long) || a.reach(long).seen {
+		if a.reach("fs").tools.gives(long) || !a.reach("fs").tools.gives("read"+long) || a.reach(long).seen {
 			t.Fatalf("a long name is decided wrongly")
 		}
 	}
@@ -29,7 +29,7 @@ func TestMemoIsBounded(t *testing.T) {
 		t.Errorf("%d long names are remembered", n)
 	}
 	for i := range maxMemo {
-		if name := fmt.Sprint(i, strings.Repeat("x", maxMemoName-8)); a.reach("fs").gives(name) || !a.reach("fs").gives("read"+name) {
+		if name := fmt.Sprint(i, strings.Repeat("x", maxMemoName-8)); a.reach("fs").tools.gives(name) || !a.reach("fs").tools.gives("read"+name) {
 			t.Fatalf("%s is decided wrongly", name)
 		}
 	}

@@ -54,10 +54,25 @@ func (p Principal) MaySee(server string) bool { return p.reach(server).seen }
 
 // MayCall reports whether the principal may use a tool, under the name that
 // clients of the server's own view see.
-func (p Principal) MayCall(server, tool string) bool { return p.reach(server).gives(tool) }
+func (p Principal) MayCall(server, tool string) bool { return p.reach(server).tools.gives(tool) }
 
-// Unlimited reports whether no tool of a server is kept from the principal. It
-// may say false of rules that give all tools in pieces.
+// MayPrompt reports whether the principal may use a prompt of a server.
+func (p Principal) MayPrompt(server, prompt string) bool {
+	return p.reach(server).prompts.gives(prompt)
+}
+
+// Prompts reports whether the principal may use any prompts of a server, and
+// whether it may use all.
+func (p Principal) Prompts(server string) (some, all bool) {
+	n := &p.reach(server).prompts
+	return !n.none(), n.all
+}
+
+// MayRead reports whether the principal may use the resources of a server.
+func (p Principal) MayRead(server string) bool { return p.reach(server).resources }
+
+// Unlimited reports whether nothing of a server is kept from the principal. It
+// may say false of rules that give all of it in pieces.
 func (p Principal) Unlimited(server string) bool { return p.reach(server).unlimited }
 
 // Rate is what bounds the calls of the principal, over all servers.

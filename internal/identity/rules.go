@@ -7,14 +7,17 @@ import (
 	"github.com/tine-mcp/tine/api"
 )
 
-// A Rule gives those it matches a role, and servers and tools. All of its
-// patterns are globs.
+// A Rule gives those it matches a role, and servers, or only some things of them.
+// All of its patterns are globs. Without tools, prompts and resources it gives all
+// of its servers; with any of these no more than they name.
 type Rule struct {
 	Principals []string            // names; empty for everyone
 	Claims     map[string][]string // each claim must hold one of these
 	Role       string              // user unless given
 	Servers    []string            // empty for all
-	Tools      []string            // server, separator, tool; empty for all tools of the servers
+	Tools      []string            // server, separator, tool
+	Prompts    []string            // server, separator, prompt
+	Resources  []string            // servers whose resources it gives
 	Rate       Rate                // bounds the calls of each; the highest of several rules holds
 }
 
@@ -37,6 +40,8 @@ type rule struct {
 	role       string
 	servers    []glob
 	tools      []glob
+	prompts    []glob
+	resources  []glob
 	rate       Rate
 }
 
@@ -54,7 +59,10 @@ func newRuleset(rules []Rule, separator string, log *slog.Logger) *ruleset {
 		return all
 	}
 	for _, r := range rules {
-		ready := &rule{principals: globs(r.Principals), role: r.Role, servers: globs(r.Servers), tools: globs(r.Tools), rate: r.Rate}
+		ready := &rule{
+			principals: globs(r.Principals), role: r.Role, servers: globs(r.Servers),
+			tools: globs(r.Tools), prompts: globs(r.Prompts), resources: globs(r.Resources), rate: r.Rate,
+		}
 		if len(r.Claims) > 0 {
 			ready.claims = make(map[string][]glob, len(r.Claims))
 		}
@@ -91,6 +99,9 @@ func (rs *ruleset) principal(name, role string, c claims) Principal {
 	}
 	return p
 }
+
+// whole reports whether the rule gives all of its servers.
+func (r *rule) whole() bool { return len(r.tools) == 0 && len(r.prompts) == 0 && len(r.resources) == 0 }
 
 func (r *rule) matches(name string, c claims) bool {
 	if len(r.principals) > 0 && !matchAny(r.principals, name) {

@@ -32,13 +32,13 @@ func TestRules(t *testing.T) {
 		{name: "nobody matches", rules: rules{{Principals: []string{"ada"}}}, not: "github:x fs:x"},
 		{name: "by name", rules: rules{{Principals: []string{"bob", "oidc:a*"}, Servers: []string{"fs"}}}, sees: "fs", can: "fs:x", not: "github:x", whole: "fs"},
 		{name: "servers by glob", rules: rules{{Servers: []string{"git*"}}}, sees: "github gitlab", can: "gitlab:x", not: "fs:x", whole: "github gitlab"},
-		{name: "tools of one server", rules: rules{{Tools: []string{"github__*"}}}, sees: "github", can: "github:x github:a/b github:_", not: "gitlab:x fs:github__x", whole: "github"},
+		{name: "tools of one server", rules: rules{{Tools: []string{"github__*"}}}, sees: "github", can: "github:x github:a/b github:_", not: "gitlab:x fs:github__x"},
 		{name: "exact tools", rules: rules{{Tools: []string{"github__read", "fs__a/b"}}}, sees: "github fs", can: "github:read fs:a/b", not: "github:reads github:rea fs:a fs:read github:github__read"},
 		{name: "tools by glob", rules: rules{{Tools: []string{"github__read_*", "github__get_?"}}}, sees: "github", can: "github:read_file github:get_x github:read_", not: "github:write github:get_xy github:get_"},
 		{name: "servers and tools", rules: rules{{Servers: []string{"git*"}, Tools: []string{"*__read"}}}, sees: "github gitlab", can: "github:read gitlab:read", not: "fs:read github:write"},
-		{name: "glob before the separator", rules: rules{{Tools: []string{"git[hl]*__read", "?s__*"}}}, sees: "github gitlab fs", can: "github:read gitlab:read fs:rm", not: "github:x a.b:read", whole: "fs"},
+		{name: "glob before the separator", rules: rules{{Tools: []string{"git[hl]*__read", "?s__*"}}}, sees: "github gitlab fs", can: "github:read gitlab:read fs:rm", not: "github:x a.b:read"},
 		{name: "glob over the separator", rules: rules{{Tools: []string{"g*b"}}}, sees: "github gitlab", can: "github:xb gitlab:b", not: "github:x fs:b"},
-		{name: "everything by a star", rules: rules{{Tools: []string{"*"}}}, sees: "github gitlab fs a.b", can: "fs:x", whole: "github gitlab fs a.b"},
+		{name: "everything by a star", rules: rules{{Tools: []string{"*"}}}, sees: "github gitlab fs a.b", can: "fs:x"},
 		{name: "tools that no server can have", rules: rules{{Servers: []string{"fs"}, Tools: []string{"github__*"}}}, not: "github:x fs:x fs:github__x"},
 		{name: "a server's name is no tool", rules: rules{{Tools: []string{"github", "github__", "github_"}}}, not: "github:x github:"},
 		{name: "escaped", rules: rules{{Tools: []string{`fs__\*`, `github__[^a-c]`}}}, sees: "github fs", can: "fs:* github:d", not: "fs:x github:a"},
@@ -147,6 +147,42 @@ func TestManyServers(t *testing.T) {
 	for i := range 10000 {
 		if name := fmt.Sprint("s", i); p.MaySee(name) != strings.HasSuffix(name, "7") {
 			t.Fatal(name)
+		}
+	}
+}
+
+// A rule with patterns for one kind of things gives nothing of the others.
+func TestRulesByKind(t *testing.T) {
+	w := newWorld(t, nil)
+	token := w.token(map[string]any{"sub": "ada"})
+	for _, tt := range []struct {
+		name                              string
+		rules                             []identity.Rule
+		tool, prompt, other, read, hidden bool // fs__t, fs__p, fs__q, resources of fs; fs is not seen
+	}{
+		{name: "whole", rules: []identity.Rule{{Servers: []string{"fs"}}}, tool: true, prompt: true, other: true, read: true},
+		{name: "tools", rules: []identity.Rule{{Tools: []string{"fs__t"}}}, tool: true},
+		{name: "all tools", rules: []identity.Rule{{Tools: []string{"fs__*"}}}, tool: true},
+		{name: "servers and all tools", rules: []identity.Rule{{Servers: []string{"fs"}, Tools: []string{"*"}}}, tool: true},
+		{name: "prompts", rules: []identity.Rule{{Prompts: []string{"fs__p"}}}, prompt: true},
+		{name: "all prompts", rules: []identity.Rule{{Prompts: []string{"fs__*"}}}, prompt: true, other: true},
+		{name: "resources", rules: []identity.Rule{{Resources: []string{"f*"}}}, read: true},
+		{name: "of another server", rules: []identity.Rule{{Resources: []string{"x"}, Prompts: []string{"x__*"}, Tools: []string{"x__*"}}}, hidden: true},
+		{name: "of a server that is not given", rules: []identity.Rule{{Servers: []string{"x"}, Resources: []string{"*"}}}, hidden: true},
+		{name: "in pieces", rules: []identity.Rule{{Tools: []string{"fs__t"}}, {Prompts: []string{"fs__p"}, Resources: []string{"fs"}}}, tool: true, prompt: true, read: true},
+	} {
+		o := w.opts
+		o.Rules = tt.rules
+		w.guard = w.guard.With(o)
+		p, r := w.guard.Identify(t.Context(), "Bearer "+token, resource)
+		if r != nil {
+			t.Fatal(r)
+		}
+		some, all := p.Prompts("fs")
+		if p.MayCall("fs", "t") != tt.tool || p.MayPrompt("fs", "p") != tt.prompt || p.MayPrompt("fs", "q") != tt.other || p.MayRead("fs") != tt.read ||
+			p.MaySee("fs") == tt.hidden || some != tt.prompt || all != tt.other || p.Unlimited("fs") != (tt.name == "whole") {
+			t.Errorf("%s: tool %v, prompts %v %v, resources %v, seen %v, unlimited %v", tt.name, p.MayCall("fs", "t"), p.MayPrompt("fs", "p"),
+				p.MayPrompt("fs", "q"), p.MayRead("fs"), p.MaySee("fs"), p.Unlimited("fs"))
 		}
 	}
 }

@@ -11,7 +11,8 @@ func Rules(cfg *config.Config) []identity.Rule {
 	for _, r := range cfg.Auth.Rules {
 		rate := r.Rate.Filled()
 		rules = append(rules, identity.Rule{
-			Principals: r.Principals, Claims: r.Claims, Role: r.Role, Servers: r.Servers, Tools: r.Tools,
+			Principals: r.Principals, Claims: r.Claims, Role: r.Role, Servers: r.Servers,
+			Tools: r.Tools, Prompts: r.Prompts, Resources: r.Resources,
 			Rate: identity.Rate{Calls: rate.Calls, Burst: rate.Burst},
 		})
 	}
