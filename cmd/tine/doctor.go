@@ -103,7 +103,7 @@ func (c *cli) doctor(ctx context.Context, configFlag string) error {
 	if around.bare {
 		helpers = gather(helpers)
 	}
-	r.Checks = slices.Concat(found[:len(machine)], checks, []check{around.check()}, helpers, found[helping:], []check{sandboxCheck(walls, sandboxServers(conf), r.Drivers, noUserNamespaces)})
+	r.Checks = slices.Concat(found[:len(machine)], checks, []check{around.check()}, c.workspaceChecks(conf), helpers, found[helping:], []check{sandboxCheck(walls, sandboxServers(conf), r.Drivers, noUserNamespaces)})
 	for _, ch := range r.Checks {
 		r.OK = r.OK && ch.Status != checkBroken
 	}

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/tine-mcp/tine/internal/driver/process"
 	"github.com/tine-mcp/tine/internal/driver/sandbox/runsc"
 )
 
@@ -15,7 +16,8 @@ import (
 var version = "dev"
 
 func main() {
-	runsc.Main() // returns unless the binary was started to be a sandbox
+	process.Main() // returns unless the binary was started to become a server
+	runsc.Main()   // returns unless the binary was started to be a sandbox
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal asks; once it was heard a second one kills as usual.
 	context.AfterFunc(ctx, stop)

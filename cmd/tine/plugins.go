@@ -56,6 +56,9 @@ type pluginOptions struct {
 	Log     *slog.Logger
 }
 
+// self is this program, whatever is at its path by now.
+const self = "/proc/self/exe"
+
 // newPlugins is the one list of drivers and of the servers inside the binary.
 func newPlugins(o pluginOptions) (_ *plugins, err error) {
 	p := &plugins{drivers: make(map[string]driver.Driver)}
@@ -93,8 +96,9 @@ func newPlugins(o pluginOptions) (_ *plugins, err error) {
 	away := remote.New(remote.Options{Dir: filepath.Join(o.State, "remote"), MaxFrame: o.MaxFrame, Authorize: o.Authorize, Log: o.Log})
 	contained := docker.New(docker.Options{Gateway: o.Gateway, MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "docker"), Log: o.Log})
 	walled := sandbox.New(sandbox.Options{MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "sandbox"), Hide: []string{o.State}, Network: o.Network, Log: o.Log})
+	programs := process.New(process.Options{MaxFrame: o.MaxFrame, Self: self, Place: filepath.Join(o.State, "workspace")})
 	open = append(open, closer(within.Close), closer(away.Close), contained, walled)
-	for _, d := range []driver.Driver{process.New(process.Options{MaxFrame: o.MaxFrame}), url.New(), within, away, contained, walled} {
+	for _, d := range []driver.Driver{programs, url.New(), within, away, contained, walled} {
 		p.drivers[d.Info().Name] = d
 	}
 	return p, nil
@@ -156,7 +160,7 @@ func kinds(sessions rollout.Sessions) map[string]builtin.Kind {
 				if err != nil {
 					return nil, nil, err
 				}
-				s, end, err := sqlite.New(e.Settings, h, treeOf(e.Workspace))
+				s, end, err := sqlite.New(e.Settings, h, e.Workspace)
 				if err != nil {
 					return nil, nil, errors.Join(err, h.Close())
 				}
@@ -182,7 +186,7 @@ func filesTree(e builtin.Env) (workspace.FS, error) {
 	if e.Workspace == nil {
 		return nil, errors.New("it has no workspace; set workspace: true at the top of the config, or settings.root to a folder")
 	}
-	return e.Workspace.FS(), nil
+	return e.Workspace, nil
 }
 
 // closer is a function that closes.
@@ -192,14 +196,6 @@ type closer func()
 func (c closer) Close() error {
 	c()
 	return nil
-}
-
-// treeOf is the tree of a workspace that may not be there.
-func treeOf(w *workspace.Workspace) workspace.FS {
-	if w == nil {
-		return nil
-	}
-	return w.FS()
 }
 
 // both closes one after the other.

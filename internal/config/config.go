@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 )
@@ -185,6 +186,21 @@ type Autosnapshot struct {
 type Workspace struct {
 	On       bool   `yaml:"-"`
 	Template string `yaml:"template"` // a directory, or snapshot:NAME; empty for none
+	// Path is where servers see it; empty for DefaultWorkspace.
+	Path string `yaml:"path"`
+}
+
+// DefaultWorkspace is where servers see the workspace unless the config says
+// otherwise.
+const DefaultWorkspace = "/workspace"
+
+// SeenWorkspace is where the server is to see the workspace; empty where it does
+// not.
+func (s *Server) SeenWorkspace() string {
+	if !s.Workspace {
+		return ""
+	}
+	return cmp.Or(s.WorkspacePath, DefaultWorkspace)
 }
 
 // What follows the loss of a server's memory.
@@ -280,6 +296,9 @@ type Server struct {
 	// in args, env and cwd is its path, and a program runs in it unless cwd says
 	// otherwise. Default: where it is used, and for files.
 	Workspace bool `yaml:"workspace" json:",omitzero"`
+	// WorkspacePath is the path of the top's workspace, for a server that sees it;
+	// empty for DefaultWorkspace.
+	WorkspacePath string `yaml:"-" json:",omitzero"`
 	// Fork says what a fork carries: memory, files, fresh, share or refuse;
 	// empty for the most the driver can, or refuse where that is nothing.
 	Fork   string `yaml:"fork" json:",omitzero"`

@@ -46,6 +46,7 @@ func (d *decoder) rewardKit(root *node, c *Config) {
 		l.oneOf("level", &c.Log.Level, "debug", "info", "warn", "error")
 	}
 	c.DefaultView = f.control
+	d.workspace(top, c)
 	d.templateRoots(top, c)
 	for _, e := range f.entries {
 		before := len(d.problems)
@@ -120,6 +121,10 @@ func (d *decoder) rewardKitFile(root *node) rewardKitFile {
 	control.stand(root.get("backends").pos)
 	f.entries = append(f.entries, entry{name: f.control, id: f.control, at: "rollout", pos: control.pos, n: control})
 	f.top.set("default_view", stringNode(f.control))
+	// Where the backends of RewardKit have their files.
+	space := mapNode(pair{key: "path", value: stringNode("/data")})
+	space.inline = true
+	f.top.set("workspace", space)
 	return f
 }
 

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,7 +14,7 @@ var (
 		"max", "per_principal", "ttl", "idle", "memory", "instances", "snapshots", "wait", "max_wait", "fork_wait", "on_loss", "autosnapshot",
 	}
 	autosnapshotKeys = []string{"every", "before", "keep"}
-	workspaceKeys    = []string{"template"}
+	workspaceKeys    = []string{"template", "path"}
 )
 
 const (
@@ -118,10 +120,42 @@ func (d *decoder) workspace(o object, c *Config) {
 		d.template(o, "workspace", &c.Workspace.Template, true)
 	case n.kind == kindMap:
 		if w, ok := o.child("workspace", workspaceKeys); ok {
-			d.template(w, "template", &c.Workspace.Template, true)
+			if w.n.get("template") != nil {
+				d.template(w, "template", &c.Workspace.Template, true)
+			}
+			d.workspacePath(w, &c.Workspace.Path)
 		}
 	default:
-		o.wrong("workspace", n, "got %s, want true, false, the path of a template, or {template: PATH}", n.shown())
+		o.wrong("workspace", n, "got %s, want true, false, the path of a template, or {template: PATH, path: PATH}", n.shown())
+	}
+}
+
+// The workspace hides what else is at its path, so that it can't be where every
+// program needs something, nor where a sandbox has something of its own.
+var (
+	takenPaths = []string{"/home", "/home/user", "/mnt", "/opt", "/root", "/srv", "/var"}
+	takenBelow = []string{
+		"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/state", "/sys", "/tmp", "/usr", "/var/tmp",
+	}
+)
+
+// workspacePath reads where servers see the workspace.
+func (d *decoder) workspacePath(w object, dst *string) {
+	if !w.text("path", dst, DefaultWorkspace) {
+		return
+	}
+	n, given := w.n.get("path"), *dst
+	*dst = path.Clean(given)
+	taken := *dst == "/" || slices.Contains(takenPaths, *dst) || slices.ContainsFunc(takenBelow, func(dir string) bool {
+		return *dst == dir || strings.HasPrefix(*dst, dir+"/")
+	})
+	switch {
+	case !path.IsAbs(given):
+		w.wrong("path", n, "%s is not a whole path; write it like %s", n.shown(), DefaultWorkspace)
+	case taken:
+		w.wrong("path", n, "%s would hide what programs need there; take a path of its own, like %s or /data", n.shown(), DefaultWorkspace)
+	case *dst == DefaultWorkspace:
+		*dst = ""
 	}
 }
 
@@ -159,6 +193,6 @@ func (d *decoder) checkWorkspace(c *Config) {
 			d.fail(n.pos, "workspace: is off, but server %q sees it; remove this, or %s", s.ID, mend)
 			return
 		}
-		c.Workspace.On = true
+		c.Workspace.On, s.WorkspacePath = true, c.Workspace.Path
 	}
 }

@@ -28,7 +28,7 @@ func boundNode(v int64) *node {
 }
 
 func (w Workspace) shown(hidden map[string]bool) *node {
-	if w.Template == "" {
+	if w.Template == "" && w.Path == "" {
 		return boolNode(w.On)
 	}
 	n := mapNode()
@@ -37,7 +37,12 @@ func (w Workspace) shown(hidden map[string]bool) *node {
 	if hidden["workspace"] { // it was written as one string
 		rel = "workspace"
 	}
-	n.setText("template", w.Template, rel, hidden)
+	if w.Template != "" {
+		n.setText("template", w.Template, rel, hidden)
+	}
+	if w.Path != "" {
+		n.setText("path", w.Path, "workspace.path", hidden)
+	}
 	return n
 }
 

@@ -68,6 +68,12 @@ tine.yaml:1:107: servers.a.env.B: holds ${workspace} or ${state.NAME} as plain t
 
 func TestWorkspaceErrors(t *testing.T) {
 	testErrors(t, []wrongConfig{
+		{"a relative path", "workspace: {path: data}\n",
+			`tine.yaml:1:19: workspace.path: "data" is not a whole path; write it like /workspace`},
+		{"a path that programs need", "workspace: {path: /usr/lib/../share}\n",
+			`tine.yaml:1:19: workspace.path: "/usr/lib/../share" would hide what programs need there; take a path of its own, like /workspace or /data`},
+		{"the root", "workspace: {path: //}\n",
+			`tine.yaml:1:19: workspace.path: "//" would hide what programs need there; take a path of its own, like /workspace or /data`},
 		{"of a url", "servers: {a: {url: 'https://a.example.org', workspace: true}}\n",
 			`tine.yaml:1:56: servers.a.workspace: a server behind a url can't see a directory of this machine; remove it`},
 		{"of a clock", "servers: {a: {builtin: time, workspace: true}}\n",
@@ -89,9 +95,9 @@ func TestWorkspaceErrors(t *testing.T) {
 		{"off at the top, for a program", "workspace: false\nservers: {t: {builtin: time}, p: {command: x, workspace: true}}\n",
 			`tine.yaml:1:12: workspace: is off, but server "p" sees it; remove this, or set servers.p.workspace: false`},
 		{"a number at the top", "workspace: 3\n",
-			`tine.yaml:1:12: workspace: got 3, want true, false, the path of a template, or {template: PATH}`},
+			`tine.yaml:1:12: workspace: got 3, want true, false, the path of a template, or {template: PATH, path: PATH}`},
 		{"a list at the top", "workspace: [a]\n",
-			`tine.yaml:1:12: workspace: got a list, want true, false, the path of a template, or {template: PATH}`},
+			`tine.yaml:1:12: workspace: got a list, want true, false, the path of a template, or {template: PATH, path: PATH}`},
 		{"unknown key", "workspace: {templat: x}\n",
 			`tine.yaml:1:13: unknown key "templat" in workspace; did you mean "template"?`},
 		{"empty template", "workspace: ''\n",

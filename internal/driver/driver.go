@@ -110,6 +110,9 @@ type Spec struct {
 	Ordinal int
 	// Workspace is the session's directory; nil where the server does not see it.
 	Workspace *workspace.Workspace `json:"-"`
+	// WorkspacePath is where the server is to see it. It is known before the
+	// session's directory is; empty means config.DefaultWorkspace.
+	WorkspacePath string
 
 	// A program that speaks stdio.
 	Command string
@@ -174,6 +177,15 @@ type Driver interface {
 	// Adopt finds the instance of an earlier gateway. Errors wrapping ErrGone
 	// mean there is nothing to adopt and nothing left over.
 	Adopt(ctx context.Context, h Handle, log *slog.Logger) (Instance, error)
+}
+
+// A Placer is a driver whose programs see files of the host, where a path may be
+// taken. Programs of other drivers see the workspace at Spec.WorkspacePath.
+type Placer interface {
+	// Place is where its instances see the workspace that is wanted at a path: there,
+	// at another path that is the same for all sessions, or, empty, where it lies.
+	// Where it is not the path, why says so.
+	Place(path string) (at, why string)
 }
 
 // A Sweeper is a driver whose instances can be left over: a gateway that was

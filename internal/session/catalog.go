@@ -134,6 +134,7 @@ func (e *Entry) spec() driver.Spec {
 		Builtin: e.Builtin, Settings: e.Settings, Template: e.Template, Details: e.Details,
 		Docker: e.Docker, Remote: e.Remote, Sandbox: e.Sandbox,
 	}
+	spec.WorkspacePath = e.SeenWorkspace()
 	for _, d := range e.State {
 		spec.Dirs = append(spec.Dirs, driver.StateDir{Name: d.Name, Template: d.Template})
 	}

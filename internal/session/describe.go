@@ -43,13 +43,14 @@ func (r *Registry) Describe(s *Session, members bool) api.Session {
 		}
 		out.Members = append(out.Members, m)
 	}
-	if slices.ContainsFunc(s.members(), func(e *Entry) bool { return e.Workspace }) {
-		w := &api.Workspace{Kind: "tree", Path: "/workspace"}
+	if at := slices.IndexFunc(s.members(), func(e *Entry) bool { return e.Workspace }); at >= 0 {
+		e := s.members()[at]
+		w := &api.Workspace{Kind: "tree", Path: e.spec().WorkspacePath}
 		if s.needsFolder(0) {
 			w.Kind = "folder"
 		}
 		if open := s.spaces.at(0).open.Load(); open != nil {
-			w.Path = open.FS().Root()
+			w.Path = s.shownPath(open)
 		} else if w.Kind == "folder" {
 			w.Path = ""
 		}

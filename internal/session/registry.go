@@ -88,6 +88,8 @@ type Registry struct {
 	perOwner  map[string]int             // the same, by owner
 	budget    budget
 
+	displaced sync.Once // said that programs see workspaces elsewhere
+
 	sharedSeeding sync.Mutex // held while the state of a shared server is made
 
 	warm    map[string]*warm // by server

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -168,6 +169,43 @@ func (s *Session) eraseWorkspace(ctx context.Context, dir string) {
 	if err := s.r.o.Workspaces.Erase(ctx, dir); err != nil {
 		s.r.o.Log.Warn("workspace not removed", "session", s.ID, "folder", dir, "err", err)
 	}
+}
+
+// spacePath is where a member sees its workspace. Programs outside of walls may
+// not be able to have it where the others do; what is inside of Tine shows the
+// path that they have.
+func (s *Session) spacePath(e *Entry, ws *workspace.Workspace) string {
+	wanted := e.spec().WorkspacePath
+	if _, ok := e.driver.(driver.Placer); !ok && !e.driver.Info().Light || ws.Dir() == "" {
+		return wanted
+	}
+	for _, other := range s.members() {
+		if p, ok := other.driver.(driver.Placer); ok && other.Workspace && other.Ordinal == e.Ordinal {
+			at, why := p.Place(wanted)
+			if why != "" {
+				s.r.displaced.Do(func() {
+					s.r.o.Log.Warn("programs don't see the workspace at its path", "path", wanted, "at", cmp.Or(at, "the session's own folder, which differs in each fork"), "because", why)
+				})
+			}
+			return cmp.Or(at, ws.Dir())
+		}
+	}
+	return wanted
+}
+
+// shownPath is where the members of a session see its workspace, that of programs
+// outside of walls where they differ.
+func (s *Session) shownPath(ws *workspace.Workspace) string {
+	path := ""
+	for _, e := range s.members() {
+		if !e.Workspace || e.Ordinal != 0 || e.driver == nil {
+			continue
+		}
+		if _, ok := e.driver.(driver.Placer); ok || path == "" {
+			path = s.spacePath(e, ws)
+		}
+	}
+	return path
 }
 
 // needsFolder reports whether a program sees the workspace, which then can't be

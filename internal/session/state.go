@@ -172,6 +172,7 @@ func (r *Registry) prepare(e *Entry, by owned) func(context.Context, *driver.Spe
 				return err
 			}
 			spec.Workspace = ws
+			spec.WorkspacePath = s.spacePath(e, ws)
 		}
 		if e.keeper() == nil {
 			return nil

@@ -22,6 +22,7 @@ type treeFS struct {
 	head   *layer.Head[*tree]
 	limits limits
 	opened int64 // the age of a root that nothing was ever done in
+	at     *at   // where it is seen; nil for treeRoot
 }
 
 // limits of one workspace.
@@ -44,7 +45,28 @@ func (l limits) fits(t *tree, files, size int64) error {
 	return nil
 }
 
-func (f *treeFS) Root() string { return treeRoot }
+func (f *treeFS) Root() string {
+	if f.at != nil {
+		return f.at.root
+	}
+	return treeRoot
+}
+
+// find resolves a name in the tree as it is.
+func (f *treeFS) find(t *tree, name string, follow bool) (spot[*node], error) {
+	if f.at == nil {
+		return t.find(name, follow)
+	}
+	return resolve(ground[*node](rooted{t, f.at.names}), name, follow)
+}
+
+// rooted is a tree whose root has more names.
+type rooted struct {
+	*tree
+	names []string
+}
+
+func (r rooted) roots() []string { return r.names }
 
 // commit makes one change, which is decided on the tree as it is then.
 func (f *treeFS) commit(body []byte, decide func(t *tree) (change, error)) error {
@@ -65,7 +87,7 @@ func (f *treeFS) Stat(name string) (Info, error)  { return f.stat("stat", name, 
 func (f *treeFS) Lstat(name string) (Info, error) { return f.stat("lstat", name, false) }
 
 func (f *treeFS) stat(op, name string, follow bool) (Info, error) {
-	s, err := f.head.Value().find(name, follow)
+	s, err := f.find(f.head.Value(), name, follow)
 	if err == nil && !s.found {
 		err = fs.ErrNotExist
 	}
@@ -109,7 +131,7 @@ func (f *treeFS) Open(name string) (File, error) {
 }
 
 func (f *treeFS) get(name string) (*node, error) {
-	s, err := f.head.Value().find(name, true)
+	s, err := f.find(f.head.Value(), name, true)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +140,7 @@ func (f *treeFS) get(name string) (*node, error) {
 
 func (f *treeFS) Mkdir(name string) error {
 	return pathError("mkdir", name, f.commit(nil, func(t *tree) (change, error) {
-		s, err := t.free(name)
+		s, err := f.free(t, name)
 		if err == nil {
 			err = f.limits.fits(t, 1, 0)
 		}
@@ -163,12 +185,12 @@ var errMissing = errors.New("a directory is missing")
 func (f *treeFS) Rename(from, to string) error {
 	wrong := to
 	err := f.commit(nil, func(t *tree) (change, error) {
-		a, err := t.find(from, false)
+		a, err := f.find(t, from, false)
 		if err != nil {
 			wrong = from
 			return change{}, err
 		}
-		b, err := t.find(to, false)
+		b, err := f.find(t, to, false)
 		if err != nil {
 			return change{}, err
 		}
@@ -183,7 +205,7 @@ func (f *treeFS) Rename(from, to string) error {
 
 func (f *treeFS) Remove(name string) error {
 	return pathError("remove", name, f.commit(nil, func(t *tree) (change, error) {
-		s, err := t.find(name, false)
+		s, err := f.find(t, name, false)
 		if err != nil {
 			return change{}, err
 		}
@@ -202,7 +224,7 @@ func (f *treeFS) Remove(name string) error {
 
 func (f *treeFS) RemoveAll(name string) error {
 	return pathError("remove", name, f.commit(nil, func(t *tree) (change, error) {
-		s, err := t.find(name, false)
+		s, err := f.find(t, name, false)
 		switch {
 		case missing(err), err == nil && !s.found:
 			return change{}, nil
@@ -220,7 +242,7 @@ func (f *treeFS) Symlink(target, name string) error {
 		return pathError("symlink", name, err)
 	}
 	return pathError("symlink", name, f.commit(nil, func(t *tree) (change, error) {
-		s, err := t.free(name)
+		s, err := f.free(t, name)
 		if err == nil {
 			err = f.limits.fits(t, 1, 0)
 		}

@@ -12,7 +12,7 @@ import (
 
 func (f *treeFS) Write(name string, r io.Reader, size int64) error {
 	return pathError("write", name, f.put(r, size, func(t *tree) (change, *node, error) {
-		s, err := t.find(name, true)
+		s, err := f.find(t, name, true)
 		if err != nil {
 			return change{}, nil, err
 		}
@@ -34,14 +34,14 @@ func (f *treeFS) Write(name string, r io.Reader, size int64) error {
 
 func (f *treeFS) Create(name string, r io.Reader, size int64) error {
 	return pathError("create", name, f.put(r, size, func(t *tree) (change, *node, error) {
-		s, err := t.free(name)
+		s, err := f.free(t, name)
 		return change{path: pathOf(s), mode: fileMode}, nil, err
 	}))
 }
 
 // free resolves a name at which nothing may be.
-func (t *tree) free(name string) (spot[*node], error) {
-	s, err := t.find(name, false)
+func (f *treeFS) free(t *tree, name string) (spot[*node], error) {
+	s, err := f.find(t, name, false)
 	if err == nil && s.found {
 		err = fs.ErrExist
 	}

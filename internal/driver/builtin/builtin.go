@@ -9,6 +9,7 @@
 package builtin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,9 +52,9 @@ type Kind struct {
 type Env struct {
 	Settings  map[string]any
 	Layers    *layer.Store
-	State     string               // the folder of its state in Layers; empty where it has none
-	Workspace *workspace.Workspace // nil where it does not see one
-	Log       *slog.Logger         // never nil
+	State     string       // the folder of its state in Layers; empty where it has none
+	Workspace workspace.FS // nil where it does not see one
+	Log       *slog.Logger // never nil
 }
 
 // Options of a Driver.
@@ -121,7 +122,12 @@ func (d *Driver) env(spec driver.Spec) Env {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return Env{Settings: spec.Settings, Layers: d.layers, State: spec.State, Workspace: spec.Workspace, Log: log}
+	e := Env{Settings: spec.Settings, Layers: d.layers, State: spec.State, Log: log}
+	if spec.Workspace != nil {
+		at := cmp.Or(spec.WorkspacePath, config.DefaultWorkspace)
+		e.Workspace = spec.Workspace.At(at, config.DefaultWorkspace)
+	}
+	return e
 }
 
 // Start implements [driver.Driver].

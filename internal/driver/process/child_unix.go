@@ -48,13 +48,18 @@ func (d *Driver) launch(dir string, spec launchSpec, rec *record) (*child, lines
 	if err != nil {
 		return nil, nil, err
 	}
-	id, watch, err := procid.Start(spec.path, append([]string{spec.path}, spec.args...), &syscall.ProcAttr{
+	attr := &syscall.ProcAttr{
 		Dir:   spec.cwd,
 		Env:   spec.env.list(),
 		Files: []uintptr{in.Fd(), out.Fd(), spec.stderr.Fd()},
 		// A session of its own has no terminal, and is a process group of its own.
 		Sys: &syscall.SysProcAttr{Setsid: true},
-	})
+	}
+	path, argv := spec.path, append([]string{spec.path}, spec.args...)
+	if spec.mount != nil {
+		path, argv = spec.mount.through(path, argv, attr)
+	}
+	id, watch, err := procid.Start(path, argv, attr)
 	if err == nil {
 		rec.ID = id
 		if err = rec.write(dir); err != nil {

@@ -24,7 +24,7 @@ var products = map[string]string{
 
 // lookup finds the program of a spec: a path from its cwd, or a name on the PATH
 // that the child will have.
-func lookup(spec driver.Spec, env *environment) (string, error) {
+func lookup(spec driver.Spec, env *environment, m *mount) (string, error) {
 	if spec.Command == "" {
 		return "", fmt.Errorf("no command is given; set servers.%s.command", spec.Server)
 	}
@@ -32,7 +32,7 @@ func lookup(spec driver.Spec, env *environment) (string, error) {
 		return "", fmt.Errorf("command %q has a zero byte in it; mend servers.%s.command", spec.Command, spec.Server)
 	}
 	if strings.ContainsAny(spec.Command, pathSeparators) {
-		return lookupPath(spec, env)
+		return lookupPath(spec, env, m)
 	}
 	// Folders that are relative would be looked up from wherever the gateway
 	// happens to run.
@@ -55,7 +55,7 @@ func lookup(spec driver.Spec, env *environment) (string, error) {
 	return "", fmt.Errorf("command %q not found on %s; %s", spec.Command, where, mend)
 }
 
-func lookupPath(spec driver.Spec, env *environment) (string, error) {
+func lookupPath(spec driver.Spec, env *environment, m *mount) (string, error) {
 	path := spec.Command
 	if !filepath.IsAbs(path) && spec.Cwd != "" {
 		path = filepath.Join(spec.Cwd, path)
@@ -64,8 +64,10 @@ func lookupPath(spec driver.Spec, env *environment) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find command %q: %w", spec.Command, err)
 	}
-	found, err := runnable(path, env)
+	found, err := runnable(m.outside(path), env)
 	switch {
+	case err == nil && m.outside(path) != path:
+		return path, nil
 	case err == nil:
 		return found, nil
 	case errors.Is(err, fs.ErrNotExist):
@@ -78,11 +80,11 @@ func lookupPath(spec driver.Spec, env *environment) (string, error) {
 	return "", fmt.Errorf("find command %q: %w", path, err)
 }
 
-func checkCwd(spec driver.Spec) error {
+func checkCwd(spec driver.Spec, m *mount) error {
 	if spec.Cwd == "" {
 		return nil
 	}
-	st, err := os.Stat(spec.Cwd)
+	st, err := os.Stat(m.outside(spec.Cwd))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("folder %q does not exist; make it or change servers.%s.cwd", spec.Cwd, spec.Server)

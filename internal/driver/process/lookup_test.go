@@ -104,7 +104,7 @@ func TestLookup(t *testing.T) {
 		"whole path":               {Command: tool},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := lookup(spec, makeEnv(false, []string{"PATH=/none"}, spec.Env, "", ""))
+			got, err := lookup(spec, makeEnv(false, []string{"PATH=/none"}, spec.Env, "", ""), nil)
 			if err != nil || got != tool {
 				t.Errorf("got %q, %v", got, err)
 			}

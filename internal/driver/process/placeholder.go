@@ -9,8 +9,8 @@ import (
 )
 
 // fillIn puts the paths of the state and the workspace where the spec asks for
-// them: a child sees them where we do.
-func fillIn(spec driver.Spec) (driver.Spec, error) {
+// them: a child sees them where we do, but for a workspace that is mounted.
+func fillIn(spec driver.Spec, m *mount) (driver.Spec, error) {
 	var at dirs.Places
 	if spec.State != "" {
 		dir, err := filepath.Abs(spec.State)
@@ -19,7 +19,10 @@ func fillIn(spec driver.Spec) (driver.Spec, error) {
 		}
 		at.State = dir
 	}
-	if spec.Workspace != nil {
+	switch {
+	case m != nil:
+		at.Workspace = m.point
+	case spec.Workspace != nil:
 		at.Workspace = spec.Workspace.Dir()
 	}
 	return dirs.FillIn(spec, at)

@@ -17,7 +17,7 @@ func TestFillIn(t *testing.T) {
 		Server: "db", State: "state", Dirs: []driver.StateDir{{Name: "data"}}, Workspace: ws,
 		Args: []string{"--db=${state.data}/x.db", "${workspace}/a"},
 	}
-	got, err := fillIn(spec)
+	got, err := fillIn(spec, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

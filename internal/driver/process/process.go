@@ -31,6 +31,15 @@
 // On Windows there are no such FIFOs: the child is in a job that ends with the
 // gateway.
 //
+// # Where a server sees the workspace
+//
+// The folder of a session's workspace has another path in each fork, and what a
+// server told of a path must be good in all of them. On Linux a child is in a
+// mount namespace of its own, in which the folder is bound to a path that is the
+// same for all sessions: this program is started in it, does that, and becomes
+// the server (see Main). It needs root, or user namespaces. The mount ends with
+// the namespace, which ends with the last process in it.
+//
 // # What a server remembers
 //
 // A program's state is what its config declares: directories, each at
@@ -62,6 +71,14 @@ type Options struct {
 	LogLimit  int64         // bytes of standard error kept of an instance, about; default 1 MiB
 	Environ   []string      // the environment of the gateway; default os.Environ()
 
+	// Self is this program, which calls Main first: by it children are started that
+	// see the workspace at a path of its own. Empty for none: they see it where it
+	// lies.
+	Self string
+	// Place is a folder for the workspace to be seen at where the path that is wanted
+	// is taken or can't be made; it is made when it is needed. Empty for none.
+	Place string
+
 	ImportBytes int64 // of the files of a snapshot that is imported; default 64 GiB
 	ImportFiles int   // how many, with directories and links; default a million
 }
@@ -71,12 +88,14 @@ type Driver struct {
 	opts    Options
 	buffers *sync.Pool
 	census  census
+	places  places
 }
 
 var (
 	_ driver.Driver  = (*Driver)(nil)
 	_ driver.Sweeper = (*Driver)(nil)
 	_ driver.Keeper  = (*Driver)(nil)
+	_ driver.Placer  = (*Driver)(nil)
 )
 
 // New returns a driver. It owns nothing until something is started.
@@ -99,7 +118,9 @@ func New(opts Options) *Driver {
 	if opts.ImportFiles <= 0 {
 		opts.ImportFiles = 1_000_000
 	}
-	return &Driver{opts: opts, buffers: lines.NewBuffers()}
+	d := &Driver{opts: opts, buffers: lines.NewBuffers()}
+	d.places = places{self: opts.Self, other: opts.Place}
+	return d
 }
 
 // Info implements driver.Driver.
@@ -135,15 +156,16 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 			folder.Remove(dir, recordName)
 		}
 	}()
-	if spec, err = fillIn(spec); err != nil {
+	m := d.mountOf(spec)
+	if spec, err = fillIn(spec, m); err != nil {
 		return nil, err
 	}
-	if err := checkCwd(spec); err != nil {
+	if err := checkCwd(spec, m); err != nil {
 		return nil, err
 	}
 	rec := newRecord(spec.StopGrace, d.opts.StopGrace)
 	env := childEnv(d.opts.Environ, spec.Env, spec.Cwd, rec.Token)
-	path, err := lookup(spec, env)
+	path, err := lookup(spec, env, m)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +181,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	if err != nil {
 		return nil, err
 	}
-	child, conn, err := d.launch(dir, launchSpec{path: path, args: spec.Args, env: env, cwd: spec.Cwd, stderr: stderr.File()}, &rec)
+	child, conn, err := d.launch(dir, launchSpec{path: path, args: spec.Args, env: env, cwd: spec.Cwd, stderr: stderr.File(), mount: m}, &rec)
 	if err != nil {
 		stderr.Close()
 		return nil, startError(spec, path, err)
@@ -175,6 +197,7 @@ type launchSpec struct {
 	env    *environment
 	cwd    string
 	stderr *os.File
+	mount  *mount // of the workspace; nil where it is seen where it lies
 }
 
 // newInstance takes over a running child. From here on Stop ends it.

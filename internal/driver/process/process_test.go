@@ -39,6 +39,7 @@ var suite = &drivertest.Suite{
 }
 
 func TestMain(m *testing.M) {
+	Main()
 	if state := os.Getenv(gatewayVar); state != "" {
 		beGateway(state)
 	}

@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -25,10 +26,9 @@ import (
 
 // Where a program finds what is its own.
 const (
-	insideState     = "/state"
-	insideWorkspace = "/workspace"
-	insideHome      = "/home/user"
-	insidePath      = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	insideState = "/state"
+	insideHome  = "/home/user"
+	insidePath  = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
 // plan is what a sandbox is made of. It is the same for every instance of a
@@ -66,12 +66,13 @@ func (d *Driver) plan(ctx context.Context, spec driver.Spec) (*plan, error) {
 	if p.uid, p.gid, err = d.user(p.box.User); err != nil {
 		return nil, err
 	}
-	filled, err := dirs.FillIn(spec, dirs.Places{State: insideState, Workspace: insideWorkspace})
+	space := insideWorkspace(spec)
+	filled, err := dirs.FillIn(spec, dirs.Places{State: insideState, Workspace: space})
 	if err != nil {
 		return nil, err
 	}
 	seen, err := d.see(ctx, filled, layout.Wanted{
-		Cwd: hostCwd(filled.Cwd), AllowRead: p.box.AllowRead, AllowWrite: p.box.AllowWrite, DenyRead: p.box.DenyRead, Hide: d.hidden(),
+		Cwd: hostCwd(filled.Cwd, space), Workspace: space, AllowRead: p.box.AllowRead, AllowWrite: p.box.AllowWrite, DenyRead: p.box.DenyRead, Hide: d.hidden(),
 		UID: p.uid, GID: p.gid, Hostname: hostname(p.box), Network: p.box.Network == config.NetworkHost,
 	})
 	if err != nil {
@@ -81,7 +82,7 @@ func (d *Driver) plan(ctx context.Context, spec driver.Spec) (*plan, error) {
 	p.args, p.cwd = run.args, filled.Cwd
 	switch {
 	case p.cwd == "" && spec.Workspace != nil:
-		p.cwd = insideWorkspace
+		p.cwd = space
 	case p.cwd == "":
 		p.cwd = insideHome
 	}
@@ -133,13 +134,18 @@ func (p *plan) split(d *Driver, l *layout.Layout, own string) {
 	}
 }
 
+// insideWorkspace is where a program finds the workspace.
+func insideWorkspace(spec driver.Spec) string {
+	return cmp.Or(spec.WorkspacePath, layout.Workspace)
+}
+
 // hidden is what nobody may see: what is the driver's own, and the state folder.
 func (d *Driver) hidden() []string { return append([]string{d.opts.Dir}, d.opts.Hide...) }
 
 // hostCwd is the folder of the host that a program runs in; empty where it is one
 // of its own inside.
-func hostCwd(cwd string) string {
-	if cwd == insideWorkspace || cwd == insideState || strings.HasPrefix(cwd, insideState+"/") || strings.HasPrefix(cwd, insideWorkspace+"/") {
+func hostCwd(cwd, space string) string {
+	if cwd == space || cwd == insideState || strings.HasPrefix(cwd, insideState+"/") || strings.HasPrefix(cwd, space+"/") {
 		return ""
 	}
 	return cwd
@@ -220,7 +226,7 @@ func (p *plan) addMounts(spec driver.Spec) error {
 		if source == "" {
 			return errors.New("the workspace is not a folder, so that no program can see it")
 		}
-		p.mounts = append(p.mounts, mount{inside: insideWorkspace, source: source})
+		p.mounts = append(p.mounts, mount{inside: insideWorkspace(spec), source: source})
 	}
 	return nil
 }

@@ -56,6 +56,13 @@ func (s *server) name(asked string) (string, error) {
 	}
 	root = path.Clean(root)
 	abs := path.Clean(p)
+	if path.IsAbs(p) && !s.windows() { // the root may have other names
+		if rest, ok := workspace.Inside(s.tree, abs); ok && rest != "" {
+			return rest, nil
+		} else if ok {
+			return ".", nil
+		}
+	}
 	if !path.IsAbs(p) && !(s.windows() && filepath.VolumeName(asked) != "") {
 		abs = path.Join(root, p)
 	}

@@ -315,7 +315,7 @@ func inWorkspace(files workspace.FS, path string) (string, error) {
 		return "", errors.New("there is no workspace here, so no path can be given; leave it out")
 	}
 	name := filepath.ToSlash(path)
-	if rest, ok := strings.CutPrefix(name, strings.TrimSuffix(filepath.ToSlash(files.Root()), "/")+"/"); ok {
+	if rest, ok := workspace.Inside(files, name); ok && rest != "" {
 		name = rest
 	}
 	return name, nil

@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"path"
@@ -66,7 +67,7 @@ func (p *planner) hostBase() error {
 	}
 	for _, e := range list {
 		at := "/" + e.Name()
-		if matches(notOfHost, e.Name()) || slices.Contains(p.w.Homes, at) || slices.Contains([]string{Workspace, State}, at) {
+		if matches(notOfHost, e.Name()) || slices.Contains(p.w.Homes, at) || slices.Contains([]string{p.workspace(), State}, at) {
 			continue
 		}
 		switch {
@@ -149,6 +150,9 @@ func (p *planner) empty(at string) bool {
 	return err == nil && (s.missing() || s.node == nil && s.info.Mode().IsRegular() && s.info.Size() == 0)
 }
 
+// workspace is where the session's directory is seen.
+func (p *planner) workspace() string { return cmp.Or(p.w.Workspace, Workspace) }
+
 // ownDirs makes the directories that every root has, and lets names be looked up.
 func (p *planner) ownDirs() error {
 	for _, d := range []struct {
@@ -160,7 +164,7 @@ func (p *planner) ownDirs() error {
 		{"/tmp", 0o777 | fs.ModeSticky, true}, {"/var/tmp", 0o777 | fs.ModeSticky, true},
 		// Who made the root owns all that is in it. The user inside must be able to
 		// write in its home, which is kept in memory.
-		{Home, 0o777, false}, {Workspace, 0o755, false}, {State, 0o755, false},
+		{Home, 0o777, false}, {p.workspace(), 0o755, false}, {State, 0o755, false},
 	} {
 		if err := p.ownDir(d.at, d.mode, d.own); err != nil {
 			return fmt.Errorf("make %s in the root: %w", d.at, err)

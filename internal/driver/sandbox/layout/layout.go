@@ -52,9 +52,11 @@ const maxBytes = 120 << 10
 
 // Wanted is what a root is for. All paths are absolute.
 type Wanted struct {
-	Mode  Mode   // default Allow
-	Dir   string // the root directory of mode Dir
-	Image string // the digest of the image that was unpacked there, where it is one
+	Mode Mode // default Allow
+	// Workspace is where the session's directory is seen; default Workspace.
+	Workspace string
+	Dir       string // the root directory of mode Dir
+	Image     string // the digest of the image that was unpacked there, where it is one
 
 	Command string   // a path: of the host, in mode Dir of the root
 	Args    []string // of the command: an interpreter's script is looked for in them
