@@ -26,7 +26,7 @@ func backends(control *gateway.Control, more map[string]builtin.Kind) map[string
 	kinds := map[string]builtin.Kind{
 		"fetch": broken, "time": broken,
 		"files": {New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
-			s, err := files.New(e.Settings, e.Workspace.FS())
+			s, err := files.New(e.Settings, e.Workspace)
 			return s, nil, err
 		}},
 		"memory": {Remembers: true, New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {

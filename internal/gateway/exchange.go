@@ -232,7 +232,7 @@ func (x *exchange) target(ctx context.Context, t *table) (s *shape, own string, 
 	if x.params.TargetURI && x.who.MayRead(base) || !x.params.TargetURI && x.who.MayPrompt(base, own) {
 		return s, own, nil
 	}
-	s.entry.Refused(&upstream.Request{Method: x.method, Name: own, Who: x.who.Name, Session: x.sess.ID})
+	x.deny(s.entry, own)
 	if x.params.TargetURI {
 		return nil, "", unknownResource(name)
 	}

@@ -69,7 +69,7 @@ func TestDamagedSnapshotIsLost(t *testing.T) {
 		s := w.Get(s.ID)
 		_, _, open := w.OpenSession(context.Background(), session.OpenOptions{From: bad.ID})
 		for what, err := range map[string]error{
-			"open": open, "rewind": w.Rewind(context.Background(), s, bad.ID, 0), "export": w.Export(context.Background(), bad.ID, new(bytes.Buffer)),
+			"open": open, "rewind": w.Rewind(context.Background(), s, bad.ID, 0), "export": w.Export(context.Background(), bad.ID, nil, new(bytes.Buffer)),
 		} {
 			if got := failure(err); !strings.HasPrefix(got, string(api.KindLost)) || !strings.Contains(got, bad.ID) || !strings.Contains(got, home) {
 				t.Errorf("%s, %s: %s", name, what, got)

@@ -63,7 +63,7 @@ func (w *small) open() {
 			return s, closers{end, h}, err
 		}},
 		"files": {New: func(e Env) (*mcp.Server, io.Closer, error) {
-			s, err := files.New(e.Settings, e.Workspace.FS())
+			s, err := files.New(e.Settings, e.Workspace)
 			return s, nil, err
 		}},
 	}})

@@ -19,6 +19,9 @@ func mounting(t *testing.T) (*Driver, string) {
 	t.Helper()
 	d := New(Options{Self: "/proc/self/exe", Place: filepath.Join(t.TempDir(), "other")})
 	if _, err := probe(d.opts.Self); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("nothing can be mounted here: %v", err)
+		}
 		t.Skipf("nothing can be mounted here: %v", err)
 	}
 	point := filepath.Join(t.TempDir(), "seen")
