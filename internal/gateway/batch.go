@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -65,6 +66,7 @@ func (g *Gateway) postBatch(w http.ResponseWriter, r *http.Request, who identity
 		switch {
 		case msg.IsRequest():
 			wg.Go(func() {
+				defer telemetry.Contain(g.log, telemetry.InEdge, msg.Method, func(err error) { frames[i] = frameOf(msg.ID, failed(msg.Method, err)) })
 				params, err := wire.ScanParams(msg.Method, msg.Params)
 				if err != nil {
 					frames[i] = frameOf(msg.ID, failed(msg.Method, invalidParams(err.Error())))

@@ -12,6 +12,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -167,6 +168,7 @@ func (d *duplex) message(msg wire.Message) {
 		defer d.g.leave(who, 1)
 		defer cancel(nil)
 		defer done()
+		defer telemetry.Contain(d.g.log, telemetry.InEdge, msg.Method, func(err error) { d.send(frameOf(msg.ID, failed(msg.Method, err))) })
 		if params.Version.Ok() {
 			d.modern(ctx, msg, params, done)
 			return
@@ -219,6 +221,7 @@ func (d *duplex) initialize(msg wire.Message) {
 	d.mu.Unlock()
 	d.sess.SetCapabilities(init.Capabilities)
 	started := d.spawn(func() {
+		defer telemetry.Contain(d.g.log, telemetry.InEdge, msg.Method, func(err error) { d.send(frameOf(id, failed("", err))) })
 		x := &exchange{g: d.g, who: d.principal(), view: d.view, sess: d.sess, client: c.desc(), conn: c, method: wire.MethodInitialize}
 		res, err := x.initialized(d.life, c.version)
 		if err != nil {

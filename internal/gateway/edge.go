@@ -6,13 +6,14 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"runtime/debug"
 	"strings"
+	"sync/atomic"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -110,13 +111,23 @@ func (g *Gateway) Handler() http.Handler { return http.HandlerFunc(g.serveHTTP) 
 func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	g.handlers.Add(1)
 	defer g.handlers.Add(-1)
+	begun := &begunWriter{ResponseWriter: w}
+	w = begun
 	defer func() {
 		// A mistake of ours in one request must be seen, and must not be the end
 		// of the others.
-		if p := recover(); p != nil && p != http.ErrAbortHandler {
-			g.log.Error("a request failed inside the gateway", "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
-			panic(http.ErrAbortHandler)
+		v := recover()
+		if v == nil {
+			return
 		}
+		if v != http.ErrAbortHandler {
+			err := telemetry.Panicked(g.log, telemetry.InEdge, r.URL.Path, v)
+			if !begun.yes.Load() {
+				refuseError(w, err)
+				return
+			}
+		}
+		panic(http.ErrAbortHandler) // the client must not take a part for the whole
 	}()
 	e := g.edge.Load()
 	if why := e.check(r); why != "" {
@@ -166,6 +177,27 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	g.serveDoor(w, r, who, d)
 }
+
+// begunWriter knows whether an answer has begun.
+type begunWriter struct {
+	http.ResponseWriter
+	yes atomic.Bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *begunWriter) WriteHeader(status int) {
+	w.yes.Store(true)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *begunWriter) Write(b []byte) (int, error) {
+	w.yes.Store(true)
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *begunWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // A door is where an MCP client came in.
 type door struct {

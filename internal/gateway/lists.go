@@ -9,6 +9,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -294,7 +295,10 @@ func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, m
 	fs.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(x.g.life, readTime(e))
 		defer cancel()
-		f.items, f.err = readList(ctx, up, ask)
+		func() {
+			defer telemetry.Contain(x.g.log, telemetry.InEdge, e.ID, func(err error) { f.items, f.err = nil, err })
+			f.items, f.err = readList(ctx, up, ask)
+		}()
 		fs.mu.Lock()
 		delete(fs.m, key)
 		f.over = true

@@ -35,7 +35,7 @@ func (g *Gateway) postModern(w http.ResponseWriter, r *http.Request, who identit
 		refuseError(w, err)
 		return
 	}
-	rw := newResponder(w, r)
+	rw := g.newResponder(w, r)
 	x := &exchange{
 		g: g, who: who, view: d.view, sess: sess, header: paramHeaders(r.Header), method: msg.Method, params: params,
 		trace: g.parentOf(r.Header, &params), from: r,

@@ -180,6 +180,15 @@ func (o *outbox) breakUp() {
 	o.signal()
 }
 
+// fail breaks the outbox from outside.
+func (o *outbox) fail() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.isBroken() {
+		o.breakUp()
+	}
+}
+
 func (o *outbox) isBroken() bool {
 	select {
 	case <-o.broken:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -109,7 +110,7 @@ func (g *Gateway) runParked(ctx context.Context, x *exchange, msg wire.Message, 
 	p.cancel = cancel
 	x.peer = p
 	started := g.spawn(func() {
-		p.res = x.run(call)
+		p.res = g.runContained(call, x)
 		close(p.done)
 		g.parking.forget(p)
 		cancel(nil)
@@ -120,6 +121,12 @@ func (g *Gateway) runParked(ctx context.Context, x *exchange, msg wire.Message, 
 		return
 	}
 	g.await(ctx, p, msg, to)
+}
+
+// runContained is run on a goroutine that is no request's.
+func (g *Gateway) runContained(ctx context.Context, x *exchange) (res *upstream.Result) {
+	defer telemetry.Contain(g.log, telemetry.InEdge, x.method, func(err error) { res = failed(x.method, err) })
+	return x.run(ctx)
 }
 
 // await waits for a call's answer or its questions, whichever comes first. to

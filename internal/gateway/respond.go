@@ -3,11 +3,13 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -49,8 +51,9 @@ func sendPieces(w http.ResponseWriter, ctl *http.ResponseController, b []byte) e
 type responder struct {
 	w      http.ResponseWriter
 	ctx    context.Context // of the HTTP request
-	events bool            // the client takes event streams
-	json   bool            // the client takes plain JSON
+	log    *slog.Logger
+	events bool // the client takes event streams
+	json   bool // the client takes plain JSON
 	// resume, when not nil, keeps the stream for a client that comes back.
 	resume func(id string, o *outbox)
 	prime  bool // the stream begins with an empty event that carries an id
@@ -83,6 +86,7 @@ func (r *responder) outbox() *outbox {
 	r.pumped = make(chan struct{})
 	go func() {
 		defer close(r.pumped)
+		defer telemetry.Contain(r.log, telemetry.InEdge, "event stream", func(error) { r.box.fail() })
 		if r.prime && s.id != "" {
 			if s.raw([]byte("id: "+s.id+"_-1\nretry: 1000\ndata: \n\n")) != nil || s.flush() != nil {
 				return

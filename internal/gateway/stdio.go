@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -31,10 +32,14 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, s
 	pumped := make(chan struct{})
 	go func() {
 		defer close(pumped)
+		defer telemetry.Contain(g.log, telemetry.InEdge, "stdio", func(error) { d.out.fail() })
 		_ = d.out.pump(context.WithoutCancel(ctx), -1, &lineSink{w: bufio.NewWriter(out)})
 	}()
 	read := make(chan error, 1)
-	go func() { read <- g.readLines(in, d) }()
+	go func() {
+		defer telemetry.Contain(g.log, telemetry.InEdge, "stdio", func(err error) { read <- err })
+		read <- g.readLines(in, d)
+	}()
 	select {
 	case err = <-read:
 		// The client has said all it will: what is under way is still answered,

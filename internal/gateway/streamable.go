@@ -160,7 +160,7 @@ func (g *Gateway) post(w http.ResponseWriter, r *http.Request, who identity.Prin
 		refuse(w, http.StatusBadRequest, api.KindInvalid, "protocol version "+strconv.Quote(version)+" is not supported; these are: "+strings.Join(wire.Versions[:], ", "))
 		return
 	}
-	rw := newResponder(w, r)
+	rw := g.newResponder(w, r)
 	if !rw.events && !rw.json {
 		refuse(w, http.StatusNotAcceptable, api.KindInvalid, "Accept must allow application/json or text/event-stream")
 		return
@@ -191,8 +191,8 @@ func isJSON(contentType string) bool {
 
 // newResponder reads what the client accepts. Without a header, as curl has it
 // as */*, it gets plain JSON.
-func newResponder(w http.ResponseWriter, r *http.Request) *responder {
-	rw := &responder{w: w, ctx: r.Context()}
+func (g *Gateway) newResponder(w http.ResponseWriter, r *http.Request) *responder {
+	rw := &responder{w: w, ctx: r.Context(), log: g.log}
 	accept := r.Header["Accept"]
 	if len(accept) == 0 {
 		rw.json = true
@@ -352,7 +352,7 @@ func (g *Gateway) postClient(w http.ResponseWriter, r *http.Request, who identit
 
 // get opens the stream for what belongs to no request, or resumes one.
 func (g *Gateway) get(w http.ResponseWriter, r *http.Request, who identity.Principal, d door, id string) {
-	if rw := newResponder(w, r); !rw.events {
+	if rw := g.newResponder(w, r); !rw.events {
 		refuse(w, http.StatusNotAcceptable, api.KindInvalid, "this is an MCP endpoint: POST JSON-RPC here, or GET with Accept: text/event-stream")
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -17,7 +18,13 @@ import (
 
 // load finds out where the keys are, unless that is known, and gets them. After
 // a failure it looks for the place again.
-func (k *keyring) load(ctx context.Context) (*keySet, error) {
+func (k *keyring) load(ctx context.Context) (set *keySet, err error) {
+	defer func() { // what an issuer sends must not be the end of the gateway
+		if v := recover(); v != nil {
+			k.log.Error("reading the keys of the issuer panicked", "issuer", k.issuer, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+			set, err = nil, errors.New("the keys could not be read; the gateway's log has the stack")
+		}
+	}()
 	client, err := k.client()
 	if err != nil {
 		return nil, err
@@ -29,7 +36,7 @@ func (k *keyring) load(ctx context.Context) (*keySet, error) {
 		}
 		k.keysURL = place
 	}
-	set, err := getKeys(ctx, client, k.keysURL)
+	set, err = getKeys(ctx, client, k.keysURL)
 	if err != nil {
 		k.keysURL = ""
 		return nil, fmt.Errorf("keys: %w", err)

@@ -327,19 +327,25 @@ func atAll(n int, do func(int) error) []error { return atMost(together, n, do) }
 func atMost(most, n int, do func(int) error) []error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
+	var caught panics
 	places := make(chan struct{}, most)
 	for i := range n {
 		places <- struct{}{}
 		if i == n-1 {
-			errs[i] = do(i)
+			func() {
+				defer caught.catch()
+				errs[i] = do(i)
+			}()
 			break
 		}
 		wg.Go(func() {
+			defer func() { <-places }()
+			defer caught.catch()
 			errs[i] = do(i)
-			<-places
 		})
 	}
 	wg.Wait()
+	caught.raise()
 	return errs
 }
 

@@ -237,6 +237,7 @@ func (b *birth) each(ctx context.Context, lastAlone bool, do func(context.Contex
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
+	var caught panics
 	places := make(chan struct{}, parallel)
 	for i, s := range b.children {
 		if i == last && lastAlone {
@@ -245,6 +246,7 @@ func (b *birth) each(ctx context.Context, lastAlone bool, do func(context.Contex
 		places <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-places }()
+			defer caught.catch()
 			if ctx.Err() == nil {
 				if err := do(ctx, s, i == last); err != nil {
 					cancel(err)
@@ -253,6 +255,7 @@ func (b *birth) each(ctx context.Context, lastAlone bool, do func(context.Contex
 		})
 	}
 	wg.Wait()
+	caught.raise()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -85,7 +85,7 @@ func NewMetrics(version string, snapshot func() Snapshot) *Metrics {
 		Name: "tine_build_info", Help: "1, with the version that runs.",
 	}, []string{"version"})
 	build.WithLabelValues(label(version)).Set(1)
-	m.registry.MustRegister(m.calls, m.duration, m.refused, m.retries, m.cache, m.auth, m.journal, build,
+	m.registry.MustRegister(m.calls, m.duration, m.refused, m.retries, m.cache, m.auth, m.journal, build, panics,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if snapshot != nil {
 		m.registry.MustRegister(&gauges{snapshot: snapshot})

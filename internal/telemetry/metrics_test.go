@@ -68,6 +68,7 @@ func TestMetrics(t *testing.T) {
 		`tine_auth_failures_total{reason="invalid_token"} 1`,
 		`tine_auth_failures_total{reason="other"} 1`,
 		`tine_journal_errors_total 1`,
+		`tine_panics_total{where="edge"} `,
 		`tine_build_info{version="v1.2.3"} 1`,
 		`tine_calls_in_flight{server="files"} 3`,
 		`tine_queue_length{server="files"} 4`,

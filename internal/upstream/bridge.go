@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -198,6 +199,9 @@ func (c *Conn) askAll(ctx context.Context, req *Request, requests map[string]jso
 			return nil, nil, failure(api.KindTool, c.server, false, "sent an unreadable input request %q", key)
 		}
 		wg.Go(func() {
+			defer telemetry.Contain(c.log, telemetry.InUpstream, c.server, func(error) {
+				results <- result{key, Refuse(in.Method, "the gateway failed inside")}
+			})
 			reply := Refuse(in.Method, "nobody is there to answer")
 			if req.Peer != nil {
 				reply = req.Peer.Ask(ctx, in.Method, in.Params)

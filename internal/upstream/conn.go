@@ -16,6 +16,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -240,7 +241,8 @@ func (c *Conn) notify(ctx context.Context, method string, params []byte) error {
 }
 
 // simple makes a request of the gateway's own.
-func (c *Conn) simple(ctx context.Context, method string, params []byte) (*Result, error) {
+func (c *Conn) simple(ctx context.Context, method string, params []byte) (res *Result, err error) {
+	defer telemetry.Contain(c.log, telemetry.InUpstream, c.server, func(e error) { res, err = nil, e })
 	p, err := wire.ScanParams(method, params)
 	if err != nil {
 		return nil, err
@@ -308,6 +310,9 @@ func (c *Conn) handleRequest(msg wire.Message, k *call) error {
 	calls, from := c.whose(k)
 	method, params := msg.Method, bytes.Clone(msg.Params)
 	started := c.asks.start(string(id), method, len(params), func(ctx context.Context) {
+		defer telemetry.Contain(c.log, telemetry.InUpstream, c.server, func(error) {
+			c.answer(ctx, id, Refuse(method, "the gateway failed inside"))
+		})
 		c.answer(ctx, id, c.ask(ctx, calls, from, method, params))
 	})
 	if !started {
@@ -391,6 +396,19 @@ func (c *Conn) ended() bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// fail ends the connection of itself. Its calls get the error where the transport
+// can tell them.
+func (c *Conn) fail(err error) {
+	switch t := c.t.(type) {
+	case *streamTransport:
+		t.fail(err)
+	case *httpTransport:
+		t.mu.Lock()
+		t.end()
+		t.mu.Unlock()
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -55,8 +56,14 @@ var clientInfo = []byte(`{"name":"tine","title":"Tine","version":"1"}`)
 var errProbe = errors.New("the server ended when asked for its protocol era")
 
 // Connect greets the server behind a link and returns a connection to it.
-func Connect(ctx context.Context, link driver.Link, o ConnOptions, ev events) (*Conn, error) {
+func Connect(ctx context.Context, link driver.Link, o ConnOptions, ev events) (conn *Conn, err error) {
 	c := newConn(o.Server, ev, o.Log)
+	defer telemetry.Contain(o.Log, telemetry.InUpstream, o.Server, func(e error) {
+		if c.t != nil {
+			c.close()
+		}
+		conn, err = nil, e
+	})
 	c.allowed, c.mask, c.mend, c.why, c.shared, c.own = o.Allowed, o.Mask, o.mend, o.why, o.Shared, link.Own
 	if link.HTTP != nil {
 		return connectHTTP(ctx, c, link.HTTP, o)

@@ -9,10 +9,12 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
 // start makes an instance, or adopts one, and greets its server.
-func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (driver.Instance, *Conn, error) {
+func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (inst driver.Instance, conn *Conn, err error) {
+	defer telemetry.Contain(u.o.Log, telemetry.InDriver, u.Server(), func(e error) { inst, conn, err = nil, nil, e })
 	u.mu.Lock()
 	adopt, opts := u.adopt, u.o.Conn
 	u.adopt = nil
@@ -42,7 +44,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (dri
 			return nil, nil, errNotWanted
 		}
 	}
-	inst, err := u.o.Driver.Start(ctx, spec)
+	inst, err = u.o.Driver.Start(ctx, spec)
 	if err != nil {
 		var ours *api.Error
 		if errors.As(err, &ours) && ours.Kind == api.KindLost {
@@ -78,7 +80,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (dri
 		return nil, nil, err
 	}
 	opts.why = u.diedOf(inst)
-	conn, err := Connect(ctx, link, opts, u)
+	conn, err = Connect(ctx, link, opts, u)
 	if err != nil {
 		err = u.deathOf(inst, link, err)
 		u.discard(inst)

@@ -18,6 +18,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -235,8 +236,9 @@ func (u *Upstream) Call(ctx context.Context, req *Request) (*Result, error) {
 type relay struct{ u *Upstream }
 
 // Call implements Caller.
-func (r relay) Call(ctx context.Context, req *Request) (*Result, error) {
+func (r relay) Call(ctx context.Context, req *Request) (res *Result, err error) {
 	u := r.u
+	defer telemetry.Contain(u.o.Log, telemetry.InUpstream, u.Server(), func(e error) { res, err = nil, e })
 	if req.Method == wire.MethodUnsubscribe {
 		if c := u.Peek(); c == nil || c.ended() {
 			return &Result{Result: []byte("{}")}, nil // not worth starting a server for
@@ -269,7 +271,7 @@ func (r relay) Call(ctx context.Context, req *Request) (*Result, error) {
 	case wire.MethodUnsubscribe:
 		return c.unsubscribe(ctx, &attempt)
 	}
-	res, err := c.Call(ctx, &attempt)
+	res, err = c.Call(ctx, &attempt)
 	if recalls(req.Method) {
 		c.uses.makes()
 	}
@@ -404,6 +406,14 @@ func (u *Upstream) begin() {
 	}()
 }
 
+func (u *Upstream) prepare(spec *driver.Spec) (err error) {
+	if u.o.Prepare == nil {
+		return nil
+	}
+	defer telemetry.Contain(u.o.Log, telemetry.InDriver, u.Server(), func(e error) { err = e })
+	return u.o.Prepare(u.life, spec)
+}
+
 func (u *Upstream) set(state, reason string) {
 	if u.state != state || u.reason != reason {
 		u.state, u.reason, u.since = state, reason, time.Now()
@@ -418,10 +428,8 @@ func (u *Upstream) run(a *attempt) {
 		return
 	}
 	// What it works on may take longer to be there than it takes to start.
-	spec, err := u.o.Spec, error(nil)
-	if u.o.Prepare != nil {
-		err = unprepared(u.o.Prepare(u.life, &spec))
-	}
+	spec := u.o.Spec
+	err := unprepared(u.prepare(&spec))
 	wait := time.Duration(u.connect.Load())
 	ctx, cancel := context.WithTimeoutCause(u.life, wait,
 		failure(api.KindTimeout, u.Server(), true, "did not start within %s", wait))

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -59,7 +60,11 @@ func (l *listener) restart(c *Conn) (acked <-chan struct{}) {
 		if old != nil {
 			old()
 		}
-		go func() { defer l.wg.Done(); c.t.standalone(ctx) }()
+		go func() {
+			defer l.wg.Done()
+			defer telemetry.Contain(c.log, telemetry.InUpstream, c.server, c.fail)
+			c.t.standalone(ctx)
+		}()
 		return ready
 	}
 	filter := l.lists(c)
@@ -72,6 +77,7 @@ func (l *listener) restart(c *Conn) (acked <-chan struct{}) {
 	}
 	go func() {
 		defer l.wg.Done()
+		defer telemetry.Contain(c.log, telemetry.InUpstream, c.server, c.fail)
 		if old != nil {
 			// Also where this one ended before it began: nobody else has it.
 			defer old()
@@ -116,7 +122,10 @@ func (l *listener) extend(c *Conn) (acked <-chan struct{}) {
 		l.opened[what] = true
 		ready := make(chan struct{})
 		acked = ready
-		l.wg.Go(func() { l.modern(ctx, c, filter, ready, nil) })
+		l.wg.Go(func() {
+			defer telemetry.Contain(c.log, telemetry.InUpstream, c.server, c.fail)
+			l.modern(ctx, c, filter, ready, nil)
+		})
 	}
 	open("", l.lists(c))
 	for uri := range l.subs {

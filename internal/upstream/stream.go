@@ -10,6 +10,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -65,6 +66,7 @@ func newStreamTransport(c *Conn, s driver.Stream, o ConnOptions) *streamTranspor
 
 func (t *streamTransport) read() {
 	defer t.reader.Done()
+	defer telemetry.Contain(t.c.log, telemetry.InUpstream, t.c.server, t.fail)
 	for {
 		frame, err := t.s.ReadFrame()
 		if err != nil {

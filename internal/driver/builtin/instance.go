@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/gate"
+	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
 // instance is one server. It ends by Stop only.
@@ -151,7 +151,7 @@ func containPanics(server string, log *slog.Logger) mcp.Middleware {
 		return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
 			defer func() {
 				if v := recover(); v != nil {
-					log.Error("built-in server panicked", "server", server, "method", method, "panic", v, "stack", string(debug.Stack()))
+					_ = telemetry.Panicked(log, telemetry.InBuiltin, server+" "+method, v)
 					res, err = nil, &jsonrpc.Error{
 						Code:    jsonrpc.CodeInternalError,
 						Message: fmt.Sprintf("built-in server %q failed on %s; the gateway's log says where", server, method),

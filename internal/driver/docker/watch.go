@@ -13,6 +13,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
 // listener reads what a container writes and nobody else reads: its standard
@@ -71,7 +72,7 @@ func (i *instance) watch(l *listener) {
 	for {
 		if l != nil {
 			stop := context.AfterFunc(i.ctx, l.close)
-			err := l.copyTo(i.stderr)
+			err := i.copyLog(l)
 			stop()
 			l.close()
 			if i.ctx.Err() != nil {
@@ -96,6 +97,12 @@ func (i *instance) watch(l *listener) {
 			i.rest(time.Second)
 		}
 	}
+}
+
+// copyLog keeps what a container writes, until it ends.
+func (i *instance) copyLog(l *listener) (err error) {
+	defer telemetry.Contain(i.log, telemetry.InDriver, i.h.Server, func(e error) { err = e })
+	return l.copyTo(i.stderr)
 }
 
 // rest waits, as long as the instance is watched.

@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
 // Tend keeps the log short until the program has ended, and reports whether it
@@ -18,7 +20,7 @@ func (l *Log) Tend(log *slog.Logger, wait func(time.Duration) (exited, ok bool))
 		if !ok {
 			return false
 		}
-		if err := l.Trim(); err != nil && !trouble {
+		if err := l.trim(log); err != nil && !trouble {
 			trouble = true
 			log.Warn("the log of a server can't be cut", "error", err)
 		}
@@ -26,6 +28,12 @@ func (l *Log) Tend(log *slog.Logger, wait func(time.Duration) (exited, ok bool))
 			return true
 		}
 	}
+}
+
+// trim is Trim, of bytes that a program wrote, where a panic is an error.
+func (l *Log) trim(log *slog.Logger) (err error) {
+	defer telemetry.Contain(log, telemetry.InDriver, "log of a server", func(e error) { err = e })
+	return l.Trim()
 }
 
 // Logs is what driver.Instance returns as its logs.

@@ -16,6 +16,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/gate"
+	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -138,6 +139,12 @@ func (s *stream) WriteFrame(ctx context.Context, frame []byte) error {
 			cut()
 			<-s.places
 		}()
+		defer telemetry.Contain(s.i.d.log, telemetry.InDriver, s.i.handle.Server, func(err error) {
+			select {
+			case s.out <- s.i.failure(msg, err):
+			case <-s.gone:
+			}
+		})
 		s.serve(life, msg)
 	}) {
 		cut()

@@ -2,11 +2,13 @@ package credential
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
 const (
@@ -168,7 +170,15 @@ func (s *source) launch(set *Settings, old *token, forced, behind bool) *flight 
 func (s *source) fly(f *flight, old *token, forced, behind bool) {
 	ctx, cancel := context.WithTimeout(s.life, askTimeout)
 	defer cancel()
-	f.token, f.err = s.renewer.renew(ctx, f.set, old, forced)
+	func() {
+		defer telemetry.Contain(s.w.log, telemetry.InUpstream, s.server, func(err error) {
+			f.token, f.err = nil, &fault{}
+			if e := new(api.Error); errors.As(err, &e) {
+				f.err.err = *e
+			}
+		})
+		f.token, f.err = s.renewer.renew(ctx, f.set, old, forced)
+	}()
 	s.mu.Lock()
 	s.flight = nil
 	switch {

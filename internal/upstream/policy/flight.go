@@ -2,6 +2,8 @@ package policy
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"sync"
 )
 
@@ -19,6 +21,7 @@ type flight[V any] struct {
 	val     V
 	waiting int // guarded by flights.mu
 	cancel  context.CancelFunc
+	panic   error // what the work panicked with; nil where it did not
 }
 
 // do returns what fn makes for the key. It reports false when ctx ended first,
@@ -37,6 +40,9 @@ func (fs *flights[K, V]) do(ctx context.Context, key K, fn func(context.Context)
 	fs.mu.Unlock()
 	select {
 	case <-f.done:
+		if f.panic != nil {
+			panic(f.panic) // of those who wait, whose callers contain it
+		}
 		return f.val, true
 	case <-ctx.Done():
 	}
@@ -57,11 +63,16 @@ func (fs *flights[K, V]) start(ctx context.Context, key K, fn func(context.Conte
 	started := fs.tasks.start(func() {
 		defer cancel()
 		defer stop()
+		defer func() {
+			if v := recover(); v != nil {
+				f.panic = fmt.Errorf("%v\n\n%s", v, debug.Stack())
+			}
+			fs.mu.Lock()
+			fs.remove(key, f)
+			fs.mu.Unlock()
+			close(f.done)
+		}()
 		f.val = fn(own)
-		fs.mu.Lock()
-		fs.remove(key, f)
-		fs.mu.Unlock()
-		close(f.done)
 	})
 	if !started {
 		stop()

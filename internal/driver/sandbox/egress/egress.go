@@ -39,6 +39,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/config/domains"
+	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
 // Options are the settings of a Proxy. Zero fields have the values that their
@@ -202,6 +203,7 @@ func (p *Proxy) ServeConn(conn net.Conn) {
 	}
 	defer p.running.Done()
 	defer c.Close()
+	defer telemetry.Contain(p.log, telemetry.InEgress, p.o.Server, nil)
 	_ = conn.SetReadDeadline(time.Now().Add(p.o.HeaderTimeout))
 	if _, err := conn.Read(c.first[:]); err != nil {
 		return

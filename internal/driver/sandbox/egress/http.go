@@ -10,6 +10,8 @@ import (
 	"net/http/httputil"
 	"strings"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
 // unusedFor is how long a connection waits for the next request to its host. It
@@ -49,6 +51,14 @@ func (p *Proxy) serveHTTP() {
 				panic(http.ErrAbortHandler)
 			}
 			defer p.running.Done()
+			defer func() {
+				if v := recover(); v != nil {
+					if v != http.ErrAbortHandler {
+						_ = telemetry.Panicked(p.log, telemetry.InEgress, p.o.Server, v)
+					}
+					panic(http.ErrAbortHandler)
+				}
+			}()
 			if r.Method == http.MethodConnect {
 				p.connect(w, r)
 				return

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/tine-mcp/tine/internal/config/domains"
+	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
 // maxHello bounds what is kept of a client's first bytes.
@@ -41,7 +42,14 @@ func (p *Proxy) tunnel(c *client, early []byte, l *link, t target) {
 		_ = c.Close()
 	}
 	var down sync.WaitGroup
+	defer func() {
+		down.Wait()
+		_ = c.Close()
+		_ = l.Close()
+	}()
+	defer telemetry.Contain(p.log, telemetry.InEgress, p.o.Server, func(error) { l.end() })
 	down.Go(func() {
+		defer telemetry.Contain(p.log, telemetry.InEgress, p.o.Server, func(error) { l.end() })
 		if in, out := move(c, l); in != nil || out != nil || c.CloseWrite() != nil {
 			l.end()
 		}
@@ -54,9 +62,6 @@ func (p *Proxy) tunnel(c *client, early []byte, l *link, t target) {
 	case l.CloseWrite() != nil:
 		l.end()
 	}
-	down.Wait()
-	_ = c.Close()
-	_ = l.Close()
 }
 
 // up moves what the client says. Its first bytes wait until they are known to be
