@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -172,7 +173,12 @@ func (g *Gateway) serveActions(w http.ResponseWriter, r *http.Request, who ident
 	switch {
 	case errors.Is(err, errAnswered):
 	case err != nil:
-		refuseError(w, g.clean(err))
+		err = g.clean(err)
+		if asError(err).Status == http.StatusRequestEntityTooLarge {
+			g.refuseLarge(w, r, err)
+			return
+		}
+		refuseError(w, err)
 	case v == none{}:
 		w.WriteHeader(http.StatusNoContent)
 	case v != nil:
@@ -250,11 +256,23 @@ func invalid(format string, args ...any) *api.Error {
 	return &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf(format, args...)}
 }
 
-// decode reads a JSON body strictly.
+// decode reads a JSON body strictly. All of it is read before any of it is looked
+// at: whoever sends too much is told that, and not that its beginning is wrong.
 func (g *Gateway) decode(w http.ResponseWriter, r *http.Request, v any, empty bool) error {
-	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, g.edge.Load().body))
+	limit := g.edge.Load().body
+	if r.ContentLength > limit {
+		return bodyTooLarge(limit)
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if err != nil {
+		if big := new(http.MaxBytesError); errors.As(err, &big) {
+			return bodyTooLarge(limit)
+		}
+		return invalid("unreadable body: %v", err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
-	err := dec.Decode(v)
+	err = dec.Decode(v)
 	if err == nil {
 		if _, more := dec.Token(); more == nil {
 			return invalid("unreadable body: there is more than one value in it")
@@ -266,13 +284,6 @@ func (g *Gateway) decode(w http.ResponseWriter, r *http.Request, v any, empty bo
 		err = nil
 	}
 	if err != nil {
-		var big *http.MaxBytesError
-		if errors.As(err, &big) {
-			return &api.Error{
-				Kind: api.KindRefused, Status: http.StatusRequestEntityTooLarge,
-				Message: fmt.Sprintf("the request is larger than %d bytes; limits.body can raise that", big.Limit),
-			}
-		}
 		return invalid("unreadable body: %v", err)
 	}
 	wasRead(w)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -86,8 +85,7 @@ func rpcError(w http.ResponseWriter, status int, id []byte, e *wire.Error) {
 func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	limit := g.edge.Load().body
 	if r.ContentLength > limit {
-		w.Header().Set("Connection", "close")
-		refuse(w, http.StatusRequestEntityTooLarge, api.KindRefused, fmt.Sprintf("the request is larger than %d bytes; limits.body can raise that", limit))
+		g.refuseLarge(w, r, bodyTooLarge(limit))
 		return nil, false
 	}
 	var body []byte
@@ -101,7 +99,7 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool
 	if err != nil {
 		var big *http.MaxBytesError
 		if errors.As(err, &big) {
-			refuse(w, http.StatusRequestEntityTooLarge, api.KindRefused, fmt.Sprintf("the request is larger than %d bytes; limits.body can raise that", limit))
+			g.refuseLarge(w, r, bodyTooLarge(limit))
 			return nil, false
 		}
 		refuse(w, http.StatusBadRequest, api.KindInvalid, "the request could not be read")
