@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,30 +79,49 @@ func (w *world) askedModern(t *testing.T, wait time.Duration, answer string) str
 	return ""
 }
 
+// A liveRecorder can be read while it is written to.
+type liveRecorder struct {
+	*httptest.ResponseRecorder
+	mu sync.Mutex
+}
+
+func (r *liveRecorder) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ResponseRecorder.Write(b)
+}
+
+func (r *liveRecorder) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.Body.String()
+}
+
 // askedLegacy makes a call that asks something, and answers that after a while.
 func (w *world) askedLegacy(t *testing.T, wait time.Duration, answer string) string {
 	headers := []string{"Content-Type", "application/json", "Accept", bothTypes}
 	hi := w.handle(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"`+legacyVersion+`","capabilities":{"elicitation":{}},"clientInfo":{"name":"t","version":"0"}}}`, headers...)
 	headers = append(headers, "Mcp-Session-Id", hi.Header().Get("Mcp-Session-Id"))
-	answered := make(chan *httptest.ResponseRecorder, 1)
-	posted := httptest.NewRecorder()
+	answered := make(chan struct{})
+	posted := &liveRecorder{ResponseRecorder: httptest.NewRecorder()}
 	go func() {
 		r := httptest.NewRequestWithContext(t.Context(), "POST", "http://localhost/mcp/a", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"elicit","arguments":{}}}`))
 		for i := 0; i < len(headers); i += 2 {
 			r.Header.Set(headers[i], headers[i+1])
 		}
 		(*w.handler.Load()).ServeHTTP(posted, r)
-		answered <- posted
+		close(answered)
 	}()
 	synctest.Wait()
-	_, asked, ok := strings.Cut(posted.Body.String(), `"id":"tine-`)
+	_, asked, ok := strings.Cut(posted.text(), `"id":"tine-`)
 	id, _, _ := strings.Cut(asked, `"`)
 	if !ok {
-		t.Fatalf("the client was asked nothing: %s", posted.Body)
+		t.Fatalf("the client was asked nothing: %s", posted.text())
 	}
 	time.Sleep(wait)
 	if r := w.handle(fmt.Sprintf(`{"jsonrpc":"2.0","id":"tine-%s","result":%s}`, id, answer), headers...); r.Code != http.StatusAccepted {
 		t.Errorf("the answer: %d %s", r.Code, r.Body)
 	}
-	return (<-answered).Body.String()
+	<-answered
+	return posted.text()
 }

@@ -2,11 +2,13 @@ package session_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -98,6 +100,11 @@ func TestADeadServer(t *testing.T) {
 		callIn(t, s, "plain", "x")
 		w.m.one("plain").kill()
 		eventually(t, "the session is marked", func() bool { return len(s.Damaged()) > 0 })
+		// A gateway that dies before it has forgotten the instance counts its end twice.
+		eventually(t, "the instance is forgotten", func() bool {
+			all, err := w.db.Handles(context.Background())
+			return err == nil && !slices.ContainsFunc(all, func(h store.Handle) bool { return h.Server == "plain" })
+		})
 		w.crash(forgetful)
 		s = w.Get(s.ID)
 		wantHas(t, "the first call", callIn(t, s, "plain", "x"), "lost: ")

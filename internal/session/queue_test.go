@@ -196,9 +196,13 @@ func TestQueueIsLeft(t *testing.T) {
 			t.Error("one that is given up got in")
 		}
 		time.Sleep(2 * time.Second)
+		h.mu.Lock()
+		h.budget.mu.Lock()
 		if len(h.lines) != 0 || len(h.failed) != 1 {
 			t.Errorf("%d lines, failed %v", len(h.lines), h.failed)
 		}
+		h.budget.mu.Unlock()
+		h.mu.Unlock()
 		h.gives("ada", 9)
 		if h.used != (need{}) || len(h.held) != 0 {
 			t.Errorf("%+v in use, held %v", h.used, h.held)

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,13 +12,20 @@ import (
 func TestQuestionsStopTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c clock
+		var mu sync.Mutex
 		ended := make(map[string]bool)
 		start := func(name string) *deadline { // 10 s each, 30 s in all
-			return c.add(10*time.Second, 30*time.Second, func(error) { ended[name] = true })
+			return c.add(10*time.Second, 30*time.Second, func(error) {
+				mu.Lock()
+				defer mu.Unlock()
+				ended[name] = true
+			})
 		}
 		want := func(what string, over ...string) {
 			t.Helper()
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if len(ended) != len(over) {
 				t.Errorf("%s: ended are %v, want %v", what, ended, over)
 			}
@@ -47,7 +55,7 @@ func TestQuestionsStopTheClock(t *testing.T) {
 
 		// Of a question that belongs to no call in particular, all wait for the
 		// answer; what begins after it can't have caused it.
-		ended = make(map[string]bool)
+		clear(ended)
 		a, b := start("a"), start("b")
 		all := c.question()
 		after := start("after")
@@ -58,7 +66,7 @@ func TestQuestionsStopTheClock(t *testing.T) {
 		want("at the end", "after", "a", "b")
 
 		// Progress never goes beyond the most, which stands still as well.
-		ended = make(map[string]bool)
+		clear(ended)
 		busy := start("busy")
 		pause := busy.question()
 		time.Sleep(time.Hour)
