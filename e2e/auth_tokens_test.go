@@ -339,7 +339,7 @@ func TestRoles(t *testing.T) {
 		{"GET", "/v1/tools", "", [3]int{200, 200, 200}},
 		{"GET", "/v1/status", "", [3]int{200, 200, 200}},
 		{"GET", "/metrics", "", [3]int{403, 200, 200}},
-		{"GET", "/v1/servers/clock/logs", "", [3]int{403, 200, 200}},
+		{"GET", "/v1/servers/clock/logs", "", [3]int{403, 403, 200}},
 		{"GET", "/v1/calls/" + ids["user"], "", [3]int{200, 200, 200}},
 		{"GET", "/v1/calls/" + ids["operator"], "", [3]int{404, 200, 200}},
 		{"POST", "/v1/calls/" + ids["viewer"] + "/replay", "", [3]int{404, 200, 200}},

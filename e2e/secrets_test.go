@@ -103,13 +103,13 @@ func (s *sights) check(t *testing.T, p *plant) {
 // secrets.
 type secretWorld struct {
 	*gateway
-	ours   plant // what the gateway keeps: nobody is ever told
-	theirs plant // what callers and tools say: it goes between them and is shown to nobody else
-	seen   sights
-	traces *collector
-	token  string // of a user
-	jwt    string // of somebody of the issuer
-	viewer string
+	ours     plant // what the gateway keeps: nobody is ever told
+	theirs   plant // what callers and tools say: it goes between them and is shown to nobody else
+	seen     sights
+	traces   *collector
+	token    string // of a user
+	jwt      string // of somebody of the issuer
+	operator string
 }
 
 func newSecretWorld(t *testing.T, format string) *secretWorld {
@@ -128,7 +128,7 @@ func newSecretWorld(t *testing.T, format string) *secretWorld {
 	}))
 	t.Cleanup(tokens.Close)
 	host := strings.TrimPrefix(tellHTTP(t, &teller.Server{}), "http://")
-	w.token, w.viewer = hide("the token of a user", "tok-%s"), hide("the token of a viewer", "tok-%s")
+	w.token, w.operator = hide("the token of a user", "tok-%s"), hide("the token of an operator", "tok-%s")
 	program := mustTellServer(t)
 	config := `
 log: {level: debug, format: ` + format + `}
@@ -136,7 +136,7 @@ telemetry: {otlp: {endpoint: ` + endpoint + `, headers: {X-Collector-Key: ` + hi
 auth:
   tokens:
     - {name: ada, token: ` + w.token + `}
-    - {name: vic, role: viewer, token: ` + w.viewer + `}
+    - {name: otto, role: operator, token: ` + w.operator + `}
     - {name: kim, token: "${TOKEN_OF_KIM}"}
   oidc: {issuer: ` + issuer.URL() + `, audience: somewhere}
 servers:
@@ -387,8 +387,8 @@ func (w *secretWorld) look(t *testing.T) {
 		paths = append(paths, fmt.Sprintf("/v1/servers/prog/logs?bytes=%d", n), fmt.Sprintf("/v1/servers/dies/logs?bytes=%d", n))
 	}
 	for _, path := range paths {
-		status, body, err := w.get(t.Context(), path, w.viewer)
-		if err != nil || status != http.StatusOK && path != "/v1/tokens" {
+		status, body, err := w.get(t.Context(), path, w.operator)
+		if err != nil || status != http.StatusOK {
 			t.Errorf("GET %s: %d %s %v", path, status, body, err)
 		}
 		w.seen.add("GET "+strings.SplitN(strings.SplitN(path, "/call_", 2)[0], "?", 2)[0], body)
