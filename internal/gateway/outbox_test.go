@@ -82,8 +82,10 @@ func TestOutboxIsBounded(t *testing.T) {
 	if most := outboxLimit / len(frame); notes == 0 || notes > most {
 		t.Errorf("%d notes of 1 MiB found room, want up to %d", notes, most)
 	}
-	if !box.add(frame, "changed", kindNote) || !box.add(frame, "changed", kindNote) {
-		t.Error("a note of a key was dropped")
+	for range 2 {
+		if !box.add(frame, "changed", kindNote) {
+			t.Error("a note of a key was dropped")
+		}
 	}
 	if got := box.next; got != notes+1 {
 		t.Errorf("%d events wait, want %d: two notes of a key are one", got, notes+1)

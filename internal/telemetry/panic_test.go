@@ -9,6 +9,9 @@ import (
 	"github.com/tine-mcp/tine/api"
 )
 
+// none returns a map that can't be written to.
+func none(m map[string]int) map[string]int { return m }
+
 func TestContain(t *testing.T) {
 	var out bytes.Buffer
 	log := NewLogger(&out, "info", "text", nil)
@@ -22,8 +25,7 @@ func TestContain(t *testing.T) {
 	go func() {
 		defer close(done)
 		defer Contain(log, InEgress, "files", func(err error) { got = err })
-		var m map[string]int
-		m["x"] = 1
+		none(nil)["x"] = 1
 	}()
 	<-done
 	var e *api.Error
