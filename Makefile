@@ -90,7 +90,7 @@ cross: ## compile for other platforms
 
 .PHONY: e2e
 e2e: setup build ## end-to-end tests on bin/tine
-	TINE_BIN=$(CURDIR)/bin/tine e2e/engine.sh with go test -vet=off -tags 'nogvisor$(TAGS)' -count=1 -v -timeout $(TESTTIME) ./e2e
+	TINE_BIN=$(CURDIR)/bin/tine e2e/engine.sh with go test -vet=off -parallel 4 -tags 'nogvisor$(TAGS)' -count=1 -v -timeout $(TESTTIME) ./e2e
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME

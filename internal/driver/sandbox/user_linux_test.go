@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tine-mcp/tine/internal/torture"
 )
 
 // userVar says that the test runs as an ordinary user because another started it.
@@ -74,7 +76,10 @@ func TestOrdinaryUser(t *testing.T) {
 }
 
 // userTests are those that tell something about an ordinary user.
-var userTests = []string{"TestSuite", "TestIsolation.*", "TestFork.*", "TestWeb.*", "TestNetwork.*", "TestProbe.*", "TestWatch.*"}
+var userTests = torture.Or(
+	[]string{"TestIsolation(Files|Limits|Memory.*|Network|Privileges|Namespaces|Masks|State)", "TestForkOnSlots", "TestWebServerForksWithItsMemory", "TestProbe.*", "TestWatch.*"},
+	[]string{"TestSuite", "TestIsolation.*", "TestFork.*", "TestWeb.*", "TestNetwork.*", "TestProbe.*", "TestWatch.*"},
+)
 
 func verbose() string {
 	if testing.Verbose() {
