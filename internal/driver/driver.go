@@ -53,6 +53,11 @@ var ErrGone = errors.New("instance is gone")
 // wrapped. The next instance begins anew, from the state that there is.
 var ErrLost = errors.New("instance is lost")
 
+// ErrKept reports, beside ErrGone, that what the instance remembered is in its
+// state: it was suspended, or nobody has used it since it was resumed. The next
+// instance goes on from there.
+var ErrKept = errors.New("its memory is kept")
+
 // ErrUnfit reports that a snapshot can't be used here, and that another attempt
 // can't change it: it is of another machine, another program, another driver, or it is
 // damaged. Seed and Import return it wrapped.

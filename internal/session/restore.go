@@ -283,7 +283,7 @@ func (r *Registry) endInstance(ctx context.Context, h store.Handle, rest bool) (
 	server, _ := splitMember(h.Server)
 	inst, err := d.Adopt(ctx, driver.Handle{Driver: h.Driver, Server: server, Session: h.Session, Dir: h.Dir, Data: h.Data}, r.o.Log)
 	if errors.Is(err, driver.ErrGone) {
-		return false, nil
+		return errors.Is(err, driver.ErrKept), nil
 	}
 	if err != nil {
 		return false, err

@@ -38,7 +38,9 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 			return nil, nil, err
 		}
 		u.o.Log.Info("instance not adopted", "server", u.Server(), "err", err)
-		u.loseAdoption(adopt, err.Error(), false)
+		if !errors.Is(err, driver.ErrKept) {
+			u.loseAdoption(adopt, err.Error(), false)
+		}
 		u.drop()
 		if u.settle(a) {
 			return nil, nil, errNotWanted
@@ -283,7 +285,7 @@ func (u *Upstream) endUnadopted(a *Adoption, end func(driver.Instance, json.RawM
 			u.loseAdoption(a, why, true)
 		}
 	case errors.Is(err, driver.ErrGone):
-		if why != "" {
+		if why != "" && !errors.Is(err, driver.ErrKept) {
 			u.loseAdoption(a, err.Error(), false)
 		}
 		u.drop()

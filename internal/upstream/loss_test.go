@@ -224,7 +224,16 @@ func TestLossOfSeveral(t *testing.T) {
 // An instance that died between two gateways is lost if an earlier one had called
 // it, which its handle tells.
 func TestLossBetweenGateways(t *testing.T) {
-	for called, want := range map[bool]string{true: `nothing [""] pid 7: instance is gone`, false: ""} {
+	for _, tt := range []struct {
+		called bool
+		gone   error
+		want   string
+	}{
+		{true, driver.ErrGone, `nothing [""] pid 7: instance is gone`},
+		{false, driver.ErrGone, ""},
+		// It was suspended, and the gateway killed before it could forget the instance.
+		{true, fmt.Errorf("%w, %w", driver.ErrGone, driver.ErrKept), ""},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			var l ledger
 			var kept json.RawMessage
@@ -236,23 +245,23 @@ func TestLossBetweenGateways(t *testing.T) {
 			}
 			r := play(t, counting(func(*instance) {}), eager, l.remembers(api.KeptNothing, false), keeping)
 			synctest.Wait()
-			if called {
+			if tt.called {
 				newClient("c").calls(t, r, "x")
 			}
 			r.Leave("stopped")
 			next := play(t, counting(func(*instance) {}), l.remembers(api.KeptNothing, false), func(o *upstream.Options) {
 				o.Adopt = &upstream.Adoption{Handle: driver.Handle{Driver: "fake"}, Hello: kept}
 				o.Driver.(*fakeDriver).adopt = func(context.Context, driver.Handle) (driver.Instance, error) {
-					return nil, fmt.Errorf("pid 7: %w", driver.ErrGone)
+					return nil, fmt.Errorf("pid 7: %w", tt.gone)
 				}
 			})
 			synctest.Wait()
-			if got := l.told(); got != want {
-				t.Errorf("called %t: the losses are %q, want %q", called, got, want)
+			if got := l.told(); got != tt.want {
+				t.Errorf("called %t, %v: the losses are %q, want %q", tt.called, tt.gone, got, tt.want)
 			}
 			first := newClient("c").calls(t, next, "x")
-			if strings.HasPrefix(first, "lost: ") != called {
-				t.Errorf("called %t: the first call got %s", called, first)
+			if strings.HasPrefix(first, "lost: ") != (tt.want != "") {
+				t.Errorf("called %t, %v: the first call got %s", tt.called, tt.gone, first)
 			}
 			wantHas(t, "the next call", newClient("c").calls(t, next, "x"), `{"n":`)
 		})

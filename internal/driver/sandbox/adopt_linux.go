@@ -101,8 +101,11 @@ func (d *Driver) bury(ctx context.Context, dir string, rec record, why string) e
 	if err := d.clear(ctx, dir, rec); err != nil {
 		return fmt.Errorf("%s, and what it left can't be ended: %w", why, err)
 	}
-	if rec.loses() {
+	switch {
+	case rec.loses():
 		return fmt.Errorf("%s, and what it had in memory is lost with it: %w, %w", why, driver.ErrGone, driver.ErrLost)
+	case rec.Memory:
+		return fmt.Errorf("%s: %w, %w", why, driver.ErrGone, driver.ErrKept)
 	}
 	return fmt.Errorf("%s: %w", why, driver.ErrGone)
 }
