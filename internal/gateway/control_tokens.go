@@ -85,63 +85,62 @@ func (g *Gateway) newToken(a *ask, in api.NewToken) (out api.CreatedToken, err e
 	return api.CreatedToken{Token: shownToken(t), Secret: secret}, nil
 }
 
-// confirmToken lets a token in that came back with a backup. One that was in use
-// all the time is fine.
-func (g *Gateway) confirmToken(a *ask, _ none) (out api.Token, err error) {
-	name := a.args["token"]
-	ctx := context.WithoutCancel(a.ctx())
-	g.reloading.Lock()
-	defer g.reloading.Unlock()
-	kept, err := g.o.Store.Tokens(ctx)
+// confirmToken accepts a token that came back with a backup. Confirming a token
+// that was never unconfirmed changes nothing.
+func (g *Gateway) confirmToken(a *ask, _ none) (api.Token, error) {
+	t, err := g.changeToken(a, "it needs no confirmation", func(t *store.Token) error {
+		t.Unconfirmed = false
+		return nil
+	})
 	if err != nil {
-		return out, err
+		return api.Token{}, err
 	}
-	cfg := g.reg.Catalog().Config
-	at := slices.IndexFunc(kept, func(t store.Token) bool { return t.Name == name })
-	if at < 0 {
-		return out, noToken(cfg, name, "it needs no confirmation")
-	}
-	t := kept[at]
-	t.Unconfirmed = false
-	if err := g.o.Store.PutToken(ctx, t); err != nil {
-		return out, err
-	}
-	if err := g.admitted(ctx, cfg); err != nil {
-		return out, err
-	}
-	g.log.Info("token confirmed", "name", name, "by", a.who.Name)
+	g.log.Info("token confirmed", "name", t.Name, "by", a.who.Name)
 	return shownToken(t), nil
 }
 
-// rotateToken changes the secret of a principal, who stays the same: what is its
-// own stays its own, and the tokens of its sessions stay good.
-func (g *Gateway) rotateToken(a *ask, _ none) (out api.CreatedToken, err error) {
-	name := a.args["token"]
+// rotateToken changes the secret of a principal. The principal keeps its sessions,
+// and the tokens of those sessions stay valid.
+func (g *Gateway) rotateToken(a *ask, _ none) (api.CreatedToken, error) {
+	secret := identity.NewToken()
+	t, err := g.changeToken(a, "change it there", func(t *store.Token) error {
+		if !t.Expires.IsZero() && !time.Now().Before(t.Expires) {
+			return &api.Error{Kind: api.KindInvalid, Status: http.StatusConflict, Message: "token " + strconv.Quote(t.Name) + " has expired; revoke it and make a new one of that name, which has the same sessions"}
+		}
+		t.Hash, t.Created, t.Unconfirmed = identity.HashToken(secret), time.Now(), false
+		return nil
+	})
+	if err != nil {
+		return api.CreatedToken{}, err
+	}
+	g.log.Info("token rotated", "name", t.Name, "by", a.who.Name)
+	return api.CreatedToken{Token: shownToken(t), Secret: secret}, nil
+}
+
+// changeToken edits the token of the state folder that a request names, stores it
+// and lets the change take effect. inConfig says what to do about a token that the
+// config has.
+func (g *Gateway) changeToken(a *ask, inConfig string, edit func(*store.Token) error) (t store.Token, err error) {
 	ctx := context.WithoutCancel(a.ctx())
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
 	kept, err := g.o.Store.Tokens(ctx)
 	if err != nil {
-		return out, err
+		return t, err
 	}
-	cfg := g.reg.Catalog().Config
+	cfg, name := g.reg.Catalog().Config, a.args["token"]
 	at := slices.IndexFunc(kept, func(t store.Token) bool { return t.Name == name })
 	if at < 0 {
-		return out, noToken(cfg, name, "change it there")
+		return t, noToken(cfg, name, inConfig)
 	}
-	t, secret := kept[at], identity.NewToken()
-	if !t.Expires.IsZero() && !time.Now().Before(t.Expires) {
-		return out, &api.Error{Kind: api.KindInvalid, Status: http.StatusConflict, Message: "token " + strconv.Quote(name) + " has expired; revoke it and make a new one, which its sessions stay with"}
+	t = kept[at]
+	if err := edit(&t); err != nil {
+		return t, err
 	}
-	t.Hash, t.Created, t.Unconfirmed = identity.HashToken(secret), time.Now(), false
 	if err := g.o.Store.PutToken(ctx, t); err != nil {
-		return out, err
+		return t, err
 	}
-	if err := g.admitted(ctx, cfg); err != nil {
-		return out, err
-	}
-	g.log.Info("token rotated", "name", t.Name, "by", a.who.Name)
-	return api.CreatedToken{Token: shownToken(t), Secret: secret}, nil
+	return t, g.admitted(ctx, cfg)
 }
 
 // noToken is the error for a name that no token of the state folder has.
