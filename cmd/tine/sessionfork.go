@@ -60,11 +60,7 @@ children's tokens, which are shown once, are in --json.
 }
 
 func (c *cli) fork(ctx context.Context, ref string, in api.ForkRequest) error {
-	g, err := c.connect()
-	if err != nil {
-		return err
-	}
-	id, err := findSession(ctx, g, ref)
+	g, id, err := c.session(ctx, ref)
 	if err != nil {
 		return err
 	}

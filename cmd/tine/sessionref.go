@@ -28,7 +28,17 @@ var (
 	hexStart = regexp.MustCompile(`^[0-9a-f]{0,12}$`)
 )
 
-// findSession finds the session that somebody means.
+// session connects to the gateway and resolves a reference to a session's id.
+func (c *cli) session(ctx context.Context, ref string) (*gateway, string, error) {
+	g, err := c.connect()
+	if err != nil {
+		return nil, "", err
+	}
+	id, err := findSession(ctx, g, ref)
+	return g, id, err
+}
+
+// findSession resolves a reference to a session's id.
 func findSession(ctx context.Context, g *gateway, ref string) (string, error) {
 	ids, err := findSessions(ctx, g, []string{ref})
 	if err != nil {

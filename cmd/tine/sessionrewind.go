@@ -57,11 +57,7 @@ func (c *cli) rewind(ctx context.Context, ref string, in api.RewindRequest, yes 
 	if !yes && !c.inTerminal {
 		return usagef("rewind undoes what came after the snapshot, and standard input is no terminal to ask on; add --yes")
 	}
-	g, err := c.connect()
-	if err != nil {
-		return err
-	}
-	id, err := findSession(ctx, g, ref)
+	g, id, err := c.session(ctx, ref)
 	if err != nil {
 		return err
 	}

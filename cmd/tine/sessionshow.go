@@ -43,11 +43,7 @@ type shownSession struct {
 }
 
 func (c *cli) showSession(ctx context.Context, ref string) error {
-	g, err := c.connect()
-	if err != nil {
-		return err
-	}
-	id, err := findSession(ctx, g, ref)
+	g, id, err := c.session(ctx, ref)
 	if err != nil {
 		return err
 	}

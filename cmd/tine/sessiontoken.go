@@ -28,11 +28,7 @@ that this also helps where a token was lost, or seen by the wrong people.
 }
 
 func (c *cli) sessionToken(ctx context.Context, ref string) error {
-	g, err := c.connect()
-	if err != nil {
-		return err
-	}
-	id, err := findSession(ctx, g, ref)
+	g, id, err := c.session(ctx, ref)
 	if err != nil {
 		return err
 	}

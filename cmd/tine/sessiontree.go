@@ -47,11 +47,7 @@ sessions, the newest first.
 }
 
 func (c *cli) showFamily(ctx context.Context, ref string) error {
-	g, err := c.connect()
-	if err != nil {
-		return err
-	}
-	id, err := findSession(ctx, g, ref)
+	g, id, err := c.session(ctx, ref)
 	if err != nil {
 		return err
 	}

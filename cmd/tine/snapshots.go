@@ -47,11 +47,7 @@ sessions can be opened from it: with a name the snapshot is a template.
 }
 
 func (c *cli) makeSnapshot(ctx context.Context, ref string, in api.SnapshotRequest) error {
-	g, err := c.connect()
-	if err != nil {
-		return err
-	}
-	id, err := findSession(ctx, g, ref)
+	g, id, err := c.session(ctx, ref)
 	if err != nil {
 		return err
 	}
