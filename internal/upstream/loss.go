@@ -176,9 +176,26 @@ func (u *Upstream) lose(used *uses, why string, gateway bool) bool {
 	if !ok {
 		return false
 	}
-	l.Why, l.Kept, l.Tell = why, m.Kept, !gateway && m.Kept == api.KeptNothing
+	l.Why, l.Kept, l.Tell = cause(why), m.Kept, !gateway && m.Kept == api.KeptNothing
 	m.Lost(l)
 	return true
+}
+
+// cause is the text of a driver's error without what a loss says anyway: that the
+// instance is gone, and its memory with it.
+func cause(why string) string {
+	for again := true; again; {
+		again = false
+		for _, said := range []string{
+			driver.ErrGone.Error(), driver.ErrLost.Error(),
+			"and what it had in memory is lost with it", "what it had in memory is lost with it", "what it had in memory is lost",
+		} {
+			if rest, ok := strings.CutSuffix(why, said); ok && strings.TrimRight(rest, " :,;") != "" {
+				why, again = strings.TrimRight(rest, " :,;"), true
+			}
+		}
+	}
+	return why
 }
 
 // loseState reports that what a server remembers can't be brought back: a start
@@ -194,7 +211,7 @@ func (u *Upstream) loseState(err error) {
 		return // reported already
 	}
 	u.stateLost = true
-	m.Lost(Loss{Why: err.Error(), Kept: api.KeptNothing, Sessions: []string{""}, All: m.Several, Tell: true})
+	m.Lost(Loss{Why: cause(err.Error()), Kept: api.KeptNothing, Sessions: []string{""}, All: m.Several, Tell: true})
 }
 
 // loseOwn reports the loss that the gateway's own end of an instance is, unless

@@ -229,7 +229,7 @@ func TestLossBetweenGateways(t *testing.T) {
 		gone   error
 		want   string
 	}{
-		{true, driver.ErrGone, `nothing [""] pid 7: instance is gone`},
+		{true, driver.ErrGone, `nothing [""] pid 7`},
 		{false, driver.ErrGone, ""},
 		// It was suspended, and the gateway killed before it could forget the instance.
 		{true, fmt.Errorf("%w, %w", driver.ErrGone, driver.ErrKept), ""},
@@ -303,4 +303,17 @@ func TestWhatCantBeHeldIsSaidOnce(t *testing.T) {
 		}
 		r.Close()
 	})
+}
+
+func TestCause(t *testing.T) {
+	for said, want := range map[string]string{
+		"was killed by signal 9": "was killed by signal 9",
+		"the sandbox has ended, and what it had in memory is lost with it: instance is gone, instance is lost": "the sandbox has ended",
+		"was ended by signal 9; what it had in memory is lost with it: instance is lost":                       "was ended by signal 9",
+		"instance is gone": "instance is gone",
+	} {
+		if got := upstream.Cause(said); got != want {
+			t.Errorf("%q became %q, want %q", said, got, want)
+		}
+	}
 }
