@@ -99,12 +99,13 @@ func TestSessionForkWaitsForCalls(t *testing.T) {
 }
 
 // TestSessionForkFromInside lets a program fork, freeze, rewind and close the
-// session whose call it is answering. The gate can't know that the request comes
-// from inside, so those wait for the call and end with its name; nothing hangs,
-// and the session goes on.
+// session whose call it is answering. With the name of its call it is refused at
+// once; without, the gate can't know that the request comes from inside, so it
+// waits for the call and ends with its name. Nothing hangs, and the session goes
+// on.
 func TestSessionForkFromInside(t *testing.T) {
 	t.Parallel()
-	g := startGateway(t, "sessions: {fork_wait: 2s}\nservers:\n"+yamlBuiltins+yamlState(t, "prog"))
+	g := startGateway(t, "sessions: {fork_wait: 1h}\nservers:\n"+yamlBuiltins+yamlState(t, "prog"))
 	c := g.client(t)
 	s := openSession(t, c, api.NewSession{})
 	prog := programShelf("prog")
@@ -112,24 +113,30 @@ func TestSessionForkFromInside(t *testing.T) {
 	if _, err := c.MakeSnapshot(t.Context(), s.ID, api.SnapshotRequest{Name: "before"}); err != nil {
 		t.Fatal(err)
 	}
-	ask := func(method, path, body string) (status int, e api.Error) {
+	ask := func(method, path, body string, says bool) (status int, e api.Error) {
 		t.Helper()
-		text := mustUse(t, c, s.ID, "prog__ask", object{"method": method, "url": g.url + path, "token": s.Token, "body": body})
+		text := mustUse(t, c, s.ID, "prog__ask", object{"method": method, "url": g.url + path, "token": s.Token, "body": body, "says": says})
 		code, answer, _ := strings.Cut(text, " ")
 		fmt.Sscan(code, &status)
 		json.Unmarshal([]byte(answer), &e)
 		return status, e
 	}
-	for _, tt := range []struct{ path, body string }{
-		{"/forks", `{}`}, {"/forks", `{"wait":"100ms"}`}, {"/snapshots", `{"name":"inside","wait":"100ms"}`}, {"/rewind", `{"snapshot":"before","wait":"100ms"}`},
-	} {
-		status, e := ask(http.MethodPost, "/v1/sessions/"+s.ID+tt.path, tt.body)
-		if status < 400 || e.Kind != api.KindTimeout || !strings.Contains(e.Message, "prog__ask") {
-			t.Errorf("%s %s from inside: %d %+v, want kind timeout and the name of the call", tt.path, tt.body, status, e)
+	for _, says := range []bool{false, true} {
+		wait, kind := `"100ms"`, api.KindTimeout
+		if says {
+			wait, kind = `"1h"`, api.KindRefused
+		}
+		for _, tt := range []struct{ path, body string }{
+			{"/forks", `{"wait":` + wait + `}`}, {"/snapshots", `{"name":"inside","wait":` + wait + `}`}, {"/rewind", `{"snapshot":"before","wait":` + wait + `}`},
+		} {
+			status, e := ask(http.MethodPost, "/v1/sessions/"+s.ID+tt.path, tt.body, says)
+			if status < 400 || e.Kind != kind || !strings.Contains(e.Message, "prog__ask") {
+				t.Errorf("%s %s from inside: %d %+v, want kind %s and the name of the call", tt.path, tt.body, status, e, kind)
+			}
 		}
 	}
 	// What does not touch the session from within works.
-	if status, _ := ask(http.MethodGet, "/v1/sessions/"+s.ID, ""); status != http.StatusOK {
+	if status, _ := ask(http.MethodGet, "/v1/sessions/"+s.ID, "", true); status != http.StatusOK {
 		t.Errorf("to look at the session from inside: %d", status)
 	}
 	prog.mustHold(t, c, s.ID, map[string]string{"a": "before"})

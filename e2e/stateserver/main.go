@@ -35,4 +35,8 @@ type arguments struct {
 	URL    string `json:"url"`
 	Token  string `json:"token"`
 	Body   string `json:"body"`
+	Says   bool   `json:"says"` // of which call the request is a part
+	call   string
 }
+
+func (a *arguments) SetCall(id string) { a.call = id }

@@ -111,6 +111,9 @@ func ask(a arguments) (string, error) {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Authorization", "Bearer "+a.Token)
+	if a.Says {
+		req.Header.Set("Tine-Call", a.call)
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return "", err

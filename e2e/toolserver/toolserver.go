@@ -18,7 +18,8 @@ const maxMessage = 64 << 20
 type Server[A any] struct {
 	Name  string
 	Tools []string
-	// Call does what a tool does and returns its text. Several may be under way.
+	// Call does what a tool does and returns its text. Several may be under way. The
+	// gateway's name for the call is told to arguments that have SetCall.
 	Call func(tool string, args A) (string, error)
 	// Hear, where it is set, is told of each method before it is answered, and of
 	// notifications.
@@ -43,6 +44,9 @@ type request[A any] struct {
 		ProtocolVersion string `json:"protocolVersion"`
 		Name            string `json:"name"`
 		Arguments       A      `json:"arguments"`
+		Meta            struct {
+			Call string `json:"tine/call"`
+		} `json:"_meta"`
 	} `json:"params"`
 }
 
@@ -113,6 +117,9 @@ func (s *Server[A]) answer(r *request[A]) any {
 		}
 		return object{"tools": tools}
 	case "tools/call":
+		if a, ok := any(&r.Params.Arguments).(interface{ SetCall(string) }); ok {
+			a.SetCall(r.Params.Meta.Call)
+		}
 		text, err := s.Call(r.Params.Name, r.Params.Arguments)
 		if err != nil {
 			return object{"isError": true, "content": []object{{"type": "text", "text": err.Error()}}}

@@ -16,6 +16,8 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/wire"
 )
 
 // An action is one operation of an API. The table of them is all there is:
@@ -157,6 +159,9 @@ func find(routes []action, method string, segments []string) (rt *action, args m
 // serveActions answers one of the gateway's APIs. Handlers return an error, and
 // it is written here.
 func (g *Gateway) serveActions(w http.ResponseWriter, r *http.Request, who identity.Principal, t *actions) {
+	if id := r.Header.Get(wire.HeaderTineCall); id != "" {
+		r = r.WithContext(session.FromCall(r.Context(), id))
+	}
 	a := &ask{w: w, r: r, who: who}
 	defer func() { // what is answered in pieces is made while it is written
 		if a.counted {

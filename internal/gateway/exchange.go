@@ -284,6 +284,9 @@ func (x *exchange) pass(ctx context.Context, s *shape, name string, edits []wire
 		}
 		defer leave()
 		ctx = inside
+		if x.method == wire.MethodCallTool && s.entry.Builtin == "" {
+			req.Within = x.sess.CallID(ctx)
+		}
 		if req.Peer != nil {
 			req.Peer = &waiter{Peer: req.Peer, sess: x.sess, call: ctx}
 		}

@@ -127,7 +127,7 @@ func (s *Session) freeze(ctx context.Context, dir string, wait time.Duration, sp
 		return nil, err // before anybody has to wait
 	}
 	began := time.Now()
-	thaw, err := s.gate.freeze(ctx, wait)
+	thaw, err := s.quiet(ctx, wait)
 	if err != nil {
 		return nil, err
 	}
@@ -153,6 +153,17 @@ func (s *Session) freeze(ctx context.Context, dir string, wait time.Duration, sp
 	}
 	m.paused = time.Since(began)
 	return m, nil
+}
+
+// quiet waits until no call is under way and keeps others out until thaw is
+// called. After a second it says in the log what it waits for: the call itself may
+// be who asked.
+func (s *Session) quiet(ctx context.Context, wait time.Duration) (thaw func(), err error) {
+	waits := time.AfterFunc(time.Second, func() {
+		s.r.o.Log.Info("a fork, snapshot or rewind waits for calls under way", "session", s.ID, "waits_for", s.gate.oldest())
+	})
+	defer waits.Stop()
+	return s.gate.freeze(ctx, wait)
 }
 
 // holdAll keeps every member of the session quiet until release is called: what

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ type gate struct {
 
 // An entry is one call inside.
 type entry struct {
+	id     string
 	what   string // server and tool
 	since  time.Time
 	asking int // how many of its questions wait for a person
@@ -35,6 +37,16 @@ type entry struct {
 // ridesOn is the key under which a context carries the entry of the call it
 // belongs to.
 type ridesOn struct{ g *gate }
+
+// saysCall is the key under which a context carries the id of the call that its
+// request says it is part of.
+type saysCall struct{}
+
+// FromCall returns a context for a request that says it is part of a call, as
+// CallID names it.
+func FromCall(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, saysCall{}, id)
+}
 
 // enter lets a call in, waiting while the gate is frozen. The returned context
 // is for what the call does; leave must be called once it is over.
@@ -50,7 +62,7 @@ func (g *gate) enter(ctx context.Context, what string) (_ context.Context, leave
 		}
 		wait := g.thawed
 		if wait == nil {
-			e := &entry{what: what, since: time.Now()}
+			e := &entry{id: fmt.Sprintf("call_%016x", rand.Uint64()), what: what, since: time.Now()}
 			if g.inside == nil {
 				g.inside = make(map[*entry]struct{})
 			}
@@ -107,8 +119,24 @@ func (g *gate) calls() int {
 // outside refuses what is asked for by a call inside, which would wait for its
 // own end.
 func (g *gate) outside(ctx context.Context) error {
-	if e, _ := ctx.Value(ridesOn{g}).(*entry); e != nil {
+	e, _ := ctx.Value(ridesOn{g}).(*entry)
+	if id, _ := ctx.Value(saysCall{}).(string); e == nil && id != "" {
+		e = g.find(id)
+	}
+	if e != nil {
 		return &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("call %s can't freeze the session that it runs in; ask from outside of it", e.what)}
+	}
+	return nil
+}
+
+// find returns the call inside that has an id; nil where there is none.
+func (g *gate) find(id string) *entry {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for e := range g.inside {
+		if e.id == id {
+			return e
+		}
 	}
 	return nil
 }

@@ -203,6 +203,38 @@ func TestNestedCallsRideOnTheirParent(t *testing.T) {
 	}
 }
 
+// A program that asks over HTTP says which call it is in. It is told at once that
+// it would wait for itself; once the call is over its id means nothing.
+func TestARequestThatSaysItsCall(t *testing.T) {
+	w := newWorld(t, "sessions: {instances: 20}\n"+kept)
+	s, other := w.opened(session.OpenOptions{}), w.opened(session.OpenOptions{})
+	snap, err := w.Freeze(t.Context(), s, session.SnapshotOptions{})
+	if err != nil {
+		t.Fatal(failure(err))
+	}
+	inside, leave := entered(t, t.Context(), s, "search")
+	if s.CallID(inside) == "" || s.CallID(t.Context()) != "" || other.CallID(inside) != "" {
+		t.Fatalf("ids %q, %q, %q", s.CallID(inside), s.CallID(t.Context()), other.CallID(inside))
+	}
+	says := session.FromCall(t.Context(), s.CallID(inside))
+	_, err = w.Fork(says, s, session.ForkOptions{Count: 1, Wait: time.Hour})
+	wantHas(t, "a fork", failure(err), "refused: ", "own__search can't freeze the session that it runs in")
+	_, err = w.Freeze(says, s, session.SnapshotOptions{Wait: time.Hour})
+	wantHas(t, "a snapshot", failure(err), "refused: ", "own__search")
+	wantHas(t, "a rewind", failure(w.Rewind(says, s, snap.ID, time.Hour)), "refused: ", "own__search")
+	if _, err := w.Fork(says, other, session.ForkOptions{Count: 1}); err != nil {
+		t.Errorf("a fork of another session: %s", failure(err))
+	}
+	// Whoever says another call waits, like anybody from outside.
+	forged := session.FromCall(t.Context(), "call_0")
+	_, err = w.Fork(forged, s, session.ForkOptions{Count: 1, Wait: time.Millisecond})
+	wantHas(t, "a fork from outside", failure(err), "timeout: ", "own__search")
+	leave()
+	if _, err := w.Fork(says, s, session.ForkOptions{Count: 1}); err != nil {
+		t.Errorf("a fork after the call: %s", failure(err))
+	}
+}
+
 func TestFreezesOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, kept)

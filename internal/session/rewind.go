@@ -33,7 +33,7 @@ func (r *Registry) Rewind(ctx context.Context, s *Session, id string, wait time.
 	}
 	wait, told := r.patience(wait, r.Catalog().Config.Sessions.ForkWait)
 	began := time.Now()
-	thaw, err := s.gate.freeze(ctx, wait)
+	thaw, err := s.quiet(ctx, wait)
 	if err != nil {
 		return told(err)
 	}

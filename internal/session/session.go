@@ -181,6 +181,15 @@ func (s *Session) Enter(ctx context.Context, server, tool string) (_ context.Con
 // meanwhile the session can't be forked.
 func (s *Session) Park(ctx context.Context, parked bool) { s.gate.park(ctx, parked) }
 
+// CallID names the call that a context of Enter's belongs to, while it is under
+// way; empty where the session has no gate for it.
+func (s *Session) CallID(ctx context.Context) string {
+	if e, _ := ctx.Value(ridesOn{&s.gate}).(*entry); e != nil {
+		return e.id
+	}
+	return ""
+}
+
 // Upstream returns the session's hold on a server, starting nothing yet.
 func (s *Session) Upstream(id string) (up *upstream.Upstream, e *Entry, err error) {
 	// Changes may come one after the other; each makes what was looked up stale.

@@ -187,6 +187,9 @@ func (t *httpTransport) exchange(ctx context.Context, k *call, frame []byte, ses
 			req.Header["Tracestate"] = []string{k.req.TraceState}
 		}
 	}
+	if k.req.Within != "" {
+		req.Header[wire.HeaderTineCall] = []string{k.req.Within}
+	}
 	if wire.Modern(version) {
 		req.Header[wire.HeaderMethod] = []string{k.req.Method}
 		if k.req.Name != "" && (k.req.Method == wire.MethodCallTool || k.req.Method == wire.MethodGetPrompt || k.req.Method == wire.MethodReadResource) {

@@ -3,7 +3,7 @@ package upstream
 import "github.com/tine-mcp/tine/internal/wire"
 
 // ownMembers is what of ours a request's _meta needs: the trace, for the server
-// to go on with, and who calls. It returns members to add, with commas between
+// to go on with, who calls, and how to name the call. It returns members to add, with commas between
 // them, and edits of those that the client's own _meta has.
 func ownMembers(req *Request) (add []byte, replaced []wire.Edit) {
 	set := func(key, value string) {
@@ -26,6 +26,9 @@ func ownMembers(req *Request) (add []byte, replaced []wire.Edit) {
 	}
 	if req.Caller != "" {
 		set(wire.MetaTineCaller, req.Caller)
+	}
+	if req.Within != "" {
+		set(wire.MetaTineCall, req.Within)
 	}
 	return add, replaced
 }

@@ -69,13 +69,13 @@ func TestTraceReachesTheParams(t *testing.T) {
 }
 
 // TestCallerReachesTheParams checks that a server that acts for its callers gets
-// the handle and nothing that the client wrote in its place, and that what is
+// the handle and the name of the call, and nothing that the client wrote in its place, and that what is
 // kept of the request has neither.
 func TestCallerReachesTheParams(t *testing.T) {
 	version := `"` + wire.MetaVersion + `":"2026-07-28"`
 	for _, meta := range []string{
 		``, `"_meta":null,`, `"_meta":{},`, `"_meta":{"k":1},`, `"_meta":{"tine/caller":"forged"},`, `"_meta":{"k":1,"tine/caller":{"deep":["forged"]}},`,
-		`"_meta":{"tine/caller":"forged","tine/caller":"forged"},`, `"_meta":{"tine\/c\u0061ller":"forged","progressToken":1},`,
+		`"_meta":{"tine/caller":"forged","tine/call":"forged","tine/caller":"forged"},`, `"_meta":{"tine\/c\u0061ller":"forged","progressToken":1},`,
 	} {
 		for _, tt := range []struct{ client, server, trace bool }{{}, {trace: true}, {server: true}, {client: true}, {client: true, trace: true}, {client: true, server: true}} {
 			params := `{` + meta + `"name":"x"}`
@@ -96,7 +96,7 @@ func TestCallerReachesTheParams(t *testing.T) {
 			}
 			tr := &catching{}
 			c.t = tr
-			req := &Request{Method: wire.MethodCallTool, Params: p, Client: &Client{Modern: tt.client}, Caller: "handle"}
+			req := &Request{Method: wire.MethodCallTool, Params: p, Client: &Client{Modern: tt.client}, Caller: "handle", Within: "handle"}
 			if tt.trace {
 				req.Trace = "00-11111111111111111111111111111111-2222222222222222-01"
 			}
@@ -111,7 +111,7 @@ func TestCallerReachesTheParams(t *testing.T) {
 			if err := json.Unmarshal(tr.frame, &got); err != nil {
 				t.Fatalf("%v in %s", err, tr.frame)
 			}
-			if got.Params.Meta[wire.MetaTineCaller] != "handle" || bytes.Contains(tr.frame, []byte("forged")) {
+			if got.Params.Meta[wire.MetaTineCaller] != "handle" || got.Params.Meta[wire.MetaTineCall] != "handle" || bytes.Contains(tr.frame, []byte("forged")) {
 				t.Errorf("%+v of %s: %s", tt, params, tr.frame)
 			}
 			if bytes.Contains(req.Params.Raw, []byte("handle")) {

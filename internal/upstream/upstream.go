@@ -59,6 +59,10 @@ type Request struct {
 	// the way out only: nothing that is kept or written down has it.
 	Caller string
 
+	// Within is what a server names the call with when it asks the gateway for
+	// something meanwhile. It goes out as Caller does.
+	Within string
+
 	// Call is the call's id in the journal, set by whoever writes it there.
 	Call string
 

@@ -79,6 +79,7 @@ const (
 	HeaderName      = "Mcp-Name"
 	HeaderParam     = "Mcp-Param-" // followed by a parameter's header name
 	HeaderLastEvent = "Last-Event-Id"
+	HeaderTineCall  = "Tine-Call" // MetaTineCall as a header
 )
 
 // Keys of _meta.
@@ -94,6 +95,7 @@ const (
 	MetaTracestate     = "tracestate"
 	MetaTineError      = "tine/error"
 	MetaTineCaller     = "tine/caller" // for whom a server inside the gateway acts
+	MetaTineCall       = "tine/call"   // the call that a server answers, for what it asks the gateway meanwhile
 	MetaTineMissing    = "tine/missing"
 	ResultInput        = "input_required"
 	ResultTypeComplete = "complete"
