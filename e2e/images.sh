@@ -83,8 +83,16 @@ codename() { (. /etc/os-release && echo "$VERSION_CODENAME"); }
 # mirror is where this machine's own packages come from.
 mirror() { apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' "Release: $(codename)" | head -n 1; }
 
+# Other checkouts of this user take the Debian that one of them made.
+kept=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/tine-tests
+
 base_layer() {
-  local rootfs=$work/base proxy=''
+  local rootfs=$work/base proxy='' key
+  key=$(sum <<<"$1")
+  if tar -C "$work" -xf "$kept/base-$key.tar" 2>/dev/null; then
+    mv "$work/base.tar" "$work/base.python" "$images/"
+    return
+  fi
   eval "$(apt-config shell proxy Acquire::http::Proxy)"
   [ -z "$proxy" ] || export http_proxy=$proxy
   # What debootstrap mounts goes with the namespace, also when it fails.
@@ -93,11 +101,19 @@ base_layer() {
   open_folders "$rootfs"
   # Compiled files name the times of their sources, so these stay as they are.
   tar -C "$rootfs" --sort=name --numeric-owner -cf "$work/base.tar" .
-  chroot "$rootfs" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' >"$images/base.python"
-  mv "$work/base.tar" "$images/base.tar"
+  chroot "$rootfs" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' >"$work/base.python"
+  mkdir -p "$kept"
+  find "$kept" -name "base-*" -mtime +30 -delete
+  tar -C "$work" -cf "$work/kept.tar" base.tar base.python
+  mv "$work/kept.tar" "$kept/base-$key.$$" && mv "$kept/base-$key.$$" "$kept/base-$key.tar"
+  mv "$work/base.tar" "$work/base.python" "$images/"
 }
 
-make_base() { once image-base "$(sum <(declare -f base_layer)) $(codename) $arch" base_layer; }
+make_base() {
+  local key
+  key="$(sum <(declare -f base_layer)) $(codename) $arch"
+  once image-base "$key" base_layer "$key"
+}
 
 # npm_closure names the packages that the servers need, from the lock that npm
 # left beside them.

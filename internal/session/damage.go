@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/store"
 )
@@ -131,6 +132,32 @@ func damageOf(all []api.Damage, c *Catalog) []api.Damage {
 		}
 	}
 	return out
+}
+
+// beginsWith marks a session that begins with a part of a damaged snapshot: what
+// the server was had there is what the entry has here, and for none the workspace.
+// Where a part is files anyway, nothing of it was lost with a memory.
+func (s *Session) beginsWith(template, was string, e *Entry) {
+	name, ok := strings.CutPrefix(template, fromSnapshot)
+	if !ok {
+		return
+	}
+	snap := s.r.snapshotNamed(name, "")
+	if snap == nil {
+		return
+	}
+	server, files := "", true
+	if e != nil {
+		mode, _ := e.fork()
+		server, files = e.ID, mode == config.ForkFiles
+	}
+	for _, d := range snap.Damaged {
+		if d.Server != was || d.Kept == api.KeptFiles && files {
+			continue
+		}
+		why := fmt.Sprintf("it began with snapshot %s, which is damaged: %s", snap.ID, d.Why)
+		s.r.Damage(s, api.Damage{Server: server, Why: why, Kept: d.Kept})
+	}
 }
 
 // The most that is read of what a snapshot's file says about damage.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
@@ -104,6 +105,41 @@ func TestDamageLastsAndIsInherited(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 	wantDamage(t, "what was closed", ended.Damaged, both)
+}
+
+// A session that begins with a part of a damaged snapshot has the damage of that
+// part, whoever named the snapshot.
+func TestDamageOfATemplate(t *testing.T) {
+	w := newWorld(t, inside)
+	s := w.opened(session.OpenOptions{})
+	set(t, s, "mem", "a", "1")
+	do(t.Context(), t, s, "tree", "write", "path", "f", "text", "x")
+	w.Damage(s, api.Damage{Server: "mem", Why: "its log was cut", Kept: api.KeptPart})
+	w.Damage(s, api.Damage{Why: "a file is gone", Kept: api.KeptPart})
+	w.Damage(s, api.Damage{Server: "other", Why: "it ended", Kept: api.KeptNothing})
+	snap := w.frozen(s, "base")
+	mem := fmt.Sprintf("server \"mem\": it began with snapshot %s, which is damaged: its log was cut; kept: part\n", snap.ID)
+	both := fmt.Sprintf("it began with snapshot %s, which is damaged: a file is gone; kept: part\n%s", snap.ID, mem)
+
+	one := w.opened(session.OpenOptions{Members: map[string]session.Member{"mem": {Template: raw("snapshot:base")}}})
+	wantDamage(t, "one that asked for it", one.Damaged(), mem)
+	const from = `
+workspace: {template: "snapshot:base"}
+servers:
+  mem: {builtin: memory, template: "snapshot:base"}
+  tree: {builtin: files}
+`
+	w.apply(from)
+	n := w.opened(session.OpenOptions{})
+	wantDamage(t, "one that used nothing yet", n.Damaged(), "")
+	if got := do(t.Context(), t, n, "tree", "read", "path", "f"); got != `"x"` {
+		t.Errorf("its file has %s", got)
+	}
+	wantDump(t, "one with the config's template", n, "mem", `{"a":"1"}`)
+	wantDamage(t, "one with the config's template", n.Damaged(), both)
+	w.crash(from)
+	wantDamage(t, "after a restart", w.Get(n.ID).Damaged(), both)
+	wantDamage(t, "who asked, after a restart", w.Get(one.ID).Damaged(), mem)
 }
 
 // failing is a store whose sessions can't be written for a while.

@@ -291,12 +291,15 @@ func (b *birth) seed(ctx context.Context, s *Session, last bool) error {
 			wanted = wanted || e.Ordinal == n && e.space != ""
 		}
 		if wanted {
-			work = append(work, func() error { return b.r.seedWorkspace(ctx, s.stateDir(spaceName(n)), seed) })
+			work = append(work, func() error { return s.seedWorkspace(ctx, s.stateDir(spaceName(n)), seed) })
 		}
 	}
 	for _, e := range s.members() {
 		if s.templated(e) && e.space == "" && e.keeper() != nil && !carried[e.ID] {
-			work = append(work, func() error { return b.r.seed(ctx, e, s.ID, s.stateDir(e.ID), driver.Source{}) })
+			work = append(work, func() error {
+				s.beginsWith(e.Template, e.Base(), e)
+				return b.r.seed(ctx, e, s.ID, s.stateDir(e.ID), driver.Source{})
+			})
 		}
 	}
 	return joined(atAll(len(work), func(i int) error { return work[i]() }))

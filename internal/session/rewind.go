@@ -108,7 +108,7 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry
 		}
 		dir := filepath.Join(home, next.States[spaceName(n)])
 		work = append(work, func(ctx context.Context) error {
-			return r.seedWorkspace(ctx, dir, workspace.Seed{Folder: s.needsFolder(n), From: &w})
+			return s.seedWorkspace(ctx, dir, workspace.Seed{Folder: s.needsFolder(n), From: &w})
 		})
 		gone = append(gone, func(ctx context.Context) error {
 			s.eraseWorkspace(ctx, dir)

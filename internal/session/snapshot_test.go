@@ -188,6 +188,7 @@ servers:
 	}
 	set(t, n, "mem", "b", "2")
 	wantDump(t, "the next one", w.session("bob"), "mem", `{"a":"1"}`)
+	wantDamage(t, "one that began with it", n.Damaged(), "")
 
 	// It is deleted while somebody begins with it.
 	there, letOn := w.m.block("seed mem", 0)

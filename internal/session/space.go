@@ -97,7 +97,7 @@ func (s *Session) openWorkspace(ctx context.Context, ordinal int) (*workspace.Wo
 	}
 	dir := s.stateDir(spaceName(ordinal))
 	if !whole(dir) {
-		if err := r.seedWorkspace(ctx, dir, s.newSpace(ordinal)); err != nil {
+		if err := s.seedWorkspace(ctx, dir, s.newSpace(ordinal)); err != nil {
 			return nil, err
 		}
 	}
@@ -122,7 +122,8 @@ func (s *Session) newSpace(ordinal int) workspace.Seed {
 	return seed
 }
 
-func (r *Registry) seedWorkspace(ctx context.Context, dir string, seed workspace.Seed) error {
+func (s *Session) seedWorkspace(ctx context.Context, dir string, seed workspace.Seed) error {
+	r := s.r
 	if err := r.makeHome(filepath.Dir(dir)); err != nil {
 		return err
 	}
@@ -138,6 +139,7 @@ func (r *Registry) seedWorkspace(ctx context.Context, dir string, seed workspace
 		}
 		if from != nil {
 			defer giveBack()
+			s.beginsWith(seed.Template, "", nil)
 			seed.From, seed.Template = from, ""
 		}
 	}

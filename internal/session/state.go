@@ -193,6 +193,9 @@ func (r *Registry) prepare(e *Entry, by owned) func(context.Context, *driver.Spe
 		if whole(spec.State) {
 			return nil
 		}
+		if s != nil && by.origin == "" {
+			s.beginsWith(e.Template, e.Base(), e)
+		}
 		if s == nil || !s.particular() {
 			if done, err := r.seedWarm(ctx, e, spec.Session, spec.State); done || err != nil {
 				return err
