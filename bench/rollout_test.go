@@ -124,7 +124,7 @@ func TestRollouts(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	// Volumes can be copied by hand only by who may read them.
+	// Volumes can be copied by hand only by whoever may read them.
 	forks := map[bool]int{true: 4, false: 2}[os.Geteuid() == 0]
 	for row, want := range map[string]int{"open": 6, "fork": forks, "provision": 2} {
 		if got := cases[rolloutGroup+"/"+row]; got != want {

@@ -251,7 +251,7 @@ func (c *cli) showCall(ctx context.Context, id string) error {
 	line("trace", call.Trace)
 	line("journal", call.Journal)
 	if call.Withheld {
-		line("contents", "withheld; they are for who made the call, and for operators")
+		line("contents", "withheld; they are for whoever made the call, and for operators")
 	}
 	// Nothing of one call is cut: whoever asks for it wants all of it.
 	whole := *c

@@ -68,7 +68,7 @@ func (c *cli) agreed(ctx context.Context, yes bool, question string) error {
 // asideTime is how folders of what was set aside are called.
 const asideTime = "20060102T150405Z"
 
-// unfinished marks a folder into which things are being moved; who comes after a
+// unfinished marks a folder into which things are being moved; whoever comes after a
 // death moves the rest there too.
 const unfinished = "unfinished"
 

@@ -24,7 +24,7 @@ import (
 // instance of bob's, {A} and {T} for a session and a snapshot of ada's own.
 type walked struct {
 	id, method, path, body string
-	ada, eve               int // statuses; zero for who is not asked
+	ada, eve               int // statuses; zero for whoever is not asked
 }
 
 const (

@@ -76,7 +76,7 @@ func (r *Registry) DamageByID(id string, d api.Damage) {
 }
 
 // saveDamage writes down a session whose damage is not. s.changing is held. A
-// session that is being opened is written down by who opens it.
+// session that is being opened is written down by whoever opens it.
 func (s *Session) saveDamage(ctx context.Context) {
 	if s.r.Get(s.ID) != s {
 		return

@@ -176,7 +176,7 @@ func (r *Registry) serversOf(ctx context.Context, key string) (map[string]string
 type ImportOptions struct {
 	Owner string
 	Name  string // empty for the one in the file, where that is free
-	// Hidden reports the servers that there are none of for who imports; nil for
+	// Hidden reports the servers that there are none of for whoever imports; nil for
 	// no server.
 	Hidden func(server string) bool
 	// Programs lets in states that hold what is run, as a memory does, also where

@@ -55,7 +55,7 @@ func (m *machine) started(server string) int {
 }
 
 // TestHiddenMembersStayFrozen has a fork and a snapshot carry a server that its
-// owner may not see, and start it only for who may.
+// owner may not see, and start it only for whoever may.
 func TestHiddenMembersStayFrozen(t *testing.T) {
 	w, c := hiddenWorld(t, kept)
 	ada := session.OpenOptions{Owner: session.Owner{Name: "ada"}, Eager: true}
@@ -77,14 +77,14 @@ func TestHiddenMembersStayFrozen(t *testing.T) {
 		if n := w.m.started("own"); n != before {
 			t.Fatalf("a fork of it started %d", n-before)
 		}
-		// It was carried all the same, and is there for who may see it.
+		// It was carried all the same, and is there for whoever may see it.
 		wantDump(t, "what was carried", grand, "own", `{"a":"1"}`)
 		before = w.m.started("own")
 	}
 	// The others have it running.
 	bob := w.opened(session.OpenOptions{Owner: session.Owner{Name: "bob"}, Eager: true})
 	if w.m.worksOn(w.dir+"/sessions/"+bob.ID+"/own") == nil {
-		t.Error("it does not run for who may see it")
+		t.Error("it does not run for whoever may see it")
 	}
 }
 
@@ -181,7 +181,7 @@ func TestImportOfHiddenServers(t *testing.T) {
 }
 
 // TestForeignPrograms checks that what is run is imported from files that this
-// gateway wrote, and from others only by who may.
+// gateway wrote, and from others only by whoever may.
 func TestForeignPrograms(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "snapshot.key")
 	sealed := func(path string) *world {

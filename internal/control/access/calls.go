@@ -5,7 +5,7 @@ import (
 	"github.com/tine-mcp/tine/internal/identity"
 )
 
-// A Call is what matters of a call in the journal to who wants to look at it.
+// A Call is what matters of a call in the journal to whoever wants to look at it.
 type Call struct {
 	Thing
 	Server string

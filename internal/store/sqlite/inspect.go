@@ -157,7 +157,7 @@ func Missing(ctx context.Context, path string) (string, error) {
 	case info.Size() == 0:
 		return "is empty", nil
 	case checkLog(path) != nil:
-		return "", nil // that is for who opens it
+		return "", nil // that is for whoever opens it
 	}
 	db, err := sql.Open("sqlite", readOnly(path))
 	if err != nil {
