@@ -52,7 +52,7 @@ func takeInventory(state string) (inventory, error) {
 	count(&inv.Sessions, "sessions", filled)
 	count(&inv.Snapshots, "snapshots", filled)
 	count(&inv.Layers, "layers/*", nil)
-	count(&inv.Instances, "instances", nil)
+	count(&inv.Instances, "instances", func(path string) bool { return filepath.Ext(path) != ".handle" })
 	count(&inv.Journal, "journal", nil)
 	count(&inv.Engines, "docker", nil)
 	count(&inv.Engines, "remote", nil)

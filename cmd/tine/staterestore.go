@@ -37,7 +37,7 @@ func newStateRestoreCmd(c *cli) *cobra.Command {
   - Sessions whose folders are gone are closed: they were closed since.
   - Tokens do not work until they are confirmed, as one that was revoked since is
     in the backup too: tine token confirm.
-  - Programs that an earlier gateway left running are ended at the next start.
+  - Programs that an earlier gateway left running go on.
 
 Without a backup, or with --from folders, the database is made anew from what the
 folders of sessions and snapshots know. With --from tine.db the database that is

@@ -121,11 +121,19 @@ func (f folderRecord) write(v any) (err error) {
 			err = fmt.Errorf("writing the record of %s: %w", filepath.Base(f.dir), err)
 		}
 	}()
+	if err := writeSealed(f.path(), v); err != nil {
+		return err
+	}
+	return remove(f.path()+newMark, f.path()+goneMark)
+}
+
+// writeSealed writes a record into a file, whole or not at all.
+func writeSealed(path string, v any) error {
 	b, err := seal(v)
 	if err != nil {
 		return err
 	}
-	part, err := os.CreateTemp(f.dir, f.name+partMark)
+	part, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+partMark)
 	if err != nil {
 		return err
 	}
@@ -134,15 +142,12 @@ func (f folderRecord) write(v any) (err error) {
 	if err = errors.Join(err, part.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(part.Name(), f.path()); err != nil {
-		return err
-	}
-	return remove(f.path()+newMark, f.path()+goneMark)
+	return os.Rename(part.Name(), path)
 }
 
-// read reads the record of a folder that is whole.
-func (f folderRecord) read(v any) error {
-	b, err := os.ReadFile(f.path())
+// readSealed reads what writeSealed wrote.
+func readSealed(path string, v any) error {
+	b, err := os.ReadFile(path)
 	var s sealed
 	if err == nil {
 		err = json.Unmarshal(b, &s)
@@ -155,7 +160,12 @@ func (f folderRecord) read(v any) error {
 	if err == nil {
 		err = json.Unmarshal(s.Record, v)
 	}
-	if err != nil {
+	return err
+}
+
+// read reads the record of a folder that is whole.
+func (f folderRecord) read(v any) error {
+	if err := readSealed(f.path(), v); err != nil {
 		return fmt.Errorf("reading the record of %s: %w", filepath.Base(f.dir), err)
 	}
 	return nil

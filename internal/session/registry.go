@@ -395,13 +395,13 @@ func (r *Registry) newUpstream(e *Entry, by owned, adopt *store.Handle) *upstrea
 	if e.driver.Info().Adopts {
 		created := time.Now()
 		o.Keep = func(h driver.Handle, hello json.RawMessage) error {
-			return r.o.Store.PutHandle(context.Background(), store.Handle{
+			return r.putHandle(context.Background(), store.Handle{
 				Key: key, Driver: h.Driver, Server: e.ID, Session: h.Session, Dir: h.Dir,
 				Data: h.Data, SpecHash: s.fits(e), Link: hello, Created: created,
 			})
 		}
 		o.Drop = func() {
-			if err := r.o.Store.DeleteHandle(context.Background(), key); err != nil {
+			if err := r.dropHandle(context.Background(), key); err != nil {
 				r.o.Log.Warn("handle not forgotten", "server", e.ID, "err", err)
 			}
 		}

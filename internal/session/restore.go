@@ -45,7 +45,7 @@ func (r *Registry) restore(ctx context.Context) error {
 	if err := r.o.Store.DropCatalogs(ctx); err != nil {
 		return err
 	}
-	handles, err := r.o.Store.Handles(ctx)
+	handles, err := r.handles(ctx)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (r *Registry) restore(ctx context.Context) error {
 		if !kept {
 			r.loseHandle(h)
 		}
-		return r.o.Store.DeleteHandle(ctx, h.Key)
+		return r.dropHandle(ctx, h.Key)
 	}))
 	if err != nil {
 		return err

@@ -1,6 +1,10 @@
 package session_test
 
 import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +14,9 @@ import (
 )
 
 func TestRestart(t *testing.T) {
-	for name, again := range map[string]func(*world, string){"in order": (*world).reopen, "after a crash": (*world).crash} {
+	for name, again := range map[string]func(*world, string){
+		"in order": (*world).reopen, "after a crash": (*world).crash, "after a crash of which the store knows no instance": (*world).crashWithoutHandles,
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, two)
 			s := w.session("ada")
@@ -56,6 +62,19 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// crashWithoutHandles is crash with a store that has lost what runs.
+func (w *world) crashWithoutHandles(yaml string) {
+	w.t.Helper()
+	all, err := w.db.Handles(context.Background())
+	for _, h := range all {
+		err = errors.Join(err, w.db.DeleteHandle(context.Background(), h.Key))
+	}
+	if err != nil || len(all) == 0 {
+		w.t.Fatalf("%d handles, %v", len(all), err)
+	}
+	w.crash(yaml)
+}
+
 // What a restart finds no use for is ended, whatever the reason.
 func TestRestartEndsWhatIsNotWanted(t *testing.T) {
 	tests := []struct {
@@ -98,7 +117,8 @@ func TestRestartEndsWhatIsNotWanted(t *testing.T) {
 			}
 			for _, h := range hs {
 				if h.Server == "own" {
-					if err := w.db.DeleteHandle(t.Context(), h.Key); err != nil {
+					err := errors.Join(w.db.DeleteHandle(t.Context(), h.Key), os.Remove(filepath.Join(w.dir, "instances", h.Key+".handle")))
+					if err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -124,6 +144,7 @@ func TestRestartEndsWhatIsNotWanted(t *testing.T) {
 			w.crash(tt.yaml)
 			w.runs(tt.want)
 			eventually(t, "only what runs is recorded", func() bool { return w.handles() == tt.want })
+			eventually(t, "only what runs has a file", func() bool { return len(w.handleFiles()) == len(strings.Fields(tt.want)) })
 			// What is left still works, and so does what is started anew.
 			now := w.session("ada")
 			for _, e := range w.Catalog().Entries {

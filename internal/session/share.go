@@ -144,7 +144,7 @@ func (r *Registry) bequeath(ctx context.Context, s *Session) {
 	for _, h := range handles {
 		if heir := heirs[h.Server]; heir != "" && h.Session == s.ID && err == nil {
 			h.Session = heir
-			err = r.o.Store.PutHandle(ctx, h)
+			err = r.putHandle(ctx, h)
 		}
 	}
 	if err != nil {

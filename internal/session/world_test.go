@@ -174,14 +174,32 @@ func (w *world) reopen(yaml string) {
 	w.open(yaml)
 }
 
+// handleFiles are the handles beside the folders of instances.
+func (w *world) handleFiles() []string {
+	all, err := filepath.Glob(filepath.Join(w.dir, "instances", "*.handle"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return all
+}
+
 // crash is a restart after a death in which nothing could be tidied up.
 func (w *world) crash(yaml string) {
 	w.t.Helper()
 	dead := w.Registry
 	_ = w.db.Close()
 	w.m.crash()
+	files := make(map[string][]byte) // which the dead one must not tidy up either
+	for _, path := range w.handleFiles() {
+		files[path], _ = os.ReadFile(path)
+	}
 	dead.Close(context.Background(), true)
 	w.closeStores()
+	for path, b := range files {
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+	}
 	w.open(yaml)
 }
 
