@@ -71,6 +71,7 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 		q := request{servers: each, count: o.Count}
 		r.budget.release(s.Owner, q.total())
 	}
+	shared := s.usedShared()
 	wait, told = r.patience(o.Wait, cfg.ForkWait)
 	defer s.expect(o.Count)()
 	dir := filepath.Join(r.snapshotHome(), "tmp_"+newID()[len("ses_"):])
@@ -127,6 +128,14 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	b.besides = []store.Event{forked}
 	if err := b.make(ctx); err != nil {
 		return nil, fmt.Errorf("the fork was taken back: %w", err)
+	}
+	for server, inherit := range shared {
+		if inherit(ids) {
+			continue
+		}
+		for _, c := range b.children { // it ended just now
+			r.damage(c, api.Damage{Server: server, Why: whyForked, Kept: api.KeptNothing}, true)
+		}
 	}
 	s.Touch()
 	return &Forked{Children: b.children, Tokens: b.tokens, Call: m.call, Paused: m.paused}, nil

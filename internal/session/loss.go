@@ -24,6 +24,7 @@ const (
 	whyIdle     = "the session was not used, and the gateway ended its servers"
 	whyReloaded = "the config of the server was changed, or it was removed"
 	whyOff      = "the server was switched off"
+	whyForked   = "it ended while the session was being forked"
 	whyKilled   = "the gateway was killed, and what it had to do with the server ended with it"
 )
 
@@ -106,6 +107,27 @@ func (r *Registry) losers(e *Entry, by owned, l upstream.Loss) []*Session {
 	for id, s := range r.sessions {
 		if l.All && by.origin == "" || ids[id] {
 			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// usedShared finds the shared servers that the session has called: forks of it
+// have that in their past, and the end of such a server is their loss too.
+func (s *Session) usedShared() map[string]func(heirs []string) bool {
+	out := make(map[string]func([]string) bool)
+	for _, e := range s.Catalog().Entries {
+		if !e.shares() {
+			continue
+		}
+		s.r.mu.Lock()
+		p := s.r.shared[e.ID]
+		s.r.mu.Unlock()
+		if p == nil {
+			continue
+		}
+		if inherit := p.up.UsedBy(s.ID); inherit != nil {
+			out[e.ID] = inherit
 		}
 	}
 	return out

@@ -149,6 +149,39 @@ func TestADeadSharedServer(t *testing.T) {
 	wantDamage(t, "another", c.Damaged(), "")
 }
 
+// What a shared server knew is in the past of forks as well, and a rewind does not
+// bring it back.
+func TestADeadSharedServerOfForks(t *testing.T) {
+	w := newWorld(t, strings.Replace(forgetful, "plain: {command: plain}", "plain: {command: plain, fork: fresh}", 1))
+	s, other := w.opened(session.OpenOptions{}), w.opened(session.OpenOptions{})
+	early := w.fork(s, 1)[0]
+	callIn(t, s, "all", "x")
+	callIn(t, other, "plain", "x")
+	forks := append(w.fork(s, 2), w.fork(other, 1)...)
+	grand := w.fork(forks[0], 1)[0]
+	snap := w.frozen(s, "before")
+	w.crash(strings.Replace(forgetful, "plain: {command: plain}", "plain: {command: plain, fork: fresh}", 1))
+	w.m.one("all").kill()
+	for name, id := range map[string]string{"the session": s.ID, "a fork": forks[0].ID, "its sibling": forks[1].ID, "a fork of the fork": grand.ID} {
+		s := w.Get(id)
+		if id == snap.Session {
+			eventually(t, "the loss is known", func() bool { return len(s.Damaged()) == 1 })
+			if err := w.Rewind(context.Background(), s, snap.ID, 0); err != nil {
+				t.Fatal(failure(err))
+			}
+		}
+		wantHas(t, name, callIn(t, s, "all", "x"), "lost: ", `server "all"`)
+		wantHas(t, name, callIn(t, s, "all", "x"), `{"pid":`)
+		if all := s.Damaged(); len(all) != 1 || all[0].Server != "all" {
+			t.Errorf("%s is damaged by %+v", name, all)
+		}
+	}
+	for name, id := range map[string]string{"a fork from before the call": early.ID, "a fork of one that did not call": forks[2].ID} {
+		wantHas(t, name, callIn(t, w.Get(id), "all", "x"), `{"pid":`)
+		wantDamage(t, name, w.Get(id).Damaged(), "")
+	}
+}
+
 // What the gateway ends itself marks the session and fails no call.
 func TestEndsByTheGateway(t *testing.T) {
 	both := func(why string) string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -120,10 +121,19 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry
 		return nil, nil, err
 	}
 	err := s.change(ctx, func(f *facts) {
-		f.States, f.Damaged, f.Owed, f.Called = next.States, snap.Damaged, nil, maps.Clone(f.Called)
-		for _, e := range changed {
-			delete(f.Called, e.ID)
+		back := func(server string) bool {
+			return server == "" || slices.ContainsFunc(changed, func(e *Entry) bool { return e.ID == server })
 		}
+		// What others use as well does not go back, and stays as damaged as it is.
+		damaged := slices.DeleteFunc(slices.Clone(snap.Damaged), func(d api.Damage) bool { return !back(d.Server) })
+		for _, d := range f.Damaged {
+			if !back(d.Server) {
+				damaged = append(damaged, d)
+			}
+		}
+		f.States, f.Damaged, f.Owed, f.Called = next.States, damaged, maps.Clone(f.Owed), maps.Clone(f.Called)
+		maps.DeleteFunc(f.Owed, func(server, _ string) bool { return back(server) })
+		maps.DeleteFunc(f.Called, func(server string, _ bool) bool { return back(server) })
 	})
 	if err != nil {
 		undo()

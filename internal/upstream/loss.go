@@ -129,6 +129,22 @@ func (s *uses) put(h *Hello) {
 	h.Uncalled, h.AllCalled, h.Callers = !s.called, s.all, slices.Sorted(maps.Keys(s.callers))
 }
 
+// inherit adds callers to an instance that one of its callers forks into; false
+// where that has not called it, or it has ended since.
+func (s *uses) inherit(from string, to []string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.called || !s.all && !s.callers[from] {
+		return false
+	}
+	for _, id := range to {
+		if s.all = s.all || len(s.callers) >= maxCallers; !s.all {
+			s.callers[id] = true
+		}
+	}
+	return true
+}
+
 // take returns what is lost with the instance and begins again; false for
 // nothing.
 func (s *uses) take(several bool) (Loss, bool) {
@@ -153,6 +169,26 @@ func recalls(method string) bool {
 		return true
 	}
 	return false
+}
+
+// UsedBy returns a way to give other sessions a share in what a session has done
+// with a server that several use: the end of the instance is their loss too. It
+// reports whether the instance is still there. UsedBy returns nil where the session
+// has done nothing.
+func (u *Upstream) UsedBy(session string) (inherit func(heirs []string) bool) {
+	c := u.Peek()
+	if c == nil || u.o.Memory.Kept == "" || !c.uses.inherit(session, nil) {
+		return nil
+	}
+	return func(heirs []string) bool {
+		if !c.uses.inherit(session, heirs) {
+			return false
+		}
+		if c.called != nil {
+			c.called(session)
+		}
+		return true
+	}
 }
 
 // caller is the name under which the losses of a request's session are kept.
