@@ -161,6 +161,9 @@ type Sessions struct {
 	// machine's memory, and 10000.
 	Memory    int64 `yaml:"memory"`
 	Instances int   `yaml:"instances"`
+	// Share is the part of both, in percent, that one principal with a name may have;
+	// default 90.
+	Share int `yaml:"share"`
 	// Snapshots bounds the bytes of the snapshots of one principal; default 64 GiB.
 	Snapshots int64         `yaml:"snapshots"`
 	Wait      time.Duration `yaml:"wait"`      // how long an open, a fork or a start waits for room; default 30s

@@ -83,6 +83,7 @@ func bare(memory int64) *Config {
 			Idle:         day,
 			Memory:       partOf(memory, 75),
 			Instances:    10_000,
+			Share:        90,
 			Snapshots:    64 << 30,
 			Wait:         30 * time.Second,
 			MaxWait:      10 * time.Minute,

@@ -45,7 +45,7 @@ var defaultPolicy = Policy{
 // defaultSessions is what docs/config.md says of a config without sessions, on a
 // machine with 16 GiB.
 var defaultSessions = Sessions{
-	Max: 10000, PerPrincipal: 2000, Idle: 24 * time.Hour, Memory: 12 << 30, Instances: 10000, Snapshots: 64 << 30,
+	Max: 10000, PerPrincipal: 2000, Idle: 24 * time.Hour, Memory: 12 << 30, Instances: 10000, Share: 90, Snapshots: 64 << 30,
 	Wait: 30 * time.Second, MaxWait: 10 * time.Minute, ForkWait: 30 * time.Second, OnLoss: "tell", Autosnapshot: Autosnapshot{Keep: 8},
 }
 
@@ -138,6 +138,7 @@ sessions:
   idle: 0
   memory: 50%
   instances: ${CALLS}
+  share: 75%
   snapshots: 5GB
   wait: 0s
   max_wait: 90s
@@ -261,7 +262,7 @@ func TestEveryKey(t *testing.T) {
 			Sample: 0.25, CAFile: filepath.Join(dir, "otel.pem"),
 		}},
 		Sessions: Sessions{
-			Max: 100, PerPrincipal: 10, TTL: 48 * time.Hour, Memory: 8 << 30, Instances: 7, Snapshots: 5e9, MaxWait: 90 * time.Second, ForkWait: time.Minute, OnLoss: "refuse",
+			Max: 100, PerPrincipal: 10, TTL: 48 * time.Hour, Memory: 8 << 30, Instances: 7, Share: 75, Snapshots: 5e9, MaxWait: 90 * time.Second, ForkWait: time.Minute, OnLoss: "refuse",
 			Autosnapshot: Autosnapshot{Every: 20, Before: []string{"fs.write_*", "web.post"}, Keep: 3},
 		},
 		Workspace: Workspace{On: true, Template: filepath.Join(dir, "home/start")},

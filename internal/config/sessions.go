@@ -11,7 +11,7 @@ import (
 
 var (
 	sessionKeys = []string{
-		"max", "per_principal", "ttl", "idle", "memory", "instances", "snapshots", "wait", "max_wait", "fork_wait", "on_loss", "autosnapshot",
+		"max", "per_principal", "ttl", "idle", "memory", "instances", "share", "snapshots", "wait", "max_wait", "fork_wait", "on_loss", "autosnapshot",
 	}
 	autosnapshotKeys = []string{"every", "before", "keep"}
 	workspaceKeys    = []string{"template", "path"}
@@ -39,6 +39,7 @@ func (d *decoder) sessions(o object, c *Config) {
 	s.duration("idle", &to.Idle, 0, 3650*day)
 	s.share("memory", &to.Memory, d.opts.Memory)
 	s.integer("instances", &to.Instances, 0, mostSessions)
+	s.percent("share", &to.Share)
 	s.bound("snapshots", &to.Snapshots)
 	s.duration("wait", &to.Wait, 0, day)
 	s.duration("max_wait", &to.MaxWait, time.Second, day)
@@ -96,6 +97,26 @@ func (o object) share(key string, dst *int64, whole func() int64) bool {
 		return true
 	}
 	return o.bound(key, dst)
+}
+
+// percent is a part of something, from 1% to all of it.
+func (o object) percent(key string, dst *int) bool {
+	n, ok := o.lookup(key)
+	if !ok {
+		return false
+	}
+	m := percentage.FindStringSubmatch(strings.TrimSpace(n.text))
+	if m == nil || !n.scalar() {
+		o.wrong(key, n, "%s is not a percentage; write it like 90%%", n.shown())
+		return false
+	}
+	part, err := strconv.Atoi(m[1])
+	if err != nil || part < 1 || part > 100 {
+		o.wrong(key, n, "%s is out of range; want 1%% to 100%%, without a fraction", n.shown())
+		return false
+	}
+	*dst = part
+	return true
 }
 
 // partOf is so many percent of a whole, in MiB where that is not nothing.

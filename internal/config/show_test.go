@@ -81,6 +81,7 @@ sessions:
   idle: 0s
   memory: 8GiB
   instances: 7
+  share: "75%"
   snapshots: 5000000000
   wait: 0s
   max_wait: 1m30s

@@ -1,5 +1,7 @@
 package config
 
+import "fmt"
+
 func (s Sessions) shown(hidden map[string]bool) *node {
 	auto := mapNode(pair{key: "every", value: intNode(int64(s.Autosnapshot.Every))})
 	auto.inline = true
@@ -12,6 +14,7 @@ func (s Sessions) shown(hidden map[string]bool) *node {
 		pair{key: "idle", value: durationNode(s.Idle)},
 		pair{key: "memory", value: boundNode(s.Memory)},
 		pair{key: "instances", value: intNode(int64(s.Instances))},
+		pair{key: "share", value: stringNode(fmt.Sprintf("%d%%", s.Share))},
 		pair{key: "snapshots", value: boundNode(s.Snapshots)},
 		pair{key: "wait", value: durationNode(s.Wait)},
 		pair{key: "max_wait", value: durationNode(s.MaxWait)},

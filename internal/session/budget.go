@@ -31,6 +31,7 @@ func (n need) minus(o need) need { return need{n.memory - o.memory, n.instances 
 type budget struct {
 	mu    sync.Mutex
 	most  need            // zero fields for no bound
+	part  int             // of most, in percent, that one principal with a name may hold
 	used  need            // by instances, and by what is made ahead
 	held  map[string]need // by the instances of each principal
 	ahead need            // by what is made ahead of any request
@@ -42,10 +43,10 @@ type budget struct {
 	turn  *line            // the line that nobody may pass for now; nil for none
 }
 
-func (b *budget) set(most need) {
+func (b *budget) set(most need, part int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.most = most
+	b.most, b.part = most, part
 	b.admit()
 }
 
@@ -54,6 +55,17 @@ func (b *budget) set(most need) {
 func (b *budget) fits(n, used need) bool {
 	return (b.most.memory <= 0 || used.memory+n.memory <= b.most.memory) &&
 		(b.most.instances <= 0 || used.instances+n.instances <= b.most.instances)
+}
+
+// allowed reports whether a principal may hold so much more, so that something is
+// left for others. Without auth there are no others. b.mu is held.
+func (b *budget) allowed(owner string, n, held need) bool {
+	if owner == "" {
+		return true
+	}
+	n = n.plus(held)
+	return (b.most.memory <= 0 || n.memory <= b.most.memory*int64(b.part)/100) &&
+		(b.most.instances <= 0 || n.instances <= (b.most.instances*b.part+99)/100)
 }
 
 // share is the part of the whole that so much is, by what is scarcer. b.mu is
@@ -185,8 +197,17 @@ func (b *budget) refusal(q *request, later bool) error {
 	default:
 		mend += "ask for fewer, "
 	}
+	n := q.total()
+	if held := b.held[q.owner]; !b.allowed(q.owner, n, held) && (b.fits(n, b.used) || !later && b.fits(n, need{})) {
+		e.Message = fmt.Sprintf("%s; you have %s and %d instances of the %d%% of %s and %d instances that one principal may have; %sor have sessions.share raised",
+			q, bytesText(held.memory), held.instances, b.part, boundText(b.most.memory), b.most.instances, mend)
+		if later {
+			e.RetryAfter = int(retryRoom / time.Second)
+		}
+		return e
+	}
 	now := fmt.Sprintf("so %d of this kind would fit now", fit)
-	if b.fits(q.total(), b.used) {
+	if b.fits(n, b.used) {
 		now = "which leaves room that a request which waits longer has first"
 	}
 	e.Message = fmt.Sprintf("%s; %s of %s and %d of %d instances are in use, %s; %sor raise sessions.memory and sessions.instances",

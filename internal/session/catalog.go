@@ -451,7 +451,7 @@ func (r *Registry) swap(next *Catalog) {
 	for _, s := range r.Sessions() {
 		before[s] = s.Catalog()
 	}
-	r.budget.set(bounds(next.Config))
+	r.limit(next.Config)
 	r.mu.Lock()
 	old := r.catalog.Load()
 	r.catalog.Store(next)

@@ -156,30 +156,40 @@ func choose(asked, fallback time.Duration) time.Duration {
 	return asked
 }
 
-// takeRoom takes places for sessions of one owner, and what they need.
+// takeRoom takes what sessions of one owner need, and places for them. Whoever
+// waits for room has no places yet.
 func (b *birth) takeRoom(ctx context.Context, owner string, each map[string]need, count int, wait time.Duration) error {
 	r := b.r
+	if err := r.places(owner, count, false); err != nil {
+		return err
+	}
+	q := &request{owner: owner, servers: each, count: count}
+	if err := r.takeRoom(ctx, q, wait); err != nil {
+		return err
+	}
+	if err := r.places(owner, count, true); err != nil {
+		r.budget.release(owner, q.total())
+		return err
+	}
+	return nil
+}
+
+// places refuses more sessions of one owner than there may be; with take they
+// count from then on.
+func (r *Registry) places(owner string, count int, take bool) error {
 	cfg := r.Catalog().Config.Sessions
 	r.mu.Lock()
-	err := error(nil)
+	defer r.mu.Unlock()
 	switch {
 	case r.closed:
-		err = errStopping
+		return errStopping
 	case cfg.Max > 0 && r.opened+count > cfg.Max:
-		err = quota(fmt.Sprintf("%d sessions are open and %d may be; close some, or raise sessions.max", r.opened, cfg.Max))
+		return quota(fmt.Sprintf("%d sessions are open and %d may be; close some, or raise sessions.max", r.opened, cfg.Max))
 	case cfg.PerPrincipal > 0 && r.perOwner[owner]+count > cfg.PerPrincipal:
-		err = quota(fmt.Sprintf("you have %d sessions open and may have %d; close some, or have sessions.per_principal raised", r.perOwner[owner], cfg.PerPrincipal))
-	default:
+		return quota(fmt.Sprintf("you have %d sessions open and may have %d; close some, or have sessions.per_principal raised", r.perOwner[owner], cfg.PerPrincipal))
+	case take:
 		r.opened += count
 		r.perOwner[owner] += count
-	}
-	r.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	if err := r.takeRoom(ctx, &request{owner: owner, servers: each, count: count}, wait); err != nil {
-		r.uncount(owner, count)
-		return err
 	}
 	return nil
 }

@@ -17,6 +17,9 @@ import (
 //     for `turnTime` at most nobody is let in before it. If it has not fitted by
 //     then, it is passed by as much again before the next turn.
 //
+// A principal that has its part of the whole waits until it gives some back, and
+// stands in nobody's way.
+//
 // So a principal that asks for too much holds up others for a turn at most, and
 // between two turns they get at least `overtaking` times what it asks for.
 
@@ -58,7 +61,7 @@ func (b *budget) reserve(ctx context.Context, q *request, wait time.Duration) er
 		return nil
 	}
 	// What does not fit into an empty house never will.
-	possible := b.fits(n, need{})
+	possible := b.fits(n, need{}) && b.allowed(q.owner, n, need{})
 	if !possible || wait <= 0 || len(b.lines[q.owner].waiting) > maxWaiting {
 		err := b.refusal(q, possible)
 		b.quit(q.owner, w)
@@ -178,7 +181,7 @@ func (b *budget) nextOf(l *line, used need) *waiting {
 		candidates = candidates[:1]
 	}
 	for _, w := range candidates {
-		if b.fits(w.need, used) {
+		if b.fits(w.need, used) && b.allowed(l.owner, w.need, b.held[l.owner]) {
 			return w
 		}
 	}
@@ -195,7 +198,7 @@ func (b *budget) pass(by *line, w *waiting) {
 		case l.waiting[0].number > w.number || b.fits(l.waiting[0].need, b.used):
 		case l == by:
 			l.passedOwn += part
-		default:
+		case b.allowed(l.owner, l.waiting[0].need, b.held[l.owner]):
 			l.passed += part
 		}
 	}
@@ -208,7 +211,7 @@ func (b *budget) beginTurn() {
 		return
 	}
 	for _, l := range b.lines {
-		due := l.passed > 0 && l.passed >= overtaking*b.share(l.waiting[0].need)
+		due := l.passed > 0 && b.allowed(l.owner, l.waiting[0].need, b.held[l.owner]) && l.passed >= overtaking*b.share(l.waiting[0].need)
 		if due && (b.turn == nil || l.waiting[0].number < b.turn.waiting[0].number) {
 			b.turn = l
 		}

@@ -25,12 +25,38 @@ type hall struct {
 
 func newHall(t *testing.T) *hall {
 	h := &hall{t: t}
-	h.set(need{instances: 10})
+	h.set(need{instances: 10}, 100)
 	return h
 }
 
 func ask(owner string, instances int) *request {
 	return &request{owner: owner, count: 1, servers: map[string]need{"x": {instances: instances}}}
+}
+
+// Nobody with a name takes all of the room, and one that has its part stands in
+// nobody's way. Where there are no names, there are no others.
+func TestOnePrincipalLeavesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t)
+		h.set(need{instances: 10}, 80)
+		h.has("hog", 8)
+		h.wants("hog", 1, time.Hour)
+		h.wants("ada", 1, time.Hour)
+		h.wants("bob", 1, time.Hour)
+		h.wantCame("ada1 bob1")
+		err := h.reserve(t.Context(), ask("hog", 9), time.Hour)
+		if ours := new(api.Error); !errors.As(err, &ours) || ours.Retryable || !strings.Contains(ours.Message, "8 instances of the 80% of unbounded memory and 10 instances that one principal may have") {
+			t.Errorf("more than ever: %v", err)
+		}
+		h.gives("ada", 1)
+		h.wantCame("") // there is room, and it is not the hog's
+		h.gives("hog", 1)
+		h.wantCame("hog1")
+
+		h = newHall(t)
+		h.set(need{instances: 10}, 80)
+		h.has("", 10)
+	})
 }
 
 // wants has a request wait.

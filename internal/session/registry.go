@@ -115,7 +115,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 		warm: make(map[string]*warm), warming: make(chan struct{}, 1), unsure: o.Restored,
 	}
 	r.budget.short = make(chan need, 1)
-	r.budget.set(bounds(cfg))
+	r.limit(cfg)
 	r.life, r.end = context.WithCancel(context.Background())
 	overrides, err := o.Store.Overrides(ctx)
 	if err != nil {

@@ -32,6 +32,9 @@ func bounds(c *config.Config) need {
 	return need{memory: c.Sessions.Memory, instances: c.Sessions.Instances}
 }
 
+// limit has the budget keep to a config.
+func (r *Registry) limit(c *config.Config) { r.budget.set(bounds(c), c.Sessions.Share) }
+
 // payer is the session whose owner the room of an instance is counted for; nil
 // where it is not counted.
 func (by owned) payer() *Session {

@@ -50,6 +50,30 @@ func TestLargeRequestHoldsNobodyUp(t *testing.T) {
 	})
 }
 
+// Sessions that wait for room have no places yet: others may be opened meanwhile.
+func TestWhoeverWaitsHasNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "sessions: {instances: 2, max: 4, idle: 0}\n"+small)
+		hog, eve := w.opened(ownedBy("hog")), w.opened(ownedBy("eve"))
+		set(t, hog, "own", "a", "1")
+		set(t, eve, "own", "a", "1")
+		forked := w.forking(t.Context(), hog, session.ForkOptions{Count: 1, Wait: time.Minute})
+		synctest.Wait()
+		w.opened(ownedBy("ada"))
+		last := w.opened(ownedBy("ada"))
+		_, _, err := w.OpenSession(t.Context(), ownedBy("ada"))
+		wantHas(t, "a fifth", failure(err), "refused: ", "4 sessions are open and 4 may be")
+		for _, p := range w.m.procs {
+			if p.spec.Session == eve.ID {
+				p.kill()
+			}
+		}
+		wantHas(t, "the fork", failure(<-forked), "refused: ", "4 sessions are open and 4 may be")
+		w.CloseSession(t.Context(), last)
+		w.fork(hog, 1) // the room that was not used is free
+	})
+}
+
 // A server that starts at its first call waits for room, is refused, and starts
 // once there is room: when another one has ended, by itself or with its session.
 func TestStartWaitsForRoom(t *testing.T) {
@@ -88,7 +112,7 @@ func TestStartWaitsForRoom(t *testing.T) {
 
 // A fork needs what runs in the parent, for each child.
 func TestForkNeedsWhatRuns(t *testing.T) {
-	w := newWorld(t, "sessions: {wait: 0, memory: 310MiB}\n"+small)
+	w := newWorld(t, "sessions: {wait: 0, memory: 310MiB, share: 100%}\n"+small)
 	s := w.opened(ownedBy("ada"))
 	if _, err := w.Fork(t.Context(), s, session.ForkOptions{Count: 50}); err != nil {
 		t.Errorf("a fork of what does not run: %s", failure(err))
@@ -102,7 +126,7 @@ func TestForkNeedsWhatRuns(t *testing.T) {
 		t.Error("there is room for a third")
 	}
 	// What was reserved for a built-in server is there when that starts.
-	w.apply("sessions: {wait: 0, memory: 303MiB}\n" + small)
+	w.apply("sessions: {wait: 0, memory: 303MiB, share: 100%}\n" + small)
 	for _, c := range children {
 		wantDump(t, "a child", c, "mem", `{"a":"1"}`)
 		w.CloseSession(t.Context(), c)
