@@ -250,7 +250,7 @@ func (p *service) Run(ctx context.Context) error {
 		Handler:           p.gateway.Handler(),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       time.Minute, // of a request's body; the gateway lifts it once that is read
-		IdleTimeout:       2 * time.Minute,
+		IdleTimeout:       min(2*time.Minute, p.cfg.Limits.Idle),
 		MaxHeaderBytes:    p.cfg.Limits.Header,
 		ErrorLog:          slog.NewLogLogger(p.o.Log.Handler(), slog.LevelDebug),
 	}

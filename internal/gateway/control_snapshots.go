@@ -194,13 +194,13 @@ func (g *Gateway) importSnapshot(a *ask, q importQuery) (api.Snapshot, error) {
 		s, err := g.reg.Import(ctx, session.ImportOptions{
 			Owner: a.who.Name, Name: q.Name, Hidden: access.Brings(a.who), Programs: access.Programs(a.who),
 		}, in)
-		wasRead(a.w)
 		switch {
 		case in.tooLarge:
 			return api.Snapshot{}, nil, tooLarge
 		case err != nil:
 			return api.Snapshot{}, nil, err
 		}
+		wasRead(a.w)
 		g.log.Info("snapshot imported", "snapshot", s.ID, "name", s.Name, "by", a.who.Name)
 		return shownSnapshot(a.who, s), g.unmake(s), nil
 	})

@@ -309,6 +309,9 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if status >= http.StatusBadRequest {
+		hurry(w)
+	}
 	w.WriteHeader(status)
 	_ = send(w, append(b, '\n'))
 }

@@ -30,6 +30,16 @@ func bodyTooLarge(limit int64) *api.Error {
 	}
 }
 
+// restWait is how long the rest of a request may take to come whose answer is an
+// error.
+const restWait = 2 * time.Second
+
+// hurry bounds how long an answer waits for the rest of its request, which
+// net/http reads first: a connection must not be had by whoever sends nothing.
+func hurry(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(restWait))
+}
+
 // refuseLarge answers a request that is too large and then reads on for a while.
 // Many clients read no answer before they have sent everything, and a connection
 // that is closed with bytes unread is reset: the answer would be lost.

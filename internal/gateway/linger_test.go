@@ -93,3 +93,42 @@ func wantTooLarge(t *testing.T, resp *http.Response) {
 		t.Errorf("status %d %q, %v", resp.StatusCode, body, err)
 	}
 }
+
+// An error is answered, and its connection closed, also where the rest of the
+// request never comes: whoever has no token must not have a connection for long.
+func TestErrorsDoNotWaitForTheirBodies(t *testing.T) {
+	w := open(t, "auth: {tokens: [{name: ada, token: ada-token-0123456789, role: operator}]}\n"+servers("a", echoServer(t, true, "one").URL))
+	const ada = "Authorization: Bearer ada-token-0123456789\r\n"
+	for name, tt := range map[string]struct {
+		path, head string
+		want       int
+	}{
+		"without a token": {"/mcp", "", http.StatusUnauthorized},
+		"API, no token":   {"/v1/call", "", http.StatusUnauthorized},
+		"no such route":   {"/v1/nothing", ada, http.StatusNotFound},
+		"no such page":    {"/nothing", ada, http.StatusNotFound},
+		"another type":    {"/mcp", ada, http.StatusUnsupportedMediaType},
+		"no snapshot":     {"/v1/snapshots/import?nam=x", ada, http.StatusBadRequest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, err := net.Dial("tcp", w.ts.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n%sContent-Length: 1000\r\n\r\nabc", tt.path, tt.head)
+			r := bufio.NewReader(c)
+			resp, err := http.ReadResponse(r, nil)
+			if err != nil || resp.StatusCode != tt.want {
+				t.Fatalf("%+v, %v; want status %d", resp, err, tt.want)
+			}
+			if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+				t.Error(err)
+			}
+			if _, err := r.ReadByte(); err == nil {
+				t.Error("something comes after the answer")
+			}
+		})
+	}
+}
