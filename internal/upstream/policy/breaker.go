@@ -197,17 +197,20 @@ func saysNo(status int) bool {
 	return status >= 400 && status < 500 && status != http.StatusRequestTimeout && status != http.StatusTooManyRequests
 }
 
-// refuse is the error of a call that was kept away. What the last failure was is
-// not in it: that call was perhaps somebody else's.
+// refuse is the error of a call that was kept away. It says what the last failure
+// was where that was of the same session; otherwise it was perhaps somebody else's.
 func (b *breaker) refuse(c *circuit, probing bool) error {
-	n := b.tripped.Load()
+	n, last := b.tripped.Load(), ""
+	if b.own {
+		last = "; the last one: " + b.lastReason()
+	}
 	if probing {
 		return b.server.refuse(reasonBreaker, api.KindInfrastructure, 0, 0,
-			"%d calls failed in a row; one is under way to see whether it is well again", n)
+			"%d calls failed in a row; one is under way to see whether it is well again%s", n, last)
 	}
 	left := c.set.Open - time.Duration(b.clock.now()-b.opened.Load())
 	return b.server.refuse(reasonBreaker, api.KindInfrastructure, 0, left,
-		"%d calls failed in a row; next try in %ds", n, seconds(left))
+		"%d calls failed in a row; next try in %ds%s", n, seconds(left), last)
 }
 
 // breaking is a Caller behind a breaker.

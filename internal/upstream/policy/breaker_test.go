@@ -242,8 +242,12 @@ func TestOwnBreakers(t *testing.T) {
 		good := &server{}
 		s, _ := world(t, breaks(2))
 		one, two := s.Chain(bad, policy.ChainOptions{Own: true}), s.Chain(good, policy.ChainOptions{Own: true})
+		var kept error
 		for range 4 {
-			_, _ = one.Call(t.Context(), tool(t, "a", "add"))
+			_, kept = one.Call(t.Context(), tool(t, "a", "add"))
+		}
+		if e := ours(t, kept); !strings.HasSuffix(e.Message, "2 calls failed in a row; next try in 30s; the last one: broke") {
+			t.Errorf("message %q", e.Message)
 		}
 		if _, err := two.Call(t.Context(), tool(t, "a", "add")); err != nil {
 			t.Errorf("another session's instance: %v", err)
