@@ -44,7 +44,7 @@ type duplex struct {
 const maxDuplexCalls = 1024
 
 func (g *Gateway) newDuplex(v view, sess *session.Session, who identity.Principal, from *http.Request) *duplex {
-	d := &duplex{g: g, view: v, sess: sess, who: who, from: from, out: newOutbox(false), calls: make(map[string]*context.CancelCauseFunc), said: make(chan struct{})}
+	d := &duplex{g: g, view: v, sess: sess, who: who, from: from, out: newOutbox(false, g.log), calls: make(map[string]*context.CancelCauseFunc), said: make(chan struct{})}
 	d.life, d.end = context.WithCancel(g.life)
 	d.unused = sess.InUse()
 	return d

@@ -108,7 +108,7 @@ func (l *listening) ended() []byte {
 // listen answers a subscriptions/listen over HTTP: it stays open until the
 // client goes or the gateway stops.
 func (g *Gateway) listen(w http.ResponseWriter, r *http.Request, x *exchange, msg wire.Message) {
-	l, e := x.newListening(msg, newOutbox(false))
+	l, e := x.newListening(msg, newOutbox(false, x.g.log))
 	if e != nil {
 		rpcError(w, http.StatusBadRequest, msg.ID, e)
 		return

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +38,8 @@ type outbox struct {
 	broken    chan struct{} // closed when the outbox breaks
 	pumps     int           // counts up; only the newest pump goes on
 	open      atomic.Int32  // pumps that run
+	dropped   bool          // a note was
+	log       *slog.Logger
 }
 
 type event struct {
@@ -75,8 +78,8 @@ const (
 // errUnread ends the stream of an outbox that broke.
 var errUnread = errors.New("the client does not read: too many bytes of answers wait for it")
 
-func newOutbox(resumable bool) *outbox {
-	return &outbox{resumable: resumable, forgot: -1, broken: make(chan struct{})}
+func newOutbox(resumable bool, log *slog.Logger) *outbox {
+	return &outbox{resumable: resumable, forgot: -1, broken: make(chan struct{}), log: log}
 }
 
 func (o *outbox) at(num int) *event { return &o.ring[num&(len(o.ring)-1)] }
@@ -106,7 +109,13 @@ func (o *outbox) add(frame []byte, key string, kind frameKind) bool {
 	e := event{frame: frame, key: key, kind: kind}
 	o.trim(e.cost())
 	switch {
-	case kind == kindNote && key == "" && o.size+e.cost() > outboxLimit, kind == kindQuestion && o.unread > unreadLimit:
+	case kind == kindNote && key == "" && o.size+e.cost() > outboxLimit:
+		if !o.dropped {
+			o.log.Warn("a client reads too slowly, and notifications for it are dropped", "unread_bytes", o.unread)
+		}
+		o.dropped = true
+		return false
+	case kind == kindQuestion && o.unread > unreadLimit:
 		return false
 	case kind == kindAnswer && o.unread > unreadLimit:
 		o.breakUp()

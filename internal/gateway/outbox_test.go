@@ -1,10 +1,13 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -26,7 +29,7 @@ func (c *counting) ping() error  { return nil }
 
 // fill adds notes that nobody reads yet and then delivers them all.
 func fill(t testing.TB, resumable bool, n int, frame []byte) {
-	box := newOutbox(resumable)
+	box := newOutbox(resumable, slog.New(slog.DiscardHandler))
 	for i := range n {
 		if !box.add(frame, "", kindNote) {
 			t.Fatalf("note %d was dropped", i)
@@ -73,11 +76,16 @@ func BenchmarkOutbox(b *testing.B) {
 // What waits unread is bounded: notes are dropped, questions refused, and an
 // answer that finds no room ends the stream.
 func TestOutboxIsBounded(t *testing.T) {
-	box := newOutbox(false)
+	var log bytes.Buffer
+	box := newOutbox(false, slog.New(slog.NewTextHandler(&log, nil)))
 	frame := make([]byte, 1<<20)
 	notes := 0
 	for box.add(frame, "", kindNote) {
 		notes++
+	}
+	box.add(frame, "", kindNote)
+	if n := strings.Count(log.String(), "notifications for it are dropped"); n != 1 {
+		t.Errorf("dropped notes are logged %d times: %s", n, &log)
 	}
 	if most := outboxLimit / len(frame); notes == 0 || notes > most {
 		t.Errorf("%d notes of 1 MiB found room, want up to %d", notes, most)
@@ -111,7 +119,7 @@ func TestOutboxIsBounded(t *testing.T) {
 
 // One answer is let in however large it is.
 func TestOutboxTakesOneLargeAnswer(t *testing.T) {
-	box := newOutbox(false)
+	box := newOutbox(false, slog.New(slog.DiscardHandler))
 	if !box.add(make([]byte, unreadLimit+1), "", kindAnswer) {
 		t.Fatal("a large answer was not taken")
 	}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,7 +78,7 @@ func TestParkedCallsExpire(t *testing.T) {
 // that comes back only while it is small.
 func TestLargeEventsAreNotKept(t *testing.T) {
 	t.Parallel()
-	box := newOutbox(true)
+	box := newOutbox(true, slog.New(slog.DiscardHandler))
 	sizes := []int{10, keepLimit + 1, 20, keepLimit + 1}
 	for _, n := range sizes {
 		box.add(make([]byte, n), "", kindAnswer)

@@ -72,7 +72,7 @@ func (r *responder) outbox() *outbox {
 	if r.box != nil {
 		return r.box
 	}
-	r.box = newOutbox(r.resume != nil)
+	r.box = newOutbox(r.resume != nil, r.log)
 	if !r.events || r.done {
 		r.box.close() // nothing but the answer can be sent
 		return r.box
@@ -157,7 +157,7 @@ func (r *responder) later(frame []byte, after time.Duration) bool {
 	if _, pumped := r.last(); pumped != nil || !r.events || !r.prime || r.resume == nil {
 		return false
 	}
-	box, id := newOutbox(true), newClientID()[:12]
+	box, id := newOutbox(true, r.log), newClientID()[:12]
 	box.add(frame, "", kindAnswer)
 	box.close()
 	r.resume(id, box)

@@ -242,7 +242,7 @@ func (g *Gateway) postInitialize(w http.ResponseWriter, r *http.Request, who ide
 		refuseError(w, err)
 		return
 	}
-	c := g.newClient(newClientID(), d.view, sess, who, negotiate(init.ProtocolVersion), init, newOutbox(false))
+	c := g.newClient(newClientID(), d.view, sess, who, negotiate(init.ProtocolVersion), init, newOutbox(false, g.log))
 	x := &exchange{g: g, who: who, view: d.view, sess: sess, client: c.desc(), conn: c, method: msg.Method}
 	res, err := x.initialized(ctx, c.version)
 	if err == nil {
