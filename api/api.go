@@ -36,6 +36,12 @@ type Error struct {
 	// Status is the HTTP status that came with it. It is not part of the body:
 	// clients fill it in, so that callers can tell 401 from 404.
 	Status int `json:"-"`
+	// Words is what the server wrote to its standard error before it failed. Not
+	// everybody may read it, so it is not part of the body: the gateway adds it to
+	// the message for those who may. Own says that the instance belongs to one
+	// session alone.
+	Words string `json:"-"`
+	Own   bool   `json:"-"`
 	// Causes are the errors of several servers, where each failed by itself.
 	Causes []*Error `json:"causes,omitempty"`
 }
@@ -67,6 +73,7 @@ type Server struct {
 	Overrides  []string  `json:"overrides,omitempty"`
 	State      string    `json:"state"`
 	Reason     string    `json:"reason,omitempty"` // why it is failed or disabled
+	Words      string    `json:"words,omitempty"`  // what it wrote to its standard error before it failed, for operators
 	Since      time.Time `json:"since"`            // when it entered the state
 	Protocol   string    `json:"protocol,omitempty"`
 	ServerName string    `json:"server_name,omitempty"`

@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -20,6 +21,7 @@ type Damage struct {
 	Server string    `json:"server,omitempty"` // with ~1 and so on for further instances; empty for the workspace or the whole session
 	At     time.Time `json:"at"`               // the first time
 	Why    string    `json:"why"`
+	Words  string    `json:"words,omitempty"` // what the server wrote to its standard error before; never of a shared server
 	Kept   string    `json:"kept"`            // nothing, files or part
 	Call   string    `json:"call,omitempty"`  // the last call of the gateway before it
 	Times  int       `json:"times,omitempty"` // how often it happened, where more than once
@@ -27,15 +29,40 @@ type Damage struct {
 
 // Text is the damage in one line.
 func (d Damage) Text() string {
-	text := d.Why
+	text := WithWords(d.Why, d.Words)
 	if d.Server != "" {
-		text = fmt.Sprintf("server %q: %s", d.Server, d.Why)
+		text = fmt.Sprintf("server %q: %s", d.Server, text)
 	}
 	text += "; kept: " + d.Kept
 	if d.Times > 1 {
 		text += fmt.Sprintf(" (%d times)", d.Times)
 	}
 	return text
+}
+
+// lastWords stands before what a server wrote to its standard error.
+const lastWords = "; its last words: "
+
+// WithWords is a reason with what the server wrote to its standard error, where
+// that is known.
+func WithWords(reason, words string) string {
+	if words == "" {
+		return reason
+	}
+	return reason + lastWords + words
+}
+
+// WithoutWords cuts a reason that an earlier version wrote down, in which the words
+// of a server stood.
+func WithoutWords(reason string) string {
+	reason, _, _ = strings.Cut(reason, lastWords)
+	return reason
+}
+
+// Bare is the damage without what the server wrote.
+func (d Damage) Bare() Damage {
+	d.Why, d.Words = WithoutWords(d.Why), ""
+	return d
 }
 
 // AddDamage adds a damage to those of a session. There is one for each server and

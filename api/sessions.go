@@ -44,8 +44,10 @@ type Member struct {
 	Scope    string `json:"scope"`
 	State    string `json:"state"` // as of a server
 	Reason   string `json:"reason,omitempty"`
-	Instance bool   `json:"instance"` // one is running
-	Fork     string `json:"fork"`     // what a fork carries: memory, files, fresh, share or refuse
+	Words    string `json:"words,omitempty"` // what it wrote to its standard error before it failed
+	Own      bool   `json:"-"`               // the session has the instance for itself
+	Instance bool   `json:"instance"`        // one is running
+	Fork     string `json:"fork"`            // what a fork carries: memory, files, fresh, share or refuse
 	Why      string `json:"why,omitempty"`
 }
 
@@ -202,7 +204,8 @@ type Step struct {
 	Snapshot string            `json:"snapshot,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	Reason   string            `json:"reason,omitempty"`
-	Kept     string            `json:"kept,omitempty"` // of a damage: nothing, files or part
+	Kept     string            `json:"kept,omitempty"`  // of a damage: nothing, files or part
+	Words    string            `json:"words,omitempty"` // of a damage: what the server wrote to its standard error before it
 }
 
 // Tree answers GET /v1/sessions/{id}/tree: the family of a session from its

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,9 +118,9 @@ func (c *cli) listServers(ctx context.Context) error {
 		var last cell
 		switch {
 		case s.Reason != "":
-			last = cell{s.Reason, stateColor(s.State)}
+			last = cell{api.WithWords(s.Reason, s.Words), stateColor(s.State)}
 		case s.LastError != nil:
-			last = plain(c.age(s.LastError.At) + " ago: " + s.LastError.Message)
+			last = plain(c.age(s.LastError.At) + " ago: " + errorText(s.LastError))
 		}
 		t.add(plain(s.ID), cell{stateText(s), stateColor(s.State)}, plain(latency), cell{s.Breaker, breakerColor(s.Breaker)},
 			plain(strconv.Itoa(s.Queue)), plain(strconv.FormatInt(s.Calls, 10)), plain(c.age(s.Since)), last)
@@ -130,6 +131,10 @@ func (c *cli) listServers(ctx context.Context) error {
 	}
 	return nil
 }
+
+// errorText is a server's last error: its message, which is for operators, and its
+// kind for others.
+func errorText(e *api.LastError) string { return cmp.Or(e.Message, string(e.Kind)) }
 
 // patchServer changes a server and prints what say makes of it then.
 func (c *cli) patchServer(ctx context.Context, id string, patch api.ServerPatch, say func(*api.Server) string) error {
@@ -164,7 +169,7 @@ func switched(s *api.Server) string {
 		word += "; still changed at run time: " + strings.Join(others, ", ")
 	}
 	if s.Enabled && s.Reason != "" {
-		word += "; " + s.State + ": " + s.Reason
+		word += "; " + s.State + ": " + api.WithWords(s.Reason, s.Words)
 	}
 	return word
 }

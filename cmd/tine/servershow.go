@@ -31,7 +31,7 @@ func (c *cli) showServer(ctx context.Context, id string) error {
 	line("server", s.ID)
 	line("title", s.Title)
 	t.add(cell{"state", bold}, cell{stateText(*s), stateColor(s.State)})
-	line("reason", s.Reason)
+	line("reason", api.WithWords(s.Reason, s.Words))
 	line("since", c.moment(s.Since))
 	if s.Overridden {
 		what := "changed at run time"
@@ -56,7 +56,7 @@ func (c *cli) showServer(ctx context.Context, id string) error {
 		t.add(cell{"breaker", bold}, cell{s.Breaker, breakerColor(s.Breaker)})
 	}
 	if e := s.LastError; e != nil {
-		line("last error", fmt.Sprintf("%s, %s: %s", c.moment(e.At), e.Kind, e.Message))
+		line("last error", strings.TrimSuffix(fmt.Sprintf("%s, %s: %s", c.moment(e.At), e.Kind, e.Message), ": "))
 	}
 	if l := s.Login; l != nil {
 		text := loginText(l)

@@ -69,7 +69,7 @@ func (c *cli) showSession(ctx context.Context, ref string) error {
 		for _, m := range s.Members {
 			why := cell{text: m.Why}
 			if m.Reason != "" {
-				why = cell{strings.TrimSuffix(m.Reason+" · "+m.Why, " · "), stateColor(m.State)}
+				why = cell{strings.TrimSuffix(api.WithWords(m.Reason, m.Words)+" · "+m.Why, " · "), stateColor(m.State)}
 			}
 			carries := cell{text: m.Fork}
 			if m.Fork == "refuse" {

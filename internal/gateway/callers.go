@@ -146,7 +146,7 @@ func actOnce[Out any](ctx context.Context, c *Control, caller, route, session, k
 	}
 	out, err = do(g, call, &ask{r: r.WithContext(ctx), who: who, args: map[string]string{"session": session}})
 	if err != nil {
-		return out, g.clean(err)
+		return out, g.clean(who, err)
 	}
 	return out, nil
 }

@@ -56,6 +56,9 @@ func forUser(who identity.Principal, s api.Server) api.Server {
 	if s.LastError != nil && !who.Is(api.RoleOperator) {
 		s.LastError = &api.LastError{At: s.LastError.At, Kind: s.LastError.Kind}
 	}
+	if !access.Hears(who, nil) { // they may be of anybody's instance
+		s.Words = ""
+	}
 	if who.Is(api.RoleViewer) {
 		return s
 	}
@@ -118,14 +121,14 @@ func (g *Gateway) describe(e *session.Entry) api.Server {
 		if rank[st.State] < rank[s.State] || st.State == s.State && s.State == api.StateIdle {
 			continue
 		}
-		s.State, s.Reason, s.Since = st.State, st.Reason, st.Since
+		s.State, s.Reason, s.Words, s.Since = st.State, st.Reason, st.Words, st.Since
 		if st.Hello.Version != "" {
 			s.Protocol = st.Hello.Version
 			s.ServerName = wire.FindString(st.Hello.Info, "name")
 			s.ServerVer = wire.FindString(st.Hello.Info, "version")
 		}
 	}
-	s.Reason = g.o.Redact.Text(s.Reason)
+	s.Reason, s.Words = g.o.Redact.Text(s.Reason), g.o.Redact.Text(s.Words)
 	return s
 }
 

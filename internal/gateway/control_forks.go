@@ -149,7 +149,7 @@ func (g *Gateway) makeSnapshot(a *ask, in api.SnapshotRequest) (api.Snapshot, er
 		if err != nil {
 			return api.Snapshot{}, nil, access.Unnamed(a.who, err)
 		}
-		return shownSnapshot(a.who, snap), g.unmake(snap), nil
+		return g.shownSnapshot(a.who, snap), g.unmake(snap), nil
 	})
 }
 

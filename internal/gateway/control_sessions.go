@@ -32,13 +32,28 @@ func (g *Gateway) shown(a *ask, s api.Session) api.Session {
 		s.URL = g.urlOf(a.r, s.ID)
 	}
 	s.Members = slices.DeleteFunc(s.Members, func(m api.Member) bool { return !access.Knows(a.who, access.Base(m.Server)) })
+	this := access.Thing{Owner: s.Owner, Session: s.ID}
 	for i := range s.Members {
-		s.Members[i].Reason = g.o.Redact.Text(s.Members[i].Reason)
+		m := &s.Members[i]
+		if !access.Hears(a.who, nil) && !(m.Own && access.Hears(a.who, &this)) {
+			m.Words = ""
+		}
+		m.Reason, m.Words = g.o.Redact.Text(m.Reason), g.o.Redact.Text(m.Words)
 	}
+	s.Damaged = g.shownDamage(a.who, this, s.Damaged)
 	if s.Workspace != nil && s.Workspace.Kind == "folder" && !a.who.Is(api.RoleViewer) {
 		s.Workspace.Path = "" // where the gateway keeps things is not a user's business
 	}
 	return s
+}
+
+// shownDamage is the damage of a session or a snapshot as it is answered.
+func (g *Gateway) shownDamage(who identity.Principal, of access.Thing, all []api.Damage) []api.Damage {
+	out := access.Damages(who, of, all)
+	for i := range out {
+		out[i].Why, out[i].Words = g.o.Redact.Text(out[i].Why), g.o.Redact.Text(out[i].Words)
+	}
+	return out
 }
 
 type sessionQuery struct {
@@ -292,6 +307,13 @@ func (g *Gateway) trajectory(a *ask, _ none) (lines[api.Step], error) {
 				if step.Journal = config.JournalMeta; !look.Reason {
 					step.Error = ""
 				}
+			}
+			if step.Kept != "" {
+				all := access.Damages(a.who, within, []api.Damage{{Server: step.Server, Why: step.Reason, Words: step.Words}})
+				if len(all) == 0 {
+					return nil
+				}
+				step.Reason, step.Words = all[0].Why, all[0].Words
 			}
 			return tell(step)
 		})

@@ -58,7 +58,7 @@ func (g *Gateway) usableSnapshot(who identity.Principal, ref string) (api.Snapsh
 }
 
 // shownSnapshot is a snapshot as it is answered.
-func shownSnapshot(who identity.Principal, s api.Snapshot) api.Snapshot {
+func (g *Gateway) shownSnapshot(who identity.Principal, s api.Snapshot) api.Snapshot {
 	servers := make([]api.SnapshotMember, 0, len(s.Servers))
 	for _, m := range s.Servers {
 		if access.Knows(who, access.Base(m.Server)) {
@@ -66,6 +66,7 @@ func shownSnapshot(who identity.Principal, s api.Snapshot) api.Snapshot {
 		}
 	}
 	s.Servers = servers
+	s.Damaged = g.shownDamage(who, whose(s), s.Damaged)
 	return s
 }
 
@@ -124,7 +125,7 @@ func (g *Gateway) pageOfSnapshots(a *ask, after string, limit int, choose func(a
 			out.Next = strconv.FormatInt(end.Created.UnixNano(), 36) + "." + end.ID
 			break
 		}
-		out.Snapshots = append(out.Snapshots, shownSnapshot(a.who, s))
+		out.Snapshots = append(out.Snapshots, g.shownSnapshot(a.who, s))
 	}
 	return out, nil
 }
@@ -135,7 +136,7 @@ func newestFirst(a, b api.Snapshot) int {
 
 func (g *Gateway) getSnapshot(a *ask, _ none) (api.Snapshot, error) {
 	s, err := g.snapshot(a.who, a.args["snapshot"])
-	return shownSnapshot(a.who, s), err
+	return g.shownSnapshot(a.who, s), err
 }
 
 func (g *Gateway) deleteSnapshot(a *ask, _ none) (none, error) {
@@ -202,7 +203,7 @@ func (g *Gateway) importSnapshot(a *ask, q importQuery) (api.Snapshot, error) {
 		}
 		wasRead(a.w)
 		g.log.Info("snapshot imported", "snapshot", s.ID, "name", s.Name, "by", a.who.Name)
-		return shownSnapshot(a.who, s), g.unmake(s), nil
+		return g.shownSnapshot(a.who, s), g.unmake(s), nil
 	})
 }
 

@@ -178,7 +178,7 @@ func (g *Gateway) serveActions(w http.ResponseWriter, r *http.Request, who ident
 	switch {
 	case errors.Is(err, errAnswered):
 	case err != nil:
-		err = g.clean(err)
+		err = g.clean(who, err)
 		if asError(err).Status == http.StatusRequestEntityTooLarge {
 			g.refuseLarge(w, r, err)
 			return

@@ -6,6 +6,8 @@ import (
 	"net/http"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/control/access"
+	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -23,17 +25,17 @@ func asError(err error) *api.Error {
 
 // failed is the function below for what servers and their connections say:
 // that may hold what is none of the client's business.
-func (g *Gateway) failed(method string, err error) *upstream.Result {
-	return failed(method, g.clean(err))
+func (g *Gateway) failed(who identity.Principal, method string, err error) *upstream.Result {
+	return failed(method, g.clean(who, err))
 }
 
-// clean masks secrets in an error's text.
-func (g *Gateway) clean(err error) error {
+// clean is an error as somebody is told it, with secrets masked.
+func (g *Gateway) clean(who identity.Principal, err error) error {
 	var rpc *wire.Error
 	if errors.As(err, &rpc) {
 		return err
 	}
-	return g.masked(asError(err))
+	return g.masked(access.Told(who, asError(err)))
 }
 
 func (g *Gateway) masked(err *api.Error) *api.Error {

@@ -59,7 +59,7 @@ func (x *exchange) run(ctx context.Context) *upstream.Result {
 	res, err := x.route(ctx)
 	x.end(span, res, err)
 	if err != nil {
-		fail := x.g.failed(x.method, err)
+		fail := x.g.failed(x.who, x.method, err)
 		if res != nil {
 			fail.Events, fail.Retry = res.Events, res.Retry
 		}

@@ -68,7 +68,7 @@ func (c *Control) Use(ctx context.Context, caller, id string) error {
 		err = call.conn.use(ctx, id)
 	}
 	if err != nil {
-		return g.clean(err)
+		return g.clean(call.who, err)
 	}
 	return nil
 }

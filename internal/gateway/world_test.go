@@ -20,6 +20,7 @@ import (
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/builtin"
+	"github.com/tine-mcp/tine/internal/driver/process"
 	"github.com/tine-mcp/tine/internal/driver/url"
 	"github.com/tine-mcp/tine/internal/gateway"
 	"github.com/tine-mcp/tine/internal/layer"
@@ -145,7 +146,7 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	w.rg, err = session.Open(ctx, cfg, session.Options{
-		Drivers: map[string]driver.Driver{"url": url.New(), "builtin": within},
+		Drivers: map[string]driver.Driver{"url": url.New(), "builtin": within, "process": process.New(process.Options{})},
 		Store:   w.db, Dir: filepath.Join(w.dir, "instances"), States: filepath.Join(w.dir, "states"), Workspaces: workspaces,
 		Wallet: w.wallet, Log: log, Starts: access.Owners, Seal: seal,
 		Record: record.Options{Journal: w.journal, Metrics: w.metrics, Tracing: w.tracing, Redact: redact, Log: log},

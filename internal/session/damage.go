@@ -63,7 +63,7 @@ func (r *Registry) damage(s *Session, d api.Damage, owe bool) {
 	s.saveDamage(ctx)
 	s.changing.Unlock()
 	r.o.Log.Warn("session damaged", "session", s.ID, "server", d.Server, "kept", d.Kept, "because", d.Why)
-	e := r.event(s.ID, eventDamaged, eventData{Server: d.Server, Reason: d.Why, Kept: d.Kept})
+	e := r.event(s.ID, eventDamaged, eventData{Server: d.Server, Reason: d.Why, Words: d.Words, Kept: d.Kept})
 	e.At = d.At
 	r.note(ctx, e)
 }
@@ -155,8 +155,8 @@ func (s *Session) beginsWith(template, was string, e *Entry) {
 		if d.Server != was || d.Kept == api.KeptFiles && files {
 			continue
 		}
-		why := fmt.Sprintf("it began with snapshot %s, which is damaged: %s", snap.ID, d.Why)
-		s.r.Damage(s, api.Damage{Server: server, Why: why, Kept: d.Kept})
+		why := fmt.Sprintf("it began with snapshot %s, which is damaged: %s", snap.ID, api.WithoutWords(d.Why))
+		s.r.Damage(s, api.Damage{Server: server, Why: why, Words: d.Words, Kept: d.Kept})
 	}
 }
 
@@ -178,6 +178,7 @@ func readDamage(all []api.Damage) []api.Damage {
 			d.Kept = api.KeptPart
 		}
 		d.Why, d.Server, d.Call = d.Why[:min(len(d.Why), maxWhy)], d.Server[:min(len(d.Server), maxWhy)], ""
+		d.Words = d.Words[:min(len(d.Words), maxWhy)]
 		out = append(out, d)
 	}
 	return out

@@ -39,7 +39,7 @@ func (r *Registry) Describe(s *Session, members bool) api.Session {
 		}
 		if up := s.Peek(e.ID); up != nil {
 			st := up.Status()
-			m.State, m.Reason, m.Instance = st.State, st.Reason, st.Instance
+			m.State, m.Reason, m.Words, m.Own, m.Instance = st.State, st.Reason, st.Words, st.Own, st.Instance
 		}
 		out.Members = append(out.Members, m)
 	}

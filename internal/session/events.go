@@ -27,6 +27,7 @@ type eventData struct {
 	Reason   string   `json:"reason,omitempty"`
 	Server   string   `json:"server,omitempty"` // of a damage
 	Kept     string   `json:"kept,omitempty"`   // likewise
+	Words    string   `json:"words,omitempty"`  // likewise
 }
 
 func (r *Registry) event(session, kind string, d eventData) store.Event {

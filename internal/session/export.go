@@ -88,12 +88,15 @@ func (r *Registry) Export(ctx context.Context, id string, hidden func(member str
 	m := manifest{Name: snap.Name, Labels: snap.Labels, Session: snap.Session, Created: snap.Created, Workspace: snap.Workspace != nil}
 	members := snap.Members
 	m.Spaces, m.Counts = slices.Sorted(maps.Keys(snap.Spaces)), snap.Counts
-	m.Damaged = snap.Damaged
+	for _, d := range snap.Damaged {
+		d.Why = api.WithoutWords(d.Why) // which an earlier version wrote down, perhaps of a shared server
+		m.Damaged = append(m.Damaged, d)
+	}
 	if hidden != nil {
 		members = slices.DeleteFunc(slices.Clone(members), func(f frozenMember) bool { return hidden(f.Server) })
 		m.Counts = maps.Clone(m.Counts)
 		maps.DeleteFunc(m.Counts, func(server string, _ int) bool { return hidden(server) })
-		m.Damaged = slices.DeleteFunc(slices.Clone(m.Damaged), func(d api.Damage) bool { return d.Server != "" && hidden(d.Server) })
+		m.Damaged = slices.DeleteFunc(m.Damaged, func(d api.Damage) bool { return d.Server != "" && hidden(d.Server) })
 	}
 	servers, err := r.serversOf(ctx, snap.Catalog)
 	if err != nil {

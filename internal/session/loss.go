@@ -47,6 +47,8 @@ func (e *Entry) kept() string {
 // memory is what an Upstream of a server needs to know about losses.
 func (r *Registry) memory(e *Entry, by owned) upstream.Memory {
 	m := upstream.Memory{Kept: e.kept(), Several: by.s == nil || by.origin != "", Reached: e.URL != ""}
+	mode, _ := e.fork()
+	m.Alone = !m.Several && mode != config.ForkShare
 	if m.Kept == "" {
 		return m
 	}
@@ -66,7 +68,7 @@ func (r *Registry) memory(e *Entry, by owned) upstream.Memory {
 			if m.Several {
 				name = s.ID
 			}
-			r.damage(s, api.Damage{Server: e.ID, Why: l.Why, Kept: l.Kept}, l.Tell && !l.Told[name])
+			r.damage(s, api.Damage{Server: e.ID, Why: l.Why, Words: l.Words, Kept: l.Kept}, l.Tell && !l.Told[name])
 		}
 	}
 	m.Owed = func(id string) error {
@@ -191,7 +193,7 @@ func (s *Session) takeOwed(server string) error {
 		s.saveDamage(context.WithoutCancel(s.r.life))
 	}
 	return upstream.Gone(&api.Error{Kind: api.KindLost, Server: server, Message: fmt.Sprintf(
-		"server %q: %s; what it had in memory is lost, and this call was not made; the next call begins anew, and session %s is marked as damaged", server, why, s.ID)})
+		"server %q: %s; what it had in memory is lost, and this call was not made; the next call begins anew, and session %s is marked as damaged", server, api.WithoutWords(why), s.ID)})
 }
 
 // refuses is the error of every call in a session that is damaged where the config
@@ -203,7 +205,7 @@ func (s *Session) refuses() error {
 	for _, d := range s.Damaged() {
 		if d.Kept != api.KeptFiles {
 			return &api.Error{Kind: api.KindLost, Server: d.Server, Message: fmt.Sprintf(
-				"session %s is damaged and sessions.on_loss is refuse: %s; rewind it to a snapshot from before, or close it", s.ID, d.Text())}
+				"session %s is damaged and sessions.on_loss is refuse: %s; rewind it to a snapshot from before, or close it", s.ID, d.Bare().Text())}
 		}
 	}
 	return nil

@@ -160,7 +160,7 @@ func eventStep(e store.Event) (api.Step, bool, error) {
 	if err := json.Unmarshal(e.Data, &d); err != nil {
 		return api.Step{}, false, fmt.Errorf("reading what happened to session %s: %w", e.Session, err)
 	}
-	s := api.Step{Session: e.Session, At: e.At, Snapshot: d.Snapshot, Reason: d.Reason, Children: d.Children, Server: d.Server, Kept: d.Kept}
+	s := api.Step{Session: e.Session, At: e.At, Snapshot: d.Snapshot, Reason: d.Reason, Children: d.Children, Server: d.Server, Kept: d.Kept, Words: d.Words}
 	switch e.Kind {
 	case eventForked:
 		s.Type = stepFork

@@ -38,6 +38,7 @@ type Conn struct {
 	events events
 
 	shared  bool // used by sessions that have nothing to do with each other
+	alone   bool // one session alone has the instance
 	callers callers
 	asks    asks
 	backlog backlog
@@ -218,6 +219,7 @@ func (c *Conn) explain(ctx context.Context, err error) error {
 		return failure(api.KindRefused, c.server, false, "the call was cancelled")
 	}
 	lost := failure(api.KindLost, c.server, false, "%v%s", err, note)
+	lost.Own = c.alone
 	if errors.As(err, new(*wire.ErrTooLarge)) {
 		return sizeError{lost} // an event stream has no end of a message to go on after
 	}

@@ -27,6 +27,7 @@ type ConnOptions struct {
 	Server   string
 	Protocol string // auto, or one revision
 	Shared   bool   // several sessions use the connection
+	alone    bool   // one session alone has the instance
 	Limit    int    // bytes of one message
 	// Claims are the client capabilities to declare, raw.
 	Claims []byte
@@ -64,7 +65,7 @@ func Connect(ctx context.Context, link driver.Link, o ConnOptions, ev events) (c
 		}
 		conn, err = nil, e
 	})
-	c.allowed, c.mask, c.mend, c.why, c.shared, c.own = o.Allowed, o.Mask, o.mend, o.why, o.Shared, link.Own
+	c.allowed, c.mask, c.mend, c.why, c.shared, c.alone, c.own = o.Allowed, o.Mask, o.mend, o.why, o.Shared, o.alone, link.Own
 	if link.HTTP != nil {
 		return connectHTTP(ctx, c, link.HTTP, o)
 	}

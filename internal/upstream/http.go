@@ -114,7 +114,7 @@ func (t *httpTransport) roundTrip(ctx context.Context, k *call, frame []byte) (w
 					return wire.Message{}, NotSent(err)
 				}
 				if recalls(k.req.Method) && t.wasLost(session) {
-					return wire.Message{}, fmt.Errorf("%s: %w", whyForgot, driver.ErrLost)
+					return wire.Message{}, fmt.Errorf("%s: %w", errForgot.Error(), driver.ErrLost)
 				}
 				continue
 			}

@@ -19,6 +19,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 	adopt, opts := u.adopt, u.o.Conn
 	u.adopt = nil
 	opts.NoProbe = opts.NoProbe || u.noProbe
+	opts.alone = u.alone()
 	u.mu.Unlock()
 	if adopt != nil {
 		inst, conn, err := u.adoptOne(ctx, adopt, opts)
@@ -39,7 +40,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 		}
 		u.o.Log.Info("instance not adopted", "server", u.Server(), "err", err)
 		if !errors.Is(err, driver.ErrKept) {
-			u.loseAdoption(adopt, err.Error(), false)
+			u.loseAdoption(adopt, err, false)
 		}
 		u.drop()
 		if u.settle(a) {
@@ -263,7 +264,7 @@ func (u *Upstream) giveUp(inst driver.Instance, a *Adoption, err error) error {
 		ctx, cancel := context.WithTimeout(context.Background(), restTime)
 		defer cancel()
 		if !u.rest(ctx, inst, a.Hello) {
-			u.loseAdoption(a, why, true)
+			u.loseAdoption(a, errors.New(why), true)
 		}
 		return fmt.Errorf("%w: %w", errGivenUp, err)
 	}
@@ -282,11 +283,11 @@ func (u *Upstream) endUnadopted(a *Adoption, end func(driver.Instance, json.RawM
 	switch {
 	case err == nil:
 		if !end(inst, a.Hello) && why != "" {
-			u.loseAdoption(a, why, true)
+			u.loseAdoption(a, errors.New(why), true)
 		}
 	case errors.Is(err, driver.ErrGone):
 		if why != "" && !errors.Is(err, driver.ErrKept) {
-			u.loseAdoption(a, err.Error(), false)
+			u.loseAdoption(a, err, false)
 		}
 		u.drop()
 	default: // the handle stays, and with it the next gateway's chance

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,6 +84,8 @@ type Adoption struct {
 type Status struct {
 	State    string // of the api package
 	Reason   string
+	Words    string // what the server wrote to its standard error before it failed
+	Own      bool   // one session alone has the instance
 	Since    time.Time
 	Hello    Hello
 	Restarts int
@@ -101,7 +104,8 @@ type Upstream struct {
 	mu       sync.Mutex
 	state    string
 	reason   string
-	lost     error // why, where to start again does not help
+	words    string // what the server wrote before it failed
+	lost     error  // why, where to start again does not help
 	since    time.Time
 	conn     *Conn
 	inst     driver.Instance
@@ -317,7 +321,7 @@ func (u *Upstream) Conn(ctx context.Context) (*Conn, error) {
 		}
 		if u.attempt == nil {
 			if wait := time.Until(u.next); wait > 0 {
-				reason, lost := u.reason, u.lost
+				reason, words, lost := u.reason, u.words, u.lost
 				u.mu.Unlock()
 				if lost != nil {
 					return nil, lost
@@ -325,6 +329,7 @@ func (u *Upstream) Conn(ctx context.Context) (*Conn, error) {
 				if wait > time.Second {
 					err := failure(api.KindInfrastructure, u.Server(), true, "%s; next try in %s", reason, wait.Round(time.Second))
 					err.RetryAfter = int(math.Ceil(wait.Seconds()))
+					err.Words, err.Own = words, u.alone()
 					return nil, err
 				}
 				select {
@@ -418,7 +423,11 @@ func (u *Upstream) set(state, reason string) {
 	if u.state != state || u.reason != reason {
 		u.state, u.reason, u.since = state, reason, time.Now()
 	}
+	u.words = ""
 }
+
+// alone reports whether one session alone has the instance.
+func (u *Upstream) alone() bool { return u.o.Memory.Alone }
 
 // run makes one attempt and, when it succeeds, stays until the connection or
 // the instance ends.
@@ -519,6 +528,7 @@ func (u *Upstream) failed(err error) error {
 		if errors.Is(err, driver.ErrLost) {
 			ours.Kind, ours.Retryable = api.KindLost, false // the next attempt begins anew
 		}
+		ours.Own = u.alone()
 	}
 	if u.closed {
 		return ours
@@ -528,6 +538,7 @@ func (u *Upstream) failed(err error) error {
 	wait := max(u.pause.NextBackOff(), min(time.Duration(ours.RetryAfter)*time.Second, maxPause))
 	u.next = time.Now().Add(wait)
 	u.set(api.StateFailed, Reason(ours))
+	u.words = cmp.Or(ours.Words, driver.Words(err))
 	if u.lost = nil; StateLost(err) {
 		u.lost = err
 		return err
@@ -570,9 +581,10 @@ func (u *Upstream) stay(inst driver.Instance, conn *Conn) {
 	u.inst = nil
 	u.restarts++
 	u.set(api.StateFailed, why.Error())
+	u.words = driver.Words(why)
 	u.mu.Unlock()
-	u.lose(&conn.uses, why.Error(), false)
-	u.o.Log.Warn("server ended", "server", u.Server(), "session", u.o.Spec.Session, "err", why)
+	u.lose(&conn.uses, why, false)
+	u.o.Log.Warn("server ended", "server", u.Server(), "session", u.o.Spec.Session, "err", why, "words", driver.Words(why))
 	// All of it must be gone before the next one starts, which has the same
 	// folder and the same handle. Until then u.conn keeps callers waiting.
 	conn.close()
@@ -601,7 +613,7 @@ func (u *Upstream) Started() bool {
 func (u *Upstream) Status() Status {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	s := Status{State: u.state, Reason: u.reason, Since: u.since, Restarts: u.restarts, Instance: u.inst != nil}
+	s := Status{State: u.state, Reason: u.reason, Words: u.words, Own: u.alone(), Since: u.since, Restarts: u.restarts, Instance: u.inst != nil}
 	if u.conn != nil {
 		s.Hello = u.conn.Hello()
 	}

@@ -29,6 +29,9 @@ type Memory struct {
 	// Several says that more sessions than one use the instance. Their calls are
 	// told apart by Request.Session.
 	Several bool
+	// Alone says that one session has the instance, and never shares it with its
+	// forks: what the server writes to its standard error is that session's.
+	Alone bool
 	// Reached says that the server is not run but reached: what it remembers hangs
 	// on the session that it gave us, if it did.
 	Reached bool
@@ -45,8 +48,9 @@ type Memory struct {
 
 // A Loss is the end of an instance together with what its server had in memory.
 type Loss struct {
-	Why  string
-	Kept string
+	Why   string
+	Words string // what the server wrote before; empty where several sessions use it
+	Kept  string
 	// Sessions have called the instance; for one of a single session that is the
 	// empty name. With All there are too many to name.
 	Sessions []string
@@ -201,7 +205,7 @@ func (u *Upstream) caller(req *Request) string {
 
 // lose reports a loss, once for all that called; false where there is none. Where
 // the gateway itself ended the instance, nobody has to be told.
-func (u *Upstream) lose(used *uses, why string, gateway bool) bool {
+func (u *Upstream) lose(used *uses, why error, gateway bool) bool {
 	m := &u.o.Memory
 	if m.Kept == "" || m.Lost == nil {
 		return false
@@ -212,9 +216,19 @@ func (u *Upstream) lose(used *uses, why string, gateway bool) bool {
 	if !ok {
 		return false
 	}
-	l.Why, l.Kept, l.Tell = cause(why), m.Kept, !gateway && m.Kept == api.KeptNothing
+	l.Why, l.Kept, l.Tell = cause(why.Error()), m.Kept, !gateway && m.Kept == api.KeptNothing
+	l.Words = u.ownWords(why)
 	m.Lost(l)
 	return true
+}
+
+// ownWords is what a server wrote before an error, for the one session that has it.
+// What a server of several wrote may repeat what another session said.
+func (u *Upstream) ownWords(err error) string {
+	if !u.alone() {
+		return ""
+	}
+	return driver.Words(err)
 }
 
 // cause is the text of a driver's error without what a loss says anyway: that the
@@ -247,7 +261,7 @@ func (u *Upstream) loseState(err error) {
 		return // reported already
 	}
 	u.stateLost = true
-	m.Lost(Loss{Why: cause(err.Error()), Kept: api.KeptNothing, Sessions: []string{""}, All: m.Several, Tell: true})
+	m.Lost(Loss{Why: cause(err.Error()), Words: u.ownWords(err), Kept: api.KeptNothing, Sessions: []string{""}, All: m.Several, Tell: true})
 }
 
 // loseOwn reports the loss that the gateway's own end of an instance is, unless
@@ -259,20 +273,20 @@ func (u *Upstream) loseOwn(conn *Conn, died bool) {
 	switch {
 	case conn == nil || why == "" || u.o.Memory.Reached && conn.sessionless():
 	case died && conn.inst != nil && conn.inst.Err() != nil:
-		u.lose(&conn.uses, conn.inst.Err().Error(), false)
+		u.lose(&conn.uses, conn.inst.Err(), false)
 	default:
-		u.lose(&conn.uses, why, true)
+		u.lose(&conn.uses, errors.New(why), true)
 	}
 }
 
 // forget reports the loss that the server's end of our session with it is; false
 // where there is none.
 func (u *Upstream) forget(conn *Conn) bool {
-	return conn.uses.wasMade() && u.lose(&conn.uses, whyForgot, false)
+	return conn.uses.wasMade() && u.lose(&conn.uses, errForgot, false)
 }
 
-// whyForgot is why a call was not made again in another session with its server.
-const whyForgot = "it does not know its session any more: it was restarted, or forgot"
+// errForgot is why a call was not made again in another session with its server.
+var errForgot = errors.New("it does not know its session any more: it was restarted, or forgot")
 
 // before is called before a request is sent: it returns what the session has to be
 // told first, nil for nothing, and notes that the instance is called, durably: the
@@ -314,10 +328,11 @@ func (u *Upstream) fails(c *Conn, req *Request, err error) error {
 		m.Told(who)
 	}
 	u.losing.Unlock()
-	why := Reason(asOurs(err))
+	ours := asOurs(err)
+	why := driver.WithWords(errors.New(Reason(ours)), ours.Words)
 	if !m.Reached {
 		if u.died(c, err) && c.inst.Err() != nil {
-			why = c.inst.Err().Error()
+			why = c.inst.Err()
 		}
 		u.lose(&c.uses, why, false)
 	}
@@ -379,7 +394,7 @@ func (u *Upstream) notStarted(req *Request, err error) error {
 
 // loseAdoption reports the loss that the end of an instance between two gateways
 // is.
-func (u *Upstream) loseAdoption(a *Adoption, why string, gateway bool) {
+func (u *Upstream) loseAdoption(a *Adoption, why error, gateway bool) {
 	var used uses
 	var h Hello
 	if len(a.Hello) == 0 || json.Unmarshal(a.Hello, &h) != nil {

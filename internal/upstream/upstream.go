@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -178,10 +179,16 @@ func (h *Hello) Can(path ...string) bool {
 func failure(kind api.Kind, server string, retryable bool, format string, args ...any) *api.Error {
 	name := fmt.Sprintf("server %q", server)
 	message := strings.TrimPrefix(fmt.Sprintf(format, args...), name)
-	return &api.Error{
+	e := &api.Error{
 		Kind: kind, Server: server, Retryable: retryable,
 		Message: name + ": " + strings.TrimLeft(message, ": "),
 	}
+	for _, arg := range args {
+		if err, ok := arg.(error); ok && e.Words == "" {
+			e.Words = driver.Words(err)
+		}
+	}
+	return e
 }
 
 // Reason is an error's message without the name of its server, for where that

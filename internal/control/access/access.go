@@ -8,6 +8,7 @@
 //	act in it, read it   yes         that one    yes           no         no
 //	know of a server     what the rules give     yes           yes        no
 //	start and call it    what the rules give, whatever the role
+//	read its stderr      of the session's own instance   yes      no         no
 //
 // Others get the words for something that does not exist.
 package access

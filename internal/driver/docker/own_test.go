@@ -152,8 +152,8 @@ func says(t *testing.T, err error, words ...string) {
 		t.Fatal("there is no error")
 	}
 	for _, word := range words {
-		if !strings.Contains(err.Error(), word) {
-			t.Errorf("the error does not say %q: %v", word, err)
+		if !strings.Contains(err.Error(), word) && !strings.Contains(driver.Words(err), word) {
+			t.Errorf("the error does not say %q: %v, with the words %q", word, err, driver.Words(err))
 		}
 	}
 }

@@ -168,7 +168,7 @@ func (i *instance) create(ctx context.Context, spec driver.Spec, r *recipe, stat
 // it listens.
 func (i *instance) run(ctx context.Context) error {
 	if _, err := i.e.cli.ContainerStart(ctx, i.rec.ref(), client.ContainerStartOptions{}); err != nil {
-		return fmt.Errorf("%w%s", i.e.explain("start the container", err), i.stderr.LastWords(i.log))
+		return i.stderr.Told(i.log, i.e.explain("start the container", err))
 	}
 	i.begin()
 	if !i.rec.HTTP {

@@ -191,7 +191,7 @@ func (i *instance) exitError(how exit) error {
 	if how.restarts {
 		text += ", because the container engine was stopped"
 	}
-	err := fmt.Errorf("server %q %s%s", i.h.Server, text, i.stderr.Ending(i.log))
+	err := i.stderr.Ending(i.log, i.h.Server, text)
 	if how.restarts && !i.rec.Keeps {
 		err = fmt.Errorf("%w: %w", err, driver.ErrLost)
 	}

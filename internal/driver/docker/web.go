@@ -155,7 +155,7 @@ func (i *instance) listens(ctx context.Context, w *web) error {
 			return fmt.Errorf("it ended before it listened: %w", i.Err())
 		case <-ctx.Done():
 			t.Stop()
-			return fmt.Errorf("nothing listens at port %d of the container, as %s: %w (%w); mend docker.port, or set docker.reach to port or address%s", i.rec.Port, w.addr, context.Cause(ctx), err, i.stderr.LastWords(i.log))
+			return i.stderr.Told(i.log, fmt.Errorf("nothing listens at port %d of the container, as %s: %w (%w); mend docker.port, or set docker.reach to port or address", i.rec.Port, w.addr, context.Cause(ctx), err))
 		}
 		wait = min(2*wait, 200*time.Millisecond)
 	}

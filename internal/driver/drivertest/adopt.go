@@ -209,7 +209,7 @@ func (s *Suite) testAdoptEnded(t *testing.T) {
 		t.Error("a call to exit was answered")
 	}
 	Ended(t, inst)
-	if err := inst.Err(); err == nil || !bytes.Contains([]byte(err.Error()), []byte("farewell")) {
+	if err := inst.Err(); err == nil || !bytes.Contains([]byte(driver.Words(err)), []byte("farewell")) {
 		t.Errorf("the end was told as: %v", err)
 	}
 	if err := inst.Leave(); err != nil {

@@ -256,8 +256,12 @@ func (s *Suite) testCrash(t *testing.T) {
 	}
 	Ended(t, inst)
 	err = inst.Err()
-	if err == nil || !strings.Contains(err.Error(), "7") || !strings.Contains(err.Error(), "the disk is on fire") {
-		t.Errorf("the end was told as: %v", err)
+	words := driver.Words(err)
+	if err == nil || !strings.Contains(err.Error(), "7") || !strings.Contains(words, "the disk is on fire") {
+		t.Errorf("the end was told as: %v, with the words %q", err, words)
+	}
+	if err != nil && strings.Contains(err.Error(), "fire") {
+		t.Errorf("everybody who is told of the end is told what the server wrote: %v", err)
 	}
 	if got := logs(t, inst, 1000); !strings.Contains(got, "the disk is on fire") {
 		t.Errorf("logs %q", got)

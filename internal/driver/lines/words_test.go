@@ -4,15 +4,18 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+
+	"github.com/tine-mcp/tine/internal/driver"
 )
 
 func TestLastWords(t *testing.T) {
-	for name, test := range map[string]struct{ wrote, words, ending string }{
-		"nothing":     {"", "", ", and wrote nothing to its standard error"},
-		"blanks":      {" \n\n", "", ", and wrote nothing to its standard error"},
-		"a line":      {"no such table\n", "; its last words: no such table", "; its last words: no such table"},
-		"not UTF-8":   {"a\xffb\n", "; its last words: a\uFFFDb", "; its last words: a\uFFFDb"},
-		"a long past": {strings.Repeat("x", maxWords) + "\nend\n", "; its last words: end", "; its last words: end"},
+	const silent = ", and wrote nothing to its standard error"
+	for name, test := range map[string]struct{ wrote, words, silent string }{
+		"nothing":     {"", "", silent},
+		"blanks":      {" \n\n", "", silent},
+		"a line":      {"no such table\n", "no such table", ""},
+		"not UTF-8":   {"a\xffb\n", "a\uFFFDb", ""},
+		"a long past": {strings.Repeat("x", maxWords) + "\nend\n", "end", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := OpenLog(t.TempDir(), 1<<20)
@@ -27,8 +30,9 @@ func TestLastWords(t *testing.T) {
 			if got := l.LastWords(log); got != test.words {
 				t.Errorf("the last words are %q", got)
 			}
-			if got := l.Ending(log); got != test.ending {
-				t.Errorf("the ending is %q", got)
+			// The text of the error is for all who are told of it.
+			if err := l.Ending(log, "fs", "exited with status 1"); err.Error() != `server "fs" exited with status 1`+test.silent || driver.Words(err) != test.words {
+				t.Errorf("the ending is %q with the words %q", err, driver.Words(err))
 			}
 		})
 	}

@@ -66,7 +66,7 @@ func (i *instance) watch() {
 	i.mu.Lock()
 	i.endErr = endErr
 	if !i.stopping {
-		i.err = fmt.Errorf("server %q %s%s", i.h.Server, how, i.stderr.Ending(i.log))
+		i.err = i.stderr.Ending(i.log, i.h.Server, how)
 	}
 	i.mu.Unlock()
 	close(i.done)

@@ -92,7 +92,7 @@ func (d *Driver) newInstance(h driver.Handle, rec record, help *helper, pipe *fi
 func (i *instance) watchBoth() (err error) {
 	if i.box, err = procid.Watch(i.rec.ID); err != nil {
 		if errors.Is(err, os.ErrProcessDone) {
-			return fmt.Errorf("its sandbox ended at once%s", i.stderr.LastWords(i.log))
+			return i.stderr.Told(i.log, errors.New("its sandbox ended at once"))
 		}
 		return err
 	}
@@ -128,7 +128,7 @@ func (i *instance) watch() {
 	i.shut()
 	i.mu.Lock()
 	if !i.stopping {
-		i.err = fmt.Errorf("server %q %s%s", i.h.Server, how, i.stderr.Ending(i.log))
+		i.err = i.stderr.Ending(i.log, i.h.Server, how)
 		if i.rec.loses() {
 			i.err = fmt.Errorf("%w; what it had in memory is lost with it: %w", i.err, driver.ErrLost)
 		}

@@ -313,7 +313,7 @@ func (i *instance) listens(ctx context.Context) error {
 			return fmt.Errorf("it ended before it listened: %w", i.Err())
 		case <-ctx.Done():
 			t.Stop()
-			return fmt.Errorf("nothing listens at port %d of 127.0.0.1 in the sandbox: %w (%w); mend sandbox.port, or have the server listen there%s", i.rec.Port, context.Cause(ctx), err, i.stderr.LastWords(i.log))
+			return i.stderr.Told(i.log, fmt.Errorf("nothing listens at port %d of 127.0.0.1 in the sandbox: %w (%w); mend sandbox.port, or have the server listen there", i.rec.Port, context.Cause(ctx), err))
 		}
 		wait = min(2*wait, 100*time.Millisecond)
 	}
