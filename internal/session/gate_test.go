@@ -278,3 +278,22 @@ func wantLeft(t *testing.T, w *world, want ...string) {
 		t.Errorf("%q is left, want %q", got, want)
 	}
 }
+
+// TestEveryToolCallIsCounted checks that a session counts its calls to servers that
+// it shares, too.
+func TestEveryToolCallIsCounted(t *testing.T) {
+	w := newWorld(t, kept)
+	s := w.opened(session.OpenOptions{})
+	for _, server := range []string{"own", "mem", "all"} {
+		for _, tool := range []string{"x", ""} { // what is no tool's call is not counted
+			_, leave, err := s.Enter(t.Context(), server, tool)
+			if err != nil {
+				t.Fatal(failure(err))
+			}
+			leave()
+		}
+	}
+	if got := w.Describe(s, false).Calls; got != 3 {
+		t.Errorf("%d calls are counted, want 3", got)
+	}
+}

@@ -158,14 +158,17 @@ func (s *Session) Enter(ctx context.Context, server, tool string) (_ context.Con
 			return nil, nil, err
 		}
 	}
-	if e == nil || !e.own() || e.Fork == config.ForkShare {
-		return ctx, func() {}, nil
-	}
-	if tool != "" {
+	gated := e != nil && e.own() && e.Fork != config.ForkShare
+	if gated && tool != "" {
 		if err := s.r.beforeCall(ctx, s, server, tool); err != nil {
 			return nil, nil, err
 		}
+	}
+	if tool != "" {
 		s.calls.Add(1)
+	}
+	if !gated {
+		return ctx, func() {}, nil
 	}
 	ctx, out, err := s.gate.enter(ctx, server+s.r.Catalog().Config.Separator+tool)
 	if err != nil || len(s.Catalog().ahead) == 0 {
