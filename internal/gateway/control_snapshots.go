@@ -57,12 +57,15 @@ func (g *Gateway) usableSnapshot(who identity.Principal, ref string) (api.Snapsh
 	return s, err
 }
 
-// shownSnapshot is a snapshot as it is answered.
+// shownSnapshot is a snapshot as it is answered: nothing of a server that is hidden
+// is in it, its size neither.
 func (g *Gateway) shownSnapshot(who identity.Principal, s api.Snapshot) api.Snapshot {
 	servers := make([]api.SnapshotMember, 0, len(s.Servers))
 	for _, m := range s.Servers {
 		if access.Knows(who, access.Base(m.Server)) {
 			servers = append(servers, m)
+		} else {
+			s.Size = max(0, s.Size-m.Size)
 		}
 	}
 	s.Servers = servers
