@@ -87,16 +87,14 @@ func (g *Gateway) within(a *ask, call *controlCall, member, method, tool string)
 	if err != nil {
 		return nil, err
 	}
-	e := sess.Catalog().Entry(strings.TrimSuffix(member, "~0"))
-	if e == nil || e.Controls() {
-		return nil, noMember(a.who, sess, member)
-	}
-	x := &exchange{g: g, who: a.who, view: view{e.ID}, sess: sess, method: method, trace: call.trace, from: call.from, peer: call.peer, inner: true}
-	if !a.who.MaySee(e.Base()) {
-		if tool != "" {
-			x.deny(e, tool)
+	member = strings.TrimSuffix(member, "~0")
+	e := sess.Catalog().Entry(member)
+	x := &exchange{g: g, who: a.who, view: view{member}, sess: sess, method: method, trace: call.trace, from: call.from, peer: call.peer, inner: true}
+	if e == nil || e.Controls() || !a.who.MaySee(e.Base()) {
+		if err = noMember(a.who, sess, member); tool != "" {
+			err = x.noServer(x.table(), member, tool, err)
 		}
-		return nil, noMember(a.who, sess, member)
+		return nil, err
 	}
 	// Whatever the client speaks: what the member asks on the way is answered here.
 	client := *call.client

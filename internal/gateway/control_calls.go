@@ -48,7 +48,12 @@ func (g *Gateway) calls(a *ask, q callQuery) (callPage, error) {
 		f.Principal = &q.Principal
 	}
 	if !access.All(a.who) {
-		f.Principal = &a.who.Name
+		if q.Principal != "" && q.Principal != a.who.Name && !q.Follow {
+			return callPage{api.CallList{Calls: []api.Call{}}}, nil // nobody else's are its to see
+		}
+		if q.Principal == "" {
+			f.Principal = &a.who.Name
+		}
 	}
 	return g.listCalls(a, f, nil, q.Before, q.Limit, q.Follow)
 }
@@ -70,21 +75,54 @@ func (g *Gateway) listCalls(a *ask, f store.CallFilter, within *access.Thing, be
 		g.followCalls(a.w, a.r, a.who, f, within)
 		return callPage{}, errAnswered
 	}
-	f.Limit = int(limit)
-	list, err := g.o.Journal.List(a.ctx(), f)
-	if err != nil {
-		return callPage{}, err
-	}
-	out := api.CallList{Calls: make([]api.Call, 0, len(list))}
-	for i := range list {
-		if look := access.At(a.who, callOf(&list[i]), within); look.Row {
-			out.Calls = append(out.Calls, g.shownCall(&list[i], look))
+	return g.pageOfCalls(a, f, within, int(limit))
+}
+
+const (
+	// maxUnseen is how many calls that somebody may not look at are passed over for
+	// one page, and at most a batch more.
+	maxUnseen = 10_000
+	// pageBatch is how many calls are read at once to pass over them.
+	pageBatch = 500
+)
+
+// pageOfCalls lists as many calls as a page has of those that somebody may look at.
+// What it may not look at does not count, and next is the last call that it sees,
+// where there is another one that it sees. Only after maxUnseen calls that it may not
+// look at does a page end early, and next goes on from there.
+func (g *Gateway) pageOfCalls(a *ask, f store.CallFilter, within *access.Thing, limit int) (callPage, error) {
+	out := api.CallList{Calls: []api.Call{}}
+	next := func(seq int64) string { return strconv.FormatInt(seq, 10) }
+	f.Limit = limit + 1
+	unseen, shown, last := 0, int64(0), int64(0)
+	for ; ; f.Before = last {
+		list, err := g.o.Journal.List(a.ctx(), f)
+		if err != nil {
+			return callPage{}, err
 		}
+		for i := range list {
+			e := &list[i]
+			look := access.At(a.who, callOf(e), within)
+			switch {
+			case !look.Row:
+				unseen++
+			case len(out.Calls) == limit:
+				out.Next = next(shown)
+				return callPage{out}, nil
+			default:
+				out.Calls, shown = append(out.Calls, g.shownCall(e, look)), e.Seq
+			}
+			last = e.Seq
+		}
+		switch {
+		case len(list) < f.Limit:
+			return callPage{out}, nil
+		case unseen >= maxUnseen:
+			out.Next = next(last)
+			return callPage{out}, nil
+		}
+		f.Limit = max(f.Limit, pageBatch)
 	}
-	if len(list) == f.Limit {
-		out.Next = strconv.FormatInt(list[len(list)-1].Seq, 10)
-	}
-	return callPage{out}, nil
 }
 
 // shownCall is a call as it may be looked at.
@@ -273,15 +311,15 @@ func (g *Gateway) replay(a *ask, _ none) (out rawReplay, err error) {
 	}
 	s := x.seen(x.table(), e.Server)
 	if s == nil {
-		x.denyServer(x.table(), e.Name)
-		return out, noServer(e.Server)
+		return out, x.unknown(x.table(), e.Name, noServer(e.Server))
 	}
 	outside, ok := s.outside(e.Name)
 	if !ok || !who.MayCall(s.entry.Base(), outside) {
-		if ok {
-			x.deny(s.entry, e.Name)
+		answer := &api.Error{Kind: api.KindInvalid, Message: unknownTool(e.Name).Error()}
+		if !ok {
+			return out, x.withheld(s.entry, e.Name, answer)
 		}
-		return out, &api.Error{Kind: api.KindInvalid, Message: unknownTool(e.Name).Error()}
+		return out, x.deny(s.entry, e.Name, answer)
 	}
 	// Only name and arguments: what else was in it belonged to that request.
 	raw := append(wire.AppendQuote([]byte(`{"name":`), outside), `,"arguments":`...)

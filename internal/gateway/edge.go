@@ -14,7 +14,6 @@ import (
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/telemetry"
-	"github.com/tine-mcp/tine/internal/wire"
 )
 
 // edge is what a request meets first: whether it comes from where it says, and
@@ -277,11 +276,9 @@ func (g *Gateway) serveDoor(w http.ResponseWriter, r *http.Request, who identity
 	if !d.view.merged() {
 		e := cat.Entry(d.view.server)
 		if e == nil || !who.MaySee(e.Base()) {
-			if e != nil && r.Method == http.MethodPost {
-				if s := g.reg.Get(in); s == nil || !mayUse(who, s.Owner, in) {
-					in = "" // nothing is written into the story of somebody else
-				}
-				deny(who, e, in, cmp.Or(r.Header.Get(wire.HeaderMethod), r.Method), r.Header.Get(wire.HeaderName))
+			if r.Method == http.MethodPost {
+				g.knock(w, r, who, d.view.server, in, e)
+				return
 			}
 			refuse(w, http.StatusNotFound, api.KindInvalid, "there is no server \""+d.view.server+"\" here; `tine servers` lists them")
 			return

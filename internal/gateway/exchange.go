@@ -132,8 +132,10 @@ func (x *exchange) callTool(ctx context.Context) (*upstream.Result, error) {
 	t := x.table()
 	s, own, short := x.locate(t, name)
 	if s == nil {
-		x.denyServer(t, name)
-		return nil, unknownTool(name)
+		return nil, x.unknown(t, name, unknownTool(name))
+	}
+	if x.strays(ctx, t, s, name, wire.MethodListTools) {
+		return nil, x.unknown(t, name, unknownTool(name))
 	}
 	if short {
 		if found, ok := x.unshorten(ctx, t, s, name); ok {
@@ -142,11 +144,10 @@ func (x *exchange) callTool(ctx context.Context) (*upstream.Result, error) {
 	}
 	inner, ok := s.inside(own)
 	if !ok {
-		return nil, unknownTool(name)
+		return nil, x.withheld(s.entry, own, unknownTool(name))
 	}
 	if !x.who.MayCall(s.entry.Base(), own) {
-		x.deny(s.entry, inner)
-		return nil, unknownTool(name)
+		return nil, x.deny(s.entry, inner, unknownTool(name))
 	}
 	res, err := x.pass(ctx, s, inner, x.rename(name, inner))
 	if err == nil && (x.hides(s) || s.bare && x.view.merged()) && !x.exists(ctx, s, inner, res) {
@@ -217,7 +218,7 @@ func (x *exchange) target(ctx context.Context, t *table) (s *shape, own string, 
 	switch {
 	case !x.view.merged():
 		if s = x.seen(t, x.view.server); s == nil {
-			return nil, "", noServer(x.view.server)
+			return nil, "", x.unknown(t, name, noServer(x.view.server))
 		}
 	case x.params.TargetURI:
 		if s, own, err = x.owner(ctx, t, name); err != nil {
@@ -225,18 +226,21 @@ func (x *exchange) target(ctx context.Context, t *table) (s *shape, own string, 
 		}
 	default:
 		if s, own, _ = x.locate(t, name); s == nil {
-			return nil, "", unknownPrompt(name)
+			return nil, "", x.unknown(t, name, unknownPrompt(name))
+		}
+		if x.strays(ctx, t, s, name, wire.MethodListPrompts) {
+			return nil, "", x.unknown(t, name, unknownPrompt(name))
 		}
 	}
 	base := s.entry.Base()
 	if x.params.TargetURI && x.who.MayRead(base) || !x.params.TargetURI && x.who.MayPrompt(base, own) {
 		return s, own, nil
 	}
-	x.deny(s.entry, own)
+	answer := unknownPrompt(name)
 	if x.params.TargetURI {
-		return nil, "", unknownResource(name)
+		answer = unknownResource(name)
 	}
-	return nil, "", unknownPrompt(name)
+	return nil, "", x.deny(s.entry, own, answer)
 }
 
 // pass hands the request to a server and dresses its answer for the client.

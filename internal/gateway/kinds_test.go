@@ -2,8 +2,11 @@ package gateway_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tine-mcp/tine/api"
 )
 
 // TestRulesByKind checks that a rule for tools opens neither resources, nor
@@ -51,6 +54,19 @@ func TestRulesByKind(t *testing.T) {
 			if m := bob.ask(q.method, q.params); m.Error != nil {
 				t.Errorf("%s: bob's %s %s: %s", path, q.method, q.params, m.raw)
 			}
+		}
+		// An operator reads what it was that ada has no rule for.
+		var list api.CallList
+		decode(t, w.do(t, "GET", "/v1/calls?principal=ada&failed=true", "", "Authorization", "Bearer "+operator).body, &list)
+		var why []string
+		for _, c := range slices.Backward(list.Calls) {
+			why = append(why, c.Method+": "+strings.TrimPrefix(c.Error, `auth.rules give "ada" no `))
+		}
+		if want := []string{
+			"prompts/get: prompt p of server a", "resources/read: resource res://one of server a", "resources/subscribe: resource res://one of server a",
+			"completion/complete: prompt p of server a", "completion/complete: resource res://one of server a",
+		}; !slices.Equal(why, want) {
+			t.Errorf("%s: an operator reads %q", path, why)
 		}
 		for method, empty := range map[string]string{"prompts/list": `"prompts":[]`, "resources/list": `"resources":[]`, "resources/templates/list": `"resourceTemplates":[]`} {
 			if got := string(ada.get(method, `{}`)); !strings.Contains(got, empty) {

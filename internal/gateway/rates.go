@@ -83,18 +83,27 @@ func (x *exchange) rated(s *shape, name string) error {
 	if x.inner || !rateable(x.method) {
 		return nil
 	}
-	wait, ok := x.g.rates.take(x.who, time.Now())
+	e := x.g.tooMany(x.who)
+	if e == nil {
+		return nil
+	}
+	e.Server = s.entry.ID
+	s.entry.Limited(&upstream.Request{Method: x.method, Name: name, Who: x.who.Name, Session: x.sess.ID}, e)
+	return upstream.NotSent(e)
+}
+
+// tooMany counts a request of a principal; nil where it may be made.
+func (g *Gateway) tooMany(who identity.Principal) *api.Error {
+	wait, ok := g.rates.take(who, time.Now())
 	if ok {
 		return nil
 	}
-	e := &api.Error{
-		Kind: api.KindRefused, Server: s.entry.ID, Retryable: true, Status: http.StatusTooManyRequests,
+	return &api.Error{
+		Kind: api.KindRefused, Retryable: true, Status: http.StatusTooManyRequests,
 		RetryAfter: max(1, int(math.Ceil(wait.Seconds()))),
 		Message: fmt.Sprintf("too many calls: principal %q may make %s a second; rate in auth.rules can raise that",
-			x.who.Name, strconv.FormatFloat(x.who.Rate().Calls, 'g', -1, 64)),
+			who.Name, strconv.FormatFloat(who.Rate().Calls, 'g', -1, 64)),
 	}
-	s.entry.Limited(&upstream.Request{Method: x.method, Name: name, Who: x.who.Name, Session: x.sess.ID}, e)
-	return upstream.NotSent(e)
 }
 
 // rateable reports whether a request counts toward its principal's rate. Lists

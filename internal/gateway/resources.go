@@ -34,7 +34,7 @@ func (x *exchange) owner(ctx context.Context, t *table, uri string) (*shape, str
 	}
 	switch len(found) {
 	case 0:
-		return nil, "", unknownResource(uri)
+		return nil, "", x.unknown(t, uri, unknownResource(uri))
 	case 1:
 		return found[0], uri, nil
 	}
@@ -123,10 +123,10 @@ func (x *exchange) resource(ctx context.Context, uri string) (*upstream.Upstream
 		}
 	}
 	if s == nil {
-		return nil, subKey{}, noServer(x.view.server)
+		return nil, subKey{}, x.unknown(t, uri, noServer(x.view.server))
 	}
 	if !x.who.MayRead(s.entry.Base()) {
-		return nil, subKey{}, unknownResource(uri)
+		return nil, subKey{}, x.deny(s.entry, own, unknownResource(uri))
 	}
 	up, _, err := x.upstream(s.entry.ID)
 	return up, subKey{s.entry.ID, own}, err

@@ -25,33 +25,6 @@ func (x *exchange) seen(t *table, server string) *shape {
 	return s
 }
 
-// deny writes down a call that the rules keep from being made. The caller gets
-// the words for something that is not there; why is for operators.
-func deny(who identity.Principal, e *session.Entry, session, method, tool string) {
-	why := fmt.Sprintf("auth.rules give %q no server %s", who.Name, e.Base())
-	if who.MaySee(e.Base()) {
-		why = fmt.Sprintf("auth.rules give %q no tool %s of server %s", who.Name, tool, e.Base())
-	}
-	e.Denied(&upstream.Request{Method: method, Name: tool, Who: who.Name, Session: session}, why)
-}
-
-// deny does so for the exchange's own request.
-func (x *exchange) deny(e *session.Entry, tool string) { deny(x.who, e, x.sess.ID, x.method, tool) }
-
-// denyServer does so for a name that was not found, where it is of a server that
-// is there and hidden.
-func (x *exchange) denyServer(t *table, name string) {
-	s, tool := t.shapes[x.view.server], name
-	if x.view.merged() {
-		if s, tool, _ = t.split(name); s == nil || !x.wide && (s.bare || !s.listed) {
-			s, tool = t.bare, name
-		}
-	}
-	if s != nil && !x.who.MaySee(s.entry.Base()) {
-		x.deny(s.entry, tool)
-	}
-}
-
 // upstream is the session's hold on a server, for the exchange's principal.
 // Where each principal has its own login, a session is its owner's alone: who
 // may look after others' sessions does not act in their name.

@@ -109,8 +109,19 @@ func (e *Entry) Credentials() credential.Settings {
 	}
 }
 
-// Denied writes down a call that its principal may not make, and why.
-func (e *Entry) Denied(req *upstream.Request, why string) { e.governor.record.Denied(e.ID, req, why) }
+// Denied counts a call that its principal may not make.
+func (e *Entry) Denied() { e.governor.record.Denied() }
+
+// Denied writes down a call of what is not there for its principal, and why: a rule
+// hides it, or there is none. The server is as the caller names it.
+func (r *Registry) Denied(server string, req *upstream.Request, why string) {
+	r.o.Record.Denied(server, req, why)
+}
+
+// Limited writes down such a call where it is one too many of its principal.
+func (r *Registry) Limited(server string, req *upstream.Request, why string) {
+	r.o.Record.Limited(server, req, why)
+}
 
 // Limited writes down a call that is one too many of its principal.
 func (e *Entry) Limited(req *upstream.Request, why *api.Error) {

@@ -182,27 +182,6 @@ func clip(s string) string {
 	return s[:cut] + "..."
 }
 
-// ModeDenied is the mode of a journal's entry of a call that a rule kept from
-// being made. Its error says which; nothing of the call is kept but that.
-const ModeDenied = "denied"
-
-// Denied writes down a request to a member that was turned away before it reached
-// the policies: its principal may not make it.
-func (s *Server) Denied(member string, req *upstream.Request, why string) {
-	s.metrics.Refused(telemetry.RefusedAccess)
-	if s.o.Journal == nil || *s.mode.Load() == config.JournalOff {
-		return
-	}
-	err := s.o.Journal.Append(&journal.Entry{
-		At: time.Now(), Principal: req.Who, Session: req.Session, Server: member, Method: clip(req.Method),
-		Name: clip(req.Name), Outcome: string(api.KindRefused), Error: clip(why), Mode: ModeDenied,
-	})
-	if err != nil {
-		s.o.Metrics.JournalError()
-	}
-	s.o.Trouble.note(s.o.Log, err)
-}
-
 // note counts a call.
 func (s *Server) note(method, outcome, message string, took time.Duration) {
 	s.metrics.Call(outcome, took)
