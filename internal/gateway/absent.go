@@ -179,6 +179,7 @@ func (g *Gateway) knock(w http.ResponseWriter, r *http.Request, who identity.Pri
 		a.session = in // nothing is written into the story of somebody else
 	}
 	if a.method == "" {
+		hurry(w)
 		a.method, a.name = asked(r)
 	}
 	if err := g.absent(who, a, true); err != nil {
