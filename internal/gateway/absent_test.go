@@ -119,8 +119,8 @@ func TestPagesCountWhatIsSeen(t *testing.T) {
 				if next = page.Next; next == "" {
 					break
 				}
-				if last := page.Calls[len(page.Calls)-1].ID; len(page.Calls) != limit || last != store.CallID(number(t, next)) {
-					t.Errorf("%s: %d calls up to %s, and next %s", at, len(page.Calls), last, next)
+				if len(page.Calls) != limit || page.Calls[limit-1].ID != store.CallID(number(t, next)) {
+					t.Fatalf("%s: %+v, and next %s", at, page.Calls, next)
 				}
 			}
 			if len(got) != 6 || len(slices.Compact(got)) != 6 || pages != (6-1)/limit {
