@@ -67,6 +67,7 @@ type Wanted struct {
 	AllowWrite []string // and what may be written to
 	DenyRead   []string // what must not be seen
 	Hide       []string // what must never be seen: the state folder
+	Private    []string // nor these, files of the gateway's config
 	Reads      []string // what packages need; these may lie below Hide
 	// Moves are folders that are seen elsewhere than where they are, by where they
 	// are seen. All other paths are those that are seen. What is in such a folder is
@@ -179,7 +180,7 @@ func newPlanner(w Wanted) (*planner, error) {
 		paths []string
 	}{
 		{"command", []string{w.Command}}, {"allow_read", w.AllowRead}, {"allow_write", w.AllowWrite},
-		{"deny_read", w.DenyRead}, {"what is hidden", w.Hide}, {"what packages need", w.Reads}, {"a home", w.Homes},
+		{"deny_read", w.DenyRead}, {"what is hidden", w.Hide}, {"what is the gateway's", w.Private}, {"what packages need", w.Reads}, {"a home", w.Homes},
 	} {
 		for _, at := range list.paths {
 			if err := check(list.what, at); err != nil {

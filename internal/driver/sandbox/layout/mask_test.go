@@ -51,6 +51,67 @@ func TestMasksCoverWhatIsSeenThroughAPart(t *testing.T) {
 	}
 }
 
+// What the gateway is configured with is seen by no sandbox, whatever is shown of its
+// folder.
+func TestTheGatewaysConfigIsMasked(t *testing.T) {
+	more := []string{
+		"/home/me/proj/tine.yaml", "/home/me/proj/x.js", "/home/me/proj/vars.env", "/home/me/tine.yaml", "/srv/conf/tine.yaml", "/srv/conf/s.py", "/srv/conf/link.yaml -> real/t.yaml", "/srv/conf/real/t.yaml",
+	}
+	for name, tt := range map[string]struct {
+		change func(w *Wanted)
+		shown  map[string]string
+	}{
+		"the program's folder": {func(w *Wanted) {
+			w.Command, w.Args = "/usr/bin/node", []string{"/home/me/proj/x.js"}
+			w.Private = []string{"/home/me/proj/tine.yaml", "/home/me/proj/vars.env"}
+		}, map[string]string{"/home/me/proj/x.js": "/home/me/proj/x.js", "/home/me/proj/tine.yaml": "masked", "/home/me/proj/vars.env": "masked"}},
+		"where it runs": {func(w *Wanted) { w.Cwd, w.Private = "/srv/conf", []string{"/srv/conf/tine.yaml"} }, map[string]string{
+			"/srv/conf/s.py": "/srv/conf/s.py", "/srv/conf/tine.yaml": "masked"}},
+		"a home": {func(w *Wanted) { w.AllowRead, w.Private = []string{"/home/me"}, []string{"/home/me/tine.yaml"} }, map[string]string{
+			"/home/me/tine.yaml": "masked", "/home/me/notes": "/home/me/notes"}},
+		"the host": {func(w *Wanted) { w.Mode, w.Private = Host, []string{"/srv/conf/tine.yaml"} }, map[string]string{
+			"/srv/conf/tine.yaml": "masked", "/srv/conf/s.py": "/srv/conf/s.py"}},
+		"another root": {func(w *Wanted) {
+			w.Mode, w.Dir, w.Command, w.Private = Dir, "/srv", "/conf/s.py", []string{"/srv/conf/tine.yaml"}
+		}, map[string]string{"/conf/tine.yaml": "masked", "/conf/s.py": "/srv/conf/s.py"}},
+		"a link": {func(w *Wanted) { w.AllowRead, w.Private = []string{"/srv/conf"}, []string{"/srv/conf/link.yaml"} }, map[string]string{
+			"/srv/conf/link.yaml": "masked", "/srv/conf/real/t.yaml": "masked", "/srv/conf/s.py": "/srv/conf/s.py"}},
+		"one that is not there yet": {func(w *Wanted) { w.AllowRead, w.Private = []string{"/srv/conf"}, []string{"/srv/conf/later.env"} }, map[string]string{
+			"/srv/conf/s.py": "/srv/conf/s.py"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := machine(t, more...)
+			w := wanted(h, "/usr/bin/tool")
+			tt.change(&w)
+			l := plan(t, w)
+			l.want(t, h, tt.shown)
+			// As an editor does, who may put a file in the place of a link.
+			for _, at := range w.Private {
+				if err := os.RemoveAll(h.at(at)); err != nil {
+					t.Fatal(err)
+				}
+				h.add(t, at)
+				if got := l.show(h, at); w.Mode != Dir && got != "masked" && got != "" {
+					t.Errorf("when it was replaced, %s is %q", at, got)
+				}
+				for _, part := range l.Parts {
+					if part.Source != "" && within(part.Source, at) {
+						t.Errorf("%s shows %s, so that a new file in its place would be seen", part.Path, at)
+					}
+				}
+			}
+		})
+	}
+	h := machine(t, more...)
+	for _, dir := range []string{"/srv/conf", "/srv"} {
+		w := wanted(h, "/usr/bin/tool")
+		w.AllowWrite, w.Private = []string{dir}, []string{"/srv/conf/tine.yaml"}
+		if _, err := Plan(w); err == nil || !strings.Contains(err.Error(), "it is the gateway's config") {
+			t.Errorf("%s may be written to: %v", dir, err)
+		}
+	}
+}
+
 func TestWhatIsNotThereYetCannotAppear(t *testing.T) {
 	h := machine(t, "/srv/data/deep/x/f", "/srv/data/link -> /srv/data/deep/come")
 	w := wanted(h, "/usr/bin/tool")

@@ -150,7 +150,7 @@ func (t *tree) open(s spot) error {
 	}
 	list, err := t.host.readDir(s.source, maxEntries)
 	if errors.Is(err, errMany) {
-		return fmt.Errorf("%s has more than %d entries, so that nothing can be added to it; make the place in it that is wanted, or choose another", s.source, maxEntries)
+		return fmt.Errorf("%s: %w (more than %d), so that nothing can be added to it; make the place in it that is wanted, or choose another", s.source, errMany, maxEntries)
 	}
 	if err != nil {
 		return err
