@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // ownFile is a file that the gateway takes its orders, its keys or its trust from.
@@ -13,6 +14,9 @@ type ownFile struct {
 	what   string // for messages
 	secret bool   // nobody in a sandbox may read it; without it nobody may write to it
 }
+
+// maxOwnPath is about the longest path that Linux, where sandboxes are, can open.
+const maxOwnPath = 4000
 
 // Private are the files that no sandbox may see: the config, what it reads with
 // ${file:}, env_file and key_file, and the key of tls, each with what it is a link to
@@ -31,18 +35,21 @@ func (c *Config) Private() []string {
 	return all
 }
 
-// recordReads remembers which files are read beside the config.
+// recordReads remembers which files are read beside the config, also those that are
+// not there yet. A folder that is named by mistake is not read, and hides nothing.
 func (d *decoder) recordReads() {
 	read := d.opts.ReadFile
 	d.opts.ReadFile = func(path string) ([]byte, error) {
-		d.own(path, "which the config reads", true)
+		if info, err := os.Stat(path); err != nil || !info.IsDir() {
+			d.own(path, "which the config reads", true)
+		}
 		return read(path)
 	}
 }
 
 func (d *decoder) own(path, what string, secret bool) {
-	if path == "" {
-		return
+	if path == "" || len(path) > maxOwnPath || strings.ContainsRune(path, 0) {
+		return // no file can have such a path
 	}
 	abs, err := filepath.Abs(path)
 	if err != nil {

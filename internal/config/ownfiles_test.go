@@ -50,6 +50,14 @@ func TestPrivateFiles(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("private are %v, want %v", got, want)
 	}
+	long := strings.Repeat("x", 5000)
+	text := "servers:\n  a: {command: x, env: {A: '${file:.}', B: '${file:later}', C: '${file:" + long + "}'}, sandbox: true}\n"
+	if c, err = Parse([]byte(text), Options{Path: path}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := c.Private(), []string{path, filepath.Join(dir, "conf/later")}; !slices.Equal(got, want) {
+		t.Errorf("with files that can't be read private are %v, want %v", got, want)
+	}
 	t.Chdir(filepath.Dir(path))
 	if c, err = Load("tine.yaml", Options{}); err != nil || c.Private()[0] != path {
 		t.Errorf("of a relative path private are %v, %v", c.Private(), err)

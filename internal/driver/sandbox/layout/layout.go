@@ -47,8 +47,9 @@ const (
 	State     = "/state"
 )
 
-// maxBytes bounds a layout as it is sent to whoever makes the root.
-const maxBytes = 120 << 10
+// maxBytes bounds a layout as it is sent to the helper that makes the root: some
+// thousand parts, each of which is a mount.
+const maxBytes = 1 << 20
 
 // Wanted is what a root is for. All paths are absolute.
 type Wanted struct {
@@ -148,9 +149,12 @@ type planner struct {
 	mounts  []mount
 	wishes  []wish
 	lists   map[string][]fs.DirEntry // of directories in which patterns are looked for
-	links   []link                   // that lead to what is shown
-	must    []string                 // what may not be masked: the command, and its script
-	stamps  []string                 // files whose size and time count for the digest
+	// projectParts counts what folders were split into for files of projects.
+	projectParts int
+	bound        []place  // what binds returned last
+	links        []link   // that lead to what is shown
+	must         []string // what may not be masked: the command, and its script
+	stamps       []string // files whose size and time count for the digest
 }
 
 // A wish is a path of the host that must be seen.

@@ -3,7 +3,9 @@
 package layout
 
 import (
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -185,8 +187,18 @@ func TestAHomeWithoutItsKeys(t *testing.T) {
 		".config/Slack/x", ".config/Signal/x", ".bitcoin/wallet.dat", ".claude/.credentials.json", ".codex/auth.json", ".mcp-auth/x",
 		".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".duckdb_history", ".psql_history", ".some_new_history", ".viminfo", ".lesshst", ".local/share/fish/fish_history", ".ipython/profile_default/history.sqlite",
 		"proj/.env", "code/site/.env.production",
+		".gemini/.env", ".config/fabric/.env", ".config/other/.env",
+		".config/zsh/.zsh_history", ".cache/zsh/history", ".local/share/zsh/history", ".config/fish/fish_history", ".local/share/fish/x", ".cache/cliphist/db", ".config/Code/User/History/x", ".emacs.d/savehist",
+		".cursor/chats/x", ".codeium/config.json", ".codex/config.toml", ".claude/settings.json", ".config/Code/User/mcp.json", ".config/Code/User/globalStorage/state.vscdb", ".qwen/oauth_creds.json", ".local/share/amazon-q/data.sqlite3", ".local/share/amp/secrets.json", ".local/share/crush/crush.json", ".config/aichat/config.yaml", ".config/mods/mods.yml", ".config/shell_gpt/.sgptrc",
+		".google_authenticator", ".config/Authy Desktop/x", ".config/Enpass/x", "Documents/Enpass/Vaults/primary/vault.enpassdb", "snap/nordpass/x", ".config/Proton Pass/x", "snap/bitwarden/x", "old.psafe3", "Documents/all.kdbx", "Documents/keep/all.psafe3",
+		"proj/server.pem", "code/site/id_ed25519", "id_rsa", "backup/my-private.asc", ".config/syncthing/key.pem", ".tsh/keys/x", ".local/share/networkmanagement/certificates/x.pem",
+		"miniconda3/.condarc", "anaconda3/.condarc", ".config/binstar/x.token", ".config/anaconda-client/x",
+		".config/neonctl/credentials.json", ".config/turso/settings.json", ".influxdbv2/configs", ".slack/credentials.json", ".consul-token", ".nomad-token", ".vault_pass", ".borg-passphrase", ".config/kopia/repository.config", ".config/pnpm/rc", ".lein/credentials.clj.gpg", ".Renviron", ".curlrc", ".wgetrc", ".cvspass",
+		"proj/.npmrc", "proj/.netrc", "code/site/.mcp.json", "code/site/.envrc", ".mcp.json",
 	}
-	open := []string{"notes", "proj/x", "proj/.env.example", ".claude/settings.json", ".cache/huggingface/hub/model", ".fly/bin/flyctl", ".conda/envs/e/bin/x", ".config/tine/server.py", "Mail/inbox", "code/site/deep/.env"}
+	// What projects add later is theirs.
+	projects := []string{"proj/", "code/", "Documents/", "backup/", ".config/other/"}
+	open := []string{"notes", "proj/x", "proj/.env.example", ".claude/CLAUDE.md", ".config/zsh/.zshrc", ".config/Code/User/keybindings.json", ".emacs.d/init.el", "proj/key.pub", "Documents/letter.txt", ".cache/huggingface/hub/model", ".fly/bin/flyctl", ".conda/envs/e/bin/x", ".config/tine/server.py", "Mail/inbox", "code/site/deep/.env"}
 	home := func(names []string) (lines []string) {
 		for _, name := range names {
 			lines = append(lines, "/home/me/"+name)
@@ -220,7 +232,7 @@ func TestAHomeWithoutItsKeys(t *testing.T) {
 		h := machine(t, home(open)...)
 		l := plan(t, w(h))
 		for _, at := range home(secret) {
-			if !strings.Contains(at, "/proj/") && !strings.Contains(at, "/code/") { // which are the projects' own to add
+			if !slices.ContainsFunc(projects, func(dir string) bool { return strings.HasPrefix(at, "/home/me/"+dir) }) {
 				h.add(t, at)
 			}
 		}
@@ -240,4 +252,47 @@ func TestVariablesOfAProject(t *testing.T) {
 	plan(t, w).want(t, h, map[string]string{"/home/me/other/.env": "/home/me/other/.env"})
 	w.AllowRead = []string{"/home/me/other"}
 	plan(t, w).want(t, h, map[string]string{"/home/me/other/.env": "/home/me/other/.env"})
+}
+
+// With root: host the same is hidden as with a home that may be read.
+func TestVariablesOfAProjectWithTheHost(t *testing.T) {
+	h := machine(t, "/data/homes/me/proj/.env", "/data/homes/me/proj/x", "/data/homes/me/own/.env", "/data/homes/me/own/x.js")
+	w := wanted(h, "/usr/bin/node", "/data/homes/me/own/x.js")
+	w.Mode, w.Homes = Host, h.homes("/data/homes/me")
+	plan(t, w).want(t, h, map[string]string{
+		"/data/homes/me/proj/.env": "masked", "/data/homes/me/proj/x": "/data/homes/me/proj/x", "/data/homes/me/own/.env": "/data/homes/me/own/.env",
+	})
+	w.Mode, w.Dir, w.Command, w.Args = Dir, "/data", "/homes/me/proj/x", nil
+	plan(t, w).want(t, h, map[string]string{"/homes/me/proj/.env": "masked", "/homes/me/proj/x": "/data/homes/me/proj/x"})
+	// Where the home is below a folder of the system, that is not the server's own.
+	h = machine(t, "/opt/me/proj/.env")
+	w = wanted(h, "/usr/bin/tool")
+	w.AllowRead, w.Homes = []string{"/opt/me"}, h.homes("/opt/me")
+	plan(t, w).want(t, h, map[string]string{"/opt/me/proj/.env": "masked"})
+}
+
+// A home with very many projects has all of their keys hidden, by a bounded number of
+// parts.
+func TestKeysOfManyProjects(t *testing.T) {
+	h := machine(t)
+	for i := range 300 {
+		for j := range 12 {
+			h.add(t, fmt.Sprintf("/home/me/code/p%d/f%d", i, j))
+		}
+		h.add(t, fmt.Sprintf("/home/me/code/p%d/.env", i))
+	}
+	for i := range maxEntries + 1 {
+		h.add(t, fmt.Sprintf("/home/me/big/f%d", i))
+	}
+	h.add(t, "/home/me/big/.env")
+	w := wanted(h, "/usr/bin/tool")
+	w.AllowRead = []string{"/home/me"}
+	l := plan(t, w)
+	for i := range 300 {
+		l.want(t, h, map[string]string{fmt.Sprintf("/home/me/code/p%d/.env", i): "masked", fmt.Sprintf("/home/me/code/p%d/f1", i): fmt.Sprintf("/home/me/code/p%d/f1", i)})
+	}
+	l.want(t, h, map[string]string{"/home/me/big/.env": "masked", "/home/me/big/f1": "/home/me/big/f1"})
+	if len(l.Parts) > maxProjectParts+500 {
+		t.Errorf("the root has %d parts", len(l.Parts))
+	}
 }

@@ -74,6 +74,7 @@ func (t *tree) set(p string, n *node) error {
 
 // replace puts a node into its parent, and what was in the one before it into it.
 func (t *tree) replace(p string, parent *node, name string, n *node) error {
+	t.changed = true
 	old := parent.kids[name]
 	if old != nil && old.kind == isDir && n.kind == isDir {
 		old.mode = max(old.mode, n.mode)
@@ -155,6 +156,7 @@ func (t *tree) open(s spot) error {
 	if err != nil {
 		return err
 	}
+	t.changed = true
 	n, from := s.node, s.node.from
 	if from == "" {
 		from = s.source

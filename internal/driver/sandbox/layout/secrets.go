@@ -70,7 +70,7 @@ func (p *planner) findSecrets() []secret {
 		if i > 0 {
 			add(secret{path: home, whole: true, what: "home"})
 		} else if p.shows(home) {
-			for _, at := range p.envFiles(home) {
+			for _, at := range p.projectKeys(home) {
 				add(secret{path: at, what: "env"})
 			}
 		}
@@ -191,7 +191,7 @@ func (p *planner) named(s secret) bool {
 		case err != nil:
 			return false
 		case s.what == "env" && (w.hint || real == s.real):
-			return within(real, s.real) && real != p.w.Homes[0]
+			return within(real, s.real) && within(p.w.Homes[0], real) && real != p.w.Homes[0]
 		}
 		return !w.hint && real == s.real
 	})
@@ -254,7 +254,7 @@ func (p *planner) cover(s secret, b place, at string, is spot) error {
 	if b.node.write && s.replaceable() && s.what != "deny_read" && s.what != "env" {
 		return inWritable(s, b)
 	}
-	if b.node.write || !s.replaceable() {
+	if b.node.write || !s.replaceable() || s.what == "env" && !p.worthSplitting(at) {
 		return nil
 	}
 	n := &node{kind: isText}
@@ -312,11 +312,13 @@ func (p *planner) keepOut(s secret, b place, at string) error {
 
 // binds are the parts that show something of the host.
 func (p *planner) binds() []place {
-	var all []place
-	p.tree.walk(func(at string, n *node) {
-		if n.kind == isBind {
-			all = append(all, place{at, n})
-		}
-	})
-	return all
+	if p.tree.changed || p.bound == nil {
+		p.bound, p.tree.changed = nil, false
+		p.tree.walk(func(at string, n *node) {
+			if n.kind == isBind {
+				p.bound = append(p.bound, place{at, n})
+			}
+		})
+	}
+	return p.bound
 }
