@@ -61,3 +61,29 @@ func TestIsolationConfig(t *testing.T) {
 		t.Errorf("a sandbox that may write to the config starts: %v", err)
 	}
 }
+
+// TestReplacedProgramBesideTheConfig starts a server again after its program was
+// replaced, as editors and git do. Its folder is shown entry by entry, because the
+// config is in it.
+func TestReplacedProgramBesideTheConfig(t *testing.T) {
+	var p *prison
+	p = newPrison(t, Options{Private: func() []string { return []string{p.at("proj/tine.yaml")} }})
+	p.put(t, "proj/tine.yaml", p.canary)
+	p.put(t, "proj/data", "old")
+	here := func(s *driver.Spec) { s.Sandbox.AllowRead, s.Cwd = nil, p.at("proj") }
+	if got := p.enter(t, here).gets(t, "read", "path", p.at("proj/data")); got != "old" {
+		t.Errorf("the file has %q", got)
+	}
+	p.put(t, "new", "new")
+	if err := os.Rename(p.at("new"), p.at("proj/data")); err != nil {
+		t.Fatal(err)
+	}
+	p.put(t, "proj/more", "more")
+	c := p.enter(t, here)
+	for name, want := range map[string]string{"proj/data": "new", "proj/more": "more"} {
+		if got := c.gets(t, "read", "path", p.at(name)); got != want {
+			t.Errorf("%s has %q in a sandbox that starts later, want %q", name, got, want)
+		}
+	}
+	p.leaks(t, c, p.at("proj/tine.yaml"))
+}

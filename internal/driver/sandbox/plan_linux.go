@@ -92,6 +92,9 @@ func (d *Driver) plan(ctx context.Context, spec driver.Spec) (*plan, error) {
 		return nil, err
 	}
 	p.base, p.rootID = digest(l.Digest), digest(p.root)
+	if len(l.Live) > 0 {
+		p.rootID = digest(p.root, l.Live) // a root that was made holds on to files that were replaced
+	}
 	switch {
 	case p.box.Network == config.NetworkHost:
 		p.net = netHost

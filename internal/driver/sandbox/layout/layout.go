@@ -92,6 +92,10 @@ type Layout struct {
 	// Digest changes with what a memory that was made on the root needs to go on:
 	// with what was asked for, and when programs of the host change.
 	Digest string
+	// Live are folders that the root shows entry by entry, as they were listed.
+	Live []Stamp
+
+	host host
 }
 
 // Plan says how a root has to be made.
@@ -128,7 +132,7 @@ func Plan(w Wanted) (*Layout, error) {
 	if err := p.seen(masks); err != nil {
 		return nil, err
 	}
-	l := &Layout{Parts: p.tree.parts(), Masks: masks}
+	l := &Layout{Parts: p.tree.parts(), Masks: masks, Live: p.live, host: p.host}
 	b, err := json.Marshal(control.Root{Parts: l.Parts, Masks: l.Masks})
 	if err != nil {
 		return nil, err
@@ -151,6 +155,7 @@ type planner struct {
 	lists   map[string][]fs.DirEntry // of directories in which patterns are looked for
 	// projectParts counts what folders were split into for files of projects.
 	projectParts int
+	live         []Stamp  // folders that are split because of the config
 	bound        []place  // what binds returned last
 	links        []link   // that lead to what is shown
 	must         []string // what may not be masked: the command, and its script

@@ -257,6 +257,7 @@ func (p *planner) cover(s secret, b place, at string, is spot) error {
 	if b.node.write || !s.replaceable() || s.what == "env" && !p.worthSplitting(at) {
 		return nil
 	}
+	p.follows(s, b)
 	n := &node{kind: isText}
 	if is.dir() {
 		n = &node{mode: 0o711}
@@ -307,6 +308,7 @@ func (p *planner) keepOut(s secret, b place, at string) error {
 		}
 		return fmt.Errorf("it is not there and could appear in %s, which may be written to; create it first, or remove it", b.node.source)
 	}
+	p.follows(s, b)
 	return p.tree.split(parent)
 }
 
