@@ -53,6 +53,8 @@ type pluginOptions struct {
 	// Network hears of the connections of servers that reach only some of the
 	// outside; it does not block.
 	Network func(driver.Network)
+	// Private are the files of the config, which no sandbox may see.
+	Private func() []string
 	Log     *slog.Logger
 }
 
@@ -95,7 +97,7 @@ func newPlugins(o pluginOptions) (_ *plugins, err error) {
 	within := builtin.New(builtin.Options{Kinds: kinds(o.Sessions), Layers: inside, Dir: filepath.Join(o.State, "templates")})
 	away := remote.New(remote.Options{Dir: filepath.Join(o.State, "remote"), MaxFrame: o.MaxFrame, Authorize: o.Authorize, Log: o.Log})
 	contained := docker.New(docker.Options{Gateway: o.Gateway, MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "docker"), Log: o.Log})
-	walled := sandbox.New(sandbox.Options{MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "sandbox"), Hide: []string{o.State}, Network: o.Network, Log: o.Log})
+	walled := sandbox.New(sandbox.Options{MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "sandbox"), Hide: []string{o.State}, Private: o.Private, Network: o.Network, Log: o.Log})
 	programs := process.New(process.Options{MaxFrame: o.MaxFrame, Self: self, Place: filepath.Join(o.State, "workspace")})
 	open = append(open, closer(within.Close), closer(away.Close), contained, walled)
 	for _, d := range []driver.Driver{programs, url.New(), within, away, contained, walled} {

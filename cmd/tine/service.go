@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -58,6 +59,7 @@ type service struct {
 	tracing  *telemetry.Tracing
 	networks *networkLog
 	plugins  *plugins
+	private  atomic.Pointer[[]string] // files of the config, which no sandbox may see
 	registry *session.Registry
 	gateway  *front.Gateway
 	listener net.Listener
@@ -73,6 +75,7 @@ type service struct {
 // listens. It answers nobody before Run.
 func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	p := &service{o: o, cfg: o.Config}
+	p.hide(o.Config.Private())
 	defer func() {
 		if err != nil {
 			p.Close()
@@ -108,7 +111,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	}
 	if p.plugins, err = newPlugins(pluginOptions{
 		State: o.State, Gateway: id, MaxFrame: int(p.cfg.Limits.Message), Sessions: control, Authorize: authorizer(p.cfg, p.wallet),
-		Network: p.networks.tell, Log: o.Log,
+		Network: p.networks.tell, Private: func() []string { return *p.private.Load() }, Log: o.Log,
 	}); err != nil {
 		return nil, err
 	}
@@ -140,6 +143,9 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	p.mu.Unlock()
 	return p, nil
 }
+
+// hide says which files no sandbox that starts from now on may see.
+func (p *service) hide(files []string) { p.private.Store(&files) }
 
 // databaseOf is the database of a state folder.
 func databaseOf(state string) string { return filepath.Join(state, "tine.db") }
@@ -349,6 +355,8 @@ func (p *service) apply(ctx context.Context, next *config.Config, err error) {
 	}
 	// What must not be shown, and who may see a server, come before the server.
 	p.o.Redact.Set(append(next.Secrets(), p.token))
+	p.hide(slices.Concat(p.cfg.Private(), next.Private()))
+	defer func() { p.hide(p.cfg.Private()) }() // of whichever holds then
 	if err := p.gateway.Reload(ctx, next); err != nil {
 		p.o.Log.Error("the config is not reloaded; the old one stays", "err", err)
 		return

@@ -34,7 +34,7 @@ func main() {
 		}
 	}
 	s := toolserver.Server[arguments]{
-		Name: "sandserver", Tools: []string{"put", "del", "all", "life", "draw", "reseed", "alarm", "work"},
+		Name: "sandserver", Tools: []string{"put", "del", "all", "life", "draw", "reseed", "alarm", "work", "read"},
 		Call: m.call, Hear: m.hear, Sessions: true,
 	}
 	if err := s.Run(*addr); err != nil {

@@ -90,6 +90,9 @@ func (m *memory) call(tool string, a arguments) (string, error) {
 		return text(m.values)
 	case "life":
 		return text(m.life)
+	case "read": // a file
+		b, err := os.ReadFile(a.Key)
+		return string(b), err
 	case "draw":
 		return strconv.FormatUint(m.random.Uint64(), 16), nil
 	case "reseed":

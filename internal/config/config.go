@@ -48,6 +48,7 @@ type Config struct {
 	Warnings []string `yaml:"-"`
 
 	hidden map[string]bool // as in Server
+	files  []ownFile
 }
 
 // TLS holds the paths of a certificate and its key, both or none.

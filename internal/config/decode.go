@@ -22,6 +22,9 @@ type decoder struct {
 	// workspaceOff is where the top says that sessions have no workspace.
 	workspaceOff *node
 
+	files   []ownFile // that the gateway trusts, as far as they are known
+	visible []visible // to sandboxes
+
 	// What telemetry.otlp says itself; the environment says the rest.
 	otlpEndpoint, otlpHeaders bool
 }
@@ -165,7 +168,7 @@ func (o object) text(key string, dst *string, example string) bool {
 		if secretName(key) {
 			got = n.kind.String()
 		}
-		o.wrong(key, n, "want a string, got %s; write %s: %s", got, key, example)
+		o.wrong(key, n, "want a string, got %s%s; write %s: %s", got, n.tildeHint(), key, example)
 		return false
 	case strings.ContainsRune(n.text, 0):
 		o.wrong(key, n, "contains a NUL character")
@@ -210,7 +213,7 @@ func (o object) written(key string, n *node, what string) (string, bool) {
 	case n.missing:
 		return "", false
 	case n.kind == kindNull:
-		o.wrong(key, n, "has no value; write \"\" for an empty one")
+		o.wrong(key, n, "has no value%s; write \"\" for an empty one", n.tildeHint())
 		return "", false
 	case !n.scalar():
 		o.wrong(key, n, "want %s, got %s", what, n.kind)

@@ -25,7 +25,7 @@ func (o object) texts(key string, dst *[]string, example string) bool {
 			continue
 		}
 		if item.kind == kindNull || !item.scalar() {
-			o.d.fail(item.pos, "%s: want a string, got %s", at.path, item.kind)
+			o.d.fail(item.pos, "%s: want a string, got %s%s", at.path, item.kind, item.tildeHint())
 			continue
 		}
 		if strings.ContainsRune(item.text, 0) {

@@ -97,8 +97,9 @@ func newDecoder(opts Options) *decoder {
 	if d.file == "" {
 		d.file = "config"
 	}
+	d.recordReads()
 	p := paths{dir: folderOf(opts.Path), home: opts.Home}
-	d.res = resolver{getenv: opts.Getenv, readFile: opts.ReadFile, paths: p, workspace: workspaceOf(p.dir)}
+	d.res = resolver{getenv: opts.Getenv, readFile: d.opts.ReadFile, paths: p, workspace: workspaceOf(p.dir)}
 	return d
 }
 

@@ -268,7 +268,7 @@ func TestEveryKey(t *testing.T) {
 		Workspace: Workspace{On: true, Template: filepath.Join(dir, "home/start")},
 	}
 	got := *c
-	got.Servers, got.Warnings, got.hidden = nil, nil, nil
+	got.Servers, got.Warnings, got.hidden, got.files = nil, nil, nil, nil
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}

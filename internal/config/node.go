@@ -123,6 +123,14 @@ func (n *node) shown() string {
 	}
 }
 
+// tildeHint explains a home folder that YAML took for nothing.
+func (n *node) tildeHint() string {
+	if n.kind != kindNull || n.text != "~" {
+		return ""
+	}
+	return ` (which is what ~ means in YAML; for the home folder write "~" in quotes)`
+}
+
 func clip(s string) string {
 	const most = 60
 	if r := []rune(s); len(r) > most {

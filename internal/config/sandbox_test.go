@@ -73,6 +73,12 @@ tine.yaml:1:91: servers.a.sandbox.allow_write[2]: "/" is everything there is; na
 tine.yaml:1:107: servers.a.sandbox.deny_read[0]: "/srv/*.env" is a pattern, and paths are taken as they are; name the file or folder itself
 tine.yaml:1:121: servers.a.sandbox.deny_read[1]: "/" is everything there is; name the folders
 tine.yaml:1:129: servers.a.sandbox.deny_read[3]: "a/" stands twice; keep one`},
+		{"a home that is nothing in YAML", "servers: {a: {command: x, cwd: ~, sandbox: {root: ~, allow_read: [~, null], allow_write: ~}}}\n",
+			`tine.yaml:1:27: servers.a.cwd: want a string, got nothing (which is what ~ means in YAML; for the home folder write "~" in quotes); write cwd: ./work
+tine.yaml:1:45: servers.a.sandbox.root: want a string, got nothing (which is what ~ means in YAML; for the home folder write "~" in quotes); write root: allow
+tine.yaml:1:67: servers.a.sandbox.allow_read[0]: want a string, got nothing (which is what ~ means in YAML; for the home folder write "~" in quotes)
+tine.yaml:1:70: servers.a.sandbox.allow_read[1]: want a string, got nothing
+tine.yaml:1:77: servers.a.sandbox.allow_write: want a list of strings, got nothing (which is what ~ means in YAML; for the home folder write "~" in quotes); write allow_write: ["~"]`},
 		{"allowed and denied", "servers:\n  a:\n    command: x\n    sandbox:\n      root: /d/root.tar\n      allow_read: [/d/x, /e, ~/.ssh/known_hosts]\n      allow_write: [/d, /e, ~/.docker, ~/.dockers, /dd]\n      deny_read: [/x, /d/]\n",
 			`tine.yaml:5:13: servers.a.sandbox.root: lies in "/d/" of deny_read; remove one of them
 tine.yaml:6:20: servers.a.sandbox.allow_read[0]: lies in what deny_read[1] hides, and that wins; remove one of them

@@ -173,6 +173,8 @@ func (d *decoder) checkWhole(c *Config) {
 	}
 	d.checkNamed(c)
 	d.checkWorkspace(c)
+	d.ownFiles(c)
+	d.ownFilesAside(c.files)
 	err := c.checkListen(d.opts.OtherAuth)
 	if err == nil && !d.opts.OtherAuth { // else Listen may be another one by then
 		err = c.checkCleartext()

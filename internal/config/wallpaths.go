@@ -22,6 +22,7 @@ func (d *decoder) wallPaths(c object, to *Sandbox) {
 	d.notDenied(c, "allow_write", to.AllowWrite, to)
 	d.deniedAside(c, to)
 	d.keysAside(c, to)
+	d.shows(c, to)
 	written := make(map[string]bool, len(to.AllowWrite))
 	for _, p := range to.AllowWrite {
 		written[p] = true
@@ -67,10 +68,14 @@ func (d *decoder) wallRoot(c object, to *Sandbox) {
 
 // hostPaths reads a list of paths of the host.
 func (d *decoder) hostPaths(c object, key string, dst *[]string) {
+	n := c.n.get(key)
+	if n != nil && n.tildeHint() != "" {
+		c.wrong(key, n, "want a list of strings, got nothing%s; write %s: [\"~\"]", n.tildeHint(), key)
+		return
+	}
 	if !c.texts(key, dst, "[~/data]") {
 		return
 	}
-	n := c.n.get(key)
 	seen := make(map[string]bool, len(n.items))
 	for i, item := range n.items {
 		if item.missing || len(item.kept) > 0 || len(*dst) != len(n.items) {

@@ -140,7 +140,11 @@ func (r *yamlReader) value(n ast.Node, depth int) (*node, error) {
 	}
 	switch n := n.(type) {
 	case *ast.NullNode:
-		return &node{kind: kindNull, pos: at, text: "null"}, nil
+		text := "null"
+		if n.Token != nil && n.Token.Value == "~" {
+			text = "~"
+		}
+		return &node{kind: kindNull, pos: at, text: text}, nil
 	case *ast.BoolNode:
 		return &node{kind: kindBool, pos: at, text: n.Token.Value}, nil
 	case *ast.IntegerNode:

@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -268,4 +269,21 @@ func TestRootHostChanges(t *testing.T) {
 	for range 8 {
 		p.enter(t, func(s *driver.Spec) { s.Sandbox.Root = config.RootHost }).works(t)
 	}
+}
+
+// TestIsolationManyParts has a root that is too large for one packet to the helper.
+func TestIsolationManyParts(t *testing.T) {
+	p := newPrison(t, Options{})
+	for i := range 1500 {
+		p.put(t, fmt.Sprintf("open/many/file-%d", i), "anybody may read this")
+	}
+	p.put(t, "open/many/secret", p.canary)
+	c := p.enter(t, func(s *driver.Spec) { s.Sandbox.DenyRead = append(s.Sandbox.DenyRead, p.at("open/many/secret")) })
+	c.gets(t, "read", "path", p.at("open/many/file-1499"))
+	p.leaks(t, c, p.at("open/many/secret"))
+	left, err := filepath.Glob(filepath.Join(p.d.rootsDir(), "*.json"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("files of the root are left: %v %v", left, err)
+	}
+	c.works(t)
 }

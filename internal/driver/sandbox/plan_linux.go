@@ -72,7 +72,7 @@ func (d *Driver) plan(ctx context.Context, spec driver.Spec) (*plan, error) {
 		return nil, err
 	}
 	seen, err := d.see(ctx, filled, layout.Wanted{
-		Cwd: hostCwd(filled.Cwd, space), Workspace: space, AllowRead: p.box.AllowRead, AllowWrite: p.box.AllowWrite, DenyRead: p.box.DenyRead, Hide: d.hidden(),
+		Cwd: hostCwd(filled.Cwd, space), Workspace: space, AllowRead: p.box.AllowRead, AllowWrite: p.box.AllowWrite, DenyRead: p.box.DenyRead, Hide: d.hidden(), Private: d.private(),
 		UID: p.uid, GID: p.gid, Hostname: hostname(p.box), Network: p.box.Network == config.NetworkHost,
 	})
 	if err != nil {
@@ -92,6 +92,9 @@ func (d *Driver) plan(ctx context.Context, spec driver.Spec) (*plan, error) {
 		return nil, err
 	}
 	p.base, p.rootID = digest(l.Digest), digest(p.root)
+	if len(l.Live) > 0 {
+		p.rootID = digest(p.root, l.Live) // a root that was made holds on to files that were replaced
+	}
 	switch {
 	case p.box.Network == config.NetworkHost:
 		p.net = netHost
@@ -141,6 +144,14 @@ func insideWorkspace(spec driver.Spec) string {
 
 // hidden is what nobody may see: what is the driver's own, and the state folder.
 func (d *Driver) hidden() []string { return append([]string{d.opts.Dir}, d.opts.Hide...) }
+
+// private are the files of the gateway's config.
+func (d *Driver) private() []string {
+	if d.opts.Private == nil {
+		return nil
+	}
+	return d.opts.Private()
+}
 
 // hostCwd is the folder of the host that a program runs in; empty where it is one
 // of its own inside.

@@ -4,7 +4,10 @@ package sandbox
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 
@@ -51,7 +54,7 @@ func (r *roots) make(ctx context.Context, h *helper, digest string, root control
 		}
 		r.mu.Unlock()
 		root.Dir = r.dir(digest)
-		if _, _, m.err = h.call(context.WithoutCancel(ctx), control.Request{Op: control.OpRoot, Root: &root}); m.err != nil {
+		if m.err = r.send(context.WithoutCancel(ctx), h, root); m.err != nil {
 			m.err = fmt.Errorf("put its root together: %w", m.err)
 			r.mu.Lock()
 			delete(r.made, key)
@@ -67,4 +70,33 @@ func (r *roots) make(ctx context.Context, h *helper, digest string, root control
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// maxInline is the size of a root above which it is sent in a file: a packet to the
+// helper holds no more.
+const maxInline = 100 << 10
+
+// send has a helper make a root.
+func (r *roots) send(ctx context.Context, h *helper, root control.Root) error {
+	b, err := json.Marshal(root)
+	if err != nil {
+		return err
+	}
+	req := control.Request{Op: control.OpRoot, Root: &root}
+	if len(b) > maxInline {
+		f, err := os.CreateTemp(r.d.rootsDir(), "*.json")
+		if err != nil {
+			return err
+		}
+		defer os.Remove(f.Name())
+		if _, err := f.Write(b); err != nil {
+			return errors.Join(err, f.Close())
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+		req.Op, req.Root = control.OpRootFile, &control.Root{Dir: root.Dir, File: f.Name()}
+	}
+	_, _, err = h.call(ctx, req)
+	return err
 }

@@ -56,6 +56,9 @@ type Options struct {
 	// Hide are paths that no sandbox may see, whatever its config says: the state
 	// folder.
 	Hide []string
+	// Private are files of the gateway's config as it is now, which no sandbox may
+	// see either; nil for none. Those that run already stay as they are.
+	Private func() []string
 	// Binary has gVisor in it; default the one that runs.
 	Binary  string
 	Environ []string // of the gateway: where PATH and HOME are looked up; default os.Environ()

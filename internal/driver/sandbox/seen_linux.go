@@ -91,6 +91,20 @@ func (s *sights) get(ctx context.Context, key string, look func(context.Context)
 	return found, nil
 }
 
+// fresh is get, without what is known to be out of date.
+func (s *sights) fresh(ctx context.Context, key string, look func(context.Context) (*sight, error)) (*sight, error) {
+	found, err := s.get(ctx, key, look)
+	if err != nil || !found.layout.Stale() {
+		return found, err
+	}
+	s.mu.Lock()
+	if l := s.all[key]; l != nil && l.sight == found {
+		delete(s.all, key)
+	}
+	s.mu.Unlock()
+	return s.get(ctx, key, look)
+}
+
 // renew looks again. Where that fails, the next one to ask hears why.
 func (s *sights) renew(key string, l *looking, look func(context.Context) (*sight, error)) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -111,7 +125,7 @@ func (s *sights) renew(key string, l *looking, look func(context.Context) (*sigh
 // see finds the program of a spec and what it may see.
 func (d *Driver) see(ctx context.Context, spec driver.Spec, w layout.Wanted) (*sight, error) {
 	key := digest(spec.Server, spec.Command, spec.Args, spec.Env, spec.Cwd, spec.Sandbox, w)
-	return d.sights.get(ctx, key, func(ctx context.Context) (*sight, error) {
+	return d.sights.fresh(ctx, key, func(ctx context.Context) (*sight, error) {
 		run, err := d.resolve(ctx, spec)
 		if err != nil {
 			return nil, err

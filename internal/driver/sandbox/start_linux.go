@@ -197,7 +197,7 @@ func (m *making) create(ctx context.Context) (err error) {
 		if m.open {
 			root = m.plan.openRoot(m.d, m.rec.Sandbox)
 		}
-		if _, _, err := m.help.call(ctx, control.Request{Op: control.OpRoot, Root: &root}); err != nil {
+		if err := m.d.roots.send(ctx, m.help, root); err != nil {
 			return fmt.Errorf("show it its directories: %w", err)
 		}
 		if !m.open {

@@ -31,6 +31,7 @@ const Unknown = "unknown"
 const (
 	OpHello      = "hello"      // says what this helper is
 	OpRoot       = "root"       // makes a root: Root
+	OpRootFile   = "root file"  // the same, of a root that is too large for a packet: Root.Dir and Root.File
 	OpShow       = "show"       // lets a sandbox that was created with an open root see the parts of Root, and lets go of that
 	OpDrop       = "drop"       // undoes a root, Root.Dir, or lets go of a network, Network.Name
 	OpCreate     = "create"     // makes a sandbox: Sandbox, Flags, Bundle, and the files stdin, stdout, stderr
@@ -64,7 +65,8 @@ type Request struct {
 
 // Root is a root directory that is put together from parts of the host's.
 type Root struct {
-	Dir   string `json:"dir"` // where it appears, for the helper and its sandboxes alone
+	Dir   string `json:"dir"`            // where it appears, for the helper and its sandboxes alone
+	File  string `json:"file,omitempty"` // has the root as JSON, of OpRootFile
 	Parts []Part `json:"parts,omitempty"`
 	// Masks are paths in the root that must not show what is there.
 	Masks []string `json:"masks,omitempty"`

@@ -187,7 +187,7 @@ func (h host) head(p string, max int64) ([]byte, error) {
 
 // within reports whether a path is a directory or below it.
 func within(dir, p string) bool {
-	return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/")
+	return p == dir || dir == "/" || len(p) > len(dir) && p[len(dir)] == '/' && p[:len(dir)] == dir
 }
 
 // below is where p, which is within from, is when from is at to.

@@ -47,8 +47,9 @@ const (
 	State     = "/state"
 )
 
-// maxBytes bounds a layout as it is sent to whoever makes the root.
-const maxBytes = 120 << 10
+// maxBytes bounds a layout as it is sent to the helper that makes the root: some
+// thousand parts, each of which is a mount.
+const maxBytes = 1 << 20
 
 // Wanted is what a root is for. All paths are absolute.
 type Wanted struct {
@@ -67,6 +68,7 @@ type Wanted struct {
 	AllowWrite []string // and what may be written to
 	DenyRead   []string // what must not be seen
 	Hide       []string // what must never be seen: the state folder
+	Private    []string // nor these, files of the gateway's config
 	Reads      []string // what packages need; these may lie below Hide
 	// Moves are folders that are seen elsewhere than where they are, by where they
 	// are seen. All other paths are those that are seen. What is in such a folder is
@@ -90,6 +92,10 @@ type Layout struct {
 	// Digest changes with what a memory that was made on the root needs to go on:
 	// with what was asked for, and when programs of the host change.
 	Digest string
+	// Live are folders that the root shows entry by entry, as they were listed.
+	Live []Stamp
+
+	host host
 }
 
 // Plan says how a root has to be made.
@@ -126,7 +132,7 @@ func Plan(w Wanted) (*Layout, error) {
 	if err := p.seen(masks); err != nil {
 		return nil, err
 	}
-	l := &Layout{Parts: p.tree.parts(), Masks: masks}
+	l := &Layout{Parts: p.tree.parts(), Masks: masks, Live: p.live, host: p.host}
 	b, err := json.Marshal(control.Root{Parts: l.Parts, Masks: l.Masks})
 	if err != nil {
 		return nil, err
@@ -147,9 +153,13 @@ type planner struct {
 	mounts  []mount
 	wishes  []wish
 	lists   map[string][]fs.DirEntry // of directories in which patterns are looked for
-	links   []link                   // that lead to what is shown
-	must    []string                 // what may not be masked: the command, and its script
-	stamps  []string                 // files whose size and time count for the digest
+	// projectParts counts what folders were split into for files of projects.
+	projectParts int
+	live         []Stamp  // folders that are split because of the config
+	bound        []place  // what binds returned last
+	links        []link   // that lead to what is shown
+	must         []string // what may not be masked: the command, and its script
+	stamps       []string // files whose size and time count for the digest
 }
 
 // A wish is a path of the host that must be seen.
@@ -179,7 +189,7 @@ func newPlanner(w Wanted) (*planner, error) {
 		paths []string
 	}{
 		{"command", []string{w.Command}}, {"allow_read", w.AllowRead}, {"allow_write", w.AllowWrite},
-		{"deny_read", w.DenyRead}, {"what is hidden", w.Hide}, {"what packages need", w.Reads}, {"a home", w.Homes},
+		{"deny_read", w.DenyRead}, {"what is hidden", w.Hide}, {"what is the gateway's", w.Private}, {"what packages need", w.Reads}, {"a home", w.Homes},
 	} {
 		for _, at := range list.paths {
 			if err := check(list.what, at); err != nil {

@@ -3,7 +3,9 @@
 package layout
 
 import (
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -48,6 +50,67 @@ func TestMasksCoverWhatIsSeenThroughAPart(t *testing.T) {
 			tt.change(&w)
 			plan(t, w).want(t, h, tt.shown)
 		})
+	}
+}
+
+// What the gateway is configured with is seen by no sandbox, whatever is shown of its
+// folder.
+func TestTheGatewaysConfigIsMasked(t *testing.T) {
+	more := []string{
+		"/home/me/proj/tine.yaml", "/home/me/proj/x.js", "/home/me/proj/vars.env", "/home/me/tine.yaml", "/srv/conf/tine.yaml", "/srv/conf/s.py", "/srv/conf/link.yaml -> real/t.yaml", "/srv/conf/real/t.yaml",
+	}
+	for name, tt := range map[string]struct {
+		change func(w *Wanted)
+		shown  map[string]string
+	}{
+		"the program's folder": {func(w *Wanted) {
+			w.Command, w.Args = "/usr/bin/node", []string{"/home/me/proj/x.js"}
+			w.Private = []string{"/home/me/proj/tine.yaml", "/home/me/proj/vars.env"}
+		}, map[string]string{"/home/me/proj/x.js": "/home/me/proj/x.js", "/home/me/proj/tine.yaml": "masked", "/home/me/proj/vars.env": "masked"}},
+		"where it runs": {func(w *Wanted) { w.Cwd, w.Private = "/srv/conf", []string{"/srv/conf/tine.yaml"} }, map[string]string{
+			"/srv/conf/s.py": "/srv/conf/s.py", "/srv/conf/tine.yaml": "masked"}},
+		"a home": {func(w *Wanted) { w.AllowRead, w.Private = []string{"/home/me"}, []string{"/home/me/tine.yaml"} }, map[string]string{
+			"/home/me/tine.yaml": "masked", "/home/me/notes": "/home/me/notes"}},
+		"the host": {func(w *Wanted) { w.Mode, w.Private = Host, []string{"/srv/conf/tine.yaml"} }, map[string]string{
+			"/srv/conf/tine.yaml": "masked", "/srv/conf/s.py": "/srv/conf/s.py"}},
+		"another root": {func(w *Wanted) {
+			w.Mode, w.Dir, w.Command, w.Private = Dir, "/srv", "/conf/s.py", []string{"/srv/conf/tine.yaml"}
+		}, map[string]string{"/conf/tine.yaml": "masked", "/conf/s.py": "/srv/conf/s.py"}},
+		"a link": {func(w *Wanted) { w.AllowRead, w.Private = []string{"/srv/conf"}, []string{"/srv/conf/link.yaml"} }, map[string]string{
+			"/srv/conf/link.yaml": "masked", "/srv/conf/real/t.yaml": "masked", "/srv/conf/s.py": "/srv/conf/s.py"}},
+		"one that is not there yet": {func(w *Wanted) { w.AllowRead, w.Private = []string{"/srv/conf"}, []string{"/srv/conf/later.env"} }, map[string]string{
+			"/srv/conf/s.py": "/srv/conf/s.py"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := machine(t, more...)
+			w := wanted(h, "/usr/bin/tool")
+			tt.change(&w)
+			l := plan(t, w)
+			l.want(t, h, tt.shown)
+			// As an editor does, who may put a file in the place of a link.
+			for _, at := range w.Private {
+				if err := os.RemoveAll(h.at(at)); err != nil {
+					t.Fatal(err)
+				}
+				h.add(t, at)
+				if got := l.show(h, at); w.Mode != Dir && got != "masked" && got != "" {
+					t.Errorf("when it was replaced, %s is %q", at, got)
+				}
+				for _, part := range l.Parts {
+					if part.Source != "" && within(part.Source, at) {
+						t.Errorf("%s shows %s, so that a new file in its place would be seen", part.Path, at)
+					}
+				}
+			}
+		})
+	}
+	h := machine(t, more...)
+	for _, dir := range []string{"/srv/conf", "/srv"} {
+		w := wanted(h, "/usr/bin/tool")
+		w.AllowWrite, w.Private = []string{dir}, []string{"/srv/conf/tine.yaml"}
+		if _, err := Plan(w); err == nil || !strings.Contains(err.Error(), "it is the gateway's config") {
+			t.Errorf("%s may be written to: %v", dir, err)
+		}
 	}
 }
 
@@ -124,8 +187,18 @@ func TestAHomeWithoutItsKeys(t *testing.T) {
 		".config/Slack/x", ".config/Signal/x", ".bitcoin/wallet.dat", ".claude/.credentials.json", ".codex/auth.json", ".mcp-auth/x",
 		".bash_history", ".zsh_history", ".python_history", ".node_repl_history", ".duckdb_history", ".psql_history", ".some_new_history", ".viminfo", ".lesshst", ".local/share/fish/fish_history", ".ipython/profile_default/history.sqlite",
 		"proj/.env", "code/site/.env.production",
+		".gemini/.env", ".config/fabric/.env", ".config/other/.env",
+		".config/zsh/.zsh_history", ".cache/zsh/history", ".local/share/zsh/history", ".config/fish/fish_history", ".local/share/fish/x", ".cache/cliphist/db", ".config/Code/User/History/x", ".emacs.d/savehist",
+		".cursor/chats/x", ".codeium/config.json", ".codex/config.toml", ".claude/settings.json", ".config/Code/User/mcp.json", ".config/Code/User/globalStorage/state.vscdb", ".qwen/oauth_creds.json", ".local/share/amazon-q/data.sqlite3", ".local/share/amp/secrets.json", ".local/share/crush/crush.json", ".config/aichat/config.yaml", ".config/mods/mods.yml", ".config/shell_gpt/.sgptrc",
+		".google_authenticator", ".config/Authy Desktop/x", ".config/Enpass/x", "Documents/Enpass/Vaults/primary/vault.enpassdb", "snap/nordpass/x", ".config/Proton Pass/x", "snap/bitwarden/x", "old.psafe3", "Documents/all.kdbx", "Documents/keep/all.psafe3",
+		"proj/server.pem", "code/site/id_ed25519", "id_rsa", "backup/my-private.asc", ".config/syncthing/key.pem", ".tsh/keys/x", ".local/share/networkmanagement/certificates/x.pem",
+		"miniconda3/.condarc", "anaconda3/.condarc", ".config/binstar/x.token", ".config/anaconda-client/x",
+		".config/neonctl/credentials.json", ".config/turso/settings.json", ".influxdbv2/configs", ".slack/credentials.json", ".consul-token", ".nomad-token", ".vault_pass", ".borg-passphrase", ".config/kopia/repository.config", ".config/pnpm/rc", ".lein/credentials.clj.gpg", ".Renviron", ".curlrc", ".wgetrc", ".cvspass",
+		"proj/.npmrc", "proj/.netrc", "code/site/.mcp.json", "code/site/.envrc", ".mcp.json",
 	}
-	open := []string{"notes", "proj/x", "proj/.env.example", ".claude/settings.json", ".cache/huggingface/hub/model", ".fly/bin/flyctl", ".conda/envs/e/bin/x", ".config/tine/server.py", "Mail/inbox", "code/site/deep/.env"}
+	// What projects add later is theirs.
+	projects := []string{"proj/", "code/", "Documents/", "backup/", ".config/other/"}
+	open := []string{"notes", "proj/x", "proj/.env.example", ".claude/CLAUDE.md", ".config/zsh/.zshrc", ".config/Code/User/keybindings.json", ".emacs.d/init.el", "proj/key.pub", "Documents/letter.txt", ".cache/huggingface/hub/model", ".fly/bin/flyctl", ".conda/envs/e/bin/x", ".config/tine/server.py", "Mail/inbox", "code/site/deep/.env"}
 	home := func(names []string) (lines []string) {
 		for _, name := range names {
 			lines = append(lines, "/home/me/"+name)
@@ -159,7 +232,7 @@ func TestAHomeWithoutItsKeys(t *testing.T) {
 		h := machine(t, home(open)...)
 		l := plan(t, w(h))
 		for _, at := range home(secret) {
-			if !strings.Contains(at, "/proj/") && !strings.Contains(at, "/code/") { // which are the projects' own to add
+			if !slices.ContainsFunc(projects, func(dir string) bool { return strings.HasPrefix(at, "/home/me/"+dir) }) {
 				h.add(t, at)
 			}
 		}
@@ -179,4 +252,50 @@ func TestVariablesOfAProject(t *testing.T) {
 	plan(t, w).want(t, h, map[string]string{"/home/me/other/.env": "/home/me/other/.env"})
 	w.AllowRead = []string{"/home/me/other"}
 	plan(t, w).want(t, h, map[string]string{"/home/me/other/.env": "/home/me/other/.env"})
+}
+
+// With root: host the same is hidden as with a home that may be read.
+func TestVariablesOfAProjectWithTheHost(t *testing.T) {
+	h := machine(t, "/data/homes/me/proj/.env", "/data/homes/me/proj/x", "/data/homes/me/own/.env", "/data/homes/me/own/x.js")
+	w := wanted(h, "/usr/bin/node", "/data/homes/me/own/x.js")
+	w.Mode, w.Homes = Host, h.homes("/data/homes/me")
+	plan(t, w).want(t, h, map[string]string{
+		"/data/homes/me/proj/.env": "masked", "/data/homes/me/proj/x": "/data/homes/me/proj/x", "/data/homes/me/own/.env": "/data/homes/me/own/.env",
+	})
+	w.Mode, w.Dir, w.Command, w.Args = Dir, "/data", "/homes/me/proj/x", nil
+	plan(t, w).want(t, h, map[string]string{"/homes/me/proj/.env": "masked", "/homes/me/proj/x": "/data/homes/me/proj/x"})
+	// Where the home is below a folder of the system, that is not the server's own.
+	h = machine(t, "/opt/me/proj/.env")
+	w = wanted(h, "/usr/bin/tool")
+	w.AllowRead, w.Homes = []string{"/opt/me"}, h.homes("/opt/me")
+	plan(t, w).want(t, h, map[string]string{"/opt/me/proj/.env": "masked"})
+}
+
+// A home with very many projects has all of their keys hidden, by a bounded number of
+// parts.
+func TestKeysOfManyProjects(t *testing.T) {
+	h := machine(t)
+	for i := range 220 {
+		for j := range 12 {
+			h.add(t, fmt.Sprintf("/home/me/code/p%d/f%d", i, j))
+		}
+		h.add(t, fmt.Sprintf("/home/me/code/p%d/.env", i))
+	}
+	for i := range maxEntries + 1 {
+		h.add(t, fmt.Sprintf("/home/me/big/f%d", i))
+	}
+	h.add(t, "/home/me/big/.env")
+	w := wanted(h, "/usr/bin/tool")
+	w.AllowRead = []string{"/home/me"}
+	l, err := Plan(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 220 {
+		l.want(t, h, map[string]string{fmt.Sprintf("/home/me/code/p%d/.env", i): "masked", fmt.Sprintf("/home/me/code/p%d/f1", i): fmt.Sprintf("/home/me/code/p%d/f1", i)})
+	}
+	l.want(t, h, map[string]string{"/home/me/big/.env": "masked", "/home/me/big/f1": "/home/me/big/f1"})
+	if len(l.Parts) > maxProjectParts+500 {
+		t.Errorf("the root has %d parts", len(l.Parts))
+	}
 }

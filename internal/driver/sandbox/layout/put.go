@@ -74,6 +74,7 @@ func (t *tree) set(p string, n *node) error {
 
 // replace puts a node into its parent, and what was in the one before it into it.
 func (t *tree) replace(p string, parent *node, name string, n *node) error {
+	t.changed = true
 	old := parent.kids[name]
 	if old != nil && old.kind == isDir && n.kind == isDir {
 		old.mode = max(old.mode, n.mode)
@@ -150,11 +151,12 @@ func (t *tree) open(s spot) error {
 	}
 	list, err := t.host.readDir(s.source, maxEntries)
 	if errors.Is(err, errMany) {
-		return fmt.Errorf("%s has more than %d entries, so that nothing can be added to it; make the place in it that is wanted, or choose another", s.source, maxEntries)
+		return fmt.Errorf("%s: %w (more than %d), so that nothing can be added to it; make the place in it that is wanted, or choose another", s.source, errMany, maxEntries)
 	}
 	if err != nil {
 		return err
 	}
+	t.changed = true
 	n, from := s.node, s.node.from
 	if from == "" {
 		from = s.source

@@ -28,6 +28,8 @@ func (s *secret) why(real string) string {
 		return "it is in Tine's own folder, which no sandbox sees; move it elsewhere"
 	case s.whole:
 		return "it is a home; name what is needed in it"
+	case s.what == "config":
+		return "it is the gateway's config, or a file that this names, which no sandbox sees; remove it, or put what the server needs into another file"
 	case s.what == "deny_read":
 		return fmt.Sprintf("deny_read has %s; remove one of them", s.path)
 	case s.what == "kernel":
@@ -50,6 +52,12 @@ func (p *planner) findSecrets() []secret {
 	for _, at := range p.w.Hide {
 		add(secret{path: at, deny: true, hidden: true, what: "hidden"})
 	}
+	for _, at := range p.w.Private {
+		for _, place := range p.linksTo(at) {
+			all = append(all, secret{path: at, real: place, what: "config"})
+		}
+		add(secret{path: at, deny: true, what: "config"})
+	}
 	for _, at := range p.w.DenyRead {
 		add(secret{path: at, deny: true, what: "deny_read"})
 	}
@@ -62,7 +70,7 @@ func (p *planner) findSecrets() []secret {
 		if i > 0 {
 			add(secret{path: home, whole: true, what: "home"})
 		} else if p.shows(home) {
-			for _, at := range p.envFiles(home) {
+			for _, at := range p.projectKeys(home) {
 				add(secret{path: at, what: "env"})
 			}
 		}
@@ -79,6 +87,19 @@ func (p *planner) findSecrets() []secret {
 		add(secret{path: at, deny: true, what: "kernel"})
 	}
 	return all
+}
+
+// linksTo are the places of links that stand for a file: an editor may put the file
+// itself there.
+func (p *planner) linksTo(at string) []string {
+	var places []string
+	_, links, _ := p.host.real(at)
+	for _, l := range links {
+		if p.host.isFile(l.at) {
+			places = append(places, l.at)
+		}
+	}
+	return places
 }
 
 // locate finds where a secret really is.
@@ -170,7 +191,7 @@ func (p *planner) named(s secret) bool {
 		case err != nil:
 			return false
 		case s.what == "env" && (w.hint || real == s.real):
-			return within(real, s.real) && real != p.w.Homes[0]
+			return within(real, s.real) && within(p.w.Homes[0], real) && real != p.w.Homes[0]
 		}
 		return !w.hint && real == s.real
 	})
@@ -230,26 +251,38 @@ func (p *planner) mask(s secret, real string, masked []string) ([]string, error)
 // replace what is there: the kernel takes a mask away together with the file below
 // it, and then the next file would be seen.
 func (p *planner) cover(s secret, b place, at string, is spot) error {
-	if b.node.write && s.what == "home" && !s.whole {
+	if b.node.write && s.replaceable() && s.what != "deny_read" && s.what != "env" {
 		return inWritable(s, b)
 	}
-	if b.node.write || s.what != "home" && s.what != "deny_read" && s.what != "env" || s.whole {
+	if b.node.write || !s.replaceable() || s.what == "env" && !p.worthSplitting(at) {
 		return nil
 	}
+	p.follows(s, b)
 	n := &node{kind: isText}
 	if is.dir() {
 		n = &node{mode: 0o711}
 	}
 	err := p.tree.set(at, n)
-	if errors.Is(err, fs.ErrPermission) {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
 		return nil // nobody here may list the folder that it is in
+	case errors.Is(err, errMany):
+		return fmt.Errorf("its folder has more than %d entries, too many to hide one of them; move it into a folder of its own", maxEntries)
 	}
 	return err
+}
+
+// replaceable reports whether the host may put another file in the place of a secret.
+func (s *secret) replaceable() bool {
+	return !s.whole && slices.Contains([]string{"home", "deny_read", "env", "config"}, s.what)
 }
 
 // inWritable says that something can't be hidden for good in what may be written to:
 // a new one in its place would be seen.
 func inWritable(s secret, b place) error {
+	if s.what == "config" {
+		return fmt.Errorf("it is the gateway's config, or a file that this names, and lies in %s, which may be written to; name a folder below that does not hold it, or move the file elsewhere", b.node.source)
+	}
 	return fmt.Errorf("it is for keys, which no sandbox sees, and lies in %s, which may be written to; name the folders beside it instead", b.node.source)
 }
 
@@ -270,21 +303,24 @@ func (p *planner) keepOut(s secret, b place, at string) error {
 		parent = path.Dir(parent)
 	}
 	if b.node.write {
-		if s.what == "home" && !s.whole {
+		if s.what == "home" && !s.whole || s.what == "config" {
 			return inWritable(s, b)
 		}
 		return fmt.Errorf("it is not there and could appear in %s, which may be written to; create it first, or remove it", b.node.source)
 	}
+	p.follows(s, b)
 	return p.tree.split(parent)
 }
 
 // binds are the parts that show something of the host.
 func (p *planner) binds() []place {
-	var all []place
-	p.tree.walk(func(at string, n *node) {
-		if n.kind == isBind {
-			all = append(all, place{at, n})
-		}
-	})
-	return all
+	if p.tree.changed || p.bound == nil {
+		p.bound, p.tree.changed = nil, false
+		p.tree.walk(func(at string, n *node) {
+			if n.kind == isBind {
+				p.bound = append(p.bound, place{at, n})
+			}
+		})
+	}
+	return p.bound
 }

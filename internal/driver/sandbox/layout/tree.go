@@ -36,8 +36,9 @@ type node struct {
 
 // A tree is a root that is being planned.
 type tree struct {
-	host host
-	top  *node
+	host    host
+	top     *node
+	changed bool // since the binds were listed
 }
 
 func newTree(h host) *tree { return &tree{host: h, top: &node{}} }

@@ -100,7 +100,7 @@ func (h *helper) serve(req control.Request, files []*os.File) {
 	rep.ID = req.ID
 	if err != nil {
 		rep.Error = err.Error()
-		rep.Gone = errors.Is(err, os.ErrNotExist) && req.Op != control.OpCreate && req.Op != control.OpRoot
+		rep.Gone = errors.Is(err, os.ErrNotExist) && req.Op != control.OpCreate && req.Op != control.OpRoot && req.Op != control.OpRootFile
 	}
 	if req.Op == control.OpCreate {
 		h.making.end(req.Sandbox)
@@ -122,6 +122,8 @@ func (h *helper) do(req control.Request, files []*os.File) (rep control.Reply, o
 		rep.Version = gvisorVersion()
 	case control.OpRoot:
 		err = h.makeRoot(req.Root)
+	case control.OpRootFile:
+		err = h.makeRootFile(req.Root)
 	case control.OpShow:
 		err = h.on(req, func(b *box) error { return h.show(b, req.Root) })
 	case control.OpDrop:

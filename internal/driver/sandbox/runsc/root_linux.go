@@ -3,8 +3,10 @@
 package runsc
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -58,6 +60,27 @@ func (h *helper) makeRoot(r *control.Root) (err error) {
 		}
 	}
 	return nil
+}
+
+// maxRootFile bounds what is read of a root that comes in a file.
+const maxRootFile = 4 << 20
+
+// makeRootFile is makeRoot for a root that is too large for a packet.
+func (h *helper) makeRootFile(r *control.Root) error {
+	if r == nil || !filepath.IsAbs(r.File) {
+		return errors.New("no root is given")
+	}
+	f, err := os.Open(r.File)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var root control.Root
+	if err := json.NewDecoder(io.LimitReader(f, maxRootFile)).Decode(&root); err != nil {
+		return fmt.Errorf("read the root: %w", err)
+	}
+	root.Dir = r.Dir
+	return h.makeRoot(&root)
 }
 
 // within is where a path of the root is. Whoever wrote the list of parts saw to
