@@ -44,9 +44,25 @@ func (e *Entry) kept() string {
 	return api.KeptNothing
 }
 
+// recalls reports whether what a server remembers is its memory, which forks carry
+// and an end loses, though it may start anew on the files of the workspace. Where
+// directories are declared, those are what counts.
+func (e *Entry) recalls() bool {
+	if len(e.State) > 0 || e.kept() == "" {
+		return false
+	}
+	mode, _ := e.fork()
+	return mode == config.ForkMemory
+}
+
+// loss is the damage that the end of the server's instance is.
+func (e *Entry) loss(why, kept string) api.Damage {
+	return api.Damage{Server: e.ID, Why: why, Kept: kept, Memory: kept == api.KeptFiles && e.recalls()}
+}
+
 // memory is what an Upstream of a server needs to know about losses.
 func (r *Registry) memory(e *Entry, by owned) upstream.Memory {
-	m := upstream.Memory{Kept: e.kept(), Several: by.s == nil || by.origin != "", Reached: e.URL != ""}
+	m := upstream.Memory{Kept: e.kept(), Several: by.s == nil || by.origin != "", Recalls: e.recalls(), Reached: e.URL != ""}
 	if m.Kept == "" {
 		return m
 	}
@@ -66,7 +82,22 @@ func (r *Registry) memory(e *Entry, by owned) upstream.Memory {
 			if m.Several {
 				name = s.ID
 			}
-			r.damage(s, api.Damage{Server: e.ID, Why: l.Why, Kept: l.Kept}, l.Tell && !l.Told[name])
+			if l.Unfit {
+				s.unfit(e, l.Why)
+				continue
+			}
+			r.damage(s, e.loss(l.Why, l.Kept), l.Tell && !l.Told[name])
+		}
+	}
+	m.Unfit = func(id, why string) error {
+		if s := find(id); s != nil {
+			return s.tellUnfit(e, why)
+		}
+		return nil
+	}
+	m.Fits = func(anew bool) {
+		for _, s := range r.losers(e, by, upstream.Loss{All: true}) {
+			s.fitsAgain(e.ID, anew)
 		}
 	}
 	m.Owed = func(id string) error {
@@ -153,14 +184,14 @@ func (r *Registry) loseHandle(h store.Handle) {
 			continue
 		}
 		seen[id] = true
-		kept := api.KeptNothing
+		d := api.Damage{Server: h.Server, Why: whyReloaded, Kept: api.KeptNothing}
 		if e := s.Catalog().Entry(h.Server); e != nil {
-			if kept = e.kept(); s.fits(e) != h.SpecHash && (h.SpecHash == e.hash || strings.HasPrefix(h.SpecHash, e.hash+" ")) {
+			if d = e.loss(whyReloaded, e.kept()); s.fits(e) != h.SpecHash && (h.SpecHash == e.hash || strings.HasPrefix(h.SpecHash, e.hash+" ")) {
 				continue // it worked on a state from before a rewind
 			}
 		}
-		if kept != "" {
-			r.Damage(s, api.Damage{Server: h.Server, Why: whyReloaded, Kept: kept})
+		if d.Kept != "" {
+			r.Damage(s, d)
 		}
 	}
 }
@@ -195,19 +226,27 @@ func (s *Session) takeOwed(server string) error {
 }
 
 // refuses is the error of every call in a session that is damaged where the config
-// says so; nil where calls go on. What went on with its files is not refused.
-func (s *Session) refuses() error {
-	if s.r.Catalog().Config.Sessions.OnLoss != config.LossRefuse {
+// says so; nil where calls go on. What went on with its files is not refused, and a
+// server whose memory does not fit is tried: its memory may be back.
+func (s *Session) refuses(server string) error {
+	if !s.refusing() {
 		return nil
 	}
+	pending, waits := s.unfitOf(server)
 	for _, d := range s.Damaged() {
-		if d.Kept != api.KeptFiles {
+		if waits && d == pending.Damage {
+			continue
+		}
+		if d.Kept != api.KeptFiles || d.Memory {
 			return &api.Error{Kind: api.KindLost, Server: d.Server, Message: fmt.Sprintf(
 				"session %s is damaged and sessions.on_loss is refuse: %s; rewind it to a snapshot from before, or close it", s.ID, d.Text())}
 		}
 	}
 	return nil
 }
+
+// refusing reports whether a loss is the end of the session's calls.
+func (s *Session) refusing() bool { return s.r.Catalog().Config.Sessions.OnLoss == config.LossRefuse }
 
 // noteCalled writes down that the session called an instance that ends with the
 // gateway, however that ends.
@@ -233,7 +272,7 @@ func (r *Registry) loseCalled() {
 			if e == nil || e.kept() == "" {
 				continue
 			}
-			r.Damage(s, api.Damage{Server: server, Why: whyKilled, Kept: e.kept()})
+			r.Damage(s, e.loss(whyKilled, e.kept()))
 		}
 	}
 }

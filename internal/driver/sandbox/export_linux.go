@@ -55,7 +55,7 @@ func export(ctx context.Context, s driver.Snapshot, w io.Writer) error {
 			return err
 		}
 		image := *r.Image
-		image.Unread = nil
+		image.Unread, image.Needs = nil, nil
 		head.Image = &image
 	}
 	out, err := exportForm.Write(ctx, w, head)

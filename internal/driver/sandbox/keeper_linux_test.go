@@ -315,7 +315,7 @@ func TestSeedRefusesByName(t *testing.T) {
 		want   string
 	}{
 		"another machine": {change: func(i *imageInfo) { i.Arch = other }, want: "another kind of machine (" + other},
-		"another CPU":     {change: func(i *imageInfo) { i.CPU = append(slices.Clone(i.CPU), "avx9000") }, want: "the CPU here lacks avx9000; make it again here, or set servers.db.fork: files"},
+		"another CPU":     {change: func(i *imageInfo) { i.CPU = append(slices.Clone(i.CPU), "avx9000") }, want: "the CPU here lacks avx9000; make it again, or set servers.db.fork: files"},
 		"another build":   {change: func(i *imageInfo) { i.Runsc, i.GVisor = "fedcba9876543210", "v0" }, want: "another build of Tine, with gVisor v0, and this one has v1"},
 		"no greeting":     {wreck: func(_ *testing.T, s *driver.Snapshot, _ *driver.Spec) { s.Hello = nil }, want: "said in its handshake is not known"},
 		"another driver":  {wreck: func(_ *testing.T, s *driver.Snapshot, _ *driver.Spec) { s.Driver = "docker" }, want: `of the driver "docker"`},
@@ -439,7 +439,7 @@ func TestSeedLooksAtTheRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := driver.Spec{Server: "db", State: filepath.Join(dir, "state"), Command: program, Sandbox: box()}
-	base, _, err := d.digests(t.Context(), spec)
+	p, err := d.plan(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -460,7 +460,7 @@ func TestSeedLooksAtTheRoot(t *testing.T) {
 	}
 	gone(t, spec.State)
 	b := newBrain("x")
-	b.change = func(_ context.Context, i *imageInfo) { i.Base = base }
+	b.change = func(_ context.Context, i *imageInfo) { i.Base = p.base }
 	snap = frozen(t, d, spec, b)
 	if err := next.Seed(t.Context(), spec, driver.Source{From: &snap}); err != nil {
 		t.Errorf("the same root is refused: %v", err)

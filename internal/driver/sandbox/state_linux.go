@@ -54,9 +54,12 @@ type imageInfo struct {
 	CPU     []string `json:"cpu,omitempty"`     // what the CPU could, and programs may have begun to use
 	Base    string   `json:"base,omitempty"`    // digests of what it needs of its root, and of its program; empty where it is
 	Program string   `json:"program,omitempty"` // not known, as of what an earlier version made
-	Unread  []byte   `json:"unread,omitempty"`  // what the program was sent and has not read
-	Torn    bool     `json:"torn,omitempty"`    // and that ends in the middle of a line
-	Size    int64    `json:"size"`              // bytes of the files
+	// Needs is what Base is the digest of, so that it can be said what changed. It
+	// stays on this machine.
+	Needs  map[string]string `json:"needs,omitempty"`
+	Unread []byte            `json:"unread,omitempty"` // what the program was sent and has not read
+	Torn   bool              `json:"torn,omitempty"`   // and that ends in the middle of a line
+	Size   int64             `json:"size"`             // bytes of the files
 	// Sum is a checksum of the files, where the memory waits in a state for the next
 	// gateway. Snapshots have theirs in a list of all that they consist of.
 	Sum string `json:"sum,omitempty"`

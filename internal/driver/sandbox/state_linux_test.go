@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/sandbox/layout"
 )
 
 func TestRestAndTake(t *testing.T) {
@@ -182,14 +183,20 @@ func TestLinkWhereThereAreNoLinks(t *testing.T) {
 }
 
 func TestSuits(t *testing.T) {
-	i := imageInfo{Base: "a", Program: "b"}
-	for name, test := range map[string]struct{ root, program, want string }{
-		"the same":        {"a", "b", ""},
-		"not known":       {"", "", ""},
-		"another root":    {"x", "b", "the root has changed since"},
-		"another program": {"a", "x", "another program since"},
+	p := &plan{args: []string{"srv"}, base: "a", stamp: "old", needs: map[string]string{layout.NeedsConfig: "1", "/srv/x": "2", "/srv/y": "3"}}
+	for name, test := range map[string]struct {
+		image imageInfo
+		want  string
+	}{
+		"the same":           {imageInfo{Base: "a", Program: p.program()}, ""},
+		"an earlier version": {imageInfo{Base: "old", Program: p.program()}, ""},
+		"not known":          {imageInfo{}, ""},
+		"another root":       {imageInfo{Base: "x"}, "the root has changed since it was made (the program or its packages"},
+		"another file":       {imageInfo{Base: "x", Needs: map[string]string{layout.NeedsConfig: "1", "/srv/x": "0", "/srv/z": "0"}}, "(/srv/x is another, /srv/z is gone, /srv/y is new)"},
+		"another config":     {imageInfo{Base: "x", Needs: map[string]string{layout.NeedsConfig: "0", "/srv/x": "2", "/srv/y": "3"}}, "(what its config shows it"},
+		"another program":    {imageInfo{Base: "a", Program: "x"}, "another program since"},
 	} {
-		err := i.suits(test.root, test.program)
+		err := test.image.suits(p)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
