@@ -63,6 +63,9 @@ func (d *Driver) export(ctx context.Context, s driver.Snapshot, w io.Writer) err
 			return err
 		}
 	}
+	if err := d.snapshotHolds(ctx, s.Server, h); err != nil {
+		return err
+	}
 	head := exportHeader{Format: exportFormat, Version: exportVersion, Root: h.Root, Image: h.Root && (h.Image != "" || h.Files)}
 	if h.Files {
 		_, err := os.Lstat(filepath.Join(s.Dir, exportRoot+".tar"))

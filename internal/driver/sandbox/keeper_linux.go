@@ -98,6 +98,11 @@ func (d *Driver) fill(ctx context.Context, spec driver.Spec, src driver.Source, 
 	if err := plan.Make(ctx, src.Progress); err != nil {
 		return err
 	}
+	if len(spec.Dirs) > 0 {
+		if err := dirs.Note(spec.State, dirsOf(spec.State), spec.Dirs); err != nil {
+			return err
+		}
+	}
 	return state.write(spec.State, false)
 }
 

@@ -127,13 +127,19 @@ func (d *Driver) stateOf(spec driver.Spec) (stateRecord, error) {
 	r, err := readState(spec.State)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && len(spec.Dirs) == 0:
-		return stateRecord{}, nil
+		return stateRecord{}, nil // a server that could keep nothing when it was made has none
 	case errors.Is(err, fs.ErrNotExist):
-		return stateRecord{}, fmt.Errorf("its state in %s was not made, or is gone", spec.State)
+		return stateRecord{}, driver.Vanished(spec.Server, spec.Session, "its state "+spec.State)
 	case errors.Is(err, errRecord):
 		// What was in memory is gone with everybody's; the directories are there.
 		d.opts.Log.Warn("the record of a state is empty, as after a power cut; the server begins anew", "server", spec.Server, "folder", spec.State)
 		return stateRecord{}, nil
+	case err != nil:
+		return r, err
+	}
+	what, err := dirs.Vanished(spec.State, dirsOf(spec.State), spec.Dirs)
+	if err == nil && what != "" {
+		err = driver.Vanished(spec.Server, spec.Session, what)
 	}
 	return r, err
 }

@@ -93,7 +93,7 @@ func TestStateOf(t *testing.T) {
 	if _, err := d.stateOf(specAt("")); err == nil || !strings.Contains(err.Error(), "no folder") {
 		t.Errorf("with directories and without a folder: %v", err)
 	}
-	if _, err := d.stateOf(specAt("/no/such")); err == nil || !strings.Contains(err.Error(), "was not made, or is gone") {
+	if _, err := d.stateOf(specAt("/no/such")); err == nil || !strings.Contains(err.Error(), "stored data is lost: its state /no/such is gone") {
 		t.Errorf("without its directories: %v", err)
 	}
 	dir := t.TempDir()
@@ -109,6 +109,31 @@ func TestStateOf(t *testing.T) {
 		put(t, filepath.Join(dir, stateName), text)
 		if _, err := d.stateOf(specAt(dir)); (err == nil) != ok {
 			t.Errorf("%.60q: %v", text, err)
+		}
+	}
+}
+
+// What is gone of a state is damage, and nothing empty takes its place.
+func TestAStateThatVanished(t *testing.T) {
+	for _, below := range []string{"", dirsName, dirsName + "/data"} {
+		d, dir := keeper(t, Options{}), t.TempDir()
+		spec := specAt(filepath.Join(dir, "state"))
+		if err := d.Seed(t.Context(), spec, driver.Source{}); err != nil {
+			t.Fatal(err)
+		}
+		told := 0
+		spec.OnDamage = func(error) { told++ }
+		if err := os.RemoveAll(filepath.Join(spec.State, below)); err != nil {
+			t.Fatal(err)
+		}
+		for _, carry := range []string{driver.CarryMemory, driver.CarryFiles} {
+			spec.Carry = carry
+			if _, err := d.Freeze(t.Context(), spec, nil, filepath.Join(dir, "snap")); !errors.As(err, new(*driver.DamageError)) {
+				t.Errorf("without %q: %v", below, err)
+			}
+		}
+		if _, err := d.stateOf(spec); !errors.As(err, new(*driver.DamageError)) || told != 2 {
+			t.Errorf("without %q: %v, told %d times", below, err, told)
 		}
 	}
 }
