@@ -211,3 +211,9 @@ func (s *Session) heed(server string, err error) {
 	}
 	s.r.Damage(s, api.Damage{Server: server, Why: "stored data is lost: " + d.Why(), Kept: api.KeptPart})
 }
+
+// oweCut marks a session whose workspace has lost its end, and has the next call of
+// a server that sees the workspace told.
+func (s *Session) oweCut(err error) {
+	s.r.damage(s, api.Damage{Why: "stored data is lost: " + err.Error(), Kept: api.KeptPart}, true)
+}

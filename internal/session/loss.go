@@ -63,9 +63,6 @@ func (e *Entry) loss(why, kept string) api.Damage {
 // memory is what an Upstream of a server needs to know about losses.
 func (r *Registry) memory(e *Entry, by owned) upstream.Memory {
 	m := upstream.Memory{Kept: e.kept(), Several: by.s == nil || by.origin != "", Recalls: e.recalls(), Reached: e.URL != ""}
-	if m.Kept == "" {
-		return m
-	}
 	find := func(id string) *Session {
 		if !m.Several {
 			return by.s
@@ -74,6 +71,21 @@ func (r *Registry) memory(e *Entry, by owned) upstream.Memory {
 			return nil
 		}
 		return r.Get(id)
+	}
+	m.Owed = func(id string) error {
+		s := find(id)
+		if s == nil {
+			return nil
+		}
+		if e.Workspace {
+			if err := s.takeOwed(""); err != nil {
+				return err
+			}
+		}
+		return s.takeOwed(e.ID)
+	}
+	if m.Kept == "" {
+		return m
 	}
 	m.Lost = func(l upstream.Loss) {
 		sessions := r.losers(e, by, l)
@@ -99,12 +111,6 @@ func (r *Registry) memory(e *Entry, by owned) upstream.Memory {
 		for _, s := range r.losers(e, by, upstream.Loss{All: true}) {
 			s.fitsAgain(e.ID, anew)
 		}
-	}
-	m.Owed = func(id string) error {
-		if s := find(id); s != nil {
-			return s.takeOwed(e.ID)
-		}
-		return nil
 	}
 	m.Called = func(id string) {
 		if s := find(id); s != nil {
@@ -196,8 +202,8 @@ func (r *Registry) loseHandle(h store.Handle) {
 	}
 }
 
-// takeOwed returns what the session has to be told about a server, once; nil for
-// nothing.
+// takeOwed returns what the session has to be told about a server, or without a name
+// about the workspace, once; nil for nothing.
 func (s *Session) takeOwed(server string) error {
 	s.mu.Lock()
 	_, owed := s.facts.Owed[server]
@@ -220,6 +226,10 @@ func (s *Session) takeOwed(server string) error {
 	s.mu.Unlock()
 	if !ended {
 		s.saveDamage(context.WithoutCancel(s.r.life))
+	}
+	if server == "" {
+		return upstream.Gone(&api.Error{Kind: api.KindLost, Message: fmt.Sprintf(
+			"the workspace of session %s: %s; this call was not made; the next call goes on with what is left, and the session is marked as damaged", s.ID, why)})
 	}
 	return upstream.Gone(&api.Error{Kind: api.KindLost, Server: server, Message: fmt.Sprintf(
 		"server %q: %s; what it had in memory is lost, and this call was not made; the next call begins anew, and session %s is marked as damaged", server, why, s.ID)})

@@ -299,7 +299,7 @@ const whyForgot = "it does not know its session any more: it was restarted, or f
 // next gateway must know whether its end is a loss.
 func (u *Upstream) before(c *Conn, req *Request) error {
 	m := &u.o.Memory
-	if m.Kept == "" || !recalls(req.Method) {
+	if !recalls(req.Method) {
 		return nil
 	}
 	who := u.caller(req)
@@ -307,6 +307,9 @@ func (u *Upstream) before(c *Conn, req *Request) error {
 		if err := m.Owed(who); err != nil {
 			return toldError{err}
 		}
+	}
+	if m.Kept == "" {
+		return nil
 	}
 	if c.uses.note(who, m.Several) && c.called != nil {
 		c.called(who)
