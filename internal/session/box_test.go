@@ -41,6 +41,7 @@ type boxes struct {
 	broken error          // why nothing can rest
 	denies error          // why nothing can be ready
 	unfit  error          // why no memory fits
+	stays  error          // why nothing can be exported
 }
 
 func (b *boxes) Carries(driver.Spec) string { return driver.CarryMemory }
@@ -149,6 +150,8 @@ func (b *boxes) Freeze(ctx context.Context, spec driver.Spec, inst driver.Instan
 	defer i.proc.mu.Unlock()
 	return snap, b.save(dir, memory{State: i.state})
 }
+
+func (b *boxes) CheckExport(context.Context, driver.Snapshot) error { return b.stays }
 
 func (b *boxes) Discard(ctx context.Context, s driver.Snapshot) error {
 	b.mu.Lock()

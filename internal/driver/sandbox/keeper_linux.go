@@ -14,7 +14,10 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/folder"
 )
 
-var _ driver.Keeper = (*Driver)(nil)
+var (
+	_ driver.Keeper        = (*Driver)(nil)
+	_ driver.ExportChecker = (*Driver)(nil)
+)
 
 // Carries implements driver.Keeper.
 func (d *Driver) Carries(spec driver.Spec) string {
