@@ -25,6 +25,9 @@ type Damage struct {
 	Kept   string    `json:"kept"`            // nothing, files or part
 	Call   string    `json:"call,omitempty"`  // the last call of the gateway before it
 	Times  int       `json:"times,omitempty"` // how often it happened, where more than once
+	// Memory says that what was lost is what the server remembers, though files were
+	// kept: a server whose state is its memory, and not a declared directory.
+	Memory bool `json:"memory,omitempty"`
 }
 
 // Text is the damage in one line.
@@ -72,8 +75,27 @@ func AddDamage(all []Damage, d Damage) []Damage {
 		if all[i].Server == d.Server && all[i].Kept == d.Kept {
 			next := append([]Damage(nil), all...)
 			next[i].Times = max(next[i].Times, 1) + max(d.Times, 1)
+			next[i].Memory = next[i].Memory || d.Memory
 			return next
 		}
 	}
 	return append(all[:len(all):len(all)], d)
+}
+
+// RemoveDamage takes back a damage that was added, and turned out to be none.
+func RemoveDamage(all []Damage, d Damage) []Damage {
+	for i := range all {
+		if all[i].Server != d.Server || all[i].Kept != d.Kept {
+			continue
+		}
+		if all[i].Times <= 1 {
+			return append(all[:i:i], all[i+1:]...)
+		}
+		next := append([]Damage(nil), all...)
+		if next[i].Times--; next[i].Times == 1 {
+			next[i].Times = 0
+		}
+		return next
+	}
+	return all
 }

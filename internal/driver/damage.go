@@ -42,6 +42,12 @@ func DamagedState(server, session string, err error) error {
 	return Damaged(server, session, err)
 }
 
+// Vanished is the damage of a state or a snapshot of which something that was made
+// is not there any more. Somebody may put it back.
+func Vanished(server, session, what string) error {
+	return damaged(server, session, fmt.Errorf("%s is gone", what))
+}
+
 func damaged(server, session string, err error) error {
 	who, whose := "the workspace", ""
 	if server != "" {

@@ -60,7 +60,9 @@ var ErrKept = errors.New("its memory is kept")
 
 // ErrUnfit reports that a snapshot can't be used here, and that another attempt
 // can't change it: it is of another machine, another program, another driver, or it is
-// damaged. Seed and Import return it wrapped.
+// damaged. Seed and Import return it wrapped. So does a Start for the memory in the
+// state that it works on, which stays there: it may fit again, and Spec.Anew goes on
+// without it.
 var ErrUnfit = errors.New("the snapshot does not fit")
 
 // Info says what a driver can do, as data, so that a config that asks for more
@@ -140,6 +142,9 @@ type Spec struct {
 	Remote *config.Remote
 	// A program behind walls, whose environment is Env and nothing else.
 	Sandbox *config.Sandbox
+	// Anew lets a Start begin anew where the memory in its state does not fit, which
+	// is removed when the instance is used.
+	Anew bool
 	// Carry is what a Freeze is to carry: CarryMemory or CarryFiles; empty for the
 	// most that the driver can.
 	Carry string
@@ -259,6 +264,12 @@ type Keeper interface {
 	// the Keeper has besides belongs to nobody and is removed. Without, there may be
 	// others, and only what says itself that it is unfinished is removed.
 	Recover(ctx context.Context, states []string, snapshots []Snapshot, sure bool) error
+}
+
+// An ExportChecker is a Keeper that can tell before an Export whether Import would
+// refuse what it writes, or whether something of the snapshot is gone.
+type ExportChecker interface {
+	CheckExport(ctx context.Context, s Snapshot) error
 }
 
 // A Rememberer is a Keeper of whose servers some remember nothing by themselves,

@@ -40,6 +40,8 @@ type boxes struct {
 	carry  []string       // what freezes were to carry
 	broken error          // why nothing can rest
 	denies error          // why nothing can be ready
+	unfit  error          // why no memory fits
+	stays  error          // why nothing can be exported
 }
 
 func (b *boxes) Carries(driver.Spec) string { return driver.CarryMemory }
@@ -53,6 +55,15 @@ func (b *boxes) Start(ctx context.Context, spec driver.Spec) (driver.Instance, e
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
+	}
+	b.mu.Lock()
+	unfit := b.unfit
+	b.mu.Unlock()
+	if raw != nil && unfit != nil {
+		if !spec.Anew {
+			return nil, fmt.Errorf("the memory in its state does not fit here: %w", unfit)
+		}
+		mem = memory{}
 	}
 	inst, err := b.desk.Start(ctx, spec)
 	if err != nil {
@@ -139,6 +150,8 @@ func (b *boxes) Freeze(ctx context.Context, spec driver.Spec, inst driver.Instan
 	defer i.proc.mu.Unlock()
 	return snap, b.save(dir, memory{State: i.state})
 }
+
+func (b *boxes) CheckExport(context.Context, driver.Snapshot) error { return b.stays }
 
 func (b *boxes) Discard(ctx context.Context, s driver.Snapshot) error {
 	b.mu.Lock()

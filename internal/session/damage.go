@@ -27,7 +27,11 @@ import (
 func (r *Registry) Damage(s *Session, d api.Damage) { r.damage(s, d, false) }
 
 // damage is Damage; with owe the next call to the server is told.
-func (r *Registry) damage(s *Session, d api.Damage, owe bool) {
+func (r *Registry) damage(s *Session, d api.Damage, owe bool) { r.damageWith(s, d, owe, false) }
+
+// damageWith is damage; with unfit it is that of a memory which does not fit, and
+// is there until it does or is given up.
+func (r *Registry) damageWith(s *Session, d api.Damage, owe, unfit bool) {
 	ctx := context.WithoutCancel(r.life)
 	if d.At.IsZero() {
 		d.At = time.Now().UTC()
@@ -45,6 +49,11 @@ func (r *Registry) damage(s *Session, d api.Damage, owe bool) {
 		s.changing.Unlock()
 		return
 	}
+	if _, known := s.facts.Unfit[d.Server]; known && unfit {
+		s.mu.Unlock()
+		s.changing.Unlock()
+		return
+	}
 	s.facts.Damaged = api.AddDamage(s.facts.Damaged, d)
 	s.facts.Rev++
 	if s.facts.Called[d.Server] {
@@ -57,6 +66,13 @@ func (r *Registry) damage(s *Session, d api.Damage, owe bool) {
 			s.facts.Owed = make(map[string]string)
 		}
 		s.facts.Owed[d.Server] = d.Why
+	}
+	if unfit {
+		s.facts.Unfit = maps.Clone(s.facts.Unfit)
+		if s.facts.Unfit == nil {
+			s.facts.Unfit = make(map[string]unfitMemory)
+		}
+		s.facts.Unfit[d.Server] = unfitMemory{Damage: d}
 	}
 	s.unsaved = true
 	s.mu.Unlock()
@@ -195,4 +211,10 @@ func (s *Session) heed(server string, err error) {
 		return
 	}
 	s.r.Damage(s, api.Damage{Server: server, Why: "stored data is lost: " + d.Why(), Kept: api.KeptPart})
+}
+
+// oweCut marks a session whose workspace has lost its end, and has the next call of
+// a server that sees the workspace told.
+func (s *Session) oweCut(err error) {
+	s.r.damage(s, api.Damage{Why: "stored data is lost: " + err.Error(), Kept: api.KeptPart}, true)
 }

@@ -13,8 +13,10 @@ import (
 	"hash"
 	"io"
 	"maps"
+	"net/http"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -106,6 +108,12 @@ func (r *Registry) Export(ctx context.Context, id string, hidden func(member str
 		base, _ := splitMember(f.Server)
 		m.Members = append(m.Members, manifestMember{f.Server, f.Snapshot.Driver, servers[base], f.Snapshot.Carries, f.Snapshot.Hello, f.Idle})
 	}
+	// Nothing is written of what could not be read again.
+	for _, f := range members {
+		if err := r.checkExport(ctx, id, f); err != nil {
+			return err
+		}
+	}
 	sum := sha256.New()
 	out := bufio.NewWriterSize(w, 64<<10)
 	both := io.MultiWriter(out, sum)
@@ -128,10 +136,7 @@ func (r *Registry) Export(ctx context.Context, id string, hidden func(member str
 		if err != nil {
 			break
 		}
-		k, _ := r.o.Drivers[f.Snapshot.Driver].(driver.Keeper)
-		if k == nil {
-			return fmt.Errorf("snapshot %s: driver %q of server %q is not here", id, f.Snapshot.Driver, f.Server)
-		}
+		k := r.o.Drivers[f.Snapshot.Driver].(driver.Keeper)
 		err = section(func(w io.Writer) error { return k.Export(ctx, f.Snapshot, w) })
 	}
 	spaces := snap.spaces()
@@ -157,6 +162,25 @@ func (r *Registry) Export(ctx context.Context, id string, hidden func(member str
 		return fmt.Errorf("exporting snapshot %s: %w", id, err)
 	}
 	return nil
+}
+
+// checkExport says why a member of a snapshot can't be exported; nil where it can.
+func (r *Registry) checkExport(ctx context.Context, id string, f frozenMember) error {
+	k, _ := r.o.Drivers[f.Snapshot.Driver].(driver.Keeper)
+	if k == nil {
+		return fmt.Errorf("snapshot %s: driver %q of server %q is not here", id, f.Snapshot.Driver, f.Server)
+	}
+	check, ok := k.(driver.ExportChecker)
+	if !ok {
+		return nil
+	}
+	err := check.CheckExport(ctx, f.Snapshot)
+	var ours *api.Error
+	switch {
+	case err == nil || ctx.Err() != nil || errors.As(err, &ours):
+		return err
+	}
+	return &api.Error{Kind: api.KindRefused, Server: f.Server, Status: http.StatusConflict, Message: fmt.Sprintf("snapshot %s can't be exported: %v", id, err)}
 }
 
 // serversOf tells which built-in server each server behind a key is.
@@ -254,7 +278,7 @@ func (r *Registry) readFile(ctx context.Context, snap *snapshot, dir string, rd 
 		c := &chunkReader{r: in}
 		s, err := e.keeper().Import(ctx, e.ID, filepath.Join(dir, member.Server), c)
 		if err != nil {
-			return fmt.Errorf("server %q: %w", member.Server, err)
+			return notImported(member.Server, e.ID, err)
 		}
 		s.Driver, s.Server = e.Driver, member.Server
 		if s.Carries == driver.CarryMemory && len(s.Hello) == 0 && len(member.Hello) > 0 {
@@ -310,6 +334,22 @@ func (r *Registry) readFile(ctx context.Context, snap *snapshot, dir string, rd 
 	}
 	return nil
 }
+
+// notImported names the member that can't be imported, once: drivers name the
+// server, which is called otherwise for a further instance.
+func notImported(member, server string, err error) error {
+	text := strings.TrimPrefix(err.Error(), fmt.Sprintf("server %q: ", server))
+	return fmt.Errorf("server %q: %w", member, reworded{text, err})
+}
+
+// reworded is an error with another text.
+type reworded struct {
+	text string
+	error
+}
+
+func (e reworded) Error() string { return e.text }
+func (e reworded) Unwrap() error { return e.error }
 
 // importable finds the servers that the members of a manifest are of, before
 // anything else of the file is read. Of a hidden one it says what it says of one

@@ -41,6 +41,8 @@ type facts struct {
 	Damaged []api.Damage `json:"damaged,omitempty"`
 	// Owed has, by server, a loss that the next call to it has to be told.
 	Owed map[string]string `json:"owed,omitempty"`
+	// Unfit has, by server, a memory in its state that does not fit.
+	Unfit map[string]unfitMemory `json:"unfit,omitempty"`
 	// Called names the servers whose instance the session called and no other gateway
 	// can go on with.
 	Called map[string]bool `json:"called,omitempty"`
@@ -150,6 +152,6 @@ func (s *Session) known() facts {
 	defer s.mu.Unlock()
 	f := s.facts
 	f.Labels, f.States, f.Shares = maps.Clone(f.Labels), maps.Clone(f.States), maps.Clone(f.Shares)
-	f.Owed = maps.Clone(f.Owed)
+	f.Owed, f.Unfit = maps.Clone(f.Owed), maps.Clone(f.Unfit)
 	return f
 }

@@ -287,6 +287,12 @@ func (s *Session) freezeMember(ctx context.Context, e *Entry, inst driver.Instan
 	spec.State = s.stateDir(e.ID) // and no session: what comes of it outlasts this one
 	spec.Carry = e.carry()
 	spec.OnDamage = func(err error) { s.heed(e.ID, err) }
+	if inst == nil {
+		if err := vanished(e.ID, s.ID, spec.State); err != nil {
+			s.heed(e.ID, err)
+			return driver.Snapshot{}, err
+		}
+	}
 	return freezeState(ctx, e, spec, s.Peek(e.ID), inst, dir)
 }
 

@@ -252,7 +252,7 @@ func (d *desk) Import(ctx context.Context, server, dir string, r io.Reader) (dri
 		return driver.Snapshot{}, err
 	}
 	if err := json.Unmarshal(b, &map[string]string{}); err != nil {
-		return driver.Snapshot{}, fmt.Errorf("its state can't be read: %w", err)
+		return driver.Snapshot{}, fmt.Errorf("server %q: import a snapshot: its state can't be read: %w", server, err)
 	}
 	if err := d.m.at(ctx, d.gen, "import "+server); err != nil {
 		return driver.Snapshot{}, err

@@ -44,14 +44,27 @@ func (e *Entry) kept() string {
 	return api.KeptNothing
 }
 
+// recalls reports whether what a server remembers is its memory, which forks carry
+// and an end loses, though it may start anew on the files of the workspace. Where
+// directories are declared, those are what counts.
+func (e *Entry) recalls() bool {
+	if len(e.State) > 0 || e.kept() == "" {
+		return false
+	}
+	mode, _ := e.fork()
+	return mode == config.ForkMemory
+}
+
+// loss is the damage that the end of the server's instance is.
+func (e *Entry) loss(why, kept string) api.Damage {
+	return api.Damage{Server: e.ID, Why: why, Kept: kept, Memory: kept == api.KeptFiles && e.recalls()}
+}
+
 // memory is what an Upstream of a server needs to know about losses.
 func (r *Registry) memory(e *Entry, by owned) upstream.Memory {
-	m := upstream.Memory{Kept: e.kept(), Several: by.s == nil || by.origin != "", Reached: e.URL != ""}
+	m := upstream.Memory{Kept: e.kept(), Several: by.s == nil || by.origin != "", Recalls: e.recalls(), Reached: e.URL != ""}
 	mode, _ := e.fork()
 	m.Alone = !m.Several && mode != config.ForkShare
-	if m.Kept == "" {
-		return m
-	}
 	find := func(id string) *Session {
 		if !m.Several {
 			return by.s
@@ -61,6 +74,21 @@ func (r *Registry) memory(e *Entry, by owned) upstream.Memory {
 		}
 		return r.Get(id)
 	}
+	m.Owed = func(id string) error {
+		s := find(id)
+		if s == nil {
+			return nil
+		}
+		if e.Workspace {
+			if err := s.takeOwed(""); err != nil {
+				return err
+			}
+		}
+		return s.takeOwed(e.ID)
+	}
+	if m.Kept == "" {
+		return m
+	}
 	m.Lost = func(l upstream.Loss) {
 		sessions := r.losers(e, by, l)
 		for _, s := range sessions {
@@ -68,14 +96,25 @@ func (r *Registry) memory(e *Entry, by owned) upstream.Memory {
 			if m.Several {
 				name = s.ID
 			}
-			r.damage(s, api.Damage{Server: e.ID, Why: l.Why, Words: l.Words, Kept: l.Kept}, l.Tell && !l.Told[name])
+			if l.Unfit {
+				s.unfit(e, l.Why)
+				continue
+			}
+			d := e.loss(l.Why, l.Kept)
+			d.Words = l.Words
+			r.damage(s, d, l.Tell && !l.Told[name])
 		}
 	}
-	m.Owed = func(id string) error {
+	m.Unfit = func(id, why string) error {
 		if s := find(id); s != nil {
-			return s.takeOwed(e.ID)
+			return s.tellUnfit(e, why)
 		}
 		return nil
+	}
+	m.Fits = func(anew bool) {
+		for _, s := range r.losers(e, by, upstream.Loss{All: true}) {
+			s.fitsAgain(e.ID, anew)
+		}
 	}
 	m.Called = func(id string) {
 		if s := find(id); s != nil {
@@ -155,20 +194,20 @@ func (r *Registry) loseHandle(h store.Handle) {
 			continue
 		}
 		seen[id] = true
-		kept := api.KeptNothing
+		d := api.Damage{Server: h.Server, Why: whyReloaded, Kept: api.KeptNothing}
 		if e := s.Catalog().Entry(h.Server); e != nil {
-			if kept = e.kept(); s.fits(e) != h.SpecHash && (h.SpecHash == e.hash || strings.HasPrefix(h.SpecHash, e.hash+" ")) {
+			if d = e.loss(whyReloaded, e.kept()); s.fits(e) != h.SpecHash && (h.SpecHash == e.hash || strings.HasPrefix(h.SpecHash, e.hash+" ")) {
 				continue // it worked on a state from before a rewind
 			}
 		}
-		if kept != "" {
-			r.Damage(s, api.Damage{Server: h.Server, Why: whyReloaded, Kept: kept})
+		if d.Kept != "" {
+			r.Damage(s, d)
 		}
 	}
 }
 
-// takeOwed returns what the session has to be told about a server, once; nil for
-// nothing.
+// takeOwed returns what the session has to be told about a server, or without a name
+// about the workspace, once; nil for nothing.
 func (s *Session) takeOwed(server string) error {
 	s.mu.Lock()
 	_, owed := s.facts.Owed[server]
@@ -192,24 +231,36 @@ func (s *Session) takeOwed(server string) error {
 	if !ended {
 		s.saveDamage(context.WithoutCancel(s.r.life))
 	}
+	if server == "" {
+		return upstream.Gone(&api.Error{Kind: api.KindLost, Message: fmt.Sprintf(
+			"the workspace of session %s: %s; this call was not made; the next call goes on with what is left, and the session is marked as damaged", s.ID, why)})
+	}
 	return upstream.Gone(&api.Error{Kind: api.KindLost, Server: server, Message: fmt.Sprintf(
 		"server %q: %s; what it had in memory is lost, and this call was not made; the next call begins anew, and session %s is marked as damaged", server, api.WithoutWords(why), s.ID)})
 }
 
 // refuses is the error of every call in a session that is damaged where the config
-// says so; nil where calls go on. What went on with its files is not refused.
-func (s *Session) refuses() error {
-	if s.r.Catalog().Config.Sessions.OnLoss != config.LossRefuse {
+// says so; nil where calls go on. What went on with its files is not refused, and a
+// server whose memory does not fit is tried: its memory may be back.
+func (s *Session) refuses(server string) error {
+	if !s.refusing() {
 		return nil
 	}
+	pending, waits := s.unfitOf(server)
 	for _, d := range s.Damaged() {
-		if d.Kept != api.KeptFiles {
+		if waits && d == pending.Damage {
+			continue
+		}
+		if d.Kept != api.KeptFiles || d.Memory {
 			return &api.Error{Kind: api.KindLost, Server: d.Server, Message: fmt.Sprintf(
 				"session %s is damaged and sessions.on_loss is refuse: %s; rewind it to a snapshot from before, or close it", s.ID, d.Bare().Text())}
 		}
 	}
 	return nil
 }
+
+// refusing reports whether a loss is the end of the session's calls.
+func (s *Session) refusing() bool { return s.r.Catalog().Config.Sessions.OnLoss == config.LossRefuse }
 
 // noteCalled writes down that the session called an instance that ends with the
 // gateway, however that ends.
@@ -235,7 +286,7 @@ func (r *Registry) loseCalled() {
 			if e == nil || e.kept() == "" {
 				continue
 			}
-			r.Damage(s, api.Damage{Server: server, Why: whyKilled, Kept: e.kept()})
+			r.Damage(s, e.loss(whyKilled, e.kept()))
 		}
 	}
 }

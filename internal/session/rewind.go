@@ -132,7 +132,9 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry
 			}
 		}
 		f.States, f.Damaged, f.Owed, f.Called = next.States, damaged, maps.Clone(f.Owed), maps.Clone(f.Called)
+		f.Unfit = maps.Clone(f.Unfit)
 		maps.DeleteFunc(f.Owed, func(server, _ string) bool { return back(server) })
+		maps.DeleteFunc(f.Unfit, func(server string, _ unfitMemory) bool { return back(server) })
 		maps.DeleteFunc(f.Called, func(server string, _ bool) bool { return back(server) })
 	})
 	if err != nil {

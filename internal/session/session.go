@@ -154,7 +154,7 @@ func (s *Session) gone() error {
 func (s *Session) Enter(ctx context.Context, server, tool string) (_ context.Context, leave func(), err error) {
 	e := s.Catalog().Entry(server)
 	if e == nil || !e.Controls() { // what acts on sessions can mend this one
-		if err := s.refuses(); err != nil {
+		if err := s.refuses(server); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -102,6 +102,11 @@ func (s *Session) openWorkspace(ctx context.Context, ordinal int) (*workspace.Wo
 		}
 	}
 	w, err := r.o.Workspaces.Open(dir)
+	if workspace.IsCut(err) {
+		// It is written down before the workspace goes on with what is left.
+		s.oweCut(err)
+		w, err = r.o.Workspaces.Open(dir)
+	}
 	if err != nil {
 		err = driver.DamagedState("", s.ID, err)
 		s.heed("", err)

@@ -68,12 +68,40 @@ func whole(dir string) bool {
 	return info.Size() > 0
 }
 
-// mark notes that the state in a folder is all there, and which driver's it is.
+// mark notes that the state in a folder is all there, which driver's it is, and
+// whether there is a folder: not all servers have something to keep in one.
 func mark(dir, driver string) error {
-	if err := os.WriteFile(dir+wholeMark, []byte(driver), 0o600); err != nil {
+	text := driver
+	if _, err := os.Lstat(dir); err == nil {
+		text += markFolder
+	}
+	if err := os.WriteFile(dir+wholeMark, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("marking a state as whole: %w", err)
 	}
 	return nil
+}
+
+// markFolder stands in the mark of a state that has a folder. Marks of earlier
+// versions don't say it.
+const markFolder = "\nfolder"
+
+// markedBy is the driver that a mark names.
+func markedBy(mark []byte) string {
+	name, _, _ := strings.Cut(string(mark), "\n")
+	return name
+}
+
+// vanished is the damage of a state that is marked as whole and whose folder is not
+// there; nil for none. Nothing takes its place: somebody may put it back.
+func vanished(server, session, dir string) error {
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	text, err := os.ReadFile(dir + wholeMark)
+	if err != nil || !strings.HasSuffix(string(text), markFolder) {
+		return nil
+	}
+	return driver.Vanished(server, session, "its state "+dir)
 }
 
 // stateOf is the member whose state a folder of a session is called after. What
@@ -191,7 +219,11 @@ func (r *Registry) prepare(e *Entry, by owned) func(context.Context, *driver.Spe
 			spec.OnDamage = func(err error) { s.heed(e.ID, err) }
 		}
 		if whole(spec.State) {
-			return nil
+			err := vanished(e.ID, spec.Session, spec.State)
+			if err != nil && spec.OnDamage != nil {
+				spec.OnDamage(err)
+			}
+			return err
 		}
 		if s != nil && by.origin == "" {
 			s.beginsWith(e.Template, e.Base(), e)

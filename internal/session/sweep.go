@@ -103,7 +103,7 @@ func readHome(states, id string) (*home, error) {
 			return nil, fmt.Errorf("reading whose a state is: %w", err)
 		}
 		if len(by) > 0 {
-			h.whole[name] = string(by)
+			h.whole[name] = markedBy(by)
 		}
 	}
 	return h, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -239,4 +240,36 @@ func TestImportElsewhere(t *testing.T) {
 	_, err := other.Import(t.Context(), session.ImportOptions{Owner: "", Name: ""}, bytes.NewReader(file))
 	wantHas(t, "another server of that name", failure(err), "invalid: ", `"mem"`, "memory", "sqlite")
 	wantLeft(t, other)
+}
+
+// What could not be imported again is not exported: nothing is written of it.
+func TestExportOfWhatCannotBeImported(t *testing.T) {
+	w := boxWorld(t, boxed1)
+	s := w.opened(session.OpenOptions{})
+	set(t, s, "box", "a", "1")
+	snap := w.frozen(s, "")
+	w.boxes.stays = errors.New(`server "box": data/ln: it is a link to "/etc/shadow", which leads out of the state`)
+	var out bytes.Buffer
+	err := w.Export(t.Context(), snap.ID, nil, &out)
+	wantHas(t, "the export", failure(err), "refused: ", snap.ID, `server "box": data/ln`, "/etc/shadow")
+	if out.Len() > 0 {
+		t.Errorf("%d bytes were written", out.Len())
+	}
+}
+
+// An import that fails names the server once.
+func TestFailedImportNamesTheServerOnce(t *testing.T) {
+	w := newWorld(t, "servers: {mem: {builtin: memory}}\n")
+	s := w.opened(session.OpenOptions{Members: map[string]session.Member{"mem": {Instances: 2}}})
+	for _, id := range []string{"mem", "mem~1"} {
+		set(t, s, id, "a", "1")
+		magic, parts := sections(t, w.exported(w.frozen(s, "").ID))
+		parts[len(parts)-1-strings.Count(magic, "2")] = []byte("nonsense")
+		_, err := w.Import(t.Context(), session.ImportOptions{}, bytes.NewReader(assemble(magic, parts...)))
+		got := failure(err)
+		wantHas(t, "the import", got, `server "`+id+`": import a snapshot: `)
+		if strings.Count(got, "server ") != 1 {
+			t.Errorf("the import says %s", got)
+		}
+	}
 }

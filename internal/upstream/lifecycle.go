@@ -115,6 +115,7 @@ type Upstream struct {
 	restarts int
 	adopt    *Adoption
 	noProbe  bool
+	anew     bool // the next attempt may begin without the memory in the state
 	closed   bool
 	ending   string        // why an instance of a session that stays is ended by us; empty for none
 	leaving  bool          // closed, with an instance that goes on
@@ -248,7 +249,7 @@ func (r relay) Call(ctx context.Context, req *Request) (res *Result, err error) 
 			return &Result{Result: []byte("{}")}, nil // not worth starting a server for
 		}
 	}
-	c, err := u.Conn(ctx)
+	c, err := u.connFor(ctx, req)
 	if err != nil {
 		return nil, u.notStarted(req, err)
 	}
@@ -438,6 +439,10 @@ func (u *Upstream) run(a *attempt) {
 	}
 	// What it works on may take longer to be there than it takes to start.
 	spec := u.o.Spec
+	u.mu.Lock()
+	spec.Anew = u.anew || u.o.Memory.Kept == "" // what remembers nothing loses nothing
+	u.anew = false
+	u.mu.Unlock()
 	err := unprepared(u.prepare(&spec))
 	wait := time.Duration(u.connect.Load())
 	ctx, cancel := context.WithTimeoutCause(u.life, wait,
@@ -462,6 +467,7 @@ func (u *Upstream) run(a *attempt) {
 	}
 
 	if err == nil {
+		u.fits(inst)
 		u.applyLevel(conn) // before the first call, which may log
 	}
 
@@ -523,10 +529,20 @@ func (u *Upstream) run(a *attempt) {
 // failed notes a failed attempt or a death. u.mu is held.
 func (u *Upstream) failed(err error) error {
 	var ours *api.Error
+	if errors.Is(err, driver.ErrUnfit) {
+		ours, err := u.unfit(err)
+		if !u.closed { // the next call looks again
+			u.next, u.lost = time.Time{}, nil
+			u.set(api.StateFailed, Reason(ours))
+		}
+		return err
+	}
+	lost := false
 	if !errors.As(err, &ours) {
 		ours = failure(api.KindInfrastructure, u.Server(), true, "%v", err)
 		if errors.Is(err, driver.ErrLost) {
 			ours.Kind, ours.Retryable = api.KindLost, false // the next attempt begins anew
+			lost = true
 		}
 		ours.Own = u.alone()
 	}
@@ -545,6 +561,9 @@ func (u *Upstream) failed(err error) error {
 	}
 	if u.o.Eager || len(u.watchers) > 0 {
 		u.retry = time.AfterFunc(wait, u.Kick)
+	}
+	if lost { // who waits for the start is told, and no retry of theirs begins anew
+		return goneError{ours}
 	}
 	return ours
 }

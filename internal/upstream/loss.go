@@ -26,6 +26,9 @@ type Memory struct {
 	// Kept is what the next instance begins with: api.KeptNothing, or api.KeptFiles
 	// where the server has declared state. Empty where nothing can be lost.
 	Kept string
+	// Recalls says that the server remembers in its memory, whatever files are kept:
+	// its end is told.
+	Recalls bool
 	// Several says that more sessions than one use the instance. Their calls are
 	// told apart by Request.Session.
 	Several bool
@@ -41,6 +44,12 @@ type Memory struct {
 	// nil for nothing. Told says that it has been told otherwise.
 	Owed func(session string) error
 	Told func(session string)
+	// Unfit hears that a call of a session met a memory in its server's state that
+	// does not fit, and returns what the session has to be told; nil where it was
+	// told before, and the call begins anew. Fits hears of every start, with its
+	// memory or anew.
+	Unfit func(session, why string) error
+	Fits  func(anew bool)
 	// Called hears of the first call of a session to an instance that the next
 	// gateway can't adopt, before it is sent: whose death is a loss then.
 	Called func(session string)
@@ -59,6 +68,9 @@ type Loss struct {
 	// were Told.
 	Tell bool
 	Told map[string]bool
+	// Unfit says that the memory is still there and does not fit: each that calls is
+	// told, and what is lost may be back by then.
+	Unfit bool
 }
 
 // maxCallers is how many sessions that called an instance are noted.
@@ -216,7 +228,7 @@ func (u *Upstream) lose(used *uses, why error, gateway bool) bool {
 	if !ok {
 		return false
 	}
-	l.Why, l.Kept, l.Tell = cause(why.Error()), m.Kept, !gateway && m.Kept == api.KeptNothing
+	l.Why, l.Kept, l.Tell = cause(why.Error()), m.Kept, !gateway && m.tells()
 	l.Words = u.ownWords(why)
 	m.Lost(l)
 	return true
@@ -230,6 +242,9 @@ func (u *Upstream) ownWords(err error) string {
 	}
 	return driver.Words(err)
 }
+
+// tells reports whether the end of an instance is told to who called it.
+func (m *Memory) tells() bool { return m.Kept == api.KeptNothing || m.Recalls }
 
 // cause is the text of a driver's error without what a loss says anyway: that the
 // instance is gone, and its memory with it.
@@ -252,16 +267,21 @@ func cause(why string) string {
 // failed for that, and the next one begins anew.
 func (u *Upstream) loseState(err error) {
 	m := &u.o.Memory
-	if m.Kept == "" || m.Lost == nil || !errors.Is(err, driver.ErrLost) {
+	waits := errors.Is(err, driver.ErrUnfit)
+	if m.Kept == "" || m.Lost == nil || !waits && !errors.Is(err, driver.ErrLost) {
 		return
 	}
 	u.losing.Lock()
 	defer u.losing.Unlock()
-	if u.stateLost {
+	if u.stateLost && !waits {
 		return // reported already
 	}
-	u.stateLost = true
-	m.Lost(Loss{Why: cause(err.Error()), Words: u.ownWords(err), Kept: api.KeptNothing, Sessions: []string{""}, All: m.Several, Tell: true})
+	u.stateLost = !waits
+	l := Loss{Why: cause(err.Error()), Words: u.ownWords(err), Kept: api.KeptNothing, Sessions: []string{""}, All: m.Several, Tell: !waits, Unfit: waits}
+	if waits {
+		l.Kept = m.Kept // the state is there, but for the memory in it
+	}
+	m.Lost(l)
 }
 
 // loseOwn reports the loss that the gateway's own end of an instance is, unless
@@ -293,7 +313,7 @@ var errForgot = errors.New("it does not know its session any more: it was restar
 // next gateway must know whether its end is a loss.
 func (u *Upstream) before(c *Conn, req *Request) error {
 	m := &u.o.Memory
-	if m.Kept == "" || !recalls(req.Method) {
+	if !recalls(req.Method) {
 		return nil
 	}
 	who := u.caller(req)
@@ -301,6 +321,9 @@ func (u *Upstream) before(c *Conn, req *Request) error {
 		if err := m.Owed(who); err != nil {
 			return toldError{err}
 		}
+	}
+	if m.Kept == "" {
+		return nil
 	}
 	if c.uses.note(who, m.Several) && c.called != nil {
 		c.called(who)
@@ -342,7 +365,7 @@ func (u *Upstream) fails(c *Conn, req *Request, err error) error {
 // withLoss has the error of a call say what was lost with its instance.
 func (u *Upstream) withLoss(err error) error {
 	ours := *asOurs(err)
-	if u.o.Memory.Kept != api.KeptNothing || strings.Contains(ours.Message, "is lost") {
+	if !u.o.Memory.tells() || strings.Contains(ours.Message, "is lost") {
 		return err
 	}
 	ours.Message += "; what it had in memory is lost"

@@ -317,3 +317,20 @@ func TestCause(t *testing.T) {
 		}
 	}
 }
+
+// A start that finds the state lost fails its call for good: a retry would be
+// answered by a server that begins anew.
+func TestALostStateIsNotRetried(t *testing.T) {
+	var l ledger
+	starts := 0
+	r := play(t, nil, l.remembers(api.KeptNothing, false), func(o *upstream.Options) {
+		o.Driver.(*fakeDriver).start = func(context.Context, driver.Spec) (driver.Instance, error) {
+			starts++
+			return nil, fmt.Errorf("the container that was its state is gone: %w", driver.ErrLost)
+		}
+	})
+	_, err := r.Call(t.Context(), newClient("c").request(t, wire.MethodCallTool, `{"name":"x"}`))
+	if upstream.Kind(err) != api.KindLost || !upstream.StateLost(err) || upstream.Unsent(err) || starts != 1 {
+		t.Errorf("after %d starts: %v", starts, err)
+	}
+}

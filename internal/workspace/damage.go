@@ -14,6 +14,10 @@ func IsDamage(err error) bool {
 	return layer.IsLost(err) || errors.As(err, &d)
 }
 
+// IsCut tells whether an error of Open says that the end of a workspace is missing.
+// That is said once: the next Open goes on with what is left.
+func IsCut(err error) bool { return errors.As(err, new(*layer.Cut)) }
+
 // Damages counts how often reading trees in layers has met damage, in any workspace:
 // who sees it grow asks DamageSince.
 func (w *Workspace) Damages() uint64 {

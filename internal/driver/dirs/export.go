@@ -2,12 +2,14 @@ package dirs
 
 import (
 	"archive/tar"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 
 	"github.com/tine-mcp/tine/internal/driver/parcel"
@@ -24,6 +26,40 @@ func Export(out *parcel.Writer, below string, set Set, folder string) error {
 		}
 		err = e.entry(root, name, path.Join(below, name))
 		root.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckExport refuses directories that Import would refuse, before anything of them
+// is written.
+func CheckExport(ctx context.Context, set Set, folder string) error {
+	for _, name := range set.there() {
+		err := filepath.WalkDir(filepath.Join(folder, name), func(at string, d fs.DirEntry, err error) error {
+			if err = errors.Join(err, ctx.Err()); err != nil {
+				return err
+			}
+			rel, err := filepath.Rel(folder, at)
+			if err != nil {
+				return err
+			}
+			switch d.Type() {
+			case 0, fs.ModeDir:
+				return nil
+			case fs.ModeSymlink:
+				target, err := os.Readlink(at)
+				if err != nil {
+					return err
+				}
+				if err := checkTarget(filepath.ToSlash(rel), filepath.ToSlash(target)); err != nil {
+					return fmt.Errorf("%s: %w, and no gateway would import it; remove the link and make the snapshot again", rel, err)
+				}
+				return nil
+			}
+			return fmt.Errorf("%s is neither a file, a directory nor a link; remove it and make the snapshot again", rel)
+		})
 		if err != nil {
 			return err
 		}

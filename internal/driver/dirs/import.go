@@ -69,8 +69,8 @@ func (i *Importer) Entry(h *tar.Header) error {
 		return i.file(h, local)
 	case tar.TypeSymlink:
 		i.made[name] = madeLink
-		if err := i.checkTarget(name, h.Linkname); err != nil {
-			return err
+		if err := checkTarget(strings.TrimPrefix(name, i.below), h.Linkname); err != nil {
+			return fmt.Errorf("%w; remove it before the export", err)
 		}
 		return i.root.Symlink(filepath.FromSlash(h.Linkname), local)
 	case tar.TypeLink:
@@ -125,9 +125,9 @@ func (i *Importer) local(name string) string {
 // checkTarget refuses a link that could lead out of its state directory. Steps
 // upward come first and are no more than the directories above the link, which
 // are real ones; from there it goes down, perhaps through links of which the
-// same is true.
-func (i *Importer) checkTarget(name, target string) error {
-	out := fmt.Errorf("it is a link to %.200q, which leads out of the state; remove it before the export", target)
+// same is true. The name is that of the link, from the directory of the state on.
+func checkTarget(name, target string) error {
+	out := fmt.Errorf("it is a link to %.200q, which leads out of the state", target)
 	if target == "" || strings.ContainsAny(target, "\x00\\") || path.IsAbs(target) || filepath.VolumeName(target) != "" {
 		return out
 	}
@@ -145,7 +145,7 @@ func (i *Importer) checkTarget(name, target string) error {
 		}
 	}
 	// NAME/link may go up not at all.
-	if above := strings.Count(strings.TrimPrefix(name, i.below), "/") - 1; up > max(above, 0) {
+	if above := strings.Count(name, "/") - 1; up > max(above, 0) {
 		return out
 	}
 	return nil

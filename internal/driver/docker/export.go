@@ -44,7 +44,32 @@ func pieceName(n int) string { return fmt.Sprintf("v%d", n) }
 
 // Export implements driver.Keeper.
 func (d *Driver) Export(ctx context.Context, s driver.Snapshot, w io.Writer) error {
+	err := d.CheckExport(ctx, s)
+	if err != nil {
+		return err
+	}
 	if err := d.export(ctx, s, w); err != nil {
+		return fmt.Errorf("server %q: export its snapshot: %w", s.Server, err)
+	}
+	return nil
+}
+
+var _ driver.ExportChecker = (*Driver)(nil)
+
+// CheckExport implements driver.ExportChecker. Links in a container lead nowhere
+// but in it.
+func (d *Driver) CheckExport(ctx context.Context, s driver.Snapshot) error {
+	if s.Dir == "" {
+		return nil
+	}
+	h, err := readHolding(s.Dir)
+	if err == nil {
+		err = d.snapshotHolds(ctx, s.Server, h)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = errors.New("it is gone")
+	}
+	if err != nil {
 		return fmt.Errorf("server %q: export its snapshot: %w", s.Server, err)
 	}
 	return nil

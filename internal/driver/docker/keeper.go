@@ -34,7 +34,7 @@ func (d *Driver) stateOf(spec driver.Spec) (*holding, error) {
 	}
 	h, err := readHolding(spec.State)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("its state in %s was not made, or is gone", spec.State)
+		return nil, vanished(spec, "its state "+spec.State)
 	}
 	if err != nil {
 		return nil, err
@@ -81,6 +81,9 @@ func (d *Driver) seed(ctx context.Context, spec driver.Spec, src driver.Source) 
 	}
 	from, err := d.frozen(*src.From, spec)
 	if err != nil {
+		return err
+	}
+	if err := d.snapshotHolds(ctx, spec.Server, from); err != nil {
 		return err
 	}
 	if src.Take && !from.Files && src.From.Dir != "" && len(missing(spec, from)) == 0 {
@@ -140,6 +143,9 @@ func (d *Driver) freeze(ctx context.Context, spec driver.Spec, dir string) (driv
 		return driver.Snapshot{}, err
 	}
 	if _, err := e.ready(ctx); err != nil {
+		return driver.Snapshot{}, err
+	}
+	if err := e.holds(ctx, spec, *state); err != nil {
 		return driver.Snapshot{}, err
 	}
 	var size int64

@@ -34,6 +34,7 @@ func (b *bench) run(t *testing.T) {
 		{"removed behind our back", testRemoved},
 		{"sweep after a crash", testSweep},
 		{"recover what nobody owns", testRecover},
+		{"a volume that vanished", testVanished},
 		{"template on a volume", testTemplateVolume},
 		{"template in the root", testTemplateRoot},
 		{"image volumes belong to the root", testImageVolumes},

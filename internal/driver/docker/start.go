@@ -58,6 +58,11 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	if err != nil {
 		return nil, err
 	}
+	if state != nil {
+		if err := e.holds(ctx, spec, *state); err != nil {
+			return nil, err
+		}
+	}
 	r, err := e.plan(spec, f)
 	if err != nil {
 		return nil, err

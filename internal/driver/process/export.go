@@ -33,6 +33,18 @@ func (d *Driver) Export(ctx context.Context, s driver.Snapshot, w io.Writer) err
 	return nil
 }
 
+// CheckExport implements driver.ExportChecker.
+func (d *Driver) CheckExport(ctx context.Context, s driver.Snapshot) error {
+	f, err := thaw(s)
+	if err == nil {
+		err = dirs.CheckExport(ctx, f.Dirs, s.Dir)
+	}
+	if err != nil {
+		return fmt.Errorf("server %q: %w", s.Server, err)
+	}
+	return nil
+}
+
 func export(ctx context.Context, s driver.Snapshot, w io.Writer) error {
 	f, err := thaw(s)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/dirs"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
 	"github.com/tine-mcp/tine/internal/driver/parcel/parceltest"
 )
@@ -76,7 +77,8 @@ func TestExportAndImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	drivertest.Write(t, filepath.Join(spec.State, "data/a/b/c"), "c")
-	if err := os.Remove(filepath.Join(spec.State, "gone")); err != nil {
+	// As an instance ends that has removed its own.
+	if err := errors.Join(os.Remove(filepath.Join(spec.State, "gone")), dirs.Note(spec.State, spec.State, spec.Dirs)); err != nil {
 		t.Fatal(err)
 	}
 	snap, err := d.Freeze(t.Context(), spec, nil, filepath.Join(dir, "snap"))

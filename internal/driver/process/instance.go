@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/dirs"
 	"github.com/tine-mcp/tine/internal/driver/folder"
 	"github.com/tine-mcp/tine/internal/driver/lines"
 )
@@ -23,6 +24,7 @@ import (
 // child's family, and keeps the log short meanwhile. Stop and Leave wait for it.
 type instance struct {
 	h      driver.Handle
+	rec    record
 	grace  time.Duration
 	log    *slog.Logger
 	child  *child
@@ -62,6 +64,11 @@ func (i *instance) watch() {
 	close(i.exited)
 	how, endErr := i.child.end(i.askUntil)
 	i.conn.End()
+	if len(i.rec.Dirs) > 0 { // what it has removed itself is not missing
+		if err := dirs.Note(i.rec.State, i.rec.State, i.rec.Dirs); err != nil {
+			i.log.Debug("directories of a state not noted", "server", i.h.Server, "err", err)
+		}
+	}
 
 	i.mu.Lock()
 	i.endErr = endErr

@@ -66,15 +66,18 @@ func (d *Driver) seed(ctx context.Context, spec driver.Spec, src driver.Source) 
 		from.Dirs, from.Folder = f.Dirs, src.From.Dir
 	}
 	plan, err := dirs.Plan(spec.Server, spec.Dirs, spec.State, from)
-	if err != nil || plan.Empty() {
+	if err != nil || len(spec.Dirs) == 0 {
 		return errors.Join(err, ctx.Err())
 	}
 	return folder.FillState(spec.State, func() error {
-		if err := plan.Make(ctx, src.Progress); err != nil {
-			plan.GiveBack()
-			return err
+		err := plan.Make(ctx, src.Progress)
+		if err == nil {
+			err = dirs.Note(spec.State, spec.State, spec.Dirs)
 		}
-		return nil
+		if err != nil {
+			plan.GiveBack()
+		}
+		return err
 	})
 }
 
@@ -95,6 +98,11 @@ func (d *Driver) freeze(ctx context.Context, spec driver.Spec, runs bool, dir st
 	if len(spec.Dirs) == 0 {
 		return snapshot(spec.Server, "", frozen{}, 0)
 	}
+	if !runs {
+		if err := intact(spec); err != nil {
+			return s, err
+		}
+	}
 	err = folder.Fill(dir, func() error {
 		set, size, err := dirs.Freeze(ctx, spec.Dirs, dir, spec.State, runs)
 		if err == nil {
@@ -103,6 +111,20 @@ func (d *Driver) freeze(ctx context.Context, spec driver.Spec, runs bool, dir st
 		return err
 	})
 	return s, err
+}
+
+// intact looks that a state on which nothing runs has what it was left with, and tells
+// the session where it has not.
+func intact(spec driver.Spec) error {
+	what, err := dirs.Vanished(spec.State, spec.State, spec.Dirs)
+	if err != nil || what == "" {
+		return err
+	}
+	err = driver.Vanished(spec.Server, spec.Session, what)
+	if spec.OnDamage != nil {
+		spec.OnDamage(err)
+	}
+	return err
 }
 
 // Discard implements driver.Keeper.

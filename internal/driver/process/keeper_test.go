@@ -145,7 +145,7 @@ func halfMade(t *testing.T, dir string) (path string) {
 			t.Error(err)
 		}
 		for _, e := range entries {
-			if strings.HasPrefix(e.Name(), ".") {
+			if strings.HasPrefix(e.Name(), ".") && e.IsDir() {
 				path = filepath.Join(dir, e.Name())
 			}
 		}

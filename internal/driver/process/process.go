@@ -60,6 +60,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/dirs"
 	"github.com/tine-mcp/tine/internal/driver/folder"
 	"github.com/tine-mcp/tine/internal/driver/lines"
 )
@@ -95,7 +96,9 @@ var (
 	_ driver.Driver  = (*Driver)(nil)
 	_ driver.Sweeper = (*Driver)(nil)
 	_ driver.Keeper  = (*Driver)(nil)
-	_ driver.Placer  = (*Driver)(nil)
+
+	_ driver.ExportChecker = (*Driver)(nil)
+	_ driver.Placer        = (*Driver)(nil)
 )
 
 // New returns a driver. It owns nothing until something is started.
@@ -156,6 +159,9 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 			folder.Remove(dir, recordName)
 		}
 	}()
+	if err := intact(spec); err != nil {
+		return nil, err
+	}
 	m := d.mountOf(spec)
 	if spec, err = fillIn(spec, m); err != nil {
 		return nil, err
@@ -164,6 +170,12 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 		return nil, err
 	}
 	rec := newRecord(spec.StopGrace, d.opts.StopGrace)
+	if len(spec.Dirs) > 0 {
+		rec.State, rec.Dirs = spec.State, spec.Dirs
+		if err := dirs.Note(spec.State, spec.State, spec.Dirs); err != nil {
+			return nil, fmt.Errorf("note the directories of its state: %w", err)
+		}
+	}
 	env := childEnv(d.opts.Environ, spec.Env, spec.Cwd, rec.Token)
 	path, err := lookup(spec, env, m)
 	if err != nil {
@@ -206,7 +218,7 @@ func (d *Driver) newInstance(h driver.Handle, rec record, c *child, p lines.Pipe
 		log = slog.New(slog.DiscardHandler)
 	}
 	i := &instance{
-		h: h, grace: rec.grace(), log: log, child: c, stderr: stderr,
+		h: h, rec: rec, grace: rec.grace(), log: log, child: c, stderr: stderr,
 		exited: make(chan struct{}), done: make(chan struct{}), watched: make(chan struct{}),
 		holding: make(chan struct{}, 1), leaving: make(chan struct{}),
 	}

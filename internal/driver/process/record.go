@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/folder"
 	"github.com/tine-mcp/tine/internal/driver/procid"
 )
@@ -18,6 +19,9 @@ type record struct {
 	Token string `json:"token"`
 	procid.ID
 	GraceMS int64 `json:"grace_ms,omitempty"`
+	// State is the folder of the state, and Dirs the directories declared in it.
+	State string            `json:"state,omitempty"`
+	Dirs  []driver.StateDir `json:"dirs,omitempty"`
 }
 
 func newRecord(grace, fallback time.Duration) record {

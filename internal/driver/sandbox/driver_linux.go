@@ -12,6 +12,7 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/lines"
 	"github.com/tine-mcp/tine/internal/driver/sandbox/egress"
+	"github.com/tine-mcp/tine/internal/driver/sandbox/layout"
 )
 
 // Driver runs sandboxes. Make it with New.
@@ -27,6 +28,7 @@ type Driver struct {
 	pool    pool
 	stores  stores
 	sights  sights
+	sums    layout.Sums
 	live    sync.Map // *instance: those that run
 	watch   watch
 	kept    kept

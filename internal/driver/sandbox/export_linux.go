@@ -44,6 +44,18 @@ func (d *Driver) Export(ctx context.Context, s driver.Snapshot, w io.Writer) err
 	return nil
 }
 
+// CheckExport implements driver.ExportChecker.
+func (d *Driver) CheckExport(ctx context.Context, s driver.Snapshot) error {
+	r, err := thaw(s)
+	if err == nil {
+		err = dirs.CheckExport(ctx, r.Dirs, dirsOf(s.Dir))
+	}
+	if err != nil {
+		return fmt.Errorf("server %q: %w", s.Server, err)
+	}
+	return nil
+}
+
 func export(ctx context.Context, s driver.Snapshot, w io.Writer) error {
 	r, err := thaw(s)
 	if err != nil {
@@ -55,7 +67,7 @@ func export(ctx context.Context, s driver.Snapshot, w io.Writer) error {
 			return err
 		}
 		image := *r.Image
-		image.Unread = nil
+		image.Unread, image.Needs = nil, nil
 		head.Image = &image
 	}
 	out, err := exportForm.Write(ctx, w, head)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"sync"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/sandbox/layout"
 )
 
 // unfit is why a memory will never go on here, unlike what may be mended.
@@ -24,7 +26,7 @@ func (u unfit) Unwrap() []error { return []error{u.error, driver.ErrUnfit} }
 // fits says why a memory can't go on here; nil where it can.
 func (d *Driver) fits(i imageInfo) error {
 	if i.Arch != runtime.GOARCH {
-		return unfit{fmt.Errorf("it was made on another kind of machine (%s, and this is %s); make it again here", i.Arch, runtime.GOARCH)}
+		return unfit{fmt.Errorf("it was made on another kind of machine (%s, and this is %s)", i.Arch, runtime.GOARCH)}
 	}
 	here := cpuFeatures()
 	var lacks []string
@@ -34,7 +36,7 @@ func (d *Driver) fits(i imageInfo) error {
 		}
 	}
 	if len(lacks) > 0 {
-		return unfit{fmt.Errorf("it was made on another CPU, and the CPU here lacks %s; make it again here", strings.Join(lacks, ", "))}
+		return unfit{fmt.Errorf("it was made on another CPU, and the CPU here lacks %s", strings.Join(lacks, ", "))}
 	}
 	_, err := d.helpers.reads(i.Runsc, i.GVisor)
 	return err
@@ -42,14 +44,48 @@ func (d *Driver) fits(i imageInfo) error {
 
 // suits says why a memory is not one of what a sandbox would be made of now; nil
 // where it is. A digest that is empty is not known.
-func (i imageInfo) suits(base, program string) error {
-	switch {
-	case base != "" && i.Base != "" && base != i.Base:
-		return unfit{errors.New("the root has changed since it was made (the program or its packages, what is installed on the system, or sandbox.root, allow_read, allow_write or deny_read in the config); make it again")}
-	case program != "" && i.Program != "" && program != i.Program:
-		return unfit{errors.New("the server is another program since it was made (its command, its user, its directories or its network); make it again")}
+func (i imageInfo) suits(p *plan) error {
+	if err := i.suitsRoot(p); err != nil {
+		return err
+	}
+	if i.Program != "" && i.Program != p.program() {
+		return unfit{errors.New("the server is another program since it was made (its command, its user, its directories or its network)")}
 	}
 	return nil
+}
+
+// suitsRoot is suits for the root alone. An earlier version told it by the times of
+// files.
+func (i imageInfo) suitsRoot(p *plan) error {
+	if i.Base == "" || i.Base == p.base || i.Base == p.stamp {
+		return nil
+	}
+	return unfit{fmt.Errorf("the root has changed since it was made (%s)", i.changed(p))}
+}
+
+// changed says what of the root has, as far as that was noted.
+func (i imageInfo) changed(p *plan) string {
+	var all []string
+	for _, at := range slices.Sorted(maps.Keys(i.Needs)) {
+		switch now, there := p.needs[at]; {
+		case now == i.Needs[at]:
+		case at == layout.NeedsConfig:
+			all = append(all, "what its config shows it: sandbox.root, user, hostname, network, allow_read, allow_write or deny_read")
+		case !there:
+			all = append(all, at+" is gone")
+		default:
+			all = append(all, at+" is another")
+		}
+	}
+	for _, at := range slices.Sorted(maps.Keys(p.needs)) {
+		if _, was := i.Needs[at]; !was && len(i.Needs) > 0 {
+			all = append(all, at+" is new")
+		}
+	}
+	if len(all) == 0 {
+		return "the program or its packages, what is installed on the system, or sandbox.root, allow_read, allow_write or deny_read in the config"
+	}
+	return strings.Join(all, ", ")
 }
 
 // goesOn looks that a spec can go on from the memory of a snapshot. What the
@@ -63,13 +99,16 @@ func (d *Driver) goesOn(ctx context.Context, spec driver.Spec, r stateRecord) er
 	err := d.fits(*r.Image)
 	known := rootOf{spec.Server, r.Image.Base}
 	if err == nil && !d.kept.suited(known, false) {
-		base, _, planErr := d.digests(ctx, spec)
+		p, planErr := d.plan(ctx, spec)
 		if planErr != nil { // which Start will say
 			return ctx.Err()
 		}
-		if err = r.Image.suits(base, ""); err == nil {
+		if err = r.Image.suitsRoot(p); err == nil {
 			d.kept.suited(known, true)
 		}
+	}
+	if errors.As(err, new(unfit)) {
+		return fmt.Errorf("%w; make it again%s", err, r.anew(spec.Server))
 	}
 	if err != nil {
 		return fmt.Errorf("%w%s", err, r.anew(spec.Server))
@@ -80,13 +119,12 @@ func (d *Driver) goesOn(ctx context.Context, spec driver.Spec, r stateRecord) er
 // continues looks that an instance can go on from the memory in its state, which
 // may have been there for long.
 func (d *Driver) continues(server string, i imageInfo, p *plan) error {
+	if d.kept.suited(rootOf{server, i.Base}, false) {
+		i.Base = "" // an instance of ours had it when it was frozen
+	}
 	err := d.fits(i)
 	if err == nil {
-		base := p.base
-		if d.kept.suited(rootOf{server, i.Base}, false) {
-			base = "" // an instance of ours had it when it was frozen
-		}
-		err = i.suits(base, p.program())
+		err = i.suits(p)
 	}
 	if err != nil {
 		return fmt.Errorf("the memory in its state does not fit here: %w", err)

@@ -28,6 +28,11 @@ func (d *Driver) freeze(ctx context.Context, spec driver.Spec, inst driver.Insta
 	if err := ctx.Err(); err != nil {
 		return driver.Snapshot{}, err
 	}
+	if inst == nil {
+		if _, err := d.stateOf(spec); err != nil {
+			return driver.Snapshot{}, d.damaged(spec, err)
+		}
+	}
 	s := driver.Snapshot{Driver: driverName, Server: spec.Server, Carries: driver.CarryFiles}
 	f := &freezing{d: d, spec: spec, dir: dir, runs: inst != nil}
 	if spec.Carry != driver.CarryFiles && d.Carries(spec) == driver.CarryMemory {

@@ -156,7 +156,7 @@ func (h *helpers) reads(hash, gvisor string) (string, error) {
 		return "", err
 	}
 	if gvisor == "" || gvisor == control.Unknown || run.gvisor != gvisor {
-		return "", unfit{fmt.Errorf("it was made by another build of Tine, with gVisor %s, and this one has %s; make it again", orUnknown(gvisor), run.gvisor)}
+		return "", unfit{fmt.Errorf("it was made by another build of Tine, with gVisor %s, and this one has %s", orUnknown(gvisor), run.gvisor)}
 	}
 	return ours, nil
 }

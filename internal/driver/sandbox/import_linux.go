@@ -87,11 +87,11 @@ func (d *Driver) admit(server string, i *importer) error {
 		d.opts.Log.Warn("a snapshot is imported without the memory in it, which does not fit here; the server begins anew on its directories", "server", server, "error", err)
 		i.rec.Image, i.without = nil, true
 	default:
-		return fmt.Errorf("it does not fit here: %w", err)
+		return fmt.Errorf("it does not fit here: %w; make it again here", err)
 	}
 	if i.rec.Image != nil {
 		// Nobody else's, whatever it says: what is alike has the same.
-		i.rec.Image.ID, i.rec.Image.Unread = rand.Text(), nil
+		i.rec.Image.ID, i.rec.Image.Unread, i.rec.Image.Needs = rand.Text(), nil, nil
 	}
 	return nil
 }

@@ -221,8 +221,9 @@ func (i *instance) Dial(ctx context.Context) (driver.Link, error) {
 	i.fresh = false
 	i.mu.Unlock()
 	if fresh {
+		// The next instance would go on from it, and forget what is done from here on.
 		if err := i.d.took(i.rec.State); err != nil {
-			i.log.Warn("the memory of a server stays in its state", "server", i.h.Server, "error", err)
+			return driver.Link{}, fmt.Errorf("server %q: %w", i.h.Server, err)
 		}
 	}
 	if i.web != nil {

@@ -14,7 +14,10 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/folder"
 )
 
-var _ driver.Keeper = (*Driver)(nil)
+var (
+	_ driver.Keeper        = (*Driver)(nil)
+	_ driver.ExportChecker = (*Driver)(nil)
+)
 
 // Carries implements driver.Keeper.
 func (d *Driver) Carries(spec driver.Spec) string {
@@ -97,6 +100,11 @@ func (d *Driver) fill(ctx context.Context, spec driver.Spec, src driver.Source, 
 	}
 	if err := plan.Make(ctx, src.Progress); err != nil {
 		return err
+	}
+	if len(spec.Dirs) > 0 {
+		if err := dirs.Note(spec.State, dirsOf(spec.State), spec.Dirs); err != nil {
+			return err
+		}
 	}
 	return state.write(spec.State, false)
 }

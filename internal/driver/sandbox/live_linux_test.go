@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
 )
@@ -60,7 +61,7 @@ func TestRestOutlivesChangesOfAShownFolder(t *testing.T) {
 
 // rest has a server that sees a folder, but for two places in it, do something, and
 // lays it to rest.
-func (p *prison) rest(t *testing.T, notes string, do func(c *cell)) driver.Spec {
+func (p *prison) rest(t *testing.T, notes string, do func(c *cell), change ...func(*driver.Spec)) driver.Spec {
 	t.Helper()
 	for _, file := range []string{"/a", "/dir/b", "/only/x", "/private/key"} {
 		putFile(t, notes+file, file)
@@ -70,6 +71,9 @@ func (p *prison) rest(t *testing.T, notes string, do func(c *cell)) driver.Spec 
 		s.Sandbox.AllowRead = []string{notes}
 		s.Sandbox.DenyRead = []string{notes + "/private", notes + "/only/later"}
 	})
+	for _, c := range change {
+		c(&spec)
+	}
 	if err := p.d.Seed(t.Context(), spec, driver.Source{}); err != nil {
 		t.Fatal(err)
 	}
@@ -103,5 +107,71 @@ func TestRestWithoutAFileThatIsOpen(t *testing.T) {
 	}
 	if got := newCell(t, inst).gets(t, "read", "path", "/tmp/memory"); got != "I remember" {
 		t.Errorf("it remembers %q", got)
+	}
+}
+
+// TestRestOutlivesATouch touches the program of a server that was laid to rest, which
+// goes on, and then changes it: the memory does not fit, and stays until the server
+// may begin anew without it.
+func TestRestOutlivesATouch(t *testing.T) {
+	p := newPrison(t, Options{})
+	program := p.at("home/srv/program")
+	put := func(b []byte) {
+		t.Helper()
+		putFile(t, program, string(b))
+		if err := os.Chmod(program, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var was []byte
+	spec := p.rest(t, p.at("home/notes"), func(*cell) {}, func(s *driver.Spec) {
+		var err error
+		if was, err = os.ReadFile(s.Command); err != nil {
+			t.Fatal(err)
+		}
+		put(was)
+		s.Command = program
+	})
+	remembers := func(d *Driver) string {
+		t.Helper()
+		inst, err := d.Start(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newCell(t, inst)
+		if _, err := os.Stat(imageOf(spec.State)); err == nil {
+			t.Error("its memory is there twice")
+		}
+		defer func() {
+			if err := inst.(driver.Rester).Rest(t.Context(), greetingText); err != nil {
+				t.Fatal(err)
+			}
+		}()
+		return c.gets(t, "list", "path", "/tmp")
+	}
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes(program, later, later); err != nil {
+		t.Fatal(err)
+	}
+	if got := remembers(p.driver(p.d.opts)); !strings.Contains(got, "memory") {
+		t.Errorf("after a touch it remembers %q", got)
+	}
+
+	other := append(slices.Clone(was), 'x')
+	put(other)
+	next := p.driver(p.d.opts)
+	for range 2 {
+		if _, err := next.Start(t.Context(), spec); !errors.Is(err, driver.ErrUnfit) || !strings.Contains(err.Error(), program+" is another") {
+			t.Fatalf("with another program: %v", err)
+		}
+	}
+	put(was)
+	if got := remembers(next); !strings.Contains(got, "memory") {
+		t.Errorf("with its program back it remembers %q", got)
+	}
+	put(other)
+	spec.Anew = true
+	if got := remembers(p.driver(p.d.opts)); strings.Contains(got, "memory") {
+		t.Errorf("it did not begin anew: %q", got)
 	}
 }

@@ -36,7 +36,7 @@ func (i *instance) checkpoint(ctx context.Context, dir string) (imageInfo, error
 	if err != nil {
 		return imageInfo{}, fmt.Errorf("take down what it has not read: %w", err)
 	}
-	info := imageInfo{ID: rand.Text(), Runsc: i.rec.Runsc, GVisor: i.help.gvisor, Arch: runtime.GOARCH, CPU: cpuFeatures(), Base: i.rec.Base, Program: i.rec.Program, Unread: unread, Torn: !i.conn.Whole()}
+	info := imageInfo{ID: rand.Text(), Runsc: i.rec.Runsc, GVisor: i.help.gvisor, Arch: runtime.GOARCH, CPU: cpuFeatures(), Base: i.rec.Base, Program: i.rec.Program, Needs: i.rec.Needs, Unread: unread, Torn: !i.conn.Whole()}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return imageInfo{}, err

@@ -42,6 +42,8 @@ type plan struct {
 	gid    int
 	root   control.Root
 	base   string // digest of what a memory needs of the root
+	stamp  string // and as an earlier version made it
+	needs  map[string]string
 	rootID string // digest of the root itself: sandboxes with the same one share it
 	mounts []mount
 	net    string // of gVisor: none, sandbox or host
@@ -91,7 +93,7 @@ func (d *Driver) plan(ctx context.Context, spec driver.Spec) (*plan, error) {
 	if err := p.addMounts(spec); err != nil {
 		return nil, err
 	}
-	p.base, p.rootID = digest(l.Digest), digest(p.root)
+	p.base, p.stamp, p.needs, p.rootID = digest(l.Digest), digest(l.Stamp), l.Needs, digest(p.root)
 	if len(l.Live) > 0 {
 		p.rootID = digest(p.root, l.Live) // a root that was made holds on to files that were replaced
 	}
@@ -269,15 +271,6 @@ func digest(of ...any) string {
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:16])
-}
-
-// digests tell whether a memory fits what a spec asks for now.
-func (d *Driver) digests(ctx context.Context, spec driver.Spec) (base, program string, err error) {
-	p, err := d.plan(ctx, spec)
-	if err != nil {
-		return "", "", err
-	}
-	return p.base, p.program(), nil
 }
 
 // flags are those of gVisor.

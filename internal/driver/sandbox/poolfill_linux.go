@@ -163,7 +163,7 @@ func (p *pool) put(s *shelf, m *making) {
 }
 
 func (p *pool) make(ctx context.Context, s *shelf) (_ *making, err error) {
-	m := &making{d: p.d, spec: s.spec, plan: s.plan, open: !s.plan.bare(), rec: record{Sandbox: newName(), Runsc: s.runsc, Flags: s.plan.flags(p.d), Base: s.plan.base, Program: s.plan.program()}}
+	m := &making{d: p.d, spec: s.spec, plan: s.plan, open: !s.plan.bare(), rec: record{Sandbox: newName(), Runsc: s.runsc, Flags: s.plan.flags(p.d), Base: s.plan.base, Needs: s.plan.needs, Program: s.plan.program()}}
 	m.dir = filepath.Join(p.dir(), m.rec.Sandbox)
 	defer func() {
 		if err != nil {

@@ -21,17 +21,18 @@ type record struct {
 	Runsc   string   `json:"runsc"`   // the binary that made it
 	Flags   []string `json:"flags"`   // that it was made with
 	procid.ID
-	Gofer   procid.ID `json:"gofer,omitzero"`
-	State   string    `json:"state,omitempty"`  // the folder of what it remembers
-	Memory  bool      `json:"memory,omitempty"` // and which is nothing but its memory
-	Base    string    `json:"base,omitempty"`   // digests of what a memory of it needs
-	Program string    `json:"program,omitempty"`
-	GraceMS int64     `json:"grace_ms,omitempty"`
-	Port    int       `json:"port,omitempty"` // of a server that speaks HTTP
-	Path    string    `json:"path,omitempty"`
-	Domains []string  `json:"domains,omitempty"` // that it may reach
-	Ordinal int       `json:"ordinal,omitempty"`
-	Limit   int64     `json:"limit,omitempty"` // bytes of memory that it may take, where no cgroup sees to it
+	Gofer   procid.ID         `json:"gofer,omitzero"`
+	State   string            `json:"state,omitempty"`  // the folder of what it remembers
+	Memory  bool              `json:"memory,omitempty"` // and which is nothing but its memory
+	Base    string            `json:"base,omitempty"`   // digests of what a memory of it needs
+	Program string            `json:"program,omitempty"`
+	Needs   map[string]string `json:"needs,omitempty"`
+	GraceMS int64             `json:"grace_ms,omitempty"`
+	Port    int               `json:"port,omitempty"` // of a server that speaks HTTP
+	Path    string            `json:"path,omitempty"`
+	Domains []string          `json:"domains,omitempty"` // that it may reach
+	Ordinal int               `json:"ordinal,omitempty"`
+	Limit   int64             `json:"limit,omitempty"` // bytes of memory that it may take, where no cgroup sees to it
 }
 
 func newName() string { return "tine-" + strings.ToLower(rand.Text()[:20]) }

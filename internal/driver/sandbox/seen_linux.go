@@ -105,6 +105,13 @@ func (s *sights) fresh(ctx context.Context, key string, look func(context.Contex
 	return s.get(ctx, key, look)
 }
 
+// forget has all of them looked for again.
+func (s *sights) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = nil
+}
+
 // renew looks again. Where that fails, the next one to ask hears why.
 func (s *sights) renew(key string, l *looking, look func(context.Context) (*sight, error)) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -131,6 +138,7 @@ func (d *Driver) see(ctx context.Context, spec driver.Spec, w layout.Wanted) (*s
 			return nil, err
 		}
 		w := w
+		w.Sums = &d.sums
 		w.Mode, w.Dir, w.Image, w.Reads, w.Moves = run.mode, run.dir, run.image, run.reads, run.moves
 		w.Command, w.Args, w.Env = run.path, run.args[1:], d.env(spec, run)
 		w.Homes = layout.Homes(lookupEnv(d.opts.Environ, "HOME"))

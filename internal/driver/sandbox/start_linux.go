@@ -68,21 +68,34 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	if err != nil {
 		return nil, err
 	}
+	anew := false
 	if st.Image != nil {
 		if err := d.intact(spec, st.Image); err != nil {
 			return nil, err
 		}
-		if err := d.continues(spec.Server, *st.Image, p); err != nil {
-			return nil, d.forget(spec, err)
+		err := d.continues(spec.Server, *st.Image, p)
+		if errors.As(err, new(unfit)) { // what it does not fit may be mended since it was looked at
+			d.sights.forget()
+			if p, err = d.plan(ctx, spec); err == nil {
+				err = d.continues(spec.Server, *st.Image, p)
+			}
 		}
-		if runsc, err = d.helpers.reads(st.Image.Runsc, st.Image.GVisor); err != nil {
-			return nil, fmt.Errorf("its memory can't be read: %w", err)
+		switch {
+		case errors.As(err, new(unfit)) && spec.Anew:
+			d.opts.Log.Warn("a server begins anew without the memory in its state", "server", spec.Server, "session", spec.Session, "because", err)
+			st, anew = stateRecord{}, true
+		case err != nil:
+			return nil, err
+		default:
+			if runsc, err = d.helpers.reads(st.Image.Runsc, st.Image.GVisor); err != nil {
+				return nil, fmt.Errorf("its memory can't be read: %w", err)
+			}
 		}
 	}
 	rec := record{
 		Sandbox: newName(), Runsc: runsc, Flags: p.flags(d), GraceMS: d.grace(spec).Milliseconds(),
 		Domains: p.box.Domains, Ordinal: spec.Ordinal,
-		State: spec.State, Base: p.base, Program: p.program(), Memory: len(spec.Dirs) == 0 && d.Carries(spec) == driver.CarryMemory,
+		State: spec.State, Base: p.base, Needs: p.needs, Program: p.program(), Memory: len(spec.Dirs) == 0 && d.Carries(spec) == driver.CarryMemory,
 	}
 	if p.box.Transport == config.ContainerHTTP {
 		rec.Port, rec.Path = p.box.Port, p.box.Path
@@ -116,19 +129,11 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	if err := m.run(ctx, st); err != nil {
 		return nil, err
 	}
-	return m.finish(ctx, st)
-}
-
-// forget removes a memory that will never fit again: the next start begins anew,
-// and this one says what is lost.
-func (d *Driver) forget(spec driver.Spec, why error) error {
-	if !errors.As(why, new(unfit)) {
-		return why
+	i, err := m.finish(ctx, st)
+	if err == nil && anew {
+		i.fresh = true // nobody has it yet: the memory in its state goes when it is dialled
 	}
-	if err := d.took(spec.State); err != nil {
-		return errors.Join(why, err)
-	}
-	return fmt.Errorf("%w; what it had in memory is lost: %w", why, driver.ErrLost)
+	return i, err
 }
 
 func (d *Driver) grace(spec driver.Spec) time.Duration {

@@ -54,9 +54,12 @@ type imageInfo struct {
 	CPU     []string `json:"cpu,omitempty"`     // what the CPU could, and programs may have begun to use
 	Base    string   `json:"base,omitempty"`    // digests of what it needs of its root, and of its program; empty where it is
 	Program string   `json:"program,omitempty"` // not known, as of what an earlier version made
-	Unread  []byte   `json:"unread,omitempty"`  // what the program was sent and has not read
-	Torn    bool     `json:"torn,omitempty"`    // and that ends in the middle of a line
-	Size    int64    `json:"size"`              // bytes of the files
+	// Needs is what Base is the digest of, so that it can be said what changed. It
+	// stays on this machine.
+	Needs  map[string]string `json:"needs,omitempty"`
+	Unread []byte            `json:"unread,omitempty"` // what the program was sent and has not read
+	Torn   bool              `json:"torn,omitempty"`   // and that ends in the middle of a line
+	Size   int64             `json:"size"`             // bytes of the files
 	// Sum is a checksum of the files, where the memory waits in a state for the next
 	// gateway. Snapshots have theirs in a list of all that they consist of.
 	Sum string `json:"sum,omitempty"`
@@ -124,13 +127,19 @@ func (d *Driver) stateOf(spec driver.Spec) (stateRecord, error) {
 	r, err := readState(spec.State)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && len(spec.Dirs) == 0:
-		return stateRecord{}, nil
+		return stateRecord{}, nil // a server that could keep nothing when it was made has none
 	case errors.Is(err, fs.ErrNotExist):
-		return stateRecord{}, fmt.Errorf("its state in %s was not made, or is gone", spec.State)
+		return stateRecord{}, driver.Vanished(spec.Server, spec.Session, "its state "+spec.State)
 	case errors.Is(err, errRecord):
 		// What was in memory is gone with everybody's; the directories are there.
 		d.opts.Log.Warn("the record of a state is empty, as after a power cut; the server begins anew", "server", spec.Server, "folder", spec.State)
 		return stateRecord{}, nil
+	case err != nil:
+		return r, err
+	}
+	what, err := dirs.Vanished(spec.State, dirsOf(spec.State), spec.Dirs)
+	if err == nil && what != "" {
+		err = driver.Vanished(spec.Server, spec.Session, what)
 	}
 	return r, err
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/sandbox/layout"
 )
 
 func TestRestAndTake(t *testing.T) {
@@ -92,7 +93,7 @@ func TestStateOf(t *testing.T) {
 	if _, err := d.stateOf(specAt("")); err == nil || !strings.Contains(err.Error(), "no folder") {
 		t.Errorf("with directories and without a folder: %v", err)
 	}
-	if _, err := d.stateOf(specAt("/no/such")); err == nil || !strings.Contains(err.Error(), "was not made, or is gone") {
+	if _, err := d.stateOf(specAt("/no/such")); err == nil || !strings.Contains(err.Error(), "stored data is lost: its state /no/such is gone") {
 		t.Errorf("without its directories: %v", err)
 	}
 	dir := t.TempDir()
@@ -108,6 +109,31 @@ func TestStateOf(t *testing.T) {
 		put(t, filepath.Join(dir, stateName), text)
 		if _, err := d.stateOf(specAt(dir)); (err == nil) != ok {
 			t.Errorf("%.60q: %v", text, err)
+		}
+	}
+}
+
+// What is gone of a state is damage, and nothing empty takes its place.
+func TestAStateThatVanished(t *testing.T) {
+	for _, below := range []string{"", dirsName, dirsName + "/data"} {
+		d, dir := keeper(t, Options{}), t.TempDir()
+		spec := specAt(filepath.Join(dir, "state"))
+		if err := d.Seed(t.Context(), spec, driver.Source{}); err != nil {
+			t.Fatal(err)
+		}
+		told := 0
+		spec.OnDamage = func(error) { told++ }
+		if err := os.RemoveAll(filepath.Join(spec.State, below)); err != nil {
+			t.Fatal(err)
+		}
+		for _, carry := range []string{driver.CarryMemory, driver.CarryFiles} {
+			spec.Carry = carry
+			if _, err := d.Freeze(t.Context(), spec, nil, filepath.Join(dir, "snap")); !errors.As(err, new(*driver.DamageError)) {
+				t.Errorf("without %q: %v", below, err)
+			}
+		}
+		if _, err := d.stateOf(spec); !errors.As(err, new(*driver.DamageError)) || told != 2 {
+			t.Errorf("without %q: %v, told %d times", below, err, told)
 		}
 	}
 }
@@ -182,14 +208,20 @@ func TestLinkWhereThereAreNoLinks(t *testing.T) {
 }
 
 func TestSuits(t *testing.T) {
-	i := imageInfo{Base: "a", Program: "b"}
-	for name, test := range map[string]struct{ root, program, want string }{
-		"the same":        {"a", "b", ""},
-		"not known":       {"", "", ""},
-		"another root":    {"x", "b", "the root has changed since"},
-		"another program": {"a", "x", "another program since"},
+	p := &plan{args: []string{"srv"}, base: "a", stamp: "old", needs: map[string]string{layout.NeedsConfig: "1", "/srv/x": "2", "/srv/y": "3"}}
+	for name, test := range map[string]struct {
+		image imageInfo
+		want  string
+	}{
+		"the same":           {imageInfo{Base: "a", Program: p.program()}, ""},
+		"an earlier version": {imageInfo{Base: "old", Program: p.program()}, ""},
+		"not known":          {imageInfo{}, ""},
+		"another root":       {imageInfo{Base: "x"}, "the root has changed since it was made (the program or its packages"},
+		"another file":       {imageInfo{Base: "x", Needs: map[string]string{layout.NeedsConfig: "1", "/srv/x": "0", "/srv/z": "0"}}, "(/srv/x is another, /srv/z is gone, /srv/y is new)"},
+		"another config":     {imageInfo{Base: "x", Needs: map[string]string{layout.NeedsConfig: "0", "/srv/x": "2", "/srv/y": "3"}}, "(what its config shows it"},
+		"another program":    {imageInfo{Base: "a", Program: "x"}, "another program since"},
 	} {
-		err := i.suits(test.root, test.program)
+		err := test.image.suits(p)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -82,6 +82,8 @@ type Wanted struct {
 	Hostname string // default sandbox
 	Network  bool   // names are looked up as on the host
 
+	Sums *Sums `json:"-"` // of files that were read before; nil for none
+
 	host host // in tests another one
 }
 
@@ -90,8 +92,11 @@ type Layout struct {
 	Parts []control.Part // parents before what is in them
 	Masks []string       // paths in the root that must be covered
 	// Digest changes with what a memory that was made on the root needs to go on:
-	// with what was asked for, and when programs of the host change.
-	Digest string
+	// with what was asked for, and when programs of the host change. Stamp is how an
+	// earlier version told it, by size and time of all files.
+	Digest, Stamp string
+	// Needs is what the digest is of, by path, so that it can be said what changed.
+	Needs map[string]string
 	// Live are folders that the root shows entry by entry, as they were listed.
 	Live []Stamp
 
@@ -140,7 +145,7 @@ func Plan(w Wanted) (*Layout, error) {
 	if len(b) > maxBytes {
 		return nil, fmt.Errorf("the root of the sandbox has too many parts (%d, and %d masks); allow or deny whole folders instead of many things in them", len(l.Parts), len(l.Masks))
 	}
-	l.Digest = p.digest()
+	p.digest(l)
 	return l, nil
 }
 
@@ -159,7 +164,7 @@ type planner struct {
 	bound        []place  // what binds returned last
 	links        []link   // that lead to what is shown
 	must         []string // what may not be masked: the command, and its script
-	stamps       []string // files whose size and time count for the digest
+	stamps       []string // files that count for the digest
 }
 
 // A wish is a path of the host that must be seen.

@@ -1,0 +1,89 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/upstream"
+)
+
+// unfitMemory is a memory in the state of a server that does not fit: the program
+// or the machine has changed since it was suspended. It is a damage like any other,
+// but it is taken back where the memory fits again.
+type unfitMemory struct {
+	Damage api.Damage `json:"damage"`
+	// Told says that a call was: the next one begins anew.
+	Told bool `json:"told,omitempty"`
+}
+
+// unfit marks a session whose server has such a memory, once. It counts as a loss of
+// what the server remembers, whatever files are kept.
+func (s *Session) unfit(e *Entry, why string) {
+	s.r.damageWith(s, api.Damage{Server: e.ID, Why: why, Kept: e.kept(), Memory: e.kept() == api.KeptFiles}, false, true)
+}
+
+// unfitOf returns the memory of a server that does not fit, if there is one.
+func (s *Session) unfitOf(server string) (unfitMemory, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u, ok := s.facts.Unfit[server]
+	return u, ok
+}
+
+// tellUnfit is what a call is told that meets a memory which does not fit; nil where
+// one was told before, and this one begins anew.
+func (s *Session) tellUnfit(e *Entry, why string) error {
+	server := e.ID
+	s.unfit(e, why) // where this session has not used the server before
+	const kept = "its memory is kept, and this call was not made"
+	if s.refusing() {
+		return upstream.Gone(&api.Error{Kind: api.KindLost, Server: server, Message: fmt.Sprintf(
+			"server %q: %s; %s: session %s is damaged and sessions.on_loss is refuse; put back what has changed, and the next call goes on with the memory, or rewind the session to a snapshot from before, or close it", server, why, kept, s.ID)})
+	}
+	told := false
+	s.changeUnfit(server, func(f *facts) {
+		u := f.Unfit[server]
+		told, u.Told = u.Told, true
+		f.Unfit[server] = u
+	})
+	if told {
+		return nil
+	}
+	return upstream.Gone(&api.Error{Kind: api.KindLost, Server: server, Message: fmt.Sprintf(
+		"server %q: %s; %s: put back what has changed, and the next call goes on with the memory; otherwise the next call begins anew and the memory is removed; session %s is marked as damaged", server, why, kept, s.ID)})
+}
+
+// fitsAgain hears that a server has started. What did not fit before is lost if it
+// began anew; otherwise nothing is.
+func (s *Session) fitsAgain(server string, anew bool) {
+	s.changeUnfit(server, func(f *facts) {
+		if !anew {
+			f.Damaged = api.RemoveDamage(f.Damaged, f.Unfit[server].Damage)
+			s.r.o.Log.Info("the memory of a server fits again", "session", s.ID, "server", server)
+		}
+		delete(f.Unfit, server)
+	})
+}
+
+// changeUnfit changes what is known of a memory that does not fit, where there is
+// one. What can't be written down counts all the same, and is written later.
+func (s *Session) changeUnfit(server string, edit func(*facts)) {
+	if _, ok := s.unfitOf(server); !ok {
+		return
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	s.mu.Lock()
+	if _, ok := s.facts.Unfit[server]; !ok || s.ended {
+		s.mu.Unlock()
+		return
+	}
+	s.facts.Unfit = maps.Clone(s.facts.Unfit)
+	edit(&s.facts)
+	s.facts.Rev++
+	s.unsaved = true
+	s.mu.Unlock()
+	s.saveDamage(context.WithoutCancel(s.r.life))
+}
