@@ -93,7 +93,7 @@ func (c *cli) serve(ctx context.Context, o serveFlags, welcome func(*service)) e
 	log := telemetry.NewLogger(c.stderr, cfg.Log.Level, cfg.Log.Format, redact)
 	warnAll(log, cfg)
 	p, err := newService(ctx, serviceOptions{
-		Config: cfg, Load: load, Options: c.serveOptions(), State: state,
+		Config: cfg, Load: load, Options: c.serveOptions(), State: state, StateFlag: c.stateFlag(state),
 		Listen: true, Keep: o.keep, Orchestrate: o.orchestrate, Version: c.version, Redact: redact, Log: log,
 	})
 	if err != nil {

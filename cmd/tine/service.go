@@ -37,8 +37,10 @@ type serviceOptions struct {
 	Load    func() (*config.Config, error) // reads the config again
 	Options config.Options
 	State   string
-	Listen  bool // over HTTP
-	Keep    bool // leave instances running for the next gateway
+	// StateFlag is what commands need to mean this state folder; see cli.stateFlag.
+	StateFlag string
+	Listen    bool // over HTTP
+	Keep      bool // leave instances running for the next gateway
 	// Orchestrate serves the orchestration API too.
 	Orchestrate bool
 	Version     string
@@ -87,7 +89,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 		}
 		return nil, err
 	}
-	db, id, err := openDatabase(ctx, o.State)
+	db, id, err := openDatabase(ctx, o.State, o.StateFlag)
 	if err != nil {
 		return nil, err
 	}

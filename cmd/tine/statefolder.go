@@ -31,6 +31,8 @@ type inventory struct {
 	Journal   int `json:"journal"`   // files
 	Engines   int `json:"engines"`   // records of container engines and orchestrators
 	Backups   int `json:"backups"`
+	// Access counts the changes of tokens and of what is switched at run time.
+	Access int64 `json:"access_changes"`
 }
 
 func takeInventory(state string) (inventory, error) {
@@ -57,7 +59,12 @@ func takeInventory(state string) (inventory, error) {
 	count(&inv.Engines, "docker", nil)
 	count(&inv.Engines, "remote", nil)
 	count(&inv.Backups, backupFolder, nil)
-	return inv, failed
+	access, _, err := sqlite.ReadAccess(state)
+	if errors.Is(err, sqlite.ErrAccessFile) {
+		err, access.Changes = nil, 1 // or more
+	}
+	inv.Access = access.Changes
+	return inv, errors.Join(failed, err)
 }
 
 // glob lists what is in a folder, or with /* at its end in all folders of it.
@@ -113,6 +120,7 @@ func (i inventory) String() string {
 	add(i.Journal, "journal file", "journal files")
 	add(i.Engines, "record of a container engine or orchestrator", "records of container engines and orchestrators")
 	add(i.Backups, "backup", "backups")
+	add(int(i.Access), "change of tokens or switches", "changes of tokens and switches")
 	switch n := len(parts); n {
 	case 0:
 		return "nothing"
@@ -126,7 +134,7 @@ func (i inventory) String() string {
 // openDatabase opens the database of a state folder that the caller has locked,
 // and returns the id of its gateway. A new database is made only in a folder that
 // holds nothing: beside what others know, it would take all of that for nobody's.
-func openDatabase(ctx context.Context, state string) (_ *sqlite.DB, id string, err error) {
+func openDatabase(ctx context.Context, state, flag string) (_ *sqlite.DB, id string, err error) {
 	path := databaseOf(state)
 	why, err := sqlite.Missing(ctx, path)
 	if err != nil {
@@ -142,7 +150,7 @@ func openDatabase(ctx context.Context, state string) (_ *sqlite.DB, id string, e
 				"Run `tine state restore` to bring the database back from a backup, or `tine state set-aside` to keep all of it in a folder aside and begin anew", path, why, inv)
 		}
 	}
-	db, err := sqlite.Open(ctx, path)
+	db, err := sqlite.OpenState(ctx, path, flag)
 	if err != nil {
 		return nil, "", err
 	}

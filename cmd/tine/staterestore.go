@@ -37,6 +37,8 @@ func newStateRestoreCmd(c *cli) *cobra.Command {
   - Sessions whose folders are gone are closed: they were closed since.
   - Tokens do not work until they are confirmed, as one that was revoked since is
     in the backup too: tine token confirm.
+  - Where there were tokens and none comes back, nobody comes in without a token
+    until you make one, or let everybody on this machine in: tine token confirm --all.
   - Programs that an earlier gateway left running go on.
 
 Without a backup, or with --from folders, the database is made anew from what the
@@ -185,6 +187,9 @@ type restoreResult struct {
 	SnapshotsGone []string    `json:"snapshots_gone"`
 	Unreadable    []string    `json:"unreadable"`
 	Unconfirmed   []string    `json:"tokens_unconfirmed"`
+	// TokensLost is set where there were tokens, or it can't be told, and none came
+	// back: nobody comes in without a token before an operator has said so.
+	TokensLost bool `json:"tokens_lost"`
 }
 
 func (r *restoreResult) found(f session.Reconciled) {
@@ -237,6 +242,9 @@ func (c *cli) restoreState(ctx context.Context, o restoreFlags) error {
 	if len(res.Unconfirmed) > 0 {
 		fmt.Fprintln(c.stderr, "no token works before it is confirmed: see tine token list, then tine token confirm")
 	}
+	if res.TokensLost {
+		c.say("%s", tokensLost)
+	}
 	return nil
 }
 
@@ -263,6 +271,9 @@ func (c *cli) sayRestore(r *restoreResult) {
 	list(r.SnapshotsGone, "  %d snapshots are forgotten: their folders are gone, or say that they were deleted")
 	list(r.Unreadable, "  %d folders have records that can't be read; they stay as they are")
 	list(r.Unconfirmed, "  %d tokens have to be confirmed")
+	if r.TokensLost {
+		say("  no tokens come back, and there were some or it can't be told: nobody comes in without a token until you make one or confirm that")
+	}
 }
 
 // restoring makes the next database of a state folder in a place of its own, and
@@ -295,9 +306,27 @@ func (r restoring) prepare(ctx context.Context, from foundBackup) (*restoreResul
 		for _, t := range tokens {
 			res.Unconfirmed = append(res.Unconfirmed, t.Name)
 		}
+		if err != nil {
+			return err
+		}
+		was, known, err := r.access()
+		if err != nil {
+			return err
+		}
+		lost, err := db.TokensLost(ctx)
+		res.TokensLost = len(tokens) == 0 && (lost || was.Guarded || !known)
 		return err
 	})
 	return res, err
+}
+
+// access reads what is known about access besides the database.
+func (r restoring) access() (was sqlite.Access, known bool, err error) {
+	was, known, err = sqlite.ReadAccess(r.state)
+	if errors.Is(err, sqlite.ErrAccessFile) {
+		return was, false, nil
+	}
+	return was, known, err
 }
 
 func (r restoring) with(ctx context.Context, do func(*sqlite.DB) error) error {
@@ -312,7 +341,12 @@ func (r restoring) with(ctx context.Context, do func(*sqlite.DB) error) error {
 // Until the last step the state folder is as it was, or has no database and is
 // not served: it can be done again.
 func (r restoring) do(ctx context.Context, res *restoreResult, now time.Time) error {
-	if err := r.with(ctx, func(db *sqlite.DB) error { return r.adapt(ctx, db, res) }); err != nil {
+	var access sqlite.Access
+	err := r.with(ctx, func(db *sqlite.DB) (err error) {
+		access, err = r.adapt(ctx, db, res)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	if _, err := sqlite.Inspect(ctx, r.path()); err != nil {
@@ -335,16 +369,17 @@ func (r restoring) do(ctx context.Context, res *restoreResult, now time.Time) er
 		return err
 	}
 	res.Done, res.SetAside = true, dir
-	return errors.Join(sqlite.SyncDir(r.state), endAside(dir))
+	return errors.Join(sqlite.SyncDir(r.state), sqlite.WriteAccess(r.state, access), endAside(dir))
 }
 
-// adapt makes a database fit to folders that are newer than it is.
-func (r restoring) adapt(ctx context.Context, db *sqlite.DB, res *restoreResult) error {
+// adapt makes a database fit to folders that are newer than it is, and returns what
+// is to be known about access besides it.
+func (r restoring) adapt(ctx context.Context, db *sqlite.DB, res *restoreResult) (sqlite.Access, error) {
 	if id, err := store.ReadID(r.state); err != nil {
-		return err
+		return sqlite.Access{}, err
 	} else if id != "" {
 		if err := db.SetGatewayID(ctx, id); err != nil {
-			return err
+			return sqlite.Access{}, err
 		}
 	}
 	tokens, err := db.Tokens(ctx)
@@ -360,11 +395,16 @@ func (r restoring) adapt(ctx context.Context, db *sqlite.DB, res *restoreResult)
 	}
 	// What was under way then has been answered since, for all that is known.
 	if err = errors.Join(err, db.DropCreations(ctx, time.Time{}, true)); err != nil {
-		return err
+		return sqlite.Access{}, err
 	}
 	found, err := session.Reconcile(ctx, db, r.state, true, false)
-	if err == nil {
-		res.found(found)
+	if err != nil {
+		return sqlite.Access{}, err
 	}
-	return err
+	res.found(found)
+	was, known, err := r.access()
+	if err != nil {
+		return sqlite.Access{}, err
+	}
+	return db.RestoreAccess(ctx, was, known)
 }

@@ -138,6 +138,7 @@ type tokens interface {
 	NewToken(context.Context, api.NewToken) (*api.CreatedToken, error)
 	RotateToken(ctx context.Context, name string) (*api.CreatedToken, error)
 	ConfirmToken(ctx context.Context, name string) error
+	ConfirmLost(ctx context.Context) error
 	RevokeToken(ctx context.Context, name string) error
 }
 
@@ -157,7 +158,7 @@ func (c *cli) newToken(ctx context.Context, t api.NewToken) error {
 		if err != nil {
 			return err
 		}
-		first = len(list.Tokens) == 0
+		first = len(list.Tokens) == 0 && !list.Lost
 		made, err = all.NewToken(ctx, t)
 		return err
 	})
@@ -219,8 +220,12 @@ func (c *cli) listTokens(ctx context.Context) error {
 		}
 		return c.printJSON(list)
 	}
-	if len(list.Tokens) == 0 {
+	if list.Lost {
+		c.say("%s", tokensLost)
+	} else if len(list.Tokens) == 0 {
 		fmt.Fprintln(c.stderr, "there is no token; `tine token new NAME` makes one")
+	}
+	if len(list.Tokens) == 0 {
 		return nil
 	}
 	t := table{header: []string{"NAME", "ROLE", "CREATED", "EXPIRES", "FROM"}}

@@ -16,6 +16,10 @@ func newTokenConfirmCmd(c *cli) *cobra.Command {
 revoked after the backup was made is in the backup too, so none of them works
 before somebody says that it should. Revoke those that should not.
 
+Where there were tokens and the restore found none of them, nobody comes in
+without a token either. With --all everybody on this machine does again, until a
+token is made.
+
 ` + tokenWhere,
 		Example: `  tine token list
   tine token revoke mallory
@@ -34,7 +38,11 @@ before somebody says that it should. Revoke those that should not.
 	return cmd
 }
 
+// tokensLost says why nobody comes in after a restore that found no tokens.
+const tokensLost = "there were tokens, and they are lost: nobody comes in without a token until you make one (`tine token new NAME`) or let everybody on this machine in again (`tine token confirm --all`)"
+
 func (c *cli) confirmTokens(ctx context.Context, names []string, every bool) error {
+	lost := false
 	err := c.withTokens(ctx, func(ctx context.Context, all tokens) error {
 		if every {
 			names = []string{}
@@ -45,6 +53,11 @@ func (c *cli) confirmTokens(ctx context.Context, names []string, every bool) err
 			for _, t := range list.Tokens {
 				if t.Unconfirmed {
 					names = append(names, t.Name)
+				}
+			}
+			if lost = list.Lost; lost {
+				if err := all.ConfirmLost(ctx); err != nil {
+					return err
 				}
 			}
 		}
@@ -59,12 +72,15 @@ func (c *cli) confirmTokens(ctx context.Context, names []string, every bool) err
 		return err
 	}
 	if c.flags.json {
-		return c.printJSON(map[string][]string{"confirmed": names})
+		return c.printJSON(map[string]any{"confirmed": names, "lost": lost})
 	}
 	for _, name := range names {
 		fmt.Fprintln(c.stdout, visible(name+": confirmed", c.outTerminal))
 	}
-	if len(names) == 0 {
+	switch {
+	case lost:
+		fmt.Fprintln(c.stdout, "confirmed: there are no tokens, and everybody on this machine comes in")
+	case len(names) == 0:
 		fmt.Fprintln(c.stderr, "no token waits to be confirmed")
 	}
 	return nil
