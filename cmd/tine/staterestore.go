@@ -71,7 +71,10 @@ type foundBackup struct {
 	Sessions  int       `json:"sessions"`
 	Snapshots int       `json:"snapshots"`
 	Tokens    int       `json:"tokens"`
-	Problem   string    `json:"problem,omitempty"`
+	// Faulty is of one that was known to be wrong in something when it was made, and
+	// is taken only where there is no other.
+	Faulty  bool   `json:"faulty,omitempty"`
+	Problem string `json:"problem,omitempty"`
 }
 
 // findBackups lists the backups of a state folder, the newest first and those
@@ -87,7 +90,9 @@ func findBackups(ctx context.Context, state string) ([]foundBackup, error) {
 	}
 	all := []foundBackup{}
 	for _, b := range append(regular, upgrades...) {
-		all = append(all, inspectBackup(ctx, state, b.Path, b.Made))
+		found := inspectBackup(ctx, state, b.Path, b.Made)
+		found.Faulty = b.Faulty
+		all = append(all, found)
 	}
 	return all, nil
 }
@@ -127,8 +132,11 @@ func (c *cli) listBackups(ctx context.Context) error {
 	t := table{header: []string{"MADE", "SESSIONS", "SNAPSHOTS", "TOKENS", "STATE", "FILE"}}
 	for _, b := range all {
 		sound := cell{text: "sound"}
-		if b.Problem != "" {
+		switch {
+		case b.Problem != "":
 			sound = cell{"not usable", red}
+		case b.Faulty:
+			sound = cell{"faulty", red}
 		}
 		t.add(plain(c.age(b.Made)+" ago"), plain(fmt.Sprint(b.Sessions)), plain(fmt.Sprint(b.Snapshots)), plain(fmt.Sprint(b.Tokens)), sound, plain(b.Path))
 	}
@@ -149,9 +157,11 @@ func chooseBackup(ctx context.Context, state, from string) (foundBackup, error) 
 		if err != nil {
 			return foundBackup{}, err
 		}
-		for _, b := range all {
-			if b.Problem == "" {
-				return b, nil
+		for _, faulty := range []bool{false, true} {
+			for _, b := range all {
+				if b.Problem == "" && b.Faulty == faulty {
+					return b, nil
+				}
 			}
 		}
 		return foundBackup{Path: fromFolders}, nil
@@ -182,6 +192,7 @@ type restoreResult struct {
 	Done          bool        `json:"done"`
 	SetAside      string      `json:"set_aside,omitempty"`
 	Back          []string    `json:"sessions_back"`
+	Corrected     []string    `json:"corrected"` // sessions and snapshots
 	Closed        []string    `json:"sessions_closed"`
 	SnapshotsBack []string    `json:"snapshots_back"`
 	SnapshotsGone []string    `json:"snapshots_gone"`
@@ -193,7 +204,7 @@ type restoreResult struct {
 }
 
 func (r *restoreResult) found(f session.Reconciled) {
-	r.Back, r.Closed = nonNil(f.Back), nonNil(f.Closed)
+	r.Back, r.Closed, r.Corrected = nonNil(f.Back), nonNil(f.Closed), nonNil(f.Corrected)
 	r.SnapshotsBack, r.SnapshotsGone, r.Unreadable = nonNil(f.SnapshotsBack), nonNil(f.SnapshotsGone), nonNil(f.Unreadable)
 }
 
@@ -267,6 +278,7 @@ func (c *cli) sayRestore(r *restoreResult) {
 	}
 	list(r.Back, "  %d sessions are newer and come back from their folders")
 	list(r.SnapshotsBack, "  %d snapshots are newer and come back from their folders")
+	list(r.Corrected, "  %d sessions or snapshots are other ones in it than in their folders, which count")
 	list(r.Closed, "  %d sessions are closed: their folders are gone, or say that they were")
 	list(r.SnapshotsGone, "  %d snapshots are forgotten: their folders are gone, or say that they were deleted")
 	list(r.Unreadable, "  %d folders have records that can't be read; they stay as they are")

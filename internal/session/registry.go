@@ -306,7 +306,11 @@ func (r *Registry) recordEnd(ctx context.Context, s *Session) error {
 	s.changing.Lock() // a change that is being written would bring it back
 	defer s.changing.Unlock()
 	r.bequeath(ctx, s)
-	rec, err := s.record(s.known())
+	f := s.known()
+	if f.Rev > 0 || s.Kind != KindOpened {
+		f.Rev++ // the reason is not in the folder's record
+	}
+	rec, err := s.record(f)
 	if err == nil {
 		err = r.o.Store.PutSessions(ctx, rec)
 	}
