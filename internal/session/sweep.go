@@ -148,6 +148,7 @@ func (r *Registry) sweepHomes(ctx context.Context) (states map[string][]string, 
 				continue
 			}
 			stays[name] = true
+			by = r.keeperOf(h, name, by)
 			if dir := filepath.Join(h.dir, name); by == workspaceState {
 				spaces = append(spaces, dir)
 			} else {
