@@ -32,6 +32,27 @@ func (c *cli) stateFlag(state string) string {
 	return stateFlag(state)
 }
 
+// own is a command on the gateway or state folder that this one was about: with
+// --state where that was given.
+func (c *cli) own(command string) string {
+	if c.flags.state == "" {
+		return command // TINE_STATE says the same to the next one
+	}
+	state, err := c.stateDir()
+	if err != nil {
+		return command
+	}
+	return withFlag(command, c.stateFlag(state))
+}
+
+// withFlag is a command with a flag that may be empty.
+func withFlag(command, flag string) string {
+	if flag == "" {
+		return command
+	}
+	return command + " " + flag
+}
+
 func stateFlag(state string) string { return "--state " + shellWord(state) }
 
 // shellWord is a word as a shell reads it.

@@ -150,7 +150,7 @@ func (c *cli) listBackups(ctx context.Context) error {
 }
 
 // chooseBackup finds what to restore from.
-func chooseBackup(ctx context.Context, state, from string) (foundBackup, error) {
+func (c *cli) chooseBackup(ctx context.Context, state, from string) (foundBackup, error) {
 	switch from {
 	case "":
 		all, err := findBackups(ctx, state)
@@ -183,7 +183,7 @@ func chooseBackup(ctx context.Context, state, from string) (foundBackup, error) 
 		}
 		return b, nil
 	}
-	return foundBackup{}, usagef("there is no backup %s; see tine state restore --list", from)
+	return foundBackup{}, usagef("there is no backup %s; see %s", from, c.own("tine state restore --list"))
 }
 
 // restoreResult is what --json prints.
@@ -221,11 +221,11 @@ func (c *cli) restoreState(ctx context.Context, o restoreFlags) error {
 		return err
 	}
 	defer unlock()
-	from, err := chooseBackup(ctx, state, o.from)
+	from, err := c.chooseBackup(ctx, state, o.from)
 	if err != nil {
 		return err
 	}
-	r := restoring{state: state, place: filepath.Join(state, restoringPlace)}
+	r := restoring{state: state, place: filepath.Join(state, restoringPlace), flag: c.stateFlag(state)}
 	defer r.clear()
 	res, err := r.prepare(ctx, from)
 	if err != nil {
@@ -251,10 +251,10 @@ func (c *cli) restoreState(ctx context.Context, o restoreFlags) error {
 	}
 	fmt.Fprintln(c.stdout, visible("restored; what was there is in "+res.SetAside, c.outTerminal))
 	if len(res.Unconfirmed) > 0 {
-		fmt.Fprintln(c.stderr, "no token works before it is confirmed: see tine token list, then tine token confirm")
+		c.say("no token works before it is confirmed: see %s, then %s", c.own("tine token list"), c.own("tine token confirm"))
 	}
 	if res.TokensLost {
-		c.say("%s", tokensLost)
+		c.sayTokensLost()
 	}
 	return nil
 }
@@ -290,7 +290,7 @@ func (c *cli) sayRestore(r *restoreResult) {
 
 // restoring makes the next database of a state folder in a place of its own, and
 // puts it in the place of the one that is there.
-type restoring struct{ state, place string }
+type restoring struct{ state, place, flag string }
 
 func (r restoring) path() string { return filepath.Join(r.place, "tine.db") }
 
@@ -304,8 +304,15 @@ func (r restoring) prepare(ctx context.Context, from foundBackup) (*restoreResul
 	}
 	if from.Path != fromFolders {
 		if err := sqlite.CopyTo(ctx, from.Path, r.path()); err != nil {
-			return nil, fmt.Errorf("%w; choose another with --from, see tine state restore --list", err)
+			return nil, fmt.Errorf("%w; choose another with --from, see %s", err, withFlag("tine state restore --list", r.flag))
 		}
+	}
+	if from.Problem != "" { // what it holds is known only now
+		sum, err := sqlite.Inspect(ctx, r.path())
+		if err != nil {
+			return nil, err
+		}
+		from.Sessions, from.Snapshots, from.Tokens = sum.Sessions, sum.Snapshots, sum.Tokens
 	}
 	res := &restoreResult{From: from, Unconfirmed: []string{}}
 	err := r.with(ctx, func(db *sqlite.DB) error {

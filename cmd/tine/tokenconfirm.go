@@ -29,7 +29,7 @@ token is made.
 		ValidArgsFunction: c.completeToken,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
-				return usagef("name the tokens to confirm, or give --all; see tine token list")
+				return usagef("name the tokens to confirm, or give --all; see %s", c.own("tine token list"))
 			}
 			return c.confirmTokens(cmd.Context(), args, all)
 		},
@@ -38,8 +38,11 @@ token is made.
 	return cmd
 }
 
-// tokensLost says why nobody comes in after a restore that found no tokens.
-const tokensLost = "there were tokens, and they are lost: nobody comes in without a token until you make one (`tine token new NAME`) or let everybody on this machine in again (`tine token confirm --all`)"
+// sayTokensLost says why nobody comes in after a restore that found no tokens.
+func (c *cli) sayTokensLost() {
+	c.say("there were tokens, or it can't be told, and none is left: nobody comes in without a token until you make one (`%s`) or let everybody on this machine in again (`%s`)",
+		c.own("tine token new NAME"), c.own("tine token confirm --all"))
+}
 
 func (c *cli) confirmTokens(ctx context.Context, names []string, every bool) error {
 	lost := false
@@ -63,7 +66,7 @@ func (c *cli) confirmTokens(ctx context.Context, names []string, every bool) err
 		}
 		for _, name := range names {
 			if err := all.ConfirmToken(ctx, name); err != nil {
-				return unknownToken(ctx, all, name, err)
+				return c.unknownToken(ctx, all, name, err)
 			}
 		}
 		return nil

@@ -38,6 +38,9 @@ type Options struct {
 	Store   store.Store
 	Dir     string // for instances
 	States  string // for what sessions remember, and for snapshots
+	// StateFlag is what commands that the log advises need to mean this state folder,
+	// such as "--state /srv/tine"; empty for nothing.
+	StateFlag string
 	// Workspaces has the directories of sessions; nil where there are none.
 	Workspaces *workspace.Store
 	// Restored says that the store was brought back from a backup not long ago: what

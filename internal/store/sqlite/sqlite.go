@@ -26,6 +26,7 @@ type DB struct {
 	path   string
 	access string // the folder of AccessFile; empty for a database that is not that of a state folder
 	flag   string // that commands on the state folder need; see OpenState
+	copied bool   // it is a copy, for whose damage there is no command
 	// One connection: SQLite has one writer, and waiting for a turn in Go is
 	// cheaper and fairer than in SQLite's busy loop. What is read here is read
 	// at a start, or is small.
@@ -211,6 +212,9 @@ func (d *DB) wrap(step string, err error) error {
 }
 
 func (d *DB) damaged(err error) error {
+	if d.copied {
+		return fmt.Errorf("%w: %s (%w)", store.ErrDamaged, d.path, err)
+	}
 	return fmt.Errorf("%w: %s (%w); nothing was changed. Run `%s` to go back to a backup, or `%s` to keep all there is in a folder aside and begin anew",
 		store.ErrDamaged, d.path, err, d.command("restore"), d.command("set-aside"))
 }
