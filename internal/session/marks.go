@@ -26,8 +26,10 @@ func (r *Registry) keeperOf(h *home, name, by string) string {
 		r.o.Log.Error("a state can't be used: its mark, which says whose it is, was changed; put the file back from a backup", "file", file, "says", by)
 		return by
 	}
-	err := remark(filepath.Join(h.dir, name), right)
-	r.o.Log.Error("the mark of a state was changed, and is written anew as the servers of its session say", "file", file, "says", by, "right", right, "err", err)
+	r.o.Log.Error("the mark of a state was changed, and is written anew as the servers of its session say", "file", file, "says", by, "right", right)
+	if err := remark(filepath.Join(h.dir, name), right); err != nil {
+		r.o.Log.Warn("a mark is not written anew", "file", file, "err", err)
+	}
 	return right
 }
 

@@ -87,8 +87,7 @@ func (r *Registry) unpin(ctx context.Context, key string) ([]config.Server, erro
 	if mended, err := restoreCatalog(ctx, r.o.Store, r.o.States, key); err != nil {
 		return nil, err
 	} else if mended {
-		r.o.Log.Error("the database had other servers of sessions than those of their hash, so some of its content has changed by itself; those of the file count",
-			"catalog", key, "file", catalogFile(r.o.States, key))
+		r.warnCatalog(key)
 	}
 	raw, ok, err := r.o.Store.Catalog(ctx, key)
 	if err == nil && !ok {
@@ -116,6 +115,11 @@ func (r *Registry) unpin(ctx context.Context, key string) ([]config.Server, erro
 	r.pins[key] = servers
 	r.mu.Unlock()
 	return servers, nil
+}
+
+func (r *Registry) warnCatalog(key string) {
+	r.o.Log.Error("the database had other servers of sessions than those of their hash, so some of its content has changed by itself; those of the file count",
+		"catalog", key, "file", catalogFile(r.o.States, key))
 }
 
 // keepPin sees to it that the servers behind a key are known besides the store.

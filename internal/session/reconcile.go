@@ -21,6 +21,7 @@ type Reconciled struct {
 	Back          []string // sessions whose record was missing, or older
 	Closed        []string // sessions that were closed, or have no folder any more
 	Corrected     []string // sessions and snapshots of which the store had another record than their folder
+	Catalogs      []string // keys of which the store had other servers than those of the hash
 	SnapshotsBack []string
 	SnapshotsGone []string
 	Unreadable    []string // folders whose record can't be read; they stay as they are
@@ -28,7 +29,7 @@ type Reconciled struct {
 
 // Empty reports whether the store and the folders agreed.
 func (r Reconciled) Empty() bool {
-	return len(r.Back)+len(r.Closed)+len(r.Corrected)+len(r.SnapshotsBack)+len(r.SnapshotsGone)+len(r.Unreadable) == 0
+	return len(r.Back)+len(r.Closed)+len(r.Corrected)+len(r.Catalogs)+len(r.SnapshotsBack)+len(r.SnapshotsGone)+len(r.Unreadable) == 0
 }
 
 // Reconcile brings a store and the folders below states to agree: what a folder
@@ -188,7 +189,7 @@ func (c *reconciling) take(ctx context.Context, kept keptSession, used time.Time
 	if c.dry {
 		return nil
 	}
-	if _, err := restoreCatalog(ctx, c.st, c.states, kept.Catalog); err != nil {
+	if err := c.catalog(ctx, kept.Catalog); err != nil {
 		return err
 	}
 	rec := kept.session()
@@ -196,6 +197,15 @@ func (c *reconciling) take(ctx context.Context, kept keptSession, used time.Time
 		rec.Used = used
 	}
 	return c.st.PutSessions(ctx, rec)
+}
+
+// catalog sees to the servers behind a key of a record that is taken.
+func (c *reconciling) catalog(ctx context.Context, key string) error {
+	mended, err := restoreCatalog(ctx, c.st, c.states, key)
+	if mended {
+		c.out.Catalogs = append(c.out.Catalogs, key)
+	}
+	return err
 }
 
 // restoreCatalog puts the servers behind a key into the store where it lacks them,
@@ -313,7 +323,7 @@ func (c *reconciling) takeSnapshot(ctx context.Context, kept keptSnapshot) error
 	if c.dry {
 		return nil
 	}
-	if _, err := restoreCatalog(ctx, c.st, c.states, kept.Catalog); err != nil {
+	if err := c.catalog(ctx, kept.Catalog); err != nil {
 		return err
 	}
 	rec := kept.snapshot()

@@ -31,6 +31,9 @@ func (r *Registry) reconcile(ctx context.Context) error {
 		r.o.Log.Error("the database had other records of sessions or snapshots than their folders, so some of its content has changed by itself; the folders' records count, whose sums are right",
 			"ids", found.Corrected)
 	}
+	for _, key := range found.Catalogs {
+		r.warnCatalog(key)
+	}
 	for _, dir := range found.Unreadable {
 		r.o.Log.Warn("the record in a folder can't be read; the folder stays as it is", "folder", dir)
 	}

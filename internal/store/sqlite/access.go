@@ -111,7 +111,7 @@ func (d *DB) checkAccess(ctx context.Context) error {
 		}
 	}
 	if have.Changes < file.Changes {
-		return fmt.Errorf("%w: %s is older than the state folder: it knows %d changes of tokens and switches, and %s counts %d. "+
+		return fmt.Errorf("%w: %s is older than the state folder: changes of tokens and switches are counted, its count is %d, and that of %s is %d. "+
 			"Its log %s-wal was removed, cut or damaged, or an older copy was put in its place; nothing was changed. %s",
 			store.ErrDamaged, d.path, have.Changes, filepath.Join(d.access, AccessFile), file.Changes, filepath.Base(d.path), d.mendOlder())
 	}
