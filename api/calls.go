@@ -66,6 +66,10 @@ type Token struct {
 // TokenList answers GET /v1/tokens.
 type TokenList struct {
 	Tokens []Token `json:"tokens"`
+	// Lost is set after a restore of the database that found no tokens although there
+	// were some: nobody comes in without a token until one is made, or POST
+	// /v1/tokens/confirm.
+	Lost bool `json:"lost,omitempty"`
 }
 
 // NewToken is the body of POST /v1/tokens.

@@ -39,6 +39,12 @@ func (c *Client) ConfirmToken(ctx context.Context, name string) error {
 	return c.do(ctx, http.MethodPost, nil, nil, nil, "v1", "tokens", name, "confirm")
 }
 
+// ConfirmLost lets everybody on the gateway's machine in again after a restore of
+// its database that found no tokens although there were some.
+func (c *Client) ConfirmLost(ctx context.Context) error {
+	return c.do(ctx, http.MethodPost, nil, nil, nil, "v1", "tokens", "confirm")
+}
+
 // RevokeToken makes a token worthless from now on.
 func (c *Client) RevokeToken(ctx context.Context, name string) error {
 	return c.do(ctx, http.MethodDelete, nil, nil, nil, "v1", "tokens", name)

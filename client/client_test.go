@@ -73,6 +73,7 @@ func TestRequests(t *testing.T) {
 			return err
 		}, "POST", "/v1/tokens", `{"name":"ci"}`, `{"token":"x"}`},
 		{"confirm", "", func(ctx context.Context, c *client.Client) error { return c.ConfirmToken(ctx, "c i") }, "POST", "/v1/tokens/c%20i/confirm", "", ``},
+		{"confirm lost", "", func(ctx context.Context, c *client.Client) error { return c.ConfirmLost(ctx) }, "POST", "/v1/tokens/confirm", "", ``},
 		{"revoke", "", func(ctx context.Context, c *client.Client) error { return c.RevokeToken(ctx, "c i") }, "DELETE", "/v1/tokens/c%20i", "", ``},
 		{"start a login", "", func(ctx context.Context, c *client.Client) error {
 			_, err := c.StartLogin(ctx, "x", "http://127.0.0.1:1/callback")

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/store/sqlite"
 )
 
@@ -20,7 +22,13 @@ const (
 func (p *service) backup(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, backupTime)
 	defer cancel()
-	path, err := p.store.Backup(ctx, filepath.Join(p.o.State, backupFolder), time.Now(), keptBackups)
+	path, err := p.store.Backup(ctx, filepath.Join(p.o.State, backupFolder), time.Now(), keptBackups, func(ctx context.Context, st store.Store) ([]string, error) {
+		return session.Faults(ctx, st, p.o.State)
+	})
+	if err != nil && path != "" {
+		p.o.Log.Error("the state database has faults; a start of the gateway takes what the folders have right", "err", err)
+		return
+	}
 	if err != nil {
 		p.o.Log.Error("the state database is not backed up; the backups before stay", "err", err)
 		return

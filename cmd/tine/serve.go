@@ -19,8 +19,9 @@ func newServeCmd(c *cli) *cobra.Command {
 		Short: "Run the gateway",
 		Long: `Run the gateway: one MCP endpoint in front of every server of the config.
 
-Without a config it has six built-in servers: files, memory and sqlite, which
-every session has for itself, and time, fetch and everything.
+Without a config it has seven built-in servers: files, memory and sqlite, which
+every session has for itself, time, fetch and everything, and at /mcp/rollout
+tools for sessions.
 A config is tine.yaml, or any file with mcpServers as Claude Desktop, Claude
 Code, Cursor and VS Code have them. It is read again when it changes.
 
@@ -93,7 +94,7 @@ func (c *cli) serve(ctx context.Context, o serveFlags, welcome func(*service)) e
 	log := telemetry.NewLogger(c.stderr, cfg.Log.Level, cfg.Log.Format, redact)
 	warnAll(log, cfg)
 	p, err := newService(ctx, serviceOptions{
-		Config: cfg, Load: load, Options: c.serveOptions(), State: state,
+		Config: cfg, Load: load, Options: c.serveOptions(), State: state, StateFlag: c.stateFlag(state),
 		Listen: true, Keep: o.keep, Orchestrate: o.orchestrate, Version: c.version, Redact: redact, Log: log,
 	})
 	if err != nil {
@@ -131,9 +132,10 @@ func (c *cli) welcome(p *service) {
 	}
 	fmt.Fprintf(c.stdout, "Connect Claude Code:\n\n  claude mcp add --transport http tine %s%s\n\n", mcp, auth)
 	fmt.Fprintf(c.stdout, "Any other client, in its mcpServers:\n\n  {\"mcpServers\": {\"tine\": {\"type\": \"http\", \"url\": %q%s}}}\n\n", mcp, header)
-	fmt.Fprintf(c.stdout, "Try it:\n\n  tine tools\n  tine call %s\n  tine calls --follow\n\n", firstCall(cfg))
+	own := func(command string) string { return withFlag(command, p.o.StateFlag) }
+	fmt.Fprintf(c.stdout, "Try it:\n\n  %s\n  %s\n  %s\n\n", own("tine tools"), own("tine call "+firstCall(cfg)), own("tine calls --follow"))
 	if forks(cfg) {
-		fmt.Fprint(c.stdout, "Open a world of its own, and fork it with all that is in it:\n\n  tine session open\n  tine session fork ID --count 3\n\n")
+		fmt.Fprintf(c.stdout, "Open a world of its own, and fork it with all that is in it:\n\n  %s\n  %s\n\n", own("tine session open"), own("tine session fork ID --count 3"))
 	}
 }
 

@@ -38,8 +38,10 @@ type serviceOptions struct {
 	Load    func() (*config.Config, error) // reads the config again
 	Options config.Options
 	State   string
-	Listen  bool // over HTTP
-	Keep    bool // leave instances running for the next gateway
+	// StateFlag is what commands need to mean this state folder; see cli.stateFlag.
+	StateFlag string
+	Listen    bool // over HTTP
+	Keep      bool // leave instances running for the next gateway
 	// Orchestrate serves the orchestration API too.
 	Orchestrate bool
 	Version     string
@@ -90,7 +92,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 		}
 		return nil, err
 	}
-	db, id, err := openDatabase(ctx, o.State)
+	db, id, err := openDatabase(ctx, o.State, o.StateFlag)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +123,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	}
 	p.registry, err = session.Open(ctx, p.cfg, session.Options{
 		Drivers: p.plugins.drivers, Workspaces: p.plugins.workspaces, Store: p.store, Seal: seal, Starts: access.Owners,
-		Dir: filepath.Join(o.State, "instances"), States: o.State, Restored: restoredLately(o.State, time.Now()), Wallet: p.wallet, Log: o.Log,
+		Dir: filepath.Join(o.State, "instances"), States: o.State, StateFlag: o.StateFlag, Restored: restoredLately(o.State, time.Now()), Wallet: p.wallet, Log: o.Log,
 		Record: record.Options{Journal: p.journal, Metrics: p.metrics, Tracing: p.tracing, Redact: o.Redact, Log: o.Log, Trouble: &record.Trouble{}},
 	})
 	if err != nil {
@@ -203,7 +205,12 @@ func (p *service) checkExposure(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	return cfg.CheckExposure(len(kept) > 0)
+	err = cfg.CheckExposure(len(kept) > 0)
+	var exposed *config.ExposedError
+	if errors.As(err, &exposed) {
+		exposed.StateFlag = p.o.StateFlag
+	}
+	return err
 }
 
 func (p *service) listen(ctx context.Context) error {

@@ -79,7 +79,7 @@ func (c *cli) fork(ctx context.Context, ref string, in api.ForkRequest) error {
 	}
 	c.say("\n%s of %s; its calls waited %s.", count(len(made.Sessions), "fork"), made.Parent, shortMillis(made.Paused))
 	if len(made.Sessions) > 0 {
-		c.say("\nNext:\n\n  tine tools --session %s\n  tine session tree %s", made.Sessions[0].ID, made.Parent)
+		c.say("\nNext:\n\n  %s\n  %s", c.own("tine tools --session "+made.Sessions[0].ID), c.own("tine session tree "+made.Parent))
 	}
 	return nil
 }

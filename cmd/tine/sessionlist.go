@@ -76,7 +76,7 @@ func (c *cli) listSessions(ctx context.Context, q client.SessionQuery) error {
 		return c.printJSON(all)
 	}
 	if len(all.Sessions) == 0 {
-		c.say("no sessions are there that fit; `tine session open` opens one")
+		c.say("no sessions are there that fit; `%s` opens one", c.own("tine session open"))
 		return nil
 	}
 	c.sessionTable(all.Sessions, q.Closed)

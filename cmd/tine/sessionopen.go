@@ -199,7 +199,7 @@ func (c *cli) printOpened(opened []api.OpenedSession, listed bool, took time.Dur
 			c.say("  lasts  %s", until)
 		}
 	}
-	c.say("\nNext:\n\n  tine tools --session %s\n  tine session fork %s --count 3", first.ID, first.ID)
+	c.say("\nNext:\n\n  %s\n  %s", c.own("tine tools --session "+first.ID), c.own("tine session fork "+first.ID+" --count 3"))
 	return nil
 }
 

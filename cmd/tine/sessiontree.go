@@ -105,7 +105,7 @@ func (c *cli) showFamilies(ctx context.Context, limit int) error {
 		return c.printJSON(all)
 	}
 	if len(all.Families) == 0 {
-		c.say("no sessions are open; `tine session open` opens one")
+		c.say("no sessions are open; `%s` opens one", c.own("tine session open"))
 		return nil
 	}
 	d := c.drawing("")

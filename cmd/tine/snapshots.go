@@ -71,9 +71,9 @@ func (c *cli) printMade(snap *api.Snapshot) error {
 	if snap.Name != "" {
 		from = snap.Name
 	}
-	c.say("\n%s. Next:\n\n  tine session open --from %s", sizeText(snap.Size), from)
+	c.say("\n%s. Next:\n\n  %s", sizeText(snap.Size), c.own("tine session open --from "+from))
 	if snap.Session != "" {
-		c.say("  tine session rewind %s %s", snap.Session, from)
+		c.say("  %s", c.own("tine session rewind "+snap.Session+" "+from))
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func (c *cli) listSnapshots(ctx context.Context, q client.SnapshotQuery, session
 		return c.printJSON(out)
 	}
 	if len(out.Snapshots) == 0 {
-		c.say("no snapshots are there that fit; `tine session snapshot ID` makes one")
+		c.say("no snapshots are there that fit; `%s` makes one", c.own("tine session snapshot ID"))
 		return nil
 	}
 	c.snapshotTable(out.Snapshots, true)

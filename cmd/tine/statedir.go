@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path/filepath"
 	"runtime"
+	"strings"
 )
 
 // stateDir is the state folder: --state, TINE_STATE, or the place this system
@@ -20,6 +21,49 @@ func (c *cli) stateDir() (string, error) {
 		return "", errors.New("there is no home folder to keep state in; set --state or TINE_STATE")
 	}
 	return filepath.Abs(dir)
+}
+
+// stateFlag is what a command that a message advises needs to mean a state folder:
+// nothing for the one that it means anyway.
+func (c *cli) stateFlag(state string) string {
+	if home := defaultStateDir(runtime.GOOS, c.getenv); home != "" && filepath.Clean(home) == state {
+		return ""
+	}
+	return stateFlag(state)
+}
+
+// own is a command on the gateway or state folder that this one was about: with
+// --state where that was given.
+func (c *cli) own(command string) string {
+	if c.flags.state == "" {
+		return command // TINE_STATE says the same to the next one
+	}
+	state, err := c.stateDir()
+	if err != nil {
+		return command
+	}
+	return withFlag(command, c.stateFlag(state))
+}
+
+// withFlag is a command with a flag that may be empty.
+func withFlag(command, flag string) string {
+	if flag == "" {
+		return command
+	}
+	return command + " " + flag
+}
+
+func stateFlag(state string) string { return "--state " + shellWord(state) }
+
+// shellWord is a word as a shell reads it.
+func shellWord(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/.,:_-+@%~\\", r)
+	}
+	if s != "" && !strings.HasPrefix(s, "~") && strings.TrimFunc(s, plain) == "" && (runtime.GOOS == "windows" || !strings.Contains(s, "\\")) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // defaultStateDir is empty when the environment does not say where home is.

@@ -25,12 +25,15 @@ const (
 // An inventory counts what a state folder holds besides its database.
 type inventory struct {
 	Sessions  int `json:"sessions"` // folders
+	States    int `json:"states"`   // other folders of states: of shared servers, and what was being prepared
 	Snapshots int `json:"snapshots"`
 	Layers    int `json:"layers"`    // files
 	Instances int `json:"instances"` // folders
 	Journal   int `json:"journal"`   // files
 	Engines   int `json:"engines"`   // records of container engines and orchestrators
 	Backups   int `json:"backups"`
+	// Access counts the changes of tokens and of what is switched at run time.
+	Access int64 `json:"access_changes"`
 }
 
 func takeInventory(state string) (inventory, error) {
@@ -49,7 +52,9 @@ func takeInventory(state string) (inventory, error) {
 		inside, err := os.ReadDir(path)
 		return err == nil && len(inside) > 0
 	}
-	count(&inv.Sessions, "sessions", filled)
+	ofSession := func(path string) bool { return strings.HasPrefix(filepath.Base(path), "ses_") }
+	count(&inv.Sessions, "sessions", func(path string) bool { return ofSession(path) && filled(path) })
+	count(&inv.States, "sessions", func(path string) bool { return !ofSession(path) && filled(path) })
 	count(&inv.Snapshots, "snapshots", filled)
 	count(&inv.Layers, "layers/*", nil)
 	count(&inv.Instances, "instances", func(path string) bool { return filepath.Ext(path) != ".handle" })
@@ -57,7 +62,12 @@ func takeInventory(state string) (inventory, error) {
 	count(&inv.Engines, "docker", nil)
 	count(&inv.Engines, "remote", nil)
 	count(&inv.Backups, backupFolder, nil)
-	return inv, failed
+	access, _, err := sqlite.ReadAccess(state)
+	if errors.Is(err, sqlite.ErrAccessFile) {
+		err, access.Changes = nil, 1 // or more
+	}
+	inv.Access = access.Changes
+	return inv, errors.Join(failed, err)
 }
 
 // glob lists what is in a folder, or with /* at its end in all folders of it.
@@ -107,12 +117,14 @@ func (i inventory) String() string {
 		}
 	}
 	add(i.Sessions, "folder of a session", "folders of sessions")
+	add(i.States, "folder of shared servers", "folders of shared servers and preparations")
 	add(i.Snapshots, "snapshot", "snapshots")
 	add(i.Layers, "layer", "layers")
 	add(i.Instances, "instance", "instances")
 	add(i.Journal, "journal file", "journal files")
 	add(i.Engines, "record of a container engine or orchestrator", "records of container engines and orchestrators")
 	add(i.Backups, "backup", "backups")
+	add(int(i.Access), "change of tokens or switches", "changes of tokens and switches")
 	switch n := len(parts); n {
 	case 0:
 		return "nothing"
@@ -126,7 +138,8 @@ func (i inventory) String() string {
 // openDatabase opens the database of a state folder that the caller has locked,
 // and returns the id of its gateway. A new database is made only in a folder that
 // holds nothing: beside what others know, it would take all of that for nobody's.
-func openDatabase(ctx context.Context, state string) (_ *sqlite.DB, id string, err error) {
+// Flag is what commands need to mean the folder; see cli.stateFlag.
+func openDatabase(ctx context.Context, state, flag string) (_ *sqlite.DB, id string, err error) {
 	path := databaseOf(state)
 	why, err := sqlite.Missing(ctx, path)
 	if err != nil {
@@ -139,14 +152,15 @@ func openDatabase(ctx context.Context, state string) (_ *sqlite.DB, id string, e
 		}
 		if !inv.empty() {
 			return nil, "", fmt.Errorf("the state database %s %s, but the state folder holds %s; nothing was changed. "+
-				"Run `tine state restore` to bring the database back from a backup, or `tine state set-aside` to keep all of it in a folder aside and begin anew", path, why, inv)
+				"Run `%s` to bring the database back from a backup, or `%s` to keep all of it in a folder aside and begin anew", path, why, inv,
+				withFlag("tine state restore", flag), withFlag("tine state set-aside", flag))
 		}
 	}
-	db, err := sqlite.Open(ctx, path)
+	db, err := sqlite.OpenState(ctx, path, flag)
 	if err != nil {
 		return nil, "", err
 	}
-	if id, err = agreeOnID(ctx, state, db); err != nil {
+	if id, err = agreeOnID(ctx, state, flag, db); err != nil {
 		return nil, "", errors.Join(err, db.Close())
 	}
 	return db, id, nil
@@ -154,7 +168,7 @@ func openDatabase(ctx context.Context, state string) (_ *sqlite.DB, id string, e
 
 // agreeOnID returns the id of a state folder's gateway, which the folder and the
 // database both have.
-func agreeOnID(ctx context.Context, state string, db *sqlite.DB) (string, error) {
+func agreeOnID(ctx context.Context, state, flag string, db *sqlite.DB) (string, error) {
 	id, err := store.ReadID(state)
 	if err != nil {
 		return "", err
@@ -167,7 +181,7 @@ func agreeOnID(ctx context.Context, state string, db *sqlite.DB) (string, error)
 	}
 	if err := db.SetGatewayID(ctx, id); err != nil {
 		return "", fmt.Errorf("%w: the database and %s disagree about whose this state folder is, as when a database of another folder was put here; "+
-			"run `tine state restore`, or put the right one of the two back", err, filepath.Join(state, "id"))
+			"run `%s`, or put the right one of the two back", err, filepath.Join(state, "id"), withFlag("tine state restore", flag))
 	}
 	return id, nil
 }

@@ -37,6 +37,8 @@ func newStateRestoreCmd(c *cli) *cobra.Command {
   - Sessions whose folders are gone are closed: they were closed since.
   - Tokens do not work until they are confirmed, as one that was revoked since is
     in the backup too: tine token confirm.
+  - Where there were tokens and none comes back, nobody comes in without a token
+    until you make one, or let everybody on this machine in: tine token confirm --all.
   - Programs that an earlier gateway left running go on.
 
 Without a backup, or with --from folders, the database is made anew from what the
@@ -69,7 +71,10 @@ type foundBackup struct {
 	Sessions  int       `json:"sessions"`
 	Snapshots int       `json:"snapshots"`
 	Tokens    int       `json:"tokens"`
-	Problem   string    `json:"problem,omitempty"`
+	// Faulty is of one that was known to be wrong in something when it was made, and
+	// is taken only where there is no other.
+	Faulty  bool   `json:"faulty,omitempty"`
+	Problem string `json:"problem,omitempty"`
 }
 
 // findBackups lists the backups of a state folder, the newest first and those
@@ -85,7 +90,9 @@ func findBackups(ctx context.Context, state string) ([]foundBackup, error) {
 	}
 	all := []foundBackup{}
 	for _, b := range append(regular, upgrades...) {
-		all = append(all, inspectBackup(ctx, state, b.Path, b.Made))
+		found := inspectBackup(ctx, state, b.Path, b.Made)
+		found.Faulty = b.Faulty
+		all = append(all, found)
 	}
 	return all, nil
 }
@@ -125,8 +132,11 @@ func (c *cli) listBackups(ctx context.Context) error {
 	t := table{header: []string{"MADE", "SESSIONS", "SNAPSHOTS", "TOKENS", "STATE", "FILE"}}
 	for _, b := range all {
 		sound := cell{text: "sound"}
-		if b.Problem != "" {
+		switch {
+		case b.Problem != "":
 			sound = cell{"not usable", red}
+		case b.Faulty:
+			sound = cell{"faulty", red}
 		}
 		t.add(plain(c.age(b.Made)+" ago"), plain(fmt.Sprint(b.Sessions)), plain(fmt.Sprint(b.Snapshots)), plain(fmt.Sprint(b.Tokens)), sound, plain(b.Path))
 	}
@@ -140,16 +150,18 @@ func (c *cli) listBackups(ctx context.Context) error {
 }
 
 // chooseBackup finds what to restore from.
-func chooseBackup(ctx context.Context, state, from string) (foundBackup, error) {
+func (c *cli) chooseBackup(ctx context.Context, state, from string) (foundBackup, error) {
 	switch from {
 	case "":
 		all, err := findBackups(ctx, state)
 		if err != nil {
 			return foundBackup{}, err
 		}
-		for _, b := range all {
-			if b.Problem == "" {
-				return b, nil
+		for _, faulty := range []bool{false, true} {
+			for _, b := range all {
+				if b.Problem == "" && b.Faulty == faulty {
+					return b, nil
+				}
 			}
 		}
 		return foundBackup{Path: fromFolders}, nil
@@ -171,7 +183,7 @@ func chooseBackup(ctx context.Context, state, from string) (foundBackup, error) 
 		}
 		return b, nil
 	}
-	return foundBackup{}, usagef("there is no backup %s; see tine state restore --list", from)
+	return foundBackup{}, usagef("there is no backup %s; see %s", from, c.own("tine state restore --list"))
 }
 
 // restoreResult is what --json prints.
@@ -180,15 +192,19 @@ type restoreResult struct {
 	Done          bool        `json:"done"`
 	SetAside      string      `json:"set_aside,omitempty"`
 	Back          []string    `json:"sessions_back"`
+	Corrected     []string    `json:"corrected"` // sessions and snapshots
 	Closed        []string    `json:"sessions_closed"`
 	SnapshotsBack []string    `json:"snapshots_back"`
 	SnapshotsGone []string    `json:"snapshots_gone"`
 	Unreadable    []string    `json:"unreadable"`
 	Unconfirmed   []string    `json:"tokens_unconfirmed"`
+	// TokensLost is set where there were tokens, or it can't be told, and none came
+	// back: nobody comes in without a token before an operator has said so.
+	TokensLost bool `json:"tokens_lost"`
 }
 
 func (r *restoreResult) found(f session.Reconciled) {
-	r.Back, r.Closed = nonNil(f.Back), nonNil(f.Closed)
+	r.Back, r.Closed, r.Corrected = nonNil(f.Back), nonNil(f.Closed), nonNil(f.Corrected)
 	r.SnapshotsBack, r.SnapshotsGone, r.Unreadable = nonNil(f.SnapshotsBack), nonNil(f.SnapshotsGone), nonNil(f.Unreadable)
 }
 
@@ -205,11 +221,11 @@ func (c *cli) restoreState(ctx context.Context, o restoreFlags) error {
 		return err
 	}
 	defer unlock()
-	from, err := chooseBackup(ctx, state, o.from)
+	from, err := c.chooseBackup(ctx, state, o.from)
 	if err != nil {
 		return err
 	}
-	r := restoring{state: state, place: filepath.Join(state, restoringPlace)}
+	r := restoring{state: state, place: filepath.Join(state, restoringPlace), flag: c.stateFlag(state)}
 	defer r.clear()
 	res, err := r.prepare(ctx, from)
 	if err != nil {
@@ -235,7 +251,10 @@ func (c *cli) restoreState(ctx context.Context, o restoreFlags) error {
 	}
 	fmt.Fprintln(c.stdout, visible("restored; what was there is in "+res.SetAside, c.outTerminal))
 	if len(res.Unconfirmed) > 0 {
-		fmt.Fprintln(c.stderr, "no token works before it is confirmed: see tine token list, then tine token confirm")
+		c.say("no token works before it is confirmed: see %s, then %s", c.own("tine token list"), c.own("tine token confirm"))
+	}
+	if res.TokensLost {
+		c.sayTokensLost()
 	}
 	return nil
 }
@@ -259,15 +278,19 @@ func (c *cli) sayRestore(r *restoreResult) {
 	}
 	list(r.Back, "  %d sessions are newer and come back from their folders")
 	list(r.SnapshotsBack, "  %d snapshots are newer and come back from their folders")
+	list(r.Corrected, "  %d sessions or snapshots are other ones in it than in their folders, which count")
 	list(r.Closed, "  %d sessions are closed: their folders are gone, or say that they were")
 	list(r.SnapshotsGone, "  %d snapshots are forgotten: their folders are gone, or say that they were deleted")
 	list(r.Unreadable, "  %d folders have records that can't be read; they stay as they are")
 	list(r.Unconfirmed, "  %d tokens have to be confirmed")
+	if r.TokensLost {
+		say("  no tokens come back, and there were some or it can't be told: nobody comes in without a token until you make one or confirm that")
+	}
 }
 
 // restoring makes the next database of a state folder in a place of its own, and
 // puts it in the place of the one that is there.
-type restoring struct{ state, place string }
+type restoring struct{ state, place, flag string }
 
 func (r restoring) path() string { return filepath.Join(r.place, "tine.db") }
 
@@ -281,8 +304,15 @@ func (r restoring) prepare(ctx context.Context, from foundBackup) (*restoreResul
 	}
 	if from.Path != fromFolders {
 		if err := sqlite.CopyTo(ctx, from.Path, r.path()); err != nil {
-			return nil, fmt.Errorf("%w; choose another with --from, see tine state restore --list", err)
+			return nil, fmt.Errorf("%w; choose another with --from, see %s", err, withFlag("tine state restore --list", r.flag))
 		}
+	}
+	if from.Problem != "" { // what it holds is known only now
+		sum, err := sqlite.Inspect(ctx, r.path())
+		if err != nil {
+			return nil, err
+		}
+		from.Sessions, from.Snapshots, from.Tokens = sum.Sessions, sum.Snapshots, sum.Tokens
 	}
 	res := &restoreResult{From: from, Unconfirmed: []string{}}
 	err := r.with(ctx, func(db *sqlite.DB) error {
@@ -295,9 +325,27 @@ func (r restoring) prepare(ctx context.Context, from foundBackup) (*restoreResul
 		for _, t := range tokens {
 			res.Unconfirmed = append(res.Unconfirmed, t.Name)
 		}
+		if err != nil {
+			return err
+		}
+		was, known, err := r.access()
+		if err != nil {
+			return err
+		}
+		lost, err := db.TokensLost(ctx)
+		res.TokensLost = len(tokens) == 0 && (lost || was.Guarded || !known)
 		return err
 	})
 	return res, err
+}
+
+// access reads what is known about access besides the database.
+func (r restoring) access() (was sqlite.Access, known bool, err error) {
+	was, known, err = sqlite.ReadAccess(r.state)
+	if errors.Is(err, sqlite.ErrAccessFile) {
+		return was, false, nil
+	}
+	return was, known, err
 }
 
 func (r restoring) with(ctx context.Context, do func(*sqlite.DB) error) error {
@@ -312,7 +360,12 @@ func (r restoring) with(ctx context.Context, do func(*sqlite.DB) error) error {
 // Until the last step the state folder is as it was, or has no database and is
 // not served: it can be done again.
 func (r restoring) do(ctx context.Context, res *restoreResult, now time.Time) error {
-	if err := r.with(ctx, func(db *sqlite.DB) error { return r.adapt(ctx, db, res) }); err != nil {
+	var access sqlite.Access
+	err := r.with(ctx, func(db *sqlite.DB) (err error) {
+		access, err = r.adapt(ctx, db, res)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	if _, err := sqlite.Inspect(ctx, r.path()); err != nil {
@@ -335,16 +388,17 @@ func (r restoring) do(ctx context.Context, res *restoreResult, now time.Time) er
 		return err
 	}
 	res.Done, res.SetAside = true, dir
-	return errors.Join(sqlite.SyncDir(r.state), endAside(dir))
+	return errors.Join(sqlite.SyncDir(r.state), sqlite.WriteAccess(r.state, access), endAside(dir))
 }
 
-// adapt makes a database fit to folders that are newer than it is.
-func (r restoring) adapt(ctx context.Context, db *sqlite.DB, res *restoreResult) error {
+// adapt makes a database fit to folders that are newer than it is, and returns what
+// is to be known about access besides it.
+func (r restoring) adapt(ctx context.Context, db *sqlite.DB, res *restoreResult) (sqlite.Access, error) {
 	if id, err := store.ReadID(r.state); err != nil {
-		return err
+		return sqlite.Access{}, err
 	} else if id != "" {
 		if err := db.SetGatewayID(ctx, id); err != nil {
-			return err
+			return sqlite.Access{}, err
 		}
 	}
 	tokens, err := db.Tokens(ctx)
@@ -360,11 +414,16 @@ func (r restoring) adapt(ctx context.Context, db *sqlite.DB, res *restoreResult)
 	}
 	// What was under way then has been answered since, for all that is known.
 	if err = errors.Join(err, db.DropCreations(ctx, time.Time{}, true)); err != nil {
-		return err
+		return sqlite.Access{}, err
 	}
 	found, err := session.Reconcile(ctx, db, r.state, true, false)
-	if err == nil {
-		res.found(found)
+	if err != nil {
+		return sqlite.Access{}, err
 	}
-	return err
+	res.found(found)
+	was, known, err := r.access()
+	if err != nil {
+		return sqlite.Access{}, err
+	}
+	return db.RestoreAccess(ctx, was, known)
 }

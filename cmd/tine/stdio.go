@@ -108,7 +108,7 @@ func (c *cli) stdioAlone(ctx context.Context, path, state, server string) error 
 	if err != nil {
 		return err
 	}
-	p, err := newService(ctx, serviceOptions{Config: cfg, State: own, Version: c.version, Redact: redact, Log: log})
+	p, err := newService(ctx, serviceOptions{Config: cfg, State: own, StateFlag: stateFlag(own), Version: c.version, Redact: redact, Log: log})
 	if err != nil {
 		os.RemoveAll(own)
 		return err
@@ -131,7 +131,7 @@ func sweepStdio(ctx context.Context, root string, log *slog.Logger) {
 		dir := filepath.Join(root, d.Name())
 		empty := config.Default()
 		empty.Servers = nil
-		p, err := newService(ctx, serviceOptions{Config: empty, State: dir, Log: log})
+		p, err := newService(ctx, serviceOptions{Config: empty, State: dir, StateFlag: stateFlag(dir), Log: log})
 		if err != nil {
 			if !errors.Is(err, store.ErrLocked) {
 				log.Warn("leftovers of an earlier tine stdio were not swept", "folder", dir, "err", err)

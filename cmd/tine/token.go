@@ -138,6 +138,7 @@ type tokens interface {
 	NewToken(context.Context, api.NewToken) (*api.CreatedToken, error)
 	RotateToken(ctx context.Context, name string) (*api.CreatedToken, error)
 	ConfirmToken(ctx context.Context, name string) error
+	ConfirmLost(ctx context.Context) error
 	RevokeToken(ctx context.Context, name string) error
 }
 
@@ -157,7 +158,7 @@ func (c *cli) newToken(ctx context.Context, t api.NewToken) error {
 		if err != nil {
 			return err
 		}
-		first = len(list.Tokens) == 0
+		first = len(list.Tokens) == 0 && !list.Lost
 		made, err = all.NewToken(ctx, t)
 		return err
 	})
@@ -189,7 +190,7 @@ func (c *cli) rotateToken(ctx context.Context, name string) error {
 	var made *api.CreatedToken
 	err := c.withTokens(ctx, func(ctx context.Context, all tokens) (err error) {
 		if made, err = all.RotateToken(ctx, name); err != nil {
-			return unknownToken(ctx, all, name, err)
+			return c.unknownToken(ctx, all, name, err)
 		}
 		return nil
 	})
@@ -219,8 +220,12 @@ func (c *cli) listTokens(ctx context.Context) error {
 		}
 		return c.printJSON(list)
 	}
+	if list.Lost {
+		c.sayTokensLost()
+	} else if len(list.Tokens) == 0 {
+		c.say("there is no token; `%s` makes one", c.own("tine token new NAME"))
+	}
 	if len(list.Tokens) == 0 {
-		fmt.Fprintln(c.stderr, "there is no token; `tine token new NAME` makes one")
 		return nil
 	}
 	t := table{header: []string{"NAME", "ROLE", "CREATED", "EXPIRES", "FROM"}}
@@ -252,7 +257,7 @@ func (c *cli) revokeToken(ctx context.Context, name string) error {
 	left := -1
 	err := c.withTokens(ctx, func(ctx context.Context, all tokens) error {
 		if err := all.RevokeToken(ctx, name); err != nil {
-			return unknownToken(ctx, all, name, err)
+			return c.unknownToken(ctx, all, name, err)
 		}
 		if list, err := all.Tokens(ctx); err == nil { // it is revoked whatever this says
 			left = len(list.Tokens)
@@ -273,7 +278,7 @@ func (c *cli) revokeToken(ctx context.Context, name string) error {
 }
 
 // unknownToken adds the names that were perhaps meant.
-func unknownToken(ctx context.Context, all tokens, name string, err error) error {
+func (c *cli) unknownToken(ctx context.Context, all tokens, name string, err error) error {
 	var ae *api.Error
 	if !errors.As(err, &ae) || ae.Status != http.StatusNotFound {
 		return err
@@ -286,5 +291,5 @@ func unknownToken(ctx context.Context, all tokens, name string, err error) error
 	for _, t := range list.Tokens {
 		names = append(names, t.Name)
 	}
-	return usagef("unknown token %q%s; see tine token list", name, didYouMean(name, names))
+	return usagef("unknown token %q%s; see %s", name, didYouMean(name, names), c.own("tine token list"))
 }

@@ -16,6 +16,10 @@ func newTokenConfirmCmd(c *cli) *cobra.Command {
 revoked after the backup was made is in the backup too, so none of them works
 before somebody says that it should. Revoke those that should not.
 
+Where there were tokens and the restore found none of them, nobody comes in
+without a token either. With --all everybody on this machine does again, until a
+token is made.
+
 ` + tokenWhere,
 		Example: `  tine token list
   tine token revoke mallory
@@ -25,7 +29,7 @@ before somebody says that it should. Revoke those that should not.
 		ValidArgsFunction: c.completeToken,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
-				return usagef("name the tokens to confirm, or give --all; see tine token list")
+				return usagef("name the tokens to confirm, or give --all; see %s", c.own("tine token list"))
 			}
 			return c.confirmTokens(cmd.Context(), args, all)
 		},
@@ -34,7 +38,14 @@ before somebody says that it should. Revoke those that should not.
 	return cmd
 }
 
+// sayTokensLost says why nobody comes in after a restore that found no tokens.
+func (c *cli) sayTokensLost() {
+	c.say("there were tokens, or it can't be told, and none is left: nobody comes in without a token until you make one (`%s`) or let everybody on this machine in again (`%s`)",
+		c.own("tine token new NAME"), c.own("tine token confirm --all"))
+}
+
 func (c *cli) confirmTokens(ctx context.Context, names []string, every bool) error {
+	lost := false
 	err := c.withTokens(ctx, func(ctx context.Context, all tokens) error {
 		if every {
 			names = []string{}
@@ -47,10 +58,15 @@ func (c *cli) confirmTokens(ctx context.Context, names []string, every bool) err
 					names = append(names, t.Name)
 				}
 			}
+			if lost = list.Lost; lost {
+				if err := all.ConfirmLost(ctx); err != nil {
+					return err
+				}
+			}
 		}
 		for _, name := range names {
 			if err := all.ConfirmToken(ctx, name); err != nil {
-				return unknownToken(ctx, all, name, err)
+				return c.unknownToken(ctx, all, name, err)
 			}
 		}
 		return nil
@@ -59,12 +75,15 @@ func (c *cli) confirmTokens(ctx context.Context, names []string, every bool) err
 		return err
 	}
 	if c.flags.json {
-		return c.printJSON(map[string][]string{"confirmed": names})
+		return c.printJSON(map[string]any{"confirmed": names, "lost": lost})
 	}
 	for _, name := range names {
 		fmt.Fprintln(c.stdout, visible(name+": confirmed", c.outTerminal))
 	}
-	if len(names) == 0 {
+	switch {
+	case lost:
+		fmt.Fprintln(c.stdout, "confirmed: there are no tokens, and everybody on this machine comes in")
+	case len(names) == 0:
 		fmt.Fprintln(c.stderr, "no token waits to be confirmed")
 	}
 	return nil

@@ -45,7 +45,7 @@ func (c *cli) withTokens(ctx context.Context, do func(context.Context, tokens) e
 	if err != nil {
 		return err
 	}
-	all, err := openTokens(ctx, state, c.now)
+	all, err := openTokens(ctx, state, c.stateFlag(state), c.now)
 	if err != nil {
 		return err
 	}
@@ -59,10 +59,11 @@ type folderTokens struct {
 	db     store.Store // nil for a folder where no gateway ever was
 	unlock func()
 	path   string
+	flag   string // that commands on the folder need
 	now    func() time.Time
 }
 
-func openTokens(ctx context.Context, state string, now func() time.Time) (*folderTokens, error) {
+func openTokens(ctx context.Context, state, flag string, now func() time.Time) (*folderTokens, error) {
 	unlock, err := store.Lock(state)
 	if errors.Is(err, store.ErrLocked) {
 		return nil, fmt.Errorf("%w; it is a gateway that can't be reached: wait until it has started, name its address with --url, or stop it", err)
@@ -70,7 +71,7 @@ func openTokens(ctx context.Context, state string, now func() time.Time) (*folde
 	if err != nil {
 		return nil, err
 	}
-	t := &folderTokens{unlock: unlock, path: databaseOf(state), now: now}
+	t := &folderTokens{unlock: unlock, path: databaseOf(state), flag: flag, now: now}
 	if _, err := os.Stat(t.path); errors.Is(err, fs.ErrNotExist) {
 		return t, nil // it is made for the first token
 	}
@@ -85,7 +86,7 @@ func (t *folderTokens) open(ctx context.Context) error {
 	if t.db != nil {
 		return nil
 	}
-	db, _, err := openDatabase(ctx, filepath.Dir(t.path))
+	db, _, err := openDatabase(ctx, filepath.Dir(t.path), t.flag)
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,8 @@ func (t *folderTokens) Tokens(ctx context.Context) (*api.TokenList, error) {
 	for _, k := range kept {
 		list.Tokens = append(list.Tokens, shownToken(k))
 	}
-	return list, nil
+	list.Lost, err = t.db.TokensLost(ctx)
+	return list, err
 }
 
 func shownToken(t store.Token) api.Token {
@@ -163,6 +165,13 @@ func (t *folderTokens) ConfirmToken(ctx context.Context, name string) error {
 		}
 	}
 	return noFolderToken(name)
+}
+
+func (t *folderTokens) ConfirmLost(ctx context.Context) error {
+	if t.db == nil {
+		return nil
+	}
+	return t.db.ConfirmLost(ctx)
 }
 
 func (t *folderTokens) RotateToken(ctx context.Context, name string) (*api.CreatedToken, error) {

@@ -218,10 +218,10 @@ func (c *Config) checkListen(otherAuth bool) error {
 		return nil
 	}
 	if !c.loopback() {
-		return fmt.Errorf("listen: %s is not a loopback address, so anyone who reaches it could use every server; add auth.tokens or auth.oidc, make a token with: tine token new NAME, or listen on %s", c.Listen, DefaultListen)
+		return &ExposedError{why: fmt.Sprintf("listen: %s is not a loopback address, so anyone who reaches it could use every server", c.Listen), or: "listen on " + c.onLoopback()}
 	}
 	if u, err := url.Parse(c.PublicURL); err == nil && c.PublicURL != "" && !loopbackHost(u.Hostname()) {
-		return fmt.Errorf("public_url: whoever comes in through %s could use every server; add auth.tokens or auth.oidc, make a token with: tine token new NAME, or remove public_url", c.PublicURL)
+		return &ExposedError{why: fmt.Sprintf("public_url: whoever comes in through %s could use every server", c.PublicURL), or: "remove public_url"}
 	}
 	return nil
 }
@@ -232,7 +232,32 @@ func (c *Config) checkCleartext() error {
 	if c.loopback() || c.TLS.Cert != "" || c.PublicURL != "" {
 		return nil
 	}
-	return fmt.Errorf("listen: %s is not a loopback address, and tokens would cross the network in the clear; set tls, set public_url where a proxy in front speaks TLS, or listen on %s", c.Listen, DefaultListen)
+	return fmt.Errorf("listen: %s is not a loopback address, and tokens would cross the network in the clear; set tls, set public_url where a proxy in front speaks TLS, or listen on %s", c.Listen, c.onLoopback())
+}
+
+// An ExposedError is of a gateway that others could reach without a token.
+type ExposedError struct {
+	why, or string
+	// StateFlag is what a command needs to mean the gateway's state folder; empty for
+	// nothing.
+	StateFlag string
+}
+
+func (e *ExposedError) Error() string {
+	command := "tine token new NAME"
+	if e.StateFlag != "" {
+		command += " " + e.StateFlag
+	}
+	return e.why + "; add auth.tokens or auth.oidc, make a token with: " + command + ", or " + e.or
+}
+
+// onLoopback is the address on loopback with the same port.
+func (c *Config) onLoopback() string {
+	_, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return DefaultListen
+	}
+	return net.JoinHostPort("127.0.0.1", port)
 }
 
 func (c *Config) loopback() bool {

@@ -62,6 +62,7 @@ func TestAnswersFitTheDocument(t *testing.T) {
 	good("GET", "/v1/tokens", "")
 	good("POST", "/v1/tokens/ci/rotate", "")
 	good("POST", "/v1/tokens/ci/confirm", "")
+	good("POST", "/v1/tokens/confirm", "")
 	good("DELETE", "/v1/tokens/ci", "")
 	good("POST", in+"/token", "")
 	good("PATCH", in, `{"labels":{}}`)

@@ -20,7 +20,11 @@ func (g *Gateway) listTokens(a *ask, _ none) (api.TokenList, error) {
 	if err != nil {
 		return api.TokenList{}, err
 	}
-	out := api.TokenList{Tokens: []api.Token{}}
+	lost, err := g.o.Store.TokensLost(a.ctx())
+	if err != nil {
+		return api.TokenList{}, err
+	}
+	out := api.TokenList{Tokens: []api.Token{}, Lost: lost}
 	for _, t := range g.reg.Catalog().Config.Auth.Tokens {
 		out.Tokens = append(out.Tokens, api.Token{Name: t.Name, Role: orUser(t.Role), Config: true})
 	}
@@ -97,6 +101,18 @@ func (g *Gateway) confirmToken(a *ask, _ none) (api.Token, error) {
 	}
 	g.log.Info("token confirmed", "name", t.Name, "by", a.who.Name)
 	return shownToken(t), nil
+}
+
+// confirmLost lets everybody in again after a restore that found no tokens.
+func (g *Gateway) confirmLost(a *ask, _ none) (api.TokenList, error) {
+	ctx := context.WithoutCancel(a.ctx())
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	if err := errors.Join(g.o.Store.ConfirmLost(ctx), g.admitted(ctx, g.reg.Catalog().Config)); err != nil {
+		return api.TokenList{}, err
+	}
+	g.log.Info("confirmed that tokens were lost", "by", a.who.Name)
+	return g.listTokens(a, none{})
 }
 
 // rotateToken changes the secret of a principal. The principal keeps its sessions,

@@ -57,6 +57,8 @@ func controlRoutes() []action {
 			summary: "Give a principal another token in the place of the one it has; it is shown this once", operation: op((*Gateway).rotateToken)},
 		{method: post, pattern: "/tokens/{token}/confirm", name: "confirmToken", role: operator,
 			summary: "Let a token in that came back with a backup", operation: op((*Gateway).confirmToken)},
+		{method: post, pattern: "/tokens/confirm", name: "confirmLost", role: operator,
+			summary: "Let everybody on the machine in again after a restore that found no tokens", operation: op((*Gateway).confirmLost)},
 		{method: del, pattern: "/tokens/{token}", name: "revokeToken", role: operator,
 			summary: "Make a token worthless", operation: op((*Gateway).revokeToken)},
 

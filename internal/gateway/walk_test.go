@@ -59,6 +59,7 @@ var controlWalk = []walked{
 	{"newToken", "POST", "/v1/tokens", `{"name":"mallory","role":"operator"}`, 403, 403},
 	{"rotateToken", "POST", "/v1/tokens/kim/rotate", "", 403, 403},
 	{"confirmToken", "POST", "/v1/tokens/kim/confirm", "", 403, 403},
+	{"confirmLost", "POST", "/v1/tokens/confirm", "", 403, 403},
 	{"revokeToken", "DELETE", "/v1/tokens/kim", "", 403, 403},
 	{"listSessions", "GET", "/v1/sessions?closed=true", "", 200, 200},
 	{"listSessions", "GET", "/v1/sessions?owner=bob", "", 200, 200},

@@ -33,10 +33,15 @@ func (g *Gateway) admitted(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
+	lost, err := g.o.Store.TokensLost(ctx)
+	if err != nil {
+		return err
+	}
 	o := identity.Options{
 		Operator: identity.HashToken(g.o.Operator), Separator: cfg.Separator, PublicURL: cfg.PublicURL, Log: g.log, Rules: access.Rules(cfg),
 		// It did not start so, but the last token may have been revoked since.
 		Shut:  cfg.CheckExposure(len(kept) > 0) != nil,
+		Lost:  lost,
 		Bound: g.boundTo,
 	}
 	for _, t := range cfg.Auth.Tokens {

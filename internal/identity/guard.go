@@ -32,6 +32,8 @@ type Options struct {
 	// Shut keeps whoever has no token out even where there is none to have: the
 	// gateway can be reached by others.
 	Shut bool
+	// Lost does the same because there were tokens and they are lost.
+	Lost bool
 	Log  *slog.Logger
 	// Now is the clock; default time.Now.
 	Now func() time.Time
@@ -53,6 +55,7 @@ type Guard struct {
 	now       func() time.Time
 	log       *slog.Logger
 	open      bool
+	lost      bool
 	anonymous Principal
 	static    map[digest]staticToken
 	rules     *ruleset
@@ -126,7 +129,7 @@ func newGuard(o Options) *Guard {
 		o.Separator = "__"
 	}
 	g := &Guard{
-		now: o.Now, log: o.Log, open: len(o.Tokens) == 0 && o.OIDC == nil && !o.Shut,
+		now: o.Now, log: o.Log, open: len(o.Tokens) == 0 && o.OIDC == nil && !o.Shut && !o.Lost, lost: o.Lost,
 		static: make(map[digest]staticToken, len(o.Tokens)+1), named: make(map[string][]time.Time, len(o.Tokens)), rules: newRuleset(o.Rules, o.Separator, o.Log),
 		bound: o.Bound, all: &access{separator: o.Separator, grants: []*rule{{}}},
 	}
@@ -178,7 +181,11 @@ func (g *Guard) Identify(ctx context.Context, authorization, resource string) (P
 		if g.open {
 			return g.anonymous, nil
 		}
-		r := invalid(ReasonMissing, "a bearer token is needed: send Authorization: Bearer TOKEN")
+		message := "a bearer token is needed: send Authorization: Bearer TOKEN"
+		if g.lost {
+			message = "the gateway's tokens were lost with its database, and nobody comes in until an operator makes one (tine token new NAME) or lets everybody on the machine in again (tine token confirm --all)"
+		}
+		r := invalid(ReasonMissing, message)
 		r.Code = "" // RFC 6750: who sent none has done nothing wrong yet
 		return Principal{}, g.tell(r)
 	}

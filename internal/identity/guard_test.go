@@ -267,7 +267,13 @@ func TestAgain(t *testing.T) {
 	if g.Open() {
 		t.Error("it is open to everybody")
 	}
-	o.Shut = false
+	o.Shut, o.Lost = false, true
+	g = g.With(o)
+	check("nobody, when the tokens are lost", identity.Principal{}, false, false)
+	if _, no := g.Identify(t.Context(), "", "http://127.0.0.1/mcp"); no == nil || !strings.Contains(no.Message, "tine token confirm --all") {
+		t.Errorf("got %v", no)
+	}
+	o.Lost = false
 	g = g.With(o)
 	check("nobody, where it is one person's", identity.Principal{}, true, false)
 }

@@ -22,12 +22,21 @@ import (
 
 // keyOf tells catalogs of different servers apart.
 func keyOf(entries []*Entry) string {
-	h := sha256.New()
+	pins := make([]json.RawMessage, 0, len(entries))
 	for _, e := range entries {
 		b, err := e.Pin()
 		if err != nil {
 			b = []byte(e.ID + err.Error())
 		}
+		pins = append(pins, b)
+	}
+	return keyOfPins(pins)
+}
+
+// keyOfPins is the hash of servers that are written down.
+func keyOfPins(pins []json.RawMessage) string {
+	h := sha256.New()
+	for _, b := range pins {
 		fmt.Fprintf(h, "%d:", len(b))
 		h.Write(b)
 	}
@@ -75,12 +84,17 @@ func (r *Registry) unpin(ctx context.Context, key string) ([]config.Server, erro
 	if ok {
 		return servers, nil
 	}
-	if err := restoreCatalog(ctx, r.o.Store, r.o.States, key); err != nil {
+	if mended, err := restoreCatalog(ctx, r.o.Store, r.o.States, key); err != nil {
 		return nil, err
+	} else if mended {
+		r.warnCatalog(key)
 	}
 	raw, ok, err := r.o.Store.Catalog(ctx, key)
 	if err == nil && !ok {
 		err = errNotRecorded
+	}
+	if err == nil && !catalogIs(key, raw) {
+		err = fmt.Errorf("%w: the database has others than those of catalog %s, and %s is not right either; put that file back from a backup", errNotRecorded, key, catalogFile(r.o.States, key))
 	}
 	if err != nil {
 		return nil, err
@@ -103,6 +117,11 @@ func (r *Registry) unpin(ctx context.Context, key string) ([]config.Server, erro
 	return servers, nil
 }
 
+func (r *Registry) warnCatalog(key string) {
+	r.o.Log.Error("the database had other servers of sessions than those of their hash, so some of its content has changed by itself; those of the file count",
+		"catalog", key, "file", catalogFile(r.o.States, key))
+}
+
 // keepPin sees to it that the servers behind a key are known besides the store.
 func (r *Registry) keepPin(ctx context.Context, key string) {
 	if key == "" {
@@ -117,7 +136,7 @@ func (r *Registry) keepPin(ctx context.Context, key string) {
 // sessions that are newer than a backup find them.
 func (r *Registry) keepCatalog(key string, servers []byte) {
 	path := catalogFile(r.o.States, key)
-	if info, err := os.Lstat(path); err == nil && info.Size() == int64(len(servers)) {
+	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, servers) {
 		return
 	}
 	err := os.MkdirAll(filepath.Dir(path), 0o700)

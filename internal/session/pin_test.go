@@ -2,6 +2,8 @@ package session_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -161,15 +163,17 @@ func TestRestartWithoutWhatIsNeeded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			right := rec.Catalog
-			rec.Catalog = "0123"
-			if catalog != "" {
-				if err := w.db.PutCatalog(t.Context(), rec.Catalog, []byte(catalog)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := w.db.PutSessions(t.Context(), rec); err != nil {
+			right, _, err := w.db.Catalog(t.Context(), rec.Catalog)
+			if err != nil {
 				t.Fatal(err)
+			}
+			if err := os.Remove(filepath.Join(w.dir, "catalogs", rec.Catalog+".json")); err != nil {
+				t.Fatal(err)
+			}
+			if catalog == "" {
+				w.flip("DELETE FROM catalogs")
+			} else {
+				w.flip("UPDATE catalogs SET servers = ?", []byte(catalog))
 			}
 			w.crash(kept)
 			if w.Get(s.ID) != nil {
@@ -177,8 +181,7 @@ func TestRestartWithoutWhatIsNeeded(t *testing.T) {
 			}
 			wantDump(t, "the other", w.Get(other.ID), "own", `{"it":"1"}`)
 			w.runs("own")
-			rec.Catalog = right
-			if err := w.db.PutSessions(t.Context(), rec); err != nil {
+			if err := w.db.PutCatalog(t.Context(), rec.Catalog, right); err != nil {
 				t.Fatal(err)
 			}
 			w.crash(kept)

@@ -20,6 +20,8 @@ import (
 type Reconciled struct {
 	Back          []string // sessions whose record was missing, or older
 	Closed        []string // sessions that were closed, or have no folder any more
+	Corrected     []string // sessions and snapshots of which the store had another record than their folder
+	Catalogs      []string // keys of which the store had other servers than those of the hash
 	SnapshotsBack []string
 	SnapshotsGone []string
 	Unreadable    []string // folders whose record can't be read; they stay as they are
@@ -27,7 +29,7 @@ type Reconciled struct {
 
 // Empty reports whether the store and the folders agreed.
 func (r Reconciled) Empty() bool {
-	return len(r.Back)+len(r.Closed)+len(r.SnapshotsBack)+len(r.SnapshotsGone)+len(r.Unreadable) == 0
+	return len(r.Back)+len(r.Closed)+len(r.Corrected)+len(r.Catalogs)+len(r.SnapshotsBack)+len(r.SnapshotsGone)+len(r.Unreadable) == 0
 }
 
 // Reconcile brings a store and the folders below states to agree: what a folder
@@ -125,15 +127,15 @@ func (c *reconciling) session(ctx context.Context, rec store.Session, there bool
 		}
 		return f.write(keptOf(rec))
 	}
-	mine, err := factsOf(rec)
-	if err != nil {
-		return err
-	}
 	theirs, err := factsOf(kept.session())
 	if err != nil {
 		return err
 	}
+	mine, err := factsOf(rec)
 	switch {
+	case err != nil || theirs.Rev == mine.Rev && kept.differs(rec):
+		c.out.Corrected = append(c.out.Corrected, rec.ID)
+		return c.take(ctx, kept, rec.Used)
 	case theirs.Rev > mine.Rev:
 		c.out.Back = append(c.out.Back, rec.ID)
 		return c.take(ctx, kept, rec.Used)
@@ -187,7 +189,7 @@ func (c *reconciling) take(ctx context.Context, kept keptSession, used time.Time
 	if c.dry {
 		return nil
 	}
-	if err := restoreCatalog(ctx, c.st, c.states, kept.Catalog); err != nil {
+	if err := c.catalog(ctx, kept.Catalog); err != nil {
 		return err
 	}
 	rec := kept.session()
@@ -197,23 +199,34 @@ func (c *reconciling) take(ctx context.Context, kept keptSession, used time.Time
 	return c.st.PutSessions(ctx, rec)
 }
 
-// restoreCatalog puts the servers behind a key into the store where it lacks
-// them.
-func restoreCatalog(ctx context.Context, st store.Store, states, key string) error {
-	if key == "" {
-		return nil
+// catalog sees to the servers behind a key of a record that is taken.
+func (c *reconciling) catalog(ctx context.Context, key string) error {
+	mended, err := restoreCatalog(ctx, c.st, c.states, key)
+	if mended {
+		c.out.Catalogs = append(c.out.Catalogs, key)
 	}
-	if _, ok, err := st.Catalog(ctx, key); err != nil || ok {
-		return err
+	return err
+}
+
+// restoreCatalog puts the servers behind a key into the store where it lacks them,
+// or has others than the key is the hash of, which it reports. Where the file with
+// them is not right either, sessions of that key are not served.
+func restoreCatalog(ctx context.Context, st store.Store, states, key string) (mended bool, err error) {
+	if key == "" {
+		return false, nil
+	}
+	have, known, err := st.Catalog(ctx, key)
+	if err != nil || known && catalogIs(key, have) {
+		return false, err
 	}
 	servers, err := os.ReadFile(catalogFile(states, key))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !json.Valid(servers) {
-		return nil // the session stays as it is, and is not served
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !catalogIs(key, servers) {
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	return st.PutCatalog(ctx, key, servers)
+	return known, st.PutCatalog(ctx, key, servers)
 }
 
 func (c *reconciling) close(ctx context.Context, rec store.Session, reason string) error {
@@ -254,6 +267,8 @@ func (c *reconciling) snapshots(ctx context.Context) error {
 			}
 		case there[rec.ID] && (says == folderSilent || says == folderNew) && !c.dry:
 			err = f.write(keptSnapshotOf(rec))
+		case says == folderWhole && !rec.Temporary:
+			err = c.snapshot(ctx, rec, f)
 		}
 		if err != nil {
 			return err
@@ -268,6 +283,26 @@ func (c *reconciling) snapshots(ctx context.Context) error {
 	return nil
 }
 
+// snapshot compares a snapshot of the store with its folder.
+func (c *reconciling) snapshot(ctx context.Context, rec store.Snapshot, f folderRecord) error {
+	var kept keptSnapshot
+	if err := f.read(&kept); err != nil || kept.ID != rec.ID {
+		c.out.Unreadable = append(c.out.Unreadable, f.dir)
+		if c.dry || c.missing { // as of a session
+			return nil
+		}
+		return f.write(keptSnapshotOf(rec))
+	}
+	if !kept.differs(rec) {
+		return nil
+	}
+	c.out.Corrected = append(c.out.Corrected, rec.ID)
+	if rec.Name == "" {
+		kept.Name = ""
+	}
+	return c.takeSnapshot(ctx, kept)
+}
+
 // snapshotOf sees whether a folder is that of a snapshot which the store lacks.
 func (c *reconciling) snapshotOf(ctx context.Context, id string) error {
 	f := recordOfSnapshot(c.states, id)
@@ -280,10 +315,15 @@ func (c *reconciling) snapshotOf(ctx context.Context, id string) error {
 		return nil
 	}
 	c.out.SnapshotsBack = append(c.out.SnapshotsBack, id)
+	return c.takeSnapshot(ctx, kept)
+}
+
+// takeSnapshot writes the record of a folder into the store.
+func (c *reconciling) takeSnapshot(ctx context.Context, kept keptSnapshot) error {
 	if c.dry {
 		return nil
 	}
-	if err := restoreCatalog(ctx, c.st, c.states, kept.Catalog); err != nil {
+	if err := c.catalog(ctx, kept.Catalog); err != nil {
 		return err
 	}
 	rec := kept.snapshot()

@@ -38,6 +38,9 @@ type Options struct {
 	Store   store.Store
 	Dir     string // for instances
 	States  string // for what sessions remember, and for snapshots
+	// StateFlag is what commands that the log advises need to mean this state folder,
+	// such as "--state /srv/tine"; empty for nothing.
+	StateFlag string
 	// Workspaces has the directories of sessions; nil where there are none.
 	Workspaces *workspace.Store
 	// Restored says that the store was brought back from a backup not long ago: what
@@ -306,7 +309,11 @@ func (r *Registry) recordEnd(ctx context.Context, s *Session) error {
 	s.changing.Lock() // a change that is being written would bring it back
 	defer s.changing.Unlock()
 	r.bequeath(ctx, s)
-	rec, err := s.record(s.known())
+	f := s.known()
+	if f.Rev > 0 || s.Kind != KindOpened {
+		f.Rev++ // the reason is not in the folder's record
+	}
+	rec, err := s.record(f)
 	if err == nil {
 		err = r.o.Store.PutSessions(ctx, rec)
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
@@ -126,8 +127,8 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 	s.used.Store(rec.Used.UnixNano())
 	s.recorded.Store(rec.Used.UnixNano())
 	if _, err := os.Lstat(r.home(s.ID)); errors.Is(err, fs.ErrNotExist) && s.Kind == KindOpened {
-		r.o.Log.Error("a session is not served: its folder is gone, and all that it knew; put the folder back, or run `tine state restore` to close the session",
-			"session", s.ID, "folder", r.home(s.ID))
+		r.o.Log.Error("a session is not served: its folder is gone, and all that it knew; put the folder back, or stop the gateway and restore the state to close the session",
+			"session", s.ID, "folder", r.home(s.ID), "restore", strings.TrimSpace("tine state restore "+r.o.StateFlag))
 		return nil
 	}
 	why := r.over(s, time.Now())

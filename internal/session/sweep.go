@@ -27,6 +27,13 @@ func (r *Registry) reconcile(ctx context.Context) error {
 		r.o.Log.Warn("the database lacked sessions or snapshots, or had older records of them; they are back from their folders",
 			"sessions", found.Back, "snapshots", found.SnapshotsBack)
 	}
+	if len(found.Corrected) > 0 {
+		r.o.Log.Error("the database had other records of sessions or snapshots than their folders, so some of its content has changed by itself; the folders' records count, whose sums are right",
+			"ids", found.Corrected)
+	}
+	for _, key := range found.Catalogs {
+		r.warnCatalog(key)
+	}
 	for _, dir := range found.Unreadable {
 		r.o.Log.Warn("the record in a folder can't be read; the folder stays as it is", "folder", dir)
 	}
@@ -144,6 +151,7 @@ func (r *Registry) sweepHomes(ctx context.Context) (states map[string][]string, 
 				continue
 			}
 			stays[name] = true
+			by = r.keeperOf(h, name, by)
 			if dir := filepath.Join(h.dir, name); by == workspaceState {
 				spaces = append(spaces, dir)
 			} else {

@@ -43,7 +43,7 @@ func (r *Registry) verify(snap *snapshot) error {
 	if d := (*clone.Damage)(nil); errors.As(err, &d) {
 		r.o.Log.Error("a snapshot is damaged; its files are kept as they are", "snapshot", snap.ID, "file", d.Path, "reason", d.Reason)
 		return &api.Error{
-			Kind: api.KindLost, Message: fmt.Sprintf("snapshot %s can't be used: %v; use another, or import it again", snap.ID, err),
+			Kind: api.KindLost, Message: fmt.Sprintf("snapshot %s can't be used: %v; put the file back from a backup, use another snapshot, or import it again", snap.ID, err),
 		}
 	}
 	snap.verified = err == nil

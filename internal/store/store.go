@@ -256,6 +256,11 @@ type Tokens interface {
 	PutToken(ctx context.Context, t Token) error
 	DeleteToken(ctx context.Context, name string) error
 	Tokens(ctx context.Context) ([]Token, error)
+	// TokensLost reports whether there were tokens that a restore could not bring
+	// back. Nobody comes in without a token then, until there is one that works
+	// (PutToken) or an operator says that it is well so (ConfirmLost).
+	TokensLost(ctx context.Context) (bool, error)
+	ConfirmLost(ctx context.Context) error
 }
 
 // Credential is what somebody who logged in to a server got: the server's

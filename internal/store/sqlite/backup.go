@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/store"
 )
 
 // A backup is a database with everything but the index of the journal, which is
@@ -19,7 +21,13 @@ import (
 // its content hashes to, so that a changed byte is noticed:
 //
 //	tine-20261116T101112.345Z-0123456789abcdef.db
+//	tine-20261116T101112.345Z-0123456789abcdef-faulty.db
+//
+// The second is of a database of which something is known to be wrong. It never
+// takes the place of one of which nothing is.
 const (
+	faultySuffix = "-faulty"
+	keptFaulty   = 1
 	backupPrefix = "tine-"
 	backupSuffix = ".db"
 	backupTime   = "20060102T150405.000Z"
@@ -29,8 +37,10 @@ const (
 )
 
 // Backup writes a backup into the folder dir, verifies it, and then removes the
-// oldest ones over keep. A backup that fails leaves the others as they are.
-func (d *DB) Backup(ctx context.Context, dir string, now time.Time, keep int) (path string, err error) {
+// oldest ones over keep. A backup that fails leaves the others as they are. Faults
+// says what is wrong in a database that can be read; with any, the backup is kept as
+// a faulty one, besides those that are sound, and returned with an error.
+func (d *DB) Backup(ctx context.Context, dir string, now time.Time, keep int, faults func(context.Context, store.Store) ([]string, error)) (path string, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("back up the state database %s: %w", d.path, err)
@@ -58,6 +68,13 @@ func (d *DB) Backup(ctx context.Context, dir string, now time.Time, keep int) (p
 	if _, err := Inspect(ctx, part); err != nil {
 		return "", fmt.Errorf("what was written is not sound: %w", err)
 	}
+	wrong, err := faultsIn(ctx, part, faults)
+	if err != nil {
+		return "", err
+	}
+	if len(wrong) > 0 {
+		sum += faultySuffix
+	}
 	path = filepath.Join(dir, stamp+"-"+sum+backupSuffix)
 	if err := os.Rename(part, path); err != nil {
 		return "", err
@@ -69,12 +86,32 @@ func (d *DB) Backup(ctx context.Context, dir string, now time.Time, keep int) (p
 	if err != nil {
 		return "", err
 	}
-	for _, old := range all[min(keep, len(all)):] {
-		if err := os.Remove(old.Path); err != nil {
+	left := map[bool]int{false: keep, true: keptFaulty}
+	for _, b := range all {
+		if left[b.Faulty]--; left[b.Faulty] >= 0 {
+			continue
+		}
+		if err := os.Remove(b.Path); err != nil {
 			return path, fmt.Errorf("remove an old one: %w", err)
 		}
 	}
+	if len(wrong) > 0 {
+		return path, fmt.Errorf("%s is faulty, and the sound ones before it stay: %s", path, strings.Join(wrong, "; "))
+	}
 	return path, nil
+}
+
+// faultsIn has a database looked through that is not changed by that.
+func faultsIn(ctx context.Context, path string, faults func(context.Context, store.Store) ([]string, error)) ([]string, error) {
+	if faults == nil {
+		return nil, nil
+	}
+	db, err := sql.Open("sqlite", readOnly(path))
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	return faults(ctx, &DB{path: path, db: db, reader: db})
 }
 
 // removeParts removes what a backup that was cut off left.
@@ -143,7 +180,9 @@ func (d *DB) copyTables(ctx context.Context, to string) error {
 type BackupFile struct {
 	Path string
 	Made time.Time
-	sum  string // that its content must have; empty where its name has none
+	// Faulty is of one that was known to be wrong in something when it was made.
+	Faulty bool
+	sum    string // that its content must have; empty where its name has none
 }
 
 // Backups lists the backups in a folder, the newest first.
@@ -171,8 +210,9 @@ func parseBackup(path string) (BackupFile, bool) {
 		return BackupFile{}, false
 	}
 	stamp, sum, ok := strings.Cut(name, "-")
+	sum, faulty := strings.CutSuffix(sum, faultySuffix)
 	made, err := time.Parse(backupTime, stamp)
-	return BackupFile{path, made, sum}, ok && err == nil
+	return BackupFile{path, made, faulty, sum}, ok && err == nil
 }
 
 // Upgrades lists the copies of a database that were made before its schema was

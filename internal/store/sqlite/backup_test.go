@@ -46,7 +46,7 @@ func TestBackup(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "it's", "backups")
 	var paths []string
 	for i := range 5 {
-		path, err := d.Backup(t.Context(), dir, backupDay.Add(time.Duration(i)*time.Hour), 3)
+		path, err := d.Backup(t.Context(), dir, backupDay.Add(time.Duration(i)*time.Hour), 3, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func TestBackupThatFails(t *testing.T) {
 	d := filled(t)
 	dir := t.TempDir()
 	for i := range 3 {
-		if _, err := d.Backup(t.Context(), dir, backupDay.Add(time.Duration(i)*time.Hour), 3); err != nil {
+		if _, err := d.Backup(t.Context(), dir, backupDay.Add(time.Duration(i)*time.Hour), 3, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,7 +99,7 @@ func TestBackupThatFails(t *testing.T) {
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := d.Backup(over, dir, backupDay.Add(9*time.Hour), 3); err == nil {
+	if _, err := d.Backup(over, dir, backupDay.Add(9*time.Hour), 3, nil); err == nil {
 		t.Error("it was called off and did not fail")
 	}
 	if after, err := Backups(dir); err != nil || fmt.Sprint(after) != fmt.Sprint(before) {
@@ -115,7 +115,7 @@ func TestBackupThatFails(t *testing.T) {
 	if all, err := Backups(dir); err != nil || len(all) != 3 {
 		t.Errorf("a part counts: %v, %v", all, err)
 	}
-	if _, err := d.Backup(t.Context(), dir, backupDay.Add(10*time.Hour), 3); err != nil {
+	if _, err := d.Backup(t.Context(), dir, backupDay.Add(10*time.Hour), 3, nil); err != nil {
 		t.Fatal(err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 3 {
@@ -126,7 +126,7 @@ func TestBackupThatFails(t *testing.T) {
 // Whatever byte of a backup changes, it is noticed.
 func TestBackupThatIsDamaged(t *testing.T) {
 	d := filled(t)
-	path, err := d.Backup(t.Context(), t.TempDir(), backupDay, 3)
+	path, err := d.Backup(t.Context(), t.TempDir(), backupDay, 3, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ type Summary struct {
 // it holds. It fails where the database is damaged or of a newer Tine.
 func Inspect(ctx context.Context, path string) (Summary, error) {
 	var s Summary
-	d := &DB{path: path}
+	d := &DB{path: path, copied: true}
 	if err := checkLog(path); err != nil {
 		return s, d.damaged(err)
 	}
@@ -101,7 +101,7 @@ func CopyTo(ctx context.Context, from, to string) error {
 	f.Close()
 	defer os.Remove(part)
 	if _, err := db.ExecContext(ctx, "VACUUM INTO ?", part); err != nil {
-		return (&DB{path: from}).wrap("copy", err)
+		return (&DB{path: from, copied: true}).wrap("copy", err)
 	}
 	if err := SyncFile(part); err != nil {
 		return err

@@ -20,8 +20,8 @@ func (d *DB) migrate(ctx context.Context, steps []string) error {
 	case have == len(steps):
 		return nil
 	case have > len(steps):
-		return fmt.Errorf("the state database %s was made by a newer Tine (its schema is %d, this one knows %d); run that version, or go back to what it was made from: tine state restore --from %s",
-			d.path, have, len(steps), d.backupPath(len(steps)))
+		return fmt.Errorf("the state database %s was made by a newer Tine (its schema is %d, this one knows %d); run that version, or go back to what it was made from: %s",
+			d.path, have, len(steps), d.command("restore --from "+d.backupPath(len(steps))))
 	case have > 0:
 		if err := d.backup(ctx, have); err != nil {
 			return err

@@ -39,12 +39,13 @@ func (d *DB) SetGatewayID(ctx context.Context, id string) error {
 
 // PutOverride implements store.Overrides.
 func (d *DB) PutOverride(ctx context.Context, server string, o store.Override) error {
-	return d.exec(ctx, "write an override", "INSERT OR REPLACE INTO overrides (server, enabled, settings) VALUES (?, ?, ?)", server, o.Enabled, raw(o.Set))
+	return d.changeAccess(ctx, "write an override",
+		execIn(ctx, "INSERT OR REPLACE INTO overrides (server, enabled, settings) VALUES (?, ?, ?)", server, o.Enabled, raw(o.Set)))
 }
 
 // DeleteOverride implements store.Overrides.
 func (d *DB) DeleteOverride(ctx context.Context, server string) error {
-	return d.exec(ctx, "delete an override", "DELETE FROM overrides WHERE server = ?", server)
+	return d.changeAccess(ctx, "delete an override", execIn(ctx, "DELETE FROM overrides WHERE server = ?", server))
 }
 
 // Overrides implements store.Overrides.

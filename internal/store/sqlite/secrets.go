@@ -10,14 +10,19 @@ import (
 
 // PutToken implements store.Tokens.
 func (d *DB) PutToken(ctx context.Context, t store.Token) error {
-	return d.exec(ctx, "write a token",
-		"INSERT OR REPLACE INTO tokens (name, hash, role, created, expires, unconfirmed) VALUES (?, ?, ?, ?, ?, ?)",
-		t.Name, t.Hash, t.Role, nanos(t.Created), nanos(t.Expires), t.Unconfirmed)
+	return d.changeAccess(ctx, "write a token", func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO tokens (name, hash, role, created, expires, unconfirmed) VALUES (?, ?, ?, ?, ?, ?)",
+			t.Name, t.Hash, t.Role, nanos(t.Created), nanos(t.Expires), t.Unconfirmed)
+		if err == nil && !t.Unconfirmed {
+			_, err = tx.ExecContext(ctx, "DELETE FROM meta WHERE key = ?", lostKey)
+		}
+		return err
+	})
 }
 
 // DeleteToken implements store.Tokens.
 func (d *DB) DeleteToken(ctx context.Context, name string) error {
-	return d.exec(ctx, "delete a token", "DELETE FROM tokens WHERE name = ?", name)
+	return d.changeAccess(ctx, "delete a token", execIn(ctx, "DELETE FROM tokens WHERE name = ?", name))
 }
 
 // Tokens implements store.Tokens.

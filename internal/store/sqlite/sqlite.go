@@ -23,7 +23,10 @@ import (
 
 // DB is a store.Store in one file.
 type DB struct {
-	path string
+	path   string
+	access string // the folder of AccessFile; empty for a database that is not that of a state folder
+	flag   string // that commands on the state folder need; see OpenState
+	copied bool   // it is a copy, for whose damage there is no command
 	// One connection: SQLite has one writer, and waiting for a turn in Go is
 	// cheaper and fairer than in SQLite's busy loop. What is read here is read
 	// at a start, or is small.
@@ -50,44 +53,72 @@ func Open(ctx context.Context, path string) (*DB, error) {
 	return open(ctx, path, schema)
 }
 
+// OpenState opens the database of a state folder, unless it is older than
+// AccessFile beside it says. Flag is what the commands that errors advise need to
+// mean this folder, such as "--state /srv/tine"; empty for nothing.
+func OpenState(ctx context.Context, path, flag string) (*DB, error) {
+	d := &DB{access: filepath.Dir(path), flag: flag}
+	if err := d.open(ctx, path, schema); err != nil {
+		return nil, err
+	}
+	if err := d.noteAccess(ctx); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
 func open(ctx context.Context, path string, steps []string) (*DB, error) {
+	d := &DB{}
+	if err := d.open(ctx, path, steps); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *DB) open(ctx context.Context, path string, steps []string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
-		return nil, fmt.Errorf("find the state database: %w", err)
+		return fmt.Errorf("find the state database: %w", err)
 	}
-	d := &DB{path: path}
+	d.path = path
 	// Before SQLite touches any of its files: it would take damage for the end of
 	// the log, and remove the log of an empty database.
 	if err := checkLog(path); err != nil {
-		return nil, d.damaged(err)
+		return d.damaged(err)
 	}
 	// SQLite would make it readable for others; its companions get the mode of
 	// the file itself.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open the state database: %w", err)
+		return fmt.Errorf("open the state database: %w", err)
 	}
 	f.Close()
 
 	if err := d.check(ctx); err != nil {
-		return nil, err
+		return err
+	}
+	if d.access != "" {
+		// Before the file is opened for writing, which moves the log into it.
+		if err := d.checkAccess(ctx); err != nil {
+			return err
+		}
 	}
 	// WAL mode stays in the file, so only the writer asks for it.
 	if d.db, err = sql.Open("sqlite", dsn(path, "journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)")); err != nil {
-		return nil, fmt.Errorf("open the state database %s: %w", path, err)
+		return fmt.Errorf("open the state database %s: %w", path, err)
 	}
 	d.db.SetMaxOpenConns(1)
 	if err := d.prepare(ctx, steps); err != nil {
 		d.db.Close()
-		return nil, err
+		return err
 	}
 	if d.reader, err = sql.Open("sqlite", dsn(path, "query_only(1)")); err != nil {
 		d.db.Close()
-		return nil, fmt.Errorf("open the state database %s: %w", path, err)
+		return fmt.Errorf("open the state database %s: %w", path, err)
 	}
 	d.reader.SetMaxOpenConns(readers)
 	d.reader.SetMaxIdleConns(readers)
-	return d, nil
+	return nil
 }
 
 func (d *DB) prepare(ctx context.Context, steps []string) error {
@@ -181,8 +212,19 @@ func (d *DB) wrap(step string, err error) error {
 }
 
 func (d *DB) damaged(err error) error {
-	return fmt.Errorf("%w: %s (%w); nothing was changed. Run `tine state restore` to go back to a backup, or `tine state set-aside` to keep all there is in a folder aside and begin anew",
-		store.ErrDamaged, d.path, err)
+	if d.copied {
+		return fmt.Errorf("%w: %s (%w)", store.ErrDamaged, d.path, err)
+	}
+	return fmt.Errorf("%w: %s (%w); nothing was changed. Run `%s` to go back to a backup, or `%s` to keep all there is in a folder aside and begin anew",
+		store.ErrDamaged, d.path, err, d.command("restore"), d.command("set-aside"))
+}
+
+// command is a command on the state folder, as an error advises it.
+func (d *DB) command(args string) string {
+	if d.flag == "" {
+		return "tine state " + args
+	}
+	return "tine state " + args + " " + d.flag
 }
 
 // Close may be called twice.

@@ -1,0 +1,69 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// keeperOf is whose a state is, from its mark. A mark that says something else than
+// there is has changed by itself: what the state needs of layers would be taken for
+// nobody's, and removed. It is written anew where the session's servers say whose the
+// state is. Where they don't, nothing that seems to belong to nobody is removed.
+func (r *Registry) keeperOf(h *home, name, by string) string {
+	if by == workspaceState || r.o.Drivers[by] != nil {
+		return by
+	}
+	right, file := r.driverOf(h.id, name), filepath.Join(h.dir, name+wholeMark)
+	if right == by { // the driver is not here
+		r.unsure = true
+		return by
+	}
+	if right == "" {
+		r.unsure = true
+		r.o.Log.Error("a state can't be used: its mark, which says whose it is, was changed; put the file back from a backup", "file", file, "says", by)
+		return by
+	}
+	r.o.Log.Error("the mark of a state was changed, and is written anew as the servers of its session say", "file", file, "says", by, "right", right)
+	if err := remark(filepath.Join(h.dir, name), right); err != nil {
+		r.o.Log.Warn("a mark is not written anew", "file", file, "err", err)
+	}
+	return right
+}
+
+// driverOf is the driver that a state in a session's home must be of; empty where
+// that is not known.
+func (r *Registry) driverOf(session, name string) string {
+	server := stateOf(name)
+	if strings.HasPrefix(server, workspaceState) {
+		return workspaceState
+	}
+	catalog := r.Catalog()
+	if session != sharedHome {
+		s := r.sessions[session]
+		if s == nil {
+			return ""
+		}
+		catalog = s.Catalog()
+	}
+	if e := catalog.Entry(server); e != nil {
+		return e.Driver
+	}
+	return ""
+}
+
+// remark replaces the mark of a state. One that is empty at any moment would say
+// that the state is not whole, and may be made again.
+func remark(dir, driver string) error {
+	part := dir + wholeMark + partMark
+	err := os.WriteFile(part, []byte(driver), 0o600)
+	if err == nil {
+		err = os.Rename(part, dir+wholeMark)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("marking a state as whole: %w", err), os.Remove(part))
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+// Changes of access are counted in the database, in the transaction that makes the
+// change, and then in AccessFile. The database is written and synced first: a death
+// between the two leaves a database that is ahead of the file, which is right, and
+// whose change nobody was told of. A database that is behind the file has lost a
+// change that was answered.
+
+const (
+	accessKey = "access_changes"
+	lostKey   = "tokens_lost"
+)
+
+// querier is a connection or a transaction.
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// accessOf reads what a database says about access.
+func accessOf(ctx context.Context, q querier) (a Access, err error) {
+	err = q.QueryRowContext(ctx, `SELECT
+		coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?), 0),
+		EXISTS (SELECT 1 FROM tokens) OR EXISTS (SELECT 1 FROM meta WHERE key = ?)`, accessKey, lostKey).Scan(&a.Changes, &a.Guarded)
+	return a, err
+}
+
+// changeAccess runs statements that change who may come in or what is switched,
+// counts the change and notes it besides.
+func (d *DB) changeAccess(ctx context.Context, step string, change func(tx *sql.Tx) error) error {
+	conn, err := d.db.Conn(ctx)
+	if err != nil {
+		return d.wrap(step, err)
+	}
+	// It is kept until the file is written, so that the files come in order.
+	defer conn.Close()
+	// The file must never be ahead of the database, also after a power cut.
+	if _, err := conn.ExecContext(ctx, "PRAGMA synchronous = FULL"); err != nil {
+		return d.wrap(step, err)
+	}
+	defer conn.ExecContext(context.WithoutCancel(ctx), "PRAGMA synchronous = NORMAL")
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return d.wrap(step, err)
+	}
+	defer tx.Rollback()
+	if err := change(tx); err != nil {
+		return d.wrap(step, err)
+	}
+	if _, err := tx.ExecContext(ctx, "INSERT INTO meta (key, value) VALUES (?, '1') ON CONFLICT DO UPDATE SET value = CAST(value AS INTEGER) + 1", accessKey); err != nil {
+		return d.wrap(step, err)
+	}
+	now, err := accessOf(ctx, tx)
+	if err != nil {
+		return d.wrap(step, err)
+	}
+	finish := func() error { return nil }
+	if d.access != "" {
+		if finish, err = prepareAccess(d.access, now); err != nil {
+			return fmt.Errorf("%s: %w", step, err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return d.wrap(step, err)
+	}
+	if err := finish(); err != nil {
+		return fmt.Errorf("%s: it is done, but could be lost unnoticed with the database's log: %w", step, err)
+	}
+	return nil
+}
+
+func execIn(ctx context.Context, query string, args ...any) func(*sql.Tx) error {
+	return func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, query, args...)
+		return err
+	}
+}
+
+// checkAccess refuses a database that is older than the file beside it says. It
+// changes nothing.
+func (d *DB) checkAccess(ctx context.Context) error {
+	file, ok, err := ReadAccess(d.access)
+	if errors.Is(err, ErrAccessFile) {
+		return fmt.Errorf("%w; nothing was changed. %s", err, d.mendOlder())
+	}
+	if err != nil || !ok {
+		return err
+	}
+	db, err := sql.Open("sqlite", readOnly(d.path))
+	if err != nil {
+		return fmt.Errorf("open the state database %s: %w", d.path, err)
+	}
+	defer db.Close()
+	var have Access
+	var tables int
+	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE name IN ('meta', 'tokens')").Scan(&tables); err != nil {
+		return d.wrap("check", err)
+	}
+	if tables == 2 { // else it is empty, or of before there were tokens
+		if have, err = accessOf(ctx, db); err != nil {
+			return d.wrap("check", err)
+		}
+	}
+	if have.Changes < file.Changes {
+		return fmt.Errorf("%w: %s is older than the state folder: changes of tokens and switches are counted, its count is %d, and that of %s is %d. "+
+			"Its log %s-wal was removed, cut or damaged, or an older copy was put in its place; nothing was changed. %s",
+			store.ErrDamaged, d.path, have.Changes, filepath.Join(d.access, AccessFile), file.Changes, filepath.Base(d.path), d.mendOlder())
+	}
+	return nil
+}
+
+func (d *DB) mendOlder() string {
+	return "Put the right files back, run `" + d.command("restore --from "+filepath.Base(d.path)) +
+		"` to go on with the database as it is, whose tokens then wait to be confirmed, or `" + d.command("set-aside") + "` to keep all there is in a folder aside and begin anew"
+}
+
+// noteAccess brings the file to what the database says, which is the same or newer.
+func (d *DB) noteAccess(ctx context.Context) error {
+	now, err := accessOf(ctx, d.db)
+	if err != nil {
+		return d.wrap("count the changes of access", err)
+	}
+	if file, ok, err := ReadAccess(d.access); err == nil && ok && file == now {
+		return nil
+	}
+	return WriteAccess(d.access, now)
+}
+
+// RestoreAccess prepares a database to take the place of a newer one, whose file
+// said what is given: it is counted as newer than that, and where it has no token
+// and there were some, or it can't be told, nobody comes in before an operator has
+// said so. It returns what the file has to say from then on.
+func (d *DB) RestoreAccess(ctx context.Context, file Access, known bool) (Access, error) {
+	const step = "count the changes of access"
+	err := d.changeAccess(ctx, step, func(tx *sql.Tx) error {
+		now, err := accessOf(ctx, tx)
+		if err == nil && !now.Guarded && (file.Guarded || !known) {
+			_, err = tx.ExecContext(ctx, "INSERT INTO meta (key, value) VALUES (?, '1')", lostKey)
+		}
+		if err == nil {
+			_, err = tx.ExecContext(ctx, "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", accessKey, fmt.Sprint(max(now.Changes, file.Changes)))
+		}
+		return err
+	})
+	if err != nil {
+		return Access{}, err
+	}
+	now, err := accessOf(ctx, d.db)
+	return now, d.wrap(step, err)
+}
+
+// TokensLost implements store.Tokens.
+func (d *DB) TokensLost(ctx context.Context) (bool, error) {
+	var lost bool
+	err := d.db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM meta WHERE key = ?)", lostKey).Scan(&lost)
+	return lost, d.wrap("read whether tokens were lost", err)
+}
+
+// ConfirmLost implements store.Tokens.
+func (d *DB) ConfirmLost(ctx context.Context) error {
+	return d.changeAccess(ctx, "confirm that tokens were lost", execIn(ctx, "DELETE FROM meta WHERE key = ?", lostKey))
+}

@@ -1,0 +1,135 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tine-mcp/tine/internal/store"
+)
+
+// The file says what the database says, whoever changes tokens at once.
+func TestAccessFile(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	path := filepath.Join(dir, "tine.db")
+	d, err := OpenState(ctx, path, "--state /x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			name := fmt.Sprint("t", i)
+			if err := d.PutToken(ctx, store.Token{Name: name}); err != nil {
+				t.Error(err)
+			}
+			if err := d.DeleteToken(ctx, name); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	check := func(changes int64, guarded bool) {
+		t.Helper()
+		if a, ok, err := ReadAccess(dir); err != nil || !ok || a != (Access{changes, guarded}) {
+			t.Errorf("the file says %+v, %v, %v", a, ok, err)
+		}
+	}
+	check(16, false)
+	if err := d.PutToken(ctx, store.Token{Name: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	check(17, true)
+	var mode int
+	if err := d.db.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&mode); err != nil || mode != 1 {
+		t.Errorf("synchronous is %d, %v", mode, err)
+	}
+	// A change that can't be noted is not made.
+	part := filepath.Join(dir, AccessFile+PartSuffix)
+	if err := os.Mkdir(part, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.DeleteToken(ctx, "a"); err == nil {
+		t.Error("it was deleted without a note")
+	}
+	if all, err := d.Tokens(ctx); err != nil || len(all) != 1 {
+		t.Errorf("there are %v, %v", all, err)
+	}
+	if err := errors.Join(os.Remove(part), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, AccessFile)); err != nil || info.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {
+		t.Errorf("it is %v, %v", info, err)
+	}
+
+	// A database that is behind is refused, and one that is ahead is right.
+	if err := WriteAccess(dir, Access{18, true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenState(ctx, path, "--state /x"); !errors.Is(err, store.ErrDamaged) || !strings.Contains(err.Error(), "`tine state restore --from tine.db --state /x`") {
+		t.Errorf("got %v", err)
+	}
+	if err := WriteAccess(dir, Access{16, false}); err != nil {
+		t.Fatal(err)
+	}
+	if d, err = OpenState(ctx, path, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	check(17, true)
+}
+
+// After a restore nobody comes in where tokens may have been lost.
+func TestRestoreAccess(t *testing.T) {
+	ctx := t.Context()
+	for _, c := range []struct {
+		name         string
+		file         Access
+		known, token bool
+		lost         bool
+	}{
+		{"there were tokens", Access{7, true}, true, false, true},
+		{"there were none", Access{7, false}, true, false, false},
+		{"unknown", Access{}, false, false, true},
+		{"some came back", Access{7, true}, true, true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d, err := Open(ctx, filepath.Join(t.TempDir(), "tine.db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			if c.token {
+				if err := d.PutToken(ctx, store.Token{Name: "a", Unconfirmed: true}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			is := func(want bool) {
+				t.Helper()
+				if lost, err := d.TokensLost(ctx); err != nil || lost != want {
+					t.Errorf("lost: %v, %v", lost, err)
+				}
+			}
+			for range 2 {
+				now, err := d.RestoreAccess(ctx, c.file, c.known)
+				if err != nil || now.Changes <= c.file.Changes || now.Guarded != (c.lost || c.token) {
+					t.Errorf("got %+v, %v", now, err)
+				}
+				is(c.lost)
+				c.file = now
+			}
+			if err := d.PutToken(ctx, store.Token{Name: "b", Unconfirmed: true}); err != nil {
+				t.Fatal(err)
+			}
+			is(c.lost)
+			if err := d.PutToken(ctx, store.Token{Name: "b"}); err != nil {
+				t.Fatal(err)
+			}
+			is(false)
+		})
+	}
+}
