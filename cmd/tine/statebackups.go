@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/store/sqlite"
+)
+
+// A foundBackup is one that can be restored, or why it can't be.
+type foundBackup struct {
+	Path      string    `json:"path"`
+	Made      time.Time `json:"made,omitzero"`
+	Sessions  int       `json:"sessions"`
+	Snapshots int       `json:"snapshots"`
+	Tokens    int       `json:"tokens"`
+	// Faulty is of one that was known to be wrong in something when it was made, and
+	// is taken only where there is no other.
+	Faulty  bool   `json:"faulty,omitempty"`
+	Problem string `json:"problem,omitempty"`
+}
+
+// findBackups lists the backups of a state folder, the newest first and those
+// from before an upgrade last.
+func findBackups(ctx context.Context, state string) ([]foundBackup, error) {
+	regular, err := sqlite.Backups(filepath.Join(state, backupFolder))
+	if err != nil {
+		return nil, err
+	}
+	upgrades, err := sqlite.Upgrades(databaseOf(state))
+	if err != nil {
+		return nil, err
+	}
+	all := []foundBackup{}
+	for _, b := range append(regular, upgrades...) {
+		found := inspectBackup(ctx, state, b.Path, b.Made)
+		found.Faulty = b.Faulty
+		all = append(all, found)
+	}
+	return all, nil
+}
+
+func inspectBackup(ctx context.Context, state, path string, made time.Time) foundBackup {
+	f := foundBackup{Path: path, Made: made}
+	sum, err := sqlite.Inspect(ctx, path)
+	if err == nil {
+		f.Sessions, f.Snapshots, f.Tokens = sum.Sessions, sum.Snapshots, sum.Tokens
+		var id string
+		if id, err = store.ReadID(state); err == nil && id != "" && sum.Gateway != "" && sum.Gateway != id {
+			err = fmt.Errorf("it is of gateway %s, and this folder is of %s", sum.Gateway, id)
+		}
+	}
+	if err != nil {
+		f.Problem = err.Error()
+	}
+	return f
+}
+
+func (c *cli) listBackups(ctx context.Context) error {
+	state, err := c.stateDir()
+	if err != nil {
+		return err
+	}
+	all, err := findBackups(ctx, state)
+	if err != nil {
+		return err
+	}
+	if c.flags.json {
+		return c.printJSON(map[string]any{"backups": all})
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(c.stderr, visible("there is no backup in "+state, c.errTerminal))
+		return nil
+	}
+	t := table{header: []string{"MADE", "SESSIONS", "SNAPSHOTS", "TOKENS", "STATE", "FILE"}}
+	for _, b := range all {
+		sound := cell{text: "sound"}
+		switch {
+		case b.Problem != "":
+			sound = cell{"not usable", red}
+		case b.Faulty:
+			sound = cell{"faulty", red}
+		}
+		t.add(plain(c.age(b.Made)+" ago"), plain(fmt.Sprint(b.Sessions)), plain(fmt.Sprint(b.Snapshots)), plain(fmt.Sprint(b.Tokens)), sound, plain(b.Path))
+	}
+	t.print(c)
+	for _, b := range all {
+		if b.Problem != "" {
+			fmt.Fprintln(c.stderr, visible(filepath.Base(b.Path)+": "+b.Problem, c.errTerminal))
+		}
+	}
+	return nil
+}
+
+// chooseBackup finds what to restore from.
+func (c *cli) chooseBackup(ctx context.Context, state, from string) (foundBackup, error) {
+	switch from {
+	case "":
+		all, err := findBackups(ctx, state)
+		if err != nil {
+			return foundBackup{}, err
+		}
+		for _, faulty := range []bool{false, true} {
+			for _, b := range all {
+				if b.Problem == "" && b.Faulty == faulty {
+					return b, nil
+				}
+			}
+		}
+		return foundBackup{Path: fromFolders}, nil
+	case fromFolders:
+		return foundBackup{Path: fromFolders}, nil
+	}
+	for _, path := range []string{from, filepath.Join(state, backupFolder, from), filepath.Join(state, from)} {
+		info, err := os.Stat(path)
+		if err != nil || info.IsDir() {
+			continue
+		}
+		if path, err = filepath.Abs(path); err != nil {
+			return foundBackup{}, err
+		}
+		b := inspectBackup(ctx, state, path, info.ModTime())
+		// Of the database itself whatever can be read is taken.
+		if b.Problem != "" && path != databaseOf(state) {
+			return b, fmt.Errorf("%s can't be restored: %s", path, b.Problem)
+		}
+		return b, nil
+	}
+	return foundBackup{}, usagef("there is no backup %s; see %s", from, c.own("tine state restore --list"))
+}
