@@ -54,11 +54,17 @@ func (r *Registry) driverOf(session, name string) string {
 	return ""
 }
 
-// remark replaces the mark of a state. One that is empty at any moment would say
+// remark replaces the driver in the mark of a state, and keeps the rest. A mark that is empty at any moment would say
 // that the state is not whole, and may be made again.
 func remark(dir, driver string) error {
 	part := dir + wholeMark + partMark
-	err := os.WriteFile(part, []byte(driver), 0o600)
+	was, err := os.ReadFile(dir + wholeMark)
+	if _, rest, more := strings.Cut(string(was), "\n"); more {
+		driver += "\n" + rest
+	}
+	if err == nil {
+		err = os.WriteFile(part, []byte(driver), 0o600)
+	}
 	if err == nil {
 		err = os.Rename(part, dir+wholeMark)
 	}

@@ -24,7 +24,7 @@ func TestFlippedMarks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(mark, []byte(strings.ToUpper(string(right))), 0o600); err != nil {
+		if err := os.WriteFile(mark, []byte(strings.ToUpper(string(right[:4]))+string(right[4:])), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		before := w.filesBelow()
