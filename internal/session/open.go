@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -461,7 +462,10 @@ func (r *Registry) dissolve(ctx context.Context, s *Session) {
 	if err := recordOfSession(r.o.States, s.ID).bury(); err != nil {
 		r.o.Log.Warn("the folder of a session is not marked as one to be removed", "session", s.ID, "err", err)
 	}
-	r.finish(s, (*upstream.Upstream).Close)
+	r.finish(s, func(up *upstream.Upstream) {
+		up.Close()
+		_ = os.Remove(r.handlePath(up.Name())) // also where the instance could not be stopped yet
+	})
 	shares, members := s.known().Shares, s.members()
 	_ = atOnce(len(members), func(i int) error {
 		e := members[i]
