@@ -77,6 +77,11 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 		u.discard(inst)
 		return nil, nil, err
 	}
+	defer func() {
+		if err != nil && hello == nil && u.o.Memory.Kept != "" {
+			err = neverBegan(err)
+		}
+	}()
 	link, err := inst.Dial(ctx)
 	if err != nil {
 		u.discard(inst)
@@ -120,6 +125,16 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 		return nil, nil, err
 	}
 	return inst, u.owned(inst, conn), nil
+}
+
+// neverBegan is the error of an instance that was started with nothing in memory
+// and never answered: it had nothing there to lose, whatever its driver says of its
+// end. Where files of it are gone, the next start says so.
+func neverBegan(err error) error {
+	if !errors.Is(err, driver.ErrLost) {
+		return err
+	}
+	return driver.WithWords(errors.New(cause(err.Error())), driver.Words(err))
 }
 
 // owned has the handle of an instance say what is said in a further handshake, and

@@ -80,6 +80,21 @@ func TestLostInstanceIsOfKindLost(t *testing.T) {
 	})
 }
 
+// What was started with nothing and never answered had nothing to lose.
+func TestWhatNeverBeganLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := play(t, func(i *instance) {
+			i.end(fmt.Errorf("exited with status 1; what it had in memory is lost with it: %w", driver.ErrLost))
+		}, func(o *upstream.Options) {
+			o.Memory = upstream.Memory{Kept: api.KeptNothing, Lost: func(l upstream.Loss) { t.Errorf("it lost %+v", l) }}
+		})
+		if got := newClient("c").calls(t, r, "x"); !strings.Contains(got, "exited with status 1") || strings.Contains(got, "lost") {
+			t.Errorf("the call is %s", got)
+		}
+		r.Close()
+	})
+}
+
 // However many calls were under way, the end of a connection is one failure.
 func TestDeathNamesItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -34,6 +34,7 @@ type box struct {
 	pid, gofer int
 	known      bool // whether it is paused
 	paused     bool
+	gone       bool // it was removed
 }
 
 // confs are the settings of gVisor, by their flags.
@@ -259,6 +260,7 @@ func (b *box) remove() error {
 		b.c.Sandbox.Pid.Store(0)
 	}
 	b.c.GoferPid.Store(0)
+	b.gone = true
 	return errors.Join(b.c.Destroy(), b.unmark())
 }
 

@@ -25,11 +25,17 @@ func (b *box) pause() error {
 	if err := b.look(); err != nil || b.paused {
 		return err
 	}
+	if b.gone {
+		return errors.New("it is not there any more")
+	}
 	if err := os.WriteFile(b.mark(), nil, 0o600); err != nil {
 		return err
 	}
 	if err := b.c.Sandbox.Pause(b.c.ID); err != nil {
 		b.known = false
+		if !isOf(b.pid, b.c.ID) { // it has ended, and whoever removes it may have been here
+			_ = b.unmark()
+		}
 		return err
 	}
 	b.paused = true
