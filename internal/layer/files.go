@@ -125,20 +125,29 @@ func (s *files) release(e *file) {
 		s.mu.Unlock()
 		return
 	}
-	last := e.gone || s.closed
-	if last {
-		s.count--
+	gone, last := e.gone, e.gone || s.closed
+	if !last {
+		s.free.Broadcast()
 	}
-	s.free.Broadcast()
 	s.mu.Unlock()
 	if !last {
 		return
 	}
-	e.f.Close()
-	if e.gone {
+	s.closeOne(e)
+	if gone {
 		// What fails here is found as a stray by the next Recover.
 		os.Remove(s.path(e.id))
 	}
+}
+
+// closeOne closes a file that nobody can find any more. It counts until it is
+// closed, or there would be one too many.
+func (s *files) closeOne(e *file) {
+	e.f.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count--
+	s.free.Broadcast()
 }
 
 func (s *files) use(id string, flag int, do func(handle) error) error {
@@ -199,10 +208,8 @@ func (s *files) remove(id string) error {
 			s.mu.Unlock()
 			return nil
 		}
-		s.count--
-		s.free.Broadcast()
 		s.mu.Unlock()
-		e.f.Close()
+		s.closeOne(e)
 	} else {
 		s.mu.Unlock()
 	}

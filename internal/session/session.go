@@ -63,6 +63,7 @@ type Session struct {
 	facts    facts
 	unsaved  bool     // a damage is not written down yet
 	heeded   sync.Map // damage of stored data that was marked
+	makes    sync.Map // chan struct{}, by member: who makes its state has a place in it
 	parts    map[string]*part
 	ending   map[string][]chan struct{} // retired parts, by server
 	watchers map[*watch]struct{}

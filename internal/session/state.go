@@ -215,6 +215,11 @@ func (r *Registry) prepare(e *Entry, by owned) func(context.Context, *driver.Spe
 		} else {
 			s.seeding.RLock()
 			defer s.seeding.RUnlock()
+			done, err := s.making(ctx, e.ID)
+			if err != nil {
+				return err
+			}
+			defer done()
 			spec.State = s.stateDir(e.ID) // which a rewind may just have changed
 			spec.OnDamage = func(err error) { s.heed(e.ID, err) }
 		}
@@ -234,6 +239,20 @@ func (r *Registry) prepare(e *Entry, by owned) func(context.Context, *driver.Spe
 			}
 		}
 		return r.seed(ctx, e, spec.Session, spec.State, driver.Source{})
+	}
+}
+
+// making waits until nobody else makes the state of a member, which then waits for
+// done: what remembers nothing may be started while what it takes the place of still
+// is.
+func (s *Session) making(ctx context.Context, member string) (done func(), err error) {
+	v, _ := s.makes.LoadOrStore(member, make(chan struct{}, 1))
+	turn := v.(chan struct{})
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 

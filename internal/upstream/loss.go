@@ -365,10 +365,11 @@ func (u *Upstream) fails(c *Conn, req *Request, err error) error {
 // withLoss has the error of a call say what was lost with its instance.
 func (u *Upstream) withLoss(err error) error {
 	ours := *asOurs(err)
-	if !u.o.Memory.tells() || strings.Contains(ours.Message, "is lost") {
+	const lost = "; what it had in memory is lost, the next call begins anew, and the session is marked as damaged"
+	if !u.o.Memory.tells() || strings.Contains(ours.Message, lost) {
 		return err
 	}
-	ours.Message += "; what it had in memory is lost"
+	ours.Message = cause(ours.Message) + "; it is not known whether this call took effect" + lost
 	switch conn := Death(err); {
 	case conn != "":
 		return Died(&ours, conn)

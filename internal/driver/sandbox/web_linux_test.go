@@ -418,8 +418,8 @@ func TestWebServerThatDoesNotListen(t *testing.T) {
 				t.Fatal("it started", inst.Stop(t.Context()))
 			}
 			for _, want := range test.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%v does not say %q", err, want)
+				if !strings.Contains(err.Error()+driver.Words(err), want) {
+					t.Errorf("%v does not say %q, and the server wrote %q", err, want, driver.Words(err))
 				}
 			}
 		})
