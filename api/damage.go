@@ -25,6 +25,9 @@ type Damage struct {
 	Kept   string    `json:"kept"`            // nothing, files or part
 	Call   string    `json:"call,omitempty"`  // the last call of the gateway before it
 	Times  int       `json:"times,omitempty"` // how often it happened, where more than once
+	// Last is the last of several times, and LastWhy why, where that differs from Why.
+	Last    time.Time `json:"last,omitzero"`
+	LastWhy string    `json:"last_why,omitempty"`
 	// Memory says that what was lost is what the server remembers, though files were
 	// kept: a server whose state is its memory, and not a declared directory.
 	Memory bool `json:"memory,omitempty"`
@@ -37,7 +40,10 @@ func (d Damage) Text() string {
 		text = fmt.Sprintf("server %q: %s", d.Server, text)
 	}
 	text += "; kept: " + d.Kept
-	if d.Times > 1 {
+	switch {
+	case d.Times > 1 && d.LastWhy != "":
+		text += fmt.Sprintf(" (%d times, the last at %s: %s)", d.Times, d.Last.UTC().Format(time.RFC3339), d.LastWhy)
+	case d.Times > 1:
 		text += fmt.Sprintf(" (%d times)", d.Times)
 	}
 	return text
@@ -76,6 +82,10 @@ func AddDamage(all []Damage, d Damage) []Damage {
 			next := append([]Damage(nil), all...)
 			next[i].Times = max(next[i].Times, 1) + max(d.Times, 1)
 			next[i].Memory = next[i].Memory || d.Memory
+			next[i].Last, next[i].LastWhy = d.At, ""
+			if why := WithoutWords(d.Why); why != WithoutWords(next[i].Why) {
+				next[i].LastWhy = why
+			}
 			return next
 		}
 	}
@@ -93,7 +103,7 @@ func RemoveDamage(all []Damage, d Damage) []Damage {
 		}
 		next := append([]Damage(nil), all...)
 		if next[i].Times--; next[i].Times == 1 {
-			next[i].Times = 0
+			next[i].Times, next[i].Last, next[i].LastWhy = 0, time.Time{}, ""
 		}
 		return next
 	}

@@ -194,7 +194,7 @@ func readDamage(all []api.Damage) []api.Damage {
 			d.Kept = api.KeptPart
 		}
 		d.Why, d.Server, d.Call = d.Why[:min(len(d.Why), maxWhy)], d.Server[:min(len(d.Server), maxWhy)], ""
-		d.Words = d.Words[:min(len(d.Words), maxWhy)]
+		d.Words, d.LastWhy = d.Words[:min(len(d.Words), maxWhy)], d.LastWhy[:min(len(d.LastWhy), maxWhy)]
 		out = append(out, d)
 	}
 	return out
