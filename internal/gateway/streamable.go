@@ -381,6 +381,8 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request, who identity.Princ
 	defer cancel()
 	ctx, stop := g.whileAdmitted(ctx, who, c.sess)
 	defer stop()
+	box.open.Add(1) // before the client hears that it has a stream
+	defer box.open.Add(-1)
 	startEvents(w)
 	s := &eventSink{w: w, ctl: http.NewResponseController(w), id: stream}
 	if s.ping() != nil {
