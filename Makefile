@@ -76,9 +76,13 @@ lint: build ## gofmt, go vet, staticcheck
 	GOOS=darwin GOARCH=arm64 go vet ./...
 	go tool -modfile=tools/go.mod staticcheck -tags nogvisor,torture ./...
 
+# Tests of drivers and stores wait for engines and disks much of the time, so that
+# one more package than there are processors has work for all of them.
+AT_A_TIME := $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
+
 .PHONY: unit
 unit: build ## unit tests, with the race detector where things happen at once
-	TINE_BIN=$(CURDIR)/bin/tine CGO_ENABLED=1 e2e/engine.sh with go test $(RACE) -vet=off -timeout $(TESTTIME) $(AT_ONCE)
+	TINE_BIN=$(CURDIR)/bin/tine CGO_ENABLED=1 e2e/engine.sh with go test -p $(AT_A_TIME) $(RACE) -vet=off -timeout $(TESTTIME) $(AT_ONCE)
 	TINE_BIN=$(CURDIR)/bin/tine go test -vet=off -tags 'nogvisor$(TAGS)' -timeout $(TESTTIME) $$(go list ./... | grep -vxF -e $(shell go list .)/e2e -f <(go list $(AT_ONCE)))
 	go test ./internal/driver/sandbox/runsc
 	go test -C tools ./image

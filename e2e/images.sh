@@ -84,8 +84,6 @@ codename() { (. /etc/os-release && echo "$VERSION_CODENAME"); }
 mirror() { apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' "Release: $(codename)" | head -n 1; }
 
 # Other checkouts of this user take the Debian that one of them made.
-kept=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/tine-tests
-
 base_layer() {
   local rootfs=$work/base proxy='' key
   key=$(sum <<<"$1")
@@ -103,7 +101,7 @@ base_layer() {
   tar -C "$rootfs" --sort=name --numeric-owner -cf "$work/base.tar" .
   chroot "$rootfs" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' >"$work/base.python"
   mkdir -p "$kept"
-  find "$kept" -name "base-*" -mtime +30 -delete
+  find "$kept" -maxdepth 1 -name "base-*" -mtime +30 -delete
   tar -C "$work" -cf "$work/kept.tar" base.tar base.python
   mv "$work/kept.tar" "$kept/base-$key.$$" && mv "$kept/base-$key.$$" "$kept/base-$key.tar"
   mv "$work/base.tar" "$work/base.python" "$images/"

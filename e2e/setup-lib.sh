@@ -3,6 +3,7 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 pins=$root/e2e/tools
 dest=${TINE_TEST_TOOLS:-$root/.cache/tools}
+kept=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/tine-tests # what several checkouts use
 mkdir -p "$dest/bin" "$dest/log" "$dest/images" "$dest/engine"
 
 on_path() {

@@ -42,7 +42,14 @@ npm_packages() {
 python_packages() {
   rm -rf "$dest/venv"
   python3 -m venv "$dest/venv"
-  "$dest/venv/bin/pip" install --disable-pip-version-check --no-deps -r "$pins/requirements.txt"
+  # Other checkouts of this user take the wheels that one of them fetched.
+  local pip=("$dest/venv/bin/pip" --disable-pip-version-check) from=(--no-deps --find-links "$kept/wheels" -r "$pins/requirements.txt")
+  mkdir -p "$kept/wheels"
+  "${pip[@]}" install --no-index "${from[@]}" || {
+    find "$kept/wheels" -mtime +30 -delete
+    "${pip[@]}" download -d "$kept/wheels" "${from[@]}"
+    "${pip[@]}" install --no-index "${from[@]}"
+  }
   "$dest/venv/bin/pip" check
 }
 
