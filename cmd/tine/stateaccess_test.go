@@ -1,7 +1,9 @@
 package main
 
 import (
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -137,10 +139,30 @@ func TestStateLogLosesARevokedToken(t *testing.T) {
 		ok(t, state, "state", "restore", "--from", "tine.db", "--yes")
 		gatewayOn(t, state)()
 	})
+	t.Run("the file is missing", func(t *testing.T) {
+		state := killedCopy(t, killed)
+		path := filepath.Join(state, sqlite.AccessFile)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if why := refused(t, state); !strings.Contains(why, path+" is missing") || !strings.Contains(why, "tine state restore --from tine.db") {
+			t.Errorf("got %s", why)
+		}
+		ok(t, state, "state", "restore", "--from", "tine.db", "--yes")
+		gatewayOn(t, state)()
+	})
 	// One of an earlier version has no such file, and no counter.
 	t.Run("an earlier version", func(t *testing.T) {
 		state := killedCopy(t, killed)
 		if err := os.Remove(filepath.Join(state, sqlite.AccessFile)); err != nil {
+			t.Fatal(err)
+		}
+		db, err := sql.Open("sqlite", filepath.Join(state, "tine.db"))
+		if err == nil {
+			_, err = db.Exec("DELETE FROM meta WHERE key = 'access_changes'")
+			err = errors.Join(err, db.Close())
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		gatewayOn(t, state)()

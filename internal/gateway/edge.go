@@ -139,9 +139,11 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
 	switch path {
 	case "/healthz":
+		hurry(w)
 		writeJSON(w, http.StatusOK, api.Health{Status: "ok"})
 		return
 	case "/readyz":
+		hurry(w)
 		if g.draining.Load() {
 			writeJSON(w, http.StatusServiceUnavailable, api.Health{Status: "draining"})
 			return

@@ -104,6 +104,7 @@ func TestErrorsDoNotWaitForTheirBodies(t *testing.T) {
 		want       int
 	}{
 		"without a token": {"/mcp", "", http.StatusUnauthorized},
+		"health":          {"/healthz", "", http.StatusOK},
 		"API, no token":   {"/v1/call", "", http.StatusUnauthorized},
 		"no such route":   {"/v1/nothing", ada, http.StatusNotFound},
 		"no such page":    {"/nothing", ada, http.StatusNotFound},

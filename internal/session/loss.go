@@ -241,20 +241,27 @@ func (s *Session) takeOwed(server string) error {
 
 // refuses is the error of every call in a session that is damaged where the config
 // says so; nil where calls go on. What went on with its files is not refused, and a
-// server whose memory does not fit is tried: its memory may be back.
+// server whose memory does not fit is tried: its memory may be back, and so may that of
+// others, which wait to be tried.
 func (s *Session) refuses(server string) error {
 	if !s.refusing() {
 		return nil
 	}
-	pending, waits := s.unfitOf(server)
+	_, waits := s.unfitOf(server)
 	for _, d := range s.Damaged() {
-		if waits && d == pending.Damage {
+		u, unfit := s.unfitOf(d.Server)
+		unfit = unfit && d == u.Damage
+		if waits && unfit || d.Kept == api.KeptFiles && !d.Memory {
 			continue
 		}
-		if d.Kept != api.KeptFiles || d.Memory {
-			return &api.Error{Kind: api.KindLost, Server: d.Server, Message: fmt.Sprintf(
-				"session %s is damaged and sessions.on_loss is refuse: %s; rewind it to a snapshot from before, or close it", s.ID, d.Bare().Text())}
+		mend := "rewind it to a snapshot from before, or close it"
+		if e := s.Catalog().Entry(d.Server); unfit {
+			mend = "put back what has changed and call that server, " + mend
+		} else if e != nil && e.shares() {
+			mend = "close it: a rewind does not bring back what a shared server knew"
 		}
+		return &api.Error{Kind: api.KindLost, Server: d.Server, Message: fmt.Sprintf(
+			"session %s is damaged and sessions.on_loss is refuse: %s; %s", s.ID, d.Bare().Text(), mend)}
 	}
 	return nil
 }

@@ -58,14 +58,11 @@ func (f *facts) state(server string) string {
 	return server
 }
 
-// whole reports whether the state in a folder is all there. A mark that is empty
-// was being made when the gateway was killed.
+// whole reports whether the state in a folder is all there. The mark is made when it
+// is, so that one which is empty, or can't be looked at, says as much.
 func whole(dir string) bool {
-	info, err := os.Lstat(dir + wholeMark)
-	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist) // where it can't be told, nothing is removed
-	}
-	return info.Size() > 0
+	_, err := os.Lstat(dir + wholeMark)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // mark notes that the state in a folder is all there, which driver's it is, and

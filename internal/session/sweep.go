@@ -109,9 +109,7 @@ func readHome(states, id string) (*home, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading whose a state is: %w", err)
 		}
-		if len(by) > 0 {
-			h.whole[name] = markedBy(by)
-		}
+		h.whole[name] = markedBy(by)
 	}
 	return h, nil
 }

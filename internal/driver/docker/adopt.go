@@ -73,7 +73,7 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 		if i.web, err = e.reach(ctx, rec); err != nil {
 			return nil, err
 		}
-	} else {
+	} else if !i.conn.Whole() {
 		// A line that was half written is ended at once, so that its end is there
 		// before the first message, which ends it once more.
 		i.pipe.conn.Write([]byte{'\n'})

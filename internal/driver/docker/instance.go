@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -98,7 +99,7 @@ func (i *instance) attach(ctx context.Context, torn bool) error {
 	}
 	p.why = i.whyClosed
 	i.pipe = p
-	i.conn = lines.NewConn(p, lines.Options{Server: i.h.Server, Limit: i.d.opts.MaxFrame, Buffers: i.d.buffers, Log: i.log, Torn: torn})
+	i.conn = lines.NewConn(p, lines.Options{Server: i.h.Server, Limit: i.d.opts.MaxFrame, Buffers: i.d.buffers, Log: i.log, Torn: torn, Mark: filepath.Join(i.h.Dir, lines.MarkName)})
 	return nil
 }
 

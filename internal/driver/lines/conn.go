@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +26,26 @@ type Options struct {
 	// Whole is set beside it where nothing but whole lines was written: some
 	// servers don't survive a line that is empty.
 	Whole bool
+	// Mark is a file that is there while a long line is being written, so that
+	// whoever opens the pipe after a death knows whether one may have no end; short
+	// lines go into a pipe as a whole. Without it one always may.
+	Mark string
+}
+
+// MarkName is what the Mark of an instance is called in its folder.
+const MarkName = "long-line"
+
+// wholeLine is how long a line may be that is written as a whole or not at all: it
+// is what POSIX guarantees of pipes, as Linux has it.
+const wholeLine = 4096
+
+// torn reports whether the last line that was written may have no end.
+func (o *Options) torn() bool {
+	if !o.Torn || o.Whole || o.Mark == "" {
+		return o.Torn && !o.Whole
+	}
+	_, err := os.Lstat(o.Mark)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // Conn is a Pipe with messages in it.
@@ -36,6 +58,8 @@ type Conn struct {
 
 	writing chan struct{} // holds one token while a frame is written: a lock that can be waited for with a context
 	torn    bool          // the last line has no end
+	mark    string        // as in Options
+	marked  bool          // it is there
 	buffers *sync.Pool
 
 	held atomic.Pointer[pause] // nil while frames may enter
@@ -56,9 +80,10 @@ func NewConn(p Pipe, o Options) *Conn {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Conn{
-		server: o.Server, pipe: p, torn: o.Torn && !o.Whole, buffers: o.Buffers,
+		server: o.Server, pipe: p, torn: o.torn(), mark: o.Mark, buffers: o.Buffers,
 		writing: make(chan struct{}, 1), over: make(chan struct{}),
 	}
+	c.marked = c.torn && c.mark != ""
 	c.frames = Frames{limit: o.Limit, buffers: o.Buffers, log: o.Log, torn: o.Torn, fill: p.Fill}
 	return c
 }

@@ -128,6 +128,10 @@ func (c *Conn) write(ctx context.Context, s *stream, frame []byte) error {
 		parts[1], parts[2] = frame, []byte{'\n'}
 	}
 
+	if len(frame)+ends >= wholeLine {
+		c.setMark()
+	}
+	defer c.takeMark()
 	p := pusher{c: c, s: s, ctx: ctx}
 	defer p.disarm()
 	sent := 0
@@ -146,6 +150,21 @@ func (c *Conn) write(ctx context.Context, s *stream, frame []byte) error {
 	}
 	c.torn = false
 	return nil
+}
+
+// setMark says that a long line is being written. Where that fails, whoever comes
+// after a death sends to a line without an end, and the program refuses that one.
+func (c *Conn) setMark() {
+	if c.mark != "" && !c.marked {
+		c.marked = os.WriteFile(c.mark, nil, 0o600) == nil
+	}
+}
+
+// takeMark takes the mark away once no line is without an end.
+func (c *Conn) takeMark() {
+	if c.marked && !c.torn {
+		c.marked = os.Remove(c.mark) != nil
+	}
 }
 
 func (c *Conn) writeError(ctx context.Context, s *stream, err error) error {

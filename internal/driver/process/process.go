@@ -222,7 +222,7 @@ func (d *Driver) newInstance(h driver.Handle, rec record, c *child, p lines.Pipe
 		exited: make(chan struct{}), done: make(chan struct{}), watched: make(chan struct{}),
 		holding: make(chan struct{}, 1), leaving: make(chan struct{}),
 	}
-	i.conn = lines.NewConn(p, lines.Options{Server: h.Server, Limit: d.opts.MaxFrame, Buffers: d.buffers, Log: log, Torn: torn})
+	i.conn = lines.NewConn(p, lines.Options{Server: h.Server, Limit: d.opts.MaxFrame, Buffers: d.buffers, Log: log, Torn: torn, Mark: filepath.Join(h.Dir, lines.MarkName)})
 	go i.watch()
 	return i
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,7 +85,7 @@ func (d *Driver) newInstance(h driver.Handle, rec record, help *helper, pipe *fi
 	if rec.Port > 0 {
 		i.web = newWeb(i)
 	}
-	i.conn = lines.NewConn(waking{pipe, &i.park}, lines.Options{Server: h.Server, Limit: d.opts.MaxFrame, Buffers: d.buffers, Log: log, Torn: torn, Whole: whole})
+	i.conn = lines.NewConn(waking{pipe, &i.park}, lines.Options{Server: h.Server, Limit: d.opts.MaxFrame, Buffers: d.buffers, Log: log, Torn: torn, Whole: whole, Mark: filepath.Join(h.Dir, lines.MarkName)})
 	return i
 }
 

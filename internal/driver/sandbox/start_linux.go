@@ -282,6 +282,11 @@ var missingFile = regexp.MustCompile(`failed to walk "([^"]+)" .*no such file or
 // finish makes the instance.
 func (m *making) finish(ctx context.Context, st stateRecord) (*instance, error) {
 	h := driver.Handle{Driver: driverName, Server: m.spec.Server, Session: m.spec.Session, Dir: m.dir, Data: m.rec.data()}
+	if st.Image != nil && st.Image.Torn {
+		if err := os.WriteFile(filepath.Join(h.Dir, lines.MarkName), nil, 0o600); err != nil {
+			return nil, fmt.Errorf("server %q: say that its last line has no end: %w", h.Server, err)
+		}
+	}
 	i := m.d.newInstance(h, m.rec, m.help, m.pipe, st.Image != nil, st.Image == nil || !st.Image.Torn, m.stderr, m.spec.Log)
 	i.park.parked.Store(m.restored)
 	if st.Image != nil {

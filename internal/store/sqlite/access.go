@@ -92,7 +92,7 @@ func (d *DB) checkAccess(ctx context.Context) error {
 	if errors.Is(err, ErrAccessFile) {
 		return fmt.Errorf("%w; nothing was changed. %s", err, d.mendOlder())
 	}
-	if err != nil || !ok {
+	if err != nil {
 		return err
 	}
 	db, err := sql.Open("sqlite", readOnly(d.path))
@@ -109,6 +109,10 @@ func (d *DB) checkAccess(ctx context.Context) error {
 		if have, err = accessOf(ctx, db); err != nil {
 			return d.wrap("check", err)
 		}
+	}
+	if !ok && have.Changes > 0 { // a folder of an earlier version has neither
+		return fmt.Errorf("%w: %s is missing, which counts the changes of tokens and switches, so that nobody can tell whether %s has the last of them; nothing was changed. %s",
+			store.ErrDamaged, filepath.Join(d.access, AccessFile), d.path, d.mendOlder())
 	}
 	if have.Changes < file.Changes {
 		return fmt.Errorf("%w: %s is older than the state folder: changes of tokens and switches are counted, its count is %d, and that of %s is %d. "+

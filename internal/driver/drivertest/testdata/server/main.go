@@ -55,8 +55,9 @@ func main() {
 		if err != nil {
 			return
 		}
-		if line = bytes.TrimSpace(line); len(line) == 0 {
-			continue
+		if line = bytes.TrimSpace(line); len(line) == 0 { // which some servers don't survive
+			fmt.Fprintln(os.Stderr, "an empty line came")
+			os.Exit(9)
 		}
 		answer(line, out)
 		if in.Buffered() == 0 || out.Buffered() > 32<<10 {
