@@ -24,6 +24,7 @@ type decoder struct {
 
 	files   []ownFile // that the gateway trusts, as far as they are known
 	visible []visible // to sandboxes
+	seeds   []visible // what states and workspaces begin with
 
 	// What telemetry.otlp says itself; the environment says the rest.
 	otlpEndpoint, otlpHeaders bool

@@ -79,9 +79,34 @@ func (d *decoder) ownFiles(c *Config) {
 		d.own(c.Auth.OIDC.CAFile, "the ca_file of auth.oidc", false)
 	}
 	for i := range c.Servers {
-		d.own(c.Servers[i].CAFile, "the ca_file of servers."+c.Servers[i].ID, false)
+		s := &c.Servers[i]
+		d.own(s.CAFile, "the ca_file of servers."+s.ID, false)
+		for _, path := range s.runs() {
+			d.own(path, "which servers."+s.ID+" runs outside of a sandbox", false)
+		}
 	}
 	c.files = d.files
+}
+
+// runs are the files that a program outside of a sandbox is started from, as far as
+// its command line names them.
+func (s *Server) runs() []string {
+	if s.Command == "" || s.Sandbox != nil {
+		return nil
+	}
+	var out []string
+	for i, word := range append([]string{s.Command}, s.Args...) {
+		if i == 0 && filepath.Base(word) == word {
+			continue // found on the PATH
+		}
+		if !filepath.IsAbs(word) {
+			word = filepath.Join(s.Cwd, word)
+		}
+		if info, err := os.Stat(word); err == nil && info.Mode().IsRegular() && filepath.IsAbs(word) {
+			out = append(out, word)
+		}
+	}
+	return out
 }
 
 // visible is a path that a sandbox sees, and where the config says so.
@@ -129,6 +154,31 @@ func (d *decoder) ownFilesAside(files []ownFile) {
 					continue
 				}
 			}
+			break // one is enough to say
+		}
+	}
+}
+
+// ownFilesNotCopied complains about a template that holds secrets of the gateway: each
+// session would get a copy of them, which its servers and its owner can read. A
+// config without tokens has none of the gateway's own.
+func (d *decoder) ownFilesNotCopied(c *Config) {
+	for _, t := range d.seeds {
+		if !filepath.IsAbs(t.path) {
+			continue
+		}
+		chain := linkChain(t.path)
+		real := chain[len(chain)-1]
+		for _, f := range c.files {
+			places := linkChain(f.path)
+			if !f.secret || !slices.ContainsFunc(places, func(p string) bool { return within(p, real) }) {
+				continue
+			}
+			if f.path == c.Path && len(c.Auth.Tokens) == 0 {
+				d.warn(t.at, "%s: holds %s, %s, of which each session gets a copy; keep secrets out of it, or name a folder that does not hold it", t.where, f.path, f.what)
+				continue
+			}
+			d.fail(t.at, "%s: holds %s, %s, of which each session would get a copy; name a folder that does not hold it, or move the file elsewhere", t.where, f.path, f.what)
 			break // one is enough to say
 		}
 	}

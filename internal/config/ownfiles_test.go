@@ -3,6 +3,7 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -115,6 +116,85 @@ func TestWhatTheGatewayTrustsCannotBeWritten(t *testing.T) {
 				t.Error(err)
 			case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 				t.Errorf("got %v, want %s", err, want)
+			}
+		})
+	}
+}
+
+// A template of sessions holds none of the gateway's secrets.
+func TestSecretsAreNotCopiedIntoSessions(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"conf/data", "elsewhere"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "conf/token"), []byte("token-0123456789abcdef"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const tokens = "auth: {tokens: [{name: ada, token: ada-token-0123456789abcdef}]}\n"
+	for name, tt := range map[string]struct{ yaml, want, warning string }{
+		"a workspace":              {yaml: tokens + "workspace: .\n", want: "workspace: holds DIR/conf/tine.yaml, the gateway's config, of which each session would get a copy"},
+		"a workspace above":        {yaml: tokens + "workspace: {template: ..}\n", want: "workspace.template: holds DIR/conf/tine.yaml"},
+		"a state":                  {yaml: tokens + "servers: {a: {command: x, state: {d: .}}}\n", want: "servers.a.state.d: holds DIR/conf/tine.yaml"},
+		"a template":               {yaml: tokens + "servers: {a: {builtin: memory, template: ./tine.yaml}}\n", want: "servers.a.template: holds DIR/conf/tine.yaml"},
+		"what the config includes": {yaml: "auth: {tokens: [{name: ada, token: \"${file:token}\"}]}\nworkspace: .\n", want: "of which each session would get a copy"},
+		"without secrets":          {yaml: "workspace: .\n", warning: "of which each session gets a copy"},
+		"a folder below":           {yaml: tokens + "workspace: ./data\n"},
+		"a folder beside":          {yaml: tokens + "workspace: ../elsewhere\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(dir, "conf/tine.yaml")
+			if err := os.WriteFile(path, []byte(tt.yaml), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c, err := Load(path, Options{})
+			want := strings.ReplaceAll(tt.want, "DIR", dir)
+			switch {
+			case want == "" && err != nil:
+				t.Fatal(err)
+			case want != "":
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want %s", err, want)
+				}
+				return
+			}
+			if got := fmt.Sprint(c.Warnings); tt.warning != "" && !strings.Contains(got, tt.warning) || tt.warning == "" && strings.Contains(got, "copy") {
+				t.Errorf("warnings %s, want %q", got, tt.warning)
+			}
+		})
+	}
+}
+
+// A sandbox can't write to what runs outside of one.
+func TestProgramsOutsideAreNotWritten(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"app", "data"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"app/run.sh", "app/server.py"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, tt := range map[string]struct{ outside, write, want string }{
+		"a program":            {"{command: DIR/app/run.sh}", "DIR/app", "holds DIR/app/run.sh, which servers.b runs outside of a sandbox,"},
+		"a script":             {"{command: python3, args: [DIR/app/server.py]}", "DIR/app", "holds DIR/app/server.py, which servers.b runs outside of a sandbox,"},
+		"a script in its cwd":  {"{command: python3, args: [server.py], cwd: DIR/app}", "DIR", "holds DIR/app/server.py,"},
+		"a folder beside":      {"{command: DIR/app/run.sh}", "DIR/data", ""},
+		"one in a sandbox too": {"{command: DIR/app/run.sh, sandbox: true}", "DIR/app", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			yaml := "servers:\n  a: {command: /bin/true, sandbox: {allow_write: [" + tt.write + "]}}\n  b: " + tt.outside + "\n"
+			path := filepath.Join(t.TempDir(), "tine.yaml")
+			if err := os.WriteFile(path, []byte(strings.ReplaceAll(yaml, "DIR", dir)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Load(path, Options{})
+			if want := strings.ReplaceAll(tt.want, "DIR", dir); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("got %v, want %q", err, want)
 			}
 		})
 	}

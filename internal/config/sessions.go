@@ -196,6 +196,7 @@ func (d *decoder) template(o object, key string, dst *string, snapshots bool) {
 		o.wrong(key, n, "%s names no snapshot; write %sNAME", n.shown(), snapshotPrefix)
 	case !isSnapshot:
 		*dst = d.res.paths.resolve(*dst)
+		d.seeds = append(d.seeds, visible{at: n.pos, where: join(o.path, key), path: *dst})
 	}
 }
 

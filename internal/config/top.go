@@ -175,6 +175,7 @@ func (d *decoder) checkWhole(c *Config) {
 	d.checkWorkspace(c)
 	d.ownFiles(c)
 	d.ownFilesAside(c.files)
+	d.ownFilesNotCopied(c)
 	err := c.checkListen(d.opts.OtherAuth)
 	if err == nil && !d.opts.OtherAuth { // else Listen may be another one by then
 		err = c.checkCleartext()

@@ -50,15 +50,20 @@ func main() {
 		fmt.Fprintf(out, "Welcome to the server\n\n   \r\n%s\n", strings.Repeat("=", 100))
 	}
 	in := bufio.NewReaderSize(os.Stdin, 64<<10)
+	broken := false // the last line was no message
 	for {
 		line, err := in.ReadBytes('\n')
 		if err != nil {
 			return
 		}
-		if line = bytes.TrimSpace(line); len(line) == 0 { // which some servers don't survive
-			fmt.Fprintln(os.Stderr, "an empty line came")
-			os.Exit(9)
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			if !broken { // some servers don't survive it, so that it only comes where it must
+				fmt.Fprintln(os.Stderr, "an empty line came")
+				os.Exit(9)
+			}
+			continue
 		}
+		broken = !json.Valid(line)
 		answer(line, out)
 		if in.Buffered() == 0 || out.Buffered() > 32<<10 {
 			out.Flush()
