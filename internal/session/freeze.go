@@ -159,6 +159,7 @@ func (s *Session) freeze(ctx context.Context, dir string, wait time.Duration, sp
 // called. After a second it says in the log what it waits for: the call itself may
 // be who asked.
 func (s *Session) quiet(ctx context.Context, wait time.Duration) (thaw func(), err error) {
+	s.isKnown(ctx)
 	waits := time.AfterFunc(time.Second, func() {
 		s.r.o.Log.Info("a fork, snapshot or rewind waits for calls under way", "session", s.ID, "waits_for", s.gate.oldest())
 	})

@@ -209,6 +209,7 @@ func (r *Registry) newSession(id, owner, kind string, created time.Time, f facts
 		parts: make(map[string]*part), ending: make(map[string][]chan struct{}), watchers: make(map[*watch]struct{}),
 		spares: make(map[string]*spares),
 	}
+	s.answered.Store(f.Creation == "")
 	s.Touch()
 	return s
 }

@@ -120,6 +120,7 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 		if err := recordOfSession(r.o.States, rec.ID).bury(); err != nil {
 			return fmt.Errorf("session %s: %w", rec.ID, err)
 		}
+		r.o.Log.Info("a session is removed: the request that opened it was not answered, and nobody used it", "session", rec.ID)
 		return r.o.Store.DeleteSession(ctx, rec.ID)
 	}
 	s := r.newSession(rec.ID, rec.Owner, rec.Kind, rec.Created, f)
@@ -200,6 +201,9 @@ func (r *Registry) restoreSnapshots(ctx context.Context, unanswered map[string]b
 			if over, err = r.isOver(ctx, rec.Session); err != nil {
 				return err
 			}
+		}
+		if d.Creation != "" && unanswered[d.Creation] {
+			r.o.Log.Warn("a snapshot is removed: the request that made it was not answered", "snapshot", rec.ID, "name", rec.Name)
 		}
 		if over || rec.Temporary || d.Creation != "" && unanswered[d.Creation] {
 			if err := r.forgetSnapshot(ctx, rec); err != nil {

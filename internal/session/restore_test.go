@@ -193,3 +193,29 @@ func TestCloseWithWhatCannotBeAdopted(t *testing.T) {
 	w.runs("")
 	wantHas(t, "a call after", call(t, w.Get(s.ID), "own", "x"), `{"pid":`)
 }
+
+// What a request made that was never answered is removed, unless somebody has used
+// it: the answer was given then, and only the record of it is lost.
+func TestUnansweredButUsed(t *testing.T) {
+	w := newWorld(t, kept)
+	c := store.Creation{Owner: "ada", Key: "k", Request: "r", At: time.Now()}
+	if _, _, err := w.db.BeginCreation(t.Context(), c, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	all, err := w.db.Unanswered(t.Context())
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%v, %v", all, err)
+	}
+	mark := all[0].Mark()
+	unused, called, forked := w.opened(session.OpenOptions{Creation: mark}), w.opened(session.OpenOptions{Creation: mark}), w.opened(session.OpenOptions{Creation: mark})
+	set(t, called, "own", "a", "1")
+	child := w.fork(forked, 1)[0]
+	w.crash(kept)
+	if w.Get(unused.ID) != nil {
+		t.Error("one that nobody was told of is still there")
+	}
+	if w.Get(called.ID) == nil || w.Get(forked.ID) == nil || w.Get(child.ID) == nil {
+		t.Fatal("one that was used is gone")
+	}
+	wantDump(t, "one that was used", w.Get(called.ID), "own", `{"a":"1"}`)
+}
