@@ -89,7 +89,7 @@ func TestAdviceNamesTheStateFolder(t *testing.T) {
 	if code != 0 {
 		t.Fatal(stderr)
 	}
-	wants("restored", stderr, "tine token list", "tine token confirm")
+	wants("restored", stderr, "tine token list", "tine token confirm --all")
 	ok(t, state, "token", "revoke", "ann")
 	open := config.Default()
 	open.Listen = "0.0.0.0:18170"

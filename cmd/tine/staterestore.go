@@ -129,7 +129,7 @@ func (c *cli) restoreState(ctx context.Context, o restoreFlags) error {
 	}
 	fmt.Fprintln(c.stdout, visible("restored; what was there is in "+res.SetAside, c.outTerminal))
 	if len(res.Unconfirmed) > 0 {
-		c.say("no token works before it is confirmed: see %s, then %s", c.own("tine token list"), c.own("tine token confirm"))
+		c.say("no token works before it is confirmed: see %s, then %s", c.own("tine token list"), c.own("tine token confirm --all"))
 	}
 	if res.TokensLost {
 		c.sayTokensLost()
