@@ -22,6 +22,7 @@ func TestSandboxKillHung(t *testing.T) {
 		box.mustPut(t, c, id, "a", id)
 	}
 	for _, id := range []string{hung, closed} {
+		box.mustHold(t, c, id, map[string]string{"a": id}) // or it may be parked, and would be woken by the call
 		if err := syscall.Kill(g.boxOf(t, id).PID, syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
