@@ -3,10 +3,8 @@ package upstream
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"maps"
 	"math"
 	"path/filepath"
@@ -17,80 +15,10 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/tine-mcp/tine/api"
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/wire"
 )
-
-// Options say what an Upstream runs and how.
-type Options struct {
-	Spec driver.Spec
-	// Member is what the session calls it; the server's id where it is empty.
-	Member string
-	Driver driver.Driver
-	// Startup is asked of every new instance; nil for the handshake alone.
-	Startup *Startup
-	// OnFork is how an instance hears that it is a copy of another; nil for not at
-	// all.
-	OnFork *config.OnFork
-	Conn   ConnOptions
-
-	ConnectTimeout time.Duration
-	CallTimeout    time.Duration // of one call, from its last progress; zero for none
-	MaxTimeout     time.Duration // of one call, whatever its progress
-	Eager          bool
-
-	// Wrap puts the policies of the server around its calls; nil for none.
-	Wrap func(Caller) Caller
-	// Closed is called when the Upstream has let go of everything; nil where
-	// nobody waits for that.
-	Closed func()
-	// Heard is called when the server said that a list changed, or when all of
-	// them may have; nil where nobody keeps lists.
-	Heard func(method string)
-
-	// Prepare completes the spec before an instance is started or adopted, such as
-	// with the state it works on; nil where nothing is missing.
-	Prepare func(ctx context.Context, spec *driver.Spec) error
-
-	// Room is asked for before an instance is started or adopted, and may wait.
-	// What it returns is called once the instance has ended. nil where there is
-	// always room.
-	Room func(ctx context.Context) (giveBack func(), err error)
-
-	// Memory says what is lost when an instance ends.
-	Memory Memory
-
-	// Keep records an instance's handle and what its server said, before it is
-	// used; Drop forgets them. Both may be nil.
-	Keep func(h driver.Handle, hello json.RawMessage) error
-	Drop func()
-
-	// Adopt is the handle of an instance that an earlier gateway left, with
-	// what its server said. It is tried before a new instance is started.
-	Adopt *Adoption
-
-	Log *slog.Logger
-}
-
-// Adoption is what an earlier gateway knew of an instance.
-type Adoption struct {
-	Handle driver.Handle
-	Hello  json.RawMessage
-}
-
-// Status is how an Upstream is doing.
-type Status struct {
-	State    string // of the api package
-	Reason   string
-	Words    string // what the server wrote to its standard error before it failed
-	Own      bool   // one session alone has the instance
-	Since    time.Time
-	Hello    Hello
-	Restarts int
-	Instance bool // one is running
-}
 
 // An Upstream is one server as one session sees it, or as all do where it is
 // shared. It starts the instance when it is first needed, and again, with
