@@ -182,6 +182,9 @@ type ToolList struct {
 type Missing struct {
 	Server string `json:"server"`
 	Reason string `json:"reason"`
+	// Kind is the kind of error that a call to the server would get. It is empty where
+	// only one tool of the server is left out.
+	Kind Kind `json:"kind,omitempty"`
 }
 
 // CallRequest is the body of POST /v1/call: one tool call.

@@ -26,7 +26,7 @@ type Session struct {
 	Expires time.Time         `json:"expires,omitzero"` // closed then, whatever happens
 	Idle    string            `json:"idle,omitempty"`   // closed when unused for that long
 	Closed  time.Time         `json:"closed,omitzero"`
-	Reason  string            `json:"reason,omitempty"` // why it was closed
+	Reason  string            `json:"reason,omitempty"` // why it was closed, or why an open one is not served
 	Damaged []Damage          `json:"damaged,omitempty"`
 	// URL is where its MCP endpoint is; /{server} behind it is one server's.
 	URL       string     `json:"url,omitempty"`

@@ -36,7 +36,7 @@ func (g *rig) serveFull(ctx context.Context, name, url string) (*gatewayProcess,
 		return nil, "", err
 	}
 	entry := serverEntry{
-		URL: url, Journal: "full",
+		URL: url, Journal: "full", State: "none",
 		Policy: map[string]any{
 			"retry":       map[string]any{"attempts": 3},
 			"breaker":     map[string]any{"failures": 5},

@@ -20,6 +20,7 @@ type serverEntry struct {
 	Command string   `json:"command,omitempty"`
 	Args    []string `json:"args,omitempty"`
 	Scope   string   `json:"scope,omitempty"`
+	State   string   `json:"state,omitempty"`
 
 	Policy  map[string]any `json:"policy,omitempty"`
 	Journal string         `json:"journal,omitempty"`

@@ -203,9 +203,7 @@ func TestTornWrite(t *testing.T) {
 	var child int
 	fmt.Sscan(pid, &child)
 	// Stopped, the child reads nothing, so the write can't end.
-	if err := syscall.Kill(child, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	standStill(t, child)
 	ctx, cancel := context.WithCancel(t.Context())
 	stuck := make(chan error, 1)
 	go func() {
@@ -241,4 +239,34 @@ func TestTornWrite(t *testing.T) {
 	if got := s.mustCall(t, "ours__recall", map[string]any{"key": "k"}); got != "v" {
 		t.Errorf("the server remembers %q, want %q", got, "v")
 	}
+}
+
+// standStill stops a process from outside, and returns when none of its threads
+// runs: they do for some time after the signal.
+func standStill(t testing.TB, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := eventually(func() error {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil {
+			return final{err}
+		}
+		for _, stat := range threads {
+			if stands, err := standsStill(stat); err == nil && !stands {
+				return fmt.Errorf("%s: a thread runs", stat)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// standsStill reports whether a process, or a thread, is stopped.
+func standsStill(stat string) (bool, error) {
+	data, err := os.ReadFile(stat)
+	_, after, _ := strings.Cut(string(data), ") ")
+	return strings.HasPrefix(after, "T"), err
 }

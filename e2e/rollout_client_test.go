@@ -168,7 +168,7 @@ func writeTemplate(t testing.TB, dir string) {
 // wrong, and open nothing.
 func TestRolloutWrongCalls(t *testing.T) {
 	t.Parallel()
-	g := startGateway(t, "template_roots: [.]\nservers:\n"+yamlBuiltins+"  clock: {builtin: time}\n  rollout: {builtin: rollout}\n")
+	g := startGateway(t, "template_roots: [./templates]\nservers:\n"+yamlBuiltins+"  clock: {builtin: time}\n  rollout: {builtin: rollout}\n")
 	r := newTrainer(t, g)
 	one := func(more object) object {
 		more["backend_name_ref"] = "mem"

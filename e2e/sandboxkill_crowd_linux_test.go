@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -295,13 +294,12 @@ func parkedNow(state string) (parked, live int) {
 		if p.role != "boot" {
 			continue
 		}
-		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
-		if err != nil {
-			continue
-		}
-		if _, after, _ := strings.Cut(string(data), ") "); strings.HasPrefix(after, "T") {
+		stands, err := standsStill(fmt.Sprintf("/proc/%d/stat", p.pid))
+		switch {
+		case err != nil:
+		case stands:
 			parked++
-		} else {
+		default:
 			live++
 		}
 	}

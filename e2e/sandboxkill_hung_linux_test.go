@@ -22,10 +22,9 @@ func TestSandboxKillHung(t *testing.T) {
 		box.mustPut(t, c, id, "a", id)
 	}
 	for _, id := range []string{hung, closed} {
+		pid := g.boxOf(t, id).PID
 		box.mustHold(t, c, id, map[string]string{"a": id}) // or it may be parked, and would be woken by the call
-		if err := syscall.Kill(g.boxOf(t, id).PID, syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		standStill(t, pid)
 		_, err := use(t.Context(), c, id, "box__put", object{"key": "b", "value": "late"})
 		if e := kindOf(err); e == nil || e.Kind != api.KindTimeout || e.Server != "box" {
 			t.Errorf("a call to a sandbox that hangs: %v (%+v), want a timeout of the server", err, e)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -144,13 +145,14 @@ func (c *cli) call(ctx context.Context, tool string, rest []string, o callOption
 	return c.printResult(result, o.out)
 }
 
-// inSession adds what to do where it is the session that is not there.
+// inSession adds the kind to the error of a call. Where the session is the thing that is
+// missing, it adds what to do about that.
 func inSession(session string, err error) error {
 	var ae *api.Error
 	if session != "" && errors.As(err, &ae) && (ae.Status == http.StatusNotFound || ae.Status == http.StatusGone) {
 		return mendSession(err)
 	}
-	return err
+	return withKind(err)
 }
 
 // findSchema finds a tool's schema. It asks only the server that the name speaks
@@ -177,10 +179,10 @@ func (c *cli) findSchema(ctx context.Context, g *gateway, session, tool string) 
 		}
 		for _, m := range list.Missing {
 			if m.Server == asked[0] {
-				return toolSchema{}, &api.Error{
-					Kind: api.KindInfrastructure, Server: m.Server,
+				return toolSchema{}, withKind(&api.Error{
+					Kind: cmp.Or(m.Kind, api.KindInfrastructure), Server: m.Server,
 					Message: fmt.Sprintf("server %q, whose tool %s would be, is not there: %s", m.Server, tool, m.Reason),
-				}
+				})
 			}
 		}
 		last = list

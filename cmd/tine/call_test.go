@@ -117,7 +117,7 @@ func TestCallWaitsForItsServer(t *testing.T) {
 		said []string
 	}{
 		{"comes", []string{"call", "files__read_file", "path=/x"}, "", 0, []string{`waiting for server "files"`}},
-		{"never", []string{"call", "files__read_file", "path=/x"}, "did not start within 1m0s", exitFailed, []string{`waiting for server "files"`, `server "files"`, "did not start within 1m0s"}},
+		{"never", []string{"call", "files__read_file", "path=/x"}, "did not start within 1m0s", exitFailed, []string{`waiting for server "files"`, `server "files"`, "did not start within 1m0s (timeout)"}},
 		{"tools", []string{"tools", "files"}, "", 0, []string{`waiting for server "files"`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestCallWaitsForItsServer(t *testing.T) {
 			f.tools = func(server string) (any, *api.Error) {
 				<-said // nobody waits who has not said so
 				if tt.fail != "" {
-					return api.ToolList{Missing: []api.Missing{{Server: server, Reason: tt.fail}}}, nil
+					return api.ToolList{Missing: []api.Missing{{Server: server, Reason: tt.fail, Kind: api.KindTimeout}}}, nil
 				}
 				return have(server)
 			}
@@ -174,7 +174,8 @@ func TestCallTimeoutBoundsTheStart(t *testing.T) {
 	}
 	url := f.start(t)
 	t.Cleanup(func() { close(over) }) // before the gateway is closed
-	_, stderr, code := run(t, url, "call", "files__read_file", "path=/x", "--timeout", "50ms")
+	// The time is for all that the command asks, and this is not the first of it.
+	_, stderr, code := run(t, url, "call", "files__read_file", "path=/x", "--timeout", "1s")
 	if code != exitFailed || !strings.Contains(stderr, `server "files" has not answered yet`) {
 		t.Errorf("exit %d, %q", code, stderr)
 	}

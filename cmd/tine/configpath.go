@@ -72,7 +72,8 @@ func named(path, by string) (string, error) {
 	return path, nil
 }
 
-// configOptions lets a config see the environment of this program.
+// configOptions lets a config see the environment of this program, and its state folder.
 func (c *cli) configOptions() config.Options {
-	return config.Options{Getenv: c.lookupEnv}
+	state, _ := c.stateDir() // without one there is nothing to guard
+	return config.Options{Getenv: c.lookupEnv, State: state}
 }

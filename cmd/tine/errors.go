@@ -42,7 +42,7 @@ func (c *cli) report(err error) int {
 	if errors.As(err, &status) {
 		return int(status)
 	}
-	fmt.Fprintln(c.stderr, visible("tine: "+describe(err), c.errTerminal))
+	fmt.Fprintln(c.stderr, visible("tine: "+c.ownAll(describe(err)), c.errTerminal))
 	return exitCode(err)
 }
 

@@ -118,7 +118,7 @@ func (c *cli) listServers(ctx context.Context) error {
 		var last cell
 		switch {
 		case s.Reason != "":
-			last = cell{api.WithWords(s.Reason, s.Words), stateColor(s.State)}
+			last = cell{c.ownAll(api.WithWords(s.Reason, s.Words)), stateColor(s.State)}
 		case s.LastError != nil:
 			last = plain(c.age(s.LastError.At) + " ago: " + errorText(s.LastError))
 		}
@@ -127,7 +127,7 @@ func (c *cli) listServers(ctx context.Context) error {
 	}
 	t.print(c)
 	if overridden {
-		fmt.Fprintln(c.stderr, "* changed at run time; `tine servers show SERVER` says what, `tine servers reset SERVER` goes back to the config")
+		fmt.Fprintln(c.stderr, c.ownAll("* changed at run time; `tine servers show SERVER` says what, `tine servers reset SERVER` goes back to the config"))
 	}
 	return nil
 }

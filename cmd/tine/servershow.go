@@ -25,7 +25,7 @@ func (c *cli) showServer(ctx context.Context, id string) error {
 	var t table
 	line := func(name, value string) {
 		if value != "" {
-			t.add(cell{name, bold}, plain(value))
+			t.add(cell{name, bold}, plain(c.ownAll(value)))
 		}
 	}
 	line("server", s.ID)

@@ -17,11 +17,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/net/netutil"
-
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/control/access"
 	front "github.com/tine-mcp/tine/internal/gateway"
+	"github.com/tine-mcp/tine/internal/gateway/conns"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
@@ -64,7 +63,7 @@ type service struct {
 	private  atomic.Pointer[[]string] // files of the config, which no sandbox may see
 	registry *session.Registry
 	gateway  *front.Gateway
-	listener net.Listener
+	listener *conns.Pool
 	server   *http.Server
 	token    string // of this machine's operator
 	url      string
@@ -231,7 +230,7 @@ func (p *service) listen(ctx context.Context) error {
 	if warning != "" {
 		p.o.Log.Warn(warning + "; " + moreFiles)
 	}
-	p.listener = netutil.LimitListener(front.WriteDeadlines(l), most)
+	p.listener = conns.New(front.WriteDeadlines(l), most, p.o.Log)
 	return nil
 }
 
@@ -262,11 +261,12 @@ func (p *service) Run(ctx context.Context) error {
 	p.server = &http.Server{
 		Handler:           p.gateway.Handler(),
 		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       time.Minute, // of a request's body; the gateway lifts it once that is read
+		ReadTimeout:       front.RequestTime, // the gateway lifts it once the body is read
 		IdleTimeout:       min(2*time.Minute, p.cfg.Limits.Idle),
 		MaxHeaderBytes:    p.cfg.Limits.Header,
 		ErrorLog:          slog.NewLogLogger(p.o.Log.Handler(), slog.LevelDebug),
 	}
+	p.listener.Attach(p.server)
 	file := gatewayFile{URL: p.url, Token: p.token, PID: os.Getpid(), Config: p.cfg.Path}
 	if p.cfg.TLS.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(p.cfg.TLS.Cert, p.cfg.TLS.Key)

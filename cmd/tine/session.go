@@ -135,9 +135,19 @@ func mended(err error, list string) error {
 		return err
 	case ae.Status == http.StatusNotFound && ae.Kind == api.KindInvalid:
 		return fmt.Errorf("%w; see %s", err, list)
-	case ae.Status == http.StatusGone:
-		return fmt.Errorf("%w; `tine session open` opens another, `tine session export` still tells what was called in it", err)
-	case ae.Kind == api.KindInvalid || ae.Status == http.StatusUnauthorized:
+	case ae.Status == http.StatusGone && ae.Kind == api.KindInvalid: // it is closed
+		id := sessionID.FindString(ae.Message)
+		return fmt.Errorf("%w; `tine session open` opens another, `%s` still tells what was called in it", err, strings.TrimSpace("tine session export "+id))
+	}
+	return withKind(err)
+}
+
+// withKind adds to an error whose failure it is, unless the request was wrong or lacks
+// a token.
+func withKind(err error) error {
+	var ae *api.Error
+	switch {
+	case !errors.As(err, &ae) || ae.Kind == "" || ae.Kind == api.KindInvalid || ae.Status == http.StatusUnauthorized:
 		return err
 	case ae.Retryable && ae.RetryAfter > 0:
 		return fmt.Errorf("%w (%s; try again in %s)", err, ae.Kind, time.Duration(ae.RetryAfter)*time.Second)

@@ -223,3 +223,12 @@ func TestSizesAndSpans(t *testing.T) {
 		}
 	}
 }
+
+// What is lost of an open session is not answered with what helps for a closed one.
+func TestMendSession(t *testing.T) {
+	lost := mendSession(&api.Error{Kind: api.KindLost, Status: http.StatusGone, Message: "gone; put it back"})
+	closed := mendSession(&api.Error{Kind: api.KindInvalid, Status: http.StatusGone, Message: "closed"})
+	if strings.Contains(lost.Error(), "opens another") || !strings.Contains(closed.Error(), "opens another") {
+		t.Errorf("%v\n%v", lost, closed)
+	}
+}

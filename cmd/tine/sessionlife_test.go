@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
-	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
 // shell runs command lines against a gateway that runs in this process.
@@ -29,22 +26,7 @@ func newShell(t *testing.T) shell {
 	cfg := config.Default()
 	cfg.Listen = "127.0.0.1:0"
 	state := t.TempDir()
-	s, err := newService(t.Context(), serviceOptions{
-		Config: cfg, State: state, Listen: true, Version: "test", Redact: telemetry.NewRedactor(), Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	ran := make(chan error, 1)
-	go func() { ran <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ran; err != nil {
-			t.Error(err)
-		}
-		s.Close()
-	})
+	runService(t, cfg, state)
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := readGatewayFile(state); err == nil {
 			return shell{t, state}

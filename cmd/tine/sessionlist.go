@@ -110,6 +110,7 @@ func (c *cli) sessionTable(sessions []api.Session, closed bool) {
 	owners := differ(sessions, func(s api.Session) string { return s.Owner })
 	kinds := slices.ContainsFunc(sessions, func(s api.Session) bool { return s.Kind != api.SessionOpened })
 	damaged := slices.ContainsFunc(sessions, func(s api.Session) bool { return len(s.Damaged) > 0 })
+	unserved := slices.ContainsFunc(sessions, func(s api.Session) bool { return unservedText(s) != "" })
 	columns := []struct {
 		name  string
 		shown bool
@@ -124,6 +125,7 @@ func (c *cli) sessionTable(sessions []api.Session, closed bool) {
 		{"USED", true, func(s api.Session) string { return c.age(s.Used) }},
 		{"CALLS", true, func(s api.Session) string { return strconv.FormatInt(s.Calls, 10) }},
 		{"DAMAGED", damaged, func(s api.Session) string { return damageText(s.Damaged) }},
+		{"NOT SERVED", unserved, func(s api.Session) string { return strings.TrimPrefix(unservedText(s), "not served: ") }},
 		{"CLOSED", closed, c.closedText},
 	}
 	t := table{whole: map[int]bool{0: true}}
@@ -146,6 +148,14 @@ func (c *cli) sessionTable(sessions []api.Session, closed bool) {
 		t.add(row...)
 	}
 	t.print(c)
+}
+
+// unservedText says why an open session is not served; nothing of one that is.
+func unservedText(s api.Session) string {
+	if !s.Closed.IsZero() {
+		return ""
+	}
+	return s.Reason
 }
 
 // closedText says when and why a session was closed; nothing of an open one.

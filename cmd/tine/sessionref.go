@@ -24,8 +24,9 @@ const (
 )
 
 var (
-	wholeID  = regexp.MustCompile(`^(ses|snp)_[0-9a-f]{12}$`)
-	hexStart = regexp.MustCompile(`^[0-9a-f]{0,12}$`)
+	wholeID   = regexp.MustCompile(`^(ses|snp)_[0-9a-f]{12}$`)
+	sessionID = regexp.MustCompile(`\bses_[0-9a-f]{12}\b`)
+	hexStart  = regexp.MustCompile(`^[0-9a-f]{0,12}$`)
 )
 
 // session connects to the gateway and resolves a reference to a session's id.

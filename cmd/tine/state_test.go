@@ -216,7 +216,7 @@ func TestStateRestore(t *testing.T) {
 			if _, stderr, code := inFolder(t, state, "token", "new", "eve"); code == 0 || !strings.Contains(stderr, "tine state restore") {
 				t.Errorf("exit %d, %s", code, stderr)
 			}
-			if _, stderr, code := inFolder(t, state, "state", "restore"); code != exitUsage || !strings.Contains(stderr, "--yes") || !strings.Contains(stderr, newer) || !strings.Contains(stderr, gone) {
+			if _, stderr, code := inFolder(t, state, "state", "restore"); code != exitUsage || !strings.Contains(stderr, "--yes") || !strings.Contains(stderr, newer) || !strings.Contains(stderr, gone) || !strings.Contains(stderr, "made after this backup, which are missing: 2\n") {
 				t.Errorf("exit %d, %s", code, stderr)
 			}
 			ok(t, state, "state", "restore", "--dry-run")
@@ -225,7 +225,7 @@ func TestStateRestore(t *testing.T) {
 			if err := json.Unmarshal([]byte(ok(t, state, "state", "restore", "--yes", "--json")), &res); err != nil {
 				t.Fatal(err)
 			}
-			if !res.Done || !slices.Equal(res.Back, []string{newer}) || !slices.Equal(res.Closed, []string{gone}) || !slices.Equal(res.Unconfirmed, []string{"alice"}) || len(res.Unreadable) > 0 {
+			if !res.Done || !slices.Equal(res.Back, []string{newer}) || !slices.Equal(res.Closed, []string{gone}) || !slices.Equal(res.Unconfirmed, []string{"alice"}) || len(res.Unreadable) > 0 || res.Missing == nil || *res.Missing != 2 {
 				t.Errorf("got %+v", res)
 			}
 			after := filesIn(t, state)
@@ -346,7 +346,7 @@ func TestStateSetAside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, stderr, code := inFolder(t, state, "state", "set-aside"); code != exitUsage || !strings.Contains(stderr, "--yes") {
+	if _, stderr, code := inFolder(t, state, "state", "set-aside"); code != exitUsage || !strings.Contains(stderr, "--yes") || !strings.Contains(stderr, "tokens and logins to servers are set aside with it") || strings.Contains(stderr, "ended") {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
 	same(t, "after a look", before, filesIn(t, state))
@@ -373,7 +373,12 @@ func TestStateSetAside(t *testing.T) {
 		t.Errorf("the id is still %s, %v", now, err)
 	}
 	// And back again.
-	ok(t, state, "state", "set-aside", "--yes")
+	if err := os.MkdirAll(filepath.Join(state, "instances", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, code := inFolder(t, state, "state", "set-aside", "--yes"); code != 0 || !strings.Contains(stderr, "sandboxes and containers of 1 instance that still run are ended first") || !strings.Contains(stderr, "no token of it works any more") {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
 	inside, err := listDir(res.Folder)
 	if err != nil {
 		t.Fatal(err)

@@ -22,8 +22,12 @@ func newStateSetAsideCmd(c *cli) *cobra.Command {
 		Short: "Move everything into a folder aside, and begin anew",
 		Long: `Moves everything that the state folder holds into a dated folder in set-aside/, in
 the state folder itself. The next gateway begins with nothing: no sessions, no
-tokens, an id of its own. Programs that an earlier gateway left running are ended
-first. Volumes and images in container engines stay where they are.
+logins to servers, an id of its own. Tokens of "tine token new" go too, so that it
+admits callers on this machine without one, unless the config has auth.
+
+Processes, sandboxes and containers that an earlier gateway left running are ended
+first, and what they had in memory is gone for good. Volumes and images in container
+engines stay where they are.
 
 To go back, stop the gateway, set aside what it has made, and move the content of
 the dated folder back into the state folder.`,
@@ -52,7 +56,11 @@ func (c *cli) setAside(ctx context.Context, yes bool) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(c.stderr, visible(fmt.Sprintf("%s holds %s, besides its database", state, inv), c.errTerminal))
+	c.say("%s holds %s, besides its database", state, inv)
+	c.say("  tokens and logins to servers are set aside with it: the next gateway knows none of them")
+	if inv.Instances > 0 {
+		c.say("  processes, sandboxes and containers of %s that still run are ended first, and what they have in memory is gone", count(inv.Instances, "instance"))
+	}
 	if err := c.agreed(ctx, yes, "Set all of it aside and begin with nothing?"); err != nil {
 		return err
 	}
@@ -86,6 +94,7 @@ func (c *cli) setAside(ctx context.Context, yes bool) error {
 		return c.printJSON(setAsideResult{dir, inv})
 	}
 	fmt.Fprintln(c.stdout, visible("all of it is in "+dir, c.outTerminal))
+	c.say("no token of it works any more, and the next gateway admits callers on this machine without one, unless the config has auth; `%s` makes one", c.own("tine token new NAME"))
 	return nil
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 )
@@ -33,16 +34,38 @@ func (c *cli) stateFlag(state string) string {
 }
 
 // own is a command on the gateway or state folder that this one was about: with
-// --state where that was given.
+// the flags that this one was given to find it. Variables of the environment say
+// the same to the next one. A token is not repeated, as it would be shown.
 func (c *cli) own(command string) string {
+	if c.flags.url != "" {
+		command += " --url " + shellWord(c.flags.url)
+	}
+	if c.flags.tokenFile != "" {
+		command += " --token-file " + shellWord(c.flags.tokenFile)
+	}
 	if c.flags.state == "" {
-		return command // TINE_STATE says the same to the next one
+		return command
 	}
 	state, err := c.stateDir()
 	if err != nil {
 		return command
 	}
 	return withFlag(command, c.stateFlag(state))
+}
+
+// advised finds commands in messages: in backquotes, or after a word that advises
+// them, up to the end of the clause.
+var advised = regexp.MustCompile("(`|see |run: )(tine [a-z](?:[^`;,()\\n]*[^`;,()\\s])?)")
+
+// ownAll makes the commands that a message advises work as they stand there. The
+// message may be the gateway's, which does not know how it was reached.
+func (c *cli) ownAll(message string) string {
+	return advised.ReplaceAllStringFunc(message, func(found string) string {
+		if strings.Contains(found, "--state") || strings.Contains(found, "--url") || strings.HasSuffix(found, "--help") {
+			return found
+		}
+		return c.own(found)
+	})
 }
 
 // withFlag is a command with a flag that may be empty.

@@ -134,3 +134,53 @@ func TestRestoreFromADamagedLog(t *testing.T) {
 		t.Errorf("there are %+v, %v", inv, err)
 	}
 }
+
+// Commands that messages advise have the flags that the one had which prints them,
+// also where the message is the gateway's.
+func TestAdviceWorksAsPrinted(t *testing.T) {
+	for _, tt := range []struct {
+		flags         globalFlags
+		message, want string
+	}{
+		{globalFlags{state: "/srv/tine"}, "no; see tine session list --closed", "no; see tine session list --closed --state /srv/tine"},
+		{globalFlags{state: "/srv/tine"}, "no (it is off; run: tine login x) (refused)", "no (it is off; run: tine login x --state /srv/tine) (refused)"},
+		{globalFlags{state: "/srv/tine"}, "run: tine login x (refused; try again)", "run: tine login x --state /srv/tine (refused; try again)"},
+		{globalFlags{state: "/srv/tine"}, "`tine a` does, `tine b x` too", "`tine a --state /srv/tine` does, `tine b x --state /srv/tine` too"},
+		{globalFlags{state: "/srv/tine"}, "`tine a --state /srv/tine` does", "`tine a --state /srv/tine` does"},
+		{globalFlags{state: "/srv/tine"}, "see tine session open --help", "see tine session open --help"},
+		{globalFlags{state: "/srv/tine"}, "tine listens", "tine listens"},
+		{globalFlags{url: "http://h:1", tokenFile: "my token"}, "see tine tools", "see tine tools --url http://h:1 --token-file 'my token'"},
+		{globalFlags{token: "secret"}, "see tine tools", "see tine tools"},
+		{globalFlags{}, "see tine tools", "see tine tools"},
+	} {
+		c := &cli{flags: tt.flags, lookupEnv: func(string) (string, bool) { return "", false }}
+		if got := c.ownAll(tt.message); got != tt.want {
+			t.Errorf("%q: %q, want %q", tt.message, got, tt.want)
+		}
+	}
+}
+
+// Hints of commands on a gateway of another state folder lead to that gateway.
+func TestHintsNameTheStateFolder(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "s6")
+	stop := gatewayOn(t, state)
+	defer stop()
+	id := openWith(t, state, "it")
+	ok(t, state, "session", "close", id)
+	for _, tt := range []struct{ args, hint string }{
+		{"session show ses_000000000000", "tine session list --closed"},
+		{"session show 000", "tine session list --closed"},
+		{"session show nobody", "tine session list"},
+		{"session fork " + id, "`tine session open"},
+		{"session fork " + id, "`tine session export " + id},
+		{"session open --from none", "tine session snapshots"},
+		{"call nothing__here", "tine tools"},
+		{"call --session " + id + " memory__read_graph", "`tine session open"},
+		{"servers show nothing", "tine servers"},
+	} {
+		_, stderr, code := inFolder(t, state, append(strings.Fields(tt.args), "--state", state)...)
+		if want := tt.hint + " --state " + state; code == 0 || !strings.Contains(stderr, want) {
+			t.Errorf("tine %s: exit %d, %q lacks %q", tt.args, code, stderr, want)
+		}
+	}
+}

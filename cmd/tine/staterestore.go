@@ -35,10 +35,14 @@ func newStateRestoreCmd(c *cli) *cobra.Command {
   - Sessions and snapshots that are newer than the backup come back from their own
     folders, with all that they know.
   - Sessions whose folders are gone are closed: they were closed since.
+  - Tokens, what was switched at run time and logins to servers are as they were at
+    the backup. What was changed since is missing: a token that was made since is
+    gone. How many changes of tokens and switches are missing is said first.
   - Tokens do not work until they are confirmed, as one that was revoked since is
     in the backup too: tine token confirm.
-  - Where there were tokens and none comes back, nobody comes in without a token
-    until you make one, or let everybody on this machine in: tine token confirm --all.
+  - Where there were tokens and none comes back, the gateway refuses callers without
+    a token until you make one, or admit all callers on this machine again:
+    tine token confirm --all.
   - Programs that an earlier gateway left running go on.
 
 Without a backup, or with --from folders, the database is made anew from what the
@@ -79,6 +83,9 @@ type restoreResult struct {
 	// TokensLost is set where there were tokens, or it can't be told, and none came
 	// back: nobody comes in without a token before an operator has said so.
 	TokensLost bool `json:"tokens_lost"`
+	// Missing counts the changes of tokens and of what is switched at run time that
+	// were made after the backup. It is left out where the state folder can't tell.
+	Missing *int64 `json:"access_changes_missing,omitempty"`
 }
 
 func (r *restoreResult) found(f session.Reconciled) {
@@ -144,7 +151,7 @@ func (c *cli) sayRestore(r *restoreResult) {
 	if r.From.Path == fromFolders {
 		say("no backup is used: the database is made anew from the folders of sessions and snapshots")
 	} else {
-		say("from %s, made %s ago: %d open sessions, %d snapshots, %d tokens", r.From.Path, c.age(r.From.Made), r.From.Sessions, r.From.Snapshots, r.From.Tokens)
+		say("from %s, made %s ago: %s, %s, %s", r.From.Path, c.age(r.From.Made), count(r.From.Sessions, "open session"), count(r.From.Snapshots, "snapshot"), count(r.From.Tokens, "token"))
 	}
 	list := func(ids []string, format string) {
 		if len(ids) > 0 {
@@ -154,16 +161,35 @@ func (c *cli) sayRestore(r *restoreResult) {
 			}
 		}
 	}
-	list(r.Back, "  %d sessions are newer and come back from their folders")
-	list(r.SnapshotsBack, "  %d snapshots are newer and come back from their folders")
-	list(r.Corrected, "  %d sessions or snapshots are other ones in it than in their folders, which count")
-	list(r.Closed, "  %d sessions are closed: their folders are gone, or say that they were")
-	list(r.SnapshotsGone, "  %d snapshots are forgotten: their folders are gone, or say that they were deleted")
-	list(r.Unreadable, "  %d folders have records that can't be read; they stay as they are")
-	list(r.Unconfirmed, "  %d tokens have to be confirmed")
+	list(r.Back, "  newer sessions that come back from their folders: %d")
+	list(r.SnapshotsBack, "  newer snapshots that come back from their folders: %d")
+	list(r.Corrected, "  sessions and snapshots whose record in the folder replaces the backup's, which differs: %d")
+	list(r.Closed, "  sessions that are closed, because their folders are gone or say so: %d")
+	list(r.SnapshotsGone, "  snapshots that are deleted, because their folders are gone or say so: %d")
+	list(r.Unreadable, "  folders that stay as they are, because their records can't be read: %d")
+	list(r.Unconfirmed, "  tokens that do not work before they are confirmed: %d")
+	r.sayMissing(say)
 	if r.TokensLost {
-		say("  no tokens come back, and there were some or it can't be told: nobody comes in without a token until you make one or confirm that")
+		say("  no token comes back, though there may have been some: the gateway refuses callers without a token until you make one or confirm that there is none")
 	}
+}
+
+// sayMissing says what was changed after the backup and does not come back.
+func (r *restoreResult) sayMissing(say func(format string, args ...any)) {
+	since, at := "made after this backup", "as they were at the backup"
+	if r.From.Path == fromFolders {
+		since, at = "that the folders do not have", "gone"
+	}
+	switch {
+	case r.Missing == nil:
+		say("  changes of tokens and switches %s are missing; how many can't be told", since)
+	case *r.Missing > 0:
+		say("  changes of tokens and switches %s, which are missing: %d", since, *r.Missing)
+	}
+	if r.Missing == nil || *r.Missing > 0 {
+		say("    a token that was made since is gone: make it again; one that was revoked since is listed again: revoke it")
+	}
+	say("  logins to servers are %s", at)
 }
 
 // restoring makes the next database of a state folder in a place of its own, and
@@ -209,6 +235,14 @@ func (r restoring) prepare(ctx context.Context, from foundBackup) (*restoreResul
 		was, known, err := r.access()
 		if err != nil {
 			return err
+		}
+		have, err := db.Access(ctx)
+		if err != nil {
+			return err
+		}
+		if known {
+			missing := max(0, was.Changes-have.Changes)
+			res.Missing = &missing
 		}
 		lost, err := db.TokensLost(ctx)
 		res.TokensLost = len(tokens) == 0 && (lost || was.Guarded || !known)

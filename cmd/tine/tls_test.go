@@ -59,23 +59,9 @@ func TestLocalOverTLS(t *testing.T) {
 	cfg.Listen = "127.0.0.1:0"
 	cfg.TLS.Cert, cfg.TLS.Key = certificate(t)
 	state := t.TempDir()
-	s, err := newService(t.Context(), serviceOptions{
-		Config: cfg, State: state, Listen: true, Version: "test", Redact: telemetry.NewRedactor(), Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	ctx, stop := context.WithCancel(t.Context())
-	ran := make(chan error, 1)
-	go func() { ran <- s.Run(ctx) }()
-	defer func() {
-		stop()
-		if err := <-ran; err != nil {
-			t.Error(err)
-		}
-	}()
+	runService(t, cfg, state)
 	var file *gatewayFile
+	var err error
 	for deadline := time.Now().Add(30 * time.Second); file == nil; time.Sleep(5 * time.Millisecond) {
 		if file, err = readGatewayFile(state); err != nil && time.Now().After(deadline) {
 			t.Fatal(err)
@@ -98,4 +84,26 @@ func TestLocalOverTLS(t *testing.T) {
 	if err := ask(file); err == nil || !strings.Contains(err.Error(), "is not the gateway of this state folder") {
 		t.Errorf("with another certificate: %v", err)
 	}
+}
+
+// runService runs a gateway until the test ends.
+func runService(t *testing.T, cfg *config.Config, state string) *service {
+	t.Helper()
+	s, err := newService(t.Context(), serviceOptions{
+		Config: cfg, State: state, Listen: true, Version: "test", Redact: telemetry.NewRedactor(), Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+		s.Close()
+	})
+	return s
 }

@@ -11,14 +11,14 @@ func newTokenConfirmCmd(c *cli) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "confirm NAME...",
-		Short: "Let tokens in again that came back with a backup",
-		Long: `Lets tokens in again that came back with ` + "`tine state restore`" + `. A token that was
-revoked after the backup was made is in the backup too, so none of them works
-before somebody says that it should. Revoke those that should not.
+		Short: "Confirm tokens that came back with a backup",
+		Long: `Confirms tokens that came back with ` + "`tine state restore`" + `. A token that was revoked
+after the backup was made is in the backup too, so no token of a backup works
+before it is confirmed. Revoke those that should not work.
 
-Where there were tokens and the restore found none of them, nobody comes in
-without a token either. With --all everybody on this machine does again, until a
-token is made.
+Where there were tokens and the restore found none of them, the gateway refuses
+callers without a token too. With --all it admits all callers on this machine
+again, until a token is made.
 
 ` + tokenWhere,
 		Example: `  tine token list
@@ -38,9 +38,10 @@ token is made.
 	return cmd
 }
 
-// sayTokensLost says why nobody comes in after a restore that found no tokens.
+// sayTokensLost says why the gateway refuses callers after a restore that found no
+// tokens.
 func (c *cli) sayTokensLost() {
-	c.say("there were tokens, or it can't be told, and none is left: nobody comes in without a token until you make one (`%s`) or let everybody on this machine in again (`%s`)",
+	c.say("no token is left, though there may have been some: the gateway refuses callers without a token until you make one (`%s`) or admit all callers on this machine again (`%s`)",
 		c.own("tine token new NAME"), c.own("tine token confirm --all"))
 }
 
@@ -82,7 +83,7 @@ func (c *cli) confirmTokens(ctx context.Context, names []string, every bool) err
 	}
 	switch {
 	case lost:
-		fmt.Fprintln(c.stdout, "confirmed: there are no tokens, and everybody on this machine comes in")
+		fmt.Fprintln(c.stdout, "confirmed: there are no tokens, and the gateway admits all callers on this machine")
 	case len(names) == 0:
 		fmt.Fprintln(c.stderr, "no token waits to be confirmed")
 	}

@@ -7,6 +7,7 @@ type Damage struct {
 	Path   string
 	Offset int64 // -1 where it is not known
 	Reason string
+	Extra  bool // the file is one that was added
 }
 
 func (d *Damage) Error() string {

@@ -53,11 +53,11 @@ func Verify(ctx context.Context, dir, except, sum string) error {
 	b, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return &Damage{path, -1, "it is missing"}
+		return &Damage{Path: path, Offset: -1, Reason: "it is missing"}
 	case err != nil:
 		return fmt.Errorf("verify folder %s: %w", dir, err)
 	case sumOf(b) != sum:
-		return &Damage{path, -1, "its checksum is wrong"}
+		return &Damage{Path: path, Offset: -1, Reason: "its checksum is wrong"}
 	}
 	now, err := sums(ctx, dir, except)
 	if err != nil {
@@ -77,12 +77,12 @@ func difference(dir string, was, is []byte) error {
 	for {
 		var a, b sumLine
 		erra, errb := then.Decode(&a), now.Decode(&b)
-		d := &Damage{filepath.Join(dir, filepath.FromSlash(a.Name)), -1, ""}
+		d := &Damage{Path: filepath.Join(dir, filepath.FromSlash(a.Name)), Offset: -1}
 		switch {
 		case erra != nil && errb != nil:
-			return &Damage{dir, -1, "it is not as it was"}
+			return &Damage{Path: dir, Offset: -1, Reason: "it is not as it was"}
 		case erra != nil || errb == nil && b.Name < a.Name:
-			return &Damage{filepath.Join(dir, filepath.FromSlash(b.Name)), -1, "it was not there"}
+			return &Damage{Path: filepath.Join(dir, filepath.FromSlash(b.Name)), Offset: -1, Reason: "it was added since", Extra: true}
 		case errb != nil || b.Name > a.Name:
 			d.Reason = "it is missing"
 		case a.Mode != b.Mode:

@@ -138,6 +138,7 @@ func (d *decoder) container(c object, to *Docker) {
 	d.containerTransport(c, to)
 	d.containerState(c, to)
 	d.containerPaths(c, to)
+	d.opensBinds(c, to)
 	for _, it := range c.items("cap_add", false) {
 		if !capName.MatchString(it.text) {
 			d.fail(it.pos, "%s: %s is not a capability; write it like NET_BIND_SERVICE", it.path, it.shown)

@@ -24,7 +24,8 @@ type decoder struct {
 
 	files   []ownFile // that the gateway trusts, as far as they are known
 	visible []visible // to sandboxes
-	seeds   []visible // what states and workspaces begin with
+	seeds   []visible // what states and workspaces begin with, or may
+	opened  []visible // to servers by other ways: the root of files, and binds
 
 	// What telemetry.otlp says itself; the environment says the rest.
 	otlpEndpoint, otlpHeaders bool

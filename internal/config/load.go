@@ -27,6 +27,9 @@ type Options struct {
 	Memory func() int64
 	// OS is what this machine runs, as Go names it.
 	OS string
+	// State is the state folder of the gateway, which no server may be given; empty
+	// where it is not known.
+	State string
 	// OtherAuth says that there are tokens elsewhere than in the file, or that
 	// the caller will see to it with CheckExposure, so that none in the file is
 	// no reason to refuse an address.

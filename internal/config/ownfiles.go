@@ -115,6 +115,7 @@ type visible struct {
 	where string
 	path  string
 	write bool
+	of    *Sandbox // where it is one that sees it
 }
 
 // shows remembers what a sandbox sees until all of the gateway's own files are known.
@@ -126,7 +127,7 @@ func (d *decoder) shows(c object, to *Sandbox) {
 		for i, p := range list.paths {
 			if filepath.IsAbs(p) {
 				at, where := c.spot(list.key, i)
-				d.visible = append(d.visible, visible{at, where, p, list.key == "allow_write"})
+				d.visible = append(d.visible, visible{at, where, p, list.key == "allow_write", to})
 			}
 		}
 	}
@@ -174,7 +175,7 @@ func (d *decoder) ownFilesNotCopied(c *Config) {
 			if !f.secret || !slices.ContainsFunc(places, func(p string) bool { return within(p, real) }) {
 				continue
 			}
-			if f.path == c.Path && len(c.Auth.Tokens) == 0 {
+			if c.withoutTokens(f) {
 				d.warn(t.at, "%s: holds %s, %s, of which each session gets a copy; keep secrets out of it, or name a folder that does not hold it", t.where, f.path, f.what)
 				continue
 			}
@@ -182,6 +183,12 @@ func (d *decoder) ownFilesNotCopied(c *Config) {
 			break // one is enough to say
 		}
 	}
+}
+
+// withoutTokens reports whether a file is the config itself, and has no tokens in it.
+func (c *Config) withoutTokens(f ownFile) bool {
+	own, err := filepath.Abs(c.Path)
+	return err == nil && c.Path != "" && f.path == own && len(c.Auth.Tokens) == 0
 }
 
 // maxLinkedLook bounds how many entries of a folder are looked at to find another

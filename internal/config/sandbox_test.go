@@ -79,17 +79,17 @@ tine.yaml:1:45: servers.a.sandbox.root: want a string, got nothing (which is wha
 tine.yaml:1:67: servers.a.sandbox.allow_read[0]: want a string, got nothing (which is what ~ means in YAML; for the home folder write "~" in quotes)
 tine.yaml:1:70: servers.a.sandbox.allow_read[1]: want a string, got nothing
 tine.yaml:1:77: servers.a.sandbox.allow_write: want a list of strings, got nothing (which is what ~ means in YAML; for the home folder write "~" in quotes); write allow_write: ["~"]`},
-		{"allowed and denied", "servers:\n  a:\n    command: x\n    sandbox:\n      root: /d/root.tar\n      allow_read: [/d/x, /e, ~/.ssh/known_hosts]\n      allow_write: [/d, /e, ~/.docker, ~/.dockers, /dd]\n      deny_read: [/x, /d/]\n",
+		{"allowed and denied", "servers:\n  a:\n    command: x\n    sandbox:\n      root: /d/root.tar\n      allow_read: [/d/x, /e, ~/.ssh/known_hosts]\n      allow_write: [/d, /e, ~/.kube, ~/.kubes, /dd]\n      deny_read: [/x, /d/]\n",
 			`tine.yaml:5:13: servers.a.sandbox.root: lies in "/d/" of deny_read; remove one of them
 tine.yaml:6:20: servers.a.sandbox.allow_read[0]: lies in what deny_read[1] hides, and that wins; remove one of them
 tine.yaml:6:26: servers.a.sandbox.allow_read[1]: stands in allow_write too, which is for reading as well; remove it here
 tine.yaml:6:30: servers.a.sandbox.allow_read[2]: no sandbox sees ~/.ssh, as it holds keys; put what the server needs into another folder
 tine.yaml:7:21: servers.a.sandbox.allow_write[0]: lies in what deny_read[1] hides, and that wins; remove one of them
-tine.yaml:7:29: servers.a.sandbox.allow_write[2]: no sandbox sees ~/.docker, as it holds keys; put what the server needs into another folder`},
+tine.yaml:7:29: servers.a.sandbox.allow_write[2]: no sandbox sees ~/.kube, as it holds keys; put what the server needs into another folder`},
 		{"keys where it may be written", "servers: {a: {command: x, sandbox: {allow_write: ['~', /home, ~/.config, ~/.configs, /home/adam]}}}\n",
 			`tine.yaml:1:51: servers.a.sandbox.allow_write[0]: has ~/.ssh in it, which no sandbox sees, and which could not be hidden for good there; name the folders beside it instead
 tine.yaml:1:56: servers.a.sandbox.allow_write[1]: has ~/.ssh in it, which no sandbox sees, and which could not be hidden for good there; name the folders beside it instead
-tine.yaml:1:63: servers.a.sandbox.allow_write[2]: has ~/.config/gcloud in it, which no sandbox sees, and which could not be hidden for good there; name the folders beside it instead`},
+tine.yaml:1:63: servers.a.sandbox.allow_write[2]: has ~/.config/age in it, which no sandbox sees, and which could not be hidden for good there; name the folders beside it instead`},
 		{"denied where it may be written", "servers:\n  a:\n    command: x\n    sandbox:\n      allow_write:\n        - /v\n        - ~/w/\n        - /home/ada/w/b\n      deny_read: [~/w/.env, /ww, /v, /home/ada/w/b/c/../c]\n",
 			`tine.yaml:6:11: servers.a.sandbox.allow_write[0]: lies in what deny_read[2] hides, and that wins; remove one of them
 tine.yaml:9:19: servers.a.sandbox.deny_read[0]: lies in allow_write[1] on line 7, and would be seen as soon as the host replaces it there; move it out of that folder, or name only the folders beside it in allow_write

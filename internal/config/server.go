@@ -195,6 +195,7 @@ func (d *decoder) settings(o object, s *Server) {
 	s.Settings, _ = n.value().(map[string]any)
 	if root, ok := s.Settings["root"].(string); ok && s.Builtin == builtinFiles {
 		s.Settings["root"] = d.res.paths.resolve(root)
+		d.opensRoot(o, s)
 	}
 	noteAll(n, "settings", s.hidden)
 }

@@ -90,6 +90,8 @@ func (d *decoder) templateRoots(o object, c *Config) {
 			d.fail(it.pos, "%s: is empty; name a directory, or remove it", it.path)
 		case len(root) > 0 && os.IsPathSeparator(root[len(root)-1]) && filepath.Dir(root) == filepath.Clean(root):
 			d.fail(it.pos, "%s: %s is everything there is, and whoever opens a session could read it; name the directory of the templates", it.path, it.shown)
+		default:
+			d.seeds = append(d.seeds, visible{at: it.pos, where: it.path, path: root})
 		}
 		if it.index < len(c.TemplateRoots) {
 			c.TemplateRoots[it.index] = root

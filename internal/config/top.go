@@ -176,6 +176,10 @@ func (d *decoder) checkWhole(c *Config) {
 	d.ownFiles(c)
 	d.ownFilesAside(c.files)
 	d.ownFilesNotCopied(c)
+	d.ownFilesNotOpened(c)
+	d.stateAside()
+	d.keysNotCopied()
+	d.keysSeen(c.files)
 	err := c.checkListen(d.opts.OtherAuth)
 	if err == nil && !d.opts.OtherAuth { // else Listen may be another one by then
 		err = c.checkCleartext()

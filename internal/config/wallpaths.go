@@ -6,12 +6,6 @@ import (
 	"strings"
 )
 
-// NeverVisible are the folders of a home that no sandbox sees, whatever its
-// config says: they hold keys.
-func NeverVisible() []string {
-	return []string{".ssh", ".aws", ".config/gcloud", ".gnupg", ".kube", ".docker"}
-}
-
 // wallPaths reads what a sandbox sees of the host.
 func (d *decoder) wallPaths(c object, to *Sandbox) {
 	d.wallRoot(c, to)
@@ -129,22 +123,16 @@ func (d *decoder) deniedBy(p string, to *Sandbox) int {
 	return -1
 }
 
-// keysAside complains about what holds keys inside of what may be written to, which
-// could not be hidden for good either.
+// keysAside complains about a place of keys inside of what may be written to, which
+// could not be hidden for good either. It need not be there yet.
 func (d *decoder) keysAside(c object, to *Sandbox) {
-	home := d.res.paths.expandHome("~")
-	if !filepath.IsAbs(home) {
-		return
-	}
 	for i, dir := range to.AllowWrite {
-		for _, name := range NeverVisible() {
-			keys := filepath.Join(home, filepath.FromSlash(name))
-			if dir == "" || keys == dir || !within(keys, dir) {
-				continue // one that is hidden as a whole was spoken of
-			}
+		if dir == "" {
+			continue
+		}
+		if place, ok := d.keyPlaceBelow(dir); ok {
 			at, where := c.spot("allow_write", i)
-			d.fail(at, "%s: has ~/%s in it, which no sandbox sees, and which could not be hidden for good there; name the folders beside it instead", where, name)
-			break
+			d.fail(at, "%s: has ~/%s in it, which no sandbox sees, and which could not be hidden for good there; name the folders beside it instead", where, place)
 		}
 	}
 }
@@ -181,10 +169,8 @@ func (d *decoder) notDenied(c object, key string, list []string, to *Sandbox) {
 			d.fail(at, "%s: lies in what %s hides, and that wins; remove one of them", where, strings.TrimPrefix(other, c.path+"."))
 			continue
 		}
-		for _, dir := range NeverVisible() {
-			if home := d.res.paths.home; home != "" && within(p, filepath.Join(home, dir)) {
-				d.fail(at, "%s: no sandbox sees ~/%s, as it holds keys; put what the server needs into another folder", where, dir)
-			}
+		if place, ok := d.keyPlace(p); ok {
+			d.fail(at, "%s: no sandbox sees ~/%s, as it holds keys; put what the server needs into another folder", where, place)
 		}
 	}
 }

@@ -25,39 +25,67 @@ func (e *DamageError) Why() string { return e.cause.Error() }
 // Unwrap makes it an error of the API, and what caused it.
 func (e *DamageError) Unwrap() []error { return []error{e.ours, e.cause} }
 
+// Whose says to whom stored data belongs. Any of it may be empty.
+type Whose struct {
+	Server  string
+	Session string
+	// Shared is where the state of a server lies that several sessions use, and
+	// that no rewind brings back; empty for that of one session.
+	Shared string
+}
+
+// Whose says to whom the state of the spec belongs.
+func (s *Spec) Whose() Whose {
+	w := Whose{Server: s.Server, Session: s.Session}
+	if s.Shared {
+		w.Shared = s.State
+	}
+	return w
+}
+
 // Damaged makes a DamageError of one that says that stored data is damaged, and
-// returns others as they are. server and session may be empty.
-func Damaged(server, session string, err error) error {
+// returns others as they are.
+func Damaged(w Whose, err error) error {
 	if err == nil || errors.As(err, new(*DamageError)) || !workspace.IsDamage(err) {
 		return err
 	}
-	return damaged(server, session, err)
+	return damaged(w, err, "put it back from a backup")
 }
 
 // DamagedState is Damaged for a state that was made, and so must be there.
-func DamagedState(server, session string, err error) error {
+func DamagedState(w Whose, err error) error {
 	if errors.Is(err, fs.ErrNotExist) && !errors.As(err, new(*DamageError)) {
-		return damaged(server, session, err)
+		return damaged(w, err, "put it back")
 	}
-	return Damaged(server, session, err)
+	return Damaged(w, err)
 }
 
 // Vanished is the damage of a state or a snapshot of which something that was made
-// is not there any more. Somebody may put it back.
-func Vanished(server, session, what string) error {
-	return damaged(server, session, fmt.Errorf("%s is gone", what))
+// is not there any more.
+func Vanished(w Whose, what string) error {
+	return damaged(w, fmt.Errorf("%s is gone", what), "put it back")
 }
 
-func damaged(server, session string, err error) error {
+// AnewSuffix ends the name of a file beside a shared state with which an operator asks
+// for an empty one in its place.
+const AnewSuffix = "~anew"
+
+func damaged(w Whose, err error, mend string) error {
 	who, whose := "the workspace", ""
-	if server != "" {
-		who = fmt.Sprintf("server %q", server)
+	if w.Server != "" {
+		who = fmt.Sprintf("server %q", w.Server)
 	}
-	if session != "" {
-		whose = " of session " + session
+	if w.Session != "" {
+		whose = " of session " + w.Session
+	}
+	if w.Shared != "" {
+		whose = ", which several sessions share"
+		mend += ", or make the empty file " + w.Shared + AnewSuffix + " to have the server begin anew; a rewind does not bring it back"
+	} else {
+		mend += ", rewind the session to a snapshot from before, or open another"
 	}
 	return &DamageError{&api.Error{
-		Kind: api.KindLost, Server: server,
-		Message: fmt.Sprintf("%s%s: stored data is lost: %v; rewind the session to a snapshot from before, or open another", who, whose, err),
+		Kind: api.KindLost, Server: w.Server,
+		Message: fmt.Sprintf("%s%s: stored data is lost: %v; %s", who, whose, err, mend),
 	}, err}
 }

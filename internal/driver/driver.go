@@ -156,6 +156,9 @@ type Spec struct {
 	StopGrace time.Duration // how long to ask before killing; zero means the driver's default
 	Log       *slog.Logger
 
+	// Shared says that several sessions use the instance and its state.
+	Shared bool `json:"-"`
+
 	// OnDamage hears that what is stored of the server, or of the workspace as it
 	// uses it, is damaged. It returns when that is written down. It may be nil.
 	OnDamage func(error) `json:"-"`
@@ -245,7 +248,8 @@ type Keeper interface {
 	// Carries says what a fork of a server with this spec carries.
 	Carries(spec Spec) string
 	// Seed makes the state at spec.State, which does not exist or is empty. It is
-	// whole when Seed returns.
+	// whole when Seed returns. A file of the folder whose name begins with a dot stays
+	// as long as the state does: one that is missing is damage.
 	Seed(ctx context.Context, spec Spec, src Source) error
 	// Freeze makes a snapshot of the state at spec.State. inst is the running
 	// instance, which the caller holds, or nil when none runs. dir is a folder

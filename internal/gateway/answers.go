@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"reflect"
 	"time"
 
@@ -138,17 +139,22 @@ func (s *stream) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// uploadPause is how long an upload may pause.
+const uploadPause = 30 * time.Second
+
 // upload reads a body that may take as long as it keeps coming.
 type upload struct {
 	r        io.Reader
 	ctl      *http.ResponseController
 	tooLarge bool // whoever reads may hide why it failed
+	stalled  bool
 }
 
 func (u *upload) Read(b []byte) (int, error) {
-	_ = u.ctl.SetReadDeadline(time.Now().Add(writeWait))
+	_ = u.ctl.SetReadDeadline(time.Now().Add(uploadPause))
 	n, err := u.r.Read(b)
 	var big *http.MaxBytesError
 	u.tooLarge = u.tooLarge || errors.As(err, &big)
+	u.stalled = u.stalled || errors.Is(err, os.ErrDeadlineExceeded)
 	return n, err
 }

@@ -213,7 +213,7 @@ func (g *Gateway) tools(a *ask, q toolQuery) (api.ToolList, error) {
 			return api.ToolList{}, err
 		}
 		if on, why := e.On(); !on {
-			return api.ToolList{Tools: []api.Tool{}, Missing: []api.Missing{{Server: only, Reason: why}}}, nil
+			return api.ToolList{Tools: []api.Tool{}, Missing: []api.Missing{{Server: only, Reason: why, Kind: api.KindRefused}}}, nil
 		}
 	}
 	x := &exchange{g: g, who: who, sess: sess, client: &upstream.Client{Key: newClientID()}, method: wire.MethodListTools}

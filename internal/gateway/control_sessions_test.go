@@ -1,8 +1,11 @@
 package gateway_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -306,6 +309,35 @@ func TestSessionKeepsItsServers(t *testing.T) {
 	for _, other := range []string{"", "ses_000000000000"} {
 		if r := w.do(t, "POST", "/mcp/m", list, "Content-Type", "application/json", "Mcp-Session-Id", other); r.status != http.StatusNotFound {
 			t.Errorf("in %q: status %d %s", other, r.status, r.body)
+		}
+	}
+}
+
+// The owner of a session that is not served hears why, an operator also what to
+// put back, and nobody else that there is one.
+func TestUnservedSession(t *testing.T) {
+	w := open(t, twoPeople+servers("a", echoServer(t, true, "one").URL))
+	var opened api.OpenedSession
+	if r := w.do(t, "POST", "/v1/sessions", "{}", append([]string{"Content-Type", "application/json"}, asAda...)...); json.Unmarshal(r.body, &opened) != nil || opened.ID == "" {
+		t.Fatalf("status %d %s", r.status, r.body)
+	}
+	home := filepath.Join(w.dir, "states", "sessions", opened.ID)
+	if err := os.RemoveAll(home); err != nil {
+		t.Fatal(err)
+	}
+	w.restart()
+	for _, tt := range []struct {
+		who  []string
+		want int
+		home bool
+	}{
+		{asAda, http.StatusConflict, false}, {asBob, http.StatusNotFound, false}, {[]string{"Authorization", "Bearer " + operator}, http.StatusConflict, true},
+	} {
+		for _, path := range []string{"/v1/sessions/" + opened.ID, "/v1/sessions/" + opened.ID + "/calls"} {
+			r := w.do(t, "GET", path, "", tt.who...)
+			if r.status != tt.want || strings.Contains(string(r.body), home) != tt.home || (tt.want == http.StatusConflict) != strings.Contains(string(r.body), "its folder is gone") {
+				t.Errorf("%s as %v: status %d %s", path, tt.who, r.status, r.body)
+			}
 		}
 	}
 }

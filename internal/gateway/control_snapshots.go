@@ -201,6 +201,8 @@ func (g *Gateway) importSnapshot(a *ask, q importQuery) (api.Snapshot, error) {
 		switch {
 		case in.tooLarge:
 			return api.Snapshot{}, nil, tooLarge
+		case in.stalled:
+			return api.Snapshot{}, nil, tooSlow(fmt.Sprintf("nothing of the file arrived for %d seconds, which is how long an upload may pause", int(uploadPause.Seconds())))
 		case err != nil:
 			return api.Snapshot{}, nil, err
 		}

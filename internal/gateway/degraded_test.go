@@ -137,7 +137,7 @@ func TestToolsOfOneWaitForIt(t *testing.T) {
 	}
 	var none api.ToolList
 	control(t, w, "GET", "/v1/tools?server=stuck", "", &none)
-	if len(none.Missing) != 1 || none.Missing[0].Server != "stuck" || !strings.Contains(none.Missing[0].Reason, "did not start within 100ms") {
+	if len(none.Missing) != 1 || none.Missing[0].Server != "stuck" || none.Missing[0].Kind != api.KindTimeout || !strings.Contains(none.Missing[0].Reason, "did not start within 100ms") {
 		t.Errorf("the list of one that does not start is %+v", none)
 	}
 }

@@ -178,12 +178,7 @@ func (g *Gateway) serveActions(w http.ResponseWriter, r *http.Request, who ident
 	switch {
 	case errors.Is(err, errAnswered):
 	case err != nil:
-		err = g.clean(who, err)
-		if asError(err).Status == http.StatusRequestEntityTooLarge {
-			g.refuseLarge(w, r, err)
-			return
-		}
-		refuseError(w, err)
+		refuseError(w, g.clean(who, err))
 	case v == none{}:
 		w.WriteHeader(http.StatusNoContent)
 	case v != nil:
@@ -270,10 +265,7 @@ func (g *Gateway) decode(w http.ResponseWriter, r *http.Request, v any, empty bo
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if err != nil {
-		if big := new(http.MaxBytesError); errors.As(err, &big) {
-			return bodyTooLarge(limit)
-		}
-		return invalid("unreadable body: %v", err)
+		return unreadable(err, limit)
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()

@@ -6,8 +6,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
@@ -58,13 +58,43 @@ func (e *edge) check(r *http.Request) string {
 	return ""
 }
 
+// allows reports whether a page of an origin may show a token. Without one it may
+// do less, see checkPage.
 func (e *edge) allows(origin string) bool {
 	o := strings.ToLower(origin)
-	if e.any || e.origins[o] || o == e.origin && o != "" {
+	if e.lists(o) || o == e.origin && o != "" {
 		return true
 	}
 	u, err := url.Parse(o)
 	return err == nil && u.Host != "" && isLoopback(u.Host)
+}
+
+// lists reports whether cors.origins has an origin.
+func (e *edge) lists(origin string) bool { return e.any || e.origins[origin] }
+
+// checkPage refuses requests that a web page makes without a token, where callers
+// need none. A page at http://localhost:3000 is not this machine's user: it is
+// whatever a development server there was made to deliver. So only pages of
+// cors.origins come in, and only to MCP: through the APIs a page could make itself
+// a token, or read what others have called. Pages of the gateway itself may do all.
+func (e *edge) checkPage(r *http.Request) string {
+	origin := strings.ToLower(r.Header.Get("Origin"))
+	if origin == "" || r.Header.Get("Authorization") != "" || origin == e.origin || e.isOwn(origin, r.Host) {
+		return ""
+	}
+	if !e.lists(origin) {
+		return "Origin " + origin + " is not allowed without a token; add it to cors.origins if its pages should use this gateway"
+	}
+	if _, mcp := route(r.URL.Path); !mcp {
+		return "a web page reaches only MCP without a token; " + r.URL.Path + " needs one: send Authorization: Bearer TOKEN"
+	}
+	return ""
+}
+
+// isOwn reports whether an origin is the gateway at a host of this machine.
+func (e *edge) isOwn(origin, host string) bool {
+	_, at, ok := strings.Cut(origin, "://")
+	return ok && at == strings.ToLower(host) && isLoopback(at)
 }
 
 // isLoopback reports whether a host, with or without a port, is this machine.
@@ -110,8 +140,7 @@ func (g *Gateway) Handler() http.Handler { return http.HandlerFunc(g.serveHTTP) 
 func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	g.handlers.Add(1)
 	defer g.handlers.Add(-1)
-	begun := &begunWriter{ResponseWriter: w}
-	w = begun
+	aw := newAnswerWriter(w, r)
 	defer func() {
 		// A mistake of ours in one request must be seen, and must not be the end
 		// of the others.
@@ -121,13 +150,19 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		if v != http.ErrAbortHandler {
 			err := telemetry.Panicked(g.log, telemetry.InEdge, r.URL.Path, v)
-			if !begun.yes.Load() {
-				refuseError(w, err)
+			if !aw.begun.Load() {
+				refuseError(aw, err)
+				g.linger(aw)
 				return
 			}
 		}
 		panic(http.ErrAbortHandler) // the client must not take a part for the whole
 	}()
+	g.answer(aw, r)
+	g.linger(aw)
+}
+
+func (g *Gateway) answer(w *answerWriter, r *http.Request) {
 	e := g.edge.Load()
 	if why := e.check(r); why != "" {
 		refuse(w, http.StatusForbidden, api.KindRefused, why)
@@ -159,6 +194,16 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	if why := e.checkPage(r); why != "" {
+		refuse(w, http.StatusForbidden, api.KindRefused, why)
+		return
+	}
+	w.admitted = true
+	if e := holdConn(r, who); e != nil {
+		w.atOnce = true // until the rest is here the connection may be closed for another
+		refuseError(w, e)
+		return
+	}
 	if path == "/metrics" {
 		g.serveMetrics(w, r, who)
 		return
@@ -178,27 +223,6 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	g.serveDoor(w, r, who, d)
 }
-
-// begunWriter knows whether an answer has begun.
-type begunWriter struct {
-	http.ResponseWriter
-	yes atomic.Bool
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (w *begunWriter) WriteHeader(status int) {
-	w.yes.Store(true)
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements http.ResponseWriter.
-func (w *begunWriter) Write(b []byte) (int, error) {
-	w.yes.Store(true)
-	return w.ResponseWriter.Write(b)
-}
-
-// Unwrap is for http.ResponseController.
-func (w *begunWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // A door is where an MCP client came in.
 type door struct {
@@ -306,11 +330,13 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	if err != nil {
 		status, b = http.StatusInternalServerError, []byte(`{"kind":"infrastructure","message":"the answer could not be written"}`)
 	}
+	b = append(b, '\n')
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if status >= http.StatusBadRequest {
 		hurry(w)
 	}
 	w.WriteHeader(status)
-	_ = send(w, append(b, '\n'))
+	_ = send(w, b)
 }

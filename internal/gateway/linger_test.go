@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A client that sends all of a body before it reads gets to read why the body was
@@ -30,18 +31,7 @@ func TestTooLargeBodiesAreAnswered(t *testing.T) {
 				}
 				defer c.Close()
 				head := "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: " + bothTypes + "\r\n"
-				if chunked {
-					_, err = fmt.Fprintf(c, "%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", head, len(large), large)
-				} else {
-					_, err = fmt.Fprintf(c, "%sContent-Length: %d\r\n\r\n%s", head, len(large), large)
-				}
-				if err != nil {
-					t.Fatalf("the body could not be sent: %v", err)
-				}
-				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-				if err != nil {
-					t.Fatalf("the answer could not be read: %v", err)
-				}
+				resp := sendWhole(t, c, head, large, chunked)
 				wantTooLarge(t, resp)
 			})
 		}
@@ -132,4 +122,95 @@ func TestErrorsDoNotWaitForTheirBodies(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A client that sends all of a large upload before it reads gets to read why it was
+// refused, though it is refused before all of it has come: without a token, at a
+// place that is not there, for its query, and for what it begins with.
+func TestEarlyRefusalsOfUploadsAreRead(t *testing.T) {
+	w := open(t, twoPeople+"sessions: {snapshots: 1MiB}\n"+servers("a", echoServer(t, true, "one").URL))
+	large := strings.Repeat("x", 16<<20)
+	for name, tt := range map[string]struct {
+		path, token, say string
+		want             int
+	}{
+		"no token":       {"/v1/snapshots/import", "", "token", http.StatusUnauthorized},
+		"no place":       {"/v1/nothing", "ada-ada-ada-ada-ada", "openapi.json", http.StatusNotFound},
+		"a wrong query":  {"/v1/snapshots/import?nam=x", "ada-ada-ada-ada-ada", "nam", http.StatusBadRequest},
+		"a wrong name":   {"/v1/snapshots/import?name=a/b", "ada-ada-ada-ada-ada", "name must be", http.StatusBadRequest},
+		"not a snapshot": {"/v1/snapshots/import", "ada-ada-ada-ada-ada", "", 0},
+		"no MCP":         {"/mcp", "ada-ada-ada-ada-ada", "Content-Type", http.StatusUnsupportedMediaType},
+	} {
+		for _, chunked := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, chunked=%v", name, chunked), func(t *testing.T) {
+				c, err := net.Dial("tcp", w.ts.Listener.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				head := "POST " + tt.path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
+				if tt.token != "" {
+					head += "Authorization: Bearer " + tt.token + "\r\n"
+				}
+				resp := sendWhole(t, c, head, large, chunked)
+				defer resp.Body.Close()
+				body, err := io.ReadAll(resp.Body)
+				if err != nil || tt.want != 0 && resp.StatusCode != tt.want || resp.StatusCode < 400 || !strings.Contains(string(body), tt.say) {
+					t.Errorf("status %d %q, %v", resp.StatusCode, body, err)
+				}
+			})
+		}
+	}
+}
+
+// A body that comes too slowly is answered with 408 and the limit, and with nothing
+// of the connection.
+func TestSlowBodiesAreToldTheLimit(t *testing.T) {
+	w := open(t, servers("a", echoServer(t, true, "one").URL))
+	_, post := openEvents(t, w, "/sse")
+	ts := httptest.NewUnstartedServer(w.gw.Handler())
+	ts.Config.ReadTimeout = 50 * time.Millisecond
+	ts.Start()
+	t.Cleanup(ts.Close)
+	for name, path := range map[string]string{"mcp": "/mcp", "control API": "/v1/call", "event stream": post} {
+		for _, length := range []string{"Content-Length: 1000000", "Content-Length: 1000", "Transfer-Encoding: chunked"} {
+			t.Run(name+", "+length, func(t *testing.T) {
+				t.Parallel()
+				c, err := net.Dial("tcp", ts.Listener.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: %s\r\n%s\r\n\r\n", path, bothTypes, length)
+				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer resp.Body.Close()
+				body, err := io.ReadAll(resp.Body)
+				if err != nil || resp.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(body), "within 60 seconds") || strings.Contains(string(body), "127.0.0.1") {
+					t.Errorf("status %d %q, %v", resp.StatusCode, body, err)
+				}
+			})
+		}
+	}
+}
+
+// sendWhole sends a request with all of its body before it reads the answer.
+func sendWhole(t *testing.T, c net.Conn, head, body string, chunked bool) *http.Response {
+	t.Helper()
+	var err error
+	if chunked {
+		_, err = fmt.Fprintf(c, "%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", head, len(body), body)
+	} else {
+		_, err = fmt.Fprintf(c, "%sContent-Length: %d\r\n\r\n%s", head, len(body), body)
+	}
+	if err != nil {
+		t.Fatalf("the body could not be sent: %v", err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatalf("the answer could not be read: %v", err)
+	}
+	return resp
 }

@@ -230,7 +230,8 @@ func (x *exchange) listSome(ctx context.Context, t *table, method string, wait t
 		switch {
 		case !s.used:
 		case s.err != nil:
-			missing = append(missing, api.Missing{Server: t.cat.Entries[i].ID, Reason: upstream.Reason(asError(x.g.clean(x.who, s.err)))})
+			e := asError(x.g.clean(x.who, s.err))
+			missing = append(missing, api.Missing{Server: t.cat.Entries[i].ID, Reason: upstream.Reason(e), Kind: e.Kind})
 		default:
 			parts = append(parts, s.part)
 		}

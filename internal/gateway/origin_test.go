@@ -39,7 +39,8 @@ func TestDNSRebinding(t *testing.T) {
 		{"", "null", false},
 		{"", "file://", false},
 		{"", "not an origin", false},
-		{"", "http://localhost:3000", true},
+		{"localhost" + port, "http://localhost" + port, true}, // the gateway itself
+		{"localhost" + port, "http://LocalHost" + port, true},
 		{"evil.example" + port, "http://localhost:3000", false},
 	} {
 		for _, path := range []string{"/mcp", "/v1/call", "/sse", "/v1/servers", "/healthz"} {
@@ -130,5 +131,68 @@ func TestPreflight(t *testing.T) {
 	// Without a token a page gets an answer it can read, and no more.
 	if r := w.do(t, "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Content-Type", "application/json", "Origin", "https://app.example.org"); r.status != http.StatusUnauthorized || r.header.Get("Access-Control-Allow-Origin") == "" {
 		t.Errorf("without a token: status %d, %v", r.status, r.header)
+	}
+}
+
+// Pages of this machine are other programs' than the user's, and need a token, or
+// to be named in the config. Then they reach MCP, and the APIs with a token only.
+func TestPagesOfThisMachine(t *testing.T) {
+	t.Parallel()
+	up := echoServer(t, true, "one")
+	const (
+		page   = "http://localhost:3000"
+		listed = "cors: {origins: [\"" + page + "\"]}\n"
+		ping   = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+	)
+	asOperator := []string{"Authorization", "Bearer " + operator}
+	for name, tt := range map[string]struct {
+		config, origin string
+		header         []string
+		mcp, api       int
+	}{
+		"open":                      {"", page, nil, http.StatusForbidden, http.StatusForbidden},
+		"open, by address":          {"", "http://127.0.0.1:6274", nil, http.StatusForbidden, http.StatusForbidden},
+		"open, no port":             {"", "http://[::1]", nil, http.StatusForbidden, http.StatusForbidden},
+		"open, with a token":        {"", page, asOperator, http.StatusOK, http.StatusOK},
+		"open, with a wrong one":    {"", page, []string{"Authorization", "Bearer x"}, http.StatusUnauthorized, http.StatusUnauthorized},
+		"open, no page":             {"", "", nil, http.StatusOK, http.StatusOK},
+		"listed":                    {listed, page, nil, http.StatusOK, http.StatusForbidden},
+		"listed, with a token":      {listed, page, asOperator, http.StatusOK, http.StatusOK},
+		"listed, another port":      {listed, "http://localhost:3001", nil, http.StatusForbidden, http.StatusForbidden},
+		"listed, another name":      {listed, "http://127.0.0.1:3000", nil, http.StatusForbidden, http.StatusForbidden},
+		"with auth":                 {twoPeople, page, nil, http.StatusUnauthorized, http.StatusUnauthorized},
+		"with auth and a token":     {twoPeople, page, asAda, http.StatusOK, http.StatusOK},
+		"with auth, a page of evil": {twoPeople, "https://evil.example", asAda, http.StatusForbidden, http.StatusForbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := open(t, tt.config+servers("a", up.URL))
+			header := append([]string{"Content-Type", "application/json", "Origin", tt.origin}, tt.header...)
+			for _, r := range []struct {
+				method, path, body string
+				want               int
+			}{
+				{"POST", "/mcp", ping, tt.mcp}, {"POST", "/mcp/a", ping, tt.mcp},
+				{"GET", "/v1/servers", "", tt.api}, {"GET", "/v1/sessions", "", tt.api},
+			} {
+				if got := w.do(t, r.method, r.path, r.body, header...); got.status != r.want {
+					t.Errorf("%s: status %d, want %d: %s", r.path, got.status, r.want, got.body)
+				} else if r.want == http.StatusForbidden && tt.origin == page && got.header.Get("Access-Control-Allow-Origin") != page {
+					t.Errorf("%s: the page can't read why", r.path)
+				}
+			}
+			if tt.api == http.StatusForbidden {
+				for path, body := range map[string]string{"/v1/tokens": `{"name":"x","role":"operator"}`, "/v1/call": `{"tool":"a__one"}`, "/v1/sessions": `{}`} {
+					if got := w.do(t, "POST", path, body, header...); got.status != http.StatusForbidden {
+						t.Errorf("%s: status %d: %s", path, got.status, got.body)
+					}
+				}
+				if got := w.do(t, "GET", "/metrics", "", header...); got.status != http.StatusForbidden {
+					t.Errorf("metrics: status %d", got.status)
+				}
+			}
+		})
+	}
+	if n := len(up.of("tools/call")); n != 0 {
+		t.Errorf("%d calls reached the server", n)
 	}
 }

@@ -37,6 +37,20 @@ func ended(s api.Session) error {
 	return &api.Error{Kind: api.KindInvalid, Status: http.StatusGone, Message: message}
 }
 
+// missing is the answer for a session that is not among those that are served. One
+// that is still recorded as open says why and what would bring it back.
+func (g *Gateway) missing(who identity.Principal, id string) error {
+	u, ok := g.reg.Unserved(id)
+	if !ok || !maySee(who, u.Owner, id) {
+		return noSession(id)
+	}
+	mend := u.Mend
+	if !who.Is(api.RoleOperator) {
+		mend = "the operator of the gateway finds in its log what brings the session back"
+	}
+	return &api.Error{Kind: api.KindRefused, Status: http.StatusConflict, Message: "session " + id + " is not served: " + u.Why + "; " + mend}
+}
+
 // usable finds an open session for somebody who wants to act in it.
 func (g *Gateway) usable(ctx context.Context, who identity.Principal, id string) (*session.Session, error) {
 	if s := g.reg.Get(id); s != nil {
@@ -53,7 +67,7 @@ func (g *Gateway) usable(ctx context.Context, who identity.Principal, id string)
 		return nil, err
 	}
 	if !ok || !maySee(who, was.Owner, id) {
-		return nil, noSession(id)
+		return nil, g.missing(who, id)
 	}
 	return nil, ended(was)
 }
@@ -69,7 +83,7 @@ func (g *Gateway) seen(ctx context.Context, who identity.Principal, id string) (
 	}
 	was, ok, err := g.reg.Closed(ctx, id)
 	if err == nil && (!ok || !maySee(who, was.Owner, id)) {
-		err = noSession(id)
+		err = g.missing(who, id)
 	}
 	return nil, was, err
 }

@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"errors"
 	"net/http"
 	"sync"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/gateway/conns"
 	"github.com/tine-mcp/tine/internal/identity"
 )
 
@@ -83,6 +85,30 @@ func (g *Gateway) aside(who identity.Principal) (back func()) {
 	return func() {
 		g.inflight.Add(1)
 		g.shares.add(who.Name, 1)
+	}
+}
+
+// holdConn keeps the connection of a request open until its answer is written,
+// unless the principal has its share of all connections.
+func holdConn(r *http.Request, who identity.Principal) *api.Error {
+	c := conns.From(r.Context())
+	if c == nil {
+		return nil
+	}
+	holder := who.Name
+	if holder == "" && r.Header.Get("Authorization") != "" {
+		holder = "\x00operator" // must get in where callers without a token have their share
+	}
+	err := c.Hold(holder)
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, conns.ErrShare) {
+		panic(http.ErrAbortHandler) // nobody is there to read an answer
+	}
+	return &api.Error{
+		Kind: api.KindRefused, Status: http.StatusTooManyRequests, Retryable: true, RetryAfter: 1,
+		Message: "too many connections of yours have a request in flight; the rest of limits.connections is for others",
 	}
 }
 

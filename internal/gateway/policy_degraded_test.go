@@ -88,6 +88,7 @@ func TestSlowServersHoldUpNobody(t *testing.T) {
 	})
 	w := open(t, "limits: {list_wait: 50ms}\n"+servers("a", good.URL, "s", slow.URL))
 	c := w.modern(t, "/mcp", `{}`)
+	eventually(t, "the good one is known", func() bool { return strings.Contains(string(c.get("tools/list", "", `{}`)), "a__item1") })
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {

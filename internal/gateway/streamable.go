@@ -75,9 +75,12 @@ func (g *Gateway) known(w http.ResponseWriter, who identity.Principal, d door, i
 
 // rpcError answers with a JSON-RPC error.
 func rpcError(w http.ResponseWriter, status int, id []byte, e *wire.Error) {
-	w.Header()["Content-Type"] = contentJSON
+	b := wire.AppendFailure(nil, id, wire.AppendError(nil, e))
+	h := w.Header()
+	h["Content-Type"] = contentJSON
+	h["Content-Length"] = []string{strconv.Itoa(len(b))}
 	w.WriteHeader(status)
-	_ = send(w, wire.AppendFailure(nil, id, wire.AppendError(nil, e)))
+	_ = send(w, b)
 }
 
 // readBody reads a request's body within the limit, answering itself when it
@@ -85,7 +88,7 @@ func rpcError(w http.ResponseWriter, status int, id []byte, e *wire.Error) {
 func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	limit := g.edge.Load().body
 	if r.ContentLength > limit {
-		g.refuseLarge(w, r, bodyTooLarge(limit))
+		refuseError(w, bodyTooLarge(limit))
 		return nil, false
 	}
 	var body []byte
@@ -97,12 +100,7 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool
 		body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	}
 	if err != nil {
-		var big *http.MaxBytesError
-		if errors.As(err, &big) {
-			g.refuseLarge(w, r, bodyTooLarge(limit))
-			return nil, false
-		}
-		refuse(w, http.StatusBadRequest, api.KindInvalid, "the request could not be read")
+		refuseError(w, unreadable(err, limit))
 		return nil, false
 	}
 	wasRead(w)

@@ -173,6 +173,10 @@ func newGuard(o Options) *Guard {
 // nor an issuer, so all there can be is one person on this machine.
 func (g *Guard) Open() bool { return g.open }
 
+// sameState ends the advice of a command on the gateway's state folder. The path of
+// the folder is not for callers whom nobody knows.
+const sameState = "; give it the --state that the gateway was started with, if there was one"
+
 // Identify tells who sent an Authorization header to a URL of the gateway. A
 // header that is there and wrong is refused even where none would do. With a
 // Refusal there is no Principal.
@@ -183,7 +187,7 @@ func (g *Guard) Identify(ctx context.Context, authorization, resource string) (P
 		}
 		message := "a bearer token is needed: send Authorization: Bearer TOKEN"
 		if g.lost {
-			message = "the gateway's tokens were lost with its database, and nobody comes in until an operator makes one (tine token new NAME) or lets everybody on the machine in again (tine token confirm --all)"
+			message = "the gateway's tokens were lost with its database; it refuses all callers until an operator makes a token with `tine token new NAME`, or admits all callers on the machine again with `tine token confirm --all`" + sameState
 		}
 		r := invalid(ReasonMissing, message)
 		r.Code = "" // RFC 6750: who sent none has done nothing wrong yet
@@ -196,7 +200,7 @@ func (g *Guard) Identify(ctx context.Context, authorization, resource string) (P
 	sum := digest(sha256.Sum256([]byte(token)))
 	if t, ok := g.static[sum]; ok {
 		if t.unconfirmed {
-			return Principal{}, g.tell(invalid(ReasonUnconfirmed, "the token came back with a backup of the gateway's database and has to be confirmed by an operator: tine token confirm "+t.principal.Name))
+			return Principal{}, g.tell(invalid(ReasonUnconfirmed, "the token came back with a backup of the gateway's database and has to be confirmed by an operator with `tine token confirm "+t.principal.Name+"`"+sameState))
 		}
 		if !t.expires.IsZero() && !g.now().Before(t.expires) {
 			return Principal{}, g.tell(invalid(ReasonExpired, "the token has expired"))

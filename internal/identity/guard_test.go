@@ -270,10 +270,15 @@ func TestAgain(t *testing.T) {
 	o.Shut, o.Lost = false, true
 	g = g.With(o)
 	check("nobody, when the tokens are lost", identity.Principal{}, false, false)
-	if _, no := g.Identify(t.Context(), "", "http://127.0.0.1/mcp"); no == nil || !strings.Contains(no.Message, "tine token confirm --all") {
+	if _, no := g.Identify(t.Context(), "", "http://127.0.0.1/mcp"); no == nil || !strings.Contains(no.Message, "`tine token confirm --all`") || !strings.Contains(no.Message, "--state that the gateway was started with") {
 		t.Errorf("got %v", no)
 	}
-	o.Lost = false
+	o.Tokens = []identity.Token{{Name: "eve", Hash: identity.HashToken("eve-token"), Unconfirmed: true}}
+	g = g.With(o)
+	if _, no := g.Identify(t.Context(), "Bearer eve-token", "http://127.0.0.1/mcp"); no == nil || !strings.Contains(no.Message, "`tine token confirm eve`; give it the --state") {
+		t.Errorf("got %v", no)
+	}
+	o.Tokens, o.Lost = nil, false
 	g = g.With(o)
 	check("nobody, where it is one person's", identity.Principal{}, true, false)
 }

@@ -2,6 +2,7 @@ package layer
 
 import (
 	"fmt"
+	"github.com/tine-mcp/tine/internal/torture"
 	"io"
 	"strconv"
 	"strings"
@@ -31,10 +32,7 @@ func TestManyHeadsFewFiles(t *testing.T) {
 	w.create("root", Ref{})
 	must(t, put(w.open("root"), "x", strings.Repeat("r", 1000)))
 	ref := w.seal("root")
-	heads := 300
-	if testing.Short() {
-		heads = 64
-	}
+	heads := torture.Or(100, 300)
 	var wg sync.WaitGroup
 	for i := range heads {
 		wg.Go(func() {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"github.com/tine-mcp/tine/internal/torture"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -20,10 +21,7 @@ import (
 // it said it had done is there, and nothing else. Then the next process goes on
 // from there.
 func TestKill(t *testing.T) {
-	rounds := 10
-	if testing.Short() {
-		rounds = 3
-	}
+	rounds := torture.Or(4, 10)
 	k := &killed{t: t, w: newWorld(t), States: map[string]map[string]string{}, Pins: map[string]map[string]string{}}
 	for i := range workers {
 		name := fmt.Sprintf("w%d", i)

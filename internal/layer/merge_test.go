@@ -2,6 +2,7 @@ package layer
 
 import (
 	"bytes"
+	"github.com/tine-mcp/tine/internal/torture"
 	"io"
 	"os"
 	"runtime"
@@ -71,10 +72,7 @@ func TestReleasedSealsDoNotFillTheDisk(t *testing.T) {
 // A ring of snapshots, all of them right all the time, on a base that is large
 // or small.
 func TestRing(t *testing.T) {
-	commits := 2000
-	if testing.Short() {
-		commits = 300
-	}
+	commits := torture.Or(500, 2000)
 	for _, c := range []struct {
 		name       string
 		base, each int

@@ -2,6 +2,7 @@ package layer
 
 import (
 	"fmt"
+	"github.com/tine-mcp/tine/internal/torture"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -12,10 +13,7 @@ import (
 // TestModel does everything at random to a family of states, with a plain map
 // beside each state and each reference. Layers are merged at every opportunity.
 func TestModel(t *testing.T) {
-	runs, steps := 20, 1500
-	if testing.Short() {
-		runs, steps = 4, 500
-	}
+	runs, steps := torture.Or(6, 20), torture.Or(1000, 1500)
 	for run := range runs {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprintf("%d seed=%d", run, seed), func(t *testing.T) {

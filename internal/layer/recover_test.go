@@ -3,6 +3,7 @@ package layer
 import (
 	"bytes"
 	"errors"
+	"github.com/tine-mcp/tine/internal/torture"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -226,10 +227,7 @@ func TestBroken(t *testing.T) {
 }
 
 func TestDeepChain(t *testing.T) {
-	depth := 10_000
-	if testing.Short() {
-		depth = 1000
-	}
+	depth := torture.Or(2000, 10_000)
 	w := newWorld(t)
 	w.create("a", Ref{})
 	h := w.openGrowing("a")

@@ -68,6 +68,8 @@ type layer struct {
 	loaded  int64 // up to there an earlier run wrote the file
 	sums    sums  // of what is before loaded
 	damaged atomic.Bool
+	// ended says that it was seen to end as it was written, and all that it stands on.
+	ended atomic.Bool
 }
 
 // chunk is how much of a body is in memory at once.
@@ -151,7 +153,8 @@ func (s *Store) Close() error {
 }
 
 // Create makes a state in the folder dir, which begins at from and keeps it
-// alive. It writes one small file, whatever from holds.
+// alive. It writes one small file, whatever from holds. A layer of which the end is
+// missing is noticed here; it is looked for once.
 func (s *Store) Create(dir string, from Ref) error {
 	fail := func(err error) error { return fmt.Errorf("create state %s: %w", dir, err) }
 	dir, err := filepath.Abs(dir)
@@ -183,7 +186,10 @@ func (s *Store) Create(dir string, from Ref) error {
 	s.mu.Unlock()
 
 	st.own = s.newLayer(st.parent)
-	err = os.MkdirAll(dir, 0o700)
+	err = st.parent.checkEnds()
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
 	if err == nil {
 		err = makeHead(dir, headOf(st.own, false))
 	}

@@ -166,7 +166,7 @@ func (q *request) String() string {
 	}
 	slices.Sort(names)
 	n := q.total()
-	text := fmt.Sprintf("%s and %d instances", bytesText(n.memory), n.instances)
+	text := fmt.Sprintf("%s and %s", bytesText(n.memory), instancesText(n.instances))
 	switch {
 	case q.count == 0:
 		return fmt.Sprintf("server %q: it needs %s", strings.Join(names, ", "), text)
@@ -199,8 +199,8 @@ func (b *budget) refusal(q *request, later bool) error {
 	}
 	n := q.total()
 	if held := b.held[q.owner]; !b.allowed(q.owner, n, held) && (b.fits(n, b.used) || !later && b.fits(n, need{})) {
-		e.Message = fmt.Sprintf("%s; you have %s and %d instances of the %d%% of %s and %d instances that one principal may have; %sor have sessions.share raised",
-			q, bytesText(held.memory), held.instances, b.part, boundText(b.most.memory), b.most.instances, mend)
+		e.Message = fmt.Sprintf("%s; you have %s and %s of the %d%% of %s and %s that one principal may have; %sor have sessions.share raised",
+			q, bytesText(held.memory), instancesText(held.instances), b.part, boundText(b.most.memory), instancesText(b.most.instances), mend)
 		if later {
 			e.RetryAfter = int(retryRoom / time.Second)
 		}
@@ -210,8 +210,8 @@ func (b *budget) refusal(q *request, later bool) error {
 	if b.fits(n, b.used) {
 		now = "which leaves room that a request which waits longer has first"
 	}
-	e.Message = fmt.Sprintf("%s; %s of %s and %d of %d instances are in use, %s; %sor raise sessions.memory and sessions.instances",
-		q, bytesText(b.used.memory), boundText(b.most.memory), b.used.instances, b.most.instances, now, mend)
+	e.Message = fmt.Sprintf("%s; %s of %s and %d of %s are in use, %s; %sor raise sessions.memory and sessions.instances",
+		q, bytesText(b.used.memory), boundText(b.most.memory), b.used.instances, instancesText(b.most.instances), now, mend)
 	if later {
 		e.RetryAfter = int(retryRoom / time.Second)
 	}
@@ -220,6 +220,13 @@ func (b *budget) refusal(q *request, later bool) error {
 
 // retryRoom is when a request that found no room may find some.
 const retryRoom = 5 * time.Second
+
+func instancesText(n int) string {
+	if n == 1 {
+		return "1 instance"
+	}
+	return fmt.Sprintf("%d instances", n)
+}
 
 // boundText is a bound of memory, which may be none.
 func boundText(n int64) string {

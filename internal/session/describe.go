@@ -73,7 +73,11 @@ func (r *Registry) describeRecord(rec store.Session) api.Session {
 	if s := r.Get(rec.ID); s != nil {
 		return r.Describe(s, false)
 	}
-	return ended(rec)
+	out := ended(rec)
+	if u, ok := r.Unserved(rec.ID); ok {
+		out.Reason = "not served: " + u.Why
+	}
+	return out
 }
 
 // Find returns sessions, the newest first, closed ones too where the filter says

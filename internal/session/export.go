@@ -159,7 +159,7 @@ func (r *Registry) Export(ctx context.Context, id string, hidden func(member str
 		err = out.Flush()
 	}
 	if err != nil {
-		return fmt.Errorf("exporting snapshot %s: %w", id, err)
+		return fmt.Errorf("exporting snapshot %s: %w", id, r.snapshotLost(id, err))
 	}
 	return nil
 }
@@ -373,7 +373,7 @@ func (r *Registry) importable(m manifest, o ImportOptions) ([]*Entry, error) {
 		case e == nil:
 			return nil, fmt.Errorf("it has the state of server %q, and the config has no server of that name and scope session", member.Server)
 		case e.Driver != member.Driver || e.Builtin != member.Builtin:
-			return nil, fmt.Errorf("it has the state of server %q as driver %q %s made it, and here that is driver %q %s", member.Server, member.Driver, member.Builtin, e.Driver, e.Builtin)
+			return nil, fmt.Errorf("it has the state of server %q from %s, and here the server is run by %s", member.Server, driverText(member.Driver, member.Builtin), driverText(e.Driver, e.Builtin))
 		case e.keeper() == nil:
 			return nil, fmt.Errorf("driver %q can't import", e.Driver)
 		}
@@ -391,6 +391,14 @@ func (r *Registry) importable(m manifest, o ImportOptions) ([]*Entry, error) {
 		}
 	}
 	return entries, nil
+}
+
+// driverText names a driver, and of a built-in server which one it is.
+func driverText(driver, builtin string) string {
+	if builtin == "" {
+		return fmt.Sprintf("driver %q", driver)
+	}
+	return fmt.Sprintf("driver %q (%s)", driver, builtin)
 }
 
 // freeName is a name if it can be had.

@@ -34,9 +34,16 @@ type facts struct {
 	// States has the folders of states that are not called like their server: a
 	// rewind makes new ones beside those it leaves.
 	States map[string]string `json:"states,omitempty"`
+	// Made has, by folder, the marks of the states that were made: a folder that is
+	// removed together with its mark is missed all the same. States in the home of
+	// another session are called ses_x/server.
+	Made map[string]string `json:"made,omitempty"`
 	// Shares has, by server, the session whose instance this one uses too.
 	Shares map[string]string `json:"shares,omitempty"`
-	Reason string            `json:"reason,omitempty"` // of its end
+	// Used names the servers with a state that all sessions share which the session has
+	// called: their loss is its own.
+	Used   map[string]bool `json:"used,omitempty"`
+	Reason string          `json:"reason,omitempty"` // of its end
 	// Damaged says what the session has lost; empty for nothing.
 	Damaged []api.Damage `json:"damaged,omitempty"`
 	// Owed has, by server, a loss that the next call to it has to be told.
@@ -46,7 +53,7 @@ type facts struct {
 	// Called names the servers whose instance the session called and no other gateway
 	// can go on with.
 	Called map[string]bool `json:"called,omitempty"`
-	// Creation marks what a request made, until that is known to be answered.
+	// Creation is the mark of the request that made the session.
 	Creation string `json:"creation,omitempty"`
 	// Rev counts the changes, so that of two records the newer one is known. That
 	// of an opened session is zero only where it comes from a version that made no
@@ -152,6 +159,6 @@ func (s *Session) known() facts {
 	defer s.mu.Unlock()
 	f := s.facts
 	f.Labels, f.States, f.Shares = maps.Clone(f.Labels), maps.Clone(f.States), maps.Clone(f.Shares)
-	f.Owed, f.Unfit = maps.Clone(f.Owed), maps.Clone(f.Unfit)
+	f.Owed, f.Unfit, f.Made, f.Used = maps.Clone(f.Owed), maps.Clone(f.Unfit), maps.Clone(f.Made), maps.Clone(f.Used)
 	return f
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"slices"
 
@@ -78,6 +79,11 @@ func Faults(ctx context.Context, st store.Store, states string) ([]string, error
 			faults = append(faults, fmt.Sprintf("session %s differs from the record in its folder %s", rec.ID, f.dir))
 		}
 	}
+	closed, err := closedByThemselves(ctx, st, states, sessions)
+	if err != nil {
+		return nil, err
+	}
+	faults = append(faults, closed...)
 	for _, rec := range snapshots {
 		catalogs[rec.Catalog] = true
 		f := recordOfSnapshot(states, rec.ID)
@@ -94,6 +100,35 @@ func Faults(ctx context.Context, st store.Store, states string) ([]string, error
 		}
 		if ok && !catalogIs(key, servers) {
 			faults = append(faults, fmt.Sprintf("the servers of catalog %s are not those that it is the hash of", key))
+		}
+	}
+	slices.Sort(faults)
+	return faults, nil
+}
+
+// closedByThemselves says which sessions are closed in the store alone, besides those
+// that are open there.
+func closedByThemselves(ctx context.Context, st store.Store, states string, open []store.Session) ([]string, error) {
+	there, err := folders(filepath.Join(states, "sessions"), sessionPrefix)
+	if err != nil {
+		return nil, err
+	}
+	for _, rec := range open {
+		delete(there, rec.ID)
+	}
+	var faults []string
+	for id := range there {
+		f := recordOfSession(states, id)
+		var kept keptSession
+		if f.says() != folderWhole || f.read(&kept) != nil {
+			continue
+		}
+		rec, known, err := st.Session(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if known && !kept.hasEnded(rec) {
+			faults = append(faults, fmt.Sprintf("session %s is closed, and not by the record in its folder %s", id, f.dir))
 		}
 	}
 	slices.Sort(faults)

@@ -66,6 +66,7 @@ func TestFlippedRecords(t *testing.T) {
 		"UPDATE sessions SET parent = 'ses_x' WHERE id = ?1",
 		"UPDATE sessions SET catalog = 'x' WHERE id = ?1",
 		"UPDATE sessions SET created = created + 1 WHERE id = ?1",
+		"UPDATE sessions SET closed = 1 WHERE id = ?1",
 		`UPDATE sessions SET data = CAST(replace(CAST(data AS TEXT), '"a":"b"', '"a":"c"') AS BLOB) WHERE id = ?1`,
 		`UPDATE sessions SET data = CAST('{' || CAST(data AS TEXT) AS BLOB) WHERE id = ?1`,
 		"UPDATE snapshots SET owner = owner || 'N' WHERE id = ?2",

@@ -28,6 +28,8 @@ type frozen struct {
 	Counts map[string]int `json:"counts,omitempty"`
 	// Shared names the servers whose instance a fork uses too.
 	Shared []string `json:"shared,omitempty"`
+	// Used is as in the session's facts.
+	Used map[string]bool `json:"used,omitempty"`
 	// Damaged is what the session was damaged by at that moment.
 	Damaged []api.Damage `json:"damaged,omitempty"`
 }
@@ -90,7 +92,7 @@ type moment struct {
 func (s *Session) carried() (take []*Entry, shared []string, err error) {
 	for _, e := range s.members() {
 		if e.driver == nil {
-			if whole(s.stateDir(e.ID)) {
+			if s.hasState(e.ID) {
 				return nil, nil, &api.Error{Kind: api.KindRefused, Server: e.ID, Message: fmt.Sprintf("session %s can't be forked: %s, so what server %q remembers can't be taken along", s.ID, e.problem, e.ID)}
 			}
 			continue
@@ -109,7 +111,7 @@ func (s *Session) carried() (take []*Entry, shared []string, err error) {
 				return nil, nil, &api.Error{Kind: api.KindRefused, Server: e.ID, Message: fmt.Sprintf("session %s can't be forked: %s", s.ID, why)}
 			}
 		default:
-			if whole(s.stateDir(e.ID)) {
+			if s.hasState(e.ID) {
 				take = append(take, e)
 			}
 		}
@@ -159,7 +161,6 @@ func (s *Session) freeze(ctx context.Context, dir string, wait time.Duration, sp
 // called. After a second it says in the log what it waits for: the call itself may
 // be who asked.
 func (s *Session) quiet(ctx context.Context, wait time.Duration) (thaw func(), err error) {
-	s.isKnown(ctx)
 	waits := time.AfterFunc(time.Second, func() {
 		s.r.o.Log.Info("a fork, snapshot or rewind waits for calls under way", "session", s.ID, "waits_for", s.gate.oldest())
 	})
@@ -178,7 +179,7 @@ func (s *Session) holdAll(ctx context.Context, except map[string]*spare) (runnin
 			continue
 		}
 		// What has neither state nor part is not worth one; it has nothing to hold.
-		if s.Peek(e.ID) != nil || e.Workspace || whole(s.stateDir(e.ID)) {
+		if s.Peek(e.ID) != nil || e.Workspace || s.hasState(e.ID) {
 			members = append(members, e)
 		}
 	}
@@ -224,10 +225,11 @@ func (s *Session) capture(ctx context.Context, dir string, running map[string]dr
 		return nil, err
 	}
 	m := &moment{frozen: frozen{Members: make([]frozenMember, len(take)), Shared: shared}, call: s.r.lastCall()}
-	m.Counts, m.Damaged = s.counts(), s.known().Damaged
+	now := s.known()
+	m.Counts, m.Damaged, m.Used = s.counts(), now.Damaged, now.Used
 	var spaces []int
 	for _, n := range s.spaceOrdinals() {
-		if whole(s.stateDir(spaceName(n))) {
+		if s.hasState(spaceName(n)) {
 			spaces = append(spaces, n)
 		}
 	}
@@ -237,7 +239,7 @@ func (s *Session) capture(ctx context.Context, dir string, running map[string]dr
 			name := spaceName(spaces[i-len(take)])
 			f, err := s.r.o.Workspaces.Freeze(ctx, s.stateDir(name), filepath.Join(dir, name))
 			if err != nil {
-				err = driver.DamagedState("", s.ID, err)
+				err = driver.DamagedState(driver.Whose{Session: s.ID}, err)
 				s.heed("", err)
 				return memberError("", "freezing the workspace", err)
 			}
@@ -289,7 +291,8 @@ func (s *Session) freezeMember(ctx context.Context, e *Entry, inst driver.Instan
 	spec.Carry = e.carry()
 	spec.OnDamage = func(err error) { s.heed(e.ID, err) }
 	if inst == nil {
-		if err := vanished(e.ID, s.ID, spec.State); err != nil {
+		mark, _ := s.r.marked(s, spec.State)
+		if err := vanished(driver.Whose{Server: e.ID, Session: s.ID}, spec.State, mark); err != nil {
 			s.heed(e.ID, err)
 			return driver.Snapshot{}, err
 		}

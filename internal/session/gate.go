@@ -198,7 +198,7 @@ func (g *gate) freeze(ctx context.Context, wait time.Duration) (thaw func(), err
 		case <-ctx.Done():
 			what := g.oldest()
 			thaw()
-			return nil, &api.Error{Kind: api.KindTimeout, Retryable: true, Message: fmt.Sprintf("%s did not end within %s; a fork waits for calls under way, as long as its wait or sessions.fork_wait says", what, wait.Round(time.Millisecond))}
+			return nil, &api.Error{Kind: api.KindTimeout, Retryable: true, Message: fmt.Sprintf("%s did not end within %s; forks, snapshots and rewinds wait for calls under way, for as long as the request's wait or sessions.fork_wait says", what, wait.Round(time.Millisecond))}
 		}
 	}
 }

@@ -297,3 +297,13 @@ func TestEveryToolCallIsCounted(t *testing.T) {
 		t.Errorf("%d calls are counted, want 3", got)
 	}
 }
+
+// What waits in vain for a call is not called a fork where it is a snapshot.
+func TestASnapshotThatWaitsInVain(t *testing.T) {
+	w := newWorld(t, kept)
+	s := w.opened(session.OpenOptions{})
+	_, leave := entered(t, t.Context(), s, "slow")
+	defer leave()
+	_, err := w.Freeze(t.Context(), s, session.SnapshotOptions{Wait: time.Millisecond})
+	wantHas(t, "a snapshot", failure(err), "timeout: call own__slow", "forks, snapshots and rewinds wait")
+}

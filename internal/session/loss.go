@@ -86,6 +86,13 @@ func (r *Registry) memory(e *Entry, by owned) upstream.Memory {
 		}
 		return s.takeOwed(e.ID)
 	}
+	if e.shares() && e.hasState() {
+		m.Uses = func(id string) {
+			if s := find(id); s != nil {
+				s.noteUsed(e.ID)
+			}
+		}
+	}
 	if m.Kept == "" {
 		return m
 	}

@@ -23,6 +23,7 @@ type machine struct {
 	stopping func(server string) // is told before an instance is ended; nil for nobody
 	t        *testing.T
 	adopts   bool
+	loses    bool // states may be gone at a start
 	scopes   []string
 
 	// disk is held for reading by whoever changes something on it, and for

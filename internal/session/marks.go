@@ -1,9 +1,6 @@
 package session
 
 import (
-	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 )
@@ -12,7 +9,8 @@ import (
 // there is has changed by itself: what the state needs of layers would be taken for
 // nobody's, and removed. It is written anew where the session's servers say whose the
 // state is. Where they don't, nothing that seems to belong to nobody is removed.
-func (r *Registry) keeperOf(h *home, name, by string) string {
+func (r *Registry) keeperOf(h *home, name string) string {
+	by := markedBy(h.whole[name])
 	if by == workspaceState || r.o.Drivers[by] != nil {
 		return by
 	}
@@ -27,7 +25,8 @@ func (r *Registry) keeperOf(h *home, name, by string) string {
 		return by
 	}
 	r.o.Log.Error("the mark of a state was changed, and is written anew as the servers of its session say", "file", file, "says", by, "right", right)
-	if err := remark(filepath.Join(h.dir, name), right); err != nil {
+	_, rest, _ := strings.Cut(h.whole[name], "\n")
+	if err := writeMark(filepath.Join(h.dir, name), strings.TrimSuffix(right+"\n"+rest, "\n")); err != nil {
 		r.o.Log.Warn("a mark is not written anew", "file", file, "err", err)
 	}
 	return right
@@ -52,24 +51,4 @@ func (r *Registry) driverOf(session, name string) string {
 		return e.Driver
 	}
 	return ""
-}
-
-// remark replaces the driver in the mark of a state, and keeps the rest. A mark that is empty at any moment would say
-// that the state is not whole, and may be made again.
-func remark(dir, driver string) error {
-	part := dir + wholeMark + partMark
-	was, err := os.ReadFile(dir + wholeMark)
-	if _, rest, more := strings.Cut(string(was), "\n"); more {
-		driver += "\n" + rest
-	}
-	if err == nil {
-		err = os.WriteFile(part, []byte(driver), 0o600)
-	}
-	if err == nil {
-		err = os.Rename(part, dir+wholeMark)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("marking a state as whole: %w", err), os.Remove(part))
-	}
-	return nil
 }

@@ -64,6 +64,7 @@ func (r *Registry) OpenSession(ctx context.Context, o OpenOptions) (*Session, st
 	if err := b.make(ctx); err != nil {
 		return nil, "", err
 	}
+	r.missAnew(b.children[0], b.taken)
 	return b.children[0], b.tokens[0], nil
 }
 
@@ -82,8 +83,10 @@ type birth struct {
 	owner    Owner
 	children []*Session
 	tokens   []string
-	from     *frozen // what they begin with; nil for nothing
-	take     bool    // the last one may use from up
+	from     *frozen   // what they begin with; nil for nothing
+	snapshot string    // whose it is, by its id; empty for that of a fork
+	take     bool      // the last one may use from up
+	taken    time.Time // when the snapshot was that they are made of
 	eager    bool
 	failed   map[string]bool // eager members that don't run in the parent either
 	events   func(s *Session) []store.Event
@@ -94,7 +97,7 @@ type birth struct {
 func (r *Registry) begin(ctx context.Context, o OpenOptions) (*birth, error) {
 	cat := r.Catalog()
 	cfg := cat.Config.Sessions
-	pin, from := "", (*frozen)(nil)
+	pin, from, taken := "", (*frozen)(nil), time.Time{}
 	var err error
 	if o.From != "" {
 		snap := r.snapshotByID(o.From)
@@ -106,7 +109,7 @@ func (r *Registry) begin(ctx context.Context, o OpenOptions) (*birth, error) {
 				return nil, fmt.Errorf("snapshot %s: %w", o.From, err)
 			}
 		}
-		from = &snap.frozen
+		from, taken = &snap.frozen, snap.Created
 	}
 	if pin == "" { // also from one that came from elsewhere
 		if pin, err = r.pin(ctx, cat); err != nil {
@@ -131,9 +134,10 @@ func (r *Registry) begin(ctx context.Context, o OpenOptions) (*birth, error) {
 		f.Expires = time.Now().Add(ttl)
 	}
 	if from != nil {
+		f.Used = from.Used
 		f.Damaged = damageOf(from.Damaged, r.viewOf(cat, pin, f.Servers, f.Members))
 	}
-	b := &birth{r: r, owner: o.Owner, from: from, eager: o.Eager}
+	b := &birth{r: r, owner: o.Owner, from: from, snapshot: o.From, taken: taken, eager: o.Eager}
 	carried := b.carried()
 	each := make(map[string]need)
 	for _, e := range r.viewOf(cat, pin, f.Servers, f.Members).Entries {
@@ -231,7 +235,7 @@ func (b *birth) make(ctx context.Context) (err error) {
 	}()
 	// The last one may use up what the others need, so it comes after them.
 	if err := b.each(ctx, b.take, b.seed); err != nil {
-		return err
+		return b.r.snapshotLost(b.snapshot, err)
 	}
 	if err := b.each(ctx, false, b.start); err != nil {
 		return err
@@ -276,11 +280,7 @@ func (b *birth) each(ctx context.Context, lastAlone bool, do func(context.Contex
 // seed makes the states that a session begins with: those that it carries, and
 // those for which it has a template of its own, which may be gone later.
 func (b *birth) seed(ctx context.Context, s *Session, last bool) error {
-	rec, err := s.record(s.known())
-	if err == nil {
-		err = recordOfSession(b.r.o.States, s.ID).begin(keptOf(rec))
-	}
-	if err != nil {
+	if err := recordOfSession(b.r.o.States, s.ID).begin(nil); err != nil {
 		return err
 	}
 	var work []func() error
@@ -302,14 +302,21 @@ func (b *birth) seed(ctx context.Context, s *Session, last bool) error {
 			wanted = wanted || e.Ordinal == n && e.space != ""
 		}
 		if wanted {
-			work = append(work, func() error { return s.seedWorkspace(ctx, s.stateDir(spaceName(n)), seed) })
+			work = append(work, func() error {
+				dir := s.stateDir(spaceName(n))
+				mark, err := s.seedWorkspace(ctx, dir, seed)
+				if err != nil {
+					return err
+				}
+				return b.r.noteState(ctx, s, dir, mark)
+			})
 		}
 	}
 	for _, e := range s.members() {
 		if s.templated(e) && e.space == "" && e.keeper() != nil && !carried[e.ID] {
 			work = append(work, func() error {
 				s.beginsWith(e.Template, e.Base(), e)
-				return b.r.seed(ctx, e, s.ID, s.stateDir(e.ID), driver.Source{})
+				return b.seedState(ctx, s, e, driver.Source{})
 			})
 		}
 	}
@@ -329,7 +336,16 @@ func (b *birth) seedMember(ctx context.Context, s *Session, m *frozenMember, las
 		}
 	}
 	src := driver.Source{From: &m.Snapshot, Take: last && b.take && m.spare == nil}
-	return b.r.seed(ctx, e, s.ID, s.stateDir(e.ID), src)
+	return b.seedState(ctx, s, e, src)
+}
+
+func (b *birth) seedState(ctx context.Context, s *Session, e *Entry, src driver.Source) error {
+	dir := s.stateDir(e.ID)
+	mark, err := b.r.seed(ctx, e, s.ID, dir, src)
+	if err != nil {
+		return err
+	}
+	return b.r.noteState(ctx, s, dir, mark)
 }
 
 // carried names the members that begin with what was frozen, and ran or were
@@ -404,6 +420,10 @@ func (b *birth) register(ctx context.Context) error {
 	r.mu.Unlock()
 	if closed {
 		return errStopping
+	}
+	err := atOnce(len(recs), func(i int) error { return recordOfSession(r.o.States, recs[i].ID).begin(keptOf(recs[i])) })
+	if err != nil {
+		return err
 	}
 	if err := r.o.Store.PutSessions(ctx, recs...); err != nil {
 		return fmt.Errorf("recording the session: %w", err)

@@ -94,7 +94,7 @@ func (r *Registry) unpin(ctx context.Context, key string) ([]config.Server, erro
 		err = errNotRecorded
 	}
 	if err == nil && !catalogIs(key, raw) {
-		err = fmt.Errorf("%w: the database has others than those of catalog %s, and %s is not right either; put that file back from a backup", errNotRecorded, key, catalogFile(r.o.States, key))
+		err = &catalogError{"the database has other servers than it was made with, and the file besides is missing or has others too", catalogFile(r.o.States, key)}
 	}
 	if err != nil {
 		return nil, err
@@ -102,12 +102,12 @@ func (r *Registry) unpin(ctx context.Context, key string) ([]config.Server, erro
 	r.keepCatalog(key, raw)
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, fmt.Errorf("%w, or can't be read: %v", errNotRecorded, err)
+		return nil, &catalogError{"the record can't be read: " + err.Error(), catalogFile(r.o.States, key)}
 	}
 	for _, b := range list {
 		s, err := config.Unpin(b)
 		if err != nil {
-			return nil, fmt.Errorf("%w, or can't be read: %v", errNotRecorded, err)
+			return nil, &catalogError{"the record can't be read: " + err.Error(), catalogFile(r.o.States, key)}
 		}
 		servers = append(servers, s)
 	}

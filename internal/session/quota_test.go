@@ -63,7 +63,7 @@ func TestBudget(t *testing.T) {
 		want  []string
 	}{
 		"memory":    {"memory: 350MiB", []string{"100 MiB", "300 MiB of 350 MiB", "0 of this kind would fit", "sessions.memory"}},
-		"instances": {"instances: 3", []string{"1 instances", "3 of 3 instances", "0 of this kind would fit", "sessions.instances"}},
+		"instances": {"instances: 3", []string{"1 instance ", "3 of 3 instances", "0 of this kind would fit", "sessions.instances"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			yaml := "sessions: {wait: 0, " + tt.bound + "}\n" + prompt

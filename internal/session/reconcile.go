@@ -172,16 +172,34 @@ func (c *reconciling) sessionOf(ctx context.Context, id string) error {
 	if f.says() != folderWhole {
 		return nil
 	}
-	if _, known, err := c.st.Session(ctx, id); err != nil || known { // closed
+	rec, known, err := c.st.Session(ctx, id)
+	if err != nil {
 		return err
 	}
 	var kept keptSession
 	if err := f.read(&kept); err != nil || kept.ID != id {
-		c.out.Unreadable = append(c.out.Unreadable, f.dir)
+		if !known {
+			c.out.Unreadable = append(c.out.Unreadable, f.dir)
+		}
 		return nil
 	}
-	c.out.Back = append(c.out.Back, id)
-	return c.take(ctx, kept, time.Time{})
+	if !known {
+		c.out.Back = append(c.out.Back, id)
+		return c.take(ctx, kept, time.Time{})
+	}
+	if kept.hasEnded(rec) {
+		return nil
+	}
+	c.out.Corrected = append(c.out.Corrected, id)
+	return c.take(ctx, kept, rec.Used)
+}
+
+// hasEnded reports whether a session that the store has as closed was: an end counts its
+// record up, unlike a byte that has changed by itself.
+func (k keptSession) hasEnded(rec store.Session) bool {
+	mine, err := factsOf(rec)
+	theirs, unread := factsOf(k.session())
+	return unread != nil || err == nil && mine.Rev > theirs.Rev
 }
 
 // take writes the record of a folder into the store.

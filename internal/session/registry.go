@@ -76,8 +76,11 @@ type Registry struct {
 	governors map[string]*governor       // by server
 	tokens    map[string]*Session        // by the hash of their token
 	lent      map[string]*lent           // by origin and server
+	// sharedStates are the marks of the states in the home that all sessions share.
+	sharedStates map[string]string
 	// unrecorded are closed sessions whose end could not be written down yet.
 	unrecorded map[string]*Session
+	unserved   map[string]Unserved
 	started    time.Time
 	defaulting sync.Mutex // held while a default session is made
 	snapshots  map[string]*snapshot
@@ -113,7 +116,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 		o: o, sessions: make(map[string]*Session),
 		defaults: make(map[string]*Session), shared: make(map[string]*part), ending: make(map[string][]chan struct{}),
 		governors: make(map[string]*governor), tokens: make(map[string]*Session),
-		lent: make(map[string]*lent), unrecorded: make(map[string]*Session), started: time.Now(), snapshots: make(map[string]*snapshot),
+		lent: make(map[string]*lent), unrecorded: make(map[string]*Session), unserved: make(map[string]Unserved), started: time.Now(), snapshots: make(map[string]*snapshot),
 		pins: make(map[string][]config.Server), views: make(map[string]*Catalog), perOwner: make(map[string]int),
 		warm: make(map[string]*warm), warming: make(chan struct{}, 1), unsure: o.Restored,
 	}
@@ -209,7 +212,6 @@ func (r *Registry) newSession(id, owner, kind string, created time.Time, f facts
 		parts: make(map[string]*part), ending: make(map[string][]chan struct{}), watchers: make(map[*watch]struct{}),
 		spares: make(map[string]*spares),
 	}
-	s.answered.Store(f.Creation == "")
 	s.Touch()
 	return s
 }
@@ -387,6 +389,8 @@ func (r *Registry) newUpstream(e *Entry, by owned, adopt *store.Handle) *upstrea
 	}
 	spec.Dir = filepath.Join(r.o.Dir, key)
 	spec.Log = r.o.Log
+	mode, _ := e.fork()
+	spec.Shared = mode == config.ForkShare
 	var caps []byte
 	switch {
 	case by.origin != "":

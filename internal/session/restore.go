@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
@@ -27,6 +26,9 @@ func (r *Registry) restore(ctx context.Context) error {
 	}
 	sessions, err := r.o.Store.Sessions(ctx)
 	if err != nil {
+		return err
+	}
+	if r.sharedStates, err = r.o.Store.SharedStates(ctx); err != nil {
 		return err
 	}
 	unanswered, err := r.unanswered(ctx)
@@ -120,7 +122,7 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 		if err := recordOfSession(r.o.States, rec.ID).bury(); err != nil {
 			return fmt.Errorf("session %s: %w", rec.ID, err)
 		}
-		r.o.Log.Info("a session is removed: the request that opened it was not answered, and nobody used it", "session", rec.ID)
+		r.o.Log.Info("a session is removed: the request that opened it was not answered", "session", rec.ID)
 		return r.o.Store.DeleteSession(ctx, rec.ID)
 	}
 	s := r.newSession(rec.ID, rec.Owner, rec.Kind, rec.Created, f)
@@ -128,14 +130,13 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 	s.used.Store(rec.Used.UnixNano())
 	s.recorded.Store(rec.Used.UnixNano())
 	if _, err := os.Lstat(r.home(s.ID)); errors.Is(err, fs.ErrNotExist) && s.Kind == KindOpened {
-		r.o.Log.Error("a session is not served: its folder is gone, and all that it knew; put the folder back, or stop the gateway and restore the state to close the session",
-			"session", s.ID, "folder", r.home(s.ID), "restore", strings.TrimSpace("tine state restore "+r.o.StateFlag))
+		r.withoutFolder(rec)
 		return nil
 	}
 	why := r.over(s, time.Now())
 	if why == "" && s.pin != "" {
 		if _, err := r.unpin(ctx, s.pin); errors.Is(err, errNotRecorded) {
-			r.o.Log.Error("a session is not served; its folder and its record stay as they are", "session", s.ID, "err", err)
+			r.withoutServers(rec, err)
 			return nil
 		} else if err != nil {
 			return fmt.Errorf("session %s: %w", s.ID, err)
@@ -144,6 +145,7 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 	if why != "" {
 		// What is left of it belongs to nobody, and goes with that.
 		f.Reason = why
+		f.Rev++ // as with every end
 		if rec, err = s.record(f); err == nil {
 			err = r.o.Store.PutSessions(ctx, rec)
 		}
@@ -203,7 +205,7 @@ func (r *Registry) restoreSnapshots(ctx context.Context, unanswered map[string]b
 			}
 		}
 		if d.Creation != "" && unanswered[d.Creation] {
-			r.o.Log.Warn("a snapshot is removed: the request that made it was not answered", "snapshot", rec.ID, "name", rec.Name)
+			r.o.Log.Info("a snapshot is removed: the request that made it was not answered", "snapshot", rec.ID, "name", rec.Name)
 		}
 		if over || rec.Temporary || d.Creation != "" && unanswered[d.Creation] {
 			if err := r.forgetSnapshot(ctx, rec); err != nil {

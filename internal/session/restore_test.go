@@ -2,9 +2,11 @@ package session_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,9 +92,7 @@ func TestRestartEndsWhatIsNotWanted(t *testing.T) {
 		{"no longer shared", strings.Replace(two, "command: all, scope: shared", "command: all", 1), nil, "own"},
 		{"its session is closed", two, func(t *testing.T, w *world) {
 			for _, s := range w.Sessions() {
-				if err := w.db.CloseSessions(t.Context(), time.Now(), s.ID); err != nil {
-					t.Fatal(err)
-				}
+				w.endInStore(s.ID)
 			}
 		}, "all"},
 		{"it died meanwhile", two, func(_ *testing.T, w *world) { w.m.one("own").kill() }, "all"},
@@ -194,28 +194,109 @@ func TestCloseWithWhatCannotBeAdopted(t *testing.T) {
 	wantHas(t, "a call after", call(t, w.Get(s.ID), "own", "x"), `{"pid":`)
 }
 
-// What a request made that was never answered is removed, unless somebody has used
-// it: the answer was given then, and only the record of it is lost.
-func TestUnansweredButUsed(t *testing.T) {
-	w := newWorld(t, kept)
-	c := store.Creation{Owner: "ada", Key: "k", Request: "r", At: time.Now()}
-	if _, _, err := w.db.BeginCreation(t.Context(), c, time.Time{}); err != nil {
+// What a request made that was never answered is removed. What was answered for is
+// not, though the database has lost the answer, as a power cut leaves it.
+func TestUnanswered(t *testing.T) {
+	w := newWorld(t, lasting)
+	begin := func(key string) string {
+		t.Helper()
+		c := store.Creation{Owner: "ada", Key: key, Request: "r", At: time.Now()}
+		if _, _, err := w.db.BeginCreation(t.Context(), c, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		return c.Mark()
+	}
+	makes := func(mark, name string) (s, child *session.Session, snap string) {
+		t.Helper()
+		s = w.opened(session.OpenOptions{Creation: mark})
+		w.remember(s, "x")
+		forked, err := w.Fork(t.Context(), s, session.ForkOptions{Count: 1, Creation: mark})
+		if err != nil {
+			t.Fatal(err)
+		}
+		frozen, err := w.Freeze(t.Context(), s, session.SnapshotOptions{Name: name, Creation: mark})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, forked.Children[0], frozen.ID
+	}
+	s, child, snap := makes(begin("answered"), "answered")
+	if err := w.db.EndCreation(t.Context(), "ada", "answered", []byte(`{}`)); err != nil {
 		t.Fatal(err)
 	}
-	all, err := w.db.Unanswered(t.Context())
-	if err != nil || len(all) != 1 {
-		t.Fatalf("%v, %v", all, err)
+	never, neverChild, neverSnap := makes(begin("never"), "never")
+	w.close(false)
+	w.flip("UPDATE creations SET answer = NULL WHERE key = 'answered'")
+	w.open(lasting)
+	if w.Get(never.ID) != nil || w.Get(neverChild.ID) != nil {
+		t.Error("a session that nobody was told of is still there")
 	}
-	mark := all[0].Mark()
-	unused, called, forked := w.opened(session.OpenOptions{Creation: mark}), w.opened(session.OpenOptions{Creation: mark}), w.opened(session.OpenOptions{Creation: mark})
-	set(t, called, "own", "a", "1")
-	child := w.fork(forked, 1)[0]
-	w.crash(kept)
-	if w.Get(unused.ID) != nil {
-		t.Error("one that nobody was told of is still there")
+	var snaps []string
+	for _, at := range w.Snapshots() {
+		snaps = append(snaps, at.ID)
 	}
-	if w.Get(called.ID) == nil || w.Get(forked.ID) == nil || w.Get(child.ID) == nil {
-		t.Fatal("one that was used is gone")
+	if !slices.Equal(snaps, []string{snap}) {
+		t.Errorf("the snapshots are %v, not %s without %s", snaps, snap, neverSnap)
 	}
-	wantDump(t, "one that was used", w.Get(called.ID), "own", `{"a":"1"}`)
+	if w.Get(s.ID) == nil || w.Get(child.ID) == nil {
+		t.Fatal("a session that was answered for is gone")
+	}
+	w.remembers("the session", w.Get(s.ID), "x")
+	w.remembers("its fork", w.Get(child.ID), "x")
+	wantDump(t, "one from the snapshot", w.opened(session.OpenOptions{From: snap}), "own", `{"it":"x"}`)
+}
+
+// unsettled is a store with which the record in the folder of a snapshot can't be
+// made to count.
+type unsettled struct {
+	store.Store
+	home string
+}
+
+func (u *unsettled) PutSnapshot(ctx context.Context, s store.Snapshot) error {
+	return errors.Join(u.Store.PutSnapshot(ctx, s), os.Mkdir(filepath.Join(u.home, s.ID, "~snapshot"), 0o700))
+}
+
+// A snapshot whose folder calls itself unfinished is not answered for: a start that
+// finds no record of it in the database would remove it.
+func TestSnapshotFolderNotFinished(t *testing.T) {
+	w := makeWorld(t, lasting, func(w *world) {
+		w.wrap = func(s store.Store) store.Store { return &unsettled{s, filepath.Join(w.dir, "snapshots")} }
+	})
+	s := w.opened(session.OpenOptions{})
+	w.remember(s, "x")
+	if _, err := w.Freeze(t.Context(), s, session.SnapshotOptions{}); err == nil {
+		t.Error("a snapshot was answered for whose folder calls itself unfinished")
+	}
+	if all, err := w.db.Snapshots(t.Context()); len(all) > 0 || err != nil {
+		t.Errorf("the database has %v, %v", all, err)
+	}
+	if left, err := os.ReadDir(filepath.Join(w.dir, "snapshots")); len(left) > 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}
+
+// endInStore closes a session as a gateway does that dies before it has removed anything.
+func (w *world) endInStore(id string) {
+	w.t.Helper()
+	ctx := w.t.Context()
+	rec, ok, err := w.db.Session(ctx, id)
+	if err != nil || !ok {
+		w.t.Fatalf("session %s: %v, %v", id, ok, err)
+	}
+	var facts map[string]any
+	if err := json.Unmarshal(rec.Data, &facts); err != nil {
+		w.t.Fatal(err)
+	}
+	rev, _ := facts["rev"].(float64)
+	facts["rev"] = rev + 1
+	if rec.Data, err = json.Marshal(facts); err == nil {
+		err = w.db.PutSessions(ctx, rec)
+	}
+	if err == nil {
+		err = w.db.CloseSessions(ctx, time.Now(), id)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
 }

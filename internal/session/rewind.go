@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -78,6 +79,7 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry
 	version := newID()[len("ses_"):]
 	home := r.home(s.ID)
 	var work, gone []func(context.Context) error
+	var made sync.Map // marks, by folder
 	undo := func() {
 		ctx, cancel := afterwards(ctx)
 		defer cancel()
@@ -93,7 +95,9 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry
 		}
 		dir := filepath.Join(home, next.States[e.ID])
 		work = append(work, func(ctx context.Context) error {
-			return r.seed(ctx, e, s.ID, dir, driver.Source{From: &m.Snapshot})
+			mark, err := r.seed(ctx, e, s.ID, dir, driver.Source{From: &m.Snapshot})
+			made.Store(next.States[e.ID], mark)
+			return err
 		})
 		gone = append(gone, func(ctx context.Context) error {
 			r.erase(ctx, e, dir)
@@ -109,7 +113,9 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry
 		}
 		dir := filepath.Join(home, next.States[spaceName(n)])
 		work = append(work, func(ctx context.Context) error {
-			return s.seedWorkspace(ctx, dir, workspace.Seed{Folder: s.needsFolder(n), From: &w})
+			mark, err := s.seedWorkspace(ctx, dir, workspace.Seed{Folder: s.needsFolder(n), From: &w})
+			made.Store(next.States[spaceName(n)], mark)
+			return err
 		})
 		gone = append(gone, func(ctx context.Context) error {
 			s.eraseWorkspace(ctx, dir)
@@ -118,7 +124,7 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry
 	}
 	if err := joined(atAll(len(work), func(i int) error { return work[i](ctx) })); err != nil {
 		undo()
-		return nil, nil, err
+		return nil, nil, r.snapshotLost(snap.ID, err)
 	}
 	err := s.change(ctx, func(f *facts) {
 		back := func(server string) bool {
@@ -131,6 +137,19 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry
 				damaged = append(damaged, d)
 			}
 		}
+		f.Made = maps.Clone(f.Made)
+		for server, name := range next.States {
+			if was := old.state(server); was != name {
+				delete(f.Made, was)
+			}
+		}
+		made.Range(func(name, mark any) bool {
+			if f.Made == nil {
+				f.Made = make(map[string]string)
+			}
+			f.Made[name.(string)] = mark.(string)
+			return true
+		})
 		f.States, f.Damaged, f.Owed, f.Called = next.States, damaged, maps.Clone(f.Owed), maps.Clone(f.Called)
 		f.Unfit = maps.Clone(f.Unfit)
 		maps.DeleteFunc(f.Owed, func(server, _ string) bool { return back(server) })
@@ -149,7 +168,7 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry
 func (s *Session) rewinds() ([]*Entry, error) {
 	var out []*Entry
 	for _, e := range s.members() {
-		if e.driver == nil && whole(s.stateDir(e.ID)) {
+		if e.driver == nil && s.hasState(e.ID) {
 			return nil, &api.Error{Kind: api.KindRefused, Server: e.ID, Message: fmt.Sprintf("session %s can't be rewound: %s, so server %q can't go back", s.ID, e.problem, e.ID)}
 		}
 		if mode, _ := e.fork(); e.driver != nil && mode != config.ForkShare {

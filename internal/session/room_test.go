@@ -83,7 +83,7 @@ func TestStartWaitsForRoom(t *testing.T) {
 		set(t, first, "own", "a", "1")
 		began := time.Now()
 		got := dump(t, second, "own")
-		wantHas(t, "a start without room", got, `refused: server "own": it needs 100 MiB and 1 instances`, "1 of 1 instances are in use", "sessions.instances")
+		wantHas(t, "a start without room", got, `refused: server "own": it needs 100 MiB and 1 instance;`, "1 of 1 instance are in use", "sessions.instances")
 		if waited := time.Since(began); waited != 30*time.Second {
 			t.Errorf("it waited for %v", waited)
 		}

@@ -61,10 +61,9 @@ type Session struct {
 	closed   bool // nothing is joined any more: it has ended, or the gateway is stopping
 	ended    bool // its end is being written down, or is
 	facts    facts
-	unsaved  bool        // a damage is not written down yet
-	heeded   sync.Map    // damage of stored data that was marked
-	answered atomic.Bool // somebody was told of it
-	makes    sync.Map    // chan struct{}, by member: who makes its state has a place in it
+	unsaved  bool     // a damage is not written down yet
+	heeded   sync.Map // damage of stored data that was marked
+	makes    sync.Map // chan struct{}, by member: who makes its state has a place in it
 	parts    map[string]*part
 	ending   map[string][]chan struct{} // retired parts, by server
 	watchers map[*watch]struct{}
@@ -154,7 +153,6 @@ func (s *Session) gone() error {
 // being forked. What is done for the call is done with the returned context;
 // leave must be called when it is over. What others share has no gate.
 func (s *Session) Enter(ctx context.Context, server, tool string) (_ context.Context, leave func(), err error) {
-	s.isKnown(ctx)
 	e := s.Catalog().Entry(server)
 	if e == nil || !e.Controls() { // what acts on sessions can mend this one
 		if err := s.refuses(server); err != nil {
@@ -186,18 +184,6 @@ func (s *Session) Enter(ctx context.Context, server, tool string) (_ context.Con
 // Park says whether the call of a context, which Enter gave, waits for a person:
 // meanwhile the session can't be forked.
 func (s *Session) Park(ctx context.Context, parked bool) { s.gate.park(ctx, parked) }
-
-// isKnown notes that somebody uses the session, and so was told of it: a start must
-// not take it for one of which nobody was, whatever is left of the answer.
-func (s *Session) isKnown(ctx context.Context) {
-	if s.answered.Load() || !s.answered.CompareAndSwap(false, true) {
-		return
-	}
-	if err := s.change(ctx, func(f *facts) { f.Creation = "" }); err != nil {
-		s.answered.Store(false)
-		s.r.o.Log.Warn("first use of a session not recorded, and tried again", "session", s.ID, "err", err)
-	}
-}
 
 // CallID names the call that a context of Enter's belongs to, while it is under
 // way; empty where the session has no gate for it.

@@ -85,6 +85,18 @@ func (s *Session) lend(ctx context.Context, servers []string, forks []*Session) 
 	return nil, fmt.Errorf("recording what the session shares: %w", err)
 }
 
+// lentStates are the notes of the states that a session shares, as a fork of it has
+// them: the state may outlast the session that made it.
+func (s *Session) lentStates(shares map[string]string) map[string]string {
+	notes := make(map[string]string)
+	for server, origin := range shares {
+		if mark, made := s.r.noted(s, filepath.Join(s.r.home(origin), server)); made {
+			notes[lentKey(origin, server)] = mark
+		}
+	}
+	return notes
+}
+
 // lentTo returns an instance that several sessions use, with one more of them.
 // r.mu is held.
 func (r *Registry) lentTo(origin, server, user string) *lent {

@@ -169,14 +169,18 @@ func (r *Registry) keepSnapshot(ctx context.Context, snap *snapshot) error {
 			err = nameTaken(snap.Name)
 		}
 	}
+	if err == nil {
+		// A folder that calls itself unfinished is removed where the store has lost the
+		// record, so that none may be answered for.
+		if err = folder.settle(); err != nil {
+			err = errors.Join(err, r.o.Store.DeleteSnapshot(context.WithoutCancel(ctx), snap.ID))
+		}
+	}
 	if err != nil {
 		gone, cancel := afterwards(ctx)
 		defer cancel()
 		r.discard(gone, &snap.frozen, filepath.Join(r.snapshotHome(), snap.ID))
 		return fmt.Errorf("recording the snapshot: %w", err)
-	}
-	if err := folder.settle(); err != nil { // the next start does it
-		r.o.Log.Warn("a snapshot is not recorded in its own folder", "snapshot", snap.ID, "err", err)
 	}
 	r.mu.Lock()
 	r.snapshots[snap.ID] = snap

@@ -96,10 +96,13 @@ func (s *Session) openWorkspace(ctx context.Context, ordinal int) (*workspace.Wo
 		return nil, &api.Error{Kind: api.KindInvalid, Message: "this gateway keeps no workspaces"}
 	}
 	dir := s.stateDir(spaceName(ordinal))
-	if !whole(dir) {
-		if err := s.seedWorkspace(ctx, dir, s.newSpace(ordinal)); err != nil {
+	if mark, made := r.marked(s, dir); !made {
+		if _, err := s.seedWorkspace(ctx, dir, s.newSpace(ordinal)); err != nil {
 			return nil, err
 		}
+	} else if err := vanished(driver.Whose{Session: s.ID}, dir, mark); err != nil {
+		s.heed("", err)
+		return nil, fmt.Errorf("opening the workspace: %w", err)
 	}
 	w, err := r.o.Workspaces.Open(dir)
 	if workspace.IsCut(err) {
@@ -108,9 +111,12 @@ func (s *Session) openWorkspace(ctx context.Context, ordinal int) (*workspace.Wo
 		w, err = r.o.Workspaces.Open(dir)
 	}
 	if err != nil {
-		err = driver.DamagedState("", s.ID, err)
+		err = driver.DamagedState(driver.Whose{Session: s.ID}, err)
 		s.heed("", err)
 		return nil, fmt.Errorf("opening the workspace: %w", err)
+	}
+	if err := r.noteFound(ctx, s, dir, workspaceState); err != nil {
+		return nil, errors.Join(err, w.Close())
 	}
 	one.open.Store(w)
 	return w, nil
@@ -127,32 +133,36 @@ func (s *Session) newSpace(ordinal int) workspace.Seed {
 	return seed
 }
 
-func (s *Session) seedWorkspace(ctx context.Context, dir string, seed workspace.Seed) error {
+// seedWorkspace makes a workspace in a folder, marks it, and returns the mark.
+func (s *Session) seedWorkspace(ctx context.Context, dir string, seed workspace.Seed) (mark string, err error) {
 	r := s.r
 	if err := r.makeHome(filepath.Dir(dir)); err != nil {
-		return err
+		return "", err
 	}
 	if _, err := os.Lstat(dir); err == nil {
 		if err := r.o.Workspaces.Erase(ctx, dir); err != nil {
-			return fmt.Errorf("clearing a workspace that is not whole: %w", err)
+			return "", fmt.Errorf("clearing a workspace that is not whole: %w", err)
 		}
 	}
+	template := "" // the snapshot that it is, if it is one
 	if seed.From == nil && seed.Template != "" {
-		from, giveBack, err := r.templateWorkspace(seed.Template)
+		from, id, giveBack, err := r.templateWorkspace(seed.Template)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if from != nil {
 			defer giveBack()
 			s.beginsWith(seed.Template, "", nil)
-			seed.From, seed.Template = from, ""
+			seed.From, seed.Template, template = from, "", id
 		}
 	}
 	seed.Progress = r.progress("making a workspace")
-	if err := r.o.Workspaces.Seed(ctx, dir, seed); err != nil {
-		return memberError("", "making the workspace", err)
+	err = r.snapshotLost(template, r.o.Workspaces.Seed(ctx, dir, seed))
+	if err := driver.Damaged(driver.Whose{Session: s.ID}, err); err != nil {
+		return "", memberError("", "making the workspace", err)
 	}
-	return mark(dir, workspaceState)
+	mark = markOf(dir, workspaceState)
+	return mark, writeMark(dir, mark)
 }
 
 // closeWorkspaces lets go of directories of the session.
@@ -167,7 +177,7 @@ func (s *Session) closeWorkspaces(all []*workspace.Workspace) {
 // eraseWorkspace removes a workspace of the session, which nobody has open, if
 // there is one.
 func (s *Session) eraseWorkspace(ctx context.Context, dir string) {
-	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) && !whole(dir) {
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) && !isMarked(dir) {
 		return
 	}
 	if err := os.Remove(dir + wholeMark); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -26,8 +26,8 @@ import (
 //	sessions/shared/notes        of a server that all sessions share
 //
 // A state is made when its server first starts, or with the session when that
-// begins from a snapshot. One without its mark is a rest of a making that did
-// not end, and is made again.
+// begins from a snapshot. One without its mark, and of which nothing is noted
+// elsewhere (made.go), is a rest of a making that did not end, and is made again.
 
 const (
 	workspaceState = "~workspace"
@@ -58,49 +58,6 @@ func (f *facts) state(server string) string {
 	return server
 }
 
-// whole reports whether the state in a folder is all there. The mark is made when it
-// is, so that one which is empty, or can't be looked at, says as much.
-func whole(dir string) bool {
-	_, err := os.Lstat(dir + wholeMark)
-	return !errors.Is(err, fs.ErrNotExist)
-}
-
-// mark notes that the state in a folder is all there, which driver's it is, and
-// whether there is a folder: not all servers have something to keep in one.
-func mark(dir, driver string) error {
-	text := driver
-	if _, err := os.Lstat(dir); err == nil {
-		text += markFolder
-	}
-	if err := os.WriteFile(dir+wholeMark, []byte(text), 0o600); err != nil {
-		return fmt.Errorf("marking a state as whole: %w", err)
-	}
-	return nil
-}
-
-// markFolder stands in the mark of a state that has a folder. Marks of earlier
-// versions don't say it.
-const markFolder = "\nfolder"
-
-// markedBy is the driver that a mark names.
-func markedBy(mark []byte) string {
-	name, _, _ := strings.Cut(string(mark), "\n")
-	return name
-}
-
-// vanished is the damage of a state that is marked as whole and whose folder is not
-// there; nil for none. Nothing takes its place: somebody may put it back.
-func vanished(server, session, dir string) error {
-	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	text, err := os.ReadFile(dir + wholeMark)
-	if err != nil || !strings.HasSuffix(string(text), markFolder) {
-		return nil
-	}
-	return driver.Vanished(server, session, "its state "+dir)
-}
-
 // stateOf is the member whose state a folder of a session is called after. What
 // follows it is the version of a rewind, which is longer than an ordinal.
 func stateOf(name string) string {
@@ -119,35 +76,37 @@ func stateOf(name string) string {
 	return server
 }
 
-// seed makes the state of a server in a folder, and marks it.
-func (r *Registry) seed(ctx context.Context, e *Entry, session, dir string, src driver.Source) error {
+// seed makes the state of a server in a folder, marks it, and returns the mark.
+func (r *Registry) seed(ctx context.Context, e *Entry, session, dir string, src driver.Source) (mark string, err error) {
 	if err := r.makeHome(filepath.Dir(dir)); err != nil {
-		return err
+		return "", err
 	}
 	spec := e.spec()
 	spec.Session, spec.State, spec.Carry = session, dir, e.carry()
 	if _, err := os.Lstat(dir); err == nil { // the rest of a making that was cut off
 		if err := e.keeper().Erase(ctx, spec); err != nil {
-			return fmt.Errorf("server %q: clearing a state that is not whole: %w", e.ID, err)
+			return "", fmt.Errorf("server %q: clearing a state that is not whole: %w", e.ID, err)
 		}
 	}
+	template := "" // the snapshot that it is, if it is one
 	if src.From == nil && e.Template != "" {
-		from, giveBack, err := r.templateSnapshot(e.Template, e)
+		from, id, giveBack, err := r.templateSnapshot(e.Template, e)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if from != nil {
 			defer giveBack()
-			src.From, spec.Template = from, ""
+			src.From, spec.Template, template = from, "", id
 		}
 	}
 	if src.Progress == nil {
 		src.Progress = r.progress("making the state of server " + e.ID)
 	}
-	if err := e.keeper().Seed(ctx, spec, src); err != nil {
-		return memberError(e.ID, "making its state", err)
+	if err := r.snapshotLost(template, e.keeper().Seed(ctx, spec, src)); err != nil {
+		return "", memberError(e.ID, "making its state", err)
 	}
-	return mark(dir, e.Driver)
+	mark = markOf(dir, e.Driver)
+	return mark, writeMark(dir, mark)
 }
 
 // makeHome makes the folder of a session, with the session's record in it. A
@@ -172,7 +131,7 @@ func (r *Registry) makeHome(home string) error {
 
 // erase removes the state of a server in a folder, if there is one.
 func (r *Registry) erase(ctx context.Context, e *Entry, dir string) {
-	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) && !whole(dir) {
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) && !isMarked(dir) {
 		return
 	}
 	spec := e.spec()
@@ -209,6 +168,11 @@ func (r *Registry) prepare(e *Entry, by owned) func(context.Context, *driver.Spe
 			spec.State = filepath.Join(r.home(by.origin), e.ID)
 			r.sharedSeeding.Lock()
 			defer r.sharedSeeding.Unlock()
+			spec.OnDamage = func(err error) {
+				for _, user := range r.usersOf(e, by) {
+					user.heed(e.ID, err)
+				}
+			}
 		} else {
 			s.seeding.RLock()
 			defer s.seeding.RUnlock()
@@ -220,22 +184,34 @@ func (r *Registry) prepare(e *Entry, by owned) func(context.Context, *driver.Spe
 			spec.State = s.stateDir(e.ID) // which a rewind may just have changed
 			spec.OnDamage = func(err error) { s.heed(e.ID, err) }
 		}
-		if whole(spec.State) {
-			err := vanished(e.ID, spec.Session, spec.State)
+		anew := spec.Shared && r.takeAnew(ctx, e, by, spec.State)
+		if mark, made := r.marked(s, spec.State); made && !anew {
+			err := vanished(spec.Whose(), spec.State, mark)
 			if err != nil && spec.OnDamage != nil {
 				spec.OnDamage(err)
 			}
-			return err
+			if err != nil {
+				return err
+			}
+			return r.noteFound(ctx, s, spec.State, e.Driver)
 		}
 		if s != nil && by.origin == "" {
 			s.beginsWith(e.Template, e.Base(), e)
 		}
+		mark := ""
 		if s == nil || !s.particular() {
-			if done, err := r.seedWarm(ctx, e, spec.Session, spec.State); done || err != nil {
+			var err error
+			if mark, err = r.seedWarm(ctx, e, spec.Session, spec.State); err != nil {
 				return err
 			}
 		}
-		return r.seed(ctx, e, spec.Session, spec.State, driver.Source{})
+		if mark == "" {
+			var err error
+			if mark, err = r.seed(ctx, e, spec.Session, spec.State, driver.Source{}); err != nil {
+				return err
+			}
+		}
+		return r.noteState(ctx, s, spec.State, mark)
 	}
 }
 

@@ -91,7 +91,7 @@ type home struct {
 	folderRecord
 	id     string
 	inside []os.DirEntry
-	whole  map[string]string // the states that are whole, with whose they are
+	whole  map[string]string // the states that are whole, with their marks
 }
 
 func readHome(states, id string) (*home, error) {
@@ -105,11 +105,11 @@ func readHome(states, id string) (*home, error) {
 		if !ok {
 			continue
 		}
-		by, err := os.ReadFile(filepath.Join(h.dir, in.Name()))
+		mark, err := os.ReadFile(filepath.Join(h.dir, in.Name()))
 		if err != nil {
 			return nil, fmt.Errorf("reading whose a state is: %w", err)
 		}
-		h.whole[name] = markedBy(by)
+		h.whole[name] = string(mark)
 	}
 	return h, nil
 }
@@ -143,13 +143,14 @@ func (r *Registry) sweepHomes(ctx context.Context) (states map[string][]string, 
 			r.unsure = true
 			unknown = append(unknown, h.id)
 		}
+		r.markAnew(h)
 		stays := make(map[string]bool)
-		for name, by := range h.whole {
+		for name := range h.whole {
 			if !lost && !r.counts(h.id, name) {
 				continue
 			}
 			stays[name] = true
-			by = r.keeperOf(h, name, by)
+			by := r.keeperOf(h, name)
 			if dir := filepath.Join(h.dir, name); by == workspaceState {
 				spaces = append(spaces, dir)
 			} else {
@@ -161,6 +162,9 @@ func (r *Registry) sweepHomes(ctx context.Context) (states map[string][]string, 
 		}
 		for _, in := range h.inside {
 			path := filepath.Join(h.dir, in.Name())
+			if !over && strings.HasSuffix(in.Name(), driver.AnewSuffix) {
+				continue // it waits for the next start of its server
+			}
 			if stays[strings.TrimSuffix(in.Name(), wholeMark)] || h.owns(in.Name()) && !strings.HasPrefix(in.Name(), h.name+partMark) {
 				continue
 			}
@@ -187,6 +191,42 @@ func (r *Registry) sweepHomes(ctx context.Context) (states map[string][]string, 
 		r.o.Log.Warn("there are folders of sessions that nobody knows; they stay as they are", "in", r.homes(), "sessions", unknown)
 	}
 	return states, spaces, nil
+}
+
+// markAnew marks the states in a home that are noted as made and whose marks are gone:
+// without a mark a state would be taken for one that is not finished.
+func (r *Registry) markAnew(h *home) {
+	for _, name := range r.notedIn(h.id) {
+		if _, marked := h.whole[name]; marked {
+			continue
+		}
+		dir := filepath.Join(h.dir, name)
+		mark, _ := r.noted(nil, dir)
+		h.whole[name] = mark
+		r.o.Log.Error("the mark of a state is gone, and is written anew as it was noted", "file", dir+wholeMark)
+		if err := writeMark(dir, mark); err != nil {
+			r.o.Log.Warn("a mark is not written anew", "file", dir+wholeMark, "err", err)
+		}
+	}
+}
+
+// notedIn returns the names of the states in a home that are noted as made.
+func (r *Registry) notedIn(home string) []string {
+	if home == sharedHome {
+		names := slices.Collect(maps.Keys(r.sharedStates))
+		return slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, driver.AnewSuffix) })
+	}
+	var names []string
+	for id, s := range r.sessions {
+		for key := range s.facts.Made {
+			if of, name, elsewhere := strings.Cut(key, "/"); elsewhere && of == home {
+				names = append(names, name)
+			} else if !elsewhere && id == home {
+				names = append(names, key)
+			}
+		}
+	}
+	return names
 }
 
 // homeIsOver reports whether a folder of a session is known to be one that may be

@@ -198,12 +198,12 @@ func (r *Registry) named(template string) (_ *snapshot, giveBack func(), err err
 }
 
 // templateSnapshot borrows the part of one server of the snapshot that its
-// template names; nil where the template is a path. All instances begin with
-// what the first one had.
-func (r *Registry) templateSnapshot(template string, e *Entry) (*driver.Snapshot, func(), error) {
+// template names, with the snapshot's id; nil where the template is a path. All
+// instances begin with what the first one had.
+func (r *Registry) templateSnapshot(template string, e *Entry) (from *driver.Snapshot, id string, giveBack func(), err error) {
 	snap, giveBack, err := r.named(template)
 	if snap == nil || err != nil {
-		return nil, nil, err
+		return nil, "", nil, err
 	}
 	for _, m := range snap.Members {
 		if m.Server != e.Base() {
@@ -211,23 +211,23 @@ func (r *Registry) templateSnapshot(template string, e *Entry) (*driver.Snapshot
 		}
 		if m.Snapshot.Driver != e.Driver {
 			giveBack()
-			return nil, nil, &api.Error{Kind: api.KindInvalid, Server: e.ID, Message: fmt.Sprintf("server %q is run by driver %q, and its template was made by %q", e.ID, e.Driver, m.Snapshot.Driver)}
+			return nil, "", nil, &api.Error{Kind: api.KindInvalid, Server: e.ID, Message: fmt.Sprintf("server %q is run by driver %q, and its template was made by %q", e.ID, e.Driver, m.Snapshot.Driver)}
 		}
-		return &m.Snapshot, giveBack, nil
+		return &m.Snapshot, snap.ID, giveBack, nil
 	}
 	giveBack()
-	return nil, nil, &api.Error{Kind: api.KindInvalid, Server: e.ID, Message: fmt.Sprintf("server %q: snapshot %q, its template, has nothing of it", e.ID, snap.Name)}
+	return nil, "", nil, &api.Error{Kind: api.KindInvalid, Server: e.ID, Message: fmt.Sprintf("server %q: snapshot %q, its template, has nothing of it", e.ID, snap.Name)}
 }
 
 // templateWorkspace is the same for the workspace.
-func (r *Registry) templateWorkspace(template string) (*workspace.Frozen, func(), error) {
+func (r *Registry) templateWorkspace(template string) (from *workspace.Frozen, id string, giveBack func(), err error) {
 	snap, giveBack, err := r.named(template)
 	if snap == nil || err != nil {
-		return nil, nil, err
+		return nil, "", nil, err
 	}
 	if snap.Workspace == nil {
 		giveBack()
-		return nil, nil, &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf("snapshot %q, the template of workspaces, has no workspace", snap.Name)}
+		return nil, "", nil, &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf("snapshot %q, the template of workspaces, has no workspace", snap.Name)}
 	}
-	return snap.Workspace, giveBack, nil
+	return snap.Workspace, snap.ID, giveBack, nil
 }

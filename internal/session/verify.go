@@ -9,6 +9,8 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/clone"
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/workspace"
 )
 
 // The folder of a snapshot that lasts has a list of what is in it, with a checksum
@@ -40,12 +42,28 @@ func (r *Registry) verify(snap *snapshot) error {
 		return nil
 	}
 	err := clone.Verify(r.life, filepath.Join(r.snapshotHome(), snap.ID), snapshotRecord, snap.sumOf)
-	if d := (*clone.Damage)(nil); errors.As(err, &d) {
-		r.o.Log.Error("a snapshot is damaged; its files are kept as they are", "snapshot", snap.ID, "file", d.Path, "reason", d.Reason)
-		return &api.Error{
-			Kind: api.KindLost, Message: fmt.Sprintf("snapshot %s can't be used: %v; put the file back from a backup, use another snapshot, or import it again", snap.ID, err),
-		}
-	}
 	snap.verified = err == nil
-	return err
+	return r.snapshotLost(snap.ID, err)
+}
+
+// snapshotLost makes an error that says that stored data is damaged one that names the
+// snapshot, and returns others as they are, and where there is no snapshot.
+func (r *Registry) snapshotLost(id string, err error) error {
+	var known *driver.DamageError
+	switch {
+	case err == nil || id == "":
+		return err
+	case errors.As(err, &known):
+		err = known.Unwrap()[1]
+	case !workspace.IsDamage(err):
+		return err
+	}
+	mend := "put it back from a backup"
+	if d := (*clone.Damage)(nil); errors.As(err, &d) && d.Extra {
+		mend = "remove it"
+	}
+	r.o.Log.Error("a snapshot is damaged; its files are kept as they are", "snapshot", id, "err", err)
+	return &api.Error{
+		Kind: api.KindLost, Message: fmt.Sprintf("snapshot %s can't be used: %v; %s, use another snapshot, or import it again", id, workspace.DamageIn(err), mend),
+	}
 }

@@ -3,6 +3,7 @@ package session_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -115,4 +116,94 @@ func TestDamagedWorkspaceMarksTheSession(t *testing.T) {
 	undo()
 	w.open(lasting)
 	w.remembers("what is well again", w.Get(s.ID), "then")
+}
+
+// A snapshot whose layers are damaged can't be used either: what is made of it is
+// refused as lost, which names it, and not begun on what is left.
+func TestDamagedLayersOfASnapshotAreLost(t *testing.T) {
+	const yaml = "servers:\n  tree: {builtin: files}\n"
+	const template = yaml + "workspace: {template: 'snapshot:bad'}\n"
+	w := newWorld(t, yaml)
+	s := w.opened(session.OpenOptions{})
+	if got := do(context.Background(), t, s, "tree", "write", "path", "it", "text", strings.Repeat("then", 10_000)); got != `"ok"` {
+		t.Fatal(got)
+	}
+	bad := w.frozen(s, "bad")
+	w.close(true)
+	layers, err := filepath.Glob(filepath.Join(w.dir, "layers", "*.log"))
+	if err != nil || len(layers) == 0 {
+		t.Fatal(layers, err)
+	}
+	for name, change := range map[string]func(path string, b []byte) error{
+		"gone":        func(path string, _ []byte) error { return os.Remove(path) },
+		"empty":       func(path string, _ []byte) error { return os.Truncate(path, 0) },
+		"its header":  func(path string, b []byte) error { b[9] ^= 1; return os.WriteFile(path, b, 0o600) },
+		"its body":    func(path string, b []byte) error { return os.Truncate(path, int64(len(b)/2)) },
+		"its end":     func(path string, b []byte) error { return os.Truncate(path, int64(len(b)-32)) },
+		"a few bytes": func(path string, b []byte) error { return os.Truncate(path, int64(len(b)-3)) },
+	} {
+		var undo []func() error
+		for _, path := range layers {
+			b, err := os.ReadFile(path)
+			if err == nil {
+				err = change(path, bytes.Clone(b))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			undo = append(undo, func() error { return os.WriteFile(path, b, 0o600) })
+		}
+		w.open(yaml)
+		_, _, open := w.OpenSession(context.Background(), session.OpenOptions{From: bad.ID})
+		for what, err := range map[string]error{
+			"open": open, "rewind": w.Rewind(context.Background(), w.Get(s.ID), bad.ID, 0), "export": w.Export(context.Background(), bad.ID, nil, new(bytes.Buffer)),
+		} {
+			wantLostSnapshot(t, name+", "+what, err, bad.ID)
+		}
+		w.close(true)
+		w.open(template)
+		fresh := w.opened(session.OpenOptions{})
+		if got := do(context.Background(), t, fresh, "tree", "read", "path", "it"); !strings.Contains(got, "lost") || !strings.Contains(got, bad.ID) {
+			t.Errorf("%s, as a template: %s", name, got)
+		}
+		wantDamage(t, name+", one that would begin with it", fresh.Damaged(), "")
+		w.CloseSession(t.Context(), fresh)
+		w.close(true)
+		for _, do := range undo {
+			if err := do(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	w.open(yaml)
+	child := w.opened(session.OpenOptions{From: bad.ID})
+	if got := do(context.Background(), t, child, "tree", "read", "path", "it"); !strings.Contains(got, "thenthen") {
+		t.Errorf("after all is well again: %.80s", got)
+	}
+}
+
+func wantLostSnapshot(t *testing.T, what string, err error, id string) {
+	t.Helper()
+	var ours *api.Error
+	if !errors.As(err, &ours) || ours.Kind != api.KindLost || ours.Retryable || !strings.Contains(err.Error(), id) {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// What was added to the folder of a snapshot has to be removed, and not put back.
+func TestAFileAddedToASnapshot(t *testing.T) {
+	w := newWorld(t, lasting)
+	s := w.opened(session.OpenOptions{})
+	w.remember(s, "x")
+	snap := w.frozen(s, "base")
+	w.reopen(lasting)
+	more := filepath.Join(w.dir, "snapshots", snap.ID, "more")
+	write(t, more, "x")
+	_, _, err := w.OpenSession(t.Context(), session.OpenOptions{From: snap.ID})
+	wantLostSnapshot(t, "open", err, snap.ID)
+	wantHas(t, "open", failure(err), more, "; remove it,")
+	if err := os.Remove(more); err != nil {
+		t.Fatal(err)
+	}
+	w.opened(session.OpenOptions{From: snap.ID})
 }

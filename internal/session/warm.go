@@ -215,30 +215,31 @@ func (r *Registry) templateID(e *Entry) string {
 	return ""
 }
 
-// seedWarm makes a state from what is warm of its server; false where nothing is.
-func (r *Registry) seedWarm(ctx context.Context, e *Entry, session, dir string) (done bool, err error) {
+// seedWarm makes a state from what is warm of its server and returns its mark; none
+// where nothing is.
+func (r *Registry) seedWarm(ctx context.Context, e *Entry, session, dir string) (mark string, err error) {
 	r.mu.Lock()
 	w := r.warm[e.Base()]
 	if w == nil || w.snap == nil || !e.own() || e.warmKey() != w.key {
 		r.mu.Unlock()
-		return false, nil
+		return "", nil
 	}
 	w.users++
 	r.mu.Unlock()
 	defer r.coolDown(w)
 	if r.templateID(e) != w.from {
 		r.renewWarm(w) // its name means another one by now
-		return false, nil
+		return "", nil
 	}
-	if err = r.seed(ctx, e, session, dir, driver.Source{From: w.snap}); err == nil {
-		return true, nil
+	if mark, err = r.seed(ctx, e, session, dir, driver.Source{From: w.snap}); err == nil {
+		return mark, nil
 	}
 	if ctx.Err() != nil {
-		return false, err
+		return "", err
 	}
 	r.o.Log.Warn("what is warm of a server can't be used; it starts the ordinary way, and is warmed up again", "server", e.ID, "err", err)
 	r.renewWarm(w)
-	return false, nil
+	return "", nil
 }
 
 // renewWarm puts another one in the place of what does not fit any more.

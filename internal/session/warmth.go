@@ -153,7 +153,7 @@ func (r *Registry) trial(ctx context.Context, e *Entry, state string, src driver
 		defer cancel()
 		r.erase(after, e, state)
 	}()
-	if err := r.seed(ctx, e, "", state, src); err != nil {
+	if _, err := r.seed(ctx, e, "", state, src); err != nil {
 		return err
 	}
 	t := &trial{spec: e.spec()}

@@ -23,6 +23,7 @@ type Store interface {
 	Sessions
 	Snapshots
 	Catalogs
+	SharedStates
 	Creations
 	Clients
 	Tokens
@@ -185,6 +186,14 @@ type Catalogs interface {
 	DropCatalogs(ctx context.Context) error
 }
 
+// SharedStates notes which states of servers that all sessions share were made, by
+// the names of their folders, and what their marks say. Those of sessions are noted
+// in the sessions' records.
+type SharedStates interface {
+	PutSharedState(ctx context.Context, name, mark string) error
+	SharedStates(ctx context.Context) (map[string]string, error)
+}
+
 // Creation remembers what came of a request that must not be done twice.
 type Creation struct {
 	Owner   string
@@ -208,7 +217,8 @@ type Creations interface {
 	BeginCreation(ctx context.Context, c Creation, since time.Time) (old Creation, ok bool, err error)
 	// EndCreation notes the answer; with nil the key is free again.
 	EndCreation(ctx context.Context, owner, key string, answer json.RawMessage) error
-	// Unanswered returns those that are under way.
+	// Unanswered returns those that are under way. One whose answer was noted is none,
+	// also where the store has lost that it was.
 	Unanswered(ctx context.Context) ([]Creation, error)
 	// DropCreations forgets those older than a moment, and those under way that
 	// an earlier gateway left, which are all when called at the start with all.

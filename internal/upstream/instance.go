@@ -90,7 +90,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 	opts.why = u.diedOf(inst)
 	conn, err = Connect(ctx, link, opts, u)
 	if err != nil {
-		err = u.deathOf(inst, link, err)
+		err = deathOf(inst, link.HTTP == nil, err)
 		u.discard(inst)
 		if errors.Is(err, errProbe) && !opts.NoProbe && ctx.Err() == nil {
 			u.mu.Lock()
@@ -112,7 +112,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 		return inst, u.owned(inst, conn), nil
 	}
 	if err != nil {
-		err = u.deathOf(inst, link, err)
+		err = deathOf(inst, link.HTTP == nil, err)
 		conn.close()
 		u.discard(inst)
 		return nil, nil, err
@@ -215,14 +215,15 @@ func (u *Upstream) diedOf(inst driver.Instance) func(stop <-chan struct{}) error
 	}
 }
 
-// deathOf prefers what an instance died of to what its connection saw of it.
-func (u *Upstream) deathOf(inst driver.Instance, link driver.Link, err error) error {
+// deathOf prefers what an instance died of to what its connection, which may be a
+// pipe, saw of it.
+func deathOf(inst driver.Instance, pipe bool, err error) error {
 	if errors.Is(err, errProbe) {
 		return err
 	}
-	wait := 50 * time.Millisecond
-	if link.HTTP == nil {
-		wait = time.Second // its pipe is as dead as it is, and an engine may take a while to say so
+	wait := 100 * time.Millisecond
+	if pipe {
+		wait = time.Second // it is as dead as its pipe, and an engine may take a while to say so
 	}
 	select {
 	case <-inst.Done():

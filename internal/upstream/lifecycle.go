@@ -508,14 +508,8 @@ func (u *Upstream) stay(inst driver.Instance, conn *Conn) {
 			why = errors.New("the server ended")
 		}
 	case <-conn.t.done():
-		why = conn.t.err()
-		select {
-		case <-inst.Done():
-			if err := inst.Err(); err != nil {
-				why = err
-			}
-		case <-time.After(100 * time.Millisecond):
-		}
+		_, pipe := conn.t.(*streamTransport)
+		why = deathOf(inst, pipe, conn.t.err())
 	case <-u.life.Done():
 		return // Close or Leave sees to the rest
 	}

@@ -50,6 +50,9 @@ type Memory struct {
 	// memory or anew.
 	Unfit func(session, why string) error
 	Fits  func(anew bool)
+	// Uses hears of every call of a session before it is sent; nil where nobody wants to
+	// know.
+	Uses func(session string)
 	// Called hears of the first call of a session to an instance that the next
 	// gateway can't adopt, before it is sent: whose death is a loss then.
 	Called func(session string)
@@ -321,6 +324,9 @@ func (u *Upstream) before(c *Conn, req *Request) error {
 		if err := m.Owed(who); err != nil {
 			return toldError{err}
 		}
+	}
+	if m.Uses != nil {
+		m.Uses(who)
 	}
 	if m.Kept == "" {
 		return nil

@@ -14,6 +14,20 @@ func IsDamage(err error) bool {
 	return layer.IsLost(err) || errors.As(err, &d)
 }
 
+// DamageIn is what an error says of damage without what was being done, as far as that
+// can be told.
+func DamageIn(err error) error {
+	var file *clone.Damage
+	var log *layer.Damage
+	switch {
+	case errors.As(err, &file):
+		return file
+	case errors.As(err, &log):
+		return log
+	}
+	return err
+}
+
 // IsCut tells whether an error of Open says that the end of a workspace is missing.
 // That is said once: the next Open goes on with what is left.
 func IsCut(err error) bool { return errors.As(err, new(*layer.Cut)) }

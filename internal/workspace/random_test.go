@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"fmt"
+	"github.com/tine-mcp/tine/internal/torture"
 	"maps"
 	"math/rand/v2"
 	"path"
@@ -63,11 +64,7 @@ func randomOp(r *rand.Rand, links bool) op {
 // TestRandomSequences does the same to a tree and a folder, with links, and in
 // between forks the tree and opens it again.
 func TestRandomSequences(t *testing.T) {
-	rounds := 40
-	if testing.Short() {
-		rounds = 5
-	}
-	for seed := range uint64(rounds) {
+	for seed := range torture.Or[uint64](10, 40) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		dir := t.TempDir()
 		s := newStore(t, dir, Options{})

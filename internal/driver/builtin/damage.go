@@ -17,7 +17,7 @@ import (
 // lost says so, here and to the session, when a state can't be read any more.
 func (d *Driver) lost(spec driver.Spec, err error) error {
 	if d.kinds[spec.Builtin].Remembers {
-		err = driver.DamagedState(spec.Server, spec.Session, err)
+		err = driver.DamagedState(spec.Whose(), err)
 	}
 	if spec.OnDamage != nil && errors.As(err, new(*driver.DamageError)) {
 		spec.OnDamage(err)
@@ -57,7 +57,7 @@ func (d *Driver) verified(spec driver.Spec, owed *atomic.Pointer[error]) mcp.Mid
 			}
 			if spec.Workspace != nil && spec.Workspace.Damages() != space {
 				if met := spec.Workspace.DamageSince(space); met != nil {
-					met = driver.Damaged(spec.Server, spec.Session, met)
+					met = driver.Damaged(spec.Whose(), met)
 					if spec.OnDamage != nil {
 						spec.OnDamage(met)
 					}

@@ -107,7 +107,7 @@ func (w *small) calls(session, server string, calls ...smallCall) (answers []str
 	if server == "files" {
 		ws, err := w.spaces.Open(w.state(session, "space"))
 		if err != nil {
-			err = driver.DamagedState("", session, err)
+			err = driver.DamagedState(driver.Whose{Session: session}, err)
 			spec.OnDamage(err)
 			return nil, err
 		}

@@ -192,7 +192,7 @@ func (d *Driver) Export(ctx context.Context, s driver.Snapshot, w io.Writer) err
 		err = d.layers.Export(f.Layer, bounded{ctx, nil, w})
 	}
 	if err != nil {
-		return fmt.Errorf("server %q: export its snapshot: %w", s.Server, driver.Damaged(s.Server, "", err))
+		return fmt.Errorf("server %q: export its snapshot: %w", s.Server, driver.Damaged(driver.Whose{Server: s.Server}, err))
 	}
 	return nil
 }

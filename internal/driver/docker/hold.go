@@ -71,21 +71,37 @@ func (i *instance) freeze(ctx context.Context) error {
 	default:
 	}
 	i.paused = true // also where it fails: nobody can tell how far it came
-	if _, err := i.e.cli.ContainerPause(ctx, i.rec.ref(), client.ContainerPauseOptions{}); err != nil {
+	for try := 1; ; try++ {
+		_, err := i.e.cli.ContainerPause(ctx, i.rec.ref(), client.ContainerPauseOptions{})
+		if err == nil {
+			i.pausedAt = time.Now()
+			return nil
+		}
 		// One that is ending can't be paused, and one that has ended need not.
 		select {
 		case <-i.done:
 			return nil
 		default:
 		}
-		if s, err := i.e.state(ctx, i.rec.ref()); err == nil && s != nil && !alive(s) || gone(err) {
+		s, stateErr := i.e.state(ctx, i.rec.ref())
+		if stateErr == nil && s != nil && !alive(s) || gone(stateErr) {
 			return nil
 		}
-		return i.e.explain("pause the container", err)
+		if !errdefs.IsInternal(err) || try == pauseTries {
+			return i.e.explain("pause the container", err)
+		}
+		select { // the kernel may just have been busy with one of its processes
+		case <-i.done:
+			return nil
+		case <-ctx.Done():
+			return i.e.explain("pause the container", err)
+		case <-time.After(time.Duration(try) * 100 * time.Millisecond):
+		}
 	}
-	i.pausedAt = time.Now()
-	return nil
 }
+
+// pauseTries is how often an engine that fails to pause a container is asked again.
+const pauseTries = 4
 
 // settle is how long a container stays paused at least. The engine hears a second
 // time that it was, a moment after it said so, and one that goes on by then counts

@@ -34,7 +34,7 @@ func (d *Driver) snapshotHolds(ctx context.Context, server string, h holding) er
 	if err != nil || what == "" {
 		return err
 	}
-	return driver.Vanished(server, "", what+" of its snapshot")
+	return driver.Vanished(driver.Whose{Server: server}, what+" of its snapshot")
 }
 
 // lacks names a volume or an image that was made and that the engine has no more;
@@ -68,7 +68,7 @@ func (e *engine) lacks(ctx context.Context, h holding) (string, error) {
 
 // vanished tells the session that something of a state is gone.
 func vanished(spec driver.Spec, what string) error {
-	err := driver.Vanished(spec.Server, spec.Session, what)
+	err := driver.Vanished(spec.Whose(), what)
 	if spec.OnDamage != nil {
 		spec.OnDamage(err)
 	}

@@ -120,7 +120,7 @@ func intact(spec driver.Spec) error {
 	if err != nil || what == "" {
 		return err
 	}
-	err = driver.Vanished(spec.Server, spec.Session, what)
+	err = driver.Vanished(spec.Whose(), what)
 	if spec.OnDamage != nil {
 		spec.OnDamage(err)
 	}

@@ -61,9 +61,10 @@ func (p *plan) bundle(d *Driver, dir, name, netns string) error {
 
 func (p *plan) spec(d *Driver, name, netns string) *specs.Spec {
 	s := &specs.Spec{
-		Version:  specs.Version,
-		Hostname: hostname(p.box),
-		Root:     &specs.Root{Path: d.roots.dir(p.rootID)},
+		Version:     specs.Version,
+		Hostname:    hostname(p.box),
+		Root:        &specs.Root{Path: d.roots.dir(p.rootID)},
+		Annotations: p.annotations(d),
 		Process: &specs.Process{
 			User: specs.User{UID: uint32(p.uid), GID: uint32(p.gid)},
 			Args: p.args, Env: p.env, Cwd: p.cwd,
@@ -113,6 +114,19 @@ func (p *plan) spec(d *Driver, name, netns string) *specs.Spec {
 		s.Linux.Resources = p.limits()
 	}
 	return s
+}
+
+// annotations lay memory over the root, for what the program writes there. gVisor
+// has a flag for it, too, but takes that to mean that nobody changes what is below,
+// and remembers what it has seen. The root shows folders of the host, so gVisor
+// has to look each time: file-access=shared.
+func (p *plan) annotations(d *Driver) map[string]string {
+	return map[string]string{
+		"dev.gvisor.spec.rootfs.source":  d.roots.dir(p.rootID),
+		"dev.gvisor.spec.rootfs.type":    "bind",
+		"dev.gvisor.spec.rootfs.overlay": "memory",
+		"dev.gvisor.spec.rootfs.options": "size=" + strconv.FormatInt(p.box.Disk-p.shared(), 10),
+	}
 }
 
 // maxShared bounds what a program may have in /dev/shm.

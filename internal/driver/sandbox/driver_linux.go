@@ -32,7 +32,9 @@ type Driver struct {
 	live    sync.Map // *instance: those that run
 	watch   watch
 	kept    kept
-	unended sync.Map // of folders: what could not be ended, and is tried again before the next start there
+	// troubles has the trouble that was logged last for each server: see instance.tell.
+	troubles sync.Map
+	unended  sync.Map // of folders: what could not be ended, and is tried again before the next start there
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc

@@ -39,12 +39,17 @@ type instance struct {
 	conn   *lines.Conn
 	stderr *lines.Log
 	park   parking
+	root   *rootRef      // which it follows; nil for one that was adopted
+	spec   driver.Spec   // that the root is planned from
+	plan   *plan         // that it was started with
 	web    *web          // of one that speaks HTTP
 	door   *egress.Proxy // of one that may reach some domains
 
 	hello  json.RawMessage // of one that goes on from a memory
 	forked bool
 	fresh  bool // the memory is still in the state, too; with mu
+
+	followed followed
 
 	usage usage        // for the watch alone
 	over  atomic.Int64 // bytes that the watch ended it for
@@ -118,6 +123,7 @@ func (i *instance) watch() {
 	}
 	close(i.exited)
 	i.d.live.Delete(i)
+	i.root.release()
 	i.park.end()
 	how := i.ending() + i.tooMuch()
 	// What opens files for it is of no use any more.

@@ -79,7 +79,7 @@ func (d *Driver) intact(spec driver.Spec, i *imageInfo) error {
 
 // damaged tells the session where an error says that its stored data is damaged.
 func (d *Driver) damaged(spec driver.Spec, err error) error {
-	err = driver.Damaged(spec.Server, spec.Session, err)
+	err = driver.Damaged(spec.Whose(), err)
 	if spec.OnDamage != nil && errors.As(err, new(*driver.DamageError)) {
 		spec.OnDamage(err)
 	}

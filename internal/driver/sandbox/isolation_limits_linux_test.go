@@ -135,20 +135,7 @@ func TestIsolationForkedBomb(t *testing.T) {
 	var children []*cell
 	for range 2 {
 		s := spec()
-		if err := p.d.Seed(t.Context(), s, driver.Source{From: &snap}); err != nil {
-			t.Fatal(err)
-		}
-		inst, err := p.d.Start(t.Context(), s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { stopCell(t, inst) })
-		link, err := inst.Dial(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { link.Stream.Close() })
-		children = append(children, &cell{inst: inst, peer: drivertest.NewPeer(inst, link)})
+		children = append(children, p.child(t, s, &snap))
 	}
 	if err := p.d.Discard(t.Context(), snap); err != nil {
 		t.Fatal(err)
@@ -385,4 +372,23 @@ func TestIsolationState(t *testing.T) {
 		}
 	})
 	c.works(t)
+}
+
+// child starts a server from a snapshot.
+func (p *prison) child(t *testing.T, spec driver.Spec, from *driver.Snapshot) *cell {
+	t.Helper()
+	if err := p.d.Seed(t.Context(), spec, driver.Source{From: from}); err != nil {
+		t.Fatal(err)
+	}
+	inst, err := p.d.Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stopCell(t, inst) })
+	link, err := inst.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { link.Stream.Close() })
+	return &cell{inst: inst, peer: drivertest.NewPeer(inst, link)}
 }

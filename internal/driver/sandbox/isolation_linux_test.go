@@ -227,7 +227,21 @@ func outcomeOf(text string) outcome {
 // try makes an attempt: a tool, and names and values of its arguments.
 func (c *cell) try(t testing.TB, tool string, args ...string) outcome {
 	t.Helper()
-	return outcomeOf(c.peer.Call(t, tool, named(args)))
+	answered := false
+	defer func() {
+		if answered {
+			return
+		}
+		select { // of what it died
+		case <-c.inst.Done():
+			t.Logf("the sandbox has ended: %v", c.inst.Err())
+		case <-time.After(10 * time.Second):
+			t.Log("the sandbox lives")
+		}
+	}()
+	o := outcomeOf(c.peer.Call(t, tool, named(args)))
+	answered = true
+	return o
 }
 
 func named(args []string) map[string]any {

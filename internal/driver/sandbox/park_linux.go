@@ -129,7 +129,8 @@ func (w waking) Fill(f *lines.Frames) (int, error) {
 
 // WriteSome implements lines.Pipe.
 func (w waking) WriteSome(b []byte, wait bool) (int, error) {
-	if !wait {
+	if !wait { // as every frame begins
+		w.park.i.follow()
 		w.park.wake()
 		return w.Pipe.WriteSome(b, wait)
 	}

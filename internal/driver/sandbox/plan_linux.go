@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
@@ -44,7 +45,10 @@ type plan struct {
 	base   string // digest of what a memory needs of the root
 	stamp  string // and as an earlier version made it
 	needs  map[string]string
-	rootID string // digest of the root itself: sandboxes with the same one share it
+	rootID string    // digest of what the root is for: sandboxes with the same one share it
+	run    *command  // the program, as it was found
+	looks  looks     // how to find out that the root is out of date
+	at     time.Time // the host was looked at after this
 	mounts []mount
 	net    string // of gVisor: none, sandbox or host
 	cgroup bool
@@ -60,10 +64,16 @@ type mount struct {
 
 // plan works out what a spec asks for. It fetches packages where they are missing.
 func (d *Driver) plan(ctx context.Context, spec driver.Spec) (*plan, error) {
+	return d.planFrom(ctx, spec, nil, nil)
+}
+
+// planFrom is plan for a sandbox that runs: it was started with another plan, and its
+// root has a layout by now.
+func (d *Driver) planFrom(ctx context.Context, spec driver.Spec, begun *plan, before *layout.Layout) (*plan, error) {
 	if spec.Sandbox == nil {
 		return nil, errors.New("it has no sandbox in its config; set sandbox: true")
 	}
-	p := &plan{box: *spec.Sandbox, cgroup: d.rootful && !d.bare && cgroupsWork()}
+	p := &plan{at: time.Now(), box: *spec.Sandbox, cgroup: d.rootful && !d.bare && cgroupsWork()}
 	var err error
 	if p.uid, p.gid, err = d.user(p.box.User); err != nil {
 		return nil, err
@@ -73,15 +83,22 @@ func (d *Driver) plan(ctx context.Context, spec driver.Spec) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen, err := d.see(ctx, filled, layout.Wanted{
+	want := layout.Wanted{
 		Cwd: hostCwd(filled.Cwd, space), Workspace: space, AllowRead: p.box.AllowRead, AllowWrite: p.box.AllowWrite, DenyRead: p.box.DenyRead, Hide: d.hidden(), Private: d.private(),
 		UID: p.uid, GID: p.gid, Hostname: hostname(p.box), Network: p.box.Network == config.NetworkHost,
-	})
+	}
+	var seen *sight
+	if begun == nil {
+		seen, err = d.see(ctx, filled, want)
+	} else {
+		want.Running, want.Before = begun.looks.layout, before
+		seen, err = d.look(filled, begun.run, want)
+	}
 	if err != nil {
 		return nil, err
 	}
 	run, l := seen.run, seen.layout
-	p.args, p.cwd = run.args, filled.Cwd
+	p.run, p.args, p.cwd = run, run.args, filled.Cwd
 	switch {
 	case p.cwd == "" && spec.Workspace != nil:
 		p.cwd = space
@@ -93,10 +110,13 @@ func (d *Driver) plan(ctx context.Context, spec driver.Spec) (*plan, error) {
 	if err := p.addMounts(spec); err != nil {
 		return nil, err
 	}
-	p.base, p.stamp, p.needs, p.rootID = digest(l.Digest), digest(l.Stamp), l.Needs, digest(p.root)
-	if len(l.Live) > 0 {
-		p.rootID = digest(p.root, l.Live) // a root that was made holds on to files that were replaced
-	}
+	p.base, p.stamp, p.needs = digest(l.Digest), digest(l.Stamp), l.Needs
+	p.looks = p.newLooks(l)
+	// All that decides what is shown and hidden is in it: two servers must not bring one
+	// root up to date in different ways.
+	p.rootID = digest(p.args, p.env, p.cwd, p.box.Root, p.box.AllowRead, p.box.AllowWrite, p.box.DenyRead,
+		space, hostCwd(filled.Cwd, space), p.uid, p.gid, hostname(p.box), p.box.Network == config.NetworkHost, run.mode, run.dir, run.reads, run.own, run.moves,
+		lasting(p.root))
 	switch {
 	case p.box.Network == config.NetworkHost:
 		p.net = netHost
@@ -277,7 +297,7 @@ func digest(of ...any) string {
 func (p *plan) flags(d *Driver) []string {
 	f := []string{
 		"--root=" + d.runDir(), "--platform=systrap", "--network=" + p.net,
-		"--overlay2=root:memory,size=" + strconv.FormatInt(p.box.Disk-p.shared(), 10),
+		"--overlay2=none", "--file-access=shared", // see annotations
 		"--host-settings=ignore", "--restore-spec-validation=ignore",
 	}
 	if !p.cgroup {

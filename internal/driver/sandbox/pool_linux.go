@@ -159,7 +159,7 @@ func readyKey(key, image string) string { return key + " " + image }
 
 // blank is a spec that is nobody's.
 func blank(spec driver.Spec) driver.Spec {
-	spec.Session, spec.Dir, spec.State, spec.Ordinal, spec.Workspace, spec.Log = "", "", "", 0, nil, nil
+	spec.Session, spec.Dir, spec.State, spec.Ordinal, spec.Workspace, spec.Log, spec.Shared = "", "", "", 0, nil, nil, false
 	return spec
 }
 

@@ -22,10 +22,14 @@ func (d *Driver) hand(ctx context.Context, p *plan, spec driver.Spec, runsc stri
 		return nil, err
 	}
 	m := d.pool.take(ctx, p, spec, runsc, ours, st)
-	if m == nil || m.restored {
-		return m, ctx.Err()
+	if m == nil {
+		return nil, ctx.Err()
 	}
-	if err := m.show(ctx, p); err != nil {
+	err = d.roots.refresh(ctx, m.root.root, p)
+	if err == nil && !m.restored {
+		err = m.show(ctx, p)
+	}
+	if err != nil {
 		d.opts.Log.Warn("a sandbox that was made ahead of time can't be used; another one is made", "server", spec.Server, "error", err)
 		d.pool.drop(m)
 		return nil, ctx.Err()

@@ -32,7 +32,8 @@ type record struct {
 	Path    string            `json:"path,omitempty"`
 	Domains []string          `json:"domains,omitempty"` // that it may reach
 	Ordinal int               `json:"ordinal,omitempty"`
-	Limit   int64             `json:"limit,omitempty"` // bytes of memory that it may take, where no cgroup sees to it
+	Follows []string          `json:"follows,omitempty"` // some of what its root has to be brought up to date for
+	Limit   int64             `json:"limit,omitempty"`   // bytes of memory that it may take, where no cgroup sees to it
 }
 
 func newName() string { return "tine-" + strings.ToLower(rand.Text()[:20]) }

@@ -19,7 +19,8 @@ type sight struct {
 }
 
 // sights remembers them for a while. One that is not new any more is looked for
-// again in the background when it is used.
+// again in the background when it is used. One that is out of date is not used: see
+// layout.Layout.Stale.
 type sights struct {
 	work *sync.WaitGroup
 
@@ -137,15 +138,19 @@ func (d *Driver) see(ctx context.Context, spec driver.Spec, w layout.Wanted) (*s
 		if err != nil {
 			return nil, err
 		}
-		w := w
-		w.Sums = &d.sums
-		w.Mode, w.Dir, w.Image, w.Reads, w.Moves = run.mode, run.dir, run.image, run.reads, run.moves
-		w.Command, w.Args, w.Env = run.path, run.args[1:], d.env(spec, run)
-		w.Homes = layout.Homes(lookupEnv(d.opts.Environ, "HOME"))
-		l, err := layout.Plan(w)
-		if err != nil {
-			return nil, err
-		}
-		return &sight{run, l}, nil
+		return d.look(spec, run, w)
 	})
+}
+
+// look finds what a program may see.
+func (d *Driver) look(spec driver.Spec, run *command, w layout.Wanted) (*sight, error) {
+	w.Sums = &d.sums
+	w.Mode, w.Dir, w.Image, w.Reads, w.Moves = run.mode, run.dir, run.image, run.reads, run.moves
+	w.Command, w.Args, w.Env = run.path, run.args[1:], d.env(spec, run)
+	w.Homes = layout.Homes(lookupEnv(d.opts.Environ, "HOME"))
+	l, err := layout.Plan(w)
+	if err != nil {
+		return nil, err
+	}
+	return &sight{run, l}, nil
 }

@@ -94,7 +94,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	}
 	rec := record{
 		Sandbox: newName(), Runsc: runsc, Flags: p.flags(d), GraceMS: d.grace(spec).Milliseconds(),
-		Domains: p.box.Domains, Ordinal: spec.Ordinal,
+		Domains: p.box.Domains, Ordinal: spec.Ordinal, Follows: p.followed(),
 		State: spec.State, Base: p.base, Needs: p.needs, Program: p.program(), Memory: len(spec.Dirs) == 0 && d.Carries(spec) == driver.CarryMemory,
 	}
 	if p.box.Transport == config.ContainerHTTP {
@@ -152,6 +152,7 @@ type making struct {
 	rec  record
 
 	help     *helper
+	root     *rootRef
 	stderr   *lines.Log
 	pipe     *fifo.Pipe
 	listener net.Listener // of the proxy, where it has one
@@ -164,7 +165,7 @@ func (m *making) create(ctx context.Context) (err error) {
 	if m.help, err = m.d.helpers.get(m.rec.Runsc); err != nil {
 		return err
 	}
-	if err := m.d.roots.make(ctx, m.help, m.plan.rootID, m.plan.root); err != nil {
+	if m.root, err = m.d.roots.make(ctx, m.help, m.plan); err != nil {
 		return err
 	}
 	if err := folder.Make(m.dir); err != nil {
@@ -197,12 +198,15 @@ func (m *making) create(ctx context.Context) (err error) {
 	if err := m.plan.bundle(m.d, m.dir, m.rec.Sandbox, netns); err != nil {
 		return err
 	}
+	// Who leaves meanwhile waits: nobody could end what is being made.
+	made, cancel := afterwards(ctx)
+	defer cancel()
 	if !m.plan.bare() {
 		root := m.plan.mountRoot(m.d, m.rec.Sandbox)
 		if m.open {
 			root = m.plan.openRoot(m.d, m.rec.Sandbox)
 		}
-		if err := m.d.roots.send(ctx, m.help, root); err != nil {
+		if err := m.d.roots.send(made, m.help, control.OpRoot, root); err != nil {
 			return fmt.Errorf("show it its directories: %w", err)
 		}
 		if !m.open {
@@ -210,9 +214,9 @@ func (m *making) create(ctx context.Context) (err error) {
 			defer func() { err = errors.Join(err, m.dropMounts(ctx)) }()
 		}
 	}
-	// Who leaves meanwhile waits: nobody could end what is being made.
-	made, cancel := afterwards(ctx)
-	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	rep, _, err := m.help.call(made, m.request(control.OpCreate), in, out, m.stderr.File())
 	if err != nil {
 		return err
@@ -288,6 +292,7 @@ func (m *making) finish(ctx context.Context, st stateRecord) (*instance, error) 
 		}
 	}
 	i := m.d.newInstance(h, m.rec, m.help, m.pipe, st.Image != nil, st.Image == nil || !st.Image.Torn, m.stderr, m.spec.Log)
+	i.rooted(m)
 	i.park.parked.Store(m.restored)
 	if st.Image != nil {
 		i.hello, i.forked, i.fresh = st.Hello, st.Forked, true
@@ -327,6 +332,7 @@ func (m *making) undo(ctx context.Context) error {
 	if m.listener != nil {
 		m.listener.Close()
 	}
+	m.root.release()
 	if m.help == nil {
 		return nil
 	}

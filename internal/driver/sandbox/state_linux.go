@@ -125,11 +125,19 @@ func (d *Driver) stateOf(spec driver.Spec) (stateRecord, error) {
 		return stateRecord{}, nil
 	}
 	r, err := readState(spec.State)
+	there := func(path string) bool {
+		_, err := os.Lstat(path)
+		return !errors.Is(err, fs.ErrNotExist)
+	}
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && there(spec.State):
+		return stateRecord{}, driver.Vanished(spec.Whose(), "the file "+filepath.Join(spec.State, stateName)+" of its state")
 	case errors.Is(err, fs.ErrNotExist) && len(spec.Dirs) == 0:
-		return stateRecord{}, nil // a server that could keep nothing when it was made has none
+		return stateRecord{}, nil // a server that could keep nothing when it was made has no folder
 	case errors.Is(err, fs.ErrNotExist):
-		return stateRecord{}, driver.Vanished(spec.Server, spec.Session, "its state "+spec.State)
+		return stateRecord{}, driver.Vanished(spec.Whose(), "its state "+spec.State)
+	case errors.Is(err, errRecord) && there(imageOf(spec.State)):
+		return stateRecord{}, driver.Vanished(spec.Whose(), "the content of "+filepath.Join(spec.State, stateName)+", which says whose memory is beside it,")
 	case errors.Is(err, errRecord):
 		// What was in memory is gone with everybody's; the directories are there.
 		d.opts.Log.Warn("the record of a state is empty, as after a power cut; the server begins anew", "server", spec.Server, "folder", spec.State)
@@ -139,7 +147,7 @@ func (d *Driver) stateOf(spec driver.Spec) (stateRecord, error) {
 	}
 	what, err := dirs.Vanished(spec.State, dirsOf(spec.State), spec.Dirs)
 	if err == nil && what != "" {
-		err = driver.Vanished(spec.Server, spec.Session, what)
+		err = driver.Vanished(spec.Whose(), what)
 	}
 	return r, err
 }

@@ -138,6 +138,36 @@ func TestAStateThatVanished(t *testing.T) {
 	}
 }
 
+// A state without directories is a memory and its record. One without a record is not
+// an empty one.
+func TestARecordThatVanished(t *testing.T) {
+	d := keeper(t, Options{Log: slog.New(slog.DiscardHandler)})
+	for name, change := range map[string]func(record string) error{
+		"gone": os.Remove, "empty": func(record string) error { return os.Truncate(record, 0) },
+	} {
+		spec := driver.Spec{Server: "box", State: filepath.Join(t.TempDir(), "state")}
+		if err := d.Seed(t.Context(), spec, driver.Source{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.rested(t.Context(), newBrain("x"), spec.State, greetingText); err != nil {
+			t.Fatal(err)
+		}
+		record := filepath.Join(spec.State, stateName)
+		if err := change(record); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.stateOf(spec); !errors.As(err, new(*driver.DamageError)) || !strings.Contains(err.Error(), record) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := os.RemoveAll(imageOf(spec.State)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.stateOf(spec); errors.As(err, new(*driver.DamageError)) != (name == "gone") {
+			t.Errorf("%s, without a memory: %v", name, err)
+		}
+	}
+}
+
 // A gateway may be killed at any moment.
 func TestRecover(t *testing.T) {
 	d, dir := keeper(t, Options{}), t.TempDir()

@@ -77,8 +77,8 @@ func TestOrdinaryUser(t *testing.T) {
 
 // userTests are those that tell something about an ordinary user.
 var userTests = torture.Or(
-	[]string{"TestIsolation(Files|Limits|Memory.*|Network|Privileges|Namespaces|Masks|State)", "TestForkOnSlots", "TestWebServerForksWithItsMemory", "TestProbe.*", "TestWatch.*"},
-	[]string{"TestSuite", "TestIsolation.*", "TestFork.*", "TestWeb.*", "TestNetwork.*", "TestProbe.*", "TestWatch.*"},
+	[]string{"TestIsolation(Files|Limits|Memory.*|Network|Privileges|Namespaces|Masks|State)", "TestShown(FolderReplaced|WithNewSecrets)", "TestForkOnSlots", "TestWebServerForksWithItsMemory", "TestProbe.*", "TestWatch.*"},
+	[]string{"TestSuite", "TestIsolation.*", "TestShown.*", "TestFork.*", "TestWeb.*", "TestNetwork.*", "TestProbe.*", "TestWatch.*"},
 )
 
 func verbose() string {

@@ -79,6 +79,7 @@ func (w *web) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
+	w.i.follow()
 	if w.i.park.parked.Load() {
 		// What its timers have to say of these comes when it wakes.
 		w.tr.CloseIdleConnections()

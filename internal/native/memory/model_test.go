@@ -15,6 +15,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/layer"
 	"github.com/tine-mcp/tine/internal/native/nativetest"
+	"github.com/tine-mcp/tine/internal/torture"
 )
 
 // model is a graph as the reference keeps it: two lists.
@@ -196,7 +197,7 @@ func same(t *testing.T, what string, got, want *Graph) {
 // TestModel makes random calls to states that fork and are opened again,
 // against a model of plain lists. Each is dumped and folded now and then.
 func TestModel(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range torture.Or[uint64](2, 8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
 			root := t.TempDir()

@@ -2,7 +2,9 @@ package sqlite
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -24,6 +26,7 @@ const (
 // querier is a connection or a transaction.
 type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
 // accessOf reads what a database says about access.
@@ -31,7 +34,41 @@ func accessOf(ctx context.Context, q querier) (a Access, err error) {
 	err = q.QueryRowContext(ctx, `SELECT
 		coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?), 0),
 		EXISTS (SELECT 1 FROM tokens) OR EXISTS (SELECT 1 FROM meta WHERE key = ?)`, accessKey, lostKey).Scan(&a.Changes, &a.Guarded)
+	if err == nil {
+		a.Content, err = contentOf(ctx, q, "SELECT * FROM tokens ORDER BY name", "SELECT * FROM overrides ORDER BY server")
+	}
 	return a, err
+}
+
+// Access is what the database says about access.
+func (d *DB) Access(ctx context.Context) (Access, error) {
+	a, err := accessOf(ctx, d.db)
+	return a, d.wrap("count the changes of access", err)
+}
+
+// contentOf is a digest of what queries give, with the columns that there are.
+func contentOf(ctx context.Context, q querier, queries ...string) (string, error) {
+	sum := sha256.New()
+	for _, query := range queries {
+		rows, err := q.QueryContext(ctx, query)
+		if err != nil {
+			return "", err
+		}
+		columns, err := rows.Columns()
+		row, into := make([]any, len(columns)), make([]any, len(columns))
+		for i := range row {
+			into[i] = &row[i]
+		}
+		for err == nil && rows.Next() {
+			if err = rows.Scan(into...); err == nil {
+				fmt.Fprintf(sum, "%#v\n", row)
+			}
+		}
+		if err = errors.Join(err, rows.Err(), rows.Close()); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16]), nil
 }
 
 // changeAccess runs statements that change who may come in or what is switched,
@@ -102,10 +139,10 @@ func (d *DB) checkAccess(ctx context.Context) error {
 	defer db.Close()
 	var have Access
 	var tables int
-	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE name IN ('meta', 'tokens')").Scan(&tables); err != nil {
+	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE name IN ('meta', 'tokens', 'overrides')").Scan(&tables); err != nil {
 		return d.wrap("check", err)
 	}
-	if tables == 2 { // else it is empty, or of before there were tokens
+	if tables == 3 { // else it is empty, or of before there were tokens
 		if have, err = accessOf(ctx, db); err != nil {
 			return d.wrap("check", err)
 		}
@@ -119,6 +156,10 @@ func (d *DB) checkAccess(ctx context.Context) error {
 			"Its log %s-wal was removed, cut or damaged, or an older copy was put in its place; nothing was changed. %s",
 			store.ErrDamaged, d.path, have.Changes, filepath.Join(d.access, AccessFile), file.Changes, filepath.Base(d.path), d.mendOlder())
 	}
+	if have.Changes == file.Changes && file.Content != "" && have.Content != file.Content {
+		return fmt.Errorf("%w: the tokens or switches in %s are not those that were written last, by the digest in %s; nothing was changed. %s",
+			store.ErrDamaged, d.path, filepath.Join(d.access, AccessFile), d.mendOlder())
+	}
 	return nil
 }
 
@@ -129,9 +170,9 @@ func (d *DB) mendOlder() string {
 
 // noteAccess brings the file to what the database says, which is the same or newer.
 func (d *DB) noteAccess(ctx context.Context) error {
-	now, err := accessOf(ctx, d.db)
+	now, err := d.Access(ctx)
 	if err != nil {
-		return d.wrap("count the changes of access", err)
+		return err
 	}
 	if file, ok, err := ReadAccess(d.access); err == nil && ok && file == now {
 		return nil
@@ -144,8 +185,7 @@ func (d *DB) noteAccess(ctx context.Context) error {
 // and there were some, or it can't be told, nobody comes in before an operator has
 // said so. It returns what the file has to say from then on.
 func (d *DB) RestoreAccess(ctx context.Context, file Access, known bool) (Access, error) {
-	const step = "count the changes of access"
-	err := d.changeAccess(ctx, step, func(tx *sql.Tx) error {
+	err := d.changeAccess(ctx, "count the changes of access", func(tx *sql.Tx) error {
 		now, err := accessOf(ctx, tx)
 		if err == nil && !now.Guarded && (file.Guarded || !known) {
 			_, err = tx.ExecContext(ctx, "INSERT INTO meta (key, value) VALUES (?, '1')", lostKey)
@@ -158,8 +198,7 @@ func (d *DB) RestoreAccess(ctx context.Context, file Access, known bool) (Access
 	if err != nil {
 		return Access{}, err
 	}
-	now, err := accessOf(ctx, d.db)
-	return now, d.wrap(step, err)
+	return d.Access(ctx)
 }
 
 // TokensLost implements store.Tokens.

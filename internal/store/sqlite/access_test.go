@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tine-mcp/tine/internal/store"
 )
@@ -35,7 +36,7 @@ func TestAccessFile(t *testing.T) {
 	wg.Wait()
 	check := func(changes int64, guarded bool) {
 		t.Helper()
-		if a, ok, err := ReadAccess(dir); err != nil || !ok || a != (Access{changes, guarded}) {
+		if a, ok, err := ReadAccess(dir); err != nil || !ok || a.Changes != changes || a.Guarded != guarded || a.Content == "" {
 			t.Errorf("the file says %+v, %v, %v", a, ok, err)
 		}
 	}
@@ -67,13 +68,13 @@ func TestAccessFile(t *testing.T) {
 	}
 
 	// A database that is behind is refused, and one that is ahead is right.
-	if err := WriteAccess(dir, Access{18, true}); err != nil {
+	if err := WriteAccess(dir, Access{Changes: 18, Guarded: true}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := OpenState(ctx, path, "--state /x"); !errors.Is(err, store.ErrDamaged) || !strings.Contains(err.Error(), "`tine state restore --from tine.db --state /x`") {
 		t.Errorf("got %v", err)
 	}
-	if err := WriteAccess(dir, Access{16, false}); err != nil {
+	if err := WriteAccess(dir, Access{Changes: 16, Guarded: false}); err != nil {
 		t.Fatal(err)
 	}
 	if d, err = OpenState(ctx, path, ""); err != nil {
@@ -92,10 +93,10 @@ func TestRestoreAccess(t *testing.T) {
 		known, token bool
 		lost         bool
 	}{
-		{"there were tokens", Access{7, true}, true, false, true},
-		{"there were none", Access{7, false}, true, false, false},
+		{"there were tokens", Access{Changes: 7, Guarded: true}, true, false, true},
+		{"there were none", Access{Changes: 7, Guarded: false}, true, false, false},
 		{"unknown", Access{}, false, false, true},
-		{"some came back", Access{7, true}, true, true, false},
+		{"some came back", Access{Changes: 7, Guarded: true}, true, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d, err := Open(ctx, filepath.Join(t.TempDir(), "tine.db"))
@@ -131,5 +132,53 @@ func TestRestoreAccess(t *testing.T) {
 			}
 			is(false)
 		})
+	}
+}
+
+// Tokens and switches that are not those that were written last are refused: a flipped
+// bit could make a viewer an operator.
+func TestAccessThatChangedByItself(t *testing.T) {
+	ctx := t.Context()
+	for _, change := range []string{
+		"UPDATE tokens SET role = 'operator'", "UPDATE tokens SET hash = 'other'", "UPDATE tokens SET expires = expires + 1",
+		"UPDATE tokens SET unconfirmed = 0", "DELETE FROM tokens", "UPDATE overrides SET enabled = 1", "",
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "tine.db")
+		no := false
+		d, err := OpenState(ctx, path, "")
+		if err == nil {
+			err = errors.Join(
+				d.PutToken(ctx, store.Token{Name: "a", Hash: "h", Role: "viewer", Expires: time.Now(), Unconfirmed: true}),
+				d.PutOverride(ctx, "s", store.Override{Enabled: &no}))
+		}
+		if err == nil && change != "" {
+			_, err = d.db.ExecContext(ctx, change)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		d, err = OpenState(ctx, path, "")
+		if change == "" {
+			if err != nil {
+				t.Error(err)
+			}
+			d.Close()
+			continue
+		}
+		if !errors.Is(err, store.ErrDamaged) || !strings.Contains(err.Error(), "tine state restore") {
+			t.Errorf("%s: %v", change, err)
+		}
+		// A file of an earlier version says nothing of it.
+		if err := WriteAccess(dir, Access{Changes: 2, Guarded: true}); err != nil {
+			t.Fatal(err)
+		}
+		if d, err = OpenState(ctx, path, ""); err != nil {
+			t.Fatal(err)
+		}
+		d.Close()
 	}
 }

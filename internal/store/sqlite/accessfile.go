@@ -23,6 +23,9 @@ type Access struct {
 	// Guarded is set where callers without a token are kept out: there are tokens, or
 	// there were and they are lost.
 	Guarded bool `json:"guarded"`
+	// Content is a digest of the tokens and the switches, whose rows have no sums of
+	// their own. Empty in a file of an earlier version.
+	Content string `json:"content,omitempty"`
 }
 
 // ErrAccessFile is the error of a file whose content can't be trusted.
@@ -34,7 +37,7 @@ type sealedAccess struct {
 }
 
 func (a Access) sum() string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d %t", a.Changes, a.Guarded))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %t%s", a.Changes, a.Guarded, a.Content))
 	return hex.EncodeToString(sum[:8])
 }
 

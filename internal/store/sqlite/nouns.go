@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tine-mcp/tine/internal/store"
@@ -64,6 +65,26 @@ func (d *DB) Overrides(ctx context.Context) (map[string]store.Override, error) {
 		return nil, err
 	}
 	return all, nil
+}
+
+// sharedPrefix begins the keys of shared states in the meta table.
+const sharedPrefix = "shared:"
+
+// PutSharedState implements store.SharedStates.
+func (d *DB) PutSharedState(ctx context.Context, name, mark string) error {
+	return d.exec(ctx, "note a shared state", "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", sharedPrefix+name, mark)
+}
+
+// SharedStates implements store.SharedStates.
+func (d *DB) SharedStates(ctx context.Context) (map[string]string, error) {
+	all := make(map[string]string)
+	err := d.each(ctx, "list the shared states", "SELECT key, value FROM meta WHERE key GLOB ?", func(rows *sql.Rows) error {
+		var key, mark string
+		err := rows.Scan(&key, &mark)
+		all[strings.TrimPrefix(key, sharedPrefix)] = mark
+		return err
+	}, sharedPrefix+"*")
+	return all, err
 }
 
 // PutHandle implements store.Handles.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/tine-mcp/tine/internal/store"
 	driver "modernc.org/sqlite"
@@ -77,66 +76,4 @@ func (d *DB) Catalog(ctx context.Context, key string) (json.RawMessage, bool, er
 func (d *DB) DropCatalogs(ctx context.Context) error {
 	return d.exec(ctx, "forget catalogs without a use",
 		"DELETE FROM catalogs WHERE key NOT IN (SELECT catalog FROM sessions WHERE closed = 0 UNION SELECT catalog FROM snapshots)")
-}
-
-// BeginCreation implements store.Creations.
-func (d *DB) BeginCreation(ctx context.Context, c store.Creation, since time.Time) (store.Creation, bool, error) {
-	const step = "note a creation"
-	tx, err := d.db.BeginTx(ctx, nil)
-	if err != nil {
-		return store.Creation{}, false, d.wrap(step, err)
-	}
-	defer tx.Rollback()
-	old := store.Creation{Owner: c.Owner, Key: c.Key}
-	var at int64
-	err = tx.QueryRowContext(ctx, "SELECT request, answer, at FROM creations WHERE owner = ? AND key = ? AND at >= ?", c.Owner, c.Key, nanos(since)).
-		Scan(&old.Request, (*[]byte)(&old.Answer), &at)
-	if err == nil {
-		old.At = fromNanos(at)
-		return old, false, nil
-	}
-	if !errors.Is(err, sql.ErrNoRows) {
-		return store.Creation{}, false, d.wrap(step, err)
-	}
-	if _, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO creations (owner, key, request, answer, at) VALUES (?, ?, ?, NULL, ?)", c.Owner, c.Key, c.Request, nanos(c.At)); err != nil {
-		return store.Creation{}, false, d.wrap(step, err)
-	}
-	if err := tx.Commit(); err != nil {
-		return store.Creation{}, false, d.wrap(step, err)
-	}
-	return store.Creation{}, true, nil
-}
-
-// EndCreation implements store.Creations.
-func (d *DB) EndCreation(ctx context.Context, owner, key string, answer json.RawMessage) error {
-	if len(answer) == 0 {
-		return d.exec(ctx, "forget a creation", "DELETE FROM creations WHERE owner = ? AND key = ?", owner, key)
-	}
-	return d.exec(ctx, "note the answer of a creation", "UPDATE creations SET answer = ? WHERE owner = ? AND key = ?", raw(answer), owner, key)
-}
-
-// Unanswered implements store.Creations.
-func (d *DB) Unanswered(ctx context.Context) ([]store.Creation, error) {
-	const step = "list creations under way"
-	rows, err := d.db.QueryContext(ctx, "SELECT owner, key, request, at FROM creations WHERE answer IS NULL ORDER BY owner, key")
-	if err != nil {
-		return nil, d.wrap(step, err)
-	}
-	defer rows.Close()
-	var all []store.Creation
-	for rows.Next() {
-		var c store.Creation
-		var at int64
-		if err := rows.Scan(&c.Owner, &c.Key, &c.Request, &at); err != nil {
-			return nil, d.wrap(step, err)
-		}
-		c.At = fromNanos(at)
-		all = append(all, c)
-	}
-	return all, d.wrap(step, rows.Err())
-}
-
-// DropCreations implements store.Creations.
-func (d *DB) DropCreations(ctx context.Context, before time.Time, underWay bool) error {
-	return d.exec(ctx, "forget old creations", "DELETE FROM creations WHERE at < ? OR (? AND answer IS NULL)", nanos(before), underWay)
 }

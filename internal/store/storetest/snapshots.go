@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -98,6 +99,21 @@ func testCatalogs(t *testing.T, s store.Store, reopen func() store.Store) {
 	must(t, s.DropCatalogs(ctx))
 	must(t, s.DropCatalogs(ctx))
 	there("also open", "snapshot")
+}
+
+func testSharedStates(t *testing.T, s store.Store, reopen func() store.Store) {
+	ctx := context.Background()
+	want := map[string]string{"notes": "process\nfolder", "o'dd *": "", "notes~1": "builtin"}
+	must(t, s.PutSharedState(ctx, "notes", "process"))
+	for name, mark := range want {
+		must(t, s.PutSharedState(ctx, name, mark))
+	}
+	for range 2 {
+		if got, err := s.SharedStates(ctx); err != nil || !maps.Equal(got, want) {
+			t.Errorf("there are %q, %v", got, err)
+		}
+		s = reopen()
+	}
 }
 
 func testCreations(t *testing.T, s store.Store, reopen func() store.Store) {

@@ -30,6 +30,7 @@ func Run(t *testing.T, open func(t testing.TB, place string) store.Store) {
 		"events":        testEvents,
 		"snapshots":     testSnapshots,
 		"catalogs":      testCatalogs,
+		"shared states": testSharedStates,
 		"creations":     testCreations,
 		"one creates":   testOneCreates,
 		"clients":       testClients,

@@ -32,6 +32,7 @@ const (
 	OpHello      = "hello"      // says what this helper is
 	OpRoot       = "root"       // makes a root: Root
 	OpRootFile   = "root file"  // the same, of a root that is too large for a packet: Root.Dir and Root.File
+	OpRefresh    = "refresh"    // brings a root that is Live up to date: Root, or Root.Dir and Root.File
 	OpShow       = "show"       // lets a sandbox that was created with an open root see the parts of Root, and lets go of that
 	OpDrop       = "drop"       // undoes a root, Root.Dir, or lets go of a network, Network.Name
 	OpCreate     = "create"     // makes a sandbox: Sandbox, Flags, Bundle, and the files stdin, stdout, stderr
@@ -70,6 +71,8 @@ type Root struct {
 	Parts []Part `json:"parts,omitempty"`
 	// Masks are paths in the root that must not show what is there.
 	Masks []string `json:"masks,omitempty"`
+	// Live lets sandboxes that have it see what OpRefresh makes of it.
+	Live bool `json:"live,omitempty"`
 	// Open lets a sandbox that has a part of it see what is shown there later.
 	Open bool `json:"open,omitempty"`
 }

@@ -84,6 +84,12 @@ type Wanted struct {
 
 	Sums *Sums `json:"-"` // of files that were read before; nil for none
 
+	// Running is the layout that a sandbox which runs was started with; nil for one
+	// that starts. See running.go.
+	Running *Layout `json:"-"`
+	// Before is the layout that its root has; nil for one that starts.
+	Before *Layout `json:"-"`
+
 	host host // in tests another one
 }
 
@@ -97,10 +103,19 @@ type Layout struct {
 	Digest, Stamp string
 	// Needs is what the digest is of, by path, so that it can be said what changed.
 	Needs map[string]string
-	// Live are folders that the root shows entry by entry, as they were listed.
-	Live []Stamp
 
-	host host
+	// Missing are paths that were asked for and are not shown. Refused has the reasons
+	// for those that exist. Both are empty for a sandbox that starts.
+	Missing []string
+	Refused []error
+
+	host     host
+	hidden   []string
+	listings []listing
+	links    []link   // on the way to what is shown, and to what is hidden
+	secrets  []secret // what is hidden
+	searched *searched
+	start    start
 }
 
 // Plan says how a root has to be made.
@@ -127,9 +142,14 @@ func Plan(w Wanted) (*Layout, error) {
 	if err := p.showLinks(); err != nil {
 		return nil, err
 	}
+	if err := p.pin(); err != nil {
+		return nil, err
+	}
 	if err := p.there(); err != nil {
 		return nil, err
 	}
+	p.noteGlobs()
+	begun := p.begun()
 	masks, err := p.masks()
 	if err != nil {
 		return nil, err
@@ -137,7 +157,10 @@ func Plan(w Wanted) (*Layout, error) {
 	if err := p.seen(masks); err != nil {
 		return nil, err
 	}
-	l := &Layout{Parts: p.tree.parts(), Masks: masks, Live: p.live, host: p.host}
+	l := &Layout{
+		Parts: p.tree.parts(), Masks: masks, Missing: p.missing, Refused: p.refused,
+		host: p.host, hidden: p.tree.hidden, listings: p.tree.listings, links: p.followed(), secrets: p.secrets, searched: p.searched, start: begun,
+	}
 	b, err := json.Marshal(control.Root{Parts: l.Parts, Masks: l.Masks})
 	if err != nil {
 		return nil, err
@@ -145,7 +168,9 @@ func Plan(w Wanted) (*Layout, error) {
 	if len(b) > maxBytes {
 		return nil, fmt.Errorf("the root of the sandbox has too many parts (%d, and %d masks); allow or deny whole folders instead of many things in them", len(l.Parts), len(l.Masks))
 	}
-	p.digest(l)
+	if w.Running == nil {
+		p.digest(l)
+	}
 	return l, nil
 }
 
@@ -157,12 +182,18 @@ type planner struct {
 	secrets []secret
 	mounts  []mount
 	wishes  []wish
-	lists   map[string][]fs.DirEntry // of directories in which patterns are looked for
+	lists   map[string]map[string]fs.FileMode // what directories have, by path
+	listed  map[string]int64                  // and when they had changed, by then
+	globs   map[string][]string               // patterns of names that were looked for in them
 	// projectParts counts what folders were split into for files of projects.
 	projectParts int
-	live         []Stamp  // folders that are split because of the config
-	bound        []place  // what binds returned last
-	links        []link   // that lead to what is shown
+	bound        []place // what binds returned last
+	links        []link  // that lead to what is shown
+	toSecrets    []link  // that lead to what is hidden
+	toWritable   []link  // that lead to what may be written to
+	searched     *searched
+	missing      []string // of a sandbox that runs: see Layout
+	refused      []error
 	must         []string // what may not be masked: the command, and its script
 	stamps       []string // files that count for the digest
 }
@@ -173,6 +204,7 @@ type wish struct {
 	write bool
 	hint  bool   // only where it is there and may be seen; nobody asked for it by name
 	own   bool   // may lie below Hide
+	kept  bool   // of a sandbox that runs: it was shown when that started
 	what  string // for errors
 }
 
@@ -186,7 +218,7 @@ func newPlanner(w Wanted) (*planner, error) {
 	if !slices.Contains([]Mode{Allow, Host, Dir}, w.Mode) {
 		return nil, fmt.Errorf("there is no root %q; use allow, host, or the path of a directory or an image", w.Mode)
 	}
-	p := &planner{w: w, host: w.host}
+	p := &planner{w: w, host: w.host, searched: new(searched)}
 	p.host.moves = w.Moves
 	p.tree = newTree(p.host)
 	for _, list := range []struct {
@@ -212,6 +244,7 @@ func newPlanner(w Wanted) (*planner, error) {
 		return nil, err
 	}
 	p.secrets = p.findSecrets()
+	p.tree.hidden = hiddenPaths(p.secrets)
 	return p, nil
 }
 
@@ -235,6 +268,10 @@ func (p *planner) given() {
 	for _, at := range p.w.AllowRead {
 		p.wishes = append(p.wishes, wish{path: at, what: "allow_read"})
 	}
+	if p.w.Running != nil {
+		p.keep()
+		return
+	}
 	for _, at := range p.w.AllowWrite {
 		p.wishes = append(p.wishes, wish{path: at, write: true, what: "allow_write"})
 	}
@@ -250,6 +287,9 @@ func (p *planner) cwd() error {
 		real, info, err := p.host.stat(p.w.Cwd)
 		switch {
 		case err != nil && p.inside(p.w.Cwd):
+			return nil
+		case p.w.Running != nil && (err != nil || !info.IsDir()):
+			p.missing = append(p.missing, p.w.Cwd)
 			return nil
 		case err != nil:
 			return fmt.Errorf("cwd %s can't be looked at: %w; create it, or mend the server's cwd", p.w.Cwd, err)
@@ -277,6 +317,9 @@ func (p *planner) inside(at string) bool {
 
 // there makes sure that the command can be run.
 func (p *planner) there() error {
+	if p.w.Running != nil {
+		return nil
+	}
 	at, err := p.tree.resolve(p.w.Command)
 	if err == nil {
 		var s spot
@@ -292,6 +335,9 @@ func (p *planner) there() error {
 
 // seen makes sure that no mask covers what is to be run.
 func (p *planner) seen(masks []string) error {
+	if p.w.Running != nil {
+		return nil
+	}
 	for _, at := range append([]string{p.w.Command}, p.must...) {
 		to, err := p.tree.resolve(at)
 		if err != nil {

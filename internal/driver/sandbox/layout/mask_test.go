@@ -195,10 +195,16 @@ func TestAHomeWithoutItsKeys(t *testing.T) {
 		"miniconda3/.condarc", "anaconda3/.condarc", ".config/binstar/x.token", ".config/anaconda-client/x",
 		".config/neonctl/credentials.json", ".config/turso/settings.json", ".influxdbv2/configs", ".slack/credentials.json", ".consul-token", ".nomad-token", ".vault_pass", ".borg-passphrase", ".config/kopia/repository.config", ".config/pnpm/rc", ".lein/credentials.clj.gpg", ".Renviron", ".curlrc", ".wgetrc", ".cvspass",
 		"proj/.npmrc", "proj/.netrc", "code/site/.mcp.json", "code/site/.envrc", ".mcp.json",
+		".edgerc", ".ngc/config", ".runpod/config.toml", ".expo/state.json", ".acme.sh/account.conf", ".erlang.cookie", ".hgrc", ".config/nix/nix.conf", ".ansible/vault_pass", ".ansible/galaxy_token", ".grok/auth.json", ".amazonq/x", ".config/Cody-nodejs/x", ".local/share/zed/conversations/x", ".vscode-server/data/User/settings.json",
+		".local/share/nvim/shada/main.shada", ".tmux/resurrect/last", ".local/share/recently-used.xbel", ".anydesk/user.conf", ".config/rustdesk/RustDesk.toml", ".local/share/DBeaverData/x", ".local/state/tine/tine.db", ".doppler/.doppler.yaml", ".duckdb/stored_secrets/x", ".config/JetBrains/x/c.kdbx", ".conan2/credentials.json",
+		"proj/.vscode/mcp.json", "code/site/.cursor/mcp.json", "proj/.claude/settings.local.json", "proj/.aws/credentials", "proj/.docker/config.json", "proj/.pgpass", "proj/.dev.vars", "code/site/.streamlit/secrets.toml", "proj/prod.env", "proj/.yarnrc.yml", "proj/AuthKey_1.p8", "code/site/terraform.tfvars", "proj/terraform.tfstate",
+		"home/AuthKey.p8",
+		".docker/contexts/x", ".docker/desktop/docker.sock", ".terraform.d/credentials.tfrc.json", ".config/shodan/api_key", ".microsoft/usersecrets/x", "proj/local.settings.json", "proj/mcp.json", "home/bitwarden_export_1.json", "home/wireguard/home.conf", "proj/ca.key",
 	}
 	// What projects add later is theirs.
-	projects := []string{"proj/", "code/", "Documents/", "backup/", ".config/other/"}
-	open := []string{"notes", "proj/x", "proj/.env.example", ".claude/CLAUDE.md", ".config/zsh/.zshrc", ".config/Code/User/keybindings.json", ".emacs.d/init.el", "proj/key.pub", "Documents/letter.txt", ".cache/huggingface/hub/model", ".fly/bin/flyctl", ".conda/envs/e/bin/x", ".config/tine/server.py", "Mail/inbox", "code/site/deep/.env"}
+	projects := []string{"proj/", "code/", "Documents/", "backup/", ".config/other/", "home/"}
+	open := []string{"notes", "proj/x", "proj/.env.example", ".claude/CLAUDE.md", ".config/zsh/aliases.zsh", ".config/Code/User/keybindings.json", ".emacs.d/init.el", "proj/key.pub", "Documents/letter.txt", ".cache/huggingface/hub/model", ".fly/bin/flyctl", ".conda/envs/e/bin/x", ".config/tine/server.py", "Mail/inbox", "code/site/deep/.env", "proj/.vscode/settings.json", "proj/.claude/settings.json", "proj/.docker/Dockerfile", "proj/main.tf", ".ansible/roles/x", ".vscode-server/bin/x", ".local/share/nvim/site/x",
+		".docker/cli-plugins/docker-compose", ".terraform.d/plugins/x", "cacert.pem", "miniconda3/ssl/cacert.pem", "proj/cert.pem", "proj/public.key"}
 	home := func(names []string) (lines []string) {
 		for _, name := range names {
 			lines = append(lines, "/home/me/"+name)
@@ -240,6 +246,30 @@ func TestAHomeWithoutItsKeys(t *testing.T) {
 	})
 }
 
+// A folder of logins with programs in it is shown with these alone, whatever comes later
+// and wherever a link leads to it.
+func TestAFolderOfLoginsWithPrograms(t *testing.T) {
+	for name, at := range map[string]string{"itself": "/home/me/.docker", "by a link": "/home/me/dotfiles/docker"} {
+		t.Run(name, func(t *testing.T) {
+			h := machine(t, at+"/cli-plugins/docker-compose")
+			if at != "/home/me/.docker" {
+				h.add(t, "/home/me/.docker -> dotfiles/docker")
+			}
+			w := wanted(h, "/usr/bin/tool")
+			w.AllowRead = []string{"/home/me"}
+			l := plan(t, w)
+			h.add(t, at+"/contexts/x")
+			h.add(t, at+"/config.json")
+			plugin := at + "/cli-plugins/docker-compose"
+			l.want(t, h, map[string]string{plugin: plugin, at + "/contexts/x": "", at + "/config.json": ""})
+			if !l.Changed() {
+				t.Error("a new entry of the folder is not noticed")
+			}
+			plan(t, w).want(t, h, map[string]string{plugin: plugin, at + "/contexts": "masked", at + "/config.json": "masked"})
+		})
+	}
+}
+
 // The variables of a project are a program's own where it belongs to that, and can be
 // asked for by name.
 func TestVariablesOfAProject(t *testing.T) {
@@ -252,6 +282,46 @@ func TestVariablesOfAProject(t *testing.T) {
 	plan(t, w).want(t, h, map[string]string{"/home/me/other/.env": "/home/me/other/.env"})
 	w.AllowRead = []string{"/home/me/other"}
 	plan(t, w).want(t, h, map[string]string{"/home/me/other/.env": "/home/me/other/.env"})
+}
+
+// What shells and git start with is hidden where the folder that it is in is shown, and
+// shown where it is named.
+func TestFilesThatShellsStartWith(t *testing.T) {
+	h := machine(t, "/home/me/.bashrc", "/home/me/.gitconfig", "/home/me/.config/fish/config.fish", "/home/me/.config/fish/functions/f.fish")
+	w := wanted(h, "/usr/bin/tool")
+	w.AllowRead = []string{"/home/me"}
+	plan(t, w).want(t, h, map[string]string{"/home/me/.bashrc": "masked", "/home/me/.gitconfig": "masked", "/home/me/.config/fish/config.fish": "masked", "/home/me/.config/fish/functions/f.fish": "/home/me/.config/fish/functions/f.fish"})
+	w.AllowRead = []string{"/home/me/.config/fish"}
+	plan(t, w).want(t, h, map[string]string{"/home/me/.config/fish/config.fish": "masked"})
+	w.AllowRead = []string{"/home/me", "/home/me/.gitconfig", "/home/other/.profile"}
+	h.add(t, "/home/other/.profile")
+	plan(t, w).want(t, h, map[string]string{"/home/me/.bashrc": "masked", "/home/me/.gitconfig": "/home/me/.gitconfig", "/home/other/.profile": "/home/other/.profile"})
+}
+
+// A place of keys that is in a project is shown where it is named, as a folder or as
+// what is in it.
+func TestKeysOfAProjectThatAreNamed(t *testing.T) {
+	h := machine(t, "/home/me/proj/.aws/config", "/home/me/proj/.vscode/mcp.json", "/home/me/proj/terraform.tfvars", "/home/me/proj/x")
+	for _, named := range []string{"/home/me/proj/.aws", "/home/me/proj/.aws/config", "/home/me/proj/.vscode/mcp.json", "/home/me/proj/terraform.tfvars"} {
+		w := wanted(h, "/usr/bin/tool")
+		w.AllowRead = []string{"/home/me", named}
+		l := plan(t, w)
+		for _, at := range []string{"/home/me/proj/.aws/config", "/home/me/proj/.vscode/mcp.json", "/home/me/proj/terraform.tfvars"} {
+			want := "masked"
+			if within(named, at) {
+				want = at
+			}
+			if got := l.show(h, at); got != want {
+				t.Errorf("where %s is named, %s is %q, want %q", named, at, got, want)
+			}
+		}
+	}
+	// A folder that may be written to is shown as it is where the home is not.
+	w := wanted(h, "/usr/bin/tool")
+	w.AllowWrite = []string{"/home/me/proj"}
+	plan(t, w).want(t, h, map[string]string{"/home/me/proj/terraform.tfvars": "/home/me/proj/terraform.tfvars"})
+	w.AllowRead = []string{"/home/me"}
+	plan(t, w).want(t, h, map[string]string{"/home/me/proj/terraform.tfvars": "masked", "/home/me/proj/x": "/home/me/proj/x"})
 }
 
 // With root: host the same is hidden as with a home that may be read.

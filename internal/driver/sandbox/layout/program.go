@@ -20,6 +20,9 @@ const maxScripts = 4
 // program asks for the command, and for what it needs to run.
 func (p *planner) program() error {
 	real, info, err := p.host.stat(p.w.Command)
+	if p.w.Running != nil && (err != nil || !info.Mode().IsRegular()) {
+		return nil // the program runs without it
+	}
 	if err != nil {
 		return fmt.Errorf("command %s can't be looked at: %w; mend the server's command", p.w.Command, err)
 	}

@@ -77,7 +77,7 @@ func (t *tree) replace(p string, parent *node, name string, n *node) error {
 	t.changed = true
 	old := parent.kids[name]
 	if old != nil && old.kind == isDir && n.kind == isDir {
-		old.mode = max(old.mode, n.mode)
+		old.mode, old.pinned = max(old.mode, n.mode), old.pinned || n.pinned
 		return nil
 	}
 	parent.kids[name] = n
@@ -149,6 +149,7 @@ func (t *tree) open(s spot) error {
 	if err != nil {
 		return err
 	}
+	changed := t.host.changed(s.source)
 	list, err := t.host.readDir(s.source, maxEntries)
 	if errors.Is(err, errMany) {
 		return fmt.Errorf("%s: %w (more than %d), so that nothing can be added to it; make the place in it that is wanted, or choose another", s.source, errMany, maxEntries)
@@ -157,13 +158,13 @@ func (t *tree) open(s spot) error {
 		return err
 	}
 	t.changed = true
+	t.listings = append(t.listings, t.host.listing(s.source, changed, list, t.hidden))
 	n, from := s.node, s.node.from
 	if from == "" {
 		from = s.source
 	}
-	n.kind, n.source, n.from, n.folder, n.write = isDir, "", "", false, false
-	// Whoever sees a part in it must get there.
-	n.mode = info.Mode().Perm() | 0o111 | info.Mode()&fs.ModeSticky
+	n.kind, n.source, n.folder, n.write, n.opened = isDir, "", false, false, true
+	n.mode = openedMode(info)
 	if n.kids == nil {
 		n.kids = map[string]*node{}
 	}
@@ -190,6 +191,12 @@ func (t *tree) open(s spot) error {
 		}
 	}
 	return nil
+}
+
+// openedMode is the mode of a directory whose entries are parts: the program must be
+// able to get to them.
+func openedMode(info fs.FileInfo) fs.FileMode {
+	return info.Mode().Perm() | 0o111 | info.Mode()&fs.ModeSticky
 }
 
 // ensure makes a directory of our own, unless there is a directory already.

@@ -8,6 +8,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/tine-mcp/tine/internal/config/keyplaces"
 )
 
 // A secret is a path of the host that must not be seen.
@@ -62,9 +64,25 @@ func (p *planner) findSecrets() []secret {
 		add(secret{path: at, deny: true, what: "deny_read"})
 	}
 	for i, home := range p.w.Homes {
-		for _, name := range ofHome {
-			for _, at := range p.glob(path.Join(home, name)) {
-				add(secret{path: at, deny: true, what: "home"})
+		real, _, err := p.host.real(home)
+		for _, name := range keyplaces.OfHome() {
+			if i == 0 {
+				p.globbed(path.Join(home, name))
+			}
+			for _, at := range p.glob(home, name) {
+				s := secret{path: at, deny: true, what: "home"}
+				if err == nil && real == home && p.absent(home, at) {
+					s.real, s.gone = at, true
+					all = append(all, s)
+					continue
+				}
+				add(s)
+			}
+		}
+		for _, name := range keyplaces.OfStart() {
+			at := path.Join(home, name)
+			if add(secret{path: at, what: "env"}); i == 0 {
+				p.noteAbsent(at)
 			}
 		}
 		if i > 0 {
@@ -75,8 +93,9 @@ func (p *planner) findSecrets() []secret {
 			}
 		}
 	}
-	for _, pattern := range ofSystem {
-		for _, at := range p.glob(pattern) {
+	for _, pattern := range keyplaces.OfSystem() {
+		p.globbed(pattern)
+		for _, at := range p.glob("", pattern) {
 			add(secret{path: at, deny: strings.HasPrefix(at, "/etc/"), what: "system"})
 		}
 	}
@@ -86,7 +105,7 @@ func (p *planner) findSecrets() []secret {
 	for _, at := range []string{"/proc", "/sys", "/dev"} {
 		add(secret{path: at, deny: true, what: "kernel"})
 	}
-	return all
+	return p.hiddenBefore(all)
 }
 
 // linksTo are the places of links that stand for a file: an editor may put the file
@@ -104,8 +123,11 @@ func (p *planner) linksTo(at string) []string {
 
 // locate finds where a secret really is.
 func (p *planner) locate(s secret) (secret, bool) {
-	real, rest, _, err := p.host.follow(s.path)
+	real, rest, links, err := p.host.follow(s.path)
 	s.real = real
+	if s.deny && s.what != "kernel" && s.what != "system" {
+		p.toSecrets = append(p.toSecrets, links...)
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, fs.ErrPermission):
@@ -120,29 +142,69 @@ func (p *planner) locate(s secret) (secret, bool) {
 	return s, s.real != "/"
 }
 
-// glob are the paths of the host that a pattern names, whose last name alone has
-// marks in it.
-func (p *planner) glob(pattern string) []string {
-	dir, name := path.Split(pattern)
+// glob are the paths of the host that a place of keys below top stands for.
+func (p *planner) glob(top, place string) []string {
+	dir, name := path.Split(path.Join(top, place))
 	if !strings.ContainsAny(name, "*?[") {
-		return []string{pattern}
+		return []string{dir + name}
 	}
 	dir = path.Clean(dir)
-	list, known := p.lists[dir]
-	if !known {
-		list, _ = p.host.readDir(dir, 10_000)
-		if p.lists == nil {
-			p.lists = map[string][]fs.DirEntry{}
-		}
-		p.lists[dir] = list
-	}
 	var all []string
-	for _, e := range list {
-		if ok, _ := path.Match(name, e.Name()); ok {
-			all = append(all, path.Join(dir, e.Name()))
+	for entry := range p.list(dir) {
+		if keyplaces.Is(place, entry) {
+			all = append(all, path.Join(dir, entry))
 		}
 	}
+	slices.Sort(all)
 	return all
+}
+
+// maxListed bounds the entries of a directory in which places of keys are looked for.
+const maxListed = 10_000
+
+// list is what a directory has, by name. It is read once, as many places are looked for
+// in few directories; nil where it can't be read.
+func (p *planner) list(dir string) map[string]fs.FileMode {
+	names, known := p.lists[dir]
+	if known {
+		return names
+	}
+	if p.listed == nil {
+		p.listed = map[string]int64{}
+	}
+	p.listed[dir] = p.host.changed(dir)
+	if list, err := p.host.readDir(dir, maxListed); err == nil {
+		names = make(map[string]fs.FileMode, len(list))
+		for _, e := range list {
+			names[e.Name()] = e.Type()
+		}
+	}
+	if p.lists == nil {
+		p.lists = map[string]map[string]fs.FileMode{}
+	}
+	p.lists[dir] = names
+	return names
+}
+
+// absent reports whether it is certain that nothing is at a path below a home whose own
+// path is real: that a directory on the way, which no link leads to, lacks the next name.
+func (p *planner) absent(home, at string) bool {
+	dir := home
+	for _, name := range names(strings.TrimPrefix(at, home)) {
+		list := p.list(dir)
+		if list == nil {
+			return false
+		}
+		kind, there := list[name]
+		if !there {
+			return true
+		}
+		if !kind.IsDir() {
+			return false
+		}
+		dir = path.Join(dir, name)
+	}
+	return false
 }
 
 // masks finds the places of the root at which something secret is seen.
@@ -190,7 +252,9 @@ func (p *planner) named(s secret) bool {
 		switch {
 		case err != nil:
 			return false
-		case s.what == "env" && (w.hint || real == s.real):
+		case w.kept:
+			return false
+		case s.what == "env" && w.hint:
 			return within(real, s.real) && within(p.w.Homes[0], real) && real != p.w.Homes[0]
 		}
 		return !w.hint && real == s.real
@@ -257,7 +321,6 @@ func (p *planner) cover(s secret, b place, at string, is spot) error {
 	if b.node.write || !s.replaceable() || s.what == "env" && !p.worthSplitting(at) {
 		return nil
 	}
-	p.follows(s, b)
 	n := &node{kind: isText}
 	if is.dir() {
 		n = &node{mode: 0o711}
@@ -302,13 +365,15 @@ func (p *planner) keepOut(s secret, b place, at string) error {
 		}
 		parent = path.Dir(parent)
 	}
+	if s.what == "env" && !p.worthSplitting(at) {
+		return nil
+	}
 	if b.node.write {
 		if s.what == "home" && !s.whole || s.what == "config" {
 			return inWritable(s, b)
 		}
 		return fmt.Errorf("it is not there and could appear in %s, which may be written to; create it first, or remove it", b.node.source)
 	}
-	p.follows(s, b)
 	return p.tree.split(parent)
 }
 

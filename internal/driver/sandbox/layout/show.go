@@ -15,6 +15,10 @@ func (p *planner) show(w wish) error {
 	if err == nil || w.hint && (errors.Is(err, errHint) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)) {
 		return nil
 	}
+	if p.w.Running != nil {
+		p.leaveOut(w, err)
+		return nil
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: %s is not there; create it, or remove it from the server's config", w.what, w.path)
 	}
@@ -48,6 +52,9 @@ func (p *planner) tryShow(w wish) error {
 		links = nil
 	}
 	p.links = append(p.links, links...)
+	if w.write {
+		p.toWritable = append(p.toWritable, links...)
+	}
 	s, err := p.tree.look(to)
 	if err != nil {
 		return err
@@ -86,7 +93,7 @@ func (p *planner) showLinks() error {
 // denied finds what forbids to show a path by name.
 func (p *planner) denied(real string, own bool) *secret {
 	for i, s := range p.secrets {
-		if own && s.hidden {
+		if own && (s.hidden || p.aroundHidden(s.real)) {
 			continue
 		}
 		if s.deny && within(s.real, real) || s.whole && s.real == real {
@@ -94,6 +101,12 @@ func (p *planner) denied(real string, own bool) *secret {
 		}
 	}
 	return nil
+}
+
+// aroundHidden reports whether a place is the state folder, in it or above it, as the
+// usual one is a place of keys too.
+func (p *planner) aroundHidden(real string) bool {
+	return slices.ContainsFunc(p.secrets, func(s secret) bool { return s.hidden && (within(s.real, real) || within(real, s.real)) })
 }
 
 func (p *planner) inSecret(real string) bool {

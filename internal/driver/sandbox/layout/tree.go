@@ -31,6 +31,8 @@ type node struct {
 	write  bool        // a bind may be written to
 	text   string      // of a text or a link
 	mode   fs.FileMode // of a directory; 0 where only what is in it matters
+	opened bool        // a directory was a bind, and has its entries as parts
+	pinned bool        // a directory stays, whatever is in it
 	kids   map[string]*node
 }
 
@@ -39,6 +41,9 @@ type tree struct {
 	host    host
 	top     *node
 	changed bool // since the binds were listed
+
+	hidden   []string // paths of secrets, sorted
+	listings []listing
 }
 
 func newTree(h host) *tree { return &tree{host: h, top: &node{}} }
@@ -166,10 +171,10 @@ func (t *tree) parts() []control.Part {
 		case isText:
 			part.Text, part.File = n.text, true
 		case isDir:
-			if len(n.kids) > 0 && (n.mode == 0 || n.mode == 0o755) {
+			if len(n.kids) > 0 && (n.mode == 0 || n.mode == 0o755) && !n.pinned {
 				return // made with what is in it
 			}
-			part.Mode = unixMode(n.mode)
+			part.Mode, part.Of = unixMode(n.mode), t.host.source(n.from)
 		default:
 			return
 		}

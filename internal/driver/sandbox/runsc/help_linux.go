@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,7 +26,9 @@ type helper struct {
 	kids  *kids
 	maps  idmaps
 	nets  networks
+	roots sync.Map // of *madeRoot, by folder: those that are Live
 
+	apart  sync.Mutex // held while a folder for roots is made
 	mu     sync.Mutex
 	boxes  map[string]*box
 	making making
@@ -100,7 +103,7 @@ func (h *helper) serve(req control.Request, files []*os.File) {
 	rep.ID = req.ID
 	if err != nil {
 		rep.Error = err.Error()
-		rep.Gone = errors.Is(err, os.ErrNotExist) && req.Op != control.OpCreate && req.Op != control.OpRoot && req.Op != control.OpRootFile
+		rep.Gone = errors.Is(err, os.ErrNotExist) && !slices.Contains([]string{control.OpCreate, control.OpRoot, control.OpRootFile, control.OpRefresh}, req.Op)
 	}
 	if req.Op == control.OpCreate {
 		h.making.end(req.Sandbox)
@@ -124,12 +127,15 @@ func (h *helper) do(req control.Request, files []*os.File) (rep control.Reply, o
 		err = h.makeRoot(req.Root)
 	case control.OpRootFile:
 		err = h.makeRootFile(req.Root)
+	case control.OpRefresh:
+		err = h.refreshRoot(req.Root)
 	case control.OpShow:
 		err = h.on(req, func(b *box) error { return h.show(b, req.Root) })
 	case control.OpDrop:
 		if req.Network != nil {
 			h.nets.drop(req.Network.Name)
 		} else {
+			h.forgetRoot(req.Root.Dir)
 			err = dropRoot(req.Root.Dir)
 		}
 	case control.OpCreate:

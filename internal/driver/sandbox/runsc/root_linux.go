@@ -27,6 +27,9 @@ func (h *helper) makeRoot(r *control.Root) (err error) {
 	if r == nil || !filepath.IsAbs(r.Dir) {
 		return errors.New("no root is given")
 	}
+	if err := h.setApart(filepath.Dir(r.Dir)); err != nil {
+		return fmt.Errorf("make a place for roots: %w", err)
+	}
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return err
 	}
@@ -38,13 +41,16 @@ func (h *helper) makeRoot(r *control.Root) (err error) {
 			err = errors.Join(err, dropRoot(r.Dir))
 		}
 	}()
-	for _, p := range r.Parts {
-		err := h.addPart(r.Dir, p)
-		if p.Of != "" && errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+	made := &madeRoot{units: make(map[string]madeUnit)}
+	units, masks := unitsOf(r)
+	made.masks = masks
+	for _, u := range units {
+		done, there, err := u.make(h, r.Dir)
 		if err != nil {
-			return fmt.Errorf("%s in the root: %w", p.Path, err)
+			return err
+		}
+		if there {
+			made.units[u.part.Path] = done
 		}
 	}
 	if err := maskAll(r.Dir, r.Masks); err != nil {
@@ -53,13 +59,40 @@ func (h *helper) makeRoot(r *control.Root) (err error) {
 	if err := unix.Mount("", r.Dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
 		return fmt.Errorf("make the root read-only: %w", err)
 	}
-	if r.Open {
-		// A sandbox has copies of this mount, and makes them its followers.
-		if err := unix.Mount("", r.Dir, "", unix.MS_SHARED, ""); err != nil {
+	// A sandbox has copies of these mounts, and makes them its followers. A mount goes
+	// away in a sandbox only when all that is mounted in it does.
+	shared := uintptr(0)
+	switch {
+	case r.Live:
+		h.keepRoot(r.Dir, made)
+		shared = unix.MS_SHARED | unix.MS_REC
+	case r.Open:
+		shared = unix.MS_SHARED
+	}
+	if shared != 0 {
+		if err := unix.Mount("", r.Dir, "", shared, ""); err != nil {
 			return fmt.Errorf("keep the root open: %w", err)
 		}
 	}
 	return nil
+}
+
+// setApart makes a folder one whose mounts no bind of a folder above it takes along.
+// Each root that shows such a folder would have all roots before it in it, and what
+// is mounted there twice could not be taken away.
+func (h *helper) setApart(dir string) error {
+	h.apart.Lock()
+	defer h.apart.Unlock()
+	if mounted(dir) {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
+		return err
+	}
+	return unix.Mount("", dir, "", unix.MS_UNBINDABLE, "")
 }
 
 // maxRootFile bounds what is read of a root that comes in a file.
@@ -67,20 +100,29 @@ const maxRootFile = 4 << 20
 
 // makeRootFile is makeRoot for a root that is too large for a packet.
 func (h *helper) makeRootFile(r *control.Root) error {
+	root, err := readRoot(r)
+	if err != nil {
+		return err
+	}
+	return h.makeRoot(root)
+}
+
+// readRoot reads a root that comes in a file.
+func readRoot(r *control.Root) (*control.Root, error) {
 	if r == nil || !filepath.IsAbs(r.File) {
-		return errors.New("no root is given")
+		return nil, errors.New("no root is given")
 	}
 	f, err := os.Open(r.File)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer f.Close()
 	var root control.Root
 	if err := json.NewDecoder(io.LimitReader(f, maxRootFile)).Decode(&root); err != nil {
-		return fmt.Errorf("read the root: %w", err)
+		return nil, fmt.Errorf("read the root: %w", err)
 	}
 	root.Dir = r.Dir
-	return h.makeRoot(&root)
+	return &root, nil
 }
 
 // within is where a path of the root is. Whoever wrote the list of parts saw to
@@ -119,39 +161,59 @@ func (h *helper) addPart(root string, p control.Part) error {
 // bind shows a file or directory of the host at a place of the root, with
 // everything that is mounted below it.
 func (h *helper) bind(p control.Part, to string) error {
-	info, err := os.Stat(p.Source)
+	tree, err := h.take(p)
 	if err != nil {
 		return err
-	}
-	if info.IsDir() {
-		err = os.MkdirAll(to, 0o755)
-	} else if _, there := os.Lstat(to); there != nil {
-		err = os.WriteFile(to, nil, 0o644)
-	}
-	if err != nil {
-		return err
-	}
-	tree, err := unix.OpenTree(unix.AT_FDCWD, p.Source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
-	if err != nil {
-		return fmt.Errorf("take %s: %w", p.Source, err)
 	}
 	defer unix.Close(tree)
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
-	if !p.Write {
-		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
-	}
-	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
-		return fmt.Errorf("protect %s: %w", p.Source, err)
-	}
-	if p.Owner != nil {
-		if err := h.maps.apply(tree, *p.Owner); err != nil {
-			return fmt.Errorf("give %s to the user inside: %w", p.Source, err)
-		}
+	if err := place(tree, to); err != nil {
+		return err
 	}
 	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, to, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return fmt.Errorf("show %s: %w", p.Source, err)
 	}
 	return nil
+}
+
+// place makes something that a tree can be mounted on, where there is nothing.
+func place(tree int, to string) error {
+	var s unix.Stat_t
+	if err := unix.Fstat(tree, &s); err != nil {
+		return err
+	}
+	if s.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return os.MkdirAll(to, 0o755)
+	}
+	if _, there := os.Lstat(to); there != nil {
+		return os.WriteFile(to, nil, 0o644)
+	}
+	return nil
+}
+
+// take returns the mount of a part, which is nowhere yet.
+func (h *helper) take(p control.Part) (tree int, err error) {
+	tree, err = unix.OpenTree(unix.AT_FDCWD, p.Source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err != nil {
+		return -1, fmt.Errorf("take %s: %w", p.Source, err)
+	}
+	defer func() {
+		if err != nil {
+			unix.Close(tree)
+		}
+	}()
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
+	if !p.Write {
+		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+	}
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+		return -1, fmt.Errorf("protect %s: %w", p.Source, err)
+	}
+	if p.Owner != nil {
+		if err := h.maps.apply(tree, *p.Owner); err != nil {
+			return -1, fmt.Errorf("give %s to the user inside: %w", p.Source, err)
+		}
+	}
+	return tree, nil
 }
 
 // maskAll covers paths with something empty that nobody may read. What is not
@@ -192,11 +254,7 @@ func maskAll(root string, masks []string) error {
 		if info.IsDir() {
 			cover = dir
 		}
-		if err := unix.Mount(cover, at, "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("mask %s: %w", m, err)
-		}
-		// Who has the number of root inside owns it.
-		if err := unix.Mount("", at, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		if err := coverWith(cover, at); err != nil {
 			return fmt.Errorf("mask %s: %w", m, err)
 		}
 		var was, is unix.Stat_t
@@ -207,10 +265,31 @@ func maskAll(root string, masks []string) error {
 	return nil
 }
 
+// coverWith mounts a mask. It is read-only before it is anywhere, since sandboxes
+// that follow the root have copies, and since a program with the number of root
+// inside owns what is below the mask.
+func coverWith(cover, at string) error {
+	tree, err := unix.OpenTree(unix.AT_FDCWD, cover, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC, Propagation: unix.MS_PRIVATE}
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil {
+		return err
+	}
+	return unix.MoveMount(tree, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH)
+}
+
 // dropRoot takes a root away. Sandboxes that have it go on.
 func dropRoot(dir string) error {
 	if !strings.HasPrefix(dir, "/") {
 		return errors.New("no root is given")
+	}
+	// First, or what is taken away here would be taken away from its sandboxes. What
+	// is no mount is none that could be.
+	if err := unix.Mount("", dir, "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("take the root away: %w", err)
 	}
 	err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {

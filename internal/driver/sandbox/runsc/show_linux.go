@@ -29,14 +29,7 @@ func (h *helper) show(b *box, r *control.Root) (err error) {
 	if err := unix.Statx(unix.AT_FDCWD, r.Dir, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO, &at); err != nil || at.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
 		return errors.Join(errors.New("its root was not kept open"), err)
 	}
-	defer func() {
-		// First, or taking it away here would take it away there.
-		apart := unix.Mount("", r.Dir, "", unix.MS_REC|unix.MS_PRIVATE, "")
-		if apart != nil {
-			apart = fmt.Errorf("close the root: %w", apart)
-		}
-		err = errors.Join(err, apart, dropRoot(r.Dir))
-	}()
+	defer func() { err = errors.Join(err, dropRoot(r.Dir)) }()
 	for _, p := range r.Parts {
 		if p.Source == "" || p.Inside == "" {
 			return fmt.Errorf("%s in the root: there is nothing to show", p.Path)

@@ -1,0 +1,16 @@
+package layout
+
+import (
+	"syscall"
+	"time"
+)
+
+// changedAt is the change time of a path. No program can set it, unlike the time of
+// modification, which a copy may take over.
+func changedAt(path string) (at time.Time, ok bool) {
+	var s syscall.Stat_t
+	if syscall.Lstat(path, &s) != nil {
+		return time.Time{}, false
+	}
+	return time.Unix(s.Ctim.Unix()), true
+}
