@@ -58,7 +58,7 @@ func (s *Suite) carryOut(text string) (driver.Handle, error) {
 	if err != nil {
 		return driver.Handle{}, err
 	}
-	p := &Peer{link: link}
+	p := NewPeer(inst, link)
 	if _, err := p.TryCall(c, "echo", map[string]any{"text": "mine"}); err != nil {
 		return driver.Handle{}, err
 	}
@@ -73,6 +73,7 @@ func (s *Suite) carryOut(text string) (driver.Handle, error) {
 		}
 	}
 	if o.Torn {
+		defer needed(inst)()
 		if err := link.Stream.WriteFrame(c, callFrame("clog", "spill", map[string]any{"bytes": 4 << 20})); err != nil {
 			return driver.Handle{}, err
 		}
@@ -183,7 +184,7 @@ func (s *Suite) testAdoptTorn(t *testing.T) {
 	if err != nil {
 		t.Fatalf("dial: %v", err)
 	}
-	p := &Peer{link: link}
+	p := NewPeer(inst, link)
 	if !s.Unheard {
 		if _, err := p.answer("clog"); err != nil {
 			t.Fatalf("what the dead gateway did not read: %v", err)

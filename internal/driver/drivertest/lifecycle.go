@@ -94,7 +94,7 @@ func (s *Suite) testMany(t *testing.T) {
 				t.Errorf("dial: %v", err)
 				return
 			}
-			p := &Peer{link: link}
+			p := NewPeer(inst, link)
 			if err := p.shakeHands(ctx(t)); err != nil {
 				t.Errorf("initialize: %v", err)
 				return
@@ -281,6 +281,7 @@ func (s *Suite) testCrash(t *testing.T) {
 // What a server said before it died is read, though it is dead by then.
 func (s *Suite) testLastMessage(t *testing.T) {
 	inst := s.Start(t, s.New(0))
+	defer needed(inst)()
 	p := Dial(t, inst)
 	for _, f := range [][]byte{callFrame("a", "echo", map[string]any{"text": "last"}), callFrame("b", "exit", nil)} {
 		if err := p.link.Stream.WriteFrame(ctx(t), f); err != nil {

@@ -111,12 +111,19 @@ func (p *Peer) request(ctx context.Context, method string, params any) (json.Raw
 	return p.answer(id)
 }
 
+// needed keeps an instance from being parked until release is called.
+func needed(inst driver.Instance) (release func()) {
+	parker, ok := inst.(driver.Parker)
+	if !ok {
+		return func() {}
+	}
+	parker.Need(1)
+	return func() { parker.Need(-1) }
+}
+
 // answer reads until the answer with that id.
 func (p *Peer) answer(id string) (json.RawMessage, error) {
-	if parker, ok := p.inst.(driver.Parker); ok {
-		parker.Need(1)
-		defer parker.Need(-1)
-	}
+	defer needed(p.inst)()
 	stuck := time.AfterFunc(patience, func() { p.link.Stream.Close() })
 	defer stuck.Stop()
 	for {

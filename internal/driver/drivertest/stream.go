@@ -34,6 +34,7 @@ func blocked(c context.Context, link driver.Stream) error {
 
 func (s *Suite) testStopWhileWriting(t *testing.T) {
 	inst := s.Start(t, s.New(0))
+	defer needed(inst)()
 	p := Dial(t, inst)
 	clog(t, p)
 	failed := make(chan error)
@@ -72,6 +73,7 @@ func (s *Suite) testStopWhileReading(t *testing.T) {
 
 func (s *Suite) testCallers(t *testing.T) {
 	inst := s.Start(t, s.New(0))
+	defer needed(inst)()
 	p := Dial(t, inst)
 	const callers, calls = 16, 30
 	var wg sync.WaitGroup
@@ -163,6 +165,7 @@ func (s *Suite) testHuge(t *testing.T) {
 
 func (s *Suite) testEndless(t *testing.T) {
 	inst := s.Start(t, s.New(1<<20))
+	defer needed(inst)()
 	p := Dial(t, inst)
 	if err := p.link.Stream.WriteFrame(ctx(t), callFrame("e", "endless", nil)); err != nil {
 		t.Fatal(err)
@@ -182,7 +185,9 @@ func (s *Suite) testEndless(t *testing.T) {
 }
 
 func (s *Suite) testNotReading(t *testing.T) {
-	p := Dial(t, s.Start(t, s.New(0)))
+	inst := s.Start(t, s.New(0))
+	defer needed(inst)()
+	p := Dial(t, inst)
 	for range 2 {
 		clog(t, p)
 		c, cancel := context.WithCancel(context.Background())
