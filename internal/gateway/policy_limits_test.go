@@ -215,7 +215,7 @@ func TestRateIsFair(t *testing.T) {
 		came <- argument(in)
 		writeResult(w, in, done)
 	})
-	w := open(t, twoPeople+servers("a", `{url: "`+up.URL+`", policy: {rate: {calls: 0.001, burst: 1}, concurrency: {wait: 1m}}}`))
+	w := open(t, twoPeople+servers("a", `{url: "`+up.URL+`", policy: {rate: {calls: 0.001, burst: 1}, concurrency: {calls: 1, wait: 1m}}}`)) // one by one, so that they come in the order of their turns
 	var answers []<-chan *reply
 	answers = append(answers, w.callAs(t, "ada0", asAda...))
 	take(t, came)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -186,7 +187,7 @@ func (u *Upstream) settle(a *attempt) bool {
 }
 
 // memoryWait is how long a driver may take to see that what a call failed by was
-// the end of an instance, with its memory.
+// the end of an instance.
 const memoryWait = 5 * time.Second
 
 // diedOf says what an instance died of, where it has and that is known already.
@@ -222,8 +223,11 @@ func deathOf(inst driver.Instance, pipe bool, err error) error {
 		return err
 	}
 	wait := 100 * time.Millisecond
-	if pipe {
-		wait = time.Second // it is as dead as its pipe, and an engine may take a while to say so
+	switch {
+	case pipe && errors.Is(err, io.EOF):
+		wait = memoryWait // it is as dead as its pipe, and an engine may take a while to say so
+	case pipe:
+		wait = time.Second
 	}
 	select {
 	case <-inst.Done():
