@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +24,9 @@ import (
 
 // followWait is how long a message to a sandbox waits until its root is up to date.
 const followWait = 10 * time.Second
+
+// followTries is how often a plan is begun anew because the host has changed meanwhile.
+const followTries = 5
 
 // followMend is what to do about a sandbox that can't follow the host.
 const followMend = "undo that, open a new session, or restart the gateway"
@@ -52,12 +56,19 @@ func (i *instance) catchUp(ctx context.Context) {
 		r.inTrouble(fmt.Errorf("bring its root up to date: %w", ctx.Err()))
 		return
 	}
-	at := time.Now()
-	now, behind := r.behind()
-	if !behind {
-		return
+	var now looks
+	var p *plan
+	var err error
+	for range followTries {
+		at, behind := time.Now(), false
+		if now, behind = r.behind(); !behind {
+			return
+		}
+		// What is gone by now was there a moment ago: the host is in the middle of it.
+		if p, err = i.replan(ctx, now, at); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
 	}
-	p, err := i.replan(ctx, now, at)
 	if err == nil {
 		err = errors.Join(slices.Concat(p.looks.layout.Refused, []error{i.d.roots.refresh(ctx, r, p)})...)
 	} else {

@@ -244,6 +244,95 @@ func TestFollowsADeniedLink(t *testing.T) {
 	f.follows("new")
 }
 
+// TestStartsLeaveHiddenWhatIs starts another sandbox with the same root when a link that
+// deny_read names leads elsewhere: what it led to stays hidden from the one that runs.
+func TestStartsLeaveHiddenWhatIs(t *testing.T) {
+	var spec func(s *driver.Spec)
+	f := newFollower(t, func(p *prison) {
+		p.put(t, "srv/notes/one", p.canary)
+		must(t, os.Symlink("one", p.at("srv/notes/secret")))
+	}, func(s *driver.Spec, p *prison) {
+		s.Sandbox.DenyRead = append(s.Sandbox.DenyRead, p.at("srv/notes/secret"))
+		box := *s.Sandbox
+		spec = func(s *driver.Spec) { s.Sandbox = &box }
+	})
+	f.leaks(t, f.cell, f.at("srv/notes/one"))
+	f.put(t, "srv/notes/two", f.canary)
+	must(t, os.Symlink("two", f.at("srv/next")), os.Rename(f.at("srv/next"), f.at("srv/notes/secret")))
+	f.leaks(t, f.cell, f.at("srv/notes/one"), f.at("srv/notes/two"))
+	other := f.enter(t, spec)
+	f.leaks(t, other, f.at("srv/notes/two"))
+	f.leaks(t, f.cell, f.at("srv/notes/one"), f.at("srv/notes/two"))
+	f.follows("new")
+	f.leaks(t, f.cell, f.at("srv/notes/one"), f.at("srv/notes/two"))
+}
+
+// TestFollowsAFolderThatBecomesALink puts a link in the place of a folder in which
+// something is hidden, and takes that back when another sandbox has started.
+func TestFollowsAFolderThatBecomesALink(t *testing.T) {
+	var spec func(s *driver.Spec)
+	f := newFollower(t, func(p *prison) {
+		p.put(t, "srv/notes/deep/er/key", p.canary)
+		p.put(t, "srv/notes/deep/er/keys/key", p.canary)
+		p.put(t, "srv/notes/deep/er/plain", "plain")
+	}, func(s *driver.Spec, p *prison) {
+		s.Sandbox.DenyRead = append(s.Sandbox.DenyRead, p.at("srv/notes/deep/er/key"), p.at("srv/notes/deep/er/keys"))
+		box := *s.Sandbox
+		spec = func(s *driver.Spec) { s.Sandbox = &box }
+	})
+	check := func(c *cell, names ...string) {
+		t.Helper()
+		for _, name := range names {
+			at := f.at("srv/notes/" + name + "/er")
+			if got := c.gets(t, "read", "path", at+"/plain"); got != "plain" {
+				t.Errorf("%s has %q", name, got)
+			}
+			f.leaks(t, c, at+"/key", at+"/keys/key", at+"/keys")
+		}
+	}
+	check(f.cell, "deep")
+	must(t, os.Rename(f.at("srv/notes/deep"), f.at("srv/notes/real")), os.Symlink("real", f.at("srv/notes/deep")))
+	check(f.cell, "deep", "real")
+	check(f.enter(t, spec), "deep", "real")
+	check(f.cell, "deep", "real")
+	must(t, os.Remove(f.at("srv/notes/deep")), os.Rename(f.at("srv/notes/real"), f.at("srv/notes/deep")))
+	check(f.cell, "deep")
+	f.follows("new")
+	f.quiet()
+}
+
+// TestFoldersKeepModeAndOwner hides something in a folder that the program may not
+// enter: it may not enter it then either.
+func TestFoldersKeepModeAndOwner(t *testing.T) {
+	closed := "EACCES"
+	if os.Geteuid() != 0 {
+		closed = "private" // the program is whoever runs the gateway
+	}
+	f := newFollower(t, func(p *prison) {
+		p.put(t, "srv/notes/priv/in/key", p.canary)
+		p.put(t, "srv/notes/priv/in/file", "private")
+		must(t, os.Chmod(p.at("srv/notes/priv"), 0o700))
+	}, func(s *driver.Spec, p *prison) {
+		s.Sandbox.DenyRead = append(s.Sandbox.DenyRead, p.at("srv/notes/priv/in/key"))
+	})
+	private := func(want string) {
+		t.Helper()
+		f.reads("srv/notes/priv/in/file", want)
+		f.leaks(t, f.cell, f.at("srv/notes/priv/in/key"))
+	}
+	private(closed)
+	must(t, os.Chmod(f.at("srv/notes/priv"), 0o755))
+	private("private")
+	must(t, os.Chmod(f.at("srv/notes/priv"), 0o700))
+	private(closed)
+	if closed == "EACCES" {
+		must(t, os.Chown(f.at("srv/notes/priv"), 1000, 0)) // the program's number
+		private("private")
+	}
+	f.follows("new")
+	f.quiet()
+}
+
 // TestFollowsBesideWhatItWrites takes away a folder that the sandbox may write to: it
 // keeps what it has, says so once, and all else is followed.
 func TestFollowsBesideWhatItWrites(t *testing.T) {

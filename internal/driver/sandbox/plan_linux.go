@@ -64,11 +64,19 @@ type mount struct {
 
 // plan works out what a spec asks for. It fetches packages where they are missing.
 func (d *Driver) plan(ctx context.Context, spec driver.Spec) (*plan, error) {
-	return d.planFrom(ctx, spec, nil, nil)
+	p, err := d.planFrom(ctx, spec, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	// Sandboxes share a root: what is hidden from one that runs stays so.
+	if before := d.roots.layout(p.rootID); before != nil && !p.looks.layout.Hides(before) {
+		return d.planFrom(ctx, spec, nil, before)
+	}
+	return p, nil
 }
 
-// planFrom is plan for a sandbox that runs: it was started with another plan, and its
-// root has a layout by now.
+// planFrom is plan for a sandbox that runs, which was started with another plan, and
+// for one whose root has a layout.
 func (d *Driver) planFrom(ctx context.Context, spec driver.Spec, begun *plan, before *layout.Layout) (*plan, error) {
 	if spec.Sandbox == nil {
 		return nil, errors.New("it has no sandbox in its config; set sandbox: true")
@@ -88,16 +96,20 @@ func (d *Driver) planFrom(ctx context.Context, spec driver.Spec, begun *plan, be
 		UID: p.uid, GID: p.gid, Hostname: hostname(p.box), Network: p.box.Network == config.NetworkHost,
 	}
 	var seen *sight
-	if begun == nil {
-		seen, err = d.see(ctx, filled, want)
-	} else {
-		want.Running, want.Before = begun.looks.layout, before
-		seen, err = d.look(filled, begun.run, want)
+	var run *command
+	if begun != nil {
+		run, want.Running = begun.run, begun.looks.layout
+	} else if seen, err = d.see(ctx, filled, want); err == nil {
+		run = seen.run
+	}
+	if err == nil && (begun != nil || before != nil) {
+		want.Before = before
+		seen, err = d.look(filled, run, want)
 	}
 	if err != nil {
 		return nil, err
 	}
-	run, l := seen.run, seen.layout
+	l := seen.layout
 	p.run, p.args, p.cwd = run, run.args, filled.Cwd
 	switch {
 	case p.cwd == "" && spec.Workspace != nil:

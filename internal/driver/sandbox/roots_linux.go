@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver/sandbox/control"
+	"github.com/tine-mcp/tine/internal/driver/sandbox/layout"
 )
 
 // roots are the root directories that helpers have put together, each for every
@@ -109,6 +110,20 @@ func (r *roots) use(ctx context.Context, key rootKey) *rootRef {
 	}
 	made.users.Add(1)
 	return &rootRef{root: made}
+}
+
+// layout is that of a root with some digest that sandboxes have; nil where none has.
+func (r *roots) layout(digest string) *layout.Layout {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, made := range r.made {
+		if key.digest == digest && made.users.Load() > 0 && !key.helper.over() {
+			made.mu.Lock()
+			defer made.mu.Unlock()
+			return made.looks.layout
+		}
+	}
+	return nil
 }
 
 // dropUnused takes away the roots of a helper that no sandbox has any more, as of a

@@ -88,9 +88,17 @@ type Part struct {
 	Mode   uint32 `json:"mode,omitempty"`   // of a directory or Text; default 0755 and 0644
 	Write  bool   `json:"write,omitempty"`  // Source may be written to
 	Owner  *Owner `json:"owner,omitempty"`  // who owns Source inside
+	Like   *Like  `json:"like,omitempty"`   // whose owner a directory has
 	// Of is the directory of the host that was to be seen, where Source is only an
 	// entry of it, as it was found: one that is gone by now is left out.
 	Of string `json:"of,omitempty"`
+}
+
+// Like is a directory of the host, and who owns it outside.
+type Like struct {
+	Path string `json:"path"`
+	UID  uint32 `json:"uid"`
+	GID  uint32 `json:"gid"`
 }
 
 // Owner says that what is the host's UID and GID is another's inside, and the

@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"io/fs"
 	"syscall"
 	"time"
 )
@@ -13,4 +14,12 @@ func changedAt(path string) (at time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	return time.Unix(s.Ctim.Unix()), true
+}
+
+// ownerOf are the numbers of who owns something.
+func ownerOf(info fs.FileInfo) (uid, gid uint32) {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return s.Uid, s.Gid
+	}
+	return 0, 0
 }

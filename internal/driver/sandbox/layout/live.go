@@ -60,7 +60,8 @@ func (l *Layout) Links() []string {
 }
 
 // Changed reports whether an entry of a folder that is shown entry by entry came or
-// went, or became something else, or such a folder got another mode.
+// went, or became something else, or such a folder got another mode or
+// owner.
 func (l *Layout) Changed() bool {
 	return !l.Untouched() && !l.Lists(l.AsNow())
 }
@@ -117,12 +118,13 @@ func settledAt(at time.Time) int64 {
 // outside is the host without moves: a part names its source as it is there.
 func (l *Layout) outside() host { return host{root: l.host.root} }
 
-// listing has the mode of a folder, the names in it and what they are, without what is
+// listing has the mode and the owner of a folder, the names in it and what they are, without what is
 // hidden: that is not shown, whatever becomes of it.
 func (h host) listing(dir string, changed int64, list []fs.DirEntry, hidden []string) listing {
 	var all strings.Builder
 	if info, err := h.lstat(dir); err == nil {
-		fmt.Fprintf(&all, "%o\n", openedMode(info))
+		uid, gid := ownerOf(info)
+		fmt.Fprintf(&all, "%o %d %d\n", openedMode(info), uid, gid)
 	}
 	for _, e := range list {
 		at := path.Join(dir, e.Name())

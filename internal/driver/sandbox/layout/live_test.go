@@ -61,3 +61,34 @@ func TestATimeTellsOnlyLater(t *testing.T) {
 		t.Error("/usr has no time")
 	}
 }
+
+// TestWhatGoesWhileItIsPlanned takes away what must be hidden when it was found, before
+// it is: it may be back when the root is made, and must not be seen then.
+func TestWhatGoesWhileItIsPlanned(t *testing.T) {
+	for name, gone := range map[string]string{"the file": "/srv/data/in/secret", "its folder": "/srv/data/in", "all": "/srv/data"} {
+		t.Run(name, func(t *testing.T) {
+			h := machine(t, "/srv/data/in/secret", "/srv/data/in/plain")
+			w := wanted(h, "/usr/bin/tool")
+			w.AllowRead, w.DenyRead = []string{"/srv/data"}, []string{"/srv/data/in/secret"}
+			p, err := newPlanner(w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.given()
+			if err := p.showAll(); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(h.at(gone), h.at("/srv/away")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.masks(); err != nil {
+				return // there is no root then
+			}
+			for _, b := range p.binds() {
+				if within(b.node.source, "/srv/data/in/secret") {
+					t.Errorf("%s is shown as a whole, with what is hidden", b.node.source)
+				}
+			}
+		})
+	}
+}

@@ -8,6 +8,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/tine-mcp/tine/internal/driver/sandbox/control"
 )
 
 // put puts a part at a path, whose links in the root are followed but for the
@@ -165,6 +167,11 @@ func (t *tree) open(s spot) error {
 	}
 	n.kind, n.source, n.folder, n.write, n.opened = isDir, "", false, false, true
 	n.mode = openedMode(info)
+	uid, gid := ownerOf(info)
+	n.like = &control.Like{Path: t.host.source(s.source), UID: uid, GID: gid}
+	if n.from == "" {
+		n.mode |= 0o111 // it was asked for, and the program must be able to get to what is in it
+	}
 	if n.kids == nil {
 		n.kids = map[string]*node{}
 	}
@@ -193,10 +200,9 @@ func (t *tree) open(s spot) error {
 	return nil
 }
 
-// openedMode is the mode of a directory whose entries are parts: the program must be
-// able to get to them.
+// openedMode is the mode of a directory whose entries are parts.
 func openedMode(info fs.FileInfo) fs.FileMode {
-	return info.Mode().Perm() | 0o111 | info.Mode()&fs.ModeSticky
+	return info.Mode() & (fs.ModePerm | fs.ModeSticky)
 }
 
 // ensure makes a directory of our own, unless there is a directory already.

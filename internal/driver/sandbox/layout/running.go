@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 	"syscall"
@@ -90,14 +91,33 @@ func (p *planner) hiddenBefore(secrets []secret) []secret {
 		found[s.real] = true
 	}
 	for _, s := range p.w.Before.secrets {
-		if found[s.real] || s.whole || s.what == "system" || s.what == "kernel" {
+		if found[s.real] || !s.lasts() {
 			continue
 		}
-		_, err := p.host.lstat(s.real)
-		s.gone = err != nil
-		secrets = append(secrets, s)
+		real, rest, _, err := p.host.follow(s.real)
+		if s.gone = err != nil; s.gone {
+			real = path.Join(real, path.Join(rest...))
+		}
+		if s.real = real; !found[real] {
+			secrets = append(secrets, s)
+		}
 	}
 	return secrets
+}
+
+// lasts reports whether a secret is hidden for as long as a root has sandboxes.
+func (s *secret) lasts() bool { return !s.whole && s.what != "system" && s.what != "kernel" }
+
+// Hides reports whether all that another layout hides, and that is there, is hidden by
+// this one too.
+func (l *Layout) Hides(other *Layout) bool {
+	return !slices.ContainsFunc(other.secrets, func(s secret) bool {
+		if _, found := slices.BinarySearch(l.hidden, s.real); found || !s.lasts() {
+			return false
+		}
+		_, err := l.host.lstat(s.real)
+		return err == nil
+	})
 }
 
 // leaveOut notes that something is not shown to a sandbox that runs.

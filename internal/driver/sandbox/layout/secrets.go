@@ -291,11 +291,11 @@ func (p *planner) mask(s secret, real string, masked []string) ([]string, error)
 			return nil, err
 		}
 		switch {
-		case s.gone && is.missing():
+		case is.missing(): // or the host has taken it away since the secrets were found
 			if err := p.keepOut(s, b, at); err != nil {
 				return nil, err
 			}
-		case is.missing() || is.source != want:
+		case is.source != want:
 			// Another part is in front of it.
 		case is.node != nil && len(is.node.kids) > 0:
 			if err := p.tree.set(at, &node{mode: 0o711}); err != nil {

@@ -25,14 +25,15 @@ const (
 // A node is one place of the root.
 type node struct {
 	kind   kind
-	source string      // of a bind, a real path of the host
-	from   string      // of what a bind was split into, the source of that
-	folder bool        // a bind is of a directory
-	write  bool        // a bind may be written to
-	text   string      // of a text or a link
-	mode   fs.FileMode // of a directory; 0 where only what is in it matters
-	opened bool        // a directory was a bind, and has its entries as parts
-	pinned bool        // a directory stays, whatever is in it
+	source string        // of a bind, a real path of the host
+	from   string        // of what a bind was split into, the source of that
+	folder bool          // a bind is of a directory
+	write  bool          // a bind may be written to
+	text   string        // of a text or a link
+	mode   fs.FileMode   // of a directory; 0 where only what is in it matters
+	opened bool          // a directory was a bind, and has its entries as parts
+	like   *control.Like // of such a directory, the one of the host
+	pinned bool          // a directory stays, whatever is in it
 	kids   map[string]*node
 }
 
@@ -174,7 +175,7 @@ func (t *tree) parts() []control.Part {
 			if len(n.kids) > 0 && (n.mode == 0 || n.mode == 0o755) && !n.pinned {
 				return // made with what is in it
 			}
-			part.Mode, part.Of = unixMode(n.mode), t.host.source(n.from)
+			part.Mode, part.Of, part.Like = unixMode(n.mode), t.host.source(n.from), n.like
 		default:
 			return
 		}

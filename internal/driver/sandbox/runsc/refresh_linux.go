@@ -246,7 +246,7 @@ func (m *madeRoot) remove(root, at string, want map[string]*unit) error {
 	case errors.Is(err, fs.ErrNotExist):
 		err = nil
 	}
-	for dir := filepath.Dir(at); err == nil && dir != "/" && want[dir] == nil; dir = filepath.Dir(dir) {
+	for dir := filepath.Dir(at); err == nil && dir != "/" && (want[dir] == nil || !isFolder(want[dir].part)); dir = filepath.Dir(dir) {
 		if _, made := m.units[dir]; made || os.Remove(within(root, dir)) != nil {
 			break
 		}

@@ -155,7 +155,21 @@ func (h *helper) addPart(root string, p control.Part) error {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
 	}
-	return os.Chmod(to, mode)
+	return errors.Join(os.Chmod(to, mode), ownAs(to, p.Like))
+}
+
+// ownAs gives a directory to whom one of the host belongs, unless that is gone or
+// somebody whom this user namespace does not know.
+func ownAs(to string, like *control.Like) error {
+	var s unix.Stat_t
+	if like == nil || unix.Stat(like.Path, &s) != nil {
+		return nil
+	}
+	err := os.Lchown(to, int(s.Uid), int(s.Gid))
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) {
+		return nil
+	}
+	return err
 }
 
 // bind shows a file or directory of the host at a place of the root, with
