@@ -92,7 +92,7 @@ func TestNestedCalls(t *testing.T) {
 				}
 				res, err = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "call_backend_tool", Arguments: json.RawMessage(
 					fmt.Sprintf(`{"session_id":%q,"backend_name_ref":%q,"tool_name":"fail"}`, s.ID, backend))})
-				if err != nil || !res.IsError || len(res.Meta) > 0 && res.Meta["tine/error"] != nil || !strings.Contains(textOf(t, res), `"isError":true`) {
+				if err != nil || res.IsError || len(res.Meta) > 0 && res.Meta["tine/error"] != nil || !strings.Contains(textOf(t, res), `"isError":true`) {
 					t.Errorf("a tool's own failure: %+v, %v", res, err)
 				}
 			})
