@@ -94,9 +94,11 @@ func TestRelayed(t *testing.T) {
 			cs := connect(t, era, s)
 			// A tool's own error is no error of call_backend_tool.
 			for _, tt := range []struct{ says, want string }{
-				{`{"content":[],"id":12345678901234567890,"later":{"x":null}}`, `{"content":[],"id":12345678901234567890,"later":{"x":null}}`},
+				{`{"content":[],"id":12345678901234567890,"later":{"x":null}}`, `{"content":[],"id":12345678901234567890,"later":{"x":null},"isError":false}`},
+				{`{ }`, `{"isError":false}`},
+				{`{"content":[], "isError": false}`, `{"content":[], "isError": false}`},
 				{`{"content":[{"type":"text","text":"no"}],"isError":true,"_meta":null}`, `{"content":[{"type":"text","text":"no"}],"isError":true}`},
-				{`{"resultType":"complete","content":[]}`, `{"resultType":"complete","content":[]}`},
+				{`{"resultType":"complete","content":[]}`, `{"resultType":"complete","content":[],"isError":false}`},
 			} {
 				s.says = tt.says
 				res := call(t, cs, "call_backend_tool", `{"backend_name_ref":"notes","tool_name":"x"}`)
