@@ -278,7 +278,7 @@ func memberError(server, doing string, err error) error {
 	case errors.Is(err, driver.ErrUnfit):
 		e.Kind, e.Status, e.Retryable = api.KindRefused, http.StatusConflict, false
 	case errors.Is(err, driver.ErrFinal):
-		e.Retryable = false
+		e.Retryable, e.Final = false, true
 	}
 	return e
 }

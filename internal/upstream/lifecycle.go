@@ -258,7 +258,7 @@ func (u *Upstream) Conn(ctx context.Context) (*Conn, error) {
 				}
 				if final {
 					err := failure(api.KindInfrastructure, u.Server(), false, "%s", reason)
-					err.Words, err.Own = words, u.alone()
+					err.Words, err.Own, err.Final = words, u.alone(), true
 					return nil, err
 				}
 				if wait > time.Second {
@@ -478,7 +478,7 @@ func (u *Upstream) failed(err error) error {
 			ours.Kind, ours.Retryable = api.KindLost, false // the next attempt begins anew
 			lost = true
 		}
-		ours.Own = u.alone()
+		ours.Own, ours.Final = u.alone(), !ours.Retryable && !lost
 	}
 	if u.closed {
 		return ours

@@ -67,6 +67,8 @@ func (r *retry) harmless(ctx context.Context, req *upstream.Request, err error) 
 	}
 	e, unsent := kindOf(err), upstream.Unsent(err)
 	switch {
+	case e.Final:
+		return false
 	case e.RetryAfter > 0 || e.Status == 429:
 		return false // it would come too early; so would one that was refused here
 	case e.Kind == api.KindInfrastructure && (e.Retryable || unsent):
