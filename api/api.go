@@ -42,6 +42,8 @@ type Error struct {
 	// session alone.
 	Words string `json:"-"`
 	Own   bool   `json:"-"`
+	// Final says that nothing but a person can make another attempt succeed.
+	Final bool `json:"-"`
 	// Causes are the errors of several servers, where each failed by itself.
 	Causes []*Error `json:"causes,omitempty"`
 }

@@ -130,6 +130,41 @@ func TestRolloutDocs(t *testing.T) {
 	}
 }
 
+// TestRolloutDocsFailures runs the loop with a policy that calls a tool which is not
+// there, whose steps are scored, and with one in whose worlds every step fails, so
+// that no rollout is left.
+func TestRolloutDocsFailures(t *testing.T) {
+	t.Parallel()
+	program := need(t, python)[0]
+	g := startGateway(t, rolloutPage(t, "yaml")[0]+"  gone: {url: \"http://127.0.0.1:1/mcp\", policy: {retry: {attempts: 1}}}\n")
+	for tool, want := range map[string]string{
+		"files__write_fil": "4 of 4 branches scored, the best -21\n",
+		"gone__write_file": "0 of 4 branches scored, the best None\n",
+	} {
+		script := strings.Join(rolloutPage(t, "python"), "\n")
+		for old, now := range map[string]string{"= 32, 6, 3, 8, 4": "= 4, 4, 2, 2, 2", `return "files__write_file"`: `return "` + tool + `"`} {
+			if strings.Count(script, old) != 1 {
+				t.Fatalf("the page does not have %q once", old)
+			}
+			script = strings.Replace(script, old, now, 1)
+		}
+		file := filepath.Join(t.TempDir(), "loop.py")
+		if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(program, file)
+		cmd.Dir = filepath.Dir(file)
+		cmd.Env = append(toolEnv(t), "TINE_URL="+g.url)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil || string(out) != want {
+			t.Errorf("with %s the loop says %q, want %q: %v\n%s", tool, out, want, err, tail(stderr.String(), 4<<10))
+		}
+		nothingLeft(t, g)
+	}
+}
+
 // takeAway closes a branch that has not come far. The loop stands still meanwhile,
 // so that it can't come further.
 func takeAway(t testing.TB, c *client.Client, loop *os.Process) (string, error) {

@@ -53,6 +53,29 @@ python_packages() {
   "$dest/venv/bin/pip" check
 }
 
+# rewardkit is RewardKit's sources as PyPI has them, with its own tests, and a venv
+# of its own for them: it wants an older SDK than ours.
+rewardkit() {
+  local to=$dest/rewardkit version
+  rm -rf "$to"
+  mkdir -p "$to" "$kept/wheels" "$kept/sdists"
+  python3 -m venv "$to/venv"
+  local pip=("$to/venv/bin/pip" --disable-pip-version-check) from=(--no-deps --find-links "$kept/wheels" -r "$pins/rewardkit.txt")
+  "${pip[@]}" install --no-index "${from[@]}" || {
+    "${pip[@]}" wheel -w "$kept/wheels" "${from[@]}" # not all of it has wheels on PyPI
+    "${pip[@]}" install --no-index "${from[@]}"
+  }
+  "${pip[@]}" check
+  for version in 0.3.6 0.4.1; do
+    [ -f "$kept/sdists/reward_kit-$version.tar.gz" ] ||
+      "${pip[@]}" download --no-deps --no-binary reward-kit -d "$kept/sdists" "reward-kit==$version"
+  done
+  (cd "$kept/sdists" && sha256sum --check "$pins/rewardkit.sha256") || { rm -f "$kept"/sdists/reward_kit-*; return 1; }
+  for version in 0.3.6 0.4.1; do
+    tar -xzf "$kept/sdists/reward_kit-$version.tar.gz" -C "$to"
+  done
+}
+
 go_tools() {
   cd "$root/tools"
   go build -o "$dest/bin/everything-server" github.com/modelcontextprotocol/go-sdk/conformance/everything-server
@@ -80,6 +103,8 @@ parts=()
 once npm "$(sum "$pins/package.json" "$pins/package-lock.json") $(node --version)" npm_packages &
 parts+=($!)
 once python "$(sum "$pins/requirements.txt") $(python3 --version)" python_packages &
+parts+=($!)
+once rewardkit "$(sum "$pins/rewardkit.txt" "$pins/rewardkit.sha256") $(python3 --version)" rewardkit &
 parts+=($!)
 if on_path apt-get dpkg || on_path prometheus promtool; then
   once prometheus "$(. /etc/os-release 2>/dev/null && echo "$ID $VERSION_ID") $(uname -m)" prometheus_programs &

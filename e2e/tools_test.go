@@ -26,6 +26,9 @@ func toolsDir() string {
 const (
 	node             = "node_modules/.bin/node"
 	python           = "venv/bin/python"
+	rewardKitPython  = "rewardkit/venv/bin/python"
+	rewardKitTests   = "rewardkit/reward_kit-0.3.6/tests/mcp_agent"
+	rewardKitClient  = "rewardkit/reward_kit-0.4.1"
 	conformance      = "node_modules/.bin/conformance"
 	inspector        = "node_modules/.bin/mcp-inspector"
 	everythingServer = "bin/everything-server"

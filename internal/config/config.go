@@ -40,6 +40,10 @@ type Config struct {
 	// DefaultView makes /mcp the view of one server.
 	DefaultView string `yaml:"default_view"`
 
+	// Errors is how failures of tool calls are told that are not the tool's: results
+	// or protocol.
+	Errors string `yaml:"errors"`
+
 	// Servers in the order of the file.
 	Servers []Server `yaml:"-"`
 
@@ -110,6 +114,14 @@ type Rule struct {
 	// rules holds. Without calls it bounds none.
 	Rate Rate `yaml:"rate"`
 }
+
+// Forms that the failure of a tool call may have which is not the tool's own: a
+// tool's result, which a model reads, or an error of the protocol, for frameworks
+// that don't look into _meta.
+const (
+	ErrorsResults  = "results"
+	ErrorsProtocol = "protocol"
+)
 
 // Journal modes of a server.
 const (
@@ -329,6 +341,9 @@ type Server struct {
 
 	Policy  Policy `yaml:"policy"`
 	Journal string `yaml:"journal"` // full, meta or off; default the top's journal.mode
+
+	// Errors is the top's for the view of this server; empty for that.
+	Errors string `yaml:"errors" json:",omitzero"`
 
 	Tools          Tools         `yaml:"tools"`
 	ConnectTimeout time.Duration `yaml:"connect_timeout"` // start and handshake; default 10s for a url, 60s for a command or a remote, 2m for a container and for npx and uvx in a sandbox

@@ -21,6 +21,8 @@ type decoder struct {
 	roots bool
 	// workspaceOff is where the top says that sessions have no workspace.
 	workspaceOff *node
+	// spaceTemplates is where servers say what the workspace begins with.
+	spaceTemplates map[string]pos
 
 	files   []ownFile // that the gateway trusts, as far as they are known
 	visible []visible // to sandboxes

@@ -31,6 +31,7 @@ var (
 	capabilities = []string{"elicitation", "sampling", "roots"}
 	authTypes    = []string{AuthClientCredentials, AuthLogin}
 	credentials  = []string{CredentialShared, CredentialPerPrincipal}
+	errorForms   = []string{ErrorsResults, ErrorsProtocol}
 	journalModes = []string{JournalFull, JournalMeta, JournalOff}
 )
 
@@ -64,6 +65,7 @@ func bare(memory int64) *Config {
 		Listen:    DefaultListen,
 		Separator: DefaultSeparator,
 		LongNames: "keep",
+		Errors:    ErrorsResults,
 		Log:       Log{Level: "info", Format: "text"},
 		Limits: Limits{
 			Body:        16 << 20,

@@ -63,6 +63,7 @@ func Diff(old, new *Config) Changes {
 		{"separator", old.Separator == new.Separator},
 		{"long_names", old.LongNames == new.LongNames},
 		{"default_view", old.DefaultView == new.DefaultView},
+		{"errors", old.Errors == new.Errors},
 	} {
 		if !k.same {
 			ch.Rest = append(ch.Rest, k.name)

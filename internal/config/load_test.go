@@ -52,7 +52,7 @@ var defaultSessions = Sessions{
 func TestDefault(t *testing.T) {
 	c := standard(16 << 30)
 	want := &Config{
-		Listen: "127.0.0.1:8463", Separator: "__", LongNames: "keep",
+		Listen: "127.0.0.1:8463", Separator: "__", LongNames: "keep", Errors: "results",
 		Log: Log{"info", "text"},
 		Limits: Limits{Body: 16 << 20, Header: 64 << 10, Message: 64 << 20, Connections: 4096, Calls: 4096,
 			ListWait: 5 * time.Second, Idle: time.Hour, Drain: 10 * time.Second},
@@ -148,6 +148,7 @@ sessions:
 workspace: {template: ~/start}
 separator: "."
 long_names: shorten
+errors: protocol
 default_view: web
 servers:
   web:
@@ -255,7 +256,7 @@ func TestEveryKey(t *testing.T) {
 		},
 		Limits: Limits{Body: 4e6, Header: 8192, Message: 1 << 30, Connections: 10, Calls: 7,
 			ListWait: 500 * time.Millisecond, Idle: 90 * time.Minute, Drain: 0},
-		Log: Log{"debug", "json"}, Separator: ".", LongNames: "shorten", DefaultView: "web",
+		Log: Log{"debug", "json"}, Separator: ".", LongNames: "shorten", Errors: "protocol", DefaultView: "web",
 		Journal: Journal{Mode: "meta", MaxAge: 30 * 24 * time.Hour, MaxSize: 2 << 40},
 		Telemetry: Telemetry{OTLP{
 			Endpoint: "https://otel.example.org:4318/", Headers: map[string]string{"X-Key": "correct-horse-battery"},

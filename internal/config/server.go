@@ -11,7 +11,7 @@ var serverKeys = []string{
 	"title", "driver", "command", "args", "env", "env_file", "cwd",
 	"url", "headers", "transport", "ca_file", "builtin", "settings",
 	"scope", "enabled", "eager", "protocol", "client_capabilities", "tools",
-	"auth", "credential", "policy", "journal", "connect_timeout", "timeout",
+	"auth", "credential", "policy", "journal", "errors", "connect_timeout", "timeout",
 	"state", "template", "workspace", "fork", "budget",
 	"docker", "remote", "preset", "startup", "merged",
 	"sandbox", "warm", "fork_ahead", "on_fork",
@@ -112,6 +112,7 @@ func (d *decoder) server(id string, n *node, idPos pos, at string) (s Server) {
 	d.serverAuth(o, &s)
 	d.policy(o, &s)
 	o.oneOf("journal", &s.Journal, journalModes...)
+	o.oneOf("errors", &s.Errors, errorForms...)
 	d.tools(o, &s)
 	if s.Disabled != "" && s.Enabled {
 		d.warn(o.keyPos("env_file"), "%s", s.Disabled)

@@ -217,4 +217,27 @@ func (d *decoder) checkWorkspace(c *Config) {
 		}
 		c.Workspace.On, s.WorkspacePath = true, c.Workspace.Path
 	}
+	d.spaceTemplate(c)
+}
+
+// spaceTemplate has the workspace begin with the template of the server that serves
+// it, which can be only one.
+func (d *decoder) spaceTemplate(c *Config) {
+	from := "workspace.template"
+	for i := range c.Servers {
+		s := &c.Servers[i]
+		at, ok := d.spaceTemplates[s.ID]
+		if !ok {
+			continue
+		}
+		if was := c.Workspace.Template; was != "" && was != s.Template {
+			d.fail(at, "servers.%s.template: the workspace, which it serves, begins with %s already; keep one of them", s.ID, from)
+			return
+		}
+		from = "servers." + s.ID + ".template"
+		c.Workspace.Template, s.Template = s.Template, ""
+		if s.hidden["template"] {
+			c.hidden["workspace.template"] = true
+		}
+	}
 }

@@ -92,6 +92,9 @@ func (s *Server) shown() *node {
 	n.set("timeout", durationNode(s.Timeout))
 	n.set("policy", s.Policy.shown(s.hidden))
 	n.set("journal", stringNode(s.Journal))
+	if s.Errors != "" {
+		n.set("errors", stringNode(s.Errors))
+	}
 	return n
 }
 

@@ -91,6 +91,7 @@ sessions:
 workspace: {template: /home/ada/start}
 separator: .
 long_names: shorten
+errors: protocol
 default_view: web
 servers:
   web:

@@ -38,6 +38,7 @@ func Marshal(c *Config) []byte {
 	root.setList("template_roots", c.TemplateRoots, "template_roots", c.hidden)
 	root.set("separator", stringNode(c.Separator))
 	root.set("long_names", stringNode(c.LongNames))
+	root.set("errors", stringNode(c.Errors))
 	if c.DefaultView != "" {
 		root.set("default_view", stringNode(c.DefaultView))
 	}

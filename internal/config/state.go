@@ -27,7 +27,7 @@ var (
 	// copiers are the drivers that can copy a running server.
 	copiers = []string{"builtin", "sandbox", "remote with remote.fork or remote.snapshot"}
 	// templated are the built-in servers that can begin with something.
-	templated = []string{builtinMemory, builtinSQLite}
+	templated = []string{builtinFiles, builtinMemory, builtinSQLite}
 	// seeing are the built-in servers that do something with a workspace.
 	seeing = []string{builtinFiles, builtinSQLite}
 
@@ -44,11 +44,7 @@ func (d *decoder) remembering(o object, s *Server) {
 			d.template(o, "template", &s.Template, true)
 		}
 		if s.Builtin != "" && !slices.Contains(templated, s.Builtin) {
-			mend := "remove it"
-			if s.Builtin == builtinFiles {
-				mend = "files serves the workspace, so set workspace.template at the top"
-			}
-			d.fail(o.keyPos("template"), "%s.template: goes with builtin: %s; %s", o.path, orList(templated), mend)
+			d.fail(o.keyPos("template"), "%s.template: goes with builtin: %s; remove it", o.path, orList(templated))
 		}
 	}
 	d.templatePath(o, s)
@@ -57,6 +53,9 @@ func (d *decoder) remembering(o object, s *Server) {
 		used = d.atStart(o, s)
 	}
 	d.seesWorkspace(o, s, used)
+	if s.Builtin == builtinFiles && s.Template != "" {
+		d.filesTemplate(o, s)
+	}
 	d.fork(o, s)
 	if o.n.get("budget") == nil {
 		return
@@ -66,6 +65,20 @@ func (d *decoder) remembering(o object, s *Server) {
 	} else if b, ok := o.child("budget", budgetKeys); ok {
 		b.size("memory", &s.Budget.Memory, 1<<10, mostBytes)
 	}
+}
+
+// filesTemplate notes what files begins with. It serves the workspace and has no
+// state beside that, so it is the workspace that begins with it.
+func (d *decoder) filesTemplate(o object, s *Server) {
+	if !s.Workspace {
+		d.fail(o.keyPos("template"), "%s.template: goes with the workspace, but settings.root has the server serve a folder as it is; remove one of them", o.path)
+		s.Template = ""
+		return
+	}
+	if d.spaceTemplates == nil {
+		d.spaceTemplates = make(map[string]pos)
+	}
+	d.spaceTemplates[s.ID] = o.keyPos("template")
 }
 
 // noState is the state of a server that remembers nothing.

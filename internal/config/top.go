@@ -13,7 +13,7 @@ import (
 
 var topKeys = []string{
 	"listen", "public_url", "tls", "cors", "auth", "limits", "log", "journal", "telemetry",
-	"sessions", "workspace", "template_roots", "separator", "long_names", "default_view", "servers",
+	"sessions", "workspace", "template_roots", "separator", "long_names", "default_view", "errors", "servers",
 }
 
 var (
@@ -149,6 +149,7 @@ func (d *decoder) naming(o object, c *Config) {
 	}
 	d.separator = c.Separator
 	o.oneOf("long_names", &c.LongNames, "keep", "shorten")
+	o.oneOf("errors", &c.Errors, errorForms...)
 	if n, ok := o.lookup("default_view"); ok && o.text("default_view", &c.DefaultView, "fs") {
 		d.defaultView = n
 	}

@@ -65,6 +65,17 @@ var ErrKept = errors.New("its memory is kept")
 // without it.
 var ErrUnfit = errors.New("the snapshot does not fit")
 
+// ErrFinal reports that another attempt fails in the same way until a person changes
+// something.
+var ErrFinal = errors.New("another attempt fails in the same way")
+
+// Final is an error that is ErrFinal too, in its own words.
+func Final(err error) error { return finalError{err} }
+
+type finalError struct{ error }
+
+func (e finalError) Unwrap() []error { return []error{e.error, ErrFinal} }
+
 // Info says what a driver can do, as data, so that a config that asks for more
 // fails at load and not at the first call.
 type Info struct {

@@ -73,7 +73,7 @@ func TestAbsentIsAbsent(t *testing.T) {
 				continue
 			}
 			why := map[string]string{"n": `auth.rules give "ada" no server n`, "x": `there is no server "x`}[server]
-			if c := list[i]; c.Method != way.method || c.Name != way.name || c.Outcome != "refused" || !strings.HasPrefix(c.Error, why) {
+			if c := list[i]; c.Method != way.method || c.Name != way.name || c.Outcome != "invalid" || !strings.HasPrefix(c.Error, why) {
 				t.Errorf("%s: an operator finds %+v, want %s %s and %s", what, c, way.method, way.name, why)
 			}
 		}

@@ -66,7 +66,9 @@ func (g *Gateway) postBatch(w http.ResponseWriter, r *http.Request, who identity
 		switch {
 		case msg.IsRequest():
 			wg.Go(func() {
-				defer telemetry.Contain(g.log, telemetry.InEdge, msg.Method, func(err error) { frames[i] = frameOf(msg.ID, failed(msg.Method, err)) })
+				defer telemetry.Contain(g.log, telemetry.InEdge, msg.Method, func(err error) {
+					frames[i] = frameOf(msg.ID, inForm(r, sess.Catalog(), d.view, msg.Method, failed(msg.Method, err)))
+				})
 				params, err := wire.ScanParams(msg.Method, msg.Params)
 				if err != nil {
 					frames[i] = frameOf(msg.ID, failed(msg.Method, invalidParams(err.Error())))

@@ -401,7 +401,7 @@ func (c *client) Note(server, method string, params []byte) {
 	if server != "" && !c.view.covers(server) || !c.g.hears(c.principal(), server, method) {
 		return
 	}
-	key := ""
+	key, params := "", wire.ForLegacy(params)
 	switch method {
 	case wire.NoteToolsChanged, wire.NotePromptsChanged, wire.NoteResourcesChanged:
 		key = method

@@ -281,7 +281,11 @@ func (x *exchange) answer(ctx context.Context) (rawCall, error) {
 		return nil, err
 	}
 	if res.Error != nil {
-		return nil, &api.Error{Kind: api.KindTool, Message: wire.ParseError(res.Error).Message}
+		e := wire.ParseError(res.Error)
+		if e.Mistake() {
+			return nil, invalid("%s", e.Message)
+		}
+		return nil, &api.Error{Kind: api.KindTool, Message: e.Message}
 	}
 	return rawCall(res.Result), nil
 }

@@ -315,7 +315,7 @@ func (g *Gateway) replay(a *ask, _ none) (out rawReplay, err error) {
 	}
 	outside, ok := s.outside(e.Name)
 	if !ok || !who.MayCall(s.entry.Base(), outside) {
-		answer := &api.Error{Kind: api.KindInvalid, Message: unknownTool(e.Name).Error()}
+		answer := invalid("%s", unknownTool(e.Name).Message)
 		if !ok {
 			return out, x.withheld(s.entry, e.Name, answer)
 		}

@@ -166,10 +166,7 @@ func TestOneDeadServersView(t *testing.T) {
 		w.dial(t, "/mcp", `{}`).ask("prompts/get", `{"name":"gone__x"}`),
 		w.modern(t, "/mcp", `{}`).ask("prompts/get", "gone__x", `{"name":"gone__x"}`),
 	} {
-		e := m.failure(t)
-		var data map[string]api.Error
-		decode(t, e.Data, &data)
-		if got := data["tine/error"]; got.Kind != api.KindInfrastructure || got.Server != "gone" {
+		if got := tineError(t, m); got == nil || got.Kind != api.KindInfrastructure || got.Server != "gone" {
 			t.Errorf("got %s", m.raw)
 		}
 	}

@@ -93,6 +93,10 @@ func (d *duplex) principal() identity.Principal {
 	return d.who
 }
 
+func (d *duplex) failed(method string, err error) *upstream.Result {
+	return inForm(d.from, d.sess.Catalog(), d.view, method, failed(method, err))
+}
+
 func (d *duplex) send(frame []byte) { d.out.add(frame, "", kindAnswer) }
 
 // receive takes one message in. It returns at once; answers go out when they
@@ -153,7 +157,7 @@ func (d *duplex) message(msg wire.Message) {
 	}
 	who := d.principal()
 	if e := d.g.enter(who, 1); e != nil {
-		d.send(frameOf(msg.ID, failed(msg.Method, e)))
+		d.send(frameOf(msg.ID, d.failed(msg.Method, e)))
 		return
 	}
 	ctx, cancel := context.WithCancelCause(d.life)
@@ -168,7 +172,7 @@ func (d *duplex) message(msg wire.Message) {
 		defer d.g.leave(who, 1)
 		defer cancel(nil)
 		defer done()
-		defer telemetry.Contain(d.g.log, telemetry.InEdge, msg.Method, func(err error) { d.send(frameOf(msg.ID, failed(msg.Method, err))) })
+		defer telemetry.Contain(d.g.log, telemetry.InEdge, msg.Method, func(err error) { d.send(frameOf(msg.ID, d.failed(msg.Method, err))) })
 		if params.Version.Ok() {
 			d.modern(ctx, msg, params, done)
 			return

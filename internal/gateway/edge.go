@@ -290,6 +290,10 @@ func routed(path string) (door, bool) {
 }
 
 func (g *Gateway) serveDoor(w http.ResponseWriter, r *http.Request, who identity.Principal, d door) {
+	if e := checkErrors(r.URL); e != nil {
+		refuseError(w, e)
+		return
+	}
 	// A session has the servers it was made with.
 	in := cmp.Or(d.session, who.Session)
 	if d.session == "" && d.kind == doorStreamable {

@@ -1,13 +1,17 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -27,6 +31,57 @@ func asError(err error) *api.Error {
 // that may hold what is none of the client's business.
 func (g *Gateway) failed(who identity.Principal, method string, err error) *upstream.Result {
 	return failed(method, g.clean(who, err))
+}
+
+// checkErrors refuses a URL whose errors parameter is none of the forms.
+func checkErrors(u *url.URL) *api.Error {
+	if u.RawQuery == "" {
+		return nil
+	}
+	given := u.Query()[errorsKey]
+	if len(given) == 0 || len(given) == 1 && (given[0] == config.ErrorsResults || given[0] == config.ErrorsProtocol) {
+		return nil
+	}
+	return invalid("%s in the URL must be one of %s and %s", errorsKey, config.ErrorsResults, config.ErrorsProtocol)
+}
+
+// errorsKey is the parameter of an endpoint's URL that names a form.
+const errorsKey = "errors"
+
+// inForm gives the failure of a tool call the form that the endpoint has for it: by
+// its URL, else by the config of the view, else by that of the gateway. The failure
+// may come from further in, such as the call that a control tool makes.
+func inForm(from *http.Request, cat *session.Catalog, v view, method string, res *upstream.Result) *upstream.Result {
+	if method != wire.MethodCallTool || res == nil || formOf(from, cat, v) != config.ErrorsProtocol || !bytes.Contains(res.Result, tineError) {
+		return res
+	}
+	at, err := wire.Find(res.Result, "_meta", wire.MetaTineError)
+	failed, ferr := wire.Find(res.Result, "isError")
+	var e api.Error
+	if err != nil || ferr != nil || string(failed.Of(res.Result)) != "true" || json.Unmarshal(at.Of(res.Result), &e) != nil {
+		return res
+	}
+	switch e.Kind {
+	case api.KindInfrastructure, api.KindTimeout, api.KindLost, api.KindRefused:
+		out := *res
+		out.Result, out.Error = nil, wire.AppendError(nil, rpcFailure(&e))
+		return &out
+	}
+	return res
+}
+
+var tineError = []byte(`"` + wire.MetaTineError + `"`)
+
+func formOf(from *http.Request, cat *session.Catalog, v view) string {
+	if from != nil && from.URL.RawQuery != "" {
+		if form := from.URL.Query().Get(errorsKey); form != "" {
+			return form
+		}
+	}
+	if e := cat.Entry(v.server); e != nil && e.Errors != "" {
+		return e.Errors
+	}
+	return cat.Config.Errors
 }
 
 // clean is an error as somebody is told it, with secrets masked.
@@ -60,22 +115,68 @@ func failed(method string, err error) *upstream.Result {
 		return &upstream.Result{Error: wire.AppendError(nil, rpc)}
 	}
 	e := asError(err)
-	detail, jerr := json.Marshal(e)
-	if jerr != nil {
-		detail = []byte("{}")
-	}
 	if method == wire.MethodCallTool {
-		out := append([]byte(`{"_meta":{"`+wire.MetaTineError+`":`), detail...)
+		out := append([]byte(`{"_meta":{"`+wire.MetaTineError+`":`), detailOf(e)...)
 		out = append(out, `},"content":[{"type":"text","text":`...)
 		out = wire.AppendQuote(out, e.Message)
 		return &upstream.Result{Result: append(out, `}],"isError":true}`...), RetryAfter: e.RetryAfter}
 	}
+	return &upstream.Result{Error: wire.AppendError(nil, rpcFailure(e)), RetryAfter: e.RetryAfter}
+}
+
+func detailOf(e *api.Error) []byte {
+	detail, err := json.Marshal(e)
+	if err != nil {
+		return []byte("{}")
+	}
+	return detail
+}
+
+// rpcFailure is an error of ours as one of JSON-RPC. Its data has the kind once
+// more by itself, for whoever reads no more than that.
+func rpcFailure(e *api.Error) *wire.Error {
 	code := wire.CodeTine
 	if e.Kind == api.KindInvalid {
 		code = wire.CodeInvalidParams
 	}
-	data := append(append([]byte(`{"`+wire.MetaTineError+`":`), detail...), '}')
-	return &upstream.Result{Error: wire.AppendError(nil, &wire.Error{Code: code, Message: e.Message, Data: data}), RetryAfter: e.RetryAfter}
+	return &wire.Error{Code: code, Message: e.Message, Data: append(append([]byte{'{'}, kindData(e)...), '}')}
+}
+
+// kindData are the members of an error's data that say whose failure it is.
+func kindData(e *api.Error) []byte {
+	out := append([]byte(`"kind":"`), e.Kind...)
+	return append(append(out, `","`+wire.MetaTineError+`":`...), detailOf(e)...)
+}
+
+// blamed is a server's JSON-RPC error that says whose failure it is: that of
+// whoever called what is not there, or called it wrong. What the server has said
+// stays.
+func blamed(server string, raw []byte) []byte {
+	e := wire.ParseError(raw)
+	if !e.Mistake() {
+		return raw
+	}
+	own := kindData(&api.Error{Kind: api.KindInvalid, Server: server, Message: e.Message})
+	at, err := wire.Find(raw, "data")
+	if err != nil {
+		return raw
+	}
+	data := bytes.TrimSpace(at.Of(raw))
+	switch {
+	case data == nil || string(data) == "null":
+		return wire.AppendError(nil, &wire.Error{Code: e.Code, Message: e.Message, Data: append(append([]byte{'{'}, own...), '}')})
+	case data[0] != '{':
+		return raw
+	}
+	for _, key := range []string{"kind", wire.MetaTineError} {
+		if has, err := wire.Find(data, key); err != nil || has.Ok() {
+			return raw
+		}
+	}
+	if len(bytes.TrimSpace(data[1:])) > 1 {
+		own = append(own, ',')
+	}
+	return wire.AppendSpliced(nil, raw, []wire.Edit{{At: wire.Span{Start: at.Start + 1, End: at.Start + 1}, With: own}})
 }
 
 // httpStatus is the status of a control API error.
@@ -116,5 +217,5 @@ func methodNotFound(method string) *wire.Error {
 }
 
 func invalidParams(message string) *wire.Error {
-	return &wire.Error{Code: wire.CodeInvalidParams, Message: message}
+	return rpcFailure(&api.Error{Kind: api.KindInvalid, Message: message})
 }

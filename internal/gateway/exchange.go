@@ -63,9 +63,13 @@ func (x *exchange) run(ctx context.Context) *upstream.Result {
 		if res != nil {
 			fail.Events, fail.Retry = res.Events, res.Retry
 		}
-		return fail
+		res = fail
 	}
-	return res
+	return x.inForm(res)
+}
+
+func (x *exchange) inForm(res *upstream.Result) *upstream.Result {
+	return inForm(x.from, x.sess.Catalog(), x.view, x.method, res)
 }
 
 func (x *exchange) route(ctx context.Context) (*upstream.Result, error) {
@@ -150,6 +154,12 @@ func (x *exchange) callTool(ctx context.Context) (*upstream.Result, error) {
 		return nil, x.deny(s.entry, inner, unknownTool(name))
 	}
 	res, err := x.pass(ctx, s, inner, x.rename(name, inner))
+	if err == nil && res.Error != nil {
+		if wire.ParseError(res.Error).Code == wire.CodeMethodNotFound {
+			return nil, unknownTool(name) // it has no tools at all
+		}
+		res.Error = blamed(s.entry.ID, res.Error)
+	}
 	if err == nil && (x.hides(s) || s.bare && x.view.merged()) && !x.exists(ctx, s, inner, res) {
 		// In the server's own words it would be told apart from one that is there
 		// and hidden, or said to be one of that server.
@@ -161,7 +171,7 @@ func (x *exchange) callTool(ctx context.Context) (*upstream.Result, error) {
 // maxToolName bounds a tool's name in a call.
 const maxToolName = 1024
 
-func unknownTool(name string) error { return invalidParams("Unknown tool: " + name) }
+func unknownTool(name string) *wire.Error { return invalidParams("Unknown tool: " + name) }
 
 // locate finds whose thing a name is in the exchange's view.
 func (x *exchange) locate(t *table, name string) (s *shape, rest string, short bool) {
@@ -354,6 +364,9 @@ func (x *exchange) dressed(s *shape, res *upstream.Result) *upstream.Result {
 		out.Error = x.g.o.Redact.Values(res.Error)
 	case bytes.Contains(res.Result, isError):
 		out.Result = x.g.o.Redact.Values(res.Result)
+	}
+	if !x.client.Modern {
+		out.Result = wire.ForLegacy(out.Result)
 	}
 	if x.view.merged() && out.Result != nil {
 		out.Result = prefixURIs(x.method, s.entry.ID, out.Result)

@@ -108,7 +108,7 @@ func TestDeniedCallsAreWrittenDown(t *testing.T) {
 		eventually(t, "a call by "+what+" is in the journal", func() bool {
 			n := 0
 			for _, c := range want[api.CallList](t, w, "GET", "/v1/calls?server=n", "", asOps...).Calls {
-				if c.Outcome == "refused" && c.Principal == "ada" && c.Session == s.ID && strings.Contains(c.Error, `auth.rules give "ada" no server n`) && c.Journal == "meta" {
+				if c.Outcome == "invalid" && c.Principal == "ada" && c.Session == s.ID && strings.Contains(c.Error, `auth.rules give "ada" no server n`) && c.Journal == "meta" {
 					n++
 				}
 			}

@@ -92,7 +92,7 @@ func TestNestedCalls(t *testing.T) {
 				}
 				res, err = cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "call_backend_tool", Arguments: json.RawMessage(
 					fmt.Sprintf(`{"session_id":%q,"backend_name_ref":%q,"tool_name":"fail"}`, s.ID, backend))})
-				if err != nil || !res.IsError || len(res.Meta) > 0 && res.Meta["tine/error"] != nil || !strings.Contains(textOf(t, res), `"isError":true`) {
+				if err != nil || res.IsError || len(res.Meta) > 0 && res.Meta["tine/error"] != nil || !strings.Contains(textOf(t, res), `"isError":true`) {
 					t.Errorf("a tool's own failure: %+v, %v", res, err)
 				}
 			})
@@ -140,7 +140,7 @@ func TestRawResults(t *testing.T) {
 	c := w.dial(t, "/mcp/rollout", `{}`)
 	answerOf(t, c.ask("tools/call", `{"name":"initialize_session","arguments":{"args":{"backends":[{"backend_name_ref":"raw"}]}}}`))
 	for tool, want := range map[string]string{
-		"call_backend_tool":  `{"content":[{"type":"text","text":"<x>","z":[null]}],"big":12345678901234567890,"deep":{"f":1.10,"n":null},"structuredContent":{"a":null}}`,
+		"call_backend_tool":  `{"content":[{"type":"text","text":"<x>","z":[null]}],"big":12345678901234567890,"deep":{"f":1.10,"n":null},"structuredContent":{"a":null},"isError":false}`,
 		"list_backend_tools": `{"tools":[{"name":"a","inputSchema":{"type":"object","default":null},"later":12345678901234567890}]}`,
 	} {
 		args := `{"backend_name_ref":"raw"}`

@@ -117,7 +117,7 @@ func (g *Gateway) runParked(ctx context.Context, x *exchange, msg wire.Message, 
 	})
 	if !started {
 		cancel(nil)
-		to.finish(ctx, msg, failed(msg.Method, stopping()))
+		to.finish(ctx, msg, x.inForm(failed(msg.Method, stopping())))
 		return
 	}
 	g.await(ctx, p, msg, to)
@@ -125,7 +125,7 @@ func (g *Gateway) runParked(ctx context.Context, x *exchange, msg wire.Message, 
 
 // runContained is run on a goroutine that is no request's.
 func (g *Gateway) runContained(ctx context.Context, x *exchange) (res *upstream.Result) {
-	defer telemetry.Contain(g.log, telemetry.InEdge, x.method, func(err error) { res = failed(x.method, err) })
+	defer telemetry.Contain(g.log, telemetry.InEdge, x.method, func(err error) { res = x.inForm(failed(x.method, err)) })
 	return x.run(ctx)
 }
 
@@ -333,7 +333,7 @@ func (g *Gateway) resumeParked(ctx context.Context, x *exchange, msg wire.Messag
 	}
 	if err := x.stillMay(ctx); err != nil {
 		p.cancel(upstream.Cancelled())
-		to.finish(ctx, msg, failed(msg.Method, err))
+		to.finish(ctx, msg, x.inForm(failed(msg.Method, err)))
 		return true
 	}
 	var answers map[string]json.RawMessage

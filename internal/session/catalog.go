@@ -222,7 +222,7 @@ func (e *Entry) unforked() string {
 // the same way.
 func hashOf(s config.Server) string {
 	s.Enabled, s.Eager, s.Title, s.Tools, s.Timeout = false, false, "", config.Tools{}, 0
-	s.ConnectTimeout, s.Policy, s.Journal = 0, config.Policy{}, ""
+	s.ConnectTimeout, s.Policy, s.Journal, s.Errors = 0, config.Policy{}, "", ""
 	s.Fork, s.Budget, s.Template, s.Details = "", config.Budget{}, "", nil
 	s.Startup, s.Merged, s.Preset, s.Stateless = nil, false, "", false
 	if s.Docker != nil {

@@ -277,6 +277,8 @@ func memberError(server, doing string, err error) error {
 		e.Kind = api.KindRefused
 	case errors.Is(err, driver.ErrUnfit):
 		e.Kind, e.Status, e.Retryable = api.KindRefused, http.StatusConflict, false
+	case errors.Is(err, driver.ErrFinal):
+		e.Retryable, e.Final = false, true
 	}
 	return e
 }

@@ -34,6 +34,7 @@ type Upstream struct {
 	reason   string
 	words    string // what the server wrote before it failed
 	lost     error  // why, where to start again does not help
+	final    bool   // until a person changes something
 	since    time.Time
 	conn     *Conn
 	inst     driver.Instance
@@ -250,10 +251,15 @@ func (u *Upstream) Conn(ctx context.Context) (*Conn, error) {
 		}
 		if u.attempt == nil {
 			if wait := time.Until(u.next); wait > 0 {
-				reason, words, lost := u.reason, u.words, u.lost
+				reason, words, lost, final := u.reason, u.words, u.lost, u.final
 				u.mu.Unlock()
 				if lost != nil {
 					return nil, lost
+				}
+				if final {
+					err := failure(api.KindInfrastructure, u.Server(), false, "%s", reason)
+					err.Words, err.Own, err.Final = words, u.alone(), true
+					return nil, err
 				}
 				if wait > time.Second {
 					err := failure(api.KindInfrastructure, u.Server(), true, "%s; next try in %s", reason, wait.Round(time.Second))
@@ -467,12 +473,12 @@ func (u *Upstream) failed(err error) error {
 	}
 	lost := false
 	if !errors.As(err, &ours) {
-		ours = failure(api.KindInfrastructure, u.Server(), true, "%v", err)
+		ours = failure(api.KindInfrastructure, u.Server(), !errors.Is(err, driver.ErrFinal), "%v", err)
 		if errors.Is(err, driver.ErrLost) {
 			ours.Kind, ours.Retryable = api.KindLost, false // the next attempt begins anew
 			lost = true
 		}
-		ours.Own = u.alone()
+		ours.Own, ours.Final = u.alone(), !ours.Retryable && !lost
 	}
 	if u.closed {
 		return ours
@@ -482,7 +488,7 @@ func (u *Upstream) failed(err error) error {
 	wait := max(u.pause.NextBackOff(), min(time.Duration(ours.RetryAfter)*time.Second, maxPause))
 	u.next = time.Now().Add(wait)
 	u.set(api.StateFailed, Reason(ours))
-	u.words = cmp.Or(ours.Words, driver.Words(err))
+	u.words, u.final = cmp.Or(ours.Words, driver.Words(err)), errors.Is(err, driver.ErrFinal)
 	if u.lost = nil; StateLost(err) {
 		u.lost = err
 		return err

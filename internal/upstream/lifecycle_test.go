@@ -131,6 +131,30 @@ func TestStartsThatFail(t *testing.T) {
 			t.Errorf("status %+v", st)
 		}
 	})
+	t.Run("for good", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := &rig{t: t}
+			o := r.options()
+			var fails error
+			o.Driver = &fakeDriver{start: func(context.Context, driver.Spec) (driver.Instance, error) { return nil, fails }}
+			r.Upstream = upstream.New(o)
+			t.Cleanup(r.Close)
+			for final, err := range map[bool]error{
+				true:  fmt.Errorf("server %q: start: %w", "srv", driver.Final(errors.New("no such image"))),
+				false: errors.New("no such image"),
+			} {
+				time.Sleep(time.Hour)
+				fails = err
+				for range 20 { // also of those who come while the next start is waited for
+					_, err := r.Conn(t.Context())
+					var ours *api.Error
+					if !errors.As(err, &ours) || ours.Retryable == final || final && ours.RetryAfter != 0 || !strings.Contains(ours.Message, "no such image") {
+						t.Fatalf("a start that fails for good (%v) fails with %+v, %v", final, ours, err)
+					}
+				}
+			}
+		})
+	})
 	t.Run("the handle can't be kept", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			for _, at := range []string{"keep", "keep+hello"} {

@@ -30,7 +30,7 @@ func (e *engine) ensureImage(ctx context.Context, spec driver.Spec, log *slog.Lo
 	case err != nil && !gone(err):
 		return e.explain(fmt.Sprintf("look for the image %q", name), err)
 	case pull == config.PullNever:
-		return fmt.Errorf("the engine at %s does not have the image %q, and docker.pull is never; load it, or change docker.pull", e.host, name)
+		return driver.Final(fmt.Errorf("the engine at %s does not have the image %q, and docker.pull is never; load it, or change docker.pull", e.host, name))
 	}
 	if err := e.pull(ctx, name, log); err != nil {
 		return fmt.Errorf("the image %q can't be fetched: %w; check docker.image, or load the image into the engine", name, e.explain("pull", err))

@@ -21,11 +21,11 @@ type relayed []byte
 // structured content.
 func answer(v any) (*mcp.CallToolResult, error) {
 	if raw, ok := v.(relayed); ok {
-		at, err := wire.Find(raw, "isError")
+		// A tool's own isError stays inside, where RewardKit's server had it: its
+		// clients take one outside for a failure of the world.
 		return &mcp.CallToolResult{
 			Content:           []mcp.Content{&mcp.TextContent{Text: string(raw)}},
 			StructuredContent: json.RawMessage(raw),
-			IsError:           err == nil && string(at.Of(raw)) == "true",
 		}, nil
 	}
 	var b bytes.Buffer

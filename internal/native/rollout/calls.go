@@ -106,7 +106,11 @@ func callTool(ctx context.Context, s Sessions, caller string, in *callArgs) (rel
 	if err != nil {
 		return nil, err
 	}
-	return relay(raw, callResult, in.Backend)
+	out, err := relay(raw, callResult, in.Backend)
+	if err != nil {
+		return nil, err
+	}
+	return saysError(out), nil
 }
 
 func listTools(ctx context.Context, s Sessions, caller string, in *memberArgs) (relayed, error) {

@@ -251,7 +251,7 @@ func (f *fake) Call(_ context.Context, caller, id, member, tool string, args jso
 		m.all = append(m.all, in.Word)
 	case "get":
 	default:
-		return nil, &api.Error{Kind: api.KindTool, Message: "unknown tool " + tool}
+		return nil, &api.Error{Kind: api.KindInvalid, Message: "unknown tool " + tool}
 	}
 	return json.RawMessage(fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, strings.Join(m.all, " "))), nil
 }

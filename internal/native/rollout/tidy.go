@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"bytes"
+
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -72,6 +74,20 @@ func tidied(raw []byte, o own) (out []byte, changed bool, err error) {
 		return raw, false, err
 	}
 	return out, true, nil
+}
+
+// saysError is a tool's result that says whether it is an error, as RewardKit's
+// server shows every one: the whole of it goes into a prompt.
+func saysError(raw relayed) relayed {
+	if at, err := wire.Find(raw, "isError"); err != nil || at.Ok() {
+		return raw
+	}
+	end := bytes.LastIndexByte(raw, '}')
+	out := append(relayed{}, bytes.TrimRight(raw[:end], " \t\r\n")...)
+	if len(out) > 1 {
+		out = append(out, ',')
+	}
+	return append(out, `"isError":false}`...)
 }
 
 // relay makes an answer of a server's own result.

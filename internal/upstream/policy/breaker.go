@@ -169,6 +169,9 @@ func (b *breaker) judge(ctx context.Context, err error) error {
 		return errNeither // who is told to wait would lose what became of it
 	}
 	e := kindOf(err)
+	if e.Final {
+		return errNeither // to wait for it would not help, and who waits is not told why
+	}
 	switch e.Kind {
 	case api.KindInfrastructure, api.KindTimeout, api.KindLost:
 	default:

@@ -18,7 +18,8 @@ func (l *limits) Call(ctx context.Context, req *upstream.Request) (*upstream.Res
 	if err := l.pause.check(); err != nil {
 		return nil, err
 	}
-	began, err := l.server.turns.enter(ctx, req.Who, l.pause)
+	_, list := kindOfList(req.Method)
+	began, err := l.server.turns.enter(ctx, req.Who, l.pause, list)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ type waiter struct {
 	line       *line
 	prev, next *waiter
 	pause      *pause
+	list       bool // it needs no token of the rate
 
 	ready   chan struct{} // closed when it got its turn, or err
 	granted bool
@@ -84,13 +85,22 @@ func (q *queue) push(who string) *waiter {
 	return w
 }
 
-// pop takes out who is next.
-func (q *queue) pop() *waiter {
-	l := q.head
-	w := l.first
-	q.head = l.next
+// pick takes out who gets a turn. After the first at the head the next line is.
+func (q *queue) pick(w *waiter) {
+	if w.line == q.head {
+		q.head = q.head.next
+	}
 	q.remove(w)
-	return w
+}
+
+// list is a list that waits; nil for none.
+func (q *queue) list() (found *waiter) {
+	q.each(func(w *waiter) {
+		if found == nil && w.list {
+			found = w
+		}
+	})
+	return found
 }
 
 // remove takes a waiter out, from wherever it is.

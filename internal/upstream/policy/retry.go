@@ -38,7 +38,7 @@ func (r *retry) Call(ctx context.Context, req *upstream.Request) (*upstream.Resu
 		if !upstream.Unsent(err) {
 			sent = answer{res, err}
 		}
-		if n >= p.Attempts || asking.wasAsked() || !r.harmless(ctx, req, err) || !r.pause(ctx, min(pauses.NextBackOff(), pauses.MaxInterval)) {
+		if n >= p.Attempts || asking.wasAsked() || !r.harmless(ctx, req, err) || !r.pause(ctx, req, min(pauses.NextBackOff(), pauses.MaxInterval)) {
 			break
 		}
 		r.server.metrics.Retry()
@@ -67,6 +67,8 @@ func (r *retry) harmless(ctx context.Context, req *upstream.Request, err error) 
 	}
 	e, unsent := kindOf(err), upstream.Unsent(err)
 	switch {
+	case e.Final:
+		return false
 	case e.RetryAfter > 0 || e.Status == 429:
 		return false // it would come too early; so would one that was refused here
 	case e.Kind == api.KindInfrastructure && (e.Retryable || unsent):
@@ -87,14 +89,17 @@ func (r *retry) harmless(ctx context.Context, req *upstream.Request, err error) 
 	return false
 }
 
-// pause waits before another attempt, also for a token of the rate. It reports
-// false when the attempt would come too late for anybody.
-func (r *retry) pause(ctx context.Context, d time.Duration) bool {
-	wait, giveBack, ok := r.server.turns.borrow()
-	if !ok {
-		return false
+// pause waits before another attempt, also for a token of the rate where it needs
+// one. It reports false when the attempt would come too late for anybody.
+func (r *retry) pause(ctx context.Context, req *upstream.Request, d time.Duration) bool {
+	giveBack := func() {}
+	if _, list := kindOfList(req.Method); !list {
+		wait, back, ok := r.server.turns.borrow()
+		if !ok {
+			return false
+		}
+		d, giveBack = max(d, wait), back
 	}
-	d = max(d, wait)
 	if at, ok := ctx.Deadline(); ok && time.Until(at) < d {
 		giveBack()
 		return false

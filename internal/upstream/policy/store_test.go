@@ -94,7 +94,8 @@ func TestQueueOrder(t *testing.T) {
 	}
 	var order []string
 	for q.n > 0 {
-		order = append(order, q.pop().line.who)
+		order = append(order, q.head.who)
+		q.pick(q.head.first)
 		if len(order) == 2 {
 			q.push("d")
 		}

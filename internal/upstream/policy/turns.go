@@ -16,7 +16,8 @@ import (
 // turns are what the calls of one server wait for: at most so many at once,
 // and so many a second. A turn needs both, and there is one queue for them, so
 // that neither limit lets one pass another. Principals take turns; the calls of
-// each are served in their order.
+// each are served in their order. Lists need no token of the rate: clients ask for
+// them by themselves, and what they spend would be missing for calls.
 type turns struct {
 	server *Server
 
@@ -66,7 +67,7 @@ func (g *turns) figures() (inFlight, waiting int) {
 }
 
 // enter waits for a turn. Whoever gets one must leave with the time it returns.
-func (g *turns) enter(ctx context.Context, who string, h *pause) (time.Time, error) {
+func (g *turns) enter(ctx context.Context, who string, h *pause, list bool) (time.Time, error) {
 	g.mu.Lock()
 	if g.closed {
 		g.mu.Unlock()
@@ -76,13 +77,13 @@ func (g *turns) enter(ctx context.Context, who string, h *pause) (time.Time, err
 	if g.bucket != nil || g.cfg.limit.Calls > 0 {
 		now = time.Now() // which costs more than all the rest here
 	}
-	if g.queue.n == 0 && g.free() && g.take(now) {
+	if g.free() && (list || g.queue.n == 0 && g.take(now)) {
 		g.inFlight++
 		g.mu.Unlock()
 		return now, nil
 	}
 	wait := g.cfg.limit.Wait
-	w, err := g.line(who, h, now)
+	w, err := g.line(who, h, list, now)
 	g.mu.Unlock()
 	if err != nil {
 		return now, err
@@ -123,7 +124,7 @@ func (g *turns) leave(began time.Time) {
 }
 
 // line puts a call into the queue, if there is room for it or room is made.
-func (g *turns) line(who string, h *pause, now time.Time) (*waiter, error) {
+func (g *turns) line(who string, h *pause, list bool, now time.Time) (*waiter, error) {
 	limit := g.cfg.limit
 	if limit.Queue <= 0 || limit.Wait <= 0 {
 		return nil, g.full(now)
@@ -138,7 +139,7 @@ func (g *turns) line(who string, h *pause, now time.Time) (*waiter, error) {
 		w.end(err)
 	}
 	w := g.queue.push(who)
-	w.pause = h
+	w.pause, w.list = h, list
 	g.grant(now) // the limits may have been lifted, or nobody has set the timer yet
 	return w, nil
 }
@@ -163,11 +164,14 @@ func (g *turns) take(now time.Time) bool {
 // grant gives turns to those who wait, as far as there are any.
 func (g *turns) grant(now time.Time) {
 	for g.queue.n > 0 && g.free() {
-		if !g.take(now) {
-			g.arm(g.token(now, 1))
-			return
+		w := g.queue.head.first
+		if !w.list && !g.take(now) {
+			if w = g.queue.list(); w == nil {
+				g.arm(g.token(now, 1))
+				return
+			}
 		}
-		w := g.queue.pop()
+		g.queue.pick(w)
 		g.inFlight++
 		w.granted = true
 		close(w.ready)
@@ -204,7 +208,7 @@ func (g *turns) giveUp(w *waiter) {
 	switch {
 	case w.granted:
 		g.inFlight--
-		if g.bucket != nil {
+		if g.bucket != nil && !w.list {
 			g.spare++
 		}
 		g.grant(time.Now())

@@ -25,24 +25,25 @@ const ModeDenied = "denied"
 func (s *Server) Denied() { s.metrics.Refused(telemetry.RefusedAccess) }
 
 // Denied writes down a request that was turned away, and why. The server is what the
-// request calls it.
+// request calls it. The mistake is the caller's, as its answer says: it was shown no
+// such thing.
 func (o *Options) Denied(server string, req *upstream.Request, why string) {
-	o.turnedAway(server, req, why, ModeDenied)
+	o.turnedAway(server, req, api.KindInvalid, why, ModeDenied)
 }
 
 // Limited writes down a request for what is not there for its principal, which makes
 // too many.
 func (o *Options) Limited(server string, req *upstream.Request, why string) {
-	o.turnedAway(server, req, why, config.JournalMeta)
+	o.turnedAway(server, req, api.KindRefused, why, config.JournalMeta)
 }
 
-func (o *Options) turnedAway(server string, req *upstream.Request, why, mode string) {
+func (o *Options) turnedAway(server string, req *upstream.Request, kind api.Kind, why, mode string) {
 	if o.Journal == nil {
 		return
 	}
 	err := o.Journal.Append(&journal.Entry{
 		At: time.Now(), Principal: req.Who, Session: req.Session, Server: clip(server), Method: clip(req.Method),
-		Name: clip(req.Name), Outcome: string(api.KindRefused), Error: clip(why), Mode: mode,
+		Name: clip(req.Name), Outcome: string(kind), Error: clip(why), Mode: mode,
 	})
 	if err != nil {
 		o.Metrics.JournalError()

@@ -143,7 +143,11 @@ func Outcome(res *upstream.Result, err error) (outcome, message string) {
 		}
 		return string(api.KindInfrastructure), err.Error()
 	case res.Error != nil:
-		return string(api.KindTool), wire.ParseError(res.Error).Message
+		e := wire.ParseError(res.Error)
+		if e.Mistake() {
+			return string(api.KindInvalid), e.Message
+		}
+		return string(api.KindTool), e.Message
 	case bytes.Contains(res.Result, isError):
 		if at, err := wire.Find(res.Result, "isError"); err == nil && string(at.Of(res.Result)) == "true" {
 			return string(api.KindTool), firstText(res.Result)

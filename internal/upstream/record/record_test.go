@@ -82,7 +82,8 @@ func TestOutcomes(t *testing.T) {
 		{"isError in a text is none", said{result: `{"content":[{"type":"text","text":"\"isError\":true"}]}`}, "ok", "", 0},
 		{"the tool says no", said{result: `{"content":[{"type":"text","text":"no such file"}],"isError":true}`}, "tool", "no such file", 0},
 		{"isError without a text", said{result: `{"isError":true}`}, "tool", "", 0},
-		{"a protocol error", said{err: `{"code":-32602,"message":"bad n"}`}, "tool", "bad n", 0},
+		{"a protocol error", said{err: `{"code":-32603,"message":"bad n"}`}, "tool", "bad n", 0},
+		{"the caller's mistake", said{err: `{"code":-32602,"message":"bad n"}`}, "invalid", "bad n", 0},
 		{"not reached", said{fails: &api.Error{Kind: api.KindInfrastructure, Message: "gone"}}, "infrastructure", "gone", 1},
 		{"refused", said{fails: &api.Error{Kind: api.KindRefused, Message: "too many"}}, "refused", "too many", 0},
 	} {

@@ -198,7 +198,7 @@ func testWrong(t *testing.T, r *Rig) {
 		fails(t, call, api.KindInvalid, names.Replace(tt.say), tt.tool, `%s`, names.Replace(tt.args))
 	}
 	// Which tools there are only the backend knows.
-	fails(t, call, api.KindTool, "no_such_tool", "call_backend_tool", `{"backend_name_ref":%q,"tool_name":"no_such_tool"}`, a)
+	fails(t, call, api.KindInvalid, "no_such_tool", "call_backend_tool", `{"backend_name_ref":%q,"tool_name":"no_such_tool"}`, a)
 	if after := sessions(t, call); after != before {
 		t.Errorf("there were %d sessions, and now %d", before, after)
 	}
