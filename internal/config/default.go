@@ -71,7 +71,7 @@ func bare(memory int64) *Config {
 			Message:     64 << 20,
 			Connections: 4096,
 			Calls:       4096,
-			ListWait:    5 * time.Second,
+			ListWait:    25 * time.Second,
 			Idle:        time.Hour,
 			Drain:       10 * time.Second,
 		},

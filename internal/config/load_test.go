@@ -55,7 +55,7 @@ func TestDefault(t *testing.T) {
 		Listen: "127.0.0.1:8463", Separator: "__", LongNames: "keep",
 		Log: Log{"info", "text"},
 		Limits: Limits{Body: 16 << 20, Header: 64 << 10, Message: 64 << 20, Connections: 4096, Calls: 4096,
-			ListWait: 5 * time.Second, Idle: time.Hour, Drain: 10 * time.Second},
+			ListWait: 25 * time.Second, Idle: time.Hour, Drain: 10 * time.Second},
 		Journal:   Journal{Mode: "full", MaxAge: 7 * 24 * time.Hour, MaxSize: 1 << 30},
 		Telemetry: Telemetry{OTLP{Sample: 1}},
 		Sessions:  defaultSessions,

@@ -149,11 +149,15 @@ func (x *exchange) callTool(ctx context.Context) (*upstream.Result, error) {
 	if !x.who.MayCall(s.entry.Base(), own) {
 		return nil, x.deny(s.entry, inner, unknownTool(name))
 	}
+	given := x.sess.Given(s.entry.ID, wire.MethodListTools)
 	res, err := x.pass(ctx, s, inner, x.rename(name, inner))
 	if err == nil && (x.hides(s) || s.bare && x.view.merged()) && !x.exists(ctx, s, inner, res) {
 		// In the server's own words it would be told apart from one that is there
 		// and hidden, or said to be one of that server.
 		return nil, unknownTool(name)
+	}
+	if given && err == nil && !x.exists(ctx, s, inner, res) {
+		return nil, invalidParams("Unknown tool: " + name + "; server " + s.entry.ID + " listed it when it last ran and has it no longer; list the tools again")
 	}
 	return res, err
 }

@@ -31,6 +31,7 @@ func (r *Registry) reap() {
 		r.endings(r.life, places)
 		r.saveDamages(r.life)
 		r.fillWarm()
+		r.dropLearners(r.Catalog())
 		now := time.Now()
 		for _, s := range r.Sessions() {
 			switch why := r.over(s, now); {

@@ -55,7 +55,9 @@ type Options struct {
 	// Starts makes of a config who may have a member of a session started: by the
 	// owner's name, and Owner.Pinned where there is one. Nil for everybody.
 	Starts func(*config.Config) func(owner string, pinned []byte, member string) bool
-	Log    *slog.Logger
+	// Learn has servers that nothing is known of asked for their lists from the start.
+	Learn bool
+	Log   *slog.Logger
 }
 
 // A Registry holds the sessions of one gateway and its servers. Its methods
@@ -98,6 +100,9 @@ type Registry struct {
 
 	sharedSeeding sync.Mutex // held while the state of a shared server is made
 
+	known    known
+	learners learners
+
 	warm    map[string]*warm // by server
 	warming chan struct{}    // has room for whoever makes one
 	// granting is held while it is said how many are ready.
@@ -120,6 +125,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 		pins: make(map[string][]config.Server), views: make(map[string]*Catalog), perOwner: make(map[string]int),
 		warm: make(map[string]*warm), warming: make(chan struct{}, 1), unsure: o.Restored,
 	}
+	r.learners.of, r.learners.slot = make(map[string]*learner), make(chan struct{}, learnAtOnce)
 	r.budget.short = make(chan need, 1)
 	r.limit(cfg)
 	r.life, r.end = context.WithCancel(context.Background())
@@ -140,6 +146,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 	r.reaper.Go(r.reap)
 	r.reaper.Go(r.yield)
 	r.warmUp(r.Catalog())
+	r.learnAll(r.Catalog())
 	return r, nil
 }
 
@@ -234,7 +241,7 @@ func (r *Registry) Sessions() []*Session {
 	return out
 }
 
-// Upstreams returns every hold on a server, shared or of a session.
+// Upstreams returns every hold on a server, shared, of a session or nobody's.
 func (r *Registry) Upstreams(id string) []*upstream.Upstream {
 	r.mu.Lock()
 	var out []*upstream.Upstream
@@ -253,7 +260,7 @@ func (r *Registry) Upstreams(id string) []*upstream.Upstream {
 			}
 		}
 	}
-	return out
+	return append(out, r.learnersOf(id)...)
 }
 
 // CloseSession ends a session and what it owns. What is shared stays. Closing
@@ -404,6 +411,7 @@ func (r *Registry) newUpstream(e *Entry, by owned, adopt *store.Handle) *upstrea
 	o.Prepare, o.Conn.Shared = r.prepare(e, by), s == nil
 	o.Room = r.roomFor(e, by, adopt != nil)
 	o.Memory = r.memory(e, by)
+	o.Ready = func() { r.checkGiven(e, s) }
 	if e.driver.Info().Adopts {
 		created := time.Now()
 		o.Keep = func(h driver.Handle, hello json.RawMessage) error {
@@ -537,6 +545,7 @@ func (r *Registry) endAll(ctx context.Context, sessions []*Session, shared []*up
 		wg.Go(func() { end(up) })
 	}
 	wg.Wait()
+	r.dropLearners(nil)
 	r.retiring.Wait()
 	r.reaper.Wait()
 	r.dropWarm()

@@ -67,8 +67,9 @@ type Session struct {
 	parts    map[string]*part
 	ending   map[string][]chan struct{} // retired parts, by server
 	watchers map[*watch]struct{}
-	spares   map[string]*spares // by member
-	reserved map[string]need    // room for members that have not started, by member
+	given    map[givenList][32]byte // lists that clients were given from what is kept
+	spares   map[string]*spares     // by member
+	reserved map[string]need        // room for members that have not started, by member
 }
 
 // A part is a session's hold on one server.
