@@ -3,9 +3,13 @@
 package e2e
 
 import (
+	"bufio"
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -167,6 +171,61 @@ func TestFirstListsAreWhole(t *testing.T) {
 	}
 }
 
+// listChanged opens a client's stream and gives nil once that says that tools changed.
+func listChanged(t *testing.T, s *session) <-chan error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = s.header.Clone()
+	req.Header.Set("Accept", "text/event-stream")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("opening a stream: %v, %v", resp, err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	heard := make(chan error, 1)
+	go func() {
+		lines := bufio.NewScanner(resp.Body)
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), "notifications/tools/list_changed") {
+				heard <- nil
+				return
+			}
+		}
+		heard <- fmt.Errorf("the stream ended: %w", errors.Join(lines.Err(), io.ErrUnexpectedEOF))
+	}()
+	return heard
+}
+
+// TestDamagedListIsLearnedAgain flips what is kept of a server behind the gateway's back.
+func TestDamagedListIsLearnedAgain(t *testing.T) {
+	t.Parallel()
+	program := need(t, python)[0]
+	a := newLister(t, "0", "one")
+	g := startGateway(t, "servers:\n"+a.yaml(program, "a"))
+	wantTools(t, g, "at first", "a__one")
+	g.again(t, func() {
+		g.stop()
+		db, err := sql.Open("sqlite", filepath.Join(g.state(), "tine.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if _, err := db.Exec("UPDATE server_lists SET data = replace(data, 'one', 'two')"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	wantTools(t, g, "after a damage", "a__one")
+	a.wantStarts(t, "after a damage", 2)
+	if log, err := os.ReadFile(g.logPath()); err != nil || !strings.Contains(string(log), "what is kept of a server's lists can't be read") {
+		t.Errorf("%v, and the log is %s", err, log)
+	}
+}
+
 // TestKeptListIsWrong changes the tools of a server that is known: the call of one that
 // is gone says so, and the list is right from then on.
 func TestKeptListIsWrong(t *testing.T) {
@@ -183,9 +242,19 @@ func TestKeptListIsWrong(t *testing.T) {
 		t.Fatalf("what is kept is %q, %v", got, err)
 	}
 	a.wantStarts(t, "before a call", 1)
+	other := mustOpen(t, g.url+"/mcp")
+	if _, err := other.tools(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	heard, heardToo := listChanged(t, s), listChanged(t, other)
 	_, err := s.call(t.Context(), "a__old", map[string]any{})
 	if err == nil || !strings.Contains(err.Error(), "has it no longer") {
 		t.Errorf("the call of a tool that is gone: %v", err)
+	}
+	for _, heard := range []<-chan error{heard, heardToo} {
+		if err := <-heard; err != nil {
+			t.Errorf("a client that has the old list is not told: %v", err)
+		}
 	}
 	if got := s.mustCall(t, "a__stays", map[string]any{}); got != "this is stays" {
 		t.Errorf("a call answers %q", got)

@@ -174,6 +174,9 @@ type Sessions struct {
 	// what it had in memory: tell, which fails one, or refuse, which fails all until
 	// the session is rewound. Default tell.
 	OnLoss string `yaml:"on_loss"`
+	// Implicit is where a connection is that names no session: in one of its own, or in
+	// the default session of its principal.
+	Implicit string `yaml:"implicit"`
 
 	Autosnapshot Autosnapshot `yaml:"autosnapshot"`
 }
@@ -211,6 +214,12 @@ func (s *Server) SeenWorkspace() string {
 const (
 	LossTell   = "tell"
 	LossRefuse = "refuse"
+)
+
+// Where a connection is that names no session.
+const (
+	ImplicitOwn    = "own"
+	ImplicitShared = "shared"
 )
 
 // What a fork carries of a server.

@@ -89,6 +89,7 @@ func bare(memory int64) *Config {
 			MaxWait:      10 * time.Minute,
 			ForkWait:     30 * time.Second,
 			OnLoss:       LossTell,
+			Implicit:     ImplicitOwn,
 			Autosnapshot: Autosnapshot{Keep: 8},
 		},
 		hidden: map[string]bool{},

@@ -10,17 +10,18 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 )
 
-// sessionFor finds the session of a new client connection: a principal's
-// default session, or for an anonymous client one of its own.
+// sessionFor finds the session of a new client connection that names none: one of its
+// own, or, where the config says so, the principal's default session.
 func (g *Gateway) sessionFor(ctx context.Context, who identity.Principal, caps []byte) (*session.Session, error) {
-	if who.Anonymous() {
-		return g.reg.ForClient(ctx, "", caps)
+	if g.reg.Catalog().Config.Sessions.Implicit == config.ImplicitShared {
+		return g.reg.Default(ctx, who.Name)
 	}
-	return g.reg.Default(ctx, who.Name)
+	return g.reg.ForClient(ctx, who.Name, caps)
 }
 
 // maxClients bounds the clients of one principal.

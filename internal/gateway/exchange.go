@@ -256,10 +256,17 @@ func (x *exchange) pass(ctx context.Context, s *shape, name string, edits []wire
 	if err != nil {
 		return nil, err
 	}
+	in, err := x.sess.In(s.entry.ID)
+	if err != nil {
+		return nil, err
+	}
+	if in != x.sess {
+		defer in.InUse()()
+	}
 	req := &upstream.Request{
 		Method: x.method, Params: x.params, Edits: edits, Name: name,
 		Header: x.header, Client: x.client, Peer: x.peer,
-		Who: x.who.Name, Session: x.sess.ID,
+		Who: x.who.Name, Session: in.ID,
 		Trace: x.trace.Traceparent, TraceState: x.trace.Tracestate,
 	}
 	if x.client.Modern && x.params.RequestState.Ok() {
@@ -286,17 +293,17 @@ func (x *exchange) pass(ctx context.Context, s *shape, name string, edits []wire
 		p.server = s.entry.ID
 	}
 	if gated(x.method) {
-		inside, leave, err := x.sess.Enter(ctx, s.entry.ID, toolOf(x.method, name))
+		inside, leave, err := in.Enter(ctx, s.entry.ID, toolOf(x.method, name))
 		if err != nil {
 			return nil, err
 		}
 		defer leave()
 		ctx = inside
 		if x.method == wire.MethodCallTool && s.entry.Builtin == "" {
-			req.Within = x.sess.CallID(ctx)
+			req.Within = in.CallID(ctx)
 		}
 		if req.Peer != nil {
-			req.Peer = &waiter{Peer: req.Peer, sess: x.sess, call: ctx}
+			req.Peer = &waiter{Peer: req.Peer, sess: in, call: ctx}
 		}
 	}
 	res, err := up.Call(ctx, req)

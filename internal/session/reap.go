@@ -41,7 +41,7 @@ func (r *Registry) reap() {
 					r.o.Log.Info("session closed", "session", s.ID, "because", why)
 					_ = r.closeSession(r.life, s, why)
 				})
-			case s.Kind == KindDefault && s.running() && r.unused(s, now) > r.Catalog().Config.Limits.Idle:
+			case s.Kind != KindOpened && s.running() && r.unused(s, now) > r.restsAfter(s):
 				r.besides(places, func() {
 					r.o.Log.Info("servers of an unused session ended", "session", s.ID)
 					r.rest(s)
@@ -49,6 +49,19 @@ func (r *Registry) reap() {
 			}
 		}
 	}
+}
+
+// clientLeft is after how long without a request or an open stream a client is taken to
+// have left its programs.
+const clientLeft = 10 * time.Minute
+
+// restsAfter is after how long without a use the programs of a session end that stays.
+func (r *Registry) restsAfter(s *Session) time.Duration {
+	idle := r.Catalog().Config.Limits.Idle
+	if s.Kind == KindClient {
+		return min(idle, clientLeft)
+	}
+	return idle
 }
 
 // besides does something in the background if there is a place for it; if not,

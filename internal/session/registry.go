@@ -72,7 +72,7 @@ type Registry struct {
 	mu        sync.Mutex
 	closed    bool
 	sessions  map[string]*Session
-	defaults  map[string]*Session        // by owner
+	defaults  map[string]*Session        // by owner and name
 	shared    map[string]*part           // by server
 	ending    map[string][]chan struct{} // by server, of shared ones that were replaced
 	governors map[string]*governor       // by server
@@ -170,16 +170,17 @@ func (r *Registry) Default(ctx context.Context, owner string) (*Session, error) 
 		s.Touch()
 		return s, nil
 	}
-	return r.open(ctx, owner, KindDefault, nil)
+	return r.open(ctx, owner, KindDefault, "", nil)
 }
 
 // ForClient opens the session of one client connection.
 func (r *Registry) ForClient(ctx context.Context, owner string, caps []byte) (*Session, error) {
-	return r.open(ctx, owner, KindClient, caps)
+	return r.open(ctx, owner, KindClient, "", caps)
 }
 
-func (r *Registry) open(ctx context.Context, owner, kind string, caps []byte) (*Session, error) {
-	s := r.newSession(newID(), owner, kind, time.Now().UTC(), facts{Caps: caps})
+func (r *Registry) open(ctx context.Context, owner, kind, name string, caps []byte) (*Session, error) {
+	s := r.newSession(newID(), owner, kind, time.Now().UTC(), facts{Caps: caps, Name: name})
+	key := defaultKey(owner, name)
 	rec, err := s.record(s.known())
 	if err != nil {
 		return nil, err
@@ -189,7 +190,7 @@ func (r *Registry) open(ctx context.Context, owner, kind string, caps []byte) (*
 		defer r.defaulting.Unlock()
 	}
 	r.mu.Lock()
-	closed, other := r.closed, r.defaults[owner]
+	closed, other := r.closed, r.defaults[key]
 	r.mu.Unlock()
 	if closed {
 		return nil, errStopping
@@ -207,7 +208,7 @@ func (r *Registry) open(ctx context.Context, owner, kind string, caps []byte) (*
 	}
 	r.sessions[s.ID] = s
 	if kind == KindDefault {
-		r.defaults[owner] = s
+		r.defaults[key] = s
 	}
 	r.retiring.Go(func() { r.startEager([]*Session{s}) })
 	return s, nil
@@ -215,7 +216,7 @@ func (r *Registry) open(ctx context.Context, owner, kind string, caps []byte) (*
 
 func (r *Registry) newSession(id, owner, kind string, created time.Time, f facts) *Session {
 	s := &Session{
-		ID: id, Owner: owner, Kind: kind, Created: created, caps: f.Caps, pinnedOwner: f.Owner, facts: f, r: r,
+		ID: id, Owner: owner, Kind: kind, Created: created, name: f.Name, caps: f.Caps, pinnedOwner: f.Owner, facts: f, r: r,
 		parts: make(map[string]*part), ending: make(map[string][]chan struct{}), watchers: make(map[*watch]struct{}),
 		spares: make(map[string]*spares),
 	}
@@ -288,8 +289,8 @@ func (r *Registry) closeSession(ctx context.Context, s *Session, reason string) 
 	r.mu.Lock()
 	delete(r.sessions, s.ID)
 	delete(r.tokens, s.token)
-	if r.defaults[s.Owner] == s {
-		delete(r.defaults, s.Owner)
+	if key := defaultKey(s.Owner, s.name); r.defaults[key] == s {
+		delete(r.defaults, key)
 	}
 	if err != nil {
 		r.unrecorded[s.ID] = s
@@ -350,7 +351,7 @@ func (r *Registry) finish(s *Session, end func(*upstream.Upstream)) {
 		if p.unhear != nil {
 			p.unhear()
 		}
-		if !r.isShared(p.up) && !r.isLent(p.up) {
+		if !p.borrowed && !r.isShared(p.up) && !r.isLent(p.up) {
 			wg.Go(func() { end(p.up) })
 		}
 	}
