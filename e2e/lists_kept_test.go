@@ -215,7 +215,7 @@ func TestDamagedListIsLearnedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		if _, err := db.Exec("UPDATE server_lists SET data = replace(data, 'one', 'two')"); err != nil {
+		if _, err := db.Exec("UPDATE server_lists SET data = CAST(replace(data, 'one', 'two') AS BLOB)"); err != nil {
 			t.Fatal(err)
 		}
 	})
