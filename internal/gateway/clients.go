@@ -174,11 +174,12 @@ func (g *Gateway) reap() {
 	}
 }
 
-// reapIdle ends the clients that were idle for longer than limits.idle. A client
+// reapIdle ends the clients that were idle for longer than limits.idle, and the programs
+// of those that seem to have left. A client
 // with a request under way or an open stream is in use, however long that takes.
 func (g *Gateway) reapIdle(now time.Time) {
 	idle := g.reg.Catalog().Config.Limits.Idle
-	var all, gone []*client
+	var all, gone, left []*client
 	g.mu.Lock()
 	for _, c := range g.clients {
 		switch {
@@ -190,10 +191,16 @@ func (g *Gateway) reapIdle(now time.Time) {
 			gone = append(gone, c)
 		default:
 			all = append(all, c)
+			if now.Sub(time.Unix(0, c.used.Load())) > away {
+				left = append(left, c)
+			}
 		}
 	}
 	g.mu.Unlock()
 	g.touchClients(all)
+	for _, c := range left {
+		g.spawn(func() { g.reg.EndPrograms(c.sess) })
+	}
 	for _, c := range gone {
 		g.log.Info("idle client closed", "client", c.id[:6], "session", c.sess.ID)
 		g.dismiss(g.life, c)

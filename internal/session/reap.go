@@ -41,7 +41,7 @@ func (r *Registry) reap() {
 					r.o.Log.Info("session closed", "session", s.ID, "because", why)
 					_ = r.closeSession(r.life, s, why)
 				})
-			case s.Kind != KindOpened && s.running() && r.unused(s, now) > r.restsAfter(s):
+			case s.Kind == KindDefault && s.running() && r.unused(s, now) > r.Catalog().Config.Limits.Idle:
 				r.besides(places, func() {
 					r.o.Log.Info("servers of an unused session ended", "session", s.ID)
 					r.rest(s)
@@ -51,17 +51,13 @@ func (r *Registry) reap() {
 	}
 }
 
-// clientLeft is after how long without a request or an open stream a client is taken to
-// have left its programs.
-const clientLeft = 10 * time.Minute
-
-// restsAfter is after how long without a use the programs of a session end that stays.
-func (r *Registry) restsAfter(s *Session) time.Duration {
-	idle := r.Catalog().Config.Limits.Idle
-	if s.Kind == KindClient {
-		return min(idle, clientLeft)
+// EndPrograms ends the instances of a connection's session whose client has left. They
+// start again should it come back.
+func (r *Registry) EndPrograms(s *Session) {
+	if s.Kind == KindClient && s.running() && s.gate.calls() == 0 {
+		r.o.Log.Info("servers of a client that has left ended", "session", s.ID)
+		r.rest(s)
 	}
-	return idle
 }
 
 // besides does something in the background if there is a place for it; if not,
