@@ -134,9 +134,18 @@ func (c *cli) welcome(p *service) {
 	fmt.Fprintf(c.stdout, "Any other client, in its mcpServers:\n\n  {\"mcpServers\": {\"tine\": {\"type\": \"http\", \"url\": %q%s}}}\n\n", mcp, header)
 	own := func(command string) string { return withFlag(command, p.o.StateFlag) }
 	fmt.Fprintf(c.stdout, "Try it:\n\n  %s\n  %s\n  %s\n\n", own("tine tools"), own("tine call "+firstCall(cfg)), own("tine calls --follow"))
+	fmt.Fprint(c.stdout, shares(cfg))
 	if forks(cfg) {
 		fmt.Fprintf(c.stdout, "Open a world of its own, and fork it with all that is in it:\n\n  %s\n  %s\n\n", own("tine session open"), own("tine session fork ID --count 3"))
 	}
+}
+
+// shares says what connections have in common.
+func shares(cfg *config.Config) string {
+	if cfg.Sessions.Implicit == config.ImplicitShared {
+		return "All connections of a principal share one session, with its programs and built-in servers. /mcp?session=NAME is one apart.\n\n"
+	}
+	return "Each connection has programs of its own, which start when they are called and end when it has left. The built-in memory, files\nand sqlite are shared by all connections of a principal, and stay.\n\n"
 }
 
 func serverNames(cfg *config.Config) string {

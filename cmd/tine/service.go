@@ -122,7 +122,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	}
 	p.registry, err = session.Open(ctx, p.cfg, session.Options{
 		Drivers: p.plugins.drivers, Workspaces: p.plugins.workspaces, Store: p.store, Seal: seal, Starts: access.Owners,
-		Dir: filepath.Join(o.State, "instances"), States: o.State, StateFlag: o.StateFlag, Restored: restoredLately(o.State, time.Now()), Wallet: p.wallet, Log: o.Log,
+		Dir: filepath.Join(o.State, "instances"), States: o.State, StateFlag: o.StateFlag, Restored: restoredLately(o.State, time.Now()), Wallet: p.wallet, Learn: true, Log: o.Log,
 		Record: record.Options{Journal: p.journal, Metrics: p.metrics, Tracing: p.tracing, Redact: o.Redact, Log: o.Log, Trouble: &record.Trouble{}},
 	})
 	if err != nil {

@@ -158,7 +158,7 @@ type Limits struct {
 	Message     int64         `yaml:"message"`     // bytes of one message from a server; default 64 MiB
 	Connections int           `yaml:"connections"` // open at once; default 4096
 	Calls       int           `yaml:"calls"`       // in flight at once, over all clients; default 4096
-	ListWait    time.Duration `yaml:"list_wait"`   // how long a merged list waits for a slow server; default 5s
+	ListWait    time.Duration `yaml:"list_wait"`   // how long a list waits for a server that is not known yet, or slow; default 25s
 	Idle        time.Duration `yaml:"idle"`        // how long an unused client connection or session is kept; default 1h
 	Drain       time.Duration `yaml:"drain"`       // how long SIGTERM waits for calls; default 10s
 }
@@ -186,6 +186,9 @@ type Sessions struct {
 	// what it had in memory: tell, which fails one, or refuse, which fails all until
 	// the session is rewound. Default tell.
 	OnLoss string `yaml:"on_loss"`
+	// Implicit is where a connection is that names no session: in one of its own, or in
+	// the default session of its principal.
+	Implicit string `yaml:"implicit"`
 
 	Autosnapshot Autosnapshot `yaml:"autosnapshot"`
 }
@@ -223,6 +226,12 @@ func (s *Server) SeenWorkspace() string {
 const (
 	LossTell   = "tell"
 	LossRefuse = "refuse"
+)
+
+// Where a connection is that names no session.
+const (
+	ImplicitOwn    = "own"
+	ImplicitShared = "shared"
 )
 
 // What a fork carries of a server.

@@ -98,7 +98,7 @@ func (o OTLP) same(p OTLP) bool {
 
 func (s Sessions) same(o Sessions) bool {
 	return s.Max == o.Max && s.PerPrincipal == o.PerPrincipal && s.TTL == o.TTL && s.Idle == o.Idle && s.Memory == o.Memory && s.Instances == o.Instances &&
-		s.Share == o.Share && s.Snapshots == o.Snapshots && s.Wait == o.Wait && s.MaxWait == o.MaxWait && s.ForkWait == o.ForkWait && s.OnLoss == o.OnLoss &&
+		s.Share == o.Share && s.Snapshots == o.Snapshots && s.Wait == o.Wait && s.MaxWait == o.MaxWait && s.ForkWait == o.ForkWait && s.OnLoss == o.OnLoss && s.Implicit == o.Implicit &&
 		s.Autosnapshot.Every == o.Autosnapshot.Every && s.Autosnapshot.Keep == o.Autosnapshot.Keep && sameSet(s.Autosnapshot.Before, o.Autosnapshot.Before)
 }
 

@@ -46,7 +46,7 @@ var defaultPolicy = Policy{
 // machine with 16 GiB.
 var defaultSessions = Sessions{
 	Max: 10000, PerPrincipal: 2000, Idle: 24 * time.Hour, Memory: 12 << 30, Instances: 10000, Share: 90, Snapshots: 64 << 30,
-	Wait: 30 * time.Second, MaxWait: 10 * time.Minute, ForkWait: 30 * time.Second, OnLoss: "tell", Autosnapshot: Autosnapshot{Keep: 8},
+	Wait: 30 * time.Second, MaxWait: 10 * time.Minute, ForkWait: 30 * time.Second, OnLoss: "tell", Implicit: "own", Autosnapshot: Autosnapshot{Keep: 8},
 }
 
 func TestDefault(t *testing.T) {
@@ -55,7 +55,7 @@ func TestDefault(t *testing.T) {
 		Listen: "127.0.0.1:8463", Separator: "__", LongNames: "keep", Errors: "results",
 		Log: Log{"info", "text"},
 		Limits: Limits{Body: 16 << 20, Header: 64 << 10, Message: 64 << 20, Connections: 4096, Calls: 4096,
-			ListWait: 5 * time.Second, Idle: time.Hour, Drain: 10 * time.Second},
+			ListWait: 25 * time.Second, Idle: time.Hour, Drain: 10 * time.Second},
 		Journal:   Journal{Mode: "full", MaxAge: 7 * 24 * time.Hour, MaxSize: 1 << 30},
 		Telemetry: Telemetry{OTLP{Sample: 1}},
 		Sessions:  defaultSessions,
@@ -144,6 +144,7 @@ sessions:
   max_wait: 90s
   fork_wait: 1m
   on_loss: refuse
+  implicit: shared
   autosnapshot: {every: 20, before: ["fs.write_*", web.post], keep: 3}
 workspace: {template: ~/start}
 separator: "."
@@ -263,7 +264,7 @@ func TestEveryKey(t *testing.T) {
 			Sample: 0.25, CAFile: filepath.Join(dir, "otel.pem"),
 		}},
 		Sessions: Sessions{
-			Max: 100, PerPrincipal: 10, TTL: 48 * time.Hour, Memory: 8 << 30, Instances: 7, Share: 75, Snapshots: 5e9, MaxWait: 90 * time.Second, ForkWait: time.Minute, OnLoss: "refuse",
+			Max: 100, PerPrincipal: 10, TTL: 48 * time.Hour, Memory: 8 << 30, Instances: 7, Share: 75, Snapshots: 5e9, MaxWait: 90 * time.Second, ForkWait: time.Minute, OnLoss: "refuse", Implicit: "shared",
 			Autosnapshot: Autosnapshot{Every: 20, Before: []string{"fs.write_*", "web.post"}, Keep: 3},
 		},
 		Workspace: Workspace{On: true, Template: filepath.Join(dir, "home/start")},

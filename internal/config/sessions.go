@@ -11,7 +11,7 @@ import (
 
 var (
 	sessionKeys = []string{
-		"max", "per_principal", "ttl", "idle", "memory", "instances", "share", "snapshots", "wait", "max_wait", "fork_wait", "on_loss", "autosnapshot",
+		"max", "per_principal", "ttl", "idle", "memory", "instances", "share", "snapshots", "wait", "max_wait", "fork_wait", "on_loss", "implicit", "autosnapshot",
 	}
 	autosnapshotKeys = []string{"every", "before", "keep"}
 	workspaceKeys    = []string{"template", "path"}
@@ -45,6 +45,7 @@ func (d *decoder) sessions(o object, c *Config) {
 	s.duration("max_wait", &to.MaxWait, time.Second, day)
 	s.duration("fork_wait", &to.ForkWait, 0, day)
 	s.oneOf("on_loss", &to.OnLoss, LossTell, LossRefuse)
+	s.oneOf("implicit", &to.Implicit, ImplicitOwn, ImplicitShared)
 	a, ok := s.child("autosnapshot", autosnapshotKeys)
 	if !ok {
 		return

@@ -8,7 +8,7 @@ import (
 func TestSessionErrors(t *testing.T) {
 	testErrors(t, []wrongConfig{
 		{"unknown key", "sessions: {maximum: 3}\n",
-			`tine.yaml:1:12: unknown key "maximum" in sessions; known keys: max, per_principal, ttl, idle, memory, instances, share, snapshots, wait, max_wait, fork_wait, on_loss, autosnapshot`},
+			`tine.yaml:1:12: unknown key "maximum" in sessions; known keys: max, per_principal, ttl, idle, memory, instances, share, snapshots, wait, max_wait, fork_wait, on_loss, implicit, autosnapshot`},
 		{"numbers", "sessions: {max: -1, per_principal: many, instances: 1000001}\n",
 			`tine.yaml:1:17: sessions.max: -1 is out of range; want 0 to 1000000
 tine.yaml:1:36: sessions.per_principal: got "many", want a whole number from 0 to 1000000
@@ -37,7 +37,7 @@ tine.yaml:1:47: sessions.autosnapshot.before[0]: "[" is not a pattern; write ser
 tine.yaml:1:52: sessions.autosnapshot.before[1]: "" is not a pattern; write server__tool, with * for any characters
 tine.yaml:1:63: sessions.autosnapshot.keep: 0 is out of range; want 1 to 1000`},
 		{"not a map", "sessions: 3\n",
-			`tine.yaml:1:11: sessions: want a map of max, per_principal, ttl, idle, memory, instances, share, snapshots, wait, max_wait, fork_wait, on_loss, autosnapshot, got a number`},
+			`tine.yaml:1:11: sessions: want a map of max, per_principal, ttl, idle, memory, instances, share, snapshots, wait, max_wait, fork_wait, on_loss, implicit, autosnapshot, got a number`},
 	})
 }
 

@@ -87,6 +87,7 @@ sessions:
   max_wait: 1m30s
   fork_wait: 1m
   on_loss: refuse
+  implicit: shared
   autosnapshot: {every: 20, before: ["fs.write_*", web.post], keep: 3}
 workspace: {template: /home/ada/start}
 separator: .

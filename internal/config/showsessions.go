@@ -20,6 +20,7 @@ func (s Sessions) shown(hidden map[string]bool) *node {
 		pair{key: "max_wait", value: durationNode(s.MaxWait)},
 		pair{key: "fork_wait", value: durationNode(s.ForkWait)},
 		pair{key: "on_loss", value: stringNode(s.OnLoss)},
+		pair{key: "implicit", value: stringNode(s.Implicit)},
 		pair{key: "autosnapshot", value: auto})
 }
 

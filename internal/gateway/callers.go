@@ -128,6 +128,13 @@ func actOnce[Out any](ctx context.Context, c *Control, caller, route, session, k
 	}
 	if session == "" {
 		session = call.session
+		if in := g.reg.Get(session); in != nil && route != "closeSession" {
+			world, err := in.World()
+			if err != nil {
+				return out, err
+			}
+			session = world.ID
+		}
 	}
 	rt := g.routeOf(route)
 	who, in := g.guard.Load().Again(call.who) // the call may have begun long ago
@@ -144,7 +151,7 @@ func actOnce[Out any](ctx context.Context, c *Control, caller, route, session, k
 	if call.from != nil {
 		r.Host, r.TLS = call.from.Host, call.from.TLS // by which the caller knows us
 	}
-	out, err = do(g, call, &ask{r: r.WithContext(ctx), who: who, args: map[string]string{"session": session}})
+	out, err = do(g, call, &ask{r: r.WithContext(ctx), who: who, args: map[string]string{"session": session}, conn: call.conn})
 	if err != nil {
 		return out, g.clean(who, err)
 	}

@@ -10,17 +10,18 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 )
 
-// sessionFor finds the session of a new client connection: a principal's
-// default session, or for an anonymous client one of its own.
+// sessionFor finds the session of a new client connection that names none: one of its
+// own, or, where the config says so, the principal's default session.
 func (g *Gateway) sessionFor(ctx context.Context, who identity.Principal, caps []byte) (*session.Session, error) {
-	if who.Anonymous() {
-		return g.reg.ForClient(ctx, "", caps)
+	if g.reg.Catalog().Config.Sessions.Implicit == config.ImplicitShared {
+		return g.reg.Default(ctx, who.Name)
 	}
-	return g.reg.Default(ctx, who.Name)
+	return g.reg.ForClient(ctx, who.Name, caps)
 }
 
 // maxClients bounds the clients of one principal.
@@ -173,11 +174,12 @@ func (g *Gateway) reap() {
 	}
 }
 
-// reapIdle ends the clients that were idle for longer than limits.idle. A client
+// reapIdle ends the clients that were idle for longer than limits.idle, and the programs
+// of those that seem to have left. A client
 // with a request under way or an open stream is in use, however long that takes.
 func (g *Gateway) reapIdle(now time.Time) {
 	idle := g.reg.Catalog().Config.Limits.Idle
-	var all, gone []*client
+	var all, gone, left []*client
 	g.mu.Lock()
 	for _, c := range g.clients {
 		switch {
@@ -189,10 +191,16 @@ func (g *Gateway) reapIdle(now time.Time) {
 			gone = append(gone, c)
 		default:
 			all = append(all, c)
+			if now.Sub(time.Unix(0, c.used.Load())) > away {
+				left = append(left, c)
+			}
 		}
 	}
 	g.mu.Unlock()
 	g.touchClients(all)
+	for _, c := range left {
+		g.spawn(func() { g.reg.EndPrograms(c.sess) })
+	}
 	for _, c := range gone {
 		g.log.Info("idle client closed", "client", c.id[:6], "session", c.sess.ID)
 		g.dismiss(g.life, c)

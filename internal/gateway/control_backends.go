@@ -139,7 +139,7 @@ func (x *exchange) ownTools(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	items, err := readList(ctx, up, upstream.Request{
+	_, items, err := up.ReadList(ctx, upstream.Request{
 		Method: wire.MethodListTools, Client: x.client, Who: x.who.Name, Session: x.sess.ID,
 		Trace: x.trace.Traceparent, TraceState: x.trace.Tracestate,
 	})

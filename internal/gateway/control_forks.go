@@ -171,6 +171,9 @@ func (g *Gateway) rewindSession(a *ask, in api.RewindRequest) (api.Session, erro
 	if err != nil {
 		return api.Session{}, err
 	}
+	if err := g.alone(a, s, "rewound"); err != nil {
+		return api.Session{}, err
+	}
 	snap, err := g.rewindTo(a.who, s, in.Snapshot)
 	if err != nil {
 		return api.Session{}, err

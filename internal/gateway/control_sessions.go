@@ -258,6 +258,9 @@ func (g *Gateway) closeWith(a *ask, end func(context.Context, *session.Session) 
 		return access.Need(a.who, api.RoleOperator)
 	}
 	if s != nil {
+		if err := g.alone(a, s, "closed"); err != nil {
+			return err
+		}
 		// Whoever asked may hang up: a session is never left half closed.
 		if err := end(context.WithoutCancel(a.ctx()), s); err != nil {
 			return err

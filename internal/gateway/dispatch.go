@@ -69,6 +69,8 @@ type ask struct {
 	// counted is set where the request has a place among the calls, which it must
 	// give back when it is answered.
 	counted bool
+	// conn is the client whose call this is part of; nil for none.
+	conn *client
 }
 
 func (a *ask) ctx() context.Context { return a.r.Context() }

@@ -351,10 +351,8 @@ func (g *Gateway) serveEvents(w http.ResponseWriter, r *http.Request, who identi
 	}
 	var sess *session.Session
 	var err error
-	own := false
-	if dr.session == "" && who.Session == "" && who.Anonymous() {
-		sess, err = g.reg.ForClient(r.Context(), "", nil)
-		own = true
+	if dr.session == "" && who.Session == "" {
+		sess, err = g.sessionFor(r.Context(), who, nil)
 	} else {
 		sess, err = g.session(r.Context(), who, dr)
 	}
@@ -362,7 +360,7 @@ func (g *Gateway) serveEvents(w http.ResponseWriter, r *http.Request, who identi
 		refuseError(w, err)
 		return
 	}
-	if own {
+	if sess.Kind == session.KindClient {
 		defer g.reg.CloseSession(context.WithoutCancel(r.Context()), sess)
 	}
 	d := g.newDuplex(dr.view, sess, who, r)

@@ -245,6 +245,7 @@ const (
 //	/sse[/{server}]                         event stream of revision 2024-11-05
 //	/mcp/{server}/sse|streamable-http       the same, the other way round
 //	/s/{session}/...                        each of these, in that session
+//	...?session=NAME                        each of these, in the durable session of that name
 //
 // {server}~1 is the second instance of a server, and so on, where a session has
 // several; {server}~0 is the plain one.
@@ -293,6 +294,14 @@ func (g *Gateway) serveDoor(w http.ResponseWriter, r *http.Request, who identity
 	if e := checkErrors(r.URL); e != nil {
 		refuseError(w, e)
 		return
+	}
+	if name := r.URL.Query().Get("session"); name != "" && d.session == "" {
+		s, err := g.named(r.Context(), who, name)
+		if err != nil {
+			refuseError(w, err)
+			return
+		}
+		d.session = s.ID
 	}
 	// A session has the servers it was made with.
 	in := cmp.Or(d.session, who.Session)

@@ -153,6 +153,7 @@ func (x *exchange) callTool(ctx context.Context) (*upstream.Result, error) {
 	if !x.who.MayCall(s.entry.Base(), own) {
 		return nil, x.deny(s.entry, inner, unknownTool(name))
 	}
+	given := x.sess.Given(s.entry.ID, wire.MethodListTools)
 	res, err := x.pass(ctx, s, inner, x.rename(name, inner))
 	if err == nil && res.Error != nil {
 		if wire.ParseError(res.Error).Code == wire.CodeMethodNotFound {
@@ -164,6 +165,9 @@ func (x *exchange) callTool(ctx context.Context) (*upstream.Result, error) {
 		// In the server's own words it would be told apart from one that is there
 		// and hidden, or said to be one of that server.
 		return nil, unknownTool(name)
+	}
+	if given && err == nil && !x.exists(ctx, s, inner, res) {
+		return nil, invalidParams("Unknown tool: " + name + "; server " + s.entry.ID + " listed it when it last ran and has it no longer; list the tools again")
 	}
 	return res, err
 }
@@ -262,10 +266,17 @@ func (x *exchange) pass(ctx context.Context, s *shape, name string, edits []wire
 	if err != nil {
 		return nil, err
 	}
+	in, err := x.sess.In(s.entry.ID)
+	if err != nil {
+		return nil, err
+	}
+	if in != x.sess {
+		defer in.InUse()()
+	}
 	req := &upstream.Request{
 		Method: x.method, Params: x.params, Edits: edits, Name: name,
 		Header: x.header, Client: x.client, Peer: x.peer,
-		Who: x.who.Name, Session: x.sess.ID,
+		Who: x.who.Name, Session: in.ID,
 		Trace: x.trace.Traceparent, TraceState: x.trace.Tracestate,
 	}
 	if x.client.Modern && x.params.RequestState.Ok() {
@@ -292,17 +303,17 @@ func (x *exchange) pass(ctx context.Context, s *shape, name string, edits []wire
 		p.server = s.entry.ID
 	}
 	if gated(x.method) {
-		inside, leave, err := x.sess.Enter(ctx, s.entry.ID, toolOf(x.method, name))
+		inside, leave, err := in.Enter(ctx, s.entry.ID, toolOf(x.method, name))
 		if err != nil {
 			return nil, err
 		}
 		defer leave()
 		ctx = inside
 		if x.method == wire.MethodCallTool && s.entry.Builtin == "" {
-			req.Within = x.sess.CallID(ctx)
+			req.Within = in.CallID(ctx)
 		}
 		if req.Peer != nil {
-			req.Peer = &waiter{Peer: req.Peer, sess: x.sess, call: ctx}
+			req.Peer = &waiter{Peer: req.Peer, sess: in, call: ctx}
 		}
 	}
 	res, err := up.Call(ctx, req)

@@ -105,7 +105,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Gateway, error) {
 	g.o.Control.g.Store(g)
 	g.life, g.end = context.WithCancel(context.Background())
 	g.open, g.stopOpen = context.WithCancel(g.life)
-	g.fetches.m = make(map[fetchKey]*fetch)
+	g.fetches.m, g.fetches.lacking = make(map[fetchKey]*fetch), make(map[string]string)
 	g.parking.calls = make(map[string]*parked)
 	if err := g.Reload(ctx, cfg); err != nil {
 		g.end()

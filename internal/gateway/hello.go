@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -40,13 +41,10 @@ func (x *exchange) greet(ctx context.Context) (greeting, error) {
 	if err != nil {
 		return greeting{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.ConnectTimeout+time.Second)
-	defer cancel()
-	conn, err := up.Conn(ctx)
+	h, err := x.helloOf(ctx, up, e)
 	if err != nil {
 		return greeting{}, err
 	}
-	h := conn.Hello()
 	gr := greeting{info: h.Info, caps: givenCaps(x.who, e.Base(), h.Capabilities), instructions: h.Instructions}
 	if gr.info == nil {
 		gr.info = append(wire.AppendQuote([]byte(`{"name":`), e.ID), `,"version":"0"}`...)
@@ -55,6 +53,22 @@ func (x *exchange) greet(ctx context.Context) (greeting, error) {
 		gr.caps = []byte("{}")
 	}
 	return gr, nil
+}
+
+// helloOf is what a server says of itself, or said when it last ran.
+func (x *exchange) helloOf(ctx context.Context, up *upstream.Upstream, e *session.Entry) (upstream.Hello, error) {
+	if e.URL == "" && !up.Runs() {
+		if k := x.sess.Known(e, x.who.Name); k != nil {
+			return k.Hello, nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.ConnectTimeout+time.Second)
+	defer cancel()
+	conn, err := up.Conn(ctx)
+	if err != nil {
+		return upstream.Hello{}, err
+	}
+	return conn.Hello(), nil
 }
 
 // givenCaps are the capabilities of a server without those for what is hidden from
@@ -82,22 +96,23 @@ func givenCaps(who identity.Principal, server string, caps []byte) []byte {
 	return append(out, '}')
 }
 
-// instructions joins what the servers that run already said on how to use
+// instructions joins what the servers that run, or are known, said on how to use
 // them.
 func (x *exchange) instructions() []byte {
 	var b bytes.Buffer
 	t := x.table()
 	for _, e := range t.cat.Entries {
-		up := x.sess.Peek(e.ID)
 		s := t.shapes[e.ID]
-		if on, _ := e.On(); !on || up == nil || s == nil || !s.listed || !x.who.MaySee(e.Base()) {
+		if on, _ := e.On(); !on || s == nil || !s.listed || !x.who.MaySee(e.Base()) {
 			continue
 		}
-		conn := up.Peek()
-		if conn == nil {
-			continue
+		var said []byte
+		if conn := x.connTo(e.ID); conn != nil {
+			said = conn.Hello().Instructions
+		} else if k := x.sess.Known(e, x.who.Name); k != nil {
+			said = k.Hello.Instructions
 		}
-		if text, ok := wire.Unquote(conn.Hello().Instructions); ok && text != "" {
+		if text, ok := wire.Unquote(said); ok && text != "" {
 			if b.Len() > 0 {
 				b.WriteString("\n\n")
 			}
@@ -111,6 +126,14 @@ func (x *exchange) instructions() []byte {
 		return nil
 	}
 	return wire.Quote(b.String())
+}
+
+// connTo is the connection to a server that runs in the session; nil for none.
+func (x *exchange) connTo(server string) *upstream.Conn {
+	if up := x.sess.Peek(server); up != nil {
+		return up.Peek()
+	}
+	return nil
 }
 
 // initialized is the result of a handshake.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver/builtin"
 )
 
@@ -18,6 +19,7 @@ func TestClientInUseIsNotReaped(t *testing.T) {
 	later := func() { w.gw.ReapIdle(time.Now().Add(48 * time.Hour)) }
 	const hold = `{"name":"a__hold","arguments":{}}`
 
+	total := 0
 	for _, use := range []struct {
 		name  string
 		begin func(c *legacy) (end func())
@@ -54,22 +56,55 @@ func TestClientInUseIsNotReaped(t *testing.T) {
 	} {
 		t.Run(use.name, func(t *testing.T) {
 			c := w.dial(t, "/mcp", `{}`)
-			add := func(want int) {
+			add := func() {
 				t.Helper()
-				if got := resultText(t, c.ask("tools/call", `{"name":"n__add","arguments":{}}`)); got != fmt.Sprint(want) {
-					t.Errorf("the session counts %s, want %d", got, want)
+				total++ // of all connections: what it counts is in the default session
+				if got := resultText(t, c.ask("tools/call", `{"name":"n__add","arguments":{}}`)); got != fmt.Sprint(total) {
+					t.Errorf("the session counts %s, want %d", got, total)
 				}
 			}
-			add(1)
+			add()
 			end := use.begin(c)
 			later()
-			add(2)
+			add()
 			end()
-			add(3)
+			add()
 			eventually(t, "an idle client is closed", func() bool {
 				later()
 				return c.post(`{"jsonrpc":"2.0","id":"gone","method":"ping"}`).status == http.StatusNotFound
 			})
 		})
+	}
+}
+
+// TestProgramsEndWhenTheClientHasLeft looks ten minutes later at a client that has a
+// stream open and at one that has none: the servers of the latter end, and start again
+// when it comes back.
+func TestProgramsEndWhenTheClientHasLeft(t *testing.T) {
+	t.Parallel()
+	w := open(t, servers("n", "{builtin: everything, scope: session}"), map[string]builtin.Kind{"everything": factory(counting)})
+	stays, leaves := w.dial(t, "/mcp/n", `{}`), w.dial(t, "/mcp/n", `{}`)
+	stream := stays.listen()
+	defer stream.close()
+	count := func(c *legacy) string { return resultText(t, c.ask("tools/call", `{"name":"count"}`)) }
+	running := func() int {
+		var s api.Server
+		control(t, w, "GET", "/v1/servers/n", "", &s)
+		return s.Instances
+	}
+	if got := count(stays) + count(leaves); got != "11" || running() != 2 {
+		t.Fatalf("they count %s, and %d run", got, running())
+	}
+	w.gw.ReapIdle(time.Now().Add(9 * time.Minute))
+	if n := running(); n != 2 {
+		t.Errorf("%d run after nine minutes", n)
+	}
+	w.gw.ReapIdle(time.Now().Add(11 * time.Minute))
+	eventually(t, "the server of a client that has left ends", func() bool { return running() == 1 })
+	if got := count(stays); got != "2" {
+		t.Errorf("the one with a stream counts %s", got)
+	}
+	if m := leaves.ask("tools/call", `{"name":"count"}`); m.Result == nil {
+		t.Errorf("the one that comes back: %s", m.raw)
 	}
 }

@@ -1,9 +1,12 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -14,45 +17,6 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// maxPages and maxItems bound one server's list.
-const (
-	maxPages = 1000
-	maxItems = 50_000
-)
-
-// listKey is the member that holds the items of a list result.
-func listKey(method string) string {
-	switch method {
-	case wire.MethodListTools:
-		return "tools"
-	case wire.MethodListPrompts:
-		return "prompts"
-	case wire.MethodListTemplates:
-		return "resourceTemplates"
-	}
-	return "resources"
-}
-
-func listCapability(method string) string {
-	switch method {
-	case wire.MethodListTools:
-		return "tools"
-	case wire.MethodListPrompts:
-		return "prompts"
-	}
-	return "resources"
-}
-
-func listNote(method string) string {
-	switch method {
-	case wire.MethodListTools:
-		return wire.NoteToolsChanged
-	case wire.MethodListPrompts:
-		return wire.NotePromptsChanged
-	}
-	return wire.NoteResourcesChanged
-}
-
 // list answers a list request.
 func (x *exchange) list(ctx context.Context) (*upstream.Result, error) {
 	t := x.table()
@@ -62,7 +26,7 @@ func (x *exchange) list(ctx context.Context) (*upstream.Result, error) {
 	if wire.FindString(x.params.Raw, "cursor") != "" {
 		return nil, invalidParams("unknown cursor: this list has one page")
 	}
-	key := listKey(x.method)
+	key := upstream.ListKey(x.method)
 	out := append([]byte(`{"`+key), `":[`...)
 	parts, missing := x.listAll(ctx, t, x.method)
 	first := true
@@ -116,11 +80,11 @@ func (x *exchange) listOne(ctx context.Context, t *table) (*upstream.Result, err
 	if s == nil {
 		return nil, noServer(x.view.server)
 	}
-	base, key := s.entry.Base(), listKey(x.method)
+	base, key := s.entry.Base(), upstream.ListKey(x.method)
 	if !mayList(x.who, base, x.method) {
 		return &upstream.Result{Result: []byte(`{"` + key + `":[]}`)}, nil
 	}
-	res, err := x.pass(ctx, s, "", nil)
+	res, err := x.listed(ctx, s)
 	if err != nil || res.Result == nil {
 		return res, err
 	}
@@ -167,6 +131,43 @@ func (x *exchange) listOne(ctx context.Context, t *table) (*upstream.Result, err
 	return &edited, nil
 }
 
+// listed is one server's list or a page of it: as it is kept while the server does not
+// run, or as the server answers.
+func (x *exchange) listed(ctx context.Context, s *shape) (*upstream.Result, error) {
+	e, paged := s.entry, wire.FindString(x.params.Raw, "cursor") != ""
+	if up, _, err := x.upstream(e.ID); err == nil && !paged && e.URL == "" && !up.Runs() {
+		if items, ok := x.sess.KnownList(e, x.who.Name, x.method); ok {
+			out := append([]byte(`{"`+upstream.ListKey(x.method)), `":[`...)
+			out = append(out, bytes.Join(items, []byte(","))...)
+			return &upstream.Result{Result: append(out, "]}"...)}, nil
+		}
+	}
+	res, err := x.pass(ctx, s, "", nil)
+	if err == nil && !paged && res.Result != nil {
+		x.learned(e, res.Result)
+	}
+	return res, err
+}
+
+// learned keeps a list that a server gave as one page.
+func (x *exchange) learned(e *session.Entry, result []byte) {
+	conn := x.connTo(e.ID)
+	at, err := wire.Find(result, upstream.ListKey(x.method))
+	if next, _ := wire.Find(result, "nextCursor"); err != nil || !at.Ok() || next.Ok() || conn == nil {
+		return
+	}
+	list := at.Of(result)
+	spans, err := wire.Items(list)
+	if err != nil {
+		return
+	}
+	items := make([][]byte, len(spans))
+	for i, sp := range spans {
+		items[i] = sp.Of(list)
+	}
+	x.sess.Learned(e, x.who.Name, x.method, conn.Hello(), items)
+}
+
 // A part of a merged list is what one server has.
 type listPart struct {
 	shape *shape
@@ -193,7 +194,8 @@ func (x *exchange) shadowed(t *table, p listPart) (out []api.Missing) {
 	return out
 }
 
-// listSome asks every server that is chosen at once and waits for the slow ones
+// listSome lists what the chosen servers have, all at once: what is known of those
+// that don't run, and of the others what they answer. The slow ones are waited for
 // only so long, or as long as it takes where that is 0. A server that can't be had
 // leaves the list with a note; when a slow one comes in later, the session's
 // clients are told that the list changed.
@@ -216,12 +218,7 @@ func (x *exchange) listSome(ctx context.Context, t *table, method string, wait t
 			slots[i].err = err
 			continue
 		}
-		f := x.g.fetches.start(x, up, e, method)
-		most := wait
-		if most == 0 {
-			most = 2 * readTime(e) // it ends by itself before that
-		}
-		wg.Go(func() { slots[i].part.items, slots[i].err = f.wait(ctx, x.sess, e.ID, most) })
+		wg.Go(func() { slots[i].part.items, slots[i].err = x.listOf(ctx, up, e, method, wait) })
 	}
 	wg.Wait()
 	var parts []listPart
@@ -232,11 +229,67 @@ func (x *exchange) listSome(ctx context.Context, t *table, method string, wait t
 		case s.err != nil:
 			e := asError(x.g.clean(x.who, s.err))
 			missing = append(missing, api.Missing{Server: t.cat.Entries[i].ID, Reason: upstream.Reason(e), Kind: e.Kind})
+			x.g.fetches.lacks(x.g.log, t.cat.Entries[i].ID, upstream.Reason(e))
 		default:
+			x.g.fetches.lacks(x.g.log, t.cat.Entries[i].ID, "")
 			parts = append(parts, s.part)
 		}
 	}
 	return parts, missing
+}
+
+// knownAfter is how long a server that is reached over HTTP has to answer before the
+// list that is known of it does.
+const knownAfter = time.Second
+
+// listOf is what one server has. One that runs, or takes no program to be asked, is
+// asked itself.
+func (x *exchange) listOf(ctx context.Context, up *upstream.Upstream, e *session.Entry, method string, wait time.Duration) ([][]byte, error) {
+	most := min(wait, e.ConnectTimeout)
+	if wait == 0 {
+		most = 2 * readTime(e) // it ends by itself before that
+	}
+	if e.Builtin == "" && e.URL == "" && !up.Runs() {
+		if items, ok := x.sess.KnownList(e, x.who.Name, method); ok {
+			return items, nil
+		}
+		if e.Learns() && x.sess.Known(e, x.who.Name) == nil {
+			k, err := x.sess.Learn(ctx, e, most)
+			if err != nil {
+				return nil, err
+			}
+			if items, ok := k.List(method); ok {
+				x.sess.Gave(e.ID, method, items)
+				return items, nil
+			}
+		}
+	}
+	f := x.g.fetches.start(x, up, e, method)
+	if e.Builtin == "" && most > knownAfter && wait != 0 {
+		if items, err := f.within(ctx, knownAfter); !errors.Is(err, errSlow) {
+			return items, err
+		}
+		if items, ok := x.sess.KnownList(e, x.who.Name, method); ok {
+			return items, nil
+		}
+	}
+	return f.wait(ctx, x.sess, e.ID, most)
+}
+
+// lacks logs that a list goes out without a server, once for each reason in a row;
+// the empty one is for a list that has it.
+func (fs *fetches) lacks(log *slog.Logger, server, reason string) {
+	fs.mu.Lock()
+	was := fs.lacking[server]
+	if reason == "" {
+		delete(fs.lacking, server)
+	} else {
+		fs.lacking[server] = reason
+	}
+	fs.mu.Unlock()
+	if reason != "" && reason != was {
+		log.Info("a list goes out without a server", "server", server, "because", reason)
+	}
 }
 
 // fetches are the lists being read, one at a time for each server, principal
@@ -245,6 +298,8 @@ type fetches struct {
 	mu sync.Mutex
 	m  map[fetchKey]*fetch
 	wg sync.WaitGroup
+	// lacking has the servers that the last list went out without, and why.
+	lacking map[string]string
 
 	closed bool // nothing is read any more
 }
@@ -298,7 +353,10 @@ func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, m
 		defer cancel()
 		func() {
 			defer telemetry.Contain(x.g.log, telemetry.InEdge, e.ID, func(err error) { f.items, f.err = nil, err })
-			f.items, f.err = readList(ctx, up, ask)
+			var hello upstream.Hello
+			if hello, f.items, f.err = up.ReadList(ctx, ask); f.err == nil {
+				x.sess.Learned(e, x.who.Name, method, hello, f.items)
+			}
 		}()
 		fs.mu.Lock()
 		delete(fs.m, key)
@@ -310,7 +368,7 @@ func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, m
 			return
 		}
 		for sess, server := range missed {
-			sess.Announce(server, listNote(method))
+			sess.Announce(server, session.NoteOf(method))
 		}
 	})
 	return f
@@ -319,15 +377,10 @@ func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, m
 // readTime is how long a server has for a list, with its start.
 func readTime(e *session.Entry) time.Duration { return e.ConnectTimeout + 30*time.Second }
 
-// wait waits for a fetch, counted from its beginning: one that hangs is waited
-// for once and not by everyone who comes after. The session's clients are told
-// when a list comes in that was not waited for.
-func (f *fetch) wait(ctx context.Context, sess *session.Session, server string, most time.Duration) ([][]byte, error) {
-	select {
-	case <-f.done:
-		return f.items, f.err
-	default:
-	}
+var errSlow = errors.New("not there yet")
+
+// within waits for a fetch so long, and gives up with errSlow.
+func (f *fetch) within(ctx context.Context, most time.Duration) ([][]byte, error) {
 	timer := time.NewTimer(max(0, most-time.Since(f.began)))
 	defer timer.Stop()
 	select {
@@ -335,6 +388,16 @@ func (f *fetch) wait(ctx context.Context, sess *session.Session, server string, 
 		return f.items, f.err
 	case <-timer.C:
 	case <-ctx.Done():
+	}
+	return nil, errSlow
+}
+
+// wait waits for a fetch, counted from its beginning: one that hangs is waited
+// for once and not by everyone who comes after. The session's clients are told
+// when a list comes in that was not waited for.
+func (f *fetch) wait(ctx context.Context, sess *session.Session, server string, most time.Duration) ([][]byte, error) {
+	if items, err := f.within(ctx, most); !errors.Is(err, errSlow) {
+		return items, err
 	}
 	f.owner.mu.Lock()
 	over := f.over
@@ -353,60 +416,6 @@ func (f *fetch) wait(ctx context.Context, sess *session.Session, server string, 
 		Kind: api.KindTimeout, Server: server, Retryable: true,
 		Message: fmt.Sprintf("server %q: has not answered yet; the list is announced again when it does", server),
 	}
-}
-
-// readList reads all pages of one server's list.
-func readList(ctx context.Context, up *upstream.Upstream, ask upstream.Request) ([][]byte, error) {
-	method := ask.Method
-	conn, err := up.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	hello := conn.Hello()
-	if !hello.Can(listCapability(method)) {
-		return nil, nil
-	}
-	bad := func(format string, args ...any) error {
-		return &api.Error{Kind: api.KindInfrastructure, Server: up.Server(), Message: fmt.Sprintf("server %q: %s: ", up.Server(), method) + fmt.Sprintf(format, args...)}
-	}
-	var items [][]byte
-	params := []byte("{}")
-	for range maxPages {
-		p, err := wire.ScanParams(method, params)
-		if err != nil {
-			return nil, err
-		}
-		page := ask
-		page.Params = p
-		res, err := up.Call(ctx, &page)
-		if err != nil {
-			return nil, err
-		}
-		if res.Error != nil {
-			return nil, bad("%s", wire.ParseError(res.Error).Message)
-		}
-		at, err := wire.Find(res.Result, listKey(method))
-		if err != nil || !at.Ok() {
-			return nil, bad("the answer has no %s", listKey(method))
-		}
-		list := at.Of(res.Result)
-		spans, err := wire.Items(list)
-		if err != nil {
-			return nil, bad("%v", err)
-		}
-		for _, sp := range spans {
-			items = append(items, sp.Of(list))
-		}
-		if len(items) > maxItems {
-			return nil, bad("more than %d entries", maxItems)
-		}
-		cursor, _ := wire.Find(res.Result, "nextCursor")
-		if c := cursor.Of(res.Result); c == nil || string(c) == "null" || string(c) == `""` {
-			return items, nil
-		}
-		params = append(append([]byte(`{"cursor":`), cursor.Of(res.Result)...), '}')
-	}
-	return nil, bad("more than %d pages", maxPages)
 }
 
 // unshorten finds the tool behind a shortened name.

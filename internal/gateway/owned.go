@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -104,6 +105,17 @@ func (g *Gateway) session(ctx context.Context, who identity.Principal, d door) (
 	}
 	s.Touch()
 	return s, nil
+}
+
+// named finds or opens the principal's durable session of a name.
+func (g *Gateway) named(ctx context.Context, who identity.Principal, name string) (*session.Session, error) {
+	switch {
+	case who.Session != "":
+		return nil, &api.Error{Kind: api.KindRefused, Status: http.StatusForbidden, Message: "this token is for one session; leave ?session= out"}
+	case strings.HasPrefix(name, "ses_"):
+		return g.usable(ctx, who, name)
+	}
+	return g.reg.Named(ctx, who.Name, name)
 }
 
 // catalogOf is the servers of a session that somebody may use, and otherwise

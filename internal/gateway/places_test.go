@@ -202,7 +202,7 @@ func TestEndingAClientIsQuick(t *testing.T) {
 		case <-r.Context().Done():
 		}
 	})
-	w := open(t, twoPeople+servers("a", up.URL))
+	w := open(t, sharedSession+twoPeople+servers("a", up.URL))
 	c := w.dial(t, "/mcp/a", `{}`, asAda...)
 	for i := range n {
 		c.get("resources/subscribe", fmt.Sprintf(`{"uri":"r://%d"}`, i))

@@ -13,6 +13,9 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/builtin"
 )
 
+// sharedSession puts all connections of a principal into one session.
+const sharedSession = "sessions: {implicit: shared}\n"
+
 const twoPeople = "auth:\n  tokens: [{name: ada, token: ada-ada-ada-ada-ada}, {name: bob, token: bob-bob-bob-bob-bob}]\n"
 
 var (
@@ -122,7 +125,7 @@ func counting() *mcp.Server {
 }
 
 // TestWhoseInstance checks who shares an instance of a session-scoped server:
-// nobody among anonymous connections, all connections of one principal.
+// nobody among connections, or all connections of one principal.
 func TestWhoseInstance(t *testing.T) {
 	t.Parallel()
 	native := map[string]builtin.Kind{"everything": factory(counting)}
@@ -133,10 +136,15 @@ func TestWhoseInstance(t *testing.T) {
 	if got := count(a) + count(a) + count(b); got != "121" {
 		t.Errorf("two anonymous connections counted %s", got)
 	}
-	named := open(t, twoPeople+servers("n", "{builtin: everything, scope: session}"), native)
+	apart := open(t, twoPeople+servers("n", "{builtin: everything, scope: session}"), native)
+	a, b = apart.dial(t, "/mcp/n", `{}`, asAda...), apart.dial(t, "/mcp/n", `{}`, asAda...)
+	if got := count(a) + count(a) + count(b); got != "121" {
+		t.Errorf("two connections of ada counted %s", got)
+	}
+	named := open(t, sharedSession+twoPeople+servers("n", "{builtin: everything, scope: session}"), native)
 	a, a2, b := named.dial(t, "/mcp/n", `{}`, asAda...), named.dial(t, "/mcp/n", `{}`, asAda...), named.dial(t, "/mcp/n", `{}`, asBob...)
 	if got := count(a) + count(a2) + count(b); got != "121" {
-		t.Errorf("two connections of ada and one of bob counted %s", got)
+		t.Errorf("two connections of ada in one session and one of bob counted %s", got)
 	}
 	m := named.modern(t, "/mcp/n", `{}`, asAda...)
 	if got := resultText(t, m.ask("tools/call", "count", `{"name":"count"}`)); got != "3" {

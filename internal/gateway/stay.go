@@ -2,9 +2,12 @@ package gateway
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
@@ -101,6 +104,37 @@ func (s *stays) end(sess *session.Session) {
 	defer s.mu.Unlock()
 	for cancel := range s.of[sess] {
 		(*cancel)()
+	}
+}
+
+// away is after how long without a request or an open stream a client counts as gone.
+const away = 10 * time.Minute
+
+// alone refuses to take a session that connections share away from others than the one
+// who asks.
+func (g *Gateway) alone(a *ask, s *session.Session, what string) error {
+	if !s.Shared() {
+		return nil
+	}
+	n := 0
+	g.mu.Lock()
+	for _, c := range g.clients {
+		if (c.sess == s || c.sess.UsesOf(s)) && c != a.conn && (!c.idle() || time.Since(time.Unix(0, c.used.Load())) < away) {
+			n++
+		}
+	}
+	for _, d := range g.channels {
+		if (d.sess == s || d.sess.UsesOf(s)) && (a.conn == nil || a.conn.out != d.out) {
+			n++
+		}
+	}
+	g.mu.Unlock()
+	if n == 0 {
+		return nil
+	}
+	return &api.Error{
+		Kind: api.KindRefused, Status: http.StatusConflict, Retryable: true,
+		Message: fmt.Sprintf("session %s can't be %s while others are connected to it (%d); they share it, and would lose what they do in it", s.ID, what, n),
 	}
 }
 

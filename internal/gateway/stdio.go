@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -19,11 +20,13 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, s
 	if server != "" && g.reg.Catalog().Entry(server) == nil {
 		return noServer(server)
 	}
-	sess, err := g.reg.ForClient(ctx, "", nil)
+	sess, err := g.sessionFor(ctx, identity.Local(), nil)
 	if err != nil {
 		return err
 	}
-	defer g.reg.CloseSession(context.WithoutCancel(ctx), sess)
+	if sess.Kind == session.KindClient {
+		defer g.reg.CloseSession(context.WithoutCancel(ctx), sess)
+	}
 	v := view{server}
 	if v.merged() {
 		v.server = g.reg.Catalog().Config.DefaultView

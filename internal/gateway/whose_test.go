@@ -157,7 +157,7 @@ func TestStrayQuestionsOfOneClientsServer(t *testing.T) {
 func TestStrayQuestionsOfASharedSession(t *testing.T) {
 	t.Parallel()
 	up, on := strays(t)
-	w := open(t, "auth: {tokens: [{name: ada, token: ada-ada-ada-ada-ada}]}\n"+servers("t", up.URL))
+	w := open(t, sharedSession+"auth: {tokens: [{name: ada, token: ada-ada-ada-ada-ada}]}\n"+servers("t", up.URL))
 	var streams []*stream
 	for range 2 {
 		c := w.dial(t, "/mcp/t", bothCaps, "Authorization", "Bearer ada-ada-ada-ada-ada")
@@ -200,7 +200,7 @@ func TestLogsOfASharedSession(t *testing.T) {
 			send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, in.ID, result))
 		})
 	}
-	w := open(t, twoPeople+servers("t", up.URL))
+	w := open(t, sharedSession+twoPeople+servers("t", up.URL))
 	one, two := w.dial(t, "/mcp", bothCaps, asAda...), w.dial(t, "/mcp", bothCaps, asAda...)
 	first, second := one.listen(), two.listen()
 	one.get("tools/list", `{}`)
@@ -229,7 +229,7 @@ func TestLogsOfASharedSession(t *testing.T) {
 func TestLateQuestionsGoToNobody(t *testing.T) {
 	up, on := strays(t)
 	up.on("tools/call", func(w http.ResponseWriter, _ *http.Request, in received) { writeResult(w, in, done) })
-	w := open(t, twoPeople+servers("t", up.URL))
+	w := open(t, sharedSession+twoPeople+servers("t", up.URL))
 	one, two := w.dial(t, "/mcp/t", bothCaps, asAda...), w.dial(t, "/mcp/t", bothCaps, asAda...)
 	heard := two.listen()
 	one.get("tools/call", `{"name":"one"}`)

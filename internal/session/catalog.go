@@ -507,6 +507,8 @@ func (r *Registry) swap(next *Catalog) {
 	r.dropGovernors(next)
 	r.startEager(sessions)
 	r.warmUp(next)
+	r.dropLearners(next)
+	r.learnAll(next)
 	for _, s := range sessions {
 		s.catalogChanged()
 	}

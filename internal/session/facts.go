@@ -20,6 +20,7 @@ import (
 type facts struct {
 	Caps    json.RawMessage      `json:"caps,omitempty"` // of the one client there is
 	Owner   json.RawMessage      `json:"owner,omitempty"`
+	Name    string               `json:"name,omitempty"` // of a durable session
 	Labels  map[string]string    `json:"labels,omitempty"`
 	Expires time.Time            `json:"expires,omitzero"`
 	Idle    time.Duration        `json:"idle,omitempty"` // negative for none, zero for the config's

@@ -90,6 +90,9 @@ type moment struct {
 
 // carried tells which members a freeze takes along, or which one refuses it.
 func (s *Session) carried() (take []*Entry, shared []string, err error) {
+	if err := s.lends(); err != nil {
+		return nil, nil, err
+	}
 	for _, e := range s.members() {
 		if e.driver == nil {
 			if s.hasState(e.ID) {

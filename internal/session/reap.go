@@ -31,6 +31,7 @@ func (r *Registry) reap() {
 		r.endings(r.life, places)
 		r.saveDamages(r.life)
 		r.fillWarm()
+		r.dropLearners(r.Catalog())
 		now := time.Now()
 		for _, s := range r.Sessions() {
 			switch why := r.over(s, now); {
@@ -47,6 +48,15 @@ func (r *Registry) reap() {
 				})
 			}
 		}
+	}
+}
+
+// EndPrograms ends the instances of a connection's session whose client has left. They
+// start again should it come back.
+func (r *Registry) EndPrograms(s *Session) {
+	if s.Kind == KindClient && s.running() && s.gate.calls() == 0 {
+		r.o.Log.Info("servers of a client that has left ended", "session", s.ID)
+		r.rest(s)
 	}
 }
 

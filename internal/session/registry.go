@@ -55,7 +55,9 @@ type Options struct {
 	// Starts makes of a config who may have a member of a session started: by the
 	// owner's name, and Owner.Pinned where there is one. Nil for everybody.
 	Starts func(*config.Config) func(owner string, pinned []byte, member string) bool
-	Log    *slog.Logger
+	// Learn has servers that nothing is known of asked for their lists from the start.
+	Learn bool
+	Log   *slog.Logger
 }
 
 // A Registry holds the sessions of one gateway and its servers. Its methods
@@ -70,7 +72,7 @@ type Registry struct {
 	mu        sync.Mutex
 	closed    bool
 	sessions  map[string]*Session
-	defaults  map[string]*Session        // by owner
+	defaults  map[string]*Session        // by owner and name
 	shared    map[string]*part           // by server
 	ending    map[string][]chan struct{} // by server, of shared ones that were replaced
 	governors map[string]*governor       // by server
@@ -98,6 +100,9 @@ type Registry struct {
 
 	sharedSeeding sync.Mutex // held while the state of a shared server is made
 
+	known    known
+	learners learners
+
 	warm    map[string]*warm // by server
 	warming chan struct{}    // has room for whoever makes one
 	// granting is held while it is said how many are ready.
@@ -120,6 +125,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 		pins: make(map[string][]config.Server), views: make(map[string]*Catalog), perOwner: make(map[string]int),
 		warm: make(map[string]*warm), warming: make(chan struct{}, 1), unsure: o.Restored,
 	}
+	r.learners.of, r.learners.slot = make(map[string]*learner), make(chan struct{}, learnAtOnce)
 	r.budget.short = make(chan need, 1)
 	r.limit(cfg)
 	r.life, r.end = context.WithCancel(context.Background())
@@ -140,6 +146,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 	r.reaper.Go(r.reap)
 	r.reaper.Go(r.yield)
 	r.warmUp(r.Catalog())
+	r.learnAll(r.Catalog())
 	return r, nil
 }
 
@@ -163,16 +170,17 @@ func (r *Registry) Default(ctx context.Context, owner string) (*Session, error) 
 		s.Touch()
 		return s, nil
 	}
-	return r.open(ctx, owner, KindDefault, nil)
+	return r.open(ctx, owner, KindDefault, "", nil)
 }
 
 // ForClient opens the session of one client connection.
 func (r *Registry) ForClient(ctx context.Context, owner string, caps []byte) (*Session, error) {
-	return r.open(ctx, owner, KindClient, caps)
+	return r.open(ctx, owner, KindClient, "", caps)
 }
 
-func (r *Registry) open(ctx context.Context, owner, kind string, caps []byte) (*Session, error) {
-	s := r.newSession(newID(), owner, kind, time.Now().UTC(), facts{Caps: caps})
+func (r *Registry) open(ctx context.Context, owner, kind, name string, caps []byte) (*Session, error) {
+	s := r.newSession(newID(), owner, kind, time.Now().UTC(), facts{Caps: caps, Name: name})
+	key := defaultKey(owner, name)
 	rec, err := s.record(s.known())
 	if err != nil {
 		return nil, err
@@ -182,7 +190,7 @@ func (r *Registry) open(ctx context.Context, owner, kind string, caps []byte) (*
 		defer r.defaulting.Unlock()
 	}
 	r.mu.Lock()
-	closed, other := r.closed, r.defaults[owner]
+	closed, other := r.closed, r.defaults[key]
 	r.mu.Unlock()
 	if closed {
 		return nil, errStopping
@@ -200,7 +208,7 @@ func (r *Registry) open(ctx context.Context, owner, kind string, caps []byte) (*
 	}
 	r.sessions[s.ID] = s
 	if kind == KindDefault {
-		r.defaults[owner] = s
+		r.defaults[key] = s
 	}
 	r.retiring.Go(func() { r.startEager([]*Session{s}) })
 	return s, nil
@@ -208,7 +216,7 @@ func (r *Registry) open(ctx context.Context, owner, kind string, caps []byte) (*
 
 func (r *Registry) newSession(id, owner, kind string, created time.Time, f facts) *Session {
 	s := &Session{
-		ID: id, Owner: owner, Kind: kind, Created: created, caps: f.Caps, pinnedOwner: f.Owner, facts: f, r: r,
+		ID: id, Owner: owner, Kind: kind, Created: created, name: f.Name, caps: f.Caps, pinnedOwner: f.Owner, facts: f, r: r,
 		parts: make(map[string]*part), ending: make(map[string][]chan struct{}), watchers: make(map[*watch]struct{}),
 		spares: make(map[string]*spares),
 	}
@@ -234,7 +242,7 @@ func (r *Registry) Sessions() []*Session {
 	return out
 }
 
-// Upstreams returns every hold on a server, shared or of a session.
+// Upstreams returns every hold on a server, shared, of a session or nobody's.
 func (r *Registry) Upstreams(id string) []*upstream.Upstream {
 	r.mu.Lock()
 	var out []*upstream.Upstream
@@ -253,7 +261,7 @@ func (r *Registry) Upstreams(id string) []*upstream.Upstream {
 			}
 		}
 	}
-	return out
+	return append(out, r.learnersOf(id)...)
 }
 
 // CloseSession ends a session and what it owns. What is shared stays. Closing
@@ -281,8 +289,8 @@ func (r *Registry) closeSession(ctx context.Context, s *Session, reason string) 
 	r.mu.Lock()
 	delete(r.sessions, s.ID)
 	delete(r.tokens, s.token)
-	if r.defaults[s.Owner] == s {
-		delete(r.defaults, s.Owner)
+	if key := defaultKey(s.Owner, s.name); r.defaults[key] == s {
+		delete(r.defaults, key)
 	}
 	if err != nil {
 		r.unrecorded[s.ID] = s
@@ -343,7 +351,7 @@ func (r *Registry) finish(s *Session, end func(*upstream.Upstream)) {
 		if p.unhear != nil {
 			p.unhear()
 		}
-		if !r.isShared(p.up) && !r.isLent(p.up) {
+		if !p.borrowed && !r.isShared(p.up) && !r.isLent(p.up) {
 			wg.Go(func() { end(p.up) })
 		}
 	}
@@ -404,6 +412,7 @@ func (r *Registry) newUpstream(e *Entry, by owned, adopt *store.Handle) *upstrea
 	o.Prepare, o.Conn.Shared = r.prepare(e, by), s == nil
 	o.Room = r.roomFor(e, by, adopt != nil)
 	o.Memory = r.memory(e, by)
+	o.Ready = func() { r.checkGiven(e, s) }
 	if e.driver.Info().Adopts {
 		created := time.Now()
 		o.Keep = func(h driver.Handle, hello json.RawMessage) error {
@@ -537,6 +546,7 @@ func (r *Registry) endAll(ctx context.Context, sessions []*Session, shared []*up
 		wg.Go(func() { end(up) })
 	}
 	wg.Wait()
+	r.dropLearners(nil)
 	r.retiring.Wait()
 	r.reaper.Wait()
 	r.dropWarm()

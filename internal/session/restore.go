@@ -158,8 +158,9 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 	r.sessions[s.ID] = s
 	switch s.Kind {
 	case KindDefault:
-		if other := r.defaults[s.Owner]; other == nil || other.Created.Before(s.Created) {
-			r.defaults[s.Owner] = s
+		key := defaultKey(s.Owner, s.name)
+		if other := r.defaults[key]; other == nil || other.Created.Before(s.Created) {
+			r.defaults[key] = s
 		}
 	case KindOpened:
 		r.tokens[s.token] = s

@@ -19,8 +19,8 @@ import (
 // Kinds of sessions.
 const (
 	KindOpened  = api.SessionOpened  // by somebody who asked for it, or by a fork
-	KindDefault = api.SessionDefault // a principal's, or the one of all anonymous callers without a connection
-	KindClient  = api.SessionClient  // of one anonymous client connection, and ends with it
+	KindDefault = api.SessionDefault // a principal's, by a name or by default, or that of all anonymous callers
+	KindClient  = api.SessionClient  // of one client connection, and ends with it
 )
 
 // A Session owns instances of the session-scoped servers and shares the shared
@@ -31,6 +31,7 @@ type Session struct {
 	Kind    string
 	Parent  string // the session it was forked from
 	Created time.Time
+	name    string            // of a durable one; empty for a default session
 	pin     string            // the servers it was made with; empty to follow the config
 	servers []string          // only these of them; nil for all
 	said    map[string]Member // more about some of them
@@ -67,8 +68,9 @@ type Session struct {
 	parts    map[string]*part
 	ending   map[string][]chan struct{} // retired parts, by server
 	watchers map[*watch]struct{}
-	spares   map[string]*spares // by member
-	reserved map[string]need    // room for members that have not started, by member
+	given    map[givenList][32]byte // lists that clients were given from what is kept
+	spares   map[string]*spares     // by member
+	reserved map[string]need        // room for members that have not started, by member
 }
 
 // A part is a session's hold on one server.
@@ -76,6 +78,8 @@ type part struct {
 	up     *upstream.Upstream
 	unhear func()
 	ended  chan struct{} // closed when one that was retired is over; nil before
+	// borrowed says that it is another session's.
+	borrowed bool
 }
 
 // A Watcher hears what the servers of a session say outside of any call.
@@ -216,6 +220,9 @@ func (s *Session) hold(id string) (*upstream.Upstream, *Entry, error) {
 	if on, why := e.On(); !on {
 		return nil, e, &api.Error{Kind: api.KindRefused, Server: id, Message: fmt.Sprintf("server %q is off: %s", id, why)}
 	}
+	if s.borrows(e) {
+		return s.borrow(e)
+	}
 	s.mu.Lock()
 	p := s.parts[id]
 	s.mu.Unlock()
@@ -290,7 +297,7 @@ func (s *Session) retire(stale map[string]bool) []*part {
 		if p.unhear != nil {
 			p.unhear()
 		}
-		if !s.r.isShared(p.up) && !s.r.isLent(p.up) {
+		if !p.borrowed && !s.r.isShared(p.up) && !s.r.isLent(p.up) {
 			p.ended = make(chan struct{})
 			s.ending[id] = append(slices.DeleteFunc(s.ending[id], isOver), p.ended)
 			out = append(out, p)

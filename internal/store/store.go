@@ -24,6 +24,7 @@ type Store interface {
 	Snapshots
 	Catalogs
 	SharedStates
+	ServerLists
 	Creations
 	Clients
 	Tokens
@@ -192,6 +193,30 @@ type Catalogs interface {
 type SharedStates interface {
 	PutSharedState(ctx context.Context, name, mark string) error
 	SharedStates(ctx context.Context) (map[string]string, error)
+}
+
+// ServerList is what a server listed when it was last asked, as the one who keeps
+// it writes it down.
+type ServerList struct {
+	Key       string // of what the server is started with
+	Principal string // whose list it is; empty for everybody's
+	Data      json.RawMessage
+	Changed   time.Time
+}
+
+// Bounds of what is kept of lists. Where there is more, the oldest goes.
+const (
+	MostServerLists     = 2000
+	MostServerListBytes = 64 << 20
+)
+
+// ServerLists keeps them by key and principal.
+type ServerLists interface {
+	PutServerList(ctx context.Context, l ServerList) error
+	DeleteServerList(ctx context.Context, key, principal string) error
+	// ServerList returns one; ok is false when there is none. One that is not as it
+	// was written is an ErrDamaged.
+	ServerList(ctx context.Context, key, principal string) (l ServerList, ok bool, err error)
 }
 
 // Creation remembers what came of a request that must not be done twice.

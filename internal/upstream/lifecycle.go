@@ -334,6 +334,14 @@ func (u *Upstream) Peek() *Conn {
 	return u.conn
 }
 
+// Runs reports whether an instance runs that can be called.
+func (u *Upstream) Runs() bool {
+	u.mu.Lock()
+	c, inst := u.conn, u.inst
+	u.mu.Unlock()
+	return c != nil && !c.ended() && !over(inst)
+}
+
 // begin starts an attempt. u.mu is held.
 func (u *Upstream) begin() {
 	a := &attempt{done: make(chan struct{})}
@@ -447,6 +455,9 @@ func (u *Upstream) run(a *attempt) {
 	listen, again, uris := len(u.watchers) > 0, u.restarts > 0, conn.listen.subscribed()
 	u.mu.Unlock()
 	close(a.done)
+	if u.o.Ready != nil {
+		u.o.Ready()
+	}
 	u.applyLevel(conn) // it may have changed while nobody knew the connection
 	if listen {
 		conn.listen.watch(conn)

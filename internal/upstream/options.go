@@ -37,6 +37,10 @@ type Options struct {
 	// them may have; nil where nobody keeps lists.
 	Heard func(method string)
 
+	// Ready is called when an instance runs and can be called; nil where nobody waits
+	// for that. It must not take long.
+	Ready func()
+
 	// Prepare completes the spec before an instance is started or adopted, such as
 	// with the state it works on; nil where nothing is missing.
 	Prepare func(ctx context.Context, spec *driver.Spec) error

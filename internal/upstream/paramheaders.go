@@ -28,9 +28,6 @@ type paramHeader struct {
 	header string
 }
 
-// maxPages bounds how many pages of a list are read.
-const maxPages = 1000
-
 var headerMark = []byte("x-mcp-header")
 
 // learn reads the server's tool list. It reports whether there is anything to

@@ -116,4 +116,13 @@ CREATE TABLE creations (
 ) STRICT, WITHOUT ROWID;
 `, `
 ALTER TABLE tokens ADD COLUMN unconfirmed INTEGER NOT NULL DEFAULT 0;
+`, `
+CREATE TABLE server_lists (
+	key       TEXT NOT NULL,
+	principal TEXT NOT NULL,
+	data      BLOB,
+	sum       BLOB NOT NULL,
+	changed   INTEGER NOT NULL,
+	PRIMARY KEY (key, principal)
+) STRICT;
 `}

@@ -31,6 +31,7 @@ func Run(t *testing.T, open func(t testing.TB, place string) store.Store) {
 		"snapshots":     testSnapshots,
 		"catalogs":      testCatalogs,
 		"shared states": testSharedStates,
+		"server lists":  testServerLists,
 		"creations":     testCreations,
 		"one creates":   testOneCreates,
 		"clients":       testClients,

@@ -1,0 +1,345 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/telemetry"
+	"github.com/tine-mcp/tine/internal/upstream"
+)
+
+// A server that nothing is known of is asked what it lists by an instance that is
+// nobody's and ends afterwards, so that no session starts its own for a list. One
+// that all sessions share is asked itself.
+
+const (
+	// learnAtOnce is how many servers are asked at once without anybody waiting.
+	learnAtOnce = 3
+	// learnerStays is how long an instance that failed is remembered, with the pause
+	// before the next try, when nobody asks any more.
+	learnerStays = 2 * time.Minute
+	// learnPause is the longest pause before a server that failed is asked again.
+	learnPause = time.Minute
+)
+
+// Learns reports whether what a server lists can be had without a session.
+func (e *Entry) Learns() bool {
+	on, _ := e.On()
+	return on && e.keeps() && e.URL == "" && e.Remote == nil && !e.Workspace && e.Ordinal == 0
+}
+
+// learners are the instances that are asked.
+type learners struct {
+	mu   sync.Mutex
+	of   map[string]*learner // by what they are started with
+	slot chan struct{}
+}
+
+type learner struct {
+	e     *Entry
+	up    *upstream.Upstream
+	end   func() // ends what is nobody's; nil for what is shared
+	used  time.Time
+	round *round // under way; nil for none
+	// lacking are sessions whose clients have lists without this server, which are told
+	// when it is known.
+	lacking map[*Session]struct{}
+	pause   *time.Timer // until the next round for them; nil for none
+	failed  int         // rounds in a row
+}
+
+// A round asks a server for everything that it lists.
+type round struct {
+	began time.Time
+	done  chan struct{}
+	k     *Known
+	err   error
+}
+
+// Learn asks a server that nothing is known of what it lists, once for all who want
+// to know. It is waited for only so long from when it was first asked; when it
+// answers later, the session's clients are told.
+func (s *Session) Learn(ctx context.Context, e *Entry, most time.Duration) (*Known, error) {
+	l, now, err := s.r.learn(e)
+	if err != nil {
+		return nil, err
+	}
+	timer := time.NewTimer(max(0, most-time.Since(now.began)))
+	defer timer.Stop()
+	select {
+	case <-now.done:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	s.r.learners.mu.Lock()
+	defer s.r.learners.mu.Unlock()
+	select {
+	case <-now.done:
+		if now.err == nil {
+			return now.k, nil
+		}
+	default:
+	}
+	l.lacking[s] = struct{}{}
+	if l.round == nil && l.pause == nil {
+		s.r.again(l)
+	}
+	select {
+	case <-now.done:
+		return nil, now.err
+	default:
+		return nil, &api.Error{
+			Kind: api.KindTimeout, Server: e.ID, Retryable: true,
+			Message: fmt.Sprintf("server %q: has not answered yet; the list is announced again when it does", e.ID),
+		}
+	}
+}
+
+// learn begins to ask a server, or joins those who do.
+func (r *Registry) learn(e *Entry) (*learner, *round, error) {
+	l, err := r.learner(e)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.learners.mu.Lock()
+	defer r.learners.mu.Unlock()
+	l.used = time.Now()
+	if l.round == nil && !r.beginRound(l) {
+		return nil, nil, errStopping
+	}
+	return l, l.round, nil
+}
+
+// beginRound begins a round. r.learners.mu is held.
+func (r *Registry) beginRound(l *learner) bool {
+	now := &round{began: time.Now(), done: make(chan struct{})}
+	if l.pause != nil {
+		l.pause.Stop()
+		l.pause = nil
+	}
+	if !r.background(func() { r.ask(l, now) }) {
+		return false
+	}
+	l.round = now
+	return true
+}
+
+// again has a server that failed asked once more after a pause, as long as there are
+// clients that lack it. r.learners.mu is held.
+func (r *Registry) again(l *learner) {
+	for s := range l.lacking {
+		if s.isClosed() || len(s.watching()) == 0 {
+			delete(l.lacking, s)
+		}
+	}
+	if len(l.lacking) == 0 {
+		return
+	}
+	l.used = time.Now()
+	l.pause = time.AfterFunc(min(time.Second<<min(l.failed, 10), learnPause), func() {
+		r.learners.mu.Lock()
+		defer r.learners.mu.Unlock()
+		if l.pause != nil && l.round == nil && r.learners.of[l.e.warmKey()] == l {
+			r.beginRound(l)
+		}
+	})
+}
+
+// learner returns the instance to ask, which is not started yet.
+func (r *Registry) learner(e *Entry) (*learner, error) {
+	key := e.warmKey()
+	r.learners.mu.Lock()
+	defer r.learners.mu.Unlock()
+	if l := r.learners.of[key]; l != nil {
+		return l, nil
+	}
+	l := &learner{e: e, lacking: make(map[*Session]struct{})}
+	if e.shares() {
+		up, err := r.sharedUpstream(e)
+		if err != nil {
+			return nil, err
+		}
+		l.up = up
+	} else {
+		l.up, l.end = r.nobodys(e)
+	}
+	r.learners.of[key] = l
+	return l, nil
+}
+
+// nobodys makes the hold on an instance as for a new session, without one. Nothing
+// is left of it after its end.
+func (r *Registry) nobodys(e *Entry) (up *upstream.Upstream, end func()) {
+	spec := e.spec()
+	spec.Log = r.o.Log
+	// Without a handle: the next gateway ends what it finds of it.
+	spec.Dir = filepath.Join(r.o.Dir, strings.ReplaceAll(e.ID, "~", ".")+"-"+newID()[len("ses_"):])
+	o := r.upstreamOptions(e, spec, nil)
+	home := r.home(warmPrefix + newID()[len("ses_"):])
+	state := filepath.Join(home, e.ID)
+	if e.keeper() != nil {
+		o.Prepare = func(ctx context.Context, spec *driver.Spec) error {
+			spec.State = state
+			_, err := r.seed(ctx, e, "", state, driver.Source{})
+			return err
+		}
+	}
+	up = upstream.New(o)
+	return up, func() {
+		up.Close()
+		if e.keeper() == nil {
+			return
+		}
+		ctx, cancel := afterwards(r.life)
+		defer cancel()
+		r.erase(ctx, e, state)
+		if err := os.Remove(home); err != nil && !os.IsNotExist(err) {
+			r.o.Log.Warn("folder of a server that was asked for its lists not removed", "folder", home, "err", err)
+		}
+	}
+}
+
+// ask reads all lists of a server and keeps them.
+func (r *Registry) ask(l *learner, now *round) {
+	e := l.e
+	func() {
+		defer telemetry.Contain(r.o.Log, telemetry.InUpstream, e.ID, func(err error) { now.k, now.err = nil, err })
+		now.k, now.err = r.readAll(l)
+	}()
+	r.learners.mu.Lock()
+	l.round, l.used = nil, time.Now()
+	lacking := l.lacking
+	over := now.err == nil
+	if over {
+		delete(r.learners.of, e.warmKey())
+	} else {
+		l.failed++
+		r.again(l)
+	}
+	close(now.done)
+	r.learners.mu.Unlock()
+	if !over {
+		return
+	}
+	for s := range lacking {
+		for _, method := range upstream.ListMethods {
+			s.Announce(e.ID, NoteOf(method))
+		}
+	}
+	if l.end != nil {
+		l.end()
+	}
+}
+
+// readAll reads all lists of a server and keeps them. A list that can't be had is not
+// known, and the others are.
+func (r *Registry) readAll(l *learner) (*Known, error) {
+	ctx, cancel := context.WithTimeout(r.life, l.e.ConnectTimeout+checkTime)
+	defer cancel()
+	lists := make(map[string][][]byte)
+	var hello upstream.Hello
+	var failed error
+	for _, method := range upstream.ListMethods {
+		said, items, err := l.up.ReadList(ctx, upstream.Request{Method: method, Client: &upstream.Client{}})
+		switch {
+		case err == nil:
+			hello, lists[method] = said, items
+		case failed == nil:
+			failed = err
+		}
+		if err != nil && !l.up.Runs() {
+			break
+		}
+	}
+	if len(lists) == 0 {
+		return nil, failed
+	}
+	return r.learned(l.e, nil, "", hello, lists), nil
+}
+
+// learnAll asks the servers of a catalog that nothing is known of, a few at a time.
+// It waits for nothing.
+func (r *Registry) learnAll(c *Catalog) {
+	if !r.o.Learn {
+		return
+	}
+	for _, e := range c.Entries {
+		if e.Learns() {
+			r.learnSoon(e)
+		}
+	}
+}
+
+// learnSoon asks a server when it is its turn.
+func (r *Registry) learnSoon(e *Entry) {
+	if !r.o.Learn || !e.Learns() {
+		return
+	}
+	r.background(func() {
+		select {
+		case r.learners.slot <- struct{}{}:
+		case <-r.life.Done():
+			return
+		}
+		defer func() { <-r.learners.slot }()
+		if now := r.Catalog().Entry(e.ID); now == nil || now.warmKey() != e.warmKey() || !now.Learns() {
+			return // changed meanwhile
+		}
+		if all := r.find(e, e.knownKey(nil, "")); all != nil {
+			return
+		}
+		_, now, err := r.learn(e)
+		if err != nil {
+			return
+		}
+		if <-now.done; now.err != nil && r.life.Err() == nil {
+			r.o.Log.Warn("it is not known what a server lists", "server", e.ID, "err", now.err)
+		}
+	})
+}
+
+// dropLearners ends those of servers that a catalog no longer has, and those that
+// nobody asked for a while; all of them with nil.
+func (r *Registry) dropLearners(c *Catalog) {
+	var over []*learner
+	r.learners.mu.Lock()
+	for key, l := range r.learners.of {
+		stays := false
+		if c != nil && (l.round != nil || time.Since(l.used) < learnerStays) {
+			e := c.Entry(l.e.ID)
+			stays = e != nil && e.warmKey() == key && e.Learns()
+		}
+		if !stays {
+			delete(r.learners.of, key)
+			over = append(over, l)
+			if l.pause != nil {
+				l.pause.Stop()
+			}
+		}
+	}
+	r.learners.mu.Unlock()
+	for _, l := range over {
+		if l.end != nil && !r.background(l.end) {
+			l.end()
+		}
+	}
+}
+
+// learnersOf returns the holds on a server that are nobody's.
+func (r *Registry) learnersOf(id string) (out []*upstream.Upstream) {
+	r.learners.mu.Lock()
+	defer r.learners.mu.Unlock()
+	for _, l := range r.learners.of {
+		if l.e.ID == id && l.end != nil {
+			out = append(out, l.up)
+		}
+	}
+	return out
+}
