@@ -38,9 +38,8 @@ func (r *Registry) damageWith(s *Session, d api.Damage, owe, unfit bool) {
 	}
 	d.Why = strings.TrimPrefix(d.Why, fmt.Sprintf("server %q", d.Server)) // which is said already
 	d.Why = strings.TrimLeft(d.Why, ": ")
-	last := r.lastCall()
-	if d.Call == "" && last > 0 {
-		d.Call = store.CallID(last)
+	if d.Call == "" {
+		d.Call = r.lastCallOf(ctx, s)
 	}
 	s.changing.Lock()
 	s.mu.Lock()
@@ -80,6 +79,25 @@ func (r *Registry) damageWith(s *Session, d api.Damage, owe, unfit bool) {
 	s.changing.Unlock()
 	r.o.Log.Warn("session damaged", "session", s.ID, "server", d.Server, "kept", d.Kept, "because", d.Why)
 	r.note(ctx, r.damageEvent(s.ID, d, ""))
+}
+
+// lastCallOf is the id of the last call of a session; empty where it made none, or
+// where that is not known at once.
+func (r *Registry) lastCallOf(ctx context.Context, s *Session) string {
+	j := r.o.Record.Journal
+	if j == nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	last, err := j.LastOf(ctx, s.ID, driver.MethodNetwork)
+	if err != nil {
+		r.o.Log.Warn("the last call before a damage is not known", "session", s.ID, "err", err)
+	}
+	if last == 0 {
+		return ""
+	}
+	return store.CallID(last)
 }
 
 // damageEvent is the line of a damage, with the snapshot that the session had it from
