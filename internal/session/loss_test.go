@@ -223,6 +223,33 @@ func TestARewindToALoss(t *testing.T) {
 	told(t, "one that was told of another loss", s)
 }
 
+// Nor is it silent where such a snapshot is only what a server begins with.
+func TestALossInATemplate(t *testing.T) {
+	const yaml = "servers: {plain: {remote: {url: 'http://127.0.0.1:1', resource: x, snapshot: '/{remote_instance_id}/s'}, fork: memory}}\n"
+	w := makeWorld(t, yaml, func(w *world) {
+		w.boxes = &boxes{}
+		w.change = func(o *session.Options) { o.Drivers["remote"] = w.boxes }
+	})
+	s := w.opened(session.OpenOptions{})
+	w.dies(s)
+	w.frozen(s, "dead")
+	told(t, "the session", s)
+	w.frozen(s, "told")
+	for _, name := range []string{"dead", "told"} {
+		asked := w.opened(session.OpenOptions{Members: map[string]session.Member{"plain": {Template: raw("snapshot:" + name)}}})
+		w.apply(strings.Replace(yaml, "fork: memory", "fork: memory, template: 'snapshot:"+name+"'", 1))
+		configured := w.opened(session.OpenOptions{})
+		w.apply(yaml)
+		for what, n := range map[string]*session.Session{"one that asked": asked, "one with the config's": configured} {
+			if name == "dead" {
+				told(t, what, n)
+			}
+			notTold(t, what+", after it was told", n)
+			wantHas(t, what, damaged(n.Damaged()), "it began with snapshot ")
+		}
+	}
+}
+
 // All sessions that called a shared server are told, each once; others are not.
 func TestADeadSharedServer(t *testing.T) {
 	w := newWorld(t, forgetful)
