@@ -3,9 +3,11 @@ package session_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/session"
@@ -246,6 +248,21 @@ func TestALossInATemplate(t *testing.T) {
 			}
 			notTold(t, what+", after it was told", n)
 			wantHas(t, what, damaged(n.Damaged()), "it began with snapshot ")
+		}
+	}
+}
+
+// A record of an earlier version has the reason alone.
+func TestUntoldOfAnEarlierVersion(t *testing.T) {
+	at := time.Date(2026, 11, 17, 4, 0, 0, 1, time.UTC)
+	for text, want := range map[string]session.Untold{
+		`"it ended"`:         {Why: "it ended"},
+		`{"why":"it ended"}`: {Why: "it ended"},
+		`{"why":"it ended","at":"2026-11-17T04:00:00.000000001Z"}`: {Why: "it ended", At: at},
+	} {
+		var got session.Untold
+		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
+			t.Errorf("%s is read as %+v, %v", text, got, err)
 		}
 	}
 }
