@@ -23,7 +23,7 @@ type Damage struct {
 	Why    string    `json:"why"`
 	Words  string    `json:"words,omitempty"` // what the server wrote to its standard error before; never of a shared server
 	Kept   string    `json:"kept"`            // nothing, files or part
-	Call   string    `json:"call,omitempty"`  // the last call of the gateway before it
+	Call   string    `json:"call,omitempty" jsonschema:"the last call of the session before it; missing where there was none, or where it was not known; of a damage that was inherited it is a call of the session that had it first"`
 	Times  int       `json:"times,omitempty"` // how often it happened, where more than once
 	// Last is the last of several times, and LastWhy why, where that differs from Why.
 	Last    time.Time `json:"last,omitzero"`

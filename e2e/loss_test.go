@@ -25,6 +25,32 @@ func damagedBy(t testing.TB, c *client.Client, session, server, kept string) {
 	}
 }
 
+// isMarked waits until a session is marked as damaged.
+func isMarked(t testing.TB, c *client.Client, session string) {
+	t.Helper()
+	if err := eventually(func() error {
+		s, err := c.Session(t.Context(), session)
+		if err == nil && len(s.Damaged) == 0 {
+			err = errors.New("its death was not seen")
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// deadSnapshot makes a snapshot of a session whose server has died, before any call
+// was told.
+func deadSnapshot(t testing.TB, c *client.Client, session string) string {
+	t.Helper()
+	isMarked(t, c, session)
+	snap, err := c.MakeSnapshot(t.Context(), session, api.SnapshotRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snap.ID
+}
+
 // hearsLost holds that the next call to a server says that its memory is lost.
 func hearsLost(t testing.TB, c *client.Client, session, server string) {
 	t.Helper()
@@ -71,8 +97,17 @@ func TestProgramKilledBetweenCalls(t *testing.T) {
 	pid, gone := remember(live, "count"), remember(left, "count")
 	kill(remember(live, "clock"))
 	kill(pid)
+	dead := deadSnapshot(t, c, live)
 	hearsLost(t, c, live, "count")
 	remember(live, "count")
+	opened := openSession(t, c, api.NewSession{From: dead}).ID
+	hearsLost(t, c, opened, "count")
+	remember(opened, "count")
+	damagedBy(t, c, opened, "count", api.KeptNothing)
+	line, err := g.tine(t.Context(), "session", "export", opened)
+	if err != nil || !strings.Contains(line, `"type":"damage"`) {
+		t.Errorf("the trajectory of a session from a snapshot has no line of it: %v\n%s", err, line)
+	}
 	remember(live, "clock")
 	damagedBy(t, c, live, "count", api.KeptNothing)
 	out, err := g.tine(t.Context(), "session", "export", live)
@@ -104,15 +139,7 @@ func TestProgramKilledBetweenCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	kill(own)
-	if err := eventually(func() error {
-		s, err := c.Session(t.Context(), live)
-		if err == nil && len(s.Damaged) == 0 {
-			err = errors.New("its death was not seen")
-		}
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	isMarked(t, c, live)
 	noted.mustHold(t, c, live, map[string]string{"a": "kept"})
 	damagedBy(t, c, live, "noted", api.KeptFiles)
 

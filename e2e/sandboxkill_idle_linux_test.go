@@ -39,7 +39,14 @@ func TestSandboxKillIdle(t *testing.T) {
 		box.mustHold(t, c, id, map[string]string{"c": "anew"})
 	}
 	kill(live)
+	dead := deadSnapshot(t, c, live)
 	heard(live)
+	heard(openSession(t, c, api.NewSession{From: dead}).ID)
+	if _, err := c.Rewind(t.Context(), live, api.RewindRequest{Snapshot: dead}); err != nil {
+		t.Fatal(err)
+	}
+	box.mustHold(t, c, live, map[string]string{}) // it was told
+	box.mustPut(t, c, live, "c", "anew")
 	gone := g.boxOf(t, left).PID
 	g.kill()
 	if err := syscall.Kill(gone, syscall.SIGKILL); err != nil {

@@ -178,9 +178,19 @@ func readSome(dir string) ([]fs.DirEntry, error) {
 }
 
 // keysSeen warns of files with keys in the folders that a sandbox is given: a project
-// that is named is shown as it is.
+// that is named is shown as it is. The state folder is closed in every sandbox.
 func (d *decoder) keysSeen(files []ownFile) {
 	home := d.res.paths.home
+	state := ""
+	if filepath.IsAbs(d.opts.State) {
+		state = lastOf(linkChain(d.opts.State))
+	}
+	open := func(dir string) ([]fs.DirEntry, error) {
+		if state != "" && within(lastOf(linkChain(dir)), state) {
+			return nil, nil
+		}
+		return readSome(dir)
+	}
 	for _, s := range d.visible {
 		of := func(list []string, is func(p string) bool) bool { return slices.ContainsFunc(list, is) }
 		if info, err := os.Stat(s.path); err != nil || !info.IsDir() {
@@ -189,7 +199,7 @@ func (d *decoder) keysSeen(files []ownFile) {
 		if filepath.IsAbs(home) && of(s.of.AllowRead, func(p string) bool { return p != "" && within(home, p) }) {
 			continue // where the home is shown these are hidden
 		}
-		found := keyplaces.Search{ReadDir: readSome, Dirs: 200, Most: 100}.Below(s.path)
+		found := keyplaces.Search{ReadDir: open, Dirs: 200, Most: 100}.Below(s.path)
 		found = slices.DeleteFunc(found, func(at string) bool {
 			named := func(p string) bool { return p == at }
 			if of(s.of.AllowRead, named) || of(s.of.AllowWrite, named) || of(s.of.DenyRead, func(p string) bool { return p != "" && within(at, p) }) {

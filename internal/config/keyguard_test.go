@@ -171,4 +171,23 @@ func TestKeysOfProjectsAreToldOf(t *testing.T) {
 			check(t, c, home, err, tt.want, tt.warning)
 		})
 	}
+	// It is closed in every sandbox, by whatever path it is named.
+	t.Run("of the state folder", func(t *testing.T) {
+		home, err := filepath.EvalSymlinks(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(t, filepath.Join(home, "work/state/snapshot.key"), "x")
+		if err := os.Symlink("work", filepath.Join(home, "linked")); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(home, "gate/tine.yaml")
+		put(t, path, box("allow_read: [~/work, ~/linked]"))
+		for _, state := range []string{"work/state", "linked/state"} {
+			c, err := Load(path, Options{Home: home, State: filepath.Join(home, state)})
+			check(t, c, home, err, "", "")
+		}
+		c, err := Load(path, Options{Home: home, State: filepath.Join(home, "elsewhere")})
+		check(t, c, home, err, "", "the server sees DIR/work/state/snapshot.key")
+	})
 }

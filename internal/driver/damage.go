@@ -78,10 +78,13 @@ func damaged(w Whose, err error, mend string) error {
 	if w.Session != "" {
 		whose = " of session " + w.Session
 	}
-	if w.Shared != "" {
+	switch {
+	case w.Shared != "":
 		whose = ", which several sessions share"
 		mend += ", or make the empty file " + w.Shared + AnewSuffix + " to have the server begin anew; a rewind does not bring it back"
-	} else {
+	case w.Session != "":
+		mend += ", rewind the session to a snapshot from before, or go on in another one: `tine session close " + w.Session + "` gives this one up and removes what is left of it"
+	default:
 		mend += ", rewind the session to a snapshot from before, or open another"
 	}
 	return &DamageError{&api.Error{

@@ -169,6 +169,12 @@ func TestOpenAPIDocument(t *testing.T) {
 	if refs := doc.complete(t, gateway.Operations()); refs < 50 {
 		t.Errorf("only %d references", refs)
 	}
+	var damage struct {
+		Properties map[string]struct{ Description string }
+	}
+	if err := json.Unmarshal(doc.Components.Schemas["Damage"], &damage); err != nil || !strings.Contains(damage.Properties["call"].Description, "last call of the session") {
+		t.Errorf("a damage is described as %s, %v", doc.Components.Schemas["Damage"], err)
+	}
 	// It is made once.
 	if again := readOpenAPI(t, w); !bytes.Equal(again.raw, doc.raw) {
 		t.Error("it is not the same the second time")

@@ -38,9 +38,8 @@ func (r *Registry) damageWith(s *Session, d api.Damage, owe, unfit bool) {
 	}
 	d.Why = strings.TrimPrefix(d.Why, fmt.Sprintf("server %q", d.Server)) // which is said already
 	d.Why = strings.TrimLeft(d.Why, ": ")
-	last := r.lastCall()
-	if d.Call == "" && last > 0 {
-		d.Call = store.CallID(last)
+	if d.Call == "" {
+		d.Call = r.lastCallOf(ctx, s)
 	}
 	s.changing.Lock()
 	s.mu.Lock()
@@ -63,9 +62,9 @@ func (r *Registry) damageWith(s *Session, d api.Damage, owe, unfit bool) {
 	if owe {
 		s.facts.Owed = maps.Clone(s.facts.Owed)
 		if s.facts.Owed == nil {
-			s.facts.Owed = make(map[string]string)
+			s.facts.Owed = make(map[string]untold)
 		}
-		s.facts.Owed[d.Server] = d.Why
+		s.facts.Owed[d.Server] = untold{Why: d.Why, At: d.At}
 	}
 	if unfit {
 		s.facts.Unfit = maps.Clone(s.facts.Unfit)
@@ -79,9 +78,34 @@ func (r *Registry) damageWith(s *Session, d api.Damage, owe, unfit bool) {
 	s.saveDamage(ctx)
 	s.changing.Unlock()
 	r.o.Log.Warn("session damaged", "session", s.ID, "server", d.Server, "kept", d.Kept, "because", d.Why)
-	e := r.event(s.ID, eventDamaged, eventData{Server: d.Server, Reason: d.Why, Words: d.Words, Kept: d.Kept})
+	r.note(ctx, r.damageEvent(s.ID, d, ""))
+}
+
+// lastCallOf is the id of the last call of a session; empty where it made none, or
+// where that is not known at once.
+func (r *Registry) lastCallOf(ctx context.Context, s *Session) string {
+	j := r.o.Record.Journal
+	if j == nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	last, err := j.LastOf(ctx, s.ID, driver.MethodNetwork)
+	if err != nil {
+		r.o.Log.Warn("the last call before a damage is not known", "session", s.ID, "err", err)
+	}
+	if last == 0 {
+		return ""
+	}
+	return store.CallID(last)
+}
+
+// damageEvent is the line of a damage, with the snapshot that the session had it from
+// when it began.
+func (r *Registry) damageEvent(session string, d api.Damage, snapshot string) store.Event {
+	e := r.event(session, eventDamaged, eventData{Server: d.Server, Reason: d.Why, Words: d.Words, Kept: d.Kept, Snapshot: snapshot})
 	e.At = d.At
-	r.note(ctx, e)
+	return e
 }
 
 // DamageByID is Damage for a session that is known by its id, if there is one.
@@ -139,19 +163,18 @@ func (s *Session) Damaged() []api.Damage {
 	return slices.Clone(s.facts.Damaged)
 }
 
-// damageOf is the damage of a snapshot that a session with these servers has.
-func damageOf(all []api.Damage, c *Catalog) []api.Damage {
-	var out []api.Damage
-	for _, d := range all {
-		if d.Server == "" || c.Entry(d.Server) != nil {
-			out = append(out, d)
-		}
-	}
-	return out
+// losses are the damage that a session with these servers has which begins with what
+// was frozen, and what it has to be told of it.
+func (f *frozen) losses(c *Catalog) ([]api.Damage, map[string]untold) {
+	missing := func(server string) bool { return server != "" && c.Entry(server) == nil }
+	damaged, owed := slices.Clone(f.Damaged), maps.Clone(f.Owed)
+	maps.DeleteFunc(owed, func(server string, _ untold) bool { return missing(server) })
+	return slices.DeleteFunc(damaged, func(d api.Damage) bool { return missing(d.Server) }), owed
 }
 
 // beginsWith marks a session that begins with a part of a damaged snapshot: what
 // the server was had there is what the entry has here, and for none the workspace.
+// What nobody was told when the snapshot was made is told here.
 // Where a part is files anyway, nothing of it was lost with a memory.
 func (s *Session) beginsWith(template, was string, e *Entry) {
 	name, ok := strings.CutPrefix(template, fromSnapshot)
@@ -172,7 +195,8 @@ func (s *Session) beginsWith(template, was string, e *Entry) {
 			continue
 		}
 		why := fmt.Sprintf("it began with snapshot %s, which is damaged: %s", snap.ID, api.WithoutWords(d.Why))
-		s.r.Damage(s, api.Damage{Server: server, Why: why, Words: d.Words, Kept: d.Kept})
+		_, owed := snap.Owed[was]
+		s.r.damage(s, api.Damage{Server: server, Why: why, Words: d.Words, Kept: d.Kept}, owed)
 	}
 }
 
@@ -196,6 +220,18 @@ func readDamage(all []api.Damage) []api.Damage {
 		d.Why, d.Server, d.Call = d.Why[:min(len(d.Why), maxWhy)], d.Server[:min(len(d.Server), maxWhy)], ""
 		d.Words, d.LastWhy = d.Words[:min(len(d.Words), maxWhy)], d.LastWhy[:min(len(d.LastWhy), maxWhy)]
 		out = append(out, d)
+	}
+	return out
+}
+
+// readOwed is what the file of a snapshot says that nobody was told of this damage.
+func readOwed(all map[string]untold, damaged []api.Damage) map[string]untold {
+	out := make(map[string]untold)
+	for _, d := range damaged {
+		if loss, ok := all[d.Server]; ok {
+			loss.Why = loss.Why[:min(len(loss.Why), maxWhy)]
+			out[d.Server] = loss
+		}
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
 )
@@ -140,6 +141,31 @@ servers:
 	w.crash(from)
 	wantDamage(t, "after a restart", w.Get(n.ID).Damaged(), both)
 	wantDamage(t, "who asked, after a restart", w.Get(one.ID).Damaged(), mem)
+}
+
+// A damage names the last call of its own session, whoever called meanwhile.
+func TestTheCallBeforeADamage(t *testing.T) {
+	w := recording(t, lasting)
+	s := w.opened(session.OpenOptions{Servers: []string{"own", "mem", "tree"}})
+	named := func(what string, s *session.Session, want string) {
+		t.Helper()
+		w.Damage(s, api.Damage{Server: what, Why: "it ended", Kept: api.KeptNothing})
+		all := s.Damaged()
+		if got := all[len(all)-1].Call; got != want {
+			t.Errorf("%s: the last call before the damage is %q, want %q", what, got, want)
+		}
+	}
+	named("before the first call", s, "")
+	set(t, s, "mem", "a", "1")
+	own := store.CallID(w.journal.Last())
+	child := w.fork(s, 1)[0]
+	set(t, child, "mem", "a", "2")
+	named("after a call of a fork", s, own)
+	named("of the fork", child, store.CallID(w.journal.Last()))
+	w.Network(t.Context(), driver.Network{Session: s.ID, Server: "own", Host: "a.example", Port: 443})
+	named("after a connection", s, own)
+	w.crash(lasting)
+	named("after a restart", w.Get(s.ID), own)
 }
 
 // failing is a store whose sessions can't be written for a while.

@@ -61,8 +61,10 @@ type manifest struct {
 	// servers there are how many instances.
 	Spaces []int          `json:"spaces,omitempty"`
 	Counts map[string]int `json:"counts,omitempty"`
-	// Damaged is what the session was damaged by.
-	Damaged []api.Damage `json:"damaged,omitempty"`
+	// Damaged is what the session was damaged by, and Owed what it had still to be
+	// told of that.
+	Damaged []api.Damage      `json:"damaged,omitempty"`
+	Owed    map[string]untold `json:"owed,omitempty"`
 }
 
 type manifestMember struct {
@@ -94,11 +96,17 @@ func (r *Registry) Export(ctx context.Context, id string, hidden func(member str
 		d.Why = api.WithoutWords(d.Why) // which an earlier version wrote down, perhaps of a shared server
 		m.Damaged = append(m.Damaged, d)
 	}
+	m.Owed = maps.Clone(snap.Owed)
+	for server, loss := range m.Owed {
+		loss.Why = api.WithoutWords(loss.Why)
+		m.Owed[server] = loss
+	}
 	if hidden != nil {
 		members = slices.DeleteFunc(slices.Clone(members), func(f frozenMember) bool { return hidden(f.Server) })
 		m.Counts = maps.Clone(m.Counts)
 		maps.DeleteFunc(m.Counts, func(server string, _ int) bool { return hidden(server) })
 		m.Damaged = slices.DeleteFunc(m.Damaged, func(d api.Damage) bool { return d.Server != "" && hidden(d.Server) })
+		maps.DeleteFunc(m.Owed, func(server string, _ untold) bool { return server != "" && hidden(server) })
 	}
 	servers, err := r.serversOf(ctx, snap.Catalog)
 	if err != nil {
@@ -290,6 +298,7 @@ func (r *Registry) readFile(ctx context.Context, snap *snapshot, dir string, rd 
 		}
 	}
 	snap.Counts, snap.Damaged = m.Counts, readDamage(m.Damaged)
+	snap.Owed = readOwed(m.Owed, snap.Damaged)
 	ordinals := m.Spaces
 	if m.Workspace {
 		ordinals = append([]int{0}, ordinals...)

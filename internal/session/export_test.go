@@ -18,3 +18,6 @@ func (r *Registry) Rest(s *Session) { r.rest(s) }
 
 // Fill has as many ready as there is room for, as the reaper does.
 func (r *Registry) Fill() { r.fillWarm() }
+
+// Untold is what a record says that a session has still to be told.
+type Untold = untold

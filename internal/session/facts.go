@@ -47,8 +47,10 @@ type facts struct {
 	Reason string          `json:"reason,omitempty"` // of its end
 	// Damaged says what the session has lost; empty for nothing.
 	Damaged []api.Damage `json:"damaged,omitempty"`
-	// Owed has, by server, a loss that the next call to it has to be told.
-	Owed map[string]string `json:"owed,omitempty"`
+	// Owed has, by server, a loss that the next call to it has to be told, and Told
+	// when the loss was that a call was told last.
+	Owed map[string]untold    `json:"owed,omitempty"`
+	Told map[string]time.Time `json:"told,omitempty"`
 	// Unfit has, by server, a memory in its state that does not fit.
 	Unfit map[string]unfitMemory `json:"unfit,omitempty"`
 	// Called names the servers whose instance the session called and no other gateway

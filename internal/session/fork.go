@@ -90,7 +90,7 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	f := facts{
 		Creation: o.Creation,
 		Owner:    owner.Pinned, Labels: maps.Clone(parent.Labels), Idle: parent.Idle, Depth: parent.Depth + 1,
-		Servers: s.servers, Members: s.said, Auto: parent.Auto, From: parent.From, Damaged: m.Damaged, Owed: parent.Owed, Used: m.Used,
+		Servers: s.servers, Members: s.said, Auto: parent.Auto, From: parent.From, Damaged: m.Damaged, Owed: m.Owed, Used: m.Used,
 	}
 	if f.Labels == nil && len(o.Labels) > 0 {
 		f.Labels = make(map[string]string, len(o.Labels))

@@ -32,6 +32,8 @@ type frozen struct {
 	Used map[string]bool `json:"used,omitempty"`
 	// Damaged is what the session was damaged by at that moment.
 	Damaged []api.Damage `json:"damaged,omitempty"`
+	// Owed is, by server, what the session had still to be told of that.
+	Owed map[string]untold `json:"owed,omitempty"`
 }
 
 type frozenMember struct {
@@ -229,7 +231,7 @@ func (s *Session) capture(ctx context.Context, dir string, running map[string]dr
 	}
 	m := &moment{frozen: frozen{Members: make([]frozenMember, len(take)), Shared: shared}, call: s.r.lastCall()}
 	now := s.known()
-	m.Counts, m.Damaged, m.Used = s.counts(), now.Damaged, now.Used
+	m.Counts, m.Damaged, m.Owed, m.Used = s.counts(), now.Damaged, now.Owed, now.Used
 	var spaces []int
 	for _, n := range s.spaceOrdinals() {
 		if s.hasState(spaceName(n)) {

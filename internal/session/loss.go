@@ -2,9 +2,11 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
+	"time"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
@@ -213,6 +215,27 @@ func (r *Registry) loseHandle(h store.Handle) {
 	}
 }
 
+// untold is a loss that a session has still to be told. It is frozen with the session,
+// so that whoever begins with the snapshot is told too.
+type untold struct {
+	Why string    `json:"why"`
+	At  time.Time `json:"at,omitzero"` // tells it from other losses of the server
+}
+
+// UnmarshalJSON reads a reason alone too, as earlier versions wrote it.
+func (u *untold) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		return json.Unmarshal(b, &u.Why)
+	}
+	type plain untold
+	return json.Unmarshal(b, (*plain)(u))
+}
+
+// heard reports whether the session was told of this loss.
+func (f *facts) heard(server string, u untold) bool {
+	return !u.At.IsZero() && f.Told[server].Equal(u.At)
+}
+
 // takeOwed returns what the session has to be told about a server, or without a name
 // about the workspace, once; nil for nothing.
 func (s *Session) takeOwed(server string) error {
@@ -225,13 +248,18 @@ func (s *Session) takeOwed(server string) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	s.mu.Lock()
-	why, owed := s.facts.Owed[server]
+	loss, owed := s.facts.Owed[server]
 	if !owed {
 		s.mu.Unlock()
 		return nil // another call was told
 	}
 	s.facts.Owed = maps.Clone(s.facts.Owed)
 	delete(s.facts.Owed, server)
+	s.facts.Told = maps.Clone(s.facts.Told)
+	if s.facts.Told == nil {
+		s.facts.Told = make(map[string]time.Time)
+	}
+	s.facts.Told[server] = loss.At
 	s.facts.Rev++
 	ended := s.ended
 	s.mu.Unlock()
@@ -240,10 +268,10 @@ func (s *Session) takeOwed(server string) error {
 	}
 	if server == "" {
 		return upstream.Gone(&api.Error{Kind: api.KindLost, Message: fmt.Sprintf(
-			"the workspace of session %s: %s; this call was not made; the next call goes on with what is left, and the session is marked as damaged", s.ID, why)})
+			"the workspace of session %s: %s; this call was not made; the next call goes on with what is left, and the session is marked as damaged", s.ID, loss.Why)})
 	}
 	return upstream.Gone(&api.Error{Kind: api.KindLost, Server: server, Message: fmt.Sprintf(
-		"server %q: %s; what it had in memory is lost, and this call was not made; the next call begins anew, and session %s is marked as damaged", server, api.WithoutWords(why), s.ID)})
+		"server %q: %s; what it had in memory is lost, and this call was not made; the next call begins anew, and session %s is marked as damaged", server, api.WithoutWords(loss.Why), s.ID)})
 }
 
 // refuses is the error of every call in a session that is damaged where the config

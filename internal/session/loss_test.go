@@ -1,10 +1,13 @@
 package session_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/session"
@@ -129,6 +132,139 @@ func TestADeadServer(t *testing.T) {
 			t.Errorf("the session is damaged by %+v", all)
 		}
 	})
+}
+
+// told holds that the first call of a server is lost, and the next one is answered.
+func told(t *testing.T, what string, s *session.Session) {
+	t.Helper()
+	wantHas(t, what+": the first call", callIn(t, s, "plain", "x"), "lost: ", `server "plain"`, s.ID)
+	notTold(t, what+": the next call", s)
+}
+
+func notTold(t *testing.T, what string, s *session.Session) {
+	t.Helper()
+	wantHas(t, what, callIn(t, s, "plain", "x"), `{"pid":`)
+}
+
+// dies has a session call its server, which dies then.
+func (w *world) dies(s *session.Session) {
+	w.t.Helper()
+	before := w.lines(s)
+	notTold(w.t, "a call", s)
+	w.m.one("plain").kill()
+	eventually(w.t, "the session is marked", func() bool { return w.lines(s) != before })
+}
+
+// A loss that nobody was told of when a snapshot was made is told in every session
+// that begins with it, once, and is in its trajectory.
+func TestALossInASnapshot(t *testing.T) {
+	yaml := strings.Replace(forgetful, "command: plain", "command: plain, fork: fresh", 1)
+	w := newWorld(t, yaml)
+	s := w.opened(session.OpenOptions{})
+	w.dies(s)
+	dead, child := w.frozen(s, "dead"), w.fork(s, 1)[0]
+	w.crash(yaml)
+	told(t, "a fork", w.Get(child.ID))
+	for range 2 {
+		n := w.opened(session.OpenOptions{From: dead.ID})
+		wantHas(t, "the trajectory of a session of the snapshot", w.lines(n), "damage plain nothing ")
+		told(t, "a session of the snapshot", n)
+		notTold(t, "a session of a snapshot from after that", w.opened(session.OpenOptions{From: w.frozen(n, "").ID}))
+	}
+	next := w.frozen(w.opened(session.OpenOptions{From: dead.ID}), "")
+	second := w.opened(session.OpenOptions{From: next.ID})
+	w.crash(yaml)
+	told(t, "one that begins with what was begun with the snapshot", w.Get(second.ID))
+	var file bytes.Buffer
+	if err := w.Export(context.Background(), dead.ID, nil, &file); err != nil {
+		t.Fatal(err)
+	}
+	in, err := w.Import(context.Background(), session.ImportOptions{Name: "again"}, &file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told(t, "a session of the imported snapshot", w.opened(session.OpenOptions{From: in.ID}))
+	few := w.opened(session.OpenOptions{From: dead.ID, Servers: []string{"mem"}})
+	if got := w.lines(few); strings.Contains(got, "damage") {
+		t.Errorf("the trajectory of one without the server is %s", got)
+	}
+	told(t, "the session itself", w.Get(s.ID))
+}
+
+// A session that is rewound to such a snapshot is told unless it was.
+func TestARewindToALoss(t *testing.T) {
+	yaml := strings.Replace(forgetful, "command: plain", "command: plain, fork: fresh", 1)
+	w := newWorld(t, yaml)
+	s := w.opened(session.OpenOptions{})
+	rewind := func(to api.Snapshot) {
+		t.Helper()
+		if err := w.Rewind(context.Background(), s, to.ID, 0); err != nil {
+			t.Fatal(failure(err))
+		}
+	}
+	before := w.frozen(s, "before")
+	w.dies(s)
+	dead := w.frozen(s, "dead")
+	rewind(dead)
+	told(t, "one that was not told", s)
+	rewind(dead)
+	notTold(t, "one that was told", s)
+	w.crash(yaml)
+	s = w.Get(s.ID)
+	rewind(dead)
+	notTold(t, "one that was told before a restart", s)
+
+	// It may have been told of another loss since, in a world that was given up.
+	rewind(before)
+	w.dies(s)
+	dead = w.frozen(s, "dead again")
+	rewind(before)
+	w.dies(s)
+	told(t, "the other loss", s)
+	rewind(dead)
+	told(t, "one that was told of another loss", s)
+}
+
+// Nor is it silent where such a snapshot is only what a server begins with.
+func TestALossInATemplate(t *testing.T) {
+	const yaml = "servers: {plain: {remote: {url: 'http://127.0.0.1:1', resource: x, snapshot: '/{remote_instance_id}/s'}, fork: memory}}\n"
+	w := makeWorld(t, yaml, func(w *world) {
+		w.boxes = &boxes{}
+		w.change = func(o *session.Options) { o.Drivers["remote"] = w.boxes }
+	})
+	s := w.opened(session.OpenOptions{})
+	w.dies(s)
+	w.frozen(s, "dead")
+	told(t, "the session", s)
+	w.frozen(s, "told")
+	for _, name := range []string{"dead", "told"} {
+		asked := w.opened(session.OpenOptions{Members: map[string]session.Member{"plain": {Template: raw("snapshot:" + name)}}})
+		w.apply(strings.Replace(yaml, "fork: memory", "fork: memory, template: 'snapshot:"+name+"'", 1))
+		configured := w.opened(session.OpenOptions{})
+		w.apply(yaml)
+		for what, n := range map[string]*session.Session{"one that asked": asked, "one with the config's": configured} {
+			if name == "dead" {
+				told(t, what, n)
+			}
+			notTold(t, what+", after it was told", n)
+			wantHas(t, what, damaged(n.Damaged()), "it began with snapshot ")
+		}
+	}
+}
+
+// A record of an earlier version has the reason alone.
+func TestUntoldOfAnEarlierVersion(t *testing.T) {
+	at := time.Date(2026, 11, 17, 4, 0, 0, 1, time.UTC)
+	for text, want := range map[string]session.Untold{
+		`"it ended"`:         {Why: "it ended"},
+		`{"why":"it ended"}`: {Why: "it ended"},
+		`{"why":"it ended","at":"2026-11-17T04:00:00.000000001Z"}`: {Why: "it ended", At: at},
+	} {
+		var got session.Untold
+		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
+			t.Errorf("%s is read as %+v, %v", text, got, err)
+		}
+	}
 }
 
 // All sessions that called a shared server are told, each once; others are not.

@@ -135,9 +135,16 @@ func (r *Registry) begin(ctx context.Context, o OpenOptions) (*birth, error) {
 	}
 	if from != nil {
 		f.Used = from.Used
-		f.Damaged = damageOf(from.Damaged, r.viewOf(cat, pin, f.Servers, f.Members))
+		f.Damaged, f.Owed = from.losses(r.viewOf(cat, pin, f.Servers, f.Members))
 	}
 	b := &birth{r: r, owner: o.Owner, from: from, snapshot: o.From, taken: taken, eager: o.Eager}
+	b.events = func(s *Session) []store.Event {
+		all := []store.Event{r.event(s.ID, eventOpened, eventData{Snapshot: o.From})}
+		for _, d := range f.Damaged {
+			all = append(all, r.damageEvent(s.ID, d, o.From))
+		}
+		return all
+	}
 	carried := b.carried()
 	each := make(map[string]need)
 	for _, e := range r.viewOf(cat, pin, f.Servers, f.Members).Entries {
@@ -409,11 +416,7 @@ func (b *birth) register(ctx context.Context) error {
 			return err
 		}
 		recs = append(recs, rec)
-		if b.events != nil {
-			events = append(events, b.events(s)...)
-		} else {
-			events = append(events, r.event(s.ID, eventOpened, eventData{Snapshot: s.facts.From}))
-		}
+		events = append(events, b.events(s)...)
 	}
 	r.mu.Lock()
 	closed := r.closed

@@ -152,7 +152,15 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry
 		})
 		f.States, f.Damaged, f.Owed, f.Called = next.States, damaged, maps.Clone(f.Owed), maps.Clone(f.Called)
 		f.Unfit = maps.Clone(f.Unfit)
-		maps.DeleteFunc(f.Owed, func(server, _ string) bool { return back(server) })
+		maps.DeleteFunc(f.Owed, func(server string, _ untold) bool { return back(server) })
+		for server, loss := range snap.Owed {
+			if back(server) && !f.heard(server, loss) {
+				if f.Owed == nil {
+					f.Owed = make(map[string]untold)
+				}
+				f.Owed[server] = loss
+			}
+		}
 		maps.DeleteFunc(f.Unfit, func(server string, _ unfitMemory) bool { return back(server) })
 		maps.DeleteFunc(f.Called, func(server string, _ bool) bool { return back(server) })
 	})

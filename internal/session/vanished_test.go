@@ -44,6 +44,26 @@ func TestAStateFolderThatVanished(t *testing.T) {
 	eventually(t, "it is back", func() bool { return callIn(t, s, "noted", "x")[0] == '{' })
 }
 
+// A default session has nothing to be rewound to: the error says what helps there.
+func TestLostDataOfADefaultSession(t *testing.T) {
+	w := newWorld(t, forgetful)
+	s := w.session("ada")
+	set(t, s, "noted", "a", "1")
+	w.close(false)
+	w.open(forgetful)
+	s = w.session("ada")
+	if err := os.RemoveAll(filepath.Join(w.dir, "sessions", s.ID, "noted")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		wantHas(t, "a call", callIn(t, w.session("ada"), "noted", "x"), "lost: ", "`tine session close "+s.ID+"`")
+	}
+	if err := w.CloseSession(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	wantHas(t, "a call after that", callIn(t, w.session("ada"), "noted", "x"), `{"pid":`)
+}
+
 // A state is missed also where its mark went with it, or a file that must be in its
 // folder: that it was made is noted in the session's record too.
 func TestAStateThatVanishedWithItsMark(t *testing.T) {

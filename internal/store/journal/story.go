@@ -29,6 +29,37 @@ func (j *Journal) Last() int64 {
 	return j.next - 1
 }
 
+// LastOf returns the Seq of the newest call of a session whose method is not except;
+// zero where there is none, or where that is not known before the index was made.
+func (j *Journal) LastOf(ctx context.Context, session, except string) (int64, error) {
+	f := store.CallFilter{Session: session, Limit: 1}
+	wanted := func(c *store.Call) bool { return f.Chooses(c) && c.Method != except }
+	j.mu.Lock()
+	first := j.next
+	if len(j.pending) > 0 {
+		first = j.pending[0].Seq
+	}
+	known := session != "" && j.indexed+1 >= first
+	for i := len(j.pending) - 1; i >= 0 && known; i-- {
+		if c := &j.pending[i]; wanted(c) {
+			defer j.mu.Unlock()
+			return c.Seq, nil
+		}
+	}
+	j.mu.Unlock()
+	if !known {
+		return 0, nil
+	}
+	last := int64(0)
+	err := j.findIndexed(ctx, f, func(c store.Call) (more bool, err error) {
+		if wanted(&c) {
+			last = c.Seq
+		}
+		return last == 0, nil
+	})
+	return last, err
+}
+
 // Story hands out the calls of a session, the oldest first, each once and with
 // everything that was kept of it, up to the one with a Seq; all of them with a
 // negative one. Of a wanted session these are all that were appended before. A

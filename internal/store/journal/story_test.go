@@ -242,3 +242,40 @@ func TestStoryOfFarMore(t *testing.T) {
 		t.Errorf("after damage: %v", told)
 	}
 }
+
+// The last call of a session is known from memory and the index, and where the index
+// is behind, nothing is said.
+func TestLastOf(t *testing.T) {
+	r := newRig(t, Options{})
+	want := func(what, session string, seq int64) {
+		t.Helper()
+		e := sample()
+		if got, err := r.LastOf(t.Context(), session, e.Method+"/other"); err != nil || got != seq {
+			t.Errorf("%s: the last call of %s is %d, %v, want %d", what, session, got, err, seq)
+		}
+	}
+	want("empty", "ses_a", 0)
+	a, b := r.call("ses_a", 1, 10), r.call("ses_b", 1, 10)
+	want("at once", "ses_a", a)
+	other := numbered("ses_a", 2, 10)
+	other.Method += "/other"
+	if err := r.Append(&other); err != nil {
+		t.Fatal(err)
+	}
+	want("behind another method", "ses_a", a)
+	r.listed() // which waits for the index
+	want("indexed", "ses_a", a)
+	r.again()
+	want("again", "ses_a", a)
+	want("again", "ses_b", b)
+	r.crash()
+	r.reindex()
+	r.ix.fail(errors.New("not now"))
+	r.up()
+	want("without an index", "ses_a", 0)
+	c := r.call("ses_a", 3, 10)
+	want("without an index", "ses_a", 0)
+	r.ix.fail(nil)
+	r.again()
+	want("with it", "ses_a", c)
+}
