@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -148,5 +149,14 @@ func testCut(t *testing.T, w *world) {
 	if err := late.Stop(t.Context()); err != nil {
 		t.Errorf("the second stop: %v", err)
 	}
-	empty(t, filepath.Join(w.dir, "instances"))
+	// So are the folders of both.
+	for over := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		left, err := os.ReadDir(filepath.Join(w.dir, "instances"))
+		if len(left) == 0 {
+			break
+		}
+		if time.Now().After(over) {
+			t.Fatalf("%v is left, %v", left, err)
+		}
+	}
 }

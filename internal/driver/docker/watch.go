@@ -68,7 +68,7 @@ type exit struct {
 // only goroutine of an instance.
 func (i *instance) watch(l *listener) {
 	defer close(i.watched)
-	trouble := false
+	trouble, missed := false, false
 	for {
 		if l != nil {
 			stop := context.AfterFunc(i.ctx, l.close)
@@ -83,7 +83,7 @@ func (i *instance) watch(l *listener) {
 				i.log.Warn("the log of a server can't be kept", "server", i.h.Server, "error", err)
 			}
 		}
-		how, runs, err := i.await()
+		how, runs, err := i.await(missed)
 		switch {
 		case i.ctx.Err() != nil:
 			return
@@ -92,7 +92,8 @@ func (i *instance) watch(l *listener) {
 			return
 		}
 		// The engine was away and is back, and the container has survived.
-		if l, err = i.e.listen(i.ctx, i.rec.ref(), i.rec.HTTP); err != nil {
+		l, err = i.e.listen(i.ctx, i.rec.ref(), i.rec.HTTP)
+		if missed = away(err); err != nil {
 			l = nil
 			i.rest(time.Second)
 		}
@@ -115,15 +116,18 @@ func (i *instance) rest(d time.Duration) {
 	}
 }
 
-// await waits until the container does not run. Where the engine goes away it
-// waits until it is back and says what it found then.
-func (i *instance) await() (how exit, runs bool, err error) {
+// await waits until the container does not run. Where the engine goes away, or was
+// away just now, it waits until it is back and says what it found then.
+func (i *instance) await(missed bool) (how exit, runs bool, err error) {
+	how.restarts = missed
 	wait := 50 * time.Millisecond
-	for {
-		if err := i.e.waitExit(i.ctx, i.rec.ref()); i.ctx.Err() != nil {
-			return how, false, i.ctx.Err()
-		} else if err != nil && !gone(err) {
-			if !how.restarts {
+	for first := true; ; first = false {
+		if !missed || !first {
+			err := i.e.waitExit(i.ctx, i.rec.ref())
+			if i.ctx.Err() != nil {
+				return how, false, i.ctx.Err()
+			}
+			if err != nil && !gone(err) && !how.restarts {
 				how.restarts = true
 				i.log.Warn("the container engine does not answer; waiting until it does", "server", i.h.Server, "host", i.e.host, "error", err)
 			}
