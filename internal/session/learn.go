@@ -46,6 +46,7 @@ type learner struct {
 	e     *Entry
 	up    *upstream.Upstream
 	end   func() // ends what is nobody's; nil for what is shared
+	clear func() // removes the state that it left when it failed; nil for what is shared
 	used  time.Time
 	round *round // under way; nil for none
 	// lacking are sessions whose clients have lists without this server, which are told
@@ -168,7 +169,7 @@ func (r *Registry) learner(e *Entry) (*learner, error) {
 		}
 		l.up = up
 	} else {
-		l.up, l.end = r.nobodys(e)
+		l.up, l.clear, l.end = r.nobodys(e)
 	}
 	r.learners.of[key] = l
 	return l, nil
@@ -176,12 +177,13 @@ func (r *Registry) learner(e *Entry) (*learner, error) {
 
 // nobodys makes the hold on an instance as for a new session, without one. Nothing
 // is left of it after its end.
-func (r *Registry) nobodys(e *Entry) (up *upstream.Upstream, end func()) {
+func (r *Registry) nobodys(e *Entry) (up *upstream.Upstream, clear, end func()) {
 	spec := e.spec()
 	spec.Log = r.o.Log
 	// Without a handle: the next gateway ends what it finds of it.
 	spec.Dir = filepath.Join(r.o.Dir, strings.ReplaceAll(e.ID, "~", ".")+"-"+newID()[len("ses_"):])
 	o := r.upstreamOptions(e, spec, nil)
+	o.Eager = false
 	home := r.home(warmPrefix + newID()[len("ses_"):])
 	state := filepath.Join(home, e.ID)
 	if e.keeper() != nil {
@@ -192,8 +194,7 @@ func (r *Registry) nobodys(e *Entry) (up *upstream.Upstream, end func()) {
 		}
 	}
 	up = upstream.New(o)
-	return up, func() {
-		up.Close()
+	clear = func() {
 		if e.keeper() == nil {
 			return
 		}
@@ -204,6 +205,10 @@ func (r *Registry) nobodys(e *Entry) (up *upstream.Upstream, end func()) {
 			r.o.Log.Warn("folder of a server that was asked for its lists not removed", "folder", home, "err", err)
 		}
 	}
+	return up, clear, func() {
+		up.Close()
+		clear()
+	}
 }
 
 // ask reads all lists of a server and keeps them.
@@ -213,6 +218,9 @@ func (r *Registry) ask(l *learner, now *round) {
 		defer telemetry.Contain(r.o.Log, telemetry.InUpstream, e.ID, func(err error) { now.k, now.err = nil, err })
 		now.k, now.err = r.readAll(l)
 	}()
+	if now.err != nil && l.clear != nil && !l.up.Runs() {
+		l.clear() // before another round may begin
+	}
 	r.learners.mu.Lock()
 	l.round, l.used = nil, time.Now()
 	lacking := l.lacking
