@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -77,7 +78,11 @@ func (r *Registry) damageWith(s *Session, d api.Damage, owe, unfit bool) {
 	s.mu.Unlock()
 	s.saveDamage(ctx)
 	s.changing.Unlock()
-	r.o.Log.Warn("session damaged", "session", s.ID, "server", d.Server, "kept", d.Kept, "because", d.Why)
+	level := slog.LevelWarn
+	if d.Why == whyStopped && s.Kind == KindClient {
+		level = slog.LevelInfo // the client's programs end with the gateway, as its own would with it
+	}
+	r.o.Log.Log(ctx, level, "session damaged", "session", s.ID, "server", d.Server, "kept", d.Kept, "because", d.Why)
 	r.note(ctx, r.damageEvent(s.ID, d, ""))
 }
 
