@@ -159,7 +159,33 @@ func (t *trials) boxWorld(ctx context.Context, name string, more map[string]any,
 	if b.world, err = t.g.newWorld(ctx, name, map[string]any{"servers": servers, "sessions": unbounded()}); err != nil {
 		return nil, err
 	}
+	warm, _ := more["warm"].(int)
+	if err := b.learned(ctx, warm); err != nil {
+		b.gate.stop()
+		return nil, err
+	}
 	return b, nil
+}
+
+// learned waits until the gateway knows what the servers list, and the sandboxes that
+// it asked have ended. Of each server so many are warm.
+func (b *boxes) learned(ctx context.Context, warm int) error {
+	ctx, cancel := context.WithTimeout(ctx, boxTimeout)
+	defer cancel()
+	if _, err := b.client.Tools(ctx, ""); err != nil {
+		return b.gate.explain(fmt.Errorf("list the tools: %w", err))
+	}
+	for {
+		found, err := boxRecords(filepath.Join(b.state, "instances"), "")
+		if err != nil || len(found) <= warm*len(b.kinds) {
+			return err
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return b.gate.explain(fmt.Errorf("%d sandboxes are there before a session is open: %w", len(found), context.Cause(ctx)))
+		}
+	}
 }
 
 // end closes what is open and stops the gateway. What is left after that, which
