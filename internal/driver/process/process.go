@@ -80,6 +80,11 @@ type Options struct {
 	// is taken or can't be made; it is made when it is needed. Empty for none.
 	Place string
 
+	// Fetched is a folder for notes on the packages that npx, uvx and pipx have
+	// fetched; empty where they fetch when they are started.
+	Fetched string
+	Log     *slog.Logger
+
 	ImportBytes int64 // of the files of a snapshot that is imported; default 64 GiB
 	ImportFiles int   // how many, with directories and links; default a million
 }
@@ -90,6 +95,7 @@ type Driver struct {
 	buffers *sync.Pool
 	census  census
 	places  places
+	fetches fetching
 }
 
 var (

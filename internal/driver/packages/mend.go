@@ -52,13 +52,10 @@ func explain(ctx context.Context, w Wanted, step string, out *output, err error)
 			break
 		}
 	}
-	said := ""
-	if len(lines) > 0 {
-		said = "\n  " + strings.Join(lines, "\n  ")
-	}
 	return &fetchError{
-		text: fmt.Sprintf("fetch package %q: %s failed (%v); %s%s", name, step, err, do, said),
-		kind: errors.Join(kind, err),
+		text:  fmt.Sprintf("fetch package %q: %s failed (%v); %s", name, step, err, do),
+		lines: lines[max(0, len(lines)-shownLines):],
+		kind:  errors.Join(kind, err),
 	}
 }
 
@@ -73,9 +70,18 @@ func containsAny(text string, signs []string) bool {
 
 // fetchError has the mend before the installer's own words.
 type fetchError struct {
-	text string
-	kind error
+	text  string
+	again string // whether another try can help
+	lines []string
+	kind  error
 }
 
-func (e *fetchError) Error() string { return e.text }
+func (e *fetchError) Error() string {
+	text := e.text + e.again
+	for _, line := range e.lines {
+		text += "\n  " + line
+	}
+	return text
+}
+
 func (e *fetchError) Unwrap() error { return e.kind }
