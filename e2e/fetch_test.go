@@ -33,6 +33,16 @@ var fetchWays = []struct{ name, command, needs, more string }{
 	{"uvx with pip in a sandbox", "uvx", "python3", "sandbox: true"},
 }
 
+func needsProgram(t *testing.T, name string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+}
+
 func forEachFetch(t *testing.T, do func(t *testing.T, g fetched)) {
 	for _, way := range fetchWays {
 		t.Run(way.name, func(t *testing.T) {
@@ -40,12 +50,7 @@ func forEachFetch(t *testing.T, do func(t *testing.T, g fetched)) {
 			if way.more != "" && runtime.GOOS != "linux" {
 				t.Skip("there are no sandboxes here")
 			}
-			if _, err := exec.LookPath(way.needs); err != nil {
-				if os.Getenv("CI") != "" {
-					t.Fatal(err)
-				}
-				t.Skip(err)
-			}
+			needsProgram(t, way.needs)
 			r := registrytest.New(t)
 			home := t.TempDir()
 			env := []string{"HOME: " + home}
@@ -164,9 +169,7 @@ func TestKilledWhileFetching(t *testing.T) {
 // TestFetchFails names a package that is not there.
 func TestFetchFails(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("npx"); err != nil {
-		t.Skip(err)
-	}
+	needsProgram(t, "npx")
 	r := registrytest.New(t)
 	g := startGateway(t, "servers:\n"+yamlServer("gone", "npx", []string{"-y", "no-such-package"}, fmt.Sprintf("env: {HOME: %s, npm_config_registry: %q}", t.TempDir(), r.URL)))
 	_, err := g.client(t).Call(t.Context(), "gone__x", nil)
