@@ -47,7 +47,7 @@ func reachable(t *testing.T, err error) {
 // pinned is the version that the tools of the end-to-end tests have.
 func pinned(t *testing.T, file, pattern string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("../../../../e2e/tools", file))
+	b, err := os.ReadFile(filepath.Join("../../../e2e/tools", file))
 	if err != nil {
 		t.Fatal(err)
 	}
