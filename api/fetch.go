@@ -11,11 +11,12 @@ type Fetch struct {
 
 // String is like "fetching, 34 MB of 80".
 func (f *Fetch) String() string {
-	switch mb := func(n int64) int64 { return (n + 500_000) / 1_000_000 }; {
-	case f.Total > 0:
-		return fmt.Sprintf("fetching, %d MB of %d", mb(f.Bytes), max(1, mb(f.Total)))
-	case f.Bytes > 0:
-		return fmt.Sprintf("fetching, %d MB", mb(f.Bytes))
+	const mb = 1_000_000
+	switch done, total := (f.Bytes+mb/2)/mb, (f.Total+mb/2)/mb; {
+	case total > 0:
+		return fmt.Sprintf("fetching, %d MB of %d", done, total)
+	case done > 0:
+		return fmt.Sprintf("fetching, %d MB", done)
 	}
 	return "fetching"
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -86,7 +87,11 @@ func (f *fetching) watch(ctx context.Context, cancel context.CancelCauseFunc, p 
 					}
 				}
 				looked, cost = time.Now(), time.Since(at)
-				p.set(bytes, f.out)
+				counted := bytes
+				if strings.HasPrefix(f.step.Load().(string), "uv ") { // which says it itself
+					counted = 0
+				}
+				p.set(counted, f.out)
 			}
 			if time.Since(said) < sayEvery {
 				continue
