@@ -98,6 +98,12 @@ func writeShell(name string) error {
 	return nil
 }
 
+// Fetches reports whether a command is one of a tool that is asked to fetch.
+func Fetches(command string, args []string) bool {
+	_, ok, err := parse(command, args)
+	return ok && err == nil
+}
+
 // Close ends the fetches under way. None begins after it.
 func (c *Caches) Close() { c.fetches.group.Close() }
 
@@ -233,21 +239,42 @@ func (f *caching) noted() bool {
 	return err == nil && time.Since(st.ModTime()) < noteLasts
 }
 
-// begin notes that the tool runs, for a gateway that finds that an earlier one was
-// killed meanwhile.
-func (f *caching) begin() error {
+// begin notes that the tool runs, for a fetch that finds that one before it was killed
+// meanwhile.
+func (f *caching) begin(ctx context.Context) error {
 	going := f.note() + goingEnd
 	if exists(going) {
-		f.unlock()
+		f.unlock(ctx)
 	}
 	return os.WriteFile(going, nil, 0o600)
 }
 
+// lockQuiet is how long nobody has touched a lock that is nobody's: npx touches its own
+// each second.
+const lockQuiet = 5 * time.Second
+
 // unlock removes the lock of an npx that was killed: the next one would wait for it a
 // minute long. What else it left it mends itself.
-func (f *caching) unlock() {
-	if dir := f.npxDir(); dir != "" {
-		os.Remove(filepath.Join(dir, "concurrency.lock"))
+func (f *caching) unlock(ctx context.Context) {
+	dir := f.npxDir()
+	if dir == "" {
+		return
+	}
+	lock := filepath.Join(dir, "concurrency.lock")
+	first, err := os.Stat(lock)
+	for err == nil && time.Since(first.ModTime()) < lockQuiet {
+		select {
+		case <-time.After(lockQuiet / 10):
+		case <-ctx.Done():
+			return
+		}
+		var now os.FileInfo
+		if now, err = os.Stat(lock); err == nil && !now.ModTime().Equal(first.ModTime()) {
+			return // another npx has it
+		}
+	}
+	if err == nil {
+		os.Remove(lock)
 	}
 }
 
@@ -277,7 +304,7 @@ func (f *caching) run(ctx context.Context, p *progress) error {
 	for _, spec := range f.w.specs() {
 		out.secrets.addURLs(spec)
 	}
-	if err := f.begin(); err != nil {
+	if err := f.begin(ctx); err != nil {
 		return fmt.Errorf("fetch package %q: %w", name, err)
 	}
 	step := f.step
@@ -285,10 +312,9 @@ func (f *caching) run(ctx context.Context, p *progress) error {
 	rest := f.watch(p, out)
 	err := f.c.runner.Run(ctx, step)
 	rest()
-	if ctx.Err() != nil {
-		f.unlock()
+	if ctx.Err() == nil { // else it was killed, as when the gateway is
+		os.Remove(f.note() + goingEnd)
 	}
-	os.Remove(f.note() + goingEnd)
 	if err != nil {
 		return explain(ctx, *f.w, tool(step.Command), out, err)
 	}

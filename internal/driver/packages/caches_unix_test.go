@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
@@ -162,14 +164,9 @@ func TestNpxIsCutInTheMiddle(t *testing.T) {
 	if len(made) != 1 || made[0] != f.npxDir() {
 		t.Fatalf("npx installs in %v, not in %s", made, f.npxDir())
 	}
-	if exists(filepath.Join(made[0], "concurrency.lock")) {
-		t.Error("npx left its lock")
-	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "*"+goingEnd)); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
-	// As a gateway that was killed leaves it.
-	if err := errors.Join(os.Mkdir(filepath.Join(made[0], "concurrency.lock"), 0o700), os.WriteFile(f.note()+goingEnd, nil, 0o600)); err != nil {
+	// A killed npx may leave a lock that was touched just now.
+	lock := filepath.Join(made[0], "concurrency.lock")
+	if err := os.Mkdir(lock, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		t.Fatal(err)
 	}
 	r.Release()
@@ -179,6 +176,9 @@ func TestNpxIsCutInTheMiddle(t *testing.T) {
 	defer c.Close()
 	if err := c.Fetch(t.Context(), cmd, 45*time.Second); err != nil {
 		t.Error(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*"+goingEnd)); len(left) > 0 || exists(lock) {
+		t.Errorf("left behind: %v, and the lock %t", left, exists(lock))
 	}
 }
 
@@ -204,4 +204,35 @@ func TestNpxFails(t *testing.T) {
 	if !errors.Is(err, ErrLimit) || errors.Is(err, driver.ErrFinal) || !strings.Contains(err.Error(), "limits.fetch; it may be tried again") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// The lock of an npx that runs is left alone.
+func TestNpxOfOthersKeepsItsLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		home := t.TempDir()
+		c, err := OpenCaches(t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, _ := c.plan(Command{Path: "/bin/npx", Args: []string{"pkg"}, Env: []string{"HOME=" + home}})
+		lock := filepath.Join(f.npxDir(), "concurrency.lock")
+		if err := os.MkdirAll(lock, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		touch := func() {
+			if err := os.Chtimes(lock, time.Now(), time.Now()); err != nil {
+				t.Error(err)
+			}
+		}
+		touch()
+		time.AfterFunc(time.Second, touch)
+		f.unlock(t.Context())
+		if !exists(lock) {
+			t.Error("a lock that was touched is gone")
+		}
+		f.unlock(t.Context())
+		if exists(lock) {
+			t.Error("a lock that nobody touches stays")
+		}
+	})
 }

@@ -42,7 +42,7 @@ func (d *Driver) fetching() (*fetching, error) {
 	switch {
 	case f.closed:
 		return nil, errors.New("the gateway is stopping")
-	case f.caches != nil || d.opts.Fetched == "":
+	case f.caches != nil:
 		return f, nil
 	}
 	caches, err := packages.OpenCaches(d.opts.Fetched, d.opts.Log)
@@ -76,38 +76,43 @@ func readToken(name string) (string, error) {
 // Fetch implements driver.Fetcher: npx, uvx and pipx are run without the program
 // that they would start.
 func (d *Driver) Fetch(ctx context.Context, spec driver.Spec, most time.Duration) error {
-	f, err := d.fetching()
-	if err != nil || f.caches == nil {
+	caches, cmd, err := d.tool(spec)
+	if err != nil || caches == nil {
 		return err
 	}
-	cmd, ok := d.toolOf(spec, f.token)
-	if !ok {
-		return nil
-	}
-	return f.caches.Fetch(ctx, cmd, most)
+	return caches.Fetch(ctx, cmd, most)
 }
 
 // Fetching implements driver.Fetcher.
 func (d *Driver) Fetching(spec driver.Spec) *api.Fetch {
-	f, err := d.fetching()
-	if err != nil || f.caches == nil {
+	caches, cmd, err := d.tool(spec)
+	if err != nil || caches == nil {
 		return nil
 	}
-	if cmd, ok := d.toolOf(spec, f.token); ok {
-		return f.caches.Fetching(cmd)
-	}
-	return nil
+	return caches.Fetching(cmd)
 }
 
 // Refetch implements driver.Fetcher.
 func (d *Driver) Refetch(spec driver.Spec) {
+	if caches, cmd, err := d.tool(spec); err == nil && caches != nil {
+		caches.Refetch(cmd)
+	}
+}
+
+// tool is the command of a spec that fetches; its caches are nil where it does not.
+func (d *Driver) tool(spec driver.Spec) (*packages.Caches, packages.Command, error) {
+	if d.opts.Fetched == "" || !packages.Fetches(spec.Command, spec.Args) {
+		return nil, packages.Command{}, nil
+	}
 	f, err := d.fetching()
-	if err != nil || f.caches == nil {
-		return
+	if err != nil {
+		return nil, packages.Command{}, err
 	}
-	if cmd, ok := d.toolOf(spec, f.token); ok {
-		f.caches.Refetch(cmd)
+	cmd, ok := d.toolOf(spec, f.token)
+	if !ok {
+		return nil, cmd, nil
 	}
+	return f.caches, cmd, nil
 }
 
 // toolOf is the command of a spec without what depends on the session: where that is

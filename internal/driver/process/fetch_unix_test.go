@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -68,8 +67,8 @@ func TestSweepEndsFetches(t *testing.T) {
 	if _, err := next.Sweep(t.Context(), t.TempDir(), nil); err != nil {
 		t.Error(err)
 	}
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
-		t.Errorf("it ended with %v", err)
+	if err := <-ended; err == nil { // killed, or waited for by the sweep
+		t.Error("it ended by itself")
 	}
 	if g, err := next.fetching(); err != nil || g.token != f.token {
 		t.Errorf("the next gateway has %+v, %v", g, err)

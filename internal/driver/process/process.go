@@ -40,6 +40,12 @@
 // the server (see Main). It needs root, or user namespaces. The mount ends with
 // the namespace, which ends with the last process in it.
 //
+// # Packages
+//
+// npx, uvx and pipx fetch before they start a program. They are run ahead, without the
+// program, so that a fetch takes nothing of the time of a start (see Fetch): what they
+// fetch is in their own caches.
+//
 // # What a server remembers
 //
 // A program's state is what its config declares: directories, each at
