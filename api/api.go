@@ -53,6 +53,7 @@ func (e *Error) Error() string { return e.Message }
 // States of a server.
 const (
 	StateIdle     = "idle"     // not started yet; starts at first use
+	StateFetching = "fetching" // its packages are being fetched; starts then
 	StateStarting = "starting" // being started or connected
 	StateReady    = "ready"    // answering
 	StateFailed   = "failed"   // the last start or connection failed; tried again with backoff
@@ -77,6 +78,7 @@ type Server struct {
 	Reason     string    `json:"reason,omitempty"` // why it is failed or disabled
 	Words      string    `json:"words,omitempty"`  // what it wrote to its standard error before it failed, for operators
 	Since      time.Time `json:"since"`            // when it entered the state
+	Fetch      *Fetch    `json:"fetch,omitempty"`  // of its packages, where they are being fetched
 	Protocol   string    `json:"protocol,omitempty"`
 	ServerName string    `json:"server_name,omitempty"`
 	ServerVer  string    `json:"server_version,omitempty"`

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -131,7 +130,7 @@ func (c *cli) call(ctx context.Context, tool string, rest []string, o callOption
 		}
 	}
 	var result json.RawMessage
-	c.waiting(ctx, "calling "+tool, func() { result, err = g.CallIn(ctx, o.session, tool, args) })
+	c.waitingFor(ctx, g, tool, "calling "+tool, false, func() { result, err = g.CallIn(ctx, o.session, tool, args) })
 	if err != nil {
 		var ae *api.Error
 		if errors.As(err, &ae) && ae.Kind == api.KindInvalid {
@@ -204,36 +203,12 @@ func (c *cli) toolsOf(ctx context.Context, g *gateway, session, server string) (
 	if server == "" {
 		return ask(ctx, g, func(ctx context.Context) (*api.ToolList, error) { return g.ToolsIn(ctx, session, "") })
 	}
-	c.waitingFor(ctx, server, func() { list, err = g.ToolsIn(ctx, session, server) })
+	what := fmt.Sprintf("waiting for server %q", server)
+	c.waitingFor(ctx, g, server, what, true, func() { list, err = g.ToolsIn(ctx, session, server) })
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("server %q has not answered yet: %w", server, err)
 	}
 	return list, g.explain(err)
-}
-
-// sayAfter is when somebody who is not at a terminal hears what is waited for.
-const sayAfter = time.Second
-
-// waitingFor is waiting for a server, of which a log hears too: packages may have
-// to be fetched first.
-func (c *cli) waitingFor(ctx context.Context, server string, do func()) {
-	what := fmt.Sprintf("waiting for server %q", server)
-	if c.errTerminal {
-		c.waiting(ctx, what, do)
-		return
-	}
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		select {
-		case <-c.after(sayAfter):
-			fmt.Fprintln(c.stderr, visible(what, false))
-		case <-done:
-		}
-	})
-	do()
-	close(done)
-	wg.Wait()
 }
 
 // ownerOf guesses the server of a tool: the longest id that the name begins

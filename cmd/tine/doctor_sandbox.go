@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver/packages"
 	"github.com/tine-mcp/tine/internal/driver/sandbox"
-	"github.com/tine-mcp/tine/internal/driver/sandbox/packages"
 )
 
 // sandboxTime bounds how long it may take to make a sandbox and fork it.

@@ -79,6 +79,11 @@ func (p *progress) stop() {
 // waiting does something that takes its time in one piece, and says so on a
 // terminal when it does.
 func (c *cli) waiting(ctx context.Context, what string, do func()) {
+	c.waitingText(ctx, func(context.Context) string { return what }, do)
+}
+
+// waitingText is waiting with a text that changes.
+func (c *cli) waitingText(ctx context.Context, what func(context.Context) string, do func()) {
 	if !c.errTerminal {
 		do()
 		return
@@ -94,8 +99,9 @@ func (c *cli) waiting(ctx context.Context, what string, do func()) {
 			case <-c.after(pause):
 			}
 			passed += pause
+			text := what(ctx)
 			p.mu.Lock()
-			p.draw(visible(fmt.Sprintf("%s (%s)", what, passed.Truncate(time.Second)), true))
+			p.draw(visible(fmt.Sprintf("%s (%s)", text, passed.Truncate(time.Second)), true))
 			p.mu.Unlock()
 			pause = time.Second
 		}

@@ -196,17 +196,21 @@ func (c *cli) unknownServer(ctx context.Context, g *gateway, id string, err erro
 }
 
 func stateText(s api.Server) string {
-	if s.Overridden {
-		return s.State + "*"
+	text := s.State
+	if s.Fetch != nil {
+		text = s.Fetch.String()
 	}
-	return s.State
+	if s.Overridden {
+		text += "*"
+	}
+	return text
 }
 
 func stateColor(state string) string {
 	switch state {
 	case api.StateReady:
 		return green
-	case api.StateStarting:
+	case api.StateStarting, api.StateFetching:
 		return yellow
 	case api.StateFailed:
 		return red

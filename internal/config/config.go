@@ -159,6 +159,7 @@ type Limits struct {
 	Connections int           `yaml:"connections"` // open at once; default 4096
 	Calls       int           `yaml:"calls"`       // in flight at once, over all clients; default 4096
 	ListWait    time.Duration `yaml:"list_wait"`   // how long a list waits for a server that is not known yet, or slow; default 25s
+	Fetch       time.Duration `yaml:"fetch"`       // of the packages of one server; default 10m
 	Idle        time.Duration `yaml:"idle"`        // how long an unused client connection or session is kept; default 1h
 	Drain       time.Duration `yaml:"drain"`       // how long SIGTERM waits for calls; default 10s
 }
@@ -355,7 +356,7 @@ type Server struct {
 	Errors string `yaml:"errors" json:",omitzero"`
 
 	Tools          Tools         `yaml:"tools"`
-	ConnectTimeout time.Duration `yaml:"connect_timeout"` // start and handshake; default 10s for a url, 60s for a command or a remote, 2m for a container and for npx and uvx in a sandbox
+	ConnectTimeout time.Duration `yaml:"connect_timeout"` // start and handshake, from when its packages are there; default 10s for a url, 60s for a command or a remote, 2m for a container and for npx and uvx in a sandbox
 	Timeout        time.Duration `yaml:"timeout"`         // one call; default 5m
 
 	// Disabled says why a server that is enabled in the file is off all the

@@ -74,6 +74,7 @@ func bare(memory int64) *Config {
 			Connections: 4096,
 			Calls:       4096,
 			ListWait:    25 * time.Second,
+			Fetch:       10 * time.Minute,
 			Idle:        time.Hour,
 			Drain:       10 * time.Second,
 		},

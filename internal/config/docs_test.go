@@ -19,7 +19,7 @@ func TestDocs(t *testing.T) {
 	}
 	text := string(data)
 	keys := append([]string{"tls.cert", "tls.key", "cors.origins", "log.level", "log.format",
-		"limits.body", "limits.header", "limits.message", "limits.connections", "limits.calls", "limits.list_wait", "limits.idle", "limits.drain",
+		"limits.body", "limits.header", "limits.message", "limits.connections", "limits.calls", "limits.list_wait", "limits.fetch", "limits.idle", "limits.drain",
 		"separator", "long_names", "default_view", "errors", "listen", "public_url",
 		"tools.allow", "tools.deny", "tools.rename", "tools.describe", DefaultListen}, serverKeys...)
 	keys = append(keys, remoteKeys...)

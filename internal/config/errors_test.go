@@ -127,6 +127,8 @@ tine.yaml:5:7: auth.tokens[2]: name is missing; it says who comes with this toke
 			`tine.yaml:1:16: limits.idle: "1 day" is not a duration; write it like 500ms, 30s, 5m, 1h30m or 7d`},
 		{"negative duration", "limits: {list_wait: -3s}\n",
 			`tine.yaml:1:21: limits.list_wait: "-3s" is out of range; want 10ms to 10m`},
+		{"fetch in no time", "limits: {fetch: 0s}\n",
+			`tine.yaml:1:17: limits.fetch: "0s" is out of range; want 1s to 1d`},
 		{"number", "limits: {calls: many}\n",
 			`tine.yaml:1:17: limits.calls: got "many", want a whole number from 1 to 1000000`},
 		{"word", "log: {level: warning}\n",

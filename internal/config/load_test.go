@@ -55,7 +55,7 @@ func TestDefault(t *testing.T) {
 		Listen: "127.0.0.1:8463", Separator: "__", LongNames: "keep", Errors: "results",
 		Log: Log{"info", "text"},
 		Limits: Limits{Body: 16 << 20, Header: 64 << 10, Message: 64 << 20, Connections: 4096, Calls: 4096,
-			ListWait: 25 * time.Second, Idle: time.Hour, Drain: 10 * time.Second},
+			ListWait: 25 * time.Second, Fetch: 10 * time.Minute, Idle: time.Hour, Drain: 10 * time.Second},
 		Journal:   Journal{Mode: "full", MaxAge: 7 * 24 * time.Hour, MaxSize: 1 << 30},
 		Telemetry: Telemetry{OTLP{Sample: 1}},
 		Sessions:  defaultSessions,
@@ -125,6 +125,7 @@ limits:
   connections: 10
   calls: ${CALLS}
   list_wait: 500ms
+  fetch: 60m
   idle: 1h30m
   drain: 0s
 log: {level: debug, format: json}
@@ -256,7 +257,7 @@ func TestEveryKey(t *testing.T) {
 			},
 		},
 		Limits: Limits{Body: 4e6, Header: 8192, Message: 1 << 30, Connections: 10, Calls: 7,
-			ListWait: 500 * time.Millisecond, Idle: 90 * time.Minute, Drain: 0},
+			ListWait: 500 * time.Millisecond, Fetch: time.Hour, Idle: 90 * time.Minute, Drain: 0},
 		Log: Log{"debug", "json"}, Separator: ".", LongNames: "shorten", Errors: "protocol", DefaultView: "web",
 		Journal: Journal{Mode: "meta", MaxAge: 30 * 24 * time.Hour, MaxSize: 2 << 40},
 		Telemetry: Telemetry{OTLP{

@@ -58,6 +58,7 @@ limits:
   connections: 10
   calls: 7
   list_wait: 500ms
+  fetch: 1h
   idle: 1h30m
   drain: 0s
 log:

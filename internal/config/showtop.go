@@ -65,6 +65,7 @@ func shownLimits(l Limits) *node {
 		pair{key: "connections", value: intNode(int64(l.Connections))},
 		pair{key: "calls", value: intNode(int64(l.Calls))},
 		pair{key: "list_wait", value: durationNode(l.ListWait)},
+		pair{key: "fetch", value: durationNode(l.Fetch)},
 		pair{key: "idle", value: durationNode(l.Idle)},
 		pair{key: "drain", value: durationNode(l.Drain)})
 }

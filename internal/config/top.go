@@ -124,7 +124,7 @@ func checkListen(s string) error {
 }
 
 func (d *decoder) limits(o object, c *Config) {
-	l, ok := o.child("limits", []string{"body", "header", "message", "connections", "calls", "list_wait", "idle", "drain"})
+	l, ok := o.child("limits", []string{"body", "header", "message", "connections", "calls", "list_wait", "fetch", "idle", "drain"})
 	if !ok {
 		return
 	}
@@ -136,6 +136,7 @@ func (d *decoder) limits(o object, c *Config) {
 	l.integer("connections", &c.Limits.Connections, 1, 1_000_000)
 	l.integer("calls", &c.Limits.Calls, 1, 1_000_000)
 	l.duration("list_wait", &c.Limits.ListWait, 10*time.Millisecond, 10*time.Minute)
+	l.duration("fetch", &c.Limits.Fetch, time.Second, day)
 	l.duration("idle", &c.Limits.Idle, time.Second, 30*day)
 	l.duration("drain", &c.Limits.Drain, 0, time.Hour)
 }

@@ -63,6 +63,9 @@ func forUser(who identity.Principal, s api.Server) api.Server {
 		return s
 	}
 	s.Target, s.Overridden, s.Overrides = "", false, nil
+	if s.Fetch != nil {
+		s.Fetch.Package = "" // which is part of the target
+	}
 	if s.State != api.StateDisabled {
 		s.Reason = ""
 	}
@@ -98,7 +101,7 @@ func (g *Gateway) server(a *ask, _ none) (s api.Server, err error) {
 
 // rank orders states by how much they say about a server that several sessions
 // use: one that answers anywhere answers.
-var rank = map[string]int{api.StateIdle: 0, api.StateFailed: 1, api.StateStarting: 2, api.StateReady: 3}
+var rank = map[string]int{api.StateIdle: 0, api.StateFailed: 1, api.StateFetching: 2, api.StateStarting: 3, api.StateReady: 4}
 
 func (g *Gateway) describe(e *session.Entry) api.Server {
 	on, why := e.On()
@@ -121,7 +124,7 @@ func (g *Gateway) describe(e *session.Entry) api.Server {
 		if rank[st.State] < rank[s.State] || st.State == s.State && s.State == api.StateIdle {
 			continue
 		}
-		s.State, s.Reason, s.Words, s.Since = st.State, st.Reason, st.Words, st.Since
+		s.State, s.Reason, s.Words, s.Since, s.Fetch = st.State, st.Reason, st.Words, st.Since, st.Fetch
 		if st.Hello.Version != "" {
 			s.Protocol = st.Hello.Version
 			s.ServerName = wire.FindString(st.Hello.Info, "name")

@@ -247,7 +247,7 @@ const knownAfter = time.Second
 func (x *exchange) listOf(ctx context.Context, up *upstream.Upstream, e *session.Entry, method string, wait time.Duration) ([][]byte, error) {
 	most := min(wait, e.ConnectTimeout)
 	if wait == 0 {
-		most = 2 * readTime(e) // it ends by itself before that
+		most = 2 * x.readTime(e) // it ends by itself before that
 	}
 	if e.Builtin == "" && e.URL == "" && !up.Runs() {
 		if items, ok := x.sess.KnownList(e, x.who.Name, method); ok {
@@ -319,6 +319,7 @@ type fetchKey struct {
 }
 
 type fetch struct {
+	up    *upstream.Upstream
 	began time.Time
 	done  chan struct{}
 	items [][]byte
@@ -341,7 +342,7 @@ func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, m
 	if f := fs.m[key]; f != nil {
 		return f
 	}
-	f := &fetch{began: time.Now(), done: make(chan struct{}), owner: fs}
+	f := &fetch{up: up, began: time.Now(), done: make(chan struct{}), owner: fs}
 	if fs.closed {
 		f.err = stopping()
 		close(f.done)
@@ -349,7 +350,7 @@ func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, m
 	}
 	fs.m[key] = f
 	fs.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(x.g.life, readTime(e))
+		ctx, cancel := context.WithTimeout(x.g.life, x.readTime(e))
 		defer cancel()
 		func() {
 			defer telemetry.Contain(x.g.log, telemetry.InEdge, e.ID, func(err error) { f.items, f.err = nil, err })
@@ -374,8 +375,10 @@ func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, m
 	return f
 }
 
-// readTime is how long a server has for a list, with its start.
-func readTime(e *session.Entry) time.Duration { return e.ConnectTimeout + 30*time.Second }
+// readTime is how long a server has for a list, with its start and what that needs.
+func (x *exchange) readTime(e *session.Entry) time.Duration {
+	return x.g.reg.Catalog().Config.Limits.Fetch + e.ConnectTimeout + 30*time.Second
+}
 
 var errSlow = errors.New("not there yet")
 
@@ -412,10 +415,7 @@ func (f *fetch) wait(ctx context.Context, sess *session.Session, server string, 
 		<-f.done
 		return f.items, f.err
 	}
-	return nil, &api.Error{
-		Kind: api.KindTimeout, Server: server, Retryable: true,
-		Message: fmt.Sprintf("server %q: has not answered yet; the list is announced again when it does", server),
-	}
+	return nil, f.up.NotYet()
 }
 
 // unshorten finds the tool behind a shortened name.

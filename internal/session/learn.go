@@ -2,14 +2,12 @@ package session
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/upstream"
@@ -96,10 +94,7 @@ func (s *Session) Learn(ctx context.Context, e *Entry, most time.Duration) (*Kno
 	case <-now.done:
 		return nil, now.err
 	default:
-		return nil, &api.Error{
-			Kind: api.KindTimeout, Server: e.ID, Retryable: true,
-			Message: fmt.Sprintf("server %q: has not answered yet; the list is announced again when it does", e.ID),
-		}
+		return nil, l.up.NotYet()
 	}
 }
 
@@ -249,7 +244,7 @@ func (r *Registry) ask(l *learner, now *round) {
 // readAll reads all lists of a server and keeps them. A list that can't be had is not
 // known, and the others are.
 func (r *Registry) readAll(l *learner) (*Known, error) {
-	ctx, cancel := context.WithTimeout(r.life, l.e.ConnectTimeout+checkTime)
+	ctx, cancel := context.WithTimeout(r.life, r.Catalog().Config.Limits.Fetch+l.e.ConnectTimeout+checkTime)
 	defer cancel()
 	lists := make(map[string][][]byte)
 	var hello upstream.Hello

@@ -442,6 +442,7 @@ func (r *Registry) upstreamOptions(e *Entry, spec driver.Spec, caps []byte) upst
 	return upstream.Options{
 		Spec: spec, Member: e.ID, Driver: e.driver, Startup: e.startup(), OnFork: e.OnFork,
 		ConnectTimeout: e.ConnectTimeout, CallTimeout: e.Timeout, MaxTimeout: e.Policy.MaxTimeout, Log: r.o.Log,
+		FetchTime: func() time.Duration { return r.Catalog().Config.Limits.Fetch },
 		Conn: upstream.ConnOptions{
 			Server: e.ID, Protocol: e.Protocol, Limit: int(r.Catalog().Config.Limits.Message),
 			Claims: upstream.Claims(caps, e.ClientCapabilities), Allowed: e.ClientCapabilities, Log: r.o.Log,

@@ -33,7 +33,11 @@ func (u *Upstream) Hold(ctx context.Context) (inst driver.Instance, release func
 		select {
 		case <-busy:
 		case <-ctx.Done():
-			return nil, nil, failure(api.KindTimeout, u.Server(), true, "is still starting or ending, so it can't be held")
+			doing := "starting or ending"
+			if f := u.Fetching(); f != nil {
+				doing = f.String()
+			}
+			return nil, nil, failure(api.KindTimeout, u.Server(), true, "is still %s, so it can't be held", doing)
 		}
 	}
 	if u.held++; u.held == 1 {

@@ -47,6 +47,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 		if u.settle(a) {
 			return nil, nil, errNotWanted
 		}
+		return nil, nil, errAnew
 	}
 	inst, err = u.o.Driver.Start(ctx, spec)
 	if err != nil {

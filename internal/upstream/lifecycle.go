@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"math"
@@ -308,10 +309,14 @@ func (u *Upstream) gone() error {
 }
 
 func (u *Upstream) gaveUp(ctx context.Context) error {
-	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		return failure(api.KindTimeout, u.Server(), true, "is still starting")
+	doing, then := "starting", ""
+	if f := u.Fetching(); f != nil {
+		doing, then = f.String(), fmt.Sprintf("; the fetch of package %q goes on", f.Package)
 	}
-	return failure(api.KindRefused, u.Server(), true, "the call was cancelled while the server was starting")
+	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return failure(api.KindTimeout, u.Server(), true, "is still %s%s", doing, then)
+	}
+	return failure(api.KindRefused, u.Server(), true, "the call was cancelled while the server was %s%s", doing, then)
 }
 
 // closedError is the error of an Upstream that was closed before the request
@@ -375,9 +380,15 @@ func (u *Upstream) alone() bool { return u.o.Memory.Alone }
 // run makes one attempt and, when it succeeds, stays until the connection or
 // the instance ends.
 func (u *Upstream) run(a *attempt) {
-	if err := u.takeRoom(); err != nil {
-		u.noRoom(a, err)
-		return
+	var err error
+	if !u.adopts() {
+		err = u.fetch() // before it takes room, which others can use meanwhile
+	}
+	if err == nil {
+		if err := u.takeRoom(); err != nil {
+			u.noRoom(a, err)
+			return
+		}
 	}
 	// What it works on may take longer to be there than it takes to start.
 	spec := u.o.Spec
@@ -385,14 +396,21 @@ func (u *Upstream) run(a *attempt) {
 	spec.Anew = u.anew || u.o.Memory.Kept == "" // what remembers nothing loses nothing
 	u.anew = false
 	u.mu.Unlock()
-	err := unprepared(u.prepare(&spec))
-	wait := time.Duration(u.connect.Load())
-	ctx, cancel := context.WithTimeoutCause(u.life, wait,
-		failure(api.KindTimeout, u.Server(), true, "did not start within %s", wait))
+	if err == nil {
+		err = unprepared(u.prepare(&spec))
+	}
+	ctx, cancel := u.connecting()
 	var inst driver.Instance
 	var conn *Conn
 	if err == nil {
 		inst, conn, err = u.start(ctx, spec, a)
+	}
+	if errors.Is(err, errAnew) {
+		cancel()
+		err = u.fetch()
+		if ctx, cancel = u.connecting(); err == nil {
+			inst, conn, err = u.start(ctx, spec, a)
+		}
 	}
 	if errors.Is(err, errNotWanted) {
 		cancel()
@@ -405,6 +423,7 @@ func (u *Upstream) run(a *attempt) {
 	}
 	cancel()
 	if err != nil {
+		u.refetch(err)
 		u.loseState(err)
 	}
 
@@ -569,11 +588,15 @@ func (u *Upstream) Started() bool {
 
 // Status reports how the Upstream is doing.
 func (u *Upstream) Status() Status {
+	fetch := u.Fetching()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	s := Status{State: u.state, Reason: u.reason, Words: u.words, Own: u.alone(), Since: u.since, Restarts: u.restarts, Instance: u.inst != nil}
 	if u.conn != nil {
 		s.Hello = u.conn.Hello()
+	}
+	if s.State == api.StateStarting && fetch != nil {
+		s.State, s.Fetch = api.StateFetching, fetch
 	}
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 )
@@ -27,6 +28,9 @@ type Options struct {
 	CallTimeout    time.Duration // of one call, from its last progress; zero for none
 	MaxTimeout     time.Duration // of one call, whatever its progress
 	Eager          bool
+	// FetchTime is how long the fetch of its packages may take; nil for as long as
+	// the driver lets it.
+	FetchTime func() time.Duration
 
 	// Wrap puts the policies of the server around its calls; nil for none.
 	Wrap func(Caller) Caller
@@ -75,8 +79,9 @@ type Adoption struct {
 type Status struct {
 	State    string // of the api package
 	Reason   string
-	Words    string // what the server wrote to its standard error before it failed
-	Own      bool   // one session alone has the instance
+	Words    string     // what the server wrote to its standard error before it failed
+	Own      bool       // one session alone has the instance
+	Fetch    *api.Fetch // of its packages; nil where none is under way
 	Since    time.Time
 	Hello    Hello
 	Restarts int

@@ -15,6 +15,9 @@ import (
 // instance starts.
 var placeholder = regexp.MustCompile(`\$\{(?:(workspace)|state\.([^}]*))\}`)
 
+// Placed reports whether a text has such a path in it.
+func Placed(text string) bool { return placeholder.MatchString(text) }
+
 // Places are where a program finds what its session keeps, as it sees them.
 type Places struct {
 	State     string // the folder with the directories in it

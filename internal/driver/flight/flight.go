@@ -15,12 +15,20 @@ import (
 // Nothing is remembered: who comes after the end begins anew. The zero value is
 // ready, and its methods may be called at once.
 type Group[T any] struct {
-	mu  sync.Mutex
-	all map[string]*flight[T]
+	// Stays has work go on when all who waited for it have left, until Close. It is
+	// set before the first use.
+	Stays bool
+
+	mu     sync.Mutex
+	all    map[string]*flight[T]
+	closed bool
 }
 
+// ErrClosed is the error of a group that was closed.
+var ErrClosed = errors.New("the gateway is stopping")
+
 type flight[T any] struct {
-	cancel  context.CancelFunc
+	cancel  context.CancelCauseFunc
 	waiting int           // guarded by Group.mu
 	done    chan struct{} // closed when those below are set
 	result  T
@@ -46,10 +54,10 @@ func (g *Group[T]) Do(ctx context.Context, key string, work func(context.Context
 	}
 	g.mu.Lock()
 	f.waiting--
-	last := f.waiting == 0
+	last := f.waiting == 0 && !g.Stays
 	g.mu.Unlock()
 	if last {
-		f.cancel()
+		f.cancel(nil)
 		<-f.done
 		if result, err := f.outcome(); err == nil {
 			return result, nil
@@ -68,15 +76,18 @@ func (g *Group[T]) join(ctx context.Context, key string, work func(context.Conte
 		g.mu.Lock()
 		f := g.all[key]
 		switch {
+		case g.closed:
+			g.mu.Unlock()
+			return nil, ErrClosed
 		case f == nil:
-			own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+			own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 			f = &flight[T]{cancel: cancel, waiting: 1, done: make(chan struct{})}
 			if g.all == nil {
 				g.all = make(map[string]*flight[T])
 			}
 			g.all[key] = f
 			go g.fly(own, key, f, work)
-		case f.waiting == 0:
+		case f.waiting == 0 && !g.Stays:
 			g.mu.Unlock()
 			// Everybody left and it is being cut: wait for that, then begin again.
 			select {
@@ -98,13 +109,30 @@ func (g *Group[T]) fly(ctx context.Context, key string, f *flight[T], work func(
 		if why := recover(); why != nil {
 			f.panics = fmt.Errorf("%v\n\n%s", why, debug.Stack())
 		}
-		f.cancel()
+		f.cancel(nil)
 		g.mu.Lock()
 		delete(g.all, key)
 		g.mu.Unlock()
 		close(f.done)
 	}()
 	f.result, f.err = work(ctx)
+}
+
+// Close ends all work and returns when it has ended. None begins after it.
+func (g *Group[T]) Close() {
+	g.mu.Lock()
+	g.closed = true
+	var all []*flight[T]
+	for _, f := range g.all {
+		all = append(all, f)
+	}
+	g.mu.Unlock()
+	for _, f := range all {
+		f.cancel(ErrClosed)
+	}
+	for _, f := range all {
+		<-f.done
+	}
 }
 
 // outcome is what the work made. A panic of it is one of whoever waits, who may

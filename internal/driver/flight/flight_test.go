@@ -245,3 +245,48 @@ func TestManyComeAndGo(t *testing.T) {
 		t.Errorf("%d are left", len(g.all))
 	}
 }
+
+// Work that stays goes on when everybody has left, and others join it; Close ends it.
+func TestStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := Group[int]{Stays: true}
+		goOn, times := make(chan struct{}), 0
+		work := func(ctx context.Context) (int, error) {
+			times++
+			select {
+			case <-goOn:
+				return 7, nil
+			case <-ctx.Done():
+				return 0, context.Cause(ctx)
+			}
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		first := ask(ctx, &g, "a", work)
+		synctest.Wait()
+		leave()
+		if got := <-first; !errors.Is(got.err, context.Canceled) {
+			t.Errorf("who left got %+v", got)
+		}
+		second := ask(t.Context(), &g, "a", work)
+		synctest.Wait()
+		close(goOn)
+		if got := <-second; got != (answer{got: 7}) || times != 1 {
+			t.Errorf("who came later got %+v, and it was done %d times", got, times)
+		}
+		goOn = make(chan struct{})
+		ctx, leave = context.WithCancel(t.Context())
+		third := ask(ctx, &g, "a", work)
+		synctest.Wait()
+		leave()
+		<-third
+		fourth := ask(t.Context(), &g, "a", work)
+		synctest.Wait()
+		g.Close()
+		if got := <-fourth; got.err != ErrClosed || times != 2 || len(g.all) != 0 {
+			t.Errorf("at the end got %+v, %d times", got, times)
+		}
+		if _, err := g.Do(t.Context(), "a", work); err != ErrClosed || times != 2 {
+			t.Errorf("after the end got %v, %d times", err, times)
+		}
+	})
+}

@@ -40,6 +40,12 @@
 // the server (see Main). It needs root, or user namespaces. The mount ends with
 // the namespace, which ends with the last process in it.
 //
+// # Packages
+//
+// npx, uvx and pipx fetch before they start a program. They are run ahead, without the
+// program, so that a fetch takes nothing of the time of a start (see Fetch): what they
+// fetch is in their own caches.
+//
 // # What a server remembers
 //
 // A program's state is what its config declares: directories, each at
@@ -80,6 +86,11 @@ type Options struct {
 	// is taken or can't be made; it is made when it is needed. Empty for none.
 	Place string
 
+	// Fetched is a folder for notes on the packages that npx, uvx and pipx have
+	// fetched; empty where they fetch when they are started.
+	Fetched string
+	Log     *slog.Logger
+
 	ImportBytes int64 // of the files of a snapshot that is imported; default 64 GiB
 	ImportFiles int   // how many, with directories and links; default a million
 }
@@ -90,6 +101,7 @@ type Driver struct {
 	buffers *sync.Pool
 	census  census
 	places  places
+	fetches fetching
 }
 
 var (

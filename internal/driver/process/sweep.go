@@ -15,6 +15,9 @@ import (
 // record, or nothing at all: a gateway that was killed before it wrote one had
 // started nothing.
 func (d *Driver) Sweep(ctx context.Context, root string, known map[string]bool) ([]string, error) {
+	if err := d.sweepFetches(); err != nil {
+		return nil, fmt.Errorf("end the fetches of an earlier gateway: %w", err)
+	}
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -12,12 +12,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/packages"
 	"github.com/tine-mcp/tine/internal/driver/sandbox/image"
 	"github.com/tine-mcp/tine/internal/driver/sandbox/layout"
-	"github.com/tine-mcp/tine/internal/driver/sandbox/packages"
 )
 
 // command is a program that was found, with all that it needs.
@@ -40,6 +42,15 @@ type stores struct {
 	mu       sync.Mutex
 	packages *packages.Store
 	images   *image.Store
+}
+
+// close ends the fetches under way.
+func (s *stores) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.packages != nil {
+		s.packages.Close()
+	}
 }
 
 // packages are those that were fetched.
@@ -101,12 +112,12 @@ func (d *Driver) resolve(ctx context.Context, spec driver.Spec) (*command, error
 	default:
 		return d.resolveRoot(ctx, spec, root)
 	}
-	wanted, ok, err := packages.Parse(spec.Command, spec.Args)
+	wanted, err := wanted(spec)
 	if err != nil {
-		return nil, fmt.Errorf("%w; mend servers.%s.args", err, spec.Server)
+		return nil, err
 	}
-	if ok {
-		return d.fetch(ctx, spec, *wanted)
+	if wanted != nil {
+		return d.fetched(ctx, spec, *wanted)
 	}
 	name := spec.Command
 	if strings.ContainsRune(name, filepath.Separator) && !filepath.IsAbs(name) && spec.Cwd != "" {
@@ -123,14 +134,58 @@ func (d *Driver) resolve(ctx context.Context, spec driver.Spec) (*command, error
 	return c, nil
 }
 
-// fetch gets the packages of a program, which takes a while the first time.
-func (d *Driver) fetch(ctx context.Context, spec driver.Spec, w packages.Wanted) (*command, error) {
+// wanted are the packages that a program of the host needs; nil for none.
+func wanted(spec driver.Spec) (*packages.Wanted, error) {
+	if root := spec.Sandbox.Root; root != "" && root != config.RootAllow && root != config.RootHost {
+		return nil, nil
+	}
+	w, ok, err := packages.Parse(spec.Command, spec.Args)
+	if err != nil {
+		return nil, fmt.Errorf("%w; mend servers.%s.args", err, spec.Server)
+	}
+	if !ok {
+		return nil, nil
+	}
+	w.Env = spec.Env
+	return w, nil
+}
+
+// Fetch implements driver.Fetcher.
+func (d *Driver) Fetch(ctx context.Context, spec driver.Spec, most time.Duration) error {
+	w, err := wanted(spec)
+	if err != nil || w == nil {
+		return err
+	}
+	store, err := d.packages()
+	if err == nil {
+		_, err = store.Get(ctx, *w, most)
+	}
+	return err
+}
+
+// Fetching implements driver.Fetcher.
+func (d *Driver) Fetching(spec driver.Spec) *api.Fetch {
+	w, err := wanted(spec)
+	if err != nil || w == nil {
+		return nil
+	}
+	store, err := d.packages()
+	if err != nil {
+		return nil
+	}
+	return store.Fetching(*w)
+}
+
+// Refetch implements driver.Fetcher. What a start finds is whole.
+func (d *Driver) Refetch(driver.Spec) {}
+
+// fetched finds the packages of a program.
+func (d *Driver) fetched(ctx context.Context, spec driver.Spec, w packages.Wanted) (*command, error) {
 	store, err := d.packages()
 	if err != nil {
 		return nil, err
 	}
-	w.Env = spec.Env
-	found, err := store.Get(ctx, w)
+	found, err := store.Get(ctx, w, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -44,6 +44,7 @@ type Driver struct {
 var (
 	_ driver.Driver  = (*Driver)(nil)
 	_ driver.Sweeper = (*Driver)(nil)
+	_ driver.Fetcher = (*Driver)(nil)
 )
 
 // New returns a driver. It makes nothing until something is started.
@@ -59,6 +60,7 @@ func New(opts Options) *Driver {
 func (d *Driver) Close() error {
 	d.cancel()
 	d.pool.close()
+	d.stores.close()
 	d.work.Wait()
 	d.helpers.close()
 	return nil

@@ -4,7 +4,7 @@
 // wish is answered with the same versions from then on.
 //
 //	w, ok, err := packages.Parse("npx", []string{"-y", "@modelcontextprotocol/server-memory"})
-//	found, err := store.Get(ctx, *w)   // minutes the first time, nothing later
+//	found, err := store.Get(ctx, *w, 0)   // minutes the first time, nothing later
 //	// show found.At and found.Reads read-only, which found.Moves says where to find,
 //	// then run found.Command with found.Args.
 //
@@ -33,7 +33,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tine-mcp/tine/internal/driver/flight"
+	"github.com/tine-mcp/tine/api"
 )
 
 // Kind is where packages come from.
@@ -95,9 +95,8 @@ type Found struct {
 
 // Limits bound one fetch.
 type Limits struct {
-	Bytes int64         // default 2 GiB
-	Files int           // default 200,000
-	Time  time.Duration // default 10 minutes
+	Bytes int64 // default 2 GiB
+	Files int   // default 200,000
 }
 
 // Options of a store. The zero value works.
@@ -113,17 +112,12 @@ type Options struct {
 type Store struct {
 	dir  string
 	opts Options
-	room chan struct{} // bounds the fetches at once
 
-	fetches flight.Group[*record] // by key
+	fetches *fetches[*record] // by key
 
 	mu    sync.Mutex
 	parts map[string]bool // fetches that go on
 }
-
-// atOnce is how many fetches run side by side: each one saturates a core while
-// it unpacks.
-const atOnce = 3
 
 // Open opens the store in a folder, which it makes where it is missing.
 func Open(dir string, opts Options) (*Store, error) {
@@ -157,19 +151,16 @@ func Open(dir string, opts Options) (*Store, error) {
 	if opts.Limits.Files <= 0 {
 		opts.Limits.Files = 200_000
 	}
-	if opts.Limits.Time <= 0 {
-		opts.Limits.Time = 10 * time.Minute
-	}
-	return &Store{
-		dir: abs, opts: opts, room: make(chan struct{}, atOnce),
-		parts: make(map[string]bool),
-	}, nil
+	return &Store{dir: abs, opts: opts, fetches: newFetches[*record](), parts: make(map[string]bool)}, nil
 }
 
+// Close ends the fetches under way. None begins after it.
+func (s *Store) Close() { s.fetches.group.Close() }
+
 // Get returns what to run for a wish, and fetches it where it is not there.
-// Several that want the same at once wait for one fetch, which ends early when
-// all of them have left.
-func (s *Store) Get(ctx context.Context, w Wanted) (Found, error) {
+// Several that want the same at once wait for one fetch, which goes on when all of
+// them have left, for as long as most, or 10 minutes where that is zero.
+func (s *Store) Get(ctx context.Context, w Wanted, most time.Duration) (Found, error) {
 	if err := w.check(); err != nil {
 		return Found{}, err
 	}
@@ -178,7 +169,7 @@ func (s *Store) Get(ctx context.Context, w Wanted) (Found, error) {
 			return found, err
 		}
 	}
-	rec, err := s.share(ctx, w)
+	rec, err := s.share(ctx, w, most)
 	if err != nil {
 		return Found{}, err
 	}
@@ -186,10 +177,13 @@ func (s *Store) Get(ctx context.Context, w Wanted) (Found, error) {
 }
 
 // share joins the fetch of a wish, or starts it.
-func (s *Store) share(ctx context.Context, w Wanted) (*record, error) {
+func (s *Store) share(ctx context.Context, w Wanted, most time.Duration) (*record, error) {
 	key := w.key()
-	return s.fetches.Do(ctx, key, func(ctx context.Context) (*record, error) { return s.fetch(ctx, key, w) })
+	return s.fetches.do(ctx, key, mask(w.Package), most, func(ctx context.Context, p *progress) (*record, error) { return s.fetch(ctx, key, w, p) })
 }
+
+// Fetching says how far the fetch of a wish is; nil where none is under way.
+func (s *Store) Fetching(w Wanted) *api.Fetch { return s.fetches.of(w.key()) }
 
 // found makes a record's answer to one wish.
 func (s *Store) found(ctx context.Context, rec *record, w Wanted) (Found, error) {

@@ -7,8 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/driver"
 )
 
 func size(bytes int64) string {
@@ -21,9 +24,9 @@ func size(bytes int64) string {
 func (l Limits) hold(bytes int64, files int) error {
 	switch {
 	case bytes > l.Bytes:
-		return fmt.Errorf("%w: it has more than %s; use a smaller package, or raise the limit", ErrLimit, size(l.Bytes))
+		return driver.Final(fmt.Errorf("%w: it has more than %s; use a smaller package", ErrLimit, size(l.Bytes)))
 	case files > l.Files:
-		return fmt.Errorf("%w: it has more than %d files; use a smaller package, or raise the limit", ErrLimit, l.Files)
+		return driver.Final(fmt.Errorf("%w: it has more than %d files; use a smaller package", ErrLimit, l.Files))
 	}
 	return nil
 }
@@ -48,14 +51,18 @@ func measure(dir string) (bytes int64, files int, err error) {
 	return bytes, files, err
 }
 
+// sayEvery is between two lines of a log on one fetch.
+const sayEvery = 10 * time.Second
+
 // watch holds a fetch to its limits and tells how far it is, until rest is
 // called. What installers download and what they unpack is counted apart, since
 // the same bytes are in both.
-func (f *fetching) watch(ctx context.Context, cancel context.CancelCauseFunc) (rest func()) {
+func (f *fetching) watch(ctx context.Context, cancel context.CancelCauseFunc, p *progress) (rest func()) {
 	stop := make(chan struct{})
 	var over sync.WaitGroup
 	over.Go(func() {
 		began, looked, cost := time.Now(), time.Now(), time.Duration(0)
+		var said time.Time
 		var bytes int64
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
@@ -80,7 +87,16 @@ func (f *fetching) watch(ctx context.Context, cancel context.CancelCauseFunc) (r
 					}
 				}
 				looked, cost = time.Now(), time.Since(at)
+				counted := bytes
+				if strings.HasPrefix(f.step.Load().(string), "uv ") { // which says it itself
+					counted = 0
+				}
+				p.set(counted, f.out)
 			}
+			if time.Since(said) < sayEvery {
+				continue
+			}
+			said = time.Now()
 			line := fmt.Sprintf("fetching %s: %s, %s, %s", mask(f.w.Package), f.step.Load(), size(bytes), time.Since(began).Round(time.Second))
 			if news := f.out.news(); news != "" {
 				line += ": " + news

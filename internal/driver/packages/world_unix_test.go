@@ -39,7 +39,7 @@ func newWorld(t *testing.T, limits Limits, vars ...string) *world {
 		w.program(t, name)
 	}
 	w.open(t, limits, vars...)
-	t.Cleanup(func() { clone.Remove(w.dir) })
+	t.Cleanup(func() { w.store.Close(); clone.Remove(w.dir) })
 	return w
 }
 
@@ -63,6 +63,9 @@ func (w *world) program(t *testing.T, name string) {
 func (w *world) open(t *testing.T, limits Limits, vars ...string) {
 	t.Helper()
 	var err error
+	if w.store != nil {
+		w.store.Close()
+	}
 	w.store, err = Open(w.dir, Options{Runner: w, Limits: limits, Environ: func() []string { return append([]string{"PATH=" + w.bin, "HOME=" + w.bin}, vars...) }})
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +74,7 @@ func (w *world) open(t *testing.T, limits Limits, vars ...string) {
 
 func (w *world) get(t *testing.T, line string) Found {
 	t.Helper()
-	found, err := w.store.Get(t.Context(), wish(t, line))
+	found, err := w.store.Get(t.Context(), wish(t, line), 0)
 	if err != nil {
 		t.Fatalf("%s: %v", line, err)
 	}

@@ -11,6 +11,14 @@ import (
 // for all other commands, and an error for one that it knows and can't take
 // apart, such as npx -c.
 func Parse(command string, args []string) (*Wanted, bool, error) {
+	w, ok, err := parse(command, args)
+	if ok && err == nil {
+		err = w.check()
+	}
+	return w, ok, err
+}
+
+func parse(command string, args []string) (*Wanted, bool, error) {
 	var w *Wanted
 	var err error
 	first := ""
@@ -44,7 +52,7 @@ func Parse(command string, args []string) (*Wanted, bool, error) {
 		return nil, true, err
 	}
 	w.Tool = command
-	return w, true, w.check()
+	return w, true, nil
 }
 
 // tool is the name of a command without folder and Windows' endings.

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tine-mcp/tine/internal/driver/sandbox/packages"
+	"github.com/tine-mcp/tine/internal/driver/packages"
 )
 
 // need skips a test that lacks a program here, and fails it in CI.
@@ -47,7 +47,7 @@ func reachable(t *testing.T, err error) {
 // pinned is the version that the tools of the end-to-end tests have.
 func pinned(t *testing.T, file, pattern string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("../../../../e2e/tools", file))
+	b, err := os.ReadFile(filepath.Join("../../../e2e/tools", file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestNPMWithoutNetwork(t *testing.T) {
 	var errs [2]error
 	var wg sync.WaitGroup
 	for i := range both {
-		wg.Go(func() { both[i], errs[i] = s.Get(t.Context(), w) })
+		wg.Go(func() { both[i], errs[i] = s.Get(t.Context(), w, 0) })
 	}
 	wg.Wait()
 	reachable(t, errors.Join(errs[:]...))
@@ -253,7 +253,7 @@ func TestPythonWithoutNetwork(t *testing.T) {
 		{"pip", func(t *testing.T) string { return without(t, "uv") }},
 		{"uv", func(t *testing.T) string {
 			s, _ := open(t, packages.Options{Environ: environ("PATH=" + without(t, "uv"))})
-			uv, err := s.Get(t.Context(), parse(t, "pipx", "run", "uv"))
+			uv, err := s.Get(t.Context(), parse(t, "pipx", "run", "uv"), 0)
 			reachable(t, err)
 			if filepath.Base(uv.Command) != "uv" {
 				t.Fatalf("uv is run by %s", uv.Command)
@@ -264,7 +264,7 @@ func TestPythonWithoutNetwork(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s, dir := open(t, packages.Options{Environ: environ("PATH=" + tt.path(t))})
-			found, err := s.Get(t.Context(), parse(t, "uvx", clock(t), "--local-timezone", "UTC"))
+			found, err := s.Get(t.Context(), parse(t, "uvx", clock(t), "--local-timezone", "UTC"), 0)
 			reachable(t, err)
 			if "mcp-server-time=="+found.Version != clock(t) {
 				t.Errorf("found %s %s", found.Name, found.Version)
@@ -317,7 +317,7 @@ func TestWrongNames(t *testing.T) {
 		t.Run(w.Package, func(t *testing.T) {
 			t.Parallel()
 			s, dir := open(t, packages.Options{})
-			_, err := s.Get(t.Context(), w)
+			_, err := s.Get(t.Context(), w, 0)
 			if !errors.Is(err, packages.ErrNotFound) {
 				reachable(t, err)
 				t.Fatal("it was found")
@@ -352,13 +352,14 @@ func TestCutInTheMiddle(t *testing.T) {
 			cancel()
 		}
 	}})
-	_, err := s.Get(ctx, parse(t, "npx", "@modelcontextprotocol/server-everything"))
+	_, err := s.Get(ctx, parse(t, "npx", "@modelcontextprotocol/server-everything"), 0)
 	if errors.Is(err, packages.ErrUnreachable) {
 		reachable(t, err)
 	}
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v", err)
 	}
+	s.Close()
 	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
 		t.Errorf("left behind: %v", entries)
 	}

@@ -8,17 +8,19 @@ import (
 	"unicode"
 )
 
-// How much of an installer's output is kept for an error.
+// How much of an installer's output is kept to find out what is wrong, and how many
+// lines of that an error shows.
 const (
-	keptLines = 12
-	keptLine  = 300
+	keptLines  = 12
+	keptLine   = 300
+	shownLines = 5
 )
 
 var escapes = regexp.MustCompile(`\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)`)
 
 // noise are lines that say nothing, or that name a file which is gone when they
 // are read.
-var noise = regexp.MustCompile(`^npm (?:error|ERR!)(?:\s*$|\s+at |.* complete log of this run)|^npm warn Unknown |_logs[/\\]`)
+var noise = regexp.MustCompile(`^npm (?:error|ERR!)(?:\s*$|\s+at |.* complete log of this run|\s+404(?:\s*$|\s+(?:Note that you|tarball, folder)))|^npm warn Unknown |_logs[/\\]`)
 
 // output keeps the last lines that a program prints, masked. Endless output and
 // endless lines cost nothing.
@@ -29,6 +31,7 @@ type output struct {
 	lines []string
 	open  []byte
 	fresh bool // a line that news has not told
+	loads loads
 }
 
 func (o *output) Write(p []byte) (int, error) {
@@ -62,6 +65,7 @@ func (o *output) end() {
 		return
 	}
 	o.fresh = true
+	o.loads.read(line)
 	if len(o.lines) == keptLines {
 		o.lines = append(o.lines[:0], o.lines[1:]...)
 	}
@@ -94,6 +98,13 @@ func (o *output) tail() []string {
 		o.end()
 	}
 	return append([]string(nil), o.lines...)
+}
+
+// loaded is how much the installer says that it has loaded, and of how much.
+func (o *output) loaded() (done, total int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.loads.done, o.loads.total
 }
 
 // news is the last whole line, once, for showing that something moves.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/tine-mcp/tine/internal/driver"
 )
 
 // A mend is what an installer says when something is wrong, what that is, and
@@ -45,21 +47,17 @@ func explain(ctx context.Context, w Wanted, step string, out *output, err error)
 	}
 	lines := out.tail()
 	text := strings.ToLower(strings.Join(lines, "\n"))
-	do, kind := "see its output", error(nil)
+	do, kind := "see what it says", error(nil)
 	for _, m := range mends {
 		if containsAny(text, m.signs) {
 			do, kind = m.do, m.kind
 			break
 		}
 	}
-	said := ""
-	if len(lines) > 0 {
-		said = "\n  " + strings.Join(lines, "\n  ")
-	}
-	return &fetchError{
-		text: fmt.Sprintf("fetch package %q: %s failed (%v); %s%s", name, step, err, do, said),
+	return driver.WithWords(&fetchError{
+		text: fmt.Sprintf("fetch package %q: %s failed (%v); %s", name, step, err, do),
 		kind: errors.Join(kind, err),
-	}
+	}, strings.Join(lines[max(0, len(lines)-shownLines):], "\n"))
 }
 
 func containsAny(text string, signs []string) bool {
@@ -71,11 +69,12 @@ func containsAny(text string, signs []string) bool {
 	return false
 }
 
-// fetchError has the mend before the installer's own words.
+// fetchError is the error of a fetch in our own words.
 type fetchError struct {
-	text string
-	kind error
+	text  string
+	again string // whether another try can help
+	kind  error
 }
 
-func (e *fetchError) Error() string { return e.text }
+func (e *fetchError) Error() string { return e.text + e.again }
 func (e *fetchError) Unwrap() error { return e.kind }

@@ -16,6 +16,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/flight"
 )
 
 func TestPinned(t *testing.T) {
@@ -86,19 +90,21 @@ func TestLimits(t *testing.T) {
 		name   string
 		limits Limits
 		before func(context.Context, Step) error
+		time   time.Duration
 		says   string
+		final  bool
 	}{
-		{"files", Limits{Files: 50}, flood(1), "50 files"},
-		{"bytes", Limits{Bytes: 1 << 20}, flood(100 << 10), "1.0 MiB"},
-		{"bytes at the end", Limits{Bytes: 1 << 20}, finish, "1.0 MiB"},
-		{"time", Limits{Time: 50 * time.Millisecond}, flood(1), "50ms"},
+		{"files", Limits{Files: 50}, flood(1), 0, "50 files", true},
+		{"bytes", Limits{Bytes: 1 << 20}, flood(100 << 10), 0, "1.0 MiB", true},
+		{"bytes at the end", Limits{Bytes: 1 << 20}, finish, 0, "1.0 MiB", true},
+		{"time", Limits{}, flood(1), 50 * time.Millisecond, "50ms; check the network, or raise limits.fetch; it may be tried again", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, tt.limits)
 			w.before = tt.before
-			_, err := w.store.Get(t.Context(), wish(t, "npx server"))
-			if !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), `"server"`) {
+			_, err := w.store.Get(t.Context(), wish(t, "npx server"), tt.time)
+			if !errors.Is(err, ErrLimit) || errors.Is(err, driver.ErrFinal) != tt.final || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), `"server"`) {
 				t.Errorf("got %v", err)
 			}
 			if names := w.left(t); len(names) != 0 {
@@ -124,9 +130,9 @@ func TestWhoComesFirstMayLeave(t *testing.T) {
 		first, leave := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		var firstErr, secondErr error
-		wg.Go(func() { _, firstErr = w.store.Get(first, wish(t, "npx server")) })
+		wg.Go(func() { _, firstErr = w.store.Get(first, wish(t, "npx server"), 0) })
 		<-inside
-		wg.Go(func() { _, secondErr = w.store.Get(t.Context(), wish(t, "npx server a")) })
+		wg.Go(func() { _, secondErr = w.store.Get(t.Context(), wish(t, "npx server a"), 0) })
 		synctest.Wait()
 		if err := w.store.Sweep(); err != nil {
 			t.Error(err)
@@ -147,7 +153,48 @@ func TestWhoComesFirstMayLeave(t *testing.T) {
 	})
 }
 
+// A fetch goes on when everybody has left, says how far it is, and is there for who
+// comes later.
 func TestAllLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Limits{})
+		ctx, leave := context.WithCancel(t.Context())
+		goOn := make(chan struct{})
+		w.before = func(ctx context.Context, step Step) error {
+			if err := os.WriteFile(filepath.Join(step.Dir, "big"), make([]byte, 3<<20), 0o644); err != nil {
+				return err
+			}
+			leave()
+			select {
+			case <-goOn:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		if _, err := w.store.Get(ctx, wish(t, "npx server"), 0); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		if f := w.store.Fetching(wish(t, "npx server a b")); f == nil || f.String() != "fetching, 3 MB" || f.Package != "server" {
+			t.Errorf("it is %v", f)
+		}
+		if f := w.store.Fetching(wish(t, "npx other")); f != nil {
+			t.Errorf("something else is %v", f)
+		}
+		close(goOn)
+		w.get(t, "npx server")
+		if w.count() != 1 {
+			t.Errorf("%d fetches", w.count())
+		}
+		if f := w.store.Fetching(wish(t, "npx server")); f != nil {
+			t.Errorf("at the end it is %v", f)
+		}
+	})
+}
+
+// Close ends a fetch that nobody waits for, and leaves nothing of it.
+func TestCloseEndsFetches(t *testing.T) {
 	w := newWorld(t, Limits{})
 	ctx, leave := context.WithCancel(t.Context())
 	w.before = func(ctx context.Context, _ Step) error {
@@ -155,14 +202,52 @@ func TestAllLeave(t *testing.T) {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
-	if _, err := w.store.Get(ctx, wish(t, "npx server")); !errors.Is(err, context.Canceled) {
+	if _, err := w.store.Get(ctx, wish(t, "npx server"), 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
+	w.store.Close()
 	if names := w.left(t); len(names) != 0 {
 		t.Errorf("left behind: %q", names)
 	}
-	w.before = nil
-	w.get(t, "npx server") // and the next one is not harmed
+	if _, err := w.store.Get(t.Context(), wish(t, "npx server"), 0); !errors.Is(err, flight.ErrClosed) || w.count() != 1 {
+		t.Errorf("after the end got %v, and %d fetches", err, w.count())
+	}
+}
+
+// uv says how much there is to load.
+func TestTotals(t *testing.T) {
+	out, p := &output{}, &progress{}
+	p.set(7e6, out)
+	fmt.Fprint(out, "Resolved 31 packages in 1.58s\nDownloading pydantic-core (2.0MiB)\nDownloading cryptography (78.0MiB)\nDownloading pydantic-core (2.0MiB)\n Downloaded pydantic-core\n Downloaded pydantic-core\n Downloaded nothing\n")
+	p.set(50e6, out)
+	if got := (&api.Fetch{Bytes: p.bytes.Load(), Total: p.total.Load()}).String(); got != "fetching, 2 MB of 84" {
+		t.Error(got)
+	}
+}
+
+// An error has the package, five lines of what the installer said last, and whether
+// another try can help.
+func TestFetchErrors(t *testing.T) {
+	for _, tt := range []struct {
+		says, again string
+		final       bool
+	}{
+		{"npm error code E404\nnpm error 404 Not Found - GET x", "until that is changed", true},
+		{"npm error code ECONNRESET", "it may be tried again", false},
+		{"what is this", "it may be tried again", false},
+	} {
+		w := newWorld(t, Limits{})
+		w.before = func(_ context.Context, step Step) error {
+			fmt.Fprintf(step.Out, "%s\n%s\n", strings.Repeat("chat\n", 100), tt.says)
+			return errors.New("exit status 1")
+		}
+		_, err := w.store.Get(t.Context(), wish(t, "npx server"), 0)
+		text, words := fmt.Sprint(err), driver.Words(err)
+		if !strings.HasPrefix(text, `fetch package "server": npm install failed (exit status 1); `) || strings.Count(words, "\n") != 4 ||
+			!strings.HasSuffix(words, tt.says) || !strings.Contains(text, tt.again) || errors.Is(err, driver.ErrFinal) != tt.final {
+			t.Errorf("%s: got %v, final %t", tt.says, err, errors.Is(err, driver.ErrFinal))
+		}
+	}
 }
 
 func TestErrorsHaveNoSecrets(t *testing.T) {
@@ -175,18 +260,19 @@ func TestErrorsHaveNoSecrets(t *testing.T) {
 		fmt.Fprintln(step.Out, "npm error code E401\nsent inthefile to https://me:intheurl@r.example and got Bearer intheheader")
 		return errors.New("exit status 1")
 	}
-	_, err := w.store.Get(t.Context(), wish(t, "npx server"))
+	_, err := w.store.Get(t.Context(), wish(t, "npx server"), 0)
 	if !errors.Is(err, ErrUnreachable) {
 		t.Errorf("got %v", err)
 	}
+	text := fmt.Sprint(err, driver.Words(err))
 	for _, secret := range []string{"inthefile", "intheurl", "intheheader"} {
-		if strings.Contains(fmt.Sprint(err), secret) {
-			t.Errorf("the error has %s: %v", secret, err)
+		if strings.Contains(text, secret) {
+			t.Errorf("the error has %s: %s", secret, text)
 		}
 	}
 	for _, part := range []string{`"server"`, "E401", "login"} {
-		if !strings.Contains(fmt.Sprint(err), part) {
-			t.Errorf("the error has no %s: %v", part, err)
+		if !strings.Contains(text, part) {
+			t.Errorf("the error has no %s: %s", part, text)
 		}
 	}
 }
@@ -211,7 +297,7 @@ func TestProgramsOfPackages(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, Limits{})
 			w.bins = tt.bins
-			found, err := w.store.Get(t.Context(), wish(t, tt.line))
+			found, err := w.store.Get(t.Context(), wish(t, tt.line), 0)
 			got := strings.Join(append([]string{found.Command}, found.Args...), " ")
 			if err != nil {
 				got = err.Error()

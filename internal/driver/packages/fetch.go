@@ -32,25 +32,13 @@ type fetching struct {
 }
 
 // fetch makes the next folder of a key, unless there is one that will do.
-func (s *Store) fetch(ctx context.Context, key string, w Wanted) (*record, error) {
+func (s *Store) fetch(ctx context.Context, key string, w Wanted, p *progress) (*record, error) {
 	current, have := s.newest(key)
 	if have && !current.stale() {
 		return current, nil
 	}
-	select {
-	case s.room <- struct{}{}:
-		defer func() { <-s.room }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-
-	limits := s.opts.Limits
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	timer := time.AfterFunc(limits.Time, func() {
-		cancel(fmt.Errorf("%w: it took longer than %s; check the network, or raise the limit", ErrLimit, limits.Time))
-	})
-	defer timer.Stop()
 
 	f := &fetching{store: s, w: w}
 	var pins []string
@@ -70,7 +58,7 @@ func (s *Store) fetch(ctx context.Context, key string, w Wanted) (*record, error
 
 	began := time.Now()
 	s.opts.Progress(fmt.Sprintf("fetching %s ...", mask(w.Package)))
-	rest := f.watch(ctx, cancel)
+	rest := f.watch(ctx, cancel, p)
 	rec, err := f.fill(ctx)
 	rest()
 	if err == nil {

@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tine-mcp/tine/internal/driver/sandbox/packages"
+	"github.com/tine-mcp/tine/internal/driver/packages"
 )
 
 // fetcherVar makes the test's own program fetch a package into the folder that
@@ -30,7 +30,7 @@ func fetchUntilKilled(dir string) int {
 	}
 	w, _, err := packages.Parse("npx", []string{"-y", "@modelcontextprotocol/server-everything"})
 	if err == nil {
-		_, err = s.Get(context.Background(), *w)
+		_, err = s.Get(context.Background(), *w, 0)
 	}
 	fmt.Println("not killed:", err)
 	return 1

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// sayAfter is when somebody who is not at a terminal hears what is waited for, and
+	// between two looks at how far that is.
+	sayAfter = time.Second
+	// sayEvery is how many looks there are to one more line.
+	sayEvery = 10
+)
+
+// waitingFor does something that waits for a server, which is named by itself or by
+// one of its tools, and says how far its packages are where they are being fetched.
+// Who is not at a terminal hears that in lines, and at first what is waited for where
+// it always is worth one.
+func (c *cli) waitingFor(ctx context.Context, g *gateway, name, what string, always bool, do func()) {
+	text := func(ctx context.Context) string {
+		if far := g.fetching(ctx, name); far != "" {
+			return what + ": " + far
+		}
+		return what
+	}
+	if c.errTerminal {
+		c.waitingText(ctx, text, do)
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for n, said, fetches := 0, "", false; ; n++ {
+			select {
+			case <-c.after(sayAfter):
+			case <-ctx.Done():
+				return
+			}
+			now := text(ctx)
+			due := n%sayEvery == 0 || now != what && !fetches
+			fetches = now != what
+			if ctx.Err() != nil || !due || now == said || !fetches && !(always && n == 0) {
+				continue
+			}
+			said = now
+			fmt.Fprintln(c.stderr, visible(now, false))
+		}
+	})
+	do()
+	cancel()
+	wg.Wait()
+}
+
+// fetching says how far the packages of a server are, which is named by itself or by
+// one of its tools; empty where none are being fetched, or that is not known.
+func (g *gateway) fetching(ctx context.Context, name string) string {
+	ctx, cancel := context.WithTimeout(ctx, sayAfter)
+	defer cancel()
+	list, err := g.Servers(ctx)
+	if err != nil {
+		return ""
+	}
+	owner := ownerOf(name, list.Servers)
+	for _, s := range list.Servers {
+		if (s.ID == name || s.ID == owner) && s.Fetch != nil {
+			return s.Fetch.String()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,238 @@
+//go:build unix
+
+package packages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/packages/registrytest"
+)
+
+// A tool is run with the same options and the same package, and starts nothing.
+func TestWhatHasToolsFetch(t *testing.T) {
+	c, err := OpenCaches(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for line, want := range map[string]string{
+		"npx -y pkg a -b":                        "-y pkg",
+		"npx -y -p pkg prog a":                   "-y -p pkg prog",
+		"npm exec -y pkg -- a":                   "exec -y pkg -- a",
+		"uvx pkg a b":                            "--from pkg python -I -S -c pass",
+		"uvx pkg@1.2 a":                          "--from pkg@1.2 python -I -S -c pass",
+		"uvx --python 3.12 --from pkg[x] prog a": "--python 3.12 --from pkg[x] python -I -S -c pass",
+		"uvx --with more -- pkg a":               "--with more --from pkg python -I -S -c pass",
+		"uvx --from git+https://x/y prog":        "--from git+https://x/y python -I -S -c pass",
+		"uv tool run pkg a":                      "tool run --from pkg python -I -S -c pass",
+		"pipx run pkg a":                         "run --spec pkg python -I -S -c pass",
+		"pipx run --spec pkg==1 prog":            "run --spec pkg==1 python -I -S -c pass",
+		"npx -c 'pkg'":                           "",
+		"npx --script-shell bash pkg":            "",
+		"npx ./folder":                           "",
+		"npx":                                    "",
+		"uvx --offline pkg":                      "",
+		"node server.js":                         "",
+		"uv run pkg":                             "",
+	} {
+		words := strings.Fields(line)
+		f, ok := c.plan(Command{Path: "/bin/" + words[0], Args: words[1:], Env: []string{"HOME=/x"}})
+		got := ""
+		if ok {
+			got = strings.Join(f.step.Args, " ")
+		}
+		if got != want {
+			t.Errorf("%s: got %q, want %q", line, got, want)
+		}
+	}
+	key := func(cmd Command) string { f, _ := c.plan(cmd); return f.key }
+	one := Command{Path: "/bin/uvx", Args: []string{"pkg", "a"}, Env: []string{"HOME=/x", "TOKEN=1"}}
+	other := Command{Path: "/bin/uvx", Args: []string{"pkg", "b"}, Env: []string{"TOKEN=2", "HOME=/x"}}
+	if key(one) != key(other) {
+		t.Error("what the program is told makes another fetch")
+	}
+	other.Env = []string{"HOME=/y"}
+	if key(one) == key(other) {
+		t.Error("two caches are one fetch")
+	}
+}
+
+func npxOf(t *testing.T, r *registrytest.Registry, spec string) Command {
+	t.Helper()
+	path, err := exec.LookPath("npx")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	home := t.TempDir()
+	env := []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
+	for name, value := range r.Env() {
+		env = append(env, name+"="+value)
+	}
+	return Command{Path: path, Args: []string{"-y", spec, "--flag"}, Env: env, Dir: home}
+}
+
+// What npx fetches goes on when the caller leaves, is fetched once for all who come,
+// and is there when npx is started.
+func TestNpxFetchesOnce(t *testing.T) {
+	t.Parallel()
+	r := registrytest.New(t)
+	cmd, dir := npxOf(t, r, registrytest.Name), t.TempDir()
+	c, err := OpenCaches(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, leave := context.WithCancel(t.Context())
+	go func() { <-r.Began(); leave() }()
+	if err := c.Fetch(ctx, cmd, time.Minute); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	if f := c.Fetching(cmd); f == nil || f.Package != registrytest.Name {
+		t.Errorf("it is %v", f)
+	}
+	again := make(chan error, 2)
+	for range cap(again) {
+		go func() { again <- c.Fetch(t.Context(), cmd, time.Minute) }()
+	}
+	r.Release()
+	for range cap(again) {
+		if err := <-again; err != nil {
+			t.Error(err)
+		}
+	}
+	if f := c.Fetching(cmd); f != nil {
+		t.Errorf("it is still %v", f)
+	}
+	run := exec.CommandContext(t.Context(), cmd.Path, cmd.Args...)
+	run.Env, run.Dir, run.Stdin = cmd.Env, cmd.Dir, strings.NewReader(`{"id":1,"method":"initialize"}`)
+	if out, err := run.Output(); err != nil || !strings.Contains(string(out), registrytest.Name) {
+		t.Errorf("the program says %q, %v", out, err)
+	}
+	if r.Loads() != 1 {
+		t.Errorf("it was loaded %d times", r.Loads())
+	}
+	c.Close()
+	next, err := OpenCaches(dir, nil) // the next gateway
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	if f, _ := next.plan(cmd); !f.noted() {
+		t.Error("it is not noted that it was fetched")
+	}
+	next.Refetch(cmd)
+	if f, _ := next.plan(cmd); f.noted() {
+		t.Error("it is noted after it was asked for again")
+	}
+}
+
+// After a fetch that was ended in the middle, or whose gateway was killed, the next
+// one does not wait for the lock that npx left.
+func TestNpxIsCutInTheMiddle(t *testing.T) {
+	t.Parallel()
+	r := registrytest.New(t)
+	cmd, dir := npxOf(t, r, registrytest.Name), t.TempDir()
+	c, err := OpenCaches(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Fetch(t.Context(), cmd, time.Minute) }()
+	<-r.Began()
+	c.Close()
+	if err := <-ended; err == nil {
+		t.Error("a fetch that was ended succeeded")
+	}
+	home := strings.TrimPrefix(cmd.Env[0], "HOME=")
+	f, _ := c.plan(cmd)
+	made, _ := filepath.Glob(filepath.Join(home, ".npm", "_npx", "*"))
+	if len(made) != 1 || made[0] != f.npxDir() {
+		t.Fatalf("npx installs in %v, not in %s", made, f.npxDir())
+	}
+	// A killed npx may leave a lock that was touched just now.
+	lock := filepath.Join(made[0], "concurrency.lock")
+	if err := os.Mkdir(lock, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		t.Fatal(err)
+	}
+	r.Release()
+	if c, err = OpenCaches(dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Fetch(t.Context(), cmd, 45*time.Second); err != nil {
+		t.Error(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*"+goingEnd)); len(left) > 0 || exists(lock) {
+		t.Errorf("left behind: %v, and the lock %t", left, exists(lock))
+	}
+}
+
+// Errors say fetch, and secrets are not in them.
+func TestNpxFails(t *testing.T) {
+	t.Parallel()
+	r := registrytest.New(t)
+	cmd := npxOf(t, r, "no-such-package")
+	at := slices.Index(cmd.Env, "npm_config_registry="+r.URL)
+	cmd.Env[at] = strings.Replace(cmd.Env[at], "://", "://me:hidden123@", 1)
+	c, err := OpenCaches(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	err = c.Fetch(t.Context(), cmd, time.Minute)
+	if !errors.Is(err, driver.ErrFinal) || !strings.HasPrefix(err.Error(), `fetch package "no-such-package": npx failed (exit status 1); there is no such package`) ||
+		!strings.Contains(driver.Words(err), "E404") || strings.Count(driver.Words(err), "\n") >= shownLines || strings.Contains(fmt.Sprint(err, driver.Words(err)), "hidden123") {
+		t.Errorf("got %v: %s", err, driver.Words(err))
+	}
+	cmd = npxOf(t, r, registrytest.Name)
+	err = c.Fetch(t.Context(), cmd, 2*time.Second)
+	if !errors.Is(err, ErrLimit) || errors.Is(err, driver.ErrFinal) || !strings.Contains(err.Error(), "limits.fetch; it may be tried again") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The lock of an npx that runs is left alone.
+func TestNpxOfOthersKeepsItsLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		home := t.TempDir()
+		c, err := OpenCaches(t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, _ := c.plan(Command{Path: "/bin/npx", Args: []string{"pkg"}, Env: []string{"HOME=" + home}})
+		lock := filepath.Join(f.npxDir(), "concurrency.lock")
+		if err := os.MkdirAll(lock, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		touch := func() {
+			if err := os.Chtimes(lock, time.Now(), time.Now()); err != nil {
+				t.Error(err)
+			}
+		}
+		touch()
+		time.AfterFunc(time.Second, touch)
+		f.unlock(t.Context())
+		if !exists(lock) {
+			t.Error("a lock that was touched is gone")
+		}
+		f.unlock(t.Context())
+		if exists(lock) {
+			t.Error("a lock that nobody touches stays")
+		}
+	})
+}
