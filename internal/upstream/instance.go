@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -54,7 +55,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 		if errors.As(err, &ours) && ours.Kind == api.KindLost {
 			err = goneError{ours}
 		}
-		return nil, nil, err
+		return nil, nil, u.told(nil, err)
 	}
 	hello, forked := u.greeted(inst)
 	if opts.Hello = hello; hello != nil {
@@ -78,28 +79,21 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 		u.discard(inst)
 		return nil, nil, err
 	}
-	defer func() {
-		if err != nil && hello == nil && u.o.Memory.Kept != "" {
-			err = neverBegan(err)
-		}
-	}()
 	link, err := inst.Dial(ctx)
 	if err != nil {
-		u.discard(inst)
-		return nil, nil, err
+		return nil, nil, u.inVain(inst, true, hello == nil, err)
 	}
 	opts.why = u.diedOf(inst)
 	conn, err = Connect(ctx, link, opts, u)
 	if err != nil {
-		err = deathOf(inst, link.HTTP == nil, err)
-		u.discard(inst)
 		if errors.Is(err, errProbe) && !opts.NoProbe && ctx.Err() == nil {
+			u.discard(inst)
 			u.mu.Lock()
 			u.noProbe = true
 			u.mu.Unlock()
 			return u.start(ctx, spec, a)
 		}
-		return nil, nil, err
+		return nil, nil, u.inVain(inst, link.HTTP == nil, hello == nil, err)
 	}
 	if hello != nil {
 		conn.uses.of(hello)
@@ -113,10 +107,8 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 		return inst, u.owned(inst, conn), nil
 	}
 	if err != nil {
-		err = deathOf(inst, link.HTTP == nil, err)
 		conn.close()
-		u.discard(inst)
-		return nil, nil, err
+		return nil, nil, u.inVain(inst, link.HTTP == nil, hello == nil, err)
 	}
 	said := conn.Hello()
 	conn.uses.put(&said)
@@ -128,14 +120,36 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 	return inst, u.owned(inst, conn), nil
 }
 
+// inVain ends an instance that can't be used and says why, with what it wrote. With
+// anew it was started with nothing in memory.
+func (u *Upstream) inVain(inst driver.Instance, pipe, anew bool, err error) error {
+	odd := oddityOf(err)
+	if err = deathOf(inst, pipe, err); anew {
+		err = u.neverBegan(inst, err)
+	}
+	err = u.told(inst, oddly(err, odd))
+	u.discard(inst)
+	return err
+}
+
 // neverBegan is the error of an instance that was started with nothing in memory
 // and never answered: it had nothing there to lose, whatever its driver says of its
 // end. Where files of it are gone, the next start says so.
-func neverBegan(err error) error {
-	if !errors.Is(err, driver.ErrLost) {
+func (u *Upstream) neverBegan(inst driver.Instance, err error) error {
+	var ours *api.Error
+	if errors.As(err, &ours) {
+		if ours.Kind != api.KindLost {
+			return err
+		}
+		e := *ours
+		e.Kind, e.Retryable = api.KindInfrastructure, true
+		return driver.WithWords(&e, driver.Words(err))
+	}
+	if !over(inst) {
 		return err
 	}
-	return driver.WithWords(errors.New(cause(err.Error())), driver.Words(err))
+	text := strings.TrimLeft(strings.TrimPrefix(cause(err.Error()), fmt.Sprintf("server %q", u.o.Spec.Server)), ": ")
+	return driver.WithWords(errors.New("did not start: "+text), driver.Words(err))
 }
 
 // owned has the handle of an instance say what is said in a further handshake, and
@@ -198,7 +212,7 @@ func (u *Upstream) diedOf(inst driver.Instance) func(stop <-chan struct{}) error
 	return func(stop <-chan struct{}) error {
 		select {
 		case <-inst.Done():
-			return inst.Err()
+			return u.endOf(inst)
 		default:
 		}
 		if !memory {
@@ -208,12 +222,21 @@ func (u *Upstream) diedOf(inst driver.Instance) func(stop <-chan struct{}) error
 		defer timer.Stop()
 		select {
 		case <-inst.Done():
-			return inst.Err()
+			return u.endOf(inst)
 		case <-stop:
 		case <-timer.C:
 		}
 		return nil
 	}
+}
+
+// endOf is what an instance that has ended died of; nil for its Stop.
+func (u *Upstream) endOf(inst driver.Instance) error {
+	why := inst.Err()
+	if why == nil {
+		return nil
+	}
+	return u.withHint(u.logOf(inst, maxHinted), why)
 }
 
 // deathOf prefers what an instance died of to what its connection, which may be a
