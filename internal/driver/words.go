@@ -46,8 +46,11 @@ const (
 // stack, marks below a line of code, brackets, and the version that Node.js ends with.
 var wordless = regexp.MustCompile(`^(\s+at .*|[\s^~{}\[\])(,;]*|Node\.js v\S+)$`)
 
+// headline is the line that names an error, which details may follow.
+var headline = regexp.MustCompile(`^\s*(?:\[cause\]: )?(?:Uncaught )?[\w.$]*(?:Error|Exception)(?: \[\w+\])?:`)
+
 // LastWords are the last lines of a program's log that say something, as an error has
-// them.
+// them: the one that names the last error is among them.
 func LastWords(log string) string {
 	log = strings.ToValidUTF8(log, "\uFFFD")
 	var all []string
@@ -61,7 +64,16 @@ func LastWords(log string) string {
 }
 
 func last(lines []string) string {
-	lines = lines[max(0, len(lines)-maxLines):]
+	if over := len(lines) - maxLines; over > 0 {
+		named := lines[over]
+		for i := len(lines) - 1; i >= 0; i-- {
+			if headline.MatchString(lines[i]) {
+				named = lines[min(i, over)]
+				break
+			}
+		}
+		lines = append([]string{named}, lines[over+1:]...)
+	}
 	for len(lines) > 1 && len(strings.Join(lines, "\n")) > MaxWords {
 		lines = lines[1:]
 	}

@@ -21,6 +21,8 @@ func TestLastWords(t *testing.T) {
 		"Node.js": {"node:internal/modules/cjs/loader:1146\n  throw err;\n  ^\n\nError: getaddrinfo EAI_AGAIN example.com\n    at GetAddrInfoReqWrap.onlookup [as oncomplete] (node:dns:109:26)\n" +
 			"    at x (node:dns:109:26) {\n  errno: -3001,\n  code: 'EAI_AGAIN',\n  hostname: 'example.com'\n}\n\nNode.js v20.19.2\n",
 			"throw err;\nError: getaddrinfo EAI_AGAIN example.com\n  errno: -3001,\n  code: 'EAI_AGAIN',\n  hostname: 'example.com'"},
+		"details": {"Error: getaddrinfo EAI_AGAIN example.com\n    at x (y)\nEmitted 'error' event on ClientRequest instance at:\n    at z (y) {\n  errno: -3001,\n  code: 'EAI_AGAIN',\n  syscall: 'getaddrinfo',\n  hostname: 'example.com'\n}\n",
+			"Error: getaddrinfo EAI_AGAIN example.com\n  errno: -3001,\n  code: 'EAI_AGAIN',\n  syscall: 'getaddrinfo',\n  hostname: 'example.com'"},
 		"Python": {"Traceback (most recent call last):\n  File \"/x.py\", line 1, in <module>\n    import y\n    ^^^^^^^^\nModuleNotFoundError: No module named 'y'\n",
 			"Traceback (most recent call last):\n  File \"/x.py\", line 1, in <module>\n    import y\nModuleNotFoundError: No module named 'y'"},
 	} {

@@ -204,21 +204,21 @@ func (u *Upstream) settle(a *attempt) bool {
 // the end of an instance.
 const memoryWait = 5 * time.Second
 
-// diedOf says what an instance died of, where it has and that is known already.
-// Where its memory is gone with it, it is waited for until that is known: what a
-// pipe tells is no more than that it broke.
+// diedOf says what an instance died of, where it has and that is known soon: what a
+// pipe tells is no more than that it broke. Where its memory is gone with it, that is
+// waited for.
 func (u *Upstream) diedOf(inst driver.Instance) func(stop <-chan struct{}) error {
-	memory := u.o.Driver.Info().Memory
+	wait := deathWait
+	if u.o.Driver.Info().Memory {
+		wait = memoryWait
+	}
 	return func(stop <-chan struct{}) error {
 		select {
 		case <-inst.Done():
 			return u.endOf(inst)
 		default:
 		}
-		if !memory {
-			return nil
-		}
-		timer := time.NewTimer(memoryWait)
+		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
 		case <-inst.Done():
