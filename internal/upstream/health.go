@@ -10,6 +10,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
 // Health is how a server is doing, for all who run or reach it. It is in the log
@@ -144,7 +145,8 @@ func (h *Health) Ended() []Ended {
 // told is why an instance ended or was started in vain, with what it wrote and what
 // can be done about it, as far as that is known. What it wrote is kept. The instance
 // is nil where there is none.
-func (u *Upstream) told(inst driver.Instance, why error) error {
+func (u *Upstream) told(inst driver.Instance, why error) (err error) {
+	defer telemetry.Contain(u.o.Log, telemetry.InUpstream, u.Server(), func(error) { err = why })
 	text := u.logOf(inst, maxEndedText+endedMargin)
 	if text == "" {
 		text = driver.Words(why)
@@ -159,7 +161,7 @@ func (u *Upstream) withHint(log string, why error) error {
 	if words == "" {
 		words = driver.LastWords(log)
 	}
-	if hint := hintFor(u.o.Spec, why.Error()+"\n"+log[max(0, len(log)-maxHinted):]); hint != "" {
+	if hint := hintFor(u.o.Spec, log[max(0, len(log)-maxHinted):]); hint != "" {
 		words += "\nhint: " + hint
 	}
 	return driver.WithWords(why, words)

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
@@ -246,6 +247,8 @@ func TestWhatIsNotMCP(t *testing.T) {
 			}
 			i.rope.serve(func(message) {})
 		}, "infrastructure: server \"srv\": it writes and writes, and no message comes; it wrote `" + strings.Repeat("y", 200) + "...` to standard output, which is not MCP"},
+		"a line without end": {func(i *instance) { i.rope.huge(1 << 20); i.rope.serve(func(message) {}) },
+			`infrastructure: server "srv": it writes and writes, and no message comes`},
 		"cat": {func(i *instance) { i.rope.serve(func(m message) { i.rope.say("%s", m.raw) }) },
 			`infrastructure: server "srv": answers with what it is sent; it is not an MCP server`},
 		"a banner": {func(i *instance) { line(i, "Hello"); echoing(i) }, `{"content":[],"structuredContent":{"name":"x"}}`},
@@ -260,6 +263,34 @@ func TestWhatIsNotMCP(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What a driver says of the host is no reason to change the sandbox.
+func TestHintsAreForTheProgram(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fetch, log := errors.New("fetch package x: getaddrinfo EAI_AGAIN"), ""
+		r := &rig{t: t}
+		o := r.options()
+		o.Spec.Sandbox = &config.Sandbox{Network: config.NetworkNone}
+		o.Driver = &fakeDriver{start: func(context.Context, driver.Spec) (driver.Instance, error) {
+			if log == "" {
+				return nil, fetch
+			}
+			return nil, driver.WithWords(errors.New("its sandbox ended at once"), log)
+		}}
+		r.Upstream = upstream.New(o)
+		t.Cleanup(r.Close)
+		call := func() string {
+			newClient("c").calls(t, r, "x")
+			return r.Status().Words
+		}
+		if got := call(); got != "" {
+			t.Errorf("of a fetch: %q", got)
+		}
+		time.Sleep(time.Minute)
+		log = "getaddrinfo EAI_AGAIN"
+		wantHas(t, "what a program wrote", call(), "getaddrinfo EAI_AGAIN\nhint: ", "servers.srv.sandbox.network")
+	})
 }
 
 // A server that has answered may print what it likes.

@@ -33,8 +33,8 @@ var hints = []hint{
 	{regexp.MustCompile(`(?:open|stat|lstat|chdir|mkdir|readlink|fork/exec) (/[^\s:]+): (?:no such file or directory|permission denied)`), showPath},
 }
 
-// hintFor is what can be done about what a server says in its log, or a driver of
-// it; empty where that is not known.
+// hintFor is what can be done about what a server says in its log; empty where that
+// is not known.
 func hintFor(spec driver.Spec, text string) string {
 	for _, h := range hints {
 		all := h.says.FindAllStringSubmatch(text, -1)

@@ -25,6 +25,9 @@ type odd struct {
 // maxOdd is how much of it is read.
 const maxOdd = 1 << 20
 
+// errNoMessage is the end of a connection on which more came than that.
+var errNoMessage = errors.New("it writes and writes, and no message comes")
+
 // strays notes a line that is no message; false where it is one too many.
 func (t *streamTransport) strays(line []byte) bool {
 	t.c.log.Debug("server wrote something that is no message", "server", t.c.server, "bytes", len(line), "line", string(line[:min(len(line), 200)]))
@@ -40,7 +43,7 @@ func (t *streamTransport) strays(line []byte) bool {
 	if t.odd.bytes += len(line) + 1; t.odd.bytes <= maxOdd {
 		return true
 	}
-	t.fail(errors.New("it writes and writes, and no message comes"))
+	t.fail(errNoMessage)
 	return false
 }
 

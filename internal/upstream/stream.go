@@ -76,6 +76,10 @@ func (t *streamTransport) read() {
 		if err != nil {
 			var large *driver.FrameTooLarge
 			if errors.As(err, &large) {
+				if !t.spoke.Load() {
+					t.fail(errNoMessage)
+					return
+				}
 				t.c.garbage.Add(1)
 				t.c.log.Warn("a message was dropped", "server", t.c.server, "err", err)
 				t.failSole(err)
