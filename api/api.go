@@ -209,9 +209,10 @@ type CallResponse struct {
 // LogEntry is the answer of GET /v1/servers/{id}/logs: one instance's standard
 // error, newest last.
 type LogEntry struct {
-	Instance string `json:"instance"`
-	Session  string `json:"session,omitempty"`
-	Text     string `json:"text"`
+	Instance string    `json:"instance"`
+	Session  string    `json:"session,omitempty"`
+	Ended    time.Time `json:"ended,omitzero" jsonschema:"when it failed; missing for one that runs"`
+	Text     string    `json:"text"`
 }
 
 // LogList answers GET /v1/servers/{id}/logs?bytes=N.

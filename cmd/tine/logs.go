@@ -27,8 +27,8 @@ func newLogsCmd(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs SERVER",
 		Short: "Print what a server wrote to standard error",
-		Long: `Prints the end of what the instances of a server wrote to standard error. Only
-servers that Tine runs have such a log.`,
+		Long: `Prints the end of what the instances of a server wrote to standard error, also of
+the last ones that failed. Only servers that Tine runs have such a log.`,
 		Example: `  tine logs files
   tine logs files --bytes 1000
   tine logs files --follow`,
@@ -70,7 +70,7 @@ func (c *cli) logs(ctx context.Context, server string, bytes int64, follow bool)
 	tails := map[string]*tail{}
 	for _, e := range list.Instances {
 		t := &tail{}
-		tails[e.Instance] = t
+		tails[tailOf(e)] = t
 		text := e.Text
 		if follow {
 			text, _ = t.next(e.Text)
@@ -79,7 +79,7 @@ func (c *cli) logs(ctx context.Context, server string, bytes int64, follow bool)
 	}
 	if !follow {
 		if len(list.Instances) == 0 {
-			fmt.Fprintf(c.stderr, "server %q has no running instance with a log\n", server)
+			fmt.Fprintf(c.stderr, "server %q has no instance with a log\n", server)
 		}
 		p.finish()
 		return nil
@@ -118,11 +118,15 @@ func (c *cli) follow(ctx context.Context, g *gateway, fetch func(context.Context
 		seen := map[string]*tail{}
 		p.many = p.many || len(list.Instances) > 1
 		for _, e := range list.Instances {
-			t := tails[e.Instance]
+			t := tails[tailOf(e)]
+			if t == nil && !e.Ended.IsZero() {
+				t = tails[e.Instance] // it ran until now
+				delete(tails, e.Instance)
+			}
 			if t == nil {
 				t = &tail{}
 			}
-			seen[e.Instance] = t
+			seen[tailOf(e)] = t
 			text, gap := t.next(e.Text)
 			if gap {
 				p.finish()
@@ -132,6 +136,15 @@ func (c *cli) follow(ctx context.Context, g *gateway, fetch func(context.Context
 		}
 		tails = seen // instances that are gone are forgotten
 	}
+}
+
+// tailOf names the log of an instance. One that has ended may have the name of
+// another that runs.
+func tailOf(e api.LogEntry) string {
+	if e.Ended.IsZero() {
+		return e.Instance
+	}
+	return e.Instance + " " + e.Ended.String()
 }
 
 // logPrinter prints pieces of several logs so that one can tell whose they are.
@@ -146,15 +159,18 @@ func (p *logPrinter) print(e api.LogEntry, text string) {
 	if text == "" {
 		return
 	}
-	if p.many && p.last != e.Instance {
+	if (p.many || !e.Ended.IsZero()) && p.last != tailOf(e) {
 		p.finish()
 		name := e.Instance
 		if e.Session != "" {
 			name += " of session " + e.Session
 		}
+		if !e.Ended.IsZero() {
+			name += ", which failed at " + e.Ended.Local().Format(time.DateTime)
+		}
 		fmt.Fprintln(p.c.stdout, p.c.paint(bold, "==> "+visible(oneLine(name), p.c.outTerminal)+" <=="))
 	}
-	p.last = e.Instance
+	p.last = tailOf(e)
 	if p.c.color() {
 		text = visibleLog(text, p.c.outTerminal)
 	} else {

@@ -118,6 +118,36 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// What an instance wrote before it failed is printed once, and the next one of its
+// name begins anew.
+func TestFollowAFailure(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	failed := func(text string) api.LogEntry {
+		return api.LogEntry{Instance: "a", Session: "ses_1", Ended: time.Date(2026, 11, 17, 7, 0, 0, 0, time.Local), Text: text}
+	}
+	list := func(all ...api.LogEntry) func() (any, *api.Error) {
+		return func() (any, *api.Error) { return api.LogList{Instances: all}, nil }
+	}
+	s := &script{end: cancel, looks: []func() (any, *api.Error){
+		entries("a", "one\ntwo\n"),
+		list(failed("one\ntwo\nlast words\n")),
+		list(failed("one\ntwo\nlast words\n"), api.LogEntry{Instance: "a", Text: "one\n"}),
+		list(failed("one\ntwo\nlast words\n"), api.LogEntry{Instance: "a", Text: "one\nthree\n"}),
+		list(failed("one\ntwo\nlast words\n"), api.LogEntry{Instance: "a", Text: "one\nthree\n"}),
+	}}
+	tc := newTestCLI(t, "logs", "x", "--follow")
+	tc.env["TINE_URL"] = (&fakeGateway{logs: s.next}).start(t)
+	tick := make(chan time.Time)
+	close(tick)
+	tc.after = func(time.Duration) <-chan time.Time { return tick }
+	code := tc.cli.run(ctx)
+	want := "one\ntwo\n==> a of session ses_1, which failed at 2026-11-17 07:00:00 <==\nlast words\n==> a <==\none\nthree\n"
+	if code != 0 || tc.out.String() != want || tc.err.String() != "" {
+		t.Errorf("exit %d, printed %q; want %q; %s", code, tc.out.String(), want, tc.err.String())
+	}
+}
+
 func TestFollowEndsWhenRefused(t *testing.T) {
 	s := &script{end: func() {}, looks: []func() (any, *api.Error){
 		entries("a", "one"),

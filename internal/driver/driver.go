@@ -389,8 +389,8 @@ type Stream interface {
 	// ReadFrame returns the next message. The slice is the caller's. After an
 	// error every further call fails: io.EOF when the instance has closed its
 	// side, an error wrapping os.ErrClosed after Close. A frame over the limit
-	// is reported as a *FrameTooLarge error as soon as it passes it, and skipped;
-	// reading may go on after it.
+	// is reported as a *FrameTooLarge error as soon as it passes it, and skipped; a
+	// line that is no message as a *StrayLine. Reading may go on after both.
 	ReadFrame() ([]byte, error)
 	// WriteFrame sends one message whole or fails. A peer that does not read
 	// makes it fail when ctx ends; when part of a frame was written by then, the
@@ -401,6 +401,15 @@ type Stream interface {
 	// the next Dial. It does not end the instance. Calling it twice is fine.
 	Close() error
 }
+
+// StrayLine is the error of a line that is no message. Servers and their launchers
+// print banners to standard output; a program that prints nothing else is no server.
+type StrayLine struct{ Text []byte }
+
+// MaxStray is how many bytes of it a StrayLine has.
+const MaxStray = 1 << 10
+
+func (e *StrayLine) Error() string { return "a line of its output is no message" }
 
 // FrameTooLarge is the error of a frame that passed the stream's limit.
 type FrameTooLarge struct{ Limit int }

@@ -164,6 +164,9 @@ func (g *Gateway) logs(a *ask, q logQuery) (api.LogList, error) {
 		return api.LogList{}, err
 	}
 	out := api.LogList{Instances: []api.LogEntry{}}
+	for _, e := range g.reg.Ended(id) {
+		out.Instances = append(out.Instances, api.LogEntry{Instance: e.Instance, Session: e.Session, Ended: e.At.UTC(), Text: g.logEnd(e.Text, q.Bytes)})
+	}
 	for _, up := range g.reg.Upstreams(id) {
 		text, err := g.logOf(up, q.Bytes)
 		if err != nil {
@@ -192,11 +195,17 @@ func (g *Gateway) logOf(up *upstream.Upstream, max int64) (*string, error) {
 	if err != nil {
 		return nil, err
 	}
-	text := g.o.Redact.Text(string(b))
+	text := g.logEnd(string(b), max)
+	return &text, nil
+}
+
+// logEnd is the end of a log without secrets.
+func (g *Gateway) logEnd(text string, max int64) string {
+	text = g.o.Redact.Text(text)
 	if over := len(text) - int(max); over > 0 {
 		text = strings.ToValidUTF8(text[over:], "")
 	}
-	return &text, nil
+	return text
 }
 
 type toolQuery struct {

@@ -205,7 +205,7 @@ func (e *Entry) fork() (mode, why string) {
 	case e.Sandbox != nil:
 		return config.ForkRefuse, fmt.Sprintf("%s; or name its directories with %s.state: [NAME] and ${state.NAME} in its args or env, or set %s.fork to fresh or share", e.unforked(), at, at)
 	case e.keeper() != nil:
-		return config.ForkRefuse, fmt.Sprintf("what server %q remembers is not known; name its directories with servers.%s.state: [NAME] and ${state.NAME} in its args or env, or set servers.%s.fork to fresh or share", e.Base(), e.Base(), e.Base())
+		return config.ForkRefuse, fmt.Sprintf("what server %q remembers is not known; set %s.sandbox to true, and a fork carries all of it (on Linux), or name its directories with %s.state: [NAME] and ${state.NAME} in its args or env, or set %s.fork to fresh or share", e.Base(), at, at, at)
 	}
 	return config.ForkRefuse, fmt.Sprintf("driver %q can't fork; set servers.%s.fork to fresh or share, or servers.%s.scope to shared", e.Driver, e.Base(), e.Base())
 }

@@ -35,6 +35,8 @@ func TestForkOfSandbox(t *testing.T) {
 			network + "or name its directories with servers.s.state: [NAME] and ${state.NAME} in its args or env, or set servers.s.fork to fresh or share"},
 		{"memory on the network of the host", host, config.ForkMemory, driver.CarryFiles, config.ForkRefuse,
 			network + "or set servers.s.fork to files, fresh, share or refuse"},
+		{"nothing that anybody declared, outside", nil, "", driver.CarryNone, config.ForkRefuse,
+			`what server "s" remembers is not known; set servers.s.sandbox to true, and a fork carries all of it (on Linux), or name its directories with servers.s.state: [NAME] and ${state.NAME} in its args or env, or set servers.s.fork to fresh or share`},
 		{"memory where it can't be had", none, config.ForkMemory, driver.CarryNone, config.ForkRefuse,
 			`the sandbox of server "s" can't be copied while it runs; see tine doctor; or set servers.s.fork to files, fresh, share or refuse`},
 	} {

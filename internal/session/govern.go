@@ -12,11 +12,12 @@ import (
 )
 
 // A governor is what all holds on one server share, whatever session has them and
-// however often the config was read again: its limits and breaker, and the
-// figures of its calls.
+// however often the config was read again: its limits and breaker, the figures of its
+// calls, and how it is doing.
 type governor struct {
 	policy *policy.Server
 	record *record.Server
+	health *upstream.Health
 }
 
 // governor returns what the holds on a server share, with the entry's settings
@@ -27,12 +28,14 @@ func (r *Registry) governor(s *config.Server) *governor {
 	w := r.governors[s.ID]
 	if w == nil {
 		w = &governor{record: record.NewServer(s.ID, s.Journal, r.o.Record)}
+		w.health = &upstream.Health{Log: r.o.Log, Mask: r.o.Record.Redact.Text}
 		w.policy = policy.NewServer(s.ID, s.Policy, w.record.Metrics(), r.o.Log)
 		r.governors[s.ID] = w
-		return w
+	} else {
+		w.record.SetMode(s.Journal)
+		w.policy.Set(s.Policy)
 	}
-	w.record.SetMode(s.Journal)
-	w.policy.Set(s.Policy)
+	w.health.Begin(hashOf(*s), s.Credential == config.CredentialPerPrincipal)
 	return w
 }
 
@@ -93,6 +96,17 @@ func (r *Registry) govern(e *Entry, s *Session, o upstream.Options) *upstream.Up
 	o.Closed = func() { chain.Close() }
 	up = upstream.New(o)
 	return up
+}
+
+// Ended is what instances of a server that failed wrote to their standard error.
+func (r *Registry) Ended(id string) []upstream.Ended {
+	r.mu.Lock()
+	w := r.governors[id]
+	r.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	return w.health.Ended()
 }
 
 // Credentials is what the server's auth asks for.

@@ -298,11 +298,12 @@ func (r *Registry) learnSoon(e *Entry) {
 		if all := r.find(e, e.knownKey(nil, "")); all != nil {
 			return
 		}
-		_, now, err := r.learn(e)
+		l, now, err := r.learn(e)
 		if err != nil {
 			return
 		}
-		if <-now.done; now.err != nil && r.life.Err() == nil {
+		// That it fails is in the log.
+		if <-now.done; now.err != nil && r.life.Err() == nil && l.up.Runs() {
 			r.o.Log.Warn("it is not known what a server lists", "server", e.ID, "err", now.err)
 		}
 	})

@@ -441,7 +441,7 @@ func (r *Registry) newUpstream(e *Entry, by owned, adopt *store.Handle) *upstrea
 func (r *Registry) upstreamOptions(e *Entry, spec driver.Spec, caps []byte) upstream.Options {
 	return upstream.Options{
 		Spec: spec, Member: e.ID, Driver: e.driver, Startup: e.startup(), OnFork: e.OnFork,
-		ConnectTimeout: e.ConnectTimeout, CallTimeout: e.Timeout, MaxTimeout: e.Policy.MaxTimeout, Log: r.o.Log,
+		ConnectTimeout: e.ConnectTimeout, CallTimeout: e.Timeout, MaxTimeout: e.Policy.MaxTimeout, Log: r.o.Log, Health: e.governor.health,
 		FetchTime: func() time.Duration { return r.Catalog().Config.Limits.Fetch },
 		Conn: upstream.ConnOptions{
 			Server: e.ID, Protocol: e.Protocol, Limit: int(r.Catalog().Config.Limits.Message),

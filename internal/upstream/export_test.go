@@ -1,3 +1,6 @@
 package upstream
 
-var Cause = cause
+var (
+	Cause   = cause
+	HintFor = hintFor
+)

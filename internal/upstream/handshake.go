@@ -88,6 +88,9 @@ func connectStream(ctx context.Context, c *Conn, s driver.Stream, o ConnOptions)
 		modern, _ := c.discover(ctx)
 		select {
 		case <-t.done():
+			if ours := (*api.Error)(nil); errors.As(t.err(), &ours) {
+				return false, ours
+			}
 			return false, errProbe
 		default:
 		}
@@ -105,10 +108,26 @@ func connectStream(ctx context.Context, c *Conn, s driver.Stream, o ConnOptions)
 		}
 	}
 	if err != nil {
+		t.last(ctx)
 		c.close()
-		return nil, err
+		return nil, oddly(err, t.odd.first)
 	}
 	return c, nil
+}
+
+// last waits for what a server that said nothing wrote before it ended: to write to
+// it may fail before that is read.
+func (t *streamTransport) last(ctx context.Context) {
+	if t.spoke.Load() {
+		return
+	}
+	timer := time.NewTimer(time.Second)
+	defer timer.Stop()
+	select {
+	case <-t.ended:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // greet finds the server's era and shakes hands accordingly.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -55,7 +56,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 		if errors.As(err, &ours) && ours.Kind == api.KindLost {
 			err = goneError{ours}
 		}
-		return nil, nil, err
+		return nil, nil, u.told(nil, err)
 	}
 	hello, forked := u.greeted(inst)
 	if opts.Hello = hello; hello != nil {
@@ -79,28 +80,21 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 		u.discard(inst)
 		return nil, nil, err
 	}
-	defer func() {
-		if err != nil && hello == nil && u.o.Memory.Kept != "" {
-			err = neverBegan(err)
-		}
-	}()
 	link, err := inst.Dial(ctx)
 	if err != nil {
-		u.discard(inst)
-		return nil, nil, err
+		return nil, nil, u.inVain(inst, true, hello == nil, err)
 	}
 	opts.why = u.diedOf(inst)
 	conn, err = Connect(ctx, link, opts, u)
 	if err != nil {
-		err = deathOf(inst, link.HTTP == nil, err)
-		u.discard(inst)
 		if errors.Is(err, errProbe) && !opts.NoProbe && ctx.Err() == nil {
+			u.discard(inst)
 			u.mu.Lock()
 			u.noProbe = true
 			u.mu.Unlock()
 			return u.start(ctx, spec, a)
 		}
-		return nil, nil, err
+		return nil, nil, u.inVain(inst, link.HTTP == nil, hello == nil, err)
 	}
 	if hello != nil {
 		conn.uses.of(hello)
@@ -114,10 +108,8 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 		return inst, u.owned(inst, conn), nil
 	}
 	if err != nil {
-		err = deathOf(inst, link.HTTP == nil, err)
 		conn.close()
-		u.discard(inst)
-		return nil, nil, err
+		return nil, nil, u.inVain(inst, link.HTTP == nil, hello == nil, err)
 	}
 	said := conn.Hello()
 	conn.uses.put(&said)
@@ -129,14 +121,36 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 	return inst, u.owned(inst, conn), nil
 }
 
+// inVain ends an instance that can't be used and says why, with what it wrote. With
+// anew it was started with nothing in memory.
+func (u *Upstream) inVain(inst driver.Instance, pipe, anew bool, err error) error {
+	odd := oddityOf(err)
+	if err = deathOf(inst, pipe, err); anew {
+		err = u.neverBegan(inst, err)
+	}
+	err = u.told(inst, oddly(err, odd))
+	u.discard(inst)
+	return err
+}
+
 // neverBegan is the error of an instance that was started with nothing in memory
 // and never answered: it had nothing there to lose, whatever its driver says of its
 // end. Where files of it are gone, the next start says so.
-func neverBegan(err error) error {
-	if !errors.Is(err, driver.ErrLost) {
+func (u *Upstream) neverBegan(inst driver.Instance, err error) error {
+	var ours *api.Error
+	if errors.As(err, &ours) {
+		if ours.Kind != api.KindLost {
+			return err
+		}
+		e := *ours
+		e.Kind, e.Retryable = api.KindInfrastructure, true
+		return driver.WithWords(&e, driver.Words(err))
+	}
+	if !over(inst) {
 		return err
 	}
-	return driver.WithWords(errors.New(cause(err.Error())), driver.Words(err))
+	text := strings.TrimLeft(strings.TrimPrefix(cause(err.Error()), fmt.Sprintf("server %q", u.o.Spec.Server)), ": ")
+	return driver.WithWords(errors.New("did not start: "+text), driver.Words(err))
 }
 
 // owned has the handle of an instance say what is said in a further handshake, and
@@ -191,30 +205,39 @@ func (u *Upstream) settle(a *attempt) bool {
 // the end of an instance.
 const memoryWait = 5 * time.Second
 
-// diedOf says what an instance died of, where it has and that is known already.
-// Where its memory is gone with it, it is waited for until that is known: what a
-// pipe tells is no more than that it broke.
+// diedOf says what an instance died of, where it has and that is known soon: what a
+// pipe tells is no more than that it broke. Where its memory is gone with it, that is
+// waited for.
 func (u *Upstream) diedOf(inst driver.Instance) func(stop <-chan struct{}) error {
-	memory := u.o.Driver.Info().Memory
+	wait := deathWait
+	if u.o.Driver.Info().Memory {
+		wait = memoryWait
+	}
 	return func(stop <-chan struct{}) error {
 		select {
 		case <-inst.Done():
-			return inst.Err()
+			return u.endOf(inst)
 		default:
 		}
-		if !memory {
-			return nil
-		}
-		timer := time.NewTimer(memoryWait)
+		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
 		case <-inst.Done():
-			return inst.Err()
+			return u.endOf(inst)
 		case <-stop:
 		case <-timer.C:
 		}
 		return nil
 	}
+}
+
+// endOf is what an instance that has ended died of; nil for its Stop.
+func (u *Upstream) endOf(inst driver.Instance) error {
+	why := inst.Err()
+	if why == nil {
+		return nil
+	}
+	return u.withHint(u.logOf(inst, maxHinted), why)
 }
 
 // deathOf prefers what an instance died of to what its connection, which may be a

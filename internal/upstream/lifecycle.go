@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,6 +96,9 @@ type watching struct{ w Watcher }
 func New(o Options) *Upstream {
 	if o.Member == "" {
 		o.Member = o.Spec.Server
+	}
+	if o.Health == nil {
+		o.Health = &Health{Log: o.Log, Mask: o.Conn.Mask}
 	}
 	o.Conn.mend = mendsOf(o.Spec)
 	u := &Upstream{o: o, state: api.StateIdle, since: time.Now(), adopt: o.Adopt, watchers: make(map[*watching]struct{}), subs: make(map[string]int), finished: make(chan struct{})}
@@ -207,6 +209,7 @@ func (r relay) Call(ctx context.Context, req *Request) (res *Result, err error) 
 		return c.unsubscribe(ctx, &attempt)
 	}
 	res, err = c.Call(ctx, &attempt)
+	u.judge(c, err)
 	if recalls(req.Method) {
 		c.uses.makes()
 	}
@@ -214,6 +217,24 @@ func (r relay) Call(ctx context.Context, req *Request) (res *Result, err error) 
 		err = u.fails(c, req, err)
 	}
 	return res, err
+}
+
+// judge notes what a call over HTTP says about the server: that connection does not
+// end with it. A stream does.
+func (u *Upstream) judge(c *Conn, err error) {
+	if _, web := c.t.(*httpTransport); !web {
+		return
+	}
+	if err == nil {
+		u.o.Health.answers(u.Server())
+		return
+	}
+	e := asOurs(err)
+	no := e.Status >= 400 && e.Status < 500 // to this request
+	if e.Kind != api.KindInfrastructure && e.Kind != api.KindLost || no || StateLost(err) || TooLarge(err) || IsClosed(err) || u.died(c) {
+		return
+	}
+	u.o.Health.fails(u.Server(), u.Session(), err)
 }
 
 // Conn returns the connection, starting the instance and waiting for it where
@@ -418,8 +439,8 @@ func (u *Upstream) run(a *attempt) {
 		close(a.done)
 		return
 	}
-	if err != nil && context.Cause(ctx) != nil && u.life.Err() == nil {
-		err = context.Cause(ctx)
+	if late := context.Cause(ctx); err != nil && late != nil && u.life.Err() == nil {
+		err = driver.WithWords(oddly(late, oddityOf(err)), driver.Words(err))
 	}
 	cancel()
 	if err != nil {
@@ -459,8 +480,11 @@ func (u *Upstream) run(a *attempt) {
 	}
 	if err != nil {
 		a.err = u.failed(err)
-		there := u.adopt != nil // it may well run
+		there, closed := u.adopt != nil, u.closed // it may well run
 		u.mu.Unlock()
+		if !closed {
+			u.o.Health.fails(u.Server(), u.Session(), a.err)
+		}
 		if !there {
 			u.freeRoom()
 		}
@@ -474,6 +498,7 @@ func (u *Upstream) run(a *attempt) {
 	listen, again, uris := len(u.watchers) > 0, u.restarts > 0, conn.listen.subscribed()
 	u.mu.Unlock()
 	close(a.done)
+	u.o.Health.starts(u.Server())
 	if u.o.Ready != nil {
 		u.o.Ready()
 	}
@@ -509,6 +534,10 @@ func (u *Upstream) failed(err error) error {
 			lost = true
 		}
 		ours.Own, ours.Final = u.alone(), !ours.Retryable && !lost
+	} else if words := driver.Words(err); ours.Words == "" && words != "" {
+		e := *ours
+		e.Words, e.Own = words, u.alone()
+		ours = &e
 	}
 	if u.closed {
 		return ours
@@ -518,7 +547,7 @@ func (u *Upstream) failed(err error) error {
 	wait := max(u.pause.NextBackOff(), min(time.Duration(ours.RetryAfter)*time.Second, maxPause))
 	u.next = time.Now().Add(wait)
 	u.set(api.StateFailed, Reason(ours))
-	u.words, u.final = cmp.Or(ours.Words, driver.Words(err)), errors.Is(err, driver.ErrFinal)
+	u.words, u.final = ours.Words, errors.Is(err, driver.ErrFinal)
 	if u.lost = nil; StateLost(err) {
 		u.lost = err
 		return err
@@ -555,13 +584,20 @@ func (u *Upstream) stay(inst driver.Instance, conn *Conn) {
 		u.mu.Unlock()
 		return
 	}
+	u.mu.Unlock()
+	why = u.told(inst, why)
+	u.mu.Lock()
+	if u.closed {
+		u.mu.Unlock()
+		return
+	}
 	u.inst = nil
 	u.restarts++
 	u.set(api.StateFailed, why.Error())
 	u.words = driver.Words(why)
 	u.mu.Unlock()
 	u.lose(&conn.uses, why, false)
-	u.o.Log.Warn("server ended", "server", u.Server(), "session", u.o.Spec.Session, "err", why, "words", driver.Words(why))
+	u.o.Health.ends(u.Server(), u.Session(), why)
 	// All of it must be gone before the next one starts, which has the same
 	// folder and the same handle. Until then u.conn keeps callers waiting.
 	conn.close()

@@ -347,7 +347,7 @@ func (e toldError) Unwrap() error { return e.error }
 // made again: another instance would answer it.
 func (u *Upstream) fails(c *Conn, req *Request, err error) error {
 	m := &u.o.Memory
-	if m.Kept == "" || !recalls(req.Method) || errors.As(err, new(toldError)) || !StateLost(err) && Death(err) == "" && !u.died(c, err) {
+	if m.Kept == "" || !recalls(req.Method) || errors.As(err, new(toldError)) || !StateLost(err) && Death(err) == "" && !(Kind(err) == api.KindLost && u.died(c)) {
 		return err
 	}
 	who := u.caller(req)
@@ -360,7 +360,7 @@ func (u *Upstream) fails(c *Conn, req *Request, err error) error {
 	ours := asOurs(err)
 	why := driver.WithWords(errors.New(Reason(ours)), ours.Words)
 	if !m.Reached {
-		if u.died(c, err) && c.inst.Err() != nil {
+		if u.died(c) && c.inst.Err() != nil {
 			why = c.inst.Err()
 		}
 		u.lose(&c.uses, why, false)
@@ -398,9 +398,9 @@ func asOurs(err error) *api.Error {
 // ended.
 const deathWait = 250 * time.Millisecond
 
-// died reports whether the answer to a call was lost because its instance ended.
-func (u *Upstream) died(c *Conn, err error) bool {
-	if Kind(err) != api.KindLost || c.inst == nil || u.o.Memory.Reached {
+// died reports whether a call failed because its instance ended.
+func (u *Upstream) died(c *Conn) bool {
+	if c.inst == nil || u.o.Memory.Reached {
 		return false
 	}
 	t := time.NewTimer(deathWait)

@@ -57,6 +57,10 @@ type Options struct {
 	// Memory says what is lost when an instance ends.
 	Memory Memory
 
+	// Health is that of the server, for all holds on it; nil where this is the only
+	// one.
+	Health *Health
+
 	// Keep records an instance's handle and what its server said, before it is
 	// used; Drop forgets them. Both may be nil.
 	Keep func(h driver.Handle, hello json.RawMessage) error

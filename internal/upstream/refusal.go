@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/tine-mcp/tine/api"
 )
@@ -81,6 +82,12 @@ type mask func(string) string
 // half a secret is not found any more.
 func (m mask) excerpt(b []byte) string {
 	s := strings.Join(strings.Fields(strings.ToValidUTF8(string(b[:min(len(b), 16<<10)]), "?")), " ")
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
 	if m != nil {
 		s = m(s)
 	}

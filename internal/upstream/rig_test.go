@@ -40,6 +40,7 @@ type instance struct {
 	ending  sync.Once
 	err     error
 	unheld  error // why it can't be held
+	logs    string
 	script  sync.WaitGroup
 	stopped atomic.Bool
 }
@@ -88,8 +89,8 @@ func (i *instance) Dial(context.Context) (driver.Link, error) {
 func (i *instance) Done() <-chan struct{} { return i.done }
 func (i *instance) Err() error            { return i.err }
 
-func (i *instance) Logs(int64) (io.ReadCloser, error) {
-	return io.NopCloser(strings.NewReader("stderr of an instance")), nil
+func (i *instance) Logs(max int64) (io.ReadCloser, error) {
+	return io.NopCloser(strings.NewReader(i.logs[len(i.logs)-int(min(max, int64(len(i.logs)))):])), nil
 }
 
 func (i *instance) Stop(context.Context) error {
@@ -127,7 +128,7 @@ func (i *instance) end(err error) {
 func (r *rig) newInstance(script func(*instance)) *instance {
 	r.mu.Lock()
 	r.starts++
-	i := &instance{r: r, n: r.starts, rope: newRope(r.t), done: make(chan struct{})}
+	i := &instance{r: r, n: r.starts, rope: newRope(r.t), done: make(chan struct{}), logs: "stderr of an instance"}
 	r.mu.Unlock()
 	i.handle = driver.Handle{Driver: "fake", Server: "srv", Data: json.RawMessage(`{"pid":1}`)}
 	i.link = func() (driver.Link, error) { return driver.Link{Stream: i.rope}, nil }

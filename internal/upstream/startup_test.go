@@ -74,25 +74,42 @@ func TestStartupCheckWithoutAnswer(t *testing.T) {
 
 func TestLostInstanceIsOfKindLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := play(t, func(i *instance) { i.end(fmt.Errorf("the engine was restarted: %w", driver.ErrLost)) })
+		r := play(t, func(i *instance) {
+			i.rope.legacy()
+			i.rope.want(wire.MethodCallTool)
+			i.end(fmt.Errorf("the engine was restarted: %w", driver.ErrLost))
+		})
 		wantHas(t, "the call", newClient("c").calls(t, r, "x"), string(api.KindLost), "the engine was restarted")
 		r.Close()
 	})
 }
 
-// What was started with nothing and never answered had nothing to lose.
+// What was started with nothing and never answered had nothing to lose, whether or
+// not it remembers anything.
 func TestWhatNeverBeganLosesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := play(t, func(i *instance) {
-			i.end(fmt.Errorf("exited with status 1; what it had in memory is lost with it: %w", driver.ErrLost))
-		}, func(o *upstream.Options) {
-			o.Memory = upstream.Memory{Kept: api.KeptNothing, Lost: func(l upstream.Loss) { t.Errorf("it lost %+v", l) }}
-		})
-		if got := newClient("c").calls(t, r, "x"); !strings.Contains(got, "exited with status 1") || strings.Contains(got, "lost") {
-			t.Errorf("the call is %s", got)
+	for name, end := range map[string]func(i *instance){
+		"it ends": func(i *instance) {
+			i.end(fmt.Errorf("server %q exited with status 1; what it had in memory is lost with it: %w", "srv", driver.ErrLost))
+		},
+		"it hangs up": func(i *instance) { i.rope.hang() },
+	} {
+		for _, kept := range []string{api.KeptNothing, ""} {
+			t.Run(name+", kept "+kept, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := play(t, end, func(o *upstream.Options) {
+						o.Memory = upstream.Memory{Kept: kept, Lost: func(l upstream.Loss) { t.Errorf("it lost %+v", l) }}
+					})
+					got := newClient("c").calls(t, r, "x")
+					wantHas(t, "the call", got, "infrastructure: ")
+					wantNot(t, "the call", got, "lost")
+					if name == "it ends" {
+						wantHas(t, "the call", got, `server "srv": did not start: exited with status 1`)
+					}
+					r.Close()
+				})
+			})
 		}
-		r.Close()
-	})
+	}
 }
 
 // However many calls were under way, the end of a connection is one failure.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -36,6 +37,8 @@ type streamTransport struct {
 	closing sync.Once
 	ended   chan struct{}
 	reader  sync.WaitGroup
+	spoke   atomic.Bool // a message has come
+	odd     odd
 	wake    *watchdog // of a server that was restored; nil else
 }
 
@@ -58,6 +61,7 @@ func newStreamTransport(c *Conn, s driver.Stream, o ConnOptions) *streamTranspor
 	if o.restored {
 		t.wake = &watchdog{heard: make(chan struct{})}
 	}
+	t.spoke.Store(o.Hello != nil)
 	c.t = t // before the first message is read: a server may speak first
 	t.reader.Add(1)
 	go t.read()
@@ -72,9 +76,19 @@ func (t *streamTransport) read() {
 		if err != nil {
 			var large *driver.FrameTooLarge
 			if errors.As(err, &large) {
+				if !t.spoke.Load() {
+					t.fail(errNoMessage)
+					return
+				}
 				t.c.garbage.Add(1)
 				t.c.log.Warn("a message was dropped", "server", t.c.server, "err", err)
 				t.failSole(err)
+				continue
+			}
+			if stray := (*driver.StrayLine)(nil); errors.As(err, &stray) {
+				if !t.strays(stray.Text) {
+					return
+				}
 				continue
 			}
 			if t.c.why != nil && errors.Is(err, io.EOF) {
@@ -91,22 +105,34 @@ func (t *streamTransport) read() {
 		msg, err := wire.Scan(frame)
 		if err != nil {
 			t.c.garbage.Add(1)
-			t.c.log.Debug("unreadable message", "server", t.c.server, "err", err)
+			if !t.strays(frame) {
+				return
+			}
 			continue
 		}
 		switch {
 		case msg.IsRequest():
+			if t.echoes(msg) {
+				t.fail(errEcho(t.c.server))
+				return
+			}
+			t.spoke.Store(true)
 			if err := t.c.handleRequest(msg, nil); err != nil {
 				t.fail(err)
 				return
 			}
 		case msg.IsNotification():
+			t.spoke.Store(true)
 			t.c.handleNote(msg, nil)
 		default:
 			id, ok := wire.Unquote(msg.ID)
 			if !ok {
+				if msg.Result == nil && msg.Error == nil && !t.strays(frame) {
+					return
+				}
 				continue
 			}
+			t.spoke.Store(true)
 			t.c.callers.answered(id)
 			t.mu.Lock()
 			w := t.pending[id]

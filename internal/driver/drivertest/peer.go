@@ -21,6 +21,7 @@ type Peer struct {
 	next int
 
 	TooLarge int // frames that passed the limit
+	Stray    int // lines that are no message
 	Other    int // messages that were not the answer
 }
 
@@ -130,6 +131,10 @@ func (p *Peer) answer(id string) (json.RawMessage, error) {
 		b, err := p.link.Stream.ReadFrame()
 		if errors.As(err, new(*driver.FrameTooLarge)) {
 			p.TooLarge++
+			continue
+		}
+		if errors.As(err, new(*driver.StrayLine)) {
+			p.Stray++
 			continue
 		}
 		if err != nil {

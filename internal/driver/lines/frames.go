@@ -79,8 +79,9 @@ func (f *Frames) next() ([]byte, error) {
 		n, err := f.fill(f)
 		if err != nil {
 			if errors.Is(err, io.EOF) {
-				f.pos = f.end // a line without an end is no message
-				f.forget()
+				if stray := f.rest(); stray != nil {
+					return nil, stray // what was the end is so again
+				}
 			}
 			f.NoRoom()
 			return nil, err
@@ -155,22 +156,38 @@ func (f *Frames) line(b []byte) ([]byte, error) {
 	switch {
 	case len(message) == 0:
 		return nil, nil
-	case message[0] != '{' && message[0] != '[':
-		f.drop("server wrote a line that is no message", message)
-		return nil, nil
 	case torn && !json.Valid(message):
-		f.drop("dropped the rest of a message that an earlier gateway began to read", message)
+		f.log.Debug("dropped the rest of a message that an earlier gateway began to read", "bytes", len(message))
 		return nil, nil
+	case message[0] != '{' && message[0] != '[':
+		return nil, strayOf(message)
 	case long:
 		return message, nil
 	}
 	return bytes.Clone(message), nil
 }
 
-// drop forgets a line. Servers and their launchers print banners to standard
-// output, so this is no error.
-func (f *Frames) drop(why string, line []byte) {
-	f.log.Debug(why, "bytes", len(line), "line", string(line[:min(len(line), 200)]))
+// rest takes a line that has no end, and so is no message. The beginning of one is
+// nothing that a program would print.
+func (f *Frames) rest() error {
+	var line []byte
+	if f.buf != nil {
+		line = (*f.buf)[f.pos:f.end]
+	}
+	if line = trimLine(f.whole(line)); f.skip || f.torn {
+		line = nil
+	}
+	var stray error
+	if len(line) > 0 && line[0] != '{' && line[0] != '[' {
+		stray = strayOf(line)
+	}
+	f.pos = f.end
+	f.NoRoom()
+	return stray
+}
+
+func strayOf(line []byte) error {
+	return &driver.StrayLine{Text: bytes.Clone(line[:min(len(line), driver.MaxStray)])}
 }
 
 func trimLine(b []byte) []byte {

@@ -14,7 +14,8 @@ import (
 )
 
 // cut reads all frames of the input with a buffer of that size. The input comes
-// in pieces of the given sizes, over and over. A frame that was too large is "!".
+// in pieces of the given sizes, over and over. A frame that was too large is "!", and
+// a line that is none begins with "?".
 func cut(t testing.TB, input []byte, buffer, limit int, torn bool, sizes ...int) []string {
 	t.Helper()
 	pool := &sync.Pool{New: func() any { b := make([]byte, buffer); return &b }}
@@ -31,11 +32,14 @@ func cut(t testing.TB, input []byte, buffer, limit int, torn bool, sizes ...int)
 		return n, nil
 	}}
 	out := []string{}
+	var stray *driver.StrayLine
 	for {
 		frame, err := f.next()
 		switch {
 		case errors.As(err, new(*driver.FrameTooLarge)):
 			out = append(out, "!")
+		case errors.As(err, &stray):
+			out = append(out, "?"+string(stray.Text))
 		case errors.Is(err, io.EOF):
 			if f.buf != nil {
 				t.Error("a buffer is kept")
@@ -62,7 +66,8 @@ func TestFrames(t *testing.T) {
 		"without an end":      {"{}\n{\"a\":", false, []string{"{}"}},
 		"blank lines":         {"\n\n  \r\n{}\r\n\t\n", false, []string{"{}"}},
 		"space around":        {" \t{} \r\n\ufeff{}\n", false, []string{"{}", "{}"}},
-		"banners":             {"hello\nnull\n1\n\"x\"\n{}\n", false, []string{"{}"}},
+		"banners":             {"hello\nnull\n1\n\"x\"\n{}\n", false, []string{"?hello", "?null", "?1", `?"x"`, "{}"}},
+		"a word at the end":   {"{}\n word ", false, []string{"{}", "?word"}},
 		"as large as may be":  {`{"x":"` + strings.Repeat("y", 92) + "\"}\n", false, []string{`{"x":"` + strings.Repeat("y", 92) + `"}`}},
 		"too large":           {`{"x":"` + strings.Repeat("y", 93) + "\"}\n{}\n", false, []string{"!", "{}"}},
 		"far too large":       {`{"x":"` + strings.Repeat("y", 999) + "\"}\n{}\n", false, []string{"!", "{}"}},
@@ -106,6 +111,10 @@ func FuzzFrames(f *testing.F) {
 			switch {
 			case frame == "!":
 				tooLarge--
+			case strings.HasPrefix(frame, "?"):
+				if !bytes.Contains(input, []byte(frame[1:])) {
+					t.Errorf("line %q", frame)
+				}
 			case frame == "" || strings.ContainsAny(frame, "\n") || !bytes.Contains(input, []byte(frame)) || (frame[0] != '{' && frame[0] != '['):
 				t.Errorf("frame %q", frame)
 			}

@@ -50,7 +50,7 @@ func (s *stream) ReadFrame() ([]byte, error) {
 		return frame, nil
 	case s.isClosed():
 		return nil, s.closedError()
-	case errors.Is(err, io.EOF), errors.As(err, new(*driver.FrameTooLarge)):
+	case errors.Is(err, io.EOF), errors.As(err, new(*driver.FrameTooLarge)), errors.As(err, new(*driver.StrayLine)):
 		return nil, err
 	}
 	return nil, fmt.Errorf("server %q: read its output: %w", c.server, err)

@@ -3,21 +3,17 @@ package lines
 import (
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// maxWords is how many bytes of them an error has.
-const maxWords = 2 << 10
-
 // LastWords is the end of what the program wrote, and empty where it wrote nothing.
 func (l *Log) LastWords(log *slog.Logger) string {
-	b, err := l.Tail(maxWords)
+	b, err := l.Tail(4 * driver.MaxWords) // with the frames of a stack among them
 	if err != nil {
 		log.Debug("the last words of a server can't be read", "error", err)
 	}
-	return strings.TrimSpace(strings.ToValidUTF8(string(b), "\uFFFD"))
+	return driver.LastWords(string(b))
 }
 
 // Told adds the last words of the program to an error.

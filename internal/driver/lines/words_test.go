@@ -15,7 +15,7 @@ func TestLastWords(t *testing.T) {
 		"blanks":      {" \n\n", "", silent},
 		"a line":      {"no such table\n", "no such table", ""},
 		"not UTF-8":   {"a\xffb\n", "a\uFFFDb", ""},
-		"a long past": {strings.Repeat("x", maxWords) + "\nend\n", "end", ""},
+		"a long past": {strings.Repeat("x", 2*driver.MaxWords) + "\nend\n", "end", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := OpenLog(t.TempDir(), 1<<20)

@@ -62,6 +62,7 @@ type instance struct {
 	mu       sync.Mutex
 	stopping bool
 	err      error // why it ended
+	how      error // the same, without what is lost with it
 
 	holding chan struct{} // holds one token while the instance is held
 	leaving chan struct{} // closed when a Stop or Leave begins
@@ -135,7 +136,8 @@ func (i *instance) watch() {
 	i.shut()
 	i.mu.Lock()
 	if !i.stopping {
-		i.err = i.stderr.Ending(i.log, i.h.Server, how)
+		i.how = i.stderr.Ending(i.log, i.h.Server, how)
+		i.err = i.how
 		if i.rec.loses() {
 			i.err = fmt.Errorf("%w; what it had in memory is lost with it: %w", i.err, driver.ErrLost)
 		}

@@ -50,6 +50,7 @@ type shelf struct {
 	failed int
 	next   time.Time // no new attempt before this
 	used   time.Time
+	crowd  time.Time // when more slots than the config asks for were needed at once
 
 	expected []*expectation
 	workers  int            // who make what is expected
@@ -66,8 +67,10 @@ const (
 	refillPause = 100 * time.Millisecond
 	refillWait  = time.Second
 	// maxSlots bounds the slots of all servers together, and maxShelf those of one,
-	// which grow with what is wanted at once.
+	// which grow with what is wanted at once. For crowdAge there are so many, since it
+	// may be wanted again.
 	maxSlots, maxShelf = 64, 16
+	crowdAge           = time.Minute
 )
 
 func (p *pool) dir() string { return filepath.Join(p.d.opts.Dir, slotsName) }
@@ -134,12 +137,16 @@ func (p *pool) take(ctx context.Context, plan *plan, spec driver.Spec, runsc, ou
 	}
 	s, there := p.slots(plan, spec, runsc, ours)
 	s.arrive()
-	if m := p.from(s); m != nil || s == nil {
+	m := p.from(s)
+	if m == nil && there && s.want < maxShelf {
+		s.want++
+	}
+	if s != nil && s.want-len(s.have) > s.plan.box.Slots {
+		s.crowd = time.Now()
+	}
+	if m != nil || s == nil {
 		p.mu.Unlock()
 		return m
-	}
-	if there && s.want < maxShelf {
-		s.want++ // so many were wanted at once, and will be again
 	}
 	if len(s.expected) > 0 {
 		// Each is some processes that wait for one another.

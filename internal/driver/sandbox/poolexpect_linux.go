@@ -154,9 +154,5 @@ func (p *pool) forget(s *shelf, e *expectation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.expected = slices.DeleteFunc(s.expected, func(other *expectation) bool { return other == e })
-	for most := max(s.want, s.coming()); len(s.have) > most && !p.closed; {
-		m := s.have[len(s.have)-1]
-		s.have = s.have[:len(s.have)-1]
-		p.work.Go(func() { p.drop(m) })
-	}
+	p.trim(s)
 }

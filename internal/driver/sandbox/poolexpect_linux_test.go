@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Slots for a fork of many are made when it begins, and who comes waits for them.
@@ -42,6 +43,44 @@ func TestForkExpected(t *testing.T) {
 		}
 	}
 	s.d.pool.mu.Unlock()
+}
+
+// After a fork of many there are for a while as many slots as it needed, and then as
+// many as the config says.
+func TestSlotsAfterALargeFork(t *testing.T) {
+	s := newShelved(t, 1)
+	a := s.begin("a", nil)
+	s.ahead(1)
+	over := s.d.Expect(blank(a.spec), 4)
+	snap := s.freeze(a, "snap")
+	var all sync.WaitGroup
+	var children [4]*boxMember
+	for i := range children {
+		all.Go(func() { children[i] = s.begin(fmt.Sprintf("child%d", i), snap) })
+	}
+	all.Wait()
+	over()
+	shelf := func() *shelf {
+		for _, shelf := range s.d.pool.shelves {
+			return shelf
+		}
+		return nil
+	}
+	s.d.pool.mu.Lock()
+	grown := shelf().want
+	s.d.pool.mu.Unlock()
+	if grown <= 1 {
+		t.Fatalf("%d slots are wanted after a fork of 4", grown)
+	}
+	s.ahead(grown)
+	for _, c := range children {
+		builder.Stop(t, c.inst)
+	}
+	s.d.pool.mu.Lock()
+	shelf().crowd = time.Now().Add(-2 * crowdAge)
+	s.d.pool.mu.Unlock()
+	s.d.pool.stir()
+	s.ahead(1)
 }
 
 // What nobody came for goes, and after a close nothing is made.

@@ -87,6 +87,10 @@ func (p *pool) missing() *shelf {
 			}
 			continue
 		}
+		if s.image == "" && s.want > s.plan.box.Slots && time.Since(s.crowd) > crowdAge {
+			s.want = s.plan.box.Slots
+			p.trim(s)
+		}
 		if s.making > 0 || len(s.have) >= s.want || time.Now().Before(s.next) || s.image == "" && slots >= maxSlots {
 			continue
 		}
@@ -98,6 +102,15 @@ func (p *pool) missing() *shelf {
 		found.making++
 	}
 	return found
+}
+
+// trim removes what is neither wanted nor expected. p.mu is held.
+func (p *pool) trim(s *shelf) {
+	for most := max(s.want, s.coming()); len(s.have) > most && !p.closed; {
+		m := s.have[len(s.have)-1]
+		s.have = s.have[:len(s.have)-1]
+		p.work.Go(func() { p.drop(m) })
+	}
 }
 
 // count is how many slots there are. p.mu is held.

@@ -311,7 +311,9 @@ func (i *instance) listens(ctx context.Context) error {
 		case <-t.C:
 		case <-i.done:
 			t.Stop()
-			return fmt.Errorf("it ended before it listened: %w", i.Err())
+			i.mu.Lock()
+			defer i.mu.Unlock()
+			return fmt.Errorf("it ended before it listened: %w", i.how) // and has nothing to lose yet
 		case <-ctx.Done():
 			t.Stop()
 			return i.stderr.Told(i.log, fmt.Errorf("nothing listens at port %d of 127.0.0.1 in the sandbox: %w (%w); mend sandbox.port, or have the server listen there", i.rec.Port, context.Cause(ctx), err))

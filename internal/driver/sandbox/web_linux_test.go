@@ -417,6 +417,9 @@ func TestWebServerThatDoesNotListen(t *testing.T) {
 			if err == nil {
 				t.Fatal("it started", inst.Stop(t.Context()))
 			}
+			if errors.Is(err, driver.ErrLost) {
+				t.Errorf("it never began, and %v", err)
+			}
 			for _, want := range test.want {
 				if !strings.Contains(err.Error()+driver.Words(err), want) {
 					t.Errorf("%v does not say %q, and the server wrote %q", err, want, driver.Words(err))

@@ -32,7 +32,7 @@ type breaker struct {
 	tripped  atomic.Int64 // failures when it opened
 	opened   atomic.Int64 // by the clock
 	used     atomic.Int64 // last failure, by the clock; zero before the first
-	last     atomic.Pointer[string]
+	last     atomic.Pointer[api.Error]
 	death    atomic.Pointer[string] // the last end of a connection that was counted
 }
 
@@ -124,8 +124,8 @@ func (b *breaker) turned(to gobreaker.State) {
 }
 
 func (b *breaker) lastReason() string {
-	if s := b.last.Load(); s != nil {
-		return *s
+	if e := b.last.Load(); e != nil {
+		return upstream.Reason(e)
 	}
 	return "unknown"
 }
@@ -187,8 +187,7 @@ func (b *breaker) judge(ctx context.Context, err error) error {
 			return errNeither // another call that was under way then
 		}
 	}
-	reason := upstream.Reason(e)
-	b.last.Store(&reason)
+	b.last.Store(e)
 	b.used.Store(b.clock.now())
 	b.failures.Add(1)
 	return errFailed
@@ -201,8 +200,18 @@ func saysNo(status int) bool {
 }
 
 // refuse is the error of a call that was kept away. It says what the last failure
-// was where that was of the same session; otherwise it was perhaps somebody else's.
+// was, and what the server wrote, where that was of the same session; otherwise it was
+// perhaps somebody else's.
 func (b *breaker) refuse(c *circuit, probing bool) error {
+	err := b.refusal(c, probing)
+	if last := b.last.Load(); b.own && last != nil && last.Own {
+		e := kindOf(err)
+		e.Words, e.Own = last.Words, true
+	}
+	return err
+}
+
+func (b *breaker) refusal(c *circuit, probing bool) error {
 	n, last := b.tripped.Load(), ""
 	if b.own {
 		last = "; the last one: " + b.lastReason()

@@ -237,7 +237,10 @@ func TestBreakerAndRetry(t *testing.T) {
 func TestOwnBreakers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := &server{reply: func(context.Context, *upstream.Request, int) (*upstream.Result, error) {
-			return nil, fail(api.KindLost)
+			err := fail(api.KindLost)
+			e := ours(t, err)
+			e.Words, e.Own = "its words", true
+			return nil, err
 		}}
 		good := &server{}
 		s, _ := world(t, breaks(2))
@@ -246,7 +249,7 @@ func TestOwnBreakers(t *testing.T) {
 		for range 4 {
 			_, kept = one.Call(t.Context(), tool(t, "a", "add"))
 		}
-		if e := ours(t, kept); !strings.HasSuffix(e.Message, "2 calls failed in a row; next try in 30s; the last one: broke") {
+		if e := ours(t, kept); !strings.HasSuffix(e.Message, "2 calls failed in a row; next try in 30s; the last one: broke") || e.Words != "its words" || !e.Own {
 			t.Errorf("message %q", e.Message)
 		}
 		if _, err := two.Call(t.Context(), tool(t, "a", "add")); err != nil {

@@ -1,0 +1,183 @@
+package upstream
+
+import (
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/telemetry"
+)
+
+// Health is how a server is doing, for all who run or reach it. It is in the log
+// when that changes, and only then:
+//
+//	well --an instance ends--> ended --a start fails--> failing
+//	  \--a start fails, or a server over HTTP does not answer--^
+//	ended, failing --a start succeeds, or calls are answered again--> well
+//
+// It also keeps what the last instances that failed wrote to their standard error.
+type Health struct {
+	Log  *slog.Logger
+	Mask func(string) string // hides secrets; nil hides none
+
+	state    atomic.Int32
+	mu       sync.Mutex
+	of       string
+	personal bool
+	last     time.Time // a failure
+	ended    []Ended   // the oldest first
+}
+
+const (
+	isWell int32 = iota
+	hasEnded
+	isFailing
+)
+
+// Ended is what an instance that failed wrote to its standard error.
+type Ended struct {
+	Instance, Session string
+	At                time.Time
+	Text              string
+}
+
+const (
+	// maxEnded and maxEndedText bound what is kept of each server.
+	maxEnded     = 8
+	maxEndedText = 64 << 10
+	// endedMargin is read before it, since what begins within a secret does not show
+	// that it is one.
+	endedMargin = 64 << 10
+	// calm is for how long no call may have failed before one that is answered says
+	// that the server is well: of one that answers every other call it is in the log
+	// once that it fails.
+	calm = 5 * time.Second
+)
+
+// Begin says how the server is started or reached from now on. Where that is
+// another way, what is known of its health does not hold. With personal each
+// principal is let in by itself: that one is refused says nothing about the server.
+func (h *Health) Begin(of string, personal bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.personal = personal
+	if h.of != of {
+		h.of = of
+		h.state.Store(isWell)
+	}
+}
+
+// ends hears of an instance that ran and ended by itself.
+func (h *Health) ends(server, session string, why error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.state.Store(hasEnded)
+	h.last = time.Now()
+	h.Log.Warn("server ended", "server", server, "session", session, "err", why, "words", driver.Words(why))
+}
+
+// fails hears of a start or a call that failed for a reason that is the server's.
+func (h *Health) fails(server, session string, why error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.personal && Kind(why) == api.KindRefused {
+		return
+	}
+	h.last = time.Now()
+	if h.state.Swap(isFailing) == isFailing {
+		return
+	}
+	ours := asOurs(why)
+	h.Log.Warn("server fails", "server", server, "session", session, "err", Reason(ours), "words", ours.Words)
+}
+
+// starts hears of an instance that runs and was greeted.
+func (h *Health) starts(server string) {
+	if h.state.Load() != isWell {
+		h.recovers(server, 0)
+	}
+}
+
+// answers hears of a call that a server over HTTP answered.
+func (h *Health) answers(server string) {
+	if h.state.Load() != isWell {
+		h.recovers(server, calm)
+	}
+}
+
+func (h *Health) recovers(server string, after time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if time.Since(h.last) >= after && h.state.Swap(isWell) != isWell {
+		h.Log.Info("server is well again", "server", server)
+	}
+}
+
+// keep keeps what an instance wrote, in the place of what an earlier one of the same
+// name did.
+func (h *Health) keep(e Ended) {
+	if e.Text == "" {
+		return
+	}
+	if h.Mask != nil {
+		e.Text = h.Mask(e.Text)
+	}
+	e.Text = e.Text[max(0, len(e.Text)-maxEndedText):]
+	e.At = time.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended = append(slices.DeleteFunc(h.ended, func(old Ended) bool { return old.Instance == e.Instance }), e)
+	h.ended = slices.Delete(h.ended, 0, max(0, len(h.ended)-maxEnded))
+}
+
+// Ended returns what is kept, the oldest first.
+func (h *Health) Ended() []Ended {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.ended)
+}
+
+// told is why an instance ended or was started in vain, with what it wrote and what
+// can be done about it, as far as that is known. What it wrote is kept. The instance
+// is nil where there is none.
+func (u *Upstream) told(inst driver.Instance, why error) (err error) {
+	defer telemetry.Contain(u.o.Log, telemetry.InUpstream, u.Server(), func(error) { err = why })
+	text := u.logOf(inst, maxEndedText+endedMargin)
+	if text == "" {
+		text = driver.Words(why)
+	}
+	u.o.Health.keep(Ended{Instance: u.Name(), Session: u.Session(), Text: text})
+	return u.withHint(text, why)
+}
+
+// withHint adds to an error what a server wrote and what can be done about it.
+func (u *Upstream) withHint(log string, why error) error {
+	words := driver.Words(why)
+	if words == "" {
+		words = driver.LastWords(log)
+	}
+	if hint := hintFor(u.o.Spec, log[max(0, len(log)-maxHinted):]); hint != "" {
+		words += "\nhint: " + hint
+	}
+	return driver.WithWords(why, words)
+}
+
+// logOf is the end of what an instance wrote to its standard error.
+func (u *Upstream) logOf(inst driver.Instance, max int64) string {
+	if inst == nil {
+		return ""
+	}
+	r, err := inst.Logs(max)
+	if err != nil {
+		u.o.Log.Debug("the log of a server can't be read", "server", u.Server(), "err", err)
+		return ""
+	}
+	defer r.Close()
+	text, _ := io.ReadAll(io.LimitReader(r, max))
+	return string(text)
+}
