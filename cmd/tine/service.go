@@ -381,7 +381,28 @@ func (p *service) apply(ctx context.Context, next *config.Config, err error) {
 	for _, w := range next.Warnings {
 		p.o.Log.Warn(w)
 	}
-	p.o.Log.Info("config reloaded", "added", changes.Added, "changed", changes.Changed, "removed", changes.Removed)
+	p.o.Log.Info("config reloaded", said(changes)...)
+}
+
+// said is what a reload changed, for the log: servers and tokens by name, rules
+// by number, other keys by themselves.
+func said(ch config.Changes) []any {
+	var all []any
+	for _, part := range []struct {
+		name  string
+		names []string
+	}{
+		{"added", ch.Added},
+		{"changed", ch.Changed},
+		{"removed", ch.Removed},
+		{"auth", ch.Auth},
+		{"keys", slices.DeleteFunc(slices.Clone(ch.Rest), func(key string) bool { return key == "auth" })},
+	} {
+		if len(part.names) > 0 {
+			all = append(all, part.name, part.names)
+		}
+	}
+	return all
 }
 
 // closeInstruments ends them when nothing is called any more, before the store
