@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -112,13 +113,11 @@ func (c *cli) call(ctx context.Context, tool string, rest []string, o callOption
 		}
 	}
 	var schema toolSchema
-	for _, p := range pairs {
-		// Raw JSON needs no schema, and finding it may start servers.
-		if !p.raw {
-			if schema, err = c.findSchema(ctx, g, o.session, tool); err != nil {
-				return err
-			}
-			break
+	// Raw JSON needs no schema, and finding it may start servers.
+	known := slices.ContainsFunc(pairs, func(p pair) bool { return !p.raw })
+	if known {
+		if schema, err = c.findSchema(ctx, g, o.session, tool); err != nil {
+			return err
 		}
 	}
 	args, err := arguments(base, pairs, schema, open)
@@ -132,17 +131,34 @@ func (c *cli) call(ctx context.Context, tool string, rest []string, o callOption
 	}
 	var result json.RawMessage
 	c.waiting(ctx, "calling "+tool, func() { result, err = g.CallIn(ctx, o.session, tool, args) })
-	if err != nil {
-		var ae *api.Error
-		if errors.As(err, &ae) && ae.Kind == api.KindInvalid {
-			// Perhaps there is no such tool: then say which there are.
-			if _, ferr := c.findSchema(ctx, g, o.session, tool); ferr != nil {
-				return ferr
-			}
-		}
+	// A tool that failed is perhaps none: then say which there are. Many servers
+	// answer with a result of theirs.
+	var unknown *usageError
+	if !known && toolFailed(result, err) {
+		_, ferr := c.findSchema(ctx, g, o.session, tool)
+		errors.As(ferr, &unknown)
+	}
+	switch {
+	case err != nil && unknown != nil:
+		return unknown
+	case err != nil:
 		return g.explain(inSession(o.session, err))
 	}
-	return c.printResult(result, o.out)
+	err = c.printResult(result, o.out)
+	if unknown != nil {
+		c.say("tine: %s", c.ownAll(unknown.Error()))
+	}
+	return err
+}
+
+// toolFailed reports whether a call failed at the tool, or for want of one.
+func toolFailed(result json.RawMessage, err error) bool {
+	var ae *api.Error
+	if errors.As(err, &ae) {
+		return ae.Kind == api.KindInvalid || ae.Kind == api.KindTool
+	}
+	var r callResult
+	return err == nil && json.Unmarshal(result, &r) == nil && r.IsError
 }
 
 // inSession adds the kind to the error of a call. Where the session is the thing that is

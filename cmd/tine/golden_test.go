@@ -64,7 +64,8 @@ func TestGolden(t *testing.T) {
 			"session tree ff", "session tree --limit 0", "session export ff", "session export bse", "session export snp_f", "session export ses_ff", "session import", "session import /nonexistent/file", "session import .", "session import -",
 			"tools --session ff", "tools --session ses_0b1100000003 fils", "call --session ff files__draw", "call --session nope files__draw", "calls --session zz",
 		}},
-		{"tools", []string{"tools", "tools files", "tools git", "tools files --schema", "tools time --json"}},
+		{"tools", []string{"tools", "tools files", "tools git", "tools files --schema", "tools time --json",
+			"tools --grep READ", "tools --grep draws?|zone --json", "tools time --grep file", "tools --grep (", "tools --grep ( --json"}},
 		{"call", []string{
 			"call files__read_file path=/x limit=12345678901234567890",
 			"call files__read_file path=/x limit=12345678901234567890 --json",
@@ -89,6 +90,12 @@ func TestGolden(t *testing.T) {
 			"tools a b", "tools fils", "config bogus", "completion", "completion tcsh", "version x", "--json=maybe servers",
 			"--token a --token-file b servers",
 		}},
+		{"wrong-json", []string{
+			"bogus --json", "servers --bogus --json", "servers --bogus -- --json", "--json servers show", "tools fils --json", "call --json", "call files__raed_file --json", "call git__log --json",
+			"session close ses_ffffffffffff --json", "session close ses_ffffffffffff 0a ses_eeeeeeeeeeee --json", "session open --label run=full --json", "config show /nonexistent/file --json",
+			"stdio --errors none --json",
+		}},
+		{"alias", []string{"servers ls", "session ls --limit 1", "session rm 0a", "session snapshots ls --limit 1", "session snapshots rm base", "token ls", "token rm ci"}},
 		{"completion", []string{"__complete servers show ", "__complete servers enable t", "__complete call files__", "__complete call files__read_file ", "__complete call files__read_file path=x l", "__complete tools fi",
 			"__complete calls ", "__complete calls call_0005 ", "__complete calls --server w", "__complete replay call_", "__complete token revoke ", "__complete token new kim --role ",
 			"__complete login w", "__complete servers set ", "__complete servers set files policy.b", "__complete servers set files timeout=", "__complete servers unset files ", "__complete servers unset files timeout ",

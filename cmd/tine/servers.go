@@ -45,6 +45,15 @@ taken back with unset or reset.`,
 	on, off := true, false
 	cmd.AddCommand(
 		&cobra.Command{
+			Use:     "list",
+			Aliases: []string{"ls"},
+			Short:   "List the servers behind the gateway",
+			Long:    `Lists the servers, as "tine servers" without a command does.`,
+			Example: "  tine servers list\n  tine servers ls --json",
+			Args:    noArgs,
+			RunE:    func(cmd *cobra.Command, _ []string) error { return c.listServers(cmd.Context()) },
+		},
+		&cobra.Command{
 			Use:   "show SERVER",
 			Short: "Show all that is known of one server",
 			Long: `Shows all that is known of one server: its state and what it is, its calls, its

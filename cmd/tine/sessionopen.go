@@ -172,16 +172,23 @@ func (c *cli) openSessions(ctx context.Context, o openOptions) error {
 	if err != nil && o.count > 1 {
 		err = fmt.Errorf("opened %d of %s: %w", len(opened), count(o.count, "session"), err)
 	}
-	if perr := c.printOpened(opened, o.listed, c.now().Sub(begun)); perr != nil && err == nil {
+	err = g.explain(mendSession(err))
+	if perr := c.printOpened(opened, o.listed, c.now().Sub(begun), err); err == nil {
 		err = perr
 	}
-	return g.explain(mendSession(err))
+	return err
 }
 
-func (c *cli) printOpened(opened []api.OpenedSession, listed bool, took time.Duration) error {
+// printOpened prints the sessions that were opened, where not all could be beside
+// the error.
+func (c *cli) printOpened(opened []api.OpenedSession, listed bool, took time.Duration, failed error) error {
 	switch {
 	case c.flags.json && listed:
-		return c.printJSON(map[string][]api.OpenedSession{"sessions": opened})
+		out := map[string]any{"sessions": opened}
+		if failed != nil {
+			out["error"] = c.errorObject(failed)
+		}
+		return c.printJSON(out)
 	case len(opened) == 0:
 		return nil
 	case c.flags.json:
