@@ -199,6 +199,9 @@ const (
 	formatRewardKit         // backends: [...]
 )
 
+// keyMCPServers is the key by which files of other programs are known.
+const keyMCPServers = "mcpServers"
+
 // detect tells formats apart by what is in them: names of files say little, as
 // people copy and rename them.
 func detect(t *tree) format {
@@ -215,7 +218,7 @@ func detect(t *tree) format {
 	switch {
 	case has("backends", kindList) && isRewardKit(root.get("backends")):
 		return formatRewardKit
-	case root.get("mcpServers") != nil && !given("servers") && (t.json || !ours):
+	case root.get(keyMCPServers) != nil && !given("servers") && (t.json || !ours):
 		return formatMCPServers
 	case ours:
 		return formatTine
