@@ -44,7 +44,7 @@ func TestGolden(t *testing.T) {
 			"session open", "session open --label run=7 --label a=b=c --ttl 2h --idle 0", "session open --json", "session open --count 1 --json", "session open --from base",
 			"session open --from snp_0000000000b --server memory --autosnapshot every=10 --autosnapshot before=files__write_*,memory__* --autosnapshot keep=3 --wait 1d",
 			"session fork 0a", "session fork ses_0a0000000001 --count 3 --label try=a", "session fork 0a --json",
-			"session token 0a", "session token 0a --json", "session token 0b11",
+			"session token 0a", "session token 0a --json", "session token 0b11", "session token 0a 0c ses_eeeeeeeeeeee", "session token 0a 0c --json", "session token ses_eeeeeeeeeeee --json",
 			"session snapshot 0a", "session snapshot 0a --name calm --label a=b", "session snapshot 0a --json",
 			"session rewind 0a --yes", "session rewind 0a base -y", "session rewind 0a 0000000000a --yes --json",
 			"session close 0a", "session close 0c ses_0b1 0c0 ses_0a0000000001", "session close 0a --json", "session close --all --label run=7", "session close --all --yes --json", "session close --all --label run=8",

@@ -155,6 +155,8 @@ func (c *cli) toEach(ctx context.Context, names []string, what string, do func(s
 		return done, over
 	case len(errs) == 0:
 		return done, nil
+	case len(names) == 1:
+		return done, errs[0]
 	}
 	return done, failures(errs)
 }
@@ -165,25 +167,31 @@ func (c *cli) printEach(done []string, what string, err error) error {
 		if done == nil {
 			done = []string{}
 		}
-		out := map[string]any{what: done}
-		each, several := err.(failures)
-		if err != nil && !several {
-			each = failures{err}
-		}
-		if len(each) > 0 {
-			var errs []errorObject
-			for _, err := range each {
-				errs = append(errs, c.errorObject(err))
-			}
-			out["errors"] = errs
-		}
-		if perr := c.printJSON(out); err == nil {
-			err = perr
-		}
-		return err
+		return c.printAll(what, done, err)
 	}
 	for _, name := range done {
 		fmt.Fprintln(c.stdout, visible(name+": "+what, c.outTerminal))
+	}
+	return err
+}
+
+// printAll prints for programs what came of several things, and the errors of
+// those that failed, and returns the error.
+func (c *cli) printAll(name string, all any, err error) error {
+	out := map[string]any{name: all}
+	each, several := err.(failures)
+	if err != nil && !several {
+		each = failures{err}
+	}
+	if len(each) > 0 {
+		var errs []errorObject
+		for _, err := range each {
+			errs = append(errs, c.errorObject(err))
+		}
+		out["errors"] = errs
+	}
+	if perr := c.printJSON(out); err == nil {
+		err = perr
 	}
 	return err
 }

@@ -39,8 +39,8 @@ snapshot holds. Servers are started when they are first used, or now with
 long as --wait says.
 
 --count opens many, several at once, and prints their ids one a line; their
-tokens are in --json. When one can't be opened no more are begun, and those that
-were stay open.
+tokens are in --json, and "tine session token ID..." makes others later. When one
+can't be opened no more are begun, and those that were stay open.
 
 --instances has several instances of a server in the session, each with a state of
 its own: the first is called like the server, the others server~1, server~2.
@@ -199,7 +199,7 @@ func (c *cli) printOpened(opened []api.OpenedSession, listed bool, took time.Dur
 	}
 	first := opened[0]
 	if len(opened) > 1 {
-		c.say("\n%s opened in %s. Their tokens, which are shown once, are in --json.", count(len(opened), "session"), took.Round(time.Millisecond))
+		c.say("\n%s opened in %s. Tokens of theirs, each good for one session alone: %s", count(len(opened), "session"), took.Round(time.Millisecond), c.own("tine session token ID..."))
 	} else {
 		c.say("\n  url    %s\n  token  %s (for this session alone; not shown again)", first.URL, first.Token)
 		if until := c.lasts(first.Session); until != "" {
