@@ -267,7 +267,13 @@ func (p *service) Run(ctx context.Context) error {
 		ErrorLog:          slog.NewLogLogger(p.o.Log.Handler(), slog.LevelDebug),
 	}
 	p.listener.Attach(p.server)
-	file := gatewayFile{URL: p.url, Token: p.token, PID: os.Getpid(), Config: p.cfg.Path}
+	file := gatewayFile{URL: p.url, Token: p.token, PID: os.Getpid()}
+	if p.cfg.Path != "" {
+		var err error
+		if file.Config, err = filepath.Abs(p.cfg.Path); err != nil { // it is read in other folders
+			return err
+		}
+	}
 	if p.cfg.TLS.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(p.cfg.TLS.Cert, p.cfg.TLS.Key)
 		if err != nil {
