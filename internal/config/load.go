@@ -141,9 +141,11 @@ func (d *decoder) finish(c *Config) (*Config, error) {
 	return c, nil
 }
 
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
 // readTree reads JSON or YAML, by what the text looks like.
 func readTree(data []byte, path string) (*tree, error) {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	data = bytes.TrimPrefix(data, byteOrderMark)
 	if !utf8.Valid(data) {
 		at := 0
 		for at < len(data) {

@@ -249,14 +249,9 @@ func (g *Gateway) call(a *ask, in api.CallRequest) (rawCall, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(in.Arguments) == 0 {
-		in.Arguments = []byte("{}")
-	}
-	raw := append(wire.AppendQuote([]byte(`{"name":`), in.Tool), `,"arguments":`...)
-	raw = append(append(raw, in.Arguments...), '}')
-	params, err := wire.ScanParams(wire.MethodCallTool, raw)
+	params, err := askedCall(in.Tool, in.Arguments, nil)
 	if err != nil {
-		return nil, invalid("%v", err)
+		return nil, err
 	}
 	if e := g.enter(a.who, 1); e != nil {
 		return nil, e
