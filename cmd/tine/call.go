@@ -45,6 +45,8 @@ Arguments:
 --session makes the call in a session, by its id or the beginning of it; without
 it the call is made in your default session, or in the one whose token is given.
 
+What the server says of its progress is shown on standard error while it works.
+
 Text is printed as it is, other content is described, and structured content is
 printed where there is no text. --json prints the result's bytes as the server
 sent them. The exit code is 1 when the tool or the server failed, 2 when the
@@ -130,7 +132,9 @@ func (c *cli) call(ctx context.Context, tool string, rest []string, o callOption
 		}
 	}
 	var result json.RawMessage
-	c.waiting(ctx, "calling "+tool, func() { result, err = g.CallIn(ctx, o.session, tool, args) })
+	c.following(ctx, "calling "+tool, func(tell func(api.CallProgress)) {
+		result, err = g.CallTelling(ctx, o.session, tool, args, tell)
+	})
 	// A tool that failed is perhaps none: then say which there are. Many servers
 	// answer with a result of theirs.
 	var unknown *usageError

@@ -155,12 +155,15 @@ func TestCallWaitsForItsServer(t *testing.T) {
 // firstWrite closes a channel when something was written.
 type firstWrite struct {
 	w    io.Writer
+	what string // that is waited for; empty for anything
 	once sync.Once
 	done chan struct{}
 }
 
 func (f *firstWrite) Write(b []byte) (int, error) {
-	defer f.once.Do(func() { close(f.done) })
+	if strings.Contains(string(b), f.what) {
+		defer f.once.Do(func() { close(f.done) })
+	}
 	return f.w.Write(b)
 }
 

@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tine-mcp/tine/api"
 )
 
 const (
@@ -105,6 +108,79 @@ func (c *cli) waiting(ctx context.Context, what string, do func()) {
 	wg.Wait()
 	p.stop()
 }
+
+// following is waiting that shows how far a server says it is: on a terminal in the
+// line, elsewhere as lines, at most one a second and none of what is over sooner.
+func (c *cli) following(ctx context.Context, what string, do func(tell func(api.CallProgress))) {
+	var (
+		mu   sync.Mutex
+		last string
+		wg   sync.WaitGroup
+	)
+	changed := make(chan struct{}, 1)
+	tell := func(p api.CallProgress) {
+		mu.Lock()
+		last = ": " + progressText(p)
+		mu.Unlock()
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	text := func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return what + last
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	begun, line := c.now(), c.progress(nil)
+	// pass waits for one of several things, and reports whether there is more to show.
+	pass := func(change <-chan struct{}, after <-chan time.Time) bool {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-change:
+		case <-after:
+		}
+		return ctx.Err() == nil
+	}
+	wg.Go(func() {
+		if !c.errTerminal {
+			for pass(nil, c.after(sayAfter)) && pass(changed, nil) {
+				c.say("%s", text())
+			}
+			return
+		}
+		for pause := progressAfter; pass(nil, c.after(pause)); pause = progressEvery {
+			line.mu.Lock()
+			line.draw(visible(fmt.Sprintf("%s (%s)", text(), c.now().Sub(begun).Truncate(time.Second)), true))
+			line.mu.Unlock()
+			if !pass(changed, c.after(time.Second)) {
+				return
+			}
+		}
+	})
+	do(tell)
+	cancel()
+	wg.Wait()
+	line.stop()
+}
+
+// progressText is how far a server says it is.
+func progressText(p api.CallProgress) string {
+	number := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+	text := number(p.Progress)
+	if p.Total > 0 {
+		text += " of " + number(p.Total)
+	}
+	if message := oneLine(p.Message); message != "" {
+		text += ", " + cut(message, mostProgress)
+	}
+	return text
+}
+
+// mostProgress is how many characters of a server's message are shown.
+const mostProgress = 200
 
 // tracked counts the bytes that are read.
 type tracked struct {

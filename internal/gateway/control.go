@@ -249,7 +249,12 @@ func (g *Gateway) call(a *ask, in api.CallRequest) (rawCall, error) {
 	if err != nil {
 		return nil, err
 	}
-	params, err := askedCall(in.Tool, in.Arguments, nil)
+	stream := g.wantsLines(a)
+	var token []byte
+	if stream != nil {
+		token = []byte("1") // there is one call to tell of
+	}
+	params, err := askedCall(in.Tool, in.Arguments, token)
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +266,10 @@ func (g *Gateway) call(a *ask, in api.CallRequest) (rawCall, error) {
 		g: g, who: a.who, sess: sess, client: &upstream.Client{Key: newClientID()}, wide: true,
 		method: wire.MethodCallTool, params: params, trace: g.parentOf(a.r.Header, &params), from: a.r,
 	}
-	return x.answer(a.ctx())
+	if stream != nil {
+		x.peer = stream
+	}
+	return stream.finish(x.answer(a.ctx()))
 }
 
 // answer is a call's result for the control API, where failures are errors.
