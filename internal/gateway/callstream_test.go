@@ -2,8 +2,10 @@ package gateway_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +14,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tine-mcp/tine/api"
-	"github.com/tine-mcp/tine/client"
 	"github.com/tine-mcp/tine/internal/driver/builtin"
 )
 
@@ -48,9 +49,38 @@ func TestCallProgress(t *testing.T) {
 		return s
 	}
 	w := open(t, servers("a", `{builtin: everything, scope: session}`), map[string]builtin.Kind{"everything": factory(server)})
-	c, err := client.New(client.Options{URL: w.at("")})
-	if err != nil {
-		t.Fatal(err)
+	// call makes a call and has each step told; the last event is what came of it.
+	call := func(tool string, tell func(api.CallProgress)) (last api.CallEvent) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, "POST", w.at("/v1/call"), strings.NewReader(`{"tool":"`+tool+`"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Accept", "application/x-ndjson")
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			last.Error, last.Status = new(api.Error), resp.StatusCode
+			if err := json.NewDecoder(resp.Body).Decode(last.Error); err != nil {
+				t.Fatal(err)
+			}
+			return last
+		}
+		for events := json.NewDecoder(resp.Body); ; {
+			var event api.CallEvent
+			if err := events.Decode(&event); err != nil {
+				t.Fatal(err)
+			}
+			if event.Progress == nil {
+				return event
+			}
+			tell(*event.Progress)
+		}
 	}
 	for _, tt := range []struct {
 		tool  string
@@ -65,7 +95,7 @@ func TestCallProgress(t *testing.T) {
 		{"a__dies", 3, "", api.KindTool},
 	} {
 		var steps []string
-		result, err := c.CallTelling(t.Context(), "", tt.tool, nil, func(p api.CallProgress) {
+		last := call(tt.tool, func(p api.CallProgress) {
 			steps = append(steps, fmt.Sprintf("%v of %v", p.Progress, p.Total))
 			if len(p.Message) > 1100 {
 				t.Errorf("a message of %d bytes", len(p.Message))
@@ -75,9 +105,8 @@ func TestCallProgress(t *testing.T) {
 		if want := []string{"1 of 3", "2 of 3", "3 of 3"}[:tt.steps]; !slices.Equal(steps, want) {
 			t.Errorf("%s: heard %q", tt.tool, steps)
 		}
-		var ae *api.Error
-		if errors.As(err, &ae); tt.kind != "" && (ae == nil || ae.Kind != tt.kind || ae.Status == 0) || tt.kind == "" && (err != nil || !strings.Contains(string(result), tt.want)) {
-			t.Errorf("%s: %s, %+v", tt.tool, result, err)
+		if e := last.Error; tt.kind != "" && (e == nil || e.Kind != tt.kind || last.Status < 400) || tt.kind == "" && (e != nil || !strings.Contains(string(last.Result), tt.want)) {
+			t.Errorf("%s: %+v", tt.tool, last)
 		}
 	}
 	// Who did not ask for lines gets none.
