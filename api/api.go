@@ -206,6 +206,23 @@ type CallResponse struct {
 	Result json.RawMessage `json:"result"`
 }
 
+// CallEvent is one line of the answer to POST /v1/call where the caller takes
+// application/x-ndjson and the server tells of its progress: how far the call is,
+// and in the last line its result or its error.
+type CallEvent struct {
+	Progress *CallProgress   `json:"progress,omitempty"`
+	Result   json.RawMessage `json:"result,omitempty"`
+	Error    *Error          `json:"error,omitempty"`
+	Status   int             `json:"status,omitempty"` // the HTTP status that the error has elsewhere
+}
+
+// CallProgress is what a server says of a call under way.
+type CallProgress struct {
+	Progress float64 `json:"progress"`
+	Total    float64 `json:"total,omitempty"` // zero where the server does not say
+	Message  string  `json:"message,omitempty"`
+}
+
 // LogEntry is the answer of GET /v1/servers/{id}/logs: one instance's standard
 // error, newest last.
 type LogEntry struct {

@@ -172,15 +172,7 @@ func (c *Client) Call(ctx context.Context, tool string, arguments json.RawMessag
 
 // CallIn is Call in a session.
 func (c *Client) CallIn(ctx context.Context, session, tool string, arguments json.RawMessage) (json.RawMessage, error) {
-	var out api.CallResponse
-	in := api.CallRequest{Tool: tool, Arguments: arguments, Session: session}
-	if err := c.do(ctx, http.MethodPost, nil, in, &out, "v1", "call"); err != nil {
-		return nil, err
-	}
-	if len(out.Result) == 0 {
-		return nil, fmt.Errorf("%s answered a call of %s without a result", c.URL(), tool)
-	}
-	return out.Result, nil
+	return c.CallTelling(ctx, session, tool, arguments, nil)
 }
 
 // Logs returns the end of what a server's instances wrote to standard error, at

@@ -20,8 +20,8 @@ import (
 // and what comes back is a line each. The gateway keeps the client over a
 // restart of its own, so the bridge only has to try again.
 type bridge struct {
-	state  string // folder of the gateway, which may come back at another address
-	server string
+	state string // folder of the gateway, which may come back at another address
+	shown stdioFlags
 
 	outMu sync.Mutex
 	out   *bufio.Writer
@@ -40,9 +40,9 @@ type bridge struct {
 // maxBridgeLine bounds a message in either direction.
 const maxBridgeLine = 64 << 20
 
-func newBridge(state string, g *gatewayFile, server string, out io.Writer) *bridge {
+func newBridge(state string, g *gatewayFile, shown stdioFlags, out io.Writer) *bridge {
 	b := &bridge{
-		state: state, server: server, out: bufio.NewWriter(out),
+		state: state, shown: shown, out: bufio.NewWriter(out),
 		cancels: make(map[string]context.CancelFunc),
 	}
 	b.aim(g)
@@ -52,8 +52,11 @@ func newBridge(state string, g *gatewayFile, server string, out io.Writer) *brid
 // aim sets where the gateway is.
 func (b *bridge) aim(g *gatewayFile) {
 	url := strings.TrimSuffix(g.URL, "/") + "/mcp"
-	if b.server != "" {
-		url += "/" + b.server
+	if b.shown.server != "" {
+		url += "/" + b.shown.server
+	}
+	if b.shown.errors != "" {
+		url += "?errors=" + b.shown.errors
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +43,8 @@ Arguments:
 
 --session makes the call in a session, by its id or the beginning of it; without
 it the call is made in your default session, or in the one whose token is given.
+
+What the server says of its progress is shown on standard error while it works.
 
 Text is printed as it is, other content is described, and structured content is
 printed where there is no text. --json prints the result's bytes as the server
@@ -111,13 +114,11 @@ func (c *cli) call(ctx context.Context, tool string, rest []string, o callOption
 		}
 	}
 	var schema toolSchema
-	for _, p := range pairs {
-		// Raw JSON needs no schema, and finding it may start servers.
-		if !p.raw {
-			if schema, err = c.findSchema(ctx, g, o.session, tool); err != nil {
-				return err
-			}
-			break
+	// Raw JSON needs no schema, and finding it may start servers.
+	known := slices.ContainsFunc(pairs, func(p pair) bool { return !p.raw })
+	if known {
+		if schema, err = c.findSchema(ctx, g, o.session, tool); err != nil {
+			return err
 		}
 	}
 	args, err := arguments(base, pairs, schema, open)
@@ -130,18 +131,37 @@ func (c *cli) call(ctx context.Context, tool string, rest []string, o callOption
 		}
 	}
 	var result json.RawMessage
-	c.waitingFor(ctx, g, tool, "calling "+tool, false, func() { result, err = g.CallIn(ctx, o.session, tool, args) })
-	if err != nil {
-		var ae *api.Error
-		if errors.As(err, &ae) && ae.Kind == api.KindInvalid {
-			// Perhaps there is no such tool: then say which there are.
-			if _, ferr := c.findSchema(ctx, g, o.session, tool); ferr != nil {
-				return ferr
-			}
-		}
+	c.waitingFor(ctx, g, tool, "calling "+tool, false, func(tell func(api.CallProgress)) {
+		result, err = g.CallTelling(ctx, o.session, tool, args, tell)
+	})
+	// A tool that failed is perhaps none: then say which there are. Many servers
+	// answer with a result of theirs.
+	var unknown *usageError
+	if !known && toolFailed(result, err) {
+		_, ferr := c.findSchema(ctx, g, o.session, tool)
+		errors.As(ferr, &unknown)
+	}
+	switch {
+	case err != nil && unknown != nil:
+		return unknown
+	case err != nil:
 		return g.explain(inSession(o.session, err))
 	}
-	return c.printResult(result, o.out)
+	err = c.printResult(result, o.out)
+	if unknown != nil {
+		c.say("tine: %s", c.ownAll(unknown.Error()))
+	}
+	return err
+}
+
+// toolFailed reports whether a call failed at the tool, or for want of one.
+func toolFailed(result json.RawMessage, err error) bool {
+	var ae *api.Error
+	if errors.As(err, &ae) {
+		return ae.Kind == api.KindInvalid || ae.Kind == api.KindTool
+	}
+	var r callResult
+	return err == nil && json.Unmarshal(result, &r) == nil && r.IsError
 }
 
 // inSession adds the kind to the error of a call. Where the session is the thing that is
@@ -204,7 +224,7 @@ func (c *cli) toolsOf(ctx context.Context, g *gateway, session, server string) (
 		return ask(ctx, g, func(ctx context.Context) (*api.ToolList, error) { return g.ToolsIn(ctx, session, "") })
 	}
 	what := fmt.Sprintf("waiting for server %q", server)
-	c.waitingFor(ctx, g, server, what, true, func() { list, err = g.ToolsIn(ctx, session, server) })
+	c.waitingFor(ctx, g, server, what, true, func(func(api.CallProgress)) { list, err = g.ToolsIn(ctx, session, server) })
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("server %q has not answered yet: %w", server, err)
 	}

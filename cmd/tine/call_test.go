@@ -155,12 +155,15 @@ func TestCallWaitsForItsServer(t *testing.T) {
 // firstWrite closes a channel when something was written.
 type firstWrite struct {
 	w    io.Writer
+	what string // that is waited for; empty for anything
 	once sync.Once
 	done chan struct{}
 }
 
 func (f *firstWrite) Write(b []byte) (int, error) {
-	defer f.once.Do(func() { close(f.done) })
+	if strings.Contains(string(b), f.what) {
+		defer f.once.Do(func() { close(f.done) })
+	}
 	return f.w.Write(b)
 }
 
@@ -215,6 +218,9 @@ func TestVersion(t *testing.T) {
 	if code != 0 || !strings.HasPrefix(stdout, "tine 1.2.3 (") || !strings.Contains(stdout, "2026-07-28") {
 		t.Errorf("exit %d, %q", code, stdout)
 	}
+	if flag, _, code := run(t, "", "--version"); flag != stdout || code != 0 {
+		t.Errorf("--version: exit %d, %q", code, flag)
+	}
 	stdout, _, _ = run(t, "", "version", "--json")
 	var v buildVersion
 	if err := json.Unmarshal([]byte(stdout), &v); err != nil || v.Version != "1.2.3" || len(v.Protocols) == 0 || v.Go == "" {
@@ -238,5 +244,23 @@ func TestCompletionWithoutGateway(t *testing.T) {
 		if code != 0 || stdout != ":4\n" {
 			t.Errorf("%q: exit %d, %q", args, code, stdout)
 		}
+	}
+}
+
+// A server may answer a call of a tool that it does not have with a result.
+func TestMistypedToolWithoutArguments(t *testing.T) {
+	f := world()
+	f.call = func(r api.CallRequest) (any, *api.Error) {
+		return json.RawMessage(`{"result":{"content":[{"type":"text","text":"Unknown tool: ` + r.Tool + `"}],"isError":true}}`), nil
+	}
+	url := f.start(t)
+	for _, args := range [][]string{{"call", "files__drw"}, {"call", "files__drw", "a:=1"}, {"call", "files__drw", "--json"}} {
+		stdout, stderr, code := run(t, url, args...)
+		if code != exitFailed || !strings.Contains(stderr, `unknown tool "files__drw" (did you mean files__draw?)`) || !strings.Contains(stdout+stderr, "Unknown tool: files__drw") {
+			t.Errorf("%v: exit %d, %q, %q", args, code, stdout, stderr)
+		}
+	}
+	if _, stderr, code := run(t, url, "call", "files__draw"); code != exitFailed || strings.Contains(stderr, "did you mean") {
+		t.Errorf("one that is there: exit %d, %q", code, stderr)
 	}
 }

@@ -91,10 +91,11 @@ func (c *cli) run(ctx context.Context) int {
 	if err == nil && out.err != nil {
 		err = errors.New("write the output: " + out.err.Error())
 	}
-	return c.report(err)
+	return c.report(err, out.used)
 }
 
 func (c *cli) root() *cobra.Command {
+	var showVersion bool
 	root := &cobra.Command{
 		Use:   "tine",
 		Short: "The MCP gateway whose sessions fork",
@@ -105,7 +106,12 @@ func (c *cli) root() *cobra.Command {
   the others      look at a running gateway and use it
 
 A running gateway is found by --url or TINE_URL, else by the file that it keeps
-in its state folder, else at its default address.`,
+in its state folder, else at its default address.
+
+With --json an error is JSON too, where the answer would be:
+{"error": {"kind", "message", "server", "retryable", "retry_after"}}. Its message
+is on standard error as always. The exit code is 1 when a tool, a server or the
+gateway failed, and 2 when the command was wrong.`,
 		Example: `  tine serve
   tine tools
   tine call time__get_current_time timezone=Europe/Vienna
@@ -114,14 +120,24 @@ in its state folder, else at its default address.`,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs, // an unknown command is RunE's to report
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
+			switch {
+			case len(args) > 0:
+				return unknownCommand(cmd, args[0])
+			case showVersion:
+				return c.printVersion()
 			}
-			return unknownCommand(cmd, args[0])
+			return cmd.Help()
 		},
 	}
+	root.Flags().BoolVar(&showVersion, "version", false, "print the version of this program")
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		for _, arg := range c.args { // those behind the wrong one were not read
+			if arg == "--" {
+				break
+			}
+			c.flags.json = c.flags.json || arg == "--json"
+		}
 		return usagef("%w; see %s --help", err, cmd.CommandPath())
 	})
 
@@ -163,13 +179,15 @@ func (c *cli) getenv(key string) string {
 }
 
 // writer remembers the first error of a stream, so that a full disk is not
-// taken for success.
+// taken for success, and whether anything was written.
 type writer struct {
-	w   io.Writer
-	err error
+	w    io.Writer
+	err  error
+	used bool
 }
 
 func (w *writer) Write(p []byte) (int, error) {
+	w.used = w.used || len(p) > 0
 	n, err := w.w.Write(p)
 	if err != nil && w.err == nil {
 		w.err = err

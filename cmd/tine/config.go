@@ -107,6 +107,7 @@ type configReport struct {
 	File     string          `json:"file,omitempty"` // empty for the built-in defaults
 	OK       bool            `json:"ok"`
 	Servers  int             `json:"servers"`
+	Disabled []string        `json:"disabled,omitempty"` // of the servers, those that are off
 	Warnings []string        `json:"warnings,omitempty"`
 	Problems []configProblem `json:"problems,omitempty"`
 }
@@ -123,7 +124,7 @@ func (c *cli) checkConfig(path string) error {
 	if c.flags.json {
 		r := configReport{File: path, OK: err == nil, Problems: problems(err)}
 		if err == nil {
-			r.Servers, r.Warnings = len(conf.Servers), conf.Warnings
+			r.Servers, r.Disabled, r.Warnings = len(conf.Servers), disabled(conf), conf.Warnings
 		}
 		if perr := c.printJSON(r); perr != nil {
 			return perr
@@ -141,8 +142,33 @@ func (c *cli) checkConfig(path string) error {
 	if what == "" {
 		what = "built-in defaults"
 	}
-	fmt.Fprintf(c.stdout, "ok: %s (%s)\n", count(len(conf.Servers), "server"), what)
+	fmt.Fprintf(c.stdout, "ok: %s (%s)\n", countServers(conf), what)
 	return nil
+}
+
+// disabled names the servers of a config that are off.
+func disabled(conf *config.Config) []string {
+	var off []string
+	for _, s := range conf.Servers {
+		if !s.Enabled || s.Disabled != "" {
+			off = append(off, s.ID)
+		}
+	}
+	return off
+}
+
+// countServers counts the servers of a config, and those that are off by name.
+func countServers(conf *config.Config) string {
+	text := count(len(conf.Servers), "server")
+	off := disabled(conf)
+	if len(off) == 0 {
+		return text
+	}
+	text += fmt.Sprintf(", %d of them disabled", len(off))
+	if len(off) > mostNamed {
+		return text
+	}
+	return text + ": " + strings.Join(off, ", ")
 }
 
 func (c *cli) showConfig(path string) error {

@@ -72,8 +72,10 @@ func TestConfigCommands(t *testing.T) {
 		stdout, stderr []string // parts; one that starts with ! must not be there
 	}{
 		{"config check", 0, []string{"ok: 7 servers (built-in defaults)\n"}, nil},
-		{"config check good.yaml", 0, []string{"ok: 2 servers (good.yaml)\n"}, []string{"warning: ", "NO_SUCH_VARIABLE"}},
-		{"config check --config good.yaml", 0, []string{"ok: 2 servers (good.yaml)\n"}, nil},
+		{"config check good.yaml", 0, []string{"ok: 2 servers, 1 of them disabled: b (good.yaml)\n"}, []string{"warning: ", "NO_SUCH_VARIABLE"}},
+		{"config check --config good.yaml", 0, []string{"ok: 2 servers, 1 of them disabled: b (good.yaml)\n"}, nil},
+		{"config check good.yaml --json", 0, []string{`"servers": 2`, `"disabled": [`}, nil},
+		{"config show bad.yaml --json", 1, []string{`"error": {`, `"kind": "invalid"`, "bad.yaml:3:5: "}, []string{"bad.yaml:3:5: "}},
 		{"config check good.yaml --config good.yaml", 2, nil, []string{"exclude each other"}},
 		{"config check bad.yaml", 1, nil, []string{"tine: bad.yaml:3:5: ", "comand", "!Usage"}},
 		{"config check none.yaml", 1, nil, []string{"none.yaml"}},

@@ -41,10 +41,12 @@ func newDoctorCmd(c *cli) *cobra.Command {
 	var flag string
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check whether this machine has what Tine and its servers need",
+		Short: "Check this machine, the config and the running gateway",
 		Long: `Looks at this program, the state folder, the port, the config, at which drivers
 work here and at what MCP servers are commonly run with, and says what to do
-about what is not right:
+about what is not right. Of the gateway that runs it says whether it answers,
+lets this program in, is of the same version, has the same config, and how its
+servers are:
 
   ok       fine
   warn     works, but look at it
@@ -94,6 +96,14 @@ func (c *cli) doctor(ctx context.Context, configFlag string) error {
 		wg.Go(func() { found[i] = probe() })
 	}
 	wg.Go(func() { walls = c.lookAtSandboxes(ctx) })
+	var gateway []check
+	wg.Go(func() {
+		path := ""
+		if conf != nil {
+			path = conf.Path
+		}
+		gateway = c.checkGateway(ctx, path)
+	})
 	wg.Wait()
 
 	around := c.surroundings()
@@ -103,7 +113,7 @@ func (c *cli) doctor(ctx context.Context, configFlag string) error {
 	if around.bare {
 		helpers = gather(helpers)
 	}
-	r.Checks = slices.Concat(found[:len(machine)], checks, []check{around.check()}, c.workspaceChecks(conf), helpers, found[helping:], []check{sandboxCheck(walls, sandboxServers(conf), r.Drivers, noUserNamespaces)})
+	r.Checks = slices.Concat(found[:len(machine)], gateway, checks, []check{around.check()}, c.workspaceChecks(conf), helpers, found[helping:], []check{sandboxCheck(walls, sandboxServers(conf), r.Drivers, noUserNamespaces)})
 	for _, ch := range r.Checks {
 		r.OK = r.OK && ch.Status != checkBroken
 	}

@@ -39,9 +39,9 @@ func (c *cli) checkConfigFile(flag string) (*config.Config, []check) {
 	if err != nil {
 		return nil, []check{{name, checkBroken, err.Error(), "mend it, then see tine config check"}}
 	}
-	detail := "none found: the built-in defaults, " + count(len(conf.Servers), "server")
+	detail := "none found: the built-in defaults, " + countServers(conf)
 	if path != "" {
-		detail = path + ", " + count(len(conf.Servers), "server")
+		detail = path + ", " + countServers(conf)
 	}
 	checks := []check{{name, checkOK, detail, ""}}
 	if len(conf.Warnings) > 0 {

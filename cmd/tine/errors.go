@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/client"
+	"github.com/tine-mcp/tine/internal/config"
 )
 
 // Exit codes.
@@ -33,8 +35,14 @@ type exitStatus int
 
 func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// report says what went wrong, once, and returns the exit code.
-func (c *cli) report(err error) int {
+// failures are the errors of several things, each of which failed by itself.
+type failures []error
+
+func (f failures) Error() string { return errors.Join(f...).Error() }
+
+// report says what went wrong, once, and returns the exit code. With --json it is
+// an object on standard output as well, unless that has its JSON already.
+func (c *cli) report(err error, printed bool) int {
 	if err == nil {
 		return 0
 	}
@@ -42,19 +50,77 @@ func (c *cli) report(err error) int {
 	if errors.As(err, &status) {
 		return int(status)
 	}
-	fmt.Fprintln(c.stderr, visible("tine: "+c.ownAll(describe(err)), c.errTerminal))
+	if c.flags.json && !printed {
+		_ = c.printJSON(struct { // that it can't be written is not said in its place
+			Error errorObject `json:"error"`
+		}{c.errorObject(err)})
+	}
+	each, several := err.(failures)
+	if !several {
+		each = failures{err}
+	}
+	for i, err := range each {
+		if i == mostNamed {
+			c.say("tine: and %d more failed", len(each)-mostNamed)
+			break
+		}
+		c.say("tine: %s", c.ownAll(describe(err)))
+	}
 	return exitCode(err)
 }
 
 func exitCode(err error) int {
+	if several, ok := err.(failures); ok {
+		code := 0
+		for _, err := range several {
+			code = max(code, exitCode(err))
+		}
+		return code
+	}
+	if kindOf(err) == api.KindInvalid {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// errorObject is an error for programs.
+type errorObject struct {
+	Kind       api.Kind `json:"kind"`
+	Message    string   `json:"message"`
+	Server     string   `json:"server,omitempty"`
+	Retryable  bool     `json:"retryable"`
+	RetryAfter int      `json:"retry_after,omitempty"`
+}
+
+func (c *cli) errorObject(err error) errorObject {
+	o := errorObject{Kind: kindOf(err), Message: c.ownAll(describe(err)), Retryable: errors.Is(err, client.ErrNoGateway)}
+	var (
+		ae    *api.Error
+		wrong *config.Error
+	)
+	if errors.As(err, &ae) {
+		o.Server, o.Retryable, o.RetryAfter = ae.Server, ae.Retryable, ae.RetryAfter
+	} else if errors.As(err, &wrong) {
+		o.Kind = api.KindInvalid
+	}
+	return o
+}
+
+// kindOf is whose failure an error is.
+func kindOf(err error) api.Kind {
 	var (
 		use *usageError
 		ae  *api.Error
 	)
-	if errors.As(err, &use) || (errors.As(err, &ae) && ae.Kind == api.KindInvalid) {
-		return exitUsage
+	switch {
+	case errors.As(err, &use):
+		return api.KindInvalid
+	case errors.As(err, &ae) && ae.Kind != "":
+		return ae.Kind
+	case errors.Is(err, context.DeadlineExceeded):
+		return api.KindTimeout
 	}
-	return exitFailed
+	return api.KindInfrastructure
 }
 
 // describe adds the mend where the error's origin can't know it.

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/tine-mcp/tine/api"
 )
 
 const (
@@ -16,40 +19,47 @@ const (
 )
 
 // waitingFor does something that waits for a server, which is named by itself or by
-// one of its tools, and says how far its packages are where they are being fetched.
-// Who is not at a terminal hears that in lines, and at first what is waited for where
-// it always is worth one.
-func (c *cli) waitingFor(ctx context.Context, g *gateway, name, what string, always bool, do func()) {
+// one of its tools. It says how far the server says that it is, and before that how
+// far its packages are where they are being fetched. Who is not at a terminal hears
+// that in lines, and at first what is waited for where it always is worth one.
+func (c *cli) waitingFor(ctx context.Context, g *gateway, name, what string, always bool, do func(tell func(api.CallProgress))) {
+	var told atomic.Pointer[string]
 	text := func(ctx context.Context) string {
+		if far := told.Load(); far != nil {
+			return what + ": " + *far
+		}
 		if far := g.fetching(ctx, name); far != "" {
 			return what + ": " + far
 		}
 		return what
 	}
+	tell := func(p api.CallProgress) {
+		far := progressText(p)
+		told.Store(&far)
+	}
 	if c.errTerminal {
-		c.waitingText(ctx, text, do)
+		c.waitingText(ctx, text, func() { do(tell) })
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for n, said, fetches := 0, "", false; ; n++ {
+		for n, said := 0, what; ; n++ {
 			select {
 			case <-c.after(sayAfter):
 			case <-ctx.Done():
 				return
 			}
 			now := text(ctx)
-			due := n%sayEvery == 0 || now != what && !fetches
-			fetches = now != what
-			if ctx.Err() != nil || !due || now == said || !fetches && !(always && n == 0) {
-				continue
+			first := always && n == 0
+			due := n%sayEvery == 0 || said == what || told.Load() != nil
+			if ctx.Err() == nil && (first || due && now != said && now != what) {
+				said = now
+				fmt.Fprintln(c.stderr, visible(now, false))
 			}
-			said = now
-			fmt.Fprintln(c.stderr, visible(now, false))
 		}
 	})
-	do()
+	do(tell)
 	cancel()
 	wg.Wait()
 }

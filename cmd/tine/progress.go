@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tine-mcp/tine/api"
 )
 
 const (
@@ -111,6 +114,22 @@ func (c *cli) waitingText(ctx context.Context, what func(context.Context) string
 	wg.Wait()
 	p.stop()
 }
+
+// progressText is how far a server says it is.
+func progressText(p api.CallProgress) string {
+	number := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+	text := number(p.Progress)
+	if p.Total > 0 {
+		text += " of " + number(p.Total)
+	}
+	if message := oneLine(p.Message); message != "" {
+		text += ", " + cut(message, mostProgress)
+	}
+	return text
+}
+
+// mostProgress is how many characters of a server's message are shown.
+const mostProgress = 200
 
 // tracked counts the bytes that are read.
 type tracked struct {

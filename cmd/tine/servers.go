@@ -19,7 +19,7 @@ import (
 func newServersCmd(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "servers",
-		Short: "List the servers behind the gateway, or change one at run time",
+		Short: "List the servers behind the gateway, add, remove or change one",
 		Long: `Lists the servers behind the running gateway: their state, how long half of their
 last calls took at most, their circuit breaker, how many calls wait for a limit,
 how many were made since the gateway started, how long they are in their state,
@@ -31,6 +31,7 @@ changed is kept over a restart of the gateway, until it is set otherwise, or
 taken back with unset or reset.`,
 		Example: `  tine servers
   tine servers show files
+  tine servers add search https://search.example.com/mcp
   tine servers disable files
   tine servers set files timeout=10s policy.retry.attempts=5
   tine servers --json | jq -r '.servers[] | select(.state == "failed") | .id'`,
@@ -44,6 +45,15 @@ taken back with unset or reset.`,
 	}
 	on, off := true, false
 	cmd.AddCommand(
+		&cobra.Command{
+			Use:     "list",
+			Aliases: []string{"ls"},
+			Short:   "List the servers behind the gateway",
+			Long:    `Lists the servers, as "tine servers" without a command does.`,
+			Example: "  tine servers list\n  tine servers ls --json",
+			Args:    noArgs,
+			RunE:    func(cmd *cobra.Command, _ []string) error { return c.listServers(cmd.Context()) },
+		},
 		&cobra.Command{
 			Use:   "show SERVER",
 			Short: "Show all that is known of one server",
@@ -61,6 +71,8 @@ a login to it stands.`,
 		c.switchCmd("enable", "Switch a server on until further notice", api.ServerPatch{Enabled: &on}),
 		c.switchCmd("disable", "Switch a server off until further notice", api.ServerPatch{Enabled: &off}),
 		c.switchCmd("reset", "Go back to what the config says of a server, in everything", api.ServerPatch{Reset: true}),
+		newServersAddCmd(c),
+		newServersRemoveCmd(c),
 		newServersSetCmd(c),
 		newServersUnsetCmd(c),
 		newServersHeaderCmd(c),

@@ -267,7 +267,13 @@ func (p *service) Run(ctx context.Context) error {
 		ErrorLog:          slog.NewLogLogger(p.o.Log.Handler(), slog.LevelDebug),
 	}
 	p.listener.Attach(p.server)
-	file := gatewayFile{URL: p.url, Token: p.token, PID: os.Getpid(), Config: p.cfg.Path}
+	file := gatewayFile{URL: p.url, Token: p.token, PID: os.Getpid()}
+	if p.cfg.Path != "" {
+		var err error
+		if file.Config, err = filepath.Abs(p.cfg.Path); err != nil { // it is read in other folders
+			return err
+		}
+	}
 	if p.cfg.TLS.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(p.cfg.TLS.Cert, p.cfg.TLS.Key)
 		if err != nil {
@@ -381,7 +387,28 @@ func (p *service) apply(ctx context.Context, next *config.Config, err error) {
 	for _, w := range next.Warnings {
 		p.o.Log.Warn(w)
 	}
-	p.o.Log.Info("config reloaded", "added", changes.Added, "changed", changes.Changed, "removed", changes.Removed)
+	p.o.Log.Info("config reloaded", said(changes)...)
+}
+
+// said is what a reload changed, for the log: servers and tokens by name, rules
+// by number, other keys by themselves.
+func said(ch config.Changes) []any {
+	var all []any
+	for _, part := range []struct {
+		name  string
+		names []string
+	}{
+		{"added", ch.Added},
+		{"changed", ch.Changed},
+		{"removed", ch.Removed},
+		{"auth", ch.Auth},
+		{"keys", slices.DeleteFunc(slices.Clone(ch.Rest), func(key string) bool { return key == "auth" })},
+	} {
+		if len(part.names) > 0 {
+			all = append(all, part.name, part.names)
+		}
+	}
+	return all
 }
 
 // closeInstruments ends them when nothing is called any more, before the store

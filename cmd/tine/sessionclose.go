@@ -22,8 +22,9 @@ type closeOptions struct {
 func newSessionCloseCmd(c *cli) *cobra.Command {
 	var o closeOptions
 	cmd := &cobra.Command{
-		Use:   "close ID...",
-		Short: "Close sessions and what they own",
+		Use:     "close ID...",
+		Aliases: []string{"rm"},
+		Short:   "Close sessions and what they own",
 		Long: `Closes sessions: their servers are stopped and their state is gone, except for what
 snapshots hold. Sessions that were forked from them stay, and so does what was
 called in them, for "tine session export". Closing one twice is fine.
@@ -126,8 +127,7 @@ func (c *cli) closeEach(ctx context.Context, g *gateway, ids []string) error {
 }
 
 // toEach does something to each of several things, some at once, and goes on when
-// it fails with one. It returns those that it was done to. Of several things what
-// failed was said already.
+// it fails with one. It returns those that it was done to.
 func (c *cli) toEach(ctx context.Context, names []string, what string, do func(string) error) ([]string, error) {
 	failed := make([]error, len(names)) // said in the order of the names
 	ok := make([]bool, len(names))
@@ -158,17 +158,7 @@ func (c *cli) toEach(ctx context.Context, names []string, what string, do func(s
 	case len(names) == 1:
 		return done, errs[0]
 	}
-	code := 0
-	for i, err := range errs {
-		code = max(code, exitCode(err))
-		switch {
-		case i < mostNamed:
-			c.say("tine: %s", describe(err))
-		case i == mostNamed:
-			c.say("tine: and %d more failed", len(errs)-mostNamed)
-		}
-	}
-	return done, exitStatus(code)
+	return done, failures(errs)
 }
 
 // printEach prints what was done, and returns the error that came with it.
@@ -177,13 +167,31 @@ func (c *cli) printEach(done []string, what string, err error) error {
 		if done == nil {
 			done = []string{}
 		}
-		if perr := c.printJSON(map[string][]string{what: done}); perr != nil && err == nil {
-			err = perr
-		}
-		return err
+		return c.printAll(what, done, err)
 	}
 	for _, name := range done {
 		fmt.Fprintln(c.stdout, visible(name+": "+what, c.outTerminal))
+	}
+	return err
+}
+
+// printAll prints for programs what came of several things, and the errors of
+// those that failed, and returns the error.
+func (c *cli) printAll(name string, all any, err error) error {
+	out := map[string]any{name: all}
+	each, several := err.(failures)
+	if err != nil && !several {
+		each = failures{err}
+	}
+	if len(each) > 0 {
+		var errs []errorObject
+		for _, err := range each {
+			errs = append(errs, c.errorObject(err))
+		}
+		out["errors"] = errs
+	}
+	if perr := c.printJSON(out); err == nil {
+		err = perr
 	}
 	return err
 }

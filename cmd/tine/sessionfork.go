@@ -28,7 +28,7 @@ its state is frozen, and goes on; how long that took is said on standard error.
 
 Calls that are under way are waited for, as long as --wait says. What a fork
 carries of each server, and why a fork is refused, "tine session show" has. The
-children's tokens, which are shown once, are in --json.
+children's tokens are in --json, and "tine session token ID..." makes others later.
 
 ` + sessionIDs,
 		Example: `  tine session fork ses_3f9a1c0de7b2

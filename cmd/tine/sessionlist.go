@@ -23,8 +23,9 @@ func newSessionListCmd(c *cli) *cobra.Command {
 		labels []string
 	)
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the sessions, the newest first",
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the sessions, the newest first",
 		Long: `Lists the sessions that are open, the newest first: which one they were forked
 from, whose they are where there are several owners, their labels, how old they
 are, how long ago they were used, and how many calls were made in them since the

@@ -39,8 +39,8 @@ snapshot holds. Servers are started when they are first used, or now with
 long as --wait says.
 
 --count opens many, several at once, and prints their ids one a line; their
-tokens are in --json. When one can't be opened no more are begun, and those that
-were stay open.
+tokens are in --json, and "tine session token ID..." makes others later. When one
+can't be opened no more are begun, and those that were stay open.
 
 --instances has several instances of a server in the session, each with a state of
 its own: the first is called like the server, the others server~1, server~2.
@@ -172,16 +172,23 @@ func (c *cli) openSessions(ctx context.Context, o openOptions) error {
 	if err != nil && o.count > 1 {
 		err = fmt.Errorf("opened %d of %s: %w", len(opened), count(o.count, "session"), err)
 	}
-	if perr := c.printOpened(opened, o.listed, c.now().Sub(begun)); perr != nil && err == nil {
+	err = g.explain(mendSession(err))
+	if perr := c.printOpened(opened, o.listed, c.now().Sub(begun), err); err == nil {
 		err = perr
 	}
-	return g.explain(mendSession(err))
+	return err
 }
 
-func (c *cli) printOpened(opened []api.OpenedSession, listed bool, took time.Duration) error {
+// printOpened prints the sessions that were opened, where not all could be beside
+// the error.
+func (c *cli) printOpened(opened []api.OpenedSession, listed bool, took time.Duration, failed error) error {
 	switch {
 	case c.flags.json && listed:
-		return c.printJSON(map[string][]api.OpenedSession{"sessions": opened})
+		out := map[string]any{"sessions": opened}
+		if failed != nil {
+			out["error"] = c.errorObject(failed)
+		}
+		return c.printJSON(out)
 	case len(opened) == 0:
 		return nil
 	case c.flags.json:
@@ -192,7 +199,7 @@ func (c *cli) printOpened(opened []api.OpenedSession, listed bool, took time.Dur
 	}
 	first := opened[0]
 	if len(opened) > 1 {
-		c.say("\n%s opened in %s. Their tokens, which are shown once, are in --json.", count(len(opened), "session"), took.Round(time.Millisecond))
+		c.say("\n%s opened in %s. Tokens of theirs, each good for one session alone: %s", count(len(opened), "session"), took.Round(time.Millisecond), c.own("tine session token ID..."))
 	} else {
 		c.say("\n  url    %s\n  token  %s (for this session alone; not shown again)", first.URL, first.Token)
 		if until := c.lasts(first.Session); until != "" {

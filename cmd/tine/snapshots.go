@@ -121,7 +121,7 @@ the beginning of their id.`
 		RunE:              list,
 	}
 	sub := &cobra.Command{
-		Use: "list", Short: "List the snapshots", Long: long,
+		Use: "list", Aliases: []string{"ls"}, Short: "List the snapshots", Long: long,
 		Example: `  tine session snapshots list
   tine session snapshots list --json | jq '[.snapshots[].size] | add'`,
 		Args: noArgs, ValidArgsFunction: cobra.NoFileCompletions, RunE: list,
@@ -134,8 +134,9 @@ the beginning of their id.`
 
 func newSnapshotsDeleteCmd(c *cli) *cobra.Command {
 	return &cobra.Command{
-		Use:   "delete NAME...",
-		Short: "Delete snapshots",
+		Use:     "delete NAME...",
+		Aliases: []string{"rm"},
+		Short:   "Delete snapshots",
 		Long: `Deletes snapshots, by their names, their ids or the beginnings of their ids. The
 sessions that were opened from one stay as they are.`,
 		Example: `  tine session snapshots delete base

@@ -41,7 +41,7 @@ func (c *cli) status(ctx context.Context) error {
 	} else {
 		c.printStatus(s)
 	}
-	if s.Draining {
+	if s.Draining { // which the JSON says too
 		return errors.New("the gateway is stopping and takes no more calls")
 	}
 	return nil

@@ -18,8 +18,7 @@ import (
 )
 
 func newStdioCmd(c *cli) *cobra.Command {
-	var path, server string
-	var alone bool
+	var o stdioFlags
 	cmd := &cobra.Command{
 		Use:   "stdio",
 		Short: "Be an MCP server on standard input and output",
@@ -30,21 +29,36 @@ It joins the gateway that runs on the same state folder, if it has the same
 config; else it is a gateway of its own and ends with its client.`,
 		Example: `  tine stdio
   tine stdio --config .mcp.json
+  tine stdio --server memory --errors protocol
   claude mcp add tine -- tine stdio`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.stdio(cmd.Context(), path, server, alone)
+			c.flags.json = false // standard output is the client's
+			return c.stdio(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&path, "config", "", "config file (env TINE_CONFIG; default tine.yaml here or in the user's config folder)")
-	f.StringVar(&server, "server", "", "show this server alone, without prefixes")
-	f.BoolVar(&alone, "alone", false, "never join a running gateway")
+	f.StringVar(&o.config, "config", "", "config file (env TINE_CONFIG; default tine.yaml here or in the user's config folder)")
+	f.StringVar(&o.server, "server", "", "show this server alone, without prefixes")
+	f.StringVar(&o.errors, "errors", "", "how a tool call fails for another reason than its own: results, or protocol for JSON-RPC errors (default what the config says)")
+	f.BoolVar(&o.alone, "alone", false, "never join a running gateway")
+	c.completeFlag(cmd, "errors", cobra.FixedCompletions([]string{config.ErrorsResults, config.ErrorsProtocol}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-func (c *cli) stdio(ctx context.Context, flag, server string, alone bool) error {
-	path, err := c.findConfig(flag)
+// stdioFlags say what a client on standard input and output is shown.
+type stdioFlags struct {
+	config, server, errors string
+	alone                  bool
+}
+
+func (c *cli) stdio(ctx context.Context, o stdioFlags) error {
+	switch o.errors {
+	case "", config.ErrorsResults, config.ErrorsProtocol:
+	default:
+		return usagef("--errors wants %s or %s, got %q", config.ErrorsResults, config.ErrorsProtocol, o.errors)
+	}
+	path, err := c.findConfig(o.config)
 	if err != nil {
 		return err
 	}
@@ -52,12 +66,12 @@ func (c *cli) stdio(ctx context.Context, flag, server string, alone bool) error 
 	if err != nil {
 		return err
 	}
-	if !alone {
-		if run := c.running(ctx, state, path, flag != ""); run != nil {
-			return newBridge(state, run, server, c.stdout).run(ctx, c.stdin)
+	if !o.alone {
+		if run := c.running(ctx, state, path, o.config != ""); run != nil {
+			return newBridge(state, run, o, c.stdout).run(ctx, c.stdin)
 		}
 	}
-	return c.stdioAlone(ctx, path, state, server)
+	return c.stdioAlone(ctx, path, state, o)
 }
 
 // running finds a gateway to join: one that answers, and has the config that
@@ -90,10 +104,16 @@ func sameFile(a, b string) bool {
 
 // stdioAlone is a whole gateway for one client, in a folder of its own under
 // the state folder, which is gone afterwards.
-func (c *cli) stdioAlone(ctx context.Context, path, state, server string) error {
+func (c *cli) stdioAlone(ctx context.Context, path, state string, o stdioFlags) error {
 	cfg, err := c.loadConfig(path, "")
 	if err != nil {
 		return err
+	}
+	if o.errors != "" { // as in the URL of an endpoint it goes before the config
+		cfg.Errors = o.errors
+		for i := range cfg.Servers {
+			cfg.Servers[i].Errors = ""
+		}
 	}
 	redact := telemetry.NewRedactor()
 	redact.Set(cfg.Secrets())
@@ -117,7 +137,7 @@ func (c *cli) stdioAlone(ctx context.Context, path, state, server string) error 
 		p.Close()
 		os.RemoveAll(own)
 	}()
-	return p.gateway.ServeStdio(ctx, c.stdin, c.stdout, server)
+	return p.gateway.ServeStdio(ctx, c.stdin, c.stdout, o.server)
 }
 
 // sweepStdio ends what such gateways left that were killed: with no server in

@@ -88,9 +88,10 @@ as how to use it and how to write it into tine.yaml, is said on standard error.
 
 func newTokenListCmd(c *cli) *cobra.Command {
 	return &cobra.Command{
-		Use:   "list",
-		Short: "List who has a token, never the tokens",
-		Long:  "Lists the tokens with the principals they name, never the tokens themselves.\n\n" + tokenWhere,
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List who has a token, never the tokens",
+		Long:    "Lists the tokens with the principals they name, never the tokens themselves.\n\n" + tokenWhere,
 		Example: `  tine token list
   tine token list --json | jq -r '.tokens[] | select(.role == "operator") | .name'`,
 		Args: noArgs,
@@ -117,8 +118,9 @@ sessions, with their tokens. A token that stands in the config is changed there.
 
 func newTokenRevokeCmd(c *cli) *cobra.Command {
 	return &cobra.Command{
-		Use:   "revoke NAME",
-		Short: "Make a token worthless",
+		Use:     "revoke NAME",
+		Aliases: []string{"rm"},
+		Short:   "Make a token worthless",
 		Long: `Revokes the token of a principal: whoever still shows it is refused, and so is
 whoever shows the token of one of its sessions, until there is a token of that
 name again. To change a token, rotate it. One that stands in the config is taken

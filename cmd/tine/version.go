@@ -28,16 +28,18 @@ func newVersionCmd(c *cli) *cobra.Command {
 		Short:   "Print the version of this program",
 		Example: "  tine version\n  tine version --json",
 		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			v := c.buildVersion()
-			if c.flags.json {
-				return c.printJSON(v)
-			}
-			fmt.Fprintln(c.stdout, v)
-			fmt.Fprintln(c.stdout, "MCP", strings.Join(v.Protocols, ", "))
-			return nil
-		},
+		RunE:    func(*cobra.Command, []string) error { return c.printVersion() },
 	}
+}
+
+func (c *cli) printVersion() error {
+	v := c.buildVersion()
+	if c.flags.json {
+		return c.printJSON(v)
+	}
+	fmt.Fprintln(c.stdout, v)
+	fmt.Fprintln(c.stdout, "MCP", strings.Join(v.Protocols, ", "))
+	return nil
 }
 
 func (c *cli) buildVersion() buildVersion {

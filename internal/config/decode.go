@@ -122,7 +122,11 @@ func unknownKey(key, path string, known []string) string {
 		where = " in " + path
 	}
 	msg := fmt.Sprintf("unknown key %q%s", clip(key), where)
-	if g := guess(key, known); g != "" {
+	meant := known
+	if path == "" && key != keyMCPServers {
+		meant = append(slices.Clone(known), keyMCPServers) // the one key of a file of another program
+	}
+	if g := guess(key, meant); g != "" {
 		return msg + fmt.Sprintf("; did you mean %q?", g)
 	}
 	return msg + "; known keys: " + strings.Join(known, ", ")

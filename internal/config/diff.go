@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -10,9 +11,12 @@ import (
 type Changes struct {
 	Added, Changed, Removed []string // ids of servers, in the order of their file
 
-	// Rest names the top-level keys that changed. They take effect when the
+	// Rest names the top-level keys that changed. Some of them take effect when the
 	// gateway is started again.
 	Rest []string
+
+	// Auth says what changed below auth, tokens by the principals that they name.
+	Auth []string
 }
 
 // Empty reports whether nothing changed.
@@ -69,14 +73,42 @@ func Diff(old, new *Config) Changes {
 			ch.Rest = append(ch.Rest, k.name)
 		}
 	}
+	ch.Auth = old.Auth.changes(new.Auth)
 	return ch
 }
 
-func (a Auth) same(b Auth) bool {
-	if (a.OIDC == nil) != (b.OIDC == nil) || !slices.Equal(a.Tokens, b.Tokens) || !slices.EqualFunc(a.Rules, b.Rules, Rule.same) {
-		return false
+func (a Auth) same(b Auth) bool { return len(a.changes(b)) == 0 }
+
+// changes says what b has otherwise.
+func (a Auth) changes(b Auth) []string {
+	var all []string
+	was := make(map[string]Token, len(a.Tokens)) // their names are unique
+	for _, t := range a.Tokens {
+		was[t.Name] = t
 	}
-	return a.OIDC == nil || a.OIDC.same(b.OIDC)
+	for _, t := range b.Tokens {
+		if old, ok := was[t.Name]; !ok {
+			all = append(all, "token "+t.Name+" added")
+		} else if old != t {
+			all = append(all, "token "+t.Name+" changed")
+		}
+		delete(was, t.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		all = append(all, "token "+name+" removed")
+	}
+	switch {
+	case a.OIDC == nil && b.OIDC != nil:
+		all = append(all, "oidc added")
+	case a.OIDC != nil && b.OIDC == nil:
+		all = append(all, "oidc removed")
+	case a.OIDC != nil && !a.OIDC.same(b.OIDC):
+		all = append(all, "oidc changed")
+	}
+	if !slices.EqualFunc(a.Rules, b.Rules, Rule.same) {
+		all = append(all, fmt.Sprintf("rules changed, %d before and %d now", len(a.Rules), len(b.Rules)))
+	}
+	return all
 }
 
 // same compares where a comparison of the lists as they are would not: empty

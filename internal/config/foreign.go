@@ -70,7 +70,7 @@ func oneLine(s string) string {
 // entries finds the servers of a foreign config and translates them.
 func (d *decoder) entries(t *tree, f format) []entry {
 	root := t.root
-	key := "mcpServers"
+	key := keyMCPServers
 	if f == formatVSCode {
 		key = "servers"
 		if n := root.get(key); n == nil || n.kind == kindNull {

@@ -160,6 +160,22 @@ func TestForeignFormats(t *testing.T) {
 			want: map[string]short{"a": {Command: "a"}}, warnings: []string{`:2:19: server "a": key "wat" means nothing to Tine; left out`},
 		},
 		{
+			name: "misspelt keys", path: "mcp.json",
+			in:   `{"mcpServers": {"a": {"command": "a", "arg": ["x"], "enviroment": {}, "disable": true, "scop": "shared"}}}`,
+			want: map[string]short{"a": {Command: "a"}},
+			warnings: []string{
+				`:1:39: server "a": key "arg" means nothing to Tine; left out; did you mean "args"?`,
+				`:1:53: server "a": key "enviroment" means nothing to Tine; left out`,
+				`:1:71: server "a": key "disable" means nothing to Tine; left out; did you mean "disabled"?`,
+				`:1:88: server "a": key "scop" means nothing to Tine; left out`,
+			},
+		},
+		{
+			name: "a misspelt key of ours", path: "tine.json",
+			in:   `{"servers": {"a": {"command": "a", "scop": "shared"}}}`,
+			want: map[string]short{"a": {Command: "a"}}, warnings: []string{`:1:36: server "a": key "scop" means nothing to Tine; left out; did you mean "scope"?`},
+		},
+		{
 			name: "broken entries", path: "mcp.json",
 			in: `{"mcpServers": {
   "cmd": {"command": 3},

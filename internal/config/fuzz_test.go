@@ -289,3 +289,26 @@ func FuzzID(f *testing.F) {
 		}
 	})
 }
+
+// FuzzEdit looks for texts that a change breaks off over, or does not change back.
+func FuzzEdit(f *testing.F) {
+	f.Add("servers:\n  # a\n  a: {builtin: time}\n")
+	f.Add("servers: {}\nlog: {level: warn}\n")
+	f.Add("{\"mcpServers\": {\n  \"a\": {\"command\": \"a\"}, // x\n}}")
+	f.Add("{\"servers\": {\"a\": {\"builtin\": \"time\"}}}")
+	f.Add("servers: &s\n  a: &a {command: x,\n    args: [y]}\n  b: *a\n...\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		opts := noEnv()
+		opts.Path = "f"
+		added, c, err := AddServer([]byte(text), opts, "fuzzed", Addition{Command: "npx", Args: []string{"-y"}})
+		if err != nil {
+			return
+		}
+		if !slices.ContainsFunc(c.Servers, func(s Server) bool { return s.ID == "fuzzed" && s.Command == "npx" }) {
+			t.Fatalf("not there: %q", added)
+		}
+		if _, _, err := RemoveServer(added, opts, "fuzzed"); err != nil && !strings.Contains(err.Error(), "by hand") {
+			t.Fatalf("%v: %q", err, added)
+		}
+	})
+}

@@ -83,7 +83,13 @@ func (r *jsonReader) token() (json.Token, pos, error) {
 	return nil, at, &syntaxError{at, "not valid JSON: " + err.Error()}
 }
 
-func (r *jsonReader) value(depth int) (*node, error) {
+func (r *jsonReader) value(depth int) (n *node, err error) {
+	start := r.next()
+	defer func() {
+		if n != nil {
+			n.start, n.end = start, int(r.dec.InputOffset())
+		}
+	}()
 	tok, at, err := r.token()
 	if err != nil {
 		return nil, err
@@ -133,6 +139,7 @@ func (r *jsonReader) list(at pos, depth int) (*node, error) {
 func (r *jsonReader) object(at pos, depth int) (*node, error) {
 	m := r.out.newMap(at)
 	for r.dec.More() {
+		keyAt := r.next()
 		key, keyPos, err := r.token()
 		if err != nil {
 			return nil, err
@@ -145,7 +152,7 @@ func (r *jsonReader) object(at pos, depth int) (*node, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.add(pair{key: name, keyPos: keyPos, value: value})
+		m.add(pair{key: name, keyPos: keyPos, keyAt: keyAt, value: value})
 	}
 	_, _, err := r.token()
 	return m.n, err

@@ -141,9 +141,11 @@ func (d *decoder) finish(c *Config) (*Config, error) {
 	return c, nil
 }
 
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
 // readTree reads JSON or YAML, by what the text looks like.
 func readTree(data []byte, path string) (*tree, error) {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	data = bytes.TrimPrefix(data, byteOrderMark)
 	if !utf8.Valid(data) {
 		at := 0
 		for at < len(data) {
@@ -199,6 +201,9 @@ const (
 	formatRewardKit         // backends: [...]
 )
 
+// keyMCPServers is the key by which files of other programs are known.
+const keyMCPServers = "mcpServers"
+
 // detect tells formats apart by what is in them: names of files say little, as
 // people copy and rename them.
 func detect(t *tree) format {
@@ -215,7 +220,7 @@ func detect(t *tree) format {
 	switch {
 	case has("backends", kindList) && isRewardKit(root.get("backends")):
 		return formatRewardKit
-	case root.get("mcpServers") != nil && !given("servers") && (t.json || !ours):
+	case root.get(keyMCPServers) != nil && !given("servers") && (t.json || !ours):
 		return formatMCPServers
 	case ours:
 		return formatTine

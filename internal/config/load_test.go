@@ -539,3 +539,13 @@ func TestIncludedFileMustBePlain(t *testing.T) {
 		t.Error("a file over the limit was read")
 	}
 }
+
+// A file of another program has one key that counts, and a slip in it is told.
+func TestMisspeltMCPServers(t *testing.T) {
+	for _, key := range []string{"mcpServer", "mcpservers", "mcp_servers"} {
+		_, err := Parse([]byte(`{"`+key+`": {"a": {"command": "a"}}}`), noEnv())
+		if err == nil || !strings.Contains(err.Error(), `did you mean "mcpServers"?`) {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}

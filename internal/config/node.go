@@ -42,11 +42,14 @@ type node struct {
 	kept []string
 	// inline has a map written on one line.
 	inline bool
+	// start and end are where it stands in a JSON text, in bytes.
+	start, end int
 }
 
 type pair struct {
 	key     string
 	keyPos  pos
+	keyAt   int // where it starts in a JSON text, in bytes
 	value   *node
 	comment []string // lines to write above the key
 }

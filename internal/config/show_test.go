@@ -310,6 +310,11 @@ servers:
 	if want := "d a,c b listen,limits,log,default_view"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
+	auth := Diff(mustParse(t, "auth: {tokens: [{name: a, token: 0123456789abcdef}, {name: b, token: 1123456789abcdef}, {name: c, token: 2123456789abcdef}], rules: [{servers: [a]}]}", noEnv()),
+		mustParse(t, "auth: {tokens: [{name: d, token: 0123456789abcdef}, {name: c, token: 2123456789abcdef}, {name: a, token: 3123456789abcdef}], oidc: {issuer: 'https://a'}, rules: [{servers: [a]}, {servers: [b]}]}", noEnv())).Auth
+	if got, want := strings.Join(auth, "; "), "token d added; token a changed; token b removed; oidc added; rules changed, 1 before and 2 now"; got != want {
+		t.Errorf("auth: got %s, want %s", got, want)
+	}
 	for was, is := range map[string]string{
 		"auth: {tokens: [{name: a, token: 0123456789abcdef}]}":                            "auth: {tokens: [{name: a, token: 0123456789abcdef, role: viewer}]}",
 		"auth: {oidc: {issuer: 'https://a'}}":                                             "auth: {}",

@@ -12,6 +12,12 @@ import (
 // approves a call, what a list looks like.
 var quiet = []string{"autoApprove", "alwaysAllow", "trust", "gallery", "version", "description", "name", "icon", "$schema", "dev"}
 
+// foreignKeys are those that translate knows.
+var foreignKeys = []string{
+	"command", "args", "cwd", "env", "envFile", "url", "serverUrl", "httpUrl", "headers", "type", "transport", "transportType",
+	"disabled", "enabled", "timeout", "includeTools", "excludeTools", "disabledTools",
+}
+
 // translate turns a foreign entry into one of tine.yaml.
 func (d *decoder) translate(e *entry, src *node, f format) {
 	if src.kind != kindMap {
@@ -61,11 +67,23 @@ func (d *decoder) translate(e *entry, src *node, f format) {
 		default:
 			if !slices.Contains(quiet, p.key) {
 				e.left = append(e.left, p.key)
-				d.warn(p.keyPos, "server %q: key %q means nothing to Tine; left out", e.id, clip(p.key))
+				d.warn(p.keyPos, "server %q: key %q means nothing to Tine; left out%s", e.id, clip(p.key), foreignHint(p.key, f))
 			}
 		}
 	}
 	d.kind(e, reach, kindOf, f)
+}
+
+// foreignHint is the key that was perhaps meant.
+func foreignHint(key string, f format) string {
+	known := foreignKeys
+	if f == formatVSCode { // which a JSON file of ours is taken for as long as it has no key of ours
+		known = slices.Concat(foreignKeys, serverKeys)
+	}
+	if g := guess(key, known); g != "" && g != key {
+		return fmt.Sprintf("; did you mean %q?", g)
+	}
+	return ""
 }
 
 // kind settles how the server is reached, from the keys it has and the type it

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -34,7 +35,8 @@ func readYAML(data []byte) (t *tree, err error) {
 			t, err = nil, &syntaxError{pos{}, fmt.Sprintf("the YAML parser failed: %v", p)}
 		}
 	}()
-	tokens := lexer.Tokenize(string(data))
+	// The lexer counts a carriage return at the end of a comment as a line.
+	tokens := lexer.Tokenize(strings.ReplaceAll(string(data), "\r\n", "\n"))
 	if err := checkTokens(tokens); err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ import (
 type rawCall []byte
 
 func (rawCall) contents() []content {
-	return []content{{mediaJSON, reflect.TypeFor[api.CallResponse]()}}
+	return []content{{mediaJSON, reflect.TypeFor[api.CallResponse]()}, {mediaLines, reflect.TypeFor[api.CallEvent]()}}
 }
 
 func (b rawCall) write(a *ask) error {

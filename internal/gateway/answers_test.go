@@ -87,6 +87,7 @@ func TestAnswersFitTheDocument(t *testing.T) {
 	}
 	bad("DELETE", "/v1/servers/n/login", "")
 	bad("POST", "/v1/call", `{"tool":"nosuch"}`)
+	bad("POST", "/v1/call", `{"tool":"n__add","arguments":7}`)
 	if len(left) > 0 {
 		t.Errorf("not asked for: %q", slices.Sorted(maps.Keys(left)))
 	}

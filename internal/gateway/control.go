@@ -261,14 +261,14 @@ func (g *Gateway) call(a *ask, in api.CallRequest) (rawCall, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(in.Arguments) == 0 {
-		in.Arguments = []byte("{}")
+	stream := g.wantsLines(a)
+	var token []byte
+	if stream != nil {
+		token = []byte("1") // there is one call to tell of
 	}
-	raw := append(wire.AppendQuote([]byte(`{"name":`), in.Tool), `,"arguments":`...)
-	raw = append(append(raw, in.Arguments...), '}')
-	params, err := wire.ScanParams(wire.MethodCallTool, raw)
+	params, err := askedCall(in.Tool, in.Arguments, token)
 	if err != nil {
-		return nil, invalid("%v", err)
+		return nil, err
 	}
 	if e := g.enter(a.who, 1); e != nil {
 		return nil, e
@@ -278,7 +278,10 @@ func (g *Gateway) call(a *ask, in api.CallRequest) (rawCall, error) {
 		g: g, who: a.who, sess: sess, client: &upstream.Client{Key: newClientID()}, wide: true,
 		method: wire.MethodCallTool, params: params, trace: g.parentOf(a.r.Header, &params), from: a.r,
 	}
-	return x.answer(a.ctx())
+	if stream != nil {
+		x.peer = stream
+	}
+	return stream.finish(x.answer(a.ctx()))
 }
 
 // answer is a call's result for the control API, where failures are errors.

@@ -68,6 +68,21 @@ func callParams(tool string, args, progress []byte) (wire.Params, error) {
 	return wire.ScanParams(wire.MethodCallTool, append(raw, '}'))
 }
 
+// askedCall makes the params of a tool call that somebody asked for without MCP.
+func askedCall(tool string, args, progress []byte) (wire.Params, error) {
+	if isNull(args) {
+		args = []byte("{}")
+	}
+	if args[0] != '{' {
+		return wire.Params{}, invalid("arguments must be an object")
+	}
+	params, err := callParams(tool, args, progress)
+	if err != nil {
+		return params, invalid("%v", err)
+	}
+	return params, nil
+}
+
 // Tools are the tools of a session's member, all of them, as MCP lists them.
 func (c *Control) Tools(ctx context.Context, caller, id, member string) (json.RawMessage, error) {
 	return act(ctx, c, caller, "listTools", id, func(g *Gateway, call *controlCall, a *ask) (json.RawMessage, error) {

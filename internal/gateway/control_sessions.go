@@ -108,15 +108,16 @@ func (g *Gateway) findSessions(a *ask, f store.SessionFilter, labels []string) (
 	return g.pickSessions(a, f, func(s api.Session) bool { return labelled(s.Labels, want) })
 }
 
-// pickSessions gives a page of those that are chosen; of all with a nil choose.
+// pickSessions gives a page of those that are chosen; of all with a nil choose. It
+// has a next where one more was found.
 func (g *Gateway) pickSessions(a *ask, f store.SessionFilter, choose func(api.Session) bool) (api.SessionList, error) {
 	out := api.SessionList{Sessions: []api.Session{}}
 	limit := f.Limit
-	if choose != nil {
+	if f.Limit = limit + 1; choose != nil {
 		f.Limit = 1000
 	}
 	for looked := 0; looked < mostLooked; looked += f.Limit {
-		page, err := g.reg.Find(a.ctx(), f)
+		page, more, err := g.reg.Find(a.ctx(), f)
 		if errors.Is(err, store.ErrUnknown) {
 			err = invalid("after must be the next of an earlier answer")
 		}
@@ -128,12 +129,13 @@ func (g *Gateway) pickSessions(a *ask, f store.SessionFilter, choose func(api.Se
 			if choose != nil && !choose(s) {
 				continue
 			}
-			if out.Sessions = append(out.Sessions, g.shown(a, s)); len(out.Sessions) == limit {
-				out.Next = s.ID
+			if len(out.Sessions) == limit {
+				out.Next = out.Sessions[limit-1].ID
 				return out, nil
 			}
+			out.Sessions = append(out.Sessions, g.shown(a, s))
 		}
-		if len(page) < f.Limit {
+		if !more {
 			return out, nil
 		}
 	}

@@ -227,6 +227,9 @@ func TestSessionPages(t *testing.T) {
 			if list.Next == "" {
 				break
 			}
+			if len(got) == len(tt.want) {
+				t.Errorf("%s: there is a page after the last session", tt.query)
+			}
 			after = "&after=" + list.Next
 		}
 		if !slices.Equal(got, tt.want) {

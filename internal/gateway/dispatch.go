@@ -283,7 +283,7 @@ func (g *Gateway) decode(w http.ResponseWriter, r *http.Request, v any, empty bo
 		err = nil
 	}
 	if err != nil {
-		return invalid("unreadable body: %v", err)
+		return invalid("unreadable body: %s", jsonMistake(err))
 	}
 	wasRead(w)
 	return nil

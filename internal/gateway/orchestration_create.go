@@ -79,12 +79,13 @@ func howMany(field string, asked *int) (int, error) {
 	return *asked, nil
 }
 
-// instanceLabels are those of a session that is an instance. That of the caller's
-// session is there even when it is empty: a fork must not have its parent's.
+var errSessionID = invalid("session_id must be at most 1024 bytes without control characters")
+
+// instanceLabels are those of a session that is an instance.
 func instanceLabels(server, session string) (map[string]string, error) {
 	labels := map[string]string{labelServer: server, labelSession: session}
 	if api.ValidLabels(map[string]string{labelSession: session}) != nil {
-		return nil, invalid("session_id must be at most 1024 bytes without control characters")
+		return nil, errSessionID
 	}
 	return labels, api.ValidLabels(labels)
 }
@@ -229,11 +230,13 @@ func (g *Gateway) forkInstance(a *ask, in api.ForkInstance) ([]api.Instance, err
 	if err != nil {
 		return nil, err
 	}
-	labels, err := instanceLabels("", in.Session)
-	if err != nil {
-		return nil, err
+	var labels map[string]string // children have their parent's
+	if in.Session != "" {
+		labels = map[string]string{labelSession: in.Session}
+		if api.ValidLabels(labels) != nil {
+			return nil, errSessionID
+		}
 	}
-	delete(labels, labelServer) // children have their parent's
 	forks, err := actOn(g, a, func() (api.Forks, error) {
 		return g.forkSession(a, api.ForkRequest{Count: count, Labels: labels})
 	})

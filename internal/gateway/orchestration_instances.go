@@ -145,15 +145,9 @@ func (g *Gateway) callInstance(a *ask, in api.InstanceCall) (rawJSON, error) {
 	if err != nil {
 		return nil, err
 	}
-	if isNull(in.Arguments) {
-		in.Arguments = []byte("{}")
-	}
-	if in.Arguments[0] != '{' {
-		return nil, invalid("arguments must be an object")
-	}
-	params, err := callParams(in.Tool, in.Arguments, nil)
+	params, err := askedCall(in.Tool, in.Arguments, nil)
 	if err != nil {
-		return nil, invalid("%v", err)
+		return nil, err
 	}
 	if e := g.enter(a.who, 1); e != nil {
 		return nil, e

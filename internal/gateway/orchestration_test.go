@@ -196,7 +196,7 @@ func TestInstanceForks(t *testing.T) {
 	w.speak(t, parent, "add")
 	forks := want[[]api.Instance](t, w, "POST", "/instances/"+parent.ID+"/fork", `{"count":2}`)
 	for _, f := range append(forks, want[[]api.Instance](t, w, "POST", "/instances/"+parent.ID+"/fork", "", bearer(parent.Token)...)...) {
-		if f.Token == "" || f.ID == parent.ID || f.Details.Parent != parent.ID || f.Details.Server != "n" || f.Details.Session != "" {
+		if f.Token == "" || f.ID == parent.ID || f.Details.Parent != parent.ID || f.Details.Server != "n" || f.Details.Session != "a" {
 			t.Errorf("forked %+v", f)
 		}
 		if got := w.speak(t, f, "add"); got != "2" {

@@ -20,11 +20,11 @@ func TestInstancesWrongInput(t *testing.T) {
 		status             int
 		say                string
 	}{
-		{"POST", "/instances", ``, 400, "unreadable body"},
-		{"POST", "/instances", `[]`, 400, "unreadable body"},
+		{"POST", "/instances", ``, 400, "unreadable body: it is empty"},
+		{"POST", "/instances", `[]`, 400, "unreadable body: it must be an object, and is a list"},
 		{"POST", "/instances", `{}`, 400, "resource_type_identifier"},
 		{"POST", "/instances", `{"resource_type_identifier":"n"} {}`, 400, "more than one"},
-		{"POST", "/instances", `{"resource_type_identifier":7}`, 400, "unreadable body"},
+		{"POST", "/instances", `{"resource_type_identifier":7}`, 400, "resource_type_identifier must be a string, and is a number"},
 		{"POST", "/instances", `{"resource_type_identifier":"nosuch"}`, 400, "there is n, other, one"},
 		{"POST", "/instances", `{"resource_type_identifier":"n~1"}`, 400, "there is n, other, one"},
 		{"POST", "/instances", `{"resource_type_identifier":"ctl"}`, 400, "can't be an instance"},
@@ -32,7 +32,7 @@ func TestInstancesWrongInput(t *testing.T) {
 		{"POST", "/instances", `{"resource_type_identifier":"n","num_instances":0}`, 400, "num_instances must be a number from 1"},
 		{"POST", "/instances", `{"resource_type_identifier":"n","num_instances":-1}`, 400, "num_instances"},
 		{"POST", "/instances", `{"resource_type_identifier":"n","num_instances":10001}`, 400, "num_instances"},
-		{"POST", "/instances", `{"resource_type_identifier":"n","num_instances":1.5}`, 400, "unreadable body"},
+		{"POST", "/instances", `{"resource_type_identifier":"n","num_instances":1.5}`, 400, "num_instances must be a whole number, and is 1.5"},
 		{"POST", "/instances", `{"resource_type_identifier":"n","instance_scoping":"global"}`, 400, "shared_global"},
 		{"POST", "/instances", `{"resource_type_identifier":"n","session_id":"a\u0007"}`, 400, "session_id"},
 		{"POST", "/instances", `{"resource_type_identifier":"n","session_id":"` + strings.Repeat("x", 1025) + `"}`, 400, "session_id"},
@@ -49,7 +49,7 @@ func TestInstancesWrongInput(t *testing.T) {
 		{"GET", "/instances?after=x", ``, 400, "after"},
 		{"GET", "/instances?server=n", ``, 400, "resource_type_identifier"},
 		{"POST", at + "/fork", `{"count":0}`, 400, "count must be a number from 1"},
-		{"POST", at + "/fork", `{"count":"two"}`, 400, "unreadable body"},
+		{"POST", at + "/fork", `{"count":"two"}`, 400, "count must be a whole number, and is a string"},
 		{"POST", at + "/fork", `{"count":1,"session_id":"\u0000"}`, 400, "session_id"},
 		{"POST", at + "/fork", `{"count":5}`, 429, "sessions.max"},
 		{"POST", at + "/snapshot", `{"name":"a b"}`, 400, "name must be"},

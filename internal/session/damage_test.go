@@ -74,7 +74,7 @@ func TestDamageLastsAndIsInherited(t *testing.T) {
 	s, child = w.Get(s.ID), w.Get(child.ID)
 	wantDamage(t, "the session after a restart", s.Damaged(), both)
 	wantDamage(t, "the fork after a restart", child.Damaged(), both)
-	found, err := w.Find(context.Background(), store.SessionFilter{})
+	found, _, err := w.Find(context.Background(), store.SessionFilter{})
 	if err != nil || len(found) != 2 || len(found[0].Damaged) != 2 || len(found[1].Damaged) != 2 {
 		t.Errorf("the list of sessions is %+v, %v", found, err)
 	}

@@ -81,11 +81,11 @@ func (r *Registry) describeRecord(rec store.Session) api.Session {
 }
 
 // Find returns sessions, the newest first, closed ones too where the filter says
-// so, without their URLs.
-func (r *Registry) Find(ctx context.Context, f store.SessionFilter) ([]api.Session, error) {
+// so, without their URLs, and whether there may be more than the filter's limit.
+func (r *Registry) Find(ctx context.Context, f store.SessionFilter) (_ []api.Session, more bool, err error) {
 	recs, err := r.o.Store.FindSessions(ctx, f)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	out := make([]api.Session, 0, len(recs))
 	for _, rec := range recs {
@@ -94,7 +94,7 @@ func (r *Registry) Find(ctx context.Context, f store.SessionFilter) ([]api.Sessi
 			out = append(out, r.describeRecord(rec))
 		}
 	}
-	return out, nil
+	return out, len(recs) == f.Limit, nil
 }
 
 // isEnding reports whether a session is closed without the store knowing of it.

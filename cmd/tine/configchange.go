@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// configToChange is the whole path of the config file that a command writes to.
+func (c *cli) configToChange(ctx context.Context, flag string) (string, error) {
+	path := flag
+	if path == "" {
+		path = c.getenv("TINE_CONFIG")
+	}
+	if path == "" {
+		var err error
+		if path, err = c.runningConfig(ctx); err != nil {
+			return "", err
+		}
+	}
+	if path == "" {
+		var err error
+		if path, err = c.findConfig(""); err != nil {
+			return "", err
+		}
+	}
+	if path == "" {
+		return "", fmt.Errorf(`there is no config file yet, and the built-in defaults are in none; make one first: echo "servers: {}" > tine.yaml. The servers in it are then all there are; built-in ones are added by: tine servers add memory --builtin memory`)
+	}
+	return filepath.Abs(path)
+}
+
+// runningConfig is the config of the gateway that the other commands would use;
+// empty when none runs on the state folder.
+func (c *cli) runningConfig(ctx context.Context) (string, error) {
+	url := c.flags.url
+	if url == "" {
+		url = c.getenv("TINE_URL")
+	}
+	var run *gatewayFile
+	if state, err := c.stateDir(); err == nil {
+		run = c.running(ctx, state, "", false)
+	}
+	switch {
+	case url != "" && (run == nil || !sameURL(url, run.URL)):
+		return "", usagef("the config of the gateway at %s is not known here; name the file with --config, on the machine that it is on", url)
+	case run == nil:
+		return "", nil
+	case run.Config == "":
+		return "", fmt.Errorf(`the gateway that runs, process %d, has the built-in defaults and no config file; make one: echo "servers: {}" > tine.yaml, name it with --config tine.yaml here, and start the gateway again with it`, run.PID)
+	}
+	return run.Config, nil
+}
+
+// changeWait is how long somebody else may take to change the same file.
+const changeWait = 2 * time.Second
+
+// replaceFile replaces the content of a file as a whole, by what change makes of
+// it. Its mode and owner stay. Of two that change it at once the second waits.
+func (c *cli) replaceFile(ctx context.Context, path string, change func([]byte) ([]byte, error)) (err error) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf(`%s is not there; make it first: echo "servers: {}" > %s`, path, shellWord(path))
+	case err != nil:
+		return err
+	case info.Mode()&fs.ModeSymlink != 0:
+		to, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return fmt.Errorf("%s is a link that leads nowhere: %w; mend it", path, err)
+		}
+		return fmt.Errorf("%s is a link, which would be replaced; name what it leads to: --config %s", path, shellWord(to))
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a file; name one with --config", path)
+	}
+	f, err := c.newBeside(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		f.Close() // a second close does no harm
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	old, err := readFile(path, maxConfig)
+	if err != nil {
+		return err
+	}
+	text, err := change(old)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(text); err != nil {
+		return fmt.Errorf("write the new config: %w", err)
+	}
+	if err := keepOwner(f, info); err != nil {
+		return fmt.Errorf("%s belongs to somebody else, and would not any more: %w; run this as its owner", path, err)
+	}
+	if err := f.Chmod(info.Mode().Perm()); err != nil {
+		return fmt.Errorf("give the new config the mode of the old one: %w", err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("write the new config: %w", err)
+	}
+	// An editor does not wait.
+	if now, err := readFile(path, maxConfig); err != nil || !bytes.Equal(now, old) {
+		return fmt.Errorf("%s was changed by another program meanwhile; try again", path)
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// newBeside makes the file that is to take another's place. There is one at a
+// time, so that nobody's change is lost.
+func (c *cli) newBeside(ctx context.Context, path string) (*os.File, error) {
+	beside := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tine-new")
+	giveUp := time.Now().Add(changeWait)
+	for {
+		f, err := os.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		switch {
+		case err == nil:
+			return f, nil
+		case !errors.Is(err, fs.ErrExist):
+			return nil, fmt.Errorf("write beside %s: %w", path, err)
+		case time.Now().After(giveUp):
+			return nil, fmt.Errorf("%s is being changed by another tine, or one was killed while it did; if none runs, remove %s", path, beside)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/client"
+)
+
+// checkGateway looks at the gateway that the other commands would use: whether it
+// answers and lets this program in, whether both are of one version and have one
+// config, and how its servers are. config is the file that the other checks are of.
+func (c *cli) checkGateway(ctx context.Context, config string) []check {
+	const name = "gateway"
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	file, err := c.runningGateway()
+	if err != nil {
+		return []check{{name, checkWarn, err.Error(), "restart the gateway, which writes it anew"}}
+	}
+	named := c.flags.url != "" || c.getenv("TINE_URL") != ""
+	if file == nil && !named {
+		return []check{{name, checkOK, "none runs on this state folder; " + c.own("tine serve") + " starts one", ""}}
+	}
+	g, err := c.connect()
+	if err != nil {
+		return []check{{name, checkMissing, describe(err), "mend --url, --token or --token-file"}}
+	}
+	s, err := g.Status(ctx)
+	var ae *api.Error
+	switch {
+	case errors.As(err, &ae) && ae.Status == http.StatusUnauthorized:
+		return []check{{name, checkMissing, g.URL() + " runs and refuses this program: " + oneLine(ae.Message), "give a token of it with --token-file or TINE_TOKEN"}}
+	case errors.Is(err, client.ErrNoGateway) && !named:
+		return []check{{name, checkWarn, fmt.Sprintf("process %d wrote to the state folder that it is at %s, and nothing answers there", file.PID, g.URL()), "start it again: " + c.own("tine serve")}}
+	case err != nil:
+		return []check{{name, checkMissing, oneLine(err.Error()), "start it, or mend --url"}}
+	}
+	found := check{name, checkOK, fmt.Sprintf("tine %s at %s, %s", s.Version, g.URL(), c.admission(ctx, g)), ""}
+	var doubts, mends []string
+	if s.Version != c.version {
+		doubts = append(doubts, "this program is tine "+c.version)
+		mends = append(mends, "restart the gateway with this program")
+	}
+	if s.Draining {
+		doubts = append(doubts, "it is stopping and takes no more calls")
+		mends = append(mends, "wait, then start it again")
+	}
+	if file != nil && sameURL(g.URL(), file.URL) && (file.Config != "" || config != "") && !sameFile(config, file.Config) {
+		doubts = append(doubts, "it has another config than the one looked at here: "+orDefaults(file.Config))
+		if file.Config != "" {
+			mends = append(mends, c.own("tine doctor --config "+shellWord(file.Config)))
+		} else {
+			mends = append(mends, "restart it, or run tine doctor in its folder")
+		}
+	}
+	if len(doubts) > 0 {
+		found.Status, found.Detail, found.Mend = checkWarn, found.Detail+"\n"+strings.Join(doubts, "\n"), strings.Join(mends, "; ")
+	}
+	return []check{found, c.checkServers(ctx, g)}
+}
+
+func orDefaults(config string) string {
+	if config == "" {
+		return "the built-in defaults"
+	}
+	return config
+}
+
+// admission says whom a gateway lets in, by asking without a token.
+func (c *cli) admission(ctx context.Context, g *gateway) string {
+	stranger, err := g.As("")
+	if err == nil {
+		_, err = stranger.Status(ctx)
+	}
+	var ae *api.Error
+	switch {
+	case err == nil:
+		return "open to callers without a token"
+	case errors.As(err, &ae) && ae.Status == http.StatusUnauthorized:
+		return "callers need a token, and this program has one"
+	}
+	return "whether callers need a token is not known: " + oneLine(err.Error())
+}
+
+// checkServers says how the servers of a running gateway are.
+func (c *cli) checkServers(ctx context.Context, g *gateway) check {
+	const name = "servers"
+	list, err := g.Servers(ctx)
+	if err != nil {
+		return check{name, checkWarn, oneLine(err.Error()), "see " + c.own("tine servers")}
+	}
+	states := map[string]int{}
+	var wrong, ids []string
+	for _, s := range list.Servers {
+		states[s.State]++
+		switch {
+		case s.State == api.StateFailed:
+			wrong = append(wrong, fmt.Sprintf("%s: %s", s.ID, oneLine(s.Reason)))
+			ids = append(ids, s.ID)
+		case s.Breaker == api.BreakerOpen:
+			wrong = append(wrong, s.ID+": its circuit breaker is open")
+			ids = append(ids, s.ID)
+		}
+	}
+	var parts []string
+	for _, state := range []string{api.StateReady, api.StateIdle, api.StateStarting, api.StateFailed, api.StateDisabled} {
+		if states[state] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", states[state], state))
+		}
+	}
+	detail := strings.Join(append([]string{count(len(list.Servers), "server")}, parts...), ", ")
+	if len(wrong) == 0 {
+		return check{name, checkOK, detail, ""}
+	}
+	if len(wrong) > mostNamed {
+		wrong = append(wrong[:mostNamed:mostNamed], fmt.Sprintf("and %d more", len(ids)-mostNamed))
+	}
+	return check{name, checkWarn, detail + "\n" + strings.Join(wrong, "\n"), "see " + c.own("tine servers show "+ids[0]) + " and " + c.own("tine logs "+ids[0])}
+}

@@ -1,0 +1,189 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A JSON file, with comments and trailing commas or without, is changed where its
+// values begin and end. What is added looks like what stands before it.
+
+func (e *edit) addJSON(id string, entry *node) ([]byte, error) {
+	switch {
+	case e.servers == nil:
+		return e.insert(e.parent, e.key, mapNode(pair{key: id, value: entry})), nil
+	case e.servers.kind != kindMap:
+		return nil, e.byHand(fmt.Sprintf("%q in it is null", e.key))
+	}
+	return e.insert(e.servers, id, entry), nil
+}
+
+// insert puts a pair behind the last one of an object.
+func (e *edit) insert(object *node, key string, value *node) []byte {
+	d := e.data
+	if len(object.pairs) == 0 {
+		base, inner := e.indentAt(object.start), d[object.start+1:object.end-1]
+		text := e.nl + base + "  " + e.jsonPair(key, value, base+"  ", "  ")
+		switch {
+		case !bytes.Contains(d, []byte("\n")):
+			text = e.jsonPair(key, value, "", "")
+		case len(bytes.TrimSpace(inner)) == 0:
+			text += e.nl + base
+		default: // a comment, which stays
+			return slices.Concat(d[:object.start+1], []byte(text), d[object.start+1:])
+		}
+		return slices.Concat(d[:object.start+1], []byte(text), d[object.end-1:])
+	}
+	last := object.pairs[0]
+	for _, p := range object.pairs { // one that stands twice is not where it was read
+		if p.value.end > last.value.end {
+			last = p
+		}
+	}
+	end := last.value.end
+	comma, trailing := ",", ""
+	from := end
+	if at := skipJSON(d, end); at < len(d) && d[at] == ',' {
+		comma, trailing, from = "", ",", at+1
+	}
+	indent := e.indentAt(last.keyAt)
+	if e.lineStart(last.keyAt)+len(indent) != last.keyAt { // something stands before it on its line
+		text := comma + " " + e.jsonPair(key, value, "", "") + trailing
+		return slices.Concat(d[:from], []byte(text), d[from:])
+	}
+	unit := strings.TrimPrefix(indent, e.indentAt(object.end-1))
+	if unit == "" {
+		unit = "  "
+	}
+	text := e.nl + indent + e.jsonPair(key, value, indent, unit) + trailing
+	eol := e.lineStop(from)
+	if len(bytes.TrimSpace(plainJSON(d)[from:eol])) > 0 { // the end of the object, for one
+		return slices.Concat(d[:from], []byte(comma+text), d[from:])
+	}
+	return slices.Concat(d[:end], []byte(comma), d[end:eol], []byte(text), d[eol:])
+}
+
+func (e *edit) removeJSON(at int) []byte {
+	d, gone := e.data, e.servers.pairs[at]
+	from, to, last := gone.keyAt, gone.value.end, false
+	if next := skipJSON(d, to); next < len(d) && d[next] == ',' {
+		if len(bytes.TrimSpace(d[to:next])) == 0 {
+			to = next + 1
+		} else { // a comment stands between
+			d = slices.Concat(d[:next], d[next+1:])
+		}
+	} else {
+		// The last one: the comma before it goes, too.
+		before := -1
+		last = true
+		for _, p := range e.servers.pairs {
+			if p.value.end <= from {
+				before = max(before, p.value.end)
+			}
+		}
+		if comma := skipJSON(d, max(before, 0)); before >= 0 && comma < len(d) && d[comma] == ',' {
+			d = slices.Concat(d[:comma], d[comma+1:])
+			from, to = from-1, to-1
+		}
+	}
+	// A line of its own goes as a whole.
+	start := bytes.LastIndexByte(d[:from], '\n') + 1
+	stop := len(d)
+	if i := bytes.IndexByte(d[to:], '\n'); i >= 0 {
+		stop = to + i + 1
+	}
+	switch {
+	case start > 0 && len(bytes.TrimSpace(d[start:from])) == 0 && len(bytes.TrimSpace(d[to:stop])) == 0:
+		from, to = start, stop
+	case last && d[from-1] == ' ' && len(bytes.TrimSpace(d[start:from])) > 0:
+		from--
+	case !last && to < len(d) && d[to] == ' ':
+		to++
+	}
+	return slices.Concat(d[:from], d[to:])
+}
+
+// skipJSON is where the next thing is that is neither space nor comment.
+func skipJSON(data []byte, at int) int {
+	for at < len(data) {
+		rest := data[at:]
+		switch {
+		case strings.IndexByte(" \t\r\n", rest[0]) >= 0:
+			at++
+		case bytes.HasPrefix(rest, []byte("//")):
+			i := bytes.IndexByte(rest, '\n')
+			if i < 0 {
+				return len(data)
+			}
+			at += i
+		case bytes.HasPrefix(rest, []byte("/*")):
+			i := bytes.Index(rest, []byte("*/"))
+			if i < 0 {
+				return len(data)
+			}
+			at += i + 2
+		default:
+			return at
+		}
+	}
+	return at
+}
+
+func (e *edit) lineStart(at int) int { return bytes.LastIndexByte(e.data[:at], '\n') + 1 }
+
+// lineStop is where a line ends, before its line break.
+func (e *edit) lineStop(at int) int {
+	stop := len(e.data)
+	if i := bytes.IndexByte(e.data[at:], '\n'); i >= 0 {
+		stop = at + i
+	}
+	return stop - (len(e.data[at:stop]) - len(bytes.TrimRight(e.data[at:stop], "\r")))
+}
+
+// indentAt is the space at the beginning of a line.
+func (e *edit) indentAt(at int) string {
+	line := e.data[e.lineStart(at):at]
+	return string(line[:len(line)-len(bytes.TrimLeft(line, " \t"))])
+}
+
+// jsonPair writes a key and its value: over several lines, or without a unit of
+// indentation on one.
+func (e *edit) jsonPair(key string, value *node, indent, unit string) string {
+	return jsonQuote(key) + ": " + e.jsonText(value, indent, unit)
+}
+
+func (e *edit) jsonText(n *node, indent, unit string) string {
+	switch n.kind {
+	case kindString:
+		return jsonQuote(n.text)
+	case kindList:
+		items := make([]string, len(n.items))
+		for i, item := range n.items {
+			items[i] = e.jsonText(item, "", "")
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	case kindMap:
+		pairs := make([]string, len(n.pairs))
+		for i, p := range n.pairs {
+			pairs[i] = e.jsonPair(p.key, p.value, indent+unit, unit)
+		}
+		if unit == "" || len(pairs) == 0 {
+			return "{" + strings.Join(pairs, ", ") + "}"
+		}
+		inner := e.nl + indent + unit
+		return "{" + inner + strings.Join(pairs, ","+inner) + e.nl + indent + "}"
+	default:
+		return n.text
+	}
+}
+
+func jsonQuote(s string) string {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(s) // a string always can be
+	return strings.TrimSuffix(b.String(), "\n")
+}
