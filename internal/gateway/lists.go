@@ -247,7 +247,7 @@ const knownAfter = time.Second
 func (x *exchange) listOf(ctx context.Context, up *upstream.Upstream, e *session.Entry, method string, wait time.Duration) ([][]byte, error) {
 	most := min(wait, e.ConnectTimeout)
 	if wait == 0 {
-		most = 2 * x.readTime(e) // it ends by itself before that
+		most = x.g.reg.Catalog().Config.Limits.Fetch + 2*readTime(e) // it ends by itself before that
 	}
 	if e.Builtin == "" && e.URL == "" && !up.Runs() {
 		if items, ok := x.sess.KnownList(e, x.who.Name, method); ok {
@@ -350,7 +350,7 @@ func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, m
 	}
 	fs.m[key] = f
 	fs.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(x.g.life, x.readTime(e))
+		ctx, cancel := up.Within(x.g.life, readTime(e))
 		defer cancel()
 		func() {
 			defer telemetry.Contain(x.g.log, telemetry.InEdge, e.ID, func(err error) { f.items, f.err = nil, err })
@@ -375,10 +375,8 @@ func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, m
 	return f
 }
 
-// readTime is how long a server has for a list, with its start and what that needs.
-func (x *exchange) readTime(e *session.Entry) time.Duration {
-	return x.g.reg.Catalog().Config.Limits.Fetch + e.ConnectTimeout + 30*time.Second
-}
+// readTime is how long a server has for a list, with its start.
+func readTime(e *session.Entry) time.Duration { return e.ConnectTimeout + 30*time.Second }
 
 var errSlow = errors.New("not there yet")
 

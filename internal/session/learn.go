@@ -244,7 +244,7 @@ func (r *Registry) ask(l *learner, now *round) {
 // readAll reads all lists of a server and keeps them. A list that can't be had is not
 // known, and the others are.
 func (r *Registry) readAll(l *learner) (*Known, error) {
-	ctx, cancel := context.WithTimeout(r.life, r.Catalog().Config.Limits.Fetch+l.e.ConnectTimeout+checkTime)
+	ctx, cancel := l.up.Within(r.life, l.e.ConnectTimeout+checkTime)
 	defer cancel()
 	lists := make(map[string][][]byte)
 	var hello upstream.Hello

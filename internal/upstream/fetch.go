@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -64,6 +65,34 @@ func (u *Upstream) Fetching() *api.Fetch {
 		return f.Fetching(u.o.Spec)
 	}
 	return nil
+}
+
+// Within is a context that ends after so long, but not while a fetch goes on that the
+// start waits for.
+func (u *Upstream) Within(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var mu sync.Mutex
+	var timer *time.Timer
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(most, func() {
+		fetching := u.Fetching() != nil
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case ctx.Err() != nil:
+		case fetching:
+			timer.Reset(most)
+		default:
+			cancel(context.DeadlineExceeded)
+		}
+	})
+	return ctx, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		timer.Stop()
+		cancel(nil)
+	}
 }
 
 // NotYet is the error of a list that a server has not given yet. It stays the same

@@ -158,3 +158,28 @@ func TestCloseWhileFetching(t *testing.T) {
 		}
 	})
 }
+
+// The time of a list goes on when the fetch is over.
+func TestWithinAFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, d := playFetch(t, func(i *instance) { <-i.done }, func(o *upstream.Options) { o.ConnectTimeout = time.Hour })
+		r.Kick()
+		synctest.Wait()
+		ctx, cancel := r.Within(t.Context(), 10*time.Second)
+		defer cancel()
+		time.Sleep(5 * time.Minute)
+		if ctx.Err() != nil {
+			t.Error("it ended while something is fetched")
+		}
+		close(d.there)
+		time.Sleep(11 * time.Second)
+		if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			t.Errorf("after it: %v", context.Cause(ctx))
+		}
+		early, cancel := r.Within(t.Context(), 10*time.Second)
+		cancel()
+		if !errors.Is(early.Err(), context.Canceled) {
+			t.Errorf("cancelled: %v", early.Err())
+		}
+	})
+}

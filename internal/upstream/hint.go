@@ -24,7 +24,7 @@ type hint struct {
 
 // hints are tried in this order, and the first that knows what to do is given.
 var hints = []hint{
-	{regexp.MustCompile(`(?:ImportError: cannot import name .* from 'mcp[.\w]*'|No module named 'mcp\.[.\w]+'|module 'mcp[.\w]*' has no attribute)`), pinMCP},
+	{regexp.MustCompile(`(?:ImportError: cannot import name .* from 'mcp[.\w]*'|No module named 'mcp\.[.\w]+'|module 'mcp[.\w]*' has no attribute|'(?:Server|FastMCP)' object has no attribute '(?:list_|read_resource|call_tool|get_prompt|set_logging_level|request_context))`), pinMCP},
 	{regexp.MustCompile(`(?i)requires[- ]?(?:a newer )?python[\s:'"]{0,8}((?:[<>=!~]=?\s*\d[\d.*]*,?\s*)+)|requires a different Python: \S+ not in '([^'\n]+)'|does not satisfy Python\s*((?:[<>=!~]=?\s*\d[\d.*]*,?\s*)+)|ImportError: cannot import name '\w+' from '(?:typing|datetime|enum|asyncio|collections\.abc)'|No module named 'tomllib'|module 'asyncio' has no attribute 'TaskGroup'|(?m)^SyntaxError: `), newerPython},
 	{regexp.MustCompile(`EAI_AGAIN|ENETUNREACH|ENOTFOUND|Temporary failure in name resolution|(?i:network is unreachable)|Name or service not known|Could not resolve host|lookup \S+ on \S+:53`), giveNetwork},
 	{regexp.MustCompile(`(?:ENOENT: no such file or directory|EACCES: permission denied), \w+ '(/[^'\n]+)'`), showPath},

@@ -58,6 +58,8 @@ func TestHints(t *testing.T) {
 
 		"mcp 2, a name":      {box(), "ImportError: cannot import name 'FastMCP' from 'mcp.server' (/x/mcp/server/__init__.py)", "uvx --with 'mcp<2'"},
 		"mcp 2, a module":    {box(), "ModuleNotFoundError: No module named 'mcp.server.fastmcp'", "uvx --with 'mcp<2'"},
+		"mcp 2, a method":    {box(), "AttributeError: 'Server' object has no attribute 'list_resources'", "uvx --with 'mcp<2'"},
+		"another server":     {box(), "AttributeError: 'Server' object has no attribute 'listen'", ""},
 		"mcp 2, outside":     {plain, "ModuleNotFoundError: No module named 'mcp.server.fastmcp'", "pip install 'mcp<2'"},
 		"no mcp":             {plain, "ModuleNotFoundError: No module named 'mcp'", ""},
 		"something like mcp": {plain, "ModuleNotFoundError: No module named 'mcpx.y'", ""},
