@@ -401,7 +401,7 @@ func said(ch config.Changes) []any {
 		{"added", ch.Added},
 		{"changed", ch.Changed},
 		{"removed", ch.Removed},
-		{"auth", ch.Auth},
+		{"access", ch.Auth}, // what is called auth is masked
 		{"keys", slices.DeleteFunc(slices.Clone(ch.Rest), func(key string) bool { return key == "auth" })},
 	} {
 		if len(part.names) > 0 {
