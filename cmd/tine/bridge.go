@@ -22,6 +22,7 @@ import (
 type bridge struct {
 	state  string // folder of the gateway, which may come back at another address
 	server string
+	view   string
 
 	outMu sync.Mutex
 	out   *bufio.Writer
@@ -40,9 +41,9 @@ type bridge struct {
 // maxBridgeLine bounds a message in either direction.
 const maxBridgeLine = 64 << 20
 
-func newBridge(state string, g *gatewayFile, server string, out io.Writer) *bridge {
+func newBridge(state string, g *gatewayFile, server, view string, out io.Writer) *bridge {
 	b := &bridge{
-		state: state, server: server, out: bufio.NewWriter(out),
+		state: state, server: server, view: view, out: bufio.NewWriter(out),
 		cancels: make(map[string]context.CancelFunc),
 	}
 	b.aim(g)
@@ -54,6 +55,9 @@ func (b *bridge) aim(g *gatewayFile) {
 	url := strings.TrimSuffix(g.URL, "/") + "/mcp"
 	if b.server != "" {
 		url += "/" + b.server
+	}
+	if b.view != "" {
+		url += "?view=" + b.view
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 )
 
 func newStdioCmd(c *cli) *cobra.Command {
-	var path, server string
+	var path, server, view string
 	var alone bool
 	cmd := &cobra.Command{
 		Use:   "stdio",
@@ -33,17 +33,21 @@ config; else it is a gateway of its own and ends with its client.`,
   claude mcp add tine -- tine stdio`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.stdio(cmd.Context(), path, server, alone)
+			if view != "" && view != "search" {
+				return usagef("--view must be search")
+			}
+			return c.stdio(cmd.Context(), path, server, view, alone)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&path, "config", "", "config file (env TINE_CONFIG; default tine.yaml here or in the user's config folder)")
 	f.StringVar(&server, "server", "", "show this server alone, without prefixes")
+	f.StringVar(&view, "view", "", "search: two tools that find and call the others, instead of all of them")
 	f.BoolVar(&alone, "alone", false, "never join a running gateway")
 	return cmd
 }
 
-func (c *cli) stdio(ctx context.Context, flag, server string, alone bool) error {
+func (c *cli) stdio(ctx context.Context, flag, server, view string, alone bool) error {
 	path, err := c.findConfig(flag)
 	if err != nil {
 		return err
@@ -54,10 +58,10 @@ func (c *cli) stdio(ctx context.Context, flag, server string, alone bool) error 
 	}
 	if !alone {
 		if run := c.running(ctx, state, path, flag != ""); run != nil {
-			return newBridge(state, run, server, c.stdout).run(ctx, c.stdin)
+			return newBridge(state, run, server, view, c.stdout).run(ctx, c.stdin)
 		}
 	}
-	return c.stdioAlone(ctx, path, state, server)
+	return c.stdioAlone(ctx, path, state, server, view)
 }
 
 // running finds a gateway to join: one that answers, and has the config that
@@ -90,7 +94,7 @@ func sameFile(a, b string) bool {
 
 // stdioAlone is a whole gateway for one client, in a folder of its own under
 // the state folder, which is gone afterwards.
-func (c *cli) stdioAlone(ctx context.Context, path, state, server string) error {
+func (c *cli) stdioAlone(ctx context.Context, path, state, server, view string) error {
 	cfg, err := c.loadConfig(path, "")
 	if err != nil {
 		return err
@@ -117,7 +121,7 @@ func (c *cli) stdioAlone(ctx context.Context, path, state, server string) error 
 		p.Close()
 		os.RemoveAll(own)
 	}()
-	return p.gateway.ServeStdio(ctx, c.stdin, c.stdout, server)
+	return p.gateway.ServeStdio(ctx, c.stdin, c.stdout, server, view != "")
 }
 
 // sweepStdio ends what such gateways left that were killed: with no server in
