@@ -39,6 +39,11 @@ type ConnOptions struct {
 	// NoProbe greets the old way at once: some servers die of a question they
 	// don't know.
 	NoProbe bool
+	// Listed reports whether a tool is in the list of the server that is kept, as a
+	// principal sees it; nil where none is.
+	Listed func(who, tool string) bool
+	// Hidden is told of tools that are not offered, and why; nil for nobody.
+	Hidden func(tool, why string)
 	// Mask hides secrets in what is quoted of a server's answers; nil hides none.
 	Mask func(string) string
 	Log  *slog.Logger
@@ -66,6 +71,7 @@ func Connect(ctx context.Context, link driver.Link, o ConnOptions, ev events) (c
 		conn, err = nil, e
 	})
 	c.allowed, c.mask, c.mend, c.why, c.shared, c.alone, c.own = o.Allowed, o.Mask, o.mend, o.why, o.Shared, o.alone, link.Own
+	c.listed, c.hidden = o.Listed, o.Hidden
 	if link.HTTP != nil {
 		return connectHTTP(ctx, c, link.HTTP, o)
 	}
@@ -137,6 +143,9 @@ func (c *Conn) greet(ctx context.Context, o ConnOptions, probe func(context.Cont
 func (c *Conn) discover(ctx context.Context) (bool, error) {
 	c.hello.Store(&Hello{Version: wire.Latest})
 	res, err := c.simple(ctx, wire.MethodDiscover, nil)
+	if err == nil && namesLatest(res.Error) {
+		res, err = c.simple(ctx, wire.MethodDiscover, nil)
+	}
 	if err != nil || res.Error != nil {
 		c.hello.Store(&Hello{})
 		return false, err
@@ -160,6 +169,19 @@ func (c *Conn) discover(ctx context.Context) (bool, error) {
 	}
 	c.hello.Store(hello)
 	return true, nil
+}
+
+// namesLatest reports whether a server refuses the version that it was asked with and
+// names, among those it takes, one of that era that we speak: there is only this one.
+func namesLatest(raw []byte) bool {
+	if raw == nil {
+		return false
+	}
+	e := wire.ParseError(raw)
+	var data struct {
+		Supported []string `json:"supported"`
+	}
+	return e.Code == wire.CodeUnsupportedVersion && json.Unmarshal(e.Data, &data) == nil && slices.Contains(data.Supported, wire.Latest)
 }
 
 // initialize shakes hands the old way.
