@@ -1,6 +1,7 @@
 package upstream_test
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -212,6 +213,47 @@ func TestVersionRefusedOverHTTP(t *testing.T) {
 		if st := r.Status(); st.Hello.Version != wire.V20260728 {
 			t.Errorf("speaks %q", st.Hello.Version)
 		}
+	}
+}
+
+// A server that is too slow for the question for its era, and too new for a greeting in
+// the old way, is asked once more.
+func TestSlowModernServerOverHTTP(t *testing.T) {
+	t.Parallel()
+	s := &web{t: t, modern: true}
+	s.handle = func(w http.ResponseWriter, _ *http.Request, m message) { answer(w, m, `{"ok":1}`) }
+	greeted := make(chan struct{})
+	r, _ := reach(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		switch {
+		case bytes.Contains(body, []byte(`"initialize"`)):
+			close(greeted)
+			http.Error(w, "Missing MCP-Protocol-Version header", http.StatusBadRequest)
+			return
+		case bytes.Contains(body, []byte(`"server/discover"`)):
+			<-greeted
+		}
+		s.ServeHTTP(w, r)
+	}))
+	if got := newClient("c").calls(t, r, "x"); got != `{"ok":1}` {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A server that refuses who asks says so, and not what it makes of a greeting in the
+// old way.
+func TestProbeRefusedOverHTTP(t *testing.T) {
+	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden} {
+		r, _ := reach(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get(wire.HeaderVersion) != "" {
+				http.Error(w, "who are you?", status)
+				return
+			}
+			http.Error(w, "Missing MCP-Protocol-Version header", http.StatusBadRequest)
+		}))
+		got := newClient("c").calls(t, r, "x")
+		wantHas(t, "the result", got, "refused: ", fmt.Sprintf("HTTP %d", status), "who are you?")
 	}
 }
 

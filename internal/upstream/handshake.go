@@ -22,6 +22,9 @@ import (
 // slowly get both questions and answer both.
 const probeWait = 3 * time.Second
 
+// slowWait is how long it may take when it is asked once more, over HTTP.
+const slowWait = 15 * time.Second
+
 // ConnOptions say how to greet a server.
 type ConnOptions struct {
 	Server   string
@@ -245,6 +248,8 @@ func connectHTTP(ctx context.Context, c *Conn, ep *driver.Endpoint, o ConnOption
 		t.resumeSession(o.Hello)
 		return c, nil
 	}
+	var refused error // why the server did not answer the question for its era
+	slow := false     // it did not answer it in time
 	err := c.greet(ctx, o, func(ctx context.Context) (bool, error) {
 		t.version = wire.Latest
 		probe, cancel := context.WithTimeout(ctx, probeWait)
@@ -254,15 +259,27 @@ func connectHTTP(ctx context.Context, c *Conn, ep *driver.Endpoint, o ConnOption
 			return true, nil
 		}
 		t.version = ""
-		if probe.Err() != nil && ctx.Err() == nil {
+		if slow = probe.Err() != nil && ctx.Err() == nil; slow {
 			return false, nil // it may be one that never answers what it does not know
 		}
 		var fail *api.Error
 		if errors.As(err, &fail) && (fail.Kind == api.KindTimeout || fail.Kind == api.KindLost || fail.Retryable && !strings.Contains(fail.Message, "HTTP ")) {
 			return false, err // not reached at all: asking again the old way would not help
 		}
+		if fail != nil && fail.Kind == api.KindRefused {
+			refused = err
+		}
 		return false, nil
 	})
+	if err != nil && slow && Kind(err) != api.KindRefused {
+		// It may have been too slow for the first question and too new for the second.
+		t.version = wire.Latest
+		again, cancel := context.WithTimeout(ctx, slowWait)
+		if modern, _ := c.discover(again); modern {
+			err = nil
+		}
+		cancel()
+	}
 	if c.modern() {
 		t.version = wire.Latest
 	}
@@ -274,6 +291,9 @@ func connectHTTP(ctx context.Context, c *Conn, ep *driver.Endpoint, o ConnOption
 		if sse, sseErr := connectSSE(ctx, newConnLike(c), ep, o); sseErr == nil {
 			return sse, nil
 		}
+	}
+	if refused != nil {
+		return nil, refused
 	}
 	return nil, err
 }
