@@ -229,12 +229,12 @@ func TestConformanceOfTheGateway(t *testing.T) {
 	t.Cleanup(driver.Close)
 	for _, tt := range []struct {
 		revision string
-		atLeast  int
+		atLeast  int // how many requests a scenario takes, and so checks, varies
 		// left are the scenarios that are not scored and fail.
 		left []string
 	}{
-		{legacyVersion, 300, []string{"auth/client-credentials-jwt", "auth/dpop", "auth/dpop-nonce", "auth/enterprise-managed-authorization", "auth/wif-jwt-bearer"}},
-		{modernVersion, 450, []string{"auth/client-credentials-jwt", "auth/dpop", "auth/dpop-nonce", "auth/enterprise-managed-authorization", "auth/wif-jwt-bearer"}},
+		{legacyVersion, 250, []string{"auth/client-credentials-jwt", "auth/dpop", "auth/dpop-nonce", "auth/enterprise-managed-authorization", "auth/wif-jwt-bearer"}},
+		{modernVersion, 380, []string{"auth/client-credentials-jwt", "auth/dpop", "auth/dpop-nonce", "auth/enterprise-managed-authorization", "auth/wif-jwt-bearer"}},
 	} {
 		t.Run(tt.revision, func(t *testing.T) {
 			all, err := conform(t, []string{driverKey + "=" + driver.URL}, "client", "--command", self, "--requirements", tt.revision, "--timeout", "600000")
