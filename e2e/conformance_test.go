@@ -5,6 +5,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,23 +72,29 @@ func TestChecksCanFail(t *testing.T) {
 }
 
 var (
-	totalLine = regexp.MustCompile(`(?m)^Total: (\d+) passed, (\d+) failed$`)
+	totalLine = regexp.MustCompile(`(?m)^Total: (\d+) passed, (\d+) failed(?:, \d+ warnings)?$`)
 	stamp     = regexp.MustCompile(`-\d{4}-\d\d-\d\dT[\d-]+Z$`)
 )
 
-// conform runs the official suite against url. The suite fails where a check
-// that is not scored fails, so its exit code says nothing.
-func conform(t *testing.T, url, revision string) checks {
+// conform runs the official suite and counts what it found. Its error says that a
+// check failed which is scored.
+func conform(t *testing.T, env []string, args ...string) (checks, error) {
 	t.Helper()
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), need(t, conformance)[0], "server", "--url", url, "--requirements", revision, "-o", dir)
-	cmd.Env = toolEnv(t)
-	out, err := cmd.CombinedOutput()
+	cmd := exec.CommandContext(t.Context(), need(t, conformance)[0], append(args, "-o", dir)...)
+	cmd.Env = toolEnv(t, env...)
+	out, failed := cmd.CombinedOutput()
 	total := totalLine.FindSubmatch(out)
 	if total == nil {
-		t.Fatalf("conformance gave no total: %v\n%s", err, tail(string(out), 8<<10))
+		t.Fatalf("conformance gave no total: %v\n%s", failed, tail(string(out), 8<<10))
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "*", "checks.json"))
+	var files []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "checks.json" {
+			files = append(files, path)
+		}
+		return err
+	})
 	if err != nil || len(files) == 0 {
 		t.Fatalf("conformance left no checks: %v", err)
 	}
@@ -104,7 +111,11 @@ func conform(t *testing.T, url, revision string) checks {
 		if err := json.Unmarshal(data, &list); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		scenario := stamp.ReplaceAllString(filepath.Base(filepath.Dir(file)), "")
+		scenario, err := filepath.Rel(dir, filepath.Dir(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		scenario = stamp.ReplaceAllString(scenario, "")
 		for _, c := range list {
 			n := all[scenario+"/"+c.ID]
 			switch c.Status {
@@ -115,12 +126,23 @@ func conform(t *testing.T, url, revision string) checks {
 			}
 			all[scenario+"/"+c.ID] = n
 		}
+		if said, err := os.ReadFile(filepath.Join(filepath.Dir(file), "stderr.txt")); err == nil && len(said) > 0 {
+			t.Logf("%s: the client says %s", scenario, tail(string(said), 2<<10))
+		}
 	}
 	// Two ways to the same count: if they part, the parsing here is wrong.
-	passed, failed := all.totals()
-	if strconv.Itoa(passed) != string(total[1]) || strconv.Itoa(failed) != string(total[2]) {
-		t.Fatalf("counted %d passed, %d failed; the suite says %s", passed, failed, total[0])
+	good, bad := all.totals()
+	if strconv.Itoa(good) != string(total[1]) || strconv.Itoa(bad) != string(total[2]) {
+		t.Fatalf("counted %d passed, %d failed; the suite says %s", good, bad, total[0])
 	}
+	return all, failed
+}
+
+// conformServer runs the suite against a server. Whether what fails is scored says
+// nothing here: the same server is run bare.
+func conformServer(t *testing.T, url, revision string) checks {
+	t.Helper()
+	all, _ := conform(t, nil, "server", "--url", url, "--requirements", revision)
 	return all
 }
 
@@ -147,14 +169,14 @@ func TestConformance(t *testing.T) {
 		{"2026-07-28", stateless, "stateless", "stdio", 165},
 	} {
 		t.Run(tt.revision, func(t *testing.T) {
-			bare := conform(t, "http://"+tt.addr+"/mcp", tt.revision)
+			bare := conformServer(t, "http://"+tt.addr+"/mcp", tt.revision)
 			count := func(name string, c checks) int {
 				passed, failed := c.totals()
 				t.Logf("%s: %d passed, %d failed", name, passed, failed)
 				return passed
 			}
 			least := max(tt.atLeast, count("bare", bare))
-			through := conform(t, g.url+"/mcp/"+tt.http, tt.revision)
+			through := conformServer(t, g.url+"/mcp/"+tt.http, tt.revision)
 			if passed := count("through Tine", through); passed < least {
 				t.Errorf("%d checks passed, want at least %d", passed, least)
 			}
@@ -163,7 +185,7 @@ func TestConformance(t *testing.T) {
 			}
 			// The answers of a server on stdio come as JSON and not as events, so
 			// the suite has no event stream to look at; all else must pass.
-			piped := conform(t, g.url+"/mcp/"+tt.stdio, tt.revision)
+			piped := conformServer(t, g.url+"/mcp/"+tt.stdio, tt.revision)
 			count("through Tine before stdio", piped)
 			for _, w := range append(piped.fails(bare), piped.lacks(bare)...) {
 				if !strings.HasPrefix(w, "server-server-sse-multiple-streams/server-sse-streams-functional: 0 passed") &&

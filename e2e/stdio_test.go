@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -164,6 +165,31 @@ func TestStdioAlone(t *testing.T) {
 	p.leave(t)
 	if left := holders(state); len(left) != 0 {
 		t.Errorf("processes %v are left", left)
+	}
+}
+
+// TestStdioSearches has two tools stand for all, in a gateway of its own and in one
+// that runs.
+func TestStdioSearches(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t, patientLists+"servers:\n"+yamlServer("mine", badServer, nil))
+	for _, args := range [][]string{{"--state", g.state()}, {"--state", t.TempDir(), "--alone", "--config", g.configPath()}} {
+		p := pipe(t, append(args, "--view", "search")...)
+		raw, err := p.request("tools/list", map[string]any{})
+		var list struct{ Tools []struct{ Name string } }
+		if err != nil || json.Unmarshal(raw, &list) != nil || len(list.Tools) != 2 {
+			t.Fatalf("lists %s, %v", raw, err)
+		}
+		if got := p.mustCall(t, "search_tools", map[string]any{"query": "echo"}); !strings.Contains(got, `"mine__echo"`) {
+			t.Errorf("found %s", got)
+		}
+		if got := p.mustCall(t, "call_tool", map[string]any{"name": "mine__echo", "arguments": map[string]any{"text": "found"}}); got != "found" {
+			t.Errorf("echo answers %q", got)
+		}
+		p.leave(t)
+	}
+	if out, err := exec.Command(tineBinary, "stdio", "--view", "all").CombinedOutput(); err == nil || !strings.Contains(string(out), "search") {
+		t.Errorf("--view all: %s %v", out, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	neturl "net/url"
 	"strings"
 	"sync"
 	"time"
@@ -55,8 +56,14 @@ func (b *bridge) aim(g *gatewayFile) {
 	if b.shown.server != "" {
 		url += "/" + b.shown.server
 	}
-	if b.shown.errors != "" {
-		url += "?errors=" + b.shown.errors
+	q := neturl.Values{}
+	for key, value := range map[string]string{"errors": b.shown.errors, "view": b.shown.view} {
+		if value != "" {
+			q.Set(key, value)
+		}
+	}
+	if len(q) > 0 {
+		url += "?" + q.Encode()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -41,6 +41,7 @@ config; else it is a gateway of its own and ends with its client.`,
 	f.StringVar(&o.config, "config", "", "config file (env TINE_CONFIG; default tine.yaml here or in the user's config folder)")
 	f.StringVar(&o.server, "server", "", "show this server alone, without prefixes")
 	f.StringVar(&o.errors, "errors", "", "how a tool call fails for another reason than its own: results, or protocol for JSON-RPC errors (default what the config says)")
+	f.StringVar(&o.view, "view", "", "search: two tools that find and call the others, instead of all of them")
 	f.BoolVar(&o.alone, "alone", false, "never join a running gateway")
 	c.completeFlag(cmd, "errors", cobra.FixedCompletions([]string{config.ErrorsResults, config.ErrorsProtocol}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -48,8 +49,8 @@ config; else it is a gateway of its own and ends with its client.`,
 
 // stdioFlags say what a client on standard input and output is shown.
 type stdioFlags struct {
-	config, server, errors string
-	alone                  bool
+	config, server, errors, view string
+	alone                        bool
 }
 
 func (c *cli) stdio(ctx context.Context, o stdioFlags) error {
@@ -57,6 +58,9 @@ func (c *cli) stdio(ctx context.Context, o stdioFlags) error {
 	case "", config.ErrorsResults, config.ErrorsProtocol:
 	default:
 		return usagef("--errors wants %s or %s, got %q", config.ErrorsResults, config.ErrorsProtocol, o.errors)
+	}
+	if o.view != "" && o.view != "search" {
+		return usagef("--view wants search, got %q", o.view)
 	}
 	path, err := c.findConfig(o.config)
 	if err != nil {
@@ -137,7 +141,7 @@ func (c *cli) stdioAlone(ctx context.Context, path, state string, o stdioFlags) 
 		p.Close()
 		os.RemoveAll(own)
 	}()
-	return p.gateway.ServeStdio(ctx, c.stdin, c.stdout, o.server)
+	return p.gateway.ServeStdio(ctx, c.stdin, c.stdout, o.server, o.view != "")
 }
 
 // sweepStdio ends what such gateways left that were killed: with no server in

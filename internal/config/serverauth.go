@@ -18,7 +18,7 @@ func (d *decoder) serverAuth(o object, s *Server) {
 	a, ok := o.child("auth", serverAuthKeys)
 	if ok {
 		d.authKeys(a, &s.Auth)
-		d.authType(a, &s.Auth)
+		d.authType(a, &s.Auth, s.Remote != nil)
 	}
 	if s.Auth.Type == AuthLogin && s.Remote != nil {
 		d.fail(o.keyPos("auth"), "%s.auth: type login goes with url; an orchestrator is asked by Tine itself, so use client_credentials or headers", o.path)
@@ -57,7 +57,7 @@ func (d *decoder) authKeys(a object, to *ServerAuth) {
 }
 
 // authType checks what each type needs and what it has no use for.
-func (d *decoder) authType(a object, s *ServerAuth) {
+func (d *decoder) authType(a object, s *ServerAuth, remote bool) {
 	switch s.Type {
 	case "":
 		if len(a.n.pairs) > 0 && a.n.get("type") == nil {
@@ -67,6 +67,9 @@ func (d *decoder) authType(a object, s *ServerAuth) {
 		for _, need := range []struct{ key, value string }{
 			{"token_url", s.TokenURL}, {"client_id", s.ClientID}, {"client_secret", s.ClientSecret},
 		} {
+			if need.key == "token_url" && !remote {
+				continue // the server says where, as it does for a login
+			}
 			if need.value == "" && !a.lacks(need.key) {
 				d.fail(a.n.pos, "%s: %s is missing, which type %s needs", a.path, need.key, s.Type)
 			}

@@ -18,8 +18,7 @@ tine.yaml:2:42: servers.a.credential: goes with url, but this server has a comma
 		{"type", auth("type: oauth"),
 			`tine.yaml:4:18: servers.a.auth.type: got "oauth", want client_credentials or login`},
 		{"nothing of what it needs", auth("type: client_credentials"),
-			`tine.yaml:4:11: servers.a.auth: token_url is missing, which type client_credentials needs
-tine.yaml:4:11: servers.a.auth: client_id is missing, which type client_credentials needs
+			`tine.yaml:4:11: servers.a.auth: client_id is missing, which type client_credentials needs
 tine.yaml:4:11: servers.a.auth: client_secret is missing, which type client_credentials needs`},
 		{"keys of a login", auth("type: client_credentials, token_url: 'https://x', client_id: a, client_secret: b, auth_url: 'https://x', redirect: 'http://localhost'"),
 			`tine.yaml:4:94: servers.a.auth.auth_url: goes with type login, but this is client_credentials

@@ -62,7 +62,7 @@ func TestSecondInitialize(t *testing.T) {
 		d := newDoor(t, up.URL)
 		d.shut()
 		w := open(t, servers("a", d.url()))
-		in, out, _ := serveStdio(t, w, "a")
+		in, out, _ := serveStdio(t, w, "a", false)
 		next := lines(t, out)
 		send := func(body string) message {
 			if _, err := in.Write([]byte(body + "\n")); err != nil {

@@ -398,7 +398,7 @@ func (c *client) hears(method string, params []byte) bool {
 
 // Note implements session.Watcher.
 func (c *client) Note(server, method string, params []byte) {
-	if server != "" && !c.view.covers(server) || !c.g.hears(c.principal(), server, method) {
+	if server != "" && !c.view.covers(server) || !c.view.tells(method) || !c.g.hears(c.principal(), server, method) {
 		return
 	}
 	key, params := "", wire.ForLegacy(params)
@@ -503,7 +503,7 @@ func (c *client) record() (store.Client, error) {
 	init, err := json.Marshal(clientRecord{c.init, c.uses})
 	c.mu.Unlock()
 	return store.Client{
-		ID: c.id, Session: c.sess.ID, View: c.view.server, Principal: c.principal().Name,
+		ID: c.id, Session: c.sess.ID, View: c.view.kept(), Principal: c.principal().Name,
 		Protocol: c.version, Init: init, Created: c.created, Used: time.Unix(0, c.used.Load()),
 	}, err
 }

@@ -141,7 +141,7 @@ func (g *Gateway) restoreClients(ctx context.Context) error {
 			}
 			continue
 		}
-		c := g.newClient(rec.ID, view{rec.View}, sess, identity.Principal{Name: rec.Principal}, rec.Protocol, kept.initParams, newOutbox(false, g.log))
+		c := g.newClient(rec.ID, keptView(rec.View), sess, identity.Principal{Name: rec.Principal}, rec.Protocol, kept.initParams, newOutbox(false, g.log))
 		c.created, c.durable, c.uses = rec.Created, true, kept.Uses
 		g.clients[c.id] = c
 		g.owned[rec.Principal]++

@@ -104,7 +104,7 @@ func (g *Gateway) within(a *ask, call *controlCall, member, method, tool string)
 	}
 	member = strings.TrimSuffix(member, "~0")
 	e := sess.Catalog().Entry(member)
-	x := &exchange{g: g, who: a.who, view: view{member}, sess: sess, method: method, trace: call.trace, from: call.from, peer: call.peer, inner: true}
+	x := &exchange{g: g, who: a.who, view: view{server: member}, sess: sess, method: method, trace: call.trace, from: call.from, peer: call.peer, inner: true}
 	if e == nil || e.Controls() || !a.who.MaySee(e.Base()) {
 		if err = noMember(a.who, sess, member); tool != "" {
 			err = x.noServer(x.table(), member, tool, err)

@@ -305,7 +305,7 @@ func (g *Gateway) replay(a *ask, _ none) (out rawReplay, err error) {
 	case e.Mode != config.JournalFull || len(e.Params) == 0:
 		return out, refused("the journal kept no arguments of it; servers." + e.Server + ".journal: full would")
 	}
-	x := &exchange{g: g, who: who, view: view{e.Server}, client: &upstream.Client{Key: newClientID()}, method: wire.MethodCallTool, from: a.r}
+	x := &exchange{g: g, who: who, view: view{server: e.Server}, client: &upstream.Client{Key: newClientID()}, method: wire.MethodCallTool, from: a.r}
 	if x.sess, err = g.replaySession(a.ctx(), who, &e); err != nil {
 		return out, err
 	}

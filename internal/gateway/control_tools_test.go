@@ -200,7 +200,7 @@ func TestToolsOnStdio(t *testing.T) {
 	t.Parallel()
 	r := openRollouts(t, "", "")
 	for _, isModern := range []bool{false, true} {
-		in, out, _ := serveStdio(t, r.world, "rollout")
+		in, out, _ := serveStdio(t, r.world, "rollout", false)
 		cs := r.connectTransport(t, &mcp.IOTransport{Reader: out, Writer: in}, isModern, nil)
 		res, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "fork_session", Arguments: map[string]any{}})
 		if err != nil || res.IsError {

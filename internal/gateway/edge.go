@@ -246,6 +246,7 @@ const (
 //	/mcp/{server}/sse|streamable-http       the same, the other way round
 //	/s/{session}/...                        each of these, in that session
 //	...?session=NAME                        each of these, in the durable session of that name
+//	...?view=search                         each of these, with two tools for all
 //
 // {server}~1 is the second instance of a server, and so on, where a session has
 // several; {server}~0 is the plain one.
@@ -291,11 +292,12 @@ func routed(path string) (door, bool) {
 }
 
 func (g *Gateway) serveDoor(w http.ResponseWriter, r *http.Request, who identity.Principal, d door) {
-	if e := checkErrors(r.URL); e != nil {
+	query := r.URL.Query()
+	if e := cmp.Or(checkErrors(query), d.view.choose(query)); e != nil {
 		refuseError(w, e)
 		return
 	}
-	if name := r.URL.Query().Get("session"); name != "" && d.session == "" {
+	if name := query.Get("session"); name != "" && d.session == "" {
 		s, err := g.named(r.Context(), who, name)
 		if err != nil {
 			refuseError(w, err)

@@ -34,11 +34,8 @@ func (g *Gateway) failed(who identity.Principal, method string, err error) *upst
 }
 
 // checkErrors refuses a URL whose errors parameter is none of the forms.
-func checkErrors(u *url.URL) *api.Error {
-	if u.RawQuery == "" {
-		return nil
-	}
-	given := u.Query()[errorsKey]
+func checkErrors(query url.Values) *api.Error {
+	given := query[errorsKey]
 	if len(given) == 0 || len(given) == 1 && (given[0] == config.ErrorsResults || given[0] == config.ErrorsProtocol) {
 		return nil
 	}

@@ -17,7 +17,10 @@ import (
 )
 
 // A view is what is seen at an endpoint: one server, or, empty, all of them.
-type view struct{ server string }
+type view struct {
+	server string
+	search bool // two tools stand for all, see search.go
+}
 
 func (v view) merged() bool { return v.server == "" }
 
@@ -55,6 +58,7 @@ type exchange struct {
 // run finds the answer to the exchange's request.
 func (x *exchange) run(ctx context.Context) *upstream.Result {
 	defer x.sess.InUse()()
+	x.unwrap()
 	span := x.begin()
 	res, err := x.route(ctx)
 	x.end(span, res, err)
@@ -132,6 +136,9 @@ func (x *exchange) callTool(ctx context.Context) (*upstream.Result, error) {
 	name := x.params.Name()
 	if name == "" || len(name) > maxToolName {
 		return nil, invalidParams("params.name must name a tool, in at most " + strconv.Itoa(maxToolName) + " bytes")
+	}
+	if x.view.search {
+		return x.searchCall(ctx, name)
 	}
 	t := x.table()
 	s, own, short := x.locate(t, name)

@@ -99,6 +99,9 @@ func givenCaps(who identity.Principal, server string, caps []byte) []byte {
 // instructions joins what the servers that run, or are known, said on how to use
 // them.
 func (x *exchange) instructions() []byte {
+	if x.view.search {
+		return searchInstructions // those of all servers would fill what the view keeps empty
+	}
 	var b bytes.Buffer
 	t := x.table()
 	for _, e := range t.cat.Entries {

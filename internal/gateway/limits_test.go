@@ -198,7 +198,7 @@ func TestLimitAtEveryDoor(t *testing.T) {
 	if r := w.do(t, "POST", "/mcp/a", "["+hold(4)+"]", "Content-Type", "application/json"); r.status != http.StatusServiceUnavailable {
 		t.Errorf("one more in a batch: status %d %s", r.status, r.body)
 	}
-	in, out, _ := serveStdio(t, w, "a")
+	in, out, _ := serveStdio(t, w, "a", false)
 	next := lines(t, out)
 	if _, err := io.WriteString(in, hold(5)+"\n"); err != nil {
 		t.Fatal(err)

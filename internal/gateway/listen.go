@@ -184,7 +184,7 @@ func (l *listening) add(method string, params []byte, key string) {
 
 // Note implements session.Watcher.
 func (l *listening) Note(server, method string, params []byte) {
-	if server != "" && !l.view.covers(server) || !l.g.hears(l.who, server, method) {
+	if server != "" && !l.view.covers(server) || !l.view.tells(method) || !l.g.hears(l.who, server, method) {
 		return
 	}
 	l.mu.Lock()

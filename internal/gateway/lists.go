@@ -19,6 +19,9 @@ import (
 
 // list answers a list request.
 func (x *exchange) list(ctx context.Context) (*upstream.Result, error) {
+	if x.view.search && x.method == wire.MethodListTools {
+		return &upstream.Result{Result: searchTools}, nil
+	}
 	t := x.table()
 	if !x.view.merged() {
 		return x.listOne(ctx, t)

@@ -59,6 +59,7 @@ func (g *Gateway) postModern(w http.ResponseWriter, r *http.Request, who identit
 // answerModern finds the answer to a request of this era. The request may
 // bring input to a call that waits for it, or come to wait itself.
 func (g *Gateway) answerModern(ctx context.Context, x *exchange, msg wire.Message, to answerer) {
+	x.unwrap()
 	switch {
 	case g.resumeParked(ctx, x, msg, to):
 	case x.mayPark():

@@ -167,7 +167,7 @@ func isNull(raw []byte) bool { return len(raw) == 0 || string(raw) == "null" }
 // exchangeWith is a request to an instance by somebody without a connection.
 func (g *Gateway) exchangeWith(a *ask, s *session.Session, server, method string) *exchange {
 	return &exchange{
-		g: g, who: a.who, view: view{server}, sess: s, client: &upstream.Client{Key: newClientID()}, method: method, from: a.r,
+		g: g, who: a.who, view: view{server: server}, sess: s, client: &upstream.Client{Key: newClientID()}, method: method, from: a.r,
 	}
 }
 

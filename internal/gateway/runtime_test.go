@@ -226,7 +226,7 @@ func TestWrongChangesChangeNothing(t *testing.T) {
 		`{"set":{"headers":"` + secret + `"}}`:                                                                "servers.a.headers",
 		`{"set":{"headers":{"Host":"` + secret + `"}}}`:                                                       "servers.a.headers",
 		`{"set":{"headers":{"Authorization":"Bearer ` + secret + `"},"auth":{"type":"login"}}}`:               "servers.a",
-		`{"set":{"auth":{"type":"client_credentials","client_id":"x","client_secret":"` + secret + `"}}}`:     "servers.a.auth",
+		`{"set":{"auth":{"type":"client_credentials","client_secret":"` + secret + `"}}}`:                     "servers.a.auth",
 		`{"set":{"auth":{"type":"client_credentials","client_secret":["` + secret + `"]}}}`:                   "servers.a.auth",
 		`{"set":{"auth":{"type":"oauth"}}}`:                                                                   "servers.a.auth.type",
 		`{"set":{"timeout":"51s","policy":{"breaker":{"failures":-1}},"headers":{"X-Key":"` + secret + `"}}}`: "servers.a.policy.breaker.failures",

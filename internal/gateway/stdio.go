@@ -15,8 +15,9 @@ import (
 )
 
 // ServeStdio serves one client on a pair of streams, a message a line, until
-// in ends or ctx does. server names the view; empty is the merged one.
-func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, server string) error {
+// in ends or ctx does. server names the view; empty is the merged one. With search
+// two tools stand for all.
+func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, server string, search bool) error {
 	if server != "" && g.reg.Catalog().Entry(server) == nil {
 		return noServer(server)
 	}
@@ -27,7 +28,7 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, s
 	if sess.Kind == session.KindClient {
 		defer g.reg.CloseSession(context.WithoutCancel(ctx), sess)
 	}
-	v := view{server}
+	v := view{server, search}
 	if v.merged() {
 		v.server = g.reg.Catalog().Config.DefaultView
 	}

@@ -14,13 +14,13 @@ import (
 )
 
 // serveStdio runs ServeStdio on pipes and returns the client's ends.
-func serveStdio(t *testing.T, w *world, server string) (in io.WriteCloser, out io.ReadCloser, ended <-chan error) {
+func serveStdio(t *testing.T, w *world, server string, search bool) (in io.WriteCloser, out io.ReadCloser, ended <-chan error) {
 	t.Helper()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		err := w.gw.ServeStdio(t.Context(), inR, outW, server)
+		err := w.gw.ServeStdio(t.Context(), inR, outW, server, search)
 		_ = outW.Close()
 		done <- err
 	}()
@@ -35,7 +35,7 @@ func TestStdioBothEras(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, view %q", era.name, server), func(t *testing.T) {
 				s := newTalkative(t, era.upstream)
 				w := open(t, servers("t", serveSDK(t, s.Server, era.upstream)))
-				in, out, ended := serveStdio(t, w, server)
+				in, out, ended := serveStdio(t, w, server, false)
 				progress := make(chan string, 16)
 				cs := w.connectTransport(t, &mcp.IOTransport{Reader: out, Writer: in}, era.client, &mcp.ClientOptions{
 					ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
@@ -96,7 +96,7 @@ func TestStdioByHand(t *testing.T) {
 	pretty := strings.ReplaceAll(strangeResult, `, "content"`, ",\n  \"content\"")
 	up := script(t, true, map[string]string{"tools/list": plainTools, "tools/call": pretty})
 	w := open(t, servers("a", up.URL))
-	in, out, ended := serveStdio(t, w, "a")
+	in, out, ended := serveStdio(t, w, "a", false)
 	next := lines(t, out)
 	say := func(s string) {
 		t.Helper()
@@ -140,7 +140,7 @@ func TestStdioManyAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newTalkative(t, true)
 	w := open(t, servers("t", serveSDK(t, s.Server, true)))
-	in, out, _ := serveStdio(t, w, "t")
+	in, out, _ := serveStdio(t, w, "t", false)
 	const n = 300
 	go func() {
 		for i := range n {
@@ -173,7 +173,7 @@ func TestStdioOneShot(t *testing.T) {
 	w := open(t, servers("a", up.URL))
 	var out bytes.Buffer
 	in := `{"jsonrpc":"2.0","id":1,"method":"tools/list"}` + "\n" + `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a__one"}}` // no newline at its end
-	if err := w.gw.ServeStdio(t.Context(), strings.NewReader(in), &out, ""); err != nil {
+	if err := w.gw.ServeStdio(t.Context(), strings.NewReader(in), &out, "", false); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`"a__one"`, `"done"`} {
@@ -188,7 +188,7 @@ func TestStdioOneShot(t *testing.T) {
 func TestStdioListenersDoNotHoldItUp(t *testing.T) {
 	t.Parallel()
 	w := open(t, servers("a", echoServer(t, false, "one").URL))
-	in, out, ended := serveStdio(t, w, "a")
+	in, out, ended := serveStdio(t, w, "a", false)
 	next := lines(t, out)
 	if _, err := fmt.Fprintf(in, `{"jsonrpc":"2.0","id":"L","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},%s}}`+"\n", meta(`{}`)); err != nil {
 		t.Fatal(err)
@@ -206,19 +206,19 @@ func TestStdioListenersDoNotHoldItUp(t *testing.T) {
 func TestStdioEnds(t *testing.T) {
 	t.Parallel()
 	w := open(t, servers("a", echoServer(t, true, "one").URL))
-	if err := w.gw.ServeStdio(t.Context(), strings.NewReader(""), io.Discard, "nosuch"); err == nil || !strings.Contains(err.Error(), "nosuch") {
+	if err := w.gw.ServeStdio(t.Context(), strings.NewReader(""), io.Discard, "nosuch", false); err == nil || !strings.Contains(err.Error(), "nosuch") {
 		t.Errorf("an unknown server: %v", err)
 	}
 	small := open(t, "limits: {body: 4KiB}\n"+servers("a", echoServer(t, true, "one").URL))
 	long := strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 1<<20) + "\"}\n")
-	if err := small.gw.ServeStdio(t.Context(), long, io.Discard, ""); err == nil || !strings.Contains(err.Error(), "limits.body") {
+	if err := small.gw.ServeStdio(t.Context(), long, io.Discard, "", false); err == nil || !strings.Contains(err.Error(), "limits.body") {
 		t.Errorf("a message over the limit: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	inR, inW := io.Pipe()
 	defer inW.Close()
 	done := make(chan error, 1)
-	go func() { done <- w.gw.ServeStdio(ctx, inR, io.Discard, "") }()
+	go func() { done <- w.gw.ServeStdio(ctx, inR, io.Discard, "", false) }()
 	cancel()
 	take(t, done)
 }
@@ -228,7 +228,7 @@ func TestStdioEnds(t *testing.T) {
 func TestStdioUnreadAnswersEndTheConnection(t *testing.T) {
 	up := script(t, true, map[string]string{"tools/call": `{"content":[],"resultType":"complete","x":"` + strings.Repeat("x", 8<<20) + `"}`})
 	w := open(t, servers("a", `{url: "`+up.URL+`", journal: off}`))
-	in, _, ended := serveStdio(t, w, "a")
+	in, _, ended := serveStdio(t, w, "a", false)
 	go func() {
 		for n := range 12 {
 			if _, err := fmt.Fprintf(in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"large","arguments":{}}}`+"\n", n); err != nil {

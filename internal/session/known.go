@@ -60,6 +60,7 @@ type knownKey struct{ spec, principal string }
 type known struct {
 	mu      sync.Mutex
 	cached  map[knownKey]*Known // nil for what is not kept
+	hidden  map[string]string   // tools that are not offered, and why, as the log has it
 	writing sync.Mutex          // held while one is compared and written
 }
 
@@ -135,6 +136,38 @@ func (s *Session) KnownList(e *Entry, who, method string) ([][]byte, bool) {
 		s.Gave(e.ID, method, items)
 	}
 	return items, ok
+}
+
+// listed reports whether the list that is kept of a server has a tool.
+func (r *Registry) listed(e *Entry, caps []byte, who, tool string) bool {
+	if !e.keeps() {
+		return false
+	}
+	k := r.find(e, e.knownKey(caps, who))
+	if k == nil {
+		k = r.find(e, e.knownKey(nil, who))
+	}
+	if k == nil {
+		return false
+	}
+	return slices.ContainsFunc(k.Lists[wire.MethodListTools], func(item json.RawMessage) bool {
+		return wire.FindString(item, "name") == tool
+	})
+}
+
+// hidden logs a tool that is not offered, once for all connections to its server.
+func (r *Registry) hidden(e *Entry, tool, why string) {
+	key := e.Base() + "\x00" + tool
+	r.known.mu.Lock()
+	said := r.known.hidden[key] == why
+	if len(r.known.hidden) >= maxKnownCached || r.known.hidden == nil {
+		r.known.hidden = make(map[string]string)
+	}
+	r.known.hidden[key] = why
+	r.known.mu.Unlock()
+	if !said {
+		r.o.Log.Warn("a tool is hidden: its x-mcp-header is invalid", "server", e.ID, "tool", tool, "because", why)
+	}
 }
 
 func (s *Session) capabilities() []byte {

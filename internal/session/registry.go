@@ -446,7 +446,9 @@ func (r *Registry) upstreamOptions(e *Entry, spec driver.Spec, caps []byte) upst
 		Conn: upstream.ConnOptions{
 			Server: e.ID, Protocol: e.Protocol, Limit: int(r.Catalog().Config.Limits.Message),
 			Claims: upstream.Claims(caps, e.ClientCapabilities), Allowed: e.ClientCapabilities, Log: r.o.Log,
-			Mask: r.o.Record.Redact.Text,
+			Mask:   r.o.Record.Redact.Text,
+			Listed: func(who, tool string) bool { return r.listed(e, caps, who, tool) },
+			Hidden: func(tool, why string) { r.hidden(e, tool, why) },
 		},
 	}
 }

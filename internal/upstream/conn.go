@@ -65,6 +65,8 @@ type Conn struct {
 	forgot  func() bool
 	parker  driver.Parker // the instance, where it is parked while nobody calls; nil where it is not
 	headers paramHeaders
+	listed  func(who, tool string) bool // as ConnOptions have it
+	hidden  func(tool, why string)
 	allowed []string // capabilities that may be claimed for clients
 	mask    mask
 	mend    mends
@@ -137,18 +139,23 @@ func (c *Conn) modern() bool { return c.hello.Load().Modern() }
 
 // Call implements Caller.
 func (c *Conn) Call(ctx context.Context, req *Request) (*Result, error) {
-	if req.Header != nil && req.Method == wire.MethodCallTool {
+	if req.Method == wire.MethodCallTool {
+		var e *wire.Error
 		// A server that gets the headers checks them itself; for all others it is
 		// done here.
-		if _, mirrors := c.t.(*httpTransport); !mirrors || !c.modern() {
-			if e := c.headers.check(req.Header, req); e != nil {
-				return &Result{Error: wire.AppendError(nil, e)}, nil
-			}
+		if !c.mirrors() {
+			e = c.headers.check(req.Header, req)
+		} else if why := c.headers.hides(ctx, c, req); why != "" {
+			e = &wire.Error{Code: wire.CodeInvalidParams, Message: fmt.Sprintf(
+				"Unknown tool: %s; server %q lists it with an invalid x-mcp-header (%s), so it is not offered", req.Name, c.server, why)}
+		}
+		if e != nil {
+			return &Result{Error: wire.AppendError(nil, e)}, nil
 		}
 	}
 	res, err := c.exchange(ctx, req)
 	if req.Method == wire.MethodListTools && err == nil && res.Result != nil {
-		c.headers.note(res.Result)
+		res.Result = c.headers.note(c, res.Result)
 	}
 	if err != nil || !c.modern() || res.Result == nil {
 		return res, err
@@ -157,6 +164,12 @@ func (c *Conn) Call(ctx context.Context, req *Request) (*Result, error) {
 		return c.fulfil(ctx, req, res)
 	}
 	return res, err
+}
+
+// mirrors reports whether arguments are repeated as headers to the server.
+func (c *Conn) mirrors() bool {
+	_, ok := c.t.(*httpTransport)
+	return ok && c.modern()
 }
 
 // exchange sends one request and waits for its answer.
@@ -266,6 +279,9 @@ func (c *Conn) handleNote(msg wire.Message, k *call) {
 		at, _ := wire.Find(msg.Params, "requestId")
 		c.asks.cancel(string(at.Of(msg.Params)))
 	case wire.NoteToolsChanged, wire.NotePromptsChanged, wire.NoteResourcesChanged, wire.NoteResourceUpdated:
+		if msg.Method == wire.NoteToolsChanged {
+			c.headers.changed()
+		}
 		c.events.Note(Origin{}, msg.Method, bytes.Clone(msg.Params))
 	case wire.NoteAcknowledged:
 		c.listen.acknowledged(msg.Params)

@@ -1,12 +1,17 @@
 package upstream_test
 
 import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -33,6 +38,30 @@ func TestEraOnAStream(t *testing.T) {
 			m := i.rope.want(wire.MethodDiscover)
 			i.rope.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32022,"message":"no","data":{"supported":["2025-11-25"],"requested":"2026-07-28"}}}`, m.id)
 			i.rope.legacy()
+			i.rope.echo()
+		}},
+		{name: "modern, refuses the version and then names it", want: wire.V20260728, starts: 1, script: func(i *instance) {
+			m := i.rope.want(wire.MethodDiscover)
+			i.rope.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32022,"message":"no","data":{"supported":["2099-01-01","2026-07-28"],"requested":"2026-07-28"}}}`, m.id)
+			i.rope.modern()
+			i.rope.echo()
+		}},
+		{name: "legacy, refuses the version that it names again and again", want: wire.V20251125, starts: 1, script: func(i *instance) {
+			for range 2 {
+				m := i.rope.want(wire.MethodDiscover)
+				i.rope.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}}`, m.id)
+			}
+			m := i.rope.want(wire.MethodInitialize)
+			i.rope.answer(m, legacyHello)
+			i.rope.want(wire.NoteInitialized)
+			i.rope.echo()
+		}},
+		{name: "legacy, refuses the version and names nothing", want: wire.V20251125, starts: 1, script: func(i *instance) {
+			m := i.rope.want(wire.MethodDiscover)
+			i.rope.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32022,"message":"no","data":"2026-07-28"}}`, m.id)
+			m = i.rope.want(wire.MethodInitialize)
+			i.rope.answer(m, legacyHello)
+			i.rope.want(wire.NoteInitialized)
 			i.rope.echo()
 		}},
 		{name: "legacy, says nothing to the question", want: wire.V20251125, starts: 1, script: func(i *instance) {
@@ -154,6 +183,77 @@ func TestEraOnAStream(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A server over HTTP that refuses the first version is asked again with one that it
+// names, in the headers too, and not greeted in the old way.
+func TestVersionRefusedOverHTTP(t *testing.T) {
+	for _, protocol := range []string{"auto", wire.V20260728} {
+		s := &web{t: t, modern: true}
+		s.handle = func(w http.ResponseWriter, _ *http.Request, m message) { answer(w, m, `{"ok":1}`) }
+		refused := 0
+		r, _ := reach(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if v := r.Header.Get(wire.HeaderVersion); v != wire.V20260728 {
+				t.Errorf("asked with version %q", v)
+			}
+			if refused++; refused > 1 {
+				s.ServeHTTP(w, r)
+				return
+			}
+			body, _ := io.ReadAll(r.Body)
+			at, _ := wire.Find(body, "id")
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2026-07-28"],"requested":"2026-07-28"}}}`, at.Of(body))
+		}), func(o *upstream.Options, _ *driver.Endpoint) { o.Conn.Protocol = protocol })
+		if got := newClient("c").calls(t, r, "x"); got != `{"ok":1}` {
+			t.Errorf("got %s", got)
+		}
+		if st := r.Status(); st.Hello.Version != wire.V20260728 {
+			t.Errorf("speaks %q", st.Hello.Version)
+		}
+	}
+}
+
+// A server that is too slow for the question for its era, and too new for a greeting in
+// the old way, is asked once more.
+func TestSlowModernServerOverHTTP(t *testing.T) {
+	t.Parallel()
+	s := &web{t: t, modern: true}
+	s.handle = func(w http.ResponseWriter, _ *http.Request, m message) { answer(w, m, `{"ok":1}`) }
+	greeted := make(chan struct{})
+	r, _ := reach(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		switch {
+		case bytes.Contains(body, []byte(`"initialize"`)):
+			close(greeted)
+			http.Error(w, "Missing MCP-Protocol-Version header", http.StatusBadRequest)
+			return
+		case bytes.Contains(body, []byte(`"server/discover"`)):
+			<-greeted
+		}
+		s.ServeHTTP(w, r)
+	}))
+	if got := newClient("c").calls(t, r, "x"); got != `{"ok":1}` {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A server that refuses who asks says so, and not what it makes of a greeting in the
+// old way.
+func TestProbeRefusedOverHTTP(t *testing.T) {
+	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden} {
+		r, _ := reach(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get(wire.HeaderVersion) != "" {
+				http.Error(w, "who are you?", status)
+				return
+			}
+			http.Error(w, "Missing MCP-Protocol-Version header", http.StatusBadRequest)
+		}))
+		got := newClient("c").calls(t, r, "x")
+		wantHas(t, "the result", got, "refused: ", fmt.Sprintf("HTTP %d", status), "who are you?")
 	}
 }
 

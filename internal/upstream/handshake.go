@@ -22,6 +22,9 @@ import (
 // slowly get both questions and answer both.
 const probeWait = 3 * time.Second
 
+// slowWait is how long it may take when it is asked once more, over HTTP.
+const slowWait = 15 * time.Second
+
 // ConnOptions say how to greet a server.
 type ConnOptions struct {
 	Server   string
@@ -39,6 +42,11 @@ type ConnOptions struct {
 	// NoProbe greets the old way at once: some servers die of a question they
 	// don't know.
 	NoProbe bool
+	// Listed reports whether a tool is in the list of the server that is kept, as a
+	// principal sees it; nil where none is.
+	Listed func(who, tool string) bool
+	// Hidden is told of tools that are not offered, and why; nil for nobody.
+	Hidden func(tool, why string)
 	// Mask hides secrets in what is quoted of a server's answers; nil hides none.
 	Mask func(string) string
 	Log  *slog.Logger
@@ -66,6 +74,7 @@ func Connect(ctx context.Context, link driver.Link, o ConnOptions, ev events) (c
 		conn, err = nil, e
 	})
 	c.allowed, c.mask, c.mend, c.why, c.shared, c.alone, c.own = o.Allowed, o.Mask, o.mend, o.why, o.Shared, o.alone, link.Own
+	c.listed, c.hidden = o.Listed, o.Hidden
 	if link.HTTP != nil {
 		return connectHTTP(ctx, c, link.HTTP, o)
 	}
@@ -156,6 +165,9 @@ func (c *Conn) greet(ctx context.Context, o ConnOptions, probe func(context.Cont
 func (c *Conn) discover(ctx context.Context) (bool, error) {
 	c.hello.Store(&Hello{Version: wire.Latest})
 	res, err := c.simple(ctx, wire.MethodDiscover, nil)
+	if err == nil && namesLatest(res.Error) {
+		res, err = c.simple(ctx, wire.MethodDiscover, nil)
+	}
 	if err != nil || res.Error != nil {
 		c.hello.Store(&Hello{})
 		return false, err
@@ -179,6 +191,19 @@ func (c *Conn) discover(ctx context.Context) (bool, error) {
 	}
 	c.hello.Store(hello)
 	return true, nil
+}
+
+// namesLatest reports whether a server refuses the version that it was asked with and
+// names, among those it takes, one of that era that we speak: there is only this one.
+func namesLatest(raw []byte) bool {
+	if raw == nil {
+		return false
+	}
+	e := wire.ParseError(raw)
+	var data struct {
+		Supported []string `json:"supported"`
+	}
+	return e.Code == wire.CodeUnsupportedVersion && json.Unmarshal(e.Data, &data) == nil && slices.Contains(data.Supported, wire.Latest)
 }
 
 // initialize shakes hands the old way.
@@ -242,6 +267,8 @@ func connectHTTP(ctx context.Context, c *Conn, ep *driver.Endpoint, o ConnOption
 		t.resumeSession(o.Hello)
 		return c, nil
 	}
+	var refused error // why the server did not answer the question for its era
+	slow := false     // it did not answer it in time
 	err := c.greet(ctx, o, func(ctx context.Context) (bool, error) {
 		t.version = wire.Latest
 		probe, cancel := context.WithTimeout(ctx, probeWait)
@@ -251,15 +278,27 @@ func connectHTTP(ctx context.Context, c *Conn, ep *driver.Endpoint, o ConnOption
 			return true, nil
 		}
 		t.version = ""
-		if probe.Err() != nil && ctx.Err() == nil {
+		if slow = probe.Err() != nil && ctx.Err() == nil; slow {
 			return false, nil // it may be one that never answers what it does not know
 		}
 		var fail *api.Error
 		if errors.As(err, &fail) && (fail.Kind == api.KindTimeout || fail.Kind == api.KindLost || fail.Retryable && !strings.Contains(fail.Message, "HTTP ")) {
 			return false, err // not reached at all: asking again the old way would not help
 		}
+		if fail != nil && fail.Kind == api.KindRefused {
+			refused = err
+		}
 		return false, nil
 	})
+	if err != nil && slow && Kind(err) != api.KindRefused {
+		// It may have been too slow for the first question and too new for the second.
+		t.version = wire.Latest
+		again, cancel := context.WithTimeout(ctx, slowWait)
+		if modern, _ := c.discover(again); modern {
+			err = nil
+		}
+		cancel()
+	}
 	if c.modern() {
 		t.version = wire.Latest
 	}
@@ -271,6 +310,9 @@ func connectHTTP(ctx context.Context, c *Conn, ep *driver.Endpoint, o ConnOption
 		if sse, sseErr := connectSSE(ctx, newConnLike(c), ep, o); sseErr == nil {
 			return sse, nil
 		}
+	}
+	if refused != nil {
+		return nil, refused
 	}
 	return nil, err
 }

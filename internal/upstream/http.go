@@ -100,7 +100,7 @@ func (t *httpTransport) roundTrip(ctx context.Context, k *call, frame []byte) (w
 			if t.unproven.Load() {
 				t.unproven.Store(false)
 			}
-			if attempt == 0 && t.missesHeaders(k, &msg, version) && t.c.headers.learn(ctx, t.c) {
+			if attempt == 0 && t.missesHeaders(k, &msg, version) && t.c.headers.learn(ctx, t.c) && t.c.headers.hides(ctx, t.c, k.req) == "" {
 				continue
 			}
 			return msg, nil

@@ -5,10 +5,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
-
-	"golang.org/x/net/http/httpguts"
 
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -17,10 +16,17 @@ import (
 // Mcp-Param-* headers over HTTP in the stateless era: what a tool's schema
 // marks with x-mcp-header. It learns them from lists that pass, and from the
 // server when that refuses a call for want of them, so that servers without
-// any cost nothing.
+// any cost nothing. Where headers are sent it hides the tools whose marks are invalid.
 type paramHeaders struct {
-	mu    sync.Mutex
-	tools map[string][]paramHeader
+	mu      sync.Mutex
+	tools   map[string][]paramHeader
+	invalid map[string]string // why, by tool
+	// whole says that a list passed to its end, and listed which tools are known to be
+	// in one without that.
+	whole  bool
+	listed map[string]bool
+
+	learning sync.Mutex // held while a list is read before a call
 }
 
 type paramHeader struct {
@@ -28,7 +34,8 @@ type paramHeader struct {
 	header string
 }
 
-var headerMark = []byte("x-mcp-header")
+// maxHiddenLines is how many hidden tools of one page are told of by name.
+const maxHiddenLines = 100
 
 // learn reads the server's tool list. It reports whether there is anything to
 // send now.
@@ -39,7 +46,7 @@ func (h *paramHeaders) learn(ctx context.Context, c *Conn) bool {
 		if err != nil || res.Result == nil {
 			return false
 		}
-		h.note(res.Result)
+		h.note(c, res.Result)
 		cursor, _ := wire.Find(res.Result, "nextCursor")
 		if !cursor.Ok() || string(cursor.Of(res.Result)) == "null" {
 			break
@@ -51,61 +58,118 @@ func (h *paramHeaders) learn(ctx context.Context, c *Conn) bool {
 	return len(h.tools) > 0
 }
 
-// note learns from one page of a tool list.
-func (h *paramHeaders) note(result []byte) {
-	if !bytes.Contains(result, headerMark) {
-		return
+// note learns from one page of a tool list, and returns it without the tools that are
+// hidden.
+func (h *paramHeaders) note(c *Conn, result []byte) []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	next, err := wire.Find(result, "nextCursor")
+	h.whole = h.whole || err == nil && (!next.Ok() || string(next.Of(result)) == "null")
+	if !bytes.Contains(result, headerMark) && len(h.tools)+len(h.invalid) == 0 {
+		return result
 	}
 	at, err := wire.Find(result, "tools")
 	if err != nil || !at.Ok() {
-		return
+		return result
 	}
 	list := at.Of(result)
 	items, err := wire.Items(list)
 	if err != nil {
-		return
+		return result
+	}
+	kept, fresh := make([][]byte, 0, len(items)), 0
+	for _, it := range items {
+		tool := it.Of(list)
+		name, was := wire.FindString(tool, "name"), h.invalid[wire.FindString(tool, "name")]
+		why := h.learnTool(c, name, tool)
+		if why == "" {
+			kept = append(kept, tool)
+		} else if why != was {
+			if fresh++; fresh <= maxHiddenLines && c.hidden != nil {
+				c.hidden(name, why)
+			}
+		}
+	}
+	if fresh > maxHiddenLines {
+		c.log.Warn("more tools are hidden: their x-mcp-header is invalid", "server", c.server, "tools", fresh-maxHiddenLines)
+	}
+	if len(kept) == len(items) {
+		return result
+	}
+	with := slices.Concat([]byte{'['}, bytes.Join(kept, []byte{','}), []byte{']'})
+	return wire.AppendSpliced(nil, result, []wire.Edit{{At: at, With: with}})
+}
+
+// learnTool notes what a tool marks. It returns why the tool is hidden; empty where it
+// is not. h.mu is held.
+func (h *paramHeaders) learnTool(c *Conn, name string, tool []byte) (why string) {
+	if h.tools == nil {
+		h.tools, h.invalid = make(map[string][]paramHeader), make(map[string]string)
+	}
+	delete(h.tools, name)
+	delete(h.invalid, name)
+	found, err := marksOf(tool)
+	switch {
+	case err != nil && c.mirrors():
+		why = c.mask.excerpt([]byte(err.Error()))
+		h.invalid[name] = why
+	case err == nil && len(found) > 0:
+		h.tools[name] = found
+	}
+	return why
+}
+
+// hides says why a tool can't be called; empty where it can. One that no list is known
+// to have is looked for in the server's before it is called for the first time.
+func (h *paramHeaders) hides(ctx context.Context, c *Conn, req *Request) string {
+	h.mu.Lock()
+	known := c.listed == nil || h.whole || h.listed[req.Name]
+	h.mu.Unlock()
+	if !known {
+		h.look(ctx, c, req)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.tools == nil {
-		h.tools = make(map[string][]paramHeader)
-	}
-	for _, it := range items {
-		tool := it.Of(list)
-		props, err := wire.Find(tool, "inputSchema", "properties")
-		if err != nil || !props.Ok() {
-			continue
+	return h.invalid[req.Name]
+}
+
+func (h *paramHeaders) look(ctx context.Context, c *Conn, req *Request) {
+	if c.listed(req.Who, req.Name) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.listed == nil {
+			h.listed = make(map[string]bool)
 		}
-		name := wire.FindString(tool, "name")
-		if found := schemaHeaders(props.Of(tool), nil); len(found) > 0 {
-			h.tools[name] = found
-		} else {
-			delete(h.tools, name)
-		}
+		h.listed[req.Name] = true
+		return
 	}
+	h.learning.Lock()
+	defer h.learning.Unlock()
+	h.mu.Lock()
+	whole := h.whole
+	h.mu.Unlock()
+	if whole {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeWait)
+	defer cancel()
+	h.learn(ctx, c)
+	h.mu.Lock()
+	h.whole = true // also where it failed: what hides nothing is called
+	h.mu.Unlock()
+}
+
+// changed forgets that a list was read to its end.
+func (h *paramHeaders) changed() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.whole, h.listed = false, nil
 }
 
 func (h *paramHeaders) of(tool string) []paramHeader {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.tools[tool]
-}
-
-func schemaHeaders(props []byte, prefix []string) []paramHeader {
-	var out []paramHeader
-	_ = wire.Members(props, func(key string, val wire.Span) error {
-		path := append(append([]string(nil), prefix...), key)
-		schema := val.Of(props)
-		// A mark that is no header's name is nothing that could be sent.
-		if name := wire.FindString(schema, "x-mcp-header"); httpguts.ValidHeaderFieldName(name) {
-			out = append(out, paramHeader{path: path, header: http.CanonicalHeaderKey(wire.HeaderParam + name)})
-		}
-		if inner, err := wire.Find(schema, "properties"); err == nil && inner.Ok() && len(path) < 16 {
-			out = append(out, schemaHeaders(inner.Of(schema), path)...)
-		}
-		return nil
-	})
-	return out
 }
 
 // set adds the headers of one call.
@@ -117,8 +181,11 @@ func (h *paramHeaders) set(header http.Header, req *Request) {
 	}
 }
 
-// check holds a caller's headers against its arguments.
+// check holds a caller's headers against its arguments, where it has any.
 func (h *paramHeaders) check(header http.Header, req *Request) *wire.Error {
+	if header == nil {
+		return nil
+	}
 	for _, w := range h.of(req.Name) {
 		sent, there := header[w.header]
 		want, ok := argument(req.Params.Raw, w.path)

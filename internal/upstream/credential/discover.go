@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
 )
 
 // maxIssuers is how many of a resource's authorization servers are tried.
@@ -58,8 +59,7 @@ func (w *Wallet) discover(ctx context.Context, hc *http.Client, set *Settings) (
 			err = errors.New("it took too long")
 		}
 		return nil, problem(api.KindInfrastructure, set.Server, true,
-			"no authorization server was found: %s; set servers.%s.auth.auth_url and token_url if it can't be found this way",
-			explain(err), set.Server)
+			"no authorization server was found: %s; set %s if it can't be found this way", explain(err), set.endpoints())
 	}
 	if set.AuthURL != "" {
 		f.authURL = set.AuthURL
@@ -71,6 +71,14 @@ func (w *Wallet) discover(ctx context.Context, hc *http.Client, set *Settings) (
 		f.resource = set.Resource
 	}
 	return f, nil
+}
+
+// endpoints names the keys that say where tokens come from.
+func (s *Settings) endpoints() string {
+	if s.Type == config.AuthLogin {
+		return "servers." + s.Server + ".auth.auth_url and token_url"
+	}
+	return "servers." + s.Server + ".auth.token_url"
 }
 
 // explain shows what was tried and why it did not do.
@@ -102,7 +110,7 @@ func search(ctx context.Context, hc *http.Client, set *Settings, server *url.URL
 		issuers = []string{(&url.URL{Scheme: server.Scheme, Host: server.Host}).String()}
 	}
 	for _, issuer := range issuers[:min(len(issuers), maxIssuers)] {
-		meta, why := issuerMetadata(ctx, hc, server, issuer)
+		meta, why := issuerMetadata(ctx, hc, set, server, issuer)
 		if why != nil {
 			err = errors.Join(err, why)
 			continue
@@ -116,7 +124,7 @@ func search(ctx context.Context, hc *http.Client, set *Settings, server *url.URL
 		}
 		if len(set.Scopes) == 0 {
 			f.scopes = slices.Clone(scopes)
-			if slices.Contains(meta.ScopesSupported, "offline_access") && !slices.Contains(scopes, "offline_access") {
+			if set.Type == config.AuthLogin && slices.Contains(meta.ScopesSupported, "offline_access") && !slices.Contains(scopes, "offline_access") {
 				f.scopes = append(f.scopes, "offline_access") // or there is nothing to renew the login with
 			}
 		}
@@ -152,16 +160,7 @@ func provoke(ctx context.Context, hc *http.Client, server string) (map[string]st
 		if resp.StatusCode != http.StatusUnauthorized {
 			continue
 		}
-		all, err := oauthex.ParseWWWAuthenticate(resp.Header.Values("WWW-Authenticate"))
-		if err != nil {
-			return nil, nil // the well-known places may do
-		}
-		for _, c := range all {
-			if c.Scheme == "bearer" {
-				return c.Params, nil
-			}
-		}
-		return nil, nil
+		return challengeOf(resp.Header), nil // without one the well-known places may do
 	}
 	return nil, nil
 }
@@ -214,7 +213,7 @@ func resourceMetadata(ctx context.Context, hc *http.Client, set *Settings, serve
 // issuerMetadata fetches the metadata of an authorization server from the places
 // of RFC 8414 and of OpenID Connect. A place that holds something else does not
 // keep the next from being tried.
-func issuerMetadata(ctx context.Context, hc *http.Client, server *url.URL, issuer string) (*oauthex.AuthServerMeta, error) {
+func issuerMetadata(ctx context.Context, hc *http.Client, set *Settings, server *url.URL, issuer string) (*oauthex.AuthServerMeta, error) {
 	if err := checkNamed(server, issuer); err != nil {
 		return nil, fmt.Errorf("the authorization server %s %w", shown(issuer), err)
 	}
@@ -234,7 +233,7 @@ func issuerMetadata(ctx context.Context, hc *http.Client, server *url.URL, issue
 			continue
 		}
 		if err == nil {
-			err = usable(server, meta)
+			err = usable(set, server, meta)
 		}
 		if err == nil {
 			return meta, nil
@@ -247,16 +246,17 @@ func issuerMetadata(ctx context.Context, hc *http.Client, server *url.URL, issue
 	return nil, failed
 }
 
-// usable refuses authorization servers that we can't log in at safely.
-func usable(server *url.URL, meta *oauthex.AuthServerMeta) error {
-	if !slices.Contains(meta.CodeChallengeMethodsSupported, "S256") {
+// usable refuses authorization servers that we can't get a token of safely.
+func usable(set *Settings, server *url.URL, meta *oauthex.AuthServerMeta) error {
+	login := set.Type == config.AuthLogin
+	if login && !slices.Contains(meta.CodeChallengeMethodsSupported, "S256") {
 		return fmt.Errorf("the authorization server %s does not take PKCE with S256", shown(meta.Issuer))
 	}
 	for _, e := range []struct {
 		name, url string
 		optional  bool
 	}{
-		{"authorization endpoint", meta.AuthorizationEndpoint, false},
+		{"authorization endpoint", meta.AuthorizationEndpoint, !login},
 		{"token endpoint", meta.TokenEndpoint, false},
 		{"registration endpoint", meta.RegistrationEndpoint, true},
 		{"revocation endpoint", meta.RevocationEndpoint, true},

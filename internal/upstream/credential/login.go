@@ -51,6 +51,10 @@ func (w *Wallet) Begin(ctx context.Context, s Settings, principal, redirect stri
 	if err != nil {
 		return api.LoginStart{}, problem(api.KindInfrastructure, s.Server, true, "the login before this one could not be read: %v", err)
 	}
+	if more := p.more(); len(more) > 0 && len(s.Scopes) == 0 {
+		f.scopes = with(f.scopes, more)
+		old = nil // its client may have been registered for fewer scopes
+	}
 	c, made, err := w.identify(ctx, hc, &s, f, old, redirect)
 	if err != nil {
 		return api.LoginStart{}, err
@@ -119,7 +123,7 @@ func (w *Wallet) Finish(ctx context.Context, s Settings, flow, principal, query 
 	_, origin := originOfServer(&s)
 	rec := &record{
 		binding: binding{Origin: origin, TokenURL: fl.found.tokenURL, ClientID: c.id, PerPrincipal: s.PerPrincipal},
-		Issuer:  fl.found.issuer, Revocation: fl.found.revocation, Resource: fl.found.resource,
+		Issuer:  fl.found.issuer, Revocation: fl.found.revocation, Resource: fl.found.resource, Scopes: fl.found.scopes,
 		Registered: fl.made, Style: c.style,
 		Access: g.access, Refresh: g.refresh, Got: w.now(), Expires: g.expires,
 	}

@@ -60,6 +60,85 @@ func TestLoginByDiscovery(t *testing.T) {
 	}
 }
 
+// A server that wants more of a login than at first is told who lacks it, and the next
+// login asks for all of it. One that is never content does not have people log in for
+// ever.
+func TestLoginThatLacksAScope(t *testing.T) {
+	r := newRig(t)
+	wanted := "write"
+	r.peer.serve = func(w http.ResponseWriter, req *http.Request) bool {
+		if wanted == "" || !strings.HasPrefix(req.Header.Get("Authorization"), "Bearer access-") {
+			return false
+		}
+		w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+wanted+`"`)
+		http.Error(w, "no", http.StatusForbidden)
+		return true
+	}
+	s := r.login()
+	rt := r.Wrap(s, "", r.next)
+	asks := func() string {
+		start, err := r.Begin(context.Background(), s, "", here)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, _ := url.Parse(start.URL)
+		return u.Query().Get("scope")
+	}
+	r.enroll(s, "", "ann")
+	_, _, err := r.call(rt, "b")
+	if e := refused(t, err, api.KindRefused, false, ""); e.Message != `server "x": the login lacks the scope "write"; run: tine login x` {
+		t.Errorf("message %q", e.Message)
+	}
+	if got := asks(); got != "tools offline_access write" {
+		t.Errorf("the next login asks for %q", got)
+	}
+	wanted = "write admin"
+	_, _, err = r.call(rt, "b")
+	refused(t, err, api.KindRefused, false, `lacks the scope "write admin"`)
+	r.enroll(s, "", "ann")
+	_, _, err = r.call(rt, "b")
+	if e := refused(t, err, api.KindRefused, false, `"write admin"`); strings.Contains(e.Message, "tine login") {
+		t.Errorf("after a login that asked for it: %q", e.Message)
+	}
+	if got := asks(); got != "tools offline_access" {
+		t.Errorf("the login after that asks for %q", got)
+	}
+	// What was asked for is known after a restart too, and added to.
+	r.open(r.shelf)
+	rt = r.Wrap(s, "", r.next)
+	wanted = "delete " + strings.Repeat("x", 300)
+	_, _, err = r.call(rt, "b")
+	refused(t, err, api.KindRefused, false, `lacks the scope "delete"; run`)
+	if got := asks(); got != "tools offline_access write admin delete" {
+		t.Errorf("after a restart it asks for %q", got)
+	}
+	wanted = ""
+	r.must(rt, "b", "ann:b")
+	// A challenge without a scope, and any other 403, is the server's own word.
+	for _, challenge := range []string{`Bearer error="insufficient_scope"`, `Bearer error="invalid_token", scope="x"`, `nonsense "`, ""} {
+		r.peer.serve = func(w http.ResponseWriter, _ *http.Request) bool {
+			w.Header().Set("WWW-Authenticate", challenge)
+			http.Error(w, "no", http.StatusForbidden)
+			return true
+		}
+		if status, text, err := r.call(rt, "b"); status != http.StatusForbidden || text != "no\n" || err != nil {
+			t.Errorf("%s: %d %q %v", challenge, status, text, err)
+		}
+	}
+	// Scopes of the config are the person's own, and so is adding to them.
+	s.Scopes = []string{"tools"}
+	r.peer.serve = func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="tools write"`)
+		w.WriteHeader(http.StatusForbidden)
+		return true
+	}
+	_, _, err = r.call(r.Wrap(s, "", r.next), "b")
+	refused(t, err, api.KindRefused, false, `lacks the scope "write"; add it to servers.x.auth.scopes; run: tine login x`)
+	if got := asks(); got != "tools" {
+		t.Errorf("with scopes of the config it asks for %q", got)
+	}
+}
+
 func TestLoginURL(t *testing.T) {
 	r := newRig(t)
 	start, err := r.Begin(context.Background(), r.login(), "", here)

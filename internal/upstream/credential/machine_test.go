@@ -41,6 +41,61 @@ func TestClientCredentials(t *testing.T) {
 
 // TestHeaders checks that a request is left alone and that what it says of
 // itself is replaced.
+// Without a token_url the server says where tokens come from, and what they are for.
+func TestClientCredentialsByDiscovery(t *testing.T) {
+	for name, change := range map[string]func(*peer){
+		"challenge":        func(*peer) {},
+		"well-known":       func(p *peer) { p.silent = true },
+		"secret in header": func(p *peer) { p.methods = []string{"client_secret_basic"} },
+		"secret in body":   func(p *peer) { p.methods, p.postOnly = []string{"client_secret_post"}, true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			change(r.peer)
+			s := r.robot()
+			s.TokenURL, s.Resource, s.Scopes, s.Audience = "", "", nil, ""
+			rt := r.Wrap(s, "", r.next)
+			r.must(rt, "b", "robot:b")
+			form := r.peer.form()
+			if got := form.Get("grant_type") + " " + form.Get("resource") + " " + form.Get("scope"); got != "client_credentials "+r.peer.URL+"/mcp tools" {
+				t.Errorf("asked with %s", got)
+			}
+			r.must(rt, "c", "robot:c")
+			if n := r.peer.counted("/token"); n != 1 {
+				t.Errorf("%d tokens", n)
+			}
+			r.peer.forget()
+			r.must(rt, "d", "robot:d")
+			// What the config says goes first.
+			s.Resource, s.Scopes = r.peer.URL+"/mcp", []string{"a"}
+			r.must(r.Wrap(s, "", r.next), "e", "robot:e")
+			if form := r.peer.form(); form.Get("scope") != "a" {
+				t.Errorf("asked for %q", form.Get("scope"))
+			}
+		})
+	}
+	t.Run("found nowhere", func(t *testing.T) {
+		r := newRig(t)
+		r.peer.issuer = "https://elsewhere.example.com"
+		s := r.robot()
+		s.TokenURL, s.Resource = "", ""
+		rt := r.Wrap(s, "", r.next)
+		_, _, err := r.call(rt, "b")
+		refused(t, err, api.KindInfrastructure, true, "set servers.x.auth.token_url if it can't be found this way")
+		if n := r.peer.counted("/token"); n != 0 {
+			t.Errorf("the secret was sent %d times", n)
+		}
+		asked := r.peer.counted("/.well-known/oauth-protected-resource/mcp")
+		for range 5 {
+			_, _, err := r.call(rt, "b")
+			refused(t, err, api.KindInfrastructure, true, "no authorization server was found")
+		}
+		if n := r.peer.counted("/.well-known/oauth-protected-resource/mcp"); n != asked {
+			t.Errorf("it was looked for %d times more", n-asked)
+		}
+	})
+}
+
 func TestHeaders(t *testing.T) {
 	r := newRig(t)
 	rt := r.Wrap(r.robot(), "", r.next)
@@ -274,7 +329,6 @@ func TestUnreachable(t *testing.T) {
 		"no client":  {func(s *Settings) { s.ClientSecret = "wrong-one" }, api.KindRefused, false, "invalid_client: no such client ***; check servers.x.auth.client_id"},
 		"not there":  {func(s *Settings) { s.TokenURL = r.peer.URL + "/nowhere" }, api.KindInfrastructure, false, "HTTP 404"},
 		"plain http": {func(s *Settings) { s.TokenURL = "http://idp.example/token" }, api.KindInvalid, false, "must be https"},
-		"none":       {func(s *Settings) { s.TokenURL = "" }, api.KindInvalid, false, "auth.token_url"},
 		"no CA":      {func(s *Settings) { s.CAFile = "/nowhere/ca.pem" }, api.KindInfrastructure, false, "servers.x.ca_file"},
 		"odd type":   {func(s *Settings) { s.Type = "magic" }, api.KindInvalid, false, "magic"},
 		"odd url":    {func(s *Settings) { s.URL = "::" }, api.KindInvalid, false, "servers.x.url"},

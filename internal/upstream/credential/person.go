@@ -29,6 +29,7 @@ type person struct {
 	loaded bool
 	rec    *record // nil: nobody has logged in
 	gen    int
+	wants  []string // scopes that the server wants beside those of the login
 	// unsaved is a renewed login that the store did not take. Its predecessor's
 	// refresh token may be used up, so it is not dropped, and not used before it
 	// is kept.
@@ -226,7 +227,7 @@ func (p *person) replaceBy(ctx context.Context, next *record) (*record, error) {
 		return nil, err
 	}
 	p.gen++
-	p.rec, p.unsaved, p.loaded = next, nil, true
+	p.rec, p.unsaved, p.wants, p.loaded = next, nil, nil, true
 	if next == nil {
 		p.src.current.Store(nil)
 	} else {

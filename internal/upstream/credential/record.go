@@ -20,6 +20,8 @@ type record struct {
 	Issuer     string `json:"issuer,omitempty"`
 	Revocation string `json:"revocation,omitempty"`
 	Resource   string `json:"resource,omitempty"`
+	// Scopes are what the login asked for.
+	Scopes []string `json:"scopes,omitempty"`
 
 	// Registered is the client that was made for this login, where the config
 	// names none. Style is how the client shows its secret, by its oauth2 name.

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/oauth2"
+
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/telemetry"
 )
@@ -265,18 +267,21 @@ func newMachine(w *Wallet, s *Settings) *machine {
 }
 
 func (m *machine) renew(ctx context.Context, set *Settings, _ *token, forced bool) (*token, *fault) {
+	at := &found{tokenURL: set.TokenURL, resource: set.Resource, scopes: set.Scopes}
 	if set.TokenURL == "" {
-		return nil, &fault{local: true, err: *problem(api.KindInvalid, set.Server, false,
-			"there is no token endpoint; set servers.%s.auth.token_url", set.Server)}
+		var f *fault
+		if at, f = m.find(ctx, set); f != nil {
+			return nil, f
+		}
 	}
 	params := make(map[string][]string, 4)
-	for name, value := range map[string]string{"audience": set.Audience, "resource": set.Resource, "scope": joinScopes(set.Scopes)} {
+	for name, value := range map[string]string{"audience": set.Audience, "resource": at.resource, "scope": joinScopes(at.scopes)} {
 		if value != "" {
 			params[name] = []string{value}
 		}
 	}
 	params["grant_type"] = []string{"client_credentials"}
-	g, f := m.w.ask(ctx, set, set.TokenURL, &m.client, params)
+	g, f := m.w.ask(ctx, set, at.tokenURL, &m.client, params)
 	if f != nil {
 		return nil, f
 	}
@@ -284,4 +289,23 @@ func (m *machine) renew(ctx context.Context, set *Settings, _ *token, forced boo
 	t.forced = forced
 	m.src.current.Store(t)
 	return t, nil
+}
+
+// find asks the server where its tokens come from. It is asked again for each token:
+// it may have moved.
+func (m *machine) find(ctx context.Context, set *Settings) (*found, *fault) {
+	hc, err := m.w.clients.get(set.CAFile)
+	if err != nil {
+		return nil, &fault{err: *problem(api.KindInfrastructure, set.Server, false, "%v; mend servers.%s.ca_file", err, set.Server)}
+	}
+	f, err := m.w.discover(ctx, hc, set)
+	if err != nil {
+		e := problem(api.KindInfrastructure, set.Server, true, "%v", err)
+		_ = errors.As(err, &e)
+		return nil, &fault{err: *e}
+	}
+	if m.client.style == oauth2.AuthStyleAutoDetect {
+		m.client.style = styleOf(f.methods)
+	}
+	return f, nil
 }

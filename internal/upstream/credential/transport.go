@@ -78,7 +78,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	tok.answered(resp.StatusCode != http.StatusUnauthorized)
 	if resp.StatusCode != http.StatusUnauthorized {
-		return resp, nil
+		return t.enough(resp)
 	}
 	return t.again(r, resp, src, tok)
 }
@@ -116,7 +116,7 @@ func (t *transport) again(r *http.Request, refused *http.Response, src *source, 
 	ok := resp.StatusCode != http.StatusUnauthorized
 	tok.answered(ok)
 	src.resent(tok, ok)
-	return resp, nil
+	return t.enough(resp)
 }
 
 // token returns what to show with a request, or why it can't be sent.

@@ -1,0 +1,109 @@
+package credential
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
+)
+
+// A server may want more of a login than it asked for at first. It answers 403 then and
+// names the scopes, and the next login asks for them too.
+
+// maxScopes and maxScope bound what a server can have a login ask for.
+const (
+	maxScopes = 64
+	maxScope  = 256
+)
+
+// challengeOf returns the parameters of a bearer challenge; empty when there is none.
+func challengeOf(h http.Header) map[string]string {
+	all, err := oauthex.ParseWWWAuthenticate(h.Values("WWW-Authenticate"))
+	if err != nil {
+		return nil
+	}
+	for _, c := range all {
+		if c.Scheme == "bearer" {
+			return c.Params
+		}
+	}
+	return nil
+}
+
+// enough passes an answer on, unless it says that the login lacks a scope.
+func (t *transport) enough(resp *http.Response) (*http.Response, error) {
+	if resp.StatusCode != http.StatusForbidden || t.set.Type != config.AuthLogin {
+		return resp, nil
+	}
+	challenge := challengeOf(resp.Header)
+	if challenge["error"] != "insufficient_scope" {
+		return resp, nil
+	}
+	p, letGo := t.w.person(t.set, t.principal)
+	defer letGo()
+	err := p.lacks(t.set, strings.Fields(challenge["scope"]))
+	if err == nil {
+		return resp, nil
+	}
+	drain(resp.Body)
+	return nil, err
+}
+
+// lacks notes which scopes a login should have. It returns nil where the server names
+// none.
+func (p *person) lacks(set *Settings, scopes []string) *api.Error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	asked := set.Scopes
+	if len(asked) == 0 && p.rec != nil {
+		asked = p.rec.Scopes
+	}
+	var missing []string
+	for _, s := range scopes {
+		if len(s) <= maxScope && !slices.Contains(asked, s) && !slices.Contains(missing, s) && len(missing) < maxScopes {
+			missing = append(missing, s)
+		}
+	}
+	shown := fmt.Sprintf("%q", scrub(joinScopes(missing)))
+	switch {
+	case len(scopes) == 0:
+		return nil
+	case len(missing) == 0:
+		return problem(api.KindRefused, set.Server, false,
+			"the server wants the scope %q, which the login has asked for and not been given; ask for it where the login was made", scrub(joinScopes(scopes)))
+	case len(set.Scopes) > 0:
+		return wantsLogin(set.Server, fmt.Sprintf("the login lacks the scope %s; add it to servers.%s.auth.scopes", shown, set.Server)).error(0)
+	}
+	p.wants = with(p.wants, missing)
+	return wantsLogin(set.Server, "the login lacks the scope "+shown).error(0)
+}
+
+// more returns what the next login asks for beside what the server wants at first; nil
+// for nothing.
+func (p *person) more() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.wants) == 0 {
+		return nil
+	}
+	if p.rec == nil {
+		return p.wants
+	}
+	return with(p.rec.Scopes, p.wants)
+}
+
+// with returns scopes and those of others that are not among them.
+func with(scopes, others []string) []string {
+	all := slices.Clone(scopes)
+	for _, s := range others {
+		if !slices.Contains(all, s) && len(all) < maxScopes {
+			all = append(all, s)
+		}
+	}
+	return all
+}
