@@ -23,15 +23,20 @@ import (
 // fetched is a gateway with one server whose package comes from a slow registry.
 type fetched struct {
 	*gateway
-	r *registrytest.Registry
+	r     *registrytest.Registry
+	loads int // of the package in one fetch
 }
 
 // fetchWays are the ways to start a server from a package.
 var fetchWays = []struct{ name, command, needs, more string }{
 	{"npx", "npx", "npx", ""},
 	{"npx in a sandbox", "npx", "npx", "sandbox: true"},
+	{"uvx", "uvx", pyUvx, ""},
 	{"uvx with pip in a sandbox", "uvx", "python3", "sandbox: true"},
 }
+
+// pyUvx is relative to toolsDir.
+const pyUvx = "venv/bin/uvx"
 
 func needsProgram(t *testing.T, name string) {
 	t.Helper()
@@ -50,7 +55,12 @@ func forEachFetch(t *testing.T, do func(t *testing.T, g fetched)) {
 			if way.more != "" && runtime.GOOS != "linux" {
 				t.Skip("there are no sandboxes here")
 			}
-			needsProgram(t, way.needs)
+			command, loads := way.command, 1
+			if way.needs == pyUvx {
+				command, loads = need(t, pyUvx)[0], 2 // uv reads what is in a wheel, and then the wheel
+			} else {
+				needsProgram(t, way.needs)
+			}
 			r := registrytest.New(t)
 			home := t.TempDir()
 			env := []string{"HOME: " + home}
@@ -65,7 +75,7 @@ func forEachFetch(t *testing.T, do func(t *testing.T, g fetched)) {
 			if way.more != "" {
 				more = append(more, way.more)
 			}
-			do(t, fetched{startGateway(t, "limits: {list_wait: 50ms}\nservers:\n"+yamlServer("slow", way.command, args, more...)), r})
+			do(t, fetched{startGateway(t, "limits: {list_wait: 50ms}\nservers:\n"+yamlServer("slow", command, args, more...)), r, loads})
 		})
 	}
 }
@@ -137,7 +147,7 @@ func TestFetchingIsNotStarting(t *testing.T) {
 		if out, said, err := g.call(t); err != nil || !strings.Contains(out, "at your service") {
 			t.Errorf("a call that waited: %v, %q, and said %q", err, out, said)
 		}
-		if n := g.r.Loads(); n != 1 {
+		if n := g.r.Loads(); n != g.loads {
 			t.Errorf("the package was loaded %d times", n)
 		}
 	})

@@ -67,6 +67,7 @@ shift 2
 exec "` + filepath.Join(toolsDir(), node) + `" "` + toolsDir() + `/node_modules/$package/dist/index.js" "$@"
 `,
 		"uvx": `#!/bin/sh
+[ "$1" = --from ] && exit 0 # what it is asked to fetch is there
 package=${1%%@*}
 shift
 exec "` + toolsDir() + `/venv/bin/$package" "$@"

@@ -79,8 +79,8 @@ func (r *Registry) damageWith(s *Session, d api.Damage, owe, unfit bool) {
 	s.saveDamage(ctx)
 	s.changing.Unlock()
 	level := slog.LevelWarn
-	if d.Why == whyStopped && s.Kind == KindClient {
-		level = slog.LevelInfo // the client's programs end with the gateway, as its own would with it
+	if d.Why == whyStopped && s.Kind != KindOpened {
+		level = slog.LevelInfo // the programs of clients end with the gateway, as their own would with them
 	}
 	r.o.Log.Log(ctx, level, "session damaged", "session", s.ID, "server", d.Server, "kept", d.Kept, "because", d.Why)
 	r.note(ctx, r.damageEvent(s.ID, d, ""))

@@ -68,6 +68,7 @@ func New(t testing.TB) *Registry {
 // dribble gives out half of a file and, once it may, the rest.
 func (r *Registry) dribble(w http.ResponseWriter, req *http.Request, file []byte) {
 	w.Header().Set("Content-Length", fmt.Sprint(len(file)))
+	w.Header().Set("Cache-Control", "max-age=365000000, immutable, public") // as PyPI says
 	if req.Method == http.MethodHead {
 		return
 	}
