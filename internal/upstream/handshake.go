@@ -22,8 +22,13 @@ import (
 // slowly get both questions and answer both.
 const probeWait = 3 * time.Second
 
-// slowWait is how long it may take when it is asked once more, over HTTP.
-const slowWait = 15 * time.Second
+// Over HTTP even a server that does not know the question answers it, so that only a
+// slow one takes time: it gets more, and is asked once more after a greeting that it
+// refused.
+const (
+	probeWaitHTTP = 10 * time.Second
+	slowWait      = 15 * time.Second
+)
 
 // ConnOptions say how to greet a server.
 type ConnOptions struct {
@@ -271,7 +276,7 @@ func connectHTTP(ctx context.Context, c *Conn, ep *driver.Endpoint, o ConnOption
 	slow := false     // it did not answer it in time
 	err := c.greet(ctx, o, func(ctx context.Context) (bool, error) {
 		t.version = wire.Latest
-		probe, cancel := context.WithTimeout(ctx, probeWait)
+		probe, cancel := context.WithTimeout(ctx, probeWaitHTTP)
 		defer cancel()
 		modern, err := c.discover(probe)
 		if modern {

@@ -244,7 +244,7 @@ func (f *caching) noted() bool {
 func (f *caching) begin(ctx context.Context) error {
 	going := f.note() + goingEnd
 	if exists(going) {
-		f.unlock(ctx)
+		f.clear(ctx)
 	}
 	return os.WriteFile(going, nil, 0o600)
 }
@@ -253,9 +253,10 @@ func (f *caching) begin(ctx context.Context) error {
 // each second.
 const lockQuiet = 5 * time.Second
 
-// unlock removes the lock of an npx that was killed: the next one would wait for it a
-// minute long. What else it left it mends itself.
-func (f *caching) unlock(ctx context.Context) {
+// clear removes what an npx that was killed has left: its lock, for which the next one
+// would wait a minute long, and what it had half installed, which the next one would
+// take for whole.
+func (f *caching) clear(ctx context.Context) {
 	dir := f.npxDir()
 	if dir == "" {
 		return
@@ -275,6 +276,9 @@ func (f *caching) unlock(ctx context.Context) {
 	}
 	if err == nil {
 		os.Remove(lock)
+	}
+	if !exists(filepath.Join(dir, "node_modules", ".package-lock.json")) { // what npm writes last
+		os.RemoveAll(dir)
 	}
 }
 

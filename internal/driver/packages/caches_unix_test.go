@@ -141,8 +141,8 @@ func TestNpxFetchesOnce(t *testing.T) {
 	}
 }
 
-// After a fetch that was ended in the middle, or whose gateway was killed, the next
-// one does not wait for the lock that npx left.
+// After a fetch that was killed in the middle, the next one neither waits for the lock
+// that npx left nor takes what is half installed for whole.
 func TestNpxIsCutInTheMiddle(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t)
@@ -164,8 +164,18 @@ func TestNpxIsCutInTheMiddle(t *testing.T) {
 	if len(made) != 1 || made[0] != f.npxDir() {
 		t.Fatalf("npx installs in %v, not in %s", made, f.npxDir())
 	}
-	// A killed npx may leave a lock that was touched just now.
-	lock := filepath.Join(made[0], "concurrency.lock")
+	// A killed npx may leave a lock that was touched just now, and a package without all
+	// of its files.
+	lock, half := filepath.Join(made[0], "concurrency.lock"), filepath.Join(made[0], "node_modules", registrytest.Name)
+	if err := os.RemoveAll(made[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(half, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(half, "package.json"), []byte(`{"name":"`+registrytest.Name+`","version":"1.0.0","bin":{"`+registrytest.Name+`":"cli.js"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Mkdir(lock, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		t.Fatal(err)
 	}
@@ -179,6 +189,31 @@ func TestNpxIsCutInTheMiddle(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "*"+goingEnd)); len(left) > 0 || exists(lock) {
 		t.Errorf("left behind: %v, and the lock %t", left, exists(lock))
+	}
+	if !exists(filepath.Join(half, "cli.js")) {
+		t.Error("the package has not all of its files")
+	}
+}
+
+// Fetches that hang keep no other waiting.
+func TestFetchesThatHang(t *testing.T) {
+	fs := newFetches[int]()
+	fs.turn = time.Millisecond
+	defer fs.group.Close()
+	begun := make(chan struct{})
+	hangs := func(ctx context.Context, _ *progress) (int, error) {
+		begun <- struct{}{}
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
+	for i := range 2 * atOnce {
+		go fs.do(t.Context(), fmt.Sprint(i), "p", time.Minute, hangs)
+	}
+	for range 2 * atOnce {
+		<-begun
+	}
+	if got, err := fs.do(t.Context(), "good", "p", time.Minute, func(context.Context, *progress) (int, error) { return 7, nil }); got != 7 || err != nil {
+		t.Errorf("got %d, %v", got, err)
 	}
 }
 
@@ -226,11 +261,11 @@ func TestNpxOfOthersKeepsItsLock(t *testing.T) {
 		}
 		touch()
 		time.AfterFunc(time.Second, touch)
-		f.unlock(t.Context())
+		f.clear(t.Context())
 		if !exists(lock) {
 			t.Error("a lock that was touched is gone")
 		}
-		f.unlock(t.Context())
+		f.clear(t.Context())
 		if exists(lock) {
 			t.Error("a lock that nobody touches stays")
 		}

@@ -15,9 +15,13 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/flight"
 )
 
-// atOnce is how many fetches run side by side: each one saturates a core while
-// it unpacks.
-const atOnce = 3
+const (
+	// atOnce is how many fetches begin side by side: each one saturates a core while it
+	// unpacks.
+	atOnce = 3
+	// turn is after how long one makes room for another: it is slow, or hangs.
+	turn = 10 * time.Second
+)
 
 // defaultTime is how long a fetch may take where nobody says.
 const defaultTime = 10 * time.Minute
@@ -27,13 +31,14 @@ const defaultTime = 10 * time.Minute
 type fetches[T any] struct {
 	group flight.Group[T]
 	room  chan struct{} // bounds the fetches at once
+	turn  time.Duration
 
 	mu    sync.Mutex
 	going map[string]*progress // by key
 }
 
 func newFetches[T any]() *fetches[T] {
-	return &fetches[T]{group: flight.Group[T]{Stays: true}, room: make(chan struct{}, atOnce), going: make(map[string]*progress)}
+	return &fetches[T]{group: flight.Group[T]{Stays: true}, room: make(chan struct{}, atOnce), turn: turn, going: make(map[string]*progress)}
 }
 
 // do joins the fetch of a key, or begins it. Its time counts from when it has room.
@@ -53,7 +58,9 @@ func (fs *fetches[T]) do(ctx context.Context, key, name string, most time.Durati
 		}()
 		select {
 		case fs.room <- struct{}{}:
-			defer func() { <-fs.room }()
+			leave := sync.OnceFunc(func() { <-fs.room })
+			defer time.AfterFunc(fs.turn, leave).Stop()
+			defer leave()
 		case <-ctx.Done():
 			return result, context.Cause(ctx)
 		}

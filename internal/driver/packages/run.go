@@ -31,20 +31,32 @@ type Host struct{}
 
 var _ Runner = Host{}
 
-// patience is how long a program that was killed may hold its output open.
-const patience = 2 * time.Second
+const (
+	// grace is how long a program that is told to end may take to clear up: npx removes
+	// what it has half installed, which the next one would take for whole.
+	grace = 5 * time.Second
+	// patience is how long a program that was killed may hold its output open.
+	patience = 2 * time.Second
+)
 
 // Run implements Runner.
 func (Host) Run(ctx context.Context, step Step) error {
 	cmd := exec.CommandContext(ctx, step.Command, step.Args...)
 	cmd.Env, cmd.Dir = step.Env, step.Dir
 	cmd.Stdout, cmd.Stderr = step.Out, step.Out
-	cmd.WaitDelay = patience
-	bind(cmd)
+	cmd.WaitDelay = grace + patience
+	kill := bind(cmd)
 	// The kernel ends the child with the thread that started it, where it does.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	err := cmd.Run()
+	err := cmd.Start()
+	if err == nil {
+		stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, kill) })
+		err = cmd.Wait()
+		if !stop() {
+			kill() // what is left of its group
+		}
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

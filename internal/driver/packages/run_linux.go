@@ -9,14 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bind makes a program end with its group, and with us.
-func bind(cmd *exec.Cmd) {
+// bind makes a program end with its group, and with us. It is told to; kill does not ask.
+func bind(cmd *exec.Cmd) (kill func()) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return killGroup(cmd.Process.Pid) }
+	cmd.Cancel = func() error { return signalGroup(cmd.Process.Pid, syscall.SIGTERM) }
+	return func() { _ = signalGroup(cmd.Process.Pid, syscall.SIGKILL) }
 }
 
-func killGroup(pid int) error {
-	if err := syscall.Kill(-pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
+func signalGroup(pid int, sig syscall.Signal) error {
+	if err := syscall.Kill(-pid, sig); !errors.Is(err, syscall.ESRCH) {
 		return err
 	}
 	return os.ErrProcessDone

@@ -9,15 +9,18 @@ import (
 	"syscall"
 )
 
-// bind makes a program end with its group.
-func bind(cmd *exec.Cmd) {
+// bind makes a program end with its group. It is told to; kill does not ask.
+func bind(cmd *exec.Cmd) (kill func()) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error {
-		if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
-			return err
-		}
-		return os.ErrProcessDone
+	cmd.Cancel = func() error { return signalGroup(cmd.Process.Pid, syscall.SIGTERM) }
+	return func() { _ = signalGroup(cmd.Process.Pid, syscall.SIGKILL) }
+}
+
+func signalGroup(pid int, sig syscall.Signal) error {
+	if err := syscall.Kill(-pid, sig); !errors.Is(err, syscall.ESRCH) {
+		return err
 	}
+	return os.ErrProcessDone
 }
 
 // syncTree makes all files of a tree last.
