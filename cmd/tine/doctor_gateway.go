@@ -108,7 +108,7 @@ func (c *cli) checkServers(ctx context.Context, g *gateway) check {
 		}
 	}
 	var parts []string
-	for _, state := range []string{api.StateReady, api.StateIdle, api.StateStarting, api.StateFailed, api.StateDisabled} {
+	for _, state := range []string{api.StateReady, api.StateIdle, api.StateFetching, api.StateStarting, api.StateFailed, api.StateDisabled} {
 		if states[state] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", states[state], state))
 		}

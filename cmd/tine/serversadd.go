@@ -184,7 +184,7 @@ func (c *cli) changeConfig(ctx context.Context, flag, server, what string, chang
 	if reloads {
 		c.say("the gateway that runs reads it again by itself; see %s", c.own("tine servers"))
 	} else {
-		c.say("no gateway runs with it; %s starts one", c.own("tine serve --config "+shellWord(path)))
+		c.say("no gateway of this state folder runs with it; %s starts one", c.own("tine serve --config "+shellWord(path)))
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func TestServersAdd(t *testing.T) {
 		{[]string{"servers", "remove", "tim", "--json"}, 2, `"error"`, ""},
 		{[]string{"servers", "remove"}, 2, "", "wants the name of a server"},
 
-		{[]string{"servers", "add", "fs", "--env", "A=b=c", "--", "npx", "-y", "pkg", "--json", "${HOME:-x}"}, 0, "fs: added to", "no gateway runs with it; tine serve --config"},
+		{[]string{"servers", "add", "fs", "--env", "A=b=c", "--", "npx", "-y", "pkg", "--json", "${HOME:-x}"}, 0, "fs: added to", "no gateway of this state folder runs with it; tine serve --config"},
 		{[]string{"servers", "add", "web", "https://x.example/mcp", "--header", "Authorization: Bearer ${NONE}"}, 0, "web: added to", "variable NONE is not set"},
 		{[]string{"servers", "add", "near", "--", "./prog"}, 0, "near: added to", ""},
 		{[]string{"servers", "add", "far", "--config", "sub/other.yaml", "--", "./prog"}, 0, "far: added to", ""},

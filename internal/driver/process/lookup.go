@@ -87,11 +87,11 @@ func checkCwd(spec driver.Spec, m *mount) error {
 	st, err := os.Stat(m.outside(spec.Cwd))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("folder %q does not exist; make it or change servers.%s.cwd", spec.Cwd, spec.Server)
+		return driver.Final(fmt.Errorf("folder %q does not exist; make it or change servers.%s.cwd", spec.Cwd, spec.Server))
 	case err != nil:
 		return fmt.Errorf("look at servers.%s.cwd: %w", spec.Server, err)
 	case !st.IsDir():
-		return fmt.Errorf("%q is not a folder; change servers.%s.cwd", spec.Cwd, spec.Server)
+		return driver.Final(fmt.Errorf("%q is not a folder; change servers.%s.cwd", spec.Cwd, spec.Server))
 	}
 	return nil
 }
@@ -100,9 +100,9 @@ func checkCwd(spec driver.Spec, m *mount) error {
 func startError(spec driver.Spec, path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !errors.As(err, new(*fs.PathError)):
-		return fmt.Errorf("command %q can't be run: the interpreter that its first line names is missing; install it or change servers.%s.command: %w", path, spec.Server, err)
+		return driver.Final(fmt.Errorf("command %q can't be run: the interpreter that its first line names is missing; install it or change servers.%s.command: %w", path, spec.Server, err))
 	case errors.Is(err, errNotAProgram):
-		return fmt.Errorf("command %q is not a program for this machine; a script must begin with a line such as #!/bin/sh; mend it or servers.%s.command: %w", path, spec.Server, err)
+		return driver.Final(fmt.Errorf("command %q is not a program for this machine; a script must begin with a line such as #!/bin/sh; mend it or servers.%s.command: %w", path, spec.Server, err))
 	}
 	return fmt.Errorf("start %q: %w", path, err)
 }

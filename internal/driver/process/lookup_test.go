@@ -71,6 +71,9 @@ func TestStartErrorsNameTheMend(t *testing.T) {
 			test.spec.Dir = filepath.Join(t.TempDir(), "instance")
 			d := New(Options{Environ: []string{"PATH=" + filepath.Join(dir, "empty")}})
 			inst, err := d.Start(t.Context(), test.spec)
+			if !errors.Is(err, driver.ErrFinal) {
+				t.Error("another try can help")
+			}
 			if err == nil {
 				inst.Stop(t.Context())
 				t.Fatal("it started")

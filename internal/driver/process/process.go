@@ -191,7 +191,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	env := childEnv(d.opts.Environ, spec.Env, spec.Cwd, rec.Token)
 	path, err := lookup(spec, env, m)
 	if err != nil {
-		return nil, err
+		return nil, driver.Final(err)
 	}
 
 	if err := folder.Make(dir); err != nil {
