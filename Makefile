@@ -14,15 +14,15 @@ SOAKFLAGS ?=
 
 export TINE_TEST_TOOLS := $(TOOLS)
 
-# What compiles the same way is compiled once: the binary, linters and plain tests
+# What compiles the same way is compiled once: the binaries, linters and plain tests
 # share these settings, and trimmed paths share them between checkouts. The race
-# detector needs others; it can't have gVisor, which the binary of build runs.
+# detector needs others.
 export CGO_ENABLED := 0
 export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
 # SQLite in Go, translated from C, is most of what the race detector would look
 # at, and its races are not ours to find.
 PLAIN := -race=false -d=checkptr=0
-RACE := -race -tags 'nogvisor$(TAGS)' '-gcflags=modernc.org/...=$(PLAIN)' '-gcflags=github.com/ncruces/...=$(PLAIN)'
+RACE := -race -tags '$(TAGS)' '-gcflags=modernc.org/...=$(PLAIN)' '-gcflags=github.com/ncruces/...=$(PLAIN)'
 
 # Tests of packages that do things at once run under the race detector, the
 # longest first.
@@ -30,6 +30,8 @@ LONGEST := $(addprefix ./internal/,driver/docker driver/sandbox gateway driver/r
 AT_ONCE := $(LONGEST) ./client $(addprefix ./internal/,driver/... identity/... layer native/... store/... telemetry workspace)
 # make torture builds with this tag.
 TAGS :=
+# gVisor is compiled for the binary that needs it, and for nothing else.
+OURS = $$(go list ./... | grep -v /cmd/tine-sandbox)
 
 .NOTPARALLEL:
 
@@ -38,11 +40,12 @@ help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 .PHONY: build
-build: ## build the static binary, bin/tine
-	go build -ldflags '$(LDFLAGS)' -o bin/tine ./cmd/tine
+build: ## build the static binaries, bin/tine and bin/tine-sandbox
+	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 .PHONY: run
-run: build ## build and run the gateway
+run: ## build and run the gateway, without what makes sandboxes
+	go build -ldflags '$(LDFLAGS)' -o bin/tine ./cmd/tine
 	bin/tine serve
 
 .PHONY: setup
@@ -62,19 +65,18 @@ test: ## everything that CI runs: one of each kind
 
 .PHONY: torture
 torture: ## every test at full size, and every platform; takes an hour
-	$(call each,cross unit e2e,TAGS=$(comma)torture TESTTIME=60m)
+	$(call each,cross unit e2e,TAGS=torture TESTTIME=60m)
 
-comma := ,
 TESTTIME ?= 20m
 
 # Another system than this one is looked at as well: its files are ours, too.
 .PHONY: lint
 lint: build ## gofmt, go vet, staticcheck
 	@bad=$$(gofmt -l $$(find . -path './.*' -prune -o -name '*.go' -print)); if [ -n "$$bad" ]; then echo "not formatted; run gofmt -w on:"; echo "$$bad"; exit 1; fi
-	go vet ./...
+	go vet $(OURS)
 	go vet -C tools ./...
-	GOOS=darwin GOARCH=arm64 go vet ./...
-	go tool -modfile=tools/go.mod staticcheck -tags nogvisor,torture ./...
+	GOOS=darwin GOARCH=arm64 go vet $(OURS)
+	go tool -modfile=tools/go.mod staticcheck -tags torture $(OURS)
 
 # Tests of drivers and stores wait for engines and disks much of the time, so that
 # one more package than there are processors has work for all of them.
@@ -83,21 +85,29 @@ AT_A_TIME := $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
 .PHONY: unit
 unit: build ## unit tests, with the race detector where things happen at once
 	TINE_BIN=$(CURDIR)/bin/tine CGO_ENABLED=1 e2e/engine.sh with go test -p $(AT_A_TIME) $(RACE) -vet=off -timeout $(TESTTIME) $(AT_ONCE)
-	TINE_BIN=$(CURDIR)/bin/tine go test -vet=off -tags 'nogvisor$(TAGS)' -timeout $(TESTTIME) $$(go list ./... | grep -vxF -e $(shell go list .)/e2e -f <(go list $(AT_ONCE)))
-	go test ./internal/driver/sandbox/runsc
+	TINE_BIN=$(CURDIR)/bin/tine go test -vet=off -tags '$(TAGS)' -timeout $(TESTTIME) $$(go list ./... | grep -vxF -e $(shell go list .)/e2e -f <(go list $(AT_ONCE)))
 	go test -C tools ./image
 
 .PHONY: cross
 cross: ## compile for other platforms
 	@for p in $(PLATFORMS); do \
 	  echo "cross: $$p"; \
-	  GOOS=$${p%/*} GOARCH=$${p#*/} go build -o /dev/null ./cmd/tine; \
+	  GOOS=$${p%/*} GOARCH=$${p#*/} go build -o /dev/null ./cmd/...; \
 	done
-	GOOS=windows GOARCH=amd64 go vet ./...
+	GOOS=windows GOARCH=amd64 go vet $(OURS)
 
 .PHONY: e2e
 e2e: setup build ## end-to-end tests on bin/tine
-	TINE_BIN=$(CURDIR)/bin/tine e2e/engine.sh with go test -vet=off -parallel 4 -tags 'nogvisor$(TAGS)' -count=1 -v -timeout $(TESTTIME) ./e2e
+	TINE_BIN=$(CURDIR)/bin/tine e2e/engine.sh with go test -vet=off -parallel 4 -tags '$(TAGS)' -count=1 -v -timeout $(TESTTIME) ./e2e
+
+# The tests that kill a gateway begin with one of an earlier commit.
+KILLS := ^Test(Kill|KillLeavesNoChild|TornWrite|SessionKill|RolloutKilled|SandboxKill.*|SandboxRest|Docker.*Killed|DockerAdopts)$$
+.PHONY: upgrade
+upgrade: setup build ## kill gateways of the commit FROM, and go on with this one
+	rm -rf .cache/from && git worktree prune && git worktree add --detach .cache/from $(or $(FROM),$(error FROM=commit is missing))
+	go build -C .cache/from -o $(CURDIR)/.cache/tine-from ./cmd/tine
+	git worktree remove --force .cache/from
+	TINE_OLD_BIN=$(CURDIR)/.cache/tine-from TINE_BIN=$(CURDIR)/bin/tine e2e/engine.sh with go test -vet=off -parallel 2 -tags '$(TAGS)' -count=1 -v -timeout $(TESTTIME) ./e2e -run '$(KILLS)'
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME
@@ -119,7 +129,7 @@ soak: build ## 100,000 calls and 200 reconnects: what is still held afterwards
 
 .PHONY: image
 image: ## write a container image, dist/tine-image.tar (docker load, podman load)
-	GOOS=linux go build -ldflags '$(LDFLAGS)' -o dist/tine ./cmd/tine
+	GOOS=linux go build -ldflags '$(LDFLAGS)' -o dist/ ./cmd/...
 	go run -C tools ./image -binary $(CURDIR)/dist/tine -tag tine:$(VERSION) -o $(CURDIR)/dist/tine-image.tar
 
 .PHONY: deploytest

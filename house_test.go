@@ -90,8 +90,47 @@ func fileFaults(name string, data []byte) []string {
 	}
 	if strings.HasSuffix(name, "_test.go") {
 		faults = append(faults, silentSkips(name, data)...)
+		faults = append(faults, bareSleeps(name, data)...)
 	}
 	return faults
+}
+
+// bareSleeps finds sleeps in real time that don't say on their line what they are
+// for: to wait for something is no reason, as there is testkit.Eventually.
+func bareSleeps(name string, src []byte) []string {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, name, src, parser.SkipObjectResolution|parser.ParseComments)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	said := map[int]bool{}
+	for _, c := range file.Comments {
+		said[files.Position(c.Pos()).Line] = true
+	}
+	var faults []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		switch line := files.Position(call.Pos()).Line; {
+		case isCall(call, "synctest", "Test"):
+			return false
+		case isCall(call, "time", "Sleep") && !said[line]:
+			faults = append(faults, fmt.Sprintf("%s:%d: a sleep that does not say why; wait with testkit.Eventually, or for a channel", name, line))
+		}
+		return true
+	})
+	return faults
+}
+
+func isCall(call *ast.CallExpr, pkg, name string) bool {
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || sel.Sel.Name != name {
+		return false
+	}
+	x, ok := sel.X.(*ast.Ident)
+	return ok && x.Name == pkg
 }
 
 // silentSkips finds tests that could be skipped where they must not be. A
@@ -173,6 +212,10 @@ func TestFilesCanFail(t *testing.T) {
 		{"a_test.go", test(`if runtime.GOOS == "windows" { t.Skip() }`), 0},
 		{"a_test.go", []byte("package p\nfunc FuzzX(f F) { f.Fuzz(func(t T) { t.Skip() }) }\n"), 0},
 		{"a.go", test("t.Skip()"), 0},
+		{"a_test.go", test("time.Sleep(1)"), 1},
+		{"a_test.go", test("time.Sleep(1) // killed at any moment\n"), 0},
+		{"a_test.go", test("synctest.Test(t, func(t T) { time.Sleep(1) })"), 0},
+		{"a.go", test("time.Sleep(1)"), 0},
 	} {
 		if got := fileFaults(tt.name, tt.data); len(got) != tt.want {
 			t.Errorf("%s: %q, want %d", tt.name, got, tt.want)

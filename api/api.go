@@ -20,7 +20,7 @@ const (
 	KindTimeout        Kind = "timeout"        // it took longer than allowed
 	KindRefused        Kind = "refused"        // policy, auth or a limit said no
 	KindInvalid        Kind = "invalid"        // the request was wrong
-	KindLost           Kind = "lost"           // it was under way when something died; unknown whether it happened
+	KindLost           Kind = "lost"           // something died under it, unknown whether it happened; or its session has ended by itself
 )
 
 // Error is the body of every failed control API answer, and stands in

@@ -16,7 +16,7 @@ type Call struct {
 	Method    string          `json:"method"`
 	Name      string          `json:"name,omitempty"` // tool, prompt or resource
 	Duration  float64         `json:"ms"`
-	Outcome   string          `json:"outcome"`         // ok, or an error kind
+	Outcome   string          `json:"outcome"`         // ok, cancelled or an error kind
 	Error     string          `json:"error,omitempty"` // first line of what went wrong
 	Journal   string          `json:"journal"`         // full or meta
 	Arguments json.RawMessage `json:"arguments,omitempty"`
@@ -31,9 +31,13 @@ type Call struct {
 	Missed int64 `json:"missed,omitempty"`
 }
 
-// OutcomeOK is the outcome of a call that did not fail. All others are error
-// kinds; KindTool is a tool's own isError or protocol error.
-const OutcomeOK = "ok"
+// OutcomeOK is the outcome of a call that did not fail, and OutcomeCancelled that of
+// one whose client cancelled it or left, or that a stop of the gateway cut off. All
+// others are error kinds; KindTool is a tool's own isError or protocol error.
+const (
+	OutcomeOK        = "ok"
+	OutcomeCancelled = "cancelled"
+)
 
 // CallList answers GET /v1/calls?server=&session=&principal=&failed=&since=&
 // before=&limit=: newest first. With follow=1 the answer is a stream of

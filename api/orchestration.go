@@ -61,7 +61,7 @@ type InstanceList struct {
 // POST /instances.
 type ForkInstance struct {
 	Count   *int   `json:"count,omitempty" jsonschema:"how many, all or none; 1 unless given"`
-	Session string `json:"session_id,omitempty" jsonschema:"as when an instance is made; that of the forked instance unless given"`
+	Session string `json:"session_id,omitempty" jsonschema:"as when an instance is made; by default that of the forked instance"`
 }
 
 // SnapshotInstance is the body of POST /instances/{id}/snapshot.

@@ -9,13 +9,19 @@ import (
 const (
 	SessionOpened  = "opened"  // by API, CLI or tool, or by a fork
 	SessionDefault = "default" // a principal's own, at /mcp
+	SessionNamed   = "named"   // a principal's own, at /mcp?session=NAME
 	SessionClient  = "client"  // of one client connection, and ends with it
 )
+
+// ClientAway is after how long without a request or an open stream a client counts as
+// gone: its programs end.
+const ClientAway = 10 * time.Minute
 
 // Session is one session: a world of its own.
 type Session struct {
 	ID      string            `json:"id"`
 	Kind    string            `json:"kind"`
+	Name    string            `json:"name,omitempty"` // of a durable one, which is found by it as by the id
 	Owner   string            `json:"owner,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	Parent  string            `json:"parent,omitempty"`

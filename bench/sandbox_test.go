@@ -142,7 +142,7 @@ func TestSandboxes(t *testing.T) {
 	tine := os.Getenv("TINE_BIN")
 	if tine == "" {
 		tine = filepath.Join(t.TempDir(), "tine")
-		build := exec.Command("go", "build", "-trimpath", "-o", tine, "../cmd/tine")
+		build := exec.Command("go", "build", "-trimpath", "-o", filepath.Dir(tine), "../cmd/...")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("build the gateway: %v: %s", err, out)

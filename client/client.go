@@ -172,7 +172,7 @@ func (c *Client) Call(ctx context.Context, tool string, arguments json.RawMessag
 
 // CallIn is Call in a session.
 func (c *Client) CallIn(ctx context.Context, session, tool string, arguments json.RawMessage) (json.RawMessage, error) {
-	return c.CallTelling(ctx, session, tool, arguments, nil)
+	return c.CallWithProgress(ctx, session, tool, arguments, nil)
 }
 
 // Logs returns the end of what a server's instances wrote to standard error, at

@@ -15,10 +15,10 @@ import (
 	"github.com/tine-mcp/tine/api"
 )
 
-// CallTelling is CallIn that tells what the server says of its progress meanwhile,
+// CallWithProgress is CallIn that tells what the server says of its progress meanwhile,
 // from one goroutine; tell may be nil. Where the server said something the result
 // is on one line, and otherwise as it came.
-func (c *Client) CallTelling(ctx context.Context, session, tool string, arguments json.RawMessage, tell func(api.CallProgress)) (json.RawMessage, error) {
+func (c *Client) CallWithProgress(ctx context.Context, session, tool string, arguments json.RawMessage, tell func(api.CallProgress)) (json.RawMessage, error) {
 	in := api.CallRequest{Tool: tool, Arguments: arguments, Session: session}
 	r := request{method: http.MethodPost, in: in, accept: "application/json", path: []string{"v1", "call"}}
 	if tell != nil {

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,21 +119,13 @@ func TestFetchingIsNotStarting(t *testing.T) {
 	forEachFetch(t, func(t *testing.T, g fetched) {
 		<-g.r.Began() // for its lists, in the background
 		g.fetches(t, 0)
-		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientInfo":{"name":"t","version":"0"},"io.modelcontextprotocol/clientCapabilities":{}}}}`, modernVersion)
-		r, err := post(t.Context(), g.url+"/mcp", modernHeader("tools/list", ""), body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := r.answer()
-		if err != nil || m.Error != nil || r.status != http.StatusOK {
-			t.Fatalf("%v, %v", err, m.Error)
-		}
+		result := g.modernList(t)
 		var list struct {
 			Meta map[string]json.RawMessage `json:"_meta"`
 		}
 		said := "is fetching package"
-		if err := json.Unmarshal(m.Result, &list); err != nil || !strings.Contains(fmt.Sprintf("%s", list.Meta), said) {
-			t.Errorf("a list without the server: %v, %s", err, m.Result)
+		if err := json.Unmarshal(result, &list); err != nil || !strings.Contains(fmt.Sprintf("%s", list.Meta), said) {
+			t.Errorf("a list without the server: %v, %s", err, result)
 		}
 		if log, err := os.ReadFile(g.logPath()); err != nil || !strings.Contains(string(log), said) {
 			t.Errorf("%v, and the log is %s", err, log)

@@ -116,7 +116,8 @@ func (g *gateway) command() []string {
 }
 
 // start runs the process and returns when it serves. A gateway that ran before
-// comes back at the same address.
+// comes back at the same address. TINE_OLD_BIN runs the first time, so that what
+// comes after a kill is an upgrade (make upgrade).
 func (g *gateway) start() error {
 	listen := "127.0.0.1:0"
 	if g.url != "" {
@@ -127,7 +128,11 @@ func (g *gateway) start() error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(cmp.Or(g.program, tineBinary), slices.Concat(g.command(), []string{"--listen", listen, "--state", g.state()}, g.args)...)
+	program := cmp.Or(g.program, tineBinary)
+	if g.cmd == nil {
+		program = cmp.Or(g.program, os.Getenv("TINE_OLD_BIN"), tineBinary)
+	}
+	cmd := exec.Command(program, slices.Concat(g.command(), []string{"--listen", listen, "--state", g.state()}, g.args)...)
 	cmd.Dir = g.dir
 	cmd.Env = append(os.Environ(), g.env...)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -239,7 +244,7 @@ func eventually(f func() error) error {
 		if errors.As(err, new(final)) || time.Now().After(deadline) {
 			return err
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // between two looks
 	}
 }
 

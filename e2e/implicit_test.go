@@ -119,3 +119,53 @@ func TestSharedConnections(t *testing.T) {
 		t.Errorf("closing what nobody uses: %v", err)
 	}
 }
+
+// TestNamedSessionOverAStop works in a session of a name by that, on every way in. An orderly
+// stop ends its program, which neither marks it nor locks its memory.
+func TestNamedSessionOverAStop(t *testing.T) {
+	t.Parallel()
+	program, err := stateServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := startGateway(t, "sessions: {on_loss: refuse}\nservers:\n  memory: {builtin: memory}\n"+yamlServer("own", program, []string{"-dir", t.TempDir()}, ""))
+	s := mustOpen(t, g.url+"/mcp?session=work")
+	s.mustCall(t, "memory__create_entities", map[string]any{"entities": []any{map[string]any{"name": "Ada", "entityType": "person", "observations": []string{"wrote the first program"}}}})
+	s.mustCall(t, "own__put", map[string]any{"key": "k", "value": "v"})
+	read := func(who string) {
+		t.Helper()
+		by := mustOpen(t, g.url+"/s/work/mcp")
+		defer by.close(t.Context())
+		remembers(t, who, by.mustCall(t, "memory__read_graph", map[string]any{}), true)
+	}
+	read("who comes in by the name")
+	g.again(t, func() {
+		if _, err := g.stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	read("who comes in by the name after a stop")
+	c := g.client(t)
+	work, err := c.Session(t.Context(), "work")
+	if err != nil || work.Name != "work" || work.Kind != api.SessionNamed || len(work.Damaged) != 0 {
+		t.Fatalf("after a stop the session is %+v, %v", work, err)
+	}
+	ended := 0
+	for step, err := range c.Trajectory(t.Context(), "work") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if step.Type == "damage" && step.Server == "own" {
+			ended++
+		}
+	}
+	if ended != 1 {
+		t.Errorf("the trajectory has %d ends of the program", ended)
+	}
+	if out, err := g.tine(t.Context(), "session", "close", "work"); err == nil || !strings.Contains(err.Error(), "add --yes") {
+		t.Errorf("closing it unasked: %v, %s", err, out)
+	}
+	if out, err := g.tine(t.Context(), "session", "show", "work"); err != nil || !strings.Contains(out, work.ID) {
+		t.Errorf("showing it: %v, %s", err, out)
+	}
+}

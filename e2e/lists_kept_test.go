@@ -268,13 +268,9 @@ func TestKeptListIsWrong(t *testing.T) {
 	a.wantStarts(t, "at the end", 2)
 }
 
-// TestLateServerIsNamed lists before a server can have answered: the list names it, may
-// not be kept, and the log has it too.
-func TestLateServerIsNamed(t *testing.T) {
-	t.Parallel()
-	program := need(t, python)[0]
-	a, b := newLister(t, "600", "one"), newLister(t, "0", "two")
-	g := startGateway(t, "limits: {list_wait: 50ms}\nservers:\n"+a.yaml(program, "late")+b.yaml(program, "b"))
+// modernList is the answer to tools/list of a caller of 2026-07-28.
+func (g *gateway) modernList(t *testing.T) []byte {
+	t.Helper()
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientInfo":{"name":"t","version":"0"},"io.modelcontextprotocol/clientCapabilities":{}}}}`, modernVersion)
 	r, err := post(t.Context(), g.url+"/mcp", modernHeader("tools/list", ""), body)
 	if err != nil {
@@ -284,12 +280,23 @@ func TestLateServerIsNamed(t *testing.T) {
 	if err != nil || m.Error != nil || r.status != http.StatusOK {
 		t.Fatalf("%v, %v", err, m.Error)
 	}
+	return m.Result
+}
+
+// TestLateServerIsNamed lists before a server can have answered: the list names it, may
+// not be kept, and the log has it too.
+func TestLateServerIsNamed(t *testing.T) {
+	t.Parallel()
+	program := need(t, python)[0]
+	a, b := newLister(t, "600", "one"), newLister(t, "0", "two")
+	g := startGateway(t, "limits: {list_wait: 50ms}\nservers:\n"+a.yaml(program, "late")+b.yaml(program, "b"))
+	result := g.modernList(t)
 	var list struct {
 		TTL  *int            `json:"ttlMs"`
 		Meta json.RawMessage `json:"_meta"`
 	}
-	if err := json.Unmarshal(m.Result, &list); err != nil || list.TTL == nil || *list.TTL != 0 || !strings.Contains(string(list.Meta), `"server":"late"`) {
-		t.Errorf("a list without a server: %v, %s", err, m.Result)
+	if err := json.Unmarshal(result, &list); err != nil || list.TTL == nil || *list.TTL != 0 || !strings.Contains(string(list.Meta), `"server":"late"`) {
+		t.Errorf("a list without a server: %v, %s", err, result)
 	}
 	log, err := os.ReadFile(g.logPath())
 	if err != nil || !strings.Contains(string(log), "a list goes out without a server") || !strings.Contains(string(log), "late") {

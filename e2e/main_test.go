@@ -34,7 +34,7 @@ func run(m *testing.M) int {
 	builds := [][]string{{badServer, "./badserver"}}
 	if tineBinary = os.Getenv("TINE_BIN"); tineBinary == "" {
 		tineBinary = filepath.Join(dir, "tine")
-		builds = append(builds, []string{tineBinary, "../cmd/tine"})
+		builds = append(builds, []string{dir, "../cmd/..."})
 	}
 	for _, b := range builds {
 		if err := build(b[0], b[1]); err != nil {

@@ -201,14 +201,14 @@ func TestRemoteTineKill(t *testing.T) {
 			c := x.near.client(t)
 			all.Go(func() { churn(ctx, c, keep.ID, mem, &opened, &forked) })
 		}
-		time.Sleep(time.Duration(200+rand.IntN(500)) * time.Millisecond)
+		time.Sleep(time.Duration(200+rand.IntN(500)) * time.Millisecond) // killed at any moment
 		side := x.near
 		if round%2 == 1 {
 			side = x.far
 		}
 		side.kill()
-		if round%2 == 1 { // the near one goes on without it for a while
-			time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
+		if round%2 == 1 {
+			time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond) // the near one goes on without it for a while
 		}
 		if err := side.start(); err != nil {
 			t.Fatal(err)

@@ -86,7 +86,7 @@ func TestRolloutKilled(t *testing.T) {
 				return n > before, err
 			})
 			if round > 0 {
-				time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond)
+				time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond) // killed at any moment
 			}
 			again()
 			<-done

@@ -68,8 +68,8 @@ func carried(t *testing.T) string {
 		yamlServer(sand, filepath.Join(dir, "server"), nil, sandboxed) +
 		yamlServer("image", "/bin/sandserver", nil, fmt.Sprintf("sandbox: {root: %q}", filepath.Join(dir, "image.tar"))) +
 		yamlServer("venv", filepath.Join(dir, "venv/bin/python"), []string{filepath.Join(dir, "counter.py")}, sandboxed) +
-		yamlServer("memory", "npx", []string{"-y", "@modelcontextprotocol/server-memory"}, sandboxed, "env: {MEMORY_FILE_PATH: /tmp/graph.jsonl}", "connect_timeout: 5m") +
-		yamlServer("time", "uvx", []string{"mcp-server-time", "--local-timezone", "UTC"}, sandboxed, "connect_timeout: 5m")
+		yamlServer("memory", "npx", []string{"-y", "@modelcontextprotocol/server-memory"}, sandboxed, "env: {MEMORY_FILE_PATH: /tmp/graph.jsonl}") +
+		yamlServer("time", "uvx", []string{"mcp-server-time", "--local-timezone", "UTC"}, sandboxed)
 }
 
 // TestSandboxCarry exports what servers of every kind have in memory, and imports it

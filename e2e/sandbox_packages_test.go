@@ -66,8 +66,8 @@ func TestSandboxPackages(t *testing.T) {
 		}
 		began, done = map[string]int{}, map[string]int{}
 		for _, name := range []string{"@modelcontextprotocol/server-memory", "mcp-server-time"} {
-			began[name] = strings.Count(string(log), "fetching "+name+" ...")
-			done[name] = strings.Count(string(log), "fetched "+name+" ")
+			began[name] = strings.Count(string(log), `msg="fetching a package" package=`+name+"\n") // without a step of it
+			done[name] = strings.Count(string(log), `msg="fetched a package" package=`+name+" ")
 		}
 		return began, done
 	}

@@ -150,8 +150,8 @@ func TestSandboxAhead(t *testing.T) {
 		for range random.IntN(3) {
 			put(n)
 		}
-		if random.IntN(3) > 0 { // long enough for a copy, or just not
-			time.Sleep(time.Duration(random.IntN(120)) * time.Millisecond)
+		if random.IntN(3) > 0 {
+			time.Sleep(time.Duration(random.IntN(120)) * time.Millisecond) // long enough for a copy, or just not
 		}
 		if random.IntN(2) == 0 {
 			check(fmt.Sprint("step ", n), fork(t, c, parent, 1+random.IntN(2)), want)
@@ -162,7 +162,7 @@ func TestSandboxAhead(t *testing.T) {
 		late["late"] = fmt.Sprint(n)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			time.Sleep(time.Duration(n%5) * time.Millisecond)
+			time.Sleep(time.Duration(n%5) * time.Millisecond) // before the fork, during or after it
 			if err := sandShelf.put(t.Context(), sandShelf.on(c, parent), "late", late["late"], false); err != nil {
 				t.Error(err)
 			}
@@ -295,6 +295,6 @@ func used(t testing.TB, w *cell) int {
 		return sum
 	}
 	before := spent()
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // what is measured is the time that passes
 	return spent() - before
 }

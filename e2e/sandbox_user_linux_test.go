@@ -51,6 +51,7 @@ func newOrdinaryAs(t testing.TB, id uint32) *ordinary {
 	}
 	u.own(t, dir, u.home)
 	u.tine = u.program(t, tineBinary)
+	u.program(t, filepath.Join(filepath.Dir(tineBinary), "tine-sandbox"))
 	return u
 }
 
@@ -187,7 +188,7 @@ func TestSandboxUserServers(t *testing.T) {
 			{"filesystem", yamlServer("it", filepath.Join(tools, node), npm(npmFilesystem, "${workspace}"), sandboxed, "workspace: true"),
 				filesShelf("it"), "Secure MCP Filesystem Server running"},
 			{"python", yamlServer("it", interpreter, []string{filepath.Join(tools, pyDuckDB), "--db-path", ":memory:", "--read-write"},
-				fmt.Sprintf("sandbox: {allow_read: [%q]}", packages), strings.Replace(quietPython, "{", fmt.Sprintf("{PYTHONPATH: %q, ", packages), 1)),
+				fmt.Sprintf("sandbox: {allow_read: [%q]}", packages), "connect_timeout: 5m", strings.Replace(quietPython, "{", fmt.Sprintf("{PYTHONPATH: %q, ", packages), 1)),
 				duckShelf("it"), "Waiting for client connection"},
 			{"go", yamlServer("it", u.program(t, program), nil, sandboxed), programShelf("it"), "sandserver: begins"},
 		} {

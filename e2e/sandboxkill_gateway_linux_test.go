@@ -67,14 +67,14 @@ func killGateway(t *testing.T, g *gateway, sessions, rounds, callers int) {
 				}
 			})
 		}
-		time.Sleep(time.Duration(300+rand.IntN(1700)) * time.Millisecond)
+		time.Sleep(time.Duration(300+rand.IntN(1700)) * time.Millisecond) // killed at any moment
 		parked, live := parkedNow(g.state())
 		stood += parked
 		if round%5 == 4 { // it is asked to stop, and killed while it lays them to rest
 			cancel()
 			all.Wait()
 			_ = g.cmd.Process.Signal(syscall.SIGTERM)
-			time.Sleep(time.Duration(rand.IntN(1500)) * time.Millisecond)
+			time.Sleep(time.Duration(rand.IntN(1500)) * time.Millisecond) // and then at any moment
 		}
 		g.kill()
 		cancel()

@@ -44,7 +44,7 @@ func TestSandboxKillAtRandom(t *testing.T) {
 		load.Go(func() {
 			for !over.Load() {
 				kinds.of(t, m.put(ctx, w.c, w.box, w.word()))
-				time.Sleep(5 * time.Millisecond)
+				time.Sleep(5 * time.Millisecond) // others want the processor too
 			}
 		})
 	}
@@ -54,7 +54,7 @@ func TestSandboxKillAtRandom(t *testing.T) {
 				if err := m.put(ctx, w.c, w.box, w.word()); err != nil {
 					t.Errorf("a session that nobody touched: %v", err)
 				}
-				time.Sleep(10 * time.Millisecond)
+				time.Sleep(10 * time.Millisecond) // others want the processor too
 			}
 		})
 		if i < 2 {
@@ -67,7 +67,7 @@ func TestSandboxKillAtRandom(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(rand.Uint64(), 0))
 	for n := range torture.Or(9, 24) {
-		time.Sleep(time.Duration(100+rng.IntN(250)) * time.Millisecond)
+		time.Sleep(time.Duration(100+rng.IntN(250)) * time.Millisecond) // killed at any moment
 		victim, role := 0, "helper"
 		if n%3 == 0 {
 			for _, p := range boxProcesses(g.state()) {

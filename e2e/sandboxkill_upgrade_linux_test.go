@@ -31,7 +31,7 @@ func (g *gateway) binaries(t testing.TB) (hashes []string) {
 func TestSandboxUpgrade(t *testing.T) {
 	t.Parallel()
 	newer := filepath.Join(t.TempDir(), "tine")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-X main.version=newer", "-o", newer, "../cmd/tine")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-X main.version=newer", "-o", filepath.Dir(newer), "../cmd/...")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build another gateway: %v\n%s", err, out)

@@ -62,7 +62,7 @@ func TestSessionKill(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(time.Duration(200+rand.IntN(600)) * time.Millisecond)
+		time.Sleep(time.Duration(200+rand.IntN(600)) * time.Millisecond) // killed at any moment
 		g.kill()
 		cancel()
 		all.Wait()
@@ -95,7 +95,7 @@ func (g *gateway) stumble(t testing.TB, after time.Duration) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(after)
+	time.Sleep(after) // killed at any moment
 	cmd.Process.Kill()
 	cmd.Wait()
 }

@@ -73,7 +73,7 @@ func TestSessionOnce(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond)
+		time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // killed at any moment
 		g.kill()
 		wg.Wait()
 		if err := g.start(); err != nil {

@@ -74,13 +74,12 @@ func property(t *testing.T, seed uint64, steps int) {
 			}
 			a.done()
 		} else {
-			// The kill comes before, during or after what is asked for.
 			kills++
 			history = append(history, a.text+", and a kill meanwhile")
 			delay := time.Duration(m.rng.ExpFloat64() * float64(3*time.Millisecond))
 			answer := make(chan error, 1)
 			go func() { answer <- a.do(ctx) }()
-			time.Sleep(delay)
+			time.Sleep(delay) // before, during or after what is asked for
 			g.kill()
 			err := <-answer
 			restart()

@@ -27,8 +27,14 @@ type pipeClient struct {
 // pipe runs tine stdio and shakes hands with it.
 func pipe(t *testing.T, args ...string) *pipeClient {
 	t.Helper()
+	return pipeIn(t, t.TempDir(), args...)
+}
+
+// pipeIn does so in a folder.
+func pipeIn(t *testing.T, dir string, args ...string) *pipeClient {
+	t.Helper()
 	cmd := exec.Command(tineBinary, append([]string{"stdio"}, args...)...)
-	cmd.Dir = t.TempDir()
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -166,6 +172,47 @@ func TestStdioAlone(t *testing.T) {
 	if left := holders(state); len(left) != 0 {
 		t.Errorf("processes %v are left", left)
 	}
+}
+
+// TestStdioKeepsLists has several tine stdio on their own list the tools of a server,
+// one after another and at once: it is started for the first of them alone.
+func TestStdioKeepsLists(t *testing.T) {
+	t.Parallel()
+	program := need(t, python)[0]
+	a, dir := newLister(t, "0", "one"), t.TempDir()
+	config, state := filepath.Join(dir, "tine.yaml"), filepath.Join(dir, "state")
+	if err := os.WriteFile(config, []byte("servers:\n"+a.yaml(program, "a")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	list := func(p *pipeClient) {
+		t.Helper()
+		if raw, err := p.request("tools/list", map[string]any{}); err != nil || !strings.Contains(string(raw), `"a__one"`) {
+			t.Errorf("lists %s, %v", raw, err)
+		}
+	}
+	client := func(dir string) *pipeClient { return pipeIn(t, dir, "--config", config, "--state", state) }
+	p := client(dir)
+	list(p)
+	p.leave(t)
+	a.wantStarts(t, "for the first client", 1)
+	p, other := client(dir), client(dir)
+	list(p)
+	list(other)
+	p.leave(t)
+	other.cmd.Process.Kill()
+	p = client(dir)
+	list(p)
+	a.wantStarts(t, "for the others", 1)
+	if got := p.mustCall(t, "a__one", map[string]any{}); got != "this is one" {
+		t.Errorf("a call answers %q", got)
+	}
+	p.leave(t)
+	a.wantStarts(t, "for a call", 2)
+	// A program may list what it finds where it is started.
+	p = client(t.TempDir())
+	list(p)
+	p.leave(t)
+	a.wantStarts(t, "in another folder", 3)
 }
 
 // TestStdioSearches has two tools stand for all, in a gateway of its own and in one

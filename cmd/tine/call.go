@@ -132,7 +132,7 @@ func (c *cli) call(ctx context.Context, tool string, rest []string, o callOption
 	}
 	var result json.RawMessage
 	c.waitingFor(ctx, g, tool, "calling "+tool, false, func(tell func(api.CallProgress)) {
-		result, err = g.CallTelling(ctx, o.session, tool, args, tell)
+		result, err = g.CallWithProgress(ctx, o.session, tool, args, tell)
 	})
 	// A tool that failed is perhaps none: then say which there are. Many servers
 	// answer with a result of theirs.
@@ -211,6 +211,9 @@ func (c *cli) findSchema(ctx context.Context, g *gateway, session, tool string) 
 		names = append(names, t.Name)
 	}
 	msg := fmt.Sprintf("unknown tool %q%s; see tine tools", tool, didYouMean(tool, names))
+	if asked[0] != "" {
+		last.Missing = nil // the tool would be one of a server that has answered
+	}
 	for _, m := range last.Missing {
 		msg += fmt.Sprintf("\n  left out: server %q: %s", m.Server, oneLine(m.Reason))
 	}

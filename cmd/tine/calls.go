@@ -39,9 +39,10 @@ func newCallsCmd(c *cli) *cobra.Command {
 		Short: "List what was called, follow it, or show one call whole",
 		Long: `Lists the calls in the gateway's journal, the newest last: when, its id, the
 server and the tool, the outcome, how long it took in milliseconds, who called,
-and the arguments in one line. The outcome is ok or says whose failure it was:
-tool, infrastructure, timeout, refused, invalid or lost; a call that failed shows
-the error before its arguments.
+and the arguments in one line. The outcome is ok; cancelled where the client
+left or took the call back, or the gateway stopped before it ended; or says whose
+failure it was: tool, infrastructure, timeout, refused, invalid or lost. A call
+that failed shows the error before its arguments.
 
 With an id it shows that call alone, with all of its arguments and its result.
 What looks like a secret is masked. A server whose journal is meta shows neither
@@ -111,7 +112,7 @@ Whoever is not a viewer or operator sees its own calls only.`,
 	f := cmd.Flags()
 	f.BoolVarP(&o.follow, "follow", "f", false, "go on printing calls as they end until interrupted")
 	f.StringVar(&o.Server, "server", "", "only calls of this server")
-	f.StringVar(&o.Session, "session", "", "only calls in this session, by its id or the beginning of it")
+	f.StringVar(&o.Session, "session", "", "only calls in this session, by its id, the beginning of it, or its name")
 	f.StringVar(&o.Principal, "principal", "", "only calls of this principal")
 	f.BoolVar(&o.Failed, "failed", false, "only calls that failed")
 	f.StringVar(&o.since, "since", "", "only calls since then: 90m, 1h, 7d, or a time like 2026-11-15T12:00:00Z")

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // streams is a gateway whose journal has the calls 1 to n, and whose streams of
@@ -75,43 +76,15 @@ func (s *streams) gateway() *fakeGateway {
 	return f
 }
 
-// lines hands out lines as they are written.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-	grew chan struct{}
-}
-
-func newLines() *lines { return &lines{grew: make(chan struct{}, 1)} }
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text.Write(p)
-	select {
-	case l.grew <- struct{}{}:
-	default:
-	}
-	return len(p), nil
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-// wait waits for a text.
-func (l *lines) wait(t *testing.T, text string) {
+// shows waits until a text is printed.
+func shows(t *testing.T, out fmt.Stringer, text string) {
 	t.Helper()
-	late := time.After(20 * time.Second)
-	for !strings.Contains(l.String(), text) {
-		select {
-		case <-l.grew:
-		case <-late:
-			t.Fatalf("%q never came; got %q", text, l.String())
+	testkit.Succeeds(t, "it prints "+text, func() error {
+		if got := out.String(); !strings.Contains(got, text) {
+			return fmt.Errorf("it printed %q", got)
 		}
-	}
+		return nil
+	})
 }
 
 func idsOf(t *testing.T, text string) string {
@@ -133,7 +106,7 @@ func TestFollowCalls(t *testing.T) {
 	s := &streams{n: 20, rounds: [][]int{{20, 21, 22}, {}, {24}}}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	out, errs := newLines(), newLines()
+	out, errs := new(testkit.Log), new(testkit.Log)
 	tc := newTestCLI(t, "calls", "--follow", "--limit", "3", "--json")
 	tc.env["TINE_URL"] = s.gateway().start(t)
 	tc.stdout, tc.stderr = out, errs
@@ -147,7 +120,7 @@ func TestFollowCalls(t *testing.T) {
 	}
 	done := make(chan int)
 	go func() { done <- tc.cli.run(ctx) }()
-	out.wait(t, `"id":"24"`)
+	shows(t, out, `"id":"24"`)
 	cancel()
 	if code := <-done; code != 0 {
 		t.Errorf("exit %d, %s", code, errs)
@@ -166,7 +139,7 @@ func TestFollowFindsTheGatewayAgain(t *testing.T) {
 	first := &streams{n: 1, token: "one", rounds: [][]int{{2}}}
 	second := &streams{n: 4, token: "two"}
 	a, b := first.gateway().start(t), second.gateway().start(t)
-	out := newLines()
+	out := new(testkit.Log)
 	tc := newTestCLI(t, "calls", "-f", "--json")
 	tc.stdout = out
 	state := tc.env["TINE_STATE"]
@@ -193,7 +166,7 @@ func TestFollowFindsTheGatewayAgain(t *testing.T) {
 	defer cancel()
 	done := make(chan int)
 	go func() { done <- tc.cli.run(ctx) }()
-	out.wait(t, `"id":"4"`)
+	shows(t, out, `"id":"4"`)
 	cancel()
 	if code := <-done; code != 0 || idsOf(t, out.String()) != "1 2 3 4" {
 		t.Errorf("exit %d, %s, %s", code, out, tc.err.String())
@@ -227,7 +200,7 @@ func TestFollowThatCannotBePrinted(t *testing.T) {
 
 // slowWriter counts writes and holds the first one back.
 type slowWriter struct {
-	*lines
+	*testkit.Log
 	writes  int
 	begun   chan struct{}
 	proceed chan struct{}
@@ -239,14 +212,14 @@ func (w *slowWriter) Write(p []byte) (int, error) {
 		close(w.begun)
 		<-w.proceed
 	}
-	return w.lines.Write(p)
+	return w.Log.Write(p)
 }
 
 // Calls that come while others are printed are written together.
 func TestFollowKeepsUp(t *testing.T) {
 	const many = 3 * followBatch
 	c := newTestCLI(t, "calls", "-f").cli
-	w := &slowWriter{lines: newLines(), begun: make(chan struct{}), proceed: make(chan struct{})}
+	w := &slowWriter{Log: new(testkit.Log), begun: make(chan struct{}), proceed: make(chan struct{})}
 	ids := make([]int, many)
 	for i := range ids {
 		ids[i] = i + 1
@@ -254,7 +227,7 @@ func TestFollowKeepsUp(t *testing.T) {
 	s := &streams{rounds: [][]int{ids}}
 	url := s.gateway().start(t)
 	c.lookupEnv = func(k string) (string, bool) { return url, k == "TINE_URL" }
-	c.stdout, c.stderr = w, newLines()
+	c.stdout, c.stderr = w, new(testkit.Log)
 	c.after = func(time.Duration) <-chan time.Time { return nil } // the stream ends, and nothing comes after it
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -264,7 +237,7 @@ func TestFollowKeepsUp(t *testing.T) {
 	// The reader goes on until its buffer is full; how far it comes until the
 	// first write ends is its own affair.
 	close(w.proceed)
-	w.wait(t, fmt.Sprintf("  %d  ", many))
+	shows(t, w, fmt.Sprintf("  %d  ", many))
 	cancel()
 	if code := <-done; code != 0 {
 		t.Errorf("exit %d, %s", code, c.stderr)
@@ -325,13 +298,13 @@ func TestReplayInterruptedAtTheQuestion(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	in, typed := io.Pipe()
 	defer typed.Close()
-	errs := newLines()
+	errs := new(testkit.Log)
 	tc := newTestCLI(t, "replay", "call_0005")
 	tc.env["TINE_URL"] = world().start(t)
 	tc.inTerminal, tc.stdin, tc.stderr = true, in, errs
 	done := make(chan int)
 	go func() { done <- tc.cli.run(ctx) }()
-	errs.wait(t, "[y/N]")
+	shows(t, errs, "[y/N]")
 	cancel()
 	if code := <-done; code != exitFailed || !strings.Contains(errs.String(), "interrupted") || tc.out.Len() > 0 {
 		t.Errorf("exit %d, %q", code, errs)

@@ -38,6 +38,9 @@ func (c *cli) completeSessions(cmd *cobra.Command, args []string, start string) 
 		if !strings.HasPrefix(id, start) {
 			id = strings.TrimPrefix(id, sessionPrefix) // it may be left out
 		}
+		if s.Name != "" && start != "" && strings.HasPrefix(s.Name, start) {
+			id = s.Name
+		}
 		if !strings.HasPrefix(id, start) || slices.Contains(args, id) {
 			continue
 		}

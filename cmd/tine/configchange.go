@@ -57,30 +57,17 @@ func (c *cli) runningConfig(ctx context.Context) (string, error) {
 	return run.Config, nil
 }
 
-// changeWait is how long somebody else may take to change the same file.
+// changeWait is how long another process may take to change the same file.
 const changeWait = 2 * time.Second
 
 // replaceFile replaces the content of a file as a whole, by what change makes of
-// it. Its mode and owner stay. Of two that change it at once the second waits.
-func (c *cli) replaceFile(ctx context.Context, path string, change func([]byte) ([]byte, error)) (err error) {
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf(`%s is not there; make it first: echo "servers: {}" > %s`, path, shellWord(path))
-	case err != nil:
-		return err
-	case info.Mode()&fs.ModeSymlink != 0:
-		to, err := filepath.EvalSymlinks(path)
-		if err != nil {
-			return fmt.Errorf("%s is a link that leads nowhere: %w; mend it", path, err)
-		}
-		return fmt.Errorf("%s is a link, which would be replaced; name what it leads to: --config %s", path, shellWord(to))
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is not a file; name one with --config", path)
-	}
+// it. Its mode and owner stay. One that is not there begins with what empty is, for the
+// user alone, or is an error where that is nil. Of two processes that change a file at
+// once the second waits.
+func (c *cli) replaceFile(ctx context.Context, path string, empty []byte, change func([]byte) ([]byte, error)) (made bool, err error) {
 	f, err := c.newBeside(ctx, path)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() {
 		f.Close() // a second close does no harm
@@ -88,35 +75,57 @@ func (c *cli) replaceFile(ctx context.Context, path string, change func([]byte) 
 			os.Remove(f.Name())
 		}
 	}()
-	old, err := readFile(path, maxConfig)
-	if err != nil {
-		return err
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && empty != nil:
+		info = nil
+	case errors.Is(err, fs.ErrNotExist):
+		return false, fmt.Errorf("there is no file %s", path)
+	case err != nil:
+		return false, err
+	case info.Mode()&fs.ModeSymlink != 0:
+		to, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return false, fmt.Errorf("%s is a link that leads nowhere: %w; mend it", path, err)
+		}
+		return false, fmt.Errorf("%s is a link, which would be replaced; name what it leads to: --config %s", path, shellWord(to))
+	case !info.Mode().IsRegular():
+		return false, fmt.Errorf("%s is not a file; name one with --config", path)
+	}
+	old := empty
+	if info != nil {
+		if old, err = readFile(path, maxConfig); err != nil {
+			return false, err
+		}
 	}
 	text, err := change(old)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if _, err := f.Write(text); err != nil {
-		return fmt.Errorf("write the new config: %w", err)
+		return false, fmt.Errorf("write the new config: %w", err)
 	}
-	if err := keepOwner(f, info); err != nil {
-		return fmt.Errorf("%s belongs to somebody else, and would not any more: %w; run this as its owner", path, err)
-	}
-	if err := f.Chmod(info.Mode().Perm()); err != nil {
-		return fmt.Errorf("give the new config the mode of the old one: %w", err)
+	if info != nil {
+		if err := keepOwner(f, info); err != nil {
+			return false, fmt.Errorf("%s belongs to another user, and can't be given back to that user: %w; run this as its owner", path, err)
+		}
+		if err := f.Chmod(info.Mode().Perm()); err != nil {
+			return false, fmt.Errorf("give the new config the mode of the old one: %w", err)
+		}
 	}
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("write the new config: %w", err)
+		return false, fmt.Errorf("write the new config: %w", err)
 	}
 	// An editor does not wait.
-	if now, err := readFile(path, maxConfig); err != nil || !bytes.Equal(now, old) {
-		return fmt.Errorf("%s was changed by another program meanwhile; try again", path)
+	now, err := readFile(path, maxConfig)
+	if info == nil && !errors.Is(err, fs.ErrNotExist) || info != nil && (err != nil || !bytes.Equal(now, old)) {
+		return false, fmt.Errorf("%s was changed by another program meanwhile; try again", path)
 	}
-	return os.Rename(f.Name(), path)
+	return info == nil, os.Rename(f.Name(), path)
 }
 
 // newBeside makes the file that is to take another's place. There is one at a
-// time, so that nobody's change is lost.
+// time, so that no change is lost.
 func (c *cli) newBeside(ctx context.Context, path string) (*os.File, error) {
 	beside := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tine-new")
 	giveUp := time.Now().Add(changeWait)

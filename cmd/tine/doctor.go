@@ -44,9 +44,10 @@ func newDoctorCmd(c *cli) *cobra.Command {
 		Short: "Check this machine, the config and the running gateway",
 		Long: `Looks at this program, the state folder, the port, the config, at which drivers
 work here and at what MCP servers are commonly run with, and says what to do
-about what is not right. Of the gateway that runs it says whether it answers,
-lets this program in, is of the same version, has the same config, and how its
-servers are:
+about what is not right. The config is the one that --config or TINE_CONFIG names,
+else that of the running gateway, else the one that "tine serve" would find here.
+Of the gateway that runs it says whether it answers, lets this program in, is of
+the same version, has the same config, and how its servers are:
 
   ok       fine
   warn     works, but look at it
@@ -65,7 +66,7 @@ The exit code is 1 when something is broken, else 0.`,
 }
 
 func (c *cli) doctor(ctx context.Context, configFlag string) error {
-	conf, checks := c.checkConfigFile(configFlag)
+	conf, path, checks := c.checkConfigFile(ctx, configFlag)
 	listen := config.DefaultListen
 	if conf != nil {
 		listen = conf.Listen
@@ -95,15 +96,9 @@ func (c *cli) doctor(ctx context.Context, configFlag string) error {
 	for i, probe := range probes {
 		wg.Go(func() { found[i] = probe() })
 	}
-	wg.Go(func() { walls = c.lookAtSandboxes(ctx) })
+	wg.Go(func() { walls = c.lookAtSandboxes(ctx, conf) })
 	var gateway []check
-	wg.Go(func() {
-		path := ""
-		if conf != nil {
-			path = conf.Path
-		}
-		gateway = c.checkGateway(ctx, path)
-	})
+	wg.Go(func() { gateway = c.checkGateway(ctx, path) })
 	wg.Wait()
 
 	around := c.surroundings()

@@ -120,5 +120,9 @@ func (c *cli) checkServers(ctx context.Context, g *gateway) check {
 	if len(wrong) > mostNamed {
 		wrong = append(wrong[:mostNamed:mostNamed], fmt.Sprintf("and %d more", len(ids)-mostNamed))
 	}
-	return check{name, checkWarn, detail + "\n" + strings.Join(wrong, "\n"), "see " + c.own("tine servers show "+ids[0]) + " and " + c.own("tine logs "+ids[0])}
+	which, of := ids[0], ""
+	if len(ids) > 1 {
+		which, of = "NAME", " of each"
+	}
+	return check{name, checkWarn, detail + "\n" + strings.Join(wrong, "\n"), "see " + c.own("tine servers show "+which) + " and " + c.own("tine logs "+which) + of}
 }

@@ -37,6 +37,10 @@ func TestDoctorGateway(t *testing.T) {
 	failing.servers = func() (any, *api.Error) {
 		return api.ServerList{Servers: []api.Server{{ID: "a", State: api.StateFailed, Reason: "command \"uvx\" not found"}, {ID: "b", State: api.StateReady, Breaker: api.BreakerOpen}}}, nil
 	}
+	failed := healthy()
+	failed.servers = func() (any, *api.Error) {
+		return api.ServerList{Servers: []api.Server{{ID: "a", State: api.StateFailed, Reason: "command \"uvx\" not found"}}}, nil
+	}
 	for _, tt := range []struct {
 		name          string
 		gateway       *fakeGateway
@@ -48,7 +52,8 @@ func TestDoctorGateway(t *testing.T) {
 		{"with a token", refusing("tok"), "tok", map[string]string{"gateway": checkOK}, "callers need a token", ""},
 		{"without its token", refusing("tok"), "", map[string]string{"gateway": checkMissing, "servers": ""}, "refuses this program", "--token-file"},
 		{"another version", old, "", map[string]string{"gateway": checkWarn}, "tine 1.1.0 at", "restart the gateway"},
-		{"failed servers", failing, "", map[string]string{"gateway": checkOK, "servers": checkWarn}, `a: command "uvx" not found`, "tine logs a"},
+		{"failed servers", failing, "", map[string]string{"gateway": checkOK, "servers": checkWarn}, `a: command "uvx" not found`, "tine logs NAME of each"},
+		{"a failed server", failed, "", map[string]string{"gateway": checkOK, "servers": checkWarn}, `a: command "uvx" not found`, "tine logs a"},
 		{"nobody there", nil, "", map[string]string{"gateway": checkMissing, "servers": ""}, "127.0.0.1:1", "start it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -98,5 +103,24 @@ func TestDoctorGatewayOfTheStateFolder(t *testing.T) {
 	}
 	if got, _ := doctor(t, other); got["gateway"].Status != checkWarn || !strings.Contains(got["gateway"].Mend, "tine doctor --config "+config) {
 		t.Errorf("another config: %+v", got["gateway"])
+	}
+	// Without a file that is named it is the gateway's that is looked at, also when it
+	// is broken: then nothing sends back to where one is.
+	again := func(named string) map[string]check {
+		tc := newTestCLI(t)
+		tc.env["TINE_STATE"], tc.env["TINE_CONFIG"] = other.env["TINE_STATE"], named
+		got, _ := doctor(t, tc)
+		return got
+	}
+	for text, want := range map[string]string{"servers: {a: {builtin: time}}\n": checkOK, "servrs: {}\n": checkBroken} {
+		write(t, config, text)
+		got := again("")
+		if got["config"].Status != want || !strings.Contains(got["config"].Detail, config) || got["gateway"].Status != checkOK {
+			t.Errorf("%q: %+v, %+v", text, got["config"], got["gateway"])
+		}
+	}
+	write(t, config, "servrs: {}\n")
+	if got := again(config); got["gateway"].Mend != "" {
+		t.Errorf("the gateway's own: %+v", got["gateway"])
 	}
 }

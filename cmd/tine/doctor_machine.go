@@ -29,21 +29,24 @@ func (c *cli) checkBuild() check {
 
 // checkConfigFile reads the config as serve does. The config is nil when it is
 // broken.
-func (c *cli) checkConfigFile(flag string) (*config.Config, []check) {
+func (c *cli) checkConfigFile(ctx context.Context, flag string) (conf *config.Config, path string, checks []check) {
 	const name = "config"
+	if flag == "" && c.getenv("TINE_CONFIG") == "" {
+		flag, _ = c.runningConfig(ctx) // where it has none, or is elsewhere, the one of this folder is looked at
+	}
 	path, err := c.findConfig(flag)
 	if err != nil {
-		return nil, []check{{name, checkBroken, err.Error(), "name a config that is there"}}
+		return nil, flag, []check{{name, checkBroken, err.Error(), "name a config that is there"}}
 	}
-	conf, err := config.Load(path, c.configOptions())
+	conf, err = config.Load(path, c.configOptions())
 	if err != nil {
-		return nil, []check{{name, checkBroken, err.Error(), "mend it, then see tine config check"}}
+		return nil, path, []check{{name, checkBroken, err.Error(), "mend it, then see tine config check"}}
 	}
 	detail := "none found: the built-in defaults, " + countServers(conf)
 	if path != "" {
 		detail = path + ", " + countServers(conf)
 	}
-	checks := []check{{name, checkOK, detail, ""}}
+	checks = []check{{name, checkOK, detail, ""}}
 	if len(conf.Warnings) > 0 {
 		checks[0] = check{name, checkWarn, detail + "\n" + strings.Join(conf.Warnings, "\n"), ""}
 	}
@@ -52,7 +55,7 @@ func (c *cli) checkConfigFile(flag string) (*config.Config, []check) {
 			checks = append(checks, ch)
 		}
 	}
-	return conf, checks
+	return conf, path, checks
 }
 
 // checkCommand looks for the program of a server where that can be told from

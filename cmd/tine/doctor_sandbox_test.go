@@ -31,12 +31,12 @@ func TestSandboxCheck(t *testing.T) {
 		setting func() (string, string)
 		want    check
 	}{
-		{"all of it", []sandbox.Finding{binary, namespaces, limits}, nil, off, check{"sandbox", checkOK, "namespaces: as root\nlimits: all", ""}},
-		{"with servers", []sandbox.Finding{binary, namespaces}, []string{"a", "b"}, off, check{"sandbox", checkOK, "namespaces: as root\nservers in sandboxes: a, b", ""}},
-		{"not all", []sandbox.Finding{binary, namespaces, unbounded, forks}, nil, off, check{"sandbox", checkWarn, "namespaces: as root\nlimits: none\nlive forks: no", "be root; set fork: files"}},
+		{"all of it", []sandbox.Finding{binary, namespaces, limits}, nil, off, check{"sandbox", checkOK, "binary: static\nnamespaces: as root\nlimits: all", ""}},
+		{"with servers", []sandbox.Finding{binary, namespaces}, []string{"a", "b"}, off, check{"sandbox", checkOK, "binary: static\nnamespaces: as root\nservers in sandboxes: a, b", ""}},
+		{"not all", []sandbox.Finding{binary, namespaces, unbounded, forks}, nil, off, check{"sandbox", checkWarn, "binary: static\nnamespaces: as root\nlimits: none\nlive forks: no", "be root; set fork: files"}},
 		{"another build", []sandbox.Finding{dynamic}, nil, off, check{"sandbox", checkMissing, "binary: dynamic\nwhat is left: builtin, url", "build it so; " + end + "servers with sandbox want it"}},
-		{"no namespaces", []sandbox.Finding{binary, refused}, []string{"a"}, plain, check{"sandbox", checkMissing, "namespaces: not permitted\nwhat is left: builtin, url", end + "these servers want it: a"}},
-		{"no namespaces, and why", []sandbox.Finding{binary, refused}, nil, off, check{"sandbox", checkMissing, "namespaces: they are off\nwhat is left: builtin, url", "switch them on; " + end + "servers with sandbox want it"}},
+		{"no namespaces", []sandbox.Finding{binary, refused}, []string{"a"}, plain, check{"sandbox", checkMissing, "binary: static\nnamespaces: not permitted\nwhat is left: builtin, url", end + "these servers want it: a"}},
+		{"no namespaces, and why", []sandbox.Finding{binary, refused}, nil, off, check{"sandbox", checkMissing, "binary: static\nnamespaces: they are off\nwhat is left: builtin, url", "switch them on; " + end + "servers with sandbox want it"}},
 	} {
 		if got := sandboxCheck(tt.found, tt.servers, left, tt.setting); got != tt.want {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", tt.name, got, tt.want)

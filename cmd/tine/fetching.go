@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// sayAfter is when somebody who is not at a terminal hears what is waited for, and
-	// between two looks at how far that is.
+	// sayAfter is how long a command waits before it writes a line about that to a log,
+	// and between two looks at how far the server is.
 	sayAfter = time.Second
 	// sayEvery is how many looks there are to one more line.
 	sayEvery = 10
@@ -20,8 +20,8 @@ const (
 
 // waitingFor does something that waits for a server, which is named by itself or by
 // one of its tools. It says how far the server says that it is, and before that how
-// far its packages are where they are being fetched. Who is not at a terminal hears
-// that in lines, and at first what is waited for where it always is worth one.
+// far its packages are where they are being fetched. Where standard error is no terminal
+// that is told in lines; with always, the first one says what the command waits for.
 func (c *cli) waitingFor(ctx context.Context, g *gateway, name, what string, always bool, do func(tell func(api.CallProgress))) {
 	var told atomic.Pointer[string]
 	text := func(ctx context.Context) string {

@@ -8,13 +8,13 @@ import (
 )
 
 func TestGolden(t *testing.T) {
-	url := world().start(t)
+	plain, named := world().start(t), world().withNames().start(t)
 	tests := []struct {
 		name  string
 		lines []string // command lines, split at spaces
 	}{
 		{"servers", []string{"servers", "servers --json", "servers show files", "servers show git", "servers show time", "servers show web", "servers show web --json"}},
-		{"patch", []string{"servers enable files", "servers disable files", "servers enable web", "servers reset web", "servers disable git --json", "servers enable git"}},
+		{"patch", []string{"servers enable files", "servers disable files", "servers enable web", "servers reset web", "servers reset files", "servers reset nothing", "servers disable git --json", "servers enable git"}},
 		{"set", []string{
 			"servers set files timeout=10s policy.retry.attempts=5", "servers set files polcy.retry.attempts=5", "servers set nowhere timeout=1s",
 			"servers unset files timeout", "servers unset files timeout policy.retry.attempts", "servers header web Authorization --remove", "servers secret web --remove",
@@ -51,6 +51,10 @@ func TestGolden(t *testing.T) {
 			"session snapshots delete base", "session snapshots delete base snp_00000000c --json",
 			"session export 0a", "session export 0b11", "session export base -o -",
 			"tools --session 0a time", "call --session 0a files__draw",
+		}},
+		{"session-named", []string{
+			"session list", "session show work", "session show default", "session show 0a", "session show 0f2", "session tree work", "session fork work", "session export work", "session close work", "session close work --yes",
+			"session close 0f2", "call --session work files__draw", "__complete session show w", "session show wrk",
 		}},
 		{"session-wrong", []string{
 			"session opn", "session open x", "session open --count 0", "session open --label run", "session open --label =x", "session open --label a=1 --label a=2",
@@ -105,6 +109,10 @@ func TestGolden(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			url := plain
+			if tt.name == "session-named" {
+				url = named
+			}
 			var b strings.Builder
 			for _, line := range tt.lines {
 				args := strings.Split(line, " ")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // signOn is a gateway with a server that wants a person, and what it was told.
@@ -66,7 +67,7 @@ func newSignOn() *signOn {
 // login is one tine login under way.
 type login struct {
 	*testCLI
-	errs   *lines
+	errs   *testkit.Log
 	pages  chan string // that the browser was asked to show
 	cancel context.CancelFunc
 	done   chan int
@@ -76,7 +77,7 @@ func (s *signOn) login(t *testing.T, change func(*testCLI), args ...string) *log
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	l := &login{testCLI: newTestCLI(t, append([]string{"login", "web"}, args...)...), errs: newLines(), pages: make(chan string, 1), cancel: cancel, done: make(chan int, 1)}
+	l := &login{testCLI: newTestCLI(t, append([]string{"login", "web"}, args...)...), errs: new(testkit.Log), pages: make(chan string, 1), cancel: cancel, done: make(chan int, 1)}
 	l.env["TINE_URL"] = s.start(t)
 	l.stderr = l.errs
 	l.openBrowser = func(page string) error { l.pages <- page; return nil }
@@ -129,7 +130,7 @@ func TestLogin(t *testing.T) {
 	if back != s.asked || !strings.HasPrefix(back, "http://127.0.0.1:") || !strings.HasSuffix(back, "/callback") {
 		t.Fatalf("comes back to %s, asked for %s", back, s.asked)
 	}
-	l.errs.wait(t, "https://sign-on.example.com/authorize?client_id=tine&state=st%261")
+	shows(t, l.errs, "https://sign-on.example.com/authorize?client_id=tine&state=st%261")
 	// Nothing but the answer to this login ends the wait.
 	for _, tt := range []struct {
 		method, address, host string
@@ -220,9 +221,9 @@ func TestLoginPasted(t *testing.T) {
 			tc.inTerminal, tc.stdin = true, in
 			tc.openBrowser = func(string) error { return errors.New("no screen") }
 		})
-		l.errs.wait(t, "paste the address")
+		shows(t, l.errs, "paste the address")
 		io.WriteString(typed, "\nhttps://tine.example.com/login?code=c1&state=wrong\n")
-		l.errs.wait(t, "that is not the address")
+		shows(t, l.errs, "that is not the address")
 		io.WriteString(typed, "  https://tine.example.com/login?code=c1&state=st%261 \n")
 		if code := <-l.done; code != 0 || s.query != "code=c1&state=st%261" || !strings.Contains(l.errs.String(), "no screen") {
 			t.Errorf("%q: exit %d, %q, handed over %q", redirect, code, l.errs, s.query)
@@ -263,7 +264,7 @@ func TestLoginThatCannotBe(t *testing.T) {
 
 func TestLoginInterrupted(t *testing.T) {
 	l := newSignOn().login(t, nil, "--no-browser")
-	l.errs.wait(t, "Waiting")
+	shows(t, l.errs, "Waiting")
 	l.cancel()
 	if code := <-l.done; code != exitFailed || !strings.Contains(l.errs.String(), "tine: interrupted") || len(l.pages) > 0 {
 		t.Errorf("exit %d, %q", code, l.errs)

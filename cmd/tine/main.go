@@ -9,7 +9,6 @@ import (
 	"syscall"
 
 	"github.com/tine-mcp/tine/internal/driver/process"
-	"github.com/tine-mcp/tine/internal/driver/sandbox/runsc"
 )
 
 // version is set by the linker: -ldflags "-X main.version=1.2.3".
@@ -17,7 +16,6 @@ var version = "dev"
 
 func main() {
 	process.Main() // returns unless the binary was started to become a server
-	runsc.Main()   // returns unless the binary was started to be a sandbox
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal asks; once it was heard a second one kills as usual.
 	context.AfterFunc(ctx, stop)

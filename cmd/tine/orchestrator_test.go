@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tine-mcp/tine/api"
 )
@@ -21,17 +20,7 @@ func serving(t *testing.T, state string, more ...string) (url string, end func()
 	ctx, stop := context.WithCancel(t.Context())
 	ran := make(chan int, 1)
 	go func() { ran <- tc.cli.run(ctx) }()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if file, err := readGatewayFile(state); err == nil {
-			url = file.URL
-			break
-		} else if time.Now().After(deadline) {
-			stop()
-			<-ran
-			t.Fatalf("%v: %s", err, tc.err.String())
-		}
-	}
-	return url, func() string {
+	return gatewayOf(t, state).URL, func() string {
 		t.Helper()
 		stop()
 		if code := <-ran; code != 0 {

@@ -45,6 +45,7 @@ func layerFiles() int { return max(64, min(4096, openFiles()/8)) }
 type pluginOptions struct {
 	State    string
 	Gateway  string // who owns the state folder
+	Sandbox  string // the program that makes sandboxes; empty for the one that is found
 	MaxFrame int
 	Sessions rollout.Sessions // who acts on sessions for servers that want that
 	// Authorize puts the credentials of a server on requests; nil where its headers
@@ -97,7 +98,7 @@ func newPlugins(o pluginOptions) (_ *plugins, err error) {
 	within := builtin.New(builtin.Options{Kinds: kinds(o.Sessions), Layers: inside, Dir: filepath.Join(o.State, "templates")})
 	away := remote.New(remote.Options{Dir: filepath.Join(o.State, "remote"), MaxFrame: o.MaxFrame, Authorize: o.Authorize, Log: o.Log})
 	contained := docker.New(docker.Options{Gateway: o.Gateway, MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "docker"), Log: o.Log})
-	walled := sandbox.New(sandbox.Options{MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "sandbox"), Hide: []string{o.State}, Private: o.Private, Network: o.Network, Log: o.Log})
+	walled := sandbox.New(sandbox.Options{MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "sandbox"), Binary: o.Sandbox, Hide: []string{o.State}, Private: o.Private, Network: o.Network, Log: o.Log})
 	programs := process.New(process.Options{MaxFrame: o.MaxFrame, Self: self, Place: filepath.Join(o.State, "workspace"), Fetched: filepath.Join(o.State, "fetched"), Log: o.Log})
 	open = append(open, closer(within.Close), closer(away.Close), contained, walled, programs)
 	for _, d := range []driver.Driver{programs, url.New(), within, away, contained, walled} {

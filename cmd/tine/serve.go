@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver/sandbox"
 	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
@@ -106,6 +108,11 @@ func (c *cli) serve(ctx context.Context, o serveFlags, welcome func(*service)) e
 }
 
 func warnAll(log *slog.Logger, cfg *config.Config) {
+	if servers := sandboxServers(cfg); len(servers) > 0 {
+		if _, err := sandbox.Find(cfg.SandboxBinary); err != nil {
+			log.Warn("servers in sandboxes don't start", "servers", servers, "err", err)
+		}
+	}
 	for _, w := range cfg.Warnings {
 		log.Warn(w)
 	}
@@ -140,12 +147,38 @@ func (c *cli) welcome(p *service) {
 	}
 }
 
-// shares says what connections have in common.
+// shares says what connections have in common of the servers that there are; empty for
+// nothing to say.
 func shares(cfg *config.Config) string {
-	if cfg.Sessions.Implicit == config.ImplicitShared {
-		return "All connections of a principal share one session, with its programs and built-in servers. /mcp?session=NAME is one apart.\n\n"
+	var programs bool
+	var kept []string
+	for _, s := range cfg.Servers {
+		switch {
+		case !s.Enabled || s.Disabled != "" || s.Scope != config.ScopeSession:
+		case s.Builtin == "":
+			programs = true
+		case s.Workspace || s.Builtin == "memory" || s.Builtin == "sqlite":
+			kept = append(kept, s.ID)
+		}
 	}
-	return "Each connection has programs of its own, which start when they are called and end when it has left. The built-in memory, files\nand sqlite are shared by all connections of a principal, and stay.\n\n"
+	if len(kept) > 8 {
+		kept = append(kept[:8:8], fmt.Sprintf("%d more", len(kept)-8))
+	}
+	var lines []string
+	switch {
+	case !programs && len(kept) == 0:
+		return ""
+	case cfg.Sessions.Implicit == config.ImplicitShared:
+		lines = []string{"All connections of a principal share one session, with all that its servers remember. /mcp?session=NAME is one apart."}
+	default:
+		if programs {
+			lines = append(lines, "Each connection has programs of its own, which start when they are called and end when it has left.")
+		}
+		if len(kept) > 0 {
+			lines = append(lines, "All connections of a principal share what is in "+allOf(kept)+", and it stays.")
+		}
+	}
+	return strings.Join(lines, "\n") + "\n\n"
 }
 
 func serverNames(cfg *config.Config) string {

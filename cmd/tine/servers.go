@@ -98,6 +98,9 @@ is on, what "tine servers set" changed, and headers and secrets that were set.`
 		Args:              oneArg("the id of a server"),
 		ValidArgsFunction: c.completeServer,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if patch.Reset {
+				return c.resetServer(cmd.Context(), args[0])
+			}
 			return c.patchServer(cmd.Context(), args[0], patch, switched)
 		},
 	}
@@ -163,6 +166,24 @@ func (c *cli) patchServer(ctx context.Context, id string, patch api.ServerPatch,
 	}
 	fmt.Fprintln(c.stdout, visible(s.ID+": "+say(s), c.outTerminal))
 	return nil
+}
+
+// resetServer takes back what was changed of a server at run time, and says what that was.
+func (c *cli) resetServer(ctx context.Context, id string) error {
+	g, err := c.connect()
+	if err != nil {
+		return err
+	}
+	was, err := ask(ctx, g, func(ctx context.Context) (*api.Server, error) { return g.Server(ctx, id) })
+	if err != nil {
+		return c.unknownServer(ctx, g, id, err)
+	}
+	return c.patchServer(ctx, id, api.ServerPatch{Reset: true}, func(now *api.Server) string {
+		if len(was.Overrides) == 0 {
+			return "nothing was changed at run time; " + switched(now)
+		}
+		return "reset " + strings.Join(was.Overrides, ", ") + "; " + switched(now)
+	})
 }
 
 // switched says whether a server is on, and how that stands to the config.

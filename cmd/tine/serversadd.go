@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -12,10 +13,12 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 )
 
-const configEdited = `The file is the one that --config or TINE_CONFIG names, else that of the gateway
-that runs, else the one that "tine serve" would find here. Its comments and its
+const configEdited = `The file is the one that --config or TINE_CONFIG names, else the config of
+the running gateway, else the one that "tine serve" would find here. Its comments and its
 order stay, and it is checked before it is replaced. A gateway that runs with it
 reads it again by itself.`
+
+const configMade = ` A file that is named and not there is made.`
 
 // addOptions are the flags of tine servers add.
 type addOptions struct {
@@ -32,7 +35,7 @@ func newServersAddCmd(c *cli) *cobra.Command {
 		Long: `Writes a server into the config: a program, whose command stands behind --, the URL
 of one that runs elsewhere, or a built-in one.
 
-` + configEdited + `
+` + configEdited + configMade + `
 
 ${NAME} in a value stays as it is and stands for a variable of the gateway's
 environment, which is where secrets belong: a command line is seen by others. In
@@ -73,7 +76,7 @@ only switches one off.
 		Args:              oneArg("the name of a server"),
 		ValidArgsFunction: c.completeServer,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.changeConfig(cmd.Context(), flag, args[0], "removed from", func(text []byte, o config.Options) ([]byte, *config.Config, error) {
+			return c.changeConfig(cmd.Context(), flag, args[0], "removed from", false, func(text []byte, o config.Options) ([]byte, *config.Config, error) {
 				return config.RemoveServer(text, o, args[0])
 			})
 		},
@@ -140,8 +143,11 @@ func keyValues(flag, form, between string, given []string) (map[string]string, e
 }
 
 func (c *cli) addServer(ctx context.Context, name string, o addOptions) error {
-	return c.changeConfig(ctx, o.config, name, "added to", func(text []byte, opts config.Options) ([]byte, *config.Config, error) {
+	return c.changeConfig(ctx, o.config, name, "added to", true, func(text []byte, opts config.Options) ([]byte, *config.Config, error) {
 		s := o.Addition
+		if bytes.Equal(text, config.Empty(".json")) && (s.Builtin != "" || s.Sandbox) {
+			return nil, nil, fmt.Errorf("%s would be a file of the form that other programs have, which knows neither builtin nor sandbox; name a .yaml file", opts.Path)
+		}
 		// A relative path starts at the folder of the config.
 		if here, err := filepath.Abs("."); err == nil && strings.Contains(s.Command, "/") && !filepath.IsAbs(s.Command) && !strings.HasPrefix(s.Command, "~") && !strings.HasPrefix(s.Command, "${") && filepath.Dir(opts.Path) != here {
 			s.Command = filepath.Join(here, s.Command)
@@ -150,8 +156,9 @@ func (c *cli) addServer(ctx context.Context, name string, o addOptions) error {
 	})
 }
 
-// changeConfig changes the config file that is meant, and says so.
-func (c *cli) changeConfig(ctx context.Context, flag, server, what string, change func([]byte, config.Options) ([]byte, *config.Config, error)) error {
+// changeConfig changes the config file that is meant, and says so. One that is named and
+// not there may be made.
+func (c *cli) changeConfig(ctx context.Context, flag, server, what string, makes bool, change func([]byte, config.Options) ([]byte, *config.Config, error)) error {
 	path, err := c.configToChange(ctx, flag)
 	if err != nil {
 		return err
@@ -159,7 +166,11 @@ func (c *cli) changeConfig(ctx context.Context, flag, server, what string, chang
 	opts := c.serveOptions()
 	opts.Path = path
 	var conf *config.Config
-	err = c.replaceFile(ctx, path, func(old []byte) (text []byte, err error) {
+	var empty []byte
+	if makes && (flag != "" || c.getenv("TINE_CONFIG") != "") {
+		empty = config.Empty(path)
+	}
+	made, err := c.replaceFile(ctx, path, empty, func(old []byte) (text []byte, err error) {
 		if text, conf, err = change(old, opts); err != nil {
 			return nil, &usageError{err}
 		}
@@ -178,9 +189,13 @@ func (c *cli) changeConfig(ctx context.Context, flag, server, what string, chang
 	state, err := c.stateDir()
 	reloads := err == nil && c.running(ctx, state, path, true) != nil
 	if c.flags.json {
-		return c.printJSON(map[string]any{"server": server, "config": path, "reloads": reloads})
+		return c.printJSON(map[string]any{"server": server, "config": path, "made": made, "reloads": reloads})
 	}
-	fmt.Fprintln(c.stdout, visible(fmt.Sprintf("%s: %s %s", server, what, path), c.outTerminal))
+	said := fmt.Sprintf("%s: %s %s", server, what, path)
+	if made {
+		said += ", a new file"
+	}
+	fmt.Fprintln(c.stdout, visible(said, c.outTerminal))
 	if reloads {
 		c.say("the gateway that runs reads it again by itself; see %s", c.own("tine servers"))
 	} else {

@@ -42,7 +42,13 @@ func TestServersAdd(t *testing.T) {
 		{[]string{"servers", "add", "time", "--builtin", "time"}, 2, "", "tine servers remove time"},
 		{[]string{"servers", "add", "x", "--builtin", "tiem"}, 2, "", `did you mean "time"?`},
 		{[]string{"servers", "add", "x", "--config", "bad.yaml", "--builtin", "time"}, 2, "", `did you mean "servers"?`},
-		{[]string{"servers", "add", "x", "--config", "none.yaml", "--builtin", "time"}, 1, "", `make it first: echo "servers: {}" >`},
+		{[]string{"servers", "remove", "x", "--config", "none.yaml"}, 1, "", "there is no file "},
+		{[]string{"servers", "add", "x", "--config", "none/none.yaml", "--builtin", "time"}, 1, "", "no such file or directory"},
+		{[]string{"servers", "add", "x", "--config", "unmade.yaml", "--builtin", "tiem"}, 2, "", `did you mean "time"?`},
+		{[]string{"servers", "add", "x", "--config", "new.yaml", "--builtin", "time"}, 0, "new.yaml, a new file", "new.yaml starts one"},
+		{[]string{"servers", "add", "y", "--config", "new.json", "--sandbox", "--", "y"}, 2, "", "name a .yaml file"},
+		{[]string{"servers", "add", "y", "--config", "new.json", "--", "y"}, 0, "new.json, a new file", ""},
+		{[]string{"servers", "add", "z", "--config", "new.json", "https://z.example/mcp", "--json"}, 0, `"made": false`, ""},
 		{[]string{"servers", "add", "x", "--config", "sub", "--builtin", "time"}, 1, "", "is not a file"},
 		{[]string{"servers", "remove", "tim"}, 2, "", `did you mean "time"?`},
 		{[]string{"servers", "remove", "tim", "--json"}, 2, `"error"`, ""},
@@ -64,6 +70,8 @@ func TestServersAdd(t *testing.T) {
 	for path, want := range map[string]string{
 		"tine.yaml": "# mine\nservers:\n  fs:\n    command: npx\n    args: [-y, pkg, --json, \"${HOME:-x}\"]\n    env:\n      A: b=c\n" +
 			"  web:\n    url: https://x.example/mcp\n    headers:\n      Authorization: \"Bearer ${NONE}\"\n  near:\n    command: ./prog\nlog: {level: warn}\n",
+		"new.yaml":       "servers:\n  x:\n    builtin: time\n",
+		"new.json":       "{\n  \"mcpServers\": {\n    \"y\": {\n      \"command\": \"y\"\n    },\n    \"z\": {\n      \"type\": \"http\",\n      \"url\": \"https://z.example/mcp\"\n    }\n  }\n}\n",
 		"sub/other.yaml": "servers:\n  far:\n    command: " + filepath.Join(dir, "prog") + "\n",
 		".mcp.json":      "{\n  \"mcpServers\": {\n    \"a\": {\"command\": \"a\"},\n    \"b\": {\n      \"command\": \"b\"\n    }\n  }\n}\n",
 	} {
@@ -73,6 +81,12 @@ func TestServersAdd(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, ".*tine-new")); len(left) > 0 {
 		t.Errorf("left over: %v", left)
+	}
+	if _, err := os.Stat("unmade.yaml"); err == nil {
+		t.Error("a file was made for a server that is wrong")
+	}
+	if info, err := os.Stat("new.json"); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
 	}
 }
 
@@ -116,7 +130,7 @@ func TestServersAddKeepsTheFile(t *testing.T) {
 // Of many that change a file at once none loses what another has written, and an
 // editor that comes between does not either.
 func TestServersAddAtOnce(t *testing.T) {
-	path := write(t, filepath.Join(t.TempDir(), "tine.yaml"), "servers: {}\n")
+	path := filepath.Join(t.TempDir(), "tine.yaml") // the first one makes it
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
@@ -132,7 +146,7 @@ func TestServersAddAtOnce(t *testing.T) {
 		t.Fatalf("%v, %+v", err, cfg)
 	}
 	tc := newTestCLI(t)
-	err = tc.replaceFile(t.Context(), path, func([]byte) ([]byte, error) {
+	_, err = tc.replaceFile(t.Context(), path, nil, func([]byte) ([]byte, error) {
 		write(t, path, "servers: {} # by an editor\n")
 		return []byte("servers: {}\n"), nil
 	})

@@ -41,6 +41,8 @@ type serviceOptions struct {
 	StateFlag string
 	Listen    bool // over HTTP
 	Keep      bool // leave instances running for the next gateway
+	// Lists keeps what servers list where the state folder does not last; nil for there.
+	Lists store.ServerLists
 	// Orchestrate serves the orchestration API too.
 	Orchestrate bool
 	Version     string
@@ -111,7 +113,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 		return nil, err
 	}
 	if p.plugins, err = newPlugins(pluginOptions{
-		State: o.State, Gateway: id, MaxFrame: int(p.cfg.Limits.Message), Sessions: control, Authorize: authorizer(p.cfg, p.wallet),
+		State: o.State, Gateway: id, Sandbox: p.cfg.SandboxBinary, MaxFrame: int(p.cfg.Limits.Message), Sessions: control, Authorize: authorizer(p.cfg, p.wallet),
 		Network: p.networks.tell, Private: func() []string { return *p.private.Load() }, Log: o.Log,
 	}); err != nil {
 		return nil, err
@@ -121,7 +123,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 		return nil, err
 	}
 	p.registry, err = session.Open(ctx, p.cfg, session.Options{
-		Drivers: p.plugins.drivers, Workspaces: p.plugins.workspaces, Store: p.store, Seal: seal, Starts: access.Owners,
+		Drivers: p.plugins.drivers, Workspaces: p.plugins.workspaces, Store: p.store, Lists: o.Lists, Seal: seal, Starts: access.Owners,
 		Dir: filepath.Join(o.State, "instances"), States: o.State, StateFlag: o.StateFlag, Restored: restoredLately(o.State, time.Now()), Wallet: p.wallet, Learn: true, Log: o.Log,
 		Record: record.Options{Journal: p.journal, Metrics: p.metrics, Tracing: p.tracing, Redact: o.Redact, Log: o.Log, Trouble: &record.Trouble{}},
 	})
@@ -306,7 +308,10 @@ func (p *service) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	p.o.Log.Info("stopping", "calls", p.gateway.InFlight())
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.Limits.Drain)
+	p.mu.Lock()
+	allowed := p.cfg.Limits.Drain
+	p.mu.Unlock()
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), allowed)
 	defer cancel()
 	p.gateway.Drain(drain)
 	// Answers that were just given still have to be written.
@@ -323,9 +328,9 @@ func (p *service) watch(ctx context.Context) {
 	defer stop()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	if p.cfg.Path != "" {
+	if path := p.cfg.Path; path != "" {
 		wg.Go(func() {
-			err := config.Watch(ctx, p.cfg.Path, p.o.Options, func(c *config.Config, err error) { p.apply(ctx, c, err) })
+			err := config.Watch(ctx, path, p.o.Options, func(c *config.Config, err error) { p.apply(ctx, c, err) })
 			if err != nil && ctx.Err() == nil {
 				p.o.Log.Warn("the config file is not watched; SIGHUP still reloads it", "err", err)
 			}
@@ -357,7 +362,7 @@ func (p *service) apply(ctx context.Context, next *config.Config, err error) {
 	changes := config.Diff(p.cfg, next)
 	// What the listener was made with stays as it is until a restart.
 	waits := slices.DeleteFunc(slices.Clone(changes.Rest), func(key string) bool {
-		return key != "listen" && key != "tls" && key != "log" && key != "limits" && key != "telemetry"
+		return key != "listen" && key != "tls" && key != "log" && key != "limits" && key != "telemetry" && key != "sandbox_binary"
 	})
 	if len(waits) > 0 {
 		p.o.Log.Warn("these changes take full effect after a restart", "keys", waits)

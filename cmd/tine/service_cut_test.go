@@ -18,6 +18,7 @@ import (
 	"github.com/tine-mcp/tine/internal/store/journal"
 	"github.com/tine-mcp/tine/internal/store/sqlite"
 	"github.com/tine-mcp/tine/internal/telemetry"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // TestCutCallsAreWrittenDown stops a gateway that has calls under way and no
@@ -72,11 +73,7 @@ func TestCutCallsAreWrittenDown(t *testing.T) {
 		})
 	}
 	for range calls {
-		select {
-		case <-started:
-		case <-time.After(30 * time.Second):
-			t.Fatal("the calls did not get to the server")
-		}
+		testkit.Within(t, "a call gets to the server", started)
 	}
 	stop()
 	if err := <-ran; err != nil {

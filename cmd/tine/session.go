@@ -15,8 +15,10 @@ import (
 	"github.com/tine-mcp/tine/api"
 )
 
-const sessionIDs = `A session is named by its id, or by as much of the beginning of the id as fits one
-session alone; ses_ may be left out. Open sessions go before closed ones.`
+const sessionIDs = `A session is meant by its id, or by as much of the beginning of the id as fits one
+session alone; ses_ may be left out. Open sessions go before closed ones. Those of
+/mcp?session=NAME are meant by their name too, and what you have at /mcp without
+one is called default; an id that begins so goes before a name.`
 
 func newSessionCmd(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
@@ -135,7 +137,7 @@ func mended(err error, list string) error {
 		return err
 	case ae.Status == http.StatusNotFound && ae.Kind == api.KindInvalid:
 		return fmt.Errorf("%w; see %s", err, list)
-	case ae.Status == http.StatusGone && ae.Kind == api.KindInvalid: // it is closed
+	case ae.Status == http.StatusGone && (ae.Kind == api.KindInvalid || ae.Kind == api.KindLost && ae.Server == ""): // it was closed, or ended by itself
 		id := sessionID.FindString(ae.Message)
 		return fmt.Errorf("%w; `tine session open` opens another, `%s` still tells what was called in it", err, strings.TrimSpace("tine session export "+id))
 	}

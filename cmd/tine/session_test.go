@@ -27,7 +27,7 @@ func answered(t *testing.T, url, answer string, args ...string) (stdout, stderr 
 
 // What can't be undone is asked about, with what it would do.
 func TestSessionQuestions(t *testing.T) {
-	f := world()
+	f := world().withNames()
 	var changes atomic.Int32
 	f.seen = func(r *http.Request) {
 		if r.Method != http.MethodGet {
@@ -42,6 +42,8 @@ func TestSessionQuestions(t *testing.T) {
 		{"session rewind 0a", "ses_0a0000000001 goes back to snp_0000000000b2, made 2m ago; what came after, 2 calls, is gone.\nRewind it? [y/N] ", 1},
 		{"session rewind 0a base", "(base), made 26h ago; what came after, 2 calls, is gone", 1},
 		{"session rewind 0a other", "snp_00000000c003 (other), made 3d ago; what came after is gone", 1},
+		{"session close default 0a", "ses_0d0000000005 is session \"default\": the memory, files and tables that all connections of bob share are gone with it.\nClose it for good? [y/N] ", 2},
+		{"session rm work", "ses_0f0000000007 is session \"work\": the memory, files and tables that all connections of bob to it share are gone with it.\nClose it for good? [y/N] ", 1},
 		{"session close --all", "Close 3 sessions: ses_0a0000000001, ses_0b0000000002, ses_0c0000000004? [y/N] ", 3},
 	} {
 		changes.Store(0)
@@ -51,6 +53,15 @@ func TestSessionQuestions(t *testing.T) {
 		}
 		if _, stderr, code = answered(t, url, "yes\n", strings.Split(tt.line, " ")...); code != 0 || changes.Load() != tt.changes {
 			t.Errorf("%s, yes: exit %d, %d changes, %q", tt.line, code, changes.Load(), stderr)
+		}
+	}
+	changes.Store(0)
+	if _, stderr, code := run(t, url, "session", "close", "default", "0a"); code != exitUsage || !strings.Contains(stderr, "add --yes") || changes.Load() != 0 {
+		t.Errorf("without a terminal: exit %d, %d changes, %q", code, changes.Load(), stderr)
+	}
+	for _, line := range []string{"session close default --yes", "session close 0f2"} {
+		if _, stderr, code := run(t, url, strings.Split(line, " ")...); code != 0 {
+			t.Errorf("%s: exit %d, %q", line, code, stderr)
 		}
 	}
 	if _, stderr, code := answered(t, url, "", "session", "close", "--all", "--label", "run=7"); code != 0 || strings.Contains(stderr, "[y/N]") {
@@ -226,9 +237,10 @@ func TestSizesAndSpans(t *testing.T) {
 
 // What is lost of an open session is not answered with what helps for a closed one.
 func TestMendSession(t *testing.T) {
-	lost := mendSession(&api.Error{Kind: api.KindLost, Status: http.StatusGone, Message: "gone; put it back"})
+	lost := mendSession(&api.Error{Kind: api.KindLost, Server: "kernel", Status: http.StatusGone, Message: "gone; put it back"})
 	closed := mendSession(&api.Error{Kind: api.KindInvalid, Status: http.StatusGone, Message: "closed"})
-	if strings.Contains(lost.Error(), "opens another") || !strings.Contains(closed.Error(), "opens another") {
-		t.Errorf("%v\n%v", lost, closed)
+	over := mendSession(&api.Error{Kind: api.KindLost, Status: http.StatusGone, Message: "its time to live was over"})
+	if strings.Contains(lost.Error(), "opens another") || !strings.Contains(closed.Error(), "opens another") || !strings.Contains(over.Error(), "opens another") {
+		t.Errorf("%v\n%v\n%v", lost, closed, over)
 	}
 }

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -29,6 +32,10 @@ func newSessionCloseCmd(c *cli) *cobra.Command {
 snapshots hold. Sessions that were forked from them stay, and so does what was
 called in them, for "tine session export". Closing one twice is fine.
 
+A default session, or one of a name, has what every connection of a principal
+comes back to. On a terminal Tine asks before it closes one; --yes does not ask,
+and is needed where there is no terminal to ask on.
+
 --all closes every session that somebody opened, or those with --label and
 --owner. On a terminal Tine asks first when neither is given; --yes does not ask.
 
@@ -53,17 +60,17 @@ called in them, for "tine session export". Closing one twice is fine.
 			if o.all {
 				return c.closeAll(cmd.Context(), o)
 			}
-			return c.closeSessions(cmd.Context(), args)
+			return c.closeSessions(cmd.Context(), args, o.yes)
 		},
 	}
 	cmd.Flags().BoolVar(&o.all, "all", false, "close all of them, or those with --label and --owner")
 	labelFlag(cmd, &o.labels, "with --all: those with this label, KEY=VALUE; all of them when given several times")
 	cmd.Flags().StringVar(&o.owner, "owner", "", "with --all: those of this principal")
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "don't ask before all are closed")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "don't ask before all, or a default or named session, are closed")
 	return cmd
 }
 
-func (c *cli) closeSessions(ctx context.Context, refs []string) error {
+func (c *cli) closeSessions(ctx context.Context, refs []string, yes bool) error {
 	g, err := c.connect()
 	if err != nil {
 		return err
@@ -72,7 +79,57 @@ func (c *cli) closeSessions(ctx context.Context, refs []string) error {
 	if err != nil {
 		return err
 	}
+	if !yes {
+		if ok, err := c.confirmDurable(ctx, g, ids); err != nil {
+			return err
+		} else if !ok {
+			c.say("nothing was closed")
+			return exitStatus(exitFailed)
+		}
+	}
 	return c.closeEach(ctx, g, ids)
+}
+
+// confirmDurable asks before it closes default and named sessions, to which every
+// connection of a principal comes back.
+func (c *cli) confirmDurable(ctx context.Context, g *gateway, ids []string) (bool, error) {
+	texts := make([]string, len(ids))
+	err := inParallel(ctx, len(ids), func(i int) error {
+		s, err := ask(ctx, g, func(ctx context.Context) (*api.Session, error) { return g.Session(ctx, ids[i]) })
+		if ae := (*api.Error)(nil); errors.As(err, &ae) && slices.Contains([]int{http.StatusNotFound, http.StatusGone, http.StatusConflict}, ae.Status) {
+			return nil // it is not there to be closed, which the close says beside what comes of the others
+		}
+		if err != nil {
+			return mendSession(err)
+		}
+		if s.Closed.IsZero() && (s.Kind == api.SessionDefault || s.Kind == api.SessionNamed) {
+			texts[i] = durableText(s)
+		}
+		return nil
+	})
+	texts = slices.DeleteFunc(texts, func(text string) bool { return text == "" })
+	if err != nil || len(texts) == 0 {
+		return err == nil, err
+	}
+	what := strings.Join(texts, "\n")
+	if !c.inTerminal {
+		return false, usagef("%s; standard input is no terminal to ask on; add --yes to close it", what)
+	}
+	return c.confirm(ctx, what+".\nClose it for good?")
+}
+
+// durableText says what is gone with a durable session.
+func durableText(s *api.Session) string {
+	sharers := "all callers without a token"
+	switch {
+	case s.Owner != "" && s.Kind == api.SessionNamed:
+		sharers = "all connections of " + s.Owner + " to it"
+	case s.Owner != "":
+		sharers = "all connections of " + s.Owner
+	case s.Kind == api.SessionNamed:
+		sharers = "all its callers without a token"
+	}
+	return fmt.Sprintf("%s is session %q: the memory, files and tables that %s share are gone with it", s.ID, s.Name, sharers)
 }
 
 func (c *cli) closeAll(ctx context.Context, o closeOptions) error {

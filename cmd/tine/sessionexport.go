@@ -32,7 +32,7 @@ unless --out says otherwise; --out - is standard output.
 
 Nothing is cut or masked in either: they may hold secrets. Files are made for
 their owner alone, and one that is there is never written over. A snapshot that
-is named so goes before a session whose id begins so.
+is named so goes before a session whose id begins so, or that is named so.
 
 ` + sessionIDs,
 		Example: `  tine session export 3f9a | jq -c 'select(.type == "call") | [.server, .name, .outcome]'
@@ -70,13 +70,17 @@ func findExport(ctx context.Context, g *gateway, ref string) (snap *api.Snapshot
 	}
 	snap, err = findSnapshot(ctx, g, ref)
 	var use *usageError
-	if !errors.As(err, &use) || !hexStart.MatchString(ref) {
+	if !errors.As(err, &use) {
 		return snap, "", err
 	}
-	if session, err = findSession(ctx, g, ref); errors.As(err, &use) {
-		err = usagef("%w; no snapshot is named so either", err)
+	session, serr := findSession(ctx, g, ref)
+	switch {
+	case !errors.As(serr, &use):
+		return nil, session, serr
+	case !hexStart.MatchString(ref):
+		return nil, "", err
 	}
-	return nil, session, err
+	return nil, "", usagef("%w; no snapshot is named so either", serr)
 }
 
 // exported is what --json prints of a file that was written.

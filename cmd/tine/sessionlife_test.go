@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
@@ -27,13 +26,8 @@ func newShell(t *testing.T) shell {
 	cfg.Listen = "127.0.0.1:0"
 	state := t.TempDir()
 	runService(t, cfg, state)
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := readGatewayFile(state); err == nil {
-			return shell{t, state}
-		} else if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
+	gatewayOf(t, state)
+	return shell{t, state}
 }
 
 // try runs one command line, whatever comes of it.

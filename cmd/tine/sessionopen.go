@@ -218,10 +218,18 @@ func (c *cli) lasts(s api.Session) string {
 	}
 	if s.Idle != "" {
 		idle := s.Idle
-		if d, err := time.ParseDuration(idle); err == nil {
+		d, err := time.ParseDuration(idle)
+		if err == nil {
 			idle = spanText(d)
 		}
-		until = append(until, "until it is unused for "+idle)
+		text := "until it is unused for " + idle
+		if s.Kind == api.SessionClient {
+			text = "until its client leaves or is not heard of for " + idle
+			if d > api.ClientAway {
+				text += "; its programs end after " + spanText(api.ClientAway)
+			}
+		}
+		until = append(until, text)
 	}
 	return strings.Join(until, ", or ")
 }

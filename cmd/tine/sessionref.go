@@ -26,7 +26,9 @@ const (
 var (
 	wholeID   = regexp.MustCompile(`^(ses|snp)_[0-9a-f]{12}$`)
 	sessionID = regexp.MustCompile(`\bses_[0-9a-f]{12}\b`)
-	hexStart  = regexp.MustCompile(`^[0-9a-f]{0,12}$`)
+	// sessionName is what may be a name; the gateway knows whether it is.
+	sessionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	hexStart    = regexp.MustCompile(`^[0-9a-f]{0,12}$`)
 )
 
 // session connects to the gateway and resolves a reference to a session's id.
@@ -49,35 +51,47 @@ func findSession(ctx context.Context, g *gateway, ref string) (string, error) {
 }
 
 // findSessions finds the ids that were meant, each once. Whole ids are left to
-// the gateway to know; beginnings are looked up among the sessions there are, the
-// open ones first.
+// the gateway to know; beginnings are looked up among the sessions that are open, and
+// what is none there is a name, or else the beginning of one that is closed.
 func findSessions(ctx context.Context, g *gateway, refs []string) ([]string, error) {
 	var ids []string
 	fits := map[string][]string{} // by what an id begins with
 	for _, ref := range refs {
-		id := ref
-		if !strings.HasPrefix(id, sessionPrefix) {
-			id = sessionPrefix + id
-		}
-		if ref == "" || id == sessionPrefix || !hexStart.MatchString(id[len(sessionPrefix):]) {
+		digits := strings.TrimPrefix(ref, sessionPrefix)
+		if ref == sessionPrefix || ref != digits && !hexStart.MatchString(digits) {
 			return nil, usagef("%q is no id of a session nor the beginning of one; see tine session list", ref)
 		}
-		if !wholeID.MatchString(id) {
-			fits[id] = nil
+		if !wholeID.MatchString(ref) && digits != "" && hexStart.MatchString(digits) {
+			fits[sessionPrefix+digits] = nil
 		}
-		ids = append(ids, id)
+		ids = append(ids, sessionPrefix+digits)
 	}
-	for _, closed := range []bool{false, true} {
-		if err := collect(ctx, g, fits, closed); err != nil {
+	if err := collect(ctx, g, fits, false); err != nil {
+		return nil, err
+	}
+	for i, ref := range refs {
+		if strings.HasPrefix(ref, sessionPrefix) || len(fits[ids[i]]) > 0 {
+			continue
+		}
+		id, err := sessionNamed(ctx, g, ref)
+		if err != nil {
 			return nil, err
 		}
+		if id != "" {
+			ids[i] = id
+		}
+	}
+	if err := collect(ctx, g, fits, true); err != nil {
+		return nil, err
 	}
 	for i, id := range ids {
 		found, asked := fits[id]
 		switch {
-		case !asked:
-		case len(found) == 0:
+		case !asked && wholeID.MatchString(id):
+		case len(found) == 0 && strings.HasPrefix(refs[i], sessionPrefix):
 			return nil, usagef("no session begins with %q; see tine session list --closed", refs[i])
+		case len(found) == 0:
+			return nil, usagef("%q is neither the id of a session, nor the beginning of one, nor a name; see tine session list --closed", refs[i])
 		case len(found) > 1:
 			return nil, usagef("%q is the beginning of %s; give more of it", refs[i], several(found, "session"))
 		default:
@@ -91,6 +105,22 @@ func findSessions(ctx context.Context, g *gateway, refs []string) ([]string, err
 		}
 	}
 	return each, nil
+}
+
+// sessionNamed finds the id of a durable session by its name; empty where there is none.
+func sessionNamed(ctx context.Context, g *gateway, name string) (string, error) {
+	if !sessionName.MatchString(name) {
+		return "", nil
+	}
+	s, err := ask(ctx, g, func(ctx context.Context) (*api.Session, error) { return g.Session(ctx, name) })
+	var ae *api.Error
+	switch {
+	case err == nil:
+		return s.ID, nil
+	case errors.As(err, &ae) && ae.Status == http.StatusNotFound:
+		return "", nil
+	}
+	return "", mendSession(err)
 }
 
 // collect finds what begins with the keys of fits that nothing was found for.

@@ -103,6 +103,7 @@ func (c *cli) printSession(s *api.Session) {
 	if s.Kind != api.SessionOpened {
 		line("kind", s.Kind)
 	}
+	line("name", s.Name)
 	line("owner", s.Owner)
 	line("labels", labelText(s.Labels))
 	if s.Parent != "" {

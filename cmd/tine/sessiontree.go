@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -161,7 +162,7 @@ func (d drawing) node(t *api.Tree, before, below string) {
 	c, s := d.c, t.Session
 	parts := []string{s.ID}
 	if s.Kind != api.SessionOpened {
-		parts = append(parts, "("+s.Kind+")")
+		parts = append(parts, "("+cmp.Or(s.Name, s.Kind)+")")
 	}
 	if labels := labelText(s.Labels); labels != "" {
 		parts = append(parts, oneLine(labels))

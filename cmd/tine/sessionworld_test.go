@@ -135,7 +135,7 @@ func (f *fakeSessions) list(q url.Values) api.SessionList {
 func (f *fakeSessions) find(id string, closed bool) (*api.Session, *api.Error) {
 	for _, s := range f.all {
 		switch {
-		case s.ID != id:
+		case s.ID != id && (s.Name != id || !s.Closed.IsZero()):
 		case closed || s.Closed.IsZero():
 			return &s, nil
 		default:
@@ -218,13 +218,26 @@ func (f *fakeSessions) snapshot(ref string) (*api.Snapshot, *api.Error) {
 	return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no snapshot " + ref + " of yours"}
 }
 
+// withNames adds sessions that have names, one of which an id begins with, and that of a
+// connection.
+func (f *fakeGateway) withNames() *fakeGateway {
+	f.sessions.all = append([]api.Session{
+		{ID: "ses_0f0000000007", Kind: api.SessionNamed, Name: "work", Owner: "bob", Created: testNow, Used: testNow},
+		{ID: "ses_0f1000000008", Kind: api.SessionNamed, Name: "0a", Owner: "bob", Created: testNow, Used: testNow},
+		{ID: "ses_0f2000000009", Kind: api.SessionClient, Owner: "bob", Idle: "1h0m0s", Created: testNow, Used: testNow, Members: []api.Member{
+			{Server: "memory", Driver: "builtin", Scope: "session", State: api.StateReady, Fork: "refuse", Why: "what it remembers is that of the default session ses_0d0000000005"},
+		}},
+	}, f.sessions.all...)
+	return f
+}
+
 // withSessions gives the gateway a family of four, one of whom is closed, and a
 // default session.
 func (f *fakeGateway) withSessions(ago func(time.Duration) time.Time) {
 	at := func(id string) string { return "http://127.0.0.1:8463/s/" + id + "/mcp" }
 	f.sessions = &fakeSessions{
 		all: []api.Session{
-			{ID: "ses_0d0000000005", Kind: api.SessionDefault, Owner: "bob", Created: ago(time.Minute), Used: ago(time.Second), URL: at("ses_0d0000000005")},
+			{ID: "ses_0d0000000005", Kind: api.SessionDefault, Name: "default", Owner: "bob", Created: ago(time.Minute), Used: ago(time.Second), URL: at("ses_0d0000000005")},
 			{ID: "ses_0c0000000004", Kind: api.SessionOpened, Owner: "alice", Parent: "ses_0a0000000001", Depth: 1, Labels: map[string]string{"try": "b", "run": "7"}, Created: ago(10 * time.Minute), Used: ago(9 * time.Minute), Calls: 3, URL: at("ses_0c0000000004")},
 			{ID: "ses_0b1100000003", Kind: api.SessionOpened, Owner: "alice", Parent: "ses_0b0000000002", Depth: 2, Created: ago(50 * time.Minute), Used: ago(40 * time.Minute), Closed: ago(5 * time.Minute), Reason: "unused for 30m"},
 			{ID: "ses_0b0000000002", Kind: api.SessionOpened, Owner: "alice", Parent: "ses_0a0000000001", Depth: 1, Labels: map[string]string{"run": "7", "note": "a \x1b[2J"}, Created: ago(time.Hour), Used: ago(50 * time.Minute), URL: at("ses_0b0000000002")},

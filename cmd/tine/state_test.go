@@ -13,13 +13,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/store/sqlite"
 	"github.com/tine-mcp/tine/internal/telemetry"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // gatewayOn runs a gateway on a state folder until stop is called.
@@ -50,12 +50,11 @@ func gatewayOn(t *testing.T, state string) (stop func()) {
 		s.Close()
 	}
 	t.Cleanup(stop)
-	for { // it writes where it is before it answers
-		if b, err := os.ReadFile(filepath.Join(state, "gateway.json")); err == nil && bytes.Contains(b, []byte(s.url)) {
-			return stop
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "the gateway has written where it is", func() bool {
+		file, err := readGatewayFile(state)
+		return err == nil && file.URL == s.url
+	})
+	return stop
 }
 
 // ok runs a command on a state folder that must work.

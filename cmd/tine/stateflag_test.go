@@ -170,7 +170,7 @@ func TestHintsNameTheStateFolder(t *testing.T) {
 	for _, tt := range []struct{ args, hint string }{
 		{"session show ses_000000000000", "tine session list --closed"},
 		{"session show 000", "tine session list --closed"},
-		{"session show nobody", "tine session list"},
+		{"session show nobody", "tine session list --closed"},
 		{"session fork " + id, "`tine session open"},
 		{"session fork " + id, "`tine session export " + id},
 		{"session open --from none", "tine session snapshots"},

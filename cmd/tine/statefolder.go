@@ -125,6 +125,11 @@ func (i inventory) String() string {
 	add(i.Engines, "record of a container engine or orchestrator", "records of container engines and orchestrators")
 	add(i.Backups, "backup", "backups")
 	add(int(i.Access), "change of tokens or switches", "changes of tokens and switches")
+	return allOf(parts)
+}
+
+// allOf is a list as a sentence has it.
+func allOf(parts []string) string {
 	switch n := len(parts); n {
 	case 0:
 		return "nothing"

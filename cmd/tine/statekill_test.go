@@ -49,7 +49,7 @@ func TestStateRestoreKilled(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(takes * time.Duration(i+1) / rounds)
+		time.Sleep(takes * time.Duration(i+1) / rounds) // killed in the middle
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		ok(t, state, "state", "restore", "--yes")

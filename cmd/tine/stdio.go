@@ -14,6 +14,7 @@ import (
 	"github.com/tine-mcp/tine/client"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/store/listfiles"
 	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
@@ -107,7 +108,7 @@ func sameFile(a, b string) bool {
 }
 
 // stdioAlone is a whole gateway for one client, in a folder of its own under
-// the state folder, which is gone afterwards.
+// the state folder, which is gone afterwards. What servers list stays, for the next one.
 func (c *cli) stdioAlone(ctx context.Context, path, state string, o stdioFlags) error {
 	cfg, err := c.loadConfig(path, "")
 	if err != nil {
@@ -123,6 +124,10 @@ func (c *cli) stdioAlone(ctx context.Context, path, state string, o stdioFlags) 
 	redact.Set(cfg.Secrets())
 	log := telemetry.NewLogger(c.stderr, cfg.Log.Level, cfg.Log.Format, redact)
 	warnAll(log, cfg)
+	place, err := os.Getwd()
+	if err != nil {
+		return err
+	}
 	root := filepath.Join(state, "stdio")
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return err
@@ -132,7 +137,10 @@ func (c *cli) stdioAlone(ctx context.Context, path, state string, o stdioFlags) 
 	if err != nil {
 		return err
 	}
-	p, err := newService(ctx, serviceOptions{Config: cfg, State: own, StateFlag: stateFlag(own), Version: c.version, Redact: redact, Log: log})
+	p, err := newService(ctx, serviceOptions{
+		Config: cfg, State: own, StateFlag: stateFlag(own), Lists: listfiles.Folder{Dir: filepath.Join(state, "lists"), Place: place},
+		Version: c.version, Redact: redact, Log: log,
+	})
 	if err != nil {
 		os.RemoveAll(own)
 		return err

@@ -20,6 +20,7 @@ import (
 	"github.com/tine-mcp/tine/client"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/telemetry"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // certificate writes one for a name that nothing here has.
@@ -60,13 +61,7 @@ func TestLocalOverTLS(t *testing.T) {
 	cfg.TLS.Cert, cfg.TLS.Key = certificate(t)
 	state := t.TempDir()
 	runService(t, cfg, state)
-	var file *gatewayFile
-	var err error
-	for deadline := time.Now().Add(30 * time.Second); file == nil; time.Sleep(5 * time.Millisecond) {
-		if file, err = readGatewayFile(state); err != nil && time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
+	file := gatewayOf(t, state)
 	ask := func(file *gatewayFile) error {
 		tr := file.transport()
 		defer tr.CloseIdleConnections()
@@ -106,4 +101,14 @@ func runService(t *testing.T, cfg *config.Config, state string) *service {
 		s.Close()
 	})
 	return s
+}
+
+// gatewayOf waits for the file that says where a gateway is.
+func gatewayOf(t *testing.T, state string) (file *gatewayFile) {
+	t.Helper()
+	testkit.Succeeds(t, "the gateway has written where it is", func() (err error) {
+		file, err = readGatewayFile(state)
+		return err
+	})
+	return file
 }

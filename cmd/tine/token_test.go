@@ -10,7 +10,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/store"
-	"github.com/tine-mcp/tine/internal/store/sqlite"
+	"github.com/tine-mcp/tine/internal/store/sqlite/sqlitetest"
 )
 
 // inFolder runs a command on a state folder without a gateway.
@@ -24,10 +24,7 @@ func inFolder(t *testing.T, state string, args ...string) (stdout, stderr string
 
 func keptTokens(t *testing.T, state string) []store.Token {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), filepath.Join(state, "tine.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := sqlitetest.Open(t, state)
 	defer db.Close()
 	all, err := db.Tokens(t.Context())
 	if err != nil {

@@ -6,7 +6,7 @@
 # engine of its own in namespaces of its own and ends it. Everything it makes is
 # gone at the end, also after a failure.
 #
-#   TINE_BIN   a static tine to put into the image; default: what make image builds
+#   TINE_BIN   a static tine to put into the image, with tine-sandbox beside it; default: what make image builds
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

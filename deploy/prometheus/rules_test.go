@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -17,13 +16,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/goccy/go-yaml"
 
 	"github.com/tine-mcp/tine/internal/telemetry"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // exporter is a gateway's metrics with everything in them.
@@ -319,7 +318,7 @@ func TestPrometheusScrapes(t *testing.T) {
 	cmd := exec.CommandContext(ctx, prometheus, "--config.file=prometheus.yml", "--storage.tsdb.path=data",
 		"--web.listen-address="+addr, "--log.level=info")
 	cmd.Dir = dir
-	var log lockedBuffer
+	var log testkit.Log
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -327,6 +326,9 @@ func TestPrometheusScrapes(t *testing.T) {
 	defer func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
+		if t.Failed() {
+			t.Log(log.String())
+		}
 	}()
 
 	var targets struct {
@@ -334,12 +336,12 @@ func TestPrometheusScrapes(t *testing.T) {
 			ActiveTargets []struct{ Health, LastError, LastScrape string }
 		}
 	}
-	poll(t, ctx, &log, "a first scrape", func() bool {
+	testkit.Eventually(t, "a first scrape", func() bool {
 		ask(ctx, "http://"+addr+"/api/v1/targets", &targets)
 		return len(targets.Data.ActiveTargets) == 1 && targets.Data.ActiveTargets[0].Health != "unknown"
 	})
 	if target := targets.Data.ActiveTargets[0]; target.Health != "up" || target.LastError != "" {
-		t.Errorf("target %+v\n%s", target, log.String())
+		t.Errorf("target %+v", target)
 	}
 	var rules struct {
 		Data struct {
@@ -348,7 +350,7 @@ func TestPrometheusScrapes(t *testing.T) {
 			}
 		}
 	}
-	poll(t, ctx, &log, "a first evaluation of the rules", func() bool {
+	testkit.Eventually(t, "a first evaluation of the rules", func() bool {
 		ask(ctx, "http://"+addr+"/api/v1/rules", &rules)
 		if len(rules.Data.Groups) != 1 {
 			return false
@@ -404,32 +406,4 @@ func ask(ctx context.Context, from string, into any) {
 	}
 	defer resp.Body.Close()
 	_ = json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(into)
-}
-
-func poll(t *testing.T, ctx context.Context, log fmt.Stringer, what string, done func() bool) {
-	t.Helper()
-	for !done() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("no %s:\n%s", what, log)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

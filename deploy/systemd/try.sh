@@ -5,7 +5,7 @@
 # nothing. Needs root on Linux, debootstrap, Go, curl. Everything it makes is under
 # one temporary folder and gone at the end, also after a failure.
 #
-#   TINE_BIN       a static tine to try; default: built from this tree
+#   TINE_BIN       a static tine to try, with tine-sandbox beside it; default: built from this tree
 #   TRY_ROOT_TAR   where to keep the bare Debian between runs; default: nowhere
 #   TRY_KEEP_LOG   where to copy the journal to; default: printed on failure only
 set -euo pipefail
@@ -62,7 +62,7 @@ say "building"
 bin=${TINE_BIN:-}
 if [ -z "$bin" ]; then
   bin=$work/tine
-  (cd "$tree" && CGO_ENABLED=0 go build -trimpath -o "$bin" ./cmd/tine)
+  (cd "$tree" && CGO_ENABLED=0 go build -trimpath -o "$work/" ./cmd/...)
 fi
 (cd "$tree" && CGO_ENABLED=0 go build -trimpath -o "$work/server" ./e2e/badserver)
 
@@ -78,7 +78,7 @@ else
 fi
 
 say "installing as docs/deploy.md says"
-install -m 0755 "$bin" "$root/usr/local/bin/tine"
+install -m 0755 "$bin" "$(dirname "$bin")/tine-sandbox" "$root/usr/local/bin/"
 install -D -m 0755 "$here/sweep" "$root/usr/local/lib/tine/sweep"
 install -D -m 0644 "$here/tine.sysusers" "$root/etc/sysusers.d/tine.conf"
 install -m 0644 "$here/tine.service" "$root/etc/systemd/system/tine.service"

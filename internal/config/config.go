@@ -33,6 +33,10 @@ type Config struct {
 	// by its path.
 	TemplateRoots []string `yaml:"template_roots"`
 
+	// SandboxBinary is tine-sandbox, which makes sandboxes; empty for the one beside
+	// tine, or on PATH. It is read when the gateway starts.
+	SandboxBinary string `yaml:"sandbox_binary"`
+
 	// Separator stands between server and name in the merged view.
 	Separator string `yaml:"separator"`
 	// LongNames says what happens to names over 64 characters: keep or shorten.

@@ -137,7 +137,7 @@ func guess(word string, known []string) string {
 	if word == "" || word[0] >= '0' && word[0] <= '9' {
 		return "" // a number or a date is near to every other
 	}
-	if g := nearest(word, known); g != "" {
+	if g := Nearest(word, known); g != "" {
 		return g
 	}
 	if w := otherWords[word]; slices.Contains(known, w) {

@@ -64,6 +64,7 @@ func Diff(old, new *Config) Changes {
 		{"sessions", old.Sessions.same(new.Sessions)},
 		{"workspace", old.Workspace == new.Workspace},
 		{"template_roots", sameSet(old.TemplateRoots, new.TemplateRoots)},
+		{"sandbox_binary", old.SandboxBinary == new.SandboxBinary},
 		{"separator", old.Separator == new.Separator},
 		{"long_names", old.LongNames == new.LongNames},
 		{"default_view", old.DefaultView == new.DefaultView},

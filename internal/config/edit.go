@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -49,6 +50,14 @@ func AddServer(data []byte, opts Options, id string, s Addition) ([]byte, *Confi
 		return nil, nil, err
 	}
 	return e.check(text, Changes{Added: []string{id}})
+}
+
+// Empty is the text of a config file of a name that has no server yet.
+func Empty(path string) []byte {
+	if strings.EqualFold(filepath.Ext(path), ".json") {
+		return []byte("{\n  \"mcpServers\": {}\n}\n")
+	}
+	return []byte("servers: {}\n")
 }
 
 // RemoveServer returns the text of a config file without a server, and the config

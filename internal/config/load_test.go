@@ -148,6 +148,7 @@ sessions:
   implicit: shared
   autosnapshot: {every: 20, before: ["fs.write_*", web.post], keep: 3}
 workspace: {template: ~/start}
+sandbox_binary: bin/tine-sandbox
 separator: "."
 long_names: shorten
 errors: protocol
@@ -258,7 +259,7 @@ func TestEveryKey(t *testing.T) {
 		},
 		Limits: Limits{Body: 4e6, Header: 8192, Message: 1 << 30, Connections: 10, Calls: 7,
 			ListWait: 500 * time.Millisecond, Fetch: time.Hour, Idle: 90 * time.Minute, Drain: 0},
-		Log: Log{"debug", "json"}, Separator: ".", LongNames: "shorten", Errors: "protocol", DefaultView: "web",
+		Log: Log{"debug", "json"}, SandboxBinary: filepath.Join(dir, "bin/tine-sandbox"), Separator: ".", LongNames: "shorten", Errors: "protocol", DefaultView: "web",
 		Journal: Journal{Mode: "meta", MaxAge: 30 * 24 * time.Hour, MaxSize: 2 << 40},
 		Telemetry: Telemetry{OTLP{
 			Endpoint: "https://otel.example.org:4318/", Headers: map[string]string{"X-Key": "correct-horse-battery"},

@@ -110,19 +110,19 @@ func (b *idBook) id(name string) string {
 	return id
 }
 
-// nearest is the candidate that a typo most likely meant, or nothing.
-func nearest(word string, candidates []string) string {
+// Nearest is the candidate that a typo most likely meant, or nothing.
+func Nearest(word string, candidates []string) string {
 	best, least := "", 1+max(1, len(word)/3)
 	for _, c := range candidates {
-		if d := distance(strings.ToLower(word), strings.ToLower(c)); d < least {
+		if d := Distance(strings.ToLower(word), strings.ToLower(c)); d < least {
 			best, least = c, d
 		}
 	}
 	return best
 }
 
-// distance counts insertions, deletions, replacements and swaps of neighbours.
-func distance(a, b string) int {
+// Distance counts insertions, deletions, replacements and swaps of neighbours.
+func Distance(a, b string) int {
 	if len(a) > 64 || len(b) > 64 {
 		return 64
 	}

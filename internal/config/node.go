@@ -205,7 +205,7 @@ func intNode(i int64) *node     { return &node{kind: kindInt, text: strconv.Form
 func numberNode(f float64) *node {
 	return &node{kind: kindFloat, text: formatNumber(f)}
 }
-func durationNode(d time.Duration) *node { return stringNode(brief(d)) }
+func durationNode(d time.Duration) *node { return stringNode(Brief(d)) }
 
 // sizeNode writes a size with its unit where that is exact.
 func sizeNode(v int64) *node {

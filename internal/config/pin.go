@@ -2,6 +2,8 @@ package config
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -71,4 +73,33 @@ func plainNumbers(v any) any {
 		}
 	}
 	return v
+}
+
+// SpecHash tells whether two entries start the same thing and speak to it in the
+// same way. Running instances are recorded with it, and a gateway that finds
+// another hash ends them: testdata/pins has the hashes that must stay.
+func (s Server) SpecHash() string {
+	s.Enabled, s.Eager, s.Title, s.Tools, s.Timeout = false, false, "", Tools{}, 0
+	s.ConnectTimeout, s.Policy, s.Journal, s.Errors = 0, Policy{}, "", ""
+	s.Fork, s.Budget, s.Template, s.Details = "", Budget{}, "", nil
+	s.Startup, s.Merged, s.Preset, s.Stateless = nil, false, "", false
+	if s.Docker != nil {
+		// What the flags say is in the other fields, and where a template went is
+		// over when an instance starts.
+		d := *s.Docker
+		d.RunArgs, d.TemplatePath = nil, ""
+		s.Docker = &d
+	}
+	s.Warm, s.ForkAhead, s.OnFork = 0, false, nil
+	if s.Sandbox != nil {
+		b := *s.Sandbox
+		b.Slots = 0 // how many are prepared says nothing of one
+		s.Sandbox = &b
+	}
+	b, err := json.Marshal(s)
+	if err != nil {
+		return "" // settings that JSON can't hold: never the same
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:12])
 }

@@ -1,6 +1,10 @@
 package config
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -103,6 +107,65 @@ func TestPinWithoutNewKeys(t *testing.T) {
 	for _, key := range []string{"Docker", "Remote", "Preset", "Startup", "Merged", "Details", "Sandbox", "Warm", "ForkAhead", "OnFork"} {
 		if strings.Contains(string(pin), key) {
 			t.Errorf("%s is in %s", key, pin)
+		}
+	}
+}
+
+// TestPinsOfEarlierGateways: entries that sessions were opened with are read as
+// they were meant, and instances that run are still those of their entries,
+// however the types of this package change.
+func TestPinsOfEarlierGateways(t *testing.T) {
+	const file = "testdata/pins"
+	opts := env(map[string]string{"TOKEN": "correct-horse-battery", "CALLS": "7", "OFF": "false", "SECRET": "hunter2-hunter2", "UID": "7:8"})
+	opts.Path, opts.Home = "/srv/tine/tine.yaml", "/home/ada"
+	now := make(map[string]Server)
+	for prefix, text := range map[string]string{"keys/": everyKey, "placeholders/": everywhere, "sandbox/": walled} {
+		for _, s := range mustParse(t, text, opts).Servers {
+			s.derived = derived{}
+			now[prefix+s.ID] = s
+		}
+	}
+	// A line is a name, the hash that instances are recorded with, and the pin.
+	lines, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[string]bool)
+	for line := range strings.Lines(string(lines)) {
+		name, rest, _ := strings.Cut(line, " ")
+		hash, pin, _ := strings.Cut(rest, " ")
+		seen[name] = true
+		s, err := Unpin(json.RawMessage(pin))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if s.SpecHash() != hash {
+			t.Errorf("%s: what was pinned has the hash %s, and instances of it run with %s", name, s.SpecHash(), hash)
+		}
+		// What the config says today starts the same thing: else each instance
+		// ends at an upgrade.
+		if now[name].SpecHash() != hash {
+			t.Errorf("%s: the config's hash is %s, and instances of it run with %s", name, now[name].SpecHash(), hash)
+		}
+		if !reflect.DeepEqual(s, now[name]) {
+			t.Errorf("%s was pinned as\n%+v\nand the config says\n%+v", name, s, now[name])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		switch s := now[name]; {
+		case seen[name]:
+		case *update: // the lines of before stay as they are
+			pin, err := s.Pin()
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines = fmt.Appendf(lines, "%s %s %s\n", name, s.SpecHash(), pin)
+			if err := os.WriteFile(file, lines, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		default:
+			t.Errorf("%s is not in %s; go test -update adds it", name, file)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (d *decoder) policy(o object, s *Server) {
 		if ok && p.n.get("max_timeout") != nil {
 			at = p.n.get("max_timeout").pos
 		}
-		d.fail(at, "%s.policy.max_timeout: %s is shorter than timeout, which is %s; raise it, or lower timeout", o.path, brief(most), brief(timeout))
+		d.fail(at, "%s.policy.max_timeout: %s is shorter than timeout, which is %s; raise it, or lower timeout", o.path, Brief(most), Brief(timeout))
 	}
 }
 
@@ -76,7 +76,7 @@ func (d *decoder) retry(p object, to *Retry) {
 	r.duration("pause", &to.Pause, 0, time.Minute)
 	r.duration("max_pause", &to.MaxPause, 0, 10*time.Minute)
 	if to.MaxPause < to.Pause {
-		d.fail(r.n.pos, "%s: pause is %s, which is longer than max_pause with %s; raise max_pause, or lower pause", r.path, brief(to.Pause), brief(to.MaxPause))
+		d.fail(r.n.pos, "%s: pause is %s, which is longer than max_pause with %s; raise max_pause, or lower pause", r.path, Brief(to.Pause), Brief(to.MaxPause))
 	}
 }
 

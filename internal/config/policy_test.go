@@ -91,7 +91,7 @@ func TestDurations(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", time.Second: "1s", 90 * time.Second: "1m30s", time.Hour: "1h", day: "1d", 7 * day: "7d", 36 * time.Hour: "36h", 10 * time.Minute: "10m",
 	} {
-		got := brief(d)
+		got := Brief(d)
 		if back, ok := parseDuration(got); got != want || !ok || back != d {
 			t.Errorf("%v: %s, want %s", d, got, want)
 		}

@@ -109,7 +109,7 @@ func (d *decoder) apiOf(o object, g rewardKitGlobals) (*node, string) {
 			}
 		}
 		hint := "; add it to global_remote_apis"
-		if near := nearest(ref.text, names); near != "" {
+		if near := Nearest(ref.text, names); near != "" {
 			hint = fmt.Sprintf("; did you mean %q?", near)
 		}
 		o.wrong("remote_api_config_ref", ref, "there is no API %s%s", ref.shown(), hint)

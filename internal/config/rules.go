@@ -151,7 +151,7 @@ func (d *decoder) checkNamed(c *Config) {
 			continue
 		}
 		hint := ""
-		if g := nearest(id, ids); g != "" {
+		if g := Nearest(id, ids); g != "" {
 			hint = fmt.Sprintf("; did you mean %q?", g)
 		}
 		d.warn(n.pos, "%s: %s names a server that is not there%s", n.path, n.shown, hint)

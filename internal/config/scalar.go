@@ -43,7 +43,7 @@ func (o object) duration(key string, dst *time.Duration, least, most time.Durati
 		return false
 	}
 	if v < least || v > most {
-		o.wrong(key, n, "%s is out of range; want %s to %s", n.shown(), brief(least), brief(most))
+		o.wrong(key, n, "%s is out of range; want %s to %s", n.shown(), Brief(least), Brief(most))
 		return false
 	}
 	*dst = v
@@ -76,8 +76,8 @@ func parseDuration(s string) (time.Duration, bool) {
 
 const day = 24 * time.Hour
 
-// brief writes 1h and not 1h0m0s, and whole days as such.
-func brief(d time.Duration) string {
+// Brief writes 1h and not 1h0m0s, and whole days as such.
+func Brief(d time.Duration) string {
 	if d >= day && d%day == 0 {
 		return strconv.FormatInt(int64(d/day), 10) + "d"
 	}

@@ -91,6 +91,7 @@ sessions:
   implicit: shared
   autosnapshot: {every: 20, before: ["fs.write_*", web.post], keep: 3}
 workspace: {template: /home/ada/start}
+sandbox_binary: /srv/bin/tine-sandbox
 separator: .
 long_names: shorten
 errors: protocol

@@ -36,6 +36,7 @@ func Marshal(c *Config) []byte {
 	root.set("sessions", c.Sessions.shown(c.hidden))
 	root.set("workspace", c.Workspace.shown(c.hidden))
 	root.setList("template_roots", c.TemplateRoots, "template_roots", c.hidden)
+	root.setText("sandbox_binary", c.SandboxBinary, "sandbox_binary", c.hidden)
 	root.set("separator", stringNode(c.Separator))
 	root.set("long_names", stringNode(c.LongNames))
 	root.set("errors", stringNode(c.Errors))

@@ -188,7 +188,7 @@ func (d *decoder) declared(n *node, path string, s *Server, name string) {
 		return
 	}
 	mend := fmt.Sprintf("add state: [%s]", strings.Join(append(names, name), ", "))
-	if g := nearest(name, names); g != "" {
+	if g := Nearest(name, names); g != "" {
 		mend = fmt.Sprintf("did you mean ${state.%s}?", g)
 	}
 	d.fail(n.pos, "%s: ${state.%s} is not declared; %s", path, name, mend)

@@ -13,7 +13,7 @@ import (
 
 var topKeys = []string{
 	"listen", "public_url", "tls", "cors", "auth", "limits", "log", "journal", "telemetry",
-	"sessions", "workspace", "template_roots", "separator", "long_names", "default_view", "errors", "servers",
+	"sessions", "workspace", "template_roots", "sandbox_binary", "separator", "long_names", "default_view", "errors", "servers",
 }
 
 var (
@@ -98,6 +98,8 @@ func (d *decoder) address(o object, c *Config) {
 			d.fail(o.n.get("tls").pos, "tls: cert and key belong together; give both or none")
 		}
 	}
+	o.text("sandbox_binary", &c.SandboxBinary, "/usr/libexec/tine-sandbox")
+	c.SandboxBinary = d.res.paths.resolve(c.SandboxBinary)
 }
 
 func anyMissing(n *node) bool {
@@ -166,7 +168,7 @@ func (d *decoder) checkWhole(c *Config) {
 	}
 	if n := d.defaultView; n != nil && !found && c.DefaultView != "" {
 		msg := "default_view: there is no server " + n.shown()
-		if g := nearest(c.DefaultView, ids); g != "" {
+		if g := Nearest(c.DefaultView, ids); g != "" {
 			msg += fmt.Sprintf("; did you mean %q?", g)
 		} else {
 			msg += "; name one of servers"

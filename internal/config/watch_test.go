@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 type reload struct {
@@ -48,13 +50,7 @@ func startWatch(t *testing.T, watch func(context.Context, func(*Config, error)) 
 
 func next(t *testing.T, reloads <-chan reload) reload {
 	t.Helper()
-	select {
-	case r := <-reloads:
-		return r
-	case <-time.After(30 * time.Second):
-		t.Fatal("no reload came")
-		return reload{}
-	}
+	return testkit.Within(t, "a reload", reloads)
 }
 
 // until waits for the report that names the server; reports of a file that was

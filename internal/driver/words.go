@@ -43,8 +43,10 @@ const (
 )
 
 // wordless are lines that say nothing without the ones around them: the frames of a
-// stack, marks below a line of code, brackets, and the version that Node.js ends with.
-var wordless = regexp.MustCompile(`^(\s+at .*|[\s^~{}\[\])(,;]*|Node\.js v\S+)$`)
+// stack, marks below a line of code, brackets, and the version that Node.js ends with;
+// and what npm, uv and pip warn of before they start a program.
+var wordless = regexp.MustCompile("^(\\s+at .*|[\\s^~{}\\[\\])(,;]*|Node\\.js v\\S+" +
+	"|npm (?:warn|WARN|notice)\\b.*|warning: (?:`VIRTUAL_ENV=|Failed to hardlink files).*|\\[notice\\] .*)$")
 
 // headline is the line that names an error, which details may follow.
 var headline = regexp.MustCompile(`^\s*(?:\[cause\]: )?(?:Uncaught )?[\w.$]*(?:Error|Exception)(?: \[\w+\])?:`)

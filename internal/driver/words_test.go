@@ -17,7 +17,11 @@ func TestLastWords(t *testing.T) {
 		"not UTF-8":   {"a\xffb\n", "a\uFFFDb"},
 		"a long past": {long + "\nend\n", "end"},
 		"a long line": {"begin\n" + long + "end", long[:driver.MaxWords-3] + "end"},
-		"marks alone": {"{\n}\n", "{\n}"},
+		"warnings": {"npm warn Unknown user config \"nodedir\". This will stop working in the next major version of npm.\nnpm WARN deprecated x@1: use y\nnpm notice New major version of npm available!\n" +
+			"warning: `VIRTUAL_ENV=/x` does not match the project environment path\n[notice] A new release of pip is available\nError: no key\n", "Error: no key"},
+		"a warning of the program": {"warning: no key\nbye\n", "warning: no key\nbye"},
+		"a warning alone":          {"npm warn exec The following package was not found\n", "npm warn exec The following package was not found"},
+		"marks alone":              {"{\n}\n", "{\n}"},
 		"Node.js": {"node:internal/modules/cjs/loader:1146\n  throw err;\n  ^\n\nError: getaddrinfo EAI_AGAIN example.com\n    at GetAddrInfoReqWrap.onlookup [as oncomplete] (node:dns:109:26)\n" +
 			"    at x (node:dns:109:26) {\n  errno: -3001,\n  code: 'EAI_AGAIN',\n  hostname: 'example.com'\n}\n\nNode.js v20.19.2\n",
 			"throw err;\nError: getaddrinfo EAI_AGAIN example.com\n  errno: -3001,\n  code: 'EAI_AGAIN',\n  hostname: 'example.com'"},

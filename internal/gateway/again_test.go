@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 const helloAgain = `{"jsonrpc":"2.0","id":"again","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}`
@@ -74,7 +76,7 @@ func TestSecondInitialize(t *testing.T) {
 			t.Fatalf("a handshake for a server that is not there: %s", m.raw)
 		}
 		d.open()
-		eventually(t, "another handshake works", func() bool {
+		testkit.Eventually(t, "another handshake works", func() bool {
 			m := send(helloAgain)
 			if m.Result == nil && strings.Contains(string(m.raw), "initialized already") {
 				t.Fatalf("it is refused for the one that failed: %s", m.raw)

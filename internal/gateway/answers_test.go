@@ -10,6 +10,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/gateway"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // TestAnswersFitTheDocument asks for every operation, and holds what is answered
@@ -50,7 +51,7 @@ func TestAnswersFitTheDocument(t *testing.T) {
 	}
 	good("PATCH", "/v1/servers/n", `{"set":{"timeout":"7s"}}`)
 	var calls api.CallList
-	eventually(t, "the call is in the journal", func() bool {
+	testkit.Eventually(t, "the call is in the journal", func() bool {
 		decode(t, good("GET", "/v1/calls?session="+s.ID, "").body, &calls)
 		return slices.ContainsFunc(calls.Calls, func(c api.Call) bool { return c.Method == "tools/call" })
 	})

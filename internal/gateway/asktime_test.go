@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tine-mcp/tine/internal/driver/builtin"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // A call does not run out of time while its client is asked something, whichever
@@ -23,7 +24,7 @@ func TestQuestionsDoNotTimeOut(t *testing.T) {
 		t.Run(era.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				protocol := map[bool]string{false: legacyVersion, true: modernVersion}[era.upstream]
-				w := &world{t: t, dir: t.TempDir(), log: &logBuffer{},
+				w := &world{t: t, dir: t.TempDir(), log: new(testkit.Log),
 					yaml:   servers("a", fmt.Sprintf(`{builtin: everything, protocol: %q, timeout: 10s, scope: session}`, protocol)),
 					native: map[string]builtin.Kind{"everything": factory(func() *mcp.Server { return newTalkative(t, era.upstream).Server })},
 				}
@@ -70,7 +71,7 @@ func (w *world) askedModern(t *testing.T, wait time.Duration, answer string) str
 		InputRequests map[string]any
 	}
 	decode(t, first.Result, &in)
-	time.Sleep(wait)
+	time.Sleep(wait) // in a bubble
 	for key := range in.InputRequests {
 		more := fmt.Sprintf(`"requestState":%q,"inputResponses":{%q:%s},`, in.RequestState, key, answer)
 		return w.handle(body(more), modernHeaders("tools/call", "elicit")...).Body.String()
@@ -118,7 +119,7 @@ func (w *world) askedLegacy(t *testing.T, wait time.Duration, answer string) str
 	if !ok {
 		t.Fatalf("the client was asked nothing: %s", posted.text())
 	}
-	time.Sleep(wait)
+	time.Sleep(wait) // in a bubble
 	if r := w.handle(fmt.Sprintf(`{"jsonrpc":"2.0","id":"tine-%s","result":%s}`, id, answer), headers...); r.Code != http.StatusAccepted {
 		t.Errorf("the answer: %d %s", r.Code, r.Body)
 	}

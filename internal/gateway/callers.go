@@ -144,6 +144,9 @@ func actOnce[Out any](ctx context.Context, c *Control, caller, route, session, k
 	if err := rt.admits(who); err != nil {
 		return out, err
 	}
+	if session, err = g.sessionID(who, session); err != nil {
+		return out, g.clean(who, err)
+	}
 	r := &http.Request{Method: rt.method, URL: &url.URL{Path: api.Version + strings.Replace(rt.pattern, "{session}", session, 1)}, Header: http.Header{}}
 	if key != "" {
 		r.Header.Set(headerKey, key)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/gateway"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // TestToolsOfASessionToken checks that whoever has a session's token does with
@@ -86,7 +87,7 @@ func TestCloseFromInside(t *testing.T) {
 			break
 		}
 	}
-	eventually(t, "the session's clients are gone", func() bool {
+	testkit.Eventually(t, "the session's clients are gone", func() bool {
 		return bystander.request("ping", `{}`).status == http.StatusNotFound
 	})
 }
@@ -120,7 +121,7 @@ func TestForgedCaller(t *testing.T) {
 		defer close(forked)
 		act[api.Forks](t, r.ways(t, s.ID, asAda...)["stateless"], "fork_session", `{}`)
 	}()
-	eventually(t, "ada's fork is under way", func() bool { return len(r.spy.all()) == 1 })
+	testkit.Eventually(t, "ada's fork is under way", func() bool { return len(r.spy.all()) == 1 })
 	handle := r.spy.all()[0]
 	if handle == "" {
 		t.Fatal("there is no handle")

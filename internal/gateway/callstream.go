@@ -100,7 +100,7 @@ func (s *callStream) pump() {
 		s.next = nil
 		s.mu.Unlock()
 		if line != nil {
-			_ = s.send(line) // whoever does not read is noticed at the end
+			_ = s.send(line) // a caller that does not read is noticed at the end
 		}
 	}
 }

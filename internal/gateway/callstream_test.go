@@ -15,6 +15,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver/builtin"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // TestCallProgress checks that a caller of the control API hears how far a server
@@ -51,7 +52,7 @@ func TestCallProgress(t *testing.T) {
 	w := open(t, servers("a", `{builtin: everything, scope: session}`), map[string]builtin.Kind{"everything": factory(server)})
 	// call makes a call and has each step told; the last event is what came of it.
 	call := func(tool string, tell func(api.CallProgress)) (last api.CallEvent) {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, "POST", w.at("/v1/call"), strings.NewReader(`{"tool":"`+tool+`"}`))
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // prod brings a change about until it is heard of. When the gateway began to
@@ -16,7 +17,7 @@ import (
 // early.
 func prod[T any](t *testing.T, heard <-chan T, change func()) T {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(testkit.Patience)
 	for {
 		change()
 		select {
@@ -112,7 +113,7 @@ func TestChangesReachLegacyClients(t *testing.T) {
 // prodFor is prod for one method on a stream that carries several.
 func prodFor(t *testing.T, heard <-chan message, method string, change func()) message {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(testkit.Patience)
 	for {
 		change()
 		retry := time.After(200 * time.Millisecond)

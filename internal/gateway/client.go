@@ -43,6 +43,7 @@ type client struct {
 	uses    string // the session it means where it names none
 	level   string
 	calls   map[string]*underway           // requests under way, by raw id
+	late    bool                           // one of them ended while the gateway stops
 	batches int                            // batches under way, whose requests are not in calls
 	asks    map[string]chan upstream.Reply // server requests waiting for this client, by raw id
 	tokens  map[string]*upstream.Upstream  // progress tokens of those requests, by raw token
@@ -176,6 +177,14 @@ func (c *client) idle() bool {
 	return true
 }
 
+// waitedFor reports whether a gateway that stops has waited for a call of the client, or
+// does so still.
+func (c *client) waitedFor() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.late || len(c.calls) > 0
+}
+
 // underway is a request that has no answer yet.
 type underway struct {
 	cancel context.CancelCauseFunc
@@ -220,6 +229,7 @@ func (c *client) finish(id []byte) {
 	c.touch() // its idle time begins now
 	c.mu.Lock()
 	delete(c.calls, string(id))
+	c.late = c.late || c.g.draining.Load()
 	c.mu.Unlock()
 }
 

@@ -191,7 +191,7 @@ func (g *Gateway) reapIdle(now time.Time) {
 			gone = append(gone, c)
 		default:
 			all = append(all, c)
-			if now.Sub(time.Unix(0, c.used.Load())) > away {
+			if now.Sub(time.Unix(0, c.used.Load())) > api.ClientAway {
 				left = append(left, c)
 			}
 		}

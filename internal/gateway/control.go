@@ -107,7 +107,7 @@ func (g *Gateway) describe(e *session.Entry) api.Server {
 	on, why := e.On()
 	s := api.Server{
 		ID: e.ID, Title: e.Title, Driver: e.Driver, Scope: e.Scope, Enabled: on, Overrides: e.Overrides(),
-		State: api.StateIdle, Since: g.started, Target: e.Target(), Transport: transportOf(e),
+		State: api.StateIdle, Target: e.Target(), Transport: transportOf(e),
 	}
 	s.Overridden = len(s.Overrides) > 0
 	e.Describe(&s)
@@ -288,7 +288,7 @@ func (g *Gateway) call(a *ask, in api.CallRequest) (rawCall, error) {
 func (x *exchange) answer(ctx context.Context) (rawCall, error) {
 	span := x.begin()
 	res, err := x.route(ctx)
-	x.end(span, res, err)
+	x.end(ctx, span, res, err)
 	if err != nil {
 		if e, ok := err.(*wire.Error); ok {
 			return nil, invalid("%s", e.Message)

@@ -43,6 +43,12 @@ type callQuery struct {
 
 // calls lists the journal, or follows it.
 func (g *Gateway) calls(a *ask, q callQuery) (callPage, error) {
+	if q.Session != "" {
+		var err error
+		if q.Session, err = g.sessionID(a.who, q.Session); err != nil {
+			return callPage{}, err
+		}
+	}
 	f := store.CallFilter{Server: q.Server, Session: q.Session, Failed: q.Failed, Since: q.Since}
 	if q.Principal != "" {
 		f.Principal = &q.Principal

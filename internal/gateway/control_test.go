@@ -10,6 +10,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver/builtin"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // control makes a control API request and decodes a good answer.
@@ -68,7 +69,7 @@ func TestControlServers(t *testing.T) {
 		t.Errorf("in use: %+v", s)
 	}
 	// It is tried again and again while somebody is there.
-	eventually(t, "the dead one is failed, with a reason", func() bool {
+	testkit.Eventually(t, "the dead one is failed, with a reason", func() bool {
 		control(t, w, "GET", "/v1/servers/gone", "", &s)
 		return s.State == api.StateFailed && s.Reason != ""
 	})

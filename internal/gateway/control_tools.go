@@ -49,9 +49,13 @@ func (c *Control) Rewind(ctx context.Context, caller, session string, in api.Rew
 	})
 }
 
-// Close closes a session, which may be the one that the call is made in.
+// Close closes a session, which may be the one that the call is made in. It wants the id:
+// default is a name that a model may guess, and a person's memory would be gone with it.
 func (c *Control) Close(ctx context.Context, caller, id string) error {
 	_, err := act(ctx, c, caller, "closeSession", id, func(g *Gateway, call *controlCall, a *ask) (none, error) {
+		if !session.IsID(id) {
+			return none{}, invalid("session %s is durable and is not closed by its name here; a person can: tine session close %s", id, id)
+		}
 		end := g.endSession
 		if a.args["session"] == call.session {
 			end = func(ctx context.Context, s *session.Session) error { return g.closeAround(ctx, call, s) }

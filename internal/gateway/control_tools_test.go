@@ -8,6 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // TestSessionsByTool does all that can be done, in both eras and both views.
@@ -75,6 +76,49 @@ func TestSessionsByTool(t *testing.T) {
 	}
 }
 
+// TestEndedSession has the world of a rollout end by itself: no policy can name a
+// session, so a call in it is no mistake, unless somebody closed the session or it never was.
+func TestEndedSession(t *testing.T) {
+	t.Parallel()
+	r := openRollouts(t, teamYAML, "")
+	call := r.ways(t, "", asAda...)["stateless"]
+	strict := r.modern(t, "/mcp/rollout?errors=protocol", `{}`, asAda...)
+	closed := r.open(t, `{}`, asAda...)
+	r.gone(t, "/v1/sessions/"+closed.ID, asAda...)
+	never := "ses_000000000000"
+	for name, over := range map[string]api.OpenedSession{"ttl": r.open(t, `{"ttl":"1ms"}`, asAda...), "idle": r.open(t, `{"idle":"1ms"}`, asAda...)} {
+		testkit.Eventually(t, "the session's "+name+" is over", func() bool {
+			return !want[api.Session](t, r.worlds, "GET", "/v1/sessions/"+over.ID, "", asAda...).Closed.IsZero()
+		})
+		for _, tool := range []string{"call_backend_tool", "list_backend_tools", "fork_session", "ping"} {
+			args := func(id string) string {
+				out := `{"session_id":"` + id + `"`
+				if strings.Contains(tool, "backend") {
+					out += `,"backend_name_ref":"n"`
+				}
+				if tool == "call_backend_tool" {
+					out += `,"tool_name":"read_graph"`
+				}
+				return out + `}`
+			}
+			if e := wantKind(t, call(tool, args(over.ID)), api.KindLost); !strings.Contains(e.Message, "was closed at") || e.Retryable {
+				t.Errorf("%s after its %s: %+v", tool, name, e)
+			}
+			last := want[api.CallList](t, r.worlds, "GET", "/v1/calls?server=rollout&limit=1", "", asAda...).Calls[0]
+			if last.Name != tool || last.Outcome != string(api.KindLost) {
+				t.Errorf("the journal has %+v", last)
+			}
+			m := strict.ask("tools/call", tool, fmt.Sprintf(`{"name":%q,"arguments":%s}`, tool, args(over.ID)))
+			if e := m.failure(t); e.Code != -31000 || !strings.Contains(string(e.Data), `"kind":"lost"`) {
+				t.Errorf("%s after its %s, with errors=protocol: %s", tool, name, m.raw)
+			}
+			for _, id := range []string{closed.ID, never} {
+				wantKind(t, call(tool, args(id)), api.KindInvalid)
+			}
+		}
+	}
+}
+
 // TestForkFromInside forks a session by a call in that session, which names no
 // session, while another call in it is under way: the fork waits for that one
 // and for nothing else.
@@ -91,7 +135,7 @@ func TestForkFromInside(t *testing.T) {
 			}()
 			take(t, r.slow.began)
 			go func() { forked <- act[api.Forks](t, call, "fork_session", `{"count":2}`) }()
-			eventually(t, "the fork is under way", func() bool { return r.server(t, "rollout").InFlight == 1 })
+			testkit.Eventually(t, "the fork is under way", func() bool { return r.server(t, "rollout").InFlight == 1 })
 			// Nobody else has to wait for it.
 			if list := act[api.SessionList](t, r.ways(t, "", asAda...)["stateless"], "list_sessions", `{}`); len(list.Sessions) == 0 {
 				t.Error("nothing is listed")
@@ -231,5 +275,28 @@ func TestToolsOnStdio(t *testing.T) {
 			t.Errorf("it opened and means %v", meant)
 		}
 		_ = cs.Close()
+	}
+}
+
+// TestNamesByTool has a tool act on a session by its name, and never close it by that.
+func TestNamesByTool(t *testing.T) {
+	t.Parallel()
+	r := openRollouts(t, teamYAML, "")
+	for _, query := range []string{"", "?session=work"} {
+		if m := r.modern(t, "/mcp/rollout"+query, `{}`, asAda...).ask("tools/call", "list_sessions", `{"name":"list_sessions","arguments":{}}`); m.Result == nil {
+			t.Fatal(m.raw)
+		}
+	}
+	for name, call := range r.ways(t, "work", asAda...) {
+		t.Run(name, func(t *testing.T) {
+			if f := act[api.Forks](t, call, "fork_session", `{"session_id":"work"}`); f.Parent != act[api.Forks](t, call, "fork_session", `{}`).Parent {
+				t.Errorf("forked %+v", f)
+			}
+			for _, ref := range []string{"work", "default"} {
+				if m := call("close_session", `{"session_id":"`+ref+`"}`); !strings.Contains(string(m.raw), "is not closed by its name") {
+					t.Errorf("closing %s: %s", ref, m.raw)
+				}
+			}
+		})
 	}
 }

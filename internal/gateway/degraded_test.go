@@ -15,6 +15,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver/builtin"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // missing reads who a list says it had to do without.
@@ -142,6 +143,23 @@ func TestToolsOfOneWaitForIt(t *testing.T) {
 	}
 }
 
+// TestEveryListWaitsForAStart lists again when a list has gone out without a server that
+// still starts.
+func TestEveryListWaitsForAStart(t *testing.T) {
+	t.Parallel()
+	slow, release := hanging(t, true, "one")
+	w := open(t, "limits: {list_wait: 2s}\n"+servers("slow", slow.URL))
+	if gone := missing(t, w.modern(t, "/mcp", `{}`).get("tools/list", "", `{}`)); !strings.Contains(gone["slow"], "has not answered yet") {
+		t.Errorf("the first list lacks %q", gone)
+	}
+	second := make(chan []byte, 1)
+	go func() { second <- w.modern(t, "/mcp", `{}`).get("tools/list", "", `{}`) }()
+	release()
+	if list := <-second; !strings.Contains(string(list), `"slow__one"`) {
+		t.Errorf("the second list is %s", list)
+	}
+}
+
 // TestOneDeadServersView checks that asking for a broken server alone says which
 // one it is and why, in a way that programs can tell from a tool's own failure.
 func TestOneDeadServersView(t *testing.T) {
@@ -199,7 +217,7 @@ func TestLateServersAreAnnounced(t *testing.T) {
 			"legacy": func() []byte { return old.get("tools/list", `{}`) },
 			"modern": func() []byte { return young.get("tools/list", "", `{}`) },
 		} {
-			eventually(t, "the list of a "+era+" client has what came", func() bool {
+			testkit.Eventually(t, "the list of a "+era+" client has what came", func() bool {
 				result := list()
 				return strings.Contains(string(result), `"slow__late"`) && missing(t, result)["slow"] == ""
 			})

@@ -215,6 +215,11 @@ func (g *Gateway) control(a *ask, t *actions) (any, error) {
 	if err := rt.admits(a.who); err != nil {
 		return nil, err
 	}
+	if ref, ok := args["session"]; ok {
+		if args["session"], err = g.sessionID(a.who, ref); err != nil {
+			return nil, err
+		}
+	}
 	query, err := url.ParseQuery(a.r.URL.RawQuery)
 	if err != nil {
 		return nil, invalid("the query can't be read: %v", err)

@@ -292,18 +292,18 @@ func routed(path string) (door, bool) {
 }
 
 func (g *Gateway) serveDoor(w http.ResponseWriter, r *http.Request, who identity.Principal, d door) {
-	query := r.URL.Query()
-	if e := cmp.Or(checkErrors(query), d.view.choose(query)); e != nil {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil { // what is left of it may mean something else
+		refuseError(w, invalid("the query of this URL can't be read: %v", err))
+		return
+	}
+	if e := cmp.Or(checkMisspelt(query), checkErrors(query), d.view.choose(query)); e != nil {
 		refuseError(w, e)
 		return
 	}
-	if name := query.Get("session"); name != "" && d.session == "" {
-		s, err := g.named(r.Context(), who, name)
-		if err != nil {
-			refuseError(w, err)
-			return
-		}
-		d.session = s.ID
+	if err := g.enterSession(r.Context(), who, &d, query); err != nil {
+		refuseError(w, err)
+		return
 	}
 	// A session has the servers it was made with.
 	in := cmp.Or(d.session, who.Session)

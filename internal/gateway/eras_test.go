@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // eachEra runs f for every combination of eras and both views. Name turns a
@@ -29,7 +30,7 @@ func eachEra(t *testing.T, f func(t *testing.T, w *world, s *talkative, path str
 
 func call(t *testing.T, cs *mcp.ClientSession, tool string, args any) *mcp.CallToolResult {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	r, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
 	if err != nil {
@@ -104,7 +105,7 @@ func TestProgressPasses(t *testing.T) {
 // take receives from a channel that must have something soon.
 func take[T any](t testing.TB, ch <-chan T) T {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	select {
 	case v := <-ch:
@@ -198,7 +199,7 @@ func TestWhatAClientLacksIsDeclined(t *testing.T) {
 	eachEra(t, func(t *testing.T, w *world, s *talkative, path string, modernClient bool, name func(string) string) {
 		cs := w.connect(t, path, modernClient, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
 		for _, tool := range []string{"elicit", "sample"} {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 			r, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: name(tool)})
 			if ctx.Err() != nil {
 				t.Errorf("%s: no answer", tool)

@@ -61,7 +61,7 @@ func (x *exchange) run(ctx context.Context) *upstream.Result {
 	x.unwrap()
 	span := x.begin()
 	res, err := x.route(ctx)
-	x.end(span, res, err)
+	x.end(ctx, span, res, err)
 	if err != nil {
 		fail := x.g.failed(x.who, x.method, err)
 		if res != nil {
@@ -160,21 +160,24 @@ func (x *exchange) callTool(ctx context.Context) (*upstream.Result, error) {
 	if !x.who.MayCall(s.entry.Base(), own) {
 		return nil, x.deny(s.entry, inner, unknownTool(name))
 	}
-	given := x.sess.Given(s.entry.ID, wire.MethodListTools)
+	given := x.sess.Given(s.entry.ID, wire.MethodListTools) && x.known(s, inner)
 	res, err := x.pass(ctx, s, inner, x.rename(name, inner))
-	if err == nil && res.Error != nil {
-		if wire.ParseError(res.Error).Code == wire.CodeMethodNotFound {
-			return nil, unknownTool(name) // it has no tools at all
-		}
-		res.Error = blamed(s.entry.ID, res.Error)
+	if err == nil && res.Error != nil && wire.ParseError(res.Error).Code == wire.CodeMethodNotFound {
+		return nil, unknownTool(name) // it has no tools at all
 	}
-	if err == nil && (x.hides(s) || s.bare && x.view.merged()) && !x.exists(ctx, s, inner, res) {
+	switch {
+	case err != nil:
+		return res, err
+	case (x.hides(s) || s.bare && x.view.merged()) && !x.exists(ctx, s, inner, res):
 		// In the server's own words it would be told apart from one that is there
 		// and hidden, or said to be one of that server.
 		return nil, unknownTool(name)
-	}
-	if given && err == nil && !x.exists(ctx, s, inner, res) {
+	case given && !x.exists(ctx, s, inner, res):
 		return nil, invalidParams("Unknown tool: " + name + "; server " + s.entry.ID + " listed it when it last ran and has it no longer; list the tools again")
+	}
+	res, err = x.mistyped(ctx, t, s, name, inner, res)
+	if err == nil && res.Error != nil {
+		res.Error = blamed(s.entry.ID, res.Error)
 	}
 	return res, err
 }

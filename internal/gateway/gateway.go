@@ -183,6 +183,10 @@ func (g *Gateway) spawn(fn func()) bool {
 	return !g.closed
 }
 
+// digestTicks is how many ticks long nothing is under way before a gateway that waited
+// for calls stops: their clients may have something to ask before they take the answer.
+const digestTicks = 15
+
 // Drain refuses new calls and waits for those under way, as long as ctx lasts.
 // Streams that would stay open are ended.
 func (g *Gateway) Drain(ctx context.Context) {
@@ -192,7 +196,10 @@ func (g *Gateway) Drain(ctx context.Context) {
 	g.stopOpen()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for g.inflight.Load() > 0 {
+	for quiet := digestTicks; quiet < digestTicks || g.inflight.Load() > 0; quiet++ {
+		if g.inflight.Load() > 0 {
+			quiet = 0
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // TestHeavyAnswersCount checks that what is much work has a place among the
@@ -38,13 +39,13 @@ func TestHeavyAnswersCount(t *testing.T) {
 	}
 	close(release)
 	<-over
-	eventually(t, "nothing is in flight", func() bool { return w.gw.InFlight() == 0 })
+	testkit.Eventually(t, "nothing is in flight", func() bool { return w.gw.InFlight() == 0 })
 	for range 3 { // each gives its place back, also when it fails
 		for _, path := range heavy {
 			if r := w.do(t, "GET", path, ""); r.status != http.StatusOK && r.status != http.StatusNotFound {
 				t.Errorf("%s: status %d %s", path, r.status, r.body)
 			}
-			eventually(t, path+" has left", func() bool { return w.gw.InFlight() == 0 })
+			testkit.Eventually(t, path+" has left", func() bool { return w.gw.InFlight() == 0 })
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver/builtin"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // A client is not idle while a request of its own is under way or a stream of its
@@ -69,7 +70,7 @@ func TestClientInUseIsNotReaped(t *testing.T) {
 			add()
 			end()
 			add()
-			eventually(t, "an idle client is closed", func() bool {
+			testkit.Eventually(t, "an idle client is closed", func() bool {
 				later()
 				return c.post(`{"jsonrpc":"2.0","id":"gone","method":"ping"}`).status == http.StatusNotFound
 			})
@@ -100,7 +101,7 @@ func TestProgramsEndWhenTheClientHasLeft(t *testing.T) {
 		t.Errorf("%d run after nine minutes", n)
 	}
 	w.gw.ReapIdle(time.Now().Add(11 * time.Minute))
-	eventually(t, "the server of a client that has left ends", func() bool { return running() == 1 })
+	testkit.Eventually(t, "the server of a client that has left ends", func() bool { return running() == 1 })
 	if got := count(stays); got != "2" {
 		t.Errorf("the one with a stream counts %s", got)
 	}

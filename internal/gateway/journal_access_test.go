@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // TestViewersReadNoContents checks that a viewer sees that others call, and not
@@ -36,7 +37,7 @@ func TestViewersReadNoContents(t *testing.T) {
 	var id string
 	for _, path := range []string{"/v1/calls", at + "/calls", "/v1/calls?session=" + s.ID} {
 		var list api.CallList
-		eventually(t, "the calls are listed", func() bool {
+		testkit.Eventually(t, "the calls are listed", func() bool {
 			list = want[api.CallList](t, w, "GET", path, "", asEve...)
 			return len(list.Calls) >= 3
 		})
@@ -76,7 +77,7 @@ func TestViewersReadNoContents(t *testing.T) {
 	// A viewer reads its own.
 	mineOnly := w.open(t, `{}`, asEve...)
 	want[api.CallResponse](t, w, "POST", "/v1/call", fmt.Sprintf(`{"tool":"n__add","session":%q,"arguments":{"text":"hers"}}`, mineOnly.ID), asEve...)
-	eventually(t, "her own call is listed", func() bool {
+	testkit.Eventually(t, "her own call is listed", func() bool {
 		return slices.ContainsFunc(want[api.CallList](t, w, "GET", "/v1/calls?session="+mineOnly.ID, "", asEve...).Calls, func(c api.Call) bool {
 			return !c.Withheld && strings.Contains(string(c.Arguments), "hers")
 		})
@@ -105,7 +106,7 @@ func TestDeniedCallsAreWrittenDown(t *testing.T) {
 	seen := 0
 	for what, call := range ways {
 		call()
-		eventually(t, "a call by "+what+" is in the journal", func() bool {
+		testkit.Eventually(t, "a call by "+what+" is in the journal", func() bool {
 			n := 0
 			for _, c := range want[api.CallList](t, w, "GET", "/v1/calls?server=n", "", asOps...).Calls {
 				if c.Outcome == "invalid" && c.Principal == "ada" && c.Session == s.ID && strings.Contains(c.Error, `auth.rules give "ada" no server n`) && c.Journal == "meta" {

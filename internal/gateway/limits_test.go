@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func TestBodyLimit(t *testing.T) {
@@ -93,7 +95,7 @@ func TestTooManyCalls(t *testing.T) {
 	if n := len(up.of("tools/call")); n != 3 {
 		t.Errorf("%d calls reached the server, want 3", n)
 	}
-	eventually(t, "nothing is in flight", func() bool { return w.gw.InFlight() == 0 })
+	testkit.Eventually(t, "nothing is in flight", func() bool { return w.gw.InFlight() == 0 })
 	if m := w.do(t, "POST", "/mcp", body, "Content-Type", "application/json").answer(); m.Result == nil {
 		t.Errorf("afterwards: %s", m.raw)
 	}
@@ -115,7 +117,7 @@ func TestDrainWaitsForCalls(t *testing.T) {
 	take(t, started)
 	drained := make(chan struct{})
 	go func() { defer close(drained); w.gw.Drain(t.Context()) }()
-	eventually(t, "new calls are refused", func() bool {
+	testkit.Eventually(t, "new calls are refused", func() bool {
 		return w.do(t, "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Content-Type", "application/json").status == http.StatusServiceUnavailable
 	})
 	if r := w.do(t, "GET", "/readyz", ""); r.status != http.StatusServiceUnavailable || !strings.Contains(string(r.body), "draining") {
@@ -142,6 +144,39 @@ func TestDrainWaitsForCalls(t *testing.T) {
 	wg.Wait()
 }
 
+// TestDrainLetsClientsDigest checks that a client whose call was waited for may list
+// before the gateway stops, as SDKs do with an answer in hand, and that nobody else may.
+func TestDrainLetsClientsDigest(t *testing.T) {
+	t.Parallel()
+	up, started, release := blocking(t, true)
+	w := open(t, servers("a", up.URL))
+	c, other := w.dial(t, "/mcp", `{}`), w.dial(t, "/mcp", `{}`)
+	var wg sync.WaitGroup
+	wg.Go(func() { c.get("tools/call", `{"name":"a__hold"}`) })
+	take(t, started)
+	drained := make(chan struct{})
+	go func() { defer close(drained); w.gw.Drain(t.Context()) }()
+	testkit.Eventually(t, "new calls are refused", func() bool { return w.do(t, "GET", "/readyz", "").status == http.StatusServiceUnavailable })
+	check := func(when string) {
+		for _, method := range []string{"tools/list", "ping"} {
+			if r := c.request(method, `{}`); r.status != http.StatusOK {
+				t.Errorf("%s %s: status %d", method, when, r.status)
+			}
+			if r := other.request(method, `{}`); r.status != http.StatusServiceUnavailable {
+				t.Errorf("%s of another client %s: status %d", method, when, r.status)
+			}
+		}
+		if r := c.request("tools/call", `{"name":"a__free"}`); r.status != http.StatusServiceUnavailable {
+			t.Errorf("a new call %s: status %d", when, r.status)
+		}
+	}
+	check("while its call is under way")
+	close(release)
+	wg.Wait()
+	check("after its call")
+	take(t, drained)
+}
+
 // TestAnswersGetThrough checks that what a call needs to end is taken even where
 // no new call would be: its client's answer to a question, or a cancellation.
 func TestAnswersGetThrough(t *testing.T) {
@@ -164,11 +199,11 @@ func TestAnswersGetThrough(t *testing.T) {
 	if got := resultText(t, call.answer()); got != "accept x" {
 		t.Errorf("got %q", got)
 	}
-	eventually(t, "nothing is in flight", func() bool { return w.gw.InFlight() == 0 })
+	testkit.Eventually(t, "nothing is in flight", func() bool { return w.gw.InFlight() == 0 })
 	call, answer = ask()
 	drained := make(chan struct{})
 	go func() { defer close(drained); w.gw.Drain(t.Context()) }()
-	eventually(t, "new calls are refused", func() bool { return w.do(t, "GET", "/readyz", "").status == http.StatusServiceUnavailable })
+	testkit.Eventually(t, "new calls are refused", func() bool { return w.do(t, "GET", "/readyz", "").status == http.StatusServiceUnavailable })
 	if r := c.post(answer); r.status != http.StatusAccepted {
 		t.Errorf("an answer while draining: status %d %s", r.status, r.body)
 	}
@@ -210,7 +245,7 @@ func TestLimitAtEveryDoor(t *testing.T) {
 	for range 2 {
 		stream.next()
 	}
-	eventually(t, "nothing is in flight", func() bool { return w.gw.InFlight() == 0 })
+	testkit.Eventually(t, "nothing is in flight", func() bool { return w.gw.InFlight() == 0 })
 	// A batch counts as many as it holds.
 	if r := w.do(t, "POST", "/mcp/a", "["+hold(6)+","+hold(7)+","+hold(8)+"]", "Content-Type", "application/json"); r.status != http.StatusServiceUnavailable {
 		t.Errorf("three in a batch: status %d %s", r.status, r.body)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -248,16 +247,12 @@ const knownAfter = time.Second
 // listOf is what one server has. One that runs, or takes no program to be asked, is
 // asked itself.
 func (x *exchange) listOf(ctx context.Context, up *upstream.Upstream, e *session.Entry, method string, wait time.Duration) ([][]byte, error) {
-	most := min(wait, e.ConnectTimeout)
-	if wait == 0 {
-		most = x.g.reg.Catalog().Config.Limits.Fetch + 2*readTime(e) // it ends by itself before that
-	}
 	if e.Builtin == "" && e.URL == "" && !up.Runs() {
 		if items, ok := x.sess.KnownList(e, x.who.Name, method); ok {
 			return items, nil
 		}
 		if e.Learns() && x.sess.Known(e, x.who.Name) == nil {
-			k, err := x.sess.Learn(ctx, e, most)
+			k, err := x.sess.Learn(ctx, e, wait)
 			if err != nil {
 				return nil, err
 			}
@@ -268,15 +263,15 @@ func (x *exchange) listOf(ctx context.Context, up *upstream.Upstream, e *session
 		}
 	}
 	f := x.g.fetches.start(x, up, e, method)
-	if e.Builtin == "" && most > knownAfter && wait != 0 {
-		if items, err := f.within(ctx, knownAfter); !errors.Is(err, errSlow) {
-			return items, err
+	if e.Builtin == "" && wait > knownAfter {
+		if f.within(ctx, knownAfter) {
+			return f.items, f.err
 		}
 		if items, ok := x.sess.KnownList(e, x.who.Name, method); ok {
 			return items, nil
 		}
 	}
-	return f.wait(ctx, x.sess, e.ID, most)
+	return f.wait(ctx, x.sess, e.ID, wait)
 }
 
 // lacks logs that a list goes out without a server, once for each reason in a row;
@@ -322,12 +317,13 @@ type fetchKey struct {
 }
 
 type fetch struct {
-	up    *upstream.Upstream
-	began time.Time
-	done  chan struct{}
-	items [][]byte
-	err   error
-	owner *fetches
+	up     *upstream.Upstream
+	method string
+	began  time.Time
+	done   chan struct{}
+	items  [][]byte
+	err    error
+	owner  *fetches
 
 	// Guarded by fetches.mu.
 	over   bool                        // done is about to be closed
@@ -345,7 +341,7 @@ func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, m
 	if f := fs.m[key]; f != nil {
 		return f
 	}
-	f := &fetch{up: up, began: time.Now(), done: make(chan struct{}), owner: fs}
+	f := &fetch{up: up, method: method, began: time.Now(), done: make(chan struct{}), owner: fs}
 	if fs.closed {
 		f.err = stopping()
 		close(f.done)
@@ -381,27 +377,33 @@ func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, m
 // readTime is how long a server has for a list, with its start.
 func readTime(e *session.Entry) time.Duration { return e.ConnectTimeout + 30*time.Second }
 
-var errSlow = errors.New("not there yet")
-
-// within waits for a fetch so long, and gives up with errSlow.
-func (f *fetch) within(ctx context.Context, most time.Duration) ([][]byte, error) {
-	timer := time.NewTimer(max(0, most-time.Since(f.began)))
-	defer timer.Stop()
-	select {
-	case <-f.done:
-		return f.items, f.err
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return nil, errSlow
+// within waits for a fetch, counted from its beginning, and reports whether it is over.
+func (f *fetch) within(ctx context.Context, most time.Duration) bool {
+	ctx, cancel := context.WithDeadline(ctx, f.began.Add(most))
+	defer cancel()
+	return f.ends(ctx)
 }
 
-// wait waits for a fetch, counted from its beginning: one that hangs is waited
-// for once and not by everyone who comes after. The session's clients are told
-// when a list comes in that was not waited for.
+func (f *fetch) ends(ctx context.Context) bool {
+	select {
+	case <-f.done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// wait waits for a fetch as upstream.Awaited says, or with no most as long as it takes:
+// it ends by itself. The session's clients are told when a list comes in that was not
+// waited for.
 func (f *fetch) wait(ctx context.Context, sess *session.Session, server string, most time.Duration) ([][]byte, error) {
-	if items, err := f.within(ctx, most); !errors.Is(err, errSlow) {
-		return items, err
+	if most > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = f.up.Awaited(ctx, f.method, f.began, most)
+		defer cancel()
+	}
+	if f.ends(ctx) {
+		return f.items, f.err
 	}
 	f.owner.mu.Lock()
 	over := f.over

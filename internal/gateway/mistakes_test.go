@@ -34,7 +34,7 @@ func TestMistakesOfCallers(t *testing.T) {
 		up := partly(t, modern, "", "one", "two")
 		w := open(t, servers("a", `{url: "`+up.URL+`"}`, "b", `{url: "`+up.URL+`", tools: {deny: [two]}}`))
 		for tool, want := range map[string]string{
-			"a__nope": "never heard of nope", "b__nope": "Unknown tool: b__nope", "b__two": "Unknown tool: b__two",
+			"a__nope": `Unknown tool: a__nope; server "a" says: never heard of nope`, "b__nope": "Unknown tool: b__nope", "b__two": "Unknown tool: b__two",
 			"c__one": "Unknown tool: c__one", "nope": "Unknown tool: nope",
 		} {
 			params := fmt.Sprintf(`{"name":%q}`, tool)
@@ -66,6 +66,37 @@ func TestMistakesOfCallers(t *testing.T) {
 		var e api.Error
 		if decode(t, r.body, &e); e.Kind != api.KindInvalid || e.Message != "Unknown tool: two" {
 			t.Errorf("replayed: status %d %s", r.status, r.body)
+		}
+	}
+}
+
+// TestMistypedTools has a name that is nearly that of a tool called: the answer has the
+// whole name as the client sent it and the one that was meant, whatever way the server
+// has to say that it knows no such tool.
+func TestMistypedTools(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"", "isError"} {
+		up := partly(t, false, how, "convert_time", "say")
+		w := open(t, servers("a", `{url: "`+up.URL+`"}`, "b", `{url: "`+up.URL+`", tools: {deny: [say]}}`))
+		says := map[string]string{"": "never heard of convert_tim", "isError": "no tool convert_tim"}[how]
+		for _, tt := range []struct{ path, params, want string }{
+			{"/mcp", `{"name":"a__convert_tim"}`, `Unknown tool: a__convert_tim (did you mean a__convert_time?); server "a" says: ` + says},
+			{"/mcp/a", `{"name":"convert_tim"}`, `Unknown tool: convert_tim (did you mean convert_time?); server "a" says: ` + says},
+			{"/mcp?view=search", `{"name":"call_tool","arguments":{"name":"a__convert_tim"}}`, `Unknown tool: a__convert_tim (did you mean a__convert_time?); server "a" says: ` + says},
+			{"/mcp", `{"name":"b__convert_tim"}`, `Unknown tool: b__convert_tim`}, // as one that is hidden
+		} {
+			m := w.dial(t, tt.path, `{}`).ask("tools/call", tt.params)
+			wantMistake(t, tt.path, m)
+			if e := m.failure(t); e.Message != tt.want {
+				t.Errorf("%s %s: told %q, want %q", tt.path, tt.params, e.Message, tt.want)
+			}
+		}
+		// A tool that fails is not mistyped, and neither is what it says changed.
+		up.on("tools/call", func(w http.ResponseWriter, _ *http.Request, in received) {
+			writeResult(w, in, `{"content":[{"type":"text","text":"say: no voice"}],"isError":true}`)
+		})
+		if m := w.dial(t, "/mcp", `{}`).ask("tools/call", `{"name":"a__say"}`); !strings.Contains(string(m.Result), "say: no voice") {
+			t.Errorf("a tool that failed: %s", m.raw)
 		}
 	}
 }
@@ -115,12 +146,15 @@ func TestListsAreNoCalls(t *testing.T) {
 func failsEachWay(t *testing.T) string {
 	slow := script(t, false, map[string]string{"tools/list": toolList("one")})
 	slow.on("tools/call", func(_ http.ResponseWriter, r *http.Request, _ received) { <-r.Context().Done() })
-	up := partly(t, false, "isError", "one")
+	up, broken := partly(t, false, "", "one"), partly(t, false, "", "one")
+	broken.on("tools/call", func(w http.ResponseWriter, _ *http.Request, in received) {
+		writeResult(w, in, `{"content":[{"type":"text","text":"one is broken"}],"isError":true}`)
+	})
 	return servers(
 		"infrastructure", `{url: "http://127.0.0.1:1/mcp", policy: {retry: {attempts: 1}, breaker: {failures: 0}}}`,
 		"timeout", `{url: "`+slow.URL+`", timeout: 20ms, policy: {retry: {attempts: 1}, breaker: {failures: 0}}}`,
 		"refused", `{url: "`+up.URL+`", policy: {rate: {calls: 0.0001, burst: 1}, concurrency: {queue: 0}}}`,
-		"tool", up.URL)
+		"tool", broken.URL)
 }
 
 // TestErrorsOfTheProtocol has every kind of failure told as JSON-RPC errors, by the
@@ -162,7 +196,7 @@ func TestErrorsOfTheProtocol(t *testing.T) {
 	}
 	// A tool's own error is no failure, and a mistake is the caller's.
 	c := w.dial(t, "/mcp?errors=protocol", `{}`)
-	if m := c.ask("tools/call", `{"name":"tool__nope"}`); m.Result == nil {
+	if m := c.ask("tools/call", `{"name":"tool__one"}`); m.Result == nil {
 		t.Errorf("a tool's own error: %s", m.raw)
 	}
 	wantMistake(t, "unknown", c.ask("tools/call", `{"name":"nowhere__one"}`))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/identity/issuertest"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // oidcWorld is a gateway that takes the tokens of an issuer, and one static one.
@@ -101,7 +102,7 @@ func TestIssuerDown(t *testing.T) {
 		t.Errorf("a static token: status %d %s", r.status, r.body)
 	}
 	iss.Down(false)
-	eventually(t, "the issuer is asked again", func() bool { return list(who).status == http.StatusOK })
+	testkit.Eventually(t, "the issuer is asked again", func() bool { return list(who).status == http.StatusOK })
 	iss.Down(true) // what was checked stays checked
 	if r := list(who); r.status != http.StatusOK {
 		t.Errorf("a token that was checked before: status %d", r.status)

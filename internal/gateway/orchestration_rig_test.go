@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +18,7 @@ import (
 	"github.com/tine-mcp/tine/internal/gateway"
 	"github.com/tine-mcp/tine/internal/layer"
 	"github.com/tine-mcp/tine/internal/store"
-	"github.com/tine-mcp/tine/internal/store/sqlite"
+	"github.com/tine-mcp/tine/internal/store/sqlite/sqlitetest"
 )
 
 // openOrchestrator starts a gateway that speaks the orchestration API, with the
@@ -91,10 +90,7 @@ func (w *worlds) speak(t *testing.T, i api.Instance, tool string) string {
 // has made what was asked for and told nobody. No gateway may run.
 func (w *world) unanswer(t *testing.T, owner, key string) {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), filepath.Join(w.dir, "tine.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := sqlitetest.Open(t, w.dir)
 	defer db.Close()
 	if err := db.EndCreation(t.Context(), owner, key, nil); err != nil {
 		t.Fatal(err)

@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,13 +31,16 @@ func noSession(id string) error {
 	return &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no session " + clip(id) + " of yours"}
 }
 
-// ended is the answer for a session that was closed, to whom it belonged.
+// ended is the answer for a session that was closed, to whom it belonged. One that
+// ended by itself is lost: whoever used it made no mistake.
 func ended(s api.Session) error {
+	kind := api.KindInvalid
 	message := "session " + s.ID + " was closed at " + s.Closed.UTC().Format(time.RFC3339)
 	if s.Reason != "" {
+		kind = api.KindLost
 		message += ": " + s.Reason
 	}
-	return &api.Error{Kind: api.KindInvalid, Status: http.StatusGone, Message: message}
+	return &api.Error{Kind: kind, Status: http.StatusGone, Message: message}
 }
 
 // missing is the answer for a session that is not among those that are served. One
@@ -50,6 +55,36 @@ func (g *Gateway) missing(who identity.Principal, id string) error {
 		mend = "the operator of the gateway finds in its log what brings the session back"
 	}
 	return &api.Error{Kind: api.KindRefused, Status: http.StatusConflict, Message: "session " + id + " is not served: " + u.Why + "; " + mend}
+}
+
+// sessionID is the id of the session that is meant by an id, or by the name of a durable
+// session: the principal's own, else that of the one other whose it may see. Nobody comes
+// into the default session of another by its name.
+func (g *Gateway) sessionID(who identity.Principal, ref string) (string, error) {
+	if session.IsID(ref) {
+		return ref, nil
+	}
+	var others []string
+	for _, s := range g.reg.Called(ref) {
+		switch {
+		case s.Owner == who.Name && mayUse(who, s.Owner, s.ID):
+			return s.ID, nil
+		case maySee(who, s.Owner, s.ID):
+			others = append(others, s.ID)
+		}
+	}
+	switch {
+	case len(others) == 0:
+		return "", noSession(ref)
+	case len(others) == 1 && ref != session.DefaultName:
+		return others[0], nil
+	}
+	slices.Sort(others)
+	named := strings.Join(others[:min(len(others), 10)], ", ")
+	return "", &api.Error{
+		Kind: api.KindInvalid, Status: http.StatusConflict,
+		Message: fmt.Sprintf("the name %s is ambiguous: you have no session of that name, and others have %d: %s; give the id", ref, len(others), named),
+	}
 }
 
 // usable finds an open session for somebody who wants to act in it.
@@ -99,6 +134,10 @@ func (g *Gateway) session(ctx context.Context, who identity.Principal, d door) (
 		}
 		id = who.Session
 	}
+	id, err := g.sessionID(who, id)
+	if err != nil {
+		return nil, err
+	}
 	s, err := g.usable(ctx, who, id)
 	if err != nil {
 		return nil, err
@@ -112,7 +151,7 @@ func (g *Gateway) named(ctx context.Context, who identity.Principal, name string
 	switch {
 	case who.Session != "":
 		return nil, &api.Error{Kind: api.KindRefused, Status: http.StatusForbidden, Message: "this token is for one session; leave ?session= out"}
-	case strings.HasPrefix(name, "ses_"):
+	case session.IsID(name):
 		return g.usable(ctx, who, name)
 	}
 	return g.reg.Named(ctx, who.Name, name)

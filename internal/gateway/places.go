@@ -8,6 +8,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/gateway/conns"
 	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/wire"
 )
 
 // limits.calls bounds the requests under way. While there is room everybody
@@ -53,6 +54,26 @@ func (g *Gateway) enter(who identity.Principal, n int) *api.Error {
 	if g.draining.Load() {
 		return stopping()
 	}
+	return g.take(who, n)
+}
+
+// enterLate does so for a request of a client. While the gateway stops it lets a client
+// list and ping whose call it waits for, or has answered since: SDKs hold an answer
+// against the tool's schema, and would fail a call that went well.
+func (g *Gateway) enterLate(who identity.Principal, id, method string) *api.Error {
+	if g.draining.Load() && id != "" {
+		switch method {
+		case wire.MethodListTools, wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates, wire.MethodPing:
+			if c := g.find(id, who); c != nil && c.waitedFor() {
+				return g.take(who, 1)
+			}
+		}
+	}
+	return g.enter(who, 1)
+}
+
+// take is enter in a gateway that may be stopping.
+func (g *Gateway) take(who identity.Principal, n int) *api.Error {
 	most := g.edge.Load().calls
 	all := g.inflight.Add(int64(n))
 	mine := int64(g.shares.add(who.Name, n))

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/driver/builtin"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // TestOneUserLeavesRoom has one principal take all it can get. The other one is
@@ -51,7 +52,7 @@ func TestOneUserLeavesRoom(t *testing.T) {
 	}
 	close(release)
 	wg.Wait()
-	eventually(t, "nothing is in flight", func() bool { return w.gw.InFlight() == 0 })
+	testkit.Eventually(t, "nothing is in flight", func() bool { return w.gw.InFlight() == 0 })
 	if r := post(asAda); r.status != http.StatusOK {
 		t.Errorf("afterwards: status %d %s", r.status, r.body)
 	}
@@ -210,9 +211,9 @@ func TestEndingAClientIsQuick(t *testing.T) {
 	if r := w.do(t, "DELETE", "/mcp/a", "", append(asAda, "Mcp-Session-Id", c.id)...); r.status != http.StatusNoContent {
 		t.Fatalf("status %d %s", r.status, r.body)
 	}
-	eventually(t, "several are told at once", func() bool { return len(up.of("resources/unsubscribe")) >= 8 })
+	testkit.Eventually(t, "several are told at once", func() bool { return len(up.of("resources/unsubscribe")) >= 8 })
 	close(hang)
-	eventually(t, "all are told", func() bool { return len(up.of("resources/unsubscribe")) == n })
+	testkit.Eventually(t, "all are told", func() bool { return len(up.of("resources/unsubscribe")) == n })
 }
 
 // TestForgedHeadersAtEveryDoor checks that mirror headers which say something
@@ -300,7 +301,7 @@ func TestSettleWaitsForHandlers(t *testing.T) {
 	}()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	eventually(t, "the request is being handled", func() bool { return !w.gw.Settle(gone) })
+	testkit.Eventually(t, "the request is being handled", func() bool { return !w.gw.Settle(gone) })
 	_ = send.Close()
 	if !w.gw.Settle(t.Context()) {
 		t.Error("the request is still being handled")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // TestBreakerOpensProbesAndCloses leads a breaker through its states, with calls
@@ -33,7 +34,7 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 		}
 		halfOpen := func() {
 			t.Helper()
-			eventually(t, "the breaker is half-open", func() bool { return w.server(t, "a").Breaker == api.BreakerHalfOpen })
+			testkit.Eventually(t, "the breaker is half-open", func() bool { return w.server(t, "a").Breaker == api.BreakerHalfOpen })
 			if got := w.metric(t, "tine_breaker_state", `server="a"`); got != 1 {
 				t.Errorf("half-open: tine_breaker_state is %v, want 1", got)
 			}
@@ -110,13 +111,13 @@ func TestOneProbeAtATime(t *testing.T) {
 	c := w.modern(t, "/mcp/a", `{}`)
 	up.next(-1, failures[5].fail)
 	c.ask("tools/call", "plain", `{"name":"plain"}`)
-	eventually(t, "the breaker is half-open", func() bool { return w.server(t, "a").Breaker == api.BreakerHalfOpen })
+	testkit.Eventually(t, "the breaker is half-open", func() bool { return w.server(t, "a").Breaker == api.BreakerHalfOpen })
 	release := make(chan struct{})
 	up.next(-1, func(w http.ResponseWriter, _ *http.Request, in received) { <-release; writeResult(w, in, done) })
 	before := up.callsOf("plain")
 	probe := make(chan message, 1)
 	go func() { probe <- c.ask("tools/call", "plain", `{"name":"plain"}`) }()
-	eventually(t, "the probe arrives", func() bool { return up.callsOf("plain") == before+1 })
+	testkit.Eventually(t, "the probe arrives", func() bool { return up.callsOf("plain") == before+1 })
 	for range 3 {
 		e := wantKind(t, c.ask("tools/call", "plain", `{"name":"plain"}`), api.KindInfrastructure)
 		if e.RetryAfter < 1 {

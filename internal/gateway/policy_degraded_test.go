@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // TestDeadServersLeaveAndComeBack has a server of a merged list die and come
@@ -48,7 +49,7 @@ func TestDeadServersLeaveAndComeBack(t *testing.T) {
 				}
 			}
 			d.open()
-			eventually(t, fmt.Sprintf("modern=%v, round %d: it is back", isModern, round), whole)
+			testkit.Eventually(t, fmt.Sprintf("modern=%v, round %d: it is back", isModern, round), whole)
 		}
 		if s := w.server(t, "a"); s.State != api.StateReady || s.Breaker != api.BreakerClosed {
 			t.Errorf("modern=%v: the good server is %+v", isModern, s)
@@ -88,7 +89,7 @@ func TestSlowServersHoldUpNobody(t *testing.T) {
 	})
 	w := open(t, "limits: {list_wait: 50ms}\n"+servers("a", good.URL, "s", slow.URL))
 	c := w.modern(t, "/mcp", `{}`)
-	eventually(t, "the good one is known", func() bool { return strings.Contains(string(c.get("tools/list", "", `{}`)), "a__item1") })
+	testkit.Eventually(t, "the good one is known", func() bool { return strings.Contains(string(c.get("tools/list", "", `{}`)), "a__item1") })
 	var wg sync.WaitGroup
 	for range 10 {
 		wg.Go(func() {
@@ -102,7 +103,7 @@ func TestSlowServersHoldUpNobody(t *testing.T) {
 		t.Errorf("the slow one was asked %d times, want 1", n)
 	}
 	close(let)
-	eventually(t, "it is in the list", func() bool { return len(missing(t, c.get("tools/list", "", `{}`))) == 0 })
+	testkit.Eventually(t, "it is in the list", func() bool { return len(missing(t, c.get("tools/list", "", `{}`))) == 0 })
 	for range 3 {
 		c.get("tools/list", "", `{}`)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // tooMany answers 429, with a Retry-After where there is one.
@@ -67,7 +68,7 @@ func TestUpstreamLimitIsPassedOn(t *testing.T) {
 				if got := resultText(t, w.modern(t, "/mcp/b", `{}`, asBob...).ask("tools/call", "plain", `{"name":"plain"}`)); got != "done" {
 					t.Errorf("another server: %q", got)
 				}
-				eventually(t, "calls are sent again", func() bool {
+				testkit.Eventually(t, "calls are sent again", func() bool {
 					return tineError(t, bob.ask("tools/call", "plain", `{"name":"plain"}`)) == nil
 				})
 				if got := resultText(t, ada.ask("tools/call", `{"name":"plain"}`)); got != "done" {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // argument reads the one argument that these tests tell calls apart by.
@@ -52,7 +53,7 @@ func (w *world) callAs(t *testing.T, n string, headers ...string) <-chan *reply 
 // queued waits until so many calls wait for a turn.
 func (w *world) queued(t *testing.T, n int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d calls wait", n), func() bool { return w.server(t, "a").Queue == n })
+	testkit.Eventually(t, fmt.Sprintf("%d calls wait", n), func() bool { return w.server(t, "a").Queue == n })
 }
 
 // wantRefused checks a refusal by a limit, on MCP.
@@ -302,7 +303,7 @@ func TestWaitersThatLeave(t *testing.T) {
 	if n := up.callsOf("plain"); n != 2 {
 		t.Errorf("%d calls came, want 2", n)
 	}
-	eventually(t, "nothing is under way", func() bool { s := w.server(t, "a"); return s.InFlight == 0 && s.Queue == 0 && w.gw.InFlight() == 0 })
+	testkit.Eventually(t, "nothing is under way", func() bool { s := w.server(t, "a"); return s.InFlight == 0 && s.Queue == 0 && w.gw.InFlight() == 0 })
 }
 
 // TestLimitsUnderChurn throws calls at both limits, of two principals, many of
@@ -363,7 +364,7 @@ func TestLimitsUnderChurn(t *testing.T) {
 	if count["done"] == 0 {
 		t.Error("no call came through")
 	}
-	eventually(t, "nothing is left", func() bool { s := w.server(t, "a"); return s.InFlight == 0 && s.Queue == 0 })
+	testkit.Eventually(t, "nothing is left", func() bool { s := w.server(t, "a"); return s.InFlight == 0 && s.Queue == 0 })
 	if got := resultText(t, take(t, w.callAs(t, "after", asBob...)).answer()); got != "done" {
 		t.Errorf("afterwards: %q", got)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tine-mcp/tine/internal/driver/builtin"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // The lists that servers have, with the member that holds their items.
@@ -79,7 +80,7 @@ func TestListsAreAskedForOnce(t *testing.T) {
 					}
 				})
 			}
-			eventually(t, "all of them wait", func() bool { return w.gw.InFlight() == 20 && len(up.of(method)) == 1 })
+			testkit.Eventually(t, "all of them wait", func() bool { return w.gw.InFlight() == 20 && len(up.of(method)) == 1 })
 			close(let)
 			wg.Wait()
 			for range 5 {
@@ -122,10 +123,10 @@ func TestAskersThatLeaveTakeNobodyWithThem(t *testing.T) {
 		defer close(left)
 		c.post(`{"jsonrpc":"2.0","id":"first","method":"tools/list"}`)
 	}()
-	eventually(t, "the first asks", func() bool { return len(up.of("tools/list")) == 1 })
+	testkit.Eventually(t, "the first asks", func() bool { return len(up.of("tools/list")) == 1 })
 	second := make(chan message, 1)
 	go func() { second <- c.ask("tools/list", `{}`) }()
-	eventually(t, "the second asks", func() bool { return w.gw.InFlight() == 2 })
+	testkit.Eventually(t, "the second asks", func() bool { return w.gw.InFlight() == 2 })
 	c.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"first"}}`)
 	<-left
 	close(let)
@@ -171,7 +172,7 @@ func TestChangedListsAreAskedForAnew(t *testing.T) {
 			was := itemOf(t, method, merged.get(method, `{}`))
 			send(fmt.Sprintf(`{"jsonrpc":"2.0","method":%q}`, note))
 			sendMerged(fmt.Sprintf(`{"jsonrpc":"2.0","method":%q}`, note))
-			eventually(t, fmt.Sprintf("modern=%v: %s is asked for anew", isModern, method), func() bool {
+			testkit.Eventually(t, fmt.Sprintf("modern=%v: %s is asked for anew", isModern, method), func() bool {
 				return itemOf(t, method, one.get(method, "", `{}`)) != first && itemOf(t, method, merged.get(method, `{}`)) != was
 			})
 			// Only that one.
@@ -215,11 +216,11 @@ func TestChangedListsOnAStream(t *testing.T) {
 				t.Errorf("%s, %s: the list is not kept", version, scope)
 			}
 			add("two")
-			eventually(t, version+", "+scope+": the new tool is listed", func() bool {
+			testkit.Eventually(t, version+", "+scope+": the new tool is listed", func() bool {
 				return strings.Contains(string(c.get("tools/list", "", `{}`)), `"two"`)
 			})
 			s.RemoveTools("one")
-			eventually(t, version+", "+scope+": the old tool is gone", func() bool {
+			testkit.Eventually(t, version+", "+scope+": the old tool is gone", func() bool {
 				return !strings.Contains(string(c.get("tools/list", "", `{}`)), `"one"`)
 			})
 		}
@@ -246,7 +247,7 @@ func TestListsAreKeptAsLongAsTheServerSays(t *testing.T) {
 		c := w.modern(t, "/mcp/a", `{}`)
 		first := ttlOf(c.get("tools/list", "", `{}`))
 		// The server's word is the longer one; it gets less with time.
-		eventually(t, "the time that is left is less", func() bool {
+		testkit.Eventually(t, "the time that is left is less", func() bool {
 			again := ttlOf(c.get("tools/list", "", `{}`))
 			if *again.TTL > *first.TTL || *again.TTL <= 0 || again.Scope != "private" {
 				t.Fatalf("first %v, then %+v", *first.TTL, again)
@@ -262,7 +263,7 @@ func TestListsAreKeptAsLongAsTheServerSays(t *testing.T) {
 		w := open(t, servers("a", up.URL))
 		c := w.modern(t, "/mcp/a", `{}`)
 		first := itemOf(t, "tools/list", c.get("tools/list", "", `{}`))
-		eventually(t, "it is asked for anew", func() bool { return itemOf(t, "tools/list", c.get("tools/list", "", `{}`)) != first })
+		testkit.Eventually(t, "it is asked for anew", func() bool { return itemOf(t, "tools/list", c.get("tools/list", "", `{}`)) != first })
 	})
 	for _, never := range []string{`"ttlMs":0`, `"ttlMs":-5`, `"ttlMs":"60000"`, `"ttlMs":null`} {
 		t.Run(never, func(t *testing.T) {
@@ -486,7 +487,7 @@ func TestListsAfterAGapInHearing(t *testing.T) {
 			cut <- struct{}{}
 			take(t, opened)
 			for method := range listsOf {
-				eventually(t, method+" is asked for anew", func() bool { return itemOf(t, method, c.get(method, "", `{}`)) != "item1" })
+				testkit.Eventually(t, method+" is asked for anew", func() bool { return itemOf(t, method, c.get(method, "", `{}`)) != "item1" })
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // quickly repeats without a breaker in the way and without long pauses.
@@ -157,7 +158,7 @@ func TestChangedHintsCount(t *testing.T) {
 	}
 	up.on("tools/list", result1(`{"tools":[{"name":"reads","inputSchema":{},"annotations":{"readOnlyHint":false}}]}`))
 	send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-	eventually(t, "the list is asked for anew", func() bool {
+	testkit.Eventually(t, "the list is asked for anew", func() bool {
 		return !strings.Contains(string(c.get("tools/list", `{}`)), "plain")
 	})
 	before := up.callsOf("reads")
@@ -202,7 +203,7 @@ func TestUnsentMutationsAreRepeated(t *testing.T) {
 				d.shut()
 				answered := make(chan message, 1)
 				go func() { answered <- c.ask("tools/call", "plain", `{"name":"plain"}`) }()
-				eventually(t, "it is tried again", func() bool { return w.metric(t, "tine_retries_total", `server="a"`) > 0 })
+				testkit.Eventually(t, "it is tried again", func() bool { return w.metric(t, "tine_retries_total", `server="a"`) > 0 })
 				d.open()
 				if got := resultText(t, take(t, answered)); got != "done" {
 					t.Errorf("got %q", got)
@@ -267,7 +268,7 @@ func TestCancelledCallsAreNotRepeated(t *testing.T) {
 		wg.Go(func() {
 			c.post(`{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"reads"}}`)
 		})
-		eventually(t, "the first attempt fails", func() bool { return up.callsOf("reads") == 1 })
+		testkit.Eventually(t, "the first attempt fails", func() bool { return up.callsOf("reads") == 1 })
 		c.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"x"}}`)
 		wg.Wait()
 		if n := up.callsOf("reads"); n != 1 {
@@ -292,13 +293,13 @@ func TestCancelledCallsAreNotRepeated(t *testing.T) {
 			}
 			left <- err
 		}()
-		eventually(t, "the first attempt fails", func() bool { return up.callsOf("sets") == 1 })
+		testkit.Eventually(t, "the first attempt fails", func() bool { return up.callsOf("sets") == 1 })
 		cancel()
 		if err := take(t, left); err == nil {
 			t.Error("the call that was left got an answer")
 		}
 	})
-	eventually(t, "nothing is under way", func() bool { return w.gw.InFlight() == 0 })
+	testkit.Eventually(t, "nothing is under way", func() bool { return w.gw.InFlight() == 0 })
 	if n := up.callsOf("sets"); n != 1 {
 		t.Errorf("reached the server %d times, want 1", n)
 	}

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
 )
 
 // reload takes another config over, as a changed file would.
@@ -108,5 +111,27 @@ func TestReloadOfTokensAndShapes(t *testing.T) {
 	decode(t, list(asAda...).answer().Result, &got)
 	if !slices.Equal(names(got.Tools), []string{"a__two"}) {
 		t.Errorf("listed %q", names(got.Tools))
+	}
+}
+
+// TestSinceOfAnAddedServer checks that a server is there since it was added, and not
+// since the gateway started.
+func TestSinceOfAnAddedServer(t *testing.T) {
+	t.Parallel()
+	up := echoServer(t, true, "new")
+	since := func(w *world, id string) time.Time {
+		var s api.Server
+		decode(t, w.do(t, "GET", "/v1/servers/"+id, "").body, &s)
+		return s.Since
+	}
+	w := open(t, servers("old", up.URL))
+	was := since(w, "old")
+	before := time.Now()
+	w.reload(t, servers("old", up.URL, "young", up.URL))
+	if got := since(w, "young"); got.Before(before) {
+		t.Errorf("the new server is there since %s, before it was added at %s", got, before)
+	}
+	if got := since(w, "old"); got.IsZero() || !got.Equal(was) || got.After(before) {
+		t.Errorf("the old server is there since %s, and was since %s", got, was)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // stepping is a legacy or modern server whose one tool reports progress each
@@ -184,9 +186,9 @@ func TestLeavingIsCancellingInTheModernEra(t *testing.T) {
 			r.stream.close()
 			take(t, cancelled)
 			if !isModern {
-				eventually(t, "a legacy server is told", func() bool { return len(up.of("notifications/cancelled")) == 1 })
+				testkit.Eventually(t, "a legacy server is told", func() bool { return len(up.of("notifications/cancelled")) == 1 })
 			}
-			eventually(t, "nothing is in flight", func() bool { return w.gw.InFlight() == 0 })
+			testkit.Eventually(t, "nothing is in flight", func() bool { return w.gw.InFlight() == 0 })
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // TestRevokedOwners follows a principal that is revoked and comes back: the tokens
@@ -120,7 +121,7 @@ func TestNewSessionTokens(t *testing.T) {
 // follow reads a stream of lines, those that say something.
 func follow(t *testing.T, w *world, path string, who []string) (<-chan string, context.CancelFunc) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	req, err := http.NewRequestWithContext(ctx, "GET", w.at(path), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // TestEventStreamDoor drives the transport of revision 2024-11-05 with the
@@ -113,7 +114,7 @@ func TestEventStreamByHand(t *testing.T) {
 		}
 	}
 	s.close()
-	eventually(t, "the end of the stream is the end of the client", func() bool { return send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, asAda) == http.StatusNotFound })
+	testkit.Eventually(t, "the end of the stream is the end of the client", func() bool { return send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, asAda) == http.StatusNotFound })
 	if r := w.do(t, "POST", "/sse?channel=nosuch", hello, append([]string{"Content-Type", "application/json"}, asAda...)...); r.status != http.StatusNotFound {
 		t.Errorf("a stream of nobody's: status %d", r.status)
 	}

@@ -107,35 +107,41 @@ func (s *stays) end(sess *session.Session) {
 	}
 }
 
-// away is after how long without a request or an open stream a client counts as gone.
-const away = 10 * time.Minute
-
 // alone refuses to take a session that connections share away from others than the one
 // who asks.
 func (g *Gateway) alone(a *ask, s *session.Session, what string) error {
 	if !s.Shared() {
 		return nil
 	}
-	n := 0
+	n, quiet := 0, api.ClientAway // quiet is how long nothing was heard of any of them
 	g.mu.Lock()
 	for _, c := range g.clients {
-		if (c.sess == s || c.sess.UsesOf(s)) && c != a.conn && (!c.idle() || time.Since(time.Unix(0, c.used.Load())) < away) {
-			n++
+		since := time.Since(time.Unix(0, c.used.Load()))
+		if !c.idle() {
+			since = 0
+		}
+		if (c.sess == s || c.sess.UsesOf(s)) && c != a.conn && since < api.ClientAway {
+			n, quiet = n+1, min(quiet, since)
 		}
 	}
 	for _, d := range g.channels {
 		if (d.sess == s || d.sess.UsesOf(s)) && (a.conn == nil || a.conn.out != d.out) {
-			n++
+			n, quiet = n+1, 0
 		}
 	}
 	g.mu.Unlock()
 	if n == 0 {
 		return nil
 	}
-	return &api.Error{
+	e := &api.Error{
 		Kind: api.KindRefused, Status: http.StatusConflict, Retryable: true,
 		Message: fmt.Sprintf("session %s can't be %s while others are connected to it (%d); they share it, and would lose what they do in it", s.ID, what, n),
 	}
+	if quiet > 0 { // they may have left without a word
+		e.Message += fmt.Sprintf("; the last was heard of %s ago, and a client counts for %.0fm", quiet.Round(time.Second), api.ClientAway.Minutes())
+		e.RetryAfter = max(1, int((api.ClientAway - quiet).Seconds()))
+	}
+	return e
 }
 
 // endSession closes a session, with its clients and their streams. An error says

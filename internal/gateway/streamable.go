@@ -51,7 +51,7 @@ func (g *Gateway) serveStreamable(w http.ResponseWriter, r *http.Request, who id
 // sessionHint is the session that a request's header names where others have the
 // id of a client; empty where it names none. The URL goes before it.
 func sessionHint(r *http.Request) string {
-	if id := r.Header.Get(wire.HeaderSession); strings.HasPrefix(id, "ses_") {
+	if id := r.Header.Get(wire.HeaderSession); session.IsID(id) {
 		return id
 	}
 	return ""
@@ -132,7 +132,7 @@ func (g *Gateway) post(w http.ResponseWriter, r *http.Request, who identity.Prin
 		return
 	}
 	if msg.IsRequest() {
-		if e := g.enter(who, 1); e != nil {
+		if e := g.enterLate(who, id, msg.Method); e != nil {
 			refuseError(w, e)
 			return
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // TestTakenToolsAreGoneEverywhere has an operator take a tool away, at run time
@@ -40,7 +41,7 @@ func TestTakenToolsAreGoneEverywhere(t *testing.T) {
 			fork := want[api.Forks](t, w, "POST", "/v1/sessions/"+s.ID+"/forks", "", asBob...).Sessions[0]
 			inst := want1[[]api.Instance](t, w, "POST", "/instances", `{"resource_type_identifier":"n"}`, asBob...)[0]
 			var call api.Call
-			eventually(t, "the call is in the journal", func() bool {
+			testkit.Eventually(t, "the call is in the journal", func() bool {
 				list := want[api.CallList](t, w, "GET", "/v1/calls?session="+s.ID, "", asBob...).Calls
 				at := slices.IndexFunc(list, func(c api.Call) bool { return c.Name == "add" })
 				if at >= 0 {

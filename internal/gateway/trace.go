@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/tine-mcp/tine/internal/telemetry"
@@ -44,8 +45,8 @@ func (x *exchange) begin() *telemetry.Span {
 	return span
 }
 
-func (x *exchange) end(span *telemetry.Span, res *upstream.Result, err error) {
+func (x *exchange) end(ctx context.Context, span *telemetry.Span, res *upstream.Result, err error) {
 	if span != nil {
-		span.End(record.Outcome(res, err))
+		span.End(record.Outcome(ctx, res, err))
 	}
 }

@@ -145,7 +145,7 @@ type slowReader struct {
 }
 
 func (s *slowReader) Read(b []byte) (int, error) {
-	time.Sleep(s.wait)
+	time.Sleep(s.wait) // in a bubble
 	return io.ReadAtLeast(s.r, b[:min(len(b), piece/4)], 1)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/builtin"
 	"github.com/tine-mcp/tine/internal/gateway"
 	"github.com/tine-mcp/tine/internal/native/rollout"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // A walked is one operation, asked for by ada, from whom the rules hide server
@@ -178,7 +179,7 @@ servers:
 	kims, _ := of(bearer(kim.Secret))
 	inst := want1[[]api.Instance](t, w, "POST", "/instances", `{"resource_type_identifier":"zebra"}`, asBob...)[0]
 	var made api.Call
-	eventually(t, "bob's call is in the journal", func() bool {
+	testkit.Eventually(t, "bob's call is in the journal", func() bool {
 		for _, c := range want[api.CallList](t, w, "GET", "/v1/sessions/"+bobs.ID+"/calls", "", asBob...).Calls {
 			made = c
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tine-mcp/tine/internal/driver/builtin"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // TestQuestionsGoToWhoCausedThem runs several clients at once, each asked many
@@ -107,7 +108,7 @@ func strays(t *testing.T) (*scripted, func(session string) (send func(string))) 
 	}
 	return up, func(session string) (send func(string)) {
 		t.Helper()
-		eventually(t, "the stream of "+session+" is open", func() bool {
+		testkit.Eventually(t, "the stream of "+session+" is open", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			send = open[session]

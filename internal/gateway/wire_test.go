@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 const (
@@ -194,7 +196,7 @@ func (w *world) do(t testing.TB, method, path, body string, headers ...string) *
 
 func (w *world) try(t testing.TB, method, path, body string, headers ...string) (*reply, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	req, err := http.NewRequestWithContext(ctx, method, w.at(path), strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/gateway"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // dyingEnv makes the test program a server: see dyingServer.
@@ -72,7 +73,7 @@ func TestLastWordsAreForWhoMayReadThem(t *testing.T) {
 	answers := string(call(bobs.ID, "shr__die", "4711", asBob).body)
 	call(bobs.ID, "own__die", "4712", asBob)
 	for id, who := range map[string][]string{adas.ID: asAda, bobs.ID: asBob} {
-		eventually(t, "the session is damaged", func() bool {
+		testkit.Eventually(t, "the session is damaged", func() bool {
 			return len(want[api.Session](t, w, "GET", "/v1/sessions/"+id, "", who...).Damaged) > 0
 		})
 	}
@@ -150,7 +151,7 @@ func TestLastWordsAreForWhoMayReadThem(t *testing.T) {
 	}
 	// Why an instance does not start is for its session too.
 	call(adas.ID, "own__die", "4713", asAda)
-	eventually(t, "ada is told why her instance does not start", func() bool {
+	testkit.Eventually(t, "ada is told why her instance does not start", func() bool {
 		return strings.Contains(string(call(adas.ID, "own__fine", "", asAda).body), "own-stderr-start")
 	})
 }

@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -9,10 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -27,14 +24,13 @@ import (
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store/journal"
 	"github.com/tine-mcp/tine/internal/store/sqlite"
+	"github.com/tine-mcp/tine/internal/store/sqlite/sqlitetest"
 	"github.com/tine-mcp/tine/internal/telemetry"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream/credential"
 	"github.com/tine-mcp/tine/internal/upstream/record"
 	"github.com/tine-mcp/tine/internal/workspace"
 )
-
-// patience ends a test that would hang. No test depends on how long it is.
-const patience = 30 * time.Second
 
 // A world is one gateway with what it needs, on a port of its own. Its address
 // stays when the gateway is closed and opened again.
@@ -43,7 +39,7 @@ type world struct {
 	yaml   string
 	dir    string
 	native map[string]builtin.Kind
-	log    *logBuffer
+	log    *testkit.Log
 	change func(*gateway.Options) // nil for nothing
 
 	ts      *httptest.Server
@@ -73,7 +69,7 @@ func open(t *testing.T, yaml string, native ...map[string]builtin.Kind) *world {
 // openWith changes what the gateway works with, each time it is started.
 func openWith(t *testing.T, yaml string, change func(*gateway.Options), native ...map[string]builtin.Kind) *world {
 	t.Helper()
-	w := &world{t: t, yaml: yaml, dir: t.TempDir(), log: &logBuffer{}, native: map[string]builtin.Kind{}, change: change}
+	w := &world{t: t, yaml: yaml, dir: t.TempDir(), log: new(testkit.Log), native: map[string]builtin.Kind{}, change: change}
 	for _, n := range native {
 		for name, f := range n {
 			w.native[name] = f
@@ -113,10 +109,7 @@ func (w *world) start() {
 	redact := telemetry.NewRedactor()
 	redact.Set(cfg.Secrets())
 	log := telemetry.NewLogger(w.log, "debug", "text", redact)
-	var err error
-	if w.db, err = sqlite.Open(ctx, filepath.Join(w.dir, "tine.db")); err != nil {
-		w.t.Fatal(err)
-	}
+	w.db = sqlitetest.Open(w.t, w.dir)
 	id, err := w.db.GatewayID(ctx)
 	if err != nil {
 		w.t.Fatal(err)
@@ -206,25 +199,6 @@ func factory(make func() *mcp.Server) builtin.Kind {
 	return builtin.Kind{New: func(builtin.Env) (*mcp.Server, io.Closer, error) { return make(), nil, nil }}
 }
 
-// logBuffer collects the gateway's log, for tests that look for secrets in it
-// and for those that fail.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // servers renders a config of url servers: pairs of an id and either an address
 // or a flow mapping with more keys.
 func servers(pairs ...string) string {
@@ -238,16 +212,4 @@ func servers(pairs ...string) string {
 		b.WriteString("  " + pairs[i] + ": " + entry + "\n")
 	}
 	return b.String()
-}
-
-// eventually polls for something that another goroutine brings about.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never happened: %s", what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
 }

@@ -10,9 +10,10 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
-func staticOptions(c *clock) identity.Options {
+func staticOptions(c *testkit.Clock) identity.Options {
 	return identity.Options{
 		Now: c.Now,
 		Tokens: []identity.Token{

@@ -1,7 +1,6 @@
 package identity_test
 
 import (
-	"sync"
 	"testing"
 	"time"
 
@@ -9,29 +8,12 @@ import (
 
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/identity/issuertest"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// clock is a time that goes on when told to.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func newClock() *clock { return &clock{now: time.Date(2030, 5, 1, 12, 0, 0, 0, time.UTC)} }
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) Advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
+func newClock() *testkit.Clock { return testkit.NewClock(time.Date(2030, 5, 1, 12, 0, 0, 0, time.UTC)) }
 
 const (
 	public   = "https://tine.example/gw"
@@ -40,7 +22,7 @@ const (
 
 // world is a guard before an issuer, on one clock.
 type world struct {
-	*clock
+	*testkit.Clock
 	iss   *issuertest.Issuer
 	guard *identity.Guard
 	opts  identity.Options
@@ -48,7 +30,7 @@ type world struct {
 
 func newWorld(t testing.TB, change func(*identity.Options)) *world {
 	t.Helper()
-	w := &world{clock: newClock()}
+	w := &world{Clock: newClock()}
 	w.iss = issuertest.New(t, issuertest.Options{Now: w.Now})
 	w.opts = identity.Options{OIDC: &identity.OIDC{Issuer: w.iss.URL()}, PublicURL: public, Now: w.Now}
 	if change != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/identity/issuertest"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func quiet() *log.Logger { return log.New(io.Discard, "", 0) }
@@ -97,22 +98,13 @@ func TestKeysGrowOld(t *testing.T) {
 	w.Advance(11 * time.Minute)
 	release := w.iss.Hold(issuertest.JWKS)
 	w.expect(t, old, "oidc:ada") // the fetch is begun, and not waited for
-	eventually(t, func() bool { return w.iss.Count(issuertest.JWKS) == 2 })
+	testkit.Eventually(t, "the keys are fetched again", func() bool { return w.iss.Count(issuertest.JWKS) == 2 })
 	w.expect(t, old, "oidc:ada")
 	release()
-	eventually(t, func() bool {
+	testkit.Eventually(t, "the old key is refused", func() bool {
 		_, r := w.guard.Identify(t.Context(), "Bearer "+old, resource)
 		return r != nil && r.Reason == identity.ReasonSignature
 	})
-}
-
-func eventually(t *testing.T, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it never came to be")
-		}
-	}
 }
 
 // Whatever kids are invented, keys are fetched once in five seconds.
@@ -223,7 +215,7 @@ func TestSlowIssuer(t *testing.T) {
 		_, r := w.guard.Identify(ctx, "Bearer "+token, resource)
 		gone <- r
 	}()
-	eventually(t, func() bool { return w.iss.Count(issuertest.JWKS) == 2 })
+	testkit.Eventually(t, "the keys are fetched again", func() bool { return w.iss.Count(issuertest.JWKS) == 2 })
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() { w.expect(t, token, "oidc:ada") })
@@ -253,7 +245,7 @@ func TestCloseDuringFetch(t *testing.T) {
 		w.expect(t, token, identity.ReasonDown)
 		close(done)
 	}()
-	eventually(t, func() bool { return w.iss.Count(issuertest.JWKS) == 2 })
+	testkit.Eventually(t, "the keys are fetched again", func() bool { return w.iss.Count(issuertest.JWKS) == 2 })
 	w.guard.Close()
 	<-done
 	w.expect(t, known, "oidc:ada")

@@ -2,7 +2,7 @@ package layer
 
 import (
 	"bytes"
-	"github.com/tine-mcp/tine/internal/torture"
+	"fmt"
 	"io"
 	"os"
 	"runtime"
@@ -10,7 +10,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/tine-mcp/tine/internal/testkit"
+	"github.com/tine-mcp/tine/internal/torture"
 )
 
 // usage is what the store's folder holds.
@@ -30,16 +32,13 @@ func (w *world) usage() (files int, size int64) {
 // expectUsage waits for the collector to find what nobody reads any more.
 func (w *world) expectUsage(files int, size int64) {
 	w.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; runtime.Gosched() {
+	testkit.Succeeds(w.t, fmt.Sprintf("at most %d files with %d bytes", files, size), func() error {
 		runtime.GC()
-		n, bytes := w.usage()
-		if n <= files && bytes <= size {
-			return
+		if n, bytes := w.usage(); n > files || bytes > size {
+			return fmt.Errorf("%d files with %d bytes", n, bytes)
 		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("%d files with %d bytes, want at most %d with %d", n, bytes, files, size)
-		}
-	}
+		return nil
+	})
 }
 
 // own is the own layer of a state.

@@ -7,7 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func TestOverwritingDoesNotFillTheDisk(t *testing.T) {
@@ -44,12 +45,10 @@ func TestOverwritingDoesNotFillTheDisk(t *testing.T) {
 	}
 	runtime.KeepAlive(old)
 	old = nil
-	for deadline := time.Now().Add(20 * time.Second); len(w.ids()) != 2; runtime.Gosched() {
+	testkit.Eventually(t, "rewritten layers are removed", func() bool {
 		runtime.GC()
-		if time.Now().After(deadline) {
-			t.Fatalf("rewritten layers stay: %v", w.ids())
-		}
-	}
+		return len(w.ids()) == 2
+	})
 	w.create("b", w.seal("a"))
 	must(t, put(h, "x", "2"))
 	w.restart([]string{"a", "b"})

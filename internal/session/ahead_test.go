@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 const ahead = "servers: {box: {command: box, sandbox: true, fork_ahead: true}, plain: {builtin: memory}}\n"
@@ -26,7 +27,7 @@ func (m *machine) freezes(server string) int {
 // copied waits until a copy stands ready, and returns how many were made.
 func (w *world) copied(more int) int {
 	w.t.Helper()
-	eventually(w.t, "there is a copy", func() bool { return w.m.freezes("box") >= more && w.boxes.isReady() == 1 })
+	testkit.Eventually(w.t, "there is a copy", func() bool { return w.m.freezes("box") >= more && w.boxes.isReady() == 1 })
 	return w.m.freezes("box")
 }
 
@@ -52,7 +53,7 @@ func TestForkAheadIsAHandOver(t *testing.T) {
 		w.CloseSession(t.Context(), child)
 	}
 	w.CloseSession(t.Context(), s)
-	eventually(t, "nothing is left", func() bool { return len(w.left()) == 0 && w.boxes.isReady() == 0 })
+	testkit.Eventually(t, "nothing is left", func() bool { return len(w.left()) == 0 && w.boxes.isReady() == 0 })
 }
 
 // Whatever happened in between: the fork has it.
@@ -77,12 +78,12 @@ func TestForkAheadIsNeverWrong(t *testing.T) {
 			up := s.Peek("box")
 			before := up.Mark()
 			p.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-			eventually(w.t, "it is heard", func() bool { return up.Mark() != before })
+			testkit.Eventually(w.t, "it is heard", func() bool { return up.Mark() != before })
 		},
 		"its death": func(w *world, s *session.Session) {
 			w.m.one("box").kill()
-			eventually(w.t, "it is seen", func() bool { return s.Peek("box").Mark() == "" })
-			wantHas(w.t, "the call after its death", call(w.t, s, "box", "dump"), "lost: ", `server "box"`)
+			testkit.Eventually(w.t, "it is seen", func() bool { return s.Peek("box").Mark() == "" })
+			testkit.Has(w.t, "the call after its death", call(w.t, s, "box", "dump"), "lost: ", `server "box"`)
 			set(w.t, s, "box", "a", "2")
 		},
 	} {
@@ -146,7 +147,7 @@ func TestForkAheadGivesWay(t *testing.T) {
 		w.m.mu.Unlock()
 		for tries := 1; tries <= 3; tries++ {
 			set(t, s, "box", "a", "1")
-			eventually(t, "it was tried", func() bool {
+			testkit.Eventually(t, "it was tried", func() bool {
 				w.m.mu.Lock()
 				defer w.m.mu.Unlock()
 				return len(w.m.faults) <= 3-tries

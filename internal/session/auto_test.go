@@ -9,6 +9,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // ring returns the automatic snapshots of a session, the oldest first.
@@ -80,7 +81,7 @@ func TestAutosnapshotBefore(t *testing.T) {
 	}
 	// A call that must be preceded by one is not made without.
 	w.m.fail("freeze own", 0)
-	wantHas(t, "a call without its snapshot", do(t.Context(), t, s, "own", "set", "k", "it", "v", "4"), "refused: ", "own__set", errFailed.Error())
+	testkit.Has(t, "a call without its snapshot", do(t.Context(), t, s, "own", "set", "k", "it", "v", "4"), "refused: ", "own__set", errFailed.Error())
 	wantDump(t, "after it", s, "own", `{"it":"3"}`)
 	// A fork has it too.
 	child := w.fork(s, 1)[0]
@@ -118,10 +119,10 @@ func TestCloseDuringAnAutosnapshot(t *testing.T) {
 	there, letOn := w.m.block("put snapshot", 0)
 	called := make(chan string, 1)
 	go func() { called <- do(context.Background(), t, s, "own", "set", "k", "it", "v", "1") }()
-	within(t, "the snapshot", there)
+	testkit.Within(t, "the snapshot", there)
 	w.CloseSession(t.Context(), s)
 	letOn()
-	wantHas(t, "the call", within(t, "its end", called), "refused: ", "closed")
+	testkit.Has(t, "the call", testkit.Within(t, "its end", called), "refused: ", "closed")
 	if n := len(w.Snapshots()); n != 0 {
 		t.Errorf("%d snapshots are left", n)
 	}

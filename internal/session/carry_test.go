@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 const ways = `
@@ -31,7 +32,7 @@ func TestForkRefusesWhatItCannotCarry(t *testing.T) {
 		"a fork":     func() error { _, err := w.Fork(t.Context(), child, session.ForkOptions{Count: 1}); return err },
 		"a snapshot": func() error { _, err := w.Freeze(t.Context(), child, session.SnapshotOptions{}); return err },
 	} {
-		wantHas(t, what, failure(try()), "refused: ", `"unknown"`, "servers.unknown.state", "${state.", "fresh or share")
+		testkit.Has(t, what, failure(try()), "refused: ", `"unknown"`, "servers.unknown.state", "${state.", "fresh or share")
 	}
 	if got := strings.Join(w.left(), " "); got != before {
 		t.Errorf("left is %s, and it was %s", got, before)
@@ -46,7 +47,7 @@ func TestForkRefusesWhatItCannotCarry(t *testing.T) {
 	s = w.opened(session.OpenOptions{})
 	set(t, s, "never", "a", "1")
 	_, err := w.Fork(t.Context(), s, session.ForkOptions{Count: 1})
-	wantHas(t, "a fork", failure(err), "refused: ", "servers.never.fork")
+	testkit.Has(t, "a fork", failure(err), "refused: ", "servers.never.fork")
 }
 
 func TestForkBeginsAnew(t *testing.T) {
@@ -136,10 +137,10 @@ func TestCloseWhileChildrenAreMade(t *testing.T) {
 	set(t, s, "both", "a", "1")
 	there, letOn := w.m.block("seed own", 1)
 	forked := w.forking(t.Context(), s, session.ForkOptions{Count: 3})
-	within(t, "the second child", there)
+	testkit.Within(t, "the second child", there)
 	w.CloseSession(t.Context(), s)
 	letOn()
-	if err := within(t, "the fork", forked); err != nil {
+	if err := testkit.Within(t, "the fork", forked); err != nil {
 		t.Fatal(failure(err))
 	}
 	if w.Get(s.ID) != nil {
@@ -192,5 +193,5 @@ servers:
 `)
 	s := w.opened(session.OpenOptions{})
 	_, err := w.Fork(context.Background(), s, session.ForkOptions{Count: 1})
-	wantHas(t, "the fork", failure(err), "refused: ", `"prog"`, "workspace", "servers.prog.fork")
+	testkit.Has(t, "the fork", failure(err), "refused: ", `"prog"`, "workspace", "servers.prog.fork")
 }

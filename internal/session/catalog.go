@@ -2,8 +2,6 @@ package session
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -218,34 +216,6 @@ func (e *Entry) unforked() string {
 	return fmt.Sprintf("the sandbox of server %q can't be copied while it runs; see tine doctor", e.Base())
 }
 
-// hashOf tells whether two entries would start the same thing and speak to it
-// the same way.
-func hashOf(s config.Server) string {
-	s.Enabled, s.Eager, s.Title, s.Tools, s.Timeout = false, false, "", config.Tools{}, 0
-	s.ConnectTimeout, s.Policy, s.Journal, s.Errors = 0, config.Policy{}, "", ""
-	s.Fork, s.Budget, s.Template, s.Details = "", config.Budget{}, "", nil
-	s.Startup, s.Merged, s.Preset, s.Stateless = nil, false, "", false
-	if s.Docker != nil {
-		// What the flags say is in the other fields, and where a template went is
-		// over when an instance starts.
-		d := *s.Docker
-		d.RunArgs, d.TemplatePath = nil, ""
-		s.Docker = &d
-	}
-	s.Warm, s.ForkAhead, s.OnFork = 0, false, nil
-	if s.Sandbox != nil {
-		b := *s.Sandbox
-		b.Slots = 0 // how many are prepared says nothing of one
-		s.Sandbox = &b
-	}
-	b, err := json.Marshal(s)
-	if err != nil {
-		return "" // settings that JSON can't hold: never the same
-	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:12])
-}
-
 // build makes the catalog of a config.
 func (r *Registry) build(cfg *config.Config, overrides map[string]store.Override) *Catalog {
 	c := &Catalog{Config: cfg, byID: make(map[string]*Entry, len(cfg.Servers))}
@@ -276,7 +246,7 @@ func (r *Registry) build(cfg *config.Config, overrides map[string]store.Override
 
 // equip gives an entry its driver, or says why it can't have one.
 func (r *Registry) equip(e *Entry, s config.Server) {
-	e.Server, e.driver, e.hash = s, r.o.Drivers[s.Driver], hashOf(s)
+	e.Server, e.driver, e.hash = s, r.o.Drivers[s.Driver], s.SpecHash()
 	if e.driver == nil {
 		e.problem = fmt.Sprintf("there is no driver %q here; there are %s", s.Driver, strings.Join(r.driverNames(), ", "))
 		return

@@ -58,7 +58,7 @@ func TestHashOfSandbox(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return hashOf(c.Servers[0])
+		return c.Servers[0].SpecHash()
 	}
 	base := parse("sandbox: true")
 	for _, more := range []string{"sandbox: {slots: 9}", "sandbox: true, warm: 3", "sandbox: true, fork_ahead: true", "sandbox: true, on_fork: notify", "driver: sandbox"} {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // A workspace whose log has lost its end is told once, marks the session, and goes
@@ -32,8 +33,8 @@ func TestAWorkspaceWithoutItsEnd(t *testing.T) {
 		}
 		w.open(yaml)
 		s = w.Get(s.ID)
-		wantHas(t, "the first call", callIn(t, s, "tree", "list"), "lost: ", logs[0])
-		wantHas(t, "the next call", do(t.Context(), t, s, "tree", "read", "path", "f"), "x")
+		testkit.Has(t, "the first call", callIn(t, s, "tree", "list"), "lost: ", logs[0])
+		testkit.Has(t, "the next call", do(t.Context(), t, s, "tree", "read", "path", "f"), "x")
 		if all := s.Damaged(); len(all) != 1 || all[0].Kept != api.KeptPart {
 			t.Errorf("the session is damaged by %+v", all)
 		}

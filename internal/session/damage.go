@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -34,56 +33,90 @@ func (r *Registry) damage(s *Session, d api.Damage, owe bool) { r.damageWith(s, 
 // is there until it does or is given up.
 func (r *Registry) damageWith(s *Session, d api.Damage, owe, unfit bool) {
 	ctx := context.WithoutCancel(r.life)
-	if d.At.IsZero() {
-		d.At = time.Now().UTC()
-	}
-	d.Why = strings.TrimPrefix(d.Why, fmt.Sprintf("server %q", d.Server)) // which is said already
-	d.Why = strings.TrimLeft(d.Why, ": ")
+	d = dated(d)
 	if d.Call == "" {
 		d.Call = r.lastCallOf(ctx, s)
 	}
+	marked := s.remark(func(f *facts) bool {
+		if _, known := f.Unfit[d.Server]; known && unfit {
+			return false
+		}
+		f.Damaged = api.AddDamage(f.Damaged, d)
+		f.uncall(d.Server)
+		if owe {
+			f.Owed = maps.Clone(f.Owed)
+			if f.Owed == nil {
+				f.Owed = make(map[string]untold)
+			}
+			f.Owed[d.Server] = untold{Why: d.Why, At: d.At}
+		}
+		if unfit {
+			f.Unfit = maps.Clone(f.Unfit)
+			if f.Unfit == nil {
+				f.Unfit = make(map[string]unfitMemory)
+			}
+			f.Unfit[d.Server] = unfitMemory{Damage: d}
+		}
+		return true
+	})
+	if marked {
+		r.o.Log.Warn("session damaged", "session", s.ID, "server", d.Server, "kept", d.Kept, "because", d.Why)
+		r.note(ctx, r.damageEvent(s.ID, d, ""))
+	}
+}
+
+// endedByUs notes that the gateway itself ended a server which a session has called. That
+// damages an opened session. In an implicit one programs end so in the ordinary course of
+// things, as a client's own would: the trajectory has a line of it, and nothing is marked.
+func (r *Registry) endedByUs(s *Session, d api.Damage) {
+	if s.Kind == KindOpened {
+		r.Damage(s, d)
+		return
+	}
+	if s.known().Called[d.Server] {
+		s.remark(func(f *facts) bool { return f.uncall(d.Server) })
+	}
+	d = dated(d)
+	r.o.Log.Info("server of a session ended", "session", s.ID, "server", d.Server, "kept", d.Kept, "because", d.Why)
+	r.note(context.WithoutCancel(r.life), r.damageEvent(s.ID, d, ""))
+}
+
+// dated is a damage with its time, and with no more in its reason than is not said of it
+// anyway.
+func dated(d api.Damage) api.Damage {
+	if d.At.IsZero() {
+		d.At = time.Now().UTC()
+	}
+	d.Why = strings.TrimPrefix(d.Why, fmt.Sprintf("server %q", d.Server))
+	d.Why = strings.TrimLeft(d.Why, ": ")
+	return d
+}
+
+// uncall forgets that a server was called whose instance ends with the gateway.
+func (f *facts) uncall(server string) bool {
+	if !f.Called[server] {
+		return false
+	}
+	f.Called = maps.Clone(f.Called)
+	delete(f.Called, server)
+	return true
+}
+
+// remark changes facts that count at once: what can't be written down is written later.
+// It reports whether edit changed anything; of a session that has ended nothing is.
+func (s *Session) remark(edit func(*facts) bool) bool {
 	s.changing.Lock()
+	defer s.changing.Unlock()
 	s.mu.Lock()
-	if s.ended {
+	if s.ended || !edit(&s.facts) {
 		s.mu.Unlock()
-		s.changing.Unlock()
-		return
+		return false
 	}
-	if _, known := s.facts.Unfit[d.Server]; known && unfit {
-		s.mu.Unlock()
-		s.changing.Unlock()
-		return
-	}
-	s.facts.Damaged = api.AddDamage(s.facts.Damaged, d)
 	s.facts.Rev++
-	if s.facts.Called[d.Server] {
-		s.facts.Called = maps.Clone(s.facts.Called)
-		delete(s.facts.Called, d.Server)
-	}
-	if owe {
-		s.facts.Owed = maps.Clone(s.facts.Owed)
-		if s.facts.Owed == nil {
-			s.facts.Owed = make(map[string]untold)
-		}
-		s.facts.Owed[d.Server] = untold{Why: d.Why, At: d.At}
-	}
-	if unfit {
-		s.facts.Unfit = maps.Clone(s.facts.Unfit)
-		if s.facts.Unfit == nil {
-			s.facts.Unfit = make(map[string]unfitMemory)
-		}
-		s.facts.Unfit[d.Server] = unfitMemory{Damage: d}
-	}
 	s.unsaved = true
 	s.mu.Unlock()
-	s.saveDamage(ctx)
-	s.changing.Unlock()
-	level := slog.LevelWarn
-	if d.Why == whyStopped && s.Kind != KindOpened {
-		level = slog.LevelInfo // the programs of clients end with the gateway, as their own would with them
-	}
-	r.o.Log.Log(ctx, level, "session damaged", "session", s.ID, "server", d.Server, "kept", d.Kept, "because", d.Why)
-	r.note(ctx, r.damageEvent(s.ID, d, ""))
+	s.saveDamage(context.WithoutCancel(s.r.life))
+	return true
 }
 
 // lastCallOf is the id of the last call of a session; empty where it made none, or

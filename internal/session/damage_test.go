@@ -11,6 +11,7 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 var torn = api.Damage{Server: "own", Why: "its log was cut", Kept: api.KeptPart}
@@ -64,7 +65,7 @@ func TestDamageLastsAndIsInherited(t *testing.T) {
 	w.Damage(s, torn)
 	both := "server \"own\": its log was cut; kept: part (2 times)\nserver \"mem\": it ended; kept: files\n"
 	wantDamage(t, "the session", w.Describe(s, true).Damaged, both)
-	wantHas(t, "its trajectory", w.lines(s), "damage own part its log was cut|damage mem files it ended|damage own part its log was cut|")
+	testkit.Has(t, "its trajectory", w.lines(s), "damage own part its log was cut|damage mem files it ended|damage own part its log was cut|")
 
 	child := w.fork(s, 1)[0]
 	wantDamage(t, "a fork", child.Damaged(), both)

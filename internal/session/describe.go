@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/store"
 )
 
@@ -16,7 +17,7 @@ import (
 func (r *Registry) Describe(s *Session, members bool) api.Session {
 	f := s.known()
 	out := api.Session{
-		ID: s.ID, Kind: s.Kind, Owner: s.Owner, Labels: f.Labels, Parent: s.Parent, From: f.From, Depth: f.Depth,
+		ID: s.ID, Kind: shownKind(s.Kind, f.Name), Name: s.Name(), Owner: s.Owner, Labels: f.Labels, Parent: s.Parent, From: f.From, Depth: f.Depth,
 		Created: s.Created, Used: s.Used().UTC(), Expires: f.Expires, Damaged: f.Damaged,
 		Calls: s.calls.Load(), InFlight: s.gate.calls(),
 	}
@@ -37,13 +38,16 @@ func (r *Registry) Describe(s *Session, members bool) api.Session {
 		if e.driver != nil {
 			m.Fork, m.Why = e.fork()
 		}
+		if lent := s.lentBy(e); lent != "" {
+			m.Fork, m.Why = config.ForkRefuse, lent
+		}
 		if up := s.Peek(e.ID); up != nil {
 			st := up.Status()
 			m.State, m.Reason, m.Words, m.Own, m.Instance = st.State, st.Reason, st.Words, st.Own, st.Instance
 		}
 		out.Members = append(out.Members, m)
 	}
-	if at := slices.IndexFunc(s.members(), func(e *Entry) bool { return e.Workspace }); at >= 0 {
+	if at := slices.IndexFunc(s.members(), func(e *Entry) bool { return e.Workspace && !s.borrows(e) }); at >= 0 {
 		e := s.members()[at]
 		w := &api.Workspace{Kind: "tree", Path: e.spec().WorkspacePath}
 		if s.needsFolder(0) {
@@ -63,7 +67,7 @@ func (r *Registry) Describe(s *Session, members bool) api.Session {
 func ended(rec store.Session) api.Session {
 	f, _ := factsOf(rec)
 	return api.Session{
-		ID: rec.ID, Kind: rec.Kind, Owner: rec.Owner, Labels: f.Labels, Parent: rec.Parent, From: f.From, Depth: f.Depth,
+		ID: rec.ID, Kind: shownKind(rec.Kind, f.Name), Name: nameOf(rec.Kind, f.Name), Owner: rec.Owner, Labels: f.Labels, Parent: rec.Parent, From: f.From, Depth: f.Depth,
 		Created: rec.Created, Used: rec.Used, Expires: f.Expires, Closed: rec.Closed, Reason: f.Reason, Damaged: f.Damaged,
 	}
 }

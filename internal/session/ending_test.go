@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // Leftovers of an earlier gateway are ended side by side.
@@ -22,7 +24,7 @@ func TestLeftoversEndAtOnce(t *testing.T) {
 			close(all)
 		}
 		mu.Unlock()
-		within(t, "the end of the others", all)
+		testkit.Within(t, "the end of the others", all)
 	}
 	w.crash("servers:\n  all: {command: all, scope: shared}\n")
 	w.m.stopping = nil

@@ -4,7 +4,7 @@ package session
 // parent still stands in the way of its own snapshot. It waits for nothing, and
 // neither does what it returns, which says that the fork is over.
 func (s *Session) expect(count int) (over func()) {
-	take, _, err := s.carried()
+	take, _, err := s.carried(toFork)
 	if err != nil {
 		return func() {} // which the fork will say
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/store/sqlite"
+	"github.com/tine-mcp/tine/internal/store/sqlite/sqlitetest"
 )
 
 // flip changes rows of a database that nobody has open, as flipped bytes would.
@@ -33,10 +34,7 @@ func (w *world) flip(query string, args ...any) {
 
 func (w *world) faults() []string {
 	w.t.Helper()
-	db, err := sqlite.Open(w.t.Context(), filepath.Join(w.dir, "tine.db"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	db := sqlitetest.Open(w.t, w.dir)
 	defer db.Close()
 	faults, err := session.Faults(w.t.Context(), db, w.dir)
 	if err != nil {
@@ -172,10 +170,7 @@ func TestFaultyBackup(t *testing.T) {
 	s := w.opened(session.OpenOptions{})
 	w.remember(s, "x")
 	w.close(false)
-	db, err := sqlite.Open(t.Context(), filepath.Join(w.dir, "tine.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := sqlitetest.Open(t, w.dir)
 	defer db.Close()
 	dir := t.TempDir()
 	faults := func(ctx context.Context, st store.Store) ([]string, error) { return session.Faults(ctx, st, w.dir) }

@@ -44,7 +44,7 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	if err := s.gate.outside(ctx); err != nil {
 		return nil, err
 	}
-	carried, _, err := s.carried()
+	carried, _, err := s.carried(toFork)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	wait, told = r.patience(o.Wait, cfg.ForkWait)
 	defer s.expect(o.Count)()
 	dir := filepath.Join(r.snapshotHome(), "tmp_"+newID()[len("ses_"):])
-	m, err := s.freeze(ctx, dir, wait, true)
+	m, err := s.freeze(ctx, dir, wait, toFork)
 	if err != nil {
 		giveBack()
 		return nil, told(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // seeing has two servers that see the workspace: what one writes the other
@@ -240,7 +241,7 @@ func TestParentGoesOnWhileChildrenAreMade(t *testing.T) {
 	there, letOn := w.m.block("seed own", 0)
 	defer letOn()
 	forked := w.forking(t.Context(), s, session.ForkOptions{Count: 2})
-	within(t, "the first child", there)
+	testkit.Within(t, "the first child", there)
 	set(t, s, "own", "a", "2")
 	if snap := w.frozen(s, ""); snap.Session != s.ID {
 		t.Errorf("a snapshot meanwhile is %+v", snap)
@@ -253,7 +254,7 @@ func TestParentGoesOnWhileChildrenAreMade(t *testing.T) {
 		t.Errorf("%d sessions are recorded before they are whole, %v", len(all), err)
 	}
 	letOn()
-	if err := within(t, "the fork", forked); err != nil {
+	if err := testkit.Within(t, "the fork", forked); err != nil {
 		t.Fatal(failure(err))
 	}
 	for _, c := range w.Sessions() {
@@ -268,13 +269,13 @@ func TestForkOfWhatIsNotThere(t *testing.T) {
 	s := w.opened(session.OpenOptions{})
 	for _, count := range []int{0, -1} {
 		_, err := w.Fork(t.Context(), s, session.ForkOptions{Count: count})
-		wantHas(t, "a fork of none", failure(err), "invalid: ", "count")
+		testkit.Has(t, "a fork of none", failure(err), "invalid: ", "count")
 	}
 	w.CloseSession(t.Context(), s)
 	_, err := w.Fork(t.Context(), s, session.ForkOptions{Count: 1})
-	wantHas(t, "a fork of what is closed", failure(err), "refused: ", s.ID, "closed")
+	testkit.Has(t, "a fork of what is closed", failure(err), "refused: ", s.ID, "closed")
 	_, err = w.Freeze(t.Context(), s, session.SnapshotOptions{})
-	wantHas(t, "a snapshot of what is closed", failure(err), "refused: ", "closed")
+	testkit.Has(t, "a snapshot of what is closed", failure(err), "refused: ", "closed")
 	if _, err := w.Family(context.Background(), "ses_000000000000"); !strings.Contains(failure(err), "there is no session") {
 		t.Errorf("the family of nobody: %v", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // All children come, or none: wherever one of them fails, nothing of any is
@@ -36,7 +37,7 @@ func TestForkIsAllOrNothing(t *testing.T) {
 			if err == nil {
 				t.Fatal("it succeeded")
 			}
-			wantHas(t, "the error", err.Error(), errFailed.Error())
+			testkit.Has(t, "the error", err.Error(), errFailed.Error())
 			w.m.forgive()
 			if got := strings.Join(w.left(), " "); got != before {
 				t.Errorf("left is %s, and it was %s", got, before)
@@ -90,9 +91,9 @@ func TestForkIsGivenUp(t *testing.T) {
 			defer cancel()
 			there, _ := w.m.block(point, 0)
 			forked := w.forking(ctx, s, session.ForkOptions{Count: 3})
-			within(t, point, there)
+			testkit.Within(t, point, there)
 			cancel()
-			if err := within(t, "the fork", forked); err == nil {
+			if err := testkit.Within(t, "the fork", forked); err == nil {
 				t.Error("it succeeded")
 			}
 			w.m.forgive()
@@ -145,10 +146,10 @@ func TestOpenWhileTheGatewayStops(t *testing.T) {
 				_, _, err := w.OpenSession(context.Background(), session.OpenOptions{Eager: true})
 				opened <- err
 			}()
-			within(t, point, there)
+			testkit.Within(t, point, there)
 			w.Registry.Close(context.Background(), true)
 			letOn()
-			err := within(t, "the opening", opened)
+			err := testkit.Within(t, "the opening", opened)
 			w.closeStores()
 			w.open(kept)
 			if n := len(w.Sessions()); (n == 1) != (err == nil) {
@@ -169,11 +170,11 @@ func TestForkOfWhatCannotStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "servers:\n  bad: {command: missing, args: ['${state.data}'], state: [data]"+keys+"}\n  own: {command: own, args: ['${state.data}'], state: [data]}\n")
 			s := w.session("ada")
-			wantHas(t, "its call", call(t, s, "bad", "x"), "not found on PATH")
+			testkit.Has(t, "its call", call(t, s, "bad", "x"), "not found on PATH")
 			set(t, s, "own", "a", "1")
 			child := w.fork(s, 1)[0]
 			wantDump(t, "the child", child, "own", `{"a":"1"}`)
-			wantHas(t, "the child's call", call(t, child, "bad", "x"), "not found on PATH")
+			testkit.Has(t, "the child's call", call(t, child, "bad", "x"), "not found on PATH")
 			snap := w.frozen(s, "")
 			if keys != "" {
 				return // a session that is opened says so at once

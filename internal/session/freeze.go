@@ -47,6 +47,26 @@ type frozenMember struct {
 	spare *spare
 }
 
+// moveTo has what was frozen lie below a snapshot's folder: its record names it
+// by paths of where the state folder was then.
+func (f *frozen) moveTo(folder string) {
+	move := func(dir *string) {
+		if was, name := filepath.Split(*dir); filepath.Base(was) == filepath.Base(folder) {
+			*dir = filepath.Join(folder, name)
+		}
+	}
+	for i := range f.Members {
+		move(&f.Members[i].Snapshot.Dir)
+	}
+	if f.Workspace != nil {
+		move(&f.Workspace.Dir)
+	}
+	for n, w := range f.Spaces {
+		move(&w.Dir)
+		f.Spaces[n] = w
+	}
+}
+
 func (f *frozen) size() int64 {
 	var n int64
 	for _, m := range f.Members {
@@ -90,15 +110,23 @@ type moment struct {
 	paused time.Duration // how long calls had to wait
 }
 
+// An act is what a session is frozen for, as it is called in a refusal.
+type act struct{ verb, done string }
+
+var (
+	toFork     = act{"fork", "forked"}
+	toSnapshot = act{"snapshot", "snapshotted"}
+)
+
 // carried tells which members a freeze takes along, or which one refuses it.
-func (s *Session) carried() (take []*Entry, shared []string, err error) {
-	if err := s.lends(); err != nil {
+func (s *Session) carried(to act) (take []*Entry, shared []string, err error) {
+	if err := s.lends(to); err != nil {
 		return nil, nil, err
 	}
 	for _, e := range s.members() {
 		if e.driver == nil {
 			if s.hasState(e.ID) {
-				return nil, nil, &api.Error{Kind: api.KindRefused, Server: e.ID, Message: fmt.Sprintf("session %s can't be forked: %s, so what server %q remembers can't be taken along", s.ID, e.problem, e.ID)}
+				return nil, nil, &api.Error{Kind: api.KindRefused, Server: e.ID, Message: fmt.Sprintf("session %s can't be %s: %s, so what server %q remembers can't be taken along", s.ID, to.done, e.problem, e.ID)}
 			}
 			continue
 		}
@@ -113,7 +141,7 @@ func (s *Session) carried() (take []*Entry, shared []string, err error) {
 		case config.ForkRefuse:
 			// What was never started has nothing to lose.
 			if up := s.Peek(e.ID); up != nil && up.Started() {
-				return nil, nil, &api.Error{Kind: api.KindRefused, Server: e.ID, Message: fmt.Sprintf("session %s can't be forked: %s", s.ID, why)}
+				return nil, nil, &api.Error{Kind: api.KindRefused, Server: e.ID, Message: fmt.Sprintf("session %s can't be %s: %s", s.ID, to.done, why)}
 			}
 		default:
 			if s.hasState(e.ID) {
@@ -127,10 +155,10 @@ func (s *Session) carried() (take []*Entry, shared []string, err error) {
 // freeze makes everything in a session stand still for a moment and takes its
 // state down into the folder dir, which the result then owns. Calls under way
 // are waited for; those that come meanwhile wait until it is over.
-// With spares, members that did nothing since they were copied ahead of time are
+// For a fork, members that did nothing since they were copied ahead of time are
 // not frozen again.
-func (s *Session) freeze(ctx context.Context, dir string, wait time.Duration, spares bool) (*moment, error) {
-	if _, _, err := s.carried(); err != nil {
+func (s *Session) freeze(ctx context.Context, dir string, wait time.Duration, to act) (*moment, error) {
+	if _, _, err := s.carried(to); err != nil {
 		return nil, err // before anybody has to wait
 	}
 	began := time.Now()
@@ -144,7 +172,7 @@ func (s *Session) freeze(ctx context.Context, dir string, wait time.Duration, sp
 	// No call is under way, so that one which is as it was copied stays that way and
 	// need not be held.
 	var ready map[string]*spare
-	if spares {
+	if to == toFork {
 		ready = s.useSpares()
 	}
 	instances, release, err := s.holdAll(still, ready)
@@ -153,7 +181,7 @@ func (s *Session) freeze(ctx context.Context, dir string, wait time.Duration, sp
 		return nil, err
 	}
 	defer release()
-	m, err := s.capture(ctx, dir, instances, ready)
+	m, err := s.capture(ctx, dir, instances, ready, to)
 	s.giveBackAll(ready) // those that were not used
 	if err != nil {
 		return nil, err
@@ -221,8 +249,8 @@ func (s *Session) holdAll(ctx context.Context, except map[string]*spare) (runnin
 
 // capture takes down the state of a session whose gate is frozen and whose
 // members are held, except for those that are ready, which it takes out of there.
-func (s *Session) capture(ctx context.Context, dir string, running map[string]driver.Instance, ready map[string]*spare) (*moment, error) {
-	take, shared, err := s.carried()
+func (s *Session) capture(ctx context.Context, dir string, running map[string]driver.Instance, ready map[string]*spare, to act) (*moment, error) {
+	take, shared, err := s.carried(to)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // kept has servers whose state a fork carries: a program's, that of one inside
@@ -58,11 +59,11 @@ func TestForkWaitsForCallsAndCallsForIt(t *testing.T) {
 	_, leave := entered(t, t.Context(), s, "slow")
 	_, leaveToo := entered(t, t.Context(), s, "slower")
 	forked := w.forking(t.Context(), s, session.ForkOptions{})
-	eventually(t, "the gate is frozen", func() bool { return frozenNow(s) })
+	testkit.Eventually(t, "the gate is frozen", func() bool { return frozenNow(s) })
 	late := make(chan string, 1)
 	go func() { late <- do(context.Background(), t, s, "own", "set", "k", "b", "v", "2") }()
 	// What all share has no gate, and what nobody waits for is not waited for.
-	wantHas(t, "a shared call", do(t.Context(), t, s, "all", "x"), "pid")
+	testkit.Has(t, "a shared call", do(t.Context(), t, s, "all", "x"), "pid")
 	leave()
 	select {
 	case err := <-forked:
@@ -72,10 +73,10 @@ func TestForkWaitsForCallsAndCallsForIt(t *testing.T) {
 	default:
 	}
 	leaveToo()
-	if err := within(t, "the fork", forked); err != nil {
+	if err := testkit.Within(t, "the fork", forked); err != nil {
 		t.Fatal(err)
 	}
-	if got := within(t, "the call", late); got != `"ok"` {
+	if got := testkit.Within(t, "the call", late); got != `"ok"` {
 		t.Errorf("the call that waited got %s", got)
 	}
 	for _, child := range w.Sessions() {
@@ -99,7 +100,7 @@ func TestForkWaitsOnlySoLong(t *testing.T) {
 		}{{0, 20 * time.Second, "30s"}, {5 * time.Second, 5 * time.Second, "35s"}} {
 			began := time.Now()
 			_, err := w.Fork(t.Context(), s, session.ForkOptions{Count: 1, Wait: tt.wait})
-			wantHas(t, "the error", failure(err), "timeout: ", "own__oldest", "under way for "+tt.since, "fork_wait", "1 more")
+			testkit.Has(t, "the error", failure(err), "timeout: ", "own__oldest", "under way for "+tt.since, "fork_wait", "1 more")
 			if took := time.Since(began); took != tt.took {
 				t.Errorf("with a wait of %v it took %v", tt.wait, took)
 			}
@@ -143,19 +144,19 @@ func TestForkRefusesWhileACallIsParked(t *testing.T) {
 	inside, leave := entered(t, t.Context(), s, "ask")
 	s.Park(inside, true)
 	_, err := w.Fork(t.Context(), s, session.ForkOptions{Count: 1, Wait: time.Hour})
-	wantHas(t, "a fork beside a parked call", failure(err), "refused: ", "own__ask")
+	testkit.Has(t, "a fork beside a parked call", failure(err), "refused: ", "own__ask")
 	s.Park(t.Context(), true) // nobody's
 	// Two questions of one call.
 	s.Park(inside, true)
 	s.Park(inside, false)
 	_, err = w.Fork(t.Context(), s, session.ForkOptions{Count: 1, Wait: time.Hour})
-	wantHas(t, "a fork with one question left", failure(err), "refused: ", "own__ask")
+	testkit.Has(t, "a fork with one question left", failure(err), "refused: ", "own__ask")
 	s.Park(inside, false)
 	// It is parked while a fork waits for it.
 	forked := w.forking(t.Context(), s, session.ForkOptions{Wait: time.Hour})
-	eventually(t, "the fork waits", func() bool { return frozenNow(s) })
+	testkit.Eventually(t, "the fork waits", func() bool { return frozenNow(s) })
 	s.Park(inside, true)
-	wantHas(t, "the fork that waited", failure(within(t, "its end", forked)), "refused: ", "own__ask")
+	testkit.Has(t, "the fork that waited", failure(testkit.Within(t, "its end", forked)), "refused: ", "own__ask")
 	if frozenNow(s) {
 		t.Error("the gate is frozen after a refusal")
 	}
@@ -172,10 +173,10 @@ func TestNestedCallsRideOnTheirParent(t *testing.T) {
 	s, other := w.opened(session.OpenOptions{}), w.opened(session.OpenOptions{})
 	inside, leave := entered(t, t.Context(), s, "outer")
 	forked := w.forking(t.Context(), s, session.ForkOptions{Wait: time.Hour})
-	eventually(t, "the fork waits", func() bool { return frozenNow(s) })
+	testkit.Eventually(t, "the fork waits", func() bool { return frozenNow(s) })
 	nested := make(chan string, 1)
 	go func() { nested <- do(inside, t, s, "own", "set", "k", "n", "v", "1") }()
-	if got := within(t, "the nested call", nested); got != `"ok"` {
+	if got := testkit.Within(t, "the nested call", nested); got != `"ok"` {
 		t.Errorf("the nested call got %s", got)
 	}
 	// The entry is one of this session, not of others.
@@ -186,18 +187,18 @@ func TestNestedCallsRideOnTheirParent(t *testing.T) {
 		t.Errorf("%d calls are under way", got)
 	}
 	leave()
-	if err := within(t, "the fork", forked); err != nil {
+	if err := testkit.Within(t, "the fork", forked); err != nil {
 		t.Error(failure(err))
 	}
 	// A call can't freeze what it runs in, but may fork another session.
 	inside, leave = entered(t, t.Context(), s, "fork_session")
 	defer leave()
 	_, err := w.Fork(inside, s, session.ForkOptions{Count: 1, Wait: time.Hour})
-	wantHas(t, "a fork from inside", failure(err), "refused: ", "own__fork_session")
+	testkit.Has(t, "a fork from inside", failure(err), "refused: ", "own__fork_session")
 	_, err = w.Fork(inside, s, session.ForkOptions{Count: 100, Wait: time.Hour}) // for which there is no room
-	wantHas(t, "a large fork from inside", failure(err), "refused: ", "own__fork_session")
+	testkit.Has(t, "a large fork from inside", failure(err), "refused: ", "own__fork_session")
 	_, err = w.Freeze(inside, s, session.SnapshotOptions{Wait: time.Hour})
-	wantHas(t, "a snapshot from inside", failure(err), "refused: ", "own__fork_session")
+	testkit.Has(t, "a snapshot from inside", failure(err), "refused: ", "own__fork_session")
 	if _, err := w.Fork(inside, other, session.ForkOptions{Count: 1}); err != nil {
 		t.Errorf("a fork of another session: %s", failure(err))
 	}
@@ -218,17 +219,17 @@ func TestARequestThatSaysItsCall(t *testing.T) {
 	}
 	says := session.FromCall(t.Context(), s.CallID(inside))
 	_, err = w.Fork(says, s, session.ForkOptions{Count: 1, Wait: time.Hour})
-	wantHas(t, "a fork", failure(err), "refused: ", "own__search can't freeze the session that it runs in")
+	testkit.Has(t, "a fork", failure(err), "refused: ", "own__search can't freeze the session that it runs in")
 	_, err = w.Freeze(says, s, session.SnapshotOptions{Wait: time.Hour})
-	wantHas(t, "a snapshot", failure(err), "refused: ", "own__search")
-	wantHas(t, "a rewind", failure(w.Rewind(says, s, snap.ID, time.Hour)), "refused: ", "own__search")
+	testkit.Has(t, "a snapshot", failure(err), "refused: ", "own__search")
+	testkit.Has(t, "a rewind", failure(w.Rewind(says, s, snap.ID, time.Hour)), "refused: ", "own__search")
 	if _, err := w.Fork(says, other, session.ForkOptions{Count: 1}); err != nil {
 		t.Errorf("a fork of another session: %s", failure(err))
 	}
 	// Whoever says another call waits, like anybody from outside.
 	forged := session.FromCall(t.Context(), "call_0")
 	_, err = w.Fork(forged, s, session.ForkOptions{Count: 1, Wait: time.Millisecond})
-	wantHas(t, "a fork from outside", failure(err), "timeout: ", "own__search")
+	testkit.Has(t, "a fork from outside", failure(err), "timeout: ", "own__search")
 	leave()
 	if _, err := w.Fork(says, s, session.ForkOptions{Count: 1}); err != nil {
 		t.Errorf("a fork after the call: %s", failure(err))
@@ -244,12 +245,12 @@ func TestFreezesOneAfterTheOther(t *testing.T) {
 		first := w.forking(t.Context(), s, session.ForkOptions{})
 		<-there
 		_, err := w.Fork(t.Context(), s, session.ForkOptions{Count: 1, Wait: time.Second})
-		wantHas(t, "a second one that does not wait", failure(err), "timeout: ", "still under way")
+		testkit.Has(t, "a second one that does not wait", failure(err), "timeout: ", "still under way")
 		second := w.forking(t.Context(), s, session.ForkOptions{Wait: time.Hour})
 		// A call gives up waiting for the first one.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		wantHas(t, "a call that gives up", do(ctx, t, s, "own", "dump"), "refused: ", "given up")
+		testkit.Has(t, "a call that gives up", do(ctx, t, s, "own", "dump"), "refused: ", "given up")
 		synctest.Wait()
 		letOn()
 		for _, c := range []<-chan error{first, second} {
@@ -305,5 +306,5 @@ func TestASnapshotThatWaitsInVain(t *testing.T) {
 	_, leave := entered(t, t.Context(), s, "slow")
 	defer leave()
 	_, err := w.Freeze(t.Context(), s, session.SnapshotOptions{Wait: time.Millisecond})
-	wantHas(t, "a snapshot", failure(err), "timeout: call own__slow", "forks, snapshots and rewinds wait")
+	testkit.Has(t, "a snapshot", failure(err), "timeout: call own__slow", "forks, snapshots and rewinds wait")
 }

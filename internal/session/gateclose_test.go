@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func TestCloseAndFreeze(t *testing.T) {
@@ -20,12 +21,12 @@ func TestCloseAndFreeze(t *testing.T) {
 		_, leave := entered(t, t.Context(), s, "slow")
 		defer leave()
 		forked := w.forking(t.Context(), s, session.ForkOptions{Wait: time.Hour})
-		eventually(t, "the fork waits", func() bool { return frozenNow(s) })
+		testkit.Eventually(t, "the fork waits", func() bool { return frozenNow(s) })
 		late := make(chan string, 1)
 		go func() { late <- do(context.Background(), t, s, "own", "dump") }()
 		w.CloseSession(t.Context(), s)
-		wantHas(t, "the fork", failure(within(t, "its end", forked)), "refused: ", s.ID, "closed")
-		wantHas(t, "the call that waited", within(t, "its end", late), "refused: ", "closed")
+		testkit.Has(t, "the fork", failure(testkit.Within(t, "its end", forked)), "refused: ", s.ID, "closed")
+		testkit.Has(t, "the call that waited", testkit.Within(t, "its end", late), "refused: ", "closed")
 		wantLeft(t, w)
 	})
 	t.Run("while it takes the state down", func(t *testing.T) {
@@ -34,13 +35,13 @@ func TestCloseAndFreeze(t *testing.T) {
 		set(t, s, "own", "a", "1")
 		there, letOn := w.m.block("freeze own", 0)
 		forked := w.forking(t.Context(), s, session.ForkOptions{})
-		within(t, "the freeze", there)
+		testkit.Within(t, "the freeze", there)
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() { w.CloseSession(t.Context(), s) })
 		}
 		letOn()
-		if err := within(t, "the fork", forked); err != nil && !strings.Contains(err.Error(), "closed") {
+		if err := testkit.Within(t, "the fork", forked); err != nil && !strings.Contains(err.Error(), "closed") {
 			t.Error(failure(err))
 		}
 		wg.Wait()
@@ -58,9 +59,9 @@ func TestCloseAndFreeze(t *testing.T) {
 		_, leave := entered(t, t.Context(), s, "slow")
 		defer leave()
 		forked := w.forking(t.Context(), s, session.ForkOptions{Wait: time.Hour})
-		eventually(t, "the fork waits", func() bool { return frozenNow(s) })
+		testkit.Eventually(t, "the fork waits", func() bool { return frozenNow(s) })
 		w.reopen(kept)
-		if err := within(t, "the fork", forked); err == nil {
+		if err := testkit.Within(t, "the fork", forked); err == nil {
 			t.Error("a fork succeeded at the end of the gateway")
 		}
 		if w.Get(s.ID) == nil || len(w.Sessions()) != 1 {

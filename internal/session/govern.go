@@ -35,7 +35,7 @@ func (r *Registry) governor(s *config.Server) *governor {
 		w.record.SetMode(s.Journal)
 		w.policy.Set(s.Policy)
 	}
-	w.health.Begin(hashOf(*s), s.Credential == config.CredentialPerPrincipal)
+	w.health.Begin(s.SpecHash(), s.Credential == config.CredentialPerPrincipal)
 	return w
 }
 
@@ -142,9 +142,9 @@ func (e *Entry) Limited(req *upstream.Request, why *api.Error) {
 	e.governor.record.Limited(req, why)
 }
 
-// Describe adds to a server's description how its calls go.
+// Describe adds to a server's description since when it is there and how its calls go.
 func (e *Entry) Describe(s *api.Server) {
 	p, f := e.governor.policy.Figures(), e.governor.record.Figures()
 	s.Breaker, s.InFlight, s.Queue = p.Breaker, p.InFlight, p.Queue
-	s.Calls, s.Failures, s.Latency, s.LastError = f.Calls, f.Failures, f.Latency, f.Last
+	s.Since, s.Calls, s.Failures, s.Latency, s.LastError = f.Since.UTC(), f.Calls, f.Failures, f.Latency, f.Last
 }

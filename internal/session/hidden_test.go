@@ -13,6 +13,7 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // Import implements driver.Keeper: what is in a memory runs.
@@ -99,7 +100,7 @@ func TestEagerServersAreNotStartedWhereTheyAreHidden(t *testing.T) {
 	w, c := hiddenWorld(t, yaml)
 	c.drawn.Store(true)
 	ada, bob := w.session("ada"), w.session("bob")
-	eventually(t, "bob's starts", func() bool { return w.m.worksOn(w.dir+"/sessions/"+bob.ID+"/own") != nil })
+	testkit.Eventually(t, "bob's starts", func() bool { return w.m.worksOn(w.dir+"/sessions/"+bob.ID+"/own") != nil })
 	check := func(when string) {
 		t.Helper()
 		if w.m.worksOn(w.dir+"/sessions/"+ada.ID+"/own") != nil {
@@ -111,7 +112,7 @@ func TestEagerServersAreNotStartedWhereTheyAreHidden(t *testing.T) {
 	check("after a reload")
 	w.close(false)
 	w.open(yaml)
-	eventually(t, "bob's starts again", func() bool { return w.m.worksOn(w.dir+"/sessions/"+bob.ID+"/own") != nil })
+	testkit.Eventually(t, "bob's starts again", func() bool { return w.m.worksOn(w.dir+"/sessions/"+bob.ID+"/own") != nil })
 	check("after a restart")
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -103,7 +104,7 @@ func (s *Session) UsesOf(lender *Session) bool {
 
 // lends says why a session of one connection can't be frozen: what its built-in servers
 // remember is another session's.
-func (s *Session) lends() error {
+func (s *Session) lends(to act) error {
 	for _, e := range s.Catalog().Entries {
 		if on, _ := e.On(); on && s.borrows(e) {
 			lender, err := s.r.Default(s.r.life, s.Owner)
@@ -112,22 +113,76 @@ func (s *Session) lends() error {
 			}
 			return &api.Error{
 				Kind: api.KindRefused, Server: e.ID, Status: http.StatusConflict,
-				Message: fmt.Sprintf("session %s is one connection's, and what server %q remembers is that of session %s; fork that one, or connect to a session of a name with /mcp?session=NAME", s.ID, e.ID, lender.ID),
+				Message: fmt.Sprintf("session %s is one connection's, and what server %q remembers is that of session %s; %s that one, or connect to a session of a name with /mcp?session=NAME", s.ID, e.ID, lender.ID, to.verb),
 			}
 		}
 	}
 	return nil
 }
 
+// lentBy says whose part of a server the session uses; empty where it is its own.
+func (s *Session) lentBy(e *Entry) string {
+	if !s.borrows(e) {
+		return ""
+	}
+	s.r.mu.Lock()
+	lender := s.r.defaults[s.Owner]
+	s.r.mu.Unlock()
+	id := ""
+	if lender != nil {
+		id = " " + lender.ID
+	}
+	return fmt.Sprintf("what it remembers is that of the default session%s", id)
+}
+
 // mostNames bounds the sessions of a name that one principal has.
 const mostNames = 100
 
+// DefaultName is what the default session of a principal is called.
+const DefaultName = "default"
+
 var sessionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// Name is what a durable session is called; empty for others.
+func (s *Session) Name() string { return nameOf(s.Kind, s.name) }
+
+func nameOf(kind, name string) string {
+	if kind == KindDefault {
+		return cmp.Or(name, DefaultName)
+	}
+	return ""
+}
+
+// shownKind is the kind of a session for the API, which tells those of a name apart.
+func shownKind(kind, name string) string {
+	if kind == KindDefault && name != "" {
+		return api.SessionNamed
+	}
+	return kind
+}
+
+// Called returns the durable sessions of a name, which may be of several principals.
+func (r *Registry) Called(name string) []*Session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []*Session
+	for _, s := range r.defaults {
+		if s.Name() == name {
+			out = append(out, s)
+		}
+	}
+	return out
+}
 
 // Named returns the durable session of a principal that has a name, made at its first
 // use.
 func (r *Registry) Named(ctx context.Context, owner, name string) (*Session, error) {
-	if !sessionName.MatchString(name) {
+	switch {
+	case name == DefaultName:
+		return r.Default(ctx, owner)
+	case IsID(name):
+		return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusBadRequest, Message: "the name of a session must not begin with ses_, as ids do"}
+	case !sessionName.MatchString(name):
 		return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusBadRequest, Message: "session must be a name of 1 to 64 letters, digits, dots, dashes and underscores, and begin with a letter or a digit"}
 	}
 	r.mu.Lock()

@@ -86,7 +86,7 @@ func (r *Registry) find(e *Entry, key knownKey) *Known {
 	if ok {
 		return k
 	}
-	row, ok, err := r.o.Store.ServerList(r.life, key.spec, key.principal)
+	row, ok, err := r.o.Lists.ServerList(r.life, key.spec, key.principal)
 	if ok {
 		k = &Known{}
 		if err = json.Unmarshal(row.Data, k); err != nil {
@@ -300,7 +300,7 @@ func (r *Registry) learned(e *Entry, caps []byte, who string, hello upstream.Hel
 		return next
 	}
 	row := store.ServerList{Key: key.spec, Principal: key.principal, Data: data, Changed: time.Now().UTC()}
-	if err := r.o.Store.PutServerList(context.WithoutCancel(r.life), row); err != nil {
+	if err := r.o.Lists.PutServerList(context.WithoutCancel(r.life), row); err != nil {
 		r.o.Log.Warn("what a server lists is not written down; it is asked again after a restart", "server", e.ID, "err", err)
 	}
 	r.remember(key, next)
@@ -308,7 +308,7 @@ func (r *Registry) learned(e *Entry, caps []byte, who string, hello upstream.Hel
 }
 
 func (r *Registry) drop(e *Entry, key knownKey) {
-	if err := r.o.Store.DeleteServerList(context.WithoutCancel(r.life), key.spec, key.principal); err != nil {
+	if err := r.o.Lists.DeleteServerList(context.WithoutCancel(r.life), key.spec, key.principal); err != nil {
 		r.o.Log.Warn("what is kept of a server's lists is not forgotten", "server", e.ID, "err", err)
 	}
 	r.remember(key, nil)

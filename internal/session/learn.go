@@ -2,15 +2,19 @@ package session
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
 )
 
 // A server that nothing is known of is asked what it lists by an instance that is
@@ -20,11 +24,11 @@ import (
 const (
 	// learnAtOnce is how many servers are asked at once without anybody waiting.
 	learnAtOnce = 3
-	// learnerStays is how long an instance that failed is remembered, with the pause
-	// before the next try, when nobody asks any more.
-	learnerStays = 2 * time.Minute
-	// learnPause is the longest pause before a server that failed is asked again.
+	// learnPause is the longest pause before a server that failed is asked again, and
+	// the shortest where it fails until a person changes something. finalPause is the
+	// longest of those.
 	learnPause = time.Minute
+	finalPause = 16 * time.Minute
 )
 
 // Learns reports whether what a server lists can be had without a session.
@@ -45,69 +49,90 @@ type learner struct {
 	up    *upstream.Upstream
 	end   func() // ends what is nobody's; nil for what is shared
 	clear func() // removes the state that it left when it failed; nil for what is shared
-	used  time.Time
 	round *round // under way; nil for none
 	// lacking are sessions whose clients have lists without this server, which are told
 	// when it is known.
 	lacking map[*Session]struct{}
 	pause   *time.Timer // until the next round for them; nil for none
 	failed  int         // rounds in a row
+	err     error       // of the last one
+	next    time.Time   // no round before this, unless somebody asks for this server alone
 }
 
 // A round asks a server for everything that it lists.
 type round struct {
+	up    *upstream.Upstream
 	began time.Time
+	again bool // the one before it failed
 	done  chan struct{}
 	k     *Known
 	err   error
 }
 
 // Learn asks a server that nothing is known of what it lists, once for all who want
-// to know. It is waited for only so long from when it was first asked; when it
-// answers later, the session's clients are told.
-func (s *Session) Learn(ctx context.Context, e *Entry, most time.Duration) (*Known, error) {
-	l, now, err := s.r.learn(e)
+// to know. It is waited for as upstream.Awaited says, or with no wait as long as it
+// takes; when it answers later, the session's clients are told.
+func (s *Session) Learn(ctx context.Context, e *Entry, wait time.Duration) (*Known, error) {
+	l, now, err := s.r.learn(e, wait == 0)
 	if err != nil {
 		return nil, err
 	}
-	timer := time.NewTimer(max(0, most-time.Since(now.began)))
-	defer timer.Stop()
-	select {
-	case <-now.done:
-	case <-timer.C:
-	case <-ctx.Done():
+	if now != nil {
+		cancel := func() {}
+		switch {
+		case wait == 0:
+		case now.again:
+			ctx, cancel = context.WithDeadline(ctx, now.began.Add(min(wait, upstream.RetryWait)))
+		default:
+			ctx, cancel = now.up.Awaited(ctx, wire.MethodListTools, now.began, wait)
+		}
+		select {
+		case <-now.done:
+		case <-ctx.Done():
+		}
+		cancel()
 	}
 	s.r.learners.mu.Lock()
 	defer s.r.learners.mu.Unlock()
-	select {
-	case <-now.done:
-		if now.err == nil {
-			return now.k, nil
-		}
-	default:
+	if now.over() && now.err == nil {
+		return now.k, nil
 	}
 	l.lacking[s] = struct{}{}
 	if l.round == nil && l.pause == nil {
 		s.r.again(l)
 	}
+	switch {
+	case now.over():
+		return nil, now.err
+	case l.err != nil:
+		return nil, l.err
+	}
+	return nil, l.up.NotYet()
+}
+
+// over reports whether a round has come to its end.
+func (now *round) over() bool {
+	if now == nil {
+		return false
+	}
 	select {
 	case <-now.done:
-		return nil, now.err
+		return true
 	default:
-		return nil, l.up.NotYet()
+		return false
 	}
 }
 
-// learn begins to ask a server, or joins those who do.
-func (r *Registry) learn(e *Entry) (*learner, *round, error) {
+// learn begins to ask a server, or joins those who do. There is no round where the
+// server failed and it is too early for another one; with force there is.
+func (r *Registry) learn(e *Entry, force bool) (*learner, *round, error) {
 	l, err := r.learner(e)
 	if err != nil {
 		return nil, nil, err
 	}
 	r.learners.mu.Lock()
 	defer r.learners.mu.Unlock()
-	l.used = time.Now()
-	if l.round == nil && !r.beginRound(l) {
+	if l.round == nil && (force || !time.Now().Before(l.next)) && !r.beginRound(l) {
 		return nil, nil, errStopping
 	}
 	return l, l.round, nil
@@ -115,7 +140,7 @@ func (r *Registry) learn(e *Entry) (*learner, *round, error) {
 
 // beginRound begins a round. r.learners.mu is held.
 func (r *Registry) beginRound(l *learner) bool {
-	now := &round{began: time.Now(), done: make(chan struct{})}
+	now := &round{up: l.up, began: time.Now(), again: l.failed > 0, done: make(chan struct{})}
 	if l.pause != nil {
 		l.pause.Stop()
 		l.pause = nil
@@ -138,8 +163,7 @@ func (r *Registry) again(l *learner) {
 	if len(l.lacking) == 0 {
 		return
 	}
-	l.used = time.Now()
-	l.pause = time.AfterFunc(min(time.Second<<min(l.failed, 10), learnPause), func() {
+	l.pause = time.AfterFunc(time.Until(l.next), func() {
 		r.learners.mu.Lock()
 		defer r.learners.mu.Unlock()
 		if l.pause != nil && l.round == nil && r.learners.of[l.e.warmKey()] == l {
@@ -153,11 +177,14 @@ func (r *Registry) learner(e *Entry) (*learner, error) {
 	key := e.warmKey()
 	r.learners.mu.Lock()
 	defer r.learners.mu.Unlock()
-	if l := r.learners.of[key]; l != nil {
+	l := r.learners.of[key]
+	if l != nil && (l.end != nil || l.round != nil) {
 		return l, nil
 	}
-	l := &learner{e: e, lacking: make(map[*Session]struct{})}
-	if e.shares() {
+	if l == nil {
+		l = &learner{e: e, lacking: make(map[*Session]struct{})}
+	}
+	if e.shares() { // another one may have taken the place of the one before
 		up, err := r.sharedUpstream(e)
 		if err != nil {
 			return nil, err
@@ -213,17 +240,25 @@ func (r *Registry) ask(l *learner, now *round) {
 		defer telemetry.Contain(r.o.Log, telemetry.InUpstream, e.ID, func(err error) { now.k, now.err = nil, err })
 		now.k, now.err = r.readAll(l)
 	}()
-	if now.err != nil && l.clear != nil && !l.up.Runs() {
-		l.clear() // before another round may begin
+	ended := false
+	if now.err != nil && l.end != nil { // before another round may begin
+		if ended = l.up.Runs(); ended {
+			l.end()
+		} else {
+			l.clear()
+		}
 	}
 	r.learners.mu.Lock()
-	l.round, l.used = nil, time.Now()
+	l.round = nil
 	lacking := l.lacking
 	over := now.err == nil
 	if over {
 		delete(r.learners.of, e.warmKey())
 	} else {
-		l.failed++
+		l.fails(now.err)
+		if ended && r.learners.of[e.warmKey()] == l {
+			l.up, l.clear, l.end = r.nobodys(e)
+		}
 		r.again(l)
 	}
 	close(now.done)
@@ -238,6 +273,19 @@ func (r *Registry) ask(l *learner, now *round) {
 	}
 	if l.end != nil {
 		l.end()
+	}
+}
+
+// fails notes that a round failed. r.learners.mu is held.
+func (l *learner) fails(err error) {
+	l.failed++
+	pause := min(time.Second<<min(l.failed, 10), learnPause)
+	if ours := (*api.Error)(nil); errors.As(err, &ours) && ours.Final {
+		pause = min(learnPause<<min(l.failed-1, 10), finalPause)
+	}
+	l.err, l.next = err, time.Now().Add(pause)
+	if why := l.up.Failing(); why != nil {
+		l.err = why // which does not say when the next try is
 	}
 }
 
@@ -268,11 +316,19 @@ func (r *Registry) readAll(l *learner) (*Known, error) {
 }
 
 // learnAll asks the servers of a catalog that nothing is known of, a few at a time.
-// It waits for nothing.
+// It waits for nothing. What failed and has another entry now has another chance.
 func (r *Registry) learnAll(c *Catalog) {
 	if !r.o.Learn {
 		return
 	}
+	r.learners.mu.Lock()
+	for _, l := range r.learners.of {
+		if e := c.Entry(l.e.ID); e != nil && l.round == nil && !reflect.DeepEqual(e.Server, l.e.Server) {
+			l.e, l.failed, l.err, l.next = e, 0, nil, time.Time{}
+			l.up.Retry()
+		}
+	}
+	r.learners.mu.Unlock()
 	for _, e := range c.Entries {
 		if e.Learns() {
 			r.learnSoon(e)
@@ -298,8 +354,8 @@ func (r *Registry) learnSoon(e *Entry) {
 		if all := r.find(e, e.knownKey(nil, "")); all != nil {
 			return
 		}
-		l, now, err := r.learn(e)
-		if err != nil {
+		l, now, err := r.learn(e, false)
+		if err != nil || now == nil {
 			return
 		}
 		// That it fails is in the log.
@@ -309,14 +365,25 @@ func (r *Registry) learnSoon(e *Entry) {
 	})
 }
 
-// dropLearners ends those of servers that a catalog no longer has, and those that
-// nobody asked for a while; all of them with nil.
+// relearn asks a server again that failed when it was asked, since an instance of it has
+// started.
+func (r *Registry) relearn(e *Entry) {
+	r.learners.mu.Lock()
+	defer r.learners.mu.Unlock()
+	if l := r.learners.of[e.warmKey()]; l != nil && l.failed > 0 && l.round == nil {
+		l.up.Retry()
+		r.beginRound(l)
+	}
+}
+
+// dropLearners ends those of servers that a catalog no longer has; all of them with nil.
+// The others stay, since they know which servers failed.
 func (r *Registry) dropLearners(c *Catalog) {
 	var over []*learner
 	r.learners.mu.Lock()
 	for key, l := range r.learners.of {
 		stays := false
-		if c != nil && (l.round != nil || time.Since(l.used) < learnerStays) {
+		if c != nil {
 			e := c.Entry(l.e.ID)
 			stays = e != nil && e.warmKey() == key && e.Learns()
 		}

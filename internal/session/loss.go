@@ -111,6 +111,10 @@ func (r *Registry) memory(e *Entry, by owned) upstream.Memory {
 			}
 			d := e.loss(l.Why, l.Kept)
 			d.Words = l.Words
+			if l.Ours {
+				r.endedByUs(s, d)
+				continue
+			}
 			r.damage(s, d, l.Tell && !l.Told[name])
 		}
 	}
@@ -210,7 +214,7 @@ func (r *Registry) loseHandle(h store.Handle) {
 			}
 		}
 		if d.Kept != "" {
-			r.Damage(s, d)
+			r.endedByUs(s, d)
 		}
 	}
 }
@@ -289,16 +293,31 @@ func (s *Session) refuses(server string) error {
 		if waits && unfit || d.Kept == api.KeptFiles && !d.Memory {
 			continue
 		}
-		mend := "rewind it to a snapshot from before, or close it"
+		mend := s.mend()
 		if e := s.Catalog().Entry(d.Server); unfit {
 			mend = "put back what has changed and call that server, " + mend
 		} else if e != nil && e.shares() {
-			mend = "close it: a rewind does not bring back what a shared server knew"
+			mend = s.leave() + ": a rewind does not bring back what a shared server knew"
 		}
 		return &api.Error{Kind: api.KindLost, Server: d.Server, Message: fmt.Sprintf(
 			"session %s is damaged and sessions.on_loss is refuse: %s; %s", s.ID, d.Bare().Text(), mend)}
 	}
 	return nil
+}
+
+// mend says what can be done about a session that is refused for its damage.
+func (s *Session) mend() string { return "rewind it to a snapshot from before, or " + s.leave() }
+
+// leave says what can be done where no rewind helps. A durable session is not to be
+// closed for that: what its other servers remember would go with it.
+func (s *Session) leave() string {
+	switch s.Kind {
+	case KindClient:
+		return "connect anew"
+	case KindDefault:
+		return "set sessions.on_loss to tell, which goes on with what is left, or use another session (/mcp?session=NAME)"
+	}
+	return "close it"
 }
 
 // refusing reports whether a loss is the end of the session's calls.

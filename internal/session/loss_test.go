@@ -12,6 +12,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -54,14 +55,14 @@ func TestADeadServer(t *testing.T) {
 		t.Run(server, func(t *testing.T) {
 			w := newWorld(t, forgetful)
 			s := w.opened(session.OpenOptions{})
-			wantHas(t, "the first call", callIn(t, s, server, "x"), `{"pid":`)
+			testkit.Has(t, "the first call", callIn(t, s, server, "x"), `{"pid":`)
 			w.m.one(server).kill()
 			next := callIn(t, s, server, "x")
 			if want == "nothing" {
-				wantHas(t, "the call after the death", next, "lost: ", `server "`+server+`"`, "what it had in memory is lost")
+				testkit.Has(t, "the call after the death", next, "lost: ", `server "`+server+`"`, "what it had in memory is lost")
 				next = callIn(t, s, server, "x")
 			}
-			wantHas(t, "the next call", next, `{"pid":`)
+			testkit.Has(t, "the next call", next, `{"pid":`)
 			all := s.Damaged()
 			if want == "" {
 				wantDamage(t, "the session", all, "")
@@ -70,7 +71,7 @@ func TestADeadServer(t *testing.T) {
 			if len(all) != 1 || all[0].Server != server || all[0].Kept != want || all[0].Why == "" {
 				t.Errorf("the session is damaged by %+v", all)
 			}
-			wantHas(t, "the trajectory", w.lines(s), "damage "+server+" "+want+" ")
+			testkit.Has(t, "the trajectory", w.lines(s), "damage "+server+" "+want+" ")
 			wantDamage(t, "a fork", w.opened(session.OpenOptions{}).Damaged(), "")
 		})
 	}
@@ -79,7 +80,7 @@ func TestADeadServer(t *testing.T) {
 		s := w.opened(session.OpenOptions{Eager: true})
 		w.runs("clock mem noted plain")
 		w.m.one("plain").kill()
-		wantHas(t, "the first call", callIn(t, s, "plain", "x"), `{"pid":`)
+		testkit.Has(t, "the first call", callIn(t, s, "plain", "x"), `{"pid":`)
 		wantDamage(t, "the session", s.Damaged(), "")
 	})
 	t.Run("a fork before anybody was told", func(t *testing.T) {
@@ -87,14 +88,14 @@ func TestADeadServer(t *testing.T) {
 		s := w.opened(session.OpenOptions{})
 		callIn(t, s, "plain", "x")
 		w.m.one("plain").kill()
-		eventually(t, "the session is marked", func() bool { return len(s.Damaged()) > 0 })
+		testkit.Eventually(t, "the session is marked", func() bool { return len(s.Damaged()) > 0 })
 		child := w.fork(s, 1)[0]
 		if len(child.Damaged()) != 1 {
 			t.Errorf("the child is damaged by %+v", child.Damaged())
 		}
 		for _, s := range []*session.Session{child, s} {
-			wantHas(t, "the first call", callIn(t, s, "plain", "x"), "lost: ")
-			wantHas(t, "the next call", callIn(t, s, "plain", "x"), `{"pid":`)
+			testkit.Has(t, "the first call", callIn(t, s, "plain", "x"), "lost: ")
+			testkit.Has(t, "the next call", callIn(t, s, "plain", "x"), `{"pid":`)
 		}
 	})
 	t.Run("told after a restart of the gateway", func(t *testing.T) {
@@ -102,16 +103,16 @@ func TestADeadServer(t *testing.T) {
 		s := w.opened(session.OpenOptions{})
 		callIn(t, s, "plain", "x")
 		w.m.one("plain").kill()
-		eventually(t, "the session is marked", func() bool { return len(s.Damaged()) > 0 })
+		testkit.Eventually(t, "the session is marked", func() bool { return len(s.Damaged()) > 0 })
 		// A gateway that dies before it has forgotten the instance counts its end twice.
-		eventually(t, "the instance is forgotten", func() bool {
+		testkit.Eventually(t, "the instance is forgotten", func() bool {
 			all, err := w.db.Handles(context.Background())
 			return err == nil && !slices.ContainsFunc(all, func(h store.Handle) bool { return h.Server == "plain" })
 		})
 		w.crash(forgetful)
 		s = w.Get(s.ID)
-		wantHas(t, "the first call", callIn(t, s, "plain", "x"), "lost: ")
-		wantHas(t, "the next call", callIn(t, s, "plain", "x"), `{"pid":`)
+		testkit.Has(t, "the first call", callIn(t, s, "plain", "x"), "lost: ")
+		testkit.Has(t, "the next call", callIn(t, s, "plain", "x"), `{"pid":`)
 		if all := s.Damaged(); len(all) != 1 || all[0].Times > 1 {
 			t.Errorf("the session is damaged by %+v", all)
 		}
@@ -125,9 +126,9 @@ func TestADeadServer(t *testing.T) {
 		w.m.one("noted").kill()
 		w.crash(forgetful)
 		s = w.Get(s.ID)
-		wantHas(t, "the first call", callIn(t, s, "plain", "x"), "lost: ")
-		wantHas(t, "the next call", callIn(t, s, "plain", "x"), `{"pid":`)
-		wantHas(t, "one that was never called", callIn(t, s, "noted", "x"), `{"pid":`)
+		testkit.Has(t, "the first call", callIn(t, s, "plain", "x"), "lost: ")
+		testkit.Has(t, "the next call", callIn(t, s, "plain", "x"), `{"pid":`)
+		testkit.Has(t, "one that was never called", callIn(t, s, "noted", "x"), `{"pid":`)
 		if all := s.Damaged(); len(all) != 1 || all[0].Server != "plain" {
 			t.Errorf("the session is damaged by %+v", all)
 		}
@@ -137,13 +138,13 @@ func TestADeadServer(t *testing.T) {
 // told holds that the first call of a server is lost, and the next one is answered.
 func told(t *testing.T, what string, s *session.Session) {
 	t.Helper()
-	wantHas(t, what+": the first call", callIn(t, s, "plain", "x"), "lost: ", `server "plain"`, s.ID)
+	testkit.Has(t, what+": the first call", callIn(t, s, "plain", "x"), "lost: ", `server "plain"`, s.ID)
 	notTold(t, what+": the next call", s)
 }
 
 func notTold(t *testing.T, what string, s *session.Session) {
 	t.Helper()
-	wantHas(t, what, callIn(t, s, "plain", "x"), `{"pid":`)
+	testkit.Has(t, what, callIn(t, s, "plain", "x"), `{"pid":`)
 }
 
 // dies has a session call its server, which dies then.
@@ -152,7 +153,7 @@ func (w *world) dies(s *session.Session) {
 	before := w.lines(s)
 	notTold(w.t, "a call", s)
 	w.m.one("plain").kill()
-	eventually(w.t, "the session is marked", func() bool { return w.lines(s) != before })
+	testkit.Eventually(w.t, "the session is marked", func() bool { return w.lines(s) != before })
 }
 
 // A loss that nobody was told of when a snapshot was made is told in every session
@@ -167,7 +168,7 @@ func TestALossInASnapshot(t *testing.T) {
 	told(t, "a fork", w.Get(child.ID))
 	for range 2 {
 		n := w.opened(session.OpenOptions{From: dead.ID})
-		wantHas(t, "the trajectory of a session of the snapshot", w.lines(n), "damage plain nothing ")
+		testkit.Has(t, "the trajectory of a session of the snapshot", w.lines(n), "damage plain nothing ")
 		told(t, "a session of the snapshot", n)
 		notTold(t, "a session of a snapshot from after that", w.opened(session.OpenOptions{From: w.frozen(n, "").ID}))
 	}
@@ -247,7 +248,7 @@ func TestALossInATemplate(t *testing.T) {
 				told(t, what, n)
 			}
 			notTold(t, what+", after it was told", n)
-			wantHas(t, what, damaged(n.Damaged()), "it began with snapshot ")
+			testkit.Has(t, what, damaged(n.Damaged()), "it began with snapshot ")
 		}
 	}
 }
@@ -275,13 +276,13 @@ func TestADeadSharedServer(t *testing.T) {
 	callIn(t, b, "all", "x")
 	w.m.one("all").kill()
 	for _, s := range []*session.Session{a, b} {
-		wantHas(t, "the first call", callIn(t, s, "all", "x"), "lost: ", `server "all"`)
-		wantHas(t, "the next call", callIn(t, s, "all", "x"), `{"pid":`)
+		testkit.Has(t, "the first call", callIn(t, s, "all", "x"), "lost: ", `server "all"`)
+		testkit.Has(t, "the next call", callIn(t, s, "all", "x"), `{"pid":`)
 		if all := s.Damaged(); len(all) != 1 || all[0].Server != "all" {
 			t.Errorf("a session that called it is damaged by %+v", all)
 		}
 	}
-	wantHas(t, "the first call of another", callIn(t, c, "all", "x"), `{"pid":`)
+	testkit.Has(t, "the first call of another", callIn(t, c, "all", "x"), `{"pid":`)
 	wantDamage(t, "another", c.Damaged(), "")
 }
 
@@ -301,19 +302,19 @@ func TestADeadSharedServerOfForks(t *testing.T) {
 	for name, id := range map[string]string{"the session": s.ID, "a fork": forks[0].ID, "its sibling": forks[1].ID, "a fork of the fork": grand.ID} {
 		s := w.Get(id)
 		if id == snap.Session {
-			eventually(t, "the loss is known", func() bool { return len(s.Damaged()) == 1 })
+			testkit.Eventually(t, "the loss is known", func() bool { return len(s.Damaged()) == 1 })
 			if err := w.Rewind(context.Background(), s, snap.ID, 0); err != nil {
 				t.Fatal(failure(err))
 			}
 		}
-		wantHas(t, name, callIn(t, s, "all", "x"), "lost: ", `server "all"`)
-		wantHas(t, name, callIn(t, s, "all", "x"), `{"pid":`)
+		testkit.Has(t, name, callIn(t, s, "all", "x"), "lost: ", `server "all"`)
+		testkit.Has(t, name, callIn(t, s, "all", "x"), `{"pid":`)
 		if all := s.Damaged(); len(all) != 1 || all[0].Server != "all" {
 			t.Errorf("%s is damaged by %+v", name, all)
 		}
 	}
 	for name, id := range map[string]string{"a fork from before the call": early.ID, "a fork of one that did not call": forks[2].ID} {
-		wantHas(t, name, callIn(t, w.Get(id), "all", "x"), `{"pid":`)
+		testkit.Has(t, name, callIn(t, w.Get(id), "all", "x"), `{"pid":`)
 		wantDamage(t, name, w.Get(id).Damaged(), "")
 	}
 }
@@ -350,16 +351,16 @@ func TestEndsByTheGateway(t *testing.T) {
 			w := newWorld(t, forgetful)
 			s := w.opened(session.OpenOptions{})
 			for _, id := range []string{"plain", "noted", "clock", "mem"} {
-				wantHas(t, "a call of "+id, callIn(t, s, id, "x"), `{"pid":`)
+				testkit.Has(t, "a call of "+id, callIn(t, s, id, "x"), `{"pid":`)
 			}
 			tt.act(w, s)
 			s = w.Get(s.ID)
 			for _, id := range []string{"plain", "noted", "clock", "mem"} {
-				wantHas(t, "the next call of "+id, callIn(t, s, id, "x"), `{"pid":`)
+				testkit.Has(t, "the next call of "+id, callIn(t, s, id, "x"), `{"pid":`)
 			}
 			want := strings.Split(tt.want, "\n")
 			for _, line := range want {
-				wantHas(t, "the damage", damaged(s.Damaged()), line)
+				testkit.Has(t, "the damage", damaged(s.Damaged()), line)
 			}
 			if n := len(s.Damaged()); n != len(want)-1 && tt.want != "" || tt.want == "" && n != 0 {
 				t.Errorf("the session is damaged by %q", damaged(s.Damaged()))
@@ -375,20 +376,20 @@ func TestDamagedSessionsAreRefused(t *testing.T) {
 	s := w.opened(session.OpenOptions{Servers: []string{"plain", "noted", "mem"}})
 	callIn(t, s, "noted", "x")
 	w.m.one("noted").kill()
-	wantHas(t, "a server on its files", callIn(t, s, "noted", "x"), `{"pid":`)
+	testkit.Has(t, "a server on its files", callIn(t, s, "noted", "x"), `{"pid":`)
 	before := w.frozen(s, "")
 	callIn(t, s, "plain", "x")
 	w.m.one("plain").kill()
-	wantHas(t, "the first call", callIn(t, s, "plain", "x"), "lost: ")
+	testkit.Has(t, "the first call", callIn(t, s, "plain", "x"), "lost: ")
 	for _, id := range []string{"plain", "noted", "mem"} {
-		wantHas(t, "a further call of "+id, callIn(t, s, id, "x"), "lost: ", "sessions.on_loss is refuse", `server "plain"`, "rewind it")
+		testkit.Has(t, "a further call of "+id, callIn(t, s, id, "x"), "lost: ", "sessions.on_loss is refuse", `server "plain"`, "rewind it")
 	}
-	wantHas(t, "a fork's call", callIn(t, w.fork(s, 1)[0], "mem", "x"), "lost: ")
+	testkit.Has(t, "a fork's call", callIn(t, w.fork(s, 1)[0], "mem", "x"), "lost: ")
 	if err := w.Rewind(context.Background(), s, before.ID, 0); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"plain", "noted", "mem"} {
-		wantHas(t, "a call after the rewind", callIn(t, s, id, "x"), `{"pid":`)
+		testkit.Has(t, "a call after the rewind", callIn(t, s, id, "x"), `{"pid":`)
 	}
 	if all := s.Damaged(); len(all) != 1 || all[0].Kept != api.KeptFiles {
 		t.Errorf("after the rewind it is damaged by %+v", all)
@@ -400,11 +401,11 @@ func TestDamagedSessionsAreRefused(t *testing.T) {
 func TestKilledWithWhatNobodyAdopts(t *testing.T) {
 	w := makeWorld(t, forgetful, func(w *world) { w.m.adopts = false })
 	s, other := w.opened(session.OpenOptions{}), w.opened(session.OpenOptions{Eager: true})
-	wantHas(t, "a call", callIn(t, s, "plain", "x"), `{"pid":`)
+	testkit.Has(t, "a call", callIn(t, s, "plain", "x"), `{"pid":`)
 	w.crash(forgetful)
 	s, other = w.Get(s.ID), w.Get(other.ID)
-	wantHas(t, "the next call", callIn(t, s, "plain", "x"), `{"pid":`)
-	wantHas(t, "the damage", damaged(s.Damaged()), `server "plain": the gateway was killed`, "kept: nothing")
+	testkit.Has(t, "the next call", callIn(t, s, "plain", "x"), `{"pid":`)
+	testkit.Has(t, "the damage", damaged(s.Damaged()), `server "plain": the gateway was killed`, "kept: nothing")
 	wantDamage(t, "a session that called nothing", other.Damaged(), "")
 	w.crash(forgetful)
 	if all := w.Get(s.ID).Damaged(); len(all) != 1 || all[0].Times != 2 {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/session"
-	"github.com/tine-mcp/tine/internal/store/sqlite"
+	"github.com/tine-mcp/tine/internal/store/sqlite/sqlitetest"
 )
 
 // filesBelow lists all files and folders of sessions, snapshots and layers.
@@ -154,10 +154,7 @@ func TestReconcileAfterARestore(t *testing.T) {
 	if err := os.WriteFile(path, old, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	db, err := sqlite.Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := sqlitetest.Open(t, w.dir)
 	for _, dry := range []bool{true, false} {
 		got, err := session.Reconcile(t.Context(), db, w.dir, true, dry)
 		if err != nil || !slices.Equal(got.Back, []string{later.ID}) || !slices.Equal(got.Closed, []string{closed.ID}) || !slices.Equal(got.SnapshotsGone, []string{gone.ID}) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // What is done for the instances of a session is done at once, and not for one
@@ -46,12 +47,12 @@ func TestInstancesAreServedAtOnce(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- step.do() }()
 		for i := range there {
-			within(t, step.name, there[i])
+			testkit.Within(t, step.name, there[i])
 		}
 		for _, on := range letOn {
 			on()
 		}
-		if err := within(t, step.name, done); err != nil {
+		if err := testkit.Within(t, step.name, done); err != nil {
 			t.Fatal(step.name, failure(err))
 		}
 	}
@@ -92,7 +93,7 @@ func TestManyInstances(t *testing.T) {
 	if !errors.As(err, &e) || len(e.Causes) != many {
 		t.Fatalf("got %v", err)
 	}
-	wantHas(t, "the error", e.Message, fmt.Sprintf("%d servers failed", many), `"bad~1"`, "more")
+	testkit.Has(t, "the error", e.Message, fmt.Sprintf("%d servers failed", many), `"bad~1"`, "more")
 	if n := strings.Count(e.Message, ";"); n > 30 {
 		t.Errorf("it names %d of them", n)
 	}
@@ -126,7 +127,7 @@ func TestTemplateBesideASnapshotsWorkspace(t *testing.T) {
 	do(t.Context(), t, s, "other", "write", "path", "f", "text", "frozen")
 	snap := w.frozen(s, "base")
 	_, _, err := w.OpenSession(t.Context(), session.OpenOptions{From: snap.ID, Members: map[string]session.Member{"tree": {Template: raw("files")}}})
-	wantHas(t, "a template, too", failure(err), "invalid: ", `server "tree"`, snap.ID)
+	testkit.Has(t, "a template, too", failure(err), "invalid: ", `server "tree"`, snap.ID)
 	bare := w.frozen(w.opened(session.OpenOptions{}), "bare")
 	n := w.opened(session.OpenOptions{From: bare.ID, Members: map[string]session.Member{"tree": {Template: raw("files")}}})
 	if got := do(t.Context(), t, n, "tree", "read", "path", "f"); got != `"given"` {

@@ -24,11 +24,11 @@ func TestWorkspacePathInHash(t *testing.T) {
 		if err != nil || strings.Contains(string(raw), "WorkspacePath") {
 			t.Errorf("%s, %v", raw, err)
 		}
-		if hashOf(plain.Servers[i]) != hashOf(same.Servers[i]) {
+		if plain.Servers[i].SpecHash() != same.Servers[i].SpecHash() {
 			t.Errorf("server %s differs with the default", plain.Servers[i].ID)
 		}
 	}
-	if hashOf(plain.Servers[0]) != hashOf(other.Servers[0]) || hashOf(plain.Servers[1]) == hashOf(other.Servers[1]) {
+	if plain.Servers[0].SpecHash() != other.Servers[0].SpecHash() || plain.Servers[1].SpecHash() == other.Servers[1].SpecHash() {
 		t.Error("another path makes the wrong servers differ")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // command is what a member of a session runs.
@@ -80,7 +81,7 @@ func TestTakenAwayFromAll(t *testing.T) {
 			set(t, used, "own", "it", "1")
 			snap := w.frozen(used, "before")
 			w.apply(tt.yaml)
-			eventually(t, "its instances end", func() bool { return w.m.worksOn(w.dir+"/sessions/"+used.ID+"/own") == nil })
+			testkit.Eventually(t, "its instances end", func() bool { return w.m.worksOn(w.dir+"/sessions/"+used.ID+"/own") == nil })
 			before := w.m.started("own")
 			var later []string // made without it, and having its state
 			for _, again := range []func(*world, string){func(*world, string) {}, (*world).reopen, (*world).crash} {
@@ -90,7 +91,7 @@ func TestTakenAwayFromAll(t *testing.T) {
 					"one that was opened": used, "one that had not used it": unused,
 					"its fork": w.fork(used, 1)[0], "one from a snapshot of before": w.opened(session.OpenOptions{From: snap.ID, Eager: true}),
 				} {
-					wantHas(t, what, do(t.Context(), t, s, "own", "dump"), "refused: ", tt.why)
+					testkit.Has(t, what, do(t.Context(), t, s, "own", "dump"), "refused: ", tt.why)
 					if s != unused {
 						later = append(later, s.ID)
 					}
@@ -126,10 +127,10 @@ func TestSwitchedOffForAll(t *testing.T) {
 	}
 	w.runs("")
 	for _, s := range []*session.Session{s, other} {
-		wantHas(t, "a call", do(t.Context(), t, s, "own", "dump"), "refused: ", "run time")
+		testkit.Has(t, "a call", do(t.Context(), t, s, "own", "dump"), "refused: ", "run time")
 	}
 	w.reopen(strings.Replace(kept, "command: own", "command: own2", 1))
-	wantHas(t, "a call after a restart", do(t.Context(), t, w.Get(s.ID), "own", "dump"), "refused: ", "run time")
+	testkit.Has(t, "a call after a restart", do(t.Context(), t, w.Get(s.ID), "own", "dump"), "refused: ", "run time")
 	if err := w.Change(t.Context(), "own", session.Change{Enabled: &yes}); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +197,7 @@ func TestRestartWithoutWhatIsNeeded(t *testing.T) {
 		w.without = "builtin"
 		w.reopen(yaml)
 		wantDump(t, "what has its driver", w.Get(s.ID), "own", `{"it":"1"}`)
-		wantHas(t, "what has not", do(t.Context(), t, w.Get(s.ID), "mem", "dump"), "refused: ", "builtin")
+		testkit.Has(t, "what has not", do(t.Context(), t, w.Get(s.ID), "mem", "dump"), "refused: ", "builtin")
 		w.without = ""
 		w.reopen(yaml)
 		w.remembers("with its driver again", w.Get(s.ID), "1")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 const small = `
@@ -25,16 +26,16 @@ func TestQuotas(t *testing.T) {
 	first := w.opened(of("ada"))
 	w.opened(of("ada"))
 	_, _, err := w.OpenSession(ctx, of("ada"))
-	wantHas(t, "a third of one", failure(err), "refused: ", "2 sessions", "per_principal")
+	testkit.Has(t, "a third of one", failure(err), "refused: ", "2 sessions", "per_principal")
 	_, err = w.Fork(ctx, first, session.ForkOptions{Count: 1})
-	wantHas(t, "a fork of a third", failure(err), "refused: ", "per_principal")
+	testkit.Has(t, "a fork of a third", failure(err), "refused: ", "per_principal")
 	bob := w.opened(of("bob"))
 	_, err = w.Fork(ctx, bob, session.ForkOptions{Count: 2})
-	wantHas(t, "a fork of two", failure(err), "refused: ", "per_principal")
+	testkit.Has(t, "a fork of two", failure(err), "refused: ", "per_principal")
 	w.fork(bob, 1)
 	w.opened(of("eve"))
 	_, _, err = w.OpenSession(ctx, of("eve"))
-	wantHas(t, "a sixth", failure(err), "refused: ", "5 sessions", "sessions.max")
+	testkit.Has(t, "a sixth", failure(err), "refused: ", "5 sessions", "sessions.max")
 	// Nobody asked for the implicit ones.
 	w.session("eve")
 	w.CloseSession(ctx, first)
@@ -71,12 +72,12 @@ func TestBudget(t *testing.T) {
 			ctx := t.Context()
 			a := w.opened(session.OpenOptions{})
 			_, err := w.Fork(ctx, a, session.ForkOptions{Count: 3})
-			wantHas(t, "a fork of three", failure(err), "refused: ", "3 sessions need", "servers: [own]", "2 of this kind would fit")
+			testkit.Has(t, "a fork of three", failure(err), "refused: ", "3 sessions need", "servers: [own]", "2 of this kind would fit")
 			_, err = w.Fork(ctx, a, session.ForkOptions{Count: 50})
-			wantHas(t, "a fork that never fits", failure(err), "refused: ", "50 sessions need")
+			testkit.Has(t, "a fork that never fits", failure(err), "refused: ", "50 sessions need")
 			b := w.fork(a, 2)
 			_, _, err = w.OpenSession(ctx, session.OpenOptions{})
-			wantHas(t, "one too many", failure(err), append(tt.want, "refused: ", "servers: [own]")...)
+			testkit.Has(t, "one too many", failure(err), append(tt.want, "refused: ", "servers: [own]")...)
 			// What needs nothing of it has room.
 			light := w.opened(session.OpenOptions{Servers: []string{"mem"}})
 			w.CloseSession(ctx, b[0])
@@ -127,7 +128,7 @@ func TestManyOpensAtOnce(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				wantHas(t, "a refusal", failure(err), "refused: ", "would fit")
+				testkit.Has(t, "a refusal", failure(err), "refused: ", "would fit")
 				return
 			}
 			opened = append(opened, s)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 const lasting = `
@@ -64,7 +65,7 @@ func TestTimeGoesOnWithoutAGateway(t *testing.T) {
 		if err != nil || !ok || !strings.Contains(got.Reason, "time to live") {
 			t.Errorf("it is remembered as %+v, %v, %v", got, ok, err)
 		}
-		wantHas(t, "a call", do(t.Context(), t, short, "own", "dump"), "refused: ", "closed")
+		testkit.Has(t, "a call", do(t.Context(), t, short, "own", "dump"), "refused: ", "closed")
 		// Closing it again does not change why.
 		w.CloseSession(t.Context(), short)
 		if again, _, _ := w.Closed(t.Context(), short.ID); again.Reason != got.Reason {
@@ -112,7 +113,7 @@ func TestFreezeWhileAMemberStarts(t *testing.T) {
 				begun <- err
 			}
 			go begin("mem")
-			within(t, "the start of mem", there)
+			testkit.Within(t, "the start of mem", there)
 			done := make(chan error, 1)
 			go func() {
 				if what == "rewind" {
@@ -123,18 +124,18 @@ func TestFreezeWhileAMemberStarts(t *testing.T) {
 				done <- err
 			}()
 			// It either waits for what is under way, or need not.
-			eventually(t, "it is under way", func() bool { return len(done) > 0 || frozenNow(s) })
+			testkit.Eventually(t, "it is under way", func() bool { return len(done) > 0 || frozenNow(s) })
 			go begin("own")
-			eventually(t, "the start of own is under way", func() bool {
+			testkit.Eventually(t, "the start of own is under way", func() bool {
 				up := s.Peek("own")
 				return up != nil && up.Started()
 			})
 			letOn()
-			if err := within(t, "the end of the "+what, done); err != nil {
+			if err := testkit.Within(t, "the end of the "+what, done); err != nil {
 				t.Error(failure(err))
 			}
 			for range 2 {
-				if err := within(t, "a start", begun); err != nil && what == "fork" {
+				if err := testkit.Within(t, "a start", begun); err != nil && what == "fork" {
 					t.Error(failure(err))
 				}
 			}
@@ -154,7 +155,7 @@ func TestStartWhileAStateIsFrozen(t *testing.T) {
 	s = w.Get(s.ID)
 	there, letOn := w.m.block("freeze mem", 0)
 	forked := w.forking(t.Context(), s, session.ForkOptions{})
-	within(t, "the freeze", there)
+	testkit.Within(t, "the freeze", there)
 	begun := make(chan error, 1)
 	go func() {
 		up, _, err := s.Upstream("mem")
@@ -166,15 +167,15 @@ func TestStartWhileAStateIsFrozen(t *testing.T) {
 	select {
 	case err := <-begun:
 		t.Errorf("it began: %v", err)
-	case <-time.After(20 * time.Millisecond):
+	case <-time.After(20 * time.Millisecond): // nothing tells that it waits
 		defer func() {
-			if err := within(t, "the start", begun); err != nil {
+			if err := testkit.Within(t, "the start", begun); err != nil {
 				t.Error(failure(err))
 			}
 		}()
 	}
 	letOn()
-	if err := within(t, "the fork", forked); err != nil {
+	if err := testkit.Within(t, "the fork", forked); err != nil {
 		t.Error(failure(err))
 	}
 }

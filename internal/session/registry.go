@@ -36,8 +36,10 @@ const drainTime = 5 * time.Minute
 type Options struct {
 	Drivers map[string]driver.Driver
 	Store   store.Store
-	Dir     string // for instances
-	States  string // for what sessions remember, and for snapshots
+	// Lists keeps what servers list; nil for the Store.
+	Lists  store.ServerLists
+	Dir    string // for instances
+	States string // for what sessions remember, and for snapshots
 	// StateFlag is what commands that the log advises need to mean this state folder,
 	// such as "--state /srv/tine"; empty for nothing.
 	StateFlag string
@@ -117,6 +119,9 @@ type Registry struct {
 // Open makes the registry of a config and brings back what an earlier gateway
 // left: its sessions, and their instances where they still run.
 func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error) {
+	if o.Lists == nil {
+		o.Lists = o.Store
+	}
 	r := &Registry{
 		o: o, sessions: make(map[string]*Session),
 		defaults: make(map[string]*Session), shared: make(map[string]*part), ending: make(map[string][]chan struct{}),
@@ -152,6 +157,9 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 
 // sessionPrefix begins the id of every session.
 const sessionPrefix = "ses_"
+
+// IsID reports whether a session is meant by its id, and not by a name.
+func IsID(ref string) bool { return strings.HasPrefix(ref, sessionPrefix) }
 
 // newID makes a session's id.
 func newID() string {
@@ -351,7 +359,7 @@ func (r *Registry) finish(s *Session, end func(*upstream.Upstream)) {
 		if p.unhear != nil {
 			p.unhear()
 		}
-		if !p.borrowed && !r.isShared(p.up) && !r.isLent(p.up) {
+		if s.owns(p) {
 			wg.Go(func() { end(p.up) })
 		}
 	}
@@ -412,7 +420,10 @@ func (r *Registry) newUpstream(e *Entry, by owned, adopt *store.Handle) *upstrea
 	o.Prepare, o.Conn.Shared = r.prepare(e, by), s == nil
 	o.Room = r.roomFor(e, by, adopt != nil)
 	o.Memory = r.memory(e, by)
-	o.Ready = func() { r.checkGiven(e, s) }
+	o.Ready = func() {
+		r.checkGiven(e, s)
+		r.relearn(e)
+	}
 	if e.driver.Info().Adopts {
 		created := time.Now()
 		o.Keep = func(h driver.Handle, hello json.RawMessage) error {

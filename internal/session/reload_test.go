@@ -10,6 +10,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -20,7 +21,7 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 	defer s.Watch(hear)()
 	own, all := call(t, s, "own", "x"), call(t, s, "all", "x")
 	under := later(t, s, "own", "wait")
-	within(t, "the call", w.m.one("own").waiting)
+	testkit.Within(t, "the call", w.m.one("own").waiting)
 
 	w.apply(`
 servers:
@@ -37,9 +38,9 @@ servers:
 	if got := call(t, s, "all", "x"); got != all {
 		t.Errorf("all was %s and is %s", all, got)
 	}
-	wantHas(t, "a server that came", call(t, s, "more", "x"), `{"pid":`)
+	testkit.Has(t, "a server that came", call(t, s, "more", "x"), `{"pid":`)
 	close(w.m.one("own").release)
-	if got := within(t, "the call under way", under); got != own {
+	if got := testkit.Within(t, "the call under way", under); got != own {
 		t.Errorf("the call under way got %s", got)
 	}
 	w.runs("all more own")
@@ -60,7 +61,7 @@ func TestReloadOfATimeout(t *testing.T) {
 		w.apply(strings.ReplaceAll(two, "{command", "{timeout: 10s, command"))
 		for _, server := range []string{"own", "all"} {
 			began := time.Now()
-			wantHas(t, server, call(t, s, server, "wait"), "timeout: ")
+			testkit.Has(t, server, call(t, s, server, "wait"), "timeout: ")
 			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("%s took %v", server, took)
 			}
@@ -84,7 +85,7 @@ func TestReloadRetiresWhatChanged(t *testing.T) {
 				before := call(t, s, server, "x")
 				old := w.m.one(server)
 				under := later(t, s, server, "wait")
-				within(t, "the call", old.waiting)
+				testkit.Within(t, "the call", old.waiting)
 				w.apply(yaml)
 				switch after := call(t, s, server, "x"); name {
 				case "changed":
@@ -92,19 +93,19 @@ func TestReloadRetiresWhatChanged(t *testing.T) {
 						t.Errorf("before %s, after %s", before, after)
 					}
 				case "removed":
-					wantHas(t, "a call after", after, "invalid: ")
+					testkit.Has(t, "a call after", after, "invalid: ")
 				case "off":
-					wantHas(t, "a call after", after, "refused: ", "disabled in the config")
+					testkit.Has(t, "a call after", after, "refused: ", "disabled in the config")
 				}
 				if old.over() {
 					t.Error("the old instance ended before its call")
 				}
 				close(old.release)
-				if got := within(t, "the call under way", under); got != before {
+				if got := testkit.Within(t, "the call under way", under); got != before {
 					t.Errorf("the call under way got %s, want %s", got, before)
 				}
-				within(t, "the end of the old instance", old.done)
-				eventually(t, "the old handle is forgotten", func() bool {
+				testkit.Within(t, "the end of the old instance", old.done)
+				testkit.Eventually(t, "the old handle is forgotten", func() bool {
 					return strings.Count(w.handles(), server) == map[bool]int{true: 1}[name == "changed"]
 				})
 			})
@@ -137,7 +138,7 @@ func TestChangeEnabled(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.runs("")
-	wantHas(t, "a call of what is off", call(t, s, "own", "x"), "refused: ", "run time")
+	testkit.Has(t, "a call of what is off", call(t, s, "own", "x"), "refused: ", "run time")
 	if !hear.has(wire.NoteToolsChanged) {
 		t.Errorf("the clients heard %q", hear.heard)
 	}
@@ -147,18 +148,18 @@ func TestChangeEnabled(t *testing.T) {
 	if err := w.Change(ctx, "off", session.Change{Enabled: &on}); err != nil {
 		t.Fatal(err)
 	}
-	wantHas(t, "a call of what is on", call(t, s, "off", "x"), `{"pid":`)
+	testkit.Has(t, "a call of what is on", call(t, s, "off", "x"), `{"pid":`)
 	if err := w.Change(ctx, "none", session.Change{Enabled: &on}); err == nil {
 		t.Error("a server that is not there can be switched")
 	}
 	// It lasts over a reload and over a restart.
 	yaml := two + "  off: {command: off, enabled: false}\n  new: {command: new}\n"
 	w.apply(yaml)
-	wantHas(t, "after a reload", call(t, s, "own", "x"), "refused: ")
+	testkit.Has(t, "after a reload", call(t, s, "own", "x"), "refused: ")
 	before := call(t, s, "off", "x")
 	w.reopen(yaml)
 	s = w.Get(s.ID)
-	wantHas(t, "after a restart", call(t, s, "own", "x"), "refused: ")
+	testkit.Has(t, "after a restart", call(t, s, "own", "x"), "refused: ")
 	if got := call(t, s, "off", "x"); got != before {
 		t.Errorf("what was on is %s after a restart and was %s", got, before)
 	}
@@ -171,10 +172,10 @@ func TestChangeEnabled(t *testing.T) {
 			t.Errorf("%s is still overridden", id)
 		}
 	}
-	wantHas(t, "taken back", call(t, s, "own", "x"), `{"pid":`)
-	wantHas(t, "taken back", call(t, s, "off", "x"), "refused: ", "config")
+	testkit.Has(t, "taken back", call(t, s, "own", "x"), `{"pid":`)
+	testkit.Has(t, "taken back", call(t, s, "off", "x"), "refused: ", "config")
 	w.reopen(yaml)
-	wantHas(t, "after another restart", call(t, w.Get(s.ID), "own", "x"), `{"pid":`)
+	testkit.Has(t, "after another restart", call(t, w.Get(s.ID), "own", "x"), `{"pid":`)
 	// Saying what the config says is no override.
 	if err := w.Change(ctx, "own", session.Change{Enabled: &on}); err != nil {
 		t.Fatal(err)
@@ -210,7 +211,7 @@ func TestReloadWhileAServerIsSwitched(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	within(t, "the write", slow.begun)
+	testkit.Within(t, "the write", slow.begun)
 	applied := make(chan struct{})
 	wg.Go(func() {
 		defer close(applied)
@@ -258,12 +259,12 @@ func TestReloadsAtOnce(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	wantHas(t, "in the end", call(t, s, "own", "x"), `{"pid":`)
+	testkit.Has(t, "in the end", call(t, s, "own", "x"), `{"pid":`)
 	w.runs("own")
 	if p := w.m.one("own"); len(p.spec.Args) != 1 || p.spec.Args[0] != "j" {
 		t.Errorf("what runs was started with %q", p.spec.Args)
 	}
-	eventually(t, "the old handles are forgotten", func() bool { return w.handles() == "own" })
+	testkit.Eventually(t, "the old handles are forgotten", func() bool { return w.handles() == "own" })
 }
 
 // A reload may come while the gateway stops.
@@ -302,11 +303,11 @@ servers:
 			set(t, s, server, "it", "1")
 			old := w.m.one(server)
 			under := later(t, s, server, "wait")
-			within(t, "the call", old.waiting)
+			testkit.Within(t, "the call", old.waiting)
 			w.apply(strings.Replace(yaml, "command: "+server, "command: "+server+"2", 1))
 			after := make(chan string, 1)
 			go func() { after <- dump(t, s, server) }()
-			eventually(t, "the next one is wanted", func() bool {
+			testkit.Eventually(t, "the next one is wanted", func() bool {
 				up := s.Peek(server)
 				return up != nil && up.Started()
 			})
@@ -314,8 +315,8 @@ servers:
 				t.Error("the old one ended before its call")
 			}
 			close(old.release)
-			wantHas(t, "the call under way", within(t, "its end", under), "pid")
-			if got := within(t, "the call after", after); got != `{"it":"1"}` {
+			testkit.Has(t, "the call under way", testkit.Within(t, "its end", under), "pid")
+			if got := testkit.Within(t, "the call after", after); got != `{"it":"1"}` {
 				t.Errorf("the next one remembers %s", got)
 			}
 			if p := w.m.one(server); p.spec.Command != server+"2" {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -215,6 +216,7 @@ func (r *Registry) restoreSnapshots(ctx context.Context, unanswered map[string]b
 			continue
 		}
 		r.keepPin(ctx, rec.Catalog)
+		d.moveTo(filepath.Join(r.snapshotHome(), rec.ID))
 		snap.frozen, snap.Labels, snap.sumOf = d.frozen, d.Labels, d.Sum
 		r.snapshots[rec.ID] = snap
 		if rec.Auto && owner != nil {
@@ -377,11 +379,16 @@ func (r *Registry) forget(ctx context.Context) {
 	}
 }
 
-// running reports whether the session has parts that may run.
+// running reports whether the session has parts of its own that may run.
 func (s *Session) running() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.parts) > 0
+	for _, p := range s.parts {
+		if s.owns(p) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *Session) watched() bool {

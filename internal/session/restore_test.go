@@ -13,6 +13,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func TestRestart(t *testing.T) {
@@ -143,16 +144,16 @@ func TestRestartEndsWhatIsNotWanted(t *testing.T) {
 			}
 			w.crash(tt.yaml)
 			w.runs(tt.want)
-			eventually(t, "only what runs is recorded", func() bool { return w.handles() == tt.want })
-			eventually(t, "only what runs has a file", func() bool { return len(w.handleFiles()) == len(strings.Fields(tt.want)) })
+			testkit.Eventually(t, "only what runs is recorded", func() bool { return w.handles() == tt.want })
+			testkit.Eventually(t, "only what runs has a file", func() bool { return len(w.handleFiles()) == len(strings.Fields(tt.want)) })
 			// What is left still works, and so does what is started anew.
 			now := w.session("ada")
 			for _, e := range w.Catalog().Entries {
 				if on, _ := e.On(); on {
 					if tt.name == "it died meanwhile" && e.ID == "own" {
-						wantHas(t, e.ID, call(t, now, e.ID, "x"), "lost: ")
+						testkit.Has(t, e.ID, call(t, now, e.ID, "x"), "lost: ")
 					}
-					wantHas(t, e.ID, call(t, now, e.ID, "x"), `{"pid":`)
+					testkit.Has(t, e.ID, call(t, now, e.ID, "x"), `{"pid":`)
 				}
 			}
 		})
@@ -165,14 +166,14 @@ func TestClose(t *testing.T) {
 	call(t, s, "own", "x")
 	call(t, s, "all", "x")
 	under := later(t, s, "own", "wait")
-	within(t, "the call", w.m.one("own").waiting)
+	testkit.Within(t, "the call", w.m.one("own").waiting)
 	w.Registry.Close(t.Context(), false)
 	w.Registry.Close(t.Context(), true)
-	wantHas(t, "a call under way", within(t, "its end", under), "lost: ")
+	testkit.Has(t, "a call under way", testkit.Within(t, "its end", under), "lost: ")
 	if got := w.m.running() + w.handles(); got != "" {
 		t.Errorf("%s is left", got)
 	}
-	wantHas(t, "a call after", call(t, s, "own", "x"), "refused: ")
+	testkit.Has(t, "a call after", call(t, s, "own", "x"), "refused: ")
 	if _, err := w.Default(t.Context(), "eve"); err == nil {
 		t.Error("a registry that is closed opens sessions")
 	}
@@ -191,7 +192,7 @@ func TestCloseWithWhatCannotBeAdopted(t *testing.T) {
 	}
 	w.reopen(two)
 	w.runs("")
-	wantHas(t, "a call after", call(t, w.Get(s.ID), "own", "x"), `{"pid":`)
+	testkit.Has(t, "a call after", call(t, w.Get(s.ID), "own", "x"), `{"pid":`)
 }
 
 // What a request made that was never answered is removed. What was answered for is

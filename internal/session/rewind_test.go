@@ -11,6 +11,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func (w *world) rewound(s *session.Session, id string) {
@@ -112,12 +113,12 @@ func TestCallsDuringARewind(t *testing.T) {
 	w.remember(s, "now")
 	// It waits for calls under way.
 	_, leave := entered(t, t.Context(), s, "slow")
-	wantHas(t, "a rewind beside a call", failure(w.Rewind(t.Context(), s, snap.ID, time.Millisecond)), "timeout: ", "own__slow")
+	testkit.Has(t, "a rewind beside a call", failure(w.Rewind(t.Context(), s, snap.ID, time.Millisecond)), "timeout: ", "own__slow")
 	leave()
 	there, letOn := w.m.block("seed mem", 0)
 	rewound := make(chan error, 1)
 	go func() { rewound <- w.Rewind(t.Context(), s, snap.ID, 0) }()
-	within(t, "the rewind", there)
+	testkit.Within(t, "the rewind", there)
 	var late [3]chan string
 	for i, server := range []string{"own", "mem", "tree"} {
 		late[i] = make(chan string, 1)
@@ -133,20 +134,20 @@ func TestCallsDuringARewind(t *testing.T) {
 		t.Fatal(err)
 	}
 	letOn()
-	if err := within(t, "the rewind", rewound); err != nil {
+	if err := testkit.Within(t, "the rewind", rewound); err != nil {
 		t.Fatal(failure(err))
 	}
 	for i, want := range []string{`{"it":"then"}`, `{"it":"then"}`, `"then"`} {
-		if got := within(t, "the call", late[i]); got != want {
+		if got := testkit.Within(t, "the call", late[i]); got != want {
 			t.Errorf("a call that waited got %s, want %s", got, want)
 		}
 	}
-	eventually(t, "the snapshot is removed", func() bool { return !strings.Contains(strings.Join(w.left(), " "), snap.ID) })
+	testkit.Eventually(t, "the snapshot is removed", func() bool { return !strings.Contains(strings.Join(w.left(), " "), snap.ID) })
 	// From inside it can't be.
 	w.frozen(s, "")
 	inside, leave := entered(t, t.Context(), s, "rewind_session")
 	defer leave()
-	wantHas(t, "a rewind from inside", failure(w.Rewind(inside, s, w.frozenBeside(s).ID, time.Hour)), "refused: ", "own__rewind_session")
+	testkit.Has(t, "a rewind from inside", failure(w.Rewind(inside, s, w.frozenBeside(s).ID, time.Hour)), "refused: ", "own__rewind_session")
 }
 
 // Somebody amends a session while it is rewound: neither undoes the other.
@@ -159,16 +160,16 @@ func TestAmendDuringARewind(t *testing.T) {
 	there, letOn := w.m.block("put sessions", 0)
 	amended := make(chan error, 1)
 	go func() { amended <- w.Amend(context.Background(), s, map[string]string{"a": "1"}, nil, nil) }()
-	within(t, "the amendment", there)
+	testkit.Within(t, "the amendment", there)
 	rewound := make(chan error, 1)
 	go func() { rewound <- w.Rewind(context.Background(), s, snap.ID, 0) }()
 	select {
 	case err := <-rewound: // it need not wait
 		rewound <- err
-	case <-time.After(50 * time.Millisecond):
+	case <-time.After(50 * time.Millisecond): // nothing tells that it waits
 	}
 	letOn()
-	if err := errors.Join(within(t, "the amendment", amended), within(t, "the rewind", rewound)); err != nil {
+	if err := errors.Join(testkit.Within(t, "the amendment", amended), testkit.Within(t, "the rewind", rewound)); err != nil {
 		t.Fatal(err)
 	}
 	for _, again := range []func(*world, string){func(*world, string) {}, (*world).crash} {
@@ -243,7 +244,7 @@ func TestStartDuringARewind(t *testing.T) {
 	there, letOn := w.m.block("erase own", 0)
 	rewound := make(chan error, 1)
 	go func() { rewound <- w.Rewind(context.Background(), s, snap.ID, 0) }()
-	within(t, "the removal", there)
+	testkit.Within(t, "the removal", there)
 	up, _, err := s.Upstream("tree")
 	if err == nil {
 		_, err = up.Conn(t.Context()) // as a list does, which has no gate
@@ -252,7 +253,7 @@ func TestStartDuringARewind(t *testing.T) {
 		t.Error(failure(err))
 	}
 	letOn()
-	if err := within(t, "the rewind", rewound); err != nil {
+	if err := testkit.Within(t, "the rewind", rewound); err != nil {
 		t.Fatal(failure(err))
 	}
 	w.remembers("afterwards", s, "then")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func ownedBy(name string) session.OpenOptions {
@@ -46,7 +47,7 @@ func TestLargeRequestHoldsNobodyUp(t *testing.T) {
 			w.CloseSession(t.Context(), s)
 		}
 		err := <-forked
-		wantHas(t, "the hog", failure(err), "refused: ", "9 sessions need", "waited 10m0s instead of 1h0m0s", "sessions.max_wait")
+		testkit.Has(t, "the hog", failure(err), "refused: ", "9 sessions need", "waited 10m0s instead of 1h0m0s", "sessions.max_wait")
 	})
 }
 
@@ -62,13 +63,13 @@ func TestWhoeverWaitsHasNoPlace(t *testing.T) {
 		w.opened(ownedBy("ada"))
 		last := w.opened(ownedBy("ada"))
 		_, _, err := w.OpenSession(t.Context(), ownedBy("ada"))
-		wantHas(t, "a fifth", failure(err), "refused: ", "4 sessions are open and 4 may be")
+		testkit.Has(t, "a fifth", failure(err), "refused: ", "4 sessions are open and 4 may be")
 		for _, p := range w.m.procs {
 			if p.spec.Session == eve.ID {
 				p.kill()
 			}
 		}
-		wantHas(t, "the fork", failure(<-forked), "refused: ", "4 sessions are open and 4 may be")
+		testkit.Has(t, "the fork", failure(<-forked), "refused: ", "4 sessions are open and 4 may be")
 		w.CloseSession(t.Context(), last)
 		w.fork(hog, 1) // the room that was not used is free
 	})
@@ -83,7 +84,7 @@ func TestStartWaitsForRoom(t *testing.T) {
 		set(t, first, "own", "a", "1")
 		began := time.Now()
 		got := dump(t, second, "own")
-		wantHas(t, "a start without room", got, `refused: server "own": it needs 100 MiB and 1 instance;`, "1 of 1 instance are in use", "sessions.instances")
+		testkit.Has(t, "a start without room", got, `refused: server "own": it needs 100 MiB and 1 instance;`, "1 of 1 instance are in use", "sessions.instances")
 		if waited := time.Since(began); waited != 30*time.Second {
 			t.Errorf("it waited for %v", waited)
 		}
@@ -104,7 +105,7 @@ func TestStartWaitsForRoom(t *testing.T) {
 		if got := <-answers; got != `{}` {
 			t.Errorf("after a death: %s", got)
 		}
-		wantHas(t, "the one that died", dump(t, first, "own"), "refused: ")
+		testkit.Has(t, "the one that died", dump(t, first, "own"), "refused: ")
 		w.CloseSession(t.Context(), second)
 		wantDump(t, "after a close", first, "own", `{"a":"1"}`)
 	})
@@ -120,7 +121,7 @@ func TestForkNeedsWhatRuns(t *testing.T) {
 	set(t, s, "own", "a", "1")
 	set(t, s, "mem", "a", "1")
 	_, err := w.Fork(t.Context(), s, session.ForkOptions{Count: 3})
-	wantHas(t, "a fork of three", failure(err), "refused: ", "3 sessions need 303 MiB and 3 instances", "servers: [mem, own]", "2 of this kind")
+	testkit.Has(t, "a fork of three", failure(err), "refused: ", "3 sessions need 303 MiB and 3 instances", "servers: [mem, own]", "2 of this kind")
 	children := w.fork(s, 2)
 	if _, err := w.Fork(t.Context(), s, session.ForkOptions{Count: 1}); err == nil {
 		t.Error("there is room for a third")
@@ -147,7 +148,7 @@ func TestRoomAfterRestart(t *testing.T) {
 	for name, restart := range map[string]func(string){"restart": w.reopen, "crash": w.crash} {
 		restart(yaml)
 		c := w.opened(ownedBy("bob"))
-		wantHas(t, name, dump(t, c, "own"), "refused: ", "2 of 2 instances")
+		testkit.Has(t, name, dump(t, c, "own"), "refused: ", "2 of 2 instances")
 		w.CloseSession(t.Context(), w.Get(b.ID))
 		wantDump(t, name, c, "own", `{}`)
 		w.CloseSession(t.Context(), c)

@@ -297,13 +297,18 @@ func (s *Session) retire(stale map[string]bool) []*part {
 		if p.unhear != nil {
 			p.unhear()
 		}
-		if !p.borrowed && !s.r.isShared(p.up) && !s.r.isLent(p.up) {
+		if s.owns(p) {
 			p.ended = make(chan struct{})
 			s.ending[id] = append(slices.DeleteFunc(s.ending[id], isOver), p.ended)
 			out = append(out, p)
 		}
 	}
 	return out
+}
+
+// owns reports whether a part is the session's own, and ends with it.
+func (s *Session) owns(p *part) bool {
+	return !p.borrowed && !s.r.isShared(p.up) && !s.r.isLent(p.up)
 }
 
 func isOver(ended chan struct{}) bool {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -52,9 +53,9 @@ func TestWhatIsSharedAndWhatIsNot(t *testing.T) {
 	if w.Get(a.ID) != nil || w.Get(b.ID) != b || len(w.Sessions()) != 1 {
 		t.Errorf("sessions are %v", w.Sessions())
 	}
-	wantHas(t, "a call in a closed session", call(t, a, "own", "x"), "refused: ", "closed")
-	wantHas(t, "a shared call in a closed session", call(t, a, "all", "x"), "refused: ", "closed")
-	wantHas(t, "a call in the other", call(t, b, "all", "x"), `{"pid":`)
+	testkit.Has(t, "a call in a closed session", call(t, a, "own", "x"), "refused: ", "closed")
+	testkit.Has(t, "a shared call in a closed session", call(t, a, "all", "x"), "refused: ", "closed")
+	testkit.Has(t, "a call in the other", call(t, b, "all", "x"), `{"pid":`)
 	if again := w.session("ada"); again.ID == a.ID {
 		t.Error("a closed session came back")
 	}
@@ -122,11 +123,11 @@ servers:
 		"far":  {"refused: ", "url", "process"},
 		"lost": {"infrastructure: ", `"lost"`, "not found on PATH"},
 	} {
-		wantHas(t, server, call(t, s, server, "x"), want...)
+		testkit.Has(t, server, call(t, s, server, "x"), want...)
 	}
 	w.m.scopes = []string{"shared"}
 	w.apply("servers:\n  own: {command: x}\n")
-	wantHas(t, "a scope that can't be", call(t, s, "own", "x"), "refused: ", "session", "shared")
+	testkit.Has(t, "a scope that can't be", call(t, s, "own", "x"), "refused: ", "session", "shared")
 }
 
 func TestEager(t *testing.T) {
@@ -193,7 +194,7 @@ func TestWatchers(t *testing.T) {
 	}
 	proc.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 	proc.say(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`)
-	eventually(t, "the question", func() bool { return mine.has("own roots/list asked") })
+	testkit.Eventually(t, "the question", func() bool { return mine.has("own roots/list asked") })
 	if !mine.has("own " + wire.NoteToolsChanged) {
 		t.Errorf("heard %q", mine.heard)
 	}
@@ -205,7 +206,7 @@ func TestWatchers(t *testing.T) {
 	all.say(`{"jsonrpc":"2.0","id":2,"method":"roots/list"}`)
 	all.say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:b"}}`)
 	for _, e := range []*ear{mine, others} {
-		eventually(t, "an update", func() bool { return e.has(`all notifications/resources/updated {"uri":"a:b"}`) })
+		testkit.Eventually(t, "an update", func() bool { return e.has(`all notifications/resources/updated {"uri":"a:b"}`) })
 		if e.has("all roots/list") {
 			t.Errorf("heard %q", e.heard)
 		}
@@ -245,8 +246,8 @@ func TestManySessionsAtOnce(t *testing.T) {
 				return
 			}
 			for range 3 {
-				wantHas(t, "own", call(t, s, "own", "x"), `{"pid":`)
-				wantHas(t, "all", call(t, s, "all", "x"), `{"pid":`)
+				testkit.Has(t, "own", call(t, s, "own", "x"), `{"pid":`)
+				testkit.Has(t, "all", call(t, s, "all", "x"), `{"pid":`)
 			}
 			if n%2 == 0 {
 				w.CloseSession(context.Background(), s)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // The lost state of a server that several sessions share damages those that called it,
@@ -36,7 +37,7 @@ func TestLostStateOfASharedServer(t *testing.T) {
 			}
 			s, child, unused = w.Get(s.ID), w.Get(child.ID), w.Get(unused.ID)
 			got := callIn(t, child, server, "x")
-			wantHas(t, "a call", got, "lost: ", at+" is gone; put it back, or make the empty file "+at+"~anew", "a rewind does not bring it back")
+			testkit.Has(t, "a call", got, "lost: ", at+" is gone; put it back, or make the empty file "+at+"~anew", "a rewind does not bring it back")
 			if strings.Contains(got, "rewind the session") {
 				t.Errorf("a call: %s", got)
 			}
@@ -54,7 +55,7 @@ func TestLostStateOfASharedServer(t *testing.T) {
 			if server == "notes" {
 				marked(from, "is gone")
 				// One that did not call it before has lost nothing.
-				wantHas(t, "a call of another", callIn(t, unused, server, "x"), "lost: ")
+				testkit.Has(t, "a call of another", callIn(t, unused, server, "x"), "lost: ")
 			}
 			wantDamage(t, "another", unused.Damaged(), "")
 			w.close(false)
@@ -63,7 +64,7 @@ func TestLostStateOfASharedServer(t *testing.T) {
 			}
 			w.open(yaml)
 			s, child = w.Get(s.ID), w.Get(child.ID)
-			wantHas(t, "the first call after", callIn(t, s, server, "x"), "lost: ", "begin anew")
+			testkit.Has(t, "the first call after", callIn(t, s, server, "x"), "lost: ", "begin anew")
 			wantDump(t, "the second", s, server, `{}`)
 			marked(child, "begin anew")
 			set(t, s, server, "a", "2")
@@ -72,7 +73,7 @@ func TestLostStateOfASharedServer(t *testing.T) {
 			if server == "notes" { // also who is made of what was before, later
 				late := w.opened(session.OpenOptions{From: snap.ID})
 				marked(late, "begin anew")
-				wantHas(t, "its first call", callIn(t, late, server, "x"), "lost: ", "begin anew")
+				testkit.Has(t, "its first call", callIn(t, late, server, "x"), "lost: ", "begin anew")
 				wantDamage(t, "one from a snapshot of after", w.opened(session.OpenOptions{From: w.frozen(w.opened(session.OpenOptions{}), "after").ID}).Damaged(), "")
 			}
 			wantDump(t, "after a restart", w.Get(s.ID), server, `{"a":"2"}`)

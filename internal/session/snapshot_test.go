@@ -9,6 +9,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 const whole = seeing + `
@@ -32,7 +33,7 @@ func TestSnapshots(t *testing.T) {
 	w.remember(s, "now")
 	// A name is taken once by each owner.
 	_, err = w.Freeze(ctx, s, session.SnapshotOptions{Name: "base"})
-	wantHas(t, "a name that is taken", failure(err), "invalid: ", `"base"`, "delete it")
+	testkit.Has(t, "a name that is taken", failure(err), "invalid: ", `"base"`, "delete it")
 	bob := w.opened(session.OpenOptions{Owner: session.Owner{Name: "bob"}})
 	if _, err := w.Freeze(ctx, bob, session.SnapshotOptions{Name: "base"}); err != nil {
 		t.Errorf("another owner's: %s", failure(err))
@@ -63,7 +64,7 @@ func TestSnapshots(t *testing.T) {
 		t.Errorf("deleting twice: %v", err)
 	}
 	_, _, err = w.OpenSession(ctx, session.OpenOptions{From: snap.ID})
-	wantHas(t, "one from what was deleted", failure(err), "invalid: ", snap.ID)
+	testkit.Has(t, "one from what was deleted", failure(err), "invalid: ", snap.ID)
 	for _, s := range w.Snapshots() {
 		if err := w.DeleteSnapshot(ctx, s.ID); err != nil {
 			t.Error(err)
@@ -147,7 +148,7 @@ func TestDeleteWhileASessionIsOpened(t *testing.T) {
 		s, _, err := w.OpenSession(t.Context(), session.OpenOptions{From: snap.ID})
 		opened <- result{s, err}
 	}()
-	within(t, "the opening", there)
+	testkit.Within(t, "the opening", there)
 	if err := w.DeleteSnapshot(t.Context(), snap.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -156,12 +157,12 @@ func TestDeleteWhileASessionIsOpened(t *testing.T) {
 	}
 	w.frozen(w.opened(session.OpenOptions{}), "base") // its name is free
 	letOn()
-	got := within(t, "the session", opened)
+	got := testkit.Within(t, "the session", opened)
 	if got.err != nil {
 		t.Fatal(failure(got.err))
 	}
 	wantDump(t, "the session", got.s, "own", `{"a":"1"}`)
-	eventually(t, "the snapshot is removed", func() bool { return !strings.Contains(strings.Join(w.left(), " "), snap.ID) })
+	testkit.Eventually(t, "the snapshot is removed", func() bool { return !strings.Contains(strings.Join(w.left(), " "), snap.ID) })
 }
 
 // A template may be a snapshot, by its name.
@@ -178,7 +179,7 @@ servers:
 	do(t.Context(), t, s, "tree", "write", "path", "f", "text", "x")
 	w.apply(from)
 	n := w.opened(session.OpenOptions{})
-	wantHas(t, "without the snapshot", do(t.Context(), t, n, "mem", "dump"), "invalid: ", `"base"`, "tine session snapshot")
+	testkit.Has(t, "without the snapshot", do(t.Context(), t, n, "mem", "dump"), "invalid: ", `"base"`, "tine session snapshot")
 	snap := w.frozen(s, "base")
 	set(t, s, "mem", "a", "2")
 	n = w.opened(session.OpenOptions{})
@@ -195,24 +196,24 @@ servers:
 	late := w.opened(session.OpenOptions{})
 	got := make(chan string, 1)
 	go func() { got <- dump(t, late, "mem") }()
-	within(t, "the seeding", there)
+	testkit.Within(t, "the seeding", there)
 	if err := w.DeleteSnapshot(t.Context(), snap.ID); err != nil {
 		t.Fatal(err)
 	}
 	letOn()
-	if got := within(t, "the call", got); got != `{"a":"1"}` {
+	if got := testkit.Within(t, "the call", got); got != `{"a":"1"}` {
 		t.Errorf("one that began with it remembers %s", got)
 	}
-	eventually(t, "the snapshot is removed", func() bool { return !strings.Contains(strings.Join(w.left(), " "), snap.ID) })
+	testkit.Eventually(t, "the snapshot is removed", func() bool { return !strings.Contains(strings.Join(w.left(), " "), snap.ID) })
 
 	// One of a principal's is not meant by its name, so that nobody can put another
 	// in its place, but by its id.
 	s = w.opened(session.OpenOptions{Owner: session.Owner{Name: "eve"}, Servers: []string{"tree"}, From: w.frozen(s, "other").ID})
 	eves := w.frozen(s, "base")
-	wantHas(t, "a template of eve's", do(t.Context(), t, w.opened(session.OpenOptions{}), "mem", "dump"), "invalid: ", `"base"`)
+	testkit.Has(t, "a template of eve's", do(t.Context(), t, w.opened(session.OpenOptions{}), "mem", "dump"), "invalid: ", `"base"`)
 	w.apply(strings.ReplaceAll(from, "snapshot:base", "snapshot:"+eves.ID))
 	n = w.opened(session.OpenOptions{})
-	wantHas(t, "a template without the server", do(t.Context(), t, n, "mem", "dump"), "invalid: ", `"mem"`, "nothing of it")
+	testkit.Has(t, "a template without the server", do(t.Context(), t, n, "mem", "dump"), "invalid: ", `"mem"`, "nothing of it")
 	if got := do(t.Context(), t, n, "tree", "read", "path", "f"); got != `"x"` {
 		t.Errorf("its file has %s", got)
 	}
@@ -240,9 +241,9 @@ func TestSnapshotQuota(t *testing.T) {
 	for range 2 {
 		snap = w.frozen(s, "")
 		_, err := w.Freeze(t.Context(), s, session.SnapshotOptions{})
-		wantHas(t, "one too many", failure(err), "refused: ", "1024 KiB", "sessions.snapshots")
+		testkit.Has(t, "one too many", failure(err), "refused: ", "1024 KiB", "sessions.snapshots")
 		_, err = w.Import(t.Context(), session.ImportOptions{Owner: "ada", Name: ""}, strings.NewReader(""))
-		wantHas(t, "an import too many", failure(err), "refused: ", "sessions.snapshots")
+		testkit.Has(t, "an import too many", failure(err), "refused: ", "sessions.snapshots")
 		w.frozen(w.session("bob"), "")
 		if err := w.DeleteSnapshot(t.Context(), snap.ID); err != nil {
 			t.Fatal(err)

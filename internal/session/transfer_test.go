@@ -11,6 +11,7 @@ import (
 	"testing/iotest"
 
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // exported is a snapshot as a file.
@@ -161,7 +162,7 @@ func TestImportOfDamage(t *testing.T) {
 			t.Errorf("%s was imported", what)
 			return
 		}
-		wantHas(t, what, failure(err), append(parts, "invalid: ")...)
+		testkit.Has(t, what, failure(err), append(parts, "invalid: ")...)
 		if got := strings.Join(w.left(), " "); got != before || len(w.Snapshots()) != 1 {
 			t.Fatalf("%s: left is %s, and it was %s; %d snapshots", what, got, before, len(w.Snapshots()))
 		}
@@ -238,7 +239,7 @@ func TestImportElsewhere(t *testing.T) {
 	file := w.exported(w.frozen(s, "").ID)
 	other := newWorld(t, "servers:\n  mem: {builtin: sqlite}\n  tree: {builtin: files}\n")
 	_, err := other.Import(t.Context(), session.ImportOptions{Owner: "", Name: ""}, bytes.NewReader(file))
-	wantHas(t, "another server of that name", failure(err), "invalid: ", `"mem"`, "memory", "sqlite")
+	testkit.Has(t, "another server of that name", failure(err), "invalid: ", `"mem"`, "memory", "sqlite")
 	wantLeft(t, other)
 }
 
@@ -251,7 +252,7 @@ func TestExportOfWhatCannotBeImported(t *testing.T) {
 	w.boxes.stays = errors.New(`server "box": data/ln: it is a link to "/etc/shadow", which leads out of the state`)
 	var out bytes.Buffer
 	err := w.Export(t.Context(), snap.ID, nil, &out)
-	wantHas(t, "the export", failure(err), "refused: ", snap.ID, `server "box": data/ln`, "/etc/shadow")
+	testkit.Has(t, "the export", failure(err), "refused: ", snap.ID, `server "box": data/ln`, "/etc/shadow")
 	if out.Len() > 0 {
 		t.Errorf("%d bytes were written", out.Len())
 	}
@@ -267,7 +268,7 @@ func TestFailedImportNamesTheServerOnce(t *testing.T) {
 		parts[len(parts)-1-strings.Count(magic, "2")] = []byte("nonsense")
 		_, err := w.Import(t.Context(), session.ImportOptions{}, bytes.NewReader(assemble(magic, parts...)))
 		got := failure(err)
-		wantHas(t, "the import", got, `server "`+id+`": import a snapshot: `)
+		testkit.Has(t, "the import", got, `server "`+id+`": import a snapshot: `)
 		if strings.Count(got, "server ") != 1 {
 			t.Errorf("the import says %s", got)
 		}

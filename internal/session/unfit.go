@@ -1,7 +1,6 @@
 package session
 
 import (
-	"context"
 	"fmt"
 	"maps"
 
@@ -40,7 +39,7 @@ func (s *Session) tellUnfit(e *Entry, why string) error {
 	const kept = "its memory is kept, and this call was not made"
 	if s.refusing() {
 		return upstream.Gone(&api.Error{Kind: api.KindLost, Server: server, Message: fmt.Sprintf(
-			"server %q: %s; %s: session %s is damaged and sessions.on_loss is refuse; put back what has changed, and the next call goes on with the memory, or rewind the session to a snapshot from before, or close it", server, why, kept, s.ID)})
+			"server %q: %s; %s: session %s is damaged and sessions.on_loss is refuse; put back what has changed, and the next call goes on with the memory, %s", server, why, kept, s.ID, s.mend())})
 	}
 	told := false
 	s.changeUnfit(server, func(f *facts) {
@@ -73,17 +72,12 @@ func (s *Session) changeUnfit(server string, edit func(*facts)) {
 	if _, ok := s.unfitOf(server); !ok {
 		return
 	}
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	s.mu.Lock()
-	if _, ok := s.facts.Unfit[server]; !ok || s.ended {
-		s.mu.Unlock()
-		return
-	}
-	s.facts.Unfit = maps.Clone(s.facts.Unfit)
-	edit(&s.facts)
-	s.facts.Rev++
-	s.unsaved = true
-	s.mu.Unlock()
-	s.saveDamage(context.WithoutCancel(s.r.life))
+	s.remark(func(f *facts) bool {
+		if _, ok := f.Unfit[server]; !ok {
+			return false
+		}
+		f.Unfit = maps.Clone(f.Unfit)
+		edit(f)
+		return true
+	})
 }

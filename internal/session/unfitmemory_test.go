@@ -8,6 +8,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -58,11 +59,11 @@ func TestAMemoryThatDoesNotFit(t *testing.T) {
 					t.Errorf("a list: %v", err)
 				}
 			}
-			wantHas(t, "the first call", callIn(t, s, "box", "x"), "lost: ", `server "box"`, "srv.py is another", "put back what has changed", "the next call begins anew")
+			testkit.Has(t, "the first call", callIn(t, s, "box", "x"), "lost: ", `server "box"`, "srv.py is another", "put back what has changed", "the next call begins anew")
 			if all := s.Damaged(); len(all) != 1 || all[0].Kept != name || all[0].Times > 1 || !keptMemory(w, s) {
 				t.Errorf("damaged by %+v, memory kept: %v", all, keptMemory(w, s))
 			}
-			wantHas(t, "the next call", callIn(t, s, "box", "x"), `{"pid":`)
+			testkit.Has(t, "the next call", callIn(t, s, "box", "x"), `{"pid":`)
 			wantDump(t, "what began anew", s, "box", `{}`)
 			if all := s.Damaged(); len(all) != 1 || keptMemory(w, s) {
 				t.Errorf("damaged by %+v, memory kept: %v", all, keptMemory(w, s))
@@ -72,7 +73,7 @@ func TestAMemoryThatDoesNotFit(t *testing.T) {
 	t.Run("put back", func(t *testing.T) {
 		w, s := suspended(t, boxed1)
 		w.boxes.misfit(errChanged)
-		wantHas(t, "the first call", callIn(t, s, "box", "x"), "lost: ")
+		testkit.Has(t, "the first call", callIn(t, s, "box", "x"), "lost: ")
 		w.close(false) // what was told is not forgotten
 		w.open(boxed1)
 		s = w.Get(s.ID)
@@ -84,10 +85,10 @@ func TestAMemoryThatDoesNotFit(t *testing.T) {
 		w.open(boxed1)
 		s = w.Get(s.ID)
 		w.boxes.misfit(errChanged)
-		wantHas(t, "the first call", callIn(t, s, "box", "x"), "lost: ")
+		testkit.Has(t, "the first call", callIn(t, s, "box", "x"), "lost: ")
 		w.crash(boxed1)
 		s = w.Get(s.ID)
-		wantHas(t, "the next call", callIn(t, s, "box", "x"), `{"pid":`)
+		testkit.Has(t, "the next call", callIn(t, s, "box", "x"), `{"pid":`)
 		if all := s.Damaged(); len(all) != 1 || all[0].Times > 1 {
 			t.Errorf("damaged by %+v", all)
 		}
@@ -98,7 +99,7 @@ func TestAMemoryThatDoesNotFit(t *testing.T) {
 			w, s := suspended(t, yaml)
 			w.boxes.misfit(errChanged)
 			for range 3 {
-				wantHas(t, "a call", callIn(t, s, "box", "x"), "lost: ", "srv.py is another", "sessions.on_loss is refuse")
+				testkit.Has(t, "a call", callIn(t, s, "box", "x"), "lost: ", "srv.py is another", "sessions.on_loss is refuse")
 				if !keptMemory(w, s) {
 					t.Fatal("the memory is gone")
 				}
@@ -119,7 +120,7 @@ func TestAMemoryThatDoesNotFit(t *testing.T) {
 		w.open(yaml)
 		s = w.Get(s.ID)
 		w.boxes.misfit(errChanged)
-		wantHas(t, "a call", callIn(t, s, "box", "x"), "lost: ")
+		testkit.Has(t, "a call", callIn(t, s, "box", "x"), "lost: ")
 		w.boxes.misfit(nil)
 		if err := w.Rewind(context.Background(), s, before.ID, 0); err != nil {
 			t.Fatal(err)
@@ -130,7 +131,7 @@ func TestAMemoryThatDoesNotFit(t *testing.T) {
 	t.Run("a server that remembers nothing", func(t *testing.T) {
 		w, s := suspended(t, "servers: {box: {command: box, sandbox: true, state: none}}\n")
 		w.boxes.misfit(errChanged)
-		wantHas(t, "a call", callIn(t, s, "box", "x"), `{"pid":`)
+		testkit.Has(t, "a call", callIn(t, s, "box", "x"), `{"pid":`)
 		wantDamage(t, "the session", s.Damaged(), "")
 	})
 }
@@ -148,7 +149,7 @@ func TestADeadServerInTheWorkspace(t *testing.T) {
 		s := w.opened(session.OpenOptions{})
 		set(t, s, "box", "a", "1")
 		w.m.one("box").kill()
-		wantHas(t, "the first call", callIn(t, s, "box", "x"), "lost: ", "what it had in memory is lost")
+		testkit.Has(t, "the first call", callIn(t, s, "box", "x"), "lost: ", "what it had in memory is lost")
 		if all := s.Damaged(); len(all) != 1 || all[0].Kept != "files" || !all[0].Memory {
 			t.Errorf("damaged by %+v", all)
 		}
@@ -156,6 +157,6 @@ func TestADeadServerInTheWorkspace(t *testing.T) {
 		if refuse {
 			want = "sessions.on_loss is refuse"
 		}
-		wantHas(t, "the next call", callIn(t, s, "box", "x"), want)
+		testkit.Has(t, "the next call", callIn(t, s, "box", "x"), want)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // A state that was made and is not there any more is damaged: nothing empty takes
@@ -23,7 +24,7 @@ func TestAStateFolderThatVanished(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		wantHas(t, "a call", callIn(t, s, "noted", "x"), "lost: ", `server "noted"`, at+" is gone")
+		testkit.Has(t, "a call", callIn(t, s, "noted", "x"), "lost: ", `server "noted"`, at+" is gone")
 	}
 	if _, err := w.Fork(t.Context(), s, session.ForkOptions{Count: 1}); err == nil {
 		t.Error("it was forked")
@@ -41,7 +42,7 @@ func TestAStateFolderThatVanished(t *testing.T) {
 	if err := os.Rename(away, at); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is back", func() bool { return callIn(t, s, "noted", "x")[0] == '{' })
+	testkit.Eventually(t, "it is back", func() bool { return callIn(t, s, "noted", "x")[0] == '{' })
 }
 
 // A default session has nothing to be rewound to: the error says what helps there.
@@ -56,12 +57,12 @@ func TestLostDataOfADefaultSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		wantHas(t, "a call", callIn(t, w.session("ada"), "noted", "x"), "lost: ", "`tine session close "+s.ID+"`")
+		testkit.Has(t, "a call", callIn(t, w.session("ada"), "noted", "x"), "lost: ", "`tine session close "+s.ID+"`")
 	}
 	if err := w.CloseSession(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	wantHas(t, "a call after that", callIn(t, w.session("ada"), "noted", "x"), `{"pid":`)
+	testkit.Has(t, "a call after that", callIn(t, w.session("ada"), "noted", "x"), `{"pid":`)
 }
 
 // A state is missed also where its mark went with it, or a file that must be in its
@@ -117,7 +118,7 @@ func TestAStateThatVanishedWithItsMark(t *testing.T) {
 					w.open(yaml)
 				}
 				s := w.Get(s.ID)
-				wantHas(t, "a call", callIn(t, s, server, "x"), "lost: ", at, " is gone")
+				testkit.Has(t, "a call", callIn(t, s, server, "x"), "lost: ", at, " is gone")
 				if test.server == "noted" || server == "tree" {
 					if _, err := w.Fork(t.Context(), s, session.ForkOptions{Count: 1}); err == nil {
 						t.Error("it was forked")
@@ -179,7 +180,7 @@ func TestAStateThatVanishedAfterARewind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wantHas(t, "a call", callIn(t, w.Get(s.ID), "own", "x"), "lost: ", " is gone")
+	testkit.Has(t, "a call", callIn(t, w.Get(s.ID), "own", "x"), "lost: ", " is gone")
 	w.rewound(w.Get(s.ID), snap.ID)
 	w.remembers("rewound again", w.Get(s.ID), "x")
 }

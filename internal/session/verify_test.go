@@ -12,6 +12,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // flipped changes one byte in the middle of a file, and returns what undoes it.
@@ -201,7 +202,7 @@ func TestAFileAddedToASnapshot(t *testing.T) {
 	write(t, more, "x")
 	_, _, err := w.OpenSession(t.Context(), session.OpenOptions{From: snap.ID})
 	wantLostSnapshot(t, "open", err, snap.ID)
-	wantHas(t, "open", failure(err), more, "; remove it,")
+	testkit.Has(t, "open", failure(err), more, "; remove it,")
 	if err := os.Remove(more); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 const warm3 = "servers: {box: {command: box, sandbox: true, warm: 3}}\n"
@@ -16,7 +17,7 @@ const warm3 = "servers: {box: {command: box, sandbox: true, warm: 3}}\n"
 // isWarm waits until so many are to be ready.
 func (w *world) isWarm(n int) {
 	w.t.Helper()
-	eventually(w.t, "it is warm", func() bool { return w.boxes.isReady() == n })
+	testkit.Eventually(w.t, "it is warm", func() bool { return w.boxes.isReady() == n })
 }
 
 func TestWarm(t *testing.T) {
@@ -47,7 +48,7 @@ func TestWarm(t *testing.T) {
 		t.Errorf("%d handshakes after a change of the number", n)
 	}
 	w.apply(strings.Replace(warm3, "command: box", "command: box, args: [x]", 1))
-	eventually(t, "another is made", func() bool { return w.m.greetings("box") == 2 && w.boxes.isReady() == 3 })
+	testkit.Eventually(t, "another is made", func() bool { return w.m.greetings("box") == 2 && w.boxes.isReady() == 3 })
 	w.apply(boxed1)
 	w.isWarm(0)
 	for _, s := range w.Sessions() {
@@ -55,7 +56,7 @@ func TestWarm(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "nothing is left", func() bool { return len(w.left()) == 0 })
+	testkit.Eventually(t, "nothing is left", func() bool { return len(w.left()) == 0 })
 }
 
 func TestWarmIsNotForWhatBeginsOtherwise(t *testing.T) {
@@ -108,7 +109,7 @@ func TestWarmTriesAgain(t *testing.T) {
 		w.m.faults = append(w.m.faults, &fault{point: "seeded box", do: func(context.Context) error { return errors.New("damaged") }})
 		w.m.mu.Unlock()
 		wantDump(t, "a session", w.opened(session.OpenOptions{}), "box", `{}`)
-		eventually(t, "it is made again", func() bool { return w.m.greetings("box") == before+2 && w.boxes.isReady() == 3 })
+		testkit.Eventually(t, "it is made again", func() bool { return w.m.greetings("box") == before+2 && w.boxes.isReady() == 3 })
 	})
 }
 
@@ -132,7 +133,7 @@ func TestWarmIsGoneAfterTheGateway(t *testing.T) {
 		w.m.faults = append(w.m.faults, &fault{point: "freeze box", do: func(context.Context) error { close(stuck); <-free; return errFailed }})
 		w.m.mu.Unlock()
 		w.apply(warm3)
-		within(t, "it freezes", stuck)
+		testkit.Within(t, "it freezes", stuck)
 		w.boxes = &boxes{}
 		go func() { close(free) }()
 		w.crash(boxed1)
@@ -162,7 +163,7 @@ servers:
 	}
 	w.isWarm(0)
 	_, _, err := w.OpenSession(t.Context(), session.OpenOptions{Eager: true, Wait: -1})
-	wantHas(t, "a sixth", failure(err), "refused: ", "500 MiB of 512 MiB")
+	testkit.Has(t, "a sixth", failure(err), "refused: ", "500 MiB of 512 MiB")
 	for _, s := range all[2:] {
 		if err := w.CloseSession(t.Context(), s); err != nil {
 			t.Fatal(err)
@@ -188,7 +189,7 @@ servers:
   box: {command: box, sandbox: true, warm: 2, budget: {memory: 100MiB}}
 `
 	w := makeWorld(t, yaml, func(w *world) { w.boxes = &boxes{denies: errors.New("it has directories of its own")} })
-	eventually(t, "it is asked", func() bool { return w.boxes.said() == "denied" })
+	testkit.Eventually(t, "it is asked", func() bool { return w.boxes.said() == "denied" })
 	w.Fill()
 	for range 5 { // which is all that fit
 		wantDump(t, "a session", w.opened(session.OpenOptions{Wait: -1}), "box", `{}`)

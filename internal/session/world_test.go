@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
@@ -23,13 +21,12 @@ import (
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/store/journal"
 	"github.com/tine-mcp/tine/internal/store/sqlite"
+	"github.com/tine-mcp/tine/internal/store/sqlite/sqlitetest"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 	"github.com/tine-mcp/tine/internal/workspace"
 )
-
-// patience ends a test that would hang. No test depends on how long it is.
-const patience = 20 * time.Second
 
 // A world is a machine, a state folder, and one gateway's registry after the
 // other.
@@ -72,13 +69,6 @@ func makeWorld(t *testing.T, yaml string, with func(*world)) *world {
 	if err := os.Mkdir(w.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	db, err := blank()
-	if err == nil {
-		err = os.WriteFile(filepath.Join(w.dir, "tine.db"), db, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 	with(w)
 	w.open(yaml)
 	t.Cleanup(func() {
@@ -93,32 +83,11 @@ func makeWorld(t *testing.T, yaml string, with func(*world)) *world {
 	return w
 }
 
-// blank is a store of which nothing was used yet. Making one takes longer than
-// most tests.
-var blank = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "blank")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "tine.db")
-	db, err := sqlite.Open(context.Background(), path)
-	if err != nil {
-		return nil, err
-	}
-	if err := db.Close(); err != nil {
-		return nil, err
-	}
-	return os.ReadFile(path)
-})
-
 func (w *world) open(yaml string) {
 	w.t.Helper()
 	ctx := context.Background()
+	w.db = sqlitetest.Open(w.t, w.dir)
 	var err error
-	if w.db, err = sqlite.Open(ctx, filepath.Join(w.dir, "tine.db")); err != nil {
-		w.t.Fatal(err)
-	}
 	if w.layers, err = layer.OpenStore(layer.Options{Dir: filepath.Join(w.dir, "layers")}); err != nil {
 		w.t.Fatal(err)
 	}
@@ -133,7 +102,7 @@ func (w *world) open(yaml string) {
 	delete(drivers, w.without)
 	o := session.Options{
 		Drivers: drivers, Store: &tap{w.db, w.m, gen}, Dir: filepath.Join(w.dir, "instances"), States: w.dir,
-		Workspaces: w.spaces, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Workspaces: w.spaces, Log: slog.New(slog.DiscardHandler),
 	}
 	if w.wrap != nil {
 		o.Store = w.wrap(o.Store)
@@ -246,31 +215,10 @@ func later(t *testing.T, s *session.Session, server, tool string) <-chan string 
 	return out
 }
 
-func within[T any](t *testing.T, what string, ch <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(patience):
-		t.Fatalf("never happened: %s", what)
-		panic("unreachable")
-	}
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); {
-		if time.Now().After(end) {
-			t.Fatalf("never happened: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
 // runs waits until exactly these servers run.
 func (w *world) runs(want string) {
 	w.t.Helper()
-	eventually(w.t, fmt.Sprintf("what runs is %q", want), func() bool { return w.m.running() == want })
+	testkit.Eventually(w.t, fmt.Sprintf("what runs is %q", want), func() bool { return w.m.running() == want })
 }
 
 func (w *world) handles() string {
@@ -315,13 +263,4 @@ func (e *ear) has(part string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return strings.Contains(strings.Join(e.heard, "|"), part)
-}
-
-func wantHas(t *testing.T, what, got string, parts ...string) {
-	t.Helper()
-	for _, p := range parts {
-		if !strings.Contains(got, p) {
-			t.Errorf("%s is %q, want it to have %q", what, got, p)
-		}
-	}
 }

@@ -14,6 +14,7 @@ import (
 // nobody outside can make new series.
 const (
 	OutcomeOK             = "ok"
+	OutcomeCancelled      = "cancelled"
 	OutcomeTool           = "tool"
 	OutcomeInfrastructure = "infrastructure"
 	OutcomeTimeout        = "timeout"
@@ -67,7 +68,7 @@ func NewMetrics(version string, snapshot func() Snapshot) *Metrics {
 	}
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
-		calls:    counter("tine_calls_total", "Calls by server and how they ended: ok or the kind of error.", "server", "outcome"),
+		calls:    counter("tine_calls_total", "Calls by server and how they ended: ok, cancelled or the kind of error.", "server", "outcome"),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "tine_call_duration_seconds", Help: "How long calls took, waiting and retries included.", Buckets: callBuckets,
 		}, []string{"server"}),
@@ -201,7 +202,7 @@ func newServerMetrics(m *Metrics, id string) *ServerMetrics {
 		hits:     make(map[string]prometheus.Counter),
 		misses:   make(map[string]prometheus.Counter),
 	}
-	for _, o := range []string{OutcomeOK, OutcomeTool, OutcomeInfrastructure, OutcomeTimeout, OutcomeRefused, OutcomeInvalid, OutcomeLost} {
+	for _, o := range []string{OutcomeOK, OutcomeCancelled, OutcomeTool, OutcomeInfrastructure, OutcomeTimeout, OutcomeRefused, OutcomeInvalid, OutcomeLost} {
 		s.calls[o] = m.calls.WithLabelValues(id, o)
 	}
 	for _, r := range []string{RefusedRate, RefusedConcurrency, RefusedBreaker, RefusedUpstreamLimit, RefusedAccess} {

@@ -90,8 +90,8 @@ func (s *Span) Set(attrs ...Attr) {
 	s.span.SetAttributes(kvs...)
 }
 
-// End ends the span. outcome is "ok" or the kind of the error, which becomes
-// error.type; message says what went wrong.
+// End ends the span. outcome is "ok", "cancelled" or the kind of the error; what is not
+// "ok" becomes error.type, and message says what went wrong.
 func (s *Span) End(outcome, message string) {
 	if s == nil {
 		return

@@ -20,6 +20,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/testkit"
 	"go.opentelemetry.io/otel"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	coltrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -285,31 +286,13 @@ func TestTracingOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// syncBuffer is a log that may be read while it is written.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 // TestCollectorGoesAndComes: failures are said once, and once when they end; none
 // reaches the SDK, which would print it.
 func TestCollectorGoesAndComes(t *testing.T) {
 	var printed []error
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { printed = append(printed, err) }))
 	c := newCollector(t, false)
-	var log syncBuffer
+	var log testkit.Log
 	tr := startTracing(t, Options{Endpoint: c.URL, Sample: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	send := func() {
 		for range 3 {
@@ -358,7 +341,7 @@ func TestNobodyListens(t *testing.T) {
 	c := newCollector(t, false)
 	url := c.URL
 	c.Close()
-	var log syncBuffer
+	var log testkit.Log
 	tr := startTracing(t, Options{Endpoint: url, Sample: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	s := tr.Start(Parent{}, "x", Server)
 	s.End("ok", "")
@@ -467,7 +450,7 @@ func TestSpansAtOnce(t *testing.T) {
 func TestUnknownAuthority(t *testing.T) {
 	c := newCollector(t, true)
 	c.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	var log syncBuffer
+	var log testkit.Log
 	tr := startTracing(t, Options{Endpoint: c.URL, Sample: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	tr.Start(Parent{}, "x", Server).End("ok", "")
 	if err := tr.Close(t.Context()); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -56,7 +57,7 @@ func TestAdopts(t *testing.T) {
 			if st := r.Status(); st.State != api.StateReady || st.Hello.Version != wire.V20251125 || !st.Hello.Can("tools") {
 				t.Errorf("status %+v", st)
 			}
-			wantHas(t, "the result", newClient("c").calls(t, r, "x"), `"structuredContent":{"name":"x"}`)
+			testkit.Has(t, "the result", newClient("c").calls(t, r, "x"), `"structuredContent":{"name":"x"}`)
 			if h := r.history(); h != "adopt dial" {
 				t.Errorf("history: %s", h)
 			}
@@ -80,7 +81,7 @@ func TestAdopts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := adopting(t, tt.a, tt.adopt)
-				wantHas(t, "the result", newClient("c").calls(t, r, "x"), `"name":"x"`)
+				testkit.Has(t, "the result", newClient("c").calls(t, r, "x"), `"name":"x"`)
 				if h := r.history(); h != tt.want {
 					t.Errorf("history: %s, want %s", h, tt.want)
 				}
@@ -129,7 +130,7 @@ func TestGoneAndNotWanted(t *testing.T) {
 				if st := r.Status(); name == "lazy" && st.State != api.StateIdle {
 					t.Errorf("status %+v", st)
 				}
-				wantHas(t, "the first use", newClient("c").calls(t, r, "x"), `"name":"x"`)
+				testkit.Has(t, "the first use", newClient("c").calls(t, r, "x"), `"name":"x"`)
 				if h := r.history(); h != "adopt drop start keep dial keep+hello" {
 					t.Errorf("history: %s", h)
 				}
@@ -149,7 +150,7 @@ func TestLeave(t *testing.T) {
 		if h := r.history(); h != "start keep dial keep+hello leave" {
 			t.Errorf("history: %s", h)
 		}
-		wantHas(t, "a call after", c.calls(t, r, "x"), "refused: ")
+		testkit.Has(t, "a call after", c.calls(t, r, "x"), "refused: ")
 	})
 }
 

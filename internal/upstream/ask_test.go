@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -138,7 +139,7 @@ func TestServersRequestGoesToWhoseCallItIs(t *testing.T) {
 					clients = append(clients, c)
 					done = append(done, c.later(t, r, "x"))
 				}
-				wantHas(t, "what the server was told", (<-told).raw, tt.want...)
+				testkit.Has(t, "what the server was told", (<-told).raw, tt.want...)
 				for n := range clients {
 					<-done[n]
 					if _, asked := clients[n].got(); len(asked) > 0 || len(watchers[n].questions()) > 0 {
@@ -175,7 +176,7 @@ func TestServersRequestGoesToWhoseCallItIs(t *testing.T) {
 				}
 				close(asks)
 				m := <-told
-				wantHas(t, tt.name, m.raw, tt.want)
+				testkit.Has(t, tt.name, m.raw, tt.want)
 				if m.id != "77" {
 					t.Errorf("%s: the answer's id is %s", tt.name, m.id)
 				}

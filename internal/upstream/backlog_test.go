@@ -1,16 +1,15 @@
 package upstream_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -175,14 +174,14 @@ func TestServerThatAsksWithoutReading(t *testing.T) {
 // A server that asks without end and never reads is broken off, by name.
 func TestServerThatAsksWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lockedBuffer
+		var log testkit.Log
 		r := play(t, flooding(20_000, nil, nil), func(o *upstream.Options) {
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
 		c := newClient("c")
-		wantHas(t, "the call", c.calls(t, r, "x"), `lost: server "srv"`, "does not read the answers")
-		wantHas(t, "the next call", c.calls(t, r, "y"), `"y"`)
-		wantHas(t, "the log", log.String(), "server=srv", "does not read the answers")
+		testkit.Has(t, "the call", c.calls(t, r, "x"), `lost: server "srv"`, "does not read the answers")
+		testkit.Has(t, "the next call", c.calls(t, r, "y"), `"y"`)
+		testkit.Has(t, "the log", log.String(), "server=srv", "does not read the answers")
 	})
 }
 
@@ -203,22 +202,4 @@ func TestCopyOfAServerThatDoesNotRead(t *testing.T) {
 			t.Errorf("%d questions go with the copy (%v), want %d", len(hello.Asked), err, questions)
 		}
 	})
-}
-
-// lockedBuffer is a log that a test reads while others write.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -71,7 +72,7 @@ func TestLegacyClientOnAModernServer(t *testing.T) {
 			c.Info, c.Caps = []byte(`{"name":"me","version":"9"}`), []byte(`{"elicitation":{"url":{}},"sampling":{},"roots":{}}`)
 			c.ask = func(_ context.Context, method, params string) upstream.Reply {
 				if method == wire.MethodElicit {
-					wantHas(t, "the question", params, "12345678901234567890")
+					testkit.Has(t, "the question", params, "12345678901234567890")
 					return upstream.Reply{Result: []byte(`{"action":"accept","content":{"name":"x","n":12345678901234567890}}`)}
 				}
 				return upstream.Reply{Result: []byte(`{"role":"assistant","content":{"type":"text","text":"because"},"model":"m"}`)}
@@ -114,7 +115,7 @@ func TestLegacyClientOnAModernServer(t *testing.T) {
 			if got, want := at(rounds[1].params, "inputResponses", "who"), `{"action":"accept","content":{"name":"x","n":12345678901234567890}}`; got != want {
 				t.Errorf("answer %s, want %s", got, want)
 			}
-			wantHas(t, "the other answer", at(rounds[1].params, "inputResponses", "why"), "because")
+			testkit.Has(t, "the other answer", at(rounds[1].params, "inputResponses", "why"), "because")
 		})
 	})
 	t.Run("progress of each round reaches the client", func(t *testing.T) {
@@ -205,7 +206,7 @@ func TestLegacyClientOnAModernServer(t *testing.T) {
 				rounds++
 				i.rope.answer(m, "%s", asks)
 			}))
-			wantHas(t, "the end", newClient("c").answers(`{"action":"accept"}`).calls(t, r, "x"), "tool: ", "input")
+			testkit.Has(t, "the end", newClient("c").answers(`{"action":"accept"}`).calls(t, r, "x"), "tool: ", "input")
 			if rounds < 2 || rounds > 20 {
 				t.Errorf("%d rounds", rounds)
 			}
@@ -217,7 +218,7 @@ func TestLegacyClientOnAModernServer(t *testing.T) {
 				r := play(t, modernServer(t, func(i *instance, m message) {
 					i.rope.answer(m, `{"resultType":"input_required","inputRequests":%s}`, in)
 				}))
-				wantHas(t, in, newClient("c").calls(t, r, "x"), "tool: ", `"a"`)
+				testkit.Has(t, in, newClient("c").calls(t, r, "x"), "tool: ", `"a"`)
 			})
 		}
 	})
@@ -265,7 +266,7 @@ func TestLegacyClientOnAModernServer(t *testing.T) {
 				<-ctx.Done()
 				return upstream.Reply{Result: []byte(`{}`)}
 			}
-			wantHas(t, "the end", outcome(r.Call(ctx, c.request(t, wire.MethodCallTool, `{"name":"x"}`))), "refused: ", "cancelled")
+			testkit.Has(t, "the end", outcome(r.Call(ctx, c.request(t, wire.MethodCallTool, `{"name":"x"}`))), "refused: ", "cancelled")
 			if rounds != 1 {
 				t.Errorf("the server was called %d times", rounds)
 			}

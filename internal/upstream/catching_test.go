@@ -15,7 +15,7 @@ func (c *catching) roundTrip(_ context.Context, _ *call, frame []byte) (wire.Mes
 }
 
 func (c *catching) send(context.Context, []byte) error { return nil }
-func (c *catching) standalone(context.Context)         {}
+func (c *catching) standalone(context.Context, func()) {}
 func (c *catching) private() bool                      { return true }
 func (c *catching) done() <-chan struct{}              { return nil }
 func (c *catching) err() error                         { return nil }

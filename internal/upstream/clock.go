@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/config"
 )
 
 // A clock ends calls that take too long. A timer for each call would be set
@@ -21,6 +23,7 @@ type clock struct {
 // question of the server waits for the client.
 type deadline struct {
 	each   time.Duration
+	whole  time.Duration
 	cancel context.CancelCauseFunc
 
 	mu      sync.Mutex
@@ -66,12 +69,29 @@ func (d *deadline) resume() {
 	d.at, d.most = d.at.Add(waited), d.most.Add(waited)
 }
 
-// over reports whether the call has no time left.
-func (d *deadline) over(now time.Time) bool {
+// over is why the call has no time left; nil while it has some.
+func (d *deadline) over(now time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.asking == 0 && !d.at.IsZero() && !d.at.After(now)
+	switch {
+	case d.asking > 0 || d.at.IsZero() || d.at.After(now):
+		return nil
+	case d.whole > d.each && d.at.Equal(d.most):
+		return overdue{d.whole, "policy.max_timeout"}
+	}
+	return overdue{d.each, "timeout"}
 }
+
+// overdue is why a call ends that took too long: after how long, by which key of its
+// server.
+type overdue struct {
+	after time.Duration
+	key   string
+}
+
+func (e overdue) Error() string { return "no answer within " + config.Brief(e.after) }
+
+func (e overdue) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // question stops the time of a call that may need the answer to a question, until
 // answered is called.
@@ -100,15 +120,15 @@ func (c *clock) question() (answered func()) {
 
 const clockEvery = time.Second
 
-// add has cancel called with context.DeadlineExceeded once each is over since
-// the beginning or the last progress, or most since the beginning, not counting
-// the time of questions, give or take a second, unless the deadline it returns is removed before. With no each it
-// is called at stop only.
+// add has cancel called with an overdue once each is over since the beginning or the
+// last progress, or most since the beginning, not counting the time of questions, give
+// or take a second, unless the deadline it returns is removed before. With no each it is
+// called at stop only.
 func (c *clock) add(each, most time.Duration, cancel context.CancelCauseFunc) *deadline {
-	d := &deadline{each: each, cancel: cancel}
+	d := &deadline{each: each, whole: max(most, each), cancel: cancel}
 	if each > 0 {
 		now := time.Now()
-		d.at, d.most = now.Add(each), now.Add(max(most, each))
+		d.at, d.most = now.Add(each), now.Add(d.whole)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,9 +164,9 @@ func (c *clock) look() {
 	defer c.mu.Unlock()
 	now := time.Now()
 	for d := range c.calls {
-		if d.over(now) {
+		if why := d.over(now); why != nil {
 			delete(c.calls, d)
-			d.cancel(context.DeadlineExceeded)
+			d.cancel(why)
 		}
 	}
 	if c.looking = len(c.calls) > 0; c.looking {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -27,7 +28,7 @@ func TestClose(t *testing.T) {
 			if h := r.history(); strings.Count(h, "stop") != 1 || strings.Count(h, "drop") != 1 {
 				t.Errorf("history: %s", h)
 			}
-			wantHas(t, "a call after", c.calls(t, r, "x"), "refused: ", "removed or disabled")
+			testkit.Has(t, "a call after", c.calls(t, r, "x"), "refused: ", "removed or disabled")
 			if _, err := r.Call(t.Context(), c.request(t, wire.MethodCallTool, `{"name":"x"}`)); !upstream.IsClosed(err) {
 				t.Errorf("IsClosed(%v) is false", err)
 			}
@@ -135,6 +136,6 @@ func TestDrain(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		r.Drain(ctx, "")
-		wantHas(t, "the call that lasted", <-out, "lost: ")
+		testkit.Has(t, "the call that lasted", <-out, "lost: ")
 	})
 }

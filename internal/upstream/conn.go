@@ -87,8 +87,9 @@ type transport interface {
 	// send sends a notification or an answer.
 	send(ctx context.Context, frame []byte) error
 	// standalone hears what belongs to no call, where a legacy server needs a
-	// stream of its own for that, until ctx ends.
-	standalone(ctx context.Context)
+	// stream of its own for that, until ctx ends. It calls opened when the first such
+	// stream is there or will not be.
+	standalone(ctx context.Context, opened func())
 	// private reports whether what arrives outside of any exchange is said to this
 	// connection alone.
 	private() bool
@@ -227,7 +228,11 @@ func (c *Conn) explain(ctx context.Context, err error) error {
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		return failure(api.KindTimeout, c.server, false, "no answer in time%s", note)
+		what := "no answer in time"
+		if late := (overdue{}); errors.As(context.Cause(ctx), &late) {
+			what = fmt.Sprintf("%v (%s%s)", late, c.mend.at, late.key)
+		}
+		return failure(api.KindTimeout, c.server, false, "%s%s", what, note)
 	case errors.Is(context.Cause(ctx), errCancelled), errors.Is(err, context.Canceled):
 		return failure(api.KindRefused, c.server, false, "the call was cancelled")
 	}

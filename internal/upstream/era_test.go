@@ -12,6 +12,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -117,7 +118,7 @@ func TestEraOnAStream(t *testing.T) {
 			i.rope.echo()
 		}},
 		{name: "modern, starts slowly", want: wire.V20260728, starts: 1, script: func(i *instance) {
-			time.Sleep(20 * time.Second)
+			time.Sleep(20 * time.Second) // in a bubble
 			i.rope.serve(func(m message) {
 				switch {
 				case m.id == "":
@@ -131,7 +132,7 @@ func TestEraOnAStream(t *testing.T) {
 			})
 		}},
 		{name: "both, starts slowly", want: wire.V20251125, starts: 1, script: func(i *instance) {
-			time.Sleep(20 * time.Second)
+			time.Sleep(20 * time.Second) // in a bubble
 			i.rope.serve(func(m message) {
 				switch {
 				case m.id == "":
@@ -172,7 +173,7 @@ func TestEraOnAStream(t *testing.T) {
 				}
 				r := play(t, tt.script, change)
 				got := newClient("c").calls(t, r, "x")
-				wantHas(t, "the result", got, `"name":"x"`)
+				testkit.Has(t, "the result", got, `"name":"x"`)
 				st := r.Status()
 				if st.State != api.StateReady || st.Hello.Version != tt.want || r.starts != tt.starts {
 					t.Errorf("%s, speaks %q after %d starts, want %q after %d", st.State, st.Hello.Version, r.starts, tt.want, tt.starts)
@@ -253,7 +254,7 @@ func TestProbeRefusedOverHTTP(t *testing.T) {
 			http.Error(w, "Missing MCP-Protocol-Version header", http.StatusBadRequest)
 		}))
 		got := newClient("c").calls(t, r, "x")
-		wantHas(t, "the result", got, "refused: ", fmt.Sprintf("HTTP %d", status), "who are you?")
+		testkit.Has(t, "the result", got, "refused: ", fmt.Sprintf("HTTP %d", status), "who are you?")
 	}
 }
 
@@ -303,7 +304,7 @@ func TestHandshakeThatFails(t *testing.T) {
 				}
 				r := play(t, tt.script, change)
 				got := newClient("c").calls(t, r, "x")
-				wantHas(t, "the error", got, tt.want...)
+				testkit.Has(t, "the error", got, tt.want...)
 				if strings.Count(got, `server "srv"`) != 1 {
 					t.Errorf("the error names its server %d times: %s", strings.Count(got, `server "srv"`), got)
 				}
@@ -333,7 +334,7 @@ func TestClaims(t *testing.T) {
 		}, func(o *upstream.Options) { o.Conn.Claims = []byte(`{"elicitation":{"url":{}}}`) })
 		newClient("c").calls(t, r, "x")
 		params := <-got
-		wantHas(t, "initialize", params, `"capabilities":{"elicitation":{"url":{}}}`, `"clientInfo":{`, `"name":"tine"`)
+		testkit.Has(t, "initialize", params, `"capabilities":{"elicitation":{"url":{}}}`, `"clientInfo":{`, `"name":"tine"`)
 	})
 	for _, tt := range []struct {
 		client  string

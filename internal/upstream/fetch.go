@@ -3,11 +3,11 @@ package upstream
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/telemetry"
 )
@@ -35,13 +35,21 @@ func (u *Upstream) fetch() (err error) {
 	if u.o.FetchTime != nil {
 		most = u.o.FetchTime()
 	}
+	u.mu.Lock()
+	u.fetches = true
+	u.mu.Unlock()
+	defer func() {
+		u.mu.Lock()
+		u.fetches, u.fetched = false, time.Now()
+		u.mu.Unlock()
+	}()
 	return f.Fetch(u.life, u.o.Spec, most)
 }
 
 // connecting is the time that a start has, once its packages are there.
 func (u *Upstream) connecting() (context.Context, context.CancelFunc) {
 	wait := time.Duration(u.connect.Load())
-	return context.WithTimeoutCause(u.life, wait, slowStart{failure(api.KindTimeout, u.Server(), true, "did not start within %s", wait)})
+	return context.WithTimeoutCause(u.life, wait, slowStart{failure(api.KindTimeout, u.Server(), true, "did not start within %s; servers.%s.connect_timeout allows more", config.Brief(wait), u.o.Spec.Server)})
 }
 
 // slowStart is the error of a start that took too long.
@@ -67,22 +75,29 @@ func (u *Upstream) Fetching() *api.Fetch {
 	return nil
 }
 
-// Within is a context that ends after so long, but not while a fetch goes on that the
-// start waits for.
+// Within is a context that ends after so long without a fetch that the start waits
+// for.
 func (u *Upstream) Within(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	began := time.Now()
 	var mu sync.Mutex
 	var timer *time.Timer
 	mu.Lock()
 	defer mu.Unlock()
 	timer = time.AfterFunc(most, func() {
-		fetching := u.Fetching() != nil
+		u.mu.Lock()
+		fetches, since := u.fetches, later(began, u.fetched)
+		u.mu.Unlock()
+		left := most - time.Since(since)
+		if fetches {
+			left = min(most, time.Second)
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
 		case ctx.Err() != nil:
-		case fetching:
-			timer.Reset(most)
+		case left > 0:
+			timer.Reset(left)
 		default:
 			cancel(context.DeadlineExceeded)
 		}
@@ -95,12 +110,9 @@ func (u *Upstream) Within(ctx context.Context, most time.Duration) (context.Cont
 	}
 }
 
-// NotYet is the error of a list that a server has not given yet. It stays the same
-// while a fetch goes on, so that it is logged once.
-func (u *Upstream) NotYet() *api.Error {
-	what := "has not answered yet; the list is announced again when it does"
-	if f := u.Fetching(); f != nil {
-		what = fmt.Sprintf("is fetching package %q; the list is announced again when it answers", f.Package)
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
 	}
-	return failure(api.KindTimeout, u.Server(), true, "%s", what)
+	return b
 }

@@ -124,7 +124,7 @@ func connectStream(ctx context.Context, c *Conn, s driver.Stream, o ConnOptions)
 	if err != nil {
 		t.last(ctx)
 		c.close()
-		return nil, oddly(err, t.odd.first)
+		return nil, withStray(err, t.stray.first)
 	}
 	return c, nil
 }

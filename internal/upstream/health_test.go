@@ -14,14 +14,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
 // logsTo has what is logged from info on, a line each, without times.
-func logsTo(buf *lockedBuffer) func(*upstream.Options) {
+func logsTo(buf *testkit.Log) func(*upstream.Options) {
 	return func(o *upstream.Options) {
 		o.Log = slog.New(slog.NewTextHandler(buf, &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
@@ -36,7 +38,7 @@ func logsTo(buf *lockedBuffer) func(*upstream.Options) {
 // however often it is called and by whomever.
 func TestFailingStartsAreSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lockedBuffer
+		var log testkit.Log
 		health := &upstream.Health{}
 		broken := true
 		var all []*rig
@@ -86,7 +88,7 @@ func TestFailingStartsAreSaidOnce(t *testing.T) {
 // the next one.
 func TestEndsAreSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lockedBuffer
+		var log testkit.Log
 		r := play(t, func(i *instance) {
 			if i.n > 1 && i.n < 4 {
 				i.end(fmt.Errorf("server %q exited with status 2", "srv"))
@@ -122,7 +124,7 @@ func (w offline) RoundTrip(r *http.Request) (*http.Response, error) { return w(r
 // A server that is reached has no instance that ends; its calls tell.
 func TestUnreachableServersAreSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lockedBuffer
+		var log testkit.Log
 		var away atomic.Int32 // 1 always, 2 every other time
 		n := 0
 		r := &rig{t: t}
@@ -169,7 +171,7 @@ func TestUnreachableServersAreSaidOnce(t *testing.T) {
 		if lines() != 1 {
 			t.Errorf("a server that is away: %s", log.String())
 		}
-		wantHas(t, "the log", log.String(), `msg="server fails" server=srv`, "HTTP 502")
+		testkit.Has(t, "the log", log.String(), `msg="server fails" server=srv`, "HTTP 502")
 		away.Store(2)
 		calls()
 		if lines() != 1 {
@@ -180,7 +182,7 @@ func TestUnreachableServersAreSaidOnce(t *testing.T) {
 		if lines() != 2 {
 			t.Errorf("a server that is back: %s", log.String())
 		}
-		wantHas(t, "the log", log.String(), `msg="server is well again" server=srv`)
+		testkit.Has(t, "the log", log.String(), `msg="server is well again" server=srv`)
 	})
 }
 
@@ -234,7 +236,7 @@ func TestWhatIsNotMCP(t *testing.T) {
 		"echo Hello": {func(i *instance) { line(i, "Hello"); ends(i) },
 			"infrastructure: server \"srv\": did not start: exited with status 0; it wrote `Hello` to standard output, which is not MCP"},
 		"it goes on": {func(i *instance) { line(i, "Listening at 8080"); i.rope.serve(func(message) {}) },
-			"timeout: server \"srv\": did not start within 20s; it wrote `Listening at 8080` to standard output, which is not MCP"},
+			"timeout: server \"srv\": did not start within 20s; servers.srv.connect_timeout allows more; it wrote `Listening at 8080` to standard output, which is not MCP"},
 		"a secret": {func(i *instance) { line(i, "\x1b[31mpin 4711"); ends(i) },
 			"infrastructure: server \"srv\": did not start: exited with status 0; it wrote `?[31mpin ***` to standard output, which is not MCP"},
 		"much": {func(i *instance) { line(i, strings.Repeat("x", 1000)); ends(i) },
@@ -258,6 +260,37 @@ func TestWhatIsNotMCP(t *testing.T) {
 				r := play(t, tt.script, mask)
 				if got := newClient("c").calls(t, r, "x"); got != tt.want {
 					t.Errorf("the call is\n%s, want\n%s", got, tt.want)
+				}
+				r.Close()
+			})
+		})
+	}
+}
+
+// Another try does not help with a program that prints something and ends. One that
+// says what went wrong may be a server that could not start.
+func TestWhatIsNotMCPIsFinal(t *testing.T) {
+	for name, tt := range map[string]struct {
+		prints, logs string
+		final        bool
+	}{
+		"echo Hello":            {"Hello", "", true},
+		"a server that crashed": {"Starting ...", "connection refused", false},
+		"silent":                {"", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := play(t, func(i *instance) {
+					i.logs = tt.logs
+					if tt.prints != "" {
+						i.rope.in <- frame{err: &driver.StrayLine{Text: []byte(tt.prints)}}
+					}
+					i.end(fmt.Errorf("server %q exited with status 0", "srv"))
+				})
+				_, err := r.Conn(t.Context())
+				var ours *api.Error
+				if !errors.As(err, &ours) || ours.Retryable == tt.final || ours.Final != tt.final {
+					t.Errorf("got %+v", ours)
 				}
 				r.Close()
 			})
@@ -289,7 +322,7 @@ func TestHintsAreForTheProgram(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		log = "getaddrinfo EAI_AGAIN"
-		wantHas(t, "what a program wrote", call(), "getaddrinfo EAI_AGAIN\nhint: ", "servers.srv.sandbox.network")
+		testkit.Has(t, "what a program wrote", call(), "getaddrinfo EAI_AGAIN\nhint: ", "servers.srv.sandbox.network")
 	})
 }
 
@@ -303,7 +336,7 @@ func TestLinesBesideMessages(t *testing.T) {
 			}
 			i.rope.echo()
 		})
-		wantHas(t, "the call", newClient("c").calls(t, r, "x"), `"name":"x"`)
+		testkit.Has(t, "the call", newClient("c").calls(t, r, "x"), `"name":"x"`)
 		r.Close()
 	})
 }

@@ -88,6 +88,9 @@ func (t *httpTransport) settled(ctx context.Context, method string) (session, ve
 
 func (t *httpTransport) roundTrip(ctx context.Context, k *call, frame []byte) (wire.Message, error) {
 	for attempt := 0; ; attempt++ {
+		if mayAsk(k.req.Method) {
+			t.c.listen.await(ctx)
+		}
 		session, version, err := t.settled(ctx, k.req.Method)
 		if err == nil && t.c.before != nil {
 			err = t.c.before(k.req) // the session may be another than when the call began

@@ -6,8 +6,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -49,7 +51,7 @@ func TestHTTPRelaysRaw(t *testing.T) {
 				if outcome(res, err) != result || res.Events != events {
 					t.Errorf("result %s, events %v", outcome(res, err), res.Events)
 				}
-				wantHas(t, "what the server got", got, `"name":"日本","arguments":{"n":12345678901234567890,"f":1.0},"x":[]}`)
+				testkit.Has(t, "what the server got", got, `"name":"日本","arguments":{"n":12345678901234567890,"f":1.0},"x":[]}`)
 				if hello := r.Status().Hello; hello.Modern() != modern {
 					t.Errorf("it speaks %s", hello.Version)
 				}
@@ -148,15 +150,49 @@ func TestHTTPStandaloneStream(t *testing.T) {
 			w := &watcher{reply: &upstream.Reply{Result: []byte(`{"model":"m"}`)}}
 			defer r.Watch(w)()
 			newClient("c").answers(`{"model":"m"}`).calls(t, r, "x") // which may still be under way
-			m := within(t, "the answer", told)
+			m := testkit.Within(t, "the answer", told)
 			if isShared {
-				wantHas(t, "a shared server", m.raw, `"id":9`, `"error"`, "shared")
+				testkit.Has(t, "a shared server", m.raw, `"id":9`, `"error"`, "shared")
 			} else {
-				wantHas(t, "one client's server", m.raw, `"id":9`, `"result":{"model":"m"}`)
+				testkit.Has(t, "one client's server", m.raw, `"id":9`, `"result":{"model":"m"}`)
 			}
 			if got := w.heard(); len(got) != 1 || got[0] != wire.NoteToolsChanged {
 				t.Errorf("heard %q", got)
 			}
+		})
+	}
+}
+
+// A legacy server may ask on that stream during a call, and what it asks is lost where
+// the stream is not open: the first call waits for it. One whose stream is never
+// answered is called all the same.
+func TestHTTPFirstCallWaitsForTheStream(t *testing.T) {
+	for _, answered := range []bool{true, false} {
+		t.Run(fmt.Sprintf("answered %v", answered), func(t *testing.T) {
+			called := make(chan struct{})
+			var open atomic.Bool
+			s := &web{t: t, session: "x", handle: func(w http.ResponseWriter, _ *http.Request, m message) {
+				if m.method == wire.MethodCallTool {
+					if close(called); open.Load() != answered {
+						t.Errorf("when the call came the stream was open: %v", open.Load())
+					}
+				}
+				answer(w, m, `{}`)
+			}}
+			s.get = func(w http.ResponseWriter, r *http.Request) {
+				if answered {
+					select {
+					case <-called: // without waiting
+					case <-time.After(100 * time.Millisecond):
+					}
+					open.Store(true)
+					stream(w)
+				}
+				<-r.Context().Done()
+			}
+			r, _ := reach(t, s)
+			defer r.Watch(&watcher{})()
+			newClient("c").calls(t, r, "x")
 		})
 	}
 }
@@ -185,7 +221,7 @@ func TestHTTPServersWithHabits(t *testing.T) {
 			}
 			s.ServeHTTP(w, r)
 		}))
-		wantHas(t, "the outcome", newClient("c").calls(t, r, "x"), `{"got":{"name":"x"}}`)
+		testkit.Has(t, "the outcome", newClient("c").calls(t, r, "x"), `{"got":{"name":"x"}}`)
 	})
 	t.Run("notifications are passed on", func(t *testing.T) {
 		noted := make(chan message, 4)
@@ -201,7 +237,7 @@ func TestHTTPServersWithHabits(t *testing.T) {
 		if err := conn.Forward(t.Context(), wire.NoteRootsChanged, []byte(`{"x":12345678901234567890}`)); err != nil {
 			t.Fatal(err)
 		}
-		if m := within(t, "the note", noted); m.method != wire.NoteRootsChanged || m.id != "" || m.params != `{"x":12345678901234567890}` {
+		if m := testkit.Within(t, "the note", noted); m.method != wire.NoteRootsChanged || m.id != "" || m.params != `{"x":12345678901234567890}` {
 			t.Errorf("the server got %s", m.raw)
 		}
 	})

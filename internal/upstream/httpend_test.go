@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -35,12 +36,12 @@ func TestHTTPCancel(t *testing.T) {
 				go func() {
 					out <- outcome(r.Call(ctx, newClient("c").request(t, wire.MethodCallTool, `{"name":"x"}`)))
 				}()
-				call := within(t, "the call", called)
+				call := testkit.Within(t, "the call", called)
 				cancel(upstream.Cancelled())
-				wantHas(t, "the outcome", within(t, "the outcome", out), "refused: ", "cancelled")
-				within(t, "the end of the request", closed)
+				testkit.Has(t, "the outcome", testkit.Within(t, "the outcome", out), "refused: ", "cancelled")
+				testkit.Within(t, "the end of the request", closed)
 				if !modern {
-					if note := within(t, "the note", noted); at(note.params, "requestId") != call.id {
+					if note := testkit.Within(t, "the note", noted); at(note.params, "requestId") != call.id {
 						t.Errorf("cancelled %s, the call was %s", note.params, call.id)
 					}
 				}
@@ -57,8 +58,8 @@ func TestHTTPCancel(t *testing.T) {
 
 func TestHTTPClose(t *testing.T) {
 	for _, modern := range []bool{false, true} {
-		for _, timeout := range []time.Duration{0, patience} {
-			t.Run(fmt.Sprintf("modern %v, timeout %v", modern, timeout), func(t *testing.T) {
+		for _, limit := range []time.Duration{0, timeout} {
+			t.Run(fmt.Sprintf("modern %v, timeout %v", modern, limit), func(t *testing.T) {
 				s := &web{t: t, modern: modern, session: "x"}
 				if modern {
 					s.session = ""
@@ -72,11 +73,11 @@ func TestHTTPClose(t *testing.T) {
 					called <- struct{}{}
 					<-r.Context().Done()
 				}
-				r, _ := reach(t, s, func(o *upstream.Options, _ *driver.Endpoint) { o.CallTimeout = timeout })
+				r, _ := reach(t, s, func(o *upstream.Options, _ *driver.Endpoint) { o.CallTimeout = limit })
 				out := newClient("c").later(t, r, "x")
-				within(t, "the call", called)
+				testkit.Within(t, "the call", called)
 				r.Close()
-				wantHas(t, "a call under way", within(t, "the end of the call", out), "lost: ")
+				testkit.Has(t, "a call under way", testkit.Within(t, "the end of the call", out), "lost: ")
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				if want := map[bool]string{true: "[]", false: "[session-1]"}[modern]; fmt.Sprint(s.deleted) != want {

@@ -13,6 +13,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -113,8 +114,8 @@ func TestHTTPFailures(t *testing.T) {
 				}})
 				c := newClient("c")
 				got := c.calls(t, r, "x")
-				wantHas(t, "the outcome", got, tt.want...)
-				wantNot(t, "the outcome", got, tt.not...)
+				testkit.Has(t, "the outcome", got, tt.want...)
+				testkit.Lacks(t, "the outcome", got, tt.not...)
 				if _, err := r.Call(t.Context(), c.request(t, wire.MethodCallTool, `{"name":"x"}`)); err != nil && retryable(err) != tt.retry {
 					t.Errorf("retryable is %v: %v", retryable(err), err)
 				}
@@ -142,14 +143,14 @@ func TestHTTPCannotBeReached(t *testing.T) {
 			ep.Transport = transport
 		})
 		got := newClient("c").calls(t, r, "x")
-		wantHas(t, transport, got, "infrastructure: ", "can't be reached")
-		wantNot(t, transport, got, "s3cret", "k3y")
-		wantNot(t, transport+" status", r.Status().Reason, "s3cret", "k3y")
+		testkit.Has(t, transport, got, "infrastructure: ", "can't be reached")
+		testkit.Lacks(t, transport, got, "s3cret", "k3y")
+		testkit.Lacks(t, transport+" status", r.Status().Reason, "s3cret", "k3y")
 	}
 	for _, status := range []int{http.StatusUnauthorized, http.StatusNotFound, http.StatusInternalServerError} {
 		r, _ := reach(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 		got := newClient("c").calls(t, r, "x")
-		wantHas(t, "a server that always says "+fmt.Sprint(status), got, fmt.Sprint("HTTP ", status))
+		testkit.Has(t, "a server that always says "+fmt.Sprint(status), got, fmt.Sprint("HTTP ", status))
 	}
 }
 
@@ -167,10 +168,10 @@ func TestHTTPMends(t *testing.T) {
 				o.Spec, o.Member, o.Conn.Server = spec, "s~1", "s~1"
 			}
 			r, _ := reach(t, http.NotFoundHandler(), as, func(_ *upstream.Options, ep *driver.Endpoint) { ep.URL = "http://127.0.0.1:1/mcp" })
-			wantHas(t, "one that is not there", newClient("c").calls(t, r, "x"), "can't be reached", name)
+			testkit.Has(t, "one that is not there", newClient("c").calls(t, r, "x"), "can't be reached", name)
 			r, _ = reach(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }), as)
 			got := newClient("c").calls(t, r, "x")
-			wantHas(t, "one that is locked", got, "HTTP 401")
+			testkit.Has(t, "one that is locked", got, "HTTP 401")
 			if has := strings.Contains(got, "servers.s.headers"); has != (spec.URL != "") {
 				t.Errorf("one that is locked says %s", got)
 			}

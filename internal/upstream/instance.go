@@ -82,7 +82,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 	}
 	link, err := inst.Dial(ctx)
 	if err != nil {
-		return nil, nil, u.inVain(inst, true, hello == nil, err)
+		return nil, nil, u.startFailed(inst, true, hello == nil, err)
 	}
 	opts.why = u.diedOf(inst)
 	conn, err = Connect(ctx, link, opts, u)
@@ -94,7 +94,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 			u.mu.Unlock()
 			return u.start(ctx, spec, a)
 		}
-		return nil, nil, u.inVain(inst, link.HTTP == nil, hello == nil, err)
+		return nil, nil, u.startFailed(inst, link.HTTP == nil, hello == nil, err)
 	}
 	if hello != nil {
 		conn.uses.of(hello)
@@ -109,7 +109,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 	}
 	if err != nil {
 		conn.close()
-		return nil, nil, u.inVain(inst, link.HTTP == nil, hello == nil, err)
+		return nil, nil, u.startFailed(inst, link.HTTP == nil, hello == nil, err)
 	}
 	said := conn.Hello()
 	conn.uses.put(&said)
@@ -121,14 +121,17 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 	return inst, u.owned(inst, conn), nil
 }
 
-// inVain ends an instance that can't be used and says why, with what it wrote. With
+// startFailed ends an instance that can't be used and says why, with what it wrote. With
 // anew it was started with nothing in memory.
-func (u *Upstream) inVain(inst driver.Instance, pipe, anew bool, err error) error {
-	odd := oddityOf(err)
+func (u *Upstream) startFailed(inst driver.Instance, pipe, anew bool, err error) error {
+	stray := strayOf(err)
 	if err = deathOf(inst, pipe, err); anew {
 		err = u.neverBegan(inst, err)
 	}
-	err = u.told(inst, oddly(err, odd))
+	err = u.told(inst, withStray(err, stray))
+	if anew && stray != "" && over(inst) && driver.Words(err) == "" {
+		err = driver.Final(err) // it printed something and ended, and says nothing of an error
+	}
 	u.discard(inst)
 	return err
 }

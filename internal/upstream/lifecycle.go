@@ -32,9 +32,13 @@ type Upstream struct {
 	mu       sync.Mutex
 	state    string
 	reason   string
-	words    string // what the server wrote before it failed
-	lost     error  // why, where to start again does not help
-	final    bool   // until a person changes something
+	words    string          // what the server wrote before it failed
+	lost     error           // why, where to start again does not help
+	final    bool            // until a person changes something
+	failing  *api.Error      // why the last start failed; nil once one succeeds
+	hung     map[string]bool // the lists that did not come when they were last asked for
+	fetches  bool            // packages, for a start
+	fetched  time.Time       // when the last fetch ended
 	since    time.Time
 	conn     *Conn
 	inst     driver.Instance
@@ -101,7 +105,7 @@ func New(o Options) *Upstream {
 		o.Health = &Health{Log: o.Log, Mask: o.Conn.Mask}
 	}
 	o.Conn.mend = mendsOf(o.Spec)
-	u := &Upstream{o: o, state: api.StateIdle, since: time.Now(), adopt: o.Adopt, watchers: make(map[*watching]struct{}), subs: make(map[string]int), finished: make(chan struct{})}
+	u := &Upstream{o: o, state: api.StateIdle, since: time.Now(), adopt: o.Adopt, watchers: make(map[*watching]struct{}), subs: make(map[string]int), hung: make(map[string]bool), finished: make(chan struct{})}
 	u.SetTimeouts(o.ConnectTimeout, o.CallTimeout, o.MaxTimeout)
 	u.chain = relay{u}
 	if o.Wrap != nil {
@@ -148,7 +152,7 @@ func (u *Upstream) Kick() {
 // waits for the server, or it is eager, it is started at once.
 func (u *Upstream) Retry() {
 	u.mu.Lock()
-	u.next = time.Time{}
+	u.next, u.failing = time.Time{}, nil
 	u.pause.Reset()
 	wanted := u.state == api.StateFailed && (u.o.Eager || len(u.watchers) > 0)
 	u.mu.Unlock()
@@ -372,7 +376,9 @@ func (u *Upstream) Runs() bool {
 func (u *Upstream) begin() {
 	a := &attempt{done: make(chan struct{})}
 	u.attempt = a
-	u.set(api.StateStarting, "")
+	reason, words := u.reason, u.words // of the attempt before, until this one ends
+	u.set(api.StateStarting, reason)
+	u.words = words
 	u.wg.Add(1)
 	go func() {
 		defer u.wg.Done()
@@ -440,7 +446,7 @@ func (u *Upstream) run(a *attempt) {
 		return
 	}
 	if late := context.Cause(ctx); err != nil && late != nil && u.life.Err() == nil {
-		err = driver.WithWords(oddly(late, oddityOf(err)), driver.Words(err))
+		err = driver.WithWords(withStray(late, strayOf(err)), driver.Words(err))
 	}
 	cancel()
 	if err != nil {
@@ -480,6 +486,7 @@ func (u *Upstream) run(a *attempt) {
 	}
 	if err != nil {
 		a.err = u.failed(err)
+		u.failing = asOurs(a.err)
 		there, closed := u.adopt != nil, u.closed // it may well run
 		u.mu.Unlock()
 		if !closed {
@@ -491,21 +498,21 @@ func (u *Upstream) run(a *attempt) {
 		close(a.done)
 		return
 	}
-	u.inst, u.conn = inst, conn
+	u.inst, u.conn, u.failing = inst, conn, nil
 	conn.parker, _ = inst.(driver.Parker)
 	u.set(api.StateReady, "")
 	conn.listen.subs = maps.Clone(u.subs)
 	listen, again, uris := len(u.watchers) > 0, u.restarts > 0, conn.listen.subscribed()
 	u.mu.Unlock()
+	if listen { // before the calls that wait for the start
+		conn.listen.watch(conn)
+	}
 	close(a.done)
 	u.o.Health.starts(u.Server())
 	if u.o.Ready != nil {
 		u.o.Ready()
 	}
 	u.applyLevel(conn) // it may have changed while nobody knew the connection
-	if listen {
-		conn.listen.watch(conn)
-	}
 	ctx, cancel = context.WithTimeout(u.life, 30*time.Second)
 	conn.resubscribe(ctx, uris)
 	cancel()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -86,8 +87,8 @@ func TestCallersDoNotWaitForASlowStartForEver(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		c := newClient("c")
-		wantHas(t, "the error", outcome(r.Call(ctx, c.request(t, wire.MethodCallTool, `{"name":"x"}`))), "timeout: ", "starting")
-		wantHas(t, "the call of one who waits", c.calls(t, r, "x"), `"name":"x"`)
+		testkit.Has(t, "the error", outcome(r.Call(ctx, c.request(t, wire.MethodCallTool, `{"name":"x"}`))), "timeout: ", "starting")
+		testkit.Has(t, "the call of one who waits", c.calls(t, r, "x"), `"name":"x"`)
 		if r.starts != 1 {
 			t.Errorf("%d starts", r.starts)
 		}
@@ -112,7 +113,7 @@ func TestStartsThatFail(t *testing.T) {
 		c := newClient("c")
 		for range 20 {
 			got := c.calls(t, r, "x")
-			wantHas(t, "the error", got, "infrastructure: ", `command "npx" not found`)
+			testkit.Has(t, "the error", got, "infrastructure: ", `command "npx" not found`)
 			if strings.Count(got, `server "srv"`) != 1 {
 				t.Errorf("the error names its server %d times: %s", strings.Count(got, `server "srv"`), got)
 			}
@@ -126,7 +127,7 @@ func TestStartsThatFail(t *testing.T) {
 		}
 		broken = false
 		time.Sleep(time.Hour)
-		wantHas(t, "the call when it is mended", c.calls(t, r, "x"), `"name":"x"`)
+		testkit.Has(t, "the call when it is mended", c.calls(t, r, "x"), `"name":"x"`)
 		if st := r.Status(); st.State != api.StateReady || st.Reason != "" {
 			t.Errorf("status %+v", st)
 		}
@@ -168,7 +169,7 @@ func TestStartsThatFail(t *testing.T) {
 						return nil
 					}
 				})
-				wantHas(t, at, newClient("c").calls(t, r, "x"), "infrastructure: ", "disk full")
+				testkit.Has(t, at, newClient("c").calls(t, r, "x"), "infrastructure: ", "disk full")
 				if h := r.history(); !strings.HasSuffix(h, "stop drop") || at == "keep" && strings.Contains(h, "dial") {
 					t.Errorf("%s fails: %s", at, h)
 				}
@@ -187,7 +188,7 @@ func TestStartsThatFail(t *testing.T) {
 			}}
 			r.Upstream = upstream.New(o)
 			t.Cleanup(r.Close)
-			wantHas(t, "the error", newClient("c").calls(t, r, "x"), "infrastructure: ", "no such pipe")
+			testkit.Has(t, "the error", newClient("c").calls(t, r, "x"), "infrastructure: ", "no such pipe")
 			if h := r.history(); h != "start keep dial stop drop" {
 				t.Errorf("history: %s", h)
 			}
@@ -213,7 +214,7 @@ func TestRestartsAfterACrash(t *testing.T) {
 			if got, want := c.calls(t, r, "x"), fmt.Sprintf(`{"n":%d}`, n); got != want {
 				t.Fatalf("call %d got %s", n, got)
 			}
-			wantHas(t, "the crash", c.calls(t, r, "crash"), "lost: ")
+			testkit.Has(t, "the crash", c.calls(t, r, "crash"), "lost: ")
 			time.Sleep(time.Minute)
 			if st := r.Status(); st.State != api.StateFailed || st.Reason != "exit status 2" || st.Restarts != n || st.Instance {
 				t.Errorf("after crash %d: %+v", n, st)
@@ -241,8 +242,8 @@ func TestRestartsAfterACrash(t *testing.T) {
 				i.rope.echo()
 			}, func(o *upstream.Options) { o.CallTimeout, o.ConnectTimeout = time.Minute, time.Minute })
 			c := newClient("c")
-			wantHas(t, "the crash", c.calls(t, r, "x"), "lost: ")
-			wantHas(t, "the call after", c.calls(t, r, "x"), `"name":"x"`)
+			testkit.Has(t, "the crash", c.calls(t, r, "x"), "lost: ")
+			testkit.Has(t, "the call after", c.calls(t, r, "x"), `"name":"x"`)
 			if h := r.history(); h != "start keep dial keep+hello stop gone drop start keep dial keep+hello" {
 				t.Errorf("history: %s", h)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tine-mcp/tine/internal/telemetry"
@@ -24,7 +25,32 @@ type listener struct {
 	opened  map[string]bool
 	streams context.Context
 	waits   map[string]chan struct{} // listen calls not acknowledged yet, by id
+	// opening is closed when the server has answered the GET; nil where nobody need
+	// wait for that.
+	opening atomic.Pointer[chan struct{}]
 	wg      sync.WaitGroup
+}
+
+// openWait is how long a call waits for the GET stream of a legacy server: one that has
+// no headers for it before it says something must not hold calls up.
+const openWait = time.Second
+
+// await gives the GET stream of a legacy server time to open before a call: what the
+// server asks during the call may come there, and is lost where nobody listens yet.
+func (l *listener) await(ctx context.Context) {
+	opening := l.opening.Load()
+	if opening == nil {
+		return
+	}
+	wait := time.NewTimer(openWait)
+	defer wait.Stop()
+	select {
+	case <-*opening:
+	case <-wait.C:
+	case <-ctx.Done():
+		return
+	}
+	l.opening.CompareAndSwap(opening, nil)
 }
 
 // watch starts listening. Once on, it stays on for the connection's life.
@@ -56,14 +82,16 @@ func (l *listener) restart(c *Conn) (acked <-chan struct{}) {
 	ready := make(chan struct{})
 	l.wg.Add(1)
 	if !c.modern() {
-		close(ready)
 		if old != nil {
 			old()
 		}
+		l.opening.Store(&ready)
 		go func() {
 			defer l.wg.Done()
 			defer telemetry.Contain(c.log, telemetry.InUpstream, c.server, c.fail)
-			c.t.standalone(ctx)
+			opened := sync.OnceFunc(func() { close(ready) })
+			defer opened()
+			c.t.standalone(ctx, opened)
 		}()
 		return ready
 	}

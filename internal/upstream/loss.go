@@ -71,6 +71,8 @@ type Loss struct {
 	// were Told.
 	Tell bool
 	Told map[string]bool
+	// Ours says that the gateway itself ended the instance.
+	Ours bool
 	// Unfit says that the memory is still there and does not fit: each that calls is
 	// told, and what is lost may be back by then.
 	Unfit bool
@@ -231,7 +233,7 @@ func (u *Upstream) lose(used *uses, why error, gateway bool) bool {
 	if !ok {
 		return false
 	}
-	l.Why, l.Kept, l.Tell = cause(why.Error()), m.Kept, !gateway && m.tells()
+	l.Why, l.Kept, l.Tell, l.Ours = cause(why.Error()), m.Kept, !gateway && m.tells(), gateway
 	l.Words = u.ownWords(why)
 	m.Lost(l)
 	return true

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -99,7 +100,7 @@ func TestALostMemoryIsToldOnce(t *testing.T) {
 		{"while nobody called", func(i *instance) { i.end(lost) }},
 		{"before it was sent", func(i *instance) {
 			close(i.rope.deaf)
-			time.Sleep(knows)
+			time.Sleep(knows) // in a bubble
 			i.end(lost)
 		}},
 		{"under way, known at once", func(i *instance) {
@@ -109,7 +110,7 @@ func TestALostMemoryIsToldOnce(t *testing.T) {
 		{"under way, known later", func(i *instance) {
 			i.rope.want(wire.MethodCallTool)
 			i.rope.hang()
-			time.Sleep(knows)
+			time.Sleep(knows) // in a bubble
 			i.end(lost)
 		}},
 	} {
@@ -128,11 +129,11 @@ func TestALostMemoryIsToldOnce(t *testing.T) {
 					i.rope.serve(func(m message) { i.rope.answer(m, `{"n":%d}`, i.n) })
 				}, eager, carriesMemory, l.remembers(api.KeptNothing, false))
 				c := newClient("c")
-				wantHas(t, "a call before", c.calls(t, r, "x"), `{"n":0}`)
+				testkit.Has(t, "a call before", c.calls(t, r, "x"), `{"n":0}`)
 				time.Sleep(knows / 2)
-				wantHas(t, "the first call", c.calls(t, r, "x"), string(api.KindLost), "its memory is lost")
-				wantHas(t, "what is lost when the call has failed", l.told(), `nothing [""] it was killed`)
-				wantHas(t, "the next call", c.calls(t, r, "x"), `{"n":2}`)
+				testkit.Has(t, "the first call", c.calls(t, r, "x"), string(api.KindLost), "its memory is lost")
+				testkit.Has(t, "what is lost when the call has failed", l.told(), `nothing [""] it was killed`)
+				testkit.Has(t, "the next call", c.calls(t, r, "x"), `{"n":2}`)
 				if n := len(l.losses); n != 1 {
 					t.Errorf("%d losses: %s", n, l.told())
 				}
@@ -175,7 +176,7 @@ func TestLosses(t *testing.T) {
 				synctest.Wait()
 				c := newClient("c")
 				if !tt.uncall {
-					wantHas(t, "the call", c.calls(t, r, "x"), `{"n":1}`)
+					testkit.Has(t, "the call", c.calls(t, r, "x"), `{"n":1}`)
 				}
 				tt.end(r, first)
 				synctest.Wait()
@@ -183,8 +184,8 @@ func TestLosses(t *testing.T) {
 					t.Errorf("the losses are %q, want %q", got, tt.losses)
 				}
 				if tt.next != "" {
-					wantHas(t, "the next call", c.calls(t, r, "x"), tt.next)
-					wantHas(t, "the one after that", c.calls(t, r, "x"), `{"n":`)
+					testkit.Has(t, "the next call", c.calls(t, r, "x"), tt.next)
+					testkit.Has(t, "the one after that", c.calls(t, r, "x"), `{"n":`)
 				}
 			})
 		})
@@ -212,8 +213,8 @@ func TestLossOfSeveral(t *testing.T) {
 		first.end(errKilled)
 		synctest.Wait()
 		for session, want := range map[string]string{"a": "lost: ", "b": "lost: ", "c": `{"n":`} {
-			wantHas(t, "the first call of "+session, of(session), want)
-			wantHas(t, "the next call of "+session, of(session), `{"n":`)
+			testkit.Has(t, "the first call of "+session, of(session), want)
+			testkit.Has(t, "the next call of "+session, of(session), `{"n":`)
 		}
 		if got := l.told(); got != `nothing ["a" "b"] ended by signal 9` {
 			t.Errorf("the losses are %q", got)
@@ -263,7 +264,7 @@ func TestLossBetweenGateways(t *testing.T) {
 			if strings.HasPrefix(first, "lost: ") != (tt.want != "") {
 				t.Errorf("called %t, %v: the first call got %s", tt.called, tt.gone, first)
 			}
-			wantHas(t, "the next call", newClient("c").calls(t, next, "x"), `{"n":`)
+			testkit.Has(t, "the next call", newClient("c").calls(t, next, "x"), `{"n":`)
 		})
 	}
 }
@@ -279,10 +280,10 @@ func TestHTTPServerForgetsWhatWasCalled(t *testing.T) {
 	}
 	s.forget() // nothing was called yet
 	c := newClient("c")
-	wantHas(t, "the first call", c.calls(t, r, "x"), `{"got":`)
+	testkit.Has(t, "the first call", c.calls(t, r, "x"), `{"got":`)
 	s.forget()
-	wantHas(t, "the call after it forgot", c.calls(t, r, "x"), "lost: ", "does not know its session")
-	wantHas(t, "the next call", c.calls(t, r, "x"), `{"got":`)
+	testkit.Has(t, "the call after it forgot", c.calls(t, r, "x"), "lost: ", "does not know its session")
+	testkit.Has(t, "the next call", c.calls(t, r, "x"), `{"got":`)
 	if got := l.told(); got != `nothing [""] it does not know its session any more: it was restarted, or forgot` {
 		t.Errorf("the losses are %q", got)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -47,7 +48,7 @@ func TestPanicsAreContained(t *testing.T) {
 		c := newClient("c")
 		req := c.request(t, wire.MethodCallTool, `{"name":"x"}`)
 		req.Peer = fragile{c}
-		wantHas(t, "the call", outcome(r.Call(t.Context(), req)), broken)
+		testkit.Has(t, "the call", outcome(r.Call(t.Context(), req)), broken)
 		if got := c.calls(t, r, "y"); got != `{}` {
 			t.Errorf("the next call: %s", got)
 		}
@@ -72,7 +73,7 @@ func TestPanicsAreContained(t *testing.T) {
 		r.Upstream = upstream.New(o)
 		t.Cleanup(r.Close)
 		c := newClient("c")
-		wantHas(t, "the call", c.calls(t, r, "x"), broken)
+		testkit.Has(t, "the call", c.calls(t, r, "x"), broken)
 		if got := c.calls(t, r, "y"); got != `{}` {
 			t.Errorf("the next call: %s", got)
 		}
@@ -85,8 +86,8 @@ func TestPanicsAreContained(t *testing.T) {
 		req.Peer = fragile{c}
 		done := make(chan string, 1)
 		go func() { done <- outcome(r.Call(context.Background(), req)) }()
-		wantHas(t, "what the server was told", within(t, "an answer", told).err, "failed inside")
-		if got := within(t, "the call", done); got != `{}` {
+		testkit.Has(t, "what the server was told", testkit.Within(t, "an answer", told).err, "failed inside")
+		if got := testkit.Within(t, "the call", done); got != `{}` {
 			t.Errorf("the call: %s", got)
 		}
 	})
@@ -103,7 +104,7 @@ func TestPanicsAreContained(t *testing.T) {
 		r.Upstream = upstream.New(o)
 		t.Cleanup(r.Close)
 		c := newClient("c")
-		wantHas(t, "the call", c.calls(t, r, "x"), broken)
+		testkit.Has(t, "the call", c.calls(t, r, "x"), broken)
 		r.Retry()
 		if got := c.calls(t, r, "y"); got != `{}` {
 			t.Errorf("the next call: %s", got)

@@ -43,8 +43,13 @@ func (h *Hello) Lists(method string) bool {
 
 // ReadList reads all pages of one server's list, starting the server where it does
 // not run. The request says which list, and for whom.
-func (u *Upstream) ReadList(ctx context.Context, ask Request) (Hello, [][]byte, error) {
+func (u *Upstream) ReadList(ctx context.Context, ask Request) (_ Hello, _ [][]byte, err error) {
 	method := ask.Method
+	defer func() {
+		u.mu.Lock()
+		u.hung[method] = err != nil && Kind(err) == api.KindTimeout
+		u.mu.Unlock()
+	}()
 	conn, err := u.Conn(ctx)
 	if err != nil {
 		return Hello{}, nil, err

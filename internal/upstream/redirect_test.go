@@ -12,6 +12,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -83,8 +84,8 @@ func TestRedirects(t *testing.T) {
 			c := newClient("c")
 			res, err := r.Call(t.Context(), c.request(t, wire.MethodCallTool, `{"name":"x"}`))
 			got := outcome(res, err)
-			wantHas(t, "the outcome", got, tt.want...)
-			wantNot(t, "the outcome", got, "s3cret", "k3y")
+			testkit.Has(t, "the outcome", got, tt.want...)
+			testkit.Lacks(t, "the outcome", got, "s3cret", "k3y")
 			if now := strings.Join(sent, " "); now != tt.sent {
 				t.Errorf("the call arrived at %s, want %s", now, tt.sent)
 			}
@@ -119,7 +120,7 @@ func TestRedirectsOfSSE(t *testing.T) {
 		w.WriteHeader(http.StatusFound)
 	}), func(_ *upstream.Options, ep *driver.Endpoint) { ep.Transport = "sse" })
 	got := newClient("c").calls(t, r, "x")
-	wantHas(t, "the outcome", got, "infrastructure: ", "HTTP 302", "/elsewhere", "set servers.srv.url")
+	testkit.Has(t, "the outcome", got, "infrastructure: ", "HTTP 302", "/elsewhere", "set servers.srv.url")
 	mu.Lock()
 	defer mu.Unlock()
 	for _, c := range calls {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -58,7 +59,7 @@ func TestRequestsFitALine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := play(t, func(i *instance) { i.rope.legacy(); i.rope.echo() })
 		got := newClient("c").does(t, r, wire.MethodCallTool, "{\r\n\t\"name\": \"x\",\n\"arguments\": {\"s\": \"a\\nb\"}\n}")
-		wantHas(t, "the result", got, `"s": "a\nb"`)
+		testkit.Has(t, "the result", got, `"s": "a\nb"`)
 	})
 }
 
@@ -137,7 +138,7 @@ func TestLateAnswersAreDropped(t *testing.T) {
 			})
 		})
 		c := newClient("c")
-		wantHas(t, "the lost call", c.calls(t, r, "x"), "lost: ", `server "srv"`)
+		testkit.Has(t, "the lost call", c.calls(t, r, "x"), "lost: ", `server "srv"`)
 		if got := c.calls(t, r, "x"); got != `{"right":true}` {
 			t.Errorf("the call after got %s", got)
 		}
@@ -209,7 +210,7 @@ func TestCancelReachesTheServer(t *testing.T) {
 	}{
 		{"the client cancels", func(cancel context.CancelCauseFunc) { cancel(upstream.Cancelled()) }, "refused: "},
 		{"the client is gone", func(cancel context.CancelCauseFunc) { cancel(nil) }, "refused: "},
-		{"it took too long", func(context.CancelCauseFunc) { time.Sleep(2 * patience) }, "timeout: "},
+		{"it took too long", func(context.CancelCauseFunc) { time.Sleep(2 * timeout) }, "timeout: "}, // in a bubble
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -237,7 +238,7 @@ func TestCancelReachesTheServer(t *testing.T) {
 				call := <-called
 				tt.end(cancel)
 				got := <-out
-				wantHas(t, "the error", got, tt.want)
+				testkit.Has(t, "the error", got, tt.want)
 				if note := <-cancelled; at(note.params, "requestId") != call.id {
 					t.Errorf("cancelled %s, the call was %s", note.params, call.id)
 				}
@@ -276,7 +277,7 @@ func TestServersThatBreak(t *testing.T) {
 				c.calls(t, r, "x")
 				synctest.Wait()
 				res, err := r.Call(t.Context(), c.request(t, wire.MethodCallTool, `{"name":"huge"}`))
-				wantHas(t, era+" error", outcome(res, err), "infrastructure: ", "larger than the limit")
+				testkit.Has(t, era+" error", outcome(res, err), "infrastructure: ", "larger than the limit")
 				if !upstream.TooLarge(err) {
 					t.Errorf("%v is not taken for a matter of size", err)
 				}
@@ -302,7 +303,7 @@ func TestServersThatBreak(t *testing.T) {
 				})
 			})
 			c := newClient("c")
-			wantHas(t, "the call that it died of", c.calls(t, r, "x"), "lost: ")
+			testkit.Has(t, "the call that it died of", c.calls(t, r, "x"), "lost: ")
 			// Nothing of this one was sent anywhere, so it is no loss.
 			got := c.calls(t, r, "x")
 			if got != `{"n":2}` {
@@ -325,13 +326,13 @@ func TestServersThatBreak(t *testing.T) {
 			var wg sync.WaitGroup
 			for n := range 50 {
 				wg.Go(func() {
-					wantHas(t, "the error", newClient(fmt.Sprint(n)).calls(t, r, "x"), "lost: ")
+					testkit.Has(t, "the error", newClient(fmt.Sprint(n)).calls(t, r, "x"), "lost: ")
 				})
 			}
 			wg.Wait()
 			synctest.Wait()
 			time.Sleep(time.Second)
-			wantHas(t, "the reason", r.Status().Reason, "exit status 139")
+			testkit.Has(t, "the reason", r.Status().Reason, "exit status 139")
 		})
 	})
 	t.Run("garbage between answers is said", func(t *testing.T) {
@@ -340,7 +341,7 @@ func TestServersThatBreak(t *testing.T) {
 				i.rope.legacy()
 				i.rope.serve(func(message) { i.rope.say("print('debug')") })
 			})
-			wantHas(t, "the error", newClient("c").calls(t, r, "x"), "timeout: ", "not JSON-RPC")
+			testkit.Has(t, "the error", newClient("c").calls(t, r, "x"), "timeout: ", "not JSON-RPC")
 		})
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -218,7 +219,7 @@ func TestWatchdog(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var got []string
 			r := wake(t, silent(-1, &got), awake{hello: oldGreeting})
-			wantHas(t, "the call", newClient("c").calls(t, r, "x"), "timeout: ")
+			testkit.Has(t, "the call", newClient("c").calls(t, r, "x"), "timeout: ")
 			synctest.Wait()
 			if n := strings.Count(strings.Join(got, " "), wire.MethodPing); n != 8 {
 				t.Errorf("%d nudges", n)
@@ -259,7 +260,7 @@ func TestWatchdog(t *testing.T) {
 			out := newClient("c").later(t, r, "x")
 			synctest.Wait()
 			r.Close()
-			wantHas(t, "the call", <-out, "lost: ")
+			testkit.Has(t, "the call", <-out, "lost: ")
 		})
 	})
 }
@@ -304,7 +305,7 @@ func TestOnFork(t *testing.T) {
 						}
 					})
 				}, tt.as, tell(tt.on))
-				wantHas(t, "the call", newClient("c").calls(t, r, "x"), tt.want)
+				testkit.Has(t, "the call", newClient("c").calls(t, r, "x"), tt.want)
 				synctest.Wait()
 				if s := strings.Join(got, "|"); s != tt.got {
 					t.Errorf("the server got %s", s)
@@ -337,7 +338,7 @@ func TestRest(t *testing.T) {
 					t.Errorf("history: %s", h)
 				}
 				if tt.as.rest != nil {
-					wantHas(t, "what is kept", kept, `"version":"2025-11-25"`, `"name":"old"`)
+					testkit.Has(t, "what is kept", kept, `"version":"2025-11-25"`, `"name":"old"`)
 				}
 			})
 		})

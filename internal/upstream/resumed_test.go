@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -77,7 +78,7 @@ func TestHTTPSessionGoesOn(t *testing.T) {
 				}
 			})
 			defer r.Watch(&watcher{})()
-			wantHas(t, "the call", newClient("b").calls(t, r, "y"), `{"got":`)
+			testkit.Has(t, "the call", newClient("b").calls(t, r, "y"), `{"got":`)
 			if n := s.times(wire.MethodInitialize) + s.times(wire.MethodDiscover); n != tt.greets {
 				t.Errorf("%d handshakes in all, want %d", n, tt.greets)
 			}
@@ -101,7 +102,7 @@ func TestHTTPSessionGoesOn(t *testing.T) {
 	t.Run("one that an older gateway kept is greeted", func(t *testing.T) {
 		s := &web{t: t, session: "x", handle: echoWeb}
 		r := again(t, s, json.RawMessage(oldGreeting))
-		wantHas(t, "the call", newClient("b").calls(t, r, "y"), `{"got":`)
+		testkit.Has(t, "the call", newClient("b").calls(t, r, "y"), `{"got":`)
 		if n := s.times(wire.MethodInitialize); n != 1 {
 			t.Errorf("%d handshakes", n)
 		}
@@ -125,7 +126,7 @@ func TestRestoredHTTPServer(t *testing.T) {
 	s := &web{t: t, session: "x", handle: echoWeb}
 	kept := first(t, s)
 	r, _ := reachBy(t, s, func(i *instance) driver.Instance { return &awake{instance: i, hello: string(kept), forked: true} })
-	wantHas(t, "the call", newClient("b").calls(t, r, "y"), `{"got":`)
+	testkit.Has(t, "the call", newClient("b").calls(t, r, "y"), `{"got":`)
 	if n := s.times(wire.MethodInitialize); n != 1 {
 		t.Errorf("%d handshakes", n)
 	}
@@ -152,12 +153,12 @@ func TestSSEIsGreetedAgain(t *testing.T) {
 				}
 			}
 			before, _ := reach(t, h, change)
-			wantHas(t, "the first call", newClient("a").calls(t, before, "x"), `"content":[`)
+			testkit.Has(t, "the first call", newClient("a").calls(t, before, "x"), `"content":[`)
 			before.Leave("")
 			after, _ := reach(t, h, change, func(o *upstream.Options, _ *driver.Endpoint) {
 				o.Adopt = &upstream.Adoption{Handle: driver.Handle{Driver: "fake"}, Hello: kept}
 			})
-			wantHas(t, "the call of who comes back", newClient("b").calls(t, after, "x"), `"content":[`)
+			testkit.Has(t, "the call of who comes back", newClient("b").calls(t, after, "x"), `"content":[`)
 		})
 	}
 }

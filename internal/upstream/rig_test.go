@@ -153,15 +153,18 @@ func play(t testing.TB, script func(*instance), change ...func(*upstream.Options
 	return r
 }
 
+// timeout is how long a start or a call of a rig may take.
+const timeout = 20 * time.Second
+
 func (r *rig) options() upstream.Options {
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	return upstream.Options{
 		Spec: driver.Spec{Server: "srv", Dir: "/instances/srv"},
 		Conn: upstream.ConnOptions{
 			Server: "srv", Limit: 1 << 20, Log: log,
 			Claims: []byte(`{"sampling":{},"elicitation":{}}`), Allowed: []string{"sampling", "elicitation"},
 		},
-		ConnectTimeout: patience, CallTimeout: patience, Log: log,
+		ConnectTimeout: timeout, CallTimeout: timeout, Log: log,
 		Keep: func(h driver.Handle, hello json.RawMessage) error {
 			if hello == nil {
 				r.happened("keep")
@@ -271,47 +274,6 @@ func (c *client) later(t testing.TB, u upstream.Caller, tool string) <-chan stri
 	req := c.request(t, wire.MethodCallTool, `{"name":"`+tool+`"}`)
 	go func() { out <- outcome(u.Call(context.Background(), req)) }()
 	return out
-}
-
-// within waits for something of another goroutine, but not for ever.
-func within[T any](t testing.TB, what string, ch <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(patience):
-		t.Fatalf("never happened: %s", what)
-		panic("unreachable")
-	}
-}
-
-// eventually polls for something that another goroutine brings about.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); {
-		if time.Now().After(end) {
-			t.Fatalf("never happened: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-func wantHas(t testing.TB, what, got string, parts ...string) {
-	t.Helper()
-	for _, p := range parts {
-		if !strings.Contains(got, p) {
-			t.Errorf("%s is %q, want it to have %q", what, got, p)
-		}
-	}
-}
-
-func wantNot(t testing.TB, what, got string, parts ...string) {
-	t.Helper()
-	for _, p := range parts {
-		if strings.Contains(got, p) {
-			t.Errorf("%s is %q, it must not have %q", what, got, p)
-		}
-	}
 }
 
 func retryable(err error) bool {

@@ -9,14 +9,10 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/wire"
 )
-
-// patience ends a test that would hang. No test depends on how long it is.
-const patience = 20 * time.Second
 
 // A rope is a driver.Stream whose other end is held by a test.
 type rope struct {

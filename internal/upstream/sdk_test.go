@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -182,22 +183,22 @@ func TestOfficialSDKServers(t *testing.T) {
 
 			legacy := newClient("old").answers(`{"action":"accept","content":{}}`)
 			legacy.Caps = []byte(`{"elicitation":{}}`)
-			wantHas(t, "echo", legacy.does(t, r, wire.MethodCallTool, `{"name":"echo","arguments":{"n":12345678901234567890}}`), `{\"n\":12345678901234567890}`)
+			testkit.Has(t, "echo", legacy.does(t, r, wire.MethodCallTool, `{"name":"echo","arguments":{"n":12345678901234567890}}`), `{\"n\":12345678901234567890}`)
 			hello := r.Status().Hello
 			if hello.Version != version || !hello.Can("tools") || !strings.Contains(string(hello.Info), `"sdk"`) {
 				t.Fatalf("it is %s %s %s", hello.Version, hello.Info, hello.Capabilities)
 			}
 			modern := newClient("new").modern()
-			wantHas(t, "echo of a modern client", modern.does(t, r, wire.MethodCallTool, `{"name":"echo","arguments":{"a":1},`+modernMeta+`}}`), `{\"a\":1}`)
-			wantHas(t, "no such tool", legacy.calls(t, r, "nothing"), "error:", "nothing")
-			wantHas(t, "tools/list", legacy.does(t, r, wire.MethodListTools, ""), `"name":"echo"`)
-			wantHas(t, "resources/read", legacy.does(t, r, wire.MethodReadResource, `{"uri":"test:///a"}`), "hello")
-			wantHas(t, "prompts/get", legacy.does(t, r, wire.MethodGetPrompt, `{"name":"p"}`), "a prompt")
+			testkit.Has(t, "echo of a modern client", modern.does(t, r, wire.MethodCallTool, `{"name":"echo","arguments":{"a":1},`+modernMeta+`}}`), `{\"a\":1}`)
+			testkit.Has(t, "no such tool", legacy.calls(t, r, "nothing"), "error:", "nothing")
+			testkit.Has(t, "tools/list", legacy.does(t, r, wire.MethodListTools, ""), `"name":"echo"`)
+			testkit.Has(t, "resources/read", legacy.does(t, r, wire.MethodReadResource, `{"uri":"test:///a"}`), "hello")
+			testkit.Has(t, "prompts/get", legacy.does(t, r, wire.MethodGetPrompt, `{"name":"p"}`), "a prompt")
 
-			wantHas(t, "progress", legacy.does(t, r, wire.MethodCallTool, `{"name":"progress","arguments":{},"_meta":{"progressToken":"mine"}}`), "done")
+			testkit.Has(t, "progress", legacy.does(t, r, wire.MethodCallTool, `{"name":"progress","arguments":{},"_meta":{"progressToken":"mine"}}`), "done")
 			if !quietly {
 				for n := 1; n <= 3; n++ {
-					note := within(t, "progress", legacy.heard)
+					note := testkit.Within(t, "progress", legacy.heard)
 					if note != fmt.Sprintf(`notifications/progress {"progressToken":"mine","progress":%d}`, n) &&
 						!strings.Contains(note, fmt.Sprintf(`"progress":%d`, n)) || !strings.Contains(note, `"progressToken":"mine"`) {
 						t.Errorf("progress %d came as %s", n, note)
@@ -206,7 +207,7 @@ func TestOfficialSDKServers(t *testing.T) {
 			}
 			// A stateful server that answers with plain JSON can't ask anything.
 			if !(quietly && !hello.Modern()) {
-				wantHas(t, "confirm", legacy.does(t, r, wire.MethodCallTool, `{"name":"confirm","arguments":{}}`), "accept")
+				testkit.Has(t, "confirm", legacy.does(t, r, wire.MethodCallTool, `{"name":"confirm","arguments":{}}`), "accept")
 				if _, asked := legacy.got(); len(asked) != 1 || !strings.Contains(asked[0], "sure?") {
 					t.Errorf("asked %q", asked)
 				}
@@ -217,17 +218,17 @@ func TestOfficialSDKServers(t *testing.T) {
 			go func() {
 				out <- outcome(r.Call(ctx, legacy.request(t, wire.MethodCallTool, `{"name":"hang","arguments":{}}`)))
 			}()
-			within(t, "the call's start", hangs) // a server may hear first what cancels a request that is on its way
+			testkit.Within(t, "the call's start", hangs) // a server may hear first what cancels a request that is on its way
 			cancel(upstream.Cancelled())
-			wantHas(t, "a cancelled call", within(t, "its end", out), "refused: ")
-			within(t, "its end in the server", ends)
+			testkit.Has(t, "a cancelled call", testkit.Within(t, "its end", out), "refused: ")
+			testkit.Within(t, "its end in the server", ends)
 
 			var wg sync.WaitGroup
 			for n := range 50 {
 				wg.Go(func() {
 					c := newClient(fmt.Sprint(n))
 					got := c.does(t, r, wire.MethodCallTool, fmt.Sprintf(`{"name":"echo","arguments":{"call":%d}}`, n))
-					wantHas(t, "echo of many", got, fmt.Sprintf(`{\"call\":%d}`, n))
+					testkit.Has(t, "echo of many", got, fmt.Sprintf(`{\"call\":%d}`, n))
 				})
 			}
 			wg.Wait()
@@ -252,7 +253,7 @@ func TestOfficialSDKChanges(t *testing.T) {
 			// The stream for it may still be opening, so the server says it until it
 			// is heard.
 			n := 0
-			eventually(t, "a change of the tools", func() bool {
+			testkit.Eventually(t, "a change of the tools", func() bool {
 				if n++; n%200 == 1 {
 					s.AddTool(&mcp.Tool{Name: fmt.Sprint("new", n), InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 						return &mcp.CallToolResult{}, nil
@@ -264,7 +265,7 @@ func TestOfficialSDKChanges(t *testing.T) {
 				t.Fatalf("Subscribe got %s", got)
 			}
 			n = 0
-			eventually(t, "an update of the resource", func() bool {
+			testkit.Eventually(t, "an update of the resource", func() bool {
 				if n++; n%50 == 1 {
 					_ = s.ResourceUpdated(t.Context(), &mcp.ResourceUpdatedNotificationParams{URI: "test:///a"})
 				}
@@ -275,7 +276,7 @@ func TestOfficialSDKChanges(t *testing.T) {
 			s.AddTool(&mcp.Tool{Name: "last", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 				return &mcp.CallToolResult{}, nil
 			})
-			eventually(t, "another change of the tools", func() bool {
+			testkit.Eventually(t, "another change of the tools", func() bool {
 				return strings.Count(strings.Join(w.heard(), " "), wire.NoteToolsChanged) > before
 			})
 		})
@@ -296,7 +297,7 @@ func TestOfficialSDKServerRestarts(t *testing.T) {
 	}))
 	c := newClient("c")
 	for n := range 5 {
-		wantHas(t, fmt.Sprint("call ", n), c.does(t, r, wire.MethodCallTool, `{"name":"echo","arguments":{"a":1}}`), `{\"a\":1}`)
+		testkit.Has(t, fmt.Sprint("call ", n), c.does(t, r, wire.MethodCallTool, `{"name":"echo","arguments":{"a":1}}`), `{\"a\":1}`)
 		next := everything()
 		mu.Lock()
 		old := s
@@ -322,7 +323,7 @@ func TestSSEEndpointElsewhere(t *testing.T) {
 			}
 			stream(w)("event: endpoint\ndata: %s\n\n", endpoint)
 		}), func(_ *upstream.Options, ep *driver.Endpoint) { ep.Transport = "sse" })
-		wantHas(t, endpoint, newClient("c").calls(t, r, "x"), "infrastructure: ")
+		testkit.Has(t, endpoint, newClient("c").calls(t, r, "x"), "infrastructure: ")
 	}
 	if thief > 0 {
 		t.Errorf("another host got %d requests", thief)

@@ -9,8 +9,9 @@ import (
 )
 
 // standalone keeps the GET stream of a legacy server open, on which it sends
-// what belongs to no call. Servers without one answer 405 and are left alone.
-func (t *httpTransport) standalone(ctx context.Context) {
+// what belongs to no call. Servers without one answer 405 and are left alone. It says
+// when the first one is open, or will not be.
+func (t *httpTransport) standalone(ctx context.Context, opened func()) {
 	last := ""
 	wait := time.Second
 	heard := false
@@ -24,6 +25,7 @@ func (t *httpTransport) standalone(ctx context.Context) {
 			req.Header[wire.HeaderLastEvent] = []string{last}
 		}
 		resp, err := t.ep.Client.Do(req)
+		opened()
 		if err == nil && resp.StatusCode == http.StatusOK {
 			if heard {
 				t.c.events.Note(Origin{}, "", nil)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -49,7 +50,7 @@ func TestStartupCheck(t *testing.T) {
 						i.rope.echo()
 					}
 				}, checked)
-				wantHas(t, "the first call", newClient("c").calls(t, r, "x"), tt.want)
+				testkit.Has(t, "the first call", newClient("c").calls(t, r, "x"), tt.want)
 				if stopped := strings.Contains(r.history(), "stop"); stopped != tt.stops {
 					t.Errorf("history: %s", r.history())
 				}
@@ -67,7 +68,7 @@ func TestStartupCheckWithoutAnswer(t *testing.T) {
 			i.rope.want(wire.MethodCallTool)
 			i.rope.serve(func(message) {})
 		}, checked)
-		wantHas(t, "the first call", newClient("c").calls(t, r, "x"), string(api.KindTimeout), "did not start within")
+		testkit.Has(t, "the first call", newClient("c").calls(t, r, "x"), string(api.KindTimeout), "did not start within")
 		r.Close()
 	})
 }
@@ -79,7 +80,7 @@ func TestLostInstanceIsOfKindLost(t *testing.T) {
 			i.rope.want(wire.MethodCallTool)
 			i.end(fmt.Errorf("the engine was restarted: %w", driver.ErrLost))
 		})
-		wantHas(t, "the call", newClient("c").calls(t, r, "x"), string(api.KindLost), "the engine was restarted")
+		testkit.Has(t, "the call", newClient("c").calls(t, r, "x"), string(api.KindLost), "the engine was restarted")
 		r.Close()
 	})
 }
@@ -100,10 +101,10 @@ func TestWhatNeverBeganLosesNothing(t *testing.T) {
 						o.Memory = upstream.Memory{Kept: kept, Lost: func(l upstream.Loss) { t.Errorf("it lost %+v", l) }}
 					})
 					got := newClient("c").calls(t, r, "x")
-					wantHas(t, "the call", got, "infrastructure: ")
-					wantNot(t, "the call", got, "lost")
+					testkit.Has(t, "the call", got, "infrastructure: ")
+					testkit.Lacks(t, "the call", got, "lost")
 					if name == "it ends" {
-						wantHas(t, "the call", got, `server "srv": did not start: exited with status 1`)
+						testkit.Has(t, "the call", got, `server "srv": did not start: exited with status 1`)
 					}
 					r.Close()
 				})

@@ -38,7 +38,7 @@ type streamTransport struct {
 	ended   chan struct{}
 	reader  sync.WaitGroup
 	spoke   atomic.Bool // a message has come
-	odd     odd
+	stray   strayOutput
 	wake    *watchdog // of a server that was restored; nil else
 }
 
@@ -248,7 +248,7 @@ func (t *streamTransport) send(ctx context.Context, frame []byte) error {
 }
 
 // standalone has nothing to do: a stream carries everything.
-func (t *streamTransport) standalone(context.Context) {}
+func (t *streamTransport) standalone(context.Context, func()) {}
 
 // private implements transport: nobody else has the stream.
 func (t *streamTransport) private() bool { return true }

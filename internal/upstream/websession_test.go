@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -92,10 +93,10 @@ func TestHTTPServerForgetsTheSession(t *testing.T) {
 		c.calls(t, r, "x")
 		gone.Store(true)
 		got := c.calls(t, r, "x")
-		wantHas(t, "the error", got, "infrastructure: ", "404")
+		testkit.Has(t, "the error", got, "infrastructure: ", "404")
 		gone.Store(false)
 		s.forget()
-		wantHas(t, "the call when it is back", c.calls(t, r, "x"), `{"got":`)
+		testkit.Has(t, "the call when it is back", c.calls(t, r, "x"), `{"got":`)
 	})
 	t.Run("a 400 about the arguments is the server's answer", func(t *testing.T) {
 		s := &web{t: t, session: "x", handle: func(w http.ResponseWriter, _ *http.Request, m message) {
@@ -128,18 +129,18 @@ func TestHTTPServerForgetsTheSession(t *testing.T) {
 		if res, err := r.Subscribe(t.Context(), "a:1"); outcome(res, err) != `{}` {
 			t.Fatalf("Subscribe got %s", outcome(res, err))
 		}
-		if got := within(t, "a subscription", subscribed); got != `session-1"a:1"` {
+		if got := testkit.Within(t, "a subscription", subscribed); got != `session-1"a:1"` {
 			t.Errorf("subscribed %s", got)
 		}
-		if got := within(t, "a stream", streams); got != "session-1" {
+		if got := testkit.Within(t, "a stream", streams); got != "session-1" {
 			t.Errorf("a stream of %s", got)
 		}
 		s.forget()
 		newClient("c").calls(t, r, "x")
-		if got := within(t, "a subscription", subscribed); got != `session-2"a:1"` {
+		if got := testkit.Within(t, "a subscription", subscribed); got != `session-2"a:1"` {
 			t.Errorf("subscribed %s", got)
 		}
-		if got := within(t, "a stream", streams); got != "session-2" {
+		if got := testkit.Within(t, "a stream", streams); got != "session-2" {
 			t.Errorf("a stream of %s", got)
 		}
 	})
@@ -187,7 +188,7 @@ func TestHTTPStreamIsResumed(t *testing.T) {
 			stream(w)("id: 1\nretry: 1\ndata:\n\n")
 		}}
 		r, _ := reach(t, s)
-		wantHas(t, "the outcome", newClient("c").calls(t, r, "x"), "lost: ", "405")
+		testkit.Has(t, "the outcome", newClient("c").calls(t, r, "x"), "lost: ", "405")
 	})
 	t.Run("not by calling again where the server was restarted", func(t *testing.T) {
 		s := &web{t: t, session: "x"}
@@ -197,7 +198,7 @@ func TestHTTPStreamIsResumed(t *testing.T) {
 		}
 		s.get = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }
 		r, _ := reach(t, s)
-		wantHas(t, "the outcome", newClient("c").calls(t, r, "x"), "lost: ", "404")
+		testkit.Has(t, "the outcome", newClient("c").calls(t, r, "x"), "lost: ", "404")
 		if n := s.times(wire.MethodCallTool); n != 1 {
 			t.Errorf("called %d times", n)
 		}
@@ -208,7 +209,7 @@ func TestHTTPStreamIsResumed(t *testing.T) {
 		}}
 		s.get = func(http.ResponseWriter, *http.Request) { t.Error("a modern server got a GET") }
 		r, _ := reach(t, s)
-		wantHas(t, "the outcome", newClient("c").calls(t, r, "x"), "lost: ", "before the answer")
+		testkit.Has(t, "the outcome", newClient("c").calls(t, r, "x"), "lost: ", "before the answer")
 	})
 }
 
@@ -278,7 +279,7 @@ func TestHTTPParamHeaders(t *testing.T) {
 	}
 	calls = nil
 	req.Header = http.Header{"Mcp-Param-Region": {"b"}}
-	wantHas(t, "a wrong header", outcome(r.Call(t.Context(), req)), "error:", "-32020")
+	testkit.Has(t, "a wrong header", outcome(r.Call(t.Context(), req)), "error:", "-32020")
 	if len(calls) != 1 {
 		t.Errorf("a modern client's mistake was tried %d times", len(calls))
 	}
@@ -290,7 +291,7 @@ func TestHTTPProtocolByConfig(t *testing.T) {
 		r, _ := reach(t, s, func(o *upstream.Options, _ *endpoint) {
 			o.Conn.Protocol = map[bool]string{true: wire.V20260728, false: wire.V20251125}[modern]
 		})
-		wantHas(t, fmt.Sprint("modern ", modern), newClient("c").calls(t, r, "x"), `{"got":`)
+		testkit.Has(t, fmt.Sprint("modern ", modern), newClient("c").calls(t, r, "x"), `{"got":`)
 		if n, m := s.times(wire.MethodDiscover), s.times(wire.MethodInitialize); modern && m > 0 || !modern && n > 0 {
 			t.Errorf("modern %v: %d discover, %d initialize", modern, n, m)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -80,7 +81,7 @@ func TestQuestionsAreProvenToBeOfACall(t *testing.T) {
 	}
 	refused := func(t *testing.T, m message, clients ...*client) {
 		t.Helper()
-		wantHas(t, "what the server was told", m.raw, `"error":{`)
+		testkit.Has(t, "what the server was told", m.raw, `"error":{`)
 		for _, c := range clients {
 			if _, asked := c.got(); len(asked) > 0 {
 				t.Errorf("client %s was asked %q", c.Key, asked)
@@ -155,7 +156,7 @@ func TestQuestionsAreProvenToBeOfACall(t *testing.T) {
 		p.rope.answer(m, `{}`)
 		<-out
 		<-gone
-		wantHas(t, "what the server was told", (<-p.told).raw, `"error":{`, "the call ended")
+		testkit.Has(t, "what the server was told", (<-p.told).raw, `"error":{`, "the call ended")
 	})
 	run("as long as one of the client's calls lasts", func(t *testing.T, p *puppet, a, _ *client) {
 		let := make(chan struct{})
@@ -264,11 +265,11 @@ func TestServerWithoutSessionsIsNotGuessed(t *testing.T) {
 		r, _ := reach(t, s, func(o *upstream.Options, _ *driver.Endpoint) { o.Eager = true })
 		w := &watcher{reply: &upstream.Reply{Result: []byte(`{"role":"assistant"}`)}}
 		defer r.Watch(w)()
-		eventually(t, "it is heard that a list changed", func() bool { return slices.Contains(w.heard(), change) })
+		testkit.Eventually(t, "it is heard that a list changed", func() bool { return slices.Contains(w.heard(), change) })
 		if got := w.heard(); !slices.Equal(got, want) {
 			t.Errorf("with session %q all who listen heard %q, want %q", session, got, want)
 		}
-		if m := within(t, "the server is told", told); (m.err == "") != (session != "") {
+		if m := testkit.Within(t, "the server is told", told); (m.err == "") != (session != "") {
 			t.Errorf("with session %q the server was told %s", session, m.raw)
 		}
 	}

@@ -62,6 +62,16 @@ func parse(t *testing.T, data []byte, v any) {
 
 func TestImage(t *testing.T) {
 	bin := build(t, "arm64")
+	sandbox := filepath.Join(filepath.Dir(bin), "tine-sandbox")
+	if err := os.Rename(build(t, "amd64"), sandbox); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := write(bin, "tine:v1", "", filepath.Join(t.TempDir(), "image.tar")); err == nil || !strings.Contains(err.Error(), "amd64") {
+		t.Errorf("programs for two processors: %v", err)
+	}
+	if err := os.Rename(build(t, "arm64"), sandbox); err != nil {
+		t.Fatal(err)
+	}
 	out := filepath.Join(t.TempDir(), "image.tar")
 	arch, err := write(bin, "tine:v1", "tine:dev", out)
 	if err != nil {
@@ -132,7 +142,7 @@ func TestImage(t *testing.T) {
 	}
 	content, headers := unpack(t, bytes.NewReader(plain))
 	for name, h := range headers {
-		if h.Typeflag == tar.TypeReg && h.Mode&0o111 != 0 && name != "usr/bin/tine" {
+		if h.Typeflag == tar.TypeReg && h.Mode&0o111 != 0 && name != "usr/bin/tine" && name != "usr/bin/tine-sandbox" {
 			t.Errorf("another program is in the image: %s", name)
 		}
 		if h.Mode&0o6022 != 0 && name != "tmp/" {

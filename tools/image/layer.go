@@ -29,7 +29,7 @@ type layer struct {
 
 // packLayer puts all files into a layer. Times are left at zero, so that the same
 // input gives the same image.
-func packLayer(binary, roots []byte) (layer, error) {
+func packLayer(tine, sandbox, roots []byte) (layer, error) {
 	var packed bytes.Buffer
 	plain := sha256.New()
 	zip := gzip.NewWriter(&packed)
@@ -51,7 +51,8 @@ func packLayer(binary, roots []byte) (layer, error) {
 		{"tmp/", 0o1777, 0, nil},
 		{"usr/", 0o755, 0, nil},
 		{"usr/bin/", 0o755, 0, nil},
-		{"usr/bin/tine", 0o755, 0, binary},
+		{"usr/bin/tine", 0o755, 0, tine},
+		{"usr/bin/tine-sandbox", 0o755, 0, sandbox},
 		{"var/", 0o755, 0, nil},
 		{"var/lib/", 0o755, 0, nil},
 		{"var/lib/tine/", 0o700, user, nil},

@@ -10,11 +10,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
 func main() {
-	binary := flag.String("binary", "", "static tine binary for linux")
+	binary := flag.String("binary", "", "static tine binary for linux; tine-sandbox lies beside it")
 	tag := flag.String("tag", "tine:dev", "name and tag of the image; the tag is its version")
 	also := flag.String("also", "tine:dev", "second name for it, that files of this tree can use; empty for none")
 	out := flag.String("o", "tine-image.tar", "file to write")
@@ -33,11 +34,18 @@ func write(binary, tag, also, out string) (arch string, err error) {
 	if err != nil {
 		return "", err
 	}
+	sandbox, err := readProgram(filepath.Join(filepath.Dir(binary), "tine-sandbox"))
+	if err != nil {
+		return "", err
+	}
+	if sandbox.arch != prog.arch {
+		return "", fmt.Errorf("tine is for %s and the tine-sandbox beside it for %s; build both for one", prog.arch, sandbox.arch)
+	}
 	roots, err := authorities()
 	if err != nil {
 		return "", err
 	}
-	l, err := packLayer(prog.data, roots)
+	l, err := packLayer(prog.data, sandbox.data, roots)
 	if err != nil {
 		return "", fmt.Errorf("pack the layer: %w", err)
 	}

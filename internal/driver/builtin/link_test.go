@@ -11,11 +11,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func TestManyCallers(t *testing.T) {
@@ -54,12 +54,7 @@ func TestSlowReader(t *testing.T) {
 	}
 	<-f.entered
 	l := (*link)(s.(*stream))
-	for deadline := time.Now().Add(10 * time.Second); len(l.out) < queued; {
-		if time.Now().After(deadline) {
-			t.Fatalf("only %d frames wait", len(l.out))
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "the queue is full", func() bool { return len(l.out) == queued })
 	// Reading goes on where it stopped, in order.
 	for want := -1; want < 100; {
 		b, err := s.ReadFrame()
@@ -104,11 +99,7 @@ func TestLastFrames(t *testing.T) {
 		}
 	}
 	l := (*link)(s.(*stream))
-	for deadline := time.Now().Add(10 * time.Second); len(l.out) < 3; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("only %d answers", len(l.out))
-		}
-	}
+	testkit.Eventually(t, "three answers", func() bool { return len(l.out) == 3 })
 	if err := inst.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // counted counts imports, which wait for free where it is not nil.
@@ -150,20 +151,18 @@ func TestTemplateGivenUp(t *testing.T) {
 	}
 	waiting := func(n int) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		testkit.Succeeds(t, fmt.Sprintf("%d wait", n), func() error {
 			w.templates.mu.Lock()
+			defer w.templates.mu.Unlock()
 			users := 0
 			for _, tpl := range w.templates.known {
 				users += tpl.users
 			}
-			w.templates.mu.Unlock()
-			if users == n && imports.Load() > 0 {
-				return
+			if users != n || imports.Load() == 0 {
+				return fmt.Errorf("%d wait after %d imports", users, imports.Load())
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%d wait, not %d", users, n)
-			}
-		}
+			return nil
+		})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	first := seed(ctx, "a")
@@ -189,11 +188,7 @@ func TestTemplateGivenUp(t *testing.T) {
 	if err := <-third; !errors.Is(err, context.Canceled) {
 		t.Errorf("third: err = %v", err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ended.Load() < 2; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the import goes on for nobody")
-		}
-	}
+	testkit.Eventually(t, "the import for nobody ends", func() bool { return ended.Load() == 2 })
 	// The driver ends while one waits.
 	fourth := seed(t.Context(), "d")
 	waiting(1)

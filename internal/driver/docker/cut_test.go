@@ -2,6 +2,7 @@ package docker
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // door is a socket that leads to the engine's, and that can be shut as if the
@@ -92,7 +94,7 @@ func testCut(t *testing.T, w *world) {
 	}
 	inst := w.start(t, w.spec("a", c))
 	e.shut()
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond) // nothing tells that the driver has seen it
 	select {
 	case <-inst.Done():
 		t.Fatalf("it counts as ended while nobody can tell: %v", inst.Err())
@@ -116,7 +118,7 @@ func testCut(t *testing.T, w *world) {
 		defer close(released)
 		release()
 	}()
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // nothing tells that an attempt has failed
 	e.open(t)
 	<-released
 	if got := drivertest.Dial(t, inst).Call(t, "echo", map[string]any{"text": "again"}); got != "again" {
@@ -125,7 +127,7 @@ func testCut(t *testing.T, w *world) {
 	// What ends meanwhile is lost, for nothing else has what it knew.
 	e.shut()
 	w.kill(t, inst)
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(100 * time.Millisecond) // nothing tells that the engine has seen it
 	e.open(t)
 	drivertest.Ended(t, inst)
 	if !errors.Is(inst.Err(), driver.ErrLost) {
@@ -140,23 +142,16 @@ func testCut(t *testing.T, w *world) {
 	err = late.Stop(t.Context())
 	says(t, err, "does not answer", "tried again")
 	e.open(t)
-	for over := time.Now().Add(time.Minute); len(w.containers(t, labelInstance+"="+keyOf(late.Handle().Dir))) > 0; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(over) {
-			t.Fatal("the container stays")
-		}
-	}
+	testkit.Eventually(t, "the container is gone", func() bool { return len(w.containers(t, labelInstance+"="+keyOf(late.Handle().Dir))) == 0 })
 	drivertest.Ended(t, late)
 	if err := late.Stop(t.Context()); err != nil {
 		t.Errorf("the second stop: %v", err)
 	}
 	// So are the folders of both.
-	for over := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		left, err := os.ReadDir(filepath.Join(w.dir, "instances"))
-		if len(left) == 0 {
-			break
+	testkit.Succeeds(t, "the folders are gone", func() error {
+		if left, err := os.ReadDir(filepath.Join(w.dir, "instances")); len(left) > 0 {
+			return fmt.Errorf("%v is left, %v", left, err)
 		}
-		if time.Now().After(over) {
-			t.Fatalf("%v is left, %v", left, err)
-		}
-	}
+		return nil
+	})
 }

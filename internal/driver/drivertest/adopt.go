@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // ownerVar makes the test binary the gateway that dies: it holds an order.
@@ -42,7 +43,7 @@ func (s *Suite) own(text string) {
 
 func (s *Suite) carryOut(text string) (driver.Handle, error) {
 	go func() { // should the test die before us
-		time.Sleep(2 * patience)
+		time.Sleep(2 * testkit.Patience)
 		os.Exit(1)
 	}()
 	var o order
@@ -155,7 +156,7 @@ func (s *Suite) testAdopt(t *testing.T) {
 			t.Errorf("echo said %q", got)
 		}
 		p.Call(t, "log", map[string]any{"text": "to the new owner"})
-		eventually(t, "the log", func() bool { return bytes.Contains([]byte(logs(t, inst, 1000)), []byte("to the new owner")) })
+		testkit.Eventually(t, "the log", func() bool { return bytes.Contains([]byte(logs(t, inst, 1000)), []byte("to the new owner")) })
 		if isDone(inst) {
 			t.Fatalf("it ended: %v", inst.Err())
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func (s *Suite) testLifecycle(t *testing.T) {
@@ -222,7 +223,7 @@ func (s *Suite) testLogs(t *testing.T) {
 	p := Dial(t, inst)
 	p.Call(t, "log", map[string]any{"text": "first words"})
 	p.Call(t, "log", map[string]any{"text": "second words"})
-	eventually(t, "the log", func() bool {
+	testkit.Eventually(t, "the log", func() bool {
 		return strings.Contains(logs(t, inst, 1<<20), "first words\nsecond words\n")
 	})
 	if got := logs(t, inst, 20); got != "second words\n" {
@@ -311,15 +312,5 @@ func (s *Suite) testStubborn(t *testing.T) {
 	s.Stop(t, inst)
 	if err := inst.Err(); err != nil {
 		t.Errorf("a stop is no error, yet: %v", err)
-	}
-}
-
-// eventually waits for something that happens by itself.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for over := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(over) {
-			t.Fatalf("%s: did not come", what)
-		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // Peer is a client at the other end of a link: it calls one tool at a time.
@@ -125,7 +126,7 @@ func needed(inst driver.Instance) (release func()) {
 // answer reads until the answer with that id.
 func (p *Peer) answer(id string) (json.RawMessage, error) {
 	defer needed(p.inst)()
-	stuck := time.AfterFunc(patience, func() { p.link.Stream.Close() })
+	stuck := time.AfterFunc(testkit.Patience, func() { p.link.Stream.Close() })
 	defer stuck.Stop()
 	for {
 		b, err := p.link.Stream.ReadFrame()

@@ -26,9 +26,9 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"go.uber.org/goleak"
 )
 
@@ -213,12 +213,8 @@ func (s *Suite) Run(t *testing.T) {
 	}
 }
 
-// patience is how long anything in the suite may take before it counts as
-// stuck.
-const patience = time.Minute
-
 func ctx(t testing.TB) context.Context {
-	c, cancel := context.WithTimeout(context.Background(), patience)
+	c, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	t.Cleanup(cancel)
 	return c
 }

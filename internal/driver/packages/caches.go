@@ -315,15 +315,15 @@ func (f *caching) run(ctx context.Context, p *progress) error {
 	step.Out = out
 	rest := f.watch(p, out)
 	err := f.c.runner.Run(ctx, step)
-	rest()
+	said := rest()
 	if ctx.Err() == nil { // else it was killed, as when the gateway is
 		os.Remove(f.note() + goingEnd)
 	}
 	if err != nil {
 		return explain(ctx, *f.w, tool(step.Command), out, err)
 	}
-	if p.bytes.Load() > 0 {
-		f.c.log.Info("fetched a package", "package", name, "took", time.Since(began).Round(100*time.Millisecond))
+	if said || p.bytes.Load() > 0 {
+		f.c.log.Info(logFetched, "package", name, "took", time.Since(began).Round(100*time.Millisecond))
 	}
 	if err := os.WriteFile(f.note(), []byte(name+"\n"), 0o600); err != nil {
 		f.c.log.Warn("it is not noted that a package was fetched", "package", name, "err", err)
@@ -331,33 +331,36 @@ func (f *caching) run(ctx context.Context, p *progress) error {
 	return nil
 }
 
-// watch counts what npx installs, or what uv says that it loads, until rest is called.
-func (f *caching) watch(p *progress, out *output) (rest func()) {
-	stop := make(chan struct{})
+// fetchSlow is after how long a tool is taken to fetch: one that finds its packages in
+// its cache has ended by then.
+const fetchSlow = 2 * time.Second
+
+// watch counts what npx installs, or what uv says that it loads, until rest is called,
+// which reports whether the log has it that something is fetched.
+func (f *caching) watch(p *progress, out *output) (rest func() bool) {
+	stop, said, began := make(chan struct{}), false, time.Now()
 	var over sync.WaitGroup
 	over.Go(func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
-		before, said, pause := f.installed(), false, time.Now()
+		before, pause := f.installed(), time.Now()
 		for {
 			select {
 			case <-stop:
 				return
 			case <-tick.C:
 			}
-			if time.Now().Before(pause) {
-				continue
+			if at := time.Now(); !at.Before(pause) {
+				p.set(f.installed()-before, out)
+				pause = time.Now().Add(10 * time.Since(at)) // a large tree must not take most of the time
 			}
-			at := time.Now()
-			p.set(f.installed()-before, out)
-			pause = time.Now().Add(10 * time.Since(at)) // a large tree must not take most of the time
-			if !said && p.bytes.Load() > 0 {
+			if !said && (p.bytes.Load() > 0 || time.Since(began) >= fetchSlow) {
 				said = true
-				f.c.log.Info("fetching a package", "package", p.name)
+				f.c.log.Info(logFetching, "package", p.name)
 			}
 		}
 	})
-	return func() { close(stop); over.Wait() }
+	return func() bool { close(stop); over.Wait(); return said }
 }
 
 // installed is how much is where npx installs the packages.

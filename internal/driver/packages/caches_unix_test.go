@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/packages/registrytest"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // A tool is run with the same options and the same package, and starts nothing.
@@ -66,6 +68,48 @@ func TestWhatHasToolsFetch(t *testing.T) {
 	other.Env = []string{"HOME=/y"}
 	if key(one) == key(other) {
 		t.Error("two caches are one fetch")
+	}
+}
+
+// runFor is a tool that takes so long.
+type runFor time.Duration
+
+func (d runFor) Run(context.Context, Step) error {
+	time.Sleep(time.Duration(d)) // in a bubble
+	return nil
+}
+
+// The log has a fetch when it has begun, and nothing of a tool that finds its packages.
+func TestFetchIsLogged(t *testing.T) {
+	for long, want := range map[time.Duration]string{time.Second: "", 9 * time.Second: "fetching a package pkg;fetched a package pkg;"} {
+		synctest.Test(t, func(t *testing.T) {
+			var log testkit.Log
+			lines := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.MessageKey || a.Key == "package" {
+					return a
+				}
+				return slog.Attr{}
+			}}))
+			c, err := OpenCaches(t.TempDir(), lines)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			c.runner = runFor(long)
+			fetched := make(chan error, 1)
+			go func() {
+				fetched <- c.Fetch(t.Context(), Command{Path: "/bin/uvx", Args: []string{"pkg"}, Env: []string{"HOME=/x"}}, 0)
+			}()
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			tidy := strings.NewReplacer("msg=\"", "", "\" package=", " ", "\n", ";").Replace
+			if got := tidy(log.String()); !strings.HasPrefix(want, got) || want != "" && got == "" {
+				t.Errorf("after 3 s the log of a fetch of %s has %q", long, got)
+			}
+			if err := <-fetched; err != nil || tidy(log.String()) != want {
+				t.Errorf("the log of a fetch of %s has %q, %v", long, tidy(log.String()), err)
+			}
+		})
 	}
 }
 
@@ -231,7 +275,7 @@ func TestNpxFails(t *testing.T) {
 	defer c.Close()
 	err = c.Fetch(t.Context(), cmd, time.Minute)
 	if !errors.Is(err, driver.ErrFinal) || !strings.HasPrefix(err.Error(), `fetch package "no-such-package": npx failed (exit status 1); there is no such package`) ||
-		!strings.Contains(driver.Words(err), "E404") || strings.Count(driver.Words(err), "\n") >= shownLines || strings.Contains(fmt.Sprint(err, driver.Words(err)), "hidden123") {
+		!strings.Contains(driver.Words(err), "E404") || strings.Count(driver.Words(err), "\n") >= 5 || strings.Contains(fmt.Sprint(err, driver.Words(err)), "hidden123") {
 		t.Errorf("got %v: %s", err, driver.Words(err))
 	}
 	cmd = npxOf(t, r, registrytest.Name)

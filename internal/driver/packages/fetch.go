@@ -57,7 +57,8 @@ func (s *Store) fetch(ctx context.Context, key string, w Wanted, p *progress) (*
 	defer f.end()
 
 	began := time.Now()
-	s.opts.Progress(fmt.Sprintf("fetching %s ...", mask(w.Package)))
+	log := s.opts.Log.With("package", mask(w.Package))
+	log.Info(logFetching)
 	rest := f.watch(ctx, cancel, p)
 	rec, err := f.fill(ctx)
 	rest()
@@ -65,11 +66,10 @@ func (s *Store) fetch(ctx context.Context, key string, w Wanted, p *progress) (*
 		err = f.finish(ctx, rec)
 	}
 	if err != nil {
-		s.opts.Progress(fmt.Sprintf("fetching %s failed", mask(w.Package)))
 		return nil, err
 	}
 	rec.dir = f.final
-	s.opts.Progress(fmt.Sprintf("fetched %s %s: %d files, %s, %s", rec.Name, rec.Version, rec.Files, size(rec.Bytes), time.Since(began).Round(100*time.Millisecond)))
+	log.Info(logFetched, "version", rec.Version, "files", rec.Files, "size", size(rec.Bytes), "took", time.Since(began).Round(100*time.Millisecond))
 	return rec, nil
 }
 

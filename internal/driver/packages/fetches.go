@@ -23,6 +23,12 @@ const (
 	turn = 10 * time.Second
 )
 
+// What the log says of a fetch, wherever it fetches to.
+const (
+	logFetching = "fetching a package"
+	logFetched  = "fetched a package"
+)
+
 // defaultTime is how long a fetch may take where nobody says.
 const defaultTime = 10 * time.Minute
 

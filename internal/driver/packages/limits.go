@@ -97,11 +97,7 @@ func (f *fetching) watch(ctx context.Context, cancel context.CancelCauseFunc, p 
 				continue
 			}
 			said = time.Now()
-			line := fmt.Sprintf("fetching %s: %s, %s, %s", mask(f.w.Package), f.step.Load(), size(bytes), time.Since(began).Round(time.Second))
-			if news := f.out.news(); news != "" {
-				line += ": " + news
-			}
-			f.store.opts.Progress(line)
+			f.store.opts.Log.Info(logFetching, "package", mask(f.w.Package), "step", f.step.Load(), "size", size(bytes), "for", time.Since(began).Round(time.Second), "says", f.out.news())
 		}
 	})
 	return func() { close(stop); over.Wait() }

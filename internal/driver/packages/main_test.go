@@ -3,6 +3,7 @@ package packages_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"testing"
 
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 func fetchUntilKilled(dir string) int {
-	s, err := packages.Open(dir, packages.Options{Progress: func(line string) { fmt.Println(line) }})
+	s, err := packages.Open(dir, packages.Options{Log: slog.New(slog.NewTextHandler(os.Stdout, nil))})
 	if err != nil {
 		fmt.Println(err)
 		return 1

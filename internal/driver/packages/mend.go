@@ -59,7 +59,7 @@ func explain(ctx context.Context, w Wanted, step string, out *output, err error)
 	return driver.WithWords(&fetchError{
 		text: fmt.Sprintf("fetch package %q: %s failed (%v); %s", name, step, err, do),
 		kind: errors.Join(kind, err),
-	}, strings.Join(lines[max(0, len(lines)-shownLines):], "\n"))
+	}, driver.LastWords(strings.Join(lines, "\n")))
 }
 
 func containsAny(text string, signs []string) bool {

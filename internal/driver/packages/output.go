@@ -8,12 +8,10 @@ import (
 	"unicode"
 )
 
-// How much of an installer's output is kept to find out what is wrong, and how many
-// lines of that an error shows.
+// How much of an installer's output is kept to find out what is wrong.
 const (
-	keptLines  = 12
-	keptLine   = 300
-	shownLines = 5
+	keptLines = 12
+	keptLine  = 300
 )
 
 var escapes = regexp.MustCompile(`\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)`)

@@ -101,11 +101,10 @@ type Limits struct {
 
 // Options of a store. The zero value works.
 type Options struct {
-	Runner   Runner            // default Host
-	Progress func(line string) // called from one goroutine a fetch; must not block long
-	Log      *slog.Logger
-	Limits   Limits
-	Environ  func() []string // the gateway's environment; default os.Environ
+	Runner  Runner // default Host
+	Log     *slog.Logger
+	Limits  Limits
+	Environ func() []string // the gateway's environment; default os.Environ
 }
 
 // Store keeps packages in a folder.
@@ -135,9 +134,6 @@ func Open(dir string, opts Options) (*Store, error) {
 	}
 	if opts.Runner == nil {
 		opts.Runner = Host{}
-	}
-	if opts.Progress == nil {
-		opts.Progress = func(string) {}
 	}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)

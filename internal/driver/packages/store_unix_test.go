@@ -71,15 +71,12 @@ func TestTornFolders(t *testing.T) {
 func TestLimits(t *testing.T) {
 	flood := func(size int) func(context.Context, Step) error {
 		return func(ctx context.Context, step Step) error {
-			for i := 0; ctx.Err() == nil; i++ {
-				if i < 100 {
-					if err := os.WriteFile(filepath.Join(step.Dir, fmt.Sprint(i)), make([]byte, size), 0o644); err != nil {
-						return err
-					}
-				} else {
-					time.Sleep(time.Millisecond)
+			for i := 0; i < 100 && ctx.Err() == nil; i++ {
+				if err := os.WriteFile(filepath.Join(step.Dir, fmt.Sprint(i)), make([]byte, size), 0o644); err != nil {
+					return err
 				}
 			}
+			<-ctx.Done()
 			return context.Cause(ctx)
 		}
 	}

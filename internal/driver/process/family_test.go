@@ -21,6 +21,7 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/fifo"
 	"github.com/tine-mcp/tine/internal/driver/lines"
 	"github.com/tine-mcp/tine/internal/driver/procid"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // runs reports whether a process is there and not just waited for.
@@ -87,9 +88,7 @@ func TestNothingIsLeftOver(t *testing.T) {
 			pid := pidOf(t, p.Call(t, "pid", nil))
 			inst.Leave()
 			syscall.Kill(pid, syscall.SIGKILL)
-			for runs(pid) {
-				time.Sleep(time.Millisecond)
-			}
+			testkit.Eventually(t, "it is dead", func() bool { return !runs(pid) })
 			if _, err := d.Adopt(t.Context(), inst.Handle(), nil); !errors.Is(err, driver.ErrGone) {
 				t.Errorf("adopt: %v", err)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
 	"github.com/tine-mcp/tine/internal/driver/procid"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // stands reports whether a process is stopped.
@@ -62,9 +63,7 @@ func TestAdoptWakesTheFamily(t *testing.T) {
 		syscall.Kill(pid, syscall.SIGSTOP)
 	}
 	for _, pid := range kin {
-		for !stands(pid) {
-			time.Sleep(time.Millisecond)
-		}
+		testkit.Eventually(t, "it is stopped", func() bool { return stands(pid) })
 	}
 	again, err := d.Adopt(t.Context(), inst.Handle(), nil)
 	if err != nil {
@@ -126,9 +125,7 @@ func TestHoldWhileAWriteWaits(t *testing.T) {
 	for range 2 {
 		go func() { failed <- link.Stream.WriteFrame(ctx, message(1<<20)) }()
 	}
-	for !inst.(*instance).conn.Writing() {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "a write is under way", inst.(*instance).conn.Writing)
 	release, err := inst.Hold(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +158,7 @@ func TestHoldOfOneThatStartsOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		before, _ := os.Stat(file)
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) // it would write hundreds of times a second
 		after, _ := os.Stat(file)
 		if before != nil && after != nil && !before.ModTime().Equal(after.ModTime()) {
 			t.Error("it wrote while it was held")

@@ -170,7 +170,7 @@ func TestPlaceIsTaken(t *testing.T) {
 		}
 	}
 	ws := drivertest.Workspace(t)
-	_, got := told(t, d, driver.Spec{Workspace: ws, WorkspacePath: full}, `printf '{"m":"%s"}\n{"m":"end"}\n' "$1"`)
+	_, got := told(t, d, driver.Spec{Workspace: ws, WorkspacePath: full}, `printf '{"m":"%s"}\n{"m":"end"}\n' "$1"; sleep 1000`)
 	if len(got) != 1 || !strings.Contains(got[0], d.opts.Place) {
 		t.Errorf("it sees %q", got)
 	}
@@ -179,7 +179,7 @@ func TestPlaceIsTaken(t *testing.T) {
 	if at, why := plain.Place(point); at != "" || why == "" {
 		t.Errorf("without mounts it is seen at %q: %q", at, why)
 	}
-	_, got = told(t, plain, driver.Spec{Workspace: ws, WorkspacePath: point}, `printf '{"m":"%s"}\n{"m":"end"}\n' "$1"`)
+	_, got = told(t, plain, driver.Spec{Workspace: ws, WorkspacePath: point}, `printf '{"m":"%s"}\n{"m":"end"}\n' "$1"; sleep 1000`)
 	if len(got) != 1 || !strings.Contains(got[0], ws.Dir()) {
 		t.Errorf("it sees %q", got)
 	}

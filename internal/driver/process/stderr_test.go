@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
 	"github.com/tine-mcp/tine/internal/driver/lines"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func TestNoisyServerIsCut(t *testing.T) {
@@ -17,15 +17,10 @@ func TestNoisyServerIsCut(t *testing.T) {
 	p := drivertest.Dial(t, inst)
 	for range 3 {
 		p.Call(t, "noise", map[string]any{"bytes": 4 * limit})
-		for over := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		testkit.Eventually(t, "the log is cut", func() bool {
 			st, err := os.Stat(filepath.Join(inst.Handle().Dir, lines.LogName))
-			if err == nil && st.Size() <= limit/2 {
-				break
-			}
-			if time.Now().After(over) {
-				t.Fatalf("the log stays: %v, %v", st, err)
-			}
-		}
+			return err == nil && st.Size() <= limit/2
+		})
 	}
 	p.Call(t, "log", map[string]any{"text": "the last line"})
 	r, err := inst.Logs(1 << 20)

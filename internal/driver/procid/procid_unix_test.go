@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // sleeper starts a process that does nothing, and ends it with the test.
@@ -98,9 +100,7 @@ func TestSignal(t *testing.T) {
 	if err := s.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	for !s.Stands() {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "it is stopped", s.Stands)
 	if !s.Lives() {
 		t.Error("a stopped one does not live")
 	}

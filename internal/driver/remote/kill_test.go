@@ -16,6 +16,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // gatewayVar makes the test binary the gateway that dies: it holds its home and
@@ -89,7 +90,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		if err := next.Recover(t.Context(), nil, nil, true); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the removal of what is left", func() bool {
+		testkit.Eventually(t, "the removal of what is left", func() bool {
 			files, err := os.ReadDir(r.ledger())
 			return err == nil && len(files) == 1
 		})
@@ -120,7 +121,7 @@ func crash(t *testing.T, home, url string) driver.Handle {
 		t.Fatal(err)
 	}
 	line, err := bufio.NewReader(out).ReadBytes('\n')
-	time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond)
+	time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond) // killed at any moment
 	cmd.Process.Kill()
 	cmd.Wait()
 	var h driver.Handle

@@ -291,13 +291,19 @@ func TestHoldOfADirectOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := len(r.requests("POST /mcp/"))
+	request := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + call + `}`
 	entered := make(chan error, 1)
-	go func() {
-		_, err := tryPost(t.Context(), link.HTTP, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+call+`}`)
+	enter := func() {
+		_, err := tryPost(t.Context(), link.HTTP, request)
 		entered <- err
-	}()
+	}
+	go enter()
 	post(t, link.HTTP, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-	time.Sleep(20 * time.Millisecond)
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := tryPost(short, link.HTTP, request); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a request while it is held: %v", err)
+	}
 	if n := len(r.requests("POST /mcp/")); n != before+1 {
 		t.Errorf("%d requests came through, want only the notification", n-before)
 	}
@@ -310,12 +316,9 @@ func TestHoldOfADirectOne(t *testing.T) {
 	r.set(func() {
 		r.before = times(1, "POST /mcp/", func(http.ResponseWriter, *http.Request) { close(begun); <-end })
 	})
-	go func() {
-		_, err := tryPost(t.Context(), link.HTTP, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+call+`}`)
-		entered <- err
-	}()
+	go enter()
 	<-begun
-	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	short, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := inst.Hold(short); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("held with a request inside: %v", err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // forking has the orchestrator fork.
@@ -54,7 +55,7 @@ func TestSweepRemovesWhatNobodyHas(t *testing.T) {
 			if err := next.Recover(t.Context(), nil, nil, true); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the removal of the others", func() bool { return r.left() == 1 })
+			testkit.Eventually(t, "the removal of the others", func() bool { return r.left() == 1 })
 			inst, err := next.Adopt(t.Context(), mine.Handle(), nil)
 			if err != nil {
 				t.Fatalf("adopt: %v", err)
@@ -192,7 +193,7 @@ func TestRecoverRemovesStatesAndSnapshotsOfNobody(t *testing.T) {
 			if err := next.Recover(t.Context(), []string{a.State, spec("b").State}, []driver.Snapshot{stays}, true); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the removal of the others", func() bool { return r.left() == 3 })
+			testkit.Eventually(t, "the removal of the others", func() bool { return r.left() == 3 })
 			adopted, err := next.Adopt(t.Context(), h, nil)
 			if err != nil {
 				t.Fatalf("adopt: %v", err)

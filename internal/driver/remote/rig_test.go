@@ -1,10 +1,8 @@
 package remote
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +14,7 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 const (
@@ -29,31 +28,13 @@ type rig struct {
 	*orchestra
 	home string
 	d    *Driver
-	log  *logged
+	log  *testkit.Log
 	n    int
-}
-
-// logged keeps what was logged.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{orchestra: newOrchestra(t), home: t.TempDir(), log: &logged{}}
+	r := &rig{orchestra: newOrchestra(t), home: t.TempDir(), log: new(testkit.Log)}
 	r.set(func() { r.token = theirs })
 	r.d = r.driver(t)
 	t.Cleanup(func() {
@@ -68,7 +49,7 @@ func (r *rig) ledger() string { return filepath.Join(r.home, "ledger") }
 
 // driver is one more gateway's.
 func (r *rig) driver(t *testing.T) *Driver {
-	d := New(Options{Dir: r.ledger(), Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	d := New(Options{Dir: r.ledger(), Log: r.log.Logger()})
 	d.pause = 10 * time.Millisecond
 	t.Cleanup(d.Close)
 	return d
@@ -135,20 +116,10 @@ func echo(t *testing.T, inst driver.Instance, text string) {
 	}
 }
 
-// eventually waits for something that happens by itself.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for over := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(over) {
-			t.Fatalf("%s: did not come", what)
-		}
-	}
-}
-
 // clears waits until neither side has anything of the other.
 func (r *rig) clears(t *testing.T) {
 	t.Helper()
-	eventually(t, "an empty ledger", func() bool {
+	testkit.Eventually(t, "an empty ledger", func() bool {
 		files, err := os.ReadDir(r.ledger())
 		return os.IsNotExist(err) || err == nil && len(files) == 0
 	})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // Each side is shown what is for it, and nothing else.
@@ -85,7 +86,7 @@ func TestFetchedCredentials(t *testing.T) {
 		t.Errorf("%d are there, want 2", n)
 	}
 	inst := r.start(t, next, r.spec(signed))
-	eventually(t, "the removal", func() bool { return r.left() == 2 })
+	testkit.Eventually(t, "the removal", func() bool { return r.left() == 2 })
 	stop(t, inst)
 	// One that is told needs nobody.
 	third := r.driver(t)

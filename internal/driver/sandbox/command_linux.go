@@ -59,9 +59,8 @@ func (d *Driver) packages() (*packages.Store, error) {
 	defer d.stores.mu.Unlock()
 	if d.stores.packages == nil {
 		s, err := packages.Open(d.packagesDir(), packages.Options{
-			Environ:  func() []string { return d.opts.Environ },
-			Progress: func(line string) { d.opts.Log.Info(line) },
-			Log:      d.opts.Log,
+			Environ: func() []string { return d.opts.Environ },
+			Log:     d.opts.Log,
 		})
 		if err != nil {
 			return nil, err

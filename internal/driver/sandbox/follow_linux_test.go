@@ -5,7 +5,6 @@ package sandbox
 import (
 	"bytes"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,44 +12,8 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
-
-// logged is a log that a test reads while others write to it.
-type logged struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(b)
-}
-
-func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
-
-// warns is how many warnings have all of some words.
-func (l *logged) warns(words ...string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := 0
-	for line := range strings.Lines(l.all.String()) {
-		has := strings.Contains(line, "level=WARN")
-		for _, word := range words {
-			has = has && strings.Contains(line, word)
-		}
-		if has {
-			n++
-		}
-	}
-	return n
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.String()
-}
 
 // follower is a sandbox that sees a folder entry by entry, a file that is named, and
 // what else a test names.
@@ -58,14 +21,14 @@ type follower struct {
 	*prison
 	*cell
 	t    *testing.T
-	said *logged
+	said *testkit.Log
 	dir  string // notes, in which something is denied
 }
 
 func newFollower(t *testing.T, prepare func(p *prison), change ...func(s *driver.Spec, p *prison)) *follower {
 	t.Helper()
-	said := new(logged)
-	p := newPrison(t, Options{Log: said.logger()})
+	said := new(testkit.Log)
+	p := newPrison(t, Options{Log: said.Logger()})
 	f := &follower{prison: p, t: t, said: said, dir: p.at("srv/notes")}
 	p.put(t, "srv/notes/denied", p.canary)
 	p.put(t, "srv/notes/hidden/key", p.canary)
@@ -75,7 +38,7 @@ func newFollower(t *testing.T, prepare func(p *prison), change ...func(s *driver
 		prepare(p)
 	}
 	f.cell = p.enter(t, func(s *driver.Spec) {
-		s.Log = said.logger()
+		s.Log = said.Logger()
 		s.Sandbox.AllowRead = []string{f.dir, p.at("srv/named")}
 		s.Sandbox.DenyRead = []string{f.dir + "/denied", f.dir + "/hidden"}
 		for _, c := range change {
@@ -117,7 +80,7 @@ func (f *follower) others(text string) {
 
 func (f *follower) quiet() {
 	f.t.Helper()
-	if n := f.said.warns(); n > 0 {
+	if n := f.said.Count("level=WARN"); n > 0 {
 		f.t.Errorf("it warns:\n%s", f.said)
 	}
 }
@@ -353,7 +316,7 @@ func TestFollowsBesideWhatItWrites(t *testing.T) {
 		}
 	}
 	f.follows("newer")
-	if n := f.said.warns("attacker", out, "new session"); n != 1 {
+	if n := f.said.Count("level=WARN", "attacker", out, "new session"); n != 1 {
 		t.Errorf("it warns %d times:\n%s", n, f.said)
 	}
 	f.put(t, "srv/notes/out", "a file")
@@ -380,7 +343,7 @@ func TestSaysWhatItCannotFollow(t *testing.T) {
 	for range 3 {
 		f.others("old")
 	}
-	if n := f.said.warns("attacker", f.dir, "new session"); n != 1 {
+	if n := f.said.Count("level=WARN", "attacker", f.dir, "new session"); n != 1 {
 		t.Errorf("it warns %d times:\n%s", n, f.said)
 	}
 	b, err := f.inst.Logs(1 << 20)
@@ -407,15 +370,15 @@ func TestSaysThatAnAdoptedOneDoesNotFollow(t *testing.T) {
 	}))
 	must(t, err)
 	must(t, inst.Leave(), p.d.Close())
-	said := new(logged)
-	next := p.driver(Options{Hide: []string{p.at("state")}, Log: said.logger()})
-	inst, err = next.Adopt(t.Context(), inst.Handle(), said.logger())
+	said := new(testkit.Log)
+	next := p.driver(Options{Hide: []string{p.at("state")}, Log: said.Logger()})
+	inst, err = next.Adopt(t.Context(), inst.Handle(), said.Logger())
 	must(t, err)
 	c := newCell(t, inst)
 	for range 3 {
 		c.works(t)
 	}
-	if n := said.warns("attacker", dir, "new session"); n != 1 {
+	if n := said.Count("level=WARN", "attacker", dir, "new session"); n != 1 {
 		t.Errorf("it warns %d times:\n%s", n, said)
 	}
 	replaceFile(t, dir+"/file", "new")
@@ -428,8 +391,8 @@ func TestSaysThatAnAdoptedOneDoesNotFollow(t *testing.T) {
 // TestFollowsAnInnerPart has a part that lies in a folder of the root, and puts others
 // in the places of both.
 func TestFollowsAnInnerPart(t *testing.T) {
-	said := new(logged)
-	p := newPrison(t, Options{Log: said.logger()})
+	said := new(testkit.Log)
+	p := newPrison(t, Options{Log: said.Logger()})
 	path, err := attacker()
 	must(t, err)
 	b, err := os.ReadFile(path)
@@ -440,7 +403,7 @@ func TestFollowsAnInnerPart(t *testing.T) {
 	must(t, os.MkdirAll(p.at("image/bin"), 0o755), os.WriteFile(p.at("image/bin/attacker"), b, 0o755), os.MkdirAll(p.at("image"+p.world), 0o755))
 	p.put(t, "image"+p.at("app.conf"), "of the root")
 	c := p.enter(t, func(s *driver.Spec) {
-		s.Log = said.logger()
+		s.Log = said.Logger()
 		s.Command, s.Sandbox.Root = "/bin/attacker", p.at("image")
 		s.Sandbox.AllowRead, s.Sandbox.DenyRead = []string{p.at("app.conf")}, nil
 	})
@@ -461,7 +424,7 @@ func TestFollowsAnInnerPart(t *testing.T) {
 	p.put(t, "image/srv/more", "still more")
 	reads("/srv/more", "still more")
 	reads(p.at("app.conf"), "new")
-	if n := said.warns(); n > 0 {
+	if n := said.Count("level=WARN"); n > 0 {
 		t.Errorf("it warns:\n%s", said)
 	}
 }

@@ -87,6 +87,10 @@ func startHelper(path string, rootful, beside bool) (*helper, error) {
 		h.end()
 		return nil, whyNoHelper(err, rootful)
 	}
+	if rep.Protocol > control.Protocol {
+		h.end()
+		return nil, fmt.Errorf("the helper of sandboxes, %s, speaks protocol %d, and this tine protocol %d; install a tine and a tine-sandbox that fit each other", path, rep.Protocol, control.Protocol)
+	}
 	h.gvisor = rep.Version
 	return h, nil
 }

@@ -5,6 +5,7 @@ package sandbox
 import (
 	"context"
 	"crypto/sha256"
+	"debug/buildinfo"
 	"debug/elf"
 	"encoding/hex"
 	"errors"
@@ -12,12 +13,14 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"syscall"
 
+	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/folder"
 	"github.com/tine-mcp/tine/internal/driver/sandbox/control"
 )
@@ -27,32 +30,29 @@ const binaryPrefix = "runsc-"
 // hashName is what the hash of a binary looks like.
 var hashName = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
-// helpers are the helpers of this binary and of earlier ones, made when they are
-// needed.
+// helpers are the helpers of the binary of today and of earlier ones, made when
+// they are needed.
 type helpers struct {
 	d *Driver
 
 	mu      sync.Mutex
 	closed  bool
-	current string // the hash of this binary
+	current string // the hash of the binary of today
 	running map[string]*helper
 	making  map[string]*sync.Mutex
 }
 
-// ours is the hash of this binary, which is copied to the driver's folder where
-// it is not there.
+// ours is the hash of the binary of today, which is copied to the driver's folder
+// where it is not there.
 func (h *helpers) ours() (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.current != "" {
 		return h.current, nil
 	}
-	path := h.d.opts.Binary
-	if path == "" {
-		var err error
-		if path, err = os.Executable(); err != nil {
-			return "", fmt.Errorf("find this binary: %w", err)
-		}
+	path, err := Find(h.d.opts.Binary)
+	if err != nil {
+		return "", err
 	}
 	hash, err := binaryHash(path)
 	if err != nil {
@@ -66,6 +66,58 @@ func (h *helpers) ours() (string, error) {
 	}
 	h.current = hash
 	return hash, nil
+}
+
+// binaryName is the program that has gVisor in it.
+const binaryName = "tine-sandbox"
+
+// Find finds it: where it is given, or beside the program that runs, or on PATH.
+func Find(given string) (string, error) {
+	if given != "" {
+		if err := isBinary(given); err != nil {
+			return "", driver.Final(fmt.Errorf("%w; mend sandbox_binary in the config", err))
+		}
+		return given, nil
+	}
+	self, err := os.Executable()
+	if err == nil {
+		self, err = filepath.EvalSymlinks(self)
+	}
+	if err != nil {
+		return "", fmt.Errorf("find this program: %w", err)
+	}
+	for _, path := range []string{filepath.Join(filepath.Dir(self), binaryName), onPath()} {
+		if _, err := os.Stat(path); err == nil {
+			if err := isBinary(path); err != nil {
+				return "", driver.Final(fmt.Errorf("%w; install tine-sandbox there, or name one elsewhere with sandbox_binary in the config", err))
+			}
+			return path, nil
+		}
+	}
+	return "", driver.Final(fmt.Errorf("sandboxes need the program %s, which is neither in %s nor on PATH; make build makes it, and sandbox_binary in the config names one elsewhere", binaryName, filepath.Dir(self)))
+}
+
+func onPath() string {
+	path, err := exec.LookPath(binaryName)
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+// isBinary reports what is not tine-sandbox, which would fail in its own words.
+func isBinary(path string) error {
+	info, err := buildinfo.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("%s is not %s: %w", path, binaryName, err)
+	}
+	if filepath.Base(info.Path) != binaryName {
+		return fmt.Errorf("%s is not %s, but %s", path, binaryName, filepath.Base(info.Path))
+	}
+	return nil
 }
 
 // binaryHash tells binaries apart by the id that Go gives each, and refuses one
@@ -114,7 +166,7 @@ func (h *helpers) install(path, hash string) (err error) {
 	defer in.Close()
 	out, err := os.CreateTemp(h.d.opts.Dir, binaryPrefix+"*"+folder.Part)
 	if err != nil {
-		return fmt.Errorf("copy this binary for sandboxes: %w", err)
+		return fmt.Errorf("copy the binary for sandboxes: %w", err)
 	}
 	defer func() {
 		if err != nil {
@@ -127,7 +179,7 @@ func (h *helpers) install(path, hash string) (err error) {
 		err = os.Rename(out.Name(), to)
 	}
 	if err != nil {
-		return fmt.Errorf("copy this binary for sandboxes: %w", err)
+		return fmt.Errorf("copy the binary for sandboxes: %w", err)
 	}
 	return nil
 }

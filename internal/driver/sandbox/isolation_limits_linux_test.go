@@ -15,6 +15,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // bomb makes an attempt that may end the sandbox, and reports whether it did.
@@ -251,7 +252,7 @@ func TestIsolationOutput(t *testing.T) {
 	dir := c.inst.Handle().Dir
 	t.Run("standard error", func(t *testing.T) {
 		c.gets(t, "complain", "bytes", fmt.Sprint(16<<20))
-		wait(t, "the log is short", func() bool { return used(t, dir) < 4*logged })
+		testkit.Eventually(t, "the log is short", func() bool { return used(t, dir) < 4*logged })
 		c.works(t)
 	})
 	for _, tt := range []struct{ name, how, fd string }{
@@ -261,7 +262,7 @@ func TestIsolationOutput(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got := c.try(t, "grow", "how", tt.how, "fd", tt.fd, "bytes", fmt.Sprint(1<<30))
 			t.Log(got.errno, got.text)
-			wait(t, "the folder is small", func() bool { return used(t, dir) < 4*logged })
+			testkit.Eventually(t, "the folder is small", func() bool { return used(t, dir) < 4*logged })
 			for _, name := range []string{"in", "out", "stderr"} {
 				var s unix.Stat_t
 				if err := unix.Lstat(filepath.Join(dir, name), &s); err != nil || s.Mode&0o777 != 0o600 || int(s.Uid) != os.Geteuid() {
@@ -293,16 +294,6 @@ func used(t testing.TB, dir string) int64 {
 		}
 	}
 	return sum
-}
-
-// wait waits for what comes sooner or later.
-func wait(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for late := time.Now().Add(time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatalf("it never comes: %s", what)
-		}
-	}
 }
 
 // TestIsolationState puts into its state what could harm whoever copies it.

@@ -258,7 +258,7 @@ func TestRootHostChanges(t *testing.T) {
 				}
 				all = append(all, at)
 			}
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // they are there for a moment
 			for _, at := range all {
 				os.Remove(at)
 			}

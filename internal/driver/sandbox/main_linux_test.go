@@ -17,11 +17,12 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
+	"github.com/tine-mcp/tine/internal/driver/sandbox/control"
 )
 
 // Variables of the process that plays the gateway which dies.
 const (
-	binaryVar = "TINE_BIN" // a static binary with gVisor in it
+	binaryVar = "TINE_TEST_SANDBOX_BIN" // what sandboxes are made with
 	dirVar    = "TINE_TEST_SANDBOX_DIR"
 )
 
@@ -33,20 +34,28 @@ var builder = &drivertest.Suite{
 	},
 }
 
-func TestMain(m *testing.M) { builder.Main(m) }
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == control.Arg {
+		helpLater()
+	}
+	builder.Main(m)
+}
 
-// binary is the static binary that sandboxes are made with. A test binary can't
-// be one: it has no gVisor in it.
+// binary is what sandboxes are made with: the one beside TINE_BIN, or one that is
+// built for the tests.
 var binary = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv(binaryVar); path != "" {
 		return path, nil
+	}
+	if path := os.Getenv("TINE_BIN"); path != "" {
+		return filepath.Join(filepath.Dir(path), binaryName), nil
 	}
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return "", fmt.Errorf("find the module: %w", err)
 	}
-	path := filepath.Join(strings.TrimSpace(string(out)), "bin", "tine-test")
-	cmd := exec.Command("go", "build", "-trimpath", "-o", path, "github.com/tine-mcp/tine/cmd/tine")
+	path := filepath.Join(strings.TrimSpace(string(out)), "bin", binaryName+"-test")
+	cmd := exec.Command("go", "build", "-trimpath", "-o", path, "github.com/tine-mcp/tine/cmd/tine-sandbox")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the binary: %w: %s", err, out)

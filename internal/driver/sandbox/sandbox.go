@@ -1,5 +1,5 @@
 // Package sandbox is the driver that runs MCP servers behind walls: unmodified
-// programs in gVisor, which is in this binary, without a daemon and without an
+// programs in gVisor, which is in tine-sandbox, without a daemon and without an
 // image. A fork carries their memory.
 //
 // # How a sandbox outlives us
@@ -12,7 +12,7 @@
 //	stderr        what it wrote to its standard error, and stderr.old the part before
 //
 // A sandbox is two processes that nobody has to look after. The helper, a process
-// of this binary with gVisor in it, makes, freezes and ends them, and may die with
+// of tine-sandbox, makes, freezes and ends them, and may die with
 // the gateway: the next one's helper finds them again. The binary is copied to the
 // driver's folder as runsc-HASH and stays there for as long as a sandbox or a
 // snapshot refers to it, so that one that was upgraded can still deal with the
@@ -59,7 +59,8 @@ type Options struct {
 	// Private are files of the gateway's config as it is now, which no sandbox may
 	// see either; nil for none. Those that run already stay as they are.
 	Private func() []string
-	// Binary has gVisor in it; default the one that runs.
+	// Binary is tine-sandbox, which has gVisor in it; default the one beside the
+	// program that runs, or on PATH.
 	Binary  string
 	Environ []string // of the gateway: where PATH and HOME are looked up; default os.Environ()
 

@@ -22,6 +22,9 @@ func New(opts Options) *Driver {
 
 var errSystem = errors.New("sandboxes need Linux on amd64 or arm64, and this is " + runtime.GOOS + " on " + runtime.GOARCH + "; run Tine there, or set driver: process")
 
+// Find finds no program: there is none for this system.
+func Find(string) (string, error) { return "", errSystem }
+
 // Start implements driver.Driver.
 func (d *Driver) Start(context.Context, driver.Spec) (driver.Instance, error) { return nil, errSystem }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/sandbox/control"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // hostView is what the host has below a path: a line for each file, with its content.
@@ -315,11 +316,11 @@ func TestRootsAreDropped(t *testing.T) {
 // TestRootThatCannotFollow has a helper that can't bring a root up to date, as those of
 // earlier versions: a sandbox that starts has another one.
 func TestRootThatCannotFollow(t *testing.T) {
-	said := new(logged)
-	p := newPrison(t, Options{Log: said.logger()})
+	said := new(testkit.Log)
+	p := newPrison(t, Options{Log: said.Logger()})
 	p.put(t, "srv/file", "old")
 	sees := func(s *driver.Spec) {
-		s.Log = said.logger()
+		s.Log = said.Logger()
 		s.Sandbox.AllowRead, s.Sandbox.DenyRead = []string{p.at("srv")}, []string{p.at("srv/denied")}
 	}
 	first := p.enter(t, sees)
@@ -339,10 +340,10 @@ func TestRootThatCannotFollow(t *testing.T) {
 	if got := first.gets(t, "read", "path", p.at("srv/file")); got != "old" {
 		t.Errorf("without its root it reads %q", got)
 	}
-	if n := said.warns("attacker", "not kept up to date"); n != 1 {
+	if n := said.Count("level=WARN", "attacker", "not kept up to date"); n != 1 {
 		t.Errorf("it warns %d times:\n%s", n, said)
 	}
-	if n := said.warns("attacker", "have another one"); n != 1 {
+	if n := said.Count("level=WARN", "attacker", "have another one"); n != 1 {
 		t.Errorf("it warns %d times of its root:\n%s", n, said)
 	}
 }

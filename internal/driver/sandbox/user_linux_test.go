@@ -47,7 +47,7 @@ func TestOrdinaryUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, from := range map[string]string{"tine": path, "sandbox.test": self, "server": builder.Program(t), "netserver": web, "attacker": prisoner} {
+	for name, from := range map[string]string{binaryName: path, "sandbox.test": self, "server": builder.Program(t), "netserver": web, "attacker": prisoner} {
 		copyFile(t, filepath.Join(dir, name), from)
 	}
 	home := filepath.Join(dir, "home")
@@ -63,7 +63,7 @@ func TestOrdinaryUser(t *testing.T) {
 	cmd.Dir = home
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, "CI=" + os.Getenv("CI"),
-		userVar + "=1", binaryVar + "=" + filepath.Join(dir, "tine"), "TINE_DRIVERTEST_PROGRAM=" + filepath.Join(dir, "server"), netVar + "=" + filepath.Join(dir, "netserver"), attackerVar + "=" + filepath.Join(dir, "attacker"),
+		userVar + "=1", binaryVar + "=" + filepath.Join(dir, binaryName), "TINE_DRIVERTEST_PROGRAM=" + filepath.Join(dir, "server"), netVar + "=" + filepath.Join(dir, "netserver"), attackerVar + "=" + filepath.Join(dir, "attacker"),
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
 	out, err := cmd.CombinedOutput()

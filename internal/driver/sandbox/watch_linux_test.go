@@ -13,6 +13,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // newBarePrison is one without cgroups, whoever runs it.
@@ -59,7 +60,7 @@ func TestWatchUsage(t *testing.T) {
 		before = now
 	}
 	c.gets(t, "unlink", "path", "/tmp/file")
-	wait(t, "the file is gone", func() bool { return look() < before-much+little })
+	testkit.Eventually(t, "the file is gone", func() bool { return look() < before-much+little })
 }
 
 // The next gateway ends what the first one would have ended, and says what is lost.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // netVar names the server of these tests where it is built already.
@@ -226,7 +227,7 @@ func (s *site) echo(b []byte, times int) ([]byte, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // a slow reader
 	return io.ReadAll(resp.Body)
 }
 
@@ -269,14 +270,12 @@ func TestWebServerForksWithItsMemory(t *testing.T) {
 // settles waits until something is so.
 func settles(t testing.TB, want string, is func() string) {
 	t.Helper()
-	var got string
-	for range 200 {
-		if got = is(); got == want {
-			return
+	testkit.Succeeds(t, "it is "+want, func() error {
+		if got := is(); got != want {
+			return fmt.Errorf("it is %q", got)
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Errorf("it stays at %q, want %q", got, want)
+		return nil
+	})
 }
 
 // Whatever is under way when a server is frozen ends first, and what comes waits.
@@ -347,7 +346,7 @@ func TestWebHoldWaitsForCalls(t *testing.T) {
 	select {
 	case got := <-answered:
 		t.Errorf("a call entered what is held: %s", got)
-	case <-time.After(50 * time.Millisecond):
+	case <-time.After(50 * time.Millisecond): // nothing tells that it waits
 	}
 	release()
 	if got := <-answered; got != "2" {

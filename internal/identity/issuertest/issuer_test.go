@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 
 	"github.com/tine-mcp/tine/internal/identity/issuertest"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -269,11 +271,7 @@ func TestSwitches(t *testing.T) {
 	}
 	arrived := func(n int) {
 		t.Helper()
-		for end := time.Now().Add(10 * time.Second); iss.Count(issuertest.JWKS) < n; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("request %d never came", n)
-			}
-		}
+		testkit.Eventually(t, fmt.Sprintf("request %d comes", n), func() bool { return iss.Count(issuertest.JWKS) >= n })
 	}
 	if status, err := get(); status != http.StatusOK {
 		t.Fatal(status, err)

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tine-mcp/tine/internal/native/nativetest"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,40 +31,26 @@ type caller struct {
 	changed  int // lists of resources
 
 	answer mcp.ElicitResult
-	news   chan struct{} // full when there is something new
 }
 
 func newCaller(answer mcp.ElicitResult) *caller {
-	return &caller{answer: answer, news: make(chan struct{}, 1)}
+	return &caller{answer: answer}
 }
 
 func (c *caller) note(f func()) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	f()
-	c.mu.Unlock()
-	select {
-	case c.news <- struct{}{}:
-	default: // there is news to look at already
-	}
 }
 
 // until waits until what is remembered fulfils ok.
 func (c *caller) until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	timeout := time.After(30 * time.Second)
-	for {
+	testkit.Eventually(t, what, func() bool {
 		c.mu.Lock()
-		done := ok()
-		c.mu.Unlock()
-		if done {
-			return
-		}
-		select {
-		case <-c.news:
-		case <-timeout:
-			t.Fatalf("%s never came", what)
-		}
-	}
+		defer c.mu.Unlock()
+		return ok()
+	})
 }
 
 func (c *caller) options() *mcp.ClientOptions {

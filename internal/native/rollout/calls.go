@@ -176,7 +176,18 @@ func ping(ctx context.Context, s Sessions, caller string, in *sessionArgs) (pong
 	}
 	now, err := s.Show(ctx, caller, id)
 	if err == nil && !now.Closed.IsZero() {
-		err = invalid("session %s was closed at %s", now.ID, now.Closed.UTC().Format(time.RFC3339))
+		err = ended(now)
 	}
 	return pong{"pong", now.ID}, err
+}
+
+// ended is the error of a session that was closed. One that ended by itself is no
+// mistake of the caller.
+func ended(s api.Session) error {
+	e := &api.Error{Kind: api.KindInvalid, Message: "session " + s.ID + " was closed at " + s.Closed.UTC().Format(time.RFC3339)}
+	if s.Reason != "" {
+		e.Kind = api.KindLost
+		e.Message += ": " + s.Reason
+	}
+	return e
 }

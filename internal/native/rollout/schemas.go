@@ -36,7 +36,7 @@ const (
 		`"limit":{"type":"integer","minimum":1,"maximum":1000,"default":100,"description":"How many at most"},` +
 		`"after":{"type":"string","description":"The next of an earlier answer"}}}`
 
-	sessionFields = `"id":` + text + `,"kind":{"type":"string","enum":["opened","default","client"]},"owner":` + text + `,"labels":` + labels +
+	sessionFields = `"id":` + text + `,"kind":{"type":"string","enum":["opened","default","named","client"]},"name":` + text + `,"owner":` + text + `,"labels":` + labels +
 		`,"parent":` + text + `,"from":` + text + `,"depth":` + number + `,"created":` + moment + `,"used":` + moment + `,"expires":` + moment +
 		`,"idle":` + text + `,"url":` + text
 	sessionOutput = `{"type":"object","properties":{` + sessionFields + `},"required":["id","kind","created"]}`

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/layer"
 	"github.com/tine-mcp/tine/internal/native/nativetest"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func TestForksOfForks(t *testing.T) {
@@ -252,19 +253,11 @@ func TestIdle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		deadline := time.Now().Add(10 * time.Second)
-		for {
+		testkit.Eventually(t, "the connection is closed", func() bool {
 			e.turn <- struct{}{}
-			gone := e.conn == nil
-			e.rest() // this was no call, which would have done so
-			<-e.turn
-			if gone {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatal("the connection stays")
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
+			defer func() { <-e.turn }()
+			defer e.rest() // this was no call, which would have done so
+			return e.conn == nil
+		})
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // shelf is a disk for the archive alone.
@@ -101,7 +103,7 @@ func TestNoRoomInTheArchive(t *testing.T) {
 			r.settle()
 			test.harm(s)
 			add(100)
-			eventually(t, func() bool { return r.Stats().Errors > 0 })
+			testkit.Eventually(t, "a failure is counted", func() bool { return r.Stats().Errors > 0 })
 			if st := r.Stats(); st.Bytes < 2*most {
 				t.Errorf("segments were dropped: %+v", st)
 			}
@@ -109,9 +111,9 @@ func TestNoRoomInTheArchive(t *testing.T) {
 			for range 3 { // it is tried again, and not said again
 				errors := r.Stats().Errors
 				signal(r.keep)
-				eventually(t, func() bool { return r.Stats().Errors > errors })
+				testkit.Eventually(t, "a failure is counted", func() bool { return r.Stats().Errors > errors })
 			}
-			if warned := r.log.count("can't be carried over"); warned != 1 {
+			if warned := r.log.Count("can't be carried over"); warned != 1 {
 				t.Errorf("%d warnings", warned)
 			}
 			if strings.HasPrefix(name, "some") { // and it dies of it
@@ -121,7 +123,7 @@ func TestNoRoomInTheArchive(t *testing.T) {
 			} else {
 				test.mend(s)
 				signal(r.keep)
-				eventually(t, func() bool { return r.log.count("are carried over again") == 1 })
+				testkit.Eventually(t, "the log says that calls are carried over again", func() bool { return r.log.Count("are carried over again") == 1 })
 			}
 			r.settle()
 			add(30)
@@ -239,7 +241,7 @@ func TestCloseOnTheWay(t *testing.T) {
 	if names := r.keptFiles(); !slices.Equal(names, []string{"ses_a"}) {
 		t.Errorf("kept %v", names)
 	}
-	if r.log.count("WARN") != 0 {
+	if r.log.Count("WARN") != 0 {
 		t.Error("a warning")
 	}
 	r.Forget("ses_a")

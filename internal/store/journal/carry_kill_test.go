@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/store/sqlite"
+	"github.com/tine-mcp/tine/internal/store/sqlite/sqlitetest"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/torture"
 )
 
@@ -43,11 +45,7 @@ func TestAKillWhileCarrying(t *testing.T) {
 	for i := range heard {
 		heard[i] = -1
 	}
-	db, err := sqlite.Open(context.Background(), filepath.Join(place, "tine.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	db.Close()
+	sqlitetest.Open(t, place).Close()
 	for round := range torture.Or(3, 8) {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), carryVar+"="+place)
@@ -80,10 +78,7 @@ func TestAKillWhileCarrying(t *testing.T) {
 		}
 		cmd.Wait()
 
-		db, err := sqlite.Open(context.Background(), filepath.Join(place, "tine.db"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := sqlitetest.Open(t, place)
 		j, err := Open(context.Background(), killedOptions(place, db))
 		if err != nil {
 			t.Fatal(err)
@@ -102,7 +97,7 @@ func TestAKillWhileCarrying(t *testing.T) {
 			}
 		}
 		check() // while it goes on with what the dead one has left
-		eventually(t, func() bool { return j.Stats().Bytes <= 4*minSegmentSize })
+		testkit.Eventually(t, "old segments are dropped", func() bool { return j.Stats().Bytes <= 4*minSegmentSize })
 		check()
 		if told, _ := toldWhenKilled(j, "ses_1"); told > 100 {
 			t.Errorf("round %d: %d calls of a session that is not wanted", round, told)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"github.com/tine-mcp/tine/internal/torture"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -13,6 +12,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/tine-mcp/tine/internal/testkit"
+	"github.com/tine-mcp/tine/internal/torture"
 )
 
 // set is a set of wanted sessions that can change.
@@ -45,7 +47,7 @@ func (s *set) put(session string, wanted bool) {
 func (r *rig) settle() {
 	r.t.Helper()
 	signal(r.keep)
-	eventually(r.t, func() bool {
+	testkit.Eventually(r.t, "nothing is due", func() bool {
 		j := r.Journal
 		j.mu.Lock()
 		defer j.mu.Unlock()

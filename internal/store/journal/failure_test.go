@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func (r *rig) knownByID(id string) store.Call {
 	r.t.Helper()
-	eventually(r.t, func() bool { return len(r.known(store.CallFilter{ID: id})) == 1 })
+	testkit.Eventually(r.t, "the index has the call", func() bool { return len(r.known(store.CallFilter{ID: id})) == 1 })
 	return r.known(store.CallFilter{ID: id})[0]
 }
 
@@ -24,7 +25,7 @@ func TestIndexFails(t *testing.T) {
 	r.wholeIndex(ids)
 	r.ix.fail(errors.New("no space left"))
 	ids = append(ids, r.add(10)...)
-	eventually(t, func() bool { return r.Stats().Errors >= 2 })
+	testkit.Eventually(t, "a failure is counted", func() bool { return r.Stats().Errors >= 2 })
 	sameIDs(t, r.listed(), ids) // from memory
 	if got := r.get(ids[15]); string(got.Result) != string(sample().Result) {
 		t.Errorf("got %+v", got)
@@ -43,12 +44,12 @@ func TestIndexFails(t *testing.T) {
 	if len(newest) != 50 || newest[0].ID != ids[len(ids)-1] {
 		t.Errorf("%d calls", len(newest))
 	}
-	if n := r.log.count("can't be written"); n != 1 {
+	if n := r.log.Count("can't be written"); n != 1 {
 		t.Errorf("%d warnings", n)
 	}
 	r.ix.fail(nil)
 	r.wholeIndex(ids)
-	if n := r.log.count("is written again"); n != 1 {
+	if n := r.log.Count("is written again"); n != 1 {
 		t.Errorf("%d notes", n)
 	}
 }
@@ -75,7 +76,7 @@ func TestIndexHangs(t *testing.T) {
 	r.ix.mu.Unlock()
 	before := r.ix.tries()
 	ids := r.add(1)
-	eventually(t, func() bool { return r.ix.tries() > before })
+	testkit.Eventually(t, "the index is tried again", func() bool { return r.ix.tries() > before })
 	ids = append(ids, r.add(maxPending+100)...) // would hang here
 	tail := r.Tail()
 	ids = append(ids, r.add(1)...)

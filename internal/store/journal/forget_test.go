@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func TestForget(t *testing.T) {
@@ -54,7 +55,7 @@ func TestForget(t *testing.T) {
 	wanted.put("ses_c", false)
 	r.opt.Wanted = wanted.has
 	r.again()
-	eventually(t, func() bool { return slices.Equal(r.keptFiles(), []string{"ses_a"}) })
+	testkit.Eventually(t, "what was kept for the other session is removed", func() bool { return slices.Equal(r.keptFiles(), []string{"ses_a"}) })
 	sameNumbers(t, "ses_a", r.story("ses_a", -1), 0, n-1)
 }
 
@@ -102,7 +103,7 @@ func TestOldCallsOfWanted(t *testing.T) {
 	r.down()
 	r.now = func() time.Time { return later }
 	r.up()
-	eventually(t, func() bool { return len(r.files()) == 1 && r.Stats().Kept > 0 })
+	testkit.Eventually(t, "calls are carried over", func() bool { return len(r.files()) == 1 && r.Stats().Kept > 0 })
 	r.wholeIndex(nil)
 	sameNumbers(t, "ses_a", r.story("ses_a", -1), 0, 9)
 	sameNumbers(t, "ses_b", r.story("ses_b", -1), 0, -1)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func TestWhatIsAppendedIsThere(t *testing.T) {
@@ -133,7 +134,7 @@ func TestIDsAndSeqs(t *testing.T) {
 	// Also when neither the files nor the index have a call left.
 	r.now = func() time.Time { return time.Now().Add(time.Hour) }
 	r.SetLimits(time.Minute, 0)
-	eventually(t, func() bool { return r.Stats().Segments == 1 })
+	testkit.Eventually(t, "one segment is left", func() bool { return r.Stats().Segments == 1 })
 	r.wholeIndex(nil)
 	r.again()
 	e := Entry{}
@@ -164,7 +165,7 @@ func TestFiltersReachWhatIsNotIndexed(t *testing.T) {
 	add()
 	r.list(store.CallFilter{})
 	r.ix.fail(errors.New("full"))
-	eventually(t, func() bool { add(); return r.Stats().Errors > 0 })
+	testkit.Eventually(t, "a failure is counted", func() bool { add(); return r.Stats().Errors > 0 })
 	before := r.Stats()
 	var lists [][]Entry
 	filters := []store.CallFilter{
@@ -179,7 +180,7 @@ func TestFiltersReachWhatIsNotIndexed(t *testing.T) {
 		t.Errorf("lag %d", before.Lag)
 	}
 	r.ix.fail(nil)
-	eventually(t, func() bool { return r.Stats().Lag == 0 })
+	testkit.Eventually(t, "the index has every call", func() bool { return r.Stats().Lag == 0 })
 	for i, f := range filters {
 		if got := r.list(f); !reflect.DeepEqual(got, lists[i]) {
 			t.Errorf("%+v: %d calls, while the index failed %d", f, len(got), len(lists[i]))

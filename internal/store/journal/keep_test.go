@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func (r *rig) onDisk() (size int64) {
@@ -48,7 +49,7 @@ func TestSizeIsBounded(t *testing.T) {
 	}
 
 	r.SetLimits(0, most/4)
-	eventually(t, func() bool { return r.Stats().Bytes <= most/4 })
+	testkit.Eventually(t, "old segments are dropped", func() bool { return r.Stats().Bytes <= most/4 })
 	kept = r.listed()
 	sameIDs(t, kept, ids[len(ids)-len(kept):])
 	r.wholeIndex(kept)

@@ -16,6 +16,8 @@ import (
 
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/store/sqlite"
+	"github.com/tine-mcp/tine/internal/store/sqlite/sqlitetest"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // TestTornAtEveryByte cuts the last line at each of its bytes.
@@ -37,7 +39,7 @@ func TestTornAtEveryByte(t *testing.T) {
 		}
 		r.up()
 		sameIDs(t, r.listed(), ids[:2])
-		if cut > start && r.log.count("not written whole") != 1 {
+		if cut > start && r.log.Count("not written whole") != 1 {
 			t.Fatalf("cut at %d: no warning", cut)
 		}
 		e := sample()
@@ -47,7 +49,7 @@ func TestTornAtEveryByte(t *testing.T) {
 		r.down()
 		r.up()
 		sameIDs(t, r.listed(), append(ids[:2:2], e.ID))
-		if r.log.count("WARN") != 0 {
+		if r.log.Count("WARN") != 0 {
 			t.Fatalf("cut at %d: a warning after the mend", cut)
 		}
 		r.down()
@@ -120,13 +122,10 @@ func TestAKillLosesNothing(t *testing.T) {
 		}
 		cmd.Wait()
 
-		db, err := sqlite.Open(context.Background(), filepath.Join(place, "tine.db"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := sqlitetest.Open(t, place)
 		r.ix = &index{inner: db}
 		r.up()
-		eventually(t, func() bool { return r.Stats().Lag == 0 })
+		testkit.Eventually(t, "the index has every call", func() bool { return r.Stats().Lag == 0 })
 		have := make(map[string]bool)
 		last := int64(1) << 62
 		for _, e := range r.list(store.CallFilter{Limit: 1 << 20}) {
@@ -238,7 +237,7 @@ func TestIndexIsMended(t *testing.T) {
 			if newest := r.list(store.CallFilter{Limit: 1})[0]; newest.Seq <= last.Seq {
 				t.Errorf("seq %d after %d", newest.Seq, last.Seq)
 			}
-			if warned := r.log.count("does not fit") > 0; warned != test.warn {
+			if warned := r.log.Count("does not fit") > 0; warned != test.warn {
 				t.Errorf("warned: %v", warned)
 			}
 		})
@@ -303,7 +302,7 @@ func TestDamage(t *testing.T) {
 			}
 			sameIDs(t, r.listed(), want)
 			r.wholeIndex(want)
-			if r.log.count("damaged") == 0 {
+			if r.log.Count("damaged") == 0 {
 				t.Error("no warning")
 			}
 			sameIDs(t, r.listed(), append(want[:len(want):len(want)], r.add(10)...)[:len(want)])
@@ -349,7 +348,7 @@ func TestForeignFilesAreLeftAlone(t *testing.T) {
 	r.again()
 	sameIDs(t, r.listed(), ids)
 	r.SetLimits(1, 0)
-	eventually(t, func() bool { return r.Stats().Segments == 1 })
+	testkit.Eventually(t, "one segment is left", func() bool { return r.Stats().Segments == 1 })
 	if names, _ := os.ReadDir(r.dir); len(names) != 8 {
 		t.Errorf("%v", names)
 	}
@@ -410,7 +409,7 @@ func TestIndexOnDiskIsMended(t *testing.T) {
 			}
 			sameIDs(t, r.listed(), ids)
 			r.wholeIndex(ids)
-			if warned := r.log.count("does not fit") > 0; warned != test.warn {
+			if warned := r.log.Count("does not fit") > 0; warned != test.warn {
 				t.Errorf("warned: %v", warned)
 			}
 			ids = append(ids, r.add(5)...)

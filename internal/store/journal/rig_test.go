@@ -1,11 +1,9 @@
 package journal
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -14,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"go.uber.org/goleak"
 )
 
@@ -40,7 +39,7 @@ type rig struct {
 	t   testing.TB
 	dir string // of the journal
 	ix  *index
-	log *logs
+	log *testkit.Log
 	opt Options
 	now func() time.Time
 	cre func(string, int) (file, error)
@@ -55,8 +54,8 @@ func newRig(t testing.TB, o Options) *rig {
 
 func (r *rig) up() {
 	r.t.Helper()
-	r.log = new(logs)
-	r.opt.Dir, r.opt.Index, r.opt.Log = r.dir, r.ix, slog.New(slog.NewTextHandler(r.log, nil))
+	r.log = new(testkit.Log)
+	r.opt.Dir, r.opt.Index, r.opt.Log = r.dir, r.ix, r.log.Logger()
 	j, err := open(context.Background(), r.opt, func() time.Time { return r.now() }, func(p string, flag int) (file, error) { return r.cre(p, flag) })
 	if err != nil {
 		r.t.Fatal(err)
@@ -141,7 +140,7 @@ func (r *rig) get(id string) Entry {
 // wholeIndex checks that the index has the calls, and each at its place.
 func (r *rig) wholeIndex(want []string) {
 	r.t.Helper()
-	eventually(r.t, func() bool {
+	testkit.Eventually(r.t, "the index is whole", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return r.indexed == r.next-1 && r.drop == 0
@@ -235,32 +234,6 @@ func (x *index) tries() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.puts
-}
-
-type logs struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logs) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *logs) count(s string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return bytes.Count(l.b.Bytes(), []byte(s))
-}
-
-func eventually(t testing.TB, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it did not come to be")
-		}
-	}
 }
 
 func sameIDs(t testing.TB, got, want []string) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // numbered is the n-th call of a session.
@@ -135,10 +136,10 @@ func TestStoryWithoutAnIndex(t *testing.T) {
 	r.wholeIndex(r.listed())
 	r.ix.fail(errors.New("no space left"))
 	add(10)
-	eventually(t, func() bool { return r.Stats().Errors > 0 })
+	testkit.Eventually(t, "a failure is counted", func() bool { return r.Stats().Errors > 0 })
 	sameNumbers(t, "in memory", r.story("ses_a", -1), 0, n-1)
 	add(maxPending)
-	eventually(t, func() bool { return r.Stats().Kept > 0 })
+	testkit.Eventually(t, "calls are carried over", func() bool { return r.Stats().Kept > 0 })
 	sameNumbers(t, "neither", r.story("ses_a", -1), 0, n-1)
 	r.crash()
 	r.ix.fail(errors.New("still none"))
@@ -147,7 +148,7 @@ func TestStoryWithoutAnIndex(t *testing.T) {
 	add(10)
 	sameNumbers(t, "and on", r.story("ses_a", -1), 0, n-1)
 	r.ix.fail(nil)
-	eventually(t, func() bool { return r.Stats().Lag == 0 })
+	testkit.Eventually(t, "the index has every call", func() bool { return r.Stats().Lag == 0 })
 	sameNumbers(t, "and with one", r.story("ses_a", -1), 0, n-1)
 	if len(r.story("ses_b", -1)) >= n {
 		t.Error("nothing was dropped")
@@ -168,7 +169,7 @@ func TestStoryWhileSegmentsGo(t *testing.T) {
 		err := r.Story(context.Background(), session, -1, func(e Entry) error {
 			if len(told) == 20 {
 				r.SetLimits(0, 2*minSegmentSize)
-				eventually(t, func() bool { return r.Stats().Bytes <= 2*minSegmentSize })
+				testkit.Eventually(t, "old segments are dropped", func() bool { return r.Stats().Bytes <= 2*minSegmentSize })
 			}
 			n, err := checked(&e, session)
 			told = append(told, n)
@@ -198,7 +199,7 @@ func TestLargerThanTheBound(t *testing.T) {
 		r.call("ses_a", n, n%3*most)
 	}
 	r.call("ses_a", 6, 10)
-	eventually(t, func() bool { return r.Stats().Bytes <= most })
+	testkit.Eventually(t, "old segments are dropped", func() bool { return r.Stats().Bytes <= most })
 	sameNumbers(t, "wanted", r.story("ses_a", -1), 0, 6)
 	if s := r.Stats(); s.Kept < 4*most {
 		t.Errorf("%+v", s)
@@ -227,7 +228,7 @@ func TestStoryOfFarMore(t *testing.T) {
 	}
 	sameNumbers(t, "in segments", r.story("ses_a", -1), 0, 11)
 	r.SetLimits(0, 1<<20)
-	eventually(t, func() bool { return r.Stats().Bytes <= 1<<20 })
+	testkit.Eventually(t, "old segments are dropped", func() bool { return r.Stats().Bytes <= 1<<20 })
 	sameNumbers(t, "carried over", r.story("ses_a", -1), 0, 11)
 
 	// Damage costs what is damaged.

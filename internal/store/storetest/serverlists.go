@@ -11,6 +11,11 @@ import (
 )
 
 func testServerLists(t *testing.T, s store.Store, reopen func() store.Store) {
+	ServerLists(t, s, func() store.ServerLists { return reopen() })
+}
+
+// ServerLists checks what keeps lists of servers. reopen gives what a later gateway has.
+func ServerLists(t *testing.T, s store.ServerLists, reopen func() store.ServerLists) {
 	ctx := context.Background()
 	at := time.Now().UTC()
 	want := []store.ServerList{

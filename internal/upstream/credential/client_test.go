@@ -36,7 +36,7 @@ func TestCAFile(t *testing.T) {
 	if err := os.WriteFile(file, cert, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.clock.pass(maxPause)
+	r.clock.Advance(maxPause)
 	r.must(rt, "b", "robot:b")
 }
 

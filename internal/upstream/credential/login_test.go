@@ -278,7 +278,7 @@ func TestForgery(t *testing.T) {
 			return r.Finish(ctx, s, start.Flow, "ann", query)
 		}, "not the answer to a login of yours", true},
 		"expired flow": {func(r *rig, s Settings, start api.LoginStart, query string) error {
-			r.clock.pass(flowLife)
+			r.clock.Advance(flowLife)
 			return r.Finish(ctx, s, start.Flow, "ann", query)
 		}, "not the answer to a login of yours", true},
 		"another server's": {func(r *rig, s Settings, start api.LoginStart, query string) error {

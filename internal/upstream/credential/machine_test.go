@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func TestClientCredentials(t *testing.T) {
@@ -146,7 +147,7 @@ func TestRenewalDuringLoad(t *testing.T) {
 	}
 	rt := r.Wrap(r.robot(), "", r.next)
 	r.must(rt, "first", "robot:first")
-	r.clock.pass(59*time.Minute + 30*time.Second) // 30 s are left
+	r.clock.Advance(59*time.Minute + 30*time.Second) // 30 s are left
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
@@ -162,7 +163,7 @@ func TestRenewalDuringLoad(t *testing.T) {
 		t.Errorf("the last call showed %q", got[len(got)-1])
 	}
 	close(hold)
-	eventually(t, "the new token", func() bool {
+	testkit.Eventually(t, "the new token", func() bool {
 		r.must(rt, "b", "robot:b")
 		got := r.peer.headers()
 		return got[len(got)-1] == "Bearer access-2"
@@ -245,11 +246,11 @@ func TestHopelessStorm(t *testing.T) {
 	if n := r.peer.counted("/token"); n != 2 {
 		t.Errorf("%d token requests, want 2", n)
 	}
-	r.clock.pass(firstPause) // one more is tried after a pause, and the next is longer
+	r.clock.Advance(firstPause) // one more is tried after a pause, and the next is longer
 	for range 10 {
 		r.call(rt, "b")
 	}
-	r.clock.pass(firstPause)
+	r.clock.Advance(firstPause)
 	for range 10 {
 		r.call(rt, "b")
 	}
@@ -257,7 +258,7 @@ func TestHopelessStorm(t *testing.T) {
 		t.Errorf("%d token requests, want 3", n)
 	}
 	r.peer.do(func() { r.peer.serve = nil; clear(r.peer.access) })
-	r.clock.pass(maxPause)
+	r.clock.Advance(maxPause)
 	r.must(rt, "back", "robot:back")
 }
 
@@ -266,7 +267,7 @@ func TestWithoutExpiry(t *testing.T) {
 	r.peer.expiresIn = 0
 	rt := r.Wrap(r.robot(), "", r.next)
 	r.must(rt, "1", "robot:1")
-	r.clock.pass(1000 * time.Hour)
+	r.clock.Advance(1000 * time.Hour)
 	r.must(rt, "2", "robot:2")
 	if n := r.peer.counted("/token"); n != 1 {
 		t.Errorf("%d token requests, want 1", n)
@@ -299,22 +300,22 @@ func TestEndpointDownAndBack(t *testing.T) {
 	if n := len(r.peer.headers()); n != 0 {
 		t.Errorf("%d calls were sent without a token", n)
 	}
-	r.clock.pass(7 * time.Second)
+	r.clock.Advance(7 * time.Second)
 	r.call(rt, "b")
 	if n := r.peer.counted("/token"); n != 2 {
 		t.Errorf("%d token requests after the pause, want 2", n)
 	}
 	r.peer.do(func() { r.peer.token = nil })
-	r.clock.pass(maxPause)
+	r.clock.Advance(maxPause)
 	r.must(rt, "b", "robot:b")
 
 	// Down while the old token still works: calls go on, and it is told.
 	r.peer.do(func() { r.peer.token = down })
-	r.clock.pass(59*time.Minute + 30*time.Second)
+	r.clock.Advance(59*time.Minute + 30*time.Second)
 	for range 10 {
 		r.must(rt, "b", "robot:b")
 	}
-	eventually(t, "the warning", func() bool { return strings.Contains(r.log.String(), "renewed ahead of time") })
+	testkit.Eventually(t, "the warning", func() bool { return strings.Contains(r.log.String(), "renewed ahead of time") })
 }
 
 func TestUnreachable(t *testing.T) {
@@ -426,7 +427,7 @@ func TestBodySentAgain(t *testing.T) {
 	if got := strings.Join(r.peer.bodies, "|"); got != "once" {
 		t.Errorf("the server saw %q", got)
 	}
-	eventually(t, "a renewal for those who come next", func() bool { return r.peer.counted("/token") == 3 })
+	testkit.Eventually(t, "a renewal for those who come next", func() bool { return r.peer.counted("/token") == 3 })
 }
 
 // closing notes whether a body was closed.
@@ -491,7 +492,7 @@ func TestClose(t *testing.T) {
 	if err := <-got; err == nil {
 		t.Error("a call got a token from a closed wallet")
 	}
-	r.clock.pass(maxPause)
+	r.clock.Advance(maxPause)
 	_, _, err := r.call(rt, "b")
 	refused(t, err, api.KindInfrastructure, true, "stopping")
 	r.Close()

@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
-	"github.com/tine-mcp/tine/internal/store/sqlite"
+	"github.com/tine-mcp/tine/internal/store/sqlite/sqlitetest"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // TestExpiredStorm has a thousand calls find the token expired.
@@ -19,7 +19,7 @@ func TestExpiredStorm(t *testing.T) {
 	r := newRig(t)
 	r.enroll(r.login(), "", "ann")
 	rt := r.Wrap(r.login(), "", r.next)
-	r.clock.pass(2 * time.Hour)
+	r.clock.Advance(2 * time.Hour)
 	storm(t, r, rt, 200)
 	if n := r.peer.counted("/token"); n != 2 {
 		t.Errorf("%d token requests, want 2", n)
@@ -32,22 +32,15 @@ func TestExpiredStorm(t *testing.T) {
 }
 
 func TestRestart(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state.db")
+	dir := t.TempDir()
 	r := newRig(t)
-	open := func() *sqlite.DB {
-		db, err := sqlite.Open(context.Background(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return db
-	}
-	db := open()
+	db := sqlitetest.Open(t, dir)
 	r.open(db)
 	r.enroll(r.login(), "", "ann")
 	again := func() http.RoundTripper {
 		r.Wallet.Close()
 		db.Close()
-		db = open()
+		db = sqlitetest.Open(t, dir)
 		r.open(db)
 		return r.Wrap(r.login(), "", r.next)
 	}
@@ -56,15 +49,15 @@ func TestRestart(t *testing.T) {
 	if n := r.peer.counted("/token"); n != 1 {
 		t.Errorf("%d token requests: the token was not kept", n)
 	}
-	r.clock.pass(2 * time.Hour)
+	r.clock.Advance(2 * time.Hour)
 	r.must(again(), "b", "ann:b") // renewed and rotated
-	r.clock.pass(2 * time.Hour)
+	r.clock.Advance(2 * time.Hour)
 	r.must(again(), "b", "ann:b") // with what was rotated
 	if n := r.peer.counted("/token"); n != 3 {
 		t.Errorf("%d token requests, want 3", n)
 	}
 	r.peer.do(func() { clear(r.peer.refresh) })
-	r.clock.pass(2 * time.Hour)
+	r.clock.Advance(2 * time.Hour)
 	_, _, err := r.call(again(), "b")
 	refused(t, err, api.KindRefused, false, "")
 	again()
@@ -78,7 +71,7 @@ func TestRefusedRefresh(t *testing.T) {
 	r.enroll(r.login(), "", "ann")
 	rt := r.Wrap(r.login(), "", r.next)
 	r.peer.do(func() { clear(r.peer.refresh) })
-	r.clock.pass(2 * time.Hour)
+	r.clock.Advance(2 * time.Hour)
 	for range 5 {
 		_, _, err := r.call(rt, "b")
 		e := refused(t, err, api.KindRefused, false, "its renewal was refused (invalid_grant); run: tine login x")
@@ -106,14 +99,14 @@ func TestRefreshEndpointDown(t *testing.T) {
 			return true
 		}
 	})
-	r.clock.pass(2 * time.Hour)
+	r.clock.Advance(2 * time.Hour)
 	_, _, err := r.call(rt, "b")
 	refused(t, err, api.KindInfrastructure, true, "HTTP 502")
 	if state := r.State(context.Background(), r.login(), ""); !state.LoggedIn {
 		t.Errorf("an endpoint that is down ended the login: %+v", state)
 	}
 	r.peer.do(func() { r.peer.token = nil })
-	r.clock.pass(maxPause)
+	r.clock.Advance(maxPause)
 	r.must(rt, "b", "ann:b")
 }
 
@@ -125,23 +118,23 @@ func TestRotationIsKeptFirst(t *testing.T) {
 	rt := r.Wrap(r.login(), "", r.next)
 	r.shelf.broken(errors.New("the disk is full"))
 
-	r.clock.pass(59*time.Minute + 30*time.Second) // the old one still works
+	r.clock.Advance(59*time.Minute + 30*time.Second) // the old one still works
 	r.must(rt, "b", "ann:b")
-	eventually(t, "the renewal", func() bool { return strings.Contains(r.log.String(), "the disk is full") })
+	testkit.Eventually(t, "the renewal", func() bool { return strings.Contains(r.log.String(), "the disk is full") })
 	r.must(rt, "b", "ann:b")
 	for _, h := range r.peer.headers() {
 		if h == "Bearer access-2" {
 			t.Error("a token was used that is not kept")
 		}
 	}
-	r.clock.pass(time.Hour) // now it does not
+	r.clock.Advance(time.Hour) // now it does not
 	_, _, err := r.call(rt, "b")
 	refused(t, err, api.KindInfrastructure, true, "could not be kept: the disk is full")
 	if n := r.peer.counted("/token"); n != 2 {
 		t.Errorf("%d token requests: what was renewed was dropped", n)
 	}
 	r.shelf.broken(nil)
-	r.clock.pass(maxPause)
+	r.clock.Advance(maxPause)
 	r.must(rt, "b", "ann:b")
 	if state := r.State(context.Background(), r.login(), ""); !state.LoggedIn {
 		t.Errorf("state %+v", state)
@@ -153,7 +146,7 @@ func TestUnsavedAtTheEnd(t *testing.T) {
 	r := newRig(t)
 	r.enroll(r.login(), "", "ann")
 	r.shelf.broken(errors.New("the disk is full"))
-	r.clock.pass(2 * time.Hour)
+	r.clock.Advance(2 * time.Hour)
 	if _, _, err := r.call(r.Wrap(r.login(), "", r.next), "b"); err == nil {
 		t.Fatal("no error")
 	}
@@ -168,7 +161,7 @@ func TestUnrotatedNeedsNoStore(t *testing.T) {
 	r.peer.rotate = false
 	r.enroll(r.login(), "", "ann")
 	r.shelf.broken(errors.New("the disk is full"))
-	r.clock.pass(2 * time.Hour)
+	r.clock.Advance(2 * time.Hour)
 	r.must(r.Wrap(r.login(), "", r.next), "b", "ann:b")
 }
 
@@ -209,7 +202,7 @@ func TestWithoutRefreshToken(t *testing.T) {
 	if state := r.State(context.Background(), r.login(), ""); !state.LoggedIn {
 		t.Errorf("state %+v", state)
 	}
-	r.clock.pass(2 * time.Hour)
+	r.clock.Advance(2 * time.Hour)
 	_, _, err = r.call(rt, "b")
 	refused(t, err, api.KindRefused, false, "has expired and can't be renewed")
 	if state := r.State(context.Background(), r.login(), ""); state.LoggedIn || !strings.Contains(state.Reason, "expired") {
@@ -227,7 +220,7 @@ func TestLogoutDuringRefresh(t *testing.T) {
 	r.peer.do(func() {
 		r.peer.token = func(http.ResponseWriter, *http.Request) bool { close(began); <-hold; return false }
 	})
-	r.clock.pass(2 * time.Hour)
+	r.clock.Advance(2 * time.Hour)
 	got := make(chan error)
 	go func() { _, _, err := r.call(rt, "b"); got <- err }()
 	<-began
@@ -295,13 +288,13 @@ func TestCloseLetsARefreshFinish(t *testing.T) {
 	r.peer.do(func() {
 		r.peer.token = func(http.ResponseWriter, *http.Request) bool { close(began); <-hold; return false }
 	})
-	r.clock.pass(2 * time.Hour)
+	r.clock.Advance(2 * time.Hour)
 	got := make(chan error)
 	go func() { _, _, err := r.call(rt, "b"); got <- err }()
 	<-began
 	closed := make(chan struct{})
 	go func() { r.Wallet.Close(); close(closed) }()
-	eventually(t, "the end", func() bool { return r.life.Err() != nil })
+	testkit.Eventually(t, "the end", func() bool { return r.life.Err() != nil })
 	close(hold)
 	<-closed
 	if err := <-got; err != nil {

@@ -1,11 +1,9 @@
 package credential
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // shelf is a store that may refuse.
@@ -62,41 +61,19 @@ func (s *shelf) Credential(_ context.Context, server, principal string) (store.C
 
 func (s *shelf) CredentialsOf(context.Context, string) ([]store.Credential, error) { return nil, nil }
 
-// clock is a time that only tests move, so that a slow machine changes nothing.
-type clock struct {
-	mu sync.Mutex
-	at time.Time
-}
-
-func (c *clock) now() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.at }
-
-func (c *clock) pass(d time.Duration) { c.mu.Lock(); defer c.mu.Unlock(); c.at = c.at.Add(d) }
-
 // rig is a wallet, its store, and the peer it talks to.
 type rig struct {
 	*Wallet
 	t     testing.TB
 	peer  *peer
 	shelf *shelf
-	clock *clock
-	log   *syncBuffer
+	clock *testkit.Clock
+	log   *testkit.Log
 	next  *http.Transport
 }
 
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-func (b *syncBuffer) String() string { b.mu.Lock(); defer b.mu.Unlock(); return b.b.String() }
-
 func newRig(t testing.TB) *rig {
-	r := &rig{t: t, peer: newPeer(t), shelf: newShelf(), clock: &clock{at: time.Now()}, log: &syncBuffer{}, next: &http.Transport{MaxIdleConnsPerHost: 64}}
+	r := &rig{t: t, peer: newPeer(t), shelf: newShelf(), clock: testkit.NewClock(time.Now()), log: new(testkit.Log), next: &http.Transport{MaxIdleConnsPerHost: 64}}
 	t.Cleanup(r.next.CloseIdleConnections)
 	r.open(r.shelf)
 	return r
@@ -107,7 +84,7 @@ func (r *rig) open(s store.Credentials) {
 	if r.Wallet != nil {
 		r.Wallet.Close()
 	}
-	r.Wallet = New(Options{Store: s, Log: slog.New(slog.NewTextHandler(r.log, nil)), Now: r.clock.now})
+	r.Wallet = New(Options{Store: s, Log: r.log.Logger(), Now: r.clock.Now})
 	r.t.Cleanup(r.Wallet.Close)
 }
 
@@ -184,14 +161,4 @@ func refused(t testing.TB, err error, kind api.Kind, retryable bool, part string
 		t.Fatalf("error %#v (%v), want %s with %q", e, err, kind, part)
 	}
 	return e
-}
-
-// eventually polls until f is true.
-func eventually(t testing.TB, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s did not happen", what)
-		}
-	}
 }

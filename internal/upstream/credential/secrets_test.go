@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // TestSecretsInErrors has endpoints that repeat what they were sent, in every
@@ -63,10 +65,10 @@ func TestSecretsInErrors(t *testing.T) {
 			_, _, err = r.call(r.Wrap(r.robot(), "", r.next), "b")
 			tell(err)
 			tell(r.Finish(context.Background(), s, start.Flow, "", query))
-			r.clock.pass(59*time.Minute + 30*time.Second)
+			r.clock.Advance(59*time.Minute + 30*time.Second)
 			r.call(r.Wrap(s, "", r.next), "b")
-			eventually(t, "the warning", func() bool { return strings.Contains(r.log.String(), "ahead of time") })
-			r.clock.pass(2 * time.Hour)
+			testkit.Eventually(t, "the warning", func() bool { return strings.Contains(r.log.String(), "ahead of time") })
+			r.clock.Advance(2 * time.Hour)
 			_, _, err = r.call(r.Wrap(s, "", r.next), "b")
 			tell(err)
 			fmt.Fprintf(&said, "%+v\n%v %+v %#v\n", r.State(context.Background(), s, ""), s, s, s)

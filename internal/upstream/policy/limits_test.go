@@ -382,7 +382,7 @@ func TestGateUnderStorm(t *testing.T) {
 		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 		}
 		if rand.IntN(4) == 0 {
-			time.Sleep(time.Duration(rand.IntN(100)) * time.Microsecond)
+			time.Sleep(time.Duration(rand.IntN(100)) * time.Microsecond) // calls take different times
 		}
 		return up.Call(ctx, req)
 	})

@@ -9,6 +9,7 @@ import (
 
 // Figures are a server's calls in numbers.
 type Figures struct {
+	Since    time.Time // when the server was first known
 	Calls    int64
 	Failures int64
 	Latency  *api.Latency   // nil before the first call
@@ -17,7 +18,7 @@ type Figures struct {
 
 // Figures returns the numbers as they are now. Nothing secret is in them.
 func (s *Server) Figures() Figures {
-	f := Figures{Calls: s.calls.Load(), Failures: s.failures.Load()}
+	f := Figures{Since: s.began, Calls: s.calls.Load(), Failures: s.failures.Load()}
 	s.mu.Lock()
 	n := s.next
 	if s.full {

@@ -6,6 +6,7 @@ package record
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
@@ -51,6 +52,7 @@ func (t *Trouble) note(log *slog.Logger, err error) {
 // A Server is what is known of the calls of one server, in whatever session.
 type Server struct {
 	id      string
+	began   time.Time
 	o       Options
 	metrics *telemetry.ServerMetrics
 	mode    atomic.Pointer[string]
@@ -70,7 +72,7 @@ const latencies = 256
 
 // NewServer makes the record of a server.
 func NewServer(id, mode string, o Options) *Server {
-	s := &Server{id: id, o: o, metrics: o.Metrics.Server(id)}
+	s := &Server{id: id, began: time.Now(), o: o, metrics: o.Metrics.Server(id)}
 	s.SetMode(mode)
 	return s
 }
@@ -110,7 +112,7 @@ func (r *recorder) Call(ctx context.Context, req *upstream.Request) (*upstream.R
 	began := time.Now()
 	res, err := r.next.Call(ctx, req)
 	took := time.Since(began)
-	outcome, message := Outcome(res, err)
+	outcome, message := Outcome(ctx, res, err)
 	if message != "" {
 		// Masked while its secrets are known, and before it is cut: half a secret
 		// would not be found.
@@ -133,27 +135,48 @@ func spanName(req *upstream.Request) string {
 
 var isError = []byte(`"isError"`)
 
-// Outcome tells how a call ended, and with what words where it failed.
-func Outcome(res *upstream.Result, err error) (outcome, message string) {
+// Outcome tells how a call with a context ended, and with what words where it failed.
+func Outcome(ctx context.Context, res *upstream.Result, err error) (outcome, message string) {
 	switch {
 	case err != nil:
 		var ours *api.Error
-		if errors.As(err, &ours) {
-			return string(ours.Kind), ours.Message
+		if !errors.As(err, &ours) {
+			return string(api.KindInfrastructure), err.Error()
 		}
-		return string(api.KindInfrastructure), err.Error()
+		if ours.Kind == api.KindRefused && ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			return api.OutcomeCancelled, ours.Message
+		}
+		return string(ours.Kind), ours.Message
 	case res.Error != nil:
 		e := wire.ParseError(res.Error)
-		if e.Mistake() {
+		switch {
+		case e.Mistake():
 			return string(api.KindInvalid), e.Message
+		case e.Code == wire.CodeTine:
+			return kindIn(e.Data, "kind"), e.Message
 		}
 		return string(api.KindTool), e.Message
 	case bytes.Contains(res.Result, isError):
 		if at, err := wire.Find(res.Result, "isError"); err == nil && string(at.Of(res.Result)) == "true" {
-			return string(api.KindTool), firstText(res.Result)
+			return kindIn(res.Result, "_meta", wire.MetaTineError, "kind"), firstText(res.Result)
 		}
 	}
 	return api.OutcomeOK, ""
+}
+
+// kindIn is the kind that a failure of a gateway names at a path, such as one of the
+// control tools or of a gateway behind this one. Any other failure is the tool's own.
+func kindIn(raw []byte, path ...string) string {
+	at, err := wire.Find(raw, path...)
+	var kind api.Kind
+	if err != nil || !at.Ok() || json.Unmarshal(at.Of(raw), &kind) != nil {
+		return string(api.KindTool)
+	}
+	switch kind {
+	case api.KindInfrastructure, api.KindTimeout, api.KindRefused, api.KindInvalid, api.KindLost:
+		return string(kind)
+	}
+	return string(api.KindTool)
 }
 
 // firstText is the beginning of the first text of a tool's result.
@@ -207,7 +230,7 @@ func (s *Server) note(method, outcome, message string, took time.Duration) {
 			s.next, s.full = 0, true
 		}
 	}
-	if outcome != api.OutcomeOK {
+	if outcome != api.OutcomeOK && outcome != api.OutcomeCancelled {
 		s.last = &api.LastError{At: time.Now(), Kind: api.Kind(outcome), Message: message}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/store/journal"
-	"github.com/tine-mcp/tine/internal/store/sqlite"
+	"github.com/tine-mcp/tine/internal/store/sqlite/sqlitetest"
 	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/upstream/record"
@@ -43,10 +43,7 @@ func (s *said) Call(_ context.Context, req *upstream.Request) (*upstream.Result,
 func openJournal(t *testing.T) *journal.Journal {
 	t.Helper()
 	dir := t.TempDir()
-	db, err := sqlite.Open(t.Context(), filepath.Join(dir, "tine.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := sqlitetest.Open(t, dir)
 	j, err := journal.Open(t.Context(), journal.Options{Dir: filepath.Join(dir, "journal"), Index: db, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -84,6 +81,10 @@ func TestOutcomes(t *testing.T) {
 		{"isError without a text", said{result: `{"isError":true}`}, "tool", "", 0},
 		{"a protocol error", said{err: `{"code":-32603,"message":"bad n"}`}, "tool", "bad n", 0},
 		{"the caller's mistake", said{err: `{"code":-32602,"message":"bad n"}`}, "invalid", "bad n", 0},
+		{"a result of ours", said{result: `{"_meta":{"tine/error":{"kind":"infrastructure","message":"no engine"}},"content":[{"type":"text","text":"no engine"}],"isError":true}`}, "infrastructure", "no engine", 1},
+		{"a kind that is none", said{result: `{"_meta":{"tine/error":{"kind":"ok"}},"content":[{"type":"text","text":"hm"}],"isError":true}`}, "tool", "hm", 0},
+		{"a kind without an error", said{result: `{"_meta":{"tine/error":{"kind":"lost"}},"content":[]}`}, "ok", "", 0},
+		{"a protocol error of ours", said{err: `{"code":-31000,"message":"gone","data":{"kind":"lost"}}`}, "lost", "gone", 1},
 		{"not reached", said{fails: &api.Error{Kind: api.KindInfrastructure, Message: "gone"}}, "infrastructure", "gone", 1},
 		{"refused", said{fails: &api.Error{Kind: api.KindRefused, Message: "too many"}}, "refused", "too many", 0},
 	} {
@@ -116,6 +117,37 @@ func TestOutcomes(t *testing.T) {
 				t.Errorf("result %s, want %s", e.Result, want)
 			}
 		})
+	}
+}
+
+// TestCancelled holds that a call whose client left is neither refused nor a failure of
+// its server, unless it failed by itself.
+func TestCancelled(t *testing.T) {
+	for _, tt := range []struct {
+		kind  api.Kind
+		cause error
+		want  string
+	}{
+		{api.KindRefused, upstream.Cancelled(), "cancelled"},
+		{api.KindRefused, nil, "cancelled"},
+		{api.KindRefused, context.DeadlineExceeded, "refused"},
+		{api.KindLost, upstream.Cancelled(), "lost"},
+	} {
+		j := openJournal(t)
+		s := record.NewServer("calc", "full", record.Options{Journal: j, Redact: telemetry.NewRedactor()})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(tt.cause)
+		c := s.Wrap("calc", &said{fails: &api.Error{Kind: tt.kind, Message: "the call was cancelled"}})
+		if _, err := c.Call(ctx, request(t, wire.MethodCallTool, call)); err == nil {
+			t.Error("no error")
+		}
+		list, err := j.List(t.Context(), store.CallFilter{Failed: true})
+		if err != nil || len(list) != 1 || list[0].Outcome != tt.want {
+			t.Errorf("%s by %v: %+v, %v", tt.kind, tt.cause, list, err)
+		}
+		if f := s.Figures(); (f.Last == nil) != (tt.want == "cancelled") {
+			t.Errorf("%s by %v: the server's last error is %+v", tt.kind, tt.cause, f.Last)
+		}
 	}
 }
 

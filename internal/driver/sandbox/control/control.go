@@ -24,6 +24,11 @@ const (
 	Lock      = 4 // held by a helper, and by who makes a sandbox for it, for as long as they live
 )
 
+// Protocol is how the two talk. It grows when a helper of before would not
+// understand what it is asked, or answer otherwise; which build a helper is of does
+// not matter.
+const Protocol = 1
+
 // Unknown is the version of a gVisor that does not know its own.
 const Unknown = "unknown"
 
@@ -142,5 +147,6 @@ type Reply struct {
 	Status string `json:"status,omitempty"` // created, running, paused or stopped; of OpWait how it ended
 	Path   string `json:"path,omitempty"`   // of a network namespace
 
-	Version string `json:"version,omitempty"` // of gVisor
+	Version  string `json:"version,omitempty"`  // of gVisor
+	Protocol int    `json:"protocol,omitempty"` // see Protocol; helpers from before it say none
 }

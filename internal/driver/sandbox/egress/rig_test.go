@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tine-mcp/tine/internal/config/domains"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,7 +35,6 @@ type rig struct {
 	lookup []string
 	dialed []string
 	done   []Connection
-	change chan struct{}
 }
 
 // site is the made up address of what the rig's names have by default.
@@ -46,7 +46,7 @@ func newRig(t *testing.T, allow []string, set func(*Options)) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, names: map[string][]netip.Addr{}, hosts: map[string]string{}, change: make(chan struct{}, 1)}
+	r := &rig{t: t, names: map[string][]netip.Addr{}, hosts: map[string]string{}}
 	o := Options{Server: "web", Allow: list, Resolve: r.resolve, Dial: r.dial, Done: r.note, Own: func() ([]netip.Addr, error) { return nil, nil }}
 	if set != nil {
 		set(&o)
@@ -92,12 +92,8 @@ func (r *rig) dial(ctx context.Context, network, address string) (net.Conn, erro
 
 func (r *rig) note(c Connection) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.done = append(r.done, c)
-	r.mu.Unlock()
-	select {
-	case r.change <- struct{}{}:
-	default:
-	}
 }
 
 // host makes up a host.
@@ -111,23 +107,17 @@ func (r *rig) host(name string, port int, real string) {
 // told waits for the connections that were told of.
 func (r *rig) told(n int) []Connection {
 	r.t.Helper()
-	late := time.After(20 * time.Second)
-	for {
+	var done []Connection
+	testkit.Eventually(r.t, fmt.Sprintf("%d connections are told of", n), func() bool {
 		r.mu.Lock()
-		done := slices.Clone(r.done)
-		r.mu.Unlock()
-		if len(done) >= n {
-			if len(done) > n {
-				r.t.Errorf("%d connections were told of, want %d: %+v", len(done), n, done)
-			}
-			return done
-		}
-		select {
-		case <-r.change:
-		case <-late:
-			r.t.Fatalf("%d connections were told of, want %d: %+v", len(done), n, done)
-		}
+		defer r.mu.Unlock()
+		done = slices.Clone(r.done)
+		return len(done) >= n
+	})
+	if len(done) > n {
+		r.t.Errorf("%d connections were told of, want %d: %+v", len(done), n, done)
 	}
+	return done
 }
 
 // one is the only connection that was told of.

@@ -1,8 +1,0 @@
-//go:build !nogvisor
-
-package runsc
-
-import _ "embed"
-
-//go:embed filter_amd64.json
-var compiledFilter []byte

@@ -1,6 +1,0 @@
-//go:build !nogvisor
-
-package runsc
-
-// compiledFilter is empty where nobody could compile and try one yet.
-var compiledFilter []byte

@@ -1,0 +1,131 @@
+package session_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
+)
+
+// given are the sessions that clients have without opening them, by what they are.
+func (w *world) given() map[string]*session.Session {
+	w.t.Helper()
+	ctx := context.Background()
+	named, err := w.Named(ctx, "ada", "work")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	client, err := w.ForClient(ctx, "ada", nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return map[string]*session.Session{"default": w.session("ada"), "named": named, "client": client}
+}
+
+// What the gateway ends itself is expected in implicit sessions: it is in the
+// trajectory, marks nothing, and refuses nothing where losses do.
+func TestEndsByTheGatewayInSessionsThatNobodyOpened(t *testing.T) {
+	const yaml = "sessions: {on_loss: refuse}\nlimits: {idle: 24h}\n" + forgetful
+	for name, tt := range map[string]struct {
+		act    func(w *world)
+		why    string
+		adopts bool
+	}{
+		"stopped": {func(w *world) {
+			w.close(false)
+			w.open(yaml)
+		}, "the gateway was stopped", true},
+		"stopped, with what nobody adopts": {func(w *world) {
+			w.close(false)
+			w.open(yaml)
+		}, "the gateway was stopped", false},
+		"disabled": {func(w *world) {
+			for _, on := range []bool{false, true} {
+				for _, id := range []string{"plain", "noted", "all"} {
+					if err := w.Change(context.Background(), id, session.Change{Enabled: &on}); err != nil {
+						w.t.Fatal(err)
+					}
+				}
+				if !on {
+					w.runs("mem mem mem")
+				}
+			}
+		}, "the server was switched off", true},
+		"changed while no gateway ran": {func(w *world) {
+			w.close(true)
+			w.open(strings.NewReplacer("command: plain", "command: plain, args: [x]", "command: noted, args: [", "command: noted, args: [x, ", "command: all", "command: all, args: [x]").Replace(yaml))
+		}, "the config of the server was changed", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := makeWorld(t, yaml, func(w *world) { w.m.adopts = tt.adopts })
+			all := w.given()
+			for _, s := range all {
+				for _, id := range []string{"plain", "noted", "all", "mem"} {
+					testkit.Has(t, "a call of "+id, callIn(t, s, id, "x"), `{"pid":`)
+				}
+			}
+			tt.act(w)
+			for what, s := range all {
+				s = w.Get(s.ID)
+				for _, id := range []string{"plain", "noted", "all", "mem"} {
+					testkit.Has(t, what+": the next call of "+id, callIn(t, s, id, "x"), `{"pid":`)
+				}
+				wantDamage(t, what, s.Damaged(), "")
+				testkit.Has(t, what+": the trajectory", w.lines(s), "damage plain nothing "+tt.why, "damage noted files "+tt.why, "damage all nothing "+tt.why)
+			}
+		})
+	}
+}
+
+// A death counts there as anywhere. Where it has calls refused, what is advised costs
+// nobody what the other servers remember.
+func TestDeathsInSessionsThatNobodyOpened(t *testing.T) {
+	const yaml = "sessions: {on_loss: refuse}\n" + forgetful
+	for what, mend := range map[string]string{
+		"default": "set sessions.on_loss to tell", "named": "set sessions.on_loss to tell", "client": "connect anew",
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t, yaml)
+			s := w.given()[what]
+			callIn(t, s, "plain", "x")
+			w.m.one("plain").kill()
+			testkit.Has(t, "the first call", callIn(t, s, "plain", "x"), "lost: ")
+			got := callIn(t, s, "plain", "x")
+			testkit.Has(t, "the next call", got, "lost: ", "sessions.on_loss is refuse", mend)
+			if strings.Contains(got, "close it") {
+				t.Errorf("a call is told %q", got)
+			}
+			if all := s.Damaged(); len(all) != 1 || all[0].Server != "plain" {
+				t.Errorf("the session is damaged by %+v", all)
+			}
+		})
+	}
+}
+
+// A session that has used a server of all is not taken for one with servers to end.
+func TestUnusedSessionsAreEndedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log testkit.Log
+		w := makeWorld(t, "limits: {idle: 10m}\n"+forgetful, func(w *world) {
+			w.change = func(o *session.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }
+		})
+		s := w.session("ada")
+		call(t, s, "plain", "x")
+		call(t, s, "all", "x")
+		for range 3 {
+			time.Sleep(11 * time.Minute)
+		}
+		synctest.Wait()
+		w.runs("all")
+		if n := strings.Count(log.String(), "servers of an unused session ended"); n != 1 {
+			t.Errorf("it is said %d times that servers ended", n)
+		}
+		wantDamage(t, "the session", s.Damaged(), "")
+		testkit.Has(t, "the trajectory", w.lines(s), "damage plain nothing the session was not used")
+	})
+}

@@ -1,0 +1,108 @@
+package upstream
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/wire"
+)
+
+// A program may be no MCP server at all: it prints something, or repeats what it is
+// told. Servers print banners too, so what is printed counts only where no message
+// comes.
+
+// strayOutput is what a server wrote to its output before its first message. Only the
+// goroutine that reads uses it, until that has ended.
+type strayOutput struct {
+	first string // as an error has it
+	bytes int
+}
+
+// maxStray is how much of it is read.
+const maxStray = 1 << 20
+
+// errNoMessage is the end of a connection on which more came than that.
+var errNoMessage = errors.New("it writes and writes, and no message comes")
+
+// strays notes a line that is no message; false where it is one too many.
+func (t *streamTransport) strays(line []byte) bool {
+	t.c.log.Debug("server wrote something that is no message", "server", t.c.server, "bytes", len(line), "line", string(line[:min(len(line), 200)]))
+	if t.spoke.Load() {
+		return true
+	}
+	if t.stray.first == "" {
+		if cut := bytes.LastIndexByte(line, ' '); len(line) >= driver.MaxStray && cut > 0 {
+			line = line[:cut] // half a secret would not be found
+		}
+		t.stray.first = fmt.Sprintf("; it wrote `%s` to standard output, which is not MCP", t.c.mask.excerpt(line))
+	}
+	if t.stray.bytes += len(line) + 1; t.stray.bytes <= maxStray {
+		return true
+	}
+	t.fail(errNoMessage)
+	return false
+}
+
+// echoes reports whether a request of the server is one of ours.
+func (t *streamTransport) echoes(msg wire.Message) bool {
+	id, ok := wire.Unquote(msg.ID)
+	if !ok {
+		return false
+	}
+	k := t.find(id)
+	return k != nil && k.req.Method == msg.Method
+}
+
+// errEcho is why a program that repeats what it is told can't be used.
+func errEcho(server string) error {
+	return failure(api.KindInfrastructure, server, false, "answers with what it is sent; it is not an MCP server")
+}
+
+// strayError is an error of a connection on which something else came than messages.
+// The text of the error ends with what that was.
+type strayError struct {
+	error
+	stray string
+}
+
+func (e *strayError) Unwrap() error { return e.error }
+
+// withStray adds to an error what else came than messages, once.
+func withStray(err error, stray string) error {
+	if stray == "" {
+		return err
+	}
+	if strings.HasSuffix(err.Error(), stray) {
+		return &strayError{err, stray}
+	}
+	var ours *api.Error
+	if errors.As(err, &ours) {
+		e := *ours
+		e.Message += stray
+		return &strayError{&e, stray}
+	}
+	return &strayError{&reworded{err.Error() + stray, err}, stray}
+}
+
+// strayOf is what withStray added.
+func strayOf(err error) string {
+	var e *strayError
+	if errors.As(err, &e) {
+		return e.stray
+	}
+	return ""
+}
+
+// reworded is an error with another text.
+type reworded struct {
+	text string
+	err  error
+}
+
+func (e *reworded) Error() string { return e.text }
+
+func (e *reworded) Unwrap() error { return e.err }
