@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
-	"github.com/tine-mcp/tine/internal/driver/sandbox/image/imagetest"
+	"github.com/tine-mcp/tine/internal/driver/image/imagetest"
 )
 
 // counterScript is a server in Python that counts its calls.

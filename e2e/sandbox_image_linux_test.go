@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
-	"github.com/tine-mcp/tine/internal/driver/sandbox/image/imagetest"
+	"github.com/tine-mcp/tine/internal/driver/image/imagetest"
 )
 
 // TestSandboxImage runs a server whose root is the archive of an image, of either

@@ -2,38 +2,26 @@ package docker
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
-
-	"github.com/tine-mcp/tine/internal/driver/gate"
 )
 
 // Hold implements driver.Instance. No message enters, and the container is
 // paused: what it keeps does not change.
 func (i *instance) Hold(ctx context.Context) (release func(), err error) {
-	select {
-	case i.holding <- struct{}{}:
-	case <-i.done:
-		return func() {}, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("server %q can't be held: another one holds it: %w", i.h.Server, ctx.Err())
-	}
-	i.mu.Lock()
-	switch {
-	case i.conn != nil:
-		i.enter = i.conn.Hold()
-	case i.web != nil:
-		i.enter = i.web.hold()
-	}
-	i.mu.Unlock()
-	release = sync.OnceFunc(func() {
-		gate.Within(thawWait, func() {
+	return i.HoldWith(ctx, func() (func(), error) {
+		i.mu.Lock()
+		switch {
+		case i.conn != nil:
+			i.enter = i.conn.Hold()
+		case i.web != nil:
+			i.enter = i.web.hold()
+		}
+		i.mu.Unlock()
+		goOn := func() {
 			i.thaw()
 			i.mu.Lock()
 			enter := i.enter
@@ -42,31 +30,20 @@ func (i *instance) Hold(ctx context.Context) (release func(), err error) {
 			if enter != nil {
 				enter()
 			}
-			<-i.holding
-		})
-	})
-	if err := i.freeze(ctx); err != nil {
-		release()
-		select {
-		case <-i.done: // what has ended is still
-			return func() {}, nil
-		default:
-			return nil, fmt.Errorf("server %q can't be held: %w", i.h.Server, err)
 		}
-	}
-	return release, nil
+		return goOn, i.freeze(ctx)
+	})
 }
-
-var errParting = errors.New("it is being stopped or left")
 
 // freeze pauses the container.
 func (i *instance) freeze(ctx context.Context) error {
 	i.pausing.Lock()
 	defer i.pausing.Unlock()
+	if err := i.MayHold(); err != nil {
+		return err
+	}
 	select {
-	case <-i.leaving:
-		return errParting
-	case <-i.done:
+	case <-i.Done():
 		return nil
 	default:
 	}
@@ -79,7 +56,7 @@ func (i *instance) freeze(ctx context.Context) error {
 		}
 		// One that is ending can't be paused, and one that has ended need not.
 		select {
-		case <-i.done:
+		case <-i.Done():
 			return nil
 		default:
 		}
@@ -91,7 +68,7 @@ func (i *instance) freeze(ctx context.Context) error {
 			return i.e.explain("pause the container", err)
 		}
 		select { // the kernel may just have been busy with one of its processes
-		case <-i.done:
+		case <-i.Done():
 			return nil
 		case <-ctx.Done():
 			return i.e.explain("pause the container", err)
@@ -108,10 +85,6 @@ const pauseTries = 4
 // as paused from there on.
 const settle = 50 * time.Millisecond
 
-// thawWait is how long an engine that is away is waited for. What was held goes on
-// when it is back, and is held until then.
-const thawWait = 5 * time.Second
-
 // thaw lets the container go on, where we paused it, however long that takes:
 // nobody else would.
 func (i *instance) thaw() {
@@ -124,9 +97,9 @@ func (i *instance) thaw() {
 			i.stuck(err)
 		}
 		select {
-		case <-i.done:
+		case <-i.Done():
 			return
-		case <-i.leaving:
+		case <-i.Parted():
 			return
 		case <-time.After(wait):
 		}
@@ -152,7 +125,7 @@ func (i *instance) tryThaw() error {
 // stuck tells that a container which lives does not go on.
 func (i *instance) stuck(err error) {
 	select {
-	case <-i.done:
+	case <-i.Done():
 	default:
 		i.log.Warn("a container that was paused does not go on", "server", i.h.Server, "error", err)
 	}
@@ -161,7 +134,7 @@ func (i *instance) stuck(err error) {
 // part makes the instance run again where it is held, for a stop or the next
 // gateway, and allows no other hold.
 func (i *instance) part() {
-	i.parting.Do(func() { close(i.leaving) })
+	i.Part()
 	if err := i.tryThaw(); err != nil {
 		i.stuck(err)
 	}

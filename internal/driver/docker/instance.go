@@ -10,18 +10,14 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/life"
 	"github.com/tine-mcp/tine/internal/driver/lines"
 )
 
-// instance is one container that runs. Its life:
-//
-//	running --exit--> ended --Stop--> removed
-//	   |  \--Stop: ask, insist---^
-//	   \--Leave--> left
-//
-// A container that is a state is not removed by Stop, but by whoever erases the
-// state.
+// instance is one container that runs. A container that is a state is not removed
+// by Stop, but by whoever erases the state.
 type instance struct {
+	*life.Life
 	d      *Driver
 	e      *engine
 	h      driver.Handle
@@ -31,30 +27,19 @@ type instance struct {
 
 	ctx     context.Context // of the watch
 	cancel  context.CancelFunc
-	done    chan struct{} // the container has ended
 	watched chan struct{} // watch has returned
 	hear    *listener     // what watch begins with
 	entered bool          // it counts as one who uses its network
 
-	mu       sync.Mutex
-	conn     *lines.Conn // of stdio
-	pipe     *pipe       // which is below conn
-	web      *web        // of http
-	enter    func()      // lets frames in again, where it is held
-	stopping bool
-	ended    bool
-	err      error
+	mu    sync.Mutex
+	conn  *lines.Conn // of stdio
+	pipe  *pipe       // which is below conn
+	web   *web        // of http
+	enter func()      // lets frames in again, where it is held
 
-	holding  chan struct{} // holds one token while the instance is held
-	paused   bool          // by us; the token's owner changes it, with pausing
-	pausedAt time.Time     // when it was last, likewise
 	pausing  sync.Mutex
-	leaving  chan struct{} // closed when a Stop or Leave begins
-	parting  sync.Once
-
-	closing sync.Mutex // held by Stop and Leave
-	removed bool
-	left    bool
+	paused   bool      // by us; who holds the instance changes it, with pausing
+	pausedAt time.Time // when it was last, likewise
 }
 
 var _ driver.Instance = (*instance)(nil)
@@ -67,9 +52,7 @@ func (d *Driver) newInstance(e *engine, h driver.Handle, rec record, stderr *lin
 		log = slog.New(slog.DiscardHandler)
 	}
 	i := &instance{
-		d: d, e: e, h: h, rec: rec, log: log, stderr: stderr,
-		done: make(chan struct{}), watched: make(chan struct{}),
-		holding: make(chan struct{}, 1), leaving: make(chan struct{}),
+		Life: life.New(h.Server), d: d, e: e, h: h, rec: rec, log: log, stderr: stderr, watched: make(chan struct{}),
 	}
 	i.ctx, i.cancel = context.WithCancel(context.Background())
 	return i
@@ -123,34 +106,14 @@ func (i *instance) begin() { go i.watch(i.hear) }
 // Handle implements driver.Instance.
 func (i *instance) Handle() driver.Handle { return i.h }
 
-// Done implements driver.Instance.
-func (i *instance) Done() <-chan struct{} { return i.done }
-
-// Err implements driver.Instance.
-func (i *instance) Err() error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.err
-}
-
 // Dial implements driver.Instance.
 func (i *instance) Dial(ctx context.Context) (driver.Link, error) {
-	if err := ctx.Err(); err != nil {
-		return driver.Link{}, err
-	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	select {
-	case <-i.leaving:
-		return driver.Link{}, fmt.Errorf("server %q: the instance is stopped", i.h.Server)
-	default:
+	if err := i.MayDial(ctx); err != nil {
+		return driver.Link{}, err
 	}
-	switch {
-	case i.ended && i.err != nil:
-		return driver.Link{}, i.err
-	case i.ended:
-		return driver.Link{}, fmt.Errorf("server %q: the instance is stopped", i.h.Server)
-	case i.web != nil:
+	if i.web != nil {
 		return driver.Link{HTTP: i.web.endpoint()}, nil
 	}
 	if i.pipe.lost.Load() && !i.conn.Linked() {

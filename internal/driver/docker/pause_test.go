@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/moby/moby/client"
+
+	"github.com/tine-mcp/tine/internal/driver/life"
 )
 
 // TestPauseIsTriedAgain: runc can't pause a container while the kernel is busy with one
@@ -42,7 +44,7 @@ func TestPauseIsTriedAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := &instance{e: &engine{cli: cli}, rec: record{Name: "c"}, done: make(chan struct{}), leaving: make(chan struct{})}
+		i := &instance{e: &engine{cli: cli}, rec: record{Name: "c"}, Life: life.New("a")}
 		err = i.freeze(t.Context())
 		if (err == nil) != test.works || tries.Load() != test.tries {
 			t.Errorf("%+v: %d tries, %v", test, tries.Load(), err)

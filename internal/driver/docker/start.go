@@ -188,7 +188,7 @@ func (i *instance) run(ctx context.Context) error {
 	} else if s, stateErr := i.e.state(ctx, i.rec.ref()); stateErr == nil && s != nil && !alive(s) {
 		// One that has ended is nowhere, which is not what is wrong with it.
 		select {
-		case <-i.done:
+		case <-i.Done():
 			err = fmt.Errorf("it ended before it listened: %w", i.Err())
 		case <-ctx.Done():
 		}

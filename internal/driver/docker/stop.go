@@ -13,22 +13,11 @@ import (
 
 // Stop implements driver.Instance.
 func (i *instance) Stop(ctx context.Context) error {
-	i.closing.Lock()
-	defer i.closing.Unlock()
-	return i.stop(ctx)
+	return i.StopWith(func() error { return i.stop(ctx) })
 }
 
-// stop is Stop. The caller holds closing.
 func (i *instance) stop(ctx context.Context) error {
-	if i.removed {
-		return nil
-	}
-	if i.left {
-		return fmt.Errorf("server %q: the instance was left to the next gateway", i.h.Server)
-	}
-	i.mu.Lock()
-	i.stopping = i.stopping || !i.ended // else by itself, which Err will say
-	i.mu.Unlock()
+	i.Ask()
 	i.part()
 	i.hangUp() // what nobody reads would keep the engine from seeing the end
 
@@ -52,14 +41,13 @@ func (i *instance) stop(ctx context.Context) error {
 	if err := folder.Remove(i.h.Dir, recordName); err != nil {
 		return fmt.Errorf("server %q: remove the instance's folder: %w", i.h.Server, err)
 	}
-	i.removed = true
 	return nil
 }
 
 // ask asks the container to end, until it has, or the grace or ctx is over.
 func (i *instance) ask(ctx, after context.Context) {
 	select {
-	case <-i.done:
+	case <-i.Done():
 		return
 	default:
 	}
@@ -90,7 +78,7 @@ func (i *instance) ask(ctx, after context.Context) {
 			if !i.e.local() || !deaf(res.Container.State.Pid) {
 				continue
 			}
-		case <-i.done:
+		case <-i.Done():
 		case <-grace.C:
 		case <-ctx.Done():
 		}
@@ -113,7 +101,7 @@ func (i *instance) insist(ctx context.Context) error {
 	late := time.NewTimer(killWait)
 	defer late.Stop()
 	select {
-	case <-i.done:
+	case <-i.Done():
 		return nil
 	case <-late.C:
 		return errors.New("it was killed and does not end")
@@ -138,20 +126,15 @@ func (i *instance) shut() {
 
 // Leave implements driver.Instance.
 func (i *instance) Leave() error {
-	i.closing.Lock()
-	defer i.closing.Unlock()
-	if i.removed || i.left {
-		return nil
-	}
 	if i.rec.Mortal {
-		return i.stop(context.Background())
+		return i.Stop(context.Background())
 	}
-	i.left = true
-	i.part()
-	i.shut()
-	i.d.disclaim(keyOf(i.h.Dir))
-	if i.entered {
-		i.e.letGoOfNetwork(i.rec.Network)
-	}
-	return nil
+	return i.LeaveWith(func() {
+		i.part()
+		i.shut()
+		i.d.disclaim(keyOf(i.h.Dir))
+		if i.entered {
+			i.e.letGoOfNetwork(i.rec.Network)
+		}
+	})
 }

@@ -170,12 +170,9 @@ func (e *engine) waitExit(ctx context.Context, id string) error {
 
 // end takes note that the container has ended.
 func (i *instance) end(how exit) {
+	i.Exit()
 	i.mu.Lock()
-	if !i.stopping {
-		i.err = i.exitError(how)
-	}
 	conn, web := i.conn, i.web
-	i.ended = true
 	i.mu.Unlock()
 	if conn != nil {
 		conn.End()
@@ -183,7 +180,7 @@ func (i *instance) end(how exit) {
 	if web != nil {
 		web.end()
 	}
-	close(i.done)
+	i.End(func() error { return i.exitError(how) })
 }
 
 // exitError tells how the container ended, with its last words.

@@ -150,7 +150,7 @@ func (i *instance) listens(ctx context.Context, w *web) error {
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
-		case <-i.done:
+		case <-i.Done():
 			t.Stop()
 			return fmt.Errorf("it ended before it listened: %w", i.Err())
 		case <-ctx.Done():

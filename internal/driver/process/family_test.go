@@ -178,7 +178,7 @@ func TestGroupOfTheStubborn(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		<-inst.(*instance).exited // the leader is gone
+		<-inst.(*instance).Exited() // the leader is gone
 		cancel()
 	}()
 	if err := inst.Stop(ctx); err != nil {

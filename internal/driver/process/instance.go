@@ -11,18 +11,15 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/dirs"
 	"github.com/tine-mcp/tine/internal/driver/folder"
+	"github.com/tine-mcp/tine/internal/driver/life"
 	"github.com/tine-mcp/tine/internal/driver/lines"
 )
 
-// instance is one child. Its life:
-//
-//	running --exit--> ending --all it started is gone--> ended --Stop--> removed
-//	   |  \--Stop: ask, insist---^
-//	   \--Leave--> left
-//
-// watch is the only goroutine. It sees the exit, ends what is left of the
-// child's family, and keeps the log short meanwhile. Stop and Leave wait for it.
+// instance is one child. watch is its only goroutine: it sees the exit, ends what
+// is left of the child's family, and keeps the log short meanwhile. Stop and Leave
+// wait for it.
 type instance struct {
+	*life.Life
 	h      driver.Handle
 	rec    record
 	grace  time.Duration
@@ -31,23 +28,11 @@ type instance struct {
 	conn   *lines.Conn
 	stderr *lines.Log
 
-	exited  chan struct{} // the child itself has ended
-	done    chan struct{} // and all it had started
-	watched chan struct{} // watch has returned
+	watched chan struct{} // closed when watch has returned
 
-	mu       sync.Mutex
-	stopping bool
-	until    time.Time // where stopping: when asking ends
-	err      error     // why it ended
-	endErr   error     // what could not be ended
-
-	holding chan struct{} // holds one token while the instance is held
-	leaving chan struct{} // closed when a Stop or Leave begins
-	parting sync.Once
-
-	closing sync.Mutex // held by Stop and Leave
-	removed bool
-	left    bool
+	mu     sync.Mutex
+	until  time.Time // where it was asked to end: when asking is over
+	endErr error     // what could not be ended
 }
 
 var _ driver.Instance = (*instance)(nil)
@@ -61,7 +46,7 @@ func (i *instance) watch() {
 	if !i.stderr.Tend(i.log, i.child.wait) {
 		return
 	}
-	close(i.exited)
+	i.Exit()
 	how, endErr := i.child.end(i.askUntil)
 	i.conn.End()
 	if len(i.rec.Dirs) > 0 { // what it has removed itself is not missing
@@ -72,47 +57,33 @@ func (i *instance) watch() {
 
 	i.mu.Lock()
 	i.endErr = endErr
-	if !i.stopping {
-		i.err = i.stderr.Ending(i.log, i.h.Server, how)
-	}
 	i.mu.Unlock()
-	close(i.done)
+	i.End(func() error { return i.stderr.Ending(i.log, i.h.Server, how) })
 }
 
-// askUntil is when to stop asking and kill: at once unless a Stop is under way.
+// askUntil is when to stop asking and kill: at once unless it was asked to end.
 func (i *instance) askUntil() time.Time {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if !i.stopping {
+	if !i.Asked() {
 		return time.Time{}
 	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	return i.until
+}
+
+func (i *instance) setUntil(t time.Time) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.until = t
 }
 
 // Handle implements driver.Instance.
 func (i *instance) Handle() driver.Handle { return i.h }
 
-// Done implements driver.Instance.
-func (i *instance) Done() <-chan struct{} { return i.done }
-
-// Err implements driver.Instance.
-func (i *instance) Err() error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.err
-}
-
 // Dial implements driver.Instance.
 func (i *instance) Dial(ctx context.Context) (driver.Link, error) {
-	if err := ctx.Err(); err != nil {
+	if err := i.MayDial(ctx); err != nil {
 		return driver.Link{}, err
-	}
-	select {
-	case <-i.done:
-		if err := i.Err(); err != nil {
-			return driver.Link{}, err
-		}
-	default:
 	}
 	s, err := i.conn.Dial()
 	if err != nil {
@@ -126,27 +97,17 @@ func (i *instance) Logs(max int64) (io.ReadCloser, error) { return i.stderr.Logs
 
 // Stop implements driver.Instance.
 func (i *instance) Stop(ctx context.Context) error {
-	i.closing.Lock()
-	defer i.closing.Unlock()
-	if i.removed {
-		return nil
-	}
-	if i.left {
-		return fmt.Errorf("server %q: the instance was left to the next gateway", i.h.Server)
-	}
-	i.mu.Lock()
-	select {
-	case <-i.exited: // by itself, which Err will say
-	default:
-		i.stopping, i.until = true, time.Now().Add(i.grace)
-	}
-	i.mu.Unlock()
+	return i.StopWith(func() error { return i.stop(ctx) })
+}
 
+func (i *instance) stop(ctx context.Context) error {
+	i.setUntil(time.Now().Add(i.grace))
+	i.Ask()
 	i.ask(ctx)
 	insist := time.NewTimer(2 * killWait)
 	defer insist.Stop()
 	select {
-	case <-i.done:
+	case <-i.Done():
 	case <-insist.C:
 		return fmt.Errorf("server %q: process %d was killed and does not end; its folder %s stays", i.h.Server, i.child.id.PID, i.h.Dir)
 	}
@@ -163,7 +124,6 @@ func (i *instance) Stop(ctx context.Context) error {
 	if err := folder.Remove(i.h.Dir, recordName); err != nil {
 		return fmt.Errorf("server %q: remove the instance's folder: %w", i.h.Server, err)
 	}
-	i.removed = true
 	return nil
 }
 
@@ -171,7 +131,7 @@ func (i *instance) Stop(ctx context.Context) error {
 // is over, and kills it then.
 func (i *instance) ask(ctx context.Context) {
 	select {
-	case <-i.done:
+	case <-i.Done():
 		return
 	default:
 	}
@@ -181,14 +141,12 @@ func (i *instance) ask(ctx context.Context) {
 	grace := time.NewTimer(i.grace)
 	defer grace.Stop()
 	select {
-	case <-i.done:
+	case <-i.Done():
 		return
 	case <-grace.C:
 	case <-ctx.Done():
 	}
-	i.mu.Lock()
-	i.until = time.Time{}
-	i.mu.Unlock()
+	i.setUntil(time.Time{})
 	i.child.kill()
 }
 
@@ -197,16 +155,11 @@ func (i *instance) Leave() error {
 	if !adopts {
 		return i.Stop(context.Background())
 	}
-	i.closing.Lock()
-	defer i.closing.Unlock()
-	if i.removed || i.left {
-		return nil
-	}
-	i.left = true
-	i.part()
-	i.child.close()
-	<-i.watched
-	i.conn.Close()
-	i.stderr.Close()
-	return nil
+	return i.LeaveWith(func() {
+		i.part()
+		i.child.close()
+		<-i.watched
+		i.conn.Close()
+		i.stderr.Close()
+	})
 }

@@ -68,6 +68,7 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/dirs"
 	"github.com/tine-mcp/tine/internal/driver/folder"
+	"github.com/tine-mcp/tine/internal/driver/life"
 	"github.com/tine-mcp/tine/internal/driver/lines"
 )
 
@@ -230,9 +231,7 @@ func (d *Driver) newInstance(h driver.Handle, rec record, c *child, p lines.Pipe
 		log = slog.New(slog.DiscardHandler)
 	}
 	i := &instance{
-		h: h, rec: rec, grace: rec.grace(), log: log, child: c, stderr: stderr,
-		exited: make(chan struct{}), done: make(chan struct{}), watched: make(chan struct{}),
-		holding: make(chan struct{}, 1), leaving: make(chan struct{}),
+		Life: life.New(h.Server), h: h, rec: rec, grace: rec.grace(), log: log, child: c, stderr: stderr, watched: make(chan struct{}),
 	}
 	i.conn = lines.NewConn(p, lines.Options{Server: h.Server, Limit: d.opts.MaxFrame, Buffers: d.buffers, Log: log, Torn: torn, Mark: filepath.Join(h.Dir, lines.MarkName)})
 	go i.watch()

@@ -17,8 +17,8 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/image"
 	"github.com/tine-mcp/tine/internal/driver/packages"
-	"github.com/tine-mcp/tine/internal/driver/sandbox/image"
 	"github.com/tine-mcp/tine/internal/driver/sandbox/layout"
 )
 

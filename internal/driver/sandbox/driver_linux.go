@@ -10,8 +10,8 @@ import (
 	"sync"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/egress"
 	"github.com/tine-mcp/tine/internal/driver/lines"
-	"github.com/tine-mcp/tine/internal/driver/sandbox/egress"
 	"github.com/tine-mcp/tine/internal/driver/sandbox/layout"
 )
 

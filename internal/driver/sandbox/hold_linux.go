@@ -5,81 +5,58 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
 	"time"
 
-	"github.com/tine-mcp/tine/internal/driver/gate"
 	"github.com/tine-mcp/tine/internal/driver/sandbox/control"
 )
-
-var errParting = errors.New("it is being stopped or left")
 
 // Hold implements driver.Instance. No frame enters, and nothing in the sandbox
 // runs: what it keeps does not change.
 func (i *instance) Hold(ctx context.Context) (release func(), err error) {
-	select {
-	case i.holding <- struct{}{}:
-	case <-i.done:
-		return func() {}, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("server %q can't be held: another one holds it: %w", i.h.Server, ctx.Err())
-	}
-	var enter func()
-	if i.web != nil {
-		if enter, err = i.web.hold(ctx); err != nil {
-			<-i.holding
-			return nil, fmt.Errorf("server %q can't be held: %w", i.h.Server, err)
+	return i.HoldWith(ctx, func() (func(), error) {
+		enter, err := i.enterLater(ctx)
+		if err != nil {
+			return func() {}, err
 		}
-	} else {
-		enter = i.conn.Hold()
-	}
-	i.park.add(1)
-	var pausing chan struct{} // nil where it is not paused
-	release = sync.OnceFunc(func() {
-		gate.Within(resumeWait, func() {
-			if pausing != nil {
-				<-pausing // or it would be paused after it went on
-				i.resume()
-			}
+		i.park.add(1)
+		goOn := func() {
 			i.park.add(-1)
 			enter()
-			<-i.holding
-		})
-	})
-	select {
-	case <-i.leaving:
-		err = errParting
-	default:
-		pausing = make(chan struct{})
-		var failed error
+		}
+		if err := i.MayHold(); err != nil {
+			return goOn, err
+		}
+		paused, failed := make(chan struct{}), error(nil)
 		go func() {
-			defer close(pausing)
+			defer close(paused)
 			within, cancel := i.alive()
 			defer cancel()
 			_, _, failed = i.order(within, i.request(control.OpPause))
 		}()
+		resume := func() {
+			<-paused // or it would be paused after it went on
+			i.resume()
+			goOn()
+		}
 		select {
-		case <-pausing:
-			err = failed
+		case <-paused:
+			return resume, failed
 		case <-ctx.Done():
-			err = ctx.Err()
+			return resume, ctx.Err()
 		}
+	})
+}
+
+// enterLater keeps messages back until enter is called.
+func (i *instance) enterLater(ctx context.Context) (enter func(), err error) {
+	if i.web != nil {
+		return i.web.hold(ctx)
 	}
-	if err != nil {
-		release()
-		select {
-		case <-i.done: // what has ended is still
-			return func() {}, nil
-		default:
-			return nil, fmt.Errorf("server %q can't be held: %w", i.h.Server, err)
-		}
-	}
-	return release, nil
+	return i.conn.Hold(), nil
 }
 
 // resumeWait is how long a sandbox that hangs, or a helper that has to be started,
-// is waited for. What was held goes on later, too, and is held until then.
+// is waited for.
 const resumeWait = 5 * time.Second
 
 // resumePause is between two tries to let a sandbox go on.
@@ -111,8 +88,8 @@ func (i *instance) alive() (context.Context, context.CancelFunc) {
 	go func() {
 		defer cancel()
 		select {
-		case <-i.exited:
-		case <-i.leaving:
+		case <-i.Exited():
+		case <-i.Parted():
 		case <-ctx.Done():
 		}
 	}()
@@ -122,13 +99,13 @@ func (i *instance) alive() (context.Context, context.CancelFunc) {
 // part makes the instance run again where it is held or parked, for a stop or the
 // next gateway, and allows no other hold.
 func (i *instance) part() {
-	i.parting.Do(func() { close(i.leaving) })
+	i.Part()
 	i.park.wake()
 	ctx, cancel := context.WithTimeout(context.Background(), resumeWait)
 	defer cancel()
 	if _, _, err := i.order(ctx, i.request(control.OpResume)); err != nil {
 		select {
-		case <-i.exited:
+		case <-i.Exited():
 		default:
 			i.log.Warn("a sandbox that was held does not go on", "server", i.h.Server, "error", err)
 		}

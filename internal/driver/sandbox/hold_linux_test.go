@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"context"
 	"os"
 	"testing"
 
@@ -35,7 +36,10 @@ func TestHeldGoesOnLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	release()
-	if len(inst.holding) == 0 {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if again, err := inst.Hold(over); err == nil {
+		again()
 		t.Error("it may be held by somebody else while it is still paused")
 	}
 	unfinished.Close()

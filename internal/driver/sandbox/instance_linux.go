@@ -16,20 +16,17 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/egress"
 	"github.com/tine-mcp/tine/internal/driver/fifo"
+	"github.com/tine-mcp/tine/internal/driver/life"
 	"github.com/tine-mcp/tine/internal/driver/lines"
 	"github.com/tine-mcp/tine/internal/driver/procid"
 	"github.com/tine-mcp/tine/internal/driver/sandbox/control"
-	"github.com/tine-mcp/tine/internal/driver/sandbox/egress"
 )
 
-// instance is one sandbox that runs. Its life:
-//
-//	running --exit--> ended --Stop--> removed
-//	   |  \--Stop: ask, insist---^
-//	   |  \--Rest: freeze, kill--^
-//	   \--Leave--> left
+// instance is one sandbox that runs.
 type instance struct {
+	*life.Life
 	d      *Driver
 	h      driver.Handle
 	rec    record
@@ -55,22 +52,10 @@ type instance struct {
 	over  atomic.Int64 // bytes that the watch ended it for
 
 	box, gofer procid.Watcher
-	exited     chan struct{} // the sandbox has ended
-	done       chan struct{} // and all that was part of it
 	watched    sync.WaitGroup
 
-	mu       sync.Mutex
-	stopping bool
-	err      error // why it ended
-	how      error // the same, without what is lost with it
-
-	holding chan struct{} // holds one token while the instance is held
-	leaving chan struct{} // closed when a Stop or Leave begins
-	parting sync.Once
-
-	closing sync.Mutex // held by Stop, Rest and Leave
-	removed bool
-	left    bool
+	mu  sync.Mutex
+	how error // why it ended, without what is lost with it
 }
 
 var (
@@ -83,9 +68,7 @@ func (d *Driver) newInstance(h driver.Handle, rec record, help *helper, pipe *fi
 		log = slog.New(slog.DiscardHandler)
 	}
 	i := &instance{
-		d: d, h: h, rec: rec, help: help, log: log, pipe: pipe, stderr: stderr,
-		exited: make(chan struct{}), done: make(chan struct{}),
-		holding: make(chan struct{}, 1), leaving: make(chan struct{}),
+		Life: life.New(h.Server), d: d, h: h, rec: rec, help: help, log: log, pipe: pipe, stderr: stderr,
 	}
 	i.park.init(i)
 	if rec.Port > 0 {
@@ -122,7 +105,7 @@ func (i *instance) watch() {
 	if !i.stderr.Tend(i.log, i.box.Wait) {
 		return
 	}
-	close(i.exited)
+	i.Exit()
 	i.d.live.Delete(i)
 	i.root.release()
 	i.park.end()
@@ -134,16 +117,16 @@ func (i *instance) watch() {
 		i.web.end()
 	}
 	i.shut()
-	i.mu.Lock()
-	if !i.stopping {
-		i.how = i.stderr.Ending(i.log, i.h.Server, how)
-		i.err = i.how
+	i.End(func() error {
+		err := i.stderr.Ending(i.log, i.h.Server, how)
+		i.mu.Lock()
+		i.how = err
+		i.mu.Unlock()
 		if i.rec.loses() {
-			i.err = fmt.Errorf("%w; what it had in memory is lost with it: %w", i.err, driver.ErrLost)
+			err = fmt.Errorf("%w; what it had in memory is lost with it: %w", err, driver.ErrLost)
 		}
-	}
-	i.mu.Unlock()
-	close(i.done)
+		return err
+	})
 }
 
 // watchGofer ends the sandbox when who opens files for it has died: it would go on
@@ -160,7 +143,7 @@ func (i *instance) watchGofer() {
 	}
 	// One that is ending by itself has a status to tell.
 	select {
-	case <-i.exited:
+	case <-i.Exited():
 	case <-time.After(goferGrace):
 		_ = i.rec.ID.Signal(killed)
 	}
@@ -200,30 +183,11 @@ func (i *instance) Handle() driver.Handle { return i.h }
 // Greeted implements driver.Restored.
 func (i *instance) Greeted() (json.RawMessage, bool) { return i.hello, i.forked }
 
-// Done implements driver.Instance.
-func (i *instance) Done() <-chan struct{} { return i.done }
-
-// Err implements driver.Instance.
-func (i *instance) Err() error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.err
-}
-
 // Dial implements driver.Instance. Whoever dials has the handle, so that the
 // memory that the instance began with is not needed any more.
 func (i *instance) Dial(ctx context.Context) (driver.Link, error) {
-	if err := ctx.Err(); err != nil {
+	if err := i.MayDial(ctx); err != nil {
 		return driver.Link{}, err
-	}
-	select {
-	case <-i.done:
-		if err := i.Err(); err != nil {
-			return driver.Link{}, err
-		}
-	case <-i.leaving:
-		return driver.Link{}, fmt.Errorf("server %q: the instance is stopped", i.h.Server)
-	default:
 	}
 	i.mu.Lock()
 	fresh := i.fresh

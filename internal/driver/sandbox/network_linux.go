@@ -15,8 +15,8 @@ import (
 
 	"github.com/tine-mcp/tine/internal/config/domains"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/egress"
 	"github.com/tine-mcp/tine/internal/driver/sandbox/control"
-	"github.com/tine-mcp/tine/internal/driver/sandbox/egress"
 )
 
 // Networks of gVisor.

@@ -119,8 +119,8 @@ func (w waking) Fill(f *lines.Frames) (int, error) {
 	n, err := w.Pipe.Fill(f)
 	if errors.Is(err, io.EOF) {
 		select {
-		case <-w.park.i.done:
-		case <-w.park.i.leaving:
+		case <-w.park.i.Done():
+		case <-w.park.i.Parted():
 		case <-time.After(endingWait):
 		}
 	}

@@ -29,34 +29,17 @@ var _ driver.Rester = (*instance)(nil)
 
 // Stop implements driver.Instance.
 func (i *instance) Stop(ctx context.Context) error {
-	i.closing.Lock()
-	defer i.closing.Unlock()
-	if i.removed {
-		return nil
-	}
-	if i.left {
-		return fmt.Errorf("server %q: the instance was left to the next gateway", i.h.Server)
-	}
-	i.willStop()
-	i.ask(ctx)
-	return i.finish()
-}
-
-// willStop notes that the end of the sandbox is no accident.
-func (i *instance) willStop() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	select {
-	case <-i.exited: // by itself, which Err will say
-	default:
-		i.stopping = true
-	}
+	return i.StopWith(func() error {
+		i.Ask()
+		i.ask(ctx)
+		return i.finish()
+	})
 }
 
 // ask asks the program to end, until it has, or the grace or ctx is over.
 func (i *instance) ask(ctx context.Context) {
 	select {
-	case <-i.done:
+	case <-i.Done():
 		return
 	default:
 	}
@@ -70,7 +53,7 @@ func (i *instance) ask(ctx context.Context) {
 		return
 	}
 	select {
-	case <-i.done:
+	case <-i.Done():
 	case <-within.Done():
 	}
 }
@@ -84,7 +67,7 @@ func (i *instance) finish() error {
 		return fmt.Errorf("server %q: %w; its folder %s stays", i.h.Server, err, i.h.Dir)
 	}
 	select {
-	case <-i.done:
+	case <-i.Done():
 	case <-ctx.Done():
 		return fmt.Errorf("server %q: its sandbox was killed and does not end; its folder %s stays", i.h.Server, i.h.Dir)
 	}
@@ -92,7 +75,6 @@ func (i *instance) finish() error {
 	if err := folder.Remove(i.h.Dir, recordName); err != nil {
 		return fmt.Errorf("server %q: remove the instance's folder: %w", i.h.Server, err)
 	}
-	i.removed = true
 	return nil
 }
 
@@ -115,59 +97,49 @@ func (i *instance) hangUp() {
 
 // abandon lets go of an instance that never was one.
 func (i *instance) abandon() {
-	i.parting.Do(func() { close(i.leaving) })
+	i.Part()
 	i.hangUp()
 }
 
 // Rest implements driver.Rester.
 func (i *instance) Rest(ctx context.Context, hello json.RawMessage) error {
-	i.closing.Lock()
-	defer i.closing.Unlock()
-	switch {
-	case i.removed:
-		return nil
-	case i.left:
-		return fmt.Errorf("server %q: the instance was left to the next gateway", i.h.Server)
-	case i.rec.State == "":
+	return i.StopWith(func() error { return i.suspend(ctx, hello) })
+}
+
+func (i *instance) suspend(ctx context.Context, hello json.RawMessage) error {
+	if i.rec.State == "" {
 		return fmt.Errorf("server %q: there is no folder for what it remembers", i.h.Server)
 	}
 	release, err := i.Hold(ctx)
 	if err != nil {
 		return err
 	}
+	defer release()
 	select {
-	case <-i.exited:
-		release()
+	case <-i.Exited():
 		return fmt.Errorf("server %q has ended", i.h.Server)
 	default:
 	}
 	if err := i.d.rested(ctx, i, i.rec.State, hello); err != nil {
-		release()
 		return fmt.Errorf("server %q can't rest: %w", i.h.Server, err)
 	}
-	i.willStop()
-	i.parting.Do(func() { close(i.leaving) })
+	i.Ask()
+	i.Part()
 	i.conn.HangUp()
-	err = i.finish() // while nothing in it runs: what it would do now is lost
-	if err != nil {
+	// While nothing in it runs: what it would do now is lost.
+	if err := i.finish(); err != nil {
 		// It may still run, and there must not be two that go on from there.
-		err = errors.Join(err, i.d.took(i.rec.State))
+		return errors.Join(err, i.d.took(i.rec.State))
 	}
-	release()
-	return err
+	return nil
 }
 
 // Leave implements driver.Instance.
 func (i *instance) Leave() error {
-	i.closing.Lock()
-	defer i.closing.Unlock()
-	if i.removed || i.left {
-		return nil
-	}
-	i.left = true
-	i.part()
-	i.hangUp()
-	return nil
+	return i.LeaveWith(func() {
+		i.part()
+		i.hangUp()
+	})
 }
 
 // destroy ends a sandbox and removes what gVisor keeps of it.

@@ -309,7 +309,7 @@ func (i *instance) listens(ctx context.Context) error {
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
-		case <-i.done:
+		case <-i.Done():
 			t.Stop()
 			i.mu.Lock()
 			defer i.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tine-mcp/tine/internal/driver/sandbox/image/imagetest"
+	"github.com/tine-mcp/tine/internal/driver/image/imagetest"
 )
 
 func TestFormats(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tine-mcp/tine/internal/driver/sandbox/image/imagetest"
+	"github.com/tine-mcp/tine/internal/driver/image/imagetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
