@@ -65,7 +65,9 @@ func main() {
 		}
 		broken = !json.Valid(line)
 		answer(line, out)
-		if in.Buffered() == 0 || out.Buffered() > 32<<10 {
+		// Half a line may wait for its end until the answers before it were read.
+		next, _ := in.Peek(in.Buffered())
+		if bytes.IndexByte(next, '\n') < 0 || out.Buffered() > 32<<10 {
 			out.Flush()
 		}
 	}
