@@ -328,20 +328,21 @@ type Restored interface {
 	Greeted() (hello json.RawMessage, forked bool)
 }
 
-// A Rester is an instance that can end without forgetting.
-type Rester interface {
-	// Rest ends the instance as Stop does, with all that it has in memory kept in
-	// its state: the next Start on it goes on from there. hello is as in
-	// Snapshot. What can't rest is an error, and runs on.
-	Rest(ctx context.Context, hello json.RawMessage) error
+// A Suspender is an instance that can end without forgetting.
+type Suspender interface {
+	// Suspend ends the instance as Stop does, with all that it has in memory kept in
+	// its state: the next Start on it goes on from there. hello is as in Snapshot. An
+	// instance that can't be suspended is an error, and runs on.
+	Suspend(ctx context.Context, hello json.RawMessage) error
 }
 
 // A Parker is an instance that is parked, and costs next to nothing, while nobody
 // needs it.
 type Parker interface {
-	// Need counts who needs the instance: 1 before a call and -1 after it. What is
-	// sent to it wakes it in any case.
-	Need(n int)
+	// Acquire is called before a call, and Release after it. What is sent to the
+	// instance wakes it in any case.
+	Acquire()
+	Release()
 }
 
 // An Instance is one running server. Its methods may run at once.

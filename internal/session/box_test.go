@@ -234,7 +234,7 @@ type boxed struct {
 
 func (i *boxed) Greeted() (json.RawMessage, bool) { return i.mem.Hello, i.mem.Forked }
 
-func (i *boxed) Rest(ctx context.Context, hello json.RawMessage) error {
+func (i *boxed) Suspend(ctx context.Context, hello json.RawMessage) error {
 	if i.b.broken != nil {
 		return i.b.broken
 	}
@@ -254,9 +254,9 @@ func (i *boxed) Rest(ctx context.Context, hello json.RawMessage) error {
 }
 
 var (
-	_ driver.Preparer = (*boxes)(nil)
-	_ driver.Restored = (*boxed)(nil)
-	_ driver.Rester   = (*boxed)(nil)
+	_ driver.Preparer  = (*boxes)(nil)
+	_ driver.Restored  = (*boxed)(nil)
+	_ driver.Suspender = (*boxed)(nil)
 )
 
 // boxWorld is a world with that driver.

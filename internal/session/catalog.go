@@ -427,7 +427,7 @@ func (r *Registry) swap(next *Catalog) {
 	r.catalog.Store(next)
 	clear(r.views)
 	stale, staleOf := stale(old, next), stale
-	var retired []goner
+	var retired []removedPart
 	for id, p := range r.shared {
 		if stale[id] {
 			p.ended = make(chan struct{})
@@ -461,7 +461,7 @@ func (r *Registry) swap(next *Catalog) {
 		r.retiring.Go(func() {
 			ctx, cancel := context.WithTimeout(r.life, drainTime)
 			defer cancel()
-			if p.rests {
+			if p.suspends {
 				p.up.DrainToRest(ctx, whyOff)
 			} else {
 				p.up.Drain(ctx, whyReloaded)

@@ -14,7 +14,7 @@ func (r *Registry) Views() int {
 }
 
 // Rest ends the instances of a session that nobody uses, as the reaper does.
-func (r *Registry) Rest(s *Session) { r.rest(s) }
+func (r *Registry) Suspend(s *Session) { r.suspend(s) }
 
 // Fill has as many ready as there is room for, as the reaper does.
 func (r *Registry) Fill() { r.fillWarm() }

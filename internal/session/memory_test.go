@@ -108,7 +108,7 @@ func TestMemoryRests(t *testing.T) {
 		w := boxWorld(t, boxed1)
 		s := w.session("me")
 		set(t, s, "box", "a", "1")
-		w.Rest(s)
+		w.Suspend(s)
 		w.runs("")
 		check(t, w, s, 1)
 	})

@@ -44,7 +44,7 @@ func (r *Registry) reap() {
 			case s.Kind == KindDefault && s.running() && r.unused(s, now) > r.Catalog().Config.Limits.Idle:
 				r.besides(places, func() {
 					r.o.Log.Info("servers of an unused session ended", "session", s.ID)
-					r.rest(s)
+					r.suspend(s)
 				})
 			}
 		}
@@ -56,7 +56,7 @@ func (r *Registry) reap() {
 func (r *Registry) EndPrograms(s *Session) {
 	if s.Kind == KindClient && s.running() && s.gate.calls() == 0 {
 		r.o.Log.Info("servers of a client that has left ended", "session", s.ID)
-		r.rest(s)
+		r.suspend(s)
 	}
 }
 

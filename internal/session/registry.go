@@ -307,7 +307,7 @@ func (r *Registry) closeSession(ctx context.Context, s *Session, reason string) 
 	if err != nil {
 		// It would be back after a restart, and must not be empty then. What runs
 		// ends; the rest waits for the reaper.
-		r.finish(s, resting(ctx, ""))
+		r.finish(s, suspending(ctx, ""))
 		return &api.Error{Kind: api.KindInfrastructure, Retryable: true, Message: fmt.Sprintf("the end of session %s could not be written down, and is tried again: %v", s.ID, err)}
 	}
 	r.bury(ctx, s)
@@ -542,7 +542,7 @@ func (r *Registry) Close(ctx context.Context, keep bool) {
 const endGrace = 5 * time.Second
 
 func (r *Registry) endAll(ctx context.Context, sessions []*Session, shared []*upstream.Upstream, keep bool) {
-	end := resting(ctx, whyStopped) // all sessions are there again at the next start
+	end := suspending(ctx, whyStopped) // all sessions are there again at the next start
 	if keep {
 		end = func(up *upstream.Upstream) { up.Leave(whyStopped) }
 	}

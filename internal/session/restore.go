@@ -285,7 +285,7 @@ func (r *Registry) fitting(h store.Handle) *Entry {
 
 // endInstance ends a recorded instance; with rest it may be wanted again, when
 // its server is switched on. It reports whether what it had in memory is kept.
-func (r *Registry) endInstance(ctx context.Context, h store.Handle, rest bool) (kept bool, err error) {
+func (r *Registry) endInstance(ctx context.Context, h store.Handle, suspend bool) (kept bool, err error) {
 	d := r.o.Drivers[h.Driver]
 	if d == nil {
 		return false, fmt.Errorf("there is no driver %q here", h.Driver)
@@ -298,8 +298,8 @@ func (r *Registry) endInstance(ctx context.Context, h store.Handle, rest bool) (
 	if err != nil {
 		return false, err
 	}
-	if rester, ok := inst.(driver.Rester); ok && rest {
-		err := rester.Rest(ctx, h.Link)
+	if suspender, ok := inst.(driver.Suspender); ok && suspend {
+		err := suspender.Suspend(ctx, h.Link)
 		if err == nil {
 			return true, nil
 		}
@@ -349,15 +349,15 @@ func (r *Registry) unused(s *Session, now time.Time) time.Duration {
 	return now.Sub(since)
 }
 
-// rest ends the instances of a principal's session that nobody uses. It
+// suspend ends the instances of a principal's session that nobody uses. It
 // remembers what it can, and they start again when they are needed.
-func (r *Registry) rest(s *Session) {
+func (r *Registry) suspend(s *Session) {
 	all := make(map[string]bool)
 	for _, e := range s.members() {
 		all[e.ID] = true
 	}
 	for _, p := range s.retire(all) {
-		p.up.Rest(context.WithoutCancel(r.life), whyIdle)
+		p.up.Suspend(context.WithoutCancel(r.life), whyIdle)
 		close(p.ended)
 	}
 }

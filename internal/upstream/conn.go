@@ -268,8 +268,8 @@ func (c *Conn) simple(ctx context.Context, method string, params []byte) (res *R
 		return nil, err
 	}
 	if c.parker != nil {
-		c.parker.Need(1)
-		defer c.parker.Need(-1)
+		c.parker.Acquire()
+		defer c.parker.Release()
 	}
 	return c.exchange(ctx, &Request{Method: method, Params: p, Name: p.Name(), Client: &Client{}})
 }

@@ -23,7 +23,7 @@ func (u *Upstream) Drain(ctx context.Context, why string) {
 // DrainToRest is Drain with what the instance has in memory kept as Rest does.
 func (u *Upstream) DrainToRest(ctx context.Context, why string) {
 	u.quiet(ctx)
-	u.Rest(context.WithoutCancel(ctx), why)
+	u.Suspend(context.WithoutCancel(ctx), why)
 }
 
 // because notes why an instance of a session that stays is about to be ended.

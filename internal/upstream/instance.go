@@ -62,8 +62,8 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 	if opts.Hello = hello; hello != nil {
 		opts.restored = true
 	} else if p, ok := inst.(driver.Parker); ok { // it may take long to say hello, and is not idle then
-		p.Need(1)
-		defer p.Need(-1)
+		p.Acquire()
+		defer p.Release()
 	}
 	if forked && hello != nil {
 		hello.Callers = nil // of what it is a copy of
@@ -298,19 +298,19 @@ func (e *notAdopted) Unwrap() error { return e.error }
 var errGivenUp = errors.New("broken off")
 
 // giveUp lets go of an instance that can't be spoken to: it ends, unless we were
-// only broken off and it is to be left, or to rest.
+// only broken off and it is to be left, or suspended.
 func (u *Upstream) giveUp(inst driver.Instance, a *Adoption, err error) error {
 	u.mu.Lock()
-	leaving, resting, why := u.leaving, u.resting, u.ending
+	leaving, suspended, why := u.leaving, u.suspended, u.ending
 	u.mu.Unlock()
 	switch {
 	case leaving:
 		u.leave(inst)
 		return err
-	case resting:
-		ctx, cancel := context.WithTimeout(context.Background(), restTime)
+	case suspended:
+		ctx, cancel := context.WithTimeout(context.Background(), suspendTime)
 		defer cancel()
-		if !u.rest(ctx, inst, a.Hello) {
+		if !u.suspend(ctx, inst, a.Hello) {
 			u.loseAdoption(a, errors.New(why), true)
 		}
 		return fmt.Errorf("%w: %w", errGivenUp, err)

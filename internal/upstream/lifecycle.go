@@ -29,38 +29,38 @@ import (
 type Upstream struct {
 	o Options
 
-	mu       sync.Mutex
-	state    string
-	reason   string
-	words    string          // what the server wrote before it failed
-	lost     error           // why, where to start again does not help
-	final    bool            // until a person changes something
-	failing  *api.Error      // why the last start failed; nil once one succeeds
-	hung     map[string]bool // the lists that did not come when they were last asked for
-	fetches  bool            // packages, for a start
-	fetched  time.Time       // when the last fetch ended
-	since    time.Time
-	conn     *Conn
-	inst     driver.Instance
-	attempt  *attempt
-	next     time.Time // no new attempt before this
-	pause    *backoff.ExponentialBackOff
-	restarts int
-	adopt    *Adoption
-	noProbe  bool
-	anew     bool // the next attempt may begin without the memory in the state
-	closed   bool
-	ending   string        // why an instance of a session that stays is ended by us; empty for none
-	leaving  bool          // closed, with an instance that goes on
-	resting  bool          // closed, with a memory that is kept
-	finished chan struct{} // closed when all is let go of
-	watchers map[*watching]struct{}
-	level    string
-	subs     map[string]int
-	retry    *time.Timer
-	held     int           // how many keep it from starting
-	unheld   chan struct{} // closed when nobody does any more
-	room     func()        // gives the room of the instance back; nil while it has none
+	mu        sync.Mutex
+	state     string
+	reason    string
+	words     string          // what the server wrote before it failed
+	lost      error           // why, where to start again does not help
+	final     bool            // until a person changes something
+	failing   *api.Error      // why the last start failed; nil once one succeeds
+	hung      map[string]bool // the lists that did not come when they were last asked for
+	fetches   bool            // packages, for a start
+	fetched   time.Time       // when the last fetch ended
+	since     time.Time
+	conn      *Conn
+	inst      driver.Instance
+	attempt   *attempt
+	next      time.Time // no new attempt before this
+	pause     *backoff.ExponentialBackOff
+	restarts  int
+	adopt     *Adoption
+	noProbe   bool
+	anew      bool // the next attempt may begin without the memory in the state
+	closed    bool
+	ending    string        // why an instance of a session that stays is ended by us; empty for none
+	leaving   bool          // closed, with an instance that goes on
+	suspended bool          // closed, with a memory that is kept
+	finished  chan struct{} // closed when all is let go of
+	watchers  map[*watching]struct{}
+	level     string
+	subs      map[string]int
+	retry     *time.Timer
+	held      int           // how many keep it from starting
+	unheld    chan struct{} // closed when nobody does any more
+	room      func()        // gives the room of the instance back; nil while it has none
 
 	levelling sync.Mutex // held while a connection is told the level
 	keeping   sync.Mutex // held while the handle is written or forgotten
@@ -193,8 +193,8 @@ func (r relay) Call(ctx context.Context, req *Request) (res *Result, err error) 
 		return nil, err
 	}
 	if c.parker != nil {
-		c.parker.Need(1)
-		defer c.parker.Need(-1)
+		c.parker.Acquire()
+		defer c.parker.Release()
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -463,14 +463,14 @@ func (u *Upstream) run(a *attempt) {
 	u.attempt = nil
 	if err == nil && u.closed {
 		err = failure(api.KindRefused, u.Server(), false, "was removed or disabled")
-		resting, leaving := u.resting, u.leaving && u.o.Keep != nil
+		suspended, leaving := u.suspended, u.leaving && u.o.Keep != nil
 		u.mu.Unlock()
 		switch {
-		case resting:
+		case suspended:
 			hello := conn.greeting()
 			conn.leave()
-			ctx, cancel := context.WithTimeout(context.Background(), restTime)
-			if !u.rest(ctx, inst, hello) {
+			ctx, cancel := context.WithTimeout(context.Background(), suspendTime)
+			if !u.suspend(ctx, inst, hello) {
 				u.loseOwn(conn, false)
 			}
 			cancel()

@@ -157,11 +157,11 @@ func TestLosses(t *testing.T) {
 		"killed, with files":          {kept: api.KeptFiles, end: kill, losses: `files [""] ended by signal 9`, next: `{"n":1}`},
 		"killed, remembering nothing": {end: kill, next: `{"n":1}`},
 		"killed, and never called":    {kept: api.KeptNothing, uncall: true, end: kill, next: `{"n":1}`},
-		"stopped by the gateway":      {kept: api.KeptNothing, end: func(r *rig, _ *instance) { r.Rest(context.Background(), "stopped") }, losses: `nothing [""] stopped`},
+		"stopped by the gateway":      {kept: api.KeptNothing, end: func(r *rig, _ *instance) { r.Suspend(context.Background(), "stopped") }, losses: `nothing [""] stopped`},
 		"changed by a reload":         {kept: api.KeptFiles, end: func(r *rig, _ *instance) { r.Drain(context.Background(), "changed") }, losses: `files [""] changed`},
 		"closed with its session":     {kept: api.KeptNothing, end: func(r *rig, _ *instance) { r.Close() }},
 		"left for the next gateway":   {kept: api.KeptNothing, end: func(r *rig, _ *instance) { r.Leave("stopped") }},
-		"stopped, and never called":   {kept: api.KeptNothing, uncall: true, end: func(r *rig, _ *instance) { r.Rest(context.Background(), "stopped") }},
+		"stopped, and never called":   {kept: api.KeptNothing, uncall: true, end: func(r *rig, _ *instance) { r.Suspend(context.Background(), "stopped") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -38,7 +38,7 @@ func (a *awake) Greeted() (json.RawMessage, bool) {
 	return json.RawMessage(a.hello), a.forked
 }
 
-func (a *awake) Rest(_ context.Context, hello json.RawMessage) error {
+func (a *awake) Suspend(_ context.Context, hello json.RawMessage) error {
 	if a.rest == nil {
 		return errors.New("it has the network of the host")
 	}
@@ -332,8 +332,8 @@ func TestRest(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := wake(t, echoing, tt.as)
 				newClient("c").calls(t, r, "x")
-				r.Rest(context.Background(), "")
-				r.Rest(context.Background(), "")
+				r.Suspend(context.Background(), "")
+				r.Suspend(context.Background(), "")
 				if h := r.history(); h != tt.want {
 					t.Errorf("history: %s", h)
 				}
@@ -347,7 +347,7 @@ func TestRest(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := play(t, echoing)
 			newClient("c").calls(t, r, "x")
-			r.Rest(context.Background(), "")
+			r.Suspend(context.Background(), "")
 			if h := r.history(); h != "start keep dial keep+hello stop drop" {
 				t.Errorf("history: %s", h)
 			}
@@ -370,7 +370,7 @@ func TestRest(t *testing.T) {
 			}}
 			r.Upstream = upstream.New(o)
 			synctest.Wait()
-			r.Rest(context.Background(), "")
+			r.Suspend(context.Background(), "")
 			if h := r.history(); h != "adopt rest drop" || kept != oldGreeting {
 				t.Errorf("history: %s, kept %s", h, kept)
 			}

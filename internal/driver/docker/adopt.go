@@ -100,7 +100,7 @@ func (d *Driver) over(ctx context.Context, dir string, rec record, why string) e
 		why += ", because the container engine was restarted"
 		lost = driver.ErrLost
 	}
-	if err := d.bury(ctx, dir, rec); err != nil {
+	if err := d.endLeftover(ctx, dir, rec); err != nil {
 		return fmt.Errorf("%s, and what it left can't be removed: %w", why, err)
 	}
 	if lost != nil {

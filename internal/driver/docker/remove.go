@@ -134,7 +134,7 @@ func (e *engine) removeTag(ctx context.Context, tag string) error {
 // retry removes the container of an instance in the background. The folder stays
 // until then, so that the next gateway finds it too.
 func (d *Driver) retry(dir string, rec record) {
-	d.later(dir, func(ctx context.Context) error { return d.bury(ctx, dir, rec) })
+	d.later(dir, func(ctx context.Context) error { return d.endLeftover(ctx, dir, rec) })
 }
 
 // later does something in the background again and again until it is done or the
@@ -208,8 +208,8 @@ func (d *Driver) mine(name string) bool {
 	return d.live[name]
 }
 
-// bury ends and removes what is left of an instance that nobody has.
-func (d *Driver) bury(ctx context.Context, dir string, rec record) error {
+// endLeftover ends and removes what is left of an instance that nobody has.
+func (d *Driver) endLeftover(ctx context.Context, dir string, rec record) error {
 	e, err := d.engine(rec.Host)
 	if err != nil {
 		return err

@@ -64,7 +64,7 @@ func (d *Driver) sweepFolders(ctx context.Context, root string, keep map[string]
 		if err != nil {
 			continue // not ours, or torn by a power cut: labels find the container
 		}
-		switch err := d.bury(ctx, dir, rec); {
+		switch err := d.endLeftover(ctx, dir, rec); {
 		case err == nil:
 			removed = append(removed, dir)
 		case away(err):

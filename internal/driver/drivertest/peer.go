@@ -119,8 +119,8 @@ func needed(inst driver.Instance) (release func()) {
 	if !ok {
 		return func() {}
 	}
-	parker.Need(1)
-	return func() { parker.Need(-1) }
+	parker.Acquire()
+	return func() { parker.Release() }
 }
 
 // answer reads until the answer with that id.

@@ -39,7 +39,7 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 	watch, err := procid.Watch(rec.ID)
 	switch {
 	case errors.Is(err, os.ErrProcessDone):
-		return nil, d.bury(h.Dir, rec, "the process has ended")
+		return nil, d.endLeftover(h.Dir, rec, "the process has ended")
 	case err != nil:
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 		if !fifo.Unusable(err) {
 			return nil, fmt.Errorf("open the pipes of process %d: %w", rec.PID, err)
 		}
-		return nil, d.bury(h.Dir, rec, fmt.Sprintf("the pipes of process %d are gone (%v)", rec.PID, err))
+		return nil, d.endLeftover(h.Dir, rec, fmt.Sprintf("the pipes of process %d are gone (%v)", rec.PID, err))
 	}
 	stderr, err := lines.OpenLog(h.Dir, d.opts.LogLimit)
 	if err != nil {
@@ -64,9 +64,9 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 	return d.newInstance(h, rec, child, conn, true, stderr, log), nil
 }
 
-// bury ends what is left of an instance that can't be adopted and returns why,
+// endLeftover ends what is left of an instance that can't be adopted and returns why,
 // as ErrGone when all is gone.
-func (d *Driver) bury(dir string, rec record, why string) error {
+func (d *Driver) endLeftover(dir string, rec record, why string) error {
 	if err := d.clear([]string{dir}, []record{rec}); err != nil {
 		return fmt.Errorf("%s, and what it left can't be ended: %w", why, err)
 	}

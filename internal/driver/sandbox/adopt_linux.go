@@ -41,22 +41,22 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 		return nil, err
 	}
 	if !rec.ID.Lives() {
-		return nil, d.bury(ctx, h.Dir, rec, "the sandbox has ended")
+		return nil, d.endLeftover(ctx, h.Dir, rec, "the sandbox has ended")
 	}
 	help, err := d.helpers.get(rec.Runsc)
 	if errors.Is(err, errBinary) {
-		return nil, d.bury(ctx, h.Dir, rec, "the binary that made the sandbox is gone, and no other can speak with it")
+		return nil, d.endLeftover(ctx, h.Dir, rec, "the binary that made the sandbox is gone, and no other can speak with it")
 	}
 	if err != nil {
 		return nil, err
 	}
 	// It was parked, or held, or both.
 	if err := rec.ID.Signal(unix.SIGCONT); errors.Is(err, os.ErrProcessDone) {
-		return nil, d.bury(ctx, h.Dir, rec, "the sandbox has ended")
+		return nil, d.endLeftover(ctx, h.Dir, rec, "the sandbox has ended")
 	}
 	req := control.Request{Op: control.OpResume, Sandbox: rec.Sandbox, Flags: rec.Flags}
 	if _, _, err := d.helpers.call(ctx, rec.Runsc, req); errors.Is(err, errNone) {
-		return nil, d.bury(ctx, h.Dir, rec, "the sandbox is unknown to gVisor")
+		return nil, d.endLeftover(ctx, h.Dir, rec, "the sandbox is unknown to gVisor")
 	} else if err != nil {
 		return nil, fmt.Errorf("let the sandbox go on: %w", err)
 	}
@@ -65,7 +65,7 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 		if !fifo.Unusable(err) {
 			return nil, fmt.Errorf("open the pipes of the sandbox: %w", err)
 		}
-		return nil, d.bury(ctx, h.Dir, rec, fmt.Sprintf("the pipes of the sandbox are gone (%v)", err))
+		return nil, d.endLeftover(ctx, h.Dir, rec, fmt.Sprintf("the pipes of the sandbox are gone (%v)", err))
 	}
 	stderr, err := lines.OpenLog(h.Dir, d.opts.LogLimit)
 	if err != nil {
@@ -88,7 +88,7 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 		i.conn.Close()
 		stderr.Close()
 		if !rec.ID.Lives() {
-			return nil, d.bury(ctx, h.Dir, rec, "the sandbox has ended")
+			return nil, d.endLeftover(ctx, h.Dir, rec, "the sandbox has ended")
 		}
 		return nil, err
 	}
@@ -96,9 +96,9 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 	return i, nil
 }
 
-// bury ends what is left of an instance that can't be adopted and returns why, as
+// endLeftover ends what is left of an instance that can't be adopted and returns why, as
 // ErrGone when all is gone.
-func (d *Driver) bury(ctx context.Context, dir string, rec record, why string) error {
+func (d *Driver) endLeftover(ctx context.Context, dir string, rec record, why string) error {
 	if err := d.clear(ctx, dir, rec); err != nil {
 		return fmt.Errorf("%s, and what it left can't be ended: %w", why, err)
 	}

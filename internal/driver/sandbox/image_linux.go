@@ -138,7 +138,7 @@ func (d *Driver) took(state string) error {
 }
 
 // loses reports whether what a sandbox that has ended had in memory is gone. One
-// that was laid to rest, or that nobody has used yet, has it in its state.
+// that was suspended, or that nobody has used yet, has it in its state.
 func (r record) loses() bool {
 	if !r.Memory {
 		return false
@@ -147,9 +147,9 @@ func (r record) loses() bool {
 	return err != nil || st.Image == nil
 }
 
-// rested writes the memory of an instance that is held into its state. Where it
+// suspended writes the memory of an instance that is held into its state. Where it
 // fails the state has none, as before.
-func (d *Driver) rested(ctx context.Context, inst memory, state string, hello []byte) (err error) {
+func (d *Driver) suspended(ctx context.Context, inst memory, state string, hello []byte) (err error) {
 	if !greeting(hello) {
 		return errors.New("what the server said in its handshake is not known")
 	}

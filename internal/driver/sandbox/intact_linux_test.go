@@ -21,7 +21,7 @@ func TestDamagedMemoryIsLost(t *testing.T) {
 	if err := d.Seed(t.Context(), spec, driver.Source{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.rested(t.Context(), newBrain("a thought"), spec.State, greetingText); err != nil {
+	if err := d.suspended(t.Context(), newBrain("a thought"), spec.State, greetingText); err != nil {
 		t.Fatal(err)
 	}
 	rec := recorded(t, spec.State)

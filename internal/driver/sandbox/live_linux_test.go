@@ -80,7 +80,7 @@ func (p *prison) rest(t *testing.T, notes string, do func(c *cell), change ...fu
 	c := p.start(t, spec)
 	c.gets(t, "write", "path", "/tmp/memory", "create", "1", "text", "I remember")
 	do(c)
-	if err := c.inst.(driver.Rester).Rest(t.Context(), greetingText); err != nil {
+	if err := c.inst.(driver.Suspender).Suspend(t.Context(), greetingText); err != nil {
 		t.Fatal(err)
 	}
 	return spec
@@ -143,7 +143,7 @@ func TestRestOutlivesATouch(t *testing.T) {
 			t.Error("its memory is there twice")
 		}
 		defer func() {
-			if err := inst.(driver.Rester).Rest(t.Context(), greetingText); err != nil {
+			if err := inst.(driver.Suspender).Suspend(t.Context(), greetingText); err != nil {
 				t.Fatal(err)
 			}
 		}()

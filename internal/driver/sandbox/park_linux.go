@@ -104,8 +104,11 @@ func (p *parking) end() {
 	}
 }
 
-// Need implements driver.Parker.
-func (i *instance) Need(n int) { i.park.add(int64(n)) }
+// Acquire implements driver.Parker.
+func (i *instance) Acquire() { i.park.add(1) }
+
+// Release implements driver.Parker.
+func (i *instance) Release() { i.park.add(-1) }
 
 // waking is a pipe to an instance that may be parked.
 type waking struct {

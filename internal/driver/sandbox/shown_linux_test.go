@@ -191,7 +191,7 @@ func (p *prison) goesThrough(t *testing.T, spec driver.Spec, look func(c *cell, 
 
 	reset()
 	look(first, "after one more change")
-	if err := first.inst.(driver.Rester).Rest(t.Context(), greetingText); err != nil {
+	if err := first.inst.(driver.Suspender).Suspend(t.Context(), greetingText); err != nil {
 		t.Fatal(err)
 	}
 	change()

@@ -23,7 +23,7 @@ func TestRestAndTake(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, thought := range []string{"first", "second"} { // the second time one is in the way
-		if err := d.rested(t.Context(), newBrain(thought), spec.State, greetingText); err != nil {
+		if err := d.suspended(t.Context(), newBrain(thought), spec.State, greetingText); err != nil {
 			t.Fatal(err)
 		}
 		holds(t, spec.State, stateName, dirsName, imageName)
@@ -68,7 +68,7 @@ func TestRestThatFails(t *testing.T) {
 			if test.change != nil {
 				test.change(b)
 			}
-			if err := d.rested(t.Context(), b, spec.State, []byte(test.hello)); err == nil || !strings.Contains(err.Error(), test.want) {
+			if err := d.suspended(t.Context(), b, spec.State, []byte(test.hello)); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 			holds(t, spec.State, stateName, dirsName)
@@ -77,7 +77,7 @@ func TestRestThatFails(t *testing.T) {
 			}
 		})
 	}
-	if err := keeper(t, Options{}).rested(t.Context(), newBrain("x"), "/no/such", []byte("{}")); err == nil {
+	if err := keeper(t, Options{}).suspended(t.Context(), newBrain("x"), "/no/such", []byte("{}")); err == nil {
 		t.Error("it rests nowhere")
 	}
 }
@@ -149,7 +149,7 @@ func TestARecordThatVanished(t *testing.T) {
 		if err := d.Seed(t.Context(), spec, driver.Source{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.rested(t.Context(), newBrain("x"), spec.State, greetingText); err != nil {
+		if err := d.suspended(t.Context(), newBrain("x"), spec.State, greetingText); err != nil {
 			t.Fatal(err)
 		}
 		record := filepath.Join(spec.State, stateName)
@@ -185,7 +185,7 @@ func TestRecover(t *testing.T) {
 	}
 	b = newBrain("y")
 	b.change = func(_ context.Context, i *imageInfo) { i.Runsc = "00000000000000bb" }
-	if err := d.rested(t.Context(), b, resting.State, greetingText); err != nil {
+	if err := d.suspended(t.Context(), b, resting.State, greetingText); err != nil {
 		t.Fatal(err)
 	}
 	for _, left := range []string{

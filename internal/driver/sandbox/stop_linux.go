@@ -25,7 +25,7 @@ const (
 	killWait = 30 * time.Second
 )
 
-var _ driver.Rester = (*instance)(nil)
+var _ driver.Suspender = (*instance)(nil)
 
 // Stop implements driver.Instance.
 func (i *instance) Stop(ctx context.Context) error {
@@ -101,8 +101,8 @@ func (i *instance) abandon() {
 	i.hangUp()
 }
 
-// Rest implements driver.Rester.
-func (i *instance) Rest(ctx context.Context, hello json.RawMessage) error {
+// Suspend implements driver.Suspender.
+func (i *instance) Suspend(ctx context.Context, hello json.RawMessage) error {
 	return i.StopWith(func() error { return i.suspend(ctx, hello) })
 }
 
@@ -120,8 +120,8 @@ func (i *instance) suspend(ctx context.Context, hello json.RawMessage) error {
 		return fmt.Errorf("server %q has ended", i.h.Server)
 	default:
 	}
-	if err := i.d.rested(ctx, i, i.rec.State, hello); err != nil {
-		return fmt.Errorf("server %q can't rest: %w", i.h.Server, err)
+	if err := i.d.suspended(ctx, i, i.rec.State, hello); err != nil {
+		return fmt.Errorf("server %q can't be suspended: %w", i.h.Server, err)
 	}
 	i.Ask()
 	i.Part()

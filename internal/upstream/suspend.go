@@ -9,30 +9,30 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// restTime bounds how long the memory of one instance may take to be kept.
-const restTime = 5 * time.Minute
+// suspendTime bounds how long the memory of one instance may take to be kept.
+const suspendTime = 5 * time.Minute
 
-// Rest is Close for a session that stays: what the instance has in memory is kept
+// Suspend is Close for a session that stays: what the instance has in memory is kept
 // in its state where its driver can do that, and the next instance goes on with
 // it. Where it can't, the memory is lost, and why is what that is put down to.
-func (u *Upstream) Rest(ctx context.Context, why string) {
-	ctx, cancel := context.WithTimeout(ctx, restTime)
+func (u *Upstream) Suspend(ctx context.Context, why string) {
+	ctx, cancel := context.WithTimeout(ctx, suspendTime)
 	defer cancel()
 	u.because(why)
 	u.mu.Lock()
-	u.resting = !u.closed
+	u.suspended = !u.closed
 	u.mu.Unlock()
 	u.finish(func(i driver.Instance, conn *Conn, hello json.RawMessage) {
 		died := over(i)
-		if !u.rest(ctx, i, hello) {
+		if !u.suspend(ctx, i, hello) {
 			u.loseOwn(conn, died)
 		}
-	}, func(i driver.Instance, hello json.RawMessage) bool { return u.rest(ctx, i, hello) }, true)
+	}, func(i driver.Instance, hello json.RawMessage) bool { return u.suspend(ctx, i, hello) }, true)
 }
 
-// rest ends an instance without forgetting, and reports whether that could be done.
-func (u *Upstream) rest(ctx context.Context, inst driver.Instance, hello json.RawMessage) bool {
-	r, ok := inst.(driver.Rester)
+// suspend ends an instance without forgetting, and reports whether that could be done.
+func (u *Upstream) suspend(ctx context.Context, inst driver.Instance, hello json.RawMessage) bool {
+	r, ok := inst.(driver.Suspender)
 	if !ok || over(inst) {
 		u.discard(inst)
 		return false
@@ -41,7 +41,7 @@ func (u *Upstream) rest(ctx context.Context, inst driver.Instance, hello json.Ra
 	if len(hello) == 0 {
 		err = errors.New("it had not finished its handshake")
 	} else {
-		err = r.Rest(ctx, hello)
+		err = r.Suspend(ctx, hello)
 	}
 	switch {
 	case err == nil:

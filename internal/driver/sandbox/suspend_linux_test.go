@@ -19,14 +19,14 @@ func TestRestIsNoLoss(t *testing.T) {
 	put(t, filepath.Join(state, "x"), "")
 	gone := func(when string, rec record, lost bool) {
 		t.Helper()
-		err := d.bury(t.Context(), filepath.Join(t.TempDir(), "instance"), rec, "it has ended")
+		err := d.endLeftover(t.Context(), filepath.Join(t.TempDir(), "instance"), rec, "it has ended")
 		if !errors.Is(err, driver.ErrGone) || errors.Is(err, driver.ErrLost) != lost {
 			t.Errorf("%s: %v, want what is gone, and lost: %t", when, err, lost)
 		}
 	}
 	mind := record{Memory: true, State: state}
 	gone("before it ever rested", mind, true)
-	if err := d.rested(t.Context(), newBrain("much"), state, greetingText); err != nil {
+	if err := d.suspended(t.Context(), newBrain("much"), state, greetingText); err != nil {
 		t.Fatal(err)
 	}
 	gone("laid to rest", mind, false)
