@@ -230,7 +230,7 @@ func (s *Server) note(method, outcome, message string, took time.Duration) {
 			s.next, s.full = 0, true
 		}
 	}
-	if outcome != api.OutcomeOK && outcome != api.OutcomeCancelled {
+	if failed {
 		s.last = &api.LastError{At: time.Now(), Kind: api.Kind(outcome), Message: message}
 	}
 }
