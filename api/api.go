@@ -111,7 +111,8 @@ type Latency struct {
 	P95   float64 `json:"p95_ms"`
 }
 
-// LastError is the last failure of a server. Nothing secret is in it.
+// LastError is the last failure of a server or of the way to it. A tool's own error,
+// a caller's mistake and a refusal are none. Nothing secret is in it.
 type LastError struct {
 	At      time.Time `json:"at"`
 	Kind    Kind      `json:"kind"`

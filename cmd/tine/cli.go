@@ -106,7 +106,7 @@ func (c *cli) root() *cobra.Command {
   the others      look at a running gateway and use it
 
 A running gateway is found by --url or TINE_URL, else by the file that it keeps
-in its state folder, else at its default address.
+in its state folder, else at the address of the config, else at the default one.
 
 With --json an error is JSON too, where the answer would be:
 {"error": {"kind", "message", "server", "retryable", "retry_after"}}. Its message

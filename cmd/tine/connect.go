@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -39,6 +40,9 @@ func (c *cli) connect() (*gateway, error) {
 	file, err := c.runningGateway()
 	switch {
 	case err == nil && file == nil:
+		if url == "" {
+			url, g.from = c.configuredURL()
+		}
 	case err != nil && url == "":
 		return nil, err
 	case err == nil && (url == "" || sameURL(url, file.URL)):
@@ -57,6 +61,26 @@ func (c *cli) connect() (*gateway, error) {
 		return nil, &usageError{err}
 	}
 	return g, nil
+}
+
+// configuredURL is where a gateway would be that is started here: at the address
+// of the config, else at the default one, as from says.
+func (c *cli) configuredURL() (url, from string) {
+	const none = "no gateway has written its address to the state folder, and this is "
+	url, from = client.DefaultURL, none+"the default address"
+	path, err := c.findConfig("")
+	if err != nil || path == "" {
+		return url, from
+	}
+	cfg, err := c.loadConfig(path, "")
+	if err != nil {
+		return url, from + ", as the config can't be read: " + oneLine(err.Error())
+	}
+	addr, err := net.ResolveTCPAddr("tcp", cfg.Listen)
+	if err != nil || addr.Port == 0 {
+		return url, from
+	}
+	return scheme(cfg) + reachable(addr), none + "the one in " + path
 }
 
 // runningGateway reads the gateway file; nil when there is none.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -78,6 +79,44 @@ func TestGatewayThatIsGone(t *testing.T) {
 	}
 	if code != exitFailed {
 		t.Errorf("exit %d", code)
+	}
+}
+
+// TestNoGatewayFile holds which address is asked where no gateway runs on the state
+// folder, and that the failure says where the address is from.
+func TestNoGatewayFile(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := l.Addr().String()
+	l.Close()
+	for _, tt := range []struct {
+		name, config string
+		args         []string
+		want         []string
+	}{
+		{"the config's address", "listen: " + free, nil, []string{"no gateway at http://" + free, "is the one in "}},
+		{"every interface", "listen: 0.0.0.0:" + free[strings.LastIndex(free, ":")+1:] + "\nauth: {tokens: [{name: a, token: secretsecretsecret}]}", nil, []string{"no gateway at http://" + free}},
+		{"a flag goes first", "listen: 127.0.0.1:2", []string{"--url", "http://" + free}, []string{"no gateway at http://" + free}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tc := newTestCLI(t, append(tt.args, "status")...)
+			path := filepath.Join(t.TempDir(), "tine.yaml")
+			if err := os.WriteFile(path, []byte(tt.config), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			tc.env["TINE_CONFIG"] = path
+			code := tc.cli.run(t.Context())
+			for _, want := range tt.want {
+				if !strings.Contains(tc.err.String(), want) {
+					t.Errorf("%q lacks %q", tc.err.String(), want)
+				}
+			}
+			if code != exitFailed || strings.Contains(tc.err.String(), "8463") {
+				t.Errorf("exit %d: %s", code, tc.err.String())
+			}
+		})
 	}
 }
 

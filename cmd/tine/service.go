@@ -223,17 +223,21 @@ func (p *service) listen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen: %w; choose another address with --listen or the config's listen", err)
 	}
-	scheme := "http"
-	if p.cfg.TLS.Cert != "" {
-		scheme = "https"
-	}
-	p.url = scheme + "://" + reachable(l.Addr())
+	p.url = scheme(p.cfg) + reachable(l.Addr())
 	most, warning := connections(p.cfg.Limits.Connections, openFiles())
 	if warning != "" {
 		p.o.Log.Warn(warning + "; " + moreFiles)
 	}
 	p.listener = conns.New(front.WriteDeadlines(l), most, p.o.Log)
 	return nil
+}
+
+// scheme is how the URL of a gateway with a config begins.
+func scheme(cfg *config.Config) string {
+	if cfg.TLS.Cert != "" {
+		return "https://"
+	}
+	return "http://"
 }
 
 // reachable is the address by which this machine reaches a listener.

@@ -57,6 +57,11 @@ func (g *Gateway) postBatch(w http.ResponseWriter, r *http.Request, who identity
 		defer c.batch()()
 		sess, client = c.sess, c.desc()
 	} else if err != nil {
+		for _, m := range msgs {
+			if params, unreadable := wire.ScanParams(m.Method, m.Params); m.IsRequest() && unreadable == nil {
+				err = g.late(r.Context(), who, d, m.Method, &params, err)
+			}
+		}
 		refuseError(w, err)
 		return
 	}

@@ -257,17 +257,20 @@ func (g *Gateway) tools(a *ask, q toolQuery) (api.ToolList, error) {
 
 // call makes one tool call.
 func (g *Gateway) call(a *ask, in api.CallRequest) (rawCall, error) {
-	sess, err := g.session(a.ctx(), a.who, door{session: in.Session})
-	if err != nil {
-		return nil, err
-	}
+	d := door{session: in.Session}
+	sess, gone := g.session(a.ctx(), a.who, d)
 	stream := g.wantsLines(a)
 	var token []byte
 	if stream != nil {
 		token = []byte("1") // there is one call to tell of
 	}
 	params, err := askedCall(in.Tool, in.Arguments, token)
-	if err != nil {
+	switch {
+	case gone != nil && err != nil:
+		return nil, gone
+	case gone != nil:
+		return nil, g.late(a.ctx(), a.who, d, wire.MethodCallTool, &params, gone)
+	case err != nil:
 		return nil, err
 	}
 	if e := g.enter(a.who, 1); e != nil {

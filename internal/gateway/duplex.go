@@ -368,10 +368,13 @@ func (g *Gateway) serveEvents(w http.ResponseWriter, r *http.Request, who identi
 	id := newClientID()
 	g.addChannel(id, d)
 	defer g.removeChannel(id)
-	ctx, cancel := g.whileOpen(r.Context(), d.life)
-	defer cancel()
-	ctx, stop := g.whileAdmitted(ctx, who, sess)
+	ctx, stop := g.whileAdmitted(r.Context(), who, sess)
 	defer stop()
+	// Once streams are to end, this one does when its calls are answered.
+	defer context.AfterFunc(g.open, func() {
+		d.drain(ctx)
+		d.out.close()
+	})()
 	startEvents(w)
 	s := &eventSink{w: w, ctl: http.NewResponseController(w)}
 	if s.raw(fmt.Appendf(nil, "event: endpoint\ndata: %s?%s=%s\n\n", g.edge.Load().path(r), channelKey, id)) != nil || s.flush() != nil {

@@ -267,11 +267,27 @@ func (x *exchange) target(ctx context.Context, t *table) (s *shape, own string, 
 	return nil, "", x.deny(s.entry, own, answer)
 }
 
-// pass hands the request to a server and dresses its answer for the client.
-func (x *exchange) pass(ctx context.Context, s *shape, name string, edits []wire.Edit) (*upstream.Result, error) {
+// pass hands the request to a server and dresses its answer for the client. All of
+// them are in the journal: upstream writes down those that were made, pass the others.
+func (x *exchange) pass(ctx context.Context, s *shape, name string, edits []wire.Edit) (_ *upstream.Result, err error) {
 	if err := x.rated(s, name); err != nil {
 		return nil, err
 	}
+	ctx, served := x.g.whileServing(ctx)
+	defer served()
+	req := &upstream.Request{
+		Method: x.method, Params: x.params, Edits: edits, Name: name,
+		Header: x.header, Client: x.client, Peer: x.peer,
+		Who: x.who.Name, Session: x.sess.ID,
+		Trace: x.trace.Traceparent, TraceState: x.trace.Tracestate,
+	}
+	made, outside := false, ctx
+	defer func() {
+		if err != nil && !made {
+			err = upstream.Cut(outside, s.entry.ID, upstream.NotSent(err))
+			s.entry.NotMade(outside, req, err)
+		}
+	}()
 	up, _, err := x.upstream(s.entry.ID)
 	if err != nil {
 		return nil, err
@@ -283,12 +299,7 @@ func (x *exchange) pass(ctx context.Context, s *shape, name string, edits []wire
 	if in != x.sess {
 		defer in.InUse()()
 	}
-	req := &upstream.Request{
-		Method: x.method, Params: x.params, Edits: edits, Name: name,
-		Header: x.header, Client: x.client, Peer: x.peer,
-		Who: x.who.Name, Session: in.ID,
-		Trace: x.trace.Traceparent, TraceState: x.trace.Tracestate,
-	}
+	req.Session = in.ID
 	if x.client.Modern && x.params.RequestState.Ok() {
 		// States of ours were taken off before. A legacy server made none, and
 		// would take the request for a new one.
@@ -326,6 +337,7 @@ func (x *exchange) pass(ctx context.Context, s *shape, name string, edits []wire
 			req.Peer = &waiter{Peer: req.Peer, sess: in, call: ctx}
 		}
 	}
+	made = true
 	res, err := up.Call(ctx, req)
 	if upstream.IsClosed(err) {
 		// The config was reloaded just now; nothing was sent yet.

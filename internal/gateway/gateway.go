@@ -24,6 +24,7 @@ import (
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/store/journal"
 	"github.com/tine-mcp/tine/internal/telemetry"
+	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/upstream/credential"
 )
 
@@ -85,7 +86,7 @@ type Gateway struct {
 	orchestration *actions // of the orchestration API; nil where that is off
 
 	life context.Context
-	end  context.CancelFunc
+	end  context.CancelCauseFunc
 	wg   sync.WaitGroup
 }
 
@@ -103,21 +104,21 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Gateway, error) {
 		g.o.Control = &Control{}
 	}
 	g.o.Control.g.Store(g)
-	g.life, g.end = context.WithCancel(context.Background())
+	g.life, g.end = context.WithCancelCause(context.WithValue(context.Background(), ofLife{}, true))
 	g.open, g.stopOpen = context.WithCancel(g.life)
 	g.fetches.m, g.fetches.lacking = make(map[fetchKey]*fetch), make(map[string]string)
 	g.parking.calls = make(map[string]*parked)
 	if err := g.Reload(ctx, cfg); err != nil {
-		g.end()
+		g.end(nil)
 		return nil, err
 	}
 	if err := g.restoreClients(ctx); err != nil {
-		g.end()
+		g.end(nil)
 		g.guard.Load().Close()
 		return nil, err
 	}
 	if err := g.dropCreations(ctx, true); err != nil {
-		g.end()
+		g.end(nil)
 		g.guard.Load().Close()
 		return nil, err
 	}
@@ -172,6 +173,23 @@ func (g *Gateway) whileOpen(request, life context.Context) (context.Context, con
 	}
 }
 
+// ofLife is the key by which a context says that it ends with a gateway's life.
+type ofLife struct{}
+
+// whileServing derives the context of a call that lasts as long as its request: it
+// ends with the gateway, too, and for the same reason.
+func (g *Gateway) whileServing(request context.Context) (context.Context, context.CancelFunc) {
+	if request.Value(ofLife{}) != nil {
+		return request, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(request)
+	forget := context.AfterFunc(g.life, func() { cancel(context.Cause(g.life)) })
+	return ctx, func() {
+		forget()
+		cancel(nil)
+	}
+}
+
 // spawn runs fn beside everything else, and Close waits for it. It reports
 // false when the gateway is closed.
 func (g *Gateway) spawn(fn func()) bool {
@@ -187,8 +205,9 @@ func (g *Gateway) spawn(fn func()) bool {
 // for calls stops: their clients may have something to ask before they take the answer.
 const digestTicks = 15
 
-// Drain refuses new calls and waits for those under way, as long as ctx lasts.
-// Streams that would stay open are ended.
+// Drain refuses new calls and waits for those under way, as long as ctx lasts. Then
+// those that are left are cut off, and their callers told so. Streams that would stay
+// open are ended.
 func (g *Gateway) Drain(ctx context.Context) {
 	if !g.draining.CompareAndSwap(false, true) {
 		return
@@ -203,6 +222,7 @@ func (g *Gateway) Drain(ctx context.Context) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
+			g.end(&upstream.CutOff{Waited: g.reg.Catalog().Config.Limits.Drain})
 			return
 		}
 	}
@@ -228,7 +248,7 @@ func (g *Gateway) Settle(ctx context.Context) bool {
 // remembered and come back with the next gateway.
 func (g *Gateway) Close() {
 	g.draining.Store(true)
-	g.end()
+	g.end(nil)
 	g.parking.closeAll()
 	g.mu.Lock()
 	all := make([]*client, 0, len(g.clients))

@@ -32,7 +32,7 @@ func (g *Gateway) postModern(w http.ResponseWriter, r *http.Request, who identit
 	}
 	sess, err := g.session(r.Context(), who, d)
 	if err != nil {
-		refuseError(w, err)
+		refuseError(w, g.late(r.Context(), who, d, msg.Method, &params, err))
 		return
 	}
 	rw := g.newResponder(w, r)

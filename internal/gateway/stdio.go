@@ -11,12 +11,14 @@ import (
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/telemetry"
+	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
 // ServeStdio serves one client on a pair of streams, a message a line, until
-// in ends or ctx does. server names the view; empty is the merged one. With search
-// two tools stand for all.
+// in ends or ctx does. The end of ctx stops the gateway: calls under way have
+// limits.drain, unless in has ended before. server names the view; empty is the
+// merged one. With search two tools stand for all.
 func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, server string, search bool) error {
 	if server != "" && g.reg.Catalog().Entry(server) == nil {
 		return noServer(server)
@@ -51,10 +53,16 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, s
 		close(d.said)
 		d.drain(ctx)
 	case <-ctx.Done():
-		err = nil
+		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.reg.Catalog().Config.Limits.Drain)
+		g.Drain(wait)
+		cancel()
 	case <-g.open.Done():
 		d.drain(ctx)
 	case <-d.out.broken:
+	}
+	if ctx.Err() != nil { // calls are left that a stop does not wait for
+		g.end(&upstream.CutOff{})
+		d.wg.Wait()
 	}
 	d.close()
 	select {

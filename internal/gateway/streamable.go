@@ -277,7 +277,7 @@ func (g *Gateway) postBare(w http.ResponseWriter, r *http.Request, who identity.
 	}
 	sess, err := g.session(r.Context(), who, d)
 	if err != nil {
-		refuseError(w, err)
+		refuseError(w, g.late(r.Context(), who, d, msg.Method, &params, err))
 		return
 	}
 	x := &exchange{

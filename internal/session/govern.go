@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/tine-mcp/tine/api"
@@ -140,6 +141,17 @@ func (r *Registry) Limited(server string, req *upstream.Request, why string) {
 // Limited writes down a call that is one too many of its principal.
 func (e *Entry) Limited(req *upstream.Request, why *api.Error) {
 	e.governor.record.Limited(req, why)
+}
+
+// NotMade writes down a call that its session did not let in, or that came after the
+// session's end.
+func (e *Entry) NotMade(ctx context.Context, req *upstream.Request, why error) {
+	e.governor.record.NotMade(ctx, e.ID, req, why)
+}
+
+// NotMade does so where the server is not known.
+func (r *Registry) NotMade(server string, req *upstream.Request, why *api.Error) {
+	r.o.Record.NotMade(server, req, why)
 }
 
 // Describe adds to a server's description since when it is there and how its calls go.

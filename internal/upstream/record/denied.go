@@ -37,6 +37,13 @@ func (o *Options) Limited(server string, req *upstream.Request, why string) {
 	o.turnedAway(server, req, api.KindRefused, why, config.JournalMeta)
 }
 
+// NotMade writes down a request to a server that is not known, which was not made.
+func (o *Options) NotMade(server string, req *upstream.Request, why *api.Error) {
+	if journalled(req.Method) {
+		o.turnedAway(server, req, why.Kind, o.Redact.Text(why.Message), config.JournalMeta)
+	}
+}
+
 func (o *Options) turnedAway(server string, req *upstream.Request, kind api.Kind, why, mode string) {
 	if o.Journal == nil {
 		return

@@ -111,19 +111,25 @@ func (r *recorder) Call(ctx context.Context, req *upstream.Request) (*upstream.R
 	}
 	began := time.Now()
 	res, err := r.next.Call(ctx, req)
+	err = upstream.Cut(ctx, r.member, err)
 	took := time.Since(began)
 	outcome, message := Outcome(ctx, res, err)
-	if message != "" {
-		// Masked while its secrets are known, and before it is cut: half a secret
-		// would not be found.
-		message = clip(s.o.Redact.Text(message[:min(len(message), maxMessage)]))
-	}
+	message = s.shown(message)
 	s.note(req.Method, outcome, message, took)
 	if span != nil {
 		span.End(outcome, message)
 	}
 	s.journal(r.member, req, res, began, took, outcome, message, span.ID())
 	return res, err
+}
+
+// shown is a failure's text as it is kept. It is masked while its secrets are known,
+// and before it is cut: half a secret would not be found.
+func (s *Server) shown(message string) string {
+	if message == "" {
+		return ""
+	}
+	return clip(s.o.Redact.Text(message[:min(len(message), maxMessage)]))
 }
 
 func spanName(req *upstream.Request) string {
@@ -230,7 +236,7 @@ func (s *Server) note(method, outcome, message string, took time.Duration) {
 			s.next, s.full = 0, true
 		}
 	}
-	if outcome != api.OutcomeOK && outcome != api.OutcomeCancelled {
+	if failed {
 		s.last = &api.LastError{At: time.Now(), Kind: api.Kind(outcome), Message: message}
 	}
 }
