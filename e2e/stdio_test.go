@@ -240,6 +240,47 @@ func TestStdioSearches(t *testing.T) {
 	}
 }
 
+// TestStdioInASession joins a session of a name, by the URL of its endpoint and by a flag, and
+// is refused where that is wrong.
+func TestStdioInASession(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t, "servers:\n  memory: {builtin: memory}\n")
+	state := g.state()
+	other := t.TempDir() // the state of no gateway
+	entity := map[string]any{"entities": []any{map[string]any{"name": "Ada", "entityType": "person", "observations": []string{"wrote the first program"}}}}
+	p := pipe(t, "--state", other, "--url", g.url+"/mcp?session=work")
+	p.mustCall(t, "memory__create_entities", entity)
+	p.leave(t)
+	for who, tt := range map[string]struct {
+		args []string
+		has  bool
+	}{
+		"a flag":            {[]string{"--state", state, "--session", "work"}, true},
+		"a flag and a URL":  {[]string{"--state", other, "--url", g.url, "--session", "work"}, true},
+		"a URL without one": {[]string{"--state", other, "--url", g.url}, false},
+		"neither":           {[]string{"--state", state}, false},
+		"another":           {[]string{"--state", state, "--session", "play"}, false},
+	} {
+		p := pipe(t, tt.args...)
+		remembers(t, who, p.mustCall(t, "memory__read_graph", map[string]any{}), tt.has)
+		p.leave(t)
+	}
+	for says, args := range map[string][]string{
+		"it is called session":        {"--state", state, "--url", g.url + "/mcp?sesion=work"},
+		"must be one name":            {"--state", other, "--url", g.url + "/mcp?session="},
+		"must be a name":              {"--state", state, "--session", "a/b"},
+		"ses_000000000000":            {"--state", state, "--session", "ses_000000000000"},
+		"needs a running gateway":     {"--state", other, "--session", "work"},
+		"there is no server \"none\"": {"--state", other, "--url", g.url + "/mcp/none"},
+	} {
+		cmd := exec.Command(tineBinary, append([]string{"stdio"}, args...)...)
+		cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), says) {
+			t.Errorf("%v: %v, %s; want %s", args, err, out, says)
+		}
+	}
+}
+
 // TestStdioJoins lets two tine stdio join a running gateway, kills the gateway
 // under them, and holds that both go on with their own servers.
 func TestStdioJoins(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	neturl "net/url"
 	"strings"
 	"sync"
 	"time"
@@ -21,8 +20,8 @@ import (
 // and what comes back is a line each. The gateway keeps the client over a
 // restart of its own, so the bridge only has to try again.
 type bridge struct {
-	state string // folder of the gateway, which may come back at another address
-	shown stdioFlags
+	// locate says where the gateway is now, which may come back at another address.
+	locate func() (endpoint, error)
 
 	outMu sync.Mutex
 	out   *bufio.Writer
@@ -41,39 +40,32 @@ type bridge struct {
 // maxBridgeLine bounds a message in either direction.
 const maxBridgeLine = 64 << 20
 
-func newBridge(state string, g *gatewayFile, shown stdioFlags, out io.Writer) *bridge {
+func newBridge(locate func() (endpoint, error), out io.Writer) (*bridge, error) {
 	b := &bridge{
-		state: state, shown: shown, out: bufio.NewWriter(out),
+		locate: locate, out: bufio.NewWriter(out),
 		cancels: make(map[string]context.CancelFunc),
 	}
-	b.aim(g)
-	return b
+	e, err := locate()
+	if err != nil {
+		return nil, err
+	}
+	b.aim(e)
+	return b, nil
 }
 
 // aim sets where the gateway is.
-func (b *bridge) aim(g *gatewayFile) {
-	url := strings.TrimSuffix(g.URL, "/") + "/mcp"
-	if b.shown.server != "" {
-		url += "/" + b.shown.server
-	}
-	q := neturl.Values{}
-	for key, value := range map[string]string{"errors": b.shown.errors, "view": b.shown.view} {
-		if value != "" {
-			q.Set(key, value)
-		}
-	}
-	if len(q) > 0 {
-		url += "?" + q.Encode()
-	}
+func (b *bridge) aim(e endpoint) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.http == nil || b.cert != g.Cert {
+	if b.http == nil || b.cert != e.cert {
 		if b.http != nil {
 			b.http.CloseIdleConnections()
 		}
-		b.http, b.cert = &http.Client{Transport: g.transport()}, g.Cert
+		// A gateway never redirects: whatever does is not handed the token.
+		b.http = &http.Client{Transport: e.transport(), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		b.cert = e.cert
 	}
-	b.url, b.token = url, g.Token
+	b.url, b.token = e.url, e.token
 }
 
 func (b *bridge) client() *http.Client {
@@ -85,14 +77,14 @@ func (b *bridge) client() *http.Client {
 // find looks where the gateway is now: a new one has a new token, and perhaps
 // another address. It reports whether something changed.
 func (b *bridge) find() bool {
-	g, err := readGatewayFile(b.state)
+	e, err := b.locate()
 	if err != nil {
 		return false
 	}
 	b.mu.Lock()
-	same := b.token == g.Token
+	same := b.token == e.token
 	b.mu.Unlock()
-	b.aim(g)
+	b.aim(e)
 	return !same
 }
 

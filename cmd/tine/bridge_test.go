@@ -71,7 +71,10 @@ func TestBridgeSecondInitialize(t *testing.T) {
 	defer ts.Close()
 	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}` + "\n"
 	var out bytes.Buffer
-	b := newBridge(t.TempDir(), &gatewayFile{URL: ts.URL}, stdioFlags{}, &out)
+	b, err := newBridge(func() (endpoint, error) { return endpointOf(&gatewayFile{URL: ts.URL}, stdioFlags{}) }, &out)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := b.run(t.Context(), strings.NewReader(hello+hello)); err != nil {
 		t.Fatal(err)
 	}

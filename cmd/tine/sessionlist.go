@@ -30,8 +30,8 @@ func newSessionListCmd(c *cli) *cobra.Command {
 from, whose they are where there are several owners, their labels, how old they
 are, how long ago they were used, and how many calls were made in them since the
 gateway started. Those that were not opened by somebody show their kind: default
-is what a principal has at /mcp, named has a name and is at /mcp?session=NAME,
-client ends with its connection.
+is what a principal has at /mcp and is called so, named has a name and is at
+/mcp?session=NAME, client ends with its connection.
 
 --closed lists the closed ones too, and why they were closed.`,
 		Example: `  tine session list
@@ -111,7 +111,7 @@ func sessionPages(ctx context.Context, g *gateway, q client.SessionQuery, want i
 func (c *cli) sessionTable(sessions []api.Session, closed bool) {
 	owners := differ(sessions, func(s api.Session) string { return s.Owner })
 	kinds := slices.ContainsFunc(sessions, func(s api.Session) bool { return s.Kind != api.SessionOpened })
-	names := slices.ContainsFunc(sessions, func(s api.Session) bool { return s.Kind == api.SessionNamed })
+	names := slices.ContainsFunc(sessions, func(s api.Session) bool { return s.Name != "" })
 	damaged := slices.ContainsFunc(sessions, func(s api.Session) bool { return len(s.Damaged) > 0 })
 	unserved := slices.ContainsFunc(sessions, func(s api.Session) bool { return unservedText(s) != "" })
 	columns := []struct {

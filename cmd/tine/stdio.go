@@ -27,9 +27,16 @@ func newStdioCmd(c *cli) *cobra.Command {
 servers themselves.
 
 It joins the gateway that runs on the same state folder, if it has the same
-config; else it is a gateway of its own and ends with its client.`,
+config; else it is a gateway of its own and ends with its client. With --url, or
+TINE_URL, it joins the gateway there: at /mcp, or where the URL says with its path
+and its query, such as http://127.0.0.1:8463/mcp/memory?session=work.
+
+--session joins the durable session of that name, or the one with that id. It
+needs a running gateway, as a gateway of its own ends with all that it remembers.`,
 		Example: `  tine stdio
   tine stdio --config .mcp.json
+  tine stdio --session work
+  tine stdio --url 'https://tools.example.com/mcp?session=work' --token-file token
   tine stdio --server memory --errors protocol
   claude mcp add tine -- tine stdio`,
 		Args: noArgs,
@@ -43,15 +50,17 @@ config; else it is a gateway of its own and ends with its client.`,
 	f.StringVar(&o.server, "server", "", "show this server alone, without prefixes")
 	f.StringVar(&o.errors, "errors", "", "how a tool call fails for another reason than its own: results, or protocol for JSON-RPC errors (default what the config says)")
 	f.StringVar(&o.view, "view", "", "search: two tools that find and call the others, instead of all of them")
+	f.StringVar(&o.session, "session", "", "be in this session of the gateway, by its name or id; a name is made at first use")
 	f.BoolVar(&o.alone, "alone", false, "never join a running gateway")
+	c.completeFlag(cmd, "session", c.completeSessionFlag)
 	c.completeFlag(cmd, "errors", cobra.FixedCompletions([]string{config.ErrorsResults, config.ErrorsProtocol}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 // stdioFlags say what a client on standard input and output is shown.
 type stdioFlags struct {
-	config, server, errors, view string
-	alone                        bool
+	config, server, errors, view, session string
+	alone                                 bool
 }
 
 func (c *cli) stdio(ctx context.Context, o stdioFlags) error {
@@ -60,8 +69,22 @@ func (c *cli) stdio(ctx context.Context, o stdioFlags) error {
 	default:
 		return usagef("--errors wants %s or %s, got %q", config.ErrorsResults, config.ErrorsProtocol, o.errors)
 	}
+	if o.session != "" && o.alone {
+		return usagef("--session and --alone exclude each other: a gateway of its own ends with all that it remembers; give one")
+	}
 	if o.view != "" && o.view != "search" {
 		return usagef("--view wants search, got %q", o.view)
+	}
+	named, err := c.namedGateway(o)
+	if err != nil {
+		return err
+	}
+	if named != "" {
+		locate, err := c.locator(named, o)
+		if err != nil {
+			return err
+		}
+		return c.stdioJoined(ctx, locate, true)
 	}
 	path, err := c.findConfig(o.config)
 	if err != nil {
@@ -71,12 +94,34 @@ func (c *cli) stdio(ctx context.Context, o stdioFlags) error {
 	if err != nil {
 		return err
 	}
-	if !o.alone {
-		if run := c.running(ctx, state, path, o.config != ""); run != nil {
-			return newBridge(state, run, o, c.stdout).run(ctx, c.stdin)
-		}
+	if !o.alone && c.running(ctx, state, path, o.config != "") != nil {
+		return c.stdioJoined(ctx, func() (endpoint, error) {
+			g, err := readGatewayFile(state)
+			if err != nil {
+				return endpoint{}, err
+			}
+			return endpointOf(g, o)
+		}, o.session != "")
+	}
+	if o.session != "" {
+		return usagef("--session %s needs a running gateway to join, and there is none on the state folder %s with this config; start one with `tine serve`, or give --url", o.session, state)
 	}
 	return c.stdioAlone(ctx, path, state, o)
+}
+
+// stdioJoined relays to a running gateway. Where the user said which session or gateway, a
+// refusal by the gateway is told before the client says anything.
+func (c *cli) stdioJoined(ctx context.Context, locate func() (endpoint, error), knock bool) error {
+	b, err := newBridge(locate, c.stdout)
+	if err != nil {
+		return err
+	}
+	if knock {
+		if err := b.knock(ctx); err != nil {
+			return err
+		}
+	}
+	return b.run(ctx, c.stdin)
 }
 
 // running finds a gateway to join: one that answers, and has the config that

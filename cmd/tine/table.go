@@ -128,6 +128,7 @@ func (t *table) widths(total int) []int {
 	shrinkWidest(minColumn)
 	shrink(last, 1)
 	shrinkWidest(minNarrow)
+	shrinkWidest(1)
 	return w
 }
 

@@ -61,7 +61,7 @@ func TestSessionsByName(t *testing.T) {
 	// nor the default session of another.
 	for _, name := range []string{"work", "default"} {
 		e := w.refused(t, http.StatusConflict, "GET", "/v1/sessions/"+name, "", asOps...)
-		if !strings.Contains(e.Message, "ambiguous") || name == "work" && !strings.Contains(e.Message, work.ID) {
+		if !strings.Contains(e.Message, "ambiguous") || name == "work" && (!strings.Contains(e.Message, work.ID+" of ada") || !strings.Contains(e.Message, " of bob")) {
 			t.Errorf("an operator is told of %s: %s", name, e.Message)
 		}
 	}
@@ -154,5 +154,47 @@ func TestWhatAConnectionBorrows(t *testing.T) {
 	defer listening.close()
 	if e = w.refused(t, http.StatusConflict, "DELETE", "/v1/sessions/default", ""); strings.Contains(e.Message, "heard of") {
 		t.Errorf("closing what a client that is there uses: %+v", e)
+	}
+}
+
+// TestAnIDOfAnotherSession sends the Mcp-Session-Id of one session to the URL of another:
+// it is unknown there, and no session is made.
+func TestAnIDOfAnotherSession(t *testing.T) {
+	t.Parallel()
+	w := openWorlds(t, "")
+	work, play := w.dial(t, "/mcp?session=work", `{}`), w.dial(t, "/mcp?session=play", `{}`)
+	for _, path := range []string{"/mcp?session=play", "/s/play/mcp", "/mcp?session=other"} {
+		moved := &legacy{w: w.world, t: t, path: path, id: work.id}
+		for what, r := range map[string]*reply{
+			"a list":      moved.request("tools/list", `{}`),
+			"a call":      moved.request("tools/call", `{"name":"n__add"}`),
+			"a handshake": moved.post(helloAgain),
+			"GET":         w.do(t, "GET", path, "", moved.headers()...),
+			"DELETE":      w.do(t, "DELETE", path, "", moved.headers()...),
+		} {
+			if r.status != http.StatusNotFound || !strings.Contains(string(r.body), "the URL names another") {
+				t.Errorf("%s at %s: %d %s", what, path, r.status, r.body)
+			}
+		}
+		of := want[api.Session](t, w, "GET", "/v1/sessions/work", "")
+		if r := w.callAt(t, path, "n__add", "Mcp-Session-Id", of.ID); r.status != http.StatusBadRequest || !strings.Contains(string(r.body), of.ID) {
+			t.Errorf("the id of a session at %s: %d %s", path, r.status, r.body)
+		}
+	}
+	w.refused(t, http.StatusNotFound, "GET", "/v1/sessions/other", "")
+	for _, c := range []*legacy{work, play} {
+		if got := resultText(t, c.ask("tools/call", `{"name":"n__add"}`)); got != "1" {
+			t.Errorf("at %s the count is %s", c.path, got)
+		}
+	}
+	by := want[api.Session](t, w, "GET", "/v1/sessions/work", "")
+	for _, path := range []string{"/mcp?session=" + by.ID, "/s/work/mcp"} { // the same session by another name
+		same := &legacy{w: w.world, t: t, path: path, id: work.id}
+		if r := same.request("tools/list", `{}`); r.status != http.StatusOK {
+			t.Errorf("%s: %d %s", path, r.status, r.body)
+		}
+	}
+	if r := w.callAt(t, "/mcp?session="+by.ID, "n__show"); r.status != http.StatusOK || resultText(t, r.answer()) != "1" {
+		t.Errorf("?session= with an id: %d %s", r.status, r.body)
 	}
 }

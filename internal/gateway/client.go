@@ -75,6 +75,7 @@ func newClientID() string {
 	return hex.EncodeToString(b[:])
 }
 
+// newClient makes a client that was not heard of yet.
 func (g *Gateway) newClient(id string, v view, sess *session.Session, who identity.Principal, version string, init initParams, out *outbox) *client {
 	c := &client{
 		id: id, g: g, view: v, sess: sess, who: who, version: version, init: init, created: time.Now(),
@@ -84,7 +85,6 @@ func (g *Gateway) newClient(id string, v view, sess *session.Session, who identi
 	}
 	c.epoch = newClientID()[:10]
 	c.life, c.end = context.WithCancelCause(g.life)
-	c.touch()
 	c.unhear = sess.Watch(c)
 	return c
 }

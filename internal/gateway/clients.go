@@ -143,6 +143,7 @@ func (g *Gateway) restoreClients(ctx context.Context) error {
 		}
 		c := g.newClient(rec.ID, keptView(rec.View), sess, identity.Principal{Name: rec.Principal}, rec.Protocol, kept.initParams, newOutbox(false, g.log))
 		c.created, c.durable, c.uses = rec.Created, true, kept.Uses
+		c.used.Store(rec.Used.UnixNano()) // a restart is no word of the client
 		g.clients[c.id] = c
 		g.owned[rec.Principal]++
 	}
@@ -175,7 +176,7 @@ func (g *Gateway) reap() {
 }
 
 // reapIdle ends the clients that were idle for longer than limits.idle, and the programs
-// of those that seem to have left. A client
+// of those that seem to have left, which time without a gateway does not tell. A client
 // with a request under way or an open stream is in use, however long that takes.
 func (g *Gateway) reapIdle(now time.Time) {
 	idle := g.reg.Catalog().Config.Limits.Idle
@@ -191,7 +192,7 @@ func (g *Gateway) reapIdle(now time.Time) {
 			gone = append(gone, c)
 		default:
 			all = append(all, c)
-			if now.Sub(time.Unix(0, c.used.Load())) > api.ClientAway {
+			if now.Sub(time.Unix(0, max(c.used.Load(), g.started.UnixNano()))) > api.ClientAway {
 				left = append(left, c)
 			}
 		}

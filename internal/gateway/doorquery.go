@@ -1,8 +1,8 @@
 package gateway
 
 import (
-	"context"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -10,6 +10,8 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/wire"
 )
 
 // sessionKey is the parameter of an endpoint's URL that names a session.
@@ -36,22 +38,48 @@ func checkMisspelt(query url.Values) *api.Error {
 }
 
 // enterSession finds the session that the path or the query of a URL names, if one does.
-func (g *Gateway) enterSession(ctx context.Context, who identity.Principal, d *door, query url.Values) (err error) {
+func (g *Gateway) enterSession(r *http.Request, who identity.Principal, d *door, query url.Values) (err error) {
 	given, named := query[sessionKey]
 	switch {
 	case d.session != "" && named:
 		return invalid("the path of this URL names a session; leave ?%s= out", sessionKey)
 	case d.session != "":
-		d.session, err = g.sessionID(who, d.session)
-		return err
+		if d.session, err = g.sessionID(who, d.session); err != nil {
+			return err
+		}
+		return g.checkHeader(r, who, d, d.session)
 	case !named:
 		return nil
 	case len(given) != 1 || given[0] == "":
 		return invalid("%s in the URL must be one name, such as ?%s=work; leave it out for the session that you have without a name", sessionKey, sessionKey)
 	}
-	s, err := g.named(ctx, who, given[0])
+	if err := g.checkHeader(r, who, d, g.ownNamed(who, given[0])); err != nil {
+		return err
+	}
+	s, err := g.named(r.Context(), who, given[0])
 	if err == nil {
 		d.session = s.ID
 	}
 	return err
+}
+
+// checkHeader refuses a request whose Mcp-Session-Id is of another session than the one its
+// URL names, by its id, which is empty for one that is still to be made: whichever of the
+// two was used, the request would be in another session than it says. An id that a client
+// got from a handshake elsewhere is unknown here, so that the client shakes hands anew, as
+// MCP has it.
+func (g *Gateway) checkHeader(r *http.Request, who identity.Principal, d *door, id string) error {
+	header := r.Header.Get(wire.HeaderSession)
+	switch {
+	case header == "" || d.kind != doorStreamable:
+	case session.IsID(header):
+		if header != id {
+			return invalid("the Mcp-Session-Id header names session %s, and the URL another; leave one of them out", clip(header))
+		}
+	default:
+		if c := g.find(header, who); c != nil && c.sess.ID != id {
+			return unknownClient("this Mcp-Session-Id is of a connection to session " + c.sess.ID + ", and the URL names another; initialize again without it")
+		}
+	}
+	return nil
 }

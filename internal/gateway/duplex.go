@@ -221,6 +221,7 @@ func (d *duplex) initialize(msg wire.Message) {
 		return
 	}
 	c := d.g.newClient(newClientID(), d.view, d.sess, d.who, negotiate(init.ProtocolVersion), init, d.out)
+	c.touch()
 	d.c = c
 	d.mu.Unlock()
 	d.sess.SetCapabilities(init.Capabilities)

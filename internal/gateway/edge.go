@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"net/url"
@@ -14,6 +15,7 @@ import (
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/telemetry"
+	"github.com/tine-mcp/tine/internal/wire"
 )
 
 // edge is what a request meets first: whether it comes from where it says, and
@@ -301,7 +303,11 @@ func (g *Gateway) serveDoor(w http.ResponseWriter, r *http.Request, who identity
 		refuseError(w, e)
 		return
 	}
-	if err := g.enterSession(r.Context(), who, &d, query); err != nil {
+	if err := g.enterSession(r, who, &d, query); err != nil {
+		if e := (*wire.Error)(nil); errors.As(err, &e) {
+			rpcError(w, http.StatusNotFound, nil, e)
+			return
+		}
 		refuseError(w, err)
 		return
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver/builtin"
+	"github.com/tine-mcp/tine/internal/store/sqlite/sqlitetest"
 	"github.com/tine-mcp/tine/internal/testkit"
 )
 
@@ -107,5 +108,44 @@ func TestProgramsEndWhenTheClientHasLeft(t *testing.T) {
 	}
 	if m := leaves.ask("tools/call", `{"name":"count"}`); m.Result == nil {
 		t.Errorf("the one that comes back: %s", m.raw)
+	}
+}
+
+// TestAwayOverARestart has a client that was not heard of for ten minutes count as gone,
+// though the gateway was restarted meanwhile.
+func TestAwayOverARestart(t *testing.T) {
+	t.Parallel()
+	w := open(t, "sessions: {implicit: shared}\n"+servers("n", "{builtin: memory, scope: session}"), map[string]builtin.Kind{"memory": remembering()})
+	c := w.dial(t, "/mcp", `{}`)
+	resultText(t, c.ask("tools/call", `{"name":"n__add","arguments":{}}`))
+	restart := func(ago time.Duration) {
+		t.Helper()
+		w.stop(true)
+		db := sqlitetest.Open(t, w.dir)
+		recs, err := db.Clients(t.Context())
+		if err != nil || len(recs) != 1 {
+			t.Fatalf("recorded are %+v, %v", recs, err)
+		}
+		recs[0].Used = time.Now().Add(-ago)
+		if err := db.PutClient(t.Context(), recs[0]); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w.start()
+	}
+	restart(9 * time.Minute)
+	e := refusal(t, w, "DELETE", "/v1/sessions/default", "", http.StatusConflict, api.KindRefused)
+	if e.RetryAfter < 1 || e.RetryAfter > 60 {
+		t.Errorf("nine minutes after the client was heard of: %+v", e)
+	}
+	w.restart() // which is no word of the client either
+	if again := refusal(t, w, "DELETE", "/v1/sessions/default", "", http.StatusConflict, api.KindRefused); again.RetryAfter > 60 {
+		t.Errorf("after another restart: %+v", again)
+	}
+	restart(11 * time.Minute)
+	if r := w.do(t, "DELETE", "/v1/sessions/default", ""); r.status >= 300 {
+		t.Errorf("eleven minutes after: %d %s", r.status, r.body)
 	}
 }

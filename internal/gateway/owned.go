@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -64,26 +65,34 @@ func (g *Gateway) sessionID(who identity.Principal, ref string) (string, error) 
 	if session.IsID(ref) {
 		return ref, nil
 	}
-	var others []string
+	var others []*session.Session
 	for _, s := range g.reg.Called(ref) {
 		switch {
 		case s.Owner == who.Name && mayUse(who, s.Owner, s.ID):
 			return s.ID, nil
 		case maySee(who, s.Owner, s.ID):
-			others = append(others, s.ID)
+			others = append(others, s)
 		}
 	}
 	switch {
 	case len(others) == 0:
 		return "", noSession(ref)
 	case len(others) == 1 && ref != session.DefaultName:
-		return others[0], nil
+		return others[0].ID, nil
 	}
-	slices.Sort(others)
-	named := strings.Join(others[:min(len(others), 10)], ", ")
+	slices.SortFunc(others, func(a, b *session.Session) int {
+		return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.ID, b.ID))
+	})
+	var named []string
+	for _, s := range others[:min(len(others), 10)] {
+		named = append(named, s.ID+" of "+cmp.Or(s.Owner, "callers without a token"))
+	}
+	if more := len(others) - len(named); more > 0 {
+		named = append(named, fmt.Sprintf("and %d more", more))
+	}
 	return "", &api.Error{
 		Kind: api.KindInvalid, Status: http.StatusConflict,
-		Message: fmt.Sprintf("the name %s is ambiguous: you have no session of that name, and others have %d: %s; give the id", ref, len(others), named),
+		Message: fmt.Sprintf("the name %s is ambiguous: you have no session of that name, and others have %d: %s; give the id", ref, len(others), strings.Join(named, ", ")),
 	}
 }
 
@@ -91,7 +100,7 @@ func (g *Gateway) sessionID(who identity.Principal, ref string) (string, error) 
 func (g *Gateway) usable(ctx context.Context, who identity.Principal, id string) (*session.Session, error) {
 	if s := g.reg.Get(id); s != nil {
 		if mayUse(who, s.Owner, id) {
-			return s, nil
+			return s, s.Expired()
 		}
 		if maySee(who, s.Owner, id) {
 			return nil, access.Need(who, api.RoleOperator)
@@ -144,6 +153,20 @@ func (g *Gateway) session(ctx context.Context, who identity.Principal, d door) (
 	}
 	s.Touch()
 	return s, nil
+}
+
+// ownNamed is the id of the session that ?session= means, an id or a name of the
+// principal's; empty where there is none yet.
+func (g *Gateway) ownNamed(who identity.Principal, ref string) string {
+	if session.IsID(ref) {
+		return ref
+	}
+	for _, s := range g.reg.Called(ref) {
+		if s.Owner == who.Name {
+			return s.ID
+		}
+	}
+	return ""
 }
 
 // named finds or opens the principal's durable session of a name.

@@ -49,7 +49,7 @@ func (g *Gateway) serveStreamable(w http.ResponseWriter, r *http.Request, who id
 }
 
 // sessionHint is the session that a request's header names where others have the
-// id of a client; empty where it names none. The URL goes before it.
+// id of a client; empty where it names none.
 func sessionHint(r *http.Request) string {
 	if id := r.Header.Get(wire.HeaderSession); session.IsID(id) {
 		return id
@@ -65,12 +65,22 @@ func (g *Gateway) known(w http.ResponseWriter, who identity.Principal, d door, i
 		return nil
 	}
 	c := g.find(id, who)
-	if c == nil || c.view != d.view || d.session != "" && d.session != c.sess.ID {
-		rpcError(w, http.StatusNotFound, nil, &wire.Error{Code: -32001, Message: "Session not found"})
+	if c == nil || c.view != d.view { // for its session see checkHeader
+		rpcError(w, http.StatusNotFound, nil, unknownClient(""))
 		return nil
 	}
 	c.came(who)
 	return c
+}
+
+// unknownClient is the error of an Mcp-Session-Id that is not known where it was sent, with
+// the reason where there is one to tell.
+func unknownClient(why string) *wire.Error {
+	e := &wire.Error{Code: -32001, Message: "Session not found"}
+	if why != "" {
+		e.Message += ": " + why
+	}
+	return e
 }
 
 // rpcError answers with a JSON-RPC error.
@@ -241,6 +251,7 @@ func (g *Gateway) postInitialize(w http.ResponseWriter, r *http.Request, who ide
 		return
 	}
 	c := g.newClient(newClientID(), d.view, sess, who, negotiate(init.ProtocolVersion), init, newOutbox(false, g.log))
+	c.touch()
 	x := &exchange{g: g, who: who, view: d.view, sess: sess, client: c.desc(), conn: c, method: msg.Method}
 	res, err := x.initialized(ctx, c.version)
 	if err == nil {

@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -82,29 +83,56 @@ func TestEndsByTheGatewayInSessionsThatNobodyOpened(t *testing.T) {
 	}
 }
 
-// A death counts there as anywhere. Where it has calls refused, what is advised costs
-// nobody what the other servers remember.
+// A death counts there as anywhere. Where it has calls refused, that concerns the server that
+// died and no other, and what is advised is possible there and costs nobody what the other
+// servers remember.
 func TestDeathsInSessionsThatNobodyOpened(t *testing.T) {
-	const yaml = "sessions: {on_loss: refuse}\n" + forgetful
+	yaml := "sessions: {on_loss: refuse}\n" + strings.Replace(forgetful, "command: plain", "command: plain, fork: fresh", 1)
 	for what, mend := range map[string]string{
 		"default": "set sessions.on_loss to tell", "named": "set sessions.on_loss to tell", "client": "connect anew",
 	} {
-		t.Run(what, func(t *testing.T) {
-			w := newWorld(t, yaml)
-			s := w.given()[what]
-			callIn(t, s, "plain", "x")
-			w.m.one("plain").kill()
-			testkit.Has(t, "the first call", callIn(t, s, "plain", "x"), "lost: ")
-			got := callIn(t, s, "plain", "x")
-			testkit.Has(t, "the next call", got, "lost: ", "sessions.on_loss is refuse", mend)
-			if strings.Contains(got, "close it") {
-				t.Errorf("a call is told %q", got)
-			}
-			if all := s.Damaged(); len(all) != 1 || all[0].Server != "plain" {
-				t.Errorf("the session is damaged by %+v", all)
-			}
-		})
+		for _, server := range []string{"plain", "all"} {
+			t.Run(what+" "+server, func(t *testing.T) {
+				w := newWorld(t, yaml)
+				s := w.given()[what]
+				others := slices.DeleteFunc([]string{"plain", "noted", "clock", "mem", "all"}, func(id string) bool { return id == server })
+				callIn(t, s, server, "x")
+				w.m.one(server).kill()
+				first, next := callIn(t, s, server, "x"), callIn(t, s, server, "x")
+				testkit.Has(t, "the first call", first, "lost: ", `further calls of server "`+server+`" are refused`, mend)
+				testkit.Has(t, "the next call", next, "lost: ", "sessions.on_loss is refuse", mend)
+				for _, told := range []string{first, next} {
+					for _, wrong := range []string{"close it", "rewind it", "begins anew"} {
+						if strings.Contains(told, wrong) {
+							t.Errorf("a call is told %q", told)
+						}
+					}
+				}
+				for _, id := range others {
+					testkit.Has(t, "a call of "+id, callIn(t, s, id, "x"), `{"pid":`)
+				}
+				if all := s.Damaged(); len(all) != 1 || all[0].Server != server {
+					t.Errorf("the session is damaged by %+v", all)
+				}
+			})
+		}
 	}
+	t.Run("with a snapshot", func(t *testing.T) {
+		w := newWorld(t, yaml)
+		s := w.session("ada")
+		callIn(t, s, "plain", "x")
+		before := w.frozen(s, "")
+		w.m.one("plain").kill()
+		for _, when := range []string{"the first call", "the next call"} {
+			testkit.Has(t, when, callIn(t, s, "plain", "x"), "lost: ", "rewind it to snapshot "+before.ID, "set sessions.on_loss to tell")
+		}
+		w.frozen(s, "") // has the loss in it, and mends nothing
+		testkit.Has(t, "a call after another snapshot", callIn(t, s, "plain", "x"), "rewind it to snapshot "+before.ID)
+		if err := w.Rewind(t.Context(), s, before.ID, 0); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Has(t, "a call after the rewind", callIn(t, s, "plain", "x"), `{"pid":`)
+	})
 }
 
 // A session that has used a server of all is not taken for one with servers to end.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -133,6 +134,12 @@ func (r *Registry) memory(e *Entry, by owned) upstream.Memory {
 		if s := find(id); s != nil {
 			s.noteCalled(e.ID)
 		}
+	}
+	m.Follows = func(id string) string {
+		if s := find(id); s != nil {
+			return s.follows(e.ID, "begins anew")
+		}
+		return ""
 	}
 	m.Told = func(id string) {
 		if s := find(id); s != nil {
@@ -272,14 +279,31 @@ func (s *Session) takeOwed(server string) error {
 	}
 	if server == "" {
 		return upstream.Gone(&api.Error{Kind: api.KindLost, Message: fmt.Sprintf(
-			"the workspace of session %s: %s; this call was not made; the next call goes on with what is left, and the session is marked as damaged", s.ID, loss.Why)})
+			"the workspace of session %s: %s; this call was not made; %s", s.ID, loss.Why, s.follows("", "goes on with what is left"))})
 	}
 	return upstream.Gone(&api.Error{Kind: api.KindLost, Server: server, Message: fmt.Sprintf(
-		"server %q: %s; what it had in memory is lost, and this call was not made; the next call begins anew, and session %s is marked as damaged", server, api.WithoutWords(loss.Why), s.ID)})
+		"server %q: %s; what it had in memory is lost, and this call was not made; %s", server, api.WithoutWords(loss.Why), s.follows(server, "begins anew"))})
 }
 
-// refuses is the error of every call in a session that is damaged where the config
-// says so; nil where calls go on. What went on with its files is not refused, and a
+// follows says what a loss of a server, or without a name of the workspace, means for the
+// calls after the one that is told; next is what the next call does where losses are only
+// told.
+func (s *Session) follows(server, next string) string {
+	if !s.refusing() {
+		return fmt.Sprintf("the next call %s, and session %s is marked as damaged", next, s.ID)
+	}
+	what := "further calls in it are refused"
+	switch {
+	case s.Kind != KindOpened && server == "":
+		what = "further calls of servers that see the workspace are refused in it"
+	case s.Kind != KindOpened:
+		what = fmt.Sprintf("further calls of server %q are refused in it", server)
+	}
+	return fmt.Sprintf("session %s is damaged and sessions.on_loss is refuse: %s; %s", s.ID, what, s.mend(server))
+}
+
+// refuses is the error of every call that a damage of the session concerns, where the
+// config says so; nil where calls go on. What went on with its files is not refused, and a
 // server whose memory does not fit is tried: its memory may be back, and so may that of
 // others, which wait to be tried.
 func (s *Session) refuses(server string) error {
@@ -290,14 +314,12 @@ func (s *Session) refuses(server string) error {
 	for _, d := range s.Damaged() {
 		u, unfit := s.unfitOf(d.Server)
 		unfit = unfit && d == u.Damage
-		if waits && unfit || d.Kept == api.KeptFiles && !d.Memory {
+		if waits && unfit || !counts(d) || !s.concerns(d, server) {
 			continue
 		}
-		mend := s.mend()
-		if e := s.Catalog().Entry(d.Server); unfit {
-			mend = "put back what has changed and call that server, " + mend
-		} else if e != nil && e.shares() {
-			mend = s.leave() + ": a rewind does not bring back what a shared server knew"
+		mend := s.mend(d.Server)
+		if unfit {
+			mend = "put back what has changed and call that server, " + s.orMend(d.Server)
 		}
 		return &api.Error{Kind: api.KindLost, Server: d.Server, Message: fmt.Sprintf(
 			"session %s is damaged and sessions.on_loss is refuse: %s; %s", s.ID, d.Bare().Text(), mend)}
@@ -305,22 +327,68 @@ func (s *Session) refuses(server string) error {
 	return nil
 }
 
-// mend says what can be done about a session that is refused for its damage.
-func (s *Session) mend() string { return "rewind it to a snapshot from before, or " + s.leave() }
+// counts reports whether a damage has calls refused: a restart on files has not.
+func counts(d api.Damage) bool { return d.Kept != api.KeptFiles || d.Memory }
 
-// leave says what can be done where no rewind helps. A durable session is not to be
-// closed for that: what its other servers remember would go with it.
-func (s *Session) leave() string {
-	switch s.Kind {
-	case KindClient:
-		return "connect anew"
-	case KindDefault:
-		return "set sessions.on_loss to tell, which goes on with what is left, or use another session (/mcp?session=NAME)"
+// concerns reports whether calls of a server are refused for a damage. A session that was
+// opened is one world, worth nothing without a part of it. An implicit one is where servers
+// that have nothing to do with each other are together: only the server that lost something
+// is refused, or those that see the workspace.
+func (s *Session) concerns(d api.Damage, server string) bool {
+	if s.Kind == KindOpened || d.Server == server {
+		return true
 	}
-	return "close it"
+	e := s.Catalog().Entry(server)
+	return d.Server == "" && e != nil && e.Workspace
 }
 
-// refusing reports whether a loss is the end of the session's calls.
+// mend says what can be done about calls that are refused since a server, or without a name
+// the workspace, lost something. A rewind is advised where there is a snapshot that brings
+// back what was lost. A durable session is not to be closed for a loss: what its other
+// servers remember would go with it.
+func (s *Session) mend(server string) string {
+	leave := "close it and open another"
+	switch s.Kind {
+	case KindClient:
+		leave = "connect anew"
+	case KindDefault:
+		leave = "set sessions.on_loss to tell, which goes on with what is left, or use another session (/mcp?session=NAME)"
+	}
+	if e := s.Catalog().Entry(server); e != nil && e.shares() {
+		return leave + ": a rewind does not bring back what a shared server knew"
+	}
+	if id := s.whole(); id != "" {
+		return fmt.Sprintf("rewind it to snapshot %s from before, or %s", id, leave)
+	}
+	return leave
+}
+
+// orMend is mend as what else can be done.
+func (s *Session) orMend(server string) string {
+	if mend := s.mend(server); strings.HasPrefix(mend, "rewind") {
+		return mend
+	}
+	return "or " + s.mend(server)
+}
+
+// whole is the id of the newest snapshot of the session without a damage that counts; empty
+// where there is none.
+func (s *Session) whole() string {
+	s.r.mu.Lock()
+	defer s.r.mu.Unlock()
+	var newest *snapshot
+	for _, snap := range s.r.snapshots {
+		if snap.Session == s.ID && !snap.gone && !slices.ContainsFunc(snap.Damaged, counts) && (newest == nil || snap.Created.After(newest.Created)) {
+			newest = snap
+		}
+	}
+	if newest == nil {
+		return ""
+	}
+	return newest.ID
+}
+
+// refusing reports whether calls are refused after a loss.
 func (s *Session) refusing() bool { return s.r.Catalog().Config.Sessions.OnLoss == config.LossRefuse }
 
 // noteCalled writes down that the session called an instance that ends with the

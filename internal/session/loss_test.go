@@ -380,11 +380,18 @@ func TestDamagedSessionsAreRefused(t *testing.T) {
 	before := w.frozen(s, "")
 	callIn(t, s, "plain", "x")
 	w.m.one("plain").kill()
-	testkit.Has(t, "the first call", callIn(t, s, "plain", "x"), "lost: ")
-	for _, id := range []string{"plain", "noted", "mem"} {
-		testkit.Has(t, "a further call of "+id, callIn(t, s, id, "x"), "lost: ", "sessions.on_loss is refuse", `server "plain"`, "rewind it")
+	first := callIn(t, s, "plain", "x")
+	testkit.Has(t, "the first call", first, "lost: ", "further calls in it are refused", "rewind it to snapshot "+before.ID)
+	if strings.Contains(first, "begins anew") {
+		t.Errorf("the first call is told %q", first)
 	}
-	testkit.Has(t, "a fork's call", callIn(t, w.fork(s, 1)[0], "mem", "x"), "lost: ")
+	for _, id := range []string{"plain", "noted", "mem"} {
+		testkit.Has(t, "a further call of "+id, callIn(t, s, id, "x"), "lost: ", "sessions.on_loss is refuse", `server "plain"`, "rewind it to snapshot "+before.ID)
+	}
+	fork := callIn(t, w.fork(s, 1)[0], "mem", "x")
+	if testkit.Has(t, "a fork's call", fork, "lost: ", "close it and open another"); strings.Contains(fork, "rewind") {
+		t.Errorf("a fork without a snapshot is told %q", fork)
+	}
 	if err := w.Rewind(context.Background(), s, before.ID, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 // Sessions that nobody uses end, with what they own; one that is used or
@@ -79,5 +80,27 @@ func TestIdleSessionsEnd(t *testing.T) {
 		}
 		w.runs("all")
 		wantDump(t, "a principal's own", w.Get(own.ID), "own", `{"it":"1"}`)
+	})
+}
+
+// A session takes no calls after its time to live, though the reaper comes later.
+func TestCallsAfterTheTimeToLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, forgetful)
+		s := w.opened(session.OpenOptions{TTL: 13 * time.Second})
+		time.Sleep(13*time.Second - time.Nanosecond)
+		testkit.Has(t, "a call in time", callIn(t, s, "mem", "x"), `{"pid":`)
+		time.Sleep(time.Nanosecond)
+		if w.Get(s.ID) == nil {
+			t.Fatal("the reaper was there before")
+		}
+		for _, id := range []string{"mem", "plain", "all"} {
+			testkit.Has(t, "a call of "+id+" after it", callIn(t, s, id, "x"), "lost: ", s.ID, "its time to live was over")
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if w.Get(s.ID) != nil {
+			t.Error("the session was not closed")
+		}
 	})
 }

@@ -328,7 +328,7 @@ func (r *Registry) idleOf(s *Session, f *facts) time.Duration {
 func (r *Registry) over(s *Session, now time.Time) string {
 	f := s.known()
 	if !f.Expires.IsZero() && !now.Before(f.Expires) {
-		return "its time to live was over"
+		return whyExpired
 	}
 	if idle := r.idleOf(s, &f); idle > 0 && r.unused(s, now) > idle {
 		return fmt.Sprintf("it was not used for %s", idle)

@@ -153,10 +153,28 @@ func (s *Session) gone() error {
 	return &api.Error{Kind: api.KindRefused, Status: http.StatusNotFound, Message: fmt.Sprintf("session %s is closed", s.ID)}
 }
 
+// whyExpired is why a session with a time to live ends.
+const whyExpired = "its time to live was over"
+
+// Expired is the error of whoever comes after the session's time to live; nil before. The
+// reaper ends the session a little later.
+func (s *Session) Expired() error {
+	s.mu.Lock()
+	at := s.facts.Expires
+	s.mu.Unlock()
+	if at.IsZero() || time.Now().Before(at) {
+		return nil
+	}
+	return &api.Error{Kind: api.KindLost, Status: http.StatusGone, Message: fmt.Sprintf("session %s was closed at %s: %s", s.ID, at.UTC().Format(time.RFC3339), whyExpired)}
+}
+
 // Enter lets a call in to a server of the session, waiting while the session is
 // being forked. What is done for the call is done with the returned context;
 // leave must be called when it is over. What others share has no gate.
 func (s *Session) Enter(ctx context.Context, server, tool string) (_ context.Context, leave func(), err error) {
+	if err := s.Expired(); err != nil {
+		return nil, nil, err
+	}
 	e := s.Catalog().Entry(server)
 	if e == nil || !e.Controls() { // what acts on sessions can mend this one
 		if err := s.refuses(server); err != nil {

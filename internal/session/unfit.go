@@ -39,7 +39,7 @@ func (s *Session) tellUnfit(e *Entry, why string) error {
 	const kept = "its memory is kept, and this call was not made"
 	if s.refusing() {
 		return upstream.Gone(&api.Error{Kind: api.KindLost, Server: server, Message: fmt.Sprintf(
-			"server %q: %s; %s: session %s is damaged and sessions.on_loss is refuse; put back what has changed, and the next call goes on with the memory, %s", server, why, kept, s.ID, s.mend())})
+			"server %q: %s; %s: session %s is damaged and sessions.on_loss is refuse; put back what has changed, and the next call goes on with the memory, %s", server, why, kept, s.ID, s.orMend(server))})
 	}
 	told := false
 	s.changeUnfit(server, func(f *facts) {

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -44,6 +45,9 @@ type Memory struct {
 	// nil for nothing. Told says that it has been told otherwise.
 	Owed func(session string) error
 	Told func(session string)
+	// Follows says what a loss means for the next calls of a session; nil or empty where
+	// they begin anew.
+	Follows func(session string) string
 	// Unfit hears that a call of a session met a memory in its server's state that
 	// does not fit, and returns what the session has to be told; nil where it was
 	// told before, and the call begins anew. Fits hears of every start, with its
@@ -367,17 +371,21 @@ func (u *Upstream) fails(c *Conn, req *Request, err error) error {
 		}
 		u.lose(&c.uses, why, false)
 	}
-	return forgotError{u.withLoss(err)}
+	return forgotError{u.withLoss(err, who)}
 }
 
-// withLoss has the error of a call say what was lost with its instance.
-func (u *Upstream) withLoss(err error) error {
+// withLoss has the error of a session's call say what was lost with its instance.
+func (u *Upstream) withLoss(err error, session string) error {
 	ours := *asOurs(err)
-	const lost = "; what it had in memory is lost, the next call begins anew, and the session is marked as damaged"
-	if !u.o.Memory.tells() || strings.Contains(ours.Message, lost) {
+	const lost = "; what it had in memory is lost"
+	if !u.o.Memory.tells() || strings.Contains(ours.Message, lost+"; ") {
 		return err
 	}
-	ours.Message = cause(ours.Message) + "; it is not known whether this call took effect" + lost
+	follows := ""
+	if u.o.Memory.Follows != nil {
+		follows = u.o.Memory.Follows(session)
+	}
+	ours.Message = cause(ours.Message) + "; it is not known whether this call took effect" + lost + "; " + cmp.Or(follows, "the next call begins anew, and the session is marked as damaged")
 	switch conn := Death(err); {
 	case conn != "":
 		return Died(&ours, conn)

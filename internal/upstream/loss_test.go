@@ -143,6 +143,34 @@ func TestALostMemoryIsToldOnce(t *testing.T) {
 	}
 }
 
+// A call whose instance ends under it says what follows in its session.
+func TestALossSaysWhatFollows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l ledger
+		follows := func(o *upstream.Options) {
+			o.Memory.Follows = func(session string) string { return "calls of " + session + " are refused" }
+		}
+		r := play(t, func(i *instance) {
+			i.rope.legacy()
+			m := i.rope.want(wire.MethodCallTool)
+			i.rope.answer(m, `{"n":0}`)
+			i.rope.want(wire.MethodCallTool)
+			i.end(errKilled)
+		}, l.remembers(api.KeptNothing, true), follows)
+		call := func() string {
+			req := newClient("c").request(t, wire.MethodCallTool, `{"name":"x"}`)
+			req.Session = "ses_a"
+			return outcome(r.Call(t.Context(), req))
+		}
+		testkit.Has(t, "a call before", call(), `{"n":0}`)
+		got := call()
+		if testkit.Has(t, "the call under way", got, "what it had in memory is lost; calls of ses_a are refused"); strings.Contains(got, "begins anew") {
+			t.Errorf("it is told %s", got)
+		}
+		r.Close()
+	})
+}
+
 // What an end costs depends on what the server remembers, and on who ended it.
 func TestLosses(t *testing.T) {
 	kill := func(r *rig, i *instance) { i.end(errKilled) }

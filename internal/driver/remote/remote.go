@@ -198,7 +198,7 @@ func (d *Driver) resume(ctx context.Context, a access, spec driver.Spec) (*entry
 		if err := writeState(spec.State, ""); err != nil {
 			return nil, fmt.Errorf("server %q: %w", spec.Server, err)
 		}
-		return nil, fmt.Errorf("server %q: the instance that its state was is not known any more; the next one begins anew: %w", spec.Server, driver.ErrLost)
+		return nil, fmt.Errorf("server %q: the instance that its state was is not known any more: %w", spec.Server, driver.ErrLost)
 	}
 	e, err := newEntry(a, spec, newKey(), template(spec))
 	if err != nil {
