@@ -18,7 +18,7 @@ import (
 // flip changes rows of a database that nobody has open, as flipped bytes would.
 func (w *world) flip(query string, args ...any) {
 	w.t.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(w.dir, "tine.db"))
+	db, err := sql.Open("sqlite3", filepath.Join(w.dir, "tine.db"))
 	if err != nil {
 		w.t.Fatal(err)
 	}

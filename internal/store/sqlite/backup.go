@@ -106,7 +106,7 @@ func faultsIn(ctx context.Context, path string, faults func(context.Context, sto
 	if faults == nil {
 		return nil, nil
 	}
-	db, err := sql.Open("sqlite", readOnly(path))
+	db, err := sql.Open("sqlite3", readOnly(path))
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (d *DB) copyTables(ctx context.Context, to string) error {
 	if err := errors.Join(err, fresh.Close()); err != nil {
 		return err
 	}
-	db, err := sql.Open("sqlite", readOnly(d.path))
+	db, err := sql.Open("sqlite3", readOnly(d.path))
 	if err != nil {
 		return err
 	}

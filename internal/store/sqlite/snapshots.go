@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ncruces/go-sqlite3"
+
 	"github.com/tine-mcp/tine/internal/store"
-	driver "modernc.org/sqlite"
-	lib "modernc.org/sqlite/lib"
 )
 
 // PutSnapshot implements store.Snapshots. The row of an id is changed in place:
@@ -25,8 +25,7 @@ func (d *DB) PutSnapshot(ctx context.Context, s store.Snapshot) error {
 			auto = excluded.auto, size = excluded.size, call = excluded.call, catalog = excluded.catalog, data = excluded.data`, 1, func(int) []any {
 		return []any{s.ID, s.Name, s.Owner, s.Session, nanos(s.Created), s.Temporary, s.Auto, s.Size, s.Call, s.Catalog, raw(s.Data)}
 	})
-	var e *driver.Error
-	if errors.As(err, &e) && e.Code() == lib.SQLITE_CONSTRAINT_UNIQUE {
+	if errors.Is(err, sqlite3.CONSTRAINT_UNIQUE) {
 		return fmt.Errorf("a snapshot named %q %w; choose another name, or delete that one first", s.Name, store.ErrExists)
 	}
 	return d.wrap(step, err)
