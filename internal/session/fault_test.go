@@ -132,11 +132,11 @@ func (m *machine) passed(point string) int {
 	return n
 }
 
-// dieAt kills the gateway when it passes the nth point from now, of any kind:
-// nothing that it does afterwards counts. crashed tells whether it came so far.
-func (w *world) dieAt(n int) (crashed func() bool) {
+// dieAt kills the gateway when it passes a point for the nth time from now: nothing that
+// it does afterwards counts. crashed tells whether it came so far.
+func (w *world) dieAt(point string, n int) (crashed func() bool) {
 	died := false
-	w.m.on(anyStep, n, func(context.Context) error {
+	w.m.on(point, n, func(context.Context) error {
 		w.m.disk.Lock()
 		defer w.m.disk.Unlock()
 		w.m.crash()
