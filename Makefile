@@ -22,7 +22,7 @@ export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
 # SQLite in Go, translated from C, is most of what the race detector would look
 # at, and its races are not ours to find.
 PLAIN := -race=false -d=checkptr=0
-RACE := -race -tags '$(TAGS)' '-gcflags=modernc.org/...=$(PLAIN)' '-gcflags=github.com/ncruces/...=$(PLAIN)'
+RACE := -race -tags '$(TAGS)' '-gcflags=github.com/ncruces/...=$(PLAIN)'
 
 # Tests of packages that do things at once run under the race detector, the
 # longest first.

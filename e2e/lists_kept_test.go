@@ -210,7 +210,7 @@ func TestDamagedListIsLearnedAgain(t *testing.T) {
 	wantTools(t, g, "at first", "a__one")
 	g.again(t, func() {
 		g.stop()
-		db, err := sql.Open("sqlite", filepath.Join(g.state(), "tine.db"))
+		db, err := sql.Open("sqlite3", filepath.Join(g.state(), "tine.db"))
 		if err != nil {
 			t.Fatal(err)
 		}

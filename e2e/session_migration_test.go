@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	_ "modernc.org/sqlite"
+	_ "github.com/ncruces/go-sqlite3/driver"
 
 	"github.com/tine-mcp/tine/api"
 )
@@ -40,7 +40,7 @@ func oldState(t *testing.T, state string) {
 	if err := os.WriteFile(filepath.Join(state, "journal", "00000001.jsonl"), []byte(read("journal.jsonl")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", filepath.Join(state, "tine.db"))
+	db, err := sql.Open("sqlite3", filepath.Join(state, "tine.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestSessionMigration(t *testing.T) {
 	if _, err := g.stop(); err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", filepath.Join(g.state(), "tine.db"))
+	db, err := sql.Open("sqlite3", filepath.Join(g.state(), "tine.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

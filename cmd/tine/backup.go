@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/session"
-	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/store/sqlite"
 )
 
@@ -22,8 +21,8 @@ const (
 func (p *service) backup(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, backupTime)
 	defer cancel()
-	path, err := p.store.Backup(ctx, filepath.Join(p.o.State, backupFolder), time.Now(), keptBackups, func(ctx context.Context, st store.Store) ([]string, error) {
-		return session.Faults(ctx, st, p.o.State)
+	path, err := p.store.Backup(ctx, filepath.Join(p.o.State, backupFolder), time.Now(), keptBackups, func(ctx context.Context, db *sqlite.DB) ([]string, error) {
+		return session.Faults(ctx, db, p.o.State)
 	})
 	if err != nil && path != "" {
 		p.o.Log.Error("the state database has faults; a start of the gateway takes what the folders have right", "err", err)

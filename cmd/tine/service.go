@@ -123,7 +123,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 		return nil, err
 	}
 	p.registry, err = session.Open(ctx, p.cfg, session.Options{
-		Drivers: p.plugins.drivers, Workspaces: p.plugins.workspaces, Store: p.store, Lists: o.Lists, Seal: seal, Starts: access.Owners,
+		Drivers: p.plugins.drivers, Workspaces: p.plugins.workspaces, Local: p.store, Shared: p.store, Lists: o.Lists, Seal: seal, Starts: access.Owners,
 		Dir: filepath.Join(o.State, "instances"), States: o.State, StateFlag: o.StateFlag, Restored: restoredLately(o.State, time.Now()), Wallet: p.wallet, Learn: true, Log: o.Log,
 		Record: record.Options{Journal: p.journal, Metrics: p.metrics, Tracing: p.tracing, Redact: o.Redact, Log: o.Log, Trouble: &record.Trouble{}},
 	})
@@ -133,7 +133,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	p.networks.start(p.registry.Network)
 	p.token = identity.NewToken()
 	gateway, err := front.New(ctx, p.cfg, front.Options{
-		Registry: p.registry, Store: p.store, Operator: p.token, Version: o.Version,
+		Registry: p.registry, Clients: p.store, Creations: p.store, Tokens: p.store, Operator: p.token, Version: o.Version,
 		ID: id, StateDir: o.State, Orchestrate: o.Orchestrate, Control: control, Wallet: p.wallet, Journal: p.journal, Metrics: p.metrics,
 		Tracing: p.tracing, Redact: o.Redact, Log: o.Log,
 	})

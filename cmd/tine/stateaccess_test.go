@@ -171,7 +171,7 @@ func TestStateLogLosesARevokedToken(t *testing.T) {
 		if err := os.Remove(filepath.Join(state, sqlite.AccessFile)); err != nil {
 			t.Fatal(err)
 		}
-		db, err := sql.Open("sqlite", filepath.Join(state, "tine.db"))
+		db, err := sql.Open("sqlite3", filepath.Join(state, "tine.db"))
 		if err == nil {
 			_, err = db.Exec("DELETE FROM meta WHERE key = 'access_changes'")
 			err = errors.Join(err, db.Close())

@@ -173,7 +173,7 @@ func openDatabase(ctx context.Context, state, flag string) (_ *sqlite.DB, id str
 
 // agreeOnID returns the id of a state folder's gateway, which the folder and the
 // database both have.
-func agreeOnID(ctx context.Context, state, flag string, db *sqlite.DB) (string, error) {
+func agreeOnID(ctx context.Context, state, flag string, db store.Owner) (string, error) {
 	id, err := store.ReadID(state)
 	if err != nil {
 		return "", err

@@ -54,9 +54,14 @@ func (c *cli) withTokens(ctx context.Context, do func(context.Context, tokens) e
 	return errors.Join(err, all.close())
 }
 
+type tokenStore interface {
+	store.Tokens
+	store.Closer
+}
+
 // folderTokens are the tokens of a state folder that no gateway owns.
 type folderTokens struct {
-	db     store.Store // nil for a folder where no gateway ever was
+	db     tokenStore // nil for a folder where no gateway ever was
 	unlock func()
 	path   string
 	flag   string // that commands on the folder need

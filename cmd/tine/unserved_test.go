@@ -29,7 +29,7 @@ func TestUnservedSessionsSayWhy(t *testing.T) {
 	}
 	put := func(servers []byte) {
 		t.Helper()
-		db, err := sql.Open("sqlite", databaseOf(state))
+		db, err := sql.Open("sqlite3", databaseOf(state))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,7 +36,7 @@ func (g *Gateway) admit(ctx context.Context, c *client) error {
 	if err := g.makeRoom(ctx, rec.Principal); err != nil {
 		return err
 	}
-	if err := g.o.Store.PutClient(ctx, rec); err != nil {
+	if err := g.o.Clients.PutClient(ctx, rec); err != nil {
 		g.mu.Lock()
 		g.disown(rec.Principal)
 		g.mu.Unlock()
@@ -116,7 +116,7 @@ func (g *Gateway) dismiss(ctx context.Context, c *client) {
 	g.mu.Unlock()
 	c.close()
 	if c.durable {
-		if err := g.o.Store.DeleteClient(ctx, c.id); err != nil {
+		if err := g.o.Clients.DeleteClient(ctx, c.id); err != nil {
 			g.log.Warn("client not forgotten", "err", err)
 		}
 	}
@@ -127,7 +127,7 @@ func (g *Gateway) dismiss(ctx context.Context, c *client) {
 
 // restoreClients brings the clients of an earlier gateway back.
 func (g *Gateway) restoreClients(ctx context.Context) error {
-	recs, err := g.o.Store.Clients(ctx)
+	recs, err := g.o.Clients.Clients(ctx)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (g *Gateway) restoreClients(ctx context.Context) error {
 		sess := g.reg.Get(rec.Session)
 		var kept clientRecord
 		if sess == nil || time.Since(rec.Used) > idle || json.Unmarshal(rec.Init, &kept) != nil {
-			if err := g.o.Store.DeleteClient(ctx, rec.ID); err != nil {
+			if err := g.o.Clients.DeleteClient(ctx, rec.ID); err != nil {
 				return err
 			}
 			continue
@@ -218,7 +218,7 @@ func (g *Gateway) touchClients(all []*client) {
 	if len(used) == 0 {
 		return
 	}
-	if err := g.o.Store.TouchClients(context.WithoutCancel(g.life), used); err != nil {
+	if err := g.o.Clients.TouchClients(context.WithoutCancel(g.life), used); err != nil {
 		g.log.Warn("use of clients not recorded", "err", err)
 	}
 }

@@ -16,11 +16,11 @@ import (
 
 // listTokens names the tokens; what they are is not known here.
 func (g *Gateway) listTokens(a *ask, _ none) (api.TokenList, error) {
-	kept, err := g.o.Store.Tokens(a.ctx())
+	kept, err := g.o.Tokens.Tokens(a.ctx())
 	if err != nil {
 		return api.TokenList{}, err
 	}
-	lost, err := g.o.Store.TokensLost(a.ctx())
+	lost, err := g.o.Tokens.TokensLost(a.ctx())
 	if err != nil {
 		return api.TokenList{}, err
 	}
@@ -62,7 +62,7 @@ func (g *Gateway) newToken(a *ask, in api.NewToken) (out api.CreatedToken, err e
 	ctx := context.WithoutCancel(a.ctx())
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
-	kept, err := g.o.Store.Tokens(ctx)
+	kept, err := g.o.Tokens.Tokens(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -79,7 +79,7 @@ func (g *Gateway) newToken(a *ask, in api.NewToken) (out api.CreatedToken, err e
 	}
 	secret := identity.NewToken()
 	t := store.Token{Name: in.Name, Hash: identity.HashToken(secret), Role: in.Role, Created: time.Now(), Expires: in.Expires}
-	if err := g.o.Store.PutToken(ctx, t); err != nil {
+	if err := g.o.Tokens.PutToken(ctx, t); err != nil {
 		return out, err
 	}
 	if err := g.admitted(ctx, cfg); err != nil {
@@ -108,7 +108,7 @@ func (g *Gateway) confirmLost(a *ask, _ none) (api.TokenList, error) {
 	ctx := context.WithoutCancel(a.ctx())
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
-	if err := errors.Join(g.o.Store.ConfirmLost(ctx), g.admitted(ctx, g.reg.Catalog().Config)); err != nil {
+	if err := errors.Join(g.o.Tokens.ConfirmLost(ctx), g.admitted(ctx, g.reg.Catalog().Config)); err != nil {
 		return api.TokenList{}, err
 	}
 	g.log.Info("confirmed that tokens were lost", "by", a.who.Name)
@@ -140,7 +140,7 @@ func (g *Gateway) changeToken(a *ask, inConfig string, edit func(*store.Token) e
 	ctx := context.WithoutCancel(a.ctx())
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
-	kept, err := g.o.Store.Tokens(ctx)
+	kept, err := g.o.Tokens.Tokens(ctx)
 	if err != nil {
 		return t, err
 	}
@@ -153,7 +153,7 @@ func (g *Gateway) changeToken(a *ask, inConfig string, edit func(*store.Token) e
 	if err := edit(&t); err != nil {
 		return t, err
 	}
-	if err := g.o.Store.PutToken(ctx, t); err != nil {
+	if err := g.o.Tokens.PutToken(ctx, t); err != nil {
 		return t, err
 	}
 	return t, g.admitted(ctx, cfg)
@@ -190,7 +190,7 @@ func (g *Gateway) revokeToken(a *ask, _ none) (out api.Token, err error) {
 	ctx := context.WithoutCancel(a.ctx())
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
-	kept, err := g.o.Store.Tokens(ctx)
+	kept, err := g.o.Tokens.Tokens(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -199,7 +199,7 @@ func (g *Gateway) revokeToken(a *ask, _ none) (out api.Token, err error) {
 		if t.Name != name {
 			continue
 		}
-		err := g.o.Store.DeleteToken(ctx, name)
+		err := g.o.Tokens.DeleteToken(ctx, name)
 		// Also where that failed: it may have been deleted all the same.
 		if err := errors.Join(err, g.admitted(ctx, cfg)); err != nil {
 			return out, err

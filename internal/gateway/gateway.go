@@ -30,14 +30,16 @@ import (
 
 // Options are what a Gateway works with.
 type Options struct {
-	Registry *session.Registry
-	Store    store.Store
-	Operator string // the bearer token of this machine's own user
-	Version  string // of the program
-	ID       string // of the state folder's owner
-	StateDir string
-	Wallet   *credential.Wallet
-	Control  *Control // nil where no server acts on sessions
+	Registry  *session.Registry
+	Clients   store.Clients
+	Creations store.Creations
+	Tokens    store.Tokens
+	Operator  string // the bearer token of this machine's own user
+	Version   string // of the program
+	ID        string // of the state folder's owner
+	StateDir  string
+	Wallet    *credential.Wallet
+	Control   *Control // nil where no server acts on sessions
 	// Orchestrate serves the orchestration API too.
 	Orchestrate bool
 	Journal     *journal.Journal   // nil for none

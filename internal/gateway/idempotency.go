@@ -167,14 +167,14 @@ func (g *Gateway) takeKey(ctx context.Context, k creationKey) (end func(), err e
 func (g *Gateway) begun(ctx context.Context, c store.Creation) (old store.Creation, found bool, err error) {
 	for range 2 {
 		c.At = time.Now().UTC()
-		old, ok, err := g.o.Store.BeginCreation(ctx, c, c.At.Add(-keyAge))
+		old, ok, err := g.o.Creations.BeginCreation(ctx, c, c.At.Add(-keyAge))
 		if err != nil {
 			return old, false, fmt.Errorf("recording the %s: %w", headerKey, err)
 		}
 		if ok || old.Answer != nil {
 			return old, !ok, nil
 		}
-		if err := g.o.Store.EndCreation(ctx, c.Owner, c.Key, nil); err != nil {
+		if err := g.o.Creations.EndCreation(ctx, c.Owner, c.Key, nil); err != nil {
 			return old, false, fmt.Errorf("freeing the %s: %w", headerKey, err)
 		}
 	}
@@ -191,7 +191,7 @@ func createdBy[A any](ctx context.Context, g *Gateway, c store.Creation, create 
 	recorded := false
 	defer func() {
 		if !recorded { // also after a panic
-			if ferr := g.o.Store.EndCreation(after, c.Owner, c.Key, nil); ferr != nil {
+			if ferr := g.o.Creations.EndCreation(after, c.Owner, c.Key, nil); ferr != nil {
 				g.log.Warn("an idempotency key is not free again", "err", ferr)
 			}
 		}
@@ -202,7 +202,7 @@ func createdBy[A any](ctx context.Context, g *Gateway, c store.Creation, create 
 	}
 	answer, err := json.Marshal(out)
 	if err == nil {
-		err = g.o.Store.EndCreation(after, c.Owner, c.Key, answer)
+		err = g.o.Creations.EndCreation(after, c.Owner, c.Key, answer)
 	}
 	if err != nil {
 		undo(after)
@@ -215,7 +215,7 @@ func createdBy[A any](ctx context.Context, g *Gateway, c store.Creation, create 
 // dropCreations forgets keys whose time is over, and at the start those that an
 // earlier gateway left under way: what came of them nobody can tell any more.
 func (g *Gateway) dropCreations(ctx context.Context, start bool) error {
-	return g.o.Store.DropCreations(ctx, time.Now().Add(-keyAge), start)
+	return g.o.Creations.DropCreations(ctx, time.Now().Add(-keyAge), start)
 }
 
 // forgetKeys does so now and then.

@@ -123,7 +123,7 @@ func TestIdempotencyRace(t *testing.T) {
 
 // fullDisk is a store whose disk is full where creations are noted.
 type fullDisk struct {
-	store.Store
+	store.Creations
 	begin, end atomic.Bool
 }
 
@@ -131,21 +131,21 @@ func (f *fullDisk) BeginCreation(ctx context.Context, c store.Creation, since ti
 	if f.begin.Load() {
 		return store.Creation{}, false, errors.New("disk full")
 	}
-	return f.Store.BeginCreation(ctx, c, since)
+	return f.Creations.BeginCreation(ctx, c, since)
 }
 
 func (f *fullDisk) EndCreation(ctx context.Context, owner, key string, answer json.RawMessage) error {
 	if f.end.Load() {
 		return errors.New("disk full")
 	}
-	return f.Store.EndCreation(ctx, owner, key, answer)
+	return f.Creations.EndCreation(ctx, owner, key, answer)
 }
 
 // TestIdempotencyDiskFull checks that nothing is left that nobody was told of.
 func TestIdempotencyDiskFull(t *testing.T) {
 	t.Parallel()
 	full := &fullDisk{}
-	w := openWorldsWith(t, "", func(o *gateway.Options) { full.Store, o.Store = o.Store, full })
+	w := openWorldsWith(t, "", func(o *gateway.Options) { full.Creations, o.Creations = o.Creations, full })
 	open := func() int { return len(want[api.SessionList](t, w, "GET", "/v1/sessions", "").Sessions) }
 	full.begin.Store(true)
 	w.refused(t, http.StatusBadGateway, "POST", "/v1/sessions", ``, key("a")...)

@@ -14,9 +14,12 @@ import (
 	"github.com/tine-mcp/tine/internal/store"
 )
 
+// inner has a name that is none of its methods.
+type inner = store.Clients
+
 // brittleStore panics in the middle of a request.
 type brittleStore struct {
-	store.Store
+	inner
 	broken *atomic.Bool
 }
 
@@ -24,7 +27,7 @@ func (s brittleStore) PutClient(ctx context.Context, c store.Client) error {
 	if s.broken.Load() {
 		panic("a mistake in a request")
 	}
-	return s.Store.PutClient(ctx, c)
+	return s.inner.PutClient(ctx, c)
 }
 
 // A panic in a request is answered as an error of the gateway, counted and logged,
@@ -32,7 +35,7 @@ func (s brittleStore) PutClient(ctx context.Context, c store.Client) error {
 func TestPanicInARequest(t *testing.T) {
 	up := echoServer(t, true, "one")
 	var broken atomic.Bool
-	w := openWith(t, servers("a", up.URL), func(o *gateway.Options) { o.Store = brittleStore{o.Store, &broken} })
+	w := openWith(t, servers("a", up.URL), func(o *gateway.Options) { o.Clients = brittleStore{o.Clients, &broken} })
 	before := w.metric(t, "tine_panics_total", `where="edge"`)
 	broken.Store(true)
 	r := w.do(t, "POST", "/mcp", helloAgain, "Content-Type", "application/json", "Accept", bothTypes)

@@ -218,3 +218,30 @@ func TestLateAnswersAreNobodys(t *testing.T) {
 		t.Errorf("got %q; the ids were %s and %s", got, first.ID, second.ID)
 	}
 }
+
+// The record of a client goes with the client, which may be after its session: a start
+// forgets those that are left.
+func TestClientOfASessionThatEnded(t *testing.T) {
+	t.Parallel()
+	w := openWorlds(t, "")
+	s := w.open(t, `{}`)
+	c, other := w.dial(t, "/s/"+s.ID+"/mcp", `{}`), w.dial(t, "/mcp", `{}`)
+	clients := func(want int) {
+		t.Helper()
+		if all, err := w.db.Clients(t.Context()); err != nil || len(all) != want {
+			t.Errorf("%d clients are recorded, want %d (%v)", len(all), want, err)
+		}
+	}
+	if err := w.rg.CloseSession(t.Context(), w.rg.Get(s.ID)); err != nil { // as the reaper does
+		t.Fatal(err)
+	}
+	clients(2)
+	w.restart()
+	clients(1)
+	if r := c.request("ping", `{}`); r.status != http.StatusNotFound {
+		t.Errorf("the client of the session: status %d", r.status)
+	}
+	if r := other.request("ping", `{}`); r.status != http.StatusOK {
+		t.Errorf("the other client: status %d", r.status)
+	}
+}

@@ -29,7 +29,7 @@ func (c *client) use(ctx context.Context, id string) error {
 	}
 	rec, err := c.record()
 	if err == nil {
-		err = c.g.o.Store.PutClient(ctx, rec)
+		err = c.g.o.Clients.PutClient(ctx, rec)
 	}
 	c.mu.Lock()
 	closed := c.closed
@@ -42,7 +42,7 @@ func (c *client) use(ctx context.Context, id string) error {
 		return fmt.Errorf("recording which session the client uses: %w", err)
 	case closed && c.g.life.Err() == nil:
 		// It was dismissed meanwhile, and must not come back.
-		return c.g.o.Store.DeleteClient(ctx, c.id)
+		return c.g.o.Clients.DeleteClient(ctx, c.id)
 	}
 	return nil
 }

@@ -29,11 +29,11 @@ func (g *Gateway) Reload(ctx context.Context, cfg *config.Config) error {
 // admitted makes anew who may come in: the tokens of the config and those of
 // the state folder, the issuer, and the rules. g.reloading is held.
 func (g *Gateway) admitted(ctx context.Context, cfg *config.Config) error {
-	kept, err := g.o.Store.Tokens(ctx)
+	kept, err := g.o.Tokens.Tokens(ctx)
 	if err != nil {
 		return err
 	}
-	lost, err := g.o.Store.TokensLost(ctx)
+	lost, err := g.o.Tokens.TokensLost(ctx)
 	if err != nil {
 		return err
 	}

@@ -140,7 +140,7 @@ func (w *world) start() {
 	}
 	w.rg, err = session.Open(ctx, cfg, session.Options{
 		Drivers: map[string]driver.Driver{"url": url.New(), "builtin": within, "process": process.New(process.Options{})},
-		Store:   w.db, Dir: filepath.Join(w.dir, "instances"), States: filepath.Join(w.dir, "states"), Workspaces: workspaces,
+		Local:   w.db, Shared: w.db, Dir: filepath.Join(w.dir, "instances"), States: filepath.Join(w.dir, "states"), Workspaces: workspaces,
 		Wallet: w.wallet, Log: log, Starts: access.Owners, Seal: seal,
 		Record: record.Options{Journal: w.journal, Metrics: w.metrics, Tracing: w.tracing, Redact: redact, Log: log},
 	})
@@ -148,7 +148,7 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	o := gateway.Options{
-		Registry: w.rg, Store: w.db, Operator: operator, Version: "1.2.3", ID: id, StateDir: w.dir,
+		Registry: w.rg, Clients: w.db, Creations: w.db, Tokens: w.db, Operator: operator, Version: "1.2.3", ID: id, StateDir: w.dir,
 		Wallet: w.wallet, Journal: w.journal, Metrics: w.metrics, Tracing: w.tracing, Redact: redact, Log: log,
 	}
 	if w.change != nil {

@@ -291,7 +291,7 @@ func (r *Registry) Apply(ctx context.Context, cfg *config.Config) error {
 	if r.stopping() {
 		return errStopping
 	}
-	overrides, err := r.o.Store.Overrides(ctx)
+	overrides, err := r.o.Shared.Overrides(ctx)
 	if err != nil {
 		return err
 	}
@@ -332,7 +332,7 @@ func (r *Registry) Change(ctx context.Context, id string, c Change) error {
 	if plain == nil {
 		return &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf("there is no server %q", id), Server: id}
 	}
-	overrides, err := r.o.Store.Overrides(ctx)
+	overrides, err := r.o.Shared.Overrides(ctx)
 	if err != nil {
 		return err
 	}
@@ -344,10 +344,10 @@ func (r *Registry) Change(ctx context.Context, id string, c Change) error {
 		return &api.Error{Kind: api.KindInvalid, Server: id, Message: fmt.Sprintf("server %q: %v", id, err)}
 	}
 	if next.Enabled == nil && len(next.Set) == 0 {
-		err = r.o.Store.DeleteOverride(ctx, id)
+		err = r.o.Shared.DeleteOverride(ctx, id)
 		delete(overrides, id)
 	} else {
-		err = r.o.Store.PutOverride(ctx, id, next)
+		err = r.o.Shared.PutOverride(ctx, id, next)
 		overrides[id] = next
 	}
 	if err != nil {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -16,23 +17,32 @@ func catalogFile(states, key string) string {
 	return filepath.Join(states, "catalogs", filepath.Base(key)+".json")
 }
 
-// restoreCatalog puts the servers behind a key into the store where it lacks them,
-// or has others than the key is the hash of, which it reports. Where the file with
-// them is not right either, sessions of that key are not served.
-func restoreCatalog(ctx context.Context, st store.Store, states, key string) (mended bool, err error) {
+// What the store has behind a key.
+const (
+	noServers    = iota
+	otherServers // than those that the key is the hash of
+	rightServers
+)
+
+// findCatalog returns the servers behind a key, and what the store has: where those are
+// not the right ones, the servers are those of the file; nil where that is not right
+// either, so that sessions of the key are not served.
+func findCatalog(ctx context.Context, st store.Catalogs, states, key string) (servers json.RawMessage, stored int, err error) {
 	if key == "" {
-		return false, nil
+		return nil, noServers, nil
 	}
-	have, known, err := st.Catalog(ctx, key)
-	if err != nil || known && catalogIs(key, have) {
-		return false, err
+	servers, known, err := st.Catalog(ctx, key)
+	switch {
+	case err != nil:
+		return nil, noServers, err
+	case known && catalogIs(key, servers):
+		return servers, rightServers, nil
+	case known:
+		stored = otherServers
 	}
-	servers, err := os.ReadFile(catalogFile(states, key))
+	servers, err = os.ReadFile(catalogFile(states, key))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !catalogIs(key, servers) {
-		return false, nil
+		return nil, stored, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	return known, st.PutCatalog(ctx, key, servers)
+	return servers, stored, err
 }

@@ -108,7 +108,7 @@ func (s *Session) remark(edit func(*facts) bool) bool {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	s.mu.Lock()
-	if s.ended || !edit(&s.facts) {
+	if !s.ended.IsZero() || !edit(&s.facts) {
 		s.mu.Unlock()
 		return false
 	}
@@ -162,7 +162,7 @@ func (s *Session) saveDamage(ctx context.Context) {
 	f := s.known()
 	rec, err := s.record(f)
 	if err == nil {
-		err = s.r.o.Store.PutSessions(ctx, rec)
+		err = s.r.o.Shared.PutSessions(ctx, rec)
 	}
 	if err != nil {
 		s.r.o.Log.Warn("damage of a session not recorded, and tried again", "session", s.ID, "err", err)
@@ -185,7 +185,7 @@ func (r *Registry) saveDamages(ctx context.Context) {
 		}
 		s.changing.Lock()
 		s.mu.Lock()
-		ended := s.ended
+		ended := !s.ended.IsZero()
 		s.mu.Unlock()
 		if !ended {
 			s.saveDamage(ctx)

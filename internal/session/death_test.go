@@ -69,9 +69,15 @@ func (w *world) sound() {
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()
 	for _, p := range w.m.procs {
-		if p.kind == "process" && !p.over() && !dirs[p.spec.Dir] {
-			w.t.Errorf("an instance of %s runs that nobody knows", p.spec.Server)
+		if p.kind == "process" && !p.over() {
+			if !dirs[p.spec.Dir] {
+				w.t.Errorf("an instance of %s runs that nobody knows", p.spec.Server)
+			}
+			delete(dirs, p.spec.Dir)
 		}
+	}
+	for dir := range dirs {
+		w.t.Errorf("there is a handle of %s, which does not run", dir)
 	}
 }
 
@@ -232,7 +238,7 @@ func TestDeathAtEveryStep(t *testing.T) {
 					w := newWorld(t, lasting)
 					from := sc.prepare(w)
 					passed := len(w.m.points)
-					crashed := w.dieAt(n)
+					crashed := w.dieAt(anyStep, n)
 					result, err := sc.act(w, from)
 					if !crashed() {
 						over = true

@@ -87,7 +87,7 @@ func (r *Registry) describeRecord(rec store.Session) api.Session {
 // Find returns sessions, the newest first, closed ones too where the filter says
 // so, without their URLs, and whether there may be more than the filter's limit.
 func (r *Registry) Find(ctx context.Context, f store.SessionFilter) (_ []api.Session, more bool, err error) {
-	recs, err := r.o.Store.FindSessions(ctx, f)
+	recs, err := r.o.Shared.FindSessions(ctx, f)
 	if err != nil {
 		return nil, false, err
 	}
@@ -110,7 +110,7 @@ func (r *Registry) isEnding(id string) bool {
 
 // Closed describes a session that has ended; ok is false when there was none.
 func (r *Registry) Closed(ctx context.Context, id string) (s api.Session, ok bool, err error) {
-	rec, ok, err := r.o.Store.Session(ctx, id)
+	rec, ok, err := r.o.Shared.Session(ctx, id)
 	if err != nil || !ok || rec.Closed.IsZero() {
 		return api.Session{}, false, err
 	}
@@ -146,7 +146,7 @@ func (r *Registry) NewToken(ctx context.Context, s *Session) (string, error) {
 	rec, err := s.record(f)
 	if err == nil {
 		rec.Token = hash
-		err = r.o.Store.PutSessions(context.WithoutCancel(ctx), rec)
+		err = r.o.Shared.PutSessions(context.WithoutCancel(ctx), rec)
 	}
 	if err != nil {
 		return "", fmt.Errorf("recording the session: %w", err)
@@ -203,7 +203,7 @@ func (r *Registry) descend(ctx context.Context, rec store.Session, left *int) (a
 	t := api.Tree{Session: r.describeRecord(rec)}
 	f := store.SessionFilter{Parent: rec.ID, Closed: true, Limit: 1000}
 	for *left > 0 {
-		children, err := r.o.Store.FindSessions(ctx, f)
+		children, err := r.o.Shared.FindSessions(ctx, f)
 		if err != nil {
 			return t, err
 		}
@@ -230,7 +230,7 @@ func (r *Registry) descend(ctx context.Context, rec store.Session, left *int) (a
 func (r *Registry) line(ctx context.Context, id string) ([]store.Session, error) {
 	var line []store.Session
 	for next := id; next != ""; {
-		rec, ok, err := r.o.Store.Session(ctx, next)
+		rec, ok, err := r.o.Shared.Session(ctx, next)
 		if err != nil {
 			return nil, err
 		}

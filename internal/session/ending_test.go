@@ -18,13 +18,14 @@ func TestLeftoversEndAtOnce(t *testing.T) {
 	}
 	var mu sync.Mutex
 	inside, all := 0, make(chan struct{})
-	w.m.stopping = func(string) {
+	w.m.stopping = func(string) error {
 		mu.Lock()
 		if inside++; inside == 3 {
 			close(all)
 		}
 		mu.Unlock()
 		testkit.Within(t, "the end of the others", all)
+		return nil
 	}
 	w.crash("servers:\n  all: {command: all, scope: shared}\n")
 	w.m.stopping = nil
@@ -37,7 +38,10 @@ func TestCloseHasAnEnd(t *testing.T) {
 		w := newWorld(t, two)
 		call(t, w.session("ada"), "own", "x")
 		free := make(chan struct{})
-		w.m.stopping = func(string) { <-free }
+		w.m.stopping = func(string) error {
+			<-free
+			return nil
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		w.Registry.Close(ctx, false) // the bubble is stuck where it waits for ever

@@ -40,7 +40,7 @@ func (r *Registry) event(session, kind string, d eventData) store.Event {
 
 // note writes down what happened. That it happened does not depend on it.
 func (r *Registry) note(ctx context.Context, e store.Event) {
-	if err := r.o.Store.PutEvents(context.WithoutCancel(ctx), e); err != nil {
+	if err := r.o.Shared.PutEvents(context.WithoutCancel(ctx), e); err != nil {
 		r.o.Log.Warn("what happened to a session is not recorded", "session", e.Session, "event", e.Kind, "err", err)
 	}
 }

@@ -125,7 +125,7 @@ func (s *Session) change(ctx context.Context, edit func(*facts)) error {
 	rec, err := s.record(f)
 	if err == nil {
 		// Whoever gave up meanwhile must not leave it open whether it was written.
-		err = s.r.o.Store.PutSessions(context.WithoutCancel(ctx), rec)
+		err = s.r.o.Shared.PutSessions(context.WithoutCancel(ctx), rec)
 	}
 	if err != nil {
 		return fmt.Errorf("recording the session: %w", err)

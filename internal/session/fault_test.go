@@ -2,7 +2,6 @@ package session_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -133,11 +132,11 @@ func (m *machine) passed(point string) int {
 	return n
 }
 
-// dieAt kills the gateway when it passes the nth point from now, of any kind:
-// nothing that it does afterwards counts. crashed tells whether it came so far.
-func (w *world) dieAt(n int) (crashed func() bool) {
+// dieAt kills the gateway when it passes a point for the nth time from now: nothing that
+// it does afterwards counts. crashed tells whether it came so far.
+func (w *world) dieAt(point string, n int) (crashed func() bool) {
 	died := false
-	w.m.on(anyStep, n, func(context.Context) error {
+	w.m.on(point, n, func(context.Context) error {
 		w.m.disk.Lock()
 		defer w.m.disk.Unlock()
 		w.m.crash()
@@ -255,10 +254,6 @@ func (s *tap) DeleteSession(ctx context.Context, id string) error {
 	return s.write(ctx, "delete session", func() error { return s.Store.DeleteSession(ctx, id) })
 }
 
-func (s *tap) CloseSessions(ctx context.Context, at time.Time, ids ...string) error {
-	return s.write(ctx, "close sessions", func() error { return s.Store.CloseSessions(ctx, at, ids...) })
-}
-
 func (s *tap) TouchSessions(ctx context.Context, used map[string]time.Time) error {
 	done, err := s.m.working(s.gen)
 	if err != nil {
@@ -278,10 +273,6 @@ func (s *tap) PutSnapshot(ctx context.Context, snap store.Snapshot) error {
 
 func (s *tap) DeleteSnapshot(ctx context.Context, id string) error {
 	return s.write(ctx, "delete snapshot", func() error { return s.Store.DeleteSnapshot(ctx, id) })
-}
-
-func (s *tap) PutCatalog(ctx context.Context, key string, servers json.RawMessage) error {
-	return s.write(ctx, "put catalog", func() error { return s.Store.PutCatalog(ctx, key, servers) })
 }
 
 func (s *tap) PutHandle(ctx context.Context, h store.Handle) error {

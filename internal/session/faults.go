@@ -55,7 +55,7 @@ func catalogIs(key string, servers []byte) bool {
 
 // Faults compares a database, which may be a copy of a moment ago, with the folders
 // below states and says what in it can't be right. What is newer in a folder is none.
-func Faults(ctx context.Context, st store.Store, states string) ([]string, error) {
+func Faults(ctx context.Context, st Records, states string) ([]string, error) {
 	sessions, err := st.Sessions(ctx)
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func Faults(ctx context.Context, st store.Store, states string) ([]string, error
 
 // closedByThemselves says which sessions are closed in the store alone, besides those
 // that are open there.
-func closedByThemselves(ctx context.Context, st store.Store, states string, open []store.Session) ([]string, error) {
+func closedByThemselves(ctx context.Context, st store.Sessions, states string, open []store.Session) ([]string, error) {
 	there, err := folders(filepath.Join(states, "sessions"), sessionPrefix)
 	if err != nil {
 		return nil, err

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/session"
-	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/store/sqlite"
 	"github.com/tine-mcp/tine/internal/store/sqlite/sqlitetest"
 )
@@ -18,7 +17,7 @@ import (
 // flip changes rows of a database that nobody has open, as flipped bytes would.
 func (w *world) flip(query string, args ...any) {
 	w.t.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(w.dir, "tine.db"))
+	db, err := sql.Open("sqlite3", filepath.Join(w.dir, "tine.db"))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -173,7 +172,7 @@ func TestFaultyBackup(t *testing.T) {
 	db := sqlitetest.Open(t, w.dir)
 	defer db.Close()
 	dir := t.TempDir()
-	faults := func(ctx context.Context, st store.Store) ([]string, error) { return session.Faults(ctx, st, w.dir) }
+	faults := func(ctx context.Context, db *sqlite.DB) ([]string, error) { return session.Faults(ctx, db, w.dir) }
 	at := s.Created
 	backup := func() (string, error) {
 		at = at.Add(1e9)

@@ -51,7 +51,7 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	cfg := r.Catalog().Config.Sessions
 	pin := s.pin
 	if pin == "" { // it followed the config until now; its children stay with this one
-		if pin, err = r.pin(ctx, s.Catalog()); err != nil {
+		if pin, err = r.pin(s.Catalog()); err != nil {
 			return nil, err
 		}
 	}

@@ -109,16 +109,13 @@ func TestForkIsGivenUp(t *testing.T) {
 
 // Opening from a snapshot is all or nothing too.
 func TestOpenIsAllOrNothing(t *testing.T) {
-	for _, point := range []string{"seed own", "start own", "put sessions", "put catalog"} {
+	for _, point := range []string{"seed own", "start own", "put sessions"} {
 		t.Run(point, func(t *testing.T) {
 			w := newWorld(t, "sessions: {max: 1}\n"+kept)
-			from := ""
-			if point != "put catalog" {
-				s := w.opened(session.OpenOptions{})
-				set(t, s, "own", "a", "1")
-				from = w.frozen(s, "base").ID
-				w.CloseSession(t.Context(), s)
-			}
+			s := w.opened(session.OpenOptions{})
+			set(t, s, "own", "a", "1")
+			from := w.frozen(s, "base").ID
+			w.CloseSession(t.Context(), s)
 			before := strings.Join(w.left(), " ")
 			w.m.fail(point, 0)
 			_, _, err := w.OpenSession(t.Context(), session.OpenOptions{From: from})

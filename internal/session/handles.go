@@ -38,7 +38,7 @@ func (r *Registry) handlePath(key string) string { return filepath.Join(r.o.Dir,
 // putHandle records a running instance. Without its file it is adopted all the
 // same, as long as the store is there.
 func (r *Registry) putHandle(ctx context.Context, h store.Handle) error {
-	if err := r.o.Store.PutHandle(ctx, h); err != nil {
+	if err := r.o.Local.PutHandle(ctx, h); err != nil {
 		return err
 	}
 	k := keptHandle{h.Key, h.Driver, h.Server, h.Session, h.Dir, h.Data, h.SpecHash, h.Link, h.Created}
@@ -53,13 +53,13 @@ func (r *Registry) dropHandle(ctx context.Context, key string) error {
 	if err := os.Remove(r.handlePath(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing a handle: %w", err)
 	}
-	return r.o.Store.DeleteHandle(ctx, key)
+	return r.o.Local.DeleteHandle(ctx, key)
 }
 
 // handles lists the instances of an earlier gateway. Those that only their files
 // know are in the store from then on.
 func (r *Registry) handles(ctx context.Context) ([]store.Handle, error) {
-	all, err := r.o.Store.Handles(ctx)
+	all, err := r.o.Local.Handles(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -86,11 +86,22 @@ func (r *Registry) handles(ctx context.Context) ([]store.Handle, error) {
 			_ = os.Remove(r.handlePath(key)) // it is good for nothing else
 			continue
 		}
-		if err := r.o.Store.PutHandle(ctx, h); err != nil {
+		if err := r.o.Local.PutHandle(ctx, h); err != nil {
 			return nil, err
 		}
 		r.o.Log.Warn("the state database lacked an instance that was left running; it is back from its own record", "server", h.Server, "session", h.Session)
 		all = append(all, h)
+	}
+	for i, h := range all {
+		// Earlier versions gave what several sessions use to another one when the origin
+		// was closed.
+		if s := r.sessions[h.Session]; s == nil || s.facts.Shares[h.Server] == "" || s.facts.Shares[h.Server] == h.Session {
+			continue
+		}
+		all[i].Session = r.sessions[h.Session].facts.Shares[h.Server]
+		if err := r.putHandle(ctx, all[i]); err != nil {
+			return nil, err
+		}
 	}
 	return all, nil
 }

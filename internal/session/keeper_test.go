@@ -219,7 +219,7 @@ func (d *desk) Discard(ctx context.Context, s driver.Snapshot) error {
 }
 
 func (d *desk) Erase(ctx context.Context, spec driver.Spec) error {
-	if p := d.m.worksOn(spec.State); p != nil && d.m.generation() == d.gen {
+	if p := d.m.worksOn(spec.State); p != nil && d.m.generation() == d.gen && d.m.stopping == nil {
 		d.m.t.Errorf("%s is erased and an instance works on it", spec.State)
 	}
 	return d.removal(ctx, "erase "+spec.Server, spec.State)

@@ -202,6 +202,9 @@ func (r *Registry) loseHandle(h store.Handle) {
 		return
 	}
 	ids := append([]string{h.Session}, said.Callers...)
+	if l := r.lent[lentKey(h.Session, h.Server)]; l != nil {
+		ids = slices.AppendSeq(ids, maps.Keys(l.users))
+	}
 	for id := range r.sessions {
 		if said.AllCalled && h.Session == "" {
 			ids = append(ids, id)
@@ -272,7 +275,7 @@ func (s *Session) takeOwed(server string) error {
 	}
 	s.facts.Told[server] = loss.At
 	s.facts.Rev++
-	ended := s.ended
+	ended := !s.ended.IsZero()
 	s.mu.Unlock()
 	if !ended {
 		s.saveDamage(context.WithoutCancel(s.r.life))

@@ -20,7 +20,7 @@ import (
 // A machine is where instances live. It outlives the gateways of a test, as a
 // real one does.
 type machine struct {
-	stopping func(server string) // is told before an instance is ended; nil for nobody
+	stopping func(server string) error // is asked before an instance is ended; nil for nobody
 	t        *testing.T
 	adopts   bool
 	loses    bool // states may be gone at a start
@@ -275,7 +275,9 @@ func (i *instance) Logs(int64) (io.ReadCloser, error) {
 
 func (i *instance) Stop(context.Context) error {
 	if stopping := i.m.stopping; stopping != nil {
-		stopping(i.spec.Server)
+		if err := stopping(i.spec.Server); err != nil {
+			return err
+		}
 	}
 	if !i.crashed() {
 		i.kill()

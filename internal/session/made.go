@@ -159,7 +159,7 @@ func (r *Registry) noteState(ctx context.Context, s *Session, dir, mark string) 
 		}
 		return s.noteMade(ctx, s.noteKey(dir), mark)
 	}
-	if err := r.o.Store.PutSharedState(ctx, name, mark); err != nil {
+	if err := r.o.Local.PutSharedState(ctx, name, mark); err != nil {
 		return err
 	}
 	r.mu.Lock()

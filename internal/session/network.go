@@ -23,7 +23,7 @@ func (r *Registry) Network(ctx context.Context, n driver.Network) {
 		catalogs = append(catalogs, s.Catalog())
 	} else if n.Session != "" {
 		// Connections end with their session, and are heard of a moment later.
-		rec, ok, err := r.o.Store.Session(ctx, n.Session)
+		rec, ok, err := r.o.Shared.Session(ctx, n.Session)
 		if err == nil && ok {
 			owner = rec.Owner
 		}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -112,7 +111,7 @@ func (r *Registry) begin(ctx context.Context, o OpenOptions) (*birth, error) {
 		from, taken = &snap.frozen, snap.Created
 	}
 	if pin == "" { // also from one that came from elsewhere
-		if pin, err = r.pin(ctx, cat); err != nil {
+		if pin, err = r.pin(cat); err != nil {
 			return nil, err
 		}
 	}
@@ -415,6 +414,7 @@ func (b *birth) register(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		rec.Servers = r.written(s.pin)
 		recs = append(recs, rec)
 		events = append(events, b.events(s)...)
 	}
@@ -428,7 +428,7 @@ func (b *birth) register(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.o.Store.PutSessions(ctx, recs...); err != nil {
+	if err := r.o.Shared.PutSessions(ctx, recs...); err != nil {
 		return fmt.Errorf("recording the session: %w", err)
 	}
 	for _, s := range b.children {
@@ -436,7 +436,7 @@ func (b *birth) register(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := r.o.Store.PutEvents(ctx, append(events, b.besides...)...); err != nil {
+	if err := r.o.Shared.PutEvents(ctx, append(events, b.besides...)...); err != nil {
 		r.o.Log.Warn("what happened to a session is not recorded", "err", err)
 	}
 	r.mu.Lock()
@@ -463,7 +463,7 @@ func (b *birth) undo(ctx context.Context) {
 	}
 	wg.Wait()
 	for _, id := range ids {
-		if err := b.r.o.Store.DeleteSession(ctx, id); err != nil {
+		if err := b.r.o.Shared.DeleteSession(ctx, id); err != nil {
 			b.r.o.Log.Warn("session not forgotten", "session", id, "err", err)
 		}
 	}
@@ -485,10 +485,7 @@ func (r *Registry) dissolve(ctx context.Context, s *Session) {
 	if err := recordOfSession(r.o.States, s.ID).bury(); err != nil {
 		r.o.Log.Warn("the folder of a session is not marked as one to be removed", "session", s.ID, "err", err)
 	}
-	r.finish(s, func(up *upstream.Upstream) {
-		up.Close()
-		_ = os.Remove(r.handlePath(up.Name())) // also where the instance could not be stopped yet
-	})
+	r.finish(s, (*upstream.Upstream).Close)
 	shares, members := s.known().Shares, s.members()
 	_ = atOnce(len(members), func(i int) error {
 		e := members[i]

@@ -43,16 +43,19 @@ func keyOfPins(pins []json.RawMessage) string {
 	return hex.EncodeToString(h.Sum(nil)[:12])
 }
 
-// pin makes the current servers last as long as somebody is made with them, and
-// returns their key.
-func (r *Registry) pin(ctx context.Context, c *Catalog) (string, error) {
-	r.mu.Lock()
-	_, known := r.pins[c.key]
-	r.mu.Unlock()
-	if known {
+// pinned are servers that somebody may be made with.
+type pinned struct {
+	servers []config.Server
+	written json.RawMessage // as a catalog has them
+}
+
+// pin returns the key of the servers of a catalog, which the store gets with the first
+// that is made of them.
+func (r *Registry) pin(c *Catalog) (string, error) {
+	if r.written(c.key) != nil {
 		return c.key, nil
 	}
-	servers := make([]config.Server, 0, len(c.Entries))
+	var p pinned
 	list := make([]json.RawMessage, 0, len(c.Entries))
 	for _, e := range c.Entries {
 		b, err := e.Pin()
@@ -60,46 +63,53 @@ func (r *Registry) pin(ctx context.Context, c *Catalog) (string, error) {
 			return "", err
 		}
 		list = append(list, b)
-		servers = append(servers, e.Server)
+		p.servers = append(p.servers, e.Server)
 	}
-	all, err := json.Marshal(list)
-	if err != nil {
+	var err error
+	if p.written, err = json.Marshal(list); err != nil {
 		return "", err
 	}
-	if err := r.o.Store.PutCatalog(ctx, c.key, all); err != nil {
-		return "", fmt.Errorf("recording the servers of a session: %w", err)
-	}
-	r.keepCatalog(c.key, all)
+	r.keepCatalog(c.key, p.written)
 	r.mu.Lock()
-	r.pins[c.key] = servers
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	r.pins[c.key] = p
 	return c.key, nil
+}
+
+// written are the servers behind a key that was pinned or unpinned, as a catalog has
+// them.
+func (r *Registry) written(key string) json.RawMessage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pins[key].written
 }
 
 // unpin reads the servers behind a key.
 func (r *Registry) unpin(ctx context.Context, key string) ([]config.Server, error) {
 	r.mu.Lock()
-	servers, ok := r.pins[key]
+	p, ok := r.pins[key]
 	r.mu.Unlock()
 	if ok {
-		return servers, nil
+		return p.servers, nil
 	}
-	if mended, err := restoreCatalog(ctx, r.o.Store, r.o.States, key); err != nil {
-		return nil, err
-	} else if mended {
-		r.warnCatalog(key)
-	}
-	raw, ok, err := r.o.Store.Catalog(ctx, key)
-	if err == nil && !ok {
+	raw, stored, err := findCatalog(ctx, r.o.Shared, r.o.States, key)
+	switch {
+	case err != nil:
+	case raw == nil && stored == noServers:
 		err = errNotRecorded
-	}
-	if err == nil && !catalogIs(key, raw) {
+	case raw == nil:
 		err = &catalogError{"the database has other servers than it was made with, and the file besides is missing or has others too", catalogFile(r.o.States, key)}
+	case stored != rightServers:
+		err = r.o.Shared.MendCatalog(ctx, key, raw)
 	}
 	if err != nil {
 		return nil, err
 	}
+	if stored == otherServers {
+		r.warnCatalog(key)
+	}
 	r.keepCatalog(key, raw)
+	p.written = raw
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil {
 		return nil, &catalogError{"the record can't be read: " + err.Error(), catalogFile(r.o.States, key)}
@@ -109,12 +119,12 @@ func (r *Registry) unpin(ctx context.Context, key string) ([]config.Server, erro
 		if err != nil {
 			return nil, &catalogError{"the record can't be read: " + err.Error(), catalogFile(r.o.States, key)}
 		}
-		servers = append(servers, s)
+		p.servers = append(p.servers, s)
 	}
 	r.mu.Lock()
-	r.pins[key] = servers
-	r.mu.Unlock()
-	return servers, nil
+	defer r.mu.Unlock()
+	r.pins[key] = p
+	return p.servers, nil
 }
 
 func (r *Registry) warnCatalog(key string) {
@@ -160,9 +170,9 @@ func (r *Registry) Servers() []config.Server {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for key, servers := range r.pins {
+	for key, p := range r.pins {
 		if key != cur.key {
-			all = append(all, servers...)
+			all = append(all, p.servers...)
 		}
 	}
 	return all
@@ -205,7 +215,7 @@ func (r *Registry) viewOf(cur *Catalog, pin string, only []string, members map[s
 		r.mu.Unlock()
 		return v
 	}
-	servers, pinned := r.pins[pin]
+	p, pinned := r.pins[pin]
 	r.mu.Unlock()
 	v := &Catalog{Config: cur.Config, byID: make(map[string]*Entry), of: cur}
 	add := func(e *Entry) {
@@ -222,7 +232,7 @@ func (r *Registry) viewOf(cur *Catalog, pin string, only []string, members map[s
 			add(e)
 		}
 	}
-	for _, s := range servers {
+	for _, s := range p.servers {
 		now := cur.Entry(s.ID)
 		switch {
 		case now != nil && (!now.own() && s.Scope == config.ScopeShared || samePin(now.Server, s)):

@@ -182,7 +182,7 @@ func TestRestartWithoutWhatIsNeeded(t *testing.T) {
 			}
 			wantDump(t, "the other", w.Get(other.ID), "own", `{"it":"1"}`)
 			w.runs("own")
-			if err := w.db.PutCatalog(t.Context(), rec.Catalog, right); err != nil {
+			if err := w.db.MendCatalog(t.Context(), rec.Catalog, right); err != nil {
 				t.Fatal(err)
 			}
 			w.crash(kept)

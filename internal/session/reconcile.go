@@ -37,7 +37,7 @@ func (r Reconciled) Empty() bool {
 // folders without a record get the store's. With missing, as after a restore,
 // sessions and snapshots of the store whose folders are gone are closed and
 // forgotten. With dry nothing is changed, neither here nor there.
-func Reconcile(ctx context.Context, st store.Store, states string, missing, dry bool) (Reconciled, error) {
+func Reconcile(ctx context.Context, st Records, states string, missing, dry bool) (Reconciled, error) {
 	c := reconciling{st: st, states: states, missing: missing, dry: dry}
 	if err := c.sessions(ctx); err != nil {
 		return c.out, fmt.Errorf("comparing sessions with their folders: %w", err)
@@ -49,7 +49,7 @@ func Reconcile(ctx context.Context, st store.Store, states string, missing, dry 
 }
 
 type reconciling struct {
-	st           store.Store
+	st           Records
 	states       string
 	missing, dry bool
 	out          Reconciled
@@ -207,23 +207,26 @@ func (c *reconciling) take(ctx context.Context, kept keptSession, used time.Time
 	if c.dry {
 		return nil
 	}
-	if err := c.catalog(ctx, kept.Catalog); err != nil {
+	servers, err := c.catalog(ctx, kept.Catalog)
+	if err != nil {
 		return err
 	}
 	rec := kept.session()
+	rec.Servers = servers
 	if rec.Used.Before(used) {
 		rec.Used = used
 	}
 	return c.st.PutSessions(ctx, rec)
 }
 
-// catalog sees to the servers behind a key of a record that is taken.
-func (c *reconciling) catalog(ctx context.Context, key string) error {
-	mended, err := restoreCatalog(ctx, c.st, c.states, key)
-	if mended {
+// catalog returns the servers behind a key of a record that is taken; nil where nobody
+// knows them.
+func (c *reconciling) catalog(ctx context.Context, key string) (json.RawMessage, error) {
+	servers, stored, err := findCatalog(ctx, c.st, c.states, key)
+	if stored == otherServers && servers != nil {
 		c.out.Catalogs = append(c.out.Catalogs, key)
 	}
-	return err
+	return servers, err
 }
 
 func (c *reconciling) close(ctx context.Context, rec store.Session, reason string) error {
@@ -239,10 +242,8 @@ func (c *reconciling) close(ctx context.Context, rec store.Session, reason strin
 	if rec.Data, err = json.Marshal(f); err != nil {
 		return err
 	}
-	if err := c.st.PutSessions(ctx, rec); err != nil {
-		return err
-	}
-	return c.st.CloseSessions(ctx, time.Now().UTC(), rec.ID)
+	rec.Closed = time.Now().UTC()
+	return c.st.PutSessions(ctx, rec)
 }
 
 func (c *reconciling) snapshots(ctx context.Context) error {
@@ -320,11 +321,13 @@ func (c *reconciling) takeSnapshot(ctx context.Context, kept keptSnapshot) error
 	if c.dry {
 		return nil
 	}
-	if err := c.catalog(ctx, kept.Catalog); err != nil {
+	servers, err := c.catalog(ctx, kept.Catalog)
+	if err != nil {
 		return err
 	}
 	rec := kept.snapshot()
-	err := c.st.PutSnapshot(ctx, rec)
+	rec.Servers = servers
+	err = c.st.PutSnapshot(ctx, rec)
 	if errors.Is(err, store.ErrExists) { // the name is another one's by now
 		rec.Name = ""
 		err = c.st.PutSnapshot(ctx, rec)

@@ -32,11 +32,33 @@ import (
 // go on.
 const drainTime = 5 * time.Minute
 
+// Local is what a Registry keeps of its own gateway.
+type Local interface {
+	store.Handles
+	store.SharedStates
+	store.ServerLists
+}
+
+// Shared is what a Registry keeps of its sessions.
+type Shared interface {
+	Records
+	store.Overrides
+	store.Creations
+}
+
+// Records are what there is a copy of in the folders of sessions and snapshots.
+type Records interface {
+	store.Sessions
+	store.Snapshots
+	store.Catalogs
+}
+
 // Options are what a Registry works with.
 type Options struct {
 	Drivers map[string]driver.Driver
-	Store   store.Store
-	// Lists keeps what servers list; nil for the Store.
+	Local   Local
+	Shared  Shared
+	// Lists keeps what servers list; nil for Local.
 	Lists  store.ServerLists
 	Dir    string // for instances
 	States string // for what sessions remember, and for snapshots
@@ -91,11 +113,11 @@ type Registry struct {
 	// unsure says that there is something on the disk of which nobody knows what it
 	// needs; only at the start.
 	unsure    bool
-	pins      map[string][]config.Server // by the key of their catalog
-	views     map[string]*Catalog        // of sessions made with certain servers
-	viewsUsed int                        // how many of them were somebody's when it was looked last
-	opened    int                        // sessions that somebody asked for
-	perOwner  map[string]int             // the same, by owner
+	pins      map[string]pinned   // by the key of their catalog
+	views     map[string]*Catalog // of sessions made with certain servers
+	viewsUsed int                 // how many of them were somebody's when it was looked last
+	opened    int                 // sessions that somebody asked for
+	perOwner  map[string]int      // the same, by owner
 	budget    budget
 
 	displaced sync.Once // said that programs see workspaces elsewhere
@@ -120,21 +142,21 @@ type Registry struct {
 // left: its sessions, and their instances where they still run.
 func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error) {
 	if o.Lists == nil {
-		o.Lists = o.Store
+		o.Lists = o.Local
 	}
 	r := &Registry{
 		o: o, sessions: make(map[string]*Session),
 		defaults: make(map[string]*Session), shared: make(map[string]*part), ending: make(map[string][]chan struct{}),
 		governors: make(map[string]*governor), tokens: make(map[string]*Session),
 		lent: make(map[string]*lent), unrecorded: make(map[string]*Session), unserved: make(map[string]Unserved), started: time.Now(), snapshots: make(map[string]*snapshot),
-		pins: make(map[string][]config.Server), views: make(map[string]*Catalog), perOwner: make(map[string]int),
+		pins: make(map[string]pinned), views: make(map[string]*Catalog), perOwner: make(map[string]int),
 		warm: make(map[string]*warm), warming: make(chan struct{}, 1), unsure: o.Restored,
 	}
 	r.learners.of, r.learners.slot = make(map[string]*learner), make(chan struct{}, learnAtOnce)
 	r.budget.short = make(chan need, 1)
 	r.limit(cfg)
 	r.life, r.end = context.WithCancel(context.Background())
-	overrides, err := o.Store.Overrides(ctx)
+	overrides, err := o.Shared.Overrides(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +228,7 @@ func (r *Registry) open(ctx context.Context, owner, kind, name string, caps []by
 	if kind == KindDefault && other != nil {
 		return other, nil
 	}
-	if err := r.o.Store.PutSessions(ctx, rec); err != nil {
+	if err := r.o.Shared.PutSessions(ctx, rec); err != nil {
 		return nil, fmt.Errorf("recording the session: %w", err)
 	}
 	r.mu.Lock()
@@ -283,7 +305,7 @@ func (r *Registry) closeSession(ctx context.Context, s *Session, reason string) 
 	first := !s.closed
 	s.closed = true
 	if first {
-		s.ended = true
+		s.ended = time.Now().UTC()
 		s.facts.Reason = reason
 	}
 	s.mu.Unlock()
@@ -327,19 +349,18 @@ func (r *Registry) bury(ctx context.Context, s *Session) {
 func (r *Registry) recordEnd(ctx context.Context, s *Session) error {
 	s.changing.Lock() // a change that is being written would bring it back
 	defer s.changing.Unlock()
-	r.bequeath(ctx, s)
 	f := s.known()
 	if f.Rev > 0 || s.Kind != KindOpened {
 		f.Rev++ // the reason is not in the folder's record
 	}
 	rec, err := s.record(f)
-	if err == nil {
-		err = r.o.Store.PutSessions(ctx, rec)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = r.o.Store.CloseSessions(ctx, time.Now().UTC(), s.ID)
-	}
-	return err
+	s.mu.Lock()
+	rec.Closed = s.ended
+	s.mu.Unlock()
+	return r.o.Shared.PutSessions(ctx, rec)
 }
 
 // finish lets go of all of a session's parts, its own ones with end.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,11 +26,11 @@ func (r *Registry) restore(ctx context.Context) error {
 	if err := r.reconcile(ctx); err != nil {
 		return err
 	}
-	sessions, err := r.o.Store.Sessions(ctx)
+	sessions, err := r.o.Shared.Sessions(ctx)
 	if err != nil {
 		return err
 	}
-	if r.sharedStates, err = r.o.Store.SharedStates(ctx); err != nil {
+	if r.sharedStates, err = r.o.Local.SharedStates(ctx); err != nil {
 		return err
 	}
 	unanswered, err := r.unanswered(ctx)
@@ -45,8 +46,7 @@ func (r *Registry) restore(ctx context.Context) error {
 	if err := r.restoreSnapshots(ctx, unanswered); err != nil {
 		return err
 	}
-	// Only now: later, one may be about to be used.
-	if err := r.o.Store.DropCatalogs(ctx); err != nil {
+	if err := r.o.Shared.DropCatalogs(ctx); err != nil {
 		return err
 	}
 	handles, err := r.handles(ctx)
@@ -96,9 +96,8 @@ func (r *Registry) restore(ctx context.Context) error {
 		return err
 	}
 	for _, h := range stay {
-		if l := r.lent[lentKey(r.originOf(h), h.Server)]; l != nil {
-			e, by := r.lentEntry(h), owned{origin: r.originOf(h), heir: r.sessions[h.Session]}
-			l.up = r.newUpstream(e, by, &h)
+		if heir, e := r.lentEntry(h); e != nil {
+			r.lent[lentKey(h.Session, h.Server)].up = r.newUpstream(e, owned{origin: h.Session, heir: heir}, &h)
 			continue
 		}
 		if h.Session == "" {
@@ -124,7 +123,7 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 			return fmt.Errorf("session %s: %w", rec.ID, err)
 		}
 		r.o.Log.Info("a session is removed: the request that opened it was not answered", "session", rec.ID)
-		return r.o.Store.DeleteSession(ctx, rec.ID)
+		return r.o.Shared.DeleteSession(ctx, rec.ID)
 	}
 	s := r.newSession(rec.ID, rec.Owner, rec.Kind, rec.Created, f)
 	s.Parent, s.pin, s.servers, s.said, s.token = rec.Parent, rec.Catalog, f.Servers, f.Members, rec.Token
@@ -148,10 +147,8 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 		f.Reason = why
 		f.Rev++ // as with every end
 		if rec, err = s.record(f); err == nil {
-			err = r.o.Store.PutSessions(ctx, rec)
-		}
-		if err == nil {
-			err = r.o.Store.CloseSessions(ctx, time.Now().UTC(), s.ID)
+			rec.Closed = time.Now().UTC()
+			err = r.o.Shared.PutSessions(ctx, rec)
 		}
 		r.note(ctx, r.event(s.ID, eventClosed, eventData{Reason: why}))
 		return err
@@ -176,7 +173,7 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 
 // unanswered has the marks of requests that an earlier gateway did not answer.
 func (r *Registry) unanswered(ctx context.Context) (map[string]bool, error) {
-	all, err := r.o.Store.Unanswered(ctx)
+	all, err := r.o.Shared.Unanswered(ctx)
 	marks := make(map[string]bool, len(all))
 	for _, c := range all {
 		marks[c.Mark()] = true
@@ -187,7 +184,7 @@ func (r *Registry) unanswered(ctx context.Context) (map[string]bool, error) {
 // restoreSnapshots reads the snapshots that last, and forgets those that nobody
 // was told of and those of sessions that are closed.
 func (r *Registry) restoreSnapshots(ctx context.Context, unanswered map[string]bool) error {
-	all, err := r.o.Store.Snapshots(ctx)
+	all, err := r.o.Shared.Snapshots(ctx)
 	if err != nil {
 		return err
 	}
@@ -231,20 +228,22 @@ func (r *Registry) restoreSnapshots(ctx context.Context, unanswered map[string]b
 	return nil
 }
 
-// lentEntry finds the server of a handle that several sessions use.
-func (r *Registry) lentEntry(h store.Handle) *Entry {
-	l := r.lent[lentKey(r.originOf(h), h.Server)]
+// lentEntry finds the server of a handle that several sessions use, and one of them:
+// the origin, while it is open.
+func (r *Registry) lentEntry(h store.Handle) (*Session, *Entry) {
+	l := r.lent[lentKey(h.Session, h.Server)]
 	if l == nil {
-		return nil
+		return nil, nil
 	}
-	for id := range l.users {
-		if s := r.sessions[id]; s != nil {
+	users := slices.Sorted(maps.Keys(l.users))
+	for _, id := range append([]string{h.Session}, users...) {
+		if s := r.sessions[id]; s != nil && l.users[id] {
 			if e := s.Catalog().Entry(h.Server); e != nil {
-				return e
+				return s, e
 			}
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // wanted reports whether a recorded instance is to be adopted.
@@ -262,7 +261,7 @@ func (r *Registry) wanted(h store.Handle) bool {
 func (r *Registry) fitting(h store.Handle) *Entry {
 	var e *Entry
 	s := r.sessions[h.Session]
-	lent := r.lentEntry(h)
+	_, lent := r.lentEntry(h)
 	switch {
 	case lent != nil:
 		e = lent
@@ -370,7 +369,7 @@ func (r *Registry) forget(ctx context.Context) {
 	if age <= 0 {
 		return // the journal keeps everything
 	}
-	ids, err := r.o.Store.DropSessions(ctx, time.Now().Add(-age))
+	ids, err := r.o.Shared.DropSessions(ctx, time.Now().Add(-age))
 	if err != nil && ctx.Err() == nil {
 		r.o.Log.Warn("old sessions not forgotten", "err", err)
 	}
@@ -407,7 +406,7 @@ func (r *Registry) touch(ctx context.Context) {
 	if len(used) == 0 {
 		return
 	}
-	if err := r.o.Store.TouchSessions(context.WithoutCancel(ctx), used); err != nil {
+	if err := r.o.Shared.TouchSessions(context.WithoutCancel(ctx), used); err != nil {
 		r.o.Log.Warn("use of sessions not recorded", "err", err)
 	}
 }

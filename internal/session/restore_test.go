@@ -291,11 +291,9 @@ func (w *world) endInStore(id string) {
 	}
 	rev, _ := facts["rev"].(float64)
 	facts["rev"] = rev + 1
+	rec.Closed = time.Now()
 	if rec.Data, err = json.Marshal(facts); err == nil {
 		err = w.db.PutSessions(ctx, rec)
-	}
-	if err == nil {
-		err = w.db.CloseSessions(ctx, time.Now(), id)
 	}
 	if err != nil {
 		w.t.Fatal(err)

@@ -59,8 +59,8 @@ type Session struct {
 	changing sync.Mutex // held while facts are written down
 
 	mu       sync.Mutex
-	closed   bool // nothing is joined any more: it has ended, or the gateway is stopping
-	ended    bool // its end is being written down, or is
+	closed   bool      // nothing is joined any more: it has ended, or the gateway is stopping
+	ended    time.Time // when its end began to be written down; zero before
 	facts    facts
 	unsaved  bool     // a damage is not written down yet
 	heeded   sync.Map // damage of stored data that was marked

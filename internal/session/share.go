@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/upstream"
 )
 
@@ -63,7 +62,7 @@ func (s *Session) lend(ctx context.Context, servers []string, forks []*Session) 
 	s.mu.Unlock()
 	rec, err := s.record(s.known())
 	if err == nil {
-		err = s.r.o.Store.PutSessions(ctx, rec)
+		err = s.r.o.Shared.PutSessions(ctx, rec)
 	}
 	if err == nil {
 		s.recordInFolder(rec)
@@ -131,47 +130,6 @@ func (r *Registry) isLent(up *upstream.Upstream) bool {
 	defer r.mu.Unlock()
 	l := r.lent[lentKey(up.Session(), up.Server())]
 	return l != nil && l.up == up
-}
-
-// bequeath gives the handles of what a session shares to another one that uses
-// it: those of a session are forgotten with its end.
-func (r *Registry) bequeath(ctx context.Context, s *Session) {
-	heirs := make(map[string]string) // by server
-	shares := s.known().Shares
-	r.mu.Lock()
-	for server, origin := range shares {
-		if l := r.lent[lentKey(origin, server)]; l != nil {
-			for user := range l.users {
-				if user != s.ID {
-					heirs[server] = user
-				}
-			}
-		}
-	}
-	r.mu.Unlock()
-	if len(heirs) == 0 {
-		return
-	}
-	handles, err := r.o.Store.Handles(ctx)
-	for _, h := range handles {
-		if heir := heirs[h.Server]; heir != "" && h.Session == s.ID && err == nil {
-			h.Session = heir
-			err = r.putHandle(ctx, h)
-		}
-	}
-	if err != nil {
-		r.o.Log.Warn("instance that other sessions use is not recorded", "session", s.ID, "err", err)
-	}
-}
-
-// originOf is the session that the instance of a handle stays with.
-func (r *Registry) originOf(h store.Handle) string {
-	if s := r.sessions[h.Session]; s != nil {
-		if origin := s.facts.Shares[h.Server]; origin != "" {
-			return origin
-		}
-	}
-	return h.Session
 }
 
 // unlend ends a session's use of a server; the last one ends the server.

@@ -88,7 +88,7 @@ func (r *Registry) noteAnew(ctx context.Context, server string) {
 	r.mu.Lock()
 	r.sharedStates[name] = at
 	r.mu.Unlock()
-	if err := r.o.Store.PutSharedState(ctx, name, at); err != nil {
+	if err := r.o.Local.PutSharedState(ctx, name, at); err != nil {
 		r.o.Log.Warn("when a shared server began anew is not recorded", "server", server, "err", err)
 	}
 }

@@ -81,7 +81,7 @@ func (r *Registry) takeSnapshot(ctx context.Context, s *Session, o SnapshotOptio
 	if err := r.snapshotFits(s.Owner, o.Name, ring); err != nil {
 		return nil, err
 	}
-	pin, err := s.pinned(ctx)
+	pin, err := s.pinned()
 	if err != nil {
 		return nil, err
 	}
@@ -110,11 +110,11 @@ func (r *Registry) takeSnapshot(ctx context.Context, s *Session, o SnapshotOptio
 }
 
 // pinned is the key of the servers the session is made of.
-func (s *Session) pinned(ctx context.Context) (string, error) {
+func (s *Session) pinned() (string, error) {
 	if s.pin != "" {
 		return s.pin, nil
 	}
-	return s.r.pin(ctx, s.Catalog())
+	return s.r.pin(s.Catalog())
 }
 
 // minWeight is what a snapshot counts at least: its record has to be kept too.
@@ -160,12 +160,12 @@ func (r *Registry) keepSnapshot(ctx context.Context, snap *snapshot) error {
 		data, err = json.Marshal(snapshotData{snap.frozen, snap.Labels, snap.creation, snap.sumOf})
 	}
 	if err == nil {
-		snap.Data = data
+		snap.Data, snap.Servers = data, r.written(snap.Catalog)
 		err = folder.begin(keptSnapshotOf(snap.Snapshot))
 	}
 	if err == nil {
 		// As of a session's record.
-		if err = r.o.Store.PutSnapshot(context.WithoutCancel(ctx), snap.Snapshot); errors.Is(err, store.ErrExists) {
+		if err = r.o.Shared.PutSnapshot(context.WithoutCancel(ctx), snap.Snapshot); errors.Is(err, store.ErrExists) {
 			err = nameTaken(snap.Name)
 		}
 	}
@@ -173,7 +173,7 @@ func (r *Registry) keepSnapshot(ctx context.Context, snap *snapshot) error {
 		// A folder that calls itself unfinished is removed where the store has lost the
 		// record, so that none may be answered for.
 		if err = folder.settle(); err != nil {
-			err = errors.Join(err, r.o.Store.DeleteSnapshot(context.WithoutCancel(ctx), snap.ID))
+			err = errors.Join(err, r.o.Shared.DeleteSnapshot(context.WithoutCancel(ctx), snap.ID))
 		}
 	}
 	if err != nil {
@@ -287,7 +287,7 @@ func (r *Registry) forgetSnapshot(ctx context.Context, snap store.Snapshot) erro
 	folder := recordOfSnapshot(r.o.States, snap.ID)
 	err := folder.bury()
 	if err == nil {
-		err = r.o.Store.DeleteSnapshot(ctx, snap.ID)
+		err = r.o.Shared.DeleteSnapshot(ctx, snap.ID)
 	}
 	if err == nil {
 		return nil

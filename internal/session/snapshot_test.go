@@ -108,7 +108,7 @@ func TestSnapshotsOfOneNameAtOnce(t *testing.T) {
 }
 
 func TestSnapshotThatFails(t *testing.T) {
-	for _, point := range []string{"freeze own", "froze own", "put snapshot", "put catalog"} {
+	for _, point := range []string{"freeze own", "froze own", "put snapshot"} {
 		t.Run(point, func(t *testing.T) {
 			w := newWorld(t, whole)
 			s := w.session("ada")

@@ -19,7 +19,7 @@ import (
 // reconcile brings the store and the folders to agree, before anything relies on
 // either.
 func (r *Registry) reconcile(ctx context.Context) error {
-	found, err := Reconcile(ctx, r.o.Store, r.o.States, false, false)
+	found, err := Reconcile(ctx, r.o.Shared, r.o.States, false, false)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (r *Registry) reconcile(ctx context.Context) error {
 // isOver reports whether the store knows that a session was closed. One that it
 // does not know is not known to be.
 func (r *Registry) isOver(ctx context.Context, id string) (bool, error) {
-	rec, ok, err := r.o.Store.Session(ctx, id)
+	rec, ok, err := r.o.Shared.Session(ctx, id)
 	return ok && !rec.Closed.IsZero(), err
 }
 
@@ -299,7 +299,7 @@ func (r *Registry) sweepCatalogs(ctx context.Context) {
 	}
 	for _, f := range files {
 		key := strings.TrimSuffix(f.Name(), ".json")
-		_, used, lookErr := r.o.Store.Catalog(ctx, key)
+		_, used, lookErr := r.o.Shared.Catalog(ctx, key)
 		if lookErr == nil && !used {
 			lookErr = os.Remove(filepath.Join(dir, f.Name()))
 		}

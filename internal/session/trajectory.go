@@ -51,7 +51,7 @@ func (r *Registry) Trajectory(ctx context.Context, id string, tell func(api.Step
 
 // birthOf is the event that began a session; nil when it is not recorded.
 func (r *Registry) birthOf(ctx context.Context, id string) (*store.Event, error) {
-	events, err := r.o.Store.Events(ctx, id)
+	events, err := r.o.Shared.Events(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (r *Registry) birthOf(ctx context.Context, id string) (*store.Event, error)
 // chapter tells what happened to one session, up to the birth of another one;
 // all of it with nil. Steps are counted on from step.
 func (r *Registry) chapter(ctx context.Context, rec store.Session, end *store.Event, step int64, tell func(api.Step) error) (int64, error) {
-	events, err := r.o.Store.Events(ctx, rec.ID)
+	events, err := r.o.Shared.Events(ctx, rec.ID)
 	if err != nil {
 		return step, err
 	}

@@ -101,12 +101,14 @@ func (w *world) open(yaml string) {
 	maps.Copy(drivers, w.also)
 	delete(drivers, w.without)
 	o := session.Options{
-		Drivers: drivers, Store: &tap{w.db, w.m, gen}, Dir: filepath.Join(w.dir, "instances"), States: w.dir,
+		Drivers: drivers, Dir: filepath.Join(w.dir, "instances"), States: w.dir,
 		Workspaces: w.spaces, Log: slog.New(slog.DiscardHandler),
 	}
+	var st store.Store = &tap{w.db, w.m, gen}
 	if w.wrap != nil {
-		o.Store = w.wrap(o.Store)
+		st = w.wrap(st)
 	}
+	o.Local, o.Shared = st, st
 	if w.records {
 		w.journal, err = journal.Open(ctx, journal.Options{Dir: filepath.Join(w.dir, "journal"), Index: w.db})
 		if err != nil {

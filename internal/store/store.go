@@ -15,30 +15,53 @@ import (
 	"time"
 )
 
-// A Store keeps everything of one state folder. Its methods may run at once.
-// Deleting what is not there is no error. Lists are ordered by key.
-type Store interface {
-	Overrides
+// Local is what is of one gateway and its machine: its instances, the connections of
+// its clients, the index of its journal, the folders that all its sessions share, and
+// what its servers listed. No other gateway has a use for it. What it keeps of a session
+// may outlast the session, which is in Shared: a start compares the two.
+//
+// Its methods may run at once, as those of Shared. Deleting what is not there is no
+// error. Lists are ordered by key.
+type Local interface {
+	Owner
 	Handles
+	Clients
+	Calls
+	SharedStates
+	ServerLists
+	Closer
+}
+
+// Shared is what gateways that serve the same sessions would have in common. Nothing in
+// it refers to Local, so that the two may be two databases.
+type Shared interface {
 	Sessions
 	Snapshots
 	Catalogs
-	SharedStates
-	ServerLists
-	Creations
-	Clients
+	Overrides
 	Tokens
 	Credentials
-	Calls
+	Creations
+	Closer
+}
 
-	// GatewayID names the owner of this state. It is made at the first call and
-	// stays, so that what a gateway labels as its own is known after a restart.
+// A Store is both in one database.
+type Store interface {
+	Local
+	Shared
+}
+
+// Closer ends a store. Close may be called twice. Every other method fails after it.
+type Closer interface{ Close() error }
+
+// Owner names whose a state folder is.
+type Owner interface {
+	// GatewayID is made at the first call and stays, so that what a gateway labels as
+	// its own is known after a restart.
 	GatewayID(ctx context.Context) (string, error)
 	// SetGatewayID gives an owner to a state that has none yet; it fails where it
 	// has another one.
 	SetGatewayID(ctx context.Context, id string) error
-	// Close may be called twice. Every other method fails after it.
-	Close() error
 }
 
 // Override is what was changed at run time about a server of the config. Nil
@@ -69,7 +92,7 @@ type Handle struct {
 	Created  time.Time
 }
 
-// Handles keeps the handles of running instances.
+// Handles keeps the handles of running instances, each until its instance has ended.
 type Handles interface {
 	PutHandle(ctx context.Context, h Handle) error
 	DeleteHandle(ctx context.Context, key string) error
@@ -87,16 +110,18 @@ type Session struct {
 	Closed  time.Time // zero while it is open
 	Parent  string    // the session it was forked from
 	Token   string    // sha256 of its token in hex; empty for none
-	// Catalog is the servers it was made with: the key of a Catalog.
+	// Catalog is the key of the servers it was made with. Servers are those, written
+	// with the session where they are given; a list leaves them out.
 	Catalog string
+	Servers json.RawMessage
 	Data    json.RawMessage // what else the one who opened it needs
 }
 
 // Sessions keeps the sessions, and what happened to them.
 type Sessions interface {
-	// PutSessions writes all of them or none.
+	// PutSessions writes all of them or none, open ones and closed ones.
 	PutSessions(ctx context.Context, s ...Session) error
-	// DeleteSession forgets a session, its clients and its events.
+	// DeleteSession forgets a session and its events.
 	DeleteSession(ctx context.Context, id string) error
 	// Sessions returns those that are not closed.
 	Sessions(ctx context.Context) ([]Session, error)
@@ -108,12 +133,9 @@ type Sessions interface {
 	// TouchSessions moves Used forward, never back, for all of used at once.
 	// Ids that are not there are passed over.
 	TouchSessions(ctx context.Context, used map[string]time.Time) error
-	// CloseSessions notes the end of sessions, with what came of their handles and
-	// clients: those are deleted. Closed ones stay as they are.
-	CloseSessions(ctx context.Context, at time.Time, ids ...string) error
 	// DropSessions forgets sessions that were closed before a moment and have no
-	// descendant that stays, with their clients and events, and returns their ids,
-	// also of those it had forgotten when it failed.
+	// descendant that stays, with their events, and returns their ids, also of those it
+	// had forgotten when it failed.
 	DropSessions(ctx context.Context, before time.Time) ([]string, error)
 
 	// PutEvents adds to the stories of sessions, all or none, and fills in N.
@@ -154,8 +176,9 @@ type Snapshot struct {
 	Temporary bool
 	Auto      bool // of a ring to rewind to
 	Size      int64
-	Call      int64  // the Seq of the last call in it
-	Catalog   string // as in Session
+	Call      int64           // the Seq of the last call in it
+	Catalog   string          // as in Session
+	Servers   json.RawMessage // as in Session
 	Data      json.RawMessage
 }
 
@@ -178,12 +201,13 @@ type Snapshots interface {
 }
 
 // Catalogs keeps lists of servers as they were when sessions or snapshots were
-// made with them. They may hold secrets.
+// made with them, which are what they are written with. They may hold secrets.
 type Catalogs interface {
-	PutCatalog(ctx context.Context, key string, servers json.RawMessage) error
 	Catalog(ctx context.Context, key string) (servers json.RawMessage, ok bool, err error)
-	// DropCatalogs forgets those that no open session and no snapshot has. The
-	// caller sees to it that none is between PutCatalog and the first that has it.
+	// MendCatalog writes the servers behind a key of an open session or a snapshot
+	// anew. For any other key it does nothing.
+	MendCatalog(ctx context.Context, key string, servers json.RawMessage) error
+	// DropCatalogs forgets those that no open session and no snapshot has.
 	DropCatalogs(ctx context.Context) error
 }
 
@@ -266,8 +290,6 @@ type Client struct {
 type Clients interface {
 	PutClient(ctx context.Context, c Client) error
 	DeleteClient(ctx context.Context, id string) error
-	// DeleteClientsOf deletes every client of one session.
-	DeleteClientsOf(ctx context.Context, session string) error
 	Clients(ctx context.Context) ([]Client, error)
 	// TouchClients is to clients what TouchSessions is to sessions.
 	TouchClients(ctx context.Context, used map[string]time.Time) error

@@ -390,7 +390,7 @@ func TestIndexOnDiskIsMended(t *testing.T) {
 			ids := r.add(300)
 			r.wholeIndex(ids)
 			stop()
-			raw, err := sql.Open("sqlite", path)
+			raw, err := sql.Open("sqlite3", path)
 			if err != nil {
 				t.Fatal(err)
 			}

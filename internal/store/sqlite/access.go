@@ -132,7 +132,7 @@ func (d *DB) checkAccess(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	db, err := sql.Open("sqlite", readOnly(d.path))
+	db, err := sql.Open("sqlite3", readOnly(d.path))
 	if err != nil {
 		return fmt.Errorf("open the state database %s: %w", d.path, err)
 	}

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/tine-mcp/tine/internal/store"
 )
 
 // A backup is a database with everything but the index of the journal, which is
@@ -40,7 +38,7 @@ const (
 // oldest ones over keep. A backup that fails leaves the others as they are. Faults
 // says what is wrong in a database that can be read; with any, the backup is kept as
 // a faulty one, besides those that are sound, and returned with an error.
-func (d *DB) Backup(ctx context.Context, dir string, now time.Time, keep int, faults func(context.Context, store.Store) ([]string, error)) (path string, err error) {
+func (d *DB) Backup(ctx context.Context, dir string, now time.Time, keep int, faults func(context.Context, *DB) ([]string, error)) (path string, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("back up the state database %s: %w", d.path, err)
@@ -102,11 +100,11 @@ func (d *DB) Backup(ctx context.Context, dir string, now time.Time, keep int, fa
 }
 
 // faultsIn has a database looked through that is not changed by that.
-func faultsIn(ctx context.Context, path string, faults func(context.Context, store.Store) ([]string, error)) ([]string, error) {
+func faultsIn(ctx context.Context, path string, faults func(context.Context, *DB) ([]string, error)) ([]string, error) {
 	if faults == nil {
 		return nil, nil
 	}
-	db, err := sql.Open("sqlite", readOnly(path))
+	db, err := sql.Open("sqlite3", readOnly(path))
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +135,7 @@ func (d *DB) copyTables(ctx context.Context, to string) error {
 	if err := errors.Join(err, fresh.Close()); err != nil {
 		return err
 	}
-	db, err := sql.Open("sqlite", readOnly(d.path))
+	db, err := sql.Open("sqlite3", readOnly(d.path))
 	if err != nil {
 		return err
 	}

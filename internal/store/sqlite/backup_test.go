@@ -25,12 +25,10 @@ func filled(t *testing.T) *DB {
 	t.Cleanup(func() { d.Close() })
 	for _, err := range []error{
 		d.SetGatewayID(ctx, "gw_1"),
-		d.PutSessions(ctx, store.Session{ID: "ses_a", Token: "h"}, store.Session{ID: "ses_b"}),
-		d.CloseSessions(ctx, backupDay, "ses_b"),
+		d.PutSessions(ctx, store.Session{ID: "ses_a", Token: "h"}, store.Session{ID: "ses_b", Closed: backupDay}),
 		d.PutEvents(ctx, store.Event{Session: "ses_a", Kind: "opened"}, store.Event{Session: "ses_a", Kind: "forked"}),
-		d.PutSnapshot(ctx, store.Snapshot{ID: "snp_a"}),
+		d.PutSnapshot(ctx, store.Snapshot{ID: "snp_a", Catalog: "k", Servers: json.RawMessage(`[]`)}),
 		d.PutToken(ctx, store.Token{Name: "ann"}),
-		d.PutCatalog(ctx, "k", json.RawMessage(`[]`)),
 		d.PutHandle(ctx, store.Handle{Key: "h"}),
 		d.PutCalls(ctx, []store.Call{{Seq: 1, Server: "s", Session: "ses_a"}}),
 	} {

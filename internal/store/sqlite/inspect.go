@@ -43,7 +43,7 @@ func Inspect(ctx context.Context, path string) (Summary, error) {
 		return s, fmt.Errorf("%w: %s is empty", store.ErrDamaged, path)
 	}
 	var err error
-	if d.db, err = sql.Open("sqlite", readOnly(path)); err != nil {
+	if d.db, err = sql.Open("sqlite3", readOnly(path)); err != nil {
 		return s, err
 	}
 	defer d.db.Close()
@@ -84,7 +84,7 @@ func Inspect(ctx context.Context, path string) (Summary, error) {
 // CopyTo writes all that can be read of a database to a new file, which appears
 // whole or not at all. The database itself stays as it is.
 func CopyTo(ctx context.Context, from, to string) error {
-	db, err := sql.Open("sqlite", readOnly(from))
+	db, err := sql.Open("sqlite3", readOnly(from))
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func Missing(ctx context.Context, path string) (string, error) {
 	case checkLog(path) != nil:
 		return "", nil // that is for whoever opens it
 	}
-	db, err := sql.Open("sqlite", readOnly(path))
+	db, err := sql.Open("sqlite3", readOnly(path))
 	if err != nil {
 		return "", err
 	}

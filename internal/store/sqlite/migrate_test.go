@@ -126,11 +126,9 @@ func checkNew(t *testing.T, d *DB) {
 		"credential": d.PutCredential(ctx, store.Credential{Server: "new"}),
 		"token":      d.PutToken(ctx, store.Token{Name: "new"}),
 		"call":       d.PutCalls(ctx, []store.Call{{Seq: 9}}),
-		"session":    d.PutSessions(ctx, store.Session{ID: "ses_new", Parent: "ses_1", Catalog: "c"}),
+		"session":    d.PutSessions(ctx, store.Session{ID: "ses_new", Parent: "ses_1", Catalog: "c", Servers: json.RawMessage(`[]`), Closed: time.Unix(9, 0)}),
 		"event":      d.PutEvents(ctx, store.Event{Session: "ses_1", Kind: "forked"}),
-		"end":        d.CloseSessions(ctx, time.Unix(9, 0), "ses_new"),
 		"snapshot":   d.PutSnapshot(ctx, store.Snapshot{ID: "snap_1", Name: "n"}),
-		"catalog":    d.PutCatalog(ctx, "c", json.RawMessage(`[]`)),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", step, err)

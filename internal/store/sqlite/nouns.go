@@ -12,7 +12,7 @@ import (
 	"github.com/tine-mcp/tine/internal/store"
 )
 
-// GatewayID implements store.Store.
+// GatewayID implements store.Owner.
 func (d *DB) GatewayID(ctx context.Context) (string, error) {
 	fresh := make([]byte, 6)
 	rand.Read(fresh)
@@ -25,7 +25,7 @@ func (d *DB) GatewayID(ctx context.Context) (string, error) {
 	return id, d.wrap("read the gateway's id", err)
 }
 
-// SetGatewayID implements store.Store.
+// SetGatewayID implements store.Owner.
 func (d *DB) SetGatewayID(ctx context.Context, id string) error {
 	const step = "write the gateway's id"
 	if err := d.exec(ctx, step, "INSERT INTO meta (key, value) VALUES ('gateway_id', ?) ON CONFLICT DO NOTHING", id); err != nil {
@@ -127,11 +127,6 @@ func (d *DB) DeleteClient(ctx context.Context, id string) error {
 	return d.exec(ctx, "delete a client", "DELETE FROM clients WHERE id = ?", id)
 }
 
-// DeleteClientsOf implements store.Clients.
-func (d *DB) DeleteClientsOf(ctx context.Context, session string) error {
-	return d.exec(ctx, "delete the clients of a session", "DELETE FROM clients WHERE session = ?", session)
-}
-
 // Clients implements store.Clients.
 func (d *DB) Clients(ctx context.Context) ([]store.Client, error) {
 	var all []store.Client
@@ -172,23 +167,10 @@ func (d *DB) eachOf(ctx context.Context, db *sql.DB, step, query string, row fun
 }
 
 func (d *DB) touch(ctx context.Context, step, query string, used map[string]time.Time) error {
-	if len(used) == 0 {
-		return nil
-	}
-	tx, err := d.db.BeginTx(ctx, nil)
-	if err != nil {
-		return d.wrap(step, err)
-	}
-	defer tx.Rollback()
-	update, err := tx.PrepareContext(ctx, query)
-	if err != nil {
-		return d.wrap(step, err)
-	}
-	defer update.Close()
+	uses := write{query: query}
 	for id, at := range used {
-		if _, err := update.ExecContext(ctx, nanos(at), id); err != nil {
-			return d.wrap(step, err)
-		}
+		uses.add(nanos(at), id)
 	}
-	return d.wrap(step, tx.Commit())
+	_, err := d.write(ctx, uses)
+	return d.wrap(step, err)
 }

@@ -26,66 +26,56 @@ func (d *DB) statement(ctx context.Context, query string) (*sql.Stmt, error) {
 	return s, nil
 }
 
-// execEach runs a statement once for each of n, all or none, and returns the
-// rowid that each wrote last. One alone needs no transaction of ours.
-func (d *DB) execEach(ctx context.Context, query string, n int, args func(i int) []any) ([]int64, error) {
-	if n == 0 {
-		return nil, nil
-	}
-	s, err := d.statement(ctx, query)
-	if err != nil {
-		return nil, err
+// A write is a statement, and the arguments of each time that it is run.
+type write struct {
+	query string
+	args  [][]any
+}
+
+func (w *write) add(args ...any) { w.args = append(w.args, args) }
+
+// write runs writes, all or none, and returns the rowid that each wrote last. One alone
+// needs no transaction of ours.
+func (d *DB) write(ctx context.Context, writes ...write) ([]int64, error) {
+	n, prepared := 0, make([]*sql.Stmt, len(writes))
+	for i, w := range writes {
+		if len(w.args) == 0 {
+			continue
+		}
+		s, err := d.statement(ctx, w.query)
+		if err != nil {
+			return nil, err
+		}
+		n, prepared[i] = n+len(w.args), s
 	}
 	var tx *sql.Tx
 	if n > 1 {
+		var err error
 		if tx, err = d.db.BeginTx(ctx, nil); err != nil {
 			return nil, err
 		}
 		defer tx.Rollback()
-		s = tx.StmtContext(ctx, s)
 	}
-	ids := make([]int64, n)
-	for i := range n {
-		r, err := s.ExecContext(ctx, args(i)...)
-		if err != nil {
-			return nil, err
+	ids := make([]int64, 0, n)
+	for i, w := range writes {
+		s := prepared[i]
+		if tx != nil && s != nil {
+			s = tx.StmtContext(ctx, s)
 		}
-		if ids[i], err = r.LastInsertId(); err != nil {
-			return nil, err
+		for _, args := range w.args {
+			r, err := s.ExecContext(ctx, args...)
+			if err != nil {
+				return nil, err
+			}
+			id, err := r.LastInsertId()
+			if err != nil {
+				return nil, err
+			}
+			ids = append(ids, id)
 		}
 	}
 	if tx != nil {
 		return ids, tx.Commit()
 	}
 	return ids, nil
-}
-
-// execFor runs statements, each of which has one id as its last argument, for
-// all ids: all or none.
-func (d *DB) execFor(ctx context.Context, ids []string, queries map[string][]any) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	prepared := make(map[*sql.Stmt][]any, len(queries))
-	for query, args := range queries {
-		s, err := d.statement(ctx, query)
-		if err != nil {
-			return err
-		}
-		prepared[s] = args[:len(args):len(args)]
-	}
-	tx, err := d.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-	for s, args := range prepared {
-		s = tx.StmtContext(ctx, s)
-		for _, id := range ids {
-			if _, err := s.ExecContext(ctx, append(args, id)...); err != nil {
-				return err
-			}
-		}
-	}
-	return tx.Commit()
 }

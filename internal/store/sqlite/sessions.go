@@ -17,27 +17,37 @@ const sessionColumns = "id, owner, kind, created, used, closed, parent, token, c
 // PutSessions implements store.Sessions.
 func (d *DB) PutSessions(ctx context.Context, all ...store.Session) error {
 	const step = "write sessions"
+	catalogs, sessions := write{query: putCatalog}, write{query: "INSERT INTO sessions (" + sessionColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET owner = excluded.owner, kind = excluded.kind, created = excluded.created, used = excluded.used, closed = excluded.closed,
+			parent = excluded.parent, token = excluded.token, catalog = excluded.catalog, data = excluded.data`}
+	written := make(map[string]bool)
 	for _, s := range all {
 		if s.ID == "" {
 			return fmt.Errorf("%s: one of %d has no id", step, len(all))
 		}
+		if len(s.Servers) > 0 && !written[s.Catalog] {
+			written[s.Catalog] = true
+			catalogs.add(s.Catalog, raw(s.Servers))
+		}
+		sessions.add(s.ID, s.Owner, s.Kind, nanos(s.Created), nanos(s.Used), nanos(s.Closed), s.Parent, s.Token, s.Catalog, raw(s.Data))
 	}
-	_, err := d.execEach(ctx, "INSERT INTO sessions ("+sessionColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (id) DO UPDATE SET owner = excluded.owner, kind = excluded.kind, created = excluded.created, used = excluded.used, closed = excluded.closed,
-			parent = excluded.parent, token = excluded.token, catalog = excluded.catalog, data = excluded.data`, len(all), func(i int) []any {
-		s := &all[i]
-		return []any{s.ID, s.Owner, s.Kind, nanos(s.Created), nanos(s.Used), nanos(s.Closed), s.Parent, s.Token, s.Catalog, raw(s.Data)}
-	})
+	_, err := d.write(ctx, catalogs, sessions)
 	return d.wrap(step, err)
 }
 
 // DeleteSession implements store.Sessions.
 func (d *DB) DeleteSession(ctx context.Context, id string) error {
-	return d.wrap("delete a session", d.execFor(ctx, []string{id}, map[string][]any{
-		"DELETE FROM sessions WHERE id = ?":     nil,
-		"DELETE FROM clients WHERE session = ?": nil,
-		"DELETE FROM events WHERE session = ?":  nil,
-	}))
+	return d.wrap("delete a session", d.deleteSessions(ctx, id))
+}
+
+func (d *DB) deleteSessions(ctx context.Context, ids ...string) error {
+	sessions, events := write{query: "DELETE FROM sessions WHERE id = ?"}, write{query: "DELETE FROM events WHERE session = ?"}
+	for _, id := range ids {
+		sessions.add(id)
+		events.add(id)
+	}
+	_, err := d.write(ctx, sessions, events)
+	return err
 }
 
 // Sessions implements store.Sessions.
@@ -109,23 +119,6 @@ func (d *DB) TouchSessions(ctx context.Context, used map[string]time.Time) error
 	return d.touch(ctx, "note the use of sessions", "UPDATE sessions SET used = max(used, ?) WHERE id = ?", used)
 }
 
-// CloseSessions implements store.Sessions.
-func (d *DB) CloseSessions(ctx context.Context, at time.Time, ids ...string) error {
-	const step = "note the end of sessions"
-	if nanos(at) == 0 {
-		return fmt.Errorf("%s: the moment is missing", step)
-	}
-	// Without a session are the handles that all share.
-	if slices.Contains(ids, "") {
-		return fmt.Errorf("%s: one of %d has no id", step, len(ids))
-	}
-	return d.wrap(step, d.execFor(ctx, ids, map[string][]any{
-		"UPDATE sessions SET closed = ? WHERE closed = 0 AND id = ?": {nanos(at)},
-		"DELETE FROM handles WHERE session = ?":                      nil,
-		"DELETE FROM clients WHERE session = ?":                      nil,
-	}))
-}
-
 // DropSessions implements store.Sessions. It works in steps, so that others get
 // their turn: what may be forgotten once may be forgotten later too.
 func (d *DB) DropSessions(ctx context.Context, before time.Time) ([]string, error) {
@@ -149,12 +142,7 @@ func (d *DB) DropSessions(ctx context.Context, before time.Time) ([]string, erro
 		return nil, err
 	}
 	for some := range slices.Chunk(ids, dropAtOnce) {
-		err := d.execFor(ctx, some, map[string][]any{
-			"DELETE FROM sessions WHERE id = ?":     nil,
-			"DELETE FROM clients WHERE session = ?": nil,
-			"DELETE FROM events WHERE session = ?":  nil,
-		})
-		if err != nil {
+		if err := d.deleteSessions(ctx, some...); err != nil {
 			return dropped, d.wrap(step, err)
 		}
 		dropped = append(dropped, some...)
@@ -165,15 +153,14 @@ func (d *DB) DropSessions(ctx context.Context, before time.Time) ([]string, erro
 // PutEvents implements store.Sessions.
 func (d *DB) PutEvents(ctx context.Context, all ...store.Event) error {
 	const step = "write events of sessions"
+	events := write{query: "INSERT INTO events (session, at, kind, call, data) VALUES (?, ?, ?, ?, ?)"}
 	for _, e := range all {
 		if e.Session == "" {
 			return fmt.Errorf("%s: one of %d has no session", step, len(all))
 		}
+		events.add(e.Session, nanos(e.At), e.Kind, e.Call, raw(e.Data))
 	}
-	ids, err := d.execEach(ctx, "INSERT INTO events (session, at, kind, call, data) VALUES (?, ?, ?, ?, ?)", len(all), func(i int) []any {
-		e := &all[i]
-		return []any{e.Session, nanos(e.At), e.Kind, e.Call, raw(e.Data)}
-	})
+	ids, err := d.write(ctx, events)
 	if err != nil {
 		return d.wrap(step, err)
 	}

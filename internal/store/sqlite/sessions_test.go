@@ -52,7 +52,6 @@ func TestListsUseAnIndex(t *testing.T) {
 		"SELECT * FROM sessions WHERE TRUE AND closed = 0 AND created <= 9 AND (created < 9 OR id > '9') ORDER BY created DESC, id LIMIT 9": "sessions_open",
 		"SELECT * FROM sessions WHERE TRUE AND parent = 'ses_1' AND parent <> '' ORDER BY created DESC, id LIMIT 9":                         "sessions_of_parent",
 		"SELECT * FROM events WHERE session = 'ses_1' ORDER BY n":                                                                           "events_of_session",
-		"DELETE FROM handles WHERE session = 'ses_1'":                                                                                       "handles_of_session",
 	} {
 		plan := ""
 		err := d.each(context.Background(), "explain", "EXPLAIN QUERY PLAN "+query, func(rows *sql.Rows) error {

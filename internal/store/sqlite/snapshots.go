@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ncruces/go-sqlite3"
+
 	"github.com/tine-mcp/tine/internal/store"
-	driver "modernc.org/sqlite"
-	lib "modernc.org/sqlite/lib"
 )
 
 // PutSnapshot implements store.Snapshots. The row of an id is changed in place:
@@ -19,14 +19,16 @@ func (d *DB) PutSnapshot(ctx context.Context, s store.Snapshot) error {
 	if s.ID == "" {
 		return fmt.Errorf("%s: it has no id", step)
 	}
-	_, err := d.execEach(ctx, `
+	catalog, snapshot := write{query: putCatalog}, write{query: `
 		INSERT INTO snapshots (id, name, owner, session, created, temporary, auto, size, call, catalog, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET name = excluded.name, owner = excluded.owner, session = excluded.session, created = excluded.created, temporary = excluded.temporary,
-			auto = excluded.auto, size = excluded.size, call = excluded.call, catalog = excluded.catalog, data = excluded.data`, 1, func(int) []any {
-		return []any{s.ID, s.Name, s.Owner, s.Session, nanos(s.Created), s.Temporary, s.Auto, s.Size, s.Call, s.Catalog, raw(s.Data)}
-	})
-	var e *driver.Error
-	if errors.As(err, &e) && e.Code() == lib.SQLITE_CONSTRAINT_UNIQUE {
+			auto = excluded.auto, size = excluded.size, call = excluded.call, catalog = excluded.catalog, data = excluded.data`}
+	if len(s.Servers) > 0 {
+		catalog.add(s.Catalog, raw(s.Servers))
+	}
+	snapshot.add(s.ID, s.Name, s.Owner, s.Session, nanos(s.Created), s.Temporary, s.Auto, s.Size, s.Call, s.Catalog, raw(s.Data))
+	_, err := d.write(ctx, catalog, snapshot)
+	if errors.Is(err, sqlite3.CONSTRAINT_UNIQUE) {
 		return fmt.Errorf("a snapshot named %q %w; choose another name, or delete that one first", s.Name, store.ErrExists)
 	}
 	return d.wrap(step, err)
@@ -53,10 +55,16 @@ func (d *DB) Snapshots(ctx context.Context) ([]store.Snapshot, error) {
 	return all, err
 }
 
-// PutCatalog implements store.Catalogs. The same again is no write.
-func (d *DB) PutCatalog(ctx context.Context, key string, servers json.RawMessage) error {
-	return d.exec(ctx, "write a catalog",
-		"INSERT INTO catalogs (key, servers) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET servers = excluded.servers WHERE servers IS NOT excluded.servers", key, raw(servers))
+// putCatalog writes the servers behind a key. The same again is no write.
+const putCatalog = "INSERT INTO catalogs (key, servers) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET servers = excluded.servers WHERE servers IS NOT excluded.servers"
+
+// usedCatalogs are the keys that an open session or a snapshot has.
+const usedCatalogs = "(SELECT catalog FROM sessions WHERE closed = 0 UNION SELECT catalog FROM snapshots)"
+
+// MendCatalog implements store.Catalogs.
+func (d *DB) MendCatalog(ctx context.Context, key string, servers json.RawMessage) error {
+	return d.exec(ctx, "write a catalog anew", "INSERT INTO catalogs (key, servers) SELECT ?1, ?2 WHERE ?1 IN "+usedCatalogs+
+		" ON CONFLICT (key) DO UPDATE SET servers = excluded.servers", key, raw(servers))
 }
 
 // Catalog implements store.Catalogs.
@@ -74,6 +82,5 @@ func (d *DB) Catalog(ctx context.Context, key string) (json.RawMessage, bool, er
 
 // DropCatalogs implements store.Catalogs.
 func (d *DB) DropCatalogs(ctx context.Context) error {
-	return d.exec(ctx, "forget catalogs without a use",
-		"DELETE FROM catalogs WHERE key NOT IN (SELECT catalog FROM sessions WHERE closed = 0 UNION SELECT catalog FROM snapshots)")
+	return d.exec(ctx, "forget catalogs without a use", "DELETE FROM catalogs WHERE key NOT IN "+usedCatalogs)
 }

@@ -10,15 +10,17 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 
+	"github.com/ncruces/go-sqlite3"
+	_ "github.com/ncruces/go-sqlite3/driver" // for database/sql
+
 	"github.com/tine-mcp/tine/internal/store"
-	driver "modernc.org/sqlite"
-	lib "modernc.org/sqlite/lib"
 )
 
 // DB is a store.Store in one file.
@@ -86,14 +88,9 @@ func (d *DB) open(ctx context.Context, path string, steps []string) error {
 	if err := checkLog(path); err != nil {
 		return d.damaged(err)
 	}
-	// SQLite would make it readable for others; its companions get the mode of
-	// the file itself.
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
+	if err := makeFiles(path); err != nil {
 		return fmt.Errorf("open the state database: %w", err)
 	}
-	f.Close()
-
 	if err := d.check(ctx); err != nil {
 		return err
 	}
@@ -104,7 +101,7 @@ func (d *DB) open(ctx context.Context, path string, steps []string) error {
 		}
 	}
 	// WAL mode stays in the file, so only the writer asks for it.
-	if d.db, err = sql.Open("sqlite", dsn(path, "journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)")); err != nil {
+	if d.db, err = sql.Open("sqlite3", dsn(path, "journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)")); err != nil {
 		return fmt.Errorf("open the state database %s: %w", path, err)
 	}
 	d.db.SetMaxOpenConns(1)
@@ -112,12 +109,34 @@ func (d *DB) open(ctx context.Context, path string, steps []string) error {
 		d.db.Close()
 		return err
 	}
-	if d.reader, err = sql.Open("sqlite", dsn(path, "query_only(1)")); err != nil {
+	if d.reader, err = sql.Open("sqlite3", dsn(path, "query_only(1)")); err != nil {
 		d.db.Close()
 		return fmt.Errorf("open the state database %s: %w", path, err)
 	}
 	d.reader.SetMaxOpenConns(readers)
 	d.reader.SetMaxIdleConns(readers)
+	return nil
+}
+
+// makeFiles makes the database and its shared memory, which SQLite would make
+// readable for others. Its log gets the mode of the database from SQLite.
+func makeFiles(path string) error {
+	mode := fs.FileMode(0o600)
+	for _, name := range []string{path, path + "-shm"} {
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, mode)
+		if err != nil {
+			return err
+		}
+		info, err := f.Stat()
+		if err == nil && name == path {
+			mode = info.Mode().Perm()
+		} else if err == nil && info.Mode().Perm() != mode {
+			err = f.Chmod(mode)
+		}
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -128,18 +147,16 @@ func (d *DB) prepare(ctx context.Context, steps []string) error {
 	return d.dropDamaged(ctx)
 }
 
-// dsn makes a URI of the path, so that ?, # and % in folder names stay names.
+// dsn makes a URI of the path, in which ?, # and % of folder names stay names.
 func dsn(path string, pragmas ...string) string {
-	p := filepath.ToSlash(path)
-	if !strings.HasPrefix(p, "/") { // C:/...
-		p = "/" + p
-	}
 	q := url.Values{}
 	// The timeout first: switching to WAL may have to wait for a reader.
 	q["_pragma"] = append([]string{"busy_timeout(10000)"}, pragmas...)
 	q.Set("_txlock", "immediate")
-	u := url.URL{Scheme: "file", Path: p, RawQuery: q.Encode()}
-	return u.String()
+	q.Set("modeof", path) // for the log
+	name := url.URL{Path: filepath.ToSlash(path)}
+	// To SQLite + is no space.
+	return "file:" + name.EscapedPath() + "?" + strings.ReplaceAll(q.Encode(), "+", "%20")
 }
 
 // Above this size the whole file is not read at every start.
@@ -148,7 +165,7 @@ const checkLimit = 64 << 20
 // check finds damage before anything relies on the file. It only reads: the last
 // writer that closes a database moves the log into it and removes the log.
 func (d *DB) check(ctx context.Context) error {
-	db, err := sql.Open("sqlite", readOnly(d.path))
+	db, err := sql.Open("sqlite3", readOnly(d.path))
 	if err != nil {
 		return fmt.Errorf("open the state database %s: %w", d.path, err)
 	}
@@ -197,16 +214,13 @@ func (d *DB) wrap(step string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var e *driver.Error
-	if errors.As(err, &e) {
-		switch e.Code() & 0xff {
-		case lib.SQLITE_CORRUPT, lib.SQLITE_NOTADB:
-			return d.damaged(err)
-		case lib.SQLITE_FULL:
-			return fmt.Errorf("%s: no space left for the state database %s; make room: %w", step, d.path, err)
-		case lib.SQLITE_READONLY, lib.SQLITE_CANTOPEN, lib.SQLITE_PERM:
-			return fmt.Errorf("%s: the state database %s can't be written; check who owns it and its folder: %w", step, d.path, err)
-		}
+	switch {
+	case errors.Is(err, sqlite3.CORRUPT), errors.Is(err, sqlite3.NOTADB):
+		return d.damaged(err)
+	case errors.Is(err, sqlite3.FULL):
+		return fmt.Errorf("%s: no space left for the state database %s; make room: %w", step, d.path, err)
+	case errors.Is(err, sqlite3.READONLY), errors.Is(err, sqlite3.CANTOPEN), errors.Is(err, sqlite3.PERM):
+		return fmt.Errorf("%s: the state database %s can't be written; check who owns it and its folder: %w", step, d.path, err)
 	}
 	return fmt.Errorf("%s: state database %s: %w", step, d.path, err)
 }

@@ -21,13 +21,19 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func TestSuite(t *testing.T) {
-	storetest.Run(t, func(t testing.TB, place string) store.Store {
+func TestSuites(t *testing.T) {
+	open := func(t testing.TB, place string) *DB {
 		odd := "it's 100% #1?"
 		if runtime.GOOS == "windows" {
 			odd = "it's 100% #1"
 		}
 		return mustOpen(t, filepath.Join(place, odd, "tine.db"), schema)
+	}
+	t.Run("local", func(t *testing.T) {
+		storetest.RunLocal(t, func(t testing.TB, place string) store.Local { return open(t, place) })
+	})
+	t.Run("shared", func(t *testing.T) {
+		storetest.RunShared(t, func(t testing.TB, place string) store.Shared { return open(t, place) })
 	})
 }
 

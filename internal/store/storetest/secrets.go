@@ -9,7 +9,7 @@ import (
 	"github.com/tine-mcp/tine/internal/store"
 )
 
-func testTokens(t *testing.T, s store.Store, reopen func() store.Store) {
+func testTokens(t *testing.T, s store.Shared, reopen func() store.Shared) {
 	ctx := context.Background()
 	if all := got(s.Tokens(ctx)); len(all) != 0 {
 		t.Fatalf("a new store holds %v", all)
@@ -29,7 +29,7 @@ func testTokens(t *testing.T, s store.Store, reopen func() store.Store) {
 	}
 }
 
-func testCredentials(t *testing.T, s store.Store, reopen func() store.Store) {
+func testCredentials(t *testing.T, s store.Shared, reopen func() store.Shared) {
 	ctx := context.Background()
 	shared := store.Credential{Server: "a", Data: json.RawMessage(`{"refresh_token" : "r"}`), Changed: day}
 	anns := store.Credential{Server: "a", Principal: "ann", Data: json.RawMessage(`{"refresh_token":"x"}`), Changed: day.Add(1)}

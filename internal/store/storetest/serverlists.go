@@ -10,7 +10,7 @@ import (
 	"github.com/tine-mcp/tine/internal/store"
 )
 
-func testServerLists(t *testing.T, s store.Store, reopen func() store.Store) {
+func testServerLists(t *testing.T, s store.Local, reopen func() store.Local) {
 	ServerLists(t, s, func() store.ServerLists { return reopen() })
 }
 

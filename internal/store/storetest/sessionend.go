@@ -9,25 +9,19 @@ import (
 	"github.com/tine-mcp/tine/internal/store"
 )
 
-func testCloseSessions(t *testing.T, s store.Store, reopen func() store.Store) {
+func testClosedSessions(t *testing.T, s store.Shared, reopen func() store.Shared) {
 	ctx := context.Background()
 	a := store.Session{ID: "ses_a", Created: day, Token: "t", Data: json.RawMessage(`1`)}
 	b := store.Session{ID: "ses_b", Created: day}
 	c := store.Session{ID: "ses_c", Created: day}
 	must(t, s.PutSessions(ctx, a, b, c))
-	for _, id := range []string{"", "ses_a", "ses_b", "ses_c"} {
-		for _, n := range []string{"1", "2"} {
-			must(t, s.PutHandle(ctx, store.Handle{Key: id + n, Session: id}))
-			must(t, s.PutClient(ctx, store.Client{ID: id + n, Session: id}))
-		}
-		if id != "" {
-			must(t, s.PutEvents(ctx, store.Event{Session: id, Kind: "opened"}))
-		}
-	}
-	must(t, s.CloseSessions(ctx, day))
+	must(t, s.PutEvents(ctx, store.Event{Session: "ses_a", Kind: "opened"}))
 	a.Closed, b.Closed = day.Add(time.Hour), day.Add(2*time.Hour)
-	must(t, s.CloseSessions(ctx, a.Closed, "ses_a", "never there"))
-	must(t, s.CloseSessions(ctx, b.Closed, "ses_a", "ses_b", "ses_b"))
+	a.Data = json.RawMessage(`2`)
+	must(t, s.PutSessions(ctx, a))
+	must(t, s.PutSessions(ctx, b))
+	must(t, s.TouchSessions(ctx, map[string]time.Time{"ses_b": day}))
+	b.Used = day
 	s = reopen()
 	same(t, got(s.Sessions(ctx)), []store.Session{c})
 	same(t, got(s.FindSessions(ctx, store.SessionFilter{Closed: true})), []store.Session{a, b, c})
@@ -36,14 +30,12 @@ func testCloseSessions(t *testing.T, s store.Store, reopen func() store.Store) {
 	} else {
 		same(t, []store.Session{one}, []store.Session{a})
 	}
-	same(t, got(s.Handles(ctx)), []store.Handle{{Key: "1"}, {Key: "2"}, {Key: "ses_c1", Session: "ses_c"}, {Key: "ses_c2", Session: "ses_c"}})
-	same(t, got(s.Clients(ctx)), []store.Client{{ID: "1"}, {ID: "2"}, {ID: "ses_c1", Session: "ses_c"}, {ID: "ses_c2", Session: "ses_c"}})
 	if n := len(got(s.Events(ctx, "ses_a"))); n != 1 {
 		t.Errorf("a closed session has %d events, want 1", n)
 	}
 }
 
-func testDropSessions(t *testing.T, s store.Store, reopen func() store.Store) {
+func testDropSessions(t *testing.T, s store.Shared, reopen func() store.Shared) {
 	ctx := context.Background()
 	hour := func(n int) time.Time { return day.Add(time.Duration(n) * time.Hour) }
 	// Each closed at an hour; 0 for those that are open.
@@ -97,13 +89,13 @@ func testDropSessions(t *testing.T, s store.Store, reopen func() store.Store) {
 			t.Errorf("%s stays and has %d events, want 2", id, n)
 		}
 	}
-	must(t, s.CloseSessions(ctx, hour(6), "open"))
+	must(t, s.PutSessions(ctx, store.Session{ID: "open", Parent: "middle", Created: day, Closed: hour(6)}))
 	check(hour(6), "edge", "late", "old", "older")
 	check(hour(7), "middle", "open", "root")
 	same(t, got(s.FindSessions(ctx, store.SessionFilter{Closed: true})), []store.Session{{ID: "alone", Created: day}})
 }
 
-func testEvents(t *testing.T, s store.Store, reopen func() store.Store) {
+func testEvents(t *testing.T, s store.Shared, reopen func() store.Shared) {
 	ctx := context.Background()
 	must(t, s.PutEvents(ctx))
 	same(t, got(s.Events(ctx, "ses_a")), nil)

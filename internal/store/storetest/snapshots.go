@@ -14,7 +14,7 @@ import (
 	"github.com/tine-mcp/tine/internal/store"
 )
 
-func testSnapshots(t *testing.T, s store.Store, reopen func() store.Store) {
+func testSnapshots(t *testing.T, s store.Shared, reopen func() store.Shared) {
 	ctx := context.Background()
 	if all := got(s.Snapshots(ctx)); len(all) != 0 {
 		t.Fatalf("a new store holds %v", all)
@@ -53,25 +53,34 @@ func testSnapshots(t *testing.T, s store.Store, reopen func() store.Store) {
 	same(t, got(s.Snapshots(ctx)), []store.Snapshot{temporary, bobs, nobodys, nameless})
 }
 
-func testCatalogs(t *testing.T, s store.Store, reopen func() store.Store) {
+func testCatalogs(t *testing.T, s store.Shared, reopen func() store.Shared) {
 	ctx := context.Background()
 	servers := func(key string) json.RawMessage { return json.RawMessage(fmt.Sprintf(`[{"id" :%q}]`, key)) }
-	keys := []string{"open", "also open", "closed", "closed and open", "snapshot", "temporary", "none", ""}
-	for _, key := range keys {
-		must(t, s.PutCatalog(ctx, key, json.RawMessage(`[]`)))
-		must(t, s.PutCatalog(ctx, key, servers(key)))
-		must(t, s.PutCatalog(ctx, key, servers(key)))
+	keys := []string{"open", "also open", "closed", "closed and open", "snapshot", "temporary", "never there"}
+	session := func(id, key string, closed time.Time) store.Session {
+		return store.Session{ID: id, Catalog: key, Servers: servers(key), Closed: closed}
 	}
+	must(t, s.PutSessions(ctx, store.Session{ID: "1", Catalog: "open", Servers: json.RawMessage(`[]`)}))
 	must(t, s.PutSessions(ctx,
-		store.Session{ID: "1", Catalog: "open"},
-		store.Session{ID: "2", Catalog: "also open"},
-		store.Session{ID: "3", Catalog: "closed", Closed: day},
-		store.Session{ID: "4", Catalog: "closed and open", Closed: day},
-		store.Session{ID: "5", Catalog: "closed and open"},
+		session("1", "open", time.Time{}),
+		session("2", "also open", time.Time{}),
+		session("3", "closed", day),
+		session("4", "closed and open", day),
+		session("5", "closed and open", time.Time{}),
 		store.Session{ID: "6", Catalog: "never there"},
 	))
-	must(t, s.PutSnapshot(ctx, store.Snapshot{ID: "1", Catalog: "snapshot"}))
-	must(t, s.PutSnapshot(ctx, store.Snapshot{ID: "2", Catalog: "temporary", Temporary: true}))
+	must(t, s.PutSessions(ctx, store.Session{ID: "2", Catalog: "also open", Owner: "ann"})) // whose servers are there
+	if err := s.PutSessions(ctx, session("7", "none", time.Time{}), store.Session{}); err == nil {
+		t.Error("a session without an id was written")
+	}
+	must(t, s.PutSnapshot(ctx, store.Snapshot{ID: "1", Name: "a", Catalog: "snapshot", Servers: servers("snapshot")}))
+	must(t, s.PutSnapshot(ctx, store.Snapshot{ID: "2", Catalog: "temporary", Servers: servers("temporary"), Temporary: true}))
+	if err := s.PutSnapshot(ctx, store.Snapshot{ID: "3", Name: "a", Catalog: "none", Servers: servers("none")}); !errors.Is(err, store.ErrExists) {
+		t.Errorf("a name twice: %v", err)
+	}
+	if _, ok, err := s.Catalog(ctx, "none"); ok || err != nil {
+		t.Errorf("the servers of what was not written are there (%v)", err)
+	}
 	s = reopen()
 	there := func(want ...string) {
 		t.Helper()
@@ -90,18 +99,41 @@ func testCatalogs(t *testing.T, s store.Store, reopen func() store.Store) {
 			t.Errorf("there are %d, want %q", n, want)
 		}
 	}
-	there(keys...)
+	there("open", "also open", "closed", "closed and open", "snapshot", "temporary")
 	must(t, s.DropCatalogs(ctx))
 	s = reopen()
 	there("open", "also open", "closed and open", "snapshot", "temporary")
-	must(t, s.CloseSessions(ctx, day, "1", "5"))
+	must(t, s.PutSessions(ctx, store.Session{ID: "1", Catalog: "open", Closed: day}, store.Session{ID: "5", Catalog: "closed and open", Closed: day}))
 	must(t, s.DeleteSnapshot(ctx, "2"))
 	must(t, s.DropCatalogs(ctx))
 	must(t, s.DropCatalogs(ctx))
 	there("also open", "snapshot")
+	must(t, s.MendCatalog(ctx, "also open", json.RawMessage(`[]`)))
+	for _, key := range keys {
+		must(t, s.MendCatalog(ctx, key, servers(key)))
+	}
+	there("also open", "snapshot", "never there")
 }
 
-func testSharedStates(t *testing.T, s store.Store, reopen func() store.Store) {
+// testCatalogsAtOnce drops catalogs while sessions and snapshots come and go: none that
+// is there is ever without its servers.
+func testCatalogsAtOnce(t *testing.T, s store.Shared, _ func() store.Shared) {
+	ctx := context.Background()
+	servers := json.RawMessage(`[]`)
+	atOnce(t, func(i, j int, id string) error {
+		err := errors.Join(s.PutSessions(ctx, store.Session{ID: id, Catalog: id, Servers: servers}), s.DropCatalogs(ctx))
+		if _, ok, readErr := s.Catalog(ctx, id); !ok || readErr != nil {
+			t.Errorf("a session is without its servers (%v)", readErr)
+		}
+		err = errors.Join(err, s.PutSnapshot(ctx, store.Snapshot{ID: id, Catalog: "one", Servers: servers}))
+		if _, ok, readErr := s.Catalog(ctx, "one"); !ok || readErr != nil {
+			t.Errorf("a snapshot is without its servers (%v)", readErr)
+		}
+		return errors.Join(err, s.DeleteSnapshot(ctx, id), s.DropCatalogs(ctx))
+	})
+}
+
+func testSharedStates(t *testing.T, s store.Local, reopen func() store.Local) {
 	ctx := context.Background()
 	want := map[string]string{"notes": "process\nfolder", "o'dd *": "", "notes~1": "builtin"}
 	must(t, s.PutSharedState(ctx, "notes", "process"))
@@ -116,7 +148,7 @@ func testSharedStates(t *testing.T, s store.Store, reopen func() store.Store) {
 	}
 }
 
-func testCreations(t *testing.T, s store.Store, reopen func() store.Store) {
+func testCreations(t *testing.T, s store.Shared, reopen func() store.Shared) {
 	ctx := context.Background()
 	begin := func(c store.Creation, since time.Time, want *store.Creation) {
 		t.Helper()
@@ -171,7 +203,7 @@ func testCreations(t *testing.T, s store.Store, reopen func() store.Store) {
 	begin(doing, time.Time{}, nil)
 }
 
-func testOneCreates(t *testing.T, s store.Store, _ func() store.Store) {
+func testOneCreates(t *testing.T, s store.Shared, _ func() store.Shared) {
 	ctx := context.Background()
 	const keys, callers = 20, 8
 	var won [keys]atomic.Int32

@@ -1,10 +1,11 @@
-// Package storetest is the suite that every implementation of store.Store
-// passes.
+// Package storetest has the suites that implementations of store.Local and
+// store.Shared pass.
 package storetest
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -15,47 +16,20 @@ import (
 	"github.com/tine-mcp/tine/internal/store"
 )
 
-// Run tests the stores that open makes. Opening the same place again, after
+// RunLocal tests the stores that open makes. Opening the same place again, after
 // Close, must find what was there. The suite closes what it opens.
-func Run(t *testing.T, open func(t testing.TB, place string) store.Store) {
-	for name, test := range map[string]func(*testing.T, store.Store, func() store.Store){
-		"overrides":     testOverrides,
+func RunLocal(t *testing.T, open func(t testing.TB, place string) store.Local) {
+	run(t, open, map[string]func(*testing.T, store.Local, func() store.Local){
+		"gateway id":    testGatewayID,
 		"handles":       testHandles,
-		"sessions":      testSessions,
-		"all or none":   testAllOrNone,
-		"found":         testFindSessions,
-		"closed":        testCloseSessions,
-		"dropped":       testDropSessions,
-		"10000":         testManySessions,
-		"events":        testEvents,
-		"snapshots":     testSnapshots,
-		"catalogs":      testCatalogs,
+		"clients":       testClients,
 		"shared states": testSharedStates,
 		"server lists":  testServerLists,
-		"creations":     testCreations,
-		"one creates":   testOneCreates,
-		"clients":       testClients,
-		"tokens":        testTokens,
-		"credentials":   testCredentials,
-		"gateway id":    testGatewayID,
 		"odd values":    testOddValues,
-		"many at once":  testManyAtOnce,
-		"cancelled":     testCancelled,
-		"after closing": testAfterClosing,
-	} {
-		t.Run(name, func(t *testing.T) {
-			place := t.TempDir()
-			s := open(t, place)
-			defer func() { s.Close() }()
-			test(t, s, func() store.Store {
-				if err := s.Close(); err != nil {
-					t.Fatalf("close: %v", err)
-				}
-				s = open(t, place)
-				return s
-			})
-		})
-	}
+		"many at once":  testManyHandles,
+		"cancelled":     testCancelledLocal,
+		"after closing": testLocalAfterClosing,
+	})
 	t.Run("calls", func(t *testing.T) {
 		RunCalls(t, func(t testing.TB, place string) (store.Calls, func()) {
 			s := open(t, place)
@@ -66,6 +40,47 @@ func Run(t *testing.T, open func(t testing.TB, place string) store.Store) {
 			}
 		})
 	})
+}
+
+// RunShared is to store.Shared what RunLocal is to store.Local.
+func RunShared(t *testing.T, open func(t testing.TB, place string) store.Shared) {
+	run(t, open, map[string]func(*testing.T, store.Shared, func() store.Shared){
+		"overrides":        testOverrides,
+		"sessions":         testSessions,
+		"all or none":      testAllOrNone,
+		"found":            testFindSessions,
+		"closed":           testClosedSessions,
+		"dropped":          testDropSessions,
+		"10000":            testManySessions,
+		"events":           testEvents,
+		"snapshots":        testSnapshots,
+		"catalogs":         testCatalogs,
+		"catalogs at once": testCatalogsAtOnce,
+		"creations":        testCreations,
+		"one creates":      testOneCreates,
+		"tokens":           testTokens,
+		"credentials":      testCredentials,
+		"many at once":     testSessionsAtOnce,
+		"cancelled":        testCancelledShared,
+		"after closing":    testSharedAfterClosing,
+	})
+}
+
+func run[S store.Closer](t *testing.T, open func(t testing.TB, place string) S, tests map[string]func(*testing.T, S, func() S)) {
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			place := t.TempDir()
+			s := open(t, place)
+			defer func() { s.Close() }()
+			test(t, s, func() S {
+				if err := s.Close(); err != nil {
+					t.Fatalf("close: %v", err)
+				}
+				s = open(t, place)
+				return s
+			})
+		})
+	}
 }
 
 // RunCalls tests what is an index of the journal and nothing more, in the same
@@ -95,7 +110,7 @@ func RunCalls(t *testing.T, open func(t testing.TB, place string) (s store.Calls
 // instant.
 var day = time.Date(2026, 11, 3, 4, 5, 6, 789012345, time.FixedZone("somewhere", 5400))
 
-func testOverrides(t *testing.T, s store.Store, reopen func() store.Store) {
+func testOverrides(t *testing.T, s store.Shared, reopen func() store.Shared) {
 	ctx := context.Background()
 	on, off := true, false
 	must(t, s.PutOverride(ctx, "a", store.Override{Enabled: &on}))
@@ -114,7 +129,7 @@ func testOverrides(t *testing.T, s store.Store, reopen func() store.Store) {
 	same(t, got(s.Overrides(ctx)), map[string]store.Override{"a": {Enabled: &off}, "b": {Enabled: &on}, "c": {}, "e": {Enabled: &off, Set: set}, "f": {Set: set}})
 }
 
-func testHandles(t *testing.T, s store.Store, reopen func() store.Store) {
+func testHandles(t *testing.T, s store.Local, reopen func() store.Local) {
 	ctx := context.Background()
 	if h := got(s.Handles(ctx)); len(h) != 0 {
 		t.Fatalf("a new store holds %v", h)
@@ -136,7 +151,7 @@ func testHandles(t *testing.T, s store.Store, reopen func() store.Store) {
 	same(t, got(s.Handles(ctx)), []store.Handle{bare, full})
 }
 
-func testClients(t *testing.T, s store.Store, reopen func() store.Store) {
+func testClients(t *testing.T, s store.Local, reopen func() store.Local) {
 	ctx := context.Background()
 	a := store.Client{
 		ID: "A", Session: "ses_1", View: "/mcp", Principal: "ann", Protocol: "2025-11-25",
@@ -153,13 +168,9 @@ func testClients(t *testing.T, s store.Store, reopen func() store.Store) {
 	b.Used = day
 	s = reopen()
 	same(t, got(s.Clients(ctx)), []store.Client{a, b, c})
-
-	must(t, s.DeleteClientsOf(ctx, "ses_1"))
-	must(t, s.DeleteClientsOf(ctx, "ses_1"))
-	same(t, got(s.Clients(ctx)), []store.Client{c})
 }
 
-func testGatewayID(t *testing.T, s store.Store, reopen func() store.Store) {
+func testGatewayID(t *testing.T, s store.Local, reopen func() store.Local) {
 	ctx := context.Background()
 	ids := make([]string, 8)
 	var wg sync.WaitGroup
@@ -179,7 +190,7 @@ func testGatewayID(t *testing.T, s store.Store, reopen func() store.Store) {
 	}
 }
 
-func testOddValues(t *testing.T, s store.Store, reopen func() store.Store) {
+func testOddValues(t *testing.T, s store.Local, reopen func() store.Local) {
 	ctx := context.Background()
 	big := json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
 	var want []store.Handle
@@ -197,33 +208,18 @@ func testOddValues(t *testing.T, s store.Store, reopen func() store.Store) {
 	same(t, got(s.Handles(ctx)), append(want[:1:1], want[2:]...))
 }
 
-func testManyAtOnce(t *testing.T, s store.Store, reopen func() store.Store) {
+func testManyHandles(t *testing.T, s store.Local, reopen func() store.Local) {
 	ctx := context.Background()
-	var wg sync.WaitGroup
-	for i := range 16 {
-		wg.Go(func() {
-			for j := range 10 {
-				id := fmt.Sprintf("%02d-%02d", i, j)
-				check := func(err error) {
-					if err != nil {
-						t.Errorf("%s: %v", id, err)
-					}
-				}
-				check(s.PutHandle(ctx, store.Handle{Key: id}))
-				check(s.PutSessions(ctx, store.Session{ID: id}))
-				check(s.TouchSessions(ctx, map[string]time.Time{id: day, "other": day}))
-				if j%2 == 1 {
-					check(s.DeleteHandle(ctx, id))
-				}
-				_, err := s.Handles(ctx)
-				check(err)
-				check(s.PutCalls(ctx, []store.Call{{Seq: int64(i*10 + j + 1)}, {Seq: 1000}}))
-				_, err = s.Calls(ctx, store.CallFilter{})
-				check(err)
-			}
-		})
-	}
-	wg.Wait()
+	atOnce(t, func(i, j int, id string) error {
+		err := errors.Join(s.PutHandle(ctx, store.Handle{Key: id}), s.PutClient(ctx, store.Client{ID: id}),
+			s.TouchClients(ctx, map[string]time.Time{id: day, "other": day}), s.PutCalls(ctx, []store.Call{{Seq: int64(i*10 + j + 1)}, {Seq: 1000}}))
+		if j%2 == 1 {
+			err = errors.Join(err, s.DeleteHandle(ctx, id))
+		}
+		_, listErr := s.Handles(ctx)
+		_, callsErr := s.Calls(ctx, store.CallFilter{})
+		return errors.Join(err, listErr, callsErr)
+	})
 	s = reopen()
 	if n := len(got(s.Handles(ctx))); n != 80 {
 		t.Errorf("%d handles, want 80", n)
@@ -231,6 +227,18 @@ func testManyAtOnce(t *testing.T, s store.Store, reopen func() store.Store) {
 	if n := len(got(s.Calls(ctx, store.CallFilter{Limit: 1000}))); n != 161 {
 		t.Errorf("%d calls, want 161", n)
 	}
+	if n := len(got(s.Clients(ctx))); n != 160 {
+		t.Errorf("%d clients, want 160", n)
+	}
+}
+
+func testSessionsAtOnce(t *testing.T, s store.Shared, reopen func() store.Shared) {
+	ctx := context.Background()
+	atOnce(t, func(_, _ int, id string) error {
+		_, err := s.Sessions(ctx)
+		return errors.Join(err, s.PutSessions(ctx, store.Session{ID: id}), s.TouchSessions(ctx, map[string]time.Time{id: day, "other": day}))
+	})
+	s = reopen()
 	sessions := got(s.Sessions(ctx))
 	if len(sessions) != 160 {
 		t.Errorf("%d sessions, want 160", len(sessions))
@@ -242,7 +250,23 @@ func testManyAtOnce(t *testing.T, s store.Store, reopen func() store.Store) {
 	}
 }
 
-func testCancelled(t *testing.T, s store.Store, _ func() store.Store) {
+// atOnce does something ten times in each of sixteen goroutines.
+func atOnce(t *testing.T, do func(i, j int, id string) error) {
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			for j := range 10 {
+				id := fmt.Sprintf("%02d-%02d", i, j)
+				if err := do(i, j, id); err != nil {
+					t.Errorf("%s: %v", id, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func testCancelledLocal(t *testing.T, s store.Local, _ func() store.Local) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := s.PutHandle(ctx, store.Handle{Key: "x"}); err == nil {
@@ -257,12 +281,6 @@ func testCancelled(t *testing.T, s store.Store, _ func() store.Store) {
 	if _, err := s.Calls(ctx, store.CallFilter{}); err == nil {
 		t.Error("a cancelled list of calls gave no error")
 	}
-	if err := s.PutSessions(ctx, store.Session{ID: "a"}, store.Session{ID: "b"}); err == nil {
-		t.Error("a cancelled write of sessions gave no error")
-	}
-	if all := got(s.Sessions(context.Background())); len(all) != 0 {
-		t.Errorf("a cancelled write of sessions was done: %v", all)
-	}
 	if all := got(s.Calls(context.Background(), store.CallFilter{})); len(all) != 0 {
 		t.Errorf("a cancelled write of calls was done: %v", all)
 	}
@@ -271,7 +289,36 @@ func testCancelled(t *testing.T, s store.Store, _ func() store.Store) {
 	}
 }
 
-func testAfterClosing(t *testing.T, s store.Store, _ func() store.Store) {
+func testCancelledShared(t *testing.T, s store.Shared, _ func() store.Shared) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := s.PutSessions(ctx, store.Session{ID: "a"}, store.Session{ID: "b"}); err == nil {
+		t.Error("a cancelled write of sessions gave no error")
+	}
+	if _, err := s.Sessions(ctx); err == nil {
+		t.Error("a cancelled list gave no error")
+	}
+	if all := got(s.Sessions(context.Background())); len(all) != 0 {
+		t.Errorf("a cancelled write of sessions was done: %v", all)
+	}
+}
+
+func testLocalAfterClosing(t *testing.T, s store.Local, _ func() store.Local) {
+	ctx := context.Background()
+	must(t, s.Close())
+	must(t, s.Close())
+	if err := s.PutHandle(ctx, store.Handle{Key: "a"}); err == nil {
+		t.Error("a write after Close gave no error")
+	}
+	if _, err := s.Calls(ctx, store.CallFilter{}); err == nil {
+		t.Error("a list of calls after Close gave no error")
+	}
+	if _, _, err := s.LastCall(ctx); err == nil {
+		t.Error("the newest call after Close gave no error")
+	}
+}
+
+func testSharedAfterClosing(t *testing.T, s store.Shared, _ func() store.Shared) {
 	ctx := context.Background()
 	must(t, s.Close())
 	must(t, s.Close())
@@ -286,12 +333,6 @@ func testAfterClosing(t *testing.T, s store.Store, _ func() store.Store) {
 	}
 	if err := s.PutSessions(ctx, store.Session{ID: "a"}); err == nil {
 		t.Error("a session after Close gave no error")
-	}
-	if _, err := s.Calls(ctx, store.CallFilter{}); err == nil {
-		t.Error("a list of calls after Close gave no error")
-	}
-	if _, _, err := s.LastCall(ctx); err == nil {
-		t.Error("the newest call after Close gave no error")
 	}
 }
 
