@@ -68,7 +68,7 @@ var layers = []layer{
 		"upstream relays to any driver's link and knows no session"},
 	{"internal/session", join(leaves, "api", "internal/driver", "internal/upstream/..."),
 		"a session works the same whoever asks for it, so it knows neither agents nor the edge"},
-	{"internal/control", join(leaves, "api", "internal/driver", "internal/upstream/...", "internal/session/..."),
+	{"internal/control", join(leaves, "api", "internal/driver", "internal/upstream/...", "internal/session/...", "internal/control/access"),
 		"what is done to sessions is the same for every way in, so it knows none of them"},
 	{"internal/control/access", []string{"api", "internal/config/...", "internal/identity/..."},
 		"who may do what is decided from the principal alone; nothing is looked up for it"},

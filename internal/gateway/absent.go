@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/upstream"
@@ -175,7 +176,7 @@ func (g *Gateway) knock(w http.ResponseWriter, r *http.Request, who identity.Pri
 	if e != nil {
 		a.why = hiddenServer(who, e)
 	}
-	if s := g.reg.Get(in); s != nil && mayUse(who, s.Owner, in) {
+	if s := g.reg.Get(in); s != nil && access.Uses(who, access.Thing{Owner: s.Owner, Session: in}) {
 		a.session = in // nothing is written into the story of somebody else
 	}
 	if a.method == "" {

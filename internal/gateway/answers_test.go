@@ -1,12 +1,10 @@
 package gateway_test
 
 import (
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"testing"
-	"testing/synctest"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/gateway"
@@ -92,42 +90,4 @@ func TestAnswersFitTheDocument(t *testing.T) {
 	if len(left) > 0 {
 		t.Errorf("not asked for: %q", slices.Sorted(maps.Keys(left)))
 	}
-}
-
-// TestKeyUnderWay checks that a request waits for another one with its key, and
-// not for ever.
-func TestKeyUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		take := gateway.KeyTaker(t.Context())
-		end, err := take("k")
-		if err != nil {
-			t.Fatal(err)
-		}
-		other, err := take("other")
-		if err != nil {
-			t.Fatal(err)
-		}
-		other()
-		if _, err := take("k"); err == nil {
-			t.Fatal("taken twice")
-		} else if e, ok := err.(*api.Error); !ok || e.Status != http.StatusConflict || !e.Retryable {
-			t.Errorf("got %v", err)
-		}
-		got := make(chan error)
-		go func() {
-			end, err := take("k")
-			if err == nil {
-				end()
-			}
-			got <- err
-		}()
-		synctest.Wait() // it waits
-		end()
-		if err := <-got; err != nil {
-			t.Error(err)
-		}
-		if _, err := take("k"); err != nil {
-			t.Error(fmt.Errorf("after both: %w", err))
-		}
-	})
 }

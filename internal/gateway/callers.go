@@ -3,13 +3,13 @@ package gateway
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/control"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/telemetry"
@@ -114,14 +114,23 @@ func (call *controlCall) reveal(res *upstream.Result) *upstream.Result {
 	return &out
 }
 
-// act does what a route does, for the one whose call has the handle and about a
-// session, by default the one of the call.
-func act[Out any](ctx context.Context, c *Control, caller, route, session string, do func(g *Gateway, call *controlCall, a *ask) (Out, error)) (out Out, err error) {
-	return actOnce(ctx, c, caller, route, session, "", do)
+// A deed is what a call does to a session.
+type deed struct {
+	g       *Gateway
+	call    *controlCall
+	who     identity.Principal // as it is by now: the call may have begun long ago
+	session string             // the id
+	what    string             // the method and the path of the same in the control API
 }
 
-// actOnce is the same with an idempotency key; empty for none.
-func actOnce[Out any](ctx context.Context, c *Control, caller, route, session, key string, do func(g *Gateway, call *controlCall, a *ask) (Out, error)) (out Out, err error) {
+// request is what the services are told of it; the key is empty for none.
+func (d *deed) request(key string) control.Request {
+	return control.Request{Who: d.who, Key: key, What: d.what, Conn: d.call.conn}
+}
+
+// act does what a route of the control API does, for the one whose call has the handle and
+// about a session, by default the one of the call.
+func act[Out any](c *Control, caller, route, session string, do func(d *deed) (Out, error)) (out Out, err error) {
 	g, call, err := c.of(caller)
 	if err != nil {
 		return out, err
@@ -137,25 +146,18 @@ func actOnce[Out any](ctx context.Context, c *Control, caller, route, session, k
 		}
 	}
 	rt := g.routeOf(route)
-	who, in := g.guard.Load().Again(call.who) // the call may have begun long ago
+	who, in := g.guard.Load().Again(call.who)
 	if !in {
 		return out, &api.Error{Kind: api.KindRefused, Status: http.StatusUnauthorized, Message: "who made this call may not come in any more"}
 	}
 	if err := rt.admits(who); err != nil {
 		return out, err
 	}
-	if session, err = g.sessionID(who, session); err != nil {
+	if session, err = g.do.Sessions.ID(who, session); err != nil {
 		return out, g.clean(who, err)
 	}
-	r := &http.Request{Method: rt.method, URL: &url.URL{Path: api.Version + strings.Replace(rt.pattern, "{session}", session, 1)}, Header: http.Header{}}
-	if key != "" {
-		r.Header.Set(headerKey, key)
-	}
-	if call.from != nil {
-		r.Host, r.TLS = call.from.Host, call.from.TLS // by which the caller knows us
-	}
-	out, err = do(g, call, &ask{r: r.WithContext(ctx), who: who, args: map[string]string{"session": session}, conn: call.conn})
-	if err != nil {
+	what := rt.method + " " + api.Version + strings.Replace(rt.pattern, "{session}", session, 1)
+	if out, err = do(&deed{g: g, call: call, who: who, session: session, what: what}); err != nil {
 		return out, g.clean(who, err)
 	}
 	return out, nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/control"
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
@@ -40,7 +41,7 @@ func (g *Gateway) status(a *ask, _ none) (api.Status, error) {
 }
 
 func (g *Gateway) servers(a *ask, _ none) (api.ServerList, error) {
-	cat := g.catalogOf(a.who, a.who.Session)
+	cat := g.do.Sessions.Catalog(a.who, a.who.Session)
 	out := api.ServerList{Servers: make([]api.Server, 0, len(cat.Entries))}
 	for _, e := range cat.Entries {
 		if e.Ordinal == 0 && access.Knows(a.who, e.ID) {
@@ -80,7 +81,7 @@ func entryIn(cat *session.Catalog, who identity.Principal, id string) (*session.
 	if e := cat.Entry(id); e != nil && access.Knows(who, e.Base()) {
 		return e, nil
 	}
-	e := asError(noServer(id))
+	e := asError(control.NoServer(id))
 	e.Status = http.StatusNotFound
 	return nil, e
 }
@@ -215,7 +216,7 @@ type toolQuery struct {
 
 func (g *Gateway) tools(a *ask, q toolQuery) (api.ToolList, error) {
 	who, only := a.who, q.Server
-	sess, err := g.session(a.ctx(), who, door{session: q.Session})
+	sess, err := g.do.Sessions.Of(a.ctx(), who, q.Session)
 	if err != nil {
 		return api.ToolList{}, err
 	}
@@ -258,7 +259,7 @@ func (g *Gateway) tools(a *ask, q toolQuery) (api.ToolList, error) {
 // call makes one tool call.
 func (g *Gateway) call(a *ask, in api.CallRequest) (rawCall, error) {
 	d := door{session: in.Session}
-	sess, gone := g.session(a.ctx(), a.who, d)
+	sess, gone := g.do.Sessions.Of(a.ctx(), a.who, d.session)
 	stream := g.wantsLines(a)
 	var token []byte
 	if stream != nil {

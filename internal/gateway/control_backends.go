@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/control"
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
@@ -21,11 +22,11 @@ import (
 // Servers are those that the caller may have in a session, in the order of the
 // config.
 func (c *Control) Servers(ctx context.Context, caller string) ([]api.Server, error) {
-	return act(ctx, c, caller, "listServers", "", func(g *Gateway, _ *controlCall, a *ask) ([]api.Server, error) {
+	return act(c, caller, "listServers", "", func(d *deed) ([]api.Server, error) {
 		var out []api.Server
-		for _, e := range g.reg.Catalog().Entries {
-			if !e.Controls() && a.who.MaySee(e.ID) {
-				out = append(out, forUser(a.who, g.describe(e)))
+		for _, e := range d.g.reg.Catalog().Entries {
+			if !e.Controls() && d.who.MaySee(e.ID) {
+				out = append(out, forUser(d.who, d.g.describe(e)))
 			}
 		}
 		return out, nil
@@ -34,8 +35,10 @@ func (c *Control) Servers(ctx context.Context, caller string) ([]api.Server, err
 
 // Show is a session, open or closed, with its members.
 func (c *Control) Show(ctx context.Context, caller, id string) (api.Session, error) {
-	return act(ctx, c, caller, "getSession", id, func(g *Gateway, _ *controlCall, a *ask) (api.Session, error) {
-		return g.getSession(a, none{})
+	return act(c, caller, "getSession", id, func(d *deed) (api.Session, error) {
+		s, err := d.g.do.Sessions.Get(ctx, d.who, d.session)
+		d.g.reached(d.call.from, &s)
+		return s, err
 	})
 }
 
@@ -43,12 +46,12 @@ func (c *Control) Show(ctx context.Context, caller, id string) (api.Session, err
 // sent it. It is a call like any other, in that session: it passes the gate there,
 // not where the caller is, and is written down there.
 func (c *Control) Call(ctx context.Context, caller, id, member, tool string, args json.RawMessage) (json.RawMessage, error) {
-	return act(ctx, c, caller, "callTool", id, func(g *Gateway, call *controlCall, a *ask) (json.RawMessage, error) {
-		x, err := g.within(a, call, member, wire.MethodCallTool, tool)
+	return act(c, caller, "callTool", id, func(d *deed) (json.RawMessage, error) {
+		x, err := d.within(ctx, member, wire.MethodCallTool, tool)
 		if err != nil {
 			return nil, err
 		}
-		if x.params, err = callParams(tool, args, call.progress); err != nil {
+		if x.params, err = callParams(tool, args, d.call.progress); err != nil {
 			return nil, invalid("%v", err)
 		}
 		res, err := x.answer(ctx)
@@ -85,8 +88,8 @@ func askedCall(tool string, args, progress []byte) (wire.Params, error) {
 
 // Tools are the tools of a session's member, all of them, as MCP lists them.
 func (c *Control) Tools(ctx context.Context, caller, id, member string) (json.RawMessage, error) {
-	return act(ctx, c, caller, "listTools", id, func(g *Gateway, call *controlCall, a *ask) (json.RawMessage, error) {
-		x, err := g.within(a, call, member, wire.MethodListTools, "")
+	return act(c, caller, "listTools", id, func(d *deed) (json.RawMessage, error) {
+		x, err := d.within(ctx, member, wire.MethodListTools, "")
 		if err != nil {
 			return nil, err
 		}
@@ -97,25 +100,25 @@ func (c *Control) Tools(ctx context.Context, caller, id, member string) (json.Ra
 // within is a request to a member of a session that is made within another call,
 // by the same client. That one is counted among those under way, and this one is
 // a part of it. The tool is the one that is to be called; empty for none.
-func (g *Gateway) within(a *ask, call *controlCall, member, method, tool string) (*exchange, error) {
-	sess, err := g.session(a.ctx(), a.who, door{session: a.args["session"]})
+func (d *deed) within(ctx context.Context, member, method, tool string) (*exchange, error) {
+	sess, err := d.g.do.Sessions.Of(ctx, d.who, d.session)
 	if err != nil {
 		return nil, err
 	}
 	member = strings.TrimSuffix(member, "~0")
 	e := sess.Catalog().Entry(member)
-	x := &exchange{g: g, who: a.who, view: view{server: member}, sess: sess, method: method, trace: call.trace, from: call.from, peer: call.peer, inner: true}
-	if e == nil || e.Controls() || !a.who.MaySee(e.Base()) {
-		if err = noMember(a.who, sess, member); tool != "" {
+	x := &exchange{g: d.g, who: d.who, view: view{server: member}, sess: sess, method: method, trace: d.call.trace, from: d.call.from, peer: d.call.peer, inner: true}
+	if e == nil || e.Controls() || !d.who.MaySee(e.Base()) {
+		if err = noMember(d.who, sess, member); tool != "" {
 			err = x.noServer(x.table(), member, tool, err)
 		}
 		return nil, err
 	}
 	// Whatever the client speaks: what the member asks on the way is answered here.
-	client := *call.client
+	client := *d.call.client
 	client.Modern = false
 	x.client = &client
-	if p, ok := call.peer.(*peerOf); ok {
+	if p, ok := d.call.peer.(*peerOf); ok {
 		x.peer = &peerOf{c: p.c, to: p.to, in: sess}
 	}
 	return x, nil
@@ -148,7 +151,7 @@ func (x *exchange) ownTools(ctx context.Context) ([]byte, error) {
 	t := x.table()
 	s := x.seen(t, x.view.server)
 	if s == nil {
-		return nil, noServer(x.view.server)
+		return nil, control.NoServer(x.view.server)
 	}
 	up, _, err := x.upstream(s.entry.ID)
 	if err != nil {

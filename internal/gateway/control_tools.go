@@ -2,10 +2,9 @@ package gateway
 
 import (
 	"context"
-	"net/url"
-	"strconv"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/control"
 	"github.com/tine-mcp/tine/internal/session"
 )
 
@@ -15,21 +14,27 @@ import (
 
 // Open opens a session.
 func (c *Control) Open(ctx context.Context, caller, key string, in api.NewSession) (api.OpenedSession, error) {
-	return actOnce(ctx, c, caller, "openSession", "", key, func(g *Gateway, call *controlCall, a *ask) (api.OpenedSession, error) {
-		out, err := g.openSession(a, in)
+	return act(c, caller, "openSession", "", func(d *deed) (api.OpenedSession, error) {
+		out, err := d.g.do.Sessions.Open(ctx, d.request(key), in)
 		if err == nil {
-			out.Token = call.hide(out.Token)
+			d.opened(&out)
 		}
 		return out, err
 	})
 }
 
+// opened says where a session is reached that a call has opened, and hides its token.
+func (d *deed) opened(s *api.OpenedSession) {
+	d.g.reached(d.call.from, &s.Session)
+	s.Token = d.call.hide(s.Token)
+}
+
 // Fork forks a session.
 func (c *Control) Fork(ctx context.Context, caller, session, key string, in api.ForkRequest) (api.Forks, error) {
-	return actOnce(ctx, c, caller, "forkSession", session, key, func(g *Gateway, call *controlCall, a *ask) (api.Forks, error) {
-		out, err := g.forkSession(a, in)
+	return act(c, caller, "forkSession", session, func(d *deed) (api.Forks, error) {
+		out, err := d.g.do.Sessions.Fork(ctx, d.request(key), d.session, in)
 		for i := range out.Sessions {
-			out.Sessions[i].Token = call.hide(out.Sessions[i].Token)
+			d.opened(&out.Sessions[i])
 		}
 		return out, err
 	})
@@ -37,30 +42,32 @@ func (c *Control) Fork(ctx context.Context, caller, session, key string, in api.
 
 // Snapshot freezes a session.
 func (c *Control) Snapshot(ctx context.Context, caller, session string, in api.SnapshotRequest) (api.Snapshot, error) {
-	return act(ctx, c, caller, "makeSnapshot", session, func(g *Gateway, _ *controlCall, a *ask) (api.Snapshot, error) {
-		return g.makeSnapshot(a, in)
+	return act(c, caller, "makeSnapshot", session, func(d *deed) (api.Snapshot, error) {
+		return d.g.do.Snapshots.Make(ctx, d.request(""), d.session, in)
 	})
 }
 
 // Rewind brings a session back to a snapshot.
 func (c *Control) Rewind(ctx context.Context, caller, session string, in api.RewindRequest) (api.Session, error) {
-	return act(ctx, c, caller, "rewindSession", session, func(g *Gateway, _ *controlCall, a *ask) (api.Session, error) {
-		return g.rewindSession(a, in)
+	return act(c, caller, "rewindSession", session, func(d *deed) (api.Session, error) {
+		s, err := d.g.do.Sessions.Rewind(ctx, d.request(""), d.session, in)
+		d.g.reached(d.call.from, &s)
+		return s, err
 	})
 }
 
 // Close closes a session, which may be the one that the call is made in. It wants the id:
 // default is a name that a model may guess, and a person's memory would be gone with it.
 func (c *Control) Close(ctx context.Context, caller, id string) error {
-	_, err := act(ctx, c, caller, "closeSession", id, func(g *Gateway, call *controlCall, a *ask) (none, error) {
+	_, err := act(c, caller, "closeSession", id, func(d *deed) (none, error) {
 		if !session.IsID(id) {
 			return none{}, invalid("session %s is durable and is not closed by its name here; a person can: tine session close %s", id, id)
 		}
-		end := g.endSession
-		if a.args["session"] == call.session {
-			end = func(ctx context.Context, s *session.Session) error { return g.closeAround(ctx, call, s) }
+		var end func(context.Context, *session.Session) error
+		if d.session == d.call.session {
+			end = func(ctx context.Context, s *session.Session) error { return d.g.closeAround(ctx, d.call, s) }
 		}
-		return none{}, g.closeWith(a, end)
+		return none{}, d.g.do.Sessions.Close(ctx, d.request(""), d.session, end)
 	})
 	return err
 }
@@ -68,32 +75,36 @@ func (c *Control) Close(ctx context.Context, caller, id string) error {
 // List gives a page of open sessions: those with all of the labels, and with a
 // parent its forks. A limit of zero is the usual one.
 func (c *Control) List(ctx context.Context, caller, parent string, labels map[string]string, limit int, after string) (api.SessionList, error) {
-	values := url.Values{"after": {after}}
-	if limit != 0 {
-		values.Set("limit", strconv.Itoa(limit))
+	page := control.Page{Limit: limit, After: after}
+	switch {
+	case limit == 0:
+		page.Limit = usualLimit
+	case limit < 1 || limit > mostLimit:
+		return api.SessionList{}, invalid("limit must be a number from 1 to %d", mostLimit)
 	}
 	if _, call, err := c.of(caller); err == nil && parent != "" && call.who.Session != "" && len(labels) == 0 {
 		// All that whoever has a session's token may list are its forks.
-		return act(ctx, c, caller, "listForks", parent, func(g *Gateway, _ *controlCall, a *ask) (api.SessionList, error) {
-			var q forkQuery
-			if err := readQuery(values, &q); err != nil {
-				return api.SessionList{}, err
-			}
-			return g.listForks(a, q)
+		return act(c, caller, "listForks", parent, func(d *deed) (api.SessionList, error) {
+			return d.reachable(d.g.do.Sessions.Forks(ctx, d.who, d.session, false, page))
 		})
 	}
-	return act(ctx, c, caller, "listSessions", "", func(g *Gateway, _ *controlCall, a *ask) (api.SessionList, error) {
+	return act(c, caller, "listSessions", "", func(d *deed) (api.SessionList, error) {
 		if err := api.ValidLabels(labels); err != nil {
 			return api.SessionList{}, err
 		}
-		values.Set("parent", parent)
-		for k, v := range labels {
-			values.Add("label", k+"="+v)
-		}
-		var q sessionQuery
-		if err := readQuery(values, &q); err != nil {
-			return api.SessionList{}, err
-		}
-		return g.listSessions(a, q)
+		return d.reachable(d.g.do.Sessions.List(ctx, d.who, control.SessionFilter{Parent: parent, Labels: labels, Page: page}))
 	})
+}
+
+// How many of a list there are usually, and at most.
+const (
+	usualLimit = 100
+	mostLimit  = 1000
+)
+
+func (d *deed) reachable(list api.SessionList, err error) (api.SessionList, error) {
+	for i := range list.Sessions {
+		d.g.reached(d.call.from, &list.Sessions[i])
+	}
+	return list, err
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -216,7 +215,7 @@ func (g *Gateway) control(a *ask, t *actions) (any, error) {
 		return nil, err
 	}
 	if ref, ok := args["session"]; ok {
-		if args["session"], err = g.sessionID(a.who, ref); err != nil {
+		if args["session"], err = g.do.Sessions.ID(a.who, ref); err != nil {
 			return nil, err
 		}
 	}
@@ -256,11 +255,6 @@ func split(path string) ([]string, error) {
 		segments[i] = plain
 	}
 	return segments, nil
-}
-
-// invalid is the error of a request that is wrong.
-func invalid(format string, args ...any) *api.Error {
-	return &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf(format, args...)}
 }
 
 // decode reads a JSON body strictly. All of it is read before any of it is looked

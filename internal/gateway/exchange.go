@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/control"
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
@@ -105,7 +106,7 @@ func (x *exchange) route(ctx context.Context) (*upstream.Result, error) {
 	}
 	s := x.seen(x.table(), x.view.server)
 	if s == nil {
-		return nil, noServer(x.view.server)
+		return nil, control.NoServer(x.view.server)
 	}
 	if x.hides(s) || strings.HasPrefix(x.method, "tasks/") && x.sharesIdentity(s) {
 		// It may be about a tool that is hidden, or about somebody else's task.
@@ -125,10 +126,6 @@ func (x *exchange) route(ctx context.Context) (*upstream.Result, error) {
 func (x *exchange) table() *table { return x.g.tableOf(x.sess.Catalog()) }
 
 func emptyResult() *upstream.Result { return &upstream.Result{Result: []byte("{}")} }
-
-func noServer(id string) error {
-	return &api.Error{Kind: api.KindInvalid, Server: id, Message: "there is no server \"" + id + "\" here; `tine servers` lists them"}
-}
 
 // callTool finds the tool's server and passes the call on. A tool that may not
 // be seen is refused the same way as one that does not exist.
@@ -242,7 +239,7 @@ func (x *exchange) target(ctx context.Context, t *table) (s *shape, own string, 
 	switch {
 	case !x.view.merged():
 		if s = x.seen(t, x.view.server); s == nil {
-			return nil, "", x.unknown(t, name, noServer(x.view.server))
+			return nil, "", x.unknown(t, name, control.NoServer(x.view.server))
 		}
 	case x.params.TargetURI:
 		if s, own, err = x.owner(ctx, t, name); err != nil {

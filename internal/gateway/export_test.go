@@ -10,7 +10,7 @@ import (
 
 // EndBy is what a fork by a session's token does at its end.
 func (g *Gateway) EndBy(ctx context.Context, latest time.Time, children ...*session.Session) error {
-	return g.endBy(ctx, latest, children)
+	return g.do.Sessions.EndBy(ctx, latest, children)
 }
 
 // Operations names what the table has, by method and path.
@@ -20,12 +20,6 @@ func Operations() map[string]string {
 		out[rt.method+" "+api.Version+rt.pattern] = rt.name
 	}
 	return out
-}
-
-// KeyTaker takes idempotency keys of one owner, of a gateway that is nothing else.
-func KeyTaker(ctx context.Context) func(key string) (end func(), err error) {
-	g := &Gateway{open: ctx}
-	return func(key string) (func(), error) { return g.takeKey(ctx, creationKey{"ada", key}) }
 }
 
 // ReapIdle ends the clients that are idle at a time.

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/control"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
@@ -53,6 +54,7 @@ type Options struct {
 type Gateway struct {
 	o       Options
 	reg     *session.Registry
+	do      *control.Services
 	log     *slog.Logger
 	started time.Time
 	shapes  atomic.Pointer[table]
@@ -79,10 +81,9 @@ type Gateway struct {
 	channels map[string]*duplex // event streams, by the id their clients post to
 	closed   bool               // nothing is spawned any more
 
-	fetches   fetches
-	parking   parking
-	creations creations
-	stays     stays
+	fetches fetches
+	parking parking
+	stays   stays
 
 	routes        *actions // of the control API
 	orchestration *actions // of the orchestration API; nil where that is off
@@ -106,6 +107,9 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Gateway, error) {
 		g.o.Control = &Control{}
 	}
 	g.o.Control.g.Store(g)
+	g.do = control.New(host{g}, control.Options{
+		Registry: o.Registry, Tokens: o.Tokens, Creations: o.Creations, Journal: o.Journal, Redact: o.Redact, Log: o.Log,
+	})
 	g.life, g.end = context.WithCancelCause(context.WithValue(context.Background(), ofLife{}, true))
 	g.open, g.stopOpen = context.WithCancel(g.life)
 	g.fetches.m, g.fetches.lacking = make(map[fetchKey]*fetch), make(map[string]string)
@@ -119,13 +123,13 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Gateway, error) {
 		g.guard.Load().Close()
 		return nil, err
 	}
-	if err := g.dropCreations(ctx, true); err != nil {
+	if err := g.do.DropKeys(ctx, true); err != nil {
 		g.end(nil)
 		g.guard.Load().Close()
 		return nil, err
 	}
 	g.spawn(g.reap)
-	g.spawn(g.forgetKeys)
+	g.spawn(func() { g.do.ForgetKeys(g.life) })
 	return g, nil
 }
 

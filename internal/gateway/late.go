@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
@@ -48,7 +49,7 @@ func (g *Gateway) late(ctx context.Context, who identity.Principal, d door, meth
 	}
 	req := &upstream.Request{Method: method, Name: name, Params: *params, Who: who.Name}
 	id := cmp.Or(d.session, who.Session)
-	if was, ok, _ := g.reg.Closed(ctx, id); ok && mayUse(who, was.Owner, id) {
+	if was, ok, _ := g.reg.Closed(ctx, id); ok && access.Uses(who, access.Thing{Owner: was.Owner, Session: id}) {
 		req.Session = id // nothing is written into the story of somebody else
 	}
 	if rateable(method) {

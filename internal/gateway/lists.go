@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/control"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/upstream"
@@ -80,7 +81,7 @@ func (x *exchange) editItem(s *shape, item []byte, t *table) []byte {
 func (x *exchange) listOne(ctx context.Context, t *table) (*upstream.Result, error) {
 	s := x.seen(t, x.view.server)
 	if s == nil {
-		return nil, noServer(x.view.server)
+		return nil, control.NoServer(x.view.server)
 	}
 	base, key := s.entry.Base(), upstream.ListKey(x.method)
 	if !mayList(x.who, base, x.method) {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/control"
 )
 
 // The OpenAPI document is made of the table of routes and the Go types that
@@ -124,7 +125,7 @@ func (s *schemas) operation(rt *action) (object, error) {
 			about += " Of the request only the query is compared, not the file."
 		}
 		params = append(params, object{
-			"name": headerKey, "in": "header", "schema": object{"type": "string", "minLength": 1, "maxLength": maxKey, "pattern": "^[!-~]+$"},
+			"name": control.HeaderKey, "in": "header", "schema": object{"type": "string", "minLength": 1, "maxLength": maxKey, "pattern": "^[!-~]+$"},
 			"description": about,
 		})
 	}

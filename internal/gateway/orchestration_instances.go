@@ -1,108 +1,59 @@
 package gateway
 
 import (
-	"context"
-	"net/http"
-	"time"
-
 	"github.com/tine-mcp/tine/api"
-	"github.com/tine-mcp/tine/internal/control/access"
-	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/control"
 	"github.com/tine-mcp/tine/internal/session"
-	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// Labels of sessions that are instances.
-const (
-	labelServer  = "orchestrator/server"  // the one that it is an instance of
-	labelSession = "orchestrator/session" // the caller's own name for what it belongs to
-)
-
-// noInstance is the answer for an instance that is not there, for one of
-// somebody else, and for a session that is none.
-func noInstance(id string) error {
-	return &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no instance " + clip(id) + " of yours"}
+// reachedInstance says where an instance speaks MCP.
+func (g *Gateway) reachedInstance(a *ask, i *api.Instance) {
+	s := api.Session{ID: i.ID}
+	g.reached(a.r, &s)
+	i.URL = s.URL + "/" + i.Details.Server
 }
 
-// wasRemoved is the answer for one that is gone, to whom it belonged.
-func wasRemoved(s api.Session) error {
-	message := "instance " + s.ID + " was removed at " + s.Closed.UTC().Format(time.RFC3339)
-	if s.Reason != "" {
-		message += ": " + s.Reason
+func (g *Gateway) reachedInstances(a *ask, all []api.Instance, err error) ([]api.Instance, error) {
+	for i := range all {
+		g.reachedInstance(a, &all[i])
 	}
-	return &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: message}
+	return all, err
 }
 
-// instance finds one, and its server, for somebody who wants to act on it.
-func (g *Gateway) instance(ctx context.Context, who identity.Principal, id string) (*session.Session, string, error) {
-	s, was, err := g.seenInstance(ctx, who, id)
-	switch {
-	case err != nil:
-		return nil, "", err
-	case s == nil:
-		return nil, "", wasRemoved(was)
-	case !mayUse(who, s.Owner, id):
-		return nil, "", access.Need(who, api.RoleOperator)
-	}
-	return s, was.Labels[labelServer], nil
-}
-
-// seenInstance finds one, there or removed, for somebody who wants to look at
-// it. The session is nil when it is removed.
-func (g *Gateway) seenInstance(ctx context.Context, who identity.Principal, id string) (*session.Session, api.Session, error) {
-	s, was, err := g.seen(ctx, who, id)
-	if e := asErrorOrNil(err); e != nil && e.Status == http.StatusNotFound {
-		return nil, was, noInstance(id)
-	}
+func (g *Gateway) createInstances(a *ask, in api.NewInstances) ([]api.Instance, error) {
+	r, err := a.request()
 	if err != nil {
-		return nil, was, err
+		return nil, err
 	}
-	// Labels are the owner's to change.
-	server := was.Labels[labelServer]
-	if server == "" || s != nil && s.Catalog().Entry(server) == nil {
-		return nil, was, noInstance(id)
-	}
-	return s, was, nil
+	all, err := g.do.Instances.Create(a.ctx(), r, in)
+	return g.reachedInstances(a, all, err)
 }
 
-func asErrorOrNil(err error) *api.Error {
-	if err == nil {
-		return nil
+func (g *Gateway) forkInstance(a *ask, in api.ForkInstance) ([]api.Instance, error) {
+	r, err := a.request()
+	if err != nil {
+		return nil, err
 	}
-	return asError(err)
+	all, err := g.do.Instances.Fork(a.ctx(), r, a.args["instance"], in)
+	return g.reachedInstances(a, all, err)
 }
 
-// shownInstance is an instance as it is answered, made of its session.
-func shownInstance(s api.Session, token string) api.Instance {
-	server := s.Labels[labelServer]
-	out := api.Instance{
-		ID: s.ID, Instance: s.ID, Token: token, URL: s.URL + "/" + server,
-		Details: api.InstanceDetails{
-			Server: server, Session: s.Labels[labelSession], Parent: s.Parent, Snapshot: s.From,
-			Created: s.Created, Expires: s.Expires, Idle: s.Idle,
-		},
+func (g *Gateway) snapshotInstance(a *ask, in api.SnapshotInstance) (api.InstanceSnapshot, error) {
+	r, err := a.request()
+	if err != nil {
+		return api.InstanceSnapshot{}, err
 	}
-	for _, m := range s.Members {
-		if m.Server == server {
-			d := &out.Details
-			d.Driver, d.State, d.Reason, d.Fork = m.Driver, m.State, m.Reason, m.Fork
-		}
-	}
-	return out
+	return g.do.Instances.Snapshot(a.ctx(), r, a.args["instance"], in)
 }
 
 func (g *Gateway) getInstance(a *ask, _ none) (api.Instance, error) {
-	id := a.args["instance"]
-	s, was, err := g.seenInstance(a.ctx(), a.who, id)
-	if err != nil {
-		return api.Instance{}, err
+	i, err := g.do.Instances.Get(a.ctx(), a.who, a.args["instance"])
+	if err == nil {
+		g.reachedInstance(a, &i)
 	}
-	if s == nil {
-		return api.Instance{}, wasRemoved(was)
-	}
-	return shownInstance(g.shown(a, was), ""), nil
+	return i, err
 }
 
 type instanceQuery struct {
@@ -113,35 +64,19 @@ type instanceQuery struct {
 }
 
 func (g *Gateway) listInstances(a *ask, q instanceQuery) (api.InstanceList, error) {
-	f := store.SessionFilter{Before: q.After, Limit: int(q.Limit)}
-	if !a.who.Is(api.RoleViewer) {
-		f.Owner = &a.who.Name
-	}
-	page, err := g.pickSessions(a, f, func(s api.Session) bool {
-		server := s.Labels[labelServer]
-		return server != "" && (q.Resource == "" || q.Resource == server) && (q.Session == "" || q.Session == s.Labels[labelSession])
+	out, err := g.do.Instances.List(a.ctx(), a.who, control.InstanceFilter{
+		Session: q.Session, Server: q.Resource, Page: control.Page{Limit: int(q.Limit), After: q.After},
 	})
-	out := api.InstanceList{Instances: make([]api.Instance, 0, len(page.Sessions)), Next: page.Next}
-	for _, s := range page.Sessions {
-		out.Instances = append(out.Instances, shownInstance(s, ""))
-	}
+	out.Instances, err = g.reachedInstances(a, out.Instances, err)
 	return out, err
 }
 
-// deleteInstance answers a second time as it did the first: whoever did not hear
-// the answer asks again, and wants to know that it is gone. What nobody
-// remembers any more is not found, which says the same.
 func (g *Gateway) deleteInstance(a *ask, _ none) (none, error) {
-	id := a.args["instance"]
-	if _, _, err := g.seenInstance(a.ctx(), a.who, id); err != nil {
-		return none{}, err
-	}
-	a.args["session"] = id
-	return none{}, g.closeWith(a, g.endSession)
+	return none{}, g.do.Instances.Delete(a.ctx(), control.Request{Who: a.who, Conn: a.conn}, a.args["instance"])
 }
 
 func (g *Gateway) callInstance(a *ask, in api.InstanceCall) (rawJSON, error) {
-	s, server, err := g.instance(a.ctx(), a.who, a.args["instance"])
+	s, server, err := g.do.Instances.Find(a.ctx(), a.who, a.args["instance"])
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +107,7 @@ func (g *Gateway) exchangeWith(a *ask, s *session.Session, server, method string
 }
 
 func (g *Gateway) listInstanceTools(a *ask, _ none) (rawJSON, error) {
-	s, server, err := g.instance(a.ctx(), a.who, a.args["instance"])
+	s, server, err := g.do.Instances.Find(a.ctx(), a.who, a.args["instance"])
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/tine-mcp/tine/internal/control"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -123,7 +124,7 @@ func (x *exchange) resource(ctx context.Context, uri string) (*upstream.Upstream
 		}
 	}
 	if s == nil {
-		return nil, subKey{}, x.unknown(t, uri, noServer(x.view.server))
+		return nil, subKey{}, x.unknown(t, uri, control.NoServer(x.view.server))
 	}
 	if !x.who.MayRead(s.entry.Base()) {
 		return nil, subKey{}, x.deny(s.entry, own, unknownResource(uri))

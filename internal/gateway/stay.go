@@ -109,7 +109,7 @@ func (s *stays) end(sess *session.Session) {
 
 // alone refuses to take a session that connections share away from others than the one
 // who asks.
-func (g *Gateway) alone(a *ask, s *session.Session, what string) error {
+func (g *Gateway) alone(s *session.Session, asks *client, what string) error {
 	if !s.Shared() {
 		return nil
 	}
@@ -120,12 +120,12 @@ func (g *Gateway) alone(a *ask, s *session.Session, what string) error {
 		if !c.idle() {
 			since = 0
 		}
-		if (c.sess == s || c.sess.UsesOf(s)) && c != a.conn && since < api.ClientAway {
+		if (c.sess == s || c.sess.UsesOf(s)) && c != asks && since < api.ClientAway {
 			n, quiet = n+1, min(quiet, since)
 		}
 	}
 	for _, d := range g.channels {
-		if (d.sess == s || d.sess.UsesOf(s)) && (a.conn == nil || a.conn.out != d.out) {
+		if (d.sess == s || d.sess.UsesOf(s)) && (asks == nil || asks.out != d.out) {
 			n, quiet = n+1, 0
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/tine-mcp/tine/internal/control"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/telemetry"
@@ -21,7 +22,7 @@ import (
 // merged one. With search two tools stand for all.
 func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, server string, search bool) error {
 	if server != "" && g.reg.Catalog().Entry(server) == nil {
-		return noServer(server)
+		return control.NoServer(server)
 	}
 	sess, err := g.sessionFor(ctx, identity.Local(), nil)
 	if err != nil {

@@ -1,4 +1,4 @@
-package gateway
+package control
 
 import (
 	"encoding/json"
@@ -22,18 +22,18 @@ const (
 )
 
 // checkMembers refuses what a new session can't have of its servers.
-func (g *Gateway) checkMembers(who identity.Principal, in api.NewSession) error {
+func (c *Sessions) checkMembers(who identity.Principal, in api.NewSession) error {
 	for _, id := range slices.Sorted(maps.Keys(in.Members)) {
 		m := in.Members[id]
 		switch {
-		case !access.Starts(who, id) || in.From == "" && g.reg.Catalog().Entry(id) == nil:
-			return noServer(id)
+		case !access.Starts(who, id) || in.From == "" && c.reg.Catalog().Entry(id) == nil:
+			return NoServer(id)
 		case len(in.Servers) > 0 && !slices.Contains(in.Servers, id):
-			return invalid("members.%s: servers does not name it, so the session does not have it", id)
+			return Invalid("members.%s: servers does not name it, so the session does not have it", id)
 		case m.Instances < 0 || m.Instances > maxInstances:
-			return invalid("members.%s.instances must be a number from 1 to %d", id, maxInstances)
+			return Invalid("members.%s.instances must be a number from 1 to %d", id, maxInstances)
 		case len(m.Template) > maxTemplate:
-			return invalid("members.%s.template is larger than %d bytes", id, maxTemplate)
+			return Invalid("members.%s.template is larger than %d bytes", id, maxTemplate)
 		}
 	}
 	return nil
@@ -41,7 +41,7 @@ func (g *Gateway) checkMembers(who identity.Principal, in api.NewSession) error 
 
 // members is what a new session has of its servers. What a snapshot is called
 // depends on who says it, and so does who may begin with it.
-func (g *Gateway) members(who identity.Principal, in map[string]api.NewMember) (map[string]session.Member, error) {
+func (c *Sessions) members(who identity.Principal, in map[string]api.NewMember) (map[string]session.Member, error) {
 	if len(in) == 0 {
 		return nil, nil
 	}
@@ -51,9 +51,9 @@ func (g *Gateway) members(who identity.Principal, in map[string]api.NewMember) (
 		if string(m.Template) == "null" {
 			m.Template = nil
 		}
-		if e := g.reg.Catalog().Entry(id); e == nil || e.Remote == nil { // there it is the orchestrator's to understand
+		if e := c.reg.Catalog().Entry(id); e == nil || e.Remote == nil { // there it is the orchestrator's to understand
 			var err error
-			if m.Snapshot, err = g.templateSnapshot(who, m.Template); err != nil {
+			if m.Snapshot, err = c.templateSnapshot(who, m.Template); err != nil {
 				return nil, err
 			}
 		}
@@ -68,13 +68,13 @@ const fromSnapshot = "snapshot:"
 
 // templateSnapshot is the id of the snapshot that a template means; empty where it
 // means something else, which is for whoever knows what else there is.
-func (g *Gateway) templateSnapshot(who identity.Principal, raw json.RawMessage) (string, error) {
+func (c *Sessions) templateSnapshot(who identity.Principal, raw json.RawMessage) (string, error) {
 	var text string
 	if raw == nil || json.Unmarshal(raw, &text) != nil {
 		return "", nil
 	}
 	ref, said := strings.CutPrefix(text, fromSnapshot)
-	snap, err := g.usableSnapshot(who, ref)
+	snap, err := c.snapshots.Usable(who, ref)
 	var e *api.Error
 	if !said && !strings.HasPrefix(ref, "snp_") && errors.As(err, &e) && e.Status == http.StatusNotFound {
 		return "", nil

@@ -1,9 +1,8 @@
-package gateway
+package control
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,7 +13,9 @@ import (
 	"github.com/tine-mcp/tine/internal/store"
 )
 
-func (g *Gateway) forkSession(a *ask, in api.ForkRequest) (api.Forks, error) {
+// Fork forks a session: sessions of their own that begin with its state, all or none.
+func (c *Sessions) Fork(ctx context.Context, r Request, id string, in api.ForkRequest) (api.Forks, error) {
+	who := r.Who
 	var spans spanReader
 	o := session.ForkOptions{
 		Count: in.Count, Labels: in.Labels,
@@ -27,41 +28,41 @@ func (g *Gateway) forkSession(a *ask, in api.ForkRequest) (api.Forks, error) {
 		o.Count = 1
 	}
 	if o.Count < 1 || o.Count > maxForks {
-		return api.Forks{}, invalid("count must be a number from 1 to %d", maxForks)
+		return api.Forks{}, Invalid("count must be a number from 1 to %d", maxForks)
 	}
 	if err := api.ValidLabels(in.Labels); err != nil {
 		return api.Forks{}, err
 	}
-	return once(g, a, in, func(ctx context.Context, mark string) (api.Forks, func(context.Context), error) {
+	return once(ctx, c.core, r, in, func(ctx context.Context, mark string) (api.Forks, func(context.Context), error) {
 		o.Creation = mark
-		parent, err := g.usable(ctx, a.who, a.args["session"])
+		parent, err := c.Usable(ctx, who, id)
 		if err != nil {
 			return api.Forks{}, nil, err
 		}
-		was := g.reg.Describe(parent, false)
+		was := c.reg.Describe(parent, false)
 		if err := checkForkLabels(was.Labels, in.Labels); err != nil {
 			return api.Forks{}, nil, err
 		}
 		var latest time.Time // zero for no bound
-		if a.who.Session != "" {
+		if who.Session != "" {
 			latest = was.Expires
-			endWithin(was, g.reg.Catalog().Config.Sessions.TTL, &o)
+			endWithin(was, c.reg.Catalog().Config.Sessions.TTL, &o)
 		}
-		owner := a.who
+		owner := who
 		if owner.Name != parent.Owner { // an operator's forks are no operator's
 			owner = identity.Principal{Name: parent.Owner}
 		}
 		o.Pinned = identity.Pin(owner)
-		made, err := g.reg.Fork(ctx, parent, o)
+		made, err := c.reg.Fork(ctx, parent, o)
 		if err != nil {
-			return api.Forks{}, nil, access.Unnamed(a.who, err)
+			return api.Forks{}, nil, access.Unnamed(who, err)
 		}
 		undo := func(ctx context.Context) {
 			for _, child := range made.Children {
-				g.reg.CloseSession(ctx, child)
+				c.reg.CloseSession(ctx, child)
 			}
 		}
-		if err := g.endBy(ctx, latest, made.Children); err != nil {
+		if err := c.EndBy(ctx, latest, made.Children); err != nil {
 			undo(context.WithoutCancel(ctx))
 			return api.Forks{}, nil, fmt.Errorf("the fork was taken back: %w", err)
 		}
@@ -73,7 +74,7 @@ func (g *Gateway) forkSession(a *ask, in api.ForkRequest) (api.Forks, error) {
 			out.Call = store.CallID(made.Call)
 		}
 		for i, child := range made.Children {
-			out.Sessions = append(out.Sessions, api.OpenedSession{Session: g.shown(a, g.reg.Describe(child, false)), Token: made.Tokens[i]})
+			out.Sessions = append(out.Sessions, api.OpenedSession{Session: c.shown(who, c.reg.Describe(child, false)), Token: made.Tokens[i]})
 		}
 		return out, undo, nil
 	})
@@ -88,7 +89,7 @@ func checkForkLabels(parent, more map[string]string) error {
 		}
 	}
 	if n > api.MaxLabels {
-		return invalid("labels: with the %d of the parent there would be %d, and may be %d", len(parent), n, api.MaxLabels)
+		return Invalid("labels: with the %d of the parent there would be %d, and may be %d", len(parent), n, api.MaxLabels)
 	}
 	return nil
 }
@@ -114,90 +115,63 @@ func endWithin(parent api.Session, usual time.Duration, o *session.ForkOptions) 
 	}
 }
 
-// endBy sees to it that children which took their time to be made end by a
+// EndBy sees to it that children which took their time to be made end by a
 // moment all the same; zero is none.
-func (g *Gateway) endBy(ctx context.Context, latest time.Time, children []*session.Session) error {
+func (c *Sessions) EndBy(ctx context.Context, latest time.Time, children []*session.Session) error {
 	if latest.IsZero() {
 		return nil
 	}
 	for _, child := range children {
-		if !g.reg.Describe(child, false).Expires.After(latest) {
+		if !c.reg.Describe(child, false).Expires.After(latest) {
 			continue
 		}
 		left := max(time.Until(latest)-beforeParent, 1)
-		if err := g.reg.Amend(ctx, child, nil, &left, nil); err != nil {
+		if err := c.reg.Amend(ctx, child, nil, &left, nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (g *Gateway) makeSnapshot(a *ask, in api.SnapshotRequest) (api.Snapshot, error) {
-	wait, err := duration("wait", in.Wait)
-	if err != nil {
-		return api.Snapshot{}, err
-	}
-	if err := errors.Join(api.ValidSnapshotName(in.Name), api.ValidLabels(in.Labels)); err != nil {
-		return api.Snapshot{}, err
-	}
-	return once(g, a, in, func(ctx context.Context, mark string) (api.Snapshot, func(context.Context), error) {
-		s, err := g.usable(ctx, a.who, a.args["session"])
-		if err != nil {
-			return api.Snapshot{}, nil, err
-		}
-		snap, err := g.reg.Freeze(ctx, s, session.SnapshotOptions{Name: in.Name, Labels: in.Labels, Wait: wait, Creation: mark})
-		if err != nil {
-			return api.Snapshot{}, nil, access.Unnamed(a.who, err)
-		}
-		return g.shownSnapshot(a.who, snap), g.unmake(snap), nil
-	})
-}
-
-// unmake returns how to take a snapshot back.
-func (g *Gateway) unmake(snap api.Snapshot) func(context.Context) {
-	return func(ctx context.Context) {
-		if err := g.reg.DeleteSnapshot(ctx, snap.ID); err != nil {
-			g.log.Warn("snapshot not taken back", "snapshot", snap.ID, "err", err)
-		}
-	}
-}
-
-func (g *Gateway) rewindSession(a *ask, in api.RewindRequest) (api.Session, error) {
+// Rewind brings a session back to a snapshot.
+func (c *Sessions) Rewind(ctx context.Context, r Request, id string, in api.RewindRequest) (api.Session, error) {
+	who := r.Who
 	wait, err := duration("wait", in.Wait)
 	if err != nil {
 		return api.Session{}, err
 	}
-	s, err := g.usable(a.ctx(), a.who, a.args["session"])
+	s, err := c.Usable(ctx, who, id)
 	if err != nil {
 		return api.Session{}, err
 	}
-	if err := g.alone(a, s, "rewound"); err != nil {
+	if err := c.host.Alone(s, r.Conn, "rewound"); err != nil {
 		return api.Session{}, err
 	}
-	snap, err := g.rewindTo(a.who, s, in.Snapshot)
+	snap, err := c.rewindTo(who, s, in.Snapshot)
 	if err != nil {
 		return api.Session{}, err
 	}
-	if e := g.enter(a.who, 1); e != nil {
-		return api.Session{}, e
+	leave, err := c.host.Enter(who)
+	if err != nil {
+		return api.Session{}, err
 	}
-	defer g.leave(a.who, 1)
-	if err := g.reg.Rewind(a.ctx(), s, snap.ID, wait); err != nil {
-		return api.Session{}, access.Unnamed(a.who, err)
+	defer leave()
+	if err := c.reg.Rewind(ctx, s, snap.ID, wait); err != nil {
+		return api.Session{}, access.Unnamed(who, err)
 	}
-	return g.shown(a, g.reg.Describe(s, true)), nil
+	return c.shown(who, c.reg.Describe(s, true)), nil
 }
 
 // rewindTo finds the snapshot to rewind a session to: the one that was asked
 // for, or the newest of the session.
-func (g *Gateway) rewindTo(who identity.Principal, s *session.Session, asked string) (api.Snapshot, error) {
+func (c *Sessions) rewindTo(who identity.Principal, s *session.Session, asked string) (api.Snapshot, error) {
 	if asked != "" {
-		return g.usableSnapshot(who, asked)
+		return c.snapshots.Usable(who, asked)
 	}
-	for _, snap := range g.reg.Snapshots() {
+	for _, snap := range c.reg.Snapshots() {
 		if snap.Session == s.ID {
 			return snap, nil
 		}
 	}
-	return api.Snapshot{}, invalid("session %s has no snapshot to rewind to; make one with `tine session snapshot %s`, or let sessions.autosnapshot make them", s.ID, s.ID)
+	return api.Snapshot{}, Invalid("session %s has no snapshot to rewind to; make one with `tine session snapshot %s`, or let sessions.autosnapshot make them", s.ID, s.ID)
 }

@@ -1,4 +1,4 @@
-package gateway
+package control
 
 import (
 	"bytes"
@@ -30,29 +30,30 @@ type order struct {
 	frozen   bool   // only a snapshot will do
 }
 
-func (g *Gateway) createInstances(a *ask, in api.NewInstances) ([]api.Instance, error) {
+// Create makes instances of a server, all or none.
+func (c *Instances) Create(ctx context.Context, r Request, in api.NewInstances) ([]api.Instance, error) {
 	o, err := readOrder(in)
 	if err != nil {
 		return nil, err
 	}
-	return once(g, a, in, func(ctx context.Context, mark string) ([]api.Instance, func(context.Context), error) {
-		if err := g.checkResource(a.who, o.server); err != nil {
+	return once(ctx, c.core, r, in, func(ctx context.Context, mark string) ([]api.Instance, func(context.Context), error) {
+		if err := c.checkResource(r.Who, o.server); err != nil {
 			return nil, nil, err
 		}
 		open := session.OpenOptions{
-			Owner:  session.Owner{Name: a.who.Name, Pinned: identity.Pin(a.who)},
+			Owner:  session.Owner{Name: r.Who.Name, Pinned: identity.Pin(r.Who)},
 			Labels: o.labels, Servers: []string{o.server}, Eager: true, Creation: mark,
 		}
-		if err := g.beginWith(a.who, o, &open); err != nil {
+		if err := c.beginWith(r.Who, o, &open); err != nil {
 			return nil, nil, err
 		}
-		return g.openInstances(ctx, a, o, open)
+		return c.openInstances(ctx, r, o, open)
 	})
 }
 
 func readOrder(in api.NewInstances) (o order, err error) {
 	if o.server = in.Resource; o.server == "" {
-		return o, invalid("resource_type_identifier must name what to run: the id of a server")
+		return o, Invalid("resource_type_identifier must name what to run: the id of a server")
 	}
 	if o.count, err = howMany("num_instances", in.Count); err != nil {
 		return o, err
@@ -60,7 +61,7 @@ func readOrder(in api.NewInstances) (o order, err error) {
 	switch in.Scoping {
 	case "", api.ScopingSession, api.ScopingShared:
 	default:
-		return o, invalid("instance_scoping must be %s or %s; %q is neither", api.ScopingSession, api.ScopingShared, clip(in.Scoping))
+		return o, Invalid("instance_scoping must be %s or %s; %q is neither", api.ScopingSession, api.ScopingShared, Clip(in.Scoping))
 	}
 	if o.labels, err = instanceLabels(o.server, in.Session); err != nil {
 		return o, err
@@ -74,12 +75,12 @@ func howMany(field string, asked *int) (int, error) {
 		return 1, nil
 	}
 	if *asked < 1 || *asked > maxForks {
-		return 0, invalid("%s must be a number from 1 to %d", field, maxForks)
+		return 0, Invalid("%s must be a number from 1 to %d", field, maxForks)
 	}
 	return *asked, nil
 }
 
-var errSessionID = invalid("session_id must be at most 1024 bytes without control characters")
+var errSessionID = Invalid("session_id must be at most 1024 bytes without control characters")
 
 // instanceLabels are those of a session that is an instance.
 func instanceLabels(server, session string) (map[string]string, error) {
@@ -92,7 +93,7 @@ func instanceLabels(server, session string) (map[string]string, error) {
 
 // readTemplate reads template_details.
 func readTemplate(raw json.RawMessage) (ref string, frozen bool, err error) {
-	if isNull(raw) {
+	if len(raw) == 0 || string(raw) == "null" {
 		return "", false, nil
 	}
 	if json.Unmarshal(raw, &ref) == nil && ref != "" {
@@ -104,19 +105,19 @@ func readTemplate(raw json.RawMessage) (ref string, frozen bool, err error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	if dec.Decode(&object) != nil || object.Snapshot == "" {
-		return "", false, invalid(`template_details must be the name of a snapshot, a path under template_roots, or {"snapshot_id": "..."}`)
+		return "", false, Invalid(`template_details must be the name of a snapshot, a path under template_roots, or {"snapshot_id": "..."}`)
 	}
 	return object.Snapshot, true, nil
 }
 
 // checkResource refuses what can't be had as an instance.
-func (g *Gateway) checkResource(who identity.Principal, id string) error {
-	e := g.reg.Catalog().Entry(id)
+func (c *Instances) checkResource(who identity.Principal, id string) error {
+	e := c.reg.Catalog().Entry(id)
 	if e == nil || !who.MaySee(id) {
-		return invalid("there is no server %q for resource_type_identifier; there is %s", clip(id), g.resources(who))
+		return Invalid("there is no server %q for resource_type_identifier; there is %s", Clip(id), c.resources(who))
 	}
 	if e.Controls() {
-		return invalid("server %q acts on sessions and can't be an instance; there is %s", id, g.resources(who))
+		return Invalid("server %q acts on sessions and can't be an instance; there is %s", id, c.resources(who))
 	}
 	if on, why := e.On(); !on {
 		return &api.Error{Kind: api.KindRefused, Server: id, Message: "server \"" + id + "\" is off: " + why}
@@ -128,9 +129,9 @@ func (g *Gateway) checkResource(who identity.Principal, id string) error {
 const mostNamed = 20
 
 // resources lists what somebody may have instances of.
-func (g *Gateway) resources(who identity.Principal) string {
+func (c *Instances) resources(who identity.Principal) string {
 	var ids []string
-	for _, e := range g.reg.Catalog().Entries {
+	for _, e := range c.reg.Catalog().Entries {
 		if on, _ := e.On(); on && who.MaySee(e.ID) && !e.Controls() {
 			ids = append(ids, e.ID)
 		}
@@ -144,12 +145,12 @@ func (g *Gateway) resources(who identity.Principal) string {
 // beginWith says what the instances of an order begin with. A snapshot of the
 // server brings the config along that it was made with; one that has no more than
 // the workspace is only a template, as a path is.
-func (g *Gateway) beginWith(who identity.Principal, o order, open *session.OpenOptions) error {
+func (c *Instances) beginWith(who identity.Principal, o order, open *session.OpenOptions) error {
 	if o.template == "" {
 		return nil
 	}
 	name, prefixed := strings.CutPrefix(o.template, fromSnapshot)
-	snap, err := g.usableSnapshot(who, name)
+	snap, err := c.snapshots.Usable(who, name)
 	var e *api.Error
 	switch {
 	case err == nil && slices.ContainsFunc(snap.Servers, func(m api.SnapshotMember) bool { return m.Server == o.server }):
@@ -157,7 +158,7 @@ func (g *Gateway) beginWith(who identity.Principal, o order, open *session.OpenO
 		open.Members = map[string]session.Member{o.server: {Instances: 1}} // however many it was made of
 		return nil
 	case err == nil:
-	case o.frozen, prefixed, !errors.As(err, &e), e.Status != http.StatusNotFound, g.isSnapshot(name):
+	case o.frozen, prefixed, !errors.As(err, &e), e.Status != http.StatusNotFound, c.isSnapshot(name):
 		return err
 	}
 	template, err := json.Marshal(name)
@@ -166,12 +167,12 @@ func (g *Gateway) beginWith(who identity.Principal, o order, open *session.OpenO
 }
 
 // isSnapshot reports whether there is a snapshot with this id, whosever it is.
-func (g *Gateway) isSnapshot(id string) bool {
-	return slices.ContainsFunc(g.reg.Snapshots(), func(s api.Snapshot) bool { return s.ID == id })
+func (c *Instances) isSnapshot(id string) bool {
+	return slices.ContainsFunc(c.reg.Snapshots(), func(s api.Snapshot) bool { return s.ID == id })
 }
 
 // openInstances opens the sessions of an order: all of them, or none.
-func (g *Gateway) openInstances(ctx context.Context, a *ask, o order, open session.OpenOptions) ([]api.Instance, func(context.Context), error) {
+func (c *Instances) openInstances(ctx context.Context, r Request, o order, open session.OpenOptions) ([]api.Instance, func(context.Context), error) {
 	opening, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	made := make([]*session.Session, o.count)
@@ -180,7 +181,7 @@ func (g *Gateway) openInstances(ctx context.Context, a *ask, o order, open sessi
 		var wg sync.WaitGroup
 		for _, s := range made {
 			if s != nil {
-				wg.Go(func() { g.reg.CloseSession(ctx, s) })
+				wg.Go(func() { c.reg.CloseSession(ctx, s) })
 			}
 		}
 		wg.Wait()
@@ -194,17 +195,17 @@ func (g *Gateway) openInstances(ctx context.Context, a *ask, o order, open sessi
 		}
 		wg.Go(func() {
 			defer func() { <-places }()
-			s, token, err := g.reg.OpenSession(opening, open)
+			s, token, err := c.reg.OpenSession(opening, open)
 			if err != nil {
 				cancel(err)
 				return
 			}
 			made[i] = s
-			if err := g.answers(opening, s, o.server); err != nil {
+			if err := c.answers(opening, s, o.server); err != nil {
 				cancel(err)
 				return
 			}
-			out[i] = shownInstance(g.shown(a, g.reg.Describe(s, true)), token)
+			out[i] = shownInstance(c.sessions.shown(r.Who, c.reg.Describe(s, true)), token)
 		})
 	}
 	wg.Wait()
@@ -217,7 +218,7 @@ func (g *Gateway) openInstances(ctx context.Context, a *ask, o order, open sessi
 
 // answers sees to it that the server of a new instance runs also where it is
 // shared with others, which no session starts by itself.
-func (g *Gateway) answers(ctx context.Context, s *session.Session, server string) error {
+func (c *Instances) answers(ctx context.Context, s *session.Session, server string) error {
 	up, e, err := s.Upstream(server)
 	if err == nil && e.Scope != config.ScopeSession {
 		_, err = up.Conn(ctx)
@@ -225,7 +226,8 @@ func (g *Gateway) answers(ctx context.Context, s *session.Session, server string
 	return err
 }
 
-func (g *Gateway) forkInstance(a *ask, in api.ForkInstance) ([]api.Instance, error) {
+// Fork makes instances that begin with the state of one, all or none.
+func (c *Instances) Fork(ctx context.Context, r Request, id string, in api.ForkInstance) ([]api.Instance, error) {
 	count, err := howMany("count", in.Count)
 	if err != nil {
 		return nil, err
@@ -237,8 +239,8 @@ func (g *Gateway) forkInstance(a *ask, in api.ForkInstance) ([]api.Instance, err
 			return nil, errSessionID
 		}
 	}
-	forks, err := actOn(g, a, func() (api.Forks, error) {
-		return g.forkSession(a, api.ForkRequest{Count: count, Labels: labels})
+	forks, err := actOn(ctx, c, r.Who, id, func() (api.Forks, error) {
+		return c.sessions.Fork(ctx, r, id, api.ForkRequest{Count: count, Labels: labels})
 	})
 	if err != nil {
 		return nil, err
@@ -250,9 +252,10 @@ func (g *Gateway) forkInstance(a *ask, in api.ForkInstance) ([]api.Instance, err
 	return out, nil
 }
 
-func (g *Gateway) snapshotInstance(a *ask, in api.SnapshotInstance) (api.InstanceSnapshot, error) {
-	s, err := actOn(g, a, func() (api.Snapshot, error) {
-		return g.makeSnapshot(a, api.SnapshotRequest{Name: in.Name})
+// Snapshot freezes the state of an instance.
+func (c *Instances) Snapshot(ctx context.Context, r Request, id string, in api.SnapshotInstance) (api.InstanceSnapshot, error) {
+	s, err := actOn(ctx, c, r.Who, id, func() (api.Snapshot, error) {
+		return c.snapshots.Make(ctx, r, id, api.SnapshotRequest{Name: in.Name})
 	})
 	if err != nil {
 		return api.InstanceSnapshot{}, err
@@ -260,17 +263,15 @@ func (g *Gateway) snapshotInstance(a *ask, in api.SnapshotInstance) (api.Instanc
 	return api.InstanceSnapshot{ID: s.ID, Name: s.Name, From: s.Session, Created: s.Created, Size: s.Size}, nil
 }
 
-// actOn makes a request about an instance one about its session. One that is
-// gone is not refused before: what came of an earlier request with the same key
-// is answered all the same.
-func actOn[A any](g *Gateway, a *ask, act func() (A, error)) (A, error) {
-	id := a.args["instance"]
-	_, was, err := g.seenInstance(a.ctx(), a.who, id)
+// actOn does something to the session that an instance is. One that is gone is not
+// refused before: what came of an earlier request with the same key is answered all the
+// same.
+func actOn[A any](ctx context.Context, c *Instances, who identity.Principal, id string, act func() (A, error)) (A, error) {
+	_, was, err := c.seen(ctx, who, id)
 	if err != nil {
 		var nothing A
 		return nothing, err
 	}
-	a.args["session"] = id
 	out, err := act()
 	var e *api.Error
 	if errors.As(err, &e) && e.Status == http.StatusGone {
