@@ -126,6 +126,12 @@ func (c *Client) Status(ctx context.Context) (*api.Status, error) {
 	return get[api.Status](ctx, c, nil, "v1", "status")
 }
 
+// Reload has the gateway read its config again. It returns when the gateway has taken
+// it over, or with the reason why it goes on with the one before.
+func (c *Client) Reload(ctx context.Context) error {
+	return c.do(ctx, http.MethodPost, nil, nil, nil, "v1", "reload")
+}
+
 // Servers lists the configured servers.
 func (c *Client) Servers(ctx context.Context) (*api.ServerList, error) {
 	return get[api.ServerList](ctx, c, nil, "v1", "servers")

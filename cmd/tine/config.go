@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -121,10 +122,14 @@ type configProblem struct {
 
 func (c *cli) checkConfig(path string) error {
 	conf, err := config.Load(path, c.configOptions())
+	var warnings []string
+	if err == nil {
+		warnings = slices.Concat(conf.Warnings, sandboxWarnings(conf))
+	}
 	if c.flags.json {
 		r := configReport{File: path, OK: err == nil, Problems: problems(err)}
 		if err == nil {
-			r.Servers, r.Disabled, r.Warnings = len(conf.Servers), disabled(conf), conf.Warnings
+			r.Servers, r.Disabled, r.Warnings = len(conf.Servers), disabled(conf), warnings
 		}
 		if perr := c.printJSON(r); perr != nil {
 			return perr
@@ -137,7 +142,7 @@ func (c *cli) checkConfig(path string) error {
 	if err != nil {
 		return err
 	}
-	c.printWarnings(conf.Warnings)
+	c.printWarnings(warnings)
 	what := path
 	if what == "" {
 		what = "built-in defaults"

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,34 +10,38 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/config"
 )
 
-// configToChange is the whole path of the config file that a command writes to.
-func (c *cli) configToChange(ctx context.Context, flag string) (string, error) {
-	path := flag
+// configToChange is the whole path of the config file that a command writes to, and what
+// that begins with where it is not there; nil where it must be. Where no config is named
+// or found, it is the first file that "tine serve" looks for here, and begins with the
+// built-in defaults, which would be gone otherwise.
+func (c *cli) configToChange(ctx context.Context, flag string) (path string, begin []byte, err error) {
+	path = cmp.Or(flag, c.getenv("TINE_CONFIG"))
+	begin = config.Empty(path)
 	if path == "" {
-		path = c.getenv("TINE_CONFIG")
-	}
-	if path == "" {
-		var err error
+		begin = nil
 		if path, err = c.runningConfig(ctx); err != nil {
-			return "", err
+			return "", nil, err
+		}
+		if path == "" {
+			path, err = c.findConfig("")
+		}
+		if path == "" && err == nil {
+			path, begin = c.configSearch()[0], config.Standard()
+		}
+		if err != nil {
+			return "", nil, err
 		}
 	}
-	if path == "" {
-		var err error
-		if path, err = c.findConfig(""); err != nil {
-			return "", err
-		}
-	}
-	if path == "" {
-		return "", fmt.Errorf(`there is no config file yet, and the built-in defaults are in none; make one first: echo "servers: {}" > tine.yaml. The servers in it are then all there are; built-in ones are added by: tine servers add memory --builtin memory`)
-	}
-	return filepath.Abs(path)
+	path, err = filepath.Abs(path)
+	return path, begin, err
 }
 
 // runningConfig is the config of the gateway that the other commands would use;
-// empty when none runs on the state folder.
+// empty when none runs on the state folder, or it has the built-in defaults.
 func (c *cli) runningConfig(ctx context.Context) (string, error) {
 	url := c.flags.url
 	if url == "" {
@@ -51,8 +56,6 @@ func (c *cli) runningConfig(ctx context.Context) (string, error) {
 		return "", usagef("the config of the gateway at %s is not known here; name the file with --config, on the machine that it is on", url)
 	case run == nil:
 		return "", nil
-	case run.Config == "":
-		return "", fmt.Errorf(`the gateway that runs, process %d, has the built-in defaults and no config file; make one: echo "servers: {}" > tine.yaml, name it with --config tine.yaml here, and start the gateway again with it`, run.PID)
 	}
 	return run.Config, nil
 }

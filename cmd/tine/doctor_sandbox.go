@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -39,7 +41,8 @@ func sandboxesWork(found []sandbox.Finding) bool {
 }
 
 // sandboxCheck says what of sandboxes works here and why the rest does not, which
-// servers want one and, where there can be none, which drivers are left.
+// servers want one and, where there can be none, which drivers are left. Without
+// sandboxes the gateway is broken where servers want one, and else only lacks them.
 func sandboxCheck(found []sandbox.Finding, servers, left []string, noNamespaces func() (why, mend string)) check {
 	ch := check{Name: "sandbox", Status: checkOK}
 	var lines, mends []string
@@ -64,12 +67,13 @@ func sandboxCheck(found []sandbox.Finding, servers, left []string, noNamespaces 
 		}
 	} else {
 		ch.Status = checkMissing
-		lines = append(lines, "what is left: "+strings.Join(left, ", "))
-		use := "servers with sandbox want it"
+		use := "; servers with sandbox want it"
 		if len(servers) > 0 {
-			use = "these servers want it: " + strings.Join(servers, ", ")
+			ch.Status, use = checkBroken, ""
+			lines = append(lines, "these servers don't start: "+strings.Join(servers, ", "))
 		}
-		mends = append(mends, "until then use docker, or no sandbox for servers that you trust; "+use)
+		lines = append(lines, "what is left: "+strings.Join(left, ", "))
+		mends = append(mends, "until then use docker, or no sandbox for servers that you trust"+use)
 	}
 	ch.Detail, ch.Mend = strings.Join(lines, "\n"), strings.Join(mends, "; ")
 	return ch
@@ -87,6 +91,24 @@ func sandboxServers(conf *config.Config) []string {
 		}
 	}
 	return ids
+}
+
+// sandboxWarnings say what of a config can't work since tine-sandbox is not where the
+// config says, or not there at all. Whether this machine can make sandboxes takes a try,
+// which only the doctor makes.
+func sandboxWarnings(conf *config.Config) []string {
+	servers := sandboxServers(conf)
+	if len(servers) == 0 && (conf.SandboxBinary == "" || runtime.GOOS != "linux") {
+		return nil
+	}
+	_, err := sandbox.Find(conf.SandboxBinary)
+	switch {
+	case err == nil:
+		return nil
+	case len(servers) == 0:
+		return []string{err.Error()}
+	}
+	return []string{fmt.Sprintf("these servers don't start, since they want a sandbox: %s: %v", strings.Join(servers, ", "), err)}
 }
 
 // ownRoot reports whether the program of a server is looked for in a root of its

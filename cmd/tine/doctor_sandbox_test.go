@@ -23,7 +23,7 @@ func TestSandboxCheck(t *testing.T) {
 	left := []string{"builtin", "url"}
 	plain := func() (string, string) { return "", "" }
 	off := func() (string, string) { return "they are off", "switch them on" }
-	const end = "until then use docker, or no sandbox for servers that you trust; "
+	const end = "until then use docker, or no sandbox for servers that you trust"
 	for _, tt := range []struct {
 		name    string
 		found   []sandbox.Finding
@@ -34,14 +34,14 @@ func TestSandboxCheck(t *testing.T) {
 		{"all of it", []sandbox.Finding{binary, namespaces, limits}, nil, off, check{"sandbox", checkOK, "binary: static\nnamespaces: as root\nlimits: all", ""}},
 		{"with servers", []sandbox.Finding{binary, namespaces}, []string{"a", "b"}, off, check{"sandbox", checkOK, "binary: static\nnamespaces: as root\nservers in sandboxes: a, b", ""}},
 		{"not all", []sandbox.Finding{binary, namespaces, unbounded, forks}, nil, off, check{"sandbox", checkWarn, "binary: static\nnamespaces: as root\nlimits: none\nlive forks: no", "be root; set fork: files"}},
-		{"another build", []sandbox.Finding{dynamic}, nil, off, check{"sandbox", checkMissing, "binary: dynamic\nwhat is left: builtin, url", "build it so; " + end + "servers with sandbox want it"}},
-		{"no namespaces", []sandbox.Finding{binary, refused}, []string{"a"}, plain, check{"sandbox", checkMissing, "binary: static\nnamespaces: not permitted\nwhat is left: builtin, url", end + "these servers want it: a"}},
-		{"no namespaces, and why", []sandbox.Finding{binary, refused}, nil, off, check{"sandbox", checkMissing, "binary: static\nnamespaces: they are off\nwhat is left: builtin, url", "switch them on; " + end + "servers with sandbox want it"}},
+		{"another build", []sandbox.Finding{dynamic}, nil, off, check{"sandbox", checkMissing, "binary: dynamic\nwhat is left: builtin, url", "build it so; " + end + "; servers with sandbox want it"}},
+		{"no namespaces", []sandbox.Finding{binary, refused}, []string{"a"}, plain, check{"sandbox", checkBroken, "binary: static\nnamespaces: not permitted\nthese servers don't start: a\nwhat is left: builtin, url", end}},
+		{"no namespaces, and why", []sandbox.Finding{binary, refused}, nil, off, check{"sandbox", checkMissing, "binary: static\nnamespaces: they are off\nwhat is left: builtin, url", "switch them on; " + end + "; servers with sandbox want it"}},
 	} {
 		if got := sandboxCheck(tt.found, tt.servers, left, tt.setting); got != tt.want {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", tt.name, got, tt.want)
 		}
-		if works := tt.want.Status != checkMissing; sandboxesWork(tt.found) != works {
+		if works := tt.want.Status == checkOK || tt.want.Status == checkWarn; sandboxesWork(tt.found) != works {
 			t.Errorf("%s: works is %v", tt.name, !works)
 		}
 	}
@@ -69,6 +69,51 @@ func TestDoctorSandbox(t *testing.T) {
 	}
 	if !strings.Contains(got["drivers"].Detail, "sandbox") {
 		t.Errorf("%+v", got["drivers"])
+	}
+}
+
+// Servers that can't start fail the doctor, and only where there are any; the check of
+// the config says what it can know without a try.
+func TestSandboxesThatAreMissing(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return // elsewhere such servers are off
+	}
+	fakePath(t, nil)
+	for _, tt := range []struct {
+		servers string
+		code    int
+		status  string
+	}{
+		{"  a: {command: /bin/sh, sandbox: true}\n  b: {command: x, sandbox: true, enabled: false}\n", exitFailed, checkBroken},
+		{"  a: {command: /bin/sh}\n", 0, checkMissing},
+	} {
+		tc := newTestCLI(t)
+		freeConfig(t, tc, tt.servers)
+		tc.cli.probeSandbox = func(context.Context, sandbox.Options) []sandbox.Finding {
+			return []sandbox.Finding{{Name: "binary", Needed: true, Detail: "not there", Mend: "make build makes it"}}
+		}
+		got, code := doctor(t, tc)
+		ch := got["sandbox"]
+		if code != tt.code || ch.Status != tt.status || strings.Contains(ch.Detail, "don't start: a") != (tt.code != 0) || !strings.Contains(ch.Mend, "make build makes it") {
+			t.Errorf("%s: exit %d, %+v", tt.servers, code, ch)
+		}
+	}
+	const gone = "sandbox_binary: /no/such/tine-sandbox\n"
+	for _, tt := range []struct{ config, want string }{
+		{gone + "servers:\n  a: {command: x, sandbox: true}\n  b: {command: x}\n", "these servers don't start, since they want a sandbox: a: /no/such/tine-sandbox"},
+		{gone + "servers:\n  b: {command: x}\n", "warning: /no/such/tine-sandbox is not tine-sandbox"},
+		{"servers:\n  a: {command: x, sandbox: true}\n", "neither in "}, // beside this test
+		{"servers:\n  b: {command: x}\n", ""},
+	} {
+		path := write(t, filepath.Join(t.TempDir(), "tine.yaml"), tt.config)
+		_, stderr, code := run(t, "", "config", "check", path)
+		if code != 0 || !strings.Contains(stderr, tt.want) || tt.want == "" && stderr != "" {
+			t.Errorf("%s: exit %d, %q", tt.config, code, stderr)
+		}
+		stdout, _, _ := run(t, "", "config", "check", "--json", path)
+		if strings.Contains(stdout, `"warnings"`) != (tt.want != "") {
+			t.Errorf("%s: %s", tt.config, stdout)
+		}
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/tine-mcp/tine/client"
 )
 
 // gatewayFileName is the file in the state folder by which the CLI finds the
@@ -51,6 +53,11 @@ func (g *gatewayFile) transport() *http.Transport {
 		},
 	}
 	return t
+}
+
+// client speaks to the gateway as this machine's operator.
+func (g *gatewayFile) client() (*client.Client, error) {
+	return client.New(client.Options{URL: g.URL, Token: g.Token, HTTPClient: &http.Client{Transport: g.transport()}})
 }
 
 func fingerprint(cert []byte) string {

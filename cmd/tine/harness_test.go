@@ -27,6 +27,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // 404 the way the gateway does.
 type fakeGateway struct {
 	status  func() (any, *api.Error)
+	reload  func() *api.Error
 	servers func() (any, *api.Error)
 	server  func(id string) (any, *api.Error)
 	patch   func(id string, p api.ServerPatch) (any, *api.Error)
@@ -91,6 +92,9 @@ func (f *fakeGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if f.status != nil {
 		handle("GET /v1/status", func(*http.Request) (any, *api.Error) { return f.status() })
+	}
+	if f.reload != nil {
+		handle("POST /v1/reload", func(*http.Request) (any, *api.Error) { return struct{}{}, f.reload() })
 	}
 	if f.servers != nil {
 		handle("GET /v1/servers", func(*http.Request) (any, *api.Error) { return f.servers() })

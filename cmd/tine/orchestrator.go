@@ -92,9 +92,9 @@ func (c *cli) welcomeCallers(p *service) {
 
 Look at the instances:
 
-  tine session list
+  %s
 
-`, id, auth, url, id)
+`, id, auth, url, id, withFlag("tine session list", p.o.StateFlag))
 }
 
 // firstResource is a server that there can be instances of, best one that each

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tine-mcp/tine/internal/config"
-	"github.com/tine-mcp/tine/internal/driver/sandbox"
 	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
@@ -108,12 +107,7 @@ func (c *cli) serve(ctx context.Context, o serveFlags, welcome func(*service)) e
 }
 
 func warnAll(log *slog.Logger, cfg *config.Config) {
-	if servers := sandboxServers(cfg); len(servers) > 0 {
-		if _, err := sandbox.Find(cfg.SandboxBinary); err != nil {
-			log.Warn("servers in sandboxes don't start", "servers", servers, "err", err)
-		}
-	}
-	for _, w := range cfg.Warnings {
+	for _, w := range slices.Concat(sandboxWarnings(cfg), cfg.Warnings) {
 		log.Warn(w)
 	}
 }
@@ -132,19 +126,35 @@ func (c *cli) welcome(p *service) {
 	fmt.Fprintf(c.stdout, "Tine %s listens at %s\n\n", c.version, mcp)
 	fmt.Fprintf(c.stdout, "  servers   %s, from %s\n", serverNames(cfg), from)
 	fmt.Fprintf(c.stdout, "  state     %s\n\n", p.o.State)
-	auth, header := "", ""
-	if !p.gateway.Open() {
-		auth = ` --header "Authorization: Bearer $TINE_TOKEN"`
-		header = `, "headers": {"Authorization": "Bearer ${TINE_TOKEN}"}`
-	}
-	fmt.Fprintf(c.stdout, "Connect Claude Code:\n\n  claude mcp add --transport http tine %s%s\n\n", mcp, auth)
-	fmt.Fprintf(c.stdout, "Any other client, in its mcpServers:\n\n  {\"mcpServers\": {\"tine\": {\"type\": \"http\", \"url\": %q%s}}}\n\n", mcp, header)
+	fmt.Fprint(c.stdout, clients(cfg, mcp, p.gateway.Open()))
 	own := func(command string) string { return withFlag(command, p.o.StateFlag) }
 	fmt.Fprintf(c.stdout, "Try it:\n\n  %s\n  %s\n  %s\n\n", own("tine tools"), own("tine call "+firstCall(cfg)), own("tine calls --follow"))
 	fmt.Fprint(c.stdout, shares(cfg))
 	if forks(cfg) {
 		fmt.Fprintf(c.stdout, "Open a world of its own, and fork it with all that is in it:\n\n  %s\n  %s\n\n", own("tine session open"), own("tine session fork ID --count 3"))
 	}
+}
+
+// clients says how clients connect. Where /mcp has the tools of rollouts and no other, as
+// in a RewardKit config, those are programs that train, and no agent is to be sent there.
+// Clients log in by themselves where there is an issuer.
+func clients(cfg *config.Config, mcp string, open bool) string {
+	auth, header := "", ""
+	if !open && cfg.Auth.OIDC == nil {
+		auth = ` --header "Authorization: Bearer $TINE_TOKEN"`
+		header = `, "headers": {"Authorization": "Bearer ${TINE_TOKEN}"}`
+	}
+	for i := range cfg.Servers {
+		if s := &cfg.Servers[i]; s.ID == cfg.DefaultView && s.Controls() {
+			text := "Connect what runs rollouts, such as a client of RewardKit, to this URL:\n\n  " + mcp + "?errors=protocol\n\n"
+			if auth != "" {
+				text += "with the header\n\n  Authorization: Bearer $TINE_TOKEN\n\n"
+			}
+			return text
+		}
+	}
+	return fmt.Sprintf("Connect Claude Code:\n\n  claude mcp add --transport http tine %s%s\n\n", mcp, auth) +
+		fmt.Sprintf("Any other client, in its mcpServers:\n\n  {\"mcpServers\": {\"tine\": {\"type\": \"http\", \"url\": %q%s}}}\n\n", mcp, header)
 }
 
 // shares says what connections have in common of the servers that there are; empty for
@@ -201,10 +211,12 @@ func serverNames(cfg *config.Config) string {
 	return names
 }
 
-// forks reports whether a session has something of its own to fork.
+// forks reports whether a session has something of its own that a fork carries.
 func forks(cfg *config.Config) bool {
 	return slices.ContainsFunc(cfg.Servers, func(s config.Server) bool {
-		return s.Enabled && s.Disabled == "" && s.Scope == config.ScopeSession
+		carried := s.Builtin != "" || s.Sandbox != nil || s.Workspace || len(s.State) > 0 ||
+			s.Docker != nil && len(s.Docker.State) > 0 || s.Remote != nil && s.Remote.Fork+s.Remote.Snapshot != ""
+		return s.Enabled && s.Disabled == "" && s.Scope == config.ScopeSession && carried && s.Fork != config.ForkRefuse
 	})
 }
 
@@ -212,12 +224,12 @@ func forks(cfg *config.Config) bool {
 // known.
 func firstCall(cfg *config.Config) string {
 	for _, s := range cfg.Servers {
-		if s.Builtin == "time" && s.Enabled {
+		if s.Builtin == "time" && s.Enabled && s.Disabled == "" {
 			return s.ID + cfg.Separator + "get_current_time timezone=Europe/Vienna"
 		}
 	}
 	for _, s := range cfg.Servers {
-		if s.Enabled && s.Disabled == "" {
+		if s.Enabled && s.Disabled == "" && !s.Controls() {
 			return s.ID + cfg.Separator + "TOOL key=value"
 		}
 	}

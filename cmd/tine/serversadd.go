@@ -3,22 +3,27 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 )
 
 const configEdited = `The file is the one that --config or TINE_CONFIG names, else the config of
 the running gateway, else the one that "tine serve" would find here. Its comments and its
 order stay, and it is checked before it is replaced. A gateway that runs with it
-reads it again by itself.`
+has taken it over when the command is done.`
 
-const configMade = ` A file that is named and not there is made.`
+const configMade = ` A file that is named and not there is made.
+Where none is named or found, tine.yaml is made in this folder, with the built-in
+servers that a gateway without a config has.`
 
 // addOptions are the flags of tine servers add.
 type addOptions struct {
@@ -159,18 +164,17 @@ func (c *cli) addServer(ctx context.Context, name string, o addOptions) error {
 // changeConfig changes the config file that is meant, and says so. One that is named and
 // not there may be made.
 func (c *cli) changeConfig(ctx context.Context, flag, server, what string, makes bool, change func([]byte, config.Options) ([]byte, *config.Config, error)) error {
-	path, err := c.configToChange(ctx, flag)
+	path, begin, err := c.configToChange(ctx, flag)
 	if err != nil {
 		return err
 	}
 	opts := c.serveOptions()
 	opts.Path = path
 	var conf *config.Config
-	var empty []byte
-	if makes && (flag != "" || c.getenv("TINE_CONFIG") != "") {
-		empty = config.Empty(path)
+	if !makes {
+		begin = nil
 	}
-	made, err := c.replaceFile(ctx, path, empty, func(old []byte) (text []byte, err error) {
+	made, err := c.replaceFile(ctx, path, begin, func(old []byte) (text []byte, err error) {
 		if text, conf, err = change(old, opts); err != nil {
 			return nil, &usageError{err}
 		}
@@ -186,20 +190,60 @@ func (c *cli) changeConfig(ctx context.Context, flag, server, what string, makes
 		}
 	}
 	c.printWarnings(warnings)
-	state, err := c.stateDir()
-	reloads := err == nil && c.running(ctx, state, path, true) != nil
-	if c.flags.json {
-		return c.printJSON(map[string]any{"server": server, "config": path, "made": made, "reloads": reloads})
-	}
 	said := fmt.Sprintf("%s: %s %s", server, what, path)
 	if made {
 		said += ", a new file"
 	}
+	run, taken, err := c.handOver(ctx, path)
+	if err != nil {
+		return fmt.Errorf("%s; %w", said, err)
+	}
+	reloads := run != nil && run.Config != ""
+	if c.flags.json {
+		return c.printJSON(map[string]any{"server": server, "config": path, "made": made, "reloads": reloads, "taken": taken})
+	}
 	fmt.Fprintln(c.stdout, visible(said, c.outTerminal))
-	if reloads {
-		c.say("the gateway that runs reads it again by itself; see %s", c.own("tine servers"))
-	} else {
-		c.say("no gateway of this state folder runs with it; %s starts one", c.own("tine serve --config "+shellWord(path)))
+	serve := c.own("tine serve --config " + shellWord(path))
+	switch {
+	case taken:
+		c.say("the gateway that runs has taken it over; see %s", c.own("tine servers"))
+	case reloads:
+		c.say("the gateway that runs is of an earlier version, and reads it again by itself in a moment; see %s", c.own("tine servers"))
+	case run != nil:
+		c.say("the gateway that runs, process %d, has the built-in defaults and reads no config; stop it, and start it again with: %s", run.PID, serve)
+	default:
+		c.say("no gateway of this state folder runs with it; %s starts one", serve)
 	}
 	return nil
+}
+
+// handOver has the gateway that runs with a config take over what was written to it, and
+// reports whether it has. One that has the built-in defaults is found too; nil is for
+// none.
+func (c *cli) handOver(ctx context.Context, path string) (run *gatewayFile, taken bool, err error) {
+	state, err := c.stateDir()
+	if err != nil {
+		return nil, false, nil // and no gateway that could be found
+	}
+	run = c.running(ctx, state, "", false)
+	if run == nil || run.Config == "" {
+		return run, false, nil
+	}
+	if !sameFile(path, run.Config) {
+		return nil, false, nil
+	}
+	g, err := run.client()
+	if err != nil {
+		return nil, false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	err = g.Reload(ctx)
+	if no := (*api.Error)(nil); errors.As(err, &no) && no.Status == http.StatusNotFound {
+		return run, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("the gateway that runs, process %d, has not taken it over: %w", run.PID, err)
+	}
+	return run, true, nil
 }

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func TestServersAdd(t *testing.T) {
@@ -155,6 +159,33 @@ func TestServersAddAtOnce(t *testing.T) {
 	}
 }
 
+// Where there is no config, the file is made that a gateway finds here, and it has the
+// servers that the gateway had without it.
+func TestServersAddMakesTheFirstConfig(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if _, stderr, code := run(t, "", "servers", "remove", "time"); code != exitFailed || !strings.Contains(stderr, "there is no file "+filepath.Join(dir, "tine.yaml")) {
+		t.Errorf("without a file: exit %d, %q", code, stderr)
+	}
+	stdout, stderr, code := run(t, "", "servers", "add", "x", "https://x.example/mcp")
+	if path := filepath.Join(dir, "tine.yaml"); code != 0 || !strings.Contains(stdout, "x: added to "+path+", a new file") || !strings.Contains(stderr, "tine serve --config "+path) {
+		t.Fatalf("exit %d, %q, %q", code, stdout, stderr)
+	}
+	tc := newTestCLI(t)
+	found, err := tc.findConfig("")
+	if err != nil || found != "tine.yaml" {
+		t.Fatalf("a gateway finds %q, %v", found, err)
+	}
+	now, err := config.Load(found, config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := config.Default()
+	if n := len(before.Servers); len(now.Servers) != n+1 || now.Servers[n].ID != "x" || !reflect.DeepEqual(now.Servers[:n], before.Servers) || now.Workspace.On != before.Workspace.On {
+		t.Errorf("it has\n%+v\nand without a file\n%+v", now.Servers, before.Servers)
+	}
+}
+
 // Without --config it is the file of the gateway that runs.
 func TestServersAddToTheRunningGateway(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -170,17 +201,70 @@ func TestServersAddToTheRunningGateway(t *testing.T) {
 		code := tc.cli.run(t.Context())
 		return tc.out.String(), tc.err.String(), code
 	}
-	if stdout, stderr, code := add(gatewayFile{URL: url, Config: path}, "a", "--builtin", "time"); code != 0 || !strings.Contains(stdout, path) || !strings.Contains(stderr, "reads it again by itself") {
+	if stdout, stderr, code := add(gatewayFile{URL: url, Config: path}, "a", "--builtin", "time"); code != 0 || !strings.Contains(stdout, path) || !strings.Contains(stderr, "of an earlier version, and reads it again by itself") {
 		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
 	}
-	if _, stderr, code := add(gatewayFile{URL: url}, "b", "--builtin", "time"); code != exitFailed || !strings.Contains(stderr, "has the built-in defaults") {
+	var refusal *api.Error
+	f.reload = func() *api.Error { return refusal }
+	if stdout, stderr, code := add(gatewayFile{URL: url, Config: path}, "b", "--builtin", "time"); code != 0 || !strings.Contains(stdout, path) || !strings.Contains(stderr, "has taken it over") {
+		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+	}
+	refusal = &api.Error{Kind: api.KindInvalid, Status: http.StatusBadRequest, Message: "the old one stays"}
+	if stdout, stderr, code := add(gatewayFile{URL: url, Config: path}, "c", "--builtin", "time"); code != exitUsage || stdout != "" || !strings.Contains(stderr, "c: added to "+path+"; the gateway that runs, process 0, has not taken it over: the old one stays") {
+		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+	}
+	if _, stderr, code := add(gatewayFile{URL: url, Config: path}, "c", "--builtin", "time", "--config", "other.yaml"); code != 0 || !strings.Contains(stderr, "no gateway of this state folder runs with it") {
 		t.Errorf("exit %d, %q", code, stderr)
 	}
+	// One with the built-in defaults reads no config.
+	if stdout, stderr, code := add(gatewayFile{URL: url}, "b", "--builtin", "time"); code != 0 || !strings.Contains(stdout, "tine.yaml, a new file") || !strings.Contains(stderr, "has the built-in defaults and reads no config") {
+		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+	}
 	// One that is gone has no say.
-	if _, stderr, code := add(gatewayFile{URL: "http://127.0.0.1:1", Config: path}, "c", "--builtin", "time"); code != exitFailed || !strings.Contains(stderr, "there is no config file yet") {
-		t.Errorf("exit %d, %q", code, stderr)
+	if stdout, stderr, code := add(gatewayFile{URL: "http://127.0.0.1:1", Config: path}, "c", "--builtin", "time"); code != 0 || strings.Contains(stdout, path) || !strings.Contains(stderr, "no gateway of this state folder runs with it") {
+		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
 	}
 	if _, stderr, code := add(gatewayFile{URL: url, Config: path}, "d", "--builtin", "time", "--url", "http://elsewhere.example"); code != exitUsage || !strings.Contains(stderr, "--config") {
 		t.Errorf("exit %d, %q", code, stderr)
+	}
+}
+
+// A real gateway has the server, or has it no longer, when the command is done.
+func TestServersAddIsThereAtOnce(t *testing.T) {
+	path := write(t, filepath.Join(t.TempDir(), "tine.yaml"), "listen: 127.0.0.1:0\nservers: {}\n")
+	serve := newTestCLI(t, "serve", "--config", path)
+	state := serve.env["TINE_STATE"]
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan int, 1)
+	go func() { ended <- serve.cli.run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		testkit.Within(t, "the end of the gateway", ended)
+	})
+	testkit.Eventually(t, "a gateway", func() bool {
+		tc := newTestCLI(t, "status")
+		tc.env["TINE_STATE"] = state
+		return tc.cli.run(t.Context()) == 0
+	})
+	command := func(args ...string) (string, int) {
+		tc := newTestCLI(t, args...)
+		tc.env["TINE_STATE"] = state
+		code := tc.cli.run(t.Context())
+		return tc.out.String() + tc.err.String(), code
+	}
+	for i := range 5 {
+		name := fmt.Sprintf("clock%d", i)
+		if said, code := command("servers", "add", name, "--builtin", "time"); code != 0 || !strings.Contains(said, "has taken it over") {
+			t.Fatalf("exit %d, %s", code, said)
+		}
+		if said, code := command("call", name+"__get_current_time", "timezone=UTC"); code != 0 {
+			t.Errorf("a call at once: exit %d, %s", code, said)
+		}
+	}
+	if said, code := command("servers", "remove", "clock0"); code != 0 || !strings.Contains(said, "has taken it over") {
+		t.Errorf("exit %d, %s", code, said)
+	}
+	if said, code := command("servers", "show", "clock0"); code == 0 {
+		t.Errorf("what was removed is there: %s", said)
 	}
 }

@@ -134,7 +134,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	p.token = identity.NewToken()
 	gateway, err := front.New(ctx, p.cfg, front.Options{
 		Registry: p.registry, Clients: p.store, Creations: p.store, Tokens: p.store, Operator: p.token, Version: o.Version,
-		ID: id, StateDir: o.State, Orchestrate: o.Orchestrate, Control: control, Wallet: p.wallet, Journal: p.journal, Metrics: p.metrics,
+		ID: id, StateDir: o.State, Reload: p.reload, Orchestrate: o.Orchestrate, Control: control, Wallet: p.wallet, Journal: p.journal, Metrics: p.metrics,
 		Tracing: p.tracing, Redact: o.Redact, Log: o.Log,
 	})
 	if err != nil {
@@ -334,7 +334,7 @@ func (p *service) watch(ctx context.Context) {
 	defer wg.Wait()
 	if path := p.cfg.Path; path != "" {
 		wg.Go(func() {
-			err := config.Watch(ctx, path, p.o.Options, func(c *config.Config, err error) { p.apply(ctx, c, err) })
+			err := config.Watch(ctx, path, p.o.Options, func(c *config.Config, err error) { _ = p.apply(ctx, c, err) })
 			if err != nil && ctx.Err() == nil {
 				p.o.Log.Warn("the config file is not watched; SIGHUP still reloads it", "err", err)
 			}
@@ -345,23 +345,36 @@ func (p *service) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-hup:
-			c, err := p.o.Load()
-			p.apply(ctx, c, err)
+			_ = p.reload(ctx) // which logs what is wrong
 		}
 	}
 }
 
-// apply takes a new config over, or says why not and goes on with the old one.
-func (p *service) apply(ctx context.Context, next *config.Config, err error) {
+// reload reads the config again and takes it over.
+func (p *service) reload(ctx context.Context) error {
+	c, err := p.o.Load()
+	return p.apply(ctx, c, err)
+}
+
+// apply takes a new config over, or logs why not and goes on with the old one. Whoever
+// asked for it gets the error too.
+func (p *service) apply(ctx context.Context, next *config.Config, err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return
+		return errors.New("the gateway is being stopped")
+	}
+	if err == nil {
+		err = p.take(ctx, next)
 	}
 	if err != nil {
 		p.o.Log.Error("the config is not reloaded; the old one stays", "err", err)
-		return
 	}
+	return err
+}
+
+// take takes a new config over. p.mu is held.
+func (p *service) take(ctx context.Context, next *config.Config) error {
 	next.Listen = p.cfg.Listen // what listens stays until a restart
 	changes := config.Diff(p.cfg, next)
 	// What the listener was made with stays as it is until a restart.
@@ -372,31 +385,29 @@ func (p *service) apply(ctx context.Context, next *config.Config, err error) {
 		p.o.Log.Warn("these changes take full effect after a restart", "keys", waits)
 	}
 	if err := p.checkExposure(ctx, next); err != nil {
-		p.o.Log.Error("the config is not reloaded; the old one stays", "err", err)
-		return
+		return err
 	}
 	// What must not be shown, and who may see a server, come before the server.
 	p.o.Redact.Set(append(next.Secrets(), p.token))
 	p.hide(slices.Concat(p.cfg.Private(), next.Private()))
 	defer func() { p.hide(p.cfg.Private()) }() // of whichever holds then
 	if err := p.gateway.Reload(ctx, next); err != nil {
-		p.o.Log.Error("the config is not reloaded; the old one stays", "err", err)
-		return
+		return err
 	}
 	if err := p.registry.Apply(ctx, next); err != nil {
-		p.o.Log.Error("the config is not reloaded; the old one stays", "err", errors.Join(err, p.gateway.Reload(ctx, p.cfg)))
-		return
+		return errors.Join(err, p.gateway.Reload(ctx, p.cfg))
 	}
 	p.gateway.Secrets()
 	p.journal.SetLimits(next.Journal.MaxAge, next.Journal.MaxSize)
 	p.cfg = next
 	if changes.Empty() {
-		return
+		return nil
 	}
 	for _, w := range next.Warnings {
 		p.o.Log.Warn(w)
 	}
 	p.o.Log.Info("config reloaded", said(changes)...)
+	return nil
 }
 
 // said is what a reload changed, for the log: servers and tokens by name, rules

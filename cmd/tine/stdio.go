@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tine-mcp/tine/client"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/store/listfiles"
@@ -134,7 +132,7 @@ func (c *cli) running(ctx context.Context, state, path string, asked bool) *gate
 	if asked && !sameFile(path, g.Config) {
 		return nil
 	}
-	cl, err := client.New(client.Options{URL: g.URL, Token: g.Token, HTTPClient: &http.Client{Transport: g.transport()}})
+	cl, err := g.client()
 	if err != nil {
 		return nil
 	}

@@ -60,6 +60,15 @@ func Empty(path string) []byte {
 	return []byte("servers: {}\n")
 }
 
+// Standard is the text of a tine.yaml that means what no config file means.
+func Standard() []byte {
+	text := "servers:\n"
+	for _, name := range builtins {
+		text += "  " + name + ": {builtin: " + name + "}\n"
+	}
+	return []byte(text)
+}
+
 // RemoveServer returns the text of a config file without a server, and the config
 // that it is then. Everything else in the text stays byte for byte as it was.
 func RemoveServer(data []byte, opts Options, id string) ([]byte, *Config, error) {

@@ -19,6 +19,7 @@ import (
 const (
 	// HeaderKey is what an idempotency key is called where it can be given.
 	HeaderKey = "Idempotency-Key"
+	MaxKey    = 256 // bytes of one
 	// keyAge is how long a key is remembered.
 	keyAge = 24 * time.Hour
 	// keyWait is how long a request waits for another one with its key.
@@ -66,6 +67,18 @@ func keyOwner(who identity.Principal) string {
 	return who.Name
 }
 
+// CheckKey refuses what is no key.
+func CheckKey(key string) error {
+	valid := key != "" && len(key) <= MaxKey
+	for i := range len(key) {
+		valid = valid && key[i] > ' ' && key[i] <= '~'
+	}
+	if !valid {
+		return Invalid("%s must be 1 to %d visible ASCII characters, once", HeaderKey, MaxKey)
+	}
+	return nil
+}
+
 // A creation makes something, with a mark on it where there is a key, and returns
 // how to undo that.
 type creation[A any] func(ctx context.Context, mark string) (A, func(context.Context), error)
@@ -82,6 +95,11 @@ type creation[A any] func(ctx context.Context, mark string) (A, func(context.Con
 // Answers hold tokens, and are kept like secrets.
 func once[A any](ctx context.Context, c *core, r Request, in any, create creation[A]) (A, error) {
 	var nothing A
+	if r.Key != "" {
+		if err := CheckKey(r.Key); err != nil {
+			return nothing, err
+		}
+	}
 	leave, err := c.host.Enter(r.Who)
 	if err != nil {
 		return nothing, err

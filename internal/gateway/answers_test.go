@@ -1,9 +1,12 @@
 package gateway_test
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
@@ -15,7 +18,8 @@ import (
 // against the document: well where that can be had here, and badly.
 func TestAnswersFitTheDocument(t *testing.T) {
 	t.Parallel()
-	w := openWorlds(t, teamYAML)
+	var wrong error // with the config
+	w := openWorldsWith(t, teamYAML, func(o *gateway.Options) { o.Reload = func(context.Context) error { return wrong } })
 	left := gateway.Operations()
 	byID := make(map[string]string)
 	for where, id := range left {
@@ -46,6 +50,11 @@ func TestAnswersFitTheDocument(t *testing.T) {
 	good("POST", "/v1/call", `{"tool":"n__add","session":"`+s.ID+`"}`)
 	for _, path := range []string{"/v1/openapi.json", "/v1/status", "/v1/servers", "/v1/servers/n", "/v1/servers/n/logs", "/v1/tools"} {
 		good("GET", path, "")
+	}
+	good("POST", "/v1/reload", "")
+	wrong = errors.New("unknown key")
+	if r := w.ask(t, "POST", "/v1/reload", "", asOps...); r.status != http.StatusBadRequest || !strings.Contains(string(r.body), "the old one stays: unknown key") {
+		t.Errorf("a config that is wrong: status %d %s", r.status, r.body)
 	}
 	good("PATCH", "/v1/servers/n", `{"set":{"timeout":"7s"}}`)
 	var calls api.CallList

@@ -184,7 +184,7 @@ func TestSessionToken(t *testing.T) {
 				{"POST", "/v1/sessions"}, {"GET", "/v1/sessions"}, {"PATCH", "/v1/sessions/" + s.ID}, {"GET", "/v1/sessions/" + s.ID + "/tree"},
 				{"GET", "/v1/snapshots"}, {"GET", "/v1/snapshots/" + snap.ID}, {"DELETE", "/v1/snapshots/" + snap.ID}, {"GET", "/v1/snapshots/" + snap.ID + "/export"}, {"POST", "/v1/snapshots/import"},
 				{"GET", "/v1/calls"}, {"GET", "/v1/calls/x"}, {"POST", "/v1/calls/x/replay"}, {"GET", "/v1/tokens"}, {"POST", "/v1/tokens"},
-				{"GET", "/v1/status"}, {"GET", "/v1/servers/n"}, {"PATCH", "/v1/servers/n"}, {"GET", "/v1/servers/n/logs"}, {"POST", "/v1/servers/n/login"},
+				{"GET", "/v1/status"}, {"POST", "/v1/reload"}, {"GET", "/v1/servers/n"}, {"PATCH", "/v1/servers/n"}, {"GET", "/v1/servers/n/logs"}, {"POST", "/v1/servers/n/login"},
 			} {
 				if e := w.refused(t, http.StatusForbidden, q.method, q.path, "", who...); e.Kind != api.KindRefused || !strings.Contains(e.Message, s.ID) {
 					t.Errorf("%s %s: %+v", q.method, q.path, e)

@@ -40,6 +40,17 @@ func (g *Gateway) status(a *ask, _ none) (api.Status, error) {
 	return s, nil
 }
 
+// reloadConfig reads the config again, as a change of its file does.
+func (g *Gateway) reloadConfig(a *ask, _ none) (none, error) {
+	if g.o.Reload == nil {
+		return none{}, invalid("this gateway has no config to read again")
+	}
+	if err := g.o.Reload(context.WithoutCancel(a.ctx())); err != nil {
+		return none{}, invalid("the config is not reloaded; the old one stays: %v", err)
+	}
+	return none{}, nil
+}
+
 func (g *Gateway) servers(a *ask, _ none) (api.ServerList, error) {
 	cat := g.do.Sessions.Catalog(a.who, a.who.Session)
 	out := api.ServerList{Servers: make([]api.Server, 0, len(cat.Entries))}

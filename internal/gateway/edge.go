@@ -165,6 +165,9 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (g *Gateway) answer(w *answerWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		_, w.rpc = route(r.URL.Path)
+	}
 	e := g.edge.Load()
 	if why := e.check(r); why != "" {
 		refuse(w, http.StatusForbidden, api.KindRefused, why)
@@ -343,7 +346,25 @@ func (g *Gateway) serveDoor(w http.ResponseWriter, r *http.Request, who identity
 }
 
 func refuse(w http.ResponseWriter, status int, kind api.Kind, message string) {
-	writeJSON(w, status, &api.Error{Kind: kind, Message: message})
+	writeError(w, status, &api.Error{Kind: kind, Message: message})
+}
+
+// writeError answers with an error. Where it answers a message of MCP and is the
+// client's to mend, it is an error of JSON-RPC too: of any other body the official
+// Python client shows nothing. What is the gateway's own fault stays as it is, so that
+// a gateway in front of this one goes by the status.
+func writeError(w http.ResponseWriter, status int, e *api.Error) {
+	aw, ok := w.(*answerWriter)
+	if !ok || !aw.rpc || status >= http.StatusInternalServerError {
+		writeJSON(w, status, e)
+		return
+	}
+	writeJSON(w, status, struct {
+		*api.Error
+		JSONRPC string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Failure json.RawMessage `json:"error"`
+	}{e, "2.0", aw.id, wire.AppendError(nil, rpcFailure(e))})
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

@@ -41,6 +41,9 @@ type Options struct {
 	StateDir  string
 	Wallet    *credential.Wallet
 	Control   *Control // nil where no server acts on sessions
+	// Reload reads the config again, and returns when it holds or why it does not; nil
+	// where there is none to read.
+	Reload func(context.Context) error
 	// Orchestrate serves the orchestration API too.
 	Orchestrate bool
 	Journal     *journal.Journal   // nil for none

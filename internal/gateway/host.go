@@ -50,8 +50,14 @@ func (h host) Stopping() <-chan struct{} { return h.g.open.Done() }
 
 // request is what the services are told of a request that may have a key.
 func (a *ask) request() (control.Request, error) {
-	key, err := readKey(a.r)
-	return control.Request{Who: a.who, Key: key, What: a.r.Method + " " + a.r.URL.Path, Conn: a.conn}, err
+	r := control.Request{Who: a.who, What: a.r.Method + " " + a.r.URL.Path, Conn: a.conn}
+	switch keys := a.r.Header.Values(control.HeaderKey); len(keys) {
+	case 0:
+		return r, nil
+	case 1:
+		r.Key = keys[0]
+	}
+	return r, control.CheckKey(r.Key) // of several, and of none that is empty
 }
 
 // invalid is the error of a request that is wrong.

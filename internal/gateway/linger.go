@@ -72,8 +72,10 @@ type answerWriter struct {
 	http.ResponseWriter
 	r        *http.Request
 	rest     restReader
-	admitted bool // the client is known
-	atOnce   bool // an error does not wait for the rest of its request
+	admitted bool   // the client is known
+	rpc      bool   // it answers a message of MCP
+	id       []byte // of that message, raw; nil while it is not known
+	atOnce   bool   // an error does not wait for the rest of its request
 	lingers  bool
 	begun    atomic.Bool
 }

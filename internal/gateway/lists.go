@@ -350,12 +350,10 @@ func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, m
 	}
 	fs.m[key] = f
 	fs.wg.Go(func() {
-		ctx, cancel := up.Within(x.g.life, readTime(e))
-		defer cancel()
 		func() {
 			defer telemetry.Contain(x.g.log, telemetry.InEdge, e.ID, func(err error) { f.items, f.err = nil, err })
 			var hello upstream.Hello
-			if hello, f.items, f.err = up.ReadList(ctx, ask); f.err == nil {
+			if hello, f.items, f.err = up.ReadList(x.g.life, ask); f.err == nil {
 				x.sess.Learned(e, x.who.Name, method, hello, f.items)
 			}
 		}()
@@ -374,9 +372,6 @@ func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, m
 	})
 	return f
 }
-
-// readTime is how long a server has for a list, with its start.
-func readTime(e *session.Entry) time.Duration { return e.ConnectTimeout + 30*time.Second }
 
 // within waits for a fetch, counted from its beginning, and reports whether it is over.
 func (f *fetch) within(ctx context.Context, most time.Duration) bool {
@@ -419,7 +414,7 @@ func (f *fetch) wait(ctx context.Context, sess *session.Session, server string, 
 		<-f.done
 		return f.items, f.err
 	}
-	return nil, f.up.NotYet()
+	return nil, f.up.NotYet(f.method)
 }
 
 // unshorten finds the tool behind a shortened name.

@@ -125,7 +125,7 @@ func (s *schemas) operation(rt *action) (object, error) {
 			about += " Of the request only the query is compared, not the file."
 		}
 		params = append(params, object{
-			"name": control.HeaderKey, "in": "header", "schema": object{"type": "string", "minLength": 1, "maxLength": maxKey, "pattern": "^[!-~]+$"},
+			"name": control.HeaderKey, "in": "header", "schema": object{"type": "string", "minLength": 1, "maxLength": control.MaxKey, "pattern": "^[!-~]+$"},
 			"description": about,
 		})
 	}

@@ -21,6 +21,8 @@ func controlRoutes() []action {
 			summary: "This document", operation: op((*Gateway).openAPI)},
 		{method: get, pattern: "/status", name: "status", role: user,
 			summary: "What the gateway is and how it does", operation: op((*Gateway).status)},
+		{method: post, pattern: "/reload", name: "reload", role: operator,
+			summary: "Read the config again; the answer comes when it holds", operation: op((*Gateway).reloadConfig)},
 
 		{method: get, pattern: "/servers", name: "listServers", role: user, bound: true,
 			summary: "The configured servers", operation: op((*Gateway).servers)},

@@ -142,6 +142,9 @@ func (g *Gateway) post(w http.ResponseWriter, r *http.Request, who identity.Prin
 		return
 	}
 	if msg.IsRequest() {
+		if aw, ok := w.(*answerWriter); ok {
+			aw.id = msg.ID
+		}
 		if e := g.enterLate(who, id, msg.Method); e != nil {
 			refuseError(w, e)
 			return
@@ -228,7 +231,7 @@ func refuseError(w http.ResponseWriter, err error) {
 	case e.Status == http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "1")
 	}
-	writeJSON(w, httpStatus(e), e)
+	writeError(w, httpStatus(e), e)
 }
 
 // postInitialize makes a new client.

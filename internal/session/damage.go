@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -79,6 +80,55 @@ func (r *Registry) endedByUs(s *Session, d api.Damage) {
 	d = dated(d)
 	r.o.Log.Info("server of a session ended", "session", s.ID, "server", d.Server, "kept", d.Kept, "because", d.Why)
 	r.note(context.WithoutCancel(r.life), r.damageEvent(s.ID, d, ""))
+}
+
+// unmark takes back the marks that earlier versions left on implicit sessions for ends by
+// the gateway itself, which endedByUs does not make. A mark has no more than the first
+// and the last reason, so that of several times the trajectory says what they were; where
+// it lacks one, the mark stays.
+func (r *Registry) unmark(ctx context.Context) error {
+	for _, s := range r.sessions {
+		damaged := s.Damaged()
+		if s.Kind == KindOpened || len(damaged) == 0 {
+			continue
+		}
+		events, err := r.o.Shared.Events(ctx, s.ID)
+		if err != nil {
+			return fmt.Errorf("looking for what damaged session %s: %w", s.ID, err)
+		}
+		left := slices.DeleteFunc(damaged, func(d api.Damage) bool { return onlyOurs(d, events) })
+		if len(left) == len(s.Damaged()) {
+			continue
+		}
+		s.remark(func(f *facts) bool {
+			f.Damaged = left
+			return true
+		})
+		r.o.Log.Info("a session is no longer marked for servers that an earlier gateway ended itself", "session", s.ID, "still damaged", len(left))
+	}
+	return nil
+}
+
+// onlyOurs reports whether a damage is nothing but ends by the gateway itself.
+func onlyOurs(d api.Damage, events []store.Event) bool {
+	ours := func(why string) bool {
+		return slices.Contains([]string{whyStopped, whyIdle, whyReloaded, whyOff}, api.WithoutWords(why))
+	}
+	if d.Times <= 1 || !ours(d.Why) {
+		return ours(d.Why)
+	}
+	times := 0
+	for _, e := range events {
+		var was eventData
+		if e.Kind != eventDamaged || json.Unmarshal(e.Data, &was) != nil || was.Server != d.Server || was.Kept != d.Kept {
+			continue
+		}
+		if !ours(was.Reason) {
+			return false
+		}
+		times++
+	}
+	return times >= d.Times
 }
 
 // dated is a damage with its time, and with no more in its reason than is not said of it

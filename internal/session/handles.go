@@ -17,7 +17,8 @@ import (
 // The handle of a running instance lies in the store, and beside the instance's
 // folder as KEY.handle: a store that was lost, or lost its last writes, costs no
 // instance that still runs. The store is written first and forgets last, so that
-// a file alone means that the store has lost it.
+// a file alone means that the store has lost it. Both stay until the instance has
+// ended, also when its session was closed before.
 const handleMark = ".handle"
 
 // keptHandle is a handle in its file.
@@ -92,15 +93,19 @@ func (r *Registry) handles(ctx context.Context) ([]store.Handle, error) {
 		r.o.Log.Warn("the state database lacked an instance that was left running; it is back from its own record", "server", h.Server, "session", h.Session)
 		all = append(all, h)
 	}
-	for i, h := range all {
-		// Earlier versions gave what several sessions use to another one when the origin
-		// was closed.
-		if s := r.sessions[h.Session]; s == nil || s.facts.Shares[h.Server] == "" || s.facts.Shares[h.Server] == h.Session {
+	for i := range all {
+		h := &all[i]
+		s := r.sessions[h.Session]
+		if s == nil {
 			continue
 		}
-		all[i].Session = r.sessions[h.Session].facts.Shares[h.Server]
-		if err := r.putHandle(ctx, all[i]); err != nil {
-			return nil, err
+		// Earlier versions wrote another session that shares the instance into the
+		// handle when the origin was closed.
+		if origin := s.facts.Shares[h.Server]; origin != "" && origin != h.Session {
+			h.Session = origin
+			if err := r.putHandle(ctx, *h); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return all, nil

@@ -9,7 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/testkit"
 )
 
@@ -81,6 +83,62 @@ func TestEndsByTheGatewayInSessionsThatNobodyOpened(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Marks that earlier versions made for such ends go with the next start, and only those:
+// what else is marked stays, and so does what can't be told apart.
+func TestOldMarksOfEndsByTheGatewayGo(t *testing.T) {
+	const yaml = "sessions: {on_loss: refuse}\nlimits: {idle: 24h}\n" + forgetful
+	w := newWorld(t, yaml)
+	mark := func(s *session.Session, server string, whys ...string) {
+		for _, why := range whys {
+			w.Damage(s, api.Damage{Server: server, Why: why, Kept: api.KeptNothing})
+		}
+	}
+	const stopped, idle, off, reloaded = "the gateway was stopped", "the session was not used, and the gateway ended its servers", "the server was switched off", "the config of the server was changed, or it was removed"
+	all := w.given()
+	for _, s := range all {
+		mark(s, "plain", stopped)
+		mark(s, "noted", idle, off, reloaded+"; its last words: bye")
+	}
+	died, opened := w.session("bob"), w.opened(session.OpenOptions{Servers: []string{"plain"}})
+	mark(died, "plain", stopped, "exited with status 1", stopped)
+	mark(died, "noted", stopped)
+	mark(opened, "plain", stopped)
+	hazy := w.session("eve")
+	mark(hazy, "plain", stopped, stopped)
+	w.close(true)
+	w.wrap = func(s store.Store) store.Store { return forgetsEvents{s, hazy.ID} }
+	w.open(yaml)
+	for what, s := range all {
+		s = w.Get(s.ID)
+		wantDamage(t, what, s.Damaged(), "")
+		testkit.Has(t, what+": the next call", callIn(t, s, "plain", "x"), `{"pid":`)
+		testkit.Has(t, what+": the trajectory", w.lines(s), "damage plain nothing "+stopped, "damage noted nothing "+idle)
+	}
+	for what, s := range map[string]*session.Session{"one with a death": died, "an opened one": opened, "one whose trajectory is gone": hazy} {
+		if got := w.Get(s.ID).Damaged(); len(got) != 1 || got[0].Server != "plain" {
+			t.Errorf("%s is damaged by %q", what, damaged(got))
+		}
+	}
+	w.wrap = nil
+	w.reopen(yaml)
+	for what, s := range all {
+		wantDamage(t, what+", once more", w.Get(s.ID).Damaged(), "")
+	}
+}
+
+// forgetsEvents is a store that lost what happened to a session.
+type forgetsEvents struct {
+	store.Store
+	session string
+}
+
+func (s forgetsEvents) Events(ctx context.Context, id string) ([]store.Event, error) {
+	if id == s.session {
+		return nil, nil
+	}
+	return s.Store.Events(ctx, id)
 }
 
 // A death counts there as anywhere. Where it has calls refused, that concerns the server that

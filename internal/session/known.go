@@ -349,18 +349,13 @@ func (r *Registry) checkGiven(e *Entry, s *Session) {
 	}
 }
 
-// checkTime is how long a server has for a list that nobody waits for.
-const checkTime = time.Minute
-
 func (s *Session) check(e *Entry, method string) {
 	up := s.Peek(e.ID)
 	if up == nil || !up.Runs() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(s.r.life, checkTime)
-	defer cancel()
 	ask := upstream.Request{Method: method, Client: &upstream.Client{}, Who: s.Owner, Session: s.ID}
-	hello, items, err := up.ReadList(ctx, ask)
+	hello, items, err := up.ReadList(s.r.life, ask)
 	if err != nil {
 		s.r.o.Log.Debug("a list was not compared with what is kept of it", "server", e.ID, "method", method, "err", err)
 		return

@@ -107,7 +107,7 @@ func (s *Session) Learn(ctx context.Context, e *Entry, wait time.Duration) (*Kno
 	case l.err != nil:
 		return nil, l.err
 	}
-	return nil, l.up.NotYet()
+	return nil, l.up.NotYet(wire.MethodListTools)
 }
 
 // over reports whether a round has come to its end.
@@ -240,9 +240,13 @@ func (r *Registry) ask(l *learner, now *round) {
 		defer telemetry.Contain(r.o.Log, telemetry.InUpstream, e.ID, func(err error) { now.k, now.err = nil, err })
 		now.k, now.err = r.readAll(l)
 	}()
-	ended := false
+	ran := now.err != nil && l.up.Runs()
+	if ran && !now.again && r.life.Err() == nil { // that it does not start is in the log
+		r.o.Log.Warn("it is not known what a server lists", "server", e.ID, "err", now.err)
+	}
+	ended := ran && l.end != nil
 	if now.err != nil && l.end != nil { // before another round may begin
-		if ended = l.up.Runs(); ended {
+		if ended {
 			l.end()
 		} else {
 			l.clear()
@@ -257,7 +261,9 @@ func (r *Registry) ask(l *learner, now *round) {
 	} else {
 		l.fails(now.err)
 		if ended && r.learners.of[e.warmKey()] == l {
+			before := l.up
 			l.up, l.clear, l.end = r.nobodys(e)
+			l.up.Follow(before)
 		}
 		r.again(l)
 	}
@@ -290,26 +296,27 @@ func (l *learner) fails(err error) {
 }
 
 // readAll reads all lists of a server and keeps them. A list that can't be had is not
-// known, and the others are.
+// known, and the others are; those that the server does not have say nothing of it. After
+// one that does not come in time no other is asked for.
 func (r *Registry) readAll(l *learner) (*Known, error) {
-	ctx, cancel := l.up.Within(r.life, l.e.ConnectTimeout+checkTime)
-	defer cancel()
 	lists := make(map[string][][]byte)
 	var hello upstream.Hello
 	var failed error
+	came := false
 	for _, method := range upstream.ListMethods {
-		said, items, err := l.up.ReadList(ctx, upstream.Request{Method: method, Client: &upstream.Client{}})
+		said, items, err := l.up.ReadList(r.life, upstream.Request{Method: method, Client: &upstream.Client{}})
 		switch {
 		case err == nil:
 			hello, lists[method] = said, items
+			came = came || said.Lists(method)
 		case failed == nil:
 			failed = err
 		}
-		if err != nil && !l.up.Runs() {
+		if err != nil && (!l.up.Runs() || upstream.Kind(err) == api.KindTimeout) {
 			break
 		}
 	}
-	if len(lists) == 0 {
+	if failed != nil && !came {
 		return nil, failed
 	}
 	return r.learned(l.e, nil, "", hello, lists), nil
@@ -354,13 +361,8 @@ func (r *Registry) learnSoon(e *Entry) {
 		if all := r.find(e, e.knownKey(nil, "")); all != nil {
 			return
 		}
-		l, now, err := r.learn(e, false)
-		if err != nil || now == nil {
-			return
-		}
-		// That it fails is in the log.
-		if <-now.done; now.err != nil && r.life.Err() == nil && l.up.Runs() {
-			r.o.Log.Warn("it is not known what a server lists", "server", e.ID, "err", now.err)
+		if _, now, err := r.learn(e, false); err == nil && now != nil {
+			<-now.done
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/testkit"
 )
 
@@ -65,7 +66,7 @@ func TestInstanceThatCannotBeStopped(t *testing.T) {
 func TestHandleThatWasGivenToAnotherSession(t *testing.T) {
 	w := newWorld(t, ways)
 	s := w.opened(session.OpenOptions{})
-	set(t, s, "both", "a", "1")
+	pid := do(t.Context(), t, s, "both", "x")
 	children := w.fork(s, 2)
 	w.CloseSession(t.Context(), s)
 	all, err := w.db.Handles(t.Context())
@@ -79,7 +80,9 @@ func TestHandleThatWasGivenToAnotherSession(t *testing.T) {
 	w.crash(ways)
 	w.CloseSession(t.Context(), w.Get(children[0].ID))
 	w.crash(ways)
-	wantDump(t, "the other", w.Get(children[1].ID), "both", `{"a":"1"}`)
+	if got := do(t.Context(), t, w.Get(children[1].ID), "both", "x"); got != pid {
+		t.Errorf("the other uses %s, and the first one %s", got, pid)
+	}
 	w.CloseSession(t.Context(), w.Get(children[1].ID))
 	w.runs("")
 	w.sound()
@@ -124,5 +127,26 @@ func TestCatalogsDroppedMeanwhile(t *testing.T) {
 	}, func() { w.CloseSession(t.Context(), s) })
 	if _, ok, err := w.db.Catalog(t.Context(), rec.Catalog); !ok || err != nil {
 		t.Errorf("the snapshot is without its servers (%v)", err)
+	}
+}
+
+// The end of an instance that forks share, at a start, is the loss of all of them, also
+// where the one that had it first is closed.
+func TestLossOfWhatForksShareAtAStart(t *testing.T) {
+	w := newWorld(t, ways)
+	s := w.opened(session.OpenOptions{})
+	set(t, s, "both", "a", "1")
+	children := w.fork(s, 2)
+	w.CloseSession(t.Context(), s)
+	no := false
+	if err := w.db.PutOverride(t.Context(), "both", store.Override{Enabled: &no}); err != nil {
+		t.Fatal(err)
+	}
+	w.crash(ways)
+	w.runs("")
+	for _, c := range children {
+		if all := w.Get(c.ID).Damaged(); len(all) != 1 || all[0].Server != "both" {
+			t.Errorf("%s is damaged by %+v", c.ID, all)
+		}
 	}
 }

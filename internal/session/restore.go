@@ -42,6 +42,9 @@ func (r *Registry) restore(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := r.unmark(ctx); err != nil {
+		return err
+	}
 	r.loseCalled()
 	if err := r.restoreSnapshots(ctx, unanswered); err != nil {
 		return err

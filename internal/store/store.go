@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// Local is what is of one gateway and its machine: its instances, the connections of
+// Local is the state of one gateway on its machine: its instances, the connections of
 // its clients, the index of its journal, the folders that all its sessions share, and
-// what its servers listed. No other gateway has a use for it. What it keeps of a session
-// may outlast the session, which is in Shared: a start compares the two.
+// what its servers listed. No other gateway has a use for it. A handle or a client may
+// outlast its session, which is in Shared: a gateway removes those when it starts.
 //
 // Its methods may run at once, as those of Shared. Deleting what is not there is no
 // error. Lists are ordered by key.
@@ -32,8 +32,8 @@ type Local interface {
 	Closer
 }
 
-// Shared is what gateways that serve the same sessions would have in common. Nothing in
-// it refers to Local, so that the two may be two databases.
+// Shared is the state that several gateways which serve the same sessions would have in
+// common. No method changes both, so that the two may be two databases.
 type Shared interface {
 	Sessions
 	Snapshots
@@ -110,8 +110,9 @@ type Session struct {
 	Closed  time.Time // zero while it is open
 	Parent  string    // the session it was forked from
 	Token   string    // sha256 of its token in hex; empty for none
-	// Catalog is the key of the servers it was made with. Servers are those, written
-	// with the session where they are given; a list leaves them out.
+	// Catalog is the key of the servers it was made with. Servers are those servers:
+	// where they are given, they are written with the session, in one transaction. They
+	// are not read back with it; see Catalogs.
 	Catalog string
 	Servers json.RawMessage
 	Data    json.RawMessage // what else the one who opened it needs
@@ -201,7 +202,7 @@ type Snapshots interface {
 }
 
 // Catalogs keeps lists of servers as they were when sessions or snapshots were
-// made with them, which are what they are written with. They may hold secrets.
+// made with them. They come with those (Session.Servers) and may hold secrets.
 type Catalogs interface {
 	Catalog(ctx context.Context, key string) (servers json.RawMessage, ok bool, err error)
 	// MendCatalog writes the servers behind a key of an open session or a snapshot

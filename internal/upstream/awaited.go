@@ -3,9 +3,11 @@ package upstream
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
 )
 
 // A list waits for a server that starts for the first time, each list anew: a start
@@ -27,7 +29,7 @@ func (u *Upstream) Awaited(ctx context.Context, method string, began time.Time, 
 	u.mu.Lock()
 	from := began
 	switch {
-	case u.failing != nil || u.hung[method]:
+	case u.failing != nil || u.hung[method] != nil:
 		most = min(most, RetryWait)
 	case u.attempt != nil:
 		from = time.Now()
@@ -47,15 +49,62 @@ func (u *Upstream) Failing() *api.Error {
 	return u.failing
 }
 
-// NotYet is the error of a list that a server has not given yet. It stays the same
-// while a fetch goes on, so that it is logged once.
-func (u *Upstream) NotYet() *api.Error {
-	if failing := u.Failing(); failing != nil {
-		return failing
+// NotYet is the error of a list that a server has not given yet: why it did not when it
+// was last asked, where it was. It stays the same while a fetch goes on, so that it is
+// logged once.
+func (u *Upstream) NotYet(method string) *api.Error {
+	u.mu.Lock()
+	why, runs := u.failing, u.conn != nil
+	if why == nil {
+		why = u.unanswered(method)
 	}
-	what := "has not answered yet; the list is announced again when it does"
+	u.mu.Unlock()
+	if why != nil {
+		return why
+	}
+	what := "has not answered yet"
 	if f := u.Fetching(); f != nil {
-		what = fmt.Sprintf("is fetching package %q; the list is announced again when it answers", f.Package)
+		return failure(api.KindTimeout, u.Server(), true, "is fetching package %q; the list is announced again when it answers", f.Package)
+	} else if runs {
+		most := u.listTime()
+		if each := time.Duration(u.timeout.Load()); each > 0 && each < most.after {
+			most = overdue{each, "timeout"}
+		}
+		what += fmt.Sprintf(", and has %s to (%s%s)", config.Brief(most.after), u.o.Conn.mend.at, most.key)
 	}
-	return failure(api.KindTimeout, u.Server(), true, "%s", what)
+	return failure(api.KindTimeout, u.Server(), true, "%s; the list is announced again when it does", what)
+}
+
+// leastListTime is how long a server has for a list at least.
+const leastListTime = 30 * time.Second
+
+// listTime is how long a server that runs has for a list, besides its timeout: one that
+// shakes hands and lists nothing has not come up.
+func (u *Upstream) listTime() overdue {
+	return overdue{max(time.Duration(u.connect.Load()), leastListTime), "connect_timeout"}
+}
+
+// unanswered is why a list did not come when it was last asked for, of no method that of
+// any; nil where none is missing. u.mu is held.
+func (u *Upstream) unanswered(method string) *api.Error {
+	if method != "" {
+		return u.hung[method]
+	}
+	for _, method := range ListMethods {
+		if e := u.hung[method]; e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// Follow takes over which lists another Upstream of the same server did not answer: a
+// new instance of it is not known to be better.
+func (u *Upstream) Follow(before *Upstream) {
+	before.mu.Lock()
+	hung := maps.Clone(before.hung)
+	before.mu.Unlock()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.hung = hung
 }

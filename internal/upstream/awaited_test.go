@@ -3,10 +3,12 @@ package upstream_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -47,21 +49,21 @@ func TestListsWaitForAStart(t *testing.T) {
 		synctest.Wait()
 		want("while it starts", time.Hour, 3*time.Second, 3*time.Second)
 		want("with more time than a start has", time.Hour, time.Minute, 11*time.Second)
-		if e := r.NotYet(); !strings.Contains(e.Message, "did not start within 10s") {
+		if e := r.NotYet(wire.MethodListTools); !strings.Contains(e.Message, "did not start within 10s") {
 			t.Errorf("a list says %v", e)
 		}
 		r.Kick()
 		synctest.Wait()
 		want("while it is tried again", 0, time.Minute, upstream.RetryWait)
 		want("when that takes longer", time.Hour, time.Minute, 0)
-		if e := r.NotYet(); !strings.Contains(e.Message, "did not start within 10s") {
+		if e := r.NotYet(wire.MethodListTools); !strings.Contains(e.Message, "did not start within 10s") {
 			t.Errorf("while it is tried again a list says %v", e)
 		}
 		close(let)
 		if _, err := r.Conn(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if e := r.NotYet(); !strings.Contains(e.Message, "has not answered yet") {
+		if e := r.NotYet(wire.MethodListTools); !strings.Contains(e.Message, "has not answered yet") {
 			t.Errorf("when it runs a list says %v", e)
 		}
 		time.Sleep(time.Minute)
@@ -96,4 +98,71 @@ func TestListsWaitForAnAnswer(t *testing.T) {
 			t.Errorf("after a list that did not come it waits %s", got)
 		}
 	})
+}
+
+// A server that shakes hands and does not answer a list in time is failed, with the time
+// and the key, as long as it does not answer; its other calls go on.
+func TestListsThatDoNotComeAreToldOf(t *testing.T) {
+	for name, tt := range map[string]struct {
+		connect, each time.Duration
+		early, late   string
+	}{
+		"its start has more":  {time.Minute, 5 * time.Minute, "has 1m to (servers.srv.connect_timeout)", "tools/list: no answer within 1m (servers.srv.connect_timeout)"},
+		"its start has less":  {time.Second, 5 * time.Minute, "has 30s to (servers.srv.connect_timeout)", "tools/list: no answer within 30s (servers.srv.connect_timeout)"},
+		"its calls have less": {time.Minute, 4 * time.Second, "has 4s to (servers.srv.timeout)", "tools/list: no answer within 4s (servers.srv.timeout)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var well atomic.Bool
+				r := play(t, func(i *instance) {
+					i.rope.serve(func(m message) {
+						switch {
+						case m.method == "initialize":
+							i.rope.say(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"s","version":"1"}}}`, m.id)
+						case m.method == "prompts/list", well.Load() && m.method == "tools/list":
+							i.rope.say(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[],"prompts":[]}}`, m.id)
+						}
+					})
+				}, func(o *upstream.Options) { o.ConnectTimeout, o.CallTimeout, o.Conn.NoProbe = tt.connect, tt.each, true })
+				read := func(method string) error {
+					_, _, err := r.ReadList(t.Context(), upstream.Request{Method: method, Client: &upstream.Client{}})
+					return err
+				}
+				state := func(when string, state, reason string) {
+					t.Helper()
+					if s := r.Status(); s.State != state || s.Reason != reason {
+						t.Errorf("%s it is %s: %q", when, s.State, s.Reason)
+					}
+				}
+				if _, err := r.Conn(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				state("before a list", api.StateReady, "")
+				if e := r.NotYet(wire.MethodListTools); !strings.Contains(e.Message, "has not answered yet, and "+tt.early) {
+					t.Errorf("before that a list says %v", e)
+				}
+				want := `server "srv": ` + tt.late
+				if err := read(wire.MethodListTools); err == nil || err.Error() != want || upstream.Kind(err) != api.KindTimeout {
+					t.Errorf("the list says %v", err)
+				}
+				if e := r.NotYet(wire.MethodListTools); e.Message != want {
+					t.Errorf("after that a list says %v", e)
+				}
+				if err := read(wire.MethodListPrompts); err != nil {
+					t.Error(err)
+				}
+				state("after another list", api.StateFailed, tt.late)
+				next := play(t, func(i *instance) { <-i.done })
+				next.Follow(r.Upstream)
+				if s := next.Status(); s.State != api.StateFailed || s.Reason != tt.late {
+					t.Errorf("the one that takes its place is %s: %q", s.State, s.Reason)
+				}
+				well.Store(true)
+				if err := read(wire.MethodListTools); err != nil {
+					t.Error(err)
+				}
+				state("when it answers", api.StateReady, "")
+			})
+		})
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
 )
 
 // fetchingDriver is one whose programs need a package.
@@ -79,7 +80,7 @@ func TestFetchIsNotTheStart(t *testing.T) {
 		if !errors.As(err, &ours) || ours.Kind != api.KindTimeout || !ours.Retryable || ours.Message != `server "srv": is still fetching, 34 MB of 80; the fetch of package "pkg" goes on` {
 			t.Errorf("who left got %v", err)
 		}
-		if e := r.NotYet(); e.Message != `server "srv": is fetching package "pkg"; the list is announced again when it answers` {
+		if e := r.NotYet(wire.MethodListTools); e.Message != `server "srv": is fetching package "pkg"; the list is announced again when it answers` {
 			t.Errorf("a list says %v", e)
 		}
 		time.Sleep(5 * time.Minute)
@@ -91,7 +92,7 @@ func TestFetchIsNotTheStart(t *testing.T) {
 		if st := r.Status(); st.State != api.StateReady || st.Fetch != nil || d.most != 7*time.Minute || d.refetch.Load() != 0 {
 			t.Errorf("it is %+v, fetched within %s", st, d.most)
 		}
-		if e := r.NotYet(); !strings.Contains(e.Message, "has not answered yet") {
+		if e := r.NotYet(wire.MethodListTools); !strings.Contains(e.Message, "has not answered yet") {
 			t.Errorf("a list says %v", e)
 		}
 	})

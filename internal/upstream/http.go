@@ -257,7 +257,8 @@ func (t *httpTransport) read(ctx context.Context, k *call, resp *http.Response, 
 		return wire.Message{}, &statusError{code: resp.StatusCode, text: t.c.mask.excerpt(body), stale: true}
 	}
 	msg, err := wire.Scan(body)
-	if resp.StatusCode == http.StatusTooManyRequests {
+	switch resp.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
 		// Whatever the body is: the status and its header say what to do.
 		text := t.c.mask.excerpt(body)
 		if err == nil && msg.Error != nil {

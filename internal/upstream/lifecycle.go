@@ -32,13 +32,13 @@ type Upstream struct {
 	mu        sync.Mutex
 	state     string
 	reason    string
-	words     string          // what the server wrote before it failed
-	lost      error           // why, where to start again does not help
-	final     bool            // until a person changes something
-	failing   *api.Error      // why the last start failed; nil once one succeeds
-	hung      map[string]bool // the lists that did not come when they were last asked for
-	fetches   bool            // packages, for a start
-	fetched   time.Time       // when the last fetch ended
+	words     string                // what the server wrote before it failed
+	lost      error                 // why, where to start again does not help
+	final     bool                  // until a person changes something
+	failing   *api.Error            // why the last start failed; nil once one succeeds
+	hung      map[string]*api.Error // the lists that did not come in time when they were last asked for
+	fetches   bool                  // packages, for a start
+	fetched   time.Time             // when the last fetch ended
 	since     time.Time
 	conn      *Conn
 	inst      driver.Instance
@@ -105,7 +105,7 @@ func New(o Options) *Upstream {
 		o.Health = &Health{Log: o.Log, Mask: o.Conn.Mask}
 	}
 	o.Conn.mend = mendsOf(o.Spec)
-	u := &Upstream{o: o, state: api.StateIdle, since: time.Now(), adopt: o.Adopt, watchers: make(map[*watching]struct{}), subs: make(map[string]int), hung: make(map[string]bool), finished: make(chan struct{})}
+	u := &Upstream{o: o, state: api.StateIdle, since: time.Now(), adopt: o.Adopt, watchers: make(map[*watching]struct{}), subs: make(map[string]int), hung: make(map[string]*api.Error), finished: make(chan struct{})}
 	u.SetTimeouts(o.ConnectTimeout, o.CallTimeout, o.MaxTimeout)
 	u.chain = relay{u}
 	if o.Wrap != nil {
@@ -153,6 +153,7 @@ func (u *Upstream) Kick() {
 func (u *Upstream) Retry() {
 	u.mu.Lock()
 	u.next, u.failing = time.Time{}, nil
+	clear(u.hung)
 	u.pause.Reset()
 	wanted := u.state == api.StateFailed && (u.o.Eager || len(u.watchers) > 0)
 	u.mu.Unlock()
@@ -637,6 +638,9 @@ func (u *Upstream) Status() Status {
 	s := Status{State: u.state, Reason: u.reason, Words: u.words, Own: u.alone(), Since: u.since, Restarts: u.restarts, Instance: u.inst != nil}
 	if u.conn != nil {
 		s.Hello = u.conn.Hello()
+	}
+	if e := u.unanswered(""); e != nil && (s.State == api.StateReady || s.State == api.StateIdle) {
+		s.State, s.Reason = api.StateFailed, Reason(e)
 	}
 	if s.State == api.StateStarting && fetch != nil {
 		s.State, s.Fetch = api.StateFetching, fetch

@@ -42,22 +42,36 @@ func (h *Hello) Lists(method string) bool {
 }
 
 // ReadList reads all pages of one server's list, starting the server where it does
-// not run. The request says which list, and for whom.
-func (u *Upstream) ReadList(ctx context.Context, ask Request) (_ Hello, _ [][]byte, err error) {
-	method := ask.Method
-	defer func() {
-		u.mu.Lock()
-		u.hung[method] = err != nil && Kind(err) == api.KindTimeout
-		u.mu.Unlock()
-	}()
+// not run. The request says which list, and for whom. From when the server runs it has
+// listTime for it.
+func (u *Upstream) ReadList(ctx context.Context, ask Request) (Hello, [][]byte, error) {
 	conn, err := u.Conn(ctx)
 	if err != nil {
 		return Hello{}, nil, err
 	}
 	hello := conn.Hello()
-	if !hello.Lists(method) {
+	if !hello.Lists(ask.Method) {
 		return hello, nil, nil
 	}
+	most := u.listTime()
+	ctx, cancel := context.WithTimeoutCause(ctx, most.after, most)
+	defer cancel()
+	items, err := u.readPages(ctx, ask)
+	var late *api.Error
+	if err != nil && Kind(err) == api.KindTimeout {
+		late = failure(api.KindTimeout, u.Server(), true, "%s: %s", ask.Method, Reason(asOurs(err)))
+		err = late
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.hung[ask.Method] = late; late == nil {
+		delete(u.hung, ask.Method)
+	}
+	return hello, items, err
+}
+
+func (u *Upstream) readPages(ctx context.Context, ask Request) ([][]byte, error) {
+	method := ask.Method
 	bad := func(format string, args ...any) error {
 		return &api.Error{Kind: api.KindInfrastructure, Server: u.Server(), Message: fmt.Sprintf("server %q: %s: ", u.Server(), method) + fmt.Sprintf(format, args...)}
 	}
@@ -66,37 +80,37 @@ func (u *Upstream) ReadList(ctx context.Context, ask Request) (_ Hello, _ [][]by
 	for range maxPages {
 		p, err := wire.ScanParams(method, params)
 		if err != nil {
-			return hello, nil, err
+			return nil, err
 		}
 		page := ask
 		page.Params = p
 		res, err := u.Call(ctx, &page)
 		if err != nil {
-			return hello, nil, err
+			return nil, err
 		}
 		if res.Error != nil {
-			return hello, nil, bad("%s", wire.ParseError(res.Error).Message)
+			return nil, bad("%s", wire.ParseError(res.Error).Message)
 		}
 		at, err := wire.Find(res.Result, ListKey(method))
 		if err != nil || !at.Ok() {
-			return hello, nil, bad("the answer has no %s", ListKey(method))
+			return nil, bad("the answer has no %s", ListKey(method))
 		}
 		list := at.Of(res.Result)
 		spans, err := wire.Items(list)
 		if err != nil {
-			return hello, nil, bad("%v", err)
+			return nil, bad("%v", err)
 		}
 		for _, sp := range spans {
 			items = append(items, sp.Of(list))
 		}
 		if len(items) > maxItems {
-			return hello, nil, bad("more than %d entries", maxItems)
+			return nil, bad("more than %d entries", maxItems)
 		}
 		cursor, _ := wire.Find(res.Result, "nextCursor")
 		if c := cursor.Of(res.Result); c == nil || string(c) == "null" || string(c) == `""` {
-			return hello, items, nil
+			return items, nil
 		}
 		params = append(append([]byte(`{"cursor":`), cursor.Of(res.Result)...), '}')
 	}
-	return hello, nil, bad("more than %d pages", maxPages)
+	return nil, bad("more than %d pages", maxPages)
 }
