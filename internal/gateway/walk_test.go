@@ -38,6 +38,7 @@ const (
 var controlWalk = []walked{
 	{"openAPI", "GET", "/v1/openapi.json", "", 200, 200},
 	{"status", "GET", "/v1/status", "", 200, 200},
+	{"reload", "POST", "/v1/reload", "", 403, 403},
 	{"listServers", "GET", "/v1/servers", "", 200, 200},
 	{"getServer", "GET", "/v1/servers/zebra", "", 404, 200},
 	{"patchServer", "PATCH", "/v1/servers/zebra", `{"enabled":false}`, 403, 403},
