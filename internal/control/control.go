@@ -17,6 +17,7 @@ import (
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/store/journal"
 	"github.com/tine-mcp/tine/internal/telemetry"
+	"github.com/tine-mcp/tine/internal/upstream/credential"
 )
 
 // A Host is what the services need of the gateway that they are part of.
@@ -34,6 +35,8 @@ type Host interface {
 	Readmit()
 	// Again is a principal as it is by now; ok is false where it may not come in any more.
 	Again(who identity.Principal) (now identity.Principal, ok bool)
+	// Secrets has what is secret in the config, as it is now, kept out of what is shown.
+	Secrets()
 	// Stopping is closed when requests are not to wait any longer.
 	Stopping() <-chan struct{}
 }
@@ -43,7 +46,8 @@ type Options struct {
 	Registry  *session.Registry
 	Tokens    store.Tokens
 	Creations store.Creations
-	Journal   *journal.Journal // nil for none
+	Journal   *journal.Journal   // nil for none
+	Wallet    *credential.Wallet // nil for none
 	Redact    *telemetry.Redactor
 	Log       *slog.Logger
 }
@@ -53,6 +57,7 @@ type Services struct {
 	Sessions  *Sessions
 	Snapshots *Snapshots
 	Instances *Instances
+	Servers   *Servers
 	Tokens    *Tokens
 	Journal   *Journal
 }
@@ -75,6 +80,7 @@ func New(host Host, o Options) *Services {
 	return &Services{
 		Sessions: sessions, Snapshots: snapshots,
 		Instances: &Instances{core: c, sessions: sessions, snapshots: snapshots},
+		Servers:   &Servers{core: c, wallet: o.Wallet},
 		Tokens:    &Tokens{core: c, store: o.Tokens},
 		Journal:   &Journal{core: c, journal: o.Journal},
 	}

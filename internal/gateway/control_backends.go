@@ -23,13 +23,7 @@ import (
 // config.
 func (c *Control) Servers(ctx context.Context, caller string) ([]api.Server, error) {
 	return act(c, caller, "listServers", "", func(d *deed) ([]api.Server, error) {
-		var out []api.Server
-		for _, e := range d.g.reg.Catalog().Entries {
-			if !e.Controls() && d.who.MaySee(e.ID) {
-				out = append(out, forUser(d.who, d.g.describe(e)))
-			}
-		}
-		return out, nil
+		return d.g.do.Servers.ForSessions(d.who), nil
 	})
 }
 
@@ -175,20 +169,4 @@ func (x *exchange) ownTools(ctx context.Context) ([]byte, error) {
 		out = append(out, item...)
 	}
 	return append(out, `]}`...), nil
-}
-
-// transportOf is how the instances of a server speak: stdio or http; empty where
-// they are inside of this process.
-func transportOf(e *session.Entry) string {
-	switch {
-	case e.URL != "" || e.Remote != nil:
-		return "http"
-	case e.Docker != nil && e.Docker.Transport != "":
-		return e.Docker.Transport
-	case e.Sandbox != nil && e.Sandbox.Transport != "":
-		return e.Sandbox.Transport
-	case e.Docker != nil || e.Command != "":
-		return "stdio"
-	}
-	return ""
 }

@@ -111,7 +111,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Gateway, error) {
 	}
 	g.o.Control.g.Store(g)
 	g.do = control.New(host{g}, control.Options{
-		Registry: o.Registry, Tokens: o.Tokens, Creations: o.Creations, Journal: o.Journal, Redact: o.Redact, Log: o.Log,
+		Registry: o.Registry, Tokens: o.Tokens, Creations: o.Creations, Journal: o.Journal, Wallet: o.Wallet, Redact: o.Redact, Log: o.Log,
 	})
 	g.life, g.end = context.WithCancelCause(context.WithValue(context.Background(), ofLife{}, true))
 	g.open, g.stopOpen = context.WithCancel(g.life)

@@ -1,10 +1,7 @@
 package gateway
 
 import (
-	"time"
-
 	"github.com/tine-mcp/tine/api"
-	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
@@ -15,31 +12,6 @@ func (g *Gateway) Secrets() {
 	g.o.Redact.Set(append(cfg.Secrets(), g.o.Operator))
 }
 
-// policyOf is what a server's calls are subject to.
-func policyOf(e *session.Entry) *api.Policy {
-	p := e.Policy
-	out := &api.Policy{
-		Timeout: e.Timeout.String(), ConnectTimeout: e.ConnectTimeout.String(), MaxTimeout: p.MaxTimeout.String(),
-		Retry: p.Retry.Attempts, Breaker: p.Breaker.Failures, Rate: p.Rate.Calls, Burst: p.Rate.Burst,
-		Concurrency: p.Concurrency.Calls, CacheLists: unlessZero(p.Cache.Lists), CacheResults: unlessZero(p.Cache.Results),
-		CacheTools: p.Cache.Tools, Journal: e.Journal,
-	}
-	if p.Breaker.Failures > 0 {
-		out.BreakerOpen = p.Breaker.Open.String()
-	}
-	if p.Concurrency.Calls > 0 || p.Rate.Calls > 0 {
-		out.Queue, out.QueueWait = p.Concurrency.Queue, p.Concurrency.Wait.String()
-	}
-	return out
-}
-
-func unlessZero(d time.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	return d.String()
-}
-
 // Snapshot is how everything is doing, for metrics.
 func (g *Gateway) Snapshot() telemetry.Snapshot {
 	cat := g.reg.Catalog()
@@ -48,7 +20,7 @@ func (g *Gateway) Snapshot() telemetry.Snapshot {
 	g.mu.Unlock()
 	pools := g.reg.Pools()
 	for _, e := range cat.Entries {
-		d := g.describe(e)
+		d := g.do.Servers.Describe(e)
 		one := telemetry.ServerGauges{
 			ID: e.ID, Driver: e.Driver, Breaker: d.Breaker, Up: d.State != api.StateFailed,
 			Instances: d.Instances, InFlight: d.InFlight, Queue: d.Queue, Restarts: d.Restarts,
