@@ -118,6 +118,9 @@ func (c *cli) waitingText(ctx context.Context, what func(context.Context) string
 // progressText is how far a server says it is.
 func progressText(p api.CallProgress) string {
 	number := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+	if p.Progress < 0 && p.Message != "" { // of the gateway, before the server has begun
+		return cut(oneLine(p.Message), mostProgress)
+	}
 	text := number(p.Progress)
 	if p.Total > 0 {
 		text += " of " + number(p.Total)

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/telemetry"
+	"github.com/tine-mcp/tine/internal/wire"
 )
 
 // errAnew says that an instance could not be adopted and a new one is wanted, whose
@@ -73,6 +75,48 @@ func (u *Upstream) Fetching() *api.Fetch {
 		return f.Fetching(u.o.Spec)
 	}
 	return nil
+}
+
+// tellEvery is how often a client hears of a fetch that its call waits for.
+const tellEvery = time.Second
+
+// tellFetch tells the client of a call how far the fetch is that the call waits for, until
+// stop is called. Progress must grow, so what it says is below zero, and the server may
+// begin with zero later.
+func (u *Upstream) tellFetch(req *Request) (stop func()) {
+	_, fetches := u.o.Driver.(driver.Fetcher)
+	if !fetches || req.Peer == nil || !req.Params.ProgressToken.Ok() || u.Peek() != nil {
+		return func() {}
+	}
+	token := req.Params.ProgressToken.Of(req.Params.Raw)
+	over := make(chan struct{})
+	var told sync.WaitGroup
+	told.Go(func() {
+		defer telemetry.Contain(u.o.Log, telemetry.InUpstream, u.Server(), func(error) {})
+		tick := time.NewTicker(tellEvery)
+		defer tick.Stop()
+		said, progress := "", -1.0
+		for {
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+			}
+			f := u.Fetching()
+			if f == nil || f.String() == said {
+				continue
+			}
+			said = f.String()
+			params := append([]byte(`{"`+wire.MetaProgressToken+`":`), token...)
+			params = strconv.AppendFloat(append(params, `,"progress":`...), progress, 'f', -1, 64)
+			req.Peer.Note(wire.NoteProgress, append(wire.AppendQuote(append(params, `,"message":`...), said), '}'))
+			progress /= 2
+		}
+	})
+	return func() {
+		close(over)
+		told.Wait()
+	}
 }
 
 // Within is a context that ends after so long without a fetch that the start waits

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -25,6 +26,7 @@ type fetchingDriver struct {
 	going   atomic.Bool
 	most    time.Duration
 	refetch atomic.Int64
+	more    atomic.Int64 // bytes that came since
 }
 
 func (d *fetchingDriver) Fetch(ctx context.Context, _ driver.Spec, most time.Duration) error {
@@ -44,7 +46,7 @@ func (d *fetchingDriver) Fetching(driver.Spec) *api.Fetch {
 	if !d.going.Load() {
 		return nil
 	}
-	return &api.Fetch{Package: "pkg", Bytes: 34e6, Total: 80e6}
+	return &api.Fetch{Package: "pkg", Bytes: 34e6 + d.more.Load(), Total: 80e6}
 }
 
 func (d *fetchingDriver) Refetch(driver.Spec) { d.refetch.Add(1) }
@@ -94,6 +96,34 @@ func TestFetchIsNotTheStart(t *testing.T) {
 		}
 		if e := r.NotYet(wire.MethodListTools); !strings.Contains(e.Message, "has not answered yet") {
 			t.Errorf("a list says %v", e)
+		}
+	})
+}
+
+// The client of a call that waits for a fetch hears how far it is, in numbers that grow and
+// are below those of the server.
+func TestFetchIsToldAsProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, d := playFetch(t, echoing)
+		c, over := newClient("c"), make(chan string)
+		go func() {
+			over <- c.does(t, r, wire.MethodCallTool, `{"name":"x","_meta":{"progressToken":"mine"}}`)
+		}()
+		time.Sleep(10 * time.Second)
+		d.more.Store(6e6)
+		time.Sleep(10 * time.Second)
+		silent := newClient("d")
+		go silent.calls(t, r, "x")
+		close(d.there)
+		testkit.Has(t, "the call", <-over, "x")
+		notes, _ := c.got()
+		want := `notifications/progress {"progressToken":"mine","progress":-1,"message":"fetching, 34 MB of 80"}|notifications/progress {"progressToken":"mine","progress":-0.5,"message":"fetching, 40 MB of 80"}`
+		if got := strings.Join(notes, "|"); got != want {
+			t.Errorf("it heard %s", got)
+		}
+		synctest.Wait()
+		if notes, _ := silent.got(); len(notes) > 0 {
+			t.Errorf("who gave no token heard %q", notes)
 		}
 	})
 }

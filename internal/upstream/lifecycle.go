@@ -186,7 +186,9 @@ func (r relay) Call(ctx context.Context, req *Request) (res *Result, err error) 
 			return &Result{Result: []byte("{}")}, nil // not worth starting a server for
 		}
 	}
+	told := u.tellFetch(req)
 	c, err := u.connFor(ctx, req)
+	told()
 	if err != nil {
 		return nil, u.notStarted(req, err)
 	}
