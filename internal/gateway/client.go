@@ -367,9 +367,9 @@ func (c *client) ask(ctx context.Context, to *outbox, in *session.Session, serve
 	case <-ctx.Done():
 		withdraw()
 		return upstream.Refuse(method, "the call ended before the client answered")
-	case <-time.After(parkedFor): // the call's own time stands still meanwhile
+	case <-time.After(inputWait): // the call's own time stands still meanwhile
 		withdraw()
-		return upstream.Refuse(method, "the client did not answer within "+parkedFor.String())
+		return upstream.Refuse(method, "the client did not answer within "+inputWait.String())
 	case <-c.life.Done():
 		return upstream.Refuse(method, "the client is gone")
 	}

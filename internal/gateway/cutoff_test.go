@@ -43,7 +43,7 @@ var cutWays = map[string]func(t *testing.T, w *world) (answer func() []byte){
 		c := w.modern(t, "/mcp", `{}`)
 		return later(func() []byte { return c.ask("tools/call", "a__hold", `{"name":"a__hold"}`).raw })
 	},
-	"parked": func(t *testing.T, w *world) func() []byte {
+	"pending input": func(t *testing.T, w *world) func() []byte {
 		c := w.modern(t, "/mcp", `{"elicitation":{}}`)
 		return later(func() []byte { return c.ask("tools/call", "a__hold", `{"name":"a__hold"}`).raw })
 	},
@@ -80,7 +80,7 @@ func TestCutOff(t *testing.T) {
 	for name, way := range cutWays {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			up, started, _ := blocking(t, name != "parked")
+			up, started, _ := blocking(t, name != "pending input")
 			w := open(t, "limits: {drain: 7s}\n"+servers("a", up.URL))
 			answer := way(t, w)
 			take(t, started)

@@ -85,7 +85,7 @@ type Gateway struct {
 	closed   bool               // nothing is spawned any more
 
 	fetches fetches
-	parking parking
+	pending pendingInputs
 	stays   stays
 
 	routes        *actions // of the control API
@@ -116,7 +116,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Gateway, error) {
 	g.life, g.end = context.WithCancelCause(context.WithValue(context.Background(), ofLife{}, true))
 	g.open, g.stopOpen = context.WithCancel(g.life)
 	g.fetches.m, g.fetches.lacking = make(map[fetchKey]*fetch), make(map[string]string)
-	g.parking.calls = make(map[string]*parked)
+	g.pending.calls = make(map[string]*pendingInput)
 	if err := g.Reload(ctx, cfg); err != nil {
 		g.end(nil)
 		return nil, err
@@ -258,7 +258,7 @@ func (g *Gateway) Settle(ctx context.Context) bool {
 func (g *Gateway) Close() {
 	g.draining.Store(true)
 	g.end(nil)
-	g.parking.closeAll()
+	g.pending.closeAll()
 	g.mu.Lock()
 	all := make([]*client, 0, len(g.clients))
 	for _, c := range g.clients {

@@ -61,9 +61,9 @@ func (g *Gateway) postModern(w http.ResponseWriter, r *http.Request, who identit
 func (g *Gateway) answerModern(ctx context.Context, x *exchange, msg wire.Message, to answerer) {
 	x.unwrap()
 	switch {
-	case g.resumeParked(ctx, x, msg, to):
-	case x.mayPark():
-		g.runParked(ctx, x, msg, to)
+	case g.resumePending(ctx, x, msg, to):
+	case x.mayNeedInput():
+		g.runPending(ctx, x, msg, to)
 	default:
 		x.peer = notePeer{to}
 		to.finish(ctx, msg, x.run(ctx))

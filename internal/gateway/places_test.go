@@ -122,9 +122,9 @@ func TestClientsOfOneUser(t *testing.T) {
 	}
 }
 
-// TestParkedCallsOfOneUser leaves questions unanswered: another principal can
+// TestPendingCallsOfOneUser leaves questions unanswered: another principal can
 // still be asked.
-func TestParkedCallsOfOneUser(t *testing.T) {
+func TestPendingCallsOfOneUser(t *testing.T) {
 	t.Parallel()
 	s := newTalkative(t, false)
 	w := open(t, twoPeople+servers("t", serveSDK(t, s.Server, false)))
@@ -150,8 +150,8 @@ func TestParkedCallsOfOneUser(t *testing.T) {
 	}
 }
 
-// TestParkedCallsFollowTheRules takes the tool away from who is being asked.
-func TestParkedCallsFollowTheRules(t *testing.T) {
+// TestPendingCallsFollowTheRules takes the tool away from who is being asked.
+func TestPendingCallsFollowTheRules(t *testing.T) {
 	t.Parallel()
 	for view, tool := range map[string]string{"/mcp/t": "echo", "/mcp": "t__echo"} {
 		up := script(t, false, map[string]string{"tools/list": plainTools})

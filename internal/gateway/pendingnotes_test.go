@@ -10,10 +10,10 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/builtin"
 )
 
-// TestFirstNotesOfCallsThatMayPark checks that what a legacy server says at the
-// very first moment of a call that could be parked is not lost. The server is
+// TestFirstNotesOfCallsThatMayNeedInput checks that what a legacy server says at the
+// very first moment of a call that could need input is not lost. The server is
 // in the process, so that nothing is quicker.
-func TestFirstNotesOfCallsThatMayPark(t *testing.T) {
+func TestFirstNotesOfCallsThatMayNeedInput(t *testing.T) {
 	t.Parallel()
 	w := open(t, servers("t", "{builtin: everything, scope: session, protocol: 2025-11-25}"),
 		map[string]builtin.Kind{"everything": factory(func() *mcp.Server { return newTalkative(t, false).Server })})

@@ -16,24 +16,24 @@ import (
 
 // A stateless client on a server with connections: the server asks its client
 // something in the middle of a call, which the client can only answer with a
-// new request. So the call is parked: the client gets the questions and an
+// new request. So its input is pending: the client gets the questions and an
 // opaque state, the call goes on waiting at the server, and the request that
-// brings the state and the answers takes it up again. A parked call is bound to
+// brings the state and the answers takes it up again. A call with pending input is bound to
 // who made it and to what it was; it does not outlive the gateway.
 
 const (
-	maxParked     = 256              // of all
-	maxParkedEach = 64               // of one principal
-	parkedFor     = 10 * time.Minute // for an answer of the client, in both eras
-	statePrefix   = "tine-parked-"
+	maxPending     = 256              // of all
+	maxPendingEach = 64               // of one principal
+	inputWait      = 10 * time.Minute // for an answer of the client, in both eras
+	statePrefix    = "tine-parked-"
 )
 
-type parking struct {
+type pendingInputs struct {
 	mu    sync.Mutex
-	calls map[string]*parked
+	calls map[string]*pendingInput
 }
 
-type parked struct {
+type pendingInput struct {
 	state string
 	who   string
 	sess  string
@@ -48,7 +48,7 @@ type parked struct {
 	next    int
 	asked   map[string]*question // not answered yet
 	changed chan struct{}        // holds one: a question was added
-	to      answerer             // the request that waits now; nil while parked
+	to      answerer             // the request that waits now; nil while its input is pending
 	caps    []byte
 	expiry  *time.Timer
 }
@@ -67,10 +67,10 @@ type question struct {
 	told   bool // the client has seen it
 }
 
-// mayPark reports whether the call can come to a question: the client can be
+// mayNeedInput reports whether the call can come to a question: the client can be
 // asked something, and its server is not known to be of the stateless era,
 // where servers never ask that way.
-func (x *exchange) mayPark() bool {
+func (x *exchange) mayNeedInput() bool {
 	switch x.method {
 	case wire.MethodCallTool, wire.MethodGetPrompt, wire.MethodReadResource:
 	default:
@@ -98,9 +98,9 @@ func (x *exchange) mayPark() bool {
 	return !h.Modern()
 }
 
-// runParked makes a call that may be parked.
-func (g *Gateway) runParked(ctx context.Context, x *exchange, msg wire.Message, to answerer) {
-	p := &parked{
+// runPending makes a call that may need input.
+func (g *Gateway) runPending(ctx context.Context, x *exchange, msg wire.Message, to answerer) {
+	p := &pendingInput{
 		state: statePrefix + newClientID(), who: x.who.Name, sess: x.sess.ID, view: x.view,
 		what: x.method + " " + x.params.Name(), done: make(chan struct{}),
 		asked: make(map[string]*question), changed: make(chan struct{}, 1),
@@ -112,7 +112,7 @@ func (g *Gateway) runParked(ctx context.Context, x *exchange, msg wire.Message, 
 	started := g.spawn(func() {
 		p.res = g.runContained(call, x)
 		close(p.done)
-		g.parking.forget(p)
+		g.pending.forget(p)
 		cancel(nil)
 	})
 	if !started {
@@ -131,7 +131,7 @@ func (g *Gateway) runContained(ctx context.Context, x *exchange) (res *upstream.
 
 // await waits for a call's answer or its questions, whichever comes first. to
 // is where p's notes go already.
-func (g *Gateway) await(ctx context.Context, p *parked, msg wire.Message, to answerer) {
+func (g *Gateway) await(ctx context.Context, p *pendingInput, msg wire.Message, to answerer) {
 	for {
 		select {
 		case <-p.done:
@@ -148,7 +148,7 @@ func (g *Gateway) await(ctx context.Context, p *parked, msg wire.Message, to ans
 		if result == nil {
 			continue
 		}
-		if !g.parking.keep(p) {
+		if !g.pending.keep(p) {
 			p.decline()
 			continue
 		}
@@ -159,7 +159,7 @@ func (g *Gateway) await(ctx context.Context, p *parked, msg wire.Message, to ans
 
 // questions is the result that puts the open questions to the client; nil when
 // there is none.
-func (p *parked) questions() []byte {
+func (p *pendingInput) questions() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.asked) == 0 {
@@ -182,7 +182,7 @@ func (p *parked) questions() []byte {
 }
 
 // Note implements upstream.Peer.
-func (p *parked) Note(method string, params []byte) {
+func (p *pendingInput) Note(method string, params []byte) {
 	p.mu.Lock()
 	to := p.to
 	p.mu.Unlock()
@@ -192,7 +192,7 @@ func (p *parked) Note(method string, params []byte) {
 }
 
 // Ask implements upstream.Peer.
-func (p *parked) Ask(ctx context.Context, method string, params []byte) upstream.Reply {
+func (p *pendingInput) Ask(ctx context.Context, method string, params []byte) upstream.Reply {
 	if !can(p.caps, method) {
 		return upstream.Refuse(method, "the client does not support "+method)
 	}
@@ -219,7 +219,7 @@ func (p *parked) Ask(ctx context.Context, method string, params []byte) upstream
 }
 
 // decline tells the server no: its questions can't be put to anybody now.
-func (p *parked) decline() {
+func (p *pendingInput) decline() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, q := range p.asked {
@@ -228,9 +228,9 @@ func (p *parked) decline() {
 	}
 }
 
-// keep parks a call, of which nobody hears until it is taken up. It reports
-// false when too many are parked, and for a call that has ended.
-func (g *parking) keep(p *parked) bool {
+// keep keeps a call with pending input, which goes on when it is taken up. It reports
+// false when too much input is pending, and for a call that has ended.
+func (g *pendingInputs) keep(p *pendingInput) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	select {
@@ -244,21 +244,21 @@ func (g *parking) keep(p *parked) bool {
 			same++
 		}
 	}
-	if len(g.calls) >= maxParked || same >= maxParkedEach {
+	if len(g.calls) >= maxPending || same >= maxPendingEach {
 		return false
 	}
 	p.mu.Lock()
 	p.to = nil
 	p.mu.Unlock()
 	g.calls[p.state] = p
-	p.expiry = time.AfterFunc(parkedFor, func() {
+	p.expiry = time.AfterFunc(inputWait, func() {
 		p.cancel(upstream.Cancelled())
 		g.forget(p)
 	})
 	return true
 }
 
-func (g *parking) forget(p *parked) {
+func (g *pendingInputs) forget(p *pendingInput) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.calls, p.state)
@@ -267,7 +267,7 @@ func (g *parking) forget(p *parked) {
 	}
 }
 
-func (g *parking) closeAll() {
+func (g *pendingInputs) closeAll() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, p := range g.calls {
@@ -275,9 +275,9 @@ func (g *parking) closeAll() {
 	}
 }
 
-// take finds the parked call of a state, if it is the caller's and the same
+// take finds the call of a state, if it is the caller's and the same
 // request again.
-func (g *parking) take(state string, x *exchange) *parked {
+func (g *pendingInputs) take(state string, x *exchange) *pendingInput {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p := g.calls[state]
@@ -292,7 +292,7 @@ func (g *parking) take(state string, x *exchange) *parked {
 }
 
 // stillMay refuses who may no longer make the call that it made: the rules can
-// change while a call is parked.
+// change while its input is pending.
 func (x *exchange) stillMay(ctx context.Context) error {
 	name, t := x.params.Name(), x.table()
 	switch {
@@ -316,14 +316,14 @@ func (x *exchange) stillMay(ctx context.Context) error {
 	return nil
 }
 
-// resumeParked takes a parked call up again. It reports false for a request
+// resumePending takes a call with pending input up again. It reports false for a request
 // that is none of ours.
-func (g *Gateway) resumeParked(ctx context.Context, x *exchange, msg wire.Message, to answerer) bool {
+func (g *Gateway) resumePending(ctx context.Context, x *exchange, msg wire.Message, to answerer) bool {
 	state, ok := wire.Unquote(x.params.RequestState.Of(x.params.Raw))
 	if !ok || !strings.HasPrefix(state, statePrefix) {
 		return false
 	}
-	p := g.parking.take(state, x)
+	p := g.pending.take(state, x)
 	if p == nil {
 		gone := failed("", &api.Error{
 			Kind: api.KindLost, Message: "the call that waited for this input is gone: it ended, waited too long, or the gateway restarted",
@@ -339,7 +339,7 @@ func (g *Gateway) resumeParked(ctx context.Context, x *exchange, msg wire.Messag
 	var answers map[string]json.RawMessage
 	if raw := x.params.InputResponses.Of(x.params.Raw); raw != nil {
 		if err := json.Unmarshal(raw, &answers); err != nil {
-			if !g.parking.keep(p) {
+			if !g.pending.keep(p) {
 				p.cancel(upstream.Cancelled())
 			}
 			to.finish(ctx, msg, failed(msg.Method, invalidParams("inputResponses must be an object")))

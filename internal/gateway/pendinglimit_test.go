@@ -9,67 +9,67 @@ import (
 	"time"
 )
 
-func newParked(who string, n int) *parked {
-	p := &parked{state: fmt.Sprint(statePrefix, who, n), who: who, done: make(chan struct{}), asked: map[string]*question{}}
+func newPending(who string, n int) *pendingInput {
+	p := &pendingInput{state: fmt.Sprint(statePrefix, who, n), who: who, done: make(chan struct{}), asked: map[string]*question{}}
 	_, p.cancel = context.WithCancelCause(context.Background())
 	return p
 }
 
-// TestParkingIsShared fills the parking: one principal has only a part of it.
-func TestParkingIsShared(t *testing.T) {
+// TestPendingInputsAreShared fills the room for pending input: one principal has only a part of it.
+func TestPendingInputsAreShared(t *testing.T) {
 	t.Parallel()
-	g := &parking{calls: make(map[string]*parked)}
+	g := &pendingInputs{calls: make(map[string]*pendingInput)}
 	all := 0
 	for _, who := range []string{"a", "b", "c", "d", "e"} {
 		mine := 0
-		for n := range 2 * maxParkedEach {
-			if g.keep(newParked(who, n)) {
+		for n := range 2 * maxPendingEach {
+			if g.keep(newPending(who, n)) {
 				mine++
 			}
 		}
-		if mine > maxParkedEach {
-			t.Errorf("%s has %d parked calls", who, mine)
+		if mine > maxPendingEach {
+			t.Errorf("%s has %d calls with pending input", who, mine)
 		}
-		if all += mine; who == "b" && all != 2*maxParkedEach {
-			t.Errorf("two have %d parked calls", all)
+		if all += mine; who == "b" && all != 2*maxPendingEach {
+			t.Errorf("two have %d calls with pending input", all)
 		}
 	}
-	if all != maxParked {
-		t.Errorf("%d calls are parked, want %d", all, maxParked)
+	if all != maxPending {
+		t.Errorf("%d calls have pending input, want %d", all, maxPending)
 	}
 	for _, p := range g.calls {
 		g.forget(p)
 	}
 }
 
-// TestEndedCallsAreNotParked keeps a call that has ended and was forgotten, as
+// TestEndedCallsAreNotPending keeps a call that has ended and was forgotten, as
 // happens to a client that comes back with answers that can't be read.
-func TestEndedCallsAreNotParked(t *testing.T) {
+func TestEndedCallsAreNotPending(t *testing.T) {
 	t.Parallel()
-	g := &parking{calls: make(map[string]*parked)}
-	p := newParked("a", 1)
+	g := &pendingInputs{calls: make(map[string]*pendingInput)}
+	p := newPending("a", 1)
 	close(p.done)
 	g.forget(p)
 	if g.keep(p) || len(g.calls) != 0 {
-		t.Errorf("%d calls are parked", len(g.calls))
+		t.Errorf("%d calls have pending input", len(g.calls))
 	}
 }
 
-// TestParkedCallsExpire holds that a place is free again after a while, even
+// TestPendingCallsExpire holds that a place is free again after a while, even
 // when the call does not end.
-func TestParkedCallsExpire(t *testing.T) {
+func TestPendingCallsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &parking{calls: make(map[string]*parked)}
-		p := newParked("a", 1)
+		g := &pendingInputs{calls: make(map[string]*pendingInput)}
+		p := newPending("a", 1)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		p.cancel = cancel
 		if !g.keep(p) {
 			t.Fatal("not kept")
 		}
-		time.Sleep(parkedFor)
+		time.Sleep(inputWait)
 		synctest.Wait()
 		if len(g.calls) != 0 || ctx.Err() == nil {
-			t.Errorf("%d calls are parked, and the call's context says %v", len(g.calls), ctx.Err())
+			t.Errorf("%d calls have pending input, and the call's context says %v", len(g.calls), ctx.Err())
 		}
 	})
 }

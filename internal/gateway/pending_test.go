@@ -10,7 +10,7 @@ import (
 )
 
 // A call of a modern client that a legacy server interrupts with a question is
-// parked: the client gets the question as a result and comes back.
+// pending: the client gets the question as a result and comes back.
 
 type inputRequired struct {
 	ResultType    string `json:"resultType"`
@@ -56,7 +56,7 @@ func (q inputRequired) retry(tool, answers string) string {
 	return fmt.Sprintf(`{"name":%q,"arguments":{},"inputResponses":%s,"requestState":%q}`, tool, answers, q.RequestState)
 }
 
-func parkedWorld(t *testing.T, head string) (*world, *talkative) {
+func pendingWorld(t *testing.T, head string) (*world, *talkative) {
 	s := newTalkative(t, false)
 	return open(t, head+servers("t", serveSDK(t, s.Server, false))), s
 }
@@ -74,9 +74,9 @@ func resultText(t testing.TB, m message) string {
 	return r.Content[0].Text
 }
 
-func TestParkedCallGoesOn(t *testing.T) {
+func TestPendingCallGoesOn(t *testing.T) {
 	t.Parallel()
-	w, _ := parkedWorld(t, "")
+	w, _ := pendingWorld(t, "")
 	for _, view := range []struct{ path, tool string }{{"/mcp/t", "elicit"}, {"/mcp", "t__elicit"}} {
 		c := w.modern(t, view.path, bothCaps)
 		q := question(t, c.ask("tools/call", view.tool, fmt.Sprintf(`{"name":%q,"arguments":{}}`, view.tool)))
@@ -97,9 +97,9 @@ func TestParkedCallGoesOn(t *testing.T) {
 	}
 }
 
-func TestParkedCallAsksTwice(t *testing.T) {
+func TestPendingCallAsksTwice(t *testing.T) {
 	t.Parallel()
-	w, _ := parkedWorld(t, "")
+	w, _ := pendingWorld(t, "")
 	c := w.modern(t, "/mcp/t", bothCaps)
 	q1 := question(t, c.ask("tools/call", "two", `{"name":"two","arguments":{}}`))
 	q2 := question(t, c.ask("tools/call", "two", q1.retry("two", q1.accept("a"))))
@@ -113,7 +113,7 @@ func TestParkedCallAsksTwice(t *testing.T) {
 func TestWrongStateIsRefused(t *testing.T) {
 	t.Parallel()
 	const tokens = "auth:\n  tokens: [{name: ada, token: ada-ada-ada-ada-ada}, {name: bob, token: bob-bob-bob-bob-bob}]\n"
-	w, _ := parkedWorld(t, tokens)
+	w, _ := pendingWorld(t, tokens)
 	ada := w.modern(t, "/mcp/t", bothCaps, "Authorization", "Bearer ada-ada-ada-ada-ada")
 	bob := w.modern(t, "/mcp/t", bothCaps, "Authorization", "Bearer bob-bob-bob-bob-bob")
 	start := func() inputRequired {
@@ -165,11 +165,11 @@ func flip(s string) string {
 	return string(b)
 }
 
-// TestParkedCallIsAskedAgain checks that a retry without the answer gets the
+// TestPendingCallIsAskedAgain checks that a retry without the answer gets the
 // question again instead of an error.
-func TestParkedCallIsAskedAgain(t *testing.T) {
+func TestPendingCallIsAskedAgain(t *testing.T) {
 	t.Parallel()
-	w, _ := parkedWorld(t, "")
+	w, _ := pendingWorld(t, "")
 	c := w.modern(t, "/mcp/t", bothCaps)
 	q := question(t, c.ask("tools/call", "elicit", `{"name":"elicit","arguments":{}}`))
 	again := question(t, c.ask("tools/call", "elicit", q.retry("elicit", `{"stranger":{"action":"accept"}}`)))
@@ -181,11 +181,11 @@ func TestParkedCallIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestManyParkedCallsStayApart answers many calls in another order than they
+// TestManyPendingCallsStayApart answers many calls in another order than they
 // were asked.
-func TestManyParkedCallsStayApart(t *testing.T) {
+func TestManyPendingCallsStayApart(t *testing.T) {
 	t.Parallel()
-	w, _ := parkedWorld(t, "")
+	w, _ := pendingWorld(t, "")
 	const n = 24
 	var asked [n]inputRequired
 	var wg sync.WaitGroup
@@ -268,7 +268,7 @@ func TestUnansweredCallsAreBounded(t *testing.T) {
 	})
 	w := open(t, servers("t", up.URL))
 	c := w.modern(t, "/mcp/t", bothCaps)
-	for parked := 0; ; parked++ {
+	for pending := 0; ; pending++ {
 		m := c.ask("tools/call", "echo", `{"name":"echo","arguments":{}}`)
 		var r struct {
 			ResultType string
@@ -281,8 +281,8 @@ func TestUnansweredCallsAreBounded(t *testing.T) {
 			}
 			break
 		}
-		if parked == 2000 {
-			t.Fatalf("%d calls wait for input and none was refused", parked)
+		if pending == 2000 {
+			t.Fatalf("%d calls wait for input and none was refused", pending)
 		}
 	}
 	if r := c.request("tools/list", "", `{}`); r.status != http.StatusOK {
@@ -290,11 +290,11 @@ func TestUnansweredCallsAreBounded(t *testing.T) {
 	}
 }
 
-// TestParkedCallIsLostWithTheGateway checks what a client is told that comes
+// TestPendingCallIsLostWithTheGateway checks what a client is told that comes
 // back to another gateway.
-func TestParkedCallIsLostWithTheGateway(t *testing.T) {
+func TestPendingCallIsLostWithTheGateway(t *testing.T) {
 	t.Parallel()
-	w, _ := parkedWorld(t, "")
+	w, _ := pendingWorld(t, "")
 	c := w.modern(t, "/mcp/t", bothCaps)
 	q := question(t, c.ask("tools/call", "elicit", `{"name":"elicit","arguments":{}}`))
 	w.restart()
