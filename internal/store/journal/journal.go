@@ -19,6 +19,9 @@
 // deleted their calls are copied from it to the archive, kept/SESSION.jsonl, by
 // the one goroutine that then deletes segments; Append never waits for that.
 //
+// A call is written when it ends. While it is under way there is a note of it, from which
+// the next Open makes a line where the process was killed meanwhile.
+//
 // Members of a line stand in a fixed order, the sizes of params and result
 // before them and these two last. A reader has what it needs for a list from
 // the first part of a line, and knows where the next one begins without looking
@@ -103,10 +106,11 @@ type Journal struct {
 	kept        archive
 	stuck       bool // calls can't be carried over, as was logged; the keeper's
 
-	maxSize atomic.Int64
-	errors  atomic.Int64
-	buffers sync.Pool
-	big     sync.Mutex // held while a line is made that no pooled buffer takes
+	maxSize  atomic.Int64
+	errors   atomic.Int64
+	underway underway
+	buffers  sync.Pool
+	big      sync.Mutex // held while a line is made that no pooled buffer takes
 
 	mu       sync.Mutex
 	closed   bool
@@ -179,6 +183,7 @@ func open(ctx context.Context, o Options, now func() time.Time, openFile func(st
 	}
 	j.running.Go(func() { j.runIndex(work) })
 	j.running.Go(j.runKeeper)
+	j.openUnderway()
 	j.flush(ctx, openWithin)
 	return j, nil
 }
@@ -241,6 +246,7 @@ func (j *Journal) Close() error {
 		j.mu.Lock()
 		j.closed = true
 		j.mu.Unlock()
+		j.underway.close()
 		close(j.closing)
 		late := time.AfterFunc(closeWithin, j.stop)
 		j.running.Wait()

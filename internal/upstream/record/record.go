@@ -110,6 +110,9 @@ func (r *recorder) Call(ctx context.Context, req *upstream.Request) (*upstream.R
 		}
 	}
 	began := time.Now()
+	if note := s.begin(r.member, req, began); note != 0 {
+		defer s.o.Journal.End(note)
+	}
 	res, err := r.next.Call(ctx, req)
 	err = upstream.Cut(ctx, r.member, err)
 	took := time.Since(began)
@@ -249,6 +252,18 @@ func journalled(method string) bool {
 		return false
 	}
 	return true
+}
+
+// begin has the journal note a call that is under way, which journal writes down when it
+// has ended.
+func (s *Server) begin(member string, req *upstream.Request, began time.Time) journal.Note {
+	mode := *s.mode.Load()
+	if s.o.Journal == nil || mode == config.JournalOff || !journalled(req.Method) {
+		return 0
+	}
+	return s.o.Journal.Begin(&journal.Entry{
+		At: began, Principal: req.Who, Session: req.Session, Server: member, Method: req.Method, Name: req.Name, Mode: mode,
+	})
 }
 
 func (s *Server) journal(member string, req *upstream.Request, res *upstream.Result, began time.Time, took time.Duration, outcome, message, trace string) {
