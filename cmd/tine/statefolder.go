@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/store/journal"
 	"github.com/tine-mcp/tine/internal/store/sqlite"
 )
 
@@ -58,7 +59,7 @@ func takeInventory(state string) (inventory, error) {
 	count(&inv.Snapshots, "snapshots", filled)
 	count(&inv.Layers, "layers/*", nil)
 	count(&inv.Instances, "instances", func(path string) bool { return filepath.Ext(path) != ".handle" })
-	count(&inv.Journal, "journal", nil)
+	count(&inv.Journal, "journal", func(path string) bool { return filepath.Base(path) != journal.UnderwayName })
 	count(&inv.Engines, "docker", nil)
 	count(&inv.Engines, "remote", nil)
 	count(&inv.Backups, backupFolder, nil)

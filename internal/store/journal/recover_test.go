@@ -349,7 +349,7 @@ func TestForeignFilesAreLeftAlone(t *testing.T) {
 	sameIDs(t, r.listed(), ids)
 	r.SetLimits(1, 0)
 	testkit.Eventually(t, "one segment is left", func() bool { return r.Stats().Segments == 1 })
-	if names, _ := os.ReadDir(r.dir); len(names) != 8 {
+	if names, _ := os.ReadDir(r.dir); len(names) != 9 {
 		t.Errorf("%v", names)
 	}
 }

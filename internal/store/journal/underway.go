@@ -26,7 +26,8 @@ import (
 // the call began; and six texts, cut so that they fit: each a length of two bytes and the
 // bytes. The state is written last when a call begins, and first when it ends.
 const (
-	underwayName = "underway"
+	// UnderwayName is what the file is called in the folder of the journal.
+	UnderwayName = "underway"
 	noteSize     = 512
 	// maxNotes is how many calls are noted at once. Others are not noted.
 	maxNotes = 8192
@@ -154,7 +155,7 @@ const cutOff = "the gateway was killed while this call was under way; it is not 
 // openUnderway appends what an earlier process left, and begins anew. Without the file
 // calls are not noted, which is no reason not to make them.
 func (j *Journal) openUnderway() {
-	path := filepath.Join(j.dir, underwayName)
+	path := filepath.Join(j.dir, UnderwayName)
 	err := j.appendLeft(path)
 	if err == nil {
 		j.underway.mem, err = mapNotes(path, maxNotes*noteSize)

@@ -81,7 +81,7 @@ func TestKillWhileNotesAreRead(t *testing.T) {
 	r := newRig(t, Options{})
 	e := begun("s1", "x")
 	r.Begin(&e)
-	path := filepath.Join(r.dir, underwayName)
+	path := filepath.Join(r.dir, UnderwayName)
 	notes, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestDamagedNotesAreLeftOut(t *testing.T) {
 		e := begun("s1", fmt.Sprint("x", i))
 		r.Begin(&e)
 	}
-	path := filepath.Join(r.dir, underwayName)
+	path := filepath.Join(r.dir, UnderwayName)
 	notes, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
