@@ -281,6 +281,34 @@ func TestStdioInASession(t *testing.T) {
 	}
 }
 
+// TestStdioWithAToken joins as who the token says, and as nobody else.
+func TestStdioWithAToken(t *testing.T) {
+	t.Parallel()
+	const uma = "uma-uma-uma-uma-uma-uma"
+	g := startGateway(t, "auth:\n  tokens: [{name: uma, token: "+uma+"}]\n  rules:\n    - {principals: [uma], servers: [clock]}\nservers:\n  clock: {builtin: time}\n  memory: {builtin: memory}\n")
+	for token, want := range map[string]bool{"": true, uma: false} {
+		p := pipe(t, "--state", g.state(), "--token", token)
+		list, err := p.request("tools/list", map[string]any{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if has := strings.Contains(string(list), "memory__"); has != want || !strings.Contains(string(list), "clock__") {
+			t.Errorf("with the token %q it lists %.300s", token, list)
+		}
+		p.leave(t)
+	}
+	for says, args := range map[string][]string{
+		"token":                   {"--state", g.state(), "--token", "somebody-else-entirely"},
+		"needs a running gateway": {"--state", t.TempDir(), "--token", uma},
+	} {
+		cmd := exec.Command(tineBinary, append([]string{"stdio"}, args...)...)
+		cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), says) {
+			t.Errorf("%v: %v, %s; want %s", args, err, out, says)
+		}
+	}
+}
+
 // TestStdioJoins lets two tine stdio join a running gateway, kills the gateway
 // under them, and holds that both go on with their own servers.
 func TestStdioJoins(t *testing.T) {

@@ -4,15 +4,19 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	neturl "net/url"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -253,7 +257,7 @@ func (b *bridge) send(ctx context.Context, msg wire.Message, frame []byte) {
 	resp, err := b.do(ctx, msg, frame)
 	if err != nil {
 		if msg.IsRequest() && ctx.Err() == nil {
-			b.fail(msg.ID, wire.CodeTine, "the gateway went away: "+err.Error())
+			b.away(msg, err)
 		}
 		return
 	}
@@ -270,7 +274,7 @@ func (b *bridge) send(ctx context.Context, msg wire.Message, frame []byte) {
 		b.wg.Go(func() { b.listen(ctx) })
 	}
 	if !answered && msg.IsRequest() && ctx.Err() == nil {
-		b.fail(msg.ID, wire.CodeTine, "the gateway went away before the answer; whether the call happened is unknown")
+		b.away(msg, errors.New("it went away before the answer"))
 	}
 }
 
@@ -389,6 +393,35 @@ func (b *bridge) listen(ctx context.Context) {
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
+}
+
+// away answers a request whose gateway went away, as the gateway would have: a tool call
+// with a result, unless the client wants errors of the protocol.
+func (b *bridge) away(msg wire.Message, why error) {
+	e := &api.Error{Kind: api.KindInfrastructure, Message: "the gateway can't be reached, and the request was not sent: " + why.Error(), Retryable: true}
+	if !neverSent(why) {
+		e.Message, e.Retryable = "the gateway was gone before it answered ("+why.Error()+"); it is not known whether the request took effect", false
+	}
+	detail, err := json.Marshal(map[string]any{"kind": e.Kind, wire.MetaTineError: e})
+	if err != nil {
+		detail = nil
+	}
+	b.mu.Lock()
+	at := b.url
+	b.mu.Unlock()
+	u, err := neturl.Parse(at)
+	if protocol := err == nil && u.Query().Get("errors") == config.ErrorsProtocol; protocol || msg.Method != wire.MethodCallTool {
+		b.write(wire.AppendFailure(nil, msg.ID, wire.AppendError(nil, &wire.Error{Code: wire.CodeTine, Message: e.Message, Data: detail})))
+		return
+	}
+	result, err := json.Marshal(map[string]any{
+		"content": []any{map[string]any{"type": "text", "text": e.Message}}, "isError": true, "_meta": map[string]any{wire.MetaTineError: e},
+	})
+	if err != nil {
+		b.fail(msg.ID, wire.CodeTine, e.Message)
+		return
+	}
+	b.write(wire.AppendResult(nil, msg.ID, result))
 }
 
 func (b *bridge) fail(id []byte, code int, message string) {

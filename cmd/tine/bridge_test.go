@@ -11,6 +11,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
 func TestNeverSent(t *testing.T) {
@@ -71,7 +73,7 @@ func TestBridgeSecondInitialize(t *testing.T) {
 	defer ts.Close()
 	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}` + "\n"
 	var out bytes.Buffer
-	b, err := newBridge(func() (endpoint, error) { return endpointOf(&gatewayFile{URL: ts.URL}, stdioFlags{}) }, &out)
+	b, err := newBridge(func() (endpoint, error) { return endpointOf(&gatewayFile{URL: ts.URL}, "", stdioFlags{}) }, &out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,5 +88,32 @@ func TestBridgeSecondInitialize(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "initialized already") || b.version != "2025-11-25" {
 		t.Errorf("version %q, written %s", b.version, out.String())
+	}
+}
+
+// TestBridgeTellsThatTheGatewayIsGone answers a call whose gateway was killed as a gateway
+// fails: it says whose failure it is, and that the call may have taken effect.
+func TestBridgeTellsThatTheGatewayIsGone(t *testing.T) {
+	ts := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	defer ts.Close()
+	const unknown = "it is not known whether the request took effect"
+	for name, tt := range map[string]struct {
+		flags  stdioFlags
+		method string
+		want   []string
+	}{
+		"a result":      {stdioFlags{}, "tools/call", []string{`"result":`, `"isError":true`, `"tine/error":{"kind":"infrastructure"`, unknown}},
+		"an error":      {stdioFlags{errors: "protocol"}, "tools/call", []string{`"error":`, `"code":-31000`, `"kind":"infrastructure"`, unknown}},
+		"another error": {stdioFlags{}, "prompts/get", []string{`"error":`, `"kind":"infrastructure"`, unknown}},
+	} {
+		var out bytes.Buffer
+		b, err := newBridge(func() (endpoint, error) { return endpointOf(&gatewayFile{URL: ts.URL}, "", tt.flags) }, &out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.run(t.Context(), strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"`+tt.method+`","params":{"name":"x"}}`+"\n")); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Has(t, name, out.String(), append(tt.want, `"id":7`)...)
 	}
 }

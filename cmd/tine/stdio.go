@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -24,9 +26,11 @@ func newStdioCmd(c *cli) *cobra.Command {
 		Long: `Be an MCP server on standard input and output, for clients that start their
 servers themselves.
 
-It joins the gateway that runs on the same state folder, if it has the same
-config; else it is a gateway of its own and ends with its client. With --url, or
-TINE_URL, it joins the gateway there: at /mcp, or where the URL says with its path
+It joins the gateway that runs on the same state folder, unless --config or
+TINE_CONFIG names another config than that has; else it is a gateway of its own,
+which ends with its client, and with all that it remembers. A token says who the
+client is; without one it is this machine's operator. With --url, or TINE_URL, it
+joins the gateway there: at /mcp, or where the URL says with its path
 and its query, such as http://127.0.0.1:8463/mcp/memory?session=work.
 
 --session joins the durable session of that name, or the one with that id. It
@@ -92,14 +96,25 @@ func (c *cli) stdio(ctx context.Context, o stdioFlags) error {
 	if err != nil {
 		return err
 	}
-	if !o.alone && c.running(ctx, state, path, o.config != "") != nil {
+	token, err := c.namedToken()
+	if err != nil {
+		return err
+	}
+	asked := o.config != "" || c.getenv("TINE_CONFIG") != ""
+	if g := c.running(ctx, state, path, asked); g != nil && !o.alone {
+		if path != "" && !sameFile(path, g.Config) {
+			fmt.Fprintf(c.stderr, "tine: joined the gateway that runs, process %d, with %s; %s is not used: --config %s would be a gateway of its own\n", g.PID, cmp.Or(g.Config, "the built-in defaults"), path, path)
+		}
 		return c.stdioJoined(ctx, func() (endpoint, error) {
 			g, err := readGatewayFile(state)
 			if err != nil {
 				return endpoint{}, err
 			}
-			return endpointOf(g, o)
-		}, o.session != "")
+			return endpointOf(g, token, o)
+		}, o.session != "" || token != "")
+	}
+	if c.flags.token != "" || c.flags.tokenFile != "" {
+		return usagef("a token needs a running gateway to join, and there is none to join on the state folder %s; start one with `tine serve`, or give --url", state)
 	}
 	if o.session != "" {
 		return usagef("--session %s needs a running gateway to join, and there is none on the state folder %s with this config; start one with `tine serve`, or give --url", o.session, state)

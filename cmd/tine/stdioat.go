@@ -29,10 +29,11 @@ type endpoint struct {
 	transport func() *http.Transport
 }
 
-// endpointOf is the endpoint of the gateway of a state folder that shows what the flags say.
-func endpointOf(g *gatewayFile, o stdioFlags) (endpoint, error) {
+// endpointOf is the endpoint of the gateway of a state folder that shows what the flags say,
+// for whoever has the token; empty is this machine's operator.
+func endpointOf(g *gatewayFile, token string, o stdioFlags) (endpoint, error) {
 	at, err := o.at(g.URL)
-	return endpoint{url: at, token: g.Token, cert: g.Cert, transport: g.transport}, err
+	return endpoint{url: at, token: cmp.Or(token, g.Token), cert: g.Cert, transport: g.transport}, err
 }
 
 // namedGateway is the URL of the gateway that a flag or the environment names, empty where none does. A flag
