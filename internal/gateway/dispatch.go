@@ -238,7 +238,7 @@ func (rt *action) admits(who identity.Principal) error {
 	if who.Session != "" && !rt.bound {
 		return &api.Error{
 			Kind: api.KindRefused, Status: http.StatusForbidden,
-			Message: "the token is that of session " + who.Session + ", and is good for that session alone",
+			Message: "the token of session " + who.Session + " is for what happens in that session, and not for this; its owner can do it",
 		}
 	}
 	return access.Need(who, rt.role)

@@ -210,7 +210,7 @@ func (g *Guard) Identify(ctx context.Context, authorization, resource string) (P
 	if p, found, good := g.leased(hexOf(sum)); good {
 		return p, nil
 	} else if found {
-		return Principal{}, g.tell(invalid(ReasonRevoked, "the session's owner may not come in any more, and its token is refused until the owner may again"))
+		return Principal{}, g.tell(invalid(ReasonRevoked, "the session's owner may not come in now: its token was revoked or waits to be confirmed. The token of the session is refused until the owner may come in again"))
 	}
 	if g.issuer == nil || strings.HasPrefix(token, tokenPrefix) {
 		message := "the token is not known here"
