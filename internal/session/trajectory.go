@@ -116,7 +116,7 @@ func (r *Registry) chapter(ctx context.Context, rec store.Session, end *store.Ev
 			return nil
 		}
 		last = e.Seq
-		if !rec.Closed.IsZero() && e.At.After(rec.Closed) {
+		if !rec.Closed.IsZero() && e.At.After(rec.Closed) && e.Method != driver.MethodNetwork {
 			return nil // refused, since the session had ended: no part of what happened in it
 		}
 		if err := happened(e.Seq); err != nil {
