@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/clone"
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 )
 
 // A server with fork_ahead is copied in the background when its session has
@@ -31,7 +31,7 @@ const (
 
 // A spare is a snapshot of one member that was made ahead of time.
 type spare struct {
-	e    *Entry
+	e    *catalog.Entry
 	snap driver.Snapshot
 	dir  string
 	mark string // of the moment, as in Upstream.Mark
@@ -49,20 +49,6 @@ type spares struct {
 	failed int
 }
 
-// copiedAhead lists the servers that are copied before anybody forks.
-func copiedAhead(entries []*Entry) []*Entry {
-	var out []*Entry
-	for _, e := range entries {
-		if !e.ForkAhead || !e.own() || e.Workspace || len(e.State) > 0 || e.preparer() == nil {
-			continue
-		}
-		if mode, _ := e.fork(); mode == config.ForkMemory {
-			out = append(out, e)
-		}
-	}
-	return out
-}
-
 // background runs something that the registry waits for when it ends; false when
 // it is ending already.
 func (r *Registry) background(fn func()) bool {
@@ -78,7 +64,7 @@ func (r *Registry) background(fn func()) bool {
 // copyAhead has copies made of the members that may have changed. It waits for
 // nothing.
 func (s *Session) copyAhead() {
-	for _, e := range s.Catalog().ahead {
+	for _, e := range s.Catalog().Ahead {
 		s.mu.Lock()
 		all := s.spares[e.ID]
 		if all == nil {
@@ -100,7 +86,7 @@ func (s *Session) copyAhead() {
 }
 
 // copyMember makes copies of a member until nothing happens meanwhile.
-func (s *Session) copyMember(e *Entry, all *spares) {
+func (s *Session) copyMember(e *catalog.Entry, all *spares) {
 	for {
 		err := s.makeSpare(s.r.life, e, all)
 		s.mu.Lock()
@@ -122,7 +108,7 @@ func (s *Session) copyMember(e *Entry, all *spares) {
 }
 
 // makeSpare copies a member once it is quiet, if nobody is inside and it changed.
-func (s *Session) makeSpare(ctx context.Context, e *Entry, all *spares) error {
+func (s *Session) makeSpare(ctx context.Context, e *catalog.Entry, all *spares) error {
 	up := s.Peek(e.ID)
 	if up == nil {
 		return nil
@@ -149,9 +135,9 @@ func (s *Session) makeSpare(ctx context.Context, e *Entry, all *spares) error {
 	if sp == nil {
 		return err
 	}
-	spec := e.spec()
+	spec := e.Spec()
 	spec.Log = s.r.o.Log
-	if err := e.preparer().Ready(spec, sp.snap, 1); err != nil {
+	if err := e.Preparer().Ready(spec, sp.snap, 1); err != nil {
 		s.r.discardSpare(sp)
 		return err
 	}
@@ -169,7 +155,7 @@ func (s *Session) makeSpare(ctx context.Context, e *Entry, all *spares) error {
 
 // takeSpare freezes a member while nobody is inside, if that is so; nil where it
 // is not.
-func (s *Session) takeSpare(ctx context.Context, e *Entry) (*spare, error) {
+func (s *Session) takeSpare(ctx context.Context, e *catalog.Entry) (*spare, error) {
 	thaw, ok := s.gate.freezeNow()
 	if !ok {
 		return nil, nil // whoever is inside has us come back
@@ -226,7 +212,7 @@ func (s *Session) giveBackAll(ready map[string]*spare) {
 }
 
 // useSpare returns a copy of a member, as useSpares does; nil where there is none.
-func (s *Session) useSpare(e *Entry) *spare {
+func (s *Session) useSpare(e *catalog.Entry) *spare {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := s.spares[e.ID]
@@ -234,7 +220,7 @@ func (s *Session) useSpare(e *Entry) *spare {
 		return nil
 	}
 	sp := all.have
-	if p := s.parts[e.ID]; p != nil && p.up.Mark() == sp.mark && sp.e.hash == e.hash {
+	if p := s.parts[e.ID]; p != nil && p.up.Mark() == sp.mark && sp.e.Hash == e.Hash {
 		sp.mu.Lock()
 		sp.users++
 		sp.mu.Unlock()
@@ -287,12 +273,12 @@ func (r *Registry) giveBack(sp *spare) {
 func (r *Registry) discardSpare(sp *spare) { r.discardReady(sp.e, sp.snap, sp.dir) }
 
 // discardReady removes the snapshot of one server, and what is ready of it.
-func (r *Registry) discardReady(e *Entry, snap driver.Snapshot, dir string) {
+func (r *Registry) discardReady(e *catalog.Entry, snap driver.Snapshot, dir string) {
 	ctx, cancel := afterwards(context.Background())
 	defer cancel()
-	spec := e.spec()
+	spec := e.Spec()
 	spec.Log = r.o.Log
-	if err := e.preparer().Ready(spec, snap, 0); err != nil {
+	if err := e.Preparer().Ready(spec, snap, 0); err != nil {
 		r.o.Log.Warn("instances that were ready are not let go of", "server", e.ID, "err", err)
 	}
 	r.discard(ctx, &frozen{Members: []frozenMember{{Server: e.ID, Snapshot: snap}}}, dir)

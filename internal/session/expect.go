@@ -10,17 +10,17 @@ func (s *Session) expect(count int) (over func()) {
 	}
 	var all []func()
 	for _, e := range take {
-		if on, _ := e.On(); !on || e.preparer() == nil || e.driver.Info().Light {
+		if on, _ := e.On(); !on || e.Preparer() == nil || e.Runner.Info().Light {
 			continue
 		}
-		spec := e.spec()
+		spec := e.Spec()
 		spec.Log = s.r.o.Log
 		if e.Workspace {
 			if spec.Workspace = s.spaces.at(e.Ordinal).open.Load(); spec.Workspace == nil {
 				continue // nobody is in it, so that nothing runs
 			}
 		}
-		all = append(all, e.preparer().Expect(spec, count))
+		all = append(all, e.Preparer().Expect(spec, count))
 	}
 	return func() {
 		for _, over := range all {

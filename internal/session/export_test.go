@@ -1,17 +1,7 @@
 package session
 
 // Bounds, for tests.
-const (
-	Together  = together
-	MostViews = mostViews
-)
-
-// Views counts the catalogs that are kept for sessions.
-func (r *Registry) Views() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.views)
-}
+const Together = together
 
 // Rest ends the instances of a session that nobody uses, as the reaper does.
 func (r *Registry) Suspend(s *Session) { r.suspend(s) }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/store"
 )
 
@@ -51,7 +52,7 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	cfg := r.Catalog().Config.Sessions
 	pin := s.pin
 	if pin == "" { // it followed the config until now; its children stay with this one
-		if pin, err = r.pin(s.Catalog()); err != nil {
+		if pin, err = r.catalogs.Pin(s.Catalog()); err != nil {
 			return nil, err
 		}
 	}
@@ -143,13 +144,13 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 
 // needsOf is what a child of a session needs: what it starts, and the built-in
 // servers that run in the parent, which it starts later.
-func (b *birth) needsOf(s *Session, carried []*Entry) map[string]need {
+func (b *birth) needsOf(s *Session, carried []*catalog.Entry) map[string]need {
 	each := make(map[string]need)
 	for _, e := range s.members() {
 		taken := slices.Contains(carried, e)
 		up := s.Peek(e.ID)
 		if b.starts(e, taken) || taken && up != nil && up.Status().Instance {
-			each[e.ID] = e.need()
+			each[e.ID] = needOf(e)
 		}
 	}
 	return each

@@ -16,6 +16,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/workspace"
@@ -39,8 +40,8 @@ type OpenOptions struct {
 	Idle    time.Duration
 	Servers []string // only these; nil for all
 	Eager   bool
-	Members map[string]Member    // more about some servers, by their ids
-	Auto    *config.Autosnapshot // nil for the config's
+	Members map[string]catalog.Member // more about some servers, by their ids
+	Auto    *config.Autosnapshot      // nil for the config's
 	Wait    time.Duration
 	// Creation is the mark of the request, where it has one: what carries that of
 	// a request that was never answered is removed at the next start.
@@ -104,24 +105,24 @@ func (r *Registry) begin(ctx context.Context, o OpenOptions) (*birth, error) {
 			return nil, noSnapshot(o.From)
 		}
 		if pin = snap.Catalog; pin != "" {
-			if _, err := r.unpin(ctx, pin); err != nil {
+			if _, err := r.catalogs.Unpin(ctx, pin); err != nil {
 				return nil, fmt.Errorf("snapshot %s: %w", o.From, err)
 			}
 		}
 		from, taken = &snap.frozen, snap.Created
 	}
 	if pin == "" { // also from one that came from elsewhere
-		if pin, err = r.pin(cat); err != nil {
+		if pin, err = r.catalogs.Pin(cat); err != nil {
 			return nil, err
 		}
 	}
 	servers := slices.Sorted(slices.Values(o.Servers))
 	for _, id := range servers {
-		if r.viewOf(cat, pin, nil, nil).Entry(id) == nil {
+		if r.catalogs.View(cat, pin, nil, nil).Entry(id) == nil {
 			return nil, &api.Error{Kind: api.KindInvalid, Server: id, Message: fmt.Sprintf("there is no server %q; `tine servers` lists them", id)}
 		}
 	}
-	members, err := r.settled(r.viewOf(cat, pin, slices.Compact(servers), nil), &o, from)
+	members, err := r.settled(r.catalogs.View(cat, pin, slices.Compact(servers), nil), &o, from)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +135,7 @@ func (r *Registry) begin(ctx context.Context, o OpenOptions) (*birth, error) {
 	}
 	if from != nil {
 		f.Used = from.Used
-		f.Damaged, f.Owed = from.losses(r.viewOf(cat, pin, f.Servers, f.Members))
+		f.Damaged, f.Owed = from.losses(r.catalogs.View(cat, pin, f.Servers, f.Members))
 	}
 	b := &birth{r: r, owner: o.Owner, from: from, snapshot: o.From, taken: taken, eager: o.Eager}
 	b.events = func(s *Session) []store.Event {
@@ -146,9 +147,9 @@ func (r *Registry) begin(ctx context.Context, o OpenOptions) (*birth, error) {
 	}
 	carried := b.carried()
 	each := make(map[string]need)
-	for _, e := range r.viewOf(cat, pin, f.Servers, f.Members).Entries {
+	for _, e := range r.catalogs.View(cat, pin, f.Servers, f.Members).Entries {
 		if b.starts(e, carried[e.ID]) {
-			each[e.ID] = e.need()
+			each[e.ID] = needOf(e)
 		}
 	}
 	wait, told := r.patience(o.Wait, cfg.Wait)
@@ -305,7 +306,7 @@ func (b *birth) seed(ctx context.Context, s *Session, last bool) error {
 			seed, wanted = workspace.Seed{Folder: seed.Folder, From: &w, Take: last && b.take}, true
 		}
 		for _, e := range s.members() {
-			wanted = wanted || e.Ordinal == n && e.space != ""
+			wanted = wanted || e.Ordinal == n && e.SpaceTemplate != ""
 		}
 		if wanted {
 			work = append(work, func() error {
@@ -319,7 +320,7 @@ func (b *birth) seed(ctx context.Context, s *Session, last bool) error {
 		}
 	}
 	for _, e := range s.members() {
-		if s.templated(e) && e.space == "" && e.keeper() != nil && !carried[e.ID] {
+		if s.templated(e) && e.SpaceTemplate == "" && e.Keeper() != nil && !carried[e.ID] {
 			work = append(work, func() error {
 				s.beginsWith(e.Template, e.Base(), e)
 				return b.seedState(ctx, s, e, driver.Source{})
@@ -332,10 +333,10 @@ func (b *birth) seed(ctx context.Context, s *Session, last bool) error {
 // seedMember makes the state of one member that is carried.
 func (b *birth) seedMember(ctx context.Context, s *Session, m *frozenMember, last bool) error {
 	e := s.Catalog().Entry(m.Server)
-	if e == nil || !e.own() {
+	if e == nil || !e.Own() {
 		return nil // left out on purpose
 	}
-	if e.keeper() == nil || e.Driver != m.Snapshot.Driver {
+	if e.Keeper() == nil || e.Driver != m.Snapshot.Driver {
 		return &api.Error{
 			Kind: api.KindInvalid, Server: e.ID,
 			Message: fmt.Sprintf("server %q is run by driver %q, and the snapshot was made by %q", e.ID, e.Driver, m.Snapshot.Driver),
@@ -345,7 +346,7 @@ func (b *birth) seedMember(ctx context.Context, s *Session, m *frozenMember, las
 	return b.seedState(ctx, s, e, src)
 }
 
-func (b *birth) seedState(ctx context.Context, s *Session, e *Entry, src driver.Source) error {
+func (b *birth) seedState(ctx context.Context, s *Session, e *catalog.Entry, src driver.Source) error {
 	dir := s.stateDir(e.ID)
 	mark, err := b.r.seed(ctx, e, s.ID, dir, src)
 	if err != nil {
@@ -371,16 +372,16 @@ func (b *birth) carried() map[string]bool {
 // anybody: one that was carried, unless nothing can go wrong with it, an eager one,
 // unless it failed in the parent too, and with eager all. What the rules keep from
 // the owner is not started.
-func (b *birth) starts(e *Entry, carried bool) bool {
+func (b *birth) starts(e *catalog.Entry, carried bool) bool {
 	on, _ := e.On()
-	return on && e.own() && b.r.mayStart(b.owner, e.ID) && (b.eager || e.Eager && !b.failed[e.ID] || carried && !e.driver.Info().Light)
+	return on && e.Own() && b.r.mayStart(b.owner, e.ID) && (b.eager || e.Eager && !b.failed[e.ID] || carried && !e.Runner.Info().Light)
 }
 
 // start starts what must run. It says of each member what went wrong. Room that
 // was reserved for others is kept only for built-in servers, which start later.
 func (b *birth) start(ctx context.Context, s *Session, _ bool) error {
 	carried := b.carried()
-	var starting []*Entry
+	var starting []*catalog.Entry
 	for _, e := range s.members() {
 		if b.starts(e, carried[e.ID]) {
 			starting = append(starting, e)
@@ -399,7 +400,7 @@ func (b *birth) start(ctx context.Context, s *Session, _ bool) error {
 	}))
 	s.unreserve(func(member string) bool {
 		e := s.Catalog().Entry(member)
-		return e == nil || !e.driver.Info().Light
+		return e == nil || !e.Runner.Info().Light
 	})
 	return err
 }
@@ -414,7 +415,7 @@ func (b *birth) register(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		rec.Servers = r.written(s.pin)
+		rec.Servers = r.catalogs.Written(s.pin)
 		recs = append(recs, rec)
 		events = append(events, b.events(s)...)
 	}
@@ -491,7 +492,7 @@ func (r *Registry) dissolve(ctx context.Context, s *Session) {
 		e := members[i]
 		if origin := shares[e.ID]; origin != "" {
 			r.unlend(ctx, origin, e, s.ID)
-		} else if e.keeper() != nil {
+		} else if e.Keeper() != nil {
 			r.erase(ctx, e, s.stateDir(e.ID))
 		}
 		return nil

@@ -22,10 +22,3 @@ func (r *Registry) Pools() map[string]driver.Pool {
 	}
 	return all
 }
-
-// preparer returns who makes instances of the server ahead of time; nil where
-// nobody does.
-func (e *Entry) preparer() driver.Preparer {
-	p, _ := e.driver.(driver.Preparer)
-	return p
-}

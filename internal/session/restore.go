@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/store"
 )
 
@@ -138,7 +139,7 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 	}
 	why := r.over(s, time.Now())
 	if why == "" && s.pin != "" {
-		if _, err := r.unpin(ctx, s.pin); errors.Is(err, errNotRecorded) {
+		if _, err := r.catalogs.Unpin(ctx, s.pin); errors.Is(err, catalog.ErrNotRecorded) {
 			r.withoutServers(rec, err)
 			return nil
 		} else if err != nil {
@@ -215,7 +216,11 @@ func (r *Registry) restoreSnapshots(ctx context.Context, unanswered map[string]b
 			}
 			continue
 		}
-		r.keepPin(ctx, rec.Catalog)
+		if rec.Catalog != "" { // sees to it that the servers are known besides the store
+			if _, err := r.catalogs.Unpin(ctx, rec.Catalog); err != nil {
+				r.o.Log.Warn("the servers of a snapshot are not known", "catalog", rec.Catalog, "err", err)
+			}
+		}
 		d.moveTo(filepath.Join(r.snapshotHome(), rec.ID))
 		snap.frozen, snap.Labels, snap.sumOf = d.frozen, d.Labels, d.Sum
 		r.snapshots[rec.ID] = snap
@@ -233,7 +238,7 @@ func (r *Registry) restoreSnapshots(ctx context.Context, unanswered map[string]b
 
 // lentEntry finds the server of a handle that several sessions use, and one of them:
 // the origin, while it is open.
-func (r *Registry) lentEntry(h store.Handle) (*Session, *Entry) {
+func (r *Registry) lentEntry(h store.Handle) (*Session, *catalog.Entry) {
 	l := r.lent[lentKey(h.Session, h.Server)]
 	if l == nil {
 		return nil, nil
@@ -261,8 +266,8 @@ func (r *Registry) wanted(h store.Handle) bool {
 
 // fitting returns the server of a recorded instance that somebody has as it was
 // started; nil where nobody does.
-func (r *Registry) fitting(h store.Handle) *Entry {
-	var e *Entry
+func (r *Registry) fitting(h store.Handle) *catalog.Entry {
+	var e *catalog.Entry
 	s := r.sessions[h.Session]
 	_, lent := r.lentEntry(h)
 	switch {
@@ -273,13 +278,13 @@ func (r *Registry) fitting(h store.Handle) *Entry {
 	default:
 		e = r.Catalog().Entry(h.Server)
 	}
-	if e == nil || e.hash == "" || s.fits(e) != h.SpecHash || e.Driver != h.Driver || e.driver == nil || len(h.Link) == 0 {
+	if e == nil || e.Hash == "" || s.fits(e) != h.SpecHash || e.Driver != h.Driver || e.Runner == nil || len(h.Link) == 0 {
 		return nil
 	}
 	switch {
-	case h.Session == "" && (!e.shares() || r.shared[e.ID] != nil):
+	case h.Session == "" && (!e.Shares() || r.shared[e.ID] != nil):
 		return nil
-	case h.Session != "" && lent == nil && (s == nil || e.shares()):
+	case h.Session != "" && lent == nil && (s == nil || e.Shares()):
 		return nil
 	}
 	return e
@@ -292,7 +297,7 @@ func (r *Registry) endInstance(ctx context.Context, h store.Handle, suspend bool
 	if d == nil {
 		return false, fmt.Errorf("there is no driver %q here", h.Driver)
 	}
-	server, _ := splitMember(h.Server)
+	server, _ := catalog.SplitMember(h.Server)
 	inst, err := d.Adopt(ctx, driver.Handle{Driver: h.Driver, Server: server, Session: h.Session, Dir: h.Dir, Data: h.Data}, r.o.Log)
 	if errors.Is(err, driver.ErrGone) {
 		return errors.Is(err, driver.ErrKept), nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -31,11 +32,11 @@ type Session struct {
 	Kind    string
 	Parent  string // the session it was forked from
 	Created time.Time
-	name    string            // of a durable one; empty for a default session
-	pin     string            // the servers it was made with; empty to follow the config
-	servers []string          // only these of them; nil for all
-	said    map[string]Member // more about some of them
-	token   string            // sha256 of its token in hex; empty without; changed with changing and r.mu held
+	name    string                    // of a durable one; empty for a default session
+	pin     string                    // the servers it was made with; empty to follow the config
+	servers []string                  // only these of them; nil for all
+	said    map[string]catalog.Member // more about some of them
+	token   string                    // sha256 of its token in hex; empty without; changed with changing and r.mu held
 	// pinnedOwner is what the edge needs to let its token in.
 	pinnedOwner []byte
 	// caps are the capabilities of the one client there is; nil when there may
@@ -48,7 +49,7 @@ type Session struct {
 	// recorded is the use that the store knows of.
 	recorded atomic.Int64
 	calls    atomic.Int64
-	view     atomic.Pointer[Catalog]
+	view     atomic.Pointer[catalog.Catalog]
 	gate     gate
 
 	// seeding is held while states are exchanged; those who make one share it.
@@ -97,6 +98,20 @@ type Watcher interface {
 
 type watch struct{ w Watcher }
 
+// Catalog returns the servers as this session sees them now.
+func (s *Session) Catalog() *catalog.Catalog {
+	cur := s.r.Catalog()
+	if s.pin == "" && len(s.servers) == 0 && len(s.said) == 0 {
+		return cur
+	}
+	if v := s.view.Load(); v != nil && v.Current(cur) {
+		return v
+	}
+	v := s.r.catalogs.View(cur, s.pin, s.servers, s.said)
+	s.view.Store(v)
+	return v
+}
+
 // SetCapabilities says what the one client of the session can do, before its
 // servers are greeted. Sessions that may have several clients ignore it.
 func (s *Session) SetCapabilities(caps []byte) {
@@ -123,8 +138,7 @@ func (s *Session) starts(member string) bool {
 }
 
 func (r *Registry) mayStart(o Owner, member string) bool {
-	may := r.Catalog().starts
-	return may == nil || may(o.Name, o.Pinned, member)
+	return r.Catalog().MayStart(o.Name, o.Pinned, member)
 }
 
 // Touch notes that the session is in use.
@@ -181,7 +195,7 @@ func (s *Session) Enter(ctx context.Context, server, tool string) (_ context.Con
 			return nil, nil, err
 		}
 	}
-	gated := e != nil && e.own() && e.Fork != config.ForkShare
+	gated := e != nil && e.Own() && e.Fork != config.ForkShare
 	if gated && tool != "" {
 		if err := s.r.beforeCall(ctx, s, server, tool); err != nil {
 			return nil, nil, err
@@ -194,7 +208,7 @@ func (s *Session) Enter(ctx context.Context, server, tool string) (_ context.Con
 		return ctx, func() {}, nil
 	}
 	ctx, out, err := s.gate.enter(ctx, server+s.r.Catalog().Config.Separator+tool)
-	if err != nil || len(s.Catalog().ahead) == 0 {
+	if err != nil || len(s.Catalog().Ahead) == 0 {
 		return ctx, out, err
 	}
 	return ctx, func() {
@@ -217,7 +231,7 @@ func (s *Session) CallID(ctx context.Context) string {
 }
 
 // Upstream returns the session's hold on a server, starting nothing yet.
-func (s *Session) Upstream(id string) (up *upstream.Upstream, e *Entry, err error) {
+func (s *Session) Upstream(id string) (up *upstream.Upstream, e *catalog.Entry, err error) {
 	// Changes may come one after the other; each makes what was looked up stale.
 	for range 100 {
 		if up, e, err = s.hold(id); !errors.Is(err, errChanged) {
@@ -230,7 +244,7 @@ func (s *Session) Upstream(id string) (up *upstream.Upstream, e *Entry, err erro
 // errChanged reports that the catalog changed while a server was looked up.
 var errChanged = errors.New("the server was just changed")
 
-func (s *Session) hold(id string) (*upstream.Upstream, *Entry, error) {
+func (s *Session) hold(id string) (*upstream.Upstream, *catalog.Entry, error) {
 	e := s.Catalog().Entry(id)
 	if e == nil {
 		return nil, nil, &api.Error{Kind: api.KindInvalid, Server: id, Message: fmt.Sprintf("there is no server %q", id)}
@@ -250,12 +264,12 @@ func (s *Session) hold(id string) (*upstream.Upstream, *Entry, error) {
 	return s.join(e)
 }
 
-func (s *Session) join(e *Entry) (*upstream.Upstream, *Entry, error) {
+func (s *Session) join(e *catalog.Entry) (*upstream.Upstream, *catalog.Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// The catalog may have changed since the entry was looked up; what is made
 	// from an old one after a reload would never be retired.
-	if now := s.Catalog().Entry(e.ID); now == nil || now.hash != e.hash {
+	if now := s.Catalog().Entry(e.ID); now == nil || now.Hash != e.Hash {
 		return nil, e, errChanged
 	}
 	if s.closed {
@@ -266,7 +280,7 @@ func (s *Session) join(e *Entry) (*upstream.Upstream, *Entry, error) {
 	}
 	p := &part{}
 	switch origin := s.facts.Shares[e.ID]; {
-	case e.shares():
+	case e.Shares():
 		up, err := s.r.sharedUpstream(e)
 		if err != nil {
 			return nil, e, err
@@ -341,8 +355,8 @@ func isOver(ended chan struct{}) bool {
 // waitEnded waits for the end of the parts of a server, a session's or with nil
 // everybody's, that others have taken the place of: two never work on one state.
 // Where there is none they may be there at once.
-func (r *Registry) waitEnded(ctx context.Context, e *Entry, s *Session) error {
-	if !e.remembers() {
+func (r *Registry) waitEnded(ctx context.Context, e *catalog.Entry, s *Session) error {
+	if !e.Remembers() {
 		return nil
 	}
 	var ending []chan struct{}

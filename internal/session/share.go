@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/upstream"
 )
 
@@ -111,7 +112,7 @@ func (r *Registry) lentTo(origin, server, user string) *lent {
 
 // useLent returns the hold on a server that several sessions use. The session's
 // lock is held.
-func (r *Registry) useLent(origin string, e *Entry, s *Session) (*upstream.Upstream, error) {
+func (r *Registry) useLent(origin string, e *catalog.Entry, s *Session) (*upstream.Upstream, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -133,7 +134,7 @@ func (r *Registry) isLent(up *upstream.Upstream) bool {
 }
 
 // unlend ends a session's use of a server; the last one ends the server.
-func (r *Registry) unlend(ctx context.Context, origin string, e *Entry, session string) {
+func (r *Registry) unlend(ctx context.Context, origin string, e *catalog.Entry, session string) {
 	r.mu.Lock()
 	l := r.lent[lentKey(origin, e.ID)]
 	if l == nil {
@@ -152,7 +153,7 @@ func (r *Registry) unlend(ctx context.Context, origin string, e *Entry, session 
 	if l.up != nil {
 		l.up.Close()
 	}
-	if e.keeper() != nil {
+	if e.Keeper() != nil {
 		r.erase(ctx, e, filepath.Join(r.home(origin), e.ID))
 	}
 	if r.Get(origin) != nil {

@@ -114,7 +114,7 @@ func (s *Session) pinned() (string, error) {
 	if s.pin != "" {
 		return s.pin, nil
 	}
-	return s.r.pin(s.Catalog())
+	return s.r.catalogs.Pin(s.Catalog())
 }
 
 // minWeight is what a snapshot counts at least: its record has to be kept too.
@@ -160,7 +160,7 @@ func (r *Registry) keepSnapshot(ctx context.Context, snap *snapshot) error {
 		data, err = json.Marshal(snapshotData{snap.frozen, snap.Labels, snap.creation, snap.sumOf})
 	}
 	if err == nil {
-		snap.Data, snap.Servers = data, r.written(snap.Catalog)
+		snap.Data, snap.Servers = data, r.catalogs.Written(snap.Catalog)
 		err = folder.begin(keptSnapshotOf(snap.Snapshot))
 	}
 	if err == nil {

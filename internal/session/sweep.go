@@ -13,6 +13,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/clone"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/workspace"
 )
 
@@ -32,7 +33,7 @@ func (r *Registry) reconcile(ctx context.Context) error {
 			"ids", found.Corrected)
 	}
 	for _, key := range found.Catalogs {
-		r.warnCatalog(key)
+		r.catalogs.WarnOther(key)
 	}
 	for _, dir := range found.Unreadable {
 		r.o.Log.Warn("the record in a folder can't be read; the folder stays as it is", "folder", dir)
@@ -292,7 +293,7 @@ func (r *Registry) sweepSnapshots() error {
 // sweepCatalogs removes the files with servers that no session and no snapshot is
 // made of any more.
 func (r *Registry) sweepCatalogs(ctx context.Context) {
-	dir := filepath.Dir(catalogFile(r.o.States, "x"))
+	dir := filepath.Dir(catalog.File(r.o.States, "x"))
 	files, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return

@@ -11,6 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 )
 
 // A server with warm: N is started once, as if for a new session, and frozen when
@@ -24,7 +25,7 @@ const warmPrefix = "warm_"
 
 // A warm is what there is of one server. The registry's lock guards it.
 type warm struct {
-	e    *Entry
+	e    *catalog.Entry
 	key  string
 	dir  string
 	snap *driver.Snapshot // nil until it is made
@@ -38,24 +39,16 @@ type warm struct {
 	stop    context.CancelFunc
 }
 
-// warmKey is the same for entries whose new instances know the same.
-func (e *Entry) warmKey() string {
-	if e.hash == "" {
-		return ""
-	}
-	return strings.Join([]string{e.hash, e.Driver, e.Template, string(e.Details)}, "|")
-}
-
 // warms reports whether instances of the server are kept ready for new sessions,
 // and why not where they were to be.
-func (e *Entry) warms() (yes bool, why string) {
+func warms(e *catalog.Entry) (yes bool, why string) {
 	on, _ := e.On()
 	switch {
-	case e.Warm <= 0 || !on || !e.own() || e.warmKey() == "":
+	case e.Warm <= 0 || !on || !e.Own() || e.WarmKey() == "":
 		return false, ""
-	case e.preparer() == nil || e.keeper() == nil:
+	case e.Preparer() == nil || e.Keeper() == nil:
 		return false, fmt.Sprintf("driver %q has nothing ready", e.Driver)
-	case e.keeper().Carries(e.spec()) != driver.CarryMemory:
+	case e.Keeper().Carries(e.Spec()) != driver.CarryMemory:
 		return false, "its memory can't be carried"
 	}
 	return true, ""
@@ -63,10 +56,10 @@ func (e *Entry) warms() (yes bool, why string) {
 
 // warmUp has what the servers of a catalog want ready made, and lets go of the
 // rest. It waits for nothing.
-func (r *Registry) warmUp(c *Catalog) {
-	wanted := make(map[string]*Entry)
+func (r *Registry) warmUp(c *catalog.Catalog) {
+	wanted := make(map[string]*catalog.Entry)
 	for _, e := range c.Entries {
-		yes, why := e.warms()
+		yes, why := warms(e)
 		if yes {
 			wanted[e.ID] = e
 		}
@@ -77,7 +70,7 @@ func (r *Registry) warmUp(c *Catalog) {
 	var made, stay, over []*warm
 	r.mu.Lock()
 	for id, w := range r.warm {
-		if e := wanted[id]; e != nil && e.warmKey() == w.key {
+		if e := wanted[id]; e != nil && e.WarmKey() == w.key {
 			w.e = e
 			w.users++
 			stay = append(stay, w)
@@ -107,8 +100,8 @@ func (r *Registry) warmUp(c *Catalog) {
 }
 
 // newWarm begins one. r.mu is held, and whoever makes it is its first user.
-func (r *Registry) newWarm(e *Entry) *warm {
-	w := &warm{e: e, key: e.warmKey(), users: 1}
+func (r *Registry) newWarm(e *catalog.Entry) *warm {
+	w := &warm{e: e, key: e.WarmKey(), users: 1}
 	r.warm[e.ID] = w
 	return w
 }
@@ -206,8 +199,8 @@ func (r *Registry) makeWarm(ctx context.Context, w *warm) (err error) {
 
 // templateID is the snapshot that the template of a server means now; empty where
 // it means none.
-func (r *Registry) templateID(e *Entry) string {
-	if name, ok := strings.CutPrefix(e.Template, fromSnapshot); ok {
+func (r *Registry) templateID(e *catalog.Entry) string {
+	if name, ok := strings.CutPrefix(e.Template, catalog.FromSnapshot); ok {
 		if found := r.snapshotNamed(name, ""); found != nil {
 			return found.ID
 		}
@@ -217,10 +210,10 @@ func (r *Registry) templateID(e *Entry) string {
 
 // seedWarm makes a state from what is warm of its server and returns its mark; none
 // where nothing is.
-func (r *Registry) seedWarm(ctx context.Context, e *Entry, session, dir string) (mark string, err error) {
+func (r *Registry) seedWarm(ctx context.Context, e *catalog.Entry, session, dir string) (mark string, err error) {
 	r.mu.Lock()
 	w := r.warm[e.Base()]
-	if w == nil || w.snap == nil || !e.own() || e.warmKey() != w.key {
+	if w == nil || w.snap == nil || !e.Own() || e.WarmKey() != w.key {
 		r.mu.Unlock()
 		return "", nil
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -51,13 +52,13 @@ func (r *Registry) grant(w *warm, changed bool) {
 }
 
 // haveReady asks for so many instances, and reports whether there can be any.
-func (r *Registry) haveReady(e *Entry, snap driver.Snapshot, n int) bool {
+func (r *Registry) haveReady(e *catalog.Entry, snap driver.Snapshot, n int) bool {
 	if n < e.Warm {
 		r.o.Log.Info("fewer instances stand ready than are wanted: sessions.memory has no room for more", "server", e.ID, "ready", n, "wanted", e.Warm)
 	}
-	spec := e.spec()
+	spec := e.Spec()
 	spec.Log = r.o.Log
-	if err := e.preparer().Ready(spec, snap, n); err != nil {
+	if err := e.Preparer().Ready(spec, snap, n); err != nil {
 		r.o.Log.Warn("no instances stand ready; sessions begin with what is warm of the server all the same", "server", e.ID, "err", err)
 		return false
 	}
@@ -147,7 +148,7 @@ type trial struct {
 
 // trial runs a server for itself, as for a new session, until do is done with it.
 // Nothing is left of it.
-func (r *Registry) trial(ctx context.Context, e *Entry, state string, src driver.Source, do func(*trial) error) error {
+func (r *Registry) trial(ctx context.Context, e *catalog.Entry, state string, src driver.Source, do func(*trial) error) error {
 	defer func() {
 		after, cancel := afterwards(ctx)
 		defer cancel()
@@ -156,7 +157,7 @@ func (r *Registry) trial(ctx context.Context, e *Entry, state string, src driver
 	if _, err := r.seed(ctx, e, "", state, src); err != nil {
 		return err
 	}
-	t := &trial{spec: e.spec()}
+	t := &trial{spec: e.Spec()}
 	t.spec.State, t.spec.Log = state, r.o.Log
 	t.spec.Dir = filepath.Join(r.o.Dir, strings.ReplaceAll(e.ID, "~", ".")+"-"+newID()[len("ses_"):])
 	// Without a handle: the next gateway ends what it finds of it.
