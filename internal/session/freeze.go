@@ -288,7 +288,7 @@ func (s *Session) capture(ctx context.Context, dir string, running map[string]dr
 		delete(ready, e.ID)
 		mu.Unlock()
 		if sp != nil {
-			m.Members[i] = frozenMember{Server: e.ID, Snapshot: sp.snap, spare: sp}
+			m.Members[i] = frozenMember{Server: e.ID, Snapshot: *sp.snap, spare: sp}
 			return nil
 		}
 		snap, err := s.freezeMember(ctx, e, running[e.ID], filepath.Join(dir, e.ID))
@@ -398,7 +398,7 @@ func (r *Registry) discard(ctx context.Context, f *frozen, dir string) {
 	_ = atOnce(len(f.Members), func(i int) error {
 		m := f.Members[i]
 		if m.spare != nil {
-			r.giveBack(m.spare)
+			r.stock.release(m.spare)
 			return nil
 		}
 		k, _ := r.o.Drivers[m.Snapshot.Driver].(driver.Keeper)

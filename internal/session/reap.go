@@ -30,7 +30,7 @@ func (r *Registry) reap() {
 		r.touch(r.life)
 		r.endings(r.life, places)
 		r.saveDamages(r.life)
-		r.fillWarm()
+		r.stock.fill()
 		r.dropLearners(r.Catalog())
 		now := time.Now()
 		for _, s := range r.Sessions() {

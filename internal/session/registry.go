@@ -123,10 +123,7 @@ type Registry struct {
 	known    known
 	learners learners
 
-	warm    map[string]*warm // by server
-	warming chan struct{}    // has room for whoever makes one
-	// granting is held while it is said how many are ready.
-	granting sync.Mutex
+	stock *stock
 
 	life     context.Context
 	end      context.CancelFunc
@@ -146,9 +143,10 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 		tokens: make(map[string]*Session),
 		lent:   make(map[string]*lent), unrecorded: make(map[string]*Session), unserved: make(map[string]Unserved), started: time.Now(), snapshots: make(map[string]*snapshot),
 		perOwner: make(map[string]int),
-		warm:     make(map[string]*warm), warming: make(chan struct{}, 1), unsure: o.Restored,
+		unsure:   o.Restored,
 	}
 	r.learners.of, r.learners.slot = make(map[string]*learner), make(chan struct{}, learnAtOnce)
+	r.stock = newStock(r)
 	r.budget.short = make(chan need, 1)
 	r.limit(cfg)
 	r.life, r.end = context.WithCancel(context.Background())
@@ -170,8 +168,8 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 		r.startEager(restored)
 	}
 	r.reaper.Go(r.reap)
-	r.reaper.Go(r.yield)
-	r.warmUp(r.Catalog())
+	r.reaper.Go(r.stock.yield)
+	r.stock.update(r.Catalog())
 	r.learnAll(r.Catalog())
 	return r, nil
 }
@@ -247,7 +245,7 @@ func (r *Registry) newSession(id, owner, kind string, created time.Time, f facts
 	s := &Session{
 		ID: id, Owner: owner, Kind: kind, Created: created, name: f.Name, caps: f.Caps, pinnedOwner: f.Owner, facts: f, r: r,
 		parts: make(map[string]*part), ending: make(map[string][]chan struct{}), watchers: make(map[*watch]struct{}),
-		spares: make(map[string]*spares),
+		ahead: make(map[string]*ahead),
 	}
 	s.Touch()
 	return s
@@ -381,11 +379,11 @@ func (r *Registry) finish(s *Session, end func(*upstream.Upstream)) {
 	parts := s.parts
 	s.parts = make(map[string]*part)
 	var copies []*spare
-	for id := range s.spares {
+	for id := range s.ahead {
 		copies = append(copies, s.forgetSpare(id))
 	}
 	s.mu.Unlock()
-	r.dropSpares(copies...)
+	r.stock.retire(copies...)
 	var wg sync.WaitGroup
 	for _, p := range parts {
 		if p.unhear != nil {
@@ -396,6 +394,18 @@ func (r *Registry) finish(s *Session, end func(*upstream.Upstream)) {
 		}
 	}
 	wg.Wait()
+}
+
+// background runs something that the registry waits for when it ends; false when
+// it is ending already.
+func (r *Registry) background(fn func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.retiring.Go(fn)
+	return true
 }
 
 func (r *Registry) isShared(up *upstream.Upstream) bool {
@@ -595,6 +605,6 @@ func (r *Registry) endAll(ctx context.Context, sessions []*Session, shared []*up
 	r.dropLearners(nil)
 	r.retiring.Wait()
 	r.reaper.Wait()
-	r.dropWarm()
+	r.stock.close()
 	r.dropGovernors(nil)
 }

@@ -191,7 +191,7 @@ func (r *Registry) swap(next *catalog.Catalog) {
 	}
 	r.dropGovernors(next)
 	r.startEager(sessions)
-	r.warmUp(next)
+	r.stock.update(next)
 	r.dropLearners(next)
 	r.learnAll(next)
 	for _, s := range sessions {

@@ -80,7 +80,7 @@ func (r *Registry) roomFor(e *catalog.Entry, by owned, adopted bool) func(contex
 // way.
 func (r *Registry) takeRoom(ctx context.Context, q *request, wait time.Duration) error {
 	if short := r.budget.missing(q.total()); short > 0 {
-		r.yieldWarm(short)
+		r.stock.giveWay(short)
 	}
 	return r.budget.reserve(ctx, q, wait)
 }

@@ -70,7 +70,7 @@ type Session struct {
 	ending   map[string][]chan struct{} // retired parts, by server
 	watchers map[*watch]struct{}
 	given    map[givenList][32]byte // lists that clients were given from what is kept
-	spares   map[string]*spares     // by member
+	ahead    map[string]*ahead      // copies of members, by member
 	reserved map[string]need        // room for members that have not started, by member
 }
 
@@ -316,7 +316,7 @@ func (s *Session) Peek(id string) *upstream.Upstream {
 // session's own.
 func (s *Session) retire(stale map[string]bool) []*part {
 	var copies []*spare
-	defer func() { s.r.dropSpares(copies...) }() // without the lock
+	defer func() { s.r.stock.retire(copies...) }() // without the lock
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []*part

@@ -202,7 +202,7 @@ func (r *Registry) prepare(e *catalog.Entry, by owned) func(context.Context, *dr
 		mark := ""
 		if s == nil || !s.particular() {
 			var err error
-			if mark, err = r.seedWarm(ctx, e, spec.Session, spec.State); err != nil {
+			if mark, err = r.stock.seed(ctx, e, spec.Session, spec.State); err != nil {
 				return err
 			}
 		}
