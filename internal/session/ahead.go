@@ -179,8 +179,8 @@ func (s *Session) useSpares() map[string]*spare {
 	return ready
 }
 
-// giveBackAll gives back what nobody took.
-func (s *Session) giveBackAll(ready map[string]*spare) {
+// releaseAll releases what nobody took.
+func (s *Session) releaseAll(ready map[string]*spare) {
 	for _, sp := range ready {
 		s.r.stock.release(sp)
 	}

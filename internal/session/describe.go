@@ -39,8 +39,8 @@ func (r *Registry) Describe(s *Session, members bool) api.Session {
 		if e.Runner != nil {
 			m.Fork, m.Why = e.ForkMode()
 		}
-		if lent := s.lentBy(e); lent != "" {
-			m.Fork, m.Why = config.ForkRefuse, lent
+		if why := s.borrowedFrom(e); why != "" {
+			m.Fork, m.Why = config.ForkRefuse, why
 		}
 		if up := s.Peek(e.ID); up != nil {
 			st := up.Status()

@@ -81,7 +81,7 @@ type manifestMember struct {
 // Export writes a snapshot, by its id, as one file, without the members that are
 // hidden from who asks for it; nil for all.
 func (r *Registry) Export(ctx context.Context, id string, hidden func(member string) bool, w io.Writer) error {
-	giveBack, err := r.borrow(id)
+	giveBack, err := r.useSnapshot(id)
 	if err != nil {
 		return err
 	}

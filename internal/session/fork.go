@@ -60,7 +60,7 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	if len(owner.Pinned) == 0 {
 		owner.Pinned = o.Pinned
 	}
-	b := &birth{r: r, owner: owner, take: true, failed: s.failed()}
+	b := &opening{r: r, owner: owner, take: true, failed: s.failed()}
 	each := b.needsOf(s, carried)
 	wait, told := r.patience(o.Wait, cfg.Wait)
 	// Before the parent has to wait for anything.
@@ -91,7 +91,7 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	f := facts{
 		Creation: o.Creation,
 		Owner:    owner.Pinned, Labels: maps.Clone(parent.Labels), Idle: parent.Idle, Depth: parent.Depth + 1,
-		Servers: s.servers, Members: s.said, Auto: parent.Auto, From: parent.From, Damaged: m.Damaged, Owed: m.Owed, Used: m.Used,
+		Servers: s.servers, Members: s.memberOptions, Auto: parent.Auto, From: parent.From, Damaged: m.Damaged, Owed: m.Owed, Used: m.Used,
 	}
 	if f.Labels == nil && len(o.Labels) > 0 {
 		f.Labels = make(map[string]string, len(o.Labels))
@@ -110,13 +110,13 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 		ids = append(ids, b.add(s.Owner, s.ID, pin, c, each).ID)
 	}
 	if len(m.Shared) > 0 {
-		shares, err := s.lend(ctx, m.Shared, b.children)
+		shares, err := s.shareWith(ctx, m.Shared, b.children)
 		if err != nil {
 			giveBack()
 			return nil, err
 		}
 		for _, c := range b.children {
-			c.facts.Shares, c.facts.Made = maps.Clone(shares), s.lentStates(shares)
+			c.facts.Shares, c.facts.Made = maps.Clone(shares), s.jointStates(shares)
 		}
 	}
 	b.events = func(child *Session) []store.Event {
@@ -144,7 +144,7 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 
 // needsOf is what a child of a session needs: what it starts, and the built-in
 // servers that run in the parent, which it starts later.
-func (b *birth) needsOf(s *Session, carried []*catalog.Entry) map[string]need {
+func (b *opening) needsOf(s *Session, carried []*catalog.Entry) map[string]need {
 	each := make(map[string]need)
 	for _, e := range s.members() {
 		taken := slices.Contains(carried, e)

@@ -121,7 +121,7 @@ var (
 
 // carried tells which members a freeze takes along, or which one refuses it.
 func (s *Session) carried(to act) (take []*catalog.Entry, shared []string, err error) {
-	if err := s.lends(to); err != nil {
+	if err := s.notItsOwn(to); err != nil {
 		return nil, nil, err
 	}
 	for _, e := range s.members() {
@@ -178,12 +178,12 @@ func (s *Session) freeze(ctx context.Context, dir string, wait time.Duration, to
 	}
 	instances, release, err := s.holdAll(still, ready)
 	if err != nil {
-		s.giveBackAll(ready)
+		s.releaseAll(ready)
 		return nil, err
 	}
 	defer release()
 	m, err := s.capture(ctx, dir, instances, ready, to)
-	s.giveBackAll(ready) // those that were not used
+	s.releaseAll(ready) // those that were not used
 	if err != nil {
 		return nil, err
 	}

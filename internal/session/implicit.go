@@ -103,9 +103,9 @@ func (s *Session) UsesOf(lender *Session) bool {
 	return false
 }
 
-// lends says why a session of one connection can't be frozen: what its built-in servers
+// notItsOwn says why a session of one connection can't be frozen: what its built-in servers
 // remember is another session's.
-func (s *Session) lends(to act) error {
+func (s *Session) notItsOwn(to act) error {
 	for _, e := range s.Catalog().Entries {
 		if on, _ := e.On(); on && s.borrows(e) {
 			lender, err := s.r.Default(s.r.life, s.Owner)
@@ -121,8 +121,8 @@ func (s *Session) lends(to act) error {
 	return nil
 }
 
-// lentBy says whose part of a server the session uses; empty where it is its own.
-func (s *Session) lentBy(e *catalog.Entry) string {
+// borrowedFrom says whose part of a server the session uses; empty where it is its own.
+func (s *Session) borrowedFrom(e *catalog.Entry) string {
 	if !s.borrows(e) {
 		return ""
 	}

@@ -123,7 +123,7 @@ func (r *Registry) memory(e *catalog.Entry, by owned) upstream.Memory {
 }
 
 // losers are the sessions that a loss damages: the one that the instance belongs
-// to, those that a session lent it to, or of a shared one those that called it.
+// to, those that use it together, or of a shared one those that called it.
 func (r *Registry) losers(e *catalog.Entry, by owned, l upstream.Loss) []*Session {
 	if by.s != nil && by.origin == "" {
 		return []*Session{by.s}
@@ -134,8 +134,8 @@ func (r *Registry) losers(e *catalog.Entry, by owned, l upstream.Loss) []*Sessio
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if lent := r.lent[lentKey(by.origin, e.ID)]; by.origin != "" && lent != nil {
-		maps.Copy(ids, lent.users)
+	if j := r.joints[jointKey(by.origin, e.ID)]; by.origin != "" && j != nil {
+		maps.Copy(ids, j.users)
 	}
 	var out []*Session
 	for id, s := range r.sessions {
@@ -148,7 +148,7 @@ func (r *Registry) losers(e *catalog.Entry, by owned, l upstream.Loss) []*Sessio
 
 // usedShared finds the shared servers that the session has called: forks of it
 // have that in their past, and the end of such a server is their loss too.
-func (s *Session) usedShared() map[string]func(heirs []string) bool {
+func (s *Session) usedShared() map[string]func(forks []string) bool {
 	out := make(map[string]func([]string) bool)
 	for _, e := range s.Catalog().Entries {
 		if !e.Shares() {
@@ -175,7 +175,7 @@ func (r *Registry) loseHandle(h store.Handle) {
 		return
 	}
 	ids := append([]string{h.Session}, said.Callers...)
-	if l := r.lent[lentKey(h.Session, h.Server)]; l != nil {
+	if l := r.joints[jointKey(h.Session, h.Server)]; l != nil {
 		ids = slices.AppendSeq(ids, maps.Keys(l.users))
 	}
 	for id := range r.sessions {

@@ -14,7 +14,7 @@ import (
 // one.
 func (s *Session) counts() map[string]int {
 	var out map[string]int
-	for id, m := range s.said {
+	for id, m := range s.memberOptions {
 		if m.Instances <= 1 {
 			continue
 		}

@@ -96,7 +96,7 @@ func (r *Registry) endings(ctx context.Context, places chan struct{}) {
 		begun := r.besides(places, func() {
 			ctx, cancel := afterwards(ctx)
 			defer cancel()
-			r.bury(ctx, s)
+			r.removeSession(ctx, s)
 		})
 		if !begun {
 			return // it is written down once more then, which changes nothing

@@ -86,6 +86,23 @@ type Options struct {
 
 // A Registry holds the sessions of one gateway and its servers. Its methods
 // may run at once.
+//
+// Who holds a lock takes only locks that stand in a line further down, of any
+// session:
+//
+//	Registry.changing, Registry.defaulting    a new catalog; a default session
+//	Registry.sharedSeeding, Session.seeding   a state is made or exchanged
+//	space.making                              a workspace is made
+//	snapshot.verifying                        the files of a snapshot are read
+//	learners.mu, known.writing                what servers list
+//	Session.changing                          the facts of a session are written down
+//	stock.granting                            how many instances stand ready
+//	Session.mu                                what a session has
+//	Registry.mu                               what the registry has
+//	Catalogs.mu, stock.mu, budget.mu, gate.mu, spaces.mu, ring.mu, known.mu
+//
+// The store, drivers and servers are waited for only under the locks above
+// Session.mu, and never under Session.mu or one further down.
 type Registry struct {
 	o        Options
 	catalogs *catalog.Catalogs
@@ -100,7 +117,7 @@ type Registry struct {
 	shared   map[string]*part           // by server
 	ending   map[string][]chan struct{} // by server, of shared ones that were replaced
 	tokens   map[string]*Session        // by the hash of their token
-	lent     map[string]*lent           // by origin and server
+	joints   map[string]*joint          // by origin and server
 	// sharedStates are the marks of the states in the home that all sessions share.
 	sharedStates map[string]string
 	// unrecorded are closed sessions whose end could not be written down yet.
@@ -141,7 +158,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 		o: o, sessions: make(map[string]*Session),
 		defaults: make(map[string]*Session), shared: make(map[string]*part), ending: make(map[string][]chan struct{}),
 		tokens: make(map[string]*Session),
-		lent:   make(map[string]*lent), unrecorded: make(map[string]*Session), unserved: make(map[string]Unserved), started: time.Now(), snapshots: make(map[string]*snapshot),
+		joints: make(map[string]*joint), unrecorded: make(map[string]*Session), unserved: make(map[string]Unserved), started: time.Now(), snapshots: make(map[string]*snapshot),
 		perOwner: make(map[string]int),
 		unsure:   o.Restored,
 	}
@@ -341,14 +358,14 @@ func (r *Registry) closeSession(ctx context.Context, s *Session, reason string) 
 		r.finish(s, suspending(ctx, ""))
 		return &api.Error{Kind: api.KindInfrastructure, Retryable: true, Message: fmt.Sprintf("the end of session %s could not be written down, and is tried again: %v", s.ID, err)}
 	}
-	r.bury(ctx, s)
+	r.removeSession(ctx, s)
 	return nil
 }
 
-// bury removes what a session had whose end is written down.
-func (r *Registry) bury(ctx context.Context, s *Session) {
+// removeSession removes what a session had whose end is written down.
+func (r *Registry) removeSession(ctx context.Context, s *Session) {
 	r.note(ctx, r.event(s.ID, eventClosed, eventData{Reason: s.known().Reason}))
-	r.dissolve(ctx, s)
+	r.removeState(ctx, s)
 	r.trimRing(ctx, &s.auto, "", 0)
 	r.unopen(s)
 }
@@ -435,7 +452,7 @@ func (r *Registry) sharedUpstream(e *catalog.Entry) (*upstream.Upstream, error) 
 type owned struct {
 	s      *Session
 	origin string
-	heir   *Session // one that uses what stays with an origin, where s is nil
+	user   *Session // one that uses what stays with an origin, where s is nil
 }
 
 // newUpstream makes the hold on a server.
@@ -550,11 +567,11 @@ func (r *Registry) Close(ctx context.Context, keep bool) {
 	for _, s := range r.sessions {
 		sessions = append(sessions, s)
 	}
-	shared := make([]*upstream.Upstream, 0, len(r.shared)+len(r.lent))
+	shared := make([]*upstream.Upstream, 0, len(r.shared)+len(r.joints))
 	for _, p := range r.shared {
 		shared = append(shared, p.up)
 	}
-	for _, l := range r.lent {
+	for _, l := range r.joints {
 		if l.up != nil {
 			shared = append(shared, l.up)
 		}

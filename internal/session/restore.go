@@ -100,8 +100,8 @@ func (r *Registry) restore(ctx context.Context) error {
 		return err
 	}
 	for _, h := range stay {
-		if heir, e := r.lentEntry(h); e != nil {
-			r.lent[lentKey(h.Session, h.Server)].up = r.newUpstream(e, owned{origin: h.Session, heir: heir}, &h)
+		if user, e := r.jointEntry(h); e != nil {
+			r.joints[jointKey(h.Session, h.Server)].up = r.newUpstream(e, owned{origin: h.Session, user: user}, &h)
 			continue
 		}
 		if h.Session == "" {
@@ -123,14 +123,14 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 		return err
 	}
 	if f.Creation != "" && unanswered[f.Creation] { // nobody was told of it
-		if err := recordOfSession(r.o.States, rec.ID).bury(); err != nil {
+		if err := recordOfSession(r.o.States, rec.ID).markRemoved(); err != nil {
 			return fmt.Errorf("session %s: %w", rec.ID, err)
 		}
 		r.o.Log.Info("a session is removed: the request that opened it was not answered", "session", rec.ID)
 		return r.o.Shared.DeleteSession(ctx, rec.ID)
 	}
 	s := r.newSession(rec.ID, rec.Owner, rec.Kind, rec.Created, f)
-	s.Parent, s.pin, s.servers, s.said, s.token = rec.Parent, rec.Catalog, f.Servers, f.Members, rec.Token
+	s.Parent, s.pin, s.servers, s.memberOptions, s.token = rec.Parent, rec.Catalog, f.Servers, f.Members, rec.Token
 	s.used.Store(rec.Used.UnixNano())
 	s.recorded.Store(rec.Used.UnixNano())
 	if _, err := os.Lstat(r.home(s.ID)); errors.Is(err, fs.ErrNotExist) && s.Kind == KindOpened {
@@ -170,7 +170,7 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 		r.perOwner[s.Owner]++
 	}
 	for server, origin := range f.Shares {
-		r.lentTo(origin, server, s.ID)
+		r.joint(origin, server, s.ID)
 	}
 	return nil
 }
@@ -236,10 +236,10 @@ func (r *Registry) restoreSnapshots(ctx context.Context, unanswered map[string]b
 	return nil
 }
 
-// lentEntry finds the server of a handle that several sessions use, and one of them:
+// jointEntry finds the server of a handle that several sessions use, and one of them:
 // the origin, while it is open.
-func (r *Registry) lentEntry(h store.Handle) (*Session, *catalog.Entry) {
-	l := r.lent[lentKey(h.Session, h.Server)]
+func (r *Registry) jointEntry(h store.Handle) (*Session, *catalog.Entry) {
+	l := r.joints[jointKey(h.Session, h.Server)]
 	if l == nil {
 		return nil, nil
 	}
@@ -269,10 +269,10 @@ func (r *Registry) wanted(h store.Handle) bool {
 func (r *Registry) fitting(h store.Handle) *catalog.Entry {
 	var e *catalog.Entry
 	s := r.sessions[h.Session]
-	_, lent := r.lentEntry(h)
+	_, together := r.jointEntry(h)
 	switch {
-	case lent != nil:
-		e = lent
+	case together != nil:
+		e = together
 	case s != nil:
 		e = s.Catalog().Entry(h.Server)
 	default:
@@ -284,7 +284,7 @@ func (r *Registry) fitting(h store.Handle) *catalog.Entry {
 	switch {
 	case h.Session == "" && (!e.Shares() || r.shared[e.ID] != nil):
 		return nil
-	case h.Session != "" && lent == nil && (s == nil || e.Shares()):
+	case h.Session != "" && together == nil && (s == nil || e.Shares()):
 		return nil
 	}
 	return e

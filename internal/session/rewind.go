@@ -22,7 +22,7 @@ import (
 // to the store makes them count, and the old ones are removed: at every moment
 // the session has one or the other. Members start anew when they are used.
 func (r *Registry) Rewind(ctx context.Context, s *Session, id string, wait time.Duration) error {
-	giveBack, err := r.borrow(id)
+	giveBack, err := r.useSnapshot(id)
 	if err != nil {
 		return err
 	}

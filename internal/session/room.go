@@ -41,7 +41,7 @@ func (r *Registry) limit(c *config.Config) { r.budget.set(bounds(c), c.Sessions.
 func (by owned) payer() *Session {
 	s := by.s
 	if s == nil {
-		s = by.heir
+		s = by.user
 	}
 	if s == nil || s.Kind != KindOpened {
 		return nil

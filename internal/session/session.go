@@ -27,16 +27,16 @@ const (
 // A Session owns instances of the session-scoped servers and shares the shared
 // ones. Its methods may run at once.
 type Session struct {
-	ID      string
-	Owner   string
-	Kind    string
-	Parent  string // the session it was forked from
-	Created time.Time
-	name    string                    // of a durable one; empty for a default session
-	pin     string                    // the servers it was made with; empty to follow the config
-	servers []string                  // only these of them; nil for all
-	said    map[string]catalog.Member // more about some of them
-	token   string                    // sha256 of its token in hex; empty without; changed with changing and r.mu held
+	ID            string
+	Owner         string
+	Kind          string
+	Parent        string // the session it was forked from
+	Created       time.Time
+	name          string                    // of a durable one; empty for a default session
+	pin           string                    // the servers it was made with; empty to follow the config
+	servers       []string                  // only these of them; nil for all
+	memberOptions map[string]catalog.Member // more about some of them
+	token         string                    // sha256 of its token in hex; empty without; changed with changing and r.mu held
 	// pinnedOwner is what the edge needs to let its token in.
 	pinnedOwner []byte
 	// caps are the capabilities of the one client there is; nil when there may
@@ -79,7 +79,7 @@ type part struct {
 	up     *upstream.Upstream
 	unhear func()
 	ended  chan struct{} // closed when one that was retired is over; nil before
-	// borrowed says that it is another session's.
+	// borrowed says that it is the default session's; see implicit.go.
 	borrowed bool
 }
 
@@ -101,13 +101,13 @@ type watch struct{ w Watcher }
 // Catalog returns the servers as this session sees them now.
 func (s *Session) Catalog() *catalog.Catalog {
 	cur := s.r.Catalog()
-	if s.pin == "" && len(s.servers) == 0 && len(s.said) == 0 {
+	if s.pin == "" && len(s.servers) == 0 && len(s.memberOptions) == 0 {
 		return cur
 	}
 	if v := s.view.Load(); v != nil && v.Current(cur) {
 		return v
 	}
-	v := s.r.catalogs.View(cur, s.pin, s.servers, s.said)
+	v := s.r.catalogs.View(cur, s.pin, s.servers, s.memberOptions)
 	s.view.Store(v)
 	return v
 }
@@ -287,7 +287,7 @@ func (s *Session) join(e *catalog.Entry) (*upstream.Upstream, *catalog.Entry, er
 		}
 		p.up = up
 	case origin != "":
-		up, err := s.r.useLent(origin, e, s)
+		up, err := s.r.useJoint(origin, e, s)
 		if err != nil {
 			return nil, e, err
 		}
@@ -340,7 +340,7 @@ func (s *Session) retire(stale map[string]bool) []*part {
 
 // owns reports whether a part is the session's own, and ends with it.
 func (s *Session) owns(p *part) bool {
-	return !p.borrowed && !s.r.isShared(p.up) && !s.r.isLent(p.up)
+	return !p.borrowed && !s.r.isShared(p.up) && !s.r.isJoint(p.up)
 }
 
 func isOver(ended chan struct{}) bool {

@@ -42,7 +42,7 @@ func (r *Registry) usersOf(e *catalog.Entry, by owned) []*Session {
 	}
 	r.mu.Lock()
 	var users []*Session
-	l := r.lent[lentKey(by.origin, e.ID)]
+	l := r.joints[jointKey(by.origin, e.ID)]
 	for id, s := range r.sessions {
 		if by.origin == "" || l != nil && l.users[id] {
 			users = append(users, s)

@@ -174,7 +174,7 @@ func (r *Registry) sweepHomes(ctx context.Context) (states map[string][]string, 
 			}
 		}
 		if over && len(stays) > 0 { // its forks use them
-			if err := h.bury(); err != nil {
+			if err := h.markRemoved(); err != nil {
 				r.o.Log.Warn("the folder of a session is not marked as one to be removed", "session", h.id, "err", err)
 			}
 		}
@@ -249,7 +249,7 @@ func (r *Registry) homeIsOver(ctx context.Context, h *home) (bool, error) {
 // somebody has.
 func (r *Registry) counts(session, name string) bool {
 	server := stateOf(name)
-	if session == sharedHome || r.lent[lentKey(session, server)] != nil {
+	if session == sharedHome || r.joints[jointKey(session, server)] != nil {
 		return true
 	}
 	s := r.sessions[session]

@@ -17,7 +17,7 @@ import (
 )
 
 // templated reports whether the session has a template of its own for a server.
-func (s *Session) templated(e *catalog.Entry) bool { return s.said[e.Base()].Template != nil }
+func (s *Session) templated(e *catalog.Entry) bool { return s.memberOptions[e.Base()].Template != nil }
 
 // template checks what a session wants a server to begin with, and returns it as
 // it is kept: a snapshot by its id, a path whole.
@@ -143,7 +143,7 @@ func reason(err error) error {
 	return err
 }
 
-// named borrows the snapshot that a template of the config means; nil where that
+// named returns, in use, the snapshot that a template of the config means; nil where that
 // is a path. By name it is one of the machine's own user, so that no principal can
 // put another in its place; those of principals are named by id.
 func (r *Registry) named(template string) (_ *snapshot, giveBack func(), err error) {
@@ -153,7 +153,7 @@ func (r *Registry) named(template string) (_ *snapshot, giveBack func(), err err
 	}
 	found := r.snapshotNamed(name, "")
 	if found != nil {
-		giveBack, err = r.borrow(found.ID)
+		giveBack, err = r.useSnapshot(found.ID)
 	}
 	if ours := (*api.Error)(nil); errors.As(err, &ours) && ours.Kind == api.KindLost {
 		return nil, nil, err
@@ -164,7 +164,7 @@ func (r *Registry) named(template string) (_ *snapshot, giveBack func(), err err
 	return found, giveBack, nil
 }
 
-// templateSnapshot borrows the part of one server of the snapshot that its
+// templateSnapshot returns, in use, the part of one server of the snapshot that its
 // template names, with the snapshot's id; nil where the template is a path. All
 // instances begin with what the first one had.
 func (r *Registry) templateSnapshot(template string, e *catalog.Entry) (from *driver.Snapshot, id string, giveBack func(), err error) {
