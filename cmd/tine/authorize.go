@@ -4,7 +4,7 @@ import (
 	"net/http"
 
 	"github.com/tine-mcp/tine/internal/config"
-	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/upstream/credential"
 )
 
@@ -28,6 +28,6 @@ func authorizing(s config.Server, wallet *credential.Wallet) func(http.RoundTrip
 	if s.Auth.Type == "" || s.Remote == nil {
 		return nil
 	}
-	settings := (&session.Entry{Server: s}).Credentials()
+	settings := (&catalog.Entry{Server: s}).Credentials()
 	return func(next http.RoundTripper) http.RoundTripper { return wallet.Wrap(settings, "", next) }
 }

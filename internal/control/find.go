@@ -13,6 +13,7 @@ import (
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 )
 
 // NoSession is the answer for a session that is not there, and for one of
@@ -170,7 +171,7 @@ func (c *Sessions) Named(ctx context.Context, who identity.Principal, name strin
 
 // Catalog is the servers of a session that somebody may use, and otherwise
 // those of the config: whoever asks is refused later.
-func (c *Sessions) Catalog(who identity.Principal, id string) *session.Catalog {
+func (c *Sessions) Catalog(who identity.Principal, id string) *catalog.Catalog {
 	if s := c.reg.Get(id); s != nil && access.Uses(who, access.Thing{Owner: s.Owner, Session: id}) {
 		return s.Catalog()
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 )
 
 // instancesAtOnce is how many instances of one request are made at once.
@@ -155,14 +156,14 @@ func (c *Instances) beginWith(who identity.Principal, o order, open *session.Ope
 	switch {
 	case err == nil && slices.ContainsFunc(snap.Servers, func(m api.SnapshotMember) bool { return m.Server == o.server }):
 		open.From = snap.ID
-		open.Members = map[string]session.Member{o.server: {Instances: 1}} // however many it was made of
+		open.Members = map[string]catalog.Member{o.server: {Instances: 1}} // however many it was made of
 		return nil
 	case err == nil:
 	case o.frozen, prefixed, !errors.As(err, &e), e.Status != http.StatusNotFound, c.isSnapshot(name):
 		return err
 	}
 	template, err := json.Marshal(name)
-	open.Members = map[string]session.Member{o.server: {Template: template, Snapshot: snap.ID}}
+	open.Members = map[string]catalog.Member{o.server: {Template: template, Snapshot: snap.ID}}
 	return err
 }
 

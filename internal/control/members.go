@@ -11,7 +11,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
-	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 )
 
 // maxInstances bounds the instances of one server in a session, and maxTemplate
@@ -41,13 +41,13 @@ func (c *Sessions) checkMembers(who identity.Principal, in api.NewSession) error
 
 // members is what a new session has of its servers. What a snapshot is called
 // depends on who says it, and so does who may begin with it.
-func (c *Sessions) members(who identity.Principal, in map[string]api.NewMember) (map[string]session.Member, error) {
+func (c *Sessions) members(who identity.Principal, in map[string]api.NewMember) (map[string]catalog.Member, error) {
 	if len(in) == 0 {
 		return nil, nil
 	}
-	out := make(map[string]session.Member, len(in))
+	out := make(map[string]catalog.Member, len(in))
 	for _, id := range slices.Sorted(maps.Keys(in)) {
-		m := session.Member{Instances: in[id].Instances, Template: in[id].Template}
+		m := catalog.Member{Instances: in[id].Instances, Template: in[id].Template}
 		if string(m.Template) == "null" {
 			m.Template = nil
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/upstream/credential"
 	"github.com/tine-mcp/tine/internal/wire"
@@ -25,7 +26,7 @@ type Servers struct {
 }
 
 // List is the servers that a principal may know of.
-func (c *Servers) List(who identity.Principal, cat *session.Catalog) []api.Server {
+func (c *Servers) List(who identity.Principal, cat *catalog.Catalog) []api.Server {
 	out := make([]api.Server, 0, len(cat.Entries))
 	for _, e := range cat.Entries {
 		if e.Ordinal == 0 && access.Knows(who, e.ID) {
@@ -69,12 +70,12 @@ func shownServer(who identity.Principal, s api.Server) api.Server {
 	return s
 }
 
-func (c *Servers) entry(who identity.Principal, id string) (*session.Entry, error) {
+func (c *Servers) entry(who identity.Principal, id string) (*catalog.Entry, error) {
 	return EntryIn(c.reg.Catalog(), who, id)
 }
 
 // EntryIn finds a server of a catalog that a principal may know of.
-func EntryIn(cat *session.Catalog, who identity.Principal, id string) (*session.Entry, error) {
+func EntryIn(cat *catalog.Catalog, who identity.Principal, id string) (*catalog.Entry, error) {
 	if e := cat.Entry(id); e != nil && access.Knows(who, e.Base()) {
 		return e, nil
 	}
@@ -101,7 +102,7 @@ func (c *Servers) Get(ctx context.Context, who identity.Principal, id string) (s
 var rank = map[string]int{api.StateIdle: 0, api.StateFailed: 1, api.StateFetching: 2, api.StateStarting: 3, api.StateReady: 4}
 
 // Describe is how a server is doing in all sessions.
-func (c *Servers) Describe(e *session.Entry) api.Server {
+func (c *Servers) Describe(e *catalog.Entry) api.Server {
 	on, why := e.On()
 	s := api.Server{
 		ID: e.ID, Title: e.Title, Driver: e.Driver, Scope: e.Scope, Enabled: on, Overrides: e.Overrides(),
@@ -205,7 +206,7 @@ func (c *Servers) logEnd(text string, max int64) string {
 }
 
 // policyOf is what a server's calls are subject to.
-func policyOf(e *session.Entry) *api.Policy {
+func policyOf(e *catalog.Entry) *api.Policy {
 	p := e.Policy
 	out := &api.Policy{
 		Timeout: e.Timeout.String(), ConnectTimeout: e.ConnectTimeout.String(), MaxTimeout: p.MaxTimeout.String(),
@@ -231,7 +232,7 @@ func unlessZero(d time.Duration) string {
 
 // loginEntry finds a server that wants a person, which the principal may log
 // in to: for itself, or, where all share one login, with the role for it.
-func (c *Servers) loginEntry(who identity.Principal, id string) (*session.Entry, error) {
+func (c *Servers) loginEntry(who identity.Principal, id string) (*catalog.Entry, error) {
 	e, err := c.entry(who, id)
 	if err != nil {
 		return nil, err
@@ -288,7 +289,7 @@ func (c *Servers) Logout(ctx context.Context, who identity.Principal, id string)
 
 // transportOf is how the instances of a server speak: stdio or http; empty where
 // they are inside of this process.
-func transportOf(e *session.Entry) string {
+func transportOf(e *catalog.Entry) string {
 	switch {
 	case e.URL != "" || e.Remote != nil:
 		return "http"

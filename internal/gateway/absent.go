@@ -10,7 +10,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
-	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -24,7 +24,7 @@ import (
 // An absence is a request for something that is not there for its principal.
 type absence struct {
 	server  string         // as the caller names it; empty for none
-	entry   *session.Entry // of a server that is there, and hidden or hides it; nil for none
+	entry   *catalog.Entry // of a server that is there, and hidden or hides it; nil for none
 	session string         // that it was made in; empty for none
 	method  string
 	name    string // of the tool, prompt or resource
@@ -60,7 +60,7 @@ func (x *exchange) kindOf() string {
 }
 
 // hiddenServer is why a server is not there for a principal.
-func hiddenServer(who identity.Principal, e *session.Entry) string {
+func hiddenServer(who identity.Principal, e *catalog.Entry) string {
 	return fmt.Sprintf("auth.rules give %q no server %s", who.Name, e.Base())
 }
 
@@ -74,12 +74,12 @@ func missingServer(server string) string {
 
 // deny writes down a request for something of a server that is kept from its
 // principal, and returns the answer.
-func (x *exchange) deny(e *session.Entry, name string, answer error) error {
+func (x *exchange) deny(e *catalog.Entry, name string, answer error) error {
 	return x.away(absence{server: e.ID, entry: e, name: name, why: x.denied(e, name)}, answer)
 }
 
 // denied is which rule is missing.
-func (x *exchange) denied(e *session.Entry, name string) string {
+func (x *exchange) denied(e *catalog.Entry, name string) string {
 	if !x.who.MaySee(e.Base()) {
 		return hiddenServer(x.who, e)
 	}
@@ -87,7 +87,7 @@ func (x *exchange) denied(e *session.Entry, name string) string {
 }
 
 // may reports whether the rules give the principal something of a server.
-func (x *exchange) may(e *session.Entry, name string) bool {
+func (x *exchange) may(e *catalog.Entry, name string) bool {
 	switch base := e.Base(); x.kindOf() {
 	case "tool":
 		return x.who.MayCall(base, name)
@@ -99,7 +99,7 @@ func (x *exchange) may(e *session.Entry, name string) bool {
 }
 
 // withheld does so for something that the config hides from everybody.
-func (x *exchange) withheld(e *session.Entry, name string, answer error) error {
+func (x *exchange) withheld(e *catalog.Entry, name string, answer error) error {
 	why := fmt.Sprintf("the config of server %s hides its %s %s", e.Base(), x.kindOf(), name)
 	return x.away(absence{server: e.ID, entry: e, name: name, why: why}, answer)
 }
@@ -171,7 +171,7 @@ const maxKnock = 64 << 10
 
 // knock writes down a request to the view of a server that is not there for its
 // principal, and refuses it.
-func (g *Gateway) knock(w http.ResponseWriter, r *http.Request, who identity.Principal, server, in string, e *session.Entry) {
+func (g *Gateway) knock(w http.ResponseWriter, r *http.Request, who identity.Principal, server, in string, e *catalog.Entry) {
 	a := absence{server: server, entry: e, method: r.Header.Get(wire.HeaderMethod), name: r.Header.Get(wire.HeaderName), why: missingServer(server)}
 	if e != nil {
 		a.why = hiddenServer(who, e)

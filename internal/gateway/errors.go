@@ -11,7 +11,7 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/control/access"
 	"github.com/tine-mcp/tine/internal/identity"
-	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -48,7 +48,7 @@ const errorsKey = "errors"
 // inForm gives the failure of a tool call the form that the endpoint has for it: by
 // its URL, else by the config of the view, else by that of the gateway. The failure
 // may come from further in, such as the call that a control tool makes.
-func inForm(from *http.Request, cat *session.Catalog, v view, method string, res *upstream.Result) *upstream.Result {
+func inForm(from *http.Request, cat *catalog.Catalog, v view, method string, res *upstream.Result) *upstream.Result {
 	if method != wire.MethodCallTool || res == nil || formOf(from, cat, v) != config.ErrorsProtocol || !bytes.Contains(res.Result, tineError) {
 		return res
 	}
@@ -69,7 +69,7 @@ func inForm(from *http.Request, cat *session.Catalog, v view, method string, res
 
 var tineError = []byte(`"` + wire.MetaTineError + `"`)
 
-func formOf(from *http.Request, cat *session.Catalog, v view) string {
+func formOf(from *http.Request, cat *catalog.Catalog, v view) string {
 	if from != nil && from.URL.RawQuery != "" {
 		if form := from.URL.Query().Get(errorsKey); form != "" {
 			return form

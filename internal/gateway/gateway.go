@@ -22,6 +22,7 @@ import (
 	"github.com/tine-mcp/tine/internal/control"
 	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/store/journal"
 	"github.com/tine-mcp/tine/internal/telemetry"
@@ -61,7 +62,7 @@ type Gateway struct {
 	log     *slog.Logger
 	started time.Time
 	shapes  atomic.Pointer[table]
-	others  map[*session.Catalog]*table // of sessions that were made with other servers
+	others  map[*catalog.Catalog]*table // of sessions that were made with other servers
 	edge    atomic.Pointer[edge]
 	guard   atomic.Pointer[identity.Guard]
 	guarded atomic.Pointer[signal] // raised when guard has changed
@@ -100,7 +101,7 @@ type Gateway struct {
 func New(ctx context.Context, cfg *config.Config, o Options) (*Gateway, error) {
 	g := &Gateway{
 		o: o, reg: o.Registry, log: o.Log, started: time.Now(),
-		clients: make(map[string]*client), owned: make(map[string]int), others: make(map[*session.Catalog]*table),
+		clients: make(map[string]*client), owned: make(map[string]int), others: make(map[*catalog.Catalog]*table),
 		info: newServerInfo(o.Version), routes: controlActions(o.Version),
 	}
 	if o.Orchestrate {
@@ -141,7 +142,7 @@ const mostTables = 1000
 
 // tableOf returns the shapes of a catalog: the current one, or that of sessions
 // that were made with other servers.
-func (g *Gateway) tableOf(cat *session.Catalog) *table {
+func (g *Gateway) tableOf(cat *catalog.Catalog) *table {
 	if t := g.shapes.Load(); t != nil && t.cat == cat {
 		return t
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/identity"
-	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -56,7 +56,7 @@ func (x *exchange) greet(ctx context.Context) (greeting, error) {
 }
 
 // helloOf is what a server says of itself, or said when it last ran.
-func (x *exchange) helloOf(ctx context.Context, up *upstream.Upstream, e *session.Entry) (upstream.Hello, error) {
+func (x *exchange) helloOf(ctx context.Context, up *upstream.Upstream, e *catalog.Entry) (upstream.Hello, error) {
 	if e.URL == "" && !up.Runs() {
 		if k := x.sess.Known(e, x.who.Name); k != nil {
 			return k.Hello, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/control"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
@@ -153,7 +154,7 @@ func (x *exchange) listed(ctx context.Context, s *shape) (*upstream.Result, erro
 }
 
 // learned keeps a list that a server gave as one page.
-func (x *exchange) learned(e *session.Entry, result []byte) {
+func (x *exchange) learned(e *catalog.Entry, result []byte) {
 	conn := x.connTo(e.ID)
 	at, err := wire.Find(result, upstream.ListKey(x.method))
 	if next, _ := wire.Find(result, "nextCursor"); err != nil || !at.Ok() || next.Ok() || conn == nil {
@@ -247,7 +248,7 @@ const knownAfter = time.Second
 
 // listOf is what one server has. One that runs, or takes no program to be asked, is
 // asked itself.
-func (x *exchange) listOf(ctx context.Context, up *upstream.Upstream, e *session.Entry, method string, wait time.Duration) ([][]byte, error) {
+func (x *exchange) listOf(ctx context.Context, up *upstream.Upstream, e *catalog.Entry, method string, wait time.Duration) ([][]byte, error) {
 	if e.Builtin == "" && e.URL == "" && !up.Runs() {
 		if items, ok := x.sess.KnownList(e, x.who.Name, method); ok {
 			return items, nil
@@ -331,7 +332,7 @@ type fetch struct {
 	missed map[*session.Session]string // sessions whose lists went out without it, with the server's name there
 }
 
-func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *session.Entry, method string) *fetch {
+func (fs *fetches) start(x *exchange, up *upstream.Upstream, e *catalog.Entry, method string) *fetch {
 	key := fetchKey{up, x.who.Name, method}
 	ask := upstream.Request{
 		Method: method, Client: &upstream.Client{Key: x.client.Key}, Who: x.who.Name, Session: x.sess.ID,

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/tine-mcp/tine/internal/config"
-	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -17,7 +17,7 @@ const maxName = 64
 // A shape is how one server's things look from outside: which tools are seen,
 // under which names.
 type shape struct {
-	entry  *session.Entry
+	entry  *catalog.Entry
 	listed bool   // its things are in the merged view
 	bare   bool   // they have no prefix there
 	prefix string // "[Title] " before descriptions in the merged view, JSON-escaped
@@ -27,14 +27,14 @@ type shape struct {
 
 // table holds the shapes of one catalog.
 type table struct {
-	cat     *session.Catalog
+	cat     *catalog.Catalog
 	sep     string
 	shorten bool
 	shapes  map[string]*shape
 	bare    *shape // the server without a prefix in the merged view; nil for none
 }
 
-func newTable(cat *session.Catalog) *table {
+func newTable(cat *catalog.Catalog) *table {
 	t := &table{
 		cat: cat, sep: cat.Config.Separator,
 		shorten: cat.Config.LongNames == "shorten",

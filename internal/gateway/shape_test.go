@@ -6,12 +6,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/tine-mcp/tine/internal/config"
-	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 )
 
 // namesOf makes the table of a gateway with one server.
 func namesOf(server, sep string, shorten bool) *table {
-	s := &shape{entry: &session.Entry{Server: config.Server{ID: server}}, plain: true}
+	s := &shape{entry: &catalog.Entry{Server: config.Server{ID: server}}, plain: true}
 	return &table{sep: sep, shorten: shorten, shapes: map[string]*shape{server: s}}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/identity"
-	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/upstream/record"
 	"github.com/tine-mcp/tine/internal/wire"
@@ -31,7 +31,7 @@ func (x *exchange) seen(t *table, server string) *shape {
 // upstream is the session's hold on a server, for the exchange's principal.
 // Where each principal has its own login, a session is its owner's alone: who
 // may look after others' sessions does not act in their name.
-func (x *exchange) upstream(id string) (*upstream.Upstream, *session.Entry, error) {
+func (x *exchange) upstream(id string) (*upstream.Upstream, *catalog.Entry, error) {
 	up, e, err := x.sess.Upstream(id)
 	if err == nil && e.Credential == config.CredentialPerPrincipal && x.sess.Owner != x.who.Name {
 		return nil, e, &api.Error{

@@ -3,12 +3,11 @@ package session
 import (
 	"context"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/tine-mcp/tine/internal/clone"
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 )
 
 // A server with fork_ahead is copied in the background when its session has
@@ -29,61 +28,24 @@ const (
 	aheadHold = 2 * time.Second
 )
 
-// A spare is a snapshot of one member that was made ahead of time.
-type spare struct {
-	e    *Entry
-	snap driver.Snapshot
-	dir  string
-	mark string // of the moment, as in Upstream.Mark
-
-	mu    sync.Mutex
-	users int // forks being made from it
-	gone  bool
-}
-
-// spares is what there is of one member. The session's lock guards it.
-type spares struct {
+// ahead is what there is of one member. The session's lock guards it.
+type ahead struct {
 	have   *spare
+	mark   string // of the moment that have is of, as in Upstream.Mark
 	making bool
 	again  bool // something happened since
 	failed int
 }
 
-// copiedAhead lists the servers that are copied before anybody forks.
-func copiedAhead(entries []*Entry) []*Entry {
-	var out []*Entry
-	for _, e := range entries {
-		if !e.ForkAhead || !e.own() || e.Workspace || len(e.State) > 0 || e.preparer() == nil {
-			continue
-		}
-		if mode, _ := e.fork(); mode == config.ForkMemory {
-			out = append(out, e)
-		}
-	}
-	return out
-}
-
-// background runs something that the registry waits for when it ends; false when
-// it is ending already.
-func (r *Registry) background(fn func()) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return false
-	}
-	r.retiring.Go(fn)
-	return true
-}
-
 // copyAhead has copies made of the members that may have changed. It waits for
 // nothing.
 func (s *Session) copyAhead() {
-	for _, e := range s.Catalog().ahead {
+	for _, e := range s.Catalog().Ahead {
 		s.mu.Lock()
-		all := s.spares[e.ID]
+		all := s.ahead[e.ID]
 		if all == nil {
-			all = &spares{}
-			s.spares[e.ID] = all
+			all = &ahead{}
+			s.ahead[e.ID] = all
 		}
 		idle := !s.closed && s.parts[e.ID] != nil && all.failed < aheadFailures
 		if idle && all.making {
@@ -100,7 +62,7 @@ func (s *Session) copyAhead() {
 }
 
 // copyMember makes copies of a member until nothing happens meanwhile.
-func (s *Session) copyMember(e *Entry, all *spares) {
+func (s *Session) copyMember(e *catalog.Entry, all *ahead) {
 	for {
 		err := s.makeSpare(s.r.life, e, all)
 		s.mu.Lock()
@@ -122,7 +84,7 @@ func (s *Session) copyMember(e *Entry, all *spares) {
 }
 
 // makeSpare copies a member once it is quiet, if nobody is inside and it changed.
-func (s *Session) makeSpare(ctx context.Context, e *Entry, all *spares) error {
+func (s *Session) makeSpare(ctx context.Context, e *catalog.Entry, all *ahead) error {
 	up := s.Peek(e.ID)
 	if up == nil {
 		return nil
@@ -140,19 +102,17 @@ func (s *Session) makeSpare(ctx context.Context, e *Entry, all *spares) error {
 		}
 	}
 	s.mu.Lock()
-	same := all.have != nil && all.have.mark == up.Mark()
+	same := all.have != nil && all.mark == up.Mark()
 	s.mu.Unlock()
 	if !quiet || same {
 		return nil
 	}
-	sp, err := s.takeSpare(ctx, e)
+	sp, mark, err := s.takeSpare(ctx, e)
 	if sp == nil {
 		return err
 	}
-	spec := e.spec()
-	spec.Log = s.r.o.Log
-	if err := e.preparer().Ready(spec, sp.snap, 1); err != nil {
-		s.r.discardSpare(sp)
+	if err := s.r.stock.ready(e, *sp.snap, 1); err != nil {
+		s.r.stock.retire(sp)
 		return err
 	}
 	s.mu.Lock()
@@ -160,50 +120,51 @@ func (s *Session) makeSpare(ctx context.Context, e *Entry, all *spares) error {
 	if p := s.parts[e.ID]; s.closed || p == nil || p.up != up {
 		old = sp // it is over meanwhile
 	} else {
-		all.have, all.failed = sp, 0
+		all.have, all.mark, all.failed = sp, mark, 0
 	}
 	s.mu.Unlock()
-	s.r.dropSpares(old)
+	s.r.stock.retire(old)
 	return nil
 }
 
 // takeSpare freezes a member while nobody is inside, if that is so; nil where it
-// is not.
-func (s *Session) takeSpare(ctx context.Context, e *Entry) (*spare, error) {
+// is not. The mark is of the moment, as in Upstream.Mark.
+func (s *Session) takeSpare(ctx context.Context, e *catalog.Entry) (sp *spare, mark string, err error) {
 	thaw, ok := s.gate.freezeNow()
 	if !ok {
-		return nil, nil // whoever is inside has us come back
+		return nil, "", nil // whoever is inside has us come back
 	}
 	defer thaw()
 	up := s.Peek(e.ID)
 	if up == nil {
-		return nil, nil
+		return nil, "", nil
 	}
 	still, cancel := context.WithTimeout(ctx, aheadHold)
 	defer cancel()
 	inst, release, err := up.Hold(still)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer release()
-	mark := up.Mark()
+	mark = up.Mark()
 	if inst == nil || mark == "" {
-		return nil, nil
+		return nil, "", nil
 	}
 	dir := filepath.Join(s.r.snapshotHome(), "tmp_"+newID()[len("ses_"):])
 	if err := makeFolder(dir); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	sp := &spare{e: e, dir: dir, mark: mark}
-	if sp.snap, err = s.freezeMember(ctx, e, inst, filepath.Join(dir, e.ID)); err != nil {
+	snap, err := s.freezeMember(ctx, e, inst, filepath.Join(dir, e.ID))
+	if err != nil {
 		_ = clone.Remove(dir)
-		return nil, err
+		return nil, "", err
 	}
-	if up.Mark() != mark || sp.snap.Carries != driver.CarryMemory {
-		s.r.discardSpare(sp)
-		return nil, nil
+	sp = &spare{e: e, snap: &snap, dir: dir}
+	if up.Mark() != mark || snap.Carries != driver.CarryMemory {
+		s.r.stock.retire(sp)
+		return nil, "", nil
 	}
-	return sp, nil
+	return sp, mark, nil
 }
 
 // useSpares returns the copies of members that are as good as ones made now, to be
@@ -218,82 +179,39 @@ func (s *Session) useSpares() map[string]*spare {
 	return ready
 }
 
-// giveBackAll gives back what nobody took.
-func (s *Session) giveBackAll(ready map[string]*spare) {
+// releaseAll releases what nobody took.
+func (s *Session) releaseAll(ready map[string]*spare) {
 	for _, sp := range ready {
-		s.r.giveBack(sp)
+		s.r.stock.release(sp)
 	}
 }
 
 // useSpare returns a copy of a member, as useSpares does; nil where there is none.
-func (s *Session) useSpare(e *Entry) *spare {
+func (s *Session) useSpare(e *catalog.Entry) *spare {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := s.spares[e.ID]
+	all := s.ahead[e.ID]
 	if all == nil || all.have == nil {
 		return nil
 	}
 	sp := all.have
-	if p := s.parts[e.ID]; p != nil && p.up.Mark() == sp.mark && sp.e.hash == e.hash {
-		sp.mu.Lock()
-		sp.users++
-		sp.mu.Unlock()
+	if p := s.parts[e.ID]; p != nil && p.up.Mark() == all.mark && sp.e.Hash == e.Hash {
+		s.r.stock.use(sp)
 		return sp
 	}
 	all.have = nil
-	if !s.r.background(func() { s.r.dropSpares(sp) }) {
-		s.r.dropSpares(sp)
+	if !s.r.background(func() { s.r.stock.retire(sp) }) {
+		s.r.stock.retire(sp)
 	}
 	return nil
 }
 
 // forgetSpare takes a member's copy away, for the caller to drop. s.mu is held.
 func (s *Session) forgetSpare(id string) *spare {
-	all := s.spares[id]
+	all := s.ahead[id]
 	if all == nil {
 		return nil
 	}
-	delete(s.spares, id)
+	delete(s.ahead, id)
 	return all.have
-}
-
-// dropSpares removes copies, once nobody uses them.
-func (r *Registry) dropSpares(all ...*spare) {
-	for _, sp := range all {
-		if sp == nil {
-			continue
-		}
-		sp.mu.Lock()
-		now := !sp.gone && sp.users == 0
-		sp.gone = true
-		sp.mu.Unlock()
-		if now {
-			r.discardSpare(sp)
-		}
-	}
-}
-
-// giveBack ends a use of a copy.
-func (r *Registry) giveBack(sp *spare) {
-	sp.mu.Lock()
-	sp.users--
-	last := sp.users == 0 && sp.gone
-	sp.mu.Unlock()
-	if last {
-		r.discardSpare(sp)
-	}
-}
-
-func (r *Registry) discardSpare(sp *spare) { r.discardReady(sp.e, sp.snap, sp.dir) }
-
-// discardReady removes the snapshot of one server, and what is ready of it.
-func (r *Registry) discardReady(e *Entry, snap driver.Snapshot, dir string) {
-	ctx, cancel := afterwards(context.Background())
-	defer cancel()
-	spec := e.spec()
-	spec.Log = r.o.Log
-	if err := e.preparer().Ready(spec, snap, 0); err != nil {
-		r.o.Log.Warn("instances that were ready are not let go of", "server", e.ID, "err", err)
-	}
-	r.discard(ctx, &frozen{Members: []frozenMember{{Server: e.ID, Snapshot: snap}}}, dir)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 )
 
 // ring counts the calls of a session towards its next snapshot of itself.
@@ -38,7 +39,7 @@ func (r *Registry) beforeCall(ctx context.Context, s *Session, server, tool stri
 	if ctx.Value(ridesOn{&s.gate}) != nil {
 		return nil // its caller's was made
 	}
-	base, _ := splitMember(server)
+	base, _ := catalog.SplitMember(server)
 	name := base + r.Catalog().Config.Separator + tool
 	before := false
 	for _, p := range a.Before {

@@ -13,6 +13,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/store"
 )
 
@@ -253,7 +254,7 @@ func (s *Session) Damaged() []api.Damage {
 
 // losses are the damage that a session with these servers has which begins with what
 // was frozen, and what it has to be told of it.
-func (f *frozen) losses(c *Catalog) ([]api.Damage, map[string]untold) {
+func (f *frozen) losses(c *catalog.Catalog) ([]api.Damage, map[string]untold) {
 	missing := func(server string) bool { return server != "" && c.Entry(server) == nil }
 	damaged, owed := slices.Clone(f.Damaged), maps.Clone(f.Owed)
 	maps.DeleteFunc(owed, func(server string, _ untold) bool { return missing(server) })
@@ -264,8 +265,8 @@ func (f *frozen) losses(c *Catalog) ([]api.Damage, map[string]untold) {
 // the server was had there is what the entry has here, and for none the workspace.
 // What nobody was told when the snapshot was made is told here.
 // Where a part is files anyway, nothing of it was lost with a memory.
-func (s *Session) beginsWith(template, was string, e *Entry) {
-	name, ok := strings.CutPrefix(template, fromSnapshot)
+func (s *Session) beginsWith(template, was string, e *catalog.Entry) {
+	name, ok := strings.CutPrefix(template, catalog.FromSnapshot)
 	if !ok {
 		return
 	}
@@ -275,7 +276,7 @@ func (s *Session) beginsWith(template, was string, e *Entry) {
 	}
 	server, files := "", true
 	if e != nil {
-		mode, _ := e.fork()
+		mode, _ := e.ForkMode()
 		server, files = e.ID, mode == config.ForkFiles
 	}
 	for _, d := range snap.Damaged {

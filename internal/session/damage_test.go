@@ -10,6 +10,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/testkit"
 )
@@ -123,7 +124,7 @@ func TestDamageOfATemplate(t *testing.T) {
 	mem := fmt.Sprintf("server \"mem\": it began with snapshot %s, which is damaged: its log was cut; kept: part\n", snap.ID)
 	both := fmt.Sprintf("it began with snapshot %s, which is damaged: a file is gone; kept: part\n%s", snap.ID, mem)
 
-	one := w.opened(session.OpenOptions{Members: map[string]session.Member{"mem": {Template: raw("snapshot:base")}}})
+	one := w.opened(session.OpenOptions{Members: map[string]catalog.Member{"mem": {Template: raw("snapshot:base")}}})
 	wantDamage(t, "one that asked for it", one.Damaged(), mem)
 	const from = `
 workspace: {template: "snapshot:base"}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/store"
 )
 
@@ -35,11 +36,11 @@ func (r *Registry) Describe(s *Session, members bool) api.Session {
 		if on, why := e.On(); !on {
 			m.State, m.Reason = api.StateDisabled, why
 		}
-		if e.driver != nil {
-			m.Fork, m.Why = e.fork()
+		if e.Runner != nil {
+			m.Fork, m.Why = e.ForkMode()
 		}
-		if lent := s.lentBy(e); lent != "" {
-			m.Fork, m.Why = config.ForkRefuse, lent
+		if why := s.borrowedFrom(e); why != "" {
+			m.Fork, m.Why = config.ForkRefuse, why
 		}
 		if up := s.Peek(e.ID); up != nil {
 			st := up.Status()
@@ -47,9 +48,9 @@ func (r *Registry) Describe(s *Session, members bool) api.Session {
 		}
 		out.Members = append(out.Members, m)
 	}
-	if at := slices.IndexFunc(s.members(), func(e *Entry) bool { return e.Workspace && !s.borrows(e) }); at >= 0 {
+	if at := slices.IndexFunc(s.members(), func(e *catalog.Entry) bool { return e.Workspace && !s.borrows(e) }); at >= 0 {
 		e := s.members()[at]
-		w := &api.Workspace{Kind: "tree", Path: e.spec().WorkspacePath}
+		w := &api.Workspace{Kind: "tree", Path: e.Spec().WorkspacePath}
 		if s.needsFolder(0) {
 			w.Kind = "folder"
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/upstream"
 )
@@ -80,7 +81,7 @@ type manifestMember struct {
 // Export writes a snapshot, by its id, as one file, without the members that are
 // hidden from who asks for it; nil for all.
 func (r *Registry) Export(ctx context.Context, id string, hidden func(member string) bool, w io.Writer) error {
-	giveBack, err := r.borrow(id)
+	giveBack, err := r.useSnapshot(id)
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func (r *Registry) Export(ctx context.Context, id string, hidden func(member str
 		return err
 	}
 	for _, f := range members {
-		base, _ := splitMember(f.Server)
+		base, _ := catalog.SplitMember(f.Server)
 		m.Members = append(m.Members, manifestMember{f.Server, f.Snapshot.Driver, servers[base], f.Snapshot.Carries, f.Snapshot.Hello, f.Idle})
 	}
 	// Nothing is written of what could not be read again.
@@ -200,7 +201,7 @@ func (r *Registry) serversOf(ctx context.Context, key string) (map[string]string
 		}
 		return out, nil
 	}
-	servers, err := r.unpin(ctx, key)
+	servers, err := r.catalogs.Unpin(ctx, key)
 	for _, s := range servers {
 		out[s.ID] = s.Builtin
 	}
@@ -284,7 +285,7 @@ func (r *Registry) readFile(ctx context.Context, snap *snapshot, dir string, rd 
 	for i, member := range m.Members {
 		e := entries[i]
 		c := &chunkReader{r: in}
-		s, err := e.keeper().Import(ctx, e.ID, filepath.Join(dir, member.Server), c)
+		s, err := e.Keeper().Import(ctx, e.ID, filepath.Join(dir, member.Server), c)
 		if err != nil {
 			return notImported(member.Server, e.ID, err)
 		}
@@ -305,7 +306,7 @@ func (r *Registry) readFile(ctx context.Context, snap *snapshot, dir string, rd 
 	}
 	last := -1
 	for _, n := range ordinals {
-		if n <= last || n >= maxInstances {
+		if n <= last || n >= catalog.MaxInstances {
 			return errors.New("its manifest names its workspaces in disorder")
 		}
 		last = n
@@ -363,18 +364,18 @@ func (e reworded) Unwrap() error { return e.error }
 // importable finds the servers that the members of a manifest are of, before
 // anything else of the file is read. Of a hidden one it says what it says of one
 // that is not there.
-func (r *Registry) importable(m manifest, o ImportOptions) ([]*Entry, error) {
+func (r *Registry) importable(m manifest, o ImportOptions) ([]*catalog.Entry, error) {
 	cat := r.Catalog()
-	find := func(server string) *Entry {
-		if e := cat.Entry(server); e != nil && e.own() && (o.Hidden == nil || !o.Hidden(server)) {
+	find := func(server string) *catalog.Entry {
+		if e := cat.Entry(server); e != nil && e.Own() && (o.Hidden == nil || !o.Hidden(server)) {
 			return e
 		}
 		return nil
 	}
 	seen := make(map[string]bool)
-	var entries []*Entry
+	var entries []*catalog.Entry
 	for _, member := range m.Members {
-		base, _ := splitMember(member.Server)
+		base, _ := catalog.SplitMember(member.Server)
 		e := find(base)
 		switch {
 		case seen[member.Server]:
@@ -383,7 +384,7 @@ func (r *Registry) importable(m manifest, o ImportOptions) ([]*Entry, error) {
 			return nil, fmt.Errorf("it has the state of server %q, and the config has no server of that name and scope session", member.Server)
 		case e.Driver != member.Driver || e.Builtin != member.Builtin:
 			return nil, fmt.Errorf("it has the state of server %q from %s, and here the server is run by %s", member.Server, driverText(member.Driver, member.Builtin), driverText(e.Driver, e.Builtin))
-		case e.keeper() == nil:
+		case e.Keeper() == nil:
 			return nil, fmt.Errorf("driver %q can't import", e.Driver)
 		}
 		if len(member.Hello) > 0 {
@@ -395,7 +396,7 @@ func (r *Registry) importable(m manifest, o ImportOptions) ([]*Entry, error) {
 		entries = append(entries, e)
 	}
 	for id, n := range m.Counts {
-		if find(id) == nil || n < 1 || n > maxInstances {
+		if find(id) == nil || n < 1 || n > catalog.MaxInstances {
 			return nil, fmt.Errorf("it has %d instances of server %q, which is not possible here", n, id)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/store"
 )
 
@@ -29,7 +30,7 @@ type facts struct {
 	Servers []string             `json:"servers,omitempty"`
 	Auto    *config.Autosnapshot `json:"auto,omitempty"`
 	// Members says more about some servers than that the session has them.
-	Members map[string]Member `json:"members,omitempty"`
+	Members map[string]catalog.Member `json:"members,omitempty"`
 	// Uses is the session that the clients of this one mean when they name none.
 	Uses string `json:"uses,omitempty"`
 	// States has the folders of states that are not called like their server: a
@@ -67,16 +68,16 @@ type facts struct {
 // fits is the hash of what an instance was started with that fits a session now:
 // what its entry says, and the state that counts. One that works on a state from
 // before a rewind does not.
-func (s *Session) fits(e *Entry) string {
+func (s *Session) fits(e *catalog.Entry) string {
 	if s == nil {
-		return e.hash
+		return e.Hash
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if name := s.facts.state(e.ID); name != e.ID && e.hash != "" {
-		return e.hash + " " + name
+	if name := s.facts.state(e.ID); name != e.ID && e.Hash != "" {
+		return e.Hash + " " + name
 	}
-	return e.hash
+	return e.Hash
 }
 
 // factsOf reads what was recorded.

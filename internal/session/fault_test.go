@@ -10,8 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tine-mcp/tine/internal/store"
 	"io/fs"
+
+	"github.com/tine-mcp/tine/internal/store"
 )
 
 var (

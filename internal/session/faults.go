@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/store"
 )
 
@@ -45,12 +46,6 @@ func sameJSON(a, b json.RawMessage) bool {
 	va, errA := parse(a)
 	vb, errB := parse(b)
 	return errA == nil && errB == nil && reflect.DeepEqual(va, vb)
-}
-
-// catalogIs reports whether servers are those of a key.
-func catalogIs(key string, servers []byte) bool {
-	var list []json.RawMessage
-	return json.Unmarshal(servers, &list) == nil && keyOfPins(list) == key
 }
 
 // Faults compares a database, which may be a copy of a moment ago, with the folders
@@ -98,7 +93,7 @@ func Faults(ctx context.Context, st Records, states string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if ok && !catalogIs(key, servers) {
+		if ok && !catalog.Is(key, servers) {
 			faults = append(faults, fmt.Sprintf("the servers of catalog %s are not those that it is the hash of", key))
 		}
 	}

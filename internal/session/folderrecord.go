@@ -171,9 +171,9 @@ func (f folderRecord) read(v any) error {
 	return nil
 }
 
-// bury marks a folder that is there as one that is being removed. What was never
+// markRemoved marks a folder that is there as one that is being removed. What was never
 // finished says that already.
-func (f folderRecord) bury() error {
+func (f folderRecord) markRemoved() error {
 	err := os.Rename(f.path(), f.path()+goneMark)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err

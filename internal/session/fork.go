@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/store"
 )
 
@@ -51,7 +52,7 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	cfg := r.Catalog().Config.Sessions
 	pin := s.pin
 	if pin == "" { // it followed the config until now; its children stay with this one
-		if pin, err = r.pin(s.Catalog()); err != nil {
+		if pin, err = r.catalogs.Pin(s.Catalog()); err != nil {
 			return nil, err
 		}
 	}
@@ -59,7 +60,7 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	if len(owner.Pinned) == 0 {
 		owner.Pinned = o.Pinned
 	}
-	b := &birth{r: r, owner: owner, take: true, failed: s.failed()}
+	b := &opening{r: r, owner: owner, take: true, failed: s.failed()}
 	each := b.needsOf(s, carried)
 	wait, told := r.patience(o.Wait, cfg.Wait)
 	// Before the parent has to wait for anything.
@@ -90,7 +91,7 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	f := facts{
 		Creation: o.Creation,
 		Owner:    owner.Pinned, Labels: maps.Clone(parent.Labels), Idle: parent.Idle, Depth: parent.Depth + 1,
-		Servers: s.servers, Members: s.said, Auto: parent.Auto, From: parent.From, Damaged: m.Damaged, Owed: m.Owed, Used: m.Used,
+		Servers: s.servers, Members: s.memberOptions, Auto: parent.Auto, From: parent.From, Damaged: m.Damaged, Owed: m.Owed, Used: m.Used,
 	}
 	if f.Labels == nil && len(o.Labels) > 0 {
 		f.Labels = make(map[string]string, len(o.Labels))
@@ -109,13 +110,13 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 		ids = append(ids, b.add(s.Owner, s.ID, pin, c, each).ID)
 	}
 	if len(m.Shared) > 0 {
-		shares, err := s.lend(ctx, m.Shared, b.children)
+		shares, err := s.shareWith(ctx, m.Shared, b.children)
 		if err != nil {
 			giveBack()
 			return nil, err
 		}
 		for _, c := range b.children {
-			c.facts.Shares, c.facts.Made = maps.Clone(shares), s.lentStates(shares)
+			c.facts.Shares, c.facts.Made = maps.Clone(shares), s.jointStates(shares)
 		}
 	}
 	b.events = func(child *Session) []store.Event {
@@ -143,13 +144,13 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 
 // needsOf is what a child of a session needs: what it starts, and the built-in
 // servers that run in the parent, which it starts later.
-func (b *birth) needsOf(s *Session, carried []*Entry) map[string]need {
+func (b *opening) needsOf(s *Session, carried []*catalog.Entry) map[string]need {
 	each := make(map[string]need)
 	for _, e := range s.members() {
 		taken := slices.Contains(carried, e)
 		up := s.Peek(e.ID)
 		if b.starts(e, taken) || taken && up != nil && up.Status().Instance {
-			each[e.ID] = e.need()
+			each[e.ID] = needOf(e)
 		}
 	}
 	return each

@@ -13,6 +13,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/workspace"
 )
@@ -119,18 +120,18 @@ var (
 )
 
 // carried tells which members a freeze takes along, or which one refuses it.
-func (s *Session) carried(to act) (take []*Entry, shared []string, err error) {
-	if err := s.lends(to); err != nil {
+func (s *Session) carried(to act) (take []*catalog.Entry, shared []string, err error) {
+	if err := s.notItsOwn(to); err != nil {
 		return nil, nil, err
 	}
 	for _, e := range s.members() {
-		if e.driver == nil {
+		if e.Runner == nil {
 			if s.hasState(e.ID) {
-				return nil, nil, &api.Error{Kind: api.KindRefused, Server: e.ID, Message: fmt.Sprintf("session %s can't be %s: %s, so what server %q remembers can't be taken along", s.ID, to.done, e.problem, e.ID)}
+				return nil, nil, &api.Error{Kind: api.KindRefused, Server: e.ID, Message: fmt.Sprintf("session %s can't be %s: %s, so what server %q remembers can't be taken along", s.ID, to.done, e.Problem, e.ID)}
 			}
 			continue
 		}
-		mode, why := e.fork()
+		mode, why := e.ForkMode()
 		switch mode {
 		case config.ForkFresh:
 		case config.ForkShare:
@@ -177,12 +178,12 @@ func (s *Session) freeze(ctx context.Context, dir string, wait time.Duration, to
 	}
 	instances, release, err := s.holdAll(still, ready)
 	if err != nil {
-		s.giveBackAll(ready)
+		s.releaseAll(ready)
 		return nil, err
 	}
 	defer release()
 	m, err := s.capture(ctx, dir, instances, ready, to)
-	s.giveBackAll(ready) // those that were not used
+	s.releaseAll(ready) // those that were not used
 	if err != nil {
 		return nil, err
 	}
@@ -205,9 +206,9 @@ func (s *Session) quiet(ctx context.Context, wait time.Duration) (thaw func(), e
 // runs is held, nothing starts, and what a reload replaced has ended. It returns
 // what runs, by server. The gate is frozen. Those in except are left out.
 func (s *Session) holdAll(ctx context.Context, except map[string]*spare) (running map[string]driver.Instance, release func(), err error) {
-	var members []*Entry
+	var members []*catalog.Entry
 	for _, e := range s.members() {
-		mode, _ := e.fork()
+		mode, _ := e.ForkMode()
 		if on, _ := e.On(); !on || mode == config.ForkShare || except[e.ID] != nil {
 			continue
 		}
@@ -287,7 +288,7 @@ func (s *Session) capture(ctx context.Context, dir string, running map[string]dr
 		delete(ready, e.ID)
 		mu.Unlock()
 		if sp != nil {
-			m.Members[i] = frozenMember{Server: e.ID, Snapshot: sp.snap, spare: sp}
+			m.Members[i] = frozenMember{Server: e.ID, Snapshot: *sp.snap, spare: sp}
 			return nil
 		}
 		snap, err := s.freezeMember(ctx, e, running[e.ID], filepath.Join(dir, e.ID))
@@ -318,10 +319,10 @@ func makeFolder(dir string) error {
 
 // freezeMember takes down the state of one member. inst is what runs, and held;
 // nil for nothing.
-func (s *Session) freezeMember(ctx context.Context, e *Entry, inst driver.Instance, dir string) (driver.Snapshot, error) {
-	spec := e.spec()
+func (s *Session) freezeMember(ctx context.Context, e *catalog.Entry, inst driver.Instance, dir string) (driver.Snapshot, error) {
+	spec := e.Spec()
 	spec.State = s.stateDir(e.ID) // and no session: what comes of it outlasts this one
-	spec.Carry = e.carry()
+	spec.Carry = e.Carry()
 	spec.OnDamage = func(err error) { s.heed(e.ID, err) }
 	if inst == nil {
 		mark, _ := s.r.marked(s, spec.State)
@@ -336,8 +337,8 @@ func (s *Session) freezeMember(ctx context.Context, e *Entry, inst driver.Instan
 // freezeState takes down the state of a server. Where its memory is in it, what
 // the server said in its handshake goes with that: whoever is made of it is
 // greeted already.
-func freezeState(ctx context.Context, e *Entry, spec driver.Spec, up *upstream.Upstream, inst driver.Instance, dir string) (driver.Snapshot, error) {
-	snap, err := e.keeper().Freeze(ctx, spec, inst, dir)
+func freezeState(ctx context.Context, e *catalog.Entry, spec driver.Spec, up *upstream.Upstream, inst driver.Instance, dir string) (driver.Snapshot, error) {
+	snap, err := e.Keeper().Freeze(ctx, spec, inst, dir)
 	if err != nil {
 		return driver.Snapshot{}, memberError(e.ID, "freezing its state", err)
 	}
@@ -346,17 +347,6 @@ func freezeState(ctx context.Context, e *Entry, spec driver.Spec, up *upstream.U
 		snap.Hello = up.Greeting(inst)
 	}
 	return snap, nil
-}
-
-// carry is what a freeze of the server is to carry; empty for the most there is.
-func (e *Entry) carry() string {
-	switch mode, _ := e.fork(); mode {
-	case config.ForkMemory:
-		return driver.CarryMemory
-	case config.ForkFiles:
-		return driver.CarryFiles
-	}
-	return ""
 }
 
 // atOnce does n things at once and returns the first error. The common case of
@@ -408,7 +398,7 @@ func (r *Registry) discard(ctx context.Context, f *frozen, dir string) {
 	_ = atOnce(len(f.Members), func(i int) error {
 		m := f.Members[i]
 		if m.spare != nil {
-			r.giveBack(m.spare)
+			r.stock.release(m.spare)
 			return nil
 		}
 		k, _ := r.o.Drivers[m.Snapshot.Driver].(driver.Keeper)

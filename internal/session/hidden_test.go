@@ -13,6 +13,7 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/testkit"
 )
 
@@ -68,7 +69,7 @@ func TestHiddenMembersStayFrozen(t *testing.T) {
 	snap := w.frozen(s, "base")
 	ada.From = snap.ID
 	opened := w.opened(ada)
-	ada.Members = map[string]session.Member{"own": {Instances: 3}}
+	ada.Members = map[string]catalog.Member{"own": {Instances: 3}}
 	several := w.opened(ada)
 	if n := w.m.started("own"); n != before {
 		t.Fatalf("%d instances were started of what is hidden", n-before)
@@ -120,7 +121,7 @@ func TestEagerServersAreNotStartedWhereTheyAreHidden(t *testing.T) {
 // of somebody who may not see its server.
 func TestExportLeavesOutWhatIsHidden(t *testing.T) {
 	w := newWorld(t, whole)
-	s := w.opened(session.OpenOptions{Members: map[string]session.Member{"own": {Instances: 2}, "mem": {Instances: 2}}})
+	s := w.opened(session.OpenOptions{Members: map[string]catalog.Member{"own": {Instances: 2}, "mem": {Instances: 2}}})
 	set(t, s, "own", "secret", "1")
 	set(t, s, "own~1", "secret", "2")
 	set(t, s, "mem", "open", "3")
@@ -144,7 +145,7 @@ func TestExportLeavesOutWhatIsHidden(t *testing.T) {
 // who imports is answered like one with a server that there is not.
 func TestImportOfHiddenServers(t *testing.T) {
 	w := newWorld(t, whole)
-	s := w.opened(session.OpenOptions{Members: map[string]session.Member{"own": {Instances: 2}}})
+	s := w.opened(session.OpenOptions{Members: map[string]catalog.Member{"own": {Instances: 2}}})
 	set(t, s, "own", "a", "1")
 	set(t, s, "mem", "b", "1")
 	magic, parts := sections(t, w.exported(w.frozen(s, "").ID))

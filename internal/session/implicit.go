@@ -9,6 +9,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/upstream"
 )
 
@@ -19,12 +20,12 @@ import (
 
 // borrows reports whether the session uses the principal's default session's part of
 // a server.
-func (s *Session) borrows(e *Entry) bool {
-	if s.Kind != KindClient || e == nil || e.Builtin == "" || !e.own() {
+func (s *Session) borrows(e *catalog.Entry) bool {
+	if s.Kind != KindClient || e == nil || e.Builtin == "" || !e.Own() {
 		return false
 	}
-	k, ok := e.driver.(driver.Rememberer)
-	return e.Workspace || ok && k.Remembers(e.spec())
+	k, ok := e.Runner.(driver.Rememberer)
+	return e.Workspace || ok && k.Remembers(e.Spec())
 }
 
 // World returns the session that a connection means where it names none: its own, or the
@@ -32,7 +33,7 @@ func (s *Session) borrows(e *Entry) bool {
 func (s *Session) World() (*Session, error) {
 	borrows := false
 	for _, e := range s.Catalog().Entries {
-		if on, _ := e.On(); !on || !e.own() || e.Builtin != "" && !s.borrows(e) {
+		if on, _ := e.On(); !on || !e.Own() || e.Builtin != "" && !s.borrows(e) {
 			continue
 		}
 		if !s.borrows(e) {
@@ -58,7 +59,7 @@ func (s *Session) In(server string) (*Session, error) {
 // borrow returns the default session's hold on a server, and has the session hear what
 // the server says. The default session may have been closed, or its hold retired, since
 // the last time.
-func (s *Session) borrow(e *Entry) (*upstream.Upstream, *Entry, error) {
+func (s *Session) borrow(e *catalog.Entry) (*upstream.Upstream, *catalog.Entry, error) {
 	lender, err := s.r.Default(s.r.life, s.Owner)
 	if err != nil {
 		return nil, e, err
@@ -102,9 +103,9 @@ func (s *Session) UsesOf(lender *Session) bool {
 	return false
 }
 
-// lends says why a session of one connection can't be frozen: what its built-in servers
+// notItsOwn says why a session of one connection can't be frozen: what its built-in servers
 // remember is another session's.
-func (s *Session) lends(to act) error {
+func (s *Session) notItsOwn(to act) error {
 	for _, e := range s.Catalog().Entries {
 		if on, _ := e.On(); on && s.borrows(e) {
 			lender, err := s.r.Default(s.r.life, s.Owner)
@@ -120,8 +121,8 @@ func (s *Session) lends(to act) error {
 	return nil
 }
 
-// lentBy says whose part of a server the session uses; empty where it is its own.
-func (s *Session) lentBy(e *Entry) string {
+// borrowedFrom says whose part of a server the session uses; empty where it is its own.
+func (s *Session) borrowedFrom(e *catalog.Entry) string {
 	if !s.borrows(e) {
 		return ""
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
@@ -64,13 +65,10 @@ type known struct {
 	writing sync.Mutex          // held while one is compared and written
 }
 
-// keeps reports whether what the server lists is kept.
-func (e *Entry) keeps() bool { return e.Builtin == "" && e.warmKey() != "" }
-
-// knownKey is where the list is kept that the server gives a client that can do so
+// keyOfKnown is where the list is kept that the server gives a client that can do so
 // much (nil for nobody in particular), of one principal.
-func (e *Entry) knownKey(caps []byte, who string) knownKey {
-	sum := sha256.Sum256([]byte(e.warmKey() + "\x00" + string(upstream.Claims(caps, e.ClientCapabilities))))
+func keyOfKnown(e *catalog.Entry, caps []byte, who string) knownKey {
+	sum := sha256.Sum256([]byte(e.WarmKey() + "\x00" + string(upstream.Claims(caps, e.ClientCapabilities))))
 	k := knownKey{spec: hex.EncodeToString(sum[:])}
 	if e.URL != "" || e.Credential == config.CredentialPerPrincipal {
 		k.principal = "=" + who // its server may know the caller, or the session
@@ -79,7 +77,7 @@ func (e *Entry) knownKey(caps []byte, who string) knownKey {
 }
 
 // find returns what is kept under a key; nil for nothing.
-func (r *Registry) find(e *Entry, key knownKey) *Known {
+func (r *Registry) find(e *catalog.Entry, key knownKey) *Known {
 	r.known.mu.Lock()
 	k, ok := r.known.cached[key]
 	r.known.mu.Unlock()
@@ -114,21 +112,21 @@ func (r *Registry) remember(key knownKey, k *Known) {
 
 // Known returns what is kept of a server as the session's clients would see it,
 // called by a principal; nil for nothing.
-func (s *Session) Known(e *Entry, who string) *Known {
-	if !e.keeps() {
+func (s *Session) Known(e *catalog.Entry, who string) *Known {
+	if !e.KeepsLists() {
 		return nil
 	}
-	if k := s.r.find(e, e.knownKey(s.capabilities(), who)); k != nil {
+	if k := s.r.find(e, keyOfKnown(e, s.capabilities(), who)); k != nil {
 		return k
 	}
-	return s.r.find(e, e.knownKey(nil, who))
+	return s.r.find(e, keyOfKnown(e, nil, who))
 }
 
 // KnownList returns a list to give to the session's clients without asking the
 // server; false where it must be asked. What resources there are may depend on what
 // the server remembers in the session.
-func (s *Session) KnownList(e *Entry, who, method string) ([][]byte, bool) {
-	if method == wire.MethodListResources && e.own() && e.remembers() && s.hasState(e.ID) {
+func (s *Session) KnownList(e *catalog.Entry, who, method string) ([][]byte, bool) {
+	if method == wire.MethodListResources && e.Own() && e.Remembers() && s.hasState(e.ID) {
 		return nil, false
 	}
 	items, ok := s.Known(e, who).List(method)
@@ -139,13 +137,13 @@ func (s *Session) KnownList(e *Entry, who, method string) ([][]byte, bool) {
 }
 
 // listed reports whether the list that is kept of a server has a tool.
-func (r *Registry) listed(e *Entry, caps []byte, who, tool string) bool {
-	if !e.keeps() {
+func (r *Registry) listed(e *catalog.Entry, caps []byte, who, tool string) bool {
+	if !e.KeepsLists() {
 		return false
 	}
-	k := r.find(e, e.knownKey(caps, who))
+	k := r.find(e, keyOfKnown(e, caps, who))
 	if k == nil {
-		k = r.find(e, e.knownKey(nil, who))
+		k = r.find(e, keyOfKnown(e, nil, who))
 	}
 	if k == nil {
 		return false
@@ -156,7 +154,7 @@ func (r *Registry) listed(e *Entry, caps []byte, who, tool string) bool {
 }
 
 // hidden logs a tool that is not offered, once for all connections to its server.
-func (r *Registry) hidden(e *Entry, tool, why string) {
+func (r *Registry) hidden(e *catalog.Entry, tool, why string) {
 	key := e.Base() + "\x00" + tool
 	r.known.mu.Lock()
 	said := r.known.hidden[key] == why
@@ -229,13 +227,13 @@ func compact(item []byte) []byte {
 
 // Learned takes in what a server of the session listed while it runs: who has
 // another list from before is told, and what is kept follows.
-func (s *Session) Learned(e *Entry, who, method string, hello upstream.Hello, items [][]byte) {
+func (s *Session) Learned(e *catalog.Entry, who, method string, hello upstream.Hello, items [][]byte) {
 	sum := digest(items)
 	if s.confirm(e.ID, method, sum) {
 		s.Announce(e.ID, NoteOf(method))
 	}
 	// A program's resources may be those of this session.
-	if !e.keeps() || method == wire.MethodListResources && e.own() {
+	if !e.KeepsLists() || method == wire.MethodListResources && e.Own() {
 		return
 	}
 	before := s.Known(e, who)
@@ -244,7 +242,7 @@ func (s *Session) Learned(e *Entry, who, method string, hello upstream.Hello, it
 	}
 	for _, other := range s.r.Sessions() {
 		o := other.Catalog().Entry(e.ID)
-		if other == s || o == nil || o.warmKey() != e.warmKey() || !other.Given(e.ID, method) {
+		if other == s || o == nil || o.WarmKey() != e.WarmKey() || !other.Given(e.ID, method) {
 			continue
 		}
 		if up := other.Peek(e.ID); up == nil || !up.Runs() {
@@ -255,10 +253,10 @@ func (s *Session) Learned(e *Entry, who, method string, hello upstream.Hello, it
 
 // learned writes down what a server listed and returns what is known of it now, which
 // is the same as before where nothing is new.
-func (r *Registry) learned(e *Entry, caps []byte, who string, hello upstream.Hello, lists map[string][][]byte) *Known {
+func (r *Registry) learned(e *catalog.Entry, caps []byte, who string, hello upstream.Hello, lists map[string][][]byte) *Known {
 	r.known.writing.Lock()
 	defer r.known.writing.Unlock()
-	key, general := e.knownKey(caps, who), e.knownKey(nil, who)
+	key, general := keyOfKnown(e, caps, who), keyOfKnown(e, nil, who)
 	have := r.find(e, key)
 	if all := r.find(e, general); key != general && all != nil {
 		if !bytes.Equal(compact(all.Hello.Info), compact(hello.Info)) {
@@ -307,7 +305,7 @@ func (r *Registry) learned(e *Entry, caps []byte, who string, hello upstream.Hel
 	return next
 }
 
-func (r *Registry) drop(e *Entry, key knownKey) {
+func (r *Registry) drop(e *catalog.Entry, key knownKey) {
 	if err := r.o.Lists.DeleteServerList(context.WithoutCancel(r.life), key.spec, key.principal); err != nil {
 		r.o.Log.Warn("what is kept of a server's lists is not forgotten", "server", e.ID, "err", err)
 	}
@@ -335,21 +333,21 @@ func NoteOf(method string) string {
 
 // checkGiven has an instance that has just started list what the clients of its
 // sessions were given before it ran.
-func (r *Registry) checkGiven(e *Entry, s *Session) {
+func (r *Registry) checkGiven(e *catalog.Entry, s *Session) {
 	users := []*Session{s}
 	if s == nil {
 		users = r.Sessions()
 	}
 	for _, user := range users {
 		for _, method := range upstream.ListMethods {
-			if now := user.Catalog().Entry(e.ID); user.Given(e.ID, method) && now != nil && now.warmKey() == e.warmKey() {
+			if now := user.Catalog().Entry(e.ID); user.Given(e.ID, method) && now != nil && now.WarmKey() == e.WarmKey() {
 				r.background(func() { user.check(e, method) })
 			}
 		}
 	}
 }
 
-func (s *Session) check(e *Entry, method string) {
+func (s *Session) check(e *catalog.Entry, method string) {
 	up := s.Peek(e.ID)
 	if up == nil || !up.Runs() {
 		return

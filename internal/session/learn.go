@@ -12,6 +12,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/telemetry"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
@@ -31,12 +32,6 @@ const (
 	finalPause = 16 * time.Minute
 )
 
-// Learns reports whether what a server lists can be had without a session.
-func (e *Entry) Learns() bool {
-	on, _ := e.On()
-	return on && e.keeps() && e.URL == "" && e.Remote == nil && !e.Workspace && e.Ordinal == 0
-}
-
 // learners are the instances that are asked.
 type learners struct {
 	mu   sync.Mutex
@@ -45,7 +40,7 @@ type learners struct {
 }
 
 type learner struct {
-	e     *Entry
+	e     *catalog.Entry
 	up    *upstream.Upstream
 	end   func() // ends what is nobody's; nil for what is shared
 	clear func() // removes the state that it left when it failed; nil for what is shared
@@ -72,7 +67,7 @@ type round struct {
 // Learn asks a server that nothing is known of what it lists, once for all who want
 // to know. It is waited for as upstream.Awaited says, or with no wait as long as it
 // takes; when it answers later, the session's clients are told.
-func (s *Session) Learn(ctx context.Context, e *Entry, wait time.Duration) (*Known, error) {
+func (s *Session) Learn(ctx context.Context, e *catalog.Entry, wait time.Duration) (*Known, error) {
 	l, now, err := s.r.learn(e, wait == 0)
 	if err != nil {
 		return nil, err
@@ -125,7 +120,7 @@ func (now *round) over() bool {
 
 // learn begins to ask a server, or joins those who do. There is no round where the
 // server failed and it is too early for another one; with force there is.
-func (r *Registry) learn(e *Entry, force bool) (*learner, *round, error) {
+func (r *Registry) learn(e *catalog.Entry, force bool) (*learner, *round, error) {
 	l, err := r.learner(e)
 	if err != nil {
 		return nil, nil, err
@@ -166,15 +161,15 @@ func (r *Registry) again(l *learner) {
 	l.pause = time.AfterFunc(time.Until(l.next), func() {
 		r.learners.mu.Lock()
 		defer r.learners.mu.Unlock()
-		if l.pause != nil && l.round == nil && r.learners.of[l.e.warmKey()] == l {
+		if l.pause != nil && l.round == nil && r.learners.of[l.e.WarmKey()] == l {
 			r.beginRound(l)
 		}
 	})
 }
 
 // learner returns the instance to ask, which is not started yet.
-func (r *Registry) learner(e *Entry) (*learner, error) {
-	key := e.warmKey()
+func (r *Registry) learner(e *catalog.Entry) (*learner, error) {
+	key := e.WarmKey()
 	r.learners.mu.Lock()
 	defer r.learners.mu.Unlock()
 	l := r.learners.of[key]
@@ -184,7 +179,7 @@ func (r *Registry) learner(e *Entry) (*learner, error) {
 	if l == nil {
 		l = &learner{e: e, lacking: make(map[*Session]struct{})}
 	}
-	if e.shares() { // another one may have taken the place of the one before
+	if e.Shares() { // another one may have taken the place of the one before
 		up, err := r.sharedUpstream(e)
 		if err != nil {
 			return nil, err
@@ -199,8 +194,8 @@ func (r *Registry) learner(e *Entry) (*learner, error) {
 
 // nobodys makes the hold on an instance as for a new session, without one. Nothing
 // is left of it after its end.
-func (r *Registry) nobodys(e *Entry) (up *upstream.Upstream, clear, end func()) {
-	spec := e.spec()
+func (r *Registry) nobodys(e *catalog.Entry) (up *upstream.Upstream, clear, end func()) {
+	spec := e.Spec()
 	spec.Log = r.o.Log
 	// Without a handle: the next gateway ends what it finds of it.
 	spec.Dir = filepath.Join(r.o.Dir, strings.ReplaceAll(e.ID, "~", ".")+"-"+newID()[len("ses_"):])
@@ -208,7 +203,7 @@ func (r *Registry) nobodys(e *Entry) (up *upstream.Upstream, clear, end func()) 
 	o.Eager = false
 	home := r.home(warmPrefix + newID()[len("ses_"):])
 	state := filepath.Join(home, e.ID)
-	if e.keeper() != nil {
+	if e.Keeper() != nil {
 		o.Prepare = func(ctx context.Context, spec *driver.Spec) error {
 			spec.State = state
 			_, err := r.seed(ctx, e, "", state, driver.Source{})
@@ -217,7 +212,7 @@ func (r *Registry) nobodys(e *Entry) (up *upstream.Upstream, clear, end func()) 
 	}
 	up = upstream.New(o)
 	clear = func() {
-		if e.keeper() == nil {
+		if e.Keeper() == nil {
 			return
 		}
 		ctx, cancel := afterwards(r.life)
@@ -257,10 +252,10 @@ func (r *Registry) ask(l *learner, now *round) {
 	lacking := l.lacking
 	over := now.err == nil
 	if over {
-		delete(r.learners.of, e.warmKey())
+		delete(r.learners.of, e.WarmKey())
 	} else {
 		l.fails(now.err)
-		if ended && r.learners.of[e.warmKey()] == l {
+		if ended && r.learners.of[e.WarmKey()] == l {
 			before := l.up
 			l.up, l.clear, l.end = r.nobodys(e)
 			l.up.Follow(before)
@@ -324,7 +319,7 @@ func (r *Registry) readAll(l *learner) (*Known, error) {
 
 // learnAll asks the servers of a catalog that nothing is known of, a few at a time.
 // It waits for nothing. What failed and has another entry now has another chance.
-func (r *Registry) learnAll(c *Catalog) {
+func (r *Registry) learnAll(c *catalog.Catalog) {
 	if !r.o.Learn {
 		return
 	}
@@ -344,7 +339,7 @@ func (r *Registry) learnAll(c *Catalog) {
 }
 
 // learnSoon asks a server when it is its turn.
-func (r *Registry) learnSoon(e *Entry) {
+func (r *Registry) learnSoon(e *catalog.Entry) {
 	if !r.o.Learn || !e.Learns() {
 		return
 	}
@@ -355,10 +350,10 @@ func (r *Registry) learnSoon(e *Entry) {
 			return
 		}
 		defer func() { <-r.learners.slot }()
-		if now := r.Catalog().Entry(e.ID); now == nil || now.warmKey() != e.warmKey() || !now.Learns() {
+		if now := r.Catalog().Entry(e.ID); now == nil || now.WarmKey() != e.WarmKey() || !now.Learns() {
 			return // changed meanwhile
 		}
-		if all := r.find(e, e.knownKey(nil, "")); all != nil {
+		if all := r.find(e, keyOfKnown(e, nil, "")); all != nil {
 			return
 		}
 		if _, now, err := r.learn(e, false); err == nil && now != nil {
@@ -369,10 +364,10 @@ func (r *Registry) learnSoon(e *Entry) {
 
 // relearn asks a server again that failed when it was asked, since an instance of it has
 // started.
-func (r *Registry) relearn(e *Entry) {
+func (r *Registry) relearn(e *catalog.Entry) {
 	r.learners.mu.Lock()
 	defer r.learners.mu.Unlock()
-	if l := r.learners.of[e.warmKey()]; l != nil && l.failed > 0 && l.round == nil {
+	if l := r.learners.of[e.WarmKey()]; l != nil && l.failed > 0 && l.round == nil {
 		l.up.Retry()
 		r.beginRound(l)
 	}
@@ -380,14 +375,14 @@ func (r *Registry) relearn(e *Entry) {
 
 // dropLearners ends those of servers that a catalog no longer has; all of them with nil.
 // The others stay, since they know which servers failed.
-func (r *Registry) dropLearners(c *Catalog) {
+func (r *Registry) dropLearners(c *catalog.Catalog) {
 	var over []*learner
 	r.learners.mu.Lock()
 	for key, l := range r.learners.of {
 		stays := false
 		if c != nil {
 			e := c.Entry(l.e.ID)
-			stays = e != nil && e.warmKey() == key && e.Learns()
+			stays = e != nil && e.WarmKey() == key && e.Learns()
 		}
 		if !stays {
 			delete(r.learners.of, key)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
-	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/upstream"
 )
@@ -31,42 +31,15 @@ const (
 	whyKilled   = "the gateway was killed, and what it had to do with the server ended with it"
 )
 
-// kept is what a server begins with when its instance has ended: what a fork that
-// can't carry its memory has of it. Empty for a server that has nothing to lose:
-// it remembers nothing, or is built in and keeps everything as it changes.
-func (e *Entry) kept() string {
-	switch {
-	case e.Stateless || e.Builtin != "":
-		return ""
-	case len(e.State) > 0 || e.Workspace:
-		return api.KeptFiles
-	}
-	if k := e.keeper(); k != nil && k.Carries(e.spec()) == driver.CarryFiles {
-		return api.KeptFiles
-	}
-	return api.KeptNothing
-}
-
-// recalls reports whether what a server remembers is its memory, which forks carry
-// and an end loses, though it may start anew on the files of the workspace. Where
-// directories are declared, those are what counts.
-func (e *Entry) recalls() bool {
-	if len(e.State) > 0 || e.kept() == "" {
-		return false
-	}
-	mode, _ := e.fork()
-	return mode == config.ForkMemory
-}
-
-// loss is the damage that the end of the server's instance is.
-func (e *Entry) loss(why, kept string) api.Damage {
-	return api.Damage{Server: e.ID, Why: why, Kept: kept, Memory: kept == api.KeptFiles && e.recalls()}
+// lossOf is the damage that the end of the server's instance is.
+func lossOf(e *catalog.Entry, why, kept string) api.Damage {
+	return api.Damage{Server: e.ID, Why: why, Kept: kept, Memory: kept == api.KeptFiles && e.Recalls()}
 }
 
 // memory is what an Upstream of a server needs to know about losses.
-func (r *Registry) memory(e *Entry, by owned) upstream.Memory {
-	m := upstream.Memory{Kept: e.kept(), Several: by.s == nil || by.origin != "", Recalls: e.recalls(), Reached: e.URL != ""}
-	mode, _ := e.fork()
+func (r *Registry) memory(e *catalog.Entry, by owned) upstream.Memory {
+	m := upstream.Memory{Kept: e.Kept(), Several: by.s == nil || by.origin != "", Recalls: e.Recalls(), Reached: e.URL != ""}
+	mode, _ := e.ForkMode()
 	m.Alone = !m.Several && mode != config.ForkShare
 	find := func(id string) *Session {
 		if !m.Several {
@@ -89,7 +62,7 @@ func (r *Registry) memory(e *Entry, by owned) upstream.Memory {
 		}
 		return s.takeOwed(e.ID)
 	}
-	if e.shares() && e.hasState() {
+	if e.Shares() && e.HasState() {
 		m.Uses = func(id string) {
 			if s := find(id); s != nil {
 				s.noteUsed(e.ID)
@@ -110,7 +83,7 @@ func (r *Registry) memory(e *Entry, by owned) upstream.Memory {
 				s.unfit(e, l.Why)
 				continue
 			}
-			d := e.loss(l.Why, l.Kept)
+			d := lossOf(e, l.Why, l.Kept)
 			d.Words = l.Words
 			if l.Ours {
 				r.endedByUs(s, d)
@@ -150,8 +123,8 @@ func (r *Registry) memory(e *Entry, by owned) upstream.Memory {
 }
 
 // losers are the sessions that a loss damages: the one that the instance belongs
-// to, those that a session lent it to, or of a shared one those that called it.
-func (r *Registry) losers(e *Entry, by owned, l upstream.Loss) []*Session {
+// to, those that use it together, or of a shared one those that called it.
+func (r *Registry) losers(e *catalog.Entry, by owned, l upstream.Loss) []*Session {
 	if by.s != nil && by.origin == "" {
 		return []*Session{by.s}
 	}
@@ -161,8 +134,8 @@ func (r *Registry) losers(e *Entry, by owned, l upstream.Loss) []*Session {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if lent := r.lent[lentKey(by.origin, e.ID)]; by.origin != "" && lent != nil {
-		maps.Copy(ids, lent.users)
+	if j := r.joints[jointKey(by.origin, e.ID)]; by.origin != "" && j != nil {
+		maps.Copy(ids, j.users)
 	}
 	var out []*Session
 	for id, s := range r.sessions {
@@ -175,10 +148,10 @@ func (r *Registry) losers(e *Entry, by owned, l upstream.Loss) []*Session {
 
 // usedShared finds the shared servers that the session has called: forks of it
 // have that in their past, and the end of such a server is their loss too.
-func (s *Session) usedShared() map[string]func(heirs []string) bool {
+func (s *Session) usedShared() map[string]func(forks []string) bool {
 	out := make(map[string]func([]string) bool)
 	for _, e := range s.Catalog().Entries {
-		if !e.shares() {
+		if !e.Shares() {
 			continue
 		}
 		s.r.mu.Lock()
@@ -202,7 +175,7 @@ func (r *Registry) loseHandle(h store.Handle) {
 		return
 	}
 	ids := append([]string{h.Session}, said.Callers...)
-	if l := r.lent[lentKey(h.Session, h.Server)]; l != nil {
+	if l := r.joints[jointKey(h.Session, h.Server)]; l != nil {
 		ids = slices.AppendSeq(ids, maps.Keys(l.users))
 	}
 	for id := range r.sessions {
@@ -219,7 +192,7 @@ func (r *Registry) loseHandle(h store.Handle) {
 		seen[id] = true
 		d := api.Damage{Server: h.Server, Why: whyReloaded, Kept: api.KeptNothing}
 		if e := s.Catalog().Entry(h.Server); e != nil {
-			if d = e.loss(whyReloaded, e.kept()); s.fits(e) != h.SpecHash && (h.SpecHash == e.hash || strings.HasPrefix(h.SpecHash, e.hash+" ")) {
+			if d = lossOf(e, whyReloaded, e.Kept()); s.fits(e) != h.SpecHash && (h.SpecHash == e.Hash || strings.HasPrefix(h.SpecHash, e.Hash+" ")) {
 				continue // it worked on a state from before a rewind
 			}
 		}
@@ -357,7 +330,7 @@ func (s *Session) mend(server string) string {
 	case KindDefault:
 		leave = "set sessions.on_loss to tell, which goes on with what is left, or use another session (/mcp?session=NAME)"
 	}
-	if e := s.Catalog().Entry(server); e != nil && e.shares() {
+	if e := s.Catalog().Entry(server); e != nil && e.Shares() {
 		return leave + ": a rewind does not bring back what a shared server knew"
 	}
 	if id := s.whole(); id != "" {
@@ -415,10 +388,10 @@ func (r *Registry) loseCalled() {
 	for _, s := range r.sessions {
 		for server := range s.known().Called {
 			e := s.Catalog().Entry(server)
-			if e == nil || e.kept() == "" {
+			if e == nil || e.Kept() == "" {
 				continue
 			}
-			r.Damage(s, e.loss(whyKilled, e.kept()))
+			r.Damage(s, lossOf(e, whyKilled, e.Kept()))
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
@@ -239,7 +240,7 @@ func TestALossInATemplate(t *testing.T) {
 	told(t, "the session", s)
 	w.frozen(s, "told")
 	for _, name := range []string{"dead", "told"} {
-		asked := w.opened(session.OpenOptions{Members: map[string]session.Member{"plain": {Template: raw("snapshot:" + name)}}})
+		asked := w.opened(session.OpenOptions{Members: map[string]catalog.Member{"plain": {Template: raw("snapshot:" + name)}}})
 		w.apply(strings.Replace(yaml, "fork: memory", "fork: memory, template: 'snapshot:"+name+"'", 1))
 		configured := w.opened(session.OpenOptions{})
 		w.apply(yaml)

@@ -96,7 +96,7 @@ func (r *Registry) noted(s *Session, dir string) (mark string, made bool) {
 	if s == nil || s.ID != home {
 		users = append(users, r.sessions[home])
 	}
-	if l := r.lent[lentKey(home, stateOf(name))]; l != nil {
+	if l := r.joints[jointKey(home, stateOf(name))]; l != nil {
 		for id := range l.users {
 			users = append(users, r.sessions[id])
 		}
@@ -122,7 +122,7 @@ func (s *Session) noteKey(dir string) string {
 	if home == s.ID {
 		return name
 	}
-	return lentKey(home, name)
+	return jointKey(home, name)
 }
 
 // noteFound notes a state that was made before and is all there, and marks it where its
@@ -172,7 +172,7 @@ func (r *Registry) noteState(ctx context.Context, s *Session, dir, mark string) 
 func (r *Registry) userOf(origin, server string) *Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l := r.lent[lentKey(origin, server)]; l != nil {
+	if l := r.joints[jointKey(origin, server)]; l != nil {
 		for id := range l.users {
 			if s := r.sessions[id]; s != nil {
 				return s

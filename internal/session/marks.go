@@ -39,15 +39,15 @@ func (r *Registry) driverOf(session, name string) string {
 	if strings.HasPrefix(server, workspaceState) {
 		return workspaceState
 	}
-	catalog := r.Catalog()
+	cat := r.Catalog()
 	if session != sharedHome {
 		s := r.sessions[session]
 		if s == nil {
 			return ""
 		}
-		catalog = s.Catalog()
+		cat = s.Catalog()
 	}
-	if e := catalog.Entry(server); e != nil {
+	if e := cat.Entry(server); e != nil {
 		return e.Driver
 	}
 	return ""

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 )
 
 // Network writes a connection of a server into the journal, among the calls of
@@ -12,11 +13,9 @@ import (
 // last. One of a server that nobody has any more is left out: its mode is gone
 // with it.
 func (r *Registry) Network(ctx context.Context, n driver.Network) {
-	r.mu.Lock()
-	w, s := r.governors[n.Server], r.sessions[n.Session]
-	r.mu.Unlock()
-	member := MemberName(n.Server, n.Ordinal)
-	catalogs := []*Catalog{r.Catalog()}
+	w, s := r.catalogs.Governor(n.Server), r.Get(n.Session)
+	member := catalog.MemberName(n.Server, n.Ordinal)
+	catalogs := []*catalog.Catalog{r.Catalog()}
 	owner := ""
 	if s != nil {
 		owner = s.Owner
@@ -30,10 +29,10 @@ func (r *Registry) Network(ctx context.Context, n driver.Network) {
 	}
 	for _, c := range catalogs {
 		if e := c.Entry(n.Server); w == nil && e != nil {
-			w = e.governor
+			w = e.Governor
 		}
 	}
 	if w != nil {
-		w.record.Network(member, owner, n)
+		w.Record.Network(member, owner, n)
 	}
 }

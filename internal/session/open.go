@@ -16,6 +16,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/workspace"
@@ -39,8 +40,8 @@ type OpenOptions struct {
 	Idle    time.Duration
 	Servers []string // only these; nil for all
 	Eager   bool
-	Members map[string]Member    // more about some servers, by their ids
-	Auto    *config.Autosnapshot // nil for the config's
+	Members map[string]catalog.Member // more about some servers, by their ids
+	Auto    *config.Autosnapshot      // nil for the config's
 	Wait    time.Duration
 	// Creation is the mark of the request, where it has one: what carries that of
 	// a request that was never answered is removed at the next start.
@@ -50,7 +51,7 @@ type OpenOptions struct {
 // OpenSession opens a session and returns it with its token.
 func (r *Registry) OpenSession(ctx context.Context, o OpenOptions) (*Session, string, error) {
 	if o.From != "" {
-		giveBack, err := r.borrow(o.From)
+		giveBack, err := r.useSnapshot(o.From)
 		if err != nil {
 			return nil, "", err
 		}
@@ -74,10 +75,10 @@ func newToken() (token, hash string) {
 	return token, hex.EncodeToString(sum[:])
 }
 
-// A birth is sessions on their way into the world: all of them come, or none.
+// An opening makes sessions: all of them, or none.
 //
 //	room and quota taken -> states made -> members started -> recorded -> known
-type birth struct {
+type opening struct {
 	r        *Registry
 	owner    Owner
 	children []*Session
@@ -93,7 +94,7 @@ type birth struct {
 }
 
 // begin checks what is asked for, and takes the room for it.
-func (r *Registry) begin(ctx context.Context, o OpenOptions) (*birth, error) {
+func (r *Registry) begin(ctx context.Context, o OpenOptions) (*opening, error) {
 	cat := r.Catalog()
 	cfg := cat.Config.Sessions
 	pin, from, taken := "", (*frozen)(nil), time.Time{}
@@ -104,24 +105,24 @@ func (r *Registry) begin(ctx context.Context, o OpenOptions) (*birth, error) {
 			return nil, noSnapshot(o.From)
 		}
 		if pin = snap.Catalog; pin != "" {
-			if _, err := r.unpin(ctx, pin); err != nil {
+			if _, err := r.catalogs.Unpin(ctx, pin); err != nil {
 				return nil, fmt.Errorf("snapshot %s: %w", o.From, err)
 			}
 		}
 		from, taken = &snap.frozen, snap.Created
 	}
 	if pin == "" { // also from one that came from elsewhere
-		if pin, err = r.pin(cat); err != nil {
+		if pin, err = r.catalogs.Pin(cat); err != nil {
 			return nil, err
 		}
 	}
 	servers := slices.Sorted(slices.Values(o.Servers))
 	for _, id := range servers {
-		if r.viewOf(cat, pin, nil, nil).Entry(id) == nil {
+		if r.catalogs.View(cat, pin, nil, nil).Entry(id) == nil {
 			return nil, &api.Error{Kind: api.KindInvalid, Server: id, Message: fmt.Sprintf("there is no server %q; `tine servers` lists them", id)}
 		}
 	}
-	members, err := r.settled(r.viewOf(cat, pin, slices.Compact(servers), nil), &o, from)
+	members, err := r.settled(r.catalogs.View(cat, pin, slices.Compact(servers), nil), &o, from)
 	if err != nil {
 		return nil, err
 	}
@@ -134,9 +135,9 @@ func (r *Registry) begin(ctx context.Context, o OpenOptions) (*birth, error) {
 	}
 	if from != nil {
 		f.Used = from.Used
-		f.Damaged, f.Owed = from.losses(r.viewOf(cat, pin, f.Servers, f.Members))
+		f.Damaged, f.Owed = from.losses(r.catalogs.View(cat, pin, f.Servers, f.Members))
 	}
-	b := &birth{r: r, owner: o.Owner, from: from, snapshot: o.From, taken: taken, eager: o.Eager}
+	b := &opening{r: r, owner: o.Owner, from: from, snapshot: o.From, taken: taken, eager: o.Eager}
 	b.events = func(s *Session) []store.Event {
 		all := []store.Event{r.event(s.ID, eventOpened, eventData{Snapshot: o.From})}
 		for _, d := range f.Damaged {
@@ -146,9 +147,9 @@ func (r *Registry) begin(ctx context.Context, o OpenOptions) (*birth, error) {
 	}
 	carried := b.carried()
 	each := make(map[string]need)
-	for _, e := range r.viewOf(cat, pin, f.Servers, f.Members).Entries {
+	for _, e := range r.catalogs.View(cat, pin, f.Servers, f.Members).Entries {
 		if b.starts(e, carried[e.ID]) {
-			each[e.ID] = e.need()
+			each[e.ID] = needOf(e)
 		}
 	}
 	wait, told := r.patience(o.Wait, cfg.Wait)
@@ -169,7 +170,7 @@ func choose(asked, fallback time.Duration) time.Duration {
 
 // takeRoom takes what sessions of one owner need, and places for them. Whoever
 // waits for room has no places yet.
-func (b *birth) takeRoom(ctx context.Context, owner string, each map[string]need, count int, wait time.Duration) error {
+func (b *opening) takeRoom(ctx context.Context, owner string, each map[string]need, count int, wait time.Duration) error {
 	r := b.r
 	if err := r.places(owner, count, false); err != nil {
 		return err
@@ -220,11 +221,11 @@ func (r *Registry) uncount(owner string, count int) {
 }
 
 // add puts one more session on its way.
-func (b *birth) add(owner, parent, pin string, f facts, each map[string]need) *Session {
+func (b *opening) add(owner, parent, pin string, f facts, each map[string]need) *Session {
 	f.Rev = 1 // it has a folder
 	s := b.r.newSession(newID(), owner, KindOpened, time.Now().UTC(), f)
 	token, hash := newToken()
-	s.Parent, s.pin, s.servers, s.said, s.token, s.reserved = parent, pin, f.Servers, f.Members, hash, maps.Clone(each)
+	s.Parent, s.pin, s.servers, s.memberOptions, s.token, s.reserved = parent, pin, f.Servers, f.Members, hash, maps.Clone(each)
 	b.children, b.tokens = append(b.children, s), append(b.tokens, token)
 	return s
 }
@@ -233,7 +234,7 @@ func (b *birth) add(owner, parent, pin string, f facts, each map[string]need) *S
 const parallel = 16
 
 // make makes all of it, or undoes what it has made.
-func (b *birth) make(ctx context.Context) (err error) {
+func (b *opening) make(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
 			b.undo(ctx)
@@ -250,7 +251,7 @@ func (b *birth) make(ctx context.Context) (err error) {
 }
 
 // each does something for all children, several at once, until one fails.
-func (b *birth) each(ctx context.Context, lastAlone bool, do func(context.Context, *Session, bool) error) error {
+func (b *opening) each(ctx context.Context, lastAlone bool, do func(context.Context, *Session, bool) error) error {
 	last := len(b.children) - 1
 	if last == 0 {
 		return do(ctx, b.children[0], true)
@@ -285,7 +286,7 @@ func (b *birth) each(ctx context.Context, lastAlone bool, do func(context.Contex
 
 // seed makes the states that a session begins with: those that it carries, and
 // those for which it has a template of its own, which may be gone later.
-func (b *birth) seed(ctx context.Context, s *Session, last bool) error {
+func (b *opening) seed(ctx context.Context, s *Session, last bool) error {
 	if err := recordOfSession(b.r.o.States, s.ID).begin(nil); err != nil {
 		return err
 	}
@@ -305,7 +306,7 @@ func (b *birth) seed(ctx context.Context, s *Session, last bool) error {
 			seed, wanted = workspace.Seed{Folder: seed.Folder, From: &w, Take: last && b.take}, true
 		}
 		for _, e := range s.members() {
-			wanted = wanted || e.Ordinal == n && e.space != ""
+			wanted = wanted || e.Ordinal == n && e.SpaceTemplate != ""
 		}
 		if wanted {
 			work = append(work, func() error {
@@ -319,7 +320,7 @@ func (b *birth) seed(ctx context.Context, s *Session, last bool) error {
 		}
 	}
 	for _, e := range s.members() {
-		if s.templated(e) && e.space == "" && e.keeper() != nil && !carried[e.ID] {
+		if s.templated(e) && e.SpaceTemplate == "" && e.Keeper() != nil && !carried[e.ID] {
 			work = append(work, func() error {
 				s.beginsWith(e.Template, e.Base(), e)
 				return b.seedState(ctx, s, e, driver.Source{})
@@ -330,12 +331,12 @@ func (b *birth) seed(ctx context.Context, s *Session, last bool) error {
 }
 
 // seedMember makes the state of one member that is carried.
-func (b *birth) seedMember(ctx context.Context, s *Session, m *frozenMember, last bool) error {
+func (b *opening) seedMember(ctx context.Context, s *Session, m *frozenMember, last bool) error {
 	e := s.Catalog().Entry(m.Server)
-	if e == nil || !e.own() {
+	if e == nil || !e.Own() {
 		return nil // left out on purpose
 	}
-	if e.keeper() == nil || e.Driver != m.Snapshot.Driver {
+	if e.Keeper() == nil || e.Driver != m.Snapshot.Driver {
 		return &api.Error{
 			Kind: api.KindInvalid, Server: e.ID,
 			Message: fmt.Sprintf("server %q is run by driver %q, and the snapshot was made by %q", e.ID, e.Driver, m.Snapshot.Driver),
@@ -345,7 +346,7 @@ func (b *birth) seedMember(ctx context.Context, s *Session, m *frozenMember, las
 	return b.seedState(ctx, s, e, src)
 }
 
-func (b *birth) seedState(ctx context.Context, s *Session, e *Entry, src driver.Source) error {
+func (b *opening) seedState(ctx context.Context, s *Session, e *catalog.Entry, src driver.Source) error {
 	dir := s.stateDir(e.ID)
 	mark, err := b.r.seed(ctx, e, s.ID, dir, src)
 	if err != nil {
@@ -357,7 +358,7 @@ func (b *birth) seedState(ctx context.Context, s *Session, e *Entry, src driver.
 // carried names the members that begin with what was frozen, and ran or were
 // suspended then. What did neither starts with its first call: it may be one that
 // can't be started at all.
-func (b *birth) carried() map[string]bool {
+func (b *opening) carried() map[string]bool {
 	carried := make(map[string]bool)
 	if b.from != nil {
 		for _, m := range b.from.Members {
@@ -371,16 +372,16 @@ func (b *birth) carried() map[string]bool {
 // anybody: one that was carried, unless nothing can go wrong with it, an eager one,
 // unless it failed in the parent too, and with eager all. What the rules keep from
 // the owner is not started.
-func (b *birth) starts(e *Entry, carried bool) bool {
+func (b *opening) starts(e *catalog.Entry, carried bool) bool {
 	on, _ := e.On()
-	return on && e.own() && b.r.mayStart(b.owner, e.ID) && (b.eager || e.Eager && !b.failed[e.ID] || carried && !e.driver.Info().Light)
+	return on && e.Own() && b.r.mayStart(b.owner, e.ID) && (b.eager || e.Eager && !b.failed[e.ID] || carried && !e.Runner.Info().Light)
 }
 
 // start starts what must run. It says of each member what went wrong. Room that
 // was reserved for others is kept only for built-in servers, which start later.
-func (b *birth) start(ctx context.Context, s *Session, _ bool) error {
+func (b *opening) start(ctx context.Context, s *Session, _ bool) error {
 	carried := b.carried()
-	var starting []*Entry
+	var starting []*catalog.Entry
 	for _, e := range s.members() {
 		if b.starts(e, carried[e.ID]) {
 			starting = append(starting, e)
@@ -399,13 +400,13 @@ func (b *birth) start(ctx context.Context, s *Session, _ bool) error {
 	}))
 	s.unreserve(func(member string) bool {
 		e := s.Catalog().Entry(member)
-		return e == nil || !e.driver.Info().Light
+		return e == nil || !e.Runner.Info().Light
 	})
 	return err
 }
 
 // register writes the sessions down and lets them be found.
-func (b *birth) register(ctx context.Context) error {
+func (b *opening) register(ctx context.Context) error {
 	r := b.r
 	recs := make([]store.Session, 0, len(b.children))
 	events := make([]store.Event, 0, len(b.children)+1)
@@ -414,7 +415,7 @@ func (b *birth) register(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		rec.Servers = r.written(s.pin)
+		rec.Servers = r.catalogs.Written(s.pin)
 		recs = append(recs, rec)
 		events = append(events, b.events(s)...)
 	}
@@ -452,14 +453,14 @@ func (b *birth) register(ctx context.Context) error {
 }
 
 // undo takes everything back.
-func (b *birth) undo(ctx context.Context) {
+func (b *opening) undo(ctx context.Context) {
 	ctx, cancel := afterwards(ctx)
 	defer cancel()
 	ids := make([]string, 0, len(b.children))
 	var wg sync.WaitGroup
 	for _, s := range b.children {
 		ids = append(ids, s.ID)
-		wg.Go(func() { b.r.dissolve(ctx, s) })
+		wg.Go(func() { b.r.removeState(ctx, s) })
 	}
 	wg.Wait()
 	for _, id := range ids {
@@ -480,9 +481,9 @@ func (r *Registry) unopen(all ...*Session) {
 	}
 }
 
-// dissolve ends what a session has and removes what it remembers.
-func (r *Registry) dissolve(ctx context.Context, s *Session) {
-	if err := recordOfSession(r.o.States, s.ID).bury(); err != nil {
+// removeState ends what a session has and removes what it remembers.
+func (r *Registry) removeState(ctx context.Context, s *Session) {
+	if err := recordOfSession(r.o.States, s.ID).markRemoved(); err != nil {
 		r.o.Log.Warn("the folder of a session is not marked as one to be removed", "session", s.ID, "err", err)
 	}
 	r.finish(s, (*upstream.Upstream).Close)
@@ -490,8 +491,8 @@ func (r *Registry) dissolve(ctx context.Context, s *Session) {
 	_ = atOnce(len(members), func(i int) error {
 		e := members[i]
 		if origin := shares[e.ID]; origin != "" {
-			r.unlend(ctx, origin, e, s.ID)
-		} else if e.keeper() != nil {
+			r.leaveJoint(ctx, origin, e, s.ID)
+		} else if e.Keeper() != nil {
 			r.erase(ctx, e, s.stateDir(e.ID))
 		}
 		return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/testkit"
 )
 
@@ -27,7 +28,7 @@ func TestInstancesAreServedAtOnce(t *testing.T) {
 	}{
 		{"opening", "seed own", "seed own", func() (err error) {
 			s, _, err = w.OpenSession(context.Background(), session.OpenOptions{
-				Servers: []string{"own"}, Eager: true, Members: map[string]session.Member{"own": {Instances: 2}},
+				Servers: []string{"own"}, Eager: true, Members: map[string]catalog.Member{"own": {Instances: 2}},
 			})
 			return err
 		}},
@@ -79,7 +80,7 @@ func TestManyInstances(t *testing.T) {
 			return nil
 		})
 	}
-	s := w.opened(session.OpenOptions{Servers: []string{"own"}, Eager: true, Members: map[string]session.Member{"own": {Instances: many}}})
+	s := w.opened(session.OpenOptions{Servers: []string{"own"}, Eager: true, Members: map[string]catalog.Member{"own": {Instances: many}}})
 	if err := w.CloseSession(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func TestManyInstances(t *testing.T) {
 		t.Errorf("%d were started at once", n)
 	}
 	_, _, err := w.OpenSession(t.Context(), session.OpenOptions{
-		Servers: []string{"bad"}, Eager: true, Members: map[string]session.Member{"bad": {Instances: many}},
+		Servers: []string{"bad"}, Eager: true, Members: map[string]catalog.Member{"bad": {Instances: many}},
 	})
 	var e *api.Error
 	if !errors.As(err, &e) || len(e.Causes) != many {
@@ -99,25 +100,6 @@ func TestManyInstances(t *testing.T) {
 	}
 }
 
-// What was kept for sessions that are over is not kept for ever.
-func TestViewsOfSessionsThatAreOver(t *testing.T) {
-	dir := t.TempDir()
-	w := newWorld(t, several+"template_roots: ["+dir+"]\n")
-	stays := w.opened(session.OpenOptions{Members: map[string]session.Member{"mem": {Instances: 7}}})
-	for n := range 2 * session.MostViews {
-		file := fmt.Sprint(n, ".json")
-		write(t, filepath.Join(dir, file), `{}`)
-		s := w.opened(session.OpenOptions{Servers: []string{"mem"}, Members: map[string]session.Member{"mem": {Template: raw(file)}}})
-		if err := w.CloseSession(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := w.Views(); n > session.MostViews {
-		t.Errorf("%d views are kept", n)
-	}
-	set(t, stays, "mem~6", "k", "v")
-}
-
 // A workspace that comes with a snapshot can't begin with a template too.
 func TestTemplateBesideASnapshotsWorkspace(t *testing.T) {
 	dir := t.TempDir()
@@ -126,10 +108,10 @@ func TestTemplateBesideASnapshotsWorkspace(t *testing.T) {
 	s := w.opened(session.OpenOptions{})
 	do(t.Context(), t, s, "other", "write", "path", "f", "text", "frozen")
 	snap := w.frozen(s, "base")
-	_, _, err := w.OpenSession(t.Context(), session.OpenOptions{From: snap.ID, Members: map[string]session.Member{"tree": {Template: raw("files")}}})
+	_, _, err := w.OpenSession(t.Context(), session.OpenOptions{From: snap.ID, Members: map[string]catalog.Member{"tree": {Template: raw("files")}}})
 	testkit.Has(t, "a template, too", failure(err), "invalid: ", `server "tree"`, snap.ID)
 	bare := w.frozen(w.opened(session.OpenOptions{}), "bare")
-	n := w.opened(session.OpenOptions{From: bare.ID, Members: map[string]session.Member{"tree": {Template: raw("files")}}})
+	n := w.opened(session.OpenOptions{From: bare.ID, Members: map[string]catalog.Member{"tree": {Template: raw("files")}}})
 	if got := do(t.Context(), t, n, "tree", "read", "path", "f"); got != `"given"` {
 		t.Errorf("its file has %s", got)
 	}
@@ -171,16 +153,16 @@ func TestTemplateOfAnother(t *testing.T) {
 	set(t, s, "mem", "k", "hers")
 	snap := w.frozen(s, "base")
 	for _, by := range []string{snap.ID, "snapshot:" + snap.ID, "base"} {
-		_, _, err := w.OpenSession(t.Context(), session.OpenOptions{Owner: session.Owner{Name: "eve"}, Members: map[string]session.Member{"mem": {Template: raw(by)}}})
+		_, _, err := w.OpenSession(t.Context(), session.OpenOptions{Owner: session.Owner{Name: "eve"}, Members: map[string]catalog.Member{"mem": {Template: raw(by)}}})
 		if err == nil || !strings.HasPrefix(failure(err), "invalid: ") {
 			t.Errorf("eve begins with %s of ada's: %v", by, err)
 		}
 	}
-	for name, m := range map[string]session.Member{
+	for name, m := range map[string]catalog.Member{
 		"ada":  {Template: raw(snap.ID)},
 		"root": {Template: raw(snap.ID), Snapshot: snap.ID},
 	} {
-		n := w.opened(session.OpenOptions{Owner: session.Owner{Name: name}, Members: map[string]session.Member{"mem": m}})
+		n := w.opened(session.OpenOptions{Owner: session.Owner{Name: name}, Members: map[string]catalog.Member{"mem": m}})
 		wantDump(t, name, n, "mem", `{"k":"hers"}`)
 		wantDump(t, name+"'s fork", w.fork(n, 1)[0], "mem", `{"k":"hers"}`)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 )
 
 const several = `
@@ -25,8 +26,8 @@ servers:
 // three is a session with three instances of each server.
 func three(t *testing.T, w *world) *session.Session {
 	t.Helper()
-	m := session.Member{Instances: 3}
-	return w.opened(session.OpenOptions{Members: map[string]session.Member{"own": m, "mem": m, "tree": m}})
+	m := catalog.Member{Instances: 3}
+	return w.opened(session.OpenOptions{Members: map[string]catalog.Member{"own": m, "mem": m, "tree": m}})
 }
 
 // fill has every instance remember its own name, and at.
@@ -34,9 +35,9 @@ func fill(t *testing.T, s *session.Session, at string) {
 	t.Helper()
 	for n := range 3 {
 		for _, server := range []string{"own", "mem"} {
-			set(t, s, session.MemberName(server, n), "at", fmt.Sprint(at, n))
+			set(t, s, catalog.MemberName(server, n), "at", fmt.Sprint(at, n))
 		}
-		if got := do(t.Context(), t, s, session.MemberName("tree", n), "write", "path", "f", "text", fmt.Sprint(at, n)); got != `"ok"` {
+		if got := do(t.Context(), t, s, catalog.MemberName("tree", n), "write", "path", "f", "text", fmt.Sprint(at, n)); got != `"ok"` {
 			t.Fatal(got)
 		}
 	}
@@ -46,9 +47,9 @@ func holdsAll(t *testing.T, what string, s *session.Session, at string) {
 	t.Helper()
 	for n := range 3 {
 		for _, server := range []string{"own", "mem"} {
-			wantDump(t, what, s, session.MemberName(server, n), fmt.Sprintf(`{"at":"%s%d"}`, at, n))
+			wantDump(t, what, s, catalog.MemberName(server, n), fmt.Sprintf(`{"at":"%s%d"}`, at, n))
 		}
-		if got, want := do(t.Context(), t, s, session.MemberName("tree", n), "read", "path", "f"), fmt.Sprintf("%q", fmt.Sprint(at, n)); got != want {
+		if got, want := do(t.Context(), t, s, catalog.MemberName("tree", n), "read", "path", "f"), fmt.Sprintf("%q", fmt.Sprint(at, n)); got != want {
 			t.Errorf("%s: file %d has %s, want %s", what, n, got, want)
 		}
 	}
@@ -125,30 +126,30 @@ func TestMembersThatCantBe(t *testing.T) {
 	snap := w.frozen(w.opened(session.OpenOptions{Servers: []string{"own"}}), "own-only")
 	for name, tt := range map[string]struct {
 		server string
-		m      session.Member
+		m      catalog.Member
 		want   string
 	}{
-		"unknown":       {"nope", session.Member{Instances: 2}, `there is no server "nope"`},
-		"a member":      {"own~1", session.Member{}, `there is no server "own~1"`},
-		"too many":      {"own", session.Member{Instances: 1001}, "1 to 1000"},
-		"negative":      {"own", session.Member{Instances: -1}, "1 to 1000"},
-		"shared":        {"all", session.Member{Instances: 2}, "share one instance"},
-		"shared, too":   {"all", session.Member{Template: raw("t.json")}, "share one instance"},
-		"no memory":     {"none", session.Member{Template: raw("t.json")}, "remembers nothing"},
-		"no string":     {"mem", session.Member{Template: json.RawMessage(`{}`)}, "must be a string"},
-		"not there":     {"mem", session.Member{Template: raw("nothing.json")}, "neither a snapshot nor anything under template_roots"},
-		"outside":       {"mem", session.Member{Template: raw(filepath.Join(dir, "out.json"))}, "not under template_roots"},
-		"outside, ..":   {"mem", session.Member{Template: raw("../out.json")}, "not under template_roots"},
-		"outside, link": {"mem", session.Member{Template: raw("link")}, "not under template_roots"},
-		"nowhere":       {"mem", session.Member{Template: raw(filepath.Join(dir, "nothing.json"))}, "not under template_roots"},
-		"nowhere, ..":   {"mem", session.Member{Template: raw("../nothing.json")}, "not under template_roots"},
-		"a loop":        {"mem", session.Member{Template: raw("loop")}, "too many links"},
-		"in a file":     {"mem", session.Member{Template: raw("t.json/x")}, "template \"t.json/x\": not a directory"},
-		"no snapshot":   {"mem", session.Member{Template: raw("snapshot:nope")}, "there is no snapshot nope"},
-		"not in it":     {"mem", session.Member{Template: raw(snap.ID)}, "has nothing of it"},
+		"unknown":       {"nope", catalog.Member{Instances: 2}, `there is no server "nope"`},
+		"a member":      {"own~1", catalog.Member{}, `there is no server "own~1"`},
+		"too many":      {"own", catalog.Member{Instances: 1001}, "1 to 1000"},
+		"negative":      {"own", catalog.Member{Instances: -1}, "1 to 1000"},
+		"shared":        {"all", catalog.Member{Instances: 2}, "share one instance"},
+		"shared, too":   {"all", catalog.Member{Template: raw("t.json")}, "share one instance"},
+		"no memory":     {"none", catalog.Member{Template: raw("t.json")}, "remembers nothing"},
+		"no string":     {"mem", catalog.Member{Template: json.RawMessage(`{}`)}, "must be a string"},
+		"not there":     {"mem", catalog.Member{Template: raw("nothing.json")}, "neither a snapshot nor anything under template_roots"},
+		"outside":       {"mem", catalog.Member{Template: raw(filepath.Join(dir, "out.json"))}, "not under template_roots"},
+		"outside, ..":   {"mem", catalog.Member{Template: raw("../out.json")}, "not under template_roots"},
+		"outside, link": {"mem", catalog.Member{Template: raw("link")}, "not under template_roots"},
+		"nowhere":       {"mem", catalog.Member{Template: raw(filepath.Join(dir, "nothing.json"))}, "not under template_roots"},
+		"nowhere, ..":   {"mem", catalog.Member{Template: raw("../nothing.json")}, "not under template_roots"},
+		"a loop":        {"mem", catalog.Member{Template: raw("loop")}, "too many links"},
+		"in a file":     {"mem", catalog.Member{Template: raw("t.json/x")}, "template \"t.json/x\": not a directory"},
+		"no snapshot":   {"mem", catalog.Member{Template: raw("snapshot:nope")}, "there is no snapshot nope"},
+		"not in it":     {"mem", catalog.Member{Template: raw(snap.ID)}, "has nothing of it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := w.OpenSession(t.Context(), session.OpenOptions{Members: map[string]session.Member{tt.server: tt.m}})
+			_, _, err := w.OpenSession(t.Context(), session.OpenOptions{Members: map[string]catalog.Member{tt.server: tt.m}})
 			if err == nil || !strings.Contains(failure(err), "invalid: ") || !strings.Contains(failure(err), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
@@ -181,10 +182,10 @@ func TestTemplatesOfASession(t *testing.T) {
 	set(t, first, "mem", "k", "snapshot")
 	snap := w.frozen(first, "base")
 
-	s := w.opened(session.OpenOptions{Members: map[string]session.Member{
+	s := w.opened(session.OpenOptions{Members: map[string]catalog.Member{
 		"mem": {Instances: 2, Template: raw("t.json")}, "tree": {Instances: 2, Template: raw("files")},
 	}})
-	from := w.opened(session.OpenOptions{Members: map[string]session.Member{"mem": {Template: raw("base")}}})
+	from := w.opened(session.OpenOptions{Members: map[string]catalog.Member{"mem": {Template: raw("base")}}})
 	// What a session begins with is its own from the first moment on.
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func (r *Registry) reap() {
 		r.touch(r.life)
 		r.endings(r.life, places)
 		r.saveDamages(r.life)
-		r.fillWarm()
+		r.stock.fill()
 		r.dropLearners(r.Catalog())
 		now := time.Now()
 		for _, s := range r.Sessions() {
@@ -96,7 +96,7 @@ func (r *Registry) endings(ctx context.Context, places chan struct{}) {
 		begun := r.besides(places, func() {
 			ctx, cancel := afterwards(ctx)
 			defer cancel()
-			r.bury(ctx, s)
+			r.removeSession(ctx, s)
 		})
 		if !begun {
 			return // it is written down once more then, which changes nothing

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/store"
 )
 
@@ -222,8 +223,8 @@ func (c *reconciling) take(ctx context.Context, kept keptSession, used time.Time
 // catalog returns the servers behind a key of a record that is taken; nil where nobody
 // knows them.
 func (c *reconciling) catalog(ctx context.Context, key string) (json.RawMessage, error) {
-	servers, stored, err := findCatalog(ctx, c.st, c.states, key)
-	if stored == otherServers && servers != nil {
+	servers, stored, err := catalog.Find(ctx, c.st, c.states, key)
+	if stored == catalog.OtherServers && servers != nil {
 		c.out.Catalogs = append(c.out.Catalogs, key)
 	}
 	return servers, err

@@ -15,12 +15,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/upstream/credential"
@@ -86,22 +86,38 @@ type Options struct {
 
 // A Registry holds the sessions of one gateway and its servers. Its methods
 // may run at once.
+//
+// Who holds a lock takes only locks that stand in a line further down, of any
+// session:
+//
+//	Registry.changing, Registry.defaulting    a new catalog; a default session
+//	Registry.sharedSeeding, Session.seeding   a state is made or exchanged
+//	space.making                              a workspace is made
+//	snapshot.verifying                        the files of a snapshot are read
+//	learners.mu, known.writing                what servers list
+//	Session.changing                          the facts of a session are written down
+//	stock.granting                            how many instances stand ready
+//	Session.mu                                what a session has
+//	Registry.mu                               what the registry has
+//	Catalogs.mu, stock.mu, budget.mu, gate.mu, spaces.mu, ring.mu, known.mu
+//
+// The store, drivers and servers are waited for only under the locks above
+// Session.mu, and never under Session.mu or one further down.
 type Registry struct {
-	o       Options
-	catalog atomic.Pointer[Catalog]
+	o        Options
+	catalogs *catalog.Catalogs
 	// changing is held by whoever makes the next catalog from what there is, so
 	// that a reload and a switch at once don't undo each other.
 	changing sync.Mutex
 
-	mu        sync.Mutex
-	closed    bool
-	sessions  map[string]*Session
-	defaults  map[string]*Session        // by owner and name
-	shared    map[string]*part           // by server
-	ending    map[string][]chan struct{} // by server, of shared ones that were replaced
-	governors map[string]*governor       // by server
-	tokens    map[string]*Session        // by the hash of their token
-	lent      map[string]*lent           // by origin and server
+	mu       sync.Mutex
+	closed   bool
+	sessions map[string]*Session
+	defaults map[string]*Session        // by owner and name
+	shared   map[string]*part           // by server
+	ending   map[string][]chan struct{} // by server, of shared ones that were replaced
+	tokens   map[string]*Session        // by the hash of their token
+	joints   map[string]*joint          // by origin and server
 	// sharedStates are the marks of the states in the home that all sessions share.
 	sharedStates map[string]string
 	// unrecorded are closed sessions whose end could not be written down yet.
@@ -112,13 +128,10 @@ type Registry struct {
 	snapshots  map[string]*snapshot
 	// unsure says that there is something on the disk of which nobody knows what it
 	// needs; only at the start.
-	unsure    bool
-	pins      map[string]pinned   // by the key of their catalog
-	views     map[string]*Catalog // of sessions made with certain servers
-	viewsUsed int                 // how many of them were somebody's when it was looked last
-	opened    int                 // sessions that somebody asked for
-	perOwner  map[string]int      // the same, by owner
-	budget    budget
+	unsure   bool
+	opened   int            // sessions that somebody asked for
+	perOwner map[string]int // the same, by owner
+	budget   budget
 
 	displaced sync.Once // said that programs see workspaces elsewhere
 
@@ -127,10 +140,7 @@ type Registry struct {
 	known    known
 	learners learners
 
-	warm    map[string]*warm // by server
-	warming chan struct{}    // has room for whoever makes one
-	// granting is held while it is said how many are ready.
-	granting sync.Mutex
+	stock *stock
 
 	life     context.Context
 	end      context.CancelFunc
@@ -147,20 +157,24 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 	r := &Registry{
 		o: o, sessions: make(map[string]*Session),
 		defaults: make(map[string]*Session), shared: make(map[string]*part), ending: make(map[string][]chan struct{}),
-		governors: make(map[string]*governor), tokens: make(map[string]*Session),
-		lent: make(map[string]*lent), unrecorded: make(map[string]*Session), unserved: make(map[string]Unserved), started: time.Now(), snapshots: make(map[string]*snapshot),
-		pins: make(map[string]pinned), views: make(map[string]*Catalog), perOwner: make(map[string]int),
-		warm: make(map[string]*warm), warming: make(chan struct{}, 1), unsure: o.Restored,
+		tokens: make(map[string]*Session),
+		joints: make(map[string]*joint), unrecorded: make(map[string]*Session), unserved: make(map[string]Unserved), started: time.Now(), snapshots: make(map[string]*snapshot),
+		perOwner: make(map[string]int),
+		unsure:   o.Restored,
 	}
 	r.learners.of, r.learners.slot = make(map[string]*learner), make(chan struct{}, learnAtOnce)
+	r.stock = newStock(r)
 	r.budget.short = make(chan need, 1)
 	r.limit(cfg)
 	r.life, r.end = context.WithCancel(context.Background())
+	r.catalogs = catalog.New(catalog.Options{
+		Drivers: o.Drivers, Store: o.Shared, States: o.States, Record: o.Record, Starts: o.Starts, InUse: r.views, Log: o.Log,
+	})
 	overrides, err := o.Shared.Overrides(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r.catalog.Store(r.build(cfg, overrides))
+	r.catalogs.Set(r.catalogs.Make(cfg, overrides))
 	if err := r.restore(ctx); err != nil {
 		r.end()
 		r.dropGovernors(nil)
@@ -171,8 +185,8 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 		r.startEager(restored)
 	}
 	r.reaper.Go(r.reap)
-	r.reaper.Go(r.yield)
-	r.warmUp(r.Catalog())
+	r.reaper.Go(r.stock.yield)
+	r.stock.update(r.Catalog())
 	r.learnAll(r.Catalog())
 	return r, nil
 }
@@ -248,7 +262,7 @@ func (r *Registry) newSession(id, owner, kind string, created time.Time, f facts
 	s := &Session{
 		ID: id, Owner: owner, Kind: kind, Created: created, name: f.Name, caps: f.Caps, pinnedOwner: f.Owner, facts: f, r: r,
 		parts: make(map[string]*part), ending: make(map[string][]chan struct{}), watchers: make(map[*watch]struct{}),
-		spares: make(map[string]*spares),
+		ahead: make(map[string]*ahead),
 	}
 	s.Touch()
 	return s
@@ -294,6 +308,18 @@ func (r *Registry) Upstreams(id string) []*upstream.Upstream {
 	return append(out, r.learnersOf(id)...)
 }
 
+// Servers returns every server that there is or that a session was made with.
+func (r *Registry) Servers() []config.Server { return r.catalogs.Servers() }
+
+// views are the catalogs that sessions have.
+func (r *Registry) views() map[*catalog.Catalog]bool {
+	used := make(map[*catalog.Catalog]bool)
+	for _, s := range r.Sessions() {
+		used[s.view.Load()] = true
+	}
+	return used
+}
+
 // CloseSession ends a session and what it owns. What is shared stays. Closing
 // twice is fine.
 func (r *Registry) CloseSession(ctx context.Context, s *Session) error {
@@ -332,14 +358,14 @@ func (r *Registry) closeSession(ctx context.Context, s *Session, reason string) 
 		r.finish(s, suspending(ctx, ""))
 		return &api.Error{Kind: api.KindInfrastructure, Retryable: true, Message: fmt.Sprintf("the end of session %s could not be written down, and is tried again: %v", s.ID, err)}
 	}
-	r.bury(ctx, s)
+	r.removeSession(ctx, s)
 	return nil
 }
 
-// bury removes what a session had whose end is written down.
-func (r *Registry) bury(ctx context.Context, s *Session) {
+// removeSession removes what a session had whose end is written down.
+func (r *Registry) removeSession(ctx context.Context, s *Session) {
 	r.note(ctx, r.event(s.ID, eventClosed, eventData{Reason: s.known().Reason}))
-	r.dissolve(ctx, s)
+	r.removeState(ctx, s)
 	r.trimRing(ctx, &s.auto, "", 0)
 	r.unopen(s)
 }
@@ -370,11 +396,11 @@ func (r *Registry) finish(s *Session, end func(*upstream.Upstream)) {
 	parts := s.parts
 	s.parts = make(map[string]*part)
 	var copies []*spare
-	for id := range s.spares {
+	for id := range s.ahead {
 		copies = append(copies, s.forgetSpare(id))
 	}
 	s.mu.Unlock()
-	r.dropSpares(copies...)
+	r.stock.retire(copies...)
 	var wg sync.WaitGroup
 	for _, p := range parts {
 		if p.unhear != nil {
@@ -387,6 +413,18 @@ func (r *Registry) finish(s *Session, end func(*upstream.Upstream)) {
 	wg.Wait()
 }
 
+// background runs something that the registry waits for when it ends; false when
+// it is ending already.
+func (r *Registry) background(fn func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	r.retiring.Go(fn)
+	return true
+}
+
 func (r *Registry) isShared(up *upstream.Upstream) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -395,7 +433,7 @@ func (r *Registry) isShared(up *upstream.Upstream) bool {
 }
 
 // sharedUpstream returns the one connection that all sessions use.
-func (r *Registry) sharedUpstream(e *Entry) (*upstream.Upstream, error) {
+func (r *Registry) sharedUpstream(e *catalog.Entry) (*upstream.Upstream, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -414,19 +452,19 @@ func (r *Registry) sharedUpstream(e *Entry) (*upstream.Upstream, error) {
 type owned struct {
 	s      *Session
 	origin string
-	heir   *Session // one that uses what stays with an origin, where s is nil
+	user   *Session // one that uses what stays with an origin, where s is nil
 }
 
 // newUpstream makes the hold on a server.
-func (r *Registry) newUpstream(e *Entry, by owned, adopt *store.Handle) *upstream.Upstream {
-	spec, s := e.spec(), by.s
+func (r *Registry) newUpstream(e *catalog.Entry, by owned, adopt *store.Handle) *upstream.Upstream {
+	spec, s := e.Spec(), by.s
 	key := strings.ReplaceAll(e.ID, "~", ".") + "-" + newID()[len("ses_"):]
 	if adopt != nil {
 		key = adopt.Key
 	}
 	spec.Dir = filepath.Join(r.o.Dir, key)
 	spec.Log = r.o.Log
-	mode, _ := e.fork()
+	mode, _ := e.ForkMode()
 	spec.Shared = mode == config.ForkShare
 	var caps []byte
 	switch {
@@ -445,7 +483,7 @@ func (r *Registry) newUpstream(e *Entry, by owned, adopt *store.Handle) *upstrea
 		r.checkGiven(e, s)
 		r.relearn(e)
 	}
-	if e.driver.Info().Adopts {
+	if e.Runner.Info().Adopts {
 		created := time.Now()
 		o.Keep = func(h driver.Handle, hello json.RawMessage) error {
 			return r.putHandle(context.Background(), store.Handle{
@@ -470,10 +508,10 @@ func (r *Registry) newUpstream(e *Entry, by owned, adopt *store.Handle) *upstrea
 
 // upstreamOptions are those of every hold on a server, for one whose client can do
 // so much; nil for nobody in particular.
-func (r *Registry) upstreamOptions(e *Entry, spec driver.Spec, caps []byte) upstream.Options {
+func (r *Registry) upstreamOptions(e *catalog.Entry, spec driver.Spec, caps []byte) upstream.Options {
 	return upstream.Options{
-		Spec: spec, Member: e.ID, Driver: e.driver, Startup: e.startup(), OnFork: e.OnFork,
-		ConnectTimeout: e.ConnectTimeout, CallTimeout: e.Timeout, MaxTimeout: e.Policy.MaxTimeout, Log: r.o.Log, Health: e.governor.health,
+		Spec: spec, Member: e.ID, Driver: e.Runner, Startup: e.StartupCall(), OnFork: e.OnFork,
+		ConnectTimeout: e.ConnectTimeout, CallTimeout: e.Timeout, MaxTimeout: e.Policy.MaxTimeout, Log: r.o.Log, Health: e.Governor.Health,
 		FetchTime: func() time.Duration { return r.Catalog().Config.Limits.Fetch },
 		Conn: upstream.ConnOptions{
 			Server: e.ID, Protocol: e.Protocol, Limit: int(r.Catalog().Config.Limits.Message),
@@ -492,7 +530,7 @@ func (r *Registry) startEager(sessions []*Session) {
 		if on, _ := e.On(); !on || !e.Eager {
 			continue
 		}
-		if e.shares() {
+		if e.Shares() {
 			if _, err := r.sharedUpstream(e); err != nil {
 				r.o.Log.Warn("server not started", "server", e.ID, "err", err)
 			}
@@ -529,11 +567,11 @@ func (r *Registry) Close(ctx context.Context, keep bool) {
 	for _, s := range r.sessions {
 		sessions = append(sessions, s)
 	}
-	shared := make([]*upstream.Upstream, 0, len(r.shared)+len(r.lent))
+	shared := make([]*upstream.Upstream, 0, len(r.shared)+len(r.joints))
 	for _, p := range r.shared {
 		shared = append(shared, p.up)
 	}
-	for _, l := range r.lent {
+	for _, l := range r.joints {
 		if l.up != nil {
 			shared = append(shared, l.up)
 		}
@@ -584,6 +622,6 @@ func (r *Registry) endAll(ctx context.Context, sessions []*Session, shared []*up
 	r.dropLearners(nil)
 	r.retiring.Wait()
 	r.reaper.Wait()
-	r.dropWarm()
+	r.stock.close()
 	r.dropGovernors(nil)
 }

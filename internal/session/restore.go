@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/store"
 )
 
@@ -99,8 +100,8 @@ func (r *Registry) restore(ctx context.Context) error {
 		return err
 	}
 	for _, h := range stay {
-		if heir, e := r.lentEntry(h); e != nil {
-			r.lent[lentKey(h.Session, h.Server)].up = r.newUpstream(e, owned{origin: h.Session, heir: heir}, &h)
+		if user, e := r.jointEntry(h); e != nil {
+			r.joints[jointKey(h.Session, h.Server)].up = r.newUpstream(e, owned{origin: h.Session, user: user}, &h)
 			continue
 		}
 		if h.Session == "" {
@@ -122,14 +123,14 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 		return err
 	}
 	if f.Creation != "" && unanswered[f.Creation] { // nobody was told of it
-		if err := recordOfSession(r.o.States, rec.ID).bury(); err != nil {
+		if err := recordOfSession(r.o.States, rec.ID).markRemoved(); err != nil {
 			return fmt.Errorf("session %s: %w", rec.ID, err)
 		}
 		r.o.Log.Info("a session is removed: the request that opened it was not answered", "session", rec.ID)
 		return r.o.Shared.DeleteSession(ctx, rec.ID)
 	}
 	s := r.newSession(rec.ID, rec.Owner, rec.Kind, rec.Created, f)
-	s.Parent, s.pin, s.servers, s.said, s.token = rec.Parent, rec.Catalog, f.Servers, f.Members, rec.Token
+	s.Parent, s.pin, s.servers, s.memberOptions, s.token = rec.Parent, rec.Catalog, f.Servers, f.Members, rec.Token
 	s.used.Store(rec.Used.UnixNano())
 	s.recorded.Store(rec.Used.UnixNano())
 	if _, err := os.Lstat(r.home(s.ID)); errors.Is(err, fs.ErrNotExist) && s.Kind == KindOpened {
@@ -138,7 +139,7 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 	}
 	why := r.over(s, time.Now())
 	if why == "" && s.pin != "" {
-		if _, err := r.unpin(ctx, s.pin); errors.Is(err, errNotRecorded) {
+		if _, err := r.catalogs.Unpin(ctx, s.pin); errors.Is(err, catalog.ErrNotRecorded) {
 			r.withoutServers(rec, err)
 			return nil
 		} else if err != nil {
@@ -169,7 +170,7 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 		r.perOwner[s.Owner]++
 	}
 	for server, origin := range f.Shares {
-		r.lentTo(origin, server, s.ID)
+		r.joint(origin, server, s.ID)
 	}
 	return nil
 }
@@ -215,7 +216,11 @@ func (r *Registry) restoreSnapshots(ctx context.Context, unanswered map[string]b
 			}
 			continue
 		}
-		r.keepPin(ctx, rec.Catalog)
+		if rec.Catalog != "" { // sees to it that the servers are known besides the store
+			if _, err := r.catalogs.Unpin(ctx, rec.Catalog); err != nil {
+				r.o.Log.Warn("the servers of a snapshot are not known", "catalog", rec.Catalog, "err", err)
+			}
+		}
 		d.moveTo(filepath.Join(r.snapshotHome(), rec.ID))
 		snap.frozen, snap.Labels, snap.sumOf = d.frozen, d.Labels, d.Sum
 		r.snapshots[rec.ID] = snap
@@ -231,10 +236,10 @@ func (r *Registry) restoreSnapshots(ctx context.Context, unanswered map[string]b
 	return nil
 }
 
-// lentEntry finds the server of a handle that several sessions use, and one of them:
+// jointEntry finds the server of a handle that several sessions use, and one of them:
 // the origin, while it is open.
-func (r *Registry) lentEntry(h store.Handle) (*Session, *Entry) {
-	l := r.lent[lentKey(h.Session, h.Server)]
+func (r *Registry) jointEntry(h store.Handle) (*Session, *catalog.Entry) {
+	l := r.joints[jointKey(h.Session, h.Server)]
 	if l == nil {
 		return nil, nil
 	}
@@ -261,25 +266,25 @@ func (r *Registry) wanted(h store.Handle) bool {
 
 // fitting returns the server of a recorded instance that somebody has as it was
 // started; nil where nobody does.
-func (r *Registry) fitting(h store.Handle) *Entry {
-	var e *Entry
+func (r *Registry) fitting(h store.Handle) *catalog.Entry {
+	var e *catalog.Entry
 	s := r.sessions[h.Session]
-	_, lent := r.lentEntry(h)
+	_, together := r.jointEntry(h)
 	switch {
-	case lent != nil:
-		e = lent
+	case together != nil:
+		e = together
 	case s != nil:
 		e = s.Catalog().Entry(h.Server)
 	default:
 		e = r.Catalog().Entry(h.Server)
 	}
-	if e == nil || e.hash == "" || s.fits(e) != h.SpecHash || e.Driver != h.Driver || e.driver == nil || len(h.Link) == 0 {
+	if e == nil || e.Hash == "" || s.fits(e) != h.SpecHash || e.Driver != h.Driver || e.Runner == nil || len(h.Link) == 0 {
 		return nil
 	}
 	switch {
-	case h.Session == "" && (!e.shares() || r.shared[e.ID] != nil):
+	case h.Session == "" && (!e.Shares() || r.shared[e.ID] != nil):
 		return nil
-	case h.Session != "" && lent == nil && (s == nil || e.shares()):
+	case h.Session != "" && together == nil && (s == nil || e.Shares()):
 		return nil
 	}
 	return e
@@ -292,7 +297,7 @@ func (r *Registry) endInstance(ctx context.Context, h store.Handle, suspend bool
 	if d == nil {
 		return false, fmt.Errorf("there is no driver %q here", h.Driver)
 	}
-	server, _ := splitMember(h.Server)
+	server, _ := catalog.SplitMember(h.Server)
 	inst, err := d.Adopt(ctx, driver.Handle{Driver: h.Driver, Server: server, Session: h.Session, Dir: h.Dir, Data: h.Data}, r.o.Log)
 	if errors.Is(err, driver.ErrGone) {
 		return errors.Is(err, driver.ErrKept), nil

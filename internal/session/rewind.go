@@ -12,6 +12,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/wire"
 	"github.com/tine-mcp/tine/internal/workspace"
 )
@@ -21,7 +22,7 @@ import (
 // to the store makes them count, and the old ones are removed: at every moment
 // the session has one or the other. Members start anew when they are used.
 func (r *Registry) Rewind(ctx context.Context, s *Session, id string, wait time.Duration) error {
-	giveBack, err := r.borrow(id)
+	giveBack, err := r.useSnapshot(id)
 	if err != nil {
 		return err
 	}
@@ -65,7 +66,7 @@ func (r *Registry) Rewind(ctx context.Context, s *Session, id string, wait time.
 // exchange makes the states of a snapshot and has them count in the place of
 // those that the session has. It returns where those are, and the workspace that
 // was open.
-func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry) (*facts, []*workspace.Workspace, error) {
+func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*catalog.Entry) (*facts, []*workspace.Workspace, error) {
 	r := s.r
 	// No state is made meanwhile.
 	s.seeding.Lock()
@@ -90,7 +91,7 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry
 	}
 	for _, m := range snap.Members {
 		e := s.Catalog().Entry(m.Server)
-		if e == nil || !e.own() || e.keeper() == nil || next.States[e.ID] == "" {
+		if e == nil || !e.Own() || e.Keeper() == nil || next.States[e.ID] == "" {
 			continue
 		}
 		dir := filepath.Join(home, next.States[e.ID])
@@ -128,7 +129,7 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry
 	}
 	err := s.change(ctx, func(f *facts) {
 		back := func(server string) bool {
-			return server == "" || slices.ContainsFunc(changed, func(e *Entry) bool { return e.ID == server })
+			return server == "" || slices.ContainsFunc(changed, func(e *catalog.Entry) bool { return e.ID == server })
 		}
 		// What others use as well does not go back, and stays as damaged as it is.
 		damaged := slices.DeleteFunc(slices.Clone(snap.Damaged), func(d api.Damage) bool { return !back(d.Server) })
@@ -173,13 +174,13 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*Entry
 }
 
 // rewinds returns the members that go back with the session.
-func (s *Session) rewinds() ([]*Entry, error) {
-	var out []*Entry
+func (s *Session) rewinds() ([]*catalog.Entry, error) {
+	var out []*catalog.Entry
 	for _, e := range s.members() {
-		if e.driver == nil && s.hasState(e.ID) {
-			return nil, &api.Error{Kind: api.KindRefused, Server: e.ID, Message: fmt.Sprintf("session %s can't be rewound: %s, so server %q can't go back", s.ID, e.problem, e.ID)}
+		if e.Runner == nil && s.hasState(e.ID) {
+			return nil, &api.Error{Kind: api.KindRefused, Server: e.ID, Message: fmt.Sprintf("session %s can't be rewound: %s, so server %q can't go back", s.ID, e.Problem, e.ID)}
 		}
-		if mode, _ := e.fork(); e.driver != nil && mode != config.ForkShare {
+		if mode, _ := e.ForkMode(); e.Runner != nil && mode != config.ForkShare {
 			out = append(out, e)
 		}
 	}
@@ -188,7 +189,7 @@ func (s *Session) rewinds() ([]*Entry, error) {
 
 // swapParts ends the members that worked on states that no longer count, and
 // removes those. Nobody is inside.
-func (s *Session) swapParts(ctx context.Context, changed []*Entry, old *facts, open []*workspace.Workspace) {
+func (s *Session) swapParts(ctx context.Context, changed []*catalog.Entry, old *facts, open []*workspace.Workspace) {
 	r := s.r
 	ctx, cancel := afterwards(ctx)
 	defer cancel()
@@ -204,7 +205,7 @@ func (s *Session) swapParts(ctx context.Context, changed []*Entry, old *facts, o
 	})
 	home := r.home(s.ID)
 	_ = atOnce(len(changed), func(i int) error {
-		if e := changed[i]; e.keeper() != nil {
+		if e := changed[i]; e.Keeper() != nil {
 			r.erase(ctx, e, filepath.Join(home, old.state(e.ID)))
 		}
 		return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 )
 
 // Every instance of an opened session holds room of the budget while it runs.
@@ -18,10 +19,10 @@ import (
 // at its first call waits for room then. What sessions share, and what clients
 // have without asking, is not counted.
 
-// need is what one instance of the server may use.
-func (e *Entry) need() need {
+// needOf is what one instance of the server may use.
+func needOf(e *catalog.Entry) need {
 	n := need{memory: e.Budget.Memory}
-	if !e.driver.Info().Light {
+	if !e.Runner.Info().Light {
 		n.instances = 1
 	}
 	return n
@@ -40,7 +41,7 @@ func (r *Registry) limit(c *config.Config) { r.budget.set(bounds(c), c.Sessions.
 func (by owned) payer() *Session {
 	s := by.s
 	if s == nil {
-		s = by.heir
+		s = by.user
 	}
 	if s == nil || s.Kind != KindOpened {
 		return nil
@@ -50,12 +51,12 @@ func (by owned) payer() *Session {
 
 // roomFor returns what an Upstream asks for room with; nil where none is
 // counted. An instance that is adopted has it already.
-func (r *Registry) roomFor(e *Entry, by owned, adopted bool) func(context.Context) (func(), error) {
+func (r *Registry) roomFor(e *catalog.Entry, by owned, adopted bool) func(context.Context) (func(), error) {
 	s := by.payer()
-	if s == nil || !e.own() {
+	if s == nil || !e.Own() {
 		return nil
 	}
-	n := e.need()
+	n := needOf(e)
 	if adopted {
 		r.budget.force(s.Owner, n)
 	}
@@ -79,7 +80,7 @@ func (r *Registry) roomFor(e *Entry, by owned, adopted bool) func(context.Contex
 // way.
 func (r *Registry) takeRoom(ctx context.Context, q *request, wait time.Duration) error {
 	if short := r.budget.missing(q.total()); short > 0 {
-		r.yieldWarm(short)
+		r.stock.giveWay(short)
 	}
 	return r.budget.reserve(ctx, q, wait)
 }

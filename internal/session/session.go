@@ -12,6 +12,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -26,16 +27,16 @@ const (
 // A Session owns instances of the session-scoped servers and shares the shared
 // ones. Its methods may run at once.
 type Session struct {
-	ID      string
-	Owner   string
-	Kind    string
-	Parent  string // the session it was forked from
-	Created time.Time
-	name    string            // of a durable one; empty for a default session
-	pin     string            // the servers it was made with; empty to follow the config
-	servers []string          // only these of them; nil for all
-	said    map[string]Member // more about some of them
-	token   string            // sha256 of its token in hex; empty without; changed with changing and r.mu held
+	ID            string
+	Owner         string
+	Kind          string
+	Parent        string // the session it was forked from
+	Created       time.Time
+	name          string                    // of a durable one; empty for a default session
+	pin           string                    // the servers it was made with; empty to follow the config
+	servers       []string                  // only these of them; nil for all
+	memberOptions map[string]catalog.Member // more about some of them
+	token         string                    // sha256 of its token in hex; empty without; changed with changing and r.mu held
 	// pinnedOwner is what the edge needs to let its token in.
 	pinnedOwner []byte
 	// caps are the capabilities of the one client there is; nil when there may
@@ -48,7 +49,7 @@ type Session struct {
 	// recorded is the use that the store knows of.
 	recorded atomic.Int64
 	calls    atomic.Int64
-	view     atomic.Pointer[Catalog]
+	view     atomic.Pointer[catalog.Catalog]
 	gate     gate
 
 	// seeding is held while states are exchanged; those who make one share it.
@@ -69,7 +70,7 @@ type Session struct {
 	ending   map[string][]chan struct{} // retired parts, by server
 	watchers map[*watch]struct{}
 	given    map[givenList][32]byte // lists that clients were given from what is kept
-	spares   map[string]*spares     // by member
+	ahead    map[string]*ahead      // copies of members, by member
 	reserved map[string]need        // room for members that have not started, by member
 }
 
@@ -78,7 +79,7 @@ type part struct {
 	up     *upstream.Upstream
 	unhear func()
 	ended  chan struct{} // closed when one that was retired is over; nil before
-	// borrowed says that it is another session's.
+	// borrowed says that it is the default session's; see implicit.go.
 	borrowed bool
 }
 
@@ -96,6 +97,20 @@ type Watcher interface {
 }
 
 type watch struct{ w Watcher }
+
+// Catalog returns the servers as this session sees them now.
+func (s *Session) Catalog() *catalog.Catalog {
+	cur := s.r.Catalog()
+	if s.pin == "" && len(s.servers) == 0 && len(s.memberOptions) == 0 {
+		return cur
+	}
+	if v := s.view.Load(); v != nil && v.Current(cur) {
+		return v
+	}
+	v := s.r.catalogs.View(cur, s.pin, s.servers, s.memberOptions)
+	s.view.Store(v)
+	return v
+}
 
 // SetCapabilities says what the one client of the session can do, before its
 // servers are greeted. Sessions that may have several clients ignore it.
@@ -123,8 +138,7 @@ func (s *Session) starts(member string) bool {
 }
 
 func (r *Registry) mayStart(o Owner, member string) bool {
-	may := r.Catalog().starts
-	return may == nil || may(o.Name, o.Pinned, member)
+	return r.Catalog().MayStart(o.Name, o.Pinned, member)
 }
 
 // Touch notes that the session is in use.
@@ -181,7 +195,7 @@ func (s *Session) Enter(ctx context.Context, server, tool string) (_ context.Con
 			return nil, nil, err
 		}
 	}
-	gated := e != nil && e.own() && e.Fork != config.ForkShare
+	gated := e != nil && e.Own() && e.Fork != config.ForkShare
 	if gated && tool != "" {
 		if err := s.r.beforeCall(ctx, s, server, tool); err != nil {
 			return nil, nil, err
@@ -194,7 +208,7 @@ func (s *Session) Enter(ctx context.Context, server, tool string) (_ context.Con
 		return ctx, func() {}, nil
 	}
 	ctx, out, err := s.gate.enter(ctx, server+s.r.Catalog().Config.Separator+tool)
-	if err != nil || len(s.Catalog().ahead) == 0 {
+	if err != nil || len(s.Catalog().Ahead) == 0 {
 		return ctx, out, err
 	}
 	return ctx, func() {
@@ -217,7 +231,7 @@ func (s *Session) CallID(ctx context.Context) string {
 }
 
 // Upstream returns the session's hold on a server, starting nothing yet.
-func (s *Session) Upstream(id string) (up *upstream.Upstream, e *Entry, err error) {
+func (s *Session) Upstream(id string) (up *upstream.Upstream, e *catalog.Entry, err error) {
 	// Changes may come one after the other; each makes what was looked up stale.
 	for range 100 {
 		if up, e, err = s.hold(id); !errors.Is(err, errChanged) {
@@ -230,7 +244,7 @@ func (s *Session) Upstream(id string) (up *upstream.Upstream, e *Entry, err erro
 // errChanged reports that the catalog changed while a server was looked up.
 var errChanged = errors.New("the server was just changed")
 
-func (s *Session) hold(id string) (*upstream.Upstream, *Entry, error) {
+func (s *Session) hold(id string) (*upstream.Upstream, *catalog.Entry, error) {
 	e := s.Catalog().Entry(id)
 	if e == nil {
 		return nil, nil, &api.Error{Kind: api.KindInvalid, Server: id, Message: fmt.Sprintf("there is no server %q", id)}
@@ -250,12 +264,12 @@ func (s *Session) hold(id string) (*upstream.Upstream, *Entry, error) {
 	return s.join(e)
 }
 
-func (s *Session) join(e *Entry) (*upstream.Upstream, *Entry, error) {
+func (s *Session) join(e *catalog.Entry) (*upstream.Upstream, *catalog.Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// The catalog may have changed since the entry was looked up; what is made
 	// from an old one after a reload would never be retired.
-	if now := s.Catalog().Entry(e.ID); now == nil || now.hash != e.hash {
+	if now := s.Catalog().Entry(e.ID); now == nil || now.Hash != e.Hash {
 		return nil, e, errChanged
 	}
 	if s.closed {
@@ -266,14 +280,14 @@ func (s *Session) join(e *Entry) (*upstream.Upstream, *Entry, error) {
 	}
 	p := &part{}
 	switch origin := s.facts.Shares[e.ID]; {
-	case e.shares():
+	case e.Shares():
 		up, err := s.r.sharedUpstream(e)
 		if err != nil {
 			return nil, e, err
 		}
 		p.up = up
 	case origin != "":
-		up, err := s.r.useLent(origin, e, s)
+		up, err := s.r.useJoint(origin, e, s)
 		if err != nil {
 			return nil, e, err
 		}
@@ -302,7 +316,7 @@ func (s *Session) Peek(id string) *upstream.Upstream {
 // session's own.
 func (s *Session) retire(stale map[string]bool) []*part {
 	var copies []*spare
-	defer func() { s.r.dropSpares(copies...) }() // without the lock
+	defer func() { s.r.stock.retire(copies...) }() // without the lock
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []*part
@@ -326,7 +340,7 @@ func (s *Session) retire(stale map[string]bool) []*part {
 
 // owns reports whether a part is the session's own, and ends with it.
 func (s *Session) owns(p *part) bool {
-	return !p.borrowed && !s.r.isShared(p.up) && !s.r.isLent(p.up)
+	return !p.borrowed && !s.r.isShared(p.up) && !s.r.isJoint(p.up)
 }
 
 func isOver(ended chan struct{}) bool {
@@ -341,8 +355,8 @@ func isOver(ended chan struct{}) bool {
 // waitEnded waits for the end of the parts of a server, a session's or with nil
 // everybody's, that others have taken the place of: two never work on one state.
 // Where there is none they may be there at once.
-func (r *Registry) waitEnded(ctx context.Context, e *Entry, s *Session) error {
-	if !e.remembers() {
+func (r *Registry) waitEnded(ctx context.Context, e *catalog.Entry, s *Session) error {
+	if !e.Remembers() {
 		return nil
 	}
 	var ending []chan struct{}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/upstream"
 )
 
@@ -17,17 +18,17 @@ import (
 // forked from it. It stays with the session it was first used in, the origin,
 // until the last of them is closed, and its state lies in the origin's home.
 
-// lent is such an instance.
-type lent struct {
+// A joint is such an instance.
+type joint struct {
 	up    *upstream.Upstream // nil until it is used
 	users map[string]bool    // sessions
 }
 
-func lentKey(origin, server string) string { return origin + "/" + server }
+func jointKey(origin, server string) string { return origin + "/" + server }
 
-// lend makes servers of the session ones that its forks use too, and returns
+// shareWith makes servers of the session ones that its forks use too, and returns
 // whose they are. From now on the end of the session is not theirs.
-func (s *Session) lend(ctx context.Context, servers []string, forks []*Session) (map[string]string, error) {
+func (s *Session) shareWith(ctx context.Context, servers []string, forks []*Session) (map[string]string, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	s.mu.Lock()
@@ -44,7 +45,7 @@ func (s *Session) lend(ctx context.Context, servers []string, forks []*Session) 
 		if shares[id] == "" {
 			shares[id] = s.ID
 		}
-		l := s.r.lentTo(shares[id], id, s.ID)
+		l := s.r.joint(shares[id], id, s.ID)
 		if p := s.parts[id]; p != nil && l.up == nil {
 			l.up = p.up
 		}
@@ -75,67 +76,67 @@ func (s *Session) lend(ctx context.Context, servers []string, forks []*Session) 
 	s.facts.Shares = before
 	for _, id := range servers {
 		for _, f := range forks {
-			delete(s.r.lent[lentKey(shares[id], id)].users, f.ID)
+			delete(s.r.joints[jointKey(shares[id], id)].users, f.ID)
 		}
 		if before[id] == "" {
-			delete(s.r.lent, lentKey(s.ID, id))
+			delete(s.r.joints, jointKey(s.ID, id))
 		}
 	}
 	return nil, fmt.Errorf("recording what the session shares: %w", err)
 }
 
-// lentStates are the notes of the states that a session shares, as a fork of it has
+// jointStates are the notes of the states that a session shares, as a fork of it has
 // them: the state may outlast the session that made it.
-func (s *Session) lentStates(shares map[string]string) map[string]string {
+func (s *Session) jointStates(shares map[string]string) map[string]string {
 	notes := make(map[string]string)
 	for server, origin := range shares {
 		if mark, made := s.r.noted(s, filepath.Join(s.r.home(origin), server)); made {
-			notes[lentKey(origin, server)] = mark
+			notes[jointKey(origin, server)] = mark
 		}
 	}
 	return notes
 }
 
-// lentTo returns an instance that several sessions use, with one more of them.
+// joint returns an instance that several sessions use, with one more of them.
 // r.mu is held.
-func (r *Registry) lentTo(origin, server, user string) *lent {
-	key := lentKey(origin, server)
-	l := r.lent[key]
+func (r *Registry) joint(origin, server, user string) *joint {
+	key := jointKey(origin, server)
+	l := r.joints[key]
 	if l == nil {
-		l = &lent{users: make(map[string]bool)}
-		r.lent[key] = l
+		l = &joint{users: make(map[string]bool)}
+		r.joints[key] = l
 	}
 	l.users[user] = true
 	return l
 }
 
-// useLent returns the hold on a server that several sessions use. The session's
+// useJoint returns the hold on a server that several sessions use. The session's
 // lock is held.
-func (r *Registry) useLent(origin string, e *Entry, s *Session) (*upstream.Upstream, error) {
+func (r *Registry) useJoint(origin string, e *catalog.Entry, s *Session) (*upstream.Upstream, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return nil, errStopping
 	}
-	l := r.lentTo(origin, e.ID, s.ID)
+	l := r.joint(origin, e.ID, s.ID)
 	if l.up == nil {
 		l.up = r.newUpstream(e, owned{origin: origin, s: s}, nil)
 	}
 	return l.up, nil
 }
 
-// isLent reports whether other sessions may use an upstream too.
-func (r *Registry) isLent(up *upstream.Upstream) bool {
+// isJoint reports whether other sessions may use an upstream too.
+func (r *Registry) isJoint(up *upstream.Upstream) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l := r.lent[lentKey(up.Session(), up.Server())]
+	l := r.joints[jointKey(up.Session(), up.Server())]
 	return l != nil && l.up == up
 }
 
-// unlend ends a session's use of a server; the last one ends the server.
-func (r *Registry) unlend(ctx context.Context, origin string, e *Entry, session string) {
+// leaveJoint ends a session's use of a server; the last one ends the server.
+func (r *Registry) leaveJoint(ctx context.Context, origin string, e *catalog.Entry, session string) {
 	r.mu.Lock()
-	l := r.lent[lentKey(origin, e.ID)]
+	l := r.joints[jointKey(origin, e.ID)]
 	if l == nil {
 		r.mu.Unlock()
 		return
@@ -143,7 +144,7 @@ func (r *Registry) unlend(ctx context.Context, origin string, e *Entry, session 
 	delete(l.users, session)
 	last := len(l.users) == 0
 	if last {
-		delete(r.lent, lentKey(origin, e.ID))
+		delete(r.joints, jointKey(origin, e.ID))
 	}
 	r.mu.Unlock()
 	if !last {
@@ -152,7 +153,7 @@ func (r *Registry) unlend(ctx context.Context, origin string, e *Entry, session 
 	if l.up != nil {
 		l.up.Close()
 	}
-	if e.keeper() != nil {
+	if e.Keeper() != nil {
 		r.erase(ctx, e, filepath.Join(r.home(origin), e.ID))
 	}
 	if r.Get(origin) != nil {
@@ -175,7 +176,7 @@ func (r *Registry) clearHome(id string) {
 			continue // last, and only with the rest
 		}
 		r.mu.Lock()
-		used := r.lent[lentKey(id, strings.TrimSuffix(in.Name(), wholeMark))] != nil
+		used := r.joints[jointKey(id, strings.TrimSuffix(in.Name(), wholeMark))] != nil
 		r.mu.Unlock()
 		if used {
 			left++

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 )
 
 // What a server remembers that several sessions use is part of the past of each that
@@ -35,13 +36,13 @@ func (s *Session) noteUsed(server string) {
 }
 
 // usersOf are the sessions that have used a state which several share.
-func (r *Registry) usersOf(e *Entry, by owned) []*Session {
+func (r *Registry) usersOf(e *catalog.Entry, by owned) []*Session {
 	if by.s != nil && by.origin == "" {
 		return []*Session{by.s} // no fork uses it yet
 	}
 	r.mu.Lock()
 	var users []*Session
-	l := r.lent[lentKey(by.origin, e.ID)]
+	l := r.joints[jointKey(by.origin, e.ID)]
 	for id, s := range r.sessions {
 		if by.origin == "" || l != nil && l.users[id] {
 			users = append(users, s)
@@ -64,7 +65,7 @@ func (r *Registry) usersOf(e *Entry, by owned) []*Session {
 
 // takeAnew sees whether an operator asked for an empty state in the place of a shared
 // one, and then removes what is left of that and marks the sessions that used it.
-func (r *Registry) takeAnew(ctx context.Context, e *Entry, by owned, dir string) bool {
+func (r *Registry) takeAnew(ctx context.Context, e *catalog.Entry, by owned, dir string) bool {
 	if os.Remove(dir+driver.AnewSuffix) != nil {
 		return false
 	}

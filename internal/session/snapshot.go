@@ -114,7 +114,7 @@ func (s *Session) pinned() (string, error) {
 	if s.pin != "" {
 		return s.pin, nil
 	}
-	return s.r.pin(s.Catalog())
+	return s.r.catalogs.Pin(s.Catalog())
 }
 
 // minWeight is what a snapshot counts at least: its record has to be kept too.
@@ -160,7 +160,7 @@ func (r *Registry) keepSnapshot(ctx context.Context, snap *snapshot) error {
 		data, err = json.Marshal(snapshotData{snap.frozen, snap.Labels, snap.creation, snap.sumOf})
 	}
 	if err == nil {
-		snap.Data, snap.Servers = data, r.written(snap.Catalog)
+		snap.Data, snap.Servers = data, r.catalogs.Written(snap.Catalog)
 		err = folder.begin(keptSnapshotOf(snap.Snapshot))
 	}
 	if err == nil {
@@ -194,9 +194,9 @@ func (r *Registry) snapshotByID(id string) *snapshot {
 	return r.snapshots[id]
 }
 
-// borrow keeps a snapshot from being removed until it is given back. Its files were
+// useSnapshot keeps a snapshot from being removed until it is given back. Its files were
 // verified then.
-func (r *Registry) borrow(id string) (giveBack func(), err error) {
+func (r *Registry) useSnapshot(id string) (giveBack func(), err error) {
 	r.mu.Lock()
 	snap := r.snapshots[id]
 	if snap != nil {
@@ -285,7 +285,7 @@ func (r *Registry) DeleteSnapshot(ctx context.Context, id string) error {
 // out of the store.
 func (r *Registry) forgetSnapshot(ctx context.Context, snap store.Snapshot) error {
 	folder := recordOfSnapshot(r.o.States, snap.ID)
-	err := folder.bury()
+	err := folder.markRemoved()
 	if err == nil {
 		err = r.o.Shared.DeleteSnapshot(ctx, snap.ID)
 	}

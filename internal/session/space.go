@@ -16,6 +16,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/workspace"
 )
 
@@ -126,8 +127,8 @@ func (s *Session) openWorkspace(ctx context.Context, ordinal int) (*workspace.Wo
 func (s *Session) newSpace(ordinal int) workspace.Seed {
 	seed := workspace.Seed{Folder: s.needsFolder(ordinal), Template: s.r.Catalog().Config.Workspace.Template}
 	for _, e := range s.members() {
-		if e.Ordinal == ordinal && e.space != "" {
-			seed.Template = e.space
+		if e.Ordinal == ordinal && e.SpaceTemplate != "" {
+			seed.Template = e.SpaceTemplate
 		}
 	}
 	return seed
@@ -191,13 +192,13 @@ func (s *Session) eraseWorkspace(ctx context.Context, dir string) {
 // spacePath is where a member sees its workspace. Programs outside of walls may
 // not be able to have it where the others do; what is inside of Tine shows the
 // path that they have.
-func (s *Session) spacePath(e *Entry, ws *workspace.Workspace) string {
-	wanted := e.spec().WorkspacePath
-	if _, ok := e.driver.(driver.Placer); !ok && !e.driver.Info().Light || ws.Dir() == "" {
+func (s *Session) spacePath(e *catalog.Entry, ws *workspace.Workspace) string {
+	wanted := e.Spec().WorkspacePath
+	if _, ok := e.Runner.(driver.Placer); !ok && !e.Runner.Info().Light || ws.Dir() == "" {
 		return wanted
 	}
 	for _, other := range s.members() {
-		if p, ok := other.driver.(driver.Placer); ok && other.Workspace && other.Ordinal == e.Ordinal {
+		if p, ok := other.Runner.(driver.Placer); ok && other.Workspace && other.Ordinal == e.Ordinal {
 			at, why := p.Place(wanted)
 			if why != "" {
 				s.r.displaced.Do(func() {
@@ -215,10 +216,10 @@ func (s *Session) spacePath(e *Entry, ws *workspace.Workspace) string {
 func (s *Session) shownPath(ws *workspace.Workspace) string {
 	path := ""
 	for _, e := range s.members() {
-		if !e.Workspace || e.Ordinal != 0 || e.driver == nil {
+		if !e.Workspace || e.Ordinal != 0 || e.Runner == nil {
 			continue
 		}
-		if _, ok := e.driver.(driver.Placer); ok || path == "" {
+		if _, ok := e.Runner.(driver.Placer); ok || path == "" {
 			path = s.spacePath(e, ws)
 		}
 	}
@@ -229,7 +230,7 @@ func (s *Session) shownPath(ws *workspace.Workspace) string {
 // a tree inside the process.
 func (s *Session) needsFolder(ordinal int) bool {
 	for _, e := range s.members() {
-		if e.Ordinal == ordinal && e.Workspace && e.driver != nil && !e.driver.Info().Light {
+		if e.Ordinal == ordinal && e.Workspace && e.Runner != nil && !e.Runner.Info().Light {
 			return true
 		}
 	}

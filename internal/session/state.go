@@ -14,6 +14,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 )
 
 // What the members of a session remember lies in the session's home:
@@ -66,7 +67,7 @@ func stateOf(name string) string {
 	server, rest, _ := strings.Cut(name, "~")
 	ordinal, _, _ := strings.Cut(rest, "~")
 	if member := server + "~" + ordinal; ordinal != "" {
-		if _, n := splitMember(member); n > 0 {
+		if _, n := catalog.SplitMember(member); n > 0 {
 			server = member
 		}
 	}
@@ -77,14 +78,14 @@ func stateOf(name string) string {
 }
 
 // seed makes the state of a server in a folder, marks it, and returns the mark.
-func (r *Registry) seed(ctx context.Context, e *Entry, session, dir string, src driver.Source) (mark string, err error) {
+func (r *Registry) seed(ctx context.Context, e *catalog.Entry, session, dir string, src driver.Source) (mark string, err error) {
 	if err := r.makeHome(filepath.Dir(dir)); err != nil {
 		return "", err
 	}
-	spec := e.spec()
-	spec.Session, spec.State, spec.Carry = session, dir, e.carry()
+	spec := e.Spec()
+	spec.Session, spec.State, spec.Carry = session, dir, e.Carry()
 	if _, err := os.Lstat(dir); err == nil { // the rest of a making that was cut off
-		if err := e.keeper().Erase(ctx, spec); err != nil {
+		if err := e.Keeper().Erase(ctx, spec); err != nil {
 			return "", fmt.Errorf("server %q: clearing a state that is not whole: %w", e.ID, err)
 		}
 	}
@@ -102,7 +103,7 @@ func (r *Registry) seed(ctx context.Context, e *Entry, session, dir string, src 
 	if src.Progress == nil {
 		src.Progress = r.progress("making the state of server " + e.ID)
 	}
-	if err := r.snapshotLost(template, e.keeper().Seed(ctx, spec, src)); err != nil {
+	if err := r.snapshotLost(template, e.Keeper().Seed(ctx, spec, src)); err != nil {
 		return "", memberError(e.ID, "making its state", err)
 	}
 	mark = markOf(dir, e.Driver)
@@ -130,24 +131,24 @@ func (r *Registry) makeHome(home string) error {
 }
 
 // erase removes the state of a server in a folder, if there is one.
-func (r *Registry) erase(ctx context.Context, e *Entry, dir string) {
+func (r *Registry) erase(ctx context.Context, e *catalog.Entry, dir string) {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) && !isMarked(dir) {
 		return
 	}
-	spec := e.spec()
+	spec := e.Spec()
 	spec.State = dir
 	err := os.Remove(dir + wholeMark)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		r.o.Log.Warn("state not unmarked", "server", e.ID, "err", err)
 	}
-	if err := e.keeper().Erase(ctx, spec); err != nil {
+	if err := e.Keeper().Erase(ctx, spec); err != nil {
 		r.o.Log.Warn("state not removed", "server", e.ID, "folder", dir, "err", err)
 	}
 }
 
 // prepare completes the spec of a member before it starts: the state it works
 // on is made where it is not there yet, and the workspace opened.
-func (r *Registry) prepare(e *Entry, by owned) func(context.Context, *driver.Spec) error {
+func (r *Registry) prepare(e *catalog.Entry, by owned) func(context.Context, *driver.Spec) error {
 	return func(ctx context.Context, spec *driver.Spec) error {
 		s := by.s
 		if s != nil && e.Workspace {
@@ -158,7 +159,7 @@ func (r *Registry) prepare(e *Entry, by owned) func(context.Context, *driver.Spe
 			spec.Workspace = ws
 			spec.WorkspacePath = s.spacePath(e, ws)
 		}
-		if e.keeper() == nil {
+		if e.Keeper() == nil {
 			return nil
 		}
 		if err := r.waitEnded(ctx, e, s); err != nil {
@@ -201,7 +202,7 @@ func (r *Registry) prepare(e *Entry, by owned) func(context.Context, *driver.Spe
 		mark := ""
 		if s == nil || !s.particular() {
 			var err error
-			if mark, err = r.seedWarm(ctx, e, spec.Session, spec.State); err != nil {
+			if mark, err = r.stock.seed(ctx, e, spec.Session, spec.State); err != nil {
 				return err
 			}
 		}
@@ -248,10 +249,10 @@ func (r *Registry) progress(what string) func(done, total int64) {
 }
 
 // members returns the servers of which the session has parts of its own.
-func (s *Session) members() []*Entry {
-	var own []*Entry
+func (s *Session) members() []*catalog.Entry {
+	var own []*catalog.Entry
 	for _, e := range s.Catalog().Entries {
-		if e.own() {
+		if e.Own() {
 			own = append(own, e)
 		}
 	}

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/upstream"
 )
 
@@ -26,7 +27,7 @@ type removedPart struct {
 	suspends bool // its server is only switched off
 }
 
-func leaving(p *part, was, now *Catalog) removedPart {
+func leaving(p *part, was, now *catalog.Catalog) removedPart {
 	old, next := was.Entry(p.up.Server()), now.Entry(p.up.Server())
-	return removedPart{p, old != nil && next != nil && old.hash == next.hash && old.hash != ""}
+	return removedPart{p, old != nil && next != nil && old.Hash == next.Hash && old.Hash != ""}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/clone"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/workspace"
 )
 
@@ -32,7 +33,7 @@ func (r *Registry) reconcile(ctx context.Context) error {
 			"ids", found.Corrected)
 	}
 	for _, key := range found.Catalogs {
-		r.warnCatalog(key)
+		r.catalogs.WarnOther(key)
 	}
 	for _, dir := range found.Unreadable {
 		r.o.Log.Warn("the record in a folder can't be read; the folder stays as it is", "folder", dir)
@@ -173,7 +174,7 @@ func (r *Registry) sweepHomes(ctx context.Context) (states map[string][]string, 
 			}
 		}
 		if over && len(stays) > 0 { // its forks use them
-			if err := h.bury(); err != nil {
+			if err := h.markRemoved(); err != nil {
 				r.o.Log.Warn("the folder of a session is not marked as one to be removed", "session", h.id, "err", err)
 			}
 		}
@@ -248,7 +249,7 @@ func (r *Registry) homeIsOver(ctx context.Context, h *home) (bool, error) {
 // somebody has.
 func (r *Registry) counts(session, name string) bool {
 	server := stateOf(name)
-	if session == sharedHome || r.lent[lentKey(session, server)] != nil {
+	if session == sharedHome || r.joints[jointKey(session, server)] != nil {
 		return true
 	}
 	s := r.sessions[session]
@@ -292,7 +293,7 @@ func (r *Registry) sweepSnapshots() error {
 // sweepCatalogs removes the files with servers that no session and no snapshot is
 // made of any more.
 func (r *Registry) sweepCatalogs(ctx context.Context) {
-	dir := filepath.Dir(catalogFile(r.o.States, "x"))
+	dir := filepath.Dir(catalog.File(r.o.States, "x"))
 	files, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return

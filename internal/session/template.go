@@ -11,52 +11,19 @@ import (
 	"strings"
 
 	"github.com/tine-mcp/tine/api"
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/workspace"
 )
 
-// fromSnapshot begins the name of a snapshot where a template may stand.
-const fromSnapshot = "snapshot:"
-
-// hasState reports whether the server remembers something of its own, beside the
-// workspace.
-func (e *Entry) hasState() bool {
-	k := e.keeper()
-	if k == nil || k.Carries(e.spec()) == driver.CarryNone {
-		return false
-	}
-	r, ok := k.(driver.Rememberer)
-	return !ok || r.Remembers(e.spec())
-}
-
-// worksOnSpace reports whether the workspace is all that the server remembers.
-func (e *Entry) worksOnSpace() bool { return e.Workspace && !e.hasState() }
-
-// begin gives an entry the template that its session has for it.
-func (e *Entry) begin(template json.RawMessage) {
-	var text string
-	switch err := json.Unmarshal(template, &text); {
-	case e.driver != nil && e.driver.Info().Details:
-		e.Details = template
-	case err != nil: // checked before it was taken
-	case e.worksOnSpace():
-		e.space = text
-	case len(e.State) == 1 && !strings.HasPrefix(text, fromSnapshot):
-		e.State = []config.StateDir{{Name: e.State[0].Name, Template: text}}
-	default:
-		e.Template = text
-	}
-}
-
 // templated reports whether the session has a template of its own for a server.
-func (s *Session) templated(e *Entry) bool { return s.said[e.Base()].Template != nil }
+func (s *Session) templated(e *catalog.Entry) bool { return s.memberOptions[e.Base()].Template != nil }
 
 // template checks what a session wants a server to begin with, and returns it as
 // it is kept: a snapshot by its id, a path whole.
-func (r *Registry) template(e *Entry, m Member, owner string) (json.RawMessage, error) {
+func (r *Registry) template(e *catalog.Entry, m catalog.Member, owner string) (json.RawMessage, error) {
 	raw := m.Template
-	if e.driver != nil && e.driver.Info().Details {
+	if e.Runner != nil && e.Runner.Info().Details {
 		if !json.Valid(raw) {
 			return nil, errors.New("its template is no JSON")
 		}
@@ -66,10 +33,10 @@ func (r *Registry) template(e *Entry, m Member, owner string) (json.RawMessage, 
 	if err := json.Unmarshal(raw, &text); err != nil || text == "" {
 		return nil, errors.New("its template must be a string: the name of a snapshot, or a path under template_roots")
 	}
-	if !e.worksOnSpace() && !e.hasState() {
+	if !e.WorksOnSpace() && !e.HasState() {
 		return nil, errors.New("it remembers nothing, so it can't begin with a template")
 	}
-	name, said := strings.CutPrefix(text, fromSnapshot)
+	name, said := strings.CutPrefix(text, catalog.FromSnapshot)
 	snap := r.snapshotByID(m.Snapshot)
 	if snap == nil {
 		snap = r.snapshotNamed(name, owner)
@@ -82,7 +49,7 @@ func (r *Registry) template(e *Entry, m Member, owner string) (json.RawMessage, 
 		if !snap.has(e) {
 			return nil, fmt.Errorf("snapshot %q has nothing of it", name)
 		}
-		return json.Marshal(fromSnapshot + snap.ID)
+		return json.Marshal(catalog.FromSnapshot + snap.ID)
 	case said:
 		return nil, fmt.Errorf("there is no snapshot %s of yours", name)
 	case len(e.State) > 1:
@@ -96,8 +63,8 @@ func (r *Registry) template(e *Entry, m Member, owner string) (json.RawMessage, 
 }
 
 // has reports whether there is something in it that a server can begin with.
-func (f *frozen) has(e *Entry) bool {
-	if e.worksOnSpace() && f.Workspace != nil {
+func (f *frozen) has(e *catalog.Entry) bool {
+	if e.WorksOnSpace() && f.Workspace != nil {
 		return true
 	}
 	return slices.ContainsFunc(f.Members, func(m frozenMember) bool { return m.Server == e.ID })
@@ -176,17 +143,17 @@ func reason(err error) error {
 	return err
 }
 
-// named borrows the snapshot that a template of the config means; nil where that
+// named returns, in use, the snapshot that a template of the config means; nil where that
 // is a path. By name it is one of the machine's own user, so that no principal can
 // put another in its place; those of principals are named by id.
 func (r *Registry) named(template string) (_ *snapshot, giveBack func(), err error) {
-	name, ok := strings.CutPrefix(template, fromSnapshot)
+	name, ok := strings.CutPrefix(template, catalog.FromSnapshot)
 	if !ok {
 		return nil, nil, nil
 	}
 	found := r.snapshotNamed(name, "")
 	if found != nil {
-		giveBack, err = r.borrow(found.ID)
+		giveBack, err = r.useSnapshot(found.ID)
 	}
 	if ours := (*api.Error)(nil); errors.As(err, &ours) && ours.Kind == api.KindLost {
 		return nil, nil, err
@@ -197,10 +164,10 @@ func (r *Registry) named(template string) (_ *snapshot, giveBack func(), err err
 	return found, giveBack, nil
 }
 
-// templateSnapshot borrows the part of one server of the snapshot that its
+// templateSnapshot returns, in use, the part of one server of the snapshot that its
 // template names, with the snapshot's id; nil where the template is a path. All
 // instances begin with what the first one had.
-func (r *Registry) templateSnapshot(template string, e *Entry) (from *driver.Snapshot, id string, giveBack func(), err error) {
+func (r *Registry) templateSnapshot(template string, e *catalog.Entry) (from *driver.Snapshot, id string, giveBack func(), err error) {
 	snap, giveBack, err := r.named(template)
 	if snap == nil || err != nil {
 		return nil, "", nil, err

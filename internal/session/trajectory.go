@@ -36,9 +36,9 @@ func (r *Registry) Trajectory(ctx context.Context, id string, tell func(api.Step
 	}
 	step := int64(0)
 	for i, rec := range line {
-		var end *store.Event // the birth of the next one in the line
+		var end *store.Event // the opening of the next one in the line
 		if i+1 < len(line) {
-			if end, err = r.birthOf(ctx, line[i+1].ID); err != nil {
+			if end, err = r.openingOf(ctx, line[i+1].ID); err != nil {
 				return err
 			}
 		}
@@ -49,8 +49,8 @@ func (r *Registry) Trajectory(ctx context.Context, id string, tell func(api.Step
 	return nil
 }
 
-// birthOf is the event that began a session; nil when it is not recorded.
-func (r *Registry) birthOf(ctx context.Context, id string) (*store.Event, error) {
+// openingOf is the event that began a session; nil when it is not recorded.
+func (r *Registry) openingOf(ctx context.Context, id string) (*store.Event, error) {
 	events, err := r.o.Shared.Events(ctx, id)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (r *Registry) birthOf(ctx context.Context, id string) (*store.Event, error)
 	return nil, nil
 }
 
-// chapter tells what happened to one session, up to the birth of another one;
+// chapter tells what happened to one session, up to the opening of another one;
 // all of it with nil. Steps are counted on from step.
 func (r *Registry) chapter(ctx context.Context, rec store.Session, end *store.Event, step int64, tell func(api.Step) error) (int64, error) {
 	events, err := r.o.Shared.Events(ctx, rec.ID)

@@ -11,6 +11,7 @@ import (
 	"testing/iotest"
 
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/testkit"
 )
 
@@ -261,7 +262,7 @@ func TestExportOfWhatCannotBeImported(t *testing.T) {
 // An import that fails names the server once.
 func TestFailedImportNamesTheServerOnce(t *testing.T) {
 	w := newWorld(t, "servers: {mem: {builtin: memory}}\n")
-	s := w.opened(session.OpenOptions{Members: map[string]session.Member{"mem": {Instances: 2}}})
+	s := w.opened(session.OpenOptions{Members: map[string]catalog.Member{"mem": {Instances: 2}}})
 	for _, id := range []string{"mem", "mem~1"} {
 		set(t, s, id, "a", "1")
 		magic, parts := sections(t, w.exported(w.frozen(s, "").ID))

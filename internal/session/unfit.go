@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/upstream"
 )
 
@@ -19,8 +20,8 @@ type unfitMemory struct {
 
 // unfit marks a session whose server has such a memory, once. It counts as a loss of
 // what the server remembers, whatever files are kept.
-func (s *Session) unfit(e *Entry, why string) {
-	s.r.damageWith(s, api.Damage{Server: e.ID, Why: why, Kept: e.kept(), Memory: e.kept() == api.KeptFiles}, false, true)
+func (s *Session) unfit(e *catalog.Entry, why string) {
+	s.r.damageWith(s, api.Damage{Server: e.ID, Why: why, Kept: e.Kept(), Memory: e.Kept() == api.KeptFiles}, false, true)
 }
 
 // unfitOf returns the memory of a server that does not fit, if there is one.
@@ -33,7 +34,7 @@ func (s *Session) unfitOf(server string) (unfitMemory, bool) {
 
 // tellUnfit is what a call is told that meets a memory which does not fit; nil where
 // one was told before, and this one begins anew.
-func (s *Session) tellUnfit(e *Entry, why string) error {
+func (s *Session) tellUnfit(e *catalog.Entry, why string) error {
 	server := e.ID
 	s.unfit(e, why) // where this session has not used the server before
 	const kept = "its memory is kept, and this call was not made"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/store"
 )
 
@@ -43,18 +44,10 @@ func (r *Registry) withoutFolder(rec store.Session) {
 
 // withoutServers sets a session aside whose servers are not known.
 func (r *Registry) withoutServers(rec store.Session, err error) {
-	why := errNotRecorded.Error()
-	var c *catalogError
+	why := catalog.ErrNotRecorded.Error()
+	var c *catalog.RecordError
 	if errors.As(err, &c) {
-		why += ": " + c.why
+		why += ": " + c.Why
 	}
-	r.setAside(rec, why, fmt.Sprintf("put %s back from a backup and start the gateway again", catalogFile(r.o.States, rec.Catalog)))
+	r.setAside(rec, why, fmt.Sprintf("put %s back from a backup and start the gateway again", catalog.File(r.o.States, rec.Catalog)))
 }
-
-// A catalogError is errNotRecorded with the reason and the file to put back.
-type catalogError struct{ why, file string }
-
-func (e *catalogError) Error() string {
-	return errNotRecorded.Error() + ": " + e.why + "; put " + e.file + " back from a backup"
-}
-func (e *catalogError) Unwrap() error { return errNotRecorded }

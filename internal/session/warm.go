@@ -11,6 +11,9 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/session/catalog"
+	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/wire"
 )
 
 // A server with warm: N is started once, as if for a new session, and frozen when
@@ -22,130 +25,121 @@ import (
 // snapshot that lasts: what a gateway leaves of them the next one removes.
 const warmPrefix = "warm_"
 
-// A warm is what there is of one server. The registry's lock guards it.
+// A warm is the spare of one server.
 type warm struct {
-	e    *Entry
-	key  string
-	dir  string
-	snap *driver.Snapshot // nil until it is made
-	from string           // the snapshot that its template was; empty for none
-	// granted is how many stand ready, and held what they hold of the budget.
-	granted int
-	held    int64
-	refused bool // its driver can't have any ready
-	users   int  // states being made from it, and who makes it
-	gone    bool
-	stop    context.CancelFunc
-}
-
-// warmKey is the same for entries whose new instances know the same.
-func (e *Entry) warmKey() string {
-	if e.hash == "" {
-		return ""
-	}
-	return strings.Join([]string{e.hash, e.Driver, e.Template, string(e.Details)}, "|")
+	spare
+	key     string
+	from    string             // the snapshot that its template was; empty for none
+	granted int                // how many stand ready
+	refused bool               // its driver can't have any ready
+	stop    context.CancelFunc // ends the making of it; nil before that begins
 }
 
 // warms reports whether instances of the server are kept ready for new sessions,
 // and why not where they were to be.
-func (e *Entry) warms() (yes bool, why string) {
+func warms(e *catalog.Entry) (yes bool, why string) {
 	on, _ := e.On()
 	switch {
-	case e.Warm <= 0 || !on || !e.own() || e.warmKey() == "":
+	case e.Warm <= 0 || !on || !e.Own() || e.WarmKey() == "":
 		return false, ""
-	case e.preparer() == nil || e.keeper() == nil:
+	case e.Preparer() == nil || e.Keeper() == nil:
 		return false, fmt.Sprintf("driver %q has nothing ready", e.Driver)
-	case e.keeper().Carries(e.spec()) != driver.CarryMemory:
+	case e.Keeper().Carries(e.Spec()) != driver.CarryMemory:
 		return false, "its memory can't be carried"
 	}
 	return true, ""
 }
 
-// warmUp has what the servers of a catalog want ready made, and lets go of the
+// update has what the servers of a catalog want ready made, and lets go of the
 // rest. It waits for nothing.
-func (r *Registry) warmUp(c *Catalog) {
-	wanted := make(map[string]*Entry)
+func (k *stock) update(c *catalog.Catalog) {
+	wanted := make(map[string]*catalog.Entry)
 	for _, e := range c.Entries {
-		yes, why := e.warms()
+		yes, why := warms(e)
 		if yes {
 			wanted[e.ID] = e
 		}
 		if why != "" {
-			r.o.Log.Warn("server is not kept warm", "server", e.ID, "because", why, "mend", "remove servers."+e.ID+".warm")
+			k.r.o.Log.Warn("server is not kept warm", "server", e.ID, "because", why, "mend", "remove servers."+e.ID+".warm")
 		}
 	}
 	var made, stay, over []*warm
-	r.mu.Lock()
-	for id, w := range r.warm {
-		if e := wanted[id]; e != nil && e.warmKey() == w.key {
+	k.mu.Lock()
+	for id, w := range k.warm {
+		if e := wanted[id]; e != nil && e.WarmKey() == w.key {
 			w.e = e
 			w.users++
 			stay = append(stay, w)
 			continue
 		}
-		delete(r.warm, id)
+		delete(k.warm, id)
 		over = append(over, w)
 	}
 	for id, e := range wanted {
-		if r.warm[id] == nil && !r.closed {
-			made = append(made, r.newWarm(e))
+		if k.warm[id] == nil {
+			made = append(made, k.newWarm(e))
 		}
 	}
-	r.mu.Unlock()
+	k.mu.Unlock()
 	for _, w := range over {
-		r.retireWarm(w)
+		k.retireWarm(w)
 	}
 	for _, w := range stay {
-		r.grant(w, true)
-		r.coolDown(w)
+		k.grant(w, true)
+		k.release(&w.spare)
 	}
 	for _, w := range made {
-		if !r.background(func() { r.heat(w) }) {
-			r.coolDown(w)
-		}
+		k.begin(w)
 	}
 }
 
-// newWarm begins one. r.mu is held, and whoever makes it is its first user.
-func (r *Registry) newWarm(e *Entry) *warm {
-	w := &warm{e: e, key: e.warmKey(), users: 1}
-	r.warm[e.ID] = w
+// newWarm begins one. k.mu is held, and whoever makes it is its first user.
+func (k *stock) newWarm(e *catalog.Entry) *warm {
+	w := &warm{spare: spare{e: e, users: 1}, key: e.WarmKey()}
+	k.warm[e.ID] = w
 	return w
 }
 
-// heat makes what is to be ready, trying again with growing pauses.
-func (r *Registry) heat(w *warm) {
-	defer r.coolDown(w)
-	ctx, stop := context.WithCancel(r.life)
+// begin has a new one made in the background.
+func (k *stock) begin(w *warm) {
+	if !k.r.background(func() { k.build(w) }) {
+		k.release(&w.spare)
+	}
+}
+
+// build makes what is to be ready, trying again with growing pauses.
+func (k *stock) build(w *warm) {
+	defer k.release(&w.spare)
+	ctx, stop := context.WithCancel(k.r.life)
 	defer stop()
-	r.mu.Lock()
+	k.mu.Lock()
 	w.stop = stop
-	gone := w.gone
-	r.mu.Unlock()
-	if gone {
+	retired := w.retired
+	k.mu.Unlock()
+	if retired {
 		return
 	}
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = time.Second, 5*time.Minute
 	for first := true; ; first = false {
 		select {
-		case r.warming <- struct{}{}:
+		case k.making <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
-		err := r.makeWarm(ctx, w)
-		<-r.warming
+		err := k.makeWarm(ctx, w)
+		<-k.making
 		if err == nil {
-			r.grant(w, true)
+			k.grant(w, true)
 			return
 		}
 		if ctx.Err() != nil {
 			return
 		}
 		if first {
-			r.o.Log.Warn("server is not warm yet; sessions start it the ordinary way, and it is tried again", "server", w.e.ID, "err", err)
+			k.r.o.Log.Warn("server is not warm yet; sessions start it the ordinary way, and it is tried again", "server", w.e.ID, "err", err)
 		} else {
-			r.o.Log.Debug("server is not warm yet", "server", w.e.ID, "err", err)
+			k.r.o.Log.Debug("server is not warm yet", "server", w.e.ID, "err", err)
 		}
 		select {
 		case <-time.After(pause.NextBackOff()):
@@ -157,10 +151,11 @@ func (r *Registry) heat(w *warm) {
 
 // makeWarm starts a server as for a new session, freezes it, and sees whether what
 // comes of that answers.
-func (r *Registry) makeWarm(ctx context.Context, w *warm) (err error) {
-	r.mu.Lock()
+func (k *stock) makeWarm(ctx context.Context, w *warm) (err error) {
+	r := k.r
+	k.mu.Lock()
 	e := w.e
-	r.mu.Unlock()
+	k.mu.Unlock()
 	id := warmPrefix + newID()[len("ses_"):]
 	home, dir := r.home(id), filepath.Join(r.snapshotHome(), id)
 	from := r.templateID(e)
@@ -198,16 +193,16 @@ func (r *Registry) makeWarm(ctx context.Context, w *warm) (err error) {
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	w.snap, w.dir, w.from = &snap, dir, from
 	return nil
 }
 
 // templateID is the snapshot that the template of a server means now; empty where
 // it means none.
-func (r *Registry) templateID(e *Entry) string {
-	if name, ok := strings.CutPrefix(e.Template, fromSnapshot); ok {
+func (r *Registry) templateID(e *catalog.Entry) string {
+	if name, ok := strings.CutPrefix(e.Template, catalog.FromSnapshot); ok {
 		if found := r.snapshotNamed(name, ""); found != nil {
 			return found.ID
 		}
@@ -215,86 +210,88 @@ func (r *Registry) templateID(e *Entry) string {
 	return ""
 }
 
-// seedWarm makes a state from what is warm of its server and returns its mark; none
+// seed makes a state from what is warm of its server and returns its mark; none
 // where nothing is.
-func (r *Registry) seedWarm(ctx context.Context, e *Entry, session, dir string) (mark string, err error) {
-	r.mu.Lock()
-	w := r.warm[e.Base()]
-	if w == nil || w.snap == nil || !e.own() || e.warmKey() != w.key {
-		r.mu.Unlock()
+func (k *stock) seed(ctx context.Context, e *catalog.Entry, session, dir string) (mark string, err error) {
+	k.mu.Lock()
+	w := k.warm[e.Base()]
+	if w == nil || w.snap == nil || !e.Own() || e.WarmKey() != w.key {
+		k.mu.Unlock()
 		return "", nil
 	}
 	w.users++
-	r.mu.Unlock()
-	defer r.coolDown(w)
-	if r.templateID(e) != w.from {
-		r.renewWarm(w) // its name means another one by now
+	k.mu.Unlock()
+	defer k.release(&w.spare)
+	if k.r.templateID(e) != w.from {
+		k.renew(w) // its name means another one by now
 		return "", nil
 	}
-	if mark, err = r.seed(ctx, e, session, dir, driver.Source{From: w.snap}); err == nil {
+	if mark, err = k.r.seed(ctx, e, session, dir, driver.Source{From: w.snap}); err == nil {
 		return mark, nil
 	}
 	if ctx.Err() != nil {
 		return "", err
 	}
-	r.o.Log.Warn("what is warm of a server can't be used; it starts the ordinary way, and is warmed up again", "server", e.ID, "err", err)
-	r.renewWarm(w)
+	k.r.o.Log.Warn("what is warm of a server can't be used; it starts the ordinary way, and is warmed up again", "server", e.ID, "err", err)
+	k.renew(w)
 	return "", nil
 }
 
-// renewWarm puts another one in the place of what does not fit any more.
-func (r *Registry) renewWarm(w *warm) {
-	r.mu.Lock()
-	if w.gone || r.closed || r.warm[w.e.ID] != w {
-		r.mu.Unlock()
+// renew puts another one in the place of what does not fit any more.
+func (k *stock) renew(w *warm) {
+	k.mu.Lock()
+	if k.warm[w.e.ID] != w {
+		k.mu.Unlock()
 		return
 	}
-	next := r.newWarm(w.e)
-	r.mu.Unlock()
-	r.retireWarm(w)
-	if !r.background(func() { r.heat(next) }) {
-		r.coolDown(next)
+	next := k.newWarm(w.e)
+	k.mu.Unlock()
+	k.retireWarm(w)
+	k.begin(next)
+}
+
+// retireWarm lets go of one that is not in the stock any more.
+func (k *stock) retireWarm(w *warm) {
+	k.retire(&w.spare)
+	k.mu.Lock()
+	stop := w.stop // where it is set later, who sets it sees that it is retired
+	k.mu.Unlock()
+	if stop != nil {
+		stop()
 	}
 }
 
-// retireWarm lets go of one that is not the registry's any more.
-func (r *Registry) retireWarm(w *warm) {
-	r.mu.Lock()
-	w.gone = true
-	if w.stop != nil {
-		w.stop()
-	}
-	w.users++
-	r.mu.Unlock()
-	r.coolDown(w)
+// A trial is an instance that is nobody's.
+type trial struct {
+	up   *upstream.Upstream
+	spec driver.Spec
 }
 
-// coolDown ends a use; the last one of what is gone removes it.
-func (r *Registry) coolDown(w *warm) {
-	r.mu.Lock()
-	w.users--
-	last := w.users == 0 && w.gone
-	r.mu.Unlock()
-	if last {
-		r.discardWarm(w)
+// trial runs a server for itself, as for a new session, until do is done with it.
+// Nothing is left of it.
+func (r *Registry) trial(ctx context.Context, e *catalog.Entry, state string, src driver.Source, do func(*trial) error) error {
+	defer func() {
+		after, cancel := afterwards(ctx)
+		defer cancel()
+		r.erase(after, e, state)
+	}()
+	if _, err := r.seed(ctx, e, "", state, src); err != nil {
+		return err
 	}
-}
-
-func (r *Registry) discardWarm(w *warm) {
-	r.budget.releaseAhead(need{memory: w.held})
-	w.granted, w.held = 0, 0
-	if w.snap != nil {
-		r.discardReady(w.e, *w.snap, w.dir)
+	t := &trial{spec: e.Spec()}
+	t.spec.State, t.spec.Log = state, r.o.Log
+	t.spec.Dir = filepath.Join(r.o.Dir, strings.ReplaceAll(e.ID, "~", ".")+"-"+newID()[len("ses_"):])
+	// Without a handle: the next gateway ends what it finds of it.
+	t.up = upstream.New(r.upstreamOptions(e, t.spec, nil))
+	defer t.up.Close()
+	p, err := wire.ScanParams(wire.MethodListTools, nil)
+	if err != nil {
+		return err
 	}
-}
-
-// dropWarm removes all of them: nobody is left who could use them.
-func (r *Registry) dropWarm() {
-	r.mu.Lock()
-	all := r.warm
-	r.warm = make(map[string]*warm)
-	r.mu.Unlock()
-	for _, w := range all {
-		r.retireWarm(w)
+	// Whatever the answer: there is one.
+	req := &upstream.Request{Method: wire.MethodListTools, Params: p, Client: &upstream.Client{}}
+	if _, err := t.up.Call(ctx, req); err != nil {
+		return fmt.Errorf("warming it up: %w", err)
 	}
+	return do(t)
 }

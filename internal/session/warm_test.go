@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/session"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/testkit"
 )
 
@@ -33,7 +34,7 @@ func TestWarm(t *testing.T) {
 	set(t, s, "box", "a", "1")
 	wantDump(t, "one", s, "box", `{"a":"1"}`)
 	wantDump(t, "another", other, "box", `{}`)
-	twice := w.opened(session.OpenOptions{Members: map[string]session.Member{"box": {Instances: 2}}})
+	twice := w.opened(session.OpenOptions{Members: map[string]catalog.Member{"box": {Instances: 2}}})
 	wantDump(t, "a second instance", twice, "box~1", `{}`)
 	if n := w.m.greetings("box"); n != 1 {
 		t.Errorf("%d handshakes with all of them", n)
@@ -67,7 +68,7 @@ func TestWarmIsNotForWhatBeginsOtherwise(t *testing.T) {
 	w := boxWorld(t, warm3+"template_roots: ["+roots+"]\n")
 	w.isWarm(3)
 	before := w.m.greetings("box")
-	s := w.opened(session.OpenOptions{Members: map[string]session.Member{"box": {Template: []byte(`"t.json"`)}}})
+	s := w.opened(session.OpenOptions{Members: map[string]catalog.Member{"box": {Template: []byte(`"t.json"`)}}})
 	wantDump(t, "one with a template of its own", s, "box", `{}`)
 	client, err := w.ForClient(t.Context(), "", []byte(`{"roots":{}}`))
 	if err != nil {

@@ -1,4 +1,4 @@
-package session
+package catalog
 
 import (
 	"strings"
@@ -41,12 +41,12 @@ func TestForkOfSandbox(t *testing.T) {
 			`the sandbox of server "s" can't be copied while it runs; see tine doctor; or set servers.s.fork to files, fresh, share or refuse`},
 	} {
 		e := &Entry{Server: config.Server{ID: "s", Driver: "sandbox", Command: "x", Scope: config.ScopeSession, Sandbox: tt.sandbox, Fork: tt.fork}}
-		e.driver = carrier{carries: tt.carries}
-		if mode, why := e.fork(); mode != tt.mode || why != tt.why {
+		e.Runner = carrier{carries: tt.carries}
+		if mode, why := e.ForkMode(); mode != tt.mode || why != tt.why {
 			t.Errorf("%s: %s, %s", tt.name, mode, why)
 		}
-		if e.spec().Sandbox != tt.sandbox {
-			t.Errorf("%s: the spec has %+v", tt.name, e.spec().Sandbox)
+		if e.Spec().Sandbox != tt.sandbox {
+			t.Errorf("%s: the spec has %+v", tt.name, e.Spec().Sandbox)
 		}
 	}
 }
