@@ -53,8 +53,18 @@ func TestInstanceThatCannotBeStopped(t *testing.T) {
 	if got := w.handles(); got != "own" || len(w.handleFiles()) != 1 {
 		t.Errorf("an instance runs, and there are handles of %q and %d files", got, len(w.handleFiles()))
 	}
+	// It is tried again, and what is left the next start ends.
+	again := w.opened(session.OpenOptions{})
+	testkit.Has(t, "a call", call(t, again, "own", "x"), `{"pid":`)
 	w.m.stopping = nil
-	w.reopen(two)
+	testkit.Eventually(t, "the instance that was left is stopped", func() bool { return len(w.handleFiles()) == 1 })
+	w.m.stopping = func(string) error { return errFailed }
+	if err := w.CloseSession(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	w.close(true)
+	w.m.stopping = nil
+	w.open(two)
 	w.runs("")
 	if got := w.handles(); got != "" || len(w.handleFiles()) != 0 {
 		t.Errorf("there are handles of %q and %d files", got, len(w.handleFiles()))

@@ -496,6 +496,7 @@ func (r *Registry) newUpstream(e *catalog.Entry, by owned, adopt *store.Handle) 
 				r.o.Log.Warn("handle not forgotten", "server", e.ID, "err", err)
 			}
 		}
+		o.Unended = r.stopLater
 		if adopt != nil {
 			o.Adopt = &upstream.Adoption{
 				Handle: driver.Handle{Driver: adopt.Driver, Server: e.Base(), Session: adopt.Session, Dir: adopt.Dir, Data: adopt.Data},
@@ -504,6 +505,32 @@ func (r *Registry) newUpstream(e *catalog.Entry, by owned, adopt *store.Handle) 
 		}
 	}
 	return r.govern(e, s, o)
+}
+
+// Between two tries to stop an instance that could not be stopped.
+const (
+	stopPause    = time.Second
+	maxStopPause = time.Minute
+)
+
+// stopLater tries until an instance is stopped, such as one whose engine was away. What is
+// left when the registry closes, the next start ends.
+func (r *Registry) stopLater(stop func(context.Context) error) {
+	r.background(func() {
+		for pause := stopPause; ; pause = min(2*pause, maxStopPause) {
+			select {
+			case <-time.After(pause):
+			case <-r.life.Done():
+				return
+			}
+			ctx, cancel := context.WithTimeout(r.life, time.Minute)
+			err := stop(ctx)
+			cancel()
+			if err == nil {
+				return
+			}
+		}
+	})
 }
 
 // upstreamOptions are those of every hold on a server, for one whose client can do

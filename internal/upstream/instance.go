@@ -379,9 +379,22 @@ func (u *Upstream) drop() {
 func (u *Upstream) discard(inst driver.Instance) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if err := inst.Stop(ctx); err != nil {
-		u.o.Log.Warn("instance not stopped", "server", u.Server(), "err", err)
+	err := inst.Stop(ctx)
+	if err == nil {
+		u.drop()
 		return
 	}
-	u.drop()
+	u.o.Log.Warn("instance not stopped", "server", u.Server(), "err", err)
+	u.mu.Lock()
+	closed := u.closed // else the next attempt has its folder and its handle
+	u.mu.Unlock()
+	if closed && u.o.Unended != nil {
+		u.o.Unended(func(ctx context.Context) error {
+			err := inst.Stop(ctx)
+			if err == nil {
+				u.drop()
+			}
+			return err
+		})
+	}
 }

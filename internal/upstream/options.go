@@ -65,6 +65,9 @@ type Options struct {
 	// used; Drop forgets them. Both may be nil.
 	Keep func(h driver.Handle, hello json.RawMessage) error
 	Drop func()
+	// Unended hears of an instance that could not be stopped when the Upstream was
+	// closed, with what tries again and drops its handle. It may be nil.
+	Unended func(stop func(context.Context) error)
 
 	// Adopt is the handle of an instance that an earlier gateway left, with
 	// what its server said. It is tried before a new instance is started.
