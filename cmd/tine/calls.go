@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -141,28 +142,17 @@ func (c *cli) listCalls(ctx context.Context, q client.CallQuery) error {
 			break
 		}
 	}
-	if c.flags.json {
-		if all.Calls == nil {
-			all.Calls = []api.Call{}
-		}
-		return c.printJSON(all)
+	if all.Calls == nil {
+		all.Calls = []api.Call{}
 	}
-	if len(all.Calls) == 0 {
-		fmt.Fprintln(c.stderr, "no calls are in the journal that fit")
-		return nil
-	}
-	t := callTable()
-	for i := len(all.Calls) - 1; i >= 0; i-- {
-		t.add(c.callRow(all.Calls[i])...)
-	}
-	t.print(c)
-	return nil
+	newestLast := slices.Clone(all.Calls)
+	slices.Reverse(newestLast)
+	return c.list(all, c.callTable(newestLast), "no calls are in the journal that fit")
 }
 
-// callTable is a table of calls. Ids are whole in it however narrow it is: they
-// are there to be used.
-func callTable() table {
-	return table{header: []string{"TIME", "ID", "SERVER", "NAME", "OUTCOME", "MS", "WHO", "ARGUMENTS"}, whole: map[int]bool{0: true, 1: true}}
+func (c *cli) callTable(calls []api.Call) *table {
+	columns := []column{{"TIME", whole}, {"ID", whole}, {"SERVER", 0}, {"NAME", 0}, {"OUTCOME", 0}, {"MS", 0}, {"WHO", 0}, {"ARGUMENTS", 0}}
+	return listing(calls, columns, c.callRow)
 }
 
 func (c *cli) callRow(call api.Call) []cell {
@@ -229,35 +219,27 @@ func (c *cli) showCall(ctx context.Context, id string) error {
 	if c.flags.json {
 		return c.printJSON(call)
 	}
-	var t table
-	line := func(name, value string) {
-		if value != "" {
-			t.add(cell{name, bold}, plain(value))
-		}
-	}
-	line("call", call.ID)
-	line("time", fmt.Sprintf("%s (%s ago)", call.At.Format(time.RFC3339Nano), c.age(call.At)))
-	line("server", call.Server)
-	line("method", call.Method)
-	line("name", call.Name)
+	t := c.thing()
+	t.line("call", call.ID)
+	t.line("time", fmt.Sprintf("%s (%s ago)", call.At.Format(time.RFC3339Nano), c.age(call.At)))
+	t.line("server", call.Server)
+	t.line("method", call.Method)
+	t.line("name", call.Name)
 	color := green
 	if call.Outcome != api.OutcomeOK {
 		color = red
 	}
-	t.add(cell{"outcome", bold}, cell{call.Outcome, color})
-	line("error", call.Error)
-	line("took", millis(call.Duration)+" ms")
-	line("who", call.Principal)
-	line("session", call.Session)
-	line("trace", call.Trace)
-	line("journal", call.Journal)
+	t.painted("outcome", call.Outcome, color)
+	t.line("error", call.Error)
+	t.line("took", millis(call.Duration)+" ms")
+	t.line("who", call.Principal)
+	t.line("session", call.Session)
+	t.line("trace", call.Trace)
+	t.line("journal", call.Journal)
 	if call.Withheld {
-		line("contents", "withheld; they are for whoever made the call, and for operators")
+		t.line("contents", "withheld; they are for whoever made the call, and for operators")
 	}
-	// Nothing of one call is cut: whoever asks for it wants all of it.
-	whole := *c
-	whole.width = 0
-	t.print(&whole)
+	t.print()
 	for _, part := range []struct {
 		name string
 		raw  json.RawMessage

@@ -57,7 +57,7 @@ func (c *cli) followCalls(ctx context.Context, q client.CallQuery) error {
 
 // callPrinter returns what prints calls in batches, in columns that only grow.
 func (c *cli) callPrinter() func([]api.Call) error {
-	t := callTable()
+	t := c.callTable(nil)
 	return func(batch []api.Call) error {
 		if c.flags.json {
 			var b bytes.Buffer
@@ -76,7 +76,7 @@ func (c *cli) callPrinter() func([]api.Call) error {
 			t.add(c.callRow(call)...)
 		}
 		_, err := io.WriteString(c.stdout, t.render(c))
-		t.least, t.header = t.natural(), nil
+		t.least = t.natural()
 		return err
 	}
 }
@@ -86,7 +86,7 @@ func (c *cli) callPrinter() func([]api.Call) error {
 // token in the state folder is another one.
 func (c *cli) readCalls(ctx context.Context, q client.CallQuery, calls chan<- api.Call) error {
 	f := client.Follower{CallQuery: q, Gap: func() {
-		fmt.Fprintln(c.stderr, "tine: more was called meanwhile than could be caught up with; some of it is not shown")
+		c.say("tine: more was called meanwhile than could be caught up with; some of it is not shown")
 	}}
 	came := false
 	each := func(call api.Call) error {
@@ -120,7 +120,7 @@ func (c *cli) readCalls(ctx context.Context, q client.CallQuery, calls chan<- ap
 			denied = 0
 		}
 		if !away {
-			fmt.Fprintln(c.stderr, visible("tine: "+err.Error()+"; waiting for it", c.errTerminal))
+			c.say("tine: %v; waiting for it", err)
 		}
 		away = true
 		select {

@@ -230,14 +230,14 @@ func (c *cli) importConfig(path, out string, force bool) error {
 	if err := writeAtomic(out, text); err != nil {
 		return fmt.Errorf("write %s: %w", out, err)
 	}
-	fmt.Fprintf(c.stderr, "wrote %s; check it with: tine config check %s\n", out, out)
+	c.say("wrote %s; check it with: tine config check %s", out, out)
 	return nil
 }
 
 // printWarnings prints things worth telling that stop nothing.
 func (c *cli) printWarnings(warnings []string) {
 	for _, w := range warnings {
-		fmt.Fprintln(c.stderr, visible("warning: "+w, c.errTerminal))
+		c.say("warning: %s", w)
 	}
 }
 

@@ -179,7 +179,7 @@ func (c *cli) save(path, what string, data []byte) error {
 	if err := os.WriteFile(path, data, 0o666); err != nil {
 		return fmt.Errorf("save the %s: %w", what, err)
 	}
-	fmt.Fprintln(c.stderr, visible(fmt.Sprintf("saved %s: %s, %d bytes", path, what, len(data)), c.errTerminal))
+	c.say("saved %s: %s, %d bytes", path, what, len(data))
 	return nil
 }
 

@@ -79,7 +79,7 @@ func (c *cli) logs(ctx context.Context, server string, bytes int64, follow bool)
 	}
 	if !follow {
 		if len(list.Instances) == 0 {
-			fmt.Fprintf(c.stderr, "server %q has no instance with a log\n", server)
+			c.say("server %q has no instance with a log", server)
 		}
 		p.finish()
 		return nil
@@ -109,7 +109,7 @@ func (c *cli) follow(ctx context.Context, g *gateway, fetch func(context.Context
 		case err != nil:
 			if !away {
 				p.finish()
-				fmt.Fprintln(c.stderr, visible("tine: "+err.Error()+"; waiting for it", c.errTerminal))
+				c.say("tine: %v; waiting for it", err)
 			}
 			away = true
 			continue
@@ -130,7 +130,7 @@ func (c *cli) follow(ctx context.Context, g *gateway, fetch func(context.Context
 			text, gap := t.next(e.Text)
 			if gap {
 				p.finish()
-				fmt.Fprintln(c.stderr, visible(fmt.Sprintf("tine: instance %s wrote more than could be followed; some of it is not shown", e.Instance), c.errTerminal))
+				c.say("tine: instance %s wrote more than could be followed; some of it is not shown", e.Instance)
 			}
 			p.print(e, text)
 		}

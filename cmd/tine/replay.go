@@ -54,7 +54,7 @@ func (c *cli) replay(ctx context.Context, id string, yes bool) error {
 			return err
 		}
 		if !ok {
-			fmt.Fprintln(c.stderr, "nothing was called")
+			c.say("nothing was called")
 			return exitStatus(exitFailed)
 		}
 	}
@@ -63,7 +63,7 @@ func (c *cli) replay(ctx context.Context, id string, yes bool) error {
 		return g.explain(unknownCall(id, err))
 	}
 	if again.ID != "" {
-		fmt.Fprintln(c.stderr, visible(fmt.Sprintf("%s was made again as %s", id, again.ID), c.errTerminal))
+		c.say("%s was made again as %s", id, again.ID)
 	}
 	return c.printResult(again.Result, "")
 }

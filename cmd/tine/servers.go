@@ -115,36 +115,30 @@ func (c *cli) listServers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.flags.json {
-		return c.printJSON(list)
+	if err := c.list(list, c.serverTable(list.Servers), "no servers are configured; add one under servers: in the config"); err != nil {
+		return err
 	}
-	if len(list.Servers) == 0 {
-		fmt.Fprintln(c.stderr, "no servers are configured; add one under servers: in the config")
-		return nil
-	}
-	t := table{header: []string{"SERVER", "STATE", "LATENCY", "BREAKER", "QUEUE", "CALLS", "SINCE", "LAST ERROR"}}
-	overridden := false
-	for _, s := range list.Servers {
-		overridden = overridden || s.Overridden
-		var latency string
-		if s.Latency != nil {
-			latency = shortMillis(s.Latency.P50)
-		}
-		var last cell
-		switch {
-		case s.Reason != "":
-			last = cell{c.ownAll(api.WithWords(s.Reason, s.Words)), stateColor(s.State)}
-		case s.LastError != nil:
-			last = plain(c.age(s.LastError.At) + " ago: " + errorText(s.LastError))
-		}
-		t.add(plain(s.ID), cell{stateText(s), stateColor(s.State)}, plain(latency), cell{s.Breaker, breakerColor(s.Breaker)},
-			plain(strconv.Itoa(s.Queue)), plain(strconv.FormatInt(s.Calls, 10)), plain(c.age(s.Since)), last)
-	}
-	t.print(c)
-	if overridden {
-		fmt.Fprintln(c.stderr, c.ownAll("* changed at run time; `tine servers show SERVER` says what, `tine servers reset SERVER` goes back to the config"))
+	if !c.flags.json && slices.ContainsFunc(list.Servers, func(s api.Server) bool { return s.Overridden }) {
+		c.say("%s", c.ownAll("* changed at run time; `tine servers show SERVER` says what, `tine servers reset SERVER` goes back to the config"))
 	}
 	return nil
+}
+
+func (c *cli) serverTable(servers []api.Server) *table {
+	return listing(servers, columns("SERVER", "STATE", "LATENCY", "BREAKER", "QUEUE", "CALLS", "SINCE", "LAST ERROR"), func(s api.Server) []cell {
+		row := cells(s.ID, stateText(s), "", s.Breaker, strconv.Itoa(s.Queue), strconv.FormatInt(s.Calls, 10), c.age(s.Since), "")
+		row[1].color, row[3].color = stateColor(s.State), breakerColor(s.Breaker)
+		if s.Latency != nil {
+			row[2].text = shortMillis(s.Latency.P50)
+		}
+		switch {
+		case s.Reason != "":
+			row[7] = cell{c.ownAll(api.WithWords(s.Reason, s.Words)), stateColor(s.State)}
+		case s.LastError != nil:
+			row[7].text = c.age(s.LastError.At) + " ago: " + errorText(s.LastError)
+		}
+		return row
+	})
 }
 
 // errorText is a server's last error: its message, which is for operators, and its
@@ -161,11 +155,7 @@ func (c *cli) patchServer(ctx context.Context, id string, patch api.ServerPatch,
 	if err != nil {
 		return c.unknownServer(ctx, g, id, err)
 	}
-	if c.flags.json {
-		return c.printJSON(s)
-	}
-	fmt.Fprintln(c.stdout, visible(s.ID+": "+say(s), c.outTerminal))
-	return nil
+	return c.answer(s, s.ID+": "+say(s))
 }
 
 // resetServer takes back what was changed of a server at run time, and says what that was.

@@ -199,22 +199,17 @@ func (c *cli) changeConfig(ctx context.Context, flag, server, what string, makes
 		return fmt.Errorf("%s; %w", said, err)
 	}
 	reloads := run != nil && run.Config != ""
-	if c.flags.json {
-		return c.printJSON(map[string]any{"server": server, "config": path, "made": made, "reloads": reloads, "taken": taken})
-	}
-	fmt.Fprintln(c.stdout, visible(said, c.outTerminal))
 	serve := c.own("tine serve --config " + shellWord(path))
+	advice := fmt.Sprintf("no gateway of this state folder runs with it; %s starts one", serve)
 	switch {
 	case taken:
-		c.say("the gateway that runs has taken it over; see %s", c.own("tine servers"))
+		advice = "the gateway that runs has taken it over; see " + c.own("tine servers")
 	case reloads:
-		c.say("the gateway that runs is of an earlier version, and reads it again by itself in a moment; see %s", c.own("tine servers"))
+		advice = "the gateway that runs is of an earlier version, and reads it again by itself in a moment; see " + c.own("tine servers")
 	case run != nil:
-		c.say("the gateway that runs, process %d, has the built-in defaults and reads no config; stop it, and start it again with: %s", run.PID, serve)
-	default:
-		c.say("no gateway of this state folder runs with it; %s starts one", serve)
+		advice = fmt.Sprintf("the gateway that runs, process %d, has the built-in defaults and reads no config; stop it, and start it again with: %s", run.PID, serve)
 	}
-	return nil
+	return c.answer(map[string]any{"server": server, "config": path, "made": made, "reloads": reloads, "taken": taken}, said, advice)
 }
 
 // handOver has the gateway that runs with a config take over what was written to it, and

@@ -22,15 +22,11 @@ func (c *cli) showServer(ctx context.Context, id string) error {
 	if c.flags.json {
 		return c.printJSON(s)
 	}
-	var t table
-	line := func(name, value string) {
-		if value != "" {
-			t.add(cell{name, bold}, plain(c.ownAll(value)))
-		}
-	}
+	t := c.thing()
+	line := func(name, value string) { t.line(name, c.ownAll(value)) }
 	line("server", s.ID)
 	line("title", s.Title)
-	t.add(cell{"state", bold}, cell{stateText(*s), stateColor(s.State)})
+	t.painted("state", stateText(*s), stateColor(s.State))
 	line("reason", api.WithWords(s.Reason, s.Words))
 	line("since", c.moment(s.Since))
 	if s.Overridden {
@@ -52,9 +48,7 @@ func (c *cli) showServer(ctx context.Context, id string) error {
 	if l := s.Latency; l != nil {
 		line("latency", fmt.Sprintf("half of them within %s, 95%% within %s, of the last %d", shortMillis(l.P50), shortMillis(l.P95), l.Count))
 	}
-	if s.Breaker != "" {
-		t.add(cell{"breaker", bold}, cell{s.Breaker, breakerColor(s.Breaker)})
-	}
+	t.painted("breaker", s.Breaker, breakerColor(s.Breaker))
 	if e := s.LastError; e != nil {
 		line("last error", strings.TrimSuffix(fmt.Sprintf("%s, %s: %s", c.moment(e.At), e.Kind, e.Message), ": "))
 	}
@@ -73,16 +67,8 @@ func (c *cli) showServer(ctx context.Context, id string) error {
 			line(l[0], l[1])
 		}
 	}
-	t.print(c)
+	t.print()
 	return nil
-}
-
-// moment is a time and how long ago it was.
-func (c *cli) moment(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return fmt.Sprintf("%s (%s)", t.Format(time.RFC3339), c.age(t))
 }
 
 // policyLines says what the calls of a server are subject to, in words.

@@ -154,12 +154,7 @@ func (c *cli) exportSnapshot(ctx context.Context, g *gateway, snap *api.Snapshot
 }
 
 func (c *cli) printExported(e exported, what string) error {
-	if c.flags.json {
-		return c.printJSON(e)
-	}
-	fmt.Fprintln(c.stdout, visible(e.File, c.outTerminal))
-	c.say("the %s, %s", what, sizeText(e.Bytes))
-	return nil
+	return c.answer(e, e.File, fmt.Sprintf("the %s, %s", what, sizeText(e.Bytes)))
 }
 
 // writeNew makes a file for its owner alone, whole or not at all. One that is

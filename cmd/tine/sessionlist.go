@@ -74,15 +74,11 @@ func (c *cli) listSessions(ctx context.Context, q client.SessionQuery) error {
 	if err != nil {
 		return mendSession(err)
 	}
-	if c.flags.json {
-		return c.printJSON(all)
+	none := fmt.Sprintf("no sessions are there that fit; `%s` opens one", c.own("tine session open"))
+	if err := c.list(all, c.sessionTable(all.Sessions, q.Closed), none); err != nil {
+		return err
 	}
-	if len(all.Sessions) == 0 {
-		c.say("no sessions are there that fit; `%s` opens one", c.own("tine session open"))
-		return nil
-	}
-	c.sessionTable(all.Sessions, q.Closed)
-	if all.Next != "" {
+	if all.Next != "" && !c.flags.json {
 		c.say("there are more; go on with --after %s, or raise --limit", all.Next)
 	}
 	return nil
@@ -106,52 +102,23 @@ func sessionPages(ctx context.Context, g *gateway, q client.SessionQuery, want i
 	}
 }
 
-// sessionTable prints sessions. Columns that would say the same of all are left
-// out.
-func (c *cli) sessionTable(sessions []api.Session, closed bool) {
-	owners := differ(sessions, func(s api.Session) string { return s.Owner })
+// sessionTable lists sessions.
+func (c *cli) sessionTable(sessions []api.Session, closed bool) *table {
 	kinds := slices.ContainsFunc(sessions, func(s api.Session) bool { return s.Kind != api.SessionOpened })
-	names := slices.ContainsFunc(sessions, func(s api.Session) bool { return s.Name != "" })
-	damaged := slices.ContainsFunc(sessions, func(s api.Session) bool { return len(s.Damaged) > 0 })
-	unserved := slices.ContainsFunc(sessions, func(s api.Session) bool { return unservedText(s) != "" })
-	columns := []struct {
-		name  string
-		shown bool
-		value func(api.Session) string
-	}{
-		{"ID", true, func(s api.Session) string { return s.ID }},
-		{"PARENT", true, func(s api.Session) string { return s.Parent }},
-		{"OWNER", owners, func(s api.Session) string { return s.Owner }},
-		{"KIND", kinds, func(s api.Session) string { return s.Kind }},
-		{"NAME", names, func(s api.Session) string { return s.Name }},
-		{"LABELS", true, func(s api.Session) string { return labelText(s.Labels) }},
-		{"AGE", true, func(s api.Session) string { return c.age(s.Created) }},
-		{"USED", true, func(s api.Session) string { return c.age(s.Used) }},
-		{"CALLS", true, func(s api.Session) string { return strconv.FormatInt(s.Calls, 10) }},
-		{"DAMAGED", damaged, func(s api.Session) string { return damageText(s.Damaged) }},
-		{"NOT SERVED", unserved, func(s api.Session) string { return strings.TrimPrefix(unservedText(s), "not served: ") }},
-		{"CLOSED", closed, c.closedText},
+	columns := []column{
+		{"ID", whole}, {"PARENT", 0}, {"OWNER", varied}, {"KIND", when(kinds)}, {"NAME", filled}, {"LABELS", 0},
+		{"AGE", 0}, {"USED", 0}, {"CALLS", 0}, {"DAMAGED", filled}, {"NOT SERVED", filled}, {"CLOSED", when(closed)},
 	}
-	t := table{whole: map[int]bool{0: true}}
-	for _, col := range columns {
-		if col.shown {
-			t.header = append(t.header, col.name)
-		}
-	}
-	for _, s := range sessions {
-		color := ""
-		if !s.Closed.IsZero() {
-			color = dim
-		}
-		var row []cell
-		for _, col := range columns {
-			if col.shown {
-				row = append(row, cell{col.value(s), color})
+	return listing(sessions, columns, func(s api.Session) []cell {
+		row := cells(s.ID, s.Parent, s.Owner, s.Kind, s.Name, labelText(s.Labels), c.age(s.Created), c.age(s.Used),
+			strconv.FormatInt(s.Calls, 10), damageText(s.Damaged), strings.TrimPrefix(unservedText(s), "not served: "), c.closedText(s))
+		for i := range row {
+			if !s.Closed.IsZero() {
+				row[i].color = dim
 			}
 		}
-		t.add(row...)
-	}
-	t.print(c)
+		return row
+	})
 }
 
 // unservedText says why an open session is not served; nothing of one that is.
@@ -181,9 +148,4 @@ func damageText(all []api.Damage) string {
 		out = append(out, d.Text())
 	}
 	return strings.Join(out, "; ")
-}
-
-// differ reports whether not all have the same.
-func differ[T any](all []T, of func(T) string) bool {
-	return slices.ContainsFunc(all, func(v T) bool { return of(v) != of(all[0]) })
 }

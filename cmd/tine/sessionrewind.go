@@ -82,11 +82,7 @@ func (c *cli) rewind(ctx context.Context, ref string, in api.RewindRequest, yes 
 	if err != nil {
 		return g.explain(mendSession(err))
 	}
-	if c.flags.json {
-		return c.printJSON(s)
-	}
-	fmt.Fprintln(c.stdout, visible(id+": rewound to "+what, c.outTerminal))
-	return nil
+	return c.answer(s, id+": rewound to "+what)
 }
 
 // rewindTarget finds the snapshot to go back to.

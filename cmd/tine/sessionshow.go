@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -58,47 +57,28 @@ func (c *cli) showSession(ctx context.Context, ref string) error {
 	if c.flags.json {
 		return c.printJSON(shownSession{s, snaps})
 	}
-	// Nothing of it is cut: ids, paths and what would mend something are there to
-	// be used.
-	whole := *c
-	whole.width = 0
-	whole.printSession(s)
-	if len(s.Members) > 0 {
-		fmt.Fprintln(c.stdout)
-		t := table{header: []string{"SERVER", "DRIVER", "SCOPE", "STATE", "FORK", "WHY"}}
-		for _, m := range s.Members {
-			why := cell{text: m.Why}
-			if m.Reason != "" {
-				why = cell{strings.TrimSuffix(api.WithWords(m.Reason, m.Words)+" · "+m.Why, " · "), stateColor(m.State)}
-			}
-			carries := cell{text: m.Fork}
-			if m.Fork == "refuse" {
-				carries.color = yellow
-			}
-			t.add(plain(m.Server), plain(m.Driver), plain(m.Scope), cell{m.State, stateColor(m.State)}, carries, why)
-		}
-		t.print(&whole)
-	}
-	if len(snaps) > 0 {
-		fmt.Fprintln(c.stdout)
-		whole.snapshotTable(snaps, false)
-	}
+	t := c.thing()
+	c.sessionLines(t.line, s)
+	t.print(memberTable(s.Members), c.snapshotTable(snaps, false))
 	return nil
 }
 
-func (c *cli) printSession(s *api.Session) {
-	var t table
-	line := func(name, value string) {
-		if value != "" {
-			t.add(cell{name, bold}, plain(value))
+// memberTable lists the servers of a session.
+func memberTable(members []api.Member) *table {
+	return listing(members, columns("SERVER", "DRIVER", "SCOPE", "STATE", "FORK", "WHY"), func(m api.Member) []cell {
+		row := cells(m.Server, m.Driver, m.Scope, m.State, m.Fork, m.Why)
+		row[3].color = stateColor(m.State)
+		if m.Fork == "refuse" {
+			row[4].color = yellow
 		}
-	}
-	moment := func(at time.Time) string {
-		if at.IsZero() {
-			return ""
+		if m.Reason != "" {
+			row[5] = cell{strings.TrimSuffix(api.WithWords(m.Reason, m.Words)+" · "+m.Why, " · "), stateColor(m.State)}
 		}
-		return fmt.Sprintf("%s (%s ago)", at.In(c.now().Location()).Format(time.RFC3339), c.age(at))
-	}
+		return row
+	})
+}
+
+func (c *cli) sessionLines(line func(name, value string), s *api.Session) {
 	line("session", s.ID)
 	if s.Kind != api.SessionOpened {
 		line("kind", s.Kind)
@@ -110,20 +90,19 @@ func (c *cli) printSession(s *api.Session) {
 		line("parent", fmt.Sprintf("%s, %s away from the first", s.Parent, count(s.Depth, "fork")))
 	}
 	line("from", s.From)
-	line("created", moment(s.Created))
-	line("used", moment(s.Used))
+	line("created", c.moment(s.Created))
+	line("used", c.moment(s.Used))
 	if !s.Closed.IsZero() {
-		line("closed", strings.TrimSuffix(moment(s.Closed)+": "+s.Reason, ": "))
+		line("closed", strings.TrimSuffix(c.moment(s.Closed)+": "+s.Reason, ": "))
 	} else {
 		line("lasts", c.lasts(*s))
 		line("calls", fmt.Sprintf("%d since the gateway started, %d under way", s.Calls, s.InFlight))
 	}
 	for _, d := range s.Damaged {
-		line("damaged", moment(d.At)+": "+d.Text())
+		line("damaged", c.moment(d.At)+": "+d.Text())
 	}
 	line("url", s.URL)
 	if w := s.Workspace; w != nil {
 		line("workspace", strings.TrimSpace(w.Kind+" "+w.Path))
 	}
-	t.print(c)
 }

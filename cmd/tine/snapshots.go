@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -63,19 +64,12 @@ func (c *cli) makeSnapshot(ctx context.Context, ref string, in api.SnapshotReque
 
 // printMade prints a snapshot that was just made, and what it is good for.
 func (c *cli) printMade(snap *api.Snapshot) error {
-	if c.flags.json {
-		return c.printJSON(snap)
-	}
-	fmt.Fprintln(c.stdout, snap.ID)
-	from := snap.ID
-	if snap.Name != "" {
-		from = snap.Name
-	}
-	c.say("\n%s. Next:\n\n  %s", sizeText(snap.Size), c.own("tine session open --from "+from))
+	from := cmp.Or(snap.Name, snap.ID)
+	advice := []string{"\n" + sizeText(snap.Size) + ". Next:\n", "  " + c.own("tine session open --from "+from)}
 	if snap.Session != "" {
-		c.say("  %s", c.own("tine session rewind "+snap.Session+" "+from))
+		advice = append(advice, "  "+c.own("tine session rewind "+snap.Session+" "+from))
 	}
-	return nil
+	return c.answer(snap, snap.ID, advice...)
 }
 
 func newSessionSnapshotsCmd(c *cli) *cobra.Command {
@@ -168,55 +162,30 @@ func (c *cli) listSnapshots(ctx context.Context, q client.SnapshotQuery, session
 	if more {
 		out.Snapshots = out.Snapshots[:q.Limit]
 	}
-	if c.flags.json {
-		return c.printJSON(out)
+	none := fmt.Sprintf("no snapshots are there that fit; `%s` makes one", c.own("tine session snapshot ID"))
+	if err := c.list(out, c.snapshotTable(out.Snapshots, true), none); err != nil {
+		return err
 	}
-	if len(out.Snapshots) == 0 {
-		c.say("no snapshots are there that fit; `%s` makes one", c.own("tine session snapshot ID"))
-		return nil
-	}
-	c.snapshotTable(out.Snapshots, true)
-	if more {
+	if more && !c.flags.json {
 		c.say("there are more; raise --limit")
 	}
 	return nil
 }
 
-// snapshotTable prints snapshots, with their sessions where they are not all of
-// the one that was asked for.
-func (c *cli) snapshotTable(all []api.Snapshot, sessions bool) {
-	owners := sessions && differ(all, func(s api.Snapshot) string { return s.Owner })
-	t := table{header: []string{"SNAPSHOT", "NAME"}, whole: map[int]bool{0: true}}
-	if owners {
-		t.header = append(t.header, "OWNER")
+// snapshotTable lists snapshots, with their sessions where they are not all of the one
+// that was asked for.
+func (c *cli) snapshotTable(all []api.Snapshot, sessions bool) *table {
+	columns := []column{
+		{"SNAPSHOT", whole}, {"NAME", 0}, {"OWNER", varied | when(sessions)}, {"SESSION", when(sessions)},
+		{"LABELS", 0}, {"AGE", 0}, {"SIZE", 0}, {"AFTER", 0}, {"DAMAGED", filled},
 	}
-	if sessions {
-		t.header = append(t.header, "SESSION")
-	}
-	t.header = append(t.header, "LABELS", "AGE", "SIZE", "AFTER")
-	damaged := slices.ContainsFunc(all, func(s api.Snapshot) bool { return len(s.Damaged) > 0 })
-	if damaged {
-		t.header = append(t.header, "DAMAGED")
-	}
-	for _, s := range all {
-		name := cell{text: s.Name}
+	return listing(all, columns, func(s api.Snapshot) []cell {
+		row := cells(s.ID, s.Name, s.Owner, s.Session, labelText(s.Labels), c.age(s.Created), sizeText(s.Size), s.Call, damageText(s.Damaged))
 		if s.Auto {
-			name = cell{"(auto)", dim}
+			row[1] = cell{"(auto)", dim}
 		}
-		row := []cell{plain(s.ID), name}
-		if owners {
-			row = append(row, plain(s.Owner))
-		}
-		if sessions {
-			row = append(row, plain(s.Session))
-		}
-		row = append(row, plain(labelText(s.Labels)), plain(c.age(s.Created)), plain(sizeText(s.Size)), plain(s.Call))
-		if damaged {
-			row = append(row, plain(damageText(s.Damaged)))
-		}
-		t.add(row...)
-	}
-	t.print(c)
+		return row
+	})
 }
 
 func (c *cli) deleteSnapshots(ctx context.Context, refs []string) error {

@@ -90,12 +90,8 @@ func (c *cli) setAside(ctx context.Context, yes bool) error {
 	if err := endAside(dir); err != nil {
 		return err
 	}
-	if c.flags.json {
-		return c.printJSON(setAsideResult{dir, inv})
-	}
-	fmt.Fprintln(c.stdout, visible("all of it is in "+dir, c.outTerminal))
-	c.say("no token of it works any more, and the next gateway admits callers on this machine without one, unless the config has auth; `%s` makes one", c.own("tine token new NAME"))
-	return nil
+	return c.answer(setAsideResult{dir, inv}, "all of it is in "+dir,
+		"no token of it works any more, and the next gateway admits callers on this machine without one, unless the config has auth; `"+c.own("tine token new NAME")+"` makes one")
 }
 
 // endLeftovers ends the instances of an earlier gateway.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/tine-mcp/tine/internal/store"
@@ -69,31 +70,28 @@ func (c *cli) listBackups(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.flags.json {
-		return c.printJSON(map[string]any{"backups": all})
+	if err := c.list(map[string]any{"backups": all}, c.backupTable(all), "there is no backup in "+state); err != nil || c.flags.json {
+		return err
 	}
-	if len(all) == 0 {
-		fmt.Fprintln(c.stderr, visible("there is no backup in "+state, c.errTerminal))
-		return nil
-	}
-	t := table{header: []string{"MADE", "SESSIONS", "SNAPSHOTS", "TOKENS", "STATE", "FILE"}}
-	for _, b := range all {
-		sound := cell{text: "sound"}
-		switch {
-		case b.Problem != "":
-			sound = cell{"not usable", red}
-		case b.Faulty:
-			sound = cell{"faulty", red}
-		}
-		t.add(plain(c.age(b.Made)+" ago"), plain(fmt.Sprint(b.Sessions)), plain(fmt.Sprint(b.Snapshots)), plain(fmt.Sprint(b.Tokens)), sound, plain(b.Path))
-	}
-	t.print(c)
 	for _, b := range all {
 		if b.Problem != "" {
-			fmt.Fprintln(c.stderr, visible(filepath.Base(b.Path)+": "+b.Problem, c.errTerminal))
+			c.say("%s: %s", filepath.Base(b.Path), b.Problem)
 		}
 	}
 	return nil
+}
+
+func (c *cli) backupTable(all []foundBackup) *table {
+	return listing(all, columns("MADE", "SESSIONS", "SNAPSHOTS", "TOKENS", "STATE", "FILE"), func(b foundBackup) []cell {
+		row := cells(c.age(b.Made)+" ago", strconv.Itoa(b.Sessions), strconv.Itoa(b.Snapshots), strconv.Itoa(b.Tokens), "sound", b.Path)
+		switch {
+		case b.Problem != "":
+			row[4] = cell{"not usable", red}
+		case b.Faulty:
+			row[4] = cell{"faulty", red}
+		}
+		return row
+	})
 }
 
 // chooseBackup finds what to restore from.

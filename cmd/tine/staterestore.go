@@ -116,13 +116,13 @@ func (c *cli) restoreState(ctx context.Context, o restoreFlags) error {
 	if err != nil {
 		return err
 	}
+	if o.dry && c.flags.json {
+		return c.printJSON(res)
+	}
 	if !c.flags.json {
 		c.sayRestore(res)
 	}
 	if o.dry {
-		if c.flags.json {
-			return c.printJSON(res)
-		}
 		return nil
 	}
 	if err := c.agreed(ctx, o.yes, "Restore it?"); err != nil {
@@ -145,19 +145,16 @@ func (c *cli) restoreState(ctx context.Context, o restoreFlags) error {
 }
 
 func (c *cli) sayRestore(r *restoreResult) {
-	say := func(format string, args ...any) {
-		fmt.Fprintln(c.stderr, visible(fmt.Sprintf(format, args...), c.errTerminal))
-	}
 	if r.From.Path == fromFolders {
-		say("no backup is used: the database is made anew from the folders of sessions and snapshots")
+		c.say("no backup is used: the database is made anew from the folders of sessions and snapshots")
 	} else {
-		say("from %s, made %s ago: %s, %s, %s", r.From.Path, c.age(r.From.Made), count(r.From.Sessions, "open session"), count(r.From.Snapshots, "snapshot"), count(r.From.Tokens, "token"))
+		c.say("from %s, made %s ago: %s, %s, %s", r.From.Path, c.age(r.From.Made), count(r.From.Sessions, "open session"), count(r.From.Snapshots, "snapshot"), count(r.From.Tokens, "token"))
 	}
 	list := func(ids []string, format string) {
 		if len(ids) > 0 {
-			say(format, len(ids))
+			c.say(format, len(ids))
 			for _, id := range ids {
-				say("    %s", id)
+				c.say("    %s", id)
 			}
 		}
 	}
@@ -168,28 +165,28 @@ func (c *cli) sayRestore(r *restoreResult) {
 	list(r.SnapshotsGone, "  snapshots that are deleted, because their folders are gone or say so: %d")
 	list(r.Unreadable, "  folders that stay as they are, because their records can't be read: %d")
 	list(r.Unconfirmed, "  tokens that do not work before they are confirmed: %d")
-	r.sayMissing(say)
+	c.sayMissing(r)
 	if r.TokensLost {
-		say("  no token comes back, though there may have been some: the gateway refuses callers without a token until you make one or confirm that there is none")
+		c.say("  no token comes back, though there may have been some: the gateway refuses callers without a token until you make one or confirm that there is none")
 	}
 }
 
 // sayMissing says what was changed after the backup and does not come back.
-func (r *restoreResult) sayMissing(say func(format string, args ...any)) {
+func (c *cli) sayMissing(r *restoreResult) {
 	since, at := "made after this backup", "as they were at the backup"
 	if r.From.Path == fromFolders {
 		since, at = "that the folders do not have", "gone"
 	}
 	switch {
 	case r.Missing == nil:
-		say("  changes of tokens and switches %s are missing; how many can't be told", since)
+		c.say("  changes of tokens and switches %s are missing; how many can't be told", since)
 	case *r.Missing > 0:
-		say("  changes of tokens and switches %s, which are missing: %d", since, *r.Missing)
+		c.say("  changes of tokens and switches %s, which are missing: %d", since, *r.Missing)
 	}
 	if r.Missing == nil || *r.Missing > 0 {
-		say("    a token that was made since is gone: make it again; one that was revoked since is listed again: revoke it")
+		c.say("    a token that was made since is gone: make it again; one that was revoked since is listed again: revoke it")
 	}
-	say("  logins to servers are %s", at)
+	c.say("  logins to servers are %s", at)
 }
 
 // restoring makes the next database of a state folder in a place of its own, and

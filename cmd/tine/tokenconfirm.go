@@ -85,7 +85,7 @@ func (c *cli) confirmTokens(ctx context.Context, names []string, every bool) err
 	case lost:
 		fmt.Fprintln(c.stdout, "confirmed: there are no tokens, and the gateway admits all callers on this machine")
 	case len(names) == 0:
-		fmt.Fprintln(c.stderr, "no token waits to be confirmed")
+		c.say("no token waits to be confirmed")
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func (c *cli) withTokens(ctx context.Context, do func(context.Context, tokens) e
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(c.stderr, visible(fmt.Sprintf("no gateway runs on %s; its folder is used as it is, and tokens of a config are not seen", state), c.errTerminal))
+	c.say("no gateway runs on %s; its folder is used as it is, and tokens of a config are not seen", state)
 	err = do(ctx, all)
 	return errors.Join(err, all.close())
 }

@@ -98,14 +98,10 @@ func (c *cli) listTools(ctx context.Context, o toolsOptions) error {
 			c.printTool(t)
 		}
 	default:
-		var t table
-		for _, tool := range list.Tools {
-			t.add(cell{tool.Name, bold}, plain(firstLine(tool.Description)))
-		}
-		t.print(c)
+		listing(list.Tools, nil, func(t api.Tool) []cell { return []cell{{t.Name, bold}, {firstLine(t.Description), ""}} }).print(c)
 	}
 	for _, m := range list.Missing {
-		fmt.Fprintln(c.stderr, visible(fmt.Sprintf("left out: server %q: %s", m.Server, oneLine(m.Reason)), c.errTerminal))
+		c.say("left out: server %q: %s", m.Server, oneLine(m.Reason))
 	}
 	// All that was asked for is missing: that is a failure and not an empty list.
 	if server != "" && all == 0 && len(list.Missing) > 0 {
