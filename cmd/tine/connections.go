@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver"
 )
 
 // moreFiles says how to let a process have more files open. The soft limit needs no
@@ -22,13 +23,13 @@ func connections(want, files int) (n int, warning string) {
 }
 
 // checkFiles looks whether there is room for as many clients as the config lets in.
-func checkFiles(conf *config.Config, files int) check {
+func checkFiles(conf *config.Config, files int) driver.Finding {
 	const name = "files"
 	if conf == nil {
 		conf = config.Default()
 	}
 	if _, warning := connections(conf.Limits.Connections, files); warning != "" {
-		return check{name, checkWarn, warning, moreFiles}
+		return driver.Found(name, driver.FoundWarn, warning, moreFiles)
 	}
-	return check{name, checkOK, fmt.Sprintf("%d may be open at once", files), ""}
+	return driver.Found(name, driver.FoundOK, fmt.Sprintf("%d may be open at once", files), "")
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver"
 )
 
 func TestConnectionsFitTheFiles(t *testing.T) {
@@ -17,12 +18,12 @@ func TestConnectionsFitTheFiles(t *testing.T) {
 		}
 	}
 	low := checkFiles(nil, 256)
-	if low.Status != checkWarn || !strings.Contains(low.Detail, "256 files") || !strings.Contains(low.Detail, "128 clients") || !strings.Contains(low.Mend, "LimitNOFILE=") {
+	if low.Status != driver.FoundWarn || !strings.Contains(low.Detail, "256 files") || !strings.Contains(low.Detail, "128 clients") || !strings.Contains(low.Mend, "LimitNOFILE=") {
 		t.Errorf("%+v", low)
 	}
 	conf := config.Default()
 	conf.Limits.Connections = 100
-	if ch := checkFiles(conf, 256); ch.Status != checkOK {
+	if ch := checkFiles(conf, 256); ch.Status != driver.FoundOK {
 		t.Errorf("%+v", ch)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/tine-mcp/tine/internal/driver"
 )
 
 // TestDoctorRemotes holds that for each server that an orchestrator runs the
@@ -45,12 +47,12 @@ func TestDoctorRemotes(t *testing.T) {
 		server("off", gone.URL, "", ", enabled: false"))
 	got, code := doctor(t, tc)
 	for _, tt := range []struct{ id, status, detail, mend string }{
-		{"fine", checkOK, "takes the credentials, at " + orchestrator.URL, ""},
-		{"silent", checkOK, "takes the credentials", ""},
-		{"oauth", checkOK, "takes the credentials", ""},
-		{"wrong", checkMissing, "does not let us in", "headers or auth"},
-		{"ill", checkMissing, "503", "servers.ill.remote.url"},
-		{"gone", checkMissing, "refused", "servers.gone.remote.url"},
+		{"fine", driver.FoundOK, "takes the credentials, at " + orchestrator.URL, ""},
+		{"silent", driver.FoundOK, "takes the credentials", ""},
+		{"oauth", driver.FoundOK, "takes the credentials", ""},
+		{"wrong", driver.FoundMissing, "does not let us in", "headers or auth"},
+		{"ill", driver.FoundMissing, "503", "servers.ill.remote.url"},
+		{"gone", driver.FoundMissing, "refused", "servers.gone.remote.url"},
 	} {
 		ch := got["server "+tt.id]
 		if ch.Status != tt.status || !strings.Contains(ch.Detail, tt.detail) || !strings.Contains(ch.Mend, tt.mend) {

@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package main
+package process
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryPipe makes a named pipe in a folder and takes it away again: some
+// CheckPipes makes a named pipe in a folder and takes it away again: some
 // filesystems, such as folders shared with a virtual machine, have none.
-func tryPipe(dir string) error {
+func CheckPipes(dir string) error {
 	tmp, err := os.MkdirTemp(dir, ".tine-doctor-*")
 	if err != nil {
 		return fmt.Errorf("make a folder in %s: %w", dir, err)
