@@ -2,7 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -244,4 +250,89 @@ func spanText(d time.Duration) string {
 		s = strings.TrimSuffix(s, "0m")
 	}
 	return s
+}
+
+// createTries and createPause say how often and when something is asked for again
+// whose answer did not come.
+const (
+	createTries = 5
+	createPause = time.Second
+)
+
+// once creates something at the gateway. When the connection breaks before the
+// answer it asks again with the same key, so that what was created is known and
+// is not created twice.
+func once[T any](ctx context.Context, c *cli, create func(client.CreateOption) (T, error)) (T, error) {
+	key := client.Once(rand.Text())
+	for try, unsure := 1, false; ; try++ {
+		v, err := create(key)
+		unsure = unsure || brokenOff(err)
+		if err == nil || try == createTries || !unsure || !(brokenOff(err) || underWay(err) || errors.Is(err, client.ErrNoGateway)) {
+			return v, err
+		}
+		select {
+		case <-ctx.Done():
+			return v, ctx.Err()
+		case <-c.after(createPause):
+		}
+	}
+}
+
+// brokenOff reports whether a request may have been carried out although there
+// was no answer.
+func brokenOff(err error) bool {
+	var (
+		ae *api.Error
+		op *net.OpError
+	)
+	if err == nil || errors.As(err, &ae) || errors.Is(err, client.ErrNoGateway) || errors.Is(err, context.Canceled) {
+		return false
+	}
+	return errors.As(err, &op) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// underWay reports whether the first request with a key goes on.
+func underWay(err error) bool {
+	var ae *api.Error
+	return errors.As(err, &ae) && ae.Status == http.StatusConflict && ae.Retryable
+}
+
+// parseMembers reads what is said of some servers of a new session: how many
+// instances, SERVER=N, and what they begin with, SERVER=TEMPLATE. A template that
+// is an object or a list is JSON; anything else is text.
+func parseMembers(instances, templates []string) (map[string]api.NewMember, error) {
+	if len(instances)+len(templates) == 0 {
+		return nil, nil
+	}
+	members := make(map[string]api.NewMember)
+	for _, text := range instances {
+		server, number, _ := strings.Cut(text, "=")
+		n, err := strconv.Atoi(number)
+		m := members[server]
+		switch {
+		case server == "" || err != nil || n < 1:
+			return nil, usagef("--instances wants SERVER=N with a number above 0, got %q", text)
+		case m.Instances != 0:
+			return nil, usagef("--instances says twice how many of %q there are", server)
+		}
+		m.Instances = n
+		members[server] = m
+	}
+	for _, text := range templates {
+		server, template, _ := strings.Cut(text, "=")
+		m := members[server]
+		switch {
+		case server == "" || template == "":
+			return nil, usagef("--template wants SERVER=TEMPLATE, the name of a snapshot or a path under template_roots, got %q", text)
+		case m.Template != nil:
+			return nil, usagef("--template says twice what %q begins with", server)
+		}
+		if raw := json.RawMessage(template); strings.ContainsAny(template[:1], "{[") && json.Valid(raw) {
+			m.Template = raw
+		} else if m.Template, _ = json.Marshal(template); m.Template == nil {
+			return nil, usagef("--template %s can't be sent", server)
+		}
+		members[server] = m
+	}
+	return members, nil
 }
