@@ -68,7 +68,7 @@ func (d *Driver) checked(ctx context.Context, host string) (e *engine, version s
 	}
 	v, err := e.cli.ServerVersion(ctx, client.ServerVersionOptions{})
 	if err != nil {
-		return nil, "", e.explain("ask the engine", err)
+		return nil, "", err
 	}
 	if v.Version == "" {
 		return nil, "", fmt.Errorf("what listens at %s is no Docker engine: it names no version", config.RedactURL(e.host))
