@@ -131,7 +131,7 @@ func (c *cli) listCalls(ctx context.Context, q client.CallQuery) error {
 	var all api.CallList
 	for want := q.Limit; ; {
 		q.Limit = min(want-len(all.Calls), callsPage)
-		list, err := ask(ctx, g, func(ctx context.Context) (*api.CallList, error) { return g.Calls(ctx, q) })
+		list, err := askFor(ctx, g, g.Calls, q)
 		if err != nil {
 			return err
 		}
@@ -212,7 +212,7 @@ func (c *cli) showCall(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	call, err := ask(ctx, g, func(ctx context.Context) (*api.Call, error) { return g.JournalCall(ctx, id) })
+	call, err := askFor(ctx, g, g.JournalCall, id)
 	if err != nil {
 		return unknownCall(id, err)
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 )
 
@@ -71,7 +70,7 @@ func (c *cli) replay(ctx context.Context, id string, yes bool) error {
 // confirmReplay shows what would be called and asks. Nobody is asked about what
 // can't be done anyway.
 func (c *cli) confirmReplay(ctx context.Context, g *gateway, id string) (bool, error) {
-	call, err := ask(ctx, g, func(ctx context.Context) (*api.Call, error) { return g.JournalCall(ctx, id) })
+	call, err := askFor(ctx, g, g.JournalCall, id)
 	if err != nil {
 		return false, unknownCall(id, err)
 	}

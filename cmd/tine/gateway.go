@@ -128,6 +128,11 @@ func ask[T any](ctx context.Context, g *gateway, f func(context.Context) (T, err
 	return v, g.explain(err)
 }
 
+// askFor is ask for a question about one thing.
+func askFor[A, T any](ctx context.Context, g *gateway, f func(context.Context, A) (T, error), about A) (T, error) {
+	return ask(ctx, g, func(ctx context.Context) (T, error) { return f(ctx, about) })
+}
+
 // explain adds how the address was found to an error of not reaching it.
 func (g *gateway) explain(err error) error {
 	if g.from == "" || !errors.Is(err, client.ErrNoGateway) {

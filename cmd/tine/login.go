@@ -65,7 +65,7 @@ BROWSER names another browser than the system's own. --logout forgets a login.`,
 }
 
 func (c *cli) logout(ctx context.Context, g *gateway, server string) error {
-	s, err := ask(ctx, g, func(ctx context.Context) (*api.Server, error) { return g.Logout(ctx, server) })
+	s, err := askFor(ctx, g, g.Logout, server)
 	if err != nil {
 		return c.unknownServer(ctx, g, server, err)
 	}

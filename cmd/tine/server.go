@@ -164,7 +164,7 @@ func (c *cli) resetServer(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	was, err := ask(ctx, g, func(ctx context.Context) (*api.Server, error) { return g.Server(ctx, id) })
+	was, err := askFor(ctx, g, g.Server, id)
 	if err != nil {
 		return c.unknownServer(ctx, g, id, err)
 	}

@@ -15,7 +15,7 @@ func (c *cli) showServer(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	s, err := ask(ctx, g, func(ctx context.Context) (*api.Server, error) { return g.Server(ctx, id) })
+	s, err := askFor(ctx, g, g.Server, id)
 	if err != nil {
 		return c.unknownServer(ctx, g, id, err)
 	}

@@ -89,7 +89,7 @@ func sessionPages(ctx context.Context, g *gateway, q client.SessionQuery, want i
 	all := &api.SessionList{Sessions: []api.Session{}}
 	for {
 		q.Limit = min(want-len(all.Sessions), sessionPage)
-		page, err := ask(ctx, g, func(ctx context.Context) (*api.SessionList, error) { return g.Sessions(ctx, q) })
+		page, err := askFor(ctx, g, g.Sessions, q)
 		if err != nil {
 			return nil, err
 		}

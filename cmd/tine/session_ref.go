@@ -112,7 +112,7 @@ func sessionNamed(ctx context.Context, g *gateway, name string) (string, error) 
 	if !sessionName.MatchString(name) {
 		return "", nil
 	}
-	s, err := ask(ctx, g, func(ctx context.Context) (*api.Session, error) { return g.Session(ctx, name) })
+	s, err := askFor(ctx, g, g.Session, name)
 	var ae *api.Error
 	switch {
 	case err == nil:
@@ -164,7 +164,7 @@ func findSnapshot(ctx context.Context, g *gateway, ref string) (*api.Snapshot, e
 	if ref == "" {
 		return nil, usagef("the name of a snapshot is empty; see tine session snapshots")
 	}
-	s, err := ask(ctx, g, func(ctx context.Context) (*api.Snapshot, error) { return g.Snapshot(ctx, ref) })
+	s, err := askFor(ctx, g, g.Snapshot, ref)
 	var ae *api.Error
 	if err == nil || !errors.As(err, &ae) || ae.Status != http.StatusNotFound || wholeID.MatchString(ref) {
 		return s, mendSnapshot(err)

@@ -46,7 +46,7 @@ func (c *cli) showSession(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	s, err := ask(ctx, g, func(ctx context.Context) (*api.Session, error) { return g.Session(ctx, id) })
+	s, err := askFor(ctx, g, g.Session, id)
 	if err != nil {
 		return mendSession(err)
 	}

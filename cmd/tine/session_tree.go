@@ -52,7 +52,7 @@ func (c *cli) showFamily(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	family, err := ask(ctx, g, func(ctx context.Context) (*api.Tree, error) { return g.SessionTree(ctx, id) })
+	family, err := askFor(ctx, g, g.SessionTree, id)
 	if err != nil {
 		return mendSession(err)
 	}
