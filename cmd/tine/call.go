@@ -127,7 +127,7 @@ func (c *cli) call(ctx context.Context, tool string, rest []string, o callOption
 	}
 	for _, p := range pairs {
 		if remark, _ := schema.undeclared(p.key); remark != "" {
-			fmt.Fprintln(c.stderr, visible("note: "+remark, c.errTerminal))
+			c.say("note: %s", remark)
 		}
 	}
 	var result json.RawMessage

@@ -31,7 +31,7 @@ type cli struct {
 	openBrowser func(url string) error
 
 	// probeSandbox makes a sandbox to see whether that works.
-	probeSandbox func(context.Context, sandbox.Options) []sandbox.Finding
+	probeSandbox func(context.Context, sandbox.Options) []sandbox.Step
 
 	// Terminals are found before anything wraps the streams. Width is 0 where
 	// standard output is no terminal: lines are not cut then.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver/sandbox"
 )
 
 // maxConfig bounds a file that is imported.
@@ -124,7 +125,7 @@ func (c *cli) checkConfig(path string) error {
 	conf, err := config.Load(path, c.configOptions())
 	var warnings []string
 	if err == nil {
-		warnings = slices.Concat(conf.Warnings, sandboxWarnings(conf))
+		warnings = slices.Concat(conf.Warnings, sandbox.Warnings(enabled(conf), conf.SandboxBinary))
 	}
 	if c.flags.json {
 		r := configReport{File: path, OK: err == nil, Problems: problems(err)}
@@ -151,11 +152,21 @@ func (c *cli) checkConfig(path string) error {
 	return nil
 }
 
+func isOff(s config.Server) bool { return !s.Enabled || s.Disabled != "" }
+
+// enabled are the servers of a config that are not off; none without a config.
+func enabled(conf *config.Config) []config.Server {
+	if conf == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(conf.Servers), isOff)
+}
+
 // disabled names the servers of a config that are off.
 func disabled(conf *config.Config) []string {
 	var off []string
 	for _, s := range conf.Servers {
-		if !s.Enabled || s.Disabled != "" {
+		if isOff(s) {
 			off = append(off, s.ID)
 		}
 	}
@@ -230,14 +241,14 @@ func (c *cli) importConfig(path, out string, force bool) error {
 	if err := writeAtomic(out, text); err != nil {
 		return fmt.Errorf("write %s: %w", out, err)
 	}
-	fmt.Fprintf(c.stderr, "wrote %s; check it with: tine config check %s\n", out, out)
+	c.say("wrote %s; check it with: tine config check %s", out, out)
 	return nil
 }
 
 // printWarnings prints things worth telling that stop nothing.
 func (c *cli) printWarnings(warnings []string) {
 	for _, w := range warnings {
-		fmt.Fprintln(c.stderr, visible("warning: "+w, c.errTerminal))
+		c.say("warning: %s", w)
 	}
 }
 

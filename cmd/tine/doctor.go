@@ -11,30 +11,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/driver/docker"
+	"github.com/tine-mcp/tine/internal/driver/packages"
 	"github.com/tine-mcp/tine/internal/driver/sandbox"
 )
 
-// What a check may find.
-const (
-	checkOK      = "ok"
-	checkWarn    = "warn"    // works, but look at it
-	checkMissing = "missing" // not there; some servers may want it
-	checkBroken  = "broken"  // tine serve needs it
-)
-
-// check is what was found of one thing.
-type check struct {
-	Name   string `json:"name"`
-	Status string `json:"status"`
-	Detail string `json:"detail"`
-	Mend   string `json:"mend,omitempty"` // what to do about it
-}
-
 // doctorReport is tine doctor for programs.
 type doctorReport struct {
-	OK      bool     `json:"ok"`      // nothing that serve needs is broken
-	Drivers []string `json:"drivers"` // that work here
-	Checks  []check  `json:"checks"`
+	OK      bool             `json:"ok"`      // nothing that serve needs is broken
+	Drivers []string         `json:"drivers"` // that work here
+	Checks  []driver.Finding `json:"checks"`
 }
 
 func newDoctorCmd(c *cli) *cobra.Command {
@@ -71,46 +58,57 @@ func (c *cli) doctor(ctx context.Context, configFlag string) error {
 	if conf != nil {
 		listen = conf.Listen
 	}
+	servers := enabled(conf)
 	// Each of these may ask other programs, which take their time: ask all at
 	// once.
-	machine := []func() check{c.checkBuild, c.checkState, func() check { return c.checkListen(ctx, listen, conf) }, func() check { return checkFiles(conf, openFiles()) }}
-	probes := slices.Clone(machine)
-	for _, p := range programs {
-		probes = append(probes, func() check { return p.check(ctx) })
+	type probe = func() driver.Finding
+	machine := []probe{c.checkBuild, c.checkState, func() driver.Finding { return c.checkListen(ctx, listen, conf) }, func() driver.Finding { return checkFiles(conf, openFiles()) }}
+	var helpers, remotes []probe
+	for _, p := range packages.Programs {
+		helpers = append(helpers, func() driver.Finding { return p.Check(ctx) })
 	}
 	var engine atomic.Bool
-	for _, host := range dockerHosts(conf) {
-		probes = append(probes, func() check {
-			ch, answers := c.checkDocker(ctx, host, conf)
+	for _, host := range docker.Hosts(servers) {
+		helpers = append(helpers, func() driver.Finding {
+			found, answers := docker.Check(ctx, host, servers)
 			if answers {
 				engine.Store(true)
 			}
-			return ch
+			return found
 		})
 	}
-	helping := len(probes)
-	var walls []sandbox.Finding
-	probes = append(probes, c.remoteProbes(ctx, conf)...)
-	found := make([]check, len(probes))
-	var wg sync.WaitGroup
-	for i, probe := range probes {
-		wg.Go(func() { found[i] = probe() })
+	for _, s := range servers {
+		if s.Remote != nil {
+			remotes = append(remotes, func() driver.Finding { return checkRemote(ctx, s) })
+		}
 	}
+	var (
+		wg      sync.WaitGroup
+		walls   []sandbox.Step
+		gateway []driver.Finding
+	)
+	start := func(probes []probe) []driver.Finding {
+		found := make([]driver.Finding, len(probes))
+		for i, probe := range probes {
+			wg.Go(func() { found[i] = probe() })
+		}
+		return found
+	}
+	onMachine, helping, away := start(machine), start(helpers), start(remotes)
 	wg.Go(func() { walls = c.lookAtSandboxes(ctx, conf) })
-	var gateway []check
 	wg.Go(func() { gateway = c.checkGateway(ctx, path) })
 	wg.Wait()
 
 	around := c.surroundings()
-	around.engine, around.sandboxes = engine.Load(), sandboxesWork(walls)
+	around.engine, around.sandboxes = engine.Load(), sandbox.Work(walls)
 	r := doctorReport{OK: true, Drivers: around.left()}
-	helpers := found[len(machine):helping]
 	if around.bare {
-		helpers = gather(helpers)
+		helping = gather(helping)
 	}
-	r.Checks = slices.Concat(found[:len(machine)], gateway, checks, []check{around.check()}, c.workspaceChecks(conf), helpers, found[helping:], []check{sandboxCheck(walls, sandboxServers(conf), r.Drivers, noUserNamespaces)})
+	r.Checks = slices.Concat(onMachine, gateway, checks, []driver.Finding{around.check()}, c.checkWorkspace(servers), helping, away,
+		[]driver.Finding{sandbox.Summary(walls, sandbox.Servers(servers), r.Drivers)})
 	for _, ch := range r.Checks {
-		r.OK = r.OK && ch.Status != checkBroken
+		r.OK = r.OK && ch.Status != driver.FoundBroken
 	}
 	if c.flags.json {
 		if err := c.printJSON(r); err != nil {
@@ -125,12 +123,12 @@ func (c *cli) doctor(ctx context.Context, configFlag string) error {
 	return nil
 }
 
-func (c *cli) printChecks(checks []check) {
+func (c *cli) printChecks(checks []driver.Finding) {
 	width := 0
 	for _, ch := range checks {
 		width = max(width, len(ch.Name))
 	}
-	colors := map[string]string{checkOK: green, checkWarn: yellow, checkMissing: yellow, checkBroken: red}
+	colors := map[string]string{driver.FoundOK: green, driver.FoundWarn: yellow, driver.FoundMissing: yellow, driver.FoundBroken: red}
 	indent := strings.Repeat(" ", 9+width+2)
 	for _, ch := range checks {
 		pad := strings.Repeat(" ", 9-len(ch.Status))

@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/builtin"
+	"github.com/tine-mcp/tine/internal/driver/process"
 )
 
 // surroundings are what decides which drivers work on a machine.
@@ -34,7 +36,7 @@ func (c *cli) surroundings() surroundings {
 		return s // the state check says so
 	}
 	if _, at, err := writable(dir); err == nil {
-		s.pipes = tryPipe(at)
+		s.pipes = process.CheckPipes(at)
 	}
 	return s
 }
@@ -53,7 +55,7 @@ func (s surroundings) left() []string {
 }
 
 // check names the drivers that work and says what holds the others back.
-func (s surroundings) check() check {
+func (s surroundings) check() driver.Finding {
 	lines, mends := []string{strings.Join(s.left(), ", ")}, []string{}
 	switch {
 	case s.pipes != nil:
@@ -66,28 +68,28 @@ func (s surroundings) check() check {
 		lines = append(lines, "url and remote can't trust any https server: there are no certificate authorities")
 		mends = append(mends, "install ca-certificates, or set SSL_CERT_FILE, or ca_file of the server")
 	}
-	status := checkOK
+	status := driver.FoundOK
 	if len(mends) > 0 {
-		status = checkWarn
+		status = driver.FoundWarn
 	}
-	return check{"drivers", status, strings.Join(lines, "\n"), strings.Join(mends, "; ")}
+	return driver.Found("drivers", status, strings.Join(lines, "\n"), strings.Join(mends, "; "))
 }
 
 // gather makes one of the checks of what is not in a bare image: nothing can be
 // installed there, and to say so once is enough.
-func gather(checks []check) []check {
+func gather(checks []driver.Finding) []driver.Finding {
 	var names []string
-	rest := slices.DeleteFunc(slices.Clone(checks), func(ch check) bool {
-		if ch.Status == checkMissing {
+	rest := slices.DeleteFunc(slices.Clone(checks), func(ch driver.Finding) bool {
+		if ch.Status == driver.FoundMissing {
 			names = append(names, ch.Name)
 		}
-		return ch.Status == checkMissing
+		return ch.Status == driver.FoundMissing
 	})
 	if len(names) == 0 {
 		return rest
 	}
-	return append(rest, check{
-		"programs", checkMissing, "not in this image: " + strings.Join(names, ", "),
+	return append(rest, driver.Found(
+		"programs", driver.FoundMissing, "not in this image: "+strings.Join(names, ", "),
 		"run servers that want one in an image of your own that has both, or elsewhere and by url",
-	})
+	))
 }

@@ -9,38 +9,39 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/client"
+	"github.com/tine-mcp/tine/internal/driver"
 )
 
 // checkGateway looks at the gateway that the other commands would use: whether it
 // answers and lets this program in, whether both are of one version and have one
 // config, and how its servers are. config is the file that the other checks are of.
-func (c *cli) checkGateway(ctx context.Context, config string) []check {
+func (c *cli) checkGateway(ctx context.Context, config string) []driver.Finding {
 	const name = "gateway"
-	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	ctx, cancel := context.WithTimeout(ctx, driver.CheckTime)
 	defer cancel()
 	file, err := c.runningGateway()
 	if err != nil {
-		return []check{{name, checkWarn, err.Error(), "restart the gateway, which writes it anew"}}
+		return []driver.Finding{driver.Found(name, driver.FoundWarn, err.Error(), "restart the gateway, which writes it anew")}
 	}
 	named := c.flags.url != "" || c.getenv("TINE_URL") != ""
 	if file == nil && !named {
-		return []check{{name, checkOK, "none runs on this state folder; " + c.own("tine serve") + " starts one", ""}}
+		return []driver.Finding{driver.Found(name, driver.FoundOK, "none runs on this state folder; "+c.own("tine serve")+" starts one", "")}
 	}
 	g, err := c.connect()
 	if err != nil {
-		return []check{{name, checkMissing, describe(err), "mend --url, --token or --token-file"}}
+		return []driver.Finding{driver.Found(name, driver.FoundMissing, describe(err), "mend --url, --token or --token-file")}
 	}
 	s, err := g.Status(ctx)
 	var ae *api.Error
 	switch {
 	case errors.As(err, &ae) && ae.Status == http.StatusUnauthorized:
-		return []check{{name, checkMissing, g.URL() + " runs and refuses this program: " + oneLine(ae.Message), "give a token of it with --token-file or TINE_TOKEN"}}
+		return []driver.Finding{driver.Found(name, driver.FoundMissing, g.URL()+" runs and refuses this program: "+oneLine(ae.Message), "give a token of it with --token-file or TINE_TOKEN")}
 	case errors.Is(err, client.ErrNoGateway) && !named:
-		return []check{{name, checkWarn, fmt.Sprintf("process %d wrote to the state folder that it is at %s, and nothing answers there", file.PID, g.URL()), "start it again: " + c.own("tine serve")}}
+		return []driver.Finding{driver.Found(name, driver.FoundWarn, fmt.Sprintf("process %d wrote to the state folder that it is at %s, and nothing answers there", file.PID, g.URL()), "start it again: "+c.own("tine serve"))}
 	case err != nil:
-		return []check{{name, checkMissing, oneLine(err.Error()), "start it, or mend --url"}}
+		return []driver.Finding{driver.Found(name, driver.FoundMissing, oneLine(err.Error()), "start it, or mend --url")}
 	}
-	found := check{name, checkOK, fmt.Sprintf("tine %s at %s, %s", s.Version, g.URL(), c.admission(ctx, g)), ""}
+	found := driver.Found(name, driver.FoundOK, fmt.Sprintf("tine %s at %s, %s", s.Version, g.URL(), c.admission(ctx, g)), "")
 	var doubts, mends []string
 	if s.Version != c.version {
 		doubts = append(doubts, "this program is tine "+c.version)
@@ -59,9 +60,9 @@ func (c *cli) checkGateway(ctx context.Context, config string) []check {
 		}
 	}
 	if len(doubts) > 0 {
-		found.Status, found.Detail, found.Mend = checkWarn, found.Detail+"\n"+strings.Join(doubts, "\n"), strings.Join(mends, "; ")
+		found.Status, found.Detail, found.Mend = driver.FoundWarn, found.Detail+"\n"+strings.Join(doubts, "\n"), strings.Join(mends, "; ")
 	}
-	return []check{found, c.checkServers(ctx, g)}
+	return []driver.Finding{found, c.checkServers(ctx, g)}
 }
 
 func orDefaults(config string) string {
@@ -88,11 +89,11 @@ func (c *cli) admission(ctx context.Context, g *gateway) string {
 }
 
 // checkServers says how the servers of a running gateway are.
-func (c *cli) checkServers(ctx context.Context, g *gateway) check {
+func (c *cli) checkServers(ctx context.Context, g *gateway) driver.Finding {
 	const name = "servers"
 	list, err := g.Servers(ctx)
 	if err != nil {
-		return check{name, checkWarn, oneLine(err.Error()), "see " + c.own("tine servers")}
+		return driver.Found(name, driver.FoundWarn, oneLine(err.Error()), "see "+c.own("tine servers"))
 	}
 	states := map[string]int{}
 	var wrong, ids []string
@@ -115,7 +116,7 @@ func (c *cli) checkServers(ctx context.Context, g *gateway) check {
 	}
 	detail := strings.Join(append([]string{count(len(list.Servers), "server")}, parts...), ", ")
 	if len(wrong) == 0 {
-		return check{name, checkOK, detail, ""}
+		return driver.Found(name, driver.FoundOK, detail, "")
 	}
 	if len(wrong) > mostNamed {
 		wrong = append(wrong[:mostNamed:mostNamed], fmt.Sprintf("and %d more", len(ids)-mostNamed))
@@ -124,5 +125,5 @@ func (c *cli) checkServers(ctx context.Context, g *gateway) check {
 	if len(ids) > 1 {
 		which, of = "NAME", " of each"
 	}
-	return check{name, checkWarn, detail + "\n" + strings.Join(wrong, "\n"), "see " + c.own("tine servers show "+which) + " and " + c.own("tine logs "+which) + of}
+	return driver.Found(name, driver.FoundWarn, detail+"\n"+strings.Join(wrong, "\n"), "see "+c.own("tine servers show "+which)+" and "+c.own("tine logs "+which)+of)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
 )
 
 func TestDoctorGateway(t *testing.T) {
@@ -48,13 +49,13 @@ func TestDoctorGateway(t *testing.T) {
 		checks        map[string]string // status by check
 		detail, mends string
 	}{
-		{"fine", healthy(), "", map[string]string{"gateway": checkOK, "servers": checkOK}, "open to callers without a token", ""},
-		{"with a token", refusing("tok"), "tok", map[string]string{"gateway": checkOK}, "callers need a token", ""},
-		{"without its token", refusing("tok"), "", map[string]string{"gateway": checkMissing, "servers": ""}, "refuses this program", "--token-file"},
-		{"another version", old, "", map[string]string{"gateway": checkWarn}, "tine 1.1.0 at", "restart the gateway"},
-		{"failed servers", failing, "", map[string]string{"gateway": checkOK, "servers": checkWarn}, `a: command "uvx" not found`, "tine logs NAME of each"},
-		{"a failed server", failed, "", map[string]string{"gateway": checkOK, "servers": checkWarn}, `a: command "uvx" not found`, "tine logs a"},
-		{"nobody there", nil, "", map[string]string{"gateway": checkMissing, "servers": ""}, "127.0.0.1:1", "start it"},
+		{"fine", healthy(), "", map[string]string{"gateway": driver.FoundOK, "servers": driver.FoundOK}, "open to callers without a token", ""},
+		{"with a token", refusing("tok"), "tok", map[string]string{"gateway": driver.FoundOK}, "callers need a token", ""},
+		{"without its token", refusing("tok"), "", map[string]string{"gateway": driver.FoundMissing, "servers": ""}, "refuses this program", "--token-file"},
+		{"another version", old, "", map[string]string{"gateway": driver.FoundWarn}, "tine 1.1.0 at", "restart the gateway"},
+		{"failed servers", failing, "", map[string]string{"gateway": driver.FoundOK, "servers": driver.FoundWarn}, `a: command "uvx" not found`, "tine logs NAME of each"},
+		{"a failed server", failed, "", map[string]string{"gateway": driver.FoundOK, "servers": driver.FoundWarn}, `a: command "uvx" not found`, "tine logs a"},
+		{"nobody there", nil, "", map[string]string{"gateway": driver.FoundMissing, "servers": ""}, "127.0.0.1:1", "start it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tc := newTestCLI(t)
@@ -82,7 +83,7 @@ func TestDoctorGatewayOfTheStateFolder(t *testing.T) {
 	fakePath(t, nil)
 	tc := newTestCLI(t)
 	freeConfig(t, tc, "  a: {builtin: time}\n")
-	if got, _ := doctor(t, tc); got["gateway"].Status != checkOK || !strings.Contains(got["gateway"].Detail, "none runs") {
+	if got, _ := doctor(t, tc); got["gateway"].Status != driver.FoundOK || !strings.Contains(got["gateway"].Detail, "none runs") {
 		t.Errorf("none: %+v", got["gateway"])
 	}
 	dead := newTestCLI(t)
@@ -90,7 +91,7 @@ func TestDoctorGatewayOfTheStateFolder(t *testing.T) {
 	if err := writeGatewayFile(dead.env["TINE_STATE"], gatewayFile{URL: "http://127.0.0.1:1", PID: 77}); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := doctor(t, dead); got["gateway"].Status != checkWarn || !strings.Contains(got["gateway"].Detail, "process 77") {
+	if got, _ := doctor(t, dead); got["gateway"].Status != driver.FoundWarn || !strings.Contains(got["gateway"].Detail, "process 77") {
 		t.Errorf("a dead one: %+v", got["gateway"])
 	}
 	other := newTestCLI(t)
@@ -101,21 +102,21 @@ func TestDoctorGatewayOfTheStateFolder(t *testing.T) {
 	if err := writeGatewayFile(other.env["TINE_STATE"], gatewayFile{URL: f.start(t), Config: config}); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := doctor(t, other); got["gateway"].Status != checkWarn || !strings.Contains(got["gateway"].Mend, "tine doctor --config "+config) {
+	if got, _ := doctor(t, other); got["gateway"].Status != driver.FoundWarn || !strings.Contains(got["gateway"].Mend, "tine doctor --config "+config) {
 		t.Errorf("another config: %+v", got["gateway"])
 	}
 	// Without a file that is named it is the gateway's that is looked at, also when it
 	// is broken: then nothing sends back to where one is.
-	again := func(named string) map[string]check {
+	again := func(named string) map[string]driver.Finding {
 		tc := newTestCLI(t)
 		tc.env["TINE_STATE"], tc.env["TINE_CONFIG"] = other.env["TINE_STATE"], named
 		got, _ := doctor(t, tc)
 		return got
 	}
-	for text, want := range map[string]string{"servers: {a: {builtin: time}}\n": checkOK, "servrs: {}\n": checkBroken} {
+	for text, want := range map[string]string{"servers: {a: {builtin: time}}\n": driver.FoundOK, "servrs: {}\n": driver.FoundBroken} {
 		write(t, config, text)
 		got := again("")
-		if got["config"].Status != want || !strings.Contains(got["config"].Detail, config) || got["gateway"].Status != checkOK {
+		if got["config"].Status != want || !strings.Contains(got["config"].Detail, config) || got["gateway"].Status != driver.FoundOK {
 			t.Errorf("%q: %+v, %+v", text, got["config"], got["gateway"])
 		}
 	}

@@ -2,8 +2,6 @@ package main
 
 import (
 	"debug/elf"
-	"fmt"
-	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -66,35 +64,6 @@ func doubtfulMagic(magic uint32) (kind, why string) {
 		return "FUSE", "it may be a network filesystem, over which locks and pipes are not reliable"
 	}
 	return "", ""
-}
-
-// noUserNamespaces says which setting of the kernel keeps this user from making
-// sandboxes, and what to do; empty where none does.
-func noUserNamespaces() (why, mend string) { return namespaceSetting(os.Geteuid(), readSetting) }
-
-func namespaceSetting(uid int, setting func(string) string) (why, mend string) {
-	if uid == 0 {
-		return "", "" // who needs none
-	}
-	for _, s := range []struct{ name, is, why, want string }{
-		{"user.max_user_namespaces", "0", "user namespaces are switched off", "10000"},
-		{"kernel.unprivileged_userns_clone", "0", "user namespaces are for root only", "1"},
-		{"kernel.apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts user namespaces", "0"},
-	} {
-		if setting("/proc/sys/"+strings.ReplaceAll(s.name, ".", "/")) == s.is {
-			return fmt.Sprintf("%s (sysctl %s is %s)", s.why, s.name, s.is), fmt.Sprintf("sysctl -w %s=%s, or run Tine as root", s.name, s.want)
-		}
-	}
-	return "", ""
-}
-
-// readSetting reads a kernel setting, empty when this kernel has no such.
-func readSetting(path string) string {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(raw))
 }
 
 func addressInUse(error) bool { return false } // EADDRINUSE says it all

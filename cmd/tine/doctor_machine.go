@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -16,93 +15,65 @@ import (
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/client"
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver"
 )
 
-func (c *cli) checkBuild() check {
+func (c *cli) checkBuild() driver.Finding {
 	linked, static := linkage()
 	detail := c.buildVersion().String() + ", " + linked
 	if !static {
-		return check{"build", checkWarn, detail, "it runs only where that library is; build with CGO_ENABLED=0 for a program that runs anywhere"}
+		return driver.Found("build", driver.FoundWarn, detail, "it runs only where that library is; build with CGO_ENABLED=0 for a program that runs anywhere")
 	}
-	return check{"build", checkOK, detail, ""}
+	return driver.Found("build", driver.FoundOK, detail, "")
 }
 
 // checkConfigFile reads the config as serve does. The config is nil when it is
 // broken.
-func (c *cli) checkConfigFile(ctx context.Context, flag string) (conf *config.Config, path string, checks []check) {
+func (c *cli) checkConfigFile(ctx context.Context, flag string) (conf *config.Config, path string, checks []driver.Finding) {
 	const name = "config"
 	if flag == "" && c.getenv("TINE_CONFIG") == "" {
 		flag, _ = c.runningConfig(ctx) // where it has none, or is elsewhere, the one of this folder is looked at
 	}
 	path, err := c.findConfig(flag)
 	if err != nil {
-		return nil, flag, []check{{name, checkBroken, err.Error(), "name a config that is there"}}
+		return nil, flag, []driver.Finding{driver.Found(name, driver.FoundBroken, err.Error(), "name a config that is there")}
 	}
 	conf, err = config.Load(path, c.configOptions())
 	if err != nil {
-		return nil, path, []check{{name, checkBroken, err.Error(), "mend it, then see tine config check"}}
+		return nil, path, []driver.Finding{driver.Found(name, driver.FoundBroken, err.Error(), "mend it, then see tine config check")}
 	}
 	detail := "none found: the built-in defaults, " + countServers(conf)
 	if path != "" {
 		detail = path + ", " + countServers(conf)
 	}
-	checks = []check{{name, checkOK, detail, ""}}
+	checks = []driver.Finding{driver.Found(name, driver.FoundOK, detail, "")}
 	if len(conf.Warnings) > 0 {
-		checks[0] = check{name, checkWarn, detail + "\n" + strings.Join(conf.Warnings, "\n"), ""}
+		checks[0] = driver.Found(name, driver.FoundWarn, detail+"\n"+strings.Join(conf.Warnings, "\n"), "")
 	}
-	for _, s := range conf.Servers {
-		if ch, ok := checkCommand(s); !ok {
-			checks = append(checks, ch)
-		}
+	for _, s := range enabled(conf) {
+		checks = append(checks, checkServer(s)...)
 	}
 	return conf, path, checks
 }
 
-// checkCommand looks for the program of a server where that can be told from
-// here.
-func checkCommand(s config.Server) (check, bool) {
-	if !s.Enabled || s.Disabled != "" {
-		return check{}, true
-	}
-	if ownRoot(s) {
-		return checkRoot(s)
-	}
-	if s.Command == "" || s.Env["PATH"] != "" {
-		return check{}, true
-	}
-	if ch, ok, fetched := checkFetched(s); fetched {
-		return ch, ok
-	}
-	if strings.ContainsAny(s.Command, `/\`) && !filepath.IsAbs(s.Command) {
-		return check{}, true // relative to wherever it is started
-	}
-	if _, err := exec.LookPath(s.Command); err != nil {
-		return check{
-			"server " + s.ID, checkMissing, fmt.Sprintf("command %q: %v", s.Command, err),
-			fmt.Sprintf("install it, or set servers.%s.command", s.ID),
-		}, false
-	}
-	return check{}, true
-}
-
-func (c *cli) checkState() check {
+func (c *cli) checkState() driver.Finding {
 	const name = "state"
 	dir, err := c.stateDir()
 	if err != nil {
-		return check{name, checkBroken, err.Error(), "set --state or TINE_STATE to a folder of yours"}
+		return driver.Found(name, driver.FoundBroken, err.Error(), "set --state or TINE_STATE to a folder of yours")
 	}
 	exists, at, err := writable(dir)
 	if err != nil {
-		return check{name, checkBroken, fmt.Sprintf("%s can't be written: %v", dir, err), "mend its rights, or set --state or TINE_STATE to a folder of yours"}
+		return driver.Found(name, driver.FoundBroken, fmt.Sprintf("%s can't be written: %v", dir, err), "mend its rights, or set --state or TINE_STATE to a folder of yours")
 	}
 	detail := dir
 	if !exists {
 		detail += ", made at first use"
 	}
 	if kind, why := doubtfulFilesystem(at); why != "" {
-		return check{name, checkWarn, fmt.Sprintf("%s is on %s: %s", detail, kind, why), "set --state or TINE_STATE to a folder on a local disk"}
+		return driver.Found(name, driver.FoundWarn, fmt.Sprintf("%s is on %s: %s", detail, kind, why), "set --state or TINE_STATE to a folder on a local disk")
 	}
-	return check{name, checkOK, detail, ""}
+	return driver.Found(name, driver.FoundOK, detail, "")
 }
 
 // writable tries to write to a folder, or to the nearest above it that exists,
@@ -130,25 +101,25 @@ func writable(dir string) (exists bool, at string, err error) {
 	return at == dir, at, os.Remove(f.Name())
 }
 
-func (c *cli) checkListen(ctx context.Context, listen string, conf *config.Config) check {
+func (c *cli) checkListen(ctx context.Context, listen string, conf *config.Config) driver.Finding {
 	const name = "port"
 	l, err := net.Listen("tcp", listen)
 	if err == nil {
 		l.Close()
-		return check{name, checkOK, listen + " is free", ""}
+		return driver.Found(name, driver.FoundOK, listen+" is free", "")
 	}
 	if !errors.Is(err, syscall.EADDRINUSE) && !addressInUse(err) {
-		return check{name, checkBroken, fmt.Sprintf("%s: %v", listen, err), "set listen in the config to an address of this machine"}
+		return driver.Found(name, driver.FoundBroken, fmt.Sprintf("%s: %v", listen, err), "set listen in the config to an address of this machine")
 	}
 	if who := c.whoListens(ctx, listen, conf != nil && conf.TLS.Cert != ""); who != "" {
-		return check{name, checkOK, fmt.Sprintf("%s is taken by %s", listen, who), ""}
+		return driver.Found(name, driver.FoundOK, fmt.Sprintf("%s is taken by %s", listen, who), "")
 	}
-	return check{name, checkBroken, listen + " is taken by another program", "stop that, or set listen in the config to another port"}
+	return driver.Found(name, driver.FoundBroken, listen+" is taken by another program", "stop that, or set listen in the config to another port")
 }
 
 // whoListens describes the gateway at an address; empty when none is there.
 func (c *cli) whoListens(ctx context.Context, listen string, tls bool) string {
-	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	ctx, cancel := context.WithTimeout(ctx, driver.CheckTime)
 	defer cancel()
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {

@@ -9,6 +9,3 @@ import "runtime"
 func linkage() (string, bool) {
 	return "linked with the libraries that every " + runtime.GOOS + " has", true
 }
-
-// noUserNamespaces finds nothing: there are none here.
-func noUserNamespaces() (why, mend string) { return "", "" }

@@ -7,45 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/sandbox"
 )
-
-func TestSandboxCheck(t *testing.T) {
-	var (
-		binary     = sandbox.Finding{Name: "binary", OK: true, Needed: true, Detail: "static"}
-		namespaces = sandbox.Finding{Name: "namespaces", OK: true, Needed: true, Detail: "as root"}
-		limits     = sandbox.Finding{Name: "limits", OK: true, Detail: "all"}
-		unbounded  = sandbox.Finding{Name: "limits", Detail: "none", Mend: "be root"}
-		forks      = sandbox.Finding{Name: "live forks", Detail: "no", Mend: "set fork: files"}
-		dynamic    = sandbox.Finding{Name: "binary", Needed: true, Detail: "dynamic", Mend: "build it so"}
-		refused    = sandbox.Finding{Name: "namespaces", Needed: true, Detail: "not permitted"}
-	)
-	left := []string{"builtin", "url"}
-	plain := func() (string, string) { return "", "" }
-	off := func() (string, string) { return "they are off", "switch them on" }
-	const end = "until then use docker, or no sandbox for servers that you trust"
-	for _, tt := range []struct {
-		name    string
-		found   []sandbox.Finding
-		servers []string
-		setting func() (string, string)
-		want    check
-	}{
-		{"all of it", []sandbox.Finding{binary, namespaces, limits}, nil, off, check{"sandbox", checkOK, "binary: static\nnamespaces: as root\nlimits: all", ""}},
-		{"with servers", []sandbox.Finding{binary, namespaces}, []string{"a", "b"}, off, check{"sandbox", checkOK, "binary: static\nnamespaces: as root\nservers in sandboxes: a, b", ""}},
-		{"not all", []sandbox.Finding{binary, namespaces, unbounded, forks}, nil, off, check{"sandbox", checkWarn, "binary: static\nnamespaces: as root\nlimits: none\nlive forks: no", "be root; set fork: files"}},
-		{"another build", []sandbox.Finding{dynamic}, nil, off, check{"sandbox", checkMissing, "binary: dynamic\nwhat is left: builtin, url", "build it so; " + end + "; servers with sandbox want it"}},
-		{"no namespaces", []sandbox.Finding{binary, refused}, []string{"a"}, plain, check{"sandbox", checkBroken, "binary: static\nnamespaces: not permitted\nthese servers don't start: a\nwhat is left: builtin, url", end}},
-		{"no namespaces, and why", []sandbox.Finding{binary, refused}, nil, off, check{"sandbox", checkMissing, "binary: static\nnamespaces: they are off\nwhat is left: builtin, url", "switch them on; " + end + "; servers with sandbox want it"}},
-	} {
-		if got := sandboxCheck(tt.found, tt.servers, left, tt.setting); got != tt.want {
-			t.Errorf("%s:\ngot  %+v\nwant %+v", tt.name, got, tt.want)
-		}
-		if works := tt.want.Status == checkOK || tt.want.Status == checkWarn; sandboxesWork(tt.found) != works {
-			t.Errorf("%s: works is %v", tt.name, !works)
-		}
-	}
-}
 
 // The doctor names the servers that want a sandbox, and looks where the state
 // will be.
@@ -56,15 +20,15 @@ func TestDoctorSandbox(t *testing.T) {
 	above := t.TempDir()
 	tc.env["TINE_STATE"] = filepath.Join(above, "not", "yet")
 	where := ""
-	tc.cli.probeSandbox = func(_ context.Context, o sandbox.Options) []sandbox.Finding {
+	tc.cli.probeSandbox = func(_ context.Context, o sandbox.Options) []sandbox.Step {
 		where = o.Dir
-		return []sandbox.Finding{{Name: "start", OK: true, Needed: true, Detail: "in no time"}}
+		return []sandbox.Step{{Name: "start", OK: true, Needed: true, Detail: "in no time"}}
 	}
 	got, code := doctor(t, tc)
 	if where != above || code != 0 {
 		t.Errorf("exit %d; looked in %q, want %q", code, where, above)
 	}
-	if runtime.GOOS == "linux" && got["sandbox"] != (check{"sandbox", checkOK, "start: in no time\nservers in sandboxes: a", ""}) {
+	if runtime.GOOS == "linux" && got["sandbox"] != (driver.Found("sandbox", driver.FoundOK, "start: in no time\nservers in sandboxes: a", "")) {
 		t.Errorf("%+v", got["sandbox"])
 	}
 	if !strings.Contains(got["drivers"].Detail, "sandbox") {
@@ -84,13 +48,13 @@ func TestSandboxesThatAreMissing(t *testing.T) {
 		code    int
 		status  string
 	}{
-		{"  a: {command: /bin/sh, sandbox: true}\n  b: {command: x, sandbox: true, enabled: false}\n", exitFailed, checkBroken},
-		{"  a: {command: /bin/sh}\n", 0, checkMissing},
+		{"  a: {command: /bin/sh, sandbox: true}\n  b: {command: x, sandbox: true, enabled: false}\n", exitFailed, driver.FoundBroken},
+		{"  a: {command: /bin/sh}\n", 0, driver.FoundMissing},
 	} {
 		tc := newTestCLI(t)
 		freeConfig(t, tc, tt.servers)
-		tc.cli.probeSandbox = func(context.Context, sandbox.Options) []sandbox.Finding {
-			return []sandbox.Finding{{Name: "binary", Needed: true, Detail: "not there", Mend: "make build makes it"}}
+		tc.cli.probeSandbox = func(context.Context, sandbox.Options) []sandbox.Step {
+			return []sandbox.Step{{Name: "binary", Needed: true, Detail: "not there", Mend: "make build makes it"}}
 		}
 		got, code := doctor(t, tc)
 		ch := got["sandbox"]
@@ -148,7 +112,7 @@ func TestDoctorFetched(t *testing.T) {
 		freeConfig(t, tc, "  a: {"+tt.server+", sandbox: true}\n")
 		got, _ := doctor(t, tc)
 		ch, found := got["server a"]
-		if found != (tt.missing != "") || found && (ch.Status != checkMissing || !strings.Contains(ch.Detail, tt.missing)) {
+		if found != (tt.missing != "") || found && (ch.Status != driver.FoundMissing || !strings.Contains(ch.Detail, tt.missing)) {
 			t.Errorf("%s with %q: %+v", tt.server, tt.there, ch)
 		}
 	}

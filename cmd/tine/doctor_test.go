@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
 )
 
 // fakePath is a PATH of just these programs, shell scripts by name.
@@ -30,16 +31,14 @@ func fakePath(t *testing.T, scripts map[string]string) {
 		}
 	}
 	t.Setenv("PATH", dir)
+	t.Setenv("DOCKER_HOST", "unix://"+filepath.Join(dir, "none.sock"))
 }
 
 // doctor runs tine doctor in an empty folder and returns its checks by name.
-func doctor(t *testing.T, tc *testCLI) (map[string]check, int) {
+func doctor(t *testing.T, tc *testCLI) (map[string]driver.Finding, int) {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	tc.args = append(tc.args, "doctor", "--json")
-	if tc.env["DOCKER_HOST"] == "" {
-		tc.env["DOCKER_HOST"] = "unix://" + filepath.Join(t.TempDir(), "none.sock")
-	}
 	code := tc.cli.run(t.Context())
 	var r doctorReport
 	if err := json.Unmarshal(tc.out.Bytes(), &r); err != nil {
@@ -48,9 +47,9 @@ func doctor(t *testing.T, tc *testCLI) (map[string]check, int) {
 	if r.OK != (code == 0) {
 		t.Errorf("ok is %v and the exit code %d", r.OK, code)
 	}
-	checks := map[string]check{}
+	checks := map[string]driver.Finding{}
 	for _, ch := range r.Checks {
-		if ch.Status != checkOK && ch.Status != checkWarn && ch.Mend == "" {
+		if ch.Status != driver.FoundOK && ch.Status != driver.FoundWarn && ch.Mend == "" {
 			t.Errorf("%s is %s and nothing says what to do", ch.Name, ch.Status)
 		}
 		checks[ch.Name] = ch
@@ -70,13 +69,13 @@ func TestDoctorPrograms(t *testing.T) {
 		scripts map[string]string
 		want    map[string]string // status by check
 	}{
-		{"nothing there", nil, map[string]string{"node": checkMissing, "npx": checkMissing, "python": checkMissing, "uv": checkMissing, "uvx": checkMissing, "docker": checkMissing}},
+		{"nothing there", nil, map[string]string{"node": driver.FoundMissing, "npx": driver.FoundMissing, "python": driver.FoundMissing, "uv": driver.FoundMissing, "uvx": driver.FoundMissing, "docker": driver.FoundMissing}},
 		{"all there", map[string]string{
 			"node": "echo v22.1.0", "npx": "echo 10.2.3", "python3": "echo Python 3.11.2", "uv": "echo uv 0.5.1", "uvx": "echo uvx 0.5.1", "docker": "echo 27.0.1",
-		}, map[string]string{"node": checkOK, "npx": checkOK, "python": checkOK, "uv": checkOK, "uvx": checkOK, "docker": checkOK}},
-		{"old", map[string]string{"node": "echo v16.20.0", "python3": "echo Python 3.9.2 >&2"}, map[string]string{"node": checkWarn, "python": checkWarn}},
-		{"old before new", map[string]string{"python3": "echo Python 3.9.2", "python": "echo Python 3.12.0"}, map[string]string{"python": checkOK}},
-		{"broken", map[string]string{"node": "echo no library >&2; exit 127", "python3": "echo hello", "docker": "echo cannot connect >&2; exit 1"}, map[string]string{"node": checkWarn, "python": checkWarn, "docker": checkWarn}},
+		}, map[string]string{"node": driver.FoundOK, "npx": driver.FoundOK, "python": driver.FoundOK, "uv": driver.FoundOK, "uvx": driver.FoundOK, "docker": driver.FoundOK}},
+		{"old", map[string]string{"node": "echo v16.20.0", "python3": "echo Python 3.9.2 >&2"}, map[string]string{"node": driver.FoundWarn, "python": driver.FoundWarn}},
+		{"old before new", map[string]string{"python3": "echo Python 3.9.2", "python": "echo Python 3.12.0"}, map[string]string{"python": driver.FoundOK}},
+		{"broken", map[string]string{"node": "echo no library >&2; exit 127", "python3": "echo hello", "docker": "echo cannot connect >&2; exit 1"}, map[string]string{"node": driver.FoundWarn, "python": driver.FoundWarn, "docker": driver.FoundWarn}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -102,10 +101,10 @@ func TestDoctorConfig(t *testing.T) {
 	tc := newTestCLI(t)
 	freeConfig(t, tc, "  a: {command: no-such-program}\n  b: {command: other, enabled: false}\n  c: {url: 'https://x.example/${NO_SUCH}'}\n")
 	got, code := doctor(t, tc)
-	if got["config"].Status != checkWarn || !strings.Contains(got["config"].Detail, "NO_SUCH") || code != 0 {
+	if got["config"].Status != driver.FoundWarn || !strings.Contains(got["config"].Detail, "NO_SUCH") || code != 0 {
 		t.Errorf("exit %d, config %+v", code, got["config"])
 	}
-	if ch := got["server a"]; ch.Status != checkMissing || !strings.Contains(ch.Detail, "no-such-program") || !strings.Contains(ch.Mend, "servers.a.command") {
+	if ch := got["server a"]; ch.Status != driver.FoundMissing || !strings.Contains(ch.Detail, "no-such-program") || !strings.Contains(ch.Mend, "servers.a.command") {
 		t.Errorf("server a: %+v", ch)
 	}
 	if ch, ok := got["server b"]; ok {
@@ -114,12 +113,12 @@ func TestDoctorConfig(t *testing.T) {
 
 	tc = newTestCLI(t)
 	freeConfig(t, tc, "  a: {comand: x}\n")
-	if got, code := doctor(t, tc); got["config"].Status != checkBroken || code != exitFailed {
+	if got, code := doctor(t, tc); got["config"].Status != driver.FoundBroken || code != exitFailed {
 		t.Errorf("exit %d, config %+v", code, got["config"])
 	}
 	tc = newTestCLI(t)
 	tc.env["TINE_CONFIG"] = "/nonexistent/tine.yaml"
-	if got, code := doctor(t, tc); got["config"].Status != checkBroken || code != exitFailed {
+	if got, code := doctor(t, tc); got["config"].Status != driver.FoundBroken || code != exitFailed {
 		t.Errorf("exit %d, config %+v", code, got["config"])
 	}
 }
@@ -130,7 +129,7 @@ func TestDoctorState(t *testing.T) {
 	freeConfig(t, tc, "  a: {builtin: time}\n")
 	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
 	tc.env["TINE_STATE"] = dir
-	if got, code := doctor(t, tc); got["state"].Status == checkBroken || code != 0 || !strings.Contains(got["state"].Detail, "made at first use") {
+	if got, code := doctor(t, tc); got["state"].Status == driver.FoundBroken || code != 0 || !strings.Contains(got["state"].Detail, "made at first use") {
 		t.Errorf("exit %d, %+v", code, got["state"])
 	}
 	if _, err := os.Stat(filepath.Dir(dir)); err == nil {
@@ -140,7 +139,7 @@ func TestDoctorState(t *testing.T) {
 	tc = newTestCLI(t)
 	freeConfig(t, tc, "  a: {builtin: time}\n")
 	tc.env["TINE_STATE"] = filepath.Join(write(t, filepath.Join(t.TempDir(), "file"), ""), "state")
-	if got, code := doctor(t, tc); got["state"].Status != checkBroken || code != exitFailed {
+	if got, code := doctor(t, tc); got["state"].Status != driver.FoundBroken || code != exitFailed {
 		t.Errorf("exit %d, %+v", code, got["state"])
 	}
 }
@@ -169,10 +168,10 @@ func TestDoctorPort(t *testing.T) {
 	for _, tt := range []struct {
 		name, url, status, detail string
 	}{
-		{"tine", world().start(t), checkOK, "a running tine 1.2.3, process 42"},
-		{"tine that wants a token", refuses.start(t), checkOK, "a running tine"},
-		{"a stranger", stranger.URL, checkBroken, "another program"},
-		{"one that hangs up", "http://" + silent.Addr().String(), checkBroken, "another program"},
+		{"tine", world().start(t), driver.FoundOK, "a running tine 1.2.3, process 42"},
+		{"tine that wants a token", refuses.start(t), driver.FoundOK, "a running tine"},
+		{"a stranger", stranger.URL, driver.FoundBroken, "another program"},
+		{"one that hangs up", "http://" + silent.Addr().String(), driver.FoundBroken, "another program"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tc := newTestCLI(t)
@@ -185,7 +184,7 @@ func TestDoctorPort(t *testing.T) {
 	}
 	tc := newTestCLI(t)
 	freeConfig(t, tc, "  a: {builtin: time}\n")
-	if got, _ := doctor(t, tc); got["port"].Status != checkOK || !strings.Contains(got["port"].Detail, "free") {
+	if got, _ := doctor(t, tc); got["port"].Status != driver.FoundOK || !strings.Contains(got["port"].Detail, "free") {
 		t.Errorf("got %+v", got["port"])
 	}
 }
@@ -202,7 +201,7 @@ func TestDoctorDockerSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/version" {
+		if strings.HasSuffix(r.URL.Path, "/version") {
 			fmt.Fprint(w, `{"Version":"20.10.24"}`)
 		}
 	})}}
@@ -210,8 +209,8 @@ func TestDoctorDockerSocket(t *testing.T) {
 	t.Cleanup(s.Close)
 	tc := newTestCLI(t)
 	freeConfig(t, tc, "  a: {builtin: time}\n")
-	tc.env["DOCKER_HOST"] = "unix://" + filepath.Join(dir, "d.sock")
-	if got, _ := doctor(t, tc); got["docker"].Status != checkOK || !strings.Contains(got["docker"].Detail, "20.10.24") {
+	t.Setenv("DOCKER_HOST", "unix://"+filepath.Join(dir, "d.sock"))
+	if got, _ := doctor(t, tc); got["docker"].Status != driver.FoundOK || !strings.Contains(got["docker"].Detail, "20.10.24") {
 		t.Errorf("got %+v", got["docker"])
 	}
 }
@@ -220,7 +219,6 @@ func TestDoctorForPeople(t *testing.T) {
 	fakePath(t, map[string]string{"node": "echo v22.1.0"})
 	t.Chdir(t.TempDir())
 	tc := newTestCLI(t, "doctor")
-	tc.env["DOCKER_HOST"] = "unix://" + filepath.Join(t.TempDir(), "none.sock")
 	freeConfig(t, tc, "  a: {builtin: time}\n")
 	code := tc.cli.run(t.Context())
 	out := tc.out.String()
@@ -260,15 +258,15 @@ func TestDoctorDrivers(t *testing.T) {
 		status string
 		detail string
 	}{
-		{"a plain machine", surroundings{drivers: all, roots: true}, "builtin process remote url", checkOK, "builtin, process, remote, url"},
-		{"with an engine", surroundings{drivers: all, roots: true, engine: true}, "builtin docker process remote url", checkOK, "builtin, docker, process, remote, url"},
-		{"with sandboxes", surroundings{drivers: all, roots: true, sandboxes: true}, "builtin process remote sandbox url", checkOK, "builtin, process, remote, sandbox, url"},
-		{"a bare image", surroundings{drivers: all, roots: true, bare: true}, "builtin process remote url", checkOK, "in this image"},
-		{"no pipes", surroundings{drivers: all, roots: true, bare: true, pipes: errors.New("not on FAT")}, "builtin remote url", checkWarn, "builtin, remote, url\nprocess does not work: not on FAT"},
-		{"no authorities", surroundings{drivers: all}, "builtin process remote url", checkWarn, "no certificate authorities"},
+		{"a plain machine", surroundings{drivers: all, roots: true}, "builtin process remote url", driver.FoundOK, "builtin, process, remote, url"},
+		{"with an engine", surroundings{drivers: all, roots: true, engine: true}, "builtin docker process remote url", driver.FoundOK, "builtin, docker, process, remote, url"},
+		{"with sandboxes", surroundings{drivers: all, roots: true, sandboxes: true}, "builtin process remote sandbox url", driver.FoundOK, "builtin, process, remote, sandbox, url"},
+		{"a bare image", surroundings{drivers: all, roots: true, bare: true}, "builtin process remote url", driver.FoundOK, "in this image"},
+		{"no pipes", surroundings{drivers: all, roots: true, bare: true, pipes: errors.New("not on FAT")}, "builtin remote url", driver.FoundWarn, "builtin, remote, url\nprocess does not work: not on FAT"},
+		{"no authorities", surroundings{drivers: all}, "builtin process remote url", driver.FoundWarn, "no certificate authorities"},
 	} {
 		ch := tt.in.check()
-		if ch.Status != tt.status || !strings.Contains(ch.Detail, tt.detail) || (ch.Mend == "") != (tt.status == checkOK) {
+		if ch.Status != tt.status || !strings.Contains(ch.Detail, tt.detail) || (ch.Mend == "") != (tt.status == driver.FoundOK) {
 			t.Errorf("%s: %+v", tt.name, ch)
 		}
 		if got := strings.Join(tt.in.left(), " "); got != tt.left {
@@ -278,11 +276,11 @@ func TestDoctorDrivers(t *testing.T) {
 }
 
 func TestDoctorGathers(t *testing.T) {
-	got := gather([]check{{"node", checkMissing, "x", "y"}, {"python", checkOK, "3.12", ""}, {"uv", checkMissing, "x", "y"}, {"docker", checkWarn, "x", "y"}})
-	if len(got) != 3 || got[0].Name != "python" || got[1].Name != "docker" || !strings.Contains(got[2].Detail, "node, uv") || got[2].Status != checkMissing {
+	got := gather([]driver.Finding{driver.Found("node", driver.FoundMissing, "x", "y"), driver.Found("python", driver.FoundOK, "3.12", ""), driver.Found("uv", driver.FoundMissing, "x", "y"), driver.Found("docker", driver.FoundWarn, "x", "y")})
+	if len(got) != 3 || got[0].Name != "python" || got[1].Name != "docker" || !strings.Contains(got[2].Detail, "node, uv") || got[2].Status != driver.FoundMissing {
 		t.Errorf("%+v", got)
 	}
-	if got := gather([]check{{"node", checkOK, "22", ""}}); len(got) != 1 {
+	if got := gather([]driver.Finding{driver.Found("node", driver.FoundOK, "22", "")}); len(got) != 1 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -206,8 +206,8 @@ func newTestCLI(t testing.TB, args ...string) *testCLI {
 			return nil, io.EOF
 		},
 		openBrowser: func(string) error { return errors.New("this is a test") },
-		probeSandbox: func(context.Context, sandbox.Options) []sandbox.Finding {
-			return []sandbox.Finding{{Name: "namespaces", Needed: true, Detail: "this is a test", Mend: "run it yourself"}}
+		probeSandbox: func(context.Context, sandbox.Options) []sandbox.Step {
+			return []sandbox.Step{{Name: "namespaces", Needed: true, Detail: "this is a test", Mend: "run it yourself"}}
 		},
 	}
 	return tc

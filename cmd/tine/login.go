@@ -65,15 +65,11 @@ BROWSER names another browser than the system's own. --logout forgets a login.`,
 }
 
 func (c *cli) logout(ctx context.Context, g *gateway, server string) error {
-	s, err := ask(ctx, g, func(ctx context.Context) (*api.Server, error) { return g.Logout(ctx, server) })
+	s, err := askFor(ctx, g, g.Logout, server)
 	if err != nil {
 		return c.unknownServer(ctx, g, server, err)
 	}
-	if c.flags.json {
-		return c.printJSON(s)
-	}
-	fmt.Fprintln(c.stdout, visible(server+": logged out", c.outTerminal))
-	return nil
+	return c.answer(s, server+": logged out")
 }
 
 func (c *cli) login(ctx context.Context, g *gateway, server string, o loginOptions) error {
@@ -107,7 +103,7 @@ func (c *cli) login(ctx context.Context, g *gateway, server string, o loginOptio
 	fmt.Fprintf(c.stderr, "Log in to %s at this address:\n\n  %s\n\n", visible(server, c.errTerminal), visible(page.String(), c.errTerminal))
 	if !o.noBrowser {
 		if err := c.openBrowser(page.String()); err != nil {
-			fmt.Fprintln(c.stderr, visible("no browser was opened: "+err.Error()+"; open the address yourself", c.errTerminal))
+			c.say("no browser was opened: %v; open the address yourself", err)
 		}
 	}
 	query, err := c.awaitLogin(ctx, cb, state, o.timeout)
@@ -120,11 +116,7 @@ func (c *cli) login(ctx context.Context, g *gateway, server string, o loginOptio
 	if err != nil {
 		return err
 	}
-	if c.flags.json {
-		return c.printJSON(s)
-	}
-	fmt.Fprintln(c.stdout, visible(server+": "+loginText(s.Login), c.outTerminal))
-	return nil
+	return c.answer(s, server+": "+loginText(s.Login))
 }
 
 // registered listens at the redirect that a client id was registered with. One
@@ -142,7 +134,7 @@ func (c *cli) registered(ctx context.Context, server, redirect string) (*callbac
 	if !c.inTerminal {
 		return nil, fmt.Errorf("server %q wants the browser to come back to %s: %w; free that address, change servers.%s.auth.redirect, or log in from a terminal, where the address can be pasted", server, u.Redacted(), err, server)
 	}
-	fmt.Fprintln(c.stderr, visible(fmt.Sprintf("the browser will come back to %s, where this program can't listen: %v", u.Redacted(), err), c.errTerminal))
+	c.say("the browser will come back to %s, where this program can't listen: %v", u.Redacted(), err)
 	return &callback{redirect: u, got: make(chan string, 1)}, nil
 }
 
@@ -150,7 +142,7 @@ func (c *cli) registered(ctx context.Context, server, redirect string) (*callbac
 func (c *cli) awaitLogin(ctx context.Context, cb *callback, state string, timeout time.Duration) (string, error) {
 	var pasted chan string
 	if c.inTerminal {
-		fmt.Fprintln(c.stderr, "Waiting. If the browser is on another machine, paste the address that it ends at here:")
+		c.say("Waiting. If the browser is on another machine, paste the address that it ends at here:")
 		pasted = make(chan string)
 		done := make(chan struct{})
 		defer close(done)
@@ -167,7 +159,7 @@ func (c *cli) awaitLogin(ctx context.Context, cb *callback, state string, timeou
 			}
 		}()
 	} else {
-		fmt.Fprintln(c.stderr, "Waiting for the browser to come back.")
+		c.say("Waiting for the browser to come back.")
 	}
 	late := c.after(timeout)
 	for {
@@ -180,7 +172,7 @@ func (c *cli) awaitLogin(ctx context.Context, cb *callback, state string, timeou
 				return query, nil
 			}
 			if strings.TrimSpace(line) != "" {
-				fmt.Fprintln(c.stderr, visible("tine: "+err.Error(), c.errTerminal))
+				c.say("tine: %v", err)
 			}
 		case <-late:
 			return "", fmt.Errorf("nobody came back from the login within %s; run it again, with a longer --timeout if need be", timeout)

@@ -4,7 +4,81 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"time"
 )
+
+// list prints what a gateway listed: whole for programs, and for people t, or none
+// where t has no rows.
+func (c *cli) list(v any, t *table, none string) error {
+	switch {
+	case c.flags.json:
+		return c.printJSON(v)
+	case len(t.rows) == 0:
+		c.say("%s", none)
+	default:
+		t.print(c)
+	}
+	return nil
+}
+
+// thing is one thing for people, as labelled lines and sections. Nothing of it is cut:
+// who asks for one thing wants all of it.
+type thing struct {
+	c     cli
+	lines table
+}
+
+func (c *cli) thing() *thing {
+	t := &thing{c: *c}
+	t.c.width = 0
+	return t
+}
+
+// line adds a labelled line, unless it is empty.
+func (t *thing) line(name, value string) { t.painted(name, value, "") }
+
+func (t *thing) painted(name, value, color string) {
+	if value != "" {
+		t.lines.add(cell{name, bold}, cell{value, color})
+	}
+}
+
+// print prints the lines, and then the sections that have rows.
+func (t *thing) print(sections ...*table) {
+	t.lines.print(&t.c)
+	for _, s := range sections {
+		if len(s.rows) > 0 {
+			fmt.Fprintln(t.c.stdout)
+			s.print(&t.c)
+		}
+	}
+}
+
+// moment is a time and how long ago it was.
+func (c *cli) moment(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s ago)", t.In(c.now().Location()).Format(time.RFC3339), c.age(t))
+}
+
+// answer prints what came of a command: a value for programs, or for people a line and
+// then advice on standard error.
+func (c *cli) answer(v any, line string, advice ...string) error {
+	if c.flags.json {
+		return c.printJSON(v)
+	}
+	fmt.Fprintln(c.stdout, visible(line, c.outTerminal))
+	for _, s := range advice {
+		c.say("%s", s)
+	}
+	return nil
+}
+
+// say prints a line for people on standard error.
+func (c *cli) say(format string, args ...any) {
+	fmt.Fprintln(c.stderr, visible(fmt.Sprintf(format, args...), c.errTerminal))
+}
 
 // printJSON prints a value for programs. Raw JSON in it keeps its numbers and
 // the order of its keys.

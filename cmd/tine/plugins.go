@@ -107,13 +107,6 @@ func newPlugins(o pluginOptions) (_ *plugins, err error) {
 	return p, nil
 }
 
-// newChecker is the driver that can ask whoever runs servers elsewhere, for who
-// runs none itself. It must be ended.
-func newChecker() (c checker, end func()) {
-	d := remote.New(remote.Options{})
-	return d, d.Close
-}
-
 // kinds are the servers inside the binary.
 func kinds(sessions rollout.Sessions) map[string]builtin.Kind {
 	plain := func(make func(map[string]any) (*mcp.Server, error)) builtin.Kind {

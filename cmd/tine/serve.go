@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver/sandbox"
 	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
@@ -107,7 +108,7 @@ func (c *cli) serve(ctx context.Context, o serveFlags, welcome func(*service)) e
 }
 
 func warnAll(log *slog.Logger, cfg *config.Config) {
-	for _, w := range slices.Concat(sandboxWarnings(cfg), cfg.Warnings) {
+	for _, w := range slices.Concat(sandbox.Warnings(enabled(cfg), cfg.SandboxBinary), cfg.Warnings) {
 		log.Warn(w)
 	}
 }

@@ -159,11 +159,6 @@ func withKind(err error) error {
 	return fmt.Errorf("%w (%s)", err, ae.Kind)
 }
 
-// say prints a line for people on standard error.
-func (c *cli) say(format string, args ...any) {
-	fmt.Fprintln(c.stderr, visible(fmt.Sprintf(format, args...), c.errTerminal))
-}
-
 // sizeText is a number of bytes in three digits or so.
 func sizeText(n int64) string {
 	if n < 1<<10 {

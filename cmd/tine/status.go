@@ -49,14 +49,12 @@ func (c *cli) status(ctx context.Context) error {
 
 func (c *cli) printStatus(s *api.Status) {
 	fmt.Fprintf(c.stdout, "Tine %s at %s\n\n", s.Version, s.URL)
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(c.stdout, "  %-9s %s\n", name, visible(value, c.outTerminal))
-		}
-	}
-	line("process", fmt.Sprintf("%d, for %s", s.PID, c.now().Sub(s.Started).Round(time.Second)))
-	line("sessions", fmt.Sprint(s.Sessions))
-	line("calls", fmt.Sprintf("%d under way", s.InFlight))
-	line("config", s.Config)
-	line("state", s.State)
+	t := c.thing()
+	t.lines.indent = "  "
+	t.line("process", fmt.Sprintf("%d, for %s", s.PID, c.now().Sub(s.Started).Round(time.Second)))
+	t.line("sessions", fmt.Sprint(s.Sessions))
+	t.line("calls", fmt.Sprintf("%d under way", s.InFlight))
+	t.line("config", s.Config)
+	t.line("state", s.State)
+	t.print()
 }

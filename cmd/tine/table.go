@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -21,17 +22,68 @@ type cell struct {
 	color string
 }
 
-// table prints rows for people. On a terminal no line is longer than it is wide.
+func plain(s string) cell { return cell{text: s} }
+
+// cells are fields without a color.
+func cells(texts ...string) []cell {
+	row := make([]cell, len(texts))
+	for i, s := range texts {
+		row[i].text = s
+	}
+	return row
+}
+
+// rule says how a column is shown.
+type rule int
+
+const (
+	whole  rule = 1 << iota // never cut: ids are there to be used
+	filled                  // hidden where all rows have nothing in it
+	varied                  // hidden where all rows have the same in it
+	hidden
+)
+
+// when is the rule of a column that is shown on a condition.
+func when(shown bool) rule {
+	if shown {
+		return 0
+	}
+	return hidden
+}
+
+type column struct {
+	name string
+	rule rule
+}
+
+// table is a list for people: columns with names, or labelled lines where it has no
+// columns. On a terminal no line is longer than it is wide.
 type table struct {
-	header []string
-	rows   [][]cell
-	whole  map[int]bool // columns that are never cut
-	least  []int        // widths below which columns don't go; nil for none
+	columns []column
+	rows    [][]cell
+	least   []int // widths below which columns don't go; nil for none
+	indent  string
+}
+
+// columns are columns without a rule.
+func columns(names ...string) []column {
+	all := make([]column, len(names))
+	for i, name := range names {
+		all[i].name = name
+	}
+	return all
+}
+
+// listing is a table with a row for each item.
+func listing[T any](items []T, columns []column, row func(T) []cell) *table {
+	t := &table{columns: columns}
+	for _, item := range items {
+		t.add(row(item)...)
+	}
+	return t
 }
 
 func (t *table) add(cells ...cell) { t.rows = append(t.rows, cells) }
-
-func plain(s string) cell { return cell{text: s} }
 
 func (t *table) print(c *cli) { fmt.Fprint(c.stdout, t.render(c)) }
 
@@ -39,6 +91,7 @@ func (t *table) render(c *cli) string {
 	if len(t.rows) == 0 {
 		return ""
 	}
+	t.hide()
 	for _, r := range t.rows {
 		for i := range r {
 			r[i].text = visible(oneLine(r[i].text), c.outTerminal)
@@ -46,24 +99,45 @@ func (t *table) render(c *cli) string {
 	}
 	widths := t.widths(c.width)
 	var b strings.Builder
-	if t.header != nil {
-		head := make([]cell, len(t.header))
-		for i, h := range t.header {
-			head[i] = cell{h, bold}
+	if t.least == nil && t.columns != nil {
+		head := make([]cell, len(t.columns))
+		for i, col := range t.columns {
+			head[i] = cell{col.name, bold}
 		}
-		c.row(&b, head, widths)
+		t.row(c, &b, head, widths)
 	}
 	for _, r := range t.rows {
-		c.row(&b, r, widths)
+		t.row(c, &b, r, widths)
 	}
 	return b.String()
 }
 
-func (c *cli) row(b *strings.Builder, cells []cell, widths []int) {
+// hide takes away the columns that their rules hide.
+func (t *table) hide() {
+	for i := len(t.columns) - 1; i >= 0; i-- {
+		has := func(other func(text string) bool) bool {
+			return slices.ContainsFunc(t.rows, func(r []cell) bool { return other(r[i].text) })
+		}
+		switch rule := t.columns[i].rule; {
+		case rule&hidden != 0:
+		case rule&filled != 0 && !has(func(text string) bool { return text != "" }):
+		case rule&varied != 0 && !has(func(text string) bool { return text != t.rows[0][i].text }):
+		default:
+			continue
+		}
+		t.columns = slices.Delete(slices.Clone(t.columns), i, i+1)
+		for r := range t.rows {
+			t.rows[r] = slices.Delete(t.rows[r], i, i+1)
+		}
+	}
+}
+
+func (t *table) row(c *cli, b *strings.Builder, cells []cell, widths []int) {
 	last := len(cells) - 1
 	for last > 0 && cells[last].text == "" {
 		last-- // no trailing spaces
 	}
+	b.WriteString(t.indent)
 	for i, cell := range cells[:last+1] {
 		text := cut(cell.text, widths[i])
 		b.WriteString(c.paint(cell.color, text))
@@ -78,8 +152,8 @@ func (c *cli) row(b *strings.Builder, cells []cell, widths []int) {
 func (t *table) natural() []int {
 	w := make([]int, len(t.rows[0]))
 	copy(w, t.least)
-	for i, h := range t.header {
-		w[i] = max(w[i], utf8.RuneCountInString(h))
+	for i, col := range t.columns {
+		w[i] = max(w[i], utf8.RuneCountInString(col.name))
 	}
 	for _, r := range t.rows {
 		for i, cell := range r {
@@ -113,7 +187,7 @@ func (t *table) widths(total int) []int {
 		for over > 0 {
 			widest := -1
 			for i, n := range w[:last] {
-				if !t.whole[i] && n > floor && (widest < 0 || n > w[widest]) {
+				if !(i < len(t.columns) && t.columns[i].rule&whole != 0) && n > floor && (widest < 0 || n > w[widest]) {
 					widest = i
 				}
 			}

@@ -66,7 +66,7 @@ func TestTableIsBounded(t *testing.T) {
 	for width := 40; width <= 200; width += 20 {
 		tc := newTestCLI(t)
 		tc.outTerminal, tc.width = true, width
-		tb := table{header: []string{"A", "B", "C"}}
+		tb := table{columns: columns("A", "B", "C")}
 		tb.add(plain(strings.Repeat("a", 30)), plain("é"), plain(strings.Repeat("wide ", 50)))
 		tb.add(plain("x"), plain(""), plain(""))
 		tb.print(tc.cli)
@@ -78,6 +78,26 @@ func TestTableIsBounded(t *testing.T) {
 			if strings.HasSuffix(line, " ") {
 				t.Errorf("trailing space: %q", line)
 			}
+		}
+	}
+}
+
+func TestTableHidesColumns(t *testing.T) {
+	all := []column{{"ID", whole}, {"OWNER", varied}, {"NAME", filled}, {"KIND", when(false)}, {"CLOSED", when(true)}}
+	for _, tt := range []struct {
+		name string
+		rows [][]string
+		want string
+	}{
+		{"all the same", [][]string{{"1", "ann", "", "k", ""}, {"2", "ann", "", "k", ""}}, "ID  CLOSED\n1\n2\n"},
+		{"two owners", [][]string{{"1", "ann", "", "k", ""}, {"2", "", "", "k", "x"}}, "ID  OWNER  CLOSED\n1   ann\n2          x\n"},
+		{"a name", [][]string{{"1", "ann", "", "k", ""}, {"2", "ann", "n", "k", ""}}, "ID  NAME  CLOSED\n1\n2   n\n"},
+		{"no rows", nil, ""},
+	} {
+		tc := newTestCLI(t)
+		listing(tt.rows, all, func(r []string) []cell { return cells(r...) }).print(tc.cli)
+		if got := tc.out.String(); got != tt.want {
+			t.Errorf("%s: got\n%swant\n%s", tt.name, got, tt.want)
 		}
 	}
 }

@@ -176,14 +176,11 @@ func (c *cli) newToken(ctx context.Context, t api.NewToken) error {
 	if !made.Expires.IsZero() {
 		until = " until " + made.Expires.Format(time.RFC3339)
 	}
-	say := func(format string, args ...any) {
-		fmt.Fprintln(c.stderr, visible(fmt.Sprintf(format, args...), c.errTerminal))
-	}
-	say("\nThis is the token of %q, with the role %s%s. Keep it: it is not shown again.", made.Name, made.Role, until)
-	say("\nUse it:\n\n  export TINE_TOKEN=TOKEN            for tine\n  Authorization: Bearer TOKEN        for MCP clients")
-	say("\nIt works as it is. For gateways with other state folders, in their tine.yaml:\n\n  auth:\n    tokens:\n      - {name: %q, role: %s, hash: %q}", made.Name, made.Role, hash)
+	c.say("\nThis is the token of %q, with the role %s%s. Keep it: it is not shown again.", made.Name, made.Role, until)
+	c.say("\nUse it:\n\n  export TINE_TOKEN=TOKEN            for tine\n  Authorization: Bearer TOKEN        for MCP clients")
+	c.say("\nIt works as it is. For gateways with other state folders, in their tine.yaml:\n\n  auth:\n    tokens:\n      - {name: %q, role: %s, hash: %q}", made.Name, made.Role, hash)
 	if first {
-		say("\nIt is the first one: from now on everybody needs a token, also on this machine.\nOnly this user's own tine commands find the gateway's token in its state folder.")
+		c.say("\nIt is the first one: from now on everybody needs a token, also on this machine.\nOnly this user's own tine commands find the gateway's token in its state folder.")
 	}
 	return nil
 }
@@ -199,12 +196,8 @@ func (c *cli) rotateToken(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if c.flags.json {
-		return c.printJSON(createdToken{made, identity.HashToken(made.Secret)})
-	}
-	fmt.Fprintln(c.stdout, made.Secret)
-	c.say("\nThis is the token of %q from now on. Keep it: it is not shown again. The old one is refused.", made.Name)
-	return nil
+	return c.answer(createdToken{made, identity.HashToken(made.Secret)}, made.Secret,
+		fmt.Sprintf("\nThis is the token of %q from now on. Keep it: it is not shown again. The old one is refused.", made.Name))
 }
 
 func (c *cli) listTokens(ctx context.Context) error {
@@ -216,43 +209,38 @@ func (c *cli) listTokens(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.flags.json {
-		if list.Tokens == nil {
-			list.Tokens = []api.Token{}
-		}
-		return c.printJSON(list)
+	if list.Tokens == nil {
+		list.Tokens = []api.Token{}
 	}
-	if list.Lost {
+	if list.Lost && !c.flags.json {
 		c.sayTokensLost()
-	} else if len(list.Tokens) == 0 {
-		c.say("there is no token; `%s` makes one", c.own("tine token new NAME"))
-	}
-	if len(list.Tokens) == 0 {
-		return nil
-	}
-	t := table{header: []string{"NAME", "ROLE", "CREATED", "EXPIRES", "FROM"}}
-	for _, tok := range list.Tokens {
-		from := "state folder"
-		if tok.Config {
-			from = "config"
+		if len(list.Tokens) == 0 {
+			return nil
 		}
-		created, expires := "", cell{text: "never"}
-		if !tok.Created.IsZero() {
-			created = c.age(tok.Created) + " ago"
+	}
+	return c.list(list, c.tokenTable(list.Tokens), fmt.Sprintf("there is no token; `%s` makes one", c.own("tine token new NAME")))
+}
+
+func (c *cli) tokenTable(all []api.Token) *table {
+	return listing(all, columns("NAME", "ROLE", "CREATED", "EXPIRES", "FROM"), func(t api.Token) []cell {
+		row := cells(t.Name, t.Role, "", "never", "state folder")
+		if !t.Created.IsZero() {
+			row[2].text = c.age(t.Created) + " ago"
 		}
 		switch {
-		case tok.Unconfirmed:
-			expires = cell{"to be confirmed", red}
-		case tok.Expires.IsZero():
-		case !tok.Expires.After(c.now()):
-			expires = cell{"expired", red}
+		case t.Unconfirmed:
+			row[3] = cell{"to be confirmed", red}
+		case t.Expires.IsZero():
+		case !t.Expires.After(c.now()):
+			row[3] = cell{"expired", red}
 		default:
-			expires = plain(tok.Expires.In(c.now().Location()).Format("2006-01-02 15:04"))
+			row[3].text = t.Expires.In(c.now().Location()).Format("2006-01-02 15:04")
 		}
-		t.add(plain(tok.Name), plain(tok.Role), plain(created), expires, plain(from))
-	}
-	t.print(c)
-	return nil
+		if t.Config {
+			row[4].text = "config"
+		}
+		return row
+	})
 }
 
 func (c *cli) revokeToken(ctx context.Context, name string) error {
@@ -269,14 +257,11 @@ func (c *cli) revokeToken(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if c.flags.json {
-		return c.printJSON(map[string]string{"revoked": name})
-	}
-	fmt.Fprintln(c.stdout, visible(name+": revoked", c.outTerminal))
+	var advice []string
 	if left == 0 {
-		fmt.Fprintln(c.stderr, "no token is left: unless the config has a sign-on, everybody on this machine comes in again, and a gateway on a public address no longer starts")
+		advice = append(advice, "no token is left: unless the config has a sign-on, everybody on this machine comes in again, and a gateway on a public address no longer starts")
 	}
-	return nil
+	return c.answer(map[string]string{"revoked": name}, name+": revoked", advice...)
 }
 
 // unknownToken adds the names that were perhaps meant.
@@ -294,4 +279,87 @@ func (c *cli) unknownToken(ctx context.Context, all tokens, name string, err err
 		names = append(names, t.Name)
 	}
 	return usagef("unknown token %q%s; see %s", name, didYouMean(name, names), c.own("tine token list"))
+}
+
+func newTokenConfirmCmd(c *cli) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "confirm NAME...",
+		Short: "Confirm tokens that came back with a backup",
+		Long: `Confirms tokens that came back with ` + "`tine state restore`" + `. A token that was revoked
+after the backup was made is in the backup too, so no token of a backup works
+before it is confirmed. Revoke those that should not work.
+
+Where there were tokens and the restore found none of them, the gateway refuses
+callers without a token too. With --all it admits all callers on this machine
+again, until a token is made.
+
+` + tokenWhere,
+		Example: `  tine token list
+  tine token revoke mallory
+  tine token confirm alice ci
+  tine token confirm --all`,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: c.completeToken,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all == (len(args) > 0) {
+				return usagef("name the tokens to confirm, or give --all; see %s", c.own("tine token list"))
+			}
+			return c.confirmTokens(cmd.Context(), args, all)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "confirm every token that waits for it")
+	return cmd
+}
+
+// sayTokensLost says why the gateway refuses callers after a restore that found no
+// tokens.
+func (c *cli) sayTokensLost() {
+	c.say("no token is left, though there may have been some: the gateway refuses callers without a token until you make one (`%s`) or admit all callers on this machine again (`%s`)",
+		c.own("tine token new NAME"), c.own("tine token confirm --all"))
+}
+
+func (c *cli) confirmTokens(ctx context.Context, names []string, every bool) error {
+	lost := false
+	err := c.withTokens(ctx, func(ctx context.Context, all tokens) error {
+		if every {
+			names = []string{}
+			list, err := all.Tokens(ctx)
+			if err != nil {
+				return err
+			}
+			for _, t := range list.Tokens {
+				if t.Unconfirmed {
+					names = append(names, t.Name)
+				}
+			}
+			if lost = list.Lost; lost {
+				if err := all.ConfirmLost(ctx); err != nil {
+					return err
+				}
+			}
+		}
+		for _, name := range names {
+			if err := all.ConfirmToken(ctx, name); err != nil {
+				return c.unknownToken(ctx, all, name, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if c.flags.json {
+		return c.printJSON(map[string]any{"confirmed": names, "lost": lost})
+	}
+	for _, name := range names {
+		fmt.Fprintln(c.stdout, visible(name+": confirmed", c.outTerminal))
+	}
+	switch {
+	case lost:
+		fmt.Fprintln(c.stdout, "confirmed: there are no tokens, and the gateway admits all callers on this machine")
+	case len(names) == 0:
+		c.say("no token waits to be confirmed")
+	}
+	return nil
 }

@@ -34,12 +34,7 @@ func newVersionCmd(c *cli) *cobra.Command {
 
 func (c *cli) printVersion() error {
 	v := c.buildVersion()
-	if c.flags.json {
-		return c.printJSON(v)
-	}
-	fmt.Fprintln(c.stdout, v)
-	fmt.Fprintln(c.stdout, "MCP", strings.Join(v.Protocols, ", "))
-	return nil
+	return c.answer(v, v.String()+"\nMCP "+strings.Join(v.Protocols, ", "))
 }
 
 func (c *cli) buildVersion() buildVersion {

@@ -234,25 +234,3 @@ func (d *Driver) Adopt(_ context.Context, h driver.Handle, _ *slog.Logger) (driv
 	}
 	return d.instance(e, h, 0, true)
 }
-
-// Check looks that the orchestrator of a server answers and lets us in. It makes
-// nothing.
-func (d *Driver) Check(ctx context.Context, spec driver.Spec) error {
-	a, err := accessOf(spec)
-	if err != nil {
-		return err
-	}
-	o, release, err := d.open(&a)
-	if err != nil {
-		return err
-	}
-	defer release()
-	if err := o.check(ctx); err != nil {
-		var f *fault
-		if errors.As(err, &f) && f.locked() {
-			return fmt.Errorf("server %q: the orchestrator does not let us in: %w; mend servers.%s.headers or auth", spec.Server, err, spec.Server)
-		}
-		return fmt.Errorf("server %q: the orchestrator does not answer as it should: %w", spec.Server, err)
-	}
-	return nil
-}

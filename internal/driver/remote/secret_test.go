@@ -134,7 +134,7 @@ func TestCheck(t *testing.T) {
 			if tt.change != nil {
 				tt.change(&spec)
 			}
-			err := r.d.Check(t.Context(), spec)
+			err := r.d.check(t.Context(), spec)
 			if tt.words == nil {
 				if err != nil {
 					t.Errorf("it does not pass: %v", err)

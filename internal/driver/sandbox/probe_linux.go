@@ -19,10 +19,10 @@ import (
 
 // Probe says what of sandboxes works here, by making one in a folder of its own,
 // freezing it and going on from there.
-func Probe(ctx context.Context, o Options) (found []Finding) {
+func Probe(ctx context.Context, o Options) (found []Step) {
 	dir, err := os.MkdirTemp(o.Dir, "tine-probe")
 	if err != nil {
-		return []Finding{{Name: "folder", Needed: true, Detail: err.Error(), Mend: "make room for temporary files"}}
+		return []Step{{Name: "folder", Needed: true, Detail: err.Error(), Mend: "make room for temporary files"}}
 	}
 	defer os.RemoveAll(dir)
 	o.Dir, o.ParkAfter = dir, -1
@@ -30,7 +30,7 @@ func Probe(ctx context.Context, o Options) (found []Finding) {
 	defer d.Close()
 	p := &probe{d: d, dir: dir}
 	defer p.clear()
-	for _, step := range []func(context.Context) Finding{p.binary, p.helper, p.limits, p.owners, p.start, p.fork} {
+	for _, step := range []func(context.Context) Step{p.binary, p.helper, p.limits, p.owners, p.start, p.fork} {
 		f := step(ctx)
 		found = append(found, f)
 		if f.Needed && !f.OK {
@@ -56,8 +56,8 @@ func (p *probe) clear() {
 	}
 }
 
-func (p *probe) binary(context.Context) Finding {
-	f := Finding{Name: "binary", Needed: true}
+func (p *probe) binary(context.Context) Step {
+	f := Step{Name: "binary", Needed: true}
 	path, err := Find(p.d.opts.Binary)
 	if err == nil {
 		_, err = p.d.helpers.ours()
@@ -70,14 +70,17 @@ func (p *probe) binary(context.Context) Finding {
 	return f
 }
 
-func (p *probe) helper(context.Context) (f Finding) {
-	f = Finding{Name: "namespaces", Needed: true}
+func (p *probe) helper(context.Context) (f Step) {
+	f = Step{Name: "namespaces", Needed: true}
 	hash, err := p.d.helpers.ours()
 	if err == nil {
 		p.help, err = p.d.helpers.get(hash)
 	}
 	if err != nil {
-		f.Detail = strings.TrimSuffix(err.Error(), askDoctor) // which asks
+		f.Detail, f.Mend = namespaceSetting(os.Geteuid(), readSetting)
+		if f.Detail == "" {
+			f.Detail = strings.TrimSuffix(err.Error(), askDoctor) // which asks
+		}
 		return f
 	}
 	f.OK, f.Detail = true, "as root; gVisor "+p.help.gvisor
@@ -89,8 +92,8 @@ func (p *probe) helper(context.Context) (f Finding) {
 
 // limits are there everywhere, but for that of the CPU, which nobody sets unless he
 // says so.
-func (p *probe) limits(context.Context) Finding {
-	f := Finding{Name: "limits", OK: true}
+func (p *probe) limits(context.Context) Step {
+	f := Step{Name: "limits", OK: true}
 	switch watched := "of memory (looked at " + watchRate + "), processes, files and what is written; not of the CPU: sandbox.cpus has no effect, "; {
 	case !p.d.rootful:
 		f.Detail = watched + "since an ordinary user has no cgroups"
@@ -102,8 +105,8 @@ func (p *probe) limits(context.Context) Finding {
 	return f
 }
 
-func (p *probe) owners(ctx context.Context) Finding {
-	f := Finding{Name: "directories"}
+func (p *probe) owners(ctx context.Context) Step {
+	f := Step{Name: "directories"}
 	if !p.d.rootful {
 		f.OK, f.Detail = true, "what a server writes in its state and the workspace is the user's"
 		return f
@@ -138,8 +141,8 @@ func (p *probe) box(ctx context.Context, n int) (*making, error) {
 	return m, nil
 }
 
-func (p *probe) start(ctx context.Context) Finding {
-	f := Finding{Name: "start", Needed: true}
+func (p *probe) start(ctx context.Context) Step {
+	f := Step{Name: "start", Needed: true}
 	began := time.Now()
 	m, err := p.box(ctx, 0)
 	if err == nil {
@@ -153,8 +156,8 @@ func (p *probe) start(ctx context.Context) Finding {
 	return f
 }
 
-func (p *probe) fork(ctx context.Context) Finding {
-	f := Finding{Name: "live forks"}
+func (p *probe) fork(ctx context.Context) Step {
+	f := Step{Name: "live forks"}
 	began := time.Now()
 	image := filepath.Join(p.dir, "image")
 	err := os.Mkdir(image, 0o700)

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tine-mcp/tine/internal/config"
+)
+
+func newReplayCmd(c *cli) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "replay ID",
+		Short: "Make a call of the journal again",
+		Long: `Makes a tool call of the journal again at the gateway, with the arguments it had,
+and prints the result the way "tine call" does: --json prints the result's bytes
+and the exit code is 1 when the tool or the server failed. The new call has an id
+of its own in the journal, which is told on standard error.
+
+The arguments are those that were sent, not the masked ones of "tine calls". Only
+a tool call whose arguments were kept can be made again: a server whose journal
+is meta keeps none, and lists and prompts are no tool calls.
+
+What the tool did, it does again. On a terminal Tine shows the call and asks
+first; --yes does not ask, and is needed where there is no terminal to ask on.`,
+		Example: `  tine replay call_00000000002a
+  tine replay call_00000000002a --yes --json
+  tine calls --failed --server files --limit 1 --json | jq -r '.calls[].id' | xargs tine replay --yes`,
+		Args:              oneArg("the id of a call, as in tine calls"),
+		ValidArgsFunction: c.completeToolCallID,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.replay(cmd.Context(), args[0], yes)
+		},
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask before the call is made")
+	return cmd
+}
+
+func (c *cli) replay(ctx context.Context, id string, yes bool) error {
+	if !yes && !c.inTerminal {
+		return usagef("replay calls a tool again, whatever that does, and standard input is no terminal to ask on; add --yes")
+	}
+	g, err := c.connect()
+	if err != nil {
+		return err
+	}
+	if !yes {
+		ok, err := c.confirmReplay(ctx, g, id)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			c.say("nothing was called")
+			return exitStatus(exitFailed)
+		}
+	}
+	again, err := g.Replay(ctx, id) // as long as the tool takes
+	if err != nil {
+		return g.explain(unknownCall(id, err))
+	}
+	if again.ID != "" {
+		c.say("%s was made again as %s", id, again.ID)
+	}
+	return c.printResult(again.Result, "")
+}
+
+// confirmReplay shows what would be called and asks. Nobody is asked about what
+// can't be done anyway.
+func (c *cli) confirmReplay(ctx context.Context, g *gateway, id string) (bool, error) {
+	call, err := askFor(ctx, g, g.JournalCall, id)
+	if err != nil {
+		return false, unknownCall(id, err)
+	}
+	switch {
+	case call.Method != "tools/call":
+		return false, usagef("call %s is a %s and not a tool call; only tool calls can be made again", id, call.Method)
+	case call.Journal != config.JournalFull:
+		return false, usagef("the journal of server %q keeps no arguments (journal: %s), so call %s can't be made again", call.Server, call.Journal, id)
+	}
+	what := strings.TrimSpace(fmt.Sprintf("%s %s %s", call.Server, call.Name, cut(compactJSON(call.Arguments), 500)))
+	return c.confirm(ctx, fmt.Sprintf("%s, called %s ago\nCall it again?", what, c.age(call.At)))
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/client"
+)
+
+// listedSessions is how many sessions are listed unless --limit says another
+// number.
+const listedSessions = 50
+
+func newSessionListCmd(c *cli) *cobra.Command {
+	var (
+		q      client.SessionQuery
+		labels []string
+	)
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the sessions, the newest first",
+		Long: `Lists the sessions that are open, the newest first: which one they were forked
+from, whose they are where there are several owners, their labels, how old they
+are, how long ago they were used, and how many calls were made in them since the
+gateway started. Those that were not opened by somebody show their kind: default
+is what a principal has at /mcp and is called so, named has a name and is at
+/mcp?session=NAME, client ends with its connection.
+
+--closed lists the closed ones too, and why they were closed.`,
+		Example: `  tine session list
+  tine session list --label run=7
+  tine session list --closed --limit 200
+  tine session list --json | jq -r '.sessions[] | select(.calls == 0) | .id'`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if q.Limit < 1 {
+				return usagef("--limit wants a number above 0, got %d", q.Limit)
+			}
+			if q.Labels, err = parseLabels(labels); err != nil {
+				return err
+			}
+			return c.listSessions(cmd.Context(), q)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	f := cmd.Flags()
+	labelFlag(cmd, &labels, "only those with this label, KEY=VALUE; all of them when given several times")
+	f.BoolVar(&q.Closed, "closed", false, "closed ones too")
+	f.StringVar(&q.Owner, "owner", "", "only those of this principal")
+	f.IntVar(&q.Limit, "limit", listedSessions, "at most so many")
+	f.StringVar(&q.After, "after", "", "go on after this one, which a listing before ended with")
+	c.completeFlag(cmd, "after", cobra.NoFileCompletions)
+	return cmd
+}
+
+func (c *cli) listSessions(ctx context.Context, q client.SessionQuery) error {
+	g, err := c.connect()
+	if err != nil {
+		return err
+	}
+	if q.After != "" {
+		if q.After, err = findSession(ctx, g, q.After); err != nil {
+			return err
+		}
+	}
+	all, err := sessionPages(ctx, g, q, q.Limit)
+	if err != nil {
+		return mendSession(err)
+	}
+	none := fmt.Sprintf("no sessions are there that fit; `%s` opens one", c.own("tine session open"))
+	if err := c.list(all, c.sessionTable(all.Sessions, q.Closed), none); err != nil {
+		return err
+	}
+	if all.Next != "" && !c.flags.json {
+		c.say("there are more; go on with --after %s, or raise --limit", all.Next)
+	}
+	return nil
+}
+
+// sessionPages reads pages until there are as many as wanted.
+func sessionPages(ctx context.Context, g *gateway, q client.SessionQuery, want int) (*api.SessionList, error) {
+	all := &api.SessionList{Sessions: []api.Session{}}
+	for {
+		q.Limit = min(want-len(all.Sessions), sessionPage)
+		page, err := askFor(ctx, g, g.Sessions, q)
+		if err != nil {
+			return nil, err
+		}
+		all.Sessions = append(all.Sessions, page.Sessions...)
+		all.Next = page.Next
+		if page.Next == "" || page.Next == q.After || len(all.Sessions) >= want {
+			return all, nil
+		}
+		q.After = page.Next
+	}
+}
+
+// sessionTable lists sessions.
+func (c *cli) sessionTable(sessions []api.Session, closed bool) *table {
+	kinds := slices.ContainsFunc(sessions, func(s api.Session) bool { return s.Kind != api.SessionOpened })
+	columns := []column{
+		{"ID", whole}, {"PARENT", 0}, {"OWNER", varied}, {"KIND", when(kinds)}, {"NAME", filled}, {"LABELS", 0},
+		{"AGE", 0}, {"USED", 0}, {"CALLS", 0}, {"DAMAGED", filled}, {"NOT SERVED", filled}, {"CLOSED", when(closed)},
+	}
+	return listing(sessions, columns, func(s api.Session) []cell {
+		row := cells(s.ID, s.Parent, s.Owner, s.Kind, s.Name, labelText(s.Labels), c.age(s.Created), c.age(s.Used),
+			strconv.FormatInt(s.Calls, 10), damageText(s.Damaged), strings.TrimPrefix(unservedText(s), "not served: "), c.closedText(s))
+		for i := range row {
+			if !s.Closed.IsZero() {
+				row[i].color = dim
+			}
+		}
+		return row
+	})
+}
+
+// unservedText says why an open session is not served; nothing of one that is.
+func unservedText(s api.Session) string {
+	if !s.Closed.IsZero() {
+		return ""
+	}
+	return s.Reason
+}
+
+// closedText says when and why a session was closed; nothing of an open one.
+func (c *cli) closedText(s api.Session) string {
+	if s.Closed.IsZero() {
+		return ""
+	}
+	text := fmt.Sprintf("%s ago", c.age(s.Closed))
+	if s.Reason != "" {
+		text += ": " + s.Reason
+	}
+	return text
+}
+
+// damageText says in one line what a session or a snapshot is damaged by.
+func damageText(all []api.Damage) string {
+	var out []string
+	for _, d := range all {
+		out = append(out, d.Text())
+	}
+	return strings.Join(out, "; ")
+}

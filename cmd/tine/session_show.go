@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tine-mcp/tine/api"
+)
+
+func newSessionShowCmd(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show ID",
+		Short: "Show all that is known of one session",
+		Long: `Shows all that is known of one session: where it comes from, how long it lasts, its
+workspace, its servers with their state and what a fork carries of each, and its
+snapshots. A fork carries of a server
+
+  memory   all that it has in memory, as it is
+  files    what it keeps in its state or in the workspace; it starts anew on that
+  fresh    nothing: it begins as in a new session
+  share    the same instance
+  refuse   the fork is refused, and why is said
+
+` + sessionIDs,
+		Example: `  tine session show ses_3f9a1c0de7b2
+  tine session show 3f9a
+  tine session show 3f9a --json | jq -r '.members[] | select(.fork == "refuse") | .why'`,
+		Args:              oneArg("the id of a session"),
+		ValidArgsFunction: c.completeSession,
+		RunE:              func(cmd *cobra.Command, args []string) error { return c.showSession(cmd.Context(), args[0]) },
+	}
+}
+
+// shownSession is what --json prints.
+type shownSession struct {
+	*api.Session
+	Snapshots []api.Snapshot `json:"snapshots"`
+}
+
+func (c *cli) showSession(ctx context.Context, ref string) error {
+	g, id, err := c.session(ctx, ref)
+	if err != nil {
+		return err
+	}
+	s, err := askFor(ctx, g, g.Session, id)
+	if err != nil {
+		return mendSession(err)
+	}
+	snaps, err := snapshotsOf(ctx, g, id, math.MaxInt)
+	if err != nil {
+		return mendSession(err)
+	}
+	if c.flags.json {
+		return c.printJSON(shownSession{s, snaps})
+	}
+	t := c.thing()
+	c.sessionLines(t.line, s)
+	t.print(memberTable(s.Members), c.snapshotTable(snaps, false))
+	return nil
+}
+
+// memberTable lists the servers of a session.
+func memberTable(members []api.Member) *table {
+	return listing(members, columns("SERVER", "DRIVER", "SCOPE", "STATE", "FORK", "WHY"), func(m api.Member) []cell {
+		row := cells(m.Server, m.Driver, m.Scope, m.State, m.Fork, m.Why)
+		row[3].color = stateColor(m.State)
+		if m.Fork == "refuse" {
+			row[4].color = yellow
+		}
+		if m.Reason != "" {
+			row[5] = cell{strings.TrimSuffix(api.WithWords(m.Reason, m.Words)+" · "+m.Why, " · "), stateColor(m.State)}
+		}
+		return row
+	})
+}
+
+func (c *cli) sessionLines(line func(name, value string), s *api.Session) {
+	line("session", s.ID)
+	if s.Kind != api.SessionOpened {
+		line("kind", s.Kind)
+	}
+	line("name", s.Name)
+	line("owner", s.Owner)
+	line("labels", labelText(s.Labels))
+	if s.Parent != "" {
+		line("parent", fmt.Sprintf("%s, %s away from the first", s.Parent, count(s.Depth, "fork")))
+	}
+	line("from", s.From)
+	line("created", c.moment(s.Created))
+	line("used", c.moment(s.Used))
+	if !s.Closed.IsZero() {
+		line("closed", strings.TrimSuffix(c.moment(s.Closed)+": "+s.Reason, ": "))
+	} else {
+		line("lasts", c.lasts(*s))
+		line("calls", fmt.Sprintf("%d since the gateway started, %d under way", s.Calls, s.InFlight))
+	}
+	for _, d := range s.Damaged {
+		line("damaged", c.moment(d.At)+": "+d.Text())
+	}
+	line("url", s.URL)
+	if w := s.Workspace; w != nil {
+		line("workspace", strings.TrimSpace(w.Kind+" "+w.Path))
+	}
+}
