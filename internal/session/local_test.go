@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/session"
@@ -40,12 +41,20 @@ func TestDeathAfterTheEndOfASession(t *testing.T) {
 	w.sound()
 }
 
-// An instance that can't be stopped when its session is closed is the next gateway's.
+// An instance that can't be stopped when its session is closed is tried again, and is then the
+// next gateway's.
 func TestInstanceThatCannotBeStopped(t *testing.T) {
 	w := newWorld(t, two)
+	var fails atomic.Bool
+	w.m.stopping = func(string) error {
+		if fails.Load() {
+			return errFailed
+		}
+		return nil
+	}
 	s := w.opened(session.OpenOptions{})
 	testkit.Has(t, "a call", call(t, s, "own", "x"), `{"pid":`)
-	w.m.stopping = func(string) error { return errFailed }
+	fails.Store(true)
 	if err := w.CloseSession(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
@@ -56,14 +65,14 @@ func TestInstanceThatCannotBeStopped(t *testing.T) {
 	// It is tried again, and what is left the next start ends.
 	again := w.opened(session.OpenOptions{})
 	testkit.Has(t, "a call", call(t, again, "own", "x"), `{"pid":`)
-	w.m.stopping = nil
+	fails.Store(false)
 	testkit.Eventually(t, "the instance that was left is stopped", func() bool { return len(w.handleFiles()) == 1 })
-	w.m.stopping = func(string) error { return errFailed }
+	fails.Store(true)
 	if err := w.CloseSession(t.Context(), again); err != nil {
 		t.Fatal(err)
 	}
 	w.close(true)
-	w.m.stopping = nil
+	fails.Store(false)
 	w.open(two)
 	w.runs("")
 	if got := w.handles(); got != "" || len(w.handleFiles()) != 0 {
