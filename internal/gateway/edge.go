@@ -351,11 +351,10 @@ func refuse(w http.ResponseWriter, status int, kind api.Kind, message string) {
 
 // writeError answers with an error. Where it answers a message of MCP and is the
 // client's to mend, it is an error of JSON-RPC too: of any other body the official
-// Python client shows nothing. What is the gateway's own fault stays as it is, so that
-// a gateway in front of this one goes by the status.
+// Python client shows nothing.
 func writeError(w http.ResponseWriter, status int, e *api.Error) {
 	aw, ok := w.(*answerWriter)
-	if !ok || !aw.rpc || status >= http.StatusInternalServerError {
+	if !ok || !aw.rpc || byStatus(status) {
 		writeJSON(w, status, e)
 		return
 	}
@@ -365,6 +364,17 @@ func writeError(w http.ResponseWriter, status int, e *api.Error) {
 		ID      json.RawMessage `json:"id"`
 		Failure json.RawMessage `json:"error"`
 	}{e, "2.0", aw.id, wire.AppendError(nil, rpcFailure(e))})
+}
+
+// byStatus reports whether clients go by a status alone, such as a gateway in front of this
+// one: that a token or a session is not known, or that the gateway is at fault. To it an
+// error of JSON-RPC would come from a server that is there.
+func byStatus(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusNotFound, http.StatusGone:
+		return true
+	}
+	return status >= http.StatusInternalServerError
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

@@ -38,10 +38,10 @@ func TestRefusalsAreErrorsOfJSONRPC(t *testing.T) {
 		kind               api.Kind
 	}{
 		{"a wrong parameter", "POST", "/mcp?veiw=search", ada, 400, "null", "veiw", -32602, api.KindInvalid},
-		{"no such server", "POST", "/mcp/none", ada, 404, "null", "none", -32602, api.KindInvalid},
-		{"no such session", "POST", "/s/none/mcp", ada, 404, "null", "none", -32602, api.KindInvalid},
+		{"no such server", "POST", "/mcp/none", ada, 404, "", "none", 0, api.KindInvalid},
+		{"no such session", "POST", "/s/none/mcp", ada, 404, "", "none", 0, api.KindInvalid},
 		{"a wrong version", "POST", "/mcp", append([]string{"Mcp-Protocol-Version", "1999-01-01"}, ada...), 400, `"hi"`, "1999-01-01", -32602, api.KindInvalid},
-		{"no token", "POST", "/mcp", nil, 401, "null", "token", -31000, api.KindRefused},
+		{"no token", "POST", "/mcp", nil, 401, "", "token", 0, api.KindRefused},
 		{"no message", "GET", "/mcp?veiw=search", ada, 400, "", "veiw", 0, api.KindInvalid},
 		{"the API", "POST", "/v1/none", ada, 404, "", "none", 0, api.KindInvalid},
 	} {

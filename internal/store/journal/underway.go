@@ -12,19 +12,16 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/tine-mcp/tine/api"
 )
 
-// Calls that are under way are noted in a file that is mapped into memory. To write there
-// takes no system call, and what was written outlives a process that is killed. The next
-// Open finds the notes of the calls that were cut off, and appends them as calls of which
-// it is not known how they ended.
+// Calls that are under way are noted in a file, in the page cache: what was written there
+// outlives a process that is killed. The next Open finds the notes of the calls that were cut
+// off, and appends them as calls of which it is not known how they ended.
 //
-// The file is notes of one size. A note is a state, 4 bytes; a checksum of the rest; when
-// the call began; and six texts, cut so that they fit: each a length of two bytes and the
-// bytes. The state is written last when a call begins, and first when it ends.
+// The file is notes of one size. A note is a state, one byte; a checksum of the rest; when the
+// call began; and six texts, cut so that they fit: each a length of two bytes and the bytes.
 const (
 	// UnderwayName is what the file is called in the folder of the journal.
 	UnderwayName = "underway"
@@ -32,16 +29,18 @@ const (
 	// maxNotes is how many calls are noted at once. Others are not noted.
 	maxNotes = 8192
 
-	noteHead = 16 // state, checksum, time
+	noteHead = 16 // state, three bytes of nothing, checksum, time
 	noteText = (noteSize-noteHead)/6 - 2
 )
 
 // A Note is the place of a call that is under way; zero for none.
 type Note int32
 
-// underway notes calls. Without a map it notes none.
+// underway notes calls. Without a file it notes none.
 type underway struct {
-	mem []byte // of the file; unmapped when it is closed and no note is out
+	f       *os.File
+	failing atomic.Bool // notes can't be written, as was logged
+	buffers sync.Pool   // of *[noteSize]byte
 
 	mu     sync.Mutex
 	free   []Note
@@ -56,19 +55,28 @@ func (j *Journal) Begin(e *Entry) Note {
 	if n == 0 {
 		return 0
 	}
-	note := u.note(n)
+	note, _ := u.buffers.Get().(*[noteSize]byte)
+	if note == nil {
+		note = new([noteSize]byte)
+	}
+	defer u.buffers.Put(note)
+	note[0] = 1
 	binary.LittleEndian.PutUint64(note[8:], uint64(e.At.UnixNano()))
 	at := noteHead
-	for _, text := range []string{e.Principal, e.Session, e.Server, e.Method, e.Name, e.Mode} {
+	for _, text := range [...]string{e.Principal, e.Session, e.Server, e.Method, e.Name, e.Mode} {
 		text = text[:min(len(text), noteText)]
 		binary.LittleEndian.PutUint16(note[at:], uint16(len(text)))
 		at += 2 + copy(note[at+2:], text)
 	}
-	clear(note[at:])
-	binary.LittleEndian.PutUint32(note[4:], crc32.ChecksumIEEE(note[8:]))
-	atomic.StoreUint32(state(note), 1)
+	binary.LittleEndian.PutUint32(note[4:], crc32.ChecksumIEEE(note[8:at]))
+	_, err := u.f.WriteAt(note[:at], int64(n-1)*noteSize)
+	if u.failing.Swap(err != nil) != (err != nil) && err != nil {
+		j.log.Warn("a call that is under way is not noted, and a kill of the gateway would leave no trace of it", "err", err)
+	}
 	return n
 }
+
+var over = []byte{0}
 
 // End takes the note of a call back: it was appended, or is not to be.
 func (j *Journal) End(n Note) {
@@ -76,11 +84,11 @@ func (j *Journal) End(n Note) {
 		return
 	}
 	u := &j.underway
-	atomic.StoreUint32(state(u.note(n)), 0)
+	_, _ = u.f.WriteAt(over, int64(n-1)*noteSize) // within what Begin has written
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.free = append(u.free, n)
-	u.unmap()
+	u.release()
 }
 
 // close notes no call from now on.
@@ -88,21 +96,21 @@ func (u *underway) close() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.closed = true
-	u.unmap()
+	u.release()
 }
 
-// unmap lets go of the file once it is closed and no note is out. The caller holds mu.
-func (u *underway) unmap() {
-	if u.closed && u.mem != nil && len(u.free) == int(u.given) {
-		_ = unmapNotes(u.mem)
-		u.mem = nil
+// release closes the file once no note is out. The caller holds mu.
+func (u *underway) release() {
+	if u.closed && u.f != nil && len(u.free) == int(u.given) {
+		u.f.Close()
+		u.f = nil
 	}
 }
 
 func (u *underway) take() Note {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.mem == nil || u.closed {
+	if u.f == nil || u.closed {
 		return 0
 	}
 	if last := len(u.free) - 1; last >= 0 {
@@ -117,11 +125,6 @@ func (u *underway) take() Note {
 	return u.given
 }
 
-func (u *underway) note(n Note) []byte { return u.mem[int(n-1)*noteSize : int(n)*noteSize] }
-
-// state is the first word of a note, which is aligned as the map is.
-func state(note []byte) *uint32 { return (*uint32)(unsafe.Pointer(&note[0])) }
-
 // readUnderway reads the notes that an earlier process left.
 func readUnderway(path string) ([]Entry, error) {
 	data, err := os.ReadFile(path)
@@ -133,20 +136,33 @@ func readUnderway(path string) ([]Entry, error) {
 	}
 	var left []Entry
 	for note := range slices.Chunk(data, noteSize) {
-		if len(note) < noteSize || binary.NativeEndian.Uint32(note) != 1 || binary.LittleEndian.Uint32(note[4:]) != crc32.ChecksumIEEE(note[8:]) {
-			continue
+		if e, ok := readNote(note); ok {
+			left = append(left, e)
 		}
-		e := Entry{At: time.Unix(0, int64(binary.LittleEndian.Uint64(note[8:]))).UTC()}
-		at := noteHead
-		for _, text := range []*string{&e.Principal, &e.Session, &e.Server, &e.Method, &e.Name, &e.Mode} {
-			n := min(int(binary.LittleEndian.Uint16(note[at:])), noteText)
-			*text = string(note[at+2 : at+2+n])
-			at += 2 + n
-		}
-		left = append(left, e)
 	}
 	slices.SortFunc(left, func(a, b Entry) int { return a.At.Compare(b.At) })
 	return left, nil
+}
+
+// readNote reads the note of a call that is under way; false for what is none.
+func readNote(note []byte) (e Entry, ok bool) {
+	if len(note) < noteHead || note[0] != 1 {
+		return e, false
+	}
+	e.At = time.Unix(0, int64(binary.LittleEndian.Uint64(note[8:]))).UTC()
+	at := noteHead
+	for _, text := range []*string{&e.Principal, &e.Session, &e.Server, &e.Method, &e.Name, &e.Mode} {
+		if at+2 > len(note) {
+			return e, false
+		}
+		n := int(binary.LittleEndian.Uint16(note[at:]))
+		if at += 2; n > noteText || at+n > len(note) {
+			return e, false
+		}
+		*text = string(note[at : at+n])
+		at += n
+	}
+	return e, binary.LittleEndian.Uint32(note[4:]) == crc32.ChecksumIEEE(note[8:at])
 }
 
 // cutOff is what is said of calls that were under way when a gateway was killed.
@@ -158,9 +174,9 @@ func (j *Journal) openUnderway() {
 	path := filepath.Join(j.dir, UnderwayName)
 	err := j.appendLeft(path)
 	if err == nil {
-		j.underway.mem, err = mapNotes(path, maxNotes*noteSize)
+		j.underway.f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	}
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+	if err != nil {
 		j.log.Warn("calls that are under way are not noted, and a kill of the gateway would leave no trace of them", "err", err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/ncruces/go-sqlite3"
 	_ "github.com/ncruces/go-sqlite3/driver" // for database/sql
@@ -217,12 +218,24 @@ func (d *DB) wrap(step string, err error) error {
 	switch {
 	case errors.Is(err, sqlite3.CORRUPT), errors.Is(err, sqlite3.NOTADB):
 		return d.damaged(err)
-	case errors.Is(err, sqlite3.FULL):
+	case errors.Is(err, sqlite3.FULL), errors.Is(err, sqlite3.IOERR) && full(d.path):
 		return fmt.Errorf("%s: no space left for the state database %s; make room: %w", step, d.path, err)
 	case errors.Is(err, sqlite3.READONLY), errors.Is(err, sqlite3.CANTOPEN), errors.Is(err, sqlite3.PERM):
 		return fmt.Errorf("%s: the state database %s can't be written; check who owns it and its folder: %w", step, d.path, err)
 	}
 	return fmt.Errorf("%s: state database %s: %w", step, d.path, err)
+}
+
+// full reports whether there is no space beside a file, which SQLite here calls an error of
+// input and output.
+func full(path string) bool {
+	f, err := os.CreateTemp(filepath.Dir(path), ".space-*")
+	if err == nil {
+		_, err = f.Write(make([]byte, 64<<10))
+		f.Close()
+		os.Remove(f.Name())
+	}
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 func (d *DB) damaged(err error) error {
