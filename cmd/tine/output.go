@@ -22,7 +22,7 @@ func (c *cli) list(v any, t *table, none string) error {
 }
 
 // thing is one thing for people, as labelled lines and sections. Nothing of it is cut:
-// who asks for one thing wants all of it.
+// a person who asks for one thing wants all of it.
 type thing struct {
 	c     cli
 	lines table

@@ -30,7 +30,7 @@ type endpoint struct {
 }
 
 // endpointOf is the endpoint of the gateway of a state folder that shows what the flags say,
-// for whoever has the token; empty is this machine's operator.
+// as the principal of the token; empty is this machine's operator.
 func endpointOf(g *gatewayFile, token string, o stdioFlags) (endpoint, error) {
 	at, err := o.at(g.URL)
 	return endpoint{url: at, token: cmp.Or(token, g.Token), cert: g.Cert, transport: g.transport}, err

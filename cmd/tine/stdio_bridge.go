@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
+	front "github.com/tine-mcp/tine/internal/gateway"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -402,26 +402,11 @@ func (b *bridge) away(msg wire.Message, why error) {
 	if !neverSent(why) {
 		e.Message, e.Retryable = "the gateway was gone before it answered ("+why.Error()+"); it is not known whether the request took effect", false
 	}
-	detail, err := json.Marshal(map[string]any{"kind": e.Kind, wire.MetaTineError: e})
-	if err != nil {
-		detail = nil
-	}
 	b.mu.Lock()
 	at := b.url
 	b.mu.Unlock()
 	u, err := neturl.Parse(at)
-	if protocol := err == nil && u.Query().Get("errors") == config.ErrorsProtocol; protocol || msg.Method != wire.MethodCallTool {
-		b.write(wire.AppendFailure(nil, msg.ID, wire.AppendError(nil, &wire.Error{Code: wire.CodeTine, Message: e.Message, Data: detail})))
-		return
-	}
-	result, err := json.Marshal(map[string]any{
-		"content": []any{map[string]any{"type": "text", "text": e.Message}}, "isError": true, "_meta": map[string]any{wire.MetaTineError: e},
-	})
-	if err != nil {
-		b.fail(msg.ID, wire.CodeTine, e.Message)
-		return
-	}
-	b.write(wire.AppendResult(nil, msg.ID, result))
+	b.write(front.Failure(msg.ID, msg.Method, e, err == nil && u.Query().Get("errors") == config.ErrorsProtocol))
 }
 
 func (b *bridge) fail(id []byte, code int, message string) {

@@ -1,6 +1,6 @@
 // Package control is what can be done to sessions, snapshots, servers and tokens, and
 // what can be read of the journal, once for every way in: the control API, the
-// orchestration API, and servers inside the gateway. Each operation takes who asks,
+// orchestration API, and servers inside the gateway. Each operation takes a principal,
 // applies the rules of package access, and answers without URLs: where a session is
 // reached is known to the adapters, which are in package gateway.
 package control
@@ -25,7 +25,7 @@ type Host interface {
 	// Enter gives a request of a principal a place among those that are under way.
 	Enter(who identity.Principal) (leave func(), err error)
 	// Alone refuses what would take a session away from others who are connected to it
-	// than the one who asks: conn is that connection, nil for none.
+	// than the caller: conn is the connection of the caller, nil for none.
 	Alone(s *session.Session, conn any, what string) error
 	// EndSession closes a session with its clients and their streams.
 	EndSession(ctx context.Context, s *session.Session) error
@@ -86,7 +86,7 @@ func New(host Host, o Options) *Services {
 	}
 }
 
-// A Request is who asks for an operation that changes something.
+// A Request says who wants an operation that changes something.
 type Request struct {
 	Who identity.Principal
 	// Key makes the same request give the same answer and do nothing twice; empty for
@@ -95,12 +95,12 @@ type Request struct {
 	Conn      any // as in Host.Alone
 }
 
-// Invalid is the error of who asks for something that can't be.
+// Invalid is the error of a request that is wrong.
 func Invalid(format string, args ...any) *api.Error {
 	return &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf(format, args...)}
 }
 
-// Clip bounds what is repeated of what somebody wrote.
+// Clip bounds what an error repeats of a request.
 func Clip(s string) string {
 	const most = 64
 	if len(s) <= most {

@@ -17,13 +17,13 @@ import (
 )
 
 // NoSession is the answer for a session that is not there, and for one of
-// somebody else.
+// another principal.
 func NoSession(id string) error {
 	return &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no session " + Clip(id) + " of yours"}
 }
 
 // ended is the answer for a session that was closed, to whom it belonged. One that
-// ended by itself is lost: whoever used it made no mistake.
+// ended by itself is lost: its caller made no mistake.
 func ended(s api.Session) error {
 	kind := api.KindInvalid
 	message := "session " + s.ID + " was closed at " + s.Closed.UTC().Format(time.RFC3339)
@@ -86,7 +86,7 @@ func (c *Sessions) ID(who identity.Principal, ref string) (string, error) {
 	}
 }
 
-// Usable finds an open session for somebody who wants to act in it.
+// Usable finds an open session for a principal that acts in it.
 func (c *Sessions) Usable(ctx context.Context, who identity.Principal, id string) (*session.Session, error) {
 	if s := c.reg.Get(id); s != nil {
 		if access.Uses(who, access.Thing{Owner: s.Owner, Session: id}) {
@@ -107,7 +107,7 @@ func (c *Sessions) Usable(ctx context.Context, who identity.Principal, id string
 	return nil, ended(was)
 }
 
-// Seen finds a session, open or closed, for somebody who wants to look at it.
+// Seen finds a session, open or closed, for a principal that looks at it.
 // The session is nil when it is closed.
 func (c *Sessions) Seen(ctx context.Context, who identity.Principal, id string) (*session.Session, api.Session, error) {
 	if s := c.reg.Get(id); s != nil {
@@ -169,8 +169,8 @@ func (c *Sessions) Named(ctx context.Context, who identity.Principal, name strin
 	return c.reg.Named(ctx, who.Name, name)
 }
 
-// Catalog is the servers of a session that somebody may use, and otherwise
-// those of the config: whoever asks is refused later.
+// Catalog is the servers of a session that the principal may use, and otherwise those
+// of the config: the principal is refused later.
 func (c *Sessions) Catalog(who identity.Principal, id string) *catalog.Catalog {
 	if s := c.reg.Get(id); s != nil && access.Uses(who, access.Thing{Owner: s.Owner, Session: id}) {
 		return s.Catalog()

@@ -98,9 +98,9 @@ func checkForkLabels(parent, more map[string]string) error {
 // counted from when they are made, a little after it was asked for.
 const beforeParent = time.Second
 
-// endWithin keeps children from outlasting their parent. Whoever has no more than
+// endWithin keeps children from outlasting their parent. A caller that has no more than
 // a session's token would else make, out of what is lent for an hour, something
-// that stays. usual is how long sessions last unless somebody says otherwise.
+// that stays. usual is how long sessions last unless a request says otherwise.
 func endWithin(parent api.Session, usual time.Duration, o *session.ForkOptions) {
 	if idle, err := time.ParseDuration(parent.Idle); err == nil && idle > 0 && (o.Idle < 0 || o.Idle > idle) {
 		o.Idle = idle

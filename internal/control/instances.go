@@ -27,7 +27,7 @@ const (
 )
 
 // noInstance is the answer for an instance that is not there, for one of
-// somebody else, and for a session that is none.
+// another principal, and for a session that is none.
 func noInstance(id string) error {
 	return &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no instance " + Clip(id) + " of yours"}
 }
@@ -41,7 +41,7 @@ func wasRemoved(s api.Session) error {
 	return &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: message}
 }
 
-// Find finds one, and its server, for somebody who wants to act on it.
+// Find finds one, and its server, for a principal that acts on it.
 func (c *Instances) Find(ctx context.Context, who identity.Principal, id string) (*session.Session, string, error) {
 	s, was, err := c.seen(ctx, who, id)
 	switch {
@@ -55,7 +55,7 @@ func (c *Instances) Find(ctx context.Context, who identity.Principal, id string)
 	return s, was.Labels[labelServer], nil
 }
 
-// seen finds one, there or removed, for somebody who wants to look at
+// seen finds one, there or removed, for a principal that looks at
 // it. The session is nil when it is removed.
 func (c *Instances) seen(ctx context.Context, who identity.Principal, id string) (*session.Session, api.Session, error) {
 	s, was, err := c.sessions.Seen(ctx, who, id)

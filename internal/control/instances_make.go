@@ -129,7 +129,7 @@ func (c *Instances) checkResource(who identity.Principal, id string) error {
 // mostNamed bounds how many servers an error lists.
 const mostNamed = 20
 
-// resources lists what somebody may have instances of.
+// resources lists what a principal may have instances of.
 func (c *Instances) resources(who identity.Principal) string {
 	var ids []string
 	for _, e := range c.reg.Catalog().Entries {

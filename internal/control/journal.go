@@ -49,7 +49,7 @@ type Selection struct {
 	f      store.CallFilter
 	within *access.Thing // the session that the calls are in, where one is looked at
 	limit  int
-	none   bool // nobody else's are its to see
+	none   bool // they are of another principal, and not to be seen
 }
 
 // Select chooses calls of the whole journal.
@@ -103,14 +103,14 @@ func (s Selection) List(ctx context.Context) (api.CallList, error) {
 }
 
 const (
-	// maxUnseen is how many calls that somebody may not look at are passed over for
+	// maxUnseen is how many calls that the principal may not look at are passed over for
 	// one page, and at most a batch more.
 	maxUnseen = 10_000
 	// pageBatch is how many calls are read at once to pass over them.
 	pageBatch = 500
 )
 
-// page lists as many calls as a page has of those that somebody may look at.
+// page lists as many calls as a page has of those that the principal may look at.
 // What it may not look at does not count, and next is the last call that it sees,
 // where there is another one that it sees. Only after maxUnseen calls that it may not
 // look at does a page end early, and next goes on from there.
@@ -178,7 +178,7 @@ func (c *Journal) shown(e *journal.Entry, look access.Look) api.Call {
 	return call
 }
 
-// errGone ends what somebody follows who may no longer.
+// errGone ends a stream whose principal may not come in any more.
 var errGone = errors.New("no longer admitted")
 
 // Follow returns what tells calls as they are made, from now on, until ctx ends or tell

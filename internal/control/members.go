@@ -67,7 +67,7 @@ func (c *Sessions) members(who identity.Principal, in map[string]api.NewMember) 
 const fromSnapshot = "snapshot:"
 
 // templateSnapshot is the id of the snapshot that a template means; empty where it
-// means something else, which is for whoever knows what else there is.
+// means something else, which the registry knows.
 func (c *Sessions) templateSnapshot(who identity.Principal, raw json.RawMessage) (string, error) {
 	var text string
 	if raw == nil || json.Unmarshal(raw, &text) != nil {

@@ -55,7 +55,7 @@ func (c *Snapshots) Find(who identity.Principal, ref string) (api.Snapshot, erro
 	}
 }
 
-// Usable finds one for somebody who wants to make something of it.
+// Usable finds one for a principal that makes something of it.
 func (c *Snapshots) Usable(who identity.Principal, ref string) (api.Snapshot, error) {
 	s, err := c.Find(who, ref)
 	if err == nil && !access.Uses(who, whose(s)) {

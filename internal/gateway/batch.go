@@ -49,7 +49,7 @@ func (g *Gateway) postBatch(w http.ResponseWriter, r *http.Request, who identity
 	}
 	var c *client
 	client := &upstream.Client{Key: newClientID()}
-	sess, err := g.do.Sessions.Of(r.Context(), who, d.session)
+	sess, err := g.services.Sessions.Of(r.Context(), who, d.session)
 	if id != "" {
 		if c = g.known(w, who, d, id); c == nil {
 			return

@@ -114,8 +114,8 @@ func (call *controlCall) reveal(res *upstream.Result) *upstream.Result {
 	return &out
 }
 
-// A deed is what a call does to a session.
-type deed struct {
+// A callerAction is what a call does to a session.
+type callerAction struct {
 	g       *Gateway
 	call    *controlCall
 	who     identity.Principal // as it is by now: the call may have begun long ago
@@ -124,13 +124,13 @@ type deed struct {
 }
 
 // request is what the services are told of it; the key is empty for none.
-func (d *deed) request(key string) control.Request {
+func (d *callerAction) request(key string) control.Request {
 	return control.Request{Who: d.who, Key: key, What: d.what, Conn: d.call.conn}
 }
 
 // act does what a route of the control API does, for the one whose call has the handle and
 // about a session, by default the one of the call.
-func act[Out any](c *Control, caller, route, session string, do func(d *deed) (Out, error)) (out Out, err error) {
+func act[Out any](c *Control, caller, route, session string, do func(d *callerAction) (Out, error)) (out Out, err error) {
 	g, call, err := c.of(caller)
 	if err != nil {
 		return out, err
@@ -153,11 +153,11 @@ func act[Out any](c *Control, caller, route, session string, do func(d *deed) (O
 	if err := rt.admits(who); err != nil {
 		return out, err
 	}
-	if session, err = g.do.Sessions.ID(who, session); err != nil {
+	if session, err = g.services.Sessions.ID(who, session); err != nil {
 		return out, g.clean(who, err)
 	}
 	what := rt.method + " " + api.Version + strings.Replace(rt.pattern, "{session}", session, 1)
-	if out, err = do(&deed{g: g, call: call, who: who, session: session, what: what}); err != nil {
+	if out, err = do(&callerAction{g: g, call: call, who: who, session: session, what: what}); err != nil {
 		return out, g.clean(who, err)
 	}
 	return out, nil

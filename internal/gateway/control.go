@@ -53,7 +53,7 @@ type toolQuery struct {
 
 func (g *Gateway) tools(a *ask, q toolQuery) (api.ToolList, error) {
 	who, only := a.who, q.Server
-	sess, err := g.do.Sessions.Of(a.ctx(), who, q.Session)
+	sess, err := g.services.Sessions.Of(a.ctx(), who, q.Session)
 	if err != nil {
 		return api.ToolList{}, err
 	}
@@ -96,7 +96,7 @@ func (g *Gateway) tools(a *ask, q toolQuery) (api.ToolList, error) {
 // call makes one tool call.
 func (g *Gateway) call(a *ask, in api.CallRequest) (rawCall, error) {
 	d := door{session: in.Session}
-	sess, gone := g.do.Sessions.Of(a.ctx(), a.who, d.session)
+	sess, gone := g.services.Sessions.Of(a.ctx(), a.who, d.session)
 	stream := g.wantsLines(a)
 	var token []byte
 	if stream != nil {

@@ -22,16 +22,16 @@ import (
 // Servers are those that the caller may have in a session, in the order of the
 // config.
 func (c *Control) Servers(ctx context.Context, caller string) ([]api.Server, error) {
-	return act(c, caller, "listServers", "", func(d *deed) ([]api.Server, error) {
-		return d.g.do.Servers.ForSessions(d.who), nil
+	return act(c, caller, "listServers", "", func(d *callerAction) ([]api.Server, error) {
+		return d.g.services.Servers.ForSessions(d.who), nil
 	})
 }
 
 // Show is a session, open or closed, with its members.
 func (c *Control) Show(ctx context.Context, caller, id string) (api.Session, error) {
-	return act(c, caller, "getSession", id, func(d *deed) (api.Session, error) {
-		s, err := d.g.do.Sessions.Get(ctx, d.who, d.session)
-		d.g.reached(d.call.from, &s)
+	return act(c, caller, "getSession", id, func(d *callerAction) (api.Session, error) {
+		s, err := d.g.services.Sessions.Get(ctx, d.who, d.session)
+		d.g.setURL(d.call.from, &s)
 		return s, err
 	})
 }
@@ -40,7 +40,7 @@ func (c *Control) Show(ctx context.Context, caller, id string) (api.Session, err
 // sent it. It is a call like any other, in that session: it passes the gate there,
 // not where the caller is, and is written down there.
 func (c *Control) Call(ctx context.Context, caller, id, member, tool string, args json.RawMessage) (json.RawMessage, error) {
-	return act(c, caller, "callTool", id, func(d *deed) (json.RawMessage, error) {
+	return act(c, caller, "callTool", id, func(d *callerAction) (json.RawMessage, error) {
 		x, err := d.within(ctx, member, wire.MethodCallTool, tool)
 		if err != nil {
 			return nil, err
@@ -82,7 +82,7 @@ func askedCall(tool string, args, progress []byte) (wire.Params, error) {
 
 // Tools are the tools of a session's member, all of them, as MCP lists them.
 func (c *Control) Tools(ctx context.Context, caller, id, member string) (json.RawMessage, error) {
-	return act(c, caller, "listTools", id, func(d *deed) (json.RawMessage, error) {
+	return act(c, caller, "listTools", id, func(d *callerAction) (json.RawMessage, error) {
 		x, err := d.within(ctx, member, wire.MethodListTools, "")
 		if err != nil {
 			return nil, err
@@ -94,8 +94,8 @@ func (c *Control) Tools(ctx context.Context, caller, id, member string) (json.Ra
 // within is a request to a member of a session that is made within another call,
 // by the same client. That one is counted among those under way, and this one is
 // a part of it. The tool is the one that is to be called; empty for none.
-func (d *deed) within(ctx context.Context, member, method, tool string) (*exchange, error) {
-	sess, err := d.g.do.Sessions.Of(ctx, d.who, d.session)
+func (d *callerAction) within(ctx context.Context, member, method, tool string) (*exchange, error) {
+	sess, err := d.g.services.Sessions.Of(ctx, d.who, d.session)
 	if err != nil {
 		return nil, err
 	}

@@ -32,11 +32,11 @@ type callQuery struct {
 func (g *Gateway) calls(a *ask, q callQuery) (callPage, error) {
 	if q.Session != "" {
 		var err error
-		if q.Session, err = g.do.Sessions.ID(a.who, q.Session); err != nil {
+		if q.Session, err = g.services.Sessions.ID(a.who, q.Session); err != nil {
 			return callPage{}, err
 		}
 	}
-	calls, err := g.do.Journal.Select(a.who, control.CallFilter{
+	calls, err := g.services.Journal.Select(a.who, control.CallFilter{
 		Server: q.Server, Session: q.Session, Principal: q.Principal, Failed: q.Failed, Since: q.Since, Before: q.Before, Limit: int(q.Limit),
 	})
 	if err != nil {
@@ -129,14 +129,14 @@ func (g *Gateway) followCalls(a *ask, calls control.Selection) {
 }
 
 func (g *Gateway) oneCall(a *ask, _ none) (api.Call, error) {
-	return g.do.Journal.Get(a.ctx(), a.who, a.args["call"])
+	return g.services.Journal.Get(a.ctx(), a.who, a.args["call"])
 }
 
 // replay makes a call again, with the arguments it had: those of the journal
 // and not those of a listing, where secrets are masked.
 func (g *Gateway) replay(a *ask, _ none) (out rawReplay, err error) {
 	who := a.who
-	e, err := g.do.Journal.Entry(a.ctx(), who, a.args["call"])
+	e, err := g.services.Journal.Entry(a.ctx(), who, a.args["call"])
 	if err != nil {
 		return out, err
 	}

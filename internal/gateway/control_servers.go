@@ -3,16 +3,16 @@ package gateway
 import "github.com/tine-mcp/tine/api"
 
 func (g *Gateway) servers(a *ask, _ none) (api.ServerList, error) {
-	cat := g.do.Sessions.Catalog(a.who, a.who.Session)
-	return api.ServerList{Servers: g.do.Servers.List(a.who, cat)}, nil
+	cat := g.services.Sessions.Catalog(a.who, a.who.Session)
+	return api.ServerList{Servers: g.services.Servers.List(a.who, cat)}, nil
 }
 
 func (g *Gateway) server(a *ask, _ none) (api.Server, error) {
-	return g.do.Servers.Get(a.ctx(), a.who, a.args["server"])
+	return g.services.Servers.Get(a.ctx(), a.who, a.args["server"])
 }
 
 func (g *Gateway) patchServer(a *ask, p api.ServerPatch) (api.Server, error) {
-	return g.do.Servers.Patch(a.ctx(), a.who, a.args["server"], p)
+	return g.services.Servers.Patch(a.ctx(), a.who, a.args["server"], p)
 }
 
 type logQuery struct {
@@ -20,17 +20,17 @@ type logQuery struct {
 }
 
 func (g *Gateway) logs(a *ask, q logQuery) (api.LogList, error) {
-	return g.do.Servers.Logs(a.who, a.args["server"], q.Bytes)
+	return g.services.Servers.Logs(a.who, a.args["server"], q.Bytes)
 }
 
 func (g *Gateway) beginLogin(a *ask, in api.LoginRequest) (api.LoginStart, error) {
-	return g.do.Servers.BeginLogin(a.ctx(), a.who, a.args["server"], in)
+	return g.services.Servers.BeginLogin(a.ctx(), a.who, a.args["server"], in)
 }
 
 func (g *Gateway) finishLogin(a *ask, in api.LoginFinish) (api.Server, error) {
-	return g.do.Servers.FinishLogin(a.ctx(), a.who, a.args["server"], a.args["flow"], in)
+	return g.services.Servers.FinishLogin(a.ctx(), a.who, a.args["server"], a.args["flow"], in)
 }
 
 func (g *Gateway) logout(a *ask, _ none) (api.Server, error) {
-	return g.do.Servers.Logout(a.ctx(), a.who, a.args["server"])
+	return g.services.Servers.Logout(a.ctx(), a.who, a.args["server"])
 }

@@ -7,26 +7,26 @@ import (
 	"github.com/tine-mcp/tine/internal/control"
 )
 
-// reached says where a session's MCP endpoint is, as the caller knows the gateway; nothing
+// setURL says where a session's MCP endpoint is, as the caller knows the gateway; nothing
 // of one that is closed, or to a caller that came in by no URL.
-func (g *Gateway) reached(r *http.Request, s *api.Session) {
+func (g *Gateway) setURL(r *http.Request, s *api.Session) {
 	e := g.edge.Load()
 	if s.URL = ""; s.ID != "" && s.Closed.IsZero() && (e.public != "" || r != nil && r.Host != "") {
 		s.URL = e.base(r) + "/s/" + s.ID + "/mcp"
 	}
 }
 
-// reachable has an answer about a session say where that is.
-func (g *Gateway) reachable(a *ask, s api.Session, err error) (api.Session, error) {
+// withURL has an answer about a session say where that is.
+func (g *Gateway) withURL(a *ask, s api.Session, err error) (api.Session, error) {
 	if err == nil {
-		g.reached(a.r, &s)
+		g.setURL(a.r, &s)
 	}
 	return s, err
 }
 
-func (g *Gateway) reachableAll(a *ask, list api.SessionList, err error) (api.SessionList, error) {
+func (g *Gateway) withURLs(a *ask, list api.SessionList, err error) (api.SessionList, error) {
 	for i := range list.Sessions {
-		g.reached(a.r, &list.Sessions[i])
+		g.setURL(a.r, &list.Sessions[i])
 	}
 	return list, err
 }
@@ -45,10 +45,10 @@ func (g *Gateway) listSessions(a *ask, q sessionQuery) (api.SessionList, error) 
 	if err != nil {
 		return api.SessionList{}, err
 	}
-	list, err := g.do.Sessions.List(a.ctx(), a.who, control.SessionFilter{
+	list, err := g.services.Sessions.List(a.ctx(), a.who, control.SessionFilter{
 		Owner: q.Owner, Parent: q.Parent, Labels: labels, Closed: q.Closed, Page: control.Page{Limit: int(q.Limit), After: q.After},
 	})
-	return g.reachableAll(a, list, err)
+	return g.withURLs(a, list, err)
 }
 
 type forkQuery struct {
@@ -58,8 +58,8 @@ type forkQuery struct {
 }
 
 func (g *Gateway) listForks(a *ask, q forkQuery) (api.SessionList, error) {
-	list, err := g.do.Sessions.Forks(a.ctx(), a.who, a.args["session"], q.Closed, control.Page{Limit: int(q.Limit), After: q.After})
-	return g.reachableAll(a, list, err)
+	list, err := g.services.Sessions.Forks(a.ctx(), a.who, a.args["session"], q.Closed, control.Page{Limit: int(q.Limit), After: q.After})
+	return g.withURLs(a, list, err)
 }
 
 func (g *Gateway) openSession(a *ask, in api.NewSession) (api.OpenedSession, error) {
@@ -67,28 +67,28 @@ func (g *Gateway) openSession(a *ask, in api.NewSession) (api.OpenedSession, err
 	if err != nil {
 		return api.OpenedSession{}, err
 	}
-	out, err := g.do.Sessions.Open(a.ctx(), r, in)
-	out.Session, err = g.reachable(a, out.Session, err)
+	out, err := g.services.Sessions.Open(a.ctx(), r, in)
+	out.Session, err = g.withURL(a, out.Session, err)
 	return out, err
 }
 
 func (g *Gateway) getSession(a *ask, _ none) (api.Session, error) {
-	s, err := g.do.Sessions.Get(a.ctx(), a.who, a.args["session"])
-	return g.reachable(a, s, err)
+	s, err := g.services.Sessions.Get(a.ctx(), a.who, a.args["session"])
+	return g.withURL(a, s, err)
 }
 
 func (g *Gateway) patchSession(a *ask, in api.SessionPatch) (api.Session, error) {
-	s, err := g.do.Sessions.Patch(a.ctx(), a.who, a.args["session"], in)
-	return g.reachable(a, s, err)
+	s, err := g.services.Sessions.Patch(a.ctx(), a.who, a.args["session"], in)
+	return g.withURL(a, s, err)
 }
 
 func (g *Gateway) closeSession(a *ask, _ none) (none, error) {
-	return none{}, g.do.Sessions.Close(a.ctx(), control.Request{Who: a.who, Conn: a.conn}, a.args["session"], nil)
+	return none{}, g.services.Sessions.Close(a.ctx(), control.Request{Who: a.who, Conn: a.conn}, a.args["session"], nil)
 }
 
 func (g *Gateway) newSessionToken(a *ask, _ none) (api.OpenedSession, error) {
-	out, err := g.do.Sessions.NewToken(a.ctx(), a.who, a.args["session"])
-	out.Session, err = g.reachable(a, out.Session, err)
+	out, err := g.services.Sessions.NewToken(a.ctx(), a.who, a.args["session"])
+	out.Session, err = g.withURL(a, out.Session, err)
 	return out, err
 }
 
@@ -97,16 +97,16 @@ func (g *Gateway) forkSession(a *ask, in api.ForkRequest) (api.Forks, error) {
 	if err != nil {
 		return api.Forks{}, err
 	}
-	out, err := g.do.Sessions.Fork(a.ctx(), r, a.args["session"], in)
+	out, err := g.services.Sessions.Fork(a.ctx(), r, a.args["session"], in)
 	for i := range out.Sessions {
-		g.reached(a.r, &out.Sessions[i].Session)
+		g.setURL(a.r, &out.Sessions[i].Session)
 	}
 	return out, err
 }
 
 func (g *Gateway) rewindSession(a *ask, in api.RewindRequest) (api.Session, error) {
-	s, err := g.do.Sessions.Rewind(a.ctx(), control.Request{Who: a.who, Conn: a.conn}, a.args["session"], in)
-	return g.reachable(a, s, err)
+	s, err := g.services.Sessions.Rewind(a.ctx(), control.Request{Who: a.who, Conn: a.conn}, a.args["session"], in)
+	return g.withURL(a, s, err)
 }
 
 type sessionCallQuery struct {
@@ -118,11 +118,11 @@ type sessionCallQuery struct {
 }
 
 func (g *Gateway) sessionCalls(a *ask, q sessionCallQuery) (callPage, error) {
-	_, s, err := g.do.Sessions.Seen(a.ctx(), a.who, a.args["session"])
+	_, s, err := g.services.Sessions.Seen(a.ctx(), a.who, a.args["session"])
 	if err != nil {
 		return callPage{}, err
 	}
-	calls, err := g.do.Journal.SelectIn(a.who, s, control.CallFilter{Server: q.Server, Failed: q.Failed, Before: q.Before, Limit: int(q.Limit)})
+	calls, err := g.services.Journal.SelectIn(a.who, s, control.CallFilter{Server: q.Server, Failed: q.Failed, Before: q.Before, Limit: int(q.Limit)})
 	if err != nil {
 		return callPage{}, err
 	}
@@ -130,20 +130,20 @@ func (g *Gateway) sessionCalls(a *ask, q sessionCallQuery) (callPage, error) {
 }
 
 func (g *Gateway) trajectory(a *ask, _ none) (lines[api.Step], error) {
-	return g.do.Sessions.Trajectory(a.ctx(), a.who, a.args["session"])
+	return g.services.Sessions.Trajectory(a.ctx(), a.who, a.args["session"])
 }
 
 func (g *Gateway) sessionTree(a *ask, _ none) (api.Tree, error) {
-	t, err := g.do.Sessions.Tree(a.ctx(), a.who, a.args["session"])
+	t, err := g.services.Sessions.Tree(a.ctx(), a.who, a.args["session"])
 	if err == nil {
-		g.reachedTree(a.r, &t)
+		g.setTreeURLs(a.r, &t)
 	}
 	return t, err
 }
 
-func (g *Gateway) reachedTree(r *http.Request, t *api.Tree) {
-	g.reached(r, &t.Session)
+func (g *Gateway) setTreeURLs(r *http.Request, t *api.Tree) {
+	g.setURL(r, &t.Session)
 	for i := range t.Children {
-		g.reachedTree(r, &t.Children[i])
+		g.setTreeURLs(r, &t.Children[i])
 	}
 }

@@ -24,7 +24,7 @@ func (g *Gateway) listSnapshots(a *ask, q snapshotQuery) (api.SnapshotList, erro
 	if err != nil {
 		return api.SnapshotList{}, err
 	}
-	return g.do.Snapshots.List(a.who, control.SnapshotFilter{
+	return g.services.Snapshots.List(a.who, control.SnapshotFilter{
 		Owner: q.Owner, Labels: labels, Auto: q.Auto, Page: control.Page{Limit: int(q.Limit), After: q.After},
 	})
 }
@@ -35,11 +35,11 @@ type sessionSnapshotQuery struct {
 }
 
 func (g *Gateway) listSessionSnapshots(a *ask, q sessionSnapshotQuery) (api.SnapshotList, error) {
-	return g.do.Snapshots.ListOf(a.ctx(), a.who, a.args["session"], control.Page{Limit: int(q.Limit), After: q.After})
+	return g.services.Snapshots.ListOf(a.ctx(), a.who, a.args["session"], control.Page{Limit: int(q.Limit), After: q.After})
 }
 
 func (g *Gateway) getSnapshot(a *ask, _ none) (api.Snapshot, error) {
-	return g.do.Snapshots.Get(a.who, a.args["snapshot"])
+	return g.services.Snapshots.Get(a.who, a.args["snapshot"])
 }
 
 func (g *Gateway) makeSnapshot(a *ask, in api.SnapshotRequest) (api.Snapshot, error) {
@@ -47,15 +47,15 @@ func (g *Gateway) makeSnapshot(a *ask, in api.SnapshotRequest) (api.Snapshot, er
 	if err != nil {
 		return api.Snapshot{}, err
 	}
-	return g.do.Snapshots.Make(a.ctx(), r, a.args["session"], in)
+	return g.services.Snapshots.Make(a.ctx(), r, a.args["session"], in)
 }
 
 func (g *Gateway) deleteSnapshot(a *ask, _ none) (none, error) {
-	return none{}, g.do.Snapshots.Delete(a.ctx(), a.who, a.args["snapshot"])
+	return none{}, g.services.Snapshots.Delete(a.ctx(), a.who, a.args["snapshot"])
 }
 
 func (g *Gateway) exportSnapshot(a *ask, _ none) (file, error) {
-	s, write, err := g.do.Snapshots.Export(a.ctx(), a.who, a.args["snapshot"])
+	s, write, err := g.services.Snapshots.Export(a.ctx(), a.who, a.args["snapshot"])
 	return file{cmp.Or(s.Name, s.ID) + snapshotSuffix, write}, err
 }
 
@@ -75,7 +75,7 @@ func (g *Gateway) importSnapshot(a *ask, q importQuery) (api.Snapshot, error) {
 	}
 	var in *upload
 	var tooLarge error
-	s, err := g.do.Snapshots.Import(a.ctx(), r, q.Name, func(left, most int64) (io.Reader, error) {
+	s, err := g.services.Snapshots.Import(a.ctx(), r, q.Name, func(left, most int64) (io.Reader, error) {
 		body := a.r.Body
 		if most > 0 && left > 0 { // with nothing left, the import says so
 			tooLarge = &api.Error{

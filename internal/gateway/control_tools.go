@@ -14,8 +14,8 @@ import (
 
 // Open opens a session.
 func (c *Control) Open(ctx context.Context, caller, key string, in api.NewSession) (api.OpenedSession, error) {
-	return act(c, caller, "openSession", "", func(d *deed) (api.OpenedSession, error) {
-		out, err := d.g.do.Sessions.Open(ctx, d.request(key), in)
+	return act(c, caller, "openSession", "", func(d *callerAction) (api.OpenedSession, error) {
+		out, err := d.g.services.Sessions.Open(ctx, d.request(key), in)
 		if err == nil {
 			d.opened(&out)
 		}
@@ -24,15 +24,15 @@ func (c *Control) Open(ctx context.Context, caller, key string, in api.NewSessio
 }
 
 // opened says where a session is reached that a call has opened, and hides its token.
-func (d *deed) opened(s *api.OpenedSession) {
-	d.g.reached(d.call.from, &s.Session)
+func (d *callerAction) opened(s *api.OpenedSession) {
+	d.g.setURL(d.call.from, &s.Session)
 	s.Token = d.call.hide(s.Token)
 }
 
 // Fork forks a session.
 func (c *Control) Fork(ctx context.Context, caller, session, key string, in api.ForkRequest) (api.Forks, error) {
-	return act(c, caller, "forkSession", session, func(d *deed) (api.Forks, error) {
-		out, err := d.g.do.Sessions.Fork(ctx, d.request(key), d.session, in)
+	return act(c, caller, "forkSession", session, func(d *callerAction) (api.Forks, error) {
+		out, err := d.g.services.Sessions.Fork(ctx, d.request(key), d.session, in)
 		for i := range out.Sessions {
 			d.opened(&out.Sessions[i])
 		}
@@ -42,16 +42,16 @@ func (c *Control) Fork(ctx context.Context, caller, session, key string, in api.
 
 // Snapshot freezes a session.
 func (c *Control) Snapshot(ctx context.Context, caller, session string, in api.SnapshotRequest) (api.Snapshot, error) {
-	return act(c, caller, "makeSnapshot", session, func(d *deed) (api.Snapshot, error) {
-		return d.g.do.Snapshots.Make(ctx, d.request(""), d.session, in)
+	return act(c, caller, "makeSnapshot", session, func(d *callerAction) (api.Snapshot, error) {
+		return d.g.services.Snapshots.Make(ctx, d.request(""), d.session, in)
 	})
 }
 
 // Rewind brings a session back to a snapshot.
 func (c *Control) Rewind(ctx context.Context, caller, session string, in api.RewindRequest) (api.Session, error) {
-	return act(c, caller, "rewindSession", session, func(d *deed) (api.Session, error) {
-		s, err := d.g.do.Sessions.Rewind(ctx, d.request(""), d.session, in)
-		d.g.reached(d.call.from, &s)
+	return act(c, caller, "rewindSession", session, func(d *callerAction) (api.Session, error) {
+		s, err := d.g.services.Sessions.Rewind(ctx, d.request(""), d.session, in)
+		d.g.setURL(d.call.from, &s)
 		return s, err
 	})
 }
@@ -59,7 +59,7 @@ func (c *Control) Rewind(ctx context.Context, caller, session string, in api.Rew
 // Close closes a session, which may be the one that the call is made in. It wants the id:
 // default is a name that a model may guess, and a person's memory would be gone with it.
 func (c *Control) Close(ctx context.Context, caller, id string) error {
-	_, err := act(c, caller, "closeSession", id, func(d *deed) (none, error) {
+	_, err := act(c, caller, "closeSession", id, func(d *callerAction) (none, error) {
 		if !session.IsID(id) {
 			return none{}, invalid("session %s is durable and is not closed by its name here; a person can: tine session close %s", id, id)
 		}
@@ -67,7 +67,7 @@ func (c *Control) Close(ctx context.Context, caller, id string) error {
 		if d.session == d.call.session {
 			end = func(ctx context.Context, s *session.Session) error { return d.g.closeAround(ctx, d.call, s) }
 		}
-		return none{}, d.g.do.Sessions.Close(ctx, d.request(""), d.session, end)
+		return none{}, d.g.services.Sessions.Close(ctx, d.request(""), d.session, end)
 	})
 	return err
 }
@@ -84,15 +84,15 @@ func (c *Control) List(ctx context.Context, caller, parent string, labels map[st
 	}
 	if _, call, err := c.of(caller); err == nil && parent != "" && call.who.Session != "" && len(labels) == 0 {
 		// All that whoever has a session's token may list are its forks.
-		return act(c, caller, "listForks", parent, func(d *deed) (api.SessionList, error) {
-			return d.reachable(d.g.do.Sessions.Forks(ctx, d.who, d.session, false, page))
+		return act(c, caller, "listForks", parent, func(d *callerAction) (api.SessionList, error) {
+			return d.withURLs(d.g.services.Sessions.Forks(ctx, d.who, d.session, false, page))
 		})
 	}
-	return act(c, caller, "listSessions", "", func(d *deed) (api.SessionList, error) {
+	return act(c, caller, "listSessions", "", func(d *callerAction) (api.SessionList, error) {
 		if err := api.ValidLabels(labels); err != nil {
 			return api.SessionList{}, err
 		}
-		return d.reachable(d.g.do.Sessions.List(ctx, d.who, control.SessionFilter{Parent: parent, Labels: labels, Page: page}))
+		return d.withURLs(d.g.services.Sessions.List(ctx, d.who, control.SessionFilter{Parent: parent, Labels: labels, Page: page}))
 	})
 }
 
@@ -102,9 +102,9 @@ const (
 	mostLimit  = 1000
 )
 
-func (d *deed) reachable(list api.SessionList, err error) (api.SessionList, error) {
+func (d *callerAction) withURLs(list api.SessionList, err error) (api.SessionList, error) {
 	for i := range list.Sessions {
-		d.g.reached(d.call.from, &list.Sessions[i])
+		d.g.setURL(d.call.from, &list.Sessions[i])
 	}
 	return list, err
 }

@@ -215,7 +215,7 @@ func (g *Gateway) control(a *ask, t *actions) (any, error) {
 		return nil, err
 	}
 	if ref, ok := args["session"]; ok {
-		if args["session"], err = g.do.Sessions.ID(a.who, ref); err != nil {
+		if args["session"], err = g.services.Sessions.ID(a.who, ref); err != nil {
 			return nil, err
 		}
 	}

@@ -44,7 +44,7 @@ func (g *Gateway) enterSession(r *http.Request, who identity.Principal, d *door,
 	case d.session != "" && named:
 		return invalid("the path of this URL names a session; leave ?%s= out", sessionKey)
 	case d.session != "":
-		if d.session, err = g.do.Sessions.ID(who, d.session); err != nil {
+		if d.session, err = g.services.Sessions.ID(who, d.session); err != nil {
 			return err
 		}
 		return g.checkHeader(r, who, d, d.session)
@@ -53,10 +53,10 @@ func (g *Gateway) enterSession(r *http.Request, who identity.Principal, d *door,
 	case len(given) != 1 || given[0] == "":
 		return invalid("%s in the URL must be one name, such as ?%s=work; leave it out for the session that you have without a name", sessionKey, sessionKey)
 	}
-	if err := g.checkHeader(r, who, d, g.do.Sessions.OwnNamed(who, given[0])); err != nil {
+	if err := g.checkHeader(r, who, d, g.services.Sessions.OwnNamed(who, given[0])); err != nil {
 		return err
 	}
-	s, err := g.do.Sessions.Named(r.Context(), who, given[0])
+	s, err := g.services.Sessions.Named(r.Context(), who, given[0])
 	if err == nil {
 		d.session = s.ID
 	}

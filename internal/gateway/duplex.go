@@ -355,7 +355,7 @@ func (g *Gateway) serveEvents(w http.ResponseWriter, r *http.Request, who identi
 	if dr.session == "" && who.Session == "" {
 		sess, err = g.sessionFor(r.Context(), who, nil)
 	} else {
-		sess, err = g.do.Sessions.Of(r.Context(), who, dr.session)
+		sess, err = g.services.Sessions.Of(r.Context(), who, dr.session)
 	}
 	if err != nil {
 		refuseError(w, err)

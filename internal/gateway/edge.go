@@ -319,7 +319,7 @@ func (g *Gateway) serveDoor(w http.ResponseWriter, r *http.Request, who identity
 	if d.session == "" && d.kind == doorStreamable {
 		in = cmp.Or(sessionHint(r), in)
 	}
-	cat := g.do.Sessions.Catalog(who, in)
+	cat := g.services.Sessions.Catalog(who, in)
 	if one := cat.Config.DefaultView; d.view.merged() && one != "" && d.session == "" && cat.Entry(one) != nil && who.MaySee(access.Base(one)) {
 		d.view.server = one
 	}

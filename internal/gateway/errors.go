@@ -129,6 +129,15 @@ func detailOf(e *api.Error) []byte {
 	return detail
 }
 
+// Failure is the message that a gateway answers a request with that failed, for a client
+// that takes the failures of tool calls as results, or as errors of the protocol.
+func Failure(id []byte, method string, e *api.Error, protocol bool) []byte {
+	if protocol {
+		method = ""
+	}
+	return frameOf(id, failed(method, e))
+}
+
 // rpcFailure is an error of ours as one of JSON-RPC. Its data has the kind once
 // more by itself, for whoever reads no more than that.
 func rpcFailure(e *api.Error) *wire.Error {

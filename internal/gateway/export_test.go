@@ -10,7 +10,7 @@ import (
 
 // EndBy is what a fork by a session's token does at its end.
 func (g *Gateway) EndBy(ctx context.Context, latest time.Time, children ...*session.Session) error {
-	return g.do.Sessions.EndBy(ctx, latest, children)
+	return g.services.Sessions.EndBy(ctx, latest, children)
 }
 
 // Operations names what the table has, by method and path.

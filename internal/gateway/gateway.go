@@ -56,17 +56,17 @@ type Options struct {
 
 // A Gateway serves MCP and the control API over one registry of sessions.
 type Gateway struct {
-	o       Options
-	reg     *session.Registry
-	do      *control.Services
-	log     *slog.Logger
-	started time.Time
-	shapes  atomic.Pointer[table]
-	others  map[*catalog.Catalog]*table // of sessions that were made with other servers
-	edge    atomic.Pointer[edge]
-	guard   atomic.Pointer[identity.Guard]
-	guarded atomic.Pointer[signal] // raised when guard has changed
-	info    serverInfo
+	o        Options
+	reg      *session.Registry
+	services *control.Services
+	log      *slog.Logger
+	started  time.Time
+	shapes   atomic.Pointer[table]
+	others   map[*catalog.Catalog]*table // of sessions that were made with other servers
+	edge     atomic.Pointer[edge]
+	guard    atomic.Pointer[identity.Guard]
+	guarded  atomic.Pointer[signal] // raised when guard has changed
+	info     serverInfo
 
 	reloading sync.Mutex // held while who may come in is made anew
 
@@ -111,7 +111,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Gateway, error) {
 		g.o.Control = &Control{}
 	}
 	g.o.Control.g.Store(g)
-	g.do = control.New(host{g}, control.Options{
+	g.services = control.New(host{g}, control.Options{
 		Registry: o.Registry, Tokens: o.Tokens, Creations: o.Creations, Journal: o.Journal, Wallet: o.Wallet, Redact: o.Redact, Log: o.Log,
 	})
 	g.life, g.end = context.WithCancelCause(context.WithValue(context.Background(), ofLife{}, true))
@@ -127,13 +127,13 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Gateway, error) {
 		g.guard.Load().Close()
 		return nil, err
 	}
-	if err := g.do.DropKeys(ctx, true); err != nil {
+	if err := g.services.DropKeys(ctx, true); err != nil {
 		g.end(nil)
 		g.guard.Load().Close()
 		return nil, err
 	}
 	g.spawn(g.reap)
-	g.spawn(func() { g.do.ForgetKeys(g.life) })
+	g.spawn(func() { g.services.ForgetKeys(g.life) })
 	return g, nil
 }
 

@@ -65,5 +65,5 @@ func (a *ask) request() (control.Request, error) {
 // invalid is the error of a request that is wrong.
 var invalid = control.Invalid
 
-// clip bounds what is repeated of what somebody wrote.
+// clip bounds what an error repeats of a request.
 var clip = control.Clip

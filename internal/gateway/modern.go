@@ -30,7 +30,7 @@ func (g *Gateway) postModern(w http.ResponseWriter, r *http.Request, who identit
 		rpcError(w, http.StatusBadRequest, msg.ID, e)
 		return
 	}
-	sess, err := g.do.Sessions.Of(r.Context(), who, d.session)
+	sess, err := g.services.Sessions.Of(r.Context(), who, d.session)
 	if err != nil {
 		refuseError(w, g.late(r.Context(), who, d, msg.Method, &params, err))
 		return

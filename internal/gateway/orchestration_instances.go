@@ -8,16 +8,16 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// reachedInstance says where an instance speaks MCP.
-func (g *Gateway) reachedInstance(a *ask, i *api.Instance) {
+// setInstanceURL says where an instance speaks MCP.
+func (g *Gateway) setInstanceURL(a *ask, i *api.Instance) {
 	s := api.Session{ID: i.ID}
-	g.reached(a.r, &s)
+	g.setURL(a.r, &s)
 	i.URL = s.URL + "/" + i.Details.Server
 }
 
-func (g *Gateway) reachedInstances(a *ask, all []api.Instance, err error) ([]api.Instance, error) {
+func (g *Gateway) withInstanceURLs(a *ask, all []api.Instance, err error) ([]api.Instance, error) {
 	for i := range all {
-		g.reachedInstance(a, &all[i])
+		g.setInstanceURL(a, &all[i])
 	}
 	return all, err
 }
@@ -27,8 +27,8 @@ func (g *Gateway) createInstances(a *ask, in api.NewInstances) ([]api.Instance, 
 	if err != nil {
 		return nil, err
 	}
-	all, err := g.do.Instances.Create(a.ctx(), r, in)
-	return g.reachedInstances(a, all, err)
+	all, err := g.services.Instances.Create(a.ctx(), r, in)
+	return g.withInstanceURLs(a, all, err)
 }
 
 func (g *Gateway) forkInstance(a *ask, in api.ForkInstance) ([]api.Instance, error) {
@@ -36,8 +36,8 @@ func (g *Gateway) forkInstance(a *ask, in api.ForkInstance) ([]api.Instance, err
 	if err != nil {
 		return nil, err
 	}
-	all, err := g.do.Instances.Fork(a.ctx(), r, a.args["instance"], in)
-	return g.reachedInstances(a, all, err)
+	all, err := g.services.Instances.Fork(a.ctx(), r, a.args["instance"], in)
+	return g.withInstanceURLs(a, all, err)
 }
 
 func (g *Gateway) snapshotInstance(a *ask, in api.SnapshotInstance) (api.InstanceSnapshot, error) {
@@ -45,13 +45,13 @@ func (g *Gateway) snapshotInstance(a *ask, in api.SnapshotInstance) (api.Instanc
 	if err != nil {
 		return api.InstanceSnapshot{}, err
 	}
-	return g.do.Instances.Snapshot(a.ctx(), r, a.args["instance"], in)
+	return g.services.Instances.Snapshot(a.ctx(), r, a.args["instance"], in)
 }
 
 func (g *Gateway) getInstance(a *ask, _ none) (api.Instance, error) {
-	i, err := g.do.Instances.Get(a.ctx(), a.who, a.args["instance"])
+	i, err := g.services.Instances.Get(a.ctx(), a.who, a.args["instance"])
 	if err == nil {
-		g.reachedInstance(a, &i)
+		g.setInstanceURL(a, &i)
 	}
 	return i, err
 }
@@ -64,19 +64,19 @@ type instanceQuery struct {
 }
 
 func (g *Gateway) listInstances(a *ask, q instanceQuery) (api.InstanceList, error) {
-	out, err := g.do.Instances.List(a.ctx(), a.who, control.InstanceFilter{
+	out, err := g.services.Instances.List(a.ctx(), a.who, control.InstanceFilter{
 		Session: q.Session, Server: q.Resource, Page: control.Page{Limit: int(q.Limit), After: q.After},
 	})
-	out.Instances, err = g.reachedInstances(a, out.Instances, err)
+	out.Instances, err = g.withInstanceURLs(a, out.Instances, err)
 	return out, err
 }
 
 func (g *Gateway) deleteInstance(a *ask, _ none) (none, error) {
-	return none{}, g.do.Instances.Delete(a.ctx(), control.Request{Who: a.who, Conn: a.conn}, a.args["instance"])
+	return none{}, g.services.Instances.Delete(a.ctx(), control.Request{Who: a.who, Conn: a.conn}, a.args["instance"])
 }
 
 func (g *Gateway) callInstance(a *ask, in api.InstanceCall) (rawJSON, error) {
-	s, server, err := g.do.Instances.Find(a.ctx(), a.who, a.args["instance"])
+	s, server, err := g.services.Instances.Find(a.ctx(), a.who, a.args["instance"])
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (g *Gateway) exchangeWith(a *ask, s *session.Session, server, method string
 }
 
 func (g *Gateway) listInstanceTools(a *ask, _ none) (rawJSON, error) {
-	s, server, err := g.do.Instances.Find(a.ctx(), a.who, a.args["instance"])
+	s, server, err := g.services.Instances.Find(a.ctx(), a.who, a.args["instance"])
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func (g *Gateway) Snapshot() telemetry.Snapshot {
 	g.mu.Unlock()
 	pools := g.reg.Pools()
 	for _, e := range cat.Entries {
-		d := g.do.Servers.Describe(e)
+		d := g.services.Servers.Describe(e)
 		one := telemetry.ServerGauges{
 			ID: e.ID, Driver: e.Driver, Breaker: d.Breaker, Up: d.State != api.StateFailed,
 			Instances: d.Instances, InFlight: d.InFlight, Queue: d.Queue, Restarts: d.Restarts,

@@ -245,7 +245,7 @@ func (g *Gateway) postInitialize(w http.ResponseWriter, r *http.Request, who ide
 	var sess *session.Session
 	var err error
 	if d.session != "" || who.Session != "" {
-		sess, err = g.do.Sessions.Of(ctx, who, d.session)
+		sess, err = g.services.Sessions.Of(ctx, who, d.session)
 	} else {
 		sess, err = g.sessionFor(ctx, who, init.Capabilities)
 	}
@@ -289,7 +289,7 @@ func (g *Gateway) postBare(w http.ResponseWriter, r *http.Request, who identity.
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	sess, err := g.do.Sessions.Of(r.Context(), who, d.session)
+	sess, err := g.services.Sessions.Of(r.Context(), who, d.session)
 	if err != nil {
 		refuseError(w, g.late(r.Context(), who, d, msg.Method, &params, err))
 		return

@@ -5,7 +5,7 @@
 //	   \--Leave--> left
 //
 // While it runs it may be held, by one caller at a time. A Stop or a Leave parts with
-// it first: what is held goes on then, and nobody holds it again.
+// it first: what is held goes on then, and can't be held again.
 package life
 
 import (
