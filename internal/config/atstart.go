@@ -19,9 +19,9 @@ var atStartPattern = regexp.MustCompile(`\$\{(workspace|state\.[^}]*)\}`)
 
 // onlyKept reports whether a driver finds in the text of n the placeholders that
 // were written there, and none that is text by chance.
-func (n *node) onlyKept() bool {
-	found := atStartPattern.FindAllStringSubmatch(n.text, -1)
-	return slices.EqualFunc(found, n.kept, func(match []string, name string) bool { return match[1] == name })
+func (n *Node) onlyKept() bool {
+	found := atStartPattern.FindAllStringSubmatch(n.Text, -1)
+	return slices.EqualFunc(found, n.Kept, func(match []string, name string) bool { return match[1] == name })
 }
 
 // readKept reads a placeholder of this kind; ok is false for one of another.
@@ -29,12 +29,12 @@ func readKept(whole, body string) (p part, ok bool, err error) {
 	p = part{text: whole, kind: "kept", name: body}
 	if name, ok := strings.CutPrefix(body, keptState); ok {
 		if !stateName.MatchString(name) {
-			err = badPlaceholder("%s: %q can't name a directory of state; use 1 to 32 of the characters a-z, 0-9, _ and -, or write $${ for a literal ${", clip(whole), clip(name))
+			err = badPlaceholder("%s: %q can't name a directory of state; use 1 to 32 of the characters a-z, 0-9, _ and -, or write $${ for a literal ${", Clip(whole), Clip(name))
 		}
 		return p, true, err
 	}
 	if strings.HasPrefix(body, keptWorkspace+":-") {
-		return p, true, badPlaceholder("%s: ${workspace} is a session's directory and needs no default; write ${env:%s} for a variable of that name", clip(whole), clip(body))
+		return p, true, badPlaceholder("%s: ${workspace} is a session's directory and needs no default; write ${env:%s} for a variable of that name", Clip(whole), Clip(body))
 	}
 	return p, body == keptWorkspace, nil
 }
@@ -58,23 +58,23 @@ func keptIn(s string) []string {
 }
 
 // eachText calls f for every string below n, with its path.
-func (n *node) eachText(path string, f func(n *node, path string)) {
-	if n.kind == kindString {
+func (n *Node) eachText(path string, f func(n *Node, path string)) {
+	if n.Shape == ShapeString {
 		f(n, path)
 	}
-	for i, item := range n.items {
+	for i, item := range n.Items {
 		item.eachText(fmt.Sprintf("%s[%d]", path, i), f)
 	}
-	for _, p := range n.pairs {
-		p.value.eachText(join(path, p.key), f)
+	for _, p := range n.Pairs {
+		p.Value.eachText(join(path, p.Key), f)
 	}
 }
 
 // notAtStart complains about placeholders that nobody would fill in.
-func (d *decoder) notAtStart(n *node, path string) {
-	n.eachText(path, func(n *node, path string) {
-		if len(n.kept) > 0 {
-			d.fail(n.pos, "%s: ${%s} is known only in args, env and cwd of a server, as there is none before one starts", path, n.kept[0])
+func (d *decoder) notAtStart(n *Node, path string) {
+	n.eachText(path, func(n *Node, path string) {
+		if len(n.Kept) > 0 {
+			d.fail(n.Pos, "%s: ${%s} is known only in args, env and cwd of a server, as there is none before one starts", path, n.Kept[0])
 		}
 	})
 }

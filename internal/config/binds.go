@@ -16,51 +16,59 @@ var drivePath = regexp.MustCompile(`^[A-Za-z]:[\\/]`)
 // quietModes are options of a volume that change nothing here.
 var quietModes = []string{"", "rw", "cached", "delegated", "consistent"}
 
-// binds reads what a container sees of the host: maps, or texts as docker run
-// -v takes them.
-func (d *decoder) binds(c object, to *Docker) {
-	n, ok := c.lookup("binds")
+// bindTable are the keys of a bind.
+var bindTable = Table[Bind]{
+	Put("source", func(b *Bind) *string { return &b.Source }, Text("./data"), "a path of the host, or the name of a volume"),
+	Put("target", func(b *Bind) *string { return &b.Target }, InsidePath("/data"), "a path in the container"),
+	Put("read_only", func(b *Bind) *bool { return &b.ReadOnly }, Bool().Sparing(), "whether it can only be read"),
+}
+
+// bindList is what a container sees of the host: maps, or texts as docker run -v
+// takes them.
+var bindList = List(bindTable, readBinds, "SOURCE:TARGET[:ro]")
+
+func readBinds(c Object, key string, to *[]Bind) bool {
+	n, ok := c.Lookup(key)
 	if !ok {
-		return
+		return false
 	}
-	if n.kind != kindList && n.kind != kindNull {
-		c.wrong("binds", n, "want a list, got %s; write binds: [{source: ./data, target: /data}]", n.kind)
-		return
+	if n.Shape != ShapeList && n.Shape != ShapeNull {
+		c.Wrong(key, n, "want a list, got %s; write binds: [{source: ./data, target: /data}]", n.Shape)
+		return false
 	}
-	for i, item := range n.items {
-		at := fmt.Sprintf("%s.binds[%d]", c.path, i)
+	for i, item := range n.Items {
+		at := fmt.Sprintf("%s.binds[%d]", c.Path, i)
 		rel := fmt.Sprintf("%s.binds.%d", c.rel, i)
 		b := Bind{}
 		switch {
-		case item.missing:
-		case item.kind == kindString:
+		case item.Missing:
+		case item.Shape == ShapeString:
 			var err error
-			if b, err = parseVolume(item.text); err != nil {
-				d.fail(item.pos, "%s: %s %v", at, item.shown(), err)
+			if b, err = parseVolume(item.Text); err != nil {
+				c.Fail(item.Pos, "%s: %s %v", at, item.Shown(), err)
 			}
-			if item.from != "" {
+			if item.From != "" {
 				c.hidden[rel+".source"], c.hidden[rel+".target"] = true, true
 			}
 		default:
-			in, ok := d.object(item, at, c.hidden, bindKeys)
+			in, ok := c.d.object(item, at, c.hidden, bindTable.Names())
 			if !ok {
 				break
 			}
 			in.rel = rel
 			for _, key := range []string{"source", "target"} {
-				if in.n.get(key) == nil {
-					d.fail(item.pos, "%s: %s is missing; write {source: ./data, target: /data}", at, key)
+				if in.n.Get(key) == nil {
+					c.Fail(item.Pos, "%s: %s is missing; write {source: ./data, target: /data}", at, key)
 				}
 			}
-			in.text("source", &b.Source, "./data")
-			in.inside("target", &b.Target, "/data")
-			in.boolean("read_only", &b.ReadOnly)
+			bindTable.Read(in, &b)
 		}
-		if err := d.bindSource(&b); err != nil {
-			d.fail(item.pos, "%s: %v", at, err)
+		if err := c.d.bindSource(&b); err != nil {
+			c.Fail(item.Pos, "%s: %v", at, err)
 		}
-		to.Binds = append(to.Binds, b)
+		*to = append(*to, b)
 	}
+	return true
 }
 
 // bindSource makes the source of a bind a path of this machine, unless it is the

@@ -5,21 +5,9 @@ import (
 	"strings"
 )
 
-// tidy makes what is empty absent, so that two that mean the same are the same.
-func (d *Docker) tidy() {
-	for _, list := range []*[]string{&d.Entrypoint, &d.Command, &d.State, &d.Tmpfs, &d.CapAdd, &d.RunArgs} {
-		if len(*list) == 0 {
-			*list = nil
-		}
-	}
-	if len(d.Labels) == 0 {
-		d.Labels = nil
-	}
-}
-
 // fill sets what is open.
 func (d *Docker) fill() {
-	setDefault(&d.Pull, PullMissing)
+	dockerTable.Fill(d)
 	if d.Transport == "" {
 		d.Transport = ContainerStdio
 		if d.Port > 0 {
@@ -47,54 +35,54 @@ func (d *Docker) fill() {
 func (d *Docker) meaning() *Docker {
 	c := *d
 	c.RunArgs = nil // the other fields have it
-	c.tidy()
+	dockerTable.Tidy(&c)
 	return &c
 }
 
 // templatePath checks that a template finds its place in the container.
-func (d *decoder) templatePath(o object, s *Server) {
+func (d *decoder) templatePath(o Object, s *Server) {
 	c := s.Docker
 	if c == nil {
 		return
 	}
-	if scope := o.n.get("scope"); c.Network == "host" && c.Port > 0 && (scope == nil || scope.text != ScopeShared) {
-		d.fail(o.keyPos("docker"), "%s.docker.network: on the network of the host the first session would take the port; name another network, or write scope: shared", o.path)
+	if scope := o.n.Get("scope"); c.Network == "host" && c.Port > 0 && (scope == nil || scope.Text != ScopeShared) {
+		d.fail(o.KeyPos("docker"), "%s.docker.network: on the network of the host the first session would take the port; name another network, or write scope: shared", o.Path)
 	}
-	given := o.n.get("docker").get("template_path")
-	at := join(o.path, "docker")
+	given := o.n.Get("docker").Get("template_path")
+	at := join(o.Path, "docker")
 	switch {
-	case s.Template == "" && o.n.get("template") != nil:
+	case s.Template == "" && o.n.Get("template") != nil:
 		return // said already
 	case s.Template == "" && given != nil && !d.roots:
-		d.fail(given.pos, "%s.template_path: says where a template goes, and there is none; add template, or template_roots at the top for those of sessions", at)
+		d.fail(given.Pos, "%s.template_path: says where a template goes, and there is none; add template, or template_roots at the top for those of sessions", at)
 		return
 	case s.Template == "" && given == nil:
 		return
-	case len(c.State) == 0 && o.n.get("docker").get("state") == nil:
-		d.fail(o.keyPos("template"), "%s.template: is what the state begins with, and there is none; add docker.state: [PATH], or [%s] for the container itself", o.path, RootState)
+	case len(c.State) == 0 && o.n.Get("docker").Get("state") == nil:
+		d.fail(o.KeyPos("template"), "%s.template: is what the state begins with, and there is none; add docker.state: [PATH], or [%s] for the container itself", o.Path, RootState)
 		return
 	case given == nil && c.Root():
-		d.fail(o.keyPos("template"), "%s.template: nothing says where it goes in the container; add docker.template_path", o.path)
+		d.fail(o.KeyPos("template"), "%s.template: nothing says where it goes in the container; add docker.template_path", o.Path)
 		return
 	case given == nil || c.TemplatePath == "" || !path.IsAbs(c.TemplatePath):
 		return
 	}
 	inState := c.Root()
 	for _, dir := range c.State {
-		inState = inState || within(c.TemplatePath, dir)
+		inState = inState || Within(c.TemplatePath, dir)
 	}
 	if !inState {
-		d.fail(given.pos, "%s.template_path: %s lies outside of what is state, so no fork would have it; add it to docker.state, or choose a path below one of it", at, given.shown())
+		d.fail(given.Pos, "%s.template_path: %s lies outside of what is state, so no fork would have it; add it to docker.state, or choose a path below one of it", at, given.Shown())
 		return
 	}
 	for _, b := range c.Binds {
-		if within(c.TemplatePath, b.Target) {
-			d.fail(given.pos, "%s.template_path: %s lies in what is bound, which belongs to the host; choose another, or remove the bind", at, given.shown())
+		if Within(c.TemplatePath, b.Target) {
+			d.fail(given.Pos, "%s.template_path: %s lies in what is bound, which belongs to the host; choose another, or remove the bind", at, given.Shown())
 		}
 	}
 	for _, t := range c.Tmpfs {
-		if dir, _, _ := strings.Cut(t, ":"); within(c.TemplatePath, dir) {
-			d.fail(given.pos, "%s.template_path: %s lies in a tmpfs, which begins empty; choose another, or remove that", at, given.shown())
+		if dir, _, _ := strings.Cut(t, ":"); Within(c.TemplatePath, dir) {
+			d.fail(given.Pos, "%s.template_path: %s lies in a tmpfs, which begins empty; choose another, or remove that", at, given.Shown())
 		}
 	}
 }

@@ -10,20 +10,20 @@ var onForkKeys = []string{"tool"}
 const mostWarm = 1000
 
 // copied reads what is for servers that are copied while they run.
-func (d *decoder) copied(o object, s *Server) {
-	o.integer("warm", &s.Warm, 0, mostWarm)
-	o.boolean("fork_ahead", &s.ForkAhead)
+func (d *decoder) copied(o Object, s *Server) {
+	o.Integer("warm", &s.Warm, 0, mostWarm)
+	o.Boolean("fork_ahead", &s.ForkAhead)
 	d.onFork(o, s)
 	scope := s.Scope
 	setDefault(&scope, s.defaultScope())
 	if b := s.Sandbox; b != nil && b.Network == NetworkHost && b.Port > 0 && scope != ScopeShared {
-		d.fail(o.n.get("sandbox").get("network").pos, "%s.sandbox.network: on the network of the host the first session would take the port; use none or a list of domains, or write scope: shared", o.path)
+		d.fail(o.n.Get("sandbox").Get("network").Pos, "%s.sandbox.network: on the network of the host the first session would take the port; use none or a list of domains, or write scope: shared", o.Path)
 	}
 	for _, on := range []struct {
 		key string
 		yes bool
 	}{{"warm", s.Warm > 0}, {"fork_ahead", s.ForkAhead}, {"on_fork", s.OnFork != nil}} {
-		way := o.has(ways...)
+		way := o.Has(ways...)
 		if !on.yes || way == "" || way == "preset" {
 			continue // what it is was wrong already
 		}
@@ -49,54 +49,54 @@ func (d *decoder) copied(o object, s *Server) {
 			wrong = "copies a server before the fork, so that the files in " + files + " would be of another moment than its memory; remove it, or have the server use neither state nor workspace"
 		}
 		if wrong != "" {
-			d.fail(o.keyPos(on.key), "%s.%s: %s", o.path, on.key, wrong)
+			d.fail(o.KeyPos(on.key), "%s.%s: %s", o.Path, on.key, wrong)
 		}
 	}
 }
 
 // onFork reads how a server hears that it is a copy: a word, or a tool.
-func (d *decoder) onFork(o object, s *Server) {
-	n, ok := o.lookup("on_fork")
+func (d *decoder) onFork(o Object, s *Server) {
+	n, ok := o.Lookup("on_fork")
 	if !ok {
 		return
 	}
 	tool, in, key := "", o, "on_fork"
-	switch words := strings.Fields(n.text); {
-	case n.kind == kindMap:
-		c, _ := o.child("on_fork", onForkKeys)
-		if in, key = c, "tool"; c.n.get("tool") == nil {
-			d.fail(o.keyPos("on_fork"), "%s: tool is missing; write on_fork: {tool: NAME}, or on_fork: notify", c.path)
+	switch words := strings.Fields(n.Text); {
+	case n.Shape == ShapeMap:
+		c, _ := o.Child("on_fork", onForkKeys)
+		if in, key = c, "tool"; c.n.Get("tool") == nil {
+			d.fail(o.KeyPos("on_fork"), "%s: tool is missing; write on_fork: {tool: NAME}, or on_fork: notify", c.Path)
 			return
 		}
-		if !c.text("tool", &tool, "reseed") {
+		if !c.Text("tool", &tool, "reseed") {
 			return
 		}
-	case n.kind == kindString && slices.Equal(words, []string{"notify"}):
+	case n.Shape == ShapeString && slices.Equal(words, []string{"notify"}):
 		s.OnFork = &OnFork{Notify: true}
 		return
-	case n.kind == kindString && len(words) == 2 && words[0] == "tool":
+	case n.Shape == ShapeString && len(words) == 2 && words[0] == "tool":
 		tool = words[1]
 		o.note("on_fork", n)
 	default:
-		o.wrong("on_fork", n, "got %s, want notify, tool NAME, or {tool: NAME}", n.shown())
+		o.Wrong("on_fork", n, "got %s, want notify, tool NAME, or {tool: NAME}", n.Shown())
 		return
 	}
 	s.OnFork = &OnFork{Tool: tool}
-	if at := in.n.get(key); !toolPattern.MatchString(tool) {
-		in.wrong(key, at, "%s does not name a tool; use 1 to 128 letters, digits, dots, dashes and underscores", at.shown())
+	if at := in.n.Get(key); !toolPattern.MatchString(tool) {
+		in.Wrong(key, at, "%s does not name a tool; use 1 to 128 letters, digits, dots, dashes and underscores", at.Shown())
 	}
 }
 
 // onlyOnLinux switches a server in a sandbox off where there can be none. It is
 // no error: the same file may be used elsewhere.
-func (d *decoder) onlyOnLinux(o object, s *Server) {
+func (d *decoder) onlyOnLinux(o Object, s *Server) {
 	if s.Sandbox == nil || s.Disabled != "" || d.opts.OS == "" || d.opts.OS == "linux" {
 		return
 	}
 	s.Disabled = `server "` + s.ID + `" is off: a sandbox needs Linux, and this is ` + d.opts.OS + "; run Tine on Linux, or use docker or no sandbox here"
-	at := o.keyPos("sandbox")
-	if o.n.get("sandbox") == nil {
-		at = o.keyPos("driver")
+	at := o.KeyPos("sandbox")
+	if o.n.Get("sandbox") == nil {
+		at = o.KeyPos("driver")
 	}
 	if s.Enabled {
 		d.warn(at, "%s", s.Disabled)

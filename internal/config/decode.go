@@ -14,15 +14,15 @@ type decoder struct {
 	separator string
 
 	// Kept for checks that need the whole config.
-	listenPos   pos
-	defaultView *node
+	listenPos   Pos
+	defaultView *Node
 	named       []named
 	// roots is whether sessions may bring templates of their own.
 	roots bool
 	// workspaceOff is where the top says that sessions have no workspace.
-	workspaceOff *node
+	workspaceOff *Node
 	// spaceTemplates is where servers say what the workspace begins with.
-	spaceTemplates map[string]pos
+	spaceTemplates map[string]Pos
 
 	files   []ownFile // that the gateway trusts, as far as they are known
 	visible []visible // to sandboxes
@@ -35,10 +35,10 @@ type decoder struct {
 
 // object reads the keys of one map. The methods named after types look a key
 // up, complain when its value does not fit, and report whether dst was set.
-type object struct {
+type Object struct {
 	d    *decoder
-	n    *node
-	path string // for messages: servers.fs.env
+	n    *Node
+	Path string // for messages: servers.fs.env
 	rel  string // the same inside its server or config, for hidden
 
 	// hidden collects the rel of every string that came from a placeholder.
@@ -46,54 +46,63 @@ type object struct {
 }
 
 // object starts reading a map. Known lists the keys it may have.
-func (d *decoder) object(n *node, path string, hidden map[string]bool, known []string) (object, bool) {
-	o := object{d: d, n: n, path: path, hidden: hidden}
-	if n.kind == kindNull {
-		o.n = mapNode()
+func (d *decoder) object(n *Node, path string, hidden map[string]bool, known []string) (Object, bool) {
+	o := Object{d: d, n: n, Path: path, hidden: hidden}
+	if n.Shape == ShapeNull {
+		o.n = MapNode()
 		return o, true
 	}
-	if n.kind != kindMap {
-		if !n.missing {
-			d.fail(n.pos, "%swant a map of %s, got %s", prefix(path), strings.Join(known, ", "), n.kind)
+	if n.Shape != ShapeMap {
+		if !n.Missing {
+			d.fail(n.Pos, "%swant a map of %s, got %s", prefix(path), strings.Join(known, ", "), n.Shape)
 		}
 		return o, false
 	}
-	for _, p := range n.pairs {
-		if !slices.Contains(known, p.key) {
-			d.fail(p.keyPos, "%s", unknownKey(p.key, path, known))
+	for _, p := range n.Pairs {
+		if !slices.Contains(known, p.Key) {
+			d.fail(p.KeyPos, "%s", unknownKey(p.Key, path, known))
 		}
 	}
 	return o, true
 }
 
 // child starts reading the map under a key.
-func (o object) child(key string, known []string) (object, bool) {
-	n := o.n.get(key)
+func (o Object) Child(key string, known []string) (Object, bool) {
+	n := o.n.Get(key)
 	if n == nil {
-		return object{d: o.d, n: mapNode()}, false
+		return Object{d: o.d, n: MapNode()}, false
 	}
-	c, ok := o.d.object(n, join(o.path, key), o.hidden, known)
+	c, ok := o.d.object(n, join(o.Path, key), o.hidden, known)
 	c.rel = join(o.rel, key)
 	return c, ok
 }
 
 // childOr is child for a map that has a short form: one of some words in its
 // place, which is given back.
-func (o object) childOr(key string, known []string, words ...string) (c object, word string, ok bool) {
-	n := o.n.get(key)
-	if n == nil || !n.scalar() || n.kind == kindNull {
-		c, ok = o.child(key, known)
+func (o Object) ChildOr(key string, known []string, words ...string) (c Object, word string, ok bool) {
+	n := o.n.Get(key)
+	if n == nil || !n.Scalar() || n.Shape == ShapeNull {
+		c, ok = o.Child(key, known)
 		return c, "", ok
 	}
 	switch {
-	case n.missing:
-	case slices.Contains(words, n.text):
-		return c, n.text, false
+	case n.Missing:
+	case slices.Contains(words, n.Text):
+		return c, n.Text, false
 	default:
-		o.wrong(key, n, "got %s, want %s, or a map of %s", n.shown(), orList(words), strings.Join(known, ", "))
+		o.Wrong(key, n, "got %s, want %s, or a map of %s", n.Shown(), OrList(words), strings.Join(known, ", "))
 	}
 	return c, "", false
 }
+
+// Get is the value of a key, or nil.
+func (o Object) Get(key string) *Node { return o.n.Get(key) }
+
+// Fail says what is wrong at a place.
+func (o Object) Fail(at Pos, format string, args ...any) { o.d.fail(at, format, args...) }
+
+// Resolve makes a path of the config whole: it starts at the folder of the file.
+func (o Object) Resolve(path string) string { return o.d.res.paths.resolve(path) }
 
 func prefix(path string) string {
 	if path == "" {
@@ -121,19 +130,19 @@ func unknownKey(key, path string, known []string) string {
 	if path != "" {
 		where = " in " + path
 	}
-	msg := fmt.Sprintf("unknown key %q%s", clip(key), where)
+	msg := fmt.Sprintf("unknown key %q%s", Clip(key), where)
 	meant := known
 	if path == "" && key != keyMCPServers {
 		meant = append(slices.Clone(known), keyMCPServers) // the one key of a file of another program
 	}
-	if g := guess(key, meant); g != "" {
+	if g := Guess(key, meant); g != "" {
 		return msg + fmt.Sprintf("; did you mean %q?", g)
 	}
 	return msg + "; known keys: " + strings.Join(known, ", ")
 }
 
 // guess is the word that was meant, by its spelling or from elsewhere.
-func guess(word string, known []string) string {
+func Guess(word string, known []string) string {
 	if word == "" || word[0] >= '0' && word[0] <= '9' {
 		return "" // a number or a date is near to every other
 	}
@@ -148,66 +157,66 @@ func guess(word string, known []string) string {
 
 // lookup finds a key's value. Values whose placeholder is missing were reported
 // already and count as not given.
-func (o object) lookup(key string) (*node, bool) {
-	n := o.n.get(key)
-	return n, n != nil && !n.missing
+func (o Object) Lookup(key string) (*Node, bool) {
+	n := o.n.Get(key)
+	return n, n != nil && !n.Missing
 }
 
-func (o object) wrong(key string, n *node, format string, args ...any) {
-	o.d.fail(n.pos, "%s: %s", join(o.path, key), fmt.Sprintf(format, args...))
+func (o Object) Wrong(key string, n *Node, format string, args ...any) {
+	o.d.fail(n.Pos, "%s: %s", join(o.Path, key), fmt.Sprintf(format, args...))
 }
 
-func (o object) note(rel string, n *node) {
-	if n.from != "" && o.hidden != nil {
+func (o Object) note(rel string, n *Node) {
+	if n.From != "" && o.hidden != nil {
 		o.hidden[join(o.rel, rel)] = true
 	}
 }
 
 // text accepts a string. Numbers and booleans are refused: where a string is
 // wanted they are mostly a missing pair of quotes or a wrong key.
-func (o object) text(key string, dst *string, example string) bool {
-	n, ok := o.lookup(key)
+func (o Object) Text(key string, dst *string, example string) bool {
+	n, ok := o.Lookup(key)
 	if !ok {
 		return false
 	}
 	switch {
-	case n.kind != kindString:
-		got := n.shown()
+	case n.Shape != ShapeString:
+		got := n.Shown()
 		if secretName(key) {
-			got = n.kind.String()
+			got = n.Shape.String()
 		}
-		o.wrong(key, n, "want a string, got %s%s; write %s: %s", got, n.tildeHint(), key, example)
+		o.Wrong(key, n, "want a string, got %s%s; write %s: %s", got, n.tildeHint(), key, example)
 		return false
-	case strings.ContainsRune(n.text, 0):
-		o.wrong(key, n, "contains a NUL character")
+	case strings.ContainsRune(n.Text, 0):
+		o.Wrong(key, n, "contains a NUL character")
 		return false
 	}
 	o.note(key, n)
-	*dst = n.text
+	*dst = n.Text
 	return true
 }
 
-func (o object) oneOf(key string, dst *string, allowed ...string) bool {
-	n, ok := o.lookup(key)
+func (o Object) OneOf(key string, dst *string, allowed ...string) bool {
+	n, ok := o.Lookup(key)
 	if !ok {
 		return false
 	}
 	// Revisions such as 2025-06-18 need no quotes in YAML, and get none here.
-	if n.scalar() && n.kind != kindNull && slices.Contains(allowed, n.text) {
-		*dst = n.text
+	if n.Scalar() && n.Shape != ShapeNull && slices.Contains(allowed, n.Text) {
+		*dst = n.Text
 		return true
 	}
 	hint := ""
-	if n.kind == kindString && n.from == "" {
-		if g := guess(n.text, allowed); g != "" {
+	if n.Shape == ShapeString && n.From == "" {
+		if g := Guess(n.Text, allowed); g != "" {
 			hint = fmt.Sprintf("; did you mean %q?", g)
 		}
 	}
-	o.wrong(key, n, "got %s, want %s%s", n.shown(), orList(allowed), hint)
+	o.Wrong(key, n, "got %s, want %s%s", n.Shown(), OrList(allowed), hint)
 	return false
 }
 
-func orList(words []string) string {
+func OrList(words []string) string {
 	if len(words) == 1 {
 		return words[0]
 	}
@@ -216,20 +225,20 @@ func orList(words []string) string {
 
 // written accepts any scalar but null and gives it as it was written, for
 // things that are strings to the world and often numbers in a file.
-func (o object) written(key string, n *node, what string) (string, bool) {
+func (o Object) Written(key string, n *Node, what string) (string, bool) {
 	switch {
-	case n.missing:
+	case n.Missing:
 		return "", false
-	case n.kind == kindNull:
-		o.wrong(key, n, "has no value%s; write \"\" for an empty one", n.tildeHint())
+	case n.Shape == ShapeNull:
+		o.Wrong(key, n, "has no value%s; write \"\" for an empty one", n.tildeHint())
 		return "", false
-	case !n.scalar():
-		o.wrong(key, n, "want %s, got %s", what, n.kind)
+	case !n.Scalar():
+		o.Wrong(key, n, "want %s, got %s", what, n.Shape)
 		return "", false
-	case strings.ContainsRune(n.text, 0):
-		o.wrong(key, n, "contains a NUL character")
+	case strings.ContainsRune(n.Text, 0):
+		o.Wrong(key, n, "contains a NUL character")
 		return "", false
 	}
 	o.note(key, n)
-	return n.text, true
+	return n.Text, true
 }

@@ -1,5 +1,7 @@
 package config
 
+import "strings"
+
 // Transports of a container.
 const (
 	ContainerStdio = "stdio"
@@ -94,6 +96,58 @@ type Docker struct {
 
 // Root reports whether the container itself is the state.
 func (d *Docker) Root() bool { return len(d.State) == 1 && d.State[0] == RootState }
+
+// dockerTable are the keys of docker.
+var dockerTable = Table[Docker]{
+	Put("host", func(d *Docker) *string { return &d.Host },
+		Text("unix:///var/run/docker.sock").As("`unix:///PATH`, `tcp://HOST:PORT`, `npipe:////PATH`").Unless("`DOCKER_HOST`, or the usual socket").Then(engineAddress),
+		"the engine"),
+	Put("image", func(d *Docker) *string { return &d.Image }, Text("NAME").Then(imageName), "the image; `docker: IMAGE` is short for a map with nothing else"),
+	Put("pull", func(d *Docker) *string { return &d.Pull }, OneOf(pulls...).Default(PullMissing), "when the image is fetched"),
+	Put("entrypoint", func(d *Docker) *[]string { return &d.Entrypoint }, Line("[/bin/server]").Unless("the image's"), "what runs in it"),
+	Put("command", func(d *Docker) *[]string { return &d.Command }, Line("[--data, /data]").Unless("the image's"), "with these arguments"),
+	Put("workdir", func(d *Docker) *string { return &d.Workdir }, InsidePath("/srv").Unless("the image's"), "where it runs"),
+	Put("user", func(d *Docker) *string { return &d.User }, Word("1000:1000").Unless("the image's"), "as whom"),
+	Put("hostname", func(d *Docker) *string { return &d.Hostname }, Word("server").Unless("the engine's"), "what the container is called inside"),
+	Put("transport", func(d *Docker) *string { return &d.Transport }, OneOf(containerTransports...).Unless("`http` where there is a port, else `stdio`"), "how it speaks MCP"),
+	Put("port", func(d *Docker) *int { return &d.Port }, Int[int](1, 65535), "`http`: where the server listens in the container"),
+	Put("path", func(d *Docker) *string { return &d.Path }, URLPath().Unless("`/mcp`"), "`http`: where it speaks MCP"),
+	Put("reach", func(d *Docker) *string { return &d.Reach }, OneOf(reaches...).Unless("the engine's best"), "`http`: by the container's own address, or by a port on loopback"),
+	Put("state", func(d *Docker) *[]string { return &d.State }, Texts("[/data]").As("list of paths in the container, or `[root]`").Unless("none"),
+		"what it remembers: volumes, which are copied with a fork, or the container itself, which is committed"),
+	Put("template_path", func(d *Docker) *string { return &d.TemplatePath }, InsidePath("/data").Unless("the first path of `docker.state`"), "where the files of `template` go"),
+	Put("binds", func(d *Docker) *[]Bind { return &d.Binds }, bindList.Unless("none"),
+		"`source`: a path of the host, or the name of a volume; `target`: a path in the container; `read_only`: boolean. A path may not hold this config, a file that it reads or trusts, or the state folder; read-only, what is no secret may be seen"),
+	Put("tmpfs", func(d *Docker) *[]string { return &d.Tmpfs }, Texts("[/tmp]").As("list of paths in the container").Unless("none"), "what is memory there; `PATH:OPTIONS` as `docker run` has it"),
+	Put("network", func(d *Docker) *string { return &d.Network }, Word("bridge").As("`none`, or the name of one the engine has").Unless("none with `stdio`, with `http` one that only reaches Tine"), "what it reaches"),
+	Put("runtime", func(d *Docker) *string { return &d.Runtime }, Word("runsc").Unless("the engine's"), "such as `runsc`"),
+	Put("memory", func(d *Docker) *int64 { return &d.Memory }, Size[int64](minContainer, mostBytes).Unless("`2GiB`; no bound with `plain`"), "what it may have"),
+	Put("cpus", func(d *Docker) *float64 { return &d.CPUs }, Number(0.01, 1024).Unless("no bound"), "how many it may use"),
+	Put("pids", func(d *Docker) *int64 { return &d.Pids }, Int[int64](1, mostPids).Unless("`512`; no bound with `plain`"), "processes and threads"),
+	Put("shm_size", func(d *Docker) *int64 { return &d.ShmSize }, Size[int64](4<<10, mostBytes).Unless("the engine's"), "what `/dev/shm` may have"),
+	Put("cap_add", func(d *Docker) *[]string { return &d.CapAdd }, Texts("[NET_BIND_SERVICE]").Unless("none"), "capabilities beside none"),
+	Put("labels", func(d *Docker) *map[string]string { return &d.Labels }, TextMap("{team: a}").Unless("none"), "labels beside Tine's own, which begin with `tine.`"),
+	Put("plain", func(d *Docker) *bool { return &d.Plain }, Bool(), "keep Docker's own defaults: its capabilities, its network, a writable root, no bounds"),
+	Put("writable", func(d *Docker) *bool { return &d.Writable }, Bool().Unless("where the root is the state, or `plain`"), "whether the root can be written to"),
+	Put("init", func(d *Docker) *bool { return &d.Init }, Bool(), "run a small init as the first process"),
+	Put("run_args", func(d *Docker) *[]string { return &d.RunArgs }, Line(`["--memory", "512m"]`).Unless("none"), "flags of `docker run`"),
+}
+
+// engineAddress checks where an engine is.
+func engineAddress(c Object, key string, dst *string) {
+	switch n := c.Get(key); {
+	case strings.HasPrefix(*dst, "ssh://"):
+		c.Wrong(key, n, "an engine can't be reached over ssh; forward its socket (ssh -L) and write unix:///that/socket")
+	case !engineHost.MatchString(*dst):
+		c.Wrong(key, n, "%s is not an engine's address; write it like unix:///var/run/docker.sock or tcp://engine.example.org:2376", n.Quoted())
+	}
+}
+
+func imageName(c Object, key string, dst *string) {
+	if n := c.Get(key); !oneWord.MatchString(*dst) {
+		c.Wrong(key, n, "%s can't name an image; write NAME, NAME:TAG or NAME@DIGEST", n.Shown())
+	}
+}
 
 // Bind is a path of the host, or the name of a volume of the engine's, in a
 // container.

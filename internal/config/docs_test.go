@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -26,14 +25,14 @@ func TestDocs(t *testing.T) {
 	for _, list := range [][]string{
 		protocols, transports, builtins, drivers, scopes, capabilities, tokenKeys, ruleKeys, roles, algorithms,
 		authTypes, credentials, journalModes, settable, {otlpEndpointVar, otlpHeadersVar}, forks, {"${workspace}", "${state.NAME}", snapshotPrefix + "NAME", noBound},
-		{RootAllow, RootHost, NetworkNone, "notify"}, containerTransports, reaches, pulls, remoteTypes, presetNames(), bindKeys, rewardKitKeys[1:], topKeys,
+		{RootAllow, RootHost, NetworkNone, "notify"}, containerTransports, reaches, pulls, {RemoteHTTP, RemoteMCP}, presetNames(), bindTable.Names(), rewardKitKeys[1:], topKeys,
 	} {
 		keys = append(keys, list...)
 	}
 	for path, list := range map[string][]string{
 		"auth": append(authKeys, serverAuthKeys...), "auth.oidc": oidcKeys, "journal": journalKeys, "telemetry.otlp": otlpKeys, "policy.retry": retryKeys,
 		"policy.breaker": breakerKeys, "policy.rate": rateKeys, "policy.concurrency": concurrencyKeys, "policy.cache": cacheKeys,
-		"docker": dockerKeys, "sandbox": sandboxKeys, "on_fork": onForkKeys, "remote": slices.Concat(orchestratorKeys, endpointKeys, orchestratorTool), "startup": startupKeys,
+		"docker": dockerTable.Names(), "sandbox": sandboxTable.Names(), "on_fork": onForkKeys, "remote": remoteTable.Names(), "startup": startupKeys,
 		"sessions": sessionKeys[:len(sessionKeys)-1], "sessions.autosnapshot": autosnapshotKeys, "workspace": workspaceKeys, "budget": budgetKeys,
 	} {
 		for _, k := range list {

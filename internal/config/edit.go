@@ -101,8 +101,8 @@ type edit struct {
 	before *Config
 	// key holds the servers, in a map at the top or one below that.
 	key     string
-	parent  *node
-	servers *node // nil when the key is not there
+	parent  *Node
+	servers *Node // nil when the key is not there
 }
 
 func newEdit(data []byte, opts Options) (*edit, error) {
@@ -124,14 +124,14 @@ func newEdit(data []byte, opts Options) (*edit, error) {
 	switch {
 	case e.form == formatRewardKit:
 		return nil, fmt.Errorf("%s is a RewardKit config; add or remove the backend there, or make a tine.yaml of it: tine config import %s", e.file, e.file)
-	case root.kind != kindMap && root.kind != kindNull:
+	case root.Shape != ShapeMap && root.Shape != ShapeNull:
 		return nil, e.byHand("it is no map of keys")
-	case e.form == formatMCPServers, e.form == formatTine && e.t.json && len(root.pairs) == 0:
+	case e.form == formatMCPServers, e.form == formatTine && e.t.json && len(root.Pairs) == 0:
 		e.key, e.form = keyMCPServers, formatMCPServers
-	case e.form == formatVSCode && (root.get("servers") == nil || root.get("servers").kind == kindNull):
-		e.parent = root.get("mcp")
+	case e.form == formatVSCode && (root.Get("servers") == nil || root.Get("servers").Shape == ShapeNull):
+		e.parent = root.Get("mcp")
 	}
-	e.servers = e.parent.get(e.key)
+	e.servers = e.parent.Get(e.key)
 	return e, nil
 }
 
@@ -141,22 +141,22 @@ func (e *edit) byHand(why string) error {
 }
 
 // entry is a server as the file writes it.
-func (e *edit) entry(s Addition) (*node, error) {
-	n := mapNode()
+func (e *edit) entry(s Addition) (*Node, error) {
+	n := MapNode()
 	text := func(key, value string) {
 		if value != "" {
-			n.set(key, stringNode(value))
+			n.Set(key, StringNode(value))
 		}
 	}
 	texts := func(key string, values map[string]string) {
 		if len(values) == 0 {
 			return
 		}
-		m := mapNode()
+		m := MapNode()
 		for _, k := range slices.Sorted(maps.Keys(values)) {
-			m.set(k, stringNode(values[k]))
+			m.Set(k, StringNode(values[k]))
 		}
-		n.set(key, m)
+		n.Set(key, m)
 	}
 	if e.form != formatTine && (s.Builtin != "" || s.Sandbox) {
 		return nil, fmt.Errorf("%s is a file of another program, which knows neither builtin nor sandbox; make a tine.yaml of it first: tine config import %s -o tine.yaml", e.file, e.file)
@@ -164,7 +164,7 @@ func (e *edit) entry(s Addition) (*node, error) {
 	text("builtin", s.Builtin)
 	text("command", s.Command)
 	if len(s.Args) > 0 {
-		n.set("args", listNode(s.Args...))
+		n.Set("args", ListNode(s.Args...))
 	}
 	if s.URL != "" && e.form != formatTine {
 		text("type", foreignType(s.URL))
@@ -173,7 +173,7 @@ func (e *edit) entry(s Addition) (*node, error) {
 	texts("headers", s.Headers)
 	texts("env", s.Env)
 	if s.Sandbox {
-		n.set("sandbox", boolNode(true))
+		n.Set("sandbox", BoolNode(true))
 	}
 	return n, nil
 }
@@ -191,8 +191,8 @@ func foreignType(address string) string {
 func (e *edit) find(id string) (int, error) {
 	var names []string
 	if e.servers != nil {
-		for _, p := range e.servers.pairs {
-			names = append(names, p.key)
+		for _, p := range e.servers.Pairs {
+			names = append(names, p.Key)
 		}
 	}
 	ids := newIDBook(names, e.before.Separator)
@@ -208,10 +208,10 @@ func (e *edit) find(id string) (int, error) {
 		}
 		known = append(known, s.ID)
 	}
-	if g := guess(id, known); g != "" {
-		return 0, fmt.Errorf("%s has no server %q; did you mean %q?", e.file, clip(id), g)
+	if g := Guess(id, known); g != "" {
+		return 0, fmt.Errorf("%s has no server %q; did you mean %q?", e.file, Clip(id), g)
 	}
-	return 0, fmt.Errorf("%s has no server %q; it has %s", e.file, clip(id), strings.Join(known[:min(len(known), maxProblems)], ", "))
+	return 0, fmt.Errorf("%s has no server %q; it has %s", e.file, Clip(id), strings.Join(known[:min(len(known), maxProblems)], ", "))
 }
 
 // check returns the new text, if it means what was wanted and nothing else.

@@ -11,20 +11,20 @@ import (
 // A JSON file, with comments and trailing commas or without, is changed where its
 // values begin and end. What is added looks like what stands before it.
 
-func (e *edit) addJSON(id string, entry *node) ([]byte, error) {
+func (e *edit) addJSON(id string, entry *Node) ([]byte, error) {
 	switch {
 	case e.servers == nil:
-		return e.insert(e.parent, e.key, mapNode(pair{key: id, value: entry})), nil
-	case e.servers.kind != kindMap:
+		return e.insert(e.parent, e.key, MapNode(Pair{Key: id, Value: entry})), nil
+	case e.servers.Shape != ShapeMap:
 		return nil, e.byHand(fmt.Sprintf("%q in it is null", e.key))
 	}
 	return e.insert(e.servers, id, entry), nil
 }
 
 // insert puts a pair behind the last one of an object.
-func (e *edit) insert(object *node, key string, value *node) []byte {
+func (e *edit) insert(object *Node, key string, value *Node) []byte {
 	d := e.data
-	if len(object.pairs) == 0 {
+	if len(object.Pairs) == 0 {
 		base, inner := e.indentAt(object.start), d[object.start+1:object.end-1]
 		text := e.nl + base + "  " + e.jsonPair(key, value, base+"  ", "  ")
 		switch {
@@ -37,13 +37,13 @@ func (e *edit) insert(object *node, key string, value *node) []byte {
 		}
 		return slices.Concat(d[:object.start+1], []byte(text), d[object.end-1:])
 	}
-	last := object.pairs[0]
-	for _, p := range object.pairs { // one that stands twice is not where it was read
-		if p.value.end > last.value.end {
+	last := object.Pairs[0]
+	for _, p := range object.Pairs { // one that stands twice is not where it was read
+		if p.Value.end > last.Value.end {
 			last = p
 		}
 	}
-	end := last.value.end
+	end := last.Value.end
 	comma, trailing := ",", ""
 	from := end
 	if at := skipJSON(d, end); at < len(d) && d[at] == ',' {
@@ -67,8 +67,8 @@ func (e *edit) insert(object *node, key string, value *node) []byte {
 }
 
 func (e *edit) removeJSON(at int) []byte {
-	d, gone := e.data, e.servers.pairs[at]
-	from, to, last := gone.keyAt, gone.value.end, false
+	d, gone := e.data, e.servers.Pairs[at]
+	from, to, last := gone.keyAt, gone.Value.end, false
 	if next := skipJSON(d, to); next < len(d) && d[next] == ',' {
 		if len(bytes.TrimSpace(d[to:next])) == 0 {
 			to = next + 1
@@ -79,9 +79,9 @@ func (e *edit) removeJSON(at int) []byte {
 		// The last one: the comma before it goes, too.
 		before := -1
 		last = true
-		for _, p := range e.servers.pairs {
-			if p.value.end <= from {
-				before = max(before, p.value.end)
+		for _, p := range e.servers.Pairs {
+			if p.Value.end <= from {
+				before = max(before, p.Value.end)
 			}
 		}
 		if comma := skipJSON(d, max(before, 0)); before >= 0 && comma < len(d) && d[comma] == ',' {
@@ -151,24 +151,24 @@ func (e *edit) indentAt(at int) string {
 
 // jsonPair writes a key and its value: over several lines, or without a unit of
 // indentation on one.
-func (e *edit) jsonPair(key string, value *node, indent, unit string) string {
+func (e *edit) jsonPair(key string, value *Node, indent, unit string) string {
 	return jsonQuote(key) + ": " + e.jsonText(value, indent, unit)
 }
 
-func (e *edit) jsonText(n *node, indent, unit string) string {
-	switch n.kind {
-	case kindString:
-		return jsonQuote(n.text)
-	case kindList:
-		items := make([]string, len(n.items))
-		for i, item := range n.items {
+func (e *edit) jsonText(n *Node, indent, unit string) string {
+	switch n.Shape {
+	case ShapeString:
+		return jsonQuote(n.Text)
+	case ShapeList:
+		items := make([]string, len(n.Items))
+		for i, item := range n.Items {
 			items[i] = e.jsonText(item, "", "")
 		}
 		return "[" + strings.Join(items, ", ") + "]"
-	case kindMap:
-		pairs := make([]string, len(n.pairs))
-		for i, p := range n.pairs {
-			pairs[i] = e.jsonPair(p.key, p.value, indent+unit, unit)
+	case ShapeMap:
+		pairs := make([]string, len(n.Pairs))
+		for i, p := range n.Pairs {
+			pairs[i] = e.jsonPair(p.Key, p.Value, indent+unit, unit)
 		}
 		if unit == "" || len(pairs) == 0 {
 			return "{" + strings.Join(pairs, ", ") + "}"
@@ -176,7 +176,7 @@ func (e *edit) jsonText(n *node, indent, unit string) string {
 		inner := e.nl + indent + unit
 		return "{" + inner + strings.Join(pairs, ","+inner) + e.nl + indent + "}"
 	default:
-		return n.text
+		return n.Text
 	}
 }
 

@@ -16,15 +16,15 @@ import (
 // yamlKey is the line of a key without a value below it, or with an empty one.
 var yamlKey = regexp.MustCompile(`^(\s*[^\s:]+\s*:)\s*(?:\{\s*\}|null|~)?(\s*(?:#.*)?)$`)
 
-func (e *edit) addYAML(id string, entry *node) ([]byte, error) {
+func (e *edit) addYAML(id string, entry *Node) ([]byte, error) {
 	if e.parent != e.t.root {
 		return nil, e.byHand("its servers are not at the top")
 	}
 	lines := e.lines()
 	p := e.place()
 	if p == nil {
-		if len(e.t.root.pairs) > 0 && e.flowAt(lines, e.t.root.pos) {
-			return nil, e.byHand("it is written in braces; add this: " + flow(mapNode(pair{key: e.key, value: mapNode(pair{key: id, value: entry})})))
+		if len(e.t.root.Pairs) > 0 && e.flowAt(lines, e.t.root.Pos) {
+			return nil, e.byHand("it is written in braces; add this: " + flow(MapNode(Pair{Key: e.key, Value: MapNode(Pair{Key: id, Value: entry})})))
 		}
 		head := []string{e.key + ":"}
 		if len(lines) > 0 {
@@ -35,33 +35,33 @@ func (e *edit) addYAML(id string, entry *node) ([]byte, error) {
 	if !begins(lines, *p) {
 		return nil, e.byHand(e.key + " does not begin a line")
 	}
-	line, below, indent := p.keyPos.line, e.nextKey(p.keyPos.line), p.keyPos.col+1
+	line, below, indent := p.KeyPos.Line, e.nextKey(p.KeyPos.Line), p.KeyPos.Col+1
 	switch {
-	case len(e.servers.pairs) == 0:
+	case len(e.servers.Pairs) == 0:
 		ending := lineEnd(lines[line-1])
 		m := yamlKey.FindStringSubmatch(strings.TrimSuffix(lines[line-1], ending))
 		if m == nil {
 			return nil, e.byHand("the value of " + e.key + " is not one that can be added to")
 		}
 		lines[line-1] = m[1] + m[2] + ending
-	case e.flowAt(lines, e.servers.pos):
-		return nil, e.byHand(fmt.Sprintf("%s is written in braces; add this to it: %s", e.key, flow(mapNode(pair{key: id, value: entry}))))
+	case e.flowAt(lines, e.servers.Pos):
+		return nil, e.byHand(fmt.Sprintf("%s is written in braces; add this to it: %s", e.key, flow(MapNode(Pair{Key: id, Value: entry}))))
 	default:
-		indent = e.servers.pairs[0].keyPos.col - 1
+		indent = e.servers.Pairs[0].KeyPos.Col - 1
 	}
-	return e.joined(lines, lastLine(lines, line, below, p.keyPos.col-1), e.written(id, entry, indent)), nil
+	return e.joined(lines, lastLine(lines, line, below, p.KeyPos.Col-1), e.written(id, entry, indent)), nil
 }
 
 func (e *edit) removeYAML(at int) ([]byte, error) {
 	lines := e.lines()
 	p := e.place()
-	if p == nil || e.parent != e.t.root || e.flowAt(lines, e.servers.pos) {
+	if p == nil || e.parent != e.t.root || e.flowAt(lines, e.servers.Pos) {
 		return nil, e.byHand(e.key + " is written in braces, or not at the top")
 	}
-	gone := e.servers.pairs[at]
-	from, indent, below := gone.keyPos.line, gone.keyPos.col-1, e.nextKey(p.keyPos.line)
-	for _, other := range e.servers.pairs {
-		if l := other.keyPos.line; l > from && l < below {
+	gone := e.servers.Pairs[at]
+	from, indent, below := gone.KeyPos.Line, gone.KeyPos.Col-1, e.nextKey(p.KeyPos.Line)
+	for _, other := range e.servers.Pairs {
+		if l := other.KeyPos.Line; l > from && l < below {
 			below = l
 		}
 	}
@@ -73,30 +73,30 @@ func (e *edit) removeYAML(at int) ([]byte, error) {
 }
 
 // place is the key that holds the servers; nil without one.
-func (e *edit) place() *pair {
-	i := slices.IndexFunc(e.t.root.pairs, func(p pair) bool { return p.key == e.key })
+func (e *edit) place() *Pair {
+	i := slices.IndexFunc(e.t.root.Pairs, func(p Pair) bool { return p.Key == e.key })
 	if i < 0 {
 		return nil
 	}
-	return &e.t.root.pairs[i]
+	return &e.t.root.Pairs[i]
 }
 
 // begins reports whether a key is the first thing on its line.
-func begins(lines []string, p pair) bool {
-	if p.keyPos.line < 1 || p.keyPos.line > len(lines) {
+func begins(lines []string, p Pair) bool {
+	if p.KeyPos.Line < 1 || p.KeyPos.Line > len(lines) {
 		return false
 	}
-	line := lines[p.keyPos.line-1]
+	line := lines[p.KeyPos.Line-1]
 	text := strings.TrimLeft(line, ` `)
-	return len(line)-len(text) == p.keyPos.col-1 && strings.HasPrefix(strings.TrimLeft(text, `"'`), p.key)
+	return len(line)-len(text) == p.KeyPos.Col-1 && strings.HasPrefix(strings.TrimLeft(text, `"'`), p.Key)
 }
 
 // nextKey is the line of the next key at the top after a line, or one after the
 // last line.
 func (e *edit) nextKey(line int) int {
 	next := len(e.lines()) + 1
-	for _, p := range e.t.root.pairs {
-		if l := p.keyPos.line; l > line && l < next {
+	for _, p := range e.t.root.Pairs {
+		if l := p.KeyPos.Line; l > line && l < next {
 			next = l
 		}
 	}
@@ -130,18 +130,18 @@ func lastLine(lines []string, from, below, indent int) int {
 }
 
 // flowAt reports whether a brace stands at a place.
-func (e *edit) flowAt(lines []string, at pos) bool {
-	if at.line < 1 || at.line > len(lines) {
+func (e *edit) flowAt(lines []string, at Pos) bool {
+	if at.Line < 1 || at.Line > len(lines) {
 		return false
 	}
-	line := []rune(lines[at.line-1])
-	return at.col >= 1 && at.col <= len(line) && line[at.col-1] == '{'
+	line := []rune(lines[at.Line-1])
+	return at.Col >= 1 && at.Col <= len(line) && line[at.Col-1] == '{'
 }
 
 // written is an entry as lines.
-func (e *edit) written(id string, entry *node, indent int) []string {
+func (e *edit) written(id string, entry *Node, indent int) []string {
 	var b strings.Builder
-	writeYAML(&b, mapNode(pair{key: id, value: entry}), 0)
+	writeYAML(&b, MapNode(Pair{Key: id, Value: entry}), 0)
 	var lines []string
 	for line := range strings.Lines(b.String()) {
 		lines = append(lines, strings.Repeat(" ", indent)+strings.TrimRight(line, "\n"))

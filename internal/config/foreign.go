@@ -12,8 +12,8 @@ type entry struct {
 	name string // as the other program calls it
 	id   string
 	at   string // where it stands, for messages
-	pos  pos
-	n    *node
+	pos  Pos
+	n    *Node
 	// broken says why it can't be used.
 	broken string
 	// left names keys that Tine has no counterpart for.
@@ -73,34 +73,34 @@ func (d *decoder) entries(t *tree, f format) []entry {
 	key := keyMCPServers
 	if f == formatVSCode {
 		key = "servers"
-		if n := root.get(key); n == nil || n.kind == kindNull {
-			root = root.get("mcp")
+		if n := root.Get(key); n == nil || n.Shape == ShapeNull {
+			root = root.Get("mcp")
 		}
 	}
 	d.otherProjects(t.root)
-	servers := root.get(key)
-	if servers == nil || servers.kind == kindNull {
+	servers := root.Get(key)
+	if servers == nil || servers.Shape == ShapeNull {
 		return nil
 	}
-	if servers.kind != kindMap {
-		d.fail(servers.pos, "%s: want a map of a name to an entry, got %s", key, servers.shown())
+	if servers.Shape != ShapeMap {
+		d.fail(servers.Pos, "%s: want a map of a name to an entry, got %s", key, servers.Shown())
 		return nil
 	}
 	for _, dup := range t.dups {
-		d.warn(dup.pos, "key %q stands twice, first on line %d; the last one counts", clip(dup.key), dup.firstLine)
+		d.warn(dup.pos, "key %q stands twice, first on line %d; the last one counts", Clip(dup.key), dup.firstLine)
 	}
-	names := make([]string, len(servers.pairs))
-	for i, p := range servers.pairs {
-		names[i] = p.key
+	names := make([]string, len(servers.Pairs))
+	for i, p := range servers.Pairs {
+		names[i] = p.Key
 	}
 	ids := newIDBook(names, d.separator)
 	var list []entry
-	for _, p := range servers.pairs {
-		e := entry{name: p.key, id: ids.id(p.key), pos: p.keyPos}
-		if e.id != p.key {
-			d.warn(p.keyPos, "server %q is called %s here, because %q can't be an id", clip(p.key), e.id, clip(p.key))
+	for _, p := range servers.Pairs {
+		e := entry{name: p.Key, id: ids.id(p.Key), pos: p.KeyPos}
+		if e.id != p.Key {
+			d.warn(p.KeyPos, "server %q is called %s here, because %q can't be an id", Clip(p.Key), e.id, Clip(p.Key))
 		}
-		d.translate(&e, p.value, f)
+		d.translate(&e, p.Value, f)
 		list = append(list, e)
 	}
 	return list
@@ -108,26 +108,26 @@ func (d *decoder) entries(t *tree, f format) []entry {
 
 // hasProjects reports whether a file keeps servers per project, as Claude Code
 // does in ~/.claude.json.
-func hasProjects(root *node) bool {
-	projects := root.get("projects")
+func hasProjects(root *Node) bool {
+	projects := root.Get("projects")
 	if projects == nil {
 		return false
 	}
-	for _, p := range projects.pairs {
-		if s := p.value.get("mcpServers"); s != nil && s.kind == kindMap {
+	for _, p := range projects.Pairs {
+		if s := p.Value.Get("mcpServers"); s != nil && s.Shape == ShapeMap {
 			return true
 		}
 	}
 	return false
 }
 
-func (d *decoder) otherProjects(root *node) {
+func (d *decoder) otherProjects(root *Node) {
 	if !hasProjects(root) {
 		return
 	}
-	for _, p := range root.get("projects").pairs {
-		if s := p.value.get("mcpServers"); s != nil && len(s.pairs) > 0 {
-			d.warn(s.pos, "the servers of project %q are not read; only those at the top are", clip(p.key))
+	for _, p := range root.Get("projects").Pairs {
+		if s := p.Value.Get("mcpServers"); s != nil && len(s.Pairs) > 0 {
+			d.warn(s.Pos, "the servers of project %q are not read; only those at the top are", Clip(p.Key))
 		}
 	}
 }

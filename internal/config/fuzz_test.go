@@ -205,10 +205,10 @@ func replacesMap(one, two []byte) bool {
 	return strings.Contains(string(one)+string(two), `"off"`)
 }
 
-func topLevel(n *node) []string {
+func topLevel(n *Node) []string {
 	var keys []string
-	for _, p := range n.pairs {
-		keys = append(keys, p.key)
+	for _, p := range n.Pairs {
+		keys = append(keys, p.Key)
 	}
 	return keys
 }
@@ -250,20 +250,20 @@ func FuzzScalar(f *testing.F) {
 			return
 		}
 		var b strings.Builder
-		writeYAML(&b, mapNode(
-			pair{key: "block", value: mapNode(pair{key: "k" + s, value: stringNode(s)})},
-			pair{key: "flow", value: listNode(s, "x", s)},
+		writeYAML(&b, MapNode(
+			Pair{Key: "block", Value: MapNode(Pair{Key: "k" + s, Value: StringNode(s)})},
+			Pair{Key: "flow", Value: ListNode(s, "x", s)},
 		), 0)
 		tr, err := readYAML([]byte(b.String()))
 		if err != nil {
 			t.Fatalf("%q: %v\n%s", s, err, b.String())
 		}
-		block, flow := tr.root.get("block"), tr.root.get("flow")
-		if len(block.pairs) != 1 || block.pairs[0].key != "k"+s || block.pairs[0].value.text != s || block.pairs[0].value.kind != kindString {
-			t.Fatalf("%q came back as %+v\n%s", s, block.pairs, b.String())
+		block, flow := tr.root.Get("block"), tr.root.Get("flow")
+		if len(block.Pairs) != 1 || block.Pairs[0].Key != "k"+s || block.Pairs[0].Value.Text != s || block.Pairs[0].Value.Shape != ShapeString {
+			t.Fatalf("%q came back as %+v\n%s", s, block.Pairs, b.String())
 		}
-		if len(flow.items) != 3 || flow.items[0].text != s || flow.items[2].text != s || flow.items[0].kind != kindString {
-			t.Fatalf("%q came back as %+v\n%s", s, flow.items, b.String())
+		if len(flow.Items) != 3 || flow.Items[0].Text != s || flow.Items[2].Text != s || flow.Items[0].Shape != ShapeString {
+			t.Fatalf("%q came back as %+v\n%s", s, flow.Items, b.String())
 		}
 	})
 }

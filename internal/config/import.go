@@ -17,10 +17,10 @@ func Import(data []byte, path string) (yaml []byte, warnings []string, err error
 	if err != nil {
 		return nil, nil, d.unreadable(err)
 	}
-	w := &importer{decoder: d, root: mapNode(), inputs: map[string]string{}}
+	w := &importer{decoder: d, root: MapNode(), inputs: map[string]string{}}
 	switch f := detect(t); f {
 	case formatTine:
-		if t.root.get("servers") != nil {
+		if t.root.Get("servers") != nil {
 			return nil, nil, fmt.Errorf("%s: this is a tine.yaml already; use it as it is", d.file)
 		}
 		return nil, nil, fmt.Errorf("%s: no servers found; want mcpServers, servers or backends", d.file)
@@ -58,8 +58,8 @@ func importOptions() Options {
 // importer collects a tine.yaml.
 type importer struct {
 	*decoder
-	root    *node // the keys above servers
-	servers []pair
+	root    *Node // the keys above servers
+	servers []Pair
 	after   []string          // comments about servers that could not be written
 	inputs  map[string]string // descriptions of VS Code's inputs
 }
@@ -80,11 +80,11 @@ func (w *importer) add(e entry, notes []string) {
 		return
 	}
 	w.inlineSecrets(e)
-	if e.id != e.name && oneLine(e.name) != "" && e.n.get("title") == nil {
-		title := stringNode(strings.ReplaceAll(oneLine(e.name), "${", "$${"))
-		e.n.pairs = append([]pair{{key: "title", value: title}}, e.n.pairs...)
+	if e.id != e.name && oneLine(e.name) != "" && e.n.Get("title") == nil {
+		title := StringNode(strings.ReplaceAll(oneLine(e.name), "${", "$${"))
+		e.n.Pairs = append([]Pair{{Key: "title", Value: title}}, e.n.Pairs...)
 	}
-	w.servers = append(w.servers, pair{key: e.id, value: e.n, comment: notes})
+	w.servers = append(w.servers, Pair{Key: e.id, Value: e.n, comment: notes})
 }
 
 // reject says why an entry would not load.
@@ -99,31 +99,31 @@ func (w *importer) reject(e entry) string {
 	return strings.TrimPrefix(d.problems[0].Message, e.id+": ")
 }
 
-func (n *node) clone() *node {
+func (n *Node) clone() *Node {
 	c := *n
-	c.items, c.pairs = nil, nil
-	for _, item := range n.items {
-		c.items = append(c.items, item.clone())
+	c.Items, c.Pairs = nil, nil
+	for _, item := range n.Items {
+		c.Items = append(c.Items, item.clone())
 	}
-	for _, p := range n.pairs {
-		p.value = p.value.clone()
-		c.pairs = append(c.pairs, p)
+	for _, p := range n.Pairs {
+		p.Value = p.Value.clone()
+		c.Pairs = append(c.Pairs, p)
 	}
 	return &c
 }
 
-func (w *importer) readInputs(root *node) {
-	inputs := root.get("inputs")
-	if m := root.get("mcp"); inputs == nil && m != nil {
-		inputs = m.get("inputs")
+func (w *importer) readInputs(root *Node) {
+	inputs := root.Get("inputs")
+	if m := root.Get("mcp"); inputs == nil && m != nil {
+		inputs = m.Get("inputs")
 	}
 	if inputs == nil {
 		return
 	}
-	for _, in := range inputs.items {
-		id, about := in.get("id"), in.get("description")
-		if id != nil && about != nil && about.kind == kindString {
-			w.inputs[id.text] = about.text
+	for _, in := range inputs.Items {
+		id, about := in.Get("id"), in.Get("description")
+		if id != nil && about != nil && about.Shape == ShapeString {
+			w.inputs[id.Text] = about.Text
 		}
 	}
 }
@@ -131,23 +131,23 @@ func (w *importer) readInputs(root *node) {
 // translateText makes every string below n mean the same in tine.yaml: what an
 // editor would ask for becomes a variable, and what is no placeholder of ours
 // stays text.
-func (w *importer) translateText(n *node, id string) {
+func (w *importer) translateText(n *Node, id string) {
 	if n == nil {
 		return
 	}
-	for _, item := range n.items {
+	for _, item := range n.Items {
 		w.translateText(item, id)
 	}
-	for _, p := range n.pairs {
-		w.translateText(p.value, id)
+	for _, p := range n.Pairs {
+		w.translateText(p.Value, id)
 	}
-	if n.kind != kindString || !strings.Contains(n.text, "${") {
+	if n.Shape != ShapeString || !strings.Contains(n.Text, "${") {
 		return
 	}
-	parts, err := splitPlaceholders(n.text)
+	parts, err := splitPlaceholders(n.Text)
 	if err != nil {
-		n.text = strings.ReplaceAll(n.text, "${", "$${")
-		w.warn(n.pos, "server %q: %v; kept as plain text", id, err)
+		n.Text = strings.ReplaceAll(n.Text, "${", "$${")
+		w.warn(n.Pos, "server %q: %v; kept as plain text", id, err)
 		return
 	}
 	var b strings.Builder
@@ -159,23 +159,23 @@ func (w *importer) translateText(n *node, id string) {
 			name := variableName(p.name)
 			about := ""
 			if s := w.inputs[p.name]; s != "" {
-				about = " (" + clip(oneLine(s)) + ")"
+				about = " (" + Clip(oneLine(s)) + ")"
 			}
-			w.warn(n.pos, "server %q: input %s is read from variable %s now%s", id, p.name, name, about)
+			w.warn(n.Pos, "server %q: input %s is read from variable %s now%s", id, p.name, name, about)
 			b.WriteString("${" + name + "}")
 		case "kept":
-			w.warn(n.pos, "server %q: %s is a directory of the session now; write ${env:%s} for a variable of that name", id, p.text, p.name)
+			w.warn(n.Pos, "server %q: %s is a directory of the session now; write ${env:%s} for a variable of that name", id, p.text, p.name)
 			b.WriteString(p.text)
 		case "folder":
 			if strings.HasPrefix(p.name, "workspace") {
-				w.warn(n.pos, "server %q: %s is the folder of tine.yaml now", id, p.text)
+				w.warn(n.Pos, "server %q: %s is the folder of tine.yaml now", id, p.text)
 			}
 			b.WriteString(p.text)
 		default:
 			b.WriteString(p.text)
 		}
 	}
-	n.text = b.String()
+	n.Text = b.String()
 }
 
 var notInVariable = regexp.MustCompile(`[^A-Z0-9]+`)
@@ -191,7 +191,7 @@ func variableName(s string) string {
 
 // importRewardKit takes over a RewardKit config, which has no placeholders.
 // It is loaded first, as it is: one that can't be served can't be imported.
-func (w *importer) importRewardKit(root *node) {
+func (w *importer) importRewardKit(root *Node) {
 	opts := importOptions()
 	opts.Path = w.opts.Path
 	trial := newDecoder(opts)
@@ -209,64 +209,64 @@ func (w *importer) importRewardKit(root *node) {
 }
 
 // escape makes every string below n mean itself.
-func (n *node) escape() {
-	if n.kind == kindString {
-		n.text = strings.ReplaceAll(n.text, "${", "$${")
+func (n *Node) escape() {
+	if n.Shape == ShapeString {
+		n.Text = strings.ReplaceAll(n.Text, "${", "$${")
 	}
-	for _, item := range n.items {
+	for _, item := range n.Items {
 		item.escape()
 	}
-	for _, p := range n.pairs {
-		p.value.escape()
+	for _, p := range n.Pairs {
+		p.Value.escape()
 	}
 }
 
 // inlineSecrets warns about every secret that stands in an entry as it is.
 func (w *importer) inlineSecrets(e entry) {
-	found := func(n *node, where, variable string) {
-		w.warn(n.pos, "server %q: %s holds a secret in plain text; write ${%s} instead and set that variable", e.id, where, variable)
+	found := func(n *Node, where, variable string) {
+		w.warn(n.Pos, "server %q: %s holds a secret in plain text; write ${%s} instead and set that variable", e.id, where, variable)
 	}
-	literal := func(n *node) bool {
-		return n.scalar() && n.text != "" && !strings.Contains(strings.ReplaceAll(n.text, "$${", ""), "${")
+	literal := func(n *Node) bool {
+		return n.Scalar() && n.Text != "" && !strings.Contains(strings.ReplaceAll(n.Text, "$${", ""), "${")
 	}
-	if env := e.n.get("env"); env != nil {
-		for _, p := range env.pairs {
-			if literal(p.value) && (secretName(p.key) || secretText.MatchString(p.value.text) || RedactURL(p.value.text) != p.value.text) {
-				found(p.value, "env."+oneLine(p.key), variableName(p.key))
+	if env := e.n.Get("env"); env != nil {
+		for _, p := range env.Pairs {
+			if literal(p.Value) && (secretName(p.Key) || secretText.MatchString(p.Value.Text) || RedactURL(p.Value.Text) != p.Value.Text) {
+				found(p.Value, "env."+oneLine(p.Key), variableName(p.Key))
 			}
 		}
 	}
-	if headers := e.n.get("headers"); headers != nil {
-		for _, p := range headers.pairs {
-			if literal(p.value) && (secretName(p.key) || secretText.MatchString(p.value.text)) {
-				found(p.value, "headers."+oneLine(p.key), variableName(e.id+"_"+p.key))
+	if headers := e.n.Get("headers"); headers != nil {
+		for _, p := range headers.Pairs {
+			if literal(p.Value) && (secretName(p.Key) || secretText.MatchString(p.Value.Text)) {
+				found(p.Value, "headers."+oneLine(p.Key), variableName(e.id+"_"+p.Key))
 			}
 		}
 	}
-	if u := e.n.get("url"); u != nil && literal(u) && RedactURL(u.text) != u.text {
+	if u := e.n.Get("url"); u != nil && literal(u) && RedactURL(u.Text) != u.Text {
 		found(u, "url", variableName(e.id+"_URL"))
 	}
 	name, n := e.id+"_SECRET", 1
-	line := func(list *node, where string) {
+	line := func(list *Node, where string) {
 		if list == nil {
 			return
 		}
 		var args []string
-		for _, a := range list.items {
-			args = append(args, a.text)
+		for _, a := range list.Items {
+			args = append(args, a.Text)
 		}
 		for i, shown := range shownLine(args, "", nil) {
-			if shown != args[i] && literal(list.items[i]) {
-				found(list.items[i], fmt.Sprintf("%s[%d]", where, i), variableName(name))
+			if shown != args[i] && literal(list.Items[i]) {
+				found(list.Items[i], fmt.Sprintf("%s[%d]", where, i), variableName(name))
 				n++
 				name = fmt.Sprintf("%s_SECRET_%d", e.id, n)
 			}
 		}
 	}
-	line(e.n.get("args"), "args")
-	if c := e.n.get("docker"); c != nil {
-		line(c.get("command"), "docker.command")
-		line(c.get("run_args"), "docker.run_args")
+	line(e.n.Get("args"), "args")
+	if c := e.n.Get("docker"); c != nil {
+		line(c.Get("command"), "docker.command")
+		line(c.Get("run_args"), "docker.run_args")
 	}
 }
 
@@ -279,7 +279,7 @@ func (w *importer) write(path string) []byte {
 	}
 	writeComment(&b, []string{head + ".", "Check it with: tine config check"}, "")
 	b.WriteString("\n")
-	if len(w.root.pairs) > 0 {
+	if len(w.root.Pairs) > 0 {
 		writeYAML(&b, w.root, 0)
 		b.WriteString("\n")
 	}
@@ -292,7 +292,7 @@ func (w *importer) write(path string) []byte {
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		writeYAML(&b, mapNode(p), 1)
+		writeYAML(&b, MapNode(p), 1)
 	}
 	if len(w.after) > 0 {
 		b.WriteString("\n")

@@ -21,7 +21,7 @@ const (
 
 // syntaxError is a file that can't be read at all.
 type syntaxError struct {
-	pos pos
+	pos Pos
 	msg string
 }
 
@@ -61,9 +61,9 @@ func (r *jsonReader) next() int {
 	return i
 }
 
-func (r *jsonReader) at(offset int) pos { return r.where.at(offset) }
+func (r *jsonReader) at(offset int) Pos { return r.where.at(offset) }
 
-func (r *jsonReader) token() (json.Token, pos, error) {
+func (r *jsonReader) token() (json.Token, Pos, error) {
 	at := r.at(r.next())
 	tok, err := r.dec.Token()
 	if err == nil {
@@ -83,7 +83,7 @@ func (r *jsonReader) token() (json.Token, pos, error) {
 	return nil, at, &syntaxError{at, "not valid JSON: " + err.Error()}
 }
 
-func (r *jsonReader) value(depth int) (n *node, err error) {
+func (r *jsonReader) value(depth int) (n *Node, err error) {
 	start := r.next()
 	defer func() {
 		if n != nil {
@@ -107,36 +107,36 @@ func (r *jsonReader) value(depth int) (n *node, err error) {
 		}
 		return r.object(at, depth)
 	case string:
-		return &node{kind: kindString, pos: at, text: v}, nil
+		return &Node{Shape: ShapeString, Pos: at, Text: v}, nil
 	case json.Number:
-		k := kindInt
+		k := ShapeInt
 		if strings.ContainsAny(v.String(), ".eE") {
-			k = kindFloat
+			k = ShapeFloat
 		}
-		return &node{kind: k, pos: at, text: v.String()}, nil
+		return &Node{Shape: k, Pos: at, Text: v.String()}, nil
 	case bool:
-		n := boolNode(v)
-		n.pos = at
+		n := BoolNode(v)
+		n.Pos = at
 		return n, nil
 	default:
-		return &node{kind: kindNull, pos: at, text: "null"}, nil
+		return &Node{Shape: ShapeNull, Pos: at, Text: "null"}, nil
 	}
 }
 
-func (r *jsonReader) list(at pos, depth int) (*node, error) {
-	n := &node{kind: kindList, pos: at}
+func (r *jsonReader) list(at Pos, depth int) (*Node, error) {
+	n := &Node{Shape: ShapeList, Pos: at}
 	for r.dec.More() {
 		item, err := r.value(depth + 1)
 		if err != nil {
 			return nil, err
 		}
-		n.items = append(n.items, item)
+		n.Items = append(n.Items, item)
 	}
 	_, _, err := r.token()
 	return n, err
 }
 
-func (r *jsonReader) object(at pos, depth int) (*node, error) {
+func (r *jsonReader) object(at Pos, depth int) (*Node, error) {
 	m := r.out.newMap(at)
 	for r.dec.More() {
 		keyAt := r.next()
@@ -152,7 +152,7 @@ func (r *jsonReader) object(at pos, depth int) (*node, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.add(pair{key: name, keyPos: keyPos, keyAt: keyAt, value: value})
+		m.add(Pair{Key: name, KeyPos: keyPos, keyAt: keyAt, Value: value})
 	}
 	_, _, err := r.token()
 	return m.n, err
@@ -226,23 +226,23 @@ func stringEnd(data []byte, i int) int {
 type locator struct {
 	data   []byte
 	offset int
-	pos    pos
+	pos    Pos
 }
 
-func newLocator(data []byte) *locator { return &locator{data: data, pos: pos{1, 1}} }
+func newLocator(data []byte) *locator { return &locator{data: data, pos: Pos{1, 1}} }
 
-func (l *locator) at(offset int) pos {
+func (l *locator) at(offset int) Pos {
 	offset = min(offset, len(l.data))
 	if offset < l.offset {
-		l.offset, l.pos = 0, pos{1, 1}
+		l.offset, l.pos = 0, Pos{1, 1}
 	}
 	part := l.data[l.offset:offset]
 	if i := bytes.LastIndexByte(part, '\n'); i >= 0 {
-		l.pos.line += bytes.Count(part, []byte{'\n'})
-		l.pos.col = 1
+		l.pos.Line += bytes.Count(part, []byte{'\n'})
+		l.pos.Col = 1
 		part = part[i+1:]
 	}
-	l.pos.col += utf8.RuneCount(part)
+	l.pos.Col += utf8.RuneCount(part)
 	l.offset = offset
 	return l.pos
 }

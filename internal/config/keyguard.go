@@ -13,7 +13,7 @@ import (
 
 // belowHome is a path as keyplaces takes it: relative to a home, with slashes.
 func belowHome(home, p string) (rel string, ok bool) {
-	if home == "" || !within(p, home) {
+	if home == "" || !Within(p, home) {
 		return "", false
 	}
 	rel, err := filepath.Rel(home, p)
@@ -34,7 +34,7 @@ func (d *decoder) keyPlace(p string) (string, bool) {
 func (d *decoder) keyPlaceBelow(dir string) (string, bool) {
 	home := d.res.paths.home
 	rel, ok := belowHome(home, dir)
-	if !ok && filepath.IsAbs(home) && within(home, dir) {
+	if !ok && filepath.IsAbs(home) && Within(home, dir) {
 		rel, ok = ".", true
 	}
 	if !ok {
@@ -94,8 +94,8 @@ func (d *decoder) keysAt(p string) (at string, in bool) {
 		for _, place := range keyplaces.OfHome() {
 			for _, at := range there(home, place) {
 				real := lastOf(linkChain(at))
-				if real != at && (within(p, real) || within(real, p)) {
-					return at, within(p, real)
+				if real != at && (Within(p, real) || Within(real, p)) {
+					return at, Within(p, real)
 				}
 			}
 		}
@@ -121,14 +121,14 @@ func (d *decoder) homesAround(p string) []string {
 		if rel, err := filepath.Rel(dir, p); err == nil && filepath.IsLocal(rel) && rel != "." {
 			first, _, _ := strings.Cut(filepath.ToSlash(rel), "/")
 			homes = append(homes, filepath.Join(dir, first))
-		} else if within(dir, p) {
+		} else if Within(dir, p) {
 			list, _ := readSome(dir)
 			for _, e := range list {
 				homes = append(homes, filepath.Join(dir, e.Name()))
 			}
 		}
 	}
-	return slices.DeleteFunc(homes, func(home string) bool { return !within(p, home) && !within(home, p) })
+	return slices.DeleteFunc(homes, func(home string) bool { return !Within(p, home) && !Within(home, p) })
 }
 
 // firstThere is the first of some places below a folder that is there. What is the
@@ -186,7 +186,7 @@ func (d *decoder) keysSeen(files []ownFile) {
 		state = lastOf(linkChain(d.opts.State))
 	}
 	open := func(dir string) ([]fs.DirEntry, error) {
-		if state != "" && within(lastOf(linkChain(dir)), state) {
+		if state != "" && Within(lastOf(linkChain(dir)), state) {
 			return nil, nil
 		}
 		return readSome(dir)
@@ -196,13 +196,13 @@ func (d *decoder) keysSeen(files []ownFile) {
 		if info, err := os.Stat(s.path); err != nil || !info.IsDir() {
 			continue
 		}
-		if filepath.IsAbs(home) && of(s.of.AllowRead, func(p string) bool { return p != "" && within(home, p) }) {
+		if filepath.IsAbs(home) && of(s.of.AllowRead, func(p string) bool { return p != "" && Within(home, p) }) {
 			continue // where the home is shown these are hidden
 		}
 		found := keyplaces.Search{ReadDir: open, Dirs: 200, Most: 100}.Below(s.path)
 		found = slices.DeleteFunc(found, func(at string) bool {
 			named := func(p string) bool { return p == at }
-			if of(s.of.AllowRead, named) || of(s.of.AllowWrite, named) || of(s.of.DenyRead, func(p string) bool { return p != "" && within(at, p) }) {
+			if of(s.of.AllowRead, named) || of(s.of.AllowWrite, named) || of(s.of.DenyRead, func(p string) bool { return p != "" && Within(at, p) }) {
 				return true
 			}
 			return slices.ContainsFunc(files, func(f ownFile) bool { return f.secret && f.path == at }) || d.isKeyPlace(at)

@@ -8,32 +8,32 @@ import (
 	"strings"
 )
 
-func (o object) texts(key string, dst *[]string, example string) bool {
-	n, ok := o.lookup(key)
+func (o Object) Texts(key string, dst *[]string, example string) bool {
+	n, ok := o.Lookup(key)
 	if !ok {
 		return false
 	}
-	if n.kind != kindList && n.kind != kindNull {
-		o.wrong(key, n, "want a list of strings, got %s; write %s: %s", n.kind, key, example)
+	if n.Shape != ShapeList && n.Shape != ShapeNull {
+		o.Wrong(key, n, "want a list of strings, got %s; write %s: %s", n.Shape, key, example)
 		return false
 	}
-	list := make([]string, 0, len(n.items))
-	for i, item := range n.items {
-		at := object{d: o.d, path: join(o.path, key) + fmt.Sprintf("[%d]", i), rel: join(o.rel, key), hidden: o.hidden}
-		if item.missing {
+	list := make([]string, 0, len(n.Items))
+	for i, item := range n.Items {
+		at := Object{d: o.d, Path: join(o.Path, key) + fmt.Sprintf("[%d]", i), rel: join(o.rel, key), hidden: o.hidden}
+		if item.Missing {
 			list = append(list, "")
 			continue
 		}
-		if item.kind == kindNull || !item.scalar() {
-			o.d.fail(item.pos, "%s: want a string, got %s%s", at.path, item.kind, item.tildeHint())
+		if item.Shape == ShapeNull || !item.Scalar() {
+			o.d.fail(item.Pos, "%s: want a string, got %s%s", at.Path, item.Shape, item.tildeHint())
 			continue
 		}
-		if strings.ContainsRune(item.text, 0) {
-			o.d.fail(item.pos, "%s: contains a NUL character", at.path)
+		if strings.ContainsRune(item.Text, 0) {
+			o.d.fail(item.Pos, "%s: contains a NUL character", at.Path)
 			continue
 		}
 		at.note(strconv.Itoa(i), item)
-		list = append(list, item.text)
+		list = append(list, item.Text)
 	}
 	*dst = list
 	return true
@@ -41,21 +41,21 @@ func (o object) texts(key string, dst *[]string, example string) bool {
 
 // oneOrMore is texts for a list that may be written as the one string it holds,
 // or with split as its words.
-func (o object) oneOrMore(key string, dst *[]string, split bool, example string) bool {
-	n, ok := o.lookup(key)
+func (o Object) oneOrMore(key string, dst *[]string, split bool, example string) bool {
+	n, ok := o.Lookup(key)
 	if !ok {
 		return false
 	}
-	if n.kind != kindString {
-		return o.texts(key, dst, example)
+	if n.Shape != ShapeString {
+		return o.Texts(key, dst, example)
 	}
-	if strings.ContainsRune(n.text, 0) {
-		o.wrong(key, n, "contains a NUL character")
+	if strings.ContainsRune(n.Text, 0) {
+		o.Wrong(key, n, "contains a NUL character")
 		return false
 	}
-	list := []string{n.text}
+	list := []string{n.Text}
 	if split {
-		list = strings.Fields(n.text)
+		list = strings.Fields(n.Text)
 	}
 	for i := range list {
 		o.note(join(key, strconv.Itoa(i)), n)
@@ -65,93 +65,93 @@ func (o object) oneOrMore(key string, dst *[]string, split bool, example string)
 }
 
 // item is one entry of a list of strings.
-type item struct {
-	text  string
-	shown string // as a message may quote it
-	path  string
-	pos   pos
-	index int // in the list, of which others may be missing
+type Item struct {
+	Text  string
+	Shown string // as a message may quote it
+	Path  string
+	Pos   Pos
+	Index int // in the list, of which others may be missing
 }
 
 // items are the entries of a list that texts or oneOrMore read, without those
 // that were complained about.
-func (o object) items(key string, split bool) []item {
-	n, ok := o.lookup(key)
+func (o Object) Items(key string, split bool) []Item {
+	n, ok := o.Lookup(key)
 	if !ok {
 		return nil
 	}
-	at := join(o.path, key)
-	var list []item
+	at := join(o.Path, key)
+	var list []Item
 	switch {
-	case n.kind == kindString && split:
-		for _, word := range strings.Fields(n.text) {
-			shown := n.shown()
-			if n.from == "" {
-				shown = strconv.Quote(clip(word))
+	case n.Shape == ShapeString && split:
+		for _, word := range strings.Fields(n.Text) {
+			shown := n.Shown()
+			if n.From == "" {
+				shown = strconv.Quote(Clip(word))
 			}
-			list = append(list, item{word, shown, at, n.pos, len(list)})
+			list = append(list, Item{word, shown, at, n.Pos, len(list)})
 		}
-	case n.kind == kindString:
-		list = []item{{n.text, n.shown(), at, n.pos, 0}}
+	case n.Shape == ShapeString:
+		list = []Item{{n.Text, n.Shown(), at, n.Pos, 0}}
 	}
-	for i, it := range n.items {
-		if it.scalar() && it.kind != kindNull && !it.missing && !strings.ContainsRune(it.text, 0) {
-			list = append(list, item{it.text, it.shown(), fmt.Sprintf("%s[%d]", at, i), it.pos, i})
+	for i, it := range n.Items {
+		if it.Scalar() && it.Shape != ShapeNull && !it.Missing && !strings.ContainsRune(it.Text, 0) {
+			list = append(list, Item{it.Text, it.Shown(), fmt.Sprintf("%s[%d]", at, i), it.Pos, i})
 		}
 	}
 	return list
 }
 
 // words checks a list whose items come from a fixed set.
-func (o object) words(key string, allowed []string) {
+func (o Object) words(key string, allowed []string) {
 	seen := map[string]bool{}
-	for _, it := range o.items(key, false) {
+	for _, it := range o.Items(key, false) {
 		switch {
-		case !slices.Contains(allowed, it.text):
-			o.d.fail(it.pos, "%s: got %s, want %s", it.path, it.shown, orList(allowed))
-		case seen[it.text]:
-			o.d.fail(it.pos, "%s: %s stands twice", it.path, it.shown)
+		case !slices.Contains(allowed, it.Text):
+			o.d.fail(it.Pos, "%s: got %s, want %s", it.Path, it.Shown, OrList(allowed))
+		case seen[it.Text]:
+			o.d.fail(it.Pos, "%s: %s stands twice", it.Path, it.Shown)
 		}
-		seen[it.text] = true
+		seen[it.Text] = true
 	}
 }
 
 // patterns checks a list of globs of some kind of name. They are read in the
 // syntax of path.Match, with a slash that is a character like any other.
-func (o object) patterns(key, what string) {
-	for _, it := range o.items(key, false) {
-		if _, err := path.Match(it.text, ""); err != nil || it.text == "" {
-			o.d.fail(it.pos, "%s: %s is not a pattern; write %s, with * for any characters", it.path, it.shown, what)
+func (o Object) patterns(key, what string) {
+	for _, it := range o.Items(key, false) {
+		if _, err := path.Match(it.Text, ""); err != nil || it.Text == "" {
+			o.d.fail(it.Pos, "%s: %s is not a pattern; write %s, with * for any characters", it.Path, it.Shown, what)
 		}
 	}
 }
 
 // emptyList complains about a list that is there and holds nothing.
-func (o object) emptyList(key, format string, args ...any) bool {
-	n, ok := o.lookup(key)
-	if !ok || n.kind != kindNull && (n.kind != kindList || len(n.items) > 0) {
+func (o Object) EmptyList(key, format string, args ...any) bool {
+	n, ok := o.Lookup(key)
+	if !ok || n.Shape != ShapeNull && (n.Shape != ShapeList || len(n.Items) > 0) {
 		return false
 	}
-	o.wrong(key, n, format, args...)
+	o.Wrong(key, n, format, args...)
 	return true
 }
 
-func (o object) textMap(key string, dst *map[string]string, example string) bool {
-	n, ok := o.lookup(key)
+func (o Object) TextMap(key string, dst *map[string]string, example string) bool {
+	n, ok := o.Lookup(key)
 	if !ok {
 		return false
 	}
-	if n.kind != kindMap && n.kind != kindNull {
-		o.wrong(key, n, "want a map, got %s; write %s: %s", n.kind, key, example)
+	if n.Shape != ShapeMap && n.Shape != ShapeNull {
+		o.Wrong(key, n, "want a map, got %s; write %s: %s", n.Shape, key, example)
 		return false
 	}
-	m := make(map[string]string, len(n.pairs))
-	in := object{d: o.d, path: join(o.path, key), rel: join(o.rel, key), hidden: o.hidden}
-	for _, p := range n.pairs {
-		if v, ok := in.written(p.key, p.value, "a string"); ok {
-			m[p.key] = v
-		} else if p.value.missing {
-			m[p.key] = ""
+	m := make(map[string]string, len(n.Pairs))
+	in := Object{d: o.d, Path: join(o.Path, key), rel: join(o.rel, key), hidden: o.hidden}
+	for _, p := range n.Pairs {
+		if v, ok := in.Written(p.Key, p.Value, "a string"); ok {
+			m[p.Key] = v
+		} else if p.Value.Missing {
+			m[p.Key] = ""
 		}
 	}
 	*dst = m

@@ -118,7 +118,7 @@ func (d *decoder) unreadable(err error) error {
 
 func (d *decoder) duplicates(t *tree) {
 	for _, dup := range t.dups {
-		d.fail(dup.pos, "key %q stands twice, first on line %d; keep one", clip(dup.key), dup.firstLine)
+		d.fail(dup.pos, "key %q stands twice, first on line %d; keep one", Clip(dup.key), dup.firstLine)
 	}
 }
 
@@ -135,7 +135,7 @@ func (d *decoder) finish(c *Config) (*Config, error) {
 		return nil, bounded(append(d.problems, problems...))
 	}
 	if len(c.Servers) == 0 {
-		d.warn(pos{}, "there are no servers; add one under servers:")
+		d.warn(Pos{}, "there are no servers; add one under servers:")
 	}
 	c.Warnings = d.boundedWarnings()
 	return c, nil
@@ -158,7 +158,7 @@ func readTree(data []byte, path string) (*tree, error) {
 		return nil, &syntaxError{newLocator(data).at(at), "the file is not UTF-8 text from here on; save it as UTF-8"}
 	}
 	if len(data) > maxJSONBytes {
-		return nil, &syntaxError{pos{}, "the file is larger than 16 MiB"}
+		return nil, &syntaxError{Pos{}, "the file is larger than 16 MiB"}
 	}
 	if !looksLikeJSON(data) {
 		return readYAML(data)
@@ -208,37 +208,37 @@ const keyMCPServers = "mcpServers"
 // people copy and rename them.
 func detect(t *tree) format {
 	root := t.root
-	if root.kind != kindMap {
+	if root.Shape != ShapeMap {
 		return formatTine
 	}
-	has := func(key string, k kind) bool { n := root.get(key); return n != nil && n.kind == k }
-	given := func(key string) bool { n := root.get(key); return n != nil && n.kind != kindNull }
+	has := func(key string, k Shape) bool { n := root.Get(key); return n != nil && n.Shape == k }
+	given := func(key string) bool { n := root.Get(key); return n != nil && n.Shape != ShapeNull }
 	ours := false
 	for _, key := range topKeys {
 		ours = ours || key != "servers" && given(key)
 	}
 	switch {
-	case has("backends", kindList) && isRewardKit(root.get("backends")):
+	case has("backends", ShapeList) && isRewardKit(root.Get("backends")):
 		return formatRewardKit
-	case root.get(keyMCPServers) != nil && !given("servers") && (t.json || !ours):
+	case root.Get(keyMCPServers) != nil && !given("servers") && (t.json || !ours):
 		return formatMCPServers
 	case ours:
 		return formatTine
-	case has("mcp", kindMap) && root.get("mcp").get("servers") != nil && !given("servers"):
+	case has("mcp", ShapeMap) && root.Get("mcp").Get("servers") != nil && !given("servers"):
 		return formatVSCode
 	case !given("servers") && hasProjects(root):
 		return formatMCPServers
-	case has("inputs", kindList) && given("servers"):
+	case has("inputs", ShapeList) && given("servers"):
 		return formatVSCode
-	case t.json && has("servers", kindMap) && !onlyOurs(root.get("servers")):
+	case t.json && has("servers", ShapeMap) && !onlyOurs(root.Get("servers")):
 		return formatVSCode
 	}
 	return formatTine
 }
 
-func isRewardKit(backends *node) bool {
-	for _, b := range backends.items {
-		if b.get("backend_name_ref") != nil {
+func isRewardKit(backends *Node) bool {
+	for _, b := range backends.Items {
+		if b.Get("backend_name_ref") != nil {
 			return true
 		}
 	}
@@ -247,10 +247,10 @@ func isRewardKit(backends *node) bool {
 
 // onlyOurs reports whether an entry of a JSON servers map has a key that no
 // editor knows.
-func onlyOurs(servers *node) bool {
-	for _, p := range servers.pairs {
-		for _, k := range p.value.pairs {
-			switch k.key {
+func onlyOurs(servers *Node) bool {
+	for _, p := range servers.Pairs {
+		for _, k := range p.Value.Pairs {
+			switch k.Key {
 			case "builtin", "scope", "driver", "transport", "tools", "eager", "protocol",
 				"client_capabilities", "connect_timeout", "settings", "ca_file", "env_file", "title",
 				"auth", "credential", "policy", "journal", "state", "template", "workspace", "fork", "budget",
@@ -258,7 +258,7 @@ func onlyOurs(servers *node) bool {
 				return true
 			case "sandbox":
 				// VS Code has one of its own, which counts with another key beside it.
-				return p.value.get("sandboxEnabled") == nil
+				return p.Value.Get("sandboxEnabled") == nil
 			}
 		}
 	}

@@ -22,7 +22,7 @@ var reservedIDs = []string{"tine"}
 func checkID(id, separator string) error {
 	switch {
 	case !idPattern.MatchString(id):
-		return fmt.Errorf("server id %q is not valid; use 1 to 64 letters, digits, dots, dashes and underscores, a letter or digit first", clip(id))
+		return fmt.Errorf("server id %q is not valid; use 1 to 64 letters, digits, dots, dashes and underscores, a letter or digit first", Clip(id))
 	case slices.Contains(reservedIDs, id):
 		return fmt.Errorf("server id %q is Tine's own; choose another", id)
 	case strings.Contains(id, "__"):

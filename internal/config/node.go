@@ -7,134 +7,134 @@ import (
 	"time"
 )
 
-type kind uint8
+type Shape uint8
 
 const (
-	kindNull kind = iota
-	kindBool
-	kindInt
-	kindFloat
-	kindString
-	kindList
-	kindMap
+	ShapeNull Shape = iota
+	ShapeBool
+	ShapeInt
+	ShapeFloat
+	ShapeString
+	ShapeList
+	ShapeMap
 )
 
-func (k kind) String() string {
+func (k Shape) String() string {
 	return [...]string{"nothing", "a boolean", "a number", "a number", "a string", "a list", "a map"}[k]
 }
 
 // node is a value of a config file and its place. YAML and JSON are read into
 // the same tree, so that everything above it knows one shape.
-type node struct {
-	kind  kind
-	pos   pos
-	text  string // a string's value; other scalars as they were written
-	items []*node
-	pairs []pair
+type Node struct {
+	Shape Shape
+	Pos   Pos
+	Text  string // a string's value; other scalars as they were written
+	Items []*Node
+	Pairs []Pair
 
 	// from is the text before placeholders were resolved; empty when there were
 	// none. A value that came from one is never shown or quoted in a message.
-	from string
+	From string
 	// missing is set when a placeholder had no value. Whoever resolved it has
 	// said so; the text means nothing.
-	missing bool
+	Missing bool
 	// kept names the placeholders that stay until a server starts.
-	kept []string
+	Kept []string
 	// inline has a map written on one line.
 	inline bool
 	// start and end are where it stands in a JSON text, in bytes.
 	start, end int
 }
 
-type pair struct {
-	key     string
-	keyPos  pos
+type Pair struct {
+	Key     string
+	KeyPos  Pos
 	keyAt   int // where it starts in a JSON text, in bytes
-	value   *node
+	Value   *Node
 	comment []string // lines to write above the key
 }
 
 // duplicate is a key that stood twice in one map. The later one is kept.
 type duplicate struct {
 	key       string
-	pos       pos
+	pos       Pos
 	firstLine int
 }
 
 // tree is a file as read.
 type tree struct {
-	root *node
+	root *Node
 	dups []duplicate
 	json bool // the text was JSON
 }
 
-func (n *node) scalar() bool { return n.kind != kindList && n.kind != kindMap }
+func (n *Node) Scalar() bool { return n.Shape != ShapeList && n.Shape != ShapeMap }
 
 // get returns the value of a key, or nil.
-func (n *node) get(key string) *node {
-	for i := range n.pairs {
-		if n.pairs[i].key == key {
-			return n.pairs[i].value
+func (n *Node) Get(key string) *Node {
+	for i := range n.Pairs {
+		if n.Pairs[i].Key == key {
+			return n.Pairs[i].Value
 		}
 	}
 	return nil
 }
 
 // set adds a key, or replaces its value.
-func (n *node) set(key string, value *node) {
-	for i := range n.pairs {
-		if n.pairs[i].key == key {
-			n.pairs[i].value = value
+func (n *Node) Set(key string, value *Node) {
+	for i := range n.Pairs {
+		if n.Pairs[i].Key == key {
+			n.Pairs[i].Value = value
 			return
 		}
 	}
-	n.pairs = append(n.pairs, pair{key: key, keyPos: value.pos, value: value})
+	n.Pairs = append(n.Pairs, Pair{Key: key, KeyPos: value.Pos, Value: value})
 }
 
 // mapBuilder fills a map node and notes keys that stand twice.
 type mapBuilder struct {
-	n     *node
+	n     *Node
 	out   *tree
 	index map[string]int
 }
 
-func (t *tree) newMap(at pos) mapBuilder {
-	return mapBuilder{n: &node{kind: kindMap, pos: at}, out: t, index: map[string]int{}}
+func (t *tree) newMap(at Pos) mapBuilder {
+	return mapBuilder{n: &Node{Shape: ShapeMap, Pos: at}, out: t, index: map[string]int{}}
 }
 
-func (b mapBuilder) add(p pair) {
-	if i, ok := b.index[p.key]; ok {
-		b.out.dups = append(b.out.dups, duplicate{key: p.key, pos: p.keyPos, firstLine: b.n.pairs[i].keyPos.line})
-		b.n.pairs[i] = p
+func (b mapBuilder) add(p Pair) {
+	if i, ok := b.index[p.Key]; ok {
+		b.out.dups = append(b.out.dups, duplicate{key: p.Key, pos: p.KeyPos, firstLine: b.n.Pairs[i].KeyPos.Line})
+		b.n.Pairs[i] = p
 		return
 	}
-	b.index[p.key] = len(b.n.pairs)
-	b.n.pairs = append(b.n.pairs, p)
+	b.index[p.Key] = len(b.n.Pairs)
+	b.n.Pairs = append(b.n.Pairs, p)
 }
 
 // shown is the value as a message may quote it.
-func (n *node) shown() string {
+func (n *Node) Shown() string {
 	switch {
-	case !n.scalar() || n.kind == kindNull:
-		return n.kind.String()
-	case n.from != "":
-		return strconv.Quote(clip(n.from))
-	case n.kind == kindString:
-		return strconv.Quote(clip(n.text))
+	case !n.Scalar() || n.Shape == ShapeNull:
+		return n.Shape.String()
+	case n.From != "":
+		return strconv.Quote(Clip(n.From))
+	case n.Shape == ShapeString:
+		return strconv.Quote(Clip(n.Text))
 	default:
-		return clip(n.text)
+		return Clip(n.Text)
 	}
 }
 
 // tildeHint explains a home folder that YAML took for nothing.
-func (n *node) tildeHint() string {
-	if n.kind != kindNull || n.text != "~" {
+func (n *Node) tildeHint() string {
+	if n.Shape != ShapeNull || n.Text != "~" {
 		return ""
 	}
 	return ` (which is what ~ means in YAML; for the home folder write "~" in quotes)`
 }
 
-func clip(s string) string {
+func Clip(s string) string {
 	const most = 60
 	if r := []rune(s); len(r) > most {
 		return string(r[:most]) + "..."
@@ -143,36 +143,36 @@ func clip(s string) string {
 }
 
 // value turns a node into plain Go values, for settings that are passed on.
-func (n *node) value() any {
-	switch n.kind {
-	case kindNull:
+func (n *Node) value() any {
+	switch n.Shape {
+	case ShapeNull:
 		return nil
-	case kindBool:
-		return strings.EqualFold(n.text, "true")
-	case kindInt:
-		if i, err := parseInt(n.text); err == nil {
+	case ShapeBool:
+		return strings.EqualFold(n.Text, "true")
+	case ShapeInt:
+		if i, err := parseInt(n.Text); err == nil {
 			return i
 		}
-		if f, err := strconv.ParseFloat(n.text, 64); err == nil {
+		if f, err := strconv.ParseFloat(n.Text, 64); err == nil {
 			return f
 		}
-		return n.text
-	case kindFloat:
-		return parseFloat(n.text)
-	case kindList:
-		list := make([]any, len(n.items))
-		for i, item := range n.items {
+		return n.Text
+	case ShapeFloat:
+		return parseFloat(n.Text)
+	case ShapeList:
+		list := make([]any, len(n.Items))
+		for i, item := range n.Items {
 			list[i] = item.value()
 		}
 		return list
-	case kindMap:
-		m := make(map[string]any, len(n.pairs))
-		for _, p := range n.pairs {
-			m[p.key] = p.value.value()
+	case ShapeMap:
+		m := make(map[string]any, len(n.Pairs))
+		for _, p := range n.Pairs {
+			m[p.Key] = p.Value.value()
 		}
 		return m
 	default:
-		return n.text
+		return n.Text
 	}
 }
 
@@ -199,30 +199,30 @@ func parseFloat(s string) any {
 
 // The rest makes nodes for trees that are written and not read.
 
-func stringNode(s string) *node { return &node{kind: kindString, text: s} }
-func boolNode(b bool) *node     { return &node{kind: kindBool, text: strconv.FormatBool(b)} }
-func intNode(i int64) *node     { return &node{kind: kindInt, text: strconv.FormatInt(i, 10)} }
-func numberNode(f float64) *node {
-	return &node{kind: kindFloat, text: formatNumber(f)}
+func StringNode(s string) *Node { return &Node{Shape: ShapeString, Text: s} }
+func BoolNode(b bool) *Node     { return &Node{Shape: ShapeBool, Text: strconv.FormatBool(b)} }
+func IntNode(i int64) *Node     { return &Node{Shape: ShapeInt, Text: strconv.FormatInt(i, 10)} }
+func NumberNode(f float64) *Node {
+	return &Node{Shape: ShapeFloat, Text: formatNumber(f)}
 }
-func durationNode(d time.Duration) *node { return stringNode(Brief(d)) }
+func DurationNode(d time.Duration) *Node { return StringNode(Brief(d)) }
 
 // sizeNode writes a size with its unit where that is exact.
-func sizeNode(v int64) *node {
+func SizeNode(v int64) *Node {
 	if s := formatSize(v); strings.HasSuffix(s, "B") {
-		return stringNode(s)
+		return StringNode(s)
 	}
-	return intNode(v)
+	return IntNode(v)
 }
 
-func mapNode(pairs ...pair) *node {
-	return &node{kind: kindMap, pairs: pairs}
+func MapNode(pairs ...Pair) *Node {
+	return &Node{Shape: ShapeMap, Pairs: pairs}
 }
 
-func listNode(items ...string) *node {
-	n := &node{kind: kindList}
+func ListNode(items ...string) *Node {
+	n := &Node{Shape: ShapeList}
 	for _, s := range items {
-		n.items = append(n.items, stringNode(s))
+		n.Items = append(n.Items, StringNode(s))
 	}
 	return n
 }

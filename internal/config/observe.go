@@ -20,39 +20,39 @@ const (
 	otlpHeadersVar  = "OTEL_EXPORTER_OTLP_HEADERS"
 )
 
-func (d *decoder) journal(o object, c *Config) {
-	j, word, ok := o.childOr("journal", journalKeys, journalModes...)
+func (d *decoder) journal(o Object, c *Config) {
+	j, word, ok := o.ChildOr("journal", journalKeys, journalModes...)
 	if word != "" {
 		c.Journal.Mode = word
 	}
 	if !ok {
 		return
 	}
-	j.oneOf("mode", &c.Journal.Mode, journalModes...)
-	j.duration("max_age", &c.Journal.MaxAge, time.Minute, 3650*day)
-	j.size("max_size", &c.Journal.MaxSize, 1<<20, 1<<50)
+	j.OneOf("mode", &c.Journal.Mode, journalModes...)
+	j.Duration("max_age", &c.Journal.MaxAge, time.Minute, 3650*day)
+	j.Size("max_size", &c.Journal.MaxSize, 1<<20, 1<<50)
 }
 
-func (d *decoder) telemetry(o object, c *Config) {
-	t, ok := o.child("telemetry", telemetryKeys)
+func (d *decoder) telemetry(o Object, c *Config) {
+	t, ok := o.Child("telemetry", telemetryKeys)
 	if !ok {
 		return
 	}
-	e, ok := t.child("otlp", otlpKeys)
+	e, ok := t.Child("otlp", otlpKeys)
 	if !ok {
 		return
 	}
 	to := &c.Telemetry.OTLP
-	d.otlpEndpoint = e.n.get("endpoint") != nil
-	if e.text("endpoint", &to.Endpoint, "http://127.0.0.1:4318") && to.Endpoint != "" {
-		n := e.n.get("endpoint")
+	d.otlpEndpoint = e.n.Get("endpoint") != nil
+	if e.Text("endpoint", &to.Endpoint, "http://127.0.0.1:4318") && to.Endpoint != "" {
+		n := e.n.Get("endpoint")
 		if mend := wrongCollector(to.Endpoint); mend != "" {
-			e.wrong("endpoint", n, "%s %s", n.quoted(), mend)
+			e.Wrong("endpoint", n, "%s %s", n.Quoted(), mend)
 		}
 	}
 	d.otlpHeaders = d.headers(e, &to.Headers)
-	e.number("sample", &to.Sample, 0, 1)
-	if e.text("ca_file", &to.CAFile, "ca.pem") {
+	e.Number("sample", &to.Sample, 0, 1)
+	if e.Text("ca_file", &to.CAFile, "ca.pem") {
 		to.CAFile = d.res.paths.resolve(to.CAFile)
 	}
 }
@@ -77,7 +77,7 @@ func (d *decoder) otlpEnvironment(c *Config) {
 	if v, _ := d.opts.Getenv(otlpEndpointVar); !d.otlpEndpoint && strings.TrimSpace(v) != "" {
 		v = strings.TrimSpace(v)
 		if mend := wrongCollector(v); mend != "" {
-			d.warn(pos{}, "no traces are sent: variable %s %s, or set telemetry.otlp.endpoint", otlpEndpointVar, mend)
+			d.warn(Pos{}, "no traces are sent: variable %s %s, or set telemetry.otlp.endpoint", otlpEndpointVar, mend)
 		} else {
 			to.Endpoint, c.hidden["telemetry.otlp.endpoint"] = v, true
 		}
@@ -85,7 +85,7 @@ func (d *decoder) otlpEnvironment(c *Config) {
 	if v, _ := d.opts.Getenv(otlpHeadersVar); to.Endpoint != "" && !d.otlpHeaders && strings.TrimSpace(v) != "" {
 		headers, ok := parseHeaderList(v)
 		if !ok {
-			d.warn(pos{}, "variable %s is passed over: want NAME=value pairs with commas between, values percent-encoded; mend it, or set telemetry.otlp.headers", otlpHeadersVar)
+			d.warn(Pos{}, "variable %s is passed over: want NAME=value pairs with commas between, values percent-encoded; mend it, or set telemetry.otlp.headers", otlpHeadersVar)
 			return
 		}
 		to.Headers = headers

@@ -8,24 +8,24 @@ import (
 )
 
 // opensRoot remembers the folder of this machine that a server of files works on.
-func (d *decoder) opensRoot(o object, s *Server) {
+func (d *decoder) opensRoot(o Object, s *Server) {
 	root, ok := s.Settings["root"].(string)
 	if !ok || s.Builtin != builtinFiles || !filepath.IsAbs(root) {
 		return
 	}
 	readOnly, _ := s.Settings["readonly"].(bool)
-	d.opened = append(d.opened, visible{at: o.n.get("settings").get("root").pos, where: o.path + ".settings.root", path: root, write: !readOnly})
+	d.opened = append(d.opened, visible{at: o.n.Get("settings").Get("root").Pos, where: o.Path + ".settings.root", path: root, write: !readOnly})
 }
 
 // opensBinds remembers what of this machine a container sees. The engine of another
 // machine has paths of its own.
-func (d *decoder) opensBinds(c object, to *Docker) {
+func (d *decoder) opensBinds(c Object, to *Docker) {
 	if d.elsewhere(to.Host) {
 		return
 	}
 	for i, b := range to.Binds {
 		if filepath.IsAbs(b.Source) {
-			at, where := c.spot("binds", i)
+			at, where := c.Spot("binds", i)
 			d.opened = append(d.opened, visible{at: at, where: where, path: b.Source, write: !b.ReadOnly})
 		}
 	}
@@ -46,7 +46,7 @@ func (d *decoder) ownFilesNotOpened(c *Config) {
 	for _, o := range d.opened {
 		real := lastOf(linkChain(o.path))
 		for _, f := range c.files {
-			if !o.write && !f.secret || !slices.ContainsFunc(linkChain(f.path), func(p string) bool { return within(p, real) || within(p, o.path) }) {
+			if !o.write && !f.secret || !slices.ContainsFunc(linkChain(f.path), func(p string) bool { return Within(p, real) || Within(p, o.path) }) {
 				continue
 			}
 			switch {
@@ -76,9 +76,9 @@ func (d *decoder) stateAside() {
 		}
 		is := ""
 		switch real := lastOf(linkChain(s.path)); {
-		case within(state, real):
+		case Within(state, real):
 			is = "holds"
-		case within(real, state):
+		case Within(real, state):
 			is = "lies in"
 		default:
 			continue

@@ -38,6 +38,27 @@ type Remote struct {
 	Attempts       int           `yaml:"attempts" json:",omitzero"`        // of one request in all; default 3
 }
 
+// remoteTable are the keys of remote.
+var remoteTable = Table[Remote]{
+	Put("type", func(r *Remote) *string { return &r.Type }, OneOf(RemoteHTTP, RemoteMCP).Default(RemoteHTTP), "an orchestration API, or an MCP server whose tools make, call and remove instances"),
+	Put("url", func(r *Remote) *string { return &r.URL }, Text("https://orchestrator.example.org").As("URL"), "the base of the API, or the MCP endpoint"),
+	Put("resource", func(r *Remote) *string { return &r.Resource }, Text("memory_v1").Then(notBlank), "what kind of instance to make"),
+	Put("create", func(r *Remote) *string { return &r.Create }, endpoint("/instances", false).Unless("`/instances`"), "`http`: makes instances"),
+	Put("delete", func(r *Remote) *string { return &r.Delete }, endpoint("/instances/"+instanceID, true).Unless("`/instances/{remote_instance_id}`"), "`http`: removes one"),
+	Put("call", func(r *Remote) *string { return &r.Call }, endpoint("/instances/"+instanceID+"/call", true), "`http`: calls go here, and not to the instance itself"),
+	Put("fork", func(r *Remote) *string { return &r.Fork }, endpoint("/instances/"+instanceID+"/fork", true), "`http`: copies a running one"),
+	Put("snapshot", func(r *Remote) *string { return &r.Snapshot }, endpoint("/instances/"+instanceID+"/snapshot", true),
+		"`http`: freezes one; with neither this nor `remote.fork` there is no `fork: memory`"),
+	Put("health", func(r *Remote) *string { return &r.Health }, endpoint("/health", false), "`http`: says whether the orchestrator is well"),
+	Put("create_tool", func(r *Remote) *string { return &r.CreateTool }, toolOf("initialize_session"), "`mcp`: the tool that makes instances"),
+	Put("call_tool", func(r *Remote) *string { return &r.CallTool }, toolOf("call_backend_tool"), "`mcp`: the one that calls their tools"),
+	Put("list_tool", func(r *Remote) *string { return &r.ListTool }, toolOf("list_backend_tools"), "`mcp`: the one that lists them"),
+	Put("delete_tool", func(r *Remote) *string { return &r.DeleteTool }, toolOf("cleanup_session"), "`mcp`: the one that removes instances"),
+	Put("timeout", func(r *Remote) *time.Duration { return &r.Timeout }, Duration(time.Millisecond, time.Hour).Default(30*time.Second), "one request"),
+	Put("connect_timeout", func(r *Remote) *time.Duration { return &r.ConnectTimeout }, Duration(time.Millisecond, 10*time.Minute).Default(5*time.Second), "until it is connected"),
+	Put("attempts", func(r *Remote) *int { return &r.Attempts }, Int[int](1, 10).Default(3), "tries of one request in all"),
+}
+
 // Startup is a call that an instance must answer before it counts as started.
 type Startup struct {
 	Tool      string         `yaml:"tool"`

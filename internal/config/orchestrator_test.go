@@ -13,7 +13,7 @@ func TestOrchestratorErrors(t *testing.T) {
 			`tine.yaml:1:15: servers.a.remote: url is missing; it is where the orchestrator is
 tine.yaml:1:15: servers.a.remote: resource is missing; it says what kind of instance to make`},
 		{"a string", "servers: {a: {remote: 'https://o.example.org'}}\n",
-			`tine.yaml:1:23: servers.a.remote: want a map of type, url, resource, timeout, connect_timeout, attempts, create, delete, call, fork, snapshot, health, create_tool, call_tool, list_tool, delete_tool, got a string`},
+			`tine.yaml:1:23: servers.a.remote: want a map of type, url, resource, create, delete, call, fork, snapshot, health, create_tool, call_tool, list_tool, delete_tool, timeout, connect_timeout, attempts, got a string`},
 		{"no url", "servers: {a: {remote: {url: o.example.org, resource: ''}}}\n",
 			`tine.yaml:1:29: servers.a.remote.url: "o.example.org" is not an absolute http or https URL; write it like https://orchestrator.example.org
 tine.yaml:1:54: servers.a.remote.resource: is empty; say what kind of instance to make`},

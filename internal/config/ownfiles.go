@@ -111,7 +111,7 @@ func (s *Server) runs() []string {
 
 // visible is a path that a sandbox sees, and where the config says so.
 type visible struct {
-	at    pos
+	at    Pos
 	where string
 	path  string
 	write bool
@@ -119,14 +119,14 @@ type visible struct {
 }
 
 // shows remembers what a sandbox sees until all of the gateway's own files are known.
-func (d *decoder) shows(c object, to *Sandbox) {
+func (d *decoder) shows(c Object, to *Sandbox) {
 	for _, list := range []struct {
 		key   string
 		paths []string
 	}{{"allow_read", to.AllowRead}, {"allow_write", to.AllowWrite}} {
 		for i, p := range list.paths {
 			if filepath.IsAbs(p) {
-				at, where := c.spot(list.key, i)
+				at, where := c.Spot(list.key, i)
 				d.visible = append(d.visible, visible{at, where, p, list.key == "allow_write", to})
 			}
 		}
@@ -148,7 +148,7 @@ func (d *decoder) ownFilesAside(files []ownFile) {
 				d.fail(s.at, "%s: is %s, %s, and no sandbox sees that; remove it, or put what the server needs into another file", s.where, f.path, f.what)
 			case !s.write:
 				continue
-			case slices.ContainsFunc(places, func(p string) bool { return within(p, real) || within(p, s.path) }):
+			case slices.ContainsFunc(places, func(p string) bool { return Within(p, real) || Within(p, s.path) }):
 				d.fail(s.at, "%s: holds %s, %s, which a sandbox that can write to it could use to get out; name a folder below that does not hold it, or move the file elsewhere", s.where, f.path, f.what)
 			default:
 				if !d.linkedAside(s, real, f, end) {
@@ -172,7 +172,7 @@ func (d *decoder) ownFilesNotCopied(c *Config) {
 		real := chain[len(chain)-1]
 		for _, f := range c.files {
 			places := linkChain(f.path)
-			if !f.secret || !slices.ContainsFunc(places, func(p string) bool { return within(p, real) }) {
+			if !f.secret || !slices.ContainsFunc(places, func(p string) bool { return Within(p, real) }) {
 				continue
 			}
 			if c.withoutTokens(f) {

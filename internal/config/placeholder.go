@@ -66,7 +66,7 @@ func splitPlaceholders(s string) ([]part, error) {
 		case strings.HasPrefix(s, "${"):
 			end := closingBrace(s)
 			if end < 0 {
-				return nil, badPlaceholder("%q has no closing brace; write ${NAME}, or $${ for a literal ${", clip(s))
+				return nil, badPlaceholder("%q has no closing brace; write ${NAME}, or $${ for a literal ${", Clip(s))
 			}
 			p, err := readPlaceholder(s[:end+1])
 			if err != nil {
@@ -118,23 +118,23 @@ func readPlaceholder(whole string) (part, error) {
 		case "env", "file", "input":
 			p.kind, body, bare = prefix, rest, false
 		default:
-			return p, badPlaceholder("%s: %q is not a kind of placeholder; use ${NAME}, ${NAME:-default}, ${env:NAME} or ${file:PATH}, or $${ for a literal ${", clip(whole), clip(prefix))
+			return p, badPlaceholder("%s: %q is not a kind of placeholder; use ${NAME}, ${NAME:-default}, ${env:NAME} or ${file:PATH}, or $${ for a literal ${", Clip(whole), Clip(prefix))
 		}
 	}
 	p.name = body
 	if p.kind == "env" {
 		p.name, p.def, p.hasDef = strings.Cut(body, ":-")
 		if strings.Contains(p.def, "${") {
-			return p, badPlaceholder("%s: a default can't hold another placeholder", clip(whole))
+			return p, badPlaceholder("%s: a default can't hold another placeholder", Clip(whole))
 		}
 	}
 	switch {
 	case p.name == "":
-		return p, badPlaceholder("%s names nothing; write ${NAME}", clip(whole))
+		return p, badPlaceholder("%s names nothing; write ${NAME}", Clip(whole))
 	case strings.ContainsAny(p.name, "{}\x00\n"):
-		return p, badPlaceholder("%s: %q can't be a name", clip(whole), clip(p.name))
+		return p, badPlaceholder("%s: %q can't be a name", Clip(whole), Clip(p.name))
 	case bare && !plainVariable.MatchString(p.name):
-		return p, badPlaceholder("%s: %q is not a variable's name; write $${ for a literal ${, or ${env:NAME} for an unusual name", clip(whole), clip(p.name))
+		return p, badPlaceholder("%s: %q is not a variable's name; write $${ for a literal ${, or ${env:NAME} for an unusual name", Clip(whole), Clip(p.name))
 	}
 	return p, nil
 }
@@ -232,36 +232,36 @@ func (r *resolver) file(name string) (string, *absent) {
 
 // resolve expands every string below n in place and returns what was absent.
 // Strings that can't be read are problems.
-func (d *decoder) resolve(n *node, path string) []missing {
-	switch n.kind {
-	case kindString:
-		out, secret, gone, err := d.res.expand(n.text)
+func (d *decoder) resolve(n *Node, path string) []missing {
+	switch n.Shape {
+	case ShapeString:
+		out, secret, gone, err := d.res.expand(n.Text)
 		if err != nil {
-			d.fail(n.pos, "%s: %v", path, err)
-			n.missing = true
+			d.fail(n.Pos, "%s: %v", path, err)
+			n.Missing = true
 			return nil
 		}
 		if secret {
-			n.from = n.text
+			n.From = n.Text
 		}
-		n.kept = keptIn(n.text)
-		n.text = out
+		n.Kept = keptIn(n.Text)
+		n.Text = out
 		var list []missing
 		for _, a := range gone {
-			n.missing = true
-			list = append(list, missing{a, n.pos, path})
+			n.Missing = true
+			list = append(list, missing{a, n.Pos, path})
 		}
 		return list
-	case kindList:
+	case ShapeList:
 		var list []missing
-		for i, item := range n.items {
+		for i, item := range n.Items {
 			list = append(list, d.resolve(item, fmt.Sprintf("%s[%d]", path, i))...)
 		}
 		return list
-	case kindMap:
+	case ShapeMap:
 		var list []missing
-		for _, p := range n.pairs {
-			list = append(list, d.resolve(p.value, join(path, p.key))...)
+		for _, p := range n.Pairs {
+			list = append(list, d.resolve(p.Value, join(path, p.Key))...)
 		}
 		return list
 	}
@@ -271,7 +271,7 @@ func (d *decoder) resolve(n *node, path string) []missing {
 // missing is an absent placeholder and where it stands.
 type missing struct {
 	absent
-	pos  pos
+	pos  Pos
 	path string
 }
 

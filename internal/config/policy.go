@@ -18,17 +18,17 @@ var (
 const off = "off"
 
 // policy reads what the calls of a server are subject to, over what is there.
-func (d *decoder) policy(o object, s *Server) {
-	p, ok := o.child("policy", policyKeys)
+func (d *decoder) policy(o Object, s *Server) {
+	p, ok := o.Child("policy", policyKeys)
 	if ok {
-		p.duration("max_timeout", &s.Policy.MaxTimeout, time.Millisecond, 30*day)
+		p.Duration("max_timeout", &s.Policy.MaxTimeout, time.Millisecond, 30*day)
 		d.retry(p, &s.Policy.Retry)
 		d.breaker(p, &s.Policy.Breaker)
 		s.Policy.Rate.read(p)
-		if c, ok := p.child("concurrency", concurrencyKeys); ok {
-			c.integer("calls", &s.Policy.Concurrency.Calls, 0, 100_000)
-			c.integer("queue", &s.Policy.Concurrency.Queue, 0, 100_000)
-			c.duration("wait", &s.Policy.Concurrency.Wait, 0, time.Hour)
+		if c, ok := p.Child("concurrency", concurrencyKeys); ok {
+			c.Integer("calls", &s.Policy.Concurrency.Calls, 0, 100_000)
+			c.Integer("queue", &s.Policy.Concurrency.Queue, 0, 100_000)
+			c.Duration("wait", &s.Policy.Concurrency.Wait, 0, time.Hour)
 		}
 		d.cache(p, &s.Policy.Cache)
 	}
@@ -39,19 +39,19 @@ func (d *decoder) policy(o object, s *Server) {
 	// Progress renews a call's timeout up to max_timeout; below it one of the two
 	// would mean nothing.
 	if most := s.Policy.MaxTimeout; most != 0 && most < timeout {
-		at := o.keyPos("timeout")
-		if ok && p.n.get("max_timeout") != nil {
-			at = p.n.get("max_timeout").pos
+		at := o.KeyPos("timeout")
+		if ok && p.n.Get("max_timeout") != nil {
+			at = p.n.Get("max_timeout").Pos
 		}
-		d.fail(at, "%s.policy.max_timeout: %s is shorter than timeout, which is %s; raise it, or lower timeout", o.path, Brief(most), Brief(timeout))
+		d.fail(at, "%s.policy.max_timeout: %s is shorter than timeout, which is %s; raise it, or lower timeout", o.Path, Brief(most), Brief(timeout))
 	}
 }
 
 // read reads a rate over what is there.
-func (r *Rate) read(o object) {
-	if n, ok := o.child("rate", rateKeys); ok {
-		n.number("calls", &r.Calls, 0, 1e6)
-		n.integer("burst", &r.Burst, 1, 1e6)
+func (r *Rate) read(o Object) {
+	if n, ok := o.Child("rate", rateKeys); ok {
+		n.Number("calls", &r.Calls, 0, 1e6)
+		n.Integer("burst", &r.Burst, 1, 1e6)
 	}
 }
 
@@ -64,46 +64,46 @@ func (r Rate) Filled() Rate {
 	return r
 }
 
-func (d *decoder) retry(p object, to *Retry) {
-	r, word, ok := p.childOr("retry", retryKeys, off)
+func (d *decoder) retry(p Object, to *Retry) {
+	r, word, ok := p.ChildOr("retry", retryKeys, off)
 	if word == off {
 		to.Attempts = 1
 	}
 	if !ok {
 		return
 	}
-	r.integer("attempts", &to.Attempts, 1, 10)
-	r.duration("pause", &to.Pause, 0, time.Minute)
-	r.duration("max_pause", &to.MaxPause, 0, 10*time.Minute)
+	r.Integer("attempts", &to.Attempts, 1, 10)
+	r.Duration("pause", &to.Pause, 0, time.Minute)
+	r.Duration("max_pause", &to.MaxPause, 0, 10*time.Minute)
 	if to.MaxPause < to.Pause {
-		d.fail(r.n.pos, "%s: pause is %s, which is longer than max_pause with %s; raise max_pause, or lower pause", r.path, Brief(to.Pause), Brief(to.MaxPause))
+		d.fail(r.n.Pos, "%s: pause is %s, which is longer than max_pause with %s; raise max_pause, or lower pause", r.Path, Brief(to.Pause), Brief(to.MaxPause))
 	}
 }
 
-func (d *decoder) breaker(p object, to *Breaker) {
-	b, word, ok := p.childOr("breaker", breakerKeys, off)
+func (d *decoder) breaker(p Object, to *Breaker) {
+	b, word, ok := p.ChildOr("breaker", breakerKeys, off)
 	if word == off {
 		to.Failures = 0
 	}
 	if !ok {
 		return
 	}
-	b.integer("failures", &to.Failures, 0, 1000)
-	b.duration("open", &to.Open, time.Millisecond, day)
-	b.integer("probes", &to.Probes, 1, 100)
+	b.Integer("failures", &to.Failures, 0, 1000)
+	b.Duration("open", &to.Open, time.Millisecond, day)
+	b.Integer("probes", &to.Probes, 1, 100)
 }
 
-func (d *decoder) cache(p object, to *Cache) {
-	c, word, ok := p.childOr("cache", cacheKeys, off)
+func (d *decoder) cache(p Object, to *Cache) {
+	c, word, ok := p.ChildOr("cache", cacheKeys, off)
 	if word == off {
 		to.Lists, to.Results = 0, 0
 	}
 	if !ok {
 		return
 	}
-	c.duration("lists", &to.Lists, 0, 30*day)
-	c.duration("results", &to.Results, 0, 30*day)
-	if c.texts("tools", &to.Tools, `["get_*"]`) {
+	c.Duration("lists", &to.Lists, 0, 30*day)
+	c.Duration("results", &to.Results, 0, 30*day)
+	if c.Texts("tools", &to.Tools, `["get_*"]`) {
 		c.patterns("tools", "a tool's name")
 	}
 }

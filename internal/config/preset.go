@@ -86,21 +86,21 @@ func (p *preset) drivers() []string {
 }
 
 // preset lays an entry over what its preset says.
-func (d *decoder) preset(o object, s *Server) object {
-	if o.n.get("preset") == nil || !o.oneOf("preset", &s.Preset, presetNames()...) {
+func (d *decoder) preset(o Object, s *Server) Object {
+	if o.n.Get("preset") == nil || !o.OneOf("preset", &s.Preset, presetNames()...) {
 		return o
 	}
-	at := o.n.get("preset").pos
+	at := o.n.Get("preset").Pos
 	p := &presets[slices.Index(presetNames(), s.Preset)]
 	driver, ok := d.presetDriver(o, p)
 	if !ok {
 		s.Preset = ""
 		return o
 	}
-	below := mapNode()
+	below := MapNode()
 	switch driver {
 	case "builtin":
-		below.set("builtin", stringNode(p.builtin))
+		below.Set("builtin", StringNode(p.builtin))
 	case "process":
 		p.program(o.n, below)
 	case "sandbox":
@@ -114,166 +114,166 @@ func (d *decoder) preset(o object, s *Server) object {
 		if p.shared {
 			scope = ScopeShared
 		}
-		if n := o.n.get("scope"); n != nil {
-			scope = n.text
+		if n := o.n.Get("scope"); n != nil {
+			scope = n.Text
 		} else {
-			below.set("scope", stringNode(scope))
+			below.Set("scope", StringNode(scope))
 		}
 		// Behind walls its memory is carried, unless it is on the network of the host.
 		if scope == ScopeSession && (driver != "sandbox" || p.network != "") {
-			below.set("fork", stringNode(ForkFresh))
+			below.Set("fork", StringNode(ForkFresh))
 		}
-		if p.shared && o.n.get("state") == nil {
-			below.set("state", stringNode(noState))
+		if p.shared && o.n.Get("state") == nil {
+			below.Set("state", StringNode(noState))
 		}
 	}
 	below.stand(at)
-	d.resolve(below, o.path)
+	d.resolve(below, o.Path)
 	o.n = o.n.over(below)
 	// Who says everything that needs it himself needs no directory for it.
-	if (driver == "process" || driver == "sandbox") && o.n.get("state") == nil && usesState(o.n) {
-		state := listNode(presetState)
+	if (driver == "process" || driver == "sandbox") && o.n.Get("state") == nil && usesState(o.n) {
+		state := ListNode(presetState)
 		state.stand(at)
-		o.n.set("state", state)
+		o.n.Set("state", state)
 	}
 	return o
 }
 
 // presetDriver chooses how a preset is run: as told, or by what else is said.
-func (d *decoder) presetDriver(o object, p *preset) (string, bool) {
-	if other := o.has("url", "builtin", "remote"); other != "" {
-		d.fail(o.keyPos(other), "%s: preset and %s exclude each other; keep one", o.path, other)
+func (d *decoder) presetDriver(o Object, p *preset) (string, bool) {
+	if other := o.Has("url", "builtin", "remote"); other != "" {
+		d.fail(o.KeyPos(other), "%s: preset and %s exclude each other; keep one", o.Path, other)
 		return "", false
 	}
-	if o.n.get("command") != nil && o.n.get("docker") != nil {
-		d.fail(o.keyPos("docker"), "%s: command and docker exclude each other; keep one", o.path)
+	if o.n.Get("command") != nil && o.n.Get("docker") != nil {
+		d.fail(o.KeyPos("docker"), "%s: command and docker exclude each other; keep one", o.Path)
 		return "", false
 	}
 	driver := p.drivers()[0]
-	way := o.has("docker", "command")
+	way := o.Has("docker", "command")
 	if way != "" {
 		driver = driverOf(way)
 	}
 	if way != "docker" && o.walled() {
 		way, driver = "sandbox", "sandbox"
 	}
-	if n := o.n.get("driver"); n != nil {
-		if n.missing {
+	if n := o.n.Get("driver"); n != nil {
+		if n.Missing {
 			return "", false
 		}
-		if !n.scalar() || !slices.Contains(p.drivers(), n.text) {
-			o.wrong("driver", n, "got %s, but preset %s can be had with %s", n.shown(), p.name, orList(p.drivers()))
+		if !n.Scalar() || !slices.Contains(p.drivers(), n.Text) {
+			o.Wrong("driver", n, "got %s, but preset %s can be had with %s", n.Shown(), p.name, OrList(p.drivers()))
 			return "", false
 		}
-		if way != "" && n.text != driver && !(way == "command" && n.text == "sandbox") {
-			o.wrong("driver", n, "%s does not go with %s; write driver: %s, or leave it out", n.shown(), way, driver)
+		if way != "" && n.Text != driver && !(way == "command" && n.Text == "sandbox") {
+			o.Wrong("driver", n, "%s does not go with %s; write driver: %s, or leave it out", n.Shown(), way, driver)
 			return "", false
 		}
-		driver = n.text
+		driver = n.Text
 	}
 	return driver, true
 }
 
 // program is the original as a program. The args of an entry are the server's
 // own; with a command of the entry's there is nothing before them.
-func (p *preset) program(entry, below *node) {
-	args := &node{kind: kindList}
-	if entry.get("command") == nil {
-		below.set("command", stringNode(p.command))
-		args.items = listNode(p.launch...).items
+func (p *preset) program(entry, below *Node) {
+	args := &Node{Shape: ShapeList}
+	if entry.Get("command") == nil {
+		below.Set("command", StringNode(p.command))
+		args.Items = ListNode(p.launch...).Items
 	}
-	switch own := entry.get("args"); {
+	switch own := entry.Get("args"); {
 	case own == nil:
-		args.items = append(args.items, listNode(p.args...).items...)
-	case own.kind == kindList:
+		args.Items = append(args.Items, ListNode(p.args...).Items...)
+	case own.Shape == ShapeList:
 		// They are resolved already, and what is resolved twice is wrong.
-		for _, item := range args.items {
-			item.pos = own.pos
+		for _, item := range args.Items {
+			item.Pos = own.Pos
 		}
-		own.items = append(args.items, own.items...)
+		own.Items = append(args.Items, own.Items...)
 	}
-	below.set("args", args)
+	below.Set("args", args)
 	below.setTexts("env", p.env)
 }
 
 // walled reports whether an entry asks for a sandbox by its key.
-func (o object) walled() bool {
-	n := o.n.get("sandbox")
-	return n != nil && !n.missing && !(n.scalar() && strings.EqualFold(n.text, "false"))
+func (o Object) walled() bool {
+	n := o.n.Get("sandbox")
+	return n != nil && !n.Missing && !(n.Scalar() && strings.EqualFold(n.Text, "false"))
 }
 
 // walls are what a program of the preset needs that a sandbox keeps from it.
-func (p *preset) walls(below *node) {
-	c := mapNode()
+func (p *preset) walls(below *Node) {
+	c := MapNode()
 	if p.network != "" {
 		// Which domains it will be asked for nobody knows.
-		c.set("network", stringNode(NetworkHost))
+		c.Set("network", StringNode(NetworkHost))
 	}
-	below.set("sandbox", c)
+	below.Set("sandbox", c)
 }
 
-func (p *preset) container(below *node) {
-	c := mapNode()
+func (p *preset) container(below *Node) {
+	c := MapNode()
 	if len(p.inside) > 0 {
-		c.set("command", listNode(p.inside...))
+		c.Set("command", ListNode(p.inside...))
 	}
 	if len(p.state) > 0 {
-		c.set("state", listNode(p.state...))
+		c.Set("state", ListNode(p.state...))
 	}
 	if p.network != "" {
-		c.set("network", stringNode(p.network))
+		c.Set("network", StringNode(p.network))
 	}
-	below.set("docker", c)
+	below.Set("docker", c)
 	below.setTexts("env", p.insideE)
 }
 
 // setTexts sets a map of texts; an empty one is left out.
-func (n *node) setTexts(key string, m map[string]string) {
+func (n *Node) setTexts(key string, m map[string]string) {
 	n.setMap(key, m, func(_, v string) string { return v })
 }
 
 // stand gives everything below n a place.
-func (n *node) stand(at pos) {
-	n.pos = at
-	for _, item := range n.items {
+func (n *Node) stand(at Pos) {
+	n.Pos = at
+	for _, item := range n.Items {
 		item.stand(at)
 	}
-	for i := range n.pairs {
-		n.pairs[i].keyPos = at
-		n.pairs[i].value.stand(at)
+	for i := range n.Pairs {
+		n.Pairs[i].KeyPos = at
+		n.Pairs[i].Value.stand(at)
 	}
 }
 
 // over is a map with the keys of another below its own. Maps of both are laid
 // over each other; an image alone stands for docker's map, and true for what
 // there is below of a sandbox.
-func (n *node) over(below *node) *node {
+func (n *Node) over(below *Node) *Node {
 	out := *n
-	out.pairs = slices.Clone(n.pairs)
-	for _, p := range below.pairs {
-		own := out.get(p.key)
+	out.Pairs = slices.Clone(n.Pairs)
+	for _, p := range below.Pairs {
+		own := out.Get(p.Key)
 		switch {
 		case own == nil:
-			out.pairs = append(out.pairs, p)
-		case own.kind == kindMap && p.value.kind == kindMap:
-			out.set(p.key, own.over(p.value))
-		case p.key == "docker" && own.kind == kindString && !own.missing:
-			image := mapNode(pair{key: "image", keyPos: own.pos, value: own})
-			image.pos = own.pos
-			out.set(p.key, image.over(p.value))
-		case p.key == "sandbox" && (own.kind == kindNull || own.scalar() && strings.EqualFold(own.text, "true")):
-			out.set(p.key, p.value)
+			out.Pairs = append(out.Pairs, p)
+		case own.Shape == ShapeMap && p.Value.Shape == ShapeMap:
+			out.Set(p.Key, own.over(p.Value))
+		case p.Key == "docker" && own.Shape == ShapeString && !own.Missing:
+			image := MapNode(Pair{Key: "image", KeyPos: own.Pos, Value: own})
+			image.Pos = own.Pos
+			out.Set(p.Key, image.over(p.Value))
+		case p.Key == "sandbox" && (own.Shape == ShapeNull || own.Scalar() && strings.EqualFold(own.Text, "true")):
+			out.Set(p.Key, p.Value)
 		}
 	}
 	return &out
 }
 
-func usesState(entry *node) bool {
+func usesState(entry *Node) bool {
 	found := false
 	for _, key := range []string{"args", "env", "cwd"} {
-		if n := entry.get(key); n != nil {
-			n.eachText("", func(n *node, _ string) {
-				found = found || slices.Contains(n.kept, keptState+presetState) && strings.Contains(n.text, "${")
+		if n := entry.Get(key); n != nil {
+			n.eachText("", func(n *Node, _ string) {
+				found = found || slices.Contains(n.Kept, keptState+presetState) && strings.Contains(n.Text, "${")
 			})
 		}
 	}

@@ -14,7 +14,7 @@ const (
 
 // pos is a place in a file. Lines and columns count from one; a column counts
 // characters, not bytes. The zero pos is "somewhere in the file".
-type pos struct{ line, col int }
+type Pos struct{ Line, Col int }
 
 // Problem is one thing that is wrong in a config, and where. What is set at run
 // time stands in no file.
@@ -60,14 +60,14 @@ type report struct {
 	warnings []string
 }
 
-func (r *report) fail(at pos, format string, args ...any) {
+func (r *report) fail(at Pos, format string, args ...any) {
 	r.problems = append(r.problems, Problem{
-		File: r.file, Line: at.line, Column: at.col, Message: fmt.Sprintf(format, args...),
+		File: r.file, Line: at.Line, Column: at.Col, Message: fmt.Sprintf(format, args...),
 	})
 }
 
-func (r *report) warn(at pos, format string, args ...any) {
-	p := Problem{File: r.file, Line: at.line, Column: at.col, Message: fmt.Sprintf(format, args...)}
+func (r *report) warn(at Pos, format string, args ...any) {
+	p := Problem{File: r.file, Line: at.Line, Column: at.Col, Message: fmt.Sprintf(format, args...)}
 	r.warnings = append(r.warnings, p.String())
 }
 

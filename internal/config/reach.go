@@ -17,44 +17,44 @@ var ownHeaders = []string{
 	"Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name",
 }
 
-func (d *decoder) url(o object, s *Server) {
-	if o.text("url", &s.URL, "https://mcp.example.org/mcp") {
-		n := o.n.get("url")
+func (d *decoder) url(o Object, s *Server) {
+	if o.Text("url", &s.URL, "https://mcp.example.org/mcp") {
+		n := o.n.Get("url")
 		u, err := url.Parse(s.URL)
 		switch {
 		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-			o.wrong("url", n, "%s is not an absolute http or https URL; write it like https://mcp.example.org/mcp", n.quoted())
+			o.Wrong("url", n, "%s is not an absolute http or https URL; write it like https://mcp.example.org/mcp", n.Quoted())
 		case u.Fragment != "":
-			o.wrong("url", n, "has a fragment (#...), which is never sent; remove it")
+			o.Wrong("url", n, "has a fragment (#...), which is never sent; remove it")
 		}
 	}
-	o.oneOf("transport", &s.Transport, transports...)
-	if o.text("ca_file", &s.CAFile, "ca.pem") {
+	o.OneOf("transport", &s.Transport, transports...)
+	if o.Text("ca_file", &s.CAFile, "ca.pem") {
 		s.CAFile = d.res.paths.resolve(s.CAFile)
 	}
 	d.headers(o, &s.Headers)
 }
 
 // headers reads headers over those that are there.
-func (d *decoder) headers(o object, dst *map[string]string) bool {
+func (d *decoder) headers(o Object, dst *map[string]string) bool {
 	var given map[string]string
-	if !o.textMap("headers", &given, `{Authorization: "Bearer ${TOKEN}"}`) {
+	if !o.TextMap("headers", &given, `{Authorization: "Bearer ${TOKEN}"}`) {
 		return false
 	}
 	seen := map[string]string{}
-	for _, p := range o.n.get("headers").pairs {
-		name := http.CanonicalHeaderKey(p.key)
+	for _, p := range o.n.Get("headers").Pairs {
+		name := http.CanonicalHeaderKey(p.Key)
 		switch {
-		case !headerName.MatchString(p.key):
-			d.fail(p.keyPos, "%s.headers: %q can't name a header", o.path, clip(p.key))
+		case !headerName.MatchString(p.Key):
+			d.fail(p.KeyPos, "%s.headers: %q can't name a header", o.Path, Clip(p.Key))
 		case slices.Contains(ownHeaders, name):
-			d.fail(p.keyPos, "%s.headers: %s is set by Tine itself; remove it", o.path, name)
+			d.fail(p.KeyPos, "%s.headers: %s is set by Tine itself; remove it", o.Path, name)
 		case seen[name] != "":
-			d.fail(p.keyPos, "%s.headers: %s and %s are the same header; keep one", o.path, seen[name], p.key)
-		case strings.ContainsAny(p.value.text, "\r\n\x00"):
-			d.fail(p.value.pos, "%s.headers.%s: a header is one line", o.path, p.key)
+			d.fail(p.KeyPos, "%s.headers: %s and %s are the same header; keep one", o.Path, seen[name], p.Key)
+		case strings.ContainsAny(p.Value.Text, "\r\n\x00"):
+			d.fail(p.Value.Pos, "%s.headers.%s: a header is one line", o.Path, p.Key)
 		}
-		seen[name] = p.key
+		seen[name] = p.Key
 	}
 	// Upper and lower case make no other header.
 	for name, v := range *dst {
@@ -77,19 +77,19 @@ func hasHeader(headers map[string]string, name string) bool {
 }
 
 // secretURL reads a URL that secrets travel to: https, or http on this machine.
-func (o object) secretURL(key string, dst *string, example string) bool {
-	if !o.text(key, dst, example) {
+func (o Object) secretURL(key string, dst *string, example string) bool {
+	if !o.Text(key, dst, example) {
 		return false
 	}
-	n := o.n.get(key)
+	n := o.n.Get(key)
 	u, err := url.Parse(*dst)
 	switch {
 	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
-		o.wrong(key, n, "%s is not an absolute https URL; write it like %s", n.quoted(), example)
+		o.Wrong(key, n, "%s is not an absolute https URL; write it like %s", n.Quoted(), example)
 	case u.Scheme == "http" && !loopbackHost(u.Hostname()):
-		o.wrong(key, n, "%s would be spoken to unencrypted; use https, as plain http is for loopback addresses alone", n.quoted())
+		o.Wrong(key, n, "%s would be spoken to unencrypted; use https, as plain http is for loopback addresses alone", n.Quoted())
 	case u.User != nil || u.Fragment != "":
-		o.wrong(key, n, "must be a URL without user and fragment; write it like %s", example)
+		o.Wrong(key, n, "must be a URL without user and fragment; write it like %s", example)
 	default:
 		return true
 	}
@@ -106,10 +106,10 @@ func loopbackHost(host string) bool {
 }
 
 // quoted is like shown, without what a URL may hide.
-func (n *node) quoted() string {
+func (n *Node) Quoted() string {
 	c := *n
-	if c.kind == kindString && c.from == "" {
-		c.text = RedactURL(c.text)
+	if c.Shape == ShapeString && c.From == "" {
+		c.Text = RedactURL(c.Text)
 	}
-	return c.shown()
+	return c.Shown()
 }

@@ -25,8 +25,8 @@ func (d *decoder) remoteServers(c *Config) []Problem {
 		r.unreadable(err)
 		return r.problems
 	}
-	if t.root.kind != kindList {
-		r.fail(t.root.pos, `want a JSON array, got %s; write [{"id": "x", "endpoint": "https://x.example.org/mcp"}]`, t.root.kind)
+	if t.root.Shape != ShapeList {
+		r.fail(t.root.Pos, `want a JSON array, got %s; write [{"id": "x", "endpoint": "https://x.example.org/mcp"}]`, t.root.Shape)
 		return r.problems
 	}
 	r.duplicates(t)
@@ -35,7 +35,7 @@ func (d *decoder) remoteServers(c *Config) []Problem {
 		taken[c.Servers[i].ID] = true
 	}
 	fromFile := len(c.Servers)
-	for i, item := range t.root.items {
+	for i, item := range t.root.Items {
 		s, at, ok := r.remoteServer(item, "["+itoa(i)+"]")
 		if !ok {
 			continue
@@ -59,71 +59,71 @@ func (d *decoder) remoteServers(c *Config) []Problem {
 }
 
 // remoteServer reads one item by way of the tine.yaml entry that means the same.
-func (d *decoder) remoteServer(n *node, path string) (s Server, at pos, ok bool) {
+func (d *decoder) remoteServer(n *Node, path string) (s Server, at Pos, ok bool) {
 	before := len(d.problems)
-	if n.kind != kindMap {
-		d.fail(n.pos, "%s: want an object with id and endpoint, got %s", path, n.kind)
-		return s, n.pos, false
+	if n.Shape != ShapeMap {
+		d.fail(n.Pos, "%s: want an object with id and endpoint, got %s", path, n.Shape)
+		return s, n.Pos, false
 	}
 	// The format belongs to others as well; what only they know is no mistake.
-	known := mapNode()
-	known.pos = n.pos
-	for _, p := range n.pairs {
-		if slices.Contains(remoteKeys, p.key) {
-			known.pairs = append(known.pairs, p)
+	known := MapNode()
+	known.Pos = n.Pos
+	for _, p := range n.Pairs {
+		if slices.Contains(remoteKeys, p.Key) {
+			known.Pairs = append(known.Pairs, p)
 		} else {
-			d.warn(p.keyPos, "%s: key %q means nothing to Tine; known keys: %s", path, clip(p.key), strings.Join(remoteKeys, ", "))
+			d.warn(p.KeyPos, "%s: key %q means nothing to Tine; known keys: %s", path, Clip(p.Key), strings.Join(remoteKeys, ", "))
 		}
 	}
 	gone := d.resolve(known, path)
 	o, _ := d.object(known, path, map[string]bool{}, remoteKeys)
 	var id, name, header, keyEnv, keyFile string
 	auth := "none"
-	if !o.text("id", &id, `"x"`) && known.get("id") == nil {
-		d.fail(n.pos, "%s: id is missing", path)
-	} else if id != "" || known.get("id").kind == kindString {
+	if !o.Text("id", &id, `"x"`) && known.Get("id") == nil {
+		d.fail(n.Pos, "%s: id is missing", path)
+	} else if id != "" || known.Get("id").Shape == ShapeString {
 		if err := checkID(id, d.separator); err != nil {
-			d.fail(known.get("id").pos, "%s: %v", path, err)
+			d.fail(known.Get("id").Pos, "%s: %v", path, err)
 		}
 	}
-	if known.get("endpoint") == nil {
-		d.fail(n.pos, "%s: endpoint is missing; it is the server's URL", path)
+	if known.Get("endpoint") == nil {
+		d.fail(n.Pos, "%s: endpoint is missing; it is the server's URL", path)
 	}
-	o.text("name", &name, `"X"`)
-	o.text("header", &header, `"X-API-Key"`)
-	o.text("key_env", &keyEnv, `"X_API_KEY"`)
-	o.text("key_file", &keyFile, `"/run/secrets/x"`)
-	o.oneOf("auth_type", &auth, "none", "api-key", "oauth")
+	o.Text("name", &name, `"X"`)
+	o.Text("header", &header, `"X-API-Key"`)
+	o.Text("key_env", &keyEnv, `"X_API_KEY"`)
+	o.Text("key_file", &keyFile, `"/run/secrets/x"`)
+	o.OneOf("auth_type", &auth, "none", "api-key", "oauth")
 	if header == "" {
 		header = "Authorization"
 	}
 
-	e := mapNode()
-	e.pos = n.pos
+	e := MapNode()
+	e.Pos = n.Pos
 	move := func(from, to string) {
-		if v := known.get(from); v != nil {
-			e.set(to, v)
+		if v := known.Get(from); v != nil {
+			e.Set(to, v)
 		}
 	}
 	move("endpoint", "url")
 	move("enabled", "enabled")
 	key, off := d.remoteKey(auth, keyEnv, keyFile)
 	if auth == "oauth" && key == "" && off == "" {
-		e.set("auth", mapNode(pair{key: "type", value: stringNode(AuthLogin)}))
+		e.Set("auth", MapNode(Pair{Key: "type", Value: StringNode(AuthLogin)}))
 	}
 	if key != "" {
 		// A bare key stands in any other header than Authorization.
 		if http.CanonicalHeaderKey(header) == "Authorization" {
 			key = "Bearer " + key
 		}
-		at := n.pos
-		if h := known.get("header"); h != nil {
-			at = h.pos
+		at := n.Pos
+		if h := known.Get("header"); h != nil {
+			at = h.Pos
 		}
-		e.set("headers", mapNode(pair{key: header, keyPos: at, value: &node{kind: kindString, pos: at, text: key, from: "the key"}}))
-		e.get("headers").pos = at
+		e.Set("headers", MapNode(Pair{Key: header, KeyPos: at, Value: &Node{Shape: ShapeString, Pos: at, Text: key, From: "the key"}}))
+		e.Get("headers").Pos = at
 	}
-	s = d.server(id, e, n.pos, path)
+	s = d.server(id, e, n.Pos, path)
 	for i := range d.problems[before:] {
 		m := &d.problems[before+i].Message
 		*m = strings.Replace(*m, path+".url:", path+".endpoint:", 1)
@@ -135,10 +135,10 @@ func (d *decoder) remoteServer(n *node, path string) (s Server, at pos, ok bool)
 	if off != "" {
 		s.Disabled = `server "` + id + `" is off: ` + off
 		if s.Enabled {
-			d.warn(n.pos, "%s", s.Disabled)
+			d.warn(n.Pos, "%s", s.Disabled)
 		}
 	}
-	return s, n.pos, len(d.problems) == before
+	return s, n.Pos, len(d.problems) == before
 }
 
 // remoteKey finds the credential of an auth_type, or says why the server has to

@@ -30,20 +30,20 @@ var (
 
 // rewardKitFile is what a RewardKit config comes to.
 type rewardKitFile struct {
-	top     *node // keys above servers
+	top     *Node // keys above servers
 	entries []entry
 	control string // id of the server with the tools
 }
 
 // rewardKit reads such a file as it is.
-func (d *decoder) rewardKit(root *node, c *Config) {
+func (d *decoder) rewardKit(root *Node, c *Config) {
 	f := d.rewardKitFile(root)
 	top, ok := d.object(f.top, "", c.hidden, topKeys)
 	if !ok {
 		return
 	}
-	if l, ok := top.child("log", []string{"level", "format"}); ok {
-		l.oneOf("level", &c.Log.Level, "debug", "info", "warn", "error")
+	if l, ok := top.Child("log", []string{"level", "format"}); ok {
+		l.OneOf("level", &c.Log.Level, "debug", "info", "warn", "error")
 	}
 	c.DefaultView = f.control
 	d.workspace(top, c)
@@ -87,26 +87,26 @@ func rewardKitWords(msg string) string {
 }
 
 // rewardKitFile translates the file, and says what is wrong with it.
-func (d *decoder) rewardKitFile(root *node) rewardKitFile {
-	f := rewardKitFile{top: mapNode(), control: builtinRollout}
+func (d *decoder) rewardKitFile(root *Node) rewardKitFile {
+	f := rewardKitFile{top: MapNode(), control: builtinRollout}
 	o, ok := d.object(root, "", nil, rewardKitKeys)
 	if !ok {
 		return f
 	}
 	if n := o.given("log_level"); n != nil {
-		if level := rewardKitLevel(n.text); level != "" && n.kind == kindString {
-			f.top.set("log", mapNode(pair{key: "level", keyPos: n.pos, value: &node{kind: kindString, pos: n.pos, text: level}}))
+		if level := rewardKitLevel(n.Text); level != "" && n.Shape == ShapeString {
+			f.top.Set("log", MapNode(Pair{Key: "level", KeyPos: n.Pos, Value: &Node{Shape: ShapeString, Pos: n.Pos, Text: level}}))
 		} else {
-			o.wrong("log_level", n, "got %s, want DEBUG, INFO, WARNING, ERROR or CRITICAL", n.shown())
+			o.Wrong("log_level", n, "got %s, want DEBUG, INFO, WARNING, ERROR or CRITICAL", n.Shown())
 		}
 	}
 	g := rewardKitGlobals{options: d.globalOptions(o), apis: o.given("global_remote_apis"), defaults: o.given("global_remote_api_defaults")}
 	d.checkAPIs(o, &g)
 	seen := map[string]bool{}
-	for i, b := range root.get("backends").items {
+	for i, b := range root.Get("backends").Items {
 		if e, ok := d.backend(b, fmt.Sprintf("backends[%d]", i), g, f.top); ok {
 			if seen[e.id] {
-				d.fail(e.pos, "%s.backend_name_ref: %q stands twice; give each backend its own", e.at, clip(e.id))
+				d.fail(e.pos, "%s.backend_name_ref: %q stands twice; give each backend its own", e.at, Clip(e.id))
 				continue
 			}
 			seen[e.id] = true
@@ -117,22 +117,22 @@ func (d *decoder) rewardKitFile(root *node) rewardKitFile {
 	for seen[f.control] {
 		f.control += "-tools"
 	}
-	control := mapNode(pair{key: "builtin", value: stringNode(builtinRollout)}, pair{key: "merged", value: boolNode(true)})
-	control.stand(root.get("backends").pos)
-	f.entries = append(f.entries, entry{name: f.control, id: f.control, at: "rollout", pos: control.pos, n: control})
-	f.top.set("default_view", stringNode(f.control))
+	control := MapNode(Pair{Key: "builtin", Value: StringNode(builtinRollout)}, Pair{Key: "merged", Value: BoolNode(true)})
+	control.stand(root.Get("backends").Pos)
+	f.entries = append(f.entries, entry{name: f.control, id: f.control, at: "rollout", pos: control.Pos, n: control})
+	f.top.Set("default_view", StringNode(f.control))
 	// Where the backends of RewardKit have their files.
-	space := mapNode(pair{key: "path", value: stringNode("/data")})
+	space := MapNode(Pair{Key: "path", Value: StringNode("/data")})
 	space.inline = true
-	f.top.set("workspace", space)
+	f.top.Set("workspace", space)
 	return f
 }
 
 // given is a key's value; nil where it is null, which is how others write that
 // there is none.
-func (o object) given(key string) *node {
-	n := o.n.get(key)
-	if n == nil || n.kind == kindNull {
+func (o Object) given(key string) *Node {
+	n := o.n.Get(key)
+	if n == nil || n.Shape == ShapeNull {
 		return nil
 	}
 	return n
@@ -153,11 +153,11 @@ func rewardKitLevel(s string) string {
 }
 
 // backend translates one backend.
-func (d *decoder) backend(b *node, at string, g rewardKitGlobals, top *node) (entry, bool) {
-	e := entry{at: at, pos: b.pos, n: mapNode()}
-	e.n.pos = b.pos
-	if b.kind != kindMap {
-		d.fail(b.pos, "%s: want a map of a backend, got %s", at, b.kind)
+func (d *decoder) backend(b *Node, at string, g rewardKitGlobals, top *Node) (entry, bool) {
+	e := entry{at: at, pos: b.Pos, n: MapNode()}
+	e.n.Pos = b.Pos
+	if b.Shape != ShapeMap {
+		d.fail(b.Pos, "%s: want a map of a backend, got %s", at, b.Shape)
 		return e, false
 	}
 	o, _ := d.object(b, at, nil, backendKeys)
@@ -169,17 +169,17 @@ func (d *decoder) backend(b *node, at string, g rewardKitGlobals, top *node) (en
 		want []string
 	}{{"backend_type", &kind, backendTypes}, {"orchestration_mode", &mode, orchestration}, {"instance_scoping", &scoping, scopings}} {
 		if o.given(w.key) != nil {
-			o.oneOf(w.key, w.dst, w.want...)
+			o.OneOf(w.key, w.dst, w.want...)
 		} else if w.key != "instance_scoping" {
-			d.fail(b.pos, "%s: %s is missing; it is %s", at, w.key, orList(w.want))
+			d.fail(b.Pos, "%s: %s is missing; it is %s", at, w.key, OrList(w.want))
 		}
 	}
 	switch n := o.given("backend_name_ref"); {
 	case n == nil:
-		d.fail(b.pos, "%s: backend_name_ref is missing", at)
-	case o.text("backend_name_ref", &e.id, "fs"):
+		d.fail(b.Pos, "%s: backend_name_ref is missing", at)
+	case o.Text("backend_name_ref", &e.id, "fs"):
 		if err := checkID(e.id, d.separator); err != nil {
-			d.fail(n.pos, "%s.backend_name_ref: %v; clients call it by this name, so change it there as well", at, err)
+			d.fail(n.Pos, "%s.backend_name_ref: %v; clients call it by this name, so change it there as well", at, err)
 		}
 		e.name = e.id
 	}
@@ -195,51 +195,51 @@ func (d *decoder) backend(b *node, at string, g rewardKitGlobals, top *node) (en
 	if scoping == "shared_global" {
 		scope = ScopeShared
 	}
-	e.n.set("scope", &node{kind: kindString, pos: b.pos, text: scope})
+	e.n.Set("scope", &Node{Shape: ShapeString, Pos: b.Pos, Text: scope})
 	// What remembers nothing must not stand in the way of a fork.
 	if scope == ScopeSession && slices.Contains(stateless, kind) && e.n.stateOf() == nil {
-		e.n.set("fork", &node{kind: kindString, pos: b.pos, text: ForkFresh})
+		e.n.Set("fork", &Node{Shape: ShapeString, Pos: b.Pos, Text: ForkFresh})
 	}
 	if slices.Contains(stateless, kind) && e.n.stateOf() == nil {
-		e.n.set("state", &node{kind: kindString, pos: b.pos, text: noState})
+		e.n.Set("state", &Node{Shape: ShapeString, Pos: b.Pos, Text: noState})
 	}
 	d.startupCheck(o, &e)
 	return e, len(d.problems) == before
 }
 
-func (n *node) stateOf() *node {
-	if c := n.get("docker"); c != nil {
-		return c.get("state")
+func (n *Node) stateOf() *Node {
+	if c := n.Get("docker"); c != nil {
+		return c.Get("state")
 	}
 	return nil
 }
 
-func (d *decoder) startupCheck(o object, e *entry) {
+func (d *decoder) startupCheck(o Object, e *entry) {
 	n := o.given("startup_check_mcp_tool")
 	if n == nil {
 		return
 	}
-	c, ok := d.object(n, o.path+".startup_check_mcp_tool", nil, []string{"tool_name", "arguments"})
+	c, ok := d.object(n, o.Path+".startup_check_mcp_tool", nil, []string{"tool_name", "arguments"})
 	if !ok {
 		return
 	}
-	s := mapNode()
-	s.pos = n.pos
+	s := MapNode()
+	s.Pos = n.Pos
 	for from, to := range map[string]string{"tool_name": "tool", "arguments": "arguments"} {
 		if v := c.given(from); v != nil {
-			s.set(to, v)
+			s.Set(to, v)
 		}
 	}
-	slices.SortFunc(s.pairs, func(a, b pair) int { return -strings.Compare(a.key, b.key) })
-	e.n.set("startup", s)
+	slices.SortFunc(s.Pairs, func(a, b Pair) int { return -strings.Compare(a.Key, b.Key) })
+	e.n.Set("startup", s)
 }
 
 // useless warns about keys that mean nothing in this mode; there nobody minds
 // them.
-func (d *decoder) useless(o object, keys []string, why string) {
+func (d *decoder) useless(o Object, keys []string, why string) {
 	for _, key := range keys {
 		if o.given(key) != nil {
-			d.warn(o.keyPos(key), "%s.%s: %s; left out", o.path, key, why)
+			d.warn(o.KeyPos(key), "%s.%s: %s; left out", o.Path, key, why)
 		}
 	}
 }

@@ -8,22 +8,22 @@ import (
 
 // localBackend translates a backend that runs in a container of this machine's
 // engine. Docker's own defaults are kept, as whoever wrote the file knows them.
-func (d *decoder) localBackend(o object, e *entry, g rewardKitGlobals, top *node, scoping, kind string) {
+func (d *decoder) localBackend(o Object, e *entry, g rewardKitGlobals, top *Node, scoping, kind string) {
 	d.useless(o, remoteOnly, "goes with orchestration_mode: remote_http_api")
-	c := mapNode()
-	c.pos = o.n.pos
+	c := MapNode()
+	c.Pos = o.n.Pos
 	move := func(from, to string) {
 		if n := o.given(from); n != nil {
-			c.pairs = append(c.pairs, pair{key: to, keyPos: o.keyPos(from), value: n})
+			c.Pairs = append(c.Pairs, Pair{Key: to, KeyPos: o.KeyPos(from), Value: n})
 		}
 	}
 	move("docker_image", "image")
-	c.set("plain", &node{kind: kindBool, pos: o.n.pos, text: "true"})
+	c.Set("plain", &Node{Shape: ShapeBool, Pos: o.n.Pos, Text: "true"})
 	transport := ContainerHTTP
 	if n := o.given("mcp_transport"); n != nil {
-		o.oneOf("mcp_transport", &transport, containerTransports...)
+		o.OneOf("mcp_transport", &transport, containerTransports...)
 	}
-	c.set("transport", &node{kind: kindString, pos: o.n.pos, text: transport})
+	c.Set("transport", &Node{Shape: ShapeString, Pos: o.n.Pos, Text: transport})
 	if transport == ContainerHTTP {
 		move("container_port", "port")
 	} else {
@@ -32,103 +32,103 @@ func (d *decoder) localBackend(o object, e *entry, g rewardKitGlobals, top *node
 	move("container_command", "command")
 	d.volumes(o, c)
 	args := d.runFlagsOf(o, g)
-	if len(args.items) > 0 {
-		c.set("run_args", args)
+	if len(args.Items) > 0 {
+		c.Set("run_args", args)
 	}
 	host, inside := o.given("template_data_path_host"), o.given("container_template_data_path")
 	switch {
 	case host != nil && inside == nil:
-		d.fail(o.keyPos("template_data_path_host"), "%s: container_template_data_path is missing; it says where in the container the template goes", o.path)
+		d.fail(o.KeyPos("template_data_path_host"), "%s: container_template_data_path is missing; it says where in the container the template goes", o.Path)
 	case host == nil && inside != nil:
-		d.fail(o.keyPos("container_template_data_path"), "%s: template_data_path_host is missing; it is the template that goes there", o.path)
+		d.fail(o.KeyPos("container_template_data_path"), "%s: template_data_path_host is missing; it is the template that goes there", o.Path)
 	case host != nil:
-		c.pairs = append(c.pairs, pair{key: "template_path", keyPos: o.keyPos("container_template_data_path"), value: inside})
-		e.n.pairs = append(e.n.pairs, pair{key: "template", keyPos: o.keyPos("template_data_path_host"), value: host})
+		c.Pairs = append(c.Pairs, Pair{Key: "template_path", KeyPos: o.KeyPos("container_template_data_path"), Value: inside})
+		e.n.Pairs = append(e.n.Pairs, Pair{Key: "template", KeyPos: o.KeyPos("template_data_path_host"), Value: host})
 		top.addRoot(host)
 	}
 	// A template is what the state begins with, and there the state is the
 	// container: its template was committed into an image. Of a session's backend
 	// without one the container is the state too, or no fork would have what it
 	// wrote. What is shared is never forked, and what remembers nothing has none.
-	readOnly := slices.ContainsFunc(args.items, func(n *node) bool { return n.text == "--read-only" || n.text == "--read-only=true" })
+	readOnly := slices.ContainsFunc(args.Items, func(n *Node) bool { return n.Text == "--read-only" || n.Text == "--read-only=true" })
 	if host != nil || scoping == "session" && !slices.Contains(stateless, kind) && !readOnly {
-		state := listNode(RootState)
-		state.stand(o.n.pos)
-		c.set("state", state)
+		state := ListNode(RootState)
+		state.stand(o.n.Pos)
+		c.Set("state", state)
 	}
-	e.n.pairs = append([]pair{{key: "docker", keyPos: o.n.pos, value: c}}, e.n.pairs...)
+	e.n.Pairs = append([]Pair{{Key: "docker", KeyPos: o.n.Pos, Value: c}}, e.n.Pairs...)
 }
 
 // addRoot lets sessions name a template of the config by its path.
-func (n *node) addRoot(path *node) {
-	roots := n.get("template_roots")
+func (n *Node) addRoot(path *Node) {
+	roots := n.Get("template_roots")
 	if roots == nil {
-		roots = &node{kind: kindList, pos: path.pos}
-		n.set("template_roots", roots)
+		roots = &Node{Shape: ShapeList, Pos: path.Pos}
+		n.Set("template_roots", roots)
 	}
-	if path.kind == kindString && !slices.ContainsFunc(roots.items, func(r *node) bool { return r.text == path.text }) {
-		roots.items = append(roots.items, path.clone())
+	if path.Shape == ShapeString && !slices.ContainsFunc(roots.Items, func(r *Node) bool { return r.Text == path.Text }) {
+		roots.Items = append(roots.Items, path.clone())
 	}
 }
 
 // volumes translates {host: {bind, mode}}, or host: path.
-func (d *decoder) volumes(o object, c *node) {
+func (d *decoder) volumes(o Object, c *Node) {
 	n := o.given("container_volumes")
 	if n == nil {
 		return
 	}
-	if n.kind != kindMap {
-		o.wrong("container_volumes", n, "want a map of a path of the host to {bind, mode}, got %s", n.kind)
+	if n.Shape != ShapeMap {
+		o.Wrong("container_volumes", n, "want a map of a path of the host to {bind, mode}, got %s", n.Shape)
 		return
 	}
-	list := &node{kind: kindList, pos: n.pos}
-	for _, p := range n.pairs {
-		at := join(o.path, "container_volumes."+clip(p.key))
-		v, ok := d.object(p.value, at, nil, volumeKeys)
+	list := &Node{Shape: ShapeList, Pos: n.Pos}
+	for _, p := range n.Pairs {
+		at := join(o.Path, "container_volumes."+Clip(p.Key))
+		v, ok := d.object(p.Value, at, nil, volumeKeys)
 		if !ok {
 			continue
 		}
 		bind := v.given("bind")
 		if bind == nil {
-			d.fail(p.keyPos, "%s: bind is missing; it is the path in the container", at)
+			d.fail(p.KeyPos, "%s: bind is missing; it is the path in the container", at)
 			continue
 		}
 		mode := "rw"
 		if v.given("mode") != nil {
-			v.oneOf("mode", &mode, "rw", "ro")
+			v.OneOf("mode", &mode, "rw", "ro")
 		}
-		m := mapNode(pair{key: "source", keyPos: p.keyPos, value: &node{kind: kindString, pos: p.keyPos, text: p.key}},
-			pair{key: "target", keyPos: bind.pos, value: bind})
+		m := MapNode(Pair{Key: "source", KeyPos: p.KeyPos, Value: &Node{Shape: ShapeString, Pos: p.KeyPos, Text: p.Key}},
+			Pair{Key: "target", KeyPos: bind.Pos, Value: bind})
 		if mode == "ro" {
-			m.pairs = append(m.pairs, pair{key: "read_only", keyPos: bind.pos, value: &node{kind: kindBool, pos: bind.pos, text: "true"}})
+			m.Pairs = append(m.Pairs, Pair{Key: "read_only", KeyPos: bind.Pos, Value: &Node{Shape: ShapeBool, Pos: bind.Pos, Text: "true"}})
 		}
-		m.pos = p.keyPos
-		list.items = append(list.items, m)
+		m.Pos = p.KeyPos
+		list.Items = append(list.Items, m)
 	}
-	if len(list.items) > 0 {
-		c.pairs = append(c.pairs, pair{key: "binds", keyPos: o.keyPos("container_volumes"), value: list})
+	if len(list.Items) > 0 {
+		c.Pairs = append(c.Pairs, Pair{Key: "binds", KeyPos: o.KeyPos("container_volumes"), Value: list})
 	}
 }
 
 // runFlagsOf are the flags of all backends and after them those of this one, so
 // that the latter win.
-func (d *decoder) runFlagsOf(o object, g rewardKitGlobals) *node {
-	args := &node{kind: kindList, pos: o.n.pos}
+func (d *decoder) runFlagsOf(o Object, g rewardKitGlobals) *Node {
+	args := &Node{Shape: ShapeList, Pos: o.n.Pos}
 	for _, item := range g.options {
-		args.items = append(args.items, item.clone())
+		args.Items = append(args.Items, item.clone())
 	}
 	n := o.given("docker_run_args")
 	if n == nil {
 		return args
 	}
-	args.pos = n.pos
-	in := object{d: d, n: mapNode(pair{key: "docker_run_args", value: n}), path: o.path}
+	args.Pos = n.Pos
+	in := Object{d: d, n: MapNode(Pair{Key: "docker_run_args", Value: n}), Path: o.Path}
 	in.split("docker_run_args")
-	if n = in.n.get("docker_run_args"); n.kind != kindList {
-		o.wrong("docker_run_args", n, "want a list of flags of docker run, got %s", n.kind)
+	if n = in.n.Get("docker_run_args"); n.Shape != ShapeList {
+		o.Wrong("docker_run_args", n, "want a list of flags of docker run, got %s", n.Shape)
 		return args
 	}
-	args.items = append(args.items, n.items...)
+	args.Items = append(args.Items, n.Items...)
 	return args
 }
 
@@ -141,51 +141,51 @@ var optionNames = map[string]string{
 
 // globalOptions turns the options of all backends into flags: a map of names to
 // values, or flags as they are.
-func (d *decoder) globalOptions(o object) []*node {
+func (d *decoder) globalOptions(o Object) []*Node {
 	n := o.given("global_docker_options")
 	if n == nil {
 		return nil
 	}
-	if n.kind != kindMap {
-		in := object{d: d, n: mapNode(pair{key: "global_docker_options", value: n})}
+	if n.Shape != ShapeMap {
+		in := Object{d: d, n: MapNode(Pair{Key: "global_docker_options", Value: n})}
 		in.split("global_docker_options")
-		if n = in.n.get("global_docker_options"); n.kind != kindList {
-			o.wrong("global_docker_options", n, "want a map of flags of docker run to their values, got %s", n.kind)
+		if n = in.n.Get("global_docker_options"); n.Shape != ShapeList {
+			o.Wrong("global_docker_options", n, "want a map of flags of docker run to their values, got %s", n.Shape)
 		}
-		return n.items
+		return n.Items
 	}
-	var flags []*node
-	for _, p := range n.pairs {
-		name := strings.ReplaceAll(p.key, "_", "-")
+	var flags []*Node
+	for _, p := range n.Pairs {
+		name := strings.ReplaceAll(p.Key, "_", "-")
 		if to := optionNames[name]; to != "" {
 			name = to
 		}
-		add := func(at pos, value string) {
-			flags = append(flags, &node{kind: kindString, pos: at, text: "--" + name + "=" + value})
+		add := func(at Pos, value string) {
+			flags = append(flags, &Node{Shape: ShapeString, Pos: at, Text: "--" + name + "=" + value})
 		}
-		switch v := p.value; {
-		case v.kind == kindNull:
-		case v.scalar():
-			add(v.pos, v.text)
-		case v.kind == kindList:
-			for _, item := range v.items {
-				if !item.scalar() || item.kind == kindNull {
-					d.fail(item.pos, "global_docker_options.%s: want a list of strings, got %s in it", clip(p.key), item.kind)
+		switch v := p.Value; {
+		case v.Shape == ShapeNull:
+		case v.Scalar():
+			add(v.Pos, v.Text)
+		case v.Shape == ShapeList:
+			for _, item := range v.Items {
+				if !item.Scalar() || item.Shape == ShapeNull {
+					d.fail(item.Pos, "global_docker_options.%s: want a list of strings, got %s in it", Clip(p.Key), item.Shape)
 					continue
 				}
-				add(item.pos, item.text)
+				add(item.Pos, item.Text)
 			}
 		default:
-			for _, q := range v.pairs {
+			for _, q := range v.Pairs {
 				switch {
-				case name == "volume" && textOf(q.value, "bind") != "":
-					add(q.keyPos, strings.TrimRight(q.key+":"+textOf(q.value, "bind")+":"+textOf(q.value, "mode"), ":"))
-				case name == "add-host" && q.value.scalar():
-					add(q.keyPos, q.key+":"+q.value.text)
-				case q.value.scalar() && q.value.kind != kindNull:
-					add(q.keyPos, q.key+"="+q.value.text)
+				case name == "volume" && textOf(q.Value, "bind") != "":
+					add(q.KeyPos, strings.TrimRight(q.Key+":"+textOf(q.Value, "bind")+":"+textOf(q.Value, "mode"), ":"))
+				case name == "add-host" && q.Value.Scalar():
+					add(q.KeyPos, q.Key+":"+q.Value.Text)
+				case q.Value.Scalar() && q.Value.Shape != ShapeNull:
+					add(q.KeyPos, q.Key+"="+q.Value.Text)
 				default:
-					d.fail(q.keyPos, "%s: want a string, got %s", fmt.Sprintf("global_docker_options.%s.%s", clip(p.key), clip(q.key)), q.value.kind)
+					d.fail(q.KeyPos, "%s: want a string, got %s", fmt.Sprintf("global_docker_options.%s.%s", Clip(p.Key), Clip(q.Key)), q.Value.Shape)
 				}
 			}
 		}
@@ -194,9 +194,9 @@ func (d *decoder) globalOptions(o object) []*node {
 }
 
 // textOf is a scalar of a map as written, or nothing.
-func textOf(n *node, key string) string {
-	if v := n.get(key); v != nil && v.scalar() && v.kind != kindNull {
-		return v.text
+func textOf(n *Node, key string) string {
+	if v := n.Get(key); v != nil && v.Scalar() && v.Shape != ShapeNull {
+		return v.Text
 	}
 	return ""
 }

@@ -15,13 +15,13 @@ var (
 
 // rewardKitGlobals is what holds for all backends.
 type rewardKitGlobals struct {
-	options  []*node // flags of docker run
-	apis     *node
-	defaults *node
+	options  []*Node // flags of docker run
+	apis     *Node
+	defaults *Node
 }
 
 // checkAPIs looks at what all backends share, used or not.
-func (d *decoder) checkAPIs(o object, g *rewardKitGlobals) {
+func (d *decoder) checkAPIs(o Object, g *rewardKitGlobals) {
 	if g.defaults != nil {
 		if _, ok := d.object(g.defaults, "global_remote_api_defaults", nil, apiDefaultKeys); !ok {
 			g.defaults = nil
@@ -30,43 +30,43 @@ func (d *decoder) checkAPIs(o object, g *rewardKitGlobals) {
 	if g.apis == nil {
 		return
 	}
-	if g.apis.kind != kindMap {
-		o.wrong("global_remote_apis", g.apis, "want a map of a name to an API, got %s", g.apis.kind)
+	if g.apis.Shape != ShapeMap {
+		o.Wrong("global_remote_apis", g.apis, "want a map of a name to an API, got %s", g.apis.Shape)
 		g.apis = nil
 		return
 	}
-	for _, p := range g.apis.pairs {
-		d.object(p.value, join("global_remote_apis", clip(p.key)), nil, apiKeys)
+	for _, p := range g.apis.Pairs {
+		d.object(p.Value, join("global_remote_apis", Clip(p.Key)), nil, apiKeys)
 	}
 }
 
 // remoteBackend translates a backend that an orchestrator runs.
-func (d *decoder) remoteBackend(o object, e *entry, g rewardKitGlobals) {
+func (d *decoder) remoteBackend(o Object, e *entry, g rewardKitGlobals) {
 	d.useless(o, localKeys, "goes with orchestration_mode: local_docker")
 	transport := ContainerHTTP
-	if n := o.given("mcp_transport"); n != nil && o.oneOf("mcp_transport", &transport, containerTransports...) && transport == ContainerStdio {
-		o.wrong("mcp_transport", n, "an orchestrator's instances are reached over http; write http, or remove it")
+	if n := o.given("mcp_transport"); n != nil && o.OneOf("mcp_transport", &transport, containerTransports...) && transport == ContainerStdio {
+		o.Wrong("mcp_transport", n, "an orchestrator's instances are reached over http; write http, or remove it")
 	}
 	api, at := d.apiOf(o, g)
 	if api == nil {
 		return
 	}
-	a := object{d: d, n: api, path: at}
-	r := mapNode()
-	r.pos = o.n.pos
-	move := func(from object, key, to string) {
+	a := Object{d: d, n: api, Path: at}
+	r := MapNode()
+	r.Pos = o.n.Pos
+	move := func(from Object, key, to string) {
 		if n := from.given(key); n != nil {
 			// Several backends may have the API in common.
-			r.pairs = append(r.pairs, pair{key: to, keyPos: from.keyPos(key), value: n.clone()})
+			r.Pairs = append(r.Pairs, Pair{Key: to, KeyPos: from.KeyPos(key), Value: n.clone()})
 		}
 	}
 	if a.given("base_url") == nil {
-		d.fail(api.pos, "%s: base_url is missing; it is where the orchestrator is", at)
+		d.fail(api.Pos, "%s: base_url is missing; it is where the orchestrator is", at)
 		return
 	}
 	move(a, "base_url", "url")
 	if o.given("remote_resource_type_identifier") == nil {
-		d.fail(o.n.pos, "%s: remote_resource_type_identifier is missing; it says what kind of instance to make", o.path)
+		d.fail(o.n.Pos, "%s: remote_resource_type_identifier is missing; it says what kind of instance to make", o.Path)
 		return
 	}
 	move(o, "remote_resource_type_identifier", "resource")
@@ -75,71 +75,71 @@ func (d *decoder) remoteBackend(o object, e *entry, g rewardKitGlobals) {
 	move(a, "call_tool_endpoint_template", "call")
 	if g.defaults != nil {
 		for _, key := range apiDefaultKeys {
-			d.seconds(g.defaults.get(key), "global_remote_api_defaults."+key, key, r)
+			d.seconds(g.defaults.Get(key), "global_remote_api_defaults."+key, key, r)
 		}
 	}
-	e.n.pairs = append([]pair{{key: "remote", keyPos: o.n.pos, value: r}}, e.n.pairs...)
+	e.n.Pairs = append([]Pair{{Key: "remote", KeyPos: o.n.Pos, Value: r}}, e.n.Pairs...)
 	d.apiAuth(a, e)
 }
 
 // apiOf finds the API of a backend, and where it stands.
-func (d *decoder) apiOf(o object, g rewardKitGlobals) (*node, string) {
+func (d *decoder) apiOf(o Object, g rewardKitGlobals) (*Node, string) {
 	ref, inline := o.given("remote_api_config_ref"), o.given("remote_api_config_inline")
 	switch {
 	case ref != nil && inline != nil:
-		d.fail(o.keyPos("remote_api_config_inline"), "%s: remote_api_config_ref and remote_api_config_inline exclude each other; keep one", o.path)
+		d.fail(o.KeyPos("remote_api_config_inline"), "%s: remote_api_config_ref and remote_api_config_inline exclude each other; keep one", o.Path)
 	case inline != nil:
-		at := o.path + ".remote_api_config_inline"
+		at := o.Path + ".remote_api_config_inline"
 		if _, ok := d.object(inline, at, nil, apiKeys); ok {
 			return inline, at
 		}
 	case ref == nil:
-		d.fail(o.n.pos, "%s: nothing says which orchestrator; add remote_api_config_ref or remote_api_config_inline", o.path)
+		d.fail(o.n.Pos, "%s: nothing says which orchestrator; add remote_api_config_ref or remote_api_config_inline", o.Path)
 	default:
 		var names []string
 		if g.apis != nil {
-			for _, p := range g.apis.pairs {
-				names = append(names, p.key)
+			for _, p := range g.apis.Pairs {
+				names = append(names, p.Key)
 			}
-			if n := g.apis.get(ref.text); n != nil && ref.scalar() {
-				if n.kind != kindMap {
+			if n := g.apis.Get(ref.Text); n != nil && ref.Scalar() {
+				if n.Shape != ShapeMap {
 					return nil, "" // said already
 				}
-				return n, join("global_remote_apis", clip(ref.text))
+				return n, join("global_remote_apis", Clip(ref.Text))
 			}
 		}
 		hint := "; add it to global_remote_apis"
-		if near := Nearest(ref.text, names); near != "" {
+		if near := Nearest(ref.Text, names); near != "" {
 			hint = fmt.Sprintf("; did you mean %q?", near)
 		}
-		o.wrong("remote_api_config_ref", ref, "there is no API %s%s", ref.shown(), hint)
+		o.Wrong("remote_api_config_ref", ref, "there is no API %s%s", ref.Shown(), hint)
 	}
 	return nil, ""
 }
 
 // seconds sets a duration that the file has as a number.
-func (d *decoder) seconds(n *node, path, key string, to *node) {
-	if n == nil || n.kind == kindNull {
+func (d *decoder) seconds(n *Node, path, key string, to *Node) {
+	if n == nil || n.Shape == ShapeNull {
 		return
 	}
 	v, ok := n.float()
-	if !ok || n.kind != kindInt && n.kind != kindFloat || v <= 0 || v > 3600 {
-		d.fail(n.pos, "%s: got %s, want a number of seconds up to 3600", path, n.shown())
+	if !ok || n.Shape != ShapeInt && n.Shape != ShapeFloat || v <= 0 || v > 3600 {
+		d.fail(n.Pos, "%s: got %s, want a number of seconds up to 3600", path, n.Shown())
 		return
 	}
-	to.set(key, &node{kind: kindString, pos: n.pos, text: strconv.FormatFloat(v, 'f', -1, 64) + "s"})
+	to.Set(key, &Node{Shape: ShapeString, Pos: n.Pos, Text: strconv.FormatFloat(v, 'f', -1, 64) + "s"})
 }
 
 // apiAuth turns how an API wants to be asked into a header.
-func (d *decoder) apiAuth(a object, e *entry) {
+func (d *decoder) apiAuth(a Object, e *entry) {
 	kind := "none"
-	if n := a.given("auth_type"); n != nil && !a.oneOf("auth_type", &kind, apiAuthTypes...) {
+	if n := a.given("auth_type"); n != nil && !a.OneOf("auth_type", &kind, apiAuthTypes...) {
 		return
 	}
 	n := a.given("auth_details")
 	if kind == "none" {
-		if n != nil && len(n.pairs) > 0 {
-			d.warn(a.keyPos("auth_details"), "%s.auth_details: auth_type is none, so nothing is sent; left out", a.path)
+		if n != nil && len(n.Pairs) > 0 {
+			d.warn(a.KeyPos("auth_details"), "%s.auth_details: auth_type is none, so nothing is sent; left out", a.Path)
 		}
 		return
 	}
@@ -148,28 +148,28 @@ func (d *decoder) apiAuth(a object, e *entry) {
 		keys = []string{"header_name", "header_value"}
 	}
 	if n == nil {
-		d.fail(a.keyPos("auth_type"), "%s: auth_details is missing, which auth_type %s needs; give it %s", a.path, kind, orList(keys))
+		d.fail(a.KeyPos("auth_type"), "%s: auth_details is missing, which auth_type %s needs; give it %s", a.Path, kind, OrList(keys))
 		return
 	}
-	in, ok := d.object(n, a.path+".auth_details", nil, keys)
+	in, ok := d.object(n, a.Path+".auth_details", nil, keys)
 	if !ok {
 		return
 	}
 	values := make([]string, len(keys))
 	for i, key := range keys {
 		v := in.given(key)
-		if v == nil || !v.scalar() || v.text == "" {
-			d.fail(n.pos, "%s.%s is missing, which auth_type %s needs", in.path, key, kind)
+		if v == nil || !v.Scalar() || v.Text == "" {
+			d.fail(n.Pos, "%s.%s is missing, which auth_type %s needs", in.Path, key, kind)
 			return
 		}
-		values[i] = v.text
+		values[i] = v.Text
 	}
 	name, value := "Authorization", "Bearer "+values[0]
 	if kind == "custom_header" {
 		name, value = values[0], values[1]
 	}
-	header := &node{kind: kindString, pos: n.pos, text: value}
-	headers := mapNode(pair{key: name, keyPos: n.pos, value: header})
-	headers.pos = n.pos
-	e.n.pairs = append(e.n.pairs, pair{key: "headers", keyPos: n.pos, value: headers})
+	header := &Node{Shape: ShapeString, Pos: n.Pos, Text: value}
+	headers := MapNode(Pair{Key: name, KeyPos: n.Pos, Value: header})
+	headers.Pos = n.Pos
+	e.n.Pairs = append(e.n.Pairs, Pair{Key: "headers", KeyPos: n.Pos, Value: headers})
 }

@@ -14,25 +14,25 @@ const globMeta = `*?[\`
 // named is a server, or a thing of one, that a rule names without a pattern, to be
 // looked for when all servers are known.
 type named struct {
-	item
+	Item
 	thing string // tool or prompt; empty for a server
 }
 
-func (d *decoder) rules(a object, c *Config) {
-	list, ok := a.lookup("rules")
+func (d *decoder) rules(a Object, c *Config) {
+	list, ok := a.Lookup("rules")
 	if !ok {
 		return
 	}
-	if list.kind != kindList && list.kind != kindNull {
-		a.wrong("rules", list, "want a list, got %s; write rules: [{principals: [ada], servers: [files]}]", list.kind)
+	if list.Shape != ShapeList && list.Shape != ShapeNull {
+		a.Wrong("rules", list, "want a list, got %s; write rules: [{principals: [ada], servers: [files]}]", list.Shape)
 		return
 	}
-	for i, item := range list.items {
+	for i, item := range list.Items {
 		at := fmt.Sprintf("auth.rules[%d]", i)
 		// A rule without keys gives everything to everyone, which a dash that was
 		// left over must not do.
-		if item.kind == kindNull {
-			d.fail(item.pos, "%s: is empty; say whom it is for and what it gives, or remove it", at)
+		if item.Shape == ShapeNull {
+			d.fail(item.Pos, "%s: is empty; say whom it is for and what it gives, or remove it", at)
 			continue
 		}
 		r, ok := d.object(item, at, a.hidden, ruleKeys)
@@ -44,9 +44,9 @@ func (d *decoder) rules(a object, c *Config) {
 	}
 }
 
-func (d *decoder) rule(r object) Rule {
+func (d *decoder) rule(r Object) Rule {
 	rule := Rule{Role: roles[0]}
-	r.oneOf("role", &rule.Role, roles...)
+	r.OneOf("role", &rule.Role, roles...)
 	d.claims(r, &rule)
 	for _, l := range []struct {
 		key     string
@@ -66,65 +66,65 @@ func (d *decoder) rule(r object) Rule {
 		if l.key == "prompts" || l.key == "resources" {
 			hint = "an empty list names nothing; leave it out, or name some"
 		}
-		if r.emptyList(l.key, "%s", hint) {
+		if r.EmptyList(l.key, "%s", hint) {
 			continue
 		}
-		if r.texts(l.key, l.dst, l.example) {
+		if r.Texts(l.key, l.dst, l.example) {
 			r.patterns(l.key, l.what)
 		}
 	}
 	rule.Rate.read(r)
-	for _, it := range r.items("servers", false) {
+	for _, it := range r.Items("servers", false) {
 		d.named = append(d.named, named{it, ""})
 	}
-	for _, it := range r.items("resources", false) {
+	for _, it := range r.Items("resources", false) {
 		d.named = append(d.named, named{it, ""})
 	}
-	for _, it := range r.items("tools", false) {
+	for _, it := range r.Items("tools", false) {
 		d.named = append(d.named, named{it, "tool"})
 	}
-	for _, it := range r.items("prompts", false) {
+	for _, it := range r.Items("prompts", false) {
 		d.named = append(d.named, named{it, "prompt"})
 	}
 	return rule
 }
 
-func (d *decoder) claims(r object, rule *Rule) {
-	n, ok := r.lookup("claims")
+func (d *decoder) claims(r Object, rule *Rule) {
+	n, ok := r.Lookup("claims")
 	if !ok {
 		return
 	}
-	if n.kind != kindMap || len(n.pairs) == 0 {
-		r.wrong("claims", n, "want a map of claims to patterns, got %s; write claims: {groups: [admins]}", emptyOr(n))
+	if n.Shape != ShapeMap || len(n.Pairs) == 0 {
+		r.Wrong("claims", n, "want a map of claims to patterns, got %s; write claims: {groups: [admins]}", emptyOr(n))
 		return
 	}
-	rule.Claims = make(map[string][]string, len(n.pairs))
-	claims := object{d: d, n: n, path: join(r.path, "claims"), rel: join(r.rel, "claims"), hidden: r.hidden}
-	for _, p := range n.pairs {
-		if p.key == "" {
-			d.fail(p.keyPos, "%s: a claim has no name", claims.path)
+	rule.Claims = make(map[string][]string, len(n.Pairs))
+	claims := Object{d: d, n: n, Path: join(r.Path, "claims"), rel: join(r.rel, "claims"), hidden: r.hidden}
+	for _, p := range n.Pairs {
+		if p.Key == "" {
+			d.fail(p.KeyPos, "%s: a claim has no name", claims.Path)
 			continue
 		}
-		if claims.emptyList(p.key, "an empty list would never match; name what the claim may hold") {
+		if claims.EmptyList(p.Key, "an empty list would never match; name what the claim may hold") {
 			continue
 		}
 		// true and 7 are claims as good as any.
-		if v := p.value; v.scalar() && v.kind != kindNull && v.kind != kindString {
-			v.kind = kindString
+		if v := p.Value; v.Scalar() && v.Shape != ShapeNull && v.Shape != ShapeString {
+			v.Shape = ShapeString
 		}
 		var values []string
-		if claims.oneOrMore(p.key, &values, false, "[admins]") {
-			claims.patterns(p.key, "what the claim holds")
+		if claims.oneOrMore(p.Key, &values, false, "[admins]") {
+			claims.patterns(p.Key, "what the claim holds")
 		}
-		rule.Claims[p.key] = values
+		rule.Claims[p.Key] = values
 	}
 }
 
-func emptyOr(n *node) string {
-	if n.kind == kindMap {
+func emptyOr(n *Node) string {
+	if n.Shape == ShapeMap {
 		return "an empty one"
 	}
-	return n.shown()
+	return n.Shown()
 }
 
 // checkNamed warns about rules that speak of servers that are not there. It is
@@ -136,11 +136,11 @@ func (d *decoder) checkNamed(c *Config) {
 		ids = append(ids, c.Servers[i].ID)
 	}
 	for _, n := range d.named {
-		id := n.text
+		id := n.Text
 		if n.thing != "" {
-			server, _, ok := strings.Cut(n.text, c.Separator)
-			if !ok && !strings.ContainsAny(n.text, globMeta) {
-				d.warn(n.pos, "%s: %s matches no %s; write SERVER%s%s", n.path, n.shown, n.thing, c.Separator, strings.ToUpper(n.thing))
+			server, _, ok := strings.Cut(n.Text, c.Separator)
+			if !ok && !strings.ContainsAny(n.Text, globMeta) {
+				d.warn(n.Pos, "%s: %s matches no %s; write SERVER%s%s", n.Path, n.Shown, n.thing, c.Separator, strings.ToUpper(n.thing))
 				continue
 			}
 			if id = server; !ok {
@@ -154,6 +154,6 @@ func (d *decoder) checkNamed(c *Config) {
 		if g := Nearest(id, ids); g != "" {
 			hint = fmt.Sprintf("; did you mean %q?", g)
 		}
-		d.warn(n.pos, "%s: %s names a server that is not there%s", n.path, n.shown, hint)
+		d.warn(n.Pos, "%s: %s names a server that is not there%s", n.Path, n.Shown, hint)
 	}
 }

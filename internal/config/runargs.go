@@ -17,7 +17,7 @@ import (
 // refused.
 type runArgs struct {
 	d      *decoder
-	c      object
+	c      Object
 	s      *Server
 	to     *Docker
 	secret []string          // flags that came from a placeholder
@@ -27,16 +27,16 @@ type runArgs struct {
 }
 
 // runArgs reads docker.run_args, after the keys beside it.
-func (d *decoder) runArgs(c object, s *Server) {
+func (d *decoder) runArgs(c Object, s *Server) {
 	r := &runArgs{d: d, c: c, s: s, to: s.Docker, said: map[string]bool{}, own: maps.Clone(s.Env), byFlag: map[string]bool{}}
-	if !c.texts("run_args", &s.Docker.RunArgs, `["--memory", "512m"]`) {
+	if n, ok := c.Lookup("run_args"); !ok || n.Shape != ShapeList {
 		return
 	}
-	for _, item := range c.n.get("run_args").items {
-		if item.from != "" {
-			r.secret = append(r.secret, item.text)
+	for _, item := range c.n.Get("run_args").Items {
+		if item.From != "" {
+			r.secret = append(r.secret, item.Text)
 		}
-		if item.missing || !item.scalar() {
+		if item.Missing || !item.Scalar() {
 			return // some flag would get the value of another
 		}
 	}
@@ -72,8 +72,8 @@ func (r *runArgs) end(err error, rest []string) {
 	var (
 		unknown *pflag.NotExistError
 		bare    *pflag.ValueRequiredError
-		at      = r.c.n.get("run_args").pos
-		path    = join(r.c.path, "run_args")
+		at      = r.c.n.Get("run_args").Pos
+		path    = join(r.c.Path, "run_args")
 	)
 	switch {
 	case err == nil && len(rest) > 0:
@@ -87,7 +87,7 @@ func (r *runArgs) end(err error, rest []string) {
 		if len(r.secret) > 0 {
 			name = "one of them"
 		}
-		r.d.fail(at, "%s: %s is no flag of docker run that Tine knows; remove it", path, clip(name))
+		r.d.fail(at, "%s: %s is no flag of docker run that Tine knows; remove it", path, Clip(name))
 	case errors.As(err, &bare):
 		r.d.fail(at, "%s: --%s wants a value", path, bare.GetFlag().Name)
 	default:
@@ -113,23 +113,23 @@ func (v *flagValueOf) Set(value string) error {
 }
 
 func (r *runArgs) fail(f *runFlag, err error) {
-	at := r.c.n.get("run_args").pos
-	for _, item := range r.c.n.get("run_args").items {
-		long, isLong := strings.CutPrefix(item.text, "--")
+	at := r.c.n.Get("run_args").Pos
+	for _, item := range r.c.n.Get("run_args").Items {
+		long, isLong := strings.CutPrefix(item.Text, "--")
 		long, _, _ = strings.Cut(long, "=")
-		short := !isLong && f.short != "" && strings.HasPrefix(item.text, "-") && strings.Contains(item.text, f.short)
+		short := !isLong && f.short != "" && strings.HasPrefix(item.Text, "-") && strings.Contains(item.Text, f.short)
 		if isLong && long == f.name || short {
-			at = item.pos
+			at = item.Pos
 			break
 		}
 	}
-	r.d.fail(at, "%s: --%s: %v", join(r.c.path, "run_args"), f.name, err)
+	r.d.fail(at, "%s: --%s: %v", join(r.c.Path, "run_args"), f.name, err)
 }
 
 // says reports a flag that a key of docker says too.
 func (r *runArgs) says(key, value string) error {
 	r.hide("docker."+key, value)
-	if r.c.n.get(key) == nil || r.said[key] {
+	if r.c.n.Get(key) == nil || r.said[key] {
 		return nil
 	}
 	r.said[key] = true

@@ -154,7 +154,7 @@ func takeLabel(r *runArgs, v string) error {
 	if r.to.Labels == nil {
 		r.to.Labels = map[string]string{}
 	}
-	if n := r.c.n.get("labels"); n != nil && n.get(key) != nil {
+	if n := r.c.n.Get("labels"); n != nil && n.Get(key) != nil {
 		return errors.New("docker.labels has this one too; keep one")
 	}
 	r.to.Labels[key] = value
@@ -220,7 +220,7 @@ func digits(s string) string {
 
 func takePull(r *runArgs, v string) error {
 	if !slices.Contains(pulls, v) {
-		return fmt.Errorf("wants %s", orList(pulls))
+		return fmt.Errorf("wants %s", OrList(pulls))
 	}
 	r.to.Pull = v
 	return r.says("pull", v)

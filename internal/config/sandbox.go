@@ -42,3 +42,27 @@ type OnFork struct {
 	Notify bool   `yaml:"-" json:",omitzero"` // by notifications/tine/forked
 	Tool   string `yaml:"-" json:",omitzero"` // by a call of this tool
 }
+
+// sandboxTable are the keys of sandbox.
+var sandboxTable = Table[Sandbox]{
+	Put("root", func(b *Sandbox) *string { return &b.Root }, Text(RootAllow).As("`allow`, `host`, or a path").Default(RootAllow).By(wallRoot),
+		"what it sees: what programs need of this machine, by a list; or all of it, read-only, but what is hidden; or a directory or an image's archive of its own, in which `command` and `cwd` are then looked for. A path has a slash in it"),
+	Put("allow_read", func(b *Sandbox) *[]string { return &b.AllowRead }, hostPaths, "more of this machine that it sees, [as it changes](sandbox.md#when-the-host-changes)"),
+	Put("allow_write", func(b *Sandbox) *[]string { return &b.AllowWrite }, hostPaths,
+		"what of this machine it may write to; forks share it; no folder with places of keys in it, as your home is, nor one that holds this config or a file that it reads"),
+	Put("deny_read", func(b *Sandbox) *[]string { return &b.DenyRead }, hostPaths, "what it must not see; wins over `allow_read`, and must not lie in `allow_write`"),
+	Put("user", func(b *Sandbox) *string { return &b.User }, Text(defaultUser).As("UID or UID:GID").Default(defaultUser).By(wallUser), "who it is inside; never 0"),
+	Put("hostname", func(b *Sandbox) *string { return &b.Hostname }, Text(defaultHostname).Default(defaultHostname).Then(wallHostname), "what it is called inside"),
+	Put("network", func(b *Sandbox) *Sandbox { return b }, wallNetwork,
+		"loopback alone, or the network of this machine, or these domains through a proxy: `example.org`, `*.example.org`, an address or a network such as `10.0.0.0/8`, with `:PORT` for another than 80 and 443. On `host` it can't be copied while it runs, so there is no `fork: memory`, `warm`, `fork_ahead` or `on_fork`"),
+	Put("transport", func(b *Sandbox) *string { return &b.Transport }, OneOf(containerTransports...).Unless("`http` where there is a port, else `stdio`"), "how it speaks MCP"),
+	Put("port", func(b *Sandbox) *int { return &b.Port }, Int[int](1, 65535), "`http`: where the server listens inside"),
+	Put("path", func(b *Sandbox) *string { return &b.Path }, URLPath().Unless("`/mcp`"), "`http`: where it speaks MCP"),
+	Put("memory", func(b *Sandbox) *int64 { return &b.Memory }, Size[int64](minContainer, mostBytes).Default(defaultContainer), "what it may have"),
+	Put("cpus", func(b *Sandbox) *float64 { return &b.CPUs }, Number(0.01, 1024).Unless("no bound"), "how many it may use; no effect where there are no cgroups, as for an ordinary user"),
+	Put("pids", func(b *Sandbox) *int64 { return &b.Pids }, Int[int64](1, mostPids).Default(defaultPids), "processes and threads"),
+	Put("files", func(b *Sandbox) *int64 { return &b.Files }, Int[int64](leastOpenFiles, mostOpenFiles).Default(defaultFiles), "open at once, of one process"),
+	Put("disk", func(b *Sandbox) *int64 { return &b.Disk }, Size[int64](leastDisk, mostBytes).Default(defaultDisk),
+		"what it may write outside of its `state` and the workspace, a quarter of it, at most 64 MiB, in `/dev/shm`; it counts as memory"),
+	Put("slots", func(b *Sandbox) *int { return &b.Slots }, Int[int](0, mostSlots).Begin(defaultSlots).Always(), "how many empty ones are prepared ahead of time"),
+}

@@ -17,26 +17,19 @@ const (
 var fetchers = []string{"npx", "uvx"}
 
 // newSandbox is one with the default that zero means something else for.
-func newSandbox() *Sandbox { return &Sandbox{Slots: defaultSlots} }
+func newSandbox() *Sandbox {
+	b := &Sandbox{}
+	sandboxTable.Begin(b)
+	return b
+}
 
 // Forks reports whether a program behind these walls can be copied while it runs:
 // not one on the network of the host.
 func (b *Sandbox) Forks() bool { return b.Network != NetworkHost }
 
-// tidy makes what is empty absent, so that two that mean the same are the same.
-func (b *Sandbox) tidy() {
-	for _, list := range []*[]string{&b.AllowRead, &b.AllowWrite, &b.DenyRead, &b.Domains} {
-		if len(*list) == 0 {
-			*list = nil
-		}
-	}
-}
-
 // fill sets what is open.
 func (b *Sandbox) fill() {
-	setDefault(&b.Root, RootAllow)
-	setDefault(&b.User, defaultUser)
-	setDefault(&b.Hostname, defaultHostname)
+	sandboxTable.Fill(b)
 	if len(b.Domains) == 0 {
 		setDefault(&b.Network, NetworkNone)
 	}
@@ -49,24 +42,12 @@ func (b *Sandbox) fill() {
 	if b.Transport == ContainerHTTP {
 		setDefault(&b.Path, "/mcp")
 	}
-	if b.Memory == 0 {
-		b.Memory = defaultContainer
-	}
-	if b.Pids == 0 {
-		b.Pids = defaultPids
-	}
-	if b.Files == 0 {
-		b.Files = defaultFiles
-	}
-	if b.Disk == 0 {
-		b.Disk = defaultDisk
-	}
 }
 
 // meaning is what two sandboxes are compared by.
 func (b *Sandbox) meaning() *Sandbox {
 	c := *b
-	c.tidy()
+	sandboxTable.Tidy(&c)
 	return &c
 }
 

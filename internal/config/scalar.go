@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-func (o object) boolean(key string, dst *bool) bool {
-	n, ok := o.lookup(key)
+func (o Object) Boolean(key string, dst *bool) bool {
+	n, ok := o.Lookup(key)
 	if !ok {
 		return false
 	}
-	if n.kind == kindBool || n.from != "" {
-		switch strings.ToLower(n.text) {
+	if n.Shape == ShapeBool || n.From != "" {
+		switch strings.ToLower(n.Text) {
 		case "true":
 			*dst = true
 			return true
@@ -23,27 +23,27 @@ func (o object) boolean(key string, dst *bool) bool {
 			return true
 		}
 	}
-	o.wrong(key, n, "got %s, want true or false", n.shown())
+	o.Wrong(key, n, "got %s, want true or false", n.Shown())
 	return false
 }
 
-func (o object) duration(key string, dst *time.Duration, least, most time.Duration) bool {
-	n, ok := o.lookup(key)
+func (o Object) Duration(key string, dst *time.Duration, least, most time.Duration) bool {
+	n, ok := o.Lookup(key)
 	if !ok {
 		return false
 	}
 	// Zero is the same in every unit.
-	if (n.kind == kindInt || n.kind == kindFloat) && n.text != "0" {
-		o.wrong(key, n, "%s has no unit; write %ss or %sms", n.text, n.text, n.text)
+	if (n.Shape == ShapeInt || n.Shape == ShapeFloat) && n.Text != "0" {
+		o.Wrong(key, n, "%s has no unit; write %ss or %sms", n.Text, n.Text, n.Text)
 		return false
 	}
-	v, ok := parseDuration(n.text)
-	if n.kind != kindString && n.kind != kindInt || !ok {
-		o.wrong(key, n, "%s is not a duration; write it like 500ms, 30s, 5m, 1h30m or 7d", n.shown())
+	v, ok := parseDuration(n.Text)
+	if n.Shape != ShapeString && n.Shape != ShapeInt || !ok {
+		o.Wrong(key, n, "%s is not a duration; write it like 500ms, 30s, 5m, 1h30m or 7d", n.Shown())
 		return false
 	}
 	if v < least || v > most {
-		o.wrong(key, n, "%s is out of range; want %s to %s", n.shown(), Brief(least), Brief(most))
+		o.Wrong(key, n, "%s is out of range; want %s to %s", n.Shown(), Brief(least), Brief(most))
 		return false
 	}
 	*dst = v
@@ -91,18 +91,18 @@ func Brief(d time.Duration) string {
 	return s
 }
 
-func (o object) integer(key string, dst *int, least, most int) bool {
-	n, ok := o.lookup(key)
+func (o Object) Integer(key string, dst *int, least, most int) bool {
+	n, ok := o.Lookup(key)
 	if !ok {
 		return false
 	}
-	v, err := parseInt(strings.TrimSpace(n.text))
-	if err != nil || n.kind != kindInt && n.from == "" {
-		o.wrong(key, n, "got %s, want a whole number from %d to %d", n.shown(), least, most)
+	v, err := parseInt(strings.TrimSpace(n.Text))
+	if err != nil || n.Shape != ShapeInt && n.From == "" {
+		o.Wrong(key, n, "got %s, want a whole number from %d to %d", n.Shown(), least, most)
 		return false
 	}
 	if v < int64(least) || v > int64(most) {
-		o.wrong(key, n, "%s is out of range; want %d to %d", n.shown(), least, most)
+		o.Wrong(key, n, "%s is out of range; want %d to %d", n.Shown(), least, most)
 		return false
 	}
 	*dst = int(v)
@@ -110,26 +110,26 @@ func (o object) integer(key string, dst *int, least, most int) bool {
 }
 
 // number accepts a whole number or one with a fraction.
-func (o object) number(key string, dst *float64, least, most float64) bool {
-	n, ok := o.lookup(key)
+func (o Object) Number(key string, dst *float64, least, most float64) bool {
+	n, ok := o.Lookup(key)
 	if !ok {
 		return false
 	}
 	v, ok := n.float()
-	if !ok || n.kind != kindInt && n.kind != kindFloat && n.from == "" {
-		o.wrong(key, n, "got %s, want a number from %s to %s", n.shown(), formatNumber(least), formatNumber(most))
+	if !ok || n.Shape != ShapeInt && n.Shape != ShapeFloat && n.From == "" {
+		o.Wrong(key, n, "got %s, want a number from %s to %s", n.Shown(), formatNumber(least), formatNumber(most))
 		return false
 	}
 	if math.IsNaN(v) || v < least || v > most {
-		o.wrong(key, n, "%s is out of range; want %s to %s", n.shown(), formatNumber(least), formatNumber(most))
+		o.Wrong(key, n, "%s is out of range; want %s to %s", n.Shown(), formatNumber(least), formatNumber(most))
 		return false
 	}
 	*dst = v
 	return true
 }
 
-func (n *node) float() (float64, bool) {
-	text := strings.TrimSpace(n.text)
+func (n *Node) float() (float64, bool) {
+	text := strings.TrimSpace(n.Text)
 	if i, err := parseInt(text); err == nil {
 		return float64(i), true
 	}
@@ -145,18 +145,18 @@ var sizeUnits = map[string]int64{
 	"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
 }
 
-func (o object) size(key string, dst *int64, least, most int64) bool {
-	n, ok := o.lookup(key)
+func (o Object) Size(key string, dst *int64, least, most int64) bool {
+	n, ok := o.Lookup(key)
 	if !ok {
 		return false
 	}
-	v, ok := parseSize(n.text)
-	if n.kind != kindInt && n.kind != kindString || !ok {
-		o.wrong(key, n, "%s is not a size; write it like 64KiB, 16MiB, 4MB or 65536", n.shown())
+	v, ok := parseSize(n.Text)
+	if n.Shape != ShapeInt && n.Shape != ShapeString || !ok {
+		o.Wrong(key, n, "%s is not a size; write it like 64KiB, 16MiB, 4MB or 65536", n.Shown())
 		return false
 	}
 	if v < least || v > most {
-		o.wrong(key, n, "%s is out of range; want %s to %s", n.shown(), formatSize(least), formatSize(most))
+		o.Wrong(key, n, "%s is out of range; want %s to %s", n.Shown(), formatSize(least), formatSize(most))
 		return false
 	}
 	*dst = v

@@ -141,8 +141,12 @@ func (l secretList) server(s *Server) {
 		l.named(name, v)
 	}
 	l.args(s.Args, s.shownArgs())
-	l.docker(s)
-	l.sandbox(s)
+	if s.Docker != nil {
+		dockerTable.secrets(s.Docker, where{"docker", s.hidden}, l)
+	}
+	if s.Sandbox != nil {
+		sandboxTable.secrets(s.Sandbox, where{"sandbox", s.hidden}, l)
+	}
 	l.remote(s)
 	l.settings(s, "settings", "", s.Settings)
 	if s.hidden["url"] {
@@ -161,50 +165,9 @@ func (l secretList) server(s *Server) {
 	}
 }
 
-func (l secretList) docker(s *Server) {
-	c := s.Docker
-	if c == nil {
-		return
-	}
-	for key, line := range map[string][]string{"entrypoint": c.Entrypoint, "command": c.Command, "run_args": c.RunArgs} {
-		l.args(line, shownLine(line, "docker."+key, s.hidden))
-	}
-	for key, list := range map[string][]string{"state": c.State, "tmpfs": c.Tmpfs} {
-		for i, v := range list {
-			if s.hidden["docker."+key+"."+itoa(i)] {
-				l.add(v)
-			}
-		}
-	}
-	for name, v := range c.Labels {
-		if s.hidden["docker.labels."+name] {
-			l.credential(v)
-		}
-		l.named(name, v)
-	}
-	for i, b := range c.Binds {
-		for key, v := range map[string]string{"source": b.Source, "target": b.Target} {
-			if s.hidden["docker.binds."+itoa(i)+"."+key] {
-				l.add(v)
-			}
-		}
-	}
-	for _, e := range c.texts() {
-		if s.hidden["docker."+e.key] {
-			l.add(e.value)
-		}
-		l.url(e.value)
-	}
-}
-
 func (l secretList) remote(s *Server) {
 	if s.Remote != nil {
-		for _, e := range s.Remote.texts() {
-			if s.hidden["remote."+e.key] {
-				l.add(e.value)
-			}
-			l.url(e.value)
-		}
+		remoteTable.secrets(s.Remote, where{"remote", s.hidden}, l)
 	}
 	l.settings(s, "template", "", s.detailsValue())
 	if s.Startup != nil {

@@ -18,21 +18,21 @@ var serverKeys = []string{
 }
 
 // servers reads the servers of a tine.yaml.
-func (d *decoder) servers(n *node, c *Config) {
-	if n.kind == kindNull {
+func (d *decoder) servers(n *Node, c *Config) {
+	if n.Shape == ShapeNull {
 		return
 	}
-	if n.kind != kindMap {
-		d.fail(n.pos, "servers: want a map of a name to an entry, got %s; write servers: {time: {builtin: time}}", n.shown())
+	if n.Shape != ShapeMap {
+		d.fail(n.Pos, "servers: want a map of a name to an entry, got %s; write servers: {time: {builtin: time}}", n.Shown())
 		return
 	}
-	for _, p := range n.pairs {
-		if err := checkID(p.key, d.separator); err != nil {
-			d.fail(p.keyPos, "%v", err)
+	for _, p := range n.Pairs {
+		if err := checkID(p.Key, d.separator); err != nil {
+			d.fail(p.KeyPos, "%v", err)
 		}
-		at := join("servers", p.key)
-		gone := d.resolve(p.value, at)
-		s := d.server(p.key, p.value, p.keyPos, at)
+		at := join("servers", p.Key)
+		gone := d.resolve(p.Value, at)
+		s := d.server(p.Key, p.Value, p.KeyPos, at)
 		d.disable(&s, gone, at)
 		c.Servers = append(c.Servers, s)
 	}
@@ -70,10 +70,10 @@ func (s *Server) offBecause() string {
 }
 
 // server reads one entry whose placeholders are resolved.
-func (d *decoder) server(id string, n *node, idPos pos, at string) (s Server) {
+func (d *decoder) server(id string, n *Node, idPos Pos, at string) (s Server) {
 	s = newServer(id)
 	defer s.fill()
-	if n.kind == kindNull {
+	if n.Shape == ShapeNull {
 		d.fail(idPos, "%s is empty; %s", at, giveOne)
 		return s
 	}
@@ -82,65 +82,65 @@ func (d *decoder) server(id string, n *node, idPos pos, at string) (s Server) {
 		return s
 	}
 	o = d.preset(o, &s)
-	away := o.n.get("command") == nil && o.has("docker", "remote") != ""
-	for _, p := range o.n.pairs {
-		if away || p.key != "args" && p.key != "env" && p.key != "cwd" {
-			d.notAtStart(p.value, join(at, p.key))
+	away := o.n.Get("command") == nil && o.Has("docker", "remote") != ""
+	for _, p := range o.n.Pairs {
+		if away || p.Key != "args" && p.Key != "env" && p.Key != "cwd" {
+			d.notAtStart(p.Value, join(at, p.Key))
 		}
 	}
 	d.what(o, &s, idPos)
-	if o.text("title", &s.Title, "Files") && strings.ContainsFunc(s.Title, unicode.IsControl) {
-		o.wrong("title", o.n.get("title"), "must be one line")
+	if o.Text("title", &s.Title, "Files") && strings.ContainsFunc(s.Title, unicode.IsControl) {
+		o.Wrong("title", o.n.Get("title"), "must be one line")
 	}
-	o.oneOf("scope", &s.Scope, scopes...)
+	o.OneOf("scope", &s.Scope, scopes...)
 	if s.Controls() && s.Scope == ScopeSession {
 		// In a session it would be among what a fork has to wait for.
-		o.wrong("scope", o.n.get("scope"), "is session, but builtin: %s acts on sessions and is in none; leave scope out", s.Builtin)
+		o.Wrong("scope", o.n.Get("scope"), "is session, but builtin: %s acts on sessions and is in none; leave scope out", s.Builtin)
 	}
 	d.remembering(o, &s)
 	d.copied(o, &s)
 	d.startup(o, &s)
 	d.merged(o, &s)
-	o.boolean("enabled", &s.Enabled)
-	o.boolean("eager", &s.Eager)
-	o.oneOf("protocol", &s.Protocol, protocols...)
+	o.Boolean("enabled", &s.Enabled)
+	o.Boolean("eager", &s.Eager)
+	o.OneOf("protocol", &s.Protocol, protocols...)
 	d.timeouts(o, &s)
-	if o.texts("client_capabilities", &s.ClientCapabilities, "[elicitation, sampling]") {
+	if o.Texts("client_capabilities", &s.ClientCapabilities, "[elicitation, sampling]") {
 		o.words("client_capabilities", capabilities)
 	}
-	o.oneOf("credential", &s.Credential, credentials...)
+	o.OneOf("credential", &s.Credential, credentials...)
 	d.serverAuth(o, &s)
 	d.policy(o, &s)
-	o.oneOf("journal", &s.Journal, journalModes...)
-	o.oneOf("errors", &s.Errors, errorForms...)
+	o.OneOf("journal", &s.Journal, journalModes...)
+	o.OneOf("errors", &s.Errors, errorForms...)
 	d.tools(o, &s)
 	if s.Disabled != "" && s.Enabled {
-		d.warn(o.keyPos("env_file"), "%s", s.Disabled)
+		d.warn(o.KeyPos("env_file"), "%s", s.Disabled)
 	}
 	d.onlyOnLinux(o, &s)
 	return s
 }
 
-func (d *decoder) timeouts(o object, s *Server) {
-	o.duration("connect_timeout", &s.ConnectTimeout, time.Millisecond, time.Hour)
-	o.duration("timeout", &s.Timeout, time.Millisecond, 7*day)
+func (d *decoder) timeouts(o Object, s *Server) {
+	o.Duration("connect_timeout", &s.ConnectTimeout, time.Millisecond, time.Hour)
+	o.Duration("timeout", &s.Timeout, time.Millisecond, 7*day)
 }
 
-func (d *decoder) command(o object, s *Server) {
-	if o.text("command", &s.Command, "npx") {
-		n := o.n.get("command")
+func (d *decoder) command(o Object, s *Server) {
+	if o.Text("command", &s.Command, "npx") {
+		n := o.n.Get("command")
 		switch fields := strings.Fields(s.Command); {
 		case len(fields) == 0:
-			o.wrong("command", n, "is empty; name a program")
-		case n.from == "" && len(fields) > 1 && o.n.get("args") == nil && !strings.ContainsAny(s.Command, `/\`):
+			o.Wrong("command", n, "is empty; name a program")
+		case n.From == "" && len(fields) > 1 && o.n.Get("args") == nil && !strings.ContainsAny(s.Command, `/\`):
 			line := Server{Args: fields[1:]}
-			o.wrong("command", n, "is a whole command line; write command: %s and args: %s", fields[0], flow(listNode(line.shownArgs()...)))
+			o.Wrong("command", n, "is a whole command line; write command: %s and args: %s", fields[0], flow(ListNode(line.shownArgs()...)))
 		}
 	}
-	o.texts("args", &s.Args, `["-y", "some-server"]`)
+	o.Texts("args", &s.Args, `["-y", "some-server"]`)
 	d.env(o, s)
-	if o.text("cwd", &s.Cwd, "./work") {
-		if len(o.n.get("cwd").kept) == 0 {
+	if o.Text("cwd", &s.Cwd, "./work") {
+		if len(o.n.Get("cwd").Kept) == 0 {
 			s.Cwd = d.res.paths.resolve(s.Cwd)
 		}
 	}
@@ -152,16 +152,16 @@ func (d *decoder) command(o object, s *Server) {
 	}
 }
 
-func (d *decoder) env(o object, s *Server) {
-	o.textMap("env", &s.Env, "{NAME: value}")
-	if n := o.n.get("env"); n != nil {
-		for _, p := range n.pairs {
-			if p.key == "" || strings.ContainsAny(p.key, "=\x00") {
-				d.fail(p.keyPos, "%s.env: %q can't name a variable", o.path, clip(p.key))
+func (d *decoder) env(o Object, s *Server) {
+	o.TextMap("env", &s.Env, "{NAME: value}")
+	if n := o.n.Get("env"); n != nil {
+		for _, p := range n.Pairs {
+			if p.Key == "" || strings.ContainsAny(p.Key, "=\x00") {
+				d.fail(p.KeyPos, "%s.env: %q can't name a variable", o.Path, Clip(p.Key))
 			}
 		}
 	}
-	if !o.text("env_file", &s.EnvFile, ".env") {
+	if !o.Text("env_file", &s.EnvFile, ".env") {
 		return
 	}
 	s.EnvFile = d.res.paths.resolve(s.EnvFile)
@@ -175,8 +175,8 @@ func (d *decoder) env(o object, s *Server) {
 	}
 	for k, v := range vars {
 		if _, ok := s.Env[k]; !ok {
-			if o.n.get("command") != nil && atStartPattern.MatchString(v) {
-				s.Disabled = fmt.Sprintf("server %q is off: env_file: %s holds ${workspace} or ${state.NAME}, and neither is filled in there; set it under env", s.ID, clip(k))
+			if o.n.Get("command") != nil && atStartPattern.MatchString(v) {
+				s.Disabled = fmt.Sprintf("server %q is off: env_file: %s holds ${workspace} or ${state.NAME}, and neither is filled in there; set it under env", s.ID, Clip(k))
 			}
 			s.Env[k] = v
 			s.hidden["env."+k] = true
@@ -184,13 +184,13 @@ func (d *decoder) env(o object, s *Server) {
 	}
 }
 
-func (d *decoder) settings(o object, s *Server) {
-	n, ok := o.lookup("settings")
-	if !ok || n.kind == kindNull {
+func (d *decoder) settings(o Object, s *Server) {
+	n, ok := o.Lookup("settings")
+	if !ok || n.Shape == ShapeNull {
 		return
 	}
-	if n.kind != kindMap {
-		o.wrong("settings", n, "want a map, got %s", n.kind)
+	if n.Shape != ShapeMap {
+		o.Wrong("settings", n, "want a map, got %s", n.Shape)
 		return
 	}
 	s.Settings, _ = n.value().(map[string]any)
@@ -201,24 +201,24 @@ func (d *decoder) settings(o object, s *Server) {
 	noteAll(n, "settings", s.hidden)
 }
 
-func noteAll(n *node, rel string, hidden map[string]bool) {
-	if n.from != "" {
+func noteAll(n *Node, rel string, hidden map[string]bool) {
+	if n.From != "" {
 		hidden[rel] = true
 	}
-	for i, item := range n.items {
+	for i, item := range n.Items {
 		noteAll(item, fmt.Sprintf("%s.%d", rel, i), hidden)
 	}
-	for _, p := range n.pairs {
-		noteAll(p.value, join(rel, p.key), hidden)
+	for _, p := range n.Pairs {
+		noteAll(p.Value, join(rel, p.Key), hidden)
 	}
 }
 
 // keyPos is where a key stands.
-func (o object) keyPos(key string) pos {
-	for _, p := range o.n.pairs {
-		if p.key == key {
-			return p.keyPos
+func (o Object) KeyPos(key string) Pos {
+	for _, p := range o.n.Pairs {
+		if p.Key == key {
+			return p.KeyPos
 		}
 	}
-	return o.n.pos
+	return o.n.Pos
 }

@@ -27,70 +27,70 @@ const (
 	mostBytes    = 1 << 50
 )
 
-func (d *decoder) sessions(o object, c *Config) {
-	s, ok := o.child("sessions", sessionKeys)
+func (d *decoder) sessions(o Object, c *Config) {
+	s, ok := o.Child("sessions", sessionKeys)
 	if !ok {
 		return
 	}
 	to := &c.Sessions
-	s.integer("max", &to.Max, 0, mostSessions)
-	s.integer("per_principal", &to.PerPrincipal, 0, mostSessions)
-	s.duration("ttl", &to.TTL, 0, 3650*day)
-	s.duration("idle", &to.Idle, 0, 3650*day)
+	s.Integer("max", &to.Max, 0, mostSessions)
+	s.Integer("per_principal", &to.PerPrincipal, 0, mostSessions)
+	s.Duration("ttl", &to.TTL, 0, 3650*day)
+	s.Duration("idle", &to.Idle, 0, 3650*day)
 	s.share("memory", &to.Memory, d.opts.Memory)
-	s.integer("instances", &to.Instances, 0, mostSessions)
+	s.Integer("instances", &to.Instances, 0, mostSessions)
 	s.percent("share", &to.Share)
 	s.bound("snapshots", &to.Snapshots)
-	s.duration("wait", &to.Wait, 0, day)
-	s.duration("max_wait", &to.MaxWait, time.Second, day)
-	s.duration("fork_wait", &to.ForkWait, 0, day)
-	s.oneOf("on_loss", &to.OnLoss, LossTell, LossRefuse)
-	s.oneOf("implicit", &to.Implicit, ImplicitOwn, ImplicitShared)
-	a, ok := s.child("autosnapshot", autosnapshotKeys)
+	s.Duration("wait", &to.Wait, 0, day)
+	s.Duration("max_wait", &to.MaxWait, time.Second, day)
+	s.Duration("fork_wait", &to.ForkWait, 0, day)
+	s.OneOf("on_loss", &to.OnLoss, LossTell, LossRefuse)
+	s.OneOf("implicit", &to.Implicit, ImplicitOwn, ImplicitShared)
+	a, ok := s.Child("autosnapshot", autosnapshotKeys)
 	if !ok {
 		return
 	}
-	a.integer("every", &to.Autosnapshot.Every, 0, 1_000_000)
+	a.Integer("every", &to.Autosnapshot.Every, 0, 1_000_000)
 	if a.oneOrMore("before", &to.Autosnapshot.Before, false, `["files`+d.separator+`write_*"]`) {
 		a.patterns("before", "server"+d.separator+"tool")
-		for _, it := range a.items("before", false) {
+		for _, it := range a.Items("before", false) {
 			d.named = append(d.named, named{it, "tool"})
 		}
 	}
-	a.integer("keep", &to.Autosnapshot.Keep, 1, 1000)
+	a.Integer("keep", &to.Autosnapshot.Keep, 1, 1000)
 }
 
 // bound is a size that may be off.
-func (o object) bound(key string, dst *int64) bool {
-	n, ok := o.lookup(key)
-	if ok && (n.text == noBound || n.text == "0") && n.scalar() {
+func (o Object) bound(key string, dst *int64) bool {
+	n, ok := o.Lookup(key)
+	if ok && (n.Text == noBound || n.Text == "0") && n.Scalar() {
 		*dst = 0
 		return true
 	}
-	return o.size(key, dst, 1<<20, mostBytes)
+	return o.Size(key, dst, 1<<20, mostBytes)
 }
 
 var percentage = regexp.MustCompile(`^([0-9]{1,3}(?:\.[0-9]{1,3})?) ?%$`)
 
 // share is a bound that may be written as a part of a whole, in percent.
-func (o object) share(key string, dst *int64, whole func() int64) bool {
-	n, ok := o.lookup(key)
+func (o Object) share(key string, dst *int64, whole func() int64) bool {
+	n, ok := o.Lookup(key)
 	if !ok {
 		return false
 	}
-	if n.kind == kindString && strings.HasSuffix(strings.TrimSpace(n.text), "%") {
-		m := percentage.FindStringSubmatch(strings.TrimSpace(n.text))
+	if n.Shape == ShapeString && strings.HasSuffix(strings.TrimSpace(n.Text), "%") {
+		m := percentage.FindStringSubmatch(strings.TrimSpace(n.Text))
 		if m == nil {
-			o.wrong(key, n, "%s is not a percentage; write it like 75%%, or as a size like 8GiB", n.shown())
+			o.Wrong(key, n, "%s is not a percentage; write it like 75%%, or as a size like 8GiB", n.Shown())
 			return false
 		}
 		part, err := strconv.ParseFloat(m[1], 64)
 		switch all := whole(); {
 		case err != nil || part <= 0 || part > 100:
-			o.wrong(key, n, "%s is out of range; want more than 0%% and at most 100%%, or off for no bound", n.shown())
+			o.Wrong(key, n, "%s is out of range; want more than 0%% and at most 100%%, or off for no bound", n.Shown())
 			return false
 		case all <= 0:
-			o.wrong(key, n, "how much memory this machine has is not known here; write a size like 8GiB")
+			o.Wrong(key, n, "how much memory this machine has is not known here; write a size like 8GiB")
 			return false
 		default:
 			*dst = partOf(all, part)
@@ -101,19 +101,19 @@ func (o object) share(key string, dst *int64, whole func() int64) bool {
 }
 
 // percent is a part of something, from 1% to all of it.
-func (o object) percent(key string, dst *int) bool {
-	n, ok := o.lookup(key)
+func (o Object) percent(key string, dst *int) bool {
+	n, ok := o.Lookup(key)
 	if !ok {
 		return false
 	}
-	m := percentage.FindStringSubmatch(strings.TrimSpace(n.text))
-	if m == nil || !n.scalar() {
-		o.wrong(key, n, "%s is not a percentage; write it like 90%%", n.shown())
+	m := percentage.FindStringSubmatch(strings.TrimSpace(n.Text))
+	if m == nil || !n.Scalar() {
+		o.Wrong(key, n, "%s is not a percentage; write it like 90%%", n.Shown())
 		return false
 	}
 	part, err := strconv.Atoi(m[1])
 	if err != nil || part < 1 || part > 100 {
-		o.wrong(key, n, "%s is out of range; want 1%% to 100%%, without a fraction", n.shown())
+		o.Wrong(key, n, "%s is out of range; want 1%% to 100%%, without a fraction", n.Shown())
 		return false
 	}
 	*dst = part
@@ -127,28 +127,28 @@ func partOf(whole int64, percent float64) int64 {
 }
 
 // workspace reads the top's: a word, a template, or a map with one.
-func (d *decoder) workspace(o object, c *Config) {
-	n, ok := o.lookup("workspace")
-	if !ok || n.kind == kindNull {
+func (d *decoder) workspace(o Object, c *Config) {
+	n, ok := o.Lookup("workspace")
+	if !ok || n.Shape == ShapeNull {
 		return
 	}
 	c.Workspace.On = true
 	switch {
-	case n.kind == kindBool || n.from != "" && (n.text == "true" || n.text == "false"):
-		if o.boolean("workspace", &c.Workspace.On) && !c.Workspace.On {
+	case n.Shape == ShapeBool || n.From != "" && (n.Text == "true" || n.Text == "false"):
+		if o.Boolean("workspace", &c.Workspace.On) && !c.Workspace.On {
 			d.workspaceOff = n
 		}
-	case n.kind == kindString:
+	case n.Shape == ShapeString:
 		d.template(o, "workspace", &c.Workspace.Template, true)
-	case n.kind == kindMap:
-		if w, ok := o.child("workspace", workspaceKeys); ok {
-			if w.n.get("template") != nil {
+	case n.Shape == ShapeMap:
+		if w, ok := o.Child("workspace", workspaceKeys); ok {
+			if w.n.Get("template") != nil {
 				d.template(w, "template", &c.Workspace.Template, true)
 			}
 			d.workspacePath(w, &c.Workspace.Path)
 		}
 	default:
-		o.wrong("workspace", n, "got %s, want true, false, the path of a template, or {template: PATH, path: PATH}", n.shown())
+		o.Wrong("workspace", n, "got %s, want true, false, the path of a template, or {template: PATH, path: PATH}", n.Shown())
 	}
 }
 
@@ -162,42 +162,42 @@ var (
 )
 
 // workspacePath reads where servers see the workspace.
-func (d *decoder) workspacePath(w object, dst *string) {
-	if !w.text("path", dst, DefaultWorkspace) {
+func (d *decoder) workspacePath(w Object, dst *string) {
+	if !w.Text("path", dst, DefaultWorkspace) {
 		return
 	}
-	n, given := w.n.get("path"), *dst
+	n, given := w.n.Get("path"), *dst
 	*dst = path.Clean(given)
 	taken := *dst == "/" || slices.Contains(takenPaths, *dst) || slices.ContainsFunc(takenBelow, func(dir string) bool {
 		return *dst == dir || strings.HasPrefix(*dst, dir+"/")
 	})
 	switch {
 	case !path.IsAbs(given):
-		w.wrong("path", n, "%s is not a whole path; write it like %s", n.shown(), DefaultWorkspace)
+		w.Wrong("path", n, "%s is not a whole path; write it like %s", n.Shown(), DefaultWorkspace)
 	case taken:
-		w.wrong("path", n, "%s would hide what programs need there; take a path of its own, like %s or /data", n.shown(), DefaultWorkspace)
+		w.Wrong("path", n, "%s would hide what programs need there; take a path of its own, like %s or /data", n.Shown(), DefaultWorkspace)
 	case *dst == DefaultWorkspace:
 		*dst = ""
 	}
 }
 
 // template reads a path, or with snapshots the name of one.
-func (d *decoder) template(o object, key string, dst *string, snapshots bool) {
-	if !o.text(key, dst, "./template") {
+func (d *decoder) template(o Object, key string, dst *string, snapshots bool) {
+	if !o.Text(key, dst, "./template") {
 		return
 	}
-	n := o.n.get(key)
+	n := o.n.Get(key)
 	name, isSnapshot := strings.CutPrefix(*dst, snapshotPrefix)
 	switch {
 	case strings.TrimSpace(*dst) == "":
-		o.wrong(key, n, "is empty; name a template, or remove it")
+		o.Wrong(key, n, "is empty; name a template, or remove it")
 	case isSnapshot && !snapshots:
-		o.wrong(key, n, "%s is a snapshot, and this begins as a copy of a directory; give its path", n.shown())
+		o.Wrong(key, n, "%s is a snapshot, and this begins as a copy of a directory; give its path", n.Shown())
 	case isSnapshot && strings.TrimSpace(name) == "":
-		o.wrong(key, n, "%s names no snapshot; write %sNAME", n.shown(), snapshotPrefix)
+		o.Wrong(key, n, "%s names no snapshot; write %sNAME", n.Shown(), snapshotPrefix)
 	case !isSnapshot:
 		*dst = d.res.paths.resolve(*dst)
-		d.seeds = append(d.seeds, visible{at: n.pos, where: join(o.path, key), path: *dst})
+		d.seeds = append(d.seeds, visible{at: n.Pos, where: join(o.Path, key), path: *dst})
 	}
 }
 
@@ -213,7 +213,7 @@ func (d *decoder) checkWorkspace(c *Config) {
 			if s.Builtin == builtinFiles {
 				mend = "give it a folder of its own with servers." + s.ID + ".settings.root"
 			}
-			d.fail(n.pos, "workspace: is off, but server %q sees it; remove this, or %s", s.ID, mend)
+			d.fail(n.Pos, "workspace: is off, but server %q sees it; remove this, or %s", s.ID, mend)
 			return
 		}
 		c.Workspace.On, s.WorkspacePath = true, c.Workspace.Path

@@ -51,12 +51,12 @@ func (s Server) With(set []byte) (Server, []string, error) {
 	if s.derived.burst {
 		out.Policy.Rate.Burst = 0
 	}
-	o := object{d: d, n: root, path: at, hidden: out.hidden}
+	o := Object{d: d, n: root, Path: at, hidden: out.hidden}
 	d.timeouts(o, &out)
 	d.headers(o, &out.Headers)
 	d.serverAuth(o, &out)
 	d.policy(o, &out)
-	o.oneOf("journal", &out.Journal, journalModes...)
+	o.OneOf("journal", &out.Journal, journalModes...)
 	d.tools(o, &out)
 	if err := d.err(); err != nil {
 		return s, nil, err
@@ -67,47 +67,47 @@ func (s Server) With(set []byte) (Server, []string, error) {
 	return out, keys, nil
 }
 
-func (d *decoder) checkSettable(root *node, s *Server, at string) {
+func (d *decoder) checkSettable(root *Node, s *Server, at string) {
 	way := s.Driver
 	if way == "process" || way == "sandbox" {
 		way = "command"
 	}
-	for _, p := range root.pairs {
-		wrong := goesWith(p.key, way)
+	for _, p := range root.Pairs {
+		wrong := goesWith(p.Key, way)
 		switch {
-		case slices.Contains(settable, p.key) && wrong == "":
-		case slices.Contains(settable, p.key):
-			d.fail(p.keyPos, "%s.%s: %s", at, p.key, wrong)
-		case slices.Contains(serverKeys, p.key):
-			d.fail(p.keyPos, "%s.%s: can't be set at run time, change it in the config; what can be set is %s", at, p.key, orList(settable))
+		case slices.Contains(settable, p.Key) && wrong == "":
+		case slices.Contains(settable, p.Key):
+			d.fail(p.KeyPos, "%s.%s: %s", at, p.Key, wrong)
+		case slices.Contains(serverKeys, p.Key):
+			d.fail(p.KeyPos, "%s.%s: can't be set at run time, change it in the config; what can be set is %s", at, p.Key, OrList(settable))
 		default:
-			d.fail(p.keyPos, "%s", unknownKey(p.key, at, settable))
+			d.fail(p.KeyPos, "%s", unknownKey(p.Key, at, settable))
 		}
 	}
 }
 
-func (d *decoder) noPlaceholders(n *node, path string) {
-	if n.kind == kindString && strings.Contains(n.text, "${") {
-		d.fail(n.pos, "%s: placeholders are resolved in the config only; write the value itself", path)
+func (d *decoder) noPlaceholders(n *Node, path string) {
+	if n.Shape == ShapeString && strings.Contains(n.Text, "${") {
+		d.fail(n.Pos, "%s: placeholders are resolved in the config only; write the value itself", path)
 	}
-	for _, item := range n.items {
+	for _, item := range n.Items {
 		d.noPlaceholders(item, path)
 	}
-	for _, p := range n.pairs {
-		d.noPlaceholders(p.value, join(path, p.key))
+	for _, p := range n.Pairs {
+		d.noPlaceholders(p.Value, join(path, p.Key))
 	}
 }
 
 // ownSecret keeps the client secret of the config away from addresses that are
 // set at run time: who may set one need not know the secret.
-func (d *decoder) ownSecret(root *node, s *Server, at string) {
-	auth := root.get("auth")
-	if auth == nil || s.Auth.ClientSecret == "" || auth.get("client_secret") != nil {
+func (d *decoder) ownSecret(root *Node, s *Server, at string) {
+	auth := root.Get("auth")
+	if auth == nil || s.Auth.ClientSecret == "" || auth.Get("client_secret") != nil {
 		return
 	}
 	for _, key := range []string{"token_url", "auth_url"} {
-		if n := auth.get(key); n != nil {
-			d.fail(n.pos, "%s.auth.%s: the client secret of the config is not sent to an address that is set at run time; set auth.client_secret with it, or change both in the config", at, key)
+		if n := auth.Get(key); n != nil {
+			d.fail(n.Pos, "%s.auth.%s: the client secret of the config is not sent to an address that is set at run time; set auth.client_secret with it, or change both in the config", at, key)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func UnsetKeys(old []byte, keys []string) ([]byte, error) {
 			if all := leaves(root, ""); len(all) > 0 {
 				set = "set are " + strings.Join(all, ", ")
 			}
-			return nil, fmt.Errorf("key %q is not set; %s", clip(key), set)
+			return nil, fmt.Errorf("key %q is not set; %s", Clip(key), set)
 		}
 	}
 	for _, key := range keys {
@@ -163,9 +163,9 @@ func UnsetKeys(old []byte, keys []string) ([]byte, error) {
 }
 
 // readSet reads settings into a tree. Nothing at all is no settings.
-func readSet(data []byte) (*node, error) {
+func readSet(data []byte) (*Node, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
-		return mapNode(), nil
+		return MapNode(), nil
 	}
 	if len(data) > maxYAMLBytes {
 		return nil, errors.New("the settings are larger than 1 MiB")
@@ -174,25 +174,25 @@ func readSet(data []byte) (*node, error) {
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("the settings can't be read: %w", err)
-	case !t.json || t.root.kind != kindMap:
+	case !t.json || t.root.Shape != ShapeMap:
 		return nil, errors.New(`settings are a JSON object of keys of the server's entry, like {"timeout": "30s"}`)
 	case len(t.dups) > 0:
-		return nil, fmt.Errorf("key %q stands twice in the settings; keep one", clip(t.dups[0].key))
+		return nil, fmt.Errorf("key %q stands twice in the settings; keep one", Clip(t.dups[0].key))
 	}
 	return t.root, checkSet(t.root, "")
 }
 
 // checkSet refuses what has no dotted key, and what looks like an unset.
-func checkSet(n *node, path string) error {
-	for _, p := range n.pairs {
-		at := join(path, p.key)
+func checkSet(n *Node, path string) error {
+	for _, p := range n.Pairs {
+		at := join(path, p.Key)
 		switch {
-		case p.key == "":
-			return fmt.Errorf("%sa key is empty", prefix(clip(path)))
-		case p.value.kind == kindNull:
-			return fmt.Errorf("%s: is null; unset it to go back to the config", clip(at))
+		case p.Key == "":
+			return fmt.Errorf("%sa key is empty", prefix(Clip(path)))
+		case p.Value.Shape == ShapeNull:
+			return fmt.Errorf("%s: is null; unset it to go back to the config", Clip(at))
 		}
-		if err := checkSet(p.value, at); err != nil {
+		if err := checkSet(p.Value, at); err != nil {
 			return err
 		}
 	}
@@ -200,12 +200,12 @@ func checkSet(n *node, path string) error {
 }
 
 // leaves are the dotted keys of everything below n that is no map, sorted.
-func leaves(n *node, path string) []string {
+func leaves(n *Node, path string) []string {
 	var keys []string
-	for _, p := range n.pairs {
-		at := join(path, p.key)
-		if p.value.kind == kindMap {
-			keys = append(keys, leaves(p.value, at)...)
+	for _, p := range n.Pairs {
+		at := join(path, p.Key)
+		if p.Value.Shape == ShapeMap {
+			keys = append(keys, leaves(p.Value, at)...)
 		} else {
 			keys = append(keys, at)
 		}
@@ -219,31 +219,31 @@ func sameKey(path, a, b string) bool {
 	return a == b || path == "headers" && strings.EqualFold(a, b)
 }
 
-func (n *node) merge(top *node, path string) {
-	for _, p := range top.pairs {
-		i := slices.IndexFunc(n.pairs, func(q pair) bool { return sameKey(path, q.key, p.key) })
+func (n *Node) merge(top *Node, path string) {
+	for _, p := range top.Pairs {
+		i := slices.IndexFunc(n.Pairs, func(q Pair) bool { return sameKey(path, q.Key, p.Key) })
 		switch {
 		case i < 0:
-			n.pairs = append(n.pairs, p)
-		case n.pairs[i].value.kind == kindMap && p.value.kind == kindMap:
-			n.pairs[i].value.merge(p.value, join(path, p.key))
+			n.Pairs = append(n.Pairs, p)
+		case n.Pairs[i].Value.Shape == ShapeMap && p.Value.Shape == ShapeMap:
+			n.Pairs[i].Value.merge(p.Value, join(path, p.Key))
 		default:
-			n.pairs[i] = p
+			n.Pairs[i] = p
 		}
 	}
 }
 
 // unset removes a dotted key and reports whether it was there. Names may hold
 // dots themselves, so that every way to cut it is tried, the whole first.
-func (n *node) unset(key, path string) bool {
-	for i, p := range n.pairs {
-		if sameKey(path, p.key, key) {
-			n.pairs = slices.Delete(n.pairs, i, i+1)
+func (n *Node) unset(key, path string) bool {
+	for i, p := range n.Pairs {
+		if sameKey(path, p.Key, key) {
+			n.Pairs = slices.Delete(n.Pairs, i, i+1)
 			return true
 		}
 	}
-	for _, p := range n.pairs {
-		if rest, ok := strings.CutPrefix(key, p.key+"."); ok && p.value.unset(rest, join(path, p.key)) {
+	for _, p := range n.Pairs {
+		if rest, ok := strings.CutPrefix(key, p.Key+"."); ok && p.Value.unset(rest, join(path, p.Key)) {
 			return true
 		}
 	}
@@ -251,49 +251,49 @@ func (n *node) unset(key, path string) bool {
 }
 
 // settings writes a tree as JSON, without maps that hold nothing.
-func (n *node) settings() []byte {
+func (n *Node) settings() []byte {
 	var b bytes.Buffer
 	n.prune()
 	n.writeJSON(&b)
 	return b.Bytes()
 }
 
-func (n *node) prune() {
-	n.pairs = slices.DeleteFunc(n.pairs, func(p pair) bool {
-		p.value.prune()
-		return p.value.kind == kindMap && len(p.value.pairs) == 0
+func (n *Node) prune() {
+	n.Pairs = slices.DeleteFunc(n.Pairs, func(p Pair) bool {
+		p.Value.prune()
+		return p.Value.Shape == ShapeMap && len(p.Value.Pairs) == 0
 	})
 }
 
-func (n *node) writeJSON(b *bytes.Buffer) {
+func (n *Node) writeJSON(b *bytes.Buffer) {
 	text := func(s string) {
 		quoted, _ := json.Marshal(s) // a string always can be
 		b.Write(quoted)
 	}
-	switch n.kind {
-	case kindString:
-		text(n.text)
-	case kindList:
+	switch n.Shape {
+	case ShapeString:
+		text(n.Text)
+	case ShapeList:
 		b.WriteByte('[')
-		for i, item := range n.items {
+		for i, item := range n.Items {
 			if i > 0 {
 				b.WriteByte(',')
 			}
 			item.writeJSON(b)
 		}
 		b.WriteByte(']')
-	case kindMap:
+	case ShapeMap:
 		b.WriteByte('{')
-		for i, p := range n.pairs {
+		for i, p := range n.Pairs {
 			if i > 0 {
 				b.WriteByte(',')
 			}
-			text(p.key)
+			text(p.Key)
 			b.WriteByte(':')
-			p.value.writeJSON(b)
+			p.Value.writeJSON(b)
 		}
 		b.WriteByte('}')
 	default:
-		b.WriteString(n.text)
+		b.WriteString(n.Text)
 	}
 }

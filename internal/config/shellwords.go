@@ -72,18 +72,18 @@ func doubleQuoted(text string, word *strings.Builder) (int, bool) {
 
 // split turns a text into the list of its words, so that a command line may be
 // written as one.
-func (o object) split(key string) {
-	n, ok := o.lookup(key)
-	if !ok || n.kind != kindString {
+func (o Object) split(key string) {
+	n, ok := o.Lookup(key)
+	if !ok || n.Shape != ShapeString {
 		return
 	}
-	words, err := shellWords(n.text)
+	words, err := shellWords(n.Text)
 	if err != nil {
-		o.wrong(key, n, "%v; mend the quotes, or write a list", err)
+		o.Wrong(key, n, "%v; mend the quotes, or write a list", err)
 	}
-	list := &node{kind: kindList, pos: n.pos}
+	list := &Node{Shape: ShapeList, Pos: n.Pos}
 	for _, w := range words {
-		list.items = append(list.items, &node{kind: kindString, pos: n.pos, text: w, from: n.from, kept: n.kept})
+		list.Items = append(list.Items, &Node{Shape: ShapeString, Pos: n.Pos, Text: w, From: n.From, Kept: n.Kept})
 	}
-	o.n.set(key, list)
+	o.n.Set(key, list)
 }

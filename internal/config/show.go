@@ -7,93 +7,93 @@ import (
 
 func itoa(i int) string { return strconv.Itoa(i) }
 
-func shownList(list []string, rel string, hidden map[string]bool) *node {
-	n := &node{kind: kindList}
+func shownList(list []string, rel string, hidden map[string]bool) *Node {
+	n := &Node{Shape: ShapeList}
 	for i, v := range list {
 		if hidden[rel+"."+itoa(i)] && v != "" {
 			v = mask
 		}
-		n.items = append(n.items, stringNode(v))
+		n.Items = append(n.Items, StringNode(v))
 	}
 	return n
 }
 
 // shown is the server's entry with every secret masked.
-func (s *Server) shown() *node {
-	n := mapNode()
+func (s *Server) shown() *Node {
+	n := MapNode()
 	str := func(key, v string) {
 		if v != "" {
-			n.set(key, stringNode(s.shownText(key, v)))
+			n.Set(key, StringNode(s.shownText(key, v)))
 		}
 	}
 	str("title", s.Title)
 	if s.Preset != "" {
-		n.set("preset", stringNode(s.Preset))
+		n.Set("preset", StringNode(s.Preset))
 	}
-	n.set("driver", stringNode(s.Driver))
+	n.Set("driver", StringNode(s.Driver))
 	switch s.Driver {
 	case "docker":
 		if s.Docker != nil {
-			n.set("docker", s.shownDocker())
+			n.Set("docker", dockerTable.show(s.Docker, where{"docker", s.hidden}))
 		}
 		n.setMap("env", s.Env, s.shownEnv)
 		str("env_file", s.EnvFile)
 	case "remote":
 		if s.Remote != nil {
-			n.set("remote", s.shownRemote())
+			n.Set("remote", remoteTable.show(s.Remote, where{"remote", s.hidden}))
 		}
 		n.setMap("headers", s.Headers, func(string, string) string { return mask })
 		str("ca_file", s.CAFile)
 		if s.Auth.Type != "" {
-			n.set("auth", s.shownAuth())
+			n.Set("auth", s.shownAuth())
 		}
 	case "url":
-		n.set("url", stringNode(s.Target()))
+		n.Set("url", StringNode(s.Target()))
 		n.setMap("headers", s.Headers, func(string, string) string { return mask })
-		n.set("transport", stringNode(s.Transport))
+		n.Set("transport", StringNode(s.Transport))
 		str("ca_file", s.CAFile)
 		if s.Auth.Type != "" {
-			n.set("auth", s.shownAuth())
-			n.set("credential", stringNode(s.Credential))
+			n.Set("auth", s.shownAuth())
+			n.Set("credential", StringNode(s.Credential))
 		}
 	case "builtin":
 		str("builtin", s.Builtin)
 		if len(s.Settings) > 0 {
-			n.set("settings", shownAny("settings", s.Settings, s.hidden))
+			n.Set("settings", shownAny("settings", s.Settings, s.hidden))
 		}
 	default:
 		str("command", s.Command)
 		if len(s.Args) > 0 {
-			n.set("args", listNode(s.shownArgs()...))
+			n.Set("args", ListNode(s.shownArgs()...))
 		}
 		n.setMap("env", s.Env, s.shownEnv)
 		str("env_file", s.EnvFile)
 		str("cwd", s.Cwd)
 		if s.Sandbox != nil {
-			n.set("sandbox", s.shownSandbox())
+			n.Set("sandbox", sandboxTable.show(s.Sandbox, where{"sandbox", s.hidden}))
 		}
 	}
 	s.showRemembering(n)
 	if s.Startup != nil {
-		n.set("startup", s.shownStartup())
+		n.Set("startup", s.shownStartup())
 	}
 	if s.Controls() {
-		n.set("merged", boolNode(s.Merged))
+		n.Set("merged", BoolNode(s.Merged))
 	}
-	n.set("scope", stringNode(s.Scope))
-	n.set("enabled", boolNode(s.Enabled))
-	n.set("eager", boolNode(s.Eager))
-	n.set("protocol", stringNode(s.Protocol))
-	n.set("client_capabilities", listNode(s.ClientCapabilities...))
-	if t := s.shownTools(); len(t.pairs) > 0 {
-		n.set("tools", t)
+	n.Set("scope", StringNode(s.Scope))
+	n.Set("enabled", BoolNode(s.Enabled))
+	n.Set("eager", BoolNode(s.Eager))
+	n.Set("protocol", StringNode(s.Protocol))
+	n.Set("client_capabilities", ListNode(s.ClientCapabilities...))
+	if t := s.shownTools(); len(t.Pairs) > 0 {
+		n.Set("tools", t)
 	}
-	n.set("connect_timeout", durationNode(s.ConnectTimeout))
-	n.set("timeout", durationNode(s.Timeout))
-	n.set("policy", s.Policy.shown(s.hidden))
-	n.set("journal", stringNode(s.Journal))
+	n.Set("connect_timeout", DurationNode(s.ConnectTimeout))
+	n.Set("timeout", DurationNode(s.Timeout))
+	n.Set("policy", s.Policy.shown(s.hidden))
+	n.Set("journal", StringNode(s.Journal))
 	if s.Errors != "" {
-		n.set("errors", stringNode(s.Errors))
+		n.Set("errors", StringNode(s.Errors))
 	}
 	return n
 }
@@ -108,24 +108,24 @@ func (s *Server) shownEnv(name, value string) string {
 	return RedactURL(value)
 }
 
-func (s *Server) shownTools() *node {
-	n := mapNode()
+func (s *Server) shownTools() *Node {
+	n := MapNode()
 	if len(s.Tools.Allow) > 0 {
-		n.set("allow", shownList(s.Tools.Allow, "tools.allow", s.hidden))
+		n.Set("allow", shownList(s.Tools.Allow, "tools.allow", s.hidden))
 	}
 	if len(s.Tools.Deny) > 0 {
-		n.set("deny", shownList(s.Tools.Deny, "tools.deny", s.hidden))
+		n.Set("deny", shownList(s.Tools.Deny, "tools.deny", s.hidden))
 	}
 	for key, m := range map[string]map[string]string{"rename": s.Tools.Rename, "describe": s.Tools.Describe} {
 		n.setMap(key, m, func(name, v string) string { return s.shownText("tools."+key+"."+name, v) })
 	}
-	sort.Slice(n.pairs, func(i, j int) bool { return n.pairs[i].key < n.pairs[j].key })
+	sort.Slice(n.Pairs, func(i, j int) bool { return n.Pairs[i].Key < n.Pairs[j].Key })
 	return n
 }
 
 // setMap sets a map of strings in the order of its keys, each value as show
 // gives it. An empty map is left out.
-func (n *node) setMap(key string, m map[string]string, show func(name, value string) string) {
+func (n *Node) setMap(key string, m map[string]string, show func(name, value string) string) {
 	if len(m) == 0 {
 		return
 	}
@@ -134,17 +134,17 @@ func (n *node) setMap(key string, m map[string]string, show func(name, value str
 		names = append(names, name)
 	}
 	sort.Strings(names)
-	out := mapNode()
+	out := MapNode()
 	for _, name := range names {
-		out.pairs = append(out.pairs, pair{key: name, value: stringNode(show(name, m[name]))})
+		out.Pairs = append(out.Pairs, Pair{Key: name, Value: StringNode(show(name, m[name]))})
 	}
-	n.set(key, out)
+	n.Set(key, out)
 }
 
 // shownAny writes a setting, whatever it is.
-func shownAny(rel string, v any, hidden map[string]bool) *node {
+func shownAny(rel string, v any, hidden map[string]bool) *Node {
 	if hidden[rel] {
-		return stringNode(mask)
+		return StringNode(mask)
 	}
 	switch v := v.(type) {
 	case map[string]any:
@@ -153,32 +153,32 @@ func shownAny(rel string, v any, hidden map[string]bool) *node {
 			names = append(names, name)
 		}
 		sort.Strings(names)
-		n := mapNode()
+		n := MapNode()
 		for _, name := range names {
 			child := shownAny(join(rel, name), v[name], hidden)
-			if child.kind == kindString && child.text != "" && secretName(name) {
-				child = stringNode(mask)
+			if child.Shape == ShapeString && child.Text != "" && secretName(name) {
+				child = StringNode(mask)
 			}
-			n.pairs = append(n.pairs, pair{key: name, value: child})
+			n.Pairs = append(n.Pairs, Pair{Key: name, Value: child})
 		}
 		return n
 	case []any:
-		n := &node{kind: kindList}
+		n := &Node{Shape: ShapeList}
 		for i, item := range v {
-			n.items = append(n.items, shownAny(rel+"."+itoa(i), item, hidden))
+			n.Items = append(n.Items, shownAny(rel+"."+itoa(i), item, hidden))
 		}
 		return n
 	case string:
-		return stringNode(RedactURL(v))
+		return StringNode(RedactURL(v))
 	case bool:
-		return boolNode(v)
+		return BoolNode(v)
 	case int64:
-		return intNode(v)
+		return IntNode(v)
 	case uint64:
-		return &node{kind: kindInt, text: strconv.FormatUint(v, 10)}
+		return &Node{Shape: ShapeInt, Text: strconv.FormatUint(v, 10)}
 	case float64:
-		return &node{kind: kindFloat, text: strconv.FormatFloat(v, 'g', -1, 64)}
+		return &Node{Shape: ShapeFloat, Text: strconv.FormatFloat(v, 'g', -1, 64)}
 	default:
-		return &node{kind: kindNull}
+		return &Node{Shape: ShapeNull}
 	}
 }

@@ -2,40 +2,40 @@ package config
 
 import "fmt"
 
-func (s Sessions) shown(hidden map[string]bool) *node {
-	auto := mapNode(pair{key: "every", value: intNode(int64(s.Autosnapshot.Every))})
+func (s Sessions) shown(hidden map[string]bool) *Node {
+	auto := MapNode(Pair{Key: "every", Value: IntNode(int64(s.Autosnapshot.Every))})
 	auto.inline = true
 	auto.setList("before", s.Autosnapshot.Before, "sessions.autosnapshot.before", hidden)
-	auto.set("keep", intNode(int64(s.Autosnapshot.Keep)))
-	return mapNode(
-		pair{key: "max", value: intNode(int64(s.Max))},
-		pair{key: "per_principal", value: intNode(int64(s.PerPrincipal))},
-		pair{key: "ttl", value: durationNode(s.TTL)},
-		pair{key: "idle", value: durationNode(s.Idle)},
-		pair{key: "memory", value: boundNode(s.Memory)},
-		pair{key: "instances", value: intNode(int64(s.Instances))},
-		pair{key: "share", value: stringNode(fmt.Sprintf("%d%%", s.Share))},
-		pair{key: "snapshots", value: boundNode(s.Snapshots)},
-		pair{key: "wait", value: durationNode(s.Wait)},
-		pair{key: "max_wait", value: durationNode(s.MaxWait)},
-		pair{key: "fork_wait", value: durationNode(s.ForkWait)},
-		pair{key: "on_loss", value: stringNode(s.OnLoss)},
-		pair{key: "implicit", value: stringNode(s.Implicit)},
-		pair{key: "autosnapshot", value: auto})
+	auto.Set("keep", IntNode(int64(s.Autosnapshot.Keep)))
+	return MapNode(
+		Pair{Key: "max", Value: IntNode(int64(s.Max))},
+		Pair{Key: "per_principal", Value: IntNode(int64(s.PerPrincipal))},
+		Pair{Key: "ttl", Value: DurationNode(s.TTL)},
+		Pair{Key: "idle", Value: DurationNode(s.Idle)},
+		Pair{Key: "memory", Value: boundNode(s.Memory)},
+		Pair{Key: "instances", Value: IntNode(int64(s.Instances))},
+		Pair{Key: "share", Value: StringNode(fmt.Sprintf("%d%%", s.Share))},
+		Pair{Key: "snapshots", Value: boundNode(s.Snapshots)},
+		Pair{Key: "wait", Value: DurationNode(s.Wait)},
+		Pair{Key: "max_wait", Value: DurationNode(s.MaxWait)},
+		Pair{Key: "fork_wait", Value: DurationNode(s.ForkWait)},
+		Pair{Key: "on_loss", Value: StringNode(s.OnLoss)},
+		Pair{Key: "implicit", Value: StringNode(s.Implicit)},
+		Pair{Key: "autosnapshot", Value: auto})
 }
 
-func boundNode(v int64) *node {
+func boundNode(v int64) *Node {
 	if v == 0 {
-		return stringNode(noBound)
+		return StringNode(noBound)
 	}
-	return sizeNode(v)
+	return SizeNode(v)
 }
 
-func (w Workspace) shown(hidden map[string]bool) *node {
+func (w Workspace) shown(hidden map[string]bool) *Node {
 	if w.Template == "" && w.Path == "" {
-		return boolNode(w.On)
+		return BoolNode(w.On)
 	}
-	n := mapNode()
+	n := MapNode()
 	n.inline = true
 	rel := "workspace.template"
 	if hidden["workspace"] { // it was written as one string
@@ -51,38 +51,38 @@ func (w Workspace) shown(hidden map[string]bool) *node {
 }
 
 // showRemembering adds what a server keeps, and what a fork carries of it.
-func (s *Server) showRemembering(n *node) {
+func (s *Server) showRemembering(n *Node) {
 	if s.Stateless {
-		n.set("state", stringNode(noState))
+		n.Set("state", StringNode(noState))
 	}
 	if len(s.State) > 0 {
-		dirs := mapNode()
+		dirs := MapNode()
 		dirs.inline = true
 		for _, d := range s.State {
-			v := &node{kind: kindNull, text: "null"}
+			v := &Node{Shape: ShapeNull, Text: "null"}
 			if d.Template != "" {
-				v = stringNode(s.shownText("state."+d.Name, d.Template))
+				v = StringNode(s.shownText("state."+d.Name, d.Template))
 			}
-			dirs.pairs = append(dirs.pairs, pair{key: d.Name, value: v})
+			dirs.Pairs = append(dirs.Pairs, Pair{Key: d.Name, Value: v})
 		}
-		n.set("state", dirs)
+		n.Set("state", dirs)
 	}
 	if s.Template != "" {
-		n.set("template", stringNode(s.shownText("template", s.Template)))
+		n.Set("template", StringNode(s.shownText("template", s.Template)))
 	}
 	if len(s.Details) > 0 {
-		n.set("template", shownAny("template", s.detailsValue(), s.hidden))
+		n.Set("template", shownAny("template", s.detailsValue(), s.hidden))
 	}
 	if s.Driver == "process" || s.Driver == "sandbox" || s.Driver == "builtin" {
-		n.set("workspace", boolNode(s.Workspace))
+		n.Set("workspace", BoolNode(s.Workspace))
 	}
 	if s.Fork != "" {
-		n.set("fork", stringNode(s.Fork))
+		n.Set("fork", StringNode(s.Fork))
 	}
 	if s.Budget.Memory > 0 {
-		b := mapNode(pair{key: "memory", value: sizeNode(s.Budget.Memory)})
+		b := MapNode(Pair{Key: "memory", Value: SizeNode(s.Budget.Memory)})
 		b.inline = true
-		n.set("budget", b)
+		n.Set("budget", b)
 	}
 	s.showCopied(n)
 }

@@ -22,27 +22,27 @@ var (
 )
 
 // config reads a tine.yaml.
-func (d *decoder) config(root *node, c *Config) {
-	if root.kind != kindMap && root.kind != kindNull {
-		d.fail(root.pos, "want a map of keys such as servers and listen, got %s", root.shown())
+func (d *decoder) config(root *Node, c *Config) {
+	if root.Shape != ShapeMap && root.Shape != ShapeNull {
+		d.fail(root.Pos, "want a map of keys such as servers and listen, got %s", root.Shown())
 		return
 	}
 	// Keys that start with x- are a place for anchors and other notes.
-	keys := mapNode()
-	keys.pos = root.pos
-	for _, p := range root.pairs {
-		if !strings.HasPrefix(p.key, "x-") {
-			keys.pairs = append(keys.pairs, p)
+	keys := MapNode()
+	keys.Pos = root.Pos
+	for _, p := range root.Pairs {
+		if !strings.HasPrefix(p.Key, "x-") {
+			keys.Pairs = append(keys.Pairs, p)
 		}
 	}
-	for _, p := range keys.pairs {
-		if p.key == "servers" {
+	for _, p := range keys.Pairs {
+		if p.Key == "servers" {
 			continue
 		}
-		for _, m := range d.resolve(p.value, p.key) {
+		for _, m := range d.resolve(p.Value, p.Key) {
 			d.fail(m.pos, "%s: %s; %s", m.path, m.what, m.mend)
 		}
-		d.notAtStart(p.value, p.key)
+		d.notAtStart(p.Value, p.Key)
 	}
 	o, ok := d.object(keys, "", c.hidden, topKeys)
 	if !ok {
@@ -52,59 +52,59 @@ func (d *decoder) config(root *node, c *Config) {
 	d.address(o, c)
 	d.access(o, c)
 	d.limits(o, c)
-	if l, ok := o.child("log", []string{"level", "format"}); ok {
-		l.oneOf("level", &c.Log.Level, "debug", "info", "warn", "error")
-		l.oneOf("format", &c.Log.Format, "text", "json")
+	if l, ok := o.Child("log", []string{"level", "format"}); ok {
+		l.OneOf("level", &c.Log.Level, "debug", "info", "warn", "error")
+		l.OneOf("format", &c.Log.Format, "text", "json")
 	}
 	d.journal(o, c)
 	d.telemetry(o, c)
 	d.sessions(o, c)
 	d.workspace(o, c)
 	d.templateRoots(o, c)
-	if n := o.n.get("servers"); n != nil {
+	if n := o.n.Get("servers"); n != nil {
 		d.servers(n, c)
 	}
 }
 
-func (d *decoder) address(o object, c *Config) {
-	if n, ok := o.lookup("listen"); ok {
-		d.listenPos = n.pos
-		if n.kind == kindInt {
-			o.wrong("listen", n, "%s is only a port; write 127.0.0.1:%s", n.text, n.text)
-		} else if o.text("listen", &c.Listen, DefaultListen) {
+func (d *decoder) address(o Object, c *Config) {
+	if n, ok := o.Lookup("listen"); ok {
+		d.listenPos = n.Pos
+		if n.Shape == ShapeInt {
+			o.Wrong("listen", n, "%s is only a port; write 127.0.0.1:%s", n.Text, n.Text)
+		} else if o.Text("listen", &c.Listen, DefaultListen) {
 			if err := checkListen(c.Listen); err != nil {
-				o.wrong("listen", n, "%s %v", n.shown(), err)
+				o.Wrong("listen", n, "%s %v", n.Shown(), err)
 				c.Listen = DefaultListen
 			}
 		}
 	}
-	if n, ok := o.lookup("public_url"); ok && o.text("public_url", &c.PublicURL, "https://tine.example.org") {
+	if n, ok := o.Lookup("public_url"); ok && o.Text("public_url", &c.PublicURL, "https://tine.example.org") {
 		u, err := url.Parse(c.PublicURL)
 		switch {
 		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-			o.wrong("public_url", n, "%s is not an absolute http or https URL; write it like https://tine.example.org", n.quoted())
+			o.Wrong("public_url", n, "%s is not an absolute http or https URL; write it like https://tine.example.org", n.Quoted())
 			c.PublicURL = ""
 		case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-			o.wrong("public_url", n, "must be a plain URL without user, query and fragment; write it like https://tine.example.org")
+			o.Wrong("public_url", n, "must be a plain URL without user, query and fragment; write it like https://tine.example.org")
 			c.PublicURL = ""
 		}
 		c.PublicURL = strings.TrimRight(c.PublicURL, "/")
 	}
-	if t, ok := o.child("tls", []string{"cert", "key"}); ok {
-		cert := t.text("cert", &c.TLS.Cert, "cert.pem")
-		key := t.text("key", &c.TLS.Key, "key.pem")
+	if t, ok := o.Child("tls", []string{"cert", "key"}); ok {
+		cert := t.Text("cert", &c.TLS.Cert, "cert.pem")
+		key := t.Text("key", &c.TLS.Key, "key.pem")
 		c.TLS.Cert, c.TLS.Key = d.res.paths.resolve(c.TLS.Cert), d.res.paths.resolve(c.TLS.Key)
 		if cert != key && !anyMissing(t.n) {
-			d.fail(o.n.get("tls").pos, "tls: cert and key belong together; give both or none")
+			d.fail(o.n.Get("tls").Pos, "tls: cert and key belong together; give both or none")
 		}
 	}
-	o.text("sandbox_binary", &c.SandboxBinary, "/usr/libexec/tine-sandbox")
+	o.Text("sandbox_binary", &c.SandboxBinary, "/usr/libexec/tine-sandbox")
 	c.SandboxBinary = d.res.paths.resolve(c.SandboxBinary)
 }
 
-func anyMissing(n *node) bool {
-	for _, p := range n.pairs {
-		if p.value.missing {
+func anyMissing(n *Node) bool {
+	for _, p := range n.Pairs {
+		if p.Value.Missing {
 			return true
 		}
 	}
@@ -125,35 +125,35 @@ func checkListen(s string) error {
 	return nil
 }
 
-func (d *decoder) limits(o object, c *Config) {
-	l, ok := o.child("limits", []string{"body", "header", "message", "connections", "calls", "list_wait", "fetch", "idle", "drain"})
+func (d *decoder) limits(o Object, c *Config) {
+	l, ok := o.Child("limits", []string{"body", "header", "message", "connections", "calls", "list_wait", "fetch", "idle", "drain"})
 	if !ok {
 		return
 	}
-	l.size("body", &c.Limits.Body, 1<<10, 1<<30)
+	l.Size("body", &c.Limits.Body, 1<<10, 1<<30)
 	header := int64(c.Limits.Header)
-	l.size("header", &header, 4<<10, 16<<20)
+	l.Size("header", &header, 4<<10, 16<<20)
 	c.Limits.Header = int(header)
-	l.size("message", &c.Limits.Message, 1<<10, 1<<30)
-	l.integer("connections", &c.Limits.Connections, 1, 1_000_000)
-	l.integer("calls", &c.Limits.Calls, 1, 1_000_000)
-	l.duration("list_wait", &c.Limits.ListWait, 10*time.Millisecond, 10*time.Minute)
-	l.duration("fetch", &c.Limits.Fetch, time.Second, day)
-	l.duration("idle", &c.Limits.Idle, time.Second, 30*day)
-	l.duration("drain", &c.Limits.Drain, 0, time.Hour)
+	l.Size("message", &c.Limits.Message, 1<<10, 1<<30)
+	l.Integer("connections", &c.Limits.Connections, 1, 1_000_000)
+	l.Integer("calls", &c.Limits.Calls, 1, 1_000_000)
+	l.Duration("list_wait", &c.Limits.ListWait, 10*time.Millisecond, 10*time.Minute)
+	l.Duration("fetch", &c.Limits.Fetch, time.Second, day)
+	l.Duration("idle", &c.Limits.Idle, time.Second, 30*day)
+	l.Duration("drain", &c.Limits.Drain, 0, time.Hour)
 }
 
-func (d *decoder) naming(o object, c *Config) {
-	if n, ok := o.lookup("separator"); ok && o.text("separator", &c.Separator, `"__"`) {
+func (d *decoder) naming(o Object, c *Config) {
+	if n, ok := o.Lookup("separator"); ok && o.Text("separator", &c.Separator, `"__"`) {
 		if !separatorPattern.MatchString(c.Separator) {
-			o.wrong("separator", n, "%s can't separate; use 1 to 4 of the characters _ - . such as \"__\"", n.shown())
+			o.Wrong("separator", n, "%s can't separate; use 1 to 4 of the characters _ - . such as \"__\"", n.Shown())
 			c.Separator = DefaultSeparator
 		}
 	}
 	d.separator = c.Separator
-	o.oneOf("long_names", &c.LongNames, "keep", "shorten")
-	o.oneOf("errors", &c.Errors, errorForms...)
-	if n, ok := o.lookup("default_view"); ok && o.text("default_view", &c.DefaultView, "fs") {
+	o.OneOf("long_names", &c.LongNames, "keep", "shorten")
+	o.OneOf("errors", &c.Errors, errorForms...)
+	if n, ok := o.Lookup("default_view"); ok && o.Text("default_view", &c.DefaultView, "fs") {
 		d.defaultView = n
 	}
 }
@@ -167,13 +167,13 @@ func (d *decoder) checkWhole(c *Config) {
 		found = found || c.Servers[i].ID == c.DefaultView
 	}
 	if n := d.defaultView; n != nil && !found && c.DefaultView != "" {
-		msg := "default_view: there is no server " + n.shown()
+		msg := "default_view: there is no server " + n.Shown()
 		if g := Nearest(c.DefaultView, ids); g != "" {
 			msg += fmt.Sprintf("; did you mean %q?", g)
 		} else {
 			msg += "; name one of servers"
 		}
-		d.fail(n.pos, "%s", msg)
+		d.fail(n.Pos, "%s", msg)
 	}
 	d.checkNamed(c)
 	d.checkWorkspace(c)

@@ -19,55 +19,55 @@ var foreignKeys = []string{
 }
 
 // translate turns a foreign entry into one of tine.yaml.
-func (d *decoder) translate(e *entry, src *node, f format) {
-	if src.kind != kindMap {
-		e.broken = "want a map with a command or a url, got " + src.kind.String()
+func (d *decoder) translate(e *entry, src *Node, f format) {
+	if src.Shape != ShapeMap {
+		e.broken = "want a map with a command or a url, got " + src.Shape.String()
 		return
 	}
-	e.n = mapNode()
-	e.n.pos = src.pos
-	set := func(key string, v *node, at pos) {
-		e.n.pairs = append(e.n.pairs, pair{key: key, keyPos: at, value: v})
+	e.n = MapNode()
+	e.n.Pos = src.Pos
+	set := func(key string, v *Node, at Pos) {
+		e.n.Pairs = append(e.n.Pairs, Pair{Key: key, KeyPos: at, Value: v})
 	}
-	reach := map[string]pair{}
+	reach := map[string]Pair{}
 	kindOf := ""
-	for _, p := range src.pairs {
-		if p.value.kind == kindNull {
+	for _, p := range src.Pairs {
+		if p.Value.Shape == ShapeNull {
 			continue
 		}
-		switch p.key {
+		switch p.Key {
 		case "command", "args", "cwd":
-			set(p.key, p.value, p.keyPos)
+			set(p.Key, p.Value, p.KeyPos)
 		case "env":
-			set("env", d.withoutNulls(p.value), p.keyPos)
+			set("env", d.withoutNulls(p.Value), p.KeyPos)
 		case "envFile":
-			set("env_file", p.value, p.keyPos)
+			set("env_file", p.Value, p.KeyPos)
 		case "url", "serverUrl", "httpUrl":
-			reach[p.key] = p
+			reach[p.Key] = p
 		case "headers":
-			set("headers", d.allowedHeaders(p.value), p.keyPos)
+			set("headers", d.allowedHeaders(p.Value), p.KeyPos)
 		case "type", "transport", "transportType":
-			kindOf = p.value.text
+			kindOf = p.Value.Text
 		case "disabled", "enabled":
-			if p.value.kind != kindBool {
-				e.broken = fmt.Sprintf("%s: got %s, want true or false", p.key, p.value.shown())
+			if p.Value.Shape != ShapeBool {
+				e.broken = fmt.Sprintf("%s: got %s, want true or false", p.Key, p.Value.Shown())
 				continue
 			}
-			set("enabled", &node{kind: kindBool, pos: p.value.pos, text: strconv.FormatBool((p.value.text == "true") == (p.key == "enabled"))}, p.keyPos)
+			set("enabled", &Node{Shape: ShapeBool, Pos: p.Value.Pos, Text: strconv.FormatBool((p.Value.Text == "true") == (p.Key == "enabled"))}, p.KeyPos)
 		case "timeout":
-			if v := foreignTimeout(p.value); v != nil {
-				set("timeout", v, p.keyPos)
+			if v := foreignTimeout(p.Value); v != nil {
+				set("timeout", v, p.KeyPos)
 			} else {
-				d.warn(p.value.pos, "server %q: timeout %s is not a number of seconds or milliseconds; left out", e.id, p.value.shown())
+				d.warn(p.Value.Pos, "server %q: timeout %s is not a number of seconds or milliseconds; left out", e.id, p.Value.Shown())
 			}
 		case "includeTools":
-			e.tools("allow", p.value)
+			e.tools("allow", p.Value)
 		case "excludeTools", "disabledTools":
-			e.tools("deny", p.value)
+			e.tools("deny", p.Value)
 		default:
-			if !slices.Contains(quiet, p.key) {
-				e.left = append(e.left, p.key)
-				d.warn(p.keyPos, "server %q: key %q means nothing to Tine; left out%s", e.id, clip(p.key), foreignHint(p.key, f))
+			if !slices.Contains(quiet, p.Key) {
+				e.left = append(e.left, p.Key)
+				d.warn(p.KeyPos, "server %q: key %q means nothing to Tine; left out%s", e.id, Clip(p.Key), foreignHint(p.Key, f))
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func foreignHint(key string, f format) string {
 	if f == formatVSCode { // which a JSON file of ours is taken for as long as it has no key of ours
 		known = slices.Concat(foreignKeys, serverKeys)
 	}
-	if g := guess(key, known); g != "" && g != key {
+	if g := Guess(key, known); g != "" && g != key {
 		return fmt.Sprintf("; did you mean %q?", g)
 	}
 	return ""
@@ -88,12 +88,12 @@ func foreignHint(key string, f format) string {
 
 // kind settles how the server is reached, from the keys it has and the type it
 // claims to be.
-func (d *decoder) kind(e *entry, reach map[string]pair, kindOf string, f format) {
+func (d *decoder) kind(e *entry, reach map[string]Pair, kindOf string, f format) {
 	transport := ""
 	switch strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(kindOf)) {
 	case "":
 	case "stdio", "local":
-		if e.n.get("command") == nil {
+		if e.n.Get("command") == nil {
 			e.broken = fmt.Sprintf("type is %s, but there is no command", kindOf)
 			return
 		}
@@ -110,7 +110,7 @@ func (d *decoder) kind(e *entry, reach map[string]pair, kindOf string, f format)
 	case "sse":
 		transport = "sse"
 	default:
-		e.broken = fmt.Sprintf("type %q is none that Tine speaks; use stdio, http or sse", clip(kindOf))
+		e.broken = fmt.Sprintf("type %q is none that Tine speaks; use stdio, http or sse", Clip(kindOf))
 		return
 	}
 	if transport != "" {
@@ -130,20 +130,20 @@ func (d *decoder) kind(e *entry, reach map[string]pair, kindOf string, f format)
 		if !ok {
 			continue
 		}
-		e.n.pairs = append([]pair{{key: "url", keyPos: p.keyPos, value: p.value}}, e.n.pairs...)
+		e.n.Pairs = append([]Pair{{Key: "url", KeyPos: p.KeyPos, Value: p.Value}}, e.n.Pairs...)
 		if transport == "" && key == "httpUrl" {
 			transport = "streamable"
 		}
 		break
 	}
 	if transport != "" {
-		e.n.set("transport", &node{kind: kindString, pos: e.pos, text: transport})
+		e.n.Set("transport", &Node{Shape: ShapeString, Pos: e.pos, Text: transport})
 	}
 	other := []string{"args", "env", "env_file", "cwd"}
-	if e.n.get("command") != nil {
+	if e.n.Get("command") != nil {
 		other = []string{"headers"}
 	}
-	if (e.n.get("command") != nil) != (e.n.get("url") != nil) {
+	if (e.n.Get("command") != nil) != (e.n.Get("url") != nil) {
 		for _, key := range other {
 			if e.n.drop(key) {
 				d.warn(e.pos, "server %q: %s does not go with the way it is reached; left out", e.id, key)
@@ -153,81 +153,81 @@ func (d *decoder) kind(e *entry, reach map[string]pair, kindOf string, f format)
 }
 
 // drop takes a key out and reports whether it was there.
-func (n *node) drop(key string) bool {
-	before := len(n.pairs)
-	n.pairs = slices.DeleteFunc(n.pairs, func(p pair) bool { return p.key == key })
-	return len(n.pairs) < before
+func (n *Node) drop(key string) bool {
+	before := len(n.Pairs)
+	n.Pairs = slices.DeleteFunc(n.Pairs, func(p Pair) bool { return p.Key == key })
+	return len(n.Pairs) < before
 }
 
-func (d *decoder) withoutNulls(n *node) *node {
-	if n.kind != kindMap {
+func (d *decoder) withoutNulls(n *Node) *Node {
+	if n.Shape != ShapeMap {
 		return n
 	}
 	out := *n
-	out.pairs = nil
-	for _, p := range n.pairs {
-		if p.value.kind == kindNull {
-			d.warn(p.keyPos, "variable %q has no value; left out", clip(p.key))
+	out.Pairs = nil
+	for _, p := range n.Pairs {
+		if p.Value.Shape == ShapeNull {
+			d.warn(p.KeyPos, "variable %q has no value; left out", Clip(p.Key))
 			continue
 		}
-		out.pairs = append(out.pairs, p)
+		out.Pairs = append(out.Pairs, p)
 	}
 	return &out
 }
 
-func (d *decoder) allowedHeaders(n *node) *node {
+func (d *decoder) allowedHeaders(n *Node) *Node {
 	n = d.withoutNulls(n)
-	if n.kind != kindMap {
+	if n.Shape != ShapeMap {
 		return n
 	}
 	out := *n
-	out.pairs = nil
-	for _, p := range n.pairs {
-		if slices.Contains(ownHeaders, http.CanonicalHeaderKey(p.key)) {
-			d.warn(p.keyPos, "header %s is set by Tine itself; left out", p.key)
+	out.Pairs = nil
+	for _, p := range n.Pairs {
+		if slices.Contains(ownHeaders, http.CanonicalHeaderKey(p.Key)) {
+			d.warn(p.KeyPos, "header %s is set by Tine itself; left out", p.Key)
 			continue
 		}
-		out.pairs = append(out.pairs, p)
+		out.Pairs = append(out.Pairs, p)
 	}
 	return &out
 }
 
 // foreignTimeout reads a timeout without a unit. Cline counts seconds, up to
 // one hour; others milliseconds, and none of them below some seconds.
-func foreignTimeout(n *node) *node {
-	v, err := strconv.ParseFloat(n.text, 64)
-	if n.kind != kindInt && n.kind != kindFloat || err != nil || v <= 0 || v > 1e9 {
+func foreignTimeout(n *Node) *Node {
+	v, err := strconv.ParseFloat(n.Text, 64)
+	if n.Shape != ShapeInt && n.Shape != ShapeFloat || err != nil || v <= 0 || v > 1e9 {
 		return nil
 	}
 	unit := "s"
 	if v > 3600 {
 		unit = "ms"
 	}
-	return &node{kind: kindString, pos: n.pos, text: strconv.FormatFloat(v, 'f', -1, 64) + unit}
+	return &Node{Shape: ShapeString, Pos: n.Pos, Text: strconv.FormatFloat(v, 'f', -1, 64) + unit}
 }
 
 // globSpecial are the characters that mean something in tools.allow and deny.
 var globSpecial = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // tools adds a list of plain tool names to allow or deny.
-func (e *entry) tools(key string, names *node) {
-	if names.kind != kindList || len(names.items) == 0 {
+func (e *entry) tools(key string, names *Node) {
+	if names.Shape != ShapeList || len(names.Items) == 0 {
 		return
 	}
-	tools := e.n.get("tools")
+	tools := e.n.Get("tools")
 	if tools == nil {
-		tools = mapNode()
-		tools.pos = names.pos
-		e.n.set("tools", tools)
+		tools = MapNode()
+		tools.Pos = names.Pos
+		e.n.Set("tools", tools)
 	}
-	list := tools.get(key)
+	list := tools.Get(key)
 	if list == nil {
-		list = &node{kind: kindList, pos: names.pos}
-		tools.set(key, list)
+		list = &Node{Shape: ShapeList, Pos: names.Pos}
+		tools.Set(key, list)
 	}
-	for _, item := range names.items {
+	for _, item := range names.Items {
 		c := *item
-		c.text = globSpecial.Replace(c.text)
-		list.items = append(list.items, &c)
+		c.Text = globSpecial.Replace(c.Text)
+		list.Items = append(list.Items, &c)
 	}
 }

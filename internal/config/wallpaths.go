@@ -6,12 +6,8 @@ import (
 	"strings"
 )
 
-// wallPaths reads what a sandbox sees of the host.
-func (d *decoder) wallPaths(c object, to *Sandbox) {
-	d.wallRoot(c, to)
-	d.hostPaths(c, "allow_read", &to.AllowRead)
-	d.hostPaths(c, "allow_write", &to.AllowWrite)
-	d.hostPaths(c, "deny_read", &to.DenyRead)
+// wallPaths checks what a sandbox sees of the host.
+func (d *decoder) wallPaths(c Object, to *Sandbox) {
 	d.notDenied(c, "allow_read", to.AllowRead, to)
 	d.notDenied(c, "allow_write", to.AllowWrite, to)
 	d.deniedAside(c, to)
@@ -22,60 +18,63 @@ func (d *decoder) wallPaths(c object, to *Sandbox) {
 		written[p] = true
 	}
 	for i, p := range to.AllowRead {
-		if at, where := c.spot("allow_read", i); p != "" && written[p] {
+		if at, where := c.Spot("allow_read", i); p != "" && written[p] {
 			d.fail(at, "%s: stands in allow_write too, which is for reading as well; remove it here", where)
 		}
 	}
-	if n := c.n.get("root"); n != nil && filepath.IsAbs(to.Root) {
+	if n := c.n.Get("root"); n != nil && filepath.IsAbs(to.Root) {
 		if i := d.deniedBy(to.Root, to); i >= 0 {
-			c.wrong("root", n, "lies in %s of deny_read; remove one of them", c.n.get("deny_read").items[i].shown())
+			c.Wrong("root", n, "lies in %s of deny_read; remove one of them", c.n.Get("deny_read").Items[i].Shown())
 		}
 	}
 }
 
 // wallRoot reads a word or a path. A path has a slash in it, so that a word that
 // was misspelled is not looked for among the files.
-func (d *decoder) wallRoot(c object, to *Sandbox) {
-	if !c.text("root", &to.Root, RootAllow) {
-		return
+func wallRoot(c Object, key string, dst *string) bool {
+	if !c.Text(key, dst, RootAllow) {
+		return false
 	}
-	n := c.n.get("root")
+	n := c.n.Get(key)
 	switch {
-	case to.Root == RootAllow || to.Root == RootHost:
-		return
-	case !strings.ContainsAny(to.Root, `/\~`):
+	case *dst == RootAllow || *dst == RootHost:
+		return true
+	case !strings.ContainsAny(*dst, `/\~`):
 		hint := "; a path beside the config begins with ./"
-		if g := guess(to.Root, []string{RootAllow, RootHost}); g != "" && n.from == "" {
+		if g := Guess(*dst, []string{RootAllow, RootHost}); g != "" && n.From == "" {
 			hint = fmt.Sprintf("; did you mean %q?", g)
 		}
-		c.wrong("root", n, "got %s, want allow, host, or the path of a directory or an image's archive%s", n.shown(), hint)
-		return
+		c.Wrong(key, n, "got %s, want allow, host, or the path of a directory or an image's archive%s", n.Shown(), hint)
+		return false
 	}
-	p, wrong := d.hostPath(to.Root)
-	switch to.Root = p; {
+	p, wrong := c.d.hostPath(*dst)
+	switch *dst = p; {
 	case wrong != "":
-		c.wrong("root", n, "%s %s", n.shown(), wrong)
+		c.Wrong(key, n, "%s %s", n.Shown(), wrong)
 	case filepath.Dir(p) == p:
-		c.wrong("root", n, "%s is the root of the host; write root: host", n.shown())
+		c.Wrong(key, n, "%s is the root of the host; write root: host", n.Shown())
 	}
+	return true
 }
 
-// hostPaths reads a list of paths of the host.
-func (d *decoder) hostPaths(c object, key string, dst *[]string) {
-	n := c.n.get(key)
+// hostPaths is a list of paths of the host.
+var hostPaths = Texts("[~/data]").As("list of paths").Unless("none").By(readHostPaths)
+
+func readHostPaths(c Object, key string, dst *[]string) bool {
+	n := c.n.Get(key)
 	if n != nil && n.tildeHint() != "" {
-		c.wrong(key, n, "want a list of strings, got nothing%s; write %s: [\"~\"]", n.tildeHint(), key)
-		return
+		c.Wrong(key, n, "want a list of strings, got nothing%s; write %s: [\"~\"]", n.tildeHint(), key)
+		return false
 	}
-	if !c.texts(key, dst, "[~/data]") {
-		return
+	if !c.Texts(key, dst, "[~/data]") {
+		return false
 	}
-	seen := make(map[string]bool, len(n.items))
-	for i, item := range n.items {
-		if item.missing || len(item.kept) > 0 || len(*dst) != len(n.items) {
+	seen := make(map[string]bool, len(n.Items))
+	for i, item := range n.Items {
+		if item.Missing || len(item.Kept) > 0 || len(*dst) != len(n.Items) {
 			continue // said already
 		}
-		p, wrong := d.hostPath(item.text)
+		p, wrong := c.d.hostPath(item.Text)
 		if (*dst)[i] = p; wrong == "" {
 			switch {
 			case seen[p]:
@@ -89,9 +88,10 @@ func (d *decoder) hostPaths(c object, key string, dst *[]string) {
 		seen[p] = true
 		if wrong != "" {
 			(*dst)[i] = "" // nothing more is said of it
-			d.fail(item.pos, "%s.%s[%d]: %s %s", c.path, key, i, item.shown(), wrong)
+			c.Fail(item.Pos, "%s.%s[%d]: %s %s", c.Path, key, i, item.Shown(), wrong)
 		}
 	}
+	return true
 }
 
 // hostPath makes a path of the host whole, or says what is wrong with it. What a
@@ -116,7 +116,7 @@ func (d *decoder) hostPath(text string) (whole, wrong string) {
 // deniedBy is the entry of deny_read that a path lies in, or -1.
 func (d *decoder) deniedBy(p string, to *Sandbox) int {
 	for i, dir := range to.DenyRead {
-		if dir != "" && p != "" && within(p, dir) {
+		if dir != "" && p != "" && Within(p, dir) {
 			return i
 		}
 	}
@@ -125,13 +125,13 @@ func (d *decoder) deniedBy(p string, to *Sandbox) int {
 
 // keysAside complains about a place of keys inside of what may be written to, which
 // could not be hidden for good either. It need not be there yet.
-func (d *decoder) keysAside(c object, to *Sandbox) {
+func (d *decoder) keysAside(c Object, to *Sandbox) {
 	for i, dir := range to.AllowWrite {
 		if dir == "" {
 			continue
 		}
 		if place, ok := d.keyPlaceBelow(dir); ok {
-			at, where := c.spot("allow_write", i)
+			at, where := c.Spot("allow_write", i)
 			d.fail(at, "%s: has ~/%s in it, which no sandbox sees, and which could not be hidden for good there; name the folders beside it instead", where, place)
 		}
 	}
@@ -140,19 +140,19 @@ func (d *decoder) keysAside(c object, to *Sandbox) {
 // deniedAside complains about what is hidden inside of what may be written to. What
 // hides it holds on to the file as it is: of a new one in its place, which an
 // editor of the host makes with every save, the sandbox would see all.
-func (d *decoder) deniedAside(c object, to *Sandbox) {
+func (d *decoder) deniedAside(c Object, to *Sandbox) {
 	for i, p := range to.DenyRead {
 		for j, dir := range to.AllowWrite {
-			if p == "" || dir == "" || p == dir || !within(p, dir) {
+			if p == "" || dir == "" || p == dir || !Within(p, dir) {
 				continue // one that is hidden as a whole was spoken of
 			}
-			at, where := c.spot("deny_read", i)
-			from, other := c.spot("allow_write", j)
+			at, where := c.Spot("deny_read", i)
+			from, other := c.Spot("allow_write", j)
 			line := ""
-			if from.line > 0 {
-				line = fmt.Sprintf(" on line %d", from.line)
+			if from.Line > 0 {
+				line = fmt.Sprintf(" on line %d", from.Line)
 			}
-			d.fail(at, "%s: lies in %s%s, and would be seen as soon as the host replaces it there; move it out of that folder, or name only the folders beside it in allow_write", where, strings.TrimPrefix(other, c.path+"."), line)
+			d.fail(at, "%s: lies in %s%s, and would be seen as soon as the host replaces it there; move it out of that folder, or name only the folders beside it in allow_write", where, strings.TrimPrefix(other, c.Path+"."), line)
 			break
 		}
 	}
@@ -161,12 +161,12 @@ func (d *decoder) deniedAside(c object, to *Sandbox) {
 // notDenied complains about what is allowed inside of what is hidden, which would
 // stay hidden. The other way round is fine for reading: a part of what is allowed
 // is hidden.
-func (d *decoder) notDenied(c object, key string, list []string, to *Sandbox) {
+func (d *decoder) notDenied(c Object, key string, list []string, to *Sandbox) {
 	for i, p := range list {
-		at, where := c.spot(key, i)
+		at, where := c.Spot(key, i)
 		if j := d.deniedBy(p, to); j >= 0 {
-			_, other := c.spot("deny_read", j)
-			d.fail(at, "%s: lies in what %s hides, and that wins; remove one of them", where, strings.TrimPrefix(other, c.path+"."))
+			_, other := c.Spot("deny_read", j)
+			d.fail(at, "%s: lies in what %s hides, and that wins; remove one of them", where, strings.TrimPrefix(other, c.Path+"."))
 			continue
 		}
 		if place, ok := d.keyPlace(p); ok {

@@ -10,11 +10,6 @@ import (
 	"github.com/tine-mcp/tine/internal/config/domains"
 )
 
-var sandboxKeys = []string{
-	"root", "allow_read", "allow_write", "deny_read", "user", "hostname", "network",
-	"transport", "port", "path", "memory", "cpus", "pids", "files", "disk", "slots",
-}
-
 const (
 	defaultSlots   = 2
 	mostSlots      = 64
@@ -31,78 +26,63 @@ var (
 
 // sandbox reads the walls around a program: true, or what they are like. The
 // driver of that name alone is as good as true.
-func (d *decoder) sandbox(o object, s *Server) {
-	n, driver := o.n.get("sandbox"), o.n.get("driver")
-	told := driver != nil && driver.scalar() && driver.text == "sandbox"
+func (d *decoder) sandbox(o Object, s *Server) {
+	n, driver := o.n.Get("sandbox"), o.n.Get("driver")
+	told := driver != nil && driver.Scalar() && driver.Text == "sandbox"
 	if n == nil {
-		if told && o.n.get("command") != nil {
+		if told && o.n.Get("command") != nil {
 			s.Sandbox = newSandbox()
 		}
 		return
 	}
 	s.Sandbox = newSandbox()
 	switch {
-	case n.missing || n.kind == kindNull:
+	case n.Missing || n.Shape == ShapeNull:
 		return
-	case n.kind == kindBool || n.from != "" && n.kind == kindString:
+	case n.Shape == ShapeBool || n.From != "" && n.Shape == ShapeString:
 		on := true
-		switch o.boolean("sandbox", &on); {
+		switch o.Boolean("sandbox", &on); {
 		case on:
 		case told:
-			o.wrong("sandbox", n, "is false, but driver is sandbox; remove one of them")
+			o.Wrong("sandbox", n, "is false, but driver is sandbox; remove one of them")
 		default:
 			s.Sandbox = nil
 		}
 		return
-	case n.kind != kindMap:
-		o.wrong("sandbox", n, "got %s, want true, false, or a map of %s", n.shown(), strings.Join(sandboxKeys, ", "))
+	case n.Shape != ShapeMap:
+		o.Wrong("sandbox", n, "got %s, want true, false, or a map of %s", n.Shown(), strings.Join(sandboxTable.Names(), ", "))
 		return
 	}
-	c, _ := o.child("sandbox", sandboxKeys)
+	c, _ := o.Child("sandbox", sandboxTable.Names())
 	to := s.Sandbox
+	sandboxTable.Read(c, to)
 	d.wallPaths(c, to)
-	d.wallUser(c, to)
-	d.wallNetwork(c, to)
-	if c.text("hostname", &to.Hostname, "sandbox") && !hostName.MatchString(to.Hostname) {
-		c.wrong("hostname", c.n.get("hostname"), "%s can't name a host; use up to 63 letters, digits, dots and dashes, a letter or digit first and last", c.n.get("hostname").shown())
-	}
-	c.oneOf("transport", &to.Transport, containerTransports...)
-	c.integer("port", &to.Port, 1, 65535)
-	c.urlPath("path", &to.Path)
 	d.wallTransport(c, to)
-	c.size("memory", &to.Memory, minContainer, mostBytes)
-	c.number("cpus", &to.CPUs, 0.01, 1024)
-	c.count("pids", &to.Pids, 1, mostPids)
-	c.count("files", &to.Files, leastOpenFiles, mostOpenFiles)
-	c.size("disk", &to.Disk, leastDisk, mostBytes)
-	c.integer("slots", &to.Slots, 0, mostSlots)
 	d.ownRoot(o, to)
-	to.tidy()
+	sandboxTable.Tidy(to)
 }
 
-// count is integer for what is kept in 64 bits.
-func (o object) count(key string, dst *int64, least, most int) {
-	n := 0
-	if o.integer(key, &n, least, most) {
-		*dst = int64(n)
+func wallHostname(c Object, key string, dst *string) {
+	if n := c.Get(key); !hostName.MatchString(*dst) {
+		c.Wrong(key, n, "%s can't name a host; use up to 63 letters, digits, dots and dashes, a letter or digit first and last", n.Shown())
 	}
 }
 
 // wallUser reads who the program is inside, by number: a sandbox has no list of
 // names.
-func (d *decoder) wallUser(c object, to *Sandbox) {
-	n, ok := c.lookup("user")
+func wallUser(c Object, key string, dst *string) bool {
+	n, ok := c.Lookup(key)
 	if !ok {
-		return
+		return false
 	}
-	text, ok := c.written("user", n, "UID or UID:GID")
+	text, ok := c.Written(key, n, "UID or UID:GID")
 	if !ok {
-		return
+		return false
 	}
 	m := userNumbers.FindStringSubmatch(text)
 	if m == nil {
-		c.wrong("user", n, "%s is not UID or UID:GID, and inside nobody has a name; write it like 1000:1000", n.shown())
-		return
+		c.Wrong(key, n, "%s is not UID or UID:GID, and inside nobody has a name; write it like 1000:1000", n.Shown())
+		return false
 	}
 	ids := []string{m[1], m[2]}
 	if m[2] == "" {
@@ -112,73 +92,90 @@ func (d *decoder) wallUser(c object, to *Sandbox) {
 		v, err := strconv.ParseUint(id, 10, 64)
 		switch {
 		case err != nil || v > mostUser:
-			c.wrong("user", n, "%s is out of range; want numbers from 1 to %d", n.shown(), mostUser)
-			return
+			c.Wrong(key, n, "%s is out of range; want numbers from 1 to %d", n.Shown(), mostUser)
+			return false
 		case v == 0:
-			c.wrong("user", n, "%s is root, which nothing in a sandbox is; choose another, like 1000:1000", n.shown())
-			return
+			c.Wrong(key, n, "%s is root, which nothing in a sandbox is; choose another, like 1000:1000", n.Shown())
+			return false
 		}
 		ids[i] = strconv.FormatUint(v, 10)
 	}
-	to.User = ids[0] + ":" + ids[1]
+	*dst = ids[0] + ":" + ids[1]
+	return true
 }
 
-// wallNetwork reads none, host, or the domains that may be reached.
-func (d *decoder) wallNetwork(c object, to *Sandbox) {
-	n, ok := c.lookup("network")
+// wallNetwork is none, host, or the domains that may be reached.
+var wallNetwork = Value[Sandbox]{
+	about: About{
+		Type: "`none`, `host`, or a list of domains", Default: "`" + NetworkNone + "`",
+		Schema: Schema{"anyOf": []Schema{{"enum": []string{NetworkNone, NetworkHost}}, {"type": "array", "items": Schema{"type": "string"}, "minItems": 1}, placeholder}},
+	},
+	read: readNetwork,
+	show: func(b Sandbox, at where) *Node {
+		if len(b.Domains) > 0 {
+			return shownList(b.Domains, at.rel, at.hidden)
+		}
+		return StringNode(at.text(b.Network))
+	},
+	secrets: func(b Sandbox, at where, l secretList) { Texts("").secrets(b.Domains, at, l) },
+}
+
+func readNetwork(c Object, key string, to *Sandbox) bool {
+	n, ok := c.Lookup(key)
 	switch {
 	case !ok:
-		return
-	case n.kind == kindString && (n.text == NetworkNone || n.text == NetworkHost):
-		to.Network = n.text
-		return
-	case n.kind != kindList && n.kind != kindNull:
+		return false
+	case n.Shape == ShapeString && (n.Text == NetworkNone || n.Text == NetworkHost):
+		to.Network = n.Text
+		return true
+	case n.Shape != ShapeList && n.Shape != ShapeNull:
 		hint := ""
-		if n.kind == kindString && n.from == "" {
-			if domains.Check(n.text) == nil && strings.Contains(n.text, ".") {
-				hint = "; write network: [" + n.text + "]"
+		if n.Shape == ShapeString && n.From == "" {
+			if domains.Check(n.Text) == nil && strings.Contains(n.Text, ".") {
+				hint = "; write network: [" + n.Text + "]"
 			}
 		}
-		c.wrong("network", n, "got %s, want none, host, or a list of domains%s", n.shown(), hint)
-		return
-	case c.emptyList("network", "names nothing; write network: none, or the domains it may reach") || !c.texts("network", &to.Domains, "[example.org]"):
-		return
+		c.Wrong(key, n, "got %s, want none, host, or a list of domains%s", n.Shown(), hint)
+		return false
+	case c.EmptyList(key, "names nothing; write network: none, or the domains it may reach") || !c.Texts(key, &to.Domains, "[example.org]"):
+		return false
 	}
-	for i, item := range n.items {
-		if item.missing || len(to.Domains) != len(n.items) {
+	for i, item := range n.Items {
+		if item.Missing || len(to.Domains) != len(n.Items) {
 			continue // said already
 		}
-		domain := strings.ToLower(item.text)
+		domain := strings.ToLower(item.Text)
 		err := domains.Check(domain)
-		switch at := c.path + ".network[" + itoa(i) + "]"; {
-		case err != nil && item.from != "": // what is wrong would repeat the value
-			d.fail(item.pos, "%s: %s is nothing that can be allowed; have it be like example.org, *.example.org or example.org:8443", at, item.shown())
+		switch at := c.Path + ".network[" + itoa(i) + "]"; {
+		case err != nil && item.From != "": // what is wrong would repeat the value
+			c.Fail(item.Pos, "%s: %s is nothing that can be allowed; have it be like example.org, *.example.org or example.org:8443", at, item.Shown())
 		case err != nil:
-			d.fail(item.pos, "%s: %v", at, err)
+			c.Fail(item.Pos, "%s: %v", at, err)
 		case slices.Contains(to.Domains[:i], domain):
-			d.fail(item.pos, "%s: %s stands twice; keep one", at, item.shown())
+			c.Fail(item.Pos, "%s: %s stands twice; keep one", at, item.Shown())
 		}
 		to.Domains[i] = domain
 	}
+	return true
 }
 
 // wallTransport checks how a server in a sandbox speaks, as for a container.
-func (d *decoder) wallTransport(c object, to *Sandbox) {
+func (d *decoder) wallTransport(c Object, to *Sandbox) {
 	transport := to.Transport
 	if transport == "" {
 		transport = ContainerStdio
-		if c.n.get("port") != nil {
+		if c.n.Get("port") != nil {
 			transport = ContainerHTTP
 		}
 	}
 	switch {
-	case c.n.get("transport") != nil && to.Transport == "": // said already
-	case transport == ContainerHTTP && c.n.get("port") == nil:
-		d.fail(c.keyPos("transport"), "%s: port is missing, which transport http needs; say where in the sandbox the server listens", c.path)
+	case c.n.Get("transport") != nil && to.Transport == "": // said already
+	case transport == ContainerHTTP && c.n.Get("port") == nil:
+		d.fail(c.KeyPos("transport"), "%s: port is missing, which transport http needs; say where in the sandbox the server listens", c.Path)
 	case transport == ContainerStdio:
 		for _, key := range []string{"port", "path"} {
-			if c.n.get(key) != nil {
-				d.fail(c.keyPos(key), "%s.%s: goes with transport: http, but this is stdio; set a port, or remove it", c.path, key)
+			if c.n.Get(key) != nil {
+				d.fail(c.KeyPos(key), "%s.%s: goes with transport: http, but this is stdio; set a port, or remove it", c.Path, key)
 			}
 		}
 	}
@@ -186,14 +183,14 @@ func (d *decoder) wallTransport(c object, to *Sandbox) {
 
 // ownRoot checks what is looked for in a root of its own: nothing there is beside
 // the config.
-func (d *decoder) ownRoot(o object, to *Sandbox) {
+func (d *decoder) ownRoot(o Object, to *Sandbox) {
 	if to.Root == "" || to.Root == RootAllow || to.Root == RootHost {
 		return
 	}
-	if n := o.n.get("command"); n != nil && n.kind == kindString && strings.ContainsAny(n.text, `/\`) && !path.IsAbs(n.text) {
-		o.wrong("command", n, "%s is beside the config, and the program is looked for in sandbox.root; write its whole path there, or its name alone", n.shown())
+	if n := o.n.Get("command"); n != nil && n.Shape == ShapeString && strings.ContainsAny(n.Text, `/\`) && !path.IsAbs(n.Text) {
+		o.Wrong("command", n, "%s is beside the config, and the program is looked for in sandbox.root; write its whole path there, or its name alone", n.Shown())
 	}
-	if n := o.n.get("cwd"); n != nil && n.kind == kindString && len(n.kept) == 0 && !path.IsAbs(n.text) {
-		o.wrong("cwd", n, "%s is beside the config, and the program runs in sandbox.root; write the whole path there", n.shown())
+	if n := o.n.Get("cwd"); n != nil && n.Shape == ShapeString && len(n.Kept) == 0 && !path.IsAbs(n.Text) {
+		o.Wrong("cwd", n, "%s is beside the config, and the program runs in sandbox.root; write the whole path there", n.Shown())
 	}
 }

@@ -31,7 +31,7 @@ func goesWith(key, way string) string {
 	if len(need) == 0 || slices.Contains(need, way) {
 		return ""
 	}
-	msg := fmt.Sprintf("goes with %s, but this server has %s", orList(need), an(way))
+	msg := fmt.Sprintf("goes with %s, but this server has %s", OrList(need), an(way))
 	if to := elsewhere[key]; to != "" && way == "docker" {
 		msg += "; that is " + to
 	}
@@ -54,9 +54,9 @@ func an(way string) string {
 }
 
 // has is the first of some keys that is there.
-func (o object) has(keys ...string) string {
+func (o Object) Has(keys ...string) string {
 	for _, key := range keys {
-		if o.n.get(key) != nil {
+		if o.n.Get(key) != nil {
 			return key
 		}
 	}
@@ -64,20 +64,20 @@ func (o object) has(keys ...string) string {
 }
 
 // what reads how the server is run or reached: in exactly one way.
-func (d *decoder) what(o object, s *Server, idPos pos) {
+func (d *decoder) what(o Object, s *Server, idPos Pos) {
 	d.command(o, s)
 	d.sandbox(o, s)
 	d.url(o, s)
-	o.oneOf("builtin", &s.Builtin, builtins...)
+	o.OneOf("builtin", &s.Builtin, builtins...)
 	d.settings(o, s)
 	d.docker(o, s)
 	d.remote(o, s)
-	if o.n.get("preset") != nil && s.Preset == "" {
+	if o.n.Get("preset") != nil && s.Preset == "" {
 		return // one that could not be had, which was said
 	}
 	var given []string
 	for _, key := range ways {
-		if o.n.get(key) != nil {
+		if o.n.Get(key) != nil {
 			given = append(given, key)
 		}
 	}
@@ -86,29 +86,29 @@ func (d *decoder) what(o object, s *Server, idPos pos) {
 	}
 	switch len(given) {
 	case 0:
-		if o.n.get("sandbox") != nil {
-			d.fail(o.keyPos("sandbox"), "%s.sandbox: command is missing; name the program that runs behind the walls", o.path)
+		if o.n.Get("sandbox") != nil {
+			d.fail(o.KeyPos("sandbox"), "%s.sandbox: command is missing; name the program that runs behind the walls", o.Path)
 			return
 		}
 		// Beside an unknown key it would only repeat that one's report.
-		if !slices.ContainsFunc(o.n.pairs, func(p pair) bool { return !slices.Contains(serverKeys, p.key) }) {
-			d.fail(idPos, "%s: nothing to run or reach; %s", o.path, giveOne)
+		if !slices.ContainsFunc(o.n.Pairs, func(p Pair) bool { return !slices.Contains(serverKeys, p.Key) }) {
+			d.fail(idPos, "%s: nothing to run or reach; %s", o.Path, giveOne)
 		}
 		return
 	case 1:
 	default:
-		d.fail(o.keyPos(given[1]), "%s: %s and %s exclude each other; keep one", o.path, given[0], given[1])
+		d.fail(o.KeyPos(given[1]), "%s: %s and %s exclude each other; keep one", o.Path, given[0], given[1])
 		return
 	}
-	for _, p := range o.n.pairs {
-		if p.key == "sandbox" && s.Sandbox == nil {
+	for _, p := range o.n.Pairs {
+		if p.Key == "sandbox" && s.Sandbox == nil {
 			continue // it says that there is none
 		}
-		if p.key == "state" && saysNone(p.value) && given[0] != "builtin" {
+		if p.Key == "state" && saysNone(p.Value) && given[0] != "builtin" {
 			continue // none goes with whatever is run or reached
 		}
-		if wrong := goesWith(p.key, given[0]); wrong != "" {
-			d.fail(p.keyPos, "%s.%s: %s", o.path, p.key, wrong)
+		if wrong := goesWith(p.Key, given[0]); wrong != "" {
+			d.fail(p.KeyPos, "%s.%s: %s", o.Path, p.Key, wrong)
 		}
 	}
 	d.driver(o, s, given[0])
@@ -122,16 +122,16 @@ func driverOf(way string) string {
 	return way
 }
 
-func (d *decoder) driver(o object, s *Server, given string) {
+func (d *decoder) driver(o Object, s *Server, given string) {
 	if s.Sandbox != nil && given == "command" {
 		given = "sandbox"
 	}
 	fits := driverOf(given)
-	if s.Driver = fits; !o.oneOf("driver", &s.Driver, drivers...) {
+	if s.Driver = fits; !o.OneOf("driver", &s.Driver, drivers...) {
 		return
 	}
 	if s.Driver != fits {
-		n := o.n.get("driver")
-		o.wrong("driver", n, "%s does not go with %s; write driver: %s, or leave it out", n.shown(), given, fits)
+		n := o.n.Get("driver")
+		o.Wrong("driver", n, "%s does not go with %s; write driver: %s, or leave it out", n.Shown(), given, fits)
 	}
 }

@@ -8,24 +8,24 @@ import (
 )
 
 // writeYAML writes a map as YAML, with its comments.
-func writeYAML(b *strings.Builder, n *node, indent int) {
+func writeYAML(b *strings.Builder, n *Node, indent int) {
 	pad := strings.Repeat("  ", indent)
-	for _, p := range n.pairs {
+	for _, p := range n.Pairs {
 		writeComment(b, p.comment, pad)
-		b.WriteString(pad + quoteScalar(p.key) + ":")
-		writeValue(b, p.value, indent)
+		b.WriteString(pad + quoteScalar(p.Key) + ":")
+		writeValue(b, p.Value, indent)
 	}
 }
 
-func writeValue(b *strings.Builder, n *node, indent int) {
+func writeValue(b *strings.Builder, n *Node, indent int) {
 	switch {
-	case n.kind == kindMap && len(n.pairs) > 0 && !n.inline:
+	case n.Shape == ShapeMap && len(n.Pairs) > 0 && !n.inline:
 		b.WriteString("\n")
 		writeYAML(b, n, indent+1)
-	case n.kind == kindList && len(n.items) > 0 && !flat(n):
+	case n.Shape == ShapeList && len(n.Items) > 0 && !flat(n):
 		b.WriteString("\n")
 		pad := strings.Repeat("  ", indent+1)
-		for _, item := range n.items {
+		for _, item := range n.Items {
 			b.WriteString(pad + "- " + flow(item) + "\n")
 		}
 	default:
@@ -34,31 +34,31 @@ func writeValue(b *strings.Builder, n *node, indent int) {
 }
 
 // flat reports whether a list is short enough for one line.
-func flat(n *node) bool {
+func flat(n *Node) bool {
 	return len(flow(n)) <= 80
 }
 
 // flow writes a value on one line.
-func flow(n *node) string {
-	switch n.kind {
-	case kindNull:
+func flow(n *Node) string {
+	switch n.Shape {
+	case ShapeNull:
 		return "null"
-	case kindString:
-		return quoteScalar(n.text)
-	case kindList:
-		items := make([]string, len(n.items))
-		for i, item := range n.items {
+	case ShapeString:
+		return quoteScalar(n.Text)
+	case ShapeList:
+		items := make([]string, len(n.Items))
+		for i, item := range n.Items {
 			items[i] = flow(item)
 		}
 		return "[" + strings.Join(items, ", ") + "]"
-	case kindMap:
-		items := make([]string, len(n.pairs))
-		for i, p := range n.pairs {
-			items[i] = quoteScalar(p.key) + ": " + flow(p.value)
+	case ShapeMap:
+		items := make([]string, len(n.Pairs))
+		for i, p := range n.Pairs {
+			items[i] = quoteScalar(p.Key) + ": " + flow(p.Value)
 		}
 		return "{" + strings.Join(items, ", ") + "}"
 	default:
-		return n.text
+		return n.Text
 	}
 }
 

@@ -25,14 +25,14 @@ const (
 // expanded.
 func readYAML(data []byte) (t *tree, err error) {
 	if len(data) > maxYAMLBytes {
-		return nil, &syntaxError{pos{}, fmt.Sprintf("the file is larger than 1 MiB (%d bytes)", len(data))}
+		return nil, &syntaxError{Pos{}, fmt.Sprintf("the file is larger than 1 MiB (%d bytes)", len(data))}
 	}
 	// The bytes come from outside and the parser is not ours: should it stumble
 	// over them, that is a file that can't be read and not the end of a gateway
 	// that is reloading it.
 	defer func() {
 		if p := recover(); p != nil {
-			t, err = nil, &syntaxError{pos{}, fmt.Sprintf("the YAML parser failed: %v", p)}
+			t, err = nil, &syntaxError{Pos{}, fmt.Sprintf("the YAML parser failed: %v", p)}
 		}
 	}()
 	// The lexer counts a carriage return at the end of a comment as a line.
@@ -44,7 +44,7 @@ func readYAML(data []byte) (t *tree, err error) {
 	if err != nil {
 		return nil, yamlError(err)
 	}
-	r := &yamlReader{out: &tree{root: &node{kind: kindNull, pos: pos{1, 1}}}, anchors: map[string]ast.Node{}, open: map[string]bool{}}
+	r := &yamlReader{out: &tree{root: &Node{Shape: ShapeNull, Pos: Pos{1, 1}}}, anchors: map[string]ast.Node{}, open: map[string]bool{}}
 	seen := false
 	for _, doc := range file.Docs {
 		if doc.Body == nil {
@@ -66,7 +66,7 @@ func readYAML(data []byte) (t *tree, err error) {
 
 func checkTokens(tokens token.Tokens) error {
 	if len(tokens) > maxYAMLTokens {
-		return &syntaxError{pos{}, fmt.Sprintf("the file has more than %d words and marks; split it over several gateways", maxYAMLTokens)}
+		return &syntaxError{Pos{}, fmt.Sprintf("the file has more than %d words and marks; split it over several gateways", maxYAMLTokens)}
 	}
 	flow, line, entries := 0, 0, 0
 	for _, tk := range tokens {
@@ -92,25 +92,25 @@ func checkTokens(tokens token.Tokens) error {
 func yamlError(err error) error {
 	var e yaml.Error
 	if errors.As(err, &e) {
-		at := pos{}
+		at := Pos{}
 		if tk := e.GetToken(); tk != nil {
 			at = tokenPos(tk)
 		}
 		return &syntaxError{at, "not valid YAML: " + e.GetMessage()}
 	}
-	return &syntaxError{pos{}, "not valid YAML: " + err.Error()}
+	return &syntaxError{Pos{}, "not valid YAML: " + err.Error()}
 }
 
-func tokenPos(tk *token.Token) pos {
+func tokenPos(tk *token.Token) Pos {
 	if tk == nil || tk.Position == nil {
-		return pos{}
+		return Pos{}
 	}
-	return pos{tk.Position.Line, tk.Position.Column}
+	return Pos{tk.Position.Line, tk.Position.Column}
 }
 
 // place is where a value starts. A block map's own token is the colon after its
 // first key, so its first key says it better.
-func place(n ast.Node) pos {
+func place(n ast.Node) Pos {
 	switch n := n.(type) {
 	case *ast.MappingNode:
 		if !n.IsFlowStyle && len(n.Values) > 0 {
@@ -129,9 +129,9 @@ type yamlReader struct {
 	nodes   int
 }
 
-func (r *yamlReader) value(n ast.Node, depth int) (*node, error) {
+func (r *yamlReader) value(n ast.Node, depth int) (*Node, error) {
 	if n == nil {
-		return &node{kind: kindNull}, nil
+		return &Node{Shape: ShapeNull}, nil
 	}
 	at := place(n)
 	if r.nodes++; r.nodes > maxYAMLNodes {
@@ -146,33 +146,33 @@ func (r *yamlReader) value(n ast.Node, depth int) (*node, error) {
 		if n.Token != nil && n.Token.Value == "~" {
 			text = "~"
 		}
-		return &node{kind: kindNull, pos: at, text: text}, nil
+		return &Node{Shape: ShapeNull, Pos: at, Text: text}, nil
 	case *ast.BoolNode:
-		return &node{kind: kindBool, pos: at, text: n.Token.Value}, nil
+		return &Node{Shape: ShapeBool, Pos: at, Text: n.Token.Value}, nil
 	case *ast.IntegerNode:
-		return &node{kind: kindInt, pos: at, text: n.Token.Value}, nil
+		return &Node{Shape: ShapeInt, Pos: at, Text: n.Token.Value}, nil
 	case *ast.FloatNode:
-		return &node{kind: kindFloat, pos: at, text: n.Token.Value}, nil
+		return &Node{Shape: ShapeFloat, Pos: at, Text: n.Token.Value}, nil
 	case *ast.InfinityNode:
-		return &node{kind: kindFloat, pos: at, text: n.Token.Value}, nil
+		return &Node{Shape: ShapeFloat, Pos: at, Text: n.Token.Value}, nil
 	case *ast.NanNode:
-		return &node{kind: kindFloat, pos: at, text: n.Token.Value}, nil
+		return &Node{Shape: ShapeFloat, Pos: at, Text: n.Token.Value}, nil
 	case *ast.StringNode:
-		return &node{kind: kindString, pos: at, text: n.Value}, nil
+		return &Node{Shape: ShapeString, Pos: at, Text: n.Value}, nil
 	case *ast.LiteralNode:
-		return &node{kind: kindString, pos: at, text: n.Value.Value}, nil
+		return &Node{Shape: ShapeString, Pos: at, Text: n.Value.Value}, nil
 	case *ast.MappingNode:
 		return r.mapping(at, n.Values, depth)
 	case *ast.MappingValueNode:
 		return r.mapping(at, []*ast.MappingValueNode{n}, depth)
 	case *ast.SequenceNode:
-		list := &node{kind: kindList, pos: at}
+		list := &Node{Shape: ShapeList, Pos: at}
 		for _, v := range n.Values {
 			item, err := r.value(v, depth+1)
 			if err != nil {
 				return nil, err
 			}
-			list.items = append(list.items, item)
+			list.Items = append(list.Items, item)
 		}
 		return list, nil
 	case *ast.AnchorNode:
@@ -187,7 +187,7 @@ func (r *yamlReader) value(n ast.Node, depth int) (*node, error) {
 	}
 }
 
-func (r *yamlReader) alias(n *ast.AliasNode, at pos, depth int) (*node, error) {
+func (r *yamlReader) alias(n *ast.AliasNode, at Pos, depth int) (*Node, error) {
 	name := n.Value.GetToken().Value
 	target, ok := r.anchors[name]
 	if !ok {
@@ -203,31 +203,31 @@ func (r *yamlReader) alias(n *ast.AliasNode, at pos, depth int) (*node, error) {
 	return r.value(target, depth+1)
 }
 
-func (r *yamlReader) tagged(n *ast.TagNode, at pos, depth int) (*node, error) {
+func (r *yamlReader) tagged(n *ast.TagNode, at Pos, depth int) (*Node, error) {
 	v, err := r.value(n.Value, depth+1)
 	if err != nil {
 		return nil, err
 	}
 	switch tag := n.Start.Value; tag {
 	case "!!str", "!":
-		if !v.scalar() {
-			return nil, &syntaxError{at, "!!str stands before " + v.kind.String()}
+		if !v.Scalar() {
+			return nil, &syntaxError{at, "!!str stands before " + v.Shape.String()}
 		}
-		if v.kind == kindNull {
-			v.text = ""
+		if v.Shape == ShapeNull {
+			v.Text = ""
 		}
-		v.kind = kindString
+		v.Shape = ShapeString
 		return v, nil
 	case "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq":
 		return v, nil
 	default:
-		return nil, &syntaxError{at, fmt.Sprintf("tag %s is not known here; remove it", clip(tag))}
+		return nil, &syntaxError{at, fmt.Sprintf("tag %s is not known here; remove it", Clip(tag))}
 	}
 }
 
-func (r *yamlReader) mapping(at pos, values []*ast.MappingValueNode, depth int) (*node, error) {
+func (r *yamlReader) mapping(at Pos, values []*ast.MappingValueNode, depth int) (*Node, error) {
 	m := r.out.newMap(at)
-	var merged []*node
+	var merged []*Node
 	for _, v := range values {
 		if _, ok := v.Key.(*ast.MergeKeyNode); ok {
 			from, err := r.merge(v.Value, depth)
@@ -245,23 +245,23 @@ func (r *yamlReader) mapping(at pos, values []*ast.MappingValueNode, depth int) 
 		if err != nil {
 			return nil, err
 		}
-		if !key.scalar() || key.kind == kindNull {
-			return nil, &syntaxError{key.pos, "a key must be a plain name, not " + key.kind.String()}
+		if !key.Scalar() || key.Shape == ShapeNull {
+			return nil, &syntaxError{key.Pos, "a key must be a plain name, not " + key.Shape.String()}
 		}
 		value, err := r.value(v.Value, depth+1)
 		if err != nil {
 			return nil, err
 		}
-		if value.kind == kindNull {
-			value.pos = key.pos // what is not there stands nowhere
+		if value.Shape == ShapeNull {
+			value.Pos = key.Pos // what is not there stands nowhere
 		}
-		m.add(pair{key: key.text, keyPos: key.pos, value: value})
+		m.add(Pair{Key: key.Text, KeyPos: key.Pos, Value: value})
 	}
 	// What a map says itself wins over what it merges, and the first merged one
 	// over those after it.
 	for _, from := range merged {
-		for _, p := range from.pairs {
-			if _, ok := m.index[p.key]; !ok {
+		for _, p := range from.Pairs {
+			if _, ok := m.index[p.Key]; !ok {
 				m.add(p)
 			}
 		}
@@ -269,18 +269,18 @@ func (r *yamlReader) mapping(at pos, values []*ast.MappingValueNode, depth int) 
 	return m.n, nil
 }
 
-func (r *yamlReader) merge(v ast.Node, depth int) ([]*node, error) {
+func (r *yamlReader) merge(v ast.Node, depth int) ([]*Node, error) {
 	from, err := r.value(v, depth+1)
 	if err != nil {
 		return nil, err
 	}
-	list := []*node{from}
-	if from.kind == kindList {
-		list = from.items
+	list := []*Node{from}
+	if from.Shape == ShapeList {
+		list = from.Items
 	}
 	for _, m := range list {
-		if m.kind != kindMap {
-			return nil, &syntaxError{place(v), "<< merges maps, not " + m.kind.String() + "; write <<: *name of an anchored map"}
+		if m.Shape != ShapeMap {
+			return nil, &syntaxError{place(v), "<< merges maps, not " + m.Shape.String() + "; write <<: *name of an anchored map"}
 		}
 	}
 	return list, nil

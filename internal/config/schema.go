@@ -1,0 +1,65 @@
+package config
+
+import (
+	"maps"
+	"regexp"
+	"strings"
+)
+
+// A Schema is a JSON Schema, or a part of one.
+type Schema map[string]any
+
+// with is the schema with one more keyword.
+func (s Schema) with(keyword string, value any) Schema {
+	c := maps.Clone(s)
+	if c == nil {
+		c = Schema{}
+	}
+	c[keyword] = value
+	return c
+}
+
+// placeholder is a text that is filled in when the file is read.
+var placeholder = Schema{"type": "string", "pattern": `\$\{`}
+
+// orPlaceholder takes a placeholder as well.
+func (s Schema) orPlaceholder() Schema { return Schema{"anyOf": []Schema{s, placeholder}} }
+
+// orOne takes one string in the place of a list.
+func (s Schema) orOne() Schema { return Schema{"anyOf": []Schema{s, {"type": "string"}}} }
+
+var (
+	sizeSchema     = Schema{"anyOf": []Schema{{"type": "integer", "minimum": 0}, {"type": "string", "pattern": `^[0-9_]+ ?([kKmMgGtT][iI]?)?[bB]?$|\$\{`}}}
+	durationSchema = Schema{"anyOf": []Schema{{"const": 0}, {"type": "string", "pattern": `^([0-9]{1,6}d)?([0-9.]+(ns|us|µs|ms|s|m|h))*$|^0$|\$\{`}}}
+)
+
+// schema is what may stand behind the key.
+func (a About) schema() Schema {
+	s := a.Schema
+	if len(a.Keys) > 0 {
+		s = mapSchema(a.Keys)
+		if a.Schema != nil {
+			s = Schema{"anyOf": []Schema{a.Schema, s}}
+		}
+		if a.List {
+			s = Schema{"type": "array", "items": s}
+		}
+	}
+	return s.with("description", plainText(a.Meaning))
+}
+
+// mapSchema is that of a map with some keys and no others.
+func mapSchema(keys []About) Schema {
+	all := Schema{}
+	for _, k := range keys {
+		all[k.Name] = k.schema()
+	}
+	return Schema{"type": "object", "properties": all, "additionalProperties": false}
+}
+
+// plainText is Markdown without its marks.
+func plainText(md string) string {
+	return markdownLink.ReplaceAllString(strings.ReplaceAll(md, "`", ""), "$1")
+}
+
+var markdownLink = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)

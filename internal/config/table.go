@@ -1,0 +1,152 @@
+package config
+
+import "slices"
+
+// A Table describes the keys of one map of the config, each once: how its value is
+// read, shown and kept secret, what it is by default, and what the reference and the
+// JSON Schema say of it. T is what the map is read into.
+type Table[T any] []Key[T]
+
+// A Key is one key of a Table; Put makes one.
+type Key[T any] struct {
+	About
+	read    func(o Object, t *T)
+	show    func(t *T, at where) *Node
+	secrets func(t *T, at where, l secretList)
+	fill    func(t *T, first bool)
+	tidy    func(t *T)
+}
+
+// About is what people are told of a key.
+type About struct {
+	Name    string
+	Type    string // in Markdown: size, `a`, `b`
+	Default string // in Markdown; empty for none
+	Range   string // in Markdown; empty for none
+	Meaning string // in Markdown
+	// Schema is what may stand there; beside a map with Keys, or a list of such maps,
+	// what may stand in the place of one. Nil for nothing else.
+	Schema Schema
+	Keys   []About
+	List   bool
+}
+
+// where is where a value stands in its server or config, and what of that is hidden.
+type where struct {
+	rel    string
+	hidden map[string]bool
+}
+
+func (p where) below(key string) where { return where{join(p.rel, key), p.hidden} }
+
+// is reports whether the value came from a placeholder.
+func (p where) is() bool { return p.hidden[p.rel] }
+
+// text is a value as it may be shown.
+func (p where) text(v string) string {
+	if p.is() && v != "" {
+		return mask
+	}
+	return RedactURL(v)
+}
+
+// Put is a key whose value goes to a field.
+func Put[T, V any](name string, field func(*T) *V, v Value[V], meaning string) Key[T] {
+	about := v.about
+	about.Name, about.Meaning = name, meaning
+	return Key[T]{
+		About: about,
+		read:  func(o Object, t *T) { v.read(o, name, field(t)) },
+		show: func(t *T, at where) *Node {
+			if v.show == nil || !v.always && v.empty(*field(t)) {
+				return nil
+			}
+			return v.show(*field(t), at.below(name))
+		},
+		secrets: func(t *T, at where, l secretList) {
+			if v.secrets != nil {
+				v.secrets(*field(t), at.below(name), l)
+			}
+		},
+		fill: func(t *T, first bool) {
+			if f := field(t); v.std != nil && v.begins == first && v.empty(*f) {
+				*f = *v.std
+			}
+		},
+		tidy: func(t *T) {
+			if f := field(t); v.empty(*f) {
+				var zero V
+				*f = zero
+			}
+		},
+	}
+}
+
+// Names are the keys, in the order of the table.
+func (t Table[T]) Names() []string {
+	names := make([]string, len(t))
+	for i, k := range t {
+		names[i] = k.Name
+	}
+	return names
+}
+
+// About describes the keys, for the reference and the schema.
+func (t Table[T]) About() []About {
+	list := make([]About, len(t))
+	for i, k := range t {
+		list[i] = k.About
+	}
+	return list
+}
+
+// Read reads the keys that a map has, over what there is.
+func (t Table[T]) Read(o Object, to *T) {
+	for _, k := range t {
+		k.read(o, to)
+	}
+}
+
+// Begin sets the defaults that must be there before the keys are read.
+func (t Table[T]) Begin(to *T) {
+	for _, k := range t {
+		k.fill(to, true)
+	}
+}
+
+// Fill sets the defaults of what is empty.
+func (t Table[T]) Fill(to *T) {
+	for _, k := range t {
+		k.fill(to, false)
+	}
+}
+
+// Tidy makes what is empty absent, so that two that mean the same are the same.
+func (t Table[T]) Tidy(to *T) {
+	for _, k := range t {
+		k.tidy(to)
+	}
+}
+
+// show is the map as people may see it.
+func (t Table[T]) show(of *T, at where) *Node {
+	n := MapNode()
+	for _, k := range t {
+		if v := k.show(of, at); v != nil {
+			n.Pairs = append(n.Pairs, Pair{Key: k.Name, Value: v})
+		}
+	}
+	return n
+}
+
+// secrets adds what the map holds that must not be shown.
+func (t Table[T]) secrets(of *T, at where, l secretList) {
+	for _, k := range t {
+		k.secrets(of, at, l)
+	}
+}
+
+// Only are some of the keys.
+func (t Table[T]) Only(names ...string) Table[T] {
+	return slices.DeleteFunc(slices.Clone(t), func(k Key[T]) bool { return !slices.Contains(names, k.Name) })
+}

@@ -1,0 +1,390 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Value is what may stand behind a key.
+type Value[V any] struct {
+	about   About
+	read    func(o Object, key string, dst *V) bool
+	show    func(v V, at where) *Node // nil where it is not shown
+	secrets func(v V, at where, l secretList)
+	std     *V   // what it is by default; nil where that depends, or is nothing
+	begins  bool // whether the default is there before the key is read
+	always  bool // whether it is shown though it is empty
+	written func(v V) string
+}
+
+// empty reports whether there is nothing: zero, or a list or map without an entry.
+func (v Value[V]) empty(x V) bool {
+	r := reflect.ValueOf(&x).Elem()
+	switch r.Kind() {
+	case reflect.Slice, reflect.Map:
+		return r.Len() == 0
+	}
+	return r.IsZero()
+}
+
+// Default is a value with a default that follows nothing else.
+func (v Value[V]) Default(std V) Value[V] {
+	v.std = &std
+	v.about.Default = "`" + v.written(std) + "`"
+	v.about.Schema = v.about.Schema.with("default", jsonDefault(std, v.written(std)))
+	return v
+}
+
+// jsonDefault is a default as a schema has it.
+func jsonDefault(v any, written string) any {
+	switch v := v.(type) {
+	case bool, int, int64, float64, []string:
+		return v
+	}
+	return written
+}
+
+// Begin is Default for a value whose zero means something else: it is there before
+// the key is read.
+func (v Value[V]) Begin(std V) Value[V] {
+	v = v.Default(std)
+	v.begins = true
+	return v
+}
+
+// Unless says in words what the default is, where it depends.
+func (v Value[V]) Unless(words string) Value[V] {
+	v.about.Default = words
+	return v
+}
+
+// As says in words what may stand there.
+func (v Value[V]) As(words string) Value[V] {
+	v.about.Type = words
+	return v
+}
+
+// In says in words what range it has.
+func (v Value[V]) In(words string) Value[V] {
+	v.about.Range = words
+	return v
+}
+
+// Always has the value shown though it is empty.
+func (v Value[V]) Always() Value[V] {
+	v.always = true
+	return v
+}
+
+// Sparing has the value shown only where it is not empty.
+func (v Value[V]) Sparing() Value[V] {
+	v.always = false
+	return v
+}
+
+// Then looks at a value that was read, and may complain or change it.
+func (v Value[V]) Then(check func(o Object, key string, dst *V)) Value[V] {
+	read := v.read
+	v.read = func(o Object, key string, dst *V) bool {
+		ok := read(o, key, dst)
+		if ok {
+			check(o, key, dst)
+		}
+		return ok
+	}
+	return v
+}
+
+// By reads the value in another way.
+func (v Value[V]) By(read func(o Object, key string, dst *V) bool) Value[V] {
+	v.read = read
+	return v
+}
+
+func text(v string) string { return v }
+
+// hideText is what a single text may give away.
+func hideText(v string, at where, l secretList) {
+	if at.is() {
+		l.add(v)
+	}
+	l.url(v)
+}
+
+func showText(v string, at where) *Node { return StringNode(at.text(v)) }
+
+// Text is a string.
+func Text(example string) Value[string] {
+	return Value[string]{
+		about: About{Type: "string", Schema: Schema{"type": "string", "examples": []string{example}}},
+		read:  func(o Object, key string, dst *string) bool { return o.Text(key, dst, example) },
+		show:  showText, secrets: hideText, written: text,
+	}
+}
+
+// Word is a string without spaces that is no flag.
+func Word(example string) Value[string] {
+	return Text(example).Then(func(o Object, key string, dst *string) {
+		if n := o.Get(key); !oneWord.MatchString(*dst) {
+			o.Wrong(key, n, "%s is not one word; write it like %s", n.Shown(), example)
+		}
+	})
+}
+
+// InsidePath is a path in a container.
+func InsidePath(example string) Value[string] {
+	return Text(example).As("path in the container").Then(func(o Object, key string, dst *string) {
+		if n := o.Get(key); !path.IsAbs(*dst) {
+			o.Wrong(key, n, "%s is not a whole path in the container; write it like %s", n.Shown(), example)
+			return
+		}
+		*dst = path.Clean(*dst)
+	})
+}
+
+// URLPath is where below its address a server speaks MCP.
+func URLPath() Value[string] {
+	return Text("/mcp").As("path").Then(func(o Object, key string, dst *string) {
+		if n := o.Get(key); *dst != "" && (!strings.HasPrefix(*dst, "/") || strings.ContainsAny(*dst, " \t?#")) {
+			o.Wrong(key, n, "%s is not the path of a URL; write it like /mcp", n.Shown())
+		}
+	})
+}
+
+// FilePath is a path of this machine, which starts at the folder of the config.
+func FilePath(example string) Value[string] {
+	return Text(example).As("path").Then(func(o Object, _ string, dst *string) { *dst = o.Resolve(*dst) })
+}
+
+// OneOf is one of some words.
+func OneOf(words ...string) Value[string] {
+	return Value[string]{
+		about:   About{Type: "`" + strings.Join(words, "`, `") + "`", Schema: Schema{"enum": words}.orPlaceholder()},
+		read:    func(o Object, key string, dst *string) bool { return o.OneOf(key, dst, words...) },
+		show:    showText,
+		secrets: func(string, where, secretList) {}, // none of the words is
+		written: text,
+	}
+}
+
+// Bool is true or false.
+func Bool() Value[bool] {
+	return Value[bool]{
+		about:   About{Type: "boolean", Schema: Schema{"type": "boolean"}.orPlaceholder()},
+		read:    func(o Object, key string, dst *bool) bool { return o.Boolean(key, dst) },
+		show:    func(v bool, _ where) *Node { return BoolNode(v) },
+		always:  true,
+		written: func(v bool) string { return fmt.Sprint(v) },
+	}.Default(false)
+}
+
+// Int is a whole number.
+func Int[V int | int64](least, most int) Value[V] {
+	return Value[V]{
+		about: About{
+			Type: "number", Range: fmt.Sprintf("%d to %d", least, most),
+			Schema: Schema{"type": "integer", "minimum": least, "maximum": most}.orPlaceholder(),
+		},
+		read: func(o Object, key string, dst *V) bool {
+			n := 0
+			ok := o.Integer(key, &n, least, most)
+			if ok {
+				*dst = V(n)
+			}
+			return ok
+		},
+		show:    func(v V, _ where) *Node { return IntNode(int64(v)) },
+		written: func(v V) string { return fmt.Sprint(v) },
+	}
+}
+
+// Number is a number that may have a fraction.
+func Number(least, most float64) Value[float64] {
+	return Value[float64]{
+		about: About{
+			Type: "number", Range: formatNumber(least) + " to " + formatNumber(most),
+			Schema: Schema{"type": "number", "minimum": least, "maximum": most}.orPlaceholder(),
+		},
+		read:    func(o Object, key string, dst *float64) bool { return o.Number(key, dst, least, most) },
+		show:    func(v float64, _ where) *Node { return NumberNode(v) },
+		written: formatNumber,
+	}
+}
+
+// Size is a number of bytes.
+func Size[V int | int64](least, most int64) Value[V] {
+	between := "`" + formatSize(least) + "` to `" + formatSize(most) + "`"
+	if most == mostBytes {
+		between = "from `" + formatSize(least) + "`"
+	}
+	return Value[V]{
+		about: About{Type: "size", Range: between, Schema: sizeSchema},
+		read: func(o Object, key string, dst *V) bool {
+			n := int64(0)
+			ok := o.Size(key, &n, least, most)
+			if ok {
+				*dst = V(n)
+			}
+			return ok
+		},
+		show:    func(v V, _ where) *Node { return SizeNode(int64(v)) },
+		written: func(v V) string { return formatSize(int64(v)) },
+	}
+}
+
+// Bound is a size that may be off.
+func Bound() Value[int64] {
+	v := Size[int64](1<<20, mostBytes)
+	v.about.Schema = Schema{"anyOf": []Schema{sizeSchema, {"const": noBound}}}
+	v.read = func(o Object, key string, dst *int64) bool { return o.bound(key, dst) }
+	v.show = func(v int64, _ where) *Node { return boundNode(v) }
+	return v.Always()
+}
+
+// Duration is a time with its unit.
+func Duration(least, most time.Duration) Value[time.Duration] {
+	between := "`" + Brief(least) + "` to `" + Brief(most) + "`"
+	if least == 0 {
+		between = "up to `" + Brief(most) + "`"
+	}
+	return Value[time.Duration]{
+		about:   About{Type: "duration", Range: between, Schema: durationSchema},
+		read:    func(o Object, key string, dst *time.Duration) bool { return o.Duration(key, dst, least, most) },
+		show:    func(v time.Duration, _ where) *Node { return DurationNode(v) },
+		always:  true,
+		written: Brief,
+	}
+}
+
+// Texts is a list of strings.
+func Texts(example string) Value[[]string] {
+	return Value[[]string]{
+		about: About{Type: "list", Schema: Schema{"type": "array", "items": Schema{"type": []string{"string", "number", "boolean"}}}},
+		read:  func(o Object, key string, dst *[]string) bool { return o.Texts(key, dst, example) },
+		show:  func(v []string, at where) *Node { return shownList(v, at.rel, at.hidden) },
+		secrets: func(v []string, at where, l secretList) {
+			for i, s := range v {
+				if at.below(itoa(i)).is() {
+					l.add(s)
+				}
+			}
+		},
+		written: func(v []string) string { return flow(ListNode(v...)) },
+	}
+}
+
+// Words is a list of some words, each at most once.
+func Words(words ...string) Value[[]string] {
+	v := Texts("[" + strings.Join(words[:1], ", ") + "]").As("list of `" + strings.Join(words, "`, `") + "`")
+	v.about.Schema = Schema{"type": "array", "items": Schema{"enum": words}.orPlaceholder(), "uniqueItems": true}
+	return v.Then(func(o Object, key string, _ *[]string) { o.words(key, words) })
+}
+
+// Patterns is a list of globs of some kind of name, or with one also the one that
+// it holds.
+func Patterns(example, what string, one bool) Value[[]string] {
+	v := Texts(example).As("list of patterns of " + what)
+	if one {
+		v.about.Schema = v.about.Schema.orOne()
+		v.read = func(o Object, key string, dst *[]string) bool { return o.oneOrMore(key, dst, false, example) }
+	}
+	return v.Then(func(o Object, key string, _ *[]string) { o.patterns(key, what) })
+}
+
+// Line is a command line: a list, or a text with its words.
+func Line(example string) Value[[]string] {
+	v := Texts(example).As("list, or one line")
+	v.about.Schema = v.about.Schema.orOne()
+	read := v.read
+	v.read = func(o Object, key string, dst *[]string) bool {
+		o.split(key)
+		return read(o, key, dst)
+	}
+	v.show = func(v []string, at where) *Node { return ListNode(shownLine(v, at.rel, at.hidden)...) }
+	v.secrets = func(v []string, at where, l secretList) { l.args(v, shownLine(v, at.rel, at.hidden)) }
+	return v
+}
+
+// TextMap is a map of names to strings, of which a name may tell that its value is
+// secret.
+func TextMap(example string) Value[map[string]string] {
+	return Value[map[string]string]{
+		about: About{Type: "map", Schema: Schema{"type": "object", "additionalProperties": Schema{"type": []string{"string", "number", "boolean"}}}},
+		read:  func(o Object, key string, dst *map[string]string) bool { return o.TextMap(key, dst, example) },
+		show: func(v map[string]string, at where) *Node {
+			n := MapNode()
+			for _, name := range slices.Sorted(maps.Keys(v)) {
+				value := at.below(name).text(v[name])
+				if v[name] != "" && (secretName(name) || secretText.MatchString(v[name])) {
+					value = mask
+				}
+				n.Pairs = append(n.Pairs, Pair{Key: name, Value: StringNode(value)})
+			}
+			return n
+		},
+		secrets: func(v map[string]string, at where, l secretList) {
+			for name, s := range v {
+				if at.below(name).is() {
+					l.credential(s)
+				}
+				l.named(name, s)
+			}
+		},
+		written: func(map[string]string) string { return "{}" },
+	}
+}
+
+// Map is a map with keys of its own. Some words may stand in its place, which word
+// takes.
+func Map[V any](keys Table[V], word func(v *V, word string), words ...string) Value[V] {
+	about := About{Type: "map", Keys: keys.About()}
+	if len(words) > 0 {
+		about.Type = "`" + strings.Join(words, "`, `") + "` or a map"
+		about.Schema = Schema{"enum": words}
+	}
+	return Value[V]{
+		about: about,
+		read: func(o Object, key string, dst *V) bool {
+			c, said, ok := o.ChildOr(key, keys.Names(), words...)
+			if said != "" {
+				word(dst, said)
+			}
+			if ok {
+				keys.Read(c, dst)
+			}
+			return ok
+		},
+		show:    func(v V, at where) *Node { return keys.show(&v, at) },
+		secrets: func(v V, at where, l secretList) { keys.secrets(&v, at, l) },
+	}
+}
+
+// List is a list of maps with the same keys, or of texts that stand for one.
+func List[V any](keys Table[V], read func(o Object, key string, dst *[]V) bool, text string) Value[[]V] {
+	about := About{Type: "list of `{" + strings.Join(keys.Names(), ", ") + "}`", Keys: keys.About(), List: true}
+	if text != "" {
+		about.Type += ", or of `" + text + "`"
+		about.Schema = Schema{"type": "string"}
+	}
+	return Value[[]V]{
+		about: about,
+		read:  read,
+		show: func(v []V, at where) *Node {
+			n := &Node{Shape: ShapeList}
+			for i := range v {
+				n.Items = append(n.Items, keys.show(&v[i], at.below(itoa(i))))
+			}
+			return n
+		},
+		secrets: func(v []V, at where, l secretList) {
+			for i := range v {
+				keys.secrets(&v[i], at.below(itoa(i)), l)
+			}
+		},
+	}
+}
