@@ -11,12 +11,6 @@ import (
 )
 
 var (
-	authKeys  = []string{"tokens", "oidc", "rules"}
-	tokenKeys = []string{"name", "token", "hash", "role"}
-	oidcKeys  = []string{"issuer", "audience", "scopes", "principal", "algorithms", "ca_file"}
-)
-
-var (
 	// A colon would let a token pass for somebody of an issuer, whom Tine calls
 	// oidc:NAME.
 	tokenNamePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$`)
@@ -29,17 +23,13 @@ const (
 	anyOrigin = "cors.origins[%d]: \"*\" without auth would let every web page that is open in a browser here use every server; name the origins, or add auth.tokens or auth.oidc"
 )
 
-func (d *decoder) access(o Object, c *Config) {
-	if a, ok := o.Child("auth", authKeys); ok {
-		d.tokens(a, c)
-		d.oidc(a, c)
-		d.rules(a, c)
-	}
-	cors, ok := o.Child("cors", []string{"origins"})
-	if !ok || !cors.Texts("origins", &c.CORS.Origins, `["https://app.example.org"]`) {
+// origins checks which web pages may call Tine.
+func (d *decoder) origins(o Object, c *Config) {
+	cors := o.Get("cors")
+	if cors == nil || cors.Get("origins") == nil {
 		return
 	}
-	for i, item := range cors.n.Get("origins").Items {
+	for i, item := range cors.Get("origins").Items {
 		if i >= len(c.CORS.Origins) || item.Missing {
 			continue
 		}
@@ -54,24 +44,27 @@ func (d *decoder) access(o Object, c *Config) {
 	}
 }
 
-func (d *decoder) tokens(a Object, c *Config) {
-	list, ok := a.Lookup("tokens")
+func readTokens(a Object, key string, to *[]Token) bool {
+	list, ok := a.Lookup(key)
 	if !ok {
-		return
+		return false
 	}
 	if list.Shape != ShapeList && list.Shape != ShapeNull {
-		a.Wrong("tokens", list, "want a list, got %s; write tokens: [{name: laptop, token: \"${TINE_TOKEN}\"}]", list.Shape)
-		return
+		a.Wrong(key, list, "want a list, got %s; write tokens: [{name: laptop, token: \"${TINE_TOKEN}\"}]", list.Shape)
+		return false
 	}
+	d := a.d
 	names, holders := map[string]bool{}, map[string]string{}
 	for i, item := range list.Items {
-		e, ok := d.object(item, fmt.Sprintf("auth.tokens[%d]", i), a.hidden, tokenKeys)
+		e, ok := d.object(item, fmt.Sprintf("auth.tokens[%d]", i), a.hidden, tokenTable.Names())
 		if !ok {
 			continue
 		}
 		e.rel = fmt.Sprintf("auth.tokens.%d", i)
-		t := Token{Role: roles[0]}
-		hasName := e.Text("name", &t.Name, "laptop")
+		t := Token{}
+		tokenTable.Begin(&t)
+		tokenTable.Read(e, &t)
+		hasName := t.Name != "" || e.n.Get("name") != nil && e.n.Get("name").Shape == ShapeString
 		switch name := e.n.Get("name"); {
 		case name == nil:
 			d.fail(item.Pos, "%s: name is missing; it says who comes with this token", e.Path)
@@ -81,17 +74,17 @@ func (d *decoder) tokens(a Object, c *Config) {
 			e.Wrong("name", name, "%q stands twice; give each token its own name", t.Name)
 		}
 		names[t.Name] = hasName
-		e.OneOf("role", &t.Role, roles...)
 		d.tokenValue(e, item.Pos, &t, holders)
-		c.Auth.Tokens = append(c.Auth.Tokens, t)
+		*to = append(*to, t)
 	}
+	return true
 }
 
-// tokenValue reads the token or its hash. holders are the names of those before
+// tokenValue checks the token or its hash. holders are the names of those before
 // by their hash.
 func (d *decoder) tokenValue(e Object, at Pos, t *Token, holders map[string]string) {
-	hasToken, hasHash := e.Text("token", &t.Token, `"${TINE_TOKEN}"`), e.Text("hash", &t.Hash, `"sha256:..."`)
 	token, hash := e.n.Get("token"), e.n.Get("hash")
+	hasToken, hasHash := token != nil && !e.Lacks("token"), hash != nil && !e.Lacks("hash")
 	key, sum := "token", ""
 	switch {
 	case token == nil && hash == nil:
@@ -123,48 +116,50 @@ func (d *decoder) tokenValue(e Object, at Pos, t *Token, holders map[string]stri
 	holders[sum] = t.Name
 }
 
-func (d *decoder) oidc(a Object, c *Config) {
-	o, ok := a.Child("oidc", oidcKeys)
-	if !ok || a.n.Get("oidc").Shape == ShapeNull {
-		return
+func readOIDC(a Object, key string, to **OIDC) bool {
+	o, ok := a.Child(key, oidcTable.Names())
+	if !ok || a.n.Get(key).Shape == ShapeNull {
+		return false
 	}
 	// Whatever is wrong with it, it is there, and nothing else has to be said
 	// about a gateway without auth.
-	oidc := &OIDC{Principal: "sub", Algorithms: slices.Clone(algorithms)}
-	c.Auth.OIDC = oidc
+	oidc := &OIDC{Algorithms: slices.Clone(algorithms)}
+	oidcTable.Begin(oidc)
+	*to = oidc
 	if o.n.Get("issuer") == nil {
-		d.fail(o.n.Pos, "%s: issuer is missing; it is the URL that tokens have as iss", o.Path)
-	} else if o.secretURL("issuer", &oidc.Issuer, "https://login.example.org") {
-		if u, err := url.Parse(oidc.Issuer); err != nil || u.RawQuery != "" {
-			o.Wrong("issuer", o.n.Get("issuer"), "must be a URL without a query; write it like https://login.example.org")
-		}
+		o.Fail(o.n.Pos, "%s: issuer is missing; it is the URL that tokens have as iss", o.Path)
 	}
-	if o.oneOrMore("audience", &oidc.Audience, false, "[https://tine.example.org]") {
-		for _, it := range o.Items("audience", false) {
-			if it.Text == "" {
-				d.fail(it.Pos, "%s: is empty; leave it out to want the URL that is called", it.Path)
-			}
-		}
-	}
-	o.scopes("scopes", &oidc.Scopes)
-	if o.Text("principal", &oidc.Principal, "email") && oidc.Principal == "" {
-		o.Wrong("principal", o.n.Get("principal"), "is empty; name the claim that says who it is, such as sub or email")
-	}
-	d.algorithms(o, oidc)
-	if o.Text("ca_file", &oidc.CAFile, "ca.pem") {
-		oidc.CAFile = d.res.paths.resolve(oidc.CAFile)
+	oidcTable.Read(o, oidc)
+	return true
+}
+
+func noQuery(o Object, key string, dst *string) {
+	if u, err := url.Parse(*dst); err != nil || u.RawQuery != "" {
+		o.Wrong(key, o.Get(key), "must be a URL without a query; write it like https://login.example.org")
 	}
 }
 
-func (d *decoder) algorithms(o Object, oidc *OIDC) {
-	if o.EmptyList("algorithms", "an empty list would let no token through; leave it out for all that are safe") {
-		return
+func noEmptyAudience(o Object, key string, _ *[]string) {
+	for _, it := range o.Items(key, false) {
+		if it.Text == "" {
+			o.Fail(it.Pos, "%s: is empty; leave it out to want the URL that is called", it.Path)
+		}
 	}
-	if !o.Texts("algorithms", &oidc.Algorithms, "[RS256, ES256]") {
-		return
+}
+
+func noEmptyClaim(o Object, key string, dst *string) {
+	if *dst == "" {
+		o.Wrong(key, o.Get(key), "is empty; name the claim that says who it is, such as sub or email")
 	}
+}
+
+func readAlgorithms(o Object, key string, dst *[]string) bool {
+	if o.EmptyList(key, "an empty list would let no token through; leave it out for all that are safe") || !o.Texts(key, dst, "[RS256, ES256]") {
+		return false
+	}
+	d := o.d
 	before := len(d.problems)
-	for _, it := range o.Items("algorithms", false) {
+	for _, it := range o.Items(key, false) {
 		switch {
 		case strings.EqualFold(it.Text, "none"):
 			d.fail(it.Pos, "%s: %s would let in tokens that nobody signed; remove it", it.Path, it.Shown)
@@ -173,6 +168,7 @@ func (d *decoder) algorithms(o Object, oidc *OIDC) {
 		}
 	}
 	if len(d.problems) == before {
-		o.words("algorithms", algorithms)
+		o.words(key, algorithms)
 	}
+	return true
 }

@@ -11,8 +11,6 @@ const mostWarm = 1000
 
 // copied reads what is for servers that are copied while they run.
 func (d *decoder) copied(o Object, s *Server) {
-	o.Integer("warm", &s.Warm, 0, mostWarm)
-	o.Boolean("fork_ahead", &s.ForkAhead)
 	d.onFork(o, s)
 	scope := s.Scope
 	setDefault(&scope, s.defaultScope())

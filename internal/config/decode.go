@@ -81,7 +81,7 @@ func (o Object) Child(key string, known []string) (Object, bool) {
 // place, which is given back.
 func (o Object) ChildOr(key string, known []string, words ...string) (c Object, word string, ok bool) {
 	n := o.n.Get(key)
-	if n == nil || !n.Scalar() || n.Shape == ShapeNull {
+	if n == nil || !n.Scalar() || n.Shape == ShapeNull || len(words) == 0 {
 		c, ok = o.Child(key, known)
 		return c, "", ok
 	}
@@ -97,6 +97,16 @@ func (o Object) ChildOr(key string, known []string, words ...string) (c Object, 
 
 // Get is the value of a key, or nil.
 func (o Object) Get(key string) *Node { return o.n.Get(key) }
+
+// Below is the map under a key, as it is; an empty one where there is none.
+func (o Object) Below(key string) Object {
+	n := o.n.Get(key)
+	if n == nil || n.Shape != ShapeMap {
+		n = MapNode()
+		n.Pos = o.KeyPos(key)
+	}
+	return Object{d: o.d, n: n, Path: join(o.Path, key), rel: join(o.rel, key), hidden: o.hidden}
+}
 
 // Fail says what is wrong at a place.
 func (o Object) Fail(at Pos, format string, args ...any) { o.d.fail(at, format, args...) }

@@ -61,56 +61,16 @@ func standard(memory int64) *Config {
 
 // bare is every default and no server, for a machine with so much memory.
 func bare(memory int64) *Config {
-	return &Config{
-		Listen:    DefaultListen,
-		Separator: DefaultSeparator,
-		LongNames: "keep",
-		Errors:    ErrorsResults,
-		Log:       Log{Level: "info", Format: "text"},
-		Limits: Limits{
-			Body:        16 << 20,
-			Header:      64 << 10,
-			Message:     64 << 20,
-			Connections: 4096,
-			Calls:       4096,
-			ListWait:    25 * time.Second,
-			Fetch:       10 * time.Minute,
-			Idle:        time.Hour,
-			Drain:       10 * time.Second,
-		},
-		Journal:   Journal{Mode: JournalFull, MaxAge: 7 * day, MaxSize: 1 << 30},
-		Telemetry: Telemetry{OTLP: OTLP{Sample: 1}},
-		Sessions: Sessions{
-			Max:          10_000,
-			PerPrincipal: 2000,
-			Idle:         day,
-			Memory:       partOf(memory, 75),
-			Instances:    10_000,
-			Share:        90,
-			Snapshots:    64 << 30,
-			Wait:         30 * time.Second,
-			MaxWait:      10 * time.Minute,
-			ForkWait:     30 * time.Second,
-			OnLoss:       LossTell,
-			Implicit:     ImplicitOwn,
-			Autosnapshot: Autosnapshot{Keep: 8},
-		},
-		hidden: map[string]bool{},
-	}
+	c := &Config{Sessions: Sessions{Memory: partOf(memory, 75)}, hidden: map[string]bool{}}
+	topTable.Begin(c)
+	return c
 }
 
 // newServer is an entry with the defaults that zero means something else for.
 func newServer(id string) Server {
-	return Server{
-		ID: id, Enabled: true,
-		Policy: Policy{
-			Retry:       Retry{Attempts: 3, Pause: 200 * time.Millisecond, MaxPause: 5 * time.Second},
-			Breaker:     Breaker{Failures: 5, Open: 30 * time.Second, Probes: 1},
-			Concurrency: Concurrency{Queue: 128, Wait: 10 * time.Second},
-			Cache:       Cache{Lists: 5 * time.Minute},
-		},
-		hidden: map[string]bool{},
-	}
+	s := Server{ID: id, hidden: map[string]bool{}}
+	serverTable.Begin(&s)
+	return s
 }
 
 // fill sets what the entry left open, but for the journal, which the top of the
@@ -148,6 +108,7 @@ func (s *Server) fill() {
 	case "builtin":
 		budget = defaultBudgetBuiltin
 	}
+	serverTable.Fill(s)
 	if s.Docker != nil {
 		s.Docker.fill()
 		if c := s.Docker; len(c.State) > 0 && s.hidden["docker.state.0"] && c.TemplatePath == c.State[0] {
@@ -164,14 +125,12 @@ func (s *Server) fill() {
 	if s.Budget.Memory == 0 {
 		s.Budget.Memory = budget
 	}
-	setDefault(&s.Protocol, "auto")
 	if s.ConnectTimeout == 0 {
 		s.ConnectTimeout = connect
 	}
 	if s.Timeout == 0 {
 		s.Timeout = s.defaultTimeout()
 	}
-	setDefault(&s.Credential, CredentialShared)
 	s.derive()
 	// An empty list is an answer: claim nothing.
 	if s.ClientCapabilities == nil {

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 )
 
@@ -48,37 +47,10 @@ func Diff(old, new *Config) Changes {
 			ch.Removed = append(ch.Removed, id)
 		}
 	}
-	for _, k := range []struct {
-		name string
-		same bool
-	}{
-		{"listen", old.Listen == new.Listen},
-		{"public_url", old.PublicURL == new.PublicURL},
-		{"tls", old.TLS == new.TLS},
-		{"cors", slices.Equal(old.CORS.Origins, new.CORS.Origins)},
-		{"auth", old.Auth.same(new.Auth)},
-		{"limits", old.Limits == new.Limits},
-		{"log", old.Log == new.Log},
-		{"journal", old.Journal == new.Journal},
-		{"telemetry", old.Telemetry.OTLP.same(new.Telemetry.OTLP)},
-		{"sessions", old.Sessions.same(new.Sessions)},
-		{"workspace", old.Workspace == new.Workspace},
-		{"template_roots", sameSet(old.TemplateRoots, new.TemplateRoots)},
-		{"sandbox_binary", old.SandboxBinary == new.SandboxBinary},
-		{"separator", old.Separator == new.Separator},
-		{"long_names", old.LongNames == new.LongNames},
-		{"default_view", old.DefaultView == new.DefaultView},
-		{"errors", old.Errors == new.Errors},
-	} {
-		if !k.same {
-			ch.Rest = append(ch.Rest, k.name)
-		}
-	}
+	ch.Rest = topTable.changed(old, new)
 	ch.Auth = old.Auth.changes(new.Auth)
 	return ch
 }
-
-func (a Auth) same(b Auth) bool { return len(a.changes(b)) == 0 }
 
 // changes says what b has otherwise.
 func (a Auth) changes(b Auth) []string {
@@ -103,38 +75,16 @@ func (a Auth) changes(b Auth) []string {
 		all = append(all, "oidc added")
 	case a.OIDC != nil && b.OIDC == nil:
 		all = append(all, "oidc removed")
-	case a.OIDC != nil && !a.OIDC.same(b.OIDC):
+	case a.OIDC != nil && !oidcTable.same(a.OIDC, b.OIDC):
 		all = append(all, "oidc changed")
 	}
-	if !slices.EqualFunc(a.Rules, b.Rules, Rule.same) {
+	if !slices.EqualFunc(a.Rules, b.Rules, func(x, y Rule) bool { return ruleTable.same(&x, &y) }) {
 		all = append(all, fmt.Sprintf("rules changed, %d before and %d now", len(a.Rules), len(b.Rules)))
 	}
 	return all
 }
 
-// same compares where a comparison of the lists as they are would not: empty
-// and absent are alike, and the order means nothing.
-func (o *OIDC) same(p *OIDC) bool {
-	return o.Issuer == p.Issuer && o.Principal == p.Principal && o.CAFile == p.CAFile &&
-		sameSet(o.Audience, p.Audience) && sameSet(o.Scopes, p.Scopes) && sameSet(o.Algorithms, p.Algorithms)
-}
-
-func (r Rule) same(o Rule) bool {
-	return r.Role == o.Role && r.Rate == o.Rate && maps.EqualFunc(r.Claims, o.Claims, sameSet) &&
-		sameSet(r.Principals, o.Principals) && sameSet(r.Servers, o.Servers) && sameSet(r.Tools, o.Tools) &&
-		sameSet(r.Prompts, o.Prompts) && sameSet(r.Resources, o.Resources)
-}
-
-func (o OTLP) same(p OTLP) bool {
-	return o.Endpoint == p.Endpoint && o.Sample == p.Sample && o.CAFile == p.CAFile && maps.Equal(o.Headers, p.Headers)
-}
-
-func (s Sessions) same(o Sessions) bool {
-	return s.Max == o.Max && s.PerPrincipal == o.PerPrincipal && s.TTL == o.TTL && s.Idle == o.Idle && s.Memory == o.Memory && s.Instances == o.Instances &&
-		s.Share == o.Share && s.Snapshots == o.Snapshots && s.Wait == o.Wait && s.MaxWait == o.MaxWait && s.ForkWait == o.ForkWait && s.OnLoss == o.OnLoss && s.Implicit == o.Implicit &&
-		s.Autosnapshot.Every == o.Autosnapshot.Every && s.Autosnapshot.Keep == o.Autosnapshot.Keep && sameSet(s.Autosnapshot.Before, o.Autosnapshot.Before)
-}
-
+// sameSet compares lists whose order means nothing; empty and absent are alike.
 func sameSet(a, b []string) bool {
 	a, b = slices.Clone(a), slices.Clone(b)
 	slices.Sort(a)
@@ -142,35 +92,27 @@ func sameSet(a, b []string) bool {
 	return slices.Equal(a, b)
 }
 
-// same compares every field but what notes where values came from; empty and absent are alike, except for
-// client capabilities, which both configs have filled in.
+// same compares what the entries mean: where a value came from makes no difference,
+// nor which preset it was made of.
 func (s *Server) same(o *Server) bool {
 	a, b := *s, *o
-	ok := slices.Equal(a.Args, b.Args) &&
-		maps.Equal(a.Env, b.Env) &&
-		maps.Equal(a.Headers, b.Headers) &&
-		slices.Equal(a.ClientCapabilities, b.ClientCapabilities) &&
-		slices.Equal(a.Auth.Scopes, b.Auth.Scopes) &&
-		sameSet(a.Policy.Cache.Tools, b.Policy.Cache.Tools) &&
-		slices.Equal(a.Tools.Allow, b.Tools.Allow) &&
-		slices.Equal(a.Tools.Deny, b.Tools.Deny) &&
-		maps.Equal(a.Tools.Rename, b.Tools.Rename) &&
-		maps.Equal(a.Tools.Describe, b.Tools.Describe) &&
-		slices.Equal(a.State, b.State)
 	for _, c := range []*Server{&a, &b} {
-		c.Args, c.Env, c.Headers, c.ClientCapabilities, c.Tools, c.State = nil, nil, nil, nil, Tools{}, nil
-		c.Auth.Scopes, c.Policy.Cache.Tools = nil, nil
-		c.hidden, c.derived, c.gone = nil, derived{}, nil
-		c.Preset = "" // what it stands for is compared
+		c.hidden, c.derived, c.gone, c.Preset = nil, derived{}, nil, ""
+		if len(c.Args) == 0 {
+			c.Args = nil
+		}
+		if len(c.Env) == 0 {
+			c.Env = nil
+		}
+		if len(c.Settings) == 0 {
+			c.Settings = nil
+		}
 		if c.Docker != nil {
 			c.Docker = c.Docker.meaning()
 		}
 		if c.Sandbox != nil {
 			c.Sandbox = c.Sandbox.meaning()
 		}
-		if len(c.Settings) == 0 {
-			c.Settings = nil
-		}
 	}
-	return ok && reflect.DeepEqual(a, b)
+	return serverTable.same(&a, &b) && serverTable.sameRest(a, b)
 }

@@ -214,7 +214,7 @@ func detect(t *tree) format {
 	has := func(key string, k Shape) bool { n := root.Get(key); return n != nil && n.Shape == k }
 	given := func(key string) bool { n := root.Get(key); return n != nil && n.Shape != ShapeNull }
 	ours := false
-	for _, key := range topKeys {
+	for _, key := range topTable.Names() {
 		ours = ours || key != "servers" && given(key)
 	}
 	switch {

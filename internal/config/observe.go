@@ -5,13 +5,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
-)
-
-var (
-	journalKeys   = []string{"mode", "max_age", "max_size"}
-	telemetryKeys = []string{"otlp"}
-	otlpKeys      = []string{"endpoint", "headers", "sample", "ca_file"}
 )
 
 // The variables by which OpenTelemetry is set up everywhere else.
@@ -20,40 +13,9 @@ const (
 	otlpHeadersVar  = "OTEL_EXPORTER_OTLP_HEADERS"
 )
 
-func (d *decoder) journal(o Object, c *Config) {
-	j, word, ok := o.ChildOr("journal", journalKeys, journalModes...)
-	if word != "" {
-		c.Journal.Mode = word
-	}
-	if !ok {
-		return
-	}
-	j.OneOf("mode", &c.Journal.Mode, journalModes...)
-	j.Duration("max_age", &c.Journal.MaxAge, time.Minute, 3650*day)
-	j.Size("max_size", &c.Journal.MaxSize, 1<<20, 1<<50)
-}
-
-func (d *decoder) telemetry(o Object, c *Config) {
-	t, ok := o.Child("telemetry", telemetryKeys)
-	if !ok {
-		return
-	}
-	e, ok := t.Child("otlp", otlpKeys)
-	if !ok {
-		return
-	}
-	to := &c.Telemetry.OTLP
-	d.otlpEndpoint = e.n.Get("endpoint") != nil
-	if e.Text("endpoint", &to.Endpoint, "http://127.0.0.1:4318") && to.Endpoint != "" {
-		n := e.n.Get("endpoint")
-		if mend := wrongCollector(to.Endpoint); mend != "" {
-			e.Wrong("endpoint", n, "%s %s", n.Quoted(), mend)
-		}
-	}
-	d.otlpHeaders = d.headers(e, &to.Headers)
-	e.Number("sample", &to.Sample, 0, 1)
-	if e.Text("ca_file", &to.CAFile, "ca.pem") {
-		to.CAFile = d.res.paths.resolve(to.CAFile)
+func checkCollector(e Object, key string, dst *string) {
+	if mend := wrongCollector(*dst); mend != "" && *dst != "" {
+		e.Wrong(key, e.Get(key), "%s %s", e.Get(key).Quoted(), mend)
 	}
 }
 

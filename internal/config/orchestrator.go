@@ -110,11 +110,7 @@ func endpoint(example string, ofInstance bool) Value[string] {
 
 // toolOf is the name of a tool of the orchestrator.
 func toolOf(std string) Value[string] {
-	return Text("initialize_session").As("a tool's name").Unless("`" + std + "`").Then(func(r Object, key string, dst *string) {
-		if n := r.Get(key); !toolPattern.MatchString(*dst) {
-			r.Wrong(key, n, "%s is not a tool name; use 1 to 128 letters, digits, dots, dashes and underscores", n.Shown())
-		}
-	})
+	return Text("initialize_session").As("a tool's name").Unless("`" + std + "`").Then(checkTool)
 }
 
 func (r *Remote) fill() {

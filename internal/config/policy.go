@@ -5,33 +5,59 @@ import (
 	"time"
 )
 
-var (
-	policyKeys      = []string{"max_timeout", "retry", "breaker", "rate", "concurrency", "cache"}
-	retryKeys       = []string{"attempts", "pause", "max_pause"}
-	breakerKeys     = []string{"failures", "open", "probes"}
-	rateKeys        = []string{"calls", "burst"}
-	concurrencyKeys = []string{"calls", "queue", "wait"}
-	cacheKeys       = []string{"lists", "results", "tools"}
-)
+// policyTable are the keys of policy.
+var policyTable = Table[Policy]{
+	Put("max_timeout", func(p *Policy) *time.Duration { return &p.MaxTimeout }, Duration(time.Millisecond, 30*day).Unless("`1h`, or `timeout` where that is longer").In("`timeout` to `30d`"),
+		"bounds a call however often progress renewed its `timeout`"),
+	Put("retry", func(p *Policy) *Retry { return &p.Retry }, Map(retryTable, func(r *Retry, _ string) { r.Attempts = 1 }, off).Inline().Then(pauseFits), "tries of a call that failed before it took effect"),
+	Put("breaker", func(p *Policy) *Breaker { return &p.Breaker }, Map(breakerTable, func(b *Breaker, _ string) { b.Failures = 0 }, off).Inline(), "when calls to a server that fails are stopped"),
+	Put("rate", func(p *Policy) *Rate { return &p.Rate }, rateValue, "calls in time"),
+	Put("concurrency", func(p *Policy) *Concurrency { return &p.Concurrency }, Map(concurrencyTable, nil).Inline(), "calls at once"),
+	Put("cache", func(p *Policy) *Cache { return &p.Cache }, Map(cacheTable, func(c *Cache, _ string) { c.Lists, c.Results = 0, 0 }, off).Inline(), "answers that are kept"),
+}
+
+var retryTable = Table[Retry]{
+	Put("attempts", func(r *Retry) *int { return &r.Attempts }, Int[int](1, 10).Begin(3), "tries in all, where nothing was sent yet or the tool is read-only or idempotent; 1 for no second one"),
+	Put("pause", func(r *Retry) *time.Duration { return &r.Pause }, Duration(0, time.Minute).Begin(200*time.Millisecond), "before the second; it grows, with jitter"),
+	Put("max_pause", func(r *Retry) *time.Duration { return &r.MaxPause }, Duration(0, 10*time.Minute).Begin(5*time.Second).In("`pause` to `10m`"), "the longest"),
+}
+
+var breakerTable = Table[Breaker]{
+	Put("failures", func(b *Breaker) *int { return &b.Failures }, Int[int](0, 1000).Begin(5).Always(), "in a row that stop calls to the server; 0 for never"),
+	Put("open", func(b *Breaker) *time.Duration { return &b.Open }, Duration(time.Millisecond, day).Begin(30*time.Second), "until a probe is let through"),
+	Put("probes", func(b *Breaker) *int { return &b.Probes }, Int[int](1, 100).Begin(1), "that must succeed"),
+}
+
+var rateTable = Table[Rate]{
+	Put("calls", func(r *Rate) *float64 { return &r.Calls }, Number(0, 1e6).Unless("`0`").Always(), "calls a second, fairly between principals; 0 for no bound, 0.5 for one in two seconds"),
+	Put("burst", func(r *Rate) *int { return &r.Burst }, Int[int](1, 1e6).Unless("`calls`, at least 1"), "at once"),
+}
+
+// rateValue is a bound of calls in time.
+var rateValue = func() Value[Rate] {
+	v := Map(rateTable, nil).Inline()
+	show := v.show
+	v.show = func(r Rate, at where) *Node { return show(r.Filled(), at) }
+	return v
+}()
+
+var concurrencyTable = Table[Concurrency]{
+	Put("calls", func(c *Concurrency) *int { return &c.Calls }, Int[int](0, 100_000).Unless("`0`").Always(), "under way at once, fairly between principals; 0 for no bound"),
+	Put("queue", func(c *Concurrency) *int { return &c.Queue }, Int[int](0, 100_000).Begin(128).Always(), "that may wait for a turn, also for the rate"),
+	Put("wait", func(c *Concurrency) *time.Duration { return &c.Wait }, Duration(0, time.Hour).Begin(10*time.Second), "the longest wait"),
+}
+
+var cacheTable = Table[Cache]{
+	Put("lists", func(c *Cache) *time.Duration { return &c.Lists }, Duration(0, 30*day).Begin(5*time.Minute), "how long lists are kept whose server says nothing else; 0 for not at all"),
+	Put("results", func(c *Cache) *time.Duration { return &c.Results }, Duration(0, 30*day).Unless("`0s`"), "how long results of read-only tools are kept; 0 for not at all"),
+	Put("tools", func(c *Cache) *[]string { return &c.Tools }, Set(Patterns(`["get_*"]`, "a tool's name", false).As("list of patterns").Unless("all")), "the read-only tools whose results are kept"),
+}
 
 // off is the short form of a policy that is not wanted.
 const off = "off"
 
-// policy reads what the calls of a server are subject to, over what is there.
-func (d *decoder) policy(o Object, s *Server) {
-	p, ok := o.Child("policy", policyKeys)
-	if ok {
-		p.Duration("max_timeout", &s.Policy.MaxTimeout, time.Millisecond, 30*day)
-		d.retry(p, &s.Policy.Retry)
-		d.breaker(p, &s.Policy.Breaker)
-		s.Policy.Rate.read(p)
-		if c, ok := p.Child("concurrency", concurrencyKeys); ok {
-			c.Integer("calls", &s.Policy.Concurrency.Calls, 0, 100_000)
-			c.Integer("queue", &s.Policy.Concurrency.Queue, 0, 100_000)
-			c.Duration("wait", &s.Policy.Concurrency.Wait, 0, time.Hour)
-		}
-		d.cache(p, &s.Policy.Cache)
-	}
+// policyFits checks that the policy goes with the timeout.
+func (d *decoder) policyFits(o Object, s *Server) {
 	timeout := s.Timeout
 	if timeout == 0 {
 		timeout = s.defaultTimeout()
@@ -40,18 +66,10 @@ func (d *decoder) policy(o Object, s *Server) {
 	// would mean nothing.
 	if most := s.Policy.MaxTimeout; most != 0 && most < timeout {
 		at := o.KeyPos("timeout")
-		if ok && p.n.Get("max_timeout") != nil {
-			at = p.n.Get("max_timeout").Pos
+		if n := o.Below("policy").Get("max_timeout"); n != nil {
+			at = n.Pos
 		}
 		d.fail(at, "%s.policy.max_timeout: %s is shorter than timeout, which is %s; raise it, or lower timeout", o.Path, Brief(most), Brief(timeout))
-	}
-}
-
-// read reads a rate over what is there.
-func (r *Rate) read(o Object) {
-	if n, ok := o.Child("rate", rateKeys); ok {
-		n.Number("calls", &r.Calls, 0, 1e6)
-		n.Integer("burst", &r.Burst, 1, 1e6)
 	}
 }
 
@@ -64,46 +82,8 @@ func (r Rate) Filled() Rate {
 	return r
 }
 
-func (d *decoder) retry(p Object, to *Retry) {
-	r, word, ok := p.ChildOr("retry", retryKeys, off)
-	if word == off {
-		to.Attempts = 1
-	}
-	if !ok {
-		return
-	}
-	r.Integer("attempts", &to.Attempts, 1, 10)
-	r.Duration("pause", &to.Pause, 0, time.Minute)
-	r.Duration("max_pause", &to.MaxPause, 0, 10*time.Minute)
-	if to.MaxPause < to.Pause {
-		d.fail(r.n.Pos, "%s: pause is %s, which is longer than max_pause with %s; raise max_pause, or lower pause", r.Path, Brief(to.Pause), Brief(to.MaxPause))
-	}
-}
-
-func (d *decoder) breaker(p Object, to *Breaker) {
-	b, word, ok := p.ChildOr("breaker", breakerKeys, off)
-	if word == off {
-		to.Failures = 0
-	}
-	if !ok {
-		return
-	}
-	b.Integer("failures", &to.Failures, 0, 1000)
-	b.Duration("open", &to.Open, time.Millisecond, day)
-	b.Integer("probes", &to.Probes, 1, 100)
-}
-
-func (d *decoder) cache(p Object, to *Cache) {
-	c, word, ok := p.ChildOr("cache", cacheKeys, off)
-	if word == off {
-		to.Lists, to.Results = 0, 0
-	}
-	if !ok {
-		return
-	}
-	c.Duration("lists", &to.Lists, 0, 30*day)
-	c.Duration("results", &to.Results, 0, 30*day)
-	if c.Texts("tools", &to.Tools, `["get_*"]`) {
-		c.patterns("tools", "a tool's name")
+func pauseFits(p Object, key string, r *Retry) {
+	if r.MaxPause < r.Pause {
+		p.Fail(p.Get(key).Pos, "%s: pause is %s, which is longer than max_pause with %s; raise max_pause, or lower pause", join(p.Path, key), Brief(r.Pause), Brief(r.MaxPause))
 	}
 }

@@ -17,28 +17,22 @@ var ownHeaders = []string{
 	"Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name",
 }
 
-func (d *decoder) url(o Object, s *Server) {
-	if o.Text("url", &s.URL, "https://mcp.example.org/mcp") {
-		n := o.n.Get("url")
-		u, err := url.Parse(s.URL)
-		switch {
-		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-			o.Wrong("url", n, "%s is not an absolute http or https URL; write it like https://mcp.example.org/mcp", n.Quoted())
-		case u.Fragment != "":
-			o.Wrong("url", n, "has a fragment (#...), which is never sent; remove it")
-		}
+func checkURL(o Object, key string, dst *string) {
+	n := o.Get(key)
+	u, err := url.Parse(*dst)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		o.Wrong(key, n, "%s is not an absolute http or https URL; write it like https://mcp.example.org/mcp", n.Quoted())
+	case u.Fragment != "":
+		o.Wrong(key, n, "has a fragment (#...), which is never sent; remove it")
 	}
-	o.OneOf("transport", &s.Transport, transports...)
-	if o.Text("ca_file", &s.CAFile, "ca.pem") {
-		s.CAFile = d.res.paths.resolve(s.CAFile)
-	}
-	d.headers(o, &s.Headers)
 }
 
-// headers reads headers over those that are there.
-func (d *decoder) headers(o Object, dst *map[string]string) bool {
+// readHeaders reads headers over those that are there.
+func readHeaders(o Object, key string, dst *map[string]string) bool {
+	d := o.d
 	var given map[string]string
-	if !o.TextMap("headers", &given, `{Authorization: "Bearer ${TOKEN}"}`) {
+	if !o.TextMap(key, &given, `{Authorization: "Bearer ${TOKEN}"}`) {
 		return false
 	}
 	seen := map[string]string{}
@@ -76,13 +70,16 @@ func hasHeader(headers map[string]string, name string) bool {
 	return false
 }
 
-// secretURL reads a URL that secrets travel to: https, or http on this machine.
-func (o Object) secretURL(key string, dst *string, example string) bool {
-	if !o.Text(key, dst, example) {
-		return false
-	}
+// secretURL is a URL that secrets travel to: https, or http on this machine.
+func secretURL(example string) Value[string] {
+	return Text(example).As("https URL").By(func(o Object, key string, dst *string) bool {
+		return o.Text(key, dst, example) && o.safeURL(key, *dst, example)
+	})
+}
+
+func (o Object) safeURL(key, text, example string) bool {
 	n := o.n.Get(key)
-	u, err := url.Parse(*dst)
+	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
 		o.Wrong(key, n, "%s is not an absolute https URL; write it like %s", n.Quoted(), example)

@@ -38,16 +38,12 @@ type rewardKitFile struct {
 // rewardKit reads such a file as it is.
 func (d *decoder) rewardKit(root *Node, c *Config) {
 	f := d.rewardKitFile(root)
-	top, ok := d.object(f.top, "", c.hidden, topKeys)
+	top, ok := d.object(f.top, "", c.hidden, topTable.Names())
 	if !ok {
 		return
 	}
-	if l, ok := top.Child("log", []string{"level", "format"}); ok {
-		l.OneOf("level", &c.Log.Level, "debug", "info", "warn", "error")
-	}
+	topTable.Read(top, c, "log", "workspace", "template_roots")
 	c.DefaultView = f.control
-	d.workspace(top, c)
-	d.templateRoots(top, c)
 	for _, e := range f.entries {
 		before := len(d.problems)
 		c.Servers = append(c.Servers, d.server(e.id, e.n, e.pos, e.at))

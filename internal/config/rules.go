@@ -2,11 +2,10 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
-
-var ruleKeys = []string{"principals", "claims", "role", "servers", "tools", "prompts", "resources", "rate"}
 
 // globMeta are the characters that make a pattern of a name.
 const globMeta = `*?[\`
@@ -18,91 +17,102 @@ type named struct {
 	thing string // tool or prompt; empty for a server
 }
 
-func (d *decoder) rules(a Object, c *Config) {
-	list, ok := a.Lookup("rules")
+func readRules(a Object, key string, to *[]Rule) bool {
+	list, ok := a.Lookup(key)
 	if !ok {
-		return
+		return false
 	}
 	if list.Shape != ShapeList && list.Shape != ShapeNull {
-		a.Wrong("rules", list, "want a list, got %s; write rules: [{principals: [ada], servers: [files]}]", list.Shape)
-		return
+		a.Wrong(key, list, "want a list, got %s; write rules: [{principals: [ada], servers: [files]}]", list.Shape)
+		return false
 	}
 	for i, item := range list.Items {
 		at := fmt.Sprintf("auth.rules[%d]", i)
 		// A rule without keys gives everything to everyone, which a dash that was
 		// left over must not do.
 		if item.Shape == ShapeNull {
-			d.fail(item.Pos, "%s: is empty; say whom it is for and what it gives, or remove it", at)
+			a.Fail(item.Pos, "%s: is empty; say whom it is for and what it gives, or remove it", at)
 			continue
 		}
-		r, ok := d.object(item, at, a.hidden, ruleKeys)
+		r, ok := a.d.object(item, at, a.hidden, ruleTable.Names())
 		if !ok {
 			continue
 		}
 		r.rel = fmt.Sprintf("auth.rules.%d", i)
-		c.Auth.Rules = append(c.Auth.Rules, d.rule(r))
+		rule := Rule{}
+		ruleTable.Begin(&rule)
+		ruleTable.Read(r, &rule)
+		*to = append(*to, rule)
 	}
+	return true
 }
 
-func (d *decoder) rule(r Object) Rule {
-	rule := Rule{Role: roles[0]}
-	r.OneOf("role", &rule.Role, roles...)
-	d.claims(r, &rule)
-	for _, l := range []struct {
-		key     string
-		dst     *[]string
-		what    string
-		example string
-	}{
-		{"principals", &rule.Principals, "a principal's name", "[ada, \"oidc:*\"]"},
-		{"servers", &rule.Servers, "a server's id", "[files]"},
-		{"tools", &rule.Tools, "server" + d.separator + "tool", "[\"files" + d.separator + "read_*\"]"},
-		{"prompts", &rule.Prompts, "server" + d.separator + "prompt", "[\"files" + d.separator + "*\"]"},
-		{"resources", &rule.Resources, "a server's id", "[files]"},
-	} {
-		// Without the key it is all, so that a list that came out empty would give
-		// the most where somebody meant the least.
-		hint := "an empty list would mean all; leave it out for that, or name some"
-		if l.key == "prompts" || l.key == "resources" {
-			hint = "an empty list names nothing; leave it out, or name some"
+// Without the key it is all, so that a list that came out empty would give the most
+// where somebody meant the least.
+const (
+	mostHint  = "an empty list would mean all; leave it out for that, or name some"
+	leastHint = "an empty list names nothing; leave it out, or name some"
+)
+
+// rulePatterns is a list of globs of servers, of principals, or of a thing of a server:
+// tool or prompt.
+func rulePatterns(what, thing, hint string) Value[[]string] {
+	v := Set(Texts(""))
+	v.read = func(r Object, key string, dst *[]string) bool {
+		what, example := what, "[files]"
+		switch sep := r.d.separator; {
+		case thing == "tool":
+			what, example = "server"+sep+"tool", "[\"files"+sep+"read_*\"]"
+		case thing == "prompt":
+			what, example = "server"+sep+"prompt", "[\"files"+sep+"*\"]"
+		case key == "principals":
+			example = "[ada, \"oidc:*\"]"
 		}
-		if r.EmptyList(l.key, "%s", hint) {
-			continue
+		if r.EmptyList(key, "%s", hint) {
+			return false
 		}
-		if r.Texts(l.key, l.dst, l.example) {
-			r.patterns(l.key, l.what)
+		ok := r.Texts(key, dst, example)
+		if ok {
+			r.patterns(key, what)
 		}
+		if key != "principals" {
+			for _, it := range r.Items(key, false) {
+				r.d.named = append(r.d.named, named{it, thing})
+			}
+		}
+		return ok
 	}
-	rule.Rate.read(r)
-	for _, it := range r.Items("servers", false) {
-		d.named = append(d.named, named{it, ""})
-	}
-	for _, it := range r.Items("resources", false) {
-		d.named = append(d.named, named{it, ""})
-	}
-	for _, it := range r.Items("tools", false) {
-		d.named = append(d.named, named{it, "tool"})
-	}
-	for _, it := range r.Items("prompts", false) {
-		d.named = append(d.named, named{it, "prompt"})
-	}
-	return rule
+	return v
 }
 
-func (d *decoder) claims(r Object, rule *Rule) {
-	n, ok := r.Lookup("claims")
+// claimsValue is a map of claims to patterns.
+var claimsValue = Value[map[string][]string]{
+	about: About{Type: "map of a claim to patterns", Default: "any", Schema: Schema{"type": "object", "additionalProperties": Schema{"type": []string{"string", "number", "boolean", "array"}}}},
+	read:  readClaims,
+	show: func(v map[string][]string, at where) *Node {
+		n := MapNode()
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			n.Pairs = append(n.Pairs, Pair{Key: name, Value: shownList(v[name], at.below(name).rel, at.hidden)})
+		}
+		return n
+	},
+	same: func(a, b map[string][]string) bool { return maps.EqualFunc(a, b, sameSet) },
+}
+
+func readClaims(r Object, key string, to *map[string][]string) bool {
+	n, ok := r.Lookup(key)
 	if !ok {
-		return
+		return false
 	}
 	if n.Shape != ShapeMap || len(n.Pairs) == 0 {
-		r.Wrong("claims", n, "want a map of claims to patterns, got %s; write claims: {groups: [admins]}", emptyOr(n))
-		return
+		r.Wrong(key, n, "want a map of claims to patterns, got %s; write claims: {groups: [admins]}", emptyOr(n))
+		return false
 	}
-	rule.Claims = make(map[string][]string, len(n.Pairs))
-	claims := Object{d: d, n: n, Path: join(r.Path, "claims"), rel: join(r.rel, "claims"), hidden: r.hidden}
+	*to = make(map[string][]string, len(n.Pairs))
+	claims := Object{d: r.d, n: n, Path: join(r.Path, key), rel: join(r.rel, key), hidden: r.hidden}
 	for _, p := range n.Pairs {
 		if p.Key == "" {
-			d.fail(p.KeyPos, "%s: a claim has no name", claims.Path)
+			r.Fail(p.KeyPos, "%s: a claim has no name", claims.Path)
 			continue
 		}
 		if claims.EmptyList(p.Key, "an empty list would never match; name what the claim may hold") {
@@ -116,8 +126,9 @@ func (d *decoder) claims(r Object, rule *Rule) {
 		if claims.oneOrMore(p.Key, &values, false, "[admins]") {
 			claims.patterns(p.Key, "what the claim holds")
 		}
-		rule.Claims[p.Key] = values
+		(*to)[p.Key] = values
 	}
+	return true
 }
 
 func emptyOr(n *Node) string {

@@ -29,6 +29,9 @@ func (s Schema) orPlaceholder() Schema { return Schema{"anyOf": []Schema{s, plac
 func (s Schema) orOne() Schema { return Schema{"anyOf": []Schema{s, {"type": "string"}}} }
 
 var (
+	textSchema     = Schema{"type": "string"}
+	textsSchema    = Schema{"type": "array", "items": Schema{"type": []string{"string", "number", "boolean"}}}
+	textMapSchema  = Schema{"type": "object", "additionalProperties": Schema{"type": []string{"string", "number", "boolean"}}}
 	sizeSchema     = Schema{"anyOf": []Schema{{"type": "integer", "minimum": 0}, {"type": "string", "pattern": `^[0-9_]+ ?([kKmMgGtT][iI]?)?[bB]?$|\$\{`}}}
 	durationSchema = Schema{"anyOf": []Schema{{"const": 0}, {"type": "string", "pattern": `^([0-9]{1,6}d)?([0-9.]+(ns|us|µs|ms|s|m|h))*$|^0$|\$\{`}}}
 )

@@ -22,14 +22,7 @@ var authScheme = regexp.MustCompile(`(?i)^(bearer|basic|token)\s+(\S.*)$`)
 // first, so that one that holds another is found before it.
 func (c *Config) Secrets() []string {
 	l := secretList{}
-	for _, t := range c.Auth.Tokens {
-		l.add(t.Token)
-		l.add(t.Hash)
-	}
-	l.url(c.Telemetry.OTLP.Endpoint)
-	for _, v := range c.Telemetry.OTLP.Headers {
-		l.credential(v)
-	}
+	topTable.secrets(c, where{hidden: c.hidden}, l)
 	for i := range c.Servers {
 		l.server(&c.Servers[i])
 	}
@@ -128,51 +121,26 @@ func (l secretList) named(name, value string) {
 }
 
 func (l secretList) server(s *Server) {
-	for name, v := range s.Headers {
-		// Credentials go here, under whatever name the server wants them.
-		if s.hidden["headers."+name] || !plainHeader.MatchString(name) {
-			l.credential(v)
-		}
+	at := where{hidden: s.hidden}
+	serverTable.secrets(s, at, l)
+	if s.Docker != nil {
+		dockerTable.secrets(s.Docker, at.below("docker"), l)
 	}
+	if s.Sandbox != nil {
+		sandboxTable.secrets(s.Sandbox, at.below("sandbox"), l)
+	}
+	if s.Remote != nil {
+		remoteTable.secrets(s.Remote, at.below("remote"), l)
+	}
+	l.args(s.Args, s.shownArgs())
 	for name, v := range s.Env {
-		if s.hidden["env."+name] {
+		if at.below("env." + name).is() {
 			l.credential(v)
 		}
 		l.named(name, v)
 	}
-	l.args(s.Args, s.shownArgs())
-	if s.Docker != nil {
-		dockerTable.secrets(s.Docker, where{"docker", s.hidden}, l)
-	}
-	if s.Sandbox != nil {
-		sandboxTable.secrets(s.Sandbox, where{"sandbox", s.hidden}, l)
-	}
-	l.remote(s)
-	l.settings(s, "settings", "", s.Settings)
-	if s.hidden["url"] {
-		l.add(s.URL)
-	}
-	l.url(s.URL)
-	l.add(s.Auth.ClientSecret)
-	for key, v := range map[string]string{
-		"token_url": s.Auth.TokenURL, "auth_url": s.Auth.AuthURL, "client_id": s.Auth.ClientID,
-		"audience": s.Auth.Audience, "resource": s.Auth.Resource, "redirect": s.Auth.Redirect,
-	} {
-		if s.hidden["auth."+key] {
-			l.add(v)
-		}
-		l.url(v)
-	}
-}
-
-func (l secretList) remote(s *Server) {
-	if s.Remote != nil {
-		remoteTable.secrets(s.Remote, where{"remote", s.hidden}, l)
-	}
-	l.settings(s, "template", "", s.detailsValue())
-	if s.Startup != nil {
-		l.settings(s, "startup.arguments", "", s.Startup.Arguments)
-	}
+	l.settings(at.below("settings"), "", s.Settings)
+	l.settings(at.below("template"), "", s.detailsValue())
 }
 
 func (l secretList) args(args, shown []string) {
@@ -207,20 +175,20 @@ func (l secretList) arg(a string) {
 	}
 }
 
-func (l secretList) settings(s *Server, rel, name string, v any) {
+func (l secretList) settings(at where, name string, v any) {
 	switch v := v.(type) {
 	case string:
-		if s.hidden[rel] {
+		if at.is() {
 			l.credential(v)
 		}
 		l.named(name, v)
 	case []any:
 		for i, item := range v {
-			l.settings(s, join(rel, itoa(i)), name, item)
+			l.settings(at.below(itoa(i)), name, item)
 		}
 	case map[string]any:
 		for key, item := range v {
-			l.settings(s, join(rel, key), key, item)
+			l.settings(at.below(key), key, item)
 		}
 	}
 }

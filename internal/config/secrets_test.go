@@ -43,7 +43,7 @@ servers:
 `, opts)
 	want := []string{
 		"token-of-the-gateway", "written-in-the-file", "sha256:" + strings.Repeat("ab", 32),
-		"collector:collector-password", "collector-password", "team-header-value",
+		"https://collector:collector-password@otel.example.org", "collector:collector-password", "collector-password", "team-header-value",
 		"user:p%40ssword", "p%40ssword", "p@ssword", "query%20secret", "query secret",
 		"Bearer bearer-token-value", "bearer-token-value",
 		"Basic dXNlcjpiYXNpYy1wYXNzd29yZA==", "dXNlcjpiYXNpYy1wYXNzd29yZA==", "user:basic-password", "basic-password",

@@ -3,19 +3,8 @@ package config
 import (
 	"fmt"
 	"strings"
-	"time"
 	"unicode"
 )
-
-var serverKeys = []string{
-	"title", "driver", "command", "args", "env", "env_file", "cwd",
-	"url", "headers", "transport", "ca_file", "builtin", "settings",
-	"scope", "enabled", "eager", "protocol", "client_capabilities", "tools",
-	"auth", "credential", "policy", "journal", "errors", "connect_timeout", "timeout",
-	"state", "template", "workspace", "fork", "budget",
-	"docker", "remote", "preset", "startup", "merged",
-	"sandbox", "warm", "fork_ahead", "on_fork",
-}
 
 // servers reads the servers of a tine.yaml.
 func (d *decoder) servers(n *Node, c *Config) {
@@ -77,7 +66,7 @@ func (d *decoder) server(id string, n *Node, idPos Pos, at string) (s Server) {
 		d.fail(idPos, "%s is empty; %s", at, giveOne)
 		return s
 	}
-	o, ok := d.object(n, at, s.hidden, serverKeys)
+	o, ok := d.object(n, at, s.hidden, serverTable.Names())
 	if !ok {
 		return s
 	}
@@ -88,32 +77,17 @@ func (d *decoder) server(id string, n *Node, idPos Pos, at string) (s Server) {
 			d.notAtStart(p.Value, join(at, p.Key))
 		}
 	}
+	serverTable.Read(o, &s)
 	d.what(o, &s, idPos)
-	if o.Text("title", &s.Title, "Files") && strings.ContainsFunc(s.Title, unicode.IsControl) {
-		o.Wrong("title", o.n.Get("title"), "must be one line")
-	}
-	o.OneOf("scope", &s.Scope, scopes...)
 	if s.Controls() && s.Scope == ScopeSession {
 		// In a session it would be among what a fork has to wait for.
 		o.Wrong("scope", o.n.Get("scope"), "is session, but builtin: %s acts on sessions and is in none; leave scope out", s.Builtin)
 	}
 	d.remembering(o, &s)
 	d.copied(o, &s)
-	d.startup(o, &s)
 	d.merged(o, &s)
-	o.Boolean("enabled", &s.Enabled)
-	o.Boolean("eager", &s.Eager)
-	o.OneOf("protocol", &s.Protocol, protocols...)
-	d.timeouts(o, &s)
-	if o.Texts("client_capabilities", &s.ClientCapabilities, "[elicitation, sampling]") {
-		o.words("client_capabilities", capabilities)
-	}
-	o.OneOf("credential", &s.Credential, credentials...)
-	d.serverAuth(o, &s)
-	d.policy(o, &s)
-	o.OneOf("journal", &s.Journal, journalModes...)
-	o.OneOf("errors", &s.Errors, errorForms...)
-	d.tools(o, &s)
+	d.authFits(o, &s)
+	d.policyFits(o, &s)
 	if s.Disabled != "" && s.Enabled {
 		d.warn(o.KeyPos("env_file"), "%s", s.Disabled)
 	}
@@ -121,9 +95,10 @@ func (d *decoder) server(id string, n *Node, idPos Pos, at string) (s Server) {
 	return s
 }
 
-func (d *decoder) timeouts(o Object, s *Server) {
-	o.Duration("connect_timeout", &s.ConnectTimeout, time.Millisecond, time.Hour)
-	o.Duration("timeout", &s.Timeout, time.Millisecond, 7*day)
+func oneLineTitle(o Object, key string, dst *string) {
+	if strings.ContainsFunc(*dst, unicode.IsControl) {
+		o.Wrong(key, o.Get(key), "must be one line")
+	}
 }
 
 func (d *decoder) command(o Object, s *Server) {

@@ -5,19 +5,43 @@ import (
 	"regexp"
 )
 
-var serverAuthKeys = []string{
-	"type", "token_url", "auth_url", "client_id", "client_secret", "scopes", "audience", "resource", "redirect",
+// serverAuthTable are the keys of a server's auth.
+var serverAuthTable = Table[ServerAuth]{
+	Put("type", func(a *ServerAuth) *string { return &a.Type }, OneOf(authTypes...), "machine to machine, or a person logs in with `tine login SERVER`"),
+	Put("token_url", func(a *ServerAuth) *string { return &a.TokenURL }, secretURL("https://login.example.org/oauth/token").Unless("found"), "where tokens come from; of a `remote` it is needed"),
+	Put("auth_url", func(a *ServerAuth) *string { return &a.AuthURL }, secretURL("https://login.example.org/oauth/authorize").Unless("found"), "`login`: where the person goes; together with `auth.token_url` or not at all"),
+	Put("client_id", func(a *ServerAuth) *string { return &a.ClientID }, Text("tine").Unless("registered for `login`"), "who Tine is there"),
+	Put("client_secret", func(a *ServerAuth) *string { return &a.ClientSecret }, Secret(`"${CLIENT_SECRET}"`), "what it proves that with"),
+	Put("scopes", func(a *ServerAuth) *[]string { return &a.Scopes }, scopeList.Unless("what the server wants"), "what is asked for"),
+	Put("audience", func(a *ServerAuth) *string { return &a.Audience }, Text("https://mcp.example.org"), "asked for, where the issuer wants it"),
+	Put("resource", func(a *ServerAuth) *string { return &a.Resource }, Text("https://mcp.example.org/mcp").As("URL").Unless("what the server says").Then(resourceURL), "the same by RFC 8707"),
+	Put("redirect", func(a *ServerAuth) *string { return &a.Redirect }, Text("http://127.0.0.1:8765/callback").As("http URL on loopback").Unless("a free port").Then(redirectURL),
+		"`login`: where the person comes back to, for a client id that was registered with one"),
+}
+
+// scopeList is a list of scopes, or one text with spaces between as OAuth writes them.
+var scopeList = func() Value[[]string] {
+	v := Texts("[read, write]").As("list, or words in one string").By(readScopes)
+	v.about.Schema = v.about.Schema.orOne()
+	return v
+}()
+
+// oneOrList is a list of texts, or the one that it holds.
+func oneOrList(example string) Value[[]string] {
+	v := Texts(example).As("string or list").By(func(o Object, key string, dst *[]string) bool { return o.oneOrMore(key, dst, false, example) })
+	v.about.Schema = v.about.Schema.orOne()
+	return v
 }
 
 // scopePattern is what OAuth allows in the name of a scope.
 var scopePattern = regexp.MustCompile(`^[\x21\x23-\x5b\x5d-\x7e]+$`)
 
-// serverAuth reads how Tine gets tokens for a server, over what is there, and
-// checks that the whole goes together.
-func (d *decoder) serverAuth(o Object, s *Server) {
-	a, ok := o.Child("auth", serverAuthKeys)
+// authFits checks that how Tine gets tokens for a server goes together.
+func (d *decoder) authFits(o Object, s *Server) {
+	n := o.Get("auth")
+	ok := n != nil && (n.Shape == ShapeMap || n.Shape == ShapeNull)
+	a := o.Below("auth")
 	if ok {
-		d.authKeys(a, &s.Auth)
 		d.authType(a, &s.Auth, s.Remote != nil)
 	}
 	if s.Auth.Type == AuthLogin && s.Remote != nil {
@@ -27,32 +51,22 @@ func (d *decoder) serverAuth(o Object, s *Server) {
 		d.fail(o.KeyPos("auth"), "%s.auth: gets the token that headers.Authorization would set too; remove headers.Authorization, or auth", o.Path)
 	}
 	// Beside a report about auth itself this would only repeat it.
-	unread := !ok && o.n.Get("auth") != nil || s.Auth.Type == "" && a.n.Get("type") != nil
+	unread := !ok && n != nil || s.Auth.Type == "" && a.n.Get("type") != nil
 	if s.Credential == CredentialPerPrincipal && s.Auth.Type != AuthLogin && !unread {
 		d.fail(o.KeyPos("credential"), "%s.credential: per-principal goes with auth: {type: login}, as only a person can log in as somebody; add that, or write credential: shared", o.Path)
 	}
 }
 
-func (d *decoder) authKeys(a Object, to *ServerAuth) {
-	a.OneOf("type", &to.Type, authTypes...)
-	a.secretURL("token_url", &to.TokenURL, "https://login.example.org/oauth/token")
-	a.secretURL("auth_url", &to.AuthURL, "https://login.example.org/oauth/authorize")
-	a.Text("client_id", &to.ClientID, "tine")
-	a.Text("client_secret", &to.ClientSecret, `"${CLIENT_SECRET}"`)
-	a.scopes("scopes", &to.Scopes)
-	a.Text("audience", &to.Audience, "https://mcp.example.org")
-	if a.Text("resource", &to.Resource, "https://mcp.example.org/mcp") {
-		n := a.n.Get("resource")
-		if u, err := url.Parse(to.Resource); err != nil || u.Scheme == "" || u.Fragment != "" {
-			a.Wrong("resource", n, "%s is not an absolute URL without a fragment; write it like https://mcp.example.org/mcp", n.Quoted())
-		}
+func resourceURL(a Object, key string, dst *string) {
+	if u, err := url.Parse(*dst); err != nil || u.Scheme == "" || u.Fragment != "" {
+		a.Wrong(key, a.Get(key), "%s is not an absolute URL without a fragment; write it like https://mcp.example.org/mcp", a.Get(key).Quoted())
 	}
-	if a.Text("redirect", &to.Redirect, "http://127.0.0.1:8765/callback") {
-		n := a.n.Get("redirect")
-		u, err := url.Parse(to.Redirect)
-		if err != nil || u.Scheme != "http" || !loopbackHost(u.Hostname()) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			a.Wrong("redirect", n, "%s is not an http URL on a loopback address, where Tine waits for the person; write it like http://127.0.0.1:8765/callback", n.Quoted())
-		}
+}
+
+func redirectURL(a Object, key string, dst *string) {
+	u, err := url.Parse(*dst)
+	if err != nil || u.Scheme != "http" || !loopbackHost(u.Hostname()) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		a.Wrong(key, a.Get(key), "%s is not an http URL on a loopback address, where Tine waits for the person; write it like http://127.0.0.1:8765/callback", a.Get(key).Quoted())
 	}
 }
 
@@ -89,18 +103,16 @@ func (d *decoder) authType(a Object, s *ServerAuth, remote bool) {
 	}
 }
 
-// lacks reports whether a key was complained about already: it is there, and
+// Lacks reports whether a key was complained about already: it is there, and
 // its value is of no use.
 func (o Object) Lacks(key string) bool {
 	n := o.n.Get(key)
 	return n != nil && (n.Missing || n.Shape != ShapeString)
 }
 
-// scopes reads the names of scopes: a list, or one text with spaces between as
-// OAuth writes them.
-func (o Object) scopes(key string, dst *[]string) {
+func readScopes(o Object, key string, dst *[]string) bool {
 	if !o.oneOrMore(key, dst, true, "[read, write]") {
-		return
+		return false
 	}
 	seen := map[string]bool{}
 	for _, it := range o.Items(key, true) {
@@ -112,4 +124,5 @@ func (o Object) scopes(key string, dst *[]string) {
 		}
 		seen[it.Text] = true
 	}
+	return true
 }

@@ -6,15 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-)
-
-var (
-	sessionKeys = []string{
-		"max", "per_principal", "ttl", "idle", "memory", "instances", "share", "snapshots", "wait", "max_wait", "fork_wait", "on_loss", "implicit", "autosnapshot",
-	}
-	autosnapshotKeys = []string{"every", "before", "keep"}
-	workspaceKeys    = []string{"template", "path"}
 )
 
 const (
@@ -26,39 +17,6 @@ const (
 	mostSessions = 1_000_000
 	mostBytes    = 1 << 50
 )
-
-func (d *decoder) sessions(o Object, c *Config) {
-	s, ok := o.Child("sessions", sessionKeys)
-	if !ok {
-		return
-	}
-	to := &c.Sessions
-	s.Integer("max", &to.Max, 0, mostSessions)
-	s.Integer("per_principal", &to.PerPrincipal, 0, mostSessions)
-	s.Duration("ttl", &to.TTL, 0, 3650*day)
-	s.Duration("idle", &to.Idle, 0, 3650*day)
-	s.share("memory", &to.Memory, d.opts.Memory)
-	s.Integer("instances", &to.Instances, 0, mostSessions)
-	s.percent("share", &to.Share)
-	s.bound("snapshots", &to.Snapshots)
-	s.Duration("wait", &to.Wait, 0, day)
-	s.Duration("max_wait", &to.MaxWait, time.Second, day)
-	s.Duration("fork_wait", &to.ForkWait, 0, day)
-	s.OneOf("on_loss", &to.OnLoss, LossTell, LossRefuse)
-	s.OneOf("implicit", &to.Implicit, ImplicitOwn, ImplicitShared)
-	a, ok := s.Child("autosnapshot", autosnapshotKeys)
-	if !ok {
-		return
-	}
-	a.Integer("every", &to.Autosnapshot.Every, 0, 1_000_000)
-	if a.oneOrMore("before", &to.Autosnapshot.Before, false, `["files`+d.separator+`write_*"]`) {
-		a.patterns("before", "server"+d.separator+"tool")
-		for _, it := range a.Items("before", false) {
-			d.named = append(d.named, named{it, "tool"})
-		}
-	}
-	a.Integer("keep", &to.Autosnapshot.Keep, 1, 1000)
-}
 
 // bound is a size that may be off.
 func (o Object) bound(key string, dst *int64) bool {
@@ -126,30 +84,28 @@ func partOf(whole int64, percent float64) int64 {
 	return max(part&^(1<<20-1), min(part, 1<<20))
 }
 
-// workspace reads the top's: a word, a template, or a map with one.
-func (d *decoder) workspace(o Object, c *Config) {
-	n, ok := o.Lookup("workspace")
+// readWorkspace reads the top's: a word, a template, or a map with one.
+func readWorkspace(o Object, key string, to *Workspace) bool {
+	n, ok := o.Lookup(key)
 	if !ok || n.Shape == ShapeNull {
-		return
+		return false
 	}
-	c.Workspace.On = true
+	to.On = true
 	switch {
 	case n.Shape == ShapeBool || n.From != "" && (n.Text == "true" || n.Text == "false"):
-		if o.Boolean("workspace", &c.Workspace.On) && !c.Workspace.On {
-			d.workspaceOff = n
+		if o.Boolean(key, &to.On) && !to.On {
+			o.d.workspaceOff = n
 		}
 	case n.Shape == ShapeString:
-		d.template(o, "workspace", &c.Workspace.Template, true)
+		o.d.template(o, key, &to.Template, true)
 	case n.Shape == ShapeMap:
-		if w, ok := o.Child("workspace", workspaceKeys); ok {
-			if w.n.Get("template") != nil {
-				d.template(w, "template", &c.Workspace.Template, true)
-			}
-			d.workspacePath(w, &c.Workspace.Path)
+		if w, ok := o.Child(key, workspaceTable.Names()); ok {
+			workspaceTable.Read(w, to)
 		}
 	default:
-		o.Wrong("workspace", n, "got %s, want true, false, the path of a template, or {template: PATH, path: PATH}", n.Shown())
+		o.Wrong(key, n, "got %s, want true, false, the path of a template, or {template: PATH, path: PATH}", n.Shown())
 	}
+	return true
 }
 
 // The workspace hides what else is at its path, so that it can't be where every
@@ -161,30 +117,31 @@ var (
 	}
 )
 
-// workspacePath reads where servers see the workspace.
-func (d *decoder) workspacePath(w Object, dst *string) {
-	if !w.Text("path", dst, DefaultWorkspace) {
-		return
+// readWorkspacePath reads where servers see the workspace.
+func readWorkspacePath(w Object, key string, dst *string) bool {
+	if !w.Text(key, dst, DefaultWorkspace) {
+		return false
 	}
-	n, given := w.n.Get("path"), *dst
+	n, given := w.n.Get(key), *dst
 	*dst = path.Clean(given)
 	taken := *dst == "/" || slices.Contains(takenPaths, *dst) || slices.ContainsFunc(takenBelow, func(dir string) bool {
 		return *dst == dir || strings.HasPrefix(*dst, dir+"/")
 	})
 	switch {
 	case !path.IsAbs(given):
-		w.Wrong("path", n, "%s is not a whole path; write it like %s", n.Shown(), DefaultWorkspace)
+		w.Wrong(key, n, "%s is not a whole path; write it like %s", n.Shown(), DefaultWorkspace)
 	case taken:
-		w.Wrong("path", n, "%s would hide what programs need there; take a path of its own, like %s or /data", n.Shown(), DefaultWorkspace)
+		w.Wrong(key, n, "%s would hide what programs need there; take a path of its own, like %s or /data", n.Shown(), DefaultWorkspace)
 	case *dst == DefaultWorkspace:
 		*dst = ""
 	}
+	return true
 }
 
 // template reads a path, or with snapshots the name of one.
-func (d *decoder) template(o Object, key string, dst *string, snapshots bool) {
+func (d *decoder) template(o Object, key string, dst *string, snapshots bool) bool {
 	if !o.Text(key, dst, "./template") {
-		return
+		return false
 	}
 	n := o.n.Get(key)
 	name, isSnapshot := strings.CutPrefix(*dst, snapshotPrefix)
@@ -199,6 +156,7 @@ func (d *decoder) template(o Object, key string, dst *string, snapshots bool) {
 		*dst = d.res.paths.resolve(*dst)
 		d.seeds = append(d.seeds, visible{at: n.Pos, where: join(o.Path, key), path: *dst})
 	}
+	return true
 }
 
 // checkWorkspace gives sessions a workspace where a server sees it.

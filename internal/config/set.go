@@ -52,12 +52,9 @@ func (s Server) With(set []byte) (Server, []string, error) {
 		out.Policy.Rate.Burst = 0
 	}
 	o := Object{d: d, n: root, Path: at, hidden: out.hidden}
-	d.timeouts(o, &out)
-	d.headers(o, &out.Headers)
-	d.serverAuth(o, &out)
-	d.policy(o, &out)
-	o.OneOf("journal", &out.Journal, journalModes...)
-	d.tools(o, &out)
+	serverTable.Read(o, &out, settable...)
+	d.authFits(o, &out)
+	d.policyFits(o, &out)
 	if err := d.err(); err != nil {
 		return s, nil, err
 	}
@@ -78,7 +75,7 @@ func (d *decoder) checkSettable(root *Node, s *Server, at string) {
 		case slices.Contains(settable, p.Key) && wrong == "":
 		case slices.Contains(settable, p.Key):
 			d.fail(p.KeyPos, "%s.%s: %s", at, p.Key, wrong)
-		case slices.Contains(serverKeys, p.Key):
+		case slices.Contains(serverTable.Names(), p.Key):
 			d.fail(p.KeyPos, "%s.%s: can't be set at run time, change it in the config; what can be set is %s", at, p.Key, OrList(settable))
 		default:
 			d.fail(p.KeyPos, "%s", unknownKey(p.Key, at, settable))

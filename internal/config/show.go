@@ -45,7 +45,7 @@ func (s *Server) shown() *Node {
 		n.setMap("headers", s.Headers, func(string, string) string { return mask })
 		str("ca_file", s.CAFile)
 		if s.Auth.Type != "" {
-			n.Set("auth", s.shownAuth())
+			n.Set("auth", serverAuthTable.show(&s.Auth, where{"auth", s.hidden}))
 		}
 	case "url":
 		n.Set("url", StringNode(s.Target()))
@@ -53,7 +53,7 @@ func (s *Server) shown() *Node {
 		n.Set("transport", StringNode(s.Transport))
 		str("ca_file", s.CAFile)
 		if s.Auth.Type != "" {
-			n.Set("auth", s.shownAuth())
+			n.Set("auth", serverAuthTable.show(&s.Auth, where{"auth", s.hidden}))
 			n.Set("credential", StringNode(s.Credential))
 		}
 	case "builtin":
@@ -75,7 +75,7 @@ func (s *Server) shown() *Node {
 	}
 	s.showRemembering(n)
 	if s.Startup != nil {
-		n.Set("startup", s.shownStartup())
+		n.Set("startup", startupTable.show(s.Startup, where{"startup", s.hidden}))
 	}
 	if s.Controls() {
 		n.Set("merged", BoolNode(s.Merged))
@@ -85,12 +85,12 @@ func (s *Server) shown() *Node {
 	n.Set("eager", BoolNode(s.Eager))
 	n.Set("protocol", StringNode(s.Protocol))
 	n.Set("client_capabilities", ListNode(s.ClientCapabilities...))
-	if t := s.shownTools(); len(t.Pairs) > 0 {
+	if t := toolsTable.showAny(s.Tools, where{"tools", s.hidden}); t != nil {
 		n.Set("tools", t)
 	}
 	n.Set("connect_timeout", DurationNode(s.ConnectTimeout))
 	n.Set("timeout", DurationNode(s.Timeout))
-	n.Set("policy", s.Policy.shown(s.hidden))
+	n.Set("policy", policyTable.show(&s.Policy, where{"policy", s.hidden}))
 	n.Set("journal", StringNode(s.Journal))
 	if s.Errors != "" {
 		n.Set("errors", StringNode(s.Errors))
@@ -106,21 +106,6 @@ func (s *Server) shownEnv(name, value string) string {
 		return mask
 	}
 	return RedactURL(value)
-}
-
-func (s *Server) shownTools() *Node {
-	n := MapNode()
-	if len(s.Tools.Allow) > 0 {
-		n.Set("allow", shownList(s.Tools.Allow, "tools.allow", s.hidden))
-	}
-	if len(s.Tools.Deny) > 0 {
-		n.Set("deny", shownList(s.Tools.Deny, "tools.deny", s.hidden))
-	}
-	for key, m := range map[string]map[string]string{"rename": s.Tools.Rename, "describe": s.Tools.Describe} {
-		n.setMap(key, m, func(name, v string) string { return s.shownText("tools."+key+"."+name, v) })
-	}
-	sort.Slice(n.Pairs, func(i, j int) bool { return n.Pairs[i].Key < n.Pairs[j].Key })
-	return n
 }
 
 // setMap sets a map of strings in the order of its keys, each value as show

@@ -94,8 +94,8 @@ workspace: {template: /home/ada/start}
 sandbox_binary: /srv/bin/tine-sandbox
 separator: .
 long_names: shorten
-errors: protocol
 default_view: web
+errors: protocol
 servers:
   web:
     title: "The Web"

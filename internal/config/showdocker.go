@@ -15,12 +15,3 @@ func (s *Server) detailsValue() any {
 	}
 	return plainNumbers(v)
 }
-
-func (s *Server) shownStartup() *Node {
-	n := MapNode()
-	n.setText("tool", s.Startup.Tool, "startup.tool", s.hidden)
-	if len(s.Startup.Arguments) > 0 {
-		n.Set("arguments", shownAny("startup.arguments", s.Startup.Arguments, s.hidden))
-	}
-	return n
-}

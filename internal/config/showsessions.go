@@ -1,29 +1,5 @@
 package config
 
-import "fmt"
-
-func (s Sessions) shown(hidden map[string]bool) *Node {
-	auto := MapNode(Pair{Key: "every", Value: IntNode(int64(s.Autosnapshot.Every))})
-	auto.inline = true
-	auto.setList("before", s.Autosnapshot.Before, "sessions.autosnapshot.before", hidden)
-	auto.Set("keep", IntNode(int64(s.Autosnapshot.Keep)))
-	return MapNode(
-		Pair{Key: "max", Value: IntNode(int64(s.Max))},
-		Pair{Key: "per_principal", Value: IntNode(int64(s.PerPrincipal))},
-		Pair{Key: "ttl", Value: DurationNode(s.TTL)},
-		Pair{Key: "idle", Value: DurationNode(s.Idle)},
-		Pair{Key: "memory", Value: boundNode(s.Memory)},
-		Pair{Key: "instances", Value: IntNode(int64(s.Instances))},
-		Pair{Key: "share", Value: StringNode(fmt.Sprintf("%d%%", s.Share))},
-		Pair{Key: "snapshots", Value: boundNode(s.Snapshots)},
-		Pair{Key: "wait", Value: DurationNode(s.Wait)},
-		Pair{Key: "max_wait", Value: DurationNode(s.MaxWait)},
-		Pair{Key: "fork_wait", Value: DurationNode(s.ForkWait)},
-		Pair{Key: "on_loss", Value: StringNode(s.OnLoss)},
-		Pair{Key: "implicit", Value: StringNode(s.Implicit)},
-		Pair{Key: "autosnapshot", Value: auto})
-}
-
 func boundNode(v int64) *Node {
 	if v == 0 {
 		return StringNode(noBound)

@@ -7,35 +7,56 @@ import (
 	"strings"
 )
 
-var startupKeys = []string{"tool", "arguments"}
+var startupTable = Table[Startup]{
+	Put("tool", func(s *Startup) *string { return &s.Tool }, Text("ping").As("a tool's name").Then(checkTool), "the tool that a new instance must answer"),
+	Put("arguments", func(s *Startup) *map[string]any { return &s.Arguments }, argumentsValue, "its arguments"),
+}
 
-// startup reads the call that a new instance must answer.
-func (d *decoder) startup(o Object, s *Server) {
-	c, ok := o.Child("startup", startupKeys)
+// argumentsValue is a map of anything that JSON can hold.
+var argumentsValue = Value[map[string]any]{
+	about:   About{Type: "map", Schema: Schema{"type": "object"}},
+	read:    readArguments,
+	show:    func(v map[string]any, at where) *Node { return shownAny(at.rel, v, at.hidden) },
+	secrets: func(v map[string]any, at where, l secretList) { l.settings(at, "", v) },
+}
+
+// checkTool complains about what can't name a tool.
+func checkTool(o Object, key string, dst *string) {
+	if n := o.Get(key); !toolPattern.MatchString(*dst) {
+		o.Wrong(key, n, "%s is not a tool name; use 1 to 128 letters, digits, dots, dashes and underscores", n.Shown())
+	}
+}
+
+// readStartup reads the call that a new instance must answer.
+func readStartup(o Object, key string, to **Startup) bool {
+	c, ok := o.Child(key, startupTable.Names())
 	if !ok {
-		return
+		return false
 	}
-	s.Startup = &Startup{}
-	if n := c.n.Get("tool"); n == nil {
-		d.fail(o.KeyPos("startup"), "%s: tool is missing; name the tool that a new instance must answer", c.Path)
-	} else if c.Text("tool", &s.Startup.Tool, "ping") && !toolPattern.MatchString(s.Startup.Tool) {
-		c.Wrong("tool", n, "%s is not a tool name; use 1 to 128 letters, digits, dots, dashes and underscores", n.Shown())
+	*to = &Startup{}
+	if c.Get("tool") == nil {
+		o.Fail(o.KeyPos(key), "%s: tool is missing; name the tool that a new instance must answer", c.Path)
 	}
-	n, ok := c.Lookup("arguments")
-	if !ok || n.Shape == ShapeNull {
-		return
+	startupTable.Read(c, *to)
+	return true
+}
+
+func readArguments(c Object, key string, dst *map[string]any) bool {
+	n, ok := c.Lookup(key)
+	switch {
+	case !ok || n.Shape == ShapeNull:
+		return false
+	case n.Shape != ShapeMap:
+		c.Wrong(key, n, "want a map, got %s", n.Shape)
+		return false
+	case len(n.Pairs) == 0:
+		return false
 	}
-	if n.Shape != ShapeMap {
-		c.Wrong("arguments", n, "want a map, got %s", n.Shape)
-		return
+	if _, ok := c.d.jsonOf(c, key, n); ok {
+		*dst, _ = n.value().(map[string]any)
+		noteAll(n, join(c.rel, key), c.hidden)
 	}
-	if len(n.Pairs) == 0 {
-		return
-	}
-	if _, ok := d.jsonOf(c, "arguments", n); ok {
-		s.Startup.Arguments, _ = n.value().(map[string]any)
-		noteAll(n, "startup.arguments", s.hidden)
-	}
+	return true
 }
 
 // jsonOf writes a value as JSON, which knows no infinity.
@@ -48,10 +69,10 @@ func (d *decoder) jsonOf(o Object, key string, n *Node) (json.RawMessage, bool) 
 	return b, true
 }
 
-// merged reads whether a server that acts on sessions stands in the merged view.
+// merged checks that only a server that acts on sessions says so.
 func (d *decoder) merged(o Object, s *Server) {
 	unread := s.Builtin == "" && o.n.Get("builtin") != nil
-	if o.n.Get("merged") == nil || !o.Boolean("merged", &s.Merged) || s.Controls() || unread {
+	if n := o.Get("merged"); n == nil || n.Missing || n.Shape != ShapeBool && n.From == "" || s.Controls() || unread {
 		return
 	}
 	d.fail(o.KeyPos("merged"), "%s.merged: goes with builtin: %s; all others are in the merged view, so remove it", o.Path, builtinRollout)
@@ -78,12 +99,13 @@ func (d *decoder) details(o Object, s *Server) {
 	}
 }
 
-// templateRoots reads where templates that sessions name by their path may lie.
-func (d *decoder) templateRoots(o Object, c *Config) {
-	if !o.oneOrMore("template_roots", &c.TemplateRoots, false, "[./templates]") {
-		return
+// readTemplateRoots reads where templates that sessions name by their path may lie.
+func readTemplateRoots(o Object, key string, dst *[]string) bool {
+	if !o.oneOrMore(key, dst, false, "[./templates]") {
+		return false
 	}
-	for _, it := range o.Items("template_roots", false) {
+	d := o.d
+	for _, it := range o.Items(key, false) {
 		root := d.res.paths.resolve(it.Text)
 		switch {
 		case strings.TrimSpace(it.Text) == "":
@@ -93,9 +115,10 @@ func (d *decoder) templateRoots(o Object, c *Config) {
 		default:
 			d.seeds = append(d.seeds, visible{at: it.Pos, where: it.Path, path: root})
 		}
-		if it.Index < len(c.TemplateRoots) {
-			c.TemplateRoots[it.Index] = root
+		if it.Index < len(*dst) {
+			(*dst)[it.Index] = root
 		}
 	}
-	d.roots = len(c.TemplateRoots) > 0
+	d.roots = len(*dst) > 0
+	return true
 }

@@ -22,8 +22,7 @@ const builtinRollout = "rollout"
 func (s *Server) Controls() bool { return s.Builtin == builtinRollout }
 
 var (
-	forks      = []string{ForkMemory, ForkFiles, ForkFresh, ForkShare, ForkRefuse}
-	budgetKeys = []string{"memory"}
+	forks = []string{ForkMemory, ForkFiles, ForkFresh, ForkShare, ForkRefuse}
 	// copiers are the drivers that can copy a running server.
 	copiers = []string{"builtin", "sandbox", "remote with remote.fork or remote.snapshot"}
 	// templated are the built-in servers that can begin with something.
@@ -62,8 +61,6 @@ func (d *decoder) remembering(o Object, s *Server) {
 	}
 	if way := o.Has("url", "remote"); way != "" {
 		d.fail(o.KeyPos("budget"), "%s.budget: goes with command, builtin or docker, but this server has %s", o.Path, an(way))
-	} else if b, ok := o.Child("budget", budgetKeys); ok {
-		b.Size("memory", &s.Budget.Memory, 1<<10, mostBytes)
 	}
 }
 

@@ -1,6 +1,10 @@
 package config
 
-import "slices"
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
 
 // A Table describes the keys of one map of the config, each once: how its value is
 // read, shown and kept secret, what it is by default, and what the reference and the
@@ -15,6 +19,9 @@ type Key[T any] struct {
 	secrets func(t *T, at where, l secretList)
 	fill    func(t *T, first bool)
 	tidy    func(t *T)
+	same    func(a, b *T) bool
+	clear   func(t *T)
+	beside  []string // the keys of which one must stand beside it; none for any
 }
 
 // About is what people are told of a key.
@@ -24,6 +31,7 @@ type About struct {
 	Default string // in Markdown; empty for none
 	Range   string // in Markdown; empty for none
 	Meaning string // in Markdown
+	Goes    string // what it goes with, in Markdown; empty for anything
 	// Schema is what may stand there; beside a map with Keys, or a list of such maps,
 	// what may stand in the place of one. Nil for nothing else.
 	Schema Schema
@@ -69,7 +77,11 @@ func Put[T, V any](name string, field func(*T) *V, v Value[V], meaning string) K
 			}
 		},
 		fill: func(t *T, first bool) {
-			if f := field(t); v.std != nil && v.begins == first && v.empty(*f) {
+			f := field(t)
+			if v.fill != nil {
+				v.fill(f, first)
+			}
+			if v.std != nil && v.begins == first && v.empty(*f) {
 				*f = *v.std
 			}
 		},
@@ -79,7 +91,35 @@ func Put[T, V any](name string, field func(*T) *V, v Value[V], meaning string) K
 				*f = zero
 			}
 		},
+		same: func(a, b *T) bool { return v.alike(*field(a), *field(b)) },
+		clear: func(t *T) {
+			var zero V
+			*field(t) = zero
+		},
 	}
+}
+
+// With is a key that makes sense only beside one of some others.
+func (k Key[T]) With(keys ...string) Key[T] {
+	k.beside = keys
+	return k.For("`" + strings.Join(keys, "`, `") + "`")
+}
+
+// For says in words what a key goes with, where that is checked elsewhere.
+func (k Key[T]) For(words string) Key[T] {
+	k.Goes = words
+	return k
+}
+
+// Of is a key with keys of its own below it.
+func (k Key[T]) Of(keys []About) Key[T] {
+	k.Keys = keys
+	return k
+}
+
+// Told is a key that is read elsewhere, and described here.
+func Told[T any](name, kind, std string, schema Schema, meaning string) Key[T] {
+	return Key[T]{About: About{Name: name, Type: kind, Default: std, Schema: schema, Meaning: meaning}}
 }
 
 // Names are the keys, in the order of the table.
@@ -100,31 +140,35 @@ func (t Table[T]) About() []About {
 	return list
 }
 
-// Read reads the keys that a map has, over what there is.
-func (t Table[T]) Read(o Object, to *T) {
+// Read reads the keys that a map has, over what there is: all of them, or some.
+func (t Table[T]) Read(o Object, to *T, only ...string) {
 	for _, k := range t {
-		k.read(o, to)
+		if k.read != nil && (len(only) == 0 || slices.Contains(only, k.Name)) {
+			k.read(o, to)
+		}
 	}
 }
 
 // Begin sets the defaults that must be there before the keys are read.
-func (t Table[T]) Begin(to *T) {
-	for _, k := range t {
-		k.fill(to, true)
-	}
-}
+func (t Table[T]) Begin(to *T) { t.fill(to, true) }
 
 // Fill sets the defaults of what is empty.
-func (t Table[T]) Fill(to *T) {
+func (t Table[T]) Fill(to *T) { t.fill(to, false) }
+
+func (t Table[T]) fill(to *T, first bool) {
 	for _, k := range t {
-		k.fill(to, false)
+		if k.fill != nil {
+			k.fill(to, first)
+		}
 	}
 }
 
 // Tidy makes what is empty absent, so that two that mean the same are the same.
 func (t Table[T]) Tidy(to *T) {
 	for _, k := range t {
-		k.tidy(to)
+		if k.tidy != nil {
+			k.tidy(to)
+		}
 	}
 }
 
@@ -132,6 +176,9 @@ func (t Table[T]) Tidy(to *T) {
 func (t Table[T]) show(of *T, at where) *Node {
 	n := MapNode()
 	for _, k := range t {
+		if k.show == nil {
+			continue
+		}
 		if v := k.show(of, at); v != nil {
 			n.Pairs = append(n.Pairs, Pair{Key: k.Name, Value: v})
 		}
@@ -139,14 +186,44 @@ func (t Table[T]) show(of *T, at where) *Node {
 	return n
 }
 
+// showAny is show for a value; nil where none of its keys is shown.
+func (t Table[T]) showAny(v T, at where) *Node {
+	if n := t.show(&v, at); len(n.Pairs) > 0 {
+		return n
+	}
+	return nil
+}
+
+// same reports whether two mean the same.
+func (t Table[T]) same(a, b *T) bool { return len(t.changed(a, b)) == 0 }
+
+// sameRest compares what no key of the table says, as two copies have it.
+func (t Table[T]) sameRest(a, b T) bool {
+	for _, k := range t {
+		if k.clear != nil {
+			k.clear(&a)
+			k.clear(&b)
+		}
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// changed are the keys that mean something else.
+func (t Table[T]) changed(a, b *T) []string {
+	var keys []string
+	for _, k := range t {
+		if k.same != nil && !k.same(a, b) {
+			keys = append(keys, k.Name)
+		}
+	}
+	return keys
+}
+
 // secrets adds what the map holds that must not be shown.
 func (t Table[T]) secrets(of *T, at where, l secretList) {
 	for _, k := range t {
-		k.secrets(of, at, l)
+		if k.secrets != nil {
+			k.secrets(of, at, l)
+		}
 	}
-}
-
-// Only are some of the keys.
-func (t Table[T]) Only(names ...string) Table[T] {
-	return slices.DeleteFunc(slices.Clone(t), func(k Key[T]) bool { return !slices.Contains(names, k.Name) })
 }

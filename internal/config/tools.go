@@ -1,43 +1,53 @@
 package config
 
-var toolsKeys = []string{"allow", "deny", "rename", "describe"}
+// toolsTable are the keys of tools.
+var toolsTable = Table[Tools]{
+	Put("allow", func(t *Tools) *[]string { return &t.Allow }, Patterns(`["read_*"]`, "a tool's name", false).As("list of patterns").Then(noneAllowed), "only these are seen"),
+	Put("deny", func(t *Tools) *[]string { return &t.Deny }, Patterns(`["write_*"]`, "a tool's name", false).As("list of patterns"), "these are not seen; wins over `allow`"),
+	Put("describe", func(t *Tools) *map[string]string { return &t.Describe }, plainMap(`{name: "What it does"}`), "another description"),
+	Put("rename", func(t *Tools) *map[string]string { return &t.Rename }, plainMap("{old_name: new_name}").Then(checkRename), "another name"),
+}
 
-func (d *decoder) tools(o Object, s *Server) {
-	t, ok := o.Child("tools", toolsKeys)
-	if !ok {
-		return
+// plainMap is a map of texts that is laid over what is there.
+func plainMap(example string) Value[map[string]string] {
+	v := TextMap(example)
+	v.read = func(o Object, key string, dst *map[string]string) bool {
+		var given map[string]string
+		ok := o.TextMap(key, &given, example)
+		if ok {
+			*dst = over(*dst, given)
+		}
+		return ok
 	}
-	t.Texts("allow", &s.Tools.Allow, `["read_*"]`)
-	t.Texts("deny", &s.Tools.Deny, `["write_*"]`)
-	t.patterns("allow", "a tool's name")
-	t.patterns("deny", "a tool's name")
-	if n := t.n.Get("allow"); n != nil && n.Shape == ShapeList {
-		t.EmptyList("allow", "an empty list would let nothing through; leave it out, or set enabled: false")
+	v.secrets = nil
+	return v
+}
+
+func noneAllowed(t Object, key string, _ *[]string) {
+	if n := t.Get(key); n.Shape == ShapeList {
+		t.EmptyList(key, "an empty list would let nothing through; leave it out, or set enabled: false")
 	}
-	var rename, describe map[string]string
-	if t.TextMap("describe", &describe, `{name: "What it does"}`) {
-		s.Tools.Describe = over(s.Tools.Describe, describe)
-	}
-	if !t.TextMap("rename", &rename, "{old_name: new_name}") {
-		return
-	}
-	// Names that an entry gave already stay taken, unless they are given anew.
+}
+
+// checkRename looks at the new names. Names that an entry gave already stay taken,
+// unless they are given anew.
+func checkRename(t Object, key string, all *map[string]string) {
+	n := t.Get(key)
 	taken := map[string]string{}
-	for from, to := range s.Tools.Rename {
-		if _, again := rename[from]; !again {
+	for from, to := range *all {
+		if n.Get(from) == nil {
 			taken[to] = from
 		}
 	}
-	s.Tools.Rename = over(s.Tools.Rename, rename)
-	for _, p := range t.n.Get("rename").Pairs {
+	for _, p := range n.Pairs {
 		to := p.Value.Text
 		switch {
 		case p.Value.Missing || !p.Value.Scalar():
 			continue
 		case !toolPattern.MatchString(to):
-			d.fail(p.Value.Pos, "%s.rename.%s: %s is not a tool name; use 1 to 128 letters, digits, dots, dashes and underscores", t.Path, p.Key, p.Value.Shown())
+			t.Fail(p.Value.Pos, "%s.rename.%s: %s is not a tool name; use 1 to 128 letters, digits, dots, dashes and underscores", t.Path, p.Key, p.Value.Shown())
 		case taken[to] != "":
-			d.fail(p.Value.Pos, "%s.rename: %s and %s would both be called %s; choose another name for one", t.Path, taken[to], p.Key, p.Value.Shown())
+			t.Fail(p.Value.Pos, "%s.rename: %s and %s would both be called %s; choose another name for one", t.Path, taken[to], p.Key, p.Value.Shown())
 		}
 		taken[to] = p.Key
 	}

@@ -6,15 +6,10 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
-
-var topKeys = []string{
-	"listen", "public_url", "tls", "cors", "auth", "limits", "log", "journal", "telemetry",
-	"sessions", "workspace", "template_roots", "sandbox_binary", "separator", "long_names", "default_view", "errors", "servers",
-}
 
 var (
 	separatorPattern = regexp.MustCompile(`^[_.-]{1,4}$`)
@@ -44,62 +39,70 @@ func (d *decoder) config(root *Node, c *Config) {
 		}
 		d.notAtStart(p.Value, p.Key)
 	}
-	o, ok := d.object(keys, "", c.hidden, topKeys)
+	o, ok := d.object(keys, "", c.hidden, topTable.Names())
 	if !ok {
 		return
 	}
-	d.naming(o, c)
-	d.address(o, c)
-	d.access(o, c)
-	d.limits(o, c)
-	if l, ok := o.Child("log", []string{"level", "format"}); ok {
-		l.OneOf("level", &c.Log.Level, "debug", "info", "warn", "error")
-		l.OneOf("format", &c.Log.Format, "text", "json")
-	}
-	d.journal(o, c)
-	d.telemetry(o, c)
-	d.sessions(o, c)
-	d.workspace(o, c)
-	d.templateRoots(o, c)
+	// What stands between server and name is in patterns of both.
+	topTable.Read(o, c, "separator")
+	d.separator = c.Separator
+	topTable.Read(o, c, slices.DeleteFunc(topTable.Names(), func(key string) bool { return key == "separator" })...)
+	d.together(o, c)
 	if n := o.n.Get("servers"); n != nil {
 		d.servers(n, c)
 	}
 }
 
-func (d *decoder) address(o Object, c *Config) {
-	if n, ok := o.Lookup("listen"); ok {
-		d.listenPos = n.Pos
-		if n.Shape == ShapeInt {
-			o.Wrong("listen", n, "%s is only a port; write 127.0.0.1:%s", n.Text, n.Text)
-		} else if o.Text("listen", &c.Listen, DefaultListen) {
-			if err := checkListen(c.Listen); err != nil {
-				o.Wrong("listen", n, "%s %v", n.Shown(), err)
-				c.Listen = DefaultListen
-			}
-		}
+// together checks what the keys of the top say of each other.
+func (d *decoder) together(o Object, c *Config) {
+	if tls := o.Get("tls"); tls != nil && (c.TLS.Cert == "") != (c.TLS.Key == "") && !anyMissing(tls) {
+		d.fail(tls.Pos, "tls: cert and key belong together; give both or none")
 	}
-	if n, ok := o.Lookup("public_url"); ok && o.Text("public_url", &c.PublicURL, "https://tine.example.org") {
-		u, err := url.Parse(c.PublicURL)
-		switch {
-		case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-			o.Wrong("public_url", n, "%s is not an absolute http or https URL; write it like https://tine.example.org", n.Quoted())
-			c.PublicURL = ""
-		case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-			o.Wrong("public_url", n, "must be a plain URL without user, query and fragment; write it like https://tine.example.org")
-			c.PublicURL = ""
-		}
-		c.PublicURL = strings.TrimRight(c.PublicURL, "/")
+	d.origins(o, c)
+	otlp := o.Below("telemetry").Below("otlp")
+	d.otlpEndpoint, d.otlpHeaders = otlp.Get("endpoint") != nil, otlp.Get("headers") != nil
+}
+
+func readListen(o Object, key string, dst *string) bool {
+	n, ok := o.Lookup(key)
+	if !ok {
+		return false
 	}
-	if t, ok := o.Child("tls", []string{"cert", "key"}); ok {
-		cert := t.Text("cert", &c.TLS.Cert, "cert.pem")
-		key := t.Text("key", &c.TLS.Key, "key.pem")
-		c.TLS.Cert, c.TLS.Key = d.res.paths.resolve(c.TLS.Cert), d.res.paths.resolve(c.TLS.Key)
-		if cert != key && !anyMissing(t.n) {
-			d.fail(o.n.Get("tls").Pos, "tls: cert and key belong together; give both or none")
-		}
+	o.d.listenPos = n.Pos
+	if n.Shape == ShapeInt {
+		o.Wrong(key, n, "%s is only a port; write 127.0.0.1:%s", n.Text, n.Text)
+		return false
 	}
-	o.Text("sandbox_binary", &c.SandboxBinary, "/usr/libexec/tine-sandbox")
-	c.SandboxBinary = d.res.paths.resolve(c.SandboxBinary)
+	if !o.Text(key, dst, DefaultListen) {
+		return false
+	}
+	if err := checkListen(*dst); err != nil {
+		o.Wrong(key, n, "%s %v", n.Shown(), err)
+		*dst = DefaultListen
+	}
+	return true
+}
+
+// plainURL checks how clients reach Tine.
+func plainURL(o Object, key string, dst *string) {
+	n := o.Get(key)
+	u, err := url.Parse(*dst)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		o.Wrong(key, n, "%s is not an absolute http or https URL; write it like https://tine.example.org", n.Quoted())
+		*dst = ""
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		o.Wrong(key, n, "must be a plain URL without user, query and fragment; write it like https://tine.example.org")
+		*dst = ""
+	}
+	*dst = strings.TrimRight(*dst, "/")
+}
+
+func checkSeparator(o Object, key string, dst *string) {
+	if n := o.Get(key); !separatorPattern.MatchString(*dst) {
+		o.Wrong(key, n, "%s can't separate; use 1 to 4 of the characters _ - . such as \"__\"", n.Shown())
+		*dst = DefaultSeparator
+	}
 }
 
 func anyMissing(n *Node) bool {
@@ -123,39 +126,6 @@ func checkListen(s string) error {
 		return fmt.Errorf("has no valid host; write it like %s", DefaultListen)
 	}
 	return nil
-}
-
-func (d *decoder) limits(o Object, c *Config) {
-	l, ok := o.Child("limits", []string{"body", "header", "message", "connections", "calls", "list_wait", "fetch", "idle", "drain"})
-	if !ok {
-		return
-	}
-	l.Size("body", &c.Limits.Body, 1<<10, 1<<30)
-	header := int64(c.Limits.Header)
-	l.Size("header", &header, 4<<10, 16<<20)
-	c.Limits.Header = int(header)
-	l.Size("message", &c.Limits.Message, 1<<10, 1<<30)
-	l.Integer("connections", &c.Limits.Connections, 1, 1_000_000)
-	l.Integer("calls", &c.Limits.Calls, 1, 1_000_000)
-	l.Duration("list_wait", &c.Limits.ListWait, 10*time.Millisecond, 10*time.Minute)
-	l.Duration("fetch", &c.Limits.Fetch, time.Second, day)
-	l.Duration("idle", &c.Limits.Idle, time.Second, 30*day)
-	l.Duration("drain", &c.Limits.Drain, 0, time.Hour)
-}
-
-func (d *decoder) naming(o Object, c *Config) {
-	if n, ok := o.Lookup("separator"); ok && o.Text("separator", &c.Separator, `"__"`) {
-		if !separatorPattern.MatchString(c.Separator) {
-			o.Wrong("separator", n, "%s can't separate; use 1 to 4 of the characters _ - . such as \"__\"", n.Shown())
-			c.Separator = DefaultSeparator
-		}
-	}
-	d.separator = c.Separator
-	o.OneOf("long_names", &c.LongNames, "keep", "shorten")
-	o.OneOf("errors", &c.Errors, errorForms...)
-	if n, ok := o.Lookup("default_view"); ok && o.Text("default_view", &c.DefaultView, "fs") {
-		d.defaultView = n
-	}
 }
 
 // checkWhole looks at what can only be seen when everything is read.

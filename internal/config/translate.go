@@ -78,7 +78,7 @@ func (d *decoder) translate(e *entry, src *Node, f format) {
 func foreignHint(key string, f format) string {
 	known := foreignKeys
 	if f == formatVSCode { // which a JSON file of ours is taken for as long as it has no key of ours
-		known = slices.Concat(foreignKeys, serverKeys)
+		known = slices.Concat(foreignKeys, serverTable.Names())
 	}
 	if g := Guess(key, known); g != "" && g != key {
 		return fmt.Sprintf("; did you mean %q?", g)

@@ -16,9 +16,11 @@ type Value[V any] struct {
 	read    func(o Object, key string, dst *V) bool
 	show    func(v V, at where) *Node // nil where it is not shown
 	secrets func(v V, at where, l secretList)
-	std     *V   // what it is by default; nil where that depends, or is nothing
-	begins  bool // whether the default is there before the key is read
-	always  bool // whether it is shown though it is empty
+	std     *V                     // what it is by default; nil where that depends, or is nothing
+	same    func(a, b V) bool      // nil for equal ones, where empty and absent are alike
+	fill    func(v *V, first bool) // the defaults of what it holds; nil where it holds none
+	begins  bool                   // whether the default is there before the key is read
+	always  bool                   // whether it is shown though it is empty
 	written func(v V) string
 }
 
@@ -30,6 +32,14 @@ func (v Value[V]) empty(x V) bool {
 		return r.Len() == 0
 	}
 	return r.IsZero()
+}
+
+// alike reports whether two mean the same.
+func (v Value[V]) alike(a, b V) bool {
+	if v.same != nil {
+		return v.same(a, b)
+	}
+	return v.empty(a) && v.empty(b) || reflect.DeepEqual(a, b)
 }
 
 // Default is a value with a default that follows nothing else.
@@ -78,6 +88,39 @@ func (v Value[V]) In(words string) Value[V] {
 // Always has the value shown though it is empty.
 func (v Value[V]) Always() Value[V] {
 	v.always = true
+	return v
+}
+
+// ShownIf has the value shown only where something holds.
+func (v Value[V]) ShownIf(holds func(v V) bool) Value[V] {
+	show := v.show
+	v.show = func(v V, at where) *Node {
+		if !holds(v) {
+			return nil
+		}
+		return show(v, at)
+	}
+	return v
+}
+
+// Inline has a map shown on one line.
+func (v Value[V]) Inline() Value[V] {
+	show := v.show
+	v.show = func(v V, at where) *Node {
+		n := show(v, at)
+		if n != nil {
+			n.inline = true
+		}
+		return n
+	}
+	return v
+}
+
+// Open is a text that is no secret, wherever it came from.
+func (v Value[V]) Open() Value[V] {
+	show := v.show
+	v.show = func(v V, at where) *Node { return show(v, where{}) }
+	v.secrets = nil
 	return v
 }
 
@@ -264,7 +307,7 @@ func Duration(least, most time.Duration) Value[time.Duration] {
 // Texts is a list of strings.
 func Texts(example string) Value[[]string] {
 	return Value[[]string]{
-		about: About{Type: "list", Schema: Schema{"type": "array", "items": Schema{"type": []string{"string", "number", "boolean"}}}},
+		about: About{Type: "list", Schema: textsSchema},
 		read:  func(o Object, key string, dst *[]string) bool { return o.Texts(key, dst, example) },
 		show:  func(v []string, at where) *Node { return shownList(v, at.rel, at.hidden) },
 		secrets: func(v []string, at where, l secretList) {
@@ -314,7 +357,7 @@ func Line(example string) Value[[]string] {
 // secret.
 func TextMap(example string) Value[map[string]string] {
 	return Value[map[string]string]{
-		about: About{Type: "map", Schema: Schema{"type": "object", "additionalProperties": Schema{"type": []string{"string", "number", "boolean"}}}},
+		about: About{Type: "map", Schema: textMapSchema},
 		read:  func(o Object, key string, dst *map[string]string) bool { return o.TextMap(key, dst, example) },
 		show: func(v map[string]string, at where) *Node {
 			n := MapNode()
@@ -359,8 +402,11 @@ func Map[V any](keys Table[V], word func(v *V, word string), words ...string) Va
 			}
 			return ok
 		},
-		show:    func(v V, at where) *Node { return keys.show(&v, at) },
+		show:    keys.showAny,
 		secrets: func(v V, at where, l secretList) { keys.secrets(&v, at, l) },
+		same:    func(a, b V) bool { return keys.same(&a, &b) },
+		fill:    keys.fill,
+		always:  true,
 	}
 }
 
@@ -386,5 +432,57 @@ func List[V any](keys Table[V], read func(o Object, key string, dst *[]V) bool, 
 				keys.secrets(&v[i], at.below(itoa(i)), l)
 			}
 		},
+		same: func(a, b []V) bool { return slices.EqualFunc(a, b, func(x, y V) bool { return keys.same(&x, &y) }) },
 	}
+}
+
+// Maybe is a map that may not be there, which is something else than one without
+// keys.
+func Maybe[V any](keys Table[V], read func(o Object, key string, dst **V) bool) Value[*V] {
+	return Value[*V]{
+		about: About{Type: "map", Keys: keys.About()},
+		read:  read,
+		show:  func(v *V, at where) *Node { return keys.show(v, at) },
+		secrets: func(v *V, at where, l secretList) {
+			if v != nil {
+				keys.secrets(v, at, l)
+			}
+		},
+		same: func(a, b *V) bool { return a == nil && b == nil || a != nil && b != nil && keys.same(a, b) },
+	}
+}
+
+// Set is a list whose order means nothing.
+func Set(v Value[[]string]) Value[[]string] {
+	v.same = sameSet
+	return v
+}
+
+// Headers are headers of HTTP, whose values nobody sees: credentials go here, under
+// whatever name the server wants them.
+func Headers() Value[map[string]string] {
+	v := TextMap("").By(readHeaders)
+	v.show = func(v map[string]string, _ where) *Node {
+		n := MapNode()
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			n.Pairs = append(n.Pairs, Pair{Key: name, Value: StringNode(mask)})
+		}
+		return n
+	}
+	v.secrets = func(v map[string]string, at where, l secretList) {
+		for name, s := range v {
+			if at.below(name).is() || !plainHeader.MatchString(name) {
+				l.credential(s)
+			}
+		}
+	}
+	return v
+}
+
+// Secret is a text that is never shown.
+func Secret(example string) Value[string] {
+	v := Text(example)
+	v.show = func(string, where) *Node { return StringNode(mask) }
+	v.secrets = func(v string, _ where, l secretList) { l.add(v) }
+	return v
 }

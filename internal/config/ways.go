@@ -10,16 +10,6 @@ var ways = []string{"command", "url", "builtin", "docker", "remote", "preset"}
 
 const giveOne = "give it a command, a url, a builtin, docker, remote or a preset"
 
-// belongs says which keys make sense only beside which ways.
-var belongs = map[string][]string{
-	"args": {"command"}, "env": {"command", "docker"}, "env_file": {"command", "docker"}, "cwd": {"command"},
-	"headers": {"url", "remote"}, "transport": {"url"}, "ca_file": {"url", "remote"},
-	"auth": {"url", "remote"}, "credential": {"url"},
-	"settings": {"builtin"},
-	"state":    {"command"}, "template": {"builtin", "docker", "remote"},
-	"sandbox": {"command"},
-}
-
 // elsewhere is where a container has what others say with a key of their own.
 var elsewhere = map[string]string{
 	"args": "docker.command", "cwd": "docker.workdir", "state": "docker.state", "transport": "docker.transport",
@@ -27,7 +17,10 @@ var elsewhere = map[string]string{
 
 // goesWith says what is wrong with a key beside a way; empty when it is right.
 func goesWith(key, way string) string {
-	need := belongs[key]
+	var need []string
+	if i := slices.Index(serverTable.Names(), key); i >= 0 {
+		need = serverTable[i].beside
+	}
 	if len(need) == 0 || slices.Contains(need, way) {
 		return ""
 	}
@@ -67,8 +60,6 @@ func (o Object) Has(keys ...string) string {
 func (d *decoder) what(o Object, s *Server, idPos Pos) {
 	d.command(o, s)
 	d.sandbox(o, s)
-	d.url(o, s)
-	o.OneOf("builtin", &s.Builtin, builtins...)
 	d.settings(o, s)
 	d.docker(o, s)
 	d.remote(o, s)
@@ -91,7 +82,7 @@ func (d *decoder) what(o Object, s *Server, idPos Pos) {
 			return
 		}
 		// Beside an unknown key it would only repeat that one's report.
-		if !slices.ContainsFunc(o.n.Pairs, func(p Pair) bool { return !slices.Contains(serverKeys, p.Key) }) {
+		if !slices.ContainsFunc(o.n.Pairs, func(p Pair) bool { return !slices.Contains(serverTable.Names(), p.Key) }) {
 			d.fail(idPos, "%s: nothing to run or reach; %s", o.Path, giveOne)
 		}
 		return

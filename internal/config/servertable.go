@@ -1,0 +1,55 @@
+package config
+
+import "time"
+
+// serverTable are the keys of an entry of servers. What says how a server is run or
+// reached, and what it remembers, hangs together; it is read elsewhere and described
+// here.
+var serverTable = Table[Server]{
+	Told[Server]("command", "string", "", textSchema, "the program; a relative path starts at `cwd`, else at the folder of the config"),
+	Told[Server]("args", "list", "none", textsSchema, "its arguments; numbers are taken as written").With("command"),
+	Told[Server]("env", "map", "none", textMapSchema, "variables for it; numbers and booleans are taken as written. Of the gateway's own it gets only those that programs need to run, such as `HOME`, `PATH` and `LANG`: what else it wants, such as `GITHUB_TOKEN` or `npm_config_cache`, is named here, as in `GITHUB_TOKEN: ${GITHUB_TOKEN}`").With("command", "docker"),
+	Told[Server]("env_file", "path", "", textSchema, "a file of `NAME=value` lines; `env` wins over it").With("command", "docker"),
+	Told[Server]("cwd", "path", "", textSchema, "the folder it runs in").With("command"),
+	Put("url", func(s *Server) *string { return &s.URL }, Text("https://mcp.example.org/mcp").As("URL").Then(checkURL), "an MCP server that runs elsewhere"),
+	Put("headers", func(s *Server) *map[string]string { return &s.Headers }, Headers().Unless("none"), "sent with every request, of a remote to its orchestrator alone; credentials go here").With("url", "remote"),
+	Put("transport", func(s *Server) *string { return &s.Transport }, OneOf(transports...).Unless("`auto`"), "how it is spoken to").With("url"),
+	Put("ca_file", func(s *Server) *string { return &s.CAFile }, FilePath("ca.pem"), "a PEM file of further certificate authorities").With("url", "remote"),
+	Put("auth", func(s *Server) *ServerAuth { return &s.Auth }, Map(serverAuthTable, nil).Unless("none"), "how Tine gets a token for it, see [below](#servers-that-want-a-token); of a remote not by a login").With("url", "remote"),
+	Put("credential", func(s *Server) *string { return &s.Credential }, OneOf(credentials...).Default(CredentialShared), "whether all principals use one login, or each its own").With("url"),
+	Put("builtin", func(s *Server) *string { return &s.Builtin }, OneOf(builtins...).As("`files`, `memory`, `sqlite`, `time`, `fetch`, `everything`, [`rollout`](servers/rollout.md)"), "a server inside Tine"),
+	Told[Server]("settings", "map", "none", Schema{"type": "object"}, "the built-in server's own settings").With("builtin"),
+	Told[Server]("sandbox", "boolean, or a map", "`false`", Schema{"type": "boolean"}.orPlaceholder(), "walls around the program, see [below](#sandboxes)").With("command").Of(sandboxTable.About()),
+	Told[Server]("docker", "an image, or a map", "", textSchema, "a server in a container, see [below](#containers)").Of(dockerTable.About()),
+	Told[Server]("remote", "map", "", nil, "a server whose instances an orchestrator runs, see [below](#orchestrators)").Of(remoteTable.About()),
+	Told[Server]("preset", "`filesystem`, `duckdb`, `memory`, `everything`, `fetch`, `time`", "", Schema{"enum": presetNames()}.orPlaceholder(), "a well-known server, see [presets](servers/presets.md)"),
+	Put("title", func(s *Server) *string { return &s.Title }, Text("Files").Unless("the id").Then(oneLineTitle), "stands in brackets before descriptions"),
+	Told[Server]("driver", "`process`, `sandbox`, `docker`, `remote`, `url`, `builtin`", "by what is given", Schema{"enum": drivers}.orPlaceholder(),
+		"what runs it; `driver: sandbox` beside a command is as good as `sandbox: true`; with a preset, which of its drivers"),
+	Put("scope", func(s *Server) *string { return &s.Scope }, OneOf(scopes...).Unless("`session` for `command`, `docker`, `remote` and for `files`, `memory` and `sqlite`, else `shared`"), "one instance for each session, or one for all"),
+	Told[Server]("state", "list, map or `none`", "nothing", Schema{"anyOf": []Schema{{"const": noState}, textsSchema, {"type": "object"}}}, "the directories of what it remembers, see [below](#what-a-server-remembers); of a container it is `docker.state`. `none` says that the server remembers nothing from call to call: a restart of it loses nothing, and a fork starts it anew").With("command"),
+	Told[Server]("template", "path, `snapshot:NAME`", "", Schema{}, "what `memory`, `sqlite` or a container's state begins with, and with `files` the workspace; of a remote anything that its orchestrator understands").With("builtin", "docker", "remote"),
+	Told[Server]("workspace", "boolean", "where `${workspace}` is used, and for `files`", Schema{"type": "boolean"}.orPlaceholder(), "whether it sees the session's [directory](#workspace)").For("`command`, `builtin`"),
+	Told[Server]("fork", "`memory`, `files`, `fresh`, `share`, `refuse`", "the most that can be carried", Schema{"enum": forks}.orPlaceholder(), "what a fork carries of it"),
+	Put("budget", func(s *Server) *Budget { return &s.Budget }, Map(budgetTable, nil).Inline(), "what one instance may need").For("`command`, `builtin`, `docker`"),
+	Put("warm", func(s *Server) *int { return &s.Warm }, Int[int](0, mostWarm).Unless("`0`"), "how many instances stand ready for new sessions; not for a server that works in the workspace").For("`sandbox`"),
+	Put("fork_ahead", func(s *Server) *bool { return &s.ForkAhead }, Bool(), "whether a copy is made after each call, so that a fork of a session that did nothing since is a hand-over; not beside `state` or a workspace, as their files would be of another moment").For("`sandbox`"),
+	Told[Server]("on_fork", "`notify`, `tool NAME` or `{tool: NAME}`", "", textSchema, "how the server hears that it is a copy of another: by the notification `notifications/tine/forked`, or by a call of a tool of its own (`on_fork.tool`)").For("`sandbox`").Of([]About{{Name: "tool", Type: "a tool's name", Schema: textSchema, Meaning: "the tool of its own that is called"}}),
+	Put("startup", func(s *Server) **Startup { return &s.Startup }, Maybe(startupTable, readStartup), "a call that a new instance must answer before it counts as started"),
+	Put("merged", func(s *Server) *bool { return &s.Merged }, Bool(), "whether its tools are in the merged view, unprefixed; it always has a view of its own").For("`builtin: rollout`"),
+	Put("enabled", func(s *Server) *bool { return &s.Enabled }, Bool().Begin(true), "whether it is there"),
+	Put("eager", func(s *Server) *bool { return &s.Eager }, Bool(), "start at once instead of at first use"),
+	Put("protocol", func(s *Server) *string { return &s.Protocol }, OneOf(protocols...).Default("auto"), "the one MCP revision to speak"),
+	Put("client_capabilities", func(s *Server) *[]string { return &s.ClientCapabilities }, Words(capabilities...).Unless("`[elicitation, sampling]`"), "what Tine claims on behalf of clients"),
+	Put("connect_timeout", func(s *Server) *time.Duration { return &s.ConnectTimeout }, Duration(time.Millisecond, time.Hour).Unless("`60s` for a command or a remote, `2m` for a container and for `npx` and `uvx` in a sandbox, else `10s`"), "start and handshake, from when the packages are there; once it runs, each list again, at least 30 s"),
+	Put("timeout", func(s *Server) *time.Duration { return &s.Timeout }, Duration(time.Millisecond, 7*day).Unless("`5m`; `24h` for `builtin: rollout`"), "one call, not counting the time that a question of the server waits for the client (up to 10 minutes each)"),
+	Put("policy", func(s *Server) *Policy { return &s.Policy }, Map(policyTable, nil), "what its calls are subject to, see [below](#policy)"),
+	Put("journal", func(s *Server) *string { return &s.Journal }, OneOf(journalModes...).Unless("`journal.mode`"), "what is written down of its calls"),
+	Put("errors", func(s *Server) *string { return &s.Errors }, OneOf(errorForms...).Unless("`errors` of the top"), "the same for the view of this server, `/mcp/{server}`"),
+	Put("tools", func(s *Server) *Tools { return &s.Tools }, Map(toolsTable, nil), "what is seen of its tools, see below"),
+}
+
+var budgetTable = Table[Budget]{
+	Put("memory", func(b *Budget) *int64 { return &b.Memory }, Size[int64](1<<10, mostBytes).Unless("`64MiB` for a command or a container, `128MiB` for a command in a sandbox and `1MiB` for a builtin"),
+		"counts toward `sessions.memory`"),
+}
