@@ -178,15 +178,15 @@ func (c *cli) completeSet(cmd *cobra.Command, args []string, start string) ([]co
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var found []cobra.Completion
-	for _, k := range serverKeys() {
-		if k.kind == keySecret || !strings.HasPrefix(k.name, start) {
+	for _, k := range config.Settable() {
+		if k.Form == config.FormSecret || !strings.HasPrefix(k.Name, start) {
 			continue
 		}
-		name := k.name
-		if !strings.HasSuffix(name, ".") {
-			name += "="
+		name := k.Name + "="
+		if ownNames(k) {
+			name = k.Name + "."
 		}
-		found = append(found, cobra.CompletionWithDesc(name, k.help))
+		found = append(found, cobra.CompletionWithDesc(name, k.Text()))
 	}
 	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }

@@ -76,7 +76,20 @@ config folder, else the built-in defaults.`,
 			return c.showConfig(path)
 		},
 	}
-	cmd.AddCommand(check, show, newImportCmd(c))
+	schema := &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of a tine.yaml",
+		Long: `Prints a JSON Schema (draft 2020-12) of every key of a tine.yaml, with what each
+means. Editors that know YAML complete and check with it.`,
+		Example: `  tine config schema > tine.schema.json
+  sed -i '1i # yaml-language-server: $schema=tine.schema.json' tine.yaml`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, err := c.stdout.Write(config.JSONSchema())
+			return err
+		},
+	}
+	cmd.AddCommand(check, show, newImportCmd(c), schema)
 	return cmd
 }
 

@@ -10,91 +10,44 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 )
 
-// What the value of a key is.
-type keyKind int
-
-const (
-	keyGuess  keyKind = iota // what it looks like: the gateway may know more keys than this program
-	keyText                  // also times, such as 10s
-	keyNumber                // whole or not: the gateway knows
-	keyList
-	keySecret // never on a command line
-)
-
-// serverKey is one key below servers.ID that may be changed at run time.
+// serverKey is one key below servers.ID that may be changed at run time. The gateway
+// alone decides what may be set, and may know more keys than this program.
 type serverKey struct {
-	name string
-	kind keyKind
-	help string
-}
-
-// serverKeys lists them, for completion and to tell a text that looks like a
-// number from a number. The gateway alone decides what may be set. Those that
-// end in a dot have names of the user's own below them.
-func serverKeys() []serverKey {
-	return []serverKey{
-		{"timeout", keyText, "of one call, like 30s"},
-		{"connect_timeout", keyText, "of start and handshake"},
-		{"journal", keyText, strings.Join([]string{config.JournalFull, config.JournalMeta, config.JournalOff}, ", ")},
-		{"policy.max_timeout", keyText, "of a call with progress"},
-		{"policy.retry.attempts", keyNumber, "in all; 1 for none"},
-		{"policy.retry.pause", keyText, "before the second attempt"},
-		{"policy.retry.max_pause", keyText, "between attempts"},
-		{"policy.breaker.failures", keyNumber, "in a row that open it; 0 for no breaker"},
-		{"policy.breaker.open", keyText, "before it lets a probe through"},
-		{"policy.breaker.probes", keyNumber, "that close it"},
-		{"policy.rate.calls", keyNumber, "a second; 0 for no bound"},
-		{"policy.rate.burst", keyNumber, "at once"},
-		{"policy.concurrency.calls", keyNumber, "at once; 0 for no bound"},
-		{"policy.concurrency.queue", keyNumber, "that may wait"},
-		{"policy.concurrency.wait", keyText, "at most"},
-		{"policy.cache.lists", keyText, "how long; 0s for none"},
-		{"policy.cache.results", keyText, "of read-only tools, how long; 0s for none"},
-		{"policy.cache.tools", keyList, "whose results are kept"},
-		{"auth.type", keyText, config.AuthClientCredentials + ", " + config.AuthLogin},
-		{"auth.token_url", keyText, ""},
-		{"auth.auth_url", keyText, ""},
-		{"auth.client_id", keyText, ""},
-		{"auth.client_secret", keySecret, ""},
-		{"auth.scopes", keyList, ""},
-		{"auth.audience", keyText, ""},
-		{"auth.resource", keyText, ""},
-		{"auth.redirect", keyText, ""},
-		{"tools.allow", keyList, "globs of tools that are seen"},
-		{"tools.deny", keyList, "globs of tools that are not"},
-		{"tools.rename.", keyText, "TOOL=NAME"},
-		{"tools.describe.", keyText, "TOOL=TEXT"},
-		{"headers.", keySecret, ""},
-	}
+	config.About
+	unknown bool
 }
 
 // findKey finds a key. Its path is its names one by one; what a user's own name
 // begins is one name to its end, dots and all.
 func findKey(name string) (key serverKey, path []string) {
-	for _, k := range serverKeys() {
+	for _, k := range config.Settable() {
+		above, own := strings.CutPrefix(name, k.Name+".")
 		switch {
-		case k.name == name:
-			return k, strings.Split(name, ".")
-		case strings.HasSuffix(k.name, ".") && len(name) > len(k.name) && strings.HasPrefix(name, k.name):
-			above := strings.Split(strings.TrimSuffix(k.name, "."), ".")
-			return k, append(above, name[len(k.name):])
+		case k.Name == name:
+			return serverKey{About: k}, strings.Split(name, ".")
+		case own && above != "" && ownNames(k):
+			return serverKey{About: k}, append(strings.Split(k.Name, "."), above)
 		}
 	}
-	return serverKey{name: name}, strings.Split(name, ".")
+	return serverKey{unknown: true}, strings.Split(name, ".")
 }
+
+// ownNames reports whether names of the user's own stand below a key.
+func ownNames(k config.About) bool { return k.Form == config.FormNames || k.Name == "headers" }
 
 // value makes JSON of a text. A key that this program does not know gets what
 // the text looks like.
 func (k serverKey) value(text string) (json.RawMessage, error) {
-	switch k.kind {
-	case keyText:
+	switch {
+	case k.unknown:
+	case k.Form == config.FormText || k.Form == config.FormNames:
 		return quote(text), nil
-	case keyNumber:
+	case k.Form == config.FormNumber:
 		if !isNumber(text) {
 			return nil, fmt.Errorf("it wants a number, got %q", text)
 		}
 		return json.RawMessage(text), nil
-	case keyList:
+	case k.Form == config.FormList:
 		if list, ok := textList(text); ok {
 			return list, nil
 		}

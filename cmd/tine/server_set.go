@@ -9,6 +9,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
 )
 
 func newServersSetCmd(c *cli) *cobra.Command {
@@ -129,7 +130,7 @@ func (c *cli) setServer(ctx context.Context, server string, pairs []string) erro
 			return usagef("%q is not UTF-8 text", arg)
 		}
 		key, path := findKey(name)
-		if key.kind == keySecret || name == "headers" {
+		if key.Form == config.FormSecret {
 			return usagef("%s would be seen by others on a command line; use %s", name, secretCommand(server, path))
 		}
 		value, err := key.value(text)

@@ -164,7 +164,7 @@ func (d *decoder) containerState(c Object, to *Docker) {
 	}
 }
 
-// within reports whether a path in a container is another or lies below it.
+// Within reports whether a path in a container is another or lies below it.
 func Within(p, dir string) bool {
 	return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/")
 }
@@ -203,7 +203,7 @@ func (d *decoder) containerPaths(c Object, to *Docker) {
 	}
 }
 
-// spot is where an entry of a list stands, which may be among the flags.
+// Spot is where an entry of a list stands, which may be among the flags.
 func (o Object) Spot(key string, i int) (Pos, string) {
 	if n := o.n.Get(key); n != nil && i < len(n.Items) {
 		return n.Items[i].Pos, join(o.Path, key) + "[" + itoa(i) + "]"

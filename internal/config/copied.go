@@ -21,7 +21,7 @@ func (d *decoder) copied(o Object, s *Server) {
 		key string
 		yes bool
 	}{{"warm", s.Warm > 0}, {"fork_ahead", s.ForkAhead}, {"on_fork", s.OnFork != nil}} {
-		way := o.Has(ways...)
+		way := o.Has(wayKeys...)
 		if !on.yes || way == "" || way == "preset" {
 			continue // what it is was wrong already
 		}

@@ -33,7 +33,7 @@ type decoder struct {
 	otlpEndpoint, otlpHeaders bool
 }
 
-// object reads the keys of one map. The methods named after types look a key
+// Object reads the keys of one map. The methods named after types look a key
 // up, complain when its value does not fit, and report whether dst was set.
 type Object struct {
 	d    *decoder
@@ -66,7 +66,7 @@ func (d *decoder) object(n *Node, path string, hidden map[string]bool, known []s
 	return o, true
 }
 
-// child starts reading the map under a key.
+// Child starts reading the map under a key.
 func (o Object) Child(key string, known []string) (Object, bool) {
 	n := o.n.Get(key)
 	if n == nil {
@@ -77,7 +77,7 @@ func (o Object) Child(key string, known []string) (Object, bool) {
 	return c, ok
 }
 
-// childOr is child for a map that has a short form: one of some words in its
+// ChildOr is child for a map that has a short form: one of some words in its
 // place, which is given back.
 func (o Object) ChildOr(key string, known []string, words ...string) (c Object, word string, ok bool) {
 	n := o.n.Get(key)
@@ -151,7 +151,7 @@ func unknownKey(key, path string, known []string) string {
 	return msg + "; known keys: " + strings.Join(known, ", ")
 }
 
-// guess is the word that was meant, by its spelling or from elsewhere.
+// Guess is the word that was meant, by its spelling or from elsewhere.
 func Guess(word string, known []string) string {
 	if word == "" || word[0] >= '0' && word[0] <= '9' {
 		return "" // a number or a date is near to every other
@@ -165,7 +165,7 @@ func Guess(word string, known []string) string {
 	return ""
 }
 
-// lookup finds a key's value. Values whose placeholder is missing were reported
+// Lookup finds a key's value. Values whose placeholder is missing were reported
 // already and count as not given.
 func (o Object) Lookup(key string) (*Node, bool) {
 	n := o.n.Get(key)
@@ -182,7 +182,7 @@ func (o Object) note(rel string, n *Node) {
 	}
 }
 
-// text accepts a string. Numbers and booleans are refused: where a string is
+// Text accepts a string. Numbers and booleans are refused: where a string is
 // wanted they are mostly a missing pair of quotes or a wrong key.
 func (o Object) Text(key string, dst *string, example string) bool {
 	n, ok := o.Lookup(key)
@@ -233,7 +233,7 @@ func OrList(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-// written accepts any scalar but null and gives it as it was written, for
+// Written accepts any scalar but null and gives it as it was written, for
 // things that are strings to the world and often numbers in a file.
 func (o Object) Written(key string, n *Node, what string) (string, bool) {
 	switch {

@@ -64,7 +64,7 @@ func (o Object) oneOrMore(key string, dst *[]string, split bool, example string)
 	return true
 }
 
-// item is one entry of a list of strings.
+// Item is one entry of a list of strings.
 type Item struct {
 	Text  string
 	Shown string // as a message may quote it
@@ -73,7 +73,7 @@ type Item struct {
 	Index int // in the list, of which others may be missing
 }
 
-// items are the entries of a list that texts or oneOrMore read, without those
+// Items are the entries of a list that texts or oneOrMore read, without those
 // that were complained about.
 func (o Object) Items(key string, split bool) []Item {
 	n, ok := o.Lookup(key)
@@ -126,7 +126,7 @@ func (o Object) patterns(key, what string) {
 	}
 }
 
-// emptyList complains about a list that is there and holds nothing.
+// EmptyList complains about a list that is there and holds nothing.
 func (o Object) EmptyList(key, format string, args ...any) bool {
 	n, ok := o.Lookup(key)
 	if !ok || n.Shape != ShapeNull && (n.Shape != ShapeList || len(n.Items) > 0) {

@@ -23,7 +23,7 @@ func (k Shape) String() string {
 	return [...]string{"nothing", "a boolean", "a number", "a number", "a string", "a list", "a map"}[k]
 }
 
-// node is a value of a config file and its place. YAML and JSON are read into
+// Node is a value of a config file and its place. YAML and JSON are read into
 // the same tree, so that everything above it knows one shape.
 type Node struct {
 	Shape Shape
@@ -70,7 +70,7 @@ type tree struct {
 
 func (n *Node) Scalar() bool { return n.Shape != ShapeList && n.Shape != ShapeMap }
 
-// get returns the value of a key, or nil.
+// Get returns the value of a key, or nil.
 func (n *Node) Get(key string) *Node {
 	for i := range n.Pairs {
 		if n.Pairs[i].Key == key {
@@ -80,7 +80,7 @@ func (n *Node) Get(key string) *Node {
 	return nil
 }
 
-// set adds a key, or replaces its value.
+// Set adds a key, or replaces its value.
 func (n *Node) Set(key string, value *Node) {
 	for i := range n.Pairs {
 		if n.Pairs[i].Key == key {
@@ -112,7 +112,7 @@ func (b mapBuilder) add(p Pair) {
 	b.n.Pairs = append(b.n.Pairs, p)
 }
 
-// shown is the value as a message may quote it.
+// Shown is the value as a message may quote it.
 func (n *Node) Shown() string {
 	switch {
 	case !n.Scalar() || n.Shape == ShapeNull:
@@ -207,7 +207,7 @@ func NumberNode(f float64) *Node {
 }
 func DurationNode(d time.Duration) *Node { return StringNode(Brief(d)) }
 
-// sizeNode writes a size with its unit where that is exact.
+// SizeNode writes a size with its unit where that is exact.
 func SizeNode(v int64) *Node {
 	if s := formatSize(v); strings.HasSuffix(s, "B") {
 		return StringNode(s)

@@ -12,7 +12,7 @@ const (
 	maxWarnings = 100
 )
 
-// pos is a place in a file. Lines and columns count from one; a column counts
+// Pos is a place in a file. Lines and columns count from one; a column counts
 // characters, not bytes. The zero pos is "somewhere in the file".
 type Pos struct{ Line, Col int }
 

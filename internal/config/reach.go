@@ -102,7 +102,7 @@ func loopbackHost(host string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// quoted is like shown, without what a URL may hide.
+// Quoted is like shown, without what a URL may hide.
 func (n *Node) Quoted() string {
 	c := *n
 	if c.Shape == ShapeString && c.From == "" {

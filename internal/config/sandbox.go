@@ -51,7 +51,7 @@ var sandboxTable = Table[Sandbox]{
 	Put("allow_write", func(b *Sandbox) *[]string { return &b.AllowWrite }, hostPaths,
 		"what of this machine it may write to; forks share it; no folder with places of keys in it, as your home is, nor one that holds this config or a file that it reads"),
 	Put("deny_read", func(b *Sandbox) *[]string { return &b.DenyRead }, hostPaths, "what it must not see; wins over `allow_read`, and must not lie in `allow_write`"),
-	Put("user", func(b *Sandbox) *string { return &b.User }, Text(defaultUser).As("UID or UID:GID").Default(defaultUser).By(wallUser), "who it is inside; never 0"),
+	Put("user", func(b *Sandbox) *string { return &b.User }, Text(defaultUser).Or(Schema{"type": "integer", "minimum": 1}).As("UID or UID:GID").Default(defaultUser).By(wallUser), "who it is inside; never 0"),
 	Put("hostname", func(b *Sandbox) *string { return &b.Hostname }, Text(defaultHostname).Default(defaultHostname).Then(wallHostname), "what it is called inside"),
 	Put("network", func(b *Sandbox) *Sandbox { return b }, wallNetwork,
 		"loopback alone, or the network of this machine, or these domains through a proxy: `example.org`, `*.example.org`, an address or a network such as `10.0.0.0/8`, with `:PORT` for another than 80 and 443. On `host` it can't be copied while it runs, so there is no `fork: memory`, `warm`, `fork_ahead` or `on_fork`"),

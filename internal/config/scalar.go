@@ -109,7 +109,7 @@ func (o Object) Integer(key string, dst *int, least, most int) bool {
 	return true
 }
 
-// number accepts a whole number or one with a fraction.
+// Number accepts a whole number or one with a fraction.
 func (o Object) Number(key string, dst *float64, least, most float64) bool {
 	n, ok := o.Lookup(key)
 	if !ok {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"maps"
 	"regexp"
 	"strings"
@@ -59,6 +60,34 @@ func mapSchema(keys []About) Schema {
 	}
 	return Schema{"type": "object", "properties": all, "additionalProperties": false}
 }
+
+// JSONSchema describes a tine.yaml for editors and other programs. It knows what each
+// key may be; what keys say of each other only Load does.
+func JSONSchema() []byte {
+	server := mapSchema(serverTable.About())
+	var ways []Schema
+	for _, key := range wayKeys {
+		ways = append(ways, Schema{"required": []string{key}})
+	}
+	server["anyOf"] = ways
+	top := mapSchema(topTable.About())
+	top["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	top["title"] = "tine.yaml"
+	top["description"] = "The config of Tine, the MCP gateway whose sessions fork"
+	top["patternProperties"] = Schema{"^x-": true} // a place for anchors
+	top["$defs"] = Schema{"server": server}
+	servers := Schema{"type": "object", "propertyNames": Schema{"pattern": idPattern.String()}, "additionalProperties": Schema{"$ref": "#/$defs/server"}}
+	keys := top["properties"].(Schema)
+	keys["servers"] = servers.with("description", keys["servers"].(Schema)["description"])
+	b, err := json.MarshalIndent(top, "", "  ")
+	if err != nil {
+		panic(err) // the tables hold nothing that JSON does not
+	}
+	return append(b, '\n')
+}
+
+// Text is how a key is described where there is no Markdown.
+func (a About) Text() string { return plainText(a.Meaning) }
 
 // plainText is Markdown without its marks.
 func plainText(md string) string {

@@ -188,7 +188,7 @@ func noteAll(n *Node, rel string, hidden map[string]bool) {
 	}
 }
 
-// keyPos is where a key stands.
+// KeyPos is where a key stands.
 func (o Object) KeyPos(key string) Pos {
 	for _, p := range o.n.Pairs {
 		if p.Key == key {

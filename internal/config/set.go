@@ -14,6 +14,27 @@ import (
 // can be set at run time.
 var settable = []string{"timeout", "connect_timeout", "policy", "journal", "headers", "auth", "tools"}
 
+// Settable describes the keys that can be set at run time, each with its whole name.
+func Settable() []About {
+	var all []About
+	var add func(prefix string, keys []About)
+	add = func(prefix string, keys []About) {
+		for _, k := range keys {
+			if prefix == "" && !slices.Contains(settable, k.Name) {
+				continue
+			}
+			below := k.Keys
+			k.Name = join(prefix, k.Name)
+			if len(below) == 0 {
+				all = append(all, k)
+			}
+			add(k.Name, below)
+		}
+	}
+	add("", serverTable.About())
+	return all
+}
+
 // With lays settings over an entry: a JSON object of keys as they stand below
 // servers.ID, of which maps are merged and everything else is replaced. It
 // returns the changed entry and the dotted keys that were set. The entry it is

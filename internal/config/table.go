@@ -37,7 +37,21 @@ type About struct {
 	Schema Schema
 	Keys   []About
 	List   bool
+	Form   Form // what a command line gives for it
 }
+
+// A Form is how a value is written where there is only text.
+type Form int
+
+// The forms of values.
+const (
+	FormText   Form = iota // also times and sizes
+	FormNumber             // whole or not
+	FormBool
+	FormList
+	FormNames  // names of the user's own, each with a text
+	FormSecret // never on a command line
+)
 
 // where is where a value stands in its server or config, and what of that is hidden.
 type where struct {

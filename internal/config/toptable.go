@@ -86,7 +86,7 @@ var sessionsTable = Table[Sessions]{
 	Put("ttl", func(s *Sessions) *time.Duration { return &s.TTL }, Duration(0, 3650*day).Unless("`0`"), "how long a session that was opened lasts, whatever happens; 0 for as long as it is used"),
 	Put("idle", func(s *Sessions) *time.Duration { return &s.Idle }, Duration(0, 3650*day).Begin(day),
 		"how long one that was opened is kept unused; 0 for ever. Default and named sessions stay, and that of a connection ends with it, or after `limits.idle`"),
-	Put("memory", func(s *Sessions) *int64 { return &s.Memory }, Bound().As("size, percentage").Unless("`75%`").By(func(o Object, key string, dst *int64) bool { return o.share(key, dst, o.d.opts.Memory) }),
+	Put("memory", func(s *Sessions) *int64 { return &s.Memory }, Bound().Or(Schema{"type": "string", "pattern": `^[0-9.]+ ?%$`}).As("size, percentage").Unless("`75%`").By(func(o Object, key string, dst *int64) bool { return o.share(key, dst, o.d.opts.Memory) }),
 		"what the running servers of all opened sessions may need together, by the `budget` of each; a percentage is of the memory of the machine, or of the container it runs in. `off` or 0 for no bound"),
 	Put("instances", func(s *Sessions) *int { return &s.Instances }, Int[int](0, mostSessions).Begin(10_000).Always(), "how many of them there may be; 0 for no bound"),
 	Put("share", func(s *Sessions) *int { return &s.Share }, percentValue.Begin(90),

@@ -79,6 +79,12 @@ func (v Value[V]) As(words string) Value[V] {
 	return v
 }
 
+// Or takes something else as well, as far as the schema is concerned.
+func (v Value[V]) Or(also Schema) Value[V] {
+	v.about.Schema = Schema{"anyOf": []Schema{v.about.Schema, also}}
+	return v
+}
+
 // In says in words what range it has.
 func (v Value[V]) In(words string) Value[V] {
 	v.about.Range = words
@@ -218,7 +224,7 @@ func OneOf(words ...string) Value[string] {
 // Bool is true or false.
 func Bool() Value[bool] {
 	return Value[bool]{
-		about:   About{Type: "boolean", Schema: Schema{"type": "boolean"}.orPlaceholder()},
+		about:   About{Type: "boolean", Form: FormBool, Schema: Schema{"type": "boolean"}.orPlaceholder()},
 		read:    func(o Object, key string, dst *bool) bool { return o.Boolean(key, dst) },
 		show:    func(v bool, _ where) *Node { return BoolNode(v) },
 		always:  true,
@@ -230,7 +236,7 @@ func Bool() Value[bool] {
 func Int[V int | int64](least, most int) Value[V] {
 	return Value[V]{
 		about: About{
-			Type: "number", Range: fmt.Sprintf("%d to %d", least, most),
+			Type: "number", Form: FormNumber, Range: fmt.Sprintf("%d to %d", least, most),
 			Schema: Schema{"type": "integer", "minimum": least, "maximum": most}.orPlaceholder(),
 		},
 		read: func(o Object, key string, dst *V) bool {
@@ -250,7 +256,7 @@ func Int[V int | int64](least, most int) Value[V] {
 func Number(least, most float64) Value[float64] {
 	return Value[float64]{
 		about: About{
-			Type: "number", Range: formatNumber(least) + " to " + formatNumber(most),
+			Type: "number", Form: FormNumber, Range: formatNumber(least) + " to " + formatNumber(most),
 			Schema: Schema{"type": "number", "minimum": least, "maximum": most}.orPlaceholder(),
 		},
 		read:    func(o Object, key string, dst *float64) bool { return o.Number(key, dst, least, most) },
@@ -307,7 +313,7 @@ func Duration(least, most time.Duration) Value[time.Duration] {
 // Texts is a list of strings.
 func Texts(example string) Value[[]string] {
 	return Value[[]string]{
-		about: About{Type: "list", Schema: textsSchema},
+		about: About{Type: "list", Form: FormList, Schema: textsSchema},
 		read:  func(o Object, key string, dst *[]string) bool { return o.Texts(key, dst, example) },
 		show:  func(v []string, at where) *Node { return shownList(v, at.rel, at.hidden) },
 		secrets: func(v []string, at where, l secretList) {
@@ -357,7 +363,7 @@ func Line(example string) Value[[]string] {
 // secret.
 func TextMap(example string) Value[map[string]string] {
 	return Value[map[string]string]{
-		about: About{Type: "map", Schema: textMapSchema},
+		about: About{Type: "map", Form: FormNames, Schema: textMapSchema},
 		read:  func(o Object, key string, dst *map[string]string) bool { return o.TextMap(key, dst, example) },
 		show: func(v map[string]string, at where) *Node {
 			n := MapNode()
@@ -462,6 +468,7 @@ func Set(v Value[[]string]) Value[[]string] {
 // whatever name the server wants them.
 func Headers() Value[map[string]string] {
 	v := TextMap("").By(readHeaders)
+	v.about.Form = FormSecret
 	v.show = func(v map[string]string, _ where) *Node {
 		n := MapNode()
 		for _, name := range slices.Sorted(maps.Keys(v)) {
@@ -482,6 +489,7 @@ func Headers() Value[map[string]string] {
 // Secret is a text that is never shown.
 func Secret(example string) Value[string] {
 	v := Text(example)
+	v.about.Form = FormSecret
 	v.show = func(string, where) *Node { return StringNode(mask) }
 	v.secrets = func(v string, _ where, l secretList) { l.add(v) }
 	return v

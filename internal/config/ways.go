@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// ways are the keys of which one says what a server is.
-var ways = []string{"command", "url", "builtin", "docker", "remote", "preset"}
+// wayKeys are the keys of which one says what a server is.
+var wayKeys = []string{"command", "url", "builtin", "docker", "remote", "preset"}
 
 const giveOne = "give it a command, a url, a builtin, docker, remote or a preset"
 
@@ -46,7 +46,7 @@ func an(way string) string {
 	return "a " + way
 }
 
-// has is the first of some keys that is there.
+// Has is the first of some keys that is there.
 func (o Object) Has(keys ...string) string {
 	for _, key := range keys {
 		if o.n.Get(key) != nil {
@@ -67,7 +67,7 @@ func (d *decoder) what(o Object, s *Server, idPos Pos) {
 		return // one that could not be had, which was said
 	}
 	var given []string
-	for _, key := range ways {
+	for _, key := range wayKeys {
 		if o.n.Get(key) != nil {
 			given = append(given, key)
 		}
