@@ -21,7 +21,7 @@ func Marshal(c *Config) []byte {
 	return []byte(b.String())
 }
 
-// setText and setList add what is given, masked where it is hidden.
+// setText adds what is given, masked where it is hidden.
 func (n *Node) setText(key, v, rel string, hidden map[string]bool) {
 	if v == "" {
 		return
@@ -30,10 +30,4 @@ func (n *Node) setText(key, v, rel string, hidden map[string]bool) {
 		v = mask
 	}
 	n.Set(key, StringNode(v))
-}
-
-func (n *Node) setList(key string, list []string, rel string, hidden map[string]bool) {
-	if len(list) > 0 {
-		n.Set(key, shownList(list, rel, hidden))
-	}
 }
