@@ -483,6 +483,9 @@ func (r *Registry) newUpstream(e *catalog.Entry, by owned, adopt *store.Handle) 
 		r.checkGiven(e, s)
 		r.relearn(e)
 	}
+	if !e.Shares() { // which is asked itself
+		o.Unanswered = func(method string) *api.Error { return r.unlisted(e, method) }
+	}
 	if e.Runner.Info().Adopts {
 		created := time.Now()
 		o.Keep = func(h driver.Handle, hello json.RawMessage) error {
