@@ -103,7 +103,7 @@ func TestOlderDatabase(t *testing.T) {
 	if err := w.Rewind(t.Context(), rewound, first.ID, 0); err != nil {
 		t.Fatal(err)
 	}
-	token, err := w.NewToken(t.Context(), rewound)
+	token, _, err := w.NewToken(t.Context(), rewound)
 	if err != nil {
 		t.Fatal(err)
 	}
