@@ -148,8 +148,12 @@ func (s *Session) change(ctx context.Context, edit func(*facts)) error {
 	}
 	s.recordInFolder(rec)
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	changed := !f.Expires.Equal(s.facts.Expires)
 	s.facts = f
+	s.mu.Unlock()
+	if changed {
+		s.expireAt(f.Expires)
+	}
 	return nil
 }
 
