@@ -89,7 +89,7 @@ type NewSession struct {
 type NewMember struct {
 	// Instances is how many it has, each with a state of its own; default 1. The
 	// first is called like the server, the others server~1 and so on.
-	Instances int `json:"instances,omitempty"`
+	Instances int `json:"instances,omitempty" min:"1"`
 	// Template is what their state begins with: a string that names a snapshot, or
 	// a path under template_roots; for a server that an orchestrator runs, whatever
 	// that one takes.
@@ -120,8 +120,8 @@ type SessionPatch struct {
 // ForkRequest is the body of POST /v1/sessions/{id}/forks. Who asks with the
 // parent's own token makes no children that last longer than it.
 type ForkRequest struct {
-	Count  int               `json:"count,omitempty"`  // default 1
-	Labels map[string]string `json:"labels,omitempty"` // on top of the parent's
+	Count  int               `json:"count,omitempty" min:"1"` // default 1
+	Labels map[string]string `json:"labels,omitempty"`        // on top of the parent's
 	TTL    string            `json:"ttl,omitempty"`
 	Idle   string            `json:"idle,omitempty"`
 	Wait   string            `json:"wait,omitempty"` // for calls under way to end, and for room

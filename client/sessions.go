@@ -146,12 +146,8 @@ func (c *Client) CloseSession(ctx context.Context, id string) error {
 
 // NewSessionToken gives a session another token in the place of the one it has. The
 // answer is the only place where it is ever shown.
-func (c *Client) NewSessionToken(ctx context.Context, id string) (*api.OpenedSession, error) {
-	var out api.OpenedSession
-	if err := c.do(ctx, http.MethodPost, nil, nil, &out, "v1", "sessions", id, "token"); err != nil {
-		return nil, err
-	}
-	return &out, nil
+func (c *Client) NewSessionToken(ctx context.Context, id string, options ...CreateOption) (*api.OpenedSession, error) {
+	return create[api.OpenedSession](ctx, c, nil, options, "v1", "sessions", id, "token")
 }
 
 // Fork makes sessions that begin with the state of another one, all or none.

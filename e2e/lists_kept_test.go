@@ -19,9 +19,10 @@ import (
 )
 
 // listServer is a server whose tools are the words of a file, and which writes a line
-// to another one at every start. It begins slowly, as packages do that are fetched.
+// to another one at every start. It begins slowly, as packages do that are fetched. While
+// there is a file "mute" it does not list.
 const listServer = `
-import json, sys, time
+import json, os, sys, time
 folder = sys.argv[1]
 open(folder + "/starts", "a").write("started\n")
 time.sleep(float(open(folder + "/slow").read()))
@@ -33,6 +34,8 @@ for line in sys.stdin:
     a = {"jsonrpc": "2.0", "id": m["id"]}
     if m["method"] == "initialize":
         a["result"] = {"protocolVersion": m["params"]["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "lister", "version": "1"}, "instructions": "Call " + tools[0]}
+    elif m["method"] == "tools/list" and os.path.exists(folder + "/mute"):
+        continue
     elif m["method"] == "tools/list":
         a["result"] = {"tools": [{"name": t, "inputSchema": {"type": "object"}, "x": 12345678901234567890} for t in tools]}
     elif m["method"] == "tools/call" and m["params"]["name"] in tools:

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,6 +94,65 @@ func TestFailedServersAreTold(t *testing.T) {
 		return err
 	}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestListsThatDoNotCome has servers that can be called and don't list: their state and
+// their lists say so, before a call, after it, and where a call came first.
+func TestListsThatDoNotCome(t *testing.T) {
+	t.Parallel()
+	program := need(t, python)[0]
+	a := newLister(t, "0", "one")
+	a.write(t, "mute", "")
+	g := startGateway(t, "servers:\n"+a.yaml(program, "asked", "timeout: 2s")+a.yaml(program, "called", "timeout: 2s"))
+	call := func(server string) {
+		t.Helper()
+		if _, err := g.client(t).Call(t.Context(), server+"__one", nil); err != nil {
+			t.Error(err)
+		}
+	}
+	state := func(server string) (state, reason string) {
+		t.Helper()
+		list, err := g.client(t).Servers(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := list.Servers[slices.IndexFunc(list.Servers, func(s api.Server) bool { return s.ID == server })]
+		return s.State, s.Reason
+	}
+	call("called")
+	for _, server := range []string{"asked", "called"} {
+		why := "tools/list: no answer within 2s (servers." + server + ".timeout)"
+		if err := eventually(func() error {
+			if state, reason := state(server); state != api.StateFailed || reason != why {
+				return fmt.Errorf("%s is %s: %q", server, state, reason)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		for range 2 {
+			call(server)
+			if state, reason := state(server); state != api.StateFailed || reason != why {
+				t.Errorf("after a call %s is %s: %q", server, state, reason)
+			}
+			if got := g.missing(t, server); got != why {
+				t.Errorf("after a call the list says that %s lacks for %q", server, got)
+			}
+			list, err := g.client(t).Tools(t.Context(), server)
+			if err != nil || len(list.Missing) != 1 || list.Missing[0].Reason != why {
+				t.Errorf("after a call the tools of %s are %+v, %v", server, list, err)
+			}
+		}
+	}
+	if err := os.Remove(filepath.Join(a.dir, "mute")); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := g.client(t).Tools(t.Context(), "asked"); err != nil || len(list.Tools) != 1 {
+		t.Errorf("when it lists again its tools are %+v, %v", list, err)
+	}
+	if state, reason := state("asked"); state != api.StateReady || reason != "" {
+		t.Errorf("when it lists again it is %s: %q", state, reason)
 	}
 }
 

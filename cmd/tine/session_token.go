@@ -43,7 +43,7 @@ func (c *cli) sessionTokens(ctx context.Context, refs []string) error {
 	var mu sync.Mutex
 	tokens := map[string]api.OpenedSession{}
 	done, err := c.toEach(ctx, ids, "tokens", func(id string) error {
-		s, err := askFor(ctx, g, g.NewSessionToken, id)
+		s, err := ask(ctx, g, func(ctx context.Context) (*api.OpenedSession, error) { return g.NewSessionToken(ctx, id) })
 		if err != nil {
 			return mendSession(err)
 		}

@@ -34,7 +34,8 @@ func newStateRestoreCmd(c *cli) *cobra.Command {
   - The database that was there, damaged or not, goes to set-aside/ and is kept.
   - Sessions and snapshots that are newer than the backup come back from their own
     folders, with all that they know.
-  - Sessions whose folders are gone are closed: they were closed since.
+  - Sessions whose folders are gone are closed: they were closed since. One that
+    never kept anything has no folder, and comes back.
   - Tokens, what was switched at run time and logins to servers are as they were at
     the backup. What was changed since is missing: a token that was made since is
     gone. How many changes of tokens and switches are missing is said first.

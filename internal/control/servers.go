@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -99,7 +100,15 @@ func (c *Servers) Get(ctx context.Context, who identity.Principal, id string) (s
 
 // rank orders states by how much they say about a server that several sessions
 // use: one that answers anywhere answers.
-var rank = map[string]int{api.StateIdle: 0, api.StateFailed: 1, api.StateFetching: 2, api.StateStarting: 3, api.StateReady: 4}
+func rank(st upstream.Status) int {
+	switch {
+	case st.State == api.StateReady:
+		return 5
+	case st.Unlisted && st.Instance: // it can be called
+		return 4
+	}
+	return slices.Index([]string{api.StateIdle, api.StateFailed, api.StateFetching, api.StateStarting}, st.State)
+}
 
 // Describe is how a server is doing in all sessions.
 func (c *Servers) Describe(e *catalog.Entry) api.Server {
@@ -114,15 +123,18 @@ func (c *Servers) Describe(e *catalog.Entry) api.Server {
 		s.State, s.Reason = api.StateDisabled, why
 		return s
 	}
+	most := 0
 	for _, up := range c.reg.Upstreams(e.ID) {
 		st := up.Status()
 		s.Restarts += st.Restarts
 		if st.Instance {
 			s.Instances++
 		}
-		if rank[st.State] < rank[s.State] || st.State == s.State && s.State == api.StateIdle {
+		much := rank(st)
+		if much == 0 || much < most {
 			continue
 		}
+		most = much
 		s.State, s.Reason, s.Words, s.Since, s.Fetch = st.State, st.Reason, st.Words, st.Since, st.Fetch
 		if st.Hello.Version != "" {
 			s.Protocol = st.Hello.Version

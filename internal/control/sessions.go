@@ -265,18 +265,25 @@ func (c *Sessions) Close(ctx context.Context, r Request, id string, end func(con
 }
 
 // NewToken gives a session another token in the place of the one it has.
-func (c *Sessions) NewToken(ctx context.Context, who identity.Principal, id string) (out api.OpenedSession, err error) {
-	s, err := c.Usable(ctx, who, id)
-	if err != nil {
-		return out, err
-	}
-	token, err := c.reg.NewToken(ctx, s)
-	if err != nil {
-		return out, err
-	}
-	c.host.Readmit() // who came in by the old one is out
-	c.log.Info("session has another token", "session", s.ID, "by", who.Name)
-	return api.OpenedSession{Session: c.shown(who, c.reg.Describe(s, true)), Token: token}, nil
+func (c *Sessions) NewToken(ctx context.Context, r Request, id string) (api.OpenedSession, error) {
+	return once(ctx, c.core, r, struct{}{}, func(ctx context.Context, _ string) (out api.OpenedSession, undo func(context.Context), err error) {
+		s, err := c.Usable(ctx, r.Who, id)
+		if err != nil {
+			return out, nil, err
+		}
+		token, back, err := c.reg.NewToken(ctx, s)
+		if err != nil {
+			return out, nil, err
+		}
+		c.host.Readmit() // who came in by the old one is out
+		c.log.Info("session has another token", "session", s.ID, "by", r.Who.Name)
+		undo = func(ctx context.Context) {
+			if err := back(ctx); err != nil {
+				c.log.Warn("the token that a session had is not let in again", "session", s.ID, "err", err)
+			}
+		}
+		return api.OpenedSession{Session: c.shown(r.Who, c.reg.Describe(s, true)), Token: token}, undo, nil
+	})
 }
 
 // Trajectory tells the story of a session. It is full and not redacted: it is for those who could have made the

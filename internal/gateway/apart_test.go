@@ -167,3 +167,31 @@ func TestSessionHeader(t *testing.T) {
 		}
 	}
 }
+
+// TestUnknownClientMakesNoSession sends an Mcp-Session-Id that nobody was given to a session
+// of a name that there is not: it is unknown, and the session is not made, unless the
+// request needs no client.
+func TestUnknownClientMakesNoSession(t *testing.T) {
+	t.Parallel()
+	w := openWorlds(t, "")
+	const list, hello = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	named := func() int {
+		t.Helper()
+		n := 0
+		for _, s := range want[api.SessionList](t, w, "GET", "/v1/sessions", "").Sessions {
+			if s.Name == "work" {
+				n++
+			}
+		}
+		return n
+	}
+	header := []string{"Content-Type", "application/json", "Accept", "application/json, text/event-stream", "Mcp-Session-Id", "stale"}
+	for _, tt := range []struct{ method, body string }{{"POST", list}, {"POST", "[" + list + "]"}, {"GET", ""}, {"DELETE", ""}} {
+		if r := w.do(t, tt.method, "/mcp?session=work", tt.body, header...); r.status != http.StatusNotFound || named() != 0 {
+			t.Errorf("%s %s: status %d %s, and %d sessions", tt.method, tt.body, r.status, r.body, named())
+		}
+	}
+	if r := w.do(t, "POST", "/mcp?session=work", hello, header...); r.status != http.StatusOK || named() != 1 {
+		t.Errorf("initialize: status %d %s, and %d sessions", r.status, r.body, named())
+	}
+}

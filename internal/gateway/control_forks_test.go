@@ -69,6 +69,34 @@ func TestSlowForksEndWithTheirParent(t *testing.T) {
 	}
 }
 
+// A number that is given and too small is refused by its name, and one that is left out is
+// one.
+func TestForkCounts(t *testing.T) {
+	t.Parallel()
+	w := openWorlds(t, "")
+	s := w.open(t, ``)
+	forks := "/v1/sessions/" + s.ID + "/forks"
+	for _, body := range []string{`{"count":0}`, `{"count":-1}`, `{"Count": 0 }`, `{"labels":{"a":"b"},"count":-0}`} {
+		if e := w.refused(t, http.StatusBadRequest, "POST", forks, body); e.Kind != api.KindInvalid || !strings.Contains(strings.ToLower(e.Message), "count must be at least 1") {
+			t.Errorf("%s: %+v", body, e)
+		}
+	}
+	for _, body := range []string{``, `{}`, `{"count":null}`, `{"count":1}`} {
+		if n := len(want[api.Forks](t, w, "POST", forks, body).Sessions); n != 1 {
+			t.Errorf("%s makes %d forks", body, n)
+		}
+	}
+	for _, n := range []string{"0", "-1"} {
+		e := w.refused(t, http.StatusBadRequest, "POST", "/v1/sessions", `{"members":{"mem":{"instances":`+n+`}}}`)
+		if !strings.Contains(e.Message, "members.mem.instances must be at least 1") {
+			t.Errorf("%s instances: %+v", n, e)
+		}
+	}
+	if list := want[api.SessionList](t, w, "GET", "/v1/sessions", ""); len(list.Sessions) != 5 {
+		t.Errorf("what was refused left something: %d sessions", len(list.Sessions))
+	}
+}
+
 func TestForkLabels(t *testing.T) {
 	t.Parallel()
 	w := openWorlds(t, "")

@@ -87,7 +87,11 @@ func (g *Gateway) closeSession(a *ask, _ none) (none, error) {
 }
 
 func (g *Gateway) newSessionToken(a *ask, _ none) (api.OpenedSession, error) {
-	out, err := g.services.Sessions.NewToken(a.ctx(), a.who, a.args["session"])
+	r, err := a.request()
+	if err != nil {
+		return api.OpenedSession{}, err
+	}
+	out, err := g.services.Sessions.NewToken(a.ctx(), r, a.args["session"])
 	out.Session, err = g.withURL(a, out.Session, err)
 	return out, err
 }

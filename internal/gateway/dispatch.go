@@ -285,5 +285,5 @@ func (g *Gateway) decode(w http.ResponseWriter, r *http.Request, v any, empty bo
 		return invalid("unreadable body: %s", jsonMistake(err))
 	}
 	wasRead(w)
-	return nil
+	return checkLeast(reflect.TypeOf(v), body, "")
 }

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"bytes"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -53,14 +55,48 @@ func (g *Gateway) enterSession(r *http.Request, who identity.Principal, d *door,
 	case len(given) != 1 || given[0] == "":
 		return invalid("%s in the URL must be one name, such as ?%s=work; leave it out for the session that you have without a name", sessionKey, sessionKey)
 	}
-	if err := g.checkHeader(r, who, d, g.services.Sessions.OwnNamed(who, given[0])); err != nil {
+	id := g.services.Sessions.OwnNamed(who, given[0])
+	if err := g.checkHeader(r, who, d, id); err != nil {
 		return err
+	}
+	if id == "" && d.kind == doorStreamable && g.needsClient(r) { // the session is not made for it
+		return unknownClient("")
 	}
 	s, err := g.services.Sessions.Named(r.Context(), who, given[0])
 	if err == nil {
 		d.session = s.ID
 	}
 	return err
+}
+
+// needsClient reports whether a request has an Mcp-Session-Id that must be of a client: one
+// that initializes may have any, and one of the stateless era is nobody's. Its body can be
+// read again.
+func (g *Gateway) needsClient(r *http.Request) bool {
+	if r.Header.Get(wire.HeaderSession) == "" {
+		return false
+	}
+	if r.Method != http.MethodPost {
+		return true
+	}
+	if wire.Modern(r.Header.Get(wire.HeaderVersion)) {
+		return false
+	}
+	limit := g.edge.Load().body
+	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(body), r.Body), r.Body}
+	if err != nil || int64(len(body)) > limit {
+		return false // which is told
+	}
+	msg, err := wire.Scan(body)
+	if err != nil {
+		return true
+	}
+	params, err := wire.ScanParams(msg.Method, msg.Params)
+	return err != nil || msg.Method != wire.MethodInitialize && !params.Version.Ok()
 }
 
 // checkHeader refuses a request whose Mcp-Session-Id is of another session than the one its

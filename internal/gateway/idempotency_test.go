@@ -70,6 +70,16 @@ func TestIdempotencyKeys(t *testing.T) {
 	if n := sessions(); n != 5 {
 		t.Errorf("%d sessions, want ada's, bob's and three forks", n)
 	}
+	// A token.
+	one := w.ask(t, "POST", "/v1/sessions/"+s.ID+"/token", "", key("k-token", asAda...)...)
+	two := w.ask(t, "POST", "/v1/sessions/"+s.ID+"/token", "", key("k-token", asAda...)...)
+	if one.status != http.StatusOK || !bytes.Equal(one.body, two.body) {
+		t.Errorf("a token: %s\n%s", one.body, two.body)
+	}
+	var other api.OpenedSession
+	decode(t, one.body, &other)
+	want[api.Session](t, w, "GET", "/v1/sessions/"+s.ID, "", bearer(other.Token)...)
+	w.refused(t, http.StatusBadRequest, "POST", "/v1/sessions/"+s.ID+"/token", "", key("a b", asAda...)...)
 	// Also when what it was made of is gone.
 	parent := w.open(t, ``, asAda...)
 	fork := w.ask(t, "POST", "/v1/sessions/"+parent.ID+"/forks", "", key("k3", asAda...)...)
@@ -88,7 +98,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	if r := w.ask(t, "POST", "/v1/sessions", "", key(strings.Repeat("~", 256), asAda...)...); r.status != http.StatusOK {
 		t.Errorf("a long key: status %d %s", r.status, r.body)
 	}
-	if log := w.log.String(); strings.Contains(log, s.Token) || strings.Contains(log, bobs.Token) {
+	if log := w.log.String(); strings.Contains(log, s.Token) || strings.Contains(log, other.Token) || strings.Contains(log, bobs.Token) {
 		t.Error("a token is in the log")
 	}
 }
@@ -160,4 +170,7 @@ func TestIdempotencyDiskFull(t *testing.T) {
 	if two := w.open(t, ``, key("a")...); two.ID != one.ID || open() != 1 {
 		t.Errorf("got %s and %s", one.ID, two.ID)
 	}
+	full.end.Store(true)
+	w.refused(t, http.StatusBadGateway, "POST", "/v1/sessions/"+one.ID+"/token", ``, key("b")...)
+	want[api.Session](t, w, "GET", "/v1/sessions/"+one.ID, "", bearer(one.Token)...)
 }

@@ -253,6 +253,11 @@ func (s *schemas) name(t reflect.Type) error {
 	}
 	// A later gateway may answer more: whoever reads must not mind.
 	schema.AdditionalProperties = nil
+	for _, f := range fields {
+		if min, ok := least(f); ok {
+			schema.Properties[memberName(f)].Minimum = jsonschema.Ptr(float64(min))
+		}
+	}
 	s.made[t.Name()] = notNull(schema)
 	return nil
 }

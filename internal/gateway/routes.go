@@ -74,7 +74,7 @@ func controlRoutes() []action {
 			summary: "Change what a session is called and how long it lasts", operation: op((*Gateway).patchSession)},
 		{method: del, pattern: "/sessions/{session}", name: "closeSession", role: user, bound: true,
 			summary: "Close a session and what it owns; twice is fine", operation: op((*Gateway).closeSession)},
-		{method: post, pattern: "/sessions/{session}/token", name: "newSessionToken", role: user,
+		{method: post, pattern: "/sessions/{session}/token", name: "newSessionToken", role: user, keyed: true,
 			summary: "Give a session another token in the place of the one it has; it is shown this once", operation: op((*Gateway).newSessionToken)},
 		{method: get, pattern: "/sessions/{session}/forks", name: "listForks", role: user, bound: true,
 			summary: "The sessions that were forked from one", operation: op((*Gateway).listForks)},

@@ -130,18 +130,28 @@ func (r *Registry) ByToken(hash string) (*Session, Owner) {
 	return s, Owner{Name: s.Owner, Pinned: s.pinnedOwner}
 }
 
-// NewToken gives an opened session another token. The one that it had lets nobody
-// in any more.
-func (r *Registry) NewToken(ctx context.Context, s *Session) (string, error) {
+// NewToken gives an opened session another token, and returns how to undo that. The one
+// that it had lets nobody in any more.
+func (r *Registry) NewToken(ctx context.Context, s *Session) (token string, undo func(context.Context) error, err error) {
 	if s.Kind != KindOpened {
-		return "", &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf("session %s came by itself and has no token; open one with `tine session open`", s.ID)}
+		return "", nil, &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf("session %s came by itself and has no token; open one with `tine session open`", s.ID)}
 	}
+	token, hash := newToken()
+	was, err := r.setToken(ctx, s, hash)
+	return token, func(ctx context.Context) error {
+		_, err := r.setToken(ctx, s, was)
+		return err
+	}, err
+}
+
+// setToken has the token with this hash let in to a session, and returns the hash of the
+// one that did before.
+func (r *Registry) setToken(ctx context.Context, s *Session, hash string) (was string, err error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	if s.isClosed() {
 		return "", s.gone()
 	}
-	token, hash := newToken()
 	f := s.known()
 	f.Rev++ // the old token must not come back with an older database
 	rec, err := s.record(f)
@@ -158,12 +168,13 @@ func (r *Registry) NewToken(ctx context.Context, s *Session) (string, error) {
 	s.mu.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.tokens, s.token)
+	was = s.token
+	delete(r.tokens, was)
 	s.token = hash
 	if r.sessions[s.ID] == s {
 		r.tokens[hash] = s
 	}
-	return token, nil
+	return was, nil
 }
 
 // Amend changes what a session is called and how long it lasts; nil stays, and a

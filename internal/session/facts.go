@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/tine-mcp/tine/api"
@@ -63,6 +64,20 @@ type facts struct {
 	// of an opened session is zero only where it comes from a version that made no
 	// folder for it.
 	Rev int64 `json:"rev,omitempty"`
+}
+
+// hadFolder reports whether a session of that kind had a folder when this was recorded: an
+// opened one has from the beginning, and others with the first state that they keep.
+func (f *facts) hadFolder(kind string) bool {
+	if kind == KindOpened {
+		return f.Rev > 0
+	}
+	for name := range f.Made {
+		if !strings.Contains(name, "/") { // in the home of another session
+			return true
+		}
+	}
+	return false
 }
 
 // fits is the hash of what an instance was started with that fits a session now:
@@ -133,8 +148,12 @@ func (s *Session) change(ctx context.Context, edit func(*facts)) error {
 	}
 	s.recordInFolder(rec)
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	changed := !f.Expires.Equal(s.facts.Expires)
 	s.facts = f
+	s.mu.Unlock()
+	if changed {
+		s.expireAt(f.Expires)
+	}
 	return nil
 }
 

@@ -160,8 +160,9 @@ func (b *opening) needsOf(s *Session, carried []*catalog.Entry) map[string]need 
 func (s *Session) failed() map[string]bool {
 	out := make(map[string]bool)
 	for _, e := range s.members() {
-		if up := s.Peek(e.ID); up != nil && up.Status().State == api.StateFailed {
-			out[e.ID] = true
+		if up := s.Peek(e.ID); up != nil {
+			st := up.Status()
+			out[e.ID] = st.State == api.StateFailed && !st.Unlisted
 		}
 	}
 	return out

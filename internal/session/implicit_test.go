@@ -159,6 +159,8 @@ func TestDeathsInSessionsThatNobodyOpened(t *testing.T) {
 				first, next := callIn(t, s, server, "x"), callIn(t, s, server, "x")
 				testkit.Has(t, "the first call", first, "lost: ", `further calls of server "`+server+`" are refused`, mend)
 				testkit.Has(t, "the next call", next, "lost: ", "sessions.on_loss is refuse", mend)
+				testkit.Has(t, "the first call", first, "; its other servers go on; ")
+				testkit.Has(t, "the next call", next, "; its other servers go on; ")
 				for _, told := range []string{first, next} {
 					for _, wrong := range []string{"close it", "rewind it", "begins anew"} {
 						if strings.Contains(told, wrong) {

@@ -368,9 +368,20 @@ func (r *Registry) relearn(e *catalog.Entry) {
 	r.learners.mu.Lock()
 	defer r.learners.mu.Unlock()
 	if l := r.learners.of[e.WarmKey()]; l != nil && l.failed > 0 && l.round == nil {
-		l.up.Retry()
+		l.up.Restart()
 		r.beginRound(l)
 	}
+}
+
+// unlisted is why a server did not give a list when it was last asked for nobody in
+// particular; nil where it did, or was not asked.
+func (r *Registry) unlisted(e *catalog.Entry, method string) *api.Error {
+	r.learners.mu.Lock()
+	defer r.learners.mu.Unlock()
+	if l := r.learners.of[e.WarmKey()]; l != nil && l.end != nil {
+		return l.up.Unanswered(method)
+	}
+	return nil
 }
 
 // dropLearners ends those of servers that a catalog no longer has; all of them with nil.

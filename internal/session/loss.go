@@ -275,7 +275,16 @@ func (s *Session) follows(server, next string) string {
 	case s.Kind != KindOpened:
 		what = fmt.Sprintf("further calls of server %q are refused in it", server)
 	}
-	return fmt.Sprintf("session %s is damaged and sessions.on_loss is refuse: %s; %s", s.ID, what, s.mend(server))
+	return fmt.Sprintf("session %s is damaged and sessions.on_loss is refuse: %s%s; %s", s.ID, what, s.others(), s.mend(server))
+}
+
+// others says what a refusal means for the servers that it does not concern; nothing where
+// it concerns all.
+func (s *Session) others() string {
+	if s.Kind == KindOpened {
+		return ""
+	}
+	return "; its other servers go on"
 }
 
 // refuses is the error of every call that a damage of the session concerns, where the
@@ -298,7 +307,7 @@ func (s *Session) refuses(server string) error {
 			mend = "put back what has changed and call that server, " + s.orMend(d.Server)
 		}
 		return &api.Error{Kind: api.KindLost, Server: d.Server, Message: fmt.Sprintf(
-			"session %s is damaged and sessions.on_loss is refuse: %s; %s", s.ID, d.Bare().Text(), mend)}
+			"session %s is damaged and sessions.on_loss is refuse: %s%s; %s", s.ID, d.Bare().Text(), s.others(), mend)}
 	}
 	return nil
 }

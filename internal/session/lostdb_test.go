@@ -103,7 +103,7 @@ func TestOlderDatabase(t *testing.T) {
 	if err := w.Rewind(t.Context(), rewound, first.ID, 0); err != nil {
 		t.Fatal(err)
 	}
-	token, err := w.NewToken(t.Context(), rewound)
+	token, _, err := w.NewToken(t.Context(), rewound)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,12 +130,18 @@ func TestOlderDatabase(t *testing.T) {
 }
 
 // What a restore of an older database does besides: what has no folder any more
-// is closed and forgotten.
+// is closed and forgotten, unless it never had one.
 func TestReconcileAfterARestore(t *testing.T) {
 	w := newWorld(t, lasting)
 	stays, closed := w.opened(session.OpenOptions{}), w.opened(session.OpenOptions{})
 	w.remember(stays, "x")
 	w.remember(closed, "x")
+	unused, emptied := w.session("ada"), w.session("bob")
+	w.remember(emptied, "x")
+	named, err := w.Named(t.Context(), "ada", "work")
+	if err != nil {
+		t.Fatal(err)
+	}
 	gone := w.frozen(stays, "gone")
 	kept := w.frozen(stays, "kept")
 	w.close(false)
@@ -146,6 +152,7 @@ func TestReconcileAfterARestore(t *testing.T) {
 	}
 	w.open(lasting)
 	w.CloseSession(t.Context(), w.Get(closed.ID))
+	w.CloseSession(t.Context(), w.Get(emptied.ID))
 	if err := w.DeleteSnapshot(t.Context(), gone.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -155,9 +162,12 @@ func TestReconcileAfterARestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	db := sqlitetest.Open(t, w.dir)
+	ended := []string{closed.ID, emptied.ID}
+	slices.Sort(ended)
 	for _, dry := range []bool{true, false} {
 		got, err := session.Reconcile(t.Context(), db, w.dir, true, dry)
-		if err != nil || !slices.Equal(got.Back, []string{later.ID}) || !slices.Equal(got.Closed, []string{closed.ID}) || !slices.Equal(got.SnapshotsGone, []string{gone.ID}) {
+		slices.Sort(got.Closed)
+		if err != nil || !slices.Equal(got.Back, []string{later.ID}) || !slices.Equal(got.Closed, ended) || !slices.Equal(got.SnapshotsGone, []string{gone.ID}) {
 			t.Errorf("dry is %v: %+v, %v", dry, got, err)
 		}
 	}
@@ -169,7 +179,13 @@ func TestReconcileAfterARestore(t *testing.T) {
 	}
 	w.open(lasting)
 	w.remembers("what stays", w.Get(stays.ID), "x")
-	if w.Get(closed.ID) != nil || w.Get(later.ID) == nil || len(w.Snapshots()) != 1 || w.Snapshots()[0].ID != kept.ID {
+	if w.Get(unused.ID) == nil || w.session("ada").ID != unused.ID {
+		t.Error("a default session that never had a folder is not back")
+	}
+	if back, err := w.Named(t.Context(), "ada", "work"); err != nil || back.ID != named.ID {
+		t.Errorf("a session of a name that never had a folder is back as %v, %v", back, err)
+	}
+	if w.Get(emptied.ID) != nil || w.Get(closed.ID) != nil || w.Get(later.ID) == nil || len(w.Snapshots()) != 1 || w.Snapshots()[0].ID != kept.ID {
 		t.Errorf("there are %v and %v", w.Sessions(), w.Snapshots())
 	}
 	w.sound()

@@ -441,13 +441,17 @@ func (b *opening) register(ctx context.Context) error {
 		r.o.Log.Warn("what happened to a session is not recorded", "err", err)
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.closed { // it would not end them
+		r.mu.Unlock()
 		return errStopping
 	}
 	for _, s := range b.children {
 		r.sessions[s.ID] = s
 		r.tokens[s.token] = s
+	}
+	r.mu.Unlock()
+	for _, s := range b.children {
+		s.expireAt(s.known().Expires)
 	}
 	return nil
 }

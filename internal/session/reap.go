@@ -17,7 +17,6 @@ const (
 func (r *Registry) reap() {
 	tick := time.NewTicker(reapEvery)
 	defer tick.Stop()
-	places := make(chan struct{}, parallel)
 	for n := 0; ; n++ {
 		if n%forgetEvery == 0 {
 			r.forget(r.life)
@@ -28,7 +27,7 @@ func (r *Registry) reap() {
 		case <-tick.C:
 		}
 		r.touch(r.life)
-		r.endings(r.life, places)
+		r.endings(r.life)
 		r.saveDamages(r.life)
 		r.stock.fill()
 		r.dropLearners(r.Catalog())
@@ -37,18 +36,49 @@ func (r *Registry) reap() {
 			switch why := r.over(s, now); {
 			case s.isClosed(): // by somebody who is about it
 			case why != "":
-				r.besides(places, func() {
-					r.o.Log.Info("session closed", "session", s.ID, "because", why)
-					_ = r.closeSession(r.life, s, why)
-				})
+				r.besides(func() { r.closeOver(s, why) })
 			case s.Kind == KindDefault && s.running() && r.unused(s, now) > r.Catalog().Config.Limits.Idle:
-				r.besides(places, func() {
+				r.besides(func() {
 					r.o.Log.Info("servers of an unused session ended", "session", s.ID)
 					r.suspend(s)
 				})
 			}
 		}
 	}
+}
+
+// closeOver closes a session whose time is over.
+func (r *Registry) closeOver(s *Session, why string) {
+	r.o.Log.Info("session closed", "session", s.ID, "because", why)
+	_ = r.closeSession(r.life, s, why)
+}
+
+// expireAt has a session that is there closed when its ttl is over, and not by the next
+// tick.
+func (s *Session) expireAt(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.expiry != nil {
+		s.expiry.Stop()
+		s.expiry = nil
+	}
+	if at.IsZero() || s.closed {
+		return
+	}
+	r := s.r
+	s.expiry = time.AfterFunc(time.Until(at), func() {
+		r.background(func() {
+			select {
+			case r.ends <- struct{}{}:
+			case <-r.life.Done():
+				return
+			}
+			defer func() { <-r.ends }()
+			if why := r.over(s, time.Now()); why != "" && !s.isClosed() {
+				r.closeOver(s, why)
+			}
+		})
+	})
 }
 
 // EndPrograms ends the instances of a connection's session whose client has left. They
@@ -62,13 +92,13 @@ func (r *Registry) EndPrograms(s *Session) {
 
 // besides does something in the background if there is a place for it; if not,
 // the next tick finds that it is still to be done.
-func (r *Registry) besides(places chan struct{}, do func()) bool {
+func (r *Registry) besides(do func()) bool {
 	select {
-	case places <- struct{}{}:
+	case r.ends <- struct{}{}:
 	default:
 		return false
 	}
-	free := func() { <-places }
+	free := func() { <-r.ends }
 	begun := r.background(func() {
 		defer free()
 		do()
@@ -81,7 +111,7 @@ func (r *Registry) besides(places chan struct{}, do func()) bool {
 
 // endings writes down the ends that could not be before, and removes what those
 // sessions had.
-func (r *Registry) endings(ctx context.Context, places chan struct{}) {
+func (r *Registry) endings(ctx context.Context) {
 	r.mu.Lock()
 	all := make([]*Session, 0, len(r.unrecorded))
 	for _, s := range r.unrecorded {
@@ -93,7 +123,7 @@ func (r *Registry) endings(ctx context.Context, places chan struct{}) {
 			r.o.Log.Warn("end of a session not recorded", "session", s.ID, "err", err)
 			return
 		}
-		begun := r.besides(places, func() {
+		begun := r.besides(func() {
 			ctx, cancel := afterwards(ctx)
 			defer cancel()
 			r.removeSession(ctx, s)

@@ -20,7 +20,7 @@ import (
 // did not.
 type Reconciled struct {
 	Back          []string // sessions whose record was missing, or older
-	Closed        []string // sessions that were closed, or have no folder any more
+	Closed        []string // sessions that were closed, or whose folder is gone
 	Corrected     []string // sessions and snapshots of which the store had another record than their folder
 	Catalogs      []string // keys of which the store had other servers than those of the hash
 	SnapshotsBack []string
@@ -36,7 +36,7 @@ func (r Reconciled) Empty() bool {
 // Reconcile brings a store and the folders below states to agree: what a folder
 // has a record of comes into the store where that has none or an older one, and
 // folders without a record get the store's. With missing, as after a restore,
-// sessions and snapshots of the store whose folders are gone are closed and
+// sessions and snapshots of the store that had folders which are gone are closed and
 // forgotten. With dry nothing is changed, neither here nor there.
 func Reconcile(ctx context.Context, st Records, states string, missing, dry bool) (Reconciled, error) {
 	c := reconciling{st: st, states: states, missing: missing, dry: dry}
@@ -99,17 +99,24 @@ func (c *reconciling) sessions(ctx context.Context) error {
 func (c *reconciling) session(ctx context.Context, rec store.Session, there bool) error {
 	f := recordOfSession(c.states, rec.ID)
 	if !there {
+		facts, err := factsOf(rec)
 		switch {
-		case c.missing:
-			return c.close(ctx, rec, "its folder was gone when the database was restored")
-		case rec.Kind == KindOpened && !c.dry:
-			return c.giveFolder(ctx, rec)
+		case err != nil:
+			return err
+		case c.missing && facts.hadFolder(rec.Kind):
+			return c.close(ctx, rec, facts, "its folder was gone when the database was restored")
+		case rec.Kind == KindOpened && facts.Rev == 0 && !c.dry:
+			return c.giveFolder(ctx, rec, facts)
 		}
 		return nil
 	}
 	switch f.says() {
 	case folderGone:
-		return c.close(ctx, rec, "it was closed before, and the database did not know it any more")
+		facts, err := factsOf(rec)
+		if err != nil {
+			return err
+		}
+		return c.close(ctx, rec, facts, "it was closed before, and the database did not know it any more")
 	case folderWhole:
 	case folderUnknown:
 		c.out.Unreadable = append(c.out.Unreadable, f.dir)
@@ -148,11 +155,7 @@ func (c *reconciling) session(ctx context.Context, rec store.Session, there bool
 
 // giveFolder makes the folder of a session that comes from a version which made
 // none before there was something to keep.
-func (c *reconciling) giveFolder(ctx context.Context, rec store.Session) error {
-	facts, err := factsOf(rec)
-	if err != nil || facts.Rev > 0 {
-		return err
-	}
+func (c *reconciling) giveFolder(ctx context.Context, rec store.Session, facts facts) (err error) {
 	facts.Rev = 1
 	if rec.Data, err = json.Marshal(facts); err != nil {
 		return err
@@ -230,14 +233,10 @@ func (c *reconciling) catalog(ctx context.Context, key string) (json.RawMessage,
 	return servers, err
 }
 
-func (c *reconciling) close(ctx context.Context, rec store.Session, reason string) error {
+func (c *reconciling) close(ctx context.Context, rec store.Session, f facts, reason string) (err error) {
 	c.out.Closed = append(c.out.Closed, rec.ID)
 	if c.dry {
 		return nil
-	}
-	f, err := factsOf(rec)
-	if err != nil {
-		return err
 	}
 	f.Reason = reason
 	if rec.Data, err = json.Marshal(f); err != nil {

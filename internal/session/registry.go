@@ -142,6 +142,7 @@ type Registry struct {
 
 	stock *stock
 
+	ends     chan struct{} // taken by who closes sessions whose time is over, and the like
 	life     context.Context
 	end      context.CancelFunc
 	retiring sync.WaitGroup
@@ -163,6 +164,7 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Registry, error)
 		unsure:   o.Restored,
 	}
 	r.learners.of, r.learners.slot = make(map[string]*learner), make(chan struct{}, learnAtOnce)
+	r.ends = make(chan struct{}, parallel)
 	r.stock = newStock(r)
 	r.budget.short = make(chan need, 1)
 	r.limit(cfg)
@@ -333,6 +335,9 @@ func (r *Registry) closeSession(ctx context.Context, s *Session, reason string) 
 	if first {
 		s.ended = time.Now().UTC()
 		s.facts.Reason = reason
+		if s.expiry != nil {
+			s.expiry.Stop()
+		}
 	}
 	s.mu.Unlock()
 	if !first {
@@ -482,6 +487,9 @@ func (r *Registry) newUpstream(e *catalog.Entry, by owned, adopt *store.Handle) 
 	o.Ready = func() {
 		r.checkGiven(e, s)
 		r.relearn(e)
+	}
+	if !e.Shares() { // which is asked itself
+		o.Unanswered = func(method string) *api.Error { return r.unlisted(e, method) }
 	}
 	if e.Runner.Info().Adopts {
 		created := time.Now()

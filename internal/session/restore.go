@@ -158,6 +158,7 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 		return err
 	}
 	r.sessions[s.ID] = s
+	s.expireAt(f.Expires)
 	switch s.Kind {
 	case KindDefault:
 		key := defaultKey(s.Owner, s.name)

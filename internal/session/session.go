@@ -63,9 +63,10 @@ type Session struct {
 	closed   bool      // nothing is joined any more: it has ended, or the gateway is stopping
 	ended    time.Time // when its end began to be written down; zero before
 	facts    facts
-	unsaved  bool     // a damage is not written down yet
-	heeded   sync.Map // damage of stored data that was marked
-	makes    sync.Map // chan struct{}, by member: who makes its state has a place in it
+	expiry   *time.Timer // at the end of its ttl; nil for none
+	unsaved  bool        // a damage is not written down yet
+	heeded   sync.Map    // damage of stored data that was marked
+	makes    sync.Map    // chan struct{}, by member: who makes its state has a place in it
 	parts    map[string]*part
 	ending   map[string][]chan struct{} // retired parts, by server
 	watchers map[*watch]struct{}

@@ -25,11 +25,11 @@ const startMargin = time.Second
 // Awaited is a context for who waits for a list that was first asked for when it began.
 // With its end the list goes out without the server.
 func (u *Upstream) Awaited(ctx context.Context, method string, began time.Time, most time.Duration) (context.Context, context.CancelFunc) {
-	connect := time.Duration(u.connect.Load()) + startMargin
+	connect, late := time.Duration(u.connect.Load())+startMargin, u.Unanswered(method)
 	u.mu.Lock()
 	from := began
 	switch {
-	case u.failing != nil || u.hung[method] != nil:
+	case u.failing != nil || late != nil:
 		most = min(most, RetryWait)
 	case u.attempt != nil:
 		from = time.Now()
@@ -55,10 +55,10 @@ func (u *Upstream) Failing() *api.Error {
 func (u *Upstream) NotYet(method string) *api.Error {
 	u.mu.Lock()
 	why, runs := u.failing, u.conn != nil
-	if why == nil {
-		why = u.unanswered(method)
-	}
 	u.mu.Unlock()
+	if why == nil {
+		why = u.Unanswered(method)
+	}
 	if why != nil {
 		return why
 	}
@@ -68,9 +68,9 @@ func (u *Upstream) NotYet(method string) *api.Error {
 	} else if runs {
 		most := u.listTime()
 		if each := time.Duration(u.timeout.Load()); each > 0 && each < most.after {
-			most = overdue{each, "timeout"}
+			most = overdue{each, u.clock.keys + "timeout"}
 		}
-		what += fmt.Sprintf(", and has %s to (%s%s)", config.Brief(most.after), u.o.Conn.mend.at, most.key)
+		what += fmt.Sprintf(", and has %s to (%s)", config.Brief(most.after), most.key)
 	}
 	return failure(api.KindTimeout, u.Server(), true, "%s; the list is announced again when it does", what)
 }
@@ -81,18 +81,25 @@ const leastListTime = 30 * time.Second
 // listTime is how long a server that runs has for a list, besides its timeout: one that
 // shakes hands and lists nothing has not come up.
 func (u *Upstream) listTime() overdue {
-	return overdue{max(time.Duration(u.connect.Load()), leastListTime), "connect_timeout"}
+	return overdue{max(time.Duration(u.connect.Load()), leastListTime), u.clock.keys + "connect_timeout"}
 }
 
-// unanswered is why a list did not come when it was last asked for, of no method that of
-// any; nil where none is missing. u.mu is held.
-func (u *Upstream) unanswered(method string) *api.Error {
+// Unanswered is why a list did not come when it was last asked for, of no method that of
+// any; nil where none is missing.
+func (u *Upstream) Unanswered(method string) *api.Error {
+	methods := ListMethods
 	if method != "" {
-		return u.hung[method]
+		methods = []string{method}
 	}
-	for _, method := range ListMethods {
-		if e := u.hung[method]; e != nil {
-			return e
+	for _, method := range methods {
+		u.mu.Lock()
+		why, asked := u.hung[method]
+		u.mu.Unlock()
+		if !asked && u.o.Unanswered != nil {
+			why = u.o.Unanswered(method)
+		}
+		if why != nil {
+			return why
 		}
 	}
 	return nil

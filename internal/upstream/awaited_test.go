@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/upstream"
+	"github.com/tine-mcp/tine/internal/upstream/policy"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -105,25 +107,37 @@ func TestListsWaitForAnAnswer(t *testing.T) {
 func TestListsThatDoNotComeAreToldOf(t *testing.T) {
 	for name, tt := range map[string]struct {
 		connect, each time.Duration
+		kept          bool // its lists are, and one is asked for at a time
 		early, late   string
 	}{
-		"its start has more":  {time.Minute, 5 * time.Minute, "has 1m to (servers.srv.connect_timeout)", "tools/list: no answer within 1m (servers.srv.connect_timeout)"},
-		"its start has less":  {time.Second, 5 * time.Minute, "has 30s to (servers.srv.connect_timeout)", "tools/list: no answer within 30s (servers.srv.connect_timeout)"},
-		"its calls have less": {time.Minute, 4 * time.Second, "has 4s to (servers.srv.timeout)", "tools/list: no answer within 4s (servers.srv.timeout)"},
+		"its start has more":  {time.Minute, 5 * time.Minute, false, "has 1m to (servers.srv.connect_timeout)", "tools/list: no answer within 1m (servers.srv.connect_timeout)"},
+		"its start has less":  {time.Second, 5 * time.Minute, false, "has 30s to (servers.srv.connect_timeout)", "tools/list: no answer within 30s (servers.srv.connect_timeout)"},
+		"its lists are kept":  {time.Minute, 5 * time.Minute, true, "has 1m to (servers.srv.connect_timeout)", "tools/list: no answer within 1m (servers.srv.connect_timeout)"},
+		"its calls have less": {time.Minute, 4 * time.Second, false, "has 4s to (servers.srv.timeout)", "tools/list: no answer within 4s (servers.srv.timeout)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var well atomic.Bool
-				r := play(t, func(i *instance) {
-					i.rope.serve(func(m message) {
-						switch {
-						case m.method == "initialize":
-							i.rope.say(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"s","version":"1"}}}`, m.id)
-						case m.method == "prompts/list", well.Load() && m.method == "tools/list":
-							i.rope.say(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[],"prompts":[]}}`, m.id)
-						}
-					})
-				}, func(o *upstream.Options) { o.ConnectTimeout, o.CallTimeout, o.Conn.NoProbe = tt.connect, tt.each, true })
+				lists := func(well *atomic.Bool) func(*instance) {
+					return func(i *instance) {
+						i.rope.serve(func(m message) {
+							switch {
+							case m.method == "initialize":
+								i.rope.say(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"s","version":"1"}}}`, m.id)
+							case m.method == "prompts/list", well.Load() && m.method == "tools/list":
+								i.rope.say(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[],"prompts":[]}}`, m.id)
+							}
+						})
+					}
+				}
+				r := play(t, lists(&well), func(o *upstream.Options) {
+					o.ConnectTimeout, o.CallTimeout, o.Conn.NoProbe = tt.connect, tt.each, true
+					if tt.kept {
+						s := policy.NewServer("srv", config.Policy{Cache: config.Cache{Lists: time.Hour}}, nil, nil)
+						t.Cleanup(s.Close)
+						o.Wrap = func(next upstream.Caller) upstream.Caller { return s.Chain(next, policy.ChainOptions{}) }
+					}
+				})
 				read := func(method string) error {
 					_, _, err := r.ReadList(t.Context(), upstream.Request{Method: method, Client: &upstream.Client{}})
 					return err
@@ -157,6 +171,20 @@ func TestListsThatDoNotComeAreToldOf(t *testing.T) {
 				if s := next.Status(); s.State != api.StateFailed || s.Reason != tt.late {
 					t.Errorf("the one that takes its place is %s: %q", s.State, s.Reason)
 				}
+				yes := &atomic.Bool{}
+				yes.Store(true)
+				other := play(t, lists(yes), func(o *upstream.Options) { o.Unanswered, o.Conn.NoProbe = r.Unanswered, true })
+				if s := other.Status(); s.State != api.StateFailed || s.Reason != tt.late || !s.Unlisted {
+					t.Errorf("another one that was not asked is %s: %q", s.State, s.Reason)
+				}
+				if _, _, err := other.ReadList(t.Context(), upstream.Request{Method: wire.MethodListTools, Client: &upstream.Client{}}); err != nil {
+					t.Error(err)
+				}
+				if s := other.Status(); s.State != api.StateReady || s.Unlisted {
+					t.Errorf("another one that listed is %s: %q", s.State, s.Reason)
+				}
+				r.Restart()
+				state("when another one has started", api.StateFailed, tt.late)
 				well.Store(true)
 				if err := read(wire.MethodListTools); err != nil {
 					t.Error(err)

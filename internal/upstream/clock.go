@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -14,6 +16,7 @@ import (
 // and cleared thousands of times a second and hardly ever fire; one look a
 // second does it for all, while there are any.
 type clock struct {
+	keys    string // where those of the server are in the config
 	mu      sync.Mutex
 	calls   map[*deadline]struct{}
 	looking bool
@@ -22,6 +25,7 @@ type clock struct {
 // A deadline is how long one call may still take. Its time stands still while a
 // question of the server waits for the client.
 type deadline struct {
+	keys   string // where those of the server are
 	each   time.Duration
 	whole  time.Duration
 	cancel context.CancelCauseFunc
@@ -77,21 +81,32 @@ func (d *deadline) over(now time.Time) error {
 	case d.asking > 0 || d.at.IsZero() || d.at.After(now):
 		return nil
 	case d.whole > d.each && d.at.Equal(d.most):
-		return overdue{d.whole, "policy.max_timeout"}
+		return overdue{d.whole, d.keys + "policy.max_timeout"}
 	}
-	return overdue{d.each, "timeout"}
+	return overdue{d.each, d.keys + "timeout"}
 }
 
-// overdue is why a call ends that took too long: after how long, by which key of its
-// server.
+// overdue is why a call ends that took too long: after how long, by which key of the
+// config.
 type overdue struct {
 	after time.Duration
 	key   string
 }
 
-func (e overdue) Error() string { return "no answer within " + config.Brief(e.after) }
+func (e overdue) Error() string {
+	return fmt.Sprintf("no answer within %s (%s)", config.Brief(e.after), e.key)
+}
 
 func (e overdue) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// Overdue says how long a call had whose context ended for that, and by which key of the
+// config; it is empty where the context ended for another reason.
+func Overdue(ctx context.Context) string {
+	if late := (overdue{}); errors.As(context.Cause(ctx), &late) {
+		return late.Error()
+	}
+	return ""
+}
 
 // question stops the time of a call that may need the answer to a question, until
 // answered is called.
@@ -125,7 +140,7 @@ const clockEvery = time.Second
 // or take a second, unless the deadline it returns is removed before. With no each it is
 // called at stop only.
 func (c *clock) add(each, most time.Duration, cancel context.CancelCauseFunc) *deadline {
-	d := &deadline{each: each, whole: max(most, each), cancel: cancel}
+	d := &deadline{keys: c.keys, each: each, whole: max(most, each), cancel: cancel}
 	if each > 0 {
 		now := time.Now()
 		d.at, d.most = now.Add(each), now.Add(d.whole)

@@ -229,8 +229,8 @@ func (c *Conn) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		what := "no answer in time"
-		if late := (overdue{}); errors.As(context.Cause(ctx), &late) {
-			what = fmt.Sprintf("%v (%s%s)", late, c.mend.at, late.key)
+		if late := Overdue(ctx); late != "" {
+			what = late
 		}
 		return failure(api.KindTimeout, c.server, false, "%s%s", what, note)
 	case errors.Is(context.Cause(ctx), errCancelled), errors.Is(err, context.Canceled):

@@ -36,7 +36,7 @@ type Upstream struct {
 	lost      error                 // why, where to start again does not help
 	final     bool                  // until a person changes something
 	failing   *api.Error            // why the last start failed; nil once one succeeds
-	hung      map[string]*api.Error // the lists that did not come in time when they were last asked for
+	hung      map[string]*api.Error // the lists that were asked for, and why one did not come in time; nil for one that did
 	fetches   bool                  // packages, for a start
 	fetched   time.Time             // when the last fetch ended
 	since     time.Time
@@ -106,6 +106,7 @@ func New(o Options) *Upstream {
 	}
 	o.Conn.mend = mendsOf(o.Spec)
 	u := &Upstream{o: o, state: api.StateIdle, since: time.Now(), adopt: o.Adopt, watchers: make(map[*watching]struct{}), subs: make(map[string]int), hung: make(map[string]*api.Error), finished: make(chan struct{})}
+	u.clock.keys = o.Conn.mend.at
 	u.SetTimeouts(o.ConnectTimeout, o.CallTimeout, o.MaxTimeout)
 	u.chain = relay{u}
 	if o.Wrap != nil {
@@ -152,8 +153,16 @@ func (u *Upstream) Kick() {
 // waits for the server, or it is eager, it is started at once.
 func (u *Upstream) Retry() {
 	u.mu.Lock()
-	u.next, u.failing = time.Time{}, nil
 	clear(u.hung)
+	u.mu.Unlock()
+	u.Restart()
+}
+
+// Restart is Retry for a server that can be started by now: whether its lists come is
+// not known by that.
+func (u *Upstream) Restart() {
+	u.mu.Lock()
+	u.next, u.failing = time.Time{}, nil
 	u.pause.Reset()
 	wanted := u.state == api.StateFailed && (u.o.Eager || len(u.watchers) > 0)
 	u.mu.Unlock()
@@ -634,15 +643,15 @@ func (u *Upstream) Started() bool {
 
 // Status reports how the Upstream is doing.
 func (u *Upstream) Status() Status {
-	fetch := u.Fetching()
+	fetch, late := u.Fetching(), u.Unanswered("")
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	s := Status{State: u.state, Reason: u.reason, Words: u.words, Own: u.alone(), Since: u.since, Restarts: u.restarts, Instance: u.inst != nil}
 	if u.conn != nil {
 		s.Hello = u.conn.Hello()
 	}
-	if e := u.unanswered(""); e != nil && (s.State == api.StateReady || s.State == api.StateIdle) {
-		s.State, s.Reason = api.StateFailed, Reason(e)
+	if late != nil && (s.State == api.StateReady || s.State == api.StateIdle) {
+		s.State, s.Reason, s.Unlisted = api.StateFailed, Reason(late), true
 	}
 	if s.State == api.StateStarting && fetch != nil {
 		s.State, s.Fetch = api.StateFetching, fetch

@@ -45,6 +45,11 @@ type Options struct {
 	// for that. It must not take long.
 	Ready func()
 
+	// Unanswered is why an instance that was asked for nobody in particular did not give
+	// a list, or with no method any, in time; nil where it did. It counts until this one
+	// is asked itself. It may be nil.
+	Unanswered func(method string) *api.Error
+
 	// Prepare completes the spec before an instance is started or adopted, such as
 	// with the state it works on; nil where nothing is missing.
 	Prepare func(ctx context.Context, spec *driver.Spec) error
@@ -93,4 +98,5 @@ type Status struct {
 	Hello    Hello
 	Restarts int
 	Instance bool // one is running
+	Unlisted bool // it failed because a list did not come, and can be called
 }

@@ -64,7 +64,9 @@ func (u *Upstream) ReadList(ctx context.Context, ask Request) (Hello, [][]byte, 
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.hung[ask.Method] = late; late == nil {
+	if err == nil || late != nil {
+		u.hung[ask.Method] = late
+	} else {
 		delete(u.hung, ask.Method)
 	}
 	return hello, items, err

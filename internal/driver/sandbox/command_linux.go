@@ -155,6 +155,9 @@ func (d *Driver) Fetch(ctx context.Context, spec driver.Spec, most time.Duration
 	if err != nil || w == nil {
 		return err
 	}
+	if _, err := d.helpers.ours(); err != nil { // which would be told only when the packages are there
+		return err
+	}
 	store, err := d.packages()
 	if err == nil {
 		_, err = store.Get(ctx, *w, most)

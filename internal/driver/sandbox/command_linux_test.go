@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
 )
@@ -45,5 +46,28 @@ func TestWrongRoot(t *testing.T) {
 				t.Error("the instance has a folder")
 			}
 		})
+	}
+}
+
+// A sandbox that can't be made is told of before its packages are fetched.
+func TestNothingIsFetchedForNoSandbox(t *testing.T) {
+	dir := t.TempDir()
+	asked := filepath.Join(dir, "asked")
+	npm := "#!/bin/sh\ntouch " + asked + "\nexit 1\n"
+	for _, name := range []string{"npm", "npx"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(npm), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	d := New(Options{Dir: filepath.Join(dir, "driver"), Binary: filepath.Join(dir, "nowhere")})
+	defer d.Close()
+	spec := driver.Spec{Server: "attacker", Command: "npx", Args: []string{"-y", "some-package"}, Sandbox: box()}
+	err := d.Fetch(t.Context(), spec, time.Minute)
+	if err == nil || !strings.Contains(err.Error(), "sandbox_binary") || !isFinal(err) {
+		t.Errorf("got %v", err)
+	}
+	if exists(asked) {
+		t.Error("the packages were asked for")
 	}
 }

@@ -71,6 +71,9 @@ func (h *helpers) ours() (string, error) {
 // binaryName is the program that has gVisor in it.
 const binaryName = "tine-sandbox"
 
+// whence says where it comes from.
+const whence = "it comes with tine, in the same release, package or image, and from source make build makes both: put it in one of these places"
+
 // Find finds it: where it is given, or beside the program that runs, or on PATH.
 func Find(given string) (string, error) {
 	if given != "" {
@@ -94,7 +97,7 @@ func Find(given string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", driver.Final(fmt.Errorf("sandboxes need the program %s, which is neither in %s nor on PATH; make build makes it, and sandbox_binary in the config names one elsewhere", binaryName, filepath.Dir(self)))
+	return "", driver.Final(fmt.Errorf("sandboxes need the program %s, which is neither named by sandbox_binary in the config, nor beside tine in %s, nor on PATH; %s", binaryName, filepath.Dir(self), whence))
 }
 
 func onPath() string {
@@ -130,7 +133,7 @@ func binaryHash(path string) (string, error) {
 	defer f.Close()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
-			return "", fmt.Errorf("the binary %s is dynamically linked, and can't be a sandbox; build it with CGO_ENABLED=0 (make build does)", path)
+			return "", fmt.Errorf("the binary %s is dynamically linked, and can't be a sandbox; take the one that comes with tine, or build it with CGO_ENABLED=0, as make build does", path)
 		}
 	}
 	sum := sha256.New()

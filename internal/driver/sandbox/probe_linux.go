@@ -63,7 +63,7 @@ func (p *probe) binary(context.Context) Step {
 		_, err = p.d.helpers.ours()
 	}
 	if err != nil {
-		f.Detail, f.Mend = err.Error(), "make build makes tine-sandbox beside tine; install both"
+		f.Detail, f.Mend = err.Error(), "install tine-sandbox; "+whence
 		return f
 	}
 	f.OK, f.Detail = true, path

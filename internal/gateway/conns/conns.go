@@ -7,8 +7,9 @@
 // brought a request whose sender was not admitted.
 //
 // When the pool is full, a spare connection is closed for a new one: of the
-// peer that has the most spare connections, the one that was quiet the longest.
-// So connections that do nothing keep nobody out, and a peer that opens many
+// peer that has the most spare connections, the one that was quiet the longest,
+// and of those that were never held before any that was: its client may be about
+// to send the next request on it. So connections that do nothing keep nobody out, and a peer that opens many
 // closes its own. A held connection is never closed. How many of those one
 // principal may have is bounded by what is free (see Conn.Hold), so that the next
 // principal gets in.
@@ -178,6 +179,7 @@ type Conn struct {
 
 	// With the pool's lock.
 	gone   bool
+	known  bool    // whether it was ever held
 	holder *holder // nil for a spare connection
 	peer   *peer
 	place  node[*Conn] // among the spare connections of its peer
@@ -250,7 +252,7 @@ func (c *Conn) Hold(principal string) error {
 	p.holders[principal] = h
 	h.held++
 	p.held++
-	c.holder = h
+	c.holder, c.known = h, true
 	p.peers.unspare(c)
 	return nil
 }

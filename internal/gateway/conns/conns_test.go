@@ -161,6 +161,20 @@ func TestSpareConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
+// A client that was served before keeps its connection while others of the same address
+// only connect, and so does not lose the request that it sends next.
+func TestStrangersMakeRoomFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := open(t, 4)
+		served := w.dial("10.0.0.1")
+		w.wantStatus(served, "/ada", http.StatusOK)
+		for range 9 {
+			w.dial("10.0.0.1")
+		}
+		w.wantStatus(served, "/ada", http.StatusOK)
+	})
+}
+
 // The peer with the most spare connections loses its oldest.
 func TestThePeerWithTheMostMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -172,6 +186,8 @@ func TestThePeerWithTheMostMakesRoom(t *testing.T) {
 		first := w.dial("2001:db8::2")
 		w.wantStatus(first, "/x", http.StatusOK)
 		second, third := w.dial("2001:db8::3"), w.dial("2001:db8::4")
+		w.wantStatus(second, "/x", http.StatusOK)
+		w.wantStatus(third, "/x", http.StatusOK)
 		w.wantStatus(near, "/x", http.StatusOK) // it was used last
 		last := w.dial("::ffff:10.0.0.9")       // the same as quiet
 		w.wantStatus(last, "/y", http.StatusOK)

@@ -10,10 +10,10 @@ import (
 // proxy or NAT are one peer.
 type peer struct {
 	from  netip.Prefix
-	conns int // open, spare or not
-	count int // of spare
-	spare list[*Conn]
-	place node[*peer] // among the peers with as many spare connections
+	conns int            // open, spare or not
+	count int            // of spare
+	spare [2]list[*Conn] // strangers, then those that brought a request of somebody admitted
+	place node[*peer]    // among the peers with as many spare connections
 }
 
 // here is the peer of all connections from this machine.
@@ -54,7 +54,8 @@ func (s *peers) add(c *Conn, from netip.Prefix) {
 	p := s.byAddr[from]
 	if p == nil {
 		p = &peer{from: from}
-		p.spare.init()
+		p.spare[0].init()
+		p.spare[1].init()
 		p.place.v = p
 		s.byAddr[from] = p
 		s.ranks[0].push(&p.place)
@@ -75,10 +76,14 @@ func (s *peers) remove(c *Conn) {
 	}
 }
 
-// spare makes a connection the last of its peer that is closed.
+// spare makes a connection the last of its like that is closed.
 func (s *peers) spare(c *Conn) {
 	s.unspare(c)
-	c.peer.spare.push(&c.place)
+	among := &c.peer.spare[0]
+	if c.known {
+		among = &c.peer.spare[1]
+	}
+	among.push(&c.place)
 	s.move(c.peer, 1)
 }
 
@@ -109,7 +114,11 @@ func (s *peers) move(p *peer, by int) {
 func (s *peers) quietest() *Conn {
 	for s.top > 0 {
 		p := s.ranks[s.top].first()
-		c := p.spare.first()
+		from := &p.spare[0]
+		if from.empty() {
+			from = &p.spare[1]
+		}
+		c := from.first()
 		if !c.said.CompareAndSwap(saidSomething, passedOver) {
 			return c
 		}

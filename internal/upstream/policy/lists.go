@@ -99,7 +99,7 @@ func (l *lists) Call(ctx context.Context, req *upstream.Request) (*upstream.Resu
 		if ctx.Err() == nil {
 			return nil, l.server.closed()
 		}
-		return nil, l.server.gaveUp(ctx, "a list")
+		return nil, l.server.gaveUp(ctx, "")
 	}
 	if got.res == nil {
 		return nil, got.err

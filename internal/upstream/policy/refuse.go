@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,14 +41,16 @@ func (s *Server) closed() error {
 	})
 }
 
-// gaveUp is the error of a caller whose context ended while it waited for
+// gaveUp is the error of a caller whose context ended, and during what where that is
 // something of ours.
-func (s *Server) gaveUp(ctx context.Context, waiting string) error {
-	e := &api.Error{Kind: api.KindRefused, Server: s.id, Message: fmt.Sprintf("server %q: the call was cancelled while it waited for %s", s.id, waiting)}
+func (s *Server) gaveUp(ctx context.Context, during string) error {
+	e := &api.Error{Kind: api.KindRefused, Server: s.id}
+	why := "the call was cancelled"
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		e.Kind, e.Retryable = api.KindTimeout, true
-		e.Message = fmt.Sprintf("server %q: the call's time was over while it waited for %s", s.id, waiting)
+		why = cmp.Or(upstream.Overdue(ctx), "the call's time was over")
 	}
+	e.Message = fmt.Sprintf("server %q: %s%s", s.id, why, during)
 	return upstream.NotSent(e)
 }
 

@@ -95,11 +95,11 @@ func (g *turns) enter(ctx context.Context, who string, h *pause, list bool) (tim
 		// Both may have happened at once, and nobody is there to use the turn.
 		if w.err == nil && ctx.Err() != nil {
 			g.giveUp(w)
-			return now, g.server.gaveUp(ctx, "its turn")
+			return now, g.server.gaveUp(ctx, " while it waited for its turn")
 		}
 	case <-ctx.Done():
 		g.giveUp(w)
-		return now, g.server.gaveUp(ctx, "its turn")
+		return now, g.server.gaveUp(ctx, " while it waited for its turn")
 	case <-t.C:
 		g.tooLong(w, wait)
 	}
