@@ -1,6 +1,7 @@
 package rollouttest
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -197,8 +198,16 @@ func testWrong(t *testing.T, r *Rig) {
 		names := strings.NewReplacer(`"A"`, `"`+a+`"`, `"A~`, `"`+a+`~`, `"B~`, `"`+r.Own[1]+`~`, `"SHARED"`, `"`+r.Shared+`"`, ` A~`, ` `+a+`~`, `has A`, `has `+a)
 		fails(t, call, api.KindInvalid, names.Replace(tt.say), tt.tool, `%s`, names.Replace(tt.args))
 	}
-	// Which tools there are only the backend knows.
-	fails(t, call, api.KindInvalid, "no_such_tool", "call_backend_tool", `{"backend_name_ref":%q,"tool_name":"no_such_tool"}`, a)
+	// Which tools there are only the backend knows, and it is the policy that is told.
+	var unknown struct {
+		Content []struct{ Text string }
+		IsError bool
+	}
+	answer := call(t, "call_backend_tool", fmt.Sprintf(`{"backend_name_ref":%q,"tool_name":"no_such_tool"}`, a))
+	if err := json.Unmarshal([]byte(answer.Text), &unknown); err != nil || answer.IsError || !unknown.IsError ||
+		len(unknown.Content) != 1 || unknown.Content[0].Text != "MCP error -32602: Tool no_such_tool not found" {
+		t.Errorf("a tool that is not there: %+v", answer)
+	}
 	if after := sessions(t, call); after != before {
 		t.Errorf("there were %d sessions, and now %d", before, after)
 	}
