@@ -103,11 +103,12 @@ func TestRewardKitOwnClient(t *testing.T) {
 				t.Errorf("call %d is answered with %s, want %q", i, lines[i], want)
 			}
 		}
-		for i, want := range map[int]string{8: "no_such_tool", 9: "no-such-session"} {
-			// The server of npm answers for itself that it has no such tool.
-			if !strings.Contains(lines[i], want) || !strings.Contains(lines[i], "raised") && !strings.Contains(lines[i], `"isError": true`) {
-				t.Errorf("call %d is answered with %s", i, lines[i])
-			}
+		// As RewardKit's own server answers it.
+		if want := `{"content": [{"type": "text", "text": "MCP error -32602: Tool no_such_tool not found"}], "isError": true}`; lines[8] != want {
+			t.Errorf("a tool that is not there is answered with %s, want %s", lines[8], want)
+		}
+		if !strings.Contains(lines[9], "raised") || !strings.Contains(lines[9], "no-such-session") {
+			t.Errorf("a session that is not there is answered with %s", lines[9])
 		}
 		if !strings.Contains(lines[10], `"status": "cleaned"`) {
 			t.Errorf("the end is %s", lines[10])

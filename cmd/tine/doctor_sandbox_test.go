@@ -66,7 +66,7 @@ func TestSandboxesThatAreMissing(t *testing.T) {
 	for _, tt := range []struct{ config, want string }{
 		{gone + "servers:\n  a: {command: x, sandbox: true}\n  b: {command: x}\n", "these servers don't start, since they want a sandbox: a: /no/such/tine-sandbox"},
 		{gone + "servers:\n  b: {command: x}\n", "warning: /no/such/tine-sandbox is not tine-sandbox"},
-		{"servers:\n  a: {command: x, sandbox: true}\n", "neither in "}, // beside this test
+		{"servers:\n  a: {command: x, sandbox: true}\n", "nor beside tine in "}, // beside this test
 		{"servers:\n  b: {command: x}\n", ""},
 	} {
 		path := write(t, filepath.Join(t.TempDir(), "tine.yaml"), tt.config)

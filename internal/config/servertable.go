@@ -10,7 +10,7 @@ var serverTable = Table[Server]{
 	Told[Server]("args", "list", "none", textsSchema, "its arguments; numbers are taken as written").With("command"),
 	Told[Server]("env", "map", "none", textMapSchema, "variables for it; numbers and booleans are taken as written. Of the gateway's own it gets only those that programs need to run, such as `HOME`, `PATH` and `LANG`: what else it wants, such as `GITHUB_TOKEN` or `npm_config_cache`, is named here, as in `GITHUB_TOKEN: ${GITHUB_TOKEN}`").With("command", "docker"),
 	Told[Server]("env_file", "path", "", textSchema, "a file of `NAME=value` lines; `env` wins over it").With("command", "docker"),
-	Told[Server]("cwd", "path", "", textSchema, "the folder it runs in").With("command"),
+	Told[Server]("cwd", "path", "", textSchema, "the folder it runs in. Unless set it is the workspace where `workspace` is `true`, else the folder where the gateway was started, or in a sandbox its home folder there").With("command"),
 	Put("url", func(s *Server) *string { return &s.URL }, Text("https://mcp.example.org/mcp").As("URL").Then(checkURL), "an MCP server that runs elsewhere"),
 	Put("headers", func(s *Server) *map[string]string { return &s.Headers }, Headers().Unless("none"), "sent with every request, of a remote to its orchestrator alone; credentials go here").With("url", "remote"),
 	Put("transport", func(s *Server) *string { return &s.Transport }, OneOf(transports...).Unless("`auto`"), "how it is spoken to").With("url"),

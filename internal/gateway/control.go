@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -130,8 +131,11 @@ func (x *exchange) answer(ctx context.Context) (rawCall, error) {
 	span := x.begin()
 	res, err := x.route(ctx)
 	x.end(ctx, span, res, err)
+	if none := (*noTool)(nil); x.relays && errors.As(err, &none) {
+		return rawCall(none.result()), nil
+	}
 	if err != nil {
-		if e, ok := err.(*wire.Error); ok {
+		if e := (*wire.Error)(nil); errors.As(err, &e) {
 			return nil, invalid("%s", e.Message)
 		}
 		return nil, err

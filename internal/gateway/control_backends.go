@@ -45,6 +45,7 @@ func (c *Control) Call(ctx context.Context, caller, id, member, tool string, arg
 		if err != nil {
 			return nil, err
 		}
+		x.relays = true
 		if x.params, err = callParams(tool, args, d.call.progress); err != nil {
 			return nil, invalid("%v", err)
 		}

@@ -163,7 +163,7 @@ func (g *Gateway) replay(a *ask, _ none) (out rawReplay, err error) {
 	}
 	outside, ok := s.outside(e.Name)
 	if !ok || !who.MayCall(s.entry.Base(), outside) {
-		answer := invalid("%s", unknownTool(e.Name).Message)
+		answer := invalid("%s", unknownTool(e.Name).rpc.Message)
 		if !ok {
 			return out, x.withheld(s.entry, e.Name, answer)
 		}

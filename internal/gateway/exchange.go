@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -49,6 +50,9 @@ type exchange struct {
 	wide bool
 	// inner is set for what is done within another call, which counts for it.
 	inner bool
+	// relays is set for who passes a tool's result on to a model: what the server
+	// itself says of a tool that it does not have is such a result.
+	relays bool
 
 	method string
 	params wire.Params
@@ -169,6 +173,10 @@ func (x *exchange) callTool(ctx context.Context) (*upstream.Result, error) {
 		// In the server's own words it would be told apart from one that is there
 		// and hidden, or said to be one of that server.
 		return nil, unknownTool(name)
+	case x.relays && res.Error == nil:
+		return res, nil
+	case x.relays && !x.exists(ctx, s, inner, res):
+		return nil, unknownTool(name)
 	case given && !x.exists(ctx, s, inner, res):
 		return nil, invalidParams("Unknown tool: " + name + "; server " + s.entry.ID + " listed it when it last ran and has it no longer; list the tools again")
 	}
@@ -182,7 +190,25 @@ func (x *exchange) callTool(ctx context.Context) (*upstream.Result, error) {
 // maxToolName bounds a tool's name in a call.
 const maxToolName = 1024
 
-func unknownTool(name string) *wire.Error { return invalidParams("Unknown tool: " + name) }
+// A noTool is the error of a call of a tool that is not there for its caller.
+type noTool struct {
+	name string // as the caller sent it
+	rpc  *wire.Error
+}
+
+func (e *noTool) Error() string { return e.rpc.Error() }
+func (e *noTool) Unwrap() error { return e.rpc }
+
+// result is the same as a result of the server: as one made with the SDK for
+// TypeScript words it, which is what RewardKit's clients know.
+func (e *noTool) result() []byte {
+	text := wire.Quote(fmt.Sprintf("MCP error %d: Tool %s not found", wire.CodeInvalidParams, e.name))
+	return fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}],"isError":true}`, text)
+}
+
+func unknownTool(name string) *noTool {
+	return &noTool{name, invalidParams("Unknown tool: " + name)}
+}
 
 // locate finds whose thing a name is in the exchange's view.
 func (x *exchange) locate(t *table, name string) (s *shape, rest string, short bool) {

@@ -90,7 +90,7 @@ func (g *Gateway) callInstance(a *ask, in api.InstanceCall) (rawJSON, error) {
 	defer g.leave(a.who, 1)
 	s.Touch()
 	x := g.exchangeWith(a, s, server, wire.MethodCallTool)
-	x.params, x.trace = params, g.parentOf(a.r.Header, &params)
+	x.params, x.trace, x.relays = params, g.parentOf(a.r.Header, &params), true
 	res, err := x.answer(a.ctx())
 	return rawJSON(res), err
 }

@@ -97,17 +97,26 @@ func countWords(tools [][]byte) (counts []map[string]float64, lengths []float64,
 	return counts, lengths, max(mean/float64(max(len(tools), 1)), 1)
 }
 
+// singular folds the plurals of English: issues and issue, entities and entity. What
+// ends in ie has the same form, since cookies is a plural of that.
+func singular(w string) string {
+	if len(w) <= 3 || strings.HasSuffix(w, "ss") {
+		return w
+	}
+	w = strings.TrimSuffix(w, "s")
+	if stem, ok := strings.CutSuffix(w, "ie"); ok && len(w) > 3 {
+		return stem + "y"
+	}
+	return w
+}
+
 // words takes a text apart, readFile and read_files into the same words. Scripts
 // that are written without spaces have a word for each character.
 func words(text string) (out []string) {
 	start, last := -1, ' '
 	end := func(at int) {
 		if start >= 0 {
-			w := strings.ToLower(text[start:at])
-			if len(w) > 3 && !strings.HasSuffix(w, "ss") {
-				w = strings.TrimSuffix(w, "s")
-			}
-			out = append(out, w)
+			out = append(out, singular(strings.ToLower(text[start:at])))
 		}
 		start = -1
 	}

@@ -25,6 +25,8 @@ func TestRankTools(t *testing.T) {
 		tool("mail__send", "[Mail] Send a message to someone", "recipient", "subject"),
 		tool("wetter__heute", "[Wetter] Größe und Straße", "ort"),
 		tool("cn__q", "查询天气预报"),
+		tool("web__cookies", "[Web] Show all"),
+		tool("web__ties", "[Web] Show both"),
 	}
 	for query, want := range map[string][]string{
 		"read file":            {"files__readFile", "files__write_file"},
@@ -36,6 +38,9 @@ func TestRankTools(t *testing.T) {
 		"recipient":            {"mail__send"},
 		"straße":               {"wetter__heute"},
 		"天气":                   {"cn__q"},
+		"cookie":               {"web__cookies"},
+		"tie":                  {"web__ties"},
+		"repositories":         {"github__list_issues", "github__create_issue"},
 		"something altogether": nil,
 		"xyzzy":                nil,
 	} {

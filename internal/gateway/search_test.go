@@ -303,3 +303,21 @@ func TestSearchCallsInForm(t *testing.T) {
 		t.Errorf("the server got Mcp-Param-Region %q", got)
 	}
 }
+
+// TestSearchFindsPlurals asks for one entity where the tools of the built-in memory have
+// entities in their names.
+func TestSearchFindsPlurals(t *testing.T) {
+	t.Parallel()
+	r := openRollouts(t, "", "")
+	for query, want := range map[string][]string{
+		"remember entity": {"n__delete_entities", "n__create_entities", "n__add_observations"},
+		"create entity":   {"n__create_entities", "n__create_relations", "n__delete_entities"},
+	} {
+		got := search(t, r.world, "/mcp"+searching, fmt.Sprintf(`{"query":%q}`, query)).names()
+		for _, name := range want {
+			if len(got) == 0 || got[0] != want[0] || !slices.Contains(got, name) {
+				t.Errorf("%q finds %q, want %q, the first one first", query, got, want)
+			}
+		}
+	}
+}

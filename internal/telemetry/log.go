@@ -10,13 +10,20 @@ import (
 // none of these) as text, or as JSON where format says so. Lines pass r before they
 // are written: messages and values of any type, attributes of With and of groups
 // included, are masked by content, and by the attribute's name. A nil r masks
-// nothing.
+// nothing. An attribute that is an empty text is left out.
 func NewLogger(w io.Writer, level, format string, r *Redactor) *slog.Logger {
-	o := &slog.HandlerOptions{Level: levelOf(level)}
+	o := &slog.HandlerOptions{Level: levelOf(level), ReplaceAttr: leaveEmptyOut}
 	if strings.EqualFold(format, "json") {
 		return slog.New(slog.NewJSONHandler(redactingWriter(w, r, r.JSON), o))
 	}
 	return slog.New(slog.NewTextHandler(redactingWriter(w, r, r.logLine), o))
+}
+
+func leaveEmptyOut(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindString && a.Value.String() == "" && a.Key != slog.MessageKey {
+		return slog.Attr{}
+	}
+	return a
 }
 
 func levelOf(name string) slog.Level {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 )
 
 type stringer struct{ s string }
@@ -69,6 +70,16 @@ func TestLoggerKeepsTheRest(t *testing.T) {
 		}
 		if strip(&plain) != strip(&masked) {
 			t.Errorf("%s:\n got %s\nwant %s", format, masked.String(), plain.String())
+		}
+	}
+}
+
+func TestLoggerLeavesEmptyOut(t *testing.T) {
+	for format, want := range map[string]string{"text": `level=INFO msg="" for=0s n=0 g.b=c`, "json": `"level":"INFO","msg":"","for":0,"n":0,"g":{"b":"c"}}`} {
+		var b bytes.Buffer
+		NewLogger(&b, "info", format, NewRedactor()).With("with", "").Info("", "says", "", "for", time.Duration(0), "n", 0, slog.Group("g", "a", "", "b", "c"))
+		if got := strings.TrimSpace(b.String()); !strings.HasSuffix(got, want) {
+			t.Errorf("%s: %s, want %s at its end", format, got, want)
 		}
 	}
 }

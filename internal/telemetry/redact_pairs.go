@@ -5,6 +5,9 @@ import "strings"
 const (
 	maxName      = 64
 	maxAuthority = 512
+	// placeholderForm is how errors end a placeholder that is to be written: the word
+	// stands for a value, while the default of a real placeholder may be a secret.
+	placeholderForm = ":-default}"
 )
 
 func isName(c byte) bool { return isAlnum(c) || c == '_' || c == '-' || c == '.' }
@@ -21,6 +24,9 @@ func lookPair(f *patternFinder, at int) int {
 		end++
 	}
 	name := s[from:end]
+	if strings.HasSuffix(s[:from], "${") && strings.HasPrefix(s[end:], placeholderForm) {
+		return end + len(placeholderForm)
+	}
 	v, sep := valueAfter(s, from, end)
 	if sep == 0 {
 		return at

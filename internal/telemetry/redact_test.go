@@ -56,6 +56,7 @@ func TestTextMasksForms(t *testing.T) {
 		{"map[Token:abc Name:x]", "map[Token:**** Name:x]"},
 		{`{"credentials": {"user": "u", "n": 12}, "x": 1.0}`, `{"credentials": {"user": "****", "n": "****"}, "x": 1.0}`},
 		{"password%3Dabc%26x", "password%3D****"},
+		{"write ${DB_PASSWORD:-hunter2}, ${DB_PASSWORD:-defaulted} or DB_PASSWORD:-default}", "write ${DB_PASSWORD:****}, ${DB_PASSWORD:****} or DB_PASSWORD:****}"},
 		{"AccountKey=abc==;Suffix=x", "AccountKey=****;Suffix=x"},
 	} {
 		if got := NewRedactor().Text(tt.in); got != tt.want {
@@ -76,6 +77,7 @@ func TestTextKeepsTheRest(t *testing.T) {
 		"http://127.0.0.1:8080/mcp@x", "ssh://git@example.org/x", "https://example.org/a?b=c&max_tokens=4",
 		"cursor eyJvZmZzZXQiOjEwfQ and key: value, sort_key=name keys=3",
 		"----------------", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+		"variable GH_TOKEN is not set (headers.Authorization); set it, or write ${GH_TOKEN:-default}; more", "${API_KEY:-default}",
 		"usage: tool --file F <token> more words", "PWD=/home/me", `{"tokens": 512, "passes": 3}`,
 		"tine_call_duration_seconds_bucket{server=x} 1", "author: someone; monkey: banana", "token=null password: nil", "SK-8 and sk-learn", "\xff\xfe broken \x00 bytes",
 	} {

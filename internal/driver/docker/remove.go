@@ -119,16 +119,23 @@ func (e *engine) removeTag(ctx context.Context, tag string) error {
 		// an image that others were made from only loses its name.
 		_, err = e.cli.ImageRemove(ctx, tag, client.ImageRemoveOptions{PruneChildren: true, Force: true})
 	}
-	if gone(err) {
-		// Podman says so too where another tag of the image goes at the same time.
+	if imageGone(err) {
+		// Engines say so too where another tag of the image, or of an image with the
+		// same parent, goes at the same time.
 		if _, there := e.cli.ImageInspect(ctx, tag); there == nil {
 			_, err = e.cli.ImageRemove(ctx, tag, client.ImageRemoveOptions{PruneChildren: true})
 		}
 	}
-	if err != nil && !gone(err) {
+	if err != nil && !imageGone(err) {
 		return fmt.Errorf("remove the image %s: %w", tag, err)
 	}
 	return nil
+}
+
+// imageGone reports whether the engine says that an image is not there. Docker 20.10 has
+// an internal error for one that somebody else removes at the same time.
+func imageGone(err error) bool {
+	return gone(err) || err != nil && strings.Contains(err.Error(), "unrecognized image ID")
 }
 
 // retry removes the container of an instance in the background. The folder stays

@@ -14,9 +14,13 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
+// size is a number of bytes in words, empty for none.
 func size(bytes int64) string {
-	if bytes < 1<<20 {
-		return fmt.Sprintf("%d KiB", bytes>>10)
+	switch {
+	case bytes == 0:
+		return ""
+	case bytes < 1<<20:
+		return fmt.Sprintf("%d KiB", (bytes+1023)>>10)
 	}
 	return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
 }

@@ -70,11 +70,25 @@ func inside(err error, where string) error {
 	return &there
 }
 
-// quote shows what a caller wrote, as far as that helps.
+// maxShown is how much is repeated of what a caller wrote.
+const maxShown = 64
+
+// quote shows a text that a caller wrote, as far as that helps.
 func quote(s string) string {
-	const most = 64
-	if len(s) > most {
-		return strconv.Quote(strings.ToValidUTF8(s[:most], "")) + "..."
+	if len(s) > maxShown {
+		return strconv.Quote(strings.ToValidUTF8(s[:maxShown], "")) + "..."
 	}
 	return strconv.Quote(s)
+}
+
+// shown is the same for any value.
+func shown(raw json.RawMessage) string {
+	var text string
+	switch {
+	case json.Unmarshal(raw, &text) == nil:
+		return quote(text)
+	case len(raw) > maxShown:
+		return strings.ToValidUTF8(string(raw[:maxShown]), "") + "..."
+	}
+	return string(raw)
 }

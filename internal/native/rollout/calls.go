@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -46,36 +47,68 @@ type memberArgs struct {
 	Instance json.RawMessage `json:"instance_id"`
 }
 
-// member is what the session calls it.
-func (in *memberArgs) member() (string, error) {
+// find is the session that a call means, and what that calls the instance.
+func (in *memberArgs) find(ctx context.Context, s Sessions, caller string) (id, member string, err error) {
 	if in.Backend == "" {
-		return "", invalid("backend_name_ref must name a backend")
+		return "", "", invalid("backend_name_ref must name a backend")
 	}
-	wrong := func() (string, error) {
-		return "", invalid("instance_id %s is no instance of backend %s; they are %s, %s~1 and so on, or 0, 1 and so on", quote(string(in.Instance)), quote(in.Backend), in.Backend, in.Backend)
+	if id, err = in.must(ctx, s, caller); err != nil {
+		return "", "", err
 	}
+	member, ok := in.member()
+	if ok {
+		return id, member, nil
+	}
+	now, err := s.Show(ctx, caller, id)
+	switch {
+	case err != nil:
+		return "", "", err
+	case !now.Closed.IsZero():
+		return "", "", ended(now)
+	}
+	var has []string
+	for _, m := range now.Members {
+		if backend, _, _ := strings.Cut(m.Server, "~"); backend == in.Backend {
+			has = append(has, m.Server)
+		}
+	}
+	if len(has) == 0 {
+		return id, in.Backend, nil // which the session lacks, and says so
+	}
+	list := strings.Join(has[:min(len(has), maxNamed)], ", ")
+	if len(has) > maxNamed {
+		list += fmt.Sprintf(" and %d more", len(has)-maxNamed)
+	}
+	return "", "", invalid("instance_id %s is no instance of backend %s; session %s has %s", shown(in.Instance), quote(in.Backend), id, list)
+}
+
+// maxNamed is how many instances an error names.
+const maxNamed = 20
+
+// member is what a session calls the instance, if it can be one of the backend.
+func (in *memberArgs) member() (string, bool) {
 	var id string
 	if len(in.Instance) == 0 || string(in.Instance) == "null" {
-		return in.Backend, nil
+		return in.Backend, true
 	} else if json.Unmarshal(in.Instance, &id) != nil {
 		id = string(in.Instance) // a number, or nothing that it may be
 		if _, err := strconv.ParseUint(id, 10, 32); err != nil {
-			return wrong()
+			return "", false
 		}
 	}
 	if n, err := strconv.ParseUint(id, 10, 32); err == nil {
 		if n == 0 {
-			return in.Backend, nil
+			return in.Backend, true
 		}
-		return in.Backend + "~" + strconv.FormatUint(n, 10), nil
+		return in.Backend + "~" + strconv.FormatUint(n, 10), true
 	}
 	switch {
 	case id == "" || id == in.Backend:
-		return in.Backend, nil
+		return in.Backend, true
 	case strings.HasPrefix(id, in.Backend+"~"):
-		return id, nil
+		return id, true
 	}
-	return wrong()
+	return "", false
 }
 
 type callArgs struct {
@@ -85,10 +118,6 @@ type callArgs struct {
 }
 
 func callTool(ctx context.Context, s Sessions, caller string, in *callArgs) (relayed, error) {
-	member, err := in.member()
-	if err != nil {
-		return nil, err
-	}
 	if in.Tool == "" {
 		return nil, invalid("tool_name must name a tool; list_backend_tools lists them")
 	}
@@ -98,7 +127,7 @@ func callTool(ctx context.Context, s Sessions, caller string, in *callArgs) (rel
 	if in.Args[0] != '{' {
 		return nil, invalid("tool_args must be an object")
 	}
-	id, err := in.must(ctx, s, caller)
+	id, member, err := in.find(ctx, s, caller)
 	if err != nil {
 		return nil, err
 	}
@@ -114,11 +143,7 @@ func callTool(ctx context.Context, s Sessions, caller string, in *callArgs) (rel
 }
 
 func listTools(ctx context.Context, s Sessions, caller string, in *memberArgs) (relayed, error) {
-	member, err := in.member()
-	if err != nil {
-		return nil, err
-	}
-	id, err := in.must(ctx, s, caller)
+	id, member, err := in.find(ctx, s, caller)
 	if err != nil {
 		return nil, err
 	}

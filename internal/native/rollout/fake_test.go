@@ -251,7 +251,7 @@ func (f *fake) Call(_ context.Context, caller, id, member, tool string, args jso
 		m.all = append(m.all, in.Word)
 	case "get":
 	default:
-		return nil, &api.Error{Kind: api.KindInvalid, Message: "unknown tool " + tool}
+		return json.RawMessage(fmt.Sprintf(`{"content":[{"type":"text","text":"MCP error -32602: Tool %s not found"}],"isError":true}`, tool)), nil
 	}
 	return json.RawMessage(fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, strings.Join(m.all, " "))), nil
 }

@@ -55,7 +55,8 @@ type Backends interface {
 	Use(ctx context.Context, caller, session string) error
 	// Show is a session, open or closed, with its members.
 	Show(ctx context.Context, caller, session string) (api.Session, error)
-	// Call calls a tool of a member and returns its CallToolResult, raw.
+	// Call calls a tool of a member and returns its CallToolResult, raw. A tool that
+	// does not exist is such a result, too.
 	Call(ctx context.Context, caller, session, member, tool string, args json.RawMessage) (json.RawMessage, error)
 	// Tools returns the ListToolsResult of a member, raw and whole.
 	Tools(ctx context.Context, caller, session, member string) (json.RawMessage, error)

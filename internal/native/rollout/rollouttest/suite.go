@@ -1,6 +1,7 @@
 package rollouttest
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -180,10 +181,13 @@ func testWrong(t *testing.T, r *Rig) {
 		{"call_backend_tool", `{"backend_name_ref":"A"}`, `tool_name must name a tool`},
 		{"call_backend_tool", `{"backend_name_ref":"A","tool_name":"x","tool_args":[]}`, `tool_args must be an object`},
 		{"call_backend_tool", `{"backend_name_ref":"A","tool_name":"x","tool_args":"{}"}`, `tool_args must be an object`},
-		{"call_backend_tool", `{"backend_name_ref":"A","tool_name":"x","instance_id":1.5}`, `instance_id`},
+		{"call_backend_tool", `{"backend_name_ref":"A","tool_name":"x","instance_id":1.5}`, `instance_id 1.5 is no instance of backend "A"; session SESSION has A`},
 		{"call_backend_tool", `{"backend_name_ref":"A","tool_name":"x","instance_id":-1}`, `instance_id`},
-		{"call_backend_tool", `{"backend_name_ref":"A","tool_name":"x","instance_id":{}}`, `instance_id`},
-		{"call_backend_tool", `{"backend_name_ref":"A","tool_name":"x","instance_id":"B~1"}`, `is no instance of backend "A"`},
+		{"call_backend_tool", `{"backend_name_ref":"A","tool_name":"x","instance_id":{}}`, `instance_id {} is no`},
+		{"call_backend_tool", `{"backend_name_ref":"A","tool_name":"x","instance_id":"B~1"}`, `instance_id "B~1" is no instance of backend "A"; session SESSION has A`},
+		{"call_backend_tool", `{"backend_name_ref":"nosuch","tool_name":"x","instance_id":"A"}`, `session SESSION has no server nosuch; it has A`},
+		{"list_backend_tools", `{"backend_name_ref":"nosuch","instance_id":"A"}`, `session SESSION has no server nosuch; it has A`},
+		{"list_backend_tools", `{"backend_name_ref":"A","instance_id":"nope"}`, `instance_id "nope" is no instance of backend "A"; session SESSION has A`},
 		{"call_backend_tool", `{"backend_name_ref":"A","tool_name":"x","instance_id":"A~x"}`, `has no server A~x; it has A`},
 		{"call_backend_tool", `{"backend_name_ref":"nosuch","tool_name":"x"}`, `has no server nosuch; it has A`},
 		{"call_backend_tool", `{"backend_name_ref":"rollout","tool_name":"ping"}`, `has no server rollout; it has A`},
@@ -194,11 +198,19 @@ func testWrong(t *testing.T, r *Rig) {
 		{"ping", `{"session_id":7}`, `session_id must be a string`},
 		{"cleanup_session", `{"session_id":["x"]}`, `session_id must be a string`},
 	} {
-		names := strings.NewReplacer(`"A"`, `"`+a+`"`, `"A~`, `"`+a+`~`, `"B~`, `"`+r.Own[1]+`~`, `"SHARED"`, `"`+r.Shared+`"`, ` A~`, ` `+a+`~`, `has A`, `has `+a)
+		names := strings.NewReplacer(`"A"`, `"`+a+`"`, `"A~`, `"`+a+`~`, `"B~`, `"`+r.Own[1]+`~`, `"SHARED"`, `"`+r.Shared+`"`, ` A~`, ` `+a+`~`, `SESSION`, s.Session, `has A`, `has `+a)
 		fails(t, call, api.KindInvalid, names.Replace(tt.say), tt.tool, `%s`, names.Replace(tt.args))
 	}
-	// Which tools there are only the backend knows.
-	fails(t, call, api.KindInvalid, "no_such_tool", "call_backend_tool", `{"backend_name_ref":%q,"tool_name":"no_such_tool"}`, a)
+	// Which tools there are only the backend knows, and it is the policy that is told.
+	var unknown struct {
+		Content []struct{ Text string }
+		IsError bool
+	}
+	answer := call(t, "call_backend_tool", fmt.Sprintf(`{"backend_name_ref":%q,"tool_name":"no_such_tool"}`, a))
+	if err := json.Unmarshal([]byte(answer.Text), &unknown); err != nil || answer.IsError || !unknown.IsError ||
+		len(unknown.Content) != 1 || unknown.Content[0].Text != "MCP error -32602: Tool no_such_tool not found" {
+		t.Errorf("a tool that is not there: %+v", answer)
+	}
 	if after := sessions(t, call); after != before {
 		t.Errorf("there were %d sessions, and now %d", before, after)
 	}
