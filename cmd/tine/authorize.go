@@ -25,7 +25,7 @@ func authorizer(conf *config.Config, wallet *credential.Wallet) func(server stri
 // authorizing puts the credentials of a server on requests; nil where it has
 // none but its headers.
 func authorizing(s config.Server, wallet *credential.Wallet) func(http.RoundTripper) http.RoundTripper {
-	if s.Auth.Type == "" || s.Remote == nil {
+	if s.Auth.Type == "" || s.Driver != "remote" {
 		return nil
 	}
 	settings := (&catalog.Entry{Server: s}).Credentials()

@@ -78,7 +78,7 @@ func (c *cli) doctor(ctx context.Context, configFlag string) error {
 		})
 	}
 	for _, s := range servers {
-		if s.Remote != nil {
+		if s.Driver == "remote" {
 			remotes = append(remotes, func() driver.Finding { return checkRemote(ctx, s) })
 		}
 	}

@@ -19,7 +19,7 @@ const sandboxTime = time.Minute
 
 // checkServer looks for the program of a server. It returns what is wrong.
 func checkServer(s config.Server) []driver.Finding {
-	if s.Sandbox != nil {
+	if s.Driver == "sandbox" {
 		if found, settled := sandbox.CheckServer(s); settled {
 			return found
 		}
@@ -32,7 +32,7 @@ func checkServer(s config.Server) []driver.Finding {
 func checkRemote(ctx context.Context, s config.Server) driver.Finding {
 	wallet := credential.New(credential.Options{})
 	defer wallet.Close()
-	spec := driver.Spec{Server: s.ID, Header: make(http.Header), CAFile: s.CAFile, Remote: s.Remote, Authorize: authorizing(s, wallet)}
+	spec := driver.Spec{Server: s.ID, Header: make(http.Header), CAFile: s.CAFile, Options: s.Options, Authorize: authorizing(s, wallet)}
 	for k, v := range s.Headers {
 		spec.Header.Set(k, v)
 	}

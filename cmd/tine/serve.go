@@ -215,8 +215,15 @@ func serverNames(cfg *config.Config) string {
 // forks reports whether a session has something of its own that a fork carries.
 func forks(cfg *config.Config) bool {
 	return slices.ContainsFunc(cfg.Servers, func(s config.Server) bool {
-		carried := s.Builtin != "" || s.Sandbox != nil || s.Workspace || len(s.State) > 0 ||
-			s.Docker != nil && len(s.Docker.State) > 0 || s.Remote != nil && s.Remote.Fork+s.Remote.Snapshot != ""
+		carried := s.Builtin != "" || s.Workspace || len(s.State) > 0
+		switch o := s.Options.(type) {
+		case *config.Sandbox:
+			carried = true
+		case *config.Docker:
+			carried = len(o.State) > 0
+		case *config.Remote:
+			carried = o.Fork+o.Snapshot != ""
+		}
 		return s.Enabled && s.Disabled == "" && s.Scope == config.ScopeSession && carried && s.Fork != config.ForkRefuse
 	})
 }

@@ -288,12 +288,9 @@ type Server struct {
 	Transport string            `yaml:"transport"` // auto, streamable or sse
 	CAFile    string            `yaml:"ca_file"`
 
-	// Docker is a server in a container, and Remote one that an orchestrator runs;
-	// nil where it is neither.
-	Docker *Docker `yaml:"docker" json:",omitzero"`
-	Remote *Remote `yaml:"remote" json:",omitzero"`
-	// Sandbox are the walls around a program; nil where it has none.
-	Sandbox *Sandbox `yaml:"sandbox" json:",omitzero"`
+	// Options are what the map of its driver says, such as a *Docker; nil for a driver
+	// without one.
+	Options any `yaml:"-" json:"-"`
 	// Preset names the well-known server that the entry was made of.
 	Preset string `yaml:"preset" json:",omitzero"`
 	// Startup is asked of every new instance; nil for the handshake alone.
@@ -367,6 +364,8 @@ type Server struct {
 	// same, such as a variable that is missing. Empty when it is not.
 	Disabled string `yaml:"-"`
 
+	// kind is that of its driver, where it has Options.
+	kind *Kind
 	// hidden names the values that came from a placeholder, such as env.KEY or
 	// args.2, so that none is ever shown.
 	hidden map[string]bool

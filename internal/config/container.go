@@ -31,15 +31,15 @@ var (
 	ownedByTine = regexp.MustCompile(`(?i)^` + ownPrefix + `([._-]|$)`)
 )
 
-// docker reads a server in a container.
-func (d *decoder) docker(o Object, s *Server) {
-	n := o.n.Get("docker")
+// readDocker reads a server in a container.
+func readDocker(o Object, s *Server) *Docker {
+	n := o.Get("docker")
 	if n == nil {
-		return
+		return nil
 	}
-	s.Docker = &Docker{}
+	to := &Docker{}
 	if n.Missing {
-		return
+		return to
 	}
 	if n.Shape == ShapeString { // the image alone
 		m := MapNode(Pair{Key: "image", KeyPos: n.Pos, Value: n})
@@ -48,17 +48,18 @@ func (d *decoder) docker(o Object, s *Server) {
 	}
 	c, ok := o.Child("docker", dockerTable.Names())
 	if !ok {
-		return
+		return to
 	}
-	to := s.Docker
+	d := o.d
 	d.image(o, c, s)
 	dockerTable.Read(c, to)
-	d.runArgs(c, s)
+	d.runArgs(c, s, to)
 	if to.Plain && c.Get("writable") == nil && !to.ReadOnly {
 		to.Writable = true
 	}
 	d.container(c, to)
 	dockerTable.Tidy(to)
+	return to
 }
 
 // image complains about a container without one.

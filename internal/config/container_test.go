@@ -135,8 +135,8 @@ func TestContainer(t *testing.T) {
 		if len(c.Warnings) > 0 || s.Driver != "docker" || s.Scope != "session" || s.Budget.Memory != 64<<20 || s.ConnectTimeout != defaultConnectDocker {
 			t.Errorf("%s: %+v, %q", in, s, c.Warnings)
 		}
-		if !reflect.DeepEqual(*s.Docker, want) {
-			t.Errorf("%s:\ngot  %+v\nwant %+v", in, *s.Docker, want)
+		if !reflect.DeepEqual(*as[Docker](s), want) {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", in, *as[Docker](s), want)
 		}
 	}
 	// A place for templates of sessions needs none in the entry.

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// fill sets what is open.
-func (d *Docker) fill() {
-	dockerTable.Fill(d)
+// fillDocker sets what is open.
+func fillDocker(s *Server, d *Docker) {
 	if d.Transport == "" {
 		d.Transport = ContainerStdio
 		if d.Port > 0 {
@@ -29,22 +28,14 @@ func (d *Docker) fill() {
 	if len(d.State) > 0 && !d.Root() {
 		setDefault(&d.TemplatePath, d.State[0])
 	}
-}
-
-// meaning is what two containers are compared by.
-func (d *Docker) meaning() *Docker {
-	c := *d
-	c.RunArgs = nil // the other fields have it
-	dockerTable.Tidy(&c)
-	return &c
+	if len(d.State) > 0 && s.hidden["docker.state.0"] && d.TemplatePath == d.State[0] {
+		s.hidden["docker.template_path"] = true
+	}
 }
 
 // templatePath checks that a template finds its place in the container.
-func (d *decoder) templatePath(o Object, s *Server) {
-	c := s.Docker
-	if c == nil {
-		return
-	}
+func templatePath(o Object, s *Server, c *Docker) {
+	d := o.d
 	if scope := o.n.Get("scope"); c.Network == "host" && c.Port > 0 && (scope == nil || scope.Text != ScopeShared) {
 		d.fail(o.KeyPos("docker"), "%s.docker.network: on the network of the host the first session would take the port; name another network, or write scope: shared", o.Path)
 	}
@@ -85,4 +76,16 @@ func (d *decoder) templatePath(o Object, s *Server) {
 			d.fail(given.Pos, "%s.template_path: %s lies in a tmpfs, which begins empty; choose another, or remove that", at, given.Shown())
 		}
 	}
+}
+
+// dockerFork complains about a fork that carries more than a container has.
+func dockerFork(o Object, s *Server, c *Docker) bool {
+	n := o.Get("fork")
+	switch {
+	case s.Fork == ForkMemory:
+		o.Wrong("fork", n, "%s copies a running server, which driver docker can't; %s can; use files with docker.state, fresh, share or refuse", n.Shown(), OrList(copiers))
+	case s.Fork == ForkFiles && len(c.State) == 0 && (o.Get("state") == nil || s.Stateless):
+		o.Wrong("fork", n, "%s carries the files of a server, and this one has none that Tine knows of; name them with docker.state: [PATH], or [root] for the container itself", n.Shown())
+	}
+	return true
 }

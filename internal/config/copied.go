@@ -14,9 +14,6 @@ func (d *decoder) copied(o Object, s *Server) {
 	d.onFork(o, s)
 	scope := s.Scope
 	setDefault(&scope, s.defaultScope())
-	if b := s.Sandbox; b != nil && b.Network == NetworkHost && b.Port > 0 && scope != ScopeShared {
-		d.fail(o.n.Get("sandbox").Get("network").Pos, "%s.sandbox.network: on the network of the host the first session would take the port; use none or a list of domains, or write scope: shared", o.Path)
-	}
 	for _, on := range []struct {
 		key string
 		yes bool
@@ -25,14 +22,14 @@ func (d *decoder) copied(o Object, s *Server) {
 		if !on.yes || way == "" || way == "preset" {
 			continue // what it is was wrong already
 		}
-		wrong := ""
+		wrong, copies := "", s.kind != nil && s.kind.copies != nil
 		switch {
-		case s.Sandbox == nil && way == "command":
+		case !copies && way == "command":
 			wrong = "goes with sandbox, which carries the memory of a program that runs, and driver process can't; add sandbox: true, or remove it"
-		case s.Sandbox == nil:
+		case !copies:
 			wrong = "goes with sandbox, which carries the memory of a program that runs, but this server has " + an(way) + "; remove it"
-		case !s.Sandbox.Forks():
-			wrong = "copies a running server, and one on the network of the host can't be copied; name the domains it needs with sandbox.network: [example.org], or remove it"
+		case s.kind.copies(s) != "":
+			wrong = "copies a running server, and " + s.kind.copies(s) + ", or remove it"
 		case scope == ScopeShared:
 			wrong = "goes with scope: session; one that is shared is there for every session as it is, so remove it"
 		case on.key != "warm" && s.Fork != "" && s.Fork != ForkMemory:
@@ -88,7 +85,7 @@ func (d *decoder) onFork(o Object, s *Server) {
 // onlyOnLinux switches a server in a sandbox off where there can be none. It is
 // no error: the same file may be used elsewhere.
 func (d *decoder) onlyOnLinux(o Object, s *Server) {
-	if s.Sandbox == nil || s.Disabled != "" || d.opts.OS == "" || d.opts.OS == "linux" {
+	if s.kind == nil || s.kind.System == "" || s.Disabled != "" || d.opts.OS == "" || d.opts.OS == s.kind.System {
 		return
 	}
 	s.Disabled = `server "` + s.ID + `" is off: a sandbox needs Linux, and this is ` + d.opts.OS + "; run Tine on Linux, or use docker or no sandbox here"

@@ -84,43 +84,24 @@ func (s *Server) fill() {
 		setDefault(&s.Driver, "url")
 	case s.Builtin != "":
 		setDefault(&s.Driver, "builtin")
-	case s.Docker != nil:
-		setDefault(&s.Driver, "docker")
-	case s.Remote != nil:
-		setDefault(&s.Driver, "remote")
-	case s.Sandbox != nil:
-		setDefault(&s.Driver, "sandbox")
+	case s.kind != nil:
+		setDefault(&s.Driver, s.kind.Name)
 	default:
 		setDefault(&s.Driver, "process")
 	}
 	connect, budget := defaultConnectURL, int64(0)
-	switch s.Driver {
-	case "process":
+	switch k := s.kind; {
+	case k != nil:
+		connect, budget = k.connect(s), k.Budget
+		k.fill(s)
+	case s.Driver == "process":
 		connect, budget = defaultConnectCommand, defaultBudgetCommand
-	case "sandbox":
-		connect, budget = s.connectSandbox(), defaultBudgetSandbox
-	case "docker":
-		connect, budget = defaultConnectDocker, defaultBudgetCommand
-	case "remote":
-		connect = defaultConnectRemote
-	case "url":
+	case s.Driver == "url":
 		setDefault(&s.Transport, "auto")
-	case "builtin":
+	case s.Driver == "builtin":
 		budget = defaultBudgetBuiltin
 	}
 	serverTable.Fill(s)
-	if s.Docker != nil {
-		s.Docker.fill()
-		if c := s.Docker; len(c.State) > 0 && s.hidden["docker.state.0"] && c.TemplatePath == c.State[0] {
-			s.hidden["docker.template_path"] = true
-		}
-	}
-	if s.Remote != nil {
-		s.Remote.fill()
-	}
-	if s.Sandbox != nil {
-		s.Sandbox.fill()
-	}
 	setDefault(&s.Scope, s.defaultScope())
 	if s.Budget.Memory == 0 {
 		s.Budget.Memory = budget

@@ -107,12 +107,10 @@ func (s *Server) same(o *Server) bool {
 		if len(c.Settings) == 0 {
 			c.Settings = nil
 		}
-		if c.Docker != nil {
-			c.Docker = c.Docker.meaning()
+		if c.kind != nil {
+			c.Options = c.kind.meaning(c.Options)
 		}
-		if c.Sandbox != nil {
-			c.Sandbox = c.Sandbox.meaning()
-		}
+		c.kind = nil
 	}
 	return serverTable.same(&a, &b) && serverTable.sameRest(a, b)
 }

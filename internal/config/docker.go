@@ -1,6 +1,9 @@
 package config
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // Transports of a container.
 const (
@@ -132,6 +135,24 @@ var dockerTable = Table[Docker]{
 	Put("init", func(d *Docker) *bool { return &d.Init }, Bool(), "run a small init as the first process"),
 	Put("run_args", func(d *Docker) *[]string { return &d.RunArgs }, Line(`["--memory", "512m"]`).Unless("none"), "flags of `docker run`"),
 }
+
+// dockerKind is a server in a container.
+var dockerKind = KindOf[Docker]{
+	Kind: Kind{
+		About:  About{Name: "docker", Type: "an image, or a map", Schema: textSchema, Meaning: "a server in a container, see [below](#containers)"},
+		Budget: defaultBudgetCommand,
+	},
+	Keys: dockerTable, Read: readDocker, Check: templatePath, Fork: dockerFork,
+	Connect: func(*Server) time.Duration { return defaultConnectDocker },
+	Fill:    fillDocker,
+	Target: func(s *Server, c *Docker) string {
+		return commandLine("docker "+s.shownText("docker.image", c.Image), shownLine(c.Command, "docker.command", s.hidden))
+	},
+	// What the flags say is in the other fields.
+	Same: func(c *Docker) { c.RunArgs = nil },
+	// Where a template went is over when an instance starts.
+	Instance: func(c *Docker) { c.RunArgs, c.TemplatePath = nil, "" },
+}.Make()
 
 // engineAddress checks where an engine is.
 func engineAddress(c Object, key string, dst *string) {

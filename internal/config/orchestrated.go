@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Types of Remote.
 const (
@@ -58,6 +61,17 @@ var remoteTable = Table[Remote]{
 	Put("connect_timeout", func(r *Remote) *time.Duration { return &r.ConnectTimeout }, Duration(time.Millisecond, 10*time.Minute).Default(5*time.Second), "until it is connected"),
 	Put("attempts", func(r *Remote) *int { return &r.Attempts }, Int[int](1, 10).Default(3), "tries of one request in all"),
 }
+
+// remoteKind is a server whose instances an orchestrator runs.
+var remoteKind = KindOf[Remote]{
+	Kind: Kind{About: About{Name: "remote", Type: "map", Meaning: "a server whose instances an orchestrator runs, see [below](#orchestrators)"}, Remote: true},
+	Keys: remoteTable, Read: readRemote, Fork: remoteFork,
+	Connect: func(*Server) time.Duration { return defaultConnectRemote },
+	Fill:    fillRemote,
+	Target: func(s *Server, r *Remote) string {
+		return strings.TrimSpace("remote " + s.shownText("remote.url", RedactURL(r.URL)) + " " + s.shownText("remote.resource", r.Resource))
+	},
+}.Make()
 
 // Startup is a call that an instance must answer before it counts as started.
 type Startup struct {

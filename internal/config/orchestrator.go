@@ -17,17 +17,17 @@ const instanceID = "{remote_instance_id}"
 
 var endpointPattern = regexp.MustCompile(`^/[^\s#{}]*$`)
 
-// remote reads a server whose instances an orchestrator runs.
-func (d *decoder) remote(o Object, s *Server) {
-	if o.n.Get("remote") == nil {
-		return
+// readRemote reads a server whose instances an orchestrator runs.
+func readRemote(o Object, _ *Server) *Remote {
+	if o.Get("remote") == nil {
+		return nil
 	}
-	s.Remote = &Remote{}
+	to := &Remote{}
 	r, ok := o.Child("remote", remoteTable.Names())
 	if !ok {
-		return
+		return to
 	}
-	to := s.Remote
+	d := o.d
 	to.Type = RemoteHTTP
 	remoteTable.Read(r, to)
 	d.remoteURL(r, to, o.KeyPos("remote"))
@@ -41,6 +41,7 @@ func (d *decoder) remote(o Object, s *Server) {
 		}
 		d.fail(r.KeyPos(key), "%s.%s: goes with type: %s, but this is type %s; remove it", r.Path, key, other, to.Type)
 	}
+	return to
 }
 
 func notBlank(r Object, key string, dst *string) {
@@ -113,8 +114,7 @@ func toolOf(std string) Value[string] {
 	return Text("initialize_session").As("a tool's name").Unless("`" + std + "`").Then(checkTool)
 }
 
-func (r *Remote) fill() {
-	remoteTable.Fill(r)
+func fillRemote(_ *Server, r *Remote) {
 	if r.Type == RemoteHTTP {
 		setDefault(&r.Create, "/instances")
 		setDefault(&r.Delete, "/instances/"+instanceID)
@@ -127,14 +127,15 @@ func (r *Remote) fill() {
 }
 
 // remoteFork refuses what the orchestrator is not said to offer.
-func (d *decoder) remoteFork(o Object, s *Server) {
+func remoteFork(o Object, s *Server, r *Remote) bool {
 	n := o.n.Get("fork")
 	switch {
-	case s.Fork == ForkMemory && s.Remote.Type == RemoteMCP:
+	case s.Fork == ForkMemory && r.Type == RemoteMCP:
 		o.Wrong("fork", n, "%s copies a running server, and an orchestrator of type mcp has no tool for that; use fresh, share or refuse", n.Shown())
-	case s.Fork == ForkMemory && s.Remote.Fork == "" && s.Remote.Snapshot == "":
+	case s.Fork == ForkMemory && r.Fork == "" && r.Snapshot == "":
 		o.Wrong("fork", n, "%s copies a running server, and nothing says that the orchestrator of %q can; name its endpoint with remote.fork: /instances/%s/fork, or remote.snapshot, or use fresh, share or refuse", n.Shown(), s.ID, instanceID)
 	case s.Fork == ForkFiles:
 		o.Wrong("fork", n, "%s carries files that Tine knows of, and the instances of %q are the orchestrator's; use memory with remote.fork or remote.snapshot, fresh, share or refuse", n.Shown(), s.ID)
 	}
+	return true
 }

@@ -83,8 +83,8 @@ func TestOrchestrator(t *testing.T) {
 		"c": {Type: "mcp", URL: "https://o.example.org/mcp/", Resource: "y", CreateTool: "make", CallTool: "call_backend_tool", ListTool: "list_backend_tools",
 			DeleteTool: "cleanup_session", Timeout: 30 * time.Second, ConnectTimeout: 5 * time.Second, Attempts: 3},
 	} {
-		if s := serverOf(t, c, id); !reflect.DeepEqual(*s.Remote, want) || s.Driver != "remote" || s.Budget.Memory != 0 || s.ConnectTimeout != time.Minute {
-			t.Errorf("%s:\ngot  %+v\nwant %+v", id, *s.Remote, want)
+		if s := serverOf(t, c, id); !reflect.DeepEqual(*as[Remote](s), want) || s.Driver != "remote" || s.Budget.Memory != 0 || s.ConnectTimeout != time.Minute {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", id, *as[Remote](s), want)
 		}
 	}
 	a, b, m, d := serverOf(t, c, "a"), serverOf(t, c, "b"), serverOf(t, c, "c"), serverOf(t, c, "d")

@@ -91,7 +91,7 @@ func (d *decoder) ownFiles(c *Config) {
 // runs are the files that a program outside of a sandbox is started from, as far as
 // its command line names them.
 func (s *Server) runs() []string {
-	if s.Command == "" || s.Sandbox != nil {
+	if s.Command == "" || s.kind != nil {
 		return nil
 	}
 	var out []string

@@ -9,19 +9,21 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // pinned is an entry as it is kept with a session: resolved, and with what must
 // not be shown of it.
 type pinned struct {
-	Server Server   `json:"server"`
-	Hidden []string `json:"hidden,omitempty"`
+	Server  Server   `json:"server"`
+	Options any      `json:"options,omitempty"` // of its kind, which Server.Driver names
+	Hidden  []string `json:"hidden,omitempty"`
 }
 
 // Pin writes an entry down as it is now, secrets and all, so that Unpin gives
 // the same one whatever the config says by then.
 func (s Server) Pin() (json.RawMessage, error) {
-	b, err := json.Marshal(pinned{s, slices.Sorted(maps.Keys(s.hidden))})
+	b, err := json.Marshal(pinned{s, s.Options, slices.Sorted(maps.Keys(s.hidden))})
 	if err != nil {
 		return nil, fmt.Errorf("server %q can't be written down: %w", s.ID, err)
 	}
@@ -34,6 +36,9 @@ func Unpin(b json.RawMessage) (Server, error) {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
 	if err := dec.Decode(&p); err != nil {
+		return Server{}, fmt.Errorf("reading a server that was written down: %w", err)
+	}
+	if err := p.Server.unpinOptions(b); err != nil {
 		return Server{}, fmt.Errorf("reading a server that was written down: %w", err)
 	}
 	for key, v := range p.Server.Settings {
@@ -75,28 +80,89 @@ func plainNumbers(v any) any {
 	return v
 }
 
+// unpinOptions reads what the map of its driver said. It once stood in the server
+// itself, by the name of the driver.
+func (s *Server) unpinOptions(b json.RawMessage) error {
+	var p struct {
+		Server  struct{ Docker, Remote, Sandbox json.RawMessage }
+		Options json.RawMessage
+	}
+	if err := json.Unmarshal(b, &p); err != nil {
+		return err
+	}
+	raw := p.Options
+	for _, old := range []json.RawMessage{p.Server.Docker, p.Server.Remote, p.Server.Sandbox} {
+		if raw == nil {
+			raw = old
+		}
+	}
+	if raw == nil {
+		return nil
+	}
+	kind := kindOf(s.Driver)
+	if kind == nil {
+		return fmt.Errorf("driver %q has no options", s.Driver)
+	}
+	var err error
+	s.kind = kind
+	s.Options, err = kind.unpin(raw)
+	return err
+}
+
+// hashed is what of an entry makes another instance. Its fields and their order are
+// part of the hashes that instances were recorded with; those that are always empty
+// were not once.
+type hashed struct {
+	ID, Title, Driver, Command string
+	Args                       []string
+	Env                        map[string]string
+	EnvFile, Cwd, URL          string
+	Headers                    map[string]string
+	Transport, CAFile          string
+	Docker, Remote, Sandbox    any `json:",omitzero"`
+	Builtin                    string
+	Settings                   map[string]any
+	Scope                      string
+	Enabled, Eager             bool
+	Protocol                   string
+	State                      []StateDir `json:",omitzero"`
+	Workspace                  bool       `json:",omitzero"`
+	WorkspacePath              string     `json:",omitzero"`
+	ClientCapabilities         []string
+	Auth                       ServerAuth
+	Credential                 string
+	Policy                     Policy
+	Journal                    string
+	Tools                      Tools
+	ConnectTimeout, Timeout    time.Duration
+	Disabled                   string
+	Options                    any `json:",omitzero"`
+}
+
 // SpecHash tells whether two entries start the same thing and speak to it in the
 // same way. Running instances are recorded with it, and a gateway that finds
 // another hash ends them: testdata/pins has the hashes that must stay.
 func (s Server) SpecHash() string {
-	s.Enabled, s.Eager, s.Title, s.Tools, s.Timeout = false, false, "", Tools{}, 0
-	s.ConnectTimeout, s.Policy, s.Journal, s.Errors = 0, Policy{}, "", ""
-	s.Fork, s.Budget, s.Template, s.Details = "", Budget{}, "", nil
-	s.Startup, s.Merged, s.Preset, s.Stateless = nil, false, "", false
-	if s.Docker != nil {
-		// What the flags say is in the other fields, and where a template went is
-		// over when an instance starts.
-		d := *s.Docker
-		d.RunArgs, d.TemplatePath = nil, ""
-		s.Docker = &d
+	h := hashed{
+		ID: s.ID, Driver: s.Driver, Command: s.Command, Args: s.Args, Env: s.Env, EnvFile: s.EnvFile, Cwd: s.Cwd,
+		URL: s.URL, Headers: s.Headers, Transport: s.Transport, CAFile: s.CAFile, Builtin: s.Builtin, Settings: s.Settings,
+		Scope: s.Scope, Protocol: s.Protocol, State: s.State, Workspace: s.Workspace, WorkspacePath: s.WorkspacePath,
+		ClientCapabilities: s.ClientCapabilities, Auth: s.Auth, Credential: s.Credential, Disabled: s.Disabled,
 	}
-	s.Warm, s.ForkAhead, s.OnFork = 0, false, nil
-	if s.Sandbox != nil {
-		b := *s.Sandbox
-		b.Slots = 0 // how many are prepared says nothing of one
-		s.Sandbox = &b
+	if s.kind != nil {
+		options := s.kind.pinned(s.Options)
+		switch s.kind.Name {
+		case "docker":
+			h.Docker = options
+		case "remote":
+			h.Remote = options
+		case "sandbox":
+			h.Sandbox = options
+		default:
+			h.Options = options
+		}
 	}
-	b, err := json.Marshal(s)
+	b, err := json.Marshal(h)
 	if err != nil {
 		return "" // settings that JSON can't hold: never the same
 	}

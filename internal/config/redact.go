@@ -82,13 +82,8 @@ func (s *Server) Target() string {
 		return RedactURL(s.URL)
 	case s.Builtin != "" || s.Driver == "builtin":
 		return "builtin " + s.Builtin
-	case s.Remote != nil:
-		return strings.TrimSpace("remote " + s.shownText("remote.url", RedactURL(s.Remote.URL)) + " " + s.shownText("remote.resource", s.Remote.Resource))
-	case s.Docker != nil:
-		line := shownLine(s.Docker.Command, "docker.command", s.hidden)
-		return commandLine("docker "+s.shownText("docker.image", s.Docker.Image), line)
-	case s.Sandbox != nil:
-		return commandLine("sandbox "+s.shownText("command", s.Command), s.shownArgs())
+	case s.kind != nil:
+		return s.kind.target(s)
 	}
 	return commandLine(s.shownText("command", s.Command), s.shownArgs())
 }

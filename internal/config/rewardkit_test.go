@@ -43,8 +43,8 @@ backends:
 	mem.Transport, mem.Port, mem.Path, mem.State = "http", 80, "/mcp", []string{"root"}
 	ro.Writable, ro.ReadOnly = false, true
 	for id, want := range map[string]Docker{"fs": fs, "mem": mem, "clock": none, "ro": ro, "all": none} {
-		if s := serverOf(t, c, id); !reflect.DeepEqual(*s.Docker.meaning(), want) || s.Driver != "docker" {
-			t.Errorf("%s:\ngot  %+v\nwant %+v", id, *s.Docker.meaning(), want)
+		if s := serverOf(t, c, id); !reflect.DeepEqual(meaningOf(s), want) || s.Driver != "docker" {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", id, meaningOf(s), want)
 		}
 	}
 	var short []string
@@ -56,8 +56,8 @@ backends:
 		t.Errorf("servers %q", short)
 	}
 	far, ctl := serverOf(t, c, "far"), serverOf(t, c, "rollout")
-	if far.Remote.URL != "https://o.example.org" || far.Remote.Resource != "db" || far.Remote.Timeout != 7*time.Second || far.Headers["Authorization"] != "Bearer secret-${X}" {
-		t.Errorf("far: %+v %v", *far.Remote, far.Headers)
+	if as[Remote](far).URL != "https://o.example.org" || as[Remote](far).Resource != "db" || as[Remote](far).Timeout != 7*time.Second || far.Headers["Authorization"] != "Bearer secret-${X}" {
+		t.Errorf("far: %+v %v", *as[Remote](far), far.Headers)
 	}
 	if s := serverOf(t, c, "mem").Startup; s == nil || s.Tool != "ping" || !ctl.Merged || serverOf(t, c, "fs").Template != "/srv/t" {
 		t.Errorf("startup %+v, rollout %+v", s, ctl)

@@ -27,8 +27,8 @@ type runArgs struct {
 }
 
 // runArgs reads docker.run_args, after the keys beside it.
-func (d *decoder) runArgs(c Object, s *Server) {
-	r := &runArgs{d: d, c: c, s: s, to: s.Docker, said: map[string]bool{}, own: maps.Clone(s.Env), byFlag: map[string]bool{}}
+func (d *decoder) runArgs(c Object, s *Server, to *Docker) {
+	r := &runArgs{d: d, c: c, s: s, to: to, said: map[string]bool{}, own: maps.Clone(s.Env), byFlag: map[string]bool{}}
 	if n, ok := c.Lookup("run_args"); !ok || n.Shape != ShapeList {
 		return
 	}
@@ -51,7 +51,7 @@ func (d *decoder) runArgs(c Object, s *Server) {
 			}
 		}
 	}
-	r.end(fs.Parse(s.Docker.RunArgs), fs.Args())
+	r.end(fs.Parse(to.RunArgs), fs.Args())
 }
 
 // unknownKeyFlags are the flags of docker run that there is no key for.

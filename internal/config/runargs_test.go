@@ -35,7 +35,7 @@ func TestRunArgs(t *testing.T) {
 		"-p 8000/tcp --restart no": {Port: 8000, Transport: "http", Path: "/mcp"},
 	} {
 		c := mustParse(t, "servers: {a: {docker: {image: i, plain: true, run_args: "+quoteScalar(in)+"}}}\n", opts)
-		got := *c.Servers[0].Docker.meaning()
+		got := meaningOf(c.Servers[0])
 		want.Image, want.Plain, want.Writable = "i", true, true
 		setDefault(&want.Pull, "missing")
 		setDefault(&want.Transport, "stdio")
@@ -51,8 +51,8 @@ func TestRunArgs(t *testing.T) {
 `, opts)
 	s := c.Servers[0]
 	want := map[string]string{"A": "flag", "B": "of the file # kept", "HOST_VAR": "from-the-gateway", "OWN": "entry", "C": "d", "K": "hunter2hunter2"}
-	if !reflect.DeepEqual(s.Env, want) || s.Docker.Labels["l"] != "hunter2hunter2" {
-		t.Errorf("env %v, labels %v", s.Env, s.Docker.Labels)
+	if !reflect.DeepEqual(s.Env, want) || as[Docker](s).Labels["l"] != "hunter2hunter2" {
+		t.Errorf("env %v, labels %v", s.Env, as[Docker](s).Labels)
 	}
 	shown := string(Marshal(c))
 	for _, secret := range []string{"hunter2", "from-the-gateway", "of the file"} {

@@ -37,6 +37,27 @@ type Sandbox struct {
 	Slots  int     `yaml:"slots"`  // prepared ahead of time; default 2
 }
 
+// sandboxKind are the walls around a program.
+var sandboxKind = KindOf[Sandbox]{
+	Kind: Kind{
+		About:  About{Name: "sandbox", Type: "boolean, or a map", Default: "`false`", Schema: Schema{"type": "boolean"}.orPlaceholder(), Meaning: "walls around the program, see [below](#sandboxes)"},
+		Around: "command", System: "linux", Budget: defaultBudgetSandbox,
+	},
+	Keys: sandboxTable, Read: readSandbox, Check: hostPort, Fork: sandboxFork,
+	Copies: func(_ *Server, b *Sandbox) string {
+		if b.Forks() {
+			return ""
+		}
+		return "one on the network of the host can't be copied; name the domains it needs with sandbox.network: [example.org]"
+	},
+	Connect: (*Server).connectSandbox,
+	Fill:    fillSandbox,
+	Target: func(s *Server, _ *Sandbox) string {
+		return commandLine("sandbox "+s.shownText("command", s.Command), s.shownArgs())
+	},
+	Instance: func(b *Sandbox) { b.Slots = 0 }, // how many are prepared says nothing of one
+}.Make()
+
 // OnFork is how a server hears that it is a copy of another.
 type OnFork struct {
 	Notify bool   `yaml:"-" json:",omitzero"` // by notifications/tine/forked

@@ -205,8 +205,8 @@ func TestSandbox(t *testing.T) {
 		if len(c.Warnings) > 0 || s.Driver != "sandbox" || s.Scope != "session" || s.Budget.Memory != 128<<20 || s.ConnectTimeout != time.Minute || s.Target() != "sandbox x" {
 			t.Errorf("%s: %+v, %q", in, s, c.Warnings)
 		}
-		if s.Sandbox == nil || !reflect.DeepEqual(*s.Sandbox, want) {
-			t.Errorf("%s:\ngot  %+v\nwant %+v", in, s.Sandbox, want)
+		if as[Sandbox](s) == nil || !reflect.DeepEqual(*as[Sandbox](s), want) {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", in, as[Sandbox](s), want)
 		}
 	}
 	for in, driver := range map[string]string{
@@ -215,7 +215,7 @@ func TestSandbox(t *testing.T) {
 		"builtin: time, sandbox: false":               "builtin",
 		"docker: i, sandbox: false":                   "docker",
 	} {
-		if s := mustParse(t, "servers: {a: {"+in+"}}\n", opts).Servers[0]; s.Sandbox != nil || s.Driver != driver {
+		if s := mustParse(t, "servers: {a: {"+in+"}}\n", opts).Servers[0]; as[Sandbox](s) != nil || s.Driver != driver {
 			t.Errorf("%s: %+v", in, s)
 		}
 	}

@@ -27,9 +27,8 @@ func newSandbox() *Sandbox {
 // not one on the network of the host.
 func (b *Sandbox) Forks() bool { return b.Network != NetworkHost }
 
-// fill sets what is open.
-func (b *Sandbox) fill() {
-	sandboxTable.Fill(b)
+// fillSandbox sets what is open.
+func fillSandbox(_ *Server, b *Sandbox) {
 	if len(b.Domains) == 0 {
 		setDefault(&b.Network, NetworkNone)
 	}
@@ -44,13 +43,6 @@ func (b *Sandbox) fill() {
 	}
 }
 
-// meaning is what two sandboxes are compared by.
-func (b *Sandbox) meaning() *Sandbox {
-	c := *b
-	sandboxTable.Tidy(&c)
-	return &c
-}
-
 // connectSandbox is how long a start may take: what is fetched first takes
 // longer.
 func (s *Server) connectSandbox() time.Duration {
@@ -58,4 +50,24 @@ func (s *Server) connectSandbox() time.Duration {
 		return defaultConnectFetch
 	}
 	return defaultConnectCommand
+}
+
+// hostPort complains about a port that sessions would take from each other.
+func hostPort(o Object, s *Server, b *Sandbox) {
+	scope := s.Scope
+	setDefault(&scope, s.defaultScope())
+	if b.Network == NetworkHost && b.Port > 0 && scope != ScopeShared {
+		o.Fail(o.Get("sandbox").Get("network").Pos, "%s.sandbox.network: on the network of the host the first session would take the port; use none or a list of domains, or write scope: shared", o.Path)
+	}
+}
+
+// sandboxFork complains about a copy of what can't be copied.
+func sandboxFork(o Object, s *Server, b *Sandbox) bool {
+	if s.Fork != ForkMemory {
+		return false
+	}
+	if n := o.Get("fork"); !b.Forks() {
+		o.Wrong("fork", n, "%s copies a running server, and one on the network of the host can't be copied; name the domains it needs with sandbox.network: [example.org], or use files with state, fresh, share or refuse", n.Shown())
+	}
+	return true
 }

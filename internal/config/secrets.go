@@ -123,14 +123,8 @@ func (l secretList) named(name, value string) {
 func (l secretList) server(s *Server) {
 	at := where{hidden: s.hidden}
 	serverTable.secrets(s, at, l)
-	if s.Docker != nil {
-		dockerTable.secrets(s.Docker, at.below("docker"), l)
-	}
-	if s.Sandbox != nil {
-		sandboxTable.secrets(s.Sandbox, at.below("sandbox"), l)
-	}
-	if s.Remote != nil {
-		remoteTable.secrets(s.Remote, at.below("remote"), l)
+	if s.kind != nil {
+		s.kind.secrets(s, l)
 	}
 	l.args(s.Args, s.shownArgs())
 	for name, v := range s.Env {

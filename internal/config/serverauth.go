@@ -42,9 +42,9 @@ func (d *decoder) authFits(o Object, s *Server) {
 	ok := n != nil && (n.Shape == ShapeMap || n.Shape == ShapeNull)
 	a := o.Below("auth")
 	if ok {
-		d.authType(a, &s.Auth, s.Remote != nil)
+		d.authType(a, &s.Auth, s.kind != nil && s.kind.Remote)
 	}
-	if s.Auth.Type == AuthLogin && s.Remote != nil {
+	if s.Auth.Type == AuthLogin && s.kind != nil && s.kind.Remote {
 		d.fail(o.KeyPos("auth"), "%s.auth: type login goes with url; an orchestrator is asked by Tine itself, so use client_credentials or headers", o.Path)
 	}
 	if s.Auth.Type != "" && hasHeader(s.Headers, "Authorization") {

@@ -19,9 +19,9 @@ var serverTable = Table[Server]{
 	Put("credential", func(s *Server) *string { return &s.Credential }, OneOf(credentials...).Default(CredentialShared), "whether all principals use one login, or each its own").With("url"),
 	Put("builtin", func(s *Server) *string { return &s.Builtin }, OneOf(builtins...).As("`files`, `memory`, `sqlite`, `time`, `fetch`, `everything`, [`rollout`](servers/rollout.md)"), "a server inside Tine"),
 	Told[Server]("settings", "map", "none", Schema{"type": "object"}, "the built-in server's own settings").With("builtin"),
-	Told[Server]("sandbox", "boolean, or a map", "`false`", Schema{"type": "boolean"}.orPlaceholder(), "walls around the program, see [below](#sandboxes)").With("command").Of(sandboxTable.About()),
-	Told[Server]("docker", "an image, or a map", "", textSchema, "a server in a container, see [below](#containers)").Of(dockerTable.About()),
-	Told[Server]("remote", "map", "", nil, "a server whose instances an orchestrator runs, see [below](#orchestrators)").Of(remoteTable.About()),
+	kindKey(sandboxKind),
+	kindKey(dockerKind),
+	kindKey(remoteKind),
 	Told[Server]("preset", "`filesystem`, `duckdb`, `memory`, `everything`, `fetch`, `time`", "", Schema{"enum": presetNames()}.orPlaceholder(), "a well-known server, see [presets](servers/presets.md)"),
 	Put("title", func(s *Server) *string { return &s.Title }, Text("Files").Unless("the id").Then(oneLineTitle), "stands in brackets before descriptions"),
 	Told[Server]("driver", "`process`, `sandbox`, `docker`, `remote`, `url`, `builtin`", "by what is given", Schema{"enum": drivers}.orPlaceholder(),
@@ -52,4 +52,13 @@ var serverTable = Table[Server]{
 var budgetTable = Table[Budget]{
 	Put("memory", func(b *Budget) *int64 { return &b.Memory }, Size[int64](1<<10, mostBytes).Unless("`64MiB` for a command or a container, `128MiB` for a command in a sandbox and `1MiB` for a builtin"),
 		"counts toward `sessions.memory`"),
+}
+
+// kindKey is the key of a kind, which is read by it.
+func kindKey(k *Kind) Key[Server] {
+	key := Key[Server]{About: k.About}
+	if k.Around != "" {
+		key = key.With(k.Around)
+	}
+	return key
 }

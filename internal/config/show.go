@@ -31,32 +31,23 @@ func (s *Server) shown() *Node {
 		n.Set("preset", StringNode(s.Preset))
 	}
 	n.Set("driver", StringNode(s.Driver))
-	switch s.Driver {
-	case "docker":
-		if s.Docker != nil {
-			n.Set("docker", dockerTable.show(s.Docker, where{"docker", s.hidden}))
-		}
+	k := s.kind
+	if k != nil && k.Around == "" {
+		n.Set(k.Name, k.show(s))
+	}
+	switch {
+	case k != nil && k.Remote:
+		s.showRequests(n)
+	case k != nil && k.Around == "":
 		n.setMap("env", s.Env, s.shownEnv)
 		str("env_file", s.EnvFile)
-	case "remote":
-		if s.Remote != nil {
-			n.Set("remote", remoteTable.show(s.Remote, where{"remote", s.hidden}))
-		}
-		n.setMap("headers", s.Headers, func(string, string) string { return mask })
-		str("ca_file", s.CAFile)
-		if s.Auth.Type != "" {
-			n.Set("auth", serverAuthTable.show(&s.Auth, where{"auth", s.hidden}))
-		}
-	case "url":
+	case s.Driver == "url":
 		n.Set("url", StringNode(s.Target()))
-		n.setMap("headers", s.Headers, func(string, string) string { return mask })
-		n.Set("transport", StringNode(s.Transport))
-		str("ca_file", s.CAFile)
+		s.showRequests(n)
 		if s.Auth.Type != "" {
-			n.Set("auth", serverAuthTable.show(&s.Auth, where{"auth", s.hidden}))
 			n.Set("credential", StringNode(s.Credential))
 		}
-	case "builtin":
+	case s.Driver == "builtin":
 		str("builtin", s.Builtin)
 		if len(s.Settings) > 0 {
 			n.Set("settings", shownAny("settings", s.Settings, s.hidden))
@@ -69,8 +60,8 @@ func (s *Server) shown() *Node {
 		n.setMap("env", s.Env, s.shownEnv)
 		str("env_file", s.EnvFile)
 		str("cwd", s.Cwd)
-		if s.Sandbox != nil {
-			n.Set("sandbox", sandboxTable.show(s.Sandbox, where{"sandbox", s.hidden}))
+		if k != nil {
+			n.Set(k.Name, k.show(s))
 		}
 	}
 	s.showRemembering(n)
@@ -96,6 +87,20 @@ func (s *Server) shown() *Node {
 		n.Set("errors", StringNode(s.Errors))
 	}
 	return n
+}
+
+// showRequests adds what is sent with requests.
+func (s *Server) showRequests(n *Node) {
+	n.setMap("headers", s.Headers, func(string, string) string { return mask })
+	if s.Transport != "" {
+		n.Set("transport", StringNode(s.Transport))
+	}
+	if s.CAFile != "" {
+		n.Set("ca_file", StringNode(s.shownText("ca_file", s.CAFile)))
+	}
+	if s.Auth.Type != "" {
+		n.Set("auth", serverAuthTable.show(&s.Auth, where{"auth", s.hidden}))
+	}
 }
 
 func (s *Server) shownEnv(name, value string) string {

@@ -2,7 +2,7 @@ package config
 
 // showCopied adds what is for servers that are copied while they run.
 func (s *Server) showCopied(n *Node) {
-	if s.Sandbox == nil {
+	if s.kind == nil || s.kind.copies == nil || s.kind.Remote {
 		return
 	}
 	n.Set("warm", IntNode(int64(s.Warm)))

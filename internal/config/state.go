@@ -46,7 +46,9 @@ func (d *decoder) remembering(o Object, s *Server) {
 			d.fail(o.KeyPos("template"), "%s.template: goes with builtin: %s; remove it", o.Path, OrList(templated))
 		}
 	}
-	d.templatePath(o, s)
+	if s.kind != nil {
+		s.kind.check(o, s)
+	}
 	used := ""
 	if o.Has("docker", "remote") == "" {
 		used = d.atStart(o, s)
@@ -235,25 +237,15 @@ func (d *decoder) fork(o Object, s *Server) {
 	switch program := o.n.Get("command") != nil; {
 	case scope == ScopeShared && s.Fork != ForkShare:
 		o.Wrong("fork", n, "%s goes with scope: session; one that is shared is there for every fork as it is, so leave fork out", n.Shown())
-	case s.Remote != nil:
-		d.remoteFork(o, s)
-	case s.Fork == ForkMemory && s.Sandbox != nil:
-		if !s.Sandbox.Forks() {
-			o.Wrong("fork", n, "%s copies a running server, and one on the network of the host can't be copied; name the domains it needs with sandbox.network: [example.org], or use files with state, fresh, share or refuse", n.Shown())
-		}
+	case s.kind != nil && s.kind.fork(o, s):
 	case s.Fork == ForkMemory && s.Builtin == "":
 		driver := "url"
-		switch {
-		case program:
+		if program {
 			driver, others = "process", "add sandbox: true, or use files with state, fresh, share or refuse"
-		case s.Docker != nil:
-			driver, others = "docker", "use files with docker.state, fresh, share or refuse"
 		}
 		o.Wrong("fork", n, "%s copies a running server, which driver %s can't; %s can; %s", n.Shown(), driver, OrList(copiers), others)
-	case s.Fork == ForkFiles && len(s.State) == 0 && !s.Workspace && (o.n.Get("state") == nil || s.Stateless) && (s.Docker == nil || len(s.Docker.State) == 0):
+	case s.Fork == ForkFiles && len(s.State) == 0 && !s.Workspace && (o.n.Get("state") == nil || s.Stateless):
 		switch {
-		case s.Docker != nil:
-			others = "name them with docker.state: [PATH], or [root] for the container itself"
 		case program:
 			others = "name them with state: [NAME], and put ${state.NAME} into args, env or cwd"
 		case s.Builtin != "":

@@ -24,21 +24,19 @@ var (
 	userNumbers = regexp.MustCompile(`^([0-9]{1,10})(?::([0-9]{1,10}))?$`)
 )
 
-// sandbox reads the walls around a program: true, or what they are like. The
+// readSandbox reads the walls around a program: true, or what they are like. The
 // driver of that name alone is as good as true.
-func (d *decoder) sandbox(o Object, s *Server) {
-	n, driver := o.n.Get("sandbox"), o.n.Get("driver")
+func readSandbox(o Object, _ *Server) *Sandbox {
+	n, driver := o.Get("sandbox"), o.Get("driver")
 	told := driver != nil && driver.Scalar() && driver.Text == "sandbox"
-	if n == nil {
-		if told && o.n.Get("command") != nil {
-			s.Sandbox = newSandbox()
-		}
-		return
-	}
-	s.Sandbox = newSandbox()
+	to := newSandbox()
 	switch {
+	case n == nil && told && o.Get("command") != nil:
+		return to
+	case n == nil:
+		return nil
 	case n.Missing || n.Shape == ShapeNull:
-		return
+		return to
 	case n.Shape == ShapeBool || n.From != "" && n.Shape == ShapeString:
 		on := true
 		switch o.Boolean("sandbox", &on); {
@@ -46,20 +44,21 @@ func (d *decoder) sandbox(o Object, s *Server) {
 		case told:
 			o.Wrong("sandbox", n, "is false, but driver is sandbox; remove one of them")
 		default:
-			s.Sandbox = nil
+			return nil
 		}
-		return
+		return to
 	case n.Shape != ShapeMap:
 		o.Wrong("sandbox", n, "got %s, want true, false, or a map of %s", n.Shown(), strings.Join(sandboxTable.Names(), ", "))
-		return
+		return to
 	}
+	d := o.d
 	c, _ := o.Child("sandbox", sandboxTable.Names())
-	to := s.Sandbox
 	sandboxTable.Read(c, to)
 	d.wallPaths(c, to)
 	d.wallTransport(c, to)
 	d.ownRoot(o, to)
 	sandboxTable.Tidy(to)
+	return to
 }
 
 func wallHostname(c Object, key string, dst *string) {

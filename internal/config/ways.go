@@ -59,10 +59,15 @@ func (o Object) Has(keys ...string) string {
 // what reads how the server is run or reached: in exactly one way.
 func (d *decoder) what(o Object, s *Server, idPos Pos) {
 	d.command(o, s)
-	d.sandbox(o, s)
 	d.settings(o, s)
-	d.docker(o, s)
-	d.remote(o, s)
+	off := map[string]bool{} // kinds whose key says that there is none
+	for _, k := range kinds {
+		options := k.read(o, s)
+		if options != nil && s.Options == nil {
+			s.Options, s.kind = options, k
+		}
+		off[k.Name] = options == nil
+	}
 	if o.n.Get("preset") != nil && s.Preset == "" {
 		return // one that could not be had, which was said
 	}
@@ -92,8 +97,8 @@ func (d *decoder) what(o Object, s *Server, idPos Pos) {
 		return
 	}
 	for _, p := range o.n.Pairs {
-		if p.Key == "sandbox" && s.Sandbox == nil {
-			continue // it says that there is none
+		if off[p.Key] {
+			continue
 		}
 		if p.Key == "state" && saysNone(p.Value) && given[0] != "builtin" {
 			continue // none goes with whatever is run or reached
@@ -114,8 +119,8 @@ func driverOf(way string) string {
 }
 
 func (d *decoder) driver(o Object, s *Server, given string) {
-	if s.Sandbox != nil && given == "command" {
-		given = "sandbox"
+	if s.kind != nil && s.kind.Around == given {
+		given = s.kind.Name
 	}
 	fits := driverOf(given)
 	if s.Driver = fits; !o.OneOf("driver", &s.Driver, drivers...) {

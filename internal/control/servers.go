@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -302,14 +303,18 @@ func (c *Servers) Logout(ctx context.Context, who identity.Principal, id string)
 // transportOf is how the instances of a server speak: stdio or http; empty where
 // they are inside of this process.
 func transportOf(e *catalog.Entry) string {
-	switch {
-	case e.URL != "" || e.Remote != nil:
+	switch o := e.Options.(type) {
+	case *config.Remote:
 		return "http"
-	case e.Docker != nil && e.Docker.Transport != "":
-		return e.Docker.Transport
-	case e.Sandbox != nil && e.Sandbox.Transport != "":
-		return e.Sandbox.Transport
-	case e.Docker != nil || e.Command != "":
+	case *config.Docker:
+		return cmp.Or(o.Transport, "stdio")
+	case *config.Sandbox:
+		return cmp.Or(o.Transport, "stdio")
+	}
+	switch {
+	case e.URL != "":
+		return "http"
+	case e.Command != "":
 		return "stdio"
 	}
 	return ""

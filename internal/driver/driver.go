@@ -38,7 +38,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/workspace"
 )
 
@@ -147,12 +146,10 @@ type Spec struct {
 	// don't let in; nil where they do.
 	Authorize func(http.RoundTripper) http.RoundTripper `json:"-"`
 
-	// A server in a container, whose environment is Env, or one that an
-	// orchestrator runs, with URL's Header and Authorize for the orchestrator.
-	Docker *config.Docker
-	Remote *config.Remote
-	// A program behind walls, whose environment is Env and nothing else.
-	Sandbox *config.Sandbox
+	// Options are what the config says below the key that is named as the driver, of
+	// the type that the driver's kind has for it; nil for a driver without such a key.
+	// An orchestrator is asked with Header and Authorize.
+	Options any
 	// Anew lets a Start begin anew where the memory in its state does not fit, which
 	// is removed when the instance is used.
 	Anew bool
@@ -173,6 +170,12 @@ type Spec struct {
 	// OnDamage hears that what is stored of the server, or of the workspace as it
 	// uses it, is damaged. It returns when that is written down. It may be nil.
 	OnDamage func(error) `json:"-"`
+}
+
+// Options are those of a spec, as a driver knows them; nil where they are of another.
+func Options[T any](spec Spec) *T {
+	t, _ := spec.Options.(*T)
+	return t
 }
 
 // StateDir is one directory of a program's state.

@@ -304,7 +304,7 @@ func TestHintsAreForTheProgram(t *testing.T) {
 		fetch, log := errors.New("fetch package x: getaddrinfo EAI_AGAIN"), ""
 		r := &rig{t: t}
 		o := r.options()
-		o.Spec.Sandbox = &config.Sandbox{Network: config.NetworkNone}
+		o.Spec.Options = &config.Sandbox{Network: config.NetworkNone}
 		o.Driver = &fakeDriver{start: func(context.Context, driver.Spec) (driver.Instance, error) {
 			if log == "" {
 				return nil, fetch

@@ -79,7 +79,7 @@ func newerPython(spec driver.Spec, found []string) string {
 }
 
 func giveNetwork(spec driver.Spec, _ []string) string {
-	switch box := spec.Sandbox; {
+	switch box := driver.Options[config.Sandbox](spec); {
 	case box == nil || box.Network == config.NetworkHost:
 		return ""
 	case len(box.Domains) > 0:
@@ -93,7 +93,7 @@ func giveNetwork(spec driver.Spec, _ []string) string {
 var inside = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/proc", "/dev", "/sys", "/tmp", "/home/user", "/workspace", "/state", "/tine-packages"}
 
 func showPath(spec driver.Spec, found []string) string {
-	box, at := spec.Sandbox, path.Clean(found[1])
+	box, at := driver.Options[config.Sandbox](spec), path.Clean(found[1])
 	if box == nil || box.Root != "" && box.Root != config.RootAllow && box.Root != config.RootHost {
 		return ""
 	}

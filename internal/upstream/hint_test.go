@@ -11,9 +11,9 @@ import (
 
 func TestHints(t *testing.T) {
 	box := func(change ...func(*config.Sandbox)) driver.Spec {
-		s := driver.Spec{Server: "srv", Command: "uvx", Sandbox: &config.Sandbox{Root: config.RootAllow, Network: config.NetworkNone}}
+		s := driver.Spec{Server: "srv", Command: "uvx", Options: &config.Sandbox{Root: config.RootAllow, Network: config.NetworkNone}}
 		for _, c := range change {
-			c(s.Sandbox)
+			c(driver.Options[config.Sandbox](s))
 		}
 		return s
 	}

@@ -159,8 +159,8 @@ func TestHTTPCannotBeReached(t *testing.T) {
 func TestHTTPMends(t *testing.T) {
 	for name, spec := range map[string]driver.Spec{
 		"servers.s.url":         {URL: "http://127.0.0.1:1"},
-		"servers.s.remote.url":  {Remote: &config.Remote{}},
-		"servers.s.docker.port": {Docker: &config.Docker{}},
+		"servers.s.remote.url":  {Options: &config.Remote{}},
+		"servers.s.docker.port": {Options: &config.Docker{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec.Server = "s"

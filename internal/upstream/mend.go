@@ -1,6 +1,9 @@
 package upstream
 
-import "github.com/tine-mcp/tine/internal/driver"
+import (
+	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver"
+)
 
 // mends say what to do about a server, and of one that is reached over HTTP by who
 // says where it is.
@@ -14,21 +17,21 @@ type mends struct {
 func mendsOf(spec driver.Spec) mends {
 	at := "servers." + spec.Server + "."
 	switch {
-	case spec.Remote != nil:
+	case driver.Options[config.Remote](spec) != nil:
 		return mends{
 			at:     at,
 			gone:   "check that the orchestrator at " + at + "remote.url names an mcp_endpoint_url that can be reached from here",
 			locked: "the orchestrator at " + at + "remote.url must give an access_token that it takes",
 			moved:  "have the orchestrator at " + at + "remote.url name that if it is right",
 		}
-	case spec.Docker != nil:
+	case driver.Options[config.Docker](spec) != nil:
 		return mends{
 			at:     at,
 			gone:   "check that it listens at " + at + "docker.port on every address of the container",
 			locked: "a server in a container is shown no credentials; have it want none",
 			moved:  "set " + at + "docker.path to that if it is right",
 		}
-	case spec.Sandbox != nil:
+	case driver.Options[config.Sandbox](spec) != nil:
 		return mends{
 			at:     at,
 			gone:   "check that it listens at " + at + "sandbox.port",

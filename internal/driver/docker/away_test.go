@@ -23,14 +23,14 @@ func TestNoEngine(t *testing.T) {
 		t.Errorf("recover: %v", err)
 	}
 	host := "unix://" + filepath.Join(dir, "not-there.sock")
-	spec := driver.Spec{Server: "fs", Dir: filepath.Join(dir, "i"), Docker: &config.Docker{Host: host, Image: "x"}}
+	spec := driver.Spec{Server: "fs", Dir: filepath.Join(dir, "i"), Options: &config.Docker{Host: host, Image: "x"}}
 	_, err := d.Start(t.Context(), spec)
 	says(t, err, `"fs"`, "does not answer", host, "docker.host")
 	if !errors.Is(err, errAway) {
 		t.Errorf("got %v", err)
 	}
 	empty(t, spec.Dir)
-	spec.Docker.State, spec.State = []string{"/data"}, filepath.Join(dir, "s")
+	options(spec).State, spec.State = []string{"/data"}, filepath.Join(dir, "s")
 	says(t, d.Seed(t.Context(), spec, driver.Source{}), "does not answer")
 	if _, err := os.Lstat(spec.State); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the state is left: %v", err)

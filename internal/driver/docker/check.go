@@ -20,8 +20,8 @@ import (
 func Hosts(servers []config.Server) []string {
 	hosts := map[string]bool{}
 	for _, s := range servers {
-		if s.Docker != nil && s.Docker.Host != "" {
-			hosts[s.Docker.Host] = true
+		if optionsOf(s) != nil && optionsOf(s).Host != "" {
+			hosts[optionsOf(s).Host] = true
 		}
 	}
 	return append([]string{""}, slices.Sorted(maps.Keys(hosts))...)
@@ -37,7 +37,7 @@ func Check(ctx context.Context, host string, servers []config.Server) (f driver.
 		f.Name += " " + config.RedactURL(host)
 	}
 	clientNeeded := host == "" && slices.ContainsFunc(servers, func(s config.Server) bool { return filepath.Base(s.Command) == "docker" })
-	servers = slices.DeleteFunc(slices.Clone(servers), func(s config.Server) bool { return s.Docker == nil || s.Docker.Host != host })
+	servers = slices.DeleteFunc(slices.Clone(servers), func(s config.Server) bool { return optionsOf(s) == nil || optionsOf(s).Host != host })
 	d := New(Options{})
 	defer d.Close()
 	e, version, err := d.checked(ctx, host)
@@ -139,17 +139,17 @@ func (e *engine) wanting(ctx context.Context, servers []config.Server) (lacks, m
 		}
 	}
 	for _, s := range servers {
-		if r := s.Docker.Runtime; r != "" && info.Runtimes != nil {
+		if r := optionsOf(s).Runtime; r != "" && info.Runtimes != nil {
 			if _, ok := info.Runtimes[r]; !ok {
 				lacks = append(lacks, fmt.Sprintf("server %q: runtime %q is not among the engine's: %s", s.ID, r, strings.Join(slices.Sorted(maps.Keys(info.Runtimes)), ", ")))
 				mend = append(mend, fmt.Sprintf("register runtime %s with the engine", r))
 			}
 		}
-		if s.Docker.Pull != config.PullNever {
+		if optionsOf(s).Pull != config.PullNever {
 			continue
 		}
-		if _, err := e.cli.ImageInspect(ctx, s.Docker.Image); err != nil && gone(err) {
-			lacks = append(lacks, fmt.Sprintf("server %q: image %q is not there, and docker.pull is never", s.ID, s.Docker.Image))
+		if _, err := e.cli.ImageInspect(ctx, optionsOf(s).Image); err != nil && gone(err) {
+			lacks = append(lacks, fmt.Sprintf("server %q: image %q is not there, and docker.pull is never", s.ID, optionsOf(s).Image))
 			mend = append(mend, "load or build the images that are not there")
 		}
 	}

@@ -64,7 +64,7 @@ func TestCheck(t *testing.T) {
 	const version = `{"Version":"20.10.24","ApiVersion":"1.41","Components":[{"Name":"Engine"}]}`
 	const info = `{"Runtimes":{"runc":{},"crun":{}},"MemoryLimit":true,"PidsLimit":true,"CpuCfsQuota":true}`
 	one := func(d config.Docker) []config.Server {
-		return []config.Server{{ID: "duck", Enabled: true, Docker: &d}}
+		return []config.Server{{ID: "duck", Enabled: true, Options: &d}}
 	}
 	for _, tt := range []struct {
 		name    string
@@ -119,11 +119,11 @@ func TestCheckOfAllEngines(t *testing.T) {
 	there := fakeEngine(t, map[string]string{"/version": `{"Version":"1"}`, "/info": `{"MemoryLimit":true,"PidsLimit":true,"CpuCfsQuota":true}`})
 	gone := "unix://" + filepath.Join(t.TempDir(), "none.sock")
 	servers := []config.Server{
-		{ID: "a", Enabled: true, Docker: &config.Docker{Host: there, Image: "x"}},
-		{ID: "b", Enabled: true, Docker: &config.Docker{Host: gone, Image: "x"}},
-		{ID: "c", Enabled: true, Docker: &config.Docker{Host: gone, Image: "x"}},
-		{ID: "e", Enabled: true, Docker: &config.Docker{Host: "npipe:////./pipe/x", Image: "x"}},
-		{ID: "f", Enabled: true, Docker: &config.Docker{Host: "tcp://me:hunter2@127.0.0.1:1", Image: "x"}},
+		{ID: "a", Enabled: true, Options: &config.Docker{Host: there, Image: "x"}},
+		{ID: "b", Enabled: true, Options: &config.Docker{Host: gone, Image: "x"}},
+		{ID: "c", Enabled: true, Options: &config.Docker{Host: gone, Image: "x"}},
+		{ID: "e", Enabled: true, Options: &config.Docker{Host: "npipe:////./pipe/x", Image: "x"}},
+		{ID: "f", Enabled: true, Options: &config.Docker{Host: "tcp://me:hunter2@127.0.0.1:1", Image: "x"}},
 	}
 	t.Setenv("DOCKER_HOST", gone)
 	got := map[string]driver.Finding{}

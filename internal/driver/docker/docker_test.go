@@ -234,7 +234,7 @@ func (b *bench) suite(t *testing.T, kind func() *config.Docker) *drivertest.Suit
 	id := b.gateway()
 	dir := t.TempDir()
 	spec := func(t testing.TB) driver.Spec {
-		return driver.Spec{Server: "fs", Session: "ses_1", Dir: filepath.Join(t.TempDir(), "instance"), StopGrace: time.Second, Docker: kind()}
+		return driver.Spec{Server: "fs", Session: "ses_1", Dir: filepath.Join(t.TempDir(), "instance"), StopGrace: time.Second, Options: kind()}
 	}
 	return &drivertest.Suite{
 		Slow: true, Unheard: true, Env: []string{gatewayVar + "=" + id},
@@ -243,15 +243,15 @@ func (b *bench) suite(t *testing.T, kind func() *config.Docker) *drivertest.Suit
 		},
 		Spec: func(t testing.TB, _ string, args ...string) driver.Spec {
 			s := spec(t)
-			s.Docker.State = nil
-			s.Docker.Command = append(s.Docker.Command, args...)
+			options(s).State = nil
+			options(s).Command = append(options(s).Command, args...)
 			return s
 		},
 		Stateful: func(t testing.TB, _, state string) driver.Spec {
 			s := spec(t)
 			s.State = state
-			if s.Docker.State == nil {
-				s.Docker.State = []string{"/data"}
+			if options(s).State == nil {
+				options(s).State = []string{"/data"}
 			}
 			s.Env = map[string]string{drivertest.StateVar: "/data"}
 			return s

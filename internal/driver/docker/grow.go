@@ -24,7 +24,7 @@ type making struct {
 
 func (d *Driver) newMaking(e *engine, spec driver.Spec, dir string) *making {
 	m := &making{d: d, e: e, spec: spec, key: keyOf(dir)}
-	m.holding = holding{Kind: recordState, Host: e.host, Root: spec.Docker.Root(), Base: spec.Docker.Image}
+	m.holding = holding{Kind: recordState, Host: e.host, Root: options(spec).Root(), Base: options(spec).Image}
 	return m
 }
 
@@ -125,8 +125,8 @@ func (m *making) declared(ctx context.Context, from holding) error {
 // missing are the paths of a spec that a holding does not have.
 func missing(spec driver.Spec, from holding) []string {
 	var all []string
-	for _, path := range spec.Docker.State {
-		if !spec.Docker.Root() && !slices.ContainsFunc(from.Volumes, func(p piece) bool { return p.Path == path }) {
+	for _, path := range options(spec).State {
+		if !options(spec).Root() && !slices.ContainsFunc(from.Volumes, func(p piece) bool { return p.Path == path }) {
 			all = append(all, path)
 		}
 	}
@@ -137,7 +137,7 @@ func missing(spec driver.Spec, from holding) []string {
 func (d *Driver) regrow(ctx context.Context, spec driver.Spec, s driver.Snapshot, from holding, progress func(done, total int64)) error {
 	host := from.Host
 	if from.Files {
-		host = spec.Docker.Host
+		host = options(spec).Host
 	}
 	e, err := d.engine(host)
 	if err != nil {
@@ -155,7 +155,7 @@ func (d *Driver) regrow(ctx context.Context, spec driver.Spec, s driver.Snapshot
 
 // plant makes a state from the spec's template, or from nothing.
 func (d *Driver) plant(ctx context.Context, spec driver.Spec, progress func(done, total int64)) (err error) {
-	e, err := d.engine(spec.Docker.Host)
+	e, err := d.engine(options(spec).Host)
 	if err != nil {
 		return err
 	}

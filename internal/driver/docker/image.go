@@ -17,7 +17,7 @@ import (
 
 // ensureImage fetches the image of a spec, as its config has it.
 func (e *engine) ensureImage(ctx context.Context, spec driver.Spec, log *slog.Logger) error {
-	name, pull := spec.Docker.Image, spec.Docker.Pull
+	name, pull := options(spec).Image, options(spec).Pull
 	leave, err := e.d.turns.enter(ctx, "image "+e.host+" "+name)
 	if err != nil {
 		return err

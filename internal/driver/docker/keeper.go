@@ -18,7 +18,7 @@ import (
 
 // Carries implements driver.Keeper. What a container has in memory stays behind.
 func (d *Driver) Carries(spec driver.Spec) string {
-	if spec.Docker != nil && len(spec.Docker.State) > 0 || spec.Workspace != nil {
+	if options(spec) != nil && len(options(spec).State) > 0 || spec.Workspace != nil {
 		return driver.CarryFiles
 	}
 	return driver.CarryNone
@@ -26,7 +26,7 @@ func (d *Driver) Carries(spec driver.Spec) string {
 
 // stateOf reads the state that an instance works on; nil where it has none.
 func (d *Driver) stateOf(spec driver.Spec) (*holding, error) {
-	if len(spec.Docker.State) == 0 {
+	if len(options(spec).State) == 0 {
 		return nil, nil
 	}
 	if spec.State == "" {
@@ -63,7 +63,7 @@ func (d *Driver) took(dir string, h *holding, rec record) error {
 
 // Seed implements driver.Keeper. A server that declares nothing has no folder.
 func (d *Driver) Seed(ctx context.Context, spec driver.Spec, src driver.Source) error {
-	if spec.Docker == nil || len(spec.Docker.State) == 0 {
+	if options(spec) == nil || len(options(spec).State) == 0 {
 		return ctx.Err()
 	}
 	if err := folder.FillState(spec.State, func() error { return d.seed(ctx, spec, src) }); err != nil {
@@ -99,17 +99,17 @@ func (d *Driver) seed(ctx context.Context, spec driver.Spec, src driver.Source) 
 // paths are where the volumes of a state are. Where the root is the state, what
 // the image has declared as volumes is not in the root and is a piece too.
 func (d *Driver) paths(ctx context.Context, e *engine, spec driver.Spec) ([]string, error) {
-	if !spec.Docker.Root() {
-		return spec.Docker.State, nil
+	if !options(spec).Root() {
+		return options(spec).State, nil
 	}
-	res, err := e.cli.ImageInspect(ctx, spec.Docker.Image)
+	res, err := e.cli.ImageInspect(ctx, options(spec).Image)
 	if err != nil {
 		return nil, e.explain("look at the image", err)
 	}
 	var all []string
 	if res.Config != nil {
 		for p := range res.Config.Volumes {
-			if !slices.ContainsFunc(spec.Docker.Binds, func(b config.Bind) bool { return path.Clean(b.Target) == path.Clean(p) }) {
+			if !slices.ContainsFunc(options(spec).Binds, func(b config.Bind) bool { return path.Clean(b.Target) == path.Clean(p) }) {
 				all = append(all, p)
 			}
 		}
@@ -131,7 +131,7 @@ func (d *Driver) freeze(ctx context.Context, spec driver.Spec, dir string) (driv
 	if err := ctx.Err(); err != nil {
 		return driver.Snapshot{}, err
 	}
-	if spec.Docker == nil || len(spec.Docker.State) == 0 {
+	if options(spec) == nil || len(options(spec).State) == 0 {
 		return snapshot(spec.Server, "", 0), nil
 	}
 	state, err := d.stateOf(spec)
@@ -166,7 +166,7 @@ func (d *Driver) frozen(s driver.Snapshot, spec driver.Spec) (holding, error) {
 		return holding{}, fmt.Errorf("the snapshot is of the driver %q: %w", s.Driver, driver.ErrUnfit)
 	}
 	if s.Dir == "" {
-		return holding{Kind: recordState, Host: resolveHost(spec.Docker.Host), Root: spec.Docker.Root(), Base: spec.Docker.Image}, nil
+		return holding{Kind: recordState, Host: resolveHost(options(spec).Host), Root: options(spec).Root(), Base: options(spec).Image}, nil
 	}
 	h, err := readHolding(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -175,14 +175,14 @@ func (d *Driver) frozen(s driver.Snapshot, spec driver.Spec) (holding, error) {
 	if err != nil {
 		return holding{}, err
 	}
-	if h.Root != spec.Docker.Root() {
+	if h.Root != options(spec).Root() {
 		return holding{}, fmt.Errorf("the snapshot is of another kind of state; servers.%s.docker.state was %s and is not any more", spec.Server, kindText(h.Root))
 	}
 	if h.Root {
 		return h, nil
 	}
 	for _, p := range h.Volumes {
-		if !slices.Contains(spec.Docker.State, p.Path) {
+		if !slices.Contains(options(spec).State, p.Path) {
 			return holding{}, fmt.Errorf("the snapshot has the path %q, which would be lost; add it to servers.%s.docker.state", p.Path, spec.Server)
 		}
 	}

@@ -37,8 +37,8 @@ const (
 // that it belongs to.
 func (d *Driver) labels(spec driver.Spec, role, key string) map[string]string {
 	l := make(map[string]string)
-	if spec.Docker != nil {
-		maps.Copy(l, spec.Docker.Labels)
+	if options(spec) != nil {
+		maps.Copy(l, options(spec).Labels)
 	}
 	l[labelGateway] = d.opts.Gateway
 	l[labelSession] = spec.Session

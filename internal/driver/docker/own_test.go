@@ -69,7 +69,7 @@ func (w *world) next() *Driver {
 
 func (w *world) spec(name string, c *config.Docker) driver.Spec {
 	s := driver.Spec{
-		Server: "fs", Session: "ses_9", Ordinal: 2, Dir: filepath.Join(w.dir, "instances", name), StopGrace: time.Second, Docker: c,
+		Server: "fs", Session: "ses_9", Ordinal: 2, Dir: filepath.Join(w.dir, "instances", name), StopGrace: time.Second, Options: c,
 		Env: map[string]string{drivertest.StateVar: "/data"},
 	}
 	if len(c.State) > 0 {

@@ -19,9 +19,9 @@ type person struct{ uid, gid int }
 // owner is who a server runs as. Its files are given to them: without
 // capabilities not even root may write to what is another's.
 func (e *engine) owner(ctx context.Context, spec driver.Spec) (person, error) {
-	user := spec.Docker.User
+	user := options(spec).User
 	if user == "" {
-		res, err := e.cli.ImageInspect(ctx, spec.Docker.Image)
+		res, err := e.cli.ImageInspect(ctx, options(spec).Image)
 		if err != nil {
 			return person{}, e.explain("look at the image", err)
 		}
@@ -46,7 +46,7 @@ func (e *engine) owner(ctx context.Context, spec driver.Spec) (person, error) {
 
 // lookUp finds the numbers of a user by the files of the image.
 func (e *engine) lookUp(ctx context.Context, spec driver.Spec, user string) (person, error) {
-	id, remove, err := e.helper(ctx, spec, spec.Docker.Image, nil)
+	id, remove, err := e.helper(ctx, spec, options(spec).Image, nil)
 	if err != nil {
 		return person{}, err
 	}

@@ -41,7 +41,7 @@ type recipe struct {
 
 // plan works out what a container is like.
 func (e *engine) plan(spec driver.Spec, f facts) (*recipe, error) {
-	c := spec.Docker
+	c := options(spec)
 	r := &recipe{spec: spec, docker: c, podman: f.podman}
 	r.http = c.Transport == config.ContainerHTTP || c.Transport == "" && c.Port != 0
 	r.config = container.Config{
@@ -265,4 +265,13 @@ func (s *holding) mounts() []mount.Mount {
 		all = append(all, m)
 	}
 	return all
+}
+
+// options are those of a spec; nil where it is of another driver.
+func options(spec driver.Spec) *config.Docker { return driver.Options[config.Docker](spec) }
+
+// optionsOf are those of an entry of the config.
+func optionsOf(s config.Server) *config.Docker {
+	c, _ := s.Options.(*config.Docker)
+	return c
 }

@@ -29,7 +29,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if spec.Docker == nil || spec.Docker.Image == "" {
+	if options(spec) == nil || options(spec).Image == "" {
 		return nil, errors.New("no image is given; set docker.image")
 	}
 	if spec.Dir == "" {
@@ -46,7 +46,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	if err != nil {
 		return nil, err
 	}
-	host := spec.Docker.Host
+	host := options(spec).Host
 	if state != nil {
 		host = state.Host // the engine that has it
 	}
@@ -68,10 +68,10 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 		return nil, err
 	}
 	rec := record{
-		Kind: recordInstance, Host: e.host, Name: newName("server", spec.Server), Keeps: len(spec.Docker.State) > 0,
+		Kind: recordInstance, Host: e.host, Name: newName("server", spec.Server), Keeps: len(options(spec).State) > 0,
 		Stays: state != nil && state.Root, GraceMS: d.grace(spec).Milliseconds(), Engine: e.run(),
 		Mortal: f.podman && !r.http,
-		HTTP:   r.http, Port: spec.Docker.Port, Path: r.path, Reach: r.reach, Network: r.network, Ours: r.ours,
+		HTTP:   r.http, Port: options(spec).Port, Path: r.path, Reach: r.reach, Network: r.network, Ours: r.ours,
 	}
 	if state != nil && state.Container != "" {
 		rec.Container, rec.Name = state.Container, state.Container
@@ -139,7 +139,7 @@ func (i *instance) create(ctx context.Context, spec driver.Spec, r *recipe, stat
 		}
 		return fmt.Errorf("its container %.12s, which was its state, is gone: somebody removed it: %w", i.rec.Container, driver.ErrLost)
 	}
-	image := spec.Docker.Image
+	image := options(spec).Image
 	if state != nil && state.Image != "" {
 		image = state.Image
 	} else if err := i.e.ensureImage(ctx, spec, i.log); err != nil {
@@ -154,7 +154,7 @@ func (i *instance) create(ctx context.Context, spec driver.Spec, r *recipe, stat
 	o.Name = i.rec.Name
 	res, err := i.e.cli.ContainerCreate(ctx, o)
 	if err != nil {
-		return i.e.explain(fmt.Sprintf("make a container of the image %q", spec.Docker.Image), err)
+		return i.e.explain(fmt.Sprintf("make a container of the image %q", options(spec).Image), err)
 	}
 	for _, w := range res.Warnings {
 		i.log.Debug("the container engine warns", "server", spec.Server, "warning", w)

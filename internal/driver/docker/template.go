@@ -32,9 +32,9 @@ func (m *making) template(ctx context.Context, owner person, progress func(done,
 	if err != nil {
 		return err
 	}
-	at := m.spec.Docker.TemplatePath
+	at := options(m.spec).TemplatePath
 	if at == "" && !m.Root {
-		at = m.spec.Docker.State[0]
+		at = options(m.spec).State[0]
 	}
 	if at == "" {
 		return fmt.Errorf("nobody says where in the container it goes; set servers.%s.docker.template_path", m.spec.Server)

@@ -37,11 +37,11 @@ type access struct {
 
 // accessOf takes it from a spec, with the config's defaults.
 func accessOf(spec driver.Spec) (access, error) {
-	if spec.Remote == nil {
+	if options(spec) == nil {
 		return access{}, fmt.Errorf("server %q: no orchestrator is given; set servers.%s.remote.url", spec.Server, spec.Server)
 	}
 	a := access{
-		Server: spec.Server, Remote: *spec.Remote, Header: spec.Header.Clone(), CAFile: spec.CAFile,
+		Server: spec.Server, Remote: *options(spec), Header: spec.Header.Clone(), CAFile: spec.CAFile,
 		Authorized: spec.Authorize != nil, authorize: spec.Authorize,
 	}
 	if err := a.complete(); err != nil {
@@ -170,3 +170,6 @@ func checkID(id string) error {
 	}
 	return nil
 }
+
+// options are those of a spec; nil where it is of another driver.
+func options(spec driver.Spec) *config.Remote { return driver.Options[config.Remote](spec) }

@@ -33,7 +33,7 @@ func Check(ctx context.Context, spec driver.Spec) driver.Finding {
 	if len(spec.Header) > 0 || spec.Authorize != nil {
 		f.Detail += " and takes the credentials"
 	}
-	f.Detail += ", at " + config.RedactURL(spec.Remote.URL)
+	f.Detail += ", at " + config.RedactURL(options(spec).URL)
 	return f
 }
 

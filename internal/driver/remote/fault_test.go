@@ -88,7 +88,7 @@ func TestTroubleThatStays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.set(func() { r.before, r.after = tt.before, tt.after })
-			_, err := r.d.Start(t.Context(), r.spec(func(s *driver.Spec) { s.Remote.Attempts = 2 }))
+			_, err := r.d.Start(t.Context(), r.spec(func(s *driver.Spec) { options(*s).Attempts = 2 }))
 			says(t, err, append(tt.words, `server "box"`)...)
 			r.set(func() { r.before, r.after = nil, nil })
 			r.clears(t)
@@ -111,7 +111,7 @@ func TestWhatToDoAboutIt(t *testing.T) {
 	}
 	r := newRig(t)
 	r.Close()
-	_, err := r.d.Start(t.Context(), r.spec(func(s *driver.Spec) { s.Remote.Attempts = 1 }))
+	_, err := r.d.Start(t.Context(), r.spec(func(s *driver.Spec) { options(*s).Attempts = 1 }))
 	says(t, err, "; check that it runs, and servers.box.remote.url")
 }
 
@@ -162,7 +162,7 @@ func TestLateAnswers(t *testing.T) {
 			<-answer
 			return nil, false
 		}
-		_, err := r.d.Start(t.Context(), r.spec(func(s *driver.Spec) { s.Remote.Timeout = 50 * time.Millisecond }))
+		_, err := r.d.Start(t.Context(), r.spec(func(s *driver.Spec) { options(*s).Timeout = 50 * time.Millisecond }))
 		says(t, err, "no answer within 50ms", "remote.timeout")
 		testkit.Eventually(t, "one is there", func() bool { return r.left() == 1 }) // the request may be late, too
 		close(answer)
@@ -174,7 +174,7 @@ func TestLateAnswers(t *testing.T) {
 func TestOneThatIsNotRemoved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	inst := r.start(t, r.d, r.spec(func(s *driver.Spec) { s.Remote.Attempts = 1 }))
+	inst := r.start(t, r.d, r.spec(func(s *driver.Spec) { options(*s).Attempts = 1 }))
 	r.set(func() { r.before = times(always, "DELETE ", refuse(500)) })
 	says(t, inst.Stop(t.Context()), "did not remove", "500", "the disk")
 	if n := r.left(); n != 1 {
@@ -211,7 +211,7 @@ func TestRedirects(t *testing.T) {
 			return ok
 		}
 	})
-	inst := r.start(t, r.d, r.spec(func(s *driver.Spec) { s.Remote.Create = "/old/instances" }))
+	inst := r.start(t, r.d, r.spec(func(s *driver.Spec) { options(*s).Create = "/old/instances" }))
 	stop(t, inst)
 	r.clears(t)
 }
@@ -235,7 +235,7 @@ func TestAChildThatNobodyHeardOf(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	spec, child := r.spec(through, snapshots, r.state("a")), r.spec(through, snapshots, r.state("b"))
-	child.Remote.Attempts = 1
+	options(child).Attempts = 1
 	if err := r.d.Seed(t.Context(), spec, driver.Source{}); err != nil {
 		t.Fatal(err)
 	}

@@ -27,8 +27,8 @@ const gatewayVar = "TINE_REMOTE_GATEWAY"
 func busySpec(home, url, name string) driver.Spec {
 	return driver.Spec{
 		Server: "box", Dir: filepath.Join(home, "instances", name),
-		Header: http.Header{"Authorization": {"Bearer " + ours}},
-		Remote: &config.Remote{URL: url, Resource: "box", Attempts: 1, Snapshot: "/instances/{remote_instance_id}/snapshot"},
+		Header:  http.Header{"Authorization": {"Bearer " + ours}},
+		Options: &config.Remote{URL: url, Resource: "box", Attempts: 1, Snapshot: "/instances/{remote_instance_id}/snapshot"},
 	}
 }
 

@@ -362,7 +362,7 @@ func TestAListInSeveralLines(t *testing.T) {
 func TestAHandshakeWithoutAnEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	inst := r.start(t, r.d, r.spec(tools, func(s *driver.Spec) { s.Remote.Timeout = 300 * time.Millisecond }))
+	inst := r.start(t, r.d, r.spec(tools, func(s *driver.Spec) { options(*s).Timeout = 300 * time.Millisecond }))
 	end := make(chan struct{})
 	r.set(func() {
 		r.before = func(_ http.ResponseWriter, r *http.Request, body []byte) bool {

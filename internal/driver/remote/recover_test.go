@@ -14,10 +14,10 @@ import (
 )
 
 // forking has the orchestrator fork.
-func forking(s *driver.Spec) { s.Remote.Fork = "/instances/{remote_instance_id}/fork" }
+func forking(s *driver.Spec) { options(*s).Fork = "/instances/{remote_instance_id}/fork" }
 
 // snapshots has it make snapshots.
-func snapshots(s *driver.Spec) { s.Remote.Snapshot = "/instances/{remote_instance_id}/snapshot" }
+func snapshots(s *driver.Spec) { options(*s).Snapshot = "/instances/{remote_instance_id}/snapshot" }
 
 func (r *rig) state(name string) func(*driver.Spec) {
 	return func(s *driver.Spec) { s.State = filepath.Join(r.home, "states", name) }
@@ -136,7 +136,7 @@ func (w lateWriter) Write(b []byte) (int, error) {
 func TestSweepGoesOnInTheBackground(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	if _, err := r.d.Start(t.Context(), r.spec(func(s *driver.Spec) { s.Remote.Attempts = 1 })); err != nil {
+	if _, err := r.d.Start(t.Context(), r.spec(func(s *driver.Spec) { options(*s).Attempts = 1 })); err != nil {
 		t.Fatal(err)
 	}
 	r.d.Close()

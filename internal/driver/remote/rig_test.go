@@ -60,8 +60,8 @@ func (r *rig) spec(change ...func(*driver.Spec)) driver.Spec {
 	r.n++
 	s := driver.Spec{
 		Server: "box", Session: "ses_123456789012", Dir: filepath.Join(r.home, "instances", fmt.Sprint(r.n)),
-		Header: http.Header{"Authorization": {"Bearer " + ours}},
-		Remote: &config.Remote{URL: r.URL, Resource: "box", Health: "/health"},
+		Header:  http.Header{"Authorization": {"Bearer " + ours}},
+		Options: &config.Remote{URL: r.URL, Resource: "box", Health: "/health"},
 	}
 	for _, c := range change {
 		c(&s)
@@ -70,12 +70,12 @@ func (r *rig) spec(change ...func(*driver.Spec)) driver.Spec {
 }
 
 // through has calls go through the orchestrator.
-func through(s *driver.Spec) { s.Remote.Call = "/instances/{remote_instance_id}/call" }
+func through(s *driver.Spec) { options(*s).Call = "/instances/{remote_instance_id}/call" }
 
 // tools has the orchestrator be an MCP server.
 func tools(s *driver.Spec) {
-	s.Remote.Type = config.RemoteMCP
-	s.Remote.URL += "/orchestrator"
+	options(*s).Type = config.RemoteMCP
+	options(*s).URL += "/orchestrator"
 }
 
 func (r *rig) start(t *testing.T, d *Driver, spec driver.Spec) driver.Instance {

@@ -110,22 +110,22 @@ func TestCheck(t *testing.T) {
 		words  []string
 	}{
 		"healthy":             {},
-		"no health":           {change: func(s *driver.Spec) { s.Remote.Health = "" }},
+		"no health":           {change: func(s *driver.Spec) { options(*s).Health = "" }},
 		"sick":                {before: times(always, "GET /health", refuse(503)), words: []string{"/health answered 503", "the disk"}},
 		"not let in":          {change: func(s *driver.Spec) { s.Header = nil }, before: locked, words: []string{"does not let us in", "servers.box.headers"}},
-		"no health, locked":   {change: func(s *driver.Spec) { s.Header, s.Remote.Health = nil, "" }, before: locked, words: []string{"does not let us in"}},
-		"nobody":              {change: func(s *driver.Spec) { s.Remote.URL = "http://127.0.0.1:1/x?key=" + ours }, words: []string{"refused"}},
+		"no health, locked":   {change: func(s *driver.Spec) { s.Header, options(*s).Health = nil, "" }, before: locked, words: []string{"does not let us in"}},
+		"nobody":              {change: func(s *driver.Spec) { options(*s).URL = "http://127.0.0.1:1/x?key=" + ours }, words: []string{"refused"}},
 		"tools":               {change: tools},
-		"tools of other name": {change: func(s *driver.Spec) { tools(s); s.Remote.CallTool = "ring" }, words: []string{`no tool "ring"`}},
+		"tools of other name": {change: func(s *driver.Spec) { tools(s); options(*s).CallTool = "ring" }, words: []string{`no tool "ring"`}},
 		"not MCP": {change: func(s *driver.Spec) {
 			tools(s)
-			s.Remote.URL = strings.TrimSuffix(s.Remote.URL, "/orchestrator") + "/health"
+			options(*s).URL = strings.TrimSuffix(options(*s).URL, "/orchestrator") + "/health"
 		}, words: []string{"405"}},
-		"no URL":          {change: func(s *driver.Spec) { s.Remote.URL = "" }, words: []string{"servers.box.remote.url"}},
-		"odd URL":         {change: func(s *driver.Spec) { s.Remote.URL = "http://u:" + ours + "@h:x/" }, words: []string{"servers.box.remote.url"}},
-		"no mark":         {change: func(s *driver.Spec) { s.Remote.Delete = "/x" }, words: []string{"servers.box.remote.delete", instanceMark}},
-		"no remote":       {change: func(s *driver.Spec) { s.Remote = nil }, words: []string{"servers.box.remote.url"}},
-		"tools that fork": {change: func(s *driver.Spec) { tools(s); s.Remote.Fork = "/" + instanceMark }, words: []string{"can't fork"}},
+		"no URL":          {change: func(s *driver.Spec) { options(*s).URL = "" }, words: []string{"servers.box.remote.url"}},
+		"odd URL":         {change: func(s *driver.Spec) { options(*s).URL = "http://u:" + ours + "@h:x/" }, words: []string{"servers.box.remote.url"}},
+		"no mark":         {change: func(s *driver.Spec) { options(*s).Delete = "/x" }, words: []string{"servers.box.remote.delete", instanceMark}},
+		"no remote":       {change: func(s *driver.Spec) { s.Options = nil }, words: []string{"servers.box.remote.url"}},
+		"tools that fork": {change: func(s *driver.Spec) { tools(s); options(*s).Fork = "/" + instanceMark }, words: []string{"can't fork"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -173,6 +173,6 @@ func TestASecretInTheURL(t *testing.T) {
 		http.Error(w, "no such key: "+r.URL.Query().Get("key"), http.StatusForbidden)
 		return true
 	}
-	_, err := r.d.Start(t.Context(), r.spec(tools, func(s *driver.Spec) { s.Remote.URL += "?key=" + ours }))
+	_, err := r.d.Start(t.Context(), r.spec(tools, func(s *driver.Spec) { options(*s).URL += "?key=" + ours }))
 	says(t, err, "403 Forbidden", "no such key: ***")
 }

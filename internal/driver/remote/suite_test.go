@@ -44,7 +44,7 @@ func TestSuite(t *testing.T) {
 			}
 			var n atomic.Int64
 			spec := func(testing.TB, string, ...string) driver.Spec {
-				return driver.Spec{Server: "box", Remote: &remote, Dir: filepath.Join(home, "instances", fmt.Sprint(n.Add(1)))}
+				return driver.Spec{Server: "box", Options: &remote, Dir: filepath.Join(home, "instances", fmt.Sprint(n.Add(1)))}
 			}
 			s := &drivertest.Suite{
 				Foreign: true,

@@ -63,7 +63,7 @@ func Work(steps []Step) bool {
 func Servers(servers []config.Server) []string {
 	var ids []string
 	for _, s := range servers {
-		if s.Sandbox != nil {
+		if optionsOf(s) != nil {
 			ids = append(ids, s.ID)
 		}
 	}
@@ -92,7 +92,7 @@ func Warnings(servers []config.Server, binary string) []string {
 func CheckServer(s config.Server) (found []driver.Finding, settled bool) {
 	f := driver.Finding{Name: "server " + s.ID, Status: driver.FoundMissing}
 	key := "servers." + s.ID
-	if root := s.Sandbox.Root; root != config.RootAllow && root != config.RootHost {
+	if root := optionsOf(s).Root; root != config.RootAllow && root != config.RootHost {
 		if _, err := os.Stat(root); err == nil {
 			return nil, true
 		}

@@ -103,7 +103,7 @@ func (d *Driver) images() *image.Store {
 func (d *Driver) resolve(ctx context.Context, spec driver.Spec) (*command, error) {
 	c := &command{}
 	var err error
-	switch root := spec.Sandbox.Root; root {
+	switch root := options(spec).Root; root {
 	case "", config.RootAllow:
 		c.mode = layout.Allow
 	case config.RootHost:
@@ -135,7 +135,7 @@ func (d *Driver) resolve(ctx context.Context, spec driver.Spec) (*command, error
 
 // wanted are the packages that a program of the host needs; nil for none.
 func wanted(spec driver.Spec) (*packages.Wanted, error) {
-	if root := spec.Sandbox.Root; root != "" && root != config.RootAllow && root != config.RootHost {
+	if root := options(spec).Root; root != "" && root != config.RootAllow && root != config.RootHost {
 		return nil, nil
 	}
 	w, ok, err := packages.Parse(spec.Command, spec.Args)
@@ -192,7 +192,7 @@ func (d *Driver) fetched(ctx context.Context, spec driver.Spec, w packages.Wante
 		return nil, err
 	}
 	return &command{
-		mode: layoutMode(spec.Sandbox.Root), path: found.Command, args: append([]string{found.Command}, found.Args...),
+		mode: layoutMode(options(spec).Root), path: found.Command, args: append([]string{found.Command}, found.Args...),
 		env: found.Env, first: found.Path, reads: append(slices.Clip(found.Reads), found.At), own: found.Dir, moves: found.Moves,
 	}, nil
 }

@@ -33,8 +33,8 @@ func TestWrongRoot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := New(Options{Dir: filepath.Join(dir, "driver")})
 			defer d.Close()
-			spec := driver.Spec{Server: "attacker", Session: "ses_1", Dir: filepath.Join(dir, "instance"), Command: "server", Sandbox: box()}
-			spec.Sandbox.Root = filepath.Join(dir, name)
+			spec := driver.Spec{Server: "attacker", Session: "ses_1", Dir: filepath.Join(dir, "instance"), Command: "server", Options: box()}
+			options(spec).Root = filepath.Join(dir, name)
 			inst, err := d.Start(t.Context(), spec)
 			if err == nil {
 				t.Fatal("it runs", inst.Stop(t.Context()))
@@ -62,7 +62,7 @@ func TestNothingIsFetchedForNoSandbox(t *testing.T) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	d := New(Options{Dir: filepath.Join(dir, "driver"), Binary: filepath.Join(dir, "nowhere")})
 	defer d.Close()
-	spec := driver.Spec{Server: "attacker", Command: "npx", Args: []string{"-y", "some-package"}, Sandbox: box()}
+	spec := driver.Spec{Server: "attacker", Command: "npx", Args: []string{"-y", "some-package"}, Options: box()}
 	err := d.Fetch(t.Context(), spec, time.Minute)
 	if err == nil || !strings.Contains(err.Error(), "sandbox_binary") || !isFinal(err) {
 		t.Errorf("got %v", err)

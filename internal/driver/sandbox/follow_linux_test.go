@@ -39,8 +39,8 @@ func newFollower(t *testing.T, prepare func(p *prison), change ...func(s *driver
 	}
 	f.cell = p.enter(t, func(s *driver.Spec) {
 		s.Log = said.Logger()
-		s.Sandbox.AllowRead = []string{f.dir, p.at("srv/named")}
-		s.Sandbox.DenyRead = []string{f.dir + "/denied", f.dir + "/hidden"}
+		options(*s).AllowRead = []string{f.dir, p.at("srv/named")}
+		options(*s).DenyRead = []string{f.dir + "/denied", f.dir + "/hidden"}
 		for _, c := range change {
 			c(s, p)
 		}
@@ -115,7 +115,7 @@ func TestFollowsANamedLink(t *testing.T) {
 		p.put(t, "srv/two/file", "two")
 		must(t, os.Symlink("one", p.at("srv/current")))
 	}, func(s *driver.Spec, p *prison) {
-		s.Sandbox.AllowRead = append(s.Sandbox.AllowRead, p.at("srv/current"))
+		options(*s).AllowRead = append(options(*s).AllowRead, p.at("srv/current"))
 	})
 	leads := func(to string) {
 		t.Helper()
@@ -143,7 +143,7 @@ func TestFollowsWhatIsGone(t *testing.T) {
 		p.put(t, "srv/other", "other")
 		p.put(t, "srv/deep/down/file", "deep")
 	}, func(s *driver.Spec, p *prison) {
-		s.Sandbox.AllowRead = append(s.Sandbox.AllowRead, p.at("srv/other"), p.at("srv/deep/down"))
+		options(*s).AllowRead = append(options(*s).AllowRead, p.at("srv/other"), p.at("srv/deep/down"))
 	})
 	must(t, os.Rename(f.at("srv/other"), f.at("srv/away")), os.Rename(f.at("srv/deep"), f.at("srv/depth")))
 	f.reads("srv/other", "ENOENT")
@@ -195,8 +195,8 @@ func TestFollowsADeniedLink(t *testing.T) {
 		p.put(t, "srv/open/plain", "plain")
 		must(t, os.Symlink("open/one", p.at("srv/secret")))
 	}, func(s *driver.Spec, p *prison) {
-		s.Sandbox.AllowRead = append(s.Sandbox.AllowRead, p.at("srv/open"))
-		s.Sandbox.DenyRead = append(s.Sandbox.DenyRead, p.at("srv/secret"))
+		options(*s).AllowRead = append(options(*s).AllowRead, p.at("srv/open"))
+		options(*s).DenyRead = append(options(*s).DenyRead, p.at("srv/secret"))
 	})
 	f.leaks(t, f.cell, f.at("srv/open/one/key"))
 	f.reads("srv/open/two/key", "two")
@@ -215,9 +215,9 @@ func TestStartsLeaveHiddenWhatIs(t *testing.T) {
 		p.put(t, "srv/notes/one", p.canary)
 		must(t, os.Symlink("one", p.at("srv/notes/secret")))
 	}, func(s *driver.Spec, p *prison) {
-		s.Sandbox.DenyRead = append(s.Sandbox.DenyRead, p.at("srv/notes/secret"))
-		box := *s.Sandbox
-		spec = func(s *driver.Spec) { s.Sandbox = &box }
+		options(*s).DenyRead = append(options(*s).DenyRead, p.at("srv/notes/secret"))
+		box := *options(*s)
+		spec = func(s *driver.Spec) { s.Options = &box }
 	})
 	f.leaks(t, f.cell, f.at("srv/notes/one"))
 	f.put(t, "srv/notes/two", f.canary)
@@ -239,9 +239,9 @@ func TestFollowsAFolderThatBecomesALink(t *testing.T) {
 		p.put(t, "srv/notes/deep/er/keys/key", p.canary)
 		p.put(t, "srv/notes/deep/er/plain", "plain")
 	}, func(s *driver.Spec, p *prison) {
-		s.Sandbox.DenyRead = append(s.Sandbox.DenyRead, p.at("srv/notes/deep/er/key"), p.at("srv/notes/deep/er/keys"))
-		box := *s.Sandbox
-		spec = func(s *driver.Spec) { s.Sandbox = &box }
+		options(*s).DenyRead = append(options(*s).DenyRead, p.at("srv/notes/deep/er/key"), p.at("srv/notes/deep/er/keys"))
+		box := *options(*s)
+		spec = func(s *driver.Spec) { s.Options = &box }
 	})
 	check := func(c *cell, names ...string) {
 		t.Helper()
@@ -276,7 +276,7 @@ func TestFoldersKeepModeAndOwner(t *testing.T) {
 		p.put(t, "srv/notes/priv/in/file", "private")
 		must(t, os.Chmod(p.at("srv/notes/priv"), 0o700))
 	}, func(s *driver.Spec, p *prison) {
-		s.Sandbox.DenyRead = append(s.Sandbox.DenyRead, p.at("srv/notes/priv/in/key"))
+		options(*s).DenyRead = append(options(*s).DenyRead, p.at("srv/notes/priv/in/key"))
 	})
 	private := func(want string) {
 		t.Helper()
@@ -303,7 +303,7 @@ func TestFollowsBesideWhatItWrites(t *testing.T) {
 		p.put(t, "srv/notes/out/file", "mine")
 		makeOpen(t, p.at("srv/notes/out"))
 	}, func(s *driver.Spec, p *prison) {
-		s.Sandbox.AllowWrite = []string{p.at("srv/notes/out")}
+		options(*s).AllowWrite = []string{p.at("srv/notes/out")}
 	})
 	out := f.at("srv/notes/out")
 	f.follows("new")
@@ -366,7 +366,7 @@ func TestSaysThatAnAdoptedOneDoesNotFollow(t *testing.T) {
 	p.put(t, "srv/notes/file", "old")
 	dir := p.at("srv/notes")
 	inst, err := p.d.Start(t.Context(), p.spec(t, func(s *driver.Spec) {
-		s.Sandbox.AllowRead, s.Sandbox.DenyRead = []string{dir}, []string{dir + "/denied"}
+		options(*s).AllowRead, options(*s).DenyRead = []string{dir}, []string{dir + "/denied"}
 	}))
 	must(t, err)
 	must(t, inst.Leave(), p.d.Close())
@@ -404,8 +404,8 @@ func TestFollowsAnInnerPart(t *testing.T) {
 	p.put(t, "image"+p.at("app.conf"), "of the root")
 	c := p.enter(t, func(s *driver.Spec) {
 		s.Log = said.Logger()
-		s.Command, s.Sandbox.Root = "/bin/attacker", p.at("image")
-		s.Sandbox.AllowRead, s.Sandbox.DenyRead = []string{p.at("app.conf")}, nil
+		s.Command, options(*s).Root = "/bin/attacker", p.at("image")
+		options(*s).AllowRead, options(*s).DenyRead = []string{p.at("app.conf")}, nil
 	})
 	reads := func(at, want string) {
 		t.Helper()
@@ -440,7 +440,7 @@ func TestFollowsWithMasks(t *testing.T) {
 	p.put(t, "home/other/.env", p.canary)
 	p.put(t, "home/other/plain", "plain")
 	env, other := p.at("home/project/.env"), p.at("home/other/.env")
-	c := p.enter(t, func(s *driver.Spec) { s.Sandbox.AllowRead = []string{p.at("home")} })
+	c := p.enter(t, func(s *driver.Spec) { options(*s).AllowRead = []string{p.at("home")} })
 	p.leaks(t, c, env, other)
 	replaceFile(t, env, p.canary)
 	must(t, os.Remove(other))
@@ -457,8 +457,8 @@ func TestFollowsWithMasks(t *testing.T) {
 func TestFollowsInSilence(t *testing.T) {
 	f := newFollower(t, nil)
 	other := f.enter(t, func(s *driver.Spec) {
-		s.Sandbox.AllowRead = []string{f.dir, f.at("srv/named")}
-		s.Sandbox.DenyRead = []string{f.dir + "/denied", f.dir + "/hidden"}
+		options(*s).AllowRead = []string{f.dir, f.at("srv/named")}
+		options(*s).DenyRead = []string{f.dir + "/denied", f.dir + "/hidden"}
 	})
 	if other.inst.(*instance).root.root != f.inst.(*instance).root.root {
 		t.Fatal("they have different roots")
@@ -500,7 +500,7 @@ func TestFollowsInSilence(t *testing.T) {
 func TestStartsHideNewKeys(t *testing.T) {
 	p := newPrison(t, Options{})
 	p.put(t, "home/code/app/main.go", "main")
-	home := func(s *driver.Spec) { s.Sandbox.AllowRead = []string{p.at("home")} }
+	home := func(s *driver.Spec) { options(*s).AllowRead = []string{p.at("home")} }
 	p.enter(t, home).works(t)
 	for _, name := range []string{"home/code/app/.env", "home/code/new/.env", "home/code/app/.vscode/mcp.json"} {
 		p.put(t, name, p.canary)

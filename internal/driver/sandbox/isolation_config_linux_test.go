@@ -25,8 +25,8 @@ func TestIsolationConfig(t *testing.T) {
 	private.Store(&[]string{p.at("open/tine.yaml"), p.at("open/link.yaml")})
 	for name, change := range map[string]func(*driver.Spec){
 		"by allow_read": func(*driver.Spec) {},
-		"by cwd":        func(s *driver.Spec) { s.Sandbox.AllowRead, s.Cwd = nil, p.at("open") },
-		"by the root":   func(s *driver.Spec) { s.Sandbox.Root = config.RootHost },
+		"by cwd":        func(s *driver.Spec) { options(*s).AllowRead, s.Cwd = nil, p.at("open") },
+		"by the root":   func(s *driver.Spec) { options(*s).Root = config.RootHost },
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := errors.Join(os.RemoveAll(p.at("open/link.yaml")), os.Symlink("../target.yaml", p.at("open/link.yaml"))); err != nil {
@@ -56,7 +56,7 @@ func TestIsolationConfig(t *testing.T) {
 
 	p.put(t, "write/sub/tine.yaml", p.canary)
 	private.Store(&[]string{p.at("write/sub/tine.yaml")})
-	_, err := p.d.Start(t.Context(), p.spec(t, func(s *driver.Spec) { s.Sandbox.AllowWrite = []string{p.at("write")} }))
+	_, err := p.d.Start(t.Context(), p.spec(t, func(s *driver.Spec) { options(*s).AllowWrite = []string{p.at("write")} }))
 	if err == nil || !strings.Contains(err.Error(), "the gateway's config") {
 		t.Errorf("a sandbox that may write to the config starts: %v", err)
 	}
@@ -70,7 +70,7 @@ func TestReplacedProgramBesideTheConfig(t *testing.T) {
 	p = newPrison(t, Options{Private: func() []string { return []string{p.at("proj/tine.yaml")} }})
 	p.put(t, "proj/tine.yaml", p.canary)
 	p.put(t, "proj/data", "old")
-	here := func(s *driver.Spec) { s.Sandbox.AllowRead, s.Cwd = nil, p.at("proj") }
+	here := func(s *driver.Spec) { options(*s).AllowRead, s.Cwd = nil, p.at("proj") }
 	if got := p.enter(t, here).gets(t, "read", "path", p.at("proj/data")); got != "old" {
 		t.Errorf("the file has %q", got)
 	}

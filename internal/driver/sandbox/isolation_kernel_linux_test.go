@@ -19,7 +19,7 @@ func number(n int) string { return strconv.Itoa(n) }
 // TestIsolationKernel asks the kernel for what only its owner may have.
 func TestIsolationKernel(t *testing.T) {
 	p := newPrison(t, Options{})
-	c := p.enter(t, func(s *driver.Spec) { s.Sandbox.AllowWrite = []string{p.at("write")} })
+	c := p.enter(t, func(s *driver.Spec) { options(*s).AllowWrite = []string{p.at("write")} })
 	none := "EPERM EACCES ENOSYS EOPNOTSUPP ENOTSUP ENODEV EINVAL"
 	alone := func(name, errnos string, nr int, args ...string) attempt {
 		return attempt{name, errnos, "syscall", append(sys(nr, args...), "child", "1")}
@@ -96,7 +96,7 @@ func TestIsolationFilesOfTheKernel(t *testing.T) {
 			}
 		}
 	}
-	c := p.enter(t, func(s *driver.Spec) { s.Sandbox.AllowWrite = []string{p.at("write")} })
+	c := p.enter(t, func(s *driver.Spec) { options(*s).AllowWrite = []string{p.at("write")} })
 	t.Run("devices", func(t *testing.T) {
 		known := []string{"null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "fd", "stdin", "stdout", "stderr", "net", "fuse", "console"}
 		for _, name := range strings.Fields(c.gets(t, "list", "path", "/dev")) {

@@ -51,7 +51,7 @@ func TestIsolationForkBomb(t *testing.T) {
 	p := newPrison(t, Options{})
 	neighbour := p.enter(t)
 	const most, wanted = 32, "1000"
-	c := p.enter(t, func(s *driver.Spec) { s.Sandbox.Pids = most })
+	c := p.enter(t, func(s *driver.Spec) { options(*s).Pids = most })
 	for name, flags := range map[string]int{"processes": 0, "as root of a namespace": unix.CLONE_NEWUSER} {
 		t.Run(name, func(t *testing.T) {
 			got := c.try(t, "fork", "count", wanted, "flags", fmt.Sprint(flags))
@@ -67,7 +67,7 @@ func TestIsolationForkBomb(t *testing.T) {
 	})
 	t.Run("as many as it may", func(t *testing.T) {
 		// For each gVisor has two threads, which must not be what ends it.
-		c := p.enter(t, func(s *driver.Spec) { s.Sandbox.Pids, s.Sandbox.Memory = 320, 2<<30 })
+		c := p.enter(t, func(s *driver.Spec) { options(*s).Pids, options(*s).Memory = 320, 2<<30 })
 		if got := c.gets(t, "fork", "count", "300"); got != "300" {
 			t.Errorf("it has %s processes of 300", got)
 		}
@@ -87,7 +87,7 @@ func TestIsolationMemoryBomb(t *testing.T) {
 	p := newPrison(t, Options{})
 	neighbour := p.enter(t)
 	const most, much = 192 << 20, 256 << 20
-	small := func(s *driver.Spec) { s.Sandbox.Memory, s.Sandbox.Disk = most, 2*much }
+	small := func(s *driver.Spec) { options(*s).Memory, options(*s).Disk = most, 2*much }
 	for _, tt := range []struct {
 		name, tool string
 		args       []string
@@ -122,7 +122,7 @@ func TestIsolationMemoryBomb(t *testing.T) {
 func TestIsolationForkedBomb(t *testing.T) {
 	p := newPrison(t, Options{})
 	spec := func() driver.Spec {
-		s := p.spec(t, func(s *driver.Spec) { s.Sandbox.Memory, s.Sandbox.Pids = 192<<20, 32 })
+		s := p.spec(t, func(s *driver.Spec) { options(*s).Memory, options(*s).Pids = 192<<20, 32 })
 		s.State = filepath.Join(p.at("state"), "of-"+s.Session)
 		return s
 	}
@@ -173,7 +173,7 @@ func (p *prison) freeze(t *testing.T, spec driver.Spec, c *cell) driver.Snapshot
 func TestIsolationDisk(t *testing.T) {
 	p := newPrison(t, Options{})
 	const disk = 16 << 20
-	c := p.enter(t, func(s *driver.Spec) { s.Sandbox.Disk = disk })
+	c := p.enter(t, func(s *driver.Spec) { options(*s).Disk = disk })
 	for _, dir := range []string{"/home/user", "/tmp", "/var/tmp", "/dev/shm", "/dev", "/run", p.at("open")} {
 		t.Run(dir, func(t *testing.T) {
 			path := dir + "/filled"
@@ -223,7 +223,7 @@ func TestIsolationDisk(t *testing.T) {
 // TestIsolationFiles opens more than it may.
 func TestIsolationFiles(t *testing.T) {
 	p := newPrison(t, Options{})
-	c := p.enter(t, func(s *driver.Spec) { s.Sandbox.Files = 64 })
+	c := p.enter(t, func(s *driver.Spec) { options(*s).Files = 64 })
 	c.fails(t, "EMFILE", "open", "count", "100")
 	c.works(t)
 }
@@ -324,7 +324,7 @@ func TestIsolationState(t *testing.T) {
 	snap := p.freeze(t, spec, c)
 	child := p.spec(t)
 	child.State, child.Dirs = p.at("state/of-child"), spec.Dirs
-	child.Sandbox.AllowRead = []string{p.at("open")} // the child does not see the secret
+	options(child).AllowRead = []string{p.at("open")} // the child does not see the secret
 	t.Run("a copy", func(t *testing.T) {
 		if err := p.d.Seed(t.Context(), child, driver.Source{From: &snap}); err != nil {
 			t.Fatal(err)

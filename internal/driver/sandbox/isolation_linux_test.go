@@ -159,10 +159,10 @@ func (p *prison) spec(t testing.TB, change ...func(*driver.Spec)) driver.Spec {
 	name := fmt.Sprint("i", p.cells)
 	s := driver.Spec{
 		Server: "attacker", Session: "ses_" + name, Dir: p.at("state/" + name), StopGrace: time.Second,
-		Command: path, Sandbox: box(),
+		Command: path, Options: box(),
 	}
-	s.Sandbox.Memory = 512 << 20
-	s.Sandbox.AllowRead, s.Sandbox.DenyRead = []string{p.world}, []string{p.at("deny"), p.at("deny.txt")}
+	options(s).Memory = 512 << 20
+	options(s).AllowRead, options(s).DenyRead = []string{p.world}, []string{p.at("deny"), p.at("deny.txt")}
 	for _, c := range change {
 		c(&s)
 	}

@@ -55,9 +55,9 @@ func masksHold(t *testing.T) {
 	for _, root := range []string{config.RootAllow, config.RootHost} {
 		t.Run("root "+root, func(t *testing.T) {
 			c := p.enter(t, func(s *driver.Spec) {
-				s.Sandbox.Root = root
+				options(*s).Root = root
 				if root == config.RootHost && strings.HasPrefix(p.world, "/srv/") {
-					s.Sandbox.AllowRead = nil // it is there already
+					options(*s).AllowRead = nil // it is there already
 				}
 			})
 			// That the rest is seen shows that masks are what hides it.
@@ -198,7 +198,7 @@ func TestIsolationReplaced(t *testing.T) {
 // TestIsolationLater makes what must be masked after the sandbox was made.
 func TestIsolationLater(t *testing.T) {
 	p := newPrison(t, Options{})
-	c := p.enter(t, func(s *driver.Spec) { s.Sandbox.DenyRead = append(s.Sandbox.DenyRead, p.at("open/later")) })
+	c := p.enter(t, func(s *driver.Spec) { options(*s).DenyRead = append(options(*s).DenyRead, p.at("open/later")) })
 	p.put(t, "home/.ssh/id", p.canary)
 	p.put(t, "open/later", p.canary)
 	p.put(t, "state/later", p.canary)
@@ -216,8 +216,8 @@ func TestIsolationMaskInWritable(t *testing.T) {
 	makeOpen(t, p.at("write/sub"))
 	file, folder := p.at("write/secret.txt"), p.at("write/sub/secret")
 	c := p.enter(t, func(s *driver.Spec) {
-		s.Sandbox.AllowWrite = []string{p.at("write")}
-		s.Sandbox.DenyRead = append(s.Sandbox.DenyRead, file, folder)
+		options(*s).AllowWrite = []string{p.at("write")}
+		options(*s).DenyRead = append(options(*s).DenyRead, file, folder)
 	})
 	c.all(t, []attempt{
 		{"the file", "EACCES", "read", []string{"path", file}},
@@ -267,7 +267,7 @@ func TestRootHostChanges(t *testing.T) {
 	defer churn.Wait()
 	defer cancel()
 	for range 8 {
-		p.enter(t, func(s *driver.Spec) { s.Sandbox.Root = config.RootHost }).works(t)
+		p.enter(t, func(s *driver.Spec) { options(*s).Root = config.RootHost }).works(t)
 	}
 }
 
@@ -278,7 +278,7 @@ func TestIsolationManyParts(t *testing.T) {
 		p.put(t, fmt.Sprintf("open/many/file-%d", i), "anybody may read this")
 	}
 	p.put(t, "open/many/secret", p.canary)
-	c := p.enter(t, func(s *driver.Spec) { s.Sandbox.DenyRead = append(s.Sandbox.DenyRead, p.at("open/many/secret")) })
+	c := p.enter(t, func(s *driver.Spec) { options(*s).DenyRead = append(options(*s).DenyRead, p.at("open/many/secret")) })
 	c.gets(t, "read", "path", p.at("open/many/file-1499"))
 	p.leaks(t, c, p.at("open/many/secret"))
 	left, err := filepath.Glob(filepath.Join(p.d.rootsDir(), "*.json"))

@@ -100,7 +100,7 @@ func TestIsolationNetwork(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := p.enter(t, func(s *driver.Spec) { s.Sandbox.AllowWrite = []string{p.at("write")} })
+	c := p.enter(t, func(s *driver.Spec) { options(*s).AllowWrite = []string{p.at("write")} })
 	t.Run("lo alone", func(t *testing.T) {
 		got := c.gets(t, "interfaces")
 		if !strings.HasPrefix(got, "lo[127.0.0.1/8") || len(strings.Split(got, "] ")) != 1 {
@@ -188,7 +188,7 @@ func TestIsolationNetwork(t *testing.T) {
 func TestIsolationProxy(t *testing.T) {
 	p := newPrison(t, Options{})
 	tcp := newLure(t, "tcp", "0.0.0.0:0")
-	c := p.enter(t, func(s *driver.Spec) { s.Sandbox.Network, s.Sandbox.Domains = "", []string{"example.org"} })
+	c := p.enter(t, func(s *driver.Spec) { options(*s).Network, options(*s).Domains = "", []string{"example.org"} })
 	outer, _, _ := net.SplitHostPort(proxyAddress)
 	unreachable := "ECONNREFUSED ENETUNREACH EHOSTUNREACH ETIMEDOUT"
 	c.all(t, []attempt{

@@ -111,7 +111,7 @@ func TestIsolationAllowWrite(t *testing.T) {
 		}
 	}
 	c := p.enter(t, func(s *driver.Spec) {
-		s.Sandbox.AllowRead, s.Sandbox.AllowWrite = []string{p.at("open")}, []string{p.at("write")}
+		options(*s).AllowRead, options(*s).AllowWrite = []string{p.at("open")}, []string{p.at("write")}
 	})
 	at := func(name string) string { return p.at("write/" + name) }
 	t.Run("it may be written to", func(t *testing.T) {

@@ -22,7 +22,7 @@ var (
 // Carries implements driver.Keeper.
 func (d *Driver) Carries(spec driver.Spec) string {
 	switch {
-	case spec.Sandbox == nil || spec.Sandbox.Forks():
+	case options(spec) == nil || options(spec).Forks():
 		return driver.CarryMemory
 	case len(spec.Dirs) > 0 || spec.Workspace != nil:
 		return driver.CarryFiles

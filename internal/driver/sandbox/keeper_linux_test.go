@@ -235,17 +235,17 @@ func TestCarries(t *testing.T) {
 		spec driver.Spec
 		want string
 	}{
-		"a program":               {driver.Spec{Sandbox: &config.Sandbox{Network: config.NetworkNone}}, driver.CarryMemory},
-		"with domains":            {driver.Spec{Sandbox: &config.Sandbox{Domains: []string{"a.org"}}}, driver.CarryMemory},
-		"on the host's network":   {driver.Spec{Sandbox: host}, driver.CarryNone},
-		"there, with directories": {driver.Spec{Sandbox: host, Dirs: []driver.StateDir{{Name: "a"}}}, driver.CarryFiles},
+		"a program":               {driver.Spec{Options: &config.Sandbox{Network: config.NetworkNone}}, driver.CarryMemory},
+		"with domains":            {driver.Spec{Options: &config.Sandbox{Domains: []string{"a.org"}}}, driver.CarryMemory},
+		"on the host's network":   {driver.Spec{Options: host}, driver.CarryNone},
+		"there, with directories": {driver.Spec{Options: host, Dirs: []driver.StateDir{{Name: "a"}}}, driver.CarryFiles},
 	} {
 		if got := d.Carries(test.spec); got != test.want {
 			t.Errorf("%s carries %q", name, got)
 		}
 	}
 	// What carries nothing has no folder.
-	spec := driver.Spec{Server: "db", Sandbox: host, State: filepath.Join(t.TempDir(), "state")}
+	spec := driver.Spec{Server: "db", Options: host, State: filepath.Join(t.TempDir(), "state")}
 	if err := d.Seed(t.Context(), spec, driver.Source{}); err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +341,7 @@ func TestSeedRefusesByName(t *testing.T) {
 		}, want: "its memory is gone"},
 		"a directory less": {wreck: func(_ *testing.T, _ *driver.Snapshot, spec *driver.Spec) { spec.Dirs = nil }, want: `the directory "data", which would be lost`},
 		"on the host's network": {wreck: func(_ *testing.T, _ *driver.Snapshot, spec *driver.Spec) {
-			spec.Sandbox = &config.Sandbox{Network: config.NetworkHost}
+			spec.Options = &config.Sandbox{Network: config.NetworkHost}
 		}, want: "on the network of the host"},
 		"nowhere to": {wreck: func(_ *testing.T, _ *driver.Snapshot, spec *driver.Spec) { spec.State = "" }, want: "no folder for it"},
 		"it is there": {wreck: func(t *testing.T, _ *driver.Snapshot, spec *driver.Spec) {
@@ -440,7 +440,7 @@ func TestSeedLooksAtTheRoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := driver.Spec{Server: "db", State: filepath.Join(dir, "state"), Command: program, Sandbox: box()}
+	spec := driver.Spec{Server: "db", State: filepath.Join(dir, "state"), Command: program, Options: box()}
 	p, err := d.plan(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)

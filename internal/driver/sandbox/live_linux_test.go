@@ -68,8 +68,8 @@ func (p *prison) rest(t *testing.T, notes string, do func(c *cell), change ...fu
 	}
 	spec := p.spec(t, func(s *driver.Spec) {
 		s.State = s.Dir + "-state"
-		s.Sandbox.AllowRead = []string{notes}
-		s.Sandbox.DenyRead = []string{notes + "/private", notes + "/only/later"}
+		options(*s).AllowRead = []string{notes}
+		options(*s).DenyRead = []string{notes + "/private", notes + "/only/later"}
 	})
 	for _, c := range change {
 		c(&spec)

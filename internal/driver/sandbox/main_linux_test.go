@@ -139,7 +139,7 @@ func box() *config.Sandbox {
 func (b *bench) spec(t testing.TB, program string, args ...string) driver.Spec {
 	return driver.Spec{
 		Server: "fs", Session: "ses_1", Dir: filepath.Join(t.TempDir(), "instance"), StopGrace: time.Second,
-		Command: program, Args: args, Sandbox: box(),
+		Command: program, Args: args, Options: box(),
 	}
 }
 

@@ -78,10 +78,10 @@ func (d *Driver) plan(ctx context.Context, spec driver.Spec) (*plan, error) {
 // planFrom is plan for a sandbox that runs, which was started with another plan, and
 // for one whose root has a layout.
 func (d *Driver) planFrom(ctx context.Context, spec driver.Spec, begun *plan, before *layout.Layout) (*plan, error) {
-	if spec.Sandbox == nil {
+	if options(spec) == nil {
 		return nil, errors.New("it has no sandbox in its config; set sandbox: true")
 	}
-	p := &plan{at: time.Now(), box: *spec.Sandbox, cgroup: d.rootful && !d.bare && cgroupsWork()}
+	p := &plan{at: time.Now(), box: *options(spec), cgroup: d.rootful && !d.bare && cgroupsWork()}
 	var err error
 	if p.uid, p.gid, err = d.user(p.box.User); err != nil {
 		return nil, err
@@ -236,7 +236,7 @@ func (d *Driver) env(spec driver.Spec, run *command) []string {
 	all := map[string]string{"PATH": path, "HOME": insideHome, "USER": "user", "LOGNAME": "user", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}
 	maps.Copy(all, run.env)
 	maps.Copy(all, spec.Env)
-	if len(spec.Sandbox.Domains) > 0 {
+	if len(options(spec).Domains) > 0 {
 		maps.Copy(all, proxyEnv()) // last: there is no other way out
 	}
 	list := make([]string, 0, len(all))

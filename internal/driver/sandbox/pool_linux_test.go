@@ -35,7 +35,7 @@ func (s *shelved) spec(name string) driver.Spec {
 	spec := s.b.spec(s.T, builder.Program(s.T))
 	spec.Session, spec.State, spec.Dirs = name, filepath.Join(s.dir, name), []driver.StateDir{{Name: "data"}}
 	spec.Env = map[string]string{drivertest.StateVar: "${state.data}"}
-	spec.Sandbox.Slots = s.slots
+	options(spec).Slots = s.slots
 	return spec
 }
 
@@ -192,7 +192,7 @@ func TestForkOnSlotsOfHostDirectories(t *testing.T) {
 	spec := func(name string) driver.Spec {
 		spec := s.b.spec(t, builder.Program(t))
 		spec.Session, spec.Env = name, map[string]string{drivertest.StateVar: host}
-		spec.Sandbox.Slots, spec.Sandbox.AllowWrite = 1, []string{host}
+		options(spec).Slots, options(spec).AllowWrite = 1, []string{host}
 		return spec
 	}
 	start := func(name string) *boxMember {

@@ -132,7 +132,7 @@ func (s *sights) renew(key string, l *looking, look func(context.Context) (*sigh
 
 // see finds the program of a spec and what it may see.
 func (d *Driver) see(ctx context.Context, spec driver.Spec, w layout.Wanted) (*sight, error) {
-	key := digest(spec.Server, spec.Command, spec.Args, spec.Env, spec.Cwd, spec.Sandbox, w)
+	key := digest(spec.Server, spec.Command, spec.Args, spec.Env, spec.Cwd, options(spec), w)
 	return d.sights.fresh(ctx, key, func(ctx context.Context) (*sight, error) {
 		run, err := d.resolve(ctx, spec)
 		if err != nil {

@@ -117,12 +117,12 @@ func replaceFile(t testing.TB, path, text string) {
 // looked at all of it, in every way in which a sandbox goes on or begins.
 func TestShownIsAsOnTheHost(t *testing.T) {
 	for name, change := range map[string]func(s *driver.Spec, dir string){
-		"allow_read":         func(s *driver.Spec, dir string) { s.Sandbox.AllowRead = []string{dir} },
-		"below":              func(s *driver.Spec, dir string) { s.Sandbox.AllowRead = []string{filepath.Dir(dir)} },
-		"something denied":   func(s *driver.Spec, dir string) { s.Sandbox.DenyRead = []string{dir + "/denied"} },
-		"denied in a folder": func(s *driver.Spec, dir string) { s.Sandbox.DenyRead = []string{dir + "/sub/denied"} },
-		"beside the config":  func(s *driver.Spec, dir string) { s.Sandbox.AllowRead = []string{dir} },
-		"one file":           func(s *driver.Spec, dir string) { s.Sandbox.AllowRead = []string{dir + "/replaced", dir + "/edited"} },
+		"allow_read":         func(s *driver.Spec, dir string) { options(*s).AllowRead = []string{dir} },
+		"below":              func(s *driver.Spec, dir string) { options(*s).AllowRead = []string{filepath.Dir(dir)} },
+		"something denied":   func(s *driver.Spec, dir string) { options(*s).DenyRead = []string{dir + "/denied"} },
+		"denied in a folder": func(s *driver.Spec, dir string) { options(*s).DenyRead = []string{dir + "/sub/denied"} },
+		"beside the config":  func(s *driver.Spec, dir string) { options(*s).AllowRead = []string{dir} },
+		"one file":           func(s *driver.Spec, dir string) { options(*s).AllowRead = []string{dir + "/replaced", dir + "/edited"} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var private []string
@@ -134,12 +134,12 @@ func TestShownIsAsOnTheHost(t *testing.T) {
 			dir := p.fillShown(t, "srv/notes")
 			spec := p.spec(t, func(s *driver.Spec) {
 				s.State = s.Dir + "-state"
-				s.Sandbox.Slots, s.Log = 1, log
+				options(*s).Slots, s.Log = 1, log
 				change(s, dir)
 			})
 			seen := []string{dir}
 			if name == "one file" {
-				seen = spec.Sandbox.AllowRead
+				seen = options(spec).AllowRead
 			}
 			p.goesThrough(t, spec, func(c *cell, when string) {
 				t.Helper()
@@ -148,7 +148,7 @@ func TestShownIsAsOnTheHost(t *testing.T) {
 						t.Errorf("%s it sees\n%s\nand the host has\n%s", when, got, want)
 					}
 				}
-				p.leaks(t, c, append(private, spec.Sandbox.DenyRead...)...)
+				p.leaks(t, c, append(private, options(spec).DenyRead...)...)
 			}, func() { p.fillShown(t, "srv/notes") }, func() { p.changeShown(t, dir) })
 		})
 	}
@@ -206,7 +206,7 @@ func TestShownWhereTheProgramWorks(t *testing.T) {
 	p := newPrison(t, Options{Private: func() []string { return private }})
 	dir := p.fillShown(t, "srv/notes")
 	private = append(private, dir+"/denied")
-	c := p.enter(t, func(s *driver.Spec) { s.Sandbox.AllowRead, s.Cwd = nil, dir })
+	c := p.enter(t, func(s *driver.Spec) { options(*s).AllowRead, s.Cwd = nil, dir })
 	c.view(t, dir)
 	p.changeShown(t, dir)
 	for name, want := range map[string]string{
@@ -229,7 +229,7 @@ func TestShownWithNewSecrets(t *testing.T) {
 	p.put(t, "home/.npmrc", p.canary)
 	p.put(t, "home/old/file", "old")
 	at := func(name string) string { return p.at("home/" + name) }
-	c := p.enter(t, func(s *driver.Spec) { s.Sandbox.AllowRead = []string{p.at("home")} })
+	c := p.enter(t, func(s *driver.Spec) { options(*s).AllowRead = []string{p.at("home")} })
 	c.view(t, p.at("home"))
 	secrets := []string{at("key.pem"), at("new/.env"), at("new/deep/.env"), at(".npmrc"), at(".aws/credentials")}
 	for _, path := range secrets {
@@ -266,7 +266,7 @@ func TestShownFolderReplaced(t *testing.T) {
 	p.put(t, "srv/notes/file", "old")
 	p.put(t, "srv/other/file", "new")
 	dir := p.at("srv/notes")
-	c := p.enter(t, func(s *driver.Spec) { s.Sandbox.AllowRead = []string{dir} })
+	c := p.enter(t, func(s *driver.Spec) { options(*s).AllowRead = []string{dir} })
 	reads := func(want string) {
 		t.Helper()
 		if got := c.gets(t, "read", "path", dir+"/file"); got != want {
@@ -302,7 +302,7 @@ func TestRootsAreDropped(t *testing.T) {
 	}
 	for range 3 {
 		p.mkdir(t, fmt.Sprint("more", p.cells))
-		c := p.enter(t, func(s *driver.Spec) { s.Sandbox.AllowRead = []string{p.at(fmt.Sprint("more", p.cells-1))} })
+		c := p.enter(t, func(s *driver.Spec) { options(*s).AllowRead = []string{p.at(fmt.Sprint("more", p.cells-1))} })
 		c.works(t)
 		if err := c.inst.Stop(t.Context()); err != nil {
 			t.Fatal(err)
@@ -321,7 +321,7 @@ func TestRootThatCannotFollow(t *testing.T) {
 	p.put(t, "srv/file", "old")
 	sees := func(s *driver.Spec) {
 		s.Log = said.Logger()
-		s.Sandbox.AllowRead, s.Sandbox.DenyRead = []string{p.at("srv")}, []string{p.at("srv/denied")}
+		options(*s).AllowRead, options(*s).DenyRead = []string{p.at("srv")}, []string{p.at("srv/denied")}
 	}
 	first := p.enter(t, sees)
 	// The helper knows of no root there.

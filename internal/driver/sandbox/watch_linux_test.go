@@ -66,7 +66,7 @@ func TestWatchUsage(t *testing.T) {
 // The next gateway ends what the first one would have ended, and says what is lost.
 func TestWatchAdopted(t *testing.T) {
 	p := newBarePrison(t, Options{})
-	spec := p.spec(t, func(s *driver.Spec) { s.Sandbox.Memory = 192 << 20 })
+	spec := p.spec(t, func(s *driver.Spec) { options(*s).Memory = 192 << 20 })
 	spec.State = filepath.Join(p.at("state"), "of-it")
 	if err := p.d.Seed(t.Context(), spec, driver.Source{}); err != nil {
 		t.Fatal(err)
@@ -97,14 +97,14 @@ func TestWatchNeeded(t *testing.T) {
 	var said bytes.Buffer
 	p := newBarePrison(t, Options{Log: slog.New(slog.NewTextHandler(&said, nil))})
 	for range 2 {
-		c := p.enter(t, func(s *driver.Spec) { s.Sandbox.Memory, s.Sandbox.CPUs = 192<<20, 1 })
+		c := p.enter(t, func(s *driver.Spec) { options(*s).Memory, options(*s).CPUs = 192<<20, 1 })
 		c.dies(t, "eat", "bytes", fmt.Sprint(256<<20))
 		p.d.work.Wait()
 		if p.d.watch.looks {
 			t.Error("it still looks")
 		}
 	}
-	unlimited := p.enter(t, func(s *driver.Spec) { s.Sandbox.Memory = 0 })
+	unlimited := p.enter(t, func(s *driver.Spec) { options(*s).Memory = 0 })
 	p.d.work.Wait()
 	unlimited.works(t)
 	if n := strings.Count(said.String(), "sandbox.cpus has no effect"); n != 1 {
@@ -115,7 +115,7 @@ func TestWatchNeeded(t *testing.T) {
 // What is parked takes no more, and is not looked at.
 func TestWatchParked(t *testing.T) {
 	p := newBarePrison(t, Options{ParkAfter: -1})
-	c := p.enter(t, func(s *driver.Spec) { s.Sandbox.Memory = 0 }) // so that only we look
+	c := p.enter(t, func(s *driver.Spec) { options(*s).Memory = 0 }) // so that only we look
 	i := c.inst.(*instance)
 	i.rec.Limit = 1
 	i.park.parked.Store(true)

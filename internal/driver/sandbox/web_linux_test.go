@@ -57,9 +57,9 @@ func (b *bench) webSpec(t testing.TB, session string, change ...func(*config.San
 	}
 	s := b.spec(t, path, fmt.Sprintf("127.0.0.1:%d", webPort))
 	s.Session, s.State = session, filepath.Join(t.TempDir(), "state")
-	s.Sandbox.Transport, s.Sandbox.Port, s.Sandbox.Path = config.ContainerHTTP, webPort, "/"
+	options(s).Transport, options(s).Port, options(s).Path = config.ContainerHTTP, webPort, "/"
 	for _, c := range change {
-		c(s.Sandbox)
+		c(options(s))
 	}
 	return s
 }

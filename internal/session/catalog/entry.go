@@ -113,7 +113,7 @@ func (e *Entry) Spec() driver.Spec {
 		Server: e.Base(), Ordinal: e.Ordinal, Command: e.Command, Args: e.Args, Env: e.Env, Cwd: e.Cwd,
 		URL: e.URL, Header: header, Transport: e.Transport, CAFile: e.CAFile,
 		Builtin: e.Builtin, Settings: e.Settings, Template: e.Template, Details: e.Details,
-		Docker: e.Docker, Remote: e.Remote, Sandbox: e.Sandbox,
+		Options: e.Options,
 	}
 	spec.WorkspacePath = e.SeenWorkspace()
 	for _, d := range e.State {
@@ -165,7 +165,7 @@ func (e *Entry) ForkMode() (mode, why string) {
 	}
 	at := "servers." + e.Base()
 	switch {
-	case e.Fork == config.ForkMemory && carries != driver.CarryMemory && e.Sandbox != nil:
+	case e.Fork == config.ForkMemory && carries != driver.CarryMemory && e.walled():
 		return config.ForkRefuse, fmt.Sprintf("%s; or set %s.fork to files, fresh, share or refuse", e.unforked(), at)
 	case e.Fork == config.ForkMemory && carries != driver.CarryMemory:
 		return config.ForkRefuse, fmt.Sprintf("driver %q can't carry the memory of server %q; set servers.%s.fork to files, fresh, share or refuse", e.Driver, e.Base(), e.Base())
@@ -179,11 +179,11 @@ func (e *Entry) ForkMode() (mode, why string) {
 		return config.ForkFiles, ""
 	case e.Stateless:
 		return config.ForkFresh, fmt.Sprintf("servers.%s.state says that it remembers nothing", e.Base())
-	case e.Remote != nil:
+	case e.Driver == "remote":
 		return config.ForkRefuse, fmt.Sprintf("the orchestrator of server %q is not known to fork; name its endpoint in servers.%s.remote.fork or servers.%s.remote.snapshot, or set servers.%s.fork to fresh or share", e.Base(), e.Base(), e.Base(), e.Base())
-	case e.Docker != nil:
+	case e.Driver == "docker":
 		return config.ForkRefuse, fmt.Sprintf("what the container of server %q remembers is not known; name its paths, or root, in servers.%s.docker.state, or set servers.%s.fork to fresh or share", e.Base(), e.Base(), e.Base())
-	case e.Sandbox != nil:
+	case e.walled():
 		return config.ForkRefuse, fmt.Sprintf("%s; or name its directories with %s.state: [NAME] and ${state.NAME} in its args or env, or set %s.fork to fresh or share", e.unforked(), at, at)
 	case e.Keeper() != nil:
 		return config.ForkRefuse, fmt.Sprintf("what server %q remembers is not known; set %s.sandbox to true, and a fork carries all of it (on Linux), or name its directories with %s.state: [NAME] and ${state.NAME} in its args or env, or set %s.fork to fresh or share", e.Base(), at, at, at)
@@ -191,9 +191,14 @@ func (e *Entry) ForkMode() (mode, why string) {
 	return config.ForkRefuse, fmt.Sprintf("driver %q can't fork; set servers.%s.fork to fresh or share, or servers.%s.scope to shared", e.Driver, e.Base(), e.Base())
 }
 
+func (e *Entry) walled() bool {
+	b, _ := e.Options.(*config.Sandbox)
+	return b != nil
+}
+
 // unforked says why a server in a sandbox can't be copied while it runs.
 func (e *Entry) unforked() string {
-	if !e.Sandbox.Forks() {
+	if b, ok := e.Options.(*config.Sandbox); ok && !b.Forks() {
 		return fmt.Sprintf("server %q is on the network of the host, and such a one can't be copied while it runs; set servers.%s.sandbox.network to none or to the domains it needs", e.Base(), e.Base())
 	}
 	return fmt.Sprintf("the sandbox of server %q can't be copied while it runs; see tine doctor", e.Base())
@@ -280,7 +285,7 @@ func (e *Entry) KeepsLists() bool { return e.Builtin == "" && e.WarmKey() != "" 
 // Learns reports whether what a server lists can be had without a session.
 func (e *Entry) Learns() bool {
 	on, _ := e.On()
-	return on && e.KeepsLists() && e.URL == "" && e.Remote == nil && !e.Workspace && e.Ordinal == 0
+	return on && e.KeepsLists() && e.URL == "" && e.Driver != "remote" && !e.Workspace && e.Ordinal == 0
 }
 
 // WarmKey is the same for entries whose new instances know the same.

@@ -67,8 +67,8 @@ func (all *Catalogs) DropGovernors(keep func(server string) bool) {
 // Credentials is what the server's auth asks for.
 func (e *Entry) Credentials() credential.Settings {
 	a, url := e.Auth, e.URL
-	if e.Remote != nil {
-		url = e.Remote.URL
+	if r, ok := e.Options.(*config.Remote); ok {
+		url = r.URL
 	}
 	return credential.Settings{
 		Server: e.Base(), URL: url, Type: a.Type, TokenURL: a.TokenURL, AuthURL: a.AuthURL,

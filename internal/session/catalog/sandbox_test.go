@@ -40,13 +40,13 @@ func TestForkOfSandbox(t *testing.T) {
 		{"memory where it can't be had", none, config.ForkMemory, driver.CarryNone, config.ForkRefuse,
 			`the sandbox of server "s" can't be copied while it runs; see tine doctor; or set servers.s.fork to files, fresh, share or refuse`},
 	} {
-		e := &Entry{Server: config.Server{ID: "s", Driver: "sandbox", Command: "x", Scope: config.ScopeSession, Sandbox: tt.sandbox, Fork: tt.fork}}
+		e := &Entry{Server: config.Server{ID: "s", Driver: "sandbox", Command: "x", Scope: config.ScopeSession, Options: tt.sandbox, Fork: tt.fork}}
 		e.Runner = carrier{carries: tt.carries}
 		if mode, why := e.ForkMode(); mode != tt.mode || why != tt.why {
 			t.Errorf("%s: %s, %s", tt.name, mode, why)
 		}
-		if e.Spec().Sandbox != tt.sandbox {
-			t.Errorf("%s: the spec has %+v", tt.name, e.Spec().Sandbox)
+		if e.Spec().Options != tt.sandbox {
+			t.Errorf("%s: the spec has %+v", tt.name, e.Spec().Options)
 		}
 	}
 }

@@ -1,0 +1,126 @@
+package config
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// A Kind is what a driver adds to an entry of servers: a key that is named as the
+// driver, and a map of keys below it. KindOf makes one.
+type Kind struct {
+	// About describes the key. Its name is the driver's.
+	About
+	// Around is the key that it stands around, such as command; empty where the kind
+	// is a way to run or reach a server by itself.
+	Around string
+	// Remote is whether somebody else runs the instances: Tine shows itself to them
+	// without a person, and they see no directory of this machine.
+	Remote bool
+	// System is what it needs, as Go names it; empty for any.
+	System string
+	// Budget is what an instance may need by default, in bytes.
+	Budget int64
+
+	read    func(o Object, s *Server) any
+	check   func(o Object, s *Server)
+	fork    func(o Object, s *Server) bool
+	copies  func(s *Server) string
+	connect func(s *Server) time.Duration
+	fill    func(s *Server)
+	target  func(s *Server) string
+	show    func(s *Server) *Node
+	secrets func(s *Server, l secretList)
+	meaning func(options any) any
+	pinned  func(options any) any
+	unpin   func(b json.RawMessage) (any, error)
+}
+
+// KindOf describes a kind whose map is read into T.
+type KindOf[T any] struct {
+	Kind
+	Keys Table[T]
+	// Read reads what stands behind the key; nil where there is nothing, or where it
+	// says that there is none.
+	Read func(o Object, s *Server) *T
+	// Check complains about what does not go together, when the whole entry is read.
+	Check func(o Object, s *Server, t *T)
+	// Fork complains about what fork says, and reports whether nothing else is to be
+	// said of it; nil where what holds for a program does.
+	Fork func(o Object, s *Server, t *T) bool
+	// Copies says why a running server can't be copied; empty where it can. Nil for a
+	// driver that copies none.
+	Copies func(s *Server, t *T) string
+	// Connect is how long a start may take by default.
+	Connect func(s *Server) time.Duration
+	// Fill sets the defaults that are not the table's.
+	Fill func(s *Server, t *T)
+	// Target is what a person is shown of where the server is.
+	Target func(s *Server, t *T) string
+	// Same takes out what says nothing of what the server is.
+	Same func(t *T)
+	// Instance takes out what says nothing of an instance that runs: one is found
+	// again by the rest.
+	Instance func(t *T)
+}
+
+// Make is the kind.
+func (k KindOf[T]) Make() *Kind {
+	kind := k.Kind
+	kind.Keys = k.Keys.About()
+	of := func(s *Server) *T { return s.Options.(*T) }
+	at := func(s *Server) where { return where{kind.Name, s.hidden} }
+	kind.read = func(o Object, s *Server) any {
+		if t := k.Read(o, s); t != nil {
+			return t
+		}
+		return nil
+	}
+	kind.check = func(o Object, s *Server) {
+		if k.Check != nil {
+			k.Check(o, s, of(s))
+		}
+	}
+	kind.fork = func(o Object, s *Server) bool { return k.Fork != nil && k.Fork(o, s, of(s)) }
+	if k.Copies != nil {
+		kind.copies = func(s *Server) string { return k.Copies(s, of(s)) }
+	}
+	kind.connect = k.Connect
+	kind.fill = func(s *Server) {
+		k.Keys.Fill(of(s))
+		k.Fill(s, of(s))
+	}
+	kind.target = func(s *Server) string { return k.Target(s, of(s)) }
+	kind.show = func(s *Server) *Node { return k.Keys.show(of(s), at(s)) }
+	kind.secrets = func(s *Server, l secretList) { k.Keys.secrets(of(s), at(s), l) }
+	without := func(options any, take func(*T)) any {
+		c := *options.(*T)
+		if take != nil {
+			take(&c)
+		}
+		return &c
+	}
+	kind.meaning = func(options any) any {
+		c := without(options, k.Same)
+		k.Keys.Tidy(c.(*T))
+		return c
+	}
+	kind.pinned = func(options any) any { return without(options, k.Instance) }
+	kind.unpin = func(b json.RawMessage) (any, error) {
+		t := new(T)
+		return t, json.Unmarshal(b, t)
+	}
+	return &kind
+}
+
+// kindOf finds a kind by its name.
+func kindOf(name string) *Kind {
+	for _, k := range kinds {
+		if k.Name == name {
+			return k
+		}
+	}
+	return nil
+}
+
+// kinds are those of all drivers that have keys of their own.
+var kinds = []*Kind{sandboxKind, dockerKind, remoteKind}
