@@ -256,8 +256,11 @@ type Source struct {
 // remember something, and the workspace. Its methods may run at once for
 // different states. What fails leaves nothing behind.
 type Keeper interface {
-	// Carries says what a fork of a server with this spec carries.
-	Carries(spec Spec) string
+	// Carries says what a fork of a server with this spec carries. Where it is
+	// nothing, why says the reason and, after a semicolon, what would mend it: the
+	// caller goes on with ", or" and what can be done besides. Where it is files, why
+	// says the same of the memory; empty where no server of this driver has it carried.
+	Carries(spec Spec) (carries, why string)
 	// Seed makes the state at spec.State, which does not exist or is empty. It is
 	// whole when Seed returns. A file of the folder whose name begins with a dot stays
 	// as long as the state does: one that is missing is damage.
