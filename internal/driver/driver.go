@@ -94,6 +94,10 @@ type Info struct {
 	// Details is whether a template may be anything that the other side knows, and
 	// not only a path.
 	Details bool
+	// Mends are for servers that are reached over HTTP, and Hints for what programs
+	// say in their logs and only this driver can explain.
+	Mends Mends
+	Hints Hints
 }
 
 // What a fork carries of a server.

@@ -37,6 +37,9 @@ func (s *Suite) testLifecycle(t *testing.T) {
 		t.Errorf("handle came back as %+v, %v", again, err)
 	}
 	p := Dial(t, inst)
+	if m := d.Info().Mends; p.link.HTTP != nil && (m.Gone == "" || m.Locked == "" || m.Moved == "") {
+		t.Errorf("what to do about a server over HTTP is not said: %+v", m)
+	}
 	if got := p.Call(t, "echo", map[string]any{"text": "hello"}); got != "hello" {
 		t.Errorf("echo said %q", got)
 	}

@@ -147,7 +147,11 @@ func newKey() string { return "tine-" + rand.Text() }
 
 // Info implements driver.Driver.
 func (d *Driver) Info() driver.Info {
-	return driver.Info{Name: Name, Adopts: true, Details: true, Scopes: []string{config.ScopeSession, config.ScopeShared}}
+	return driver.Info{Name: Name, Adopts: true, Details: true, Scopes: []string{config.ScopeSession, config.ScopeShared}, Mends: driver.Mends{
+		Gone:   "check that the orchestrator at servers.ID.remote.url names an mcp_endpoint_url that can be reached from here",
+		Locked: "the orchestrator at servers.ID.remote.url must give an access_token that it takes",
+		Moved:  "have the orchestrator at servers.ID.remote.url name that if it is right",
+	}}
 }
 
 // Start implements driver.Driver.
