@@ -115,7 +115,7 @@ func (c *Servers) Describe(e *catalog.Entry) api.Server {
 	on, why := e.On()
 	s := api.Server{
 		ID: e.ID, Title: e.Title, Driver: e.Driver, Scope: e.Scope, Enabled: on, Overrides: e.Overrides(),
-		State: api.StateIdle, Target: e.Target(), Transport: transportOf(e),
+		State: api.StateIdle, Target: e.Target(), Transport: e.Speaks(),
 	}
 	s.Overridden = len(s.Overrides) > 0
 	e.Describe(&s)
@@ -297,20 +297,4 @@ func (c *Servers) Logout(ctx context.Context, who identity.Principal, id string)
 	}
 	c.reg.Forget(id)
 	return c.Get(ctx, who, id)
-}
-
-// transportOf is how the instances of a server speak: stdio or http; empty where
-// they are inside of this process.
-func transportOf(e *catalog.Entry) string {
-	switch {
-	case e.URL != "" || e.Remote != nil:
-		return "http"
-	case e.Docker != nil && e.Docker.Transport != "":
-		return e.Docker.Transport
-	case e.Sandbox != nil && e.Sandbox.Transport != "":
-		return e.Sandbox.Transport
-	case e.Docker != nil || e.Command != "":
-		return "stdio"
-	}
-	return ""
 }

@@ -94,6 +94,12 @@ type Info struct {
 	// Details is whether a template may be anything that the other side knows, and
 	// not only a path.
 	Details bool
+	// Transport is how the instances of a spec speak: stdio or http; nil where they are
+	// inside of this process.
+	Transport func(Spec) string
+	// Address is the URL at which a server, or the orchestrator of it, is reached, and
+	// which its credentials are for; nil where servers run here.
+	Address func(Spec) string
 	// Mends are for servers that are reached over HTTP, and Hints for what programs
 	// say in their logs and only this driver can explain.
 	Mends Mends

@@ -122,6 +122,23 @@ func (e *Entry) Spec() driver.Spec {
 	return spec
 }
 
+// Info is what the server's driver says of itself; nothing where it is not here.
+func (e *Entry) Info() driver.Info {
+	if e.Runner == nil {
+		return driver.Info{}
+	}
+	return e.Runner.Info()
+}
+
+// Speaks is how the instances of the server speak: stdio or http; empty where they
+// are inside of this process.
+func (e *Entry) Speaks() string {
+	if transport := e.Info().Transport; transport != nil {
+		return transport(e.Spec())
+	}
+	return ""
+}
+
 // StartupCall is what every new instance of the server is asked.
 func (e *Entry) StartupCall() *upstream.Startup {
 	if e.Startup == nil {
@@ -208,7 +225,7 @@ func (e *Entry) WorksOnSpace() bool { return e.Workspace && !e.HasState() }
 func (e *Entry) begin(template json.RawMessage) {
 	var text string
 	switch err := json.Unmarshal(template, &text); {
-	case e.Runner != nil && e.Runner.Info().Details:
+	case e.Info().Details:
 		e.Details = template
 	case err != nil: // checked before it was taken
 	case e.WorksOnSpace():
@@ -271,7 +288,7 @@ func (e *Entry) KeepsLists() bool { return e.Builtin == "" && e.WarmKey() != "" 
 // Learns reports whether what a server lists can be had without a session.
 func (e *Entry) Learns() bool {
 	on, _ := e.On()
-	return on && e.KeepsLists() && e.URL == "" && e.Remote == nil && !e.Workspace && e.Ordinal == 0
+	return on && e.KeepsLists() && e.Info().Address == nil && !e.Workspace && e.Ordinal == 0
 }
 
 // WarmKey is the same for entries whose new instances know the same.

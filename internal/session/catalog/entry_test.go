@@ -44,3 +44,29 @@ func TestForkMode(t *testing.T) {
 		}
 	}
 }
+
+// said is a driver of which only what it says of itself is asked.
+type said struct {
+	driver.Driver
+	info driver.Info
+}
+
+func (s said) Info() driver.Info { return s.info }
+
+func TestWhatTheDriverSays(t *testing.T) {
+	server := config.Server{ID: "s", Enabled: true, URL: "http://a"}
+	away := &Entry{Server: server, Hash: "x", Runner: said{info: driver.Info{
+		Transport: func(spec driver.Spec) string { return "http to " + spec.Server },
+		Address:   func(spec driver.Spec) string { return spec.URL + "/b" },
+	}}}
+	if got := away.Speaks() + ", " + away.Credentials().URL; got != "http to s, http://a/b" || away.Learns() {
+		t.Errorf("away from here it is %s, and learns is %v", got, away.Learns())
+	}
+	here := &Entry{Server: server, Hash: "x", Runner: said{}}
+	if got := here.Speaks() + here.Credentials().URL; got != "" || !here.Learns() {
+		t.Errorf("here it is %q, and learns is %v", got, here.Learns())
+	}
+	if gone := (&Entry{Server: server}); gone.Speaks() != "" || gone.Info().Details {
+		t.Error("a driver that is not here says something")
+	}
+}
