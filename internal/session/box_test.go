@@ -255,7 +255,6 @@ func (i *boxed) Suspend(ctx context.Context, hello json.RawMessage) error {
 
 var (
 	_ driver.Preparer  = (*boxes)(nil)
-	_ driver.Restored  = (*boxed)(nil)
 	_ driver.Suspender = (*boxed)(nil)
 )
 

@@ -82,9 +82,7 @@ func (f *freezing) look(inst driver.Instance) (err error) {
 		return errors.New("what runs is not a sandbox")
 	}
 	f.mem = mem
-	if r, ok := inst.(driver.Restored); ok {
-		f.rec.Hello, _ = r.Greeted()
-	}
+	f.rec.Hello, _ = mem.Greeted()
 	return nil
 }
 
