@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver/remote"
 	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/upstream/credential"
 )
@@ -28,6 +29,6 @@ func authorizing(s config.Server, wallet *credential.Wallet) func(http.RoundTrip
 	if s.Auth.Type == "" || s.Driver != "remote" {
 		return nil
 	}
-	settings := (&catalog.Entry{Server: s}).Credentials()
+	settings := (&catalog.Entry{Server: s, Runner: &remote.Driver{}}).Credentials() // which starts nothing
 	return func(next http.RoundTripper) http.RoundTripper { return wallet.Wrap(settings, "", next) }
 }

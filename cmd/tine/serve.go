@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/sandbox"
+	"github.com/tine-mcp/tine/internal/session/catalog"
 	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
@@ -131,7 +133,7 @@ func (c *cli) welcome(p *service) {
 	own := func(command string) string { return withFlag(command, p.o.StateFlag) }
 	fmt.Fprintf(c.stdout, "Try it:\n\n  %s\n  %s\n  %s\n\n", own("tine tools"), own("tine call "+firstCall(cfg)), own("tine calls --follow"))
 	fmt.Fprint(c.stdout, shares(cfg))
-	if forks(cfg) {
+	if forks(cfg, p.plugins.drivers) {
 		fmt.Fprintf(c.stdout, "Open a world of its own, and fork it with all that is in it:\n\n  %s\n  %s\n\n", own("tine session open"), own("tine session fork ID --count 3"))
 	}
 }
@@ -213,18 +215,11 @@ func serverNames(cfg *config.Config) string {
 }
 
 // forks reports whether a session has something of its own that a fork carries.
-func forks(cfg *config.Config) bool {
+func forks(cfg *config.Config, drivers map[string]driver.Driver) bool {
 	return slices.ContainsFunc(cfg.Servers, func(s config.Server) bool {
-		carried := s.Builtin != "" || s.Workspace || len(s.State) > 0
-		switch o := s.Options.(type) {
-		case *config.Sandbox:
-			carried = true
-		case *config.Docker:
-			carried = len(o.State) > 0
-		case *config.Remote:
-			carried = o.Fork+o.Snapshot != ""
-		}
-		return s.Enabled && s.Disabled == "" && s.Scope == config.ScopeSession && carried && s.Fork != config.ForkRefuse
+		e := catalog.Entry{Server: s, Runner: drivers[s.Driver]}
+		on, _ := e.On()
+		return on && e.Own() && e.Remembers() && s.Fork != config.ForkRefuse
 	})
 }
 

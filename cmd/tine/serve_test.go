@@ -1,6 +1,7 @@
 package main
 
 import (
+	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
@@ -52,6 +53,11 @@ func TestShares(t *testing.T) {
 
 // TestWelcomeFits holds that each of the next steps works with the config that runs.
 func TestWelcomeFits(t *testing.T) {
+	all, err := newPlugins(pluginOptions{State: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer all.close()
 	const claude, header = "claude mcp add", "TINE_TOKEN"
 	const rewardKit = "backends:\n  - {backend_name_ref: notes, backend_type: memory, instance_scoping: session, orchestration_mode: local_docker, docker_image: 'notes:1', container_port: 80}\n"
 	for _, tt := range []struct {
@@ -67,6 +73,9 @@ func TestWelcomeFits(t *testing.T) {
 		{"one server", "default_view: a\nservers: {rollout: {builtin: rollout}, a: {command: a, sandbox: true}}", true, []string{claude}, nil, "a__TOOL", runtime.GOOS == "linux"},
 		{"rollouts", "default_view: rollout\nservers: {rollout: {builtin: rollout}, a: {command: a, state: none}, t: {builtin: time, enabled: false}}", true, []string{"/mcp?errors=protocol\n"}, []string{claude, "mcpServers"}, "a__TOOL", false},
 		{"rollouts with tokens", "default_view: rollout\nauth: {tokens: [{name: a, token: abcdefghijklmnopqrstuvwx}]}\nservers: {rollout: {builtin: rollout}}", false, []string{"/mcp?errors=protocol\n", header}, []string{claude}, "SERVER__TOOL", false},
+		{"containers", "servers: {a: {docker: {image: a, state: [/data]}}}", true, []string{claude}, nil, "a__TOOL", true},
+		{"containers that nothing is known of", "servers: {a: {docker: a}}", true, []string{claude}, nil, "a__TOOL", false},
+		{"orchestrators", "servers: {a: {remote: {url: 'https://x.example', resource: a, fork: '/instances/{remote_instance_id}/fork'}, scope: session}}", true, []string{claude}, nil, "a__TOOL", true},
 		{"refused", "servers: {m: {builtin: memory, fork: refuse}}", true, []string{claude}, nil, "m__TOOL", false},
 		{"RewardKit", rewardKit, true, []string{"/mcp?errors=protocol\n"}, []string{claude}, "", false},
 	} {
@@ -93,7 +102,7 @@ func TestWelcomeFits(t *testing.T) {
 		if call := firstCall(cfg); !strings.HasPrefix(call, tt.call) || strings.HasPrefix(call, "rollout") {
 			t.Errorf("%s: the first call is %q", tt.name, call)
 		}
-		if tt.name != "RewardKit" && forks(cfg) != tt.forks {
+		if tt.name != "RewardKit" && forks(cfg, all.drivers) != tt.forks {
 			t.Errorf("%s: forks is %v", tt.name, !tt.forks)
 		}
 	}

@@ -51,7 +51,7 @@ func (c *Sessions) members(who identity.Principal, in map[string]api.NewMember) 
 		if string(m.Template) == "null" {
 			m.Template = nil
 		}
-		if e := c.reg.Catalog().Entry(id); e == nil || e.Driver != "remote" { // there it is the orchestrator's to understand
+		if e := c.reg.Catalog().Entry(id); e == nil || !e.Info().Details { // there it is the orchestrator's to understand
 			var err error
 			if m.Snapshot, err = c.templateSnapshot(who, m.Template); err != nil {
 				return nil, err

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -116,7 +115,7 @@ func (c *Servers) Describe(e *catalog.Entry) api.Server {
 	on, why := e.On()
 	s := api.Server{
 		ID: e.ID, Title: e.Title, Driver: e.Driver, Scope: e.Scope, Enabled: on, Overrides: e.Overrides(),
-		State: api.StateIdle, Target: e.Target(), Transport: transportOf(e),
+		State: api.StateIdle, Target: e.Target(), Transport: e.Speaks(),
 	}
 	s.Overridden = len(s.Overrides) > 0
 	e.Describe(&s)
@@ -298,24 +297,4 @@ func (c *Servers) Logout(ctx context.Context, who identity.Principal, id string)
 	}
 	c.reg.Forget(id)
 	return c.Get(ctx, who, id)
-}
-
-// transportOf is how the instances of a server speak: stdio or http; empty where
-// they are inside of this process.
-func transportOf(e *catalog.Entry) string {
-	switch o := e.Options.(type) {
-	case *config.Remote:
-		return "http"
-	case *config.Docker:
-		return cmp.Or(o.Transport, "stdio")
-	case *config.Sandbox:
-		return cmp.Or(o.Transport, "stdio")
-	}
-	switch {
-	case e.URL != "":
-		return "http"
-	case e.Command != "":
-		return "stdio"
-	}
-	return ""
 }

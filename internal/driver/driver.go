@@ -27,6 +27,25 @@
 //	k.Seed(ctx, child, Source{From: &snap})  // each child has its own
 //	k.Discard(ctx, snap)                     // children don't need it any more
 //	inst.Stop(ctx); k.Erase(ctx, spec)       // nothing is left
+//
+// # What a driver may do besides
+//
+// Whoever needs one of these asks for it with a type assertion, of a driver:
+//
+//	Keeper         all but url                       session, for states, forks and snapshots
+//	ExportChecker  process, sandbox, docker          session, before an export
+//	Rememberer     builtin                           session, for what a server has of its own
+//	Preparer       sandbox                           session, for warm servers and forks
+//	Placer         process                           session, for the path of a workspace
+//	Sweeper        process, sandbox, docker, remote  session, when it starts; tine state
+//	Fetcher        process, sandbox                  upstream, before a start
+//
+// and of an instance:
+//
+//	Suspender      sandbox                           upstream and session, where one ends and goes on
+//	Parker         sandbox                           upstream, around calls
+//
+// All but Keeper are in optional.go. What a driver is, and not does, is in its Info.
 package driver
 
 import (
@@ -93,6 +112,16 @@ type Info struct {
 	// Details is whether a template may be anything that the other side knows, and
 	// not only a path.
 	Details bool
+	// Transport is how the instances of a spec speak: stdio or http; nil where they are
+	// inside of this process.
+	Transport func(Spec) string
+	// Address is the URL at which a server, or the orchestrator of it, is reached, and
+	// which its credentials are for; nil where servers run here.
+	Address func(Spec) string
+	// Mends are for servers that are reached over HTTP, and Hints for what programs
+	// say in their logs and only this driver can explain.
+	Mends Mends
+	Hints Hints
 }
 
 // What a fork carries of a server.
@@ -206,27 +235,6 @@ type Driver interface {
 	Adopt(ctx context.Context, h Handle, log *slog.Logger) (Instance, error)
 }
 
-// A Placer is a driver whose programs see files of the host, where a path may be
-// taken. Programs of other drivers see the workspace at Spec.WorkspacePath.
-type Placer interface {
-	// Place is where its instances see the workspace that is wanted at a path: there,
-	// at another path that is the same for all sessions, or, empty, where it lies.
-	// Where it is not the path, why says so.
-	Place(path string) (at, why string)
-}
-
-// A Sweeper is a driver whose instances can be left over: a gateway that was
-// killed between starting one and writing its handle leaves a folder that no
-// handle names, and perhaps a process.
-type Sweeper interface {
-	// Sweep ends and removes every instance of this driver whose folder lies in
-	// root and is not in known, which holds the Dir of each handle that stays.
-	// It returns the folders that it removed. What is in root and not of this
-	// driver is left alone. No Start may run meanwhile, and the caller must own
-	// the state folder.
-	Sweep(ctx context.Context, root string, known map[string]bool) ([]string, error)
-}
-
 // Snapshot is the frozen state of one member. It is durable: it is kept in the
 // store and outlives the gateway.
 type Snapshot struct {
@@ -259,8 +267,11 @@ type Source struct {
 // remember something, and the workspace. Its methods may run at once for
 // different states. What fails leaves nothing behind.
 type Keeper interface {
-	// Carries says what a fork of a server with this spec carries.
-	Carries(spec Spec) string
+	// Carries says what a fork of a server with this spec carries. Where it is
+	// nothing, why says the reason and, after a semicolon, what would mend it: the
+	// caller goes on with ", or" and what can be done besides. Where it is files, why
+	// says the same of the memory; empty where no server of this driver has it carried.
+	Carries(spec Spec) (carries, why string)
 	// Seed makes the state at spec.State, which does not exist or is empty. It is
 	// whole when Seed returns. A file of the folder whose name begins with a dot stays
 	// as long as the state does: one that is missing is damage.
@@ -282,70 +293,6 @@ type Keeper interface {
 	// the Keeper has besides belongs to nobody and is removed. Without, there may be
 	// others, and only what says itself that it is unfinished is removed.
 	Recover(ctx context.Context, states []string, snapshots []Snapshot, sure bool) error
-}
-
-// An ExportChecker is a Keeper that can tell before an Export whether Import would
-// refuse what it writes, or whether something of the snapshot is gone.
-type ExportChecker interface {
-	CheckExport(ctx context.Context, s Snapshot) error
-}
-
-// A Rememberer is a Keeper of whose servers some remember nothing by themselves,
-// though a fork carries all that they have.
-type Rememberer interface {
-	Remembers(spec Spec) bool
-}
-
-// A Preparer is a Keeper that can make instances of a snapshot ahead of time, so
-// that a Start on a state which was seeded from it is a hand-over.
-type Preparer interface {
-	// Ready asks for count instances of the snapshot to be ready, made in the
-	// background and parked until they are handed over; zero lets go of those that
-	// are, and must be said before the snapshot is discarded. The spec is that of
-	// the server, with neither session nor folders. Ready does not wait.
-	Ready(spec Spec, from Snapshot, count int) error
-	// Expect says that count instances are about to be started at once, from what
-	// nobody knows yet, and what can be prepared for them is from now on; over says
-	// that all of them were, or that none is. The spec is as Ready's, with the
-	// workspace of some session where the server sees one. Neither waits.
-	Expect(spec Spec, count int) (over func())
-	// Pools says what there is of each server.
-	Pools() []Pool
-}
-
-// A Pool is what a Preparer has of one server.
-type Pool struct {
-	Server string
-	Slots  int // prepared, of no snapshot
-	Ready  int // made of a snapshot, and nobody's
-	Live   int // instances that run, parked ones too
-	Parked int // instances that rest and use no CPU
-}
-
-// A Restored is an instance that may go on where another was frozen: its server
-// is initialized already.
-type Restored interface {
-	// Greeted returns what the server said in its handshake, as in Snapshot.Hello,
-	// and whether the instance is one of several copies; nil where it was started
-	// anew.
-	Greeted() (hello json.RawMessage, forked bool)
-}
-
-// A Suspender is an instance that can end without forgetting.
-type Suspender interface {
-	// Suspend ends the instance as Stop does, with all that it has in memory kept in
-	// its state: the next Start on it goes on from there. hello is as in Snapshot. An
-	// instance that can't be suspended is an error, and runs on.
-	Suspend(ctx context.Context, hello json.RawMessage) error
-}
-
-// A Parker is an instance that is parked, and costs next to nothing, while nobody
-// needs it.
-type Parker interface {
-	// Acquire is called before a call, and Release after it. What is sent to the
-	// instance wakes it in any case.
-	Acquire()
-	Release()
 }
 
 // An Instance is one running server. Its methods may run at once.

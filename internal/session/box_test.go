@@ -44,7 +44,7 @@ type boxes struct {
 	stays  error          // why nothing can be exported
 }
 
-func (b *boxes) Carries(driver.Spec) string { return driver.CarryMemory }
+func (b *boxes) Carries(driver.Spec) (carries, why string) { return driver.CarryMemory, "" }
 
 func (b *boxes) Start(ctx context.Context, spec driver.Spec) (driver.Instance, error) {
 	var mem memory
@@ -255,7 +255,6 @@ func (i *boxed) Suspend(ctx context.Context, hello json.RawMessage) error {
 
 var (
 	_ driver.Preparer  = (*boxes)(nil)
-	_ driver.Restored  = (*boxed)(nil)
 	_ driver.Suspender = (*boxed)(nil)
 )
 

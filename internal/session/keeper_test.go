@@ -101,17 +101,16 @@ func (p *proc) tool(params []byte) string {
 	return answer(nil, fmt.Errorf("no tool %q", wire.FindString(params, "name")))
 }
 
-func (d *desk) Carries(spec driver.Spec) string {
-	if spec.Builtin == "files" {
-		return driver.CarryNone // all it has is the workspace
+func (d *desk) Carries(spec driver.Spec) (carries, why string) {
+	switch {
+	case spec.Builtin == "files":
+		return driver.CarryNone, "" // all it has is the workspace
+	case spec.Builtin != "":
+		return driver.CarryMemory, ""
+	case len(spec.Dirs) > 0:
+		return driver.CarryFiles, ""
 	}
-	if spec.Builtin != "" {
-		return driver.CarryMemory
-	}
-	if len(spec.Dirs) > 0 {
-		return driver.CarryFiles
-	}
-	return driver.CarryNone
+	return driver.CarryNone, fmt.Sprintf("what server %q remembers is not known; name its directories with servers.%s.state: [NAME] and ${state.NAME} in its args", spec.Server, spec.Server)
 }
 
 func (d *desk) Seed(ctx context.Context, spec driver.Spec, src driver.Source) (err error) {

@@ -89,13 +89,14 @@ func (d *desk) Start(ctx context.Context, spec driver.Spec) (driver.Instance, er
 	if err != nil {
 		return nil, err
 	}
+	carries, _ := d.Carries(spec)
 	m.mu.Lock()
 	if m.gen != d.gen {
 		m.mu.Unlock()
 		return nil, errDead
 	}
 	for _, p := range m.procs {
-		if spec.State != "" && p.spec.State == spec.State && !p.over() && d.Carries(spec) != driver.CarryNone {
+		if spec.State != "" && p.spec.State == spec.State && !p.over() && carries != driver.CarryNone {
 			m.t.Errorf("two instances of %s work on one state", spec.Server)
 		}
 	}

@@ -23,7 +23,7 @@ func (s *Session) templated(e *catalog.Entry) bool { return s.memberOptions[e.Ba
 // it is kept: a snapshot by its id, a path whole.
 func (r *Registry) template(e *catalog.Entry, m catalog.Member, owner string) (json.RawMessage, error) {
 	raw := m.Template
-	if e.Runner != nil && e.Runner.Info().Details {
+	if e.Info().Details {
 		if !json.Valid(raw) {
 			return nil, errors.New("its template is no JSON")
 		}

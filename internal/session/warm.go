@@ -39,12 +39,13 @@ type warm struct {
 // and why not where they were to be.
 func warms(e *catalog.Entry) (yes bool, why string) {
 	on, _ := e.On()
+	carries, _ := e.Carries()
 	switch {
 	case e.Warm <= 0 || !on || !e.Own() || e.WarmKey() == "":
 		return false, ""
 	case e.Preparer() == nil || e.Keeper() == nil:
 		return false, fmt.Sprintf("driver %q has nothing ready", e.Driver)
-	case e.Keeper().Carries(e.Spec()) != driver.CarryMemory:
+	case carries != driver.CarryMemory:
 		return false, "its memory can't be carried"
 	}
 	return true, ""

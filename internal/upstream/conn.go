@@ -69,7 +69,7 @@ type Conn struct {
 	hidden  func(tool, why string)
 	allowed []string // capabilities that may be claimed for clients
 	mask    mask
-	mend    mends
+	mend    driver.Mends
 }
 
 // events is the Upstream behind a Conn.

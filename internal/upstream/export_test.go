@@ -1,6 +1,6 @@
 package upstream
 
 var (
-	Cause   = cause
-	HintFor = hintFor
+	Cause = cause
+	Hints = hints
 )

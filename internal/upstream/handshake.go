@@ -56,7 +56,7 @@ type ConnOptions struct {
 	Mask func(string) string
 	Log  *slog.Logger
 
-	mend     mends
+	mend     driver.Mends
 	restored bool // it goes on from where another was frozen
 	why      func(stop <-chan struct{}) error
 }

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
 	"slices"
@@ -161,7 +162,8 @@ func (u *Upstream) withHint(log string, why error) error {
 	if words == "" {
 		words = driver.LastWords(log)
 	}
-	if hint := hintFor(u.o.Spec, log[max(0, len(log)-maxHinted):]); hint != "" {
+	end := log[max(0, len(log)-maxHinted):]
+	if hint := cmp.Or(hints.For(u.o.Spec, end), u.o.Driver.Info().Hints.For(u.o.Spec, end)); hint != "" {
 		words += "\nhint: " + hint
 	}
 	return driver.WithWords(why, words)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,7 +16,6 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/testkit"
 	"github.com/tine-mcp/tine/internal/upstream"
@@ -304,8 +304,8 @@ func TestHintsAreForTheProgram(t *testing.T) {
 		fetch, log := errors.New("fetch package x: getaddrinfo EAI_AGAIN"), ""
 		r := &rig{t: t}
 		o := r.options()
-		o.Spec.Options = &config.Sandbox{Network: config.NetworkNone}
-		o.Driver = &fakeDriver{start: func(context.Context, driver.Spec) (driver.Instance, error) {
+		hints := driver.Hints{{Says: regexp.MustCompile(`EAI_(\w+)`), Mend: func(spec driver.Spec, found []string) string { return spec.Server + " says " + found[1] }}}
+		o.Driver = &fakeDriver{hints: hints, start: func(context.Context, driver.Spec) (driver.Instance, error) {
 			if log == "" {
 				return nil, fetch
 			}
@@ -322,7 +322,7 @@ func TestHintsAreForTheProgram(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		log = "getaddrinfo EAI_AGAIN"
-		testkit.Has(t, "what a program wrote", call(), "getaddrinfo EAI_AGAIN\nhint: ", "servers.srv.sandbox.network")
+		testkit.Has(t, "what a program wrote", call(), "getaddrinfo EAI_AGAIN\nhint: srv says AGAIN")
 	})
 }
 

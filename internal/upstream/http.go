@@ -437,11 +437,11 @@ func (t *httpTransport) unreachable(ctx context.Context, err error) error {
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {
-		return NotSent(failure(api.KindInfrastructure, t.c.server, true, "can't be reached: %v; %s", op, t.c.mend.gone))
+		return NotSent(failure(api.KindInfrastructure, t.c.server, true, "can't be reached: %v; %s", op, t.c.mend.Gone))
 	}
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
-		return NotSent(failure(api.KindInfrastructure, t.c.server, true, "can't be reached: %v; %s", dns, t.c.mend.gone))
+		return NotSent(failure(api.KindInfrastructure, t.c.server, true, "can't be reached: %v; %s", dns, t.c.mend.Gone))
 	}
 	return fmt.Errorf("connection broke: %w", stripURL(err))
 }

@@ -104,9 +104,9 @@ func New(o Options) *Upstream {
 	if o.Health == nil {
 		o.Health = &Health{Log: o.Log, Mask: o.Conn.Mask}
 	}
-	o.Conn.mend = mendsOf(o.Spec)
+	o.Conn.mend = o.Driver.Info().Mends.Of(o.Spec.Server)
 	u := &Upstream{o: o, state: api.StateIdle, since: time.Now(), adopt: o.Adopt, watchers: make(map[*watching]struct{}), subs: make(map[string]int), hung: make(map[string]*api.Error), finished: make(chan struct{})}
-	u.clock.keys = o.Conn.mend.at
+	u.clock.keys = "servers." + o.Spec.Server + "."
 	u.SetTimeouts(o.ConnectTimeout, o.CallTimeout, o.MaxTimeout)
 	u.chain = relay{u}
 	if o.Wrap != nil {

@@ -34,11 +34,11 @@ func refusal(c *Conn, e *statusError) error {
 	server := c.server
 	switch {
 	case e.elsewhere != "":
-		err := failure(api.KindInfrastructure, server, false, "%v: it redirects to %s; %s", e, e.elsewhere, c.mend.moved)
+		err := failure(api.KindInfrastructure, server, false, "%v: it redirects to %s; %s", e, e.elsewhere, c.mend.Moved)
 		err.Status = e.code
 		return err
 	case e.code == http.StatusUnauthorized || e.code == http.StatusForbidden:
-		return failure(api.KindRefused, server, false, "%v; %s", e, c.mend.locked)
+		return failure(api.KindRefused, server, false, "%v; %s", e, c.mend.Locked)
 	case e.code == http.StatusTooManyRequests:
 		err := failure(api.KindRefused, server, true, "%v", e)
 		err.Status = e.code

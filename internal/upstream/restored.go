@@ -47,7 +47,7 @@ func ReadHello(raw json.RawMessage) (*Hello, error) {
 // greeted returns what the server of a new instance said in an earlier life, nil
 // where it was started anew, and whether it is a copy of another.
 func (u *Upstream) greeted(inst driver.Instance) (*Hello, bool) {
-	r, ok := inst.(driver.Restored)
+	r, ok := inst.(driver.Suspender)
 	if !ok {
 		return nil, false
 	}

@@ -60,12 +60,15 @@ func (r *rig) history() string {
 // fakeDriver is a driver of funcs.
 type fakeDriver struct {
 	memory bool // it carries memories
+	hints  driver.Hints
 	start  func(context.Context, driver.Spec) (driver.Instance, error)
 	adopt  func(context.Context, driver.Handle) (driver.Instance, error)
 }
 
 func (d *fakeDriver) Info() driver.Info {
-	return driver.Info{Name: "fake", Adopts: true, Memory: d.memory}
+	return driver.Info{Name: "fake", Adopts: true, Memory: d.memory, Hints: d.hints, Mends: driver.Mends{
+		Gone: "check servers.ID.url", Locked: "servers.ID.headers must hold it", Moved: "set servers.ID.url to that",
+	}}
 }
 
 func (d *fakeDriver) Start(ctx context.Context, s driver.Spec) (driver.Instance, error) {

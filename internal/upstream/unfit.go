@@ -64,7 +64,7 @@ func (u *Upstream) fits(inst driver.Instance) {
 		return
 	}
 	anew := true
-	if r, ok := inst.(driver.Restored); ok {
+	if r, ok := inst.(driver.Suspender); ok {
 		hello, _ := r.Greeted()
 		anew = len(hello) == 0
 	}

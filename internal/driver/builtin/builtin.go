@@ -108,13 +108,18 @@ func (d *Driver) Info() driver.Info {
 func (d *Driver) kind(spec driver.Spec) (Kind, error) {
 	k, ok := d.kinds[spec.Builtin]
 	if !ok {
-		return Kind{}, fmt.Errorf("server %q: there is no built-in server %q; set servers.%s.builtin to one of %s",
-			spec.Server, spec.Builtin, spec.Server, strings.Join(slices.Sorted(maps.Keys(d.kinds)), ", "))
+		return Kind{}, d.unknown(spec)
 	}
 	if k.Remembers && (spec.State == "" || d.layers == nil) {
 		return Kind{}, fmt.Errorf("server %q: built-in server %q remembers things and was given no folder for them", spec.Server, spec.Builtin)
 	}
 	return k, nil
+}
+
+// unknown is the error of a spec whose server is not in the binary.
+func (d *Driver) unknown(spec driver.Spec) error {
+	return fmt.Errorf("server %q: there is no built-in server %q; set servers.%s.builtin to one of %s",
+		spec.Server, spec.Builtin, spec.Server, strings.Join(slices.Sorted(maps.Keys(d.kinds)), ", "))
 }
 
 func (d *Driver) env(spec driver.Spec) Env {

@@ -36,11 +36,11 @@ func thaw(s driver.Snapshot) (frozen, error) {
 
 // Carries implements [driver.Keeper]: nothing is lost in a fork, also of what
 // remembers nothing.
-func (d *Driver) Carries(spec driver.Spec) string {
+func (d *Driver) Carries(spec driver.Spec) (carries, why string) {
 	if _, ok := d.kinds[spec.Builtin]; !ok {
-		return driver.CarryNone
+		return driver.CarryNone, d.unknown(spec).Error()
 	}
-	return driver.CarryMemory
+	return driver.CarryMemory, ""
 }
 
 // Remembers implements [driver.Rememberer].

@@ -211,11 +211,11 @@ func TestTransfer(t *testing.T) {
 func TestStateless(t *testing.T) {
 	f := newFixture()
 	spec := driver.Spec{Server: "s", Builtin: "sample", State: filepath.Join(t.TempDir(), "state")}
-	if got := f.driver.Carries(spec); got != driver.CarryMemory {
+	if got, _ := f.driver.Carries(spec); got != driver.CarryMemory {
 		t.Errorf("carries %q", got)
 	}
-	if got := f.driver.Carries(driver.Spec{Builtin: "nope"}); got != driver.CarryNone {
-		t.Errorf("an unknown one carries %q", got)
+	if got, why := f.driver.Carries(driver.Spec{Server: "s", Builtin: "nope"}); got != driver.CarryNone || !strings.Contains(why, "servers.s.builtin") {
+		t.Errorf("an unknown one carries %q: %s", got, why)
 	}
 	if err := f.driver.Seed(t.Context(), spec, driver.Source{}); err != nil {
 		t.Fatal(err)

@@ -124,7 +124,23 @@ func New(opts Options) *Driver {
 
 // Info implements driver.Driver.
 func (d *Driver) Info() driver.Info {
-	return driver.Info{Name: driverName, Adopts: true, Scopes: []string{config.ScopeSession, config.ScopeShared}}
+	return driver.Info{
+		Name: driverName, Adopts: true, Scopes: []string{config.ScopeSession, config.ScopeShared},
+		Transport: transport,
+		Mends: driver.Mends{
+			Gone:   "check that it listens at servers.ID.docker.port on every address of the container",
+			Locked: "a server in a container is shown no credentials; have it want none",
+			Moved:  "set servers.ID.docker.path to that if it is right",
+		},
+	}
+}
+
+// transport is how a server in a container speaks.
+func transport(spec driver.Spec) string {
+	if c := options(spec); c != nil && (c.Transport == config.ContainerHTTP || c.Transport == "" && c.Port != 0) {
+		return config.ContainerHTTP
+	}
+	return config.ContainerStdio
 }
 
 // Close ends what goes on in the background and the connections to engines.

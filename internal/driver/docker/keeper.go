@@ -17,11 +17,11 @@ import (
 )
 
 // Carries implements driver.Keeper. What a container has in memory stays behind.
-func (d *Driver) Carries(spec driver.Spec) string {
+func (d *Driver) Carries(spec driver.Spec) (carries, why string) {
 	if options(spec) != nil && len(options(spec).State) > 0 || spec.Workspace != nil {
-		return driver.CarryFiles
+		return driver.CarryFiles, ""
 	}
-	return driver.CarryNone
+	return driver.CarryNone, fmt.Sprintf("what the container of server %[1]q remembers is not known; name its paths, or root, in servers.%[1]s.docker.state", spec.Server)
 }
 
 // stateOf reads the state that an instance works on; nil where it has none.

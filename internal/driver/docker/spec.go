@@ -43,7 +43,7 @@ type recipe struct {
 func (e *engine) plan(spec driver.Spec, f facts) (*recipe, error) {
 	c := options(spec)
 	r := &recipe{spec: spec, docker: c, podman: f.podman}
-	r.http = c.Transport == config.ContainerHTTP || c.Transport == "" && c.Port != 0
+	r.http = transport(spec) == config.ContainerHTTP
 	r.config = container.Config{
 		Hostname: c.Hostname, User: c.User, WorkingDir: c.Workdir,
 		Entrypoint: c.Entrypoint, Cmd: c.Command, Env: environment(spec.Env),

@@ -37,6 +37,12 @@ func (s *Suite) testLifecycle(t *testing.T) {
 		t.Errorf("handle came back as %+v, %v", again, err)
 	}
 	p := Dial(t, inst)
+	if transport := d.Info().Transport; p.link.HTTP != nil && (transport == nil || transport(spec) != "http") {
+		t.Error("a server over HTTP is said to be reached in another way")
+	}
+	if m := d.Info().Mends; p.link.HTTP != nil && (m.Gone == "" || m.Locked == "" || m.Moved == "") {
+		t.Errorf("what to do about a server over HTTP is not said: %+v", m)
+	}
 	if got := p.Call(t, "echo", map[string]any{"text": "hello"}); got != "hello" {
 		t.Errorf("echo said %q", got)
 	}

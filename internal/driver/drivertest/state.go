@@ -13,7 +13,7 @@ import (
 func (s *Suite) testRestart(t *testing.T) {
 	w := s.world(t)
 	m := w.open(t, "a", driver.Source{})
-	if w.k.Carries(m.spec) == driver.CarryNone {
+	if carries, _ := w.k.Carries(m.spec); carries == driver.CarryNone {
 		t.Error("a fork carries nothing of a server that remembers")
 	}
 	m.knows(t, map[string]string{"k": ""})

@@ -41,11 +41,11 @@ func snapshot(server, dir string, f frozen, size int64) (driver.Snapshot, error)
 }
 
 // Carries implements driver.Keeper. What a program has in memory stays behind.
-func (d *Driver) Carries(spec driver.Spec) string {
+func (d *Driver) Carries(spec driver.Spec) (carries, why string) {
 	if len(spec.Dirs) > 0 || spec.Workspace != nil {
-		return driver.CarryFiles
+		return driver.CarryFiles, ""
 	}
-	return driver.CarryNone
+	return driver.CarryNone, fmt.Sprintf("what server %[1]q remembers is not known; set servers.%[1]s.sandbox to true, and a fork carries all of it (on Linux), or name its directories with servers.%[1]s.state: [NAME] and ${state.NAME} in its args or env", spec.Server)
 }
 
 // Seed implements driver.Keeper. A server that declares nothing has no folder.

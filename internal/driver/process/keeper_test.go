@@ -90,8 +90,9 @@ func TestTakeGivesBack(t *testing.T) {
 func TestServersWithoutState(t *testing.T) {
 	d, dir := New(Options{}), t.TempDir()
 	spec := driver.Spec{Server: "db", State: filepath.Join(dir, "state")}
-	if got := d.Carries(spec); got != driver.CarryNone {
-		t.Errorf("carries %q", got)
+	const why = `what server "db" remembers is not known; set servers.db.sandbox to true, and a fork carries all of it (on Linux), or name its directories with servers.db.state: [NAME] and ${state.NAME} in its args or env`
+	if got, said := d.Carries(spec); got != driver.CarryNone || said != why {
+		t.Errorf("carries %q: %s", got, said)
 	}
 	if err := d.Seed(t.Context(), spec, driver.Source{}); err != nil {
 		t.Fatal(err)

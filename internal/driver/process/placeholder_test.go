@@ -39,7 +39,7 @@ func TestRunsInTheWorkspace(t *testing.T) {
 	spec := suite.Spec(t, suite.Program(t), "${workspace}")
 	spec.Workspace = ws
 	d := New(Options{})
-	if got := d.Carries(spec); got != driver.CarryFiles {
+	if got, _ := d.Carries(spec); got != driver.CarryFiles {
 		t.Errorf("carries %q", got)
 	}
 	p := drivertest.Dial(t, suite.StartSpec(t, d, spec))

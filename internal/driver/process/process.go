@@ -141,7 +141,10 @@ func New(opts Options) *Driver {
 
 // Info implements driver.Driver.
 func (d *Driver) Info() driver.Info {
-	return driver.Info{Name: "process", Adopts: adopts, Scopes: []string{"session", "shared"}}
+	return driver.Info{
+		Name: "process", Adopts: adopts, Scopes: []string{"session", "shared"},
+		Transport: func(driver.Spec) string { return "stdio" },
+	}
 }
 
 // Start implements driver.Driver.

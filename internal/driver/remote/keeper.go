@@ -104,11 +104,11 @@ func (d *Driver) thaw(s driver.Snapshot) (e *entry, empty bool, err error) {
 }
 
 // Carries implements driver.Keeper.
-func (d *Driver) Carries(spec driver.Spec) string {
+func (d *Driver) Carries(spec driver.Spec) (what, why string) {
 	if a, err := accessOf(spec); err == nil && carries(a) {
-		return driver.CarryMemory
+		return driver.CarryMemory, ""
 	}
-	return driver.CarryNone
+	return driver.CarryNone, fmt.Sprintf("the orchestrator of server %[1]q is not known to fork; name its endpoint in servers.%[1]s.remote.fork or servers.%[1]s.remote.snapshot", spec.Server)
 }
 
 // Seed implements driver.Keeper. A state without a snapshot is made when its

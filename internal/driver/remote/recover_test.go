@@ -266,8 +266,9 @@ func TestWhatCanNotBeDone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	plain := r.spec(r.state("a"))
-	if got := r.d.Carries(plain); got != driver.CarryNone {
-		t.Errorf("it carries %q", got)
+	const why = `the orchestrator of server "box" is not known to fork; name its endpoint in servers.box.remote.fork or servers.box.remote.snapshot`
+	if got, said := r.d.Carries(plain); got != driver.CarryNone || said != why {
+		t.Errorf("it carries %q: %s", got, said)
 	}
 	if err := r.d.Seed(t.Context(), plain, driver.Source{}); err != nil {
 		t.Errorf("seed: %v", err)

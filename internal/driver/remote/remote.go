@@ -147,7 +147,24 @@ func newKey() string { return "tine-" + rand.Text() }
 
 // Info implements driver.Driver.
 func (d *Driver) Info() driver.Info {
-	return driver.Info{Name: Name, Adopts: true, Details: true, Scopes: []string{config.ScopeSession, config.ScopeShared}}
+	return driver.Info{
+		Name: Name, Adopts: true, Details: true, Scopes: []string{config.ScopeSession, config.ScopeShared},
+		Transport: func(driver.Spec) string { return "http" },
+		Address:   address,
+		Mends: driver.Mends{
+			Gone:   "check that the orchestrator at servers.ID.remote.url names an mcp_endpoint_url that can be reached from here",
+			Locked: "the orchestrator at servers.ID.remote.url must give an access_token that it takes",
+			Moved:  "have the orchestrator at servers.ID.remote.url name that if it is right",
+		},
+	}
+}
+
+// address is where the orchestrator of a server is.
+func address(spec driver.Spec) string {
+	if options(spec) == nil {
+		return ""
+	}
+	return options(spec).URL
 }
 
 // Start implements driver.Driver.

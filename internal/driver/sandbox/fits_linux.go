@@ -93,7 +93,7 @@ func (i imageInfo) changed(p *plan) string {
 // which looks again. To put the root together takes some milliseconds, and is done
 // for the first of many.
 func (d *Driver) goesOn(ctx context.Context, spec driver.Spec, r stateRecord) error {
-	if d.Carries(spec) != driver.CarryMemory {
+	if !d.copies(spec) {
 		return unfit{fmt.Errorf("it has the memory of the server, which can't go on from it on the network of the host; set servers.%s.sandbox.network to what it was%s", spec.Server, r.anew(spec.Server))}
 	}
 	err := d.fits(*r.Image)

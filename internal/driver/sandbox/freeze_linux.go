@@ -35,7 +35,7 @@ func (d *Driver) freeze(ctx context.Context, spec driver.Spec, inst driver.Insta
 	}
 	s := driver.Snapshot{Driver: driverName, Server: spec.Server, Carries: driver.CarryFiles}
 	f := &freezing{d: d, spec: spec, dir: dir, runs: inst != nil}
-	if spec.Carry != driver.CarryFiles && d.Carries(spec) == driver.CarryMemory {
+	if spec.Carry != driver.CarryFiles && d.copies(spec) {
 		s.Carries = driver.CarryMemory
 		if err := f.look(inst); err != nil {
 			return driver.Snapshot{}, err
@@ -82,9 +82,7 @@ func (f *freezing) look(inst driver.Instance) (err error) {
 		return errors.New("what runs is not a sandbox")
 	}
 	f.mem = mem
-	if r, ok := inst.(driver.Restored); ok {
-		f.rec.Hello, _ = r.Greeted()
-	}
+	f.rec.Hello, _ = mem.Greeted()
 	return nil
 }
 

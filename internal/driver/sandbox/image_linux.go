@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,6 +24,8 @@ var imageFiles = []string{"checkpoint.img", "pages.img", "pages_meta.img"}
 type memory interface {
 	// checkpoint writes it into a folder that is there and empty.
 	checkpoint(ctx context.Context, dir string) (imageInfo, error)
+	// Greeted is as that of a driver.Suspender.
+	Greeted() (hello json.RawMessage, forked bool)
 }
 
 var _ memory = (*instance)(nil)

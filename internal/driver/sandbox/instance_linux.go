@@ -59,8 +59,9 @@ type instance struct {
 }
 
 var (
-	_ driver.Instance = (*instance)(nil)
-	_ driver.Restored = (*instance)(nil)
+	_ driver.Instance  = (*instance)(nil)
+	_ driver.Suspender = (*instance)(nil)
+	_ driver.Parker    = (*instance)(nil)
 )
 
 func (d *Driver) newInstance(h driver.Handle, rec record, help *helper, pipe *fifo.Pipe, torn, whole bool, stderr *lines.Log, log *slog.Logger) *instance {
@@ -180,7 +181,7 @@ func (i *instance) order(ctx context.Context, req control.Request, files ...*os.
 // Handle implements driver.Instance.
 func (i *instance) Handle() driver.Handle { return i.h }
 
-// Greeted implements driver.Restored.
+// Greeted implements driver.Suspender.
 func (i *instance) Greeted() (json.RawMessage, bool) { return i.hello, i.forked }
 
 // Dial implements driver.Instance. Whoever dials has the handle, so that the

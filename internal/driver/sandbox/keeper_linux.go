@@ -20,14 +20,25 @@ var (
 )
 
 // Carries implements driver.Keeper.
-func (d *Driver) Carries(spec driver.Spec) string {
+func (d *Driver) Carries(spec driver.Spec) (carries, why string) {
 	switch {
 	case options(spec) == nil || options(spec).Forks():
-		return driver.CarryMemory
+		return driver.CarryMemory, ""
 	case len(spec.Dirs) > 0 || spec.Workspace != nil:
-		return driver.CarryFiles
+		return driver.CarryFiles, onHost(spec)
 	}
-	return driver.CarryNone
+	return driver.CarryNone, onHost(spec) + fmt.Sprintf("; or name its directories with servers.%s.state: [NAME] and ${state.NAME} in its args or env", spec.Server)
+}
+
+// onHost says why a server on the network of the host has no memory carried.
+func onHost(spec driver.Spec) string {
+	return fmt.Sprintf("server %q is on the network of the host, and such a one can't be copied while it runs; set servers.%s.sandbox.network to none or to the domains it needs", spec.Server, spec.Server)
+}
+
+// copies reports whether a fork of a server carries its memory.
+func (d *Driver) copies(spec driver.Spec) bool {
+	carries, _ := d.Carries(spec)
+	return carries == driver.CarryMemory
 }
 
 // Seed implements driver.Keeper. A server that can keep neither memory nor
@@ -67,7 +78,7 @@ func (d *Driver) seed(ctx context.Context, spec driver.Spec, src driver.Source) 
 			return unfit{fmt.Errorf("the snapshot can't be used: %w; make it again", err)}
 		}
 	}
-	if plan.Empty() && d.Carries(spec) != driver.CarryMemory && len(spec.Dirs) == 0 {
+	if plan.Empty() && !d.copies(spec) && len(spec.Dirs) == 0 {
 		return ctx.Err()
 	}
 	return folder.FillState(spec.State, func() error { return d.fill(ctx, spec, src, state, plan) })

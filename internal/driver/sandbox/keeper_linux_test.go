@@ -231,17 +231,20 @@ func TestMemoriesAreLinks(t *testing.T) {
 func TestCarries(t *testing.T) {
 	d := keeper(t, Options{})
 	host := &config.Sandbox{Network: config.NetworkHost}
+	const network = `server "s" is on the network of the host, and such a one can't be copied while it runs; set servers.s.sandbox.network to none or to the domains it needs`
 	for name, test := range map[string]struct {
 		spec driver.Spec
 		want string
+		why  string
 	}{
-		"a program":               {driver.Spec{Options: &config.Sandbox{Network: config.NetworkNone}}, driver.CarryMemory},
-		"with domains":            {driver.Spec{Options: &config.Sandbox{Domains: []string{"a.org"}}}, driver.CarryMemory},
-		"on the host's network":   {driver.Spec{Options: host}, driver.CarryNone},
-		"there, with directories": {driver.Spec{Options: host, Dirs: []driver.StateDir{{Name: "a"}}}, driver.CarryFiles},
+		"a program":               {driver.Spec{Options: &config.Sandbox{Network: config.NetworkNone}}, driver.CarryMemory, ""},
+		"with domains":            {driver.Spec{Options: &config.Sandbox{Domains: []string{"a.org"}}}, driver.CarryMemory, ""},
+		"on the host's network":   {driver.Spec{Options: host}, driver.CarryNone, network + "; or name its directories with servers.s.state: [NAME] and ${state.NAME} in its args or env"},
+		"there, with directories": {driver.Spec{Options: host, Dirs: []driver.StateDir{{Name: "a"}}}, driver.CarryFiles, network},
 	} {
-		if got := d.Carries(test.spec); got != test.want {
-			t.Errorf("%s carries %q", name, got)
+		test.spec.Server = "s"
+		if got, why := d.Carries(test.spec); got != test.want || why != test.why {
+			t.Errorf("%s carries %q: %s", name, got, why)
 		}
 	}
 	// What carries nothing has no folder.

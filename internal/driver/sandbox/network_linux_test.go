@@ -250,7 +250,7 @@ func TestNetworkHost(t *testing.T) {
 	free.Close()
 	spec := b.webSpec(t, "ses_1", func(s *config.Sandbox) { s.Network, s.Port = config.NetworkHost, port })
 	spec.Args = []string{fmt.Sprintf("127.0.0.1:%d", port)}
-	if got := d.Carries(spec); got != driver.CarryNone {
+	if got, _ := d.Carries(spec); got != driver.CarryNone {
 		t.Errorf("it carries %q", got)
 	}
 	s := startSite(t, d, spec, driver.Source{})

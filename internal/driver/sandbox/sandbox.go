@@ -111,5 +111,22 @@ func (o *Options) fill() {
 
 // Info implements driver.Driver.
 func (d *Driver) Info() driver.Info {
-	return driver.Info{Name: driverName, Adopts: true, Memory: true, Scopes: []string{config.ScopeSession, config.ScopeShared}}
+	return driver.Info{
+		Name: driverName, Adopts: true, Memory: true, Scopes: []string{config.ScopeSession, config.ScopeShared},
+		Transport: transport,
+		Mends: driver.Mends{
+			Gone:   "check that it listens at servers.ID.sandbox.port",
+			Locked: "a server in a sandbox is shown no credentials; have it want none",
+			Moved:  "set servers.ID.sandbox.path to that if it is right",
+		},
+		Hints: hints,
+	}
+}
+
+// transport is how a server in a sandbox speaks.
+func transport(spec driver.Spec) string {
+	if box := options(spec); box != nil && box.Transport == config.ContainerHTTP {
+		return config.ContainerHTTP
+	}
+	return config.ContainerStdio
 }

@@ -95,7 +95,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	rec := record{
 		Sandbox: newName(), Runsc: runsc, Flags: p.flags(d), GraceMS: d.grace(spec).Milliseconds(),
 		Domains: p.box.Domains, Ordinal: spec.Ordinal, Follows: p.followed(),
-		State: spec.State, Base: p.base, Needs: p.needs, Program: p.program(), Memory: len(spec.Dirs) == 0 && d.Carries(spec) == driver.CarryMemory,
+		State: spec.State, Base: p.base, Needs: p.needs, Program: p.program(), Memory: len(spec.Dirs) == 0 && d.copies(spec),
 	}
 	if p.box.Transport == config.ContainerHTTP {
 		rec.Port, rec.Path = p.box.Port, p.box.Path

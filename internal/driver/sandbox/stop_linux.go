@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/folder"
 	"github.com/tine-mcp/tine/internal/driver/sandbox/control"
 )
@@ -24,8 +23,6 @@ const (
 	// killWait is how long what was killed may take to be gone.
 	killWait = 30 * time.Second
 )
-
-var _ driver.Suspender = (*instance)(nil)
 
 // Stop implements driver.Instance.
 func (i *instance) Stop(ctx context.Context) error {

@@ -31,7 +31,16 @@ func New() *Driver { return &Driver{} }
 
 // Info implements driver.Driver.
 func (d *Driver) Info() driver.Info {
-	return driver.Info{Name: "url", Scopes: []string{"shared", "session"}}
+	return driver.Info{
+		Name: "url", Scopes: []string{"shared", "session"},
+		Transport: func(driver.Spec) string { return "http" },
+		Address:   func(spec driver.Spec) string { return spec.URL },
+		Mends: driver.Mends{
+			Gone:   "check that it runs, and servers.ID.url",
+			Locked: "servers.ID.headers or servers.ID.auth must hold what it wants",
+			Moved:  "set servers.ID.url to that if it is right",
+		},
+	}
 }
 
 // Start implements driver.Driver. It checks what is given and reaches nothing.

@@ -122,6 +122,23 @@ func (e *Entry) Spec() driver.Spec {
 	return spec
 }
 
+// Info is what the server's driver says of itself; nothing where it is not here.
+func (e *Entry) Info() driver.Info {
+	if e.Runner == nil {
+		return driver.Info{}
+	}
+	return e.Runner.Info()
+}
+
+// Speaks is how the instances of the server speak: stdio or http; empty where they
+// are inside of this process.
+func (e *Entry) Speaks() string {
+	if transport := e.Info().Transport; transport != nil {
+		return transport(e.Spec())
+	}
+	return ""
+}
+
 // StartupCall is what every new instance of the server is asked.
 func (e *Entry) StartupCall() *upstream.Startup {
 	if e.Startup == nil {
@@ -144,33 +161,39 @@ func (e *Entry) Keeper() driver.Keeper {
 // Remembers reports whether instances of the server work on something that
 // outlives them, so that there must not be two at once.
 func (e *Entry) Remembers() bool {
-	k := e.Keeper()
-	return k != nil && (e.Workspace || k.Carries(e.Spec()) != driver.CarryNone)
+	carries, _ := e.Carries()
+	return e.Keeper() != nil && (e.Workspace || carries != driver.CarryNone)
 }
 
 // Own reports whether each session has a part of its own of the server.
 func (e *Entry) Own() bool { return e.Scope == config.ScopeSession }
+
+// Carries is what the driver can carry of the server in a fork, and why not more.
+func (e *Entry) Carries() (carries, why string) {
+	k := e.Keeper()
+	if k == nil {
+		return driver.CarryNone, ""
+	}
+	return k.Carries(e.Spec())
+}
 
 // ForkMode is what a fork carries of the server, and why where it refuses.
 func (e *Entry) ForkMode() (mode, why string) {
 	if !e.Own() {
 		return config.ForkShare, ""
 	}
-	carries := driver.CarryNone
-	if k := e.Keeper(); k != nil {
-		spec := e.Spec()
-		if carries = k.Carries(spec); carries == driver.CarryNone && e.Workspace {
-			carries = driver.CarryFiles // it works on nothing else
-		}
+	carries, unable := e.Carries()
+	if carries == driver.CarryNone && e.Workspace && e.Keeper() != nil {
+		carries = driver.CarryFiles // it works on nothing else
 	}
 	at := "servers." + e.Base()
 	switch {
-	case e.Fork == config.ForkMemory && carries != driver.CarryMemory && e.walled():
-		return config.ForkRefuse, fmt.Sprintf("%s; or set %s.fork to files, fresh, share or refuse", e.unforked(), at)
+	case e.Fork == config.ForkMemory && carries != driver.CarryMemory && unable != "":
+		return config.ForkRefuse, fmt.Sprintf("%s; or set %s.fork to files, fresh, share or refuse", unable, at)
 	case e.Fork == config.ForkMemory && carries != driver.CarryMemory:
-		return config.ForkRefuse, fmt.Sprintf("driver %q can't carry the memory of server %q; set servers.%s.fork to files, fresh, share or refuse", e.Driver, e.Base(), e.Base())
+		return config.ForkRefuse, fmt.Sprintf("driver %q can't carry the memory of server %q; set %s.fork to files, fresh, share or refuse", e.Driver, e.Base(), at)
 	case e.Fork == config.ForkFiles && carries == driver.CarryNone:
-		return config.ForkRefuse, fmt.Sprintf("server %q has no files to carry; name its directories in servers.%s.state", e.Base(), e.Base())
+		return config.ForkRefuse, fmt.Sprintf("server %q has no files to carry; name its directories in %s.state", e.Base(), at)
 	case e.Fork != "":
 		return e.Fork, fmt.Sprintf("servers.%s.fork says so", e.ID)
 	case carries == driver.CarryMemory:
@@ -178,40 +201,20 @@ func (e *Entry) ForkMode() (mode, why string) {
 	case carries == driver.CarryFiles:
 		return config.ForkFiles, ""
 	case e.Stateless:
-		return config.ForkFresh, fmt.Sprintf("servers.%s.state says that it remembers nothing", e.Base())
-	case e.Driver == "remote":
-		return config.ForkRefuse, fmt.Sprintf("the orchestrator of server %q is not known to fork; name its endpoint in servers.%s.remote.fork or servers.%s.remote.snapshot, or set servers.%s.fork to fresh or share", e.Base(), e.Base(), e.Base(), e.Base())
-	case e.Driver == "docker":
-		return config.ForkRefuse, fmt.Sprintf("what the container of server %q remembers is not known; name its paths, or root, in servers.%s.docker.state, or set servers.%s.fork to fresh or share", e.Base(), e.Base(), e.Base())
-	case e.walled():
-		return config.ForkRefuse, fmt.Sprintf("%s; or name its directories with %s.state: [NAME] and ${state.NAME} in its args or env, or set %s.fork to fresh or share", e.unforked(), at, at)
-	case e.Keeper() != nil:
-		return config.ForkRefuse, fmt.Sprintf("what server %q remembers is not known; set %s.sandbox to true, and a fork carries all of it (on Linux), or name its directories with %s.state: [NAME] and ${state.NAME} in its args or env, or set %s.fork to fresh or share", e.Base(), at, at, at)
+		return config.ForkFresh, fmt.Sprintf("%s.state says that it remembers nothing", at)
+	case unable != "":
+		return config.ForkRefuse, fmt.Sprintf("%s, or set %s.fork to fresh or share", unable, at)
 	}
-	return config.ForkRefuse, fmt.Sprintf("driver %q can't fork; set servers.%s.fork to fresh or share, or servers.%s.scope to shared", e.Driver, e.Base(), e.Base())
-}
-
-func (e *Entry) walled() bool {
-	b, _ := e.Options.(*config.Sandbox)
-	return b != nil
-}
-
-// unforked says why a server in a sandbox can't be copied while it runs.
-func (e *Entry) unforked() string {
-	if b, ok := e.Options.(*config.Sandbox); ok && !b.Forks() {
-		return fmt.Sprintf("server %q is on the network of the host, and such a one can't be copied while it runs; set servers.%s.sandbox.network to none or to the domains it needs", e.Base(), e.Base())
-	}
-	return fmt.Sprintf("the sandbox of server %q can't be copied while it runs; see tine doctor", e.Base())
+	return config.ForkRefuse, fmt.Sprintf("driver %q can't fork; set %s.fork to fresh or share, or %s.scope to shared", e.Driver, at, at)
 }
 
 // HasState reports whether the server remembers something of its own, beside the
 // workspace.
 func (e *Entry) HasState() bool {
-	k := e.Keeper()
-	if k == nil || k.Carries(e.Spec()) == driver.CarryNone {
+	if carries, _ := e.Carries(); carries == driver.CarryNone {
 		return false
 	}
-	r, ok := k.(driver.Rememberer)
+	r, ok := e.Runner.(driver.Rememberer)
 	return !ok || r.Remembers(e.Spec())
 }
 
@@ -222,7 +225,7 @@ func (e *Entry) WorksOnSpace() bool { return e.Workspace && !e.HasState() }
 func (e *Entry) begin(template json.RawMessage) {
 	var text string
 	switch err := json.Unmarshal(template, &text); {
-	case e.Runner != nil && e.Runner.Info().Details:
+	case e.Info().Details:
 		e.Details = template
 	case err != nil: // checked before it was taken
 	case e.WorksOnSpace():
@@ -262,7 +265,7 @@ func (e *Entry) Kept() string {
 	case len(e.State) > 0 || e.Workspace:
 		return api.KeptFiles
 	}
-	if k := e.Keeper(); k != nil && k.Carries(e.Spec()) == driver.CarryFiles {
+	if carries, _ := e.Carries(); carries == driver.CarryFiles {
 		return api.KeptFiles
 	}
 	return api.KeptNothing
@@ -285,7 +288,7 @@ func (e *Entry) KeepsLists() bool { return e.Builtin == "" && e.WarmKey() != "" 
 // Learns reports whether what a server lists can be had without a session.
 func (e *Entry) Learns() bool {
 	on, _ := e.On()
-	return on && e.KeepsLists() && e.URL == "" && e.Driver != "remote" && !e.Workspace && e.Ordinal == 0
+	return on && e.KeepsLists() && e.Info().Address == nil && !e.Workspace && e.Ordinal == 0
 }
 
 // WarmKey is the same for entries whose new instances know the same.

@@ -66,9 +66,9 @@ func (all *Catalogs) DropGovernors(keep func(server string) bool) {
 
 // Credentials is what the server's auth asks for.
 func (e *Entry) Credentials() credential.Settings {
-	a, url := e.Auth, e.URL
-	if r, ok := e.Options.(*config.Remote); ok {
-		url = r.URL
+	a, url := e.Auth, ""
+	if address := e.Info().Address; address != nil {
+		url = address(e.Spec())
 	}
 	return credential.Settings{
 		Server: e.Base(), URL: url, Type: a.Type, TokenURL: a.TokenURL, AuthURL: a.AuthURL,
