@@ -32,18 +32,17 @@
 //
 // Whoever needs one of these asks for it with a type assertion, of a driver:
 //
-//	Keeper         all but url                       session, for states, forks and snapshots
-//	ExportChecker  process, sandbox, docker          session, before an export
-//	Rememberer     builtin                           session, for what a server has of its own
-//	Preparer       sandbox                           session, for warm servers and forks
-//	Placer         process                           session, for the path of a workspace
-//	Sweeper        process, sandbox, docker, remote  session, when it starts; tine state
-//	Fetcher        process, sandbox                  upstream, before a start
+//	Keeper      all but url                       session, for states, forks and snapshots
+//	Rememberer  builtin                           session, for what a server has of its own
+//	Preparer    sandbox                           session, for warm servers and forks
+//	Placer      process                           session, for the path of a workspace
+//	Sweeper     process, sandbox, docker, remote  session, when it starts; tine state
+//	Fetcher     process, sandbox                  upstream, before a start
 //
 // and of an instance:
 //
-//	Suspender      sandbox                           upstream and session, where one ends and goes on
-//	Parker         sandbox                           upstream, around calls
+//	Suspender   sandbox                           upstream and session, where one ends and goes on
+//	Parker      sandbox                           upstream, around calls
 //
 // All but Keeper are in optional.go. What a driver is, and not does, is in its Info.
 package driver
@@ -284,6 +283,9 @@ type Keeper interface {
 	Discard(ctx context.Context, s Snapshot) error
 	// Erase removes the state at spec.State, with no instance on it. Twice is fine.
 	Erase(ctx context.Context, spec Spec) error
+	// CheckExport says, before anything is written, what can be known of why an Export
+	// would fail or Import refuse what it writes.
+	CheckExport(ctx context.Context, s Snapshot) error
 	// Export writes a snapshot so that Import, of this or another gateway, can
 	// make it again. Import's dir is as Freeze's. It trusts nothing that it reads.
 	Export(ctx context.Context, s Snapshot, w io.Writer) error

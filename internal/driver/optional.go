@@ -29,12 +29,6 @@ type Sweeper interface {
 	Sweep(ctx context.Context, root string, known map[string]bool) ([]string, error)
 }
 
-// An ExportChecker is a Keeper that can tell before an Export whether Import would
-// refuse what it writes, or whether something of the snapshot is gone.
-type ExportChecker interface {
-	CheckExport(ctx context.Context, s Snapshot) error
-}
-
 // A Rememberer is a Keeper of whose servers some remember nothing by themselves,
 // though a fork carries all that they have.
 type Rememberer interface {

@@ -179,11 +179,7 @@ func (r *Registry) checkExport(ctx context.Context, id string, f frozenMember) e
 	if k == nil {
 		return fmt.Errorf("snapshot %s: driver %q of server %q is not here", id, f.Snapshot.Driver, f.Server)
 	}
-	check, ok := k.(driver.ExportChecker)
-	if !ok {
-		return nil
-	}
-	err := check.CheckExport(ctx, f.Snapshot)
+	err := k.CheckExport(ctx, f.Snapshot)
 	var ours *api.Error
 	switch {
 	case err == nil || ctx.Err() != nil || errors.As(err, &ours):

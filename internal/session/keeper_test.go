@@ -240,6 +240,8 @@ func (d *desk) removal(ctx context.Context, point, dir string) error {
 	return d.m.at(ctx, d.gen, "did "+point)
 }
 
+func (d *desk) CheckExport(context.Context, driver.Snapshot) error { return nil }
+
 func (d *desk) Export(_ context.Context, s driver.Snapshot, w io.Writer) error {
 	b, err := os.ReadFile(filepath.Join(s.Dir, stateFile))
 	if err == nil {

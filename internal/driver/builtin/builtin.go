@@ -84,8 +84,9 @@ type Driver struct {
 }
 
 var (
-	_ driver.Driver = (*Driver)(nil)
-	_ driver.Keeper = (*Driver)(nil)
+	_ driver.Driver     = (*Driver)(nil)
+	_ driver.Keeper     = (*Driver)(nil)
+	_ driver.Rememberer = (*Driver)(nil)
 )
 
 // New returns a driver. Close it when all instances have stopped.

@@ -54,9 +54,7 @@ func (d *Driver) Export(ctx context.Context, s driver.Snapshot, w io.Writer) err
 	return nil
 }
 
-var _ driver.ExportChecker = (*Driver)(nil)
-
-// CheckExport implements driver.ExportChecker. Links in a container lead nowhere
+// CheckExport implements driver.Keeper. Links in a container lead nowhere
 // but in it.
 func (d *Driver) CheckExport(ctx context.Context, s driver.Snapshot) error {
 	if s.Dir == "" {

@@ -109,9 +109,7 @@ var (
 	_ driver.Driver  = (*Driver)(nil)
 	_ driver.Sweeper = (*Driver)(nil)
 	_ driver.Keeper  = (*Driver)(nil)
-
-	_ driver.ExportChecker = (*Driver)(nil)
-	_ driver.Placer        = (*Driver)(nil)
+	_ driver.Placer  = (*Driver)(nil)
 )
 
 // New returns a driver. It owns nothing until something is started.

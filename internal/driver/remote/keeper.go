@@ -267,10 +267,15 @@ func (d *Driver) Erase(ctx context.Context, spec driver.Spec) error {
 	return left
 }
 
-// Export implements driver.Keeper: what is frozen is with the orchestrator, which
+// CheckExport implements driver.Keeper: what is frozen is with the orchestrator, which
 // does not hand it out.
-func (d *Driver) Export(_ context.Context, s driver.Snapshot, _ io.Writer) error {
+func (d *Driver) CheckExport(_ context.Context, s driver.Snapshot) error {
 	return fmt.Errorf("server %q: its snapshot is with its orchestrator and can't be exported; leave the server out of the export, or export it there: %w", s.Server, errors.ErrUnsupported)
+}
+
+// Export implements driver.Keeper.
+func (d *Driver) Export(ctx context.Context, s driver.Snapshot, _ io.Writer) error {
+	return d.CheckExport(ctx, s)
 }
 
 // Import implements driver.Keeper: nothing of this driver is ever exported.

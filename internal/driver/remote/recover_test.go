@@ -283,6 +283,9 @@ func TestWhatCanNotBeDone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := r.d.CheckExport(t.Context(), snap); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("check of an export: %v", err)
+	}
 	if err := r.d.Export(t.Context(), snap, nil); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("export: %v", err)
 	}

@@ -44,7 +44,7 @@ func (d *Driver) Export(ctx context.Context, s driver.Snapshot, w io.Writer) err
 	return nil
 }
 
-// CheckExport implements driver.ExportChecker.
+// CheckExport implements driver.Keeper.
 func (d *Driver) CheckExport(ctx context.Context, s driver.Snapshot) error {
 	r, err := thaw(s)
 	if err == nil {

@@ -14,10 +14,7 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/folder"
 )
 
-var (
-	_ driver.Keeper        = (*Driver)(nil)
-	_ driver.ExportChecker = (*Driver)(nil)
-)
+var _ driver.Keeper = (*Driver)(nil)
 
 // Carries implements driver.Keeper.
 func (d *Driver) Carries(spec driver.Spec) (carries, why string) {
