@@ -102,7 +102,7 @@ func TestNewMembers(t *testing.T) {
 	for _, tt := range []struct{ body, say string }{
 		{`{"members":{"nosuch":{}}}`, `there is no server \"nosuch\"`},
 		{`{"members":{"memory~1":{}}}`, `there is no server \"memory~1\"`},
-		{`{"members":{"memory":{"instances":-1}}}`, "members.memory.instances must be a number from 1 to 1000"},
+		{`{"members":{"memory":{"instances":-1}}}`, "members.memory.instances must be at least 1"},
 		{`{"members":{"memory":{"instances":1001}}}`, "members.memory.instances must be a number from 1 to 1000"},
 		{`{"servers":["files"],"members":{"memory":{"instances":2}}}`, "servers does not name it"},
 		{`{"members":{"all":{"instances":2}}}`, "share"},
