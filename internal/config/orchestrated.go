@@ -52,14 +52,14 @@ var remoteTable = Table[Remote]{
 	Put("fork", func(r *Remote) *string { return &r.Fork }, endpoint("/instances/"+instanceID+"/fork", true), "`http`: copies a running one"),
 	Put("snapshot", func(r *Remote) *string { return &r.Snapshot }, endpoint("/instances/"+instanceID+"/snapshot", true),
 		"`http`: freezes one; with neither this nor `remote.fork` there is no `fork: memory`"),
-	Put("health", func(r *Remote) *string { return &r.Health }, endpoint("/health", false), "`http`: says whether the orchestrator is well"),
+	Put("health", func(r *Remote) *string { return &r.Health }, endpoint("/health", false), "`http`: health check of the orchestrator"),
 	Put("create_tool", func(r *Remote) *string { return &r.CreateTool }, toolOf("initialize_session"), "`mcp`: the tool that makes instances"),
 	Put("call_tool", func(r *Remote) *string { return &r.CallTool }, toolOf("call_backend_tool"), "`mcp`: the one that calls their tools"),
 	Put("list_tool", func(r *Remote) *string { return &r.ListTool }, toolOf("list_backend_tools"), "`mcp`: the one that lists them"),
 	Put("delete_tool", func(r *Remote) *string { return &r.DeleteTool }, toolOf("cleanup_session"), "`mcp`: the one that removes instances"),
 	Put("timeout", func(r *Remote) *time.Duration { return &r.Timeout }, Duration(time.Millisecond, time.Hour).Default(30*time.Second), "one request"),
-	Put("connect_timeout", func(r *Remote) *time.Duration { return &r.ConnectTimeout }, Duration(time.Millisecond, 10*time.Minute).Default(5*time.Second), "until it is connected"),
-	Put("attempts", func(r *Remote) *int { return &r.Attempts }, Int[int](1, 10).Default(3), "tries of one request in all"),
+	Put("connect_timeout", func(r *Remote) *time.Duration { return &r.ConnectTimeout }, Duration(time.Millisecond, 10*time.Minute).Default(5*time.Second), "time to connect"),
+	Put("attempts", func(r *Remote) *int { return &r.Attempts }, Int[int](1, 10).Default(3), "attempts of one request in total"),
 }
 
 // remoteKind is a server whose instances an orchestrator runs.

@@ -9,28 +9,28 @@ import (
 var policyTable = Table[Policy]{
 	Put("max_timeout", func(p *Policy) *time.Duration { return &p.MaxTimeout }, Duration(time.Millisecond, 30*day).Unless("`1h`, or `timeout` where that is longer").In("`timeout` to `30d`"),
 		"bounds a call however often progress renewed its `timeout`"),
-	Put("retry", func(p *Policy) *Retry { return &p.Retry }, Map(retryTable, func(r *Retry, _ string) { r.Attempts = 1 }, off).Inline().Then(pauseFits), "tries of a call that failed before it took effect"),
-	Put("breaker", func(p *Policy) *Breaker { return &p.Breaker }, Map(breakerTable, func(b *Breaker, _ string) { b.Failures = 0 }, off).Inline(), "when calls to a server that fails are stopped"),
-	Put("rate", func(p *Policy) *Rate { return &p.Rate }, rateValue, "calls in time"),
-	Put("concurrency", func(p *Policy) *Concurrency { return &p.Concurrency }, Map(concurrencyTable, nil).Inline(), "calls at once"),
-	Put("cache", func(p *Policy) *Cache { return &p.Cache }, Map(cacheTable, func(c *Cache, _ string) { c.Lists, c.Results = 0, 0 }, off).Inline(), "answers that are kept"),
+	Put("retry", func(p *Policy) *Retry { return &p.Retry }, Map(retryTable, func(r *Retry, _ string) { r.Attempts = 1 }, off).Inline().Then(pauseFits), "retries of a call that failed before it took effect"),
+	Put("breaker", func(p *Policy) *Breaker { return &p.Breaker }, Map(breakerTable, func(b *Breaker, _ string) { b.Failures = 0 }, off).Inline(), "circuit breaker"),
+	Put("rate", func(p *Policy) *Rate { return &p.Rate }, rateValue, "calls per second"),
+	Put("concurrency", func(p *Policy) *Concurrency { return &p.Concurrency }, Map(concurrencyTable, nil).Inline(), "concurrent calls"),
+	Put("cache", func(p *Policy) *Cache { return &p.Cache }, Map(cacheTable, func(c *Cache, _ string) { c.Lists, c.Results = 0, 0 }, off).Inline(), "cached answers"),
 }
 
 var retryTable = Table[Retry]{
-	Put("attempts", func(r *Retry) *int { return &r.Attempts }, Int[int](1, 10).Begin(3), "tries in all, where nothing was sent yet or the tool is read-only or idempotent; 1 for no second one"),
-	Put("pause", func(r *Retry) *time.Duration { return &r.Pause }, Duration(0, time.Minute).Begin(200*time.Millisecond), "before the second; it grows, with jitter"),
-	Put("max_pause", func(r *Retry) *time.Duration { return &r.MaxPause }, Duration(0, 10*time.Minute).Begin(5*time.Second).In("`pause` to `10m`"), "the longest"),
+	Put("attempts", func(r *Retry) *int { return &r.Attempts }, Int[int](1, 10).Begin(3), "attempts in total, where nothing was sent yet or the tool is read-only or idempotent; 1 for no retry"),
+	Put("pause", func(r *Retry) *time.Duration { return &r.Pause }, Duration(0, time.Minute).Begin(200*time.Millisecond), "before the first retry; it grows, with jitter"),
+	Put("max_pause", func(r *Retry) *time.Duration { return &r.MaxPause }, Duration(0, 10*time.Minute).Begin(5*time.Second).In("`pause` to `10m`"), "the longest pause"),
 }
 
 var breakerTable = Table[Breaker]{
-	Put("failures", func(b *Breaker) *int { return &b.Failures }, Int[int](0, 1000).Begin(5).Always(), "in a row that stop calls to the server; 0 for never"),
-	Put("open", func(b *Breaker) *time.Duration { return &b.Open }, Duration(time.Millisecond, day).Begin(30*time.Second), "until a probe is let through"),
-	Put("probes", func(b *Breaker) *int { return &b.Probes }, Int[int](1, 100).Begin(1), "that must succeed"),
+	Put("failures", func(b *Breaker) *int { return &b.Failures }, Int[int](0, 1000).Begin(5).Always(), "consecutive failures that open it; 0 for never"),
+	Put("open", func(b *Breaker) *time.Duration { return &b.Open }, Duration(time.Millisecond, day).Begin(30*time.Second), "time until a probe is let through"),
+	Put("probes", func(b *Breaker) *int { return &b.Probes }, Int[int](1, 100).Begin(1), "probes that must succeed to close it"),
 }
 
 var rateTable = Table[Rate]{
 	Put("calls", func(r *Rate) *float64 { return &r.Calls }, Number(0, 1e6).Unless("`0`").Always(), "calls a second, fairly between principals; 0 for no bound, 0.5 for one in two seconds"),
-	Put("burst", func(r *Rate) *int { return &r.Burst }, Int[int](1, 1e6).Unless("`calls`, at least 1"), "at once"),
+	Put("burst", func(r *Rate) *int { return &r.Burst }, Int[int](1, 1e6).Unless("`calls`, at least 1"), "burst size"),
 }
 
 // rateValue is a bound of calls in time.
@@ -42,15 +42,15 @@ var rateValue = func() Value[Rate] {
 }()
 
 var concurrencyTable = Table[Concurrency]{
-	Put("calls", func(c *Concurrency) *int { return &c.Calls }, Int[int](0, 100_000).Unless("`0`").Always(), "under way at once, fairly between principals; 0 for no bound"),
-	Put("queue", func(c *Concurrency) *int { return &c.Queue }, Int[int](0, 100_000).Begin(128).Always(), "that may wait for a turn, also for the rate"),
+	Put("calls", func(c *Concurrency) *int { return &c.Calls }, Int[int](0, 100_000).Unless("`0`").Always(), "concurrent calls, shared fairly between principals; 0 for no bound"),
+	Put("queue", func(c *Concurrency) *int { return &c.Queue }, Int[int](0, 100_000).Begin(128).Always(), "calls that may wait for a turn, also for the rate"),
 	Put("wait", func(c *Concurrency) *time.Duration { return &c.Wait }, Duration(0, time.Hour).Begin(10*time.Second), "the longest wait"),
 }
 
 var cacheTable = Table[Cache]{
-	Put("lists", func(c *Cache) *time.Duration { return &c.Lists }, Duration(0, 30*day).Begin(5*time.Minute), "how long lists are kept whose server says nothing else; 0 for not at all"),
-	Put("results", func(c *Cache) *time.Duration { return &c.Results }, Duration(0, 30*day).Unless("`0s`"), "how long results of read-only tools are kept; 0 for not at all"),
-	Put("tools", func(c *Cache) *[]string { return &c.Tools }, Set(Patterns(`["get_*"]`, "a tool's name", false).As("list of patterns").Unless("all")), "the read-only tools whose results are kept"),
+	Put("lists", func(c *Cache) *time.Duration { return &c.Lists }, Duration(0, 30*day).Begin(5*time.Minute), "how long lists are cached where the server does not say; 0 for not at all"),
+	Put("results", func(c *Cache) *time.Duration { return &c.Results }, Duration(0, 30*day).Unless("`0s`"), "how long results of read-only tools are cached; 0 for not at all"),
+	Put("tools", func(c *Cache) *[]string { return &c.Tools }, Set(Patterns(`["get_*"]`, "a tool's name", false).As("list of patterns").Unless("all")), "the read-only tools whose results are cached"),
 }
 
 // off is the short form of a policy that is not wanted.

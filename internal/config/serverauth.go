@@ -10,13 +10,13 @@ var serverAuthTable = Table[ServerAuth]{
 	Put("type", func(a *ServerAuth) *string { return &a.Type }, OneOf(authTypes...), "machine to machine, or a person logs in with `tine login SERVER`"),
 	Put("token_url", func(a *ServerAuth) *string { return &a.TokenURL }, secretURL("https://login.example.org/oauth/token").Unless("found"), "where tokens come from; of a `remote` it is needed"),
 	Put("auth_url", func(a *ServerAuth) *string { return &a.AuthURL }, secretURL("https://login.example.org/oauth/authorize").Unless("found"), "`login`: where the person goes; together with `auth.token_url` or not at all"),
-	Put("client_id", func(a *ServerAuth) *string { return &a.ClientID }, Text("tine").Unless("registered for `login`"), "who Tine is there"),
-	Put("client_secret", func(a *ServerAuth) *string { return &a.ClientSecret }, Secret(`"${CLIENT_SECRET}"`), "what it proves that with"),
-	Put("scopes", func(a *ServerAuth) *[]string { return &a.Scopes }, scopeList.Unless("what the server wants"), "what is asked for"),
-	Put("audience", func(a *ServerAuth) *string { return &a.Audience }, Text("https://mcp.example.org"), "asked for, where the issuer wants it"),
+	Put("client_id", func(a *ServerAuth) *string { return &a.ClientID }, Text("tine").Unless("registered for `login`"), "Tine's client id"),
+	Put("client_secret", func(a *ServerAuth) *string { return &a.ClientSecret }, Secret(`"${CLIENT_SECRET}"`), "its secret"),
+	Put("scopes", func(a *ServerAuth) *[]string { return &a.Scopes }, scopeList.Unless("what the server wants"), "scopes to request"),
+	Put("audience", func(a *ServerAuth) *string { return &a.Audience }, Text("https://mcp.example.org"), "audience to request, where the issuer wants one"),
 	Put("resource", func(a *ServerAuth) *string { return &a.Resource }, Text("https://mcp.example.org/mcp").As("URL").Unless("what the server says").Then(resourceURL), "the same by RFC 8707"),
 	Put("redirect", func(a *ServerAuth) *string { return &a.Redirect }, Text("http://127.0.0.1:8765/callback").As("http URL on loopback").Unless("a free port").Then(redirectURL),
-		"`login`: where the person comes back to, for a client id that was registered with one"),
+		"`login`: the redirect URL, for a client id that was registered with one"),
 }
 
 // scopeList is a list of scopes, or one text with spaces between as OAuth writes them.

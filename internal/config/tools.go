@@ -2,8 +2,8 @@ package config
 
 // toolsTable are the keys of tools.
 var toolsTable = Table[Tools]{
-	Put("allow", func(t *Tools) *[]string { return &t.Allow }, Patterns(`["read_*"]`, "a tool's name", false).As("list of patterns").Then(noneAllowed), "only these are seen"),
-	Put("deny", func(t *Tools) *[]string { return &t.Deny }, Patterns(`["write_*"]`, "a tool's name", false).As("list of patterns"), "these are not seen; wins over `allow`"),
+	Put("allow", func(t *Tools) *[]string { return &t.Allow }, Patterns(`["read_*"]`, "a tool's name", false).As("list of patterns").Then(noneAllowed), "only these are visible"),
+	Put("deny", func(t *Tools) *[]string { return &t.Deny }, Patterns(`["write_*"]`, "a tool's name", false).As("list of patterns"), "these are hidden; wins over `allow`"),
 	Put("describe", func(t *Tools) *map[string]string { return &t.Describe }, plainMap(`{name: "What it does"}`), "another description"),
 	Put("rename", func(t *Tools) *map[string]string { return &t.Rename }, plainMap("{old_name: new_name}").Then(checkRename), "another name"),
 }
