@@ -38,7 +38,6 @@ func readBinds(c Object, key string, to *[]Bind) bool {
 	}
 	for i, item := range n.Items {
 		at := fmt.Sprintf("%s.binds[%d]", c.Path, i)
-		rel := fmt.Sprintf("%s.binds.%d", c.rel, i)
 		b := Bind{}
 		switch {
 		case item.Missing:
@@ -48,22 +47,22 @@ func readBinds(c Object, key string, to *[]Bind) bool {
 				c.Fail(item.Pos, "%s: %s %v", at, item.Shown(), err)
 			}
 			if item.From != "" {
-				c.hidden[rel+".source"], c.hidden[rel+".target"] = true, true
+				c.Hide(fmt.Sprintf("binds.%d.source", i))
+				c.Hide(fmt.Sprintf("binds.%d.target", i))
 			}
 		default:
-			in, ok := c.d.object(item, at, c.hidden, bindTable.Names())
+			in, ok := c.Item("binds", i, item, bindTable.Names())
 			if !ok {
 				break
 			}
-			in.rel = rel
 			for _, key := range []string{"source", "target"} {
-				if in.n.Get(key) == nil {
+				if in.Get(key) == nil {
 					c.Fail(item.Pos, "%s: %s is missing; write {source: ./data, target: /data}", at, key)
 				}
 			}
 			bindTable.Read(in, &b)
 		}
-		if err := c.d.bindSource(&b); err != nil {
+		if err := bindSource(c, &b); err != nil {
 			c.Fail(item.Pos, "%s: %v", at, err)
 		}
 		*to = append(*to, b)
@@ -73,7 +72,7 @@ func readBinds(c Object, key string, to *[]Bind) bool {
 
 // bindSource makes the source of a bind a path of this machine, unless it is the
 // name of a volume.
-func (d *decoder) bindSource(b *Bind) error {
+func bindSource(c Object, b *Bind) error {
 	switch {
 	case b.Source == "":
 		return nil
@@ -82,8 +81,8 @@ func (d *decoder) bindSource(b *Bind) error {
 	case volumeName.MatchString(b.Source) || drivePath.MatchString(b.Source):
 		return nil
 	}
-	b.Source = d.res.paths.resolve(b.Source)
-	if d.res.paths.dir != "" {
+	b.Source = c.Resolve(b.Source)
+	if c.InFile() {
 		b.Source = filepath.Clean(b.Source)
 	}
 	return nil

@@ -24,7 +24,7 @@ const (
 )
 
 var (
-	oneWord     = regexp.MustCompile(`^[^\s\x00-\x1f-][^\s\x00-\x1f]*$`)
+	OneWord     = regexp.MustCompile(`^[^\s\x00-\x1f-][^\s\x00-\x1f]*$`)
 	capName     = regexp.MustCompile(`^(?i:[a-z]+(_[a-z]+)*)$`)
 	engineHost  = regexp.MustCompile(`^(unix:///|npipe:////|tcp://[^/\s]|http://[^/\s]|https://[^/\s])`)
 	volumeName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
@@ -44,66 +44,65 @@ func readDocker(o Object, s *Server) *Docker {
 	if n.Shape == ShapeString { // the image alone
 		m := MapNode(Pair{Key: "image", KeyPos: n.Pos, Value: n})
 		m.Pos = n.Pos
-		o.n.Set("docker", m)
+		o.Set("docker", m)
 	}
 	c, ok := o.Child("docker", dockerTable.Names())
 	if !ok {
 		return to
 	}
-	d := o.d
-	d.image(o, c, s)
+	image(o, c, s)
 	dockerTable.Read(c, to)
-	d.runArgs(c, s, to)
+	takeRunArgs(c, s, to)
 	if to.Plain && c.Get("writable") == nil && !to.ReadOnly {
 		to.Writable = true
 	}
-	d.container(c, to)
+	container(c, to)
 	dockerTable.Tidy(to)
 	return to
 }
 
 // image complains about a container without one.
-func (d *decoder) image(o, c Object, s *Server) {
+func image(o, c Object, s *Server) {
 	switch {
 	case c.Get("image") != nil:
 	case s.Preset != "":
-		d.fail(c.n.Pos, "%s: image is missing, and preset %s brings none; name the image of the server, as in docker: {image: NAME}", c.Path, s.Preset)
+		c.Fail(c.Pos(), "%s: image is missing, and preset %s brings none; name the image of the server, as in docker: {image: NAME}", c.Path, s.Preset)
 	default:
-		d.fail(o.KeyPos("docker"), "%s: image is missing; name the image of the server, as in docker: {image: NAME}", c.Path)
+		c.Fail(o.KeyPos("docker"), "%s: image is missing; name the image of the server, as in docker: {image: NAME}", c.Path)
 	}
 }
 
 // container checks that what is said of a container goes together.
-func (d *decoder) container(c Object, to *Docker) {
-	d.containerTransport(c, to)
-	d.containerState(c, to)
-	d.containerPaths(c, to)
-	d.opensBinds(c, to)
+func container(c Object, to *Docker) {
+	containerTransport(c, to)
+	containerState(c, to)
+	containerPaths(c, to)
+	opensBinds(c, to)
 	for _, it := range c.Items("cap_add", false) {
 		if !capName.MatchString(it.Text) {
-			d.fail(it.Pos, "%s: %s is not a capability; write it like NET_BIND_SERVICE", it.Path, it.Shown)
+			c.Fail(it.Pos, "%s: %s is not a capability; write it like NET_BIND_SERVICE", it.Path, it.Shown)
 		} else if it.Index < len(to.CapAdd) {
 			to.CapAdd[it.Index] = strings.ToUpper(it.Text)
 		}
 	}
-	if n := c.n.Get("labels"); n != nil {
+	if n := c.Get("labels"); n != nil {
 		for _, p := range n.Pairs {
 			if p.Key == "" || ownedByTine.MatchString(p.Key) {
-				d.fail(p.KeyPos, "%s.labels: %q is none to choose, as those of Tine's own begin with %s; call it otherwise", c.Path, Clip(p.Key), ownPrefix)
+				c.Fail(p.KeyPos, "%s.labels: %q is none to choose, as those of Tine's own begin with %s; call it otherwise", c.Path, Clip(p.Key), ownPrefix)
 			}
 		}
 	}
 	switch at := c.KeyPos("writable"); {
-	case to.Root() && c.n.Get("writable") != nil && !to.Writable:
-		d.fail(at, "%s.writable: is false, but the root is the state; remove one of them", c.Path)
+	case to.Root() && c.Get("writable") != nil && !to.Writable:
+		c.Fail(at, "%s.writable: is false, but the root is the state; remove one of them", c.Path)
 	case to.Root() && to.ReadOnly:
-		d.fail(c.KeyPos("run_args"), "%s.run_args: --read-only, but the root is the state; remove one of them", c.Path)
+		c.Fail(c.KeyPos("run_args"), "%s.run_args: --read-only, but the root is the state; remove one of them", c.Path)
 	case to.ReadOnly && to.Writable:
-		d.fail(at, "%s.writable: is true, but run_args has --read-only; remove one of them", c.Path)
+		c.Fail(at, "%s.writable: is true, but run_args has --read-only; remove one of them", c.Path)
 	}
 }
 
-func (d *decoder) containerTransport(c Object, to *Docker) {
+func containerTransport(c Object, to *Docker) {
 	transport := to.Transport
 	if transport == "" {
 		transport = ContainerStdio
@@ -111,37 +110,29 @@ func (d *decoder) containerTransport(c Object, to *Docker) {
 			transport = ContainerHTTP
 		}
 	}
-	unread := c.Lacks("transport") || c.n.Get("transport") != nil && to.Transport == ""
-	portGiven := c.n.Get("port") != nil
+	unread := c.Lacks("transport") || c.Get("transport") != nil && to.Transport == ""
+	portGiven := c.Get("port") != nil
 	switch {
 	case unread:
 	case transport == ContainerHTTP && to.Port == 0 && !portGiven:
-		d.fail(c.KeyPos("transport"), "%s: port is missing, which transport http needs; say where in the container the server listens", c.Path)
+		c.Fail(c.KeyPos("transport"), "%s: port is missing, which transport http needs; say where in the container the server listens", c.Path)
 	case transport == ContainerStdio:
 		for _, key := range []string{"port", "path", "reach"} {
-			if c.n.Get(key) != nil {
-				d.fail(c.KeyPos(key), "%s.%s: goes with transport: http, but this is stdio; set a port, or remove it", c.Path, key)
+			if c.Get(key) != nil {
+				c.Fail(c.KeyPos(key), "%s.%s: goes with transport: http, but this is stdio; set a port, or remove it", c.Path, key)
 			}
 		}
 		if to.Port > 0 && !portGiven {
-			d.fail(c.sayPos("port"), "%s.run_args: --publish goes with transport: http, but this is stdio; remove it", c.Path)
+			c.Fail(c.SayPos("port"), "%s.run_args: --publish goes with transport: http, but this is stdio; remove it", c.Path)
 		}
 	case to.Network == "none" || strings.HasPrefix(to.Network, "container:"):
 		name, _, _ := strings.Cut(to.Network, ":")
-		d.fail(c.sayPos("network"), "%s.network: with %s nobody reaches a server that speaks http; name a network of the engine such as bridge, or leave it out", c.Path, name)
+		c.Fail(c.SayPos("network"), "%s.network: with %s nobody reaches a server that speaks http; name a network of the engine such as bridge, or leave it out", c.Path, name)
 	}
 }
 
-// sayPos is where a key stands, or the flags that say the same.
-func (o Object) sayPos(key string) Pos {
-	if o.n.Get(key) == nil && o.n.Get("run_args") != nil {
-		return o.n.Get("run_args").Pos
-	}
-	return o.KeyPos(key)
-}
-
-func (d *decoder) containerState(c Object, to *Docker) {
-	if n := c.n.Get("state"); n != nil && c.EmptyList("state", "names nothing; write state: [/data], or state: [%s] for the container itself", RootState) {
+func containerState(c Object, to *Docker) {
+	if n := c.Get("state"); n != nil && c.EmptyList("state", "names nothing; write state: [/data], or state: [%s] for the container itself", RootState) {
 		return
 	}
 	list := c.Items("state", false)
@@ -149,16 +140,16 @@ func (d *decoder) containerState(c Object, to *Docker) {
 	for _, it := range list {
 		switch i := it.Index; {
 		case it.Text == RootState && len(list) > 1:
-			d.fail(it.Pos, "%s: %s is the container as a whole, and nothing stands beside it; keep it alone, or remove it", it.Path, RootState)
+			c.Fail(it.Pos, "%s: %s is the container as a whole, and nothing stands beside it; keep it alone, or remove it", it.Path, RootState)
 		case it.Text == RootState:
 		case !path.IsAbs(it.Text):
-			d.fail(it.Pos, "%s: %s is not a whole path in the container; write it like /data, or %s for the container itself", it.Path, it.Shown, RootState)
+			c.Fail(it.Pos, "%s: %s is not a whole path in the container; write it like /data, or %s for the container itself", it.Path, it.Shown, RootState)
 		case path.Clean(it.Text) == "/":
-			d.fail(it.Pos, "%s: %s is the container itself; write state: [%s]", it.Path, it.Shown, RootState)
+			c.Fail(it.Pos, "%s: %s is the container itself; write state: [%s]", it.Path, it.Shown, RootState)
 		case i < len(to.State):
 			to.State[i] = path.Clean(it.Text)
 			if slices.ContainsFunc(before, func(o string) bool { return Within(to.State[i], o) || Within(o, to.State[i]) }) {
-				d.fail(it.Pos, "%s: %s and another lie in each other; keep the one above", it.Path, it.Shown)
+				c.Fail(it.Pos, "%s: %s and another lie in each other; keep the one above", it.Path, it.Shown)
 			}
 			before = append(before, to.State[i])
 		}
@@ -171,17 +162,17 @@ func Within(p, dir string) bool {
 }
 
 // containerPaths checks that nothing lies over something else.
-func (d *decoder) containerPaths(c Object, to *Docker) {
+func containerPaths(c Object, to *Docker) {
 	var tmpfs []string
 	for i, t := range to.Tmpfs {
 		dir, _, _ := strings.Cut(t, ":")
 		at, where := c.Spot("tmpfs", i)
 		switch {
 		case !path.IsAbs(dir) || path.Clean(dir) == "/":
-			d.fail(at, "%s: want a whole path in the container below its root, like /tmp", where)
+			c.Fail(at, "%s: want a whole path in the container below its root, like /tmp", where)
 			continue
 		case slices.ContainsFunc(to.State, func(s string) bool { return Within(path.Clean(dir), s) || Within(s, path.Clean(dir)) }):
-			d.fail(at, "%s: lies over what is state, and memory is forgotten; choose another path", where)
+			c.Fail(at, "%s: lies over what is state, and memory is forgotten; choose another path", where)
 		}
 		tmpfs = append(tmpfs, path.Clean(dir))
 	}
@@ -194,23 +185,12 @@ func (d *decoder) containerPaths(c Object, to *Docker) {
 		target := path.Clean(b.Target)
 		switch {
 		case target == "/":
-			d.fail(at, "%s: target can't be the root of the container; choose a path below it", where)
+			c.Fail(at, "%s: target can't be the root of the container; choose a path below it", where)
 		case slices.Contains(targets, target) || slices.Contains(tmpfs, target):
-			d.fail(at, "%s: something else has the same target already; keep one", where)
+			c.Fail(at, "%s: something else has the same target already; keep one", where)
 		case slices.ContainsFunc(to.State, func(s string) bool { return s != RootState && (Within(target, s) || Within(s, target)) }):
-			d.fail(at, "%s: lies over what is state, and what is bound there would be shared by every fork; remove one of them", where)
+			c.Fail(at, "%s: lies over what is state, and what is bound there would be shared by every fork; remove one of them", where)
 		}
 		targets = append(targets, target)
 	}
-}
-
-// Spot is where an entry of a list stands, which may be among the flags.
-func (o Object) Spot(key string, i int) (Pos, string) {
-	if n := o.n.Get(key); n != nil && i < len(n.Items) {
-		return n.Items[i].Pos, join(o.Path, key) + "[" + itoa(i) + "]"
-	}
-	if n := o.n.Get("run_args"); n != nil {
-		return n.Pos, join(o.Path, "run_args")
-	}
-	return o.KeyPos(key), join(o.Path, key)
 }

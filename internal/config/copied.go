@@ -13,7 +13,7 @@ const mostWarm = 1000
 func (d *decoder) copied(o Object, s *Server) {
 	d.onFork(o, s)
 	scope := s.Scope
-	setDefault(&scope, s.defaultScope())
+	SetDefault(&scope, s.DefaultScope())
 	for _, on := range []struct {
 		key string
 		yes bool
@@ -77,7 +77,7 @@ func (d *decoder) onFork(o Object, s *Server) {
 		return
 	}
 	s.OnFork = &OnFork{Tool: tool}
-	if at := in.n.Get(key); !toolPattern.MatchString(tool) {
+	if at := in.n.Get(key); !ToolPattern.MatchString(tool) {
 		in.Wrong(key, at, "%s does not name a tool; use 1 to 128 letters, digits, dots, dashes and underscores", at.Shown())
 	}
 }

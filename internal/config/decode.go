@@ -25,9 +25,9 @@ type decoder struct {
 	spaceTemplates map[string]Pos
 
 	files   []ownFile // that the gateway trusts, as far as they are known
-	visible []visible // to sandboxes
-	seeds   []visible // what states and workspaces begin with, or may
-	opened  []visible // to servers by other ways: the root of files, and binds
+	visible []Visible // to sandboxes
+	seeds   []Visible // what states and workspaces begin with, or may
+	opened  []Visible // to servers by other ways: the root of files, and binds
 
 	// What telemetry.otlp says itself; the environment says the rest.
 	otlpEndpoint, otlpHeaders bool
@@ -110,6 +110,40 @@ func (o Object) Below(key string) Object {
 
 // Fail says what is wrong at a place.
 func (o Object) Fail(at Pos, format string, args ...any) { o.d.fail(at, format, args...) }
+
+// Warn tells something that stops nothing.
+func (o Object) Warn(at Pos, format string, args ...any) { o.d.warn(at, format, args...) }
+
+// Pos is where the map stands.
+func (o Object) Pos() Pos { return o.n.Pos }
+
+// Set replaces the value of a key, before it is read.
+func (o Object) Set(key string, n *Node) { o.n.Set(key, n) }
+
+// Item starts reading a map that is an entry of the list under a key.
+func (o Object) Item(key string, i int, n *Node, known []string) (Object, bool) {
+	c, ok := o.d.object(n, join(o.Path, key)+"["+itoa(i)+"]", o.hidden, known)
+	c.rel = join(o.rel, key) + "." + itoa(i)
+	return c, ok
+}
+
+// Hide keeps what is below a key of the map from view.
+func (o Object) Hide(rel string) { o.hidden[join(o.rel, rel)] = true }
+
+// Getenv is a variable of the gateway's.
+func (o Object) Getenv(name string) (string, bool) { return o.d.opts.Getenv(name) }
+
+// ReadFile reads a file that the config names. No sandbox sees it from then on.
+func (o Object) ReadFile(path string) ([]byte, error) { return o.d.opts.ReadFile(path) }
+
+// InFile reports whether the config came from a file, at whose folder paths start.
+func (o Object) InFile() bool { return o.d.res.paths.dir != "" }
+
+// ExpandHome fills in ~ at the beginning of a path.
+func (o Object) ExpandHome(path string) string { return o.d.res.paths.expandHome(path) }
+
+// TemplateRoots reports whether sessions may bring templates of their own.
+func (o Object) TemplateRoots() bool { return o.d.roots }
 
 // Resolve makes a path of the config whole: it starts at the folder of the file.
 func (o Object) Resolve(path string) string { return o.d.res.paths.resolve(path) }

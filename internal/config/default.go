@@ -10,11 +10,11 @@ const (
 
 	defaultTimeout        = 5 * time.Minute
 	controlsTimeout       = 24 * time.Hour // what is done to sessions has limits of its own
-	defaultConnectCommand = 60 * time.Second
+	DefaultConnectCommand = 60 * time.Second
 	defaultConnectURL     = 10 * time.Second
 	defaultConnectRemote  = 60 * time.Second
 	defaultConnectDocker  = 2 * time.Minute
-	defaultConnectFetch   = 2 * time.Minute // of what fetches the server first
+	DefaultConnectFetch   = 2 * time.Minute // of what fetches the server first
 	defaultMaxTimeout     = time.Hour
 	defaultBudgetCommand  = 64 << 20
 	defaultBudgetSandbox  = 128 << 20
@@ -81,13 +81,13 @@ func (s *Server) fill() {
 	}
 	switch {
 	case s.URL != "":
-		setDefault(&s.Driver, "url")
+		SetDefault(&s.Driver, "url")
 	case s.Builtin != "":
-		setDefault(&s.Driver, "builtin")
+		SetDefault(&s.Driver, "builtin")
 	case s.kind != nil:
-		setDefault(&s.Driver, s.kind.Name)
+		SetDefault(&s.Driver, s.kind.Name)
 	default:
-		setDefault(&s.Driver, "process")
+		SetDefault(&s.Driver, "process")
 	}
 	connect, budget := defaultConnectURL, int64(0)
 	switch k := s.kind; {
@@ -95,14 +95,14 @@ func (s *Server) fill() {
 		connect, budget = k.connect(s), k.Budget
 		k.fill(s)
 	case s.Driver == "process":
-		connect, budget = defaultConnectCommand, defaultBudgetCommand
+		connect, budget = DefaultConnectCommand, defaultBudgetCommand
 	case s.Driver == "url":
-		setDefault(&s.Transport, "auto")
+		SetDefault(&s.Transport, "auto")
 	case s.Driver == "builtin":
 		budget = defaultBudgetBuiltin
 	}
 	serverTable.Fill(s)
-	setDefault(&s.Scope, s.defaultScope())
+	SetDefault(&s.Scope, s.DefaultScope())
 	if s.Budget.Memory == 0 {
 		s.Budget.Memory = budget
 	}
@@ -126,8 +126,8 @@ func (s *Server) defaultTimeout() time.Duration {
 	return defaultTimeout
 }
 
-// defaultScope is a session's own for what remembers something.
-func (s *Server) defaultScope() string {
+// DefaultScope is a session's own for what remembers something.
+func (s *Server) DefaultScope() string {
 	switch s.Builtin {
 	case builtinFiles, builtinMemory, builtinSQLite:
 		return ScopeSession
@@ -150,7 +150,7 @@ func (s *Server) derive() {
 	}
 }
 
-func setDefault(s *string, v string) {
+func SetDefault(s *string, v string) {
 	if *s == "" {
 		*s = v
 	}

@@ -124,10 +124,10 @@ var dockerTable = Table[Docker]{
 	Put("tmpfs", func(d *Docker) *[]string { return &d.Tmpfs }, Texts("[/tmp]").As("list of paths in the container").Unless("none"), "tmpfs mounts; `PATH:OPTIONS` as `docker run` has it"),
 	Put("network", func(d *Docker) *string { return &d.Network }, Word("bridge").As("`none`, or the name of one the engine has").Unless("none with `stdio`, with `http` one that only reaches Tine"), "the network of the container"),
 	Put("runtime", func(d *Docker) *string { return &d.Runtime }, Word("runsc").Unless("the engine's"), "such as `runsc`"),
-	Put("memory", func(d *Docker) *int64 { return &d.Memory }, Size[int64](minContainer, mostBytes).Unless("`2GiB`; no bound with `plain`"), "memory limit"),
+	Put("memory", func(d *Docker) *int64 { return &d.Memory }, Size[int64](minContainer, MaxBytes).Unless("`2GiB`; no bound with `plain`"), "memory limit"),
 	Put("cpus", func(d *Docker) *float64 { return &d.CPUs }, Number(0.01, 1024).Unless("no bound"), "CPU limit"),
 	Put("pids", func(d *Docker) *int64 { return &d.Pids }, Int[int64](1, mostPids).Unless("`512`; no bound with `plain`"), "processes and threads"),
-	Put("shm_size", func(d *Docker) *int64 { return &d.ShmSize }, Size[int64](4<<10, mostBytes).Unless("the engine's"), "size of `/dev/shm`"),
+	Put("shm_size", func(d *Docker) *int64 { return &d.ShmSize }, Size[int64](4<<10, MaxBytes).Unless("the engine's"), "size of `/dev/shm`"),
 	Put("cap_add", func(d *Docker) *[]string { return &d.CapAdd }, Texts("[NET_BIND_SERVICE]").Unless("none"), "capabilities to add"),
 	Put("labels", func(d *Docker) *map[string]string { return &d.Labels }, TextMap("{team: a}").Unless("none"), "labels beside Tine's own, which begin with `tine.`"),
 	Put("plain", func(d *Docker) *bool { return &d.Plain }, Bool(), "keep Docker's own defaults: its capabilities, its network, a writable root, no bounds"),
@@ -139,14 +139,14 @@ var dockerTable = Table[Docker]{
 // dockerKind is a server in a container.
 var dockerKind = KindOf[Docker]{
 	Kind: Kind{
-		About:  About{Name: "docker", Type: "an image, or a map", Schema: textSchema, Meaning: "a server in a container, see [below](#containers)"},
+		About:  About{Name: "docker", Type: "an image, or a map", Schema: TextSchema, Meaning: "a server in a container, see [below](#containers)"},
 		Budget: defaultBudgetCommand,
 	},
 	Keys: dockerTable, Read: readDocker, Check: templatePath, Fork: dockerFork,
 	Connect: func(*Server) time.Duration { return defaultConnectDocker },
 	Fill:    fillDocker,
 	Target: func(s *Server, c *Docker) string {
-		return commandLine("docker "+s.shownText("docker.image", c.Image), shownLine(c.Command, "docker.command", s.hidden))
+		return CommandLine("docker "+s.ShownText("docker.image", c.Image), s.ShownLine("docker.command", c.Command))
 	},
 	// What the flags say is in the other fields.
 	Same: func(c *Docker) { c.RunArgs = nil },
@@ -165,7 +165,7 @@ func engineAddress(c Object, key string, dst *string) {
 }
 
 func imageName(c Object, key string, dst *string) {
-	if n := c.Get(key); !oneWord.MatchString(*dst) {
+	if n := c.Get(key); !OneWord.MatchString(*dst) {
 		c.Wrong(key, n, "%s can't name an image; write NAME, NAME:TAG or NAME@DIGEST", n.Shown())
 	}
 }

@@ -14,7 +14,7 @@ func (d *decoder) readEnvFile(path string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	if len(data) > maxIncluded {
+	if len(data) > MaxIncluded {
 		return nil, fmt.Errorf("%s is larger than 1 MiB", path)
 	}
 	vars, err := parseEnvFile(string(data))

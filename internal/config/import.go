@@ -255,7 +255,7 @@ func (w *importer) inlineSecrets(e entry) {
 		for _, a := range list.Items {
 			args = append(args, a.Text)
 		}
-		for i, shown := range shownLine(args, "", nil) {
+		for i, shown := range ShownLine(args, "", nil) {
 			if shown != args[i] && literal(list.Items[i]) {
 				found(list.Items[i], fmt.Sprintf("%s[%d]", where, i), variableName(name))
 				n++

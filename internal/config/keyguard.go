@@ -50,15 +50,22 @@ func (d *decoder) keyPlaceBelow(dir string) (string, bool) {
 	return places[0], true
 }
 
+// KeyPlace is the place of keys of the user's home that a path is, or lies in.
+func (o Object) KeyPlace(p string) (string, bool) { return o.d.keyPlace(p) }
+
+// KeyPlaceBelow is a place of keys of the user's home in a folder: one that is there, or
+// else one that may come.
+func (o Object) KeyPlaceBelow(dir string) (string, bool) { return o.d.keyPlaceBelow(dir) }
+
 // keysNotCopied complains about a template that is a place of keys, or has one in it:
 // each session would get a copy.
 func (d *decoder) keysNotCopied() {
 	for _, t := range d.seeds {
-		if !filepath.IsAbs(t.path) {
+		if !filepath.IsAbs(t.Path) {
 			continue
 		}
-		real := lastOf(linkChain(t.path))
-		for _, p := range slices.Compact([]string{t.path, real}) {
+		real := lastOf(linkChain(t.Path))
+		for _, p := range slices.Compact([]string{t.Path, real}) {
 			if at, in := d.keysAt(p); at != "" {
 				is := "holds " + at
 				switch {
@@ -67,7 +74,7 @@ func (d *decoder) keysNotCopied() {
 				case in:
 					is = "lies in " + at
 				}
-				d.fail(t.at, "%s: %s, a place of keys, of which each session would get a copy; name a folder with nothing of it, or copy what the server needs into one of its own", t.where, is)
+				d.fail(t.At, "%s: %s, a place of keys, of which each session would get a copy; name a folder with nothing of it, or copy what the server needs into one of its own", t.Where, is)
 				break
 			}
 		}
@@ -193,16 +200,16 @@ func (d *decoder) keysSeen(files []ownFile) {
 	}
 	for _, s := range d.visible {
 		of := func(list []string, is func(p string) bool) bool { return slices.ContainsFunc(list, is) }
-		if info, err := os.Stat(s.path); err != nil || !info.IsDir() {
+		if info, err := os.Stat(s.Path); err != nil || !info.IsDir() {
 			continue
 		}
-		if filepath.IsAbs(home) && of(s.of.AllowRead, func(p string) bool { return p != "" && Within(home, p) }) {
+		if filepath.IsAbs(home) && of(s.Read, func(p string) bool { return p != "" && Within(home, p) }) {
 			continue // where the home is shown these are hidden
 		}
-		found := keyplaces.Search{ReadDir: open, Dirs: 200, Most: 100}.Below(s.path)
+		found := keyplaces.Search{ReadDir: open, Dirs: 200, Most: 100}.Below(s.Path)
 		found = slices.DeleteFunc(found, func(at string) bool {
 			named := func(p string) bool { return p == at }
-			if of(s.of.AllowRead, named) || of(s.of.AllowWrite, named) || of(s.of.DenyRead, func(p string) bool { return p != "" && Within(at, p) }) {
+			if of(s.Read, named) || of(s.Written, named) || of(s.Denied, func(p string) bool { return p != "" && Within(at, p) }) {
 				return true
 			}
 			return slices.ContainsFunc(files, func(f ownFile) bool { return f.secret && f.path == at }) || d.isKeyPlace(at)
@@ -216,10 +223,10 @@ func (d *decoder) keysSeen(files []ownFile) {
 			more = " and " + itoa(n) + " more"
 		}
 		mend := "hide it with deny_read, or name it in allow_read to say that it is meant"
-		if s.write {
+		if s.Write {
 			mend = "move it elsewhere, name only the folders beside it, or name it in allow_read to say that it is meant"
 		}
-		d.warn(s.at, "%s: the server sees %s%s, which may hold keys; %s", s.where, found[0], more, mend)
+		d.warn(s.At, "%s: the server sees %s%s, which may hold keys; %s", s.Where, found[0], more, mend)
 	}
 }
 

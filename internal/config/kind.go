@@ -29,7 +29,7 @@ type Kind struct {
 	fill    func(s *Server)
 	target  func(s *Server) string
 	show    func(s *Server) *Node
-	secrets func(s *Server, l secretList)
+	secrets func(s *Server, l SecretList)
 	meaning func(options any) any
 	pinned  func(options any) any
 	unpin   func(b json.RawMessage) (any, error)
@@ -68,7 +68,7 @@ func (k KindOf[T]) Make() *Kind {
 	kind := k.Kind
 	kind.Keys = k.Keys.About()
 	of := func(s *Server) *T { return s.Options.(*T) }
-	at := func(s *Server) where { return where{kind.Name, s.hidden} }
+	at := func(s *Server) Place { return Place{kind.Name, s.hidden} }
 	kind.read = func(o Object, s *Server) any {
 		if t := k.Read(o, s); t != nil {
 			return t
@@ -91,7 +91,7 @@ func (k KindOf[T]) Make() *Kind {
 	}
 	kind.target = func(s *Server) string { return k.Target(s, of(s)) }
 	kind.show = func(s *Server) *Node { return k.Keys.show(of(s), at(s)) }
-	kind.secrets = func(s *Server, l secretList) { k.Keys.secrets(of(s), at(s), l) }
+	kind.secrets = func(s *Server, l SecretList) { k.Keys.secrets(of(s), at(s), l) }
 	without := func(options any, take func(*T)) any {
 		c := *options.(*T)
 		if take != nil {

@@ -172,3 +172,22 @@ func over(base, top map[string]string) map[string]string {
 	}
 	return out
 }
+
+// Spot is where an entry of a list stands, which may be among the flags.
+func (o Object) Spot(key string, i int) (Pos, string) {
+	if n := o.n.Get(key); n != nil && i < len(n.Items) {
+		return n.Items[i].Pos, join(o.Path, key) + "[" + itoa(i) + "]"
+	}
+	if n := o.n.Get("run_args"); n != nil {
+		return n.Pos, join(o.Path, "run_args")
+	}
+	return o.KeyPos(key), join(o.Path, key)
+}
+
+// SayPos is where a key stands, or the flags that say the same.
+func (o Object) SayPos(key string) Pos {
+	if o.n.Get(key) == nil && o.n.Get("run_args") != nil {
+		return o.n.Get("run_args").Pos
+	}
+	return o.KeyPos(key)
+}

@@ -128,7 +128,7 @@ func (d *decoder) finish(c *Config) (*Config, error) {
 	problems := d.remoteServers(c)
 	d.otlpEnvironment(c)
 	for i := range c.Servers {
-		setDefault(&c.Servers[i].Journal, c.Journal.Mode)
+		SetDefault(&c.Servers[i].Journal, c.Journal.Mode)
 	}
 	d.checkWhole(c)
 	if err := d.err(); err != nil || len(problems) > 0 {

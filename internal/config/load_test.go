@@ -372,8 +372,8 @@ func TestEveryKey(t *testing.T) {
 	}
 	for id, want := range servers {
 		// What most of them leave open.
-		setDefault(&want.Credential, "shared")
-		setDefault(&want.Journal, "meta")
+		SetDefault(&want.Credential, "shared")
+		SetDefault(&want.Journal, "meta")
 		if want.Budget.Memory == 0 {
 			want.Budget.Memory = map[string]int64{"process": 64 << 20, "builtin": 1 << 20}[want.Driver]
 		}
@@ -533,7 +533,7 @@ func TestIncludedFileMustBePlain(t *testing.T) {
 		t.Error("a folder was read")
 	}
 	big := filepath.Join(t.TempDir(), "big")
-	if err := os.WriteFile(big, make([]byte, maxIncluded+1), 0o600); err != nil {
+	if err := os.WriteFile(big, make([]byte, MaxIncluded+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := readIncluded(big); err == nil {

@@ -11,7 +11,7 @@ import (
 
 var (
 	idPattern   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
-	toolPattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
+	ToolPattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 	notInID     = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 )
 

@@ -209,7 +209,7 @@ func DurationNode(d time.Duration) *Node { return StringNode(Brief(d)) }
 
 // SizeNode writes a size with its unit where that is exact.
 func SizeNode(v int64) *Node {
-	if s := formatSize(v); strings.HasSuffix(s, "B") {
+	if s := FormatSize(v); strings.HasSuffix(s, "B") {
 		return StringNode(s)
 	}
 	return IntNode(v)

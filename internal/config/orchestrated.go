@@ -69,7 +69,7 @@ var remoteKind = KindOf[Remote]{
 	Connect: func(*Server) time.Duration { return defaultConnectRemote },
 	Fill:    fillRemote,
 	Target: func(s *Server, r *Remote) string {
-		return strings.TrimSpace("remote " + s.shownText("remote.url", RedactURL(r.URL)) + " " + s.shownText("remote.resource", r.Resource))
+		return strings.TrimSpace("remote " + s.ShownText("remote.url", RedactURL(r.URL)) + " " + s.ShownText("remote.resource", r.Resource))
 	},
 }.Make()
 

@@ -27,19 +27,18 @@ func readRemote(o Object, _ *Server) *Remote {
 	if !ok {
 		return to
 	}
-	d := o.d
 	to.Type = RemoteHTTP
 	remoteTable.Read(r, to)
-	d.remoteURL(r, to, o.KeyPos("remote"))
+	remoteURL(r, to, o.KeyPos("remote"))
 	if r.Get("resource") == nil {
-		d.fail(o.KeyPos("remote"), "%s: resource is missing; it says what kind of instance to make", r.Path)
+		o.Fail(o.KeyPos("remote"), "%s: resource is missing; it says what kind of instance to make", r.Path)
 	}
-	for _, key := range r.otherType(to.Type) {
+	for _, key := range otherType(r, to.Type) {
 		other := RemoteHTTP
 		if to.Type == RemoteHTTP {
 			other = RemoteMCP
 		}
-		d.fail(r.KeyPos(key), "%s.%s: goes with type: %s, but this is type %s; remove it", r.Path, key, other, to.Type)
+		o.Fail(r.KeyPos(key), "%s.%s: goes with type: %s, but this is type %s; remove it", r.Path, key, other, to.Type)
 	}
 	return to
 }
@@ -50,10 +49,10 @@ func notBlank(r Object, key string, dst *string) {
 	}
 }
 
-func (d *decoder) remoteURL(r Object, to *Remote, at Pos) {
-	n := r.n.Get("url")
+func remoteURL(r Object, to *Remote, at Pos) {
+	n := r.Get("url")
 	if n == nil {
-		d.fail(at, "%s: url is missing; it is where the orchestrator is", r.Path)
+		r.Fail(at, "%s: url is missing; it is where the orchestrator is", r.Path)
 		return
 	}
 	if r.Lacks("url") {
@@ -76,14 +75,14 @@ func (d *decoder) remoteURL(r Object, to *Remote, at Pos) {
 }
 
 // otherType lists the keys that are there and go with another type.
-func (r Object) otherType(kind string) []string {
+func otherType(r Object, kind string) []string {
 	wrong := orchestratorTool
 	if kind == RemoteMCP {
 		wrong = endpointKeys
 	}
 	var found []string
 	for _, key := range wrong {
-		if r.n.Get(key) != nil {
+		if r.Get(key) != nil {
 			found = append(found, key)
 		}
 	}
@@ -111,24 +110,24 @@ func endpoint(example string, ofInstance bool) Value[string] {
 
 // toolOf is the name of a tool of the orchestrator.
 func toolOf(std string) Value[string] {
-	return Text("initialize_session").As("a tool's name").Unless("`" + std + "`").Then(checkTool)
+	return Text("initialize_session").As("a tool's name").Unless("`" + std + "`").Then(CheckTool)
 }
 
 func fillRemote(_ *Server, r *Remote) {
 	if r.Type == RemoteHTTP {
-		setDefault(&r.Create, "/instances")
-		setDefault(&r.Delete, "/instances/"+instanceID)
+		SetDefault(&r.Create, "/instances")
+		SetDefault(&r.Delete, "/instances/"+instanceID)
 		return
 	}
-	setDefault(&r.CreateTool, "initialize_session")
-	setDefault(&r.CallTool, "call_backend_tool")
-	setDefault(&r.ListTool, "list_backend_tools")
-	setDefault(&r.DeleteTool, "cleanup_session")
+	SetDefault(&r.CreateTool, "initialize_session")
+	SetDefault(&r.CallTool, "call_backend_tool")
+	SetDefault(&r.ListTool, "list_backend_tools")
+	SetDefault(&r.DeleteTool, "cleanup_session")
 }
 
 // remoteFork refuses what the orchestrator is not said to offer.
 func remoteFork(o Object, s *Server, r *Remote) bool {
-	n := o.n.Get("fork")
+	n := o.Get("fork")
 	switch {
 	case s.Fork == ForkMemory && r.Type == RemoteMCP:
 		o.Wrong("fork", n, "%s copies a running server, and an orchestrator of type mcp has no tool for that; use fresh, share or refuse", n.Shown())

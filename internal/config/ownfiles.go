@@ -109,47 +109,37 @@ func (s *Server) runs() []string {
 	return out
 }
 
-// visible is a path that a sandbox sees, and where the config says so.
-type visible struct {
-	at    Pos
-	where string
-	path  string
-	write bool
-	of    *Sandbox // where it is one that sees it
+// Visible is a path that a server sees, and where the config says so.
+type Visible struct {
+	At    Pos
+	Where string
+	Path  string
+	Write bool
+	// What else a sandbox is shown for reading and for writing, and what is hidden from
+	// it.
+	Read, Written, Denied []string
 }
 
-// shows remembers what a sandbox sees until all of the gateway's own files are known.
-func (d *decoder) shows(c Object, to *Sandbox) {
-	for _, list := range []struct {
-		key   string
-		paths []string
-	}{{"allow_read", to.AllowRead}, {"allow_write", to.AllowWrite}} {
-		for i, p := range list.paths {
-			if filepath.IsAbs(p) {
-				at, where := c.Spot(list.key, i)
-				d.visible = append(d.visible, visible{at, where, p, list.key == "allow_write", to})
-			}
-		}
-	}
-}
+// Shows remembers what a sandbox sees until all of the gateway's own files are known.
+func (o Object) Shows(v Visible) { o.d.visible = append(o.d.visible, v) }
 
 // ownFilesAside complains about a sandbox that may write to the gateway's own files,
 // and so choose what the gateway runs outside of it. A folder above one is as bad:
 // whoever writes there renames what is in it and puts another file in its place.
 func (d *decoder) ownFilesAside(files []ownFile) {
 	for _, s := range d.visible {
-		chain := linkChain(s.path)
+		chain := linkChain(s.Path)
 		real := chain[len(chain)-1]
 		for _, f := range files {
 			places := linkChain(f.path)
 			end := places[len(places)-1]
 			switch {
-			case !s.write && f.secret && (end == real || sameFile(end, real)):
-				d.fail(s.at, "%s: is %s, %s, and no sandbox sees that; remove it, or put what the server needs into another file", s.where, f.path, f.what)
-			case !s.write:
+			case !s.Write && f.secret && (end == real || sameFile(end, real)):
+				d.fail(s.At, "%s: is %s, %s, and no sandbox sees that; remove it, or put what the server needs into another file", s.Where, f.path, f.what)
+			case !s.Write:
 				continue
-			case slices.ContainsFunc(places, func(p string) bool { return Within(p, real) || Within(p, s.path) }):
-				d.fail(s.at, "%s: holds %s, %s, which a sandbox that can write to it could use to get out; name a folder below that does not hold it, or move the file elsewhere", s.where, f.path, f.what)
+			case slices.ContainsFunc(places, func(p string) bool { return Within(p, real) || Within(p, s.Path) }):
+				d.fail(s.At, "%s: holds %s, %s, which a sandbox that can write to it could use to get out; name a folder below that does not hold it, or move the file elsewhere", s.Where, f.path, f.what)
 			default:
 				if !d.linkedAside(s, real, f, end) {
 					continue
@@ -165,10 +155,10 @@ func (d *decoder) ownFilesAside(files []ownFile) {
 // config without tokens has none of the gateway's own.
 func (d *decoder) ownFilesNotCopied(c *Config) {
 	for _, t := range d.seeds {
-		if !filepath.IsAbs(t.path) {
+		if !filepath.IsAbs(t.Path) {
 			continue
 		}
-		chain := linkChain(t.path)
+		chain := linkChain(t.Path)
 		real := chain[len(chain)-1]
 		for _, f := range c.files {
 			places := linkChain(f.path)
@@ -176,10 +166,10 @@ func (d *decoder) ownFilesNotCopied(c *Config) {
 				continue
 			}
 			if c.withoutTokens(f) {
-				d.warn(t.at, "%s: holds %s, %s, of which each session gets a copy; keep secrets out of it, or name a folder that does not hold it", t.where, f.path, f.what)
+				d.warn(t.At, "%s: holds %s, %s, of which each session gets a copy; keep secrets out of it, or name a folder that does not hold it", t.Where, f.path, f.what)
 				continue
 			}
-			d.fail(t.at, "%s: holds %s, %s, of which each session would get a copy; name a folder that does not hold it, or move the file elsewhere", t.where, f.path, f.what)
+			d.fail(t.At, "%s: holds %s, %s, of which each session would get a copy; name a folder that does not hold it, or move the file elsewhere", t.Where, f.path, f.what)
 			break // one is enough to say
 		}
 	}
@@ -197,7 +187,7 @@ const maxLinkedLook = 200_000
 
 // linkedAside complains about another name, a hard link, that one of the gateway's
 // own files has in what may be written to.
-func (d *decoder) linkedAside(s visible, dir string, f ownFile, end string) bool {
+func (d *decoder) linkedAside(s Visible, dir string, f ownFile, end string) bool {
 	info, err := os.Lstat(end)
 	if err != nil || !info.Mode().IsRegular() || !linked(info) {
 		return false
@@ -218,9 +208,9 @@ func (d *decoder) linkedAside(s visible, dir string, f ownFile, end string) bool
 	})
 	switch {
 	case found != "":
-		d.fail(s.at, "%s: holds a hard link to %s, %s, which a sandbox that can write to it could use to get out; replace one of them by a copy, or name another folder", s.where, f.path, f.what)
+		d.fail(s.At, "%s: holds a hard link to %s, %s, which a sandbox that can write to it could use to get out; replace one of them by a copy, or name another folder", s.Where, f.path, f.what)
 	case left < 0:
-		d.warn(s.at, "%s: %s, %s, has more than one name, and the folder is too large to see whether one of them is in it; make the file anew, so that it has one name", s.where, f.path, f.what)
+		d.warn(s.At, "%s: %s, %s, has more than one name, and the folder is too large to see whether one of them is in it; make the file anew, so that it has one name", s.Where, f.path, f.what)
 	}
 	return found != ""
 }

@@ -88,5 +88,5 @@ func readIncluded(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("it is not a plain file")
 	}
-	return readBounded(path, maxIncluded)
+	return readBounded(path, MaxIncluded)
 }

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxIncluded bounds a file that ${file:PATH} or env_file brings in.
-const maxIncluded = 1 << 20
+// MaxIncluded bounds a file that ${file:PATH} or env_file brings in.
+const MaxIncluded = 1 << 20
 
 // part is a piece of a string: plain text, or one placeholder.
 type part struct {
@@ -222,7 +222,7 @@ func (r *resolver) file(name string) (string, *absent) {
 		return "", &absent{"file " + path + " does not exist", "create it"}
 	case err != nil:
 		return "", &absent{"file " + path + " can't be read: " + err.Error(), "mend that"}
-	case len(data) > maxIncluded:
+	case len(data) > MaxIncluded:
 		return "", &absent{"file " + path + " is larger than 1 MiB", "make it smaller"}
 	case !utf8.Valid(data):
 		return "", &absent{"file " + path + " is not UTF-8 text", "encode it"}

@@ -13,7 +13,7 @@ func testResolver() *resolver {
 	files := map[string]string{
 		filepath.Join("/etc/tine", "key"):   "secret\n\n",
 		filepath.Join("/home/ada", "key"):   "home ${A}\r\n",
-		filepath.Join("/etc/tine", "big"):   strings.Repeat("x", maxIncluded+1),
+		filepath.Join("/etc/tine", "big"):   strings.Repeat("x", MaxIncluded+1),
 		filepath.Join("/etc/tine", "bytes"): "\xff",
 	}
 	return &resolver{

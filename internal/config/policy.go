@@ -36,8 +36,8 @@ var rateTable = Table[Rate]{
 // rateValue is a bound of calls in time.
 var rateValue = func() Value[Rate] {
 	v := Map(rateTable, nil).Inline()
-	show := v.show
-	v.show = func(r Rate, at where) *Node { return show(r.Filled(), at) }
+	show := v.Show
+	v.Show = func(r Rate, at Place) *Node { return show(r.Filled(), at) }
 	return v
 }()
 

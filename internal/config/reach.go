@@ -83,7 +83,7 @@ func (o Object) safeURL(key, text, example string) bool {
 	switch {
 	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
 		o.Wrong(key, n, "%s is not an absolute https URL; write it like %s", n.Quoted(), example)
-	case u.Scheme == "http" && !loopbackHost(u.Hostname()):
+	case u.Scheme == "http" && !LoopbackHost(u.Hostname()):
 		o.Wrong(key, n, "%s would be spoken to unencrypted; use https, as plain http is for loopback addresses alone", n.Quoted())
 	case u.User != nil || u.Fragment != "":
 		o.Wrong(key, n, "must be a URL without user and fragment; write it like %s", example)
@@ -93,8 +93,8 @@ func (o Object) safeURL(key, text, example string) bool {
 	return false
 }
 
-// loopbackHost reports whether a host is this machine and nobody else's.
-func loopbackHost(host string) bool {
+// LoopbackHost reports whether a host is this machine and nobody else's.
+func LoopbackHost(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
 	}

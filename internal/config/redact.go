@@ -85,10 +85,10 @@ func (s *Server) Target() string {
 	case s.kind != nil:
 		return s.kind.target(s)
 	}
-	return commandLine(s.shownText("command", s.Command), s.shownArgs())
+	return CommandLine(s.ShownText("command", s.Command), s.ShownArgs())
 }
 
-func commandLine(command string, args []string) string {
+func CommandLine(command string, args []string) string {
 	words := []string{command}
 	for _, a := range args {
 		if a == "" || strings.ContainsAny(a, " \t\n\"'\\$`;&|<>()") {
@@ -99,17 +99,30 @@ func commandLine(command string, args []string) string {
 	return strings.Join(words, " ")
 }
 
-func (s *Server) shownText(rel, text string) string {
+// ShownLine is a command line of the entry as it may be shown.
+func (s *Server) ShownLine(rel string, args []string) []string { return ShownLine(args, rel, s.hidden) }
+
+// Hide keeps a value of the entry from view, such as docker.image or args.2.
+func (s *Server) Hide(rel string) { s.hidden[rel] = true }
+
+// Unhide takes that back.
+func (s *Server) Unhide(rel string) { delete(s.hidden, rel) }
+
+// Hidden reports whether a value of the entry must not be shown.
+func (s *Server) Hidden(rel string) bool { return s.hidden[rel] }
+
+// ShownText is a value of the entry as it may be shown.
+func (s *Server) ShownText(rel, text string) string {
 	if s.hidden[rel] && text != "" {
 		return mask
 	}
 	return text
 }
 
-// shownArgs masks arguments that came from placeholders or look like secrets.
-func (s *Server) shownArgs() []string { return shownLine(s.Args, "args", s.hidden) }
+// ShownArgs masks arguments that came from placeholders or look like secrets.
+func (s *Server) ShownArgs() []string { return ShownLine(s.Args, "args", s.hidden) }
 
-func shownLine(args []string, rel string, hidden map[string]bool) []string {
+func ShownLine(args []string, rel string, hidden map[string]bool) []string {
 	out := make([]string, len(args))
 	secretNext := false
 	for i, a := range args {

@@ -58,7 +58,7 @@ const (
 // tool or prompt.
 func rulePatterns(what, thing, hint string) Value[[]string] {
 	v := Set(Texts(""))
-	v.read = func(r Object, key string, dst *[]string) bool {
+	v.Read = func(r Object, key string, dst *[]string) bool {
 		what, example := what, "[files]"
 		switch sep := r.d.separator; {
 		case thing == "tool":
@@ -87,12 +87,12 @@ func rulePatterns(what, thing, hint string) Value[[]string] {
 
 // claimsValue is a map of claims to patterns.
 var claimsValue = Value[map[string][]string]{
-	about: About{Type: "map of a claim to patterns", Default: "any", Schema: Schema{"type": "object", "additionalProperties": Schema{"type": []string{"string", "number", "boolean", "array"}}}},
-	read:  readClaims,
-	show: func(v map[string][]string, at where) *Node {
+	About: About{Type: "map of a claim to patterns", Default: "any", Schema: Schema{"type": "object", "additionalProperties": Schema{"type": []string{"string", "number", "boolean", "array"}}}},
+	Read:  readClaims,
+	Show: func(v map[string][]string, at Place) *Node {
 		n := MapNode()
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			n.Pairs = append(n.Pairs, Pair{Key: name, Value: shownList(v[name], at.below(name).rel, at.hidden)})
+			n.Pairs = append(n.Pairs, Pair{Key: name, Value: ShownList(v[name], at.Below(name).rel, at.hidden)})
 		}
 		return n
 	},

@@ -16,7 +16,6 @@ import (
 // the last one wins, and lists grow; beside a key that says the same a flag is
 // refused.
 type runArgs struct {
-	d      *decoder
 	c      Object
 	s      *Server
 	to     *Docker
@@ -26,13 +25,13 @@ type runArgs struct {
 	byFlag map[string]bool   // variables that a flag set
 }
 
-// runArgs reads docker.run_args, after the keys beside it.
-func (d *decoder) runArgs(c Object, s *Server, to *Docker) {
-	r := &runArgs{d: d, c: c, s: s, to: to, said: map[string]bool{}, own: maps.Clone(s.Env), byFlag: map[string]bool{}}
+// takeRunArgs reads docker.run_args, after the keys beside it.
+func takeRunArgs(c Object, s *Server, to *Docker) {
+	r := &runArgs{c: c, s: s, to: to, said: map[string]bool{}, own: maps.Clone(s.Env), byFlag: map[string]bool{}}
 	if n, ok := c.Lookup("run_args"); !ok || n.Shape != ShapeList {
 		return
 	}
-	for _, item := range c.n.Get("run_args").Items {
+	for _, item := range c.Get("run_args").Items {
 		if item.From != "" {
 			r.secret = append(r.secret, item.Text)
 		}
@@ -72,12 +71,12 @@ func (r *runArgs) end(err error, rest []string) {
 	var (
 		unknown *pflag.NotExistError
 		bare    *pflag.ValueRequiredError
-		at      = r.c.n.Get("run_args").Pos
-		path    = join(r.c.Path, "run_args")
+		at      = r.c.Get("run_args").Pos
+		path    = r.c.Path + ".run_args"
 	)
 	switch {
 	case err == nil && len(rest) > 0:
-		r.d.fail(at, "%s: what is no flag can't stand here; the image goes to docker.image and its command to docker.command", path)
+		r.c.Fail(at, "%s: what is no flag can't stand here; the image goes to docker.image and its command to docker.command", path)
 	case err == nil:
 	case errors.As(err, &unknown):
 		name := "--" + unknown.GetSpecifiedName()
@@ -87,11 +86,11 @@ func (r *runArgs) end(err error, rest []string) {
 		if len(r.secret) > 0 {
 			name = "one of them"
 		}
-		r.d.fail(at, "%s: %s is no flag of docker run that Tine knows; remove it", path, Clip(name))
+		r.c.Fail(at, "%s: %s is no flag of docker run that Tine knows; remove it", path, Clip(name))
 	case errors.As(err, &bare):
-		r.d.fail(at, "%s: --%s wants a value", path, bare.GetFlag().Name)
+		r.c.Fail(at, "%s: --%s wants a value", path, bare.GetFlag().Name)
 	default:
-		r.d.fail(at, "%s: can't be read as flags of docker run; write them like [--memory, 512m]", path)
+		r.c.Fail(at, "%s: can't be read as flags of docker run; write them like [--memory, 512m]", path)
 	}
 }
 
@@ -113,8 +112,8 @@ func (v *flagValueOf) Set(value string) error {
 }
 
 func (r *runArgs) fail(f *runFlag, err error) {
-	at := r.c.n.Get("run_args").Pos
-	for _, item := range r.c.n.Get("run_args").Items {
+	at := r.c.Get("run_args").Pos
+	for _, item := range r.c.Get("run_args").Items {
 		long, isLong := strings.CutPrefix(item.Text, "--")
 		long, _, _ = strings.Cut(long, "=")
 		short := !isLong && f.short != "" && strings.HasPrefix(item.Text, "-") && strings.Contains(item.Text, f.short)
@@ -123,13 +122,13 @@ func (r *runArgs) fail(f *runFlag, err error) {
 			break
 		}
 	}
-	r.d.fail(at, "%s: --%s: %v", join(r.c.Path, "run_args"), f.name, err)
+	r.c.Fail(at, "%s: --%s: %v", r.c.Path+".run_args", f.name, err)
 }
 
 // says reports a flag that a key of docker says too.
 func (r *runArgs) says(key, value string) error {
 	r.hide("docker."+key, value)
-	if r.c.n.Get(key) == nil || r.said[key] {
+	if r.c.Get(key) == nil || r.said[key] {
 		return nil
 	}
 	r.said[key] = true
@@ -140,20 +139,20 @@ func (r *runArgs) says(key, value string) error {
 func (r *runArgs) hide(rel, value string) {
 	for _, s := range r.secret {
 		if value != "" && strings.Contains(s, value) {
-			r.s.hidden[rel] = true
+			r.s.Hide(rel)
 		}
 	}
 }
 
 func (r *runArgs) add(key string, list *[]string, v string) {
 	if key != "" {
-		r.hide("docker."+key+"."+itoa(len(*list)), v)
+		r.hide("docker."+key+"."+strconv.Itoa(len(*list)), v)
 	}
 	*list = append(*list, v)
 }
 
 func (r *runArgs) word(key string, dst *string, v string) error {
-	if !oneWord.MatchString(v) {
+	if !OneWord.MatchString(v) {
 		return errors.New("wants one word")
 	}
 	err := r.says(key, v)
@@ -178,8 +177,8 @@ func (r *runArgs) bytes(key string, dst *int64, v string, least int64) error {
 	if err != nil {
 		return errors.New("wants a size, like 512m or 2g")
 	}
-	if n < least || n > mostBytes {
-		return fmt.Errorf("is out of range; want %s to %s", formatSize(least), formatSize(mostBytes))
+	if n < least || n > MaxBytes {
+		return fmt.Errorf("is out of range; want %s to %s", FormatSize(least), FormatSize(MaxBytes))
 	}
 	*dst = n
 	return r.says(key, v)

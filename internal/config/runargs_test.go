@@ -37,8 +37,8 @@ func TestRunArgs(t *testing.T) {
 		c := mustParse(t, "servers: {a: {docker: {image: i, plain: true, run_args: "+quoteScalar(in)+"}}}\n", opts)
 		got := meaningOf(c.Servers[0])
 		want.Image, want.Plain, want.Writable = "i", true, true
-		setDefault(&want.Pull, "missing")
-		setDefault(&want.Transport, "stdio")
+		SetDefault(&want.Pull, "missing")
+		SetDefault(&want.Transport, "stdio")
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", in, got, want)
 		}
@@ -127,12 +127,12 @@ func TestShellWords(t *testing.T) {
 		"$HOME `x` *":     {"$HOME", "`x`", "*"},
 		"a\\\nb":          {"ab"},
 	} {
-		if got, err := shellWords(in); err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := ShellWords(in); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: got %q, %v, want %q", in, got, err, want)
 		}
 	}
 	for _, in := range []string{`'a`, `"a`, `a\`, `"a\"`} {
-		if got, err := shellWords(in); err == nil {
+		if got, err := ShellWords(in); err == nil {
 			t.Errorf("%q became %q", in, got)
 		}
 	}

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -16,7 +17,7 @@ func (r *runArgs) env(text string) error {
 	}
 	if !given {
 		var ok bool
-		if value, ok = r.d.opts.Getenv(name); !ok {
+		if value, ok = r.c.Getenv(name); !ok {
 			return nil
 		}
 	}
@@ -35,9 +36,9 @@ func (r *runArgs) setEnv(name, value string, secret, file bool) {
 		r.s.Env = map[string]string{}
 	}
 	r.s.Env[name] = value
-	delete(r.s.hidden, "env."+name)
+	r.s.Unhide("env." + name)
 	if secret {
-		r.s.hidden["env."+name] = true
+		r.s.Hide("env." + name)
 	}
 	r.hide("env."+name, value)
 }
@@ -45,14 +46,14 @@ func (r *runArgs) setEnv(name, value string, secret, file bool) {
 // envFile takes a file as docker run reads it: a line is NAME=value or NAME, with
 // no quotes and no comments after a value.
 func (r *runArgs) envFile(name string) error {
-	path := r.d.res.paths.resolve(name)
-	data, err := r.d.opts.ReadFile(path)
+	path := r.c.Resolve(name)
+	data, err := r.c.ReadFile(path)
 	switch {
 	case err != nil:
 		// As with env_file the server is off, and others are not.
 		r.s.Disabled = fmt.Sprintf("server %q is off: run_args: read %s: %v", r.s.ID, path, err)
 		return nil
-	case len(data) > maxIncluded:
+	case len(data) > MaxIncluded:
 		return errors.New("names a file that is larger than 1 MiB")
 	case !utf8.Valid(data) || strings.ContainsRune(string(data), 0):
 		return errors.New("names a file that is not UTF-8 text")
@@ -68,7 +69,7 @@ func (r *runArgs) envFile(name string) error {
 		}
 		if !given {
 			var ok bool
-			if value, ok = r.d.opts.Getenv(name); !ok {
+			if value, ok = r.c.Getenv(name); !ok {
 				continue
 			}
 		}
@@ -98,10 +99,10 @@ func (r *runArgs) mount(text string) error {
 }
 
 func (r *runArgs) bind(b Bind) error {
-	rel := "docker.binds." + itoa(len(r.to.Binds))
+	rel := "docker.binds." + strconv.Itoa(len(r.to.Binds))
 	r.hide(rel+".source", b.Source)
 	r.hide(rel+".target", b.Target)
-	if err := r.d.bindSource(&b); err != nil {
+	if err := bindSource(r.c, &b); err != nil {
 		return err
 	}
 	r.to.Binds = append(r.to.Binds, b)

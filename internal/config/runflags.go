@@ -154,7 +154,7 @@ func takeLabel(r *runArgs, v string) error {
 	if r.to.Labels == nil {
 		r.to.Labels = map[string]string{}
 	}
-	if n := r.c.n.Get("labels"); n != nil && n.Get(key) != nil {
+	if n := r.c.Get("labels"); n != nil && n.Get(key) != nil {
 		return errors.New("docker.labels has this one too; keep one")
 	}
 	r.to.Labels[key] = value

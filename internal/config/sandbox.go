@@ -40,7 +40,7 @@ type Sandbox struct {
 // sandboxKind are the walls around a program.
 var sandboxKind = KindOf[Sandbox]{
 	Kind: Kind{
-		About:  About{Name: "sandbox", Type: "boolean, or a map", Default: "`false`", Schema: Schema{"type": "boolean"}.orPlaceholder(), Meaning: "isolates the program, see [below](#sandboxes)"},
+		About:  About{Name: "sandbox", Type: "boolean, or a map", Default: "`false`", Schema: Schema{"type": "boolean"}.OrPlaceholder(), Meaning: "isolates the program, see [below](#sandboxes)"},
 		Around: "command", System: "linux", Budget: defaultBudgetSandbox,
 	},
 	Keys: sandboxTable, Read: readSandbox, Check: hostPort, Fork: sandboxFork,
@@ -53,7 +53,7 @@ var sandboxKind = KindOf[Sandbox]{
 	Connect: (*Server).connectSandbox,
 	Fill:    fillSandbox,
 	Target: func(s *Server, _ *Sandbox) string {
-		return commandLine("sandbox "+s.shownText("command", s.Command), s.shownArgs())
+		return CommandLine("sandbox "+s.ShownText("command", s.Command), s.ShownArgs())
 	},
 	Instance: func(b *Sandbox) { b.Slots = 0 }, // how many are prepared says nothing of one
 }.Make()
@@ -79,11 +79,11 @@ var sandboxTable = Table[Sandbox]{
 	Put("transport", func(b *Sandbox) *string { return &b.Transport }, OneOf(containerTransports...).Unless("`http` where there is a port, else `stdio`"), "how it speaks MCP"),
 	Put("port", func(b *Sandbox) *int { return &b.Port }, Int[int](1, 65535), "`http`: where the server listens inside"),
 	Put("path", func(b *Sandbox) *string { return &b.Path }, URLPath().Unless("`/mcp`"), "`http`: where it speaks MCP"),
-	Put("memory", func(b *Sandbox) *int64 { return &b.Memory }, Size[int64](minContainer, mostBytes).Default(defaultContainer), "memory limit"),
+	Put("memory", func(b *Sandbox) *int64 { return &b.Memory }, Size[int64](minContainer, MaxBytes).Default(defaultContainer), "memory limit"),
 	Put("cpus", func(b *Sandbox) *float64 { return &b.CPUs }, Number(0.01, 1024).Unless("no bound"), "CPU limit; no effect where there are no cgroups, as for an ordinary user"),
 	Put("pids", func(b *Sandbox) *int64 { return &b.Pids }, Int[int64](1, mostPids).Default(defaultPids), "processes and threads"),
 	Put("files", func(b *Sandbox) *int64 { return &b.Files }, Int[int64](leastOpenFiles, mostOpenFiles).Default(defaultFiles), "open files of one process"),
-	Put("disk", func(b *Sandbox) *int64 { return &b.Disk }, Size[int64](leastDisk, mostBytes).Default(defaultDisk),
+	Put("disk", func(b *Sandbox) *int64 { return &b.Disk }, Size[int64](leastDisk, MaxBytes).Default(defaultDisk),
 		"bytes that it may write outside of its `state` and the workspace, a quarter of it, at most 64 MiB, in `/dev/shm`; it counts as memory"),
 	Put("slots", func(b *Sandbox) *int { return &b.Slots }, Int[int](0, mostSlots).Begin(defaultSlots).Always(), "empty sandboxes prepared ahead"),
 }

@@ -30,7 +30,7 @@ func (b *Sandbox) Forks() bool { return b.Network != NetworkHost }
 // fillSandbox sets what is open.
 func fillSandbox(_ *Server, b *Sandbox) {
 	if len(b.Domains) == 0 {
-		setDefault(&b.Network, NetworkNone)
+		SetDefault(&b.Network, NetworkNone)
 	}
 	if b.Transport == "" {
 		b.Transport = ContainerStdio
@@ -39,7 +39,7 @@ func fillSandbox(_ *Server, b *Sandbox) {
 		}
 	}
 	if b.Transport == ContainerHTTP {
-		setDefault(&b.Path, "/mcp")
+		SetDefault(&b.Path, "/mcp")
 	}
 }
 
@@ -47,15 +47,15 @@ func fillSandbox(_ *Server, b *Sandbox) {
 // longer.
 func (s *Server) connectSandbox() time.Duration {
 	if slices.Contains(fetchers, filepath.Base(s.Command)) {
-		return defaultConnectFetch
+		return DefaultConnectFetch
 	}
-	return defaultConnectCommand
+	return DefaultConnectCommand
 }
 
 // hostPort complains about a port that sessions would take from each other.
 func hostPort(o Object, s *Server, b *Sandbox) {
 	scope := s.Scope
-	setDefault(&scope, s.defaultScope())
+	SetDefault(&scope, s.DefaultScope())
 	if b.Network == NetworkHost && b.Port > 0 && scope != ScopeShared {
 		o.Fail(o.Get("sandbox").Get("network").Pos, "%s.sandbox.network: on the network of the host the first session would take the port; use none or a list of domains, or write scope: shared", o.Path)
 	}

@@ -156,7 +156,7 @@ func (o Object) Size(key string, dst *int64, least, most int64) bool {
 		return false
 	}
 	if v < least || v > most {
-		o.Wrong(key, n, "%s is out of range; want %s to %s", n.Shown(), formatSize(least), formatSize(most))
+		o.Wrong(key, n, "%s is out of range; want %s to %s", n.Shown(), FormatSize(least), FormatSize(most))
 		return false
 	}
 	*dst = v
@@ -174,7 +174,7 @@ func parseSize(s string) (int64, bool) {
 	return v * unit, true
 }
 
-func formatSize(n int64) string {
+func FormatSize(n int64) string {
 	for _, u := range []struct {
 		name string
 		size int64

@@ -20,17 +20,17 @@ func (s Schema) with(keyword string, value any) Schema {
 	return c
 }
 
-// placeholder is a text that is filled in when the file is read.
-var placeholder = Schema{"type": "string", "pattern": `\$\{`}
+// Placeholder is a text that is filled in when the file is read.
+var Placeholder = Schema{"type": "string", "pattern": `\$\{`}
 
-// orPlaceholder takes a placeholder as well.
-func (s Schema) orPlaceholder() Schema { return Schema{"anyOf": []Schema{s, placeholder}} }
+// OrPlaceholder takes a placeholder as well.
+func (s Schema) OrPlaceholder() Schema { return Schema{"anyOf": []Schema{s, Placeholder}} }
 
 // orOne takes one string in the place of a list.
 func (s Schema) orOne() Schema { return Schema{"anyOf": []Schema{s, {"type": "string"}}} }
 
 var (
-	textSchema     = Schema{"type": "string"}
+	TextSchema     = Schema{"type": "string"}
 	textsSchema    = Schema{"type": "array", "items": Schema{"type": []string{"string", "number", "boolean"}}}
 	textMapSchema  = Schema{"type": "object", "additionalProperties": Schema{"type": []string{"string", "number", "boolean"}}}
 	sizeSchema     = Schema{"anyOf": []Schema{{"type": "integer", "minimum": 0}, {"type": "string", "pattern": `^[0-9_]+ ?([kKmMgGtT][iI]?)?[bB]?$|\$\{`}}}

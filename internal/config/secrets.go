@@ -21,8 +21,8 @@ var authScheme = regexp.MustCompile(`(?i)^(bearer|basic|token)\s+(\S.*)$`)
 // Secrets returns every value of the config that must never be shown, longest
 // first, so that one that holds another is found before it.
 func (c *Config) Secrets() []string {
-	l := secretList{}
-	topTable.secrets(c, where{hidden: c.hidden}, l)
+	l := SecretList{}
+	topTable.secrets(c, Place{hidden: c.hidden}, l)
 	for i := range c.Servers {
 		l.server(&c.Servers[i])
 	}
@@ -31,14 +31,14 @@ func (c *Config) Secrets() []string {
 
 // Secrets is the same for one entry, such as With returns.
 func (s *Server) Secrets() []string {
-	l := secretList{}
+	l := SecretList{}
 	l.server(s)
 	return l.sorted()
 }
 
-type secretList map[string]bool
+type SecretList map[string]bool
 
-func (l secretList) sorted() []string {
+func (l SecretList) sorted() []string {
 	list := make([]string, 0, len(l))
 	for s := range l {
 		list = append(list, s)
@@ -49,8 +49,8 @@ func (l secretList) sorted() []string {
 	return list
 }
 
-// add adds a value, in pieces where something is filled in when a server starts.
-func (l secretList) add(s string) {
+// Add adds a value, in pieces where something is filled in when a server starts.
+func (l SecretList) Add(s string) {
 	for _, piece := range atStartPattern.Split(s, -1) {
 		if piece = strings.TrimSpace(piece); len(piece) >= minSecret {
 			l[piece] = true
@@ -59,29 +59,29 @@ func (l secretList) add(s string) {
 }
 
 // credential adds a value and, without the name of its scheme, what it carries.
-func (l secretList) credential(s string) {
-	l.add(s)
-	l.url(s)
+func (l SecretList) credential(s string) {
+	l.Add(s)
+	l.URL(s)
 	m := authScheme.FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {
 		return
 	}
-	l.add(m[2])
+	l.Add(m[2])
 	if plain, err := base64.StdEncoding.DecodeString(m[2]); err == nil && strings.EqualFold(m[1], "basic") {
-		l.add(string(plain))
+		l.Add(string(plain))
 		_, password, _ := strings.Cut(string(plain), ":")
-		l.add(password)
+		l.Add(password)
 	}
 }
 
-// url adds what RedactURL masks.
-func (l secretList) url(s string) {
+// URL adds what RedactURL masks.
+func (l SecretList) URL(s string) {
 	if RedactURL(s) == s {
 		return
 	}
 	u, err := url.Parse(s)
 	if err != nil {
-		l.add(s)
+		l.Add(s)
 		return
 	}
 	if u.User != nil {
@@ -92,52 +92,52 @@ func (l secretList) url(s string) {
 		if i := strings.LastIndex(authority, "@"); i >= 0 {
 			user, password, both := strings.Cut(authority[:i], ":")
 			if plain, _ := u.User.Password(); both {
-				l.add(authority[:i])
-				l.add(password)
-				l.add(plain)
+				l.Add(authority[:i])
+				l.Add(password)
+				l.Add(plain)
 			} else {
-				l.add(user)
-				l.add(u.User.Username())
+				l.Add(user)
+				l.Add(u.User.Username())
 			}
 		}
 	}
 	for _, p := range strings.Split(u.RawQuery, "&") {
 		if _, value, _ := strings.Cut(p, "="); redactQuery(p) != p {
-			l.add(value)
+			l.Add(value)
 			if plain, err := url.QueryUnescape(value); err == nil {
-				l.add(plain)
+				l.Add(plain)
 			}
 		}
 	}
 }
 
 // named adds a value that goes by a name which may tell.
-func (l secretList) named(name, value string) {
+func (l SecretList) named(name, value string) {
 	if secretName(name) || secretText.MatchString(value) {
 		l.credential(value)
 		return
 	}
-	l.url(value)
+	l.URL(value)
 }
 
-func (l secretList) server(s *Server) {
-	at := where{hidden: s.hidden}
+func (l SecretList) server(s *Server) {
+	at := Place{hidden: s.hidden}
 	serverTable.secrets(s, at, l)
 	if s.kind != nil {
 		s.kind.secrets(s, l)
 	}
-	l.args(s.Args, s.shownArgs())
+	l.args(s.Args, s.ShownArgs())
 	for name, v := range s.Env {
-		if at.below("env." + name).is() {
+		if at.Below("env." + name).Hidden() {
 			l.credential(v)
 		}
 		l.named(name, v)
 	}
-	l.settings(at.below("settings"), "", s.Settings)
-	l.settings(at.below("template"), "", s.detailsValue())
+	l.settings(at.Below("settings"), "", s.Settings)
+	l.settings(at.Below("template"), "", s.detailsValue())
 }
 
-func (l secretList) args(args, shown []string) {
+func (l SecretList) args(args, shown []string) {
 	for i, a := range args {
 		if shown[i] == mask {
 			l.credential(a)
@@ -149,7 +149,7 @@ func (l secretList) args(args, shown []string) {
 }
 
 // arg adds what an argument carries that is not shown as it is.
-func (l secretList) arg(a string) {
+func (l SecretList) arg(a string) {
 	flag, header := flagValue.FindStringSubmatch(a), headerText.FindStringSubmatch(a)
 	switch {
 	case flag != nil && secretName(flag[1]):
@@ -161,7 +161,7 @@ func (l secretList) arg(a string) {
 	case flag != nil:
 		l.named(flag[1], flag[2])
 	case strings.Contains(a, "://"):
-		l.url(a)
+		l.URL(a)
 	case header != nil:
 		l.credential(header[2])
 	default:
@@ -169,20 +169,20 @@ func (l secretList) arg(a string) {
 	}
 }
 
-func (l secretList) settings(at where, name string, v any) {
+func (l SecretList) settings(at Place, name string, v any) {
 	switch v := v.(type) {
 	case string:
-		if at.is() {
+		if at.Hidden() {
 			l.credential(v)
 		}
 		l.named(name, v)
 	case []any:
 		for i, item := range v {
-			l.settings(at.below(itoa(i)), name, item)
+			l.settings(at.Below(itoa(i)), name, item)
 		}
 	case map[string]any:
 		for key, item := range v {
-			l.settings(at.below(key), key, item)
+			l.settings(at.Below(key), key, item)
 		}
 	}
 }

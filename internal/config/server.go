@@ -109,7 +109,7 @@ func (d *decoder) command(o Object, s *Server) {
 			o.Wrong("command", n, "is empty; name a program")
 		case n.From == "" && len(fields) > 1 && o.n.Get("args") == nil && !strings.ContainsAny(s.Command, `/\`):
 			line := Server{Args: fields[1:]}
-			o.Wrong("command", n, "is a whole command line; write command: %s and args: %s", fields[0], flow(ListNode(line.shownArgs()...)))
+			o.Wrong("command", n, "is a whole command line; write command: %s and args: %s", fields[0], flow(ListNode(line.ShownArgs()...)))
 		}
 	}
 	o.Texts("args", &s.Args, `["-y", "some-server"]`)

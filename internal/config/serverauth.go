@@ -22,14 +22,14 @@ var serverAuthTable = Table[ServerAuth]{
 // scopeList is a list of scopes, or one text with spaces between as OAuth writes them.
 var scopeList = func() Value[[]string] {
 	v := Texts("[read, write]").As("list, or words in one string").By(readScopes)
-	v.about.Schema = v.about.Schema.orOne()
+	v.About.Schema = v.About.Schema.orOne()
 	return v
 }()
 
 // oneOrList is a list of texts, or the one that it holds.
 func oneOrList(example string) Value[[]string] {
 	v := Texts(example).As("string or list").By(func(o Object, key string, dst *[]string) bool { return o.oneOrMore(key, dst, false, example) })
-	v.about.Schema = v.about.Schema.orOne()
+	v.About.Schema = v.About.Schema.orOne()
 	return v
 }
 
@@ -65,7 +65,7 @@ func resourceURL(a Object, key string, dst *string) {
 
 func redirectURL(a Object, key string, dst *string) {
 	u, err := url.Parse(*dst)
-	if err != nil || u.Scheme != "http" || !loopbackHost(u.Hostname()) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "http" || !LoopbackHost(u.Hostname()) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		a.Wrong(key, a.Get(key), "%s is not an http URL on a loopback address, where Tine waits for the person; write it like http://127.0.0.1:8765/callback", a.Get(key).Quoted())
 	}
 }

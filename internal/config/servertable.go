@@ -6,11 +6,11 @@ import "time"
 // reached, and what it remembers, hangs together; it is read elsewhere and described
 // here.
 var serverTable = Table[Server]{
-	Told[Server]("command", "string", "", textSchema, "the program; a relative path starts at `cwd`, else at the folder of the config"),
+	Told[Server]("command", "string", "", TextSchema, "the program; a relative path starts at `cwd`, else at the folder of the config"),
 	Told[Server]("args", "list", "none", textsSchema, "its arguments; numbers are taken as written").With("command"),
 	Told[Server]("env", "map", "none", textMapSchema, "variables for it; numbers and booleans are taken as written. Of the gateway's own it gets only those that programs need to run, such as `HOME`, `PATH` and `LANG`: name any other here, such as `GITHUB_TOKEN` or `npm_config_cache`, as in `GITHUB_TOKEN: ${GITHUB_TOKEN}`").With("command", "docker"),
-	Told[Server]("env_file", "path", "", textSchema, "a file of `NAME=value` lines; `env` wins over it").With("command", "docker"),
-	Told[Server]("cwd", "path", "", textSchema, "the folder it runs in. Unless set it is the workspace where `workspace` is `true`, else the folder where the gateway was started, or in a sandbox its home folder there").With("command"),
+	Told[Server]("env_file", "path", "", TextSchema, "a file of `NAME=value` lines; `env` wins over it").With("command", "docker"),
+	Told[Server]("cwd", "path", "", TextSchema, "the folder it runs in. Unless set it is the workspace where `workspace` is `true`, else the folder where the gateway was started, or in a sandbox its home folder there").With("command"),
 	Put("url", func(s *Server) *string { return &s.URL }, Text("https://mcp.example.org/mcp").As("URL").Then(checkURL), "an MCP server that runs elsewhere"),
 	Put("headers", func(s *Server) *map[string]string { return &s.Headers }, Headers().Unless("none"), "sent with every request; for a remote only to its orchestrator. Credentials go here").With("url", "remote"),
 	Put("transport", func(s *Server) *string { return &s.Transport }, OneOf(transports...).Unless("`auto`"), "the MCP transport").With("url"),
@@ -22,19 +22,19 @@ var serverTable = Table[Server]{
 	kindKey(sandboxKind),
 	kindKey(dockerKind),
 	kindKey(remoteKind),
-	Told[Server]("preset", "`filesystem`, `duckdb`, `memory`, `everything`, `fetch`, `time`", "", Schema{"enum": presetNames()}.orPlaceholder(), "a well-known server, see [presets](servers/presets.md)"),
+	Told[Server]("preset", "`filesystem`, `duckdb`, `memory`, `everything`, `fetch`, `time`", "", Schema{"enum": presetNames()}.OrPlaceholder(), "a well-known server, see [presets](servers/presets.md)"),
 	Put("title", func(s *Server) *string { return &s.Title }, Text("Files").Unless("the id").Then(oneLineTitle), "shown in brackets before descriptions"),
-	Told[Server]("driver", "`process`, `sandbox`, `docker`, `remote`, `url`, `builtin`", "by what is given", Schema{"enum": drivers}.orPlaceholder(),
+	Told[Server]("driver", "`process`, `sandbox`, `docker`, `remote`, `url`, `builtin`", "by what is given", Schema{"enum": drivers}.OrPlaceholder(),
 		"the driver; `driver: sandbox` beside a command is the same as `sandbox: true`; with a preset, which of its drivers"),
 	Put("scope", func(s *Server) *string { return &s.Scope }, OneOf(scopes...).Unless("`session` for `command`, `docker`, `remote` and for `files`, `memory` and `sqlite`, else `shared`"), "one instance for each session, or one for all"),
 	Told[Server]("state", "list, map or `none`", "nothing", Schema{"anyOf": []Schema{{"const": noState}, textsSchema, {"type": "object"}}}, "the directories of its state, see [below](#what-a-server-remembers); for a container it is `docker.state`. `none`: the server keeps no state from call to call, so a restart loses nothing and a fork starts it fresh").With("command"),
 	Told[Server]("template", "path, `snapshot:NAME`", "", Schema{}, "the initial state of `memory`, `sqlite` or a container, and with `files` of the workspace; for a remote anything that its orchestrator understands").With("builtin", "docker", "remote"),
-	Told[Server]("workspace", "boolean", "where `${workspace}` is used, and for `files`", Schema{"type": "boolean"}.orPlaceholder(), "whether it sees the session's [directory](#workspace)").For("`command`, `builtin`"),
-	Told[Server]("fork", "`memory`, `files`, `fresh`, `share`, `refuse`", "the most that can be carried", Schema{"enum": forks}.orPlaceholder(), "what a fork carries of it"),
+	Told[Server]("workspace", "boolean", "where `${workspace}` is used, and for `files`", Schema{"type": "boolean"}.OrPlaceholder(), "whether it sees the session's [directory](#workspace)").For("`command`, `builtin`"),
+	Told[Server]("fork", "`memory`, `files`, `fresh`, `share`, `refuse`", "the most that can be carried", Schema{"enum": forks}.OrPlaceholder(), "what a fork carries of it"),
 	Put("budget", func(s *Server) *Budget { return &s.Budget }, Map(budgetTable, nil).Inline(), "what one instance may need").For("`command`, `builtin`, `docker`"),
 	Put("warm", func(s *Server) *int { return &s.Warm }, Int[int](0, mostWarm).Unless("`0`"), "instances kept ready for new sessions; not for a server that works in the workspace").For("`sandbox`"),
 	Put("fork_ahead", func(s *Server) *bool { return &s.ForkAhead }, Bool(), "whether a copy is made after each call, so that a fork of a session that did nothing since takes the copy; not beside `state` or a workspace, whose files may have changed since").For("`sandbox`"),
-	Told[Server]("on_fork", "`notify`, `tool NAME` or `{tool: NAME}`", "", textSchema, "how the server is told that it is a copy: by the notification `notifications/tine/forked`, or by a call of a tool of its own (`on_fork.tool`)").For("`sandbox`").Of([]About{{Name: "tool", Type: "a tool's name", Schema: textSchema, Meaning: "the server's tool to call"}}),
+	Told[Server]("on_fork", "`notify`, `tool NAME` or `{tool: NAME}`", "", TextSchema, "how the server is told that it is a copy: by the notification `notifications/tine/forked`, or by a call of a tool of its own (`on_fork.tool`)").For("`sandbox`").Of([]About{{Name: "tool", Type: "a tool's name", Schema: TextSchema, Meaning: "the server's tool to call"}}),
 	Put("startup", func(s *Server) **Startup { return &s.Startup }, Maybe(startupTable, readStartup), "a call that a new instance must answer before it counts as started"),
 	Put("merged", func(s *Server) *bool { return &s.Merged }, Bool(), "whether its tools are in the merged view, unprefixed; it always has a view of its own").For("`builtin: rollout`"),
 	Put("enabled", func(s *Server) *bool { return &s.Enabled }, Bool().Begin(true), "whether the server is enabled"),
@@ -50,7 +50,7 @@ var serverTable = Table[Server]{
 }
 
 var budgetTable = Table[Budget]{
-	Put("memory", func(b *Budget) *int64 { return &b.Memory }, Size[int64](1<<10, mostBytes).Unless("`64MiB` for a command or a container, `128MiB` for a command in a sandbox and `1MiB` for a builtin"),
+	Put("memory", func(b *Budget) *int64 { return &b.Memory }, Size[int64](1<<10, MaxBytes).Unless("`64MiB` for a command or a container, `128MiB` for a command in a sandbox and `1MiB` for a builtin"),
 		"counts toward `sessions.memory`"),
 }
 

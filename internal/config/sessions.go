@@ -15,7 +15,7 @@ const (
 	noBound = "off"
 
 	mostSessions = 1_000_000
-	mostBytes    = 1 << 50
+	MaxBytes     = 1 << 50
 )
 
 // bound is a size that may be off.
@@ -25,7 +25,7 @@ func (o Object) bound(key string, dst *int64) bool {
 		*dst = 0
 		return true
 	}
-	return o.Size(key, dst, 1<<20, mostBytes)
+	return o.Size(key, dst, 1<<20, MaxBytes)
 }
 
 var percentage = regexp.MustCompile(`^([0-9]{1,3}(?:\.[0-9]{1,3})?) ?%$`)
@@ -154,7 +154,7 @@ func (d *decoder) template(o Object, key string, dst *string, snapshots bool) bo
 		o.Wrong(key, n, "%s names no snapshot; write %sNAME", n.Shown(), snapshotPrefix)
 	case !isSnapshot:
 		*dst = d.res.paths.resolve(*dst)
-		d.seeds = append(d.seeds, visible{at: n.Pos, where: join(o.Path, key), path: *dst})
+		d.seeds = append(d.seeds, Visible{At: n.Pos, Where: join(o.Path, key), Path: *dst})
 	}
 	return true
 }

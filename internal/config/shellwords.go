@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// shellWords splits a text into words as a shell does, with quotes and
+// ShellWords splits a text into words as a shell does, with quotes and
 // backslashes and nothing else: no variable is looked up.
-func shellWords(text string) ([]string, error) {
+func ShellWords(text string) ([]string, error) {
 	var (
 		words []string
 		word  strings.Builder
@@ -77,7 +77,7 @@ func (o Object) split(key string) {
 	if !ok || n.Shape != ShapeString {
 		return
 	}
-	words, err := shellWords(n.Text)
+	words, err := ShellWords(n.Text)
 	if err != nil {
 		o.Wrong(key, n, "%v; mend the quotes, or write a list", err)
 	}

@@ -7,7 +7,7 @@ import (
 
 func itoa(i int) string { return strconv.Itoa(i) }
 
-func shownList(list []string, rel string, hidden map[string]bool) *Node {
+func ShownList(list []string, rel string, hidden map[string]bool) *Node {
 	n := &Node{Shape: ShapeList}
 	for i, v := range list {
 		if hidden[rel+"."+itoa(i)] && v != "" {
@@ -23,7 +23,7 @@ func (s *Server) shown() *Node {
 	n := MapNode()
 	str := func(key, v string) {
 		if v != "" {
-			n.Set(key, StringNode(s.shownText(key, v)))
+			n.Set(key, StringNode(s.ShownText(key, v)))
 		}
 	}
 	str("title", s.Title)
@@ -55,7 +55,7 @@ func (s *Server) shown() *Node {
 	default:
 		str("command", s.Command)
 		if len(s.Args) > 0 {
-			n.Set("args", ListNode(s.shownArgs()...))
+			n.Set("args", ListNode(s.ShownArgs()...))
 		}
 		n.setMap("env", s.Env, s.shownEnv)
 		str("env_file", s.EnvFile)
@@ -66,7 +66,7 @@ func (s *Server) shown() *Node {
 	}
 	s.showRemembering(n)
 	if s.Startup != nil {
-		n.Set("startup", startupTable.show(s.Startup, where{"startup", s.hidden}))
+		n.Set("startup", startupTable.show(s.Startup, Place{"startup", s.hidden}))
 	}
 	if s.Controls() {
 		n.Set("merged", BoolNode(s.Merged))
@@ -76,12 +76,12 @@ func (s *Server) shown() *Node {
 	n.Set("eager", BoolNode(s.Eager))
 	n.Set("protocol", StringNode(s.Protocol))
 	n.Set("client_capabilities", ListNode(s.ClientCapabilities...))
-	if t := toolsTable.showAny(s.Tools, where{"tools", s.hidden}); t != nil {
+	if t := toolsTable.showAny(s.Tools, Place{"tools", s.hidden}); t != nil {
 		n.Set("tools", t)
 	}
 	n.Set("connect_timeout", DurationNode(s.ConnectTimeout))
 	n.Set("timeout", DurationNode(s.Timeout))
-	n.Set("policy", policyTable.show(&s.Policy, where{"policy", s.hidden}))
+	n.Set("policy", policyTable.show(&s.Policy, Place{"policy", s.hidden}))
 	n.Set("journal", StringNode(s.Journal))
 	if s.Errors != "" {
 		n.Set("errors", StringNode(s.Errors))
@@ -96,10 +96,10 @@ func (s *Server) showRequests(n *Node) {
 		n.Set("transport", StringNode(s.Transport))
 	}
 	if s.CAFile != "" {
-		n.Set("ca_file", StringNode(s.shownText("ca_file", s.CAFile)))
+		n.Set("ca_file", StringNode(s.ShownText("ca_file", s.CAFile)))
 	}
 	if s.Auth.Type != "" {
-		n.Set("auth", serverAuthTable.show(&s.Auth, where{"auth", s.hidden}))
+		n.Set("auth", serverAuthTable.show(&s.Auth, Place{"auth", s.hidden}))
 	}
 }
 

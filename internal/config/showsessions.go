@@ -37,14 +37,14 @@ func (s *Server) showRemembering(n *Node) {
 		for _, d := range s.State {
 			v := &Node{Shape: ShapeNull, Text: "null"}
 			if d.Template != "" {
-				v = StringNode(s.shownText("state."+d.Name, d.Template))
+				v = StringNode(s.ShownText("state."+d.Name, d.Template))
 			}
 			dirs.Pairs = append(dirs.Pairs, Pair{Key: d.Name, Value: v})
 		}
 		n.Set("state", dirs)
 	}
 	if s.Template != "" {
-		n.Set("template", StringNode(s.shownText("template", s.Template)))
+		n.Set("template", StringNode(s.ShownText("template", s.Template)))
 	}
 	if len(s.Details) > 0 {
 		n.Set("template", shownAny("template", s.detailsValue(), s.hidden))

@@ -5,7 +5,7 @@ import "strings"
 // Marshal writes a resolved config as YAML for people to read: every default
 // filled in, every secret masked. It can't be loaded again.
 func Marshal(c *Config) []byte {
-	root := topTable.show(c, where{hidden: c.hidden})
+	root := topTable.show(c, Place{hidden: c.hidden})
 	servers := MapNode()
 	for i := range c.Servers {
 		s := &c.Servers[i]

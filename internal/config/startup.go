@@ -8,21 +8,21 @@ import (
 )
 
 var startupTable = Table[Startup]{
-	Put("tool", func(s *Startup) *string { return &s.Tool }, Text("ping").As("a tool's name").Then(checkTool), "the tool that a new instance must answer"),
+	Put("tool", func(s *Startup) *string { return &s.Tool }, Text("ping").As("a tool's name").Then(CheckTool), "the tool that a new instance must answer"),
 	Put("arguments", func(s *Startup) *map[string]any { return &s.Arguments }, argumentsValue, "its arguments"),
 }
 
 // argumentsValue is a map of anything that JSON can hold.
 var argumentsValue = Value[map[string]any]{
-	about:   About{Type: "map", Schema: Schema{"type": "object"}},
-	read:    readArguments,
-	show:    func(v map[string]any, at where) *Node { return shownAny(at.rel, v, at.hidden) },
-	secrets: func(v map[string]any, at where, l secretList) { l.settings(at, "", v) },
+	About:   About{Type: "map", Schema: Schema{"type": "object"}},
+	Read:    readArguments,
+	Show:    func(v map[string]any, at Place) *Node { return shownAny(at.rel, v, at.hidden) },
+	Secrets: func(v map[string]any, at Place, l SecretList) { l.settings(at, "", v) },
 }
 
-// checkTool complains about what can't name a tool.
-func checkTool(o Object, key string, dst *string) {
-	if n := o.Get(key); !toolPattern.MatchString(*dst) {
+// CheckTool complains about what can't name a tool.
+func CheckTool(o Object, key string, dst *string) {
+	if n := o.Get(key); !ToolPattern.MatchString(*dst) {
 		o.Wrong(key, n, "%s is not a tool name; use 1 to 128 letters, digits, dots, dashes and underscores", n.Shown())
 	}
 }
@@ -113,7 +113,7 @@ func readTemplateRoots(o Object, key string, dst *[]string) bool {
 		case len(root) > 0 && os.IsPathSeparator(root[len(root)-1]) && filepath.Dir(root) == filepath.Clean(root):
 			d.fail(it.Pos, "%s: %s is everything there is, and whoever opens a session could read it; name the directory of the templates", it.Path, it.Shown)
 		default:
-			d.seeds = append(d.seeds, visible{at: it.Pos, where: it.Path, path: root})
+			d.seeds = append(d.seeds, Visible{At: it.Pos, Where: it.Path, Path: root})
 		}
 		if it.Index < len(*dst) {
 			(*dst)[it.Index] = root

@@ -23,8 +23,8 @@ func (s *Server) Controls() bool { return s.Builtin == builtinRollout }
 
 var (
 	forks = []string{ForkMemory, ForkFiles, ForkFresh, ForkShare, ForkRefuse}
-	// copiers are the drivers that can copy a running server.
-	copiers = []string{"builtin", "sandbox", "remote with remote.fork or remote.snapshot"}
+	// Copiers are the drivers that can copy a running server.
+	Copiers = []string{"builtin", "sandbox", "remote with remote.fork or remote.snapshot"}
 	// templated are the built-in servers that can begin with something.
 	templated = []string{builtinFiles, builtinMemory, builtinSQLite}
 	// seeing are the built-in servers that do something with a workspace.
@@ -232,7 +232,7 @@ func (d *decoder) fork(o Object, s *Server) {
 	}
 	n := o.n.Get("fork")
 	scope := s.Scope
-	setDefault(&scope, s.defaultScope())
+	SetDefault(&scope, s.DefaultScope())
 	others := "use fresh, share or refuse"
 	switch program := o.n.Get("command") != nil; {
 	case scope == ScopeShared && s.Fork != ForkShare:
@@ -243,7 +243,7 @@ func (d *decoder) fork(o Object, s *Server) {
 		if program {
 			driver, others = "process", "add sandbox: true, or use files with state, fresh, share or refuse"
 		}
-		o.Wrong("fork", n, "%s copies a running server, which driver %s can't; %s can; %s", n.Shown(), driver, OrList(copiers), others)
+		o.Wrong("fork", n, "%s copies a running server, which driver %s can't; %s can; %s", n.Shown(), driver, OrList(Copiers), others)
 	case s.Fork == ForkFiles && len(s.State) == 0 && !s.Workspace && (o.n.Get("state") == nil || s.Stateless):
 		switch {
 		case program:

@@ -15,8 +15,8 @@ type Table[T any] []Key[T]
 type Key[T any] struct {
 	About
 	read    func(o Object, t *T)
-	show    func(t *T, at where) *Node
-	secrets func(t *T, at where, l secretList)
+	show    func(t *T, at Place) *Node
+	secrets func(t *T, at Place, l SecretList)
 	fill    func(t *T, first bool)
 	tidy    func(t *T)
 	same    func(a, b *T) bool
@@ -53,41 +53,44 @@ const (
 	FormSecret // never on a command line
 )
 
-// where is where a value stands in its server or config, and what of that is hidden.
-type where struct {
+// Place is where a value stands in its server or config, and what of that is hidden.
+type Place struct {
 	rel    string
 	hidden map[string]bool
 }
 
-func (p where) below(key string) where { return where{join(p.rel, key), p.hidden} }
+func (p Place) Below(key string) Place { return Place{join(p.rel, key), p.hidden} }
 
-// is reports whether the value came from a placeholder.
-func (p where) is() bool { return p.hidden[p.rel] }
+// Hidden reports whether the value came from a placeholder.
+func (p Place) Hidden() bool { return p.hidden[p.rel] }
 
-// text is a value as it may be shown.
-func (p where) text(v string) string {
-	if p.is() && v != "" {
+// Text is a value as it may be shown.
+func (p Place) Text(v string) string {
+	if p.Hidden() && v != "" {
 		return mask
 	}
 	return RedactURL(v)
 }
 
+// List is a list as it may be shown.
+func (p Place) List(v []string) *Node { return ShownList(v, p.rel, p.hidden) }
+
 // Put is a key whose value goes to a field.
 func Put[T, V any](name string, field func(*T) *V, v Value[V], meaning string) Key[T] {
-	about := v.about
+	about := v.About
 	about.Name, about.Meaning = name, meaning
 	return Key[T]{
 		About: about,
-		read:  func(o Object, t *T) { v.read(o, name, field(t)) },
-		show: func(t *T, at where) *Node {
-			if v.show == nil || !v.always && v.empty(*field(t)) {
+		read:  func(o Object, t *T) { v.Read(o, name, field(t)) },
+		show: func(t *T, at Place) *Node {
+			if v.Show == nil || !v.always && v.empty(*field(t)) {
 				return nil
 			}
-			return v.show(*field(t), at.below(name))
+			return v.Show(*field(t), at.Below(name))
 		},
-		secrets: func(t *T, at where, l secretList) {
-			if v.secrets != nil {
-				v.secrets(*field(t), at.below(name), l)
+		secrets: func(t *T, at Place, l SecretList) {
+			if v.Secrets != nil {
+				v.Secrets(*field(t), at.Below(name), l)
 			}
 		},
 		fill: func(t *T, first bool) {
@@ -187,7 +190,7 @@ func (t Table[T]) Tidy(to *T) {
 }
 
 // show is the map as people may see it.
-func (t Table[T]) show(of *T, at where) *Node {
+func (t Table[T]) show(of *T, at Place) *Node {
 	n := MapNode()
 	for _, k := range t {
 		if k.show == nil {
@@ -201,7 +204,7 @@ func (t Table[T]) show(of *T, at where) *Node {
 }
 
 // showAny is show for a value; nil where none of its keys is shown.
-func (t Table[T]) showAny(v T, at where) *Node {
+func (t Table[T]) showAny(v T, at Place) *Node {
 	if n := t.show(&v, at); len(n.Pairs) > 0 {
 		return n
 	}
@@ -234,7 +237,7 @@ func (t Table[T]) changed(a, b *T) []string {
 }
 
 // secrets adds what the map holds that must not be shown.
-func (t Table[T]) secrets(of *T, at where, l secretList) {
+func (t Table[T]) secrets(of *T, at Place, l SecretList) {
 	for _, k := range t {
 		if k.secrets != nil {
 			k.secrets(of, at, l)

@@ -11,7 +11,7 @@ var toolsTable = Table[Tools]{
 // plainMap is a map of texts that is laid over what is there.
 func plainMap(example string) Value[map[string]string] {
 	v := TextMap(example)
-	v.read = func(o Object, key string, dst *map[string]string) bool {
+	v.Read = func(o Object, key string, dst *map[string]string) bool {
 		var given map[string]string
 		ok := o.TextMap(key, &given, example)
 		if ok {
@@ -19,7 +19,7 @@ func plainMap(example string) Value[map[string]string] {
 		}
 		return ok
 	}
-	v.secrets = nil
+	v.Secrets = nil
 	return v
 }
 
@@ -44,7 +44,7 @@ func checkRename(t Object, key string, all *map[string]string) {
 		switch {
 		case p.Value.Missing || !p.Value.Scalar():
 			continue
-		case !toolPattern.MatchString(to):
+		case !ToolPattern.MatchString(to):
 			t.Fail(p.Value.Pos, "%s.rename.%s: %s is not a tool name; use 1 to 128 letters, digits, dots, dashes and underscores", t.Path, p.Key, p.Value.Shown())
 		case taken[to] != "":
 			t.Fail(p.Value.Pos, "%s.rename: %s and %s would both be called %s; choose another name for one", t.Path, taken[to], p.Key, p.Value.Shown())

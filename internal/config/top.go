@@ -199,7 +199,7 @@ func (c *Config) checkListen(otherAuth bool) error {
 	if !c.loopback() {
 		return &ExposedError{why: fmt.Sprintf("listen: %s is not a loopback address, so anyone who reaches it could use every server", c.Listen), or: "listen on " + c.onLoopback()}
 	}
-	if u, err := url.Parse(c.PublicURL); err == nil && c.PublicURL != "" && !loopbackHost(u.Hostname()) {
+	if u, err := url.Parse(c.PublicURL); err == nil && c.PublicURL != "" && !LoopbackHost(u.Hostname()) {
 		return &ExposedError{why: fmt.Sprintf("public_url: whoever comes in through %s could use every server", c.PublicURL), or: "remove public_url"}
 	}
 	return nil
@@ -244,5 +244,5 @@ func (c *Config) loopback() bool {
 	if err != nil {
 		return false
 	}
-	return loopbackHost(host)
+	return LoopbackHost(host)
 }

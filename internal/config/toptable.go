@@ -65,7 +65,7 @@ var journalTable = Table[Journal]{
 	Put("mode", func(j *Journal) *string { return &j.Mode }, OneOf(journalModes...).Begin(JournalFull),
 		"the default for servers: everything, or only who called what, when, how long and with what outcome, or nothing"),
 	Put("max_age", func(j *Journal) *time.Duration { return &j.MaxAge }, Duration(time.Minute, 3650*day).Begin(7*day), "older calls are dropped"),
-	Put("max_size", func(j *Journal) *int64 { return &j.MaxSize }, Size[int64](1<<20, mostBytes).Begin(1<<30), "the oldest are dropped beyond it"),
+	Put("max_size", func(j *Journal) *int64 { return &j.MaxSize }, Size[int64](1<<20, MaxBytes).Begin(1<<30), "the oldest are dropped beyond it"),
 }
 
 var telemetryTable = Table[Telemetry]{
@@ -110,8 +110,8 @@ var autosnapshotTable = Table[Autosnapshot]{
 // toolPatterns is a list of globs of server__tool, or one.
 var toolPatterns = func() Value[[]string] {
 	v := Texts("").As("list of patterns of `server__tool`")
-	v.about.Schema = v.about.Schema.orOne()
-	v.read = func(o Object, key string, dst *[]string) bool {
+	v.About.Schema = v.About.Schema.orOne()
+	v.Read = func(o Object, key string, dst *[]string) bool {
 		d := o.d
 		if !o.oneOrMore(key, dst, false, `["files`+d.separator+`write_*"]`) {
 			return false
@@ -127,9 +127,9 @@ var toolPatterns = func() Value[[]string] {
 
 // percentValue is a part of something, from 1% to all of it.
 var percentValue = Value[int]{
-	about:   About{Type: "percentage", Range: "`1%` to `100%`", Schema: Schema{"type": "string", "pattern": `^[0-9]{1,3} ?%$|\$\{`}},
-	read:    func(o Object, key string, dst *int) bool { return o.percent(key, dst) },
-	show:    func(v int, _ where) *Node { return StringNode(fmt.Sprintf("%d%%", v)) },
+	About:   About{Type: "percentage", Range: "`1%` to `100%`", Schema: Schema{"type": "string", "pattern": `^[0-9]{1,3} ?%$|\$\{`}},
+	Read:    func(o Object, key string, dst *int) bool { return o.percent(key, dst) },
+	Show:    func(v int, _ Place) *Node { return StringNode(fmt.Sprintf("%d%%", v)) },
 	written: func(v int) string { return fmt.Sprintf("%d%%", v) },
 }
 
@@ -141,12 +141,12 @@ var workspaceTable = Table[Workspace]{
 
 // workspaceValue is the top's: a word, a template, or a map with one.
 var workspaceValue = Value[Workspace]{
-	about: About{
+	About: About{
 		Type: "boolean, path, `snapshot:NAME`, or a map", Default: "on where a server sees it", Keys: workspaceTable.About(),
 		Schema: Schema{"type": []string{"boolean", "string"}},
 	},
-	read:   readWorkspace,
-	show:   func(w Workspace, at where) *Node { return w.shown(at.hidden) },
+	Read:   readWorkspace,
+	Show:   func(w Workspace, at Place) *Node { return w.shown(at.hidden) },
 	always: true,
 }
 

@@ -12,10 +12,10 @@ import (
 
 // A Value is what may stand behind a key.
 type Value[V any] struct {
-	about   About
-	read    func(o Object, key string, dst *V) bool
-	show    func(v V, at where) *Node // nil where it is not shown
-	secrets func(v V, at where, l secretList)
+	About   About
+	Read    func(o Object, key string, dst *V) bool
+	Show    func(v V, at Place) *Node // nil where it is not shown
+	Secrets func(v V, at Place, l SecretList)
 	std     *V                     // what it is by default; nil where that depends, or is nothing
 	same    func(a, b V) bool      // nil for equal ones, where empty and absent are alike
 	fill    func(v *V, first bool) // the defaults of what it holds; nil where it holds none
@@ -45,8 +45,8 @@ func (v Value[V]) alike(a, b V) bool {
 // Default is a value with a default that follows nothing else.
 func (v Value[V]) Default(std V) Value[V] {
 	v.std = &std
-	v.about.Default = "`" + v.written(std) + "`"
-	v.about.Schema = v.about.Schema.with("default", jsonDefault(std, v.written(std)))
+	v.About.Default = "`" + v.written(std) + "`"
+	v.About.Schema = v.About.Schema.with("default", jsonDefault(std, v.written(std)))
 	return v
 }
 
@@ -69,25 +69,25 @@ func (v Value[V]) Begin(std V) Value[V] {
 
 // Unless says in words what the default is, where it depends.
 func (v Value[V]) Unless(words string) Value[V] {
-	v.about.Default = words
+	v.About.Default = words
 	return v
 }
 
 // As says in words what may stand there.
 func (v Value[V]) As(words string) Value[V] {
-	v.about.Type = words
+	v.About.Type = words
 	return v
 }
 
 // Or takes something else as well, as far as the schema is concerned.
 func (v Value[V]) Or(also Schema) Value[V] {
-	v.about.Schema = Schema{"anyOf": []Schema{v.about.Schema, also}}
+	v.About.Schema = Schema{"anyOf": []Schema{v.About.Schema, also}}
 	return v
 }
 
 // In says in words what range it has.
 func (v Value[V]) In(words string) Value[V] {
-	v.about.Range = words
+	v.About.Range = words
 	return v
 }
 
@@ -99,8 +99,8 @@ func (v Value[V]) Always() Value[V] {
 
 // ShownIf has the value shown only where something holds.
 func (v Value[V]) ShownIf(holds func(v V) bool) Value[V] {
-	show := v.show
-	v.show = func(v V, at where) *Node {
+	show := v.Show
+	v.Show = func(v V, at Place) *Node {
 		if !holds(v) {
 			return nil
 		}
@@ -111,8 +111,8 @@ func (v Value[V]) ShownIf(holds func(v V) bool) Value[V] {
 
 // Inline has a map shown on one line.
 func (v Value[V]) Inline() Value[V] {
-	show := v.show
-	v.show = func(v V, at where) *Node {
+	show := v.Show
+	v.Show = func(v V, at Place) *Node {
 		n := show(v, at)
 		if n != nil {
 			n.inline = true
@@ -124,9 +124,9 @@ func (v Value[V]) Inline() Value[V] {
 
 // Open is a text that is no secret, wherever it came from.
 func (v Value[V]) Open() Value[V] {
-	show := v.show
-	v.show = func(v V, at where) *Node { return show(v, where{}) }
-	v.secrets = nil
+	show := v.Show
+	v.Show = func(v V, at Place) *Node { return show(v, Place{}) }
+	v.Secrets = nil
 	return v
 }
 
@@ -138,8 +138,8 @@ func (v Value[V]) Sparing() Value[V] {
 
 // Then looks at a value that was read, and may complain or change it.
 func (v Value[V]) Then(check func(o Object, key string, dst *V)) Value[V] {
-	read := v.read
-	v.read = func(o Object, key string, dst *V) bool {
+	read := v.Read
+	v.Read = func(o Object, key string, dst *V) bool {
 		ok := read(o, key, dst)
 		if ok {
 			check(o, key, dst)
@@ -151,35 +151,35 @@ func (v Value[V]) Then(check func(o Object, key string, dst *V)) Value[V] {
 
 // By reads the value in another way.
 func (v Value[V]) By(read func(o Object, key string, dst *V) bool) Value[V] {
-	v.read = read
+	v.Read = read
 	return v
 }
 
 func text(v string) string { return v }
 
 // hideText is what a single text may give away.
-func hideText(v string, at where, l secretList) {
-	if at.is() {
-		l.add(v)
+func hideText(v string, at Place, l SecretList) {
+	if at.Hidden() {
+		l.Add(v)
 	}
-	l.url(v)
+	l.URL(v)
 }
 
-func showText(v string, at where) *Node { return StringNode(at.text(v)) }
+func showText(v string, at Place) *Node { return StringNode(at.Text(v)) }
 
 // Text is a string.
 func Text(example string) Value[string] {
 	return Value[string]{
-		about: About{Type: "string", Schema: Schema{"type": "string", "examples": []string{example}}},
-		read:  func(o Object, key string, dst *string) bool { return o.Text(key, dst, example) },
-		show:  showText, secrets: hideText, written: text,
+		About: About{Type: "string", Schema: Schema{"type": "string", "examples": []string{example}}},
+		Read:  func(o Object, key string, dst *string) bool { return o.Text(key, dst, example) },
+		Show:  showText, Secrets: hideText, written: text,
 	}
 }
 
 // Word is a string without spaces that is no flag.
 func Word(example string) Value[string] {
 	return Text(example).Then(func(o Object, key string, dst *string) {
-		if n := o.Get(key); !oneWord.MatchString(*dst) {
+		if n := o.Get(key); !OneWord.MatchString(*dst) {
 			o.Wrong(key, n, "%s is not one word; write it like %s", n.Shown(), example)
 		}
 	})
@@ -213,10 +213,10 @@ func FilePath(example string) Value[string] {
 // OneOf is one of some words.
 func OneOf(words ...string) Value[string] {
 	return Value[string]{
-		about:   About{Type: "`" + strings.Join(words, "`, `") + "`", Schema: Schema{"enum": words}.orPlaceholder()},
-		read:    func(o Object, key string, dst *string) bool { return o.OneOf(key, dst, words...) },
-		show:    showText,
-		secrets: func(string, where, secretList) {}, // none of the words is
+		About:   About{Type: "`" + strings.Join(words, "`, `") + "`", Schema: Schema{"enum": words}.OrPlaceholder()},
+		Read:    func(o Object, key string, dst *string) bool { return o.OneOf(key, dst, words...) },
+		Show:    showText,
+		Secrets: func(string, Place, SecretList) {}, // none of the words is
 		written: text,
 	}
 }
@@ -224,9 +224,9 @@ func OneOf(words ...string) Value[string] {
 // Bool is true or false.
 func Bool() Value[bool] {
 	return Value[bool]{
-		about:   About{Type: "boolean", Form: FormBool, Schema: Schema{"type": "boolean"}.orPlaceholder()},
-		read:    func(o Object, key string, dst *bool) bool { return o.Boolean(key, dst) },
-		show:    func(v bool, _ where) *Node { return BoolNode(v) },
+		About:   About{Type: "boolean", Form: FormBool, Schema: Schema{"type": "boolean"}.OrPlaceholder()},
+		Read:    func(o Object, key string, dst *bool) bool { return o.Boolean(key, dst) },
+		Show:    func(v bool, _ Place) *Node { return BoolNode(v) },
 		always:  true,
 		written: func(v bool) string { return fmt.Sprint(v) },
 	}.Default(false)
@@ -235,11 +235,11 @@ func Bool() Value[bool] {
 // Int is a whole number.
 func Int[V int | int64](least, most int) Value[V] {
 	return Value[V]{
-		about: About{
+		About: About{
 			Type: "number", Form: FormNumber, Range: fmt.Sprintf("%d to %d", least, most),
-			Schema: Schema{"type": "integer", "minimum": least, "maximum": most}.orPlaceholder(),
+			Schema: Schema{"type": "integer", "minimum": least, "maximum": most}.OrPlaceholder(),
 		},
-		read: func(o Object, key string, dst *V) bool {
+		Read: func(o Object, key string, dst *V) bool {
 			n := 0
 			ok := o.Integer(key, &n, least, most)
 			if ok {
@@ -247,7 +247,7 @@ func Int[V int | int64](least, most int) Value[V] {
 			}
 			return ok
 		},
-		show:    func(v V, _ where) *Node { return IntNode(int64(v)) },
+		Show:    func(v V, _ Place) *Node { return IntNode(int64(v)) },
 		written: func(v V) string { return fmt.Sprint(v) },
 	}
 }
@@ -255,25 +255,25 @@ func Int[V int | int64](least, most int) Value[V] {
 // Number is a number that may have a fraction.
 func Number(least, most float64) Value[float64] {
 	return Value[float64]{
-		about: About{
+		About: About{
 			Type: "number", Form: FormNumber, Range: formatNumber(least) + " to " + formatNumber(most),
-			Schema: Schema{"type": "number", "minimum": least, "maximum": most}.orPlaceholder(),
+			Schema: Schema{"type": "number", "minimum": least, "maximum": most}.OrPlaceholder(),
 		},
-		read:    func(o Object, key string, dst *float64) bool { return o.Number(key, dst, least, most) },
-		show:    func(v float64, _ where) *Node { return NumberNode(v) },
+		Read:    func(o Object, key string, dst *float64) bool { return o.Number(key, dst, least, most) },
+		Show:    func(v float64, _ Place) *Node { return NumberNode(v) },
 		written: formatNumber,
 	}
 }
 
 // Size is a number of bytes.
 func Size[V int | int64](least, most int64) Value[V] {
-	between := "`" + formatSize(least) + "` to `" + formatSize(most) + "`"
-	if most == mostBytes {
-		between = "from `" + formatSize(least) + "`"
+	between := "`" + FormatSize(least) + "` to `" + FormatSize(most) + "`"
+	if most == MaxBytes {
+		between = "from `" + FormatSize(least) + "`"
 	}
 	return Value[V]{
-		about: About{Type: "size", Range: between, Schema: sizeSchema},
-		read: func(o Object, key string, dst *V) bool {
+		About: About{Type: "size", Range: between, Schema: sizeSchema},
+		Read: func(o Object, key string, dst *V) bool {
 			n := int64(0)
 			ok := o.Size(key, &n, least, most)
 			if ok {
@@ -281,17 +281,17 @@ func Size[V int | int64](least, most int64) Value[V] {
 			}
 			return ok
 		},
-		show:    func(v V, _ where) *Node { return SizeNode(int64(v)) },
-		written: func(v V) string { return formatSize(int64(v)) },
+		Show:    func(v V, _ Place) *Node { return SizeNode(int64(v)) },
+		written: func(v V) string { return FormatSize(int64(v)) },
 	}
 }
 
 // Bound is a size that may be off.
 func Bound() Value[int64] {
-	v := Size[int64](1<<20, mostBytes)
-	v.about.Schema = Schema{"anyOf": []Schema{sizeSchema, {"const": noBound}}}
-	v.read = func(o Object, key string, dst *int64) bool { return o.bound(key, dst) }
-	v.show = func(v int64, _ where) *Node { return boundNode(v) }
+	v := Size[int64](1<<20, MaxBytes)
+	v.About.Schema = Schema{"anyOf": []Schema{sizeSchema, {"const": noBound}}}
+	v.Read = func(o Object, key string, dst *int64) bool { return o.bound(key, dst) }
+	v.Show = func(v int64, _ Place) *Node { return boundNode(v) }
 	return v.Always()
 }
 
@@ -302,9 +302,9 @@ func Duration(least, most time.Duration) Value[time.Duration] {
 		between = "up to `" + Brief(most) + "`"
 	}
 	return Value[time.Duration]{
-		about:   About{Type: "duration", Range: between, Schema: durationSchema},
-		read:    func(o Object, key string, dst *time.Duration) bool { return o.Duration(key, dst, least, most) },
-		show:    func(v time.Duration, _ where) *Node { return DurationNode(v) },
+		About:   About{Type: "duration", Range: between, Schema: durationSchema},
+		Read:    func(o Object, key string, dst *time.Duration) bool { return o.Duration(key, dst, least, most) },
+		Show:    func(v time.Duration, _ Place) *Node { return DurationNode(v) },
 		always:  true,
 		written: Brief,
 	}
@@ -313,13 +313,13 @@ func Duration(least, most time.Duration) Value[time.Duration] {
 // Texts is a list of strings.
 func Texts(example string) Value[[]string] {
 	return Value[[]string]{
-		about: About{Type: "list", Form: FormList, Schema: textsSchema},
-		read:  func(o Object, key string, dst *[]string) bool { return o.Texts(key, dst, example) },
-		show:  func(v []string, at where) *Node { return shownList(v, at.rel, at.hidden) },
-		secrets: func(v []string, at where, l secretList) {
+		About: About{Type: "list", Form: FormList, Schema: textsSchema},
+		Read:  func(o Object, key string, dst *[]string) bool { return o.Texts(key, dst, example) },
+		Show:  func(v []string, at Place) *Node { return ShownList(v, at.rel, at.hidden) },
+		Secrets: func(v []string, at Place, l SecretList) {
 			for i, s := range v {
-				if at.below(itoa(i)).is() {
-					l.add(s)
+				if at.Below(itoa(i)).Hidden() {
+					l.Add(s)
 				}
 			}
 		},
@@ -330,7 +330,7 @@ func Texts(example string) Value[[]string] {
 // Words is a list of some words, each at most once.
 func Words(words ...string) Value[[]string] {
 	v := Texts("[" + strings.Join(words[:1], ", ") + "]").As("list of `" + strings.Join(words, "`, `") + "`")
-	v.about.Schema = Schema{"type": "array", "items": Schema{"enum": words}.orPlaceholder(), "uniqueItems": true}
+	v.About.Schema = Schema{"type": "array", "items": Schema{"enum": words}.OrPlaceholder(), "uniqueItems": true}
 	return v.Then(func(o Object, key string, _ *[]string) { o.words(key, words) })
 }
 
@@ -339,8 +339,8 @@ func Words(words ...string) Value[[]string] {
 func Patterns(example, what string, one bool) Value[[]string] {
 	v := Texts(example).As("list of patterns of " + what)
 	if one {
-		v.about.Schema = v.about.Schema.orOne()
-		v.read = func(o Object, key string, dst *[]string) bool { return o.oneOrMore(key, dst, false, example) }
+		v.About.Schema = v.About.Schema.orOne()
+		v.Read = func(o Object, key string, dst *[]string) bool { return o.oneOrMore(key, dst, false, example) }
 	}
 	return v.Then(func(o Object, key string, _ *[]string) { o.patterns(key, what) })
 }
@@ -348,14 +348,14 @@ func Patterns(example, what string, one bool) Value[[]string] {
 // Line is a command line: a list, or a text with its words.
 func Line(example string) Value[[]string] {
 	v := Texts(example).As("list, or one line")
-	v.about.Schema = v.about.Schema.orOne()
-	read := v.read
-	v.read = func(o Object, key string, dst *[]string) bool {
+	v.About.Schema = v.About.Schema.orOne()
+	read := v.Read
+	v.Read = func(o Object, key string, dst *[]string) bool {
 		o.split(key)
 		return read(o, key, dst)
 	}
-	v.show = func(v []string, at where) *Node { return ListNode(shownLine(v, at.rel, at.hidden)...) }
-	v.secrets = func(v []string, at where, l secretList) { l.args(v, shownLine(v, at.rel, at.hidden)) }
+	v.Show = func(v []string, at Place) *Node { return ListNode(ShownLine(v, at.rel, at.hidden)...) }
+	v.Secrets = func(v []string, at Place, l SecretList) { l.args(v, ShownLine(v, at.rel, at.hidden)) }
 	return v
 }
 
@@ -363,12 +363,12 @@ func Line(example string) Value[[]string] {
 // secret.
 func TextMap(example string) Value[map[string]string] {
 	return Value[map[string]string]{
-		about: About{Type: "map", Form: FormNames, Schema: textMapSchema},
-		read:  func(o Object, key string, dst *map[string]string) bool { return o.TextMap(key, dst, example) },
-		show: func(v map[string]string, at where) *Node {
+		About: About{Type: "map", Form: FormNames, Schema: textMapSchema},
+		Read:  func(o Object, key string, dst *map[string]string) bool { return o.TextMap(key, dst, example) },
+		Show: func(v map[string]string, at Place) *Node {
 			n := MapNode()
 			for _, name := range slices.Sorted(maps.Keys(v)) {
-				value := at.below(name).text(v[name])
+				value := at.Below(name).Text(v[name])
 				if v[name] != "" && (secretName(name) || secretText.MatchString(v[name])) {
 					value = mask
 				}
@@ -376,9 +376,9 @@ func TextMap(example string) Value[map[string]string] {
 			}
 			return n
 		},
-		secrets: func(v map[string]string, at where, l secretList) {
+		Secrets: func(v map[string]string, at Place, l SecretList) {
 			for name, s := range v {
-				if at.below(name).is() {
+				if at.Below(name).Hidden() {
 					l.credential(s)
 				}
 				l.named(name, s)
@@ -397,8 +397,8 @@ func Map[V any](keys Table[V], word func(v *V, word string), words ...string) Va
 		about.Schema = Schema{"enum": words}
 	}
 	return Value[V]{
-		about: about,
-		read: func(o Object, key string, dst *V) bool {
+		About: about,
+		Read: func(o Object, key string, dst *V) bool {
 			c, said, ok := o.ChildOr(key, keys.Names(), words...)
 			if said != "" {
 				word(dst, said)
@@ -408,8 +408,8 @@ func Map[V any](keys Table[V], word func(v *V, word string), words ...string) Va
 			}
 			return ok
 		},
-		show:    keys.showAny,
-		secrets: func(v V, at where, l secretList) { keys.secrets(&v, at, l) },
+		Show:    keys.showAny,
+		Secrets: func(v V, at Place, l SecretList) { keys.secrets(&v, at, l) },
 		same:    func(a, b V) bool { return keys.same(&a, &b) },
 		fill:    keys.fill,
 		always:  true,
@@ -424,18 +424,18 @@ func List[V any](keys Table[V], read func(o Object, key string, dst *[]V) bool, 
 		about.Schema = Schema{"type": "string"}
 	}
 	return Value[[]V]{
-		about: about,
-		read:  read,
-		show: func(v []V, at where) *Node {
+		About: about,
+		Read:  read,
+		Show: func(v []V, at Place) *Node {
 			n := &Node{Shape: ShapeList}
 			for i := range v {
-				n.Items = append(n.Items, keys.show(&v[i], at.below(itoa(i))))
+				n.Items = append(n.Items, keys.show(&v[i], at.Below(itoa(i))))
 			}
 			return n
 		},
-		secrets: func(v []V, at where, l secretList) {
+		Secrets: func(v []V, at Place, l SecretList) {
 			for i := range v {
-				keys.secrets(&v[i], at.below(itoa(i)), l)
+				keys.secrets(&v[i], at.Below(itoa(i)), l)
 			}
 		},
 		same: func(a, b []V) bool { return slices.EqualFunc(a, b, func(x, y V) bool { return keys.same(&x, &y) }) },
@@ -446,10 +446,10 @@ func List[V any](keys Table[V], read func(o Object, key string, dst *[]V) bool, 
 // keys.
 func Maybe[V any](keys Table[V], read func(o Object, key string, dst **V) bool) Value[*V] {
 	return Value[*V]{
-		about: About{Type: "map", Keys: keys.About()},
-		read:  read,
-		show:  func(v *V, at where) *Node { return keys.show(v, at) },
-		secrets: func(v *V, at where, l secretList) {
+		About: About{Type: "map", Keys: keys.About()},
+		Read:  read,
+		Show:  func(v *V, at Place) *Node { return keys.show(v, at) },
+		Secrets: func(v *V, at Place, l SecretList) {
 			if v != nil {
 				keys.secrets(v, at, l)
 			}
@@ -468,17 +468,17 @@ func Set(v Value[[]string]) Value[[]string] {
 // whatever name the server wants them.
 func Headers() Value[map[string]string] {
 	v := TextMap("").By(readHeaders)
-	v.about.Form = FormSecret
-	v.show = func(v map[string]string, _ where) *Node {
+	v.About.Form = FormSecret
+	v.Show = func(v map[string]string, _ Place) *Node {
 		n := MapNode()
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			n.Pairs = append(n.Pairs, Pair{Key: name, Value: StringNode(mask)})
 		}
 		return n
 	}
-	v.secrets = func(v map[string]string, at where, l secretList) {
+	v.Secrets = func(v map[string]string, at Place, l SecretList) {
 		for name, s := range v {
-			if at.below(name).is() || !plainHeader.MatchString(name) {
+			if at.Below(name).Hidden() || !plainHeader.MatchString(name) {
 				l.credential(s)
 			}
 		}
@@ -489,8 +489,8 @@ func Headers() Value[map[string]string] {
 // Secret is a text that is never shown.
 func Secret(example string) Value[string] {
 	v := Text(example)
-	v.about.Form = FormSecret
-	v.show = func(string, where) *Node { return StringNode(mask) }
-	v.secrets = func(v string, _ where, l secretList) { l.add(v) }
+	v.About.Form = FormSecret
+	v.Show = func(string, Place) *Node { return StringNode(mask) }
+	v.Secrets = func(v string, _ Place, l SecretList) { l.Add(v) }
 	return v
 }

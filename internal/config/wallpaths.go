@@ -7,24 +7,24 @@ import (
 )
 
 // wallPaths checks what a sandbox sees of the host.
-func (d *decoder) wallPaths(c Object, to *Sandbox) {
-	d.notDenied(c, "allow_read", to.AllowRead, to)
-	d.notDenied(c, "allow_write", to.AllowWrite, to)
-	d.deniedAside(c, to)
-	d.keysAside(c, to)
-	d.shows(c, to)
+func wallPaths(c Object, to *Sandbox) {
+	notDenied(c, "allow_read", to.AllowRead, to)
+	notDenied(c, "allow_write", to.AllowWrite, to)
+	deniedAside(c, to)
+	keysAside(c, to)
+	showsPaths(c, to)
 	written := make(map[string]bool, len(to.AllowWrite))
 	for _, p := range to.AllowWrite {
 		written[p] = true
 	}
 	for i, p := range to.AllowRead {
 		if at, where := c.Spot("allow_read", i); p != "" && written[p] {
-			d.fail(at, "%s: stands in allow_write too, which is for reading as well; remove it here", where)
+			c.Fail(at, "%s: stands in allow_write too, which is for reading as well; remove it here", where)
 		}
 	}
-	if n := c.n.Get("root"); n != nil && filepath.IsAbs(to.Root) {
-		if i := d.deniedBy(to.Root, to); i >= 0 {
-			c.Wrong("root", n, "lies in %s of deny_read; remove one of them", c.n.Get("deny_read").Items[i].Shown())
+	if n := c.Get("root"); n != nil && filepath.IsAbs(to.Root) {
+		if i := deniedBy(to.Root, to); i >= 0 {
+			c.Wrong("root", n, "lies in %s of deny_read; remove one of them", c.Get("deny_read").Items[i].Shown())
 		}
 	}
 }
@@ -35,7 +35,7 @@ func wallRoot(c Object, key string, dst *string) bool {
 	if !c.Text(key, dst, RootAllow) {
 		return false
 	}
-	n := c.n.Get(key)
+	n := c.Get(key)
 	switch {
 	case *dst == RootAllow || *dst == RootHost:
 		return true
@@ -47,7 +47,7 @@ func wallRoot(c Object, key string, dst *string) bool {
 		c.Wrong(key, n, "got %s, want allow, host, or the path of a directory or an image's archive%s", n.Shown(), hint)
 		return false
 	}
-	p, wrong := c.d.hostPath(*dst)
+	p, wrong := hostPath(c, *dst)
 	switch *dst = p; {
 	case wrong != "":
 		c.Wrong(key, n, "%s %s", n.Shown(), wrong)
@@ -61,7 +61,7 @@ func wallRoot(c Object, key string, dst *string) bool {
 var hostPaths = Texts("[~/data]").As("list of paths").Unless("none").By(readHostPaths)
 
 func readHostPaths(c Object, key string, dst *[]string) bool {
-	n := c.n.Get(key)
+	n := c.Get(key)
 	if n != nil && n.tildeHint() != "" {
 		c.Wrong(key, n, "want a list of strings, got nothing%s; write %s: [\"~\"]", n.tildeHint(), key)
 		return false
@@ -74,7 +74,7 @@ func readHostPaths(c Object, key string, dst *[]string) bool {
 		if item.Missing || len(item.Kept) > 0 || len(*dst) != len(n.Items) {
 			continue // said already
 		}
-		p, wrong := c.d.hostPath(item.Text)
+		p, wrong := hostPath(c, item.Text)
 		if (*dst)[i] = p; wrong == "" {
 			switch {
 			case seen[p]:
@@ -97,11 +97,11 @@ func readHostPaths(c Object, key string, dst *[]string) bool {
 // hostPath makes a path of the host whole, or says what is wrong with it. What a
 // shell would have made something else of is refused: taken as it is it would
 // name nothing, and what was to be hidden would be seen.
-func (d *decoder) hostPath(text string) (whole, wrong string) {
+func hostPath(c Object, text string) (whole, wrong string) {
 	if strings.TrimSpace(text) == "" {
 		return "", "names nothing; name a path, or remove it"
 	}
-	p := d.res.paths.expandHome(text)
+	p := c.ExpandHome(text)
 	switch {
 	case strings.HasPrefix(p, "~"):
 		return "", "is a home that is not known here; write the whole path"
@@ -110,11 +110,11 @@ func (d *decoder) hostPath(text string) (whole, wrong string) {
 	case strings.ContainsAny(p, "*?"):
 		return "", "is a pattern, and paths are taken as they are; name the file or folder itself"
 	}
-	return filepath.Clean(d.res.paths.resolve(p)), ""
+	return filepath.Clean(c.Resolve(p)), ""
 }
 
 // deniedBy is the entry of deny_read that a path lies in, or -1.
-func (d *decoder) deniedBy(p string, to *Sandbox) int {
+func deniedBy(p string, to *Sandbox) int {
 	for i, dir := range to.DenyRead {
 		if dir != "" && p != "" && Within(p, dir) {
 			return i
@@ -125,14 +125,14 @@ func (d *decoder) deniedBy(p string, to *Sandbox) int {
 
 // keysAside complains about a place of keys inside of what may be written to, which
 // could not be hidden for good either. It need not be there yet.
-func (d *decoder) keysAside(c Object, to *Sandbox) {
+func keysAside(c Object, to *Sandbox) {
 	for i, dir := range to.AllowWrite {
 		if dir == "" {
 			continue
 		}
-		if place, ok := d.keyPlaceBelow(dir); ok {
+		if place, ok := c.KeyPlaceBelow(dir); ok {
 			at, where := c.Spot("allow_write", i)
-			d.fail(at, "%s: has ~/%s in it, which no sandbox sees, and which could not be hidden for good there; name the folders beside it instead", where, place)
+			c.Fail(at, "%s: has ~/%s in it, which no sandbox sees, and which could not be hidden for good there; name the folders beside it instead", where, place)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func (d *decoder) keysAside(c Object, to *Sandbox) {
 // deniedAside complains about what is hidden inside of what may be written to. What
 // hides it holds on to the file as it is: of a new one in its place, which an
 // editor of the host makes with every save, the sandbox would see all.
-func (d *decoder) deniedAside(c Object, to *Sandbox) {
+func deniedAside(c Object, to *Sandbox) {
 	for i, p := range to.DenyRead {
 		for j, dir := range to.AllowWrite {
 			if p == "" || dir == "" || p == dir || !Within(p, dir) {
@@ -152,7 +152,7 @@ func (d *decoder) deniedAside(c Object, to *Sandbox) {
 			if from.Line > 0 {
 				line = fmt.Sprintf(" on line %d", from.Line)
 			}
-			d.fail(at, "%s: lies in %s%s, and would be seen as soon as the host replaces it there; move it out of that folder, or name only the folders beside it in allow_write", where, strings.TrimPrefix(other, c.Path+"."), line)
+			c.Fail(at, "%s: lies in %s%s, and would be seen as soon as the host replaces it there; move it out of that folder, or name only the folders beside it in allow_write", where, strings.TrimPrefix(other, c.Path+"."), line)
 			break
 		}
 	}
@@ -161,16 +161,31 @@ func (d *decoder) deniedAside(c Object, to *Sandbox) {
 // notDenied complains about what is allowed inside of what is hidden, which would
 // stay hidden. The other way round is fine for reading: a part of what is allowed
 // is hidden.
-func (d *decoder) notDenied(c Object, key string, list []string, to *Sandbox) {
+func notDenied(c Object, key string, list []string, to *Sandbox) {
 	for i, p := range list {
 		at, where := c.Spot(key, i)
-		if j := d.deniedBy(p, to); j >= 0 {
+		if j := deniedBy(p, to); j >= 0 {
 			_, other := c.Spot("deny_read", j)
-			d.fail(at, "%s: lies in what %s hides, and that wins; remove one of them", where, strings.TrimPrefix(other, c.Path+"."))
+			c.Fail(at, "%s: lies in what %s hides, and that wins; remove one of them", where, strings.TrimPrefix(other, c.Path+"."))
 			continue
 		}
-		if place, ok := d.keyPlace(p); ok {
-			d.fail(at, "%s: no sandbox sees ~/%s, as it holds keys; put what the server needs into another folder", where, place)
+		if place, ok := c.KeyPlace(p); ok {
+			c.Fail(at, "%s: no sandbox sees ~/%s, as it holds keys; put what the server needs into another folder", where, place)
+		}
+	}
+}
+
+// showsPaths tells what a sandbox sees of this machine.
+func showsPaths(c Object, to *Sandbox) {
+	for _, list := range []struct {
+		key   string
+		paths []string
+	}{{"allow_read", to.AllowRead}, {"allow_write", to.AllowWrite}} {
+		for i, p := range list.paths {
+			if filepath.IsAbs(p) {
+				at, where := c.Spot(list.key, i)
+				c.Shows(Visible{At: at, Where: where, Path: p, Write: list.key == "allow_write", Read: to.AllowRead, Written: to.AllowWrite, Denied: to.DenyRead})
+			}
 		}
 	}
 }

@@ -51,12 +51,11 @@ func readSandbox(o Object, _ *Server) *Sandbox {
 		o.Wrong("sandbox", n, "got %s, want true, false, or a map of %s", n.Shown(), strings.Join(sandboxTable.Names(), ", "))
 		return to
 	}
-	d := o.d
 	c, _ := o.Child("sandbox", sandboxTable.Names())
 	sandboxTable.Read(c, to)
-	d.wallPaths(c, to)
-	d.wallTransport(c, to)
-	d.ownRoot(o, to)
+	wallPaths(c, to)
+	wallTransport(c, to)
+	ownRoot(o, to)
 	sandboxTable.Tidy(to)
 	return to
 }
@@ -105,18 +104,18 @@ func wallUser(c Object, key string, dst *string) bool {
 
 // wallNetwork is none, host, or the domains that may be reached.
 var wallNetwork = Value[Sandbox]{
-	about: About{
+	About: About{
 		Type: "`none`, `host`, or a list of domains", Default: "`" + NetworkNone + "`",
-		Schema: Schema{"anyOf": []Schema{{"enum": []string{NetworkNone, NetworkHost}}, {"type": "array", "items": Schema{"type": "string"}, "minItems": 1}, placeholder}},
+		Schema: Schema{"anyOf": []Schema{{"enum": []string{NetworkNone, NetworkHost}}, {"type": "array", "items": Schema{"type": "string"}, "minItems": 1}, Placeholder}},
 	},
-	read: readNetwork,
-	show: func(b Sandbox, at where) *Node {
+	Read: readNetwork,
+	Show: func(b Sandbox, at Place) *Node {
 		if len(b.Domains) > 0 {
-			return shownList(b.Domains, at.rel, at.hidden)
+			return at.List(b.Domains)
 		}
-		return StringNode(at.text(b.Network))
+		return StringNode(at.Text(b.Network))
 	},
-	secrets: func(b Sandbox, at where, l secretList) { Texts("").secrets(b.Domains, at, l) },
+	Secrets: func(b Sandbox, at Place, l SecretList) { Texts("").Secrets(b.Domains, at, l) },
 }
 
 func readNetwork(c Object, key string, to *Sandbox) bool {
@@ -145,7 +144,7 @@ func readNetwork(c Object, key string, to *Sandbox) bool {
 		}
 		domain := strings.ToLower(item.Text)
 		err := domains.Check(domain)
-		switch at := c.Path + ".network[" + itoa(i) + "]"; {
+		switch at := c.Path + ".network[" + strconv.Itoa(i) + "]"; {
 		case err != nil && item.From != "": // what is wrong would repeat the value
 			c.Fail(item.Pos, "%s: %s is nothing that can be allowed; have it be like example.org, *.example.org or example.org:8443", at, item.Shown())
 		case err != nil:
@@ -159,22 +158,22 @@ func readNetwork(c Object, key string, to *Sandbox) bool {
 }
 
 // wallTransport checks how a server in a sandbox speaks, as for a container.
-func (d *decoder) wallTransport(c Object, to *Sandbox) {
+func wallTransport(c Object, to *Sandbox) {
 	transport := to.Transport
 	if transport == "" {
 		transport = ContainerStdio
-		if c.n.Get("port") != nil {
+		if c.Get("port") != nil {
 			transport = ContainerHTTP
 		}
 	}
 	switch {
-	case c.n.Get("transport") != nil && to.Transport == "": // said already
-	case transport == ContainerHTTP && c.n.Get("port") == nil:
-		d.fail(c.KeyPos("transport"), "%s: port is missing, which transport http needs; say where in the sandbox the server listens", c.Path)
+	case c.Get("transport") != nil && to.Transport == "": // said already
+	case transport == ContainerHTTP && c.Get("port") == nil:
+		c.Fail(c.KeyPos("transport"), "%s: port is missing, which transport http needs; say where in the sandbox the server listens", c.Path)
 	case transport == ContainerStdio:
 		for _, key := range []string{"port", "path"} {
-			if c.n.Get(key) != nil {
-				d.fail(c.KeyPos(key), "%s.%s: goes with transport: http, but this is stdio; set a port, or remove it", c.Path, key)
+			if c.Get(key) != nil {
+				c.Fail(c.KeyPos(key), "%s.%s: goes with transport: http, but this is stdio; set a port, or remove it", c.Path, key)
 			}
 		}
 	}
@@ -182,14 +181,14 @@ func (d *decoder) wallTransport(c Object, to *Sandbox) {
 
 // ownRoot checks what is looked for in a root of its own: nothing there is beside
 // the config.
-func (d *decoder) ownRoot(o Object, to *Sandbox) {
+func ownRoot(o Object, to *Sandbox) {
 	if to.Root == "" || to.Root == RootAllow || to.Root == RootHost {
 		return
 	}
-	if n := o.n.Get("command"); n != nil && n.Shape == ShapeString && strings.ContainsAny(n.Text, `/\`) && !path.IsAbs(n.Text) {
+	if n := o.Get("command"); n != nil && n.Shape == ShapeString && strings.ContainsAny(n.Text, `/\`) && !path.IsAbs(n.Text) {
 		o.Wrong("command", n, "%s is beside the config, and the program is looked for in sandbox.root; write its whole path there, or its name alone", n.Shown())
 	}
-	if n := o.n.Get("cwd"); n != nil && n.Shape == ShapeString && len(n.Kept) == 0 && !path.IsAbs(n.Text) {
+	if n := o.Get("cwd"); n != nil && n.Shape == ShapeString && len(n.Kept) == 0 && !path.IsAbs(n.Text) {
 		o.Wrong("cwd", n, "%s is beside the config, and the program runs in sandbox.root; write the whole path there", n.Shown())
 	}
 }
