@@ -27,7 +27,8 @@ const gatewayVar = "TINE_TEST_DOCKER_GATEWAY"
 
 // builder builds the suite's server once for all.
 var builder = &drivertest.Suite{
-	New: func(int) driver.Driver { return New(Options{Gateway: os.Getenv(gatewayVar)}) },
+	Options: &config.Docker{},
+	New:     func(int) driver.Driver { return New(Options{Gateway: os.Getenv(gatewayVar)}) },
 }
 
 func TestMain(m *testing.M) { builder.Main(m) }

@@ -46,7 +46,7 @@ func (s *Suite) carryOut(text string) (driver.Handle, error) {
 		time.Sleep(2 * testkit.Patience)
 		os.Exit(1)
 	}()
-	var o order
+	o := order{Spec: driver.Spec{Options: s.Options}}
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return driver.Handle{}, err
 	}

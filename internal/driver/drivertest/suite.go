@@ -41,6 +41,9 @@ type Suite struct {
 	// Spec says how to run the program with the arguments. Each call names
 	// another folder, which need not exist.
 	Spec func(t testing.TB, program string, args ...string) driver.Spec
+	// Options is empty, and of the type that the specs have for theirs; nil where they
+	// have none. The process that plays the gateway reads a spec's into it.
+	Options any
 	// Left lists what of an instance is still there, for the errors of tests
 	// that find something after a Stop. Optional.
 	Left func(t testing.TB, h driver.Handle) []string

@@ -27,6 +27,7 @@ const (
 )
 
 var builder = &drivertest.Suite{
+	Options: &config.Sandbox{},
 	New: func(maxFrame int) driver.Driver {
 		d := New(Options{Dir: os.Getenv(dirVar), Binary: os.Getenv(binaryVar), MaxFrame: maxFrame})
 		d.beside = true
