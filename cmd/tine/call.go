@@ -29,27 +29,27 @@ func newCallCmd(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "call TOOL [KEY=VALUE]...",
 		Short: "Call a tool and print its result",
-		Long: `Calls a tool by its name in "tine tools" and prints what it answers.
+		Long: `Calls a tool by its name in "tine tools" and prints the result.
 
 Arguments:
-  key=value     a text, or what the tool's schema makes of it: integer, number,
-                true or false, JSON for arrays and objects. Where the schema
-                allows a string it is a string.
-  key:=JSON     JSON as it stands
-  key=@file     the content of a file, taken like a value; @- is standard input
-  key:=@file    JSON from a file
-  --args JSON   all arguments as one JSON object, - for standard input; pairs
-                come on top of it
+  key=value     a value, converted to the type in the tool's schema: integer,
+                number, boolean, or JSON for arrays and objects. Where the
+                schema allows a string, the value is a string.
+  key:=JSON     a JSON value, not converted
+  key=@file     a value read from a file; @- reads standard input
+  key:=@file    a JSON value read from a file
+  --args JSON   all arguments as one JSON object, - reads standard input; pairs
+                override its keys
 
---session makes the call in a session, by its id or the beginning of it; without
-it the call is made in your default session, or in the one whose token is given.
+--session names the session of the call, by its id or a prefix of it. Without it
+the call runs in your default session, or in the session that the token is for.
 
-What the server says of its progress is shown on standard error while it works.
+Progress notifications of the server are shown on standard error.
 
-Text is printed as it is, other content is described, and structured content is
-printed where there is no text. --json prints the result's bytes as the server
-sent them. The exit code is 1 when the tool or the server failed, 2 when the
-call was wrong.`,
+Text is printed as it is, other content is summarized, and structured content is
+printed if there is no text. --json prints the result exactly as the server sent
+it. The exit code is 1 when the tool or the server failed, and 2 when the command
+or its arguments were invalid.`,
 		Example: `  tine call time__get_current_time timezone=Europe/Vienna
   tine call files__read_file path=/x limit:=10
   tine call files__write_file path=/x content=@notes.txt
@@ -69,9 +69,9 @@ call was wrong.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.args, "args", "", "all arguments as one JSON object; - reads standard input")
-	f.StringVarP(&o.out, "out", "o", "", "save images, audio and other binary content to this file, or the text where there is none")
-	f.DurationVar(&o.timeout, "timeout", 0, "give up after this long; 0 leaves it to the gateway")
-	f.StringVar(&o.session, "session", "", "make the call in this session")
+	f.StringVarP(&o.out, "out", "o", "", "save images, audio and other binary content to this file, or the text if there is none")
+	f.DurationVar(&o.timeout, "timeout", 0, "timeout of the call; 0 for the gateway's timeout")
+	f.StringVar(&o.session, "session", "", "run the call in this session")
 	c.completeFlag(cmd, "session", c.completeSessionFlag)
 	return cmd
 }

@@ -37,25 +37,25 @@ func newCallsCmd(c *cli) *cobra.Command {
 	var o callsOptions
 	cmd := &cobra.Command{
 		Use:   "calls [ID]",
-		Short: "List what was called, follow it, or show one call whole",
-		Long: `Lists the calls in the gateway's journal, the newest last: when, its id, the
-server and the tool, the outcome, how long it took in milliseconds, who called,
-and the arguments in one line. The outcome is ok; cancelled where the client
-left or took the call back, or the gateway stopped before it ended; or says whose
-failure it was: tool, infrastructure, timeout, refused, invalid or lost. A call
-that failed shows the error before its arguments.
+		Short: "List or follow the calls in the journal, or show one call",
+		Long: `Lists the calls in the gateway's journal, the newest last: time, id, server and
+tool, outcome, duration in milliseconds, principal, and the arguments on one line.
+The outcome is ok; cancelled if the client cancelled the call or disconnected, or
+the gateway stopped before the call ended; or the kind of failure: tool,
+infrastructure, timeout, refused, invalid or lost. A failed call shows its error
+before its arguments.
 
-With an id it shows that call alone, with all of its arguments and its result.
-What looks like a secret is masked. A server whose journal is meta shows neither
-arguments nor results, and one whose journal is off is not listed.
+With an id, the command shows that call with its full arguments and result.
+Values that look like secrets are masked. Calls of a server with journal: meta
+have no arguments or results; those of a server with journal: off are not listed.
 
-Connections that a server in a sandbox made to the outside, or was refused, are
-listed as tine/network HOST:PORT with the bytes sent and received.
+Outbound connections of a sandboxed server, allowed or refused, are listed as
+tine/network HOST:PORT with the bytes sent and received.
 
---follow goes on printing calls as they end, until it is interrupted. When the
-gateway is restarted it waits and goes on where it ended.
+--follow prints calls as they end, until it is interrupted. If the gateway
+restarts, the command reconnects and continues where it stopped.
 
-Whoever is not a viewer or operator sees its own calls only.`,
+A caller that is neither viewer nor operator sees only its own calls.`,
 		Example: `  tine calls
   tine calls --server files --failed --since 1h
   tine calls --follow
@@ -111,13 +111,13 @@ Whoever is not a viewer or operator sees its own calls only.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&o.follow, "follow", "f", false, "go on printing calls as they end until interrupted")
+	f.BoolVarP(&o.follow, "follow", "f", false, "print calls as they end, until interrupted")
 	f.StringVar(&o.Server, "server", "", "only calls of this server")
-	f.StringVar(&o.Session, "session", "", "only calls in this session, by its id, the beginning of it, or its name")
+	f.StringVar(&o.Session, "session", "", "only calls in this session, by its id, a prefix of it, or its name")
 	f.StringVar(&o.Principal, "principal", "", "only calls of this principal")
 	f.BoolVar(&o.Failed, "failed", false, "only calls that failed")
-	f.StringVar(&o.since, "since", "", "only calls since then: 90m, 1h, 7d, or a time like 2026-11-15T12:00:00Z")
-	f.IntVar(&o.Limit, "limit", 0, fmt.Sprintf("at most so many of the last calls (default %d, and %d before what is followed)", listedCalls, followedCalls))
+	f.StringVar(&o.since, "since", "", "only calls since this time: an age (90m, 1h, 7d), or a time like 2026-11-15T12:00:00Z")
+	f.IntVar(&o.Limit, "limit", 0, fmt.Sprintf("at most this many of the last calls (default %d; %d with --follow)", listedCalls, followedCalls))
 	c.completeFlag(cmd, "server", c.completeServerFlag)
 	c.completeFlag(cmd, "session", c.completeSessionFlag)
 	return cmd

@@ -14,18 +14,19 @@ func newReplayCmd(c *cli) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "replay ID",
-		Short: "Make a call of the journal again",
-		Long: `Makes a tool call of the journal again at the gateway, with the arguments it had,
-and prints the result the way "tine call" does: --json prints the result's bytes
-and the exit code is 1 when the tool or the server failed. The new call has an id
-of its own in the journal, which is told on standard error.
+		Short: "Repeat a tool call from the journal",
+		Long: `Repeats a tool call from the journal with the same arguments, and prints the
+result as "tine call" does: --json prints it exactly as the server sent it, and
+the exit code is 1 when the tool or the server failed. The new call has its own
+id in the journal, which is printed on standard error.
 
-The arguments are those that were sent, not the masked ones of "tine calls". Only
-a tool call whose arguments were kept can be made again: a server whose journal
-is meta keeps none, and lists and prompts are no tool calls.
+The arguments are the original ones, not the masked ones of "tine calls". Only a
+tool call whose arguments are in the journal can be repeated: a server with
+journal: meta has none there, and lists and prompts are not tool calls.
 
-What the tool did, it does again. On a terminal Tine shows the call and asks
-first; --yes does not ask, and is needed where there is no terminal to ask on.`,
+The side effects of the tool happen again. On a terminal Tine shows the call and
+asks for confirmation; --yes skips the question, and is required without a
+terminal.`,
 		Example: `  tine replay call_00000000002a
   tine replay call_00000000002a --yes --json
   tine calls --failed --server files --limit 1 --json | jq -r '.calls[].id' | xargs tine replay --yes`,
@@ -35,7 +36,7 @@ first; --yes does not ask, and is needed where there is no terminal to ask on.`,
 			return c.replay(cmd.Context(), args[0], yes)
 		},
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask before the call is made")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
 }
 

@@ -102,16 +102,17 @@ func (c *cli) root() *cobra.Command {
 		Long: `Tine is one MCP endpoint in front of many MCP servers.
 
   tine serve      runs the gateway
-  tine stdio      is the gateway for a client that speaks stdio
-  the others      look at a running gateway and use it
+  tine stdio      serves a client that speaks stdio
+  the others      inspect and use a running gateway
 
-A running gateway is found by --url or TINE_URL, else by the file that it keeps
-in its state folder, else at the address of the config, else at the default one.
+Commands find the running gateway by --url or TINE_URL, else by the file that it
+keeps in its state folder, else at the address in the config, else at the default
+address.
 
-With --json an error is JSON too, where the answer would be:
+With --json an error is printed as JSON on standard output, in place of the result:
 {"error": {"kind", "message", "server", "retryable", "retry_after"}}. Its message
-is on standard error as always. The exit code is 1 when a tool, a server or the
-gateway failed, and 2 when the command was wrong.`,
+is still printed on standard error. The exit code is 1 when a tool, a server or
+the gateway failed, and 2 when the command or its arguments were invalid.`,
 		Example: `  tine serve
   tine tools
   tine call time__get_current_time timezone=Europe/Vienna
@@ -142,12 +143,12 @@ gateway failed, and 2 when the command was wrong.`,
 	})
 
 	f := root.PersistentFlags()
-	f.StringVar(&c.flags.url, "url", "", "the gateway's address (env TINE_URL)")
-	f.StringVar(&c.flags.token, "token", "", "bearer token for the gateway (env TINE_TOKEN; a file is safer, as arguments show in process lists)")
+	f.StringVar(&c.flags.url, "url", "", "URL of the gateway (env TINE_URL)")
+	f.StringVar(&c.flags.token, "token", "", "bearer token for the gateway (env TINE_TOKEN; --token-file is safer, because process lists show arguments)")
 	f.StringVar(&c.flags.tokenFile, "token-file", "", "file that holds the bearer token")
 	f.StringVar(&c.flags.state, "state", "", "state folder (env TINE_STATE)")
-	f.BoolVar(&c.flags.json, "json", false, "print JSON for programs")
-	f.BoolVar(&c.flags.noColor, "no-color", false, "print without colour (env NO_COLOR)")
+	f.BoolVar(&c.flags.json, "json", false, "print JSON")
+	f.BoolVar(&c.flags.noColor, "no-color", false, "do not print colours (env NO_COLOR)")
 
 	root.AddCommand(
 		newServeCmd(c),

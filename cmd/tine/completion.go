@@ -21,10 +21,10 @@ func newCompletionCmd(c *cli) *cobra.Command {
 	shells := []string{"bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish|powershell",
-		Short: "Print a script that teaches a shell to complete tine's commands",
-		Long: `Prints a script for a shell. With it the tab key completes commands and flags,
-and, while a gateway runs, the ids of servers, the names of tools and their
-arguments, the ids of sessions and calls and the names of snapshots and tokens.`,
+		Short: "Print a completion script for a shell",
+		Long: `Prints a completion script for a shell. It completes commands and flags, and,
+while a gateway runs, server ids, tool names and their arguments, session and call
+ids, and the names of snapshots and tokens.`,
 		Example: `  source <(tine completion bash)
   tine completion bash > /etc/bash_completion.d/tine
   tine completion zsh > "${fpath[1]}/_tine"

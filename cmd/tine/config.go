@@ -24,11 +24,11 @@ func newConfigCmd(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Check, show or import a config",
-		Long: `Works on config files; no gateway needs to run.
+		Long: `Checks, shows and converts config files. No gateway needs to run.
 
-Without FILE the config is the one that "tine serve" would use: --config,
-TINE_CONFIG, tine.yaml or tine.yml in this folder, tine/tine.yaml in the user's
-config folder, else the built-in defaults.`,
+Without FILE the commands read the config that "tine serve" would use: --config,
+TINE_CONFIG, tine.yaml or tine.yml in the current folder, tine/tine.yaml in the
+user's config folder, else the built-in defaults.`,
 		Example: `  tine config check
   tine config show .mcp.json
   tine config import ~/.claude.json -o tine.yaml`,
@@ -48,8 +48,8 @@ config folder, else the built-in defaults.`,
 	}
 	check := &cobra.Command{
 		Use:   "check [FILE]",
-		Short: "Say whether a config is right, and what is not",
-		Long:  "Reads a config as \"tine serve\" does and says what is wrong, with file, line and column. Starts nothing.",
+		Short: "Validate a config",
+		Long:  "Reads a config as \"tine serve\" does, and reports errors with file, line and\ncolumn. Starts no servers.",
 		Example: `  tine config check
   tine config check .mcp.json
   tine config check --json`,
@@ -64,7 +64,7 @@ config folder, else the built-in defaults.`,
 	}
 	show := &cobra.Command{
 		Use:     "show [FILE]",
-		Short:   "Print a config as it is understood",
+		Short:   "Print the effective config",
 		Long:    "Prints a config with every default filled in, every placeholder resolved and every secret masked.",
 		Example: "  tine config show\n  tine config show .mcp.json",
 		Args:    upToOneArg,
@@ -78,9 +78,9 @@ config folder, else the built-in defaults.`,
 	}
 	schema := &cobra.Command{
 		Use:   "schema",
-		Short: "Print the JSON Schema of a tine.yaml",
-		Long: `Prints a JSON Schema (draft 2020-12) of every key of a tine.yaml, with what each
-means. Editors that know YAML complete and check with it.`,
+		Short: "Print the JSON Schema of tine.yaml",
+		Long: `Prints the JSON Schema (draft 2020-12) of tine.yaml, with a description of every
+key. YAML editors use it for completion and validation.`,
 		Example: `  tine config schema > tine.schema.json
   sed -i '1i # yaml-language-server: $schema=tine.schema.json' tine.yaml`,
 		Args: noArgs,
@@ -100,11 +100,11 @@ func newImportCmd(c *cli) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Write a tine.yaml from another program's config",
-		Long: `Reads the config of another program (mcpServers JSON as Claude, Cursor and others
-have it, VS Code's servers, RewardKit YAML; - is standard input) and prints a
-tine.yaml that means the same. What could not be carried over is named on
-standard error. All of them can be served as they are, too.`,
+		Short: "Convert another program's config to tine.yaml",
+		Long: `Reads the config of another program (mcpServers JSON of Claude, Cursor and others,
+VS Code's servers, RewardKit YAML; - reads standard input) and prints an equivalent
+tine.yaml. Settings that have no equivalent are listed on standard error. "tine
+serve" can also use these files directly.`,
 		Example: `  tine config import .mcp.json -o tine.yaml
   tine config import mcp_agent_config.yaml`,
 		Args: oneArg("the file to import"),
@@ -112,8 +112,8 @@ standard error. All of them can be served as they are, too.`,
 			return c.importConfig(args[0], out, force)
 		},
 	}
-	cmd.Flags().StringVarP(&out, "out", "o", "", "write to this file, readable by you alone, instead of standard output")
-	cmd.Flags().BoolVar(&force, "force", false, "replace the file if there is one")
+	cmd.Flags().StringVarP(&out, "out", "o", "", "write to this file, with access for you only, instead of standard output")
+	cmd.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
 	return cmd
 }
 

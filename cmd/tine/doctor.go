@@ -29,19 +29,19 @@ func newDoctorCmd(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this machine, the config and the running gateway",
-		Long: `Looks at this program, the state folder, the port, the config, at which drivers
-work here and at what MCP servers are commonly run with, and says what to do
-about what is not right. The config is the one that --config or TINE_CONFIG names,
-else that of the running gateway, else the one that "tine serve" would find here.
-Of the gateway that runs it says whether it answers, lets this program in, is of
-the same version, has the same config, and how its servers are:
+		Long: `Checks this program, the state folder, the port, the config, the drivers, and the
+tools that MCP servers commonly need, and prints a remedy for every problem. The
+config is the one that --config or TINE_CONFIG names, else the config of the
+running gateway, else the one that "tine serve" would find here. If a gateway
+runs, the command also checks that it answers, admits this program, and has the
+same version and config, and checks its servers. The results:
 
-  ok       fine
-  warn     works, but look at it
-  missing  not there; only servers that want it are touched
+  ok       no problem
+  warn     works, but needs attention
+  missing  not installed; affects only servers that need it
   broken   "tine serve" will not start or work properly
 
-The exit code is 1 when something is broken, else 0.`,
+The exit code is 1 when a check is broken, else 0.`,
 		Example: "  tine doctor\n  tine doctor --json",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {

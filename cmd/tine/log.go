@@ -26,9 +26,9 @@ func newLogsCmd(c *cli) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "logs SERVER",
-		Short: "Print what a server wrote to standard error",
-		Long: `Prints the end of what the instances of a server wrote to standard error, also of
-the last ones that failed. Only servers that Tine runs have such a log.`,
+		Short: "Print the standard error of a server",
+		Long: `Prints the end of the standard error of a server's instances, including the last
+instances that failed. Only servers that Tine runs have a log.`,
 		Example: `  tine logs files
   tine logs files --bytes 1000
   tine logs files --follow`,
@@ -45,7 +45,7 @@ the last ones that failed. Only servers that Tine runs have such a log.`,
 		},
 	}
 	cmd.Flags().Int64Var(&bytes, "bytes", 64<<10, "print at most this many bytes of each instance")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on printing what is new until interrupted")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "print new output until interrupted")
 	return cmd
 }
 

@@ -26,18 +26,19 @@ func newLoginCmd(c *cli) *cobra.Command {
 	var o loginOptions
 	cmd := &cobra.Command{
 		Use:   "login SERVER",
-		Short: "Log in to a server that wants a person",
-		Long: `Logs you in to a server whose config says auth.type: login. Tine prints an address
-and opens it in a browser; there you log in at the server's own sign-on. What
-comes of it is kept by the gateway, which renews it and shows it to that server
-alone. With credential: shared the login is everybody's who uses the server, with
-per-principal it is yours.
+		Short: "Log in to a server that needs a user login",
+		Long: `Logs you in to a server whose config has auth.type: login. Tine prints a URL and
+opens it in a browser, where you log in with the server's authorization server.
+The gateway stores and refreshes the tokens and sends them only to that server.
+With credential: shared all principals use one login; with per-principal the login
+is for you only.
 
-The browser comes back to this program, which listens on loopback for it. Where
-the browser runs on another machine it can't: open the address there, and paste
-the address that it ends at, the one that can't be loaded, here.
+The browser is redirected to this program, which listens on loopback. A browser
+on another machine can't reach it: open the URL there, then paste here the URL
+of the page that fails to load.
 
-BROWSER names another browser than the system's own. --logout forgets a login.`,
+BROWSER names a browser to use instead of the system's default. --logout deletes
+the login.`,
 		Example: `  tine login tracker
   tine login tracker --no-browser
   tine login tracker --logout`,
@@ -58,8 +59,8 @@ BROWSER names another browser than the system's own. --logout forgets a login.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.noBrowser, "no-browser", false, "open no browser, only print the address")
-	f.BoolVar(&o.logout, "logout", false, "forget the login instead")
+	f.BoolVar(&o.noBrowser, "no-browser", false, "print the URL and open no browser")
+	f.BoolVar(&o.logout, "logout", false, "delete the login")
 	f.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for the login")
 	return cmd
 }

@@ -11,10 +11,10 @@ import (
 func newOrchestratorCmd(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "orchestrator",
-		Short: "Run servers for programs elsewhere, by the remote orchestration API",
-		Long: `An orchestrator runs MCP servers for programs that don't run them by themselves:
-they ask for instances, are told where each speaks MCP, and remove them. Another
-Tine asks with a server whose config has remote.url.`,
+		Short: "Run servers for remote clients, with the remote orchestration API",
+		Long: `An orchestrator runs MCP servers for remote clients: a client requests instances,
+gets the MCP endpoint of each, and deletes them. Another Tine is such a client if
+a server in its config has remote.url.`,
 		Example: "  tine orchestrator serve",
 		Args:    cobra.ArbitraryArgs,
 		RunE:    group,
@@ -28,23 +28,22 @@ func newOrchestratorServeCmd(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a gateway that speaks the remote orchestration API",
-		Long: `Runs a gateway, as "tine serve" does, that speaks the remote orchestration API
-too: POST /instances gives instances of a server of the config, each with a state
-of its own, an MCP endpoint and a token; they can be forked, frozen, called and
-removed. /openapi.json describes all of it.
+		Long: `Runs a gateway, as "tine serve" does, that also has the remote orchestration API:
+POST /instances creates instances of a server in the config, each with its own
+state, MCP endpoint and token. Instances can be forked, snapshotted, called and
+deleted. /openapi.json describes the API.
 
-An instance is a session with one server, so that the commands for sessions show
-instances as well, and what the config says of sessions holds for them: how many
-there may be (sessions.max), how long they last (sessions.ttl, sessions.idle),
-who may have which servers (auth.rules). They come back after a restart, with the
-same ids and tokens.
+An instance is a session with one server. The session commands list instances too,
+and the session settings of the config apply to them: their number (sessions.max),
+their lifetime (sessions.ttl, sessions.idle), and which principals may use which
+servers (auth.rules). Instances survive a restart, with the same ids and tokens.
 
-Who may come in is said as for any gateway: everybody on this machine without
-tokens, and else whoever shows one. On other addresses it wants tokens, and TLS
-or a public_url.
+Authentication is the same as for "tine serve": without tokens the gateway accepts
+every caller on this machine; with tokens every caller needs one. To listen on
+addresses other than loopback it needs tokens, and TLS or a public_url.
 
-Beside a gateway that runs on this machine it needs a state folder and an address
-of its own.`,
+If another gateway runs on this machine, the orchestrator needs its own state
+folder (--state) and address (--listen).`,
 		Example: `  tine orchestrator serve
   tine orchestrator serve --config servers.yaml --listen 127.0.0.1:7400
   tine orchestrator serve --state /var/lib/tine-orchestrator --listen 127.0.0.1:7400

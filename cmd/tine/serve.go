@@ -21,17 +21,17 @@ func newServeCmd(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the gateway",
-		Long: `Run the gateway: one MCP endpoint in front of every server of the config.
+		Long: `Runs the gateway: one MCP endpoint in front of every server in the config.
 
-Without a config it has seven built-in servers: files, memory and sqlite, which
-every session has for itself, time, fetch and everything, and at /mcp/rollout
-tools for sessions.
-A config is tine.yaml, or any file with mcpServers as Claude Desktop, Claude
-Code, Cursor and VS Code have them. It is read again when it changes.
+Without a config the gateway has seven built-in servers: files, memory and sqlite
+with one instance per session; time, fetch and everything; and rollout, the tools
+for sessions, at /mcp/rollout. A config is tine.yaml, or a file with mcpServers
+from Claude Desktop, Claude Code, Cursor or VS Code. The gateway reloads it when
+it changes.
 
-SIGTERM and Ctrl-C stop taking calls, wait for those under way, and end every
-server that was started. With --keep-instances those are left for the next
-gateway on the same state folder, which is what a supervisor wants that
+On SIGTERM or Ctrl-C the gateway refuses new calls, waits for calls in progress,
+and stops every server that it started. With --keep-instances it leaves them
+running for the next gateway on the same state folder; use it when a supervisor
 restarts Tine.`,
 		Example: `  tine serve
   tine serve --config .mcp.json
@@ -54,9 +54,9 @@ type serveFlags struct {
 
 func (o *serveFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.config, "config", "", "config file (env TINE_CONFIG; default tine.yaml here or in the user's config folder)")
-	f.StringVar(&o.listen, "listen", "", "address to listen on instead of the config's (port 0 for any)")
-	f.BoolVar(&o.keep, "keep-instances", false, "leave running servers for the next gateway when stopping")
+	f.StringVar(&o.config, "config", "", "config file (env TINE_CONFIG; default tine.yaml in the current folder or in the user's config folder)")
+	f.StringVar(&o.listen, "listen", "", "address to listen on, overrides the config (port 0 for any free port)")
+	f.BoolVar(&o.keep, "keep-instances", false, "leave servers running for the next gateway when this one stops")
 }
 
 // loadConfig reads the config that serve and stdio use.

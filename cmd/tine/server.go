@@ -19,16 +19,15 @@ import (
 func newServersCmd(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "servers",
-		Short: "List the servers behind the gateway, add, remove or change one",
-		Long: `Lists the servers behind the running gateway: their state, how long half of their
-last calls took at most, their circuit breaker, how many calls wait for a limit,
-how many were made since the gateway started, how long they are in their state,
-and why they are failed or off, or else their last error. "tine servers show" has
-the rest, and --json has all of it.
+		Short: "List, add, remove and change servers",
+		Long: `Lists the servers of the running gateway: state, median latency of the last calls,
+circuit breaker, calls queued by a limit, calls since the gateway started, time in
+the current state, and the reason why a server failed or is disabled, else its
+last error. "tine servers show" shows more, and --json shows everything.
 
-A state with a star was changed at run time and differs from the config. What is
-changed is kept over a restart of the gateway, until it is set otherwise, or
-taken back with unset or reset.`,
+A star after a state marks a server that was changed at run time and differs from
+the config. Changes survive a restart of the gateway, until they are changed again
+or removed with unset or reset.`,
 		Example: `  tine servers
   tine servers show files
   tine servers add search https://search.example.com/mcp
@@ -48,7 +47,7 @@ taken back with unset or reset.`,
 		&cobra.Command{
 			Use:     "list",
 			Aliases: []string{"ls"},
-			Short:   "List the servers behind the gateway",
+			Short:   "List the servers of the gateway",
 			Long:    `Lists the servers, as "tine servers" without a command does.`,
 			Example: "  tine servers list\n  tine servers ls --json",
 			Args:    noArgs,
@@ -56,10 +55,10 @@ taken back with unset or reset.`,
 		},
 		&cobra.Command{
 			Use:   "show SERVER",
-			Short: "Show all that is known of one server",
-			Long: `Shows all that is known of one server: its state and what it is, its calls, its
-policy as it is now, what of it was changed at run time, its last error, and how
-a login to it stands.`,
+			Short: "Show the details of a server",
+			Long: `Shows the details of a server: its state, its driver and command or URL, its calls,
+its effective policy, its run-time changes, its last error, and the status of its
+login.`,
 			Example: `  tine servers show files
   tine servers show files --json | jq .policy`,
 			Args:              oneArg("the id of a server"),
@@ -68,9 +67,9 @@ a login to it stands.`,
 				return c.showServer(cmd.Context(), args[0])
 			},
 		},
-		c.switchCmd("enable", "Switch a server on until further notice", api.ServerPatch{Enabled: &on}),
-		c.switchCmd("disable", "Switch a server off until further notice", api.ServerPatch{Enabled: &off}),
-		c.switchCmd("reset", "Go back to what the config says of a server, in everything", api.ServerPatch{Reset: true}),
+		c.switchCmd("enable", "Enable a server at run time", api.ServerPatch{Enabled: &on}),
+		c.switchCmd("disable", "Disable a server at run time", api.ServerPatch{Enabled: &off}),
+		c.switchCmd("reset", "Remove all run-time changes of a server", api.ServerPatch{Reset: true}),
 		newServersAddCmd(c),
 		newServersRemoveCmd(c),
 		newServersSetCmd(c),
@@ -84,11 +83,11 @@ a login to it stands.`,
 func (c *cli) switchCmd(verb, short string, patch api.ServerPatch) *cobra.Command {
 	long := short + `.
 
-What is switched here is kept over a restart of the gateway, and connected
-clients are told that their lists changed. ` + "`tine servers reset`" + ` undoes it.`
+The change survives a restart of the gateway, and connected clients are notified
+that their lists changed. "tine servers reset" undoes it.`
 	if patch.Reset {
-		long = short + `: whether it
-is on, what "tine servers set" changed, and headers and secrets that were set.`
+		long = short + `, so that the config applies again:
+enable and disable, the keys of "tine servers set", headers and secrets.`
 	}
 	return &cobra.Command{
 		Use:               verb + " SERVER",

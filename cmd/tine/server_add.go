@@ -16,14 +16,16 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 )
 
-const configEdited = `The file is the one that --config or TINE_CONFIG names, else the config of
-the running gateway, else the one that "tine serve" would find here. Its comments and its
-order stay, and it is checked before it is replaced. A gateway that runs with it
-has taken it over when the command is done.`
+const configEdited = `The config is the file that --config or TINE_CONFIG names, else the config of the
+running gateway, else the one that "tine serve" would find here. Comments and order
+are preserved, and the new config is validated before it replaces the old one. A
+gateway that runs with this config has reloaded it when the command returns.`
 
-const configMade = ` A file that is named and not there is made.
-Where none is named or found, tine.yaml is made in this folder, with the built-in
-servers that a gateway without a config has.`
+const configMade = `
+
+A named file that does not exist is created. If no file is named or found, the
+command creates tine.yaml in the current folder, with the built-in servers that a
+gateway has without a config.`
 
 // addOptions are the flags of tine servers add.
 type addOptions struct {
@@ -36,15 +38,16 @@ func newServersAddCmd(c *cli) *cobra.Command {
 	var o addOptions
 	cmd := &cobra.Command{
 		Use:   "add NAME (URL | -- COMMAND [ARG]... | --builtin SERVER)",
-		Short: "Write a server into the config",
-		Long: `Writes a server into the config: a program, whose command stands behind --, the URL
-of one that runs elsewhere, or a built-in one.
+		Short: "Add a server to the config",
+		Long: `Adds a server to the config: a program with its command after --, the URL of a
+remote server, or a built-in server.
 
 ` + configEdited + configMade + `
 
-${NAME} in a value stays as it is and stands for a variable of the gateway's
-environment, which is where secrets belong: a command line is seen by others. In
-single quotes the shell leaves it alone.`,
+${NAME} in a value is written as it is, and the gateway replaces it with its
+environment variable NAME. Use it for secrets, because process lists and the
+shell's history show command lines. Single quotes keep the shell from expanding
+it.`,
 		Example: `  tine servers add thinking -- npx -y @modelcontextprotocol/server-sequential-thinking
   tine servers add shell --sandbox --env DEBUG=1 -- uvx some-shell-server
   tine servers add search https://search.example.com/mcp --header 'Authorization: Bearer ${SEARCH_TOKEN}'
@@ -60,10 +63,10 @@ single quotes the shell leaves it alone.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", "", "config file (env TINE_CONFIG)")
-	f.StringArrayVar(&o.env, "env", nil, "a variable of the program, KEY=VALUE; may be given several times")
-	f.StringArrayVar(&o.headers, "header", nil, "a header for the URL, 'NAME: VALUE'; may be given several times")
-	f.StringVar(&o.Builtin, "builtin", "", "a server inside of the gateway, such as memory")
-	f.BoolVar(&o.Sandbox, "sandbox", false, "put the program behind walls")
+	f.StringArrayVar(&o.env, "env", nil, "environment variable of the program, KEY=VALUE; repeatable")
+	f.StringArrayVar(&o.headers, "header", nil, "header of requests to the URL, 'NAME: VALUE'; repeatable")
+	f.StringVar(&o.Builtin, "builtin", "", "use this built-in server, such as memory")
+	f.BoolVar(&o.Sandbox, "sandbox", false, "run the program in a sandbox")
 	return cmd
 }
 
@@ -72,9 +75,9 @@ func newServersRemoveCmd(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "remove NAME",
 		Aliases: []string{"rm"},
-		Short:   "Take a server out of the config",
-		Long: `Takes a server out of the config. Comments above it stay. "tine servers disable"
-only switches one off.
+		Short:   "Remove a server from the config",
+		Long: `Removes a server from the config. Comments above it stay. "tine servers disable"
+disables a server and keeps it in the config.
 
 ` + configEdited,
 		Example:           "  tine servers remove search",

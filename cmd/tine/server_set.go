@@ -15,22 +15,23 @@ import (
 func newServersSetCmd(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "set SERVER KEY=VALUE...",
-		Short: "Change what a server's calls are subject to, without a restart",
-		Long: `Changes keys of a server at run time. KEY is what stands below servers.SERVER in
+		Short: "Change settings of a server at run time",
+		Long: `Changes settings of a server at run time. KEY is a key below servers.SERVER in
 tine.yaml, with dots between the levels: timeout, connect_timeout, journal, and
-what is below policy, auth and tools. What says which program or address the
-server is can't be changed at run time.
+the keys below policy, auth and tools. The keys that define the server's program
+or address can't be changed at run time.
 
-VALUE is a text, a number, true or false, or a list like [a,b] or a,b, as the key
-wants it; KEY:=JSON sets JSON as it stands. All keys are changed together or none
-is. Calls that are under way end as they began.
+VALUE is a string, a number, true or false, or a list like [a,b] or a,b, depending
+on the key; KEY:=JSON sets a JSON value. The command changes all keys or none.
+Calls in progress keep the old settings.
 
-What is set is merged over the config and over what was set before, is kept over
-a restart of the gateway, and shows in "tine servers" with a star. "tine servers
-unset" takes keys back and "tine servers reset" takes back everything.
+The new values are merged over the config and over earlier changes, survive a
+restart of the gateway, and are marked with a star in "tine servers". "tine servers
+unset" removes single changes, and "tine servers reset" removes all of them.
 
-Headers and secrets are not set here, since a command line is seen by others: use
-"tine servers header" and "tine servers secret".`,
+Headers and secrets can't be set with this command, because process lists and the
+shell's history show command lines: use "tine servers header" and "tine servers
+secret".`,
 		Example: `  tine servers set files timeout=10s policy.retry.attempts=5
   tine servers set web policy.breaker.failures=0 journal=meta
   tine servers set web policy.rate.calls=2.5 policy.concurrency.calls=4
@@ -46,10 +47,10 @@ Headers and secrets are not set here, since a command line is seen by others: us
 func newServersUnsetCmd(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "unset SERVER KEY...",
-		Short: "Take back what was set at run time",
-		Long: `Takes back keys that "tine servers set", "header" or "secret" changed: they are as
-the config says again. A KEY takes everything below it with it: policy takes back
-the whole policy. "tine servers show" lists what was changed.`,
+		Short: "Remove run-time changes of a server",
+		Long: `Removes changes that "tine servers set", "header" or "secret" made: the keys have
+the values of the config again. A KEY includes all keys below it: policy removes
+all changes of the policy. "tine servers show" lists the changes.`,
 		Example: `  tine servers unset files timeout
   tine servers unset web policy.retry headers.X-Team`,
 		Args:              someArgs("the id of a server and a key"),
@@ -67,15 +68,15 @@ func newServersHeaderCmd(c *cli) *cobra.Command {
 	var remove bool
 	cmd := &cobra.Command{
 		Use:   "header SERVER NAME",
-		Short: "Set a header that Tine sends to a server, without a restart",
-		Long: `Sets a header that Tine sends with every request to a server, such as one with a
-key that was renewed. The value is asked for and not shown while it is typed, or
-read from standard input where that is no terminal; it is never an argument,
-which process lists and the shell's history would show. It is kept over a restart
-and never shown again.
+		Short: "Set a request header of a server at run time",
+		Long: `Sets a header that Tine sends with every request to a server, such as a renewed
+API key. The command prompts for the value without echo, or reads it from standard
+input if that is not a terminal. The value is never an argument, because process
+lists and the shell's history show arguments. It survives a restart and is never
+displayed.
 
---remove takes it back: the header is as the config says again, or gone where the
-config has none.`,
+--remove removes the change: the header has the value of the config again, or is
+not sent if the config has none.`,
 		Example: `  tine servers header web Authorization
   printf 'Bearer %s' "$KEY" | tine servers header web Authorization
   tine servers header web Authorization --remove`,
@@ -89,7 +90,7 @@ config has none.`,
 			return c.setSecret(cmd.Context(), server, []string{"headers", name}, "value of the header "+name, remove)
 		},
 	}
-	cmd.Flags().BoolVar(&remove, "remove", false, "take the header back instead")
+	cmd.Flags().BoolVar(&remove, "remove", false, "remove the change of the header")
 	return cmd
 }
 
@@ -97,11 +98,11 @@ func newServersSecretCmd(c *cli) *cobra.Command {
 	var remove bool
 	cmd := &cobra.Command{
 		Use:   "secret SERVER",
-		Short: "Set the client secret that Tine gets tokens for a server with",
-		Long: `Sets auth.client_secret of a server: what Tine shows to the server's sign-on to
-get tokens. It is asked for and not shown while it is typed, or read from
-standard input where that is no terminal. It is kept over a restart and never
-shown again. --remove goes back to the config's.`,
+		Short: "Set the OAuth client secret of a server at run time",
+		Long: `Sets auth.client_secret of a server, with which Tine gets tokens from the server's
+authorization server. The command prompts for the secret without echo, or reads it
+from standard input if that is not a terminal. The secret survives a restart and is
+never displayed. --remove restores the secret of the config.`,
 		Example: `  tine servers secret crm
   pass show crm/client-secret | tine servers secret crm
   tine servers secret crm --remove`,
@@ -111,7 +112,7 @@ shown again. --remove goes back to the config's.`,
 			return c.setSecret(cmd.Context(), args[0], []string{"auth", "client_secret"}, "client secret", remove)
 		},
 	}
-	cmd.Flags().BoolVar(&remove, "remove", false, "go back to the config's secret instead")
+	cmd.Flags().BoolVar(&remove, "remove", false, "restore the secret of the config")
 	return cmd
 }
 

@@ -15,20 +15,20 @@ import (
 	"github.com/tine-mcp/tine/api"
 )
 
-const sessionIDs = `A session is meant by its id, or by as much of the beginning of the id as fits one
-session alone; ses_ may be left out. Open sessions go before closed ones. Those of
-/mcp?session=NAME are meant by their name too, and what you have at /mcp without
-one is called default; an id that begins so goes before a name.`
+const sessionIDs = `ID is the id of a session or a unique prefix of it; ses_ is optional. A prefix
+matches open sessions first, then closed ones. ID can also be the name of a session
+of /mcp?session=NAME, or default for your session at /mcp. A prefix of an open
+session's id takes precedence over a name.`
 
 func newSessionCmd(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "session",
-		Short: "Open, fork, rewind and close sessions: worlds of their own",
-		Long: `A session is a world of its own: it has its own instances of every server whose
-scope is session, and a workspace, and shares the rest with other sessions. A
-fork makes sessions that begin with the state of another one and then go their
-own ways. A snapshot keeps a session's state, to rewind the session to, or, under
-a name, to open new sessions from.
+		Short: "Open, fork, rewind and close sessions",
+		Long: `A session has its own workspace and its own instance of every server whose scope
+is session; it shares the other servers with other sessions. A fork is a new
+session that starts with the state of another session and is independent of it
+from then on. A snapshot stores the state of a session. A session can be rewound
+to a snapshot, and new sessions can be opened from one.
 
 ` + sessionIDs,
 		Example: `  tine session open --label run=7

@@ -27,17 +27,18 @@ func newSessionCloseCmd(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "close ID...",
 		Aliases: []string{"rm"},
-		Short:   "Close sessions and what they own",
-		Long: `Closes sessions: their servers are stopped and their state is gone, except for what
-snapshots hold. Sessions that were forked from them stay, and so does what was
-called in them, for "tine session export". Closing one twice is fine.
+		Short:   "Close sessions and delete their state",
+		Long: `Closes sessions: stops their servers and deletes their state and their automatic
+snapshots. Other snapshots and forks stay, and so do the calls in the journal, for
+"tine session export". Closing a closed session is not an error.
 
-A default session, or one of a name, has what every connection of a principal
-comes back to. On a terminal Tine asks before it closes one; --yes does not ask,
-and is needed where there is no terminal to ask on.
+All connections of a principal share its default session and its named sessions.
+On a terminal Tine asks for confirmation before it closes one of these; --yes skips
+the question, and is required without a terminal.
 
---all closes every session that somebody opened, or those with --label and
---owner. On a terminal Tine asks first when neither is given; --yes does not ask.
+--all closes every explicitly opened session, or those that match --label and
+--owner. On a terminal Tine asks for confirmation if neither is given; --yes skips
+the question.
 
 ` + sessionIDs,
 		Example: `  tine session close 3f9a
@@ -63,10 +64,10 @@ and is needed where there is no terminal to ask on.
 			return c.closeSessions(cmd.Context(), args, o.yes)
 		},
 	}
-	cmd.Flags().BoolVar(&o.all, "all", false, "close all of them, or those with --label and --owner")
-	labelFlag(cmd, &o.labels, "with --all: those with this label, KEY=VALUE; all of them when given several times")
-	cmd.Flags().StringVar(&o.owner, "owner", "", "with --all: those of this principal")
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "don't ask before all, or a default or named session, are closed")
+	cmd.Flags().BoolVar(&o.all, "all", false, "close all sessions, or those that match --label and --owner")
+	labelFlag(cmd, &o.labels, "with --all: only sessions with this label, KEY=VALUE; repeatable, and all must match")
+	cmd.Flags().StringVar(&o.owner, "owner", "", "with --all: only sessions of this principal")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
 }
 

@@ -20,19 +20,19 @@ func newSessionExportCmd(c *cli) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "export ID|SNAPSHOT",
-		Short: "Write down what happened in a session, or a snapshot as one file",
-		Long: `Of a session, open or closed, it writes what happened as JSON, one step a line: from
-its first ancestor on every call with its arguments, result, outcome and time,
-every fork, snapshot and rewind. It goes to standard output, or to the file that
---out names.
+		Short: "Export the trajectory of a session, or a snapshot as a file",
+		Long: `For a session, open or closed, the command writes its trajectory as JSON lines,
+from its first ancestor on: every call with arguments, result, outcome and time,
+and every fork, snapshot and rewind. The trajectory goes to standard output, or to
+the file that --out names.
 
-Of a snapshot, by its name or id, it writes all that it holds as one file, which
-"tine session import" reads, here or at another gateway. The file is NAME.tine
-unless --out says otherwise; --out - is standard output.
+For a snapshot, by its name or id, it writes one file that "tine session import"
+reads, on this gateway or another. The file is NAME.tine unless --out names another;
+--out - is standard output.
 
-Nothing is cut or masked in either: they may hold secrets. Files are made for
-their owner alone, and one that is there is never written over. A snapshot that
-is named so goes before a session whose id begins so, or that is named so.
+Exports are neither truncated nor masked, and may contain secrets. Files are
+created with access for their owner only, and existing files are never overwritten.
+The name of a snapshot takes precedence over the name or id prefix of a session.
 
 ` + sessionIDs,
 		Example: `  tine session export 3f9a | jq -c 'select(.type == "call") | [.server, .name, .outcome]'
@@ -43,7 +43,7 @@ is named so goes before a session whose id begins so, or that is named so.
 		ValidArgsFunction: c.completeExport,
 		RunE:              func(cmd *cobra.Command, args []string) error { return c.export(cmd.Context(), args[0], out) },
 	}
-	cmd.Flags().StringVarP(&out, "out", "o", "", "the file to write, - for standard output")
+	cmd.Flags().StringVarP(&out, "out", "o", "", "write to this file; - for standard output")
 	return cmd
 }
 
@@ -187,19 +187,20 @@ func newSessionImportCmd(c *cli) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Take in a snapshot that was exported",
-		Long: `Reads a file that "tine session export" wrote of a snapshot, here or at another
-gateway, and prints the id of the snapshot that it is now. FILE - is standard
-input. With --name new sessions are opened from it by that name.
+		Short: "Import an exported snapshot",
+		Long: `Imports a snapshot from a file that "tine session export" wrote, on this gateway or
+another, and prints the id of the new snapshot. FILE - reads standard input. With
+--name the snapshot has a name, for "tine session open --from".
 
-A snapshot says which programs its servers are: take in only what you would run.`,
+A snapshot with the memory of a program or the root of a container contains code
+that will run: import only files that you trust.`,
 		Example: `  tine session import base.tine --name base
   tine session open --from base
   ssh other tine session export base -o - | tine session import - --name base`,
 		Args: oneArg("a file that tine session export wrote"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.importSnapshot(cmd.Context(), args[0], name) },
 	}
-	cmd.Flags().StringVar(&name, "name", "", "call it so, to open sessions from")
+	cmd.Flags().StringVar(&name, "name", "", "name of the snapshot, for \"tine session open --from\"")
 	c.completeFlag(cmd, "name", cobra.NoFileCompletions)
 	return cmd
 }

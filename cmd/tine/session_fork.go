@@ -20,15 +20,16 @@ func newSessionForkCmd(c *cli) *cobra.Command {
 	var o forkOptions
 	cmd := &cobra.Command{
 		Use:   "fork ID",
-		Short: "Make sessions that begin with the state of another one",
-		Long: `Forks a session: makes one or more sessions that begin with its state as it is now,
-workspace and all, and prints their ids, one a line. What the one does then the
-others don't see. All are made or none is. The session itself waits only while
-its state is frozen, and goes on; how long that took is said on standard error.
+		Short: "Fork a session into new sessions with its state",
+		Long: `Forks a session: creates one or more sessions that start with its current state,
+including the workspace, and prints their ids, one per line. Later changes in one
+of the sessions are not visible in the others. Either all forks are created or
+none. The parent session is paused only while its state is frozen; the command
+prints the pause on standard error.
 
-Calls that are under way are waited for, as long as --wait says. What a fork
-carries of each server, and why a fork is refused, "tine session show" has. The
-children's tokens are in --json, and "tine session token ID..." makes others later.
+The fork waits for calls in progress, at most as long as --wait. "tine session show"
+shows what a fork carries of each server, and why a fork is refused. --json prints
+the tokens of the forks; "tine session token ID..." creates new ones later.
 
 ` + sessionIDs,
 		Example: `  tine session fork ses_3f9a1c0de7b2
@@ -51,11 +52,11 @@ children's tokens are in --json, and "tine session token ID..." makes others lat
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.Count, "count", 1, "make so many")
-	labelFlag(cmd, &o.labels, "label them KEY=VALUE; may be given several times")
-	f.StringVar(&o.TTL, "ttl", "", "close them after this long, such as 2h or 7d; 0 for never (default what the config says)")
-	f.StringVar(&o.Idle, "idle", "", "close them when unused for this long; 0 for never (default what the config says)")
-	f.StringVar(&o.Wait, "wait", "", "wait this long for calls under way and for room (default what the config says)")
+	f.IntVar(&o.Count, "count", 1, "number of forks")
+	labelFlag(cmd, &o.labels, "label of the forks, KEY=VALUE; repeatable")
+	f.StringVar(&o.TTL, "ttl", "", "close the forks after this long, such as 2h or 7d; 0 for never (default from the config)")
+	f.StringVar(&o.Idle, "idle", "", "close the forks when unused for this long; 0 for never (default from the config)")
+	f.StringVar(&o.Wait, "wait", "", "wait at most this long for calls in progress and for room (default from the config)")
 	return cmd
 }
 

@@ -25,15 +25,14 @@ func newSessionListCmd(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
-		Short:   "List the sessions, the newest first",
-		Long: `Lists the sessions that are open, the newest first: which one they were forked
-from, whose they are where there are several owners, their labels, how old they
-are, how long ago they were used, and how many calls were made in them since the
-gateway started. Those that were not opened by somebody show their kind: default
-is what a principal has at /mcp and is called so, named has a name and is at
-/mcp?session=NAME, client ends with its connection.
+		Short:   "List sessions, the newest first",
+		Long: `Lists the open sessions, the newest first: the parent session, the owner if there
+are several, the labels, the age, the time since the last use, and the number of
+calls since the gateway started. Implicit sessions show their kind: default is the
+session of a principal at /mcp, named is a session of /mcp?session=NAME, and client
+is a session that ends with its connection.
 
---closed lists the closed ones too, and why they were closed.`,
+--closed also lists closed sessions, with the reason.`,
 		Example: `  tine session list
   tine session list --label run=7
   tine session list --closed --limit 200
@@ -51,11 +50,11 @@ is what a principal has at /mcp and is called so, named has a name and is at
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := cmd.Flags()
-	labelFlag(cmd, &labels, "only those with this label, KEY=VALUE; all of them when given several times")
-	f.BoolVar(&q.Closed, "closed", false, "closed ones too")
-	f.StringVar(&q.Owner, "owner", "", "only those of this principal")
-	f.IntVar(&q.Limit, "limit", listedSessions, "at most so many")
-	f.StringVar(&q.After, "after", "", "go on after this one, which a listing before ended with")
+	labelFlag(cmd, &labels, "only sessions with this label, KEY=VALUE; repeatable, and all must match")
+	f.BoolVar(&q.Closed, "closed", false, "also list closed sessions")
+	f.StringVar(&q.Owner, "owner", "", "only sessions of this principal")
+	f.IntVar(&q.Limit, "limit", listedSessions, "list at most this many")
+	f.StringVar(&q.After, "after", "", "continue after this session, the last of the previous page")
 	c.completeFlag(cmd, "after", cobra.NoFileCompletions)
 	return cmd
 }

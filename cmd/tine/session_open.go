@@ -34,28 +34,29 @@ func newSessionOpenCmd(c *cli) *cobra.Command {
 	var o openOptions
 	cmd := &cobra.Command{
 		Use:   "open",
-		Short: "Open a session, or many",
-		Long: `Opens a session and prints its id alone on standard output. Where its MCP endpoint
-is, its token, which is shown this once and is good for this session alone, and
-what to do next are said on standard error; --json prints all of it.
+		Short: "Open one or more sessions",
+		Long: `Opens a session and prints its id on standard output. Its MCP endpoint, its token
+and the next steps are printed on standard error. The token is valid only for this
+session and is not shown again. --json prints everything on standard output.
 
-It begins with the servers as the config has them, or, with --from, with what a
-snapshot holds. Servers are started when they are first used, or now with
---eager. When there is no room for another session the gateway waits for some, as
-long as --wait says.
+The session starts with the servers of the config, or, with --from, with the state
+of a snapshot. A server starts at its first use, or immediately with --eager. If
+there is no room for another session, the command waits for it, at most as long
+as --wait.
 
---count opens many, several at once, and prints their ids one a line; their
-tokens are in --json, and "tine session token ID..." makes others later. When one
-can't be opened no more are begun, and those that were stay open.
+--count opens several sessions concurrently and prints their ids, one per line.
+--json prints their tokens; "tine session token ID..." creates new ones later. When
+one session can't be opened, the command opens no more; those already open stay
+open.
 
---instances has several instances of a server in the session, each with a state of
-its own: the first is called like the server, the others server~1, server~2.
---template says what those of a server begin with: a snapshot, or a path under
-template_roots.
+--instances gives the session several instances of a server, each with its own
+state: the first has the name of the server, the others are server~1, server~2.
+--template sets the initial state of a server's instances: a snapshot, or a path
+under template_roots.
 
---autosnapshot keeps snapshots to rewind to, the last eight unless keep=N says
-another number: every=N makes one each N calls, before=TOOL one before each call
-of a tool, by its name in "tine tools" or a pattern such as files__write_*.`,
+--autosnapshot makes snapshots automatically, to rewind to: every=N makes one every
+N calls, and before=TOOL one before each call of a tool, by its name in "tine tools"
+or a pattern such as files__write_*. The gateway keeps the last eight, or keep=N.`,
 		Example: `  tine session open
   tine session open --label run=7 --ttl 2h --idle 30m
   tine session open --from base --count 100 --label run=8
@@ -74,17 +75,17 @@ of a tool, by its name in "tine tools" or a pattern such as files__write_*.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.From, "from", "", "begin with this snapshot, by name or id")
-	labelFlag(cmd, &o.labels, "label it KEY=VALUE; may be given several times")
-	f.StringVar(&o.TTL, "ttl", "", "close it after this long, such as 2h or 7d; 0 for never (default what the config says)")
-	f.StringVar(&o.Idle, "idle", "", "close it when unused for this long; 0 for never (default what the config says)")
-	f.StringSliceVar(&o.Servers, "server", nil, "have this server alone; may be given several times (default all)")
-	f.BoolVar(&o.Eager, "eager", false, "start every server now")
-	f.StringArrayVar(&o.instances, "instances", nil, "have so many of a server, SERVER=N; may be given several times")
-	f.StringArrayVar(&o.templates, "template", nil, "what a server begins with, SERVER=SNAPSHOT or SERVER=PATH; may be given several times")
-	f.StringVar(&o.Wait, "wait", "", "wait this long for room (default what the config says)")
-	f.IntVar(&o.count, "count", 1, "open so many")
-	f.StringArrayVar(&o.auto, "autosnapshot", nil, "keep snapshots to rewind to: every=N, before=TOOL, keep=N; may be given several times")
+	f.StringVar(&o.From, "from", "", "start with this snapshot, by name or id")
+	labelFlag(cmd, &o.labels, "label of the session, KEY=VALUE; repeatable")
+	f.StringVar(&o.TTL, "ttl", "", "close the session after this long, such as 2h or 7d; 0 for never (default from the config)")
+	f.StringVar(&o.Idle, "idle", "", "close the session when unused for this long; 0 for never (default from the config)")
+	f.StringSliceVar(&o.Servers, "server", nil, "include only this server; repeatable (default all)")
+	f.BoolVar(&o.Eager, "eager", false, "start every server immediately")
+	f.StringArrayVar(&o.instances, "instances", nil, "number of instances of a server, SERVER=N; repeatable")
+	f.StringArrayVar(&o.templates, "template", nil, "initial state of a server, SERVER=SNAPSHOT or SERVER=PATH; repeatable")
+	f.StringVar(&o.Wait, "wait", "", "wait at most this long for room (default from the config)")
+	f.IntVar(&o.count, "count", 1, "number of sessions")
+	f.StringArrayVar(&o.auto, "autosnapshot", nil, "make snapshots automatically: every=N, before=TOOL, keep=N; repeatable")
 	c.completeFlag(cmd, "from", c.completeSnapshotFlag)
 	c.completeFlag(cmd, "server", c.completeServerFlag)
 	c.completeFlag(cmd, "instances", c.completeServerFlag)

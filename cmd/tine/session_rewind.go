@@ -18,14 +18,14 @@ func newSessionRewindCmd(c *cli) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "rewind ID [SNAPSHOT]",
-		Short: "Bring a session back to one of its snapshots",
-		Long: `Brings a session back to a snapshot, by its name or id, or to its newest one: the
-state of its servers and its workspace are what they were then, its id, URL and
-token stay, and what came after is gone. Snapshots are made by "tine session
-snapshot", or by themselves in a session that was opened with --autosnapshot.
+		Short: "Rewind a session to one of its snapshots",
+		Long: `Rewinds a session to one of its snapshots, by name or id; by default to the newest.
+The state of its servers and its workspace are restored, later changes are
+discarded, and its id, URL and token stay the same. Snapshots are made by "tine
+session snapshot", or automatically in a session opened with --autosnapshot.
 
-On a terminal Tine says what it would do and asks first; --yes does not ask, and
-is needed where there is no terminal to ask on.
+On a terminal Tine shows what it will do and asks for confirmation; --yes skips the
+question, and is required without a terminal.
 
 ` + sessionIDs,
 		Example: `  tine session rewind 3f9a
@@ -48,8 +48,8 @@ is needed where there is no terminal to ask on.
 			return c.rewind(cmd.Context(), args[0], in, yes)
 		},
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask before it is done")
-	cmd.Flags().StringVar(&in.Wait, "wait", "", "wait this long for calls under way (default what the config says)")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
+	cmd.Flags().StringVar(&in.Wait, "wait", "", "wait at most this long for calls in progress (default from the config)")
 	return cmd
 }
 

@@ -14,16 +14,16 @@ import (
 func newSessionShowCmd(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID",
-		Short: "Show all that is known of one session",
-		Long: `Shows all that is known of one session: where it comes from, how long it lasts, its
-workspace, its servers with their state and what a fork carries of each, and its
-snapshots. A fork carries of a server
+		Short: "Show the details of a session",
+		Long: `Shows the details of a session: its origin, its lifetime, its workspace, its
+servers with their state and what a fork carries of each, and its snapshots. A fork
+carries of a server:
 
-  memory   all that it has in memory, as it is
-  files    what it keeps in its state or in the workspace; it starts anew on that
-  fresh    nothing: it begins as in a new session
-  share    the same instance
-  refuse   the fork is refused, and why is said
+  memory   all of its memory: the server continues where it was
+  files    the files of its state and the workspace; the server restarts on them
+  fresh    nothing: the server starts as in a new session
+  share    the same instance, shared by both sessions
+  refuse   nothing: the fork is refused, and the reason is shown
 
 ` + sessionIDs,
 		Example: `  tine session show ses_3f9a1c0de7b2

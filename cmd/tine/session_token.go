@@ -13,12 +13,11 @@ import (
 func newSessionTokenCmd(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "token ID...",
-		Short: "Give sessions other tokens and print them, this once",
-		Long: `Makes another token for a session and prints it alone on standard output; those of
-several sessions one a line, behind their ids. A token is good for its session
-alone. The one that the session had is refused at once: the gateway keeps no
-token, so that one which was not noted down, was lost or was seen by the wrong
-people can only be replaced.
+		Short: "Replace the tokens of sessions and print the new ones",
+		Long: `Creates a new token for a session and prints it on standard output; for several
+sessions one per line, after the session's id. A token is valid only for its
+session. The old token stops working immediately. The gateway stores only hashes of
+tokens, so a lost or leaked token can only be replaced.
 
 ` + sessionIDs,
 		Example: `  tine session token 3f9a

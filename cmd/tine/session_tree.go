@@ -21,11 +21,11 @@ func newSessionTreeCmd(c *cli) *cobra.Command {
 	limit := listedFamilies
 	cmd := &cobra.Command{
 		Use:   "tree [ID]",
-		Short: "Draw which sessions were forked from which",
-		Long: `Draws the family of a session, from its first ancestor on: which sessions were
-forked from which, their labels and how old they are. Closed ones are drawn too,
-dimmed where there are colours. Without an id it draws the families of all open
-sessions, the newest first.
+		Short: "Show the fork tree of sessions",
+		Long: `Draws the fork tree of a session, from its first ancestor on, with the labels and
+the age of each session. Closed sessions are included, dimmed if the terminal has
+colours. Without an id the command draws the trees of all open sessions, the newest
+first.
 
 ` + sessionIDs,
 		Example: `  tine session tree
@@ -43,7 +43,7 @@ sessions, the newest first.
 			return c.showFamilies(cmd.Context(), limit)
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", listedFamilies, "without an id: at most so many families")
+	cmd.Flags().IntVar(&limit, "limit", listedFamilies, "without an id: draw at most this many trees")
 	return cmd
 }
 

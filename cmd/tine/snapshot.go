@@ -19,10 +19,11 @@ func newSessionSnapshotCmd(c *cli) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "snapshot ID",
-		Short: "Keep the state of a session",
-		Long: `Keeps the state of a session as it is now, workspace and all, and prints the id of
-the snapshot. The session goes on. It can be rewound to the snapshot, and new
-sessions can be opened from it: with a name the snapshot is a template.
+		Short: "Make a snapshot of a session",
+		Long: `Makes a snapshot of the current state of a session, including the workspace, and
+prints the id of the snapshot. The session keeps running. It can be rewound to the
+snapshot, and new sessions can be opened from it. A snapshot with a name is a
+template.
 
 ` + sessionIDs,
 		Example: `  tine session snapshot 3f9a
@@ -40,9 +41,9 @@ sessions can be opened from it: with a name the snapshot is a template.
 			return c.makeSnapshot(cmd.Context(), args[0], in)
 		},
 	}
-	cmd.Flags().StringVar(&in.Name, "name", "", "call it so, to open sessions from")
-	labelFlag(cmd, &labels, "label it KEY=VALUE; may be given several times")
-	cmd.Flags().StringVar(&in.Wait, "wait", "", "wait this long for calls under way (default what the config says)")
+	cmd.Flags().StringVar(&in.Name, "name", "", "name of the snapshot, for \"tine session open --from\"")
+	labelFlag(cmd, &labels, "label of the snapshot, KEY=VALUE; repeatable")
+	cmd.Flags().StringVar(&in.Wait, "wait", "", "wait at most this long for calls in progress (default from the config)")
 	c.completeFlag(cmd, "name", cobra.NoFileCompletions)
 	return cmd
 }
@@ -92,20 +93,19 @@ func newSessionSnapshotsCmd(c *cli) *cobra.Command {
 	}
 	flags := func(cmd *cobra.Command) {
 		f := cmd.Flags()
-		labelFlag(cmd, &labels, "only those with this label, KEY=VALUE; all of them when given several times")
-		f.StringVar(&q.Owner, "owner", "", "only those of this principal")
-		f.StringVar(&session, "session", "", "only those of this session, those that were made by themselves too")
-		f.BoolVar(&q.Auto, "auto", false, "those that were made by themselves too")
-		f.IntVar(&q.Limit, "limit", listedSessions, "at most so many")
+		labelFlag(cmd, &labels, "only snapshots with this label, KEY=VALUE; repeatable, and all must match")
+		f.StringVar(&q.Owner, "owner", "", "only snapshots of this principal")
+		f.StringVar(&session, "session", "", "only snapshots of this session, including automatic ones")
+		f.BoolVar(&q.Auto, "auto", false, "also list automatic snapshots")
+		f.IntVar(&q.Limit, "limit", listedSessions, "list at most this many")
 		c.completeFlag(cmd, "session", c.completeSessionFlag)
 	}
-	const long = `Lists snapshots, the newest first: their names, which session they are of, how old
-they are and how much room they take. Those that a session makes by itself are
-listed with --auto or --session. Snapshots are named by their name, their id, or
-the beginning of their id.`
+	const long = `Lists snapshots, the newest first, with their name, session, age and size.
+Automatic snapshots are listed with --auto or --session. Commands accept a snapshot
+by its name, its id, or a prefix of its id.`
 	cmd := &cobra.Command{
 		Use:   "snapshots",
-		Short: "List the snapshots, or delete some",
+		Short: "List or delete snapshots",
 		Long:  long,
 		Example: `  tine session snapshots
   tine session snapshots --session 3f9a
@@ -115,7 +115,7 @@ the beginning of their id.`
 		RunE:              list,
 	}
 	sub := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List the snapshots", Long: long,
+		Use: "list", Aliases: []string{"ls"}, Short: "List snapshots", Long: long,
 		Example: `  tine session snapshots list
   tine session snapshots list --json | jq '[.snapshots[].size] | add'`,
 		Args: noArgs, ValidArgsFunction: cobra.NoFileCompletions, RunE: list,
@@ -131,8 +131,8 @@ func newSnapshotsDeleteCmd(c *cli) *cobra.Command {
 		Use:     "delete NAME...",
 		Aliases: []string{"rm"},
 		Short:   "Delete snapshots",
-		Long: `Deletes snapshots, by their names, their ids or the beginnings of their ids. The
-sessions that were opened from one stay as they are.`,
+		Long: `Deletes snapshots by name, id or id prefix. Sessions that were opened from them are
+not affected.`,
 		Example: `  tine session snapshots delete base
   tine session snapshots delete snp_0c5d21f3a9be snp_77`,
 		Args:              oneOrMore("the name of a snapshot"),

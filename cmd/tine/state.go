@@ -17,14 +17,14 @@ import (
 func newStateCmd(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "state",
-		Short: "Bring a damaged state folder back, or set it aside",
+		Short: "Repair a damaged state folder, or set it aside",
 		Long: `Repairs the state folder of a gateway that does not start because its database is
-missing or damaged. Neither command removes anything, and neither works while a
-gateway runs on the folder.
+missing or damaged. The commands delete nothing, and refuse to run while a gateway
+uses the folder.
 
-The gateway backs its database up at every orderly stop and once a day, and keeps
-the last three backups. What sessions remember is not in the database: it lies in
-folders of its own, which carry records of their own.`,
+The gateway backs up its database at every orderly stop and once a day, and keeps
+the last three backups. The state of sessions is not in the database: each session
+has its own folder, with its own record.`,
 		Example: `  tine state restore --list
   tine state restore
   tine state set-aside`,

@@ -19,24 +19,24 @@ func newStateSetAsideCmd(c *cli) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "set-aside",
-		Short: "Move everything into a folder aside, and begin anew",
-		Long: `Moves everything that the state folder holds into a dated folder in set-aside/, in
-the state folder itself. The next gateway begins with nothing: no sessions, no
-logins to servers, an id of its own. Tokens of "tine token new" go too, so that it
-admits callers on this machine without one, unless the config has auth.
+		Short: "Move the content of the state folder aside, to start empty",
+		Long: `Moves the content of the state folder to a dated folder in set-aside/, inside the
+state folder. The next gateway starts empty: without sessions and logins to
+servers, and with a new id. Tokens of "tine token new" are moved too, so the
+gateway admits callers on this machine without a token, unless the config has auth.
 
-Processes, sandboxes and containers that an earlier gateway left running are ended
-first, and what they had in memory is gone for good. Volumes and images in container
-engines stay where they are.
+Processes, sandboxes and containers that an earlier gateway left running are
+stopped first, and their memory is lost. Volumes and images in container engines
+are not touched.
 
-To go back, stop the gateway, set aside what it has made, and move the content of
-the dated folder back into the state folder.`,
+To undo, stop the gateway, set aside its new state, and move the content of the
+dated folder back to the state folder.`,
 		Example: `  tine state set-aside
   tine state set-aside --yes --json | jq -r .folder`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.setAside(cmd.Context(), yes) },
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
 }
 

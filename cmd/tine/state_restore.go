@@ -27,28 +27,29 @@ func newStateRestoreCmd(c *cli) *cobra.Command {
 	var o restoreFlags
 	cmd := &cobra.Command{
 		Use:   "restore",
-		Short: "Bring the database back from a backup",
-		Long: `Puts a backup in the place of the database, the newest one that is sound unless
---from names another. It first says what would come of it.
+		Short: "Restore the database from a backup",
+		Long: `Replaces the database with a backup: the newest intact one, unless --from names
+another. The command first shows the effects.
 
-  - The database that was there, damaged or not, goes to set-aside/ and is kept.
-  - Sessions and snapshots that are newer than the backup come back from their own
-    folders, with all that they know.
-  - Sessions whose folders are gone are closed: they were closed since. One that
-    never kept anything has no folder, and comes back.
-  - Tokens, what was switched at run time and logins to servers are as they were at
-    the backup. What was changed since is missing: a token that was made since is
-    gone. How many changes of tokens and switches are missing is said first.
-  - Tokens do not work until they are confirmed, as one that was revoked since is
-    in the backup too: tine token confirm.
-  - Where there were tokens and none comes back, the gateway refuses callers without
-    a token until you make one, or admit all callers on this machine again:
-    tine token confirm --all.
-  - Programs that an earlier gateway left running go on.
+  - The old database, damaged or not, is moved to set-aside/.
+  - Sessions and snapshots that are newer than the backup are restored from their
+    own folders, with their full state.
+  - Sessions whose folders no longer exist were closed after the backup, and are
+    closed again. A session that never stored anything has no folder, and is
+    restored.
+  - Tokens, run-time changes of servers and logins to servers are as they were at
+    the time of the backup. Later changes are lost, and so are later tokens. The
+    command first shows how many changes of tokens and servers are lost.
+  - Tokens do not work until they are confirmed with "tine token confirm", because
+    the backup can contain tokens that were revoked later.
+  - If there were tokens and none is restored, the gateway refuses callers without
+    a token until you create one, or admit all callers on this machine again with
+    "tine token confirm --all".
+  - Programs that an earlier gateway left running keep running.
 
-Without a backup, or with --from folders, the database is made anew from what the
-folders of sessions and snapshots know. With --from tine.db the database that is
-there is taken as far as it can be read.`,
+Without a backup, or with --from folders, the database is rebuilt from the records
+in the folders of sessions and snapshots. With --from tine.db the command recovers
+what is readable of the existing database.`,
 		Example: `  tine state restore --list
   tine state restore --dry-run
   tine state restore --yes
@@ -62,10 +63,10 @@ there is taken as far as it can be read.`,
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.list, "list", false, "only list the backups")
-	f.BoolVar(&o.dry, "dry-run", false, "only say what would come of it")
-	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	f.StringVar(&o.from, "from", "", "a backup or database to take, by its name or path, or folders (default the newest sound backup)")
+	f.BoolVar(&o.list, "list", false, "list the backups and exit")
+	f.BoolVar(&o.dry, "dry-run", false, "show the effects and change nothing")
+	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
+	f.StringVar(&o.from, "from", "", "backup or database to restore, by name or path, or \"folders\" (default the newest intact backup)")
 	return cmd
 }
 

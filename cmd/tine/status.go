@@ -14,11 +14,12 @@ import (
 func newStatusCmd(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Say whether the gateway runs and takes calls",
-		Long: `Says whether the gateway runs and takes calls, and what it is.
+		Short: "Show whether the gateway runs and accepts calls",
+		Long: `Shows whether the gateway runs and accepts calls, with its version and address.
 
-The exit code is 0 when it does, and 1 when it can't be reached or is stopping,
-so that this is a health check for supervisors and containers without a shell.`,
+The exit code is 0 when it accepts calls, and 1 when it can't be reached or is
+stopping. Use it as a health check in supervisors and in containers without a
+shell.`,
 		Example: "  tine status\n  tine status --json",
 		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.status(cmd.Context()) },

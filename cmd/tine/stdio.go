@@ -22,19 +22,19 @@ func newStdioCmd(c *cli) *cobra.Command {
 	var o stdioFlags
 	cmd := &cobra.Command{
 		Use:   "stdio",
-		Short: "Be an MCP server on standard input and output",
-		Long: `Be an MCP server on standard input and output, for clients that start their
+		Short: "Run an MCP server on standard input and output",
+		Long: `Runs an MCP server on standard input and output, for clients that start their
 servers themselves.
 
-It joins the gateway that runs on the same state folder, unless --config or
-TINE_CONFIG names another config than that has; else it is a gateway of its own,
-which ends with its client, and with all that it remembers. A token says who the
-client is; without one it is this machine's operator. With --url, or TINE_URL, it
-joins the gateway there: at /mcp, or where the URL says with its path
-and its query, such as http://127.0.0.1:8463/mcp/memory?session=work.
+The command connects to the gateway that runs on the same state folder, unless
+--config or TINE_CONFIG names a different config than that gateway has. Otherwise it
+runs a temporary gateway, whose state is deleted when the client disconnects. The
+token determines the principal; without a token it is the operator of this machine.
+With --url or TINE_URL the command connects to that gateway, at /mcp, or at the path
+and query of the URL, such as http://127.0.0.1:8463/mcp/memory?session=work.
 
---session joins the durable session of that name, or the one with that id. It
-needs a running gateway, as a gateway of its own ends with all that it remembers.`,
+--session joins the session with that name or id. It needs a running gateway,
+because the state of a temporary one does not last.`,
 		Example: `  tine stdio
   tine stdio --config .mcp.json
   tine stdio --session work
@@ -48,12 +48,12 @@ needs a running gateway, as a gateway of its own ends with all that it remembers
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.config, "config", "", "config file (env TINE_CONFIG; default tine.yaml here or in the user's config folder)")
-	f.StringVar(&o.server, "server", "", "show this server alone, without prefixes")
-	f.StringVar(&o.errors, "errors", "", "how a tool call fails for another reason than its own: results, or protocol for JSON-RPC errors (default what the config says)")
-	f.StringVar(&o.view, "view", "", "search: two tools that find and call the others, instead of all of them")
-	f.StringVar(&o.session, "session", "", "be in this session of the gateway, by its name or id; a name is made at first use")
-	f.BoolVar(&o.alone, "alone", false, "never join a running gateway")
+	f.StringVar(&o.config, "config", "", "config file (env TINE_CONFIG; default tine.yaml in the current folder or in the user's config folder)")
+	f.StringVar(&o.server, "server", "", "offer only this server, without name prefixes")
+	f.StringVar(&o.errors, "errors", "", "how to report calls that fail outside of the tool: results, or protocol for JSON-RPC errors (default from the config)")
+	f.StringVar(&o.view, "view", "", "search: offer two tools that find and call the others, instead of all tools")
+	f.StringVar(&o.session, "session", "", "join this session of the gateway, by name or id; a named session is created at first use")
+	f.BoolVar(&o.alone, "alone", false, "never connect to a running gateway")
 	c.completeFlag(cmd, "session", c.completeSessionFlag)
 	c.completeFlag(cmd, "errors", cobra.FixedCompletions([]string{config.ErrorsResults, config.ErrorsProtocol}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd

@@ -18,24 +18,24 @@ import (
 // roles, from the one that may least.
 var roles = [...]string{api.RoleUser, api.RoleViewer, api.RoleOperator}
 
-const tokenWhere = `With a running gateway of this state folder, or one that --url names, the gateway
-is asked and what changes holds at once. Without one the state folder itself is
-read and written: a gateway on a public address does not start before there is a
-token.`
+const tokenWhere = `If a gateway runs on this state folder, or --url names one, the command calls that
+gateway, and changes take effect immediately. Otherwise the command reads and writes
+the state folder itself, because a gateway on a public address does not start
+without a token.`
 
 func newTokenCmd(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Make, list, rotate and revoke the tokens that let callers in",
-		Long: `Makes, lists, rotates and revokes bearer tokens. A token names a principal, who it
-is that calls, and gives it a role: a user calls tools and sees its own calls, a
-viewer sees all servers and metrics and who calls what, an operator reads what
-they say too, and changes servers, tokens and credentials. Which servers and tools a principal gets is said by auth.rules
-in the config.
+		Short: "Create, list, rotate and revoke bearer tokens",
+		Long: `Creates, lists, rotates and revokes bearer tokens. A token identifies a principal,
+the caller, and gives it a role. A user calls tools and sees its own calls. A
+viewer also sees all servers, the metrics, and the calls of all principals without
+their contents. An operator also reads the contents, and changes servers, tokens
+and credentials. auth.rules in the config grants servers and tools to principals.
 
-As long as there is no token and no sign-on in the config, everybody on this
-machine comes in and nobody else does. From the first token on everybody needs
-one.
+While there are no tokens, and no sign-on in the config, the gateway admits only
+callers on this machine, and all of them. From the first token on every caller
+needs a token.
 
 ` + tokenWhere,
 		Example: `  tine token new alice
@@ -54,10 +54,10 @@ func newTokenNewCmd(c *cli) *cobra.Command {
 	var role, expires string
 	cmd := &cobra.Command{
 		Use:   "new NAME",
-		Short: "Make a token and print it, this once",
-		Long: `Makes a token that names the principal NAME and prints it alone on standard
-output. Only its hash is kept, so it can't be shown again. Everything else, such
-as how to use it and how to write it into tine.yaml, is said on standard error.
+		Short: "Create a token and print it",
+		Long: `Creates a token for the principal NAME and prints it on standard output. Only its
+hash is stored, so it can't be shown again. Standard error shows how to use it and
+how to write it into tine.yaml.
 
 ` + tokenWhere,
 		Example: `  tine token new alice
@@ -80,8 +80,8 @@ as how to use it and how to write it into tine.yaml, is said on standard error.
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().StringVar(&role, "role", api.RoleUser, "what it may do: "+strings.Join(roles[:], ", "))
-	cmd.Flags().StringVar(&expires, "expires", "", "until when it works: 12h, 90d, or a time like 2027-01-31T00:00:00Z (default for ever)")
+	cmd.Flags().StringVar(&role, "role", api.RoleUser, "role of the principal: "+strings.Join(roles[:], ", "))
+	cmd.Flags().StringVar(&expires, "expires", "", "expiry: 12h, 90d, or a time like 2027-01-31T00:00:00Z (default never)")
 	c.completeFlag(cmd, "role", cobra.FixedCompletions(roles[:], cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -90,8 +90,8 @@ func newTokenListCmd(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
-		Short:   "List who has a token, never the tokens",
-		Long:    "Lists the tokens with the principals they name, never the tokens themselves.\n\n" + tokenWhere,
+		Short:   "List the tokens by principal, without the tokens themselves",
+		Long:    "Lists the tokens with their principals and roles, without the tokens themselves.\n\n" + tokenWhere,
 		Example: `  tine token list
   tine token list --json | jq -r '.tokens[] | select(.role == "operator") | .name'`,
 		Args: noArgs,
@@ -102,10 +102,11 @@ func newTokenListCmd(c *cli) *cobra.Command {
 func newTokenRotateCmd(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rotate NAME",
-		Short: "Change the token of a principal, who keeps its sessions",
-		Long: `Makes another token for the principal NAME and prints it alone on standard output.
-The old one is refused at once. Role and time stay, and so do the principal's
-sessions, with their tokens. A token that stands in the config is changed there.
+		Short: "Replace the token of a principal",
+		Long: `Creates a new token for the principal NAME and prints it on standard output. The
+old token stops working immediately. The role and the expiry stay, and so do the
+sessions of the principal and their tokens. A token in the config must be changed
+there.
 
 ` + tokenWhere,
 		Example: `  tine token rotate ci
@@ -120,11 +121,11 @@ func newTokenRevokeCmd(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:     "revoke NAME",
 		Aliases: []string{"rm"},
-		Short:   "Make a token worthless",
-		Long: `Revokes the token of a principal: whoever still shows it is refused, and so is
-whoever shows the token of one of its sessions, until there is a token of that
-name again. To change a token, rotate it. One that stands in the config is taken
-out there.
+		Short:   "Revoke a token",
+		Long: `Revokes the token of a principal. The gateway then refuses this token, and the
+tokens of the principal's sessions until the principal has a token again. To
+replace a token, use "tine token rotate". A token in the config must be removed
+there.
 
 ` + tokenWhere,
 		Example:           "  tine token revoke ci",
@@ -285,14 +286,14 @@ func newTokenConfirmCmd(c *cli) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "confirm NAME...",
-		Short: "Confirm tokens that came back with a backup",
-		Long: `Confirms tokens that came back with ` + "`tine state restore`" + `. A token that was revoked
-after the backup was made is in the backup too, so no token of a backup works
-before it is confirmed. Revoke those that should not work.
+		Short: "Confirm tokens that were restored from a backup",
+		Long: `Confirms tokens that "tine state restore" restored. A backup can contain tokens that
+were revoked later, so a restored token works only after it is confirmed. Revoke
+the tokens that should not work.
 
-Where there were tokens and the restore found none of them, the gateway refuses
-callers without a token too. With --all it admits all callers on this machine
-again, until a token is made.
+If there were tokens and the restore found none of them, the gateway refuses
+callers without a token. With --all it admits all callers on this machine again,
+until a token is created.
 
 ` + tokenWhere,
 		Example: `  tine token list
@@ -308,7 +309,7 @@ again, until a token is made.
 			return c.confirmTokens(cmd.Context(), args, all)
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "confirm every token that waits for it")
+	cmd.Flags().BoolVar(&all, "all", false, "confirm every unconfirmed token")
 	return cmd
 }
 

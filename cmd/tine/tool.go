@@ -21,15 +21,15 @@ func newToolsCmd(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tools [SERVER]",
 		Short: "List the tools of all servers, or of one",
-		Long: `Lists the tools behind the running gateway by the names that "tine call" and
-clients of /mcp use. Servers that had to be left out are named on standard
-error, with the reason. One that is asked for alone is waited for while it
-starts, for as long as its connect_timeout lets it.
+		Long: `Lists the tools of the running gateway by the names that "tine call" and clients
+of /mcp use. Servers whose tools can't be listed are named on standard error, with
+the reason. With SERVER the command waits until that server has started, at most
+as long as its connect_timeout.
 
---grep lists those alone whose name or description has a match of a regular
-expression, in capitals or not.
+--grep lists only tools whose name or description matches a regular expression,
+ignoring case.
 
---session lists them as a session has them, by its id or the beginning of it.`,
+--session lists the tools of a session, by its id or a prefix of it.`,
 		Example: `  tine tools
   tine tools files --schema
   tine tools --grep 'issue|ticket'
@@ -45,9 +45,9 @@ expression, in capitals or not.
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.schema, "schema", false, "print whole descriptions and input schemas")
-	f.StringVar(&o.grep, "grep", "", "only tools whose name or description matches")
-	f.StringVar(&o.session, "session", "", "as this session has them")
+	f.BoolVar(&o.schema, "schema", false, "print full descriptions and input schemas")
+	f.StringVar(&o.grep, "grep", "", "only tools whose name or description matches this regular expression")
+	f.StringVar(&o.session, "session", "", "list the tools of this session")
 	c.completeFlag(cmd, "session", c.completeSessionFlag)
 	c.completeFlag(cmd, "grep", cobra.NoFileCompletions)
 	return cmd
