@@ -68,10 +68,12 @@ func (ts *templates) get(ctx context.Context, key templateKey, print string, pro
 		ts.drop(key, t)
 		t = nil
 	}
+	var leave func()
 	if t == nil {
 		work, cancel := context.WithCancel(ts.life)
 		t = &template{print: print, cancel: cancel, done: make(chan struct{})}
 		ts.known[key] = t
+		leave = t.listeners.join(progress) // before there is anything to hear
 		ts.work.Go(func() {
 			defer cancel()
 			ref, err := load(work, t)
@@ -88,7 +90,9 @@ func (ts *templates) get(ctx context.Context, key templateKey, print string, pro
 	}
 	t.users++
 	ts.mu.Unlock()
-	leave := t.listeners.join(progress)
+	if leave == nil {
+		leave = t.listeners.join(progress)
+	}
 	var err error
 	select {
 	case <-t.done:
