@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -43,7 +44,10 @@ func TestConnectionsKeepNobodyOut(t *testing.T) {
 	}
 	get := func(token string) int {
 		t.Helper()
-		return status(dial("GET /v1/status HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", token))
+		r := dial("GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer %s\r\n\r\n", token)
+		n := status(r)
+		_, _ = io.Copy(io.Discard, r) // its end says that the connection is held no more
+		return n
 	}
 	for range 30 {
 		if n := status(dial("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")); n != http.StatusOK {
