@@ -81,7 +81,9 @@ func (m *crowdMember) child(id string, before holding) *crowdMember {
 	return c
 }
 
-// check reads all that the session holds and settles what was not known.
+// check reads all that the session holds and settles what was not known, as far as it
+// is there. What is not may come later, here and in forks: the gateway that was killed
+// had sent the call, and its server may still be at it.
 func (m *crowdMember) check(ctx context.Context, c *client.Client) error {
 	var errs []error
 	for _, s := range m.shelves {
@@ -95,12 +97,13 @@ func (m *crowdMember) check(ctx context.Context, c *client.Client) error {
 		for key, value := range m.maybe[s.server] {
 			if _, ok := got[key]; ok {
 				want[key] = value
+				delete(m.maybe[s.server], key)
 			}
 		}
 		if d := differ(got, want); d != "" {
 			errs = append(errs, fmt.Errorf("%s of %s:%s", s.server, m.id, d))
 		}
-		m.sure[s.server], m.maybe[s.server] = want, map[string]string{}
+		m.sure[s.server] = want
 		m.mu.Unlock()
 	}
 	return errors.Join(errs...)
