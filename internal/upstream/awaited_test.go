@@ -194,3 +194,23 @@ func TestListsThatDoNotComeAreToldOf(t *testing.T) {
 		})
 	}
 }
+
+// A list is told why a start failed though the program takes longer to end than the
+// list waits.
+func TestALateStartIsToldBeforeItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, d := playFetch(t, func(i *instance) {
+			<-i.done
+			time.Sleep(5 * time.Second)
+		})
+		close(d.there)
+		r.Kick()
+		synctest.Wait()
+		if got := r.waited(time.Hour, time.Minute); got != 11*time.Second {
+			t.Errorf("a list waits %s", got)
+		}
+		if e := r.NotYet(wire.MethodListTools); !strings.Contains(e.Message, "did not start within 10s") {
+			t.Errorf("it says %v", e)
+		}
+	})
+}

@@ -49,9 +49,20 @@ func (u *Upstream) fetch() (err error) {
 }
 
 // connecting is the time that a start has, once its packages are there.
-func (u *Upstream) connecting() (context.Context, context.CancelFunc) {
+func (u *Upstream) connecting(a *attempt) (context.Context, context.CancelFunc) {
 	wait := time.Duration(u.connect.Load())
-	return context.WithTimeoutCause(u.life, wait, slowStart{failure(api.KindTimeout, u.Server(), true, "did not start within %s; servers.%s.connect_timeout allows more", config.Brief(wait), u.o.Spec.Server)})
+	late := failure(api.KindTimeout, u.Server(), true, "did not start within %s; servers.%s.connect_timeout allows more", config.Brief(wait), u.o.Spec.Server)
+	ctx, cancel := context.WithTimeoutCause(u.life, wait, slowStart{late})
+	// The program may take longer to end than a list waits, which is told why all the
+	// same.
+	context.AfterFunc(ctx, func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		if u.attempt == a && errors.As(context.Cause(ctx), new(slowStart)) {
+			u.failing = late
+		}
+	})
+	return ctx, cancel
 }
 
 // slowStart is the error of a start that took too long.

@@ -438,7 +438,7 @@ func (u *Upstream) run(a *attempt) {
 	if err == nil {
 		err = unprepared(u.prepare(&spec))
 	}
-	ctx, cancel := u.connecting()
+	ctx, cancel := u.connecting(a)
 	var inst driver.Instance
 	var conn *Conn
 	if err == nil {
@@ -447,7 +447,7 @@ func (u *Upstream) run(a *attempt) {
 	if errors.Is(err, errAnew) {
 		cancel()
 		err = u.fetch()
-		if ctx, cancel = u.connecting(); err == nil {
+		if ctx, cancel = u.connecting(a); err == nil {
 			inst, conn, err = u.start(ctx, spec, a)
 		}
 	}
