@@ -13,6 +13,7 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/builtin"
 	"github.com/tine-mcp/tine/internal/driver/docker"
+	_ "github.com/tine-mcp/tine/internal/driver/kinds"
 	"github.com/tine-mcp/tine/internal/driver/process"
 	"github.com/tine-mcp/tine/internal/driver/remote"
 	"github.com/tine-mcp/tine/internal/driver/sandbox"

@@ -1,9 +1,6 @@
 package config
 
-import (
-	"reflect"
-	"testing"
-)
+import "testing"
 
 func TestContainerErrors(t *testing.T) {
 	testErrors(t, []wrongConfig{
@@ -105,40 +102,4 @@ tine.yaml:1:85: servers.b.merged: goes with builtin: rollout; all others are in 
 tine.yaml:1:133: servers.c.startup.tool: "a b" is not a tool name; use 1 to 128 letters, digits, dots, dashes and underscores
 tine.yaml:1:151: servers.c.startup.arguments: can't be written as JSON; use plain numbers`},
 	})
-}
-
-func TestContainer(t *testing.T) {
-	opts := env(map[string]string{"TAG": "7"})
-	opts.Path = "/srv/tine.yaml"
-	for in, want := range map[string]Docker{
-		"docker: img":                                {Image: "img", Pull: "missing", Transport: "stdio", Memory: 2 << 30, Pids: 512},
-		"docker: 'img:${TAG}'":                       {Image: "img:7", Pull: "missing", Transport: "stdio", Memory: 2 << 30, Pids: 512},
-		"docker: {image: img, port: 8000}":           {Image: "img", Pull: "missing", Transport: "http", Port: 8000, Path: "/mcp", Memory: 2 << 30, Pids: 512},
-		"docker: {image: img, plain: true}":          {Image: "img", Pull: "missing", Transport: "stdio", Plain: true, Writable: true},
-		"docker: {image: img, state: [root]}":        {Image: "img", Pull: "missing", Transport: "stdio", State: []string{"root"}, Writable: true, Memory: 2 << 30, Pids: 512},
-		"docker: {image: img, state: [/d/, /e]}":     {Image: "img", Pull: "missing", Transport: "stdio", State: []string{"/d", "/e"}, TemplatePath: "/d", Memory: 2 << 30, Pids: 512},
-		"docker: {image: img, command: \"a 'b c'\"}": {Image: "img", Pull: "missing", Transport: "stdio", Command: []string{"a", "b c"}, Memory: 2 << 30, Pids: 512},
-		"docker: {image: img, plain: true, run_args: --read-only, writable: false}": {
-			Image: "img", Pull: "missing", Transport: "stdio", Plain: true, ReadOnly: true, RunArgs: []string{"--read-only"}},
-		"docker: {image: img, binds: ['./a:/a:ro', {source: ~/b, target: /b/}, 'vol:/c', 'C:\\x:/d'], entrypoint: []}": {
-			Image: "img", Pull: "missing", Transport: "stdio", Memory: 2 << 30, Pids: 512,
-			Binds: []Bind{{"/srv/a", "/a", true}, {"/home/ada/b", "/b", false}, {"vol", "/c", false}, {`C:\x`, "/d", false}}},
-		"{docker: {image: img, state: [/d], template_path: /d/x, network: bridge, runtime: runsc, reach: port, port: 1, cap_add: [net_admin]}, template: ./t}": {
-			Image: "img", Pull: "missing", Transport: "http", Port: 1, Path: "/mcp", Reach: "port", State: []string{"/d"}, TemplatePath: "/d/x",
-			Network: "bridge", Runtime: "runsc", CapAdd: []string{"NET_ADMIN"}, Memory: 2 << 30, Pids: 512},
-	} {
-		if in[0] != '{' {
-			in = "{" + in + "}"
-		}
-		c := mustParse(t, "servers: {a: "+in+"}\n", opts)
-		s := c.Servers[0]
-		if len(c.Warnings) > 0 || s.Driver != "docker" || s.Scope != "session" || s.Budget.Memory != 64<<20 || s.ConnectTimeout != defaultConnectDocker {
-			t.Errorf("%s: %+v, %q", in, s, c.Warnings)
-		}
-		if !reflect.DeepEqual(*as[Docker](s), want) {
-			t.Errorf("%s:\ngot  %+v\nwant %+v", in, *as[Docker](s), want)
-		}
-	}
-	// A place for templates of sessions needs none in the entry.
-	mustParse(t, "template_roots: ./t\nservers: {a: {docker: {image: i, state: [root], template_path: /d}}}\n", opts)
 }

@@ -7,6 +7,12 @@ import (
 
 var onForkKeys = []string{"tool"}
 
+// OnFork is how a server hears that it is a copy of another.
+type OnFork struct {
+	Notify bool   `yaml:"-" json:",omitzero"` // by notifications/tine/forked
+	Tool   string `yaml:"-" json:",omitzero"` // by a call of this tool
+}
+
 const mostWarm = 1000
 
 // copied reads what is for servers that are copied while they run.
@@ -89,8 +95,8 @@ func (d *decoder) onlyOnLinux(o Object, s *Server) {
 		return
 	}
 	s.Disabled = `server "` + s.ID + `" is off: a sandbox needs Linux, and this is ` + d.opts.OS + "; run Tine on Linux, or use docker or no sandbox here"
-	at := o.KeyPos("sandbox")
-	if o.n.Get("sandbox") == nil {
+	at := o.KeyPos(s.kind.Name)
+	if o.n.Get(s.kind.Name) == nil {
 		at = o.KeyPos("driver")
 	}
 	if s.Enabled {

@@ -229,7 +229,7 @@ func (o Object) Text(key string, dst *string, example string) bool {
 		if secretName(key) {
 			got = n.Shape.String()
 		}
-		o.Wrong(key, n, "want a string, got %s%s; write %s: %s", got, n.tildeHint(), key, example)
+		o.Wrong(key, n, "want a string, got %s%s; write %s: %s", got, n.TildeHint(), key, example)
 		return false
 	case strings.ContainsRune(n.Text, 0):
 		o.Wrong(key, n, "contains a NUL character")
@@ -274,7 +274,7 @@ func (o Object) Written(key string, n *Node, what string) (string, bool) {
 	case n.Missing:
 		return "", false
 	case n.Shape == ShapeNull:
-		o.Wrong(key, n, "has no value%s; write \"\" for an empty one", n.tildeHint())
+		o.Wrong(key, n, "has no value%s; write \"\" for an empty one", n.TildeHint())
 		return "", false
 	case !n.Scalar():
 		o.Wrong(key, n, "want %s, got %s", what, n.Shape)

@@ -12,19 +12,16 @@ const (
 	controlsTimeout       = 24 * time.Hour // what is done to sessions has limits of its own
 	DefaultConnectCommand = 60 * time.Second
 	defaultConnectURL     = 10 * time.Second
-	defaultConnectRemote  = 60 * time.Second
-	defaultConnectDocker  = 2 * time.Minute
 	DefaultConnectFetch   = 2 * time.Minute // of what fetches the server first
 	defaultMaxTimeout     = time.Hour
-	defaultBudgetCommand  = 64 << 20
-	defaultBudgetSandbox  = 128 << 20
+	DefaultBudget         = 64 << 20
 	defaultBudgetBuiltin  = 1 << 20
 )
 
 // Words that keys of a server may take.
 var (
 	builtins     = []string{builtinFiles, builtinMemory, builtinSQLite, "time", "fetch", "everything", builtinRollout}
-	drivers      = []string{"process", "sandbox", "docker", "remote", "url", "builtin"}
+	drivers      = []string{"process", "url", "builtin"}
 	scopes       = []string{ScopeSession, ScopeShared}
 	transports   = []string{"auto", "streamable", "sse"}
 	protocols    = []string{"auto", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"}
@@ -95,7 +92,7 @@ func (s *Server) fill() {
 		connect, budget = k.connect(s), k.Budget
 		k.fill(s)
 	case s.Driver == "process":
-		connect, budget = DefaultConnectCommand, defaultBudgetCommand
+		connect, budget = DefaultConnectCommand, DefaultBudget
 	case s.Driver == "url":
 		SetDefault(&s.Transport, "auto")
 	case s.Driver == "builtin":

@@ -18,7 +18,7 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(data)
-	keys := slices.Concat([]string{DefaultListen, "${workspace}", "${state.NAME}", snapshotPrefix + "NAME", noBound, otlpEndpointVar, otlpHeadersVar},
+	keys := slices.Concat([]string{DefaultListen, "${workspace}", "${state.NAME}", SnapshotPrefix + "NAME", noBound, otlpEndpointVar, otlpHeadersVar},
 		remoteKeys, settable, rewardKitKeys[1:], []string{"workspace.template", "workspace.path"})
 	for _, k := range keys {
 		if !strings.Contains(text, "`"+k+"`") {

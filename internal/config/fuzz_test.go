@@ -71,7 +71,7 @@ func whole(t *testing.T, c *Config) {
 		if s.Driver == "" || s.Scope == "" || s.Title == "" || s.Timeout <= 0 || s.ConnectTimeout <= 0 || s.Protocol == "" || s.ClientCapabilities == nil {
 			t.Fatalf("default missing: %+v", s)
 		}
-		if s.Disabled == "" && s.Command == "" && s.URL == "" && s.Builtin == "" && (as[Docker](s) == nil || as[Docker](s).Image == "") && (as[Remote](s) == nil || as[Remote](s).URL == "") {
+		if s.Disabled == "" && s.Command == "" && s.URL == "" && s.Builtin == "" && s.Options == nil {
 			t.Fatalf("nothing to run: %+v", s)
 		}
 		_ = s.Target()
@@ -87,7 +87,7 @@ func whole(t *testing.T, c *Config) {
 			t.Fatalf("fork of what is shared: %+v", s)
 		}
 		texts := append(slices.Collect(maps.Values(s.Env)), append(s.Args, s.Cwd)...)
-		if as[Docker](s) != nil {
+		if s.Driver == "docker" {
 			texts = nil // nothing is filled in there
 		}
 		for _, text := range texts {
@@ -101,19 +101,13 @@ func whole(t *testing.T, c *Config) {
 				}
 			}
 		}
-		if c := as[Docker](s); c != nil && s.Disabled == "" && (c.Pull == "" || c.Transport == "" || c.Transport == ContainerHTTP && (c.Port == 0 || c.Path == "") ||
-			!c.Plain && (c.Memory < minContainer || c.Pids == 0) || c.Root() && !c.Writable || s.Template != "" && c.TemplatePath == "") {
-			t.Fatalf("container: %+v", c)
+		if s.Disabled == "" && s.Options != nil {
+			if err := WholeOptions(s); err != nil {
+				t.Fatalf("%v: %+v of %+v", err, s.Options, s)
+			}
 		}
-		if b := as[Sandbox](s); b != nil && s.Disabled == "" && (s.Driver != "sandbox" || s.Command == "" || b.Root == "" || b.User == "" || (b.Network == "") == (len(b.Domains) == 0) ||
-			b.Transport == "" || (b.Transport == ContainerHTTP) != (b.Port > 0) || b.Memory < minContainer || b.Pids < 1 || b.Files < 1 || b.Disk < 1) {
-			t.Fatalf("sandbox: %+v", b)
-		}
-		if (s.Warm > 0 || s.ForkAhead || s.OnFork != nil) && s.Disabled == "" && (as[Sandbox](s) == nil || !as[Sandbox](s).Forks() || s.Scope == ScopeShared) {
+		if (s.Warm > 0 || s.ForkAhead || s.OnFork != nil) && s.Disabled == "" && (s.Driver != "sandbox" || s.Scope == ScopeShared) {
 			t.Fatalf("copied: %+v", s)
-		}
-		if r := as[Remote](s); r != nil && (r.Type == "" || r.Timeout <= 0 || r.ConnectTimeout <= 0 || r.Attempts < 1) {
-			t.Fatalf("remote: %+v", r)
 		}
 		if s.Settings == nil && s.Startup == nil { // JSON has one kind of number
 			pin, err := s.Pin()
@@ -124,7 +118,7 @@ func whole(t *testing.T, c *Config) {
 				t.Fatalf("%v: %+v was pinned and came back as %+v", err, s, back)
 			}
 		}
-		if s.Auth.Type != "" && s.URL == "" && as[Remote](s) == nil && s.Disabled == "" {
+		if s.Auth.Type != "" && s.URL == "" && s.Driver != "remote" && s.Disabled == "" {
 			t.Fatalf("auth of no url: %+v", s)
 		}
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -16,6 +17,20 @@ type Kind struct {
 	// Remote is whether somebody else runs the instances: Tine shows itself to them
 	// without a person, and they see no directory of this machine.
 	Remote bool
+	// Beside are the keys of an entry that go with it, of those that go with some
+	// servers only.
+	Beside []string
+	// Elsewhere says where in its map it has what other servers say with a key of the
+	// entry.
+	Elsewhere map[string]string
+	// NoWorkspace says why its servers see no workspace; empty where they do.
+	NoWorkspace string
+	// Copier is the kind among those that copy a running server, in words; empty for
+	// one that copies none.
+	Copier string
+	// Short is the map that a value in its place stands for; nil where it stands for
+	// none.
+	Short func(n *Node) *Node
 	// System is what it needs, as Go names it; empty for any.
 	System string
 	// Budget is what an instance may need by default, in bytes.
@@ -123,4 +138,65 @@ func kindOf(name string) *Kind {
 }
 
 // kinds are those of all drivers that have keys of their own.
-var kinds = []*Kind{sandboxKind, dockerKind, remoteKind}
+var kinds []*Kind
+
+// Register adds the kinds of drivers to what a config may have. It is called before
+// any config is read.
+func Register(all ...*Kind) {
+	for _, k := range all {
+		if kindOf(k.Name) != nil {
+			continue
+		}
+		kinds = append(kinds, k)
+		drivers = slices.Insert(drivers, slices.Index(drivers, "url"), k.Name)
+		for i, key := range serverTable {
+			if slices.Contains(k.Beside, key.Name) {
+				serverTable[i] = key.With(append(slices.Clone(key.beside), k.Name)...)
+			}
+		}
+		serverTable[slices.Index(serverTable.Names(), "driver")] = driverKey()
+		serverTable = slices.Insert(serverTable, slices.Index(serverTable.Names(), "preset"), kindKey(k))
+		if k.Around == "" {
+			wayKeys = slices.Insert(wayKeys, slices.Index(wayKeys, "preset"), k.Name)
+		}
+	}
+}
+
+// Copiers are the drivers that can copy a running server, in words.
+func Copiers() []string {
+	all := []string{"builtin"}
+	for _, k := range kinds {
+		if k.Copier != "" {
+			all = append(all, k.Copier)
+		}
+	}
+	return all
+}
+
+// alone is the key of a kind that runs or reaches a server by itself; empty where the
+// entry has none.
+func (o Object) alone() string {
+	for _, k := range kinds {
+		if k.Around == "" && o.n.Get(k.Name) != nil {
+			return k.Name
+		}
+	}
+	return ""
+}
+
+// Transports of a server that a driver isolates.
+const (
+	ContainerStdio = "stdio"
+	ContainerHTTP  = "http"
+)
+
+// ContainerTransports are all of them.
+var ContainerTransports = []string{ContainerStdio, ContainerHTTP}
+
+// Bounds and defaults of what isolates a server.
+const (
+	MinMemory     = 6 << 20 // the least that an engine gives a container
+	DefaultMemory = 2 << 30
+	DefaultPids   = 512
+	MaxPids       = 1 << 22
+)

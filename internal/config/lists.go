@@ -25,7 +25,7 @@ func (o Object) Texts(key string, dst *[]string, example string) bool {
 			continue
 		}
 		if item.Shape == ShapeNull || !item.Scalar() {
-			o.d.fail(item.Pos, "%s: want a string, got %s%s", at.Path, item.Shape, item.tildeHint())
+			o.d.fail(item.Pos, "%s: want a string, got %s%s", at.Path, item.Shape, item.TildeHint())
 			continue
 		}
 		if strings.ContainsRune(item.Text, 0) {

@@ -126,8 +126,8 @@ func (n *Node) Shown() string {
 	}
 }
 
-// tildeHint explains a home folder that YAML took for nothing.
-func (n *Node) tildeHint() string {
+// TildeHint explains a home folder that YAML took for nothing.
+func (n *Node) TildeHint() string {
 	if n.Shape != ShapeNull || n.Text != "~" {
 		return ""
 	}

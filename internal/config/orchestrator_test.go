@@ -1,10 +1,6 @@
 package config
 
-import (
-	"reflect"
-	"testing"
-	"time"
-)
+import "testing"
 
 func TestOrchestratorErrors(t *testing.T) {
 	const at = "servers: {a: {remote: {url: 'https://o.example.org', resource: x"
@@ -47,51 +43,4 @@ tine.yaml:1:116: servers.a.workspace: a server that somebody else runs can't see
 		{"what is filled in at a start", at + "}, template: {a: '${workspace}'}}}\n",
 			`tine.yaml:1:82: servers.a.template.a: ${workspace} is known only in args, env and cwd of a server, as there is none before one starts`},
 	})
-}
-
-func TestOrchestrator(t *testing.T) {
-	c := mustParse(t, `servers:
-  a: {remote: {url: "https://o.example.org/api/", resource: memory_v1}}
-  b:
-    remote:
-      url: https://o.example.org
-      resource: x
-      create: /make
-      delete: /drop/{remote_instance_id}
-      call: /call/{remote_instance_id}
-      fork: /fork/{remote_instance_id}
-      snapshot: /snap/{remote_instance_id}
-      health: /ok
-      timeout: 1m
-      connect_timeout: 1s
-      attempts: 1
-    headers: {X-Key: "${KEY}"}
-    template: {size: 3, tags: [a, "${KEY}"]}
-    fork: memory
-  c:
-    remote: {type: mcp, url: "https://o.example.org/mcp/", resource: y, create_tool: make}
-    auth: {type: client_credentials, token_url: "https://l.example.org", client_id: tine, client_secret: "${KEY}"}
-    template: snapshot:base
-    scope: shared
-  d: {remote: {url: "https://o.example.org", resource: x, snapshot: "/snap/{remote_instance_id}"}, template: named, fork: memory}
-`, env(map[string]string{"KEY": "hunter2-hunter2"}))
-	for id, want := range map[string]Remote{
-		"a": {Type: "http", URL: "https://o.example.org/api", Resource: "memory_v1", Create: "/instances", Delete: "/instances/{remote_instance_id}",
-			Timeout: 30 * time.Second, ConnectTimeout: 5 * time.Second, Attempts: 3},
-		"b": {Type: "http", URL: "https://o.example.org", Resource: "x", Create: "/make", Delete: "/drop/{remote_instance_id}", Call: "/call/{remote_instance_id}",
-			Fork: "/fork/{remote_instance_id}", Snapshot: "/snap/{remote_instance_id}", Health: "/ok", Timeout: time.Minute, ConnectTimeout: time.Second, Attempts: 1},
-		"c": {Type: "mcp", URL: "https://o.example.org/mcp/", Resource: "y", CreateTool: "make", CallTool: "call_backend_tool", ListTool: "list_backend_tools",
-			DeleteTool: "cleanup_session", Timeout: 30 * time.Second, ConnectTimeout: 5 * time.Second, Attempts: 3},
-	} {
-		if s := serverOf(t, c, id); !reflect.DeepEqual(*as[Remote](s), want) || s.Driver != "remote" || s.Budget.Memory != 0 || s.ConnectTimeout != time.Minute {
-			t.Errorf("%s:\ngot  %+v\nwant %+v", id, *as[Remote](s), want)
-		}
-	}
-	a, b, m, d := serverOf(t, c, "a"), serverOf(t, c, "b"), serverOf(t, c, "c"), serverOf(t, c, "d")
-	if a.Scope != "session" || m.Scope != "shared" || m.Template != "snapshot:base" || m.Details != nil {
-		t.Errorf("%+v %+v", a, m)
-	}
-	if string(b.Details) != `{"size":3,"tags":["a","hunter2-hunter2"]}` || string(d.Details) != `"named"` || b.Template != "" {
-		t.Errorf("templates %s, %s", b.Details, d.Details)
-	}
 }

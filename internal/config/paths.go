@@ -40,6 +40,11 @@ func (p paths) expandHome(path string) string {
 	return path // ~other is somebody else's, and a shell's business
 }
 
+// Within reports whether a path is another or lies below it.
+func Within(p, dir string) bool {
+	return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/")
+}
+
 // folderOf is the folder of a config file, absolute where that can be had.
 func folderOf(path string) string {
 	if path == "" {

@@ -207,7 +207,7 @@ func (p *preset) walls(below *Node) {
 	c := MapNode()
 	if p.network != "" {
 		// Which domains it will be asked for nobody knows.
-		c.Set("network", StringNode(NetworkHost))
+		c.Set("network", StringNode("host"))
 	}
 	below.Set("sandbox", c)
 }
@@ -257,12 +257,10 @@ func (n *Node) over(below *Node) *Node {
 			out.Pairs = append(out.Pairs, p)
 		case own.Shape == ShapeMap && p.Value.Shape == ShapeMap:
 			out.Set(p.Key, own.over(p.Value))
-		case p.Key == "docker" && own.Shape == ShapeString && !own.Missing:
-			image := MapNode(Pair{Key: "image", KeyPos: own.Pos, Value: own})
-			image.Pos = own.Pos
-			out.Set(p.Key, image.over(p.Value))
-		case p.Key == "sandbox" && (own.Shape == ShapeNull || own.Scalar() && strings.EqualFold(own.Text, "true")):
-			out.Set(p.Key, p.Value)
+		default:
+			if k := kindOf(p.Key); k != nil && k.Short != nil && k.Short(own) != nil {
+				out.Set(p.Key, k.Short(own).over(p.Value))
+			}
 		}
 	}
 	return &out

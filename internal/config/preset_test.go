@@ -94,7 +94,7 @@ func TestPresets(t *testing.T) {
 		opts := env(map[string]string{"TZ": "UTC"})
 		got, wanted := mustParse(t, "servers: {a: {"+in+"}}\n", opts), mustParse(t, "servers: {a: {"+want+"}}\n", opts)
 		if a, b := &got.Servers[0], &wanted.Servers[0]; !a.same(b) || len(got.Warnings) > 0 || !strings.HasPrefix(in, "preset: "+a.Preset) || got.Workspace != wanted.Workspace {
-			t.Errorf("%s:\ngot  %+v %+v\nwant %+v %+v; %q", in, *a, as[Docker](a), *b, as[Docker](b), got.Warnings)
+			t.Errorf("%s:\ngot  %+v %+v\nwant %+v %+v; %q", in, *a, a.Options, *b, b.Options, got.Warnings)
 		}
 	}
 	c := mustParse(t, "servers: {a: {preset: time, driver: process, args: [x, '${K}']}, b: {preset: '${NOPE}'}}\n", env(map[string]string{"K": "hunter2hunter2"}))

@@ -4,30 +4,36 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 )
 
-// sections are the tables of the reference, and the prefix of the keys in each.
-var sections = map[string]struct {
+// A section is a table of the reference: its keys, and what stands before each.
+type section struct {
 	prefix string
 	keys   []About
-}{
-	"top":         {"", topTable.About()},
-	"auth.tokens": {"", tokenTable.About()},
-	"auth.oidc":   {"auth.oidc.", oidcTable.About()},
-	"auth.rules":  {"", ruleTable.About()},
-	"limits":      {"limits.", limitsTable.About()},
-	"journal":     {"journal.", journalTable.About()},
-	"sessions":    {"sessions.", sessionsTable.About()},
-	"telemetry":   {"telemetry.otlp.", otlpTable.About()},
-	"servers":     {"", serverTable.About()},
-	"sandbox":     {"sandbox.", sandboxTable.About()},
-	"docker":      {"docker.", dockerTable.About()},
-	"remote":      {"remote.", remoteTable.About()},
-	"tools":       {"tools.", toolsTable.About()},
-	"server.auth": {"auth.", serverAuthTable.About()},
-	"policy":      {"policy.", policyTable.About()},
 }
+
+// sections are all of them, when drivers have added theirs.
+var sections = sync.OnceValue(func() map[string]section {
+	return map[string]section{
+		"top":         {"", topTable.About()},
+		"auth.tokens": {"", tokenTable.About()},
+		"auth.oidc":   {"auth.oidc.", oidcTable.About()},
+		"auth.rules":  {"", ruleTable.About()},
+		"limits":      {"limits.", limitsTable.About()},
+		"journal":     {"journal.", journalTable.About()},
+		"sessions":    {"sessions.", sessionsTable.About()},
+		"telemetry":   {"telemetry.otlp.", otlpTable.About()},
+		"servers":     {"", serverTable.About()},
+		"sandbox":     {"sandbox.", kindOf("sandbox").Keys},
+		"docker":      {"docker.", kindOf("docker").Keys},
+		"remote":      {"remote.", kindOf("remote").Keys},
+		"tools":       {"tools.", toolsTable.About()},
+		"server.auth": {"auth.", serverAuthTable.About()},
+		"policy":      {"policy.", policyTable.About()},
+	}
+})
 
 // apart are keys whose map has a section of its own.
 var apart = map[string]bool{
@@ -36,8 +42,8 @@ var apart = map[string]bool{
 }
 
 // reference writes the table of a section.
-func reference(section string) string {
-	s := sections[section]
+func reference(name string) string {
+	s := sections()[name]
 	var rows []About
 	var flatten func(prefix string, keys []About)
 	flatten = func(prefix string, keys []About) {
@@ -99,13 +105,13 @@ func TestReference(t *testing.T) {
 	seen := map[string]bool{}
 	out := generated.ReplaceAllStringFunc(string(data), func(block string) string {
 		name := generated.FindStringSubmatch(block)[1]
-		if _, ok := sections[name]; !ok || seen[name] {
+		if _, ok := sections()[name]; !ok || seen[name] {
 			t.Errorf("%s: the section %q is not known, or is there twice", docsPath, name)
 		}
 		seen[name] = true
 		return "<!-- keys of " + name + " -->\n" + reference(name) + "<!-- end -->\n"
 	})
-	for name := range sections {
+	for name := range sections() {
 		if !seen[name] {
 			t.Errorf("%s has no section of %s", docsPath, name)
 		}

@@ -1,68 +1,6 @@
 package config
 
-import (
-	"reflect"
-	"strings"
-	"testing"
-	"time"
-)
-
-// TestRewardKit runs a file as it is; TestImport holds that what is imported from
-// it means the same.
-func TestRewardKit(t *testing.T) {
-	opts := noEnv()
-	opts.Path = "/srv/mcp_agent_config.yaml"
-	c := mustParse(t, `
-log_level: DEBUG
-global_docker_options: {network: rk, mem_limit: 1g, volumes: {./all: {bind: /all, mode: ro}}, labels: [a=b], init: true, tty: false}
-global_remote_api_defaults: {timeout: 7}
-global_remote_apis:
-  main: {base_url: "https://o.example.org", auth_type: bearer_token, auth_details: {token: "secret-${X}"}}
-backends:
-  - {backend_name_ref: fs, backend_type: filesystem, orchestration_mode: local_docker, instance_scoping: session, mcp_transport: stdio,
-     docker_image: img, container_command: [/data], container_volumes: {./v: {bind: /v, mode: rw}},
-     template_data_path_host: ./t, container_template_data_path: /data, docker_run_args: [-m, 512m, --read-only=false]}
-  - {backend_name_ref: mem, backend_type: memory, orchestration_mode: local_docker, docker_image: img, container_port: 80, container_command: null,
-     startup_check_mcp_tool: {tool_name: ping}}
-  - {backend_name_ref: clock, backend_type: time, orchestration_mode: local_docker, instance_scoping: session, mcp_transport: stdio, docker_image: img, container_port: 9}
-  - {backend_name_ref: ro, backend_type: memory, orchestration_mode: local_docker, mcp_transport: stdio, docker_image: img, docker_run_args: "--read-only"}
-  - {backend_name_ref: all, backend_type: everything, orchestration_mode: local_docker, instance_scoping: shared_global, mcp_transport: stdio, docker_image: img}
-  - {backend_name_ref: far, backend_type: duckdb, orchestration_mode: remote_http_api, remote_api_config_ref: main, remote_resource_type_identifier: db}
-`, opts)
-	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "backends[2].container_port: goes with mcp_transport: http; left out") {
-		t.Errorf("warnings %q", c.Warnings)
-	}
-	if c.Log.Level != "debug" || c.DefaultView != "rollout" || !reflect.DeepEqual(c.TemplateRoots, []string{"/srv/t"}) {
-		t.Errorf("%+v", c)
-	}
-	base := Docker{Image: "img", Pull: "missing", Plain: true, Writable: true, Transport: "stdio", Network: "rk", Memory: 1 << 30, Init: true,
-		Labels: map[string]string{"a": "b"}, Binds: []Bind{{"/srv/all", "/all", true}}}
-	fs, mem, ro, none := base, base, base, base
-	fs.Command, fs.Memory, fs.State, fs.TemplatePath = []string{"/data"}, 512<<20, []string{"root"}, "/data"
-	fs.Binds = []Bind{{"/srv/v", "/v", false}, {"/srv/all", "/all", true}}
-	mem.Transport, mem.Port, mem.Path, mem.State = "http", 80, "/mcp", []string{"root"}
-	ro.Writable, ro.ReadOnly = false, true
-	for id, want := range map[string]Docker{"fs": fs, "mem": mem, "clock": none, "ro": ro, "all": none} {
-		if s := serverOf(t, c, id); !reflect.DeepEqual(meaningOf(s), want) || s.Driver != "docker" {
-			t.Errorf("%s:\ngot  %+v\nwant %+v", id, meaningOf(s), want)
-		}
-	}
-	var short []string
-	for _, s := range c.Servers {
-		short = append(short, s.ID+" "+s.Driver+" "+s.Scope+" "+s.Fork)
-	}
-	if want := []string{"fs docker session ", "mem docker session ", "clock docker session fresh", "ro docker session ", "all docker shared ",
-		"far remote session ", "rollout builtin shared "}; !reflect.DeepEqual(short, want) {
-		t.Errorf("servers %q", short)
-	}
-	far, ctl := serverOf(t, c, "far"), serverOf(t, c, "rollout")
-	if as[Remote](far).URL != "https://o.example.org" || as[Remote](far).Resource != "db" || as[Remote](far).Timeout != 7*time.Second || far.Headers["Authorization"] != "Bearer secret-${X}" {
-		t.Errorf("far: %+v %v", *as[Remote](far), far.Headers)
-	}
-	if s := serverOf(t, c, "mem").Startup; s == nil || s.Tool != "ping" || !ctl.Merged || serverOf(t, c, "fs").Template != "/srv/t" {
-		t.Errorf("startup %+v, rollout %+v", s, ctl)
-	}
-}
+import "testing"
 
 func TestRewardKitErrors(t *testing.T) {
 	const b = "backends:\n  - {backend_name_ref: a, backend_type: memory, orchestration_mode: "

@@ -21,7 +21,7 @@ func (d *decoder) localBackend(o Object, e *entry, g rewardKitGlobals, top *Node
 	c.Set("plain", &Node{Shape: ShapeBool, Pos: o.n.Pos, Text: "true"})
 	transport := ContainerHTTP
 	if n := o.given("mcp_transport"); n != nil {
-		o.OneOf("mcp_transport", &transport, containerTransports...)
+		o.OneOf("mcp_transport", &transport, ContainerTransports...)
 	}
 	c.Set("transport", &Node{Shape: ShapeString, Pos: o.n.Pos, Text: transport})
 	if transport == ContainerHTTP {
@@ -52,7 +52,7 @@ func (d *decoder) localBackend(o Object, e *entry, g rewardKitGlobals, top *Node
 	// wrote. What is shared is never forked, and what remembers nothing has none.
 	readOnly := slices.ContainsFunc(args.Items, func(n *Node) bool { return n.Text == "--read-only" || n.Text == "--read-only=true" })
 	if host != nil || scoping == "session" && !slices.Contains(stateless, kind) && !readOnly {
-		state := ListNode(RootState)
+		state := ListNode("root")
 		state.stand(o.n.Pos)
 		c.Set("state", state)
 	}

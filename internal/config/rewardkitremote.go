@@ -44,7 +44,7 @@ func (d *decoder) checkAPIs(o Object, g *rewardKitGlobals) {
 func (d *decoder) remoteBackend(o Object, e *entry, g rewardKitGlobals) {
 	d.useless(o, localKeys, "goes with orchestration_mode: local_docker")
 	transport := ContainerHTTP
-	if n := o.given("mcp_transport"); n != nil && o.OneOf("mcp_transport", &transport, containerTransports...) && transport == ContainerStdio {
+	if n := o.given("mcp_transport"); n != nil && o.OneOf("mcp_transport", &transport, ContainerTransports...) && transport == ContainerStdio {
 		o.Wrong("mcp_transport", n, "an orchestrator's instances are reached over http; write http, or remove it")
 	}
 	api, at := d.apiOf(o, g)

@@ -1,75 +1,10 @@
 package config
 
 import (
-	"errors"
 	"reflect"
 	"strings"
 	"testing"
 )
-
-func TestRunArgs(t *testing.T) {
-	opts := env(map[string]string{"HOST_VAR": "from-the-gateway", "SECRET": "hunter2hunter2"})
-	opts.Path = "/srv/tine.yaml"
-	opts.ReadFile = func(path string) ([]byte, error) {
-		if path != "/srv/a.env" {
-			return nil, errors.New("no such file")
-		}
-		return []byte("# note\n  A=\"quoted\"\nB=of the file # kept\nHOST_VAR\nNO_SUCH\n"), nil
-	}
-	for in, want := range map[string]Docker{
-		"-m 512m --cpus=1.5 --pids-limit -1 --shm-size 1g": {Memory: 512 << 20, CPUs: 1.5, Pids: -1, ShmSize: 1 << 30},
-		"--memory 1g -m512m": {Memory: 512 << 20},
-		"--net host":         {Network: "host"},
-		"--network default -u 1:2 -w /x/ -h box --init": {Network: "bridge", User: "1:2", Workdir: "/x", Hostname: "box", Init: true},
-		"--rm -it=false -d -q -a stdin --expose 80":     {},
-		"-v ./a:/a:ro --volume=vol:/b --mount type=bind,source=x,target=/c,readonly": {
-			Binds: []Bind{{"/srv/a", "/a", true}, {"vol", "/b", false}, {"/srv/x", "/c", true}}},
-		"--mount type=tmpfs,target=/t,tmpfs-size=1m --tmpfs /u:size=2m --mount source=v,dst=/d": {
-			Tmpfs: []string{"/t:size=1m", "/u:size=2m"}, Binds: []Bind{{"v", "/d", false}}},
-		"--cap-add net_admin --cap-drop=ALL --security-opt no-new-privileges --device /dev/fuse --privileged": {
-			CapAdd: []string{"NET_ADMIN"}, CapDrop: []string{"ALL"}, SecurityOpt: []string{"no-new-privileges"}, Devices: []string{"/dev/fuse"}, Privileged: true},
-		"--ulimit nofile=1:2 --add-host a:1.2.3.4 --add-host b=::1 --dns 1.1.1.1": {
-			Ulimits: []string{"nofile=1:2"}, ExtraHosts: []string{"a:1.2.3.4", "b:::1"}, DNS: []string{"1.1.1.1"}},
-		`-l a="b c" --label d --entrypoint '/bin/a b' --runtime runsc --pull never`: {
-			Labels: map[string]string{"a": "b c", "d": ""}, Entrypoint: []string{"/bin/a b"}, Runtime: "runsc", Pull: "never"},
-		"-p 8000/tcp --restart no": {Port: 8000, Transport: "http", Path: "/mcp"},
-	} {
-		c := mustParse(t, "servers: {a: {docker: {image: i, plain: true, run_args: "+quoteScalar(in)+"}}}\n", opts)
-		got := meaningOf(c.Servers[0])
-		want.Image, want.Plain, want.Writable = "i", true, true
-		SetDefault(&want.Pull, "missing")
-		SetDefault(&want.Transport, "stdio")
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s:\ngot  %+v\nwant %+v", in, got, want)
-		}
-	}
-
-	c := mustParse(t, `servers:
-  a:
-    docker: {image: i, run_args: [-e, A=flag, --env-file, a.env, --env=OWN=flag, -eC=d, -e, HOST_VAR, -e, NO_SUCH, -e, "K=${SECRET}", --label, "l=${SECRET}"]}
-    env: {OWN: entry}
-`, opts)
-	s := c.Servers[0]
-	want := map[string]string{"A": "flag", "B": "of the file # kept", "HOST_VAR": "from-the-gateway", "OWN": "entry", "C": "d", "K": "hunter2hunter2"}
-	if !reflect.DeepEqual(s.Env, want) || as[Docker](s).Labels["l"] != "hunter2hunter2" {
-		t.Errorf("env %v, labels %v", s.Env, as[Docker](s).Labels)
-	}
-	shown := string(Marshal(c))
-	for _, secret := range []string{"hunter2", "from-the-gateway", "of the file"} {
-		if strings.Contains(shown, secret) {
-			t.Errorf("%s is shown:\n%s", secret, shown)
-		}
-	}
-	if !strings.Contains(shown, "OWN: entry") || !strings.Contains(strings.Join(s.Secrets(), " "), "hunter2hunter2") {
-		t.Errorf("secrets %q, shown\n%s", s.Secrets(), shown)
-	}
-
-	// A file that is not there takes one server with it, and no other.
-	c = mustParse(t, "servers: {a: {docker: {image: i, run_args: [--env-file, b.env]}}, b: {builtin: time}}\n", opts)
-	if c.Servers[0].Disabled == "" || len(c.Warnings) != 1 || c.Servers[1].Disabled != "" {
-		t.Errorf("%q, %q", c.Servers[0].Disabled, c.Warnings)
-	}
-}
 
 func TestRunArgsErrors(t *testing.T) {
 	at := "tine.yaml:1:"

@@ -161,66 +161,6 @@ tine.yaml:1:329: unknown key "tol" in servers.f.on_fork; did you mean "tool"?`},
 	})
 }
 
-// plainSandbox is what docs/config.md says of sandbox: true.
-func plainSandbox(change func(*Sandbox)) Sandbox {
-	b := Sandbox{Root: "allow", User: "1000:1000", Hostname: "sandbox", Network: "none", Transport: "stdio",
-		Memory: 2 << 30, Pids: 512, Files: 4096, Disk: 1 << 30, Slots: 2}
-	change(&b)
-	return b
-}
-
-func TestSandbox(t *testing.T) {
-	opts := env(map[string]string{"YES": "true", "DIR": "/opt/d", "HOST": "Api.Example.org"})
-	opts.Path = "/srv/tine.yaml"
-	for in, change := range map[string]func(*Sandbox){
-		"sandbox: true":     func(*Sandbox) {},
-		"sandbox: ":         func(*Sandbox) {},
-		"sandbox: {}":       func(*Sandbox) {},
-		"sandbox: '${YES}'": func(*Sandbox) {},
-		"driver: sandbox":   func(*Sandbox) {},
-		"driver: sandbox, sandbox: {allow_read: [], deny_read: []}": func(*Sandbox) {},
-		"sandbox: {slots: 0, user: 7}":                              func(b *Sandbox) { b.Slots, b.User = 0, "7:7" },
-		"sandbox: {user: '1:020'}":                                  func(b *Sandbox) { b.User = "1:20" },
-		"sandbox: {network: host}":                                  func(b *Sandbox) { b.Network = "host" },
-		"sandbox: {network: ['${HOST}', '*.b.org', 'c:8080', 1a.io, 10.0.0.0/8, '[fd00::1]:5432']}": func(b *Sandbox) {
-			b.Network, b.Domains = "", []string{"api.example.org", "*.b.org", "c:8080", "1a.io", "10.0.0.0/8", "[fd00::1]:5432"}
-		},
-		"sandbox: {port: 8000}":                                    func(b *Sandbox) { b.Transport, b.Port, b.Path = "http", 8000, "/mcp" },
-		"sandbox: {transport: http, port: 8000, path: /x}":         func(b *Sandbox) { b.Transport, b.Port, b.Path = "http", 8000, "/x" },
-		"sandbox: {root: host}":                                    func(b *Sandbox) { b.Root = "host" },
-		"sandbox: {root: ./fs}, cwd: /work":                        func(b *Sandbox) { b.Root = "/srv/fs" },
-		"sandbox: {root: ~/img.tar}, cwd: '${workspace}'":          func(b *Sandbox) { b.Root = "/home/ada/img.tar" },
-		"sandbox: {root: '${DIR}/../fs/'}":                         func(b *Sandbox) { b.Root = "/opt/fs" },
-		"sandbox: {memory: 512MiB, cpus: 1.5, pids: 9, files: 99}": func(b *Sandbox) { b.Memory, b.CPUs, b.Pids, b.Files = 512<<20, 1.5, 9, 99 },
-		"sandbox: {disk: 5GB, hostname: a.b}":                      func(b *Sandbox) { b.Disk, b.Hostname = 5e9, "a.b" },
-		"sandbox: {allow_read: [~/a, ../b], allow_write: [/w, ~/w]}": func(b *Sandbox) {
-			b.AllowRead, b.AllowWrite = []string{"/home/ada/a", "/b"}, []string{"/w", "/home/ada/w"}
-		},
-		"sandbox: {allow_read: [/r], allow_write: [/w], deny_read: [/r/.env, /ww, '${DIR}']}": func(b *Sandbox) {
-			b.AllowRead, b.AllowWrite, b.DenyRead = []string{"/r"}, []string{"/w"}, []string{"/r/.env", "/ww", "/opt/d"}
-		},
-	} {
-		c := mustParse(t, "servers: {a: {command: x, "+in+"}}\n", opts)
-		s, want := c.Servers[0], plainSandbox(change)
-		if len(c.Warnings) > 0 || s.Driver != "sandbox" || s.Scope != "session" || s.Budget.Memory != 128<<20 || s.ConnectTimeout != time.Minute || s.Target() != "sandbox x" {
-			t.Errorf("%s: %+v, %q", in, s, c.Warnings)
-		}
-		if as[Sandbox](s) == nil || !reflect.DeepEqual(*as[Sandbox](s), want) {
-			t.Errorf("%s:\ngot  %+v\nwant %+v", in, as[Sandbox](s), want)
-		}
-	}
-	for in, driver := range map[string]string{
-		"command: x, sandbox: false":                  "process",
-		"command: x, sandbox: false, driver: process": "process",
-		"builtin: time, sandbox: false":               "builtin",
-		"docker: i, sandbox: false":                   "docker",
-	} {
-		if s := mustParse(t, "servers: {a: {"+in+"}}\n", opts).Servers[0]; as[Sandbox](s) != nil || s.Driver != driver {
-			t.Errorf("%s: %+v", in, s)
-		}
-	}
-}
-
 // What is fetched before it runs has longer to start, in a sandbox alone.
 func TestSandboxConnectTimeout(t *testing.T) {
 	for in, want := range map[string]time.Duration{
@@ -397,6 +337,28 @@ func TestSandboxSecrets(t *testing.T) {
 		}
 		if want := "on_fork: \"tool ****\"\n"; !strings.Contains(shown, want) {
 			t.Errorf("no %s in\n%s", want, shown)
+		}
+	}
+}
+
+// What is ready, and how a copy hears of it, changes nothing about what runs.
+func TestHashOfSandbox(t *testing.T) {
+	parse := func(more string) string {
+		c, err := Parse([]byte("servers: {a: {command: x, "+more+"}}"), Options{Path: "tine.yaml", OS: "linux"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Servers[0].SpecHash()
+	}
+	base := parse("sandbox: true")
+	for _, more := range []string{"sandbox: {slots: 9}", "sandbox: true, warm: 3", "sandbox: true, fork_ahead: true", "sandbox: true, on_fork: notify", "driver: sandbox"} {
+		if parse(more) != base {
+			t.Errorf("%s is something else", more)
+		}
+	}
+	for _, more := range []string{"scope: session", "sandbox: {network: host}", "sandbox: {memory: 1GiB}", "sandbox: {deny_read: [/a]}"} {
+		if got := parse(more); got == base || strings.TrimSpace(got) == "" {
+			t.Errorf("%s is the same", more)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (d *decoder) server(id string, n *Node, idPos Pos, at string) (s Server) {
 	s = newServer(id)
 	defer s.fill()
 	if n.Shape == ShapeNull {
-		d.fail(idPos, "%s is empty; %s", at, giveOne)
+		d.fail(idPos, "%s is empty; %s", at, giveOne())
 		return s
 	}
 	o, ok := d.object(n, at, s.hidden, serverTable.Names())
@@ -71,7 +71,7 @@ func (d *decoder) server(id string, n *Node, idPos Pos, at string) (s Server) {
 		return s
 	}
 	o = d.preset(o, &s)
-	away := o.n.Get("command") == nil && o.Has("docker", "remote") != ""
+	away := o.n.Get("command") == nil && o.alone() != ""
 	for _, p := range o.n.Pairs {
 		if away || p.Key != "args" && p.Key != "env" && p.Key != "cwd" {
 			d.notAtStart(p.Value, join(at, p.Key))

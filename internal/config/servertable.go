@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // serverTable are the keys of an entry of servers. What says how a server is run or
 // reached, and what it remembers, hangs together; it is read elsewhere and described
@@ -8,27 +12,23 @@ import "time"
 var serverTable = Table[Server]{
 	Told[Server]("command", "string", "", TextSchema, "the program; a relative path starts at `cwd`, else at the folder of the config"),
 	Told[Server]("args", "list", "none", textsSchema, "its arguments; numbers are taken as written").With("command"),
-	Told[Server]("env", "map", "none", textMapSchema, "variables for it; numbers and booleans are taken as written. Of the gateway's own it gets only those that programs need to run, such as `HOME`, `PATH` and `LANG`: name any other here, such as `GITHUB_TOKEN` or `npm_config_cache`, as in `GITHUB_TOKEN: ${GITHUB_TOKEN}`").With("command", "docker"),
-	Told[Server]("env_file", "path", "", TextSchema, "a file of `NAME=value` lines; `env` wins over it").With("command", "docker"),
+	Told[Server]("env", "map", "none", textMapSchema, "variables for it; numbers and booleans are taken as written. Of the gateway's own it gets only those that programs need to run, such as `HOME`, `PATH` and `LANG`: name any other here, such as `GITHUB_TOKEN` or `npm_config_cache`, as in `GITHUB_TOKEN: ${GITHUB_TOKEN}`").With("command"),
+	Told[Server]("env_file", "path", "", TextSchema, "a file of `NAME=value` lines; `env` wins over it").With("command"),
 	Told[Server]("cwd", "path", "", TextSchema, "the folder it runs in. Unless set it is the workspace where `workspace` is `true`, else the folder where the gateway was started, or in a sandbox its home folder there").With("command"),
 	Put("url", func(s *Server) *string { return &s.URL }, Text("https://mcp.example.org/mcp").As("URL").Then(checkURL), "an MCP server that runs elsewhere"),
-	Put("headers", func(s *Server) *map[string]string { return &s.Headers }, Headers().Unless("none"), "sent with every request; for a remote only to its orchestrator. Credentials go here").With("url", "remote"),
+	Put("headers", func(s *Server) *map[string]string { return &s.Headers }, Headers().Unless("none"), "sent with every request; for a remote only to its orchestrator. Credentials go here").With("url"),
 	Put("transport", func(s *Server) *string { return &s.Transport }, OneOf(transports...).Unless("`auto`"), "the MCP transport").With("url"),
-	Put("ca_file", func(s *Server) *string { return &s.CAFile }, FilePath("ca.pem"), "PEM file with additional certificate authorities").With("url", "remote"),
-	Put("auth", func(s *Server) *ServerAuth { return &s.Auth }, Map(serverAuthTable, nil).Unless("none"), "how Tine gets a token for it, see [below](#servers-that-want-a-token); `login` is not for a remote").With("url", "remote"),
+	Put("ca_file", func(s *Server) *string { return &s.CAFile }, FilePath("ca.pem"), "PEM file with additional certificate authorities").With("url"),
+	Put("auth", func(s *Server) *ServerAuth { return &s.Auth }, Map(serverAuthTable, nil).Unless("none"), "how Tine gets a token for it, see [below](#servers-that-want-a-token); `login` is not for a remote").With("url"),
 	Put("credential", func(s *Server) *string { return &s.Credential }, OneOf(credentials...).Default(CredentialShared), "whether all principals use one login, or each its own").With("url"),
 	Put("builtin", func(s *Server) *string { return &s.Builtin }, OneOf(builtins...).As("`files`, `memory`, `sqlite`, `time`, `fetch`, `everything`, [`rollout`](servers/rollout.md)"), "a server inside Tine"),
 	Told[Server]("settings", "map", "none", Schema{"type": "object"}, "the built-in server's own settings").With("builtin"),
-	kindKey(sandboxKind),
-	kindKey(dockerKind),
-	kindKey(remoteKind),
 	Told[Server]("preset", "`filesystem`, `duckdb`, `memory`, `everything`, `fetch`, `time`", "", Schema{"enum": presetNames()}.OrPlaceholder(), "a well-known server, see [presets](servers/presets.md)"),
 	Put("title", func(s *Server) *string { return &s.Title }, Text("Files").Unless("the id").Then(oneLineTitle), "shown in brackets before descriptions"),
-	Told[Server]("driver", "`process`, `sandbox`, `docker`, `remote`, `url`, `builtin`", "by what is given", Schema{"enum": drivers}.OrPlaceholder(),
-		"the driver; `driver: sandbox` beside a command is the same as `sandbox: true`; with a preset, which of its drivers"),
+	driverKey(),
 	Put("scope", func(s *Server) *string { return &s.Scope }, OneOf(scopes...).Unless("`session` for `command`, `docker`, `remote` and for `files`, `memory` and `sqlite`, else `shared`"), "one instance for each session, or one for all"),
 	Told[Server]("state", "list, map or `none`", "nothing", Schema{"anyOf": []Schema{{"const": noState}, textsSchema, {"type": "object"}}}, "the directories of its state, see [below](#what-a-server-remembers); for a container it is `docker.state`. `none`: the server keeps no state from call to call, so a restart loses nothing and a fork starts it fresh").With("command"),
-	Told[Server]("template", "path, `snapshot:NAME`", "", Schema{}, "the initial state of `memory`, `sqlite` or a container, and with `files` of the workspace; for a remote anything that its orchestrator understands").With("builtin", "docker", "remote"),
+	Told[Server]("template", "path, `snapshot:NAME`", "", Schema{}, "the initial state of `memory`, `sqlite` or a container, and with `files` of the workspace; for a remote anything that its orchestrator understands").With("builtin"),
 	Told[Server]("workspace", "boolean", "where `${workspace}` is used, and for `files`", Schema{"type": "boolean"}.OrPlaceholder(), "whether it sees the session's [directory](#workspace)").For("`command`, `builtin`"),
 	Told[Server]("fork", "`memory`, `files`, `fresh`, `share`, `refuse`", "the most that can be carried", Schema{"enum": forks}.OrPlaceholder(), "what a fork carries of it"),
 	Put("budget", func(s *Server) *Budget { return &s.Budget }, Map(budgetTable, nil).Inline(), "what one instance may need").For("`command`, `builtin`, `docker`"),
@@ -61,4 +61,10 @@ func kindKey(k *Kind) Key[Server] {
 		key = key.With(k.Around)
 	}
 	return key
+}
+
+// driverKey is the key that names a driver.
+func driverKey() Key[Server] {
+	return Told[Server]("driver", "`"+strings.Join(drivers, "`, `")+"`", "by what is given", Schema{"enum": slices.Clone(drivers)}.OrPlaceholder(),
+		"the driver; `driver: sandbox` beside a command is the same as `sandbox: true`; with a preset, which of its drivers")
 }

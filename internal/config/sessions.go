@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// snapshotPrefix begins a template that is a snapshot and no path.
-	snapshotPrefix = "snapshot:"
+	// SnapshotPrefix begins a template that is a snapshot and no path.
+	SnapshotPrefix = "snapshot:"
 	// noBound is the word for a bound of zero.
 	noBound = "off"
 
@@ -144,14 +144,14 @@ func (d *decoder) template(o Object, key string, dst *string, snapshots bool) bo
 		return false
 	}
 	n := o.n.Get(key)
-	name, isSnapshot := strings.CutPrefix(*dst, snapshotPrefix)
+	name, isSnapshot := strings.CutPrefix(*dst, SnapshotPrefix)
 	switch {
 	case strings.TrimSpace(*dst) == "":
 		o.Wrong(key, n, "is empty; name a template, or remove it")
 	case isSnapshot && !snapshots:
 		o.Wrong(key, n, "%s is a snapshot, and this begins as a copy of a directory; give its path", n.Shown())
 	case isSnapshot && strings.TrimSpace(name) == "":
-		o.Wrong(key, n, "%s names no snapshot; write %sNAME", n.Shown(), snapshotPrefix)
+		o.Wrong(key, n, "%s names no snapshot; write %sNAME", n.Shown(), SnapshotPrefix)
 	case !isSnapshot:
 		*dst = d.res.paths.resolve(*dst)
 		d.seeds = append(d.seeds, Visible{At: n.Pos, Where: join(o.Path, key), Path: *dst})

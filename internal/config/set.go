@@ -87,7 +87,7 @@ func (s Server) With(set []byte) (Server, []string, error) {
 
 func (d *decoder) checkSettable(root *Node, s *Server, at string) {
 	way := s.Driver
-	if way == "process" || way == "sandbox" {
+	if way == "process" || s.kind != nil && s.kind.Around != "" {
 		way = "command"
 	}
 	for _, p := range root.Pairs {
@@ -133,7 +133,7 @@ func (d *decoder) ownSecret(root *Node, s *Server, at string) {
 // found takes back that a server is off for want of values that are set now.
 // Commands are off for other reasons too, which are not told apart.
 func (s *Server) found(keys []string) {
-	if len(s.gone) == 0 || s.Driver != "url" && s.Driver != "remote" {
+	if len(s.gone) == 0 || s.Driver != "url" && (s.kind == nil || !s.kind.Remote) {
 		return
 	}
 	s.gone = slices.DeleteFunc(slices.Clone(s.gone), func(g gone) bool {

@@ -90,7 +90,7 @@ func TestWith(t *testing.T) {
 		{"journal of a command", "run", `{"journal": "off", "connect_timeout": "1s"}`, "connect_timeout journal",
 			func(s Server) bool { return s.Journal == "off" && s.ConnectTimeout == time.Second && s.Env["A"] == "b" }},
 		{"journal of a command in a sandbox", "walls", `{"journal": "off"}`, "journal",
-			func(s Server) bool { return s.Journal == "off" && as[Sandbox](s) != nil && s.Driver == "sandbox" }},
+			func(s Server) bool { return s.Journal == "off" && s.Options != nil && s.Driver == "sandbox" }},
 		{"one of two that are missing", "lost", `{"headers": {"X-A": "1"}}`, "headers.X-A",
 			func(s Server) bool {
 				return s.Disabled == `server "lost" is off: variable NADA is not set (headers.X-B); set it, or write ${NADA:-default}`

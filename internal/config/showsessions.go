@@ -49,7 +49,7 @@ func (s *Server) showRemembering(n *Node) {
 	if len(s.Details) > 0 {
 		n.Set("template", shownAny("template", s.detailsValue(), s.hidden))
 	}
-	if s.Driver == "process" || s.Driver == "sandbox" || s.Driver == "builtin" {
+	if s.Driver == "process" || s.Driver == "builtin" || s.kind != nil && s.kind.Around != "" {
 		n.Set("workspace", BoolNode(s.Workspace))
 	}
 	if s.Fork != "" {

@@ -7,6 +7,12 @@ import (
 	"strings"
 )
 
+// Startup is a call that an instance must answer before it counts as started.
+type Startup struct {
+	Tool      string         `yaml:"tool"`
+	Arguments map[string]any `yaml:"arguments" json:",omitzero"`
+}
+
 var startupTable = Table[Startup]{
 	Put("tool", func(s *Startup) *string { return &s.Tool }, Text("ping").As("a tool's name").Then(CheckTool), "the tool that a new instance must answer"),
 	Put("arguments", func(s *Startup) *map[string]any { return &s.Arguments }, argumentsValue, "its arguments"),
@@ -85,7 +91,7 @@ func (d *decoder) details(o Object, s *Server) {
 	if !ok {
 		return
 	}
-	if n.Shape == ShapeString && strings.HasPrefix(n.Text, snapshotPrefix) {
+	if n.Shape == ShapeString && strings.HasPrefix(n.Text, SnapshotPrefix) {
 		d.template(o, "template", &s.Template, true)
 		return
 	}

@@ -23,8 +23,6 @@ func (s *Server) Controls() bool { return s.Builtin == builtinRollout }
 
 var (
 	forks = []string{ForkMemory, ForkFiles, ForkFresh, ForkShare, ForkRefuse}
-	// Copiers are the drivers that can copy a running server.
-	Copiers = []string{"builtin", "sandbox", "remote with remote.fork or remote.snapshot"}
 	// templated are the built-in servers that can begin with something.
 	templated = []string{builtinFiles, builtinMemory, builtinSQLite}
 	// seeing are the built-in servers that do something with a workspace.
@@ -37,7 +35,7 @@ var (
 func (d *decoder) remembering(o Object, s *Server) {
 	d.state(o, s)
 	if n := o.n.Get("template"); n != nil {
-		if o.n.Get("remote") != nil {
+		if s.kind != nil && s.kind.Remote {
 			d.details(o, s)
 		} else {
 			d.template(o, "template", &s.Template, true)
@@ -50,7 +48,7 @@ func (d *decoder) remembering(o Object, s *Server) {
 		s.kind.check(o, s)
 	}
 	used := ""
-	if o.Has("docker", "remote") == "" {
+	if o.alone() == "" {
 		used = d.atStart(o, s)
 	}
 	d.seesWorkspace(o, s, used)
@@ -61,7 +59,7 @@ func (d *decoder) remembering(o Object, s *Server) {
 	if o.n.Get("budget") == nil {
 		return
 	}
-	if way := o.Has("url", "remote"); way != "" {
+	if way := o.Has(wayKeys...); way == "url" || s.kind != nil && s.kind.Remote {
 		d.fail(o.KeyPos("budget"), "%s.budget: goes with command, builtin or docker, but this server has %s", o.Path, an(way))
 	}
 }
@@ -208,10 +206,8 @@ func (d *decoder) seesWorkspace(o Object, s *Server, used string) {
 		o.Wrong("workspace", n, "is false, but that is what files serves; give it another folder with settings.root, or remove this")
 	case s.Workspace && o.n.Get("url") != nil:
 		o.Wrong("workspace", n, "a server behind a url can't see a directory of this machine; remove it")
-	case s.Workspace && o.n.Get("remote") != nil:
-		o.Wrong("workspace", n, "a server that somebody else runs can't see a directory of this machine; remove it")
-	case s.Workspace && o.n.Get("docker") != nil:
-		o.Wrong("workspace", n, "a container has no workspace; name what it remembers with docker.state, and remove this")
+	case s.Workspace && s.kind != nil && s.kind.NoWorkspace != "":
+		o.Wrong("workspace", n, "%s", s.kind.NoWorkspace)
 	case s.Workspace && s.Builtin == builtinFiles && root:
 		o.Wrong("workspace", n, "is true, but files has settings.root; keep one of them")
 	case s.Workspace && s.Builtin != "" && !slices.Contains(seeing, s.Builtin):
@@ -243,7 +239,7 @@ func (d *decoder) fork(o Object, s *Server) {
 		if program {
 			driver, others = "process", "add sandbox: true, or use files with state, fresh, share or refuse"
 		}
-		o.Wrong("fork", n, "%s copies a running server, which driver %s can't; %s can; %s", n.Shown(), driver, OrList(Copiers), others)
+		o.Wrong("fork", n, "%s copies a running server, which driver %s can't; %s can; %s", n.Shown(), driver, OrList(Copiers()), others)
 	case s.Fork == ForkFiles && len(s.State) == 0 && !s.Workspace && (o.n.Get("state") == nil || s.Stateless):
 		switch {
 		case program:

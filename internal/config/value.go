@@ -5,6 +5,7 @@ import (
 	"maps"
 	"path"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -175,6 +176,9 @@ func Text(example string) Value[string] {
 		Show:  showText, Secrets: hideText, written: text,
 	}
 }
+
+// OneWord is a text without spaces that is no flag.
+var OneWord = regexp.MustCompile(`^[^\s\x00-\x1f-][^\s\x00-\x1f]*$`)
 
 // Word is a string without spaces that is no flag.
 func Word(example string) Value[string] {

@@ -6,13 +6,15 @@ import (
 )
 
 // wayKeys are the keys of which one says what a server is.
-var wayKeys = []string{"command", "url", "builtin", "docker", "remote", "preset"}
+var wayKeys = []string{"command", "url", "builtin", "preset"}
 
-const giveOne = "give it a command, a url, a builtin, docker, remote or a preset"
-
-// elsewhere is where a container has what others say with a key of their own.
-var elsewhere = map[string]string{
-	"args": "docker.command", "cwd": "docker.workdir", "state": "docker.state", "transport": "docker.transport",
+// giveOne names them.
+func giveOne() string {
+	all := make([]string, len(wayKeys))
+	for i, key := range wayKeys {
+		all[i] = an(key)
+	}
+	return "give it " + OrList(all)
 }
 
 // goesWith says what is wrong with a key beside a way; empty when it is right.
@@ -25,22 +27,22 @@ func goesWith(key, way string) string {
 		return ""
 	}
 	msg := fmt.Sprintf("goes with %s, but this server has %s", OrList(need), an(way))
-	if to := elsewhere[key]; to != "" && way == "docker" {
-		msg += "; that is " + to
+	kind := kindOf(way)
+	if kind != nil && kind.Elsewhere[key] != "" {
+		return msg + "; that is " + kind.Elsewhere[key]
 	}
-	if key == "state" && way != "docker" && way != "builtin" {
+	if key == "state" && way != "builtin" {
 		msg += "; write state: none if it remembers nothing"
 	}
-	if key == "sandbox" {
-		msg += "; give it a command, or remove this"
+	if k := kindOf(key); k != nil && k.Around != "" {
+		msg += "; give it " + an(k.Around) + ", or remove this"
 	}
 	return msg
 }
 
 // an is a way with its article.
 func an(way string) string {
-	switch way {
-	case "docker", "remote":
+	if kindOf(way) != nil {
 		return way
 	}
 	return "a " + way
@@ -82,13 +84,15 @@ func (d *decoder) what(o Object, s *Server, idPos Pos) {
 	}
 	switch len(given) {
 	case 0:
-		if o.n.Get("sandbox") != nil {
-			d.fail(o.KeyPos("sandbox"), "%s.sandbox: command is missing; name the program that runs behind the walls", o.Path)
-			return
+		for _, k := range kinds {
+			if k.Around != "" && o.n.Get(k.Name) != nil {
+				d.fail(o.KeyPos(k.Name), "%s.%s: %s is missing; name the program that runs behind the walls", o.Path, k.Name, k.Around)
+				return
+			}
 		}
 		// Beside an unknown key it would only repeat that one's report.
 		if !slices.ContainsFunc(o.n.Pairs, func(p Pair) bool { return !slices.Contains(serverTable.Names(), p.Key) }) {
-			d.fail(idPos, "%s: nothing to run or reach; %s", o.Path, giveOne)
+			d.fail(idPos, "%s: nothing to run or reach; %s", o.Path, giveOne())
 		}
 		return
 	case 1:

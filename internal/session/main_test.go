@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	_ "github.com/tine-mcp/tine/internal/driver/kinds"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

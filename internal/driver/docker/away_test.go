@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
@@ -23,7 +22,7 @@ func TestNoEngine(t *testing.T) {
 		t.Errorf("recover: %v", err)
 	}
 	host := "unix://" + filepath.Join(dir, "not-there.sock")
-	spec := driver.Spec{Server: "fs", Dir: filepath.Join(dir, "i"), Options: &config.Docker{Host: host, Image: "x"}}
+	spec := driver.Spec{Server: "fs", Dir: filepath.Join(dir, "i"), Options: &Config{Host: host, Image: "x"}}
 	_, err := d.Start(t.Context(), spec)
 	says(t, err, `"fs"`, "does not answer", host, "docker.host")
 	if !errors.Is(err, errAway) {

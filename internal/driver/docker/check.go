@@ -145,7 +145,7 @@ func (e *engine) wanting(ctx context.Context, servers []config.Server) (lacks, m
 				mend = append(mend, fmt.Sprintf("register runtime %s with the engine", r))
 			}
 		}
-		if optionsOf(s).Pull != config.PullNever {
+		if optionsOf(s).Pull != PullNever {
 			continue
 		}
 		if _, err := e.cli.ImageInspect(ctx, optionsOf(s).Image); err != nil && gone(err) {

@@ -63,7 +63,7 @@ func fakeEngine(t *testing.T, answers map[string]string) string {
 func TestCheck(t *testing.T) {
 	const version = `{"Version":"20.10.24","ApiVersion":"1.41","Components":[{"Name":"Engine"}]}`
 	const info = `{"Runtimes":{"runc":{},"crun":{}},"MemoryLimit":true,"PidsLimit":true,"CpuCfsQuota":true}`
-	one := func(d config.Docker) []config.Server {
+	one := func(d Config) []config.Server {
 		return []config.Server{{ID: "duck", Enabled: true, Options: &d}}
 	}
 	for _, tt := range []struct {
@@ -77,20 +77,20 @@ func TestCheck(t *testing.T) {
 	}{
 		{"nobody wants it", map[string]string{"/version": version}, nil, nil, driver.FoundOK, []string{"engine 20.10.24, API 1.41, at /"}, ""},
 		{"all there", map[string]string{"/version": version, "/info": info, "/images/lab/duck:1/json": "{}"},
-			one(config.Docker{Image: "lab/duck:1", Pull: config.PullNever, Runtime: "crun"}), nil, driver.FoundOK, nil, ""},
-		{"to be pulled", map[string]string{"/version": version, "/info": info}, one(config.Docker{Image: "duck", Pull: config.PullMissing}), nil, driver.FoundOK, nil, ""},
-		{"no image", map[string]string{"/version": version, "/info": info}, one(config.Docker{Image: "duck", Pull: config.PullNever}), nil,
+			one(Config{Image: "lab/duck:1", Pull: PullNever, Runtime: "crun"}), nil, driver.FoundOK, nil, ""},
+		{"to be pulled", map[string]string{"/version": version, "/info": info}, one(Config{Image: "duck", Pull: PullMissing}), nil, driver.FoundOK, nil, ""},
+		{"no image", map[string]string{"/version": version, "/info": info}, one(Config{Image: "duck", Pull: PullNever}), nil,
 			driver.FoundWarn, []string{`server "duck": image "duck" is not there`}, "load or build"},
-		{"no runtime", map[string]string{"/version": version, "/info": info, "/images/duck/json": "{}"}, one(config.Docker{Image: "duck", Runtime: "runsc"}), nil,
+		{"no runtime", map[string]string{"/version": version, "/info": info, "/images/duck/json": "{}"}, one(Config{Image: "duck", Runtime: "runsc"}), nil,
 			driver.FoundWarn, []string{`runtime "runsc" is not among the engine's: crun, runc`}, "register runtime runsc"},
-		{"no limits", map[string]string{"/version": version, "/info": `{"MemoryLimit":false,"PidsLimit":false}`, "/images/duck/json": "{}"}, one(config.Docker{Image: "duck"}), nil,
+		{"no limits", map[string]string{"/version": version, "/info": `{"MemoryLimit":false,"PidsLimit":false}`, "/images/duck/json": "{}"}, one(Config{Image: "duck"}), nil,
 			driver.FoundWarn, []string{"can't bound memory", "can't bound processes"}, "cgroups"},
-		{"closed", map[string]string{"/version": version}, one(config.Docker{Image: "duck"}), nil, driver.FoundWarn, []string{"does not say what it can do"}, "may use it"},
+		{"closed", map[string]string{"/version": version}, one(Config{Image: "duck"}), nil, driver.FoundWarn, []string{"does not say what it can do"}, "may use it"},
 		{"no client", map[string]string{"/version": version}, []config.Server{{ID: "a", Enabled: true, Command: "docker"}}, nil, driver.FoundWarn, []string{"not found on PATH"}, "docker client"},
 		{"a client", map[string]string{"/version": version}, []config.Server{{ID: "a", Enabled: true, Command: "docker"}}, map[string]string{"docker": "exit 1"}, driver.FoundOK, []string{"client at "}, ""},
 		{"podman", map[string]string{"/version": `{"Version":"4.3.1","ApiVersion":"1.41","Components":[{"Name":"Podman Engine"}]}`}, nil, nil, driver.FoundOK, []string{"engine Podman 4.3.1"}, ""},
-		{"something else", map[string]string{"/version": `<html>`}, one(config.Docker{}), nil, driver.FoundMissing, []string{"no engine answers"}, "these servers want it: duck"},
-		{"something else, and a client that knows better", map[string]string{}, one(config.Docker{}), map[string]string{"docker": "echo 27.0.1"}, driver.FoundWarn, []string{"27.0.1"}, "DOCKER_HOST"},
+		{"something else", map[string]string{"/version": `<html>`}, one(Config{}), nil, driver.FoundMissing, []string{"no engine answers"}, "these servers want it: duck"},
+		{"something else, and a client that knows better", map[string]string{}, one(Config{}), map[string]string{"docker": "echo 27.0.1"}, driver.FoundWarn, []string{"27.0.1"}, "DOCKER_HOST"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			fakePath(t, tt.scripts)
@@ -119,11 +119,11 @@ func TestCheckOfAllEngines(t *testing.T) {
 	there := fakeEngine(t, map[string]string{"/version": `{"Version":"1"}`, "/info": `{"MemoryLimit":true,"PidsLimit":true,"CpuCfsQuota":true}`})
 	gone := "unix://" + filepath.Join(t.TempDir(), "none.sock")
 	servers := []config.Server{
-		{ID: "a", Enabled: true, Options: &config.Docker{Host: there, Image: "x"}},
-		{ID: "b", Enabled: true, Options: &config.Docker{Host: gone, Image: "x"}},
-		{ID: "c", Enabled: true, Options: &config.Docker{Host: gone, Image: "x"}},
-		{ID: "e", Enabled: true, Options: &config.Docker{Host: "npipe:////./pipe/x", Image: "x"}},
-		{ID: "f", Enabled: true, Options: &config.Docker{Host: "tcp://me:hunter2@127.0.0.1:1", Image: "x"}},
+		{ID: "a", Enabled: true, Options: &Config{Host: there, Image: "x"}},
+		{ID: "b", Enabled: true, Options: &Config{Host: gone, Image: "x"}},
+		{ID: "c", Enabled: true, Options: &Config{Host: gone, Image: "x"}},
+		{ID: "e", Enabled: true, Options: &Config{Host: "npipe:////./pipe/x", Image: "x"}},
+		{ID: "f", Enabled: true, Options: &Config{Host: "tcp://me:hunter2@127.0.0.1:1", Image: "x"}},
 	}
 	t.Setenv("DOCKER_HOST", gone)
 	got := map[string]driver.Finding{}

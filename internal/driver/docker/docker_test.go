@@ -27,7 +27,7 @@ const gatewayVar = "TINE_TEST_DOCKER_GATEWAY"
 
 // builder builds the suite's server once for all.
 var builder = &drivertest.Suite{
-	Options: &config.Docker{},
+	Options: &Config{},
 	New:     func(int) driver.Driver { return New(Options{Gateway: os.Getenv(gatewayVar)}) },
 }
 
@@ -214,24 +214,24 @@ func (b *bench) left(t *testing.T) {
 	}
 }
 
-func (b *bench) stdio() *config.Docker {
-	return &config.Docker{Host: b.host, Image: b.image, Pull: config.PullNever}
+func (b *bench) stdio() *Config {
+	return &Config{Host: b.host, Image: b.image, Pull: PullNever}
 }
 
-func (b *bench) http() *config.Docker {
+func (b *bench) http() *Config {
 	c := b.stdio()
 	c.Transport, c.Port, c.Command = config.ContainerHTTP, 8080, []string{"http", ":8080"}
 	return c
 }
 
-func (b *bench) root() *config.Docker {
+func (b *bench) root() *Config {
 	c := b.stdio()
-	c.State = []string{config.RootState}
+	c.State = []string{RootState}
 	return c
 }
 
 // suite is the suite for containers of some kind.
-func (b *bench) suite(t *testing.T, kind func() *config.Docker) *drivertest.Suite {
+func (b *bench) suite(t *testing.T, kind func() *Config) *drivertest.Suite {
 	id := b.gateway()
 	dir := t.TempDir()
 	spec := func(t testing.TB) driver.Spec {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/moby/moby/client"
 
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
@@ -25,11 +24,11 @@ func (e *engine) ensureImage(ctx context.Context, spec driver.Spec, log *slog.Lo
 	defer leave()
 	_, err = e.cli.ImageInspect(ctx, name)
 	switch {
-	case err == nil && pull != config.PullAlways:
+	case err == nil && pull != PullAlways:
 		return nil
 	case err != nil && !gone(err):
 		return e.explain(fmt.Sprintf("look for the image %q", name), err)
-	case pull == config.PullNever:
+	case pull == PullNever:
 		return driver.Final(fmt.Errorf("the engine at %s does not have the image %q, and docker.pull is never; load it, or change docker.pull", e.host, name))
 	}
 	if err := e.pull(ctx, name, log); err != nil {

@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"github.com/tine-mcp/tine/internal/clone"
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/folder"
 )
@@ -109,7 +108,7 @@ func (d *Driver) paths(ctx context.Context, e *engine, spec driver.Spec) ([]stri
 	var all []string
 	if res.Config != nil {
 		for p := range res.Config.Volumes {
-			if !slices.ContainsFunc(options(spec).Binds, func(b config.Bind) bool { return path.Clean(b.Target) == path.Clean(p) }) {
+			if !slices.ContainsFunc(options(spec).Binds, func(b Bind) bool { return path.Clean(b.Target) == path.Clean(p) }) {
 				all = append(all, p)
 			}
 		}
@@ -191,7 +190,7 @@ func (d *Driver) frozen(s driver.Snapshot, spec driver.Spec) (holding, error) {
 
 func kindText(root bool) string {
 	if root {
-		return config.RootState
+		return RootState
 	}
 	return "a list of paths"
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
 
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
@@ -36,7 +35,7 @@ func (e *engine) makeNetwork(ctx context.Context, name, reach string) error {
 	}
 	o := client.NetworkCreateOptions{
 		Driver:   "bridge",
-		Internal: reach == config.ReachAddress,
+		Internal: reach == ReachAddress,
 		Labels:   e.d.labels(driver.Spec{}, roleNetwork, ""),
 	}
 	e.mu.Lock()
@@ -126,7 +125,7 @@ func (e *engine) address(ctx context.Context, rec record) (string, error) {
 	if s == nil {
 		return "", fmt.Errorf("the container has no address")
 	}
-	if rec.Reach == config.ReachPort {
+	if rec.Reach == ReachPort {
 		for port, bindings := range s.Ports {
 			if int(port.Num()) == rec.Port && len(bindings) > 0 {
 				return "127.0.0.1:" + bindings[0].HostPort, nil

@@ -12,7 +12,6 @@ import (
 
 	"github.com/moby/moby/client"
 
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
 )
@@ -67,7 +66,7 @@ func (w *world) next() *Driver {
 	return w.driver(Options{Gateway: w.id, Dir: filepath.Join(w.dir, "docker"), ListenWait: 3 * time.Second, MaxLayers: 4})
 }
 
-func (w *world) spec(name string, c *config.Docker) driver.Spec {
+func (w *world) spec(name string, c *Config) driver.Spec {
 	s := driver.Spec{
 		Server: "fs", Session: "ses_9", Ordinal: 2, Dir: filepath.Join(w.dir, "instances", name), StopGrace: time.Second, Options: c,
 		Env: map[string]string{drivertest.StateVar: "/data"},
@@ -262,7 +261,7 @@ func testDying(t *testing.T, w *world) {
 
 func testPublished(t *testing.T, w *world) {
 	c := w.http()
-	c.Reach = config.ReachPort
+	c.Reach = ReachPort
 	inst := w.start(t, w.spec("a", c))
 	link, err := inst.Dial(t.Context())
 	if err != nil {
@@ -277,7 +276,7 @@ func testPublished(t *testing.T, w *world) {
 }
 
 func testNothingListens(t *testing.T, w *world) {
-	for _, reach := range []string{config.ReachAddress, config.ReachPort} {
+	for _, reach := range []string{ReachAddress, ReachPort} {
 		c := w.http()
 		c.Reach, c.Port = reach, 8081
 		spec := w.spec(reach, c)

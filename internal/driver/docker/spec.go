@@ -28,7 +28,7 @@ const (
 // recipe is a container that is to be made.
 type recipe struct {
 	spec    driver.Spec
-	docker  *config.Docker
+	docker  *Config
 	config  container.Config
 	host    container.HostConfig
 	http    bool
@@ -117,7 +117,7 @@ func (r *recipe) confine() {
 // taken reports whether something of the config is at a path already.
 func (r *recipe) taken(at string) bool {
 	return slices.ContainsFunc(r.docker.State, func(p string) bool { return path.Clean(p) == at }) ||
-		slices.ContainsFunc(r.docker.Binds, func(b config.Bind) bool { return path.Clean(b.Target) == at })
+		slices.ContainsFunc(r.docker.Binds, func(b Bind) bool { return path.Clean(b.Target) == at })
 }
 
 // extras are the things that only flags of docker run give.
@@ -203,9 +203,9 @@ func (r *recipe) networks(e *engine, f facts) error {
 		r.path = "/" + r.path
 	}
 	if r.reach = c.Reach; r.reach == "" {
-		r.reach = config.ReachAddress
+		r.reach = ReachAddress
 		if !e.local() || f.rootless || f.desktop {
-			r.reach = config.ReachPort
+			r.reach = ReachPort
 		}
 	}
 	switch {
@@ -219,7 +219,7 @@ func (r *recipe) networks(e *engine, f facts) error {
 		r.network, r.ours = e.d.networkName(r.reach), true
 	}
 	r.host.NetworkMode = container.NetworkMode(r.network)
-	if r.reach == config.ReachPort && r.network != "host" {
+	if r.reach == ReachPort && r.network != "host" {
 		port, _ := network.PortFrom(uint16(c.Port), network.TCP)
 		r.config.ExposedPorts = network.PortSet{port: {}}
 		r.host.PortBindings = network.PortMap{port: {{HostIP: netip.MustParseAddr("127.0.0.1")}}}
@@ -268,10 +268,10 @@ func (s *holding) mounts() []mount.Mount {
 }
 
 // options are those of a spec; nil where it is of another driver.
-func options(spec driver.Spec) *config.Docker { return driver.Options[config.Docker](spec) }
+func options(spec driver.Spec) *Config { return driver.Options[Config](spec) }
 
 // optionsOf are those of an entry of the config.
-func optionsOf(s config.Server) *config.Docker {
-	c, _ := s.Options.(*config.Docker)
+func optionsOf(s config.Server) *Config {
+	c, _ := s.Options.(*Config)
 	return c
 }

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
@@ -165,7 +164,7 @@ func (i *instance) listens(ctx context.Context, w *web) error {
 // puts before a published port takes connections too, and closes them when it has
 // found that nobody is behind it, which takes a while on a busy machine.
 func (r *record) silence() time.Duration {
-	if r.Reach == config.ReachPort {
+	if r.Reach == ReachPort {
 		return 300 * time.Millisecond
 	}
 	return 30 * time.Millisecond

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/routes"
 )
@@ -23,10 +22,10 @@ type wrapper = func(http.RoundTripper) http.RoundTripper
 // access is where an orchestrator is and what it is shown. It is written down
 // with everything that was made there, so that the next gateway can remove it.
 type access struct {
-	Server string        `json:"server"`
-	Remote config.Remote `json:"remote"`
-	Header http.Header   `json:"header,omitempty"`
-	CAFile string        `json:"ca_file,omitempty"`
+	Server string      `json:"server"`
+	Remote Config      `json:"remote"`
+	Header http.Header `json:"header,omitempty"`
+	CAFile string      `json:"ca_file,omitempty"`
 	// Authorized is whether headers alone don't let us in. How to be let in can't
 	// be written down.
 	Authorized bool `json:"authorized,omitempty"`
@@ -53,7 +52,7 @@ func accessOf(spec driver.Spec) (access, error) {
 // complete fills in what was left out, and checks the rest.
 func (a *access) complete() error {
 	r := &a.Remote
-	r.Type = cmp.Or(r.Type, config.RemoteHTTP)
+	r.Type = cmp.Or(r.Type, TypeHTTP)
 	r.Create = cmp.Or(r.Create, "/instances")
 	r.Delete = cmp.Or(r.Delete, "/instances/"+instanceMark)
 	r.CreateTool = cmp.Or(r.CreateTool, "initialize_session")
@@ -63,10 +62,10 @@ func (a *access) complete() error {
 	r.Timeout = cmp.Or(r.Timeout, 30*time.Second)
 	r.ConnectTimeout = cmp.Or(r.ConnectTimeout, 5*time.Second)
 	r.Attempts = cmp.Or(max(r.Attempts, 0), 3)
-	if r.Type != config.RemoteHTTP && r.Type != config.RemoteMCP {
+	if r.Type != TypeHTTP && r.Type != TypeMCP {
 		return fmt.Errorf("remote type %q is unknown; set servers.%s.remote.type to http or mcp", r.Type, a.Server)
 	}
-	if r.Type == config.RemoteMCP && (r.Fork != "" || r.Snapshot != "") {
+	if r.Type == TypeMCP && (r.Fork != "" || r.Snapshot != "") {
 		return fmt.Errorf("an orchestrator of type mcp can't fork; remove servers.%s.remote.fork and snapshot", a.Server)
 	}
 	for key, path := range map[string]string{"delete": r.Delete, "call": r.Call, "fork": r.Fork, "snapshot": r.Snapshot} {
@@ -172,4 +171,4 @@ func checkID(id string) error {
 }
 
 // options are those of a spec; nil where it is of another driver.
-func options(spec driver.Spec) *config.Remote { return driver.Options[config.Remote](spec) }
+func options(spec driver.Spec) *Config { return driver.Options[Config](spec) }

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/gate"
 )
@@ -72,7 +71,7 @@ func (d *Driver) instance(e *entry, h driver.Handle, grace time.Duration, spoke 
 		return nil, err
 	}
 	i.life, i.cut = context.WithCancel(context.Background())
-	if e.Access.Remote.Type == config.RemoteHTTP && e.Access.Remote.Call == "" {
+	if e.Access.Remote.Type == TypeHTTP && e.Access.Remote.Call == "" {
 		if i.direct, err = d.newDirect(i, spoke); err != nil {
 			i.free()
 			return nil, err

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/testkit"
 )
@@ -28,7 +27,7 @@ func busySpec(home, url, name string) driver.Spec {
 	return driver.Spec{
 		Server: "box", Dir: filepath.Join(home, "instances", name),
 		Header:  http.Header{"Authorization": {"Bearer " + ours}},
-		Options: &config.Remote{URL: url, Resource: "box", Attempts: 1, Snapshot: "/instances/{remote_instance_id}/snapshot"},
+		Options: &Config{URL: url, Resource: "box", Attempts: 1, Snapshot: "/instances/{remote_instance_id}/snapshot"},
 	}
 }
 

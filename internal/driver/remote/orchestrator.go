@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
@@ -62,7 +61,7 @@ func (d *Driver) open(a *access) (orchestrator, func(), error) {
 		return nil, nil, err
 	}
 	w := &web{server: a.Server, http: c, header: a.Header, mask: m, timeout: a.Remote.Timeout, attempts: a.Remote.Attempts}
-	if a.Remote.Type == config.RemoteMCP {
+	if a.Remote.Type == TypeMCP {
 		t := &toolbox{access: a, limit: d.maxFrame, mask: m, talk: newTalk(w, a.base, d.maxFrame)}
 		return t, func() { t.talk.close(); release() }, nil
 	}
@@ -110,7 +109,7 @@ func newEntry(a access, spec driver.Spec, key string, template json.RawMessage) 
 	}
 	body := any(creation{a.Remote.Resource, 1, nil, scopingShared, template})
 	switch {
-	case a.Remote.Type == config.RemoteMCP:
+	case a.Remote.Type == TypeMCP:
 		e.Path = a.Remote.CreateTool
 		body = backends{Backends: []backend{{a.Remote.Resource, 1, template}}}
 	case spec.Session != "":

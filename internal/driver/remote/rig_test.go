@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
 	"github.com/tine-mcp/tine/internal/testkit"
@@ -61,7 +60,7 @@ func (r *rig) spec(change ...func(*driver.Spec)) driver.Spec {
 	s := driver.Spec{
 		Server: "box", Session: "ses_123456789012", Dir: filepath.Join(r.home, "instances", fmt.Sprint(r.n)),
 		Header:  http.Header{"Authorization": {"Bearer " + ours}},
-		Options: &config.Remote{URL: r.URL, Resource: "box", Health: "/health"},
+		Options: &Config{URL: r.URL, Resource: "box", Health: "/health"},
 	}
 	for _, c := range change {
 		c(&s)
@@ -74,7 +73,7 @@ func through(s *driver.Spec) { options(*s).Call = "/instances/{remote_instance_i
 
 // tools has the orchestrator be an MCP server.
 func tools(s *driver.Spec) {
-	options(*s).Type = config.RemoteMCP
+	options(*s).Type = TypeMCP
 	options(*s).URL += "/orchestrator"
 }
 

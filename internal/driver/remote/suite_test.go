@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
 )
@@ -26,20 +25,20 @@ type bare struct{ driver.Driver }
 func TestSuite(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		remote config.Remote
+		remote Config
 		bare   bool
 	}{
-		"direct with snapshots": {remote: config.Remote{Snapshot: "/instances/{remote_instance_id}/snapshot"}},
-		"through with forks": {remote: config.Remote{
+		"direct with snapshots": {remote: Config{Snapshot: "/instances/{remote_instance_id}/snapshot"}},
+		"through with forks": {remote: Config{
 			Call: "/instances/{remote_instance_id}/call", Fork: "/instances/{remote_instance_id}/fork"}},
-		"tools": {remote: config.Remote{Type: config.RemoteMCP}, bare: true},
+		"tools": {remote: Config{Type: TypeMCP}, bare: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := newOrchestra(t)
 			home := t.TempDir()
 			remote := tt.remote
 			remote.URL, remote.Resource = o.URL, "box"
-			if remote.Type == config.RemoteMCP {
+			if remote.Type == TypeMCP {
 				remote.URL += "/orchestrator"
 			}
 			var n atomic.Int64

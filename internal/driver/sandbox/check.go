@@ -92,7 +92,7 @@ func Warnings(servers []config.Server, binary string) []string {
 func CheckServer(s config.Server) (found []driver.Finding, settled bool) {
 	f := driver.Finding{Name: "server " + s.ID, Status: driver.FoundMissing}
 	key := "servers." + s.ID
-	if root := optionsOf(s).Root; root != config.RootAllow && root != config.RootHost {
+	if root := optionsOf(s).Root; root != RootAllow && root != RootHost {
 		if _, err := os.Stat(root); err == nil {
 			return nil, true
 		}

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/image"
 	"github.com/tine-mcp/tine/internal/driver/packages"
@@ -104,9 +103,9 @@ func (d *Driver) resolve(ctx context.Context, spec driver.Spec) (*command, error
 	c := &command{}
 	var err error
 	switch root := options(spec).Root; root {
-	case "", config.RootAllow:
+	case "", RootAllow:
 		c.mode = layout.Allow
-	case config.RootHost:
+	case RootHost:
 		c.mode = layout.Host
 	default:
 		return d.resolveRoot(ctx, spec, root)
@@ -135,7 +134,7 @@ func (d *Driver) resolve(ctx context.Context, spec driver.Spec) (*command, error
 
 // wanted are the packages that a program of the host needs; nil for none.
 func wanted(spec driver.Spec) (*packages.Wanted, error) {
-	if root := options(spec).Root; root != "" && root != config.RootAllow && root != config.RootHost {
+	if root := options(spec).Root; root != "" && root != RootAllow && root != RootHost {
 		return nil, nil
 	}
 	w, ok, err := packages.Parse(spec.Command, spec.Args)
@@ -198,7 +197,7 @@ func (d *Driver) fetched(ctx context.Context, spec driver.Spec, w packages.Wante
 }
 
 func layoutMode(root string) layout.Mode {
-	if root == config.RootHost {
+	if root == RootHost {
 		return layout.Host
 	}
 	return layout.Allow

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
@@ -22,7 +21,7 @@ var hints = driver.Hints{
 
 func giveNetwork(spec driver.Spec, _ []string) string {
 	switch box := options(spec); {
-	case box == nil || box.Network == config.NetworkHost:
+	case box == nil || box.Network == NetworkHost:
 		return ""
 	case len(box.Domains) > 0:
 		return fmt.Sprintf("it reaches what servers.%s.sandbox.network lists, and only through the proxy that HTTPS_PROXY names; tell it the proxy by its own option, or set network: host", spec.Server)
@@ -36,7 +35,7 @@ var inside = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt
 
 func showPath(spec driver.Spec, found []string) string {
 	box, at := options(spec), path.Clean(found[1])
-	if box == nil || box.Root != "" && box.Root != config.RootAllow && box.Root != config.RootHost {
+	if box == nil || box.Root != "" && box.Root != RootAllow && box.Root != RootHost {
 		return ""
 	}
 	below := func(dirs []string) bool {
@@ -45,7 +44,7 @@ func showPath(spec driver.Spec, found []string) string {
 	switch {
 	case below(box.DenyRead):
 		return fmt.Sprintf("servers.%s.sandbox.deny_read hides %s", spec.Server, at)
-	case below(inside), below(box.AllowRead), below(box.AllowWrite), box.Root == config.RootHost:
+	case below(inside), below(box.AllowRead), below(box.AllowWrite), box.Root == RootHost:
 		return ""
 	}
 	return fmt.Sprintf("the sandbox does not show %s; if it is on this machine, add it, or its folder, to servers.%s.sandbox.allow_read (allow_write where the server writes to it)", at, spec.Server)

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
@@ -26,7 +25,7 @@ func TestIsolationConfig(t *testing.T) {
 	for name, change := range map[string]func(*driver.Spec){
 		"by allow_read": func(*driver.Spec) {},
 		"by cwd":        func(s *driver.Spec) { options(*s).AllowRead, s.Cwd = nil, p.at("open") },
-		"by the root":   func(s *driver.Spec) { options(*s).Root = config.RootHost },
+		"by the root":   func(s *driver.Spec) { options(*s).Root = RootHost },
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := errors.Join(os.RemoveAll(p.at("open/link.yaml")), os.Symlink("../target.yaml", p.at("open/link.yaml"))); err != nil {

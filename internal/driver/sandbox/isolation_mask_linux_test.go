@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
@@ -52,11 +51,11 @@ func masksHold(t *testing.T) {
 			secret = append(secret, filepath.Join(at, "file"))
 		}
 	}
-	for _, root := range []string{config.RootAllow, config.RootHost} {
+	for _, root := range []string{RootAllow, RootHost} {
 		t.Run("root "+root, func(t *testing.T) {
 			c := p.enter(t, func(s *driver.Spec) {
 				options(*s).Root = root
-				if root == config.RootHost && strings.HasPrefix(p.world, "/srv/") {
+				if root == RootHost && strings.HasPrefix(p.world, "/srv/") {
 					options(*s).AllowRead = nil // it is there already
 				}
 			})
@@ -267,7 +266,7 @@ func TestRootHostChanges(t *testing.T) {
 	defer churn.Wait()
 	defer cancel()
 	for range 8 {
-		p.enter(t, func(s *driver.Spec) { options(*s).Root = config.RootHost }).works(t)
+		p.enter(t, func(s *driver.Spec) { options(*s).Root = RootHost }).works(t)
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
 )
@@ -230,15 +229,15 @@ func TestMemoriesAreLinks(t *testing.T) {
 
 func TestCarries(t *testing.T) {
 	d := keeper(t, Options{})
-	host := &config.Sandbox{Network: config.NetworkHost}
+	host := &Config{Network: NetworkHost}
 	const network = `server "s" is on the network of the host, and such a one can't be copied while it runs; set servers.s.sandbox.network to none or to the domains it needs`
 	for name, test := range map[string]struct {
 		spec driver.Spec
 		want string
 		why  string
 	}{
-		"a program":               {driver.Spec{Options: &config.Sandbox{Network: config.NetworkNone}}, driver.CarryMemory, ""},
-		"with domains":            {driver.Spec{Options: &config.Sandbox{Domains: []string{"a.org"}}}, driver.CarryMemory, ""},
+		"a program":               {driver.Spec{Options: &Config{Network: NetworkNone}}, driver.CarryMemory, ""},
+		"with domains":            {driver.Spec{Options: &Config{Domains: []string{"a.org"}}}, driver.CarryMemory, ""},
 		"on the host's network":   {driver.Spec{Options: host}, driver.CarryNone, network + "; or name its directories with servers.s.state: [NAME] and ${state.NAME} in its args or env"},
 		"there, with directories": {driver.Spec{Options: host, Dirs: []driver.StateDir{{Name: "a"}}}, driver.CarryFiles, network},
 	} {
@@ -344,7 +343,7 @@ func TestSeedRefusesByName(t *testing.T) {
 		}, want: "its memory is gone"},
 		"a directory less": {wreck: func(_ *testing.T, _ *driver.Snapshot, spec *driver.Spec) { spec.Dirs = nil }, want: `the directory "data", which would be lost`},
 		"on the host's network": {wreck: func(_ *testing.T, _ *driver.Snapshot, spec *driver.Spec) {
-			spec.Options = &config.Sandbox{Network: config.NetworkHost}
+			spec.Options = &Config{Network: NetworkHost}
 		}, want: "on the network of the host"},
 		"nowhere to": {wreck: func(_ *testing.T, _ *driver.Snapshot, spec *driver.Spec) { spec.State = "" }, want: "no folder for it"},
 		"it is there": {wreck: func(t *testing.T, _ *driver.Snapshot, spec *driver.Spec) {

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
 	"github.com/tine-mcp/tine/internal/driver/sandbox/control"
@@ -27,7 +26,7 @@ const (
 )
 
 var builder = &drivertest.Suite{
-	Options: &config.Sandbox{},
+	Options: &Config{},
 	New: func(maxFrame int) driver.Driver {
 		d := New(Options{Dir: os.Getenv(dirVar), Binary: os.Getenv(binaryVar), MaxFrame: maxFrame})
 		d.beside = true
@@ -133,8 +132,8 @@ func processes(dir string) []string {
 }
 
 // box is a sandbox with the defaults of the config.
-func box() *config.Sandbox {
-	return &config.Sandbox{Memory: 1 << 30, Pids: 512, Files: 4096, Disk: 256 << 20, Path: "/mcp"}
+func box() *Config {
+	return &Config{Memory: 1 << 30, Pids: 512, Files: 4096, Disk: 256 << 20, Path: "/mcp"}
 }
 
 func (b *bench) spec(t testing.TB, program string, args ...string) driver.Spec {

@@ -16,7 +16,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
@@ -72,8 +71,8 @@ func (o *outside) hosts(session string, allowed bool) []string {
 	return hosts
 }
 
-func allows(names ...string) func(*config.Sandbox) {
-	return func(s *config.Sandbox) { s.Domains = names }
+func allows(names ...string) func(*Config) {
+	return func(s *Config) { s.Domains = names }
 }
 
 func TestNetworkReachesOnlyWhatIsAllowed(t *testing.T) {
@@ -198,7 +197,7 @@ func TestNetworkOfSlots(t *testing.T) {
 	b, o := newBench(t), newOutside(t)
 	d := o.driver(b)
 	spec := func(session, allowed string) driver.Spec {
-		return b.webSpec(t, session, allows(allowed), func(s *config.Sandbox) { s.Slots = 1 })
+		return b.webSpec(t, session, allows(allowed), func(s *Config) { s.Slots = 1 })
 	}
 	slots := func() string {
 		var n []int
@@ -248,7 +247,7 @@ func TestNetworkHost(t *testing.T) {
 	}
 	port := free.Addr().(*net.TCPAddr).Port
 	free.Close()
-	spec := b.webSpec(t, "ses_1", func(s *config.Sandbox) { s.Network, s.Port = config.NetworkHost, port })
+	spec := b.webSpec(t, "ses_1", func(s *Config) { s.Network, s.Port = NetworkHost, port })
 	spec.Args = []string{fmt.Sprintf("127.0.0.1:%d", port)}
 	if got, _ := d.Carries(spec); got != driver.CarryNone {
 		t.Errorf("it carries %q", got)

@@ -6,10 +6,10 @@ import (
 )
 
 // options are those of a spec; nil where it is of another driver.
-func options(spec driver.Spec) *config.Sandbox { return driver.Options[config.Sandbox](spec) }
+func options(spec driver.Spec) *Config { return driver.Options[Config](spec) }
 
 // optionsOf are those of an entry of the config.
-func optionsOf(s config.Server) *config.Sandbox {
-	b, _ := s.Options.(*config.Sandbox)
+func optionsOf(s config.Server) *Config {
+	b, _ := s.Options.(*Config)
 	return b
 }

@@ -35,7 +35,7 @@ const (
 // plan is what a sandbox is made of. It is the same for every instance of a
 // server, but for where the sources of its mounts are.
 type plan struct {
-	box    config.Sandbox
+	box    Config
 	args   []string
 	env    []string
 	cwd    string
@@ -93,7 +93,7 @@ func (d *Driver) planFrom(ctx context.Context, spec driver.Spec, begun *plan, be
 	}
 	want := layout.Wanted{
 		Cwd: hostCwd(filled.Cwd, space), Workspace: space, AllowRead: p.box.AllowRead, AllowWrite: p.box.AllowWrite, DenyRead: p.box.DenyRead, Hide: d.hidden(), Private: d.private(),
-		UID: p.uid, GID: p.gid, Hostname: hostname(p.box), Network: p.box.Network == config.NetworkHost,
+		UID: p.uid, GID: p.gid, Hostname: hostname(p.box), Network: p.box.Network == NetworkHost,
 	}
 	var seen *sight
 	var run *command
@@ -127,10 +127,10 @@ func (d *Driver) planFrom(ctx context.Context, spec driver.Spec, begun *plan, be
 	// All that decides what is shown and hidden is in it: two servers must not bring one
 	// root up to date in different ways.
 	p.rootID = digest(p.args, p.env, p.cwd, p.box.Root, p.box.AllowRead, p.box.AllowWrite, p.box.DenyRead,
-		space, hostCwd(filled.Cwd, space), p.uid, p.gid, hostname(p.box), p.box.Network == config.NetworkHost, run.mode, run.dir, run.reads, run.own, run.moves,
+		space, hostCwd(filled.Cwd, space), p.uid, p.gid, hostname(p.box), p.box.Network == NetworkHost, run.mode, run.dir, run.reads, run.own, run.moves,
 		lasting(p.root))
 	switch {
-	case p.box.Network == config.NetworkHost:
+	case p.box.Network == NetworkHost:
 		p.net = netHost
 	case len(p.box.Domains) > 0 || p.box.Transport == config.ContainerHTTP:
 		p.net = netSandbox
@@ -196,7 +196,7 @@ func hostCwd(cwd, space string) string {
 	return cwd
 }
 
-func hostname(b config.Sandbox) string {
+func hostname(b Config) string {
 	if b.Hostname != "" {
 		return b.Hostname
 	}

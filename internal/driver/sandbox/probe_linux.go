@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/sandbox/control"
 )
@@ -125,7 +124,7 @@ func (p *probe) owners(ctx context.Context) Step {
 func (p *probe) box(ctx context.Context, n int) (*making, error) {
 	spec := driver.Spec{
 		Server: "probe", Dir: filepath.Join(p.dir, "box"+strconv.Itoa(n)), Command: "/bin/sleep", Args: []string{"600"},
-		Options: &config.Sandbox{Memory: 512 << 20, Pids: 64, Files: 64, Disk: 1 << 20},
+		Options: &Config{Memory: 512 << 20, Pids: 64, Files: 64, Disk: 1 << 20},
 	}
 	plan, err := p.d.plan(ctx, spec)
 	if err != nil {

@@ -49,7 +49,7 @@ var netServer = sync.OnceValues(func() (string, error) {
 const webPort = 8000
 
 // webSpec is a server that speaks HTTP and has a state.
-func (b *bench) webSpec(t testing.TB, session string, change ...func(*config.Sandbox)) driver.Spec {
+func (b *bench) webSpec(t testing.TB, session string, change ...func(*Config)) driver.Spec {
 	t.Helper()
 	path, err := netServer()
 	if err != nil {

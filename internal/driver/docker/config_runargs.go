@@ -1,4 +1,4 @@
-package config
+package docker
 
 import (
 	"errors"
@@ -10,15 +10,17 @@ import (
 
 	"github.com/docker/go-units"
 	"github.com/spf13/pflag"
+
+	"github.com/tine-mcp/tine/internal/config"
 )
 
 // runArgs takes flags of docker run over into a container. As with docker run
 // the last one wins, and lists grow; beside a key that says the same a flag is
 // refused.
 type runArgs struct {
-	c      Object
-	s      *Server
-	to     *Docker
+	c      config.Object
+	s      *config.Server
+	to     *Config
 	secret []string          // flags that came from a placeholder
 	said   map[string]bool   // keys that a flag was refused for already
 	own    map[string]string // variables of the entry itself
@@ -26,9 +28,9 @@ type runArgs struct {
 }
 
 // takeRunArgs reads docker.run_args, after the keys beside it.
-func takeRunArgs(c Object, s *Server, to *Docker) {
+func takeRunArgs(c config.Object, s *config.Server, to *Config) {
 	r := &runArgs{c: c, s: s, to: to, said: map[string]bool{}, own: maps.Clone(s.Env), byFlag: map[string]bool{}}
-	if n, ok := c.Lookup("run_args"); !ok || n.Shape != ShapeList {
+	if n, ok := c.Lookup("run_args"); !ok || n.Shape != config.ShapeList {
 		return
 	}
 	for _, item := range c.Get("run_args").Items {
@@ -86,7 +88,7 @@ func (r *runArgs) end(err error, rest []string) {
 		if len(r.secret) > 0 {
 			name = "one of them"
 		}
-		r.c.Fail(at, "%s: %s is no flag of docker run that Tine knows; remove it", path, Clip(name))
+		r.c.Fail(at, "%s: %s is no flag of docker run that Tine knows; remove it", path, config.Clip(name))
 	case errors.As(err, &bare):
 		r.c.Fail(at, "%s: --%s wants a value", path, bare.GetFlag().Name)
 	default:
@@ -152,7 +154,7 @@ func (r *runArgs) add(key string, list *[]string, v string) {
 }
 
 func (r *runArgs) word(key string, dst *string, v string) error {
-	if !OneWord.MatchString(v) {
+	if !config.OneWord.MatchString(v) {
 		return errors.New("wants one word")
 	}
 	err := r.says(key, v)
@@ -177,8 +179,8 @@ func (r *runArgs) bytes(key string, dst *int64, v string, least int64) error {
 	if err != nil {
 		return errors.New("wants a size, like 512m or 2g")
 	}
-	if n < least || n > MaxBytes {
-		return fmt.Errorf("is out of range; want %s to %s", FormatSize(least), FormatSize(MaxBytes))
+	if n < least || n > config.MaxBytes {
+		return fmt.Errorf("is out of range; want %s to %s", config.FormatSize(least), config.FormatSize(config.MaxBytes))
 	}
 	*dst = n
 	return r.says(key, v)

@@ -1,4 +1,4 @@
-package config
+package docker
 
 import (
 	"errors"
@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/docker/go-units"
+
+	"github.com/tine-mcp/tine/internal/config"
 )
 
 // runFlag is a flag of docker run. take puts its value into the container, or
@@ -30,7 +32,7 @@ var runFlags = []runFlag{
 	{"tmpfs", "", false, func(r *runArgs, v string) error { r.add("tmpfs", &r.to.Tmpfs, v); return nil }},
 	{"network", "", false, takeNetwork},
 	{"net", "", false, takeNetwork},
-	{"memory", "m", false, func(r *runArgs, v string) error { return r.bytes("memory", &r.to.Memory, v, minContainer) }},
+	{"memory", "m", false, func(r *runArgs, v string) error { return r.bytes("memory", &r.to.Memory, v, config.MinMemory) }},
 	{"shm-size", "", false, func(r *runArgs, v string) error { return r.bytes("shm_size", &r.to.ShmSize, v, 4<<10) }},
 	{"cpus", "", false, takeCPUs},
 	{"pids-limit", "", false, takePids},
@@ -129,7 +131,7 @@ func takeCPUs(r *runArgs, v string) error {
 // takePids has -1, and 0 as Docker has it, for no bound.
 func takePids(r *runArgs, v string) error {
 	n, err := strconv.ParseInt(v, 10, 64)
-	if err != nil || n < -1 || n > mostPids {
+	if err != nil || n < -1 || n > config.MaxPids {
 		return errors.New("wants a whole number, -1 for no bound")
 	}
 	if n == 0 {
@@ -220,7 +222,7 @@ func digits(s string) string {
 
 func takePull(r *runArgs, v string) error {
 	if !slices.Contains(pulls, v) {
-		return fmt.Errorf("wants %s", OrList(pulls))
+		return fmt.Errorf("wants %s", config.OrList(pulls))
 	}
 	r.to.Pull = v
 	return r.says("pull", v)

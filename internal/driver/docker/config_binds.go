@@ -1,4 +1,4 @@
-package config
+package docker
 
 import (
 	"errors"
@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/tine-mcp/tine/internal/config"
 )
 
 // drivePath is a whole path of an engine on Windows.
@@ -17,22 +19,22 @@ var drivePath = regexp.MustCompile(`^[A-Za-z]:[\\/]`)
 var quietModes = []string{"", "rw", "cached", "delegated", "consistent"}
 
 // bindTable are the keys of a bind.
-var bindTable = Table[Bind]{
-	Put("source", func(b *Bind) *string { return &b.Source }, Text("./data"), "a path of the host, or the name of a volume"),
-	Put("target", func(b *Bind) *string { return &b.Target }, InsidePath("/data"), "a path in the container"),
-	Put("read_only", func(b *Bind) *bool { return &b.ReadOnly }, Bool().Sparing(), "whether it can only be read"),
+var bindTable = config.Table[Bind]{
+	config.Put("source", func(b *Bind) *string { return &b.Source }, config.Text("./data"), "a path of the host, or the name of a volume"),
+	config.Put("target", func(b *Bind) *string { return &b.Target }, config.InsidePath("/data"), "a path in the container"),
+	config.Put("read_only", func(b *Bind) *bool { return &b.ReadOnly }, config.Bool().Sparing(), "whether it can only be read"),
 }
 
 // bindList is what a container sees of the host: maps, or texts as docker run -v
 // takes them.
-var bindList = List(bindTable, readBinds, "SOURCE:TARGET[:ro]")
+var bindList = config.List(bindTable, readBinds, "SOURCE:TARGET[:ro]")
 
-func readBinds(c Object, key string, to *[]Bind) bool {
+func readBinds(c config.Object, key string, to *[]Bind) bool {
 	n, ok := c.Lookup(key)
 	if !ok {
 		return false
 	}
-	if n.Shape != ShapeList && n.Shape != ShapeNull {
+	if n.Shape != config.ShapeList && n.Shape != config.ShapeNull {
 		c.Wrong(key, n, "want a list, got %s; write binds: [{source: ./data, target: /data}]", n.Shape)
 		return false
 	}
@@ -41,7 +43,7 @@ func readBinds(c Object, key string, to *[]Bind) bool {
 		b := Bind{}
 		switch {
 		case item.Missing:
-		case item.Shape == ShapeString:
+		case item.Shape == config.ShapeString:
 			var err error
 			if b, err = parseVolume(item.Text); err != nil {
 				c.Fail(item.Pos, "%s: %s %v", at, item.Shown(), err)
@@ -72,7 +74,7 @@ func readBinds(c Object, key string, to *[]Bind) bool {
 
 // bindSource makes the source of a bind a path of this machine, unless it is the
 // name of a volume.
-func bindSource(c Object, b *Bind) error {
+func bindSource(c config.Object, b *Bind) error {
 	switch {
 	case b.Source == "":
 		return nil

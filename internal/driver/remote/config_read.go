@@ -1,9 +1,11 @@
-package config
+package remote
 
 import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	"github.com/tine-mcp/tine/internal/config"
 )
 
 var (
@@ -18,38 +20,38 @@ const instanceID = "{remote_instance_id}"
 var endpointPattern = regexp.MustCompile(`^/[^\s#{}]*$`)
 
 // readRemote reads a server whose instances an orchestrator runs.
-func readRemote(o Object, _ *Server) *Remote {
+func readRemote(o config.Object, _ *config.Server) *Config {
 	if o.Get("remote") == nil {
 		return nil
 	}
-	to := &Remote{}
-	r, ok := o.Child("remote", remoteTable.Names())
+	to := &Config{}
+	r, ok := o.Child("remote", keys.Names())
 	if !ok {
 		return to
 	}
-	to.Type = RemoteHTTP
-	remoteTable.Read(r, to)
+	to.Type = TypeHTTP
+	keys.Read(r, to)
 	remoteURL(r, to, o.KeyPos("remote"))
 	if r.Get("resource") == nil {
 		o.Fail(o.KeyPos("remote"), "%s: resource is missing; it says what kind of instance to make", r.Path)
 	}
 	for _, key := range otherType(r, to.Type) {
-		other := RemoteHTTP
-		if to.Type == RemoteHTTP {
-			other = RemoteMCP
+		other := TypeHTTP
+		if to.Type == TypeHTTP {
+			other = TypeMCP
 		}
 		o.Fail(r.KeyPos(key), "%s.%s: goes with type: %s, but this is type %s; remove it", r.Path, key, other, to.Type)
 	}
 	return to
 }
 
-func notBlank(r Object, key string, dst *string) {
+func notBlank(r config.Object, key string, dst *string) {
 	if strings.TrimSpace(*dst) == "" {
 		r.Wrong(key, r.Get(key), "is empty; say what kind of instance to make")
 	}
 }
 
-func remoteURL(r Object, to *Remote, at Pos) {
+func remoteURL(r config.Object, to *Config, at config.Pos) {
 	n := r.Get("url")
 	if n == nil {
 		r.Fail(at, "%s: url is missing; it is where the orchestrator is", r.Path)
@@ -66,18 +68,18 @@ func remoteURL(r Object, to *Remote, at Pos) {
 		r.Wrong("url", n, "has a user; put the credentials into headers or auth")
 	case u.Fragment != "":
 		r.Wrong("url", n, "has a fragment (#...), which is never sent; remove it")
-	case u.RawQuery != "" && to.Type == RemoteHTTP:
+	case u.RawQuery != "" && to.Type == TypeHTTP:
 		r.Wrong("url", n, "has a query, and paths are put after it; remove it")
 	}
-	if to.Type == RemoteHTTP {
+	if to.Type == TypeHTTP {
 		to.URL = strings.TrimRight(to.URL, "/")
 	}
 }
 
 // otherType lists the keys that are there and go with another type.
-func otherType(r Object, kind string) []string {
+func otherType(r config.Object, kind string) []string {
 	wrong := orchestratorTool
-	if kind == RemoteMCP {
+	if kind == TypeMCP {
 		wrong = endpointKeys
 	}
 	var found []string
@@ -90,12 +92,12 @@ func otherType(r Object, kind string) []string {
 }
 
 // endpoint is a path below the orchestrator's URL.
-func endpoint(example string, ofInstance bool) Value[string] {
-	v := Text(example).As("path below the URL")
+func endpoint(example string, ofInstance bool) config.Value[string] {
+	v := config.Text(example).As("path below the URL")
 	if ofInstance {
 		v = v.As("path with `" + instanceID + "`")
 	}
-	return v.Unless("none").Then(func(r Object, key string, dst *string) {
+	return v.Unless("none").Then(func(r config.Object, key string, dst *string) {
 		n, plain := r.Get(key), strings.ReplaceAll(*dst, instanceID, "x")
 		switch {
 		case !endpointPattern.MatchString(plain) || strings.Contains(plain, "://"):
@@ -109,31 +111,31 @@ func endpoint(example string, ofInstance bool) Value[string] {
 }
 
 // toolOf is the name of a tool of the orchestrator.
-func toolOf(std string) Value[string] {
-	return Text("initialize_session").As("a tool's name").Unless("`" + std + "`").Then(CheckTool)
+func toolOf(std string) config.Value[string] {
+	return config.Text("initialize_session").As("a tool's name").Unless("`" + std + "`").Then(config.CheckTool)
 }
 
-func fillRemote(_ *Server, r *Remote) {
-	if r.Type == RemoteHTTP {
-		SetDefault(&r.Create, "/instances")
-		SetDefault(&r.Delete, "/instances/"+instanceID)
+func fillRemote(_ *config.Server, r *Config) {
+	if r.Type == TypeHTTP {
+		config.SetDefault(&r.Create, "/instances")
+		config.SetDefault(&r.Delete, "/instances/"+instanceID)
 		return
 	}
-	SetDefault(&r.CreateTool, "initialize_session")
-	SetDefault(&r.CallTool, "call_backend_tool")
-	SetDefault(&r.ListTool, "list_backend_tools")
-	SetDefault(&r.DeleteTool, "cleanup_session")
+	config.SetDefault(&r.CreateTool, "initialize_session")
+	config.SetDefault(&r.CallTool, "call_backend_tool")
+	config.SetDefault(&r.ListTool, "list_backend_tools")
+	config.SetDefault(&r.DeleteTool, "cleanup_session")
 }
 
 // remoteFork refuses what the orchestrator is not said to offer.
-func remoteFork(o Object, s *Server, r *Remote) bool {
+func remoteFork(o config.Object, s *config.Server, r *Config) bool {
 	n := o.Get("fork")
 	switch {
-	case s.Fork == ForkMemory && r.Type == RemoteMCP:
+	case s.Fork == config.ForkMemory && r.Type == TypeMCP:
 		o.Wrong("fork", n, "%s copies a running server, and an orchestrator of type mcp has no tool for that; use fresh, share or refuse", n.Shown())
-	case s.Fork == ForkMemory && r.Fork == "" && r.Snapshot == "":
+	case s.Fork == config.ForkMemory && r.Fork == "" && r.Snapshot == "":
 		o.Wrong("fork", n, "%s copies a running server, and nothing says that the orchestrator of %q can; name its endpoint with remote.fork: /instances/%s/fork, or remote.snapshot, or use fresh, share or refuse", n.Shown(), s.ID, instanceID)
-	case s.Fork == ForkFiles:
+	case s.Fork == config.ForkFiles:
 		o.Wrong("fork", n, "%s carries files that Tine knows of, and the instances of %q are the orchestrator's; use memory with remote.fork or remote.snapshot, fresh, share or refuse", n.Shown(), s.ID)
 	}
 	return true

@@ -1,4 +1,4 @@
-package config
+package docker
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/tine-mcp/tine/internal/config"
 )
 
 // env takes NAME=value, or NAME alone for the variable of the gateway, which is
@@ -53,7 +55,7 @@ func (r *runArgs) envFile(name string) error {
 		// As with env_file the server is off, and others are not.
 		r.s.Disabled = fmt.Sprintf("server %q is off: run_args: read %s: %v", r.s.ID, path, err)
 		return nil
-	case len(data) > MaxIncluded:
+	case len(data) > config.MaxIncluded:
 		return errors.New("names a file that is larger than 1 MiB")
 	case !utf8.Valid(data) || strings.ContainsRune(string(data), 0):
 		return errors.New("names a file that is not UTF-8 text")

@@ -1,9 +1,11 @@
-package config
+package sandbox
 
 import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/config"
 )
 
 const (
@@ -17,53 +19,53 @@ const (
 var fetchers = []string{"npx", "uvx"}
 
 // newSandbox is one with the default that zero means something else for.
-func newSandbox() *Sandbox {
-	b := &Sandbox{}
-	sandboxTable.Begin(b)
+func newSandbox() *Config {
+	b := &Config{}
+	keys.Begin(b)
 	return b
 }
 
 // Forks reports whether a program behind these walls can be copied while it runs:
 // not one on the network of the host.
-func (b *Sandbox) Forks() bool { return b.Network != NetworkHost }
+func (b *Config) Forks() bool { return b.Network != NetworkHost }
 
 // fillSandbox sets what is open.
-func fillSandbox(_ *Server, b *Sandbox) {
+func fillSandbox(_ *config.Server, b *Config) {
 	if len(b.Domains) == 0 {
-		SetDefault(&b.Network, NetworkNone)
+		config.SetDefault(&b.Network, NetworkNone)
 	}
 	if b.Transport == "" {
-		b.Transport = ContainerStdio
+		b.Transport = config.ContainerStdio
 		if b.Port > 0 {
-			b.Transport = ContainerHTTP
+			b.Transport = config.ContainerHTTP
 		}
 	}
-	if b.Transport == ContainerHTTP {
-		SetDefault(&b.Path, "/mcp")
+	if b.Transport == config.ContainerHTTP {
+		config.SetDefault(&b.Path, "/mcp")
 	}
 }
 
-// connectSandbox is how long a start may take: what is fetched first takes
+// connectTime is how long a start may take: what is fetched first takes
 // longer.
-func (s *Server) connectSandbox() time.Duration {
+func connectTime(s *config.Server) time.Duration {
 	if slices.Contains(fetchers, filepath.Base(s.Command)) {
-		return DefaultConnectFetch
+		return config.DefaultConnectFetch
 	}
-	return DefaultConnectCommand
+	return config.DefaultConnectCommand
 }
 
 // hostPort complains about a port that sessions would take from each other.
-func hostPort(o Object, s *Server, b *Sandbox) {
+func hostPort(o config.Object, s *config.Server, b *Config) {
 	scope := s.Scope
-	SetDefault(&scope, s.DefaultScope())
-	if b.Network == NetworkHost && b.Port > 0 && scope != ScopeShared {
+	config.SetDefault(&scope, s.DefaultScope())
+	if b.Network == NetworkHost && b.Port > 0 && scope != config.ScopeShared {
 		o.Fail(o.Get("sandbox").Get("network").Pos, "%s.sandbox.network: on the network of the host the first session would take the port; use none or a list of domains, or write scope: shared", o.Path)
 	}
 }
 
 // sandboxFork complains about a copy of what can't be copied.
-func sandboxFork(o Object, s *Server, b *Sandbox) bool {
-	if s.Fork != ForkMemory {
+func sandboxFork(o config.Object, s *config.Server, b *Config) bool {
+	if s.Fork != config.ForkMemory {
 		return false
 	}
 	if n := o.Get("fork"); !b.Forks() {

@@ -1,4 +1,4 @@
-package config
+package sandbox
 
 import (
 	"path"
@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/tine-mcp/tine/internal/config/domains"
+
+	"github.com/tine-mcp/tine/internal/config"
 )
 
 const (
@@ -26,7 +28,7 @@ var (
 
 // readSandbox reads the walls around a program: true, or what they are like. The
 // driver of that name alone is as good as true.
-func readSandbox(o Object, _ *Server) *Sandbox {
+func readSandbox(o config.Object, _ *config.Server) *Config {
 	n, driver := o.Get("sandbox"), o.Get("driver")
 	told := driver != nil && driver.Scalar() && driver.Text == "sandbox"
 	to := newSandbox()
@@ -35,9 +37,9 @@ func readSandbox(o Object, _ *Server) *Sandbox {
 		return to
 	case n == nil:
 		return nil
-	case n.Missing || n.Shape == ShapeNull:
+	case n.Missing || n.Shape == config.ShapeNull:
 		return to
-	case n.Shape == ShapeBool || n.From != "" && n.Shape == ShapeString:
+	case n.Shape == config.ShapeBool || n.From != "" && n.Shape == config.ShapeString:
 		on := true
 		switch o.Boolean("sandbox", &on); {
 		case on:
@@ -47,20 +49,20 @@ func readSandbox(o Object, _ *Server) *Sandbox {
 			return nil
 		}
 		return to
-	case n.Shape != ShapeMap:
-		o.Wrong("sandbox", n, "got %s, want true, false, or a map of %s", n.Shown(), strings.Join(sandboxTable.Names(), ", "))
+	case n.Shape != config.ShapeMap:
+		o.Wrong("sandbox", n, "got %s, want true, false, or a map of %s", n.Shown(), strings.Join(keys.Names(), ", "))
 		return to
 	}
-	c, _ := o.Child("sandbox", sandboxTable.Names())
-	sandboxTable.Read(c, to)
+	c, _ := o.Child("sandbox", keys.Names())
+	keys.Read(c, to)
 	wallPaths(c, to)
 	wallTransport(c, to)
 	ownRoot(o, to)
-	sandboxTable.Tidy(to)
+	keys.Tidy(to)
 	return to
 }
 
-func wallHostname(c Object, key string, dst *string) {
+func wallHostname(c config.Object, key string, dst *string) {
 	if n := c.Get(key); !hostName.MatchString(*dst) {
 		c.Wrong(key, n, "%s can't name a host; use up to 63 letters, digits, dots and dashes, a letter or digit first and last", n.Shown())
 	}
@@ -68,7 +70,7 @@ func wallHostname(c Object, key string, dst *string) {
 
 // wallUser reads who the program is inside, by number: a sandbox has no list of
 // names.
-func wallUser(c Object, key string, dst *string) bool {
+func wallUser(c config.Object, key string, dst *string) bool {
 	n, ok := c.Lookup(key)
 	if !ok {
 		return false
@@ -103,32 +105,32 @@ func wallUser(c Object, key string, dst *string) bool {
 }
 
 // wallNetwork is none, host, or the domains that may be reached.
-var wallNetwork = Value[Sandbox]{
-	About: About{
+var wallNetwork = config.Value[Config]{
+	About: config.About{
 		Type: "`none`, `host`, or a list of domains", Default: "`" + NetworkNone + "`",
-		Schema: Schema{"anyOf": []Schema{{"enum": []string{NetworkNone, NetworkHost}}, {"type": "array", "items": Schema{"type": "string"}, "minItems": 1}, Placeholder}},
+		Schema: config.Schema{"anyOf": []config.Schema{{"enum": []string{NetworkNone, NetworkHost}}, {"type": "array", "items": config.Schema{"type": "string"}, "minItems": 1}, config.Placeholder}},
 	},
 	Read: readNetwork,
-	Show: func(b Sandbox, at Place) *Node {
+	Show: func(b Config, at config.Place) *config.Node {
 		if len(b.Domains) > 0 {
 			return at.List(b.Domains)
 		}
-		return StringNode(at.Text(b.Network))
+		return config.StringNode(at.Text(b.Network))
 	},
-	Secrets: func(b Sandbox, at Place, l SecretList) { Texts("").Secrets(b.Domains, at, l) },
+	Secrets: func(b Config, at config.Place, l config.SecretList) { config.Texts("").Secrets(b.Domains, at, l) },
 }
 
-func readNetwork(c Object, key string, to *Sandbox) bool {
+func readNetwork(c config.Object, key string, to *Config) bool {
 	n, ok := c.Lookup(key)
 	switch {
 	case !ok:
 		return false
-	case n.Shape == ShapeString && (n.Text == NetworkNone || n.Text == NetworkHost):
+	case n.Shape == config.ShapeString && (n.Text == NetworkNone || n.Text == NetworkHost):
 		to.Network = n.Text
 		return true
-	case n.Shape != ShapeList && n.Shape != ShapeNull:
+	case n.Shape != config.ShapeList && n.Shape != config.ShapeNull:
 		hint := ""
-		if n.Shape == ShapeString && n.From == "" {
+		if n.Shape == config.ShapeString && n.From == "" {
 			if domains.Check(n.Text) == nil && strings.Contains(n.Text, ".") {
 				hint = "; write network: [" + n.Text + "]"
 			}
@@ -158,19 +160,19 @@ func readNetwork(c Object, key string, to *Sandbox) bool {
 }
 
 // wallTransport checks how a server in a sandbox speaks, as for a container.
-func wallTransport(c Object, to *Sandbox) {
+func wallTransport(c config.Object, to *Config) {
 	transport := to.Transport
 	if transport == "" {
-		transport = ContainerStdio
+		transport = config.ContainerStdio
 		if c.Get("port") != nil {
-			transport = ContainerHTTP
+			transport = config.ContainerHTTP
 		}
 	}
 	switch {
 	case c.Get("transport") != nil && to.Transport == "": // said already
-	case transport == ContainerHTTP && c.Get("port") == nil:
+	case transport == config.ContainerHTTP && c.Get("port") == nil:
 		c.Fail(c.KeyPos("transport"), "%s: port is missing, which transport http needs; say where in the sandbox the server listens", c.Path)
-	case transport == ContainerStdio:
+	case transport == config.ContainerStdio:
 		for _, key := range []string{"port", "path"} {
 			if c.Get(key) != nil {
 				c.Fail(c.KeyPos(key), "%s.%s: goes with transport: http, but this is stdio; set a port, or remove it", c.Path, key)
@@ -181,14 +183,14 @@ func wallTransport(c Object, to *Sandbox) {
 
 // ownRoot checks what is looked for in a root of its own: nothing there is beside
 // the config.
-func ownRoot(o Object, to *Sandbox) {
+func ownRoot(o config.Object, to *Config) {
 	if to.Root == "" || to.Root == RootAllow || to.Root == RootHost {
 		return
 	}
-	if n := o.Get("command"); n != nil && n.Shape == ShapeString && strings.ContainsAny(n.Text, `/\`) && !path.IsAbs(n.Text) {
+	if n := o.Get("command"); n != nil && n.Shape == config.ShapeString && strings.ContainsAny(n.Text, `/\`) && !path.IsAbs(n.Text) {
 		o.Wrong("command", n, "%s is beside the config, and the program is looked for in sandbox.root; write its whole path there, or its name alone", n.Shown())
 	}
-	if n := o.Get("cwd"); n != nil && n.Shape == ShapeString && len(n.Kept) == 0 && !path.IsAbs(n.Text) {
+	if n := o.Get("cwd"); n != nil && n.Shape == config.ShapeString && len(n.Kept) == 0 && !path.IsAbs(n.Text) {
 		o.Wrong("cwd", n, "%s is beside the config, and the program runs in sandbox.root; write the whole path there", n.Shown())
 	}
 }

@@ -1,4 +1,4 @@
-package config
+package docker
 
 import (
 	"net/url"
@@ -6,30 +6,32 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/tine-mcp/tine/internal/config"
 )
 
 // fillDocker sets what is open.
-func fillDocker(s *Server, d *Docker) {
+func fillDocker(s *config.Server, d *Config) {
 	if d.Transport == "" {
-		d.Transport = ContainerStdio
+		d.Transport = config.ContainerStdio
 		if d.Port > 0 {
-			d.Transport = ContainerHTTP
+			d.Transport = config.ContainerHTTP
 		}
 	}
-	if d.Transport == ContainerHTTP {
-		SetDefault(&d.Path, "/mcp")
+	if d.Transport == config.ContainerHTTP {
+		config.SetDefault(&d.Path, "/mcp")
 	}
 	if !d.Plain && d.Memory == 0 {
-		d.Memory = defaultContainer
+		d.Memory = config.DefaultMemory
 	}
 	if !d.Plain && d.Pids == 0 {
-		d.Pids = defaultPids
+		d.Pids = config.DefaultPids
 	}
 	if d.Root() {
 		d.Writable = true
 	}
 	if len(d.State) > 0 && !d.Root() {
-		SetDefault(&d.TemplatePath, d.State[0])
+		config.SetDefault(&d.TemplatePath, d.State[0])
 	}
 	if len(d.State) > 0 && s.Hidden("docker.state.0") && d.TemplatePath == d.State[0] {
 		s.Hide("docker.template_path")
@@ -37,8 +39,8 @@ func fillDocker(s *Server, d *Docker) {
 }
 
 // templatePath checks that a template finds its place in the container.
-func templatePath(o Object, s *Server, c *Docker) {
-	if scope := o.Get("scope"); c.Network == "host" && c.Port > 0 && (scope == nil || scope.Text != ScopeShared) {
+func templatePath(o config.Object, s *config.Server, c *Config) {
+	if scope := o.Get("scope"); c.Network == "host" && c.Port > 0 && (scope == nil || scope.Text != config.ScopeShared) {
 		o.Fail(o.KeyPos("docker"), "%s.docker.network: on the network of the host the first session would take the port; name another network, or write scope: shared", o.Path)
 	}
 	given := o.Get("docker").Get("template_path")
@@ -62,31 +64,31 @@ func templatePath(o Object, s *Server, c *Docker) {
 	}
 	inState := c.Root()
 	for _, dir := range c.State {
-		inState = inState || Within(c.TemplatePath, dir)
+		inState = inState || config.Within(c.TemplatePath, dir)
 	}
 	if !inState {
 		o.Fail(given.Pos, "%s.template_path: %s lies outside of what is state, so no fork would have it; add it to docker.state, or choose a path below one of it", at, given.Shown())
 		return
 	}
 	for _, b := range c.Binds {
-		if Within(c.TemplatePath, b.Target) {
+		if config.Within(c.TemplatePath, b.Target) {
 			o.Fail(given.Pos, "%s.template_path: %s lies in what is bound, which belongs to the host; choose another, or remove the bind", at, given.Shown())
 		}
 	}
 	for _, t := range c.Tmpfs {
-		if dir, _, _ := strings.Cut(t, ":"); Within(c.TemplatePath, dir) {
+		if dir, _, _ := strings.Cut(t, ":"); config.Within(c.TemplatePath, dir) {
 			o.Fail(given.Pos, "%s.template_path: %s lies in a tmpfs, which begins empty; choose another, or remove that", at, given.Shown())
 		}
 	}
 }
 
 // dockerFork complains about a fork that carries more than a container has.
-func dockerFork(o Object, s *Server, c *Docker) bool {
+func dockerFork(o config.Object, s *config.Server, c *Config) bool {
 	n := o.Get("fork")
 	switch {
-	case s.Fork == ForkMemory:
-		o.Wrong("fork", n, "%s copies a running server, which driver docker can't; %s can; use files with docker.state, fresh, share or refuse", n.Shown(), OrList(Copiers))
-	case s.Fork == ForkFiles && len(c.State) == 0 && (o.Get("state") == nil || s.Stateless):
+	case s.Fork == config.ForkMemory:
+		o.Wrong("fork", n, "%s copies a running server, which driver docker can't; %s can; use files with docker.state, fresh, share or refuse", n.Shown(), config.OrList(config.Copiers()))
+	case s.Fork == config.ForkFiles && len(c.State) == 0 && (o.Get("state") == nil || s.Stateless):
 		o.Wrong("fork", n, "%s carries the files of a server, and this one has none that Tine knows of; name them with docker.state: [PATH], or [root] for the container itself", n.Shown())
 	}
 	return true
@@ -94,23 +96,23 @@ func dockerFork(o Object, s *Server, c *Docker) bool {
 
 // opensBinds remembers what of this machine a container sees. The engine of another
 // machine has paths of its own.
-func opensBinds(c Object, to *Docker) {
+func opensBinds(c config.Object, to *Config) {
 	if engineElsewhere(c, to.Host) {
 		return
 	}
 	for i, b := range to.Binds {
 		if filepath.IsAbs(b.Source) {
 			at, where := c.Spot("binds", i)
-			c.Opens(Visible{At: at, Where: where, Path: b.Source, Write: !b.ReadOnly})
+			c.Opens(config.Visible{At: at, Where: where, Path: b.Source, Write: !b.ReadOnly})
 		}
 	}
 }
 
 // engineElsewhere reports whether an engine is on another machine.
-func engineElsewhere(c Object, host string) bool {
+func engineElsewhere(c config.Object, host string) bool {
 	if host == "" {
 		host, _ = c.Getenv("DOCKER_HOST")
 	}
 	u, err := url.Parse(host)
-	return err == nil && !slices.Contains([]string{"", "unix", "npipe"}, u.Scheme) && !LoopbackHost(u.Hostname())
+	return err == nil && !slices.Contains([]string{"", "unix", "npipe"}, u.Scheme) && !config.LoopbackHost(u.Hostname())
 }

@@ -1,30 +1,23 @@
-package config
+package docker
 
 import (
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/tine-mcp/tine/internal/config"
 )
 
 var (
-	containerTransports = []string{ContainerStdio, ContainerHTTP}
-	reaches             = []string{ReachAddress, ReachPort}
-	pulls               = []string{PullMissing, PullNever, PullAlways}
+	reaches = []string{ReachAddress, ReachPort}
+	pulls   = []string{PullMissing, PullNever, PullAlways}
 )
 
-const (
-	// minContainer is the least memory that an engine gives a container.
-	minContainer     = 6 << 20
-	defaultContainer = 2 << 30
-	defaultPids      = 512
-	mostPids         = 1 << 22
-	// ownPrefix begins the labels and volumes that Tine makes and removes.
-	ownPrefix = "tine"
-)
+// ownPrefix begins the labels and volumes that Tine makes and removes.
+const ownPrefix = "tine"
 
 var (
-	OneWord     = regexp.MustCompile(`^[^\s\x00-\x1f-][^\s\x00-\x1f]*$`)
 	capName     = regexp.MustCompile(`^(?i:[a-z]+(_[a-z]+)*)$`)
 	engineHost  = regexp.MustCompile(`^(unix:///|npipe:////|tcp://[^/\s]|http://[^/\s]|https://[^/\s])`)
 	volumeName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
@@ -32,37 +25,37 @@ var (
 )
 
 // readDocker reads a server in a container.
-func readDocker(o Object, s *Server) *Docker {
+func readDocker(o config.Object, s *config.Server) *Config {
 	n := o.Get("docker")
 	if n == nil {
 		return nil
 	}
-	to := &Docker{}
+	to := &Config{}
 	if n.Missing {
 		return to
 	}
-	if n.Shape == ShapeString { // the image alone
-		m := MapNode(Pair{Key: "image", KeyPos: n.Pos, Value: n})
+	if n.Shape == config.ShapeString { // the image alone
+		m := config.MapNode(config.Pair{Key: "image", KeyPos: n.Pos, Value: n})
 		m.Pos = n.Pos
 		o.Set("docker", m)
 	}
-	c, ok := o.Child("docker", dockerTable.Names())
+	c, ok := o.Child("docker", keys.Names())
 	if !ok {
 		return to
 	}
 	image(o, c, s)
-	dockerTable.Read(c, to)
+	keys.Read(c, to)
 	takeRunArgs(c, s, to)
 	if to.Plain && c.Get("writable") == nil && !to.ReadOnly {
 		to.Writable = true
 	}
-	container(c, to)
-	dockerTable.Tidy(to)
+	checkContainer(c, to)
+	keys.Tidy(to)
 	return to
 }
 
 // image complains about a container without one.
-func image(o, c Object, s *Server) {
+func image(o, c config.Object, s *config.Server) {
 	switch {
 	case c.Get("image") != nil:
 	case s.Preset != "":
@@ -72,8 +65,8 @@ func image(o, c Object, s *Server) {
 	}
 }
 
-// container checks that what is said of a container goes together.
-func container(c Object, to *Docker) {
+// checkContainer checks that what is said of a container goes together.
+func checkContainer(c config.Object, to *Config) {
 	containerTransport(c, to)
 	containerState(c, to)
 	containerPaths(c, to)
@@ -88,7 +81,7 @@ func container(c Object, to *Docker) {
 	if n := c.Get("labels"); n != nil {
 		for _, p := range n.Pairs {
 			if p.Key == "" || ownedByTine.MatchString(p.Key) {
-				c.Fail(p.KeyPos, "%s.labels: %q is none to choose, as those of Tine's own begin with %s; call it otherwise", c.Path, Clip(p.Key), ownPrefix)
+				c.Fail(p.KeyPos, "%s.labels: %q is none to choose, as those of Tine's own begin with %s; call it otherwise", c.Path, config.Clip(p.Key), ownPrefix)
 			}
 		}
 	}
@@ -102,21 +95,21 @@ func container(c Object, to *Docker) {
 	}
 }
 
-func containerTransport(c Object, to *Docker) {
+func containerTransport(c config.Object, to *Config) {
 	transport := to.Transport
 	if transport == "" {
-		transport = ContainerStdio
+		transport = config.ContainerStdio
 		if to.Port > 0 {
-			transport = ContainerHTTP
+			transport = config.ContainerHTTP
 		}
 	}
 	unread := c.Lacks("transport") || c.Get("transport") != nil && to.Transport == ""
 	portGiven := c.Get("port") != nil
 	switch {
 	case unread:
-	case transport == ContainerHTTP && to.Port == 0 && !portGiven:
+	case transport == config.ContainerHTTP && to.Port == 0 && !portGiven:
 		c.Fail(c.KeyPos("transport"), "%s: port is missing, which transport http needs; say where in the container the server listens", c.Path)
-	case transport == ContainerStdio:
+	case transport == config.ContainerStdio:
 		for _, key := range []string{"port", "path", "reach"} {
 			if c.Get(key) != nil {
 				c.Fail(c.KeyPos(key), "%s.%s: goes with transport: http, but this is stdio; set a port, or remove it", c.Path, key)
@@ -131,7 +124,7 @@ func containerTransport(c Object, to *Docker) {
 	}
 }
 
-func containerState(c Object, to *Docker) {
+func containerState(c config.Object, to *Config) {
 	if n := c.Get("state"); n != nil && c.EmptyList("state", "names nothing; write state: [/data], or state: [%s] for the container itself", RootState) {
 		return
 	}
@@ -148,7 +141,7 @@ func containerState(c Object, to *Docker) {
 			c.Fail(it.Pos, "%s: %s is the container itself; write state: [%s]", it.Path, it.Shown, RootState)
 		case i < len(to.State):
 			to.State[i] = path.Clean(it.Text)
-			if slices.ContainsFunc(before, func(o string) bool { return Within(to.State[i], o) || Within(o, to.State[i]) }) {
+			if slices.ContainsFunc(before, func(o string) bool { return config.Within(to.State[i], o) || config.Within(o, to.State[i]) }) {
 				c.Fail(it.Pos, "%s: %s and another lie in each other; keep the one above", it.Path, it.Shown)
 			}
 			before = append(before, to.State[i])
@@ -156,13 +149,8 @@ func containerState(c Object, to *Docker) {
 	}
 }
 
-// Within reports whether a path in a container is another or lies below it.
-func Within(p, dir string) bool {
-	return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/")
-}
-
 // containerPaths checks that nothing lies over something else.
-func containerPaths(c Object, to *Docker) {
+func containerPaths(c config.Object, to *Config) {
 	var tmpfs []string
 	for i, t := range to.Tmpfs {
 		dir, _, _ := strings.Cut(t, ":")
@@ -171,7 +159,7 @@ func containerPaths(c Object, to *Docker) {
 		case !path.IsAbs(dir) || path.Clean(dir) == "/":
 			c.Fail(at, "%s: want a whole path in the container below its root, like /tmp", where)
 			continue
-		case slices.ContainsFunc(to.State, func(s string) bool { return Within(path.Clean(dir), s) || Within(s, path.Clean(dir)) }):
+		case slices.ContainsFunc(to.State, func(s string) bool { return config.Within(path.Clean(dir), s) || config.Within(s, path.Clean(dir)) }):
 			c.Fail(at, "%s: lies over what is state, and memory is forgotten; choose another path", where)
 		}
 		tmpfs = append(tmpfs, path.Clean(dir))
@@ -188,7 +176,7 @@ func containerPaths(c Object, to *Docker) {
 			c.Fail(at, "%s: target can't be the root of the container; choose a path below it", where)
 		case slices.Contains(targets, target) || slices.Contains(tmpfs, target):
 			c.Fail(at, "%s: something else has the same target already; keep one", where)
-		case slices.ContainsFunc(to.State, func(s string) bool { return s != RootState && (Within(target, s) || Within(s, target)) }):
+		case slices.ContainsFunc(to.State, func(s string) bool { return s != RootState && (config.Within(target, s) || config.Within(s, target)) }):
 			c.Fail(at, "%s: lies over what is state, and what is bound there would be shared by every fork; remove one of them", where)
 		}
 		targets = append(targets, target)

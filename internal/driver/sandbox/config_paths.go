@@ -1,13 +1,15 @@
-package config
+package sandbox
 
 import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"github.com/tine-mcp/tine/internal/config"
 )
 
 // wallPaths checks what a sandbox sees of the host.
-func wallPaths(c Object, to *Sandbox) {
+func wallPaths(c config.Object, to *Config) {
 	notDenied(c, "allow_read", to.AllowRead, to)
 	notDenied(c, "allow_write", to.AllowWrite, to)
 	deniedAside(c, to)
@@ -31,7 +33,7 @@ func wallPaths(c Object, to *Sandbox) {
 
 // wallRoot reads a word or a path. A path has a slash in it, so that a word that
 // was misspelled is not looked for among the files.
-func wallRoot(c Object, key string, dst *string) bool {
+func wallRoot(c config.Object, key string, dst *string) bool {
 	if !c.Text(key, dst, RootAllow) {
 		return false
 	}
@@ -41,7 +43,7 @@ func wallRoot(c Object, key string, dst *string) bool {
 		return true
 	case !strings.ContainsAny(*dst, `/\~`):
 		hint := "; a path beside the config begins with ./"
-		if g := Guess(*dst, []string{RootAllow, RootHost}); g != "" && n.From == "" {
+		if g := config.Guess(*dst, []string{RootAllow, RootHost}); g != "" && n.From == "" {
 			hint = fmt.Sprintf("; did you mean %q?", g)
 		}
 		c.Wrong(key, n, "got %s, want allow, host, or the path of a directory or an image's archive%s", n.Shown(), hint)
@@ -58,12 +60,12 @@ func wallRoot(c Object, key string, dst *string) bool {
 }
 
 // hostPaths is a list of paths of the host.
-var hostPaths = Texts("[~/data]").As("list of paths").Unless("none").By(readHostPaths)
+var hostPaths = config.Texts("[~/data]").As("list of paths").Unless("none").By(readHostPaths)
 
-func readHostPaths(c Object, key string, dst *[]string) bool {
+func readHostPaths(c config.Object, key string, dst *[]string) bool {
 	n := c.Get(key)
-	if n != nil && n.tildeHint() != "" {
-		c.Wrong(key, n, "want a list of strings, got nothing%s; write %s: [\"~\"]", n.tildeHint(), key)
+	if n != nil && n.TildeHint() != "" {
+		c.Wrong(key, n, "want a list of strings, got nothing%s; write %s: [\"~\"]", n.TildeHint(), key)
 		return false
 	}
 	if !c.Texts(key, dst, "[~/data]") {
@@ -97,7 +99,7 @@ func readHostPaths(c Object, key string, dst *[]string) bool {
 // hostPath makes a path of the host whole, or says what is wrong with it. What a
 // shell would have made something else of is refused: taken as it is it would
 // name nothing, and what was to be hidden would be seen.
-func hostPath(c Object, text string) (whole, wrong string) {
+func hostPath(c config.Object, text string) (whole, wrong string) {
 	if strings.TrimSpace(text) == "" {
 		return "", "names nothing; name a path, or remove it"
 	}
@@ -114,9 +116,9 @@ func hostPath(c Object, text string) (whole, wrong string) {
 }
 
 // deniedBy is the entry of deny_read that a path lies in, or -1.
-func deniedBy(p string, to *Sandbox) int {
+func deniedBy(p string, to *Config) int {
 	for i, dir := range to.DenyRead {
-		if dir != "" && p != "" && Within(p, dir) {
+		if dir != "" && p != "" && config.Within(p, dir) {
 			return i
 		}
 	}
@@ -125,7 +127,7 @@ func deniedBy(p string, to *Sandbox) int {
 
 // keysAside complains about a place of keys inside of what may be written to, which
 // could not be hidden for good either. It need not be there yet.
-func keysAside(c Object, to *Sandbox) {
+func keysAside(c config.Object, to *Config) {
 	for i, dir := range to.AllowWrite {
 		if dir == "" {
 			continue
@@ -140,10 +142,10 @@ func keysAside(c Object, to *Sandbox) {
 // deniedAside complains about what is hidden inside of what may be written to. What
 // hides it holds on to the file as it is: of a new one in its place, which an
 // editor of the host makes with every save, the sandbox would see all.
-func deniedAside(c Object, to *Sandbox) {
+func deniedAside(c config.Object, to *Config) {
 	for i, p := range to.DenyRead {
 		for j, dir := range to.AllowWrite {
-			if p == "" || dir == "" || p == dir || !Within(p, dir) {
+			if p == "" || dir == "" || p == dir || !config.Within(p, dir) {
 				continue // one that is hidden as a whole was spoken of
 			}
 			at, where := c.Spot("deny_read", i)
@@ -161,7 +163,7 @@ func deniedAside(c Object, to *Sandbox) {
 // notDenied complains about what is allowed inside of what is hidden, which would
 // stay hidden. The other way round is fine for reading: a part of what is allowed
 // is hidden.
-func notDenied(c Object, key string, list []string, to *Sandbox) {
+func notDenied(c config.Object, key string, list []string, to *Config) {
 	for i, p := range list {
 		at, where := c.Spot(key, i)
 		if j := deniedBy(p, to); j >= 0 {
@@ -176,7 +178,7 @@ func notDenied(c Object, key string, list []string, to *Sandbox) {
 }
 
 // showsPaths tells what a sandbox sees of this machine.
-func showsPaths(c Object, to *Sandbox) {
+func showsPaths(c config.Object, to *Config) {
 	for _, list := range []struct {
 		key   string
 		paths []string
@@ -184,7 +186,7 @@ func showsPaths(c Object, to *Sandbox) {
 		for i, p := range list.paths {
 			if filepath.IsAbs(p) {
 				at, where := c.Spot(list.key, i)
-				c.Shows(Visible{At: at, Where: where, Path: p, Write: list.key == "allow_write", Read: to.AllowRead, Written: to.AllowWrite, Denied: to.DenyRead})
+				c.Shows(config.Visible{At: at, Where: where, Path: p, Write: list.key == "allow_write", Read: to.AllowRead, Written: to.AllowWrite, Denied: to.DenyRead})
 			}
 		}
 	}
