@@ -314,8 +314,10 @@ func (r restoring) adapt(ctx context.Context, db *sqlite.DB, res *restoreResult)
 	}
 	tokens, err := db.Tokens(ctx)
 	for _, t := range tokens {
-		t.Unconfirmed = true
-		err = errors.Join(err, db.PutToken(ctx, t))
+		err = errors.Join(err, db.ChangeToken(ctx, t.Name, func(t *store.Token) (*store.Token, error) {
+			t.Unconfirmed = true
+			return t, nil
+		}))
 	}
 	// The folder of an instance may be another one's by now.
 	handles, listErr := db.Handles(ctx)

@@ -141,35 +141,25 @@ func (t *folderTokens) NewToken(ctx context.Context, n api.NewToken) (*api.Creat
 	if err := t.open(ctx); err != nil {
 		return nil, err
 	}
-	if found, err := t.has(ctx, n.Name); err != nil || found {
-		if found {
-			err = usagef("there is a token %q already; revoke it first, or choose another name", n.Name)
-		}
-		return nil, err
-	}
 	secret := identity.NewToken()
-	kept := store.Token{Name: n.Name, Hash: identity.HashToken(secret), Role: n.Role, Created: t.now(), Expires: n.Expires}
-	if err := t.db.PutToken(ctx, kept); err != nil {
+	made := store.Token{Name: n.Name, Hash: identity.HashToken(secret), Role: n.Role, Created: t.now(), Expires: n.Expires}
+	err := t.db.ChangeToken(ctx, n.Name, func(kept *store.Token) (*store.Token, error) {
+		if kept != nil {
+			return nil, usagef("there is a token %q already; revoke it first, or choose another name", n.Name)
+		}
+		return &made, nil
+	})
+	if err != nil {
 		return nil, err
 	}
-	return &api.CreatedToken{Token: shownToken(kept), Secret: secret}, nil
+	return &api.CreatedToken{Token: shownToken(made), Secret: secret}, nil
 }
 
 func (t *folderTokens) ConfirmToken(ctx context.Context, name string) error {
-	if t.db == nil {
-		return noFolderToken(name)
-	}
-	kept, err := t.db.Tokens(ctx)
-	if err != nil {
-		return err
-	}
-	for _, k := range kept {
-		if k.Name == name {
-			k.Unconfirmed = false
-			return t.db.PutToken(ctx, k)
-		}
-	}
-	return noFolderToken(name)
+	return t.change(ctx, name, func(kept *store.Token) (*store.Token, error) {
+		kept.Unconfirmed = false
+		return kept, nil
+	})
 }
 
 func (t *folderTokens) ConfirmLost(ctx context.Context) error {
@@ -180,28 +170,19 @@ func (t *folderTokens) ConfirmLost(ctx context.Context) error {
 }
 
 func (t *folderTokens) RotateToken(ctx context.Context, name string) (*api.CreatedToken, error) {
-	var kept []store.Token
-	if t.db != nil {
-		var err error
-		if kept, err = t.db.Tokens(ctx); err != nil {
-			return nil, err
-		}
-	}
-	for _, one := range kept {
-		if one.Name != name {
-			continue
-		}
-		if !one.Expires.IsZero() && !t.now().Before(one.Expires) {
+	out := api.CreatedToken{Secret: identity.NewToken()}
+	err := t.change(ctx, name, func(kept *store.Token) (*store.Token, error) {
+		if !kept.Expires.IsZero() && !t.now().Before(kept.Expires) {
 			return nil, usagef("token %q has expired; revoke it and make a new one, which its sessions stay with", name)
 		}
-		secret := identity.NewToken()
-		one.Hash, one.Created, one.Unconfirmed = identity.HashToken(secret), t.now(), false
-		if err := t.db.PutToken(ctx, one); err != nil {
-			return nil, err
-		}
-		return &api.CreatedToken{Token: shownToken(one), Secret: secret}, nil
+		kept.Hash, kept.Created, kept.Unconfirmed = identity.HashToken(out.Secret), t.now(), false
+		out.Token = shownToken(*kept)
+		return kept, nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	return nil, noFolderToken(name)
+	return &out, nil
 }
 
 // noFolderToken is the error for a name that no token has.
@@ -210,25 +191,18 @@ func noFolderToken(name string) error {
 }
 
 func (t *folderTokens) RevokeToken(ctx context.Context, name string) error {
-	found, err := t.has(ctx, name)
-	if err != nil {
-		return err
-	}
-	if !found {
-		return noFolderToken(name)
-	}
-	return t.db.DeleteToken(ctx, name)
+	return t.change(ctx, name, func(*store.Token) (*store.Token, error) { return nil, nil })
 }
 
-func (t *folderTokens) has(ctx context.Context, name string) (bool, error) {
-	list, err := t.Tokens(ctx)
-	if err != nil {
-		return false, err
+// change changes a token that there is.
+func (t *folderTokens) change(ctx context.Context, name string, change func(*store.Token) (*store.Token, error)) error {
+	if t.db == nil {
+		return noFolderToken(name)
 	}
-	for _, tok := range list.Tokens {
-		if tok.Name == name {
-			return true, nil
+	return t.db.ChangeToken(ctx, name, func(kept *store.Token) (*store.Token, error) {
+		if kept == nil {
+			return nil, noFolderToken(name)
 		}
-	}
-	return false, nil
+		return change(kept)
+	})
 }

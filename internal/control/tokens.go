@@ -67,14 +67,12 @@ func (c *Tokens) New(ctx context.Context, who identity.Principal, in api.NewToke
 	secret := identity.NewToken()
 	t := store.Token{Name: in.Name, Hash: identity.HashToken(secret), Role: in.Role, Created: time.Now(), Expires: in.Expires}
 	err = c.host.Admit(ctx, func(ctx context.Context) error {
-		kept, err := c.store.Tokens(ctx)
-		if err != nil {
-			return err
-		}
-		if slices.ContainsFunc(kept, func(t store.Token) bool { return t.Name == in.Name }) || inConfig(c.reg.Catalog().Config, in.Name) {
-			return &api.Error{Kind: api.KindInvalid, Status: http.StatusConflict, Message: "there is a token " + strconv.Quote(in.Name) + " already; revoke it first, or choose another name"}
-		}
-		return c.store.PutToken(ctx, t)
+		return c.store.ChangeToken(ctx, in.Name, func(kept *store.Token) (*store.Token, error) {
+			if kept != nil || inConfig(c.reg.Catalog().Config, in.Name) {
+				return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusConflict, Message: "there is a token " + strconv.Quote(in.Name) + " already; revoke it first, or choose another name"}
+			}
+			return &t, nil
+		})
 	})
 	if err != nil {
 		return out, err
@@ -86,9 +84,9 @@ func (c *Tokens) New(ctx context.Context, who identity.Principal, in api.NewToke
 // Confirm accepts a token that came back with a backup. Confirming a token that was never
 // unconfirmed changes nothing.
 func (c *Tokens) Confirm(ctx context.Context, who identity.Principal, name string) (api.Token, error) {
-	t, err := c.change(ctx, name, "it needs no confirmation", func(ctx context.Context, t *store.Token) error {
+	t, err := c.change(ctx, name, "it needs no confirmation", func(t *store.Token) (*store.Token, error) {
 		t.Unconfirmed = false
-		return c.store.PutToken(ctx, *t)
+		return t, nil
 	})
 	if err != nil {
 		return api.Token{}, err
@@ -110,12 +108,12 @@ func (c *Tokens) ConfirmLost(ctx context.Context, who identity.Principal) (api.T
 // tokens of those sessions stay valid.
 func (c *Tokens) Rotate(ctx context.Context, who identity.Principal, name string) (api.CreatedToken, error) {
 	secret := identity.NewToken()
-	t, err := c.change(ctx, name, "change it there", func(ctx context.Context, t *store.Token) error {
+	t, err := c.change(ctx, name, "change it there", func(t *store.Token) (*store.Token, error) {
 		if !t.Expires.IsZero() && !time.Now().Before(t.Expires) {
-			return &api.Error{Kind: api.KindInvalid, Status: http.StatusConflict, Message: "token " + strconv.Quote(t.Name) + " has expired; revoke it and make a new one of that name, which has the same sessions"}
+			return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusConflict, Message: "token " + strconv.Quote(t.Name) + " has expired; revoke it and make a new one of that name, which has the same sessions"}
 		}
 		t.Hash, t.Created, t.Unconfirmed = identity.HashToken(secret), time.Now(), false
-		return c.store.PutToken(ctx, *t)
+		return t, nil
 	})
 	if err != nil {
 		return api.CreatedToken{}, err
@@ -126,9 +124,7 @@ func (c *Tokens) Rotate(ctx context.Context, who identity.Principal, name string
 
 // Revoke makes a token useless at once.
 func (c *Tokens) Revoke(ctx context.Context, who identity.Principal, name string) (api.Token, error) {
-	t, err := c.change(ctx, name, "remove it from auth.tokens there", func(ctx context.Context, t *store.Token) error {
-		return c.store.DeleteToken(ctx, t.Name)
-	})
+	t, err := c.change(ctx, name, "remove it from auth.tokens there", func(*store.Token) (*store.Token, error) { return nil, nil })
 	if err != nil {
 		return api.Token{}, err
 	}
@@ -136,23 +132,21 @@ func (c *Tokens) Revoke(ctx context.Context, who identity.Principal, name string
 	return shownToken(t), nil
 }
 
-// change changes a token of the state folder and lets the change take effect. Mend says
-// what to do about a token that the config has.
-func (c *Tokens) change(ctx context.Context, name, mend string, change func(context.Context, *store.Token) error) (t store.Token, err error) {
+// change changes a token of the state folder, lets the change take effect, and returns the
+// token. Mend says what to do about a token that the config has.
+func (c *Tokens) change(ctx context.Context, name, mend string, change func(*store.Token) (*store.Token, error)) (t store.Token, err error) {
 	err = c.host.Admit(ctx, func(ctx context.Context) error {
-		kept, err := c.store.Tokens(ctx)
-		if err != nil {
-			return err
-		}
-		at := slices.IndexFunc(kept, func(t store.Token) bool { return t.Name == name })
-		switch {
-		case at >= 0:
-			t = kept[at]
-			return change(ctx, &t)
-		case inConfig(c.reg.Catalog().Config, name):
-			return &api.Error{Kind: api.KindInvalid, Status: http.StatusConflict, Message: "token " + strconv.Quote(name) + " stands in the config; " + mend}
-		}
-		return &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no token " + strconv.Quote(name) + "; `tine token list` lists them"}
+		return c.store.ChangeToken(ctx, name, func(kept *store.Token) (*store.Token, error) {
+			switch {
+			case kept != nil:
+				next, err := change(kept)
+				t = *kept
+				return next, err
+			case inConfig(c.reg.Catalog().Config, name):
+				return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusConflict, Message: "token " + strconv.Quote(name) + " stands in the config; " + mend}
+			}
+			return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no token " + strconv.Quote(name) + "; `tine token list` lists them"}
+		})
 	})
 	return t, err
 }

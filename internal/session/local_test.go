@@ -7,6 +7,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/store/storetest"
 	"github.com/tine-mcp/tine/internal/testkit"
 )
 
@@ -158,7 +159,7 @@ func TestLossOfWhatForksShareAtAStart(t *testing.T) {
 	children := w.fork(s, 2)
 	w.CloseSession(t.Context(), s)
 	no := false
-	if err := w.db.PutOverride(t.Context(), "both", store.Override{Enabled: &no}); err != nil {
+	if err := storetest.PutOverride(t.Context(), w.db, "both", store.Override{Enabled: &no}); err != nil {
 		t.Fatal(err)
 	}
 	w.crash(ways)

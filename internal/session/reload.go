@@ -69,22 +69,19 @@ func (r *Registry) Change(ctx context.Context, id string, c Change) error {
 	if err != nil {
 		return err
 	}
-	next, err := c.over(overrides[id])
-	if err == nil && len(next.Set) > 0 {
-		_, _, err = plain.With(next.Set)
-	}
-	if err != nil {
-		return &api.Error{Kind: api.KindInvalid, Server: id, Message: fmt.Sprintf("server %q: %v", id, err)}
-	}
-	if next.Enabled == nil && len(next.Set) == 0 {
-		err = r.o.Shared.DeleteOverride(ctx, id)
-		delete(overrides, id)
-	} else {
-		err = r.o.Shared.PutOverride(ctx, id, next)
+	err = r.o.Shared.ChangeOverride(ctx, id, func(o store.Override) (store.Override, error) {
+		next, err := c.over(o)
+		if err == nil && len(next.Set) > 0 {
+			_, _, err = plain.With(next.Set)
+		}
+		if err != nil {
+			return o, &api.Error{Kind: api.KindInvalid, Server: id, Message: fmt.Sprintf("server %q: %v", id, err)}
+		}
 		overrides[id] = next
-	}
+		return next, nil
+	})
 	if err != nil {
-		return fmt.Errorf("recording the change: %w", err)
+		return err
 	}
 	r.swap(r.catalogs.Make(cat.Config, overrides))
 	return nil

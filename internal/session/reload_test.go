@@ -191,10 +191,10 @@ type slowStore struct {
 	begun, goOn chan struct{}
 }
 
-func (s *slowStore) PutOverride(ctx context.Context, id string, o store.Override) error {
+func (s *slowStore) ChangeOverride(ctx context.Context, id string, change func(store.Override) (store.Override, error)) error {
 	s.begun <- struct{}{}
 	<-s.goOn
-	return s.Store.PutOverride(ctx, id, o)
+	return s.Store.ChangeOverride(ctx, id, change)
 }
 
 // A reload that comes while a server is switched off must not be undone by it.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/store/storetest"
 	"github.com/tine-mcp/tine/internal/testkit"
 )
 
@@ -127,7 +128,7 @@ func TestRestartEndsWhatIsNotWanted(t *testing.T) {
 		}, "all"},
 		{"it was switched off at run time", two, func(t *testing.T, w *world) {
 			no := false
-			if err := w.db.PutOverride(t.Context(), "own", store.Override{Enabled: &no}); err != nil {
+			if err := storetest.PutOverride(t.Context(), w.db, "own", store.Override{Enabled: &no}); err != nil {
 				t.Fatal(err)
 			}
 		}, "all"},

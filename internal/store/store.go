@@ -74,8 +74,10 @@ type Override struct {
 
 // Overrides keeps what was changed at run time, by the server's id.
 type Overrides interface {
-	PutOverride(ctx context.Context, server string, o Override) error
-	DeleteOverride(ctx context.Context, server string) error
+	// ChangeOverride shows change what there is of a server, and writes what change
+	// returns; an empty Override is removed. It is one transaction. An error of change
+	// is returned as it is, and nothing is written.
+	ChangeOverride(ctx context.Context, server string, change func(Override) (Override, error)) error
 	Overrides(ctx context.Context) (map[string]Override, error)
 }
 
@@ -311,12 +313,14 @@ type Token struct {
 
 // Tokens keeps them by name.
 type Tokens interface {
-	PutToken(ctx context.Context, t Token) error
-	DeleteToken(ctx context.Context, name string) error
+	// ChangeToken shows change the token of a name, nil where there is none, and writes
+	// what change returns, under that name; nil removes it. It is one transaction. An
+	// error of change is returned as it is, and nothing is written.
+	ChangeToken(ctx context.Context, name string, change func(*Token) (*Token, error)) error
 	Tokens(ctx context.Context) ([]Token, error)
 	// TokensLost reports whether there were tokens that a restore could not bring
-	// back. Nobody comes in without a token then, until there is one that works
-	// (PutToken) or an operator says that it is well so (ConfirmLost).
+	// back. The gateway refuses callers without a token then, until a token is written
+	// that is confirmed, or an operator confirms the loss.
 	TokensLost(ctx context.Context) (bool, error)
 	ConfirmLost(ctx context.Context) error
 }

@@ -71,6 +71,9 @@ func contentOf(ctx context.Context, q querier, queries ...string) (string, error
 	return hex.EncodeToString(sum.Sum(nil)[:16]), nil
 }
 
+// refusal is an error of the caller's, which is no fault of the database.
+type refusal struct{ error }
+
 // changeAccess runs statements that change who may come in or what is switched,
 // counts the change and notes it besides.
 func (d *DB) changeAccess(ctx context.Context, step string, change func(tx *sql.Tx) error) error {
@@ -91,6 +94,9 @@ func (d *DB) changeAccess(ctx context.Context, step string, change func(tx *sql.
 	}
 	defer tx.Rollback()
 	if err := change(tx); err != nil {
+		if refused, ok := err.(refusal); ok {
+			return refused.error
+		}
 		return d.wrap(step, err)
 	}
 	if _, err := tx.ExecContext(ctx, "INSERT INTO meta (key, value) VALUES (?, '1') ON CONFLICT DO UPDATE SET value = CAST(value AS INTEGER) + 1", accessKey); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/store/storetest"
 )
 
 // The file says what the database says, whoever changes tokens at once.
@@ -25,10 +26,10 @@ func TestAccessFile(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			name := fmt.Sprint("t", i)
-			if err := d.PutToken(ctx, store.Token{Name: name}); err != nil {
+			if err := storetest.PutToken(ctx, d, store.Token{Name: name}); err != nil {
 				t.Error(err)
 			}
-			if err := d.DeleteToken(ctx, name); err != nil {
+			if err := storetest.DeleteToken(ctx, d, name); err != nil {
 				t.Error(err)
 			}
 		})
@@ -41,7 +42,7 @@ func TestAccessFile(t *testing.T) {
 		}
 	}
 	check(16, false)
-	if err := d.PutToken(ctx, store.Token{Name: "a"}); err != nil {
+	if err := storetest.PutToken(ctx, d, store.Token{Name: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	check(17, true)
@@ -54,7 +55,7 @@ func TestAccessFile(t *testing.T) {
 	if err := os.Mkdir(part, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.DeleteToken(ctx, "a"); err == nil {
+	if err := storetest.DeleteToken(ctx, d, "a"); err == nil {
 		t.Error("it was deleted without a note")
 	}
 	if all, err := d.Tokens(ctx); err != nil || len(all) != 1 {
@@ -105,7 +106,7 @@ func TestRestoreAccess(t *testing.T) {
 			}
 			defer d.Close()
 			if c.token {
-				if err := d.PutToken(ctx, store.Token{Name: "a", Unconfirmed: true}); err != nil {
+				if err := storetest.PutToken(ctx, d, store.Token{Name: "a", Unconfirmed: true}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -123,11 +124,11 @@ func TestRestoreAccess(t *testing.T) {
 				is(c.lost)
 				c.file = now
 			}
-			if err := d.PutToken(ctx, store.Token{Name: "b", Unconfirmed: true}); err != nil {
+			if err := storetest.PutToken(ctx, d, store.Token{Name: "b", Unconfirmed: true}); err != nil {
 				t.Fatal(err)
 			}
 			is(c.lost)
-			if err := d.PutToken(ctx, store.Token{Name: "b"}); err != nil {
+			if err := storetest.PutToken(ctx, d, store.Token{Name: "b"}); err != nil {
 				t.Fatal(err)
 			}
 			is(false)
@@ -149,8 +150,8 @@ func TestAccessThatChangedByItself(t *testing.T) {
 		d, err := OpenState(ctx, path, "")
 		if err == nil {
 			err = errors.Join(
-				d.PutToken(ctx, store.Token{Name: "a", Hash: "h", Role: "viewer", Expires: time.Now(), Unconfirmed: true}),
-				d.PutOverride(ctx, "s", store.Override{Enabled: &no}))
+				storetest.PutToken(ctx, d, store.Token{Name: "a", Hash: "h", Role: "viewer", Expires: time.Now(), Unconfirmed: true}),
+				storetest.PutOverride(ctx, d, "s", store.Override{Enabled: &no}))
 		}
 		if err == nil && change != "" {
 			_, err = d.db.ExecContext(ctx, change)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/store/storetest"
 )
 
 var backupDay = time.Date(2026, 11, 16, 10, 0, 0, 0, time.UTC)
@@ -28,7 +29,7 @@ func filled(t *testing.T) *DB {
 		d.PutSessions(ctx, store.Session{ID: "ses_a", Token: "h"}, store.Session{ID: "ses_b", Closed: backupDay}),
 		d.PutEvents(ctx, store.Event{Session: "ses_a", Kind: "opened"}, store.Event{Session: "ses_a", Kind: "forked"}),
 		d.PutSnapshot(ctx, store.Snapshot{ID: "snp_a", Catalog: "k", Servers: json.RawMessage(`[]`)}),
-		d.PutToken(ctx, store.Token{Name: "ann"}),
+		storetest.PutToken(ctx, d, store.Token{Name: "ann"}),
 		d.PutHandle(ctx, store.Handle{Key: "h"}),
 		d.PutCalls(ctx, []store.Call{{Seq: 1, Server: "s", Session: "ses_a"}}),
 	} {
@@ -241,7 +242,7 @@ func TestDamagedDatabaseKeepsItsLog(t *testing.T) {
 	}
 	again := mustOpen(t, from.path, schema)
 	defer again.Close()
-	if err := again.PutToken(t.Context(), store.Token{Name: "bob"}); err != nil {
+	if err := storetest.PutToken(t.Context(), again, store.Token{Name: "bob"}); err != nil {
 		t.Fatal(err)
 	}
 	wal, err := os.ReadFile(from.path + "-wal")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/store/storetest"
 )
 
 // What released Tines have written, in the words of their schema.
@@ -122,9 +123,9 @@ func checkNew(t *testing.T, d *DB) {
 	t.Helper()
 	ctx := context.Background()
 	for step, err := range map[string]error{
-		"override":   d.PutOverride(ctx, "new", store.Override{Set: json.RawMessage(`{}`)}),
+		"override":   storetest.PutOverride(ctx, d, "new", store.Override{Set: json.RawMessage(`{}`)}),
 		"credential": d.PutCredential(ctx, store.Credential{Server: "new"}),
-		"token":      d.PutToken(ctx, store.Token{Name: "new"}),
+		"token":      storetest.PutToken(ctx, d, store.Token{Name: "new"}),
 		"call":       d.PutCalls(ctx, []store.Call{{Seq: 9}}),
 		"session":    d.PutSessions(ctx, store.Session{ID: "ses_new", Parent: "ses_1", Catalog: "c", Servers: json.RawMessage(`[]`), Closed: time.Unix(9, 0)}),
 		"event":      d.PutEvents(ctx, store.Event{Session: "ses_1", Kind: "forked"}),

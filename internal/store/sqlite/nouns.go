@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -38,15 +39,24 @@ func (d *DB) SetGatewayID(ctx context.Context, id string) error {
 	return err
 }
 
-// PutOverride implements store.Overrides.
-func (d *DB) PutOverride(ctx context.Context, server string, o store.Override) error {
-	return d.changeAccess(ctx, "write an override",
-		execIn(ctx, "INSERT OR REPLACE INTO overrides (server, enabled, settings) VALUES (?, ?, ?)", server, o.Enabled, raw(o.Set)))
-}
-
-// DeleteOverride implements store.Overrides.
-func (d *DB) DeleteOverride(ctx context.Context, server string) error {
-	return d.changeAccess(ctx, "delete an override", execIn(ctx, "DELETE FROM overrides WHERE server = ?", server))
+// ChangeOverride implements store.Overrides.
+func (d *DB) ChangeOverride(ctx context.Context, server string, change func(store.Override) (store.Override, error)) error {
+	return d.changeAccess(ctx, "change an override", func(tx *sql.Tx) error {
+		var o store.Override
+		err := tx.QueryRowContext(ctx, "SELECT enabled, settings FROM overrides WHERE server = ?", server).Scan(&o.Enabled, (*[]byte)(&o.Set))
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		if o, err = change(o); err != nil {
+			return refusal{err}
+		}
+		if o.Enabled == nil && len(o.Set) == 0 {
+			_, err = tx.ExecContext(ctx, "DELETE FROM overrides WHERE server = ?", server)
+		} else {
+			_, err = tx.ExecContext(ctx, "INSERT OR REPLACE INTO overrides (server, enabled, settings) VALUES (?, ?, ?)", server, o.Enabled, raw(o.Set))
+		}
+		return err
+	})
 }
 
 // Overrides implements store.Overrides.

@@ -125,4 +125,7 @@ CREATE TABLE server_lists (
 	changed   INTEGER NOT NULL,
 	PRIMARY KEY (key, principal)
 ) STRICT;
+`, `
+DROP INDEX clients_of_session;
+DROP INDEX handles_of_session;
 `}

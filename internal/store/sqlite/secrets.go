@@ -8,35 +8,52 @@ import (
 	"github.com/tine-mcp/tine/internal/store"
 )
 
-// PutToken implements store.Tokens.
-func (d *DB) PutToken(ctx context.Context, t store.Token) error {
-	return d.changeAccess(ctx, "write a token", func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO tokens (name, hash, role, created, expires, unconfirmed) VALUES (?, ?, ?, ?, ?, ?)",
-			t.Name, t.Hash, t.Role, nanos(t.Created), nanos(t.Expires), t.Unconfirmed)
-		if err == nil && !t.Unconfirmed {
+const tokenColumns = "name, hash, role, created, expires, unconfirmed"
+
+// ChangeToken implements store.Tokens.
+func (d *DB) ChangeToken(ctx context.Context, name string, change func(*store.Token) (*store.Token, error)) error {
+	return d.changeAccess(ctx, "change a token", func(tx *sql.Tx) error {
+		before, err := scanToken(tx.QueryRowContext(ctx, "SELECT "+tokenColumns+" FROM tokens WHERE name = ?", name))
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		after, err := change(before)
+		if err != nil {
+			return refusal{err}
+		}
+		if after == nil {
+			_, err = tx.ExecContext(ctx, "DELETE FROM tokens WHERE name = ?", name)
+			return err
+		}
+		_, err = tx.ExecContext(ctx, "INSERT OR REPLACE INTO tokens ("+tokenColumns+") VALUES (?, ?, ?, ?, ?, ?)",
+			name, after.Hash, after.Role, nanos(after.Created), nanos(after.Expires), after.Unconfirmed)
+		if err == nil && !after.Unconfirmed {
 			_, err = tx.ExecContext(ctx, "DELETE FROM meta WHERE key = ?", lostKey)
 		}
 		return err
 	})
 }
 
-// DeleteToken implements store.Tokens.
-func (d *DB) DeleteToken(ctx context.Context, name string) error {
-	return d.changeAccess(ctx, "delete a token", execIn(ctx, "DELETE FROM tokens WHERE name = ?", name))
+// scanToken reads a row of tokens; nil where it fails.
+func scanToken(row interface{ Scan(...any) error }) (*store.Token, error) {
+	var t store.Token
+	var created, expires int64
+	if err := row.Scan(&t.Name, &t.Hash, &t.Role, &created, &expires, &t.Unconfirmed); err != nil {
+		return nil, err
+	}
+	t.Created, t.Expires = fromNanos(created), fromNanos(expires)
+	return &t, nil
 }
 
 // Tokens implements store.Tokens.
 func (d *DB) Tokens(ctx context.Context) ([]store.Token, error) {
 	var all []store.Token
-	err := d.each(ctx, "list the tokens", "SELECT name, hash, role, created, expires, unconfirmed FROM tokens ORDER BY name", func(rows *sql.Rows) error {
-		var t store.Token
-		var created, expires int64
-		if err := rows.Scan(&t.Name, &t.Hash, &t.Role, &created, &expires, &t.Unconfirmed); err != nil {
-			return err
+	err := d.each(ctx, "list the tokens", "SELECT "+tokenColumns+" FROM tokens ORDER BY name", func(rows *sql.Rows) error {
+		t, err := scanToken(rows)
+		if err == nil {
+			all = append(all, *t)
 		}
-		t.Created, t.Expires = fromNanos(created), fromNanos(expires)
-		all = append(all, t)
-		return nil
+		return err
 	})
 	return all, err
 }

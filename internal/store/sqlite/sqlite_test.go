@@ -59,7 +59,7 @@ func TestPragmasAndModes(t *testing.T) {
 			t.Errorf("%s is %q (%v), want %q", pragma, got, err, want)
 		}
 	}
-	if err := d.PutOverride(context.Background(), "a", store.Override{}); err != nil {
+	if err := storetest.PutOverride(context.Background(), d, "a", store.Override{}); err != nil {
 		t.Fatal(err)
 	}
 	files, _ := filepath.Glob(path + "*")

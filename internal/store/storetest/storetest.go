@@ -113,20 +113,28 @@ var day = time.Date(2026, 11, 3, 4, 5, 6, 789012345, time.FixedZone("somewhere",
 func testOverrides(t *testing.T, s store.Shared, reopen func() store.Shared) {
 	ctx := context.Background()
 	on, off := true, false
-	must(t, s.PutOverride(ctx, "a", store.Override{Enabled: &on}))
-	must(t, s.PutOverride(ctx, "a", store.Override{Enabled: &off}))
-	must(t, s.PutOverride(ctx, "b", store.Override{Enabled: &on}))
-	must(t, s.PutOverride(ctx, "c", store.Override{Set: json.RawMessage(`{}`)}))
-	must(t, s.PutOverride(ctx, "c", store.Override{Set: json.RawMessage{}}))
+	must(t, PutOverride(ctx, s, "a", store.Override{Enabled: &on}))
+	must(t, PutOverride(ctx, s, "a", store.Override{Enabled: &off}))
+	must(t, PutOverride(ctx, s, "b", store.Override{Enabled: &on}))
+	must(t, PutOverride(ctx, s, "c", store.Override{Set: json.RawMessage(`{}`)}))
+	must(t, PutOverride(ctx, s, "c", store.Override{Set: json.RawMessage{}}))
 	set := json.RawMessage(`{"timeout":"5s","n":12345678901234567890,  "headers":{"X":"'"}}`)
-	must(t, s.PutOverride(ctx, "e", store.Override{Set: json.RawMessage(`1`)}))
-	must(t, s.PutOverride(ctx, "e", store.Override{Enabled: &off, Set: set}))
-	must(t, s.PutOverride(ctx, "f", store.Override{Set: set}))
-	must(t, s.PutOverride(ctx, "d", store.Override{Enabled: &on}))
-	must(t, s.DeleteOverride(ctx, "d"))
-	must(t, s.DeleteOverride(ctx, "never there"))
+	must(t, PutOverride(ctx, s, "e", store.Override{Set: json.RawMessage(`1`)}))
+	must(t, PutOverride(ctx, s, "e", store.Override{Enabled: &off, Set: set}))
+	must(t, PutOverride(ctx, s, "f", store.Override{Set: set}))
+	must(t, PutOverride(ctx, s, "d", store.Override{Enabled: &on}))
+	must(t, PutOverride(ctx, s, "d", store.Override{}))
+	must(t, PutOverride(ctx, s, "never there", store.Override{}))
+	refused := errors.New("no")
+	err := s.ChangeOverride(ctx, "e", func(o store.Override) (store.Override, error) {
+		same(t, o, store.Override{Enabled: &off, Set: set})
+		return store.Override{}, refused
+	})
+	if err != refused {
+		t.Errorf("a change that is refused: %v", err)
+	}
 	s = reopen()
-	same(t, got(s.Overrides(ctx)), map[string]store.Override{"a": {Enabled: &off}, "b": {Enabled: &on}, "c": {}, "e": {Enabled: &off, Set: set}, "f": {Set: set}})
+	same(t, got(s.Overrides(ctx)), map[string]store.Override{"a": {Enabled: &off}, "b": {Enabled: &on}, "e": {Enabled: &off, Set: set}, "f": {Set: set}})
 }
 
 func testHandles(t *testing.T, s store.Local, reopen func() store.Local) {
@@ -322,7 +330,7 @@ func testSharedAfterClosing(t *testing.T, s store.Shared, _ func() store.Shared)
 	ctx := context.Background()
 	must(t, s.Close())
 	must(t, s.Close())
-	if err := s.PutOverride(ctx, "a", store.Override{}); err == nil {
+	if err := PutOverride(ctx, s, "a", store.Override{}); err == nil {
 		t.Error("a write after Close gave no error")
 	}
 	if _, err := s.Sessions(ctx); err == nil {
