@@ -36,7 +36,6 @@ type scenario struct {
 		ClientID     string `json:"client_id"`
 		ClientSecret string `json:"client_secret"`
 		PrivateKey   string `json:"private_key_pem"`
-		Algorithm    string `json:"signing_algorithm"`
 		ToolCalls    []struct {
 			Name      string
 			Arguments json.RawMessage
@@ -86,6 +85,9 @@ func (s *scenario) entry() (string, error) {
 		}
 		if s.Context.ClientSecret != "" {
 			auth["client_secret"] = s.Context.ClientSecret
+		}
+		if s.Context.PrivateKey != "" {
+			auth["private_key"] = s.Context.PrivateKey
 		}
 		entry["auth"] = auth
 	}
@@ -233,8 +235,8 @@ func TestConformanceOfTheGateway(t *testing.T) {
 		// left are the scenarios that are not scored and fail.
 		left []string
 	}{
-		{legacyVersion, 250, []string{"auth/client-credentials-jwt", "auth/dpop", "auth/dpop-nonce", "auth/enterprise-managed-authorization", "auth/wif-jwt-bearer"}},
-		{modernVersion, 380, []string{"auth/client-credentials-jwt", "auth/dpop", "auth/dpop-nonce", "auth/enterprise-managed-authorization", "auth/wif-jwt-bearer"}},
+		{legacyVersion, 250, []string{"auth/dpop", "auth/dpop-nonce", "auth/enterprise-managed-authorization", "auth/wif-jwt-bearer"}},
+		{modernVersion, 380, []string{"auth/dpop", "auth/dpop-nonce", "auth/enterprise-managed-authorization", "auth/wif-jwt-bearer"}},
 	} {
 		t.Run(tt.revision, func(t *testing.T) {
 			all, err := conform(t, []string{driverKey + "=" + driver.URL}, "client", "--command", self, "--requirements", tt.revision, "--timeout", "600000")

@@ -407,6 +407,8 @@ type ServerAuth struct {
 	AuthURL      string   `yaml:"auth_url"` // login: found by the server's metadata unless given
 	ClientID     string   `yaml:"client_id"`
 	ClientSecret string   `yaml:"client_secret"`
+	PrivateKey   string   `yaml:"private_key" json:",omitzero"` // instead of a secret: signs what tells who Tine is
+	Issuer       string   `yaml:"issuer" json:",omitzero"`      // whom that is told, where TokenURL is given
 	Scopes       []string `yaml:"scopes"`
 	Audience     string   `yaml:"audience"`
 	Resource     string   `yaml:"resource"` // login: default what the server's metadata says

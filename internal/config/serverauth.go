@@ -12,6 +12,8 @@ var serverAuthTable = Table[ServerAuth]{
 	Put("auth_url", func(a *ServerAuth) *string { return &a.AuthURL }, secretURL("https://login.example.org/oauth/authorize").Unless("found"), "`login`: where the person goes; together with `auth.token_url` or not at all"),
 	Put("client_id", func(a *ServerAuth) *string { return &a.ClientID }, Text("tine").Unless("registered for `login`"), "Tine's client id"),
 	Put("client_secret", func(a *ServerAuth) *string { return &a.ClientSecret }, Secret(`"${CLIENT_SECRET}"`), "its secret"),
+	Put("private_key", func(a *ServerAuth) *string { return &a.PrivateKey }, signingKey(), "instead of `auth.client_secret`: Tine signs who it is with this key (`private_key_jwt`)"),
+	Put("issuer", func(a *ServerAuth) *string { return &a.Issuer }, secretURL("https://login.example.org").Unless("found"), "`auth.private_key`: the authorization server's issuer, exactly as its metadata says; needed with `auth.token_url`"),
 	Put("scopes", func(a *ServerAuth) *[]string { return &a.Scopes }, scopeList.Unless("what the server wants"), "scopes to request"),
 	Put("audience", func(a *ServerAuth) *string { return &a.Audience }, Text("https://mcp.example.org"), "audience to request, where the issuer wants one"),
 	Put("resource", func(a *ServerAuth) *string { return &a.Resource }, Text("https://mcp.example.org/mcp").As("URL").Unless("what the server says").Then(resourceURL), "the same by RFC 8707"),
@@ -84,6 +86,9 @@ func (d *decoder) authType(a Object, s *ServerAuth, remote bool) {
 			if need.key == "token_url" && !remote {
 				continue // the server says where, as it does for a login
 			}
+			if need.key == "client_secret" && (s.PrivateKey != "" || a.Lacks("private_key")) {
+				continue
+			}
 			if need.value == "" && !a.Lacks(need.key) {
 				d.fail(a.n.Pos, "%s: %s is missing, which type %s needs", a.Path, need.key, s.Type)
 			}
@@ -97,9 +102,32 @@ func (d *decoder) authType(a Object, s *ServerAuth, remote bool) {
 		if (s.AuthURL == "") != (s.TokenURL == "") && !a.Lacks("auth_url") && !a.Lacks("token_url") {
 			d.fail(a.n.Pos, "%s: auth_url and token_url belong together; give both, or none to have them found", a.Path)
 		}
-		if s.ClientSecret != "" && s.ClientID == "" && !a.Lacks("client_id") {
-			d.fail(a.n.Pos, "%s: client_secret without client_id; give both or none", a.Path)
+		for _, of := range []struct{ key, value string }{{"client_secret", s.ClientSecret}, {"private_key", s.PrivateKey}} {
+			if of.value != "" && s.ClientID == "" && !a.Lacks("client_id") {
+				d.fail(a.n.Pos, "%s: %s without client_id; give both or none", a.Path, of.key)
+			}
 		}
+	}
+	d.signingFits(a, s)
+}
+
+// signingFits checks what goes with a key that Tine signs with. What it signs is for
+// one issuer, which nobody says where the endpoints are given.
+func (d *decoder) signingFits(a Object, s *ServerAuth) {
+	if s.PrivateKey == "" {
+		if s.Issuer != "" && !a.Lacks("private_key") {
+			d.fail(a.n.Pos, "%s: issuer goes with private_key; add that, or remove issuer", a.Path)
+		}
+		return
+	}
+	if s.ClientSecret != "" {
+		d.fail(a.n.Pos, "%s: private_key and client_secret exclude each other; remove one", a.Path)
+	}
+	switch {
+	case s.TokenURL != "" && s.Issuer == "" && !a.Lacks("issuer"):
+		d.fail(a.n.Pos, "%s: issuer is missing, which private_key needs beside token_url", a.Path)
+	case s.TokenURL == "" && s.Issuer != "" && !a.Lacks("token_url"):
+		d.fail(a.n.Pos, "%s: issuer goes with token_url, without which the server's metadata names it; add that, or remove issuer", a.Path)
 	}
 }
 

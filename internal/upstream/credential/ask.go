@@ -3,6 +3,7 @@ package credential
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -18,6 +19,23 @@ import (
 type client struct {
 	id, secret string
 	style      oauth2.AuthStyle // how it shows its secret; the zero value tries basic, then post
+	signature  *signature       // instead of a secret; nil for none
+}
+
+// algorithm is how the client signs; empty where it does not.
+func (c *client) algorithm() string {
+	if c.signature == nil {
+		return ""
+	}
+	return c.signature.alg
+}
+
+// keys names the keys that say who the client is.
+func (c *client) keys() string {
+	if c.signature != nil {
+		return "client_id and private_key"
+	}
+	return "client_id and client_secret"
 }
 
 // A grant is what a token endpoint gave.
@@ -48,13 +66,25 @@ func (w *Wallet) ask(ctx context.Context, set *Settings, endpoint string, c *cli
 		// Not the library's own detection: it sends twice whatever the error was.
 		style = oauth2.AuthStyleInHeader
 	}
-	tok, err := retrieve(ctx, hc, endpoint, c, style, params)
+	retrieve := func() (*oauth2.Token, error) {
+		send := params
+		if c.signature != nil {
+			send = maps.Clone(params)
+			assertion, err := c.signature.assert(c.id, w.now(), send)
+			if err != nil {
+				return nil, err
+			}
+			secrets = append(secrets, assertion)
+		}
+		return retrieve(ctx, hc, endpoint, c, style, send)
+	}
+	tok, err := retrieve()
 	if c.style == oauth2.AuthStyleAutoDetect && style == oauth2.AuthStyleInHeader && wantsPost(err) {
 		style = oauth2.AuthStyleInParams
-		tok, err = retrieve(ctx, hc, endpoint, c, style, params)
+		tok, err = retrieve()
 	}
 	if err != nil {
-		return nil, endpointFault(set, endpoint, err, secrets...)
+		return nil, endpointFault(set, endpoint, c, err, secrets...)
 	}
 	g := &grant{access: tok.AccessToken, refresh: tok.RefreshToken}
 	life := time.Until(tok.Expiry) // by the clock that the library read

@@ -64,6 +64,8 @@ type Settings struct {
 	AuthURL      string
 	ClientID     string
 	ClientSecret string `json:"-"`
+	PrivateKey   string `json:"-"` // instead of ClientSecret, as config.SigningKey reads it
+	Issuer       string // where TokenURL is given: for which PrivateKey signs
 	Scopes       []string
 	Audience     string
 	Resource     string
@@ -90,6 +92,7 @@ func (s *Settings) owner(principal string) string {
 func (s *Settings) same(o *Settings) bool {
 	return s.Server == o.Server && s.URL == o.URL && s.Type == o.Type && s.TokenURL == o.TokenURL &&
 		s.AuthURL == o.AuthURL && s.ClientID == o.ClientID && s.ClientSecret == o.ClientSecret &&
+		s.PrivateKey == o.PrivateKey && s.Issuer == o.Issuer &&
 		slices.Equal(s.Scopes, o.Scopes) && s.Audience == o.Audience && s.Resource == o.Resource &&
 		s.Redirect == o.Redirect && s.PerPrincipal == o.PerPrincipal && s.CAFile == o.CAFile
 }

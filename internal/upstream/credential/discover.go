@@ -20,13 +20,14 @@ const maxIssuers = 3
 
 // found is the authorization server of a server.
 type found struct {
-	issuer       string // empty when the config names the endpoints
+	issuer       string // empty when the config names the endpoints and no issuer
 	authURL      string
 	tokenURL     string
 	registration string
 	revocation   string
 	sendsIssuer  bool     // it says who it is when it sends the person back
-	methods      []string // how clients may show their secret
+	methods      []string // how clients may show who they are
+	algorithms   []string // how they may sign it
 	resource     string
 	scopes       []string
 }
@@ -47,7 +48,7 @@ func (w *Wallet) discover(ctx context.Context, hc *http.Client, set *Settings) (
 		}
 	}
 	if set.AuthURL != "" && set.TokenURL != "" {
-		f := &found{authURL: set.AuthURL, tokenURL: set.TokenURL, resource: server.String(), scopes: set.Scopes}
+		f := &found{issuer: set.Issuer, authURL: set.AuthURL, tokenURL: set.TokenURL, resource: server.String(), scopes: set.Scopes}
 		if set.Resource != "" {
 			f.resource = set.Resource
 		}
@@ -120,6 +121,7 @@ func search(ctx context.Context, hc *http.Client, set *Settings, server *url.URL
 			registration: meta.RegistrationEndpoint, revocation: meta.RevocationEndpoint,
 			sendsIssuer: meta.AuthorizationResponseIssParameterSupported,
 			methods:     meta.TokenEndpointAuthMethodsSupported,
+			algorithms:  meta.TokenEndpointAuthSigningAlgValuesSupported,
 			resource:    resource, scopes: set.Scopes,
 		}
 		if len(set.Scopes) == 0 {

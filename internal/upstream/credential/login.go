@@ -124,7 +124,7 @@ func (w *Wallet) Finish(ctx context.Context, s Settings, flow, principal, query 
 	rec := &record{
 		binding: binding{Origin: origin, TokenURL: fl.found.tokenURL, ClientID: c.id, PerPrincipal: s.PerPrincipal},
 		Issuer:  fl.found.issuer, Revocation: fl.found.revocation, Resource: fl.found.resource, Scopes: fl.found.scopes,
-		Registered: fl.made, Style: c.style,
+		Registered: fl.made, Style: c.style, Signing: c.algorithm(),
 		Access: g.access, Refresh: g.refresh, Got: w.now(), Expires: g.expires,
 	}
 	if _, err := p.replaceBy(ctx, rec); err != nil {

@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"crypto"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -13,6 +14,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 )
 
 // peer is an authorization server and the MCP server it guards, in one process
@@ -31,6 +36,9 @@ type peer struct {
 	noRefresh  bool
 	rotate     bool
 	methods    []string
+	keys       map[string]crypto.PublicKey // of clients that sign who they are
+	signed     []*jwt.JSONWebToken         // the assertions that were taken
+	algorithms []string
 	issuer     string // what the metadata says; empty for the truth
 	resource   string
 	openid     bool // metadata at the OpenID place only
@@ -43,6 +51,7 @@ type peer struct {
 	count       map[string]int
 	forms       []url.Values // of token requests
 	revoked     []string
+	revokers    []string // the assertions that came with them
 	registered  []map[string]any
 	authHeaders []string // at the MCP server
 	bodies      []string
@@ -84,6 +93,9 @@ func newPeer(t testing.TB) *peer {
 		if p.methods != nil {
 			m["token_endpoint_auth_methods_supported"] = p.methods
 		}
+		if p.algorithms != nil {
+			m["token_endpoint_auth_signing_alg_values_supported"] = p.algorithms
+		}
 		if !p.noRegister {
 			m["registration_endpoint"] = p.URL + "/register"
 		}
@@ -105,6 +117,7 @@ func newPeer(t testing.TB) *peer {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.revoked = append(p.revoked, r.FormValue("token"))
+		p.revokers = append(p.revokers, r.FormValue("client_assertion"))
 	})
 	p.Server = httptest.NewServer(mux)
 	t.Cleanup(p.Close)
@@ -190,7 +203,12 @@ func (p *peer) tokens(w http.ResponseWriter, r *http.Request) {
 	} else {
 		id, secret = r.PostForm.Get("client_id"), r.PostForm.Get("client_secret")
 	}
-	if want, ok := p.secrets[id]; !ok || want != secret || basic && p.postOnly {
+	if key := p.keys[id]; key != nil {
+		if why := p.assertion(id, key, r.PostForm); why != "" {
+			answer(w, 401, map[string]any{"error": "invalid_client", "error_description": why + " " + r.PostForm.Get("client_assertion")})
+			return
+		}
+	} else if want, ok := p.secrets[id]; !ok || want != secret || basic && p.postOnly {
 		answer(w, 401, map[string]any{"error": "invalid_client", "error_description": "no such client " + secret})
 		return
 	}
@@ -227,6 +245,39 @@ func (p *peer) tokens(w http.ResponseWriter, r *http.Request) {
 		m["refresh_token"] = fmt.Sprintf("refresh-%d", n)
 	}
 	answer(w, 200, m)
+}
+
+// assertion says what is wrong with how a client signed who it is; mu is held.
+func (p *peer) assertion(id string, key crypto.PublicKey, form url.Values) string {
+	all := []jose.SignatureAlgorithm{jose.ES256, jose.ES384, jose.RS256, jose.PS256, jose.EdDSA}
+	tok, err := jwt.ParseSigned(form.Get("client_assertion"), all)
+	if err != nil {
+		return err.Error()
+	}
+	var c jwt.Claims
+	if err := tok.Claims(key, &c); err != nil {
+		return err.Error()
+	}
+	for _, old := range p.signed {
+		var was jwt.Claims
+		if old.UnsafeClaimsWithoutVerification(&was) != nil || was.ID == c.ID {
+			return "the assertion came before"
+		}
+	}
+	switch {
+	case form.Get("client_assertion_type") != "urn:ietf:params:oauth:client-assertion-type:jwt-bearer":
+		return "assertion type"
+	case form.Has("client_secret") || form.Get("client_id") != id:
+		return "another word of who it is"
+	case c.Issuer != id || c.Subject != id || c.ID == "" || c.IssuedAt == nil || c.Expiry == nil:
+		return fmt.Sprintf("claims %+v", c)
+	case !slices.Equal(c.Audience, jwt.Audience{p.URL}):
+		return fmt.Sprintf("audience %q", c.Audience)
+	case c.Expiry.Time().Sub(c.IssuedAt.Time()) > 5*time.Minute:
+		return "it is good for too long"
+	}
+	p.signed = append(p.signed, tok)
+	return ""
 }
 
 // do changes the peer while it serves.

@@ -59,7 +59,10 @@ func (p *person) renew(ctx context.Context, set *Settings, old *token, forced bo
 		if rec.Resource != "" {
 			params.Set("resource", rec.Resource)
 		}
-		c := rec.client(set)
+		c, err := rec.client(set)
+		if err != nil {
+			return nil, faultOf(set, err)
+		}
 		g, f := p.w.ask(ctx, set, rec.TokenURL, &c, params)
 		if f != nil && (f.code == codeInvalidGrant || rec.Registered != nil && (f.code == codeInvalidClient || f.code == codeUnauthorized)) {
 			if f, ok := p.lose(ctx, set, rec, gen, f.code); ok {

@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,6 +28,8 @@ type record struct {
 	// names none. Style is how the client shows its secret, by its oauth2 name.
 	Registered *registration    `json:"registered,omitempty"`
 	Style      oauth2.AuthStyle `json:"style,omitempty"`
+	// Signing is the algorithm of a client that signs who it is.
+	Signing string `json:"signing,omitempty"`
 
 	Access  string    `json:"access,omitempty"`
 	Refresh string    `json:"refresh,omitempty"`
@@ -74,15 +77,20 @@ func (b *binding) misfit(set *Settings, origin string) string {
 }
 
 // client is who renews the login.
-func (r *record) client(set *Settings) client {
+func (r *record) client(set *Settings) (client, error) {
 	c := client{id: r.ClientID, style: r.Style}
 	switch {
 	case r.Registered != nil:
 		c.secret = r.Registered.Secret
 	case set.ClientID == r.ClientID: // never another client's secret
 		c.secret = set.ClientSecret
+		if set.PrivateKey != "" {
+			var err error
+			c.signature, err = set.sign(cmp.Or(r.Issuer, set.Issuer), r.Signing, nil)
+			return c, err
+		}
 	}
-	return c
+	return c, nil
 }
 
 // token is the record as calls use it.

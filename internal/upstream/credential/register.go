@@ -17,11 +17,13 @@ import (
 // config, the one that was registered for the same redirect, or a new one.
 func (w *Wallet) identify(ctx context.Context, hc *http.Client, set *Settings, f *found, old *record, redirect string) (client, *registration, error) {
 	if set.ClientID != "" {
-		return client{id: set.ClientID, secret: set.ClientSecret, style: styleOf(f.methods)}, nil, nil
+		c, err := set.signs(client{id: set.ClientID, secret: set.ClientSecret, style: styleOf(f.methods)}, f)
+		return c, nil, err
 	}
 	if old != nil && old.Registered != nil && old.Registered.Redirect == redirect && old.TokenURL == f.tokenURL && old.Issuer == f.issuer &&
 		(old.Registered.Expires.IsZero() || w.now().Add(flowLife).Before(old.Registered.Expires)) {
-		return old.client(set), old.Registered, nil
+		c, err := old.client(set)
+		return c, old.Registered, err
 	}
 	if f.registration == "" {
 		return client{}, nil, problem(api.KindInvalid, set.Server, false,

@@ -257,7 +257,7 @@ type machine struct {
 	w      *Wallet
 	set    *Settings
 	src    *source
-	client client // its style is learned; only the renewal under way touches it
+	client client // its style is learned, and its signature made anew for each token; only the renewal under way touches it
 }
 
 func newMachine(w *Wallet, s *Settings) *machine {
@@ -267,12 +267,16 @@ func newMachine(w *Wallet, s *Settings) *machine {
 }
 
 func (m *machine) renew(ctx context.Context, set *Settings, _ *token, forced bool) (*token, *fault) {
-	at := &found{tokenURL: set.TokenURL, resource: set.Resource, scopes: set.Scopes}
+	at := &found{issuer: set.Issuer, tokenURL: set.TokenURL, resource: set.Resource, scopes: set.Scopes}
 	if set.TokenURL == "" {
 		var f *fault
 		if at, f = m.find(ctx, set); f != nil {
 			return nil, f
 		}
+	}
+	var err error
+	if m.client, err = set.signs(m.client, at); err != nil {
+		return nil, faultOf(set, err)
 	}
 	params := make(map[string][]string, 4)
 	for name, value := range map[string]string{"audience": set.Audience, "resource": at.resource, "scope": joinScopes(at.scopes)} {
@@ -300,9 +304,7 @@ func (m *machine) find(ctx context.Context, set *Settings) (*found, *fault) {
 	}
 	f, err := m.w.discover(ctx, hc, set)
 	if err != nil {
-		e := problem(api.KindInfrastructure, set.Server, true, "%v", err)
-		_ = errors.As(err, &e)
-		return nil, &fault{err: *e}
+		return nil, faultOf(set, err)
 	}
 	if m.client.style == oauth2.AuthStyleAutoDetect {
 		m.client.style = styleOf(f.methods)
