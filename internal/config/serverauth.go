@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/url"
+	"path"
 	"regexp"
 )
 
@@ -14,6 +15,8 @@ var serverAuthTable = Table[ServerAuth]{
 	Put("client_secret", func(a *ServerAuth) *string { return &a.ClientSecret }, Secret(`"${CLIENT_SECRET}"`), "its secret"),
 	Put("private_key", func(a *ServerAuth) *string { return &a.PrivateKey }, signingKey(), "instead of `auth.client_secret`: Tine signs who it is with this key (`private_key_jwt`)"),
 	Put("issuer", func(a *ServerAuth) *string { return &a.Issuer }, secretURL("https://login.example.org").Unless("found"), "`auth.private_key`: the authorization server's issuer, exactly as its metadata says; needed with `auth.token_url`"),
+	Put("client_metadata_url", func(a *ServerAuth) *string { return &a.ClientMetadataURL }, Text("https://tine.example.org/client.json").As("https URL").Then(documentURL),
+		"`login`: a client id metadata document of yours; its URL is the client id where the authorization server supports that, else a client is registered"),
 	Put("scopes", func(a *ServerAuth) *[]string { return &a.Scopes }, scopeList.Unless("what the server wants"), "scopes to request"),
 	Put("audience", func(a *ServerAuth) *string { return &a.Audience }, Text("https://mcp.example.org"), "audience to request, where the issuer wants one"),
 	Put("resource", func(a *ServerAuth) *string { return &a.Resource }, Text("https://mcp.example.org/mcp").As("URL").Unless("what the server says").Then(resourceURL), "the same by RFC 8707"),
@@ -65,6 +68,15 @@ func resourceURL(a Object, key string, dst *string) {
 	}
 }
 
+// documentURL checks what may name a client id metadata document.
+func documentURL(a Object, key string, dst *string) {
+	u, err := url.Parse(*dst)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
+		len(u.Path) < 2 || u.Path != path.Clean(u.Path) && u.Path != path.Clean(u.Path)+"/" {
+		a.Wrong(key, a.Get(key), "%s is not an https URL with a path and without user, query and fragment; write it like https://tine.example.org/client.json", a.Get(key).Quoted())
+	}
+}
+
 func redirectURL(a Object, key string, dst *string) {
 	u, err := url.Parse(*dst)
 	if err != nil || u.Scheme != "http" || !LoopbackHost(u.Hostname()) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -93,7 +105,7 @@ func (d *decoder) authType(a Object, s *ServerAuth, remote bool) {
 				d.fail(a.n.Pos, "%s: %s is missing, which type %s needs", a.Path, need.key, s.Type)
 			}
 		}
-		for _, none := range []struct{ key, value string }{{"auth_url", s.AuthURL}, {"redirect", s.Redirect}} {
+		for _, none := range []struct{ key, value string }{{"auth_url", s.AuthURL}, {"redirect", s.Redirect}, {"client_metadata_url", s.ClientMetadataURL}} {
 			if none.value != "" {
 				d.fail(a.KeyPos(none.key), "%s.%s: goes with type %s, but this is %s", a.Path, none.key, AuthLogin, s.Type)
 			}
@@ -103,9 +115,17 @@ func (d *decoder) authType(a Object, s *ServerAuth, remote bool) {
 			d.fail(a.n.Pos, "%s: auth_url and token_url belong together; give both, or none to have them found", a.Path)
 		}
 		for _, of := range []struct{ key, value string }{{"client_secret", s.ClientSecret}, {"private_key", s.PrivateKey}} {
-			if of.value != "" && s.ClientID == "" && !a.Lacks("client_id") {
+			document := of.key == "private_key" && (s.ClientMetadataURL != "" || a.Lacks("client_metadata_url"))
+			if of.value != "" && s.ClientID == "" && !a.Lacks("client_id") && !document {
 				d.fail(a.n.Pos, "%s: %s without client_id; give both or none", a.Path, of.key)
 			}
+		}
+		switch {
+		case s.ClientMetadataURL == "":
+		case s.ClientID != "":
+			d.fail(a.KeyPos("client_metadata_url"), "%s.client_metadata_url: is not used where client_id is given; remove one", a.Path)
+		case s.TokenURL != "":
+			d.fail(a.KeyPos("client_metadata_url"), "%s.client_metadata_url: is used where the authorization server's metadata says that it can be, which is not read where token_url is given; write client_id with this URL instead", a.Path)
 		}
 	}
 	d.signingFits(a, s)

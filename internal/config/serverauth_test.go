@@ -23,7 +23,7 @@ func TestServerAuthErrors(t *testing.T) {
 			`tine.yaml:2:21: servers.a.auth: goes with url or remote, but this server has a command
 tine.yaml:2:42: servers.a.credential: goes with url, but this server has a command`},
 		{"no map", "servers:\n  a: {url: 'http://x', auth: login, credential: per-principal}\n",
-			`tine.yaml:2:30: servers.a.auth: want a map of type, token_url, auth_url, client_id, client_secret, private_key, issuer, scopes, audience, resource, redirect, got a string`},
+			`tine.yaml:2:30: servers.a.auth: want a map of type, token_url, auth_url, client_id, client_secret, private_key, issuer, client_metadata_url, scopes, audience, resource, redirect, got a string`},
 		{"no type", auth("client_id: x"),
 			`tine.yaml:4:11: servers.a.auth: type is missing; write type: client_credentials or type: login`},
 		{"type", auth("type: oauth"),
@@ -52,6 +52,18 @@ tine.yaml:4:117: servers.a.auth.redirect: goes with type login, but this is clie
 			`tine.yaml:4:65: servers.a.auth.private_key: is neither a private key in PEM nor a JWK; write it like ${file:tine-key.pem}`},
 		{"public key", auth(`type: client_credentials, client_id: a, private_key: '{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}'`),
 			`tine.yaml:4:65: servers.a.auth.private_key: is no private key; write it like ${file:tine-key.pem}`},
+		{"document of a machine", auth("type: client_credentials, client_id: a, client_secret: b, client_metadata_url: 'https://x/y'"),
+			`tine.yaml:4:70: servers.a.auth.client_metadata_url: goes with type login, but this is client_credentials`},
+		{"document and client", auth("type: login, client_id: a, client_metadata_url: 'https://x/y'"),
+			`tine.yaml:4:39: servers.a.auth.client_metadata_url: is not used where client_id is given; remove one`},
+		{"document unasked", auth("type: login, client_metadata_url: 'https://x/y', auth_url: 'https://x', token_url: 'https://x'"),
+			`tine.yaml:4:25: servers.a.auth.client_metadata_url: is used where the authorization server's metadata says that it can be, which is not read where token_url is given; write client_id with this URL instead`},
+		{"document in the clear", auth("type: login, client_metadata_url: 'http://127.0.0.1/y'"),
+			`tine.yaml:4:46: servers.a.auth.client_metadata_url: "http://127.0.0.1/y" is not an https URL with a path and without user, query and fragment; write it like https://tine.example.org/client.json`},
+		{"document without a path", auth("type: login, client_metadata_url: 'https://x/'"),
+			`tine.yaml:4:46: servers.a.auth.client_metadata_url: "https://x/" is not an https URL with a path and without user, query and fragment; write it like https://tine.example.org/client.json`},
+		{"document around a corner", auth("type: login, client_metadata_url: 'https://x/a/../y'"),
+			`tine.yaml:4:46: servers.a.auth.client_metadata_url: "https://x/a/../y" is not an https URL with a path and without user, query and fragment; write it like https://tine.example.org/client.json`},
 		{"urls", auth("type: login, token_url: 'http://x/t', auth_url: '//x', resource: x, redirect: 'https://me.example.org'"),
 			`tine.yaml:4:36: servers.a.auth.token_url: "http://x/t" would be spoken to unencrypted; use https, as plain http is for loopback addresses alone
 tine.yaml:4:60: servers.a.auth.auth_url: "//x" is not an absolute https URL; write it like https://login.example.org/oauth/authorize

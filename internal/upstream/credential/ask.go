@@ -20,6 +20,7 @@ type client struct {
 	id, secret string
 	style      oauth2.AuthStyle // how it shows its secret; the zero value tries basic, then post
 	signature  *signature       // instead of a secret; nil for none
+	document   bool             // its id is the URL of its metadata document
 }
 
 // algorithm is how the client signs; empty where it does not.

@@ -66,12 +66,15 @@ type Settings struct {
 	ClientSecret string `json:"-"`
 	PrivateKey   string `json:"-"` // instead of ClientSecret, as config.SigningKey reads it
 	Issuer       string // where TokenURL is given: for which PrivateKey signs
-	Scopes       []string
-	Audience     string
-	Resource     string
-	Redirect     string
-	PerPrincipal bool
-	CAFile       string
+	// ClientMetadataURL is the client id where the authorization server reads client
+	// id metadata documents, and ClientID is empty.
+	ClientMetadataURL string
+	Scopes            []string
+	Audience          string
+	Resource          string
+	Redirect          string
+	PerPrincipal      bool
+	CAFile            string
 }
 
 // String leaves the secret out, so that logging settings does no harm.
@@ -92,7 +95,7 @@ func (s *Settings) owner(principal string) string {
 func (s *Settings) same(o *Settings) bool {
 	return s.Server == o.Server && s.URL == o.URL && s.Type == o.Type && s.TokenURL == o.TokenURL &&
 		s.AuthURL == o.AuthURL && s.ClientID == o.ClientID && s.ClientSecret == o.ClientSecret &&
-		s.PrivateKey == o.PrivateKey && s.Issuer == o.Issuer &&
+		s.PrivateKey == o.PrivateKey && s.Issuer == o.Issuer && s.ClientMetadataURL == o.ClientMetadataURL &&
 		slices.Equal(s.Scopes, o.Scopes) && s.Audience == o.Audience && s.Resource == o.Resource &&
 		s.Redirect == o.Redirect && s.PerPrincipal == o.PerPrincipal && s.CAFile == o.CAFile
 }

@@ -28,6 +28,7 @@ type found struct {
 	sendsIssuer  bool     // it says who it is when it sends the person back
 	methods      []string // how clients may show who they are
 	algorithms   []string // how they may sign it
+	documents    bool     // the URL of a client id metadata document is a client id
 	resource     string
 	scopes       []string
 }
@@ -122,6 +123,7 @@ func search(ctx context.Context, hc *http.Client, set *Settings, server *url.URL
 			sendsIssuer: meta.AuthorizationResponseIssParameterSupported,
 			methods:     meta.TokenEndpointAuthMethodsSupported,
 			algorithms:  meta.TokenEndpointAuthSigningAlgValuesSupported,
+			documents:   meta.ClientIDMetadataDocumentSupported,
 			resource:    resource, scopes: set.Scopes,
 		}
 		if len(set.Scopes) == 0 {

@@ -122,7 +122,7 @@ func (w *Wallet) Finish(ctx context.Context, s Settings, flow, principal, query 
 	}
 	_, origin := originOfServer(&s)
 	rec := &record{
-		binding: binding{Origin: origin, TokenURL: fl.found.tokenURL, ClientID: c.id, PerPrincipal: s.PerPrincipal},
+		binding: binding{Origin: origin, TokenURL: fl.found.tokenURL, ClientID: c.id, PerPrincipal: s.PerPrincipal, Document: c.document},
 		Issuer:  fl.found.issuer, Revocation: fl.found.revocation, Resource: fl.found.resource, Scopes: fl.found.scopes,
 		Registered: fl.made, Style: c.style, Signing: c.algorithm(),
 		Access: g.access, Refresh: g.refresh, Got: w.now(), Expires: g.expires,

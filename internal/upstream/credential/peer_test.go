@@ -44,6 +44,7 @@ type peer struct {
 	openid     bool // metadata at the OpenID place only
 	silent     bool // no resource_metadata in the challenge
 	noRegister bool
+	documents  bool   // URLs of client id metadata documents are client ids; their secrets are there already
 	issParam   string // what the redirect says of the issuer
 	token      func(w http.ResponseWriter, r *http.Request) bool
 	serve      func(w http.ResponseWriter, r *http.Request) bool
@@ -95,6 +96,9 @@ func newPeer(t testing.TB) *peer {
 		}
 		if p.algorithms != nil {
 			m["token_endpoint_auth_signing_alg_values_supported"] = p.algorithms
+		}
+		if p.documents {
+			m["client_id_metadata_document_supported"] = true
 		}
 		if !p.noRegister {
 			m["registration_endpoint"] = p.URL + "/register"

@@ -55,6 +55,8 @@ type binding struct {
 	TokenURL     string `json:"token_url"`
 	ClientID     string `json:"client_id"`
 	PerPrincipal bool   `json:"per_principal,omitempty"`
+	// Document says that the client id is the URL of a metadata document.
+	Document bool `json:"document,omitempty"`
 }
 
 // misfit says what of the config has changed since the login; empty when
@@ -66,6 +68,8 @@ func (b *binding) misfit(set *Settings, origin string) string {
 		changed = "url"
 	case set.ClientID != "" && set.ClientID != b.ClientID:
 		changed = "auth.client_id"
+	case b.Document && set.ClientID == "" && set.ClientMetadataURL != b.ClientID:
+		changed = "auth.client_metadata_url"
 	case set.TokenURL != "" && set.TokenURL != b.TokenURL:
 		changed = "auth.token_url"
 	case set.PerPrincipal != b.PerPrincipal:
@@ -82,7 +86,7 @@ func (r *record) client(set *Settings) (client, error) {
 	switch {
 	case r.Registered != nil:
 		c.secret = r.Registered.Secret
-	case set.ClientID == r.ClientID: // never another client's secret
+	case set.ClientID == r.ClientID || r.Document && set.ClientMetadataURL == r.ClientID: // never another client's secret
 		c.secret = set.ClientSecret
 		if set.PrivateKey != "" {
 			var err error
