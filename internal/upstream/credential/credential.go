@@ -9,6 +9,7 @@
 //	source     one current token and its renewal, one at a time whoever asks
 //	machine    renews with client credentials
 //	person     renews with a refresh token, and keeps the login in the store
+//	prover     the key that a token is bound to, where the server wants that
 //
 // A call with a good token reads one atomic pointer. Whatever a token endpoint
 // says reaches no one unread: only its OAuth error code and description are

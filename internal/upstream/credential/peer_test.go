@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -39,7 +40,8 @@ type peer struct {
 	keys       map[string]crypto.PublicKey // of clients that sign who they are
 	signed     []*jwt.JSONWebToken         // the assertions that were taken
 	algorithms []string
-	issuer     string // what the metadata says; empty for the truth
+	dpop       *dpopRules // nil for bearer tokens
+	issuer     string     // what the metadata says; empty for the truth
 	resource   string
 	openid     bool // metadata at the OpenID place only
 	silent     bool // no resource_metadata in the challenge
@@ -78,7 +80,11 @@ func newPeer(t testing.TB) *peer {
 		if p.resource != "" {
 			resource = p.resource
 		}
-		answer(w, 200, map[string]any{"resource": resource, "authorization_servers": []string{p.URL}, "scopes_supported": []string{"tools"}})
+		m := map[string]any{"resource": resource, "authorization_servers": []string{p.URL}, "scopes_supported": []string{"tools"}}
+		if p.dpop != nil {
+			maps.Copy(m, p.dpop.resource)
+		}
+		answer(w, 200, m)
 	})
 	meta := func(w http.ResponseWriter, r *http.Request) {
 		issuer := p.URL
@@ -96,6 +102,9 @@ func newPeer(t testing.TB) *peer {
 		}
 		if p.algorithms != nil {
 			m["token_endpoint_auth_signing_alg_values_supported"] = p.algorithms
+		}
+		if p.dpop != nil && p.dpop.listed != nil {
+			m["dpop_signing_alg_values_supported"] = p.dpop.listed
 		}
 		if p.documents {
 			m["client_id_metadata_document_supported"] = true
@@ -141,6 +150,13 @@ func (p *peer) mcp(w http.ResponseWriter, r *http.Request) {
 	p.bodies = append(p.bodies, string(body))
 	serve := p.serve
 	who, ok := p.access[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
+	if p.dpop != nil {
+		if who, ok = p.bound(w, r); !ok {
+			p.mu.Unlock()
+			http.Error(w, "no", http.StatusUnauthorized)
+			return
+		}
+	}
 	p.mu.Unlock()
 	if serve != nil && serve(w, r) {
 		return
@@ -216,6 +232,19 @@ func (p *peer) tokens(w http.ResponseWriter, r *http.Request) {
 		answer(w, 401, map[string]any{"error": "invalid_client", "error_description": "no such client " + secret})
 		return
 	}
+	key := ""
+	if p.dpop != nil {
+		var why string
+		if key, why = p.proof(r, "", p.dpop.asNonce); why != "" && (why != "missing" || p.dpop.strict) {
+			w.Header().Set("DPoP-Nonce", p.dpop.asNonce)
+			code := "invalid_dpop_proof"
+			if why == "nonce" {
+				code = "use_dpop_nonce"
+			}
+			answer(w, 400, map[string]any{"error": code, "error_description": why})
+			return
+		}
+	}
 	who := ""
 	switch r.PostForm.Get("grant_type") {
 	case "client_credentials":
@@ -243,6 +272,17 @@ func (p *peer) tokens(w http.ResponseWriter, r *http.Request) {
 		m["expires_in"] = p.expiresIn
 	}
 	p.access[fmt.Sprintf("access-%d", n)] = who
+	if p.dpop != nil && key != "" && !p.dpop.unbound {
+		m["token_type"] = "DPoP"
+		p.dpop.keys[fmt.Sprintf("access-%d", n)] = key
+	}
+	if was := r.PostForm.Get("refresh_token"); p.dpop != nil && was != "" && p.dpop.refresh != "" && p.dpop.refresh != key {
+		answer(w, 400, map[string]any{"error": "invalid_grant", "error_description": "another key"})
+		return
+	}
+	if p.dpop != nil {
+		p.dpop.refresh = key
+	}
 	if r.PostForm.Get("grant_type") != "client_credentials" && !p.noRefresh && (p.rotate || r.PostForm.Get("grant_type") == "authorization_code") {
 		delete(p.refresh, r.PostForm.Get("refresh_token"))
 		p.refresh[fmt.Sprintf("refresh-%d", n)] = who
