@@ -402,15 +402,20 @@ const (
 
 // ServerAuth is how Tine gets tokens for a server.
 type ServerAuth struct {
-	Type         string   `yaml:"type"` // client_credentials or login; empty for headers alone
-	TokenURL     string   `yaml:"token_url"`
-	AuthURL      string   `yaml:"auth_url"` // login: found by the server's metadata unless given
-	ClientID     string   `yaml:"client_id"`
-	ClientSecret string   `yaml:"client_secret"`
-	Scopes       []string `yaml:"scopes"`
-	Audience     string   `yaml:"audience"`
-	Resource     string   `yaml:"resource"` // login: default what the server's metadata says
-	Redirect     string   `yaml:"redirect"` // login: where the person comes back to, for a client id that was registered with one
+	Type         string `yaml:"type"` // client_credentials or login; empty for headers alone
+	TokenURL     string `yaml:"token_url"`
+	AuthURL      string `yaml:"auth_url"` // login: found by the server's metadata unless given
+	ClientID     string `yaml:"client_id"`
+	ClientSecret string `yaml:"client_secret"`
+	PrivateKey   string `yaml:"private_key" json:",omitzero"` // instead of a secret: signs what tells who Tine is
+	Issuer       string `yaml:"issuer" json:",omitzero"`      // whom that is told, where TokenURL is given
+	// ClientMetadataURL is where Tine's client metadata document is; login: the client
+	// id at authorization servers that read such documents.
+	ClientMetadataURL string   `yaml:"client_metadata_url" json:",omitzero"`
+	Scopes            []string `yaml:"scopes"`
+	Audience          string   `yaml:"audience"`
+	Resource          string   `yaml:"resource"` // login: default what the server's metadata says
+	Redirect          string   `yaml:"redirect"` // login: where the person comes back to, for a client id that was registered with one
 }
 
 // Policy is what the calls of a server are subject to.

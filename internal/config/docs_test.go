@@ -70,6 +70,9 @@ func loadExamples(t *testing.T, page, text string) int {
 		if strings.HasSuffix(p, ".env") {
 			return []byte("A=b\n"), nil
 		}
+		if strings.HasSuffix(p, "key.pem") {
+			return []byte(oneKey), nil
+		}
 		return []byte("content-of-the-secret"), nil
 	}
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(text, -1)

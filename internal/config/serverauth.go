@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/url"
+	"path"
 	"regexp"
 )
 
@@ -12,6 +13,10 @@ var serverAuthTable = Table[ServerAuth]{
 	Put("auth_url", func(a *ServerAuth) *string { return &a.AuthURL }, secretURL("https://login.example.org/oauth/authorize").Unless("found"), "`login`: where the person goes; together with `auth.token_url` or not at all"),
 	Put("client_id", func(a *ServerAuth) *string { return &a.ClientID }, Text("tine").Unless("registered for `login`"), "Tine's client id"),
 	Put("client_secret", func(a *ServerAuth) *string { return &a.ClientSecret }, Secret(`"${CLIENT_SECRET}"`), "its secret"),
+	Put("private_key", func(a *ServerAuth) *string { return &a.PrivateKey }, signingKey(), "instead of `auth.client_secret`: Tine signs who it is with this key (`private_key_jwt`)"),
+	Put("issuer", func(a *ServerAuth) *string { return &a.Issuer }, secretURL("https://login.example.org").Unless("found"), "`auth.private_key`: the authorization server's issuer, exactly as its metadata says; needed with `auth.token_url`"),
+	Put("client_metadata_url", func(a *ServerAuth) *string { return &a.ClientMetadataURL }, Text("https://tine.example.org/client.json").As("https URL").Then(documentURL),
+		"`login`: a client id metadata document of yours; its URL is the client id where the authorization server supports that, else a client is registered"),
 	Put("scopes", func(a *ServerAuth) *[]string { return &a.Scopes }, scopeList.Unless("what the server wants"), "scopes to request"),
 	Put("audience", func(a *ServerAuth) *string { return &a.Audience }, Text("https://mcp.example.org"), "audience to request, where the issuer wants one"),
 	Put("resource", func(a *ServerAuth) *string { return &a.Resource }, Text("https://mcp.example.org/mcp").As("URL").Unless("what the server says").Then(resourceURL), "the same by RFC 8707"),
@@ -63,6 +68,15 @@ func resourceURL(a Object, key string, dst *string) {
 	}
 }
 
+// documentURL checks what may name a client id metadata document.
+func documentURL(a Object, key string, dst *string) {
+	u, err := url.Parse(*dst)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
+		len(u.Path) < 2 || u.Path != path.Clean(u.Path) && u.Path != path.Clean(u.Path)+"/" {
+		a.Wrong(key, a.Get(key), "%s is not an https URL with a path and without user, query and fragment; write it like https://tine.example.org/client.json", a.Get(key).Quoted())
+	}
+}
+
 func redirectURL(a Object, key string, dst *string) {
 	u, err := url.Parse(*dst)
 	if err != nil || u.Scheme != "http" || !LoopbackHost(u.Hostname()) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -84,11 +98,14 @@ func (d *decoder) authType(a Object, s *ServerAuth, remote bool) {
 			if need.key == "token_url" && !remote {
 				continue // the server says where, as it does for a login
 			}
+			if need.key == "client_secret" && (s.PrivateKey != "" || a.Lacks("private_key")) {
+				continue
+			}
 			if need.value == "" && !a.Lacks(need.key) {
 				d.fail(a.n.Pos, "%s: %s is missing, which type %s needs", a.Path, need.key, s.Type)
 			}
 		}
-		for _, none := range []struct{ key, value string }{{"auth_url", s.AuthURL}, {"redirect", s.Redirect}} {
+		for _, none := range []struct{ key, value string }{{"auth_url", s.AuthURL}, {"redirect", s.Redirect}, {"client_metadata_url", s.ClientMetadataURL}} {
 			if none.value != "" {
 				d.fail(a.KeyPos(none.key), "%s.%s: goes with type %s, but this is %s", a.Path, none.key, AuthLogin, s.Type)
 			}
@@ -97,9 +114,40 @@ func (d *decoder) authType(a Object, s *ServerAuth, remote bool) {
 		if (s.AuthURL == "") != (s.TokenURL == "") && !a.Lacks("auth_url") && !a.Lacks("token_url") {
 			d.fail(a.n.Pos, "%s: auth_url and token_url belong together; give both, or none to have them found", a.Path)
 		}
-		if s.ClientSecret != "" && s.ClientID == "" && !a.Lacks("client_id") {
-			d.fail(a.n.Pos, "%s: client_secret without client_id; give both or none", a.Path)
+		for _, of := range []struct{ key, value string }{{"client_secret", s.ClientSecret}, {"private_key", s.PrivateKey}} {
+			document := of.key == "private_key" && (s.ClientMetadataURL != "" || a.Lacks("client_metadata_url"))
+			if of.value != "" && s.ClientID == "" && !a.Lacks("client_id") && !document {
+				d.fail(a.n.Pos, "%s: %s without client_id; give both or none", a.Path, of.key)
+			}
 		}
+		switch {
+		case s.ClientMetadataURL == "":
+		case s.ClientID != "":
+			d.fail(a.KeyPos("client_metadata_url"), "%s.client_metadata_url: is not used where client_id is given; remove one", a.Path)
+		case s.TokenURL != "":
+			d.fail(a.KeyPos("client_metadata_url"), "%s.client_metadata_url: is used where the authorization server's metadata says that it can be, which is not read where token_url is given; write client_id with this URL instead", a.Path)
+		}
+	}
+	d.signingFits(a, s)
+}
+
+// signingFits checks what goes with a key that Tine signs with. What it signs is for
+// one issuer, which nobody says where the endpoints are given.
+func (d *decoder) signingFits(a Object, s *ServerAuth) {
+	if s.PrivateKey == "" {
+		if s.Issuer != "" && !a.Lacks("private_key") {
+			d.fail(a.n.Pos, "%s: issuer goes with private_key; add that, or remove issuer", a.Path)
+		}
+		return
+	}
+	if s.ClientSecret != "" {
+		d.fail(a.n.Pos, "%s: private_key and client_secret exclude each other; remove one", a.Path)
+	}
+	switch {
+	case s.TokenURL != "" && s.Issuer == "" && !a.Lacks("issuer"):
+		d.fail(a.n.Pos, "%s: issuer is missing, which private_key needs beside token_url", a.Path)
+	case s.TokenURL == "" && s.Issuer != "" && !a.Lacks("token_url"):
+		d.fail(a.n.Pos, "%s: issuer goes with token_url, without which the server's metadata names it; add that, or remove issuer", a.Path)
 	}
 }
 

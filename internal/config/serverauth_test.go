@@ -1,9 +1,20 @@
 package config
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"slices"
 	"strings"
 	"testing"
 )
+
+// oneKey is the key of RFC 8037, appendix A.
+const oneKey = `{"kty":"OKP","crv":"Ed25519","d":"nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}`
 
 func TestServerAuthErrors(t *testing.T) {
 	auth := func(a string) string { return "servers:\n  a:\n    url: http://x\n    auth: {" + a + "}\n" }
@@ -12,7 +23,7 @@ func TestServerAuthErrors(t *testing.T) {
 			`tine.yaml:2:21: servers.a.auth: goes with url or remote, but this server has a command
 tine.yaml:2:42: servers.a.credential: goes with url, but this server has a command`},
 		{"no map", "servers:\n  a: {url: 'http://x', auth: login, credential: per-principal}\n",
-			`tine.yaml:2:30: servers.a.auth: want a map of type, token_url, auth_url, client_id, client_secret, scopes, audience, resource, redirect, got a string`},
+			`tine.yaml:2:30: servers.a.auth: want a map of type, token_url, auth_url, client_id, client_secret, private_key, issuer, client_metadata_url, scopes, audience, resource, redirect, got a string`},
 		{"no type", auth("client_id: x"),
 			`tine.yaml:4:11: servers.a.auth: type is missing; write type: client_credentials or type: login`},
 		{"type", auth("type: oauth"),
@@ -27,6 +38,32 @@ tine.yaml:4:117: servers.a.auth.redirect: goes with type login, but this is clie
 			`tine.yaml:4:11: servers.a.auth: auth_url and token_url belong together; give both, or none to have them found`},
 		{"secret of nobody", auth("type: login, client_secret: b"),
 			`tine.yaml:4:11: servers.a.auth: client_secret without client_id; give both or none`},
+		{"key of nobody", auth("type: login, private_key: '" + oneKey + "'"),
+			`tine.yaml:4:11: servers.a.auth: private_key without client_id; give both or none`},
+		{"key and secret", auth("type: client_credentials, client_id: a, client_secret: b, private_key: '" + oneKey + "'"),
+			`tine.yaml:4:11: servers.a.auth: private_key and client_secret exclude each other; remove one`},
+		{"key for no issuer", auth("type: client_credentials, client_id: a, token_url: 'https://x', private_key: '" + oneKey + "'"),
+			`tine.yaml:4:11: servers.a.auth: issuer is missing, which private_key needs beside token_url`},
+		{"issuer that is found", auth("type: client_credentials, client_id: a, issuer: 'https://x', private_key: '" + oneKey + "'"),
+			`tine.yaml:4:11: servers.a.auth: issuer goes with token_url, without which the server's metadata names it; add that, or remove issuer`},
+		{"issuer without a key", auth("type: client_credentials, client_id: a, client_secret: b, token_url: 'https://x', issuer: 'https://x'"),
+			`tine.yaml:4:11: servers.a.auth: issuer goes with private_key; add that, or remove issuer`},
+		{"no key", auth("type: client_credentials, client_id: a, private_key: hunter2"),
+			`tine.yaml:4:65: servers.a.auth.private_key: is neither a private key in PEM nor a JWK; write it like ${file:tine-key.pem}`},
+		{"public key", auth(`type: client_credentials, client_id: a, private_key: '{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}'`),
+			`tine.yaml:4:65: servers.a.auth.private_key: is no private key; write it like ${file:tine-key.pem}`},
+		{"document of a machine", auth("type: client_credentials, client_id: a, client_secret: b, client_metadata_url: 'https://x/y'"),
+			`tine.yaml:4:70: servers.a.auth.client_metadata_url: goes with type login, but this is client_credentials`},
+		{"document and client", auth("type: login, client_id: a, client_metadata_url: 'https://x/y'"),
+			`tine.yaml:4:39: servers.a.auth.client_metadata_url: is not used where client_id is given; remove one`},
+		{"document unasked", auth("type: login, client_metadata_url: 'https://x/y', auth_url: 'https://x', token_url: 'https://x'"),
+			`tine.yaml:4:25: servers.a.auth.client_metadata_url: is used where the authorization server's metadata says that it can be, which is not read where token_url is given; write client_id with this URL instead`},
+		{"document in the clear", auth("type: login, client_metadata_url: 'http://127.0.0.1/y'"),
+			`tine.yaml:4:46: servers.a.auth.client_metadata_url: "http://127.0.0.1/y" is not an https URL with a path and without user, query and fragment; write it like https://tine.example.org/client.json`},
+		{"document without a path", auth("type: login, client_metadata_url: 'https://x/'"),
+			`tine.yaml:4:46: servers.a.auth.client_metadata_url: "https://x/" is not an https URL with a path and without user, query and fragment; write it like https://tine.example.org/client.json`},
+		{"document around a corner", auth("type: login, client_metadata_url: 'https://x/a/../y'"),
+			`tine.yaml:4:46: servers.a.auth.client_metadata_url: "https://x/a/../y" is not an https URL with a path and without user, query and fragment; write it like https://tine.example.org/client.json`},
 		{"urls", auth("type: login, token_url: 'http://x/t', auth_url: '//x', resource: x, redirect: 'https://me.example.org'"),
 			`tine.yaml:4:36: servers.a.auth.token_url: "http://x/t" would be spoken to unencrypted; use https, as plain http is for loopback addresses alone
 tine.yaml:4:60: servers.a.auth.auth_url: "//x" is not an absolute https URL; write it like https://login.example.org/oauth/authorize
@@ -63,4 +100,72 @@ func TestServerAuthWithoutItsSecret(t *testing.T) {
 	if s := serverOf(t, c, "d"); s.Disabled != "" || s.Auth.Type != "" {
 		t.Errorf("auth without keys: %+v", s)
 	}
+}
+
+// A key in a file is a secret in every form in which it may come back.
+func TestServerAuthKey(t *testing.T) {
+	text, line := pemKey(t)
+	opts := noEnv()
+	opts.ReadFile = func(string) ([]byte, error) { return []byte(text), nil }
+	c := mustParse(t, `servers:
+  a: {url: "https://x", auth: {type: client_credentials, client_id: a, private_key: "${file:key.pem}"}}
+`, opts)
+	s := serverOf(t, c, "a")
+	key, err := SigningKey(s.Auth.PrivateKey)
+	if err != nil || key.Algorithm != "ES256" {
+		t.Fatalf("%v %v", key, err)
+	}
+	if !slices.Contains(s.Secrets(), line) {
+		t.Error("a line of the key is no secret")
+	}
+	if shown := string(Marshal(c)); strings.Contains(shown, line) || !strings.Contains(shown, `private_key: "****"`) {
+		t.Errorf("it is shown as\n%s", shown)
+	}
+	// Who sets an address at run time need not know the key.
+	for _, key := range []string{"token_url", "issuer"} {
+		_, _, err := s.With(json.RawMessage(`{"auth": {"` + key + `": "https://y"}}`))
+		if err == nil || !strings.Contains(err.Error(), "the private key of the config is not sent to an address") {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
+
+// Keys that an authorization server would not take, or that can't sign, are refused
+// when the config is read.
+func TestSigningKey(t *testing.T) {
+	small, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct{ text, want string }{
+		"small":     {string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), "less than 2048 bits"},
+		"encrypted": {string(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("hunter2")})), "must be decrypted first"},
+		"symmetric": {`{"kty":"oct","k":"aHVudGVyMg"}`, "is no"},
+		"broken":    {`{"kty":"EC","d":"hunter2"}`, "is no JWK"},
+		"algorithm": {strings.Replace(oneKey, "{", `{"alg":"ES256",`, 1), "signs with none of"},
+		"nothing":   {"", "neither"},
+	} {
+		if _, err := SigningKey(tt.text); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+}
+
+// pemKey makes a key, and returns one line of it too.
+func pemKey(t *testing.T) (text, line string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
+	return text, strings.Split(text, "\n")[1]
 }

@@ -62,7 +62,7 @@ func (s Server) With(set []byte) (Server, []string, error) {
 	for _, key := range keys {
 		delete(out.hidden, key)
 		// What is set to call a server with has no other way to be kept from view.
-		if strings.HasPrefix(key, "headers.") || key == "auth.client_secret" {
+		if strings.HasPrefix(key, "headers.") || key == "auth.client_secret" || key == "auth.private_key" {
 			out.hidden[key] = true
 		}
 	}
@@ -116,16 +116,23 @@ func (d *decoder) noPlaceholders(n *Node, path string) {
 	}
 }
 
-// ownSecret keeps the client secret of the config away from addresses that are
-// set at run time: who may set one need not know the secret.
+// ownSecret keeps the client secret and the key of the config away from addresses
+// that are set at run time: who may set one need not know the secret.
 func (d *decoder) ownSecret(root *Node, s *Server, at string) {
 	auth := root.Get("auth")
-	if auth == nil || s.Auth.ClientSecret == "" || auth.Get("client_secret") != nil {
+	if auth == nil {
 		return
 	}
-	for _, key := range []string{"token_url", "auth_url"} {
-		if n := auth.Get(key); n != nil {
-			d.fail(n.Pos, "%s.auth.%s: the client secret of the config is not sent to an address that is set at run time; set auth.client_secret with it, or change both in the config", at, key)
+	for _, own := range []struct{ key, value, name string }{
+		{"client_secret", s.Auth.ClientSecret, "client secret"}, {"private_key", s.Auth.PrivateKey, "private key"},
+	} {
+		if own.value == "" || auth.Get(own.key) != nil {
+			continue
+		}
+		for _, key := range []string{"token_url", "auth_url", "issuer"} {
+			if n := auth.Get(key); n != nil {
+				d.fail(n.Pos, "%s.auth.%s: the %s of the config is not sent to an address that is set at run time; set auth.%s with it, or change both in the config", at, key, own.name, own.key)
+			}
 		}
 	}
 }

@@ -72,7 +72,8 @@ func (e *Entry) Credentials() credential.Settings {
 	}
 	return credential.Settings{
 		Server: e.Base(), URL: url, Type: a.Type, TokenURL: a.TokenURL, AuthURL: a.AuthURL,
-		ClientID: a.ClientID, ClientSecret: a.ClientSecret, Scopes: a.Scopes, Audience: a.Audience,
+		ClientID: a.ClientID, ClientSecret: a.ClientSecret, PrivateKey: a.PrivateKey, Issuer: a.Issuer,
+		ClientMetadataURL: a.ClientMetadataURL, Scopes: a.Scopes, Audience: a.Audience,
 		Resource: a.Resource, Redirect: a.Redirect, CAFile: e.CAFile,
 		PerPrincipal: e.Credential == config.CredentialPerPrincipal,
 	}

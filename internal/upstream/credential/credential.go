@@ -9,6 +9,7 @@
 //	source     one current token and its renewal, one at a time whoever asks
 //	machine    renews with client credentials
 //	person     renews with a refresh token, and keeps the login in the store
+//	prover     the key that a token is bound to, where the server wants that
 //
 // A call with a good token reads one atomic pointer. Whatever a token endpoint
 // says reaches no one unread: only its OAuth error code and description are
@@ -64,12 +65,17 @@ type Settings struct {
 	AuthURL      string
 	ClientID     string
 	ClientSecret string `json:"-"`
-	Scopes       []string
-	Audience     string
-	Resource     string
-	Redirect     string
-	PerPrincipal bool
-	CAFile       string
+	PrivateKey   string `json:"-"` // instead of ClientSecret, as config.SigningKey reads it
+	Issuer       string // where TokenURL is given: for which PrivateKey signs
+	// ClientMetadataURL is the client id where the authorization server reads client
+	// id metadata documents, and ClientID is empty.
+	ClientMetadataURL string
+	Scopes            []string
+	Audience          string
+	Resource          string
+	Redirect          string
+	PerPrincipal      bool
+	CAFile            string
 }
 
 // String leaves the secret out, so that logging settings does no harm.
@@ -90,6 +96,7 @@ func (s *Settings) owner(principal string) string {
 func (s *Settings) same(o *Settings) bool {
 	return s.Server == o.Server && s.URL == o.URL && s.Type == o.Type && s.TokenURL == o.TokenURL &&
 		s.AuthURL == o.AuthURL && s.ClientID == o.ClientID && s.ClientSecret == o.ClientSecret &&
+		s.PrivateKey == o.PrivateKey && s.Issuer == o.Issuer && s.ClientMetadataURL == o.ClientMetadataURL &&
 		slices.Equal(s.Scopes, o.Scopes) && s.Audience == o.Audience && s.Resource == o.Resource &&
 		s.Redirect == o.Redirect && s.PerPrincipal == o.PerPrincipal && s.CAFile == o.CAFile
 }

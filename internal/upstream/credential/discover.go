@@ -2,8 +2,10 @@ package credential
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -20,13 +22,17 @@ const maxIssuers = 3
 
 // found is the authorization server of a server.
 type found struct {
-	issuer       string // empty when the config names the endpoints
+	issuer       string // empty when the config names the endpoints and no issuer
 	authURL      string
 	tokenURL     string
 	registration string
 	revocation   string
 	sendsIssuer  bool     // it says who it is when it sends the person back
-	methods      []string // how clients may show their secret
+	methods      []string // how clients may show who they are
+	algorithms   []string // how they may sign it
+	documents    bool     // the URL of a client id metadata document is a client id
+	proof        string   // the algorithm of proofs for bound tokens; empty for bearer tokens
+	required     bool     // the server takes bound tokens alone
 	resource     string
 	scopes       []string
 }
@@ -47,7 +53,7 @@ func (w *Wallet) discover(ctx context.Context, hc *http.Client, set *Settings) (
 		}
 	}
 	if set.AuthURL != "" && set.TokenURL != "" {
-		f := &found{authURL: set.AuthURL, tokenURL: set.TokenURL, resource: server.String(), scopes: set.Scopes}
+		f := &found{issuer: set.Issuer, authURL: set.AuthURL, tokenURL: set.TokenURL, resource: server.String(), scopes: set.Scopes}
 		if set.Resource != "" {
 			f.resource = set.Resource
 		}
@@ -88,10 +94,11 @@ func explain(err error) string {
 
 // search asks the server, and those it names.
 func search(ctx context.Context, hc *http.Client, set *Settings, server *url.URL) (*found, error) {
-	challenge, err := provoke(ctx, hc, set.URL)
+	header, err := provoke(ctx, hc, set.URL)
 	if err != nil {
 		return nil, err
 	}
+	challenge := challengeOf(header)
 	prm, err := resourceMetadata(ctx, hc, set, server, challenge["resource_metadata"])
 	var issuers []string
 	resource := server.String()
@@ -110,7 +117,12 @@ func search(ctx context.Context, hc *http.Client, set *Settings, server *url.URL
 		issuers = []string{(&url.URL{Scheme: server.Scheme, Host: server.Host}).String()}
 	}
 	for _, issuer := range issuers[:min(len(issuers), maxIssuers)] {
-		meta, why := issuerMetadata(ctx, hc, set, server, issuer)
+		meta, place, why := issuerMetadata(ctx, hc, set, server, issuer)
+		var proof string
+		var required bool
+		if why == nil {
+			proof, required, why = proofWanted(ctx, hc, header, prm, place)
+		}
 		if why != nil {
 			err = errors.Join(err, why)
 			continue
@@ -120,7 +132,10 @@ func search(ctx context.Context, hc *http.Client, set *Settings, server *url.URL
 			registration: meta.RegistrationEndpoint, revocation: meta.RevocationEndpoint,
 			sendsIssuer: meta.AuthorizationResponseIssParameterSupported,
 			methods:     meta.TokenEndpointAuthMethodsSupported,
-			resource:    resource, scopes: set.Scopes,
+			algorithms:  meta.TokenEndpointAuthSigningAlgValuesSupported,
+			documents:   meta.ClientIDMetadataDocumentSupported,
+			proof:       proof, required: required,
+			resource: resource, scopes: set.Scopes,
 		}
 		if len(set.Scopes) == 0 {
 			f.scopes = slices.Clone(scopes)
@@ -133,9 +148,57 @@ func search(ctx context.Context, hc *http.Client, set *Settings, server *url.URL
 	return nil, err
 }
 
+// proofWanted says whether a server's tokens are to be bound to a key, and by which
+// algorithm: where the server demands it, or takes it and its authorization server
+// does. That the latter does alone says nothing of the server. place is where the
+// authorization server's metadata is, of which the library leaves this out.
+func proofWanted(ctx context.Context, hc *http.Client, challenge http.Header, prm *oauthex.ProtectedResourceMetadata, place string) (alg string, required bool, err error) {
+	taken, required := demands(challenge)
+	var of []string
+	if prm != nil {
+		of = prm.DPOPSigningAlgValuesSupported
+		required = required || prm.DPOPBoundAccessTokensRequired
+	}
+	if !required && !taken && len(of) == 0 {
+		return "", false, nil
+	}
+	listed, err := proofsListed(ctx, hc, place)
+	if err != nil {
+		return "", false, err
+	}
+	alg = chooseProof(of, listed)
+	switch {
+	case required && alg == "":
+		return "", false, errors.New("the server demands tokens that are bound to a key (DPoP) by an algorithm that Tine has not: " + scrub(strings.Join(append(of, listed...), ", ")))
+	case !required && len(listed) == 0:
+		return "", false, nil
+	}
+	return alg, required, nil
+}
+
+// proofsListed reads which algorithms an authorization server lists for proofs.
+func proofsListed(ctx context.Context, hc *http.Client, place string) ([]string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, place, nil)
+	if err != nil {
+		return nil, errors.New("the authorization server's metadata can't be asked for")
+	}
+	resp, err := hc.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s", shown(place), unanswered(err))
+	}
+	defer resp.Body.Close()
+	var meta struct {
+		Listed []string `json:"dpop_signing_alg_values_supported"`
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&meta); err != nil || resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s holds no metadata", shown(place))
+	}
+	return meta.Listed, nil
+}
+
 // provoke asks the server without a credential, to be told what it wants. It
-// returns the parameters of its challenge; empty when it makes none.
-func provoke(ctx context.Context, hc *http.Client, server string) (map[string]string, error) {
+// returns the header of its refusal; nil when it does not refuse.
+func provoke(ctx context.Context, hc *http.Client, server string) (http.Header, error) {
 	u, err := url.Parse(server)
 	if err != nil {
 		return nil, errors.New("the server's URL can't be read")
@@ -160,7 +223,7 @@ func provoke(ctx context.Context, hc *http.Client, server string) (map[string]st
 		if resp.StatusCode != http.StatusUnauthorized {
 			continue
 		}
-		return challengeOf(resp.Header), nil // without one the well-known places may do
+		return resp.Header, nil // without a challenge the well-known places may do
 	}
 	return nil, nil
 }
@@ -213,13 +276,13 @@ func resourceMetadata(ctx context.Context, hc *http.Client, set *Settings, serve
 // issuerMetadata fetches the metadata of an authorization server from the places
 // of RFC 8414 and of OpenID Connect. A place that holds something else does not
 // keep the next from being tried.
-func issuerMetadata(ctx context.Context, hc *http.Client, set *Settings, server *url.URL, issuer string) (*oauthex.AuthServerMeta, error) {
+func issuerMetadata(ctx context.Context, hc *http.Client, set *Settings, server *url.URL, issuer string) (meta *oauthex.AuthServerMeta, place string, err error) {
 	if err := checkNamed(server, issuer); err != nil {
-		return nil, fmt.Errorf("the authorization server %s %w", shown(issuer), err)
+		return nil, "", fmt.Errorf("the authorization server %s %w", shown(issuer), err)
 	}
 	u, err := url.Parse(issuer)
 	if err != nil {
-		return nil, errors.New("the authorization server's name is no URL")
+		return nil, "", errors.New("the authorization server's name is no URL")
 	}
 	const oauth, openid = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
 	places := []string{at(u, oauth), at(u, openid)}
@@ -236,14 +299,14 @@ func issuerMetadata(ctx context.Context, hc *http.Client, set *Settings, server 
 			err = usable(set, server, meta)
 		}
 		if err == nil {
-			return meta, nil
+			return meta, place, nil
 		}
 		failed = errors.Join(failed, err)
 	}
 	if failed == nil {
 		failed = fmt.Errorf("the authorization server %s has no metadata", shown(issuer))
 	}
-	return nil, failed
+	return nil, "", failed
 }
 
 // usable refuses authorization servers that we can't get a token of safely.

@@ -46,6 +46,13 @@ func (f *fault) error(wait time.Duration) *api.Error {
 	return &e
 }
 
+// faultOf is the fault of an error that is most often an *api.Error already.
+func faultOf(set *Settings, err error) *fault {
+	e := problem(api.KindInfrastructure, set.Server, true, "%v", err)
+	_ = errors.As(err, &e)
+	return &fault{err: *e}
+}
+
 // problem is an error about a server.
 func problem(kind api.Kind, server string, retryable bool, format string, args ...any) *api.Error {
 	return &api.Error{
@@ -61,7 +68,7 @@ func wantsLogin(server, why string) *fault {
 
 // endpointFault reads what x/oauth2 says of a failed token request. Its own
 // texts are left behind: they hold the answer's body.
-func endpointFault(set *Settings, endpoint string, err error, secrets ...string) *fault {
+func endpointFault(set *Settings, endpoint string, c *client, err error, secrets ...string) *fault {
 	name := "the token endpoint " + shown(endpoint)
 	var answer *oauth2.RetrieveError
 	if !errors.As(err, &answer) {
@@ -81,7 +88,7 @@ func endpointFault(set *Settings, endpoint string, err error, secrets ...string)
 		f.err = *problem(api.KindInfrastructure, set.Server, true, "%s answered HTTP %d%s", name, status, said)
 	case f.code == codeInvalidClient || f.code == codeUnauthorized:
 		f.err = *problem(api.KindRefused, set.Server, false,
-			"%s refused the client: %s; check servers.%s.auth.client_id and client_secret", name, said, set.Server)
+			"%s refused the client: %s; check servers.%s.auth.%s", name, said, set.Server, c.keys())
 	case f.code != "":
 		f.err = *problem(api.KindRefused, set.Server, false, "%s refused: %s; check servers.%s.auth", name, said, set.Server)
 	default:

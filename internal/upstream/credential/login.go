@@ -59,6 +59,10 @@ func (w *Wallet) Begin(ctx context.Context, s Settings, principal, redirect stri
 	if err != nil {
 		return api.LoginStart{}, err
 	}
+	c.prover = nil // each login has a key of its own
+	if f := c.bind(&s, f, p.src); f != nil {
+		return api.LoginStart{}, f.error(0)
+	}
 	fl := &flow{principal: principal, set: s, found: f, client: c, made: made, redirect: redirect, verifier: oauth2.GenerateVerifier()}
 	if !w.flows.add(fl, w.now()) {
 		return api.LoginStart{}, problem(api.KindRefused, s.Server, true, "too many logins are under way; try again in some minutes")
@@ -73,6 +77,11 @@ func (fl *flow) url() string {
 		Endpoint: oauth2.Endpoint{AuthURL: fl.found.authURL},
 	}
 	opts := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(fl.verifier), oauth2.SetAuthURLParam("resource", fl.found.resource)}
+	if fl.client.prover != nil { // the code is bound to the key too
+		if name, err := fl.client.prover.thumbprint(); err == nil {
+			opts = append(opts, oauth2.SetAuthURLParam("dpop_jkt", name))
+		}
+	}
 	if fl.set.Audience != "" {
 		opts = append(opts, oauth2.SetAuthURLParam("audience", fl.set.Audience))
 	}
@@ -110,10 +119,11 @@ func (w *Wallet) Finish(ctx context.Context, s Settings, flow, principal, query 
 		"grant_type": {"authorization_code"}, "code": {answer.Get("code")},
 		"redirect_uri": {fl.redirect}, "code_verifier": {fl.verifier}, "resource": {fl.found.resource},
 	}
-	c := fl.client
-	g, f := w.ask(ctx, &s, fl.found.tokenURL, &c, params)
 	p, letGo := w.person(&s, principal)
 	defer letGo()
+	c := fl.client
+	c.nonces = &p.src.nonces
+	g, f := w.ask(ctx, &s, fl.found.tokenURL, &c, params)
 	if f != nil {
 		if fl.made != nil && (f.code == codeInvalidClient || f.code == codeUnauthorized) {
 			p.forgetClient(ctx, fl.client.id)
@@ -122,11 +132,12 @@ func (w *Wallet) Finish(ctx context.Context, s Settings, flow, principal, query 
 	}
 	_, origin := originOfServer(&s)
 	rec := &record{
-		binding: binding{Origin: origin, TokenURL: fl.found.tokenURL, ClientID: c.id, PerPrincipal: s.PerPrincipal},
+		binding: binding{Origin: origin, TokenURL: fl.found.tokenURL, ClientID: c.id, PerPrincipal: s.PerPrincipal, Document: c.document},
 		Issuer:  fl.found.issuer, Revocation: fl.found.revocation, Resource: fl.found.resource, Scopes: fl.found.scopes,
-		Registered: fl.made, Style: c.style,
+		Registered: fl.made, Style: c.style, Signing: c.algorithm(),
 		Access: g.access, Refresh: g.refresh, Got: w.now(), Expires: g.expires,
 	}
+	rec.proves(&c, g)
 	if _, err := p.replaceBy(ctx, rec); err != nil {
 		return problem(api.KindInfrastructure, s.Server, true, "the login could not be kept: %v; run: tine login %s", err, s.Server)
 	}

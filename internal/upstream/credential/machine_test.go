@@ -189,7 +189,7 @@ func TestEarlyRenewal(t *testing.T) {
 		if tt.life != 0 {
 			expires = now.Add(tt.life)
 		}
-		tok := newToken("a", now, expires, tt.renewable)
+		tok := newToken("a", now, expires, tt.renewable, nil)
 		if tt.renew == 0 {
 			if !tok.renew.IsZero() {
 				t.Errorf("%v: renewed early", tt.life)

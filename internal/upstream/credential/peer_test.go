@@ -1,11 +1,13 @@
 package credential
 
 import (
+	"crypto"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -13,6 +15,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 )
 
 // peer is an authorization server and the MCP server it guards, in one process
@@ -31,11 +37,16 @@ type peer struct {
 	noRefresh  bool
 	rotate     bool
 	methods    []string
-	issuer     string // what the metadata says; empty for the truth
+	keys       map[string]crypto.PublicKey // of clients that sign who they are
+	signed     []*jwt.JSONWebToken         // the assertions that were taken
+	algorithms []string
+	dpop       *dpopRules // nil for bearer tokens
+	issuer     string     // what the metadata says; empty for the truth
 	resource   string
 	openid     bool // metadata at the OpenID place only
 	silent     bool // no resource_metadata in the challenge
 	noRegister bool
+	documents  bool   // URLs of client id metadata documents are client ids; their secrets are there already
 	issParam   string // what the redirect says of the issuer
 	token      func(w http.ResponseWriter, r *http.Request) bool
 	serve      func(w http.ResponseWriter, r *http.Request) bool
@@ -43,6 +54,7 @@ type peer struct {
 	count       map[string]int
 	forms       []url.Values // of token requests
 	revoked     []string
+	revokers    []string // the assertions that came with them
 	registered  []map[string]any
 	authHeaders []string // at the MCP server
 	bodies      []string
@@ -68,7 +80,11 @@ func newPeer(t testing.TB) *peer {
 		if p.resource != "" {
 			resource = p.resource
 		}
-		answer(w, 200, map[string]any{"resource": resource, "authorization_servers": []string{p.URL}, "scopes_supported": []string{"tools"}})
+		m := map[string]any{"resource": resource, "authorization_servers": []string{p.URL}, "scopes_supported": []string{"tools"}}
+		if p.dpop != nil {
+			maps.Copy(m, p.dpop.resource)
+		}
+		answer(w, 200, m)
 	})
 	meta := func(w http.ResponseWriter, r *http.Request) {
 		issuer := p.URL
@@ -83,6 +99,15 @@ func newPeer(t testing.TB) *peer {
 		}
 		if p.methods != nil {
 			m["token_endpoint_auth_methods_supported"] = p.methods
+		}
+		if p.algorithms != nil {
+			m["token_endpoint_auth_signing_alg_values_supported"] = p.algorithms
+		}
+		if p.dpop != nil && p.dpop.listed != nil {
+			m["dpop_signing_alg_values_supported"] = p.dpop.listed
+		}
+		if p.documents {
+			m["client_id_metadata_document_supported"] = true
 		}
 		if !p.noRegister {
 			m["registration_endpoint"] = p.URL + "/register"
@@ -105,6 +130,7 @@ func newPeer(t testing.TB) *peer {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.revoked = append(p.revoked, r.FormValue("token"))
+		p.revokers = append(p.revokers, r.FormValue("client_assertion"))
 	})
 	p.Server = httptest.NewServer(mux)
 	t.Cleanup(p.Close)
@@ -124,6 +150,13 @@ func (p *peer) mcp(w http.ResponseWriter, r *http.Request) {
 	p.bodies = append(p.bodies, string(body))
 	serve := p.serve
 	who, ok := p.access[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
+	if p.dpop != nil {
+		if who, ok = p.bound(w, r); !ok {
+			p.mu.Unlock()
+			http.Error(w, "no", http.StatusUnauthorized)
+			return
+		}
+	}
 	p.mu.Unlock()
 	if serve != nil && serve(w, r) {
 		return
@@ -190,9 +223,27 @@ func (p *peer) tokens(w http.ResponseWriter, r *http.Request) {
 	} else {
 		id, secret = r.PostForm.Get("client_id"), r.PostForm.Get("client_secret")
 	}
-	if want, ok := p.secrets[id]; !ok || want != secret || basic && p.postOnly {
+	if key := p.keys[id]; key != nil {
+		if why := p.assertion(id, key, r.PostForm); why != "" {
+			answer(w, 401, map[string]any{"error": "invalid_client", "error_description": why + " " + r.PostForm.Get("client_assertion")})
+			return
+		}
+	} else if want, ok := p.secrets[id]; !ok || want != secret || basic && p.postOnly {
 		answer(w, 401, map[string]any{"error": "invalid_client", "error_description": "no such client " + secret})
 		return
+	}
+	key := ""
+	if p.dpop != nil {
+		var why string
+		if key, why = p.proof(r, "", p.dpop.asNonce); why != "" && (why != "missing" || p.dpop.strict) {
+			w.Header().Set("DPoP-Nonce", p.dpop.asNonce)
+			code := "invalid_dpop_proof"
+			if why == "nonce" {
+				code = "use_dpop_nonce"
+			}
+			answer(w, 400, map[string]any{"error": code, "error_description": why})
+			return
+		}
 	}
 	who := ""
 	switch r.PostForm.Get("grant_type") {
@@ -221,12 +272,56 @@ func (p *peer) tokens(w http.ResponseWriter, r *http.Request) {
 		m["expires_in"] = p.expiresIn
 	}
 	p.access[fmt.Sprintf("access-%d", n)] = who
+	if p.dpop != nil && key != "" && !p.dpop.unbound {
+		m["token_type"] = "DPoP"
+		p.dpop.keys[fmt.Sprintf("access-%d", n)] = key
+	}
+	if was := r.PostForm.Get("refresh_token"); p.dpop != nil && was != "" && p.dpop.refresh != "" && p.dpop.refresh != key {
+		answer(w, 400, map[string]any{"error": "invalid_grant", "error_description": "another key"})
+		return
+	}
+	if p.dpop != nil {
+		p.dpop.refresh = key
+	}
 	if r.PostForm.Get("grant_type") != "client_credentials" && !p.noRefresh && (p.rotate || r.PostForm.Get("grant_type") == "authorization_code") {
 		delete(p.refresh, r.PostForm.Get("refresh_token"))
 		p.refresh[fmt.Sprintf("refresh-%d", n)] = who
 		m["refresh_token"] = fmt.Sprintf("refresh-%d", n)
 	}
 	answer(w, 200, m)
+}
+
+// assertion says what is wrong with how a client signed who it is; mu is held.
+func (p *peer) assertion(id string, key crypto.PublicKey, form url.Values) string {
+	all := []jose.SignatureAlgorithm{jose.ES256, jose.ES384, jose.RS256, jose.PS256, jose.EdDSA}
+	tok, err := jwt.ParseSigned(form.Get("client_assertion"), all)
+	if err != nil {
+		return err.Error()
+	}
+	var c jwt.Claims
+	if err := tok.Claims(key, &c); err != nil {
+		return err.Error()
+	}
+	for _, old := range p.signed {
+		var was jwt.Claims
+		if old.UnsafeClaimsWithoutVerification(&was) != nil || was.ID == c.ID {
+			return "the assertion came before"
+		}
+	}
+	switch {
+	case form.Get("client_assertion_type") != "urn:ietf:params:oauth:client-assertion-type:jwt-bearer":
+		return "assertion type"
+	case form.Has("client_secret") || form.Get("client_id") != id:
+		return "another word of who it is"
+	case c.Issuer != id || c.Subject != id || c.ID == "" || c.IssuedAt == nil || c.Expiry == nil:
+		return fmt.Sprintf("claims %+v", c)
+	case !slices.Equal(c.Audience, jwt.Audience{p.URL}):
+		return fmt.Sprintf("audience %q", c.Audience)
+	case c.Expiry.Time().Sub(c.IssuedAt.Time()) > 5*time.Minute:
+		return "it is good for too long"
+	}
+	p.signed = append(p.signed, tok)
+	return ""
 }
 
 // do changes the peer while it serves.

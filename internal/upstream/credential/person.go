@@ -59,7 +59,14 @@ func (p *person) renew(ctx context.Context, set *Settings, old *token, forced bo
 		if rec.Resource != "" {
 			params.Set("resource", rec.Resource)
 		}
-		c := rec.client(set)
+		c, err := rec.client(set)
+		if err != nil {
+			return nil, faultOf(set, err)
+		}
+		c.nonces = &p.src.nonces
+		if f := c.bind(set, &found{}, p.src); f != nil {
+			return nil, f
+		}
 		g, f := p.w.ask(ctx, set, rec.TokenURL, &c, params)
 		if f != nil && (f.code == codeInvalidGrant || rec.Registered != nil && (f.code == codeInvalidClient || f.code == codeUnauthorized)) {
 			if f, ok := p.lose(ctx, set, rec, gen, f.code); ok {
@@ -70,7 +77,7 @@ func (p *person) renew(ctx context.Context, set *Settings, old *token, forced bo
 		if f != nil {
 			return nil, f
 		}
-		if t, f, ok := p.keep(ctx, set, rec.with(g, p.w.now(), c.style), gen, forced); ok {
+		if t, f, ok := p.keep(ctx, set, rec.with(g, p.w.now(), &c), gen, forced); ok {
 			return t, f
 		}
 	}

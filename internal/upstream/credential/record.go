@@ -1,12 +1,14 @@
 package credential
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/oauth2"
 
 	"github.com/tine-mcp/tine/internal/driver"
@@ -27,6 +29,12 @@ type record struct {
 	// names none. Style is how the client shows its secret, by its oauth2 name.
 	Registered *registration    `json:"registered,omitempty"`
 	Style      oauth2.AuthStyle `json:"style,omitempty"`
+	// Signing is the algorithm of a client that signs who it is.
+	Signing string `json:"signing,omitempty"`
+
+	// Proof is the key that the login's tokens are bound to; nil for none.
+	Proof  *proofKey `json:"proof,omitempty"`
+	prover *prover   // of Proof
 
 	Access  string    `json:"access,omitempty"`
 	Refresh string    `json:"refresh,omitempty"`
@@ -34,6 +42,21 @@ type record struct {
 	Expires time.Time `json:"expires,omitzero"`
 
 	Ended string `json:"ended,omitempty"` // why it no longer works
+}
+
+// A proofKey is the private key of a prover. Bound says that the access token is bound to
+// it: one that is not may be renewed with it all the same.
+type proofKey struct {
+	Key      jose.JSONWebKey `json:"key"`
+	Required bool            `json:"required,omitempty"`
+	Bound    bool            `json:"bound,omitempty"`
+}
+
+// proves puts down what a client's tokens are bound to.
+func (r *record) proves(c *client, g *grant) {
+	if r.prover = c.prover; r.prover != nil {
+		r.Proof = &proofKey{Key: c.prover.key, Required: c.prover.required, Bound: g.bound}
+	}
 }
 
 // A registration is a client that an authorization server made for us. It is
@@ -52,6 +75,8 @@ type binding struct {
 	TokenURL     string `json:"token_url"`
 	ClientID     string `json:"client_id"`
 	PerPrincipal bool   `json:"per_principal,omitempty"`
+	// Document says that the client id is the URL of a metadata document.
+	Document bool `json:"document,omitempty"`
 }
 
 // misfit says what of the config has changed since the login; empty when
@@ -63,6 +88,8 @@ func (b *binding) misfit(set *Settings, origin string) string {
 		changed = "url"
 	case set.ClientID != "" && set.ClientID != b.ClientID:
 		changed = "auth.client_id"
+	case b.Document && set.ClientID == "" && set.ClientMetadataURL != b.ClientID:
+		changed = "auth.client_metadata_url"
 	case set.TokenURL != "" && set.TokenURL != b.TokenURL:
 		changed = "auth.token_url"
 	case set.PerPrincipal != b.PerPrincipal:
@@ -74,20 +101,29 @@ func (b *binding) misfit(set *Settings, origin string) string {
 }
 
 // client is who renews the login.
-func (r *record) client(set *Settings) client {
-	c := client{id: r.ClientID, style: r.Style}
+func (r *record) client(set *Settings) (client, error) {
+	c := client{id: r.ClientID, style: r.Style, document: r.Document, prover: r.prover}
 	switch {
 	case r.Registered != nil:
 		c.secret = r.Registered.Secret
-	case set.ClientID == r.ClientID: // never another client's secret
+	case set.ClientID == r.ClientID || r.Document && set.ClientMetadataURL == r.ClientID: // never another client's secret
 		c.secret = set.ClientSecret
+		if set.PrivateKey != "" {
+			var err error
+			c.signature, err = set.sign(cmp.Or(r.Issuer, set.Issuer), r.Signing, nil)
+			return c, err
+		}
 	}
-	return c
+	return c, nil
 }
 
 // token is the record as calls use it.
 func (r *record) token() *token {
-	t := newToken(r.Access, r.Got, r.Expires, r.Refresh != "")
+	var bound *prover
+	if r.Proof != nil && r.Proof.Bound {
+		bound = r.prover
+	}
+	t := newToken(r.Access, r.Got, r.Expires, r.Refresh != "", bound)
 	t.login = &r.binding
 	return t
 }
@@ -97,9 +133,10 @@ func (r *record) alive(now time.Time) bool {
 }
 
 // with is the record after a renewal.
-func (r *record) with(g *grant, now time.Time, style oauth2.AuthStyle) *record {
+func (r *record) with(g *grant, now time.Time, c *client) *record {
 	next := *r
-	next.Access, next.Expires, next.Got, next.Style = g.access, g.expires, now, style
+	next.Access, next.Expires, next.Got, next.Style = g.access, g.expires, now, c.style
+	next.proves(c, g)
 	if g.refresh != "" {
 		next.Refresh = g.refresh
 	}
@@ -111,6 +148,7 @@ func (r *record) with(g *grant, now time.Time, style oauth2.AuthStyle) *record {
 func (r *record) without(why string, client bool) *record {
 	next := *r
 	next.Access, next.Refresh, next.Ended = "", "", why
+	next.Proof, next.prover = nil, nil
 	next.Got, next.Expires = time.Time{}, time.Time{}
 	if !client {
 		next.Registered = nil
@@ -136,6 +174,11 @@ func (w *Wallet) read(ctx context.Context, a account) (*record, error) {
 	if err := json.Unmarshal(c.Data, r); err != nil {
 		// The decoder's text may quote what it could not read.
 		return &record{Ended: "what was kept of the login can't be read"}, nil
+	}
+	if r.Proof != nil {
+		if r.prover, err = newProver(r.Proof.Key, r.Proof.Required); err != nil {
+			return &record{Ended: "what was kept of the login can't be read"}, nil
+		}
 	}
 	return r, nil
 }

@@ -14,18 +14,29 @@ import (
 )
 
 // identify returns who Tine is at an authorization server: the client of the
-// config, the one that was registered for the same redirect, or a new one.
+// config, the one that its metadata document describes, the one that was
+// registered for the same redirect, or a new one.
 func (w *Wallet) identify(ctx context.Context, hc *http.Client, set *Settings, f *found, old *record, redirect string) (client, *registration, error) {
 	if set.ClientID != "" {
-		return client{id: set.ClientID, secret: set.ClientSecret, style: styleOf(f.methods)}, nil, nil
+		c, err := set.signs(client{id: set.ClientID, secret: set.ClientSecret, style: styleOf(f.methods)}, f)
+		return c, nil, err
+	}
+	if set.ClientMetadataURL != "" && f.documents {
+		c, err := set.signs(client{id: set.ClientMetadataURL, document: true}, f)
+		return c, nil, err
 	}
 	if old != nil && old.Registered != nil && old.Registered.Redirect == redirect && old.TokenURL == f.tokenURL && old.Issuer == f.issuer &&
 		(old.Registered.Expires.IsZero() || w.now().Add(flowLife).Before(old.Registered.Expires)) {
-		return old.client(set), old.Registered, nil
+		c, err := old.client(set)
+		return c, old.Registered, err
 	}
 	if f.registration == "" {
+		more := ""
+		if f.documents {
+			more = ", or set client_metadata_url there, which it supports"
+		}
 		return client{}, nil, problem(api.KindInvalid, set.Server, false,
-			"its authorization server %s registers no clients by itself; register one there and set servers.%s.auth.client_id", shown(f.tokenURL), set.Server)
+			"its authorization server %s registers no clients by itself; register one there and set servers.%s.auth.client_id%s", shown(f.tokenURL), set.Server, more)
 	}
 	return register(ctx, hc, set, f, redirect)
 }

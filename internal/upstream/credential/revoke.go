@@ -25,9 +25,17 @@ func (w *Wallet) revoke(ctx context.Context, set *Settings, rec *record) error {
 	if rec.Refresh != "" {
 		form = url.Values{"token": {rec.Refresh}, "token_type_hint": {"refresh_token"}}
 	}
-	c := rec.client(set)
+	c, err := rec.client(set)
+	if err != nil {
+		return err
+	}
 	basic := c.secret != "" && c.style != oauth2.AuthStyleInParams
-	if !basic {
+	switch {
+	case c.signature != nil:
+		if _, err := c.signature.assert(c.id, w.now(), form); err != nil {
+			return err
+		}
+	case !basic:
 		form.Set("client_id", c.id)
 		if c.secret != "" {
 			form.Set("client_secret", c.secret)

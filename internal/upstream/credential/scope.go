@@ -21,15 +21,26 @@ const (
 	maxScope  = 256
 )
 
-// challengeOf returns the parameters of a bearer challenge; empty when there is none.
-func challengeOf(h http.Header) map[string]string {
+const schemeBearer = "bearer"
+
+// challengesOf returns the challenges of an answer; nil when they can't be read.
+func challengesOf(h http.Header) []oauthex.Challenge {
 	all, err := oauthex.ParseWWWAuthenticate(h.Values("WWW-Authenticate"))
 	if err != nil {
 		return nil
 	}
-	for _, c := range all {
-		if c.Scheme == "bearer" {
-			return c.Params
+	return all
+}
+
+// challengeOf returns the parameters of a challenge for a bearer token, else of one for
+// a bound token; empty when there is none.
+func challengeOf(h http.Header) map[string]string {
+	all := challengesOf(h)
+	for _, scheme := range []string{schemeBearer, schemeDPoP} {
+		for _, c := range all {
+			if c.Scheme == scheme {
+				return c.Params
+			}
 		}
 	}
 	return nil

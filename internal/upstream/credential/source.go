@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -30,6 +31,7 @@ type token struct {
 	expires time.Time // zero when only a 401 tells
 	renew   time.Time // from then on it is renewed behind the calls; zero for never
 	login   *binding  // what the login was made for; nil for client credentials
+	prover  *prover   // what it is bound to; nil for a bearer token
 	forced  bool      // fetched because its predecessor met a 401
 
 	told sync.Once // Options.Learn
@@ -40,9 +42,12 @@ type token struct {
 }
 
 // newToken makes a token that was got at now. Without renewable it is used until
-// it expires.
-func newToken(access string, now, expires time.Time, renewable bool) *token {
-	t := &token{header: []string{"Bearer " + access}, access: access, expires: expires}
+// it expires. bound is the key it is bound to, nil for none.
+func newToken(access string, now, expires time.Time, renewable bool, bound *prover) *token {
+	t := &token{header: []string{"Bearer " + access}, access: access, expires: expires, prover: bound}
+	if bound != nil {
+		t.header = []string{"DPoP " + access}
+	}
 	if !expires.IsZero() && renewable {
 		t.renew = expires.Add(-min(expires.Sub(now)/earlyShare, earlyMost))
 	}
@@ -79,6 +84,8 @@ type source struct {
 	renewer renewer
 	life    context.Context // ends renewals
 	current atomic.Pointer[token]
+	nonces  nonces
+	bound   atomic.Bool // the server has refused a bearer token for being one
 
 	mu       sync.Mutex
 	flight   *flight // the renewal under way; nil for none
@@ -257,22 +264,30 @@ type machine struct {
 	w      *Wallet
 	set    *Settings
 	src    *source
-	client client // its style is learned; only the renewal under way touches it
+	client client // its style is learned, and its signature made anew for each token; only the renewal under way touches it
 }
 
 func newMachine(w *Wallet, s *Settings) *machine {
 	m := &machine{w: w, set: s, client: client{id: s.ClientID, secret: s.ClientSecret}}
 	m.src = &source{w: w, server: s.Server, renewer: m, life: w.life}
+	m.client.nonces = &m.src.nonces
 	return m
 }
 
 func (m *machine) renew(ctx context.Context, set *Settings, _ *token, forced bool) (*token, *fault) {
-	at := &found{tokenURL: set.TokenURL, resource: set.Resource, scopes: set.Scopes}
+	at := &found{issuer: set.Issuer, tokenURL: set.TokenURL, resource: set.Resource, scopes: set.Scopes}
 	if set.TokenURL == "" {
 		var f *fault
 		if at, f = m.find(ctx, set); f != nil {
 			return nil, f
 		}
+	}
+	var err error
+	if m.client, err = set.signs(m.client, at); err != nil {
+		return nil, faultOf(set, err)
+	}
+	if f := m.client.bind(set, at, m.src); f != nil {
+		return nil, f
 	}
 	params := make(map[string][]string, 4)
 	for name, value := range map[string]string{"audience": set.Audience, "resource": at.resource, "scope": joinScopes(at.scopes)} {
@@ -285,10 +300,32 @@ func (m *machine) renew(ctx context.Context, set *Settings, _ *token, forced boo
 	if f != nil {
 		return nil, f
 	}
-	t := newToken(g.access, m.w.now(), g.expires, true)
+	t := newToken(g.access, m.w.now(), g.expires, true, m.client.boundTo(g))
 	t.forced = forced
 	m.src.current.Store(t)
 	return t, nil
+}
+
+// bind gives a client a key for proofs where the server was found to want one, or has
+// refused a token without.
+func (c *client) bind(set *Settings, at *found, src *source) *fault {
+	required := at.required || src.bound.Load()
+	if c.prover != nil || at.proof == "" && !required {
+		return nil
+	}
+	var err error
+	if c.prover, err = makeProver(cmp.Or(at.proof, proofAlgorithms[0]), required); err != nil {
+		return &fault{err: *problem(api.KindInfrastructure, set.Server, false, "%v", err)}
+	}
+	return nil
+}
+
+// boundTo is the key that a grant is bound to; nil for none.
+func (c *client) boundTo(g *grant) *prover {
+	if !g.bound {
+		return nil
+	}
+	return c.prover
 }
 
 // find asks the server where its tokens come from. It is asked again for each token:
@@ -300,9 +337,7 @@ func (m *machine) find(ctx context.Context, set *Settings) (*found, *fault) {
 	}
 	f, err := m.w.discover(ctx, hc, set)
 	if err != nil {
-		e := problem(api.KindInfrastructure, set.Server, true, "%v", err)
-		_ = errors.As(err, &e)
-		return nil, &fault{err: *e}
+		return nil, faultOf(set, err)
 	}
 	if m.client.style == oauth2.AuthStyleAutoDetect {
 		m.client.style = styleOf(f.methods)

@@ -72,9 +72,9 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	resp, err := t.next.RoundTrip(signed(r, tok))
-	if err != nil {
-		return nil, err
+	resp, err := t.send(r, src, tok)
+	if err != nil || tok.prover != nil && wantsNonce(resp) {
+		return resp, err // a nonce says nothing of the token
 	}
 	tok.answered(resp.StatusCode != http.StatusUnauthorized)
 	if resp.StatusCode != http.StatusUnauthorized {
@@ -85,7 +85,10 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // again sends a request once more after a 401.
 func (t *transport) again(r *http.Request, refused *http.Response, src *source, old *token) (*http.Response, error) {
-	if r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {
+	if _, only := demands(refused.Header); only && old.prover == nil {
+		src.bound.Store(true)
+	}
+	if !repeatable(r) {
 		// This one is lost, but the next need not meet a 401 too.
 		if src.worthwhile(old) {
 			src.renewBehind(t.set, old, true)
@@ -103,20 +106,64 @@ func (t *transport) again(r *http.Request, refused *http.Response, src *source, 
 	if err != nil {
 		return nil, err
 	}
-	repeat := signed(r, tok)
-	if r.GetBody != nil {
-		if repeat.Body, err = r.GetBody(); err != nil {
-			return nil, err
-		}
-	}
-	resp, err := t.next.RoundTrip(repeat)
+	repeat, err := repeated(r)
 	if err != nil {
 		return nil, err
+	}
+	resp, err := t.send(repeat, src, tok)
+	if err != nil || tok.prover != nil && wantsNonce(resp) {
+		return resp, err
 	}
 	ok := resp.StatusCode != http.StatusUnauthorized
 	tok.answered(ok)
 	src.resent(tok, ok)
 	return t.enough(resp)
+}
+
+// send sends a request with a token, and with a proof where the token is bound: each
+// time another, and once more where the server wants its nonce in it.
+func (t *transport) send(r *http.Request, src *source, tok *token) (*http.Response, error) {
+	if tok.prover == nil {
+		return t.next.RoundTrip(signed(r, tok, ""))
+	}
+	for first := true; ; first = false {
+		nonce := src.nonces.at(r.URL)
+		proof, err := tok.prover.prove(r, tok.access, nonce, t.w.now())
+		if err != nil {
+			if r.Body != nil {
+				r.Body.Close()
+			}
+			return nil, problem(api.KindInfrastructure, t.set.Server, false, "%v", err)
+		}
+		resp, err := t.next.RoundTrip(signed(r, tok, proof))
+		if err != nil {
+			return nil, err
+		}
+		fresh := src.nonces.learn(r.URL, resp.Header)
+		if !first || fresh == "" || fresh == nonce || !wantsNonce(resp) || !repeatable(r) {
+			return resp, nil
+		}
+		drain(resp.Body)
+		if r, err = repeated(r); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// repeatable reports whether a request's body can be had again.
+func repeatable(r *http.Request) bool {
+	return r.Body == nil || r.Body == http.NoBody || r.GetBody != nil
+}
+
+// repeated is r with its body anew.
+func repeated(r *http.Request) (*http.Request, error) {
+	c := r.WithContext(r.Context())
+	if r.GetBody == nil {
+		return c, nil
+	}
+	var err error
+	c.Body, err = r.GetBody()
+	return c, err
 }
 
 // token returns what to show with a request, or why it can't be sent.
@@ -153,12 +200,15 @@ func (t *transport) fits(tok *token) error {
 	return nil
 }
 
-// signed is r with the token's header. A RoundTripper leaves requests alone, so
+// signed is r with the token's header, and a proof unless it is empty. A RoundTripper leaves requests alone, so
 // it is a copy, as deep as needed.
-func signed(r *http.Request, tok *token) *http.Request {
+func signed(r *http.Request, tok *token, proof string) *http.Request {
 	header := make(http.Header, len(r.Header)+1)
 	maps.Copy(header, r.Header)
 	header["Authorization"] = tok.header
+	if proof != "" {
+		header["Dpop"] = []string{proof}
+	}
 	c := r.WithContext(r.Context())
 	c.Header = header
 	return c
