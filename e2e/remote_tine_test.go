@@ -195,13 +195,23 @@ func TestRemoteTineKill(t *testing.T) {
 	prog.mustPut(t, x.near.client(t), keep.ID, "k", "v")
 	var opened, forked atomic.Int64
 	for round := range 6 {
+		before := [2]int64{opened.Load(), forked.Load()}
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for range 4 {
 			c := x.near.client(t)
 			all.Go(func() { churn(ctx, c, keep.ID, mem, &opened, &forked) })
 		}
-		time.Sleep(time.Duration(200+rand.IntN(500)) * time.Millisecond) // killed at any moment
+		err := eventually(func() error {
+			if opened.Load() == before[0] || forked.Load() == before[1] {
+				return fmt.Errorf("round %d: of open and fork not each was answered yet", round)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Duration(rand.IntN(500)) * time.Millisecond) // killed at any moment
 		side := x.near
 		if round%2 == 1 {
 			side = x.far
@@ -216,7 +226,7 @@ func TestRemoteTineKill(t *testing.T) {
 		cancel()
 		all.Wait()
 		c := x.near.client(t)
-		err := eventually(func() error { // a breaker may be open for a moment
+		err = eventually(func() error { // a breaker may be open for a moment
 			for _, s := range []*shelf{mem, prog} {
 				got, err := s.all(t.Context(), s.on(c, keep.ID))
 				if err != nil {
@@ -232,9 +242,7 @@ func TestRemoteTineKill(t *testing.T) {
 			t.Fatalf("round %d: %v", round, err)
 		}
 	}
-	if t.Logf("%d sessions were opened and %d forked", opened.Load(), forked.Load()); opened.Load() == 0 || forked.Load() == 0 {
-		t.Error("nothing went on while they were killed")
-	}
+	t.Logf("%d sessions were opened and %d forked", opened.Load(), forked.Load())
 	x.nothingLeft(t)
 }
 
