@@ -94,10 +94,10 @@ func (h *helper) create(req ours.Request, files []*os.File) (ours.Reply, error) 
 		return ours.Reply{}, err
 	}
 	if status != 0 {
-		var said bytes.Buffer
+		var log bytes.Buffer
 		_ = logRead.SetReadDeadline(noWait())
-		_, _ = said.ReadFrom(logRead)
-		return ours.Reply{}, fmt.Errorf("gVisor did not make the sandbox: %s", lastError(said.Bytes(), status))
+		_, _ = log.ReadFrom(logRead)
+		return ours.Reply{}, fmt.Errorf("gVisor did not make the sandbox: %s", lastError(log.Bytes(), status))
 	}
 	b, err := h.load(req, conf)
 	if err != nil {
@@ -128,7 +128,7 @@ func (h *helper) load(req ours.Request, conf *config.Config) (*box, error) {
 		return nil, err
 	}
 	if !json.Valid(data) {
-		// Who made it was killed while he wrote, so that it never was somebody's.
+		// The helper that made it was killed while it wrote, so no caller ever got it.
 		return nil, fmt.Errorf("%s is cut off: %w", name, os.ErrNotExist)
 	}
 	id := container.FullID{SandboxID: req.Sandbox, ContainerID: req.Sandbox}
@@ -201,7 +201,7 @@ func (h *helper) find(req ours.Request) (ours.Reply, error) {
 	return b.reply(), nil
 }
 
-// wait says how a sandbox ended. Only the helper that made it can tell.
+// wait says how a sandbox ended. Only the helper that made it knows.
 func (h *helper) wait(req ours.Request) (ours.Reply, error) {
 	h.mu.Lock()
 	b := h.boxes[req.Sandbox]
@@ -231,8 +231,8 @@ func (h *helper) destroy(req ours.Request) error {
 	}
 	b, err := h.load(req, conf)
 	if err == nil {
-		// Before anybody else is done with it, who may wait for one that hangs.
-		// gVisor would look ten times a second whether they are gone.
+		// Before remove takes the lock, whose holder may wait for a sandbox that hangs.
+		// gVisor would poll ten times a second for their end.
 		end(b.pid, req.Sandbox)
 		end(b.gofer, req.Sandbox)
 		err = b.remove()
@@ -251,8 +251,8 @@ func (h *helper) destroy(req ours.Request) error {
 // endWait is how long what was killed may take to be gone.
 const endWait = 10 * time.Second
 
-// remove removes what gVisor keeps of a sandbox whose processes are gone. It kills
-// by number, which may be another's by now, so it is not told.
+// remove removes what gVisor keeps of a sandbox whose processes are gone. gVisor would
+// kill by number, which may be another process's by now, so it does not get the number.
 func (b *box) remove() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -284,13 +284,13 @@ func end(pid int, sandbox string) {
 	for time.Now().Before(late) {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 100)
 		if n > 0 || err != nil && err != unix.EINTR {
-			return // whoever is its parent may wait for it when he likes
+			return // its parent may wait for it at any time
 		}
 	}
 }
 
-// isOf reports whether a process is one of a sandbox, or makes it. One that is dead
-// is nothing.
+// isOf reports whether a process is one of a sandbox, or makes it. A dead process is
+// neither.
 func isOf(pid int, sandbox string) bool {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return err == nil && bytes.HasPrefix(line, []byte(runsc)) && bytes.HasSuffix(line, []byte("\x00"+sandbox+"\x00"))

@@ -1,4 +1,4 @@
 package main
 
-// compiledFilter is empty where nobody could compile and try one yet.
+// compiledFilter is empty: no filter has been compiled and tried on arm64 yet.
 var compiledFilter []byte

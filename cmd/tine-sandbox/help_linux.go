@@ -26,21 +26,21 @@ type helper struct {
 	kids  *kids
 	maps  idmaps
 	nets  networks
-	roots sync.Map // of *madeRoot, by folder: those that are Live
+	roots sync.Map // of live roots, *madeRoot by folder
 
 	apart  sync.Mutex // held while a folder for roots is made
 	mu     sync.Mutex
 	boxes  map[string]*box
 	making making
-	work   sync.WaitGroup // what is under way
+	work   sync.WaitGroup // requests in progress
 }
 
 // help is the life of the helper.
 func help() error {
-	// Who asks for mounts must not be moved to a thread with others.
+	// A goroutine that mounts must not move to a thread with other mounts.
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("become who waits for sandboxes: %w", err)
+		return fmt.Errorf("become the reaper of sandboxes: %w", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("keep mounts to itself: %w", err)
@@ -61,8 +61,8 @@ func help() error {
 		var req control.Request
 		files, err := conn.Read(&req)
 		if err != nil {
-			// Sandboxes go on without us. What was begun is finished: of one that is
-			// being made nobody would know, and what gVisor has written down of the
+			// Sandboxes go on without us. Requests that have begun are finished: a sandbox
+			// that is being made would be known to no process, and gVisor's records of the
 			// others must be true.
 			h.finish()
 			if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
@@ -81,7 +81,7 @@ func help() error {
 	}
 }
 
-// finishWait is how long what nobody waits for any more may take.
+// finishWait bounds requests whose caller no longer waits.
 const finishWait = 20 * time.Second
 
 func (h *helper) finish() {

@@ -39,8 +39,8 @@ func (m *idmaps) of(o control.Owner) (*os.File, error) {
 	if f := m.all[o]; f != nil {
 		return f, nil
 	}
-	// It waits for its first byte, which never comes, as the namespace goes with
-	// its last process until somebody has it open.
+	// It waits for its first byte, which never comes: the namespace ends with its
+	// last process unless it is held open.
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err

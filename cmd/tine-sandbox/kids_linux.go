@@ -18,19 +18,19 @@ import (
 )
 
 // kids waits for every child of the helper: those that it started, and the
-// sandboxes, which become its own when who made them has ended.
+// sandboxes, which become its children when the process that made them has ended.
 type kids struct {
 	starting sync.RWMutex // held for reading while a child is being started
 
 	mu    sync.Mutex
 	wait  map[int]chan syscall.WaitStatus
-	asked map[int]chan syscall.WaitStatus // those of expect that nobody has asked for
-	early map[int]syscall.WaitStatus      // of those that nobody expected yet
+	asked map[int]chan syscall.WaitStatus // expected, and not asked for yet
+	early map[int]syscall.WaitStatus      // not expected yet
 	heard chan os.Signal
 }
 
-// maxEarly bounds what is kept of the dead: gofers and others that nobody asks
-// for are among them.
+// maxEarly bounds what is kept of dead children: gofers and others that are never
+// asked for are among them.
 const maxEarly = 1024
 
 func newKids() *kids {
@@ -46,7 +46,7 @@ func newKids() *kids {
 
 func (k *kids) reap() {
 	for {
-		k.starting.Lock() // nobody is started whom nobody waits for yet
+		k.starting.Lock() // no child is reaped before its starter waits for it
 		var ws syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &ws, syscall.WNOHANG, nil)
 		k.starting.Unlock()
@@ -89,7 +89,7 @@ func (k *kids) run(path string, args []string, attr *syscall.ProcAttr) (status i
 	return ws.ExitStatus(), nil
 }
 
-// expect notes that somebody will ask how a process ended.
+// expect notes that the status of a process will be asked for.
 func (k *kids) expect(pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -99,7 +99,7 @@ func (k *kids) expect(pid int) {
 		close(c)
 		delete(k.early, pid)
 	}
-	clear(k.early) // whoever else died is nobody's by now
+	clear(k.early) // no other dead child is asked for by now
 	k.wait[pid], k.asked[pid] = c, c
 }
 
@@ -120,10 +120,10 @@ func (k *kids) ending(pid int) <-chan syscall.WaitStatus {
 // noWait is a deadline for reading what is there.
 func noWait() time.Time { return time.Now().Add(100 * time.Millisecond) }
 
-// lastError is what gVisor said last in its log.
-func lastError(said []byte, status int) string {
+// lastError is the last error in gVisor's log.
+func lastError(log []byte, status int) string {
 	last := fmt.Sprintf("it ended with status %d", status)
-	lines := bufio.NewScanner(bytes.NewReader(said))
+	lines := bufio.NewScanner(bytes.NewReader(log))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var line struct{ Level, Msg string }

@@ -13,7 +13,7 @@ import (
 )
 
 // removeLeft removes a sandbox that gVisor knows nothing of, or nothing that can be
-// read: who made it, or changed it, was killed meanwhile.
+// read: the process that made or changed it was killed meanwhile.
 func removeLeft(conf *config.Config, name string) error {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

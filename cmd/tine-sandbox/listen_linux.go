@@ -20,9 +20,9 @@ import (
 //
 // A process of its own does this, outside of the helper: the helper of an ordinary
 // user is in a user namespace that has no power over the one in which an earlier
-// helper made that network. Who started both has it over both, but only one with
-// a single thread may go there, and no program in Go has a single thread; a copy
-// of it that runs nothing but system calls has.
+// helper made that network. The gateway has it over both, but only a process with a
+// single thread may go there, and no program in Go has a single thread; a copy of it
+// that runs nothing but system calls has.
 func listenAgain() error {
 	unix.CloseOnExec(control.Socket)
 	conn, err := control.Open(os.NewFile(control.Socket, "control"))
@@ -56,7 +56,7 @@ func listenIn(ns *os.File, n *control.Network) ([]*os.File, error) {
 	}
 	owner, err := unix.IoctlRetInt(int(ns.Fd()), unix.NS_GET_USERNS)
 	if err != nil {
-		return nil, fmt.Errorf("find who owns the network of the sandbox: %w", err)
+		return nil, fmt.Errorf("find the owner of the network of the sandbox: %w", err)
 	}
 	defer unix.Close(owner)
 	var theirs, ours unix.Stat_t

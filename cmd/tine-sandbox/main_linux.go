@@ -52,7 +52,7 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == idmapArg {
 		waitForNothing()
 	}
-	if os.Args[0] == runsc { // who makes a sandbox, which has no part in the lock
+	if os.Args[0] == runsc { // the process that makes a sandbox, which has no part in the lock
 		unix.CloseOnExec(control.Lock)
 	}
 	if slices.Contains(os.Args, "boot") {

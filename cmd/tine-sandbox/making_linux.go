@@ -4,9 +4,9 @@ package main
 
 import "sync"
 
-// making are the sandboxes that are being made. Who asked for one may have given
-// up, or be gone, before it is there: destroying one waits until it is, and one
-// that nobody can be told of is destroyed.
+// making are the sandboxes that are being made. The caller may have given up, or be
+// gone, before its sandbox exists: destroying one waits until it exists, and one that
+// can't be reported to its caller is destroyed.
 type making struct {
 	mu  sync.Mutex
 	all map[string]chan struct{} // closed when one is there, or failed

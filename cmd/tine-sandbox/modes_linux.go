@@ -7,9 +7,9 @@ import (
 	"gvisor.dev/gvisor/pkg/seccomp"
 )
 
-// forbidModes lets neither this process nor a sandbox that it makes give a file of
-// the host a mode with which whoever runs it becomes its owner: what a program
-// writes to a directory of the host is the gateway's out there.
+// forbidModes lets neither this process nor a sandbox that it makes set the setuid or
+// setgid bit of a host file: what a program writes to a directory of the host belongs
+// to the gateway's user there.
 func forbidModes() error {
 	with := func(before ...seccomp.ValueMatcher) seccomp.SyscallRule {
 		var either seccomp.Or

@@ -134,8 +134,8 @@ func elsewhere(enter, do func() error) error {
 	return <-done
 }
 
-// addLinks makes the pair of links. Each knows where the other's address is, so
-// that nobody has to ask for it.
+// addLinks makes the pair of links. Each knows the other's address, so that neither
+// has to ask for it.
 func addLinks(h *netlink.Handle, req *control.Network) error {
 	inner, err := netip.ParsePrefix(req.Inner)
 	if err != nil {
@@ -146,7 +146,7 @@ func addLinks(h *netlink.Handle, req *control.Network) error {
 		return err
 	}
 	for _, s := range []struct{ path, value string }{
-		{"/proc/sys/net/ipv6/conf/default/disable_ipv6", "1"}, // no addresses that nobody gave it
+		{"/proc/sys/net/ipv6/conf/default/disable_ipv6", "1"}, // no addresses but those it is given
 		{"/proc/sys/net/ipv4/ip_forward", "0"},                // a new namespace begins with what the host has
 	} {
 		if err := setting(s.path, s.value); err != nil {

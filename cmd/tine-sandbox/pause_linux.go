@@ -33,7 +33,7 @@ func (b *box) pause() error {
 	}
 	if err := b.c.Sandbox.Pause(b.c.ID); err != nil {
 		b.known = false
-		if !isOf(b.pid, b.c.ID) { // it has ended, and whoever removes it may have been here
+		if !isOf(b.pid, b.c.ID) { // it has ended, and its removal may have begun
 			_ = b.unmark()
 		}
 		return err

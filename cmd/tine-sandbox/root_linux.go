@@ -125,8 +125,8 @@ func readRoot(r *control.Root) (*control.Root, error) {
 	return &root, nil
 }
 
-// within is where a path of the root is. Whoever wrote the list of parts saw to
-// it that no link of the host is on the way.
+// within is where a path of the root is. The driver, which wrote the list of parts,
+// made sure that no link of the host is on the way.
 func within(root, path string) string { return filepath.Join(root, filepath.Clean("/"+path)) }
 
 func (h *helper) addPart(root string, p control.Part) error {
@@ -158,8 +158,8 @@ func (h *helper) addPart(root string, p control.Part) error {
 	return errors.Join(os.Chmod(to, mode), ownAs(to, p.Like))
 }
 
-// ownAs gives a directory to whom one of the host belongs, unless that is gone or
-// somebody whom this user namespace does not know.
+// ownAs gives a directory the owner of a host directory, unless that one is gone or
+// this user namespace does not map its owner.
 func ownAs(to string, like *control.Like) error {
 	var s unix.Stat_t
 	if like == nil || unix.Stat(like.Path, &s) != nil {
@@ -230,9 +230,8 @@ func (h *helper) take(p control.Part) (tree int, err error) {
 	return tree, nil
 }
 
-// maskAll covers paths with something empty that nobody may read. What is not
-// there needs no mask. One that can't be covered is an error: nobody may believe
-// that it is.
+// maskAll covers paths with something empty that can't be read. A missing path needs
+// no mask. A path that can't be covered is an error, never skipped.
 func maskAll(root string, masks []string) error {
 	if len(masks) == 0 {
 		return nil

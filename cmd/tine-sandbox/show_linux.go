@@ -13,11 +13,11 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/sandbox/control"
 )
 
-// A sandbox that was made before anybody knew whose it will be has an empty place
-// in an open root for each directory. What is mounted there in the helper's mount
-// namespace is mounted by the kernel in the gofer's too, which opens a directory
-// when the program starts or goes on, and not before. Whether it is there is
-// looked at, since a sandbox must never run on anything else.
+// A sandbox that was made before its owner was known has an empty place in an open
+// root for each directory. What is mounted there in the helper's mount namespace is
+// mounted by the kernel in the gofer's too, which opens a directory when the program
+// starts or goes on, and not before. The helper checks that the mount is there, since
+// a sandbox must never run on anything else.
 
 // show puts the parts of an open root where one sandbox has their places. However
 // it ends, the root is gone then, and the sandbox has what it has for good.

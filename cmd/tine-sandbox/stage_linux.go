@@ -21,7 +21,7 @@ import (
 // masked.
 type stage struct{ dir string }
 
-// newStage makes one beside a root. Nobody follows it.
+// newStage makes one beside a root. No sandbox follows it.
 func newStage(root string) (*stage, error) {
 	s := &stage{root + ".stage"}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {

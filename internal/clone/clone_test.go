@@ -256,7 +256,7 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// Of those who want the same place one gets it.
+	// Of several copies to the same place one gets it.
 	var won, lost int
 	var mu sync.Mutex
 	for range 10 {

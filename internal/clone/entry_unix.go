@@ -47,7 +47,7 @@ func (d *dir) entry(name string) error {
 	return fmt.Errorf("%s is a device, which can't be copied; remove it or keep it elsewhere", d.join(name))
 }
 
-// later leaves a task to whoever is free. It must end with done.
+// later leaves a task to a free worker. It must end with done.
 func (d *dir) later(task func() error) {
 	d.busy.Add(1)
 	d.c.pool.add(task)
@@ -157,10 +157,10 @@ func (d *dir) file(name string, st *unix.Stat_t) (bool, error) {
 	}
 	err = c.complete(dst, src, st)
 	if err == nil {
-		// By name, which is the same: nobody else knows the copy yet.
+		// By name, which is the same: no other process knows the copy yet.
 		err = unix.UtimesNanoAt(d.dst, name, times(st), unix.AT_SYMLINK_NOFOLLOW)
 	}
-	// Some filesystems tell only now that the disk is full.
+	// Some filesystems report only now that the disk is full.
 	if closeErr := unix.Close(dst); err == nil {
 		err = closeErr
 	}
@@ -185,7 +185,7 @@ func (c *copier) complete(dst, src int, st *unix.Stat_t) error {
 	return unix.Fchmod(dst, uint32(st.Mode)&0o7777)
 }
 
-// strange reports whether a file is to be given to somebody else.
+// strange reports whether a file must get an owner other than this user.
 func (c *copier) strange(st *unix.Stat_t) bool {
 	return c.owners && (int(st.Uid) != c.uid || int(st.Gid) != c.gid)
 }

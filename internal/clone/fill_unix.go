@@ -26,11 +26,11 @@ func weight(st *unix.Stat_t) int64 {
 // blocks at all, being kept elsewhere.
 func sparse(st *unix.Stat_t) bool { return st.Size > 64<<10 && st.Blocks*512 < st.Size }
 
-// fill copies what is in a file, up to the size that it had: one that somebody
+// fill copies a file's content, up to the size that it had: a file that a program
 // goes on writing to would have no end.
 func (c *copier) fill(dst, src int, st *unix.Stat_t) error {
 	left := weight(st)
-	tell := func(n int64) {
+	advance := func(n int64) {
 		n = min(n, left)
 		left -= n
 		c.p.bytes(n)
@@ -41,20 +41,20 @@ func (c *copier) fill(dst, src int, st *unix.Stat_t) error {
 	}
 	if !done {
 		if sparse(st) {
-			err = c.fillSparse(dst, src, st.Size, tell)
+			err = c.fillSparse(dst, src, st.Size, advance)
 		} else {
-			_, err = c.fillRange(dst, src, 0, st.Size, tell)
+			_, err = c.fillRange(dst, src, 0, st.Size, advance)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	tell(left)
+	advance(left)
 	return nil
 }
 
 // fillSparse copies the parts that are there.
-func (c *copier) fillSparse(dst, src int, size int64, tell func(int64)) error {
+func (c *copier) fillSparse(dst, src int, size int64, advance func(int64)) error {
 	if err := unix.Ftruncate(dst, size); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (c *copier) fillSparse(dst, src int, size int64, tell func(int64)) error {
 		case errors.Is(err, unix.ENXIO): // holes to the end
 			return nil
 		case err != nil: // holes can't be found here
-			_, err := c.fillRange(dst, src, off, size, tell)
+			_, err := c.fillRange(dst, src, off, size, advance)
 			return err
 		}
 		hole, err := unix.Seek(src, data, seekHole)
@@ -74,7 +74,7 @@ func (c *copier) fillSparse(dst, src int, size int64, tell func(int64)) error {
 		if data >= size {
 			return nil
 		}
-		if off, err = c.fillRange(dst, src, data, min(hole, size), tell); err != nil {
+		if off, err = c.fillRange(dst, src, data, min(hole, size), advance); err != nil {
 			return err
 		}
 		if off < min(hole, size) { // it was cut short meanwhile
@@ -86,7 +86,7 @@ func (c *copier) fillSparse(dst, src int, size int64, tell func(int64)) error {
 
 // fillRange copies from one offset to another and returns how far it came, which
 // is less where the file ends before.
-func (c *copier) fillRange(dst, src int, from, to int64, tell func(int64)) (int64, error) {
+func (c *copier) fillRange(dst, src int, from, to int64, advance func(int64)) (int64, error) {
 	for from < to {
 		if c.pool.ctx.Err() != nil {
 			return from, context.Cause(c.pool.ctx)
@@ -102,7 +102,7 @@ func (c *copier) fillRange(dst, src int, from, to int64, tell func(int64)) (int6
 			return from, err
 		}
 		from += n
-		tell(n)
+		advance(n)
 	}
 	return from, nil
 }

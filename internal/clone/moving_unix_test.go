@@ -133,7 +133,7 @@ func TestVanishing(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(dst, "keep/k")); err != nil || string(b) != "k" {
 		t.Errorf("%q, %v", b, err)
 	}
-	// Without it the name is told.
+	// Without it the error names the file.
 	d := &dir{c: &copier{}, path: "d"}
 	if err := d.fail("open", "f", unix.ENOENT); !strings.Contains(err.Error(), "d/f") || !strings.Contains(err.Error(), "removed meanwhile") {
 		t.Errorf("got %v", err)

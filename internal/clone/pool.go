@@ -31,7 +31,7 @@ func (p *pool) add(task func() error) {
 	p.wake.Signal()
 }
 
-// run returns when no task is left, or after the first error when those that run
+// run returns when no task is left, or after the first error when the running tasks
 // have returned.
 func (p *pool) run(workers int) error {
 	defer p.cancel(nil)

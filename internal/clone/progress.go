@@ -2,7 +2,7 @@ package clone
 
 import "sync"
 
-// progress counts what was copied and tells who wants to know.
+// progress counts what was copied and reports it to the caller.
 type progress struct {
 	report func(done, total int64)
 
@@ -29,7 +29,7 @@ func (p *progress) file() {
 	p.files++
 }
 
-// finish tells the end of a source that became smaller than it was, or that is
+// finish reports the end of a source that became smaller than it was, or that is
 // empty.
 func (p *progress) finish() {
 	if p.report != nil && (p.done != p.total || p.total == 0) {

@@ -28,10 +28,10 @@ type sumLine struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Sum writes down what is in a folder that nobody changes any more, as a file in it,
-// and returns the checksum of that file, which Verify wants back. It reads
-// everything that is in the folder, except for the names in it that begin with
-// except: those may change. A folder with nothing else gets no file and no checksum.
+// Sum writes down what is in a folder that no longer changes, as a file in it, and
+// returns the checksum of that file, which Verify wants back. It reads everything
+// that is in the folder, except for the names in it that begin with except: those
+// may change. A folder with nothing else gets no file and no checksum.
 func Sum(ctx context.Context, dir, except string) (string, error) {
 	b, err := sums(ctx, dir, except)
 	if err == nil && len(b) == 0 {

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copier is one copy under way.
+// copier is one running copy.
 type copier struct {
 	o       Options
 	p       *progress
@@ -25,7 +25,7 @@ type copier struct {
 	root    id   // of the copy, which must not copy itself
 	rootFD  int  // of the copy
 	owners  bool // we may give files away
-	uid     int  // whom new files belong to
+	uid     int  // owner of new files
 	gid     int
 	buffers sync.Pool
 	how     how
@@ -122,10 +122,9 @@ func (c *copier) close() {
 	}
 }
 
-// list copies what is in the directory. Small files are made one after another:
-// a directory takes one new name at a time, and those who wait for it only take
-// each other's time. What is large, and what is a directory, is for whoever is
-// free.
+// list copies what is in the directory. Small files are made one after another: a
+// directory takes one new name at a time, and workers that wait for it only take each
+// other's time. Large files and directories are left to free workers.
 func (d *dir) list() error {
 	err := readNames(d.src, func(names []string) error {
 		for _, name := range names {

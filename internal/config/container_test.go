@@ -34,7 +34,7 @@ tine.yaml:1:102: servers.b.docker.port: goes with transport: http, but this is s
 		{"a path that is none", "servers: {a: {docker: {image: i, port: 1, path: mcp}}}\n",
 			`tine.yaml:1:49: servers.a.docker.path: "mcp" is not the path of a URL; write it like /mcp`},
 		{"http on no network", "servers: {a: {docker: {image: i, port: 1, network: none}}, b: {docker: {image: i, port: 1, run_args: [--net=host]}}}\n",
-			`tine.yaml:1:43: servers.a.docker.network: with none nobody reaches a server that speaks http; name a network of the engine such as bridge, or leave it out
+			`tine.yaml:1:43: servers.a.docker.network: with none a server that speaks http can't be reached; name a network of the engine such as bridge, or leave it out
 tine.yaml:1:64: servers.b.docker.network: on the network of the host the first session would take the port; name another network, or write scope: shared`},
 
 		{"state", "servers: {a: {docker: {image: i, state: [data, /, /a, root, /a/b]}}, b: {docker: {image: i, state: []}}}\n",
@@ -48,7 +48,7 @@ tine.yaml:1:100: servers.b.docker.state: names nothing; write state: [/data], or
 tine.yaml:1:56: servers.a.docker.tmpfs[0]: want a whole path in the container below its root, like /tmp
 tine.yaml:1:91: servers.a.docker.binds[0].target: "a" is not a whole path in the container; write it like /data
 tine.yaml:1:95: servers.a.docker.binds[1]: "/x:y" is not SOURCE:TARGET with a whole path in the container; write it like ./data:/data:ro
-tine.yaml:1:103: servers.a.docker.binds[2]: "/x" is a volume without a source, which nobody would find again; name it as state, or write SOURCE:TARGET`},
+tine.yaml:1:103: servers.a.docker.binds[2]: "/x" is a volume without a source, which would not be found again; name it as state, or write SOURCE:TARGET`},
 		{"over each other", "servers: {a: {docker: {image: i, state: [/d], tmpfs: [/d/t, /x], binds: ['a:/d', 'a:/x', 'a:/y', 'b:/y', 'c:/']}}}\n",
 			`tine.yaml:1:55: servers.a.docker.tmpfs[0]: lies over what is state, and memory is forgotten; choose another path
 tine.yaml:1:74: servers.a.docker.binds[0]: lies over what is state, and what is bound there would be shared by every fork; remove one of them

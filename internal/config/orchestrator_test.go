@@ -31,7 +31,7 @@ tine.yaml:1:89: servers.a.credential: goes with url, but this server has remote`
 		{"keys of others", at + "}, env: {A: b}, budget: {memory: 1MiB}, workspace: true}}\n",
 			`tine.yaml:1:68: servers.a.env: goes with command or docker, but this server has remote
 tine.yaml:1:81: servers.a.budget: goes with command, builtin or docker, but this server has remote
-tine.yaml:1:116: servers.a.workspace: a server that somebody else runs can't see a directory of this machine; remove it`},
+tine.yaml:1:116: servers.a.workspace: a server that an orchestrator runs can't see a directory of this machine; remove it`},
 		{"fork memory", at + "}, fork: memory}}\n",
 			`tine.yaml:1:74: servers.a.fork: "memory" copies a running server, and nothing says that the orchestrator of "a" can; name its endpoint with remote.fork: /instances/{remote_instance_id}/fork, or remote.snapshot, or use fresh, share or refuse`},
 		{"fork files", at + ", fork: '/i/{remote_instance_id}/f'}, fork: files}}\n",

@@ -95,7 +95,7 @@ tine.yaml:1:63: servers.a.sandbox.allow_write[2]: has ~/.config/age in it, which
 tine.yaml:9:19: servers.a.sandbox.deny_read[0]: lies in allow_write[1] on line 7, and would be seen as soon as the host replaces it there; move it out of that folder, or name only the folders beside it in allow_write
 tine.yaml:9:38: servers.a.sandbox.deny_read[3]: lies in allow_write[1] on line 7, and would be seen as soon as the host replaces it there; move it out of that folder, or name only the folders beside it in allow_write`},
 		{"users", "servers: {a: {command: x, sandbox: {user: nobody}}, b: {command: x, sandbox: {user: 0}}, c: {command: x, sandbox: {user: '1000:0'}}, d: {command: x, sandbox: {user: 4294967295}}, e: {command: x, sandbox: {user: [1]}}, f: {command: x, sandbox: {user: 00}}}\n",
-			`tine.yaml:1:43: servers.a.sandbox.user: "nobody" is not UID or UID:GID, and inside nobody has a name; write it like 1000:1000
+			`tine.yaml:1:43: servers.a.sandbox.user: "nobody" is not UID or UID:GID, and users have no names inside; write it like 1000:1000
 tine.yaml:1:85: servers.b.sandbox.user: 0 is root, which nothing in a sandbox is; choose another, like 1000:1000
 tine.yaml:1:122: servers.c.sandbox.user: "1000:0" is root, which nothing in a sandbox is; choose another, like 1000:1000
 tine.yaml:1:166: servers.d.sandbox.user: 4294967295 is out of range; want numbers from 1 to 4294967294

@@ -25,7 +25,7 @@ func (e *DamageError) Why() string { return e.cause.Error() }
 // Unwrap makes it an error of the API, and what caused it.
 func (e *DamageError) Unwrap() []error { return []error{e.ours, e.cause} }
 
-// Whose says to whom stored data belongs. Any of it may be empty.
+// Whose names the owner of stored data. Any of it may be empty.
 type Whose struct {
 	Server  string
 	Session string
@@ -34,7 +34,7 @@ type Whose struct {
 	Shared string
 }
 
-// Whose says to whom the state of the spec belongs.
+// Whose names the owner of the spec's state.
 func (s *Spec) Whose() Whose {
 	w := Whose{Server: s.Server, Session: s.Session}
 	if s.Shared {

@@ -11,7 +11,7 @@
 //	inst, err = d.Adopt(ctx, handle)  // the next gateway goes on with it
 //	inst.Stop(ctx)                    // asked, insisted, killed; twice is fine
 //
-// Whoever calls Start or Adopt owns the Instance and must Stop it or Leave it.
+// The caller of Start or Adopt owns the Instance and must Stop it or Leave it.
 //
 // # State
 //
@@ -30,7 +30,7 @@
 //
 // # What a driver may do besides
 //
-// Whoever needs one of these asks for it with a type assertion, of a driver:
+// A caller that needs one of these asks for it with a type assertion, of a driver:
 //
 //	Keeper      all but url                       session, for states, forks and snapshots
 //	Rememberer  builtin                           session, for what a server has of its own
@@ -64,15 +64,15 @@ import (
 // the handle.
 var ErrGone = errors.New("instance is gone")
 
-// ErrLost reports that an instance ended together with what it remembered, and
-// that nobody but the machine or the network is to blame: an engine that was
-// restarted, an orchestrator that forgot. Err, Adopt and Freeze return it
-// wrapped. The next instance begins anew, from the state that there is.
+// ErrLost reports that an instance ended together with what it remembered, through a
+// fault of the machine or the network: an engine that was restarted, an orchestrator
+// that forgot. Err, Adopt and Freeze return it wrapped. The next instance begins anew,
+// from the state that there is.
 var ErrLost = errors.New("instance is lost")
 
-// ErrKept reports, beside ErrGone, that what the instance remembered is in its
-// state: it was suspended, or nobody has used it since it was resumed. The next
-// instance goes on from there.
+// ErrKept reports, beside ErrGone, that what the instance remembered is in its state: it
+// was suspended, or it was not used since it was resumed. The next instance goes on from
+// there.
 var ErrKept = errors.New("its memory is kept")
 
 // ErrUnfit reports that a snapshot can't be used here, and that another attempt
@@ -106,7 +106,7 @@ type Info struct {
 	// are first used.
 	Light bool
 	// Memory is whether what an instance has in memory is what its server remembers,
-	// so that an end of it that nobody asked for is a loss.
+	// so that an unexpected end of it is a loss.
 	Memory bool
 	// Details is whether a template may be anything that the other side knows, and
 	// not only a path.
@@ -147,8 +147,8 @@ type Spec struct {
 	// Template is what a state without a snapshot is seeded from: a file or a
 	// directory. Empty for nothing.
 	Template string
-	// Details are a template in the words of whoever runs the instance, as JSON;
-	// for drivers with Info.Details.
+	// Details are a template in the orchestrator's terms, as JSON; for drivers with
+	// Info.Details.
 	Details json.RawMessage
 	// Ordinal tells several instances of one server in a session apart. Server is
 	// the same for all of them.
@@ -200,7 +200,7 @@ type Spec struct {
 	OnDamage func(error) `json:"-"`
 }
 
-// Options are those of a spec, as a driver knows them; nil where they are of another.
+// Options are those of a spec; nil where they are another driver's.
 func Options[T any](spec Spec) *T {
 	t, _ := spec.Options.(*T)
 	return t
@@ -247,7 +247,7 @@ type Snapshot struct {
 	// a restored server is already initialized.
 	Hello json.RawMessage `json:"hello,omitempty"`
 	// Runs is whether what was imported holds the program itself, as a memory or
-	// the root of a container does: whoever wrote it says what is run.
+	// the root of a container does: its author decides what is run.
 	Runs bool `json:"runs,omitempty"`
 }
 
@@ -258,7 +258,7 @@ type Source struct {
 	// Take lets Seed use the snapshot up: it is the last one to be seeded from it,
 	// and it is discarded afterwards.
 	Take bool
-	// Progress hears how many bytes are there of how many; nil where nobody does.
+	// Progress gets how many bytes are copied of how many; may be nil.
 	Progress func(done, total int64)
 }
 
@@ -279,7 +279,7 @@ type Keeper interface {
 	// instance, which the caller holds, or nil when none runs. dir is a folder
 	// that does not exist, for the snapshot's own use.
 	Freeze(ctx context.Context, spec Spec, inst Instance, dir string) (Snapshot, error)
-	// Discard removes a snapshot. Twice is fine, and so is one that is not there.
+	// Discard removes a snapshot. Discarding twice, or one that does not exist, is fine.
 	Discard(ctx context.Context, s Snapshot) error
 	// Erase removes the state at spec.State, with no instance on it. Twice is fine.
 	Erase(ctx context.Context, spec Spec) error
@@ -292,8 +292,8 @@ type Keeper interface {
 	Import(ctx context.Context, server, dir string, r io.Reader) (Snapshot, error)
 	// Recover is called once at start, before anything else, with every state
 	// folder and every snapshot that stays. With sure these are all there are: what
-	// the Keeper has besides belongs to nobody and is removed. Without, there may be
-	// others, and only what says itself that it is unfinished is removed.
+	// the Keeper has besides has no owner and is removed. Without, there may be
+	// others, and only what is marked as unfinished is removed.
 	Recover(ctx context.Context, states []string, snapshots []Snapshot, sure bool) error
 }
 
@@ -301,8 +301,8 @@ type Keeper interface {
 type Instance interface {
 	Handle() Handle
 	// Hold keeps the instance quiet until release is called: no byte enters, and
-	// as far as the driver can make it so nothing it keeps changes. Holding what
-	// is held waits for it. An instance may end while it is held. release may be
+	// as far as the driver can make it so nothing it keeps changes. A second Hold
+	// waits for the first. An instance may end while it is held. release may be
 	// called twice. An error begins `server "ID" can't be held: `.
 	Hold(ctx context.Context) (release func(), err error)
 	// Dial opens the instance's link. Instances with a Stream have one link at a
@@ -350,8 +350,8 @@ type Stream interface {
 	// next write ends the torn line first. Line breaks inside the frame, which
 	// JSON allows between tokens, are sent as spaces.
 	WriteFrame(ctx context.Context, frame []byte) error
-	// Close ends reads and writes that are under way and frees the instance for
-	// the next Dial. It does not end the instance. Calling it twice is fine.
+	// Close ends running reads and writes and frees the instance for the next Dial.
+	// It does not end the instance. Calling it twice is fine.
 	Close() error
 }
 

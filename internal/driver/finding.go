@@ -12,7 +12,7 @@ import (
 // What a check finds.
 const (
 	FoundOK      = "ok"
-	FoundWarn    = "warn"    // works, but somebody should look at it
+	FoundWarn    = "warn"    // works, but needs a look
 	FoundMissing = "missing" // not there; some servers may need it
 	FoundBroken  = "broken"  // the gateway needs it
 )

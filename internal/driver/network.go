@@ -6,9 +6,8 @@ import "time"
 // among the calls of their server.
 const MethodNetwork = "tine/network"
 
-// Network is one connection that a server made to the outside through a driver
-// that lets only some of them pass, or was refused. It is told of when it has
-// ended.
+// Network is one connection that a server made to the outside through a driver that
+// lets only some of them pass, or was refused. It is reported when it has ended.
 type Network struct {
 	Server   string
 	Session  string // empty when the server is shared

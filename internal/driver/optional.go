@@ -39,14 +39,15 @@ type Rememberer interface {
 // that a Start on a state which was seeded from it is a hand-over.
 type Preparer interface {
 	// Ready asks for count instances of the snapshot to be ready, made in the
-	// background and parked until they are handed over; zero lets go of those that
-	// are, and must be said before the snapshot is discarded. The spec is that of
-	// the server, with neither session nor folders. Ready does not wait.
+	// background and parked until they are handed over; zero releases the ready ones,
+	// and must be asked for before the snapshot is discarded. The spec is that of the
+	// server, with neither session nor folders. Ready does not wait.
 	Ready(spec Spec, from Snapshot, count int) error
-	// Expect says that count instances are about to be started at once, from what
-	// nobody knows yet, and what can be prepared for them is from now on; over says
-	// that all of them were, or that none is. The spec is as Ready's, with the
-	// workspace of some session where the server sees one. Neither waits.
+	// Expect says that count instances are about to be started at once, from a
+	// snapshot that is not known yet, so that what can be prepared for them is from
+	// now on; over says that all of them were started, or that none is. The spec is as
+	// Ready's, with the workspace of some session where the server sees one. Neither
+	// waits.
 	Expect(spec Spec, count int) (over func())
 	// Pools says what there is of each server.
 	Pools() []Pool
@@ -56,7 +57,7 @@ type Preparer interface {
 type Pool struct {
 	Server string
 	Slots  int // prepared, of no snapshot
-	Ready  int // made of a snapshot, and nobody's
+	Ready  int // made of a snapshot, and not taken
 	Live   int // instances that run, parked ones too
 	Parked int // instances that rest and use no CPU
 }
@@ -65,10 +66,10 @@ type Pool struct {
 // start, which may take much longer than a start.
 type Fetcher interface {
 	// Fetch returns when the packages of a spec's program are on this machine, at once
-	// where it needs none. All who want the same wait for one fetch. It goes on when
+	// where it needs none. Callers that want the same wait for one fetch. It goes on when
 	// they leave, for as long as most, and ends with the driver.
 	Fetch(ctx context.Context, spec Spec, most time.Duration) error
-	// Fetching says how far the fetch for a spec is; nil where none is under way.
+	// Fetching says how far the fetch for a spec is; nil where none is running.
 	Fetching(spec Spec) *api.Fetch
 	// Refetch has the packages of a spec looked for again by the next Fetch: a start
 	// with them took too long, as one does that fetches by itself.
@@ -88,8 +89,8 @@ type Suspender interface {
 	Greeted() (hello json.RawMessage, forked bool)
 }
 
-// A Parker is an instance that is parked, and costs next to nothing, while nobody
-// needs it.
+// A Parker is an instance that is parked, and costs next to nothing, while it is not
+// used.
 type Parker interface {
 	// Acquire is called before a call, and Release after it. What is sent to the
 	// instance wakes it in any case.

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Origin is a URL's scheme, host and port. The port is always there, so that one
-// that is the default may be written or not. Credentials are for one origin.
+// Origin is a URL's scheme, host and port. The port is always there, so that a default
+// port may be written or not. Credentials are for one origin.
 func Origin(u *url.URL) string {
 	scheme := strings.ToLower(u.Scheme)
 	port := u.Port()

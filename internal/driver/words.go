@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// A WordsError is an error with what a program wrote to its standard error before
-// it. The words may repeat what was said in a call, and so are not part of the
-// error's text: not everybody who is told of the error may read them.
+// A WordsError is an error with what a program wrote to its standard error before it.
+// The words may repeat arguments of a call, and so are not part of the error's text:
+// not every reader of the error may read them.
 type WordsError struct {
 	Err   error
 	Words string

@@ -179,7 +179,7 @@ func readBody(r io.Reader, b []byte, size, done int64) error {
 	return nil
 }
 
-// ended checks that a body has no more than it was said to have.
+// ended checks that a body is not longer than its announced size.
 func ended(r io.Reader, size int64) error {
 	var one [1]byte
 	switch n, err := io.ReadFull(r, one[:]); {

@@ -11,8 +11,8 @@ import (
 	"testing/iotest"
 )
 
-// failing is a file whose writes fail after some bytes, like those on a full
-// disk, and whose Truncate fails when told to.
+// failing is a file whose writes fail after some bytes, as on a full disk, and whose
+// Truncate fails when it is set to.
 type failing struct {
 	handle
 	left     *int // bytes that may be written; negative: any number

@@ -202,7 +202,7 @@ func TestValuesOfInnerLayersAreLetGo(t *testing.T) {
 		}
 	}
 	if kept > 1 {
-		t.Errorf("%d of %d layers keep a value that nobody can ask for", kept, len(w.layers))
+		t.Errorf("%d of %d layers keep a value that no caller can ask for", kept, len(w.layers))
 	}
 	// An unchanged state gives its value to the next fork again.
 	ref := w.seal("a")

@@ -16,10 +16,10 @@ import (
 	"testing"
 )
 
-// TestKill runs a process that changes, forks, pins and removes states with
-// several goroutines, so that layers are rewritten and merged all the time, kills it in the middle of that, and looks whether all that
-// it said it had done is there, and nothing else. Then the next process goes on
-// from there.
+// TestKill runs a process that changes, forks, pins and removes states with several
+// goroutines, so that layers are rewritten and merged all the time, kills it in the
+// middle of that, and checks that all that it reported as done is there, and nothing
+// else. Then the next process goes on from there.
 func TestKill(t *testing.T) {
 	rounds := torture.Or(4, 10)
 	k := &killed{t: t, w: newWorld(t), States: map[string]map[string]string{}, Pins: map[string]map[string]string{}}
@@ -179,7 +179,7 @@ func (k *killed) check() {
 		h := k.w.open(name)
 		got := packed(contents(k.t, h.Value()))
 		if !maps.Equal(got, want) && !k.half(name, got) {
-			k.t.Fatalf("state %s has %v, want %v; under way was %v", name, got, want, k.pending)
+			k.t.Fatalf("state %s has %v, want %v; pending was %v", name, got, want, k.pending)
 		}
 		k.States[name] = got
 		must(k.t, h.Close())
@@ -210,7 +210,7 @@ func (k *killed) check() {
 	must(k.t, k.w.Close())
 }
 
-// half tells whether got is what the change under way would make.
+// half tells whether got is what the pending change would make.
 func (k *killed) half(name string, got map[string]string) bool {
 	for _, p := range k.pending {
 		if p.State != name {

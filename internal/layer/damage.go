@@ -18,7 +18,7 @@ type Damage struct {
 	File   string // its path
 	Offset int64
 	Reason string
-	cause  error // what the system said, if it said something
+	cause  error // the system's error, if there was one
 }
 
 func (d *Damage) Unwrap() error { return d.cause }
@@ -91,7 +91,7 @@ func (l *layer) found(d *Damage) error {
 	return d
 }
 
-// damages are those that reads of bodies met, the latest of them.
+// damages are the latest that reads of bodies met.
 type damages struct {
 	count atomic.Uint64
 
@@ -110,8 +110,8 @@ func (d *damages) add(x *Damage) {
 	d.count.Add(1)
 }
 
-// Damages counts how often reading has met damage, in any state. It costs nothing:
-// who sees it grow asks DamageSince.
+// Damages counts how often reading has met damage, in any state. It costs nothing: a
+// caller that sees it grow asks DamageSince.
 func (s *Store) Damages() uint64 { return s.damages.count.Load() }
 
 // DamageSince tells what was met, since Damages gave n, of the layers that the state

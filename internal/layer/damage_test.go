@@ -129,7 +129,7 @@ func (f *forest) check(damaged string) error {
 				names = d.File
 			}
 			if !IsLost(err) {
-				return fmt.Errorf("%s: not said to be lost: %w", name, err)
+				return fmt.Errorf("%s: not reported as lost: %w", name, err)
 			}
 			if !strings.Contains(err.Error(), filepath.Base(damaged)) && !strings.Contains(err.Error(), filepath.Dir(damaged)) {
 				return fmt.Errorf("%s: the error does not name %s: %w", name, damaged, err)

@@ -45,7 +45,7 @@ func TestDieInMerge(t *testing.T) {
 			root := t.TempDir()
 			err := os.CopyFS(root, os.DirFS(w.root))
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // a layer that nobody needs was removed meanwhile
+				continue // an unused layer was removed meanwhile
 			}
 			must(t, err)
 			dead = append(dead, root)
@@ -107,11 +107,11 @@ func TestDieInMerge(t *testing.T) {
 // watched tells of each write, before and after.
 type watched struct {
 	handle
-	tell func()
+	notify func()
 }
 
 func (f watched) WriteAt(p []byte, off int64) (int, error) {
-	f.tell()
-	defer f.tell()
+	f.notify()
+	defer f.notify()
 	return f.handle.WriteAt(p, off)
 }

@@ -99,7 +99,7 @@ func (s *files) acquire(id string, flag int) (*file, error) {
 	return e, nil
 }
 
-// evict closes the least recently used file that nobody uses.
+// evict closes the least recently used file that is not in use.
 func (s *files) evict() bool {
 	for el := s.recent.Back(); el != nil; el = el.Prev() {
 		if e := el.Value.(*file); e.users == 0 {
@@ -140,8 +140,8 @@ func (s *files) release(e *file) {
 	}
 }
 
-// closeOne closes a file that nobody can find any more. It counts until it is
-// closed, or there would be one too many.
+// closeOne closes a file that can't be found any more. It counts until it is closed,
+// or there would be one too many.
 func (s *files) closeOne(e *file) {
 	e.f.Close()
 	s.mu.Lock()
@@ -159,7 +159,7 @@ func (s *files) use(id string, flag int, do func(handle) error) error {
 	return do(e.f)
 }
 
-// create makes an empty file. One that a failed attempt left is made empty: no
+// create makes an empty file. A file that a failed attempt left is made empty: no
 // other layer has this id.
 func (s *files) create(id string) error {
 	return s.use(id, os.O_CREATE|os.O_TRUNC, func(handle) error { return nil })

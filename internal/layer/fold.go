@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 )
 
-// fold keeps the value of a sealed layer, with the trail that leads to it, for
-// those who begin there.
+// fold keeps the value of a sealed layer, with the trail that leads to it, for states
+// that begin there.
 type fold struct {
-	once  sync.Mutex // held by the one who computes it
+	once  sync.Mutex // held by the goroutine that computes it
 	trail atomic.Pointer[any]
 }
 
@@ -33,7 +33,7 @@ func get[T any](l *layer) (trail[T], error) {
 
 // trailOf folds the chain up to l, which the caller holds, from the nearest
 // layer on that has a value. Layers where several go on, and l itself, keep what
-// was computed; whoever needs one of them while it is computed waits for it, so
+// was computed; a caller that needs one of them while it is computed waits for it, so
 // that a thousand siblings fold what they share once. The caller does not change
 // what it gets.
 func trailOf[T any](s *Store, l *layer, m *Machine[T]) (trail[T], error) {

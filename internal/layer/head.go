@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// A Head is an open state: its value, and the way to change it. Value may be
-// called by anybody at any time, also after Close.
+// A Head is an open state: its value, and the way to change it. Value may be called
+// by any goroutine at any time, also after Close.
 type Head[T any] struct {
 	st    *state
 	m     *Machine[T]

@@ -47,8 +47,8 @@
 // # What lasts
 //
 // A layer is one file in the store's folder, made with its first change. A state
-// is a small file in a folder of the caller's, which names its layers. Who holds
-// what is counted in memory, and counted again by Recover after a restart: the
+// is a small file in a folder of the caller's, which names its layers. References
+// are counted in memory, and counted again by Recover after a restart: the
 // caller says which states and Refs there are, and what none of them needs is
 // removed. So the caller writes a Ref down before it relies on it, and forgets it
 // before it releases it; dying in between leaves something that is removed, never

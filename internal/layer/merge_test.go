@@ -29,7 +29,7 @@ func (w *world) usage() (files int, size int64) {
 	return files, size
 }
 
-// expectUsage waits for the collector to find what nobody reads any more.
+// expectUsage waits for the collector to find the layers that no reader has any more.
 func (w *world) expectUsage(files int, size int64) {
 	w.t.Helper()
 	testkit.Succeeds(w.t, fmt.Sprintf("at most %d files with %d bytes", files, size), func() error {
@@ -220,7 +220,7 @@ func TestSharedLayersAreNotCopied(t *testing.T) {
 	w.expectUsage(1, 64<<10)
 }
 
-// Who holds an old value goes on reading it, whatever became of its layers: they
+// The holder of an old value goes on reading it, whatever became of its layers: they
 // were merged, or passed over and released later.
 func TestValuesOutliveTheirLayers(t *testing.T) {
 	w := newWorld(t)

@@ -49,7 +49,7 @@ type modelRef struct {
 	want map[string]string
 }
 
-// modelValue is a value that somebody holds on to, of a state that lives.
+// modelValue is a value that a caller keeps, of a state that lives.
 type modelValue struct {
 	state string
 	value dict

@@ -61,7 +61,7 @@ func TestRecoverRemovesStrays(t *testing.T) {
 	if _, err := os.Stat(foreign); err != nil {
 		t.Errorf("a file that is none of ours: %v", err)
 	}
-	// The head that nobody named is of no use, and gives way.
+	// The head that was not named is of no use, and gives way.
 	_, err := Open(w.Store, w.dir("forgotten"), dictMachine())
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("a state without its layers: %v", err)

@@ -60,7 +60,7 @@ func (s *Store) Release(ref Ref) error {
 		return fmt.Errorf("release: %w: %q", ErrUnknown, ref.ID)
 	case l.pins == 0:
 		s.mu.Unlock()
-		return fmt.Errorf("release layer %s: nobody holds a reference", ref.ID)
+		return fmt.Errorf("release layer %s: no reference to it is held", ref.ID)
 	}
 	l.pins--
 	return s.reap(l)
@@ -76,8 +76,8 @@ func (s *Store) abandon(parent *layer) error {
 	return s.reap(parent)
 }
 
-// leave has a state that stands on from stand on to, which from stands on. What
-// only it needed of the layers between goes when nobody reads in them any more.
+// leave has a state that stands on from stand on to, which from stands on. Layers
+// between that only it needed go when they have no reader any more.
 func (s *Store) leave(from, to *layer) error {
 	if from == to {
 		return nil
@@ -99,8 +99,8 @@ func (s *Store) reap(l *layer) error {
 	var dead []*layer
 	for ; l != nil; l = l.parent {
 		if l.pins+l.kids > 0 {
-			// With one kid and no pins nobody can begin there any more, and the
-			// kid has its own value.
+			// With one kid and no pins no state can begin there any more, and the kid has
+			// its own value.
 			if l.pins == 0 && l.kids == 1 {
 				l.fold.forget()
 			}
@@ -117,7 +117,7 @@ func (s *Store) reap(l *layer) error {
 	// From the top down, so that dying on the way leaves whole chains.
 	var errs []error
 	for _, l := range dead {
-		l.parent = nil // who reads in l does not keep the rest from going
+		l.parent = nil // a reader of l does not keep the rest from going
 		if l.left {
 			s.supersede(l)
 		} else if err := s.files.remove(l.id); err != nil {

@@ -36,7 +36,7 @@ func TestOverwritingDoesNotFillTheDisk(t *testing.T) {
 	}
 	want := map[string]string{"inherited": "0", "kept": "1", "x": body(99)}
 	expect(t, h, want)
-	// Who holds an old value goes on reading it.
+	// The holder of an old value goes on reading it.
 	if got := contents(t, old)["x"]; got != body(5) {
 		t.Fatal("an old value changed")
 	}

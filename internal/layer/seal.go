@@ -6,8 +6,7 @@ import "fmt"
 // state goes on on top of it. The caller owns one reference. A state without
 // changes gives the layer it stands on again; an empty one the zero Ref.
 //
-// It waits for a Commit that is under way, and must not be called from within
-// one.
+// It waits for a running Commit, and must not be called from within one.
 func (s *Store) Seal(dir string) (Ref, error) {
 	fail := func(err error) (Ref, error) { return Ref{}, fmt.Errorf("seal state %s: %w", dir, err) }
 	st, err := s.lock(dir)

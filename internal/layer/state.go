@@ -17,21 +17,21 @@ type state struct {
 	dir    string
 	serial uint64 // no two have the same
 
-	mu     sync.Mutex // held over a commit, a seal, an opening
-	own    *layer
-	parent *layer // nil at the bottom; the state is one of its kids
-	begun  bool   // the head says that own has a file
-	whole  bool   // own's end is known; not so for what an earlier run left
-	torn   bool   // own's file may not end as own.end says
-	told   bool   // somebody was told that the end of own is missing
-	gone   bool
-	broken error
-	head   opened // nil while nobody has it open
+	mu       sync.Mutex // held over a commit, a seal, an opening
+	own      *layer
+	parent   *layer // nil at the bottom; the state is one of its kids
+	begun    bool   // the head says that own has a file
+	whole    bool   // own's end is known; not so for what an earlier run left
+	torn     bool   // own's file may not end as own.end says
+	reported bool   // a caller got the error that the end of own is missing
+	gone     bool
+	broken   error
+	head     opened // nil while it is not open
 }
 
 // opened is a Head of some type.
 type opened interface {
-	// sealed is told that what it holds is now in the parent, and gives the trail
+	// sealed is called when what it holds is now in the parent, and gives the trail
 	// that leads there.
 	sealed() any
 	// shut makes it fail from now on.
@@ -95,8 +95,8 @@ func (st *state) replay(each func(meta []byte, body Extent) error) error {
 }
 
 // mend makes own end after count whole records. A record that was never finished is
-// cut off. Where the end is missing the first caller is told, so that the loss is
-// written down, and the next one goes on with what is left.
+// cut off. Where the end is missing the first caller gets an error, so that the loss
+// is written down, and the next one goes on with what is left.
 func (st *state) mend(why error, end int64, count uint32) error {
 	own := st.own
 	var torn *tornError
@@ -106,8 +106,8 @@ func (st *state) mend(why error, end int64, count uint32) error {
 		st.store.log.Info("a change that was never finished is cut off",
 			"file", own.path(), "offset", torn.Offset, "bytes", own.end-torn.Offset)
 	case errors.As(why, &cut):
-		if !st.told {
-			st.told = true
+		if !st.reported {
+			st.reported = true
 			st.store.log.Error("the end of a layer is missing", "state", st.dir, "file", own.path(),
 				"offset", cut.Offset, "reason", cut.Reason)
 			return why
@@ -145,7 +145,7 @@ func (st *state) undo() error {
 }
 
 // keepTail saves what stands after off in the file of a layer whose end is missing,
-// as a file beside it that is never removed: somebody may want to look at it.
+// as a file beside it that is never removed: an operator may want to look at it.
 func (l *layer) keepTail(off int64) error {
 	fail := func(err error) error { return fmt.Errorf("keep the damaged end of layer file %s: %w", l.path(), err) }
 	if off >= l.end {
@@ -206,8 +206,8 @@ func (s *Store) Remove(dir string) error {
 	return nil
 }
 
-// removeUnknown removes a head that Recover was not told of, whose layers are
-// gone by now.
+// removeUnknown removes a head that Recover was not given, whose layers are gone by
+// now.
 func (s *Store) removeUnknown(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 // A Store keeps the layers of one folder. All of it may be used by any number
 // of goroutines at once.
 //
-// References are counted in memory and counted again by Recover: whoever keeps
-// a Ref writes it down before relying on it, and forgets it before releasing it.
-// Layers that nobody names at the next Recover are removed.
+// References are counted in memory and counted again by Recover: the owner of a Ref
+// writes it down before relying on it, and forgets it before releasing it. Layers
+// that the next Recover is not given are removed.
 type Store struct {
 	files *files
 	log   *slog.Logger
@@ -33,14 +33,14 @@ type Store struct {
 	states     map[string]*state // by absolute folder
 	serial     uint64            // of the last state
 	broken     map[string]error  // by state folder or id of a layer
-	superseded map[string]int64  // left layers that somebody may still read: what they weigh
+	superseded map[string]int64  // left layers that may still have readers: what they weigh
 	heldBytes  int64             // of superseded
 	collectAt  int64             // see supersede
 
 	damages damages
 }
 
-// layer is one log. Everything but end, count and what is said to change is fixed
+// layer is one log. Everything but end, count and what is marked as changing is fixed
 // once it is made.
 type layer struct {
 	store   *Store

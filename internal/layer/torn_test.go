@@ -73,9 +73,10 @@ func TestUnfinishedRecordIsCutOff(t *testing.T) {
 	})
 }
 
-// TestMissingEndIsSaidOnce is about logs that lost what was acknowledged: the first
-// who opens or seals the state is told, and the next one goes on with what is left.
-func TestMissingEndIsSaidOnce(t *testing.T) {
+// TestMissingEndIsReportedOnce is about logs that lost what was acknowledged: the first
+// caller that opens or seals the state gets an error, and the next one goes on with
+// what is left.
+func TestMissingEndIsReportedOnce(t *testing.T) {
 	w := newWorld(t)
 	path, whole := left(t, w)
 	file, err := os.ReadFile(path)
@@ -111,7 +112,7 @@ func TestMissingEndIsSaidOnce(t *testing.T) {
 					t.Fatalf("got %v, want a cut", err)
 				}
 				if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, c.file) {
-					t.Fatal("the file was changed before anybody could write the loss down")
+					t.Fatal("the file was changed before the loss could be written down")
 				}
 				must(t, w.Close())
 			}

@@ -36,7 +36,7 @@ func (l *layer) checkEnds() error {
 // and which of their blocks were verified. It is filled as the layer is replayed,
 // and a body is read only after that.
 //
-// A block is verified when it is first read, whoever reads it, and not again
+// A block is verified when it is first read, by any reader, and not again
 // before the store is opened again. So verifying costs once what is read, and
 // nothing for what is not. What this run wrote itself is not verified.
 type sums struct {
@@ -54,7 +54,7 @@ type bodySum struct {
 	table        []byte // read when it is first needed
 }
 
-// add is told of the bodies of a layer in order, any number of times.
+// add gets the bodies of a layer in order, any number of times.
 func (s *sums) add(version uint32, offset int64, h recordHeader) {
 	if h.bodyLen == 0 {
 		return

@@ -12,7 +12,7 @@ type at struct {
 	names []string // all paths that mean the root, slash-separated
 }
 
-// At is the tree as those see it who have it at a path. Absolute paths, in links
+// At is the tree as seen by a program that has it at a path. Absolute paths, in links
 // and from callers, that begin with one of the others mean the same.
 func (w *Workspace) At(path string, others ...string) FS {
 	names := []string{filepath.ToSlash(path)}

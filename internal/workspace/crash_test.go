@@ -116,8 +116,8 @@ func TestKilledWhileWriting(t *testing.T) {
 	}
 }
 
-// killedWriter runs the other process until it has said a number of files, and
-// returns the last that it said.
+// killedWriter runs the other process until it has printed a number of files, and
+// returns the last that it printed.
 func killedWriter(t *testing.T, dir string, from, count int) int {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
@@ -133,13 +133,13 @@ func killedWriter(t *testing.T, dir string, from, count int) int {
 	}
 	last := from - 1
 	lines := bufio.NewScanner(out)
-	for said := 0; lines.Scan(); said++ {
+	for printed := 0; lines.Scan(); printed++ {
 		n, err := strconv.Atoi(lines.Text())
 		if err != nil || n != last+1 {
-			t.Errorf("the writer said %q after %d", lines.Text(), last)
+			t.Errorf("the writer printed %q after %d", lines.Text(), last)
 		}
 		last = n
-		if said == count {
+		if printed == count {
 			cmd.Process.Kill()
 		}
 	}

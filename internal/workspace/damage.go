@@ -14,8 +14,8 @@ func IsDamage(err error) bool {
 	return layer.IsLost(err) || errors.As(err, &d)
 }
 
-// DamageIn is what an error says of damage without what was being done, as far as that
-// can be told.
+// DamageIn is the damage that an error reports, without the failed operation where
+// the two can be separated.
 func DamageIn(err error) error {
 	var file *clone.Damage
 	var log *layer.Damage
@@ -29,11 +29,11 @@ func DamageIn(err error) error {
 }
 
 // IsCut tells whether an error of Open says that the end of a workspace is missing.
-// That is said once: the next Open goes on with what is left.
+// Open reports that once: the next Open goes on with what is left.
 func IsCut(err error) bool { return errors.As(err, new(*layer.Cut)) }
 
-// Damages counts how often reading trees in layers has met damage, in any workspace:
-// who sees it grow asks DamageSince.
+// Damages counts how often reading trees in layers has met damage, in any workspace: a
+// caller that sees it grow asks DamageSince.
 func (w *Workspace) Damages() uint64 {
 	if w.layers == nil {
 		return 0

@@ -7,11 +7,10 @@ import (
 	"github.com/tine-mcp/tine/internal/layer"
 )
 
-// diff tells the changes that lead from one tree to another. Of what both have
-// as the same node it looks at nothing, so it costs what has changed. What was
-// moved is told as new.
-func diff(base, v *tree, tell func(c change, parts []layer.Extent) error) error {
-	d := differ{tell: tell}
+// diff emits the changes that lead from one tree to another. It skips nodes that both
+// share, so it costs what has changed. What was moved is emitted as new.
+func diff(base, v *tree, emit func(c change, parts []layer.Extent) error) error {
+	d := differ{emit: emit}
 	if base.root != v.root {
 		if err := d.dir("", base.root, v.root); err != nil {
 			return err
@@ -21,7 +20,7 @@ func diff(base, v *tree, tell func(c change, parts []layer.Extent) error) error 
 }
 
 type differ struct {
-	tell func(c change, parts []layer.Extent) error
+	emit func(c change, parts []layer.Extent) error
 }
 
 func join(dir, name string) string {
@@ -34,7 +33,7 @@ func join(dir, name string) string {
 func (d differ) dir(path string, a, b *node) error {
 	err := a.each(func(name string, old *node) error {
 		if _, err := b.child(name); missing(err) {
-			return d.tell(change{op: opRemove, path: join(path, name)}, nil)
+			return d.emit(change{op: opRemove, path: join(path, name)}, nil)
 		}
 		return nil
 	})
@@ -62,7 +61,7 @@ func (d differ) node(path string, a, b *node) error {
 	case a.mode.IsDir() && b.mode.IsDir():
 		return d.dir(path, a, b)
 	case a.mode.Type() != b.mode.Type() || a.target != b.target:
-		if err := d.tell(change{op: opRemove, path: path}, nil); err != nil {
+		if err := d.emit(change{op: opRemove, path: path}, nil); err != nil {
 			return err
 		}
 		return d.all(path, b)
@@ -73,16 +72,16 @@ func (d differ) node(path string, a, b *node) error {
 }
 
 func (d differ) touch(path string, n *node) error {
-	return d.tell(change{op: opTouch, path: path, mode: n.mode, modified: n.modified, created: n.created}, nil)
+	return d.emit(change{op: opTouch, path: path, mode: n.mode, modified: n.modified, created: n.created}, nil)
 }
 
-// all tells a node with everything below it.
+// all emits a node with everything below it.
 func (d differ) all(path string, n *node) error {
 	c := change{path: path, mode: n.mode, modified: n.modified, created: n.created}
 	switch {
 	case n.mode.IsDir():
 		c.op = opMkdir
-		if err := d.tell(c, nil); err != nil {
+		if err := d.emit(c, nil); err != nil {
 			return err
 		}
 		if n.dir == nil {
@@ -95,19 +94,19 @@ func (d differ) all(path string, n *node) error {
 		return d.touch(path, n)
 	case n.mode.IsRegular():
 		c.op = opWrite
-		return d.tell(c, n.parts)
+		return d.emit(c, n.parts)
 	default:
 		c.op, c.other = opLink, n.target
-		return d.tell(c, nil)
+		return d.emit(c, nil)
 	}
 }
 
-// uploads tells those under way, which a rewritten layer must still have.
+// uploads emits unfinished uploads, which a rewritten layer must still have.
 func (d differ) uploads(base, v *tree) error {
 	for it := base.uploads.Iterator(); !it.Done(); {
 		id, _, _ := it.Next()
 		if _, ok := v.uploads.Get(id); !ok {
-			if err := d.tell(change{op: opDrop, upload: id}, nil); err != nil {
+			if err := d.emit(change{op: opDrop, upload: id}, nil); err != nil {
 				return err
 			}
 		}
@@ -119,7 +118,7 @@ func (d differ) uploads(base, v *tree) error {
 			from = old.parts.Len()
 		}
 		for i := from; i < up.parts.Len(); i++ {
-			if err := d.tell(change{op: opPart, upload: id}, []layer.Extent{up.parts.Get(i)}); err != nil {
+			if err := d.emit(change{op: opPart, upload: id}, []layer.Extent{up.parts.Get(i)}); err != nil {
 				return err
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/tine-mcp/tine/internal/layer"
 )
 
-// TestDiff applies what diff tells to the base and compares.
+// TestDiff applies what diff emits to the base and compares.
 func TestDiff(t *testing.T) {
 	for seed := range uint64(30) {
 		f := newFS(t, KindTree).(*treeFS)

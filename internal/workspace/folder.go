@@ -20,8 +20,8 @@ const (
 // Folder is the FS of a directory of the host. Its handle on the directory is
 // freed when the FS is no longer used.
 //
-// Every step is one element below a handle that os.Root guards, so that somebody
-// who swaps a directory for a link meanwhile changes which file inside is meant
+// Every step is one element below a handle that os.Root guards, so that a program
+// that swaps a directory for a link meanwhile changes which file inside is meant
 // and nothing else. Which names are the same is the host's matter: where its
 // filesystem folds case, "A" is "a".
 func Folder(dir string) (FS, error) { return openFolder(dir) }
@@ -157,7 +157,7 @@ func (f *folder) readDir(name string) ([]Info, error) {
 	return list, nil
 }
 
-// listNames returns what is in a directory, by name, without writes under way.
+// listNames returns what is in a directory, by name, without unfinished writes.
 func listNames(dir *os.Root) ([]string, error) {
 	h, err := dir.Open(".")
 	if err != nil {

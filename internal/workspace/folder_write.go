@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// A file is written under a name of this kind beside its place and then renamed,
-// so that nobody sees half of it. One that a killed process left is not listed
+// A file is written under a name of this kind beside its place and then renamed, so
+// that a reader never sees half of it. One that a killed process left is not listed
 // and goes with its directory.
 const (
 	partialPrefix = ".tine-partial-"
@@ -94,8 +94,8 @@ func (f *folder) put(s spot[*os.Root], r io.Reader, size int64, place func(parti
 	return place(partial)
 }
 
-// copyContent takes size bytes from r. One that has less is an error, so that a
-// cut-off reader does not become a short file.
+// copyContent takes size bytes from r. A reader that has less is an error, so that a
+// cut-off one does not become a short file.
 func copyContent(w io.Writer, r io.Reader, size int64) error {
 	n, err := io.CopyN(w, r, size)
 	if errors.Is(err, io.EOF) {
@@ -104,9 +104,9 @@ func copyContent(w io.Writer, r io.Reader, size int64) error {
 	return err
 }
 
-// renameChecked moves what is at one spot to another that is free, where the
-// host can't do both as one: between looking and moving somebody may put a file
-// there, which is lost then.
+// renameChecked moves what is at one spot to another that is free, where the host
+// can't do both as one step: a file that another program puts there between the check
+// and the move is lost.
 func (f *folder) renameChecked(from, to spot[*os.Root]) error {
 	switch _, err := to.dir.Lstat(to.base); {
 	case err == nil:
@@ -133,7 +133,7 @@ func (f *folder) MkdirAll(name string) error {
 	return pathError("mkdir", name, mkdirAll(ground[*os.Root](f), name, func(s spot[*os.Root]) error {
 		err := s.dir.Mkdir(s.base, dirMode)
 		if errors.Is(err, fs.ErrExist) {
-			return nil // somebody was faster; what it is is seen on the way on
+			return nil // another caller made it first; the next step sees what it is
 		}
 		return err
 	}))

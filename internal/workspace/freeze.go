@@ -17,7 +17,7 @@ import (
 type Frozen struct {
 	Kind  string    `json:"kind"`           // KindTree or KindFolder
 	Layer layer.Ref `json:"layer,omitzero"` // of a tree
-	// Dir is the folder that was given for it. It tells frozen ones apart, also
+	// Dir is the folder that was given for it. It tells frozen workspaces apart, also
 	// those of trees, which have nothing in it.
 	Dir  string `json:"dir"`
 	Size int64  `json:"size"` // bytes that are there because of it, about
@@ -34,9 +34,9 @@ func (f Frozen) check() error {
 	return nil
 }
 
-// Freeze keeps the workspace in dir as it is now. A tree costs the same whatever
-// is in it, and may be written to meanwhile; a folder is copied, and who freezes
-// it holds those who write. into is a folder that does not exist.
+// Freeze keeps the workspace in dir as it is now. A tree costs the same whatever is in
+// it, and may be written to meanwhile; a folder is copied, and the caller holds its
+// writers. into is a folder that does not exist.
 func (s *Store) Freeze(ctx context.Context, dir, into string) (Frozen, error) {
 	f, err := s.freeze(ctx, dir, into)
 	if err != nil {
@@ -100,8 +100,8 @@ func (s *Store) hold(into string, take func() (layer.Ref, error)) (Frozen, error
 	return Frozen{Kind: KindTree, Layer: ref, Dir: into, Size: own}, nil
 }
 
-// Discard removes a frozen workspace. What was seeded from it stays. Twice is
-// fine, and so is one that is not there.
+// Discard removes a frozen workspace. What was seeded from it stays. Discarding twice,
+// or one that does not exist, is fine.
 func (s *Store) Discard(ctx context.Context, f Frozen) error {
 	if err := f.check(); err != nil {
 		return fmt.Errorf("discard: %w", err)
@@ -137,7 +137,7 @@ func removeOwn(dir string) error {
 	}
 	errs := []error{clone.Sweep(dir)}
 	for _, e := range entries {
-		// A head that is still there is of a state that nobody knew at the start.
+		// A head that is still there is of a state that was unknown at the start.
 		if e.Name() == filesName || e.Name() == headName || e.Name() == headName+".new" || isPartial(e.Name()) {
 			errs = append(errs, clone.Remove(filepath.Join(dir, e.Name())))
 		}
@@ -151,8 +151,8 @@ func removeOwn(dir string) error {
 	return nil
 }
 
-// Erase removes the workspace in dir. Who still has it open gets errors from then
-// on. Twice is fine.
+// Erase removes the workspace in dir. A caller that still has it open gets errors from
+// then on. Twice is fine.
 func (s *Store) Erase(ctx context.Context, dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// An FS is a directory tree that nobody leaves. Names are slash-separated and
+// An FS is a directory tree that no name leads out of. Names are slash-separated and
 // relative to its root; "." is the root. Links are resolved inside: one that
 // leads out, by "..", by an absolute target or by being changed at the right
 // moment, is an error wrapping ErrEscape. Its methods may run at once.
@@ -27,7 +27,7 @@ type FS interface {
 	// Write makes or replaces a file, whole or not at all, following a link in the
 	// last place as far as it stays inside. The parent must exist. It takes size
 	// bytes from r; that r has less is io.ErrUnexpectedEOF. What is replaced keeps
-	// its mode, and who has it open reads on what it was.
+	// its mode, and a reader that has it open goes on reading the old content.
 	Write(name string, r io.Reader, size int64) error
 	// Create is Write for a file that must not exist.
 	Create(name string, r io.Reader, size int64) error

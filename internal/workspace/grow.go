@@ -19,12 +19,12 @@ func contentOf(f io.ReaderAt, size int64) io.Reader { return io.NewSectionReader
 // A grower puts what comes from elsewhere into a new tree: with its modes and
 // times, and without following a link that came before.
 type grower struct {
-	fs    *treeFS
-	dirs  []change // to be given their times when nothing more is put into them
-	root  bool     // it is among dirs
-	tell  func(done, total int64)
-	done  int64
-	total int64
+	fs       *treeFS
+	dirs     []change // to be given their times when nothing more is put into them
+	root     bool     // it is among dirs
+	progress func(done, total int64)
+	done     int64
+	total    int64
 }
 
 // add puts one entry into its directory, which is there already. The root is ".".
@@ -42,8 +42,8 @@ func (g *grower) add(name string, info Info, content io.Reader) error {
 	return pathError("import", name, g.put(c, info, content))
 }
 
-// nanos is a time that came from elsewhere. Zero would mean now, and what is too
-// far away to be told in nanoseconds is taken for a bad clock.
+// nanos is a time that came from elsewhere. Zero would mean now, and a time that does
+// not fit into nanoseconds is taken for a bad clock.
 func nanos(t time.Time) int64 {
 	if y := t.Year(); y < 1700 || y > 2200 || t.UnixNano() == 0 {
 		return 1
@@ -98,8 +98,8 @@ func (g *grower) file(c change, size int64, content io.Reader) error {
 	err := g.fs.put(content, size, func(t *tree) (change, *node, error) { return c, nil, t.vacant(c.path) })
 	if err == nil {
 		g.done += size
-		if g.tell != nil {
-			g.tell(g.done, max(g.done, g.total))
+		if g.progress != nil {
+			g.progress(g.done, max(g.done, g.total))
 		}
 	}
 	return err
@@ -136,7 +136,7 @@ func (g *grower) finish() error {
 
 // materialize writes a tree to a new folder of the host. Nothing is left of it
 // when it fails.
-func materialize(ctx context.Context, dst string, t *tree, tell func(done, total int64)) (err error) {
+func materialize(ctx context.Context, dst string, t *tree, progress func(done, total int64)) (err error) {
 	temp := filepath.Join(filepath.Dir(dst), partialName())
 	if err := os.Mkdir(temp, 0o700); err != nil {
 		return err
@@ -151,7 +151,7 @@ func materialize(ctx context.Context, dst string, t *tree, tell func(done, total
 		return err
 	}
 	defer root.Close()
-	m := materializer{ctx: ctx, tell: tell, total: t.root.bytes}
+	m := materializer{ctx: ctx, progress: progress, total: t.root.bytes}
 	if err := m.dir(root, "", t.root); err != nil {
 		return err
 	}
@@ -160,12 +160,12 @@ func materialize(ctx context.Context, dst string, t *tree, tell func(done, total
 
 type materializer struct {
 	ctx         context.Context
-	tell        func(done, total int64)
+	progress    func(done, total int64)
 	done, total int64
 }
 
-// dir fills a directory, and gives it its mode and time at last: it may be one
-// that nobody may write to.
+// dir fills a directory, and gives it its mode and time at last: the mode may forbid
+// writing.
 func (m *materializer) dir(at *os.Root, name string, n *node) error {
 	err := n.each(func(base string, c *node) error {
 		if err := m.ctx.Err(); err != nil {
@@ -224,8 +224,8 @@ func (m *materializer) file(at *os.Root, base string, n *node) error {
 		return err
 	}
 	m.done += n.bytes
-	if m.tell != nil {
-		m.tell(m.done, m.total)
+	if m.progress != nil {
+		m.progress(m.done, m.total)
 	}
 	return nil
 }

@@ -55,8 +55,8 @@ func split(name string) ([]string, error) {
 // lastElement is what Info calls a file that was asked for by name.
 func lastElement(name string) string { return path.Base(name) }
 
-// checkTarget tells whether a link may be made with this target. It may lead
-// out: who follows it is told so then.
+// checkTarget tells whether a link may be made with this target. It may lead out:
+// following it is the error then.
 func checkTarget(target string) error {
 	switch {
 	case target == "", strings.IndexByte(target, 0) >= 0, !utf8.ValidString(target):

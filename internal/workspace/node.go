@@ -21,7 +21,7 @@ type node struct {
 	target string                              // of a link
 	dir    *immutable.SortedMap[string, *node] // of a directory; nil for an empty one
 
-	// What there is with all below, so that nobody has to walk to know.
+	// Totals of this node and all below, so that no walk is needed.
 	count int64 // entries, this one included
 	bytes int64 // of contents
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestPipe has a program put a pipe where a file is expected: nobody hangs.
+// TestPipe has a program put a pipe where a file is expected: no call hangs.
 func TestPipe(t *testing.T) {
 	dir := t.TempDir()
 	if err := makePipe(filepath.Join(dir, "pipe")); err != nil {

@@ -23,7 +23,7 @@ type ground[D any] interface {
 }
 
 // A spot is where a name leads: an element of a directory, which may be missing.
-// The root is "." in itself. Its dir is left by who asked for it.
+// The root is "." in itself. The caller leaves its dir.
 type spot[D any] struct {
 	dir    D
 	trail  []string // the directories that lead to dir, none of them a link
@@ -58,7 +58,7 @@ func resolve[D any](g ground[D], name string, follow bool) (spot[D], error) {
 	return s, nil
 }
 
-// A walk is a resolving under way. Its dir is always one to leave.
+// A walk resolves one name. Its dir is always one to leave.
 type walk[D any] struct {
 	g     ground[D]
 	dir   D

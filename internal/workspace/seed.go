@@ -154,10 +154,10 @@ func (s *Store) build(fill func(t *treeFS) error) (ref layer.Ref, err error) {
 	if err := fill(t); err != nil {
 		return layer.Ref{}, err
 	}
-	return s.layers.Seal(dir) // with the head open, so that the value is kept for those who begin there
+	return s.layers.Seal(dir) // with the head open, so that the value is kept for workspaces that begin there
 }
 
-// fromFolder makes a layer of a folder that nobody changes.
+// fromFolder makes a layer of a folder that does not change meanwhile.
 func (s *Store) fromFolder(ctx context.Context, dir string, progress func(done, total int64)) (layer.Ref, error) {
 	f, err := openFolder(dir)
 	if err != nil {

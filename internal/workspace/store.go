@@ -15,8 +15,8 @@ import (
 
 // Options of a Store. The zero value is useful.
 type Options struct {
-	// Dir is for what is under way: imports, exports, templates. It is the Store's
-	// own; default a new folder among the system's temporary ones.
+	// Dir is for unfinished imports, exports and templates. It is the Store's own;
+	// default a new folder among the system's temporary ones.
 	Dir      string
 	MaxFiles int64 // entries of one tree; default 1,000,000
 	MaxBytes int64 // of contents of one tree; default 16 GiB
@@ -72,8 +72,8 @@ func NewStore(layers *layer.Store, o Options) *Store {
 	}
 }
 
-// Close gives back the templates and removes what was under way. The layer store
-// is closed after it, by its owner.
+// Close gives back the templates and removes unfinished work. The layer store is
+// closed after it, by its owner.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	templates, work := s.templates, s.work
@@ -92,7 +92,7 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// scratch is the path of a folder that does not exist, for work under way.
+// scratch is the path of a folder that does not exist, for temporary work.
 func (s *Store) scratch() (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,9 +127,9 @@ func kindOf(dir string) (string, error) {
 	return "", fmt.Errorf("no workspace in %s: %w", dir, fs.ErrNotExist)
 }
 
-// opened is a workspace that somebody has open; all who do share it.
+// opened is a workspace that is open; all callers that open it share it.
 type opened struct {
-	waiting int // who has it or wants it; guarded by Store.mu
+	waiting int // callers that have it or want it; guarded by Store.mu
 
 	mu    sync.Mutex
 	users int
@@ -138,8 +138,8 @@ type opened struct {
 	close func() error
 }
 
-// Open opens what Seed made. All who open one folder share one tree; the last to
-// close it lets go of it.
+// Open opens what Seed made. All callers that open one folder share one tree; the last
+// to close it frees it.
 func (s *Store) Open(dir string) (*Workspace, error) {
 	w, err := s.openShared(dir)
 	if err != nil {
@@ -217,7 +217,7 @@ func (s *Store) openFiles(o *opened, dir string) error {
 	return nil
 }
 
-// openTree opens a state of which nobody else has a head.
+// openTree opens a state whose head is not open elsewhere.
 func (s *Store) openTree(dir string) (*treeFS, error) {
 	head, err := layer.Open(s.layers, dir, s.machine)
 	if err != nil {
@@ -225,7 +225,7 @@ func (s *Store) openTree(dir string) (*treeFS, error) {
 	}
 	t := &treeFS{head: head, limits: s.limits, opened: time.Now().UnixNano()}
 	// Files that a killed process was writing, or that the parent of a fork still
-	// is: nobody here will finish them.
+	// is: no caller of this workspace will finish them.
 	if head.Value().uploads.Len() > 0 {
 		if err := t.commit(nil, func(*tree) (change, error) { return change{op: opDrop}, nil }); err != nil {
 			s.log.Warn("unfinished files of a workspace keep their place until it is opened again", "workspace", dir, "error", err)

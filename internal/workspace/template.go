@@ -33,8 +33,8 @@ func templatePath(dir string) (string, error) {
 	return actual, nil
 }
 
-// fromTemplate gives the layer of a directory to use, which is made by the first
-// who asks for it. It is held until the Store is closed, or use has returned.
+// fromTemplate gives the layer of a directory to use. The first caller that asks for
+// it makes it. It is held until the Store is closed, or use has returned.
 func (s *Store) fromTemplate(ctx context.Context, dir string, progress func(done, total int64), use func(layer.Ref) error) error {
 	actual, err := templatePath(dir)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *Store) fromTemplate(ctx context.Context, dir string, progress func(done
 			if t.err != nil {
 				s.mu.Lock()
 				if s.templates[actual] == t {
-					delete(s.templates, actual) // who comes next tries again
+					delete(s.templates, actual) // the next caller tries again
 				}
 				s.mu.Unlock()
 			}
@@ -74,12 +74,12 @@ func (s *Store) fromTemplate(ctx context.Context, dir string, progress func(done
 		case mine || !errors.Is(t.err, context.Canceled) && !errors.Is(t.err, context.DeadlineExceeded):
 			return fmt.Errorf("template %s: %w", dir, t.err)
 		}
-		// Who made it gave up, which is no reason for us to.
+		// The caller that made it gave up, which is no reason for us to.
 	}
 }
 
-// importFolder makes a layer of what is in a folder. That it is changed meanwhile
-// is an error: half of one and half of the other is nobody's template.
+// importFolder makes a layer of what is in a folder. A change meanwhile is an error: a
+// mix of old and new was never the template.
 func (s *Store) importFolder(ctx context.Context, f *folder, progress func(done, total int64)) (layer.Ref, error) {
 	before, err := survey(ctx, f)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Store) importFolder(ctx context.Context, f *folder, progress func(done,
 			f.name, before.files, before.bytes, ErrFull, s.limits.files, s.limits.bytes)
 	}
 	ref, err := s.build(func(t *treeFS) error {
-		g := grower{fs: t, tell: progress, total: before.bytes}
+		g := grower{fs: t, progress: progress, total: before.bytes}
 		err := walkFS(ctx, f, func(name string, info Info) error {
 			if !info.Mode.IsRegular() {
 				return g.add(name, info, nil)

@@ -155,7 +155,7 @@ func (f *treeFS) MkdirAll(name string) error {
 func (f *treeFS) mkdirAll(name string) error {
 	for {
 		var made string
-		// The first one that is missing is made, until none is.
+		// The first missing directory is made, until none is missing.
 		err := mkdirAll(ground[*node](f.head.Value()), name, func(s spot[*node]) error {
 			made = pathOf(s)
 			return errMissing
@@ -170,7 +170,7 @@ func (f *treeFS) mkdirAll(name string) error {
 				return change{}, err
 			}
 			if _, err := dir.child(at[len(at)-1]); !missing(err) {
-				return change{}, err // somebody was faster; what it is is seen on the way on
+				return change{}, err // another caller made it first; the next step sees what it is
 			}
 			return now(change{op: opMkdir, path: made, mode: dirMode}), f.limits.fits(t, 1, 0)
 		})

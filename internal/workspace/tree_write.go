@@ -71,7 +71,7 @@ func (f *treeFS) put(r io.Reader, size int64, place func(t *tree) (change, *node
 		c.op = opWrite
 		return now(c), nil
 	}
-	// What can't be is said before anything is read.
+	// What can't be done is refused before anything is read.
 	if _, err := decide(f.head.Value()); err != nil {
 		return err
 	}

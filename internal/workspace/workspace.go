@@ -1,6 +1,6 @@
 // Package workspace is the directory of a session that its members see: a tree
 // in layers where all of them are inside the binary, and a folder of the host
-// where a program needs one. Both look the same to who serves them.
+// where a program needs one. Both look the same to a server.
 //
 //	err := store.Seed(ctx, dir, workspace.Seed{Template: "/srv/template"})
 //	w, err := store.Open(dir)                // every member opens it

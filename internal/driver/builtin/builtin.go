@@ -61,9 +61,9 @@ type Env struct {
 type Options struct {
 	// Kinds are the servers, by the names they have in the config.
 	Kinds map[string]Kind
-	// Layers holds the states of this driver's servers and of nobody else:
-	// Recover removes what it does not know. It may be nil where no kind
-	// remembers anything, and is closed after the driver.
+	// Layers holds the states of this driver's servers and no others: Recover removes
+	// what it does not know. It may be nil where no kind remembers anything, and is
+	// closed after the driver.
 	Layers *layer.Store
 	// Dir is a folder for templates that are being imported. What is in it is the
 	// driver's.
@@ -97,7 +97,7 @@ func New(o Options) *Driver {
 	}
 }
 
-// Close ends imports that are under way and lets go of what they gave.
+// Close ends running imports and releases what they made.
 func (d *Driver) Close() { d.templates.close() }
 
 // Info implements [driver.Driver].
@@ -151,11 +151,11 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Instance, 
 	}
 	env := d.env(spec)
 	server, closer, err := kind.New(env)
-	var owed atomic.Pointer[error]
+	var due atomic.Pointer[error]
 	if cut := (*layer.Cut)(nil); errors.As(err, &cut) {
 		// It is written down now, so that the server can go on with what is left.
 		lost := d.lost(spec, err)
-		owed.Store(&lost)
+		due.Store(&lost)
 		server, closer, err = kind.New(env)
 	}
 	if err != nil {
@@ -173,7 +173,7 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Instance, 
 		log:    env.Log,
 		done:   make(chan struct{}),
 	}
-	server.AddReceivingMiddleware(through(&i.gate), d.verified(spec, &owed), containPanics(spec.Server, env.Log))
+	server.AddReceivingMiddleware(through(&i.gate), d.verified(spec, &due), containPanics(spec.Server, env.Log))
 	return i, nil
 }
 

@@ -19,8 +19,8 @@ import (
 // victimVar names the folder of a world for the process that dies.
 const victimVar = "TINE_BUILTIN_VICTIM"
 
-// victim plays a gateway that is killed: four sessions, two of which are forks,
-// are told things without end, and each one that was answered is printed.
+// victim plays a gateway that is killed: four sessions, two of which are forks, get
+// writes without end, and each answered one is printed.
 func victim(dir string) {
 	w := &world{dir: dir}
 	die := func(err error) {

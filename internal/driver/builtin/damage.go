@@ -25,11 +25,10 @@ func (d *Driver) lost(spec driver.Spec, err error) error {
 	return err
 }
 
-// verified fails a call during which something damaged was met in the server's
-// state or in the workspace, whatever the server made of it: an error of a
-// database, an empty list, a file that is left out. What is owed fails the first
-// call.
-func (d *Driver) verified(spec driver.Spec, owed *atomic.Pointer[error]) mcp.Middleware {
+// verified fails a call during which something damaged was met in the server's state or
+// in the workspace, whatever the server made of it: an error of a database, an empty
+// list, a file that is left out. An error that is due fails the first call.
+func (d *Driver) verified(spec driver.Spec, due *atomic.Pointer[error]) mcp.Middleware {
 	remembers := d.kinds[spec.Builtin].Remembers
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		if !remembers && spec.Workspace == nil {
@@ -38,7 +37,7 @@ func (d *Driver) verified(spec driver.Spec, owed *atomic.Pointer[error]) mcp.Mid
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			switch method {
 			case wire.MethodCallTool, wire.MethodReadResource, wire.MethodGetPrompt:
-				if err := owed.Swap(nil); err != nil {
+				if err := due.Swap(nil); err != nil {
 					return nil, ownError(*err)
 				}
 			}

@@ -254,7 +254,7 @@ func (w *small) read() map[string][]string {
 			if err != nil {
 				var ours *api.Error
 				if !errors.As(err, &ours) || ours.Kind != api.KindLost {
-					w.t.Fatalf("%s of %s: not said to be lost: %v", server, session, err)
+					w.t.Fatalf("%s of %s: not reported as lost: %v", server, session, err)
 				}
 				answers = []string{lostPrefix + err.Error()}
 			}
@@ -307,7 +307,7 @@ func TestDamageIsNeverServed(t *testing.T) {
 						continue
 					}
 					if n%2 == 1 && i > 0 && strings.HasPrefix(answers[0], lostPrefix) {
-						continue // an end that is missing is said once, and marked
+						continue // a missing end is reported once, and marked
 					}
 					if !strings.HasPrefix(a, lostPrefix) {
 						t.Fatalf("%s: %s answers %.200q, want %.200q", what, key, a, want[key][i])

@@ -88,7 +88,7 @@ func TestHolds(t *testing.T) {
 	<-f.entered
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := inst.Hold(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "under way") {
+	if _, err := inst.Hold(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "still running") {
 		t.Errorf("hold during a call: err = %v", err)
 	}
 	// A hold that failed holds nothing.
@@ -106,7 +106,7 @@ func TestHolds(t *testing.T) {
 	close(f.free)
 	first := <-held
 	if err := <-ended; err != nil {
-		t.Errorf("the call that was under way: %v", err)
+		t.Errorf("the call that was running: %v", err)
 	}
 	if _, err := inst.Hold(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "another one") {
 		t.Errorf("second hold: err = %v", err)

@@ -31,7 +31,7 @@ type instance struct {
 	mu       sync.Mutex
 	link     *link // the newest one, open or not; nil before the first Dial
 	stopped  bool
-	sessions sync.WaitGroup // what serves links, those that are closing too
+	sessions sync.WaitGroup // goroutines that serve links, closing ones too
 
 	done   chan struct{} // closed when stopped and no session is left
 	endErr error         // written before done is closed
@@ -69,8 +69,8 @@ func (i *instance) Dial(ctx context.Context) (driver.Link, error) {
 	return driver.Link{Stream: (*stream)(l), Own: true}, nil
 }
 
-// Hold implements [driver.Instance]: no request is under way when it returns,
-// and those that come wait in their link.
+// Hold implements [driver.Instance]: no request is running when it returns, and new
+// ones wait in their link.
 func (i *instance) Hold(ctx context.Context) (func(), error) {
 	release, err := i.gate.Hold(ctx)
 	if err != nil {
@@ -89,9 +89,9 @@ func (i *instance) Logs(int64) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader("")), nil
 }
 
-// Stop implements [driver.Instance]. Calls that run are cancelled, which is all
-// that can be done within one process: one that does not heed it keeps Stop
-// waiting until ctx has ended and the grace has passed, and is reported.
+// Stop implements [driver.Instance]. Running calls are cancelled, which is all that can
+// be done within one process: one that does not heed it keeps Stop waiting until ctx
+// has ended and the grace has passed, and is reported.
 func (i *instance) Stop(ctx context.Context) error {
 	i.mu.Lock()
 	if !i.stopped {
@@ -140,7 +140,7 @@ func (i *instance) end() error {
 // another one on the same state.
 func (i *instance) Leave() error {
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // nobody waits for longer than the grace
+	cancel() // no call is waited for longer than the grace
 	return i.Stop(ctx)
 }
 

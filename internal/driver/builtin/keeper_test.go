@@ -144,7 +144,7 @@ func TestSnapshots(t *testing.T) {
 	w.discard(second)
 	w.discard(second)
 	w.want("d", "one")
-	// What nobody names any more is gone after a restart.
+	// A state that is no longer named is gone after a restart.
 	w.again(nil)
 	if n := w.files(); n != 0 {
 		t.Errorf("%d layers are left", n)
@@ -188,7 +188,7 @@ func TestTransfer(t *testing.T) {
 			bent := bytes.Clone(whole)
 			bent[at] ^= 0x41
 			if snap, err := other.Import(t.Context(), "mem", "", bytes.NewReader(bent)); err == nil && at > 80 {
-				t.Errorf("byte %d is changed and nobody cares: %+v", at, snap)
+				t.Errorf("byte %d is changed and there is no error: %+v", at, snap)
 			}
 		}
 		if n := other.files(); n > files+1 {
@@ -246,8 +246,8 @@ func TestStateless(t *testing.T) {
 	}
 }
 
-// TestLost has a layer go away: those that stand on it say so, and the others
-// go on.
+// TestLost has a layer go away: states that stand on it report it, and the others go
+// on.
 func TestLost(t *testing.T) {
 	w := newWorld(t)
 	w.seed("good", nil)

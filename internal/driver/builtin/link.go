@@ -25,10 +25,9 @@ const queued = 16
 // errLinkClosed is what a link reports that was closed.
 var errLinkClosed = fmt.Errorf("link to a built-in server: %w", os.ErrClosed)
 
-// link joins a gateway, which speaks frames, to a server, which speaks
-// messages. Whoever has work to do does the translation on its own goroutine,
-// so that none sits in between: the gateway's writers decode, the server's
-// handlers encode.
+// link joins a gateway, which speaks frames, to a server, which speaks messages. Each
+// side translates on its own goroutine, so that none sits in between: the gateway's
+// writers decode, the server's handlers encode.
 //
 // It is the server's transport and connection at once; stream is its other end.
 // It says nothing about protocol versions, which the SDK takes as all of them:
@@ -148,7 +147,7 @@ func (s *stream) ReadFrame() ([]byte, error) {
 	if s.left.Load() {
 		return nil, errLinkClosed
 	}
-	// What the server said before it ended still counts.
+	// What the server wrote before it ended still counts.
 	select {
 	case f := <-s.out:
 		return f, nil

@@ -88,7 +88,7 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestLastFrames reads what a server said before it was stopped.
+// TestLastFrames reads what a server wrote before it was stopped.
 func TestLastFrames(t *testing.T) {
 	f := newFixture()
 	inst := f.start(t)

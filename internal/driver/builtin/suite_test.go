@@ -44,7 +44,7 @@ func TestSuite(t *testing.T) {
 		Stateful: func(_ testing.TB, _, state string) driver.Spec {
 			return spec(driver.Spec{Builtin: "memory", State: state})
 		},
-		// Each put is one change, and never one that is there already.
+		// Each put is one change, and never a repeated one.
 		Put: func(ctx context.Context, p *drivertest.Peer, key, value string) error {
 			value = fmt.Sprint(puts.Add(1), " ", value)
 			got, err := p.TryCall(ctx, "create_entities", map[string]any{"entities": []any{
@@ -76,6 +76,6 @@ func TestSuite(t *testing.T) {
 	}).Run(t)
 	left, err := os.ReadDir(filepath.Join(root, "layers"))
 	if err != nil || len(left) != 0 {
-		t.Errorf("layers that belong to nobody: %v, %v", left, err)
+		t.Errorf("layers without an owner: %v, %v", left, err)
 	}
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/tine-mcp/tine/internal/layer"
 )
 
-// templates are those that were imported: once, into a sealed layer, on which
-// any number of states begin. One that has changed on the disk is imported
-// again. They last as long as the driver.
+// templates are imported once each, into a sealed layer, on which any number of states
+// begin. A template that has changed on the disk is imported again. They last as long
+// as the driver.
 type templates struct {
 	layers *layer.Store
 	life   context.Context
@@ -33,7 +33,7 @@ type templates struct {
 
 type templateKey struct{ builtin, path, settings string }
 
-// template is one import, under way or done.
+// template is one import, running or done.
 type template struct {
 	print     string
 	cancel    context.CancelFunc
@@ -53,9 +53,9 @@ func newTemplates(layers *layer.Store) *templates {
 	return ts
 }
 
-// get returns a layer with what load makes of the template, and a reference to
-// it that is the caller's. Others may come to wait for the same, so load does
-// not end with the one who asked first, but with the last.
+// get returns a layer with what load makes of the template, and a reference to it that
+// is the caller's. Other callers may come to wait for the same, so load does not end
+// with the first caller, but with the last.
 func (ts *templates) get(ctx context.Context, key templateKey, print string, progress func(done, total int64),
 	load func(context.Context, *template) (layer.Ref, error)) (layer.Ref, error) {
 	ts.mu.Lock()
@@ -116,13 +116,13 @@ func (ts *templates) get(ctx context.Context, key templateKey, print string, pro
 		}
 	default:
 		if t.users == 0 {
-			ts.drop(key, t) // nobody waits for it any more
+			ts.drop(key, t) // no caller waits for it any more
 		}
 	}
 	return ref, err
 }
 
-// drop forgets a template, and ends it where nobody waits for it. ts.mu is
+// drop forgets a template, and ends its import where no caller waits for it. ts.mu is
 // held.
 func (ts *templates) drop(key templateKey, t *template) {
 	if ts.known[key] == t {
@@ -186,7 +186,7 @@ func (l *listeners) join(f func(done, total int64)) (leave func()) {
 	}
 }
 
-func (l *listeners) tell(done, total int64) {
+func (l *listeners) report(done, total int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, f := range l.all {
@@ -224,7 +224,7 @@ func (d *Driver) load(ctx context.Context, spec driver.Spec, kind Kind, t *templ
 			env.Log.Warn("what a template was imported into is not removed; the next start does", "server", spec.Server, "err", rm)
 		}
 	}()
-	if err := kind.Import(ctx, env, spec.Template, t.listeners.tell); err != nil {
+	if err := kind.Import(ctx, env, spec.Template, t.listeners.report); err != nil {
 		return ref, err
 	}
 	now, err := fingerprint(ctx, spec.Template)

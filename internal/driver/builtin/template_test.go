@@ -71,7 +71,7 @@ func TestTemplate(t *testing.T) {
 		t.Errorf("imported %d times", n)
 	}
 
-	// One that has changed is another one; those of the old one stay.
+	// A changed template is another one; states on the old one stay.
 	w.template(oneLine + "\n" + strings.Replace(oneLine, `"a"`, `"c"`, 1))
 	spec.State = w.state("new")
 	heard := int64(0)
@@ -179,7 +179,7 @@ func TestTemplateGivenUp(t *testing.T) {
 	}
 	w.want("b", "a")
 
-	// Nobody is left: it ends.
+	// No caller is left: it ends.
 	w.template(oneLine + "\n\n")
 	ctx, cancel = context.WithCancel(t.Context())
 	third := seed(ctx, "c")
@@ -188,7 +188,7 @@ func TestTemplateGivenUp(t *testing.T) {
 	if err := <-third; !errors.Is(err, context.Canceled) {
 		t.Errorf("third: err = %v", err)
 	}
-	testkit.Eventually(t, "the import for nobody ends", func() bool { return ended.Load() == 2 })
+	testkit.Eventually(t, "the import without a caller ends", func() bool { return ended.Load() == 2 })
 	// The driver ends while one waits.
 	fourth := seed(t.Context(), "d")
 	waiting(1)
@@ -226,7 +226,7 @@ func TestFingerprint(t *testing.T) {
 	look("an old file", dir, true)
 	look("the file", file, true)
 	link := filepath.Join(t.TempDir(), "link")
-	if os.Symlink(dir, link) == nil { // not everybody may, on Windows
+	if os.Symlink(dir, link) == nil { // needs a privilege on Windows
 		look("a link", link, false)
 	}
 }

@@ -1,6 +1,6 @@
-// Package dirs is the declared directories of a program's state, Spec.Dirs: how
-// they are seeded, frozen, exported and imported, and how a program is told where
-// they are. Each is a folder of that name in a folder of the driver's.
+// Package dirs is the declared directories of a program's state, Spec.Dirs: how they
+// are seeded, frozen, exported and imported, and how a program learns where they are.
+// Each is a folder of that name in a folder of the driver's.
 package dirs
 
 import (
@@ -13,7 +13,7 @@ import (
 // and whether each was there: a server may remove its own.
 type Set map[string]bool
 
-// Check refuses a set that somebody made up.
+// Check refuses a set that was not made here.
 func (s Set) Check() error {
 	for name := range s {
 		if err := CheckName(name); err != nil {
@@ -23,7 +23,7 @@ func (s Set) Check() error {
 	return nil
 }
 
-// there are the names of those that are there, in order.
+// there are the names of the directories that exist, in order.
 func (s Set) there() []string {
 	var names []string
 	for name, there := range s {

@@ -4,6 +4,6 @@ import "io/fs"
 
 type fileID struct{}
 
-// idOf would tell the identity of a file with several names. Here each is
+// idOf would return the identity of a file with several names. Here each name is
 // exported by itself.
 func idOf(fs.FileInfo) (id fileID, several bool) { return fileID{}, false }

@@ -12,10 +12,10 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// Freeze copies the declared directories from one folder to another, both of
-// which are there, and says how many bytes that are. Where something runs on them
-// a process that nobody holds may go on removing its files. What is made before
-// it fails stays: the caller removes the folder.
+// Freeze copies the declared directories from one folder to another, both of which
+// exist, and returns the number of bytes. Where something runs on them, a process that
+// is not held may go on removing its files. What is made before it fails stays: the
+// caller removes the folder.
 func Freeze(ctx context.Context, declared []driver.StateDir, to, from string, runs bool) (Set, int64, error) {
 	set := make(Set)
 	var size int64

@@ -23,8 +23,8 @@ const (
 	madeLink
 )
 
-// An Importer makes the directories of a parcel, which may come from anybody:
-// what it makes lies in its folder and leads nowhere else.
+// An Importer makes the directories of a parcel, which is not trusted: what it makes
+// lies in its folder and leads nowhere else.
 type Importer struct {
 	in    *parcel.Reader
 	below string // with a slash

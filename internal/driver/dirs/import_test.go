@@ -134,8 +134,8 @@ func manyFiles() []entry {
 	return out
 }
 
-// tell lists a tree: names, modes, times, targets, contents.
-func tell(t testing.TB, root string) string {
+// describe lists a tree: names, modes, times, targets, contents.
+func describe(t testing.TB, root string) string {
 	t.Helper()
 	var out strings.Builder
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -202,7 +202,7 @@ func TestExportKeepsWhatMatters(t *testing.T) {
 		t.Errorf("imported %v", set)
 	}
 	for _, name := range []string{"data", "void"} {
-		if is, was := tell(t, filepath.Join(to, name)), tell(t, filepath.Join(from, name)); is != was {
+		if is, was := describe(t, filepath.Join(to, name)), describe(t, filepath.Join(from, name)); is != was {
 			t.Errorf("got\n%.3000s\nwant\n%.3000s", is, was)
 		}
 	}
@@ -213,7 +213,7 @@ func TestExportKeepsWhatMatters(t *testing.T) {
 	}
 }
 
-// What nobody would want to run as somebody else comes without that.
+// Setuid and setgid bits are not imported.
 func TestImportDropsSpecialModes(t *testing.T) {
 	dir := t.TempDir()
 	e := file("state/data/su", "x")
@@ -239,7 +239,7 @@ func FuzzImport(f *testing.F) {
 			file(exportHead, goodHead), other(tar.TypeDir, "state/data", ""), other(tar.TypeDir, "state/data/d", ""),
 			other(kind1, name1, target1), other(kind2, name2, target2), file(exportEnd, `{"entries":4}`))
 		if err != nil {
-			return // nobody can write that
+			return // no writer can write that
 		}
 		w.Close()
 		dir := t.TempDir()

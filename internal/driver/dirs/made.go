@@ -12,10 +12,10 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/folder"
 )
 
-// madeName is the list of the directories that a state must have: those that were
-// there when it was made, when an instance began with it, and when one ended. What
-// is missing while nothing runs was not removed by the server. No directory of a
-// state is called like that.
+// madeName is the list of the directories that a state must have: those that existed
+// when it was made, when an instance began with it, and when one ended. What is missing
+// while nothing runs was not removed by the server. No directory of a state has this
+// name.
 const madeName = ".made"
 
 // Note writes the list of a state anew, with the declared directories that are there

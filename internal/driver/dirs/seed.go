@@ -65,8 +65,8 @@ func Plan(server string, declared []driver.StateDir, folder string, from From) (
 	return plan, nil
 }
 
-// templateDir resolves a template, which may be a link: whoever wrote the config
-// meant where it leads.
+// templateDir resolves a template, which may be a link: the config means where it
+// leads.
 func templateDir(path string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -88,12 +88,12 @@ func (p *Seeding) Empty() bool { return len(p.all) == 0 }
 // Make makes the directories in their folder, which is there. Where it fails, or
 // what comes after it, GiveBack is called, and the folder removed.
 func (p *Seeding) Make(ctx context.Context, progress func(done, total int64)) error {
-	tell, err := p.meter(progress)
+	progressOf, err := p.meter(progress)
 	if err != nil {
 		return err
 	}
 	for _, s := range p.all {
-		if err := s.make(ctx, clone.Options{Progress: tell(s)}); err != nil {
+		if err := s.make(ctx, clone.Options{Progress: progressOf(s)}); err != nil {
 			return fmt.Errorf("directory %q: %w", filepath.Base(s.to), err)
 		}
 	}
@@ -137,8 +137,8 @@ func (s *seedling) make(ctx context.Context, o clone.Options) error {
 	return os.Chmod(s.to, 0o700)
 }
 
-// meter measures all that is to be copied, and returns what to tell the progress
-// of each piece to; nil where nobody wants to know.
+// meter measures all that is to be copied, and returns the progress function of each
+// piece; nil where progress is not wanted.
 func (p *Seeding) meter(progress func(done, total int64)) (func(*seedling) func(done, total int64), error) {
 	if progress == nil {
 		return func(*seedling) func(int64, int64) { return nil }, nil

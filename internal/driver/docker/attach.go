@@ -47,7 +47,7 @@ func (d *demux) next() (stdcopy.StdType, error) {
 	return stdcopy.StdType(d.head[0]), nil
 }
 
-// read reads of the piece that next told of.
+// read reads of the piece that next found.
 func (d *demux) read(b []byte) (int, error) {
 	if uint64(len(b)) > uint64(d.left) {
 		b = b[:d.left]
@@ -105,7 +105,7 @@ func (p *pipe) Fill(f *lines.Frames) (int, error) {
 		if !p.ended.Load() {
 			return n, err
 		}
-		// What the server said before it died is on its way.
+		// What the server wrote before it died is on its way.
 		p.conn.SetReadDeadline(time.Now().Add(time.Second))
 		if n, err = p.fill(f); errors.Is(err, os.ErrDeadlineExceeded) {
 			err = io.EOF

@@ -27,8 +27,8 @@ func Hosts(servers []config.Server) []string {
 	return append([]string{""}, slices.Sorted(maps.Keys(hosts))...)
 }
 
-// Check looks for the engine of a host, and at it for what those of the servers that
-// are on it need. answers is whether there is one that the driver can use.
+// Check looks for the engine of a host, and checks it for what the servers on it need.
+// answers is whether there is one that the driver can use.
 func Check(ctx context.Context, host string, servers []config.Server) (f driver.Finding, answers bool) {
 	ctx, cancel := context.WithTimeout(ctx, driver.CheckTime)
 	defer cancel()

@@ -75,7 +75,7 @@ func TestCheck(t *testing.T) {
 		say     []string // in the detail
 		mend    string
 	}{
-		{"nobody wants it", map[string]string{"/version": version}, nil, nil, driver.FoundOK, []string{"engine 20.10.24, API 1.41, at /"}, ""},
+		{"no server needs it", map[string]string{"/version": version}, nil, nil, driver.FoundOK, []string{"engine 20.10.24, API 1.41, at /"}, ""},
 		{"all there", map[string]string{"/version": version, "/info": info, "/images/lab/duck:1/json": "{}"},
 			one(Config{Image: "lab/duck:1", Pull: PullNever, Runtime: "crun"}), nil, driver.FoundOK, nil, ""},
 		{"to be pulled", map[string]string{"/version": version, "/info": info}, one(Config{Image: "duck", Pull: PullMissing}), nil, driver.FoundOK, nil, ""},

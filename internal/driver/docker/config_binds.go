@@ -101,7 +101,7 @@ func parseVolume(text string) (Bind, error) {
 		source = drive + ":" + source
 	}
 	if !ok {
-		return Bind{}, errors.New("is a volume without a source, which nobody would find again; name it as state, or write SOURCE:TARGET")
+		return Bind{}, errors.New("is a volume without a source, which would not be found again; name it as state, or write SOURCE:TARGET")
 	}
 	target, options, _ := strings.Cut(rest, ":")
 	b := Bind{Source: source, Target: target}
@@ -149,7 +149,7 @@ func parseMount(text string) (b Bind, tmpfs string, err error) {
 	switch kind {
 	case "bind", "volume":
 		if b.Source == "" {
-			return b, "", errors.New("has no source=, and a volume without one would be found by nobody; name it as state, or add a source")
+			return b, "", errors.New("has no source=, and a volume without one would not be found again; name it as state, or add a source")
 		}
 		if kind == "volume" && !volumeName.MatchString(b.Source) {
 			return b, "", errors.New("has a path for the name of a volume; write type=bind")

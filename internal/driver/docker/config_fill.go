@@ -47,7 +47,7 @@ func templatePath(o config.Object, s *config.Server, c *Config) {
 	at := o.Path + ".docker"
 	switch {
 	case s.Template == "" && o.Get("template") != nil:
-		return // said already
+		return // reported already
 	case s.Template == "" && given != nil && !o.TemplateRoots():
 		o.Fail(given.Pos, "%s.template_path: says where a template goes, and there is none; add template, or template_roots at the top for those of sessions", at)
 		return

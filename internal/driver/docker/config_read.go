@@ -65,7 +65,7 @@ func image(o, c config.Object, s *config.Server) {
 	}
 }
 
-// checkContainer checks that what is said of a container goes together.
+// checkContainer checks that the settings of a container go together.
 func checkContainer(c config.Object, to *Config) {
 	containerTransport(c, to)
 	containerState(c, to)
@@ -120,7 +120,7 @@ func containerTransport(c config.Object, to *Config) {
 		}
 	case to.Network == "none" || strings.HasPrefix(to.Network, "container:"):
 		name, _, _ := strings.Cut(to.Network, ":")
-		c.Fail(c.SayPos("network"), "%s.network: with %s nobody reaches a server that speaks http; name a network of the engine such as bridge, or leave it out", c.Path, name)
+		c.Fail(c.SayPos("network"), "%s.network: with %s a server that speaks http can't be reached; name a network of the engine such as bridge, or leave it out", c.Path, name)
 	}
 }
 
@@ -168,7 +168,7 @@ func containerPaths(c config.Object, to *Config) {
 	for i, b := range to.Binds {
 		at, where := c.Spot("binds", i)
 		if !path.IsAbs(b.Target) {
-			continue // said already
+			continue // reported already
 		}
 		target := path.Clean(b.Target)
 		switch {

@@ -18,18 +18,18 @@ import (
 // the last one wins, and lists grow; beside a key that says the same a flag is
 // refused.
 type runArgs struct {
-	c      config.Object
-	s      *config.Server
-	to     *Config
-	secret []string          // flags that came from a placeholder
-	said   map[string]bool   // keys that a flag was refused for already
-	own    map[string]string // variables of the entry itself
-	byFlag map[string]bool   // variables that a flag set
+	c       config.Object
+	s       *config.Server
+	to      *Config
+	secret  []string          // flags that came from a placeholder
+	refused map[string]bool   // keys that a flag was refused for already
+	own     map[string]string // variables of the entry itself
+	byFlag  map[string]bool   // variables that a flag set
 }
 
 // takeRunArgs reads docker.run_args, after the keys beside it.
 func takeRunArgs(c config.Object, s *config.Server, to *Config) {
-	r := &runArgs{c: c, s: s, to: to, said: map[string]bool{}, own: maps.Clone(s.Env), byFlag: map[string]bool{}}
+	r := &runArgs{c: c, s: s, to: to, refused: map[string]bool{}, own: maps.Clone(s.Env), byFlag: map[string]bool{}}
 	if n, ok := c.Lookup("run_args"); !ok || n.Shape != config.ShapeList {
 		return
 	}
@@ -130,10 +130,10 @@ func (r *runArgs) fail(f *runFlag, err error) {
 // says reports a flag that a key of docker says too.
 func (r *runArgs) says(key, value string) error {
 	r.hide("docker."+key, value)
-	if r.c.Get(key) == nil || r.said[key] {
+	if r.c.Get(key) == nil || r.refused[key] {
 		return nil
 	}
-	r.said[key] = true
+	r.refused[key] = true
 	return fmt.Errorf("says what docker.%s says; keep one", key)
 }
 

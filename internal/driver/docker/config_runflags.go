@@ -55,7 +55,7 @@ var runFlags = []runFlag{
 	{"publish", "p", false, takePort},
 	{"pull", "", false, takePull},
 
-	// What is said of the terminal that docker run was typed at, or is so anyway.
+	// Settings of the terminal that docker run was typed at, or that hold anyway.
 	{"rm", "", true, takeNothing},
 	{"interactive", "i", true, takeNothing},
 	{"detach", "d", true, takeNothing},
@@ -111,7 +111,7 @@ func takeNothing(*runArgs, string) error { return nil }
 
 func takeNetwork(r *runArgs, v string) error {
 	if strings.HasPrefix(v, "container:") {
-		return errors.New("a container of somebody else's may end at any time; name a network")
+		return errors.New("another container may end at any time; name a network")
 	}
 	if v == "default" {
 		v = "bridge"

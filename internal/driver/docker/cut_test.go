@@ -83,7 +83,7 @@ func (d *door) shut() {
 // The engine goes away under an instance and comes back.
 func testCut(t *testing.T, w *world) {
 	e := newDoor(t, w.host)
-	c := w.http() // which does not mind where nobody is attached, on any engine
+	c := w.http() // which does not mind being detached, on any engine
 	c.Host = "unix://" + e.path
 	behind, err := w.d.engine(w.host)
 	if err != nil {
@@ -97,7 +97,7 @@ func testCut(t *testing.T, w *world) {
 	time.Sleep(100 * time.Millisecond) // nothing tells that the driver has seen it
 	select {
 	case <-inst.Done():
-		t.Fatalf("it counts as ended while nobody can tell: %v", inst.Err())
+		t.Fatalf("it counts as ended while its state is unknown: %v", inst.Err())
 	default:
 	}
 	if _, err := w.d.Start(t.Context(), w.spec("b", c)); err == nil {
@@ -107,7 +107,7 @@ func testCut(t *testing.T, w *world) {
 	if got := drivertest.Dial(t, inst).Call(t, "echo", map[string]any{"text": "still"}); got != "still" {
 		t.Errorf("echo said %q", got)
 	}
-	// What was held when it went away goes on when it is back.
+	// Unpause is retried until the engine answers.
 	release, err := inst.Hold(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func testCut(t *testing.T, w *world) {
 	e.open(t)
 	drivertest.Ended(t, inst)
 	if !errors.Is(inst.Err(), driver.ErrLost) {
-		t.Errorf("the end was told as: %v", inst.Err())
+		t.Errorf("the end was reported as: %v", inst.Err())
 	}
 	if err := inst.Stop(t.Context()); err != nil {
 		t.Errorf("stop: %v", err)

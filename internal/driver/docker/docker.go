@@ -9,30 +9,28 @@
 //	stderr       what it wrote to its standard error, and stderr.old the part before
 //
 // A server that speaks stdio is attached to, twice: its input and output are one
-// connection, which is read when somebody wants a message, and its standard error
-// another, which is always read. What it says while nobody is attached is lost,
-// for the engine keeps none of it: its log would hold every message. The next
-// gateway attaches again, and ends a line that may be half written.
+// connection, which is read when a message is wanted, and its standard error another,
+// which is always read. What it writes while no gateway is attached is lost, for the
+// engine keeps none of it: its log would hold every message. The next gateway attaches
+// again, and ends a line that may be half written.
 //
-// Podman closes the input of a container when who was attached to it goes. A
-// server there that speaks stdio ends with the gateway, and one that speaks HTTP
-// does not.
+// Podman closes the input of a container when the attached client goes. A server there
+// that speaks stdio ends with the gateway, and one that speaks HTTP does not.
 //
 // # What a server remembers
 //
 // The state of a server is what its config declares. A path is a volume, which
 // every instance on that state has at the path; "root" is the container itself,
 // which stays when an instance ends and is started again by the next one. A
-// folder of state or of a snapshot holds a record that names the volumes and the
-// image, so that who has the record owns them, and what no record names is
-// nobody's. A fork pauses the container, copies the volumes, commits the root,
-// and lets it go on.
+// folder of state or of a snapshot holds a record that names the volumes and the image:
+// the owner of the record owns them, and what no record names has no owner. A fork
+// pauses the container, copies the volumes, commits the root, and lets it go on.
 //
 // # Nothing is left over
 //
-// Everything has labels: the gateway, session, server, ordinal and instance. What
-// is of this gateway and of nobody in it is removed when the gateway starts. What
-// can't be removed because the engine is away is tried again until it is back.
+// Everything has labels: the gateway, session, server, ordinal and instance. What is
+// labelled with this gateway and has no owner in it is removed when the gateway starts.
+// What can't be removed because the engine is away is tried again until it is back.
 package docker
 
 import (
@@ -51,7 +49,7 @@ const driverName = "docker"
 
 // Options of New.
 type Options struct {
-	Gateway   string        // who owns the state folder; in labels
+	Gateway   string        // the owner of the state folder; in labels
 	Dir       string        // a folder for what the driver keeps on the host; made when it is needed
 	MaxFrame  int           // bytes of one message from a server; default 64 MiB
 	StopGrace time.Duration // how long to ask before killing, where the spec does not say; default 10s
@@ -68,7 +66,7 @@ type Options struct {
 type Driver struct {
 	opts    Options
 	buffers *sync.Pool
-	turns   *turns // of who makes a template or an image
+	turns   *turns // of making a template or an image
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc

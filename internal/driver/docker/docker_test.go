@@ -176,7 +176,7 @@ func (b *bench) load(t testing.TB, name, change string, files map[string]string)
 	}
 }
 
-// gateway is an id that nobody else has.
+// gateway is a unique id.
 func (b *bench) gateway() string {
 	id := "test-" + strings.ToLower(rand.Text())
 	b.mu.Lock()

@@ -35,7 +35,7 @@ type facts struct {
 	ceilings []*units.Ulimit
 }
 
-// apiWait bounds a request to the engine that nobody waits for.
+// apiWait bounds a request to the engine that no caller waits for.
 const apiWait = 2 * time.Minute
 
 // usualSockets are where engines are found.

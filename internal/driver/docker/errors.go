@@ -49,7 +49,7 @@ func (e *engine) explain(step string, err error) error {
 	case has("port is already allocated", "address already in use"):
 		return fmt.Errorf("%s: the port is taken: %w; end what listens there", step, err)
 	case has("could not find an available", "all predefined address pools"):
-		return fmt.Errorf("%s: the engine has no addresses left for a network: %w; remove networks that nobody uses, with docker network prune", step, err)
+		return fmt.Errorf("%s: the engine has no addresses left for a network: %w; remove unused networks with docker network prune", step, err)
 	case has("executable file not found", "no such file or directory") && has("exec", "OCI runtime", "runc"):
 		return fmt.Errorf("%s: the image does not have the program: %w; mend docker.entrypoint or docker.command", step, err)
 	case has("unknown or invalid runtime", "not found in engine's configuration", `OCI runtime "`):

@@ -47,7 +47,7 @@ func (i *instance) freeze(ctx context.Context) error {
 		return nil
 	default:
 	}
-	i.paused = true // also where it fails: nobody can tell how far it came
+	i.paused = true // also where it fails: how far it came is unknown
 	for try := 1; ; try++ {
 		_, err := i.e.cli.ContainerPause(ctx, i.rec.ref(), client.ContainerPauseOptions{})
 		if err == nil {
@@ -80,20 +80,20 @@ func (i *instance) freeze(ctx context.Context) error {
 // pauseTries is how often an engine that fails to pause a container is asked again.
 const pauseTries = 4
 
-// settle is how long a container stays paused at least. The engine hears a second
-// time that it was, a moment after it said so, and one that goes on by then counts
-// as paused from there on.
+// settle is how long a container stays paused at least. The engine learns of the
+// pause a second time, a moment after it answered, and a container that goes on before
+// that counts as paused from there on.
 const settle = 50 * time.Millisecond
 
-// thaw lets the container go on, where we paused it, however long that takes:
-// nobody else would.
+// thaw lets the container go on, where we paused it, however long that takes: nothing
+// else would.
 func (i *instance) thaw() {
-	for told, wait := false, 50*time.Millisecond; ; told, wait = true, min(2*wait, time.Second) {
+	for logged, wait := false, 50*time.Millisecond; ; logged, wait = true, min(2*wait, time.Second) {
 		err := i.tryThaw()
 		if err == nil {
 			return
 		}
-		if !told {
+		if !logged {
 			i.stuck(err)
 		}
 		select {

@@ -37,8 +37,8 @@ func (e *engine) ensureImage(ctx context.Context, spec driver.Spec, log *slog.Lo
 	return nil
 }
 
-// tellEvery is how often the log hears of what takes long.
-const tellEvery = 5 * time.Second
+// logEvery is how often a long pull is logged.
+const logEvery = 5 * time.Second
 
 // pull fetches an image and logs how far it is.
 func (e *engine) pull(ctx context.Context, name string, log *slog.Logger) error {
@@ -50,7 +50,7 @@ func (e *engine) pull(ctx context.Context, name string, log *slog.Logger) error 
 	}
 	defer res.Close()
 	layers := make(map[string][2]int64)
-	told := began
+	logged := began
 	for m, err := range res.JSONMessages(ctx) {
 		if err != nil {
 			return err
@@ -61,8 +61,8 @@ func (e *engine) pull(ctx context.Context, name string, log *slog.Logger) error 
 		if m.Progress != nil && m.Progress.Total > 0 {
 			layers[m.ID] = [2]int64{m.Progress.Current, m.Progress.Total}
 		}
-		if time.Since(told) > tellEvery {
-			told = time.Now()
+		if time.Since(logged) > logEvery {
+			logged = time.Now()
 			var done, total int64
 			for _, l := range layers {
 				done, total = done+l[0], total+l[1]

@@ -16,9 +16,9 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/parcel"
 )
 
-// Import implements driver.Keeper. The stream may come from anybody. It is kept
-// in dir as archives with plain entries, a bounded number of bounded size; an
-// engine unpacks them where they are used, inside a volume or an image.
+// Import implements driver.Keeper. The stream is not trusted. It is kept in dir as
+// archives with plain entries, a bounded number of bounded size; an engine unpacks them
+// where they are used, inside a volume or an image.
 func (d *Driver) Import(ctx context.Context, server, dir string, r io.Reader) (s driver.Snapshot, err error) {
 	err = folder.Fill(dir, func() (err error) {
 		s, err = d.importInto(ctx, server, dir, r)

@@ -14,8 +14,8 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/lines"
 )
 
-// instance is one container that runs. A container that is a state is not removed
-// by Stop, but by whoever erases the state.
+// instance is one container that runs. A container that is a state is not removed by
+// Stop, but when the state is erased.
 type instance struct {
 	*life.Life
 	d      *Driver
@@ -29,7 +29,7 @@ type instance struct {
 	cancel  context.CancelFunc
 	watched chan struct{} // watch has returned
 	hear    *listener     // what watch begins with
-	entered bool          // it counts as one who uses its network
+	entered bool          // it counts as a user of its network
 
 	mu    sync.Mutex
 	conn  *lines.Conn // of stdio
@@ -38,7 +38,7 @@ type instance struct {
 	enter func()      // lets frames in again, where it is held
 
 	pausing  sync.Mutex
-	paused   bool      // by us; who holds the instance changes it, with pausing
+	paused   bool      // by us; the holder of the instance changes it, with pausing
 	pausedAt time.Time // when it was last, likewise
 }
 

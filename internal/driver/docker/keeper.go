@@ -86,7 +86,7 @@ func (d *Driver) seed(ctx context.Context, spec driver.Spec, src driver.Source) 
 		return err
 	}
 	if src.Take && !from.Files && src.From.Dir != "" && len(missing(spec, from)) == 0 {
-		// Who has the record owns what it names.
+		// The owner of the record owns what it names.
 		err := os.Rename(filepath.Join(src.From.Dir, recordName), filepath.Join(spec.State, recordName))
 		if err == nil {
 			return folder.Sync(spec.State)

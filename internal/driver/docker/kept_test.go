@@ -78,7 +78,7 @@ func testRecover(t *testing.T, w *world) {
 	if err := inst.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{lost.State, root.State, snap.Dir} { // as whoever names them does
+	for _, dir := range []string{lost.State, root.State, snap.Dir} { // as the session does
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ const (
 	roleState    = "state"    // a record names it
 	roleHelper   = "helper"   // goes when what it is for is done
 	roleTemplate = "template" // goes when nothing was made from it
-	roleNetwork  = "network"  // goes with the last who uses it
+	roleNetwork  = "network"  // goes with its last user
 )
 
 // labels are those of something that belongs to a spec. key is of the folder

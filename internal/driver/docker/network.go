@@ -17,8 +17,8 @@ func (d *Driver) networkName(reach string) string {
 	return "tine-" + digest(d.opts.Gateway) + "-" + reach
 }
 
-// enterNetwork makes a network of ours where it is not there, and counts the
-// caller as one who uses it.
+// enterNetwork makes a network of ours where it is missing, and counts the caller as a
+// user of it.
 func (e *engine) enterNetwork(ctx context.Context, name, reach string) error {
 	e.netsMu.Lock()
 	defer e.netsMu.Unlock()
@@ -56,7 +56,7 @@ func (e *engine) makeNetwork(ctx context.Context, name, reach string) error {
 	return err
 }
 
-// leaveNetwork removes a network with the last who uses it.
+// leaveNetwork removes a network with its last user.
 func (e *engine) leaveNetwork(ctx context.Context, name string) {
 	e.letGoOfNetwork(name)
 	e.tidyNetwork(ctx, name)
@@ -71,8 +71,8 @@ func (e *engine) letGoOfNetwork(name string) {
 	}
 }
 
-// tidyNetwork removes a network that nobody uses. Instances that were left use it
-// too, which the engine knows; it keeps what has somebody in it.
+// tidyNetwork removes a network that no instance uses. Instances that were left use it
+// too, which the engine knows; it keeps a network with containers in it.
 func (e *engine) tidyNetwork(ctx context.Context, name string) {
 	e.netsMu.Lock()
 	defer e.netsMu.Unlock()
@@ -87,7 +87,7 @@ func (e *engine) tidyNetwork(ctx context.Context, name string) {
 		return
 	}
 	if _, err := e.cli.NetworkRemove(ctx, name, client.NetworkRemoveOptions{}); err != nil && !gone(err) {
-		e.d.opts.Log.Debug("a network that nobody uses stays", "network", name, "error", err)
+		e.d.opts.Log.Debug("an unused network stays", "network", name, "error", err)
 	}
 }
 

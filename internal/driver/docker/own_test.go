@@ -32,7 +32,7 @@ func (b *bench) run(t *testing.T) {
 		{"killed behind our back", testKilled},
 		{"removed behind our back", testRemoved},
 		{"sweep after a crash", testSweep},
-		{"recover what nobody owns", testRecover},
+		{"recover what has no owner", testRecover},
 		{"a volume that vanished", testVanished},
 		{"template on a volume", testTemplateVolume},
 		{"template in the root", testTemplateRoot},
@@ -251,7 +251,7 @@ func testDying(t *testing.T, w *world) {
 	_, err := w.d.Start(t.Context(), spec)
 	says(t, err, "status 3", "the licence has expired")
 	empty(t, filepath.Dir(spec.Dir))
-	// One that speaks stdio is there for a moment, and tells afterwards.
+	// A server that speaks stdio is there for a moment, and its end is reported.
 	c = w.stdio()
 	c.Command = []string{"die", "the licence has expired"}
 	inst := w.start(t, w.spec("b", c))
@@ -304,7 +304,7 @@ func testRemoved(t *testing.T, w *world) {
 	}
 	drivertest.Ended(t, inst)
 	if inst.Err() == nil {
-		t.Error("nobody says why it ended")
+		t.Error("there is no reason for its end")
 	}
 	if err := inst.Stop(t.Context()); err != nil {
 		t.Errorf("stop: %v", err)

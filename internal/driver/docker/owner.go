@@ -13,11 +13,11 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// person is whom files in a container belong to.
+// person is the owner of files in a container.
 type person struct{ uid, gid int }
 
-// owner is who a server runs as. Its files are given to them: without
-// capabilities not even root may write to what is another's.
+// owner is the user that a server runs as. Its files are given to that user: without
+// capabilities not even root may write to another user's files.
 func (e *engine) owner(ctx context.Context, spec driver.Spec) (person, error) {
 	user := options(spec).User
 	if user == "" {
@@ -88,8 +88,8 @@ func (e *engine) entry(ctx context.Context, id, file, name string) ([]string, er
 	return nil, fmt.Errorf("%s of the image does not have %q", file, name)
 }
 
-// give makes an empty volume somebody's. What the image has at the path decides
-// where it has something.
+// give sets the owner of an empty volume. Where the image has something at the path,
+// the image decides.
 func (m *making) give(ctx context.Context, p piece, to person) error {
 	if dir, ok := m.e.hostPath(ctx, p.Volume); ok {
 		return os.Chown(dir, to.uid, to.gid)

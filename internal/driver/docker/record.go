@@ -24,9 +24,9 @@ type record struct {
 	// Keeps is set where there is a state beside the container's memory.
 	Keeps bool `json:"keeps,omitempty"`
 	// Mortal is set where it ends with us: Podman closes the input of a container
-	// when who was attached to it goes.
+	// when the attached client goes.
 	Mortal bool `json:"mortal,omitempty"`
-	// Engine tells one run of the engine from the next, where that can be told.
+	// Engine tells one run of the engine from the next, where they can be told apart.
 	Engine  string `json:"engine,omitempty"`
 	GraceMS int64  `json:"grace_ms,omitempty"`
 
@@ -61,7 +61,7 @@ var records = folder.Records[record]{
 func (r record) data() json.RawMessage  { return records.Data(r) }
 func (r record) write(dir string) error { return records.Write(dir, r) }
 
-// holding is what a state or a snapshot consists of. Who has the file owns it.
+// holding is what a state or a snapshot consists of. The owner of the file owns it.
 type holding struct {
 	Kind    string  `json:"kind"` // recordState
 	Host    string  `json:"host"`

@@ -50,14 +50,14 @@ func (d *Driver) Recover(ctx context.Context, states []string, snapshots []drive
 	return nil
 }
 
-// keptThings are what somebody owns.
+// keptThings are what has an owner.
 type keptThings struct {
 	names map[string]bool // of volumes, images and containers
 	hosts map[string]bool
 }
 
-// add reads the record of a folder. One that can't be read stops everything: what
-// it names must not be taken for nobody's.
+// add reads the record of a folder. A record that can't be read stops everything: what
+// it names must not be taken for unowned.
 func (k keptThings) add(dir string) error {
 	h, err := readHolding(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -82,15 +82,15 @@ func (d *Driver) recoverEngine(ctx context.Context, host string, kept keptThings
 	}
 	left, err := e.removeContainers(ctx, kept)
 	if err != nil {
-		return e.explain("remove containers that nobody owns", err)
+		return e.explain("remove unowned containers", err)
 	}
 	n, err := e.removeVolumes(ctx, kept)
 	if err != nil {
-		return e.explain("remove volumes that nobody owns", err)
+		return e.explain("remove unowned volumes", err)
 	}
 	left += n
 	if n, err = e.removeImages(ctx, kept); err != nil {
-		return e.explain("remove images that nobody owns", err)
+		return e.explain("remove unowned images", err)
 	}
 	left += n
 	for _, reach := range []string{"address", "port"} {
@@ -108,8 +108,8 @@ func (d *Driver) recoverEngine(ctx context.Context, host string, kept keptThings
 	return nil
 }
 
-// removeContainers removes those that are a state of nobody's, and returns how
-// many of this gateway there are besides.
+// removeContainers removes containers that are an unowned state, and returns how many of
+// this gateway there are besides.
 func (e *engine) removeContainers(ctx context.Context, kept keptThings) (left int, err error) {
 	list, err := e.cli.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: e.d.ours()})
 	if err != nil {

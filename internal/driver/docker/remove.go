@@ -13,8 +13,8 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/folder"
 )
 
-// removeContainer ends and removes a container, with the volumes that have no
-// name. One that is not there is fine.
+// removeContainer ends and removes a container, with its unnamed volumes. A missing
+// container is fine.
 func (e *engine) removeContainer(ctx context.Context, id string) error {
 	return untilSettled(ctx, func() error {
 		_, err := e.cli.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
@@ -50,8 +50,8 @@ func untilSettled(ctx context.Context, do func() error) error {
 	}
 }
 
-// unsettled reports whether an engine refuses because somebody else does something
-// with the container already, or because that is about to end.
+// unsettled reports whether an engine refuses because another request works on the
+// container already, or because that is about to end.
 func unsettled(err error) bool {
 	return errdefs.IsConflict(err) || slices.ContainsFunc([]string{"already in progress", "could not be stopped", "state improper", "paused"},
 		func(s string) bool { return strings.Contains(err.Error(), s) })
@@ -88,7 +88,7 @@ func (e *engine) tryKill(ctx context.Context, id string) error {
 	return nil
 }
 
-// removeVolume removes a volume. One that is not there is fine.
+// removeVolume removes a volume. A missing volume is fine.
 func (e *engine) removeVolume(ctx context.Context, name string) error {
 	wait := 10 * time.Millisecond
 	for {
@@ -133,7 +133,7 @@ func (e *engine) removeTag(ctx context.Context, tag string) error {
 }
 
 // imageGone reports whether the engine says that an image is not there. Docker 20.10 has
-// an internal error for one that somebody else removes at the same time.
+// an internal error for one that another client removes at the same time.
 func imageGone(err error) bool {
 	return gone(err) || err != nil && strings.Contains(err.Error(), "unrecognized image ID")
 }
@@ -190,8 +190,8 @@ func (d *Driver) wanted(name string) bool {
 	return d.retried[name]
 }
 
-// claim takes down that something which labels or names tell is of this driver,
-// so that a sweep which comes late leaves it alone.
+// claim notes that something is this driver's, by its labels or names, so that a late
+// sweep leaves it alone.
 func (d *Driver) claim(names ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -215,7 +215,7 @@ func (d *Driver) mine(name string) bool {
 	return d.live[name]
 }
 
-// endLeftover ends and removes what is left of an instance that nobody has.
+// endLeftover ends and removes what is left of an instance without an owner.
 func (d *Driver) endLeftover(ctx context.Context, dir string, rec record) error {
 	e, err := d.engine(rec.Host)
 	if err != nil {

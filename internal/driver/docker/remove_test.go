@@ -10,7 +10,7 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// TestRemoveTagOfGoneImage removes a tag of an image that somebody else removes at the
+// TestRemoveTagOfGoneImage removes a tag of an image that another client removes at the
 // same time. The tag is gone in the end, or there is an error.
 func TestRemoveTagOfGoneImage(t *testing.T) {
 	const internal, missing = http.StatusInternalServerError, http.StatusNotFound

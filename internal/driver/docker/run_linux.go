@@ -12,8 +12,8 @@ import (
 	"github.com/docker/go-units"
 )
 
-// peer is the process that listens at the engine's socket; 0 where it can't be
-// told, as where systemd holds the socket.
+// peer is the process that listens at the engine's socket; 0 where it is unknown, as
+// where systemd holds the socket.
 func (e *engine) peer() int {
 	path, ok := strings.CutPrefix(e.host, "unix://")
 	if !ok {

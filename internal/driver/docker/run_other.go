@@ -4,7 +4,7 @@ package docker
 
 import "github.com/docker/go-units"
 
-// run would tell one run of the engine from the next; here it can't be told.
+// run would tell one run of the engine from the next; here they can't be told apart.
 func (e *engine) run() string { return "" }
 
 // ceilings are for a Podman on this machine.

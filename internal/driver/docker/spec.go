@@ -227,7 +227,7 @@ func (r *recipe) networks(e *engine, f facts) error {
 	return nil
 }
 
-// options are what the engine is told, with the volumes of the state.
+// options are what the engine gets, with the volumes of the state.
 func (r *recipe) options(image string, state *holding) client.ContainerCreateOptions {
 	c, h := r.config, r.host
 	c.Image = image
@@ -239,8 +239,8 @@ func (r *recipe) options(image string, state *holding) client.ContainerCreateOpt
 	return client.ContainerCreateOptions{Config: &c, HostConfig: &h}
 }
 
-// binds are mounts in the older way, which is the one in which Podman is told to
-// leave an empty volume alone.
+// binds are mounts in the older way, the only one with which Podman can leave an empty
+// volume alone.
 func (s *holding) binds() []string {
 	var all []string
 	for _, p := range s.Volumes {

@@ -137,7 +137,7 @@ func (i *instance) create(ctx context.Context, spec driver.Spec, r *recipe, stat
 		} else if !gone(err) {
 			return i.e.explain("find the container", err)
 		}
-		return fmt.Errorf("its container %.12s, which was its state, is gone: somebody removed it: %w", i.rec.Container, driver.ErrLost)
+		return fmt.Errorf("its container %.12s, which was its state, is gone; it was removed outside of Tine: %w", i.rec.Container, driver.ErrLost)
 	}
 	image := options(spec).Image
 	if state != nil && state.Image != "" {
@@ -186,7 +186,7 @@ func (i *instance) run(ctx context.Context) error {
 		i.mu.Unlock()
 		err = i.listens(ctx, w)
 	} else if s, stateErr := i.e.state(ctx, i.rec.ref()); stateErr == nil && s != nil && !alive(s) {
-		// One that has ended is nowhere, which is not what is wrong with it.
+		// An ended container has no address; its end is the error to report.
 		select {
 		case <-i.Done():
 			err = fmt.Errorf("it ended before it listened: %w", i.Err())

@@ -19,7 +19,7 @@ func (i *instance) Stop(ctx context.Context) error {
 func (i *instance) stop(ctx context.Context) error {
 	i.Ask()
 	i.part()
-	i.hangUp() // what nobody reads would keep the engine from seeing the end
+	i.hangUp() // unread output would keep the engine from seeing the end
 
 	after, cancel := afterwards(ctx)
 	defer cancel()
@@ -73,8 +73,8 @@ func (i *instance) ask(ctx, after context.Context) {
 	for {
 		select {
 		case <-look.C:
-			// Some tidy up when they are told to end and leave the rest to the kernel,
-			// which does nothing to the first process of a container.
+			// Some tidy up at SIGTERM and leave the rest to the kernel, which does nothing to
+			// the first process of a container.
 			if !i.e.local() || !deaf(res.Container.State.Pid) {
 				continue
 			}

@@ -19,7 +19,7 @@ import (
 // starts without it.
 func (d *Driver) Sweep(ctx context.Context, root string, known map[string]bool) ([]string, error) {
 	keep := make(map[string]bool, len(known)) // keys of folders
-	busy := make(map[string]bool)             // containers that are the state of somebody who stays
+	busy := make(map[string]bool)             // containers that are a state that stays
 	for dir := range known {
 		keep[keyOf(dir)] = true
 		if rec, err := records.Read(dir); err == nil && rec.Stays {
@@ -76,7 +76,7 @@ func (d *Driver) sweepFolders(ctx context.Context, root string, keep map[string]
 	return removed, nil
 }
 
-// sweepEngine ends containers of instances that nobody knows.
+// sweepEngine ends containers of unknown instances.
 func (d *Driver) sweepEngine(ctx context.Context, host string, keep, busy map[string]bool) error {
 	e, err := d.engine(host)
 	if err != nil {

@@ -37,7 +37,7 @@ func (m *making) template(ctx context.Context, owner person, progress func(done,
 		at = options(m.spec).State[0]
 	}
 	if at == "" {
-		return fmt.Errorf("nobody says where in the container it goes; set servers.%s.docker.template_path", m.spec.Server)
+		return fmt.Errorf("its place in the container is not set; set servers.%s.docker.template_path", m.spec.Server)
 	}
 	at = path.Clean(at)
 	p := m.volumeOf(at)
@@ -84,7 +84,7 @@ func (m *making) volumeOf(at string) *piece {
 	return best
 }
 
-// giveAll makes a tree somebody's.
+// giveAll sets the owner of a tree.
 func giveAll(dir string, to person) error {
 	return filepath.WalkDir(dir, func(name string, _ fs.DirEntry, err error) error {
 		if err != nil {
@@ -94,8 +94,8 @@ func giveAll(dir string, to person) error {
 	})
 }
 
-// pack writes a file or a directory as an archive, below a path, as somebody's.
-// Times stay out of it where they would make two equal trees differ.
+// pack writes a file or a directory as an archive, below a path, with an owner. Times
+// stay out of it where they would make two equal trees differ.
 func pack(ctx context.Context, w *tar.Writer, src, at string, owner person) error {
 	st, err := os.Stat(src)
 	if err != nil {

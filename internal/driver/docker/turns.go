@@ -14,8 +14,8 @@ type turns struct {
 
 func newTurns() *turns { return &turns{now: make(map[string]chan struct{})} }
 
-// enter waits for whoever makes the thing, and returns how to say that one is
-// done with it.
+// enter waits for the caller that makes the thing, and returns how to say that this one
+// is done with it.
 func (t *turns) enter(ctx context.Context, name string) (leave func(), err error) {
 	for {
 		t.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// An engine makes a volume that is not there when a container names it, so that a
-// state whose volume somebody removed would be an empty one without a word.
+// An engine makes a missing volume when a container names it, so that a state whose
+// volume was removed would silently be an empty one.
 
 // holds looks that the engine has what a state consists of.
 func (e *engine) holds(ctx context.Context, spec driver.Spec, h holding) error {

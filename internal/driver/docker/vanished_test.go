@@ -13,14 +13,14 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// A volume that somebody removed is damage to the state or the snapshot that it
-// belonged to: the engine would make an empty one in its place.
+// A volume that was removed is damage to the state or the snapshot that it belonged to:
+// the engine would make an empty one in its place.
 func testVanished(t *testing.T, w *world) {
 	c := w.stdio()
 	c.State = []string{"/data"}
 	spec := w.spec("vanished", c)
-	told := 0
-	spec.OnDamage = func(error) { told++ }
+	reports := 0
+	spec.OnDamage = func(error) { reports++ }
 	inst, p := w.open(t, spec, driver.Source{})
 	remember(t, p, "k", "v")
 	snap := w.freeze(t, spec, inst, "vanished")
@@ -53,8 +53,8 @@ func testVanished(t *testing.T, w *world) {
 	lost("a start", volume, err)
 	_, err = w.d.Freeze(t.Context(), spec, nil, filepath.Join(w.dir, "snapshots", "again"))
 	lost("a freeze", volume, err)
-	if told != 2 {
-		t.Errorf("the session was told %d times", told)
+	if reports != 2 {
+		t.Errorf("damage was reported %d times", reports)
 	}
 	volume = lose(snap.Dir)
 	for _, take := range []bool{false, true} {

@@ -50,7 +50,7 @@ func (e *engine) copyVolume(ctx context.Context, spec driver.Spec, image, from, 
 
 // copyThrough copies by the engine, through us.
 func (e *engine) copyThrough(ctx context.Context, spec driver.Spec, image, from, to string, progress func(done, total int64)) (int64, error) {
-	// Two of them: Podman lets nobody write to a container that is being read.
+	// Two of them: Podman allows no write to a container that is being read.
 	src, remove, err := e.helper(ctx, spec, image, []mount.Mount{plainMount(from, placeFrom)})
 	if err != nil {
 		return 0, err
@@ -84,7 +84,7 @@ func cloneInto(ctx context.Context, dst, src string, progress func(done, total i
 	var size int64
 	err = clone.Tree(ctx, dst, src, clone.Options{Progress: progress, Copied: func(bytes, _ int64) { size = bytes }})
 	if err != nil {
-		os.Mkdir(dst, st.Mode().Perm()) // for who removes the volume
+		os.Mkdir(dst, st.Mode().Perm()) // so that the volume can be removed
 		return 0, err
 	}
 	return size, nil

@@ -16,8 +16,8 @@ import (
 	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
-// listener reads what a container writes and nobody else reads: its standard
-// error, and its output where that is no message.
+// listener reads what a container writes and no stream reads: its standard error, and
+// its output where that is no message.
 type listener struct {
 	res    client.ContainerAttachResult
 	in     demux
@@ -185,7 +185,7 @@ func (i *instance) end(how exit) {
 
 // exitError tells how the container ended, with its last words.
 func (i *instance) exitError(how exit) error {
-	text := "is gone: somebody removed its container"
+	text := "is gone: its container was removed outside of Tine"
 	if s := how.state; s != nil {
 		text = describe(s)
 	}

@@ -51,7 +51,7 @@ func (w *web) endpoint() *driver.Endpoint {
 
 var errOver = errors.New("the instance has ended")
 
-// RoundTrip sends a request, when nobody holds the instance.
+// RoundTrip sends a request, when the instance is not held.
 func (w *web) RoundTrip(r *http.Request) (*http.Response, error) {
 	for {
 		w.mu.Lock()
@@ -140,7 +140,7 @@ func (i *instance) listens(ctx context.Context, w *web) error {
 	for {
 		err := knock(ctx, w.addr, i.rec.silence())
 		if err == nil {
-			// The address of a container that has ended may lead to somebody else.
+			// The address of an ended container may be another container's by now.
 			if s, stateErr := i.e.state(ctx, i.rec.ref()); stateErr == nil && s != nil && alive(s) {
 				return nil
 			}
@@ -160,9 +160,9 @@ func (i *instance) listens(ctx context.Context, w *web) error {
 	}
 }
 
-// silence is how long a connection must last that leads to a server. What an engine
-// puts before a published port takes connections too, and closes them when it has
-// found that nobody is behind it, which takes a while on a busy machine.
+// silence is how long a connection must last that leads to a server. What an engine puts
+// before a published port takes connections too, and closes them when it has found no
+// listener behind it, which takes a while on a busy machine.
 func (r *record) silence() time.Duration {
 	if r.Reach == ReachPort {
 		return 300 * time.Millisecond
@@ -170,7 +170,7 @@ func (r *record) silence() time.Duration {
 	return 30 * time.Millisecond
 }
 
-// knock looks whether somebody takes connections at an address, and keeps them.
+// knock checks that a server takes connections at an address, and keeps them.
 func knock(ctx context.Context, addr string, silence time.Duration) error {
 	d := net.Dialer{Timeout: 500 * time.Millisecond}
 	c, err := d.DialContext(ctx, "tcp", addr)

@@ -84,7 +84,7 @@ func (s *Suite) carryOut(text string) (driver.Handle, error) {
 		short, cancel := context.WithTimeout(c, 200*time.Millisecond)
 		defer cancel()
 		if err := blocked(short, link.Stream); !errors.Is(err, context.DeadlineExceeded) {
-			return driver.Handle{}, fmt.Errorf("a write that nobody reads: %w", err)
+			return driver.Handle{}, fmt.Errorf("a write without a reader: %w", err)
 		}
 	}
 	return inst.Handle(), nil
@@ -120,7 +120,7 @@ func (s *Suite) orphan(t testing.TB, o order) driver.Handle {
 	if err != nil {
 		t.Fatalf("the other process: %v", err)
 	}
-	// Time for the server to see that nobody is there, if it can.
+	// Time for the server to see that no gateway is there, if it can.
 	time.Sleep(100 * time.Millisecond)
 	var h driver.Handle
 	if err := json.Unmarshal(line, &h); err != nil {
@@ -206,13 +206,13 @@ func (s *Suite) testAdoptEnded(t *testing.T) {
 	if err != nil {
 		t.Fatalf("adopt: %v", err)
 	}
-	// The end of one that was adopted is seen like that of any other.
+	// The end of an adopted instance is seen like that of any other.
 	if _, err := Dial(t, inst).TryCall(ctx(t), "exit", map[string]any{"text": "farewell"}); err == nil {
 		t.Error("a call to exit was answered")
 	}
 	Ended(t, inst)
 	if err := inst.Err(); err == nil || !bytes.Contains([]byte(driver.Words(err)), []byte("farewell")) {
-		t.Errorf("the end was told as: %v", err)
+		t.Errorf("the end was reported as: %v", err)
 	}
 	if err := inst.Leave(); err != nil {
 		t.Errorf("leave: %v", err)

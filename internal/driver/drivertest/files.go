@@ -48,7 +48,7 @@ func Empty(t testing.TB, dir string) {
 	}
 }
 
-// Workspace returns one that a program can see.
+// Workspace returns a workspace that a program can see.
 func Workspace(t testing.TB) *workspace.Workspace {
 	t.Helper()
 	s := workspace.NewStore(nil, workspace.Options{Dir: t.TempDir()})

@@ -52,8 +52,8 @@ func (s *Suite) testHold(t *testing.T) {
 	defer cancel()
 	if _, err := inst.Hold(short); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a second hold: %v", err)
-	} else if said := fmt.Sprintf("server %q can't be held: ", inst.Handle().Server); !strings.HasPrefix(err.Error(), said) || strings.Count(err.Error(), "held") != 1 {
-		t.Errorf("a second hold: %v, want what begins %q and says it once", err, said)
+	} else if prefix := fmt.Sprintf("server %q can't be held: ", inst.Handle().Server); !strings.HasPrefix(err.Error(), prefix) || strings.Count(err.Error(), "held") != 1 {
+		t.Errorf("a second hold: %v, want what begins %q and says it once", err, prefix)
 	}
 	select {
 	case err := <-answer:
@@ -146,7 +146,7 @@ func (s *Suite) testHoldLeave(t *testing.T) {
 	}
 	defer s.Stop(t, again)
 	held := hold(t, again)
-	release() // of somebody who has nothing to do with it any more
+	release() // of an earlier holder, which does nothing any more
 	p := NewPeer(again, mustDial(t, again))
 	answer := later(t, p, "back")
 	short, cancel := context.WithTimeout(context.Background(), briefly)
@@ -188,9 +188,9 @@ func (s *Suite) testHoldCrash(t *testing.T) {
 		t.Error("a call to an instance that crashed was answered")
 	}
 	if inst.Err() == nil {
-		t.Error("nobody says why it ended")
+		t.Error("there is no reason for its end")
 	}
-	hold(t, inst)() // waits for nobody
+	hold(t, inst)() // returns at once
 	release()
 	release()
 	s.Stop(t, inst)
@@ -210,7 +210,7 @@ func (s *Suite) testHoldEnded(t *testing.T) {
 	s.Stop(t, inst)
 }
 
-// One that is in the middle of saying something says the rest afterwards.
+// A server that is in the middle of a message writes the rest afterwards.
 func (s *Suite) testHoldBusy(t *testing.T) {
 	inst := s.Start(t, s.New(0))
 	p := Dial(t, inst)

@@ -38,10 +38,10 @@ func (s *Suite) testLifecycle(t *testing.T) {
 	}
 	p := Dial(t, inst)
 	if transport := d.Info().Transport; p.link.HTTP != nil && (transport == nil || transport(spec) != "http") {
-		t.Error("a server over HTTP is said to be reached in another way")
+		t.Error("a server over HTTP is reported as reached in another way")
 	}
 	if m := d.Info().Mends; p.link.HTTP != nil && (m.Gone == "" || m.Locked == "" || m.Moved == "") {
-		t.Errorf("what to do about a server over HTTP is not said: %+v", m)
+		t.Errorf("there is no mend for a server over HTTP: %+v", m)
 	}
 	if got := p.Call(t, "echo", map[string]any{"text": "hello"}); got != "hello" {
 		t.Errorf("echo said %q", got)
@@ -265,10 +265,10 @@ func (s *Suite) testCrash(t *testing.T) {
 	err = inst.Err()
 	words := driver.Words(err)
 	if err == nil || !strings.Contains(err.Error(), "7") || !strings.Contains(words, "the disk is on fire") {
-		t.Errorf("the end was told as: %v, with the words %q", err, words)
+		t.Errorf("the end was reported as: %v, with the words %q", err, words)
 	}
 	if err != nil && strings.Contains(err.Error(), "fire") {
-		t.Errorf("everybody who is told of the end is told what the server wrote: %v", err)
+		t.Errorf("the text of the error has what the server wrote: %v", err)
 	}
 	if got := logs(t, inst, 1000); !strings.Contains(got, "the disk is on fire") {
 		t.Errorf("logs %q", got)
@@ -285,7 +285,7 @@ func (s *Suite) testCrash(t *testing.T) {
 	}
 }
 
-// What a server said before it died is read, though it is dead by then.
+// What a server wrote before it died is read, though it is dead by then.
 func (s *Suite) testLastMessage(t *testing.T) {
 	inst := s.Start(t, s.New(0))
 	defer needed(inst)()

@@ -67,7 +67,7 @@ func (p *Peer) Call(t testing.TB, tool string, arguments map[string]any) string 
 	return text
 }
 
-// TryCall is Call for those that may fail.
+// TryCall is Call for calls that may fail.
 func (p *Peer) TryCall(ctx context.Context, tool string, arguments map[string]any) (string, error) {
 	raw, err := p.request(ctx, "tools/call", map[string]any{"name": tool, "arguments": arguments})
 	if err != nil {

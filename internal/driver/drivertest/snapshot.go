@@ -157,8 +157,8 @@ func (s *Suite) testExport(t *testing.T) {
 	Empty(t, w.dir)
 }
 
-// exports exports a snapshot. Where the driver can't, for what it froze is with
-// somebody else, all is cleared away.
+// exports exports a snapshot. Where the driver can't, because another service keeps
+// what it froze, all is cleared away.
 func (m *member) exports(t *testing.T, snap driver.Snapshot, out *bytes.Buffer) bool {
 	t.Helper()
 	err := m.w.k.Export(ctx(t), snap, out)
@@ -244,7 +244,7 @@ func (s *Suite) testNothingLeft(t *testing.T) {
 			t.Errorf("%s: it did not fail", name)
 		}
 	}
-	// In the middle, where that can be told.
+	// In the middle, where the driver reports progress.
 	c, cancel = context.WithCancel(context.Background())
 	defer cancel()
 	err := w.k.Seed(c, w.spec(t, "no"), driver.Source{From: &snap, Progress: func(int64, int64) { cancel() }})

@@ -12,8 +12,8 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// clog makes the server busy with writing: it reads nothing until somebody reads
-// what it says. What is written to it meanwhile stays where it is.
+// clog makes the server busy with writing: it reads nothing until what it wrote is
+// read. What is written to it meanwhile stays where it is.
 func clog(t testing.TB, p *Peer) {
 	t.Helper()
 	if err := p.link.Stream.WriteFrame(ctx(t), callFrame("clog", "spill", map[string]any{"bytes": 4 << 20})); err != nil {
@@ -39,7 +39,7 @@ func (s *Suite) testStopWhileWriting(t *testing.T) {
 	clog(t, p)
 	failed := make(chan error)
 	go func() { failed <- blocked(context.Background(), p.link.Stream) }()
-	small := make(chan error) // one that waits for its turn
+	small := make(chan error) // result of a write that waits for its turn
 	go func() {
 		for {
 			if err := p.link.Stream.WriteFrame(context.Background(), callFrame("lost", "echo", nil)); err != nil {
@@ -193,8 +193,8 @@ func (s *Suite) testNotReading(t *testing.T) {
 		c, cancel := context.WithCancel(context.Background())
 		failed, waiting := make(chan error, 1), make(chan error, 1)
 		go func() { failed <- blocked(c, p.link.Stream) }()
-		// One that waits for its turn is ended by its own context, not by that
-		// of the one before it.
+		// A write that waits for its turn is ended by its own context, not by that of the
+		// one before it.
 		own, cancelOwn := context.WithCancel(context.Background())
 		asked := &askedContext{Context: own, asked: make(chan struct{})}
 		go func() {
@@ -212,9 +212,9 @@ func (s *Suite) testNotReading(t *testing.T) {
 		}
 		cancel()
 		if err := <-failed; !errors.Is(err, context.Canceled) {
-			t.Fatalf("a write that nobody reads: %v", err)
+			t.Fatalf("a write without a reader: %v", err)
 		}
-		// Once somebody reads, the half message is not the beginning of the next.
+		// Once it is read, the half message is not the beginning of the next.
 		if err := p.link.Stream.WriteFrame(drained(t, p), callFrame("after", "echo", map[string]any{"text": "after"})); err != nil {
 			t.Fatalf("the next write: %v", err)
 		}
@@ -223,12 +223,12 @@ func (s *Suite) testNotReading(t *testing.T) {
 			t.Fatalf("the next call: %v", err)
 		}
 		if got, err := text(raw); err != nil || got != "after" {
-			t.Errorf("the next call said %q, %v", got, err)
+			t.Errorf("the next call returned %q, %v", got, err)
 		}
 	}
 }
 
-// askedContext tells when somebody begins to watch it.
+// askedContext reports when its Done is first asked for.
 type askedContext struct {
 	context.Context
 	asked chan struct{}
@@ -240,7 +240,7 @@ func (c *askedContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// drained reads until the server has said what it had to.
+// drained reads until the server has written all it had to.
 func drained(t testing.TB, p *Peer) context.Context {
 	t.Helper()
 	if _, err := p.answer("clog"); err != nil {

@@ -186,7 +186,7 @@ func (s *Suite) Run(t *testing.T) {
 		{"hold and crash", false, s.testHoldCrash},
 		{"hold what has ended", true, s.testHoldEnded},
 		{"hold a busy one", true, s.testHoldBusy},
-		{"adopt what was held", true, s.testAdoptHeld},
+		{"adopt a held instance", true, s.testAdoptHeld},
 		{"state after a restart", false, s.testRestart},
 		{"state after a crash", true, s.testStateAfterCrash},
 		{"adopt with state", true, s.testAdoptState},

@@ -15,7 +15,7 @@ import (
 // it remembers.
 const StateVar = "DRIVERTEST_STATE"
 
-// world is a folder of states and snapshots, and who keeps them.
+// world is a folder of states and snapshots, and their keeper.
 type world struct {
 	*Suite
 	d   driver.Driver
@@ -106,8 +106,8 @@ func (m *member) freeze(t testing.TB, name string) driver.Snapshot {
 	return greeted(snap)
 }
 
-// greeted adds to a snapshot of memory what its server said in its handshake, as
-// who freezes it does.
+// greeted adds to a snapshot of memory what its server said in its handshake, as the
+// session does.
 func greeted(snap driver.Snapshot) driver.Snapshot {
 	if snap.Carries == driver.CarryMemory && snap.Hello == nil {
 		snap.Hello = []byte(`{"version":"2025-11-25"}`)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A client is a connection of the sandboxed server, with its first byte back in
-// place. Writes that nobody reads end it.
+// A client is a connection of the sandboxed server, with its first byte back in place.
+// A write that it does not read ends it.
 type client struct {
 	net.Conn
 	p      *Proxy

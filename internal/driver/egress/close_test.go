@@ -17,8 +17,8 @@ func silent(ctx context.Context, _, _ string) (net.Conn, error) {
 	return nil, ctx.Err()
 }
 
-// TestClose holds that Close ends whatever is under way, and that all of it was
-// told of when it returns.
+// TestClose holds that Close ends every running connection, and that all of them were
+// reported when it returns.
 func TestClose(t *testing.T) {
 	r := newRig(t, []string{"example.org"}, nil)
 	r.host("example.org", 443, serve(t, echo))
@@ -52,7 +52,7 @@ func TestClose(t *testing.T) {
 	c = r.client()
 	r.raw(c, "GET http://example.org/ HTTP/1.1\r\nHost: example.org\r\n\r\n")
 	all = append(all, c)
-	// Clients that have said nothing, or half of it.
+	// Clients that have sent nothing, or half of it.
 	all = append(all, r.client())
 	c = r.client()
 	fmt.Fprint(c, "CONN")
@@ -61,9 +61,9 @@ func TestClose(t *testing.T) {
 	for _, c := range all {
 		gone(t, c)
 	}
-	for _, d := range r.told(4) {
+	for _, d := range r.reported(4) {
 		if !d.Allowed || d.Reason != "" || d.Host != "example.org" {
-			t.Errorf("told of %+v", d)
+			t.Errorf("reported %+v", d)
 		}
 	}
 	// Afterwards there is nothing.
@@ -122,7 +122,7 @@ func TestPipes(t *testing.T) {
 	_ = ours.Close()
 	<-served
 	if d := r.one(); d.Sent != 5 || d.Received != 5 {
-		t.Errorf("told of %+v", d)
+		t.Errorf("reported %+v", d)
 	}
 }
 

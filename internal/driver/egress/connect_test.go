@@ -33,7 +33,7 @@ func TestConnect(t *testing.T) {
 	d := r.one()
 	d.Began, d.Took = time.Time{}, 0
 	if d != (Connection{Host: "example.org", Port: 7000, Address: site + ":7000", Protocol: ProtocolTCP, Allowed: true, Sent: 5, Received: 5}) {
-		t.Errorf("told of %+v", d)
+		t.Errorf("reported %+v", d)
 	}
 }
 
@@ -50,7 +50,7 @@ func TestEarlyBytes(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	if d := r.one(); d.Sent != 5 || d.Received != 5 {
-		t.Errorf("told of %+v", d)
+		t.Errorf("reported %+v", d)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestRefused(t *testing.T) {
 			}
 			want(t, "the answer", body, tt.body)
 			if strings.Contains(body, "10.9.8.7") {
-				t.Errorf("the answer names who was asked for the name: %s", body)
+				t.Errorf("the answer names the resolver: %s", body)
 			}
 			_ = c.Close()
 			if tt.target == "example" {
@@ -143,7 +143,7 @@ func TestRefused(t *testing.T) {
 			}
 			d := r.one()
 			if d.Allowed != (status == 200 || status == 502) || (d.Reason == "") != (status == 200) {
-				t.Errorf("told of %+v", d)
+				t.Errorf("reported %+v", d)
 			}
 			if status != 200 {
 				want(t, "the reason", body, d.Reason)
@@ -222,12 +222,11 @@ func TestHalfClosed(t *testing.T) {
 		t.Errorf("heard %q", got)
 	}
 	if d := r.one(); d.Sent != 11 || d.Received != 17 || d.Reason != "" {
-		t.Errorf("told of %+v", d)
+		t.Errorf("reported %+v", d)
 	}
 }
 
-// TestServerSpeaksFirst holds that nobody has to wait for the client's first
-// byte.
+// TestServerSpeaksFirst holds that a server need not wait for the client's first byte.
 func TestServerSpeaksFirst(t *testing.T) {
 	r := newRig(t, []string{"example.org:22"}, nil)
 	r.host("example.org", 22, serve(t, func(c *net.TCPConn) {
@@ -268,9 +267,9 @@ func TestManyBytes(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	for _, d := range r.told(clients) {
+	for _, d := range r.reported(clients) {
 		if d.Sent != size || d.Received != size {
-			t.Errorf("told of %+v", d)
+			t.Errorf("reported %+v", d)
 		}
 	}
 }

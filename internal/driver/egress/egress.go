@@ -15,16 +15,16 @@
 // TLS is not opened. A tunnel that begins with a ClientHello must name the host
 // that the tunnel was asked for, so that an allowed name is not used as a front
 // for another one at the same address; one without a name passes, and so does a
-// tunnel that is not TLS, also on port 443: a list is about whom a server talks
-// to, not about how. The record says which it was. What a client says inside of
+// tunnel that is not TLS, also on port 443: a list is about the hosts that a server
+// talks to, not about how. The record says which it was. What a client says inside of
 // TLS, or hides in an encrypted ClientHello, is not seen. A request for an
 // http:// URL is sent with the Host of that URL, whatever Host the client wrote.
 //
 // # What is written down
 //
-// Every connection is told of once, when it has ended or was refused, with the
-// bytes that went to the other side and came from it. Requests for http:// URLs
-// may share a connection; it ends when it was unused for some seconds.
+// Every connection is reported once, when it has ended or was refused, with the bytes
+// that went to the other side and came from it. Requests for http:// URLs may share a
+// connection; it ends when it was unused for some seconds.
 package egress
 
 import (
@@ -61,7 +61,7 @@ type Options struct {
 
 	MaxConns       int           // clients at once; 256
 	HeaderLimit    int           // bytes of a request's or an answer's header; 64 KiB
-	HeaderTimeout  time.Duration // until a client has said what it wants; 15 s
+	HeaderTimeout  time.Duration // until a client has sent its request; 15 s
 	ConnectTimeout time.Duration // lookup and connection; 15 s
 	FirstByte      time.Duration // until something moves through a tunnel; 30 s
 	Idle           time.Duration // without anything moving; 5 min
@@ -251,8 +251,8 @@ func (p *Proxy) enter() bool {
 	return true
 }
 
-// Close ends all connections and returns when the last was told of. Calling it
-// twice is fine.
+// Close ends all connections and returns when the last was reported. Calling it twice is
+// fine.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true

@@ -85,9 +85,9 @@ func TestForward(t *testing.T) {
 		}
 	}
 	r.Close()
-	for _, d := range r.told(2) {
+	for _, d := range r.reported(2) {
 		if d.Protocol != ProtocolHTTP || d.Host != "example.org" || !d.Allowed || d.Reason != "" || d.Sent == 0 || d.Received == 0 {
-			t.Errorf("told of %+v", d)
+			t.Errorf("reported %+v", d)
 		}
 	}
 }
@@ -121,8 +121,8 @@ func TestForwardRefused(t *testing.T) {
 		t.Errorf("connected to %s", r.dialed)
 	}
 	r.Close()
-	if all := r.told(6); all[0].Host != "evil.net" || all[0].Allowed || all[5].Host != "example.org" || !all[5].Allowed {
-		t.Errorf("told of %+v", all)
+	if all := r.reported(6); all[0].Host != "evil.net" || all[0].Allowed || all[5].Host != "example.org" || !all[5].Allowed {
+		t.Errorf("reported %+v", all)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestExactHTTP(t *testing.T) {
 		t.Errorf("%s: %s", resp.Status, body)
 	}
 	if d := r.one(); d.Sent != int64(<-heard) || d.Received != int64(len(answer)) {
-		t.Errorf("told of %+v", d)
+		t.Errorf("reported %+v", d)
 	}
 }
 
@@ -215,7 +215,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	_ = c.Close()
 	if d := r.one(); !d.Allowed || d.Protocol != ProtocolHTTP {
-		t.Errorf("told of %+v", d)
+		t.Errorf("reported %+v", d)
 	}
 }
 

@@ -140,7 +140,7 @@ func TestTLS(t *testing.T) {
 			}
 			d := r.one()
 			if d.Allowed != tt.ok || d.Protocol != ProtocolTLS || tt.ok != (d.Reason == "") {
-				t.Errorf("told of %+v", d)
+				t.Errorf("reported %+v", d)
 			}
 			if !tt.ok {
 				if d.Sent != 0 {

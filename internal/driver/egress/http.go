@@ -14,8 +14,8 @@ import (
 	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
-// unusedFor is how long a connection waits for the next request to its host. It
-// is told of only after that.
+// unusedFor is how long a connection waits for the next request to its host. It is
+// reported only after that.
 const unusedFor = 3 * time.Second
 
 // serveHTTP makes what serves HTTP clients. There is nothing to run: each
@@ -80,7 +80,7 @@ func (p *Proxy) connect(w http.ResponseWriter, r *http.Request) {
 		say(w, f.status, f.text)
 		return
 	}
-	// The request's own context ends when the client has said all it has to say.
+	// The request's own context ends when the client has sent all it has to send.
 	l, f := p.reach(p.ctx, t)
 	if f != nil {
 		say(w, f.status, f.text)
@@ -123,9 +123,9 @@ func (p *Proxy) forward(to http.Handler, w http.ResponseWriter, r *http.Request)
 		say(w, f.status, f.text)
 		return
 	}
-	// Before a connection that is there is used, which asks nobody.
+	// Before an existing connection is used, which looks up no name.
 	if f := p.named(t); f != nil {
-		p.tell(t, time.Now(), f)
+		p.report(t, time.Now(), f)
 		say(w, f.status, f.text)
 		return
 	}

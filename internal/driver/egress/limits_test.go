@@ -14,7 +14,7 @@ import (
 // private gives a name a private address.
 func private(r *rig, name string) { r.names[name] = []netip.Addr{netip.MustParseAddr("10.1.1.1")} }
 
-// gone waits for the end of a connection, however it is said.
+// gone waits for the end of a connection, however it ends.
 func gone(t *testing.T, c net.Conn) {
 	t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
@@ -32,7 +32,7 @@ func TestTooManyConnections(t *testing.T) {
 	r.connect("example.org:443")
 	gone(t, r.client())
 	_ = a.Close()
-	r.told(1)
+	r.reported(1)
 	for { // until the place is free
 		c := r.client()
 		fmt.Fprint(c, "CONNECT example.org:443 HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -78,14 +78,14 @@ func TestIdle(t *testing.T) {
 				sent = 5
 			}
 			if !d.Allowed || d.Sent != sent {
-				t.Errorf("told of %+v", d)
+				t.Errorf("reported %+v", d)
 			}
 		})
 	}
 }
 
-// TestSlowReader holds that a client that does not read does not keep its
-// connection for ever, whoever sends to it.
+// TestSlowReader holds that a client that does not read does not keep its connection
+// for ever, in either direction.
 func TestSlowReader(t *testing.T) {
 	r := newRig(t, []string{"example.org"}, func(o *Options) { o.Idle = 100 * time.Millisecond })
 	r.host("example.org", 80, serve(t, func(c *net.TCPConn) {
@@ -103,7 +103,7 @@ func TestSlowReader(t *testing.T) {
 	fmt.Fprint(c, "GET http://example.org/ HTTP/1.1\r\nHost: example.org\r\n\r\n")
 	tunnel, _, _, _ := r.connect("example.org:80")
 	fmt.Fprint(tunnel, "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n")
-	r.told(2)
+	r.reported(2)
 	gone(t, c)
 	gone(t, tunnel)
 }
@@ -133,7 +133,7 @@ func TestMaxBytes(t *testing.T) {
 	d := r.one()
 	want(t, "the reason", d.Reason, "1048576")
 	if d.Sent+d.Received <= 1<<20 || d.Sent+d.Received > 2<<20 {
-		t.Errorf("told of %+v", d)
+		t.Errorf("reported %+v", d)
 	}
 }
 
@@ -147,6 +147,6 @@ func TestConnectTimeout(t *testing.T) {
 		t.Errorf("status %d: %s", status, body)
 	}
 	if d := r.one(); !d.Allowed || d.Reason == "" || d.Address != "" {
-		t.Errorf("told of %+v", d)
+		t.Errorf("reported %+v", d)
 	}
 }

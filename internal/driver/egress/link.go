@@ -11,9 +11,9 @@ import (
 
 var errTooMuch = errors.New("more bytes than one connection may move")
 
-// A link is a connection to the outside. It counts what moves, ends itself when
-// nothing does, and is told of when it is closed and the last Read and Write
-// have returned, so that the counts are exact.
+// A link is a connection to the outside. It counts what moves, ends itself when nothing
+// does, and is reported when it is closed and the last Read and Write have returned, so
+// that the counts are exact.
 type link struct {
 	net.Conn
 	p        *Proxy
@@ -32,8 +32,8 @@ type link struct {
 	timer  *time.Timer
 }
 
-// link makes a connection one that is told of. Nil, with the connection closed,
-// when the proxy is closed.
+// link wraps a connection so that it is reported. Nil, with the connection closed, when
+// the proxy is closed.
 func (p *Proxy) link(conn net.Conn, record Connection) *link {
 	l := &link{Conn: conn, p: p, record: record, began: time.Now()}
 	p.mu.Lock()
@@ -86,7 +86,7 @@ func (l *link) cutOff(reason string) {
 	l.end()
 }
 
-// end closes both sides. The link is told of by Close.
+// end closes both sides. Close reports the link.
 func (l *link) end() {
 	l.mu.Lock()
 	c := l.client

@@ -30,13 +30,13 @@ type target struct {
 
 func (t target) String() string { return net.JoinHostPort(t.host, strconv.Itoa(int(t.port))) }
 
-// parseTarget reads host and port of a request. What is none is told of too,
-// since it may be meant to look like another one.
+// parseTarget reads host and port of a request. A bad one is reported too, since it may
+// be meant to look like another one.
 func (p *Proxy) parseTarget(host, port string) (target, *failure) {
 	t := target{host: clip(host)}
 	wrong := func(format string, args ...any) (target, *failure) {
 		f := &failure{fmt.Sprintf(format, args...), http.StatusBadRequest, socksFailed, true}
-		p.tell(t, time.Now(), f)
+		p.report(t, time.Now(), f)
 		return t, f
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
@@ -108,8 +108,8 @@ func (p *Proxy) named(t target) *failure {
 	return refused(fmt.Sprintf("%s is not in the list of what this sandbox may reach; %s if it should be", t, p.mend(t.host, t.port)))
 }
 
-// tell tells of a connection that never was.
-func (p *Proxy) tell(t target, began time.Time, f *failure) {
+// report reports a connection that was not made.
+func (p *Proxy) report(t target, began time.Time, f *failure) {
 	p.log.Debug("a connection of a sandbox was not made", "server", p.o.Server, "target", t.String(), "reason", f.text)
 	p.o.Done(Connection{
 		Host: t.host, Port: int(t.port), Allowed: !f.refused, Reason: f.text,
@@ -117,7 +117,7 @@ func (p *Proxy) tell(t target, began time.Time, f *failure) {
 	})
 }
 
-// reach judges a target and connects to it. What fails was told of.
+// reach judges a target and connects to it. A failure was reported already.
 func (p *Proxy) reach(ctx context.Context, t target) (*link, *failure) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, p.o.ConnectTimeout)
@@ -135,7 +135,7 @@ func (p *Proxy) reach(ctx context.Context, t target) (*link, *failure) {
 		conn, at, f = p.dial(ctx, t, addrs)
 	}
 	if f != nil {
-		p.tell(t, began, f)
+		p.report(t, began, f)
 		return nil, f
 	}
 	l := p.link(conn, Connection{Host: t.host, Port: int(t.port), Address: at.String(), Allowed: true, Began: began})
@@ -156,8 +156,8 @@ func (p *Proxy) addresses(ctx context.Context, t target) ([]netip.Addr, *failure
 	}
 	own, err := p.o.Own()
 	if err != nil {
-		p.log.Warn("the addresses of this machine can't be told, so sandboxes reach nothing", "err", err)
-		return nil, refused("the addresses of this machine can't be told, and might be meant")
+		p.log.Warn("the addresses of this machine can't be found out, so sandboxes reach nothing", "err", err)
+		return nil, refused("the addresses of this machine can't be found out, and might be meant")
 	}
 	var good []netip.Addr
 	var why *failure
@@ -205,8 +205,8 @@ func (p *Proxy) dial(ctx context.Context, t target, addrs []netip.Addr) (net.Con
 	return nil, netip.AddrPort{}, p.unreached(t, err)
 }
 
-// unresolved says why a name has no address, without naming who was asked: that
-// is the host's business.
+// unresolved says why a name has no address, without naming the resolver: that is the
+// host's business.
 func (p *Proxy) unresolved(t target, err error) *failure {
 	p.log.Debug("a name for a sandbox was not resolved", "name", t.host, "err", err)
 	var dns *net.DNSError

@@ -104,26 +104,26 @@ func (r *rig) host(name string, port int, real string) {
 	r.hosts[net.JoinHostPort(site, fmt.Sprint(port))] = real
 }
 
-// told waits for the connections that were told of.
-func (r *rig) told(n int) []Connection {
+// reported waits for the connections that were reported.
+func (r *rig) reported(n int) []Connection {
 	r.t.Helper()
 	var done []Connection
-	testkit.Eventually(r.t, fmt.Sprintf("%d connections are told of", n), func() bool {
+	testkit.Eventually(r.t, fmt.Sprintf("%d connections are reported", n), func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		done = slices.Clone(r.done)
 		return len(done) >= n
 	})
 	if len(done) > n {
-		r.t.Errorf("%d connections were told of, want %d: %+v", len(done), n, done)
+		r.t.Errorf("%d connections were reported, want %d: %+v", len(done), n, done)
 	}
 	return done
 }
 
-// one is the only connection that was told of.
+// one is the only connection that was reported.
 func (r *rig) one() Connection {
 	r.t.Helper()
-	c := r.told(1)[0]
+	c := r.reported(1)[0]
 	if c.Began.IsZero() || c.Took <= 0 {
 		r.t.Errorf("when it was is missing: %+v", c)
 	}
@@ -189,7 +189,7 @@ func serve(t *testing.T, fn func(*net.TCPConn)) (address string) {
 	return l.Addr().String()
 }
 
-// echo says back what it is told, until the end of it.
+// echo sends back what it gets, until the end of it.
 func echo(c *net.TCPConn) { _, _ = io.Copy(c, c) }
 
 func want(t *testing.T, what, got, part string) {

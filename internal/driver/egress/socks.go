@@ -124,7 +124,7 @@ func readSOCKS(r io.Reader) (host string, port uint16, reply byte, err error) {
 	return host, binary.BigEndian.Uint16(tail[:]), socksSucceeded, nil
 }
 
-// answerSOCKS answers a request. The address that we connect from is nobody's
+// answerSOCKS answers a request. The address that we connect from is not the client's
 // business and is left empty.
 func answerSOCKS(c *client, reply byte) bool {
 	_, err := c.Write([]byte{socksVersion, reply, 0, socksAddrIPv4, 0, 0, 0, 0, 0, 0})

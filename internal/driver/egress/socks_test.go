@@ -25,7 +25,7 @@ func TestSOCKS(t *testing.T) {
 		{"another port", ask("example.org", 444), reply(socksRefused)},
 		{"a private address", ask("inside.example", 443), reply(socksRefused)},
 		{"no such name", ask("gone.example", 443), reply(socksNoHost)},
-		{"nobody listens", ask("example.org", 80), reply(socksConnRefused)},
+		{"no listener", ask("example.org", 80), reply(socksConnRefused)},
 		{"an address as a name", append(ask("10.0.0.5", 443), "x"...), append(reply(socksSucceeded), 'x')},
 		{"an address in disguise", ask("0x7f.1", 443), reply(socksFailed)},
 		{"an empty name", ask("", 443), reply(socksFailed)},

@@ -13,8 +13,8 @@ import (
 // maxHello bounds what is kept of a client's first bytes.
 const maxHello = 32 << 10
 
-// unrecognized is a fatal alert of TLS: unrecognized_name. It is what a client
-// understands best of all that can be said inside of a tunnel.
+// unrecognized is a fatal alert of TLS: unrecognized_name. Of all that can be sent
+// inside of a tunnel, clients understand it best.
 var unrecognized = []byte{21, 3, 1, 0, 2, 2, 112}
 
 var errFronted = errors.New("the client asked for another host")
@@ -30,9 +30,9 @@ func (copyBuffers) Get() []byte { return *buffers.Get().(*[]byte) }
 // Put implements httputil.BufferPool.
 func (copyBuffers) Put(b []byte) { buffers.Put(&b) }
 
-// tunnel moves bytes between a client and a link until both directions have
-// ended. early is what the client has sent already. A side that has said all it
-// had to say is told to the other, which may go on.
+// tunnel moves bytes between a client and a link until both directions have ended. early
+// is what the client has sent already. The end of one direction is passed on, and the
+// other may go on.
 func (p *Proxy) tunnel(c *client, early []byte, l *link, t target) {
 	l.mu.Lock()
 	l.client = c

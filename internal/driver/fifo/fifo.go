@@ -3,8 +3,8 @@
 //
 // The program has both open for reading and writing, so it sees no end of its
 // input when the gateway dies, and no broken pipe: it waits, with at most a
-// pipe's worth of output. The next gateway opens them again. For that, who opens
-// its ends must be the program itself, or something that lives as long:
+// pipe's worth of output. The next gateway opens them again. For that, the program itself
+// must open its ends, or a process that lives as long:
 //
 //	fifo.Make(dir)                    // once
 //	in, out, err := fifo.Program(dir) // its ends, which it inherits

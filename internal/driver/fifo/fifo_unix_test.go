@@ -72,8 +72,8 @@ func TestMake(t *testing.T) {
 	}
 }
 
-// A program reads and writes, and goes on when the one who reads and writes at
-// the other ends is gone and another comes.
+// A program reads and writes, and goes on when the gateway at the other ends is gone
+// and another comes.
 func TestOverTheGateway(t *testing.T) {
 	dir := made(t)
 	in, out := program(t, dir)
@@ -104,7 +104,7 @@ func TestOverTheGateway(t *testing.T) {
 }
 
 // What a program wrote before its end is read, and then there is no more, though
-// somebody has the ends open.
+// another process has the ends open.
 func TestEnd(t *testing.T) {
 	dir := made(t)
 	_, out := program(t, dir)
@@ -124,7 +124,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// Who does not read does not hold up one that gives up.
+// A program that does not read does not hold up a writer that gives up.
 func TestFullPipe(t *testing.T) {
 	dir := made(t)
 	program(t, dir)
@@ -177,14 +177,14 @@ func TestOpenOfOthers(t *testing.T) {
 			file(t, path)
 			return path
 		},
-		"nobody at the other end": made,
+		"no program at the other end": made,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if p, err := fifo.Open(prepare(t)); err == nil {
 				p.Close()
 				t.Error("opened")
 			} else if !fifo.Unusable(err) {
-				t.Errorf("not said to be unusable: %v", err)
+				t.Errorf("not reported as unusable: %v", err)
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Make makes the two FIFOs in a folder that has none, for nobody but us.
+// Make makes the two FIFOs in a folder that has none, for this user alone.
 func Make(dir string) error {
 	for _, name := range []string{In, Out} {
 		path := filepath.Join(dir, name)
@@ -38,7 +38,7 @@ func Program(dir string) (in, out *os.File, err error) {
 	return in, out, nil
 }
 
-// Open opens our ends. Somebody must have the program's ends open.
+// Open opens our ends. The program's ends must be open.
 func Open(dir string) (*Pipe, error) {
 	r, err := open(dir, Out, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {

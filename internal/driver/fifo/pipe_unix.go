@@ -91,8 +91,8 @@ func (p *Pipe) Fill(f *lines.Frames) (int, error) {
 		if !p.ended.Load() {
 			return 0, err
 		}
-		// What the program wrote before it died is still there. When there is
-		// no more the rest of the pipe is nobody's.
+		// What the program wrote before it died is still there. When there is no more,
+		// the pipe is at its end.
 		err = p.rr.Control(in.once)
 		if in.err == syscall.EAGAIN {
 			return 0, io.EOF

@@ -10,13 +10,13 @@ import (
 	"sync"
 )
 
-// A Group lets several wait for one piece of work. It has a context of its own, so
-// that whoever came first may leave, and ends early when the last one leaves.
-// Nothing is remembered: who comes after the end begins anew. The zero value is
-// ready, and its methods may be called at once.
+// A Group lets several callers wait for one piece of work. The work has a context of its
+// own, so that the first caller may leave, and ends early when the last one leaves.
+// Nothing is remembered: a caller that comes after the end begins anew. The zero value
+// is ready, and its methods may be called at once.
 type Group[T any] struct {
-	// Stays has work go on when all who waited for it have left, until Close. It is
-	// set before the first use.
+	// Stays has work go on when all callers have left, until Close. It is set before
+	// the first use.
 	Stays bool
 
 	mu     sync.Mutex
@@ -33,14 +33,14 @@ type flight[T any] struct {
 	done    chan struct{} // closed when those below are set
 	result  T
 	err     error
-	panics  error // what a panic of the work said, and where
+	panics  error // a panic of the work, and where
 }
 
 var errExit = errors.New("the work was given up")
 
-// Do returns what work makes for the key, or what the work that is under way for
-// it makes. work has the values of the first one's context, but not its end. Who
-// leaves last returns when the work has ended, so that nothing of it is left.
+// Do returns what work makes for the key, or what the running work for it makes. work
+// has the values of the first caller's context, but not its end. The last caller to
+// leave returns when the work has ended, so that nothing of it is left.
 func (g *Group[T]) Do(ctx context.Context, key string, work func(context.Context) (T, error)) (T, error) {
 	var none T
 	f, err := g.join(ctx, key, work)
@@ -66,8 +66,7 @@ func (g *Group[T]) Do(ctx context.Context, key string, work func(context.Context
 	return none, context.Cause(ctx)
 }
 
-// join counts the caller as one who waits for a flight, and begins it where there
-// is none.
+// join counts the caller as waiting for a flight, and begins it where there is none.
 func (g *Group[T]) join(ctx context.Context, key string, work func(context.Context) (T, error)) (*flight[T], error) {
 	for {
 		if ctx.Err() != nil {
@@ -89,7 +88,7 @@ func (g *Group[T]) join(ctx context.Context, key string, work func(context.Conte
 			go g.fly(own, key, f, work)
 		case f.waiting == 0 && !g.Stays:
 			g.mu.Unlock()
-			// Everybody left and it is being cut: wait for that, then begin again.
+			// All callers left and it is being cut: wait for that, then begin again.
 			select {
 			case <-f.done:
 			case <-ctx.Done():
@@ -135,8 +134,8 @@ func (g *Group[T]) Close() {
 	}
 }
 
-// outcome is what the work made. A panic of it is one of whoever waits, who may
-// have something to undo, and whose caller may know how to live with it.
+// outcome is what the work made. A panic of it is raised in each waiting caller, which
+// may have something to undo, and may know how to live with it.
 func (f *flight[T]) outcome() (T, error) {
 	if f.panics != nil {
 		panic(f.panics)

@@ -97,7 +97,7 @@ func TestWhoComesFirstMayLeave(t *testing.T) {
 		one := ask(first, &g, "a", func(ctx context.Context) (int, error) {
 			<-goOn
 			if ctx.Value(nameKey{}) != "first" {
-				t.Error("the work has not the values of who began it")
+				t.Error("the work lacks the values of its first caller")
 			}
 			return 7, ctx.Err()
 		})
@@ -106,11 +106,11 @@ func TestWhoComesFirstMayLeave(t *testing.T) {
 		synctest.Wait()
 		leave(gone)
 		if got := <-one; !errors.Is(got.err, gone) {
-			t.Errorf("who left got %+v", got)
+			t.Errorf("the caller that left got %+v", got)
 		}
 		close(goOn)
 		if got := <-two; got != (answer{got: 7}) {
-			t.Errorf("who stayed got %+v", got)
+			t.Errorf("the caller that stayed got %+v", got)
 		}
 	})
 }
@@ -168,11 +168,11 @@ func TestWhoComesWhileItIsCutBeginsAnew(t *testing.T) {
 		synctest.Wait()
 		giveUp()
 		if got := <-left; !errors.Is(got.err, context.Canceled) {
-			t.Errorf("who gave up got %+v", got)
+			t.Errorf("the caller that gave up got %+v", got)
 		}
 		close(end)
 		if got := <-cut; !errors.Is(got.err, context.Canceled) {
-			t.Errorf("who left got %+v", got)
+			t.Errorf("the caller that left got %+v", got)
 		}
 		if got := <-next; got != (answer{got: 8}) {
 			t.Errorf("the next got %+v", got)
@@ -246,7 +246,7 @@ func TestManyComeAndGo(t *testing.T) {
 	}
 }
 
-// Work that stays goes on when everybody has left, and others join it; Close ends it.
+// Work that stays goes on when all callers have left, and others join it; Close ends it.
 func TestStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := Group[int]{Stays: true}
@@ -265,13 +265,13 @@ func TestStays(t *testing.T) {
 		synctest.Wait()
 		leave()
 		if got := <-first; !errors.Is(got.err, context.Canceled) {
-			t.Errorf("who left got %+v", got)
+			t.Errorf("the caller that left got %+v", got)
 		}
 		second := ask(t.Context(), &g, "a", work)
 		synctest.Wait()
 		close(goOn)
 		if got := <-second; got != (answer{got: 7}) || times != 1 {
-			t.Errorf("who came later got %+v, and it was done %d times", got, times)
+			t.Errorf("the later caller got %+v, and it was done %d times", got, times)
 		}
 		goOn = make(chan struct{})
 		ctx, leave = context.WithCancel(t.Context())

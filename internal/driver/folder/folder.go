@@ -53,8 +53,8 @@ func Remove(dir, record string) error {
 	return os.RemoveAll(dir)
 }
 
-// RemoveEmpty removes a folder that has nothing in it but what was being written
-// when somebody was killed, and reports whether it did.
+// RemoveEmpty removes a folder that has nothing in it but files that a killed process
+// was writing, and reports whether it did.
 func RemoveEmpty(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	if err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return !e.Type().IsRegular() || !strings.HasSuffix(e.Name(), Part) }) {
@@ -79,7 +79,7 @@ func WriteSynced(name string, b []byte) error {
 }
 
 func write(name string, b []byte, sync bool) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*"+Part) // for nobody but us
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*"+Part) // readable by this user alone
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func TestMakeAndNew(t *testing.T) {
 	}
 }
 
-// Whoever is the last of many at once, what is there is whole.
+// Of many writes at once, the last one is there whole.
 func TestWriteAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "record")

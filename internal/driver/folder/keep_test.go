@@ -33,7 +33,7 @@ func TestFillLeavesAllOrNothing(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if got := names(t, filepath.Dir(dir)); len(got) != 0 {
-			t.Errorf("%s: left of one that failed: %q", name, got)
+			t.Errorf("%s: left of a failed one: %q", name, got)
 		}
 		if err := fill(dir, put); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -80,7 +80,7 @@ func TestDiscardAndErase(t *testing.T) {
 			t.Errorf("%s: left %q", name, got)
 		}
 		if err := remove(""); err != nil {
-			t.Errorf("%s of one that has no folder: %v", name, err)
+			t.Errorf("%s without a folder: %v", name, err)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package gate lets requests into an instance, or keeps them waiting while
-// somebody holds it.
+// Package gate lets requests into an instance, or keeps them waiting while the instance
+// is held.
 package gate
 
 import (
@@ -13,15 +13,15 @@ import (
 // ErrClosed is what Enter returns after Close.
 var ErrClosed = errors.New("the instance has ended")
 
-// A Gate counts the requests inside of an instance. Only what begins is kept
-// waiting: the answers that a request under way waits for must not go through
-// it, or that request could not end. The zero value is open.
+// A Gate counts the requests inside of an instance. Only new requests are kept waiting:
+// the answers that a running request waits for must not go through the gate, or that
+// request could not end. The zero value is open.
 type Gate struct {
 	mu      sync.Mutex
 	inside  int
 	held    bool
 	closed  bool
-	changed chan struct{} // closed and replaced when something changes; nil while nobody waits
+	changed chan struct{} // closed and replaced when something changes; nil while no caller waits
 }
 
 // wait returns a channel that is closed at the next change. g.mu is held.
@@ -95,13 +95,13 @@ func (g *Gate) Hold(ctx context.Context) (release func(), err error) {
 	})
 	if err := g.until(ctx, func() bool { return g.inside == 0 }, func() {}); err != nil && !errors.Is(err, ErrClosed) {
 		release()
-		return nil, fmt.Errorf("calls are still under way: %w", err)
+		return nil, fmt.Errorf("calls are still running: %w", err)
 	}
 	return release, nil
 }
 
-// Close sends away all that wait and lets nobody in any more. What is inside
-// leaves by itself. Twice is fine.
+// Close refuses all waiting and new requests. Those inside leave by themselves. Twice
+// is fine.
 func (g *Gate) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

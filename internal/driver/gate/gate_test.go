@@ -38,7 +38,7 @@ func TestHoldWaitsForWhatIsInside(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-entered:
-			t.Fatal("a request entered what is held")
+			t.Fatal("a request entered a held gate")
 		default:
 		}
 		release()
@@ -75,10 +75,10 @@ func TestTheEndOfPatience(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := g.Enter(soon()); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("enter what is held: %v", err)
+			t.Errorf("enter a held gate: %v", err)
 		}
 		if _, err := g.Hold(soon()); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("hold what is held: %v", err)
+			t.Errorf("hold a held gate: %v", err)
 		}
 		release()
 	})

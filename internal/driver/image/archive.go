@@ -90,7 +90,7 @@ func (u *unpacking) openArchive(ctx context.Context, f *os.File) (*archive, erro
 
 // copy writes what an archive is when it is not compressed.
 func (u *unpacking) copy(ctx context.Context, to io.Writer, from io.Reader) error {
-	n, err := io.Copy(to, io.LimitReader(&reading{ctx: ctx, r: from, tell: u.tell}, u.limits.Bytes+1))
+	n, err := io.Copy(to, io.LimitReader(&reading{ctx: ctx, r: from, report: u.report}, u.limits.Bytes+1))
 	switch {
 	case err != nil && ctx.Err() == nil:
 		return fmt.Errorf("%w: it is damaged: %w", ErrFormat, err)

@@ -27,7 +27,7 @@ func (u *unpacking) inside(name string) (string, error) {
 		switch part {
 		case "", ".":
 		case "..":
-			return "", fmt.Errorf("%w: it leads out of the image; get the image anew from who made it", ErrUnsafe)
+			return "", fmt.Errorf("%w: it leads out of the image; get the image anew from its maker", ErrUnsafe)
 		default:
 			if strings.ContainsRune(part, 0) {
 				return "", fmt.Errorf("%w: it has a name that no file can have", ErrFormat)
@@ -88,8 +88,8 @@ func damagedIn(err error) error {
 	return err
 }
 
-// fileMode is what of a mode is kept. Everything is ours, whoever it belonged to,
-// so that everybody may read it; and nothing makes anybody another user.
+// fileMode is what of a mode is kept. Every file is ours, and readable by all users
+// inside; and no bit changes the user that runs it.
 func fileMode(h *tar.Header) fs.FileMode {
 	mode := fs.FileMode(h.Mode)&0o777 | 0o444
 	if mode&0o111 != 0 {
@@ -143,7 +143,7 @@ func (u *unpacking) whiteout(dir, base string) error {
 	}
 	gone := strings.TrimPrefix(base, whiteout)
 	if gone == "" || gone == "." || gone == ".." {
-		return fmt.Errorf("%w: it removes what is outside of the image; get the image anew from who made it", ErrUnsafe)
+		return fmt.Errorf("%w: it removes what is outside of the image; get the image anew from its maker", ErrUnsafe)
 	}
 	return u.tree.remove(dir, gone)
 }

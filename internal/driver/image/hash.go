@@ -23,7 +23,7 @@ const (
 
 var hashName = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// stamp is what tells that an archive is the one that it was.
+// stamp identifies an archive without reading it.
 type stamp struct {
 	Path  string `json:"path"`
 	Size  int64  `json:"size"`
@@ -48,8 +48,8 @@ func (s *Store) seenFile(path string) string {
 	return filepath.Join(s.Dir, hex.EncodeToString(sum[:])+seenSuffix)
 }
 
-// settled is how long ago an archive must have been written for its time to tell
-// it from the next: clocks of filesystems are coarse.
+// settled is how long ago an archive must have been written for its time to differ from
+// the next one's: clocks of filesystems are coarse.
 const settled = 3 * time.Second
 
 // hash is the hash of an archive, which is read only when it is not known.
@@ -67,7 +67,7 @@ func (s *Store) hash(ctx context.Context, was stamp) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.Limits.filled().Time, s.late())
 	defer cancel()
 	sum := sha256.New()
-	if _, err := io.Copy(sum, &reading{ctx: ctx, r: f, tell: s.teller("reading image " + filepath.Base(was.Path))}); err != nil {
+	if _, err := io.Copy(sum, &reading{ctx: ctx, r: f, report: s.reporter("reading image " + filepath.Base(was.Path))}); err != nil {
 		return "", err
 	}
 	if err := was.same(f); err != nil {
@@ -102,8 +102,8 @@ func (s *Store) late() error {
 	return fmt.Errorf("%w: it takes longer than %s; use a smaller image, or raise the limit", ErrLimit, s.Limits.filled().Time)
 }
 
-// teller says how far something is, once a second.
-func (s *Store) teller(what string) func(bytes int64) {
+// reporter says how far something is, once a second.
+func (s *Store) reporter(what string) func(bytes int64) {
 	began, last := time.Now(), time.Now()
 	return func(bytes int64) {
 		if now := time.Now(); now.Sub(last) >= time.Second {
@@ -115,10 +115,10 @@ func (s *Store) teller(what string) func(bytes int64) {
 
 // reading is a reader that ends with its context and tells how far it is.
 type reading struct {
-	ctx  context.Context
-	r    io.Reader
-	n    int64
-	tell func(int64)
+	ctx    context.Context
+	r      io.Reader
+	n      int64
+	report func(int64)
 }
 
 func (r *reading) Read(b []byte) (int, error) {
@@ -127,8 +127,8 @@ func (r *reading) Read(b []byte) (int, error) {
 	}
 	n, err := r.r.Read(b)
 	r.n += int64(n)
-	if r.tell != nil {
-		r.tell(r.n)
+	if r.report != nil {
+		r.report(r.n)
 	}
 	return n, err
 }

@@ -16,7 +16,7 @@
 // An archive is not trusted. Nothing in it can write outside of the root: names
 // that lead up are refused, and links are followed one name at a time, inside.
 // There are no devices and no setuid programs in what is unpacked; everything is
-// ours and can be read by everybody inside. It works as an ordinary user.
+// ours and can be read by every user inside. It works as an ordinary user.
 package image
 
 import (
@@ -83,7 +83,7 @@ type Store struct {
 	parts map[string]bool // that are being unpacked
 }
 
-// Image is one that is unpacked.
+// Image is an unpacked image.
 type Image struct {
 	Dir    string // its root
 	Digest string // of the archive: sha256:HEX

@@ -26,9 +26,9 @@ type contents struct {
 
 type layer struct {
 	name   string // in the archive
-	digest string // of it as it is there; empty where that is not said
+	digest string // of it as it is there; empty where it is not given
 	diff   string // of it uncompressed
-	size   int64  // -1 where that is not said
+	size   int64  // -1 where it is not given
 }
 
 // contents finds out what an archive holds.

@@ -135,7 +135,7 @@ func (s *Store) held(part string) bool {
 	return s.parts[part]
 }
 
-// Sweep removes what was being unpacked, or removed, when somebody was killed.
+// Sweep removes what a killed process was unpacking or removing.
 func (s *Store) Sweep() error {
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -27,7 +27,7 @@ func TestAnArchiveIsReadOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := get(t, s, at)
-	// What is at its place looks the same and is not: nobody looks again.
+	// A file at its place that looks the same is not read again.
 	b, err := os.ReadFile(at)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestAnArchiveThatWasJustWrittenIsNotRemembered(t *testing.T) {
 	replaceWith(t, at, tarOf(t, reg("a", "1")), 0)
 	get(t, s, at)
 	if left, _ := filepath.Glob(filepath.Join(s.Dir, "*"+seenSuffix)); len(left) != 0 {
-		t.Errorf("its time is too new to tell it from the next: %q", left)
+		t.Errorf("its time is too new to differ from the next: %q", left)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 type unpacking struct {
 	limits Limits
 	part   string
-	tell   func(int64)
+	report func(int64)
 	tmp    *os.File // the archive, when it was compressed
 	tree   *tree
 
@@ -33,7 +33,7 @@ func (s *Store) unpack(ctx context.Context, was stamp, part string) (_ Config, e
 	ctx, cancel := context.WithTimeoutCause(ctx, limits.Time, s.late())
 	defer cancel()
 	name := filepath.Base(was.Path)
-	u := &unpacking{limits: limits, part: part, tell: s.teller("unpacking image " + name)}
+	u := &unpacking{limits: limits, part: part, report: s.reporter("unpacking image " + name)}
 	defer func() {
 		if errors.Is(err, syscall.ENOSPC) {
 			err = fmt.Errorf("%w; make room where %s is", err, s.Dir)
@@ -160,7 +160,7 @@ type metered struct {
 func (m *metered) Read(b []byte) (int, error) {
 	n, err := m.r.Read(b)
 	m.u.bytes += int64(n)
-	m.u.tell(m.u.bytes)
+	m.u.report(m.u.bytes)
 	if m.u.bytes > m.u.limits.Bytes {
 		return 0, m.u.limits.tooLarge()
 	}

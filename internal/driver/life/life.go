@@ -4,8 +4,8 @@
 //	   |  \--Stop: ask, insist; Suspend: freeze, kill----^
 //	   \--Leave--> left
 //
-// While it runs it may be held, by one caller at a time. A Stop or a Leave parts with
-// it first: what is held goes on then, and can't be held again.
+// While it runs it may be held, by one caller at a time. A Stop or a Leave ends a hold
+// first: the instance goes on then, and can't be held again.
 package life
 
 import (
@@ -160,8 +160,8 @@ func (l *Life) HoldWith(ctx context.Context, quiet func() (goOn func(), err erro
 	}
 }
 
-// StopWith ends and removes an instance, unless that is done already. One that was left
-// is not this gateway's to stop.
+// StopWith ends and removes an instance, unless that is done already. An instance that
+// was left is not this gateway's to stop.
 func (l *Life) StopWith(stop func() error) error {
 	l.closing.Lock()
 	defer l.closing.Unlock()

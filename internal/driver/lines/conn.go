@@ -20,15 +20,15 @@ type Options struct {
 	Limit   int        // bytes of one message that is read
 	Buffers *sync.Pool // from NewBuffers
 	Log     *slog.Logger
-	// Torn is set where somebody else may have read the beginning of the first
+	// Torn is set where another gateway may have read the beginning of the first
 	// line, and written the beginning of a line that has no end.
 	Torn bool
 	// Whole is set beside it where nothing but whole lines was written: some
 	// servers don't survive a line that is empty.
 	Whole bool
-	// Mark is a file that is there while a long line is being written, so that
-	// whoever opens the pipe after a death knows whether one may have no end; short
-	// lines go into a pipe as a whole. Without it one always may.
+	// Mark is a file that exists while a long line is being written, so that the next
+	// gateway knows after a death whether one may have no end; short lines go into a
+	// pipe as a whole. Without it one always may.
 	Mark string
 }
 
@@ -118,8 +118,8 @@ func (c *Conn) Linked() bool {
 // Writing reports whether a frame is being sent.
 func (c *Conn) Writing() bool { return len(c.writing) > 0 }
 
-// Hold lets no frame enter until release is called. Holding what is held is the
-// caller's to prevent.
+// Hold lets no frame enter until release is called. The caller prevents a second Hold
+// meanwhile.
 func (c *Conn) Hold() (release func()) {
 	p := &pause{over: make(chan struct{})}
 	c.held.Store(p)
@@ -129,7 +129,7 @@ func (c *Conn) Hold() (release func()) {
 	})
 }
 
-// Whole reports whether nothing but whole lines was written, of what is held.
+// Whole reports whether nothing but whole lines was written, while the instance is held.
 func (c *Conn) Whole() bool {
 	select {
 	case c.writing <- struct{}{}:

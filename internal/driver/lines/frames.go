@@ -21,8 +21,8 @@ type Frames struct {
 	// fill waits for input, then reads it into what Room returns, which it gives
 	// back with NoRoom when there was nothing to read after all.
 	fill func(f *Frames) (int, error)
-	// torn is set where the first line may be the rest of a message whose
-	// beginning somebody else has read.
+	// torn is set where the first line may be the rest of a message whose beginning
+	// another reader has read.
 	torn bool
 
 	buf            *[]byte // nil, or from buffers

@@ -120,7 +120,7 @@ func FuzzFrames(f *testing.F) {
 			}
 		}
 		if tooLarge != 0 {
-			t.Errorf("%d lines that are too large were not told, in %q", tooLarge, got)
+			t.Errorf("%d lines that are too large were not reported, in %q", tooLarge, got)
 		}
 	})
 }

@@ -24,7 +24,7 @@ type Pipe interface {
 	// WriteSome writes what fits. When nothing does it waits, or says
 	// ErrWouldBlock where it must not.
 	WriteSome(b []byte, wait bool) (int, error)
-	// Partial reports whether a write that was broken off has said how much it
+	// Partial reports whether a write that was broken off has reported how much it
 	// wrote.
 	Partial() bool
 	SetReadDeadline(time.Time) error

@@ -18,10 +18,10 @@ const (
 	LogOld  = "stderr.old"
 )
 
-// Log is the end of what a program wrote to its standard error. Where it can it
-// writes to the file itself, so that it needs nobody to do so. While we watch, a
-// file that has grown past half the limit is copied to stderr.old, its end at
-// least, and emptied; what the program writes between the two, a moment, is lost.
+// Log is the end of what a program wrote to its standard error. Where it can the
+// program writes to the file itself, without the gateway. While we watch, a file that
+// has grown past half the limit is copied to stderr.old, its end at least, and emptied;
+// what the program writes between the two, a moment, is lost.
 type Log struct {
 	dir   string
 	limit int64

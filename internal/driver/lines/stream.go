@@ -72,7 +72,7 @@ func (s *stream) WriteFrame(ctx context.Context, frame []byte) error {
 	return c.write(ctx, s, frame)
 }
 
-// enter takes the token of writing, when nobody holds the instance.
+// enter takes the token of writing, when the instance is not held.
 func (c *Conn) enter(ctx context.Context, s *stream) error {
 	for {
 		select {
@@ -152,8 +152,8 @@ func (c *Conn) write(ctx context.Context, s *stream, frame []byte) error {
 	return nil
 }
 
-// setMark says that a long line is being written. Where that fails, whoever comes
-// after a death sends to a line without an end, and the program refuses that one.
+// setMark says that a long line is being written. Where that fails, the next gateway
+// after a death writes to a line without an end, and the program refuses that one.
 func (c *Conn) setMark() {
 	if c.mark != "" && !c.marked {
 		c.marked = os.WriteFile(c.mark, nil, 0o600) == nil
@@ -192,7 +192,7 @@ type pusher struct {
 	ctx    context.Context
 	stop   func() bool
 	fired  chan struct{}
-	unsure bool // a write was broken off and nobody can say after how many bytes
+	unsure bool // a write was broken off after an unknown number of bytes
 }
 
 func (p *pusher) push(b []byte) (int, error) {

@@ -10,9 +10,8 @@ import (
 	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
-// Tend keeps the log short until the program has ended, and reports whether it
-// has. wait waits for that, at most so long; where it says no, nobody watches any
-// more.
+// Tend keeps the log short until the program has ended, and reports whether it has.
+// wait waits for that, at most so long; where it returns not ok, the watch is over.
 func (l *Log) Tend(log *slog.Logger, wait func(time.Duration) (exited, ok bool)) bool {
 	trouble := false
 	for {

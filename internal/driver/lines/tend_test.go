@@ -19,9 +19,9 @@ func TestTend(t *testing.T) {
 		steps []step
 		want  bool
 	}{
-		"it ends":      {[]step{on, on, over}, true},
-		"at once":      {[]step{over}, true},
-		"nobody looks": {[]step{on, away}, false},
+		"it ends":  {[]step{on, on, over}, true},
+		"at once":  {[]step{over}, true},
+		"no watch": {[]step{on, away}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -30,9 +30,9 @@ func TestTend(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			var told bytes.Buffer
+			var logged bytes.Buffer
 			n := 0
-			got := l.Tend(slog.New(slog.NewTextHandler(&told, nil)), func(most time.Duration) (exited, ok bool) {
+			got := l.Tend(slog.New(slog.NewTextHandler(&logged, nil)), func(most time.Duration) (exited, ok bool) {
 				if most <= 0 {
 					t.Errorf("wait for %s", most)
 				}
@@ -49,8 +49,8 @@ func TestTend(t *testing.T) {
 			if got != tt.want || n != len(tt.steps) {
 				t.Errorf("got %t after %d looks", got, n)
 			}
-			if told.Len() > 0 {
-				t.Errorf("it told: %s", &told)
+			if logged.Len() > 0 {
+				t.Errorf("it logged: %s", &logged)
 			}
 		})
 	}
@@ -63,14 +63,14 @@ func TestTendTellsOnceThatItCant(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.f.Close()
-	var told bytes.Buffer
+	var logged bytes.Buffer
 	n := 0
-	ended := l.Tend(slog.New(slog.NewTextHandler(&told, nil)), func(time.Duration) (exited, ok bool) {
+	ended := l.Tend(slog.New(slog.NewTextHandler(&logged, nil)), func(time.Duration) (exited, ok bool) {
 		n++
 		return n == 3, true
 	})
-	if !ended || strings.Count(told.String(), "can't be cut") != 1 {
-		t.Errorf("ended: %t, told: %s", ended, &told)
+	if !ended || strings.Count(logged.String(), "can't be cut") != 1 {
+		t.Errorf("ended: %t, logged: %s", ended, &logged)
 	}
 }
 

@@ -30,7 +30,7 @@ func TestLastWords(t *testing.T) {
 			if got := l.LastWords(log); got != test.words {
 				t.Errorf("the last words are %q", got)
 			}
-			// The text of the error is for all who are told of it.
+			// The text of the error is for every reader.
 			if err := l.Ending(log, "fs", "exited with status 1"); err.Error() != `server "fs" exited with status 1`+test.silent || driver.Words(err) != test.words {
 				t.Errorf("the ending is %q with the words %q", err, driver.Words(err))
 			}

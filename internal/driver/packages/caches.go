@@ -44,8 +44,8 @@ type Command struct {
 	Dir  string
 }
 
-// OpenCaches uses a folder for its notes, which it makes where it is missing. Whoever
-// calls it owns the folder.
+// OpenCaches uses a folder for its notes, which it makes where it is missing. The caller
+// owns the folder.
 func OpenCaches(dir string, log *slog.Logger) (*Caches, error) {
 	c := &Caches{dir: dir, runner: Host{}, log: log, fetches: newFetches[struct{}]()}
 	if c.log == nil {
@@ -104,7 +104,7 @@ func Fetches(command string, args []string) bool {
 	return ok && err == nil
 }
 
-// Close ends the fetches under way. None begins after it.
+// Close ends the running fetches. None begins after it.
 func (c *Caches) Close() { c.fetches.group.Close() }
 
 // Fetch has the tool of a command fetch its packages, where it is a tool that fetches
@@ -124,7 +124,7 @@ func (c *Caches) Fetch(ctx context.Context, cmd Command, most time.Duration) err
 	return err
 }
 
-// Fetching says how far the fetch for a command is; nil where none is under way.
+// Fetching says how far the fetch for a command is; nil where none is running.
 func (c *Caches) Fetching(cmd Command) *api.Fetch {
 	if f, ok := c.plan(cmd); ok {
 		return c.fetches.of(f.key)
@@ -249,8 +249,8 @@ func (f *caching) begin(ctx context.Context) error {
 	return os.WriteFile(going, nil, 0o600)
 }
 
-// lockQuiet is how long nobody has touched a lock that is nobody's: npx touches its own
-// each second.
+// lockQuiet is how long an abandoned lock was not touched: npx touches its own each
+// second.
 const lockQuiet = 5 * time.Second
 
 // clear removes what an npx that was killed has left: its lock, for which the next one
@@ -315,14 +315,14 @@ func (f *caching) run(ctx context.Context, p *progress) error {
 	step.Out = out
 	rest := f.watch(p, out)
 	err := f.c.runner.Run(ctx, step)
-	said := rest()
+	logged := rest()
 	if ctx.Err() == nil { // else it was killed, as when the gateway is
 		os.Remove(f.note() + goingEnd)
 	}
 	if err != nil {
 		return explain(ctx, *f.w, tool(step.Command), out, err)
 	}
-	if said || p.bytes.Load() > 0 {
+	if logged || p.bytes.Load() > 0 {
 		f.c.log.Info(logFetched, "package", name, "took", time.Since(began).Round(100*time.Millisecond))
 	}
 	if err := os.WriteFile(f.note(), []byte(name+"\n"), 0o600); err != nil {
@@ -338,7 +338,7 @@ const fetchSlow = 2 * time.Second
 // watch counts what npx installs, or what uv says that it loads, until rest is called,
 // which reports whether the log has it that something is fetched.
 func (f *caching) watch(p *progress, out *output) (rest func() bool) {
-	stop, said, began := make(chan struct{}), false, time.Now()
+	stop, logged, began := make(chan struct{}), false, time.Now()
 	var over sync.WaitGroup
 	over.Go(func() {
 		tick := time.NewTicker(time.Second)
@@ -354,13 +354,13 @@ func (f *caching) watch(p *progress, out *output) (rest func() bool) {
 				p.set(f.installed()-before, out)
 				pause = time.Now().Add(10 * time.Since(at)) // a large tree must not take most of the time
 			}
-			if !said && (p.bytes.Load() > 0 || time.Since(began) >= fetchSlow) {
-				said = true
+			if !logged && (p.bytes.Load() > 0 || time.Since(began) >= fetchSlow) {
+				logged = true
 				f.c.log.Info(logFetching, "package", p.name)
 			}
 		}
 	})
-	return func() bool { close(stop); over.Wait(); return said }
+	return func() bool { close(stop); over.Wait(); return logged }
 }
 
 // installed is how much is where npx installs the packages.

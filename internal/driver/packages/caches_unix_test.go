@@ -63,7 +63,7 @@ func TestWhatHasToolsFetch(t *testing.T) {
 	one := Command{Path: "/bin/uvx", Args: []string{"pkg", "a"}, Env: []string{"HOME=/x", "TOKEN=1"}}
 	other := Command{Path: "/bin/uvx", Args: []string{"pkg", "b"}, Env: []string{"TOKEN=2", "HOME=/x"}}
 	if key(one) != key(other) {
-		t.Error("what the program is told makes another fetch")
+		t.Error("arguments of the program make another fetch")
 	}
 	other.Env = []string{"HOME=/y"}
 	if key(one) == key(other) {
@@ -130,8 +130,8 @@ func npxOf(t *testing.T, r *registrytest.Registry, spec string) Command {
 	return Command{Path: path, Args: []string{"-y", spec, "--flag"}, Env: env, Dir: home}
 }
 
-// What npx fetches goes on when the caller leaves, is fetched once for all who come,
-// and is there when npx is started.
+// What npx fetches goes on when the caller leaves, is fetched once for all callers, and
+// is there when npx is started.
 func TestNpxFetchesOnce(t *testing.T) {
 	t.Parallel()
 	r := registrytest.New(t)
@@ -311,7 +311,7 @@ func TestNpxOfOthersKeepsItsLock(t *testing.T) {
 		}
 		f.clear(t.Context())
 		if exists(lock) {
-			t.Error("a lock that nobody touches stays")
+			t.Error("an abandoned lock stays")
 		}
 	})
 }

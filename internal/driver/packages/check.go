@@ -12,7 +12,7 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// A Program is one that MCP servers are commonly run with.
+// A Program is a program that MCP servers are commonly run with.
 type Program struct {
 	name    string
 	names   []string // of the executable; the first that works counts

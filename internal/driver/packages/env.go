@@ -60,7 +60,7 @@ func place(name string) bool {
 // surroundings are what the steps of one fetch run in.
 type surroundings struct {
 	vars    map[string]string // for installers, with a private home
-	host    map[string]string // for asking the host's own interpreters who they are
+	host    map[string]string // for asking the host's own interpreters for their versions
 	secrets secrets
 }
 
@@ -140,7 +140,7 @@ func (s *Store) surround(w Wanted, home string) surroundings {
 	vars["NO_COLOR"] = "1"            // lines go into errors
 	vars["GIT_TERMINAL_PROMPT"] = "0" // a password would be waited for
 	vars["PYTHONUNBUFFERED"] = "1"
-	// npm would wait for more than a minute where nobody answers.
+	// npm would wait for more than a minute for a registry that does not answer.
 	for name, value := range map[string]string{"npm_config_fetch_retry_mintimeout": "1000", "npm_config_fetch_retry_maxtimeout": "10000"} {
 		if vars[name] == "" && vars[strings.ToUpper(name)] == "" {
 			vars[name] = value
@@ -165,7 +165,7 @@ func oneIndex(vars map[string]string) {
 			vars[same[0]] = pip
 		}
 		if uv != "" {
-			vars[same[2]] = unnamed(uv) // what is said for uvx is nearer to the command
+			vars[same[2]] = unnamed(uv) // a setting of uvx is nearer to the command
 		}
 	}
 }

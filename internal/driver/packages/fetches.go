@@ -29,10 +29,10 @@ const (
 	logFetched  = "fetched a package"
 )
 
-// defaultTime is how long a fetch may take where nobody says.
+// defaultTime is how long a fetch may take where no limit is set.
 const defaultTime = 10 * time.Minute
 
-// fetches are the fetches under way: one for all who want the same, which goes on
+// fetches are the running fetches: one for all callers that want the same, which goes on
 // when they leave.
 type fetches[T any] struct {
 	group flight.Group[T]
@@ -74,7 +74,7 @@ func (fs *fetches[T]) do(ctx context.Context, key, name string, most time.Durati
 			fmt.Errorf("%w: it took longer than %s; check the network, or raise limits.fetch", ErrLimit, most))
 		defer cancel()
 		result, err = work(ctx, p)
-		return result, told(err)
+		return result, withRetry(err)
 	})
 }
 
@@ -107,8 +107,8 @@ func (p *progress) set(counted int64, out *output) {
 	p.bytes.Store(max(p.bytes.Load(), counted))
 }
 
-// told adds to the error of a fetch whether another try can help.
-func told(err error) error {
+// withRetry adds to the error of a fetch whether another try can help.
+func withRetry(err error) error {
 	if err == nil || errors.Is(err, flight.ErrClosed) {
 		return err
 	}
@@ -120,8 +120,8 @@ func told(err error) error {
 			break
 		}
 	}
-	if said := (*fetchError)(nil); errors.As(err, &said) {
-		said.again = again
+	if failed := (*fetchError)(nil); errors.As(err, &failed) {
+		failed.again = again
 		return err
 	}
 	return &fetchError{text: err.Error(), again: again, kind: err}

@@ -55,8 +55,8 @@ func measure(dir string) (bytes int64, files int, err error) {
 	return bytes, files, err
 }
 
-// sayEvery is between two lines of a log on one fetch.
-const sayEvery = 10 * time.Second
+// logEvery is between two lines of a log on one fetch.
+const logEvery = 10 * time.Second
 
 // watch holds a fetch to its limits and tells how far it is, until rest is
 // called. What installers download and what they unpack is counted apart, since
@@ -66,7 +66,7 @@ func (f *fetching) watch(ctx context.Context, cancel context.CancelCauseFunc, p 
 	var over sync.WaitGroup
 	over.Go(func() {
 		began, looked, cost := time.Now(), time.Now(), time.Duration(0)
-		var said time.Time
+		var logged time.Time
 		var bytes int64
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
@@ -97,19 +97,19 @@ func (f *fetching) watch(ctx context.Context, cancel context.CancelCauseFunc, p 
 				}
 				p.set(counted, f.out)
 			}
-			if time.Since(said) < sayEvery {
+			if time.Since(logged) < logEvery {
 				continue
 			}
-			said = time.Now()
+			logged = time.Now()
 			f.store.opts.Log.Info(logFetching, "package", mask(f.w.Package), "step", f.step.Load(), "size", size(bytes), "for", time.Since(began).Round(time.Second), "says", f.out.news())
 		}
 	})
 	return func() { close(stop); over.Wait() }
 }
 
-// settle makes all that is below a folder readable by whoever it is shown to. It
-// stays its owner's to write: it is shown read-only, and a program whose user is
-// shown as the owner may write beside itself where that is kept in memory.
+// settle makes all that is below a folder readable by every user that it is shown to. It
+// stays its owner's to write: it is shown read-only, and a program whose user is shown
+// as the owner may write beside itself where that is kept in memory.
 func settle(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == dir {

@@ -28,7 +28,7 @@ type output struct {
 	mu    sync.Mutex
 	lines []string
 	open  []byte
-	fresh bool // a line that news has not told
+	fresh bool // a line that news has not returned
 	loads loads
 }
 

@@ -64,7 +64,7 @@ type Wanted struct {
 	Args    []string // for that program
 	Python  string   // a version or a path; empty is the host's
 
-	// Settings are what options of the command said of indexes and registries, as
+	// Settings are the indexes and registries that options of the command set, as
 	// variables. Env is the environment of the server, for the caller to set: of
 	// it, only such settings and PATH are used.
 	Settings map[string]string
@@ -150,7 +150,7 @@ func Open(dir string, opts Options) (*Store, error) {
 	return &Store{dir: abs, opts: opts, fetches: newFetches[*record](), parts: make(map[string]bool)}, nil
 }
 
-// Close ends the fetches under way. None begins after it.
+// Close ends the running fetches. None begins after it.
 func (s *Store) Close() { s.fetches.group.Close() }
 
 // Get returns what to run for a wish, and fetches it where it is not there.
@@ -178,7 +178,7 @@ func (s *Store) share(ctx context.Context, w Wanted, most time.Duration) (*recor
 	return s.fetches.do(ctx, key, mask(w.Package), most, func(ctx context.Context, p *progress) (*record, error) { return s.fetch(ctx, key, w, p) })
 }
 
-// Fetching says how far the fetch of a wish is; nil where none is under way.
+// Fetching says how far the fetch of a wish is; nil where none is running.
 func (s *Store) Fetching(w Wanted) *api.Fetch { return s.fetches.of(w.key()) }
 
 // found makes a record's answer to one wish.

@@ -71,7 +71,7 @@ func (f *fetching) python(ctx context.Context) (*record, error) {
 	if err := f.settle(venv, base); err != nil {
 		return nil, fail(err)
 	}
-	// Later nobody can write the compiled files, and each start would do it again.
+	// Later the compiled files can't be written, and each start would do it again.
 	// They are taken as they are: the sources don't change either. Some packages
 	// have files that are no Python of this version; those stay as they are.
 	f.step.Store("compile")

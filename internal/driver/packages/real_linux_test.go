@@ -114,8 +114,8 @@ shift
 for link in /bin /lib /lib64; do [ ! -L $link ] || cp -P $link "$root/"; done
 exec chroot --userspec=1000:1000 "$root" "$@"`
 
-// initialize starts what was found, in a cell, and returns what it says of itself.
-// Only root can make one here; the tests of the driver do it as anybody.
+// initialize starts what was found, in a cell, and returns its server info. Only root
+// can make one here; the tests of the driver do it as any user.
 func initialize(t *testing.T, found packages.Found) (name, version string) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -174,7 +174,7 @@ func initialize(t *testing.T, found packages.Found) (name, version string) {
 	return answer.Result.ServerInfo.Name, answer.Result.ServerInfo.Version
 }
 
-// writable lists what in a folder somebody but its owner may write to.
+// writable lists what in a folder is writable for users other than its owner.
 func writable(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -194,8 +194,8 @@ func writable(t *testing.T, dir string) (all []string) {
 }
 
 // logTo is a log whose lines are passed on.
-func logTo(tell func(line string)) *slog.Logger {
-	return slog.New(slog.NewTextHandler(lineWriter(tell), nil))
+func logTo(write func(line string)) *slog.Logger {
+	return slog.New(slog.NewTextHandler(lineWriter(write), nil))
 }
 
 type lineWriter func(line string)
@@ -233,7 +233,7 @@ func TestNPMWithoutNetwork(t *testing.T) {
 		}
 	}
 	if began != 1 {
-		t.Errorf("%d fetches for two who want the same: %q", began, lines)
+		t.Errorf("%d fetches for two callers that want the same: %q", began, lines)
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("the store has %v, want the one folder", entries)
@@ -249,7 +249,7 @@ func TestNPMWithoutNetwork(t *testing.T) {
 		t.Error(err)
 	}
 	if left := writable(t, found.Dir); len(left) != 0 {
-		t.Errorf("%d may be written to by anybody, such as %q", len(left), left[0])
+		t.Errorf("%d are writable for all users, such as %q", len(left), left[0])
 	}
 	if name, _ := initialize(t, found); name != "memory-server" {
 		t.Errorf("the server is called %q", name)
@@ -289,7 +289,7 @@ func TestPythonWithoutNetwork(t *testing.T) {
 				t.Errorf("the lock has no %s: %v\n%s", clock(t), err, lock)
 			}
 			if left := writable(t, found.Dir); len(left) != 0 {
-				t.Errorf("%d may be written to by anybody, such as %q", len(left), left[0])
+				t.Errorf("%d are writable for all users, such as %q", len(left), left[0])
 			}
 			if out, _ := exec.Command("grep", "-rIlF", ".part/", found.Dir+"/venv/bin", found.Dir+"/venv/pyvenv.cfg").Output(); len(out) != 0 {
 				t.Errorf("still name the folder of the fetch:\n%s", out)
@@ -396,9 +396,9 @@ func TestKilledInTheMiddle(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var said []string
+	var output []string
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		said = append(said, lines.Text())
+		output = append(output, lines.Text())
 		if strings.Contains(lines.Text(), "npm install") {
 			break
 		}
@@ -407,7 +407,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	cmd.Process.Kill()
 	cmd.Wait()
 	if running == 0 {
-		t.Fatalf("no npm ran when it was killed: %q", said)
+		t.Fatalf("no npm ran when it was killed: %q", output)
 	}
 	testkit.Succeeds(t, "no process is left", func() error {
 		if left := processesOf(dir); len(left) > 0 {

@@ -32,7 +32,7 @@ type Host struct{}
 var _ Runner = Host{}
 
 const (
-	// grace is how long a program that is told to end may take to clear up: npx removes
+	// grace is how long a program that is asked to end may take to clear up: npx removes
 	// what it has half installed, which the next one would take for whole.
 	grace = 5 * time.Second
 	// patience is how long a program that was killed may hold its output open.

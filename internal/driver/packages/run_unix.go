@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// bind makes a program end with its group. It is told to; kill does not ask.
+// bind makes a program end with its group. It is asked to; kill does not ask.
 func bind(cmd *exec.Cmd) (kill func()) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return signalGroup(cmd.Process.Pid, syscall.SIGTERM) }

@@ -150,8 +150,8 @@ func TestWhoComesFirstMayLeave(t *testing.T) {
 	})
 }
 
-// A fetch goes on when everybody has left, says how far it is, and is there for who
-// comes later.
+// A fetch goes on when all callers have left, reports its progress, and is there for
+// later callers.
 func TestAllLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Limits{})
@@ -190,7 +190,7 @@ func TestAllLeave(t *testing.T) {
 	})
 }
 
-// Close ends a fetch that nobody waits for, and leaves nothing of it.
+// Close ends a fetch that no caller waits for, and leaves nothing of it.
 func TestCloseEndsFetches(t *testing.T) {
 	w := newWorld(t, Limits{})
 	ctx, leave := context.WithCancel(t.Context())
@@ -222,7 +222,7 @@ func TestTotals(t *testing.T) {
 	}
 }
 
-// An error has the package, five lines of what the installer said last, and whether
+// An error has the package, the last five lines of the installer's output, and whether
 // another try can help.
 func TestFetchErrors(t *testing.T) {
 	for _, tt := range []struct {

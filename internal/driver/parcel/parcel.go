@@ -88,7 +88,7 @@ func (w *Writer) Close() error {
 	return w.tar.Close()
 }
 
-// A Reader reads a parcel, which may come from anybody.
+// A Reader reads a parcel, which is not trusted.
 type Reader struct {
 	form  Form
 	in    io.Reader

@@ -28,7 +28,7 @@ const goodHead = `{"format":"tine test state","version":3,"dirs":["a"]}`
 // item is an entry of an archive.
 type item struct {
 	name, content string
-	kind          byte // a file where it is not said
+	kind          byte // default a file
 }
 
 // archive is an archive of whatever is given, the way any program may write it.

@@ -143,7 +143,7 @@ func TestSweepLeavesTheRestAlone(t *testing.T) {
 		t.Errorf("left %v", left)
 	}
 	if got := drivertest.Dial(t, known).Call(t, "echo", map[string]any{"text": "still"}); got != "still" {
-		t.Errorf("the one that is known said %q", got)
+		t.Errorf("the known instance answered %q", got)
 	}
 	if gone, err := d.Sweep(t.Context(), filepath.Join(root, "none"), nil); err != nil || gone != nil {
 		t.Errorf("sweeping nothing: %v, %v", gone, err)
@@ -155,7 +155,7 @@ func TestStopAfterLeave(t *testing.T) {
 	inst := suite.Start(t, d)
 	inst.Leave()
 	if err := inst.Stop(context.Background()); err == nil {
-		t.Error("an instance that is somebody else's was stopped")
+		t.Error("another gateway's instance was stopped")
 	}
 	again, err := d.Adopt(t.Context(), inst.Handle(), nil)
 	if err != nil {

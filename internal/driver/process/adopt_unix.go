@@ -82,7 +82,7 @@ func (d *Driver) clear(dirs []string, recs []record) error {
 	}
 	var dying []member
 	if slices.ContainsFunc(recs, func(r record) bool { return r.Lives() }) {
-		// Before they are killed: what is dying can't be told from others.
+		// Before they are killed: a dying process can't be told from others.
 		dying = d.census.members(families...)
 	}
 	// The leaders by their records, with their groups, for what no scan can see.

@@ -47,9 +47,9 @@ func markerIn(env []byte) []string {
 	return nil
 }
 
-// census counts the processes of all instances. One count serves everybody who
-// asked before it began: a thousand instances that end together are not a
-// thousand times the machine's processes.
+// census counts the processes of all instances. One count serves every caller that asked
+// before it began: a thousand instances that end together are not a thousand times the
+// machine's processes.
 type census struct {
 	mu   sync.Mutex
 	next *count // asked for and not begun
@@ -84,7 +84,7 @@ func (c *census) take() []member {
 	return n.members
 }
 
-// members returns those of the families.
+// members returns the processes of the families.
 func (c *census) members(families ...family) []member {
 	return slices.DeleteFunc(slices.Clone(c.take()), func(p member) bool { return !slices.ContainsFunc(families, p.of) })
 }
@@ -102,8 +102,7 @@ func (c *census) end(families ...family) error {
 			p.Signal(syscall.SIGKILL)
 			killed[p.PID] = p.ID
 		}
-		// One that is dying has neither environment nor files any more, and still
-		// runs.
+		// A dying process has neither environment nor files any more, and still runs.
 		for pid, id := range killed {
 			if !id.Lives() {
 				// Where the gateway is the init of a container orphans become

@@ -10,7 +10,7 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// CheckServer looks for the program of a server where that can be told without starting
+// CheckServer looks for the program of a server where that is possible without starting
 // it. It returns what is wrong.
 func CheckServer(s config.Server) []driver.Finding {
 	relative := strings.ContainsAny(s.Command, `/\`) && !filepath.IsAbs(s.Command)

@@ -96,7 +96,7 @@ func (c *child) wait(d time.Duration) (exited, ok bool) { return c.watch.Wait(d)
 // close lets go of the child without ending it.
 func (c *child) close() { c.watch.Close() }
 
-// terminate asks the group to end. One that is stopped would not hear it.
+// terminate asks the group to end. A stopped group would not handle the signal.
 func (c *child) terminate() {
 	c.signal(syscall.SIGCONT)
 	c.signal(syscall.SIGTERM)

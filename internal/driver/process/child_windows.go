@@ -42,7 +42,7 @@ func (c *child) freeze(func() error) error { return nil }
 
 func (c *child) thaw() {}
 
-// settles is whether a hold waits for a frame that is being sent: who is not
+// settles is whether a hold waits for a frame that is being sent: a program that is not
 // stopped reads on.
 const settles = true
 

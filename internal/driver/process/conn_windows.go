@@ -50,7 +50,7 @@ func (p *pipe) Fill(f *lines.Frames) (int, error) {
 		if !p.ended.Load() {
 			return 0, err
 		}
-		// Nobody writes any more: what is in the pipe comes at once.
+		// The writer is gone: what is in the pipe comes at once.
 		p.r.SetReadDeadline(time.Now().Add(time.Second))
 		n, err = p.r.Read(f.Room())
 		p.r.SetReadDeadline(lines.LongAgo)

@@ -84,7 +84,7 @@ func TestNothingIsLeftOver(t *testing.T) {
 			}
 			suite.Stop(t, inst)
 		},
-		"after a crash with nobody there": func(t *testing.T, d *Driver, inst driver.Instance, p *drivertest.Peer) {
+		"after a crash without a gateway": func(t *testing.T, d *Driver, inst driver.Instance, p *drivertest.Peer) {
 			pid := pidOf(t, p.Call(t, "pid", nil))
 			inst.Leave()
 			syscall.Kill(pid, syscall.SIGKILL)
@@ -144,7 +144,7 @@ func TestNothingIsLeftOver(t *testing.T) {
 	}
 }
 
-// A server may have its own way to end: those in its group are given the grace
+// A server may have its own way to end: the processes in its group are given the grace
 // too, though their leader is gone.
 func TestGroupGetsTheGrace(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "goodbye")
@@ -225,7 +225,7 @@ func TestFolderIsPrivate(t *testing.T) {
 // Ending many at once must not look at every process once for each.
 func TestCensusIsShared(t *testing.T) {
 	var c census
-	c.turn.Lock() // a count is under way
+	c.turn.Lock() // a count is running
 	const n = 50
 	var wg sync.WaitGroup
 	got := make(chan []member, n)

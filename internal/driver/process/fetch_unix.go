@@ -138,7 +138,7 @@ func (d *Driver) toolOf(spec driver.Spec, token string) (cmd packages.Command, o
 	return packages.Command{Path: path, Args: spec.Args, Env: env.list(), Dir: spec.Cwd}, true
 }
 
-// Close ends the fetches under way. Instances go on.
+// Close ends the running fetches. Instances go on.
 func (d *Driver) Close() error {
 	f := &d.fetches
 	f.mu.Lock()

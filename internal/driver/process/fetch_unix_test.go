@@ -40,7 +40,7 @@ func TestToolOfASession(t *testing.T) {
 		t.Errorf("with a cache of the session's it is %+v", cmd)
 	}
 	if err := d.Fetch(t.Context(), driver.Spec{Server: "s", Command: "no-such-program"}, time.Minute); err != nil {
-		t.Errorf("what is not there is the start's to tell: %v", err)
+		t.Errorf("a missing program is the start's to report: %v", err)
 	}
 }
 

@@ -3,9 +3,9 @@ package process
 import "context"
 
 // Hold implements driver.Instance. No frame enters, and where the system can stop
-// processes those of the instance are: what they keep on disk does not change, so
-// that a copy of it is one that a crash at that moment could have left. One that
-// is found and does not stop makes it fail.
+// processes those of the instance are: what they keep on disk does not change, so that a
+// copy of it is one that a crash at that moment could have left. A process that is found
+// and does not stop makes it fail.
 //
 // A process that left the group, cleared its environment and closed the pipes is
 // not found, and goes on.

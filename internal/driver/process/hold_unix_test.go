@@ -75,7 +75,7 @@ func TestAdoptWakesTheFamily(t *testing.T) {
 	wantGone(t, kin)
 }
 
-// One that is held is asked to stop like any other, and has time to do so.
+// A held instance is asked to stop like any other, and has time to do so.
 func TestStopOfTheHeldIsPolite(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "goodbye")
 	script := `trap 'echo bye >"$1"; exit' TERM; echo '{}'; while :; do sleep 0.01; done`
@@ -112,8 +112,8 @@ func TestStopOfTheHeldIsPolite(t *testing.T) {
 	}
 }
 
-// A message that is half sent because nobody reads it does not keep a hold from
-// succeeding, nor what waits behind it.
+// A message that is half sent because the server does not read it does not keep a hold
+// from succeeding, nor what waits behind it.
 func TestHoldWhileAWriteWaits(t *testing.T) {
 	inst := suite.StartSpec(t, New(Options{}), suite.Spec(t, "sleep", "1000"))
 	link, err := inst.Dial(t.Context())
@@ -125,7 +125,7 @@ func TestHoldWhileAWriteWaits(t *testing.T) {
 	for range 2 {
 		go func() { failed <- link.Stream.WriteFrame(ctx, message(1<<20)) }()
 	}
-	testkit.Eventually(t, "a write is under way", inst.(*instance).conn.Writing)
+	testkit.Eventually(t, "a write is running", inst.(*instance).conn.Writing)
 	release, err := inst.Hold(t.Context())
 	if err != nil {
 		t.Fatal(err)

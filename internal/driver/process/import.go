@@ -10,8 +10,8 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/folder"
 )
 
-// Import implements driver.Keeper. The stream may come from anybody: what it
-// makes lies in dir and leads nowhere else, and there is a bound on how much.
+// Import implements driver.Keeper. The stream is not trusted: what it makes lies in dir
+// and leads nowhere else, and there is a bound on how much.
 func (d *Driver) Import(ctx context.Context, server, dir string, r io.Reader) (s driver.Snapshot, err error) {
 	err = folder.Fill(dir, func() (err error) {
 		s, err = d.importInto(ctx, server, dir, r)

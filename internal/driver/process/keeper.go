@@ -81,8 +81,8 @@ func (d *Driver) seed(ctx context.Context, spec driver.Spec, src driver.Source) 
 	})
 }
 
-// Freeze implements driver.Keeper. An instance that runs is held, yet a process
-// that nobody found may go on removing its files.
+// Freeze implements driver.Keeper. An instance that runs is held, yet a process that was
+// not found may go on removing its files.
 func (d *Driver) Freeze(ctx context.Context, spec driver.Spec, inst driver.Instance, dir string) (driver.Snapshot, error) {
 	s, err := d.freeze(ctx, spec, inst != nil, dir)
 	if err != nil {
@@ -133,9 +133,9 @@ func (d *Driver) Discard(_ context.Context, s driver.Snapshot) error { return fo
 // Erase implements driver.Keeper.
 func (d *Driver) Erase(_ context.Context, spec driver.Spec) error { return folder.Erase(spec) }
 
-// Recover implements driver.Keeper. States and snapshots are folders, and those
-// that belong to nobody are removed by who named them; what is left for us are
-// copies that were never finished.
+// Recover implements driver.Keeper. States and snapshots are folders, and the session
+// layer removes those without an owner; what is left for us are copies that were never
+// finished.
 func (d *Driver) Recover(ctx context.Context, states []string, snapshots []driver.Snapshot, _ bool) error {
 	all := states
 	for _, s := range snapshots {

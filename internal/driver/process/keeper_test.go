@@ -91,8 +91,8 @@ func TestServersWithoutState(t *testing.T) {
 	d, dir := New(Options{}), t.TempDir()
 	spec := driver.Spec{Server: "db", State: filepath.Join(dir, "state")}
 	const why = `what server "db" remembers is not known; set servers.db.sandbox to true, and a fork carries all of it (on Linux), or name its directories with servers.db.state: [NAME] and ${state.NAME} in its args or env`
-	if got, said := d.Carries(spec); got != driver.CarryNone || said != why {
-		t.Errorf("carries %q: %s", got, said)
+	if got, reason := d.Carries(spec); got != driver.CarryNone || reason != why {
+		t.Errorf("carries %q: %s", got, reason)
 	}
 	if err := d.Seed(t.Context(), spec, driver.Source{}); err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func halfMade(t *testing.T, dir string) (path string) {
 		cancel()
 	}})
 	if path == "" {
-		t.Fatal("a copy under way was not seen")
+		t.Fatal("a running copy was not seen")
 	}
 	drivertest.Write(t, filepath.Join(path, "d/x"), "half")
 	return path

@@ -137,7 +137,7 @@ func crash(t *testing.T, state, program string) {
 	cmd.Process.Kill()
 	cmd.Wait()
 	if line != "ready\n" {
-		t.Fatalf("the gateway said %q, %v", line, err)
+		t.Fatalf("the gateway printed %q, %v", line, err)
 	}
 }
 

@@ -78,7 +78,7 @@ func (d *Driver) Place(path string) (at, why string) {
 	return one.at, one.why
 }
 
-// WouldPlace is Place for whoever only wants to know: nothing is made.
+// WouldPlace is Place without making anything.
 func (d *Driver) WouldPlace(path string) (at, why string) {
 	d.places.mu.Lock()
 	defer d.places.mu.Unlock()

@@ -30,9 +30,8 @@ const (
 // Without a program it only tries.
 const mountArg = "tine-mount"
 
-// Main returns, unless this program was started to become a server that sees a
-// workspace at a path of its own. Whoever sets Options.Self calls it before
-// anything else.
+// Main returns, unless this program was started to become a server that sees a workspace
+// at a path of its own. A program that sets Options.Self calls it before anything else.
 func Main() {
 	if len(os.Args) < 4 || os.Args[0] != mountArg {
 		return

@@ -28,8 +28,8 @@ func mounting(t *testing.T) (*Driver, string) {
 	return d, point
 }
 
-// told runs a script as a server and returns the lines that it writes.
-func told(t *testing.T, d *Driver, spec driver.Spec, script string) (driver.Instance, []string) {
+// output runs a script as a server and returns the lines that it writes.
+func output(t *testing.T, d *Driver, spec driver.Spec, script string) (driver.Instance, []string) {
 	t.Helper()
 	spec.Server, spec.Dir, spec.Command, spec.Args = "fs", filepath.Join(t.TempDir(), "instance"), "sh", []string{"-c", script, "sh", "${workspace}"}
 	inst, err := d.Start(t.Context(), spec)
@@ -71,7 +71,7 @@ echo new > "$1/made"; json end; sleep 1000`
 		if at != point || why != "" {
 			t.Fatalf("it is seen at %q: %s", at, why)
 		}
-		inst, got := told(t, d, driver.Spec{Workspace: ws, WorkspacePath: at}, script)
+		inst, got := output(t, d, driver.Spec{Workspace: ws, WorkspacePath: at}, script)
 		want := fmt.Sprintf(`{"m":"%s"} {"m":"%s"} {"m":"%s"} {"m":"%s"} {"m":"%s"}`, point, point, point, name, name)
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s tells %q", name, got)
@@ -123,7 +123,7 @@ func TestMountedIsAdopted(t *testing.T) {
 	d, point := mounting(t)
 	ws := drivertest.Workspace(t)
 	write(t, ws, "name", "x")
-	inst, _ := told(t, d, driver.Spec{Workspace: ws, WorkspacePath: point}, `echo '{"m":"end"}'; while read line; do printf '{"m":"%s"}\n' "$(cat "$1/name")"; done`)
+	inst, _ := output(t, d, driver.Spec{Workspace: ws, WorkspacePath: point}, `echo '{"m":"end"}'; while read line; do printf '{"m":"%s"}\n' "$(cat "$1/name")"; done`)
 	if err := inst.Leave(); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestPlaceIsTaken(t *testing.T) {
 		}
 	}
 	ws := drivertest.Workspace(t)
-	_, got := told(t, d, driver.Spec{Workspace: ws, WorkspacePath: full}, `printf '{"m":"%s"}\n{"m":"end"}\n' "$1"; sleep 1000`)
+	_, got := output(t, d, driver.Spec{Workspace: ws, WorkspacePath: full}, `printf '{"m":"%s"}\n{"m":"end"}\n' "$1"; sleep 1000`)
 	if len(got) != 1 || !strings.Contains(got[0], d.opts.Place) {
 		t.Errorf("it sees %q", got)
 	}
@@ -179,7 +179,7 @@ func TestPlaceIsTaken(t *testing.T) {
 	if at, why := plain.Place(point); at != "" || why == "" {
 		t.Errorf("without mounts it is seen at %q: %q", at, why)
 	}
-	_, got = told(t, plain, driver.Spec{Workspace: ws, WorkspacePath: point}, `printf '{"m":"%s"}\n{"m":"end"}\n' "$1"; sleep 1000`)
+	_, got = output(t, plain, driver.Spec{Workspace: ws, WorkspacePath: point}, `printf '{"m":"%s"}\n{"m":"end"}\n' "$1"; sleep 1000`)
 	if len(got) != 1 || !strings.Contains(got[0], ws.Dir()) {
 		t.Errorf("it sees %q", got)
 	}

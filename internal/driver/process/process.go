@@ -5,7 +5,7 @@
 //
 // An instance has a folder of its own (0700):
 //
-//	process.json  who it is: a random token, and once it runs its pid and start time
+//	process.json  its identity: a random token, and once it runs its pid and start time
 //	in, out       named FIFOs (0600), the child's standard input and output
 //	stderr        what it wrote to its standard error, and stderr.old the part before
 //
@@ -25,16 +25,16 @@
 // descendant inherits in its environment, and by the FIFOs it has open; a child
 // that was started in the moment the gateway was killed, before anything could
 // be written about it, is found the same way by Sweep. A process that leaves the
-// session, clears its environment and closes the pipes can't be found: who must
-// hold one that does so on purpose needs a driver with walls.
+// session, clears its environment and closes the pipes can't be found: a server that
+// does so on purpose needs a driver with walls.
 //
 // On Windows there are no such FIFOs: the child is in a job that ends with the
 // gateway.
 //
 // # Where a server sees the workspace
 //
-// The folder of a session's workspace has another path in each fork, and what a
-// server told of a path must be good in all of them. On Linux a child is in a
+// The folder of a session's workspace has another path in each fork, and a path that a
+// server has learned must be good in all of them. On Linux a child is in a
 // mount namespace of its own, in which the folder is bound to a path that is the
 // same for all sessions: this program is started in it, does that, and becomes
 // the server (see Main). It needs root, or user namespaces. The mount ends with

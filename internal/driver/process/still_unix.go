@@ -24,7 +24,7 @@ type still struct {
 }
 
 const (
-	// One that starts another waits inside the kernel until that one runs its
+	// A process that starts another waits inside the kernel until that one runs its
 	// program, which it can't when it is stopped just before. Letting both go on
 	// for a moment mends it.
 	stopRound = 100 * time.Millisecond
@@ -51,7 +51,7 @@ func (c *child) freeze(over func() error) error {
 		case err != nil:
 			return err
 		case time.Now().After(giveUp):
-			return fmt.Errorf("process %d was told to stop and does not", running)
+			return fmt.Errorf("process %d was sent SIGSTOP and does not stop", running)
 		}
 		time.Sleep(time.Millisecond)
 		c.still.frozen = true
@@ -116,7 +116,7 @@ func (c *child) thaw() {
 	c.goOn()
 }
 
-// goOn is thaw for who has the lock.
+// goOn is thaw for a caller that has the lock.
 func (c *child) goOn() {
 	if !c.still.frozen {
 		return
@@ -139,6 +139,6 @@ func (c *child) wake() {
 	c.signal(syscall.SIGCONT)
 }
 
-// settles is whether a hold waits for a frame that is half sent: who is stopped
-// does not read the rest.
+// settles is whether a hold waits for a frame that is half sent: a stopped program does
+// not read the rest.
 const settles = false

@@ -46,9 +46,8 @@ func (d *Driver) Sweep(ctx context.Context, root string, known map[string]bool) 
 			}
 			continue
 		}
-		// A record that can't be read is one that a power cut tore. Nothing
-		// has survived that; what has the pipes open would be found all the
-		// same.
+		// A record that can't be read was torn by a power cut. Nothing has survived
+		// that; what has the pipes open would be found all the same.
 		dirs, recs = append(dirs, dir), append(recs, rec)
 	}
 	if len(dirs) == 0 {

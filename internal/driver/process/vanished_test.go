@@ -33,11 +33,11 @@ func TestAStateThatVanished(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, dir := New(Options{}), t.TempDir()
-			var told []error
+			var reported []error
 			spec := driver.Spec{
 				Server: "db", Session: "ses_1", Dir: filepath.Join(dir, "instance"), State: filepath.Join(dir, "state"),
 				Dirs: []driver.StateDir{{Name: "data"}}, Command: os.Args[0], Args: []string{"-test.run=^$"},
-				OnDamage: func(err error) { told = append(told, err) },
+				OnDamage: func(err error) { reported = append(reported, err) },
 			}
 			must(t, d.Seed(t.Context(), spec, driver.Source{}))
 			drivertest.Write(t, filepath.Join(spec.State, "data/x"), "x")
@@ -48,8 +48,8 @@ func TestAStateThatVanished(t *testing.T) {
 				must(t, inst.Stop(t.Context()))
 			}
 			if test.want == "" {
-				if err != nil || froze != nil || len(told) > 0 {
-					t.Errorf("started: %v, frozen: %v, told: %v", err, froze, told)
+				if err != nil || froze != nil || len(reported) > 0 {
+					t.Errorf("started: %v, frozen: %v, reported: %v", err, froze, reported)
 				}
 				return
 			}
@@ -59,8 +59,8 @@ func TestAStateThatVanished(t *testing.T) {
 					t.Errorf("got %v", err)
 				}
 			}
-			if len(told) != 2 {
-				t.Errorf("the session was told %v", told)
+			if len(reported) != 2 {
+				t.Errorf("reported: %v", reported)
 			}
 			if _, err := os.Lstat(filepath.Join(spec.State, "data")); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("something took its place: %v", err)

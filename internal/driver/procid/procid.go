@@ -1,5 +1,5 @@
-// Package procid tells one process from every other that ever had its number, and
-// sees it end, whoever started it and whatever became of the gateway that did.
+// Package procid tells one process from every other that ever had its number, and sees
+// it end, whichever program started it and whatever became of the gateway that did.
 //
 // An ID is written down when a process is started. The next gateway asks whether
 // it still lives, and watches it:

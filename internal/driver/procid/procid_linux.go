@@ -77,8 +77,7 @@ func All() []int {
 	return out
 }
 
-// GroupLives reports whether a process of a group still runs. One that is dead and
-// that nobody waits for does not count.
+// GroupLives reports whether a process of a group still runs. A zombie does not count.
 func GroupLives(pgid int) bool {
 	if err := syscall.Kill(-pgid, 0); errors.Is(err, syscall.ESRCH) {
 		return false

@@ -15,7 +15,7 @@ import (
 type State struct {
 	ID
 	Group int
-	Dead  bool // it has exited and nobody has waited for it
+	Dead  bool // it has exited and was not waited for
 	Young bool // it is about to run a program, whose environment is not set yet; Linux only
 }
 
@@ -38,13 +38,12 @@ func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(e
 
 var boot = sync.OnceValue(bootID)
 
-// Lives reports whether the process still runs. One that is dead and that nobody
-// has waited for does not. Nor does the first of all, which is never one that we
-// or a program of ours started.
+// Lives reports whether the process still runs. A zombie does not. Nor does the first of
+// all processes, which is never one that we or a program of ours started.
 func (id ID) Lives() bool { return id.check() == nil }
 
-// check is nil where the process runs, os.ErrProcessDone where it does not, and
-// another error where nobody can say.
+// check is nil where the process runs, os.ErrProcessDone where it does not, and another
+// error where that is unknown.
 func (id ID) check() error {
 	if id.PID <= 1 {
 		return os.ErrProcessDone

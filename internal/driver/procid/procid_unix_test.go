@@ -56,7 +56,7 @@ func TestLives(t *testing.T) {
 		t.Error("it does not live")
 	}
 	unknown := s.ID
-	unknown.Boot = "" // a record of a system that does not tell
+	unknown.Boot = "" // a record of a system without boot ids
 	if !unknown.Lives() {
 		t.Error("without a boot it does not live")
 	}

@@ -68,7 +68,7 @@ func forkExec(path string, argv []string, attr *syscall.ProcAttr) (pid, fd int, 
 	return pid, fd, err
 }
 
-// openProcess returns a pidfd of a process that somebody else started, or -1.
+// openProcess returns a pidfd of a process that another program started, or -1.
 func openProcess(pid int) int {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

@@ -39,7 +39,7 @@ func Start(path string, argv []string, attr *syscall.ProcAttr) (ID, Watcher, err
 	if err != nil {
 		return ID{}, nil, err
 	}
-	s, err := Look(pid) // it can't be gone: nobody has waited for it
+	s, err := Look(pid) // it can't be gone: it was not waited for
 	if err != nil {
 		if sys := attr.Sys; sys != nil && (sys.Setsid || sys.Setpgid) {
 			syscall.Kill(-pid, syscall.SIGKILL)

@@ -13,9 +13,9 @@ const (
 	TypeMCP  = "mcp"  // an MCP server whose tools make, call and remove instances
 )
 
-// Config is a server whose instances somebody else runs: an orchestrator is asked
-// for one and says where it is. Server.Headers, Server.Auth and Server.CAFile are
-// for the orchestrator; the instances never see them.
+// Config is a server whose instances an orchestrator runs: it is asked for one and says
+// where it is. Server.Headers, Server.Auth and Server.CAFile are for the orchestrator;
+// the instances never see them.
 type Config struct {
 	Type string `yaml:"type" json:",omitzero"` // http or mcp; default http
 	URL  string `yaml:"url" json:",omitzero"`  // base of the API, or the MCP endpoint
@@ -69,7 +69,7 @@ var Kind = config.KindOf[Config]{
 	Kind: config.Kind{About: config.About{Name: "remote", Type: "map", Meaning: "a server whose instances an orchestrator runs, see [below](#orchestrators)"},
 		Remote:      true,
 		Beside:      []string{"headers", "ca_file", "auth", "template"},
-		NoWorkspace: "a server that somebody else runs can't see a directory of this machine; remove it",
+		NoWorkspace: "a server that an orchestrator runs can't see a directory of this machine; remove it",
 		Copier:      "remote with remote.fork or remote.snapshot",
 	},
 	Keys: keys, Read: readRemote, Fork: remoteFork,

@@ -58,7 +58,7 @@ func remoteURL(r config.Object, to *Config, at config.Pos) {
 		return
 	}
 	if r.Lacks("url") {
-		return // said already
+		return // reported already
 	}
 	u, err := url.Parse(to.URL)
 	switch {
@@ -127,7 +127,7 @@ func fillRemote(_ *config.Server, r *Config) {
 	config.SetDefault(&r.DeleteTool, "cleanup_session")
 }
 
-// remoteFork refuses what the orchestrator is not said to offer.
+// remoteFork refuses forks that the orchestrator does not offer.
 func remoteFork(o config.Object, s *config.Server, r *Config) bool {
 	n := o.Get("fork")
 	switch {

@@ -141,7 +141,7 @@ func (t *direct) refused(r *http.Request, resp *http.Response) error {
 		return nil
 	}
 	if api, ok := t.i.o.(*rest); ok && api.forgot(r.Context(), t.i.e, locked) {
-		err := lost(t.i.e, &fault{what: "POST " + shown(t.url), status: resp.StatusCode, said: t.mask.excerpt(body)})
+		err := lost(t.i.e, &fault{what: "POST " + shown(t.url), status: resp.StatusCode, excerpt: t.mask.excerpt(body)})
 		t.i.fail(err)
 		return err
 	}
@@ -149,8 +149,8 @@ func (t *direct) refused(r *http.Request, resp *http.Response) error {
 }
 
 // enters reports whether a request begins something in the instance. Answers and
-// cancellations must get through for what is under way to end, and streams last
-// as long as somebody listens.
+// cancellations must get through for running calls to end, and streams last as long as
+// their client listens.
 func enters(r *http.Request) bool {
 	if r.Method != http.MethodPost {
 		return false

@@ -63,8 +63,8 @@ func firsts(n int, instead []byte, breaks bool) func(*http.Request, []byte) ([]b
 	}
 }
 
-// What fails says what the orchestrator said, and leaves nothing on either side
-// once the orchestrator is well.
+// An error has the orchestrator's answer, and nothing is left on either side once the
+// orchestrator is well.
 func TestTroubleThatStays(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -124,7 +124,7 @@ func TestAnAnswerThatNamesMore(t *testing.T) {
 	}
 	inst := r.start(t, r.d, r.spec())
 	echo(t, inst, "hello")
-	testkit.Eventually(t, "the removal of what nobody asked for", func() bool { return r.box(more) == nil })
+	testkit.Eventually(t, "the removal of an instance that was not asked for", func() bool { return r.box(more) == nil })
 	stop(t, inst)
 	r.clears(t)
 }

@@ -24,7 +24,7 @@ type handleData struct {
 	Key string `json:"key"`
 }
 
-// instance is one that an orchestrator runs.
+// instance is an instance that an orchestrator runs.
 //
 //	running --Leave--> left            the next gateway goes on with it
 //	   |----- Stop --> ended           removed there, unless it is a state
@@ -103,8 +103,8 @@ func (i *instance) Dial(ctx context.Context) (driver.Link, error) {
 	return driver.Link{Stream: i.stream}, nil
 }
 
-// Hold implements driver.Instance: no request is under way when it returns, and
-// those that come wait.
+// Hold implements driver.Instance: no request is running when it returns, and new ones
+// wait.
 func (i *instance) Hold(ctx context.Context) (func(), error) {
 	release, err := i.gate.Hold(ctx)
 	if err != nil {
@@ -123,7 +123,7 @@ func (i *instance) Err() error {
 	return i.why
 }
 
-// Logs implements driver.Instance: they are with whoever runs it.
+// Logs implements driver.Instance: the orchestrator has them.
 func (i *instance) Logs(int64) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader("")), nil
 }
@@ -147,7 +147,7 @@ func (i *instance) fail(why error) {
 	i.ended.Do(func() { close(i.done) })
 }
 
-// close ends the links and what is under way on them.
+// close ends the links and their running calls.
 func (i *instance) close() {
 	i.mu.Lock()
 	s := i.stream

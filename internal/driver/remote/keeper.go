@@ -18,8 +18,8 @@ import (
 // A state whose server forks is an instance of the orchestrator's. Its folder
 // holds one file, with the key of the instance in the ledger; none is in it
 // before the first start. A snapshot is the orchestrator's own where it makes
-// them. Where it only forks, it is one more instance that nobody uses, and of
-// which the children are forks.
+// them. Where it only forks, it is one more instance that is not used, and of which the
+// children are forks.
 
 const stateFile = "instance.json"
 
@@ -31,7 +31,7 @@ type stateData struct {
 // carries reports whether a fork takes along what the server remembers.
 func carries(a access) bool { return a.Remote.Fork != "" || a.Remote.Snapshot != "" }
 
-// kept reports whether an instance is a state, and outlives whoever uses it.
+// kept reports whether an instance is a state, and outlives its session's use of it.
 func kept(a access, state string) bool { return state != "" && carries(a) }
 
 // readState returns the key of the instance that a state is; empty for none.

@@ -77,8 +77,8 @@ func gateway(order string) {
 	select {}
 }
 
-// A gateway that is killed with no warning, at whatever moment, leaves nothing
-// that its successor does not remove, and keeps what it had told somebody of.
+// A gateway that is killed with no warning, at whatever moment, leaves nothing that its
+// successor does not remove, and keeps what it had answered.
 func TestKilledAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	for round := range 8 {
@@ -125,7 +125,7 @@ func crash(t *testing.T, home, url string) driver.Handle {
 	cmd.Wait()
 	var h driver.Handle
 	if err != nil || json.Unmarshal(line, &h) != nil {
-		t.Fatalf("the gateway said %q, %v", line, err)
+		t.Fatalf("the gateway printed %q, %v", line, err)
 	}
 	return h
 }

@@ -53,11 +53,11 @@ type entry struct {
 	Instance string `json:"instance,omitempty"`
 	Endpoint string `json:"endpoint,omitempty"`
 	Token    string `json:"token,omitempty"`
-	// More are those that nobody had asked for.
+	// More are the instances that were not asked for.
 	More []string `json:"more,omitempty"`
 
-	// Left is since when it belongs to nobody, and Asked how often a lost answer
-	// was asked for again.
+	// Left is since when it has no owner, and Asked how often a lost answer was
+	// asked for again.
 	Left  time.Time `json:"left,omitzero"`
 	Asked int       `json:"asked,omitempty"`
 }

@@ -212,7 +212,7 @@ func TestForgottenInstances(t *testing.T) {
 			}
 			<-inst.Done()
 			if err := inst.Err(); !errors.Is(err, driver.ErrLost) {
-				t.Errorf("the end was told as: %v", err)
+				t.Errorf("the end was reported as: %v", err)
 			}
 			says(t, inst.Err(), "has forgotten the instance box/1")
 			stop(t, inst)
@@ -311,7 +311,7 @@ func TestHoldOfADirectOne(t *testing.T) {
 	if err := <-entered; err != nil {
 		t.Error(err)
 	}
-	// One that is under way is waited for.
+	// A running call is waited for.
 	begun, end := make(chan struct{}), make(chan struct{})
 	r.set(func() {
 		r.before = times(1, "POST /mcp/", func(http.ResponseWriter, *http.Request) { close(begun); <-end })
@@ -358,7 +358,7 @@ func TestAListInSeveralLines(t *testing.T) {
 	}
 }
 
-// Neither who waits for the handshake nor who makes it waits for ever.
+// Neither the caller that makes the handshake nor those that wait for it wait for ever.
 func TestAHandshakeWithoutAnEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

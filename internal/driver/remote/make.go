@@ -19,7 +19,7 @@ type making struct {
 	late time.Duration // how long an answer may take at all
 
 	mu   sync.Mutex
-	left bool          // nobody waits any more
+	left bool          // no caller waits any more
 	over bool          // the result is there
 	slow chan struct{} // closed when one attempt takes longer than it may
 	once sync.Once
@@ -43,7 +43,7 @@ func (m *making) attempt(ctx context.Context, timeout time.Duration) (context.Co
 	}
 }
 
-// wanted is an error that ends the attempts where nobody waits for them.
+// wanted is an error that ends the attempts where no caller waits for them.
 func (m *making) wanted(err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -53,7 +53,7 @@ func (m *making) wanted(err error) error {
 	return err
 }
 
-// finish hands the result over, and reports whether somebody took it.
+// finish hands the result over, and reports whether a caller took it.
 func (m *making) finish(got *entry, err error) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,7 +62,7 @@ func (m *making) finish(got *entry, err error) bool {
 	return !m.left
 }
 
-// leave reports whether there is no result yet, which nobody waits for then.
+// leave reports whether there is no result yet; no caller waits for it then.
 func (m *making) leave() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -173,7 +173,7 @@ func (e *entry) with(got made) *entry {
 	return &full
 }
 
-// part gives what was made besides an entry of its own, which belongs to nobody.
+// part gives what was made besides an entry of its own, without an owner.
 func (d *Driver) part(e *entry) error {
 	rest := *e
 	rest.Key, rest.ID, rest.More = newKey(), "", e.More
@@ -194,7 +194,7 @@ func (d *Driver) ailing(ctx context.Context, e *entry, err error) error {
 	if errors.As(err, &f) && f.status != 0 && f.status < 500 {
 		return err
 	}
-	a := e.Access // the request may still be under way
+	a := e.Access // the request may still be running
 	o, release, openErr := d.open(&a)
 	if openErr != nil {
 		return err

@@ -166,15 +166,15 @@ func (b *box) copy() map[string]string {
 func (o *orchestra) answer(w http.ResponseWriter, r *http.Request, make func() any) {
 	key := r.Header.Get(headerKey)
 	o.mu.Lock()
-	said, known := o.keys[key]
+	answer, known := o.keys[key]
 	known = known && !o.keyless
 	after := o.after
 	if !known {
 		o.keys[key] = ""
 	}
 	o.mu.Unlock()
-	if known && said == "" {
-		http.Error(w, "that request is under way", http.StatusConflict)
+	if known && answer == "" {
+		http.Error(w, "that request is running", http.StatusConflict)
 		return
 	}
 	if !known {
@@ -182,24 +182,24 @@ func (o *orchestra) answer(w http.ResponseWriter, r *http.Request, make func() a
 		if err != nil {
 			panic(err)
 		}
-		said = string(b)
+		answer = string(b)
 		o.mu.Lock()
-		o.keys[key] = said
+		o.keys[key] = answer
 		o.mu.Unlock()
 	}
 	if after != nil {
-		instead, breaks := after(r, []byte(said))
+		instead, breaks := after(r, []byte(answer))
 		if breaks {
 			w.Header().Set("Content-Length", "10000")
-			fmt.Fprint(w, said[:1])
+			fmt.Fprint(w, answer[:1])
 			_ = http.NewResponseController(w).Flush() // or the client sends it again by itself
 			panic(http.ErrAbortHandler)
 		}
 		if instead != nil {
-			said = string(instead)
+			answer = string(instead)
 		}
 	}
-	fmt.Fprint(w, said)
+	fmt.Fprint(w, answer)
 }
 
 func (o *orchestra) instance(id string) map[string]any {
@@ -355,17 +355,17 @@ func (o *orchestra) tools() http.Handler {
 	}
 	add("initialize_session", func(args map[string]any, key string) (string, bool) {
 		o.mu.Lock()
-		said, known := o.keys[key]
+		answer, known := o.keys[key]
 		o.mu.Unlock()
 		if known {
-			return said, false
+			return answer, false
 		}
 		id := o.make(nil)
-		said = fmt.Sprintf(`{"session_id":%q,"rk_session_id":%q,"initialized_backends":[{"backend_name_ref":"box","instances":[{"instance_id":"i1"}]}]}`, id, id)
+		answer = fmt.Sprintf(`{"session_id":%q,"rk_session_id":%q,"initialized_backends":[{"backend_name_ref":"box","instances":[{"instance_id":"i1"}]}]}`, id, id)
 		o.mu.Lock()
-		o.keys[key] = said
+		o.keys[key] = answer
 		o.mu.Unlock()
-		return said, false
+		return answer, false
 	})
 	find := func(args map[string]any) (*box, string) {
 		b := o.box(str(args, "rk_session_id"))

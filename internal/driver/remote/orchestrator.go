@@ -33,7 +33,7 @@ type orchestrator interface {
 type made struct {
 	id, instance    string
 	endpoint, token string
-	more            []string // ids of what nobody had asked for
+	more            []string // ids of instances that were not asked for
 }
 
 // none reports whether there is nothing to remove.

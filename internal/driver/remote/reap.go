@@ -43,8 +43,8 @@ type removal struct {
 	over  chan struct{} // closed when there is nothing left to do
 }
 
-// settled waits until it is known what came of the requests that make something
-// of what an entry names. When that is gone, it may not be told any more.
+// settled waits until it is known what came of the requests that make something of what
+// an entry names. Once that is gone, the orchestrator may not know any more.
 func (d *Driver) settled(ctx context.Context, e *entry) error {
 	d.mu.Lock()
 	asking := slices.Clone(d.asking[e.ID])

@@ -132,7 +132,7 @@ func (w lateWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// An orchestrator that is away when a gateway starts is told when it is back.
+// An orchestrator that is away when a gateway starts gets its requests when it is back.
 func TestSweepGoesOnInTheBackground(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -248,7 +248,7 @@ func TestAForgottenState(t *testing.T) {
 	if n := r.left(); n != 1 {
 		t.Errorf("%d are there, want 1", n)
 	}
-	// What can't be told any more to be what it was is not taken for it.
+	// What can't be recognized any more is not taken for what it was.
 	if err := os.RemoveAll(r.ledger()); err != nil {
 		t.Fatal(err)
 	}
@@ -267,8 +267,8 @@ func TestWhatCanNotBeDone(t *testing.T) {
 	r := newRig(t)
 	plain := r.spec(r.state("a"))
 	const why = `the orchestrator of server "box" is not known to fork; name its endpoint in servers.box.remote.fork or servers.box.remote.snapshot`
-	if got, said := r.d.Carries(plain); got != driver.CarryNone || said != why {
-		t.Errorf("it carries %q: %s", got, said)
+	if got, reason := r.d.Carries(plain); got != driver.CarryNone || reason != why {
+		t.Errorf("it carries %q: %s", got, reason)
 	}
 	if err := r.d.Seed(t.Context(), plain, driver.Source{}); err != nil {
 		t.Errorf("seed: %v", err)

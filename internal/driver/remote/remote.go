@@ -1,6 +1,6 @@
-// Package remote is the driver for servers that somebody else runs: an
-// orchestrator is asked for an instance, says where it is, and is told when it is
-// not needed any more.
+// Package remote is the driver for servers that an orchestrator runs: it is asked for an
+// instance, says where it is, and gets a request to remove it when it is not needed any
+// more.
 //
 // # The orchestrator's API
 //
@@ -30,15 +30,15 @@
 // orchestrator does not remove now is tried again later. A request whose answer
 // was lost is sent once more with the same Idempotency-Key, to learn what came of
 // it. An orchestrator that ignores the key makes a second instance then, of which
-// it says the name; the first stays with it, as nobody can know it.
+// it says the name; the first stays with it, as its name is not known.
 //
 // # State
 //
 // Where the API can fork or make snapshots, a state is the instance itself: it
 // lives as long as the state, and Stop only lets go of it. One that the
 // orchestrator forgets ends with driver.ErrLost, and the next Start begins anew.
-// Adopt asks nobody: an instance that was forgotten meanwhile says so at its
-// first call.
+// Adopt asks for nothing: an instance that was forgotten meanwhile says so at its first
+// call.
 package remote
 
 import (
@@ -80,7 +80,7 @@ type Driver struct {
 	log      *slog.Logger
 	ledger   ledger
 	maxFrame int
-	late     time.Duration // how long an answer may take that nobody waits for
+	late     time.Duration // how long an answer may take that no caller waits for
 	pause    time.Duration // before what was not removed is tried again
 	places   chan struct{} // of those that remove
 
@@ -94,7 +94,7 @@ type Driver struct {
 	work    sync.WaitGroup
 	learned map[string]wrapper    // by server and origin
 	reaping map[string]*removal   // by key
-	asking  map[string][]*removal // those of lost answers, by what they are about
+	asking  map[string][]*removal // removals of lost answers, by what they are about
 }
 
 var (
@@ -247,7 +247,7 @@ func (d *Driver) Adopt(_ context.Context, h driver.Handle, _ *slog.Logger) (driv
 				return nil, fmt.Errorf("server %q: remove the folder of an ended instance: %w", h.Server, err)
 			}
 		}
-		return nil, fmt.Errorf("server %q: the orchestrator was told to remove the instance: %w", h.Server, driver.ErrGone)
+		return nil, fmt.Errorf("server %q: the orchestrator was asked to remove the instance: %w", h.Server, driver.ErrGone)
 	}
 	return d.instance(e, h, 0, true)
 }

@@ -51,7 +51,7 @@ func (r *rest) make(ctx context.Context, e *entry, m *making) (got made, doubt b
 	}
 	got, err = r.read(e, a.body)
 	if err != nil {
-		return got, got.none(), &fault{what: "POST " + shown(u), status: a.status, said: r.web.mask.excerpt(a.body), err: err}
+		return got, got.none(), &fault{what: "POST " + shown(u), status: a.status, excerpt: r.web.mask.excerpt(a.body), err: err}
 	}
 	return got, false, nil
 }
@@ -186,14 +186,14 @@ func (r *rest) call(ctx context.Context, e *entry, tool string, arguments []byte
 	}
 	result, err := readResult(a.body)
 	if err != nil {
-		return nil, &fault{what: "POST " + shown(u), status: a.status, said: r.web.mask.excerpt(a.body), err: err}
+		return nil, &fault{what: "POST " + shown(u), status: a.status, excerpt: r.web.mask.excerpt(a.body), err: err}
 	}
 	return result, nil
 }
 
-// forgot asks for a second opinion on whether an instance is gone: a 404 may mean
-// the tool, or somebody in between. An API that does not let instances be looked
-// at has none; where the first opinion was no 404, it must say so for sure.
+// forgot asks for a second opinion on whether an instance is gone: a 404 may mean the
+// tool, or come from a proxy. An API that does not let instances be looked at has none;
+// where the first opinion was no 404, it must say so for sure.
 func (r *rest) forgot(ctx context.Context, e *entry, sure bool) bool {
 	u, err := r.access.at(r.access.Remote.Delete, e.ID)
 	if err != nil {

@@ -77,7 +77,7 @@ func TestFetchedCredentials(t *testing.T) {
 	if n := r.left(); n != 2 {
 		t.Fatalf("%d are there, want 2", n)
 	}
-	// A gateway that is told nothing waits until somebody shows how.
+	// A gateway without the credential waits until a caller brings it.
 	next := r.driver(t)
 	if gone, err := next.Sweep(t.Context(), r.home+"/instances", map[string]bool{r.home + "/instances/1": true}); err != nil || len(gone) != 1 {
 		t.Fatalf("swept %v, %v", gone, err)
@@ -88,7 +88,7 @@ func TestFetchedCredentials(t *testing.T) {
 	inst := r.start(t, next, r.spec(signed))
 	testkit.Eventually(t, "the removal", func() bool { return r.left() == 2 })
 	stop(t, inst)
-	// One that is told needs nobody.
+	// One that has it needs no caller.
 	third := r.driver(t)
 	third.o.Authorize = func(server string) func(http.RoundTripper) http.RoundTripper {
 		if server != "box" {
@@ -114,7 +114,7 @@ func TestCheck(t *testing.T) {
 		"sick":                {before: times(always, "GET /health", refuse(503)), words: []string{"/health answered 503", "the disk"}},
 		"not let in":          {change: func(s *driver.Spec) { s.Header = nil }, before: locked, words: []string{"does not let us in", "servers.box.headers"}},
 		"no health, locked":   {change: func(s *driver.Spec) { s.Header, options(*s).Health = nil, "" }, before: locked, words: []string{"does not let us in"}},
-		"nobody":              {change: func(s *driver.Spec) { options(*s).URL = "http://127.0.0.1:1/x?key=" + ours }, words: []string{"refused"}},
+		"no listener":         {change: func(s *driver.Spec) { options(*s).URL = "http://127.0.0.1:1/x?key=" + ours }, words: []string{"refused"}},
 		"tools":               {change: tools},
 		"tools of other name": {change: func(s *driver.Spec) { tools(s); options(*s).CallTool = "ring" }, words: []string{`no tool "ring"`}},
 		"not MCP": {change: func(s *driver.Spec) {

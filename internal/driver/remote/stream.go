@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// queued is how many answers may wait before those who answer do.
+	// queued is how many answers may wait before their writers do.
 	queued = 16
-	// atOnce is how many requests of one link are under way at once.
+	// atOnce is how many requests of one link run at once.
 	atOnce = 256
 )
 
@@ -68,7 +68,7 @@ func (s *stream) close() {
 	})
 }
 
-// Close implements driver.Stream. Calls under way are cancelled.
+// Close implements driver.Stream. Running calls are cancelled.
 func (s *stream) Close() error {
 	s.left.Store(true)
 	s.close()
@@ -91,7 +91,7 @@ func (s *stream) ReadFrame() ([]byte, error) {
 	if s.left.Load() {
 		return nil, errLinkClosed
 	}
-	// What was said before the end still counts.
+	// What was written before the end still counts.
 	select {
 	case f := <-s.out:
 		return f, nil
@@ -181,7 +181,7 @@ func (s *stream) cancel(params []byte) {
 func (s *stream) serve(ctx context.Context, msg wire.Message) {
 	result, err := s.i.answer(ctx, msg)
 	if err != nil && ctx.Err() != nil {
-		return // nobody waits for it
+		return // no caller waits for it
 	}
 	frame := wire.AppendResult(nil, msg.ID, result)
 	if err != nil {
@@ -255,14 +255,14 @@ func (i *instance) failure(msg wire.Message, err error) []byte {
 	}
 	e := &api.Error{Kind: api.KindInfrastructure, Server: i.handle.Server, Message: err.Error()}
 	var f *fault
-	var said *toolError
+	var failed *toolError
 	switch {
 	case errors.Is(err, driver.ErrLost), errors.Is(err, gate.ErrClosed):
 		e.Kind = api.KindLost
 	case errors.Is(err, context.DeadlineExceeded):
 		e.Kind = api.KindTimeout
-	case errors.As(err, &said):
-		e.Kind = cmp.Or(said.kind, api.KindRefused)
+	case errors.As(err, &failed):
+		e.Kind = cmp.Or(failed.kind, api.KindRefused)
 	case errors.As(err, &f):
 		// Any other may have been carried out.
 		e.Retryable = f.unsent || f.status == http.StatusTooManyRequests || f.status == http.StatusServiceUnavailable

@@ -15,7 +15,7 @@ import (
 const sweepWait = 5 * time.Second
 
 // Sweep implements driver.Sweeper. The folders that it returns are those of the
-// instances whose removal is in hand.
+// instances that are being removed.
 func (d *Driver) Sweep(ctx context.Context, root string, known map[string]bool) ([]string, error) {
 	keep := make(map[string]bool, len(known))
 	for dir := range known {
@@ -69,8 +69,8 @@ func (d *Driver) Recover(ctx context.Context, states []string, snapshots []drive
 	})
 }
 
-// remove removes what belongs to nobody: what is chosen, and what an earlier
-// gateway had begun to remove.
+// remove removes what has no owner: what is chosen, and what an earlier gateway had begun
+// to remove.
 func (d *Driver) remove(ctx context.Context, chosen func(*entry) bool) error {
 	all, bad, err := d.ledger.all()
 	if err != nil {

@@ -98,7 +98,7 @@ func (t *talk) greet(ctx context.Context) (manner, error) {
 	if !wire.Known(how.version) {
 		return manner{}, &fault{what: "POST " + shown(t.url), status: http.StatusOK, err: fmt.Errorf("it wants protocol %.40q, which Tine does not speak", how.version)}
 	}
-	if err := t.tell(ctx, how, wire.AppendRequest(nil, nil, wire.NoteInitialized, nil, nil)); err != nil {
+	if err := t.notify(ctx, how, wire.AppendRequest(nil, nil, wire.NoteInitialized, nil, nil)); err != nil {
 		return manner{}, err
 	}
 	t.greeted, t.manner = true, how
@@ -139,8 +139,8 @@ func (t *talk) send(ctx context.Context, how manner, method string, params []byt
 	return msg.Result, resp.Header.Get(wire.HeaderSession), nil
 }
 
-// tell sends what is not answered.
-func (t *talk) tell(ctx context.Context, how manner, frame []byte) error {
+// notify sends a message that is not answered.
+func (t *talk) notify(ctx context.Context, how manner, frame []byte) error {
 	resp, err := t.do(ctx, how, frame, make(http.Header))
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ func (t *talk) do(ctx context.Context, how manner, frame []byte, header http.Hea
 
 // refused is the fault of an answer.
 func (t *talk) refused(resp *http.Response, body []byte, err error) error {
-	return &fault{what: "POST " + shown(t.url), status: resp.StatusCode, said: t.web.mask.excerpt(body), kind: kindOf(body), after: retryAfter(resp.Header), err: err}
+	return &fault{what: "POST " + shown(t.url), status: resp.StatusCode, excerpt: t.web.mask.excerpt(body), kind: kindOf(body), after: retryAfter(resp.Header), err: err}
 }
 
 // answer reads the answer with an id, out of a body or a stream of events.
@@ -236,7 +236,7 @@ func (t *talk) events(ctx context.Context, how manner, id string, resp *http.Res
 		switch {
 		case len(ev.Data) == 0 || err != nil || msg.IsNotification():
 		case msg.IsRequest():
-			if err := t.tell(ctx, how, refusalOf(msg)); err != nil {
+			if err := t.notify(ctx, how, refusalOf(msg)); err != nil {
 				return wire.Message{}, err
 			}
 		default:

@@ -56,20 +56,20 @@ type target struct {
 
 // toolError is what a tool of the orchestrator says went wrong.
 type toolError struct {
-	tool, said string
-	kind       api.Kind // empty where it does not say whose failure it is
+	tool, excerpt string
+	kind          api.Kind // empty where it does not say whose failure it is
 }
 
-func (e *toolError) Error() string { return fmt.Sprintf("its tool %q says: %s", e.tool, e.said) }
+func (e *toolError) Error() string { return fmt.Sprintf("its tool %q says: %s", e.tool, e.excerpt) }
 
 // forgotten reports whether what it says is that it does not know the session.
 func (e *toolError) forgotten() bool {
-	said := strings.ToLower(e.said)
-	if !strings.Contains(said, "session") {
+	text := strings.ToLower(e.excerpt)
+	if !strings.Contains(text, "session") {
 		return false
 	}
 	for _, word := range []string{"not found", "not_found", "no session", "unknown", "no such", "does not exist", "doesn't exist", "expired", "already cleaned", "was closed", "was removed"} {
-		if strings.Contains(said, word) {
+		if strings.Contains(text, word) {
 			return true
 		}
 	}
@@ -194,7 +194,7 @@ func (t *toolbox) make(ctx context.Context, e *entry, m *making) (got made, doub
 		s.ID = s.Same
 	}
 	if err != nil || checkID(s.ID) != nil {
-		return made{}, true, &fault{what: "POST " + shown(t.talk.url), status: http.StatusOK, said: t.mask.excerpt(text), err: fmt.Errorf("which is not what the tool %q makes", e.Path)}
+		return made{}, true, &fault{what: "POST " + shown(t.talk.url), status: http.StatusOK, excerpt: t.mask.excerpt(text), err: fmt.Errorf("which is not what the tool %q makes", e.Path)}
 	}
 	got.id = s.ID
 	if len(s.Backends) > 0 && len(s.Backends[0].Instances) > 0 {
@@ -211,8 +211,8 @@ func (t *toolbox) remove(ctx context.Context, e *entry) error {
 		_, err := t.use(ctx, t.access.Remote.DeleteTool, target{Session: e.ID}, "")
 		return answer{}, err
 	})
-	var said *toolError
-	if errors.As(err, &said) && said.forgotten() {
+	var failed *toolError
+	if errors.As(err, &failed) && failed.forgotten() {
 		return nil
 	}
 	return err
@@ -226,7 +226,7 @@ func (t *toolbox) call(ctx context.Context, e *entry, tool string, arguments []b
 	}
 	result, err := readResult(text)
 	if err != nil {
-		return nil, &toolError{tool: t.access.Remote.CallTool, said: t.mask.excerpt(text)}
+		return nil, &toolError{tool: t.access.Remote.CallTool, excerpt: t.mask.excerpt(text)}
 	}
 	return result, nil
 }
@@ -238,14 +238,14 @@ func (t *toolbox) list(ctx context.Context, e *entry, _ []byte) ([]byte, error) 
 		return nil, t.lostBy(e, err)
 	}
 	if at, err := wire.Find(text, "tools"); err != nil || !at.Ok() || !json.Valid(text) {
-		return nil, &toolError{tool: t.access.Remote.ListTool, said: t.mask.excerpt(text)}
+		return nil, &toolError{tool: t.access.Remote.ListTool, excerpt: t.mask.excerpt(text)}
 	}
 	return wire.OneLine(text), nil
 }
 
 func (t *toolbox) lostBy(e *entry, err error) error {
-	var said *toolError
-	if errors.As(err, &said) && said.forgotten() {
+	var failed *toolError
+	if errors.As(err, &failed) && failed.forgotten() {
 		return lost(e, err)
 	}
 	return err

@@ -46,14 +46,14 @@ type answer struct {
 
 // A fault is a request that was not answered as it should be.
 type fault struct {
-	what   string // method and URL, without secrets
-	status int    // zero without an answer
-	said   string
-	kind   api.Kind // whose failure it says it is; empty where it does not
-	after  time.Duration
-	err    error
-	unsent bool // it is certain that nothing was sent
-	torn   bool // the answer broke off
+	what    string   // method and URL, without secrets
+	status  int      // zero without an answer
+	excerpt string   // of the answer
+	kind    api.Kind // whose failure it says it is; empty where it does not
+	after   time.Duration
+	err     error
+	unsent  bool // it is certain that nothing was sent
+	torn    bool // the answer broke off
 }
 
 func (f *fault) Error() string {
@@ -61,8 +61,8 @@ func (f *fault) Error() string {
 		return fmt.Sprintf("%s: %v", f.what, f.err)
 	}
 	text := fmt.Sprintf("%s answered %d %s", f.what, f.status, http.StatusText(f.status))
-	if f.said != "" {
-		text += ": " + f.said
+	if f.excerpt != "" {
+		text += ": " + f.excerpt
 	}
 	if f.err != nil {
 		text += " (" + f.err.Error() + ")"
@@ -163,10 +163,10 @@ func (w *web) once(ctx context.Context, method string, u *url.URL, key string, b
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return fail(fault{status: a.status, said: w.mask.excerpt(a.body), err: fmt.Errorf("the answer broke off: %w", err), torn: true})
+		return fail(fault{status: a.status, excerpt: w.mask.excerpt(a.body), err: fmt.Errorf("the answer broke off: %w", err), torn: true})
 	}
 	if a.status < 200 || a.status > 299 {
-		return fail(fault{status: a.status, said: w.mask.excerpt(a.body), kind: kindOf(a.body), after: retryAfter(a.header)})
+		return fail(fault{status: a.status, excerpt: w.mask.excerpt(a.body), kind: kindOf(a.body), after: retryAfter(a.header)})
 	}
 	if len(a.body) > limit {
 		return fail(fault{status: a.status, err: fmt.Errorf("the answer is larger than %d bytes", limit)})

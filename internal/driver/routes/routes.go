@@ -1,5 +1,5 @@
-// Package routes is how drivers that reach servers over HTTP connect: whoever takes
-// the same route shares its connections.
+// Package routes is how drivers that reach servers over HTTP connect: servers on the
+// same route share its connections.
 package routes
 
 import (

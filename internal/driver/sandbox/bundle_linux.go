@@ -36,7 +36,7 @@ func (p *plan) mountRoot(d *Driver, name string) control.Root {
 	return r
 }
 
-// openRoot is where a sandbox that is nobody's yet has a place for each of its
+// openRoot is where a sandbox that is not handed out yet has a place for each of its
 // mounts.
 func (p *plan) openRoot(d *Driver, name string) control.Root {
 	r := control.Root{Dir: filepath.Join(d.mountsDir(), name), Open: true}
@@ -116,10 +116,10 @@ func (p *plan) spec(d *Driver, name, netns string) *specs.Spec {
 	return s
 }
 
-// annotations lay memory over the root, for what the program writes there. gVisor
-// has a flag for it, too, but takes that to mean that nobody changes what is below,
-// and remembers what it has seen. The root shows folders of the host, so gVisor
-// has to look each time: file-access=shared.
+// annotations lay memory over the root, for what the program writes there. gVisor has a
+// flag for it, too, but then assumes that nothing below changes, and caches what it has
+// seen. The root shows folders of the host, so gVisor has to look each time:
+// file-access=shared.
 func (p *plan) annotations(d *Driver) map[string]string {
 	return map[string]string{
 		"dev.gvisor.spec.rootfs.source":  d.roots.dir(p.rootID),
@@ -146,8 +146,8 @@ func (p *plan) limits() *specs.LinuxResources {
 		r.Memory = &specs.LinuxMemory{Limit: &limit}
 	}
 	if p.box.Pids > 0 {
-		// The program is told before. This is for gVisor, which ends where it gets no
-		// thread: it has some for each process inside, and others for itself.
+		// The program gets an error before that. This is for gVisor, which ends where it
+		// gets no thread: it has some for each process inside, and others for itself.
 		r.Pids = &specs.LinuxPids{Limit: p.box.Pids*int64(runtime.NumCPU()+2) + ownThreads}
 	}
 	if p.box.CPUs > 0 {

@@ -43,7 +43,7 @@ type stores struct {
 	images   *image.Store
 }
 
-// close ends the fetches under way.
+// close ends the running fetches.
 func (s *stores) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *stores) close() {
 	}
 }
 
-// packages are those that were fetched.
+// packages are the fetched packages.
 func (d *Driver) packages() (*packages.Store, error) {
 	d.stores.mu.Lock()
 	defer d.stores.mu.Unlock()
@@ -154,7 +154,7 @@ func (d *Driver) Fetch(ctx context.Context, spec driver.Spec, most time.Duration
 	if err != nil || w == nil {
 		return err
 	}
-	if _, err := d.helpers.ours(); err != nil { // which would be told only when the packages are there
+	if _, err := d.helpers.ours(); err != nil { // else reported only after the packages are fetched
 		return err
 	}
 	store, err := d.packages()

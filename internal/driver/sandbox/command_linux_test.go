@@ -49,7 +49,7 @@ func TestWrongRoot(t *testing.T) {
 	}
 }
 
-// A sandbox that can't be made is told of before its packages are fetched.
+// A sandbox that can't be made is reported before its packages are fetched.
 func TestNothingIsFetchedForNoSandbox(t *testing.T) {
 	dir := t.TempDir()
 	asked := filepath.Join(dir, "asked")

@@ -74,7 +74,7 @@ func readHostPaths(c config.Object, key string, dst *[]string) bool {
 	seen := make(map[string]bool, len(n.Items))
 	for i, item := range n.Items {
 		if item.Missing || len(item.Kept) > 0 || len(*dst) != len(n.Items) {
-			continue // said already
+			continue // reported already
 		}
 		p, wrong := hostPath(c, item.Text)
 		if (*dst)[i] = p; wrong == "" {
@@ -89,7 +89,7 @@ func readHostPaths(c config.Object, key string, dst *[]string) bool {
 		}
 		seen[p] = true
 		if wrong != "" {
-			(*dst)[i] = "" // nothing more is said of it
+			(*dst)[i] = "" // nothing more is reported of it
 			c.Fail(item.Pos, "%s.%s[%d]: %s %s", c.Path, key, i, item.Shown(), wrong)
 		}
 	}
@@ -146,7 +146,7 @@ func deniedAside(c config.Object, to *Config) {
 	for i, p := range to.DenyRead {
 		for j, dir := range to.AllowWrite {
 			if p == "" || dir == "" || p == dir || !config.Within(p, dir) {
-				continue // one that is hidden as a whole was spoken of
+				continue // a path that is hidden as a whole was reported
 			}
 			at, where := c.Spot("deny_read", i)
 			from, other := c.Spot("allow_write", j)

@@ -18,7 +18,7 @@ const (
 	leastOpenFiles = 16
 	mostOpenFiles  = 1 << 20
 	leastDisk      = 1 << 20
-	mostUser       = 1<<32 - 2 // the next one means nobody at all
+	mostUser       = 1<<32 - 2 // the next one means no user
 )
 
 var (
@@ -30,10 +30,10 @@ var (
 // driver of that name alone is as good as true.
 func readSandbox(o config.Object, _ *config.Server) *Config {
 	n, driver := o.Get("sandbox"), o.Get("driver")
-	told := driver != nil && driver.Scalar() && driver.Text == "sandbox"
+	named := driver != nil && driver.Scalar() && driver.Text == "sandbox"
 	to := newSandbox()
 	switch {
-	case n == nil && told && o.Get("command") != nil:
+	case n == nil && named && o.Get("command") != nil:
 		return to
 	case n == nil:
 		return nil
@@ -43,7 +43,7 @@ func readSandbox(o config.Object, _ *config.Server) *Config {
 		on := true
 		switch o.Boolean("sandbox", &on); {
 		case on:
-		case told:
+		case named:
 			o.Wrong("sandbox", n, "is false, but driver is sandbox; remove one of them")
 		default:
 			return nil
@@ -68,8 +68,7 @@ func wallHostname(c config.Object, key string, dst *string) {
 	}
 }
 
-// wallUser reads who the program is inside, by number: a sandbox has no list of
-// names.
+// wallUser reads the program's user inside, by number: a sandbox has no list of names.
 func wallUser(c config.Object, key string, dst *string) bool {
 	n, ok := c.Lookup(key)
 	if !ok {
@@ -81,7 +80,7 @@ func wallUser(c config.Object, key string, dst *string) bool {
 	}
 	m := userNumbers.FindStringSubmatch(text)
 	if m == nil {
-		c.Wrong(key, n, "%s is not UID or UID:GID, and inside nobody has a name; write it like 1000:1000", n.Shown())
+		c.Wrong(key, n, "%s is not UID or UID:GID, and users have no names inside; write it like 1000:1000", n.Shown())
 		return false
 	}
 	ids := []string{m[1], m[2]}
@@ -142,7 +141,7 @@ func readNetwork(c config.Object, key string, to *Config) bool {
 	}
 	for i, item := range n.Items {
 		if item.Missing || len(to.Domains) != len(n.Items) {
-			continue // said already
+			continue // reported already
 		}
 		domain := strings.ToLower(item.Text)
 		err := domains.Check(domain)
@@ -169,7 +168,7 @@ func wallTransport(c config.Object, to *Config) {
 		}
 	}
 	switch {
-	case c.Get("transport") != nil && to.Transport == "": // said already
+	case c.Get("transport") != nil && to.Transport == "": // reported already
 	case transport == config.ContainerHTTP && c.Get("port") == nil:
 		c.Fail(c.KeyPos("transport"), "%s: port is missing, which transport http needs; say where in the sandbox the server listens", c.Path)
 	case transport == config.ContainerStdio:

@@ -29,10 +29,10 @@ type Driver struct {
 	stores  stores
 	sights  sights
 	sums    layout.Sums
-	live    sync.Map // *instance: those that run
+	live    sync.Map // running *instance
 	watch   watch
 	kept    kept
-	// troubles has the trouble that was logged last for each server: see instance.tell.
+	// troubles has the trouble that was logged last for each server: see instance.warn.
 	troubles sync.Map
 	unended  sync.Map // of folders: what could not be ended, and is tried again before the next start there
 

@@ -17,9 +17,9 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/parcel"
 )
 
-// An export is a parcel with the files of the memory below image/ and the
-// directories below dirs/. What the server said in its handshake, and what it had
-// not read, are too large for the head and entries of their own.
+// An export is a parcel with the files of the memory below image/ and the directories
+// below dirs/. What the server said in its handshake, and its unread input, are too
+// large for the head and entries of their own.
 const (
 	exportFormat  = "tine sandbox state"
 	exportVersion = 1

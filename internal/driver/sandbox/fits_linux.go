@@ -54,8 +54,7 @@ func (i imageInfo) suits(p *plan) error {
 	return nil
 }
 
-// suitsRoot is suits for the root alone. An earlier version told it by the times of
-// files.
+// suitsRoot is suits for the root alone. An earlier version compared the times of files.
 func (i imageInfo) suitsRoot(p *plan) error {
 	if i.Base == "" || i.Base == p.base || i.Base == p.stamp {
 		return nil
@@ -88,10 +87,9 @@ func (i imageInfo) changed(p *plan) string {
 	return strings.Join(all, ", ")
 }
 
-// goesOn looks that a spec can go on from the memory of a snapshot. What the
-// program is can't be told yet, for the workspace is not known before the start,
-// which looks again. To put the root together takes some milliseconds, and is done
-// for the first of many.
+// goesOn looks that a spec can go on from the memory of a snapshot. The program is not
+// known yet, for the workspace is not known before the start, which looks again. To put
+// the root together takes some milliseconds, and is done for the first of many.
 func (d *Driver) goesOn(ctx context.Context, spec driver.Spec, r stateRecord) error {
 	if !d.copies(spec) {
 		return unfit{fmt.Errorf("it has the memory of the server, which can't go on from it on the network of the host; set servers.%s.sandbox.network to what it was%s", spec.Server, r.anew(spec.Server))}

@@ -19,8 +19,8 @@ import (
 // sent something, and the root is brought up to date for all sandboxes that have it.
 //
 // The root is planned again for that, by what the sandbox was started with: see
-// layout.Wanted.Running. What can't be followed is said in the log, and the sandbox
-// keeps what it has.
+// layout.Wanted.Running. What can't be followed is logged, and the sandbox keeps what it
+// has.
 
 // followWait is how long a message to a sandbox waits until its root is up to date.
 const followWait = 10 * time.Second
@@ -42,7 +42,7 @@ func (i *instance) follow() {
 		i.catchUp(ctx)
 		cancel()
 	}
-	i.tell(i.trouble())
+	i.warn(i.trouble())
 }
 
 // catchUp brings the root up to date with what the host has now. Of several sandboxes
@@ -125,12 +125,12 @@ func (p *plan) unwritable(now looks) error {
 	return errors.Join(errs...)
 }
 
-// tell writes a trouble once into the gateway's log, for each server, and once into the
+// warn writes a trouble once into the gateway's log, for each server, and once into the
 // server's own log.
-func (i *instance) tell(trouble string) {
+func (i *instance) warn(trouble string) {
 	i.followed.Lock()
-	was := i.followed.told
-	i.followed.told = trouble
+	was := i.followed.logged
+	i.followed.logged = trouble
 	i.followed.Unlock()
 	switch {
 	case trouble == was:
@@ -152,7 +152,7 @@ type followed struct {
 	sync.Mutex
 	seen   uint64 // of the root, when writes was worked out
 	writes error  // names the folders of allow_write that the host has replaced
-	told   string // the trouble that was told last
+	logged string // the trouble that was logged last
 }
 
 // rooted says which root an instance has, so that it can follow the host.

@@ -21,15 +21,15 @@ type follower struct {
 	*prison
 	*cell
 	t    *testing.T
-	said *testkit.Log
+	logs *testkit.Log
 	dir  string // notes, in which something is denied
 }
 
 func newFollower(t *testing.T, prepare func(p *prison), change ...func(s *driver.Spec, p *prison)) *follower {
 	t.Helper()
-	said := new(testkit.Log)
-	p := newPrison(t, Options{Log: said.Logger()})
-	f := &follower{prison: p, t: t, said: said, dir: p.at("srv/notes")}
+	logs := new(testkit.Log)
+	p := newPrison(t, Options{Log: logs.Logger()})
+	f := &follower{prison: p, t: t, logs: logs, dir: p.at("srv/notes")}
 	p.put(t, "srv/notes/denied", p.canary)
 	p.put(t, "srv/notes/hidden/key", p.canary)
 	p.put(t, "srv/notes/file", "old")
@@ -38,7 +38,7 @@ func newFollower(t *testing.T, prepare func(p *prison), change ...func(s *driver
 		prepare(p)
 	}
 	f.cell = p.enter(t, func(s *driver.Spec) {
-		s.Log = said.Logger()
+		s.Log = logs.Logger()
 		options(*s).AllowRead = []string{f.dir, p.at("srv/named")}
 		options(*s).DenyRead = []string{f.dir + "/denied", f.dir + "/hidden"}
 		for _, c := range change {
@@ -80,8 +80,8 @@ func (f *follower) others(text string) {
 
 func (f *follower) quiet() {
 	f.t.Helper()
-	if n := f.said.Count("level=WARN"); n > 0 {
-		f.t.Errorf("it warns:\n%s", f.said)
+	if n := f.logs.Count("level=WARN"); n > 0 {
+		f.t.Errorf("it warns:\n%s", f.logs)
 	}
 }
 
@@ -269,7 +269,7 @@ func TestFollowsAFolderThatBecomesALink(t *testing.T) {
 func TestFoldersKeepModeAndOwner(t *testing.T) {
 	closed := "EACCES"
 	if os.Geteuid() != 0 {
-		closed = "private" // the program is whoever runs the gateway
+		closed = "private" // the program runs as the gateway's user
 	}
 	f := newFollower(t, func(p *prison) {
 		p.put(t, "srv/notes/priv/in/key", p.canary)
@@ -316,8 +316,8 @@ func TestFollowsBesideWhatItWrites(t *testing.T) {
 		}
 	}
 	f.follows("newer")
-	if n := f.said.Count("level=WARN", "attacker", out, "new session"); n != 1 {
-		t.Errorf("it warns %d times:\n%s", n, f.said)
+	if n := f.logs.Count("level=WARN", "attacker", out, "new session"); n != 1 {
+		t.Errorf("it warns %d times:\n%s", n, f.logs)
 	}
 	f.put(t, "srv/notes/out", "a file")
 	f.follows("newest")
@@ -343,8 +343,8 @@ func TestSaysWhatItCannotFollow(t *testing.T) {
 	for range 3 {
 		f.others("old")
 	}
-	if n := f.said.Count("level=WARN", "attacker", f.dir, "new session"); n != 1 {
-		t.Errorf("it warns %d times:\n%s", n, f.said)
+	if n := f.logs.Count("level=WARN", "attacker", f.dir, "new session"); n != 1 {
+		t.Errorf("it warns %d times:\n%s", n, f.logs)
 	}
 	b, err := f.inst.Logs(1 << 20)
 	must(t, err)
@@ -370,16 +370,16 @@ func TestSaysThatAnAdoptedOneDoesNotFollow(t *testing.T) {
 	}))
 	must(t, err)
 	must(t, inst.Leave(), p.d.Close())
-	said := new(testkit.Log)
-	next := p.driver(Options{Hide: []string{p.at("state")}, Log: said.Logger()})
-	inst, err = next.Adopt(t.Context(), inst.Handle(), said.Logger())
+	logs := new(testkit.Log)
+	next := p.driver(Options{Hide: []string{p.at("state")}, Log: logs.Logger()})
+	inst, err = next.Adopt(t.Context(), inst.Handle(), logs.Logger())
 	must(t, err)
 	c := newCell(t, inst)
 	for range 3 {
 		c.works(t)
 	}
-	if n := said.Count("level=WARN", "attacker", dir, "new session"); n != 1 {
-		t.Errorf("it warns %d times:\n%s", n, said)
+	if n := logs.Count("level=WARN", "attacker", dir, "new session"); n != 1 {
+		t.Errorf("it warns %d times:\n%s", n, logs)
 	}
 	replaceFile(t, dir+"/file", "new")
 	if got := c.gets(t, "read", "path", dir+"/file"); got != "old" {
@@ -391,8 +391,8 @@ func TestSaysThatAnAdoptedOneDoesNotFollow(t *testing.T) {
 // TestFollowsAnInnerPart has a part that lies in a folder of the root, and puts others
 // in the places of both.
 func TestFollowsAnInnerPart(t *testing.T) {
-	said := new(testkit.Log)
-	p := newPrison(t, Options{Log: said.Logger()})
+	logs := new(testkit.Log)
+	p := newPrison(t, Options{Log: logs.Logger()})
 	path, err := attacker()
 	must(t, err)
 	b, err := os.ReadFile(path)
@@ -403,7 +403,7 @@ func TestFollowsAnInnerPart(t *testing.T) {
 	must(t, os.MkdirAll(p.at("image/bin"), 0o755), os.WriteFile(p.at("image/bin/attacker"), b, 0o755), os.MkdirAll(p.at("image"+p.world), 0o755))
 	p.put(t, "image"+p.at("app.conf"), "of the root")
 	c := p.enter(t, func(s *driver.Spec) {
-		s.Log = said.Logger()
+		s.Log = logs.Logger()
 		s.Command, options(*s).Root = "/bin/attacker", p.at("image")
 		options(*s).AllowRead, options(*s).DenyRead = []string{p.at("app.conf")}, nil
 	})
@@ -424,8 +424,8 @@ func TestFollowsAnInnerPart(t *testing.T) {
 	p.put(t, "image/srv/more", "still more")
 	reads("/srv/more", "still more")
 	reads(p.at("app.conf"), "new")
-	if n := said.Count("level=WARN"); n > 0 {
-		t.Errorf("it warns:\n%s", said)
+	if n := logs.Count("level=WARN"); n > 0 {
+		t.Errorf("it warns:\n%s", logs)
 	}
 }
 

@@ -41,7 +41,7 @@ func (d *Driver) freeze(ctx context.Context, spec driver.Spec, inst driver.Insta
 			return driver.Snapshot{}, err
 		}
 		if inst == nil {
-			s.Hello = f.rec.Hello // who asks knows it of one that runs
+			s.Hello = f.rec.Hello // the caller knows it of a running server
 		}
 	}
 	if f.mem == nil && f.rec.Image == nil && len(spec.Dirs) == 0 {

@@ -30,7 +30,7 @@ type helper struct {
 	gvisor string // its version
 	conn   *control.Conn
 	cmd    *exec.Cmd
-	said   *tail
+	stderr *tail
 	done   chan struct{} // it has ended
 
 	mu    sync.Mutex
@@ -58,12 +58,12 @@ func startHelper(path string, rootful, beside bool) (*helper, error) {
 		return nil, err
 	}
 	defer lock.Close()
-	said := new(tail)
+	stderr := new(tail)
 	cmd := exec.Command(path, control.Arg)
 	cmd.Args[0] = filepath.Base(path)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.Dir = "/"
-	cmd.Stderr = said
+	cmd.Stderr = stderr
 	cmd.ExtraFiles = []*os.File{theirs, lock}
 	// A signal for the gateway from a terminal is not for the helper.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: syscall.CLONE_NEWNS}
@@ -73,12 +73,12 @@ func startHelper(path string, rootful, beside bool) (*helper, error) {
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 	}
 	err = cmd.Start()
-	theirs.Close() // or nobody would see that the helper has ended
+	theirs.Close() // or the end of the helper would not be seen
 	if err != nil {
 		conn.Close()
 		return nil, whyNoHelper(err, rootful)
 	}
-	h := &helper{hash: strings.TrimPrefix(filepath.Base(path), "runsc-"), conn: conn, cmd: cmd, said: said, done: make(chan struct{}), calls: make(map[uint64]chan answer)}
+	h := &helper{hash: strings.TrimPrefix(filepath.Base(path), "runsc-"), conn: conn, cmd: cmd, stderr: stderr, done: make(chan struct{}), calls: make(map[uint64]chan answer)}
 	go h.listen()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -97,13 +97,12 @@ func startHelper(path string, rootful, beside bool) (*helper, error) {
 
 const askDoctor = "; run tine doctor to see what is missing"
 
-// finishWait is how long a helper may take with what it was asked for by who is
-// gone.
+// finishWait is how long a helper may take with requests of a gateway that is gone.
 const finishWait = 30 * time.Second
 
-// alone waits until nobody whom an earlier helper of a binary left works on its
+// alone waits until no process that an earlier helper of a binary left works on its
 // sandboxes: of two at once each would be wrong about what the other does. What it
-// returns is for the next one to hold. Where others work beside it nobody waits.
+// returns is for the next one to hold. With beside, it does not wait.
 func alone(path string, beside bool) (*os.File, error) {
 	f, err := os.Open(path)
 	if err != nil || beside {
@@ -133,7 +132,7 @@ func whyNoHelper(err error, rootful bool) error {
 	return fmt.Errorf("start the helper of sandboxes: %w%s", err, mend)
 }
 
-// listen hands answers to who waits for them, until the helper ends.
+// listen hands answers to the calls that wait for them, until the helper ends.
 func (h *helper) listen() {
 	for {
 		var rep control.Reply
@@ -163,8 +162,8 @@ func (h *helper) listen() {
 }
 
 func (h *helper) gone() error {
-	if said := strings.TrimSpace(h.said.String()); said != "" {
-		return fmt.Errorf("%w: %s", errHelper, said)
+	if text := strings.TrimSpace(h.stderr.String()); text != "" {
+		return fmt.Errorf("%w: %s", errHelper, text)
 	}
 	return errHelper
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/sandbox/control"
 )
 
-// helpLater makes this process a helper of a later protocol, until nobody asks it
-// any more.
+// helpLater makes this process a helper of a later protocol, until its requests end.
 func helpLater() {
 	conn, err := control.Open(os.NewFile(control.Socket, "socket"))
 	for err == nil {

@@ -62,16 +62,16 @@ const resumeWait = 5 * time.Second
 // resumePause is between two tries to let a sandbox go on.
 const resumePause = 100 * time.Millisecond
 
-// resume lets the sandbox go on, however long that takes: nobody else would.
+// resume lets the sandbox go on, however long that takes: nothing else would.
 func (i *instance) resume() {
 	ctx, cancel := i.alive()
 	defer cancel()
-	for told := false; ; told = true {
+	for logged := false; ; logged = true {
 		_, _, err := i.order(ctx, i.request(control.OpResume))
 		if err == nil || ctx.Err() != nil || errors.Is(err, errStopping) {
 			return
 		}
-		if !told {
+		if !logged {
 			i.log.Warn("a sandbox that was held does not go on yet", "server", i.h.Server, "error", err)
 		}
 		select {

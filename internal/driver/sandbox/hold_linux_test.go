@@ -12,8 +12,8 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
 )
 
-// TestHeldGoesOnLate lets go of a sandbox whose helper has died, while the next
-// helper can't be started for longer than anybody waits. It goes on all the same.
+// TestHeldGoesOnLate lets go of a sandbox whose helper has died, while the next helper
+// can't be started for longer than any caller waits. It goes on all the same.
 func TestHeldGoesOnLate(t *testing.T) {
 	b := newBench(t)
 	d := b.driver(Options{})
@@ -40,7 +40,7 @@ func TestHeldGoesOnLate(t *testing.T) {
 	cancel()
 	if again, err := inst.Hold(over); err == nil {
 		again()
-		t.Error("it may be held by somebody else while it is still paused")
+		t.Error("it may be held again while it is still paused")
 	}
 	unfinished.Close()
 	if got := p.Call(t, "echo", map[string]any{"text": "awake"}); got != "awake" {

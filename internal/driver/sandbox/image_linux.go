@@ -117,8 +117,8 @@ func syncImage(dir string) error {
 	return folder.Sync(dir)
 }
 
-// took removes the memory that an instance began with from its state: it goes on
-// by itself now, and nobody may begin from there again. Twice is fine.
+// took removes the memory that an instance began with from its state: it goes on by
+// itself now, and no instance may begin from there again. Twice is fine.
 func (d *Driver) took(state string) error {
 	if state == "" {
 		return nil
@@ -140,8 +140,8 @@ func (d *Driver) took(state string) error {
 	return nil
 }
 
-// loses reports whether what a sandbox that has ended had in memory is gone. One
-// that was suspended, or that nobody has used yet, has it in its state.
+// loses reports whether what a sandbox that has ended had in memory is gone. One that was
+// suspended, or was not used yet, has it in its state.
 func (r record) loses() bool {
 	if !r.Memory {
 		return false
@@ -186,7 +186,7 @@ func (d *Driver) suspended(ctx context.Context, inst memory, state string, hello
 	if err := syncImage(part); err != nil {
 		return fmt.Errorf("write its memory to the disk: %w", err)
 	}
-	if err := d.took(state); err != nil { // nobody has used up the one before
+	if err := d.took(state); err != nil { // the one before is not used up
 		return err
 	}
 	if err := os.Rename(part, imageOf(state)); err != nil {

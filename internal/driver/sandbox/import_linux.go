@@ -36,8 +36,8 @@ var (
 	digestText  = regexp.MustCompile(`^[0-9a-f]{8,128}$`)
 )
 
-// Import implements driver.Keeper. The stream may come from anybody: what it
-// makes lies in dir and leads nowhere else, and there is a bound on how much.
+// Import implements driver.Keeper. The stream is not trusted: what it makes lies in dir
+// and leads nowhere else, and there is a bound on how much.
 func (d *Driver) Import(ctx context.Context, server, dir string, r io.Reader) (s driver.Snapshot, err error) {
 	err = folder.Fill(dir, func() (err error) {
 		s, err = d.importInto(ctx, server, dir, r)
@@ -90,7 +90,7 @@ func (d *Driver) admit(server string, i *importer) error {
 		return fmt.Errorf("it does not fit here: %w; make it again here", err)
 	}
 	if i.rec.Image != nil {
-		// Nobody else's, whatever it says: what is alike has the same.
+		// A new id, whatever it says: equal ids mean equal memories.
 		i.rec.Image.ID, i.rec.Image.Unread, i.rec.Image.Needs = rand.Text(), nil, nil
 	}
 	return nil

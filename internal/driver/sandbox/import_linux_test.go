@@ -92,7 +92,7 @@ var whole = file("image/checkpoint.img", "kernel")
 
 func TestImportTrustsNothing(t *testing.T) {
 	sym, link := byte(tar.TypeSymlink), byte(tar.TypeLink)
-	said := func(image string) []byte { return archive(t, head(image, ""), whole) }
+	withImage := func(image string) []byte { return archive(t, head(image, ""), whole) }
 	image := func(runsc, arch, more string) string {
 		return `{"runsc":"` + runsc + `","arch":"` + arch + `","size":6` + more + `}`
 	}
@@ -106,19 +106,19 @@ func TestImportTrustsNothing(t *testing.T) {
 		"another version":    {archive(t, `{"format":"tine sandbox state","version":9}`), "version 9"},
 		"evil directory":     {archive(t, head("", `,"dirs":{"../x":true}`), whole), "can't be called"},
 		"a directory less":   {archive(t, head("", `,"dirs":{"data":true}`), whole), `directory "data" is missing`},
-		"no binary":          {said(image("", arch, "")), "which binary"},
-		"a path of a binary": {said(image("../../bin/sh", arch, "")), "which binary"},
-		"long version":       {said(image(good, arch, `,"gvisor":"`+strings.Repeat("x", 101)+`"`)), "not possible"},
-		"odd version":        {said(image(good, arch, `,"gvisor":"\u001b[31m"`)), "not possible"},
-		"odd machine":        {said(image(good, "../x", "")), "not possible"},
-		"odd CPU":            {said(image(good, arch, `,"cpu":["a b"]`)), "not possible"},
-		"a CPU of miracles":  {said(image(good, arch, `,"cpu":[`+strings.Repeat(`"a",`, maxFeatures)+`"a"]`)), "not possible"},
-		"odd root":           {said(image(good, arch, `,"base":"../../../../etc"`)), "not possible"},
-		"odd program":        {said(image(good, arch, `,"program":"x"`)), "not possible"},
-		"of no size":         {said(`{"runsc":"` + good + `","arch":"` + arch + `"}`), "not possible"},
-		"another build":      {said(image("fedcba9876543210", arch, "")), "it does not fit here"},
-		"another machine":    {said(image(good, "vax", "")), "it does not fit here: it was made on another kind of machine (vax"},
-		"another CPU":        {said(image(good, arch, `,"cpu":["avx9000"]`)), "the CPU here lacks avx9000"},
+		"no binary":          {withImage(image("", arch, "")), "which binary"},
+		"a path of a binary": {withImage(image("../../bin/sh", arch, "")), "which binary"},
+		"long version":       {withImage(image(good, arch, `,"gvisor":"`+strings.Repeat("x", 101)+`"`)), "not possible"},
+		"odd version":        {withImage(image(good, arch, `,"gvisor":"\u001b[31m"`)), "not possible"},
+		"odd machine":        {withImage(image(good, "../x", "")), "not possible"},
+		"odd CPU":            {withImage(image(good, arch, `,"cpu":["a b"]`)), "not possible"},
+		"a CPU of miracles":  {withImage(image(good, arch, `,"cpu":[`+strings.Repeat(`"a",`, maxFeatures)+`"a"]`)), "not possible"},
+		"odd root":           {withImage(image(good, arch, `,"base":"../../../../etc"`)), "not possible"},
+		"odd program":        {withImage(image(good, arch, `,"program":"x"`)), "not possible"},
+		"of no size":         {withImage(`{"runsc":"` + good + `","arch":"` + arch + `"}`), "not possible"},
+		"another build":      {withImage(image("fedcba9876543210", arch, "")), "it does not fit here"},
+		"another machine":    {withImage(image(good, "vax", "")), "it does not fit here: it was made on another kind of machine (vax"},
+		"another CPU":        {withImage(image(good, arch, `,"cpu":["avx9000"]`)), "the CPU here lacks avx9000"},
 		"no memory":          {archive(t, head("", "")), "it has 0 bytes, and had 6"},
 		"more of it":         {with(file("image/pages.img", "x")), "it has 7 bytes, and had 6"},
 		"twice":              {with(whole), "no place"},
@@ -135,8 +135,8 @@ func TestImportTrustsNothing(t *testing.T) {
 		"a list of them":     {with(file("hello", "[{}]")), "in its handshake"},
 		"a long greeting":    {with(file("hello", `{"x":"`+strings.Repeat("x", maxHello)+`"}`)), "which is the limit"},
 		"much unread":        {with(file("unread", strings.Repeat("x", maxUnread+1))), "which is the limit"},
-		"memory of nobody":   {archive(t, `{"format":"tine sandbox state","version":1}`, whole), "no place"},
-		"greeting of nobody": {archive(t, `{"format":"tine sandbox state","version":1}`, file("hello", "{}")), "no place"},
+		"unnamed memory":     {archive(t, `{"format":"tine sandbox state","version":1}`, whole), "no place"},
+		"unnamed greeting":   {archive(t, `{"format":"tine sandbox state","version":1}`, file("hello", "{}")), "no place"},
 		"too much":           {with(file("image/pages.img", strings.Repeat("x", 3<<20))), "which is the limit"},
 		"too many":           {with(file("hello", "{}"), file("unread", "x"), file("image/pages.img", ""), file("image/pages_meta.img", "")), "more than 4 files, which is the limit"},
 	} {
@@ -154,7 +154,7 @@ func TestImportTrustsNothing(t *testing.T) {
 	}
 }
 
-// What no head may say, and what fits nobody else.
+// What no head may say, and what fits this gateway alone.
 func TestImportMakesItOurs(t *testing.T) {
 	d, dir := keeper(t, Options{}), filepath.Join(t.TempDir(), "snap")
 	s, err := d.Import(t.Context(), "db", dir, bytes.NewReader(archive(t, head("", ""), whole)))
@@ -164,7 +164,7 @@ func TestImportMakesItOurs(t *testing.T) {
 	if i := recorded(t, dir).Image; i.ID == "x" || len(i.Unread) > 0 {
 		t.Errorf("imported %+v", i)
 	}
-	// Nobody knows what it said, unless the session does.
+	// Its handshake is not known, unless the session has it.
 	spec := driver.Spec{Server: "db", State: filepath.Join(t.TempDir(), "state")}
 	if err := d.Seed(t.Context(), spec, driver.Source{From: &s}); err == nil || !strings.Contains(err.Error(), "handshake is not known") {
 		t.Errorf("got %v", err)

@@ -36,13 +36,13 @@ type instance struct {
 	conn   *lines.Conn
 	stderr *lines.Log
 	park   parking
-	root   *rootRef      // which it follows; nil for one that was adopted
+	root   *rootRef      // which it follows; nil where it was adopted
 	spec   driver.Spec   // that the root is planned from
 	plan   *plan         // that it was started with
-	web    *web          // of one that speaks HTTP
-	door   *egress.Proxy // of one that may reach some domains
+	web    *web          // of a server that speaks HTTP
+	door   *egress.Proxy // of a server that may reach some domains
 
-	hello  json.RawMessage // of one that goes on from a memory
+	hello  json.RawMessage // where it goes on from a memory
 	forked bool
 	fresh  bool // the memory is still in the state, too; with mu
 
@@ -130,8 +130,8 @@ func (i *instance) watch() {
 	})
 }
 
-// watchGofer ends the sandbox when who opens files for it has died: it would go on
-// without being able to.
+// watchGofer ends the sandbox when its gofer, which opens files for it, has died: it
+// would go on without being able to open any.
 func (i *instance) watchGofer() {
 	for {
 		exited, ok := i.gofer.Wait(time.Hour)
@@ -142,7 +142,7 @@ func (i *instance) watchGofer() {
 			break
 		}
 	}
-	// One that is ending by itself has a status to tell.
+	// A sandbox that is ending by itself has a status to report.
 	select {
 	case <-i.Exited():
 	case <-time.After(goferGrace):
@@ -150,7 +150,7 @@ func (i *instance) watchGofer() {
 	}
 }
 
-// goferGrace is how long a sandbox may live without who opens files for it.
+// goferGrace is how long a sandbox may live without its gofer.
 const goferGrace = time.Second
 
 // endingWait is how long it may take until it is known how a sandbox ended.
@@ -160,13 +160,13 @@ const endingWait = 5 * time.Second
 func (i *instance) ending() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	// Only the one that started it can tell.
+	// Only the helper that started it knows.
 	if run := i.d.helpers.live(i.rec.Runsc); run != nil {
 		if rep, _, err := run.call(ctx, i.request(control.OpWait)); err == nil && rep.Status != "" {
 			return rep.Status
 		}
 	}
-	return "has ended (how is not known, because who started it is gone)"
+	return "has ended (how is not known, because the helper that started it is gone)"
 }
 
 func (i *instance) request(op string) control.Request {
@@ -184,8 +184,8 @@ func (i *instance) Handle() driver.Handle { return i.h }
 // Greeted implements driver.Suspender.
 func (i *instance) Greeted() (json.RawMessage, bool) { return i.hello, i.forked }
 
-// Dial implements driver.Instance. Whoever dials has the handle, so that the
-// memory that the instance began with is not needed any more.
+// Dial implements driver.Instance. A caller that dials has the handle, so that the memory
+// that the instance began with is not needed any more.
 func (i *instance) Dial(ctx context.Context) (driver.Link, error) {
 	if err := i.MayDial(ctx); err != nil {
 		return driver.Link{}, err

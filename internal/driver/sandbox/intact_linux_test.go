@@ -42,7 +42,7 @@ func TestDamagedMemoryIsLost(t *testing.T) {
 		t.Errorf("damaged: %v", err)
 	}
 	if marked == nil {
-		t.Error("the session was not told")
+		t.Error("the damage was not reported")
 	}
 	if _, err := next.Freeze(t.Context(), spec, nil, filepath.Join(t.TempDir(), "snapshot")); err == nil || !strings.Contains(err.Error(), "checksum") {
 		t.Errorf("frozen: %v", err)

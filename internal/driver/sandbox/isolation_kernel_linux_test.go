@@ -184,7 +184,7 @@ func TestIsolationNamespaces(t *testing.T) {
 		{"the clock", "syscall", sys(unix.SYS_CLOCK_SETTIME, "0", "b:16")},
 		{"a module", "syscall", sys(unix.SYS_INIT_MODULE, "b:16", "16", "s:")},
 		{"the gateway", "kill", []string{"pid", number(os.Getpid()), "signal", "9"}},
-		{"somebody far away", "connect", []string{"network", "tcp", "address", "192.0.2.7:443"}},
+		{"a host far away", "connect", []string{"network", "tcp", "address", "192.0.2.7:443"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := in(t, tt.tool, tt.args...); got.ok() {

@@ -31,14 +31,13 @@ func (c *cell) bomb(t *testing.T, tool string, args ...string) (o outcome, ended
 	return outcome{errno: "ended", text: fmt.Sprint(c.inst.Err())}, true
 }
 
-// dies makes an attempt that takes more memory than there may be, and wants the
-// sandbox to end of it: in the attempt, or a moment later where somebody looks now
-// and then.
+// dies makes an attempt that takes more memory than there may be, and wants the sandbox
+// to end of it: in the attempt, or a moment later where memory is polled.
 func (c *cell) dies(t *testing.T, tool string, args ...string) {
 	t.Helper()
 	got, ended := c.bomb(t, tool, args...)
 	if !ended {
-		t.Log("it was told", got.errno, got.text)
+		t.Log("it got", got.errno, got.text)
 		drivertest.Ended(t, c.inst)
 	}
 	if err := c.inst.Err(); err == nil || !strings.Contains(err.Error(), "took more memory than servers.attacker.sandbox.memory lets it have") {
@@ -228,7 +227,7 @@ func TestIsolationFiles(t *testing.T) {
 	c.works(t)
 }
 
-// TestIsolationOutput says more than anybody can listen to.
+// TestIsolationOutput writes more than can be read.
 func TestIsolationOutput(t *testing.T) {
 	const limit, logged = 256 << 10, 128 << 10
 	p := newPrison(t, Options{MaxFrame: limit, LogLimit: logged})
@@ -272,11 +271,11 @@ func TestIsolationOutput(t *testing.T) {
 			c.works(t)
 		})
 	}
-	said, err := c.inst.Logs(1 << 20)
+	logs, err := c.inst.Logs(1 << 20)
 	if err != nil {
 		t.Fatal(err)
 	}
-	said.Close()
+	logs.Close()
 }
 
 // used are the bytes of the disk that a folder takes.
@@ -296,7 +295,7 @@ func used(t testing.TB, dir string) int64 {
 	return sum
 }
 
-// TestIsolationState puts into its state what could harm whoever copies it.
+// TestIsolationState puts into its state what could harm a process that copies it.
 func TestIsolationState(t *testing.T) {
 	p := newPrison(t, Options{})
 	p.put(t, "secret", p.canary)
@@ -311,7 +310,7 @@ func TestIsolationState(t *testing.T) {
 	c.gets(t, "symlink", "from", p.at("secret"), "to", at+"link")
 	c.gets(t, "symlink", "from", "../../../../secret", "to", at+"up")
 	c.gets(t, "symlink", "from", p.world, "to", at+"folder")
-	if rootful() { // an ordinary user is told that he can't copy it
+	if rootful() { // an ordinary user gets an error
 		c.gets(t, "write", "path", at+"unreadable", "create", "1", "text", "mine")
 		c.gets(t, "chmod", "path", at+"unreadable", "mode", "0")
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/drivertest"
 )
 
-// Tests that try to get out. The program inside is testdata/attacker: it asks the
-// kernel for something that it must not get, and says what it was told. All of
-// what it looks for may be read and written by everybody on the host, so that
-// nothing but the walls of the sandbox is in the way.
+// Tests that try to get out. The program inside is testdata/attacker: it asks the kernel
+// for something that it must not get, and reports the answer. All that it looks for may
+// be read and written by every user of the host, so that nothing but the walls of the
+// sandbox is in the way.
 
 // attackerVar names the attacker where it is built already.
 const attackerVar = "TINE_TEST_SANDBOX_ATTACKER"
@@ -52,7 +52,7 @@ func rootful() bool { return os.Geteuid() == 0 }
 //	write/      what may be written to, where a spec says so
 //	deny/       deny_read
 //	deny.txt    deny_read
-//	home/       of whoever runs the gateway
+//	home/       of the user that runs the gateway
 //	state/      the state folder, with the folders of instances
 //	tine-sandbox*  the driver's folder
 type prison struct {
@@ -121,7 +121,7 @@ func (p *prison) mkdir(t testing.TB, name string) {
 	makeOpen(t, p.at(name))
 }
 
-// makeOpen makes a directory that everybody may write to.
+// makeOpen makes a directory that every user may write to.
 func makeOpen(t testing.TB, dir string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o777); err != nil {
@@ -132,7 +132,7 @@ func makeOpen(t testing.TB, dir string) {
 	}
 }
 
-// put makes a file that everybody may read and write.
+// put makes a file that every user may read and write.
 func (p *prison) put(t testing.TB, name, text string) { putFile(t, p.at(name), text) }
 
 func putFile(t testing.TB, path, text string) {

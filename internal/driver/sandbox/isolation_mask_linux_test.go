@@ -127,13 +127,13 @@ func TestIsolationWays(t *testing.T) {
 		c.fails(t, hidden, "read", "path", "/tmp/softer")
 	})
 	t.Run("a hard link", func(t *testing.T) {
-		// Who has the number of root may link the mask, which has nothing in it.
+		// A program with the number of root may link the mask, which is empty.
 		c.try(t, "link", "from", file, "to", "/tmp/hard")
 		c.try(t, "link", "from", "/proc/self/root"+file, "to", "/tmp/harder", "flags", "0x400")
 		p.leaks(t, c, "/tmp/hard", "/tmp/harder")
 	})
 	t.Run("a mode for the mask", func(t *testing.T) {
-		// Who has the number of root owns the mask; there is nothing below it.
+		// A program with the number of root owns the mask; there is nothing below it.
 		c.try(t, "chmod", "path", file, "mode", "0o777")
 		c.try(t, "chmod", "path", folder, "mode", "0o777")
 		p.leaks(t, c, file, folder+"/file")
@@ -159,7 +159,7 @@ func TestIsolationWays(t *testing.T) {
 	}
 }
 
-// leaks looks whether paths have what nobody may see.
+// leaks looks whether paths have what no sandbox may see.
 func (p *prison) leaks(t *testing.T, c *cell, paths ...string) {
 	t.Helper()
 	for _, path := range paths {

@@ -16,7 +16,7 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// lure is something on the host that nobody inside may reach.
+// lure is something on the host that no program inside may reach.
 type lure struct {
 	net.Listener
 	hits atomic.Int64
@@ -54,8 +54,8 @@ func (u *lure) port() string {
 	return port
 }
 
-// hostAddress is an address of this machine that others can reach, or one that
-// none has.
+// hostAddress is an address of this machine that other machines can reach, or else an
+// unused one.
 func hostAddress() string {
 	addrs, _ := net.InterfaceAddrs()
 	for _, a := range addrs {
@@ -90,7 +90,7 @@ func TestIsolationNetwork(t *testing.T) {
 		if err := os.Chmod(path, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		// Somebody holds it open, so that opening it would not wait.
+		// It is held open, so that opening it would not wait.
 		f, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -116,9 +116,9 @@ func TestIsolationNetwork(t *testing.T) {
 		{"loopback of version 6", "ECONNREFUSED EADDRNOTAVAIL ENETUNREACH EAFNOSUPPORT", "connect", []string{"network", "tcp6", "address", "[::1]:" + tcp.port()}},
 		{"a mapped address", "ECONNREFUSED EADDRNOTAVAIL ENETUNREACH EAFNOSUPPORT", "connect", []string{"network", "tcp", "address", "[::ffff:127.0.0.1]:" + tcp.port()}},
 		{"the address of clouds' metadata", unreachable, "connect", []string{"network", "tcp", "address", "169.254.169.254:80"}},
-		{"somebody far away", unreachable, "connect", []string{"network", "tcp", "address", "192.0.2.7:443"}},
+		{"a host far away", unreachable, "connect", []string{"network", "tcp", "address", "192.0.2.7:443"}},
 		{"a datagram far away", unreachable, "send", []string{"network", "udp", "address", "192.0.2.7:53"}},
-		{"a datagram to everybody", "ENETUNREACH EHOSTUNREACH EACCES EPERM", "send", []string{"network", "udp", "address", "255.255.255.255:53"}},
+		{"a broadcast", "ENETUNREACH EHOSTUNREACH EACCES EPERM", "send", []string{"network", "udp", "address", "255.255.255.255:53"}},
 		{"a name", "error ECONNREFUSED ENETUNREACH ETIMEDOUT", "lookup", []string{"name", "example.org"}},
 		{"an abstract socket of the host", refused, "connect", []string{"network", "unix", "address", "@" + p.canary}},
 		{"a socket in a folder that it sees", "ECONNREFUSED EPERM EACCES ENOENT ENXIO", "connect", []string{"network", "unix", "address", p.at("open/socket")}},
@@ -160,7 +160,7 @@ func TestIsolationNetwork(t *testing.T) {
 			}
 		}
 	})
-	t.Run("nobody outside reaches what listens inside", func(t *testing.T) {
+	t.Run("a listener inside is not reached from outside", func(t *testing.T) {
 		at := c.gets(t, "listen", "network", "tcp", "address", "0.0.0.0:0")
 		_, port, _ := net.SplitHostPort(at)
 		if got := c.gets(t, "connect", "network", "tcp", "address", "127.0.0.1:"+port); !strings.Contains(got, "attacker") {

@@ -16,8 +16,8 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// TestIsolationEnvironment looks for what the gateway has and nobody else may:
-// its environment, its files and its place in the system.
+// TestIsolationEnvironment looks for what only the gateway may have: its environment, its
+// files and its place in the system.
 func TestIsolationEnvironment(t *testing.T) {
 	const name = "TINE_TEST_SECRET"
 	t.Setenv(name, "hush-7b1f")
@@ -137,7 +137,7 @@ func TestIsolationNeighbours(t *testing.T) {
 			t.Errorf("it sees processes %s, and is %s", list, self)
 		}
 	})
-	t.Run("to end everybody", func(t *testing.T) {
+	t.Run("to end all processes", func(t *testing.T) {
 		b.try(t, "kill", "pid", "-1", "signal", "9", "child", "1")
 		a.works(t)
 		if !recordOf(t, a).ID.Lives() {
@@ -145,7 +145,7 @@ func TestIsolationNeighbours(t *testing.T) {
 		}
 	})
 	a.works(t)
-	// It may have ended itself; somebody else goes on.
+	// It may have ended itself; other sandboxes go on.
 	p.enter(t).works(t)
 }
 
@@ -167,14 +167,14 @@ func sys(number int, args ...string) []string {
 	return all
 }
 
-// TestIsolationPrivileges tries to become somebody else.
+// TestIsolationPrivileges tries to become another user.
 func TestIsolationPrivileges(t *testing.T) {
 	p := newPrison(t, Options{})
 	path, err := attacker()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Programs of the host with which whoever runs them becomes another.
+	// Programs of the host that change the user that runs them.
 	for name, mode := range map[string]os.FileMode{"suid": 0o755 | os.ModeSetuid, "sgid": 0o755 | os.ModeSetgid, "caps": 0o755} {
 		copyFile(t, p.at("open/"+name), path)
 		if err := os.Chmod(p.at("open/"+name), mode); err != nil {
@@ -189,7 +189,7 @@ func TestIsolationPrivileges(t *testing.T) {
 	}
 	c := p.enter(t)
 	who := c.gets(t, "ids")
-	t.Run("who it is", func(t *testing.T) {
+	t.Run("its user", func(t *testing.T) {
 		want := "uid 1000 1000 1000 gid 1000 1000 1000 groups []"
 		if !rootful() {
 			want = "uid 0 0 0 gid 0 0 0 groups []" // by number alone
@@ -236,7 +236,7 @@ func TestIsolationPrivileges(t *testing.T) {
 				return // nor is it inside
 			}
 			if name == "su" && !rootful() || name == "newgrp" {
-				// Who has the number of root may become root, which is nothing.
+				// A program with the number of root may become root, which gains nothing.
 				got := c.try(t, "exec", "path", program, "args", args, "input", p.at("open/suid")+" ids\n")
 				if strings.Contains(got.text, "Cap") && strings.Count(got.text, "0000000000000000") < 4 {
 					t.Errorf("it became %s", got.text)

@@ -15,7 +15,7 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// TestIsolationWriting changes what it sees, which nobody else may notice. Inside
+// TestIsolationWriting changes what it sees, which no other program may notice. Inside
 // the attempts may succeed: what is written is kept in memory.
 func TestIsolationWriting(t *testing.T) {
 	p := newPrison(t, Options{})

@@ -132,7 +132,7 @@ func thaw(s driver.Snapshot) (stateRecord, error) {
 	if err != nil {
 		return stateRecord{}, fmt.Errorf("the snapshot can't be used: %w", err)
 	}
-	// Who made it knew better.
+	// The caller that froze it knows better.
 	if greeting(s.Hello) {
 		r.Hello = s.Hello
 	}

@@ -188,7 +188,7 @@ func TestForkCarriesMemoryAndDirectories(t *testing.T) {
 	gone(t, spec.State)
 }
 
-// The files of a memory are there once, whoever has them.
+// The files of a memory exist once, however many states have them.
 func TestMemoriesAreLinks(t *testing.T) {
 	d, dir := keeper(t, Options{}), t.TempDir()
 	spec := driver.Spec{Server: "db", State: filepath.Join(dir, "state")}
@@ -264,7 +264,7 @@ func TestCarryFiles(t *testing.T) {
 	only := spec
 	only.Carry = driver.CarryFiles
 	b := newBrain("x")
-	b.err = errors.New("nobody is to ask for it")
+	b.err = errors.New("it must not be asked for")
 	snap := frozen(t, d, only, b)
 	if snap.Carries != driver.CarryFiles || len(snap.Hello) > 0 {
 		t.Errorf("snapshot %+v", snap)
@@ -434,8 +434,8 @@ func TestFreezeThatFails(t *testing.T) {
 	}
 }
 
-// A snapshot of a root that is another now is refused before anything is made;
-// that of one that was just running is not looked at again.
+// A snapshot of a root that has changed is refused before anything is made; a root that
+// was just running is not looked at again.
 func TestSeedLooksAtTheRoot(t *testing.T) {
 	d, dir := keeper(t, Options{}), t.TempDir()
 	program, err := os.Executable()

@@ -107,7 +107,7 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// driver makes one that is closed at the end.
+// driver makes a driver that is closed at the end.
 func (b *bench) driver(o Options) *Driver {
 	o.Dir, o.Binary = b.dir, b.binary
 	d := New(o)

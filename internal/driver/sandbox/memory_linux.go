@@ -80,7 +80,7 @@ func unread(path string) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// feed gives an instance what the one that it is a copy of had not read.
+// feed gives an instance the unread input of the one that it is a copy of.
 func (i *instance) feed(b []byte) error {
 	for len(b) > 0 {
 		n, err := waking{i.pipe, &i.park}.WriteSome(b, false)

@@ -96,9 +96,9 @@ func (i *instance) open(l net.Listener) error {
 	}
 	o := i.d.egress
 	o.Server, o.Allow, o.Log = i.h.Server, allow, i.log
-	if tell := i.d.opts.Network; tell != nil {
+	if report := i.d.opts.Network; report != nil {
 		o.Done = func(c egress.Connection) {
-			tell(driver.Network{
+			report(driver.Network{
 				Server: i.h.Server, Session: i.h.Session, Ordinal: i.rec.Ordinal,
 				Host: c.Host, Port: c.Port, Address: c.Address, Protocol: c.Protocol, Allowed: c.Allowed, Reason: c.Reason,
 				Sent: c.Sent, Received: c.Received, Began: c.Began, Took: c.Took,
@@ -175,10 +175,10 @@ func askListener(ctx context.Context, path string, ns *os.File) (net.Listener, e
 		return nil, err
 	}
 	defer conn.Close()
-	said := new(tail)
+	stderr := new(tail)
 	cmd := exec.CommandContext(ctx, path, control.ListenArg)
 	cmd.Args[0] = filepath.Base(path)
-	cmd.Env, cmd.Dir, cmd.Stderr, cmd.ExtraFiles = []string{}, "/", said, []*os.File{theirs}
+	cmd.Env, cmd.Dir, cmd.Stderr, cmd.ExtraFiles = []string{}, "/", stderr, []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()
 	theirs.Close()
@@ -195,7 +195,7 @@ func askListener(ctx context.Context, path string, ns *os.File) (net.Listener, e
 	ended := cmd.Wait()
 	switch {
 	case err != nil:
-		return nil, errors.Join(fmt.Errorf("ask for another listener: %w", err), ended, errors.New(said.String()))
+		return nil, errors.Join(fmt.Errorf("ask for another listener: %w", err), ended, errors.New(stderr.String()))
 	case rep.Error != "":
 		control.Close(files)
 		return nil, errors.New(rep.Error)

@@ -25,7 +25,7 @@ type outside struct {
 	server *httptest.Server
 
 	mu   sync.Mutex
-	told []driver.Network
+	seen []driver.Network
 }
 
 func newOutside(t testing.TB) *outside {
@@ -43,7 +43,7 @@ func (o *outside) driver(b *bench) *Driver {
 	d := b.driver(Options{Network: func(n driver.Network) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.told = append(o.told, n)
+		o.seen = append(o.seen, n)
 	}})
 	d.egress.Resolve = func(_ context.Context, name string) ([]netip.Addr, error) {
 		a, ok := outsideNames[name]
@@ -63,7 +63,7 @@ func (o *outside) hosts(session string, allowed bool) []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var hosts []string
-	for _, n := range o.told {
+	for _, n := range o.seen {
 		if n.Session == session && n.Allowed == allowed {
 			hosts = append(hosts, n.Host)
 		}
@@ -118,17 +118,17 @@ func TestNetworkReachesOnlyWhatIsAllowed(t *testing.T) {
 			}
 		})
 	}
-	s.stop() // when all was told
+	s.stop() // when all was reported
 	if got := o.hosts("ses_1", true); !slices.Equal(got, []string{"a.test"}) {
 		t.Errorf("let through: %q", got)
 	}
 	denied := o.hosts("ses_1", false)
 	for name, r := range refused {
 		if r[0] == "/get" && !slices.Contains(denied, r[3]) {
-			t.Errorf("nobody was told of %s: %q", name, denied)
+			t.Errorf("no report of %s: %q", name, denied)
 		}
 	}
-	for _, n := range o.told {
+	for _, n := range o.seen {
 		if n.Server != "fs" || n.Allowed && (n.Address != "203.0.114.1:80" || n.Sent == 0 || n.Received == 0) || !n.Allowed && (n.Reason == "" || n.Address != "") {
 			t.Errorf("%+v", n)
 		}
@@ -191,8 +191,7 @@ func TestNetworkIsAdopted(t *testing.T) {
 	a.want("200 this is a.test", "/get", "url", "http://a.test/")
 }
 
-// One that was made ahead of time has its network already, and the list of who
-// takes it.
+// A slot has its network already, and gets the list of the instance that takes it.
 func TestNetworkOfSlots(t *testing.T) {
 	b, o := newBench(t), newOutside(t)
 	d := o.driver(b)

@@ -15,11 +15,11 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/lines"
 )
 
-// parking stops the sandbox of an instance that nobody needs, which would use some
-// CPU though its program does nothing, and lets it go on when somebody does.
+// parking stops the sandbox of an unused instance, which would use some CPU though its
+// program does nothing, and lets it go on when the instance is used.
 type parking struct {
 	i      *instance
-	needed atomic.Int64 // who must not find it parked
+	needed atomic.Int64 // users that must not find it parked
 	last   atomic.Int64 // when a byte was sent last
 	parked atomic.Bool
 
@@ -46,7 +46,7 @@ func (p *parking) begin() {
 	p.timer = time.AfterFunc(after, p.look)
 }
 
-// look parks the instance where nobody has needed it for long enough.
+// look parks the instance where it was not used for long enough.
 func (p *parking) look() {
 	after := p.i.d.opts.ParkAfter
 	p.mu.Lock()
@@ -63,7 +63,7 @@ func (p *parking) look() {
 		return
 	}
 	p.parked.Store(true)
-	// Somebody who came in between has not seen that it is parked.
+	// A user that came in between has not seen that it is parked.
 	if p.needed.Load() > 0 || p.i.rec.ID.Signal(unix.SIGSTOP) != nil {
 		p.parked.Store(false)
 		p.timer.Reset(after)
@@ -88,7 +88,7 @@ func (p *parking) wake() {
 	}
 }
 
-// add counts who needs the instance.
+// add counts the users of the instance.
 func (p *parking) add(n int64) {
 	p.needed.Add(n)
 	p.wake()
@@ -137,7 +137,7 @@ func (w waking) WriteSome(b []byte, wait bool) (int, error) {
 		w.park.wake()
 		return w.Pipe.WriteSome(b, wait)
 	}
-	// One that is parked would never read what it is waited for to read.
+	// A parked instance would never read the input that is waited for.
 	w.park.add(1)
 	defer w.park.add(-1)
 	return w.Pipe.WriteSome(b, wait)

@@ -176,7 +176,7 @@ func insideWorkspace(spec driver.Spec) string {
 	return cmp.Or(spec.WorkspacePath, layout.Workspace)
 }
 
-// hidden is what nobody may see: what is the driver's own, and the state folder.
+// hidden is what no sandbox may see: what is the driver's own, and the state folder.
 func (d *Driver) hidden() []string { return append([]string{d.opts.Dir}, d.opts.Hide...) }
 
 // private are the files of the gateway's config.
@@ -203,7 +203,7 @@ func hostname(b Config) string {
 	return "sandbox"
 }
 
-// user is who the program is inside. An ordinary user has one id to give away,
+// user is the program's user inside. An ordinary user has one id to give away,
 // which is root's in the namespace of the sandbox: such a program has the number
 // of root and none of its powers.
 func (d *Driver) user(text string) (uid, gid int, err error) {
@@ -219,7 +219,7 @@ func (d *Driver) user(text string) (uid, gid int, err error) {
 		gid, err = strconv.Atoi(g)
 	}
 	if err != nil || uid <= 0 || gid <= 0 {
-		return 0, 0, fmt.Errorf("sandbox.user %q is not UID:GID of somebody but root", text)
+		return 0, 0, fmt.Errorf("sandbox.user %q is not the UID:GID of a user other than root", text)
 	}
 	return uid, gid, nil
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// pool has sandboxes that were made ahead of time. A slot is one in which nothing
-// runs yet, and fits every instance of a server, which shows it its directories of
-// the host; one that is ready was restored from a snapshot, is parked, and fits who
-// begins from that one. Servers with directories of the host have none that is
-// ready: nothing can run before they are there.
+// pool has sandboxes that were made ahead of time. A slot is one in which nothing runs
+// yet, and fits every instance of a server, which shows it its directories of the host;
+// a ready one was restored from a snapshot, is parked, and fits an instance that begins
+// from that snapshot. Servers with directories of the host have no ready ones: nothing
+// can run before they are there.
 type pool struct {
 	d *Driver
 
@@ -53,17 +53,17 @@ type shelf struct {
 	crowd  time.Time // when more slots than the config asks for were needed at once
 
 	expected []*expectation
-	workers  int            // who make what is expected
-	waiting  []chan *making // each takes one that is made next; nil says that none comes
+	workers  int            // goroutines that make what is expected
+	waiting  []chan *making // each takes the next one made; nil says that none comes
 }
 
 const (
 	slotsName = "slots"
-	// shelfAge is how long slots of a server stand there that nobody starts.
+	// shelfAge is how long slots of a server that is not started are kept.
 	shelfAge = 10 * time.Minute
 	// refillPause is for how long nothing must have been started before something
-	// is made ahead of time: it would take the CPU from who waits for an instance.
-	// Where there is always somebody, it is not put off for longer than refillWait.
+	// is made ahead of time: it would take the CPU from starts that wait for an
+	// instance. Where one always waits, it is not put off for longer than refillWait.
 	refillPause = 100 * time.Millisecond
 	refillWait  = time.Second
 	// maxSlots bounds the slots of all servers together, and maxShelf those of one,
@@ -80,8 +80,8 @@ func (p *plan) key(d *Driver, runsc string) string {
 	return digest(p.spec(d, "", ""), p.flags(d), runsc)
 }
 
-// apart reports whether a sandbox of the plan can be made before anybody knows
-// whose it will be. What is masked must be there when it is made.
+// apart reports whether a sandbox of the plan can be made before its instance is known.
+// What is masked must be there when it is made.
 func (p *plan) apart() bool {
 	return !slices.ContainsFunc(p.mounts, func(m mount) bool { return len(m.masks) > 0 })
 }
@@ -89,7 +89,7 @@ func (p *plan) apart() bool {
 // bare reports whether nothing of the host is missing in what is made apart.
 func (p *plan) bare() bool { return len(p.mounts) == 0 }
 
-// unowned is the plan without what is somebody's.
+// unowned is the plan without what belongs to one instance.
 func (p *plan) unowned() *plan {
 	q := *p
 	q.mounts = slices.Clone(p.mounts)
@@ -164,7 +164,7 @@ func (p *pool) take(ctx context.Context, plan *plan, spec driver.Spec, runsc, ou
 
 func readyKey(key, image string) string { return key + " " + image }
 
-// blank is a spec that is nobody's.
+// blank is a spec that belongs to no instance.
 func blank(spec driver.Spec) driver.Spec {
 	spec.Session, spec.Dir, spec.State, spec.Ordinal, spec.Workspace, spec.Log, spec.Shared = "", "", "", 0, nil, nil, false
 	return spec

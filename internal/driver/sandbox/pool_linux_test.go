@@ -132,8 +132,8 @@ func (s *shelved) shown() []string {
 	return names
 }
 
-// One that was made before anybody knew whose it will be sees the directories of
-// who gets it, and nobody else's.
+// A slot that was made before its instance was known sees the directories of that
+// instance, and of no other.
 func TestForkOnSlots(t *testing.T) {
 	s := newShelved(t, 1)
 	a := s.begin("a", nil)
@@ -153,7 +153,7 @@ func TestForkOnSlots(t *testing.T) {
 	s.knows(a, "word", "+of a")
 	s.knows(a, "more", "")
 
-	// One that begins anew, and one that goes on from who was on a slot.
+	// An instance that begins anew, and one that goes on from an instance on a slot.
 	s.ahead(1)
 	c := s.begin("c", nil)
 	s.knows(c, "word", "")
@@ -166,7 +166,7 @@ func TestForkOnSlots(t *testing.T) {
 	for m, want := range map[*boxMember]string{a: "+of a", b: "+of b", c: "+of c"} {
 		s.knows(m, "word", want)
 	}
-	// Its owner on the host is who owns the state.
+	// Its owner on the host is the owner of the state.
 	for _, m := range []*boxMember{a, b} {
 		var st unix.Stat_t
 		if err := unix.Stat(dirsOf(m.spec.State, "data", "word"), &st); err != nil || int(st.Uid) != os.Geteuid() {

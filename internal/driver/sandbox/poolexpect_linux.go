@@ -14,9 +14,9 @@ import (
 // An expectation is of slots that are about to be taken at once.
 type expectation struct{ left int }
 
-// Expect implements driver.Preparer. The slots that are missing are made at once,
-// not many more at a time than there are CPUs: who comes waits for the next one,
-// since more at a time would not be quicker for anybody.
+// Expect implements driver.Preparer. The missing slots are made at once, not many more at
+// a time than there are CPUs: a start waits for the next one, since more at a time would
+// not be quicker for any of them.
 func (d *Driver) Expect(spec driver.Spec, count int) (over func()) {
 	p := &d.pool
 	e := &expectation{left: min(count, maxSlots)}
@@ -44,10 +44,10 @@ func (d *Driver) Expect(spec driver.Spec, count int) (over func()) {
 
 // expect begins to make what is missing, on the shelf that it returns.
 func (p *pool) expect(ctx context.Context, spec driver.Spec, e *expectation) *shelf {
-	spec.State = p.dir() // which is nobody's: whose it is makes no difference
+	spec.State = p.dir() // a placeholder: which folder it is makes no difference
 	plan, err := p.d.plan(ctx, spec)
 	if err != nil || !plan.apart() {
-		return nil // who starts one will say why
+		return nil // the start will say why
 	}
 	ours, err := p.d.helpers.ours()
 	if err != nil {
@@ -64,7 +64,7 @@ func (p *pool) expect(ctx context.Context, spec driver.Spec, e *expectation) *sh
 	}
 	s.used = time.Now()
 	s.expected = append(s.expected, e)
-	// Nobody waits for them yet, and who is frozen meanwhile needs the CPU too.
+	// No start waits for them yet, and an instance that is being frozen needs the CPU too.
 	p.hire(s, max(1, runtime.NumCPU()-1))
 	return s
 }
@@ -90,7 +90,7 @@ func (s *shelf) coming() int {
 	return n
 }
 
-// arrive counts one who has come. p.mu is held.
+// arrive counts a start that has come. p.mu is held.
 func (s *shelf) arrive() {
 	if s == nil {
 		return
@@ -121,7 +121,7 @@ func (p *pool) lacks(s *shelf) bool {
 	return false
 }
 
-// refuse sends away who waits. p.mu is held.
+// refuse sends away the starts that wait. p.mu is held.
 func (s *shelf) refuse() {
 	for _, next := range s.waiting {
 		next <- nil
@@ -142,14 +142,14 @@ func (p *pool) await(ctx context.Context, s *shelf, next chan *making) *making {
 		s.waiting = slices.Delete(s.waiting, i, i+1)
 	} else if m := <-next; m != nil { // it came in this moment
 		if p.closed {
-			return m // nobody else would remove it
+			return m // nothing else would remove it
 		}
 		p.put(s, m)
 	}
 	return nil
 }
 
-// forget ends an expectation. What nobody came for goes.
+// forget ends an expectation. Slots that no start came for go.
 func (p *pool) forget(s *shelf, e *expectation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Slots for a fork of many are made when it begins, and who comes waits for them.
+// Slots for a fork of many are made when it begins, and the starts wait for them.
 func TestForkExpected(t *testing.T) {
 	s := newShelved(t, 1)
 	a := s.begin("a", nil)
@@ -39,7 +39,7 @@ func TestForkExpected(t *testing.T) {
 	s.d.pool.mu.Lock()
 	for _, shelf := range s.d.pool.shelves {
 		if shelf.coming() != 0 || len(shelf.waiting) != 0 || len(shelf.expected) != 0 {
-			t.Errorf("the shelf still waits for somebody: %+v", shelf)
+			t.Errorf("the shelf still expects starts: %+v", shelf)
 		}
 	}
 	s.d.pool.mu.Unlock()
@@ -83,7 +83,7 @@ func TestSlotsAfterALargeFork(t *testing.T) {
 	s.ahead(1)
 }
 
-// What nobody came for goes, and after a close nothing is made.
+// Slots that no start came for go, and after a close nothing is made.
 func TestForkExpectedInVain(t *testing.T) {
 	s := newShelved(t, 1)
 	a := s.begin("a", nil)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// starting counts who waits for an instance, until it is called again.
+// starting counts a start that waits for an instance, until done is called.
 func (p *pool) starting() (done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -24,7 +24,7 @@ func (p *pool) starting() (done func()) {
 	}
 }
 
-// quiet waits until nobody waits for an instance; false when the driver closes.
+// quiet waits until no start waits for an instance; false when the driver closes.
 func (p *pool) quiet() bool {
 	look := time.NewTicker(refillPause / 4)
 	defer look.Stop()
@@ -69,7 +69,7 @@ func (p *pool) refill() {
 	}
 }
 
-// missing picks a shelf that is not full, and takes down those that nobody uses.
+// missing picks a shelf that is not full, and takes down unused ones.
 func (p *pool) missing() *shelf {
 	spare := memoryToSpare()
 	p.mu.Lock()
@@ -144,7 +144,7 @@ func (p *pool) fill(s *shelf) {
 	case err != nil:
 		s.failed++
 		s.next = time.Now().Add(min(time.Second<<min(s.failed, 8), time.Minute))
-		s.refuse() // who makes his own hears why that fails
+		s.refuse() // a start that makes its own gets the error
 		if p.d.ctx.Err() == nil {
 			p.d.opts.Log.Warn("no sandbox can be made ahead of time", "server", s.server, "error", err)
 		}
@@ -157,7 +157,7 @@ func (p *pool) fill(s *shelf) {
 	}
 }
 
-// put gives a sandbox to who waits for one, or to the shelf. p.mu is held.
+// put gives a sandbox to a start that waits for one, or to the shelf. p.mu is held.
 func (p *pool) put(s *shelf, m *making) {
 	switch {
 	case p.closed || p.shelves[s.key] != s:
@@ -168,8 +168,8 @@ func (p *pool) put(s *shelf, m *making) {
 	case len(s.have) >= max(s.want, s.coming()):
 		p.work.Go(func() { p.drop(m) })
 	default:
-		// It would take some of a CPU while it waits. One that is dead is found out
-		// when it is taken.
+		// It would take some of a CPU while it waits. A dead one is found out when it is
+		// taken.
 		_ = m.rec.ID.Signal(unix.SIGSTOP)
 		s.have = append(s.have, m)
 	}
@@ -196,7 +196,7 @@ func (p *pool) make(ctx context.Context, s *shelf) (_ *making, err error) {
 	return m, nil
 }
 
-// drop removes a sandbox that nobody took.
+// drop removes a sandbox that no start took.
 func (p *pool) drop(m *making) {
 	if err := m.undo(context.Background()); err != nil {
 		p.d.opts.Log.Warn("a sandbox that was made ahead of time is not removed", "sandbox", m.rec.Sandbox, "error", err)

@@ -14,8 +14,8 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/sandbox/control"
 )
 
-// hand returns a sandbox that was made ahead of time, with the directories of who
-// is to have it; nil where there is none.
+// hand returns a sandbox that was made ahead of time, with the directories of its new
+// instance; nil where there is none.
 func (d *Driver) hand(ctx context.Context, p *plan, spec driver.Spec, runsc string, st stateRecord) (*making, error) {
 	ours, err := d.helpers.ours()
 	if err != nil {
@@ -42,8 +42,8 @@ func (m *making) show(ctx context.Context, p *plan) error {
 	if !p.bare() {
 		req, root := m.request(control.OpShow), p.mountRoot(m.d, m.rec.Sandbox)
 		req.Root = &root
-		// Nobody but the helper that made it can. Who leaves meanwhile waits, as
-		// for one that is created.
+		// Only the helper that made it can. A caller that leaves meanwhile waits, as for
+		// one that is created.
 		shown, cancel := afterwards(ctx)
 		defer cancel()
 		if _, _, err := m.help.call(shown, req); err != nil {
@@ -54,7 +54,7 @@ func (m *making) show(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// rehome makes what was made ahead of time somebody's.
+// rehome gives what was made ahead of time to an instance.
 func (m *making) rehome(spec driver.Spec, dir string, rec record) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return err

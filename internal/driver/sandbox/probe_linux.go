@@ -84,13 +84,13 @@ func (p *probe) helper(context.Context) (f Step) {
 	}
 	f.OK, f.Detail = true, "as root; gVisor "+p.help.gvisor
 	if !p.d.rootful {
-		f.Detail = "as an ordinary user, who is root in a namespace of his own; gVisor " + p.help.gvisor
+		f.Detail = "as an ordinary user, who is root in a user namespace; gVisor " + p.help.gvisor
 	}
 	return f
 }
 
-// limits are there everywhere, but for that of the CPU, which nobody sets unless he
-// says so.
+// limits work everywhere, but for that of the CPU, which is set only where the config
+// asks for it.
 func (p *probe) limits(context.Context) Step {
 	f := Step{Name: "limits", OK: true}
 	switch watched := "of memory (looked at " + watchRate + "), processes, files and what is written; not of the CPU: sandbox.cpus has no effect, "; {

@@ -21,7 +21,7 @@ func TestProbe(t *testing.T) {
 		if f.Detail == "" || !f.OK {
 			t.Errorf("%+v", f)
 		}
-		// An ordinary user is told that he can't have all.
+		// An ordinary user gets a finding that not all works.
 		if without := strings.Contains(f.Detail, "sandbox.cpus has no effect"); f.Name == "limits" && without != (!rootful() || !cgroupsWork()) {
 			t.Errorf("%+v", f)
 		}

@@ -89,15 +89,15 @@ func (d *Driver) referenced() map[string]bool {
 		case err == nil && r.Image != nil:
 			all[r.Image.Runsc] = true
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
-			d.opts.Log.Warn("which binary a state needs can't be told", "folder", dir, "error", err)
+			d.opts.Log.Warn("which binary a state needs is not known", "folder", dir, "error", err)
 		}
 	}
 	return all
 }
 
-// Recover implements driver.Keeper. States and snapshots are folders, and those
-// that belong to nobody are removed by who named them; what is left for us are
-// copies and memories that were never finished, or are used up.
+// Recover implements driver.Keeper. States and snapshots are folders, and the session
+// layer removes those without an owner; what is left for us are copies and memories that
+// were never finished, or are used up.
 func (d *Driver) Recover(ctx context.Context, states []string, snapshots []driver.Snapshot, sure bool) error {
 	all := append([]string(nil), states...)
 	for _, s := range snapshots {
@@ -113,14 +113,14 @@ func (d *Driver) Recover(ctx context.Context, states []string, snapshots []drive
 	d.kept.mu.Lock()
 	d.kept.folders = all
 	d.kept.mu.Unlock()
-	// The sweep before has told which ones the instances need.
+	// The sweep before has found which ones the instances need.
 	if _, err := os.Stat(d.opts.Dir); err == nil && sure {
 		d.helpers.prune(d.referenced())
 	}
 	return nil
 }
 
-// tidy removes what somebody who was killed left half made in a folder.
+// tidy removes what a killed process left half made in a folder.
 func tidy(dir string) error {
 	r, err := readState(dir)
 	if errors.Is(err, fs.ErrNotExist) {

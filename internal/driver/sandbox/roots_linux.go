@@ -146,7 +146,7 @@ func (r *roots) dropUnused(h *helper) {
 		made.mu.Lock()
 		there := made.content != ""
 		made.mu.Unlock()
-		// Whoever wants it meanwhile waits until it can be made again.
+		// A caller that wants it meanwhile waits until it can be made again.
 		if unused && there {
 			_, _, err := h.call(r.d.ctx, control.Request{Op: control.OpDrop, Root: &control.Root{Dir: r.dir(made.key.digest)}})
 			if err == nil {

@@ -11,8 +11,8 @@
 //	in, out       named FIFOs (0600), the program's standard input and output
 //	stderr        what it wrote to its standard error, and stderr.old the part before
 //
-// A sandbox is two processes that nobody has to look after. The helper, a process
-// of tine-sandbox, makes, freezes and ends them, and may die with
+// A sandbox is two processes that need no parent. The helper, a process of
+// tine-sandbox, makes, freezes and ends them, and may die with
 // the gateway: the next one's helper finds them again. The binary is copied to the
 // driver's folder as runsc-HASH and stays there for as long as a sandbox or a
 // snapshot refers to it, so that one that was upgraded can still deal with the
@@ -22,7 +22,7 @@
 //
 // A root that is put together by the kernel, not by gVisor, in the helper's mount
 // namespace: by default the parts of the host's that programs need, read-only,
-// with masks over what nobody may see. What a program writes there is kept in
+// with masks over what no program may see. What a program writes there is kept in
 // memory, and frozen and forked with it. Directories of its state and the
 // workspace are the host's, and cloned with a fork.
 //
@@ -67,14 +67,13 @@ type Options struct {
 	MaxFrame  int           // bytes of one message from a server; default 64 MiB
 	StopGrace time.Duration // how long to ask before killing, where the spec does not say; default 5s
 	LogLimit  int64         // bytes of standard error kept of an instance, about; default 1 MiB
-	ParkAfter time.Duration // how long nobody needs an instance before it is parked; default 5s, negative for never
+	ParkAfter time.Duration // how long an instance is unused before it is parked; default 5s, negative for never
 
 	ListenWait  time.Duration // how long a server may take until it listens; default 60s
 	ImportBytes int64         // of the files of a snapshot that is imported; default 64 GiB
 	ImportFiles int           // how many, with directories and links; default a million
 
-	// Network hears of every connection that a sandbox made or was refused; nil
-	// where nobody does.
+	// Network gets every connection that a sandbox made or was refused; may be nil.
 	Network func(driver.Network)
 	Log     *slog.Logger
 }

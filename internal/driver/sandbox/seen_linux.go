@@ -33,7 +33,7 @@ type looking struct {
 	sight *sight
 	err   error
 	at    time.Time
-	again bool // somebody looks again
+	again bool // a look runs
 }
 
 const (
@@ -75,7 +75,7 @@ func (s *sights) get(ctx context.Context, key string, look func(context.Context)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l.err != nil {
-		// Who looked first may have been in a hurry.
+		// The first caller's context may have ended early.
 		if ctx.Err() == nil && (l.err == context.Canceled || l.err == context.DeadlineExceeded) {
 			s.mu.Unlock()
 			found, err := s.get(ctx, key, look)

@@ -316,11 +316,11 @@ func TestRootsAreDropped(t *testing.T) {
 // TestRootThatCannotFollow has a helper that can't bring a root up to date, as those of
 // earlier versions: a sandbox that starts has another one.
 func TestRootThatCannotFollow(t *testing.T) {
-	said := new(testkit.Log)
-	p := newPrison(t, Options{Log: said.Logger()})
+	logs := new(testkit.Log)
+	p := newPrison(t, Options{Log: logs.Logger()})
 	p.put(t, "srv/file", "old")
 	sees := func(s *driver.Spec) {
-		s.Log = said.Logger()
+		s.Log = logs.Logger()
 		options(*s).AllowRead, options(*s).DenyRead = []string{p.at("srv")}, []string{p.at("srv/denied")}
 	}
 	first := p.enter(t, sees)
@@ -340,10 +340,10 @@ func TestRootThatCannotFollow(t *testing.T) {
 	if got := first.gets(t, "read", "path", p.at("srv/file")); got != "old" {
 		t.Errorf("without its root it reads %q", got)
 	}
-	if n := said.Count("level=WARN", "attacker", "not kept up to date"); n != 1 {
-		t.Errorf("it warns %d times:\n%s", n, said)
+	if n := logs.Count("level=WARN", "attacker", "not kept up to date"); n != 1 {
+		t.Errorf("it warns %d times:\n%s", n, logs)
 	}
-	if n := said.Count("level=WARN", "attacker", "have another one"); n != 1 {
-		t.Errorf("it warns %d times of its root:\n%s", n, said)
+	if n := logs.Count("level=WARN", "attacker", "have another one"); n != 1 {
+		t.Errorf("it warns %d times of its root:\n%s", n, logs)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // A machine with less memory to spare makes nothing ahead of time.
 const spareShare, spareLeast = 10, 512 << 20
 
-// memoryToSpare reports whether something may be made that nobody asked for.
+// memoryToSpare reports whether something may be made ahead of time.
 func memoryToSpare() bool {
 	data, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

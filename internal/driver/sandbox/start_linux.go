@@ -29,7 +29,7 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Instance, 
 		case err == nil:
 			return inst, nil
 		case errors.Is(err, errHelper) && tries < maxTries && ctx.Err() == nil:
-			// Nobody has spoken to the server yet, so that it may be started again.
+			// The server has got no message yet, so that it may be started again.
 		default:
 			return nil, fmt.Errorf("server %q: %w", spec.Server, err)
 		}
@@ -131,7 +131,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	}
 	i, err := m.finish(ctx, st)
 	if err == nil && anew {
-		i.fresh = true // nobody has it yet: the memory in its state goes when it is dialled
+		i.fresh = true // not dialled yet: the memory in its state goes when it is
 	}
 	return i, err
 }
@@ -198,7 +198,7 @@ func (m *making) create(ctx context.Context) (err error) {
 	if err := m.plan.bundle(m.d, m.dir, m.rec.Sandbox, netns); err != nil {
 		return err
 	}
-	// Who leaves meanwhile waits: nobody could end what is being made.
+	// A caller that leaves meanwhile waits: what is being made can't be ended.
 	made, cancel := afterwards(ctx)
 	defer cancel()
 	if !m.plan.bare() {

@@ -54,7 +54,7 @@ type imageInfo struct {
 	CPU     []string `json:"cpu,omitempty"`     // what the CPU could, and programs may have begun to use
 	Base    string   `json:"base,omitempty"`    // digests of what it needs of its root, and of its program; empty where it is
 	Program string   `json:"program,omitempty"` // not known, as of what an earlier version made
-	// Needs is what Base is the digest of, so that it can be said what changed. It
+	// Needs is what Base is the digest of, so that an error can name what changed. It
 	// stays on this machine.
 	Needs  map[string]string `json:"needs,omitempty"`
 	Unread []byte            `json:"unread,omitempty"` // what the program was sent and has not read
@@ -115,8 +115,8 @@ func (r stateRecord) write(dir string, synced bool) error {
 	return nil
 }
 
-// stateOf reads the state that an instance works on. One that has none has an
-// empty record.
+// stateOf reads the state that an instance works on. An instance without one has an empty
+// record.
 func (d *Driver) stateOf(spec driver.Spec) (stateRecord, error) {
 	if spec.State == "" {
 		if len(spec.Dirs) > 0 {
@@ -139,7 +139,7 @@ func (d *Driver) stateOf(spec driver.Spec) (stateRecord, error) {
 	case errors.Is(err, errRecord) && there(imageOf(spec.State)):
 		return stateRecord{}, driver.Vanished(spec.Whose(), "the content of "+filepath.Join(spec.State, stateName)+", which says whose memory is beside it,")
 	case errors.Is(err, errRecord):
-		// What was in memory is gone with everybody's; the directories are there.
+		// What was in memory is gone with the machine's; the directories are there.
 		d.opts.Log.Warn("the record of a state is empty, as after a power cut; the server begins anew", "server", spec.Server, "folder", spec.State)
 		return stateRecord{}, nil
 	case err != nil:

@@ -121,8 +121,8 @@ func TestAStateThatVanished(t *testing.T) {
 		if err := d.Seed(t.Context(), spec, driver.Source{}); err != nil {
 			t.Fatal(err)
 		}
-		told := 0
-		spec.OnDamage = func(error) { told++ }
+		reports := 0
+		spec.OnDamage = func(error) { reports++ }
 		if err := os.RemoveAll(filepath.Join(spec.State, below)); err != nil {
 			t.Fatal(err)
 		}
@@ -132,8 +132,8 @@ func TestAStateThatVanished(t *testing.T) {
 				t.Errorf("without %q: %v", below, err)
 			}
 		}
-		if _, err := d.stateOf(spec); !errors.As(err, new(*driver.DamageError)) || told != 2 {
-			t.Errorf("without %q: %v, told %d times", below, err, told)
+		if _, err := d.stateOf(spec); !errors.As(err, new(*driver.DamageError)) || reports != 2 {
+			t.Errorf("without %q: %v, reported %d times", below, err, reports)
 		}
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// TestRestIsNoLoss looks at sandboxes that are gone: what they had in memory is
-// lost, unless it lies in their state, as of one that a gateway had laid to rest
-// when it was killed.
+// TestRestIsNoLoss looks at sandboxes that are gone: what they had in memory is lost,
+// unless it lies in their state, as of one that a gateway had suspended when it was
+// killed.
 func TestRestIsNoLoss(t *testing.T) {
 	d := keeper(t, Options{})
 	state := filepath.Join(t.TempDir(), "state")

@@ -20,8 +20,8 @@ const userVar = "TINE_TEST_SANDBOX_USER"
 // ordinary is the id of a user that need not have a name.
 const ordinary = 54321
 
-// TestOrdinaryUser runs the tests of this package again as somebody who is not
-// root. Who runs them as an ordinary user has done that already.
+// TestOrdinaryUser runs the tests of this package again as a user other than root. A run
+// as an ordinary user has done that already.
 func TestOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 || os.Getenv(userVar) != "" {
 		return
@@ -75,7 +75,7 @@ func TestOrdinaryUser(t *testing.T) {
 	}
 }
 
-// userTests are those that tell something about an ordinary user.
+// userTests are the tests that matter for an ordinary user.
 var userTests = torture.Or(
 	[]string{"TestIsolation(Files|Limits|Memory.*|Network|Privileges|Namespaces|Masks|State)", "TestShown(FolderReplaced|WithNewSecrets)", "TestForkOnSlots", "TestWebServerForksWithItsMemory", "TestProbe.*", "TestWatch.*"},
 	[]string{"TestSuite", "TestIsolation.*", "TestShown.*", "TestFork.*", "TestWeb.*", "TestNetwork.*", "TestProbe.*", "TestWatch.*"},

@@ -24,9 +24,9 @@ import (
 //
 // One goroutine looks at all, for as long as there is one to look at.
 type watch struct {
-	mu    sync.Mutex
-	looks bool
-	told  sync.Map // servers whose CPUs nobody counts
+	mu     sync.Mutex
+	looks  bool
+	logged sync.Map // servers whose CPUs are not counted
 }
 
 // watchEvery is how often it looks. What a program takes in between it may have
@@ -55,7 +55,7 @@ func (w *watch) uncounted(d *Driver, server string, cpus float64) {
 	if cpus <= 0 {
 		return
 	}
-	if _, told := w.told.LoadOrStore(server, nil); !told {
+	if _, logged := w.logged.LoadOrStore(server, nil); !logged {
 		d.opts.Log.Warn("sandbox.cpus has no effect, since there are no cgroups for it; run Tine as root, or remove it", "server", server)
 	}
 }
@@ -157,8 +157,8 @@ type usage struct {
 // work and grows less.
 const ownEvery = 8
 
-// maxBlind is how many looks may see nothing before somebody hears of it: one that
-// is ending has no files for a moment.
+// maxBlind is how many looks may see nothing before that is logged: a sandbox that is
+// ending has no files for a moment.
 const maxBlind = 20
 
 type memoryFile struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/tine-mcp/tine/internal/testkit"
 )
 
-// newBarePrison is one without cgroups, whoever runs it.
+// newBarePrison is one without cgroups, for any user.
 func newBarePrison(t *testing.T, o Options) *prison {
 	p := newPrison(t, o)
 	p.d.bare = true
@@ -92,10 +92,10 @@ func TestWatchAdopted(t *testing.T) {
 	}
 }
 
-// Nobody looks where there is nothing to look at, and again when there is.
+// The watch runs only while there is something to look at.
 func TestWatchNeeded(t *testing.T) {
-	var said bytes.Buffer
-	p := newBarePrison(t, Options{Log: slog.New(slog.NewTextHandler(&said, nil))})
+	var logs bytes.Buffer
+	p := newBarePrison(t, Options{Log: slog.New(slog.NewTextHandler(&logs, nil))})
 	for range 2 {
 		c := p.enter(t, func(s *driver.Spec) { options(*s).Memory, options(*s).CPUs = 192<<20, 1 })
 		c.dies(t, "eat", "bytes", fmt.Sprint(256<<20))
@@ -107,8 +107,8 @@ func TestWatchNeeded(t *testing.T) {
 	unlimited := p.enter(t, func(s *driver.Spec) { options(*s).Memory = 0 })
 	p.d.work.Wait()
 	unlimited.works(t)
-	if n := strings.Count(said.String(), "sandbox.cpus has no effect"); n != 1 {
-		t.Errorf("it was said %d times that CPUs are not counted: %s", n, &said)
+	if n := strings.Count(logs.String(), "sandbox.cpus has no effect"); n != 1 {
+		t.Errorf("it was logged %d times that CPUs are not counted: %s", n, &logs)
 	}
 }
 

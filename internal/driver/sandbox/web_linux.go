@@ -31,8 +31,8 @@ import (
 //
 // gVisor can't take down a memory while it has such a connection. So a hold lets
 // the calls inside end, and a checkpoint cuts what is left, streams of events and
-// connections that nobody uses: the server sees them end, in the parent and in
-// the children, and whoever listened to a stream opens it again.
+// unused connections: the server sees them end, in the parent and in the children, and
+// the client of a stream opens it again.
 type web struct {
 	i    *instance
 	tr   *http.Transport
@@ -47,8 +47,8 @@ type web struct {
 	quit  chan struct{} // closed at the end
 }
 
-// idleConns is how long a connection is kept that nobody uses: less than servers
-// do, so that none goes away just when it is used.
+// idleConns is how long an unused connection is kept: less than servers do, so that none
+// goes away just when it is used.
 const idleConns = 2 * time.Second
 
 func newWeb(i *instance) *web {
@@ -66,8 +66,8 @@ func (w *web) endpoint() *driver.Endpoint {
 	}
 }
 
-// RoundTrip sends a request, when nobody holds the instance, and keeps it awake
-// until the response is read.
+// RoundTrip sends a request, when the instance is not held, and keeps it awake until the
+// response is read.
 func (w *web) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.ContentLength > maxRequest {
 		r.Body.Close()
@@ -140,8 +140,8 @@ func (w *web) hold(ctx context.Context) (release func(), err error) {
 	}), nil
 }
 
-// dial connects to the port inside. What dials while the instance is held is a
-// stream that somebody opens again.
+// dial connects to the port inside. A dial while the instance is held is of a stream that
+// its client opens again.
 func (w *web) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	for {
 		w.dialing.RLock()
@@ -248,7 +248,7 @@ const cutWait = 5 * time.Second
 // cutAll ends every connection of an instance that is held, and returns when
 // gVisor has let go of them.
 func (w *web) cutAll() {
-	w.dialing.Lock() // nobody is on the way in
+	w.dialing.Lock() // no dial is running
 	w.mu.Lock()
 	conns := w.conns
 	w.conns = make(map[*forwarded]bool)

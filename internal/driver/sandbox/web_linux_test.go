@@ -278,7 +278,7 @@ func settles(t testing.TB, want string, is func() string) {
 	})
 }
 
-// Whatever is under way when a server is frozen ends first, and what comes waits.
+// Running calls end before a server is frozen, and new ones wait.
 func TestWebServerFrozenUnderLoad(t *testing.T) {
 	b := newBench(t)
 	d := b.driver(Options{})
@@ -296,7 +296,7 @@ func TestWebServerFrozenUnderLoad(t *testing.T) {
 		})
 	}
 	for range 2 {
-		all.Go(func() { // somebody who opens a stream again whenever it ends
+		all.Go(func() { // a client that opens a stream again whenever it ends
 			for ctx.Err() == nil {
 				r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(s.ep.URL, "/")+"/events", nil)
 				if err != nil {
@@ -332,8 +332,8 @@ func TestWebHoldWaitsForCalls(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := s.inst.Hold(short); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "calls are still under way") {
-		t.Errorf("hold with a call under way: %v", err)
+	if _, err := s.inst.Hold(short); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "calls are still running") {
+		t.Errorf("hold with a running call: %v", err)
 	}
 	s.want("1", "/count")
 	resp.Body.Close()
@@ -345,7 +345,7 @@ func TestWebHoldWaitsForCalls(t *testing.T) {
 	go func() { answered <- s.ask("/count") }()
 	select {
 	case got := <-answered:
-		t.Errorf("a call entered what is held: %s", got)
+		t.Errorf("a call entered a held instance: %s", got)
 	case <-time.After(50 * time.Millisecond): // nothing tells that it waits
 	}
 	release()

@@ -176,8 +176,7 @@ func (i *instance) Logs(int64) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader("")), nil
 }
 
-// Stop lets go of the connections that nobody uses. Requests under way end by
-// their own contexts.
+// Stop closes idle connections. Running requests end by their own contexts.
 func (i *instance) Stop(context.Context) error {
 	i.once.Do(func() {
 		i.release()

@@ -86,7 +86,7 @@ func TestStartErrors(t *testing.T) {
 				}
 			}
 			if strings.Contains(err.Error(), "secret") {
-				t.Errorf("a password is told: %v", err)
+				t.Errorf("a password is shown: %v", err)
 			}
 		})
 	}
@@ -167,7 +167,7 @@ func TestNothingLeavesTheOrigin(t *testing.T) {
 		}
 	}
 	// Nor when the caller asks for it, as it would for an address that the
-	// server told.
+	// server gave.
 	if _, err := get(e, other.URL); err == nil || !strings.Contains(err.Error(), "refused to talk to") {
 		t.Errorf("another host: %v", err)
 	}

@@ -77,7 +77,7 @@ func TestResearch(t *testing.T) {
 			})
 		}
 	}
-	// Who can't be asked is not asked.
+	// A client that can't be asked is not asked.
 	cs := nativetest.Connect(t, build(t, nil).Server, nativetest.Legacy, nil)
 	if got := nativetest.Text(nativetest.Call(t, cs, "simulate-research-query", map[string]any{"topic": "x", "ambiguous": true})); strings.Contains(got, "Meaning") {
 		t.Errorf("%q", got)

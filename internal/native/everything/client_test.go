@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// caller is a client that can answer everything and remembers what it was
-// asked and told.
+// caller is a client that can answer everything and records requests and
+// notifications.
 type caller struct {
 	mu       sync.Mutex
 	elicited []*mcp.ElicitParams

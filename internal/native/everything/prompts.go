@@ -13,7 +13,7 @@ import (
 func (s *server) addPrompts() {
 	s.AddPrompt(&mcp.Prompt{Name: "simple-prompt", Title: "Simple", Description: "A prompt without arguments"},
 		func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-			return said("This is a simple prompt without arguments."), nil
+			return textPrompt("This is a simple prompt without arguments."), nil
 		})
 
 	prompt(s, &mcp.Prompt{
@@ -27,7 +27,7 @@ func (s *server) addPrompts() {
 		if args["state"] != "" {
 			place += ", " + args["state"]
 		}
-		return said(fmt.Sprintf("What's weather in %s?", place)), nil
+		return textPrompt(fmt.Sprintf("What's weather in %s?", place)), nil
 	})
 
 	prompt(s, &mcp.Prompt{
@@ -37,7 +37,7 @@ func (s *server) addPrompts() {
 			{Name: "name", Description: "One of its people", Required: true},
 		},
 	}, func(args map[string]string) (*mcp.GetPromptResult, error) {
-		return said(fmt.Sprintf("Please promote %s to the head of the %s team.", args["name"], args["department"])), nil
+		return textPrompt(fmt.Sprintf("Please promote %s to the head of the %s team.", args["name"], args["department"])), nil
 	})
 
 	prompt(s, &mcp.Prompt{
@@ -54,7 +54,7 @@ func (s *server) addPrompts() {
 		if !isID(id) {
 			return nil, invalid("resourceId %q is not a positive whole number", id)
 		}
-		res := said(fmt.Sprintf("This prompt includes the %s resource with id: %s. Please analyze the following resource:", kind, id))
+		res := textPrompt(fmt.Sprintf("This prompt includes the %s resource with id: %s. Please analyze the following resource:", kind, id))
 		res.Messages = append(res.Messages, &mcp.PromptMessage{Role: "user", Content: &mcp.EmbeddedResource{Resource: dynamic(kind, id)}})
 		return res, nil
 	})
@@ -76,7 +76,7 @@ func invalid(format string, args ...any) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(format, args...)}
 }
 
-func said(text string) *mcp.GetPromptResult {
+func textPrompt(text string) *mcp.GetPromptResult {
 	return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}}}
 }
 

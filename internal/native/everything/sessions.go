@@ -47,7 +47,7 @@ func (s *sessions) get(ss *mcp.ServerSession) *session {
 	return se
 }
 
-// session is what one session has switched on or told.
+// session is what one session has switched on or reported.
 type session struct {
 	ss *mcp.ServerSession
 	// begin runs f until the session ends or stop is called.
@@ -143,8 +143,8 @@ func (s *server) rootsChanged(_ context.Context, req *mcp.RootsListChangedReques
 	}
 }
 
-// updateRoots asks for the roots and logs that they came. A client that fails
-// to tell them is asked again by the tool that wants them.
+// updateRoots asks for the roots and logs that they came. A client that fails to
+// give them is asked again by the tool that wants them.
 func (se *session) updateRoots(ctx context.Context) {
 	res, err := se.ss.ListRoots(ctx, nil)
 	if err != nil {

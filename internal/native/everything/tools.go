@@ -83,8 +83,8 @@ func number(f float64) string {
 	return string(b)
 }
 
-// indented is a value as JSON for people, with nothing escaped for HTML. An
-// encoder can be told not to, but the SDK's content types do it by themselves.
+// indented is a value as JSON for people, with nothing escaped for HTML. An encoder
+// has an option for that, but the SDK's content types escape by themselves.
 func indented(v any) string {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

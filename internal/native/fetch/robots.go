@@ -20,9 +20,9 @@ type refusal struct{ reason string }
 
 func (r *refusal) Error() string { return r.reason }
 
-// robotsAllow asks the robots.txt of a URL's host whether agent may get it. A
-// file that can't be had because it is not there allows everything; one that
-// is kept back, or whose server fails, allows nothing.
+// robotsAllow asks the robots.txt of a URL's host whether agent may get it. A file
+// that does not exist allows everything; one that is refused, or whose server fails,
+// allows nothing.
 func (g *getter) robotsAllow(ctx context.Context, client *http.Client, u *url.URL, agent string) error {
 	at := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/robots.txt"}
 	asking := *client

@@ -86,7 +86,7 @@ func apply(ctx context.Context, s string, edits []edit) (string, error) {
 		}
 		changed, ok := applyLoosely(s, before, after)
 		if !ok {
-			return "", tell("Could not find exact match for edit:\n%s", e.old)
+			return "", toolErrorf("Could not find exact match for edit:\n%s", e.old)
 		}
 		s = changed
 	}

@@ -10,13 +10,13 @@ import (
 	"github.com/tine-mcp/tine/internal/workspace"
 )
 
-// told is an error in the words that the caller reads, which are those of the
+// toolError is an error in the words that the caller reads, which are those of the
 // reference server wherever both fail alike.
-type told string
+type toolError string
 
-func (t told) Error() string { return string(t) }
+func (t toolError) Error() string { return string(t) }
 
-func tell(format string, args ...any) error { return told(fmt.Sprintf(format, args...)) }
+func toolErrorf(format string, args ...any) error { return toolError(fmt.Sprintf(format, args...)) }
 
 // conditions are how the reference server, which runs on Node.js, words the
 // failures of a filesystem. Models have learned to read those.
@@ -51,7 +51,7 @@ func (s *server) fail(err error, did string, names ...string) error {
 	}
 	for _, c := range conditions {
 		if errors.Is(err, c.is) {
-			return tell("%s: %s, %s%s", c.code, c.text, did, where)
+			return toolErrorf("%s: %s, %s%s", c.code, c.text, did, where)
 		}
 	}
 	var pe *fs.PathError
@@ -63,13 +63,13 @@ func (s *server) fail(err error, did string, names ...string) error {
 
 // escapes does not say where the link leads: that is outside.
 func (s *server) escapes(name string) error {
-	return tell("Access denied - symlink target outside allowed directories: %s not in %s", s.shown(name), s.tree.Root())
+	return toolErrorf("Access denied - symlink target outside allowed directories: %s not in %s", s.shown(name), s.tree.Root())
 }
 
 func (s *server) outside(asked string) error {
-	return tell("Access denied - path outside allowed directories: %s not in %s", asked, s.tree.Root())
+	return toolErrorf("Access denied - path outside allowed directories: %s not in %s", asked, s.tree.Root())
 }
 
 func (s *server) dangling(name string) error {
-	return tell("Parent directory does not exist: %s", s.shown(path.Dir(name)))
+	return toolErrorf("Parent directory does not exist: %s", s.shown(path.Dir(name)))
 }

@@ -66,7 +66,7 @@ func TestEscapes(t *testing.T) {
 					refused(t, cs, "create_directory", map[string]any{"path": p + "/new"})
 					refused(t, cs, "move_file", map[string]any{"source": "b", "destination": p})
 				}
-				// A link that leads out is listed; what is behind it is not told.
+				// A link that leads out is listed; its target is not shown.
 				for tool, args := range map[string]map[string]any{
 					"list_directory_with_sizes": {"path": "."}, "directory_tree": {"path": "."}, "search_files": {"path": ".", "pattern": "**"},
 				} {
@@ -93,8 +93,8 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
-// TestSwappedForALink has somebody replace a directory by a link to the outside
-// and back all the time.
+// TestSwappedForALink has another program replace a directory by a link to the
+// outside and back all the time.
 func TestSwappedForALink(t *testing.T) {
 	out := realTemp(t)
 	put(t, out, map[string]string{"f": "secret"})

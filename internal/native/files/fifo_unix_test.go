@@ -11,7 +11,7 @@ import (
 	"github.com/tine-mcp/tine/internal/native/nativetest"
 )
 
-// TestPipe has a pipe that nobody writes to: it must not be waited for.
+// TestPipe has a pipe without a writer: it must not be waited for.
 func TestPipe(t *testing.T) {
 	cs := connect(t, folder(t, func(dir string) {
 		if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {

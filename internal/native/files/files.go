@@ -1,5 +1,5 @@
-// Package files is the built-in MCP server "files": reading, writing, listing
-// and searching a directory tree that nobody leaves. It has the tools, schemas
+// Package files is the built-in MCP server "files": reading, writing, listing and
+// searching a directory tree that no path leads out of. It has the tools, schemas
 // and results of the reference server @modelcontextprotocol/server-filesystem;
 // docs/servers/files.md lists where they differ.
 //
@@ -39,7 +39,7 @@ type server struct {
 	maxEntries int // that one call looks at
 
 	// Changes happen one at a time: an edit must find what it read. It is a
-	// channel so that who waits can be cancelled.
+	// channel so that a waiting call can be cancelled.
 	change chan struct{}
 }
 
@@ -114,7 +114,7 @@ func (s *server) run(ctx context.Context, t *tool, params *mcp.CallToolParamsRaw
 	}
 	a, err := newArgs(params.Arguments)
 	if err != nil {
-		return nil, tell("Invalid arguments for tool %s: %s", params.Name, err)
+		return nil, toolErrorf("Invalid arguments for tool %s: %s", params.Name, err)
 	}
 	if t.changes {
 		select {
@@ -126,7 +126,7 @@ func (s *server) run(ctx context.Context, t *tool, params *mcp.CallToolParamsRaw
 	}
 	res, err := t.run(s, ctx, a)
 	if a.err != nil {
-		return nil, tell("Invalid arguments for tool %s: %s", params.Name, a.err)
+		return nil, toolErrorf("Invalid arguments for tool %s: %s", params.Name, a.err)
 	}
 	return res, err
 }

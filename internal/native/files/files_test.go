@@ -80,7 +80,7 @@ func BenchmarkNew(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle tells the memory of a server that nobody calls.
+// BenchmarkIdle measures the memory of a server without calls.
 func BenchmarkIdle(b *testing.B) {
 	f := folder(b, func(string) {})
 	var before, after runtime.MemStats

@@ -155,7 +155,7 @@ func (s *server) fileInfo(_ context.Context, a *args) (*mcp.CallToolResult, erro
 		i.Size, date(i.Created), date(i.Modified), date(i.Accessed), i.Mode.IsDir(), i.Mode.IsRegular(), i.Mode.Perm())), nil
 }
 
-// date writes a time as JavaScript does, for everybody in the same zone.
+// date writes a time as JavaScript does, always in the same zone.
 func date(t time.Time) string {
 	return t.UTC().Format("Mon Jan 02 2006 15:04:05 GMT-0700") + " (Coordinated Universal Time)"
 }

@@ -41,7 +41,7 @@ func (s *server) name(asked string) (string, error) {
 	case strings.IndexByte(p, 0) >= 0:
 		return "", s.outside(strings.ReplaceAll(p, "\x00", `\0`))
 	case p == "~" || strings.HasPrefix(p, "~/"):
-		// A home directory is never in a workspace, and here is nobody's.
+		// A home directory is never in a workspace, and no user has one here.
 		return "", s.outside(p)
 	}
 	same := func(a, b string) bool { return a == b }
@@ -52,7 +52,7 @@ func (s *server) name(asked string) (string, error) {
 			return "", s.outside(asked) // relative to where a drive happens to be
 		}
 	} else if drive(p) {
-		return "", tell("Access denied - Windows-style path received on a POSIX host: %s", asked)
+		return "", toolErrorf("Access denied - Windows-style path received on a POSIX host: %s", asked)
 	}
 	root = path.Clean(root)
 	abs := path.Clean(p)

@@ -43,7 +43,7 @@ func (s *server) openPlace(p place) (workspace.File, error) {
 	case err == nil:
 		return f, nil
 	case p.found && p.info.Mode.IsDir():
-		return nil, tell("EISDIR: illegal operation on a directory, read")
+		return nil, toolErrorf("EISDIR: illegal operation on a directory, read")
 	case p.found && !p.info.Mode.IsRegular():
 		return nil, fmt.Errorf("%s is not a regular file; only those can be read", s.shown(p.name))
 	}

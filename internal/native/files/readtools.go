@@ -22,7 +22,7 @@ func (s *server) readText(ctx context.Context, a *args) (*mcp.CallToolResult, er
 		if _, err := s.find(asked); err != nil {
 			return nil, err
 		}
-		return nil, tell("Cannot specify both head and tail parameters simultaneously")
+		return nil, toolErrorf("Cannot specify both head and tail parameters simultaneously")
 	}
 	f, err := s.open(asked)
 	if err != nil {

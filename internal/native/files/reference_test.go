@@ -109,12 +109,12 @@ func readingSteps() []step {
 	for _, f := range []string{"pic.png", "pic.JPEG", "v.svg", "sound.Mp3", "s.flac", "data.bin", ".png", "noext", "empty.txt", "pic.lnk", "sub", "missing", "out.lnk/passwd", strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(odd)} {
 		s := step{"read_media_file", fmt.Sprintf(`{"path":"$ROOT/%s"}`, f), ""}
 		if strings.HasPrefix(f, "out") {
-			s.differs = "where a link leads is not told"
+			s.differs = "where a link leads is not shown"
 		}
 		all = append(all, s)
 	}
 	for _, p := range []string{"out.lnk", "out.lnk/passwd", "up.lnk", "up.lnk/x", "loop.lnk"} {
-		all = append(all, step{"read_text_file", fmt.Sprintf(`{"path":"$ROOT/%s"}`, p), "where a link leads is not told"})
+		all = append(all, step{"read_text_file", fmt.Sprintf(`{"path":"$ROOT/%s"}`, p), "where a link leads is not shown"})
 	}
 	add("read_multiple_files", `{"paths":["a.txt","$ROOT/nonl.txt","missing","../x","sub","empty.txt","bad.bin"]}`)
 	add("read_multiple_files", `{"paths":["a.txt"]}`)
@@ -196,7 +196,7 @@ func changingSteps() []step {
 		{"write_file", `{"path":"a.txt/x","content":"x"}`, ""},
 		{"write_file", `{"path":"../x","content":"x"}`, ""},
 		{"write_file", `{"path":"sub","content":"x"}`, "the reference server names its temporary file"},
-		{"write_file", `{"path":"out.lnk/x","content":"x"}`, "where a link leads is not told"},
+		{"write_file", `{"path":"out.lnk/x","content":"x"}`, "where a link leads is not shown"},
 		{"write_file", `{"path":"x"}`, "words"},
 		{"write_file", `{"path":"x","content":1}`, "words"},
 		edit("edit.go", `,"dryRun":true`, "if true", "if false"),

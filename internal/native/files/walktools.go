@@ -17,7 +17,7 @@ import (
 // errEnough ends a walk that is over a limit.
 var errEnough = errors.New("enough")
 
-// A walk is a tree or a search under way: what it may still look at and write.
+// A walk is one tree or search: what it may still look at and write.
 type walk struct {
 	s       *server
 	ctx     context.Context // of the call, which a walk never outlives
@@ -172,8 +172,8 @@ func (s *server) directoryTree(ctx context.Context, a *args) (*mcp.CallToolResul
 	return text(w.out.String()), nil
 }
 
-// tree writes a directory as a JSON array. When a limit is met the arrays under
-// way are closed, and the outermost ends with a note.
+// tree writes a directory as a JSON array. When a limit is met the open arrays are
+// closed, and the outermost ends with a note.
 func (w *walk) tree(dir, below string, list []workspace.Info, excluded []*glob.Glob, depth int) error {
 	in := strings.Repeat("  ", depth)
 	written := 0

@@ -40,7 +40,7 @@ func (s *server) write(p place, body string) error {
 	}
 	err := put(p.name, strings.NewReader(body), int64(len(body)))
 	if errors.Is(err, fs.ErrExist) {
-		// Somebody made it meanwhile; who writes whole files wants his to be there.
+		// Another program made it meanwhile; a call that writes a whole file replaces it.
 		err = s.tree.Write(p.name, strings.NewReader(body), int64(len(body)))
 	}
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *server) moveFile(_ context.Context, a *args) (*mcp.CallToolResult, erro
 	}
 	switch {
 	case to.found, errors.Is(err, fs.ErrExist):
-		return nil, tell("Destination already exists: %s", s.shown(to.name))
+		return nil, toolErrorf("Destination already exists: %s", s.shown(to.name))
 	case err != nil:
 		return nil, s.fail(err, "rename", from.name, to.name)
 	}

@@ -72,7 +72,7 @@ func apply(g *Graph, meta []byte, _ layer.Extent) (*Graph, error) {
 	return c.apply(g)
 }
 
-// apply trusts nothing: a log may come from a file that somebody imports.
+// apply trusts nothing: a log may come from an imported file.
 func (c *change) apply(g *Graph) (*Graph, error) {
 	d := g.edit()
 	for _, name := range c.RemoveNames {

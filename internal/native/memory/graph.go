@@ -148,7 +148,7 @@ func (g *Graph) first(name string) (uint64, *entity, bool) {
 	return 0, nil, false
 }
 
-// An edit is a graph in the making, which nobody else has yet.
+// An edit is a graph in the making, which is not shared yet.
 type edit struct{ Graph }
 
 func (g *Graph) edit() *edit { return &edit{*g} }

@@ -26,10 +26,9 @@ type server struct {
 	added map[string]struct{} // tools that the SDK knows of
 }
 
-// tools answers tools/list, and tells the SDK of a tool when it is first
-// called. The SDK reads all schemas of each tool that it is told of, several
-// times, which is most of what starting a server would take, and the schemas
-// are the same for all.
+// tools answers tools/list, and gives the SDK a tool when it is first called. The SDK
+// reads all schemas of each tool that it has, several times, which is most of what
+// starting a server would take, and the schemas are the same for all.
 func (s *server) tools(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		switch req := req.(type) {
@@ -93,8 +92,8 @@ func (s *server) handler(t tool) mcp.ToolHandler {
 	}
 }
 
-// change commits what plan makes of the graph. It is called with the graph as
-// it is, which nobody else changes meanwhile.
+// change commits what plan makes of the graph. It is called with the graph as it is,
+// which no other call changes meanwhile.
 func (s *server) change(plan func(g *Graph) (*change, error)) error {
 	_, err := s.head.Commit(commit(plan))
 	return err

@@ -92,7 +92,7 @@ func initialize(ctx context.Context, s Sessions, caller string, in *initArgs) (i
 		return initialized{}, err
 	}
 	if err := s.Use(ctx, caller, opened.ID); err != nil {
-		// Nobody would know of it; with a key somebody does, or can ask again.
+		// The caller would not know of it; with a key it can ask again.
 		if in.Key == "" {
 			_ = s.Close(context.WithoutCancel(ctx), caller, opened.ID)
 		}

@@ -165,7 +165,7 @@ type cleanedUp struct {
 	RK     string `json:"rk_session_id"`
 }
 
-// cleanup closes a session. One of somebody else is as if it were not there.
+// cleanup closes a session. Another owner's session is as if it did not exist.
 func cleanup(ctx context.Context, s Sessions, caller string, in *sessionArgs) (cleanedUp, error) {
 	id, err := in.must(ctx, s, caller)
 	if err != nil {

@@ -62,7 +62,7 @@ func (f *fake) make(owner, kind string) *fakeSession {
 	return s
 }
 
-// usable finds a session for somebody.
+// usable finds a session for a caller.
 func (f *fake) usable(caller, id string) (*fakeSession, error) {
 	c, s := f.callers[caller], f.sessions[id]
 	if s == nil || c.token != "" && c.token != s.token || c.token == "" && c.name != s.Owner {

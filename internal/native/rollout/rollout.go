@@ -1,6 +1,6 @@
-// Package rollout is the native MCP server "rollout": sessions as tools. Whoever
-// drives rollouts over MCP alone opens worlds with it, forks them, freezes and
-// rewinds them and closes them.
+// Package rollout is the native MCP server "rollout": sessions as tools. A client that
+// drives rollouts over MCP alone opens worlds with it, forks them, freezes and rewinds
+// them and closes them.
 //
 // It has two sets of tools for that. Those called *_session, for sessions as Tine
 // has them: without a session_id such a tool means the session that it is called
@@ -8,10 +8,9 @@
 // are called through this server: without a session they mean the one of the
 // token, of the request, or the one that the connection has opened.
 //
-// The server knows nobody. With every call comes a handle on who calls, and in
-// which session, which the gateway made for this one call; it goes back to the
-// gateway with what is to be done, and the gateway decides as it does for its
-// control API.
+// The server knows no principals. With every call comes a handle on the caller and its
+// session, which the gateway made for this one call; it goes back to the gateway with
+// what is to be done, and the gateway decides as it does for its control API.
 package rollout
 
 import (
@@ -27,7 +26,7 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// Sessions is who acts. The caller is the handle that came with the call, and an
+// Sessions acts on sessions. The caller is the handle that came with the call, and an
 // empty session the one that the call is made in. With a key, what was made by an
 // earlier call with it is answered, and nothing is made twice. Errors are
 // [api.Error]s. All of them may run at once.
@@ -43,7 +42,7 @@ type Sessions interface {
 	Backends
 }
 
-// Backends is who knows what sessions are made of.
+// Backends knows what sessions are made of.
 type Backends interface {
 	// Servers are those that the caller may have in a session.
 	Servers(ctx context.Context, caller string) ([]api.Server, error)

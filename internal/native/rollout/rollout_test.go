@@ -29,7 +29,7 @@ type scripted struct {
 	asked string
 	err   error
 	wait  bool          // until the caller gives up
-	began chan struct{} // told when it waits
+	began chan struct{} // receives when it waits
 }
 
 func (s *scripted) note(ctx context.Context, what string, args ...any) error {
@@ -279,7 +279,7 @@ func TestCalls(t *testing.T) {
 			if got := textOf(t, call(t, cs, "close_session", `{"session_id":"ses_1"}`)); got != `{"session_id":"ses_1","closed":true}` {
 				t.Errorf("closed: %s", got)
 			}
-			// Without a handle nobody is made up.
+			// Without a handle no caller is made up.
 			if _, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "list_sessions", Meta: mcp.Meta{wire.MetaTineCaller: 7}}); err != nil || s.asked != `list["","",null,0,""]` {
 				t.Errorf("%v, asked %s", err, s.asked)
 			}

@@ -54,7 +54,7 @@ type forgetful struct{ *fake }
 
 func (forgetful) Use(context.Context, string, string) error { return errors.New("disk full") }
 
-// TestNotRemembered checks that a session is not left that nobody would know of.
+// TestNotRemembered checks that no session is left that its caller does not know of.
 func TestNotRemembered(t *testing.T) {
 	s := forgetful{newFake()}
 	s.callers["me"] = &fakeCaller{name: "ada"}

@@ -104,8 +104,7 @@ type closed struct {
 	Closed  bool   `json:"closed"`
 }
 
-// closeSession wants a name: a world should not end because somebody left an
-// argument out.
+// closeSession wants a name: a world should not end because an argument was left out.
 func closeSession(ctx context.Context, s Sessions, caller string, in *closeArgs) (closed, error) {
 	if in.Session == "" {
 		return closed{}, invalid("session_id must name the session to close")
@@ -143,7 +142,7 @@ var catalog = sync.OnceValue(func() *box {
 			"Opens a session: a world of its own, new or from a snapshot. Answers with its id, the URL of its MCP endpoint, and a token that is good for this session alone and is shown only now.",
 			adds, openInput, openedOutput, does(open)},
 		{"fork_session", "Fork Session",
-			"Forks a session at this moment: count new sessions begin with all that it holds, and go their own ways. All of them are made, or none. Calls under way in it are waited for. Answers with their ids, URLs and tokens.",
+			"Forks a session at this moment: count new sessions begin with all that it holds, and are independent of each other. All of them are made, or none. Running calls in it are waited for. Answers with their ids, URLs and tokens.",
 			adds, forkInput, forksOutput, does(fork)},
 		{"snapshot_session", "Snapshot Session",
 			"Freezes a session as it is now, to rewind it to, or with a name to open others from.",

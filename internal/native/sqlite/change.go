@@ -53,8 +53,8 @@ func (c *change) encode() []byte {
 	return b
 }
 
-// decodeChange reads a change that anybody may have written; body is the size of
-// what comes with it.
+// decodeChange reads a change from an untrusted writer; body is the size of what
+// comes with it.
 func decodeChange(meta []byte, body int64) (*change, error) {
 	var err error
 	next := func() uint64 {

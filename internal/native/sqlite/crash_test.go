@@ -69,8 +69,8 @@ func writeForEver(dir string) error {
 	}
 }
 
-// TestKill kills a process that writes, again and again: what it said is there is
-// there, whole, and at most the one that it was about to say.
+// TestKill kills a process that writes, again and again: what it reported is there,
+// whole, and at most the one that it was about to report.
 func TestKill(t *testing.T) {
 	w := newWorld(t)
 	w.create("a", layer.Ref{})
@@ -94,11 +94,11 @@ func TestKill(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		said, stop := 0, 1+rnd.IntN(60)
+		reported, stop := 0, 1+rnd.IntN(60)
 		lines := bufio.NewScanner(out)
 		for i := 0; lines.Scan(); i++ {
 			text := strings.TrimSuffix(strings.TrimPrefix(lines.Text(), `{"n":`), "}")
-			if said, err = strconv.Atoi(text); err != nil {
+			if reported, err = strconv.Atoi(text); err != nil {
 				t.Fatalf("the child says %q", lines.Text())
 			}
 			if i == stop {
@@ -120,8 +120,8 @@ func TestKill(t *testing.T) {
 		c := client{t, nativetest.Connect(t, srv, nativetest.Modern, nil)}
 		c.want(`{"integrity_check":"ok"}`, "PRAGMA integrity_check")
 		got := c.rows("SELECT (SELECT count(*) FROM a) AS a, n AS b FROM b")
-		if got != fmt.Sprintf(`{"a":%d,"b":%d}`, said, said) && got != fmt.Sprintf(`{"a":%d,"b":%d}`, said+1, said+1) {
-			t.Errorf("it said %d, and there is %s", said, got)
+		if got != fmt.Sprintf(`{"a":%d,"b":%d}`, reported, reported) && got != fmt.Sprintf(`{"a":%d,"b":%d}`, reported+1, reported+1) {
+			t.Errorf("it reported %d, and there is %s", reported, got)
 		}
 		closeOf(t, closer)
 		h.Close()

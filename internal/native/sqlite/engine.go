@@ -21,9 +21,9 @@ const (
 	idleAfter = 60 * time.Second // memory that SQLite once took it does not give back
 )
 
-// engine runs one call after the other on the database of one instance. Its
-// connection is opened when it is first needed, and closed when nobody has needed
-// it for a while: nothing that lasts is in it.
+// engine runs one call after the other on the database of one instance. Its connection
+// is opened when it is first needed, and closed when it was idle for a while: nothing
+// that lasts is in it.
 type engine struct {
 	head *layer.Head[*DB]
 	set  limits
@@ -31,7 +31,7 @@ type engine struct {
 	life context.Context // ends with Close, and every call with it
 	end  context.CancelFunc
 
-	turn  chan struct{} // held by the call under way; guards what follows
+	turn  chan struct{} // held by the running call; guards what follows
 	conn  *conn
 	timer *time.Timer
 }
@@ -106,7 +106,7 @@ func (e *engine) rest() {
 			case e.turn <- struct{}{}:
 				e.drop()
 				<-e.turn
-			default: // a call is under way, and sets the timer again
+			default: // a call is running, and sets the timer again
 			}
 		})
 	}
@@ -119,7 +119,7 @@ func (e *engine) drop() {
 	}
 }
 
-// Close stops the call under way and closes the connection. Twice is fine.
+// Close stops the running call and closes the connection. Twice is fine.
 func (e *engine) Close() error {
 	e.end()
 	e.turn <- struct{}{}
@@ -262,7 +262,7 @@ func panicked(p any) error {
 	return fmt.Errorf("SQLite failed: %w", err)
 }
 
-// explain words an error of SQLite for who sent the statement.
+// explain words an error of SQLite for the sender of the statement.
 func explain(err error) error {
 	var done *statementError
 	if err == nil || errors.As(err, &done) {
@@ -288,7 +288,7 @@ func explain(err error) error {
 	return err
 }
 
-// statementError is an error of SQLite in words for who sent the statement.
+// statementError is an error of SQLite in words for the sender of the statement.
 type statementError struct {
 	text string
 	err  error

@@ -240,7 +240,7 @@ func TestConcurrentCalls(t *testing.T) {
 	c.want(`{"integrity_check":"ok"}`, "PRAGMA integrity_check")
 }
 
-// TestIdle: a connection that nobody needs is closed, and nobody notices.
+// TestIdle: an idle connection is closed, and no call notices.
 func TestIdle(t *testing.T) {
 	e := newEngine(newDB(t), limits{timeout: time.Minute, maxRows: 10, maxSize: 1 << 30})
 	e.idle = time.Millisecond

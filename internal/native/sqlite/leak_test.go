@@ -11,7 +11,7 @@ import (
 // it back.
 func TestOutOfMemoryLeavesNothing(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("this system does not tell how much memory is used")
+		t.Skip("this system does not report how much memory is used")
 	}
 	c := serve(t, newDB(t), nil, nil, nativetest.Modern)
 	greedy := args{"sql": "WITH RECURSIVE n(i, s) AS (VALUES(1, zeroblob(8000000)) UNION ALL SELECT i+1, zeroblob(8000000+i) FROM n WHERE i < 30) SELECT json_group_array(hex(substr(s, 1, 2000000))) FROM n"}

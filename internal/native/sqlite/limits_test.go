@@ -81,7 +81,7 @@ func TestCancel(t *testing.T) {
 		})
 	}()
 	<-running
-	// Who waits for its turn can be told to go, too.
+	// A call that waits for its turn can be cancelled, too.
 	waiting, giveUp := context.WithCancel(t.Context())
 	go func() {
 		done <- e.call(waiting, func(context.Context, *conn) error { return errors.New("it got the turn") })
@@ -99,7 +99,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestCloseStopsCalls: the one under way and those that wait for it.
+// TestCloseStopsCalls: the running call and those that wait for it.
 func TestCloseStopsCalls(t *testing.T) {
 	h := newDB(t)
 	e := newEngine(h, limits{timeout: time.Hour, maxRows: 10, maxSize: 1 << 30})

@@ -24,9 +24,9 @@ func (r *room) take(n int64) error {
 	return nil
 }
 
-// scratch is a temporary file: a journal, a sort that does not fit in memory,
-// the pages of a transaction under way. Nothing of it outlasts the connection. It
-// is not for use by more than one goroutine.
+// scratch is a temporary file: a journal, a sort that does not fit in memory, the pages
+// of an open transaction. Nothing of it outlasts the connection. It is not for use by
+// more than one goroutine.
 type scratch struct {
 	room *room
 	size int64

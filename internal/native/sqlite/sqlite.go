@@ -57,7 +57,7 @@ func (s Settings) check() error {
 
 // New returns a server on the database of a head, which stays the caller's. With
 // files, which may be nil, CSV is read from and written to the workspace. Nothing
-// is opened before the first call; Close stops the call under way and closes the
+// is opened before the first call; Close stops the running call and closes the
 // connection.
 func New(from map[string]any, h *layer.Head[*DB], files workspace.FS) (*mcp.Server, io.Closer, error) {
 	s := defaults()

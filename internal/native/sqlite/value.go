@@ -53,8 +53,8 @@ func appendReal(b []byte, f float64) []byte {
 	return append(b, formatReal(f)...)
 }
 
-// formatReal writes a finite number so that it is a real number for whoever reads
-// it, and the same one.
+// formatReal writes a finite number so that every reader takes it for a real number,
+// and the same one.
 func formatReal(f float64) string {
 	format := byte('f')
 	if a := math.Abs(f); a != 0 && (a < 1e-6 || a >= 1e21) {

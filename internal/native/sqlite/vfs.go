@@ -24,12 +24,12 @@ type source interface {
 	Size() int64
 }
 
-// mainFile is the database file of one connection: a source, and over it the
-// pages that the transaction under way has written.
+// mainFile is the database file of one connection: a source, and over it the pages
+// that the open transaction has written.
 //
 // How a transaction becomes one change: SQLite writes pages when its cache is
 // full and at the commit, and then asks for a sync of the file. It asks for one
-// also when it has rolled back. So whoever drives the connection says with
+// also when it has rolled back. So the owner of the connection says with
 // committing that what comes is a commit; then the sync hands all pages to commit
 // at once. Before that nothing is durable and after it everything is, and what
 // was not committed is dropped when SQLite lets go of its lock. Rollback journals

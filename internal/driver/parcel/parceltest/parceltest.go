@@ -1,4 +1,4 @@
-// Package parceltest writes parcels as anybody may, for tests of what reads them.
+// Package parceltest writes any parcel, also hostile ones, for tests of what reads them.
 package parceltest
 
 import (

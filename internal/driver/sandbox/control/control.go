@@ -4,8 +4,8 @@
 // some files beside it.
 //
 // The helper is a process of its own because it lives in a mount namespace, and
-// for an ordinary user in a user namespace, in which it is root; because it is
-// the one whom orphaned sandboxes become children of, and waits for all of them;
+// for an ordinary user in a user namespace, in which it is root; because orphaned
+// sandboxes become its children, and it waits for all of them;
 // and because it can be the binary of an earlier version, which knows how to talk
 // to the sandboxes that this one started.
 package control
@@ -21,7 +21,7 @@ const (
 	Arg       = "tine-helper"
 	ListenArg = "tine-listen"
 	Socket    = 3
-	Lock      = 4 // held by a helper, and by who makes a sandbox for it, for as long as they live
+	Lock      = 4 // held by a helper, and by a process that makes a sandbox for it, for as long as they live
 )
 
 // Protocol is how the two talk. It grows when a helper of before would not
@@ -45,11 +45,11 @@ const (
 	OpRestore    = "restore"    // fills a sandbox that was created from Image
 	OpCheckpoint = "checkpoint" // writes Image, a folder that is there and empty; the sandbox goes on
 	OpPause      = "pause"      // lets nothing in a sandbox run until it is resumed
-	OpResume     = "resume"     // one that is not paused does not mind
+	OpResume     = "resume"     // does nothing to a running sandbox
 	OpSignal     = "signal"     // sends Signal to the program
 	OpWait       = "wait"       // says how a sandbox ended, when it has
 	OpForward    = "forward"    // connects the file, a socket, to Port inside
-	OpDestroy    = "destroy"    // ends a sandbox; one that is not there is fine
+	OpDestroy    = "destroy"    // ends a sandbox; a missing one is fine
 	OpFind       = "find"       // says what there is of a sandbox
 	OpNetwork    = "network"    // makes a network namespace for a sandbox: Network; returns its path, and the proxy's listener
 	OpListen     = "listen"     // of a process with ListenArg: returns another listener in the file, a network: Network
@@ -92,14 +92,14 @@ type Part struct {
 	File   bool   `json:"file,omitempty"`   // Text may be empty
 	Mode   uint32 `json:"mode,omitempty"`   // of a directory or Text; default 0755 and 0644
 	Write  bool   `json:"write,omitempty"`  // Source may be written to
-	Owner  *Owner `json:"owner,omitempty"`  // who owns Source inside
+	Owner  *Owner `json:"owner,omitempty"`  // the owner of Source inside
 	Like   *Like  `json:"like,omitempty"`   // whose owner a directory has
 	// Of is the directory of the host that was to be seen, where Source is only an
 	// entry of it, as it was found: one that is gone by now is left out.
 	Of string `json:"of,omitempty"`
 }
 
-// Like is a directory of the host, and who owns it outside.
+// Like is a directory of the host, and its owner outside.
 type Like struct {
 	Path string `json:"path"`
 	UID  uint32 `json:"uid"`
@@ -143,7 +143,7 @@ type Reply struct {
 	Gone  bool   `json:"gone,omitempty"` // there is no such sandbox
 
 	PID    int    `json:"pid,omitempty"`    // of the sandbox
-	Gofer  int    `json:"gofer,omitempty"`  // of who opens files for it
+	Gofer  int    `json:"gofer,omitempty"`  // the process that opens files for it
 	Status string `json:"status,omitempty"` // created, running, paused or stopped; of OpWait how it ended
 	Path   string `json:"path,omitempty"`   // of a network namespace
 

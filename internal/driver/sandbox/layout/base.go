@@ -162,8 +162,8 @@ func (p *planner) ownDirs() error {
 	}{
 		{"/proc", 0o755, true}, {"/dev", 0o755, true}, {"/sys", 0o755, true}, {"/run", 0o755, true},
 		{"/tmp", 0o777 | fs.ModeSticky, true}, {"/var/tmp", 0o777 | fs.ModeSticky, true},
-		// Who made the root owns all that is in it. The user inside must be able to
-		// write in its home, which is kept in memory.
+		// The helper that made the root owns all that is in it. The user inside must be
+		// able to write in its home, which is kept in memory.
 		{Home, 0o777, false}, {p.workspace(), 0o755, false}, {State, 0o755, false},
 	} {
 		if err := p.ownDir(d.at, d.mode, d.own); err != nil {

@@ -16,7 +16,7 @@ func changedAt(path string) (at time.Time, ok bool) {
 	return time.Unix(s.Ctim.Unix()), true
 }
 
-// ownerOf are the numbers of who owns something.
+// ownerOf are the numbers of a file's owner and group.
 func ownerOf(info fs.FileInfo) (uid, gid uint32) {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Uid, s.Gid

@@ -76,10 +76,10 @@ func sumText(b []byte) string {
 // are many and large.
 var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/var/lib", "/nix/store", "/gnu/store"}
 
-// maxSummed bounds the files that are told by their content.
+// maxSummed bounds the files that are compared by their content.
 const maxSummed = 256 << 20
 
-// content is the checksum of a file that is told by its content; empty for others.
+// content is the checksum of a file that is compared by its content; empty for others.
 func (p *planner) content(real string, info fs.FileInfo) string {
 	if !info.Mode().IsRegular() || info.Size() > maxSummed {
 		return ""

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// manifests are files that a package's own folder has. installed are written by
-// whoever installs or upgrades what a program loads.
+// manifests are files that a package's own folder has. installed are written when what a
+// program loads is installed or upgraded.
 var (
 	manifests = []string{"package.json", "pyproject.toml", "go.mod", "setup.py", "Cargo.toml", "Gemfile", "composer.json", "deno.json"}
 	installed = []string{"node_modules/.package-lock.json", "node_modules/.yarn-integrity", "node_modules/.modules.yaml", "pyvenv.cfg"}

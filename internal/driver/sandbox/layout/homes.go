@@ -10,10 +10,10 @@ import (
 // maxHomes bounds how many homes are looked at.
 const maxHomes = 200
 
-// notHomes are directories in which nobody lives.
+// notHomes are directories that are no user's home.
 var notHomes = append([]string{"/var/lib", "/var/run", "/var/cache", "/srv", "/run", "/nonexistent", "/proc", "/dev", "/sys", "/tmp", "/etc"}, system...)
 
-// Homes finds the homes on this host: first the one of whoever asks.
+// Homes finds the homes on this host: first the caller's own.
 func Homes(own string) []string { return host{}.homes(own) }
 
 func (h host) homes(own string) []string {
@@ -43,7 +43,7 @@ func (h host) homes(own string) []string {
 			add(path.Join(dir, e.Name()))
 		}
 	}
-	// Those of people only: daemons have folders of the system as theirs.
+	// Homes of people only: daemons have folders of the system as theirs.
 	b, _ := h.head("/etc/passwd", 1<<20)
 	for line := range strings.Lines(string(b)) {
 		fields := strings.Split(strings.TrimSpace(line), ":")

@@ -1,6 +1,6 @@
-// Package layout says which parts of the host a program in a sandbox sees, and
-// which of what is below them is masked. It reads the filesystem and changes
-// nothing; whoever makes the root does what it says.
+// Package layout says which parts of the host a program in a sandbox sees, and which of
+// what is below them is masked. It reads the filesystem and changes nothing; the helper
+// makes the root.
 //
 // A root is a tree of parts. By default it is an allow list: the system's
 // programs and libraries, of /etc what programs need, the program with what its
@@ -72,10 +72,10 @@ type Wanted struct {
 	Reads      []string // what packages need; these may lie below Hide
 	// Moves are folders that are seen elsewhere than where they are, by where they
 	// are seen. All other paths are those that are seen. What is in such a folder is
-	// told by its name: it does not change.
+	// identified by its name: it does not change.
 	Moves map[string]string
 	// Homes are the homes on this host, as Homes finds them. The first is that of
-	// whoever runs the gateway: of it what is secret is masked, of others all.
+	// the gateway's user: of it what is secret is masked, of others all.
 	Homes []string
 
 	UID, GID int
@@ -98,10 +98,10 @@ type Layout struct {
 	Parts []control.Part // parents before what is in them
 	Masks []string       // paths in the root that must be covered
 	// Digest changes with what a memory that was made on the root needs to go on:
-	// with what was asked for, and when programs of the host change. Stamp is how an
-	// earlier version told it, by size and time of all files.
+	// with what was asked for, and when programs of the host change. Stamp is what an
+	// earlier version compared, by size and time of all files.
 	Digest, Stamp string
-	// Needs is what the digest is of, by path, so that it can be said what changed.
+	// Needs is what the digest is of, by path, so that an error can name what changed.
 	Needs map[string]string
 
 	// Missing are paths that were asked for and are not shown. Refused has the reasons
@@ -202,7 +202,7 @@ type planner struct {
 type wish struct {
 	path  string
 	write bool
-	hint  bool   // only where it is there and may be seen; nobody asked for it by name
+	hint  bool   // only where it exists and may be seen; not asked for by name
 	own   bool   // may lie below Hide
 	kept  bool   // of a sandbox that runs: it was shown when that started
 	what  string // for errors
@@ -277,8 +277,8 @@ func (p *planner) given() {
 	}
 }
 
-// cwd makes sure that the program can run where it shall. A home or a directory
-// of everybody is not shown for that.
+// cwd makes sure that the program can run where it shall. A home or a shared directory
+// is not shown for that.
 func (p *planner) cwd() error {
 	if p.w.Cwd == "" {
 		return nil

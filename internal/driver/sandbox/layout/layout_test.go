@@ -111,7 +111,7 @@ func TestPlanRefuses(t *testing.T) {
 		"keys":                   {func(w *Wanted) { w.AllowRead = []string{"/home/me/.ssh"} }, "it holds secrets, which no sandbox sees"},
 		"a key":                  {func(w *Wanted) { w.AllowRead = []string{"/home/me/.ssh/id"} }, "it is in /home/me/.ssh, which holds secrets"},
 		"keys by a link":         {func(w *Wanted) { w.AllowRead = []string{"/home/me/f"} }, "it holds secrets"},
-		"keys of somebody else":  {func(w *Wanted) { w.AllowWrite = []string{"/root/.ssh"} }, "allow_write: /root/.ssh: it holds secrets"},
+		"keys of another user":   {func(w *Wanted) { w.AllowWrite = []string{"/root/.ssh"} }, "allow_write: /root/.ssh: it holds secrets"},
 		"the home of another":    {func(w *Wanted) { w.AllowRead = []string{"/home/other"} }, "it is a home; name what is needed in it"},
 		"Tine's own":             {func(w *Wanted) { w.AllowRead = []string{stateDir + "/sandbox"} }, "it is in Tine's own folder"},
 		"what is denied":         {func(w *Wanted) { w.AllowRead, w.DenyRead = []string{"/srv/data/a"}, []string{"/srv/data"} }, "deny_read has /srv/data; remove one of them"},

@@ -66,8 +66,8 @@ func (l *Layout) Changed() bool {
 	return !l.Untouched() && !l.Lists(l.AsNow())
 }
 
-// Untouched reports that no entry of such a folder came, went or was replaced. It
-// can't tell shortly after one was.
+// Untouched reports that no entry of such a folder came, went or was replaced. It is not
+// certain shortly after one was.
 func (l *Layout) Untouched() bool {
 	return !slices.ContainsFunc(l.listings, func(was listing) bool {
 		return was.changed == 0 || was.changed != l.host.changed(was.dir)

@@ -87,7 +87,7 @@ func TestTheGatewaysConfigIsMasked(t *testing.T) {
 			tt.change(&w)
 			l := plan(t, w)
 			l.want(t, h, tt.shown)
-			// As an editor does, who may put a file in the place of a link.
+			// As an editor does, which may put a file in the place of a link.
 			for _, at := range w.Private {
 				if err := os.RemoveAll(h.at(at)); err != nil {
 					t.Fatal(err)

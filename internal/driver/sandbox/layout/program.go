@@ -175,8 +175,8 @@ func (p *planner) store(at string) {
 
 var ofPrefix = regexp.MustCompile(`^(lib|lib64|libexec|share|include|jre|conf|legal)$`)
 
-// prefix asks for the folder that a program is installed in: bin/ is beside lib/
-// there. Where that is everybody's, only a library of its own is asked for.
+// prefix asks for the folder that a program is installed in: bin/ is beside lib/ there.
+// Where that folder is shared, only a library of its own is asked for.
 func (p *planner) prefix(real string) {
 	bin := path.Dir(real)
 	dir := path.Dir(bin)

@@ -107,7 +107,7 @@ func TestDigestChangesWithWhatIsSeen(t *testing.T) {
 		if err := os.Chtimes(h.at(at), later, later); err != nil {
 			t.Fatal(err)
 		}
-		if strings.HasPrefix(at, "/home/") { // what is not the system's is told by its content
+		if strings.HasPrefix(at, "/home/") { // what is not the system's is compared by its content
 			if plan(t, first).Digest != was {
 				t.Errorf("%s was touched, and the digest changed", at)
 			}

@@ -36,8 +36,8 @@ func (t *tree) set(p string, n *node) error {
 		last := i == len(way)-1
 		fits := next.dir()
 		if last {
-			// What may be written to is not put into what may not: whoever makes the
-			// root may have to put something else there.
+			// What may be written to is not put into what may not: the helper may have
+			// to put something else there.
 			fits = n.kind == isBind && (!n.write || s.write) && !next.missing() && (n.folder && next.dir() || !n.folder && next.file())
 		}
 		if s.source != "" && !fits {

@@ -56,7 +56,7 @@ func Resolve(command string, env []string) (string, []string, error) {
 	if !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0 {
 		return "", nil, fmt.Errorf("command %q is not a program: %s", command, real)
 	}
-	// What Plan would find by the path, for whoever shows it elsewhere.
+	// What Plan would find by the path, for a caller that shows it elsewhere.
 	p := &planner{w: Wanted{Command: at, Env: env, Homes: h.homes(lookup(env, "HOME"))}}
 	p.needs(at, 0)
 	var reads []string

@@ -131,7 +131,7 @@ func (p *planner) locate(s secret) (secret, bool) {
 	switch {
 	case err == nil:
 	case errors.Is(err, fs.ErrPermission):
-		// Nobody here may look into the directory that it came to: that is covered.
+		// This process may not look into the directory that it came to: that is covered.
 		s.deny = false
 	case s.whole || s.what == "system" || s.what == "kernel" || s.what == "env" || slices.Contains(rest, ".."):
 		return s, false
@@ -328,7 +328,7 @@ func (p *planner) cover(s secret, b place, at string, is spot) error {
 	err := p.tree.set(at, n)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return nil // nobody here may list the folder that it is in
+		return nil // this process may not list the folder that it is in
 	case errors.Is(err, errMany):
 		return fmt.Errorf("its folder has more than %d entries, too many to hide one of them; move it into a folder of its own", maxEntries)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 )
 
-// A Rig is what the suite runs against. Its sessions are nobody else's.
+// A Rig is what the suite runs against. No other caller uses its sessions.
 type Rig struct {
 	// Dial makes a connection of its own. It is closed with the test.
 	Dial func(t *testing.T, as As) Caller
@@ -30,7 +30,7 @@ type Rig struct {
 	Get func(backend string) (tool, args string)
 }
 
-// As is who connects.
+// As is the client that connects.
 type As struct {
 	Name    string // ada or bob
 	Token   string // of a session, in the place of a name
@@ -131,7 +131,7 @@ func (r *Rig) has(t *testing.T, call Caller, backend, word, where string, want b
 	same(t, "call_backend_tool", a)
 }
 
-// sessions is how many somebody has opened.
+// sessions is how many the caller has open.
 func sessions(t *testing.T, call Caller) int {
 	t.Helper()
 	n := 0

@@ -15,7 +15,7 @@ func Run(t *testing.T, r *Rig) {
 		"several instances":    testInstances,
 		"which session":        testWhich,
 		"wrong arguments":      testWrong,
-		"somebody else's":      testOthers,
+		"another owner's":      testOthers,
 		"some backends fail":   testPartial,
 		"shared backends":      testShared,
 		"the same key":         testKey,
@@ -201,7 +201,7 @@ func testWrong(t *testing.T, r *Rig) {
 		names := strings.NewReplacer(`"A"`, `"`+a+`"`, `"A~`, `"`+a+`~`, `"B~`, `"`+r.Own[1]+`~`, `"SHARED"`, `"`+r.Shared+`"`, ` A~`, ` `+a+`~`, `SESSION`, s.Session, `has A`, `has `+a)
 		fails(t, call, api.KindInvalid, names.Replace(tt.say), tt.tool, `%s`, names.Replace(tt.args))
 	}
-	// Which tools there are only the backend knows, and it is the policy that is told.
+	// Only the backend knows which tools it has; the policy gets its error as a result.
 	var unknown struct {
 		Content []struct{ Text string }
 		IsError bool
@@ -217,8 +217,8 @@ func testWrong(t *testing.T, r *Rig) {
 	wants[map[string]string](t, call, "cleanup_session", `{"rk_session_id":%q}`, s.Session)
 }
 
-// testOthers checks that nobody gets at the session of another, or learns that it
-// is there.
+// testOthers checks that a caller can't use another owner's session, or learn that it
+// exists.
 func testOthers(t *testing.T, r *Rig) {
 	call, bob := r.Dial(t, As{Name: "ada"}), r.Dial(t, As{Name: "bob"})
 	a := r.Own[0]

@@ -133,7 +133,7 @@ func call(tool string, a arguments, out *bufio.Writer) string {
 	case "endless":
 		out.WriteString(`{"x":"`)
 		io.Copy(out, endless{})
-	case "spill": // so many notifications that somebody must read before we do
+	case "spill": // so many notifications that the client must read before we do
 		for n := 0; n < a.Bytes; {
 			m, _ := fmt.Fprintf(out, `{"jsonrpc":"2.0","method":"notifications/spill","params":{"n":%d,"pad":"%s"}}`+"\n", n, strings.Repeat("p", 2000))
 			n += m

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spareThreads has Go keep some threads for later. A program in Go that wants one
-// and gets none ends, so whoever takes all that there are must have his own before.
+// spareThreads has Go keep some threads for later. A program in Go that wants one and
+// gets none ends, so an attack that takes all of them must have its own before.
 func spareThreads() {
 	var all sync.WaitGroup
 	for range 8 {

@@ -49,7 +49,7 @@ func send(a arguments) (string, error) {
 	return "", err
 }
 
-// listen leaves something that answers everybody who connects.
+// listen leaves something that answers every connection.
 func listen(a arguments) (string, error) {
 	l, err := net.Listen(a["network"], a["address"])
 	if err != nil {
