@@ -225,7 +225,7 @@ func (f *fakeGateway) withNames() *fakeGateway {
 		{ID: "ses_0f0000000007", Kind: api.SessionNamed, Name: "work", Owner: "bob", Created: testNow, Used: testNow},
 		{ID: "ses_0f1000000008", Kind: api.SessionNamed, Name: "0a", Owner: "bob", Created: testNow, Used: testNow},
 		{ID: "ses_0f2000000009", Kind: api.SessionClient, Owner: "bob", Idle: "1h0m0s", Created: testNow, Used: testNow, Members: []api.Member{
-			{Server: "memory", Driver: "builtin", Scope: "session", State: api.StateReady, Fork: "refuse", Why: "what it remembers is that of the default session ses_0d0000000005"},
+			{Server: "memory", Driver: "builtin", Scope: "session", State: api.StateReady, Fork: "refuse", Why: "it keeps its state in the default session ses_0d0000000005"},
 		}},
 	}, f.sessions.all...)
 	return f

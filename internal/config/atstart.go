@@ -46,7 +46,7 @@ func keptIn(s string) []string {
 	}
 	parts, err := splitPlaceholders(s)
 	if err != nil {
-		return nil // whoever resolved it has said so
+		return nil // resolve has reported it
 	}
 	var names []string
 	for _, p := range parts {
@@ -70,7 +70,7 @@ func (n *Node) eachText(path string, f func(n *Node, path string)) {
 	}
 }
 
-// notAtStart complains about placeholders that nobody would fill in.
+// notAtStart complains about placeholders that would never be filled in.
 func (d *decoder) notAtStart(n *Node, path string) {
 	n.eachText(path, func(n *Node, path string) {
 		if len(n.Kept) > 0 {

@@ -11,8 +11,7 @@ import (
 )
 
 var (
-	// A colon would let a token pass for somebody of an issuer, whom Tine calls
-	// oidc:NAME.
+	// A colon would let a token pass for a principal of an issuer, which Tine calls oidc:NAME.
 	tokenNamePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$`)
 	tokenPattern     = regexp.MustCompile(`^[\x21-\x7e]+$`)
 	hashPattern      = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
@@ -162,9 +161,9 @@ func readAlgorithms(o Object, key string, dst *[]string) bool {
 	for _, it := range o.Items(key, false) {
 		switch {
 		case strings.EqualFold(it.Text, "none"):
-			d.fail(it.Pos, "%s: %s would let in tokens that nobody signed; remove it", it.Path, it.Shown)
+			d.fail(it.Pos, "%s: %s would let in unsigned tokens; remove it", it.Path, it.Shown)
 		case strings.HasPrefix(strings.ToUpper(it.Text), "HS"):
-			d.fail(it.Pos, "%s: %s is symmetric, so that whoever can check a token could make one; remove it", it.Path, it.Shown)
+			d.fail(it.Pos, "%s: %s is symmetric, so a server that can check a token could make one; remove it", it.Path, it.Shown)
 		}
 	}
 	if len(d.problems) == before {

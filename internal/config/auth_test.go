@@ -39,8 +39,8 @@ func TestAuthErrors(t *testing.T) {
 		{"issuer without a host", "auth: {oidc: {issuer: 'https://:80'}}\n",
 			`tine.yaml:1:23: auth.oidc.issuer: "https://:80" is not an absolute https URL; write it like https://login.example.org`},
 		{"algorithms", "auth:\n  oidc:\n    issuer: https://x\n    algorithms: [RS256, none, HS256]\n",
-			`tine.yaml:4:25: auth.oidc.algorithms[1]: "none" would let in tokens that nobody signed; remove it
-tine.yaml:4:31: auth.oidc.algorithms[2]: "HS256" is symmetric, so that whoever can check a token could make one; remove it`},
+			`tine.yaml:4:25: auth.oidc.algorithms[1]: "none" would let in unsigned tokens; remove it
+tine.yaml:4:31: auth.oidc.algorithms[2]: "HS256" is symmetric, so a server that can check a token could make one; remove it`},
 		{"unknown algorithm", "auth: {oidc: {issuer: 'https://x', algorithms: [RS256, RS999, RS256]}}\n",
 			`tine.yaml:1:56: auth.oidc.algorithms[1]: got "RS999", want RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512 or EdDSA
 tine.yaml:1:63: auth.oidc.algorithms[2]: "RS256" stands twice`},
@@ -129,7 +129,7 @@ func TestExposureCountsEveryAuth(t *testing.T) {
 		}
 	}
 	if _, err := Parse([]byte(open+"auth: {rules: [{servers: [time]}]}\n"), noEnv()); err == nil || strings.Count(err.Error(), "\n") != 1 {
-		t.Errorf("rules let nobody in: %v", err)
+		t.Errorf("rules without tokens count as auth: %v", err)
 	}
 	other := noEnv()
 	other.OtherAuth = true
@@ -142,7 +142,7 @@ func TestExposureCountsEveryAuth(t *testing.T) {
 		t.Errorf("listen without auth: %v", err)
 	}
 	c.Listen = DefaultListen
-	if err := c.CheckExposure(false); err == nil || !strings.HasPrefix(err.Error(), "public_url: whoever comes in through https://x") {
+	if err := c.CheckExposure(false); err == nil || !strings.HasPrefix(err.Error(), "public_url: anyone who reaches https://x") {
 		t.Errorf("behind a proxy without auth: %v", err)
 	}
 	c.PublicURL = "http://localhost:8463"

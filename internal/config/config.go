@@ -186,7 +186,7 @@ type Sessions struct {
 	Snapshots int64         `yaml:"snapshots"`
 	Wait      time.Duration `yaml:"wait"`      // how long an open, a fork or a start waits for room; default 30s
 	MaxWait   time.Duration `yaml:"max_wait"`  // the longest that a request may ask to wait; default 10m
-	ForkWait  time.Duration `yaml:"fork_wait"` // how long a fork waits for calls under way; default 30s
+	ForkWait  time.Duration `yaml:"fork_wait"` // how long a fork waits for running calls; default 30s
 	// OnLoss is what happens to the calls of a session after a server ended with
 	// what it had in memory: tell, which fails one, or refuse, which fails all until
 	// the session is rewound. Default tell.

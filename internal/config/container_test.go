@@ -83,7 +83,7 @@ tine.yaml:1:106: servers.b.docker.run_args: --read-only, but the root is the sta
 tine.yaml:1:153: servers.b.docker.template_path: "/e/f" lies in what is bound, which belongs to the host; choose another, or remove the bind
 tine.yaml:1:242: servers.c.docker.template_path: "/e" lies in a tmpfs, which begins empty; choose another, or remove that`},
 		{"template roots", "template_roots: [/, '']\n",
-			`tine.yaml:1:18: template_roots[0]: "/" is everything there is, and whoever opens a session could read it; name the directory of the templates
+			`tine.yaml:1:18: template_roots[0]: "/" is everything there is, and any caller who opens a session could read it; name the directory of the templates
 tine.yaml:1:21: template_roots[1]: is empty; name a directory, or remove it`},
 
 		{"what is filled in at a start", "servers: {a: {docker: {image: i, command: ['${workspace}']}, env: {A: '${state.x}'}}}\n",

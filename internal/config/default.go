@@ -35,8 +35,8 @@ var (
 // Words that keys of auth may take.
 var (
 	roles = []string{"user", "viewer", "operator"}
-	// algorithms are the asymmetric ones: with a symmetric one whoever can check
-	// a token can make it.
+	// algorithms are the asymmetric ones: with a symmetric one a server that can
+	// check a token can make it.
 	algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 )
 

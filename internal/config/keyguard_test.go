@@ -60,7 +60,7 @@ func check(t *testing.T, c *Config, home string, err error, want, warning string
 	}
 }
 
-// No session begins with a copy of somebody's keys.
+// No session begins with a copy of a user's keys.
 func TestKeysAreNotCopiedIntoSessions(t *testing.T) {
 	link := func(from, to string) func(string) {
 		return func(home string) { _ = os.Symlink(filepath.Join(home, from), filepath.Join(home, to)) }

@@ -14,8 +14,8 @@ type Kind struct {
 	// Around is the key that it stands around, such as command; empty where the kind
 	// is a way to run or reach a server by itself.
 	Around string
-	// Remote is whether somebody else runs the instances: Tine shows itself to them
-	// without a person, and they see no directory of this machine.
+	// Remote is whether another system runs the instances: Tine shows itself to
+	// them without a person, and they see no directory of this machine.
 	Remote bool
 	// Beside are the keys of an entry that go with it, of those that go with some
 	// servers only.

@@ -50,7 +50,7 @@ func (o Options) filled() Options {
 		o.OS = runtime.GOOS
 	}
 	if o.Home == "" {
-		// Without a home ~ stays as it is, and whoever opens the path says so.
+		// Without a home ~ stays as it is, and opening the path fails.
 		o.Home, _ = os.UserHomeDir()
 	}
 	return o

@@ -35,8 +35,8 @@ type Node struct {
 	// from is the text before placeholders were resolved; empty when there were
 	// none. A value that came from one is never shown or quoted in a message.
 	From string
-	// missing is set when a placeholder had no value. Whoever resolved it has
-	// said so; the text means nothing.
+	// missing is set when a placeholder had no value, which was reported; the
+	// text means nothing.
 	Missing bool
 	// kept names the placeholders that stay until a server starts.
 	Kept []string

@@ -105,6 +105,6 @@ func TestCollectorThatCantBeUsed(t *testing.T) {
 	}
 	c := mustParse(t, "servers: {time: {builtin: time}}", env(map[string]string{otlpHeadersVar: "nonsense"}))
 	if len(c.Warnings) != 0 {
-		t.Errorf("headers for nobody: %q", c.Warnings)
+		t.Errorf("headers without a collector: %q", c.Warnings)
 	}
 }

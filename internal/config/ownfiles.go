@@ -12,7 +12,7 @@ import (
 type ownFile struct {
 	path   string // absolute
 	what   string // for messages
-	secret bool   // nobody in a sandbox may read it; without it nobody may write to it
+	secret bool   // no sandbox may read it; without it none may write to it
 }
 
 // maxOwnPath is about the longest path that Linux, where sandboxes are, can open.
@@ -124,8 +124,9 @@ type Visible struct {
 func (o Object) Shows(v Visible) { o.d.visible = append(o.d.visible, v) }
 
 // ownFilesAside complains about a sandbox that may write to the gateway's own files,
-// and so choose what the gateway runs outside of it. A folder above one is as bad:
-// whoever writes there renames what is in it and puts another file in its place.
+// and so choose what the gateway runs outside of it. A folder above one is as bad: a
+// program that writes there can rename what is in it and put another file in its
+// place.
 func (d *decoder) ownFilesAside(files []ownFile) {
 	for _, s := range d.visible {
 		chain := linkChain(s.Path)

@@ -37,7 +37,7 @@ func (p paths) expandHome(path string) string {
 	if os.IsPathSeparator(path[1]) {
 		return filepath.Join(p.home, path[2:])
 	}
-	return path // ~other is somebody else's, and a shell's business
+	return path // ~other is another user's home, and a shell's business
 }
 
 // Within reports whether a path is another or lies below it.

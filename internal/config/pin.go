@@ -110,8 +110,8 @@ func (s *Server) unpinOptions(b json.RawMessage) error {
 }
 
 // hashed is what of an entry makes another instance. Its fields and their order are
-// part of the hashes that instances were recorded with; those that are always empty
-// were not once.
+// part of the hashes that instances were recorded with; some had values in earlier
+// versions and are always empty now.
 type hashed struct {
 	ID, Title, Driver, Command string
 	Args                       []string

@@ -139,7 +139,7 @@ func (d *decoder) preset(o Object, s *Server) Object {
 	return o
 }
 
-// presetDriver chooses how a preset is run: as told, or by what else is said.
+// presetDriver chooses how a preset is run: by driver, or by the other keys.
 func (d *decoder) presetDriver(o Object, p *preset) (string, bool) {
 	if other := o.Has("url", "builtin", "remote"); other != "" {
 		d.fail(o.KeyPos(other), "%s: preset and %s exclude each other; keep one", o.Path, other)
@@ -206,7 +206,7 @@ func (o Object) walled() bool {
 func (p *preset) walls(below *Node) {
 	c := MapNode()
 	if p.network != "" {
-		// Which domains it will be asked for nobody knows.
+		// The domains that it will be asked for are not known.
 		c.Set("network", StringNode("host"))
 	}
 	below.Set("sandbox", c)

@@ -28,7 +28,7 @@ func checkURL(o Object, key string, dst *string) {
 	}
 }
 
-// readHeaders reads headers over those that are there.
+// readHeaders reads headers over those of dst.
 func readHeaders(o Object, key string, dst *map[string]string) bool {
 	d := o.d
 	var given map[string]string
@@ -93,7 +93,7 @@ func (o Object) safeURL(key, text, example string) bool {
 	return false
 }
 
-// LoopbackHost reports whether a host is this machine and nobody else's.
+// LoopbackHost reports whether a host is this machine only.
 func LoopbackHost(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true

@@ -25,9 +25,9 @@ func secretName(name string) bool {
 	return name != "PWD" && name != "OLDPWD" && !innocent.MatchString(name) && secretWord.MatchString(name)
 }
 
-// RedactURL masks what a URL may carry that nobody should read: a user's
-// password and every query value that looks like a secret. Text that is no URL
-// comes back as it is.
+// RedactURL masks the secrets that a URL may carry: a user's password and every
+// query value that looks like a secret. Text that is no URL comes back as it
+// is.
 func RedactURL(s string) string {
 	scheme, rest, ok := strings.Cut(s, "://")
 	if !ok {

@@ -109,7 +109,7 @@ func (d *decoder) rewardKitFile(root *Node) rewardKitFile {
 			f.entries = append(f.entries, e)
 		}
 	}
-	// Its tools are unprefixed, so that what it is called matters to nobody.
+	// Its tools are unprefixed, so its id is free to choose.
 	for seen[f.control] {
 		f.control += "-tools"
 	}
@@ -230,8 +230,7 @@ func (d *decoder) startupCheck(o Object, e *entry) {
 	e.n.Set("startup", s)
 }
 
-// useless warns about keys that mean nothing in this mode; there nobody minds
-// them.
+// useless warns about keys that mean nothing in this mode, which RewardKit ignores there.
 func (d *decoder) useless(o Object, keys []string, why string) {
 	for _, key := range keys {
 		if o.given(key) != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // localBackend translates a backend that runs in a container of this machine's
-// engine. Docker's own defaults are kept, as whoever wrote the file knows them.
+// engine. Docker's own defaults are kept, as the author of the file knows them.
 func (d *decoder) localBackend(o Object, e *entry, g rewardKitGlobals, top *Node, scoping, kind string) {
 	d.useless(o, remoteOnly, "goes with orchestration_mode: remote_http_api")
 	c := MapNode()

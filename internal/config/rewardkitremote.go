@@ -103,7 +103,7 @@ func (d *decoder) apiOf(o Object, g rewardKitGlobals) (*Node, string) {
 			}
 			if n := g.apis.Get(ref.Text); n != nil && ref.Scalar() {
 				if n.Shape != ShapeMap {
-					return nil, "" // said already
+					return nil, "" // reported already
 				}
 				return n, join("global_remote_apis", Clip(ref.Text))
 			}

@@ -47,8 +47,8 @@ func readRules(a Object, key string, to *[]Rule) bool {
 	return true
 }
 
-// Without the key it is all, so that a list that came out empty would give the most
-// where somebody meant the least.
+// Without the key it is all, so a list that came out empty would give the most
+// where the least was meant.
 const (
 	mostHint  = "an empty list would mean all; leave it out for that, or name some"
 	leastHint = "an empty list names nothing; leave it out, or name some"

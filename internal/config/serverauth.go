@@ -58,7 +58,7 @@ func (d *decoder) authFits(o Object, s *Server) {
 	// Beside a report about auth itself this would only repeat it.
 	unread := !ok && n != nil || s.Auth.Type == "" && a.n.Get("type") != nil
 	if s.Credential == CredentialPerPrincipal && s.Auth.Type != AuthLogin && !unread {
-		d.fail(o.KeyPos("credential"), "%s.credential: per-principal goes with auth: {type: login}, as only a person can log in as somebody; add that, or write credential: shared", o.Path)
+		d.fail(o.KeyPos("credential"), "%s.credential: per-principal goes with auth: {type: login}, as only a person can log in; add that, or write credential: shared", o.Path)
 	}
 }
 

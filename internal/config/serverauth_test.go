@@ -36,7 +36,7 @@ tine.yaml:4:11: servers.a.auth: client_secret is missing, which type client_cred
 tine.yaml:4:117: servers.a.auth.redirect: goes with type login, but this is client_credentials`},
 		{"half of the urls", auth("type: login, token_url: 'https://x'"),
 			`tine.yaml:4:11: servers.a.auth: auth_url and token_url belong together; give both, or none to have them found`},
-		{"secret of nobody", auth("type: login, client_secret: b"),
+		{"secret without a client", auth("type: login, client_secret: b"),
 			`tine.yaml:4:11: servers.a.auth: client_secret without client_id; give both or none`},
 		{"key of nobody", auth("type: login, private_key: '" + oneKey + "'"),
 			`tine.yaml:4:11: servers.a.auth: private_key without client_id; give both or none`},
@@ -76,9 +76,9 @@ tine.yaml:4:90: servers.a.auth.redirect: "https://me.example.org" is not an http
 		{"two tokens", "servers:\n  a:\n    url: http://x\n    headers: {authorization: x}\n    auth: {type: login}\n",
 			`tine.yaml:5:5: servers.a.auth: gets the token that headers.Authorization would set too; remove headers.Authorization, or auth`},
 		{"login of each without a login", "servers:\n  a:\n    url: http://x\n    credential: per-principal\n",
-			`tine.yaml:4:5: servers.a.credential: per-principal goes with auth: {type: login}, as only a person can log in as somebody; add that, or write credential: shared`},
+			`tine.yaml:4:5: servers.a.credential: per-principal goes with auth: {type: login}, as only a person can log in; add that, or write credential: shared`},
 		{"login of each by machine", auth("type: client_credentials, token_url: 'https://x', client_id: a, client_secret: b") + "    credential: per-principal\n",
-			`tine.yaml:5:5: servers.a.credential: per-principal goes with auth: {type: login}, as only a person can log in as somebody; add that, or write credential: shared`},
+			`tine.yaml:5:5: servers.a.credential: per-principal goes with auth: {type: login}, as only a person can log in; add that, or write credential: shared`},
 	})
 }
 

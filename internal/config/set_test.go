@@ -177,7 +177,7 @@ servers.walls.warm: can't be set at run time, change it in the config; what can 
 			`servers.erp.auth: gets the token that headers.Authorization would set too; remove headers.Authorization, or auth`},
 		{"half an auth", "bound", `{"auth": {"type": "login"}}`, `servers.bound.auth: goes with url or remote, but this server has a builtin`},
 		{"auth that credential forbids", "each", `{"auth": {"type": "client_credentials", "token_url": "https://x", "client_id": "a", "client_secret": "b"}}`,
-			`servers.each.credential: per-principal goes with auth: {type: login}, as only a person can log in as somebody; add that, or write credential: shared`},
+			`servers.each.credential: per-principal goes with auth: {type: login}, as only a person can log in; add that, or write credential: shared`},
 		{"beyond a bound of the file", "bound", `{"timeout": "2h"}`,
 			`servers.bound.policy.max_timeout: 1h is shorter than timeout, which is 2h; raise it, or lower timeout`},
 		{"a name that the file took", "web", `{"tools": {"rename": {"c": "y"}}}`,

@@ -117,7 +117,7 @@ func readTemplateRoots(o Object, key string, dst *[]string) bool {
 		case strings.TrimSpace(it.Text) == "":
 			d.fail(it.Pos, "%s: is empty; name a directory, or remove it", it.Path)
 		case len(root) > 0 && os.IsPathSeparator(root[len(root)-1]) && filepath.Dir(root) == filepath.Clean(root):
-			d.fail(it.Pos, "%s: %s is everything there is, and whoever opens a session could read it; name the directory of the templates", it.Path, it.Shown)
+			d.fail(it.Pos, "%s: %s is everything there is, and any caller who opens a session could read it; name the directory of the templates", it.Path, it.Shown)
 		default:
 			d.seeds = append(d.seeds, Visible{At: it.Pos, Where: it.Path, Path: root})
 		}

@@ -17,8 +17,8 @@ const (
 // builtinRollout acts on sessions.
 const builtinRollout = "rollout"
 
-// Controls reports whether the server acts on sessions for whoever calls it, and
-// so must know who that is.
+// Controls reports whether the server acts on sessions for its caller, and so
+// must know who that is.
 func (s *Server) Controls() bool { return s.Builtin == builtinRollout }
 
 var (

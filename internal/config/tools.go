@@ -8,7 +8,7 @@ var toolsTable = Table[Tools]{
 	Put("rename", func(t *Tools) *map[string]string { return &t.Rename }, plainMap("{old_name: new_name}").Then(checkRename), "another name"),
 }
 
-// plainMap is a map of texts that is laid over what is there.
+// plainMap is a map of texts that is laid over the values of dst.
 func plainMap(example string) Value[map[string]string] {
 	v := TextMap(example)
 	v.Read = func(o Object, key string, dst *map[string]string) bool {

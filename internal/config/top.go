@@ -163,11 +163,11 @@ func (d *decoder) checkWhole(c *Config) {
 	}
 }
 
-// CheckExposure refuses an address that others can reach, and pages of any
-// origin, when there is no auth, and such an address when tokens would be sent to it
-// in the clear. otherAuth says that there are tokens elsewhere than in the config.
-// Load has called it unless there is Options.OtherAuth; whoever changes Listen
-// afterwards, or knows better then, calls it again.
+// CheckExposure refuses an address that others can reach, and pages of any origin,
+// when there is no auth, and such an address when tokens would be sent to it in the
+// clear. otherAuth says that there are tokens elsewhere than in the config. Load has
+// called it unless there is Options.OtherAuth; a caller that changes Listen
+// afterwards, or learns of other auth then, calls it again.
 func (c *Config) CheckExposure(otherAuth bool) error {
 	if err := c.checkListen(otherAuth); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (c *Config) checkListen(otherAuth bool) error {
 		return &ExposedError{why: fmt.Sprintf("listen: %s is not a loopback address, so anyone who reaches it could use every server", c.Listen), or: "listen on " + c.onLoopback()}
 	}
 	if u, err := url.Parse(c.PublicURL); err == nil && c.PublicURL != "" && !LoopbackHost(u.Hostname()) {
-		return &ExposedError{why: fmt.Sprintf("public_url: whoever comes in through %s could use every server", c.PublicURL), or: "remove public_url"}
+		return &ExposedError{why: fmt.Sprintf("public_url: anyone who reaches %s could use every server", c.PublicURL), or: "remove public_url"}
 	}
 	return nil
 }

@@ -403,9 +403,9 @@ func Map[V any](keys Table[V], word func(v *V, word string), words ...string) Va
 	return Value[V]{
 		About: about,
 		Read: func(o Object, key string, dst *V) bool {
-			c, said, ok := o.ChildOr(key, keys.Names(), words...)
-			if said != "" {
-				word(dst, said)
+			c, given, ok := o.ChildOr(key, keys.Names(), words...)
+			if given != "" {
+				word(dst, given)
 			}
 			if ok {
 				keys.Read(c, dst)
@@ -468,8 +468,8 @@ func Set(v Value[[]string]) Value[[]string] {
 	return v
 }
 
-// Headers are headers of HTTP, whose values nobody sees: credentials go here, under
-// whatever name the server wants them.
+// Headers are headers of HTTP, whose values are never shown: credentials go here,
+// under whatever name the server wants them.
 func Headers() Value[map[string]string] {
 	v := TextMap("").By(readHeaders)
 	v.About.Form = FormSecret

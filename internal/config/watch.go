@@ -22,8 +22,8 @@ const (
 
 // Watch loads the config whenever it may have changed and hands the result to
 // fn, until ctx ends. fn is called from one goroutine, first right away with
-// what is there now, so that nothing written between the caller's own Load and
-// Watch is lost, then only when the content differs from the last time. An
+// the current content, so that nothing written between the caller's own Load
+// and Watch is lost, then only when the content differs from the last time. An
 // error means that the config can't be used as it is; the caller keeps the one
 // it has.
 //

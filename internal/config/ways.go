@@ -71,7 +71,7 @@ func (d *decoder) what(o Object, s *Server, idPos Pos) {
 		off[k.Name] = options == nil
 	}
 	if o.n.Get("preset") != nil && s.Preset == "" {
-		return // one that could not be had, which was said
+		return // one that could not be had, which was reported
 	}
 	var given []string
 	for _, key := range wayKeys {

@@ -22,7 +22,7 @@ import (
 
 // A Host is what the services need of the gateway that they are part of.
 type Host interface {
-	// Enter gives a request of a principal a place among those that are under way.
+	// Enter gives a request of a principal a place among the running ones.
 	Enter(who identity.Principal) (leave func(), err error)
 	// Alone refuses what would take a session away from others who are connected to it
 	// than the caller: conn is the connection of the caller, nil for none.
@@ -31,7 +31,7 @@ type Host interface {
 	EndSession(ctx context.Context, s *session.Session) error
 	// Admit changes who may come in: what change has written holds when it returns.
 	Admit(ctx context.Context, change func(ctx context.Context) error) error
-	// Readmit has everybody who is connected looked at again.
+	// Readmit checks all connected principals again.
 	Readmit()
 	// Again is a principal as it is by now; ok is false where it may not come in any more.
 	Again(who identity.Principal) (now identity.Principal, ok bool)

@@ -22,8 +22,8 @@ func NoSession(id string) error {
 	return &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no session " + Clip(id) + " of yours"}
 }
 
-// ended is the answer for a session that was closed, to whom it belonged. One that
-// ended by itself is lost: its caller made no mistake.
+// ended is the answer to the owner of a session that was closed. One that ended by
+// itself is lost: its caller made no mistake.
 func ended(s api.Session) error {
 	kind := api.KindInvalid
 	message := "session " + s.ID + " was closed at " + s.Closed.UTC().Format(time.RFC3339)
@@ -34,8 +34,8 @@ func ended(s api.Session) error {
 	return &api.Error{Kind: kind, Status: http.StatusGone, Message: message}
 }
 
-// missing is the answer for a session that is not among those that are served. One
-// that is still recorded as open says why and what would bring it back.
+// missing is the answer for a session that is not served. One that is still
+// recorded as open says why and what would bring it back.
 func (c *Sessions) missing(who identity.Principal, id string) error {
 	u, ok := c.reg.Unserved(id)
 	if !ok || !access.Sees(who, access.Thing{Owner: u.Owner, Session: id}) {
@@ -49,8 +49,8 @@ func (c *Sessions) missing(who identity.Principal, id string) error {
 }
 
 // ID is the id of the session that is meant by an id, or by the name of a durable
-// session: the principal's own, else that of the one other whose it may see. Nobody comes
-// into the default session of another by its name.
+// session: the principal's own, else that of the one other whose it may see. The default
+// session of another principal is not found by its name.
 func (c *Sessions) ID(who identity.Principal, ref string) (string, error) {
 	if session.IsID(ref) {
 		return ref, nil

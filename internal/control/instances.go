@@ -32,7 +32,7 @@ func noInstance(id string) error {
 	return &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: "there is no instance " + Clip(id) + " of yours"}
 }
 
-// wasRemoved is the answer for one that is gone, to whom it belonged.
+// wasRemoved is the answer to the owner of an instance that is gone.
 func wasRemoved(s api.Session) error {
 	message := "instance " + s.ID + " was removed at " + s.Closed.UTC().Format(time.RFC3339)
 	if s.Reason != "" {

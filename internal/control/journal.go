@@ -181,12 +181,12 @@ func (c *Journal) shown(e *journal.Entry, look access.Look) api.Call {
 // errGone ends a stream whose principal may not come in any more.
 var errGone = errors.New("no longer admitted")
 
-// Follow returns what tells calls as they are made, from now on, until ctx ends or tell
-// fails.
-func (s Selection) Follow() func(ctx context.Context, tell func(api.Call) error) error {
-	c, everybody := s.c, access.All(s.who)
+// Follow returns what passes calls to emit as they are made, from now on, until ctx
+// ends or emit fails.
+func (s Selection) Follow() func(ctx context.Context, emit func(api.Call) error) error {
+	c, all := s.c, access.All(s.who)
 	tail := c.journal.Tail()
-	return func(ctx context.Context, tell func(api.Call) error) error {
+	return func(ctx context.Context, emit func(api.Call) error) error {
 		missed := int64(0)
 		return tail.Follow(ctx, func(e journal.Entry) error {
 			missed += e.Missed
@@ -194,7 +194,7 @@ func (s Selection) Follow() func(ctx context.Context, tell func(api.Call) error)
 				return nil
 			}
 			now, ok := c.host.Again(s.who)
-			if !ok || everybody && !access.All(now) {
+			if !ok || all && !access.All(now) {
 				return errGone
 			}
 			look := access.At(now, callOf(&e), s.within)
@@ -203,7 +203,7 @@ func (s Selection) Follow() func(ctx context.Context, tell func(api.Call) error)
 			}
 			call := c.shown(&e, look)
 			call.Missed, missed = missed, 0
-			return tell(call)
+			return emit(call)
 		})
 	}
 }

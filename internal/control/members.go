@@ -73,10 +73,10 @@ func (c *Sessions) templateSnapshot(who identity.Principal, raw json.RawMessage)
 	if raw == nil || json.Unmarshal(raw, &text) != nil {
 		return "", nil
 	}
-	ref, said := strings.CutPrefix(text, fromSnapshot)
+	ref, explicit := strings.CutPrefix(text, fromSnapshot)
 	snap, err := c.snapshots.Usable(who, ref)
 	var e *api.Error
-	if !said && !strings.HasPrefix(ref, "snp_") && errors.As(err, &e) && e.Status == http.StatusNotFound {
+	if !explicit && !strings.HasPrefix(ref, "snp_") && errors.As(err, &e) && e.Status == http.StatusNotFound {
 		return "", nil
 	}
 	return snap.ID, err

@@ -26,8 +26,8 @@ const (
 	keyWait = 30 * time.Second
 )
 
-// creations are the requests with a key that are under way here. What they came
-// to is in the store; there is one gateway on it.
+// creations are the requests with a key that run here. What they came to is in
+// the store; there is one gateway on it.
 type creations struct {
 	store store.Creations
 	log   *slog.Logger
@@ -89,8 +89,8 @@ type creation[A any] func(ctx context.Context, mark string) (A, func(context.Con
 // can't be recorded.
 //
 // What is created carries the key's mark. A gateway that is killed before it has
-// recorded the answer has told nobody: the next one removes what carries the mark,
-// and the key is free.
+// recorded the answer has not answered: the next one removes what carries the
+// mark, and the key is free.
 //
 // Answers hold tokens, and are kept like secrets.
 func once[A any](ctx context.Context, c *core, r Request, in any, create creation[A]) (A, error) {
@@ -139,7 +139,7 @@ func once[A any](ctx context.Context, c *core, r Request, in any, create creatio
 	return createdBy(ctx, &c.once, rec, create)
 }
 
-// take waits until no other request with a key is under way.
+// take waits until no other request with a key runs.
 func (c *creations) take(ctx context.Context, k creationKey, stopping <-chan struct{}) (end func(), err error) {
 	timer := time.NewTimer(keyWait)
 	defer timer.Stop()
@@ -158,14 +158,14 @@ func (c *creations) take(ctx context.Context, k creationKey, stopping <-chan str
 		}
 		return nil, &api.Error{
 			Kind: api.KindRefused, Status: http.StatusConflict, Retryable: true, RetryAfter: 1,
-			Message: "a request with this " + HeaderKey + " is still under way; ask again for what comes of it",
+			Message: "a request with this " + HeaderKey + " is still running; ask again for its answer",
 		}
 	}
 }
 
 // begun notes a key, unless it is noted with an answer already. One that is
-// noted without is left from a request that could not free it: nobody else has
-// the key now.
+// noted without is left from a request that could not free it: no other request
+// has the key now.
 func (c *creations) begun(ctx context.Context, rec store.Creation) (old store.Creation, found bool, err error) {
 	for range 2 {
 		rec.At = time.Now().UTC()
@@ -214,8 +214,8 @@ func createdBy[A any](ctx context.Context, c *creations, rec store.Creation, cre
 	return out, nil
 }
 
-// DropKeys forgets keys whose time is over, and at the start those that an earlier
-// gateway left under way: what came of them nobody can tell any more.
+// DropKeys forgets keys whose time is over, and at the start those of requests
+// that an earlier gateway left unfinished: their outcome can't be known any more.
 func (s *Services) DropKeys(ctx context.Context, start bool) error {
 	return s.Sessions.once.store.DropCreations(ctx, time.Now().Add(-keyAge), start)
 }

@@ -55,7 +55,7 @@ func shownServer(who identity.Principal, s api.Server) api.Server {
 	if s.LastError != nil && !who.Is(api.RoleOperator) {
 		s.LastError = &api.LastError{At: s.LastError.At, Kind: s.LastError.Kind}
 	}
-	if !access.Hears(who, nil) { // they may be of anybody's instance
+	if !access.Hears(who, nil) { // they may be of another principal's instance
 		s.Words = ""
 	}
 	if who.Is(api.RoleViewer) {

@@ -64,8 +64,8 @@ type Page struct {
 	After string // the next of an earlier answer
 }
 
-// List lists sessions, the newest first: the principal's own, or with the role of a viewer
-// everybody's.
+// List lists sessions, the newest first: the principal's own, or all with the role of a
+// viewer.
 func (c *Sessions) List(ctx context.Context, who identity.Principal, f SessionFilter) (api.SessionList, error) {
 	in := store.SessionFilter{Parent: f.Parent, Closed: f.Closed, Before: f.After, Limit: f.Limit}
 	if f.Owner != "" {
@@ -96,8 +96,8 @@ func (c *Sessions) Forks(ctx context.Context, who identity.Principal, id string,
 // labels. The page may then be short, or empty, and not the last.
 const mostLooked = 20000
 
-// pick gives a page of those that are chosen; of all with a nil choose. It
-// has a next where one more was found.
+// pick gives a page of the chosen ones; of all with a nil choose. It has a next
+// where one more was found.
 func (c *Sessions) pick(ctx context.Context, who identity.Principal, f store.SessionFilter, choose func(api.Session) bool) (api.SessionList, error) {
 	out := api.SessionList{Sessions: []api.Session{}}
 	limit := f.Limit
@@ -286,9 +286,10 @@ func (c *Sessions) NewToken(ctx context.Context, r Request, id string) (api.Open
 	})
 }
 
-// Trajectory tells the story of a session. It is full and not redacted: it is for those who could have made the
-// calls themselves. Of calls that were denied it has what they may know.
-func (c *Sessions) Trajectory(ctx context.Context, who identity.Principal, id string) (func(tell func(api.Step) error) error, error) {
+// Trajectory tells the story of a session. It is full and not redacted: it is for
+// principals who could have made the calls themselves. Of calls that were denied it has
+// what they may know.
+func (c *Sessions) Trajectory(ctx context.Context, who identity.Principal, id string) (func(emit func(api.Step) error) error, error) {
 	_, s, err := c.Seen(ctx, who, id)
 	if err != nil {
 		return nil, err
@@ -297,7 +298,7 @@ func (c *Sessions) Trajectory(ctx context.Context, who identity.Principal, id st
 		return nil, access.Need(who, api.RoleOperator)
 	}
 	within := access.Thing{Owner: s.Owner, Session: id}
-	return func(tell func(api.Step) error) error {
+	return func(emit func(api.Step) error) error {
 		return c.reg.Trajectory(ctx, id, func(step api.Step) error {
 			if step.Journal == record.ModeDenied {
 				look := access.At(who, access.Call{Thing: within, Server: step.Server, Denied: true}, &within)
@@ -315,7 +316,7 @@ func (c *Sessions) Trajectory(ctx context.Context, who identity.Principal, id st
 				}
 				step.Reason, step.Words = all[0].Why, all[0].Words
 			}
-			return tell(step)
+			return emit(step)
 		})
 	}, nil
 }

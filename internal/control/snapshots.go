@@ -28,8 +28,8 @@ type Snapshots struct {
 // that session.
 func whose(s api.Snapshot) access.Thing { return access.Thing{Owner: s.Owner, Session: s.Session} }
 
-// Find finds one by id or name. Names are unique among those of an owner,
-// so that one's own goes before others'.
+// Find finds one by id or name. Names are unique among those of an owner, so
+// that the principal's own goes before others'.
 func (c *Snapshots) Find(who identity.Principal, ref string) (api.Snapshot, error) {
 	var named []api.Snapshot
 	for _, s := range c.reg.Snapshots() {
@@ -88,8 +88,8 @@ type SnapshotFilter struct {
 	Page
 }
 
-// List lists snapshots, the newest first: the principal's own, or with the role of a viewer
-// everybody's.
+// List lists snapshots, the newest first: the principal's own, or all with the role of a
+// viewer.
 func (c *Snapshots) List(who identity.Principal, f SnapshotFilter) (api.SnapshotList, error) {
 	return c.page(who, f.Page, func(s api.Snapshot) bool {
 		return (f.Auto || !s.Auto) && (f.Owner == "" || f.Owner == s.Owner) && labelled(s.Labels, f.Labels)
@@ -104,9 +104,8 @@ func (c *Snapshots) ListOf(ctx context.Context, who identity.Principal, id strin
 	return c.page(who, page, func(s api.Snapshot) bool { return s.Session == id })
 }
 
-// page lists those that are chosen, the newest first. The one that a
-// page ended with may be gone by the next, so that after says when it was made
-// too.
+// page lists the chosen ones, the newest first. The one that a page ended with
+// may be gone by the next, so that after says when it was made too.
 func (c *Snapshots) page(who identity.Principal, page Page, choose func(api.Snapshot) bool) (api.SnapshotList, error) {
 	out := api.SnapshotList{Snapshots: []api.Snapshot{}}
 	var last *api.Snapshot

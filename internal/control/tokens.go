@@ -95,7 +95,7 @@ func (c *Tokens) Confirm(ctx context.Context, who identity.Principal, name strin
 	return shownToken(t), nil
 }
 
-// ConfirmLost lets everybody in again after a restore that found no tokens.
+// ConfirmLost lets callers in again after a restore that found no tokens.
 func (c *Tokens) ConfirmLost(ctx context.Context, who identity.Principal) (api.TokenList, error) {
 	if err := c.host.Admit(ctx, c.store.ConfirmLost); err != nil {
 		return api.TokenList{}, err

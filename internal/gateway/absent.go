@@ -16,10 +16,9 @@ import (
 )
 
 // A request for what is not there is answered with the same words whether a rule
-// hides it or there is none. It is in the journal in both cases: somebody tries
-// doors, and if only one of the two took a number there, the numbers of the caller's
-// other calls would tell them apart. It counts toward the principal's rate as any
-// call does. Why is for operators.
+// hides it or there is none. It is in the journal in both cases: a caller that
+// guesses names could else tell the two apart by the numbers of its other calls. It
+// counts toward the principal's rate as any call does. Why is for operators.
 
 // An absence is a request for something that is not there for its principal.
 type absence struct {
@@ -64,7 +63,7 @@ func hiddenServer(who identity.Principal, e *catalog.Entry) string {
 	return fmt.Sprintf("auth.rules give %q no server %s", who.Name, e.Base())
 }
 
-// missingServer is why a server is not there for anybody.
+// missingServer is why a server is not there for any principal.
 func missingServer(server string) string {
 	if server == "" {
 		return "the name has no server before it"
@@ -98,7 +97,7 @@ func (x *exchange) may(e *catalog.Entry, name string) bool {
 	}
 }
 
-// withheld does so for something that the config hides from everybody.
+// withheld does so for something that the config hides from all principals.
 func (x *exchange) withheld(e *catalog.Entry, name string, answer error) error {
 	why := fmt.Sprintf("the config of server %s hides its %s %s", e.Base(), x.kindOf(), name)
 	return x.away(absence{server: e.ID, entry: e, name: name, why: why}, answer)
@@ -177,7 +176,7 @@ func (g *Gateway) knock(w http.ResponseWriter, r *http.Request, who identity.Pri
 		a.why = hiddenServer(who, e)
 	}
 	if s := g.reg.Get(in); s != nil && access.Uses(who, access.Thing{Owner: s.Owner, Session: in}) {
-		a.session = in // nothing is written into the story of somebody else
+		a.session = in // nothing is written into the story of another principal's session
 	}
 	if a.method == "" {
 		hurry(w)

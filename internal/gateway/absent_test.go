@@ -13,9 +13,9 @@ import (
 	"github.com/tine-mcp/tine/internal/store"
 )
 
-// TestAbsentIsAbsent has somebody ask for things of a server that the rules hide,
-// n, and of one that there is not, x, on every way in: answers, and what the journal
-// shows of it, must not tell them apart, and an operator reads why.
+// TestAbsentIsAbsent asks for things of a server that the rules hide, n, and of one
+// that there is not, x, on every way in: answers, and what the journal shows of it,
+// must not tell them apart, and an operator reads why.
 func TestAbsentIsAbsent(t *testing.T) {
 	t.Parallel()
 	w := openCurtain(t)
@@ -91,8 +91,8 @@ func TestAbsentIsAbsent(t *testing.T) {
 	}
 }
 
-// TestPagesCountWhatIsSeen checks that calls which somebody may not look at take no
-// place on a page.
+// TestPagesCountWhatIsSeen checks that calls which a principal may not look at take
+// no place on a page.
 func TestPagesCountWhatIsSeen(t *testing.T) {
 	t.Parallel()
 	w := openCurtain(t)

@@ -39,8 +39,8 @@ func openCurtain(t *testing.T) *worlds {
 	return &worlds{w, readOpenAPI(t, w, "Authorization", "Bearer "+operator)}
 }
 
-// TestImportKeepsToTheRules has somebody import the state of a server that the
-// rules hide: it is refused in the words for one that there is not.
+// TestImportKeepsToTheRules has a principal import the state of a server that
+// the rules hide: it is refused in the words for one that there is not.
 func TestImportKeepsToTheRules(t *testing.T) {
 	w := openCurtain(t)
 	s := w.open(t, `{"servers":["n"]}`, asBob...)
@@ -68,8 +68,8 @@ func TestImportKeepsToTheRules(t *testing.T) {
 	want[api.Snapshot](t, w, "POST", "/v1/snapshots/import?name=b", file, asOps...)
 }
 
-// TestHiddenServersAreNotStarted checks that eager sessions and forks of somebody
-// start only what the rules give.
+// TestHiddenServersAreNotStarted checks that eager sessions and forks of a
+// principal start only what the rules give.
 func TestHiddenServersAreNotStarted(t *testing.T) {
 	w := openCurtain(t)
 	running := func() int {

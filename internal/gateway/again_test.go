@@ -11,7 +11,7 @@ import (
 const helloAgain = `{"jsonrpc":"2.0","id":"again","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}`
 
 // A second handshake on a connection is refused, and leaves nothing behind that
-// nobody ends. The first goes on.
+// is never ended. The first goes on.
 func TestSecondInitialize(t *testing.T) {
 	up := script(t, false, map[string]string{"tools/list": plainTools, "tools/call": strangeResult})
 	refused := func(t *testing.T, m message) {

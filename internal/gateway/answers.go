@@ -49,7 +49,7 @@ func (p rawReplay) write(a *ask) error {
 	return answered(send(a.w, append(append(out, p.result...), "}\n"...)))
 }
 
-// answered is nil or an error for which it is too late: whoever asked is gone.
+// answered is nil or an error for which it is too late: the caller is gone.
 func answered(err error) error {
 	if err != nil {
 		return errAnswered
@@ -65,14 +65,14 @@ func (callPage) contents() []content {
 }
 
 // lines is an answer of one JSON value a line, made while it is written.
-type lines[T any] func(tell func(T) error) error
+type lines[T any] func(emit func(T) error) error
 
 func (lines[T]) contents() []content { return []content{{mediaLines, reflect.TypeFor[T]()}} }
 
 func (each lines[T]) write(a *ask) error {
 	return writeStream(a, mediaLines, "", func(w io.Writer) error {
 		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false) // what servers and callers said is told as they said it
+		enc.SetEscapeHTML(false) // texts of servers and callers stay as they are
 		return each(func(v T) error { return enc.Encode(v) })
 	})
 }
@@ -87,9 +87,9 @@ func (file) contents() []content { return []content{{media: mediaBytes}} }
 
 func (f file) write(a *ask) error { return writeStream(a, mediaBytes, f.name, f.produce) }
 
-// writeStream answers with what make writes. When it fails before anything was
+// writeStream answers with what produce writes. When it fails before anything was
 // sent, the failure is the answer; after that the connection is broken off, so
-// that nobody takes a part for the whole.
+// that a part is not taken for the whole.
 func writeStream(a *ask, media, filename string, produce func(io.Writer) error) error {
 	s := &stream{a: a, ctl: http.NewResponseController(a.w), media: media, filename: filename}
 	buf := bufio.NewWriterSize(s, piece)
@@ -146,7 +146,7 @@ const uploadPause = 30 * time.Second
 type upload struct {
 	r        io.Reader
 	ctl      *http.ResponseController
-	tooLarge bool // whoever reads may hide why it failed
+	tooLarge bool // the reader may hide why it failed
 	stalled  bool
 }
 

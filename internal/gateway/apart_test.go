@@ -30,7 +30,7 @@ func TestControlsApart(t *testing.T) {
 			t.Errorf("%s in the merged view: %s", name, m.raw)
 		}
 	}
-	// Whoever asks for them by name has them, in any session.
+	// A request that names them has them, in any session.
 	s := w.open(t, `{"servers":["memory"]}`, asAda...)
 	for _, path := range []string{"/mcp/rollout", "/s/" + s.ID + "/mcp/rollout"} {
 		if all := names(tools(t, w.world, path, asAda...)); len(all) != 11 {
@@ -105,7 +105,7 @@ func TestControlsShadowed(t *testing.T) {
 		said = said || m.Server == "rollout" && strings.Contains(m.Reason, `"open_session" is hidden`)
 	}
 	if !said {
-		t.Error("nobody says that one is hidden")
+		t.Error("it is not said that one is hidden")
 	}
 }
 
@@ -168,9 +168,9 @@ func TestSessionHeader(t *testing.T) {
 	}
 }
 
-// TestUnknownClientMakesNoSession sends an Mcp-Session-Id that nobody was given to a session
-// of a name that there is not: it is unknown, and the session is not made, unless the
-// request needs no client.
+// TestUnknownClientMakesNoSession sends an Mcp-Session-Id that no client was given to a
+// session of a name that there is not: it is unknown, and the session is not made, unless
+// the request needs no client.
 func TestUnknownClientMakesNoSession(t *testing.T) {
 	t.Parallel()
 	w := openWorlds(t, "")

@@ -49,7 +49,7 @@ func TestBearerTokens(t *testing.T) {
 				t.Errorf("GET %s with %q: status %d", path, tt.header, r.status)
 			}
 		}
-		// Probes know nobody.
+		// Probes know no principals.
 		if r := w.do(t, "GET", "/healthz", "", "Authorization", tt.header); r.status != http.StatusOK {
 			t.Errorf("healthz with %q: status %d", tt.header, r.status)
 		}
@@ -67,7 +67,7 @@ func TestBearerTokens(t *testing.T) {
 }
 
 // TestWrongTokenWhereNoneIsNeeded checks that a gateway open to everyone still
-// refuses a token it does not know: whoever sends one thinks it counts.
+// refuses a token it does not know: a client that sends one thinks it counts.
 func TestWrongTokenWhereNoneIsNeeded(t *testing.T) {
 	t.Parallel()
 	w := open(t, servers("a", echoServer(t, true, "one").URL))

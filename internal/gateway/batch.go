@@ -107,8 +107,8 @@ func (g *Gateway) postBatch(w http.ResponseWriter, r *http.Request, who identity
 	_ = send(w, append(out, ']'))
 }
 
-// checkForgedBody holds mirror headers against a body that nobody has taken
-// apart yet. Of several messages they can't say anything.
+// checkForgedBody holds mirror headers against a body that is not parsed yet.
+// Of several messages they can't say anything.
 func checkForgedBody(h http.Header, body []byte) *wire.Error {
 	if len(h[wire.HeaderMethod]) == 0 && len(h[wire.HeaderName]) == 0 {
 		return nil

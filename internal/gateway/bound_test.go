@@ -17,8 +17,9 @@ var sessionRoutes = []struct{ method, path, body string }{
 	{"POST", "/snapshots", ""}, {"POST", "/rewind", ""}, {"POST", "/token", ""}, {"GET", "/calls", ""}, {"GET", "/trajectory", ""}, {"GET", "/tree", ""}, {"DELETE", "", ""},
 }
 
-// TestSessionsOfOthers checks that a session of somebody else is like one that
-// is not there, in every byte, and what those may who look after all.
+// TestSessionsOfOthers checks that a session of another principal is like one
+// that is not there, in every byte, and what viewers and operators may do with
+// it.
 func TestSessionsOfOthers(t *testing.T) {
 	t.Parallel()
 	w := openWorlds(t, teamYAML)
@@ -113,7 +114,7 @@ func TestSessionsOfOthers(t *testing.T) {
 	same("POST", "/v1/sessions/ID/forks", "", asBob) // also when it is closed
 }
 
-// TestSessionToken checks what whoever shows a session's token may do.
+// TestSessionToken checks what a caller with a session's token may do.
 func TestSessionToken(t *testing.T) {
 	t.Parallel()
 	for name, yaml := range map[string]string{"named": teamYAML, "open": ""} {

@@ -138,7 +138,7 @@ func TestWhatAConnectionBorrows(t *testing.T) {
 			own = s
 		}
 	}
-	if m := client.Members; len(m) != 1 || m[0].Fork != "refuse" || m[0].Why != "what it remembers is that of the default session "+own.ID {
+	if m := client.Members; len(m) != 1 || m[0].Fork != "refuse" || m[0].Why != "it keeps its state in the default session "+own.ID {
 		t.Errorf("the connection's session has %+v", m)
 	}
 	for what, has := range map[string]string{"forks": "fork that one", "snapshots": "snapshot that one"} {

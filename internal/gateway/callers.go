@@ -16,15 +16,15 @@ import (
 	"github.com/tine-mcp/tine/internal/upstream"
 )
 
-// A Control lets servers inside the gateway act on sessions, each time for
-// whoever called them: with the routes of the control API, for the same
-// principal, who gets the same answers and refusals there. It is made before the
-// gateway is, since servers are; until then it refuses. The zero Control is
-// ready, and all of its methods may run at once.
+// A Control lets servers inside the gateway act on sessions, each time for their
+// caller: with the routes of the control API, for the same principal, who gets
+// the same answers and refusals there. It is made before the gateway is, since
+// servers are; until then it refuses. The zero Control is ready, and all of its
+// methods may run at once.
 //
-// Who calls is known by a handle that a call is given on its way to such a
-// server. It can't be guessed, nobody outside of the process sees it, and it
-// means nothing once the call is over.
+// The caller is known by a handle that a call is given on its way to such a
+// server. It can't be guessed, is not seen outside of the process, and means
+// nothing once the call is over.
 type Control struct {
 	g     atomic.Pointer[Gateway]
 	mu    sync.Mutex
@@ -82,14 +82,14 @@ func (c *Control) of(handle string) (*Gateway, *controlCall, error) {
 	call := c.calls[handle]
 	c.mu.Unlock()
 	if call == nil {
-		return nil, nil, &api.Error{Kind: api.KindRefused, Message: "nobody is known to make this call: it came by no gateway, or is over"}
+		return nil, nil, &api.Error{Kind: api.KindRefused, Message: "the caller is not known: the call came by no gateway, or is over"}
 	}
 	return g, call, nil
 }
 
 // hide returns what stands for a session's token until the answer has left the
-// server and was written down: a token in the journal would be there for
-// everybody who may read a story, and in every copy of it.
+// server and was written down: a token in the journal could be read by every
+// principal who may read a story, and would be in every copy of it.
 func (call *controlCall) hide(token string) string {
 	call.mu.Lock()
 	defer call.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/tine-mcp/tine/internal/testkit"
 )
 
-// TestToolsOfASessionToken checks that whoever has a session's token does with
-// the tools what it may do by the API.
+// TestToolsOfASessionToken checks that a caller with a session's token does
+// with the tools what it may do by the API.
 func TestToolsOfASessionToken(t *testing.T) {
 	t.Parallel()
 	r := openRollouts(t, teamYAML, "")
@@ -59,7 +59,7 @@ func TestToolsOfASessionToken(t *testing.T) {
 			}
 		})
 	}
-	// Somebody else's sessions are as if they were not there.
+	// Sessions of other principals are as if they were not there.
 	for _, tool := range []string{"fork_session", "snapshot_session", "rewind_session", "close_session"} {
 		wantKind(t, r.ways(t, "", asBob...)["stateless"](tool, `{"session_id":"`+other.ID+`"}`), api.KindInvalid)
 		wantKind(t, r.ways(t, "", asEve...)["stateless"](tool, `{"session_id":"`+other.ID+`"}`), api.KindRefused)
@@ -104,8 +104,7 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.RoundTripper.RoundTrip(r)
 }
 
-// TestForgedCaller has somebody show the handle of a call of somebody else that
-// is under way.
+// TestForgedCaller shows the handle of another principal's running call.
 func TestForgedCaller(t *testing.T) {
 	t.Parallel()
 	r := openRollouts(t, teamYAML, "")
@@ -121,7 +120,7 @@ func TestForgedCaller(t *testing.T) {
 		defer close(forked)
 		act[api.Forks](t, r.ways(t, s.ID, asAda...)["stateless"], "fork_session", `{}`)
 	}()
-	testkit.Eventually(t, "ada's fork is under way", func() bool { return len(r.spy.all()) == 1 })
+	testkit.Eventually(t, "ada's fork is running", func() bool { return len(r.spy.all()) == 1 })
 	handle := r.spy.all()[0]
 	if handle == "" {
 		t.Fatal("there is no handle")
@@ -150,7 +149,7 @@ func TestForgedCaller(t *testing.T) {
 	take(t, changed)
 	take(t, forked)
 	for _, old := range append(r.spy.all(), "", "guessed") {
-		if _, err := r.spy.Sessions.List(t.Context(), old, "", nil, 0, ""); err == nil || !strings.Contains(err.Error(), "nobody is known") {
+		if _, err := r.spy.Sessions.List(t.Context(), old, "", nil, 0, ""); err == nil || !strings.Contains(err.Error(), "the caller is not known") {
 			t.Errorf("a call that is over still acts: %v", err)
 		}
 	}

@@ -63,7 +63,7 @@ func (s *callStream) Note(method string, params []byte) {
 
 // Ask implements upstream.Peer.
 func (s *callStream) Ask(_ context.Context, method string, _ []byte) upstream.Reply {
-	return upstream.Refuse(method, "nobody is there to answer")
+	return upstream.Refuse(method, "there is no client to answer")
 }
 
 // maxProgress bounds what is told of a message.
@@ -131,7 +131,7 @@ func (s *callStream) finish(result rawCall, err error) (rawCall, error) {
 	if err != nil {
 		e := asError(s.g.clean(s.a.who, err))
 		if line, err = json.Marshal(api.CallEvent{Error: e, Status: httpStatus(e)}); err != nil {
-			panic(http.ErrAbortHandler) // nothing else can be said any more
+			panic(http.ErrAbortHandler) // no other answer can be sent any more
 		}
 	} else {
 		line = append(wire.OneLine(append([]byte(`{"result":`), result...)), '}')

@@ -42,9 +42,9 @@ type client struct {
 	closed  bool
 	uses    string // the session it means where it names none
 	level   string
-	calls   map[string]*underway           // requests under way, by raw id
+	calls   map[string]*runningCall        // running requests, by raw id
 	late    bool                           // one of them ended while the gateway stops
-	batches int                            // batches under way, whose requests are not in calls
+	batches int                            // running batches, whose requests are not in calls
 	asks    map[string]chan upstream.Reply // server requests waiting for this client, by raw id
 	tokens  map[string]*upstream.Upstream  // progress tokens of those requests, by raw token
 	subs    map[subKey]struct{}
@@ -80,7 +80,7 @@ func (g *Gateway) newClient(id string, v view, sess *session.Session, who identi
 	c := &client{
 		id: id, g: g, view: v, sess: sess, who: who, version: version, init: init, created: time.Now(),
 		out:   out,
-		calls: make(map[string]*underway), asks: make(map[string]chan upstream.Reply),
+		calls: make(map[string]*runningCall), asks: make(map[string]chan upstream.Reply),
 		tokens: make(map[string]*upstream.Upstream), subs: make(map[subKey]struct{}), streams: make(map[string]*outbox),
 	}
 	c.epoch = newClientID()[:10]
@@ -114,7 +114,7 @@ func (c *client) desc() *upstream.Client {
 	return &upstream.Client{Key: c.id, Info: c.init.ClientInfo, Caps: c.init.Capabilities, LogLevel: c.level}
 }
 
-// close ends what the client has under way, and its stream. Its session goes on.
+// close ends the client's running requests, and its stream. Its session goes on.
 func (c *client) close() {
 	c.detach()
 	c.out.close()
@@ -134,8 +134,8 @@ func (c *client) detach() {
 	c.end(upstream.Cancelled())
 	c.unhear()
 	if len(subs) > 0 && c.sess.Kind != session.KindClient {
-		// A server may take its time, which whoever ends clients has not. In a
-		// gateway that ends the connections end as well.
+		// A server may take its time, and the end of clients must not wait for
+		// it. In a gateway that ends the connections end as well.
 		c.g.spawn(func() { c.unsubscribe(subs) })
 	}
 }
@@ -162,7 +162,7 @@ func (c *client) unsubscribe(subs map[subKey]struct{}) {
 	wg.Wait()
 }
 
-// idle reports whether the client has no request under way and no stream open.
+// idle reports whether the client has no running request and no open stream.
 func (c *client) idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,8 +185,8 @@ func (c *client) waitedFor() bool {
 	return c.late || len(c.calls) > 0
 }
 
-// underway is a request that has no answer yet.
-type underway struct {
+// runningCall is a request that has no answer yet.
+type runningCall struct {
 	cancel context.CancelCauseFunc
 	began  time.Time
 	rw     *responder // its response, where that can carry events
@@ -194,8 +194,8 @@ type underway struct {
 }
 
 // begin registers a request, so that it can be cancelled. It reports false for
-// an id that is under way already.
-func (c *client) begin(id []byte, u *underway) bool {
+// an id of a running one.
+func (c *client) begin(id []byte, u *runningCall) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.calls[string(id)]; ok || c.closed {
@@ -233,7 +233,7 @@ func (c *client) finish(id []byte) {
 	c.mu.Unlock()
 }
 
-// batch notes that a batch of the client's is under way, until done is called.
+// batch notes that a batch of the client's runs, until done is called.
 func (c *client) batch() (done func()) {
 	c.mu.Lock()
 	c.batches++

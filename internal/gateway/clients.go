@@ -54,7 +54,7 @@ func (g *Gateway) admit(ctx context.Context, c *client) error {
 func (g *Gateway) makeRoom(ctx context.Context, owner string) error {
 	g.mu.Lock()
 	var oldest *client
-	// Without names there is only one user, and nobody to be protected from it.
+	// Without names there is only one user, and no other to be protected from it.
 	if owner != "" && g.owned[owner] >= maxClients {
 		for _, c := range g.clients {
 			if c.principal().Name == owner && c.idle() && (oldest == nil || c.used.Load() < oldest.used.Load()) {
@@ -86,7 +86,7 @@ func (g *Gateway) disown(owner string) {
 	}
 }
 
-// drop takes a client out of those that are known. g.mu is held.
+// drop takes a client out of the known ones. g.mu is held.
 func (g *Gateway) drop(c *client) {
 	if g.clients[c.id] != c {
 		return
@@ -97,7 +97,7 @@ func (g *Gateway) drop(c *client) {
 
 // find returns a client by its Mcp-Session-Id, if it belongs to the principal.
 // Finding it is a use, noted under the lock that the reaper chooses under: a
-// client that was found is not reaped before its request is under way.
+// client that was found is not reaped before its request runs.
 func (g *Gateway) find(id string, who identity.Principal) *client {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -176,8 +176,8 @@ func (g *Gateway) reap() {
 }
 
 // reapIdle ends the clients that were idle for longer than limits.idle, and the programs
-// of those that seem to have left, which time without a gateway does not tell. A client
-// with a request under way or an open stream is in use, however long that takes.
+// of those that seem to have left, which time without a gateway does not show. A client
+// with a running request or an open stream is in use, however long that takes.
 func (g *Gateway) reapIdle(now time.Time) {
 	idle := g.reg.Catalog().Config.Limits.Idle
 	var all, gone, left []*client

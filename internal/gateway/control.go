@@ -71,7 +71,7 @@ func (g *Gateway) tools(a *ask, q toolQuery) (api.ToolList, error) {
 	t := x.table()
 	wait := t.cat.Config.Limits.ListWait
 	if only != "" {
-		wait = 0 // whoever asks for one server has no use for a list without it
+		wait = 0 // a list of one server is of no use without it
 	}
 	parts, missing := x.listSome(a.ctx(), t, wire.MethodListTools, wait, func(s *shape) bool {
 		return only == "" && s.listed || s.entry.ID == only
@@ -101,7 +101,7 @@ func (g *Gateway) call(a *ask, in api.CallRequest) (rawCall, error) {
 	stream := g.wantsLines(a)
 	var token []byte
 	if stream != nil {
-		token = []byte("1") // there is one call to tell of
+		token = []byte("1") // there is one call to report on
 	}
 	params, err := askedCall(in.Tool, in.Arguments, token)
 	switch {

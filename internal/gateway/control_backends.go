@@ -16,8 +16,8 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// What servers inside the gateway do with the members of sessions, for whoever the
-// handle of a caller stands for.
+// What servers inside the gateway do with the members of sessions, for the caller
+// behind a handle.
 
 // Servers are those that the caller may have in a session, in the order of the
 // config.
@@ -55,7 +55,7 @@ func (c *Control) Call(ctx context.Context, caller, id, member, tool string, arg
 }
 
 // callParams makes the params of a tool call. What the server says of its progress
-// goes to whoever has the token.
+// goes to the caller that gave the token.
 func callParams(tool string, args, progress []byte) (wire.Params, error) {
 	raw := append(wire.AppendQuote([]byte(`{"name":`), tool), `,"arguments":`...)
 	raw = append(raw, args...)
@@ -66,7 +66,7 @@ func callParams(tool string, args, progress []byte) (wire.Params, error) {
 	return wire.ScanParams(wire.MethodCallTool, append(raw, '}'))
 }
 
-// askedCall makes the params of a tool call that somebody asked for without MCP.
+// askedCall makes the params of a tool call that was asked for without MCP.
 func askedCall(tool string, args, progress []byte) (wire.Params, error) {
 	if isNull(args) {
 		args = []byte("{}")
@@ -93,8 +93,8 @@ func (c *Control) Tools(ctx context.Context, caller, id, member string) (json.Ra
 }
 
 // within is a request to a member of a session that is made within another call,
-// by the same client. That one is counted among those under way, and this one is
-// a part of it. The tool is the one that is to be called; empty for none.
+// by the same client. That one is counted among the running ones, and this one
+// is a part of it. The tool is the one that is to be called; empty for none.
 func (d *callerAction) within(ctx context.Context, member, method, tool string) (*exchange, error) {
 	sess, err := d.g.services.Sessions.Of(ctx, d.who, d.session)
 	if err != nil {

@@ -70,7 +70,7 @@ func (g *Gateway) followCalls(a *ask, calls control.Selection) {
 	w.WriteHeader(http.StatusOK)
 	ctl := http.NewResponseController(w)
 	lines := make(chan []byte, 256)
-	// Before the first byte is sent: whoever reads it counts on every later call.
+	// Before the first byte is sent: a client that reads it counts on every later call.
 	follow := calls.Follow()
 	started := g.spawn(func() {
 		defer close(lines)

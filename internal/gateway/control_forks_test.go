@@ -13,8 +13,9 @@ import (
 	"github.com/tine-mcp/tine/internal/store"
 )
 
-// TestForksEndWithTheirParent checks that whoever has no more than a session's
-// token makes nothing that lasts longer than the session, in any generation.
+// TestForksEndWithTheirParent checks that a caller with no more than a
+// session's token makes nothing that lasts longer than the session, in any
+// generation.
 func TestForksEndWithTheirParent(t *testing.T) {
 	t.Parallel()
 	w := openWorlds(t, teamYAML)

@@ -317,7 +317,7 @@ func TestSessionKeepsItsServers(t *testing.T) {
 }
 
 // The owner of a session that is not served hears why, an operator also what to
-// put back, and nobody else that there is one.
+// put back, and no other principal that there is one.
 func TestUnservedSession(t *testing.T) {
 	w := open(t, twoPeople+servers("a", echoServer(t, true, "one").URL))
 	var opened api.OpenedSession

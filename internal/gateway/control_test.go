@@ -68,7 +68,7 @@ func TestControlServers(t *testing.T) {
 	if s.State != api.StateReady || s.Protocol != legacyVersion || s.ServerName != "scripted" || s.ServerVer != "1" || s.Instances == 0 {
 		t.Errorf("in use: %+v", s)
 	}
-	// It is tried again and again while somebody is there.
+	// It is tried again and again while a client is there.
 	testkit.Eventually(t, "the dead one is failed, with a reason", func() bool {
 		control(t, w, "GET", "/v1/servers/gone", "", &s)
 		return s.State == api.StateFailed && s.Reason != ""

@@ -9,8 +9,8 @@ import (
 )
 
 // What servers inside the gateway do to sessions: each of these is a route of the
-// control API, for whoever the handle of a caller stands for. An empty session is
-// the one that the call is made in, and an empty key none.
+// control API, for the caller behind a handle. An empty session is the one that
+// the call is made in, and an empty key none.
 
 // Open opens a session.
 func (c *Control) Open(ctx context.Context, caller, key string, in api.NewSession) (api.OpenedSession, error) {
@@ -83,7 +83,7 @@ func (c *Control) List(ctx context.Context, caller, parent string, labels map[st
 		return api.SessionList{}, invalid("limit must be a number from 1 to %d", mostLimit)
 	}
 	if _, call, err := c.of(caller); err == nil && parent != "" && call.who.Session != "" && len(labels) == 0 {
-		// All that whoever has a session's token may list are its forks.
+		// A caller with a session's token may list its forks alone.
 		return act(c, caller, "listForks", parent, func(d *callerAction) (api.SessionList, error) {
 			return d.withURLs(d.g.services.Sessions.Forks(ctx, d.who, d.session, false, page))
 		})

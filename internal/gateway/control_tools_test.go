@@ -76,8 +76,8 @@ func TestSessionsByTool(t *testing.T) {
 	}
 }
 
-// TestEndedSession has the world of a rollout end by itself: no policy can name a
-// session, so a call in it is no mistake, unless somebody closed the session or it never was.
+// TestEndedSession has the world of a rollout end by itself: no policy can name a session,
+// so a call in it is no mistake, unless a request closed the session or it never was.
 func TestEndedSession(t *testing.T) {
 	t.Parallel()
 	r := openRollouts(t, teamYAML, "")
@@ -120,8 +120,8 @@ func TestEndedSession(t *testing.T) {
 }
 
 // TestForkFromInside forks a session by a call in that session, which names no
-// session, while another call in it is under way: the fork waits for that one
-// and for nothing else.
+// session, while another call in it runs: the fork waits for that one and for
+// nothing else.
 func TestForkFromInside(t *testing.T) {
 	t.Parallel()
 	r := openRollouts(t, teamYAML, "")
@@ -135,8 +135,8 @@ func TestForkFromInside(t *testing.T) {
 			}()
 			take(t, r.slow.began)
 			go func() { forked <- act[api.Forks](t, call, "fork_session", `{"count":2}`) }()
-			testkit.Eventually(t, "the fork is under way", func() bool { return r.server(t, "rollout").InFlight == 1 })
-			// Nobody else has to wait for it.
+			testkit.Eventually(t, "the fork is running", func() bool { return r.server(t, "rollout").InFlight == 1 })
+			// No other session has to wait for it.
 			if list := act[api.SessionList](t, r.ways(t, "", asAda...)["stateless"], "list_sessions", `{}`); len(list.Sessions) == 0 {
 				t.Error("nothing is listed")
 			}

@@ -135,8 +135,8 @@ func TestCutOffByControl(t *testing.T) {
 	wantCalls(t, w, api.KindInfrastructure)
 }
 
-// TestStdioStopped checks that the end of a gateway on stdio answers the call that is
-// under way: at once, where the client has said all it will.
+// TestStdioStopped checks that the end of a gateway on stdio answers the running
+// call: at once, where the client sends no more.
 func TestStdioStopped(t *testing.T) {
 	t.Parallel()
 	for _, silent := range []bool{false, true} {

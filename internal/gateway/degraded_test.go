@@ -51,7 +51,7 @@ func hanging(t *testing.T, isModern bool, tools ...string) (up *scripted, releas
 	return up, release
 }
 
-// deadURL is an address nobody listens at.
+// deadURL is an address where nothing listens.
 func deadURL(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -297,6 +297,6 @@ func TestAllPagesAreMerged(t *testing.T) {
 	}
 	m := w.dial(t, "/mcp", `{}`).ask("tools/list", `{"cursor":"made up"}`)
 	if e := m.failure(t); e.Code != -32602 {
-		t.Errorf("a cursor of nobody's: %s", m.raw)
+		t.Errorf("an unknown cursor: %s", m.raw)
 	}
 }

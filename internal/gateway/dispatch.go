@@ -223,7 +223,7 @@ func (g *Gateway) control(a *ask, t *actions) (any, error) {
 	if err != nil {
 		return nil, invalid("the query can't be read: %v", err)
 	}
-	// Whoever looks for labels may have many looked at that don't have them.
+	// A search by label may look at many that don't have it.
 	if rt.heavy || query.Has("label") {
 		if e := g.enter(a.who, 1); e != nil {
 			return nil, e
@@ -258,7 +258,8 @@ func split(path string) ([]string, error) {
 }
 
 // decode reads a JSON body strictly. All of it is read before any of it is looked
-// at: whoever sends too much is told that, and not that its beginning is wrong.
+// at: a caller that sends too much is told that, and not that its beginning is
+// wrong.
 func (g *Gateway) decode(w http.ResponseWriter, r *http.Request, v any, empty bool) error {
 	limit := g.edge.Load().body
 	if r.ContentLength > limit {

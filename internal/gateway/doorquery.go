@@ -70,8 +70,8 @@ func (g *Gateway) enterSession(r *http.Request, who identity.Principal, d *door,
 }
 
 // needsClient reports whether a request has an Mcp-Session-Id that must be of a client: one
-// that initializes may have any, and one of the stateless era is nobody's. Its body can be
-// read again.
+// that initializes may have any, and one of the stateless era belongs to none. Its body can
+// be read again.
 func (g *Gateway) needsClient(r *http.Request) bool {
 	if r.Header.Get(wire.HeaderSession) == "" {
 		return false

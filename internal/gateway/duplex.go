@@ -31,26 +31,26 @@ type duplex struct {
 	who identity.Principal // as it came last
 	c   *client            // after the handshake
 	// modern calls have no client; they are cancelled by id.
-	calls  map[string]*context.CancelCauseFunc
-	closed bool
-	wg     sync.WaitGroup
-	life   context.Context
-	end    context.CancelFunc
-	said   chan struct{} // closed when the client has said all it will
-	unused func()        // lets go of the session, which is in use as long as the channel
+	calls      map[string]*context.CancelCauseFunc
+	closed     bool
+	wg         sync.WaitGroup
+	life       context.Context
+	end        context.CancelFunc
+	inputEnded chan struct{} // closed when the client sends no more
+	unused     func()        // lets go of the session, which is in use as long as the channel
 }
 
-// maxDuplexCalls bounds the requests of one channel under way.
+// maxDuplexCalls bounds the running requests of one channel.
 const maxDuplexCalls = 1024
 
 func (g *Gateway) newDuplex(v view, sess *session.Session, who identity.Principal, from *http.Request) *duplex {
-	d := &duplex{g: g, view: v, sess: sess, who: who, from: from, out: newOutbox(false, g.log), calls: make(map[string]*context.CancelCauseFunc), said: make(chan struct{})}
+	d := &duplex{g: g, view: v, sess: sess, who: who, from: from, out: newOutbox(false, g.log), calls: make(map[string]*context.CancelCauseFunc), inputEnded: make(chan struct{})}
 	d.life, d.end = context.WithCancel(g.life)
 	d.unused = sess.InUse()
 	return d
 }
 
-// close ends what is under way and waits for it.
+// close ends the running requests and waits for them.
 func (d *duplex) close() {
 	d.end()
 	d.mu.Lock()
@@ -165,7 +165,7 @@ func (d *duplex) message(msg wire.Message) {
 	if !ok {
 		cancel(nil)
 		d.g.leave(who, 1)
-		d.send(frameOf(msg.ID, failed("", &wire.Error{Code: wire.CodeInvalidRequest, Message: "a request with this id is under way, or too many are"})))
+		d.send(frameOf(msg.ID, failed("", &wire.Error{Code: wire.CodeInvalidRequest, Message: "a request with this id is running, or too many are"})))
 		return
 	}
 	started := d.spawn(func() {
@@ -186,7 +186,7 @@ func (d *duplex) message(msg wire.Message) {
 }
 
 // begin registers a request, so that it can be cancelled. done ends that, before
-// the request is answered: whoever has the answer may use the id again.
+// the request is answered: a client that has the answer may use the id again.
 func (d *duplex) begin(id []byte, cancel context.CancelCauseFunc) (done func(), ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -292,7 +292,7 @@ func (d *duplex) modern(ctx context.Context, msg wire.Message, params wire.Param
 
 // listen keeps a subscription open on the channel until it is cancelled.
 func (d *duplex) listen(ctx context.Context, x *exchange, msg wire.Message) {
-	// A subscription is not work under way: it must not hold up a stop.
+	// A subscription is not counted as a running request: it must not hold up a stop.
 	defer d.g.aside(x.who)()
 	l, e := x.newListening(msg, d.out)
 	if e != nil {
@@ -302,7 +302,7 @@ func (d *duplex) listen(ctx context.Context, x *exchange, msg wire.Message) {
 	defer l.start(ctx, x)()
 	select {
 	case <-ctx.Done():
-	case <-d.said:
+	case <-d.inputEnded:
 	case <-d.g.open.Done():
 		d.send(l.ended())
 	}

@@ -81,7 +81,7 @@ func formOf(from *http.Request, cat *catalog.Catalog, v view) string {
 	return cat.Config.Errors
 }
 
-// clean is an error as somebody is told it, with secrets masked.
+// clean is an error as a principal is told it, with secrets masked.
 func (g *Gateway) clean(who identity.Principal, err error) error {
 	var rpc *wire.Error
 	if errors.As(err, &rpc) {
@@ -139,7 +139,7 @@ func Failure(id []byte, method string, e *api.Error, protocol bool) []byte {
 }
 
 // rpcFailure is an error of ours as one of JSON-RPC. Its data has the kind once
-// more by itself, for whoever reads no more than that.
+// more by itself, for clients that read no more than that.
 func rpcFailure(e *api.Error) *wire.Error {
 	code := wire.CodeTine
 	if e.Kind == api.KindInvalid {
@@ -154,9 +154,9 @@ func kindData(e *api.Error) []byte {
 	return append(append(out, `","`+wire.MetaTineError+`":`...), detailOf(e)...)
 }
 
-// blamed is a server's JSON-RPC error that says whose failure it is: that of
-// whoever called what is not there, or called it wrong. What the server has said
-// stays.
+// blamed is a server's JSON-RPC error that says whose failure it is: the
+// caller's, who called what is not there, or called it wrong. The server's own
+// text stays.
 func blamed(server string, raw []byte) []byte {
 	e := wire.ParseError(raw)
 	if !e.Mistake() {

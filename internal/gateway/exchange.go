@@ -113,7 +113,7 @@ func (x *exchange) route(ctx context.Context) (*upstream.Result, error) {
 		return nil, control.NoServer(x.view.server)
 	}
 	if x.hides(s) || strings.HasPrefix(x.method, "tasks/") && x.sharesIdentity(s) {
-		// It may be about a tool that is hidden, or about somebody else's task.
+		// It may be about a hidden tool, or about another principal's task.
 		return nil, methodNotFound(x.method)
 	}
 	res, err := x.pass(ctx, s, "", nil)

@@ -68,7 +68,7 @@ type Gateway struct {
 	guarded  atomic.Pointer[signal] // raised when guard has changed
 	info     serverInfo
 
-	reloading sync.Mutex // held while who may come in is made anew
+	reloading sync.Mutex // held while the guard is made anew
 
 	inflight atomic.Int64
 	shares   shares
@@ -211,11 +211,11 @@ func (g *Gateway) spawn(fn func()) bool {
 	return !g.closed
 }
 
-// digestTicks is how many ticks long nothing is under way before a gateway that waited
-// for calls stops: their clients may have something to ask before they take the answer.
+// digestTicks is for how many ticks no request runs before a gateway that waited for
+// calls stops: their clients may have something to ask before they take the answer.
 const digestTicks = 15
 
-// Drain refuses new calls and waits for those under way, as long as ctx lasts. Then
+// Drain refuses new calls and waits for running ones, as long as ctx lasts. Then
 // those that are left are cut off, and their callers told so. Streams that would stay
 // open are ended.
 func (g *Gateway) Drain(ctx context.Context) {

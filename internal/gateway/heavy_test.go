@@ -71,7 +71,7 @@ func TestHeavyUntilWritten(t *testing.T) {
 	}
 }
 
-// watching is an answer that nobody reads.
+// watching is an answer that no client reads.
 type watching struct {
 	header http.Header
 	wrote  func()

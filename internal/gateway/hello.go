@@ -109,13 +109,13 @@ func (x *exchange) instructions() []byte {
 		if on, _ := e.On(); !on || s == nil || !s.listed || !x.who.MaySee(e.Base()) {
 			continue
 		}
-		var said []byte
+		var raw []byte
 		if conn := x.connTo(e.ID); conn != nil {
-			said = conn.Hello().Instructions
+			raw = conn.Hello().Instructions
 		} else if k := x.sess.Known(e, x.who.Name); k != nil {
-			said = k.Hello.Instructions
+			raw = k.Hello.Instructions
 		}
-		if text, ok := wire.Unquote(said); ok && text != "" {
+		if text, ok := wire.Unquote(raw); ok && text != "" {
 			if b.Len() > 0 {
 				b.WriteString("\n\n")
 			}

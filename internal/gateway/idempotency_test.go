@@ -151,7 +151,7 @@ func (f *fullDisk) EndCreation(ctx context.Context, owner, key string, answer js
 	return f.Creations.EndCreation(ctx, owner, key, answer)
 }
 
-// TestIdempotencyDiskFull checks that nothing is left that nobody was told of.
+// TestIdempotencyDiskFull checks that nothing is left of a request that was not answered.
 func TestIdempotencyDiskFull(t *testing.T) {
 	t.Parallel()
 	full := &fullDisk{}

@@ -12,9 +12,8 @@ import (
 	"github.com/tine-mcp/tine/internal/testkit"
 )
 
-// A client is not idle while a request of its own is under way or a stream of its
-// own is open, however long ago it sent something. Its session keeps what it
-// remembers.
+// A client is not idle while a request of its own runs or a stream of its own is
+// open, however long ago it sent something. Its session keeps what it remembers.
 func TestClientInUseIsNotReaped(t *testing.T) {
 	up, started, release := blocking(t, true)
 	w := open(t, servers("a", up.URL, "n", "{builtin: memory, scope: session}"), map[string]builtin.Kind{"memory": remembering()})

@@ -153,7 +153,7 @@ func TestDeniedCallsAreWrittenDown(t *testing.T) {
 		}
 	}
 	// Of a server that she knows she sees that it was denied, and not why. Nothing of
-	// it is in the session of somebody else.
+	// it is in another principal's session.
 	other := w.open(t, `{}`, asBob...)
 	post("/s/"+other.ID+"/mcp/n", "add")
 	for _, c := range want[api.CallList](t, w, "GET", "/v1/sessions/"+other.ID+"/calls", "", asBob...).Calls {

@@ -50,7 +50,7 @@ func (g *Gateway) late(ctx context.Context, who identity.Principal, d door, meth
 	req := &upstream.Request{Method: method, Name: name, Params: *params, Who: who.Name}
 	id := cmp.Or(d.session, who.Session)
 	if was, ok, _ := g.reg.Closed(ctx, id); ok && access.Uses(who, access.Thing{Owner: was.Owner, Session: id}) {
-		req.Session = id // nothing is written into the story of somebody else
+		req.Session = id // nothing is written into the story of another principal's session
 	}
 	if rateable(method) {
 		if e := g.tooMany(who); e != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // TestLateCallsAreWrittenDown checks that calls which come after the end of their
-// session are in the journal, by whatever way, and in nobody else's story.
+// session are in the journal, by whatever way, and in no other session's story.
 func TestLateCallsAreWrittenDown(t *testing.T) {
 	t.Parallel()
 	r := openRollouts(t, teamYAML, "")
@@ -51,7 +51,7 @@ func TestLateCallsAreWrittenDown(t *testing.T) {
 		r.do(t, "POST", "/s/"+over.ID+"/mcp", lists, json...)
 		r.do(t, "POST", "/s/"+over.ID+"/mcp", call("n__add"), append([]string{"Content-Type", "application/json"}, asBob...)...)
 		if list := want[api.CallList](t, r.worlds, "GET", "/v1/calls?session="+over.ID, "", asAda...).Calls; len(list) != 5 {
-			t.Errorf("a list, or a call of somebody else, is in the journal: %+v", list)
+			t.Errorf("a list, or a call of another principal, is in the journal: %+v", list)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func TestDrainWaitsForCalls(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if m := w.do(t, "POST", "/mcp", body, "Content-Type", "application/json").answer(); m.Result == nil {
-			t.Errorf("a call under way when draining began: %s", m.raw)
+			t.Errorf("a call that ran when draining began: %s", m.raw)
 		}
 	})
 	take(t, started)
@@ -136,7 +136,7 @@ func TestDrainWaitsForCalls(t *testing.T) {
 	}
 	select {
 	case <-drained:
-		t.Error("drained with a call under way")
+		t.Error("drained with a running call")
 	default:
 	}
 	close(release)
@@ -145,7 +145,8 @@ func TestDrainWaitsForCalls(t *testing.T) {
 }
 
 // TestDrainLetsClientsDigest checks that a client whose call was waited for may list
-// before the gateway stops, as SDKs do with an answer in hand, and that nobody else may.
+// before the gateway stops, as SDKs do with an answer in hand, and that no other client
+// may.
 func TestDrainLetsClientsDigest(t *testing.T) {
 	t.Parallel()
 	up, started, release := blocking(t, true)
@@ -170,7 +171,7 @@ func TestDrainLetsClientsDigest(t *testing.T) {
 			t.Errorf("a new call %s: status %d", when, r.status)
 		}
 	}
-	check("while its call is under way")
+	check("while its call runs")
 	close(release)
 	wg.Wait()
 	check("after its call")

@@ -61,7 +61,8 @@ func tooSlow(message string) *api.Error {
 }
 
 // hurry bounds how long an answer waits for the rest of its request, which
-// net/http reads first: a connection must not be had by whoever sends nothing.
+// net/http reads first: a client that sends nothing must not keep its
+// connection.
 func hurry(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(restWait))
 }

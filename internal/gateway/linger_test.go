@@ -85,7 +85,8 @@ func wantTooLarge(t *testing.T, resp *http.Response) {
 }
 
 // An error is answered, and its connection closed, also where the rest of the
-// request never comes: whoever has no token must not have a connection for long.
+// request never comes: a client without a token must not have a connection for
+// long.
 func TestErrorsDoNotWaitForTheirBodies(t *testing.T) {
 	w := open(t, "auth: {tokens: [{name: ada, token: ada-token-0123456789, role: operator}]}\n"+servers("a", echoServer(t, true, "one").URL))
 	const ada = "Authorization: Bearer ada-token-0123456789\r\n"

@@ -113,7 +113,7 @@ func (g *Gateway) listen(w http.ResponseWriter, r *http.Request, x *exchange, ms
 		rpcError(w, http.StatusBadRequest, msg.ID, e)
 		return
 	}
-	// A subscription is not work under way: it must not hold up a stop.
+	// A subscription is not counted as a running request: it must not hold up a stop.
 	defer g.aside(x.who)()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -222,7 +222,7 @@ func (l *listening) Note(server, method string, params []byte) {
 // Client implements session.Watcher.
 func (l *listening) Client() string { return "" }
 
-// CanAsk implements session.Watcher: nobody can be asked on such a stream.
+// CanAsk implements session.Watcher: such a stream can't carry a request to the client.
 func (l *listening) CanAsk(string) bool { return false }
 
 // Ask implements session.Watcher.

@@ -411,7 +411,7 @@ func (f *fetch) wait(ctx context.Context, sess *session.Session, server string, 
 		f.missed[sess] = server
 	}
 	f.owner.mu.Unlock()
-	if over { // just now, and nobody would be told
+	if over { // just now, so the session would not be told
 		<-f.done
 		return f.items, f.err
 	}

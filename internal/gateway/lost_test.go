@@ -15,8 +15,8 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/builtin"
 )
 
-// TestLostState checks that everybody who asks for a state that can't be read any
-// more is told so, and that another try does not help.
+// TestLostState checks that every caller that asks for a state that can't be read
+// any more is told so, and that another try does not help.
 func TestLostState(t *testing.T) {
 	t.Parallel()
 	kind, gone := remembering(), atomic.Bool{}

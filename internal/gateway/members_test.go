@@ -132,7 +132,7 @@ func TestNewMembers(t *testing.T) {
 			}
 		}
 		w.gone(t, "/v1/sessions/"+s.ID, asAda...)
-		// One of somebody else is not there, by whatever name.
+		// One of another principal is not there, by whatever name.
 		e := w.refused(t, http.StatusNotFound, "POST", "/v1/sessions", fmt.Sprintf(`{"members":{"memory":{"template":%q}}}`, "snapshot:"+strings.TrimPrefix(name, "snapshot:")), asBob...)
 		if !strings.Contains(e.Message, "of yours") {
 			t.Errorf("bob begins with %s: %+v", name, e)

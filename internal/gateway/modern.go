@@ -129,8 +129,8 @@ func checkForged(h http.Header, msg *wire.Message, p *wire.Params) *wire.Error {
 		return &wire.Error{Code: wire.CodeHeaderMismatch, Message: "Header mismatch: " + wire.HeaderMethod + " does not match the body"}
 	}
 	if name, ok := h[wire.HeaderName]; ok {
-		said, valid := wire.DecodeHeader(name[0])
-		if len(name) != 1 || !valid || said != p.Name() {
+		decoded, valid := wire.DecodeHeader(name[0])
+		if len(name) != 1 || !valid || decoded != p.Name() {
 			return &wire.Error{Code: wire.CodeHeaderMismatch, Message: "Header mismatch: " + wire.HeaderName + " does not match the body"}
 		}
 	}
@@ -190,7 +190,7 @@ func (p *modernPeer) note(method string, params []byte) {
 
 func (p *modernPeer) finish(ctx context.Context, msg wire.Message, res *upstream.Result) {
 	if ctx.Err() != nil {
-		p.rw.abort() // nobody is there to read it
+		p.rw.abort() // the client is gone
 		return
 	}
 	p.rw.after(res)

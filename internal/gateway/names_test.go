@@ -180,8 +180,8 @@ func TestShapedTools(t *testing.T) {
 	}
 }
 
-// TestRefusedLikeUnknown checks that nobody can tell a tool that is hidden from
-// one that does not exist, and that the server hears of no hidden one.
+// TestRefusedLikeUnknown checks that a caller can't tell a tool that is hidden
+// from one that does not exist, and that the server hears of no hidden one.
 func TestRefusedLikeUnknown(t *testing.T) {
 	t.Parallel()
 	up := echoServer(t, true, "read_file", "secret", "other")

@@ -18,7 +18,7 @@ func oidcWorld(t *testing.T, more string) (*world, *issuertest.Issuer, *scripted
 	return w, iss, up
 }
 
-// tokenFor is the header of somebody who has a token for one URL.
+// tokenFor is the header of a client that has a token for one URL.
 func (w *world) tokenFor(iss *issuertest.Issuer, sub, path string) []string {
 	return []string{"Authorization", "Bearer " + iss.Token(map[string]any{"sub": sub, "aud": w.at(path)})}
 }
@@ -49,8 +49,8 @@ func TestEventStreamOfAnIssuersToken(t *testing.T) {
 }
 
 // TestRenewedTokensGoOn has a client come with a new token, as one does whose
-// old one is about to expire: it is the same principal and goes on. Somebody
-// else's token is not, even with the same name in a static one.
+// old one is about to expire: it is the same principal and goes on. Another
+// principal's token is not, even with the same name in a static one.
 func TestRenewedTokensGoOn(t *testing.T) {
 	t.Parallel()
 	w, iss, up := oidcWorld(t, "")
@@ -84,8 +84,9 @@ func TestRenewedTokensGoOn(t *testing.T) {
 	}
 }
 
-// TestIssuerDown checks that whoever can't be checked is told to come back, and
-// not to log in again; and that static tokens don't need the issuer.
+// TestIssuerDown checks that a caller whose token can't be checked is told to
+// come back, and not to log in again; and that static tokens don't need the
+// issuer.
 func TestIssuerDown(t *testing.T) {
 	t.Parallel()
 	w, iss, _ := oidcWorld(t, "")

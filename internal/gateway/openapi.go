@@ -251,7 +251,7 @@ func (s *schemas) name(t reflect.Type) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", t, err)
 	}
-	// A later gateway may answer more: whoever reads must not mind.
+	// A later gateway may answer more, which a client must not mind.
 	schema.AdditionalProperties = nil
 	for _, f := range fields {
 		if min, ok := least(f); ok {

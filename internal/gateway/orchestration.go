@@ -8,8 +8,8 @@ import (
 )
 
 // The orchestration API is the one that driver remote speaks, seen from the
-// other side: whoever may not run servers by itself asks for instances here, and
-// is told where each speaks MCP and with which token.
+// other side: a program that may not run servers by itself asks for instances
+// here, and is told where each speaks MCP and with which token.
 //
 // An instance is a session with one server, so that everything that holds for
 // sessions holds for instances: whose they are, forks, snapshots, budgets, what
@@ -17,13 +17,13 @@ import (
 // API shows them all.
 //
 //	POST   /instances                 open N sessions, each with the one server
-//	GET    /instances                 those that are there
+//	GET    /instances                 list them
 //	GET    /instances/{id}            one of them
 //	DELETE /instances/{id}            close it
 //	POST   /instances/{id}/fork       fork it
 //	POST   /instances/{id}/snapshot   freeze it
-//	POST   /instances/{id}/call       call a tool, for who can't speak MCP
-//	GET    /instances/{id}/tools      what there is to call
+//	POST   /instances/{id}/call       call a tool, without MCP
+//	GET    /instances/{id}/tools      list its tools
 //	DELETE /snapshots/{id}            delete a snapshot
 //	GET    /health, /openapi.json
 
@@ -37,7 +37,7 @@ func orchestrationRoutes() []action {
 			summary: "Whether new instances can be had, and whether the token is good", operation: op((*Gateway).health)},
 
 		{method: get, pattern: "/instances", name: "listInstances", role: user, heavy: true,
-			summary: "The instances that are there, newest first: one's own, or with the role of a viewer everybody's", operation: op((*Gateway).listInstances)},
+			summary: "The instances, newest first: the caller's own, or all with the role of a viewer", operation: op((*Gateway).listInstances)},
 		{method: post, pattern: "/instances", name: "createInstances", role: user, keyed: true,
 			summary: "Make instances of a server, all or none; their tokens are shown this once", operation: op((*Gateway).createInstances)},
 		{method: get, pattern: "/instances/{instance}", name: "getInstance", role: user, bound: true,
@@ -79,8 +79,8 @@ func (g *Gateway) orchestrationDocument(*ask, none) (rawJSON, error) {
 	return g.orchestration.document()
 }
 
-// health is for whoever is about to ask for instances: it tells that the address
-// is right and the token good. /healthz is for those who have no token.
+// health is for a program that is about to ask for instances: it shows that the
+// address is right and the token good. /healthz needs no token.
 func (g *Gateway) health(*ask, none) (api.Health, error) {
 	if g.draining.Load() {
 		return api.Health{}, &api.Error{

@@ -99,7 +99,7 @@ func (g *Gateway) callInstance(a *ask, in api.InstanceCall) (rawJSON, error) {
 // write it.
 func isNull(raw []byte) bool { return len(raw) == 0 || string(raw) == "null" }
 
-// exchangeWith is a request to an instance by somebody without a connection.
+// exchangeWith is a request to an instance by a caller without a connection.
 func (g *Gateway) exchangeWith(a *ask, s *session.Session, server, method string) *exchange {
 	return &exchange{
 		g: g, who: a.who, view: view{server: server}, sess: s, client: &upstream.Client{Key: newClientID()}, method: method, from: a.r,

@@ -87,7 +87,7 @@ func (w *worlds) speak(t *testing.T, i api.Instance, tool string) string {
 }
 
 // unanswer makes a request with a key one that the gateway was killed over: it
-// has made what was asked for and told nobody. No gateway may run.
+// has made what was asked for and not answered. No gateway may run.
 func (w *world) unanswer(t *testing.T, owner, key string) {
 	t.Helper()
 	db := sqlitetest.Open(t, w.dir)

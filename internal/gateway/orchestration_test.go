@@ -70,7 +70,7 @@ func TestInstances(t *testing.T) {
 	if one.Token != "" || one.URL != all[0].URL || one.Details.State != api.StateReady {
 		t.Errorf("got %+v", one)
 	}
-	// Whoever can't speak MCP calls through the orchestrator.
+	// A program that can't speak MCP calls through the orchestrator.
 	call := w.ask(t, "POST", "/instances/"+all[0].ID+"/call", `{"tool_name":"show"}`)
 	var result struct{ Content []struct{ Type, Text string } }
 	decode(t, call.body, &result)
@@ -87,7 +87,7 @@ func TestInstances(t *testing.T) {
 		t.Errorf("tools %+v", tools)
 	}
 
-	// It is gone for everybody, and stays gone.
+	// It is gone for every caller, and stays gone.
 	w.gone(t, "/instances/"+all[2].ID)
 	w.gone(t, "/instances/"+all[2].ID)
 	for _, tt := range []struct{ method, path, body string }{
@@ -320,7 +320,7 @@ func TestInstancesOnce(t *testing.T) {
 
 // TestInstancesRestart checks that instances are still there after a restart,
 // with their ids, their tokens and what they remember, and that those whose
-// making nobody was told of are not.
+// request was not answered are not.
 func TestInstancesRestart(t *testing.T) {
 	t.Parallel()
 	w := openOrchestrator(t, teamYAML)

@@ -107,7 +107,7 @@ func TestInstancesOfOthers(t *testing.T) {
 		w.refused(t, http.StatusNotFound, "POST", "/instances", `{"resource_type_identifier":"n","template_details":`+body+`}`, asBob...)
 	}
 	w.refused(t, http.StatusNotFound, "DELETE", "/snapshots/"+snap.ID, "", asBob...)
-	// A server that somebody may not use is not there for him.
+	// A server that a principal may not use is not there for it.
 	if e := w.refused(t, http.StatusBadRequest, "POST", "/instances", `{"resource_type_identifier":"other"}`, asBob...); strings.Contains(e.Message, "other,") || !strings.Contains(e.Message, "there is n") {
 		t.Errorf("got %+v", e)
 	}

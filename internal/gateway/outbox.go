@@ -229,7 +229,7 @@ func (o *outbox) close() {
 type sink interface {
 	write(num int, frame []byte) error
 	flush() error // called when there is nothing more to write for now
-	ping() error  // called now and then, so that nobody takes silence for death
+	ping() error  // called now and then, so that silence is not taken for death
 }
 
 // pingEvery is how long a stream may be silent.

@@ -27,7 +27,7 @@ func (c *counting) write(num int, _ []byte) error {
 func (c *counting) flush() error { return nil }
 func (c *counting) ping() error  { return nil }
 
-// fill adds notes that nobody reads yet and then delivers them all.
+// fill adds notes that no client reads yet and then delivers them all.
 func fill(t testing.TB, resumable bool, n int, frame []byte) {
 	box := newOutbox(resumable, slog.New(slog.DiscardHandler))
 	for i := range n {

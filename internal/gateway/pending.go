@@ -218,7 +218,7 @@ func (p *pendingInput) Ask(ctx context.Context, method string, params []byte) up
 	return upstream.Refuse(method, "the call ended before the client answered")
 }
 
-// decline tells the server no: its questions can't be put to anybody now.
+// decline declines the server's questions: there is no client to ask.
 func (p *pendingInput) decline() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

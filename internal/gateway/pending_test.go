@@ -142,7 +142,7 @@ func TestWrongStateIsRefused(t *testing.T) {
 	refused("another method", ada.ask("prompts/get", "elicit", q.retry("elicit", q.accept("ada"))))
 	refused("a changed state", ada.ask("tools/call", "elicit", flipped.retry("elicit", q.accept("ada"))))
 	refused("half a state", ada.ask("tools/call", "elicit", cut.retry("elicit", q.accept("ada"))))
-	refused("a state of nobody's", ada.ask("tools/call", "elicit", `{"name":"elicit","inputResponses":{},"requestState":"state who"}`))
+	refused("a state of no call", ada.ask("tools/call", "elicit", `{"name":"elicit","inputResponses":{},"requestState":"state who"}`))
 
 	if got := resultText(t, ada.ask("tools/call", "elicit", q.retry("elicit", q.accept("ada")))); got != "accept ada" {
 		t.Errorf("the owner of the state got %q", got)

@@ -11,15 +11,15 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// limits.calls bounds the requests under way. While there is room everybody
-// takes what there is; once half of it is taken, nobody may have more than a
+// limits.calls bounds the running requests. While there is room every principal
+// takes what it needs; once half of it is taken, none may have more than a
 // quarter, so that the others get in.
 
-// minShare is how many requests a principal may always have under way.
+// minShare is how many running requests a principal may always have.
 const minShare = 16
 
-// shares counts the requests under way of each principal. Those without a name
-// are not counted: where they come in there is nobody else.
+// shares counts the running requests of each principal. Those without a name
+// are not counted: where they come in there is no other principal.
 type shares struct {
 	mu sync.Mutex
 	of map[string]int
@@ -44,12 +44,13 @@ func (s *shares) add(name string, n int) int {
 	return now
 }
 
-// InFlight returns the number of requests under way.
+// InFlight returns the number of running requests.
 func (g *Gateway) InFlight() int { return int(g.inflight.Load()) }
 
 // enter counts n requests in, unless the gateway is full or stopping, or the
-// principal has its share. Whoever entered must leave. What answers or cancels
-// a request does not enter: it has to get through for the request to end.
+// principal has its share. A request that entered must leave. What answers or
+// cancels a request does not enter: it has to get through for the request to
+// end.
 func (g *Gateway) enter(who identity.Principal, n int) *api.Error {
 	if g.draining.Load() {
 		return stopping()
@@ -88,7 +89,7 @@ func (g *Gateway) take(who identity.Principal, n int) *api.Error {
 		g.leave(who, n)
 		return &api.Error{
 			Kind: api.KindRefused, Status: http.StatusTooManyRequests, Retryable: true, RetryAfter: 1,
-			Message: "too many requests of yours at once; while the gateway is busy nobody has more than a quarter of limits.calls",
+			Message: "too many requests of yours at once; while the gateway is busy no principal has more than a quarter of limits.calls",
 		}
 	}
 	return nil
@@ -99,8 +100,9 @@ func (g *Gateway) leave(who identity.Principal, n int) {
 	g.shares.add(who.Name, -n)
 }
 
-// aside takes a request that stays open out of those under way: it is not work,
-// and must not hold up a stop. The returned function brings it back, to leave.
+// aside takes a request that stays open out of the running ones: it is not
+// work, and must not hold up a stop. The returned function brings it back, to
+// leave.
 func (g *Gateway) aside(who identity.Principal) (back func()) {
 	g.leave(who, 1)
 	return func() {
@@ -125,7 +127,7 @@ func holdConn(r *http.Request, who identity.Principal) *api.Error {
 		return nil
 	}
 	if !errors.Is(err, conns.ErrShare) {
-		panic(http.ErrAbortHandler) // nobody is there to read an answer
+		panic(http.ErrAbortHandler) // the client is gone
 	}
 	return &api.Error{
 		Kind: api.KindRefused, Status: http.StatusTooManyRequests, Retryable: true, RetryAfter: 1,

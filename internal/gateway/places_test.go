@@ -36,7 +36,7 @@ func TestOneUserLeavesRoom(t *testing.T) {
 			take(t, started)
 		}
 	}
-	hold(40, asAda) // half of all, with nobody else there
+	hold(40, asAda) // half of all, with no other principal there
 	for range 3 {
 		if r := post(asAda); r.status != http.StatusTooManyRequests || r.header.Get("Retry-After") == "" {
 			t.Errorf("ada over her share: status %d %s", r.status, r.body)
@@ -58,8 +58,8 @@ func TestOneUserLeavesRoom(t *testing.T) {
 	}
 }
 
-// TestOpenSubscriptionsAreNoShare keeps subscriptions open, which are no work
-// under way and take nothing from who has them.
+// TestOpenSubscriptionsAreNoShare keeps subscriptions open, which are not
+// counted as running requests and take nothing from their principal's share.
 func TestOpenSubscriptionsAreNoShare(t *testing.T) {
 	t.Parallel()
 	up, started, release := blocking(t, true)
@@ -89,8 +89,8 @@ func TestOpenSubscriptionsAreNoShare(t *testing.T) {
 	wg.Wait()
 }
 
-// TestClientsOfOneUser opens clients and forgets them. The oldest one that
-// nobody uses makes room, and those of others stay.
+// TestClientsOfOneUser opens clients and forgets them. The oldest unused one
+// makes room, and those of others stay.
 func TestClientsOfOneUser(t *testing.T) {
 	t.Parallel()
 	w := open(t, twoPeople+"servers:\n  a: {builtin: time, scope: shared}\n", map[string]builtin.Kind{"time": builtinOf(newTalkative(t, false))})
@@ -281,8 +281,8 @@ func TestNotesDuringHandshakes(t *testing.T) {
 	wg.Wait()
 }
 
-// TestSettleWaitsForHandlers has a request under way that no end of anything
-// cuts off: its body is still coming.
+// TestSettleWaitsForHandlers has a running request that no end of anything cuts
+// off: its body is still coming.
 func TestSettleWaitsForHandlers(t *testing.T) {
 	t.Parallel()
 	w := open(t, servers("a", echoServer(t, true, "one").URL))

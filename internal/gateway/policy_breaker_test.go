@@ -56,8 +56,9 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 		}
 		looks("after three", api.BreakerOpen, 2)
 
-		// Nobody gets through now, whatever session it is of. The breaker may have
-		// become half-open meanwhile on a slow machine, so it is looked at before.
+		// No call gets through now, whatever session it is of. The breaker may
+		// have become half-open meanwhile on a slow machine, so it is looked at
+		// before.
 		refused := 0
 		for range 4 {
 			r := call("a")

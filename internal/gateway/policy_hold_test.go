@@ -21,7 +21,7 @@ func tooMany(retryAfter func() string) answer {
 	}
 }
 
-// TestUpstreamLimitIsPassedOn has a server send everybody away for a while.
+// TestUpstreamLimitIsPassedOn has a server send every caller away for a while.
 func TestUpstreamLimitIsPassedOn(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
@@ -53,8 +53,8 @@ func TestUpstreamLimitIsPassedOn(t *testing.T) {
 				if n := up.callsOf("reads"); n != 1 {
 					t.Errorf("a call that was sent away arrived %d times", n)
 				}
-				// Whoever comes now is told so without being sent. The time may be over
-				// on a slow machine: then it is sent.
+				// A caller that comes now is told so without being sent. The time may
+				// be over on a slow machine: then it is sent.
 				r = bob.request("tools/call", "plain", `{"name":"plain"}`)
 				if up.callsOf("plain") == 0 {
 					if e := wantKind(t, r.answer(), api.KindRefused); e.RetryAfter < 1 || r.header.Get("Retry-After") == "" {

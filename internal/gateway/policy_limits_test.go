@@ -41,7 +41,7 @@ func oneByOne(t *testing.T) (up *scripted, came chan string, let chan struct{}) 
 	return up, came, let
 }
 
-// a call that goes on by itself, as somebody.
+// callAs makes a call that goes on by itself, as the principal of the headers.
 func (w *world) callAs(t *testing.T, n string, headers ...string) <-chan *reply {
 	answered := make(chan *reply, 1)
 	go func() {
@@ -87,7 +87,7 @@ func TestConcurrencyIsFair(t *testing.T) {
 	answers = append(answers, w.callAs(t, "bob", asBob...))
 	w.queued(t, 7)
 	if s := w.server(t, "a"); s.InFlight != 1 {
-		t.Errorf("%d under way, want 1", s.InFlight)
+		t.Errorf("%d running, want 1", s.InFlight)
 	}
 	if got := w.metric(t, "tine_queue_length", `server="a"`); got != 7 {
 		t.Errorf("tine_queue_length is %v, want 7", got)
@@ -111,8 +111,8 @@ func TestConcurrencyIsFair(t *testing.T) {
 	}
 }
 
-// TestFullQueueRefuses fills the queue: whoever filled it is refused, and another
-// principal still gets a place.
+// TestFullQueueRefuses fills the queue: the principal that filled it is refused,
+// and another principal still gets a place.
 func TestFullQueueRefuses(t *testing.T) {
 	t.Parallel()
 	up, came, let := oneByOne(t)
@@ -303,7 +303,7 @@ func TestWaitersThatLeave(t *testing.T) {
 	if n := up.callsOf("plain"); n != 2 {
 		t.Errorf("%d calls came, want 2", n)
 	}
-	testkit.Eventually(t, "nothing is under way", func() bool { s := w.server(t, "a"); return s.InFlight == 0 && s.Queue == 0 && w.gw.InFlight() == 0 })
+	testkit.Eventually(t, "nothing is running", func() bool { s := w.server(t, "a"); return s.InFlight == 0 && s.Queue == 0 && w.gw.InFlight() == 0 })
 }
 
 // TestLimitsUnderChurn throws calls at both limits, of two principals, many of

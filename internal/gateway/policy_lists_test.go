@@ -333,8 +333,7 @@ func TestListsAreKeptAsLongAsTheServerSays(t *testing.T) {
 	})
 }
 
-// TestReloadsEmptyLists changes a server's entry under its lists, those for
-// everybody too.
+// TestReloadsEmptyLists changes a server's entry under its lists, shared ones too.
 func TestReloadsEmptyLists(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"private", "public"} {
@@ -456,7 +455,7 @@ func TestRestartsEmptyLists(t *testing.T) {
 }
 
 // TestListsAfterAGapInHearing cuts the stream that changes are heard on, and
-// changes the lists before it is open again. Nobody said so, but nobody could.
+// changes the lists before it is open again. No notification could say so.
 func TestListsAfterAGapInHearing(t *testing.T) {
 	for _, isModern := range []bool{false, true} {
 		t.Run(fmt.Sprintf("modern server=%v", isModern), func(t *testing.T) {

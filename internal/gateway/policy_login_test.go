@@ -43,7 +43,7 @@ func personal(t *testing.T, isModern bool) *scripted {
 	return up
 }
 
-// login logs a principal in to the server, as somebody at the issuer.
+// login logs a principal in to the server, as the issuer's user subject.
 func login(t *testing.T, w *world, iss *issuertest.Issuer, subject string, headers ...string) {
 	t.Helper()
 	iss.SetSubject(subject, nil)
@@ -105,8 +105,8 @@ func TestListsOfEachPersonsLogin(t *testing.T) {
 	}
 }
 
-// TestListsAfterAnotherLogin has a principal log in as somebody else: what was
-// kept is of the person before.
+// TestListsAfterAnotherLogin has a principal log in as another user: what was
+// kept is of the user before.
 func TestListsAfterAnotherLogin(t *testing.T) {
 	t.Parallel()
 	for _, credential := range []string{"per-principal", "shared"} {

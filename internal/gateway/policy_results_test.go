@@ -79,7 +79,7 @@ func TestResultsAreKept(t *testing.T) {
 				t.Errorf("modern=%v: after %s, which may have changed something, a read still got %s", isModern, tool, got)
 			}
 		}
-		// Whoever made the change.
+		// Whichever client made the change.
 		before := call(one, "reads", `{"x":1}`)
 		call(bob, "plain", `{}`)
 		if got := call(one, "reads", `{"x":1}`); got == before {

@@ -120,7 +120,7 @@ func TestListsAndReadsAreRepeated(t *testing.T) {
 }
 
 // TestHintsByTheirOwnNames calls tools under names that only Tine has for them,
-// and without anybody having listed them before.
+// and before any client listed them.
 func TestHintsByTheirOwnNames(t *testing.T) {
 	t.Parallel()
 	up := newFailing(t, true)
@@ -299,7 +299,7 @@ func TestCancelledCallsAreNotRepeated(t *testing.T) {
 			t.Error("the call that was left got an answer")
 		}
 	})
-	testkit.Eventually(t, "nothing is under way", func() bool { return w.gw.InFlight() == 0 })
+	testkit.Eventually(t, "nothing is running", func() bool { return w.gw.InFlight() == 0 })
 	if n := up.callsOf("sets"); n != 1 {
 		t.Errorf("reached the server %d times, want 1", n)
 	}

@@ -128,7 +128,7 @@ func TestTimeouts(t *testing.T) {
 					t.Errorf("%s client, with progress beyond the timeout: got %q", what, got)
 				}
 			}
-			// The server is told that nobody waits: the four that never answered.
+			// The server is told that no client waits: the four that never answered.
 			for range 4 {
 				take(t, left)
 			}

@@ -11,7 +11,7 @@ import (
 
 // strange is an arguments object that no decoder gives back as it was: a big
 // integer, a float with zeros, keys out of order, escapes, space, doubled
-// separators and things nobody has heard of.
+// separators and unknown things.
 const strange = `{ "z":12345678901234567890, "a" : 1.50e+01,"\u00e9\/<>&":"\ud83d\ude00 é <b> \u003c \u2028","n":{"b":[1,  2,{}],"a":null},"":-0.0, "__":"a__b"}`
 
 // strangeResult is a result of the same sort, with content of a type that does

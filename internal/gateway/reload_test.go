@@ -24,8 +24,8 @@ func (w *world) reload(t *testing.T, yaml string) {
 	w.gw.Secrets()
 }
 
-// TestReloadTouchesOnlyWhatChanged keeps a call under way while servers are
-// added and removed beside it.
+// TestReloadTouchesOnlyWhatChanged keeps a call running while servers are added
+// and removed beside it.
 func TestReloadTouchesOnlyWhatChanged(t *testing.T) {
 	t.Parallel()
 	stays, started, release := blocking(t, true)
@@ -38,7 +38,7 @@ func TestReloadTouchesOnlyWhatChanged(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if got := resultText(t, c.ask("tools/call", `{"name":"stays__hold"}`)); got != "done" {
-			t.Errorf("the call under way got %q", got)
+			t.Errorf("the running call got %q", got)
 		}
 	})
 	take(t, started)
@@ -74,7 +74,7 @@ func TestReloadOfACallsOwnServer(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if got := resultText(t, c.ask("tools/call", `{"name":"hold"}`)); got != "done" {
-			t.Errorf("the call under way got %q", got)
+			t.Errorf("the running call got %q", got)
 		}
 	})
 	take(t, started)

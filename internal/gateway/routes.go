@@ -60,12 +60,12 @@ func controlRoutes() []action {
 		{method: post, pattern: "/tokens/{token}/confirm", name: "confirmToken", role: operator,
 			summary: "Let a token in that came back with a backup", operation: op((*Gateway).confirmToken)},
 		{method: post, pattern: "/tokens/confirm", name: "confirmLost", role: operator,
-			summary: "Let everybody on the machine in again after a restore that found no tokens", operation: op((*Gateway).confirmLost)},
+			summary: "Let callers on the machine in again after a restore that found no tokens", operation: op((*Gateway).confirmLost)},
 		{method: del, pattern: "/tokens/{token}", name: "revokeToken", role: operator,
 			summary: "Make a token worthless", operation: op((*Gateway).revokeToken)},
 
 		{method: get, pattern: "/sessions", name: "listSessions", role: user,
-			summary: "Sessions, newest first: one's own, or with the role of a viewer everybody's", operation: op((*Gateway).listSessions)},
+			summary: "Sessions, newest first: the caller's own, or all with the role of a viewer", operation: op((*Gateway).listSessions)},
 		{method: post, pattern: "/sessions", name: "openSession", role: user, empty: true, keyed: true,
 			summary: "Open a session; its token is shown this once", operation: op((*Gateway).openSession)},
 		{method: get, pattern: "/sessions/{session}", name: "getSession", role: user, bound: true,
@@ -94,7 +94,7 @@ func controlRoutes() []action {
 			summary: "The family of a session from its first ancestor on", operation: op((*Gateway).sessionTree)},
 
 		{method: get, pattern: "/snapshots", name: "listSnapshots", role: user,
-			summary: "Snapshots, newest first: one's own, or with the role of a viewer everybody's", operation: op((*Gateway).listSnapshots)},
+			summary: "Snapshots, newest first: the caller's own, or all with the role of a viewer", operation: op((*Gateway).listSnapshots)},
 		{method: post, pattern: "/snapshots/import", name: "importSnapshot", role: user, upload: true, keyed: true,
 			summary: "Make a snapshot of an exported file", operation: op((*Gateway).importSnapshot)},
 		{method: get, pattern: "/snapshots/{snapshot}", name: "getSnapshot", role: user,

@@ -57,7 +57,7 @@ func TestPolicyChangesKeepTheConnection(t *testing.T) {
 	}
 	close(release)
 	if got := resultText(t, take(t, answered)); got != "done" {
-		t.Errorf("the call under way got %q", got)
+		t.Errorf("the running call got %q", got)
 	}
 	for range 2 {
 		if got := resultText(t, c.ask("tools/call", `{"name":"free"}`)); got != "done" {
@@ -113,7 +113,7 @@ func TestCredentialChangesTakeEffect(t *testing.T) {
 		check("set again, in other letters", "renewed2", w.patch(t, `{"set":{"headers":{"x-key":"renewed2"}}}`), "headers.x-key")
 		close(release)
 		if got := resultText(t, take(t, answered)); got != "done" {
-			t.Errorf("modern=%v: the call under way got %q", isModern, got)
+			t.Errorf("modern=%v: the running call got %q", isModern, got)
 		}
 		if got := up.of("tools/call")[0].header.Get("X-Key"); got != "of-the-config" {
 			t.Errorf("modern=%v: it came with %q", isModern, got)
@@ -266,7 +266,7 @@ func TestWrongChangesChangeNothing(t *testing.T) {
 	}
 }
 
-// TestOnlyOperatorsChangeServers tries it as somebody else.
+// TestOnlyOperatorsChangeServers tries it as other principals.
 func TestOnlyOperatorsChangeServers(t *testing.T) {
 	t.Parallel()
 	up := newFailing(t, true)
@@ -341,7 +341,7 @@ func TestSecretsSetAtRunTimeAreShownNowhere(t *testing.T) {
 }
 
 // TestReplacedSecretsStaySecret takes a credential back that errors of earlier
-// calls repeat: whoever held it may still be let in with it.
+// calls repeat: the server may still accept it.
 func TestReplacedSecretsStaySecret(t *testing.T) {
 	t.Parallel()
 	const first, second = "secret-before-it-was-renewed", "secret-after-it-was-renewed"

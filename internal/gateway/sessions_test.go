@@ -38,8 +38,8 @@ func TestSessionIDsOfOthers(t *testing.T) {
 			t.Errorf("%s with another's id: status %d, want 404", what, r.status)
 		}
 	}
-	nobody := &legacy{w: w, t: t, path: "/mcp", id: "no-such-id", more: asBob}
-	if got, want := string(bob.request("tools/list", `{}`).body), string(nobody.request("tools/list", `{}`).body); got != want {
+	unknown := &legacy{w: w, t: t, path: "/mcp", id: "no-such-id", more: asBob}
+	if got, want := string(bob.request("tools/list", `{}`).body), string(unknown.request("tools/list", `{}`).body); got != want {
 		t.Errorf("another's id is answered %s, an unknown one %s", got, want)
 	}
 	ada.get("tools/list", `{}`) // its owner goes on
@@ -125,7 +125,7 @@ func counting() *mcp.Server {
 }
 
 // TestWhoseInstance checks who shares an instance of a session-scoped server:
-// nobody among connections, or all connections of one principal.
+// no two connections, or all connections of one principal.
 func TestWhoseInstance(t *testing.T) {
 	t.Parallel()
 	native := map[string]builtin.Kind{"everything": factory(counting)}

@@ -89,7 +89,7 @@ func TestEventStreamByHand(t *testing.T) {
 		t.Errorf("bob posts to ada's stream: status %d", got)
 	}
 	if got := send(hello, nil); got != http.StatusUnauthorized {
-		t.Errorf("nobody posts to ada's stream: status %d", got)
+		t.Errorf("a post without a token to ada's stream: status %d", got)
 	}
 	if got := send(hello, asAda); got != http.StatusAccepted {
 		t.Fatalf("status %d", got)
@@ -116,11 +116,11 @@ func TestEventStreamByHand(t *testing.T) {
 	s.close()
 	testkit.Eventually(t, "the end of the stream is the end of the client", func() bool { return send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, asAda) == http.StatusNotFound })
 	if r := w.do(t, "POST", "/sse?channel=nosuch", hello, append([]string{"Content-Type", "application/json"}, asAda...)...); r.status != http.StatusNotFound {
-		t.Errorf("a stream of nobody's: status %d", r.status)
+		t.Errorf("an unknown stream: status %d", r.status)
 	}
 }
 
-// TestEventStreamEndsItsCalls checks that what a client left under way is
+// TestEventStreamEndsItsCalls checks that a client's running calls are
 // cancelled when its stream ends.
 func TestEventStreamEndsItsCalls(t *testing.T) {
 	t.Parallel()

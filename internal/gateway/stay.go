@@ -14,12 +14,12 @@ import (
 )
 
 // A stream that stays open outlives the request that was let in. Before anything
-// is said on it, its principal is looked at again, and when its token is revoked
+// is sent on it, its principal is looked at again, and when its token is revoked
 // or runs out the stream ends.
 
-// hears reports whether somebody who listens may be told something of a server,
-// by method, as the rules and tokens are now; the empty server is the gateway
-// itself.
+// hears reports whether a principal that listens may be told something of a
+// server, by method, as the rules and tokens are now; the empty server is the
+// gateway itself.
 func (g *Gateway) hears(who identity.Principal, server, method string) bool {
 	now, ok := g.guard.Load().Again(who)
 	return ok && (server == "" || mayList(now, access.Base(server), method))

@@ -16,8 +16,8 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// ServeStdio serves one client on a pair of streams, a message a line, until
-// in ends or ctx does. The end of ctx stops the gateway: calls under way have
+// ServeStdio serves one client on a pair of streams, a message a line, until in
+// ends or ctx does. The end of ctx stops the gateway: running calls have
 // limits.drain, unless in has ended before. server names the view; empty is the
 // merged one. With search two tools stand for all.
 func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, server string, search bool) error {
@@ -49,9 +49,9 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, s
 	}()
 	select {
 	case err = <-read:
-		// The client has said all it will: what is under way is still answered,
-		// and nobody listens any more.
-		close(d.said)
+		// The client sends no more: its running requests are still answered,
+		// and its subscriptions end.
+		close(d.inputEnded)
 		d.drain(ctx)
 	case <-ctx.Done():
 		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.reg.Catalog().Config.Limits.Drain)
@@ -76,7 +76,7 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer, s
 	return err
 }
 
-// drain waits for the requests under way.
+// drain waits for the running requests.
 func (d *duplex) drain(ctx context.Context) {
 	done := make(chan struct{})
 	go func() { d.wg.Wait(); close(done) }()

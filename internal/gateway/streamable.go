@@ -335,12 +335,12 @@ func (g *Gateway) postClient(w http.ResponseWriter, r *http.Request, who identit
 	// come back. Its own word or its end cancels.
 	ctx, cancel := context.WithCancelCause(c.life)
 	defer cancel(nil)
-	u := &underway{cancel: cancel, began: time.Now()}
+	u := &runningCall{cancel: cancel, began: time.Now()}
 	if rw.events {
 		u.rw = rw
 	}
 	if !c.begin(msg.ID, u) {
-		rpcError(w, http.StatusBadRequest, msg.ID, &wire.Error{Code: wire.CodeInvalidRequest, Message: "a request with this id is under way"})
+		rpcError(w, http.StatusBadRequest, msg.ID, &wire.Error{Code: wire.CodeInvalidRequest, Message: "a request with this id is running"})
 		return
 	}
 	x := &exchange{

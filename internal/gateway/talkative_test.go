@@ -20,7 +20,7 @@ type talkative struct {
 	ended   chan error  // and ended, with why
 }
 
-// newTalkative makes one. Its tools end with the test, whoever still waits.
+// newTalkative makes one. Its tools end with the test, even while clients wait.
 func newTalkative(t *testing.T, modern bool) *talkative {
 	s := &talkative{modern: modern, started: make(chan string, 64), ended: make(chan error, 64)}
 	s.Server = sdkServer("talkative", &mcp.ServerOptions{

@@ -8,8 +8,8 @@ import (
 
 // WriteDeadlines bounds how long the connections of a listener wait for a peer
 // that does not read: what is written while its handler runs and what net/http
-// writes after that. Deadlines that somebody else sets stand until they are
-// taken back.
+// writes after that. Deadlines that a handler or net/http sets stand until they
+// are taken back.
 func WriteDeadlines(l net.Listener) net.Listener { return &unreadListener{l, time.Now()} }
 
 type unreadListener struct {
@@ -30,7 +30,7 @@ func (l *unreadListener) Accept() (net.Conn, error) {
 type unreadConn struct {
 	net.Conn
 	began time.Time
-	until atomic.Int64 // of the deadline, counted from began; theirs when somebody else set it
+	until atomic.Int64 // of the deadline, counted from began; theirs when a handler or net/http set it
 }
 
 const theirs = -1

@@ -54,7 +54,7 @@ func serve(t *testing.T, wrap func(net.Listener) net.Listener, h http.HandlerFun
 
 func plain(l net.Listener) net.Listener { return l }
 
-// TestUnreadAnswersEnd has clients that ask and don't read. Nobody waits for
+// TestUnreadAnswersEnd has clients that ask and don't read. Nothing waits for
 // them for ever: not the handler, whatever the size of the answer and whichever
 // way it goes, and not the connection after it.
 func TestUnreadAnswersEnd(t *testing.T) {
@@ -94,7 +94,7 @@ func TestUnreadAnswersEnd(t *testing.T) {
 }
 
 // TestLargeAnswersEndWithoutHelp holds that a large answer does not rely on the
-// listener, which may be somebody else's.
+// listener, which may be another than Tine's.
 func TestLargeAnswersEndWithoutHelp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := make(chan error, 1)
@@ -105,7 +105,7 @@ func TestLargeAnswersEndWithoutHelp(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := <-failed; err == nil {
-			t.Error("an answer that nobody read was written")
+			t.Error("an answer that was not read was written")
 		}
 	})
 }
@@ -186,7 +186,7 @@ func TestDeadlinesOfOthersStand(t *testing.T) {
 		blocked := func() time.Duration {
 			began := time.Now()
 			if _, err := c.Write([]byte("x")); err == nil {
-				t.Error("written to nobody")
+				t.Error("written to a peer that does not read")
 			}
 			return time.Since(began)
 		}

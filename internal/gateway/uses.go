@@ -7,10 +7,11 @@ import (
 	"github.com/tine-mcp/tine/internal/session"
 )
 
-// Whoever opens a session with a tool and then names none means that one. It is
-// remembered where it can be told who that is: with the client's connection, or
-// with the session that only this connection has. Clients without a connection
-// share their session with others, whose worlds they must not be given.
+// A caller that opens a session with a tool and then names none means that one.
+// It is remembered where the caller can be recognized: with the client's
+// connection, or with the session that only this connection has. Clients
+// without a connection share their session with others, whose worlds they must
+// not be given.
 
 // clientRecord is what the store keeps of a client beside what all have.
 type clientRecord struct {
@@ -61,7 +62,7 @@ func (c *Control) Use(ctx context.Context, caller, id string) error {
 		return err
 	}
 	switch in := g.reg.Get(call.session); {
-	case in == nil || in.Kind == session.KindOpened: // whoever is in it means it
+	case in == nil || in.Kind == session.KindOpened: // its callers mean it
 	case in.Kind == session.KindClient:
 		err = in.Use(ctx, id)
 	case call.conn != nil:

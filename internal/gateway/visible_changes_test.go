@@ -20,7 +20,7 @@ const (
 )
 
 // A pair is a world with one server that ada may see and one that she may not,
-// each of which everybody shares.
+// each of which all sessions share.
 func pair(t *testing.T, rules string) (w *world, seen, dark *talkative) {
 	seen, dark = newTalkative(t, false), newTalkative(t, false)
 	native := map[string]builtin.Kind{"time": builtinOf(seen), "everything": builtinOf(dark)}
@@ -100,8 +100,8 @@ func quietUntil(t *testing.T, kind string, heard <-chan message, fence string, c
 }
 
 // fence changes a resource that nothing else changes. A server's messages reach
-// all streams in their order, so whoever has heard of it, or knows somebody who
-// has, has heard of what was before.
+// all streams in their order, so a client that has heard of it, or knows
+// another that has, has heard of what was before.
 func fence(t *testing.T, s *talkative) func() {
 	return func() {
 		if err := s.ResourceUpdated(t.Context(), &mcp.ResourceUpdatedNotificationParams{URI: "fence://"}); err != nil {

@@ -25,7 +25,7 @@ import (
 // instance of bob's, {A} and {T} for a session and a snapshot of ada's own.
 type walked struct {
 	id, method, path, body string
-	ada, eve               int // statuses; zero for whoever is not asked
+	ada, eve               int // statuses; zero for a principal that is not asked
 }
 
 const (
@@ -33,8 +33,8 @@ const (
 	said       = "what bob said"
 )
 
-// controlWalk goes through the control API. Each operation acts on what is somebody
-// else's or hidden, and some on what is one's own too.
+// controlWalk goes through the control API. Each operation acts on what is another
+// principal's or hidden, and some on what is the caller's own too.
 var controlWalk = []walked{
 	{"openAPI", "GET", "/v1/openapi.json", "", 200, 200},
 	{"status", "GET", "/v1/status", "", 200, 200},
@@ -120,8 +120,7 @@ var orchestrationWalk = []walked{
 	{"deleteInstance", "DELETE", "/instances/{I}", "", 404, 403},
 }
 
-// rolloutWalk goes through the tools of rollout: what is good for nobody but bob
-// has ada and eve zero.
+// rolloutWalk goes through the tools of rollout: what only bob may do has ada and eve zero.
 var rolloutWalk = []walked{
 	{id: "ping", body: `{"session_id":"{B}"}`, eve: 1}, // it is there, she sees
 	{id: "list_sessions", body: `{}`, ada: 1, eve: 1},
@@ -141,8 +140,9 @@ var rolloutWalk = []walked{
 }
 
 // TestRulesHoldOnEveryRoute walks every operation of both APIs and every tool of
-// rollout: as somebody from whom a server is hidden, as a viewer, and as somebody
-// who was revoked, with their own token and with that of their session.
+// rollout: as a principal from whom a server is hidden, as a viewer, and as a
+// principal that was revoked, with their own token and with that of their
+// session.
 func TestRulesHoldOnEveryRoute(t *testing.T) {
 	control := &gateway.Control{}
 	plain := openWith(t, teamYAML+`  rules:
@@ -242,7 +242,7 @@ servers:
 			}
 		}
 		if len(left) > 0 {
-			t.Errorf("nobody walked %q", slices.Sorted(maps.Keys(left)))
+			t.Errorf("not walked: %q", slices.Sorted(maps.Keys(left)))
 		}
 	}
 	names := func(operations map[string]string) map[string]bool {
@@ -284,10 +284,10 @@ servers:
 		}
 	}
 	if len(left) > 0 {
-		t.Errorf("nobody walked rollout's %q", slices.Sorted(maps.Keys(left)))
+		t.Errorf("not walked of rollout: %q", slices.Sorted(maps.Keys(left)))
 	}
 
-	// Nobody but eve, who may, has started anything of zebra; bob's world is as it was.
+	// No principal but eve, who may, has started anything of zebra; bob's world is as it was.
 	if n := running(); n > before+2 {
 		t.Errorf("%d instances of zebra run, and %d did before", n, before)
 	}

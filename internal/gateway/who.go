@@ -67,7 +67,7 @@ func (g *Gateway) admitted(ctx context.Context, cfg *config.Config) error {
 		return nil
 	}
 	g.guard.Store(old.With(o))
-	g.guarded.Swap(newSignal()).raise() // those who are in show themselves again
+	g.guarded.Swap(newSignal()).raise() // connected principals are checked again
 	return nil
 }
 
@@ -147,7 +147,7 @@ func (e *edge) metadataURL(r *http.Request) string {
 }
 
 // serveMetadata says which issuer's tokens let in at one URL. It says the same
-// of URLs that don't exist: nobody is known yet.
+// of URLs that don't exist: the caller is not known yet.
 func (g *Gateway) serveMetadata(w http.ResponseWriter, r *http.Request, e *edge) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -162,7 +162,7 @@ func (g *Gateway) serveMetadata(w http.ResponseWriter, r *http.Request, e *edge)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "max-age=300")
-	w.Header().Set("Access-Control-Allow-Origin", "*") // it is for everybody
+	w.Header().Set("Access-Control-Allow-Origin", "*") // it is public
 	_, _ = w.Write(doc)
 }
 

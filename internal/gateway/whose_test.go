@@ -18,7 +18,7 @@ import (
 )
 
 // TestQuestionsGoToWhoCausedThem runs several clients at once, each asked many
-// times. Each must get its own questions and nobody else's, and its answers must
+// times. Each must get its own questions and no other's, and its answers must
 // end in its own results.
 func TestQuestionsGoToWhoCausedThem(t *testing.T) {
 	t.Parallel()
@@ -78,7 +78,7 @@ func TestNobodyAnswersForAnother(t *testing.T) {
 	if got := resultText(t, call.answer()); got != "accept ada" {
 		t.Errorf("got %q", got)
 	}
-	// An answer to nothing, or the same one again, harms nobody.
+	// An answer to nothing, or the same one again, does no harm.
 	ada.post(forged)
 	if got := resultText(t, ada.ask("tools/call", `{"name":"echo","arguments":{"k":1}}`)); got != `{"k":1}` {
 		t.Errorf("got %q", got)
@@ -103,7 +103,7 @@ func strays(t *testing.T) (*scripted, func(session string) (send func(string))) 
 		}
 		mu.Unlock()
 		<-r.Context().Done()
-		mu.Lock() // whoever is sending has sent
+		mu.Lock() // a send that was running is over
 		defer mu.Unlock()
 	}
 	return up, func(session string) (send func(string)) {
@@ -214,7 +214,7 @@ func TestLogsOfASharedSession(t *testing.T) {
 	call.stream.until("notifications/message")
 	call.answer()
 	two.request("tools/call", `{"name":"t__one"}`).answer()
-	send(says) // late, and nobody can say whose
+	send(says) // late, and it can't be known whose
 	send(strings.Replace(changed, "tools", "prompts", 1))
 	for i, s := range []*stream{first, second} {
 		for _, want := range []string{"notifications/tools/list_changed", "notifications/prompts/list_changed"} {
@@ -248,7 +248,7 @@ func TestLateQuestionsGoToNobody(t *testing.T) {
 }
 
 // TestSharedStreamServerIsNotGuessed checks a server on one stream of messages
-// that all sessions share: with one call under way it may ask, with two the
+// that all sessions share: with one running call it may ask, with two the
 // question could be either's and is refused.
 func TestSharedStreamServerIsNotGuessed(t *testing.T) {
 	t.Parallel()

@@ -136,7 +136,7 @@ func TestLastWordsAreForWhoMayReadThem(t *testing.T) {
 		some(who, text, "exited with status 3")
 		for line := range strings.SplitSeq(text, "\n") {
 			if strings.HasPrefix(line, "GET /v1/servers") {
-				none(who, line, "stderr-") // of anybody's instance
+				none(who, line, "stderr-") // of another principal's instance
 			}
 		}
 	}

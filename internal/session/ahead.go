@@ -28,7 +28,7 @@ const (
 	aheadHold = 2 * time.Second
 )
 
-// ahead is what there is of one member. The session's lock guards it.
+// ahead is the copy of one member. The session's lock guards it.
 type ahead struct {
 	have   *spare
 	mark   string // of the moment that have is of, as in Upstream.Mark
@@ -83,7 +83,7 @@ func (s *Session) copyMember(e *catalog.Entry, all *ahead) {
 	}
 }
 
-// makeSpare copies a member once it is quiet, if nobody is inside and it changed.
+// makeSpare copies a member once it is quiet, if no call is inside and it changed.
 func (s *Session) makeSpare(ctx context.Context, e *catalog.Entry, all *ahead) error {
 	up := s.Peek(e.ID)
 	if up == nil {
@@ -127,12 +127,12 @@ func (s *Session) makeSpare(ctx context.Context, e *catalog.Entry, all *ahead) e
 	return nil
 }
 
-// takeSpare freezes a member while nobody is inside, if that is so; nil where it
-// is not. The mark is of the moment, as in Upstream.Mark.
+// takeSpare freezes a member if no call is inside; otherwise it returns nil. The
+// mark is of the moment, as in Upstream.Mark.
 func (s *Session) takeSpare(ctx context.Context, e *catalog.Entry) (sp *spare, mark string, err error) {
 	thaw, ok := s.gate.freezeNow()
 	if !ok {
-		return nil, "", nil // whoever is inside has us come back
+		return nil, "", nil // it is tried again after the call that is inside
 	}
 	defer thaw()
 	up := s.Peek(e.ID)
@@ -179,7 +179,7 @@ func (s *Session) useSpares() map[string]*spare {
 	return ready
 }
 
-// releaseAll releases what nobody took.
+// releaseAll releases the spares that were not used.
 func (s *Session) releaseAll(ready map[string]*spare) {
 	for _, sp := range ready {
 		s.r.stock.release(sp)

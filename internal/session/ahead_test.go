@@ -126,7 +126,7 @@ func TestForkAheadIsNeverWrong(t *testing.T) {
 	})
 }
 
-// Copying must not keep anybody waiting who comes while somebody is inside, and
+// Copying must not make a call wait that comes while another is inside, and
 // comes to an end where it can't be done.
 func TestForkAheadGivesWay(t *testing.T) {
 	t.Run("to a call of another server", func(t *testing.T) {

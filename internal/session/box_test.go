@@ -164,7 +164,7 @@ func (b *boxes) Discard(ctx context.Context, s driver.Snapshot) error {
 
 func (b *boxes) Ready(spec driver.Spec, from driver.Snapshot, count int) error {
 	if spec.Session != "" || spec.State != "" || spec.Dir != "" {
-		b.m.t.Errorf("what is to be ready is somebody's: %+v", spec)
+		b.m.t.Errorf("what is to be ready has a session: %+v", spec)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -182,7 +182,7 @@ func (b *boxes) Ready(spec driver.Spec, from driver.Snapshot, count int) error {
 
 func (b *boxes) Expect(spec driver.Spec, count int) (over func()) {
 	if spec.Session != "" || spec.State != "" || spec.Dir != "" {
-		b.m.t.Errorf("what is expected is somebody's: %+v", spec)
+		b.m.t.Errorf("what is expected has a session: %+v", spec)
 	}
 	b.expect(fmt.Sprintf("%s %d", spec.Server, count))
 	return func() { b.expect("over") }
@@ -239,7 +239,7 @@ func (i *boxed) Suspend(ctx context.Context, hello json.RawMessage) error {
 		return i.b.broken
 	}
 	if len(hello) == 0 {
-		i.m.t.Errorf("%s rests and nobody knows what it said", i.spec.Server)
+		i.m.t.Errorf("%s is suspended without its hello", i.spec.Server)
 	}
 	if i.crashed() {
 		return errDead

@@ -40,7 +40,7 @@ type budget struct {
 
 	lines map[string]*line // of waiting requests, by principal
 	last  uint64           // the number of the last request that had to wait
-	turn  *line            // the line that nobody may pass for now; nil for none
+	turn  *line            // the line that no other may pass for now; nil for none
 }
 
 func (b *budget) set(most need, part int) {
@@ -111,7 +111,7 @@ func (b *budget) release(owner string, n need) {
 }
 
 // takeAhead takes room for what is made ahead of any request, where it fits and
-// nobody waits.
+// no request waits.
 func (b *budget) takeAhead(n need) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

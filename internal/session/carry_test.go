@@ -26,7 +26,7 @@ func TestForkRefusesWhatItCannotCarry(t *testing.T) {
 	child := w.fork(s, 1)[0]
 	set(t, child, "unknown", "a", "1")
 	before := strings.Join(w.left(), " ")
-	_, leave := entered(t, t.Context(), child, "slow") // nobody waits for it in vain
+	_, leave := entered(t, t.Context(), child, "slow") // no fork waits for it in vain
 	defer leave()
 	for what, try := range map[string]func() error{
 		"a fork":     func() error { _, err := w.Fork(t.Context(), child, session.ForkOptions{Count: 1}); return err },

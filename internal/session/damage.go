@@ -28,12 +28,12 @@ import (
 // marked.
 func (r *Registry) Damage(s *Session, d api.Damage) { r.damage(s, d, false) }
 
-// damage is Damage; with owe the next call to the server is told.
-func (r *Registry) damage(s *Session, d api.Damage, owe bool) { r.damageWith(s, d, owe, false) }
+// damage is Damage; with due the next call to the server is told.
+func (r *Registry) damage(s *Session, d api.Damage, due bool) { r.damageWith(s, d, due, false) }
 
-// damageWith is damage; with unfit it is that of a memory which does not fit, and
-// is there until it does or is given up.
-func (r *Registry) damageWith(s *Session, d api.Damage, owe, unfit bool) {
+// damageWith is damage; with unfit it is of a memory that does not fit, and lasts
+// until it fits or is given up.
+func (r *Registry) damageWith(s *Session, d api.Damage, due, unfit bool) {
 	ctx := context.WithoutCancel(r.life)
 	d = dated(d)
 	if d.Call == "" {
@@ -45,12 +45,12 @@ func (r *Registry) damageWith(s *Session, d api.Damage, owe, unfit bool) {
 		}
 		f.Damaged = api.AddDamage(f.Damaged, d)
 		f.uncall(d.Server)
-		if owe {
+		if due {
 			f.Owed = maps.Clone(f.Owed)
 			if f.Owed == nil {
-				f.Owed = make(map[string]untold)
+				f.Owed = make(map[string]pendingLoss)
 			}
-			f.Owed[d.Server] = untold{Why: d.Why, At: d.At}
+			f.Owed[d.Server] = pendingLoss{Why: d.Why, At: d.At}
 		}
 		if unfit {
 			f.Unfit = maps.Clone(f.Unfit)
@@ -204,8 +204,8 @@ func (r *Registry) DamageByID(id string, d api.Damage) {
 	}
 }
 
-// saveDamage writes down a session whose damage is not. s.changing is held. A
-// session that is being opened is written down by whoever opens it.
+// saveDamage writes down a session whose damage is not. s.changing is held. The
+// request that opens a session writes it down itself.
 func (s *Session) saveDamage(ctx context.Context) {
 	if s.r.Get(s.ID) != s {
 		return
@@ -254,16 +254,16 @@ func (s *Session) Damaged() []api.Damage {
 
 // losses are the damage that a session with these servers has which begins with what
 // was frozen, and what it has to be told of it.
-func (f *frozen) losses(c *catalog.Catalog) ([]api.Damage, map[string]untold) {
+func (f *frozen) losses(c *catalog.Catalog) ([]api.Damage, map[string]pendingLoss) {
 	missing := func(server string) bool { return server != "" && c.Entry(server) == nil }
 	damaged, owed := slices.Clone(f.Damaged), maps.Clone(f.Owed)
-	maps.DeleteFunc(owed, func(server string, _ untold) bool { return missing(server) })
+	maps.DeleteFunc(owed, func(server string, _ pendingLoss) bool { return missing(server) })
 	return slices.DeleteFunc(damaged, func(d api.Damage) bool { return missing(d.Server) }), owed
 }
 
 // beginsWith marks a session that begins with a part of a damaged snapshot: what
 // the server was had there is what the entry has here, and for none the workspace.
-// What nobody was told when the snapshot was made is told here.
+// A loss that no call had been told of when the snapshot was made is told here.
 // Where a part is files anyway, nothing of it was lost with a memory.
 func (s *Session) beginsWith(template, was string, e *catalog.Entry) {
 	name, ok := strings.CutPrefix(template, catalog.FromSnapshot)
@@ -313,9 +313,9 @@ func readDamage(all []api.Damage) []api.Damage {
 	return out
 }
 
-// readOwed is what the file of a snapshot says that nobody was told of this damage.
-func readOwed(all map[string]untold, damaged []api.Damage) map[string]untold {
-	out := make(map[string]untold)
+// readOwed is what the file of a snapshot has of losses that no call was told of.
+func readOwed(all map[string]pendingLoss, damaged []api.Damage) map[string]pendingLoss {
+	out := make(map[string]pendingLoss)
 	for _, d := range damaged {
 		if loss, ok := all[d.Server]; ok {
 			loss.Why = loss.Why[:min(len(loss.Why), maxWhy)]
@@ -325,21 +325,21 @@ func readOwed(all map[string]untold, damaged []api.Damage) map[string]untold {
 	return out
 }
 
-// heed marks a session where an error says that what is stored of it is damaged. A
+// noteDamage marks a session where an error says that what is stored of it is damaged. A
 // damage that is met again in the same life of the session is not marked again.
-func (s *Session) heed(server string, err error) {
+func (s *Session) noteDamage(server string, err error) {
 	var d *driver.DamageError
 	if !errors.As(err, &d) {
 		return
 	}
-	if _, known := s.heeded.LoadOrStore(server+": "+d.Why(), true); known {
+	if _, known := s.knownDamage.LoadOrStore(server+": "+d.Why(), true); known {
 		return
 	}
 	s.r.Damage(s, api.Damage{Server: server, Why: "stored data is lost: " + d.Why(), Kept: api.KeptPart})
 }
 
-// oweCut marks a session whose workspace has lost its end, and has the next call of
+// noteCut marks a session whose workspace has lost its end, and has the next call of
 // a server that sees the workspace told.
-func (s *Session) oweCut(err error) {
+func (s *Session) noteCut(err error) {
 	s.r.damage(s, api.Damage{Why: "stored data is lost: " + err.Error(), Kept: api.KeptPart}, true)
 }

@@ -111,7 +111,7 @@ func TestDamageLastsAndIsInherited(t *testing.T) {
 }
 
 // A session that begins with a part of a damaged snapshot has the damage of that
-// part, whoever named the snapshot.
+// part, whether the session or the config named the snapshot.
 func TestDamageOfATemplate(t *testing.T) {
 	w := newWorld(t, inside)
 	s := w.opened(session.OpenOptions{})
@@ -145,7 +145,7 @@ servers:
 	wantDamage(t, "who asked, after a restart", w.Get(one.ID).Damaged(), mem)
 }
 
-// A damage names the last call of its own session, whoever called meanwhile.
+// A damage names the last call of its own session, whatever other sessions called meanwhile.
 func TestTheCallBeforeADamage(t *testing.T) {
 	w := recording(t, lasting)
 	s := w.opened(session.OpenOptions{Servers: []string{"own", "mem", "tree"}})

@@ -10,8 +10,7 @@ import (
 	"github.com/tine-mcp/tine/internal/session"
 )
 
-// sound sees whether everything that is there belongs to somebody: folders,
-// records, handles and instances.
+// sound sees whether every folder, record, handle and instance has an owner.
 func (w *world) sound() {
 	w.t.Helper()
 	ctx := context.Background()
@@ -39,7 +38,7 @@ func (w *world) sound() {
 		case homes[home]:
 		case shares[home] && (len(parts) == 2 || parts[2] == "both"):
 		default:
-			w.t.Errorf("%s is left and belongs to nobody", path)
+			w.t.Errorf("%s is left and has no owner", path)
 		}
 		if len(parts) == 3 && parts[0] == "sessions" {
 			// One state for each server, of whatever version.
@@ -71,7 +70,7 @@ func (w *world) sound() {
 	for _, p := range w.m.procs {
 		if p.kind == "process" && !p.over() {
 			if !dirs[p.spec.Dir] {
-				w.t.Errorf("an instance of %s runs that nobody knows", p.spec.Server)
+				w.t.Errorf("an unknown instance of %s runs", p.spec.Server)
 			}
 			delete(dirs, p.spec.Dir)
 		}
@@ -85,8 +84,7 @@ func (w *world) sound() {
 type scene struct {
 	prepare func(w *world) any
 	act     func(w *world, from any) (any, error)
-	// check sees what is there afterwards: result is what was answered, nil when
-	// nothing was.
+	// check looks at the world afterwards: result is what was answered, nil when nothing was.
 	check func(w *world, from, result any)
 }
 

@@ -130,8 +130,8 @@ func (r *Registry) ByToken(hash string) (*Session, Owner) {
 	return s, Owner{Name: s.Owner, Pinned: s.pinnedOwner}
 }
 
-// NewToken gives an opened session another token, and returns how to undo that. The one
-// that it had lets nobody in any more.
+// NewToken gives an opened session another token, and returns how to undo that. The old
+// token is no longer valid.
 func (r *Registry) NewToken(ctx context.Context, s *Session) (token string, undo func(context.Context) error, err error) {
 	if s.Kind != KindOpened {
 		return "", nil, &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf("session %s came by itself and has no token; open one with `tine session open`", s.ID)}
@@ -250,7 +250,7 @@ func (r *Registry) line(ctx context.Context, id string) ([]store.Session, error)
 			if len(line) == 0 {
 				return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusNotFound, Message: fmt.Sprintf("there is no session %s", id)}
 			}
-			break // so old that nobody remembers
+			break // so old that its record is gone
 		}
 		line = append(line, rec)
 		next = rec.Parent

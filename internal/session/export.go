@@ -38,9 +38,9 @@ import (
 // Those that begin with "tine snapshot 1\n" have no seal.
 //
 // The manifest and each state is a series of chunks, a length of four bytes
-// before each, and an empty one at the end. How a server is run is not in it:
-// whoever reads it runs what the own config says, and nothing that came with a
-// file.
+// before each, and an empty one at the end. How a server is run is not in it: a
+// gateway that reads the file runs what its own config says, and nothing that
+// came with the file.
 const (
 	fileMagic    = "tine snapshot 2\n"
 	fileUnsealed = "tine snapshot 1\n"
@@ -64,8 +64,8 @@ type manifest struct {
 	Counts map[string]int `json:"counts,omitempty"`
 	// Damaged is what the session was damaged by, and Owed what it had still to be
 	// told of that.
-	Damaged []api.Damage      `json:"damaged,omitempty"`
-	Owed    map[string]untold `json:"owed,omitempty"`
+	Damaged []api.Damage           `json:"damaged,omitempty"`
+	Owed    map[string]pendingLoss `json:"owed,omitempty"`
 }
 
 type manifestMember struct {
@@ -107,7 +107,7 @@ func (r *Registry) Export(ctx context.Context, id string, hidden func(member str
 		m.Counts = maps.Clone(m.Counts)
 		maps.DeleteFunc(m.Counts, func(server string, _ int) bool { return hidden(server) })
 		m.Damaged = slices.DeleteFunc(m.Damaged, func(d api.Damage) bool { return d.Server != "" && hidden(d.Server) })
-		maps.DeleteFunc(m.Owed, func(server string, _ untold) bool { return server != "" && hidden(server) })
+		maps.DeleteFunc(m.Owed, func(server string, _ pendingLoss) bool { return server != "" && hidden(server) })
 	}
 	servers, err := r.serversOf(ctx, snap.Catalog)
 	if err != nil {
@@ -208,8 +208,7 @@ func (r *Registry) serversOf(ctx context.Context, key string) (map[string]string
 type ImportOptions struct {
 	Owner string
 	Name  string // empty for the one in the file, where that is free
-	// Hidden reports the servers that there are none of for whoever imports; nil for
-	// no server.
+	// Hidden reports the servers that don't exist for the importing caller; nil for no server.
 	Hidden func(server string) bool
 	// Programs lets in states that hold what is run, as a memory does, also where
 	// this gateway did not write the file.
@@ -267,7 +266,7 @@ func (r *Registry) readFile(ctx context.Context, snap *snapshot, dir string, rd 
 	if snap.Name == "" {
 		snap.Name = freeName(m.Name, r.snapshotFits(snap.Owner, m.Name, ""))
 	}
-	// What a file says is taken where somebody could have said it here.
+	// A name and labels from a file are taken only where they are valid here.
 	if api.ValidSnapshotName(snap.Name) != nil {
 		snap.Name = ""
 	}
@@ -358,8 +357,8 @@ func (e reworded) Error() string { return e.text }
 func (e reworded) Unwrap() error { return e.error }
 
 // importable finds the servers that the members of a manifest are of, before
-// anything else of the file is read. Of a hidden one it says what it says of one
-// that is not there.
+// anything else of the file is read. A hidden server is reported like one that
+// does not exist.
 func (r *Registry) importable(m manifest, o ImportOptions) ([]*catalog.Entry, error) {
 	cat := r.Catalog()
 	find := func(server string) *catalog.Entry {

@@ -51,8 +51,8 @@ type facts struct {
 	Damaged []api.Damage `json:"damaged,omitempty"`
 	// Owed has, by server, a loss that the next call to it has to be told, and Told
 	// when the loss was that a call was told last.
-	Owed map[string]untold    `json:"owed,omitempty"`
-	Told map[string]time.Time `json:"told,omitempty"`
+	Owed map[string]pendingLoss `json:"owed,omitempty"`
+	Told map[string]time.Time   `json:"told,omitempty"`
 	// Unfit has, by server, a memory in its state that does not fit.
 	Unfit map[string]unfitMemory `json:"unfit,omitempty"`
 	// Called names the servers whose instance the session called and no other gateway
@@ -140,7 +140,7 @@ func (s *Session) change(ctx context.Context, edit func(*facts)) error {
 	f.Rev++
 	rec, err := s.record(f)
 	if err == nil {
-		// Whoever gave up meanwhile must not leave it open whether it was written.
+		// A caller that gave up meanwhile must not leave it open whether it was written.
 		err = s.r.o.Shared.PutSessions(context.WithoutCancel(ctx), rec)
 	}
 	if err != nil {

@@ -97,8 +97,8 @@ func (m *machine) fail(point string, after int) {
 	m.on(point, after, func(context.Context) error { return errFailed })
 }
 
-// block makes whoever comes to a point wait there until it is let on, and tells
-// when it is there.
+// block makes a caller that comes to a point wait there until it is let on, and
+// says when it is there.
 func (m *machine) block(point string, after int) (there <-chan struct{}, letOn func()) {
 	reached, free := make(chan struct{}), make(chan struct{})
 	m.on(point, after, func(ctx context.Context) error {
@@ -154,8 +154,8 @@ func (w *world) dieAt(point string, n int) (crashed func() bool) {
 	}
 }
 
-// copyAsIs copies a folder in which somebody may just be removing something: what
-// is gone when it is come to is not in the copy. What says that a folder may be
+// copyAsIs copies a folder while the gateway may remove things in it: what is
+// gone when it is come to is not in the copy. What says that a folder may be
 // removed is removed last, so it is copied first.
 func copyAsIs(to, from string) error {
 	return errors.Join(copySome(to, from, true), copySome(to, from, false))

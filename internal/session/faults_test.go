@@ -14,7 +14,7 @@ import (
 	"github.com/tine-mcp/tine/internal/store/sqlite/sqlitetest"
 )
 
-// flip changes rows of a database that nobody has open, as flipped bytes would.
+// flip changes rows of a database that is not open, as flipped bytes would.
 func (w *world) flip(query string, args ...any) {
 	w.t.Helper()
 	db, err := sql.Open("sqlite3", filepath.Join(w.dir, "tine.db"))

@@ -21,13 +21,13 @@ import (
 // them:
 //
 //	sessions/ses_x/~session        the session's record, as the store has it
-//	sessions/ses_x/~session.new    it is being opened, and nobody knows of it yet
+//	sessions/ses_x/~session.new    it is being opened, and was not answered yet
 //	sessions/ses_x/~session.gone   it was closed, and is being removed
 //	snapshots/snp_x/~snapshot      the same for a snapshot
 //
 // A folder is removed only where it says so itself, as one with .new or .gone
-// does, or where the store knows that its session is closed. That nobody has a
-// record of it is no reason.
+// does, or where the store knows that its session is closed. A missing record
+// is no reason.
 //
 // The store is written first. A change counts the session's Rev up, so that it
 // can be told which of two records is the newer one.
@@ -55,12 +55,12 @@ const (
 	folderNew            // it is not finished
 	folderWhole          // it has a record
 	folderGone           // it is being removed
-	folderUnknown        // it can't be told
+	folderUnknown        // it can't be known
 )
 
 func (f folderRecord) path() string { return filepath.Join(f.dir, f.name) }
 
-// says tells what the folder says of itself.
+// says returns what the folder says of itself.
 func (f folderRecord) says() int {
 	for _, m := range []struct {
 		mark string

@@ -62,10 +62,10 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	}
 	b := &opening{r: r, owner: owner, take: true, failed: s.failed()}
 	each := b.needsOf(s, carried)
-	wait, told := r.patience(o.Wait, cfg.Wait)
+	wait, explain := r.patience(o.Wait, cfg.Wait)
 	// Before the parent has to wait for anything.
 	if err := b.takeRoom(ctx, s.Owner, each, o.Count, wait); err != nil {
-		return nil, told(err)
+		return nil, explain(err)
 	}
 	giveBack := func() {
 		r.uncount(s.Owner, o.Count)
@@ -73,13 +73,13 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 		r.budget.release(s.Owner, q.total())
 	}
 	shared := s.usedShared()
-	wait, told = r.patience(o.Wait, cfg.ForkWait)
+	wait, explain = r.patience(o.Wait, cfg.ForkWait)
 	defer s.expect(o.Count)()
 	dir := filepath.Join(r.snapshotHome(), "tmp_"+newID()[len("ses_"):])
 	m, err := s.freeze(ctx, dir, wait, toFork)
 	if err != nil {
 		giveBack()
-		return nil, told(err)
+		return nil, explain(err)
 	}
 	defer func() {
 		gone, cancel := afterwards(ctx)

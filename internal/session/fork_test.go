@@ -171,7 +171,7 @@ func TestForkOfMany(t *testing.T) {
 		t.Errorf("%d were started", got)
 	}
 	if found, _ := w.ByToken(strings.Repeat("0", 64)); found != nil {
-		t.Error("a token of nobody leads to somebody")
+		t.Error("an unknown token leads to a session")
 	}
 }
 
@@ -246,7 +246,7 @@ func TestParentGoesOnWhileChildrenAreMade(t *testing.T) {
 	if snap := w.frozen(s, ""); snap.Session != s.ID {
 		t.Errorf("a snapshot meanwhile is %+v", snap)
 	}
-	// Children that are not whole are nobody's.
+	// Children that are not whole are not kept.
 	if n := len(w.Sessions()); n != 1 {
 		t.Errorf("%d sessions are there before they are whole", n)
 	}
@@ -277,7 +277,7 @@ func TestForkOfWhatIsNotThere(t *testing.T) {
 	_, err = w.Freeze(t.Context(), s, session.SnapshotOptions{})
 	testkit.Has(t, "a snapshot of what is closed", failure(err), "refused: ", "closed")
 	if _, err := w.Family(context.Background(), "ses_000000000000"); !strings.Contains(failure(err), "there is no session") {
-		t.Errorf("the family of nobody: %v", err)
+		t.Errorf("the family of an unknown session: %v", err)
 	}
 	wantLeft(t, w)
 }

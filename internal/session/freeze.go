@@ -34,13 +34,13 @@ type frozen struct {
 	// Damaged is what the session was damaged by at that moment.
 	Damaged []api.Damage `json:"damaged,omitempty"`
 	// Owed is, by server, what the session had still to be told of that.
-	Owed map[string]untold `json:"owed,omitempty"`
+	Owed map[string]pendingLoss `json:"owed,omitempty"`
 }
 
 type frozenMember struct {
 	Server   string          `json:"server"`
 	Snapshot driver.Snapshot `json:"snapshot"`
-	// Idle says that it neither ran nor was suspended: whoever is made of it starts
+	// Idle says that it neither ran nor was suspended: a session made of it starts
 	// it with its first call. It may be one that can't be started at all.
 	Idle bool `json:"idle,omitempty"`
 	// spare is what it was taken from, which has to be given back; nil where it
@@ -154,13 +154,13 @@ func (s *Session) carried(to act) (take []*catalog.Entry, shared []string, err e
 }
 
 // freeze makes everything in a session stand still for a moment and takes its
-// state down into the folder dir, which the result then owns. Calls under way
-// are waited for; those that come meanwhile wait until it is over.
-// For a fork, members that did nothing since they were copied ahead of time are
-// not frozen again.
+// state down into the folder dir, which the result then owns. Running calls are
+// waited for; calls that come meanwhile wait until it is over. For a fork,
+// members that did nothing since they were copied ahead of time are not frozen
+// again.
 func (s *Session) freeze(ctx context.Context, dir string, wait time.Duration, to act) (*moment, error) {
 	if _, _, err := s.carried(to); err != nil {
-		return nil, err // before anybody has to wait
+		return nil, err // before any call has to wait
 	}
 	began := time.Now()
 	thaw, err := s.quiet(ctx, wait)
@@ -170,8 +170,7 @@ func (s *Session) freeze(ctx context.Context, dir string, wait time.Duration, to
 	defer thaw()
 	still, cancel := context.WithTimeout(ctx, max(time.Second, wait-time.Since(began)))
 	defer cancel()
-	// No call is under way, so that one which is as it was copied stays that way and
-	// need not be held.
+	// No call runs, so a member that is as it was copied stays that way and need not be held.
 	var ready map[string]*spare
 	if to == toFork {
 		ready = s.useSpares()
@@ -191,12 +190,12 @@ func (s *Session) freeze(ctx context.Context, dir string, wait time.Duration, to
 	return m, nil
 }
 
-// quiet waits until no call is under way and keeps others out until thaw is
-// called. After a second it says in the log what it waits for: the call itself may
-// be who asked.
+// quiet waits until no call runs and keeps others out until thaw is called. After
+// a second it says in the log what it waits for: the call may itself have asked
+// for it.
 func (s *Session) quiet(ctx context.Context, wait time.Duration) (thaw func(), err error) {
 	waits := time.AfterFunc(time.Second, func() {
-		s.r.o.Log.Info("a fork, snapshot or rewind waits for calls under way", "session", s.ID, "waits_for", s.gate.oldest())
+		s.r.o.Log.Info("a fork, snapshot or rewind waits for running calls", "session", s.ID, "waits_for", s.gate.oldest())
 	})
 	defer waits.Stop()
 	return s.gate.freeze(ctx, wait)
@@ -249,7 +248,7 @@ func (s *Session) holdAll(ctx context.Context, except map[string]*spare) (runnin
 }
 
 // capture takes down the state of a session whose gate is frozen and whose
-// members are held, except for those that are ready, which it takes out of there.
+// members are held, except for the ready ones, which it takes from ready.
 func (s *Session) capture(ctx context.Context, dir string, running map[string]driver.Instance, ready map[string]*spare, to act) (*moment, error) {
 	take, shared, err := s.carried(to)
 	if err != nil {
@@ -274,7 +273,7 @@ func (s *Session) capture(ctx context.Context, dir string, running map[string]dr
 			f, err := s.r.o.Workspaces.Freeze(ctx, s.stateDir(name), filepath.Join(dir, name))
 			if err != nil {
 				err = driver.DamagedState(driver.Whose{Session: s.ID}, err)
-				s.heed("", err)
+				s.noteDamage("", err)
 				return memberError("", "freezing the workspace", err)
 			}
 			mu.Lock()
@@ -323,20 +322,20 @@ func (s *Session) freezeMember(ctx context.Context, e *catalog.Entry, inst drive
 	spec := e.Spec()
 	spec.State = s.stateDir(e.ID) // and no session: what comes of it outlasts this one
 	spec.Carry = e.Carry()
-	spec.OnDamage = func(err error) { s.heed(e.ID, err) }
+	spec.OnDamage = func(err error) { s.noteDamage(e.ID, err) }
 	if inst == nil {
 		mark, _ := s.r.marked(s, spec.State)
 		if err := vanished(driver.Whose{Server: e.ID, Session: s.ID}, spec.State, mark); err != nil {
-			s.heed(e.ID, err)
+			s.noteDamage(e.ID, err)
 			return driver.Snapshot{}, err
 		}
 	}
 	return freezeState(ctx, e, spec, s.Peek(e.ID), inst, dir)
 }
 
-// freezeState takes down the state of a server. Where its memory is in it, what
-// the server said in its handshake goes with that: whoever is made of it is
-// greeted already.
+// freezeState takes down the state of a server. Where its memory is in it, the
+// server's answer to the handshake goes with it: an instance made of it needs
+// none.
 func freezeState(ctx context.Context, e *catalog.Entry, spec driver.Spec, up *upstream.Upstream, inst driver.Instance, dir string) (driver.Snapshot, error) {
 	snap, err := e.Keeper().Freeze(ctx, spec, inst, dir)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/tine-mcp/tine/api"
 )
 
-// A gate lets calls into a session and, for a moment, none: whoever freezes it
-// waits until those inside have left, while those that come wait outside.
+// A gate lets calls into a session and, for a moment, none: a freeze waits
+// until the calls inside have left, while calls that come wait outside.
 //
 //	open --freeze--> closing --last call leaves--> frozen --thaw--> open
 //	                     \--deadline, or a call that waits for a person--> open
@@ -22,8 +22,8 @@ type gate struct {
 	mu     sync.Mutex
 	inside map[*entry]struct{}
 	thawed chan struct{} // closed by thaw; nil while the gate is open
-	empty  chan struct{} // closed when the last one inside leaves; nil unless somebody waits
-	shut   error         // why nobody comes in any more
+	empty  chan struct{} // closed when the last call inside leaves; nil unless a freeze waits
+	shut   error         // why no call comes in any more
 }
 
 // An entry is one call inside.
@@ -102,7 +102,7 @@ func (g *gate) park(ctx context.Context, parked bool) {
 	} else {
 		e.asking--
 	}
-	if parked && g.empty != nil { // somebody waits for it in vain
+	if parked && g.empty != nil { // a freeze waits for it in vain
 		close(g.empty)
 		g.empty = nil
 	}
@@ -141,7 +141,7 @@ func (g *gate) find(id string) *entry {
 	return nil
 }
 
-// freeze waits until nobody is inside, as long as wait and ctx last, and keeps
+// freeze waits until no call is inside, as long as wait and ctx last, and keeps
 // it so until thaw is called. A call that waits for a person refuses it at once.
 // One freeze waits for the other.
 func (g *gate) freeze(ctx context.Context, wait time.Duration) (thaw func(), err error) {
@@ -166,7 +166,7 @@ func (g *gate) freeze(ctx context.Context, wait time.Duration) (thaw func(), err
 		select {
 		case <-other:
 		case <-ctx.Done():
-			return nil, &api.Error{Kind: api.KindTimeout, Retryable: true, Message: "another fork, snapshot or rewind of the session is still under way"}
+			return nil, &api.Error{Kind: api.KindTimeout, Retryable: true, Message: "another fork, snapshot or rewind of the session is still running"}
 		}
 	}
 	thaw = g.thaw()
@@ -198,13 +198,13 @@ func (g *gate) freeze(ctx context.Context, wait time.Duration) (thaw func(), err
 		case <-ctx.Done():
 			what := g.oldest()
 			thaw()
-			return nil, &api.Error{Kind: api.KindTimeout, Retryable: true, Message: fmt.Sprintf("%s did not end within %s; forks, snapshots and rewinds wait for calls under way, for as long as the request's wait or sessions.fork_wait says", what, wait.Round(time.Millisecond))}
+			return nil, &api.Error{Kind: api.KindTimeout, Retryable: true, Message: fmt.Sprintf("%s did not end within %s; forks, snapshots and rewinds wait for running calls, for as long as the request's wait or sessions.fork_wait says", what, wait.Round(time.Millisecond))}
 		}
 	}
 }
 
-// freezeNow is freeze for whoever has no right to make anybody wait for it: it
-// fails where somebody is inside, or freezes it.
+// freezeNow is freeze that makes no call wait for it: it fails where a call is
+// inside or another freeze runs.
 func (g *gate) freezeNow() (thaw func(), ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -238,15 +238,15 @@ func (g *gate) oldest() string {
 	if first == nil {
 		return "a call"
 	}
-	s := fmt.Sprintf("call %s, under way for %s,", first.what, time.Since(first.since).Round(time.Millisecond))
+	s := fmt.Sprintf("call %s, running for %s,", first.what, time.Since(first.since).Round(time.Millisecond))
 	if n := len(g.inside) - 1; n > 0 {
-		s = fmt.Sprintf("call %s, under way for %s, and %d more", first.what, time.Since(first.since).Round(time.Millisecond), n)
+		s = fmt.Sprintf("call %s, running for %s, and %d more", first.what, time.Since(first.since).Round(time.Millisecond), n)
 	}
 	return s
 }
 
-// close keeps everybody out from now on, with why. It waits for a freeze that is
-// under way, which ends at once where it still waits for calls.
+// close keeps all calls out from now on, with why. It waits for a running
+// freeze, which ends at once where it still waits for calls.
 func (g *gate) close(why error) {
 	g.mu.Lock()
 	if g.shut == nil {

@@ -62,7 +62,7 @@ func TestForkWaitsForCallsAndCallsForIt(t *testing.T) {
 	testkit.Eventually(t, "the gate is frozen", func() bool { return frozenNow(s) })
 	late := make(chan string, 1)
 	go func() { late <- do(context.Background(), t, s, "own", "set", "k", "b", "v", "2") }()
-	// What all share has no gate, and what nobody waits for is not waited for.
+	// What all share has no gate, and a call without one is not waited for.
 	testkit.Has(t, "a shared call", do(t.Context(), t, s, "all", "x"), "pid")
 	leave()
 	select {
@@ -100,7 +100,7 @@ func TestForkWaitsOnlySoLong(t *testing.T) {
 		}{{0, 20 * time.Second, "30s"}, {5 * time.Second, 5 * time.Second, "35s"}} {
 			began := time.Now()
 			_, err := w.Fork(t.Context(), s, session.ForkOptions{Count: 1, Wait: tt.wait})
-			testkit.Has(t, "the error", failure(err), "timeout: ", "own__oldest", "under way for "+tt.since, "fork_wait", "1 more")
+			testkit.Has(t, "the error", failure(err), "timeout: ", "own__oldest", "running for "+tt.since, "fork_wait", "1 more")
 			if took := time.Since(began); took != tt.took {
 				t.Errorf("with a wait of %v it took %v", tt.wait, took)
 			}
@@ -110,8 +110,7 @@ func TestForkWaitsOnlySoLong(t *testing.T) {
 		}
 		leave()
 		leaveToo()
-		// Without anybody inside there is nothing to wait for, however little one
-		// would.
+		// With no call inside there is nothing to wait for, however short the wait.
 		if _, err := w.Fork(t.Context(), s, session.ForkOptions{Count: 1, Wait: -1}); err != nil {
 			t.Error(failure(err))
 		}
@@ -145,7 +144,7 @@ func TestForkRefusesWhileACallIsParked(t *testing.T) {
 	s.Park(inside, true)
 	_, err := w.Fork(t.Context(), s, session.ForkOptions{Count: 1, Wait: time.Hour})
 	testkit.Has(t, "a fork beside a parked call", failure(err), "refused: ", "own__ask")
-	s.Park(t.Context(), true) // nobody's
+	s.Park(t.Context(), true) // of no call
 	// Two questions of one call.
 	s.Park(inside, true)
 	s.Park(inside, false)
@@ -184,7 +183,7 @@ func TestNestedCallsRideOnTheirParent(t *testing.T) {
 		t.Errorf("a call into another session got %s", got)
 	}
 	if got := w.Describe(s, false).InFlight; got != 1 {
-		t.Errorf("%d calls are under way", got)
+		t.Errorf("%d calls are running", got)
 	}
 	leave()
 	if err := testkit.Within(t, "the fork", forked); err != nil {
@@ -226,7 +225,7 @@ func TestARequestThatSaysItsCall(t *testing.T) {
 	if _, err := w.Fork(says, other, session.ForkOptions{Count: 1}); err != nil {
 		t.Errorf("a fork of another session: %s", failure(err))
 	}
-	// Whoever says another call waits, like anybody from outside.
+	// A request that names another call waits, like any from outside.
 	forged := session.FromCall(t.Context(), "call_0")
 	_, err = w.Fork(forged, s, session.ForkOptions{Count: 1, Wait: time.Millisecond})
 	testkit.Has(t, "a fork from outside", failure(err), "timeout: ", "own__search")
@@ -245,7 +244,7 @@ func TestFreezesOneAfterTheOther(t *testing.T) {
 		first := w.forking(t.Context(), s, session.ForkOptions{})
 		<-there
 		_, err := w.Fork(t.Context(), s, session.ForkOptions{Count: 1, Wait: time.Second})
-		testkit.Has(t, "a second one that does not wait", failure(err), "timeout: ", "still under way")
+		testkit.Has(t, "a second one that does not wait", failure(err), "timeout: ", "still running")
 		second := w.forking(t.Context(), s, session.ForkOptions{Wait: time.Hour})
 		// A call gives up waiting for the first one.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

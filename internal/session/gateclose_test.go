@@ -70,7 +70,7 @@ func TestCloseAndFreeze(t *testing.T) {
 	})
 }
 
-// Many at once: nobody is lost, and every fork is of one moment.
+// Many at once: no call is lost, and every fork is of one moment.
 func TestCallsAndForksAtOnce(t *testing.T) {
 	w := newWorld(t, kept)
 	s := w.opened(session.OpenOptions{})

@@ -42,8 +42,8 @@ func (r *Registry) govern(e *catalog.Entry, s *Session, o upstream.Options) *ups
 	var chain *policy.Chain
 	o.Wrap = func(relay upstream.Caller) upstream.Caller {
 		chain = e.Governor.Policy.Chain(relay, policy.ChainOptions{
-			// A program of one session fails for itself; a URL, or a program that all
-			// share, for everybody.
+			// A program of one session fails for that session alone; a URL, or a
+			// program that all share, for all of them.
 			Own: s != nil && e.URL == "" || e.Credential == config.CredentialPerPrincipal,
 			Of:  e.Hash,
 			// What is kept of lists must be dropped when they change.
@@ -66,8 +66,8 @@ func (r *Registry) Ended(id string) []upstream.Ended {
 	return w.Health.Ended()
 }
 
-// Denied writes down a call of what is not there for its principal, and why: a rule
-// hides it, or there is none. The server is as the caller names it.
+// Denied writes down a call of something that its principal can't see, and why: a
+// rule hides it, or there is none. The server is as the caller names it.
 func (r *Registry) Denied(server string, req *upstream.Request, why string) {
 	r.o.Record.Denied(server, req, why)
 }

@@ -57,7 +57,7 @@ func (m *machine) started(server string) int {
 }
 
 // TestHiddenMembersStayFrozen has a fork and a snapshot carry a server that its
-// owner may not see, and start it only for whoever may.
+// owner may not see, and start it only for a principal who may.
 func TestHiddenMembersStayFrozen(t *testing.T) {
 	w, c := hiddenWorld(t, kept)
 	ada := session.OpenOptions{Owner: session.Owner{Name: "ada"}, Eager: true}
@@ -79,14 +79,14 @@ func TestHiddenMembersStayFrozen(t *testing.T) {
 		if n := w.m.started("own"); n != before {
 			t.Fatalf("a fork of it started %d", n-before)
 		}
-		// It was carried all the same, and is there for whoever may see it.
+		// It was carried all the same, and is there for a principal who may see it.
 		wantDump(t, "what was carried", grand, "own", `{"a":"1"}`)
 		before = w.m.started("own")
 	}
 	// The others have it running.
 	bob := w.opened(session.OpenOptions{Owner: session.Owner{Name: "bob"}, Eager: true})
 	if w.m.worksOn(w.dir+"/sessions/"+bob.ID+"/own") == nil {
-		t.Error("it does not run for whoever may see it")
+		t.Error("it does not run for a principal who may see it")
 	}
 }
 
@@ -118,7 +118,7 @@ func TestEagerServersAreNotStartedWhereTheyAreHidden(t *testing.T) {
 }
 
 // TestExportLeavesOutWhatIsHidden checks that a state does not leave with a file
-// of somebody who may not see its server.
+// of a principal who may not see its server.
 func TestExportLeavesOutWhatIsHidden(t *testing.T) {
 	w := newWorld(t, whole)
 	s := w.opened(session.OpenOptions{Members: map[string]catalog.Member{"own": {Instances: 2}, "mem": {Instances: 2}}})
@@ -182,8 +182,8 @@ func TestImportOfHiddenServers(t *testing.T) {
 	}
 }
 
-// TestForeignPrograms checks that what is run is imported from files that this
-// gateway wrote, and from others only by whoever may.
+// TestForeignPrograms checks that programs are imported from files that this
+// gateway wrote, and from others only by an operator.
 func TestForeignPrograms(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "snapshot.key")
 	sealed := func(path string) *world {
@@ -224,7 +224,8 @@ func TestForeignPrograms(t *testing.T) {
 	for _, programs := range []bool{false, true} {
 		try("a file of another gateway", other, file, programs, programs)
 	}
-	// What was changed is nobody's, and neither is what has no seal or an empty one.
+	// A changed file is not recognized, and neither is one without a seal or with an
+	// empty one.
 	const seal = 4 + 32 + 4 // a chunk, and the end of it
 	end := bytes.IndexByte(file, '\n') + 1
 	body := file[end : len(file)-32-seal]
@@ -234,17 +235,17 @@ func TestForeignPrograms(t *testing.T) {
 	}
 	sums := func(parts ...[]byte) []byte { return summed(bytes.Join(parts, nil)) }
 	for what, forged := range map[string][]byte{
-		"changed":         sums(file[:end], changed, file[len(file)-32-seal:len(file)-32]),
-		"without a seal":  sums([]byte("tine snapshot 1\n"), body),
-		"an empty seal":   sums(file[:end], body, []byte{0, 0, 0, 0}),
-		"a short seal":    sums(file[:end], body, []byte{0, 0, 0, 1, 7, 0, 0, 0, 0}),
-		"of no one's key": sums(file[:end], body, []byte{0, 0, 0, 32}, make([]byte, 32), []byte{0, 0, 0, 0}),
+		"changed":             sums(file[:end], changed, file[len(file)-32-seal:len(file)-32]),
+		"without a seal":      sums([]byte("tine snapshot 1\n"), body),
+		"an empty seal":       sums(file[:end], body, []byte{0, 0, 0, 0}),
+		"a short seal":        sums(file[:end], body, []byte{0, 0, 0, 1, 7, 0, 0, 0, 0}),
+		"of no gateway's key": sums(file[:end], body, []byte{0, 0, 0, 32}, make([]byte, 32), []byte{0, 0, 0, 0}),
 	} {
 		for _, programs := range []bool{false, true} {
 			try(what, w, forged, programs, programs)
 		}
 	}
-	// A gateway without a key knows nobody's.
+	// A gateway without a key recognizes no file.
 	bare := boxWorld(t, boxed1)
 	try("an empty seal without a key", bare, sums(file[:end], body, []byte{0, 0, 0, 0}), false, false)
 	try("a file without a key", bare, file, false, false)

@@ -13,10 +13,10 @@ import (
 	"github.com/tine-mcp/tine/internal/upstream"
 )
 
-// Whoever connects without naming a session has programs of its own, in a session
-// that ends with the connection, as if it had started them itself. What the built-in
-// servers remember is not for one connection: it is in the durable session of the
-// principal, and every connection of the principal uses that one's.
+// A client that connects without naming a session has programs of its own, in a
+// session that ends with the connection, as if it had started them itself. What the
+// built-in servers remember is not for one connection: it is in the durable session
+// of the principal, which all connections of the principal use.
 
 // borrows reports whether the session uses the principal's default session's part of
 // a server.
@@ -114,7 +114,7 @@ func (s *Session) notItsOwn(to act) error {
 			}
 			return &api.Error{
 				Kind: api.KindRefused, Server: e.ID, Status: http.StatusConflict,
-				Message: fmt.Sprintf("session %s is one connection's, and what server %q remembers is that of session %s; %s that one, or connect to a session of a name with /mcp?session=NAME", s.ID, e.ID, lender.ID, to.verb),
+				Message: fmt.Sprintf("session %s is one connection's, and server %q keeps its state in session %s; %s that one, or connect to a named session with /mcp?session=NAME", s.ID, e.ID, lender.ID, to.verb),
 			}
 		}
 	}
@@ -133,7 +133,7 @@ func (s *Session) borrowedFrom(e *catalog.Entry) string {
 	if lender != nil {
 		id = " " + lender.ID
 	}
-	return fmt.Sprintf("what it remembers is that of the default session%s", id)
+	return fmt.Sprintf("it keeps its state in the default session%s", id)
 }
 
 // mostNames bounds the sessions of a name that one principal has.

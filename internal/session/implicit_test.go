@@ -43,7 +43,7 @@ func TestEndsByTheGatewayInSessionsThatNobodyOpened(t *testing.T) {
 			w.close(false)
 			w.open(yaml)
 		}, "the gateway was stopped", true},
-		"stopped, with what nobody adopts": {func(w *world) {
+		"stopped, with what can't be adopted": {func(w *world) {
 			w.close(false)
 			w.open(yaml)
 		}, "the gateway was stopped", false},
@@ -141,8 +141,8 @@ func (s forgetsEvents) Events(ctx context.Context, id string) ([]store.Event, er
 	return s.Store.Events(ctx, id)
 }
 
-// A death counts there as anywhere. Where it has calls refused, that concerns the server that
-// died and no other, and what is advised is possible there and costs nobody what the other
+// A death counts there as anywhere. Where it has calls refused, that concerns the server
+// that died and no other, and what is advised is possible there and keeps what the other
 // servers remember.
 func TestDeathsInSessionsThatNobodyOpened(t *testing.T) {
 	yaml := "sessions: {on_loss: refuse}\n" + strings.Replace(forgetful, "command: plain", "command: plain, fork: fresh", 1)

@@ -32,7 +32,7 @@ func joined(errs []error) error {
 	if len(all) <= 1 {
 		return first
 	}
-	// Whoever can do something about it is told so only where that mends all.
+	// A retry is advised only where it can mend all of them.
 	whole := &api.Error{Kind: all[0].Kind, Retryable: true, Causes: all}
 	texts := make([]string, 0, len(all))
 	for _, e := range all {

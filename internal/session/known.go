@@ -65,8 +65,8 @@ type known struct {
 	writing sync.Mutex          // held while one is compared and written
 }
 
-// keyOfKnown is where the list is kept that the server gives a client that can do so
-// much (nil for nobody in particular), of one principal.
+// keyOfKnown is where the list is kept that the server gives a principal's client
+// with these capabilities; nil for no client in particular.
 func keyOfKnown(e *catalog.Entry, caps []byte, who string) knownKey {
 	sum := sha256.Sum256([]byte(e.WarmKey() + "\x00" + string(upstream.Claims(caps, e.ClientCapabilities))))
 	k := knownKey{spec: hex.EncodeToString(sum[:])}
@@ -157,13 +157,13 @@ func (r *Registry) listed(e *catalog.Entry, caps []byte, who, tool string) bool 
 func (r *Registry) hidden(e *catalog.Entry, tool, why string) {
 	key := e.Base() + "\x00" + tool
 	r.known.mu.Lock()
-	said := r.known.hidden[key] == why
+	logged := r.known.hidden[key] == why
 	if len(r.known.hidden) >= maxKnownCached || r.known.hidden == nil {
 		r.known.hidden = make(map[string]string)
 	}
 	r.known.hidden[key] = why
 	r.known.mu.Unlock()
-	if !said {
+	if !logged {
 		r.o.Log.Warn("a tool is hidden: its x-mcp-header is invalid", "server", e.ID, "tool", tool, "because", why)
 	}
 }

@@ -18,12 +18,12 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// A server that nothing is known of is asked what it lists by an instance that is
-// nobody's and ends afterwards, so that no session starts its own for a list. One
+// A server whose lists are not known is asked by an instance that belongs to no
+// session and ends afterwards, so that no session starts its own for a list. One
 // that all sessions share is asked itself.
 
 const (
-	// learnAtOnce is how many servers are asked at once without anybody waiting.
+	// learnAtOnce is how many servers are asked at once while no request waits.
 	learnAtOnce = 3
 	// learnPause is the longest pause before a server that failed is asked again, and
 	// the shortest where it fails until a person changes something. finalPause is the
@@ -42,16 +42,16 @@ type learners struct {
 type learner struct {
 	e     *catalog.Entry
 	up    *upstream.Upstream
-	end   func() // ends what is nobody's; nil for what is shared
-	clear func() // removes the state that it left when it failed; nil for what is shared
-	round *round // under way; nil for none
+	end   func() // ends the instance; nil for a shared one
+	clear func() // removes the state that it left when it failed; nil for a shared one
+	round *round // the running one; nil for none
 	// lacking are sessions whose clients have lists without this server, which are told
 	// when it is known.
 	lacking map[*Session]struct{}
 	pause   *time.Timer // until the next round for them; nil for none
 	failed  int         // rounds in a row
 	err     error       // of the last one
-	next    time.Time   // no round before this, unless somebody asks for this server alone
+	next    time.Time   // no round before this, unless a request asks for this server alone
 }
 
 // A round asks a server for everything that it lists.
@@ -118,8 +118,9 @@ func (now *round) over() bool {
 	}
 }
 
-// learn begins to ask a server, or joins those who do. There is no round where the
-// server failed and it is too early for another one; with force there is.
+// learn begins to ask a server, or joins the running round. There is no round
+// where the server failed and it is too early for another one; with force there
+// is.
 func (r *Registry) learn(e *catalog.Entry, force bool) (*learner, *round, error) {
 	l, err := r.learner(e)
 	if err != nil {
@@ -299,11 +300,11 @@ func (r *Registry) readAll(l *learner) (*Known, error) {
 	var failed error
 	came := false
 	for _, method := range upstream.ListMethods {
-		said, items, err := l.up.ReadList(r.life, upstream.Request{Method: method, Client: &upstream.Client{}})
+		answer, items, err := l.up.ReadList(r.life, upstream.Request{Method: method, Client: &upstream.Client{}})
 		switch {
 		case err == nil:
-			hello, lists[method] = said, items
-			came = came || said.Lists(method)
+			hello, lists[method] = answer, items
+			came = came || answer.Lists(method)
 		case failed == nil:
 			failed = err
 		}
@@ -373,8 +374,8 @@ func (r *Registry) relearn(e *catalog.Entry) {
 	}
 }
 
-// unlisted is why a server did not give a list when it was last asked for nobody in
-// particular; nil where it did, or was not asked.
+// unlisted is why a server did not give a list when it was last asked for no
+// session in particular; nil where it did, or was not asked.
 func (r *Registry) unlisted(e *catalog.Entry, method string) *api.Error {
 	r.learners.mu.Lock()
 	defer r.learners.mu.Unlock()
@@ -411,7 +412,7 @@ func (r *Registry) dropLearners(c *catalog.Catalog) {
 	}
 }
 
-// learnersOf returns the holds on a server that are nobody's.
+// learnersOf returns the holds on a server that belong to no session.
 func (r *Registry) learnersOf(id string) (out []*upstream.Upstream) {
 	r.learners.mu.Lock()
 	defer r.learners.mu.Unlock()

@@ -167,19 +167,20 @@ func (s *Session) usedShared() map[string]func(forks []string) bool {
 	return out
 }
 
-// loseHandle reports the loss of an instance of an earlier gateway that nobody
-// wants as it was started. Its server may be gone from the config.
+// loseHandle reports the loss of an instance of an earlier gateway that no
+// session has in its config as it was started. Its server may be gone from the
+// config.
 func (r *Registry) loseHandle(h store.Handle) {
-	said, err := upstream.ReadHello(h.Link)
-	if err != nil || said.Uncalled {
+	hello, err := upstream.ReadHello(h.Link)
+	if err != nil || hello.Uncalled {
 		return
 	}
-	ids := append([]string{h.Session}, said.Callers...)
+	ids := append([]string{h.Session}, hello.Callers...)
 	if l := r.joints[jointKey(h.Session, h.Server)]; l != nil {
 		ids = slices.AppendSeq(ids, maps.Keys(l.users))
 	}
 	for id := range r.sessions {
-		if said.AllCalled && h.Session == "" {
+		if hello.AllCalled && h.Session == "" {
 			ids = append(ids, id)
 		}
 	}
@@ -202,24 +203,24 @@ func (r *Registry) loseHandle(h store.Handle) {
 	}
 }
 
-// untold is a loss that a session has still to be told. It is frozen with the session,
-// so that whoever begins with the snapshot is told too.
-type untold struct {
+// pendingLoss is a loss that no call of the session was told of yet. It is frozen with
+// the session, so that sessions which begin with the snapshot are told too.
+type pendingLoss struct {
 	Why string    `json:"why"`
 	At  time.Time `json:"at,omitzero"` // tells it from other losses of the server
 }
 
 // UnmarshalJSON reads a reason alone too, as earlier versions wrote it.
-func (u *untold) UnmarshalJSON(b []byte) error {
+func (u *pendingLoss) UnmarshalJSON(b []byte) error {
 	if len(b) > 0 && b[0] == '"' {
 		return json.Unmarshal(b, &u.Why)
 	}
-	type plain untold
+	type plain pendingLoss
 	return json.Unmarshal(b, (*plain)(u))
 }
 
 // heard reports whether the session was told of this loss.
-func (f *facts) heard(server string, u untold) bool {
+func (f *facts) heard(server string, u pendingLoss) bool {
 	return !u.At.IsZero() && f.Told[server].Equal(u.At)
 }
 

@@ -84,7 +84,7 @@ func TestADeadServer(t *testing.T) {
 		testkit.Has(t, "the first call", callIn(t, s, "plain", "x"), `{"pid":`)
 		wantDamage(t, "the session", s.Damaged(), "")
 	})
-	t.Run("a fork before anybody was told", func(t *testing.T) {
+	t.Run("a fork before a call was told", func(t *testing.T) {
 		w := newWorld(t, strings.Replace(forgetful, "command: plain", "command: plain, fork: fresh", 1))
 		s := w.opened(session.OpenOptions{})
 		callIn(t, s, "plain", "x")
@@ -157,8 +157,8 @@ func (w *world) dies(s *session.Session) {
 	testkit.Eventually(w.t, "the session is marked", func() bool { return w.lines(s) != before })
 }
 
-// A loss that nobody was told of when a snapshot was made is told in every session
-// that begins with it, once, and is in its trajectory.
+// A loss that no call was told of when a snapshot was made is told in every
+// session that begins with it, once, and is in its trajectory.
 func TestALossInASnapshot(t *testing.T) {
 	yaml := strings.Replace(forgetful, "command: plain", "command: plain, fork: fresh", 1)
 	w := newWorld(t, yaml)
@@ -257,12 +257,12 @@ func TestALossInATemplate(t *testing.T) {
 // A record of an earlier version has the reason alone.
 func TestUntoldOfAnEarlierVersion(t *testing.T) {
 	at := time.Date(2026, 11, 17, 4, 0, 0, 1, time.UTC)
-	for text, want := range map[string]session.Untold{
+	for text, want := range map[string]session.PendingLoss{
 		`"it ended"`:         {Why: "it ended"},
 		`{"why":"it ended"}`: {Why: "it ended"},
 		`{"why":"it ended","at":"2026-11-17T04:00:00.000000001Z"}`: {Why: "it ended", At: at},
 	} {
-		var got session.Untold
+		var got session.PendingLoss
 		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
 			t.Errorf("%s is read as %+v, %v", text, got, err)
 		}
@@ -404,7 +404,7 @@ func TestDamagedSessionsAreRefused(t *testing.T) {
 	}
 }
 
-// A gateway that was killed took along what nobody can adopt: the next one marks the
+// A gateway that was killed took along what can't be adopted: the next one marks the
 // sessions that called it.
 func TestKilledWithWhatNobodyAdopts(t *testing.T) {
 	w := makeWorld(t, forgetful, func(w *world) { w.m.adopts = false })

@@ -191,8 +191,8 @@ func TestReconcileAfterARestore(t *testing.T) {
 	w.sound()
 }
 
-// Folders that nobody knows, and that can't say what they are, stay; and as
-// nobody knows what they need, so do all layers.
+// Folders without a record, which can't say what they are, stay; and as it is
+// not known what they need, so do all layers.
 func TestUnknownFolders(t *testing.T) {
 	w := newWorld(t, lasting)
 	s := w.opened(session.OpenOptions{})

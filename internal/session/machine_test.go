@@ -20,13 +20,13 @@ import (
 // A machine is where instances live. It outlives the gateways of a test, as a
 // real one does.
 type machine struct {
-	stopping func(server string) error // is asked before an instance is ended; nil for nobody
+	stopping func(server string) error // is asked before an instance is ended; may be nil
 	t        *testing.T
 	adopts   bool
 	loses    bool // states may be gone at a start
 	scopes   []string
 
-	// disk is held for reading by whoever changes something on it, and for
+	// disk is held for reading while something on it is changed, and for
 	// writing while it is copied as a crash leaves it.
 	disk sync.RWMutex
 
@@ -50,7 +50,7 @@ type proc struct {
 	kind string // its driver
 	pid  int
 	spec driver.Spec
-	held chan struct{} // has room for whoever keeps it quiet, or reads a message
+	held chan struct{} // held while it is kept quiet, or a message is read
 
 	mu         sync.Mutex
 	state      map[string]string
@@ -232,7 +232,7 @@ func (p *proc) hello() []string {
 	return slices.Clone(p.handshakes)
 }
 
-// say sends a line to whoever is linked.
+// say sends a line to the linked gateway.
 func (p *proc) say(line string) {
 	p.mu.Lock()
 	l := p.link

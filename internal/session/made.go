@@ -154,7 +154,7 @@ func (r *Registry) noteState(ctx context.Context, s *Session, dir, mark string) 
 		if s == nil || s.ID != home {
 			s = r.userOf(home, stateOf(name))
 		}
-		if s == nil { // nobody uses it any more
+		if s == nil { // no session uses it any more
 			return nil
 		}
 		return s.noteMade(ctx, s.noteKey(dir), mark)

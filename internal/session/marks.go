@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// keeperOf is whose a state is, from its mark. A mark that says something else than
-// there is has changed by itself: what the state needs of layers would be taken for
-// nobody's, and removed. It is written anew where the session's servers say whose the
-// state is. Where they don't, nothing that seems to belong to nobody is removed.
+// keeperOf is whose a state is, from its mark. A mark that disagrees with the state
+// has changed by itself: the layers that the state needs would seem unused, and be
+// removed. It is written anew where the session's servers say whose the state is.
+// Where they don't, nothing that seems unused is removed.
 func (r *Registry) keeperOf(h *home, name string) string {
 	by := markedBy(h.whole[name])
 	if by == workspaceState || r.o.Drivers[by] != nil {

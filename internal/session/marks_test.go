@@ -40,7 +40,7 @@ func TestFlippedMarks(t *testing.T) {
 			t.Errorf("%s says %s, %v", mark, now, err)
 		}
 	}
-	// Nobody can tell whose this one is.
+	// Whose this one is can't be known.
 	shared := filepath.Join(w.dir, "sessions", "shared")
 	if err := os.MkdirAll(filepath.Join(shared, "nobody"), 0o700); err != nil {
 		t.Fatal(err)

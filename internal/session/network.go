@@ -10,8 +10,8 @@ import (
 // Network writes a connection of a server into the journal, among the calls of
 // its session and as its owner's, as far as the server's journal mode says. It
 // works also while the registry closes and after that, since connections end
-// last. One of a server that nobody has any more is left out: its mode is gone
-// with it.
+// last. One of a server that no catalog has any more is left out: its mode is
+// gone with it.
 func (r *Registry) Network(ctx context.Context, n driver.Network) {
 	w, s := r.catalogs.Governor(n.Server), r.Get(n.Session)
 	member := catalog.MemberName(n.Server, n.Ordinal)

@@ -152,9 +152,9 @@ func (r *Registry) begin(ctx context.Context, o OpenOptions) (*opening, error) {
 			each[e.ID] = needOf(e)
 		}
 	}
-	wait, told := r.patience(o.Wait, cfg.Wait)
+	wait, explain := r.patience(o.Wait, cfg.Wait)
 	if err := b.takeRoom(ctx, o.Owner.Name, each, 1, wait); err != nil {
-		return nil, told(err)
+		return nil, explain(err)
 	}
 	b.add(o.Owner.Name, "", pin, f, each)
 	return b, nil
@@ -168,8 +168,8 @@ func choose(asked, fallback time.Duration) time.Duration {
 	return asked
 }
 
-// takeRoom takes what sessions of one owner need, and places for them. Whoever
-// waits for room has no places yet.
+// takeRoom takes what sessions of one owner need, and places for them. A
+// request that waits for room has no places yet.
 func (b *opening) takeRoom(ctx context.Context, owner string, each map[string]need, count int, wait time.Duration) error {
 	r := b.r
 	if err := r.places(owner, count, false); err != nil {
@@ -368,10 +368,10 @@ func (b *opening) carried() map[string]bool {
 	return carried
 }
 
-// starts reports whether a member must run before its session is given to
-// anybody: one that was carried, unless nothing can go wrong with it, an eager one,
-// unless it failed in the parent too, and with eager all. What the rules keep from
-// the owner is not started.
+// starts reports whether a member must run before its session is handed out: one
+// that was carried, unless nothing can go wrong with it, an eager one, unless it
+// failed in the parent too, and with eager all. What the rules keep from the owner
+// is not started.
 func (b *opening) starts(e *catalog.Entry, carried bool) bool {
 	on, _ := e.On()
 	return on && e.Own() && b.r.mayStart(b.owner, e.ID) && (b.eager || e.Eager && !b.failed[e.ID] || carried && !e.Runner.Info().Light)

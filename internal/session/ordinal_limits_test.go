@@ -145,8 +145,8 @@ func TestSnapshotOfSeveralThatAreSharedNow(t *testing.T) {
 	t.Error("the third instance of own is not there")
 }
 
-// By its id, one's own snapshot may be a template, and another's only where
-// somebody has seen to it that it may.
+// By its id, the owner's snapshot may be a template, and another's only where
+// control has checked that it may.
 func TestTemplateOfAnother(t *testing.T) {
 	w := newWorld(t, several)
 	s := w.opened(session.OpenOptions{Owner: session.Owner{Name: "ada"}})

@@ -151,7 +151,7 @@ func TestImplicitSessionLeavesNothing(t *testing.T) {
 	wantLeft(t, w)
 }
 
-// A session whose servers nobody knows any more, and one whose driver is not
+// A session whose servers are no longer recorded, and one whose driver is not
 // here, stay as they are until they are known again.
 func TestRestartWithoutWhatIsNeeded(t *testing.T) {
 	for name, catalog := range map[string]string{"are not recorded": "", "can't be read": `{"not":"a list"}`} {

@@ -14,11 +14,11 @@ import (
 //   - Within a line, the first request may be passed by `overtaking` times what
 //     it asks for. Then the rest of its line waits behind it.
 //   - By other principals it may be passed by as much. Then its line has a turn:
-//     for `turnTime` at most nobody is let in before it. If it has not fitted by
+//     for `turnTime` at most no other is let in before it. If it has not fitted by
 //     then, it is passed by as much again before the next turn.
 //
 // A principal that has its part of the whole waits until it gives some back, and
-// stands in nobody's way.
+// holds up no other.
 //
 // So a principal that asks for too much holds up others for a turn at most, and
 // between two turns they get at least `overtaking` times what it asks for.
@@ -145,7 +145,7 @@ func (b *budget) admit() {
 	if _, w := b.next(b.used.minus(b.ahead)); w != nil {
 		select {
 		case b.short <- w.need:
-		default: // somebody is about to see to it
+		default: // a shortage is noted already
 		}
 	}
 }

@@ -33,8 +33,8 @@ func ask(owner string, instances int) *request {
 	return &request{owner: owner, count: 1, servers: map[string]need{"x": {instances: instances}}}
 }
 
-// Nobody with a name takes all of the room, and one that has its part stands in
-// nobody's way. Where there are no names, there are no others.
+// No principal with a name takes all of the room, and one that has its part
+// holds up no other. Where there are no names, there are no others.
 func TestOnePrincipalLeavesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHall(t)

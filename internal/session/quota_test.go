@@ -36,7 +36,7 @@ func TestQuotas(t *testing.T) {
 	w.opened(of("eve"))
 	_, _, err = w.OpenSession(ctx, of("eve"))
 	testkit.Has(t, "a sixth", failure(err), "refused: ", "5 sessions", "sessions.max")
-	// Nobody asked for the implicit ones.
+	// The implicit ones were not asked for.
 	w.session("eve")
 	w.CloseSession(ctx, first)
 	w.CloseSession(ctx, first)

@@ -7,8 +7,8 @@ import (
 
 // grant has as many instances ready as are wanted and fit: together they hold at
 // most half of the memory that all sessions may use, so that there is room for
-// those who are to have them. The caller is a user of it.
-// One that was refused is asked for again only where something changed.
+// the sessions that are to have them. The caller is a user of it. One that was
+// refused is asked for again only where something changed.
 func (k *stock) grant(w *warm, changed bool) {
 	k.granting.Lock()
 	defer k.granting.Unlock()
@@ -89,8 +89,8 @@ func (k *stock) yield() {
 	}
 }
 
-// giveWay gives back so much memory, or all that instances hold which stand
-// ready. The reaper has more of them made when nobody waits.
+// giveWay gives back so much memory, or all that ready instances hold. The
+// reaper has more of them made when no request waits.
 func (k *stock) giveWay(short int64) {
 	k.granting.Lock()
 	defer k.granting.Unlock()

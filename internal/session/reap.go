@@ -10,7 +10,7 @@ const (
 	forgetEvery = 360 // ticks
 )
 
-// reap closes sessions whose time is over, forgets what nobody can ask for any
+// reap closes sessions whose time is over, forgets what can't be asked for any
 // more, and keeps the record of use, now and then, so that none of it grows with
 // calls. What takes long is done besides: a close that hangs holds up neither the
 // next tick nor the other sessions.
@@ -34,7 +34,7 @@ func (r *Registry) reap() {
 		now := time.Now()
 		for _, s := range r.Sessions() {
 			switch why := r.over(s, now); {
-			case s.isClosed(): // by somebody who is about it
+			case s.isClosed(): // another close is about it
 			case why != "":
 				r.besides(func() { r.closeOver(s, why) })
 			case s.Kind == KindDefault && s.running() && r.unused(s, now) > r.Catalog().Config.Limits.Idle:

@@ -10,9 +10,8 @@ import (
 	"github.com/tine-mcp/tine/internal/testkit"
 )
 
-// Sessions that nobody uses end, with what they own; one that is used or
-// watched does not. A principal's own stays with what it remembers, and only its
-// servers end.
+// Unused sessions end, with what they own; one that is used or watched does not.
+// A principal's own stays with what it remembers, and only its servers end.
 func TestIdleSessionsEnd(t *testing.T) {
 	const yaml = "limits: {idle: 10m}\n" + kept
 	synctest.Test(t, func(t *testing.T) {
@@ -67,7 +66,7 @@ func TestIdleSessionsEnd(t *testing.T) {
 				t.Errorf("the use of a session is recorded as of %v ago", time.Since(s.Used))
 			}
 		}
-		// While no gateway runs nobody could use them; then their time goes on.
+		// While no gateway runs they can't be used; then their time goes on.
 		w.close(true)
 		time.Sleep(time.Hour)
 		w.open(yaml)

@@ -223,8 +223,8 @@ func (c *reconciling) take(ctx context.Context, kept keptSession, used time.Time
 	return c.st.PutSessions(ctx, rec)
 }
 
-// catalog returns the servers behind a key of a record that is taken; nil where nobody
-// knows them.
+// catalog returns the servers behind a key of a record that is taken; nil where they
+// are not recorded.
 func (c *reconciling) catalog(ctx context.Context, key string) (json.RawMessage, error) {
 	servers, stored, err := catalog.Find(ctx, c.st, c.states, key)
 	if stored == catalog.OtherServers && servers != nil {

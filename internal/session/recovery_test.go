@@ -48,7 +48,7 @@ func TestTimeGoesOnWithoutAGateway(t *testing.T) {
 		}
 		ended(expired, "time to live")
 		ended(closed, "")
-		// While no gateway ran nobody could use it.
+		// While no gateway ran it could not be used.
 		w.remembers("one that was not used", w.Get(idle.ID), "x")
 		time.Sleep(2*time.Hour + time.Minute)
 		synctest.Wait()
@@ -123,10 +123,10 @@ func TestFreezeWhileAMemberStarts(t *testing.T) {
 				_, err := w.Fork(context.Background(), s, session.ForkOptions{Count: 1})
 				done <- err
 			}()
-			// It either waits for what is under way, or need not.
-			testkit.Eventually(t, "it is under way", func() bool { return len(done) > 0 || frozenNow(s) })
+			// It either waits for the running call, or need not.
+			testkit.Eventually(t, "it is running", func() bool { return len(done) > 0 || frozenNow(s) })
 			go begin("own")
-			testkit.Eventually(t, "the start of own is under way", func() bool {
+			testkit.Eventually(t, "own is starting", func() bool {
 				up := s.Peek("own")
 				return up != nil && up.Started()
 			})

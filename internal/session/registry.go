@@ -68,7 +68,7 @@ type Options struct {
 	// Workspaces has the directories of sessions; nil where there are none.
 	Workspaces *workspace.Store
 	// Restored says that the store was brought back from a backup not long ago: what
-	// seems to belong to nobody stays for now.
+	// seems to belong to no session stays for now.
 	Restored bool
 	// Wallet has what servers want to be shown; nil where none wants anything.
 	Wallet *credential.Wallet
@@ -77,7 +77,7 @@ type Options struct {
 	// mark, so that none is known again.
 	Seal *Seal
 	// Starts makes of a config who may have a member of a session started: by the
-	// owner's name, and Owner.Pinned where there is one. Nil for everybody.
+	// owner's name, and Owner.Pinned where there is one. Nil lets every owner do so.
 	Starts func(*config.Config) func(owner string, pinned []byte, member string) bool
 	// Learn has servers that nothing is known of asked for their lists from the start.
 	Learn bool
@@ -106,7 +106,7 @@ type Options struct {
 type Registry struct {
 	o        Options
 	catalogs *catalog.Catalogs
-	// changing is held by whoever makes the next catalog from what there is, so
+	// changing is held while the next catalog is made from the current one, so
 	// that a reload and a switch at once don't undo each other.
 	changing sync.Mutex
 
@@ -126,14 +126,14 @@ type Registry struct {
 	started    time.Time
 	defaulting sync.Mutex // held while a default session is made
 	snapshots  map[string]*snapshot
-	// unsure says that there is something on the disk of which nobody knows what it
-	// needs; only at the start.
+	// unsure says that there are files on the disk of which it is not known what
+	// they need; only at the start.
 	unsure   bool
-	opened   int            // sessions that somebody asked for
+	opened   int            // sessions that were asked for
 	perOwner map[string]int // the same, by owner
 	budget   budget
 
-	displaced sync.Once // said that programs see workspaces elsewhere
+	displaced sync.Once // logs that programs see workspaces elsewhere
 
 	sharedSeeding sync.Mutex // held while the state of a shared server is made
 
@@ -142,7 +142,7 @@ type Registry struct {
 
 	stock *stock
 
-	ends     chan struct{} // taken by who closes sessions whose time is over, and the like
+	ends     chan struct{} // taken by what closes sessions whose time is over, and the like
 	life     context.Context
 	end      context.CancelFunc
 	retiring sync.WaitGroup
@@ -207,7 +207,7 @@ func newID() string {
 }
 
 // Default returns the default session of a principal, made at its first use.
-// The empty owner is everybody who comes in without a name and a connection.
+// All callers without a name and a connection are the empty owner.
 func (r *Registry) Default(ctx context.Context, owner string) (*Session, error) {
 	r.mu.Lock()
 	s := r.defaults[owner]
@@ -288,7 +288,7 @@ func (r *Registry) Sessions() []*Session {
 	return out
 }
 
-// Upstreams returns every hold on a server, shared, of a session or nobody's.
+// Upstreams returns every hold on a server: shared, of a session, or of neither.
 func (r *Registry) Upstreams(id string) []*upstream.Upstream {
 	r.mu.Lock()
 	var out []*upstream.Upstream
@@ -453,7 +453,7 @@ func (r *Registry) sharedUpstream(e *catalog.Entry) (*upstream.Upstream, error) 
 }
 
 // owned says whose an instance is: a session's, that of a session and its forks,
-// which stays with the origin, or, when it is zero, everybody's.
+// which stays with the origin, or, when it is zero, shared by all.
 type owned struct {
 	s      *Session
 	origin string
@@ -541,8 +541,8 @@ func (r *Registry) stopLater(stop func(context.Context) error) {
 	})
 }
 
-// upstreamOptions are those of every hold on a server, for one whose client can do
-// so much; nil for nobody in particular.
+// upstreamOptions are those of every hold on a server, for a client with these
+// capabilities; nil for no client in particular.
 func (r *Registry) upstreamOptions(e *catalog.Entry, spec driver.Spec, caps []byte) upstream.Options {
 	return upstream.Options{
 		Spec: spec, Member: e.ID, Driver: e.Runner, Startup: e.StartupCall(), OnFork: e.OnFork,
@@ -589,7 +589,7 @@ func (r *Registry) startEager(sessions []*Session) {
 // kept where that can be done, as long as ctx lasts. It returns a moment after
 // ctx is over whatever does not end.
 func (r *Registry) Close(ctx context.Context, keep bool) {
-	// A change under way starts what is waited for below; none comes after.
+	// A change that runs starts what is waited for below; none comes after.
 	r.changing.Lock()
 	r.mu.Lock()
 	if r.closed {

@@ -120,8 +120,8 @@ func (r *Registry) Retry(id string) {
 	}
 }
 
-// Forget drops what is kept of a server's lists and results: it sees somebody
-// else in us now.
+// Forget drops what is kept of a server's lists and results: the gateway shows
+// itself to it as another caller now.
 func (r *Registry) Forget(id string) {
 	if e := r.Catalog().Entry(id); e != nil {
 		e.Governor.Policy.Forget()

@@ -40,8 +40,8 @@ servers:
 	}
 	testkit.Has(t, "a server that came", call(t, s, "more", "x"), `{"pid":`)
 	close(w.m.one("own").release)
-	if got := testkit.Within(t, "the call under way", under); got != own {
-		t.Errorf("the call under way got %s", got)
+	if got := testkit.Within(t, "the running call", under); got != own {
+		t.Errorf("the running call got %s", got)
 	}
 	w.runs("all more own")
 	if got := w.Catalog().Entry("own"); got.Title != "Another" || len(got.Tools.Deny) != 1 {
@@ -101,8 +101,8 @@ func TestReloadRetiresWhatChanged(t *testing.T) {
 					t.Error("the old instance ended before its call")
 				}
 				close(old.release)
-				if got := testkit.Within(t, "the call under way", under); got != before {
-					t.Errorf("the call under way got %s, want %s", got, before)
+				if got := testkit.Within(t, "the running call", under); got != before {
+					t.Errorf("the running call got %s, want %s", got, before)
 				}
 				testkit.Within(t, "the end of the old instance", old.done)
 				testkit.Eventually(t, "the old handle is forgotten", func() bool {
@@ -315,7 +315,7 @@ servers:
 				t.Error("the old one ended before its call")
 			}
 			close(old.release)
-			testkit.Has(t, "the call under way", testkit.Within(t, "its end", under), "pid")
+			testkit.Has(t, "the running call", testkit.Within(t, "its end", under), "pid")
 			if got := testkit.Within(t, "the call after", after); got != `{"it":"1"}` {
 				t.Errorf("the next one remembers %s", got)
 			}

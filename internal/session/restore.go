@@ -122,7 +122,7 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 	if err != nil {
 		return err
 	}
-	if f.Creation != "" && unanswered[f.Creation] { // nobody was told of it
+	if f.Creation != "" && unanswered[f.Creation] { // its request was not answered
 		if err := recordOfSession(r.o.States, rec.ID).markRemoved(); err != nil {
 			return fmt.Errorf("session %s: %w", rec.ID, err)
 		}
@@ -147,7 +147,7 @@ func (r *Registry) restoreSession(ctx context.Context, rec store.Session, unansw
 		}
 	}
 	if why != "" {
-		// What is left of it belongs to nobody, and goes with that.
+		// No session has what is left of it, so it is removed.
 		f.Reason = why
 		f.Rev++ // as with every end
 		if rec, err = s.record(f); err == nil {
@@ -186,8 +186,8 @@ func (r *Registry) unanswered(ctx context.Context) (map[string]bool, error) {
 	return marks, err
 }
 
-// restoreSnapshots reads the snapshots that last, and forgets those that nobody
-// was told of and those of sessions that are closed.
+// restoreSnapshots reads the snapshots that last, and forgets those of closed
+// sessions and those whose request was not answered.
 func (r *Registry) restoreSnapshots(ctx context.Context, unanswered map[string]bool) error {
 	all, err := r.o.Shared.Snapshots(ctx)
 	if err != nil {
@@ -265,8 +265,8 @@ func (r *Registry) wanted(h store.Handle) bool {
 	return on
 }
 
-// fitting returns the server of a recorded instance that somebody has as it was
-// started; nil where nobody does.
+// fitting returns the server of a recorded instance that a session has as it
+// was started; nil where none does.
 func (r *Registry) fitting(h store.Handle) *catalog.Entry {
 	var e *catalog.Entry
 	s := r.sessions[h.Session]
@@ -344,8 +344,8 @@ func (r *Registry) over(s *Session, now time.Time) string {
 	return ""
 }
 
-// unused is for how long nobody has used a session. Time without a gateway does
-// not count: nobody could.
+// unused is for how long a session was not used. Time without a gateway does
+// not count: it could not be used.
 func (r *Registry) unused(s *Session, now time.Time) time.Duration {
 	if s.watched() || s.gate.calls() > 0 {
 		return 0
@@ -357,8 +357,8 @@ func (r *Registry) unused(s *Session, now time.Time) time.Duration {
 	return now.Sub(since)
 }
 
-// suspend ends the instances of a principal's session that nobody uses. It
-// remembers what it can, and they start again when they are needed.
+// suspend ends the instances of a principal's unused session. It remembers what
+// it can, and they start again when they are needed.
 func (r *Registry) suspend(s *Session) {
 	all := make(map[string]bool)
 	for _, e := range s.members() {

@@ -170,7 +170,7 @@ func TestClose(t *testing.T) {
 	testkit.Within(t, "the call", w.m.one("own").waiting)
 	w.Registry.Close(t.Context(), false)
 	w.Registry.Close(t.Context(), true)
-	testkit.Has(t, "a call under way", testkit.Within(t, "its end", under), "lost: ")
+	testkit.Has(t, "a running call", testkit.Within(t, "its end", under), "lost: ")
 	if got := w.m.running() + w.handles(); got != "" {
 		t.Errorf("%s is left", got)
 	}
@@ -231,7 +231,7 @@ func TestUnanswered(t *testing.T) {
 	w.flip("UPDATE creations SET answer = NULL WHERE key = 'answered'")
 	w.open(lasting)
 	if w.Get(never.ID) != nil || w.Get(neverChild.ID) != nil {
-		t.Error("a session that nobody was told of is still there")
+		t.Error("a session whose request was not answered is still there")
 	}
 	var snaps []string
 	for _, at := range w.Snapshots() {

@@ -34,18 +34,18 @@ func (r *Registry) Rewind(ctx context.Context, s *Session, id string, wait time.
 	if snap.Session != s.ID {
 		return &api.Error{Kind: api.KindInvalid, Message: fmt.Sprintf("snapshot %s was made of session %s; open a session from it, or rewind to one of %s's own", id, snap.Session, s.ID)}
 	}
-	wait, told := r.patience(wait, r.Catalog().Config.Sessions.ForkWait)
+	wait, explain := r.patience(wait, r.Catalog().Config.Sessions.ForkWait)
 	began := time.Now()
 	thaw, err := s.quiet(ctx, wait)
 	if err != nil {
-		return told(err)
+		return explain(err)
 	}
 	defer thaw()
 	changed, err := s.rewinds()
 	if err != nil {
 		return err
 	}
-	// No start of theirs is under way while their states are exchanged.
+	// None of them starts while their states are exchanged.
 	still, cancel := context.WithTimeout(ctx, max(time.Second, wait-time.Since(began)))
 	defer cancel()
 	_, release, err := s.holdAll(still, nil)
@@ -153,11 +153,11 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*catal
 		})
 		f.States, f.Damaged, f.Owed, f.Called = next.States, damaged, maps.Clone(f.Owed), maps.Clone(f.Called)
 		f.Unfit = maps.Clone(f.Unfit)
-		maps.DeleteFunc(f.Owed, func(server string, _ untold) bool { return back(server) })
+		maps.DeleteFunc(f.Owed, func(server string, _ pendingLoss) bool { return back(server) })
 		for server, loss := range snap.Owed {
 			if back(server) && !f.heard(server, loss) {
 				if f.Owed == nil {
-					f.Owed = make(map[string]untold)
+					f.Owed = make(map[string]pendingLoss)
 				}
 				f.Owed[server] = loss
 			}
@@ -169,7 +169,7 @@ func (s *Session) exchange(ctx context.Context, snap *snapshot, changed []*catal
 		undo()
 		return nil, nil, err
 	}
-	s.heeded.Clear() // what is damaged of the snapshot is marked when it is met
+	s.knownDamage.Clear() // what is damaged of the snapshot is marked when it is met
 	return &old, s.spaces.take(), nil
 }
 
@@ -188,7 +188,7 @@ func (s *Session) rewinds() ([]*catalog.Entry, error) {
 }
 
 // swapParts ends the members that worked on states that no longer count, and
-// removes those. Nobody is inside.
+// removes those. No call is inside.
 func (s *Session) swapParts(ctx context.Context, changed []*catalog.Entry, old *facts, open []*workspace.Workspace) {
 	r := s.r
 	ctx, cancel := afterwards(ctx)
@@ -216,7 +216,7 @@ func (s *Session) swapParts(ctx context.Context, changed []*catalog.Entry, old *
 		s.eraseWorkspace(ctx, filepath.Join(home, old.state(spaceName(spaces[i]))))
 		return nil
 	})
-	// Whoever listens to the session hears of the new ones too.
+	// Clients that listen to the session hear of the new ones too.
 	s.mu.Lock()
 	listening := len(s.watchers) > 0
 	s.mu.Unlock()

@@ -53,8 +53,8 @@ func TestRewind(t *testing.T) {
 	grand := w.fork(s, 1)[0]
 	w.remembers("a fork of what was rewound", grand, "fourth")
 
-	// Only to one's own.
-	for what, id := range map[string]string{"another session's": w.frozen(grand, "").ID, "nobody's": "snp_000000000000"} {
+	// Only to the session's own.
+	for what, id := range map[string]string{"another session's": w.frozen(grand, "").ID, "an unknown": "snp_000000000000"} {
 		if got := failure(w.Rewind(ctx, s, id, 0)); !strings.HasPrefix(got, "invalid: ") {
 			t.Errorf("a rewind to %s: %s", what, got)
 		}
@@ -111,7 +111,7 @@ func TestCallsDuringARewind(t *testing.T) {
 	w.remember(s, "then")
 	snap := w.frozen(s, "")
 	w.remember(s, "now")
-	// It waits for calls under way.
+	// It waits for running calls.
 	_, leave := entered(t, t.Context(), s, "slow")
 	testkit.Has(t, "a rewind beside a call", failure(w.Rewind(t.Context(), s, snap.ID, time.Millisecond)), "timeout: ", "own__slow")
 	leave()
@@ -150,7 +150,7 @@ func TestCallsDuringARewind(t *testing.T) {
 	testkit.Has(t, "a rewind from inside", failure(w.Rewind(inside, s, w.frozenBeside(s).ID, time.Hour)), "refused: ", "own__rewind_session")
 }
 
-// Somebody amends a session while it is rewound: neither undoes the other.
+// A session is amended while it is rewound: neither undoes the other.
 func TestAmendDuringARewind(t *testing.T) {
 	w := newWorld(t, whole)
 	s := w.opened(session.OpenOptions{})

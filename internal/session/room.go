@@ -111,9 +111,9 @@ func (s *Session) unreserve(choose func(member string) bool) {
 }
 
 // patience is how long a request waits: as long as it asks for, within
-// sessions.max_wait, or as the config says where it asks for nothing. told says
-// so in the error of one that asked for more.
-func (r *Registry) patience(asked, fallback time.Duration) (wait time.Duration, told func(error) error) {
+// sessions.max_wait, or as the config says where it asks for nothing. explain
+// adds that to the error of one that asked for more.
+func (r *Registry) patience(asked, fallback time.Duration) (wait time.Duration, explain func(error) error) {
 	most := r.Catalog().Config.Sessions.MaxWait
 	if asked == 0 || asked <= most {
 		return choose(asked, fallback), func(err error) error { return err }

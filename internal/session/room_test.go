@@ -32,7 +32,7 @@ func TestEmptySessionsNeedNoRoom(t *testing.T) {
 	wantDump(t, "a fork", w.fork(s, 2)[1], "own", `{"a":"1"}`)
 }
 
-// A large request that waits at the head of the queue holds nobody up who fits.
+// A large request that waits at the head of the queue holds up none that fits.
 func TestLargeRequestHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "sessions: {instances: 10, idle: 0}\n"+small)

@@ -14,9 +14,9 @@ import (
 	"github.com/tine-mcp/tine/api"
 )
 
-// A Seal is by which a gateway knows the files again that it wrote. What is in
-// the memory of a program is run when it is restored: whoever may write such a
-// file may run anything that the walls of its server allow.
+// A Seal is how a gateway recognizes the files that it wrote. The memory of a
+// program in such a file is run when it is restored: a person who may write
+// such a file may run anything that the walls of its server allow.
 type Seal struct{ key [sha256.Size]byte }
 
 // OpenSeal reads the key in a file, or makes it.

@@ -19,7 +19,7 @@ import (
 
 // Kinds of sessions.
 const (
-	KindOpened  = api.SessionOpened  // by somebody who asked for it, or by a fork
+	KindOpened  = api.SessionOpened  // by a request, or by a fork
 	KindDefault = api.SessionDefault // a principal's, by a name or by default, or that of all anonymous callers
 	KindClient  = api.SessionClient  // of one client connection, and ends with it
 )
@@ -52,27 +52,27 @@ type Session struct {
 	view     atomic.Pointer[catalog.Catalog]
 	gate     gate
 
-	// seeding is held while states are exchanged; those who make one share it.
+	// seeding is held while states are exchanged; makers of a state share it.
 	seeding sync.RWMutex
 	spaces  spaces
 	auto    ring
 
 	changing sync.Mutex // held while facts are written down
 
-	mu       sync.Mutex
-	closed   bool      // nothing is joined any more: it has ended, or the gateway is stopping
-	ended    time.Time // when its end began to be written down; zero before
-	facts    facts
-	expiry   *time.Timer // at the end of its ttl; nil for none
-	unsaved  bool        // a damage is not written down yet
-	heeded   sync.Map    // damage of stored data that was marked
-	makes    sync.Map    // chan struct{}, by member: who makes its state has a place in it
-	parts    map[string]*part
-	ending   map[string][]chan struct{} // retired parts, by server
-	watchers map[*watch]struct{}
-	given    map[givenList][32]byte // lists that clients were given from what is kept
-	ahead    map[string]*ahead      // copies of members, by member
-	reserved map[string]need        // room for members that have not started, by member
+	mu          sync.Mutex
+	closed      bool      // nothing is joined any more: it has ended, or the gateway is stopping
+	ended       time.Time // when its end began to be written down; zero before
+	facts       facts
+	expiry      *time.Timer // at the end of its ttl; nil for none
+	unsaved     bool        // a damage is not written down yet
+	knownDamage sync.Map    // damage of stored data that was marked
+	makes       sync.Map    // chan struct{}, by member: held while its state is made
+	parts       map[string]*part
+	ending      map[string][]chan struct{} // retired parts, by server
+	watchers    map[*watch]struct{}
+	given       map[givenList][32]byte // lists that clients were given from what is kept
+	ahead       map[string]*ahead      // copies of members, by member
+	reserved    map[string]need        // room for members that have not started, by member
 }
 
 // A part is a session's hold on one server.
@@ -133,7 +133,7 @@ func (s *Session) particular() bool {
 
 // starts reports whether the rules let a member be started for the session's
 // owner. One that is kept from the owner is carried by forks and snapshots, and
-// runs only where somebody calls it who may.
+// runs only where a caller who may use it calls it.
 func (s *Session) starts(member string) bool {
 	return s.r.mayStart(Owner{Name: s.Owner, Pinned: s.pinnedOwner}, member)
 }
@@ -163,7 +163,7 @@ func (s *Session) Used() time.Time {
 	return time.Unix(0, s.used.Load())
 }
 
-// gone is the error of whoever comes after the end.
+// gone is the error of calls after the end.
 func (s *Session) gone() error {
 	return &api.Error{Kind: api.KindRefused, Status: http.StatusNotFound, Message: fmt.Sprintf("session %s is closed", s.ID)}
 }
@@ -171,8 +171,8 @@ func (s *Session) gone() error {
 // whyExpired is why a session with a time to live ends.
 const whyExpired = "its time to live was over"
 
-// Expired is the error of whoever comes after the session's time to live; nil before. The
-// reaper ends the session a little later.
+// Expired is the error of calls after the session's time to live; nil before. The reaper
+// ends the session a little later.
 func (s *Session) Expired() error {
 	s.mu.Lock()
 	at := s.facts.Expires
@@ -222,8 +222,8 @@ func (s *Session) Enter(ctx context.Context, server, tool string) (_ context.Con
 // meanwhile the session can't be forked.
 func (s *Session) Park(ctx context.Context, parked bool) { s.gate.park(ctx, parked) }
 
-// CallID names the call that a context of Enter's belongs to, while it is under
-// way; empty where the session has no gate for it.
+// CallID names the call that a context of Enter's belongs to, while it runs;
+// empty where the session has no gate for it.
 func (s *Session) CallID(ctx context.Context) string {
 	if e, _ := ctx.Value(ridesOn{&s.gate}).(*entry); e != nil {
 		return e.id
@@ -353,9 +353,9 @@ func isOver(ended chan struct{}) bool {
 	}
 }
 
-// waitEnded waits for the end of the parts of a server, a session's or with nil
-// everybody's, that others have taken the place of: two never work on one state.
-// Where there is none they may be there at once.
+// waitEnded waits for the end of the replaced parts of a server, of a session
+// or, with nil, of the shared one: two never work on one state. Where there is
+// no state they may run at once.
 func (r *Registry) waitEnded(ctx context.Context, e *catalog.Entry, s *Session) error {
 	if !e.Remembers() {
 		return nil
@@ -374,7 +374,7 @@ func (r *Registry) waitEnded(ctx context.Context, e *catalog.Entry, s *Session) 
 		select {
 		case <-ended:
 		case <-ctx.Done():
-			return &api.Error{Kind: api.KindTimeout, Server: e.ID, Retryable: true, Message: fmt.Sprintf("server %q: the instance that it was before the config changed still has calls under way", e.ID)}
+			return &api.Error{Kind: api.KindTimeout, Server: e.ID, Retryable: true, Message: fmt.Sprintf("server %q: its instance from before the config changed still has running calls", e.ID)}
 		}
 	}
 	return nil

@@ -92,9 +92,9 @@ func TestDefaultSession(t *testing.T) {
 	if err != nil || len(stored) != 1 || stored[0].ID != first || stored[0].Owner != "ada" {
 		t.Errorf("stored %+v, %v", stored, err)
 	}
-	nobody := w.session("")
-	if nobody.ID == first || w.session("") != nobody {
-		t.Error("nobody's session is somebody's, or is not one")
+	anonymous := w.session("")
+	if anonymous.ID == first || w.session("") != anonymous {
+		t.Error("the anonymous session is a principal's, or is not one")
 	}
 	one, err := w.ForClient(t.Context(), "ada", nil)
 	if err != nil {
@@ -224,7 +224,7 @@ func TestWatchers(t *testing.T) {
 	stopSecond()
 	stop()
 	if reply := own.Ask(t.Context(), upstream.Origin{Client: "k"}, wire.MethodListRoots, nil); reply.Error == nil {
-		t.Errorf("with nobody there the server was told %s", reply.Result)
+		t.Errorf("without a client the server was told %s", reply.Result)
 	}
 	if got := string(upstream.Refuse(wire.MethodElicit, "x").Result); got != `{"action":"decline"}` {
 		t.Errorf("an elicitation is refused with %s", got)

@@ -70,7 +70,7 @@ func (r *Registry) takeAnew(ctx context.Context, e *catalog.Entry, by owned, dir
 		return false
 	}
 	r.o.Log.Warn("a server that several sessions share begins anew, as was asked for", "server", e.ID, "file", dir+driver.AnewSuffix)
-	if by.origin == "" { // before anything is removed: nobody could tell afterwards
+	if by.origin == "" { // before anything is removed: it can't be seen afterwards
 		r.noteAnew(ctx, e.ID)
 	}
 	for _, s := range r.usersOf(e, by) {

@@ -11,7 +11,7 @@ import (
 )
 
 // The lost state of a server that several sessions share damages those that called it,
-// and those made of them, and nobody else. What is advised is not a rewind, and an
+// and those made of them, and no other. What is advised is not a rewind, and an
 // operator can have the server begin anew.
 func TestLostStateOfASharedServer(t *testing.T) {
 	const yaml = forgetful + "  notes: {command: notes, scope: shared, args: ['${state.data}'], state: [data]}\n" +

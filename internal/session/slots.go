@@ -40,7 +40,7 @@ func (s *Session) expect(count int) (over func()) {
 		spec.Log = s.r.o.Log
 		if e.Workspace {
 			if spec.Workspace = s.spaces.at(e.Ordinal).open.Load(); spec.Workspace == nil {
-				continue // nobody is in it, so that nothing runs
+				continue // it is not open, so nothing runs
 			}
 		}
 		all = append(all, e.Preparer().Expect(spec, count))

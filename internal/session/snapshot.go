@@ -87,10 +87,10 @@ func (r *Registry) takeSnapshot(ctx context.Context, s *Session, o SnapshotOptio
 	}
 	id := newSnapshotID()
 	dir := filepath.Join(r.snapshotHome(), id)
-	wait, told := r.patience(o.Wait, r.Catalog().Config.Sessions.ForkWait)
+	wait, explain := r.patience(o.Wait, r.Catalog().Config.Sessions.ForkWait)
 	m, err := s.freeze(ctx, dir, wait, toSnapshot)
 	if err != nil {
-		return nil, told(err)
+		return nil, explain(err)
 	}
 	snap := &snapshot{
 		Snapshot: store.Snapshot{

@@ -191,7 +191,7 @@ servers:
 	wantDump(t, "the next one", w.session("bob"), "mem", `{"a":"1"}`)
 	wantDamage(t, "one that began with it", n.Damaged(), "")
 
-	// It is deleted while somebody begins with it.
+	// It is deleted while a session begins with it.
 	there, letOn := w.m.block("seed mem", 0)
 	late := w.opened(session.OpenOptions{})
 	got := make(chan string, 1)
@@ -206,8 +206,8 @@ servers:
 	}
 	testkit.Eventually(t, "the snapshot is removed", func() bool { return !strings.Contains(strings.Join(w.left(), " "), snap.ID) })
 
-	// One of a principal's is not meant by its name, so that nobody can put another
-	// in its place, but by its id.
+	// One of a principal's is meant by its id and not by its name, so that no other
+	// principal can put another in its place.
 	s = w.opened(session.OpenOptions{Owner: session.Owner{Name: "eve"}, Servers: []string{"tree"}, From: w.frozen(s, "other").ID})
 	eves := w.frozen(s, "base")
 	testkit.Has(t, "a template of eve's", do(t.Context(), t, w.opened(session.OpenOptions{}), "mem", "dump"), "invalid: ", `"base"`)

@@ -47,7 +47,7 @@ func (s *spaces) at(ordinal int) *space {
 	return s.all[ordinal]
 }
 
-// take returns those that are open, which are not the session's any more.
+// take returns the open workspaces, which are not the session's any more.
 func (s *spaces) take() []*workspace.Workspace {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,18 +102,18 @@ func (s *Session) openWorkspace(ctx context.Context, ordinal int) (*workspace.Wo
 			return nil, err
 		}
 	} else if err := vanished(driver.Whose{Session: s.ID}, dir, mark); err != nil {
-		s.heed("", err)
+		s.noteDamage("", err)
 		return nil, fmt.Errorf("opening the workspace: %w", err)
 	}
 	w, err := r.o.Workspaces.Open(dir)
 	if workspace.IsCut(err) {
 		// It is written down before the workspace goes on with what is left.
-		s.oweCut(err)
+		s.noteCut(err)
 		w, err = r.o.Workspaces.Open(dir)
 	}
 	if err != nil {
 		err = driver.DamagedState(driver.Whose{Session: s.ID}, err)
-		s.heed("", err)
+		s.noteDamage("", err)
 		return nil, fmt.Errorf("opening the workspace: %w", err)
 	}
 	if err := r.noteFound(ctx, s, dir, workspaceState); err != nil {
@@ -175,8 +175,7 @@ func (s *Session) closeWorkspaces(all []*workspace.Workspace) {
 	}
 }
 
-// eraseWorkspace removes a workspace of the session, which nobody has open, if
-// there is one.
+// eraseWorkspace removes a workspace of the session, which must not be open, if there is one.
 func (s *Session) eraseWorkspace(ctx context.Context, dir string) {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) && !isMarked(dir) {
 		return

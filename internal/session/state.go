@@ -171,7 +171,7 @@ func (r *Registry) prepare(e *catalog.Entry, by owned) func(context.Context, *dr
 			defer r.sharedSeeding.Unlock()
 			spec.OnDamage = func(err error) {
 				for _, user := range r.usersOf(e, by) {
-					user.heed(e.ID, err)
+					user.noteDamage(e.ID, err)
 				}
 			}
 		} else {
@@ -183,7 +183,7 @@ func (r *Registry) prepare(e *catalog.Entry, by owned) func(context.Context, *dr
 			}
 			defer done()
 			spec.State = s.stateDir(e.ID) // which a rewind may just have changed
-			spec.OnDamage = func(err error) { s.heed(e.ID, err) }
+			spec.OnDamage = func(err error) { s.noteDamage(e.ID, err) }
 		}
 		anew := spec.Shared && r.takeAnew(ctx, e, by, spec.State)
 		if mark, made := r.marked(s, spec.State); made && !anew {
@@ -216,9 +216,9 @@ func (r *Registry) prepare(e *catalog.Entry, by owned) func(context.Context, *dr
 	}
 }
 
-// making waits until nobody else makes the state of a member, which then waits for
-// done: what remembers nothing may be started while what it takes the place of still
-// is.
+// making waits until no other start makes the state of a member, and keeps others
+// out until done: a server that remembers nothing may be started while the instance
+// that it replaces still runs.
 func (s *Session) making(ctx context.Context, member string) (done func(), err error) {
 	v, _ := s.makes.LoadOrStore(member, make(chan struct{}, 1))
 	turn := v.(chan struct{})
@@ -230,7 +230,7 @@ func (s *Session) making(ctx context.Context, member string) (done func(), err e
 	}
 }
 
-// progressEvery is how often somebody hears of what takes long.
+// progressEvery is how often the progress of a long step is logged.
 const progressEvery = 2 * time.Second
 
 // progress logs how far something is that takes long.

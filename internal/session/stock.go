@@ -8,7 +8,7 @@ import (
 	"github.com/tine-mcp/tine/internal/session/catalog"
 )
 
-// The stock is what is made before anybody asks for it:
+// The stock is what is made before it is asked for:
 //
 //	key           made from             given to        file
 //	warm: N       a server as it starts a new session   warm.go, ready.go
@@ -16,8 +16,8 @@ import (
 //	slots: N      nothing               any instance    slots.go, by the driver
 //
 // Of the first two there is a spare: a snapshot of one server with instances of it
-// that stand ready at the driver. Whoever begins with a spare uses it until then;
-// one that is retired is removed by its last user:
+// that stand ready at the driver. A session that begins with a spare uses it until
+// then; one that is retired is removed by its last user:
 //
 //	made --use--> in use --release--> made --retire--> removed
 //	                 \--retire--> in use --release--> removed
@@ -28,7 +28,7 @@ type stock struct {
 	mu   sync.Mutex
 	warm map[string]*warm // by server
 
-	// making has room for whoever makes a warm.
+	// making is held while a warm is made.
 	making chan struct{}
 	// granting is held while it is settled how many instances stand ready. mu and
 	// the lock of the budget are taken under it.
@@ -46,8 +46,8 @@ type spare struct {
 	dir  string
 	held int64 // memory of the budget, by the instances that stand ready
 
-	users   int  // those who begin with it, and who makes it
-	retired bool // it is in nobody's reach any more
+	users   int  // sessions that begin with it, and its maker
+	retired bool // no session can take it any more
 }
 
 // use keeps a spare from being removed until release.
@@ -68,8 +68,7 @@ func (k *stock) release(sp *spare) {
 	}
 }
 
-// retire removes spares that nobody can reach any more, each with its last user.
-// Nil is none.
+// retire removes spares that can't be reached any more, each with its last user. Nil is none.
 func (k *stock) retire(all ...*spare) {
 	for _, sp := range all {
 		if sp == nil {
@@ -106,7 +105,7 @@ func (k *stock) ready(e *catalog.Entry, snap driver.Snapshot, n int) error {
 	return e.Preparer().Ready(spec, snap, n)
 }
 
-// close retires all that is warm: nobody is left who could use it.
+// close retires all that is warm: no session is left that could use it.
 func (k *stock) close() {
 	k.mu.Lock()
 	all := k.warm

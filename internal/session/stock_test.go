@@ -24,7 +24,7 @@ func (r readier) Ready(_ driver.Spec, _ driver.Snapshot, n int) error {
 	return nil
 }
 
-// A spare is removed once: when it is retired and nobody uses it any more.
+// A spare is removed once: when it is retired and no longer used.
 func TestSpareIsRemovedByItsLastUser(t *testing.T) {
 	for steps, removed := range map[string]bool{
 		"use":                                false,
@@ -78,7 +78,7 @@ func TestRetiredWarmIsNotMade(t *testing.T) {
 	k := newStock(r)
 	w := k.newWarm(&catalog.Entry{})
 	k.retireWarm(w)
-	k.making <- struct{}{} // nobody may get as far as to wait for this
+	k.making <- struct{}{} // no maker may get as far as to wait for this
 	k.build(w)
 	if w.users != 0 || w.snap != nil {
 		t.Errorf("%d users, %v", w.users, w.snap)

@@ -48,8 +48,8 @@ func (r *Registry) isOver(ctx context.Context, id string) (bool, error) {
 	return ok && !rec.Closed.IsZero(), err
 }
 
-// restoreStates removes the states that are known to belong to nobody and has
-// everybody who keeps states look through the others.
+// restoreStates removes the states that are known to belong to no session and
+// has the drivers and workspaces look through the others.
 func (r *Registry) restoreStates(ctx context.Context) error {
 	states, spaces, err := r.sweepHomes(ctx)
 	if err != nil {
@@ -67,7 +67,7 @@ func (r *Registry) restoreStates(ctx context.Context) error {
 		frozenSpaces = slices.AppendSeq(frozenSpaces, maps.Values(snap.spaces()))
 	}
 	if r.unsure {
-		r.o.Log.Warn("there are folders of which nobody knows what they need, or the database was restored not long ago; nothing that belongs to nobody is removed from layers, container engines and orchestrators")
+		r.o.Log.Warn("the needs of some folders are not known, or the database was restored not long ago; nothing that seems unused is removed from layers, container engines and orchestrators")
 	}
 	for name, d := range r.o.Drivers {
 		if k, ok := d.(driver.Keeper); ok {
@@ -119,7 +119,7 @@ func readHome(states, id string) (*home, error) {
 // states that don't count any more, and returns the others: states by driver, and
 // workspaces. What an open session has stays whatever the config says, and so
 // does what all sessions share: a server that comes back finds what it knew. And
-// so does what nobody knows.
+// so do folders without a record.
 func (r *Registry) sweepHomes(ctx context.Context) (states map[string][]string, spaces []string, err error) {
 	homes, err := os.ReadDir(r.homes())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -170,7 +170,7 @@ func (r *Registry) sweepHomes(ctx context.Context) (states map[string][]string, 
 				continue
 			}
 			if err := clone.Remove(path); err != nil {
-				r.o.Log.Warn("a state that belongs to nobody is not removed", "folder", path, "err", err)
+				r.o.Log.Warn("a state that no session has is not removed", "folder", path, "err", err)
 			}
 		}
 		if over && len(stays) > 0 { // its forks use them
@@ -189,7 +189,7 @@ func (r *Registry) sweepHomes(ctx context.Context) (states map[string][]string, 
 		r.o.Log.Info("removed what an earlier gateway left", "sessions", removed)
 	}
 	if len(unknown) > 0 {
-		r.o.Log.Warn("there are folders of sessions that nobody knows; they stay as they are", "in", r.homes(), "sessions", unknown)
+		r.o.Log.Warn("there are folders of unknown sessions; they stay as they are", "in", r.homes(), "sessions", unknown)
 	}
 	return states, spaces, nil
 }
@@ -231,7 +231,7 @@ func (r *Registry) notedIn(home string) []string {
 }
 
 // homeIsOver reports whether a folder of a session is known to be one that may be
-// removed, as far as nobody else uses what is in it.
+// removed, as far as no other session uses what is in it.
 func (r *Registry) homeIsOver(ctx context.Context, h *home) (bool, error) {
 	switch {
 	case r.sessions[h.id] != nil || h.id == sharedHome:
@@ -245,8 +245,7 @@ func (r *Registry) homeIsOver(ctx context.Context, h *home) (bool, error) {
 	return r.isOver(ctx, h.id)
 }
 
-// counts reports whether the state of that name in a session's home is one that
-// somebody has.
+// counts reports whether a session has the state of that name in a session's home.
 func (r *Registry) counts(session, name string) bool {
 	server := stateOf(name)
 	if session == sharedHome || r.joints[jointKey(session, server)] != nil {
@@ -285,7 +284,7 @@ func (r *Registry) sweepSnapshots() error {
 	}
 	if len(unknown) > 0 {
 		r.unsure = true // what they need of layers stands in the record alone
-		r.o.Log.Warn("there are folders of snapshots that nobody knows; they stay as they are", "in", r.snapshotHome(), "snapshots", unknown)
+		r.o.Log.Warn("there are folders of unknown snapshots; they stay as they are", "in", r.snapshotHome(), "snapshots", unknown)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func (r *Registry) template(e *catalog.Entry, m catalog.Member, owner string) (j
 	if !e.WorksOnSpace() && !e.HasState() {
 		return nil, errors.New("it remembers nothing, so it can't begin with a template")
 	}
-	name, said := strings.CutPrefix(text, catalog.FromSnapshot)
+	name, explicit := strings.CutPrefix(text, catalog.FromSnapshot)
 	snap := r.snapshotByID(m.Snapshot)
 	if snap == nil {
 		snap = r.snapshotNamed(name, owner)
@@ -50,7 +50,7 @@ func (r *Registry) template(e *catalog.Entry, m catalog.Member, owner string) (j
 			return nil, fmt.Errorf("snapshot %q has nothing of it", name)
 		}
 		return json.Marshal(catalog.FromSnapshot + snap.ID)
-	case said:
+	case explicit:
 		return nil, fmt.Errorf("there is no snapshot %s of yours", name)
 	case len(e.State) > 1:
 		return nil, fmt.Errorf("it has several directories of state, so a path can't tell which begins with it; give templates under servers.%s.state", e.ID)
@@ -86,8 +86,8 @@ func (r *Registry) snapshotNamed(name, owner string) *snapshot {
 }
 
 // underRoots finds a template by its path, which must not lead out of the
-// directories that templates are taken from, links or not. Of what is elsewhere
-// nobody learns here whether it is there.
+// directories that templates are taken from, links or not. A path elsewhere is
+// refused alike whether it exists or not.
 func underRoots(roots []string, path string) (string, error) {
 	if len(roots) == 0 {
 		return "", fmt.Errorf("there is no snapshot %q, and no path can be a template here: set template_roots in the config", path)

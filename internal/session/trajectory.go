@@ -29,7 +29,7 @@ const (
 // Trajectory tells the story of a session from its first ancestor on: of each
 // ancestor what happened before it was forked, and of the session itself all.
 // Nothing is cut or masked.
-func (r *Registry) Trajectory(ctx context.Context, id string, tell func(api.Step) error) error {
+func (r *Registry) Trajectory(ctx context.Context, id string, emit func(api.Step) error) error {
 	line, err := r.line(ctx, id)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (r *Registry) Trajectory(ctx context.Context, id string, tell func(api.Step
 				return err
 			}
 		}
-		if step, err = r.chapter(ctx, rec, end, step, tell); err != nil {
+		if step, err = r.chapter(ctx, rec, end, step, emit); err != nil {
 			return err
 		}
 	}
@@ -65,7 +65,7 @@ func (r *Registry) openingOf(ctx context.Context, id string) (*store.Event, erro
 
 // chapter tells what happened to one session, up to the opening of another one;
 // all of it with nil. Steps are counted on from step.
-func (r *Registry) chapter(ctx context.Context, rec store.Session, end *store.Event, step int64, tell func(api.Step) error) (int64, error) {
+func (r *Registry) chapter(ctx context.Context, rec store.Session, end *store.Event, step int64, emit func(api.Step) error) (int64, error) {
 	events, err := r.o.Shared.Events(ctx, rec.ID)
 	if err != nil {
 		return step, err
@@ -82,7 +82,7 @@ func (r *Registry) chapter(ctx context.Context, rec store.Session, end *store.Ev
 	if err != nil {
 		return step, err
 	}
-	err = tell(api.Step{Type: stepSession, Session: rec.ID, At: rec.Created, Step: step, Parent: rec.Parent, Snapshot: f.From, Labels: f.Labels})
+	err = emit(api.Step{Type: stepSession, Session: rec.ID, At: rec.Created, Step: step, Parent: rec.Parent, Snapshot: f.From, Labels: f.Labels})
 	if err != nil {
 		return step, err
 	}
@@ -101,7 +101,7 @@ func (r *Registry) chapter(ctx context.Context, rec store.Session, end *store.Ev
 				continue
 			}
 			s.Step = step
-			if err := tell(s); err != nil {
+			if err := emit(s); err != nil {
 				return err
 			}
 		}
@@ -126,15 +126,15 @@ func (r *Registry) chapter(ctx context.Context, rec store.Session, end *store.Ev
 		if e.Method == driver.MethodNetwork {
 			// No call, and what was sent outside can't be taken back.
 			s.Type, s.Step = stepNetwork, step
-			return tell(s)
+			return emit(s)
 		}
 		if e.Mode == record.ModeDenied { // nothing was done
 			s.Step = step
-			return tell(s)
+			return emit(s)
 		}
 		step++
 		s.Step, s.Undone = step, undone(e.Seq)
-		return tell(s)
+		return emit(s)
 	})
 	if err != nil {
 		return step, fmt.Errorf("reading the journal: %w", err)

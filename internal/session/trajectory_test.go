@@ -112,7 +112,7 @@ func TestTrajectory(t *testing.T) {
 		t.Errorf("the rewind is %+v", s)
 	}
 	if err := w.Trajectory(ctx, "ses_000000000000", func(api.Step) error { return nil }); !strings.Contains(failure(err), "there is no session") {
-		t.Errorf("the story of nobody: %v", err)
+		t.Errorf("the story of an unknown session: %v", err)
 	}
 	if err := w.Trajectory(ctx, grand.ID, func(api.Step) error { return errFailed }); err == nil || !strings.Contains(err.Error(), errFailed.Error()) {
 		t.Errorf("a listener that fails: %v", err)
@@ -165,7 +165,7 @@ func TestTrajectoryWithoutCalls(t *testing.T) {
 	snap := w.frozen(s, "")
 	from := w.opened(session.OpenOptions{From: snap.ID})
 	set(t, from, "mem", "it", "f1")
-	// One opened from a snapshot begins there; it is nobody's child.
+	// One opened from a snapshot begins there; it has no parent.
 	wantStory(t, w, "one from a snapshot", from.ID, "session f1")
 	wantStory(t, w, "the first", s.ID, "session fork s1 snapshot")
 }

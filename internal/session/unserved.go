@@ -15,7 +15,7 @@ import (
 type Unserved struct {
 	Owner string
 	Why   string
-	Mend  string // for who operates the gateway: it names files
+	Mend  string // for the gateway's operator: it names files
 }
 
 // Unserved says why an open session is not served; false for one that is, and for
@@ -27,7 +27,7 @@ func (r *Registry) Unserved(id string) (Unserved, bool) {
 	return u, ok
 }
 
-// setAside leaves a session out of those that are served.
+// setAside leaves a session out of the served ones.
 func (r *Registry) setAside(rec store.Session, why, mend string) {
 	r.o.Log.Error("a session is not served: "+why+"; what is left of it stays as it is", "session", rec.ID, "mend", mend)
 	r.mu.Lock()

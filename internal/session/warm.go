@@ -94,7 +94,7 @@ func (k *stock) update(c *catalog.Catalog) {
 	}
 }
 
-// newWarm begins one. k.mu is held, and whoever makes it is its first user.
+// newWarm begins one. k.mu is held; the call that makes it is its first user.
 func (k *stock) newWarm(e *catalog.Entry) *warm {
 	w := &warm{spare: spare{e: e, users: 1}, key: e.WarmKey()}
 	k.warm[e.ID] = w
@@ -188,7 +188,7 @@ func (k *stock) makeWarm(ctx context.Context, w *warm) (err error) {
 		}
 		return err
 	})
-	if err == nil { // who begins with it must not find out that it does not work
+	if err == nil { // a session that begins with it must not be the first to find out that it does not work
 		err = r.trial(ctx, e, filepath.Join(home, e.ID), driver.Source{From: &snap}, func(*trial) error { return nil })
 	}
 	if err != nil {
@@ -255,14 +255,14 @@ func (k *stock) renew(w *warm) {
 func (k *stock) retireWarm(w *warm) {
 	k.retire(&w.spare)
 	k.mu.Lock()
-	stop := w.stop // where it is set later, who sets it sees that it is retired
+	stop := w.stop // build, where it sets it later, sees that it is retired
 	k.mu.Unlock()
 	if stop != nil {
 		stop()
 	}
 }
 
-// A trial is an instance that is nobody's.
+// A trial is an instance that belongs to no session.
 type trial struct {
 	up   *upstream.Upstream
 	spec driver.Spec

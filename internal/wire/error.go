@@ -30,8 +30,8 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message + " (" + strconv.Itoa(e.Code) + ")" }
 
-// Mistake reports whether the error is one of whoever asked: there is no such
-// thing, or not with these params.
+// Mistake reports whether the error is the caller's: there is no such thing, or
+// not with these params.
 func (e *Error) Mistake() bool { return e.Code == CodeInvalidParams || e.Code == CodeMethodNotFound }
 
 // AppendError appends the error as JSON.

@@ -248,7 +248,7 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// plain reports whether an object is a message that nobody could refuse: the
+// plain reports whether an object is a message that every parser takes: the
 // known keys once each, of the right types, in a legal combination.
 func plain(ms []member) bool {
 	count := map[string]int{}

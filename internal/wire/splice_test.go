@@ -55,7 +55,7 @@ func TestAppendMessages(t *testing.T) {
 		{"method with quotes", wire.AppendRequest(nil, nil, `a"b`, nil, nil), `{"jsonrpc":"2.0","method":"a\"b","params":{}}`},
 		{"result", wire.AppendResult(nil, []byte(`7`), []byte(`{"a":1}`)), `{"jsonrpc":"2.0","id":7,"result":{"a":1}}`},
 		{"failure", wire.AppendFailure(nil, []byte(`7`), []byte(`{"code":1,"message":"m"}`)), `{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"m"}}`},
-		{"failure of nobody's request", wire.AppendFailure(nil, nil, []byte(`{"code":1,"message":"m"}`)), `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}`},
+		{"failure of no request", wire.AppendFailure(nil, nil, []byte(`{"code":1,"message":"m"}`)), `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}`},
 		{"error", wire.AppendError(nil, &wire.Error{Code: -31000, Message: "a\"b\n<c>", Data: []byte(`{"k":1}`)}), `{"code":-31000,"message":"a\"b\n<c>","data":{"k":1}}`},
 	}
 	for _, tt := range tests {

@@ -1,6 +1,6 @@
 // Package keyplaces is the list of places at which people and programs keep keys,
 // tokens, passwords and what was typed: of a home, of projects, and of the system. It
-// knows names alone. Sandboxes hide what is there, and a config that would show or copy
+// knows names alone. Sandboxes hide these places, and a config that would show or copy
 // one is refused.
 //
 // A place is added where a program's documentation, or a scanner for secrets, says that

@@ -22,8 +22,8 @@ import (
 	"github.com/tine-mcp/tine/internal/identity"
 )
 
-// A Thing belongs to somebody: a session, a snapshot of one, or a call in one.
-// Its owner is a principal; of a call that is whoever made it.
+// A Thing has an owner, which is a principal: a session, a snapshot of one, or
+// a call in one, which belongs to its caller.
 type Thing struct {
 	Owner   string
 	Session string // the session that it is, or comes from; empty for none
@@ -42,7 +42,7 @@ func Sees(who identity.Principal, t Thing) bool {
 	return Uses(who, t) || who.Session == "" && who.Is(api.RoleViewer)
 }
 
-// Need refuses whoever has less than a role.
+// Need refuses a principal with less than a role.
 func Need(who identity.Principal, role string) error {
 	if who.Is(role) {
 		return nil
@@ -69,8 +69,8 @@ func Knows(who identity.Principal, member string) bool {
 	return Starts(who, member) || who.Session == "" && who.Is(api.RoleViewer)
 }
 
-// Hidden returns what a principal must not learn of, for whoever writes or reads
-// the states of members.
+// Hidden returns what a principal must not learn of, for a request that writes
+// or reads the states of members.
 func Hidden(who identity.Principal) func(member string) bool {
 	return func(member string) bool { return !Knows(who, member) }
 }

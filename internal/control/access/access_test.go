@@ -127,7 +127,7 @@ func TestCalls(t *testing.T) {
 		{"viewer", access.Call{Thing: access.Thing{Owner: "vera"}, Server: "seen"}, nil, access.Look{Row: true, Contents: true}},
 		{"operator", access.Call{Thing: mine, Server: "seen"}, nil, access.Look{Row: true, Contents: true}},
 		// What was denied shows its maker no server that it does not know of, and
-		// nobody but operators why.
+		// only operators why.
 		{"user", access.Call{Thing: mine, Server: "seen", Denied: true}, nil, access.Look{Row: true, Contents: true}},
 		{"user", access.Call{Thing: mine, Server: "hidden", Denied: true}, nil, access.Look{Contents: true}},
 		{"token", access.Call{Thing: mine, Server: "hidden~1", Denied: true}, session, access.Look{Contents: true}},

@@ -5,7 +5,7 @@ import (
 	"github.com/tine-mcp/tine/internal/identity"
 )
 
-// A Call is what matters of a call in the journal to whoever wants to look at it.
+// A Call is what decides how far a principal may look at a call in the journal.
 type Call struct {
 	Thing
 	Server string
@@ -20,10 +20,10 @@ type Look struct {
 }
 
 // At says how far a principal may look at a call. Within a session that it may
-// use it reads everybody's calls.
+// use it reads the calls of all principals.
 //
-// A denied call shows that there is a server of that name, so that whoever made
-// it finds it only where it knows of the server.
+// A denied call shows that there is a server of that name, so its caller finds
+// it only where it knows of the server.
 func At(who identity.Principal, c Call, session *Thing) Look {
 	inside := session != nil && Uses(who, *session)
 	look := Look{Row: inside || Sees(who, c.Thing), Contents: inside || Uses(who, c.Thing)}
@@ -34,5 +34,5 @@ func At(who identity.Principal, c Call, session *Thing) Look {
 	return look
 }
 
-// All reports whether a principal looks at everybody's calls, or at its own.
+// All reports whether a principal looks at the calls of all principals, or at its own.
 func All(who identity.Principal) bool { return who.Session == "" && who.Is(api.RoleViewer) }

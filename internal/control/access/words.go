@@ -7,9 +7,10 @@ import (
 	"github.com/tine-mcp/tine/internal/identity"
 )
 
-// What a server writes to its standard error may repeat what somebody said in a
-// call. Operators read it, and who may use the session that has the instance for
-// itself. That a server failed, and how it ended, is for all who know of it.
+// What a server writes to its standard error may repeat the content of a call.
+// Operators read it, and principals who may use the session that has the
+// instance for itself. That a server failed, and how it ended, is for all who
+// know of it.
 
 // Hears reports whether a principal may read what an instance wrote to its standard
 // error. The session is the one that has the instance for itself; nil for an

@@ -6,13 +6,12 @@
 // spare: it is idle between two requests, has not sent a whole header yet, or
 // brought a request whose sender was not admitted.
 //
-// When the pool is full, a spare connection is closed for a new one: of the
-// peer that has the most spare connections, the one that was quiet the longest,
-// and of those that were never held before any that was: its client may be about
-// to send the next request on it. So connections that do nothing keep nobody out, and a peer that opens many
-// closes its own. A held connection is never closed. How many of those one
-// principal may have is bounded by what is free (see Conn.Hold), so that the next
-// principal gets in.
+// When the pool is full, a spare connection is closed for a new one: of the peer that has
+// the most spare connections, the one that was quiet the longest, and of those that were
+// never held before any that was: its client may be about to send the next request on it.
+// So idle connections keep no client out, and a peer that opens many closes its own. A held
+// connection is never closed. How many of those one principal may have is bounded by what
+// is free (see Conn.Hold), so that the next principal gets in.
 //
 // Each step takes constant time, whatever the number of connections and peers.
 package conns
@@ -114,7 +113,7 @@ func (p *Pool) Accept() (net.Conn, error) {
 	for !p.closed && p.open >= p.most {
 		if out = p.peers.quietest(); out != nil {
 			p.drop(out)
-			p.tell()
+			p.logFull()
 			break
 		}
 		p.freed.Wait()
@@ -159,8 +158,8 @@ func (p *Pool) drop(c *Conn) {
 // logEvery is how often a full pool is logged at most.
 const logEvery = time.Minute
 
-// tell logs that the pool is full. p.mu is held.
-func (p *Pool) tell() {
+// logFull logs that the pool is full. p.mu is held.
+func (p *Pool) logFull() {
 	p.made++
 	if time.Since(p.logged) < logEvery {
 		return
@@ -175,7 +174,7 @@ type Conn struct {
 	net.Conn
 	pool   *Pool
 	active atomic.Bool // a request's header has been read, and its answer is not written
-	said   atomic.Int32
+	input  atomic.Int32
 
 	// With the pool's lock.
 	gone   bool
@@ -185,20 +184,20 @@ type Conn struct {
 	place  node[*Conn] // among the spare connections of its peer
 }
 
-// What a spare connection has said since it became one. One that begins a
+// The input of a spare connection since it became one. One that begins a
 // request is passed over once, so that a request which has just arrived is not
 // cut off because the connection was quiet before it.
 const (
-	saidNothing = iota
-	saidSomething
+	noInput = iota
+	someInput
 	passedOver
 )
 
 // Read implements net.Conn.
 func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if n > 0 && c.said.Load() == saidNothing {
-		c.said.CompareAndSwap(saidNothing, saidSomething)
+	if n > 0 && c.input.Load() == noInput {
+		c.input.CompareAndSwap(noInput, someInput)
 	}
 	return n, err
 }
@@ -211,9 +210,9 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// perFree is how many connections a principal may hold for each one that nobody
-// holds. With 4, one principal alone gets four fifths of the pool, two get four
-// ninths each, and so on: however many there are, some room is left for the next.
+// perFree is how many connections a principal may hold for each free one. With 4,
+// one principal alone gets four fifths of the pool, two get four ninths each, and
+// so on: however many there are, some room is left for the next.
 const perFree = 4
 
 // Errors of Hold.
@@ -263,7 +262,7 @@ func (c *Conn) rest() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.active.Store(false)
-	c.said.Store(saidNothing)
+	c.input.Store(noInput)
 	if c.gone {
 		return
 	}

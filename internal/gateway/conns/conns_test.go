@@ -22,7 +22,8 @@ import (
 
 // A world is a server behind a pool. Its clients say who they are in the path:
 // /ada is a request of the principal ada that is answered, /ada/stay one whose
-// answer goes on until the world ends. A path that begins with a dot is of nobody.
+// answer goes on until the world ends. A path that begins with a dot is of no
+// principal.
 type world struct {
 	t    *testing.T
 	l    *pipes
@@ -153,7 +154,7 @@ func TestSpareConnectionsMakeRoom(t *testing.T) {
 				for i := range 8 { // more often than there are places
 					w.wantStatus(w.dial(fmt.Sprintf("10.0.1.%d", i)), "/bob", http.StatusOK)
 				}
-				for i, c := range all[:3] { // then nobody has more than one
+				for i, c := range all[:3] { // then no principal has more than one
 					w.want(fmt.Sprint("connection ", i), c, false)
 				}
 			})
@@ -233,7 +234,7 @@ func TestABegunRequestIsPassedOverOnce(t *testing.T) {
 	})
 }
 
-// Connections with a request in flight stay, whoever comes.
+// Connections with a request in flight stay, whatever other clients come.
 func TestHeldConnectionsStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := open(t, 4)

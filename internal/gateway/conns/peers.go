@@ -12,7 +12,7 @@ type peer struct {
 	from  netip.Prefix
 	conns int            // open, spare or not
 	count int            // of spare
-	spare [2]list[*Conn] // strangers, then those that brought a request of somebody admitted
+	spare [2]list[*Conn] // strangers, then those that brought a request of an admitted principal
 	place node[*peer]    // among the peers with as many spare connections
 }
 
@@ -119,7 +119,7 @@ func (s *peers) quietest() *Conn {
 			from = &p.spare[1]
 		}
 		c := from.first()
-		if !c.said.CompareAndSwap(saidSomething, passedOver) {
+		if !c.input.CompareAndSwap(someInput, passedOver) {
 			return c
 		}
 		s.spare(c)

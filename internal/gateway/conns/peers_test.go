@@ -35,7 +35,7 @@ func TestQuietestIsOfThePeerWithTheMost(t *testing.T) {
 				s.unspare(c)
 				delete(spare, c)
 			case 3:
-				c.said.CompareAndSwap(saidNothing, saidSomething)
+				c.input.CompareAndSwap(noInput, someInput)
 			}
 		}
 		count, most := make(map[*peer]int), 0

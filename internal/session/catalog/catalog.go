@@ -33,7 +33,7 @@ type Catalog struct {
 	byID    map[string]*Entry
 	key     string   // the same for catalogs of the same servers
 	of      *Catalog // the one that was current when this one was made
-	Ahead   []*Entry // those that are copied before anybody forks
+	Ahead   []*Entry // servers that are copied ahead of a fork
 	starts  func(owner string, pinned []byte, member string) bool
 }
 
@@ -51,8 +51,8 @@ type Options struct {
 	Store   store.Catalogs
 	States  string // where the servers of sessions lie besides the store
 	Record  record.Options
-	// Starts makes of a config who may have a member of a session started; nil for
-	// everybody.
+	// Starts makes of a config who may have a member of a session started; nil
+	// lets every owner do so.
 	Starts func(*config.Config) func(owner string, pinned []byte, member string) bool
 	// InUse are the catalogs that sessions have. It is called without the lock of
 	// the Catalogs.
@@ -143,7 +143,7 @@ func (all *Catalogs) newEntry(s config.Server) *Entry {
 	return e
 }
 
-// copiedAhead lists the servers that are copied before anybody forks.
+// copiedAhead lists the servers that are copied ahead of a fork.
 func copiedAhead(entries []*Entry) []*Entry {
 	var out []*Entry
 	for _, e := range entries {

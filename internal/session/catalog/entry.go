@@ -237,8 +237,7 @@ func (e *Entry) begin(template json.RawMessage) {
 	}
 }
 
-// Preparer returns who makes instances of the server ahead of time; nil where
-// nobody does.
+// Preparer returns what makes instances of the server ahead of time; nil for none.
 func (e *Entry) Preparer() driver.Preparer {
 	p, _ := e.Runner.(driver.Preparer)
 	return p

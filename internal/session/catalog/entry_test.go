@@ -31,7 +31,7 @@ func TestForkMode(t *testing.T) {
 			"it is busy; let it be, or set servers.s.fork to fresh or share"},
 		{"memory where files are had", config.ForkMemory, carrier{carries: driver.CarryFiles, why: "it is busy; let it be"}, config.ForkRefuse,
 			"it is busy; let it be; or set servers.s.fork to files, fresh, share or refuse"},
-		{"memory where nobody's is had", config.ForkMemory, carrier{carries: driver.CarryFiles}, config.ForkRefuse,
+		{"memory where the driver can't carry it", config.ForkMemory, carrier{carries: driver.CarryFiles}, config.ForkRefuse,
 			`driver "d" can't carry the memory of server "s"; set servers.s.fork to files, fresh, share or refuse`},
 		{"files where there are none", config.ForkFiles, carrier{why: "it is busy; let it be"}, config.ForkRefuse,
 			`server "s" has no files to carry; name its directories in servers.s.state`},

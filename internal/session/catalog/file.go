@@ -56,7 +56,7 @@ func Is(key string, servers []byte) bool {
 	return json.Unmarshal(servers, &list) == nil && keyOfPins(list) == key
 }
 
-// ErrNotRecorded reports servers that nobody knows any more.
+// ErrNotRecorded reports servers that are no longer recorded.
 var ErrNotRecorded = errors.New("the servers it was made with are not recorded any more")
 
 // A RecordError is ErrNotRecorded with the reason and the file to put back.

@@ -42,7 +42,7 @@ func keyOfPins(pins []json.RawMessage) string {
 	return hex.EncodeToString(h.Sum(nil)[:12])
 }
 
-// pinned are servers that somebody may be made with.
+// pinned are servers that a session or snapshot may be made with.
 type pinned struct {
 	servers []config.Server
 	written json.RawMessage // as a catalog has them
@@ -248,6 +248,5 @@ func (all *Catalogs) View(cur *Catalog, pin string, only []string, members map[s
 	return v
 }
 
-// mostViews is how many catalogs of sessions are kept before it is looked which
-// of them are still somebody's.
+// mostViews is how many catalogs of sessions are kept before unused ones are dropped.
 const mostViews = 256
