@@ -94,7 +94,7 @@ func checkJournal(t *testing.T, l *load, all []api.Call) (cutOff int) {
 			t.Errorf("the id %s is there twice", c.ID)
 		}
 		ids[c.ID] = true
-		if strings.HasPrefix(c.Error, "the gateway was killed while this call was under way") {
+		if strings.HasPrefix(c.Error, "the gateway was killed while this call was running") {
 			if cutOff++; c.Outcome != string(api.KindInfrastructure) || c.Arguments != nil {
 				t.Errorf("a call that was cut off: %+v", c)
 			}
