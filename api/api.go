@@ -18,9 +18,9 @@ const (
 	KindTool           Kind = "tool"           // the server's tool or protocol answer was an error
 	KindInfrastructure Kind = "infrastructure" // the server could not be started, reached or understood
 	KindTimeout        Kind = "timeout"        // it took longer than allowed
-	KindRefused        Kind = "refused"        // policy, auth or a limit said no
+	KindRefused        Kind = "refused"        // refused by a policy, auth or a limit
 	KindInvalid        Kind = "invalid"        // the request was wrong
-	KindLost           Kind = "lost"           // something died under it, unknown whether it happened; or its session has ended by itself
+	KindLost           Kind = "lost"           // its server died during the call, which may have taken effect; or its session has ended by itself
 )
 
 // Error is the body of every failed control API answer, and stands in
@@ -37,12 +37,12 @@ type Error struct {
 	// clients fill it in, so that callers can tell 401 from 404.
 	Status int `json:"-"`
 	// Words is what the server wrote to its standard error before it failed. Not
-	// everybody may read it, so it is not part of the body: the gateway adds it to
-	// the message for those who may. Own says that the instance belongs to one
+	// every caller may read it, so it is not part of the body: the gateway adds it
+	// to the message for callers who may. Own says that the instance belongs to one
 	// session alone.
 	Words string `json:"-"`
 	Own   bool   `json:"-"`
-	// Final says that nothing but a person can make another attempt succeed.
+	// Final says that another attempt fails until a person changes something.
 	Final bool `json:"-"`
 	// Causes are the errors of several servers, where each failed by itself.
 	Causes []*Error `json:"causes,omitempty"`
@@ -104,23 +104,23 @@ const (
 	BreakerHalfOpen = "half-open"
 )
 
-// Latency tells how long a server's last calls took, in milliseconds.
+// Latency is how long a server's last calls took, in milliseconds.
 type Latency struct {
-	Count int     `json:"count"` // how many calls it is of
+	Count int     `json:"count"` // number of calls
 	P50   float64 `json:"p50_ms"`
 	P95   float64 `json:"p95_ms"`
 }
 
-// LastError is the last failure of a server or of the way to it. A tool's own error,
-// a caller's mistake and a refusal are none. Nothing secret is in it.
+// LastError is the last failure of a server or of the connection to it. A tool's own
+// error, a caller's mistake and a refusal do not count. Nothing secret is in it.
 type LastError struct {
 	At      time.Time `json:"at"`
 	Kind    Kind      `json:"kind"`
 	Message string    `json:"message"`
 }
 
-// Policy is what a server's calls are subject to, as it is now. Durations are
-// written like 30s; empty or zero where there is none.
+// Policy is the current policy for a server's calls. Durations are written like
+// 30s; empty or zero where there is none.
 type Policy struct {
 	Timeout        string   `json:"timeout"`
 	ConnectTimeout string   `json:"connect_timeout"`
@@ -139,13 +139,13 @@ type Policy struct {
 	Journal        string   `json:"journal"`
 }
 
-// LoginState says whether somebody has logged in to a server that wants a
-// person, for the one who asks.
+// LoginState says whether there is a login at a server that needs one, for the
+// caller.
 type LoginState struct {
 	Credential string    `json:"credential"` // shared or per-principal
 	LoggedIn   bool      `json:"logged_in"`
 	Expires    time.Time `json:"expires,omitzero"` // of the access token; it is renewed before
-	Reason     string    `json:"reason,omitempty"` // why a login that was there no longer works
+	Reason     string    `json:"reason,omitempty"` // why an earlier login no longer works
 }
 
 // ServerList answers GET /v1/servers.
@@ -159,12 +159,12 @@ type ServerPatch struct {
 	// Set holds keys as they stand below servers.ID in tine.yaml, such as
 	// {"timeout":"10s","policy":{"retry":{"attempts":5}}} or
 	// {"headers":{"Authorization":"Bearer ..."}}. They are merged over the config
-	// and over what was set before. Only what does not change what is run may be
+	// and over earlier settings. Only keys that do not change what is run may be
 	// set: timeout, connect_timeout, policy, journal, headers, auth, tools.
 	Set json.RawMessage `json:"set,omitempty"`
 	// Unset names keys that go back to the config, such as policy.retry.
 	Unset []string `json:"unset,omitempty"`
-	// Reset drops what was changed at run time and goes back to the config.
+	// Reset drops all changes made at run time.
 	Reset bool `json:"reset,omitempty"`
 }
 
@@ -179,11 +179,11 @@ type Tool struct {
 // ToolList answers GET /v1/tools[?server=ID&session=ID].
 type ToolList struct {
 	Tools []Tool `json:"tools"`
-	// Missing names servers that are left out, with why.
+	// Missing names servers that are left out, with the reason.
 	Missing []Missing `json:"missing,omitempty"`
 }
 
-// Missing is a server that a list had to do without.
+// Missing is a server that is not in a list.
 type Missing struct {
 	Server string `json:"server"`
 	Reason string `json:"reason"`
@@ -196,8 +196,8 @@ type Missing struct {
 type CallRequest struct {
 	Tool      string          `json:"tool"` // as in the merged view, or with a member before it, as memory~1__read_graph
 	Arguments json.RawMessage `json:"arguments,omitempty"`
-	// Session is where it is made: default the caller's default session, or the
-	// one whose token it shows.
+	// Session is the session of the call: by default the caller's default session,
+	// or the one whose token the caller shows.
 	Session string `json:"session,omitempty"`
 }
 
@@ -207,8 +207,8 @@ type CallResponse struct {
 	Result json.RawMessage `json:"result"`
 }
 
-// CallEvent is one line of the answer to POST /v1/call where the caller takes
-// application/x-ndjson and the server tells of its progress: how far the call is,
+// CallEvent is one line of the answer to POST /v1/call if the caller accepts
+// application/x-ndjson and the server reports progress: the progress of the call,
 // and in the last line its result or its error.
 type CallEvent struct {
 	Progress *CallProgress   `json:"progress,omitempty"`
@@ -217,7 +217,7 @@ type CallEvent struct {
 	Status   int             `json:"status,omitempty"` // the HTTP status that the error has elsewhere
 }
 
-// CallProgress is what a server says of a call under way.
+// CallProgress is the progress that a server reports for a running call.
 type CallProgress struct {
 	Progress float64 `json:"progress"`
 	Total    float64 `json:"total,omitempty"` // zero where the server does not say

@@ -22,12 +22,12 @@ type Call struct {
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	Result    json.RawMessage `json:"result,omitempty"` // only where one call is asked for
 	Trace     string          `json:"trace,omitempty"`
-	// Withheld says that what was said in the call is left out, as it is for who
-	// made it and for operators: arguments, result, the words of an error, and the
-	// name of a resource.
+	// Withheld says that the content of the call is left out, because only its
+	// caller and operators may see it: arguments, result, the text of an error, and
+	// the name of a resource.
 	Withheld bool `json:"withheld,omitempty"`
-	// Missed is how many calls before this one a follower will not see: the
-	// journal dropped them before it came to them.
+	// Missed is how many calls before this one a follower will not see: the journal
+	// dropped them before the follower read them.
 	Missed int64 `json:"missed,omitempty"`
 }
 
@@ -41,15 +41,15 @@ const (
 
 // CallList answers GET /v1/calls?server=&session=&principal=&failed=&since=&
 // before=&limit=: newest first. With follow=1 the answer is a stream of
-// newline-delimited Call objects, oldest first, of what is called from now on.
+// newline-delimited Call objects, oldest first, of calls from now on.
 type CallList struct {
 	Calls []Call `json:"calls"`
 	// Next is the before of the next page; empty on the last.
 	Next string `json:"next,omitempty"`
 }
 
-// Replay answers POST /v1/calls/{id}/replay: the call made again with the
-// arguments it had, and what came of it.
+// Replay answers POST /v1/calls/{id}/replay: the call made again with the same
+// arguments, and its result.
 type Replay struct {
 	ID     string          `json:"id"` // of the new call
 	Result json.RawMessage `json:"result"`
@@ -61,8 +61,8 @@ type Token struct {
 	Role    string    `json:"role"`
 	Created time.Time `json:"created,omitzero"`
 	Expires time.Time `json:"expires,omitzero"`
-	Config  bool      `json:"config"` // it stands in the config and can't be revoked here
-	// Unconfirmed is of a token that came back with a backup: it lets nobody in
+	Config  bool      `json:"config"` // it is in the config and can't be revoked by the API
+	// Unconfirmed is set for a token that came back with a backup: it is refused
 	// until it is confirmed.
 	Unconfirmed bool `json:"unconfirmed,omitempty"`
 }
@@ -71,7 +71,7 @@ type Token struct {
 type TokenList struct {
 	Tokens []Token `json:"tokens"`
 	// Lost is set after a restore of the database that found no tokens although there
-	// were some: nobody comes in without a token until one is made, or POST
+	// were some: callers without a token are refused until a token is made, or POST
 	// /v1/tokens/confirm.
 	Lost bool `json:"lost,omitempty"`
 }
@@ -92,19 +92,19 @@ type CreatedToken struct {
 // Roles of principals. Each may do what those before it may.
 const (
 	RoleUser     = "user"     // call what it is allowed to; see its own calls
-	RoleViewer   = "viewer"   // see all servers and metrics, and calls without what was said in them
+	RoleViewer   = "viewer"   // see all servers and metrics, and calls without their content
 	RoleOperator = "operator" // read everything; change servers, tokens and credentials
 )
 
-// LoginRequest is the body of POST /v1/servers/{id}/login: it begins a login
-// of a person at a server that wants one.
+// LoginRequest is the body of POST /v1/servers/{id}/login: it begins a login at a
+// server that needs one.
 type LoginRequest struct {
 	// Redirect is where the caller listens for the answer, on loopback.
 	Redirect string `json:"redirect"`
 }
 
-// LoginStart answers it. The person opens URL; what comes back to the redirect
-// goes to POST /v1/servers/{id}/login/{flow}.
+// LoginStart answers it. The person opens URL; the query of the redirect goes to
+// POST /v1/servers/{id}/login/{flow}.
 type LoginStart struct {
 	Flow     string    `json:"flow"`
 	URL      string    `json:"url"`

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// What names and labels may be. Whoever takes them in checks them, wherever they
-// come from: a request, or a file that somebody else wrote.
+// What names and labels may be. All code that takes them in checks them, from a
+// request or from a file.
 const (
 	MaxLabels        = 64 // of one session or snapshot
 	maxLabelKey      = 128
@@ -60,7 +60,7 @@ func wrong(format string, args ...any) error {
 	return &Error{Kind: KindInvalid, Message: fmt.Sprintf(format, args...)}
 }
 
-// clip bounds what is repeated of what somebody wrote.
+// clip bounds a quoted text of the caller.
 func clip(s string) string {
 	const most = 64
 	if len(s) <= most {

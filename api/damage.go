@@ -13,10 +13,9 @@ const (
 	KeptPart    = "part"    // stored data was lost or is unreadable, the rest is there
 )
 
-// Damage says that a session is no longer what its calls made of it: a server
-// ended with what it had in memory, or stored data was lost. Forks, snapshots and
-// exports of the session have the damage too. A rewind to a snapshot from before
-// removes it.
+// Damage says that a session's state no longer reflects its calls: a server ended
+// and lost its memory, or stored data was lost. Forks, snapshots and exports of the
+// session have the damage too. A rewind to a snapshot from before removes it.
 type Damage struct {
 	Server string    `json:"server,omitempty"` // with ~1 and so on for further instances; empty for the workspace or the whole session
 	At     time.Time `json:"at"`               // the first time
@@ -28,8 +27,8 @@ type Damage struct {
 	// Last is the last of several times, and LastWhy why, where that differs from Why.
 	Last    time.Time `json:"last,omitzero"`
 	LastWhy string    `json:"last_why,omitempty"`
-	// Memory says that what was lost is what the server remembers, though files were
-	// kept: a server whose state is its memory, and not a declared directory.
+	// Memory says that the server lost its memory, though files were kept: its state
+	// is its memory, and not a declared directory.
 	Memory bool `json:"memory,omitempty"`
 }
 
@@ -52,8 +51,8 @@ func (d Damage) Text() string {
 // lastWords stands before what a server wrote to its standard error.
 const lastWords = "; its last words: "
 
-// WithWords is a reason with what the server wrote to its standard error, where
-// that is known.
+// WithWords is a reason with what the server wrote to its standard error, if that
+// is known.
 func WithWords(reason, words string) string {
 	if words == "" {
 		return reason
@@ -61,8 +60,7 @@ func WithWords(reason, words string) string {
 	return reason + lastWords + words
 }
 
-// WithoutWords cuts a reason that an earlier version wrote down, in which the words
-// of a server stood.
+// WithoutWords cuts the server's words off a reason that an earlier version wrote.
 func WithoutWords(reason string) string {
 	reason, _, _ = strings.Cut(reason, lastWords)
 	return reason
@@ -92,7 +90,7 @@ func AddDamage(all []Damage, d Damage) []Damage {
 	return append(all[:len(all):len(all)], d)
 }
 
-// RemoveDamage takes back a damage that was added, and turned out to be none.
+// RemoveDamage removes a damage that turned out to be none.
 func RemoveDamage(all []Damage, d Damage) []Damage {
 	for i := range all {
 		if all[i].Server != d.Server || all[i].Kept != d.Kept {

@@ -2,10 +2,10 @@ package api
 
 import "fmt"
 
-// Fetch is how far the fetch of a server's packages is.
+// Fetch is the progress of the fetch of a server's packages.
 type Fetch struct {
 	Package string `json:"package"`
-	Bytes   int64  `json:"bytes"`           // that are there
+	Bytes   int64  `json:"bytes"`           // that are fetched
 	Total   int64  `json:"total,omitempty"` // zero where that is not known
 }
 

@@ -13,15 +13,15 @@ const (
 	SessionClient  = "client"  // of one client connection, and ends with it
 )
 
-// ClientAway is after how long without a request or an open stream a client counts as
-// gone: its programs end.
+// ClientAway is how long a client may have neither a request nor an open stream
+// before it counts as gone: its programs end.
 const ClientAway = 10 * time.Minute
 
-// Session is one session: a world of its own.
+// Session is one session: an isolated environment.
 type Session struct {
 	ID      string            `json:"id"`
 	Kind    string            `json:"kind"`
-	Name    string            `json:"name,omitempty"` // of a durable one, which is found by it as by the id
+	Name    string            `json:"name,omitempty"` // of a durable one, which can be used in place of the id
 	Owner   string            `json:"owner,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	Parent  string            `json:"parent,omitempty"`
@@ -29,7 +29,7 @@ type Session struct {
 	Depth   int               `json:"depth"`          // how many forks away from the first
 	Created time.Time         `json:"created"`
 	Used    time.Time         `json:"used"`
-	Expires time.Time         `json:"expires,omitzero"` // closed then, whatever happens
+	Expires time.Time         `json:"expires,omitzero"` // closed then in any case
 	Idle    string            `json:"idle,omitempty"`   // closed when unused for that long
 	Closed  time.Time         `json:"closed,omitzero"`
 	Reason  string            `json:"reason,omitempty"` // why it was closed, or why an open one is not served
@@ -91,8 +91,8 @@ type NewMember struct {
 	// first is called like the server, the others server~1 and so on.
 	Instances int `json:"instances,omitempty" min:"1"`
 	// Template is what their state begins with: a string that names a snapshot, or
-	// a path under template_roots; for a server that an orchestrator runs, whatever
-	// that one takes.
+	// a path under template_roots; for a server that an orchestrator runs, any
+	// template of that orchestrator.
 	Template json.RawMessage `json:"template,omitempty"`
 }
 
@@ -117,14 +117,14 @@ type SessionPatch struct {
 	Idle   *string           `json:"idle,omitempty"`
 }
 
-// ForkRequest is the body of POST /v1/sessions/{id}/forks. Who asks with the
-// parent's own token makes no children that last longer than it.
+// ForkRequest is the body of POST /v1/sessions/{id}/forks. With the parent's own
+// token the children last no longer than the parent.
 type ForkRequest struct {
 	Count  int               `json:"count,omitempty" min:"1"` // default 1
 	Labels map[string]string `json:"labels,omitempty"`        // on top of the parent's
 	TTL    string            `json:"ttl,omitempty"`
 	Idle   string            `json:"idle,omitempty"`
-	Wait   string            `json:"wait,omitempty"` // for calls under way to end, and for room
+	Wait   string            `json:"wait,omitempty"` // for running calls to end, and for room
 }
 
 // Forks answers it.
@@ -154,7 +154,7 @@ type Snapshot struct {
 	Size    int64             `json:"size"`
 	Call    string            `json:"call,omitempty"` // the last call in it
 	Servers []SnapshotMember  `json:"servers"`
-	Damaged []Damage          `json:"damaged,omitempty"` // what the session was damaged by when it was made
+	Damaged []Damage          `json:"damaged,omitempty"` // the session's damage when it was made
 }
 
 // SnapshotMember is what a snapshot has of one server.
@@ -201,7 +201,7 @@ type Step struct {
 	Error     string          `json:"error,omitempty"`
 	Journal   string          `json:"journal,omitempty"` // full or meta
 	Note      string          `json:"note,omitempty"`    // what is missing of it, and why
-	// Undone is set on calls that a later rewind took back.
+	// Undone is set on calls that a later rewind undid.
 	Undone bool `json:"undone,omitempty"`
 
 	// Of the others.
@@ -220,6 +220,6 @@ type Tree struct {
 	Session  Session `json:"session"`
 	Children []Tree  `json:"children,omitempty"`
 	// More is how many sessions below this one are left out, since they are too
-	// deep for what reads JSON; GET /v1/sessions/{id}/forks lists them.
+	// deep for JSON parsers; GET /v1/sessions/{id}/forks lists them.
 	More int `json:"more,omitempty"`
 }

@@ -23,8 +23,8 @@ func (c *Client) NewToken(ctx context.Context, t api.NewToken) (*api.CreatedToke
 	return &out, nil
 }
 
-// RotateToken gives a principal another token in the place of the one it has, which
-// is worthless from now on. Its sessions stay.
+// RotateToken replaces the token of a principal; the old one is refused from now
+// on. Its sessions stay.
 func (c *Client) RotateToken(ctx context.Context, name string) (*api.CreatedToken, error) {
 	var out api.CreatedToken
 	if err := c.do(ctx, http.MethodPost, nil, nil, &out, "v1", "tokens", name, "rotate"); err != nil {
@@ -33,25 +33,25 @@ func (c *Client) RotateToken(ctx context.Context, name string) (*api.CreatedToke
 	return &out, nil
 }
 
-// ConfirmToken lets a token in that came back with a backup of the gateway's
+// ConfirmToken confirms a token that came back with a backup of the gateway's
 // database.
 func (c *Client) ConfirmToken(ctx context.Context, name string) error {
 	return c.do(ctx, http.MethodPost, nil, nil, nil, "v1", "tokens", name, "confirm")
 }
 
-// ConfirmLost lets everybody on the gateway's machine in again after a restore of
+// ConfirmLost admits all callers on the gateway's machine again after a restore of
 // its database that found no tokens although there were some.
 func (c *Client) ConfirmLost(ctx context.Context) error {
 	return c.do(ctx, http.MethodPost, nil, nil, nil, "v1", "tokens", "confirm")
 }
 
-// RevokeToken makes a token worthless from now on.
+// RevokeToken revokes a token.
 func (c *Client) RevokeToken(ctx context.Context, name string) error {
 	return c.do(ctx, http.MethodDelete, nil, nil, nil, "v1", "tokens", name)
 }
 
-// StartLogin begins a person's login at a server that wants one. Redirect is
-// where the caller listens for the person to come back, on loopback.
+// StartLogin begins a person's login at a server that needs one. Redirect is the
+// loopback address where the caller listens for the redirect.
 func (c *Client) StartLogin(ctx context.Context, server, redirect string) (*api.LoginStart, error) {
 	var out api.LoginStart
 	if err := c.do(ctx, http.MethodPost, nil, api.LoginRequest{Redirect: redirect}, &out, "v1", "servers", server, "login"); err != nil {
@@ -60,8 +60,7 @@ func (c *Client) StartLogin(ctx context.Context, server, redirect string) (*api.
 	return &out, nil
 }
 
-// FinishLogin hands the query that came to the redirect over and returns the
-// server as it is then.
+// FinishLogin sends the query of the redirect and returns the server as it is then.
 func (c *Client) FinishLogin(ctx context.Context, server, flow, query string) (*api.Server, error) {
 	var out api.Server
 	if err := c.do(ctx, http.MethodPost, nil, api.LoginFinish{Query: query}, &out, "v1", "servers", server, "login", flow); err != nil {

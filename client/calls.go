@@ -56,8 +56,8 @@ func (c *Client) JournalCall(ctx context.Context, id string) (*api.Call, error) 
 	return get[api.Call](ctx, c, nil, "v1", "calls", id)
 }
 
-// Replay makes a call of the journal again, with the arguments it had. What the
-// call does, it does again: nothing here knows whether that is harmless.
+// Replay makes a call of the journal again, with the same arguments. Its effects
+// happen again: the client does not check whether that is harmless.
 func (c *Client) Replay(ctx context.Context, id string) (*api.Replay, error) {
 	var out api.Replay
 	if err := c.do(ctx, http.MethodPost, nil, nil, &out, "v1", "calls", id, "replay"); err != nil {

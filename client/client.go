@@ -4,8 +4,8 @@
 //	c, err := client.New(client.Options{URL: "http://127.0.0.1:8463"})
 //	list, err := c.Servers(ctx)
 //
-// Sessions are opened, forked and closed, and their tools called, by anybody's
-// client; one that shows a session's own token has that session and no other:
+// Any client can open, fork and close sessions and call their tools; a client with
+// a session's own token has that session and no other:
 //
 //	world, err := c.OpenSession(ctx, api.NewSession{From: "base"})
 //	forks, err := c.Fork(ctx, world.ID, api.ForkRequest{Count: 8})
@@ -14,8 +14,8 @@
 //
 // Lists that come in pages have an iterator beside them, such as AllSessions.
 //
-// An answer that says no comes back as an *api.Error; anything that kept an
-// answer from coming is an error that names the URL and what to do about it.
+// A refusal is returned as an *api.Error; any other failure is an error that names
+// the URL and what to do about it.
 package client
 
 import (
@@ -36,8 +36,8 @@ import (
 // DefaultURL is where a gateway listens unless it is told otherwise.
 const DefaultURL = "http://127.0.0.1:8463"
 
-// ErrNoGateway is wrapped by the error of a request that nobody took: it was not
-// carried out, and may be sent again.
+// ErrNoGateway is wrapped by the error of a request that no gateway received: it
+// was not carried out, and may be sent again.
 var ErrNoGateway = errors.New("no gateway")
 
 var errBrokenToken = errors.New("the token has a line break in it; give it as one line")
@@ -65,8 +65,7 @@ type Client struct {
 	maxBody int64
 }
 
-// New returns a client. It fails on a URL that can't be one and connects to
-// nothing yet.
+// New returns a client. It fails on an invalid URL and does not connect yet.
 func New(o Options) (*Client, error) {
 	if o.URL == "" {
 		o.URL = DefaultURL
@@ -99,8 +98,8 @@ func New(o Options) (*Client, error) {
 		hc.Transport = t
 	}
 	if hc.CheckRedirect == nil {
-		// The API never redirects. Whoever does is something else, and is not
-		// handed the token or a tool call.
+		// The API never redirects. A server that does is another program, and must
+		// not get the token or a tool call.
 		hc.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	}
 	c.http = &hc
@@ -121,13 +120,13 @@ func (c *Client) As(token string) (*Client, error) {
 // URL returns the gateway's base address, without a password that may be in it.
 func (c *Client) URL() string { return c.base.Redacted() }
 
-// Status says what the gateway is and how it does.
+// Status returns the gateway's version, state and counts.
 func (c *Client) Status(ctx context.Context) (*api.Status, error) {
 	return get[api.Status](ctx, c, nil, "v1", "status")
 }
 
-// Reload has the gateway read its config again. It returns when the gateway has taken
-// it over, or with the reason why it goes on with the one before.
+// Reload has the gateway read its config again. It returns when the new config is in
+// effect, or with the reason why the gateway keeps the old one.
 func (c *Client) Reload(ctx context.Context) error {
 	return c.do(ctx, http.MethodPost, nil, nil, nil, "v1", "reload")
 }
@@ -168,10 +167,9 @@ func (c *Client) ToolsIn(ctx context.Context, session, server string) (*api.Tool
 	return get[api.ToolList](ctx, c, q, "v1", "tools")
 }
 
-// Call calls one tool by its name in the merged view, in the default session of
-// the caller or in the one that its token is of. Arguments must be a JSON object
-// or empty. The bytes of the result are those that came: nothing in it was
-// decoded.
+// Call calls one tool by its name in the merged view, in the default session of the
+// caller or in the session of its token. Arguments must be a JSON object or empty.
+// The result has the bytes that came: nothing in it was decoded.
 func (c *Client) Call(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error) {
 	return c.CallIn(ctx, "", tool, arguments)
 }

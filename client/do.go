@@ -16,7 +16,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 )
 
-// maxErrorBody bounds what is read of an answer that says no.
+// maxErrorBody bounds the body of a refusal.
 const maxErrorBody = 1 << 20
 
 // A request is one to the API. The path is given in elements, each of which may
@@ -61,9 +61,8 @@ func (c *Client) exchange(ctx context.Context, r request, out any) error {
 	return nil
 }
 
-// send sends one request and returns an answer that says yes, its body still to
-// be read. The answer is nil where one that says no was understood all the same
-// and is in out already.
+// send sends one request and returns a successful answer, its body still to be
+// read. The answer is nil if a refusal was decoded into out.
 func (c *Client) send(ctx context.Context, r request, out any) (*http.Response, error) {
 	target := c.at(r.path)
 	what := r.method + " " + target.Redacted()
@@ -138,7 +137,7 @@ func encode(v any) ([]byte, error) {
 
 // refusal makes the error of an answer outside 2xx.
 func (c *Client) refusal(what string, resp *http.Response, out any) error {
-	raw, _ := readBounded(resp.Body, maxErrorBody) // a body that can't be read is as good as none
+	raw, _ := readBounded(resp.Body, maxErrorBody) // an unreadable body counts as none
 	var e api.Error
 	if json.Unmarshal(raw, &e) == nil && e.Kind != "" && e.Message != "" {
 		e.Status = resp.StatusCode
@@ -161,7 +160,7 @@ func (c *Client) refusal(what string, resp *http.Response, out any) error {
 	return fmt.Errorf("%s: answered %s, which does not look like Tine's control API; check the URL", what, resp.Status)
 }
 
-// unreachable wraps what kept the request from being answered.
+// unreachable wraps the reason why a request got no answer.
 func (c *Client) unreachable(ctx context.Context, r request, err error) error {
 	var ue *url.Error
 	if errors.As(err, &ue) {

@@ -17,27 +17,27 @@ import (
 )
 
 const (
-	// followQuiet is how long a stream may say nothing. The gateway sends blank
-	// lines more often than that, so silence means that nobody is there.
+	// followQuiet is how long a stream may be silent. The gateway sends blank lines
+	// more often than that, so silence means that it is gone.
 	followQuiet = time.Minute
 	// followSeen is how many ids of calls a Follower remembers: the gateway's
 	// index may lag behind what was streamed, but never that far.
 	followSeen = 4096
-	// followMissed bounds how many calls are caught up with after a break.
+	// followMissed bounds how many missed calls are read after a break.
 	followMissed = 10000
 	followPage   = 200
 )
 
-// ErrBrokenOff is wrapped by the error of a Run whose gateway answered first and
-// was gone then.
+// ErrBrokenOff is wrapped by the error of a Run whose gateway answered at first and
+// was gone later.
 var ErrBrokenOff = errors.New("the stream of calls broke off")
 
 // A Follower reads the journal as it grows. Its zero value follows all calls,
 // from now on.
 //
 // A stream breaks off when the gateway is restarted or the network is gone. Run
-// returns then, and calling it again goes on where it ended: what was called
-// meanwhile is read from the journal, and no call is handed over twice.
+// returns then, and calling it again continues: calls made meanwhile are read from
+// the journal, and no call is handed over twice.
 //
 //	f := client.Follower{CallQuery: client.CallQuery{Server: "files", Limit: 10}}
 //	for {
@@ -50,8 +50,8 @@ type Follower struct {
 	// CallQuery chooses the calls. Limit is how many of the last ones come
 	// first, at most what the gateway gives at once; Before is not used.
 	CallQuery
-	// Gap, where it is not nil, is told that calls were missed: more were made
-	// during a break than are caught up with, or the journal has dropped them.
+	// Gap, if it is not nil, is called when calls were missed: more were made
+	// during a break than are read later, or the journal has dropped them.
 	Gap func()
 
 	began bool
@@ -102,8 +102,8 @@ func (f *Follower) Run(ctx context.Context, c *Client, each func(api.Call) error
 	defer resp.Body.Close()
 	answered = true
 
-	// Once the stream is open nothing can fall between it and the journal: what
-	// comes by both ways is handed over once.
+	// Once the stream is open no call can be missed between it and the journal: a
+	// call that comes from both is handed over once.
 	quiet.Reset(followQuiet)
 	missed, err := f.missed(ctx, c)
 	if err != nil {
@@ -123,7 +123,7 @@ func (f *Follower) Run(ctx context.Context, c *Client, each func(api.Call) error
 		}
 		var call api.Call
 		if err := json.Unmarshal(line, &call); err != nil || call.ID == "" {
-			return fmt.Errorf("the stream of calls from %s holds what is no call; check the URL", c.URL())
+			return fmt.Errorf("the stream of calls from %s has a line that is not a call; check the URL", c.URL())
 		}
 		if err := f.hand(call, each); err != nil {
 			return err
@@ -139,10 +139,10 @@ func (f *Follower) Run(ctx context.Context, c *Client, each func(api.Call) error
 	return lost(err)
 }
 
-// last reads the calls that come first, newest first. It is asked before the
-// stream is open, and what was called in between is caught up with like what is
-// missed in a break: the newest calls of a journal that grows meanwhile would be
-// handed over before older ones that are in the stream.
+// last reads the calls that come first, newest first. It runs before the stream is
+// open, and calls in between are read like those missed in a break: the newest
+// calls of a journal that grows meanwhile would be handed over before older ones
+// that are in the stream.
 func (f *Follower) last(ctx context.Context, c *Client) ([]api.Call, error) {
 	q := f.CallQuery
 	// The newest one is read in any case: it is where catching up begins.
@@ -160,7 +160,8 @@ func (f *Follower) last(ctx context.Context, c *Client) ([]api.Call, error) {
 	return calls[:cut], nil
 }
 
-// missed reads what is in the journal and was not handed over yet, newest first.
+// missed reads the calls of the journal that were not handed over yet, newest
+// first.
 func (f *Follower) missed(ctx context.Context, c *Client) ([]api.Call, error) {
 	q := f.CallQuery
 	q.Before = ""
@@ -196,7 +197,7 @@ func (f *Follower) gap() {
 	}
 }
 
-// handAll hands calls over that come newest first.
+// handAll hands over calls that are given newest first.
 func (f *Follower) handAll(calls []api.Call, each func(api.Call) error) error {
 	for _, call := range slices.Backward(calls) {
 		if err := f.hand(call, each); err != nil {
@@ -206,7 +207,7 @@ func (f *Follower) handAll(calls []api.Call, each func(api.Call) error) error {
 	return nil
 }
 
-// hand hands a call over unless it was before.
+// hand hands over a call once.
 func (f *Follower) hand(call api.Call, each func(api.Call) error) error {
 	if f.seen[call.ID] {
 		return nil

@@ -157,7 +157,7 @@ func TestFollowEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("by the one who follows", func(t *testing.T) {
+	t.Run("by the follower", func(t *testing.T) {
 		j.stream = hang
 		f := client.Follower{}
 		if err := f.Run(t.Context(), c, func(api.Call) error { return errEnough }); err != errEnough {
@@ -226,7 +226,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // A gateway that is gone without a word is noticed, one that only has nothing
-// to tell is not left, and whoever prints slowly is not taken for silence.
+// to tell is not left, and a slow reader is not taken for silence.
 func TestFollowSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -15,9 +15,9 @@ import (
 	"github.com/tine-mcp/tine/api"
 )
 
-// CallWithProgress is CallIn that tells what the server says of its progress meanwhile,
-// from one goroutine; tell may be nil. Where the server said something the result
-// is on one line, and otherwise as it came.
+// CallWithProgress is CallIn that also passes the server's progress to tell, from one
+// goroutine; tell may be nil. If there was progress the result is on one line, and
+// otherwise as it came.
 func (c *Client) CallWithProgress(ctx context.Context, session, tool string, arguments json.RawMessage, tell func(api.CallProgress)) (json.RawMessage, error) {
 	in := api.CallRequest{Tool: tool, Arguments: arguments, Session: session}
 	r := request{method: http.MethodPost, in: in, accept: "application/json", path: []string{"v1", "call"}}
@@ -66,7 +66,7 @@ func (c *Client) callLines(body io.Reader, last *api.CallEvent, tell func(api.Ca
 		}
 		var event api.CallEvent
 		if err := json.Unmarshal(line, &event); err != nil {
-			return fmt.Errorf("a line of it is not that of a call (%w); check the URL", err)
+			return fmt.Errorf("a line of it is not an event of a call (%w); check the URL", err)
 		}
 		if event.Progress == nil {
 			*last = event

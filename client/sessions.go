@@ -12,13 +12,13 @@ import (
 	"github.com/tine-mcp/tine/api"
 )
 
-// A CreateOption says something about a request that creates something.
+// A CreateOption is an option of a request that creates something.
 type CreateOption func(*request)
 
 // Once makes a creation safe to repeat: the same request with the same key gives
-// the same answer for a day, tokens included, and creates nothing twice, unless
-// the gateway was killed between creating it and noting that it did. A key is 1 to
-// 256 visible ASCII characters that nobody can guess.
+// the same answer for a day, tokens included, and creates nothing twice, unless the
+// gateway was killed between creating it and recording that. A key is 1 to 256
+// visible ASCII characters and must not be guessable.
 func Once(key string) CreateOption { return func(r *request) { r.key = key } }
 
 func create[T any](ctx context.Context, c *Client, in any, options []CreateOption, path ...string) (*T, error) {
@@ -33,7 +33,7 @@ func create[T any](ctx context.Context, c *Client, in any, options []CreateOptio
 	return &out, nil
 }
 
-// SessionQuery chooses sessions. Zero fields choose all that one may see.
+// SessionQuery chooses sessions. Zero fields choose all that the caller may see.
 type SessionQuery struct {
 	Owner  string
 	Parent string
@@ -129,8 +129,8 @@ func (c *Client) Session(ctx context.Context, id string) (*api.Session, error) {
 	return get[api.Session](ctx, c, nil, "v1", "sessions", id)
 }
 
-// PatchSession changes what a session is called and how long it lasts, and
-// returns it as it is then.
+// PatchSession changes the labels and the lifetime of a session, and returns it as
+// it is then.
 func (c *Client) PatchSession(ctx context.Context, id string, p api.SessionPatch) (*api.Session, error) {
 	var out api.Session
 	if err := c.do(ctx, http.MethodPatch, nil, p, &out, "v1", "sessions", id); err != nil {
@@ -139,13 +139,13 @@ func (c *Client) PatchSession(ctx context.Context, id string, p api.SessionPatch
 	return &out, nil
 }
 
-// CloseSession closes a session and what it owns. Closing twice is fine.
+// CloseSession closes a session and what it owns. It may be called twice.
 func (c *Client) CloseSession(ctx context.Context, id string) error {
 	return c.do(ctx, http.MethodDelete, nil, nil, nil, "v1", "sessions", id)
 }
 
-// NewSessionToken gives a session another token in the place of the one it has. The
-// answer is the only place where it is ever shown.
+// NewSessionToken replaces the token of a session. The answer is the only place
+// where it is ever shown.
 func (c *Client) NewSessionToken(ctx context.Context, id string, options ...CreateOption) (*api.OpenedSession, error) {
 	return create[api.OpenedSession](ctx, c, nil, options, "v1", "sessions", id, "token")
 }

@@ -208,7 +208,7 @@ func TestTrajectory(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			panic(http.ErrAbortHandler)
 		}, 1, "broke off"},
-		{"no step", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>\n") }, 0, "no step"},
+		{"no step", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "<html>\n") }, 0, "not a step"},
 		{"too large", func(w http.ResponseWriter, r *http.Request) {
 			io.WriteString(w, `{"type":"call","result":"`+strings.Repeat("x", 300<<10)+`"}`)
 		}, 0, "limit"},

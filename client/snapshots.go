@@ -17,12 +17,12 @@ import (
 	"github.com/tine-mcp/tine/api"
 )
 
-// SnapshotQuery chooses snapshots. Zero fields choose all that one may see, but
-// for those that were made by themselves.
+// SnapshotQuery chooses snapshots. Zero fields choose all that the caller may see,
+// without automatic ones.
 type SnapshotQuery struct {
 	Owner  string
 	Labels map[string]string
-	Auto   bool   // those that were made by themselves too
+	Auto   bool   // automatic ones too
 	Limit  int    // of one page; zero leaves it to the gateway
 	After  string // the Next of the page before
 }
@@ -56,8 +56,8 @@ func (c *Client) AllSnapshots(ctx context.Context, q SnapshotQuery) iter.Seq2[ap
 	})
 }
 
-// SessionSnapshots goes through the snapshots of one session, newest first,
-// those that were made by themselves too. It ends after the first error.
+// SessionSnapshots goes through the snapshots of one session, newest first, also
+// automatic ones. It ends after the first error.
 func (c *Client) SessionSnapshots(ctx context.Context, session string) iter.Seq2[api.Snapshot, error] {
 	return pages("", func(after string) ([]api.Snapshot, string, error) {
 		return snapshotsOf(get[api.SnapshotList](ctx, c, page(0, after), "v1", "sessions", session, "snapshots"))
@@ -81,14 +81,14 @@ func (c *Client) DeleteSnapshot(ctx context.Context, ref string) error {
 	return c.do(ctx, http.MethodDelete, nil, nil, nil, "v1", "snapshots", ref)
 }
 
-// An Export is a snapshot on its way out. Whoever got it closes it.
+// An Export is a snapshot that is being read. The caller closes it.
 type Export struct {
 	io.ReadCloser
 	Name string // what the gateway would call the file; a plain file name
 }
 
-// ExportSnapshot reads a snapshot, by id or name, as one file. What is read may
-// hold secrets. Reading fails where the gateway broke off.
+// ExportSnapshot reads a snapshot, by id or name, as one file, which may hold
+// secrets. Reading fails if the gateway breaks off.
 func (c *Client) ExportSnapshot(ctx context.Context, ref string) (*Export, error) {
 	r := request{method: http.MethodGet, accept: "application/octet-stream", path: []string{"v1", "snapshots", ref, "export"}}
 	resp, err := c.send(ctx, r, nil)
@@ -102,7 +102,7 @@ func (c *Client) ExportSnapshot(ctx context.Context, ref string) (*Export, error
 	return &Export{resp.Body, name}, nil
 }
 
-// plainFile reports whether a name can be nothing but a file where it is put.
+// plainFile reports whether a name is a plain file name without a path.
 func plainFile(name string) bool {
 	if name == "" || name[0] == '.' || len(name) > 200 {
 		return false
@@ -117,9 +117,9 @@ func plainFile(name string) bool {
 	return true
 }
 
-// ImportSnapshot makes a snapshot of what ExportSnapshot read, here or
-// elsewhere; with an empty name it has the one in the file, where that is free.
-// Two imports with one key are the same when their names are, whatever the files.
+// ImportSnapshot makes a snapshot from an export of this or another gateway; with
+// an empty name it has the one in the file, if that is free. Two imports with one
+// key are the same if their names are, with any files.
 func (c *Client) ImportSnapshot(ctx context.Context, name string, file io.Reader, options ...CreateOption) (*api.Snapshot, error) {
 	q := url.Values{}
 	set(q, "name", name)
@@ -134,9 +134,9 @@ func (c *Client) ImportSnapshot(ctx context.Context, name string, file io.Reader
 	return &out, nil
 }
 
-// Trajectory tells the story of a session from its first ancestor on, as it is
-// read: nothing in it is cut or masked. It ends after the first error; without
-// one it is whole.
+// Trajectory reads the trajectory of a session from its first ancestor on: nothing
+// in it is cut or masked. It ends after the first error; without one it is
+// complete.
 func (c *Client) Trajectory(ctx context.Context, session string) iter.Seq2[api.Step, error] {
 	return func(yield func(api.Step, error) bool) {
 		r := request{method: http.MethodGet, accept: "application/x-ndjson", path: []string{"v1", "sessions", session, "trajectory"}}
@@ -155,7 +155,7 @@ func (c *Client) Trajectory(ctx context.Context, session string) iter.Seq2[api.S
 			}
 			var step api.Step
 			if err := json.Unmarshal(line, &step); err != nil || step.Type == "" {
-				yield(api.Step{}, fmt.Errorf("the trajectory from %s holds what is no step; check the URL", c.URL()))
+				yield(api.Step{}, fmt.Errorf("the trajectory from %s has a line that is not a step; check the URL", c.URL()))
 				return
 			}
 			if !yield(step, nil) {

@@ -100,7 +100,7 @@ func wantsLogin(t testing.TB, what string, err error) {
 }
 
 // wantsPerson starts an issuer, a server whose people log in there, and a gateway
-// that everybody on this machine may use.
+// that all callers on this machine may use.
 func wantsPerson(t *testing.T, kind, more string, o issuertest.Options) (*gateway, *guarded, *issuertest.Issuer) {
 	iss := issuertest.New(t, o)
 	up := guard(t, iss, kind)
@@ -134,7 +134,7 @@ func TestLogin(t *testing.T) {
 				t.Errorf("a person who says no: %q %v", out, err)
 			}
 			iss.Deny(false)
-			g.mustLogin(t, "logged in, for everybody", "tickets")
+			g.mustLogin(t, "logged in, for all users", "tickets")
 			works("after the login")
 			visits := iss.Count(issuertest.Authorize)
 			if _, err := g.stop(); err != nil {
@@ -166,7 +166,7 @@ func TestLogin(t *testing.T) {
 			if _, err := ask(); err == nil || !strings.Contains(err.Error(), "run: tine login tickets") {
 				t.Errorf("when the renewal is refused: %v", err)
 			}
-			// Nobody is asked again for what is known to be over.
+			// The issuer is not asked again for a login that is known to be over.
 			before := iss.Count(issuertest.Token)
 			for range 5 {
 				_, _ = ask()
@@ -175,7 +175,7 @@ func TestLogin(t *testing.T) {
 				t.Errorf("a login that is over was renewed %d times", n)
 			}
 			if visits != iss.Count(issuertest.Authorize) {
-				t.Error("somebody was sent to log in again")
+				t.Error("a user was sent to log in again")
 			}
 			iss.RefuseRefresh(false)
 			g.mustLogin(t, "logged in", "tickets")
@@ -204,8 +204,8 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestLoginOfAKnownClient logs in with a client id that was registered by hand,
-// at an issuer that registers nobody, once with a redirect of its own.
+// TestLoginOfAKnownClient logs in with a client id that was registered by hand, at
+// an issuer without registration, once with a redirect of its own.
 func TestLoginOfAKnownClient(t *testing.T) {
 	t.Parallel()
 	addr, err := freeAddress()
@@ -238,7 +238,7 @@ func TestLoginOfAKnownClient(t *testing.T) {
 		t.Parallel()
 		g, _, _ := wantsPerson(t, "modern", "auth: {type: login}", issuertest.Options{})
 		if _, err := g.login(t, "tickets"); err == nil || !strings.Contains(err.Error(), "servers.tickets.auth.client_id") {
-			t.Errorf("an issuer that registers nobody: %v", err)
+			t.Errorf("an issuer without registration: %v", err)
 		}
 	})
 }
@@ -315,7 +315,7 @@ func TestLoginOfEachPrincipal(t *testing.T) {
 		return slices.Contains(names(t, r), "tickets__whoami")
 	}
 	if !lists(ada) || lists(bob) {
-		t.Error("whoever has no login has no list")
+		t.Error("a principal without a login has no list")
 	}
 	refused("after ada's login, bob", bob)
 	// The person at this machine is neither of them.
@@ -364,7 +364,7 @@ func TestLoginOfEachPrincipal(t *testing.T) {
 	up.wantNever(t, ada, bob)
 }
 
-// TestSharedLoginIsTheOperators checks who may log in for everybody.
+// TestSharedLoginIsTheOperators checks who may make a shared login.
 func TestSharedLoginIsTheOperators(t *testing.T) {
 	t.Parallel()
 	g, _, _ := wantsPerson(t, "modern", "auth: {type: login}", issuertest.Options{Registration: true})
@@ -374,14 +374,14 @@ func TestSharedLoginIsTheOperators(t *testing.T) {
 			t.Errorf("tine login %v: %v", args, err)
 		}
 	}
-	g.mustLogin(t, "for everybody", "tickets", "--token", operator)
+	g.mustLogin(t, "for all users", "tickets", "--token", operator)
 	if got, err := whoami(t.Context(), g.url+"/mcp", user, "tickets__whoami", true); err != nil || got != "ada" {
 		t.Errorf("a user with the shared login: %q %v", got, err)
 	}
 }
 
-// TestLoginIsItsBeginners checks that nobody can finish the login of somebody
-// else, nor have theirs finished by another.
+// TestLoginIsItsBeginners checks that no principal can finish the login of another,
+// nor have its own finished by another.
 func TestLoginIsItsBeginners(t *testing.T) {
 	t.Parallel()
 	g, _, iss := wantsPerson(t, "modern", "auth: {type: login}, credential: per-principal", issuertest.Options{Registration: true})
@@ -405,7 +405,7 @@ func TestLoginIsItsBeginners(t *testing.T) {
 	_, err := whoami(t.Context(), g.url+"/mcp", bob, "tickets__whoami", true)
 	wantsLogin(t, "bob", err)
 	if _, err := g.login(t, "tickets", "--token", "nobodys-nobodys-nobodys"); err == nil {
-		t.Error("a token of nobody's began a login")
+		t.Error("an unknown token began a login")
 	}
 }
 
@@ -415,14 +415,14 @@ func locationOf(t testing.TB, page string) string {
 	resp, _ := do(t, "GET", page, nil, "")
 	to := resp.Header.Get("Location")
 	if to == "" {
-		t.Fatalf("%s sends nobody anywhere: %s", page, resp.Status)
+		t.Fatalf("%s does not redirect: %s", page, resp.Status)
 	}
 	return to
 }
 
-// TestOperatorsHaveNoLoginOfOthers has an operator go into the session of
-// somebody who logged in, and make that one's call again: what the server sees
-// of a person is that person's own doing.
+// TestOperatorsHaveNoLoginOfOthers has an operator enter the session of a person
+// who logged in, and repeat that person's call: only the person's own calls use the
+// login.
 func TestOperatorsHaveNoLoginOfOthers(t *testing.T) {
 	t.Parallel()
 	g, up, _ := wantsPerson(t, "modern", "auth: {type: login}, credential: per-principal", issuertest.Options{Registration: true})
@@ -445,6 +445,6 @@ func TestOperatorsHaveNoLoginOfOthers(t *testing.T) {
 		t.Errorf("an operator made ada's call again: %s", body)
 	}
 	if n := up.executed.Load() - before; n > 0 {
-		t.Errorf("the tool ran %d times with ada's login for somebody else", n)
+		t.Errorf("the tool ran %d times with ada's login for another principal", n)
 	}
 }

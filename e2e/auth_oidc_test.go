@@ -117,9 +117,9 @@ func TestIssuerTokens(t *testing.T) {
 		{"alg none", []string{"Bearer " + iss.None(claims(nil))}, 401, invalid},
 		{"HS256 with the public key", []string{"Bearer " + iss.HS256(claims(nil))}, 401, invalid},
 		{"another key under the right kid", []string{"Bearer " + iss.WrongKey(claims(nil))}, 401, invalid},
-		{"a key nobody published", []string{"Bearer " + iss.UnknownKey("nobodys", claims(nil))}, 401, invalid},
+		{"an unpublished key", []string{"Bearer " + iss.UnknownKey("nobodys", claims(nil))}, 401, invalid},
 		{"cut short", []string{"Bearer " + strings.TrimRight(iss.Token(claims(nil)), "abcdefghijklmnopqrstuvwxyz")[:200]}, 401, invalid},
-		{"nobody", []string{"Bearer " + iss.Token(claims(map[string]any{"sub": nil}))}, 401, invalid},
+		{"no subject", []string{"Bearer " + iss.Token(claims(map[string]any{"sub": nil}))}, 401, invalid},
 		{"one scope missing", []string{"Bearer " + iss.Token(claims(map[string]any{"scope": "mcp"}))}, 403, "insufficient_scope"},
 		{"no scope", []string{"Bearer " + iss.Token(claims(map[string]any{"scope": nil}))}, 403, "insufficient_scope"},
 	} {
@@ -382,7 +382,7 @@ func TestProtectedResourceMetadata(t *testing.T) {
 	}
 }
 
-// TestNoMetadataWithoutAnIssuer checks that static tokens send nobody to log in.
+// TestNoMetadataWithoutAnIssuer checks that static tokens send no client to log in.
 func TestNoMetadataWithoutAnIssuer(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, "auth:\n  tokens: [{name: ada, token: ada-ada-ada-ada-ada}]\nservers: {}\n")

@@ -130,8 +130,8 @@ func TestFirstToken(t *testing.T) {
 			t.Errorf("%s with the token: %d", host, s)
 		}
 	}
-	// Without its last token nobody comes in, not over loopback either: what is
-	// in front of it may come from there. Only this machine's own user does.
+	// Without its last token all callers are refused, over loopback too: a proxy in
+	// front may come from there. Only this machine's own user is admitted.
 	if _, err := g.tine(t.Context(), "token", "revoke", "ada"); err != nil {
 		t.Fatal(err)
 	}
@@ -176,10 +176,10 @@ func TestLastTokenBehindAProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := g.status(t, "POST", "/mcp", public, listTools); s != http.StatusUnauthorized {
-		t.Errorf("after the last token was revoked everybody comes in through the proxy: %d", s)
+		t.Errorf("after the last token was revoked all callers are admitted through the proxy: %d", s)
 	}
 	if s := g.status(t, "PATCH", "/v1/servers/clock", public, `{"enabled":false}`); s != http.StatusUnauthorized {
-		t.Errorf("after the last token was revoked everybody is an operator through the proxy: %d", s)
+		t.Errorf("after the last token was revoked all callers are operators through the proxy: %d", s)
 	}
 }
 

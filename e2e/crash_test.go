@@ -62,7 +62,7 @@ func TestKill(t *testing.T) {
 				})
 			}
 		}
-		// Killed once enough calls were answered that others are under way.
+		// Killed once enough calls were answered that others are running.
 		if err := eventually(func() error {
 			if n := answered.Load(); n < 100 {
 				return fmt.Errorf("%d calls answered", n)
@@ -141,7 +141,7 @@ func TestKillLeavesNoChild(t *testing.T) {
 	if n := len(holders(g.state())); n != 2 {
 		t.Fatalf("%d children outlive the gateway, want 2", n)
 	}
-	// One of them dies while nobody looks after it.
+	// One of them dies while no gateway runs.
 	syscall.Kill(holders(g.state())[0], syscall.SIGKILL)
 	g.writeConfig(t, "servers: {}\n")
 	if err := g.start(); err != nil {
@@ -159,7 +159,7 @@ func TestKillLeavesNoChild(t *testing.T) {
 
 // TestKillDuringStart kills the gateway at many moments of a child's start, of
 // which no record may be complete yet, and holds that the next one leaves
-// nothing behind that belongs to nobody.
+// nothing behind without an owner.
 func TestKillDuringStart(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, "servers:\n"+yamlServer("mine", badServer, nil)+yamlServer("ours", badServer, nil, "scope: shared", "eager: true"))

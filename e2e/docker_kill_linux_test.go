@@ -71,7 +71,7 @@ func TestDockerEngineKilled(t *testing.T) {
 }
 
 // TestDockerBothKilled kills gateway and engine while sessions are opened and
-// forked. Whatever half a fork made is gone when both are back and the sessions
+// forked. The parts of an unfinished fork are gone when both are back and the sessions
 // are closed.
 func TestDockerBothKilled(t *testing.T) {
 	t.Parallel()

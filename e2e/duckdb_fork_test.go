@@ -22,7 +22,7 @@ func TestDuckDBForks(t *testing.T) {
 	needRoom(t, torture.Or[uint64](1e9, 8e9))
 	g, w := startDuck(t, "driver: process, state: {data: TEMPLATE}", env...)
 
-	// Nobody writes: the files of a child are those of the parent, byte by byte. The
+	// No client writes: the files of a child are those of the parent, byte by byte. The
 	// server opens them with the first query.
 	rows, err := w.query(t.Context(), w.parent, "SELECT path FROM duckdb_databases() WHERE database_name = 'data'")
 	if err != nil {

@@ -75,7 +75,7 @@ var duckTemplate = sync.OnceValues(func() (t struct{ dir, sum string }, err erro
 
 func duckRow(row []json.RawMessage) string { return fmt.Sprintf("%s", row) }
 
-// duckWorld is a session with the database, in which somebody keeps writing.
+// duckWorld is a session with the database, in which a client keeps writing.
 type duckWorld struct {
 	t      *testing.T
 	c      *client.Client
@@ -226,7 +226,7 @@ func (w *duckWorld) batch(count int) {
 		return err
 	})
 	for steps := range seen {
-		// One more may have been under way when the last one was counted.
+		// One more may have been running when the last one was counted.
 		if len(seen) != 1 || steps < before || steps > after+1 {
 			t.Errorf("the children of one fork have %v steps; the parent had %d before it and %d after", seen, before, after)
 			break

@@ -133,7 +133,7 @@ func TestDeniedToolSaysSo(t *testing.T) {
 }
 
 // TestOrigin holds the checks against pages that reach for a gateway on
-// loopback through the browser of somebody else.
+// loopback through the browser of another person.
 func TestOrigin(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, "cors:\n  origins: [https://app.example]\nservers:\n"+yamlServer("good", badServer, nil))

@@ -73,7 +73,7 @@ launch() {
 }
 
 launch_docker() {
-  # A minimal machine has nobody who mounts this.
+  # On a minimal machine nothing mounts this.
   mountpoint -q /sys/fs/cgroup || mount -t cgroup2 cgroup2 /sys/fs/cgroup
   rm -f "$run/dockerd.pid"
   launch docker dockerd --host "unix://$ours_docker" --pidfile "$run/dockerd.pid"
@@ -166,7 +166,7 @@ halt() {
   local name=$1 pid tries
   pid=$(cat "$run/$name.pid" 2>/dev/null) || return 0
   if alive "$name" "$(program "$name")"; then
-    # Podman's containers are nobody's children and would stay.
+    # Podman's containers have no parent process and would stay.
     if [ "$name" = podman ]; then
       podman ps --all --quiet --filter label=tine.gateway | xargs -r podman rm --force --time 0 >/dev/null 2>&1 || true
     fi

@@ -108,7 +108,7 @@ func (p *privateEngine) start(ctx context.Context) error {
 func (p *privateEngine) kill() {
 	p.cmd.Process.Kill()
 	<-p.done
-	// Where nobody waits for orphans, a dead containerd keeps its number, and the
+	// If no process waits for orphans, a dead containerd keeps its number, and the
 	// next dockerd would take it for one that runs.
 	os.Remove(filepath.Join(p.dir, "run", "containerd", "containerd.pid"))
 }

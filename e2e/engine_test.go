@@ -129,7 +129,7 @@ func gatewayID(t testing.TB, g *gateway) string {
 	return status.Gateway
 }
 
-// owned is what an engine has of somebody, by kind and name.
+// owned is what an engine has of an owner, by kind and name.
 type owned map[string]string
 
 // owned lists everything with a label, such as tine.gateway=ID.

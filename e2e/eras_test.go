@@ -22,7 +22,7 @@ type person struct {
 	name string
 }
 
-// connect joins the gateway as somebody who speaks one revision.
+// connect joins the gateway as a client of one revision.
 func connect(t testing.TB, url, version, name string) *person {
 	t.Helper()
 	client := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, &mcp.ClientOptions{
@@ -92,7 +92,7 @@ func TestErasMeet(t *testing.T) {
 				t.Parallel()
 				// Stateless callers without a name share one session, and so one
 				// server of it: whose question a legacy server asks over stdio can
-				// be told while one call is under way, and not otherwise.
+				// be told while one call is running, and not otherwise.
 				alone := version == modernVersion && upstream == "stdiolegacy"
 				people := 3
 				var all errgroup.Group

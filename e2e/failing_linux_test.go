@@ -76,7 +76,7 @@ func TestFailingServersAreSeen(t *testing.T) {
 			t.Errorf("%s says too much: %s", tool, e.Message)
 		}
 	}
-	fails("cat__x", api.KindInfrastructure, "answers with what it is sent; it is not an MCP server")
+	fails("cat__x", api.KindInfrastructure, "echoes its input; it is not an MCP server")
 	fails("echo__x", api.KindInfrastructure, "did not start: exited with status 0", "it wrote `Hello ", "` to standard output, which is not MCP")
 	fails("away__x", api.KindInfrastructure, "can't be reached")
 	fails("net__x", api.KindInfrastructure, "did not start", "hint: a sandbox has no network", "servers.net.sandbox.network")

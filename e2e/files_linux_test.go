@@ -11,7 +11,7 @@ import (
 )
 
 // TestFewFiles runs a gateway that may have few files open, and connects more clients
-// than that: it said so at its start, and still starts servers for whoever is in.
+// than that: it said so at its start, and still starts servers for connected clients.
 func TestFewFiles(t *testing.T) {
 	t.Parallel()
 	program, err := stateServer()

@@ -192,7 +192,7 @@ func (g *gateway) kill() {
 	<-g.done
 }
 
-// end leaves nothing running, whatever state the test left the gateway in. It
+// end leaves nothing running, in any state of the gateway. It
 // returns what a gateway that ended in good order should not have left.
 func (g *gateway) end() (left []int) {
 	clean := false
@@ -249,8 +249,8 @@ func eventually(f func() error) error {
 }
 
 // holders finds the processes that have a file below dir open: servers keep
-// their pipes in the state folder, so these are the children of a gateway,
-// whoever their parent is by now.
+// their pipes in the state folder, so these are the children of a gateway, with any
+// present parent.
 func holders(dir string) []int {
 	links, _ := filepath.Glob("/proc/[0-9]*/fd/*")
 	var pids []int

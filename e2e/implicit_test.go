@@ -116,7 +116,7 @@ func TestSharedConnections(t *testing.T) {
 		}
 	}
 	if err := c.CloseSession(t.Context(), id); err != nil {
-		t.Errorf("closing what nobody uses: %v", err)
+		t.Errorf("closing an unused session: %v", err)
 	}
 }
 

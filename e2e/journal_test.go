@@ -37,7 +37,7 @@ func (g *gateway) segments(t testing.TB) []string {
 }
 
 // TestJournalKill kills the gateway in the middle of many calls, again and again,
-// and holds that every call whose answer somebody got is in the journal.
+// and holds that every answered call is in the journal.
 func TestJournalKill(t *testing.T) {
 	t.Parallel()
 	const rounds, clients, each = 3, 12, 1500
@@ -85,7 +85,7 @@ func TestJournalKill(t *testing.T) {
 }
 
 // checkJournal holds a journal against what callers were answered. Of calls that a kill cut
-// off, which nobody was answered, the arguments are not known; it returns how many they are.
+// off, which were not answered, the arguments are not known; it returns how many they are.
 func checkJournal(t *testing.T, l *load, all []api.Call) (cutOff int) {
 	t.Helper()
 	byWord, ids := make(map[string]api.Call, len(all)), make(map[string]bool, len(all))
@@ -94,7 +94,7 @@ func checkJournal(t *testing.T, l *load, all []api.Call) (cutOff int) {
 			t.Errorf("the id %s is there twice", c.ID)
 		}
 		ids[c.ID] = true
-		if strings.HasPrefix(c.Error, "the gateway was killed while this call was under way") {
+		if strings.HasPrefix(c.Error, "the gateway was killed while this call was running") {
 			if cutOff++; c.Outcome != string(api.KindInfrastructure) || c.Arguments != nil {
 				t.Errorf("a call that was cut off: %+v", c)
 			}

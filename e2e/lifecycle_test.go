@@ -13,8 +13,7 @@ import (
 	"testing"
 )
 
-// TestDrain holds that SIGTERM lets a call end that is under way, and nothing
-// new begin.
+// TestDrain holds that SIGTERM lets a running call end, and no new one begin.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	calls := filepath.Join(t.TempDir(), "calls")
@@ -47,7 +46,7 @@ func TestDrain(t *testing.T) {
 	}
 	got := <-slow
 	if got.err != nil || got.result.IsError || got.result.text() != "slept well" {
-		t.Errorf("the call under way was answered %q, %v", got.result.text(), got.err)
+		t.Errorf("the running call was answered %q, %v", got.result.text(), got.err)
 	}
 	if _, err := open(context.WithoutCancel(t.Context()), g.url+"/mcp", nil); err == nil {
 		t.Error("the gateway still answers")
@@ -55,7 +54,7 @@ func TestDrain(t *testing.T) {
 }
 
 // TestReload adds, changes and removes servers while a call on another one is
-// under way, and a client that only listens is told.
+// running, and a client that only listens is told.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	steady := yamlServer("steady", badServer, nil, "scope: shared")
@@ -113,7 +112,7 @@ func TestReload(t *testing.T) {
 	lists("extra__parrot", false)
 	lists("steady__echo", true)
 	if got := <-slow; got.err != nil || got.result.text() != "undisturbed" {
-		t.Errorf("the call under way was answered %q, %v", got.result.text(), got.err)
+		t.Errorf("the running call was answered %q, %v", got.result.text(), got.err)
 	}
 	if got := s.mustCall(t, "steady__recall", map[string]any{"key": "k"}); got != "kept" {
 		t.Errorf("the untouched server remembers %q", got)

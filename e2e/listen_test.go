@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// freeAddress is a loopback address that nobody listened at a moment ago.
+// freeAddress is a loopback address that was free a moment ago.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -20,7 +20,7 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// accepts waits until somebody listens at addr.
+// accepts waits until a server listens at addr.
 func accepts(addr string) error {
 	return eventually(func() error {
 		c, err := net.Dial("tcp", addr)

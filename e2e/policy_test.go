@@ -109,7 +109,7 @@ func TestProgramsThatDieInACall(t *testing.T) {
 	wg.Wait()
 }
 
-// TestProgramKilledInACall has somebody else kill it.
+// TestProgramKilledInACall kills it from outside.
 func TestProgramKilledInACall(t *testing.T) {
 	t.Parallel()
 	for _, state := range []string{"", "state: none"} {

@@ -13,7 +13,7 @@ import (
 
 // TestRolloutCrowd begins many sessions at once from one template, forks one of
 // them into 8, and has all of them change what they have at once: each has the
-// template's values and its own, and nobody another's.
+// template's values and its own, and none of another.
 func TestRolloutCrowd(t *testing.T) {
 	t.Parallel()
 	ways := []struct {

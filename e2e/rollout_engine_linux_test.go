@@ -48,7 +48,7 @@ func (e *engine) inventory(ctx context.Context) ([]string, error) {
 }
 
 // TestRolloutEngineKilled kills the engine under rollouts, with a call and an
-// initialize_session under way, and starts it again. What declared its state goes
+// initialize_session running, and starts it again. What declared its state goes
 // on with it, what did not says that it is lost or begins anew, nothing that was
 // half made is left, and after cleanup the engine has exactly what it had before.
 func TestRolloutEngineKilled(t *testing.T) {
@@ -87,13 +87,13 @@ func TestRolloutEngineKilled(t *testing.T) {
 		}
 		return len(now) > had, err
 	})
-	underWay(t, g.client(t), s.ID, 1)
+	waitRunning(t, g.client(t), s.ID, 1)
 	e.kill()
 	if err := e.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-call; kindOf(err) == nil || kindOf(err).Kind == api.KindTool {
-		t.Errorf("the call under way: %v (%+v), want an error of Tine's", err, kindOf(err))
+		t.Errorf("the running call: %v (%+v), want an error of Tine's", err, kindOf(err))
 	}
 	switch err := <-begin; {
 	case err == nil: // it came through before
@@ -119,7 +119,7 @@ func TestRolloutEngineKilled(t *testing.T) {
 		}
 		r.mustHold(t, tt.session, "kv", tt.instance, tt.want)
 	}
-	// What did not is lost, or begins anew: it never has what nobody kept.
+	// What did not is lost, or begins anew: it never has data that were not kept.
 	if err := eventually(func() error {
 		got, err := r.values(t.Context(), s.ID, "bare", nil)
 		if e := kindOf(err); e != nil && e.Kind == api.KindLost {

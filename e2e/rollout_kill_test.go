@@ -37,7 +37,7 @@ func waitFor(t testing.TB, done <-chan error, f func(ctx context.Context) (bool,
 // TestRolloutKilled kills the gateway in the middle of initialize_session, of a
 // call, and of cleanup_session, with two instances from a template each. The next
 // gateway goes on with what had been answered, and after everything that it lists
-// is cleaned up nothing is left, whether somebody had been told of it or not.
+// is cleaned up nothing is left, whether it had been answered or not.
 func TestRolloutKilled(t *testing.T) {
 	t.Parallel()
 	onEngines(t, oneEngine, func(t *testing.T, e *engine) {

@@ -195,7 +195,7 @@ func (r trainer) mustClean(t testing.TB, session string) {
 	}
 }
 
-// listed are the sessions that somebody opened and nobody closed.
+// listed are the sessions that were opened and not closed.
 func (r trainer) listed(ctx context.Context) ([]string, error) {
 	var list api.SessionList
 	if err := r.do(ctx, "list_sessions", object{"limit": 1000}, &list); err != nil {

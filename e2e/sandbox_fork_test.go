@@ -13,7 +13,7 @@ import (
 
 // TestSandboxDepth forks a fork of a fork, five deep and two wide, and changes
 // something else in each: every session ends with what its ancestors had when it
-// was made, what it did since, and nothing of anybody else.
+// was made, what it did since, and nothing of any other.
 func TestSandboxDepth(t *testing.T) {
 	t.Parallel()
 	w := startCell(t, "servers:\n"+yamlSand(t, nil))
@@ -171,7 +171,7 @@ func TestSandboxReseed(t *testing.T) {
 			mustUse(t, c, parent, "sand__draw", object{})
 			was := mustLive(t, c, parent)
 			if was.Forked != 0 {
-				t.Errorf("the one that nobody copied was told %d times that it is a copy", was.Forked)
+				t.Errorf("the original was told %d times that it is a copy", was.Forked)
 			}
 			all := fork(t, c, parent, 4)
 			// One that was copied of a copy hears it again.

@@ -14,7 +14,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 )
 
-// TestSandboxPackages has npx and uvx in the config as everybody has them: what
+// TestSandboxPackages has npx and uvx in the config as usual: what
 // they name is fetched once, with words in the log, and never again, by no other
 // session and by no later gateway, which could not reach a registry.
 func TestSandboxPackages(t *testing.T) {

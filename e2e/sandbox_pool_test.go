@@ -88,7 +88,7 @@ func (w *cell) ready() map[int]bool {
 	return pids
 }
 
-// taken counts those of them that are somebody's by now.
+// taken counts those of them that sessions use by now.
 func (w *cell) taken(ready map[int]bool) (n int) {
 	for _, pid := range w.note() {
 		if ready[pid] {
@@ -256,7 +256,7 @@ func TestSandboxSlow(t *testing.T) {
 	w.over(t)
 }
 
-// used is how many jiffies the sandboxes of a gateway use while nobody calls them
+// used is how many jiffies the sandboxes of a gateway use while they are idle
 // for two seconds, with all that runs in them.
 func used(t testing.TB, w *cell) int {
 	t.Helper()

@@ -124,7 +124,7 @@ func forkCrowd(t *testing.T, w *cell, shelf *shelf, begins string, siblings int)
 	put := func(ctx context.Context, session, key, value string) error {
 		return shelf.put(ctx, shelf.on(c, session), key, value, false)
 	}
-	// Somebody keeps working in the parent.
+	// A client keeps working in the parent.
 	var acked atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

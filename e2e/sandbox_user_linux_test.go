@@ -138,7 +138,7 @@ func (u *ordinary) python(t testing.TB, tools string) (program, path string) {
 			return program, sites[0]
 		}
 	}
-	const why = "user %d can run none of %v with what is in %s; install %s for everybody"
+	const why = "user %d can run none of %v with what is in %s; install %s for all users"
 	if os.Getenv("CI") != "" {
 		t.Fatalf(why, ordinaryID, tried, sites[0], version)
 	}

@@ -30,7 +30,7 @@ type boxCrowd struct {
 	words   int
 }
 
-// boxFork is a fork that nobody was told the outcome of.
+// boxFork is a fork that was not answered.
 type boxFork struct {
 	of     *crowdMember
 	before holding

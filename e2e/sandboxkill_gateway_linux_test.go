@@ -14,7 +14,7 @@ import (
 )
 
 // TestSandboxKillGateway keeps sessions with a sandbox each under load and kills
-// the gateway again and again in the middle: some have calls under way, some
+// the gateway again and again in the middle: some have running calls, some
 // are parked, some are being opened, forked or restored, and now and then all of
 // them are being laid to rest. The next gateway has every session with all that
 // was answered, forks are whole or not there, and in the end nothing is left.
@@ -42,7 +42,7 @@ func killGateway(t *testing.T, g *gateway, sessions, rounds, callers int) {
 	began := time.Now()
 	stood := 0 // parked, in all
 	for round := range rounds {
-		if round%7 == 3 { // nobody needs them for a while
+		if round%7 == 3 { // they are idle for a while
 			if err := eventually(func() error {
 				parked, _ := parkedNow(g.state())
 				if parked < sessions/2 {

@@ -8,7 +8,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 )
 
-// TestSandboxKillIdle kills sandboxes that nobody is calling, beside a gateway that
+// TestSandboxKillIdle kills idle sandboxes, beside a gateway that
 // runs and one that does not: the next call hears that the memory is lost, once,
 // and the one after it begins anew.
 func TestSandboxKillIdle(t *testing.T) {

@@ -37,7 +37,7 @@ func TestSandboxKillAtRandom(t *testing.T) {
 	hit, spared, still := slices.Clone(w.members[:4]), slices.Clone(w.members[4:9]), slices.Clone(w.members[9:])
 
 	ctx := t.Context()
-	var over atomic.Bool // calls under way are waited for
+	var over atomic.Bool // running calls are waited for
 	var load sync.WaitGroup
 	kinds := &tally{n: map[string]int{}}
 	for _, m := range hit {
@@ -52,7 +52,7 @@ func TestSandboxKillAtRandom(t *testing.T) {
 		load.Go(func() {
 			for !over.Load() {
 				if err := m.put(ctx, w.c, w.box, w.word()); err != nil {
-					t.Errorf("a session that nobody touched: %v", err)
+					t.Errorf("an untouched session: %v", err)
 				}
 				time.Sleep(10 * time.Millisecond) // others want the processor too
 			}
@@ -89,7 +89,7 @@ func TestSandboxKillAtRandom(t *testing.T) {
 	load.Wait()
 	t.Log(kinds.n)
 	if kinds.n[string(api.KindLost)] == 0 {
-		t.Error("nobody was told that something is lost")
+		t.Error("no call reported a loss")
 	}
 
 	// Those that were hit begin anew, and work.
@@ -105,7 +105,7 @@ func TestSandboxKillAtRandom(t *testing.T) {
 		sure, maybe := m.known()
 		for key, value := range held {
 			if sure["box"][key] != value && maybe["box"][key] != value {
-				t.Errorf("%s has %q = %q, which nobody put there", m.id, key, value)
+				t.Errorf("%s has %q = %q, which was never put there", m.id, key, value)
 			}
 		}
 		w.box.mustPut(t, w.c, m.id, "after", "all")

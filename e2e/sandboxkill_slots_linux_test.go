@@ -8,7 +8,7 @@ import (
 
 // TestSandboxKillSlots does to servers with directories of their own what
 // TestSandboxKillGateway does to those without: theirs are shown to sandboxes that
-// were made before anybody knew whose they will be, and the gateway is killed
+// were made before they had a session, and the gateway is killed
 // before, after and in the middle of that.
 func TestSandboxKillSlots(t *testing.T) {
 	program, err := stateServer()

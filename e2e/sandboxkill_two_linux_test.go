@@ -7,8 +7,8 @@ import (
 	"github.com/tine-mcp/tine/api"
 )
 
-// TestSandboxKillTwoGateways runs two gateways with a state folder each. Whatever
-// one of them finds when it starts again, the sandboxes of the other go on.
+// TestSandboxKillTwoGateways runs two gateways with a state folder each. A restart
+// of one never ends the sandboxes of the other.
 func TestSandboxKillTwoGateways(t *testing.T) {
 	t.Parallel()
 	box := programShelf("box")

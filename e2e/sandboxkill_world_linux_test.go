@@ -211,7 +211,7 @@ func (b *boxes) closeBoxes(t testing.TB) {
 	if err := closeAll(t.Context(), c); err != nil {
 		t.Error(err)
 	}
-	// What a gateway without sessions has are the slots, which are nobody's.
+	// A gateway without sessions has only the slots.
 	if err := eventually(func() error {
 		entries, err := os.ReadDir(filepath.Join(b.g.state(), "instances"))
 		if err != nil || len(entries) > 0 {

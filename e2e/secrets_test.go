@@ -103,12 +103,12 @@ func (s *sights) check(t *testing.T, p *plant) {
 // secrets.
 type secretWorld struct {
 	*gateway
-	ours     plant // what the gateway keeps: nobody is ever told
-	theirs   plant // what callers and tools say: it goes between them and is shown to nobody else
+	ours     plant // secrets of the gateway: never shown to any caller
+	theirs   plant // what callers and tools say: it goes between them and is shown to no other
 	seen     sights
 	traces   *collector
 	token    string // of a user
-	jwt      string // of somebody of the issuer
+	jwt      string // of a user of the issuer
 	operator string
 }
 

@@ -212,7 +212,7 @@ func TestFollowRestart(t *testing.T) {
 	f.same(t, g.journal(t, client.CallQuery{}))
 }
 
-// TestFollowChooses follows with filters, also as somebody who sees only what
+// TestFollowChooses follows with filters, also as a principal that sees only what
 // is its own.
 func TestFollowChooses(t *testing.T) {
 	t.Parallel()

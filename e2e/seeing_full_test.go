@@ -150,12 +150,12 @@ func TestDiskFull(t *testing.T) {
 				t.Errorf("round %d: call %d of before is no longer there", round, i)
 			}
 		}
-		// Once, whatever the number of servers, and at most once more when it
+		// Once, for any number of servers, and at most once more when it
 		// happens again.
 		if n := said(); n < 1 || n > round {
 			t.Errorf("round %d: the log says %d times that calls are not in the journal", round, n)
 		}
-		// Somebody new needs a session, which has to last: it is told why there is none.
+		// A new caller needs a session, which has to last: it is told why there is none.
 		r, err := post(t.Context(), g.url+"/mcp/one", nil, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"`+
 			legacyVersion+`","capabilities":{},"clientInfo":{"name":"e2e","version":"1"}}}`)
 		if err != nil || r.status != http.StatusOK && !strings.Contains(string(r.body), "no space left") {

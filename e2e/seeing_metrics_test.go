@@ -47,7 +47,7 @@ func measured(t *testing.T, drain string) *gateway {
 		yamlServer("prog", mustTellServer(t), nil, "scope: shared"))
 }
 
-// busy makes the calls that there are to count, and leaves one under way and one
+// busy makes the calls that there are to count, and leaves one running and one
 // waiting until the returned function is called.
 func busy(t *testing.T, g *gateway) (release func()) {
 	t.Helper()

@@ -266,7 +266,7 @@ func TestTraceUnsampled(t *testing.T) {
 	defer c.mu.Unlock()
 	for _, s := range c.spans {
 		if s.trace != kept.trace {
-			t.Errorf("span %s of trace %s came, which nobody keeps", s.Name, s.trace)
+			t.Errorf("span %s of trace %s came, which is not sampled", s.Name, s.trace)
 		}
 	}
 }

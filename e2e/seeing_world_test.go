@@ -36,7 +36,7 @@ func tellHTTP(t testing.TB, s *teller.Server) string {
 }
 
 // control is a client of the gateway's control API as the user of this machine,
-// or as whoever the token says.
+// or as the principal of a token.
 func (g *gateway) control(t testing.TB, token string) *client.Client {
 	t.Helper()
 	if token == "" {
@@ -53,7 +53,7 @@ func (g *gateway) control(t testing.TB, token string) *client.Client {
 	return c
 }
 
-// get reads a path as whoever the token says, or as nobody.
+// get reads a path as the principal of a token, or without one.
 func (g *gateway) get(ctx context.Context, path, token string) (int, string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.url+path, nil)
 	if err != nil {

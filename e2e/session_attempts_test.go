@@ -170,7 +170,7 @@ func (m *model) unknownSnapshot(ctx context.Context) (found *api.Snapshot, err e
 			continue
 		}
 		if found != nil {
-			return nil, fmt.Errorf("snapshots %s and %s are nobody's", found.ID, s.ID)
+			return nil, fmt.Errorf("snapshots %s and %s have no owner", found.ID, s.ID)
 		}
 		found = &s
 	}

@@ -25,7 +25,7 @@ type crowdMember struct {
 	mu    sync.Mutex
 	sure  holding // answered
 	maybe holding // asked for when the gateway was killed
-	ended bool    // somebody closes it
+	ended bool    // it is being closed
 }
 
 func newCrowdMember(id string, shelves []*shelf) *crowdMember {
@@ -36,7 +36,7 @@ func newCrowdMember(id string, shelves []*shelf) *crowdMember {
 	return m
 }
 
-// put keeps a value that nobody else ever keeps, under a key of its own.
+// put stores a unique value, under a key of its own.
 func (m *crowdMember) put(ctx context.Context, c *client.Client, s *shelf, word string) error {
 	if s.serial {
 		m.turn.Lock()
@@ -145,7 +145,7 @@ func (w *crowd) pick(rng *rand.Rand) *crowdMember {
 	return pick(rng, w.members)
 }
 
-// take picks one to be closed, which nobody else is given any more.
+// take picks one to be closed, and gives it to no other goroutine.
 func (w *crowd) take(rng *rand.Rand) *crowdMember {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -165,7 +165,7 @@ func (w *crowd) size() int {
 }
 
 // over reports whether an error is that of a session which another caller closes
-// meanwhile: it came too late, or it was under way.
+// meanwhile: it came too late, or it was running.
 func (m *crowdMember) over(err error) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -58,7 +58,7 @@ func TestSessionServersDie(t *testing.T) {
 			}
 		})
 	}
-	// Until a call was under way at one of them.
+	// Until a call was running at one of them.
 	for n := 0; n < deaths || died.Load() == 0 && n < 50*deaths; {
 		// After some calls, so that each of them runs again.
 		before := answered.Load()
@@ -198,7 +198,7 @@ func TestSessionDiskFull(t *testing.T) {
 	}
 	first := w.members[0]
 
-	// Somebody else fills the disk to the last byte.
+	// Another program fills the disk to the last byte.
 	ballast := filepath.Join(g.state(), "ballast")
 	fill := func() {
 		t.Helper()

@@ -17,13 +17,13 @@ import (
 	"github.com/tine-mcp/tine/client"
 )
 
-// underWay waits until so many calls are under way in a session.
-func underWay(t testing.TB, c *client.Client, session string, calls int) {
+// waitRunning waits until so many calls are running in a session.
+func waitRunning(t testing.TB, c *client.Client, session string, calls int) {
 	t.Helper()
 	if err := eventually(func() error {
 		s, err := c.Session(t.Context(), session)
 		if err == nil && s.InFlight != calls {
-			err = fmt.Errorf("%d calls are under way, want %d", s.InFlight, calls)
+			err = fmt.Errorf("%d calls are running, want %d", s.InFlight, calls)
 		}
 		return err
 	}); err != nil {
@@ -31,7 +31,7 @@ func underWay(t testing.TB, c *client.Client, session string, calls int) {
 	}
 }
 
-// TestSessionForkWaitsForCalls forks a session in which a slow call is under way:
+// TestSessionForkWaitsForCalls forks a session in which a slow call is running:
 // the children have what it did. One that may not wait so long says which call is
 // in the way, and the session goes on.
 func TestSessionForkWaitsForCalls(t *testing.T) {
@@ -47,7 +47,7 @@ func TestSessionForkWaitsForCalls(t *testing.T) {
 		_, err := use(t.Context(), c, s.ID, "prog__put", object{"key": "b", "value": "slow", "ms": 3000})
 		slow <- err
 	}()
-	underWay(t, c, s.ID, 1)
+	waitRunning(t, c, s.ID, 1)
 	_, err := c.Fork(t.Context(), s.ID, api.ForkRequest{Wait: "50ms"})
 	if e := kindOf(err); e == nil || e.Kind != api.KindTimeout || !e.Retryable || !strings.Contains(e.Message, "prog__put") {
 		t.Errorf("a fork that may not wait: %v, want kind timeout and the name of the call", err)
@@ -85,7 +85,7 @@ func TestSessionForkWaitsForCalls(t *testing.T) {
 	if err := <-slow; err != nil {
 		t.Errorf("the call that the forks waited for: %v", err)
 	}
-	// What was forked goes its own way.
+	// Forks are independent.
 	prog.mustPut(t, c, s.ID, "c", "mine")
 	for _, child := range fork(t, c, s.ID, 2) {
 		prog.mustPut(t, c, child.ID, "d", child.ID)

@@ -240,7 +240,7 @@ func TestSessionManyOpens(t *testing.T) {
 				}
 			}
 			if tt.waits {
-				// Who waits gets the room of those that leave.
+				// Waiting calls get the room of sessions that close.
 				waiting := make(chan error, 1)
 				go func() {
 					_, err := c.OpenSession(t.Context(), api.NewSession{Wait: "1m"})

@@ -20,8 +20,8 @@ import (
 
 // TestSessionKill keeps sessions of mixed drivers under load, kills the
 // gateway again and again in the middle, and holds that the next one has every
-// session with all that was answered, and in the end nothing that belongs to
-// nobody.
+// session with all that was answered, and in the end nothing without an
+// owner.
 func TestSessionKill(t *testing.T) {
 	t.Parallel()
 	sessions, rounds, callers := torture.Or(40, 200), torture.Or(4, 20), torture.Or(6, 12)

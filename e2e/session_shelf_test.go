@@ -29,7 +29,7 @@ type shelf struct {
 	serial bool
 }
 
-// user is somebody who uses one server of one session.
+// user uses one server of one session.
 type user struct {
 	c       *client.Client
 	session string
@@ -216,7 +216,7 @@ func programShelf(server string) *shelf {
 
 type object = map[string]any
 
-// on makes somebody who uses the shelf in a session.
+// on makes a user of the shelf in a session.
 func (s *shelf) on(c *client.Client, session string) user { return user{c, session, s.server} }
 
 // after is what a key holds once a value was put.
@@ -227,7 +227,7 @@ func (s *shelf) after(before map[string]string, key, value string) string {
 	return value
 }
 
-// differ tells how what is there differs from what should be; empty where it
+// differ tells how the content differs from the expected one; empty where it
 // does not.
 func differ(got, want map[string]string) string {
 	if maps.Equal(got, want) {

@@ -31,7 +31,7 @@ func forbidden(t testing.TB, what string, err error) {
 	}
 }
 
-// enters reports whether somebody can speak MCP at an address.
+// enters reports whether a caller can speak MCP at an address.
 func enters(t testing.TB, url, token string, more http.Header) bool {
 	t.Helper()
 	header := http.Header{"Authorization": {"Bearer " + token}}

@@ -137,7 +137,7 @@ func fork(t testing.TB, c *client.Client, session string, count int) []api.Opene
 	return f.Sessions
 }
 
-// openSessions are the ids of those that somebody opened.
+// openSessions are the ids of explicitly opened sessions.
 func openSessions(ctx context.Context, c *client.Client, q client.SessionQuery) (map[string]api.Session, error) {
 	all := map[string]api.Session{}
 	for s, err := range c.AllSessions(ctx, q) {
@@ -151,7 +151,7 @@ func openSessions(ctx context.Context, c *client.Client, q client.SessionQuery) 
 	return all, nil
 }
 
-// closeAll closes every session that somebody opened and deletes every snapshot.
+// closeAll closes every explicitly opened session and deletes every snapshot.
 func closeAll(ctx context.Context, c *client.Client) error {
 	all, err := openSessions(ctx, c, client.SessionQuery{})
 	if err != nil {
@@ -197,7 +197,7 @@ func leftovers(ctx context.Context, g *gateway, c *client.Client) error {
 	for id := range all {
 		errs = append(errs, fmt.Errorf("session %s is open", id))
 	}
-	// Those that nobody opened, such as a caller's default one, have folders too.
+	// Implicit ones, such as a caller's default one, have folders too.
 	implicit := map[string]bool{"shared": true}
 	for s, err := range c.AllSessions(ctx, client.SessionQuery{}) {
 		if err != nil {

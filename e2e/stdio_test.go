@@ -65,7 +65,7 @@ func pipeIn(t *testing.T, dir string, args ...string) *pipeClient {
 	}()
 	t.Cleanup(func() {
 		cmd.Process.Kill()
-		for range p.lines { // answers nobody asked for any more
+		for range p.lines { // answers that are no longer needed
 		}
 		<-read
 		cmd.Wait()
@@ -281,7 +281,7 @@ func TestStdioInASession(t *testing.T) {
 	}
 }
 
-// TestStdioWithAToken joins as who the token says, and as nobody else.
+// TestStdioWithAToken joins as the principal of the token, and as no other.
 func TestStdioWithAToken(t *testing.T) {
 	t.Parallel()
 	const uma = "uma-uma-uma-uma-uma-uma"

@@ -226,7 +226,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// Whatever parses becomes an object with just that key, and its value is the
+// A text that parses becomes an object with just that key, and its value is the
 // text that was given, or JSON that was.
 func FuzzParsePair(f *testing.F) {
 	for _, s := range []string{"a=b", "a:=1", "a=@f", "a:=@f", "=", ":=", "a", "a:b:=[1]", "é=\u2028", `"=\`, "a:= {} ", "n=12345678901234567890", "a=\xff", "<=>"} {

@@ -9,9 +9,9 @@ import (
 	"github.com/tine-mcp/tine/internal/upstream/credential"
 )
 
-// authorizer finds what puts the credentials of a server on requests to whoever
-// runs it: a driver that removes what an earlier gateway left there has nobody
-// else to ask.
+// authorizer finds the function that adds a server's credentials to requests to its
+// orchestrator: a driver that removes what an earlier gateway left there has no
+// other source.
 func authorizer(conf *config.Config, wallet *credential.Wallet) func(server string) func(http.RoundTripper) http.RoundTripper {
 	return func(server string) func(http.RoundTripper) http.RoundTripper {
 		for _, s := range conf.Servers {
@@ -23,8 +23,8 @@ func authorizer(conf *config.Config, wallet *credential.Wallet) func(server stri
 	}
 }
 
-// authorizing puts the credentials of a server on requests; nil where it has
-// none but its headers.
+// authorizing adds the credentials of a server to requests; nil if it has none but
+// its headers.
 func authorizing(s config.Server, wallet *credential.Wallet) func(http.RoundTripper) http.RoundTripper {
 	if s.Auth.Type == "" || s.Driver != "remote" {
 		return nil

@@ -134,8 +134,8 @@ func (c *cli) call(ctx context.Context, tool string, rest []string, o callOption
 	c.waitingFor(ctx, g, tool, "calling "+tool, false, func(tell func(api.CallProgress)) {
 		result, err = g.CallWithProgress(ctx, o.session, tool, args, tell)
 	})
-	// A tool that failed is perhaps none: then say which there are. Many servers
-	// answer with a result of theirs.
+	// A tool that failed may not exist: then say which there are. Many servers
+	// answer with an error result.
 	var unknown *usageError
 	if !known && toolFailed(result, err) {
 		_, ferr := c.findSchema(ctx, g, o.session, tool)
@@ -154,7 +154,7 @@ func (c *cli) call(ctx context.Context, tool string, rest []string, o callOption
 	return err
 }
 
-// toolFailed reports whether a call failed at the tool, or for want of one.
+// toolFailed reports whether a call failed in the tool, or because there is none.
 func toolFailed(result json.RawMessage, err error) bool {
 	var ae *api.Error
 	if errors.As(err, &ae) {
@@ -164,8 +164,8 @@ func toolFailed(result json.RawMessage, err error) bool {
 	return err == nil && json.Unmarshal(result, &r) == nil && r.IsError
 }
 
-// inSession adds the kind to the error of a call. Where the session is the thing that is
-// missing, it adds what to do about that.
+// inSession adds the kind to the error of a call. If the session is missing, it adds
+// what to do about that.
 func inSession(session string, err error) error {
 	var ae *api.Error
 	if session != "" && errors.As(err, &ae) && (ae.Status == http.StatusNotFound || ae.Status == http.StatusGone) {
@@ -174,8 +174,8 @@ func inSession(session string, err error) error {
 	return withKind(err)
 }
 
-// findSchema finds a tool's schema. It asks only the server that the name speaks
-// of where it can, so that a call does not wait for the others.
+// findSchema finds a tool's schema. It asks only the server that the name suggests
+// if possible, so that a call does not wait for the others.
 func (c *cli) findSchema(ctx context.Context, g *gateway, session, tool string) (toolSchema, error) {
 	servers, err := ask(ctx, g, g.Servers)
 	if err != nil {
@@ -200,7 +200,7 @@ func (c *cli) findSchema(ctx context.Context, g *gateway, session, tool string) 
 			if m.Server == asked[0] {
 				return toolSchema{}, withKind(&api.Error{
 					Kind: cmp.Or(m.Kind, api.KindInfrastructure), Server: m.Server,
-					Message: fmt.Sprintf("server %q, whose tool %s would be, is not there: %s", m.Server, tool, m.Reason),
+					Message: fmt.Sprintf("server %q is not available: %s", m.Server, m.Reason),
 				})
 			}
 		}
@@ -212,7 +212,7 @@ func (c *cli) findSchema(ctx context.Context, g *gateway, session, tool string) 
 	}
 	msg := fmt.Sprintf("unknown tool %q%s; see tine tools", tool, didYouMean(tool, names))
 	if asked[0] != "" {
-		last.Missing = nil // the tool would be one of a server that has answered
+		last.Missing = nil // the server that the name suggests has answered
 	}
 	for _, m := range last.Missing {
 		msg += fmt.Sprintf("\n  left out: server %q: %s", m.Server, oneLine(m.Reason))
@@ -220,8 +220,8 @@ func (c *cli) findSchema(ctx context.Context, g *gateway, session, tool string) 
 	return toolSchema{}, usagef("%s", msg)
 }
 
-// toolsOf lists the tools of a session, or those of one server of it. That one is
-// waited for while it starts, for as long as its connect_timeout lets it.
+// toolsOf lists the tools of a session, or those of one server of it. It waits for
+// that server to start, at most its connect_timeout.
 func (c *cli) toolsOf(ctx context.Context, g *gateway, session, server string) (list *api.ToolList, err error) {
 	if server == "" {
 		return ask(ctx, g, func(ctx context.Context) (*api.ToolList, error) { return g.ToolsIn(ctx, session, "") })
@@ -234,8 +234,8 @@ func (c *cli) toolsOf(ctx context.Context, g *gateway, session, server string) (
 	return list, g.explain(err)
 }
 
-// ownerOf guesses the server of a tool: the longest id that the name begins
-// with. The separator is the gateway's to choose, so it is not looked for.
+// ownerOf guesses the server of a tool: the longest id that the name begins with.
+// The gateway chooses the separator, so it is not looked for.
 func ownerOf(tool string, servers []api.Server) string {
 	owner := ""
 	for _, s := range servers {
@@ -246,7 +246,7 @@ func ownerOf(tool string, servers []api.Server) string {
 	return owner
 }
 
-// callResult is a CallToolResult as far as printing it needs.
+// callResult has the parts of a CallToolResult that are printed.
 type callResult struct {
 	Content    []json.RawMessage `json:"content"`
 	Structured json.RawMessage   `json:"structuredContent"`

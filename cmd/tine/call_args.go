@@ -12,10 +12,10 @@ import (
 	"unicode/utf8"
 )
 
-// maxArgument bounds what is read from a file or standard input for a call.
+// maxArgument bounds a file or standard input that is read for a call.
 const maxArgument = 64 << 20
 
-// pair is one key=value of a command line, taken apart but not yet understood.
+// pair is one key=value of a command line, split but not yet interpreted.
 type pair struct {
 	key   string
 	value string
@@ -23,8 +23,8 @@ type pair struct {
 	file  bool // key=@file: value is the file's name
 }
 
-// parsePair takes key=value, key:=JSON, key=@file or key:=@file apart. The first
-// = ends the key, so values may hold any.
+// parsePair splits key=value, key:=JSON, key=@file or key:=@file. The first = ends
+// the key, so values may hold any.
 func parsePair(arg string) (pair, error) {
 	if !utf8.ValidString(arg) {
 		return pair{}, usagef("argument %q is not UTF-8 text; put it into a file in some encoding that the tool knows", arg)
@@ -55,8 +55,8 @@ type member struct {
 	value json.RawMessage
 }
 
-// splitObject takes a JSON object apart without decoding its values, so that
-// numbers and the order of keys survive.
+// splitObject splits a JSON object without decoding its values, so that numbers and
+// the order of keys survive.
 func splitObject(raw []byte) ([]member, error) {
 	if !utf8.Valid(raw) {
 		return nil, errors.New("it is not UTF-8 text")
@@ -198,9 +198,9 @@ func (c *cli) openArgument() func(name string) ([]byte, error) {
 	}
 }
 
-// coerce makes the JSON value that a text stands for, going by what the schema
-// allows for the argument. The text of numbers is kept, so that big ones
-// survive. Where a string is allowed, the text is a string.
+// coerce makes the JSON value of a text by the schema of the argument. The text of
+// numbers is kept, so that big ones survive. If a string is allowed, the text is a
+// string.
 func (s toolSchema) coerce(key, text string) (json.RawMessage, error) {
 	if remark, forbidden := s.undeclared(key); forbidden {
 		return nil, usagef("%s", remark)
@@ -227,7 +227,7 @@ func (s toolSchema) coerce(key, text string) (json.RawMessage, error) {
 	return nil, usagef("argument %q wants %s, got %q; to send something else write %s:=JSON", key, typesText(w.types), clip(text), key)
 }
 
-// integerText is what is an integer however a number is read: 1e3 is one to
+// integerText matches texts that every reader takes for an integer: 1e3 is one to
 // some and not to others.
 var (
 	integerText = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
@@ -300,5 +300,5 @@ func typesText(types []string) string {
 	return strings.Join(words, " or ")
 }
 
-// clip shortens what a message repeats.
+// clip shortens a text that a message repeats.
 func clip(s string) string { return cut(s, 60) }

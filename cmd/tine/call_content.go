@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// content is one item of a result as far as printing it needs.
+// content has the parts of an item of a result that are printed.
 type content struct {
 	Type     string    `json:"type"`
 	Text     string    `json:"text"`
@@ -62,8 +62,8 @@ func (c *cli) printResult(raw json.RawMessage, out string) error {
 	return nil
 }
 
-// printContent prints text as it is and says what the rest is. Binary content
-// that was saved was described then.
+// printContent prints text as it is and describes the rest. Saved binary content
+// was described then.
 func (c *cli) printContent(w io.Writer, terminal bool, r callResult, saved bool) {
 	text := false
 	for _, raw := range r.Content {
@@ -105,7 +105,7 @@ func (i content) text() (string, bool) {
 	return "", false
 }
 
-// base64 is what an item holds that is not text.
+// base64 is the binary content of an item.
 func (i content) base64() (string, bool) {
 	switch {
 	case i.Type == "image" || i.Type == "audio":

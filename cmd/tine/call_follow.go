@@ -36,13 +36,13 @@ func (c *cli) followCalls(ctx context.Context, q client.CallQuery) error {
 	show := c.callPrinter()
 	for call := range calls {
 		batch := []api.Call{call}
-		for len(batch) < followBatch && len(calls) > 0 { // nobody else receives
+		for len(batch) < followBatch && len(calls) > 0 { // no other goroutine receives
 			batch = append(batch, <-calls)
 		}
 		if err := show(batch); err != nil {
 			stop()
 			for range calls {
-				// The reader notices at its next call that nobody wants it.
+				// The reader notices at its next call that the output has failed.
 			}
 			<-read
 			return fmt.Errorf("write the output: %w", err)
@@ -55,7 +55,7 @@ func (c *cli) followCalls(ctx context.Context, q client.CallQuery) error {
 	return nil
 }
 
-// callPrinter returns what prints calls in batches, in columns that only grow.
+// callPrinter returns a function that prints calls in batches, in columns that only grow.
 func (c *cli) callPrinter() func([]api.Call) error {
 	t := c.callTable(nil)
 	return func(batch []api.Call) error {
@@ -86,7 +86,7 @@ func (c *cli) callPrinter() func([]api.Call) error {
 // token in the state folder is another one.
 func (c *cli) readCalls(ctx context.Context, q client.CallQuery, calls chan<- api.Call) error {
 	f := client.Follower{CallQuery: q, Gap: func() {
-		c.say("tine: more was called meanwhile than could be caught up with; some of it is not shown")
+		c.say("tine: too many calls were made meanwhile; some of them are not shown")
 	}}
 	came := false
 	each := func(call api.Call) error {
@@ -113,7 +113,7 @@ func (c *cli) readCalls(ctx context.Context, q client.CallQuery, calls chan<- ap
 		case first && !errors.Is(err, client.ErrBrokenOff):
 			return err
 		case errors.As(err, &ae) && ae.Status == http.StatusUnauthorized && denied == 0:
-			denied++ // with the token of the gateway before this one, perhaps
+			denied++ // perhaps with the token of an earlier gateway
 		case errors.As(err, &ae) && !ae.Retryable:
 			return err
 		default:

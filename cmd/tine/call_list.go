@@ -147,7 +147,7 @@ func (c *cli) listCalls(ctx context.Context, q client.CallQuery) error {
 	}
 	newestLast := slices.Clone(all.Calls)
 	slices.Reverse(newestLast)
-	return c.list(all, c.callTable(newestLast), "no calls are in the journal that fit")
+	return c.list(all, c.callTable(newestLast), "no matching calls")
 }
 
 func (c *cli) callTable(calls []api.Call) *table {
@@ -237,7 +237,7 @@ func (c *cli) showCall(ctx context.Context, id string) error {
 	t.line("trace", call.Trace)
 	t.line("journal", call.Journal)
 	if call.Withheld {
-		t.line("contents", "withheld; they are for whoever made the call, and for operators")
+		t.line("contents", "withheld; only the caller and operators may see them")
 	}
 	t.print()
 	for _, part := range []struct {
@@ -257,5 +257,5 @@ func unknownCall(id string, err error) error {
 	if !errors.As(err, &ae) || ae.Status != http.StatusNotFound || ae.Kind != api.KindInvalid {
 		return err // no journal is another matter
 	}
-	return usagef("unknown call %q: the journal holds none of that id, or no longer; see tine calls", id)
+	return usagef("unknown call %q: it is not in the journal, or no longer; see tine calls", id)
 }

@@ -112,7 +112,7 @@ func TestFollowCalls(t *testing.T) {
 	tc.stdout, tc.stderr = out, errs
 	tc.after = func(time.Duration) <-chan time.Time {
 		s.mu.Lock()
-		s.n = 23 // called while nobody followed
+		s.n = 23 // calls made without a follower
 		s.mu.Unlock()
 		now := make(chan time.Time, 1)
 		now <- testNow

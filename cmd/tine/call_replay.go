@@ -42,7 +42,7 @@ terminal.`,
 
 func (c *cli) replay(ctx context.Context, id string, yes bool) error {
 	if !yes && !c.inTerminal {
-		return usagef("replay calls a tool again, whatever that does, and standard input is no terminal to ask on; add --yes")
+		return usagef("replay repeats the effects of a call, and standard input is no terminal to ask on; add --yes")
 	}
 	g, err := c.connect()
 	if err != nil {
@@ -68,8 +68,7 @@ func (c *cli) replay(ctx context.Context, id string, yes bool) error {
 	return c.printResult(again.Result, "")
 }
 
-// confirmReplay shows what would be called and asks. Nobody is asked about what
-// can't be done anyway.
+// confirmReplay shows the call and asks, unless it can't be repeated anyway.
 func (c *cli) confirmReplay(ctx context.Context, g *gateway, id string) (bool, error) {
 	call, err := askFor(ctx, g, g.JournalCall, id)
 	if err != nil {

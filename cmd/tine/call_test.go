@@ -125,7 +125,7 @@ func TestCallWaitsForItsServer(t *testing.T) {
 			said := make(chan struct{})
 			have := f.tools
 			f.tools = func(server string) (any, *api.Error) {
-				<-said // nobody waits who has not said so
+				<-said // a command says that it waits
 				if tt.fail != "" {
 					return api.ToolList{Missing: []api.Missing{{Server: server, Reason: tt.fail, Kind: api.KindTimeout}}}, nil
 				}

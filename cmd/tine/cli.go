@@ -25,12 +25,12 @@ type cli struct {
 	after     func(time.Duration) <-chan time.Time
 	version   string
 
-	// readHidden reads a line from the terminal that is not shown, and
-	// openBrowser shows somebody a web page.
+	// readHidden reads a line from the terminal without echo, and openBrowser opens
+	// a web page.
 	readHidden  func(context.Context) ([]byte, error)
 	openBrowser func(url string) error
 
-	// probeSandbox makes a sandbox to see whether that works.
+	// probeSandbox makes a sandbox as a test.
 	probeSandbox func(context.Context, sandbox.Options) []sandbox.Step
 
 	// Terminals are found before anything wraps the streams. Width is 0 where
@@ -77,8 +77,8 @@ func newCLI() *cli {
 	return c
 }
 
-// run does what the arguments say and returns the exit code: 0 done, 1 a tool,
-// a server or the gateway failed, 2 wrong use.
+// run executes the arguments and returns the exit code: 0 done, 1 a tool, a server
+// or the gateway failed, 2 wrong use.
 func (c *cli) run(ctx context.Context) int {
 	out := &writer{w: c.stdout}
 	c.stdout = out
@@ -133,7 +133,7 @@ the gateway failed, and 2 when the command or its arguments were invalid.`,
 	root.Flags().BoolVar(&showVersion, "version", false, "print the version of this program")
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		for _, arg := range c.args { // those behind the wrong one were not read
+		for _, arg := range c.args { // flags behind a wrong one were not parsed
 			if arg == "--" {
 				break
 			}
@@ -179,8 +179,8 @@ func (c *cli) getenv(key string) string {
 	return v
 }
 
-// writer remembers the first error of a stream, so that a full disk is not
-// taken for success, and whether anything was written.
+// writer remembers the first error of a stream, so that a full disk does not look
+// like success, and whether anything was written.
 type writer struct {
 	w    io.Writer
 	err  error

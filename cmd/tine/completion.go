@@ -14,7 +14,7 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 )
 
-// completeTime bounds what a press of the tab key waits for.
+// completeTime bounds how long a press of the tab key waits.
 const completeTime = time.Second
 
 func newCompletionCmd(c *cli) *cobra.Command {
@@ -50,7 +50,7 @@ ids, and the names of snapshots and tokens.`,
 }
 
 // completeServer completes the first argument as the id of a server. Without a
-// gateway there is nothing to complete and nothing to say.
+// gateway it offers nothing.
 func (c *cli) completeServer(cmd *cobra.Command, args []string, start string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -123,7 +123,7 @@ func (c *cli) completeCallID(cmd *cobra.Command, args []string, start string) ([
 	return c.completeCalls(cmd, args, start, func(api.Call) bool { return true })
 }
 
-// completeToolCallID completes the id of one that can be made again.
+// completeToolCallID completes the id of a call that can be repeated.
 func (c *cli) completeToolCallID(cmd *cobra.Command, args []string, start string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return c.completeCalls(cmd, args, start, func(call api.Call) bool {
 		return call.Method == "tools/call" && call.Journal == config.JournalFull

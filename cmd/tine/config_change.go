@@ -14,10 +14,10 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 )
 
-// configToChange is the whole path of the config file that a command writes to, and what
-// that begins with where it is not there; nil where it must be. Where no config is named
-// or found, it is the first file that "tine serve" looks for here, and begins with the
-// built-in defaults, which would be gone otherwise.
+// configToChange is the full path of the config file that a command writes to, and its
+// initial content if it is missing; nil if it must exist. If no config is named or
+// found, it is the first file that "tine serve" looks for here, and begins with the
+// built-in defaults, which would be lost otherwise.
 func (c *cli) configToChange(ctx context.Context, flag string) (path string, begin []byte, err error) {
 	path = cmp.Or(flag, c.getenv("TINE_CONFIG"))
 	begin = config.Empty(path)
@@ -53,7 +53,7 @@ func (c *cli) runningConfig(ctx context.Context) (string, error) {
 	}
 	switch {
 	case url != "" && (run == nil || !sameURL(url, run.URL)):
-		return "", usagef("the config of the gateway at %s is not known here; name the file with --config, on the machine that it is on", url)
+		return "", usagef("the config file of the gateway at %s is not known; name it with --config, on its machine", url)
 	case run == nil:
 		return "", nil
 	}
@@ -63,10 +63,9 @@ func (c *cli) runningConfig(ctx context.Context) (string, error) {
 // changeWait is how long another process may take to change the same file.
 const changeWait = 2 * time.Second
 
-// replaceFile replaces the content of a file as a whole, by what change makes of
-// it. Its mode and owner stay. One that is not there begins with what empty is, for the
-// user alone, or is an error where that is nil. Of two processes that change a file at
-// once the second waits.
+// replaceFile replaces the content of a file as a whole with the result of change. Its
+// mode and owner stay. A missing file begins as empty, for the user alone, or is an
+// error if that is nil. Of two processes that change a file at once the second waits.
 func (c *cli) replaceFile(ctx context.Context, path string, empty []byte, change func([]byte) ([]byte, error)) (made bool, err error) {
 	f, err := c.newBeside(ctx, path)
 	if err != nil {
@@ -127,8 +126,8 @@ func (c *cli) replaceFile(ctx context.Context, path string, empty []byte, change
 	return info == nil, os.Rename(f.Name(), path)
 }
 
-// newBeside makes the file that is to take another's place. There is one at a
-// time, so that no change is lost.
+// newBeside makes the file that replaces another. There is one at a time, so that
+// no change is lost.
 func (c *cli) newBeside(ctx context.Context, path string) (*os.File, error) {
 	beside := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tine-new")
 	giveUp := time.Now().Add(changeWait)
@@ -140,7 +139,7 @@ func (c *cli) newBeside(ctx context.Context, path string) (*os.File, error) {
 		case !errors.Is(err, fs.ErrExist):
 			return nil, fmt.Errorf("write beside %s: %w", path, err)
 		case time.Now().After(giveUp):
-			return nil, fmt.Errorf("%s is being changed by another tine, or one was killed while it did; if none runs, remove %s", path, beside)
+			return nil, fmt.Errorf("%s is being changed by another tine process, or one was killed meanwhile; if none runs, remove %s", path, beside)
 		}
 		select {
 		case <-ctx.Done():

@@ -12,9 +12,9 @@ import (
 )
 
 // findConfig returns the config file that a command uses: the one its --config
-// names, TINE_CONFIG, tine.yaml or tine.yml here, or the user's own. Empty means
-// that there is none and the built-in defaults hold. Files of other programs,
-// such as .mcp.json, must be named: starting whatever a folder lists would be a
+// names, TINE_CONFIG, tine.yaml or tine.yml here, or the user's own. It is empty if
+// there is none and the built-in defaults hold. Files of other programs, such as
+// .mcp.json, must be named: starting everything that a folder lists would be a
 // surprise.
 func (c *cli) findConfig(flag string) (string, error) {
 	if flag != "" {

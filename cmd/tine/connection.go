@@ -7,22 +7,22 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// moreFiles says how to let a process have more files open. The soft limit needs no
-// word: Go raises it to the hard one, and gives programs that it starts their own back.
+// moreFiles says how to let a process open more files. The soft limit needs no advice:
+// Go raises it to the hard one, and gives started programs their own back.
 const moreFiles = "raise the hard limit: ulimit -Hn as root, LimitNOFILE= in a systemd unit, --ulimit nofile= of a container"
 
-// connections is how many clients may be connected at once where so many files may be
-// open. Half of them are left to servers, sessions and the database: a crowd that took
-// all would stop those too. The warning is empty where the config's number holds.
+// connections is how many clients may be connected at once with a limit of open files.
+// Half of the files are left to servers, sessions and the database: a crowd that took
+// all would stop those too. The warning is empty if the config's number holds.
 func connections(want, files int) (n int, warning string) {
 	n = min(want, max(1, files/2))
 	if n < want {
-		warning = fmt.Sprintf("this process may have %d files open, so %d clients can be connected at once, and not %d as limits.connections says", files, n, want)
+		warning = fmt.Sprintf("this process may have %d files open, so only %d clients can be connected at once, instead of limits.connections (%d)", files, n, want)
 	}
 	return n, warning
 }
 
-// checkFiles looks whether there is room for as many clients as the config lets in.
+// checkFiles checks whether there is room for as many clients as the config allows.
 func checkFiles(conf *config.Config, files int) driver.Finding {
 	const name = "files"
 	if conf == nil {

@@ -59,8 +59,7 @@ func (c *cli) doctor(ctx context.Context, configFlag string) error {
 		listen = conf.Listen
 	}
 	servers := enabled(conf)
-	// Each of these may ask other programs, which take their time: ask all at
-	// once.
+	// Each of these may run other programs, which take time: run all at once.
 	type probe = func() driver.Finding
 	machine := []probe{c.checkBuild, c.checkState, func() driver.Finding { return c.checkListen(ctx, listen, conf) }, func() driver.Finding { return checkFiles(conf, openFiles()) }}
 	var helpers, remotes []probe

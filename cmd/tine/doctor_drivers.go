@@ -15,7 +15,7 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/process"
 )
 
-// surroundings are what decides which drivers work on a machine.
+// surroundings decide which drivers work on a machine.
 type surroundings struct {
 	drivers   []string // that this program has
 	bare      bool     // no shell: a container image with little but this program
@@ -25,7 +25,7 @@ type surroundings struct {
 	roots     bool     // whether there are certificate authorities
 }
 
-// surroundings looks at this machine.
+// surroundings examines this machine.
 func (c *cli) surroundings() surroundings {
 	s := surroundings{drivers: []string{builtin.Name, "docker", "process", "remote", "sandbox", "url"}, bare: bare(), roots: true}
 	if pool, err := x509.SystemCertPool(); err != nil || pool.Equal(x509.NewCertPool()) {
@@ -54,7 +54,7 @@ func (s surroundings) left() []string {
 	})
 }
 
-// check names the drivers that work and says what holds the others back.
+// check names the drivers that work and says why the others don't.
 func (s surroundings) check() driver.Finding {
 	lines, mends := []string{strings.Join(s.left(), ", ")}, []string{}
 	switch {
@@ -75,8 +75,8 @@ func (s surroundings) check() driver.Finding {
 	return driver.Found("drivers", status, strings.Join(lines, "\n"), strings.Join(mends, "; "))
 }
 
-// gather makes one of the checks of what is not in a bare image: nothing can be
-// installed there, and to say so once is enough.
+// gather merges the checks for programs that are not in a bare image: nothing can
+// be installed there, and one line is enough.
 func gather(checks []driver.Finding) []driver.Finding {
 	var names []string
 	rest := slices.DeleteFunc(slices.Clone(checks), func(ch driver.Finding) bool {

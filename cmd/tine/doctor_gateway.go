@@ -12,9 +12,9 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// checkGateway looks at the gateway that the other commands would use: whether it
-// answers and lets this program in, whether both are of one version and have one
-// config, and how its servers are. config is the file that the other checks are of.
+// checkGateway checks the gateway that the other commands would use: whether it
+// answers and accepts this program, whether both have one version and one config,
+// and how its servers are. config is the file of the other checks.
 func (c *cli) checkGateway(ctx context.Context, config string) []driver.Finding {
 	const name = "gateway"
 	ctx, cancel := context.WithTimeout(ctx, driver.CheckTime)
@@ -37,7 +37,7 @@ func (c *cli) checkGateway(ctx context.Context, config string) []driver.Finding 
 	case errors.As(err, &ae) && ae.Status == http.StatusUnauthorized:
 		return []driver.Finding{driver.Found(name, driver.FoundMissing, g.URL()+" runs and refuses this program: "+oneLine(ae.Message), "give a token of it with --token-file or TINE_TOKEN")}
 	case errors.Is(err, client.ErrNoGateway) && !named:
-		return []driver.Finding{driver.Found(name, driver.FoundWarn, fmt.Sprintf("process %d wrote to the state folder that it is at %s, and nothing answers there", file.PID, g.URL()), "start it again: "+c.own("tine serve"))}
+		return []driver.Finding{driver.Found(name, driver.FoundWarn, fmt.Sprintf("process %d wrote the address %s to the state folder, but does not answer there", file.PID, g.URL()), "start it again: "+c.own("tine serve"))}
 	case err != nil:
 		return []driver.Finding{driver.Found(name, driver.FoundMissing, oneLine(err.Error()), "start it, or mend --url")}
 	}
@@ -52,7 +52,7 @@ func (c *cli) checkGateway(ctx context.Context, config string) []driver.Finding 
 		mends = append(mends, "wait, then start it again")
 	}
 	if file != nil && sameURL(g.URL(), file.URL) && (file.Config != "" || config != "") && !sameFile(config, file.Config) {
-		doubts = append(doubts, "it has another config than the one looked at here: "+orDefaults(file.Config))
+		doubts = append(doubts, "it has another config than this check: "+orDefaults(file.Config))
 		if file.Config != "" {
 			mends = append(mends, c.own("tine doctor --config "+shellWord(file.Config)))
 		} else {
@@ -72,7 +72,7 @@ func orDefaults(config string) string {
 	return config
 }
 
-// admission says whom a gateway lets in, by asking without a token.
+// admission says which callers a gateway admits, by a request without a token.
 func (c *cli) admission(ctx context.Context, g *gateway) string {
 	stranger, err := g.As("")
 	if err == nil {

@@ -55,7 +55,7 @@ func TestDoctorGateway(t *testing.T) {
 		{"another version", old, "", map[string]string{"gateway": driver.FoundWarn}, "tine 1.1.0 at", "restart the gateway"},
 		{"failed servers", failing, "", map[string]string{"gateway": driver.FoundOK, "servers": driver.FoundWarn}, `a: command "uvx" not found`, "tine logs NAME of each"},
 		{"a failed server", failed, "", map[string]string{"gateway": driver.FoundOK, "servers": driver.FoundWarn}, `a: command "uvx" not found`, "tine logs a"},
-		{"nobody there", nil, "", map[string]string{"gateway": driver.FoundMissing, "servers": ""}, "127.0.0.1:1", "start it"},
+		{"no gateway there", nil, "", map[string]string{"gateway": driver.FoundMissing, "servers": ""}, "127.0.0.1:1", "start it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tc := newTestCLI(t)

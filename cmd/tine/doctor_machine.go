@@ -32,11 +32,11 @@ func (c *cli) checkBuild() driver.Finding {
 func (c *cli) checkConfigFile(ctx context.Context, flag string) (conf *config.Config, path string, checks []driver.Finding) {
 	const name = "config"
 	if flag == "" && c.getenv("TINE_CONFIG") == "" {
-		flag, _ = c.runningConfig(ctx) // where it has none, or is elsewhere, the one of this folder is looked at
+		flag, _ = c.runningConfig(ctx) // if that is unknown, the config of this folder is checked
 	}
 	path, err := c.findConfig(flag)
 	if err != nil {
-		return nil, flag, []driver.Finding{driver.Found(name, driver.FoundBroken, err.Error(), "name a config that is there")}
+		return nil, flag, []driver.Finding{driver.Found(name, driver.FoundBroken, err.Error(), "name a config that exists")}
 	}
 	conf, err = config.Load(path, c.configOptions())
 	if err != nil {

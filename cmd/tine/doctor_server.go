@@ -48,8 +48,8 @@ func (c *cli) checkWorkspace(servers []config.Server) []driver.Finding {
 	return process.CheckWorkspace(servers, o)
 }
 
-// lookAtSandboxes tries them on the disk of the state folder, in a folder that is
-// gone afterwards.
+// lookAtSandboxes tests sandboxes on the disk of the state folder, in a folder that
+// is removed afterwards.
 func (c *cli) lookAtSandboxes(ctx context.Context, conf *config.Config) []sandbox.Step {
 	ctx, cancel := context.WithTimeout(ctx, sandboxTime)
 	defer cancel()

@@ -30,7 +30,7 @@ func usagef(format string, args ...any) error {
 	return &usageError{fmt.Errorf(format, args...)}
 }
 
-// exitStatus ends the program with a code when everything was said already.
+// exitStatus ends the program with a code after the error was printed.
 type exitStatus int
 
 func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
@@ -40,8 +40,8 @@ type failures []error
 
 func (f failures) Error() string { return errors.Join(f...).Error() }
 
-// report says what went wrong, once, and returns the exit code. With --json it is
-// an object on standard output as well, unless that has its JSON already.
+// report prints the error, once, and returns the exit code. With --json it is an
+// object on standard output as well, unless that has its JSON already.
 func (c *cli) report(err error, printed bool) int {
 	if err == nil {
 		return 0
@@ -51,7 +51,7 @@ func (c *cli) report(err error, printed bool) int {
 		return int(status)
 	}
 	if c.flags.json && !printed {
-		_ = c.printJSON(struct { // that it can't be written is not said in its place
+		_ = c.printJSON(struct { // a failed write must not hide the error
 			Error errorObject `json:"error"`
 		}{c.errorObject(err)})
 	}
@@ -123,7 +123,7 @@ func kindOf(err error) api.Kind {
 	return api.KindInfrastructure
 }
 
-// describe adds the mend where the error's origin can't know it.
+// describe adds advice that the error's origin can't know.
 func describe(err error) string {
 	msg := err.Error()
 	var ae *api.Error
@@ -144,7 +144,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// oneArg says what is missing.
+// oneArg wants one argument, and names it if it is missing.
 func oneArg(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -161,7 +161,7 @@ func upToOneArg(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// short is a command's path in a message that says tine already.
+// short is a command's path without the leading tine.
 func short(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandPath(), "tine ") }
 
 // group is a command that only has commands below it.

@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// sayAfter is how long a command waits before it writes a line about that to a log,
-	// and between two looks at how far the server is.
-	sayAfter = time.Second
-	// sayEvery is how many looks there are to one more line.
-	sayEvery = 10
+	// waitLineAfter is how long a command waits before it writes a line about the wait
+	// to a log, and between two checks of the server's progress.
+	waitLineAfter = time.Second
+	// waitLineEvery is how many checks there are to one more line.
+	waitLineEvery = 10
 )
 
-// waitingFor does something that waits for a server, which is named by itself or by
-// one of its tools. It says how far the server says that it is, and before that how
-// far its packages are where they are being fetched. Where standard error is no terminal
-// that is told in lines; with always, the first one says what the command waits for.
-func (c *cli) waitingFor(ctx context.Context, g *gateway, name, what string, always bool, do func(tell func(api.CallProgress))) {
-	var told atomic.Pointer[string]
+// waitingFor does something that waits for a server, which is named by itself or by one
+// of its tools. It shows the server's progress, and before that the progress of the
+// fetch of its packages. If standard error is no terminal it writes lines; with always,
+// the first one says what the command waits for.
+func (c *cli) waitingFor(ctx context.Context, g *gateway, name, what string, always bool, do func(report func(api.CallProgress))) {
+	var reported atomic.Pointer[string]
 	text := func(ctx context.Context) string {
-		if far := told.Load(); far != nil {
+		if far := reported.Load(); far != nil {
 			return what + ": " + *far
 		}
 		if far := g.fetching(ctx, name); far != "" {
@@ -33,41 +33,42 @@ func (c *cli) waitingFor(ctx context.Context, g *gateway, name, what string, alw
 		}
 		return what
 	}
-	tell := func(p api.CallProgress) {
+	report := func(p api.CallProgress) {
 		far := progressText(p)
-		told.Store(&far)
+		reported.Store(&far)
 	}
 	if c.errTerminal {
-		c.waitingText(ctx, text, func() { do(tell) })
+		c.waitingText(ctx, text, func() { do(report) })
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for n, said := 0, what; ; n++ {
+		for n, last := 0, what; ; n++ {
 			select {
-			case <-c.after(sayAfter):
+			case <-c.after(waitLineAfter):
 			case <-ctx.Done():
 				return
 			}
 			now := text(ctx)
 			first := always && n == 0
-			due := n%sayEvery == 0 || said == what || told.Load() != nil
-			if ctx.Err() == nil && (first || due && now != said && now != what) {
-				said = now
+			due := n%waitLineEvery == 0 || last == what || reported.Load() != nil
+			if ctx.Err() == nil && (first || due && now != last && now != what) {
+				last = now
 				fmt.Fprintln(c.stderr, visible(now, false))
 			}
 		}
 	})
-	do(tell)
+	do(report)
 	cancel()
 	wg.Wait()
 }
 
-// fetching says how far the packages of a server are, which is named by itself or by
-// one of its tools; empty where none are being fetched, or that is not known.
+// fetching is the progress of the fetch of a server's packages; the server is named
+// by itself or by one of its tools. It is empty if none is running, or that is
+// unknown.
 func (g *gateway) fetching(ctx context.Context, name string) string {
-	ctx, cancel := context.WithTimeout(ctx, sayAfter)
+	ctx, cancel := context.WithTimeout(ctx, waitLineAfter)
 	defer cancel()
 	list, err := g.Servers(ctx)
 	if err != nil {

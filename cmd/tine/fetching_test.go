@@ -79,7 +79,7 @@ func (l *lateWrite) Write(b []byte) (int, error) {
 	l.begin.Do(func() {
 		from := l.asked.Load()
 		go func() {
-			for l.asked.Load() < from+2*sayEvery {
+			for l.asked.Load() < from+2*waitLineEvery {
 				time.Sleep(time.Millisecond) // a counter announces nothing, and only the test itself may fail it
 			}
 			close(l.done)

@@ -15,8 +15,8 @@ import (
 	"github.com/tine-mcp/tine/client"
 )
 
-// answerTime bounds requests that a gateway answers from what it knows or after
-// asking servers once. Calls of tools have no bound here: the gateway sets it.
+// answerTime bounds requests that a gateway answers from memory or after asking
+// servers once. Calls of tools have no bound here: the gateway sets it.
 const answerTime = time.Minute
 
 // gateway is a running gateway as the CLI found it.
@@ -46,7 +46,7 @@ func (c *cli) connect() (*gateway, error) {
 	case err != nil && url == "":
 		return nil, err
 	case err == nil && (url == "" || sameURL(url, file.URL)):
-		// The file's token is for the file's gateway and nobody else.
+		// The file's token is for the file's gateway only.
 		if token == "" {
 			token = file.Token
 		}
@@ -63,8 +63,8 @@ func (c *cli) connect() (*gateway, error) {
 	return g, nil
 }
 
-// configuredURL is where a gateway would be that is started here: at the address
-// of the config, else at the default one, as from says.
+// configuredURL is where a gateway that is started here would be: at the address of
+// the config, else at the default one, as from says.
 func (c *cli) configuredURL() (url, from string) {
 	const none = "no gateway has written its address to the state folder, and this is "
 	url, from = client.DefaultURL, none+"the default address"
@@ -120,7 +120,7 @@ func (c *cli) namedToken() (string, error) {
 	return c.getenv("TINE_TOKEN"), nil
 }
 
-// ask runs one question to the gateway under the time that such may take.
+// ask sends one request to the gateway within answerTime.
 func ask[T any](ctx context.Context, g *gateway, f func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -128,12 +128,12 @@ func ask[T any](ctx context.Context, g *gateway, f func(context.Context) (T, err
 	return v, g.explain(err)
 }
 
-// askFor is ask for a question about one thing.
+// askFor is ask for a request about one thing.
 func askFor[A, T any](ctx context.Context, g *gateway, f func(context.Context, A) (T, error), about A) (T, error) {
 	return ask(ctx, g, func(ctx context.Context) (T, error) { return f(ctx, about) })
 }
 
-// explain adds how the address was found to an error of not reaching it.
+// explain adds how the address was found if the gateway can't be reached.
 func (g *gateway) explain(err error) error {
 	if g.from == "" || !errors.Is(err, client.ErrNoGateway) {
 		return err

@@ -31,9 +31,9 @@ type gatewayFile struct {
 	Config string `json:"config,omitempty"` // empty for the built-in defaults
 }
 
-// transport reaches the gateway. Its certificate is for the names that others
-// know it by and hardly for the address that it has here, so it is known by
-// what the file says of it and not by a name.
+// transport reaches the gateway. Its certificate is for its public names and rarely
+// for the local address, so it is checked by the fingerprint in the file and not by
+// a name.
 func (g *gatewayFile) transport() *http.Transport {
 	t := &http.Transport{
 		MaxIdleConnsPerHost: 64,
@@ -47,7 +47,7 @@ func (g *gatewayFile) transport() *http.Transport {
 		InsecureSkipVerify: true, // VerifyConnection does it
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if len(s.PeerCertificates) == 0 || fingerprint(s.PeerCertificates[0].Raw) != g.Cert {
-				return fmt.Errorf("whoever listens at %s is not the gateway of this state folder", g.URL)
+				return fmt.Errorf("the server at %s is not the gateway of this state folder", g.URL)
 			}
 			return nil
 		},
@@ -96,8 +96,8 @@ func writeGatewayFile(state string, g gatewayFile) error {
 	return nil
 }
 
-// removeGatewayFile takes the file away when it is still that of the process
-// with this id: another gateway may have followed on the same folder.
+// removeGatewayFile removes the file if it is still that of the process with this
+// id: another gateway may have followed on the same folder.
 func removeGatewayFile(state string, pid int) error {
 	g, err := readGatewayFile(state)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && g.PID != pid {

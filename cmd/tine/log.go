@@ -87,8 +87,8 @@ func (c *cli) logs(ctx context.Context, server string, bytes int64, follow bool)
 	return c.follow(ctx, g, fetch, tails, &p)
 }
 
-// follow asks again and again and prints what is new. A gateway that is away for
-// a while, being restarted perhaps, is waited for.
+// follow polls the logs and prints what is new. It waits for a gateway that is
+// away, perhaps for a restart.
 func (c *cli) follow(ctx context.Context, g *gateway, fetch func(context.Context) (*api.LogList, error), tails map[string]*tail, p *logPrinter) error {
 	away := false
 	for {
@@ -130,7 +130,7 @@ func (c *cli) follow(ctx context.Context, g *gateway, fetch func(context.Context
 			text, gap := t.next(e.Text)
 			if gap {
 				p.finish()
-				c.say("tine: instance %s wrote more than could be followed; some of it is not shown", e.Instance)
+				c.say("tine: instance %s wrote too much at once; some of it is not shown", e.Instance)
 			}
 			p.print(e, text)
 		}
@@ -138,8 +138,8 @@ func (c *cli) follow(ctx context.Context, g *gateway, fetch func(context.Context
 	}
 }
 
-// tailOf names the log of an instance. One that has ended may have the name of
-// another that runs.
+// tailOf names the log of an instance. An ended instance may have the name of a
+// running one.
 func tailOf(e api.LogEntry) string {
 	if e.Ended.IsZero() {
 		return e.Instance
@@ -147,7 +147,7 @@ func tailOf(e api.LogEntry) string {
 	return e.Instance + " " + e.Ended.String()
 }
 
-// logPrinter prints pieces of several logs so that one can tell whose they are.
+// logPrinter prints pieces of several logs with the names of their instances.
 type logPrinter struct {
 	c    *cli
 	many bool   // more than one instance was seen: name them

@@ -5,16 +5,16 @@ import (
 	"unicode/utf8"
 )
 
-// tail follows one log that can only be had as "the last so many bytes": from
-// one look to the next it finds what is new.
+// tail follows a log that can only be read as "the last so many bytes": it finds
+// what is new between two reads.
 type tail struct{ seen string }
 
-// next takes the log's end as it is now and returns what was added since the
-// last look. The gap is true when the two ends don't meet, so that something
-// between them was missed.
+// next takes the present end of the log and returns what was added since the last
+// read. The gap is true if the two ends don't meet, so that something between them
+// was missed.
 func (t *tail) next(now string) (added string, gap bool) {
-	// A character that was half written shows as U+FFFD and is another one at
-	// the next look: leave it for then.
+	// A half written character shows as U+FFFD and is another one at the next read:
+	// leave it for then.
 	now = strings.TrimRight(now, string(utf8.RuneError))
 	before := t.seen
 	t.seen = now

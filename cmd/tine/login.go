@@ -120,9 +120,9 @@ func (c *cli) login(ctx context.Context, g *gateway, server string, o loginOptio
 	return c.answer(s, server+": "+loginText(s.Login))
 }
 
-// registered listens at the redirect that a client id was registered with. One
-// that this program can't listen at does as well as long as there is a person
-// who can paste where the browser ended.
+// registered listens at the redirect that a client id was registered with. If this
+// program can't listen there, a person can paste the address where the browser
+// ended.
 func (c *cli) registered(ctx context.Context, server, redirect string) (*callback, error) {
 	u, err := url.Parse(redirect)
 	if err != nil {
@@ -147,7 +147,7 @@ func (c *cli) awaitLogin(ctx context.Context, cb *callback, state string, timeou
 		pasted = make(chan string)
 		done := make(chan struct{})
 		defer close(done)
-		// A read from a terminal can't be called off; it ends with the program.
+		// A read from a terminal can't be cancelled; it ends with the program.
 		go func() {
 			lines := bufio.NewScanner(c.stdin)
 			lines.Buffer(nil, maxSecret)
@@ -176,15 +176,14 @@ func (c *cli) awaitLogin(ctx context.Context, cb *callback, state string, timeou
 				c.say("tine: %v", err)
 			}
 		case <-late:
-			return "", fmt.Errorf("nobody came back from the login within %s; run it again, with a longer --timeout if need be", timeout)
+			return "", fmt.Errorf("the login was not completed within %s; run it again, with a longer --timeout if needed", timeout)
 		case <-ctx.Done():
 			return "", ctx.Err()
 		}
 	}
 }
 
-// pastedQuery finds the query in what a person pasted: an address, or the query
-// alone.
+// pastedQuery finds the query in a pasted text: an address, or the query alone.
 func pastedQuery(line, state string) (string, error) {
 	line = strings.TrimSpace(line)
 	query := strings.TrimPrefix(line, "?")
@@ -198,7 +197,7 @@ func pastedQuery(line, state string) (string, error) {
 	return query, nil
 }
 
-// loginText says how a login stands.
+// loginText is the state of a login.
 func loginText(l *api.LoginState) string {
 	if l == nil {
 		return "logged in" // a server that was asked a moment ago and says no more
@@ -213,5 +212,5 @@ func loginText(l *api.LoginState) string {
 	if l.Credential == config.CredentialPerPrincipal {
 		return "logged in, for you alone"
 	}
-	return "logged in, for everybody who uses it"
+	return "logged in, for all users of it"
 }

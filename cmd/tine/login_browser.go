@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// openBrowser shows a web page in the person's browser, as far as there is one.
-// It does not wait for it. The address is http or https: the caller looked.
+// openBrowser shows a web page in the person's browser, if there is one, without
+// waiting for it. The caller has checked that the address is http or https.
 func openBrowser(goos string, getenv func(string) string, url string) error {
 	commands := browserCommands(goos, getenv, url)
 	if len(commands) == 0 {

@@ -16,14 +16,13 @@ import (
 	"time"
 )
 
-// callbackPath is where a person comes back to after a login, unless a redirect
-// was registered with another.
+// callbackPath is the path of the redirect, unless one with another was registered.
 const callbackPath = "/callback"
 
-// callback listens on loopback for one person who comes back from a login. It
-// answers GET of its own path under its own name and nothing else, and what
-// does not carry the login's state is turned away without ending the wait: any
-// page in a browser can send requests here.
+// callback listens on loopback for the redirect of one login. It answers GET of its
+// own path under its own name and nothing else, and refuses requests without the
+// login's state without ending the wait: any page in a browser can send requests
+// here.
 type callback struct {
 	redirect  *url.URL
 	listeners []net.Listener
@@ -33,8 +32,8 @@ type callback struct {
 	got       chan string
 }
 
-// listenCallback listens where a redirect points, on any port with port 0. The
-// port is taken, but nobody is answered before serve.
+// listenCallback listens where a redirect points, on any port with port 0. The port
+// is taken, but no request is answered before serve.
 func listenCallback(ctx context.Context, redirect *url.URL) (*callback, error) {
 	host, port := redirect.Hostname(), redirect.Port()
 	if redirect.Scheme != "http" || !loopbackName(host) {
@@ -52,7 +51,7 @@ func listenCallback(ctx context.Context, redirect *url.URL) (*callback, error) {
 	for i, a := range addresses {
 		l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(a, port))
 		if err != nil && i > 0 {
-			break // one of them does
+			break // one of them is enough
 		}
 		if err != nil {
 			return nil, err
@@ -82,15 +81,15 @@ func (cb *callback) serve(state string) {
 			ReadHeaderTimeout: 10 * time.Second,
 			WriteTimeout:      10 * time.Second,
 			MaxHeaderBytes:    64 << 10,
-			ErrorLog:          log.New(io.Discard, "", 0), // strangers' mistakes are nobody's news
+			ErrorLog:          log.New(io.Discard, "", 0), // errors of unrelated clients are not logged
 		}
 		cb.servers = append(cb.servers, s)
 		cb.wg.Go(func() { _ = s.Serve(l) }) // it ends with close
 	}
 }
 
-// close ends the answering and waits for it; the page that is being sent is
-// still sent. It may be called twice.
+// close stops serving and waits; a page that is being sent is still sent. It may be
+// called twice.
 func (cb *callback) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -100,7 +99,7 @@ func (cb *callback) close() {
 		}
 	}
 	for _, l := range cb.listeners {
-		_ = l.Close() // those that nothing served
+		_ = l.Close() // listeners that were not served
 	}
 	cb.wg.Wait()
 }
@@ -120,7 +119,7 @@ func (cb *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		page(w, http.StatusNotFound, "Not here", "Tine waits for a login at another address.")
 	case r.Method != http.MethodGet:
 		h.Set("Allow", http.MethodGet)
-		page(w, http.StatusMethodNotAllowed, "Not so", "Tine waits for a browser that comes back from a login.")
+		page(w, http.StatusMethodNotAllowed, "Not so", "Tine waits for the redirect of a login.")
 	case wrongAnswer(r.URL.Query(), cb.state):
 		page(w, http.StatusBadRequest, "Not this login", "This is not the answer to the login that Tine waits for. Start the login again from the terminal.")
 	default:

@@ -64,7 +64,7 @@ func newSignOn() *signOn {
 	return s
 }
 
-// login is one tine login under way.
+// login is one running tine login.
 type login struct {
 	*testCLI
 	errs   *testkit.Log
@@ -159,7 +159,7 @@ func TestLogin(t *testing.T) {
 	if status != 200 || !strings.Contains(body, "You can close this window") || strings.Contains(body, "c1") {
 		t.Errorf("%d %s", status, body)
 	}
-	if code := <-l.done; code != 0 || l.out.String() != "web: logged in, for everybody who uses it\n" {
+	if code := <-l.done; code != 0 || l.out.String() != "web: logged in, for all users of it\n" {
 		t.Errorf("exit %d, %q, %q", code, l.out.String(), l.errs)
 	}
 	if s.query != "state=st%261&code=c1&iss=https%3A%2F%2Fx" {
@@ -183,7 +183,7 @@ func TestLoginRefused(t *testing.T) {
 	}
 }
 
-// A redirect that was registered is listened at, whatever its path.
+// A registered redirect is listened at with any path.
 func TestLoginWithRegisteredRedirect(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -244,7 +244,7 @@ func TestLoginThatCannotBe(t *testing.T) {
 		{"redirect elsewhere", func(s *signOn) { s.redirect = "https://tine.example.com/login" }, []string{"login", "web"}, exitFailed, "servers.web.auth.redirect"},
 		{"a page that is none", func(s *signOn) { s.page = "file:///etc/passwd?state=x" }, []string{"login", "web"}, exitFailed, "no web address"},
 		{"a page that is a flag", func(s *signOn) { s.page = "--version" }, []string{"login", "web"}, exitFailed, "no web address"},
-		{"nobody comes", nil, []string{"login", "web", "--timeout", "1ns"}, exitFailed, "nobody came back"},
+		{"no redirect", nil, []string{"login", "web", "--timeout", "1ns"}, exitFailed, "was not completed"},
 		{"no time", nil, []string{"login", "web", "--timeout", "0s"}, exitUsage, "--timeout"},
 		{"no server", nil, []string{"login"}, exitUsage, "the id of a server"},
 		{"logout elsewhere", nil, []string{"login", "wb", "--logout"}, exitUsage, "did you mean web?"},

@@ -1,5 +1,5 @@
-// Command tine is the MCP gateway whose sessions fork: the gateway itself and
-// the tools to look at it and use it.
+// Command tine is the MCP gateway whose sessions fork: the gateway itself and the
+// commands to inspect and use it.
 package main
 
 import (
@@ -17,7 +17,7 @@ var version = "dev"
 func main() {
 	process.Main() // returns unless the binary was started to become a server
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal asks; once it was heard a second one kills as usual.
+	// After the first signal, which asks for a stop, a second one kills as usual.
 	context.AfterFunc(ctx, stop)
 	os.Exit(newCLI().run(ctx))
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// didYouMean is a clause for an error message that names what is near, or
-// nothing.
+// didYouMean is a clause for an error message that suggests similar names, or
+// empty.
 func didYouMean(name string, known []string) string {
 	near := nearest(name, known, 3)
 	if len(near) == 0 {
@@ -16,8 +16,8 @@ func didYouMean(name string, known []string) string {
 	return " (did you mean " + strings.Join(near, " or ") + "?)"
 }
 
-// nearest returns at most n of the known names that someone who wrote name may
-// have meant, the best first: those it is a part of, and those few edits away.
+// nearest returns at most n of the known names that name may have been meant for,
+// the best first: those it is a part of, and those few edits away.
 func nearest(name string, known []string, n int) []string {
 	type candidate struct {
 		name string

@@ -17,19 +17,20 @@ import (
 const (
 	// networkQueue is how many connections wait for the journal at most.
 	networkQueue = 4096
-	// networkRate and networkBurst bound what one instance can put into the
-	// journal, so that it can't push out what others did by asking for what it is
-	// refused, over and over.
+	// networkRate and networkBurst bound what one instance can write to the
+	// journal, so that repeated refused connections of one can't push out the calls
+	// of others.
 	networkRate  = 10 // a second
 	networkBurst = 300
 	// networkInstances is of how many instances the rates are known.
 	networkInstances = 4096
-	// networkWarning is how often it is said that connections were left out.
+	// networkWarning is how often a warning about omitted connections is logged.
 	networkWarning = time.Minute
 )
 
-// A networkLog brings the connections of sandboxes to the journal. Who tells of
-// one never waits: what is too much is counted, and said once a minute.
+// A networkLog writes the connections of sandboxes to the journal. The reporting
+// code never waits: connections beyond the bounds are counted, and logged once a
+// minute.
 type networkLog struct {
 	queue   chan driver.Network
 	rates   *lru.Cache[string, *rate.Limiter]
@@ -50,9 +51,9 @@ func newNetworkLog(log *slog.Logger) (*networkLog, error) {
 	return &networkLog{queue: make(chan driver.Network, networkQueue), rates: rates, log: log, end: make(chan struct{})}, nil
 }
 
-// tell hands a connection over. Before start it waits in the queue; after close
-// it is dropped.
-func (l *networkLog) tell(n driver.Network) {
+// add queues a connection. Before start it waits in the queue; after close it is
+// dropped.
+func (l *networkLog) add(n driver.Network) {
 	if !l.rate(n).Allow() {
 		l.dropped.Add(1)
 		return
@@ -74,8 +75,8 @@ func (l *networkLog) rate(n driver.Network) *rate.Limiter {
 	return fresh
 }
 
-// start writes down what is told from now on, and what was told before. The ctx
-// that write gets does not end before it returns.
+// start writes all queued and later connections. The ctx that write gets does not
+// end before it returns.
 func (l *networkLog) start(write func(context.Context, driver.Network)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,8 +113,7 @@ func (l *networkLog) warn() {
 	}
 }
 
-// close returns when all that was told is written down. Calling it twice is
-// fine.
+// close returns when all queued connections are written. It may be called twice.
 func (l *networkLog) close() {
 	l.mu.Lock()
 	if !l.closed {

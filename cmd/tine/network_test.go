@@ -27,24 +27,24 @@ func startNetworkLog(t *testing.T) (l *networkLog, said *bytes.Buffer) {
 	return l, said
 }
 
-// TestNetworkLog holds that all that is told before close is written down, also
-// what was told before there was anybody to write it.
+// TestNetworkLog holds that all connections added before close are written, also
+// those added before start.
 func TestNetworkLog(t *testing.T) {
 	l, said := startNetworkLog(t)
 	var got []string
 	write := func(_ context.Context, n driver.Network) { got = append(got, n.Host) }
-	l.tell(driver.Network{Host: "a"})
+	l.add(driver.Network{Host: "a"})
 	l.start(write)
 	var wg sync.WaitGroup
 	for i := range 50 {
-		wg.Go(func() { l.tell(driver.Network{Server: fmt.Sprint(i), Host: "b"}) })
+		wg.Go(func() { l.add(driver.Network{Server: fmt.Sprint(i), Host: "b"}) })
 	}
 	wg.Wait()
 	l.close()
 	if len(got) != 51 || got[0] != "a" || slices.Contains(got[1:], "a") {
 		t.Errorf("%d were written: %q", len(got), got)
 	}
-	l.tell(driver.Network{Host: "late"})
+	l.add(driver.Network{Host: "late"})
 	l.start(write)
 	l.close()
 	if len(got) != 51 || said.Len() != 0 {
@@ -58,10 +58,10 @@ func TestNetworkLogFlood(t *testing.T) {
 	l, said := startNetworkLog(t)
 	count := map[string]int{}
 	for range 20 * networkBurst {
-		l.tell(driver.Network{Server: "loud", Session: "ses_1"})
+		l.add(driver.Network{Server: "loud", Session: "ses_1"})
 	}
-	l.tell(driver.Network{Server: "loud", Session: "ses_2"})
-	l.tell(driver.Network{Server: "calm", Session: "ses_1"})
+	l.add(driver.Network{Server: "loud", Session: "ses_2"})
+	l.add(driver.Network{Server: "calm", Session: "ses_1"})
 	l.start(func(_ context.Context, n driver.Network) { count[n.Server+" "+n.Session]++ })
 	l.close()
 	if n := count["loud ses_1"]; n < networkBurst || n > 10*networkBurst || count["loud ses_2"] != 1 || count["calm ses_1"] != 1 {
@@ -72,8 +72,7 @@ func TestNetworkLogFlood(t *testing.T) {
 	}
 }
 
-// TestNetworkLogNeverBlocks holds that a journal that does not move holds up
-// nobody.
+// TestNetworkLogNeverBlocks holds that a stuck journal delays no sandbox.
 func TestNetworkLogNeverBlocks(t *testing.T) {
 	l, said := startNetworkLog(t)
 	stuck, moves := make(chan struct{}, 1), make(chan struct{})
@@ -85,10 +84,10 @@ func TestNetworkLogNeverBlocks(t *testing.T) {
 			<-moves
 		}
 	})
-	l.tell(driver.Network{})
+	l.add(driver.Network{})
 	<-stuck
 	for i := range networkQueue + 100 {
-		l.tell(driver.Network{Server: fmt.Sprint(i)})
+		l.add(driver.Network{Server: fmt.Sprint(i)})
 	}
 	close(moves)
 	l.close()
@@ -122,7 +121,7 @@ func TestNetworkAtClose(t *testing.T) {
 	end := s.plugins.close
 	s.plugins.close = func() error {
 		for _, server := range []string{"web", "quiet", "scarce"} {
-			s.networks.tell(driver.Network{Server: server, Host: "example.org", Port: 443, Address: "93.184.216.34:443", Allowed: true, Sent: 1, Received: 2})
+			s.networks.add(driver.Network{Server: server, Host: "example.org", Port: 443, Address: "93.184.216.34:443", Allowed: true, Sent: 1, Received: 2})
 		}
 		return end()
 	}

@@ -96,8 +96,8 @@ Look at the instances:
 `, id, auth, url, id, withFlag("tine session list", p.o.StateFlag))
 }
 
-// firstResource is a server that there can be instances of, best one that each
-// has for itself.
+// firstResource is a server that can have instances, preferably one with session
+// scope.
 func firstResource(cfg *config.Config) string {
 	found := "SERVER"
 	for i := range cfg.Servers {

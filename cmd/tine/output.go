@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// list prints what a gateway listed: whole for programs, and for people t, or none
-// where t has no rows.
+// list prints a list: v for programs, and for people t, or none if t has no rows.
 func (c *cli) list(v any, t *table, none string) error {
 	switch {
 	case c.flags.json:
@@ -21,8 +20,8 @@ func (c *cli) list(v any, t *table, none string) error {
 	return nil
 }
 
-// thing is one thing for people, as labelled lines and sections. Nothing of it is cut:
-// a person who asks for one thing wants all of it.
+// thing prints one thing for people, as labelled lines and sections. Nothing of it is
+// cut: a person who asks for one thing wants all of it.
 type thing struct {
 	c     cli
 	lines table
@@ -62,8 +61,8 @@ func (c *cli) moment(t time.Time) string {
 	return fmt.Sprintf("%s (%s ago)", t.In(c.now().Location()).Format(time.RFC3339), c.age(t))
 }
 
-// answer prints what came of a command: a value for programs, or for people a line and
-// then advice on standard error.
+// answer prints the result of a command: a value for programs, or for people a line
+// and then advice on standard error.
 func (c *cli) answer(v any, line string, advice ...string) error {
 	if c.flags.json {
 		return c.printJSON(v)
@@ -94,8 +93,8 @@ func (c *cli) printJSON(v any) error {
 	return nil
 }
 
-// indent lays raw JSON out for people, its values untouched. What is no JSON
-// comes back as it is.
+// indent formats raw JSON for people, its values untouched. Anything else is
+// returned as it is.
 func indent(raw []byte, prefix string) string {
 	var b bytes.Buffer
 	if err := json.Indent(&b, bytes.TrimSpace(raw), prefix, "  "); err != nil {

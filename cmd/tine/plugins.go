@@ -29,7 +29,7 @@ import (
 	"github.com/tine-mcp/tine/internal/workspace"
 )
 
-// plugins are the drivers, the servers inside the binary, and what keeps their
+// plugins are the drivers, the servers inside the binary, and the keepers of their
 // states in one state folder.
 type plugins struct {
 	drivers    map[string]driver.Driver
@@ -48,19 +48,19 @@ type pluginOptions struct {
 	Gateway  string // who owns the state folder
 	Sandbox  string // the program that makes sandboxes; empty for the one that is found
 	MaxFrame int
-	Sessions rollout.Sessions // who acts on sessions for servers that want that
-	// Authorize puts the credentials of a server on requests; nil where its headers
+	Sessions rollout.Sessions // acts on sessions for servers that need that
+	// Authorize adds the credentials of a server to requests; nil if its headers
 	// are enough.
 	Authorize func(server string) func(http.RoundTripper) http.RoundTripper
-	// Network hears of the connections of servers that reach only some of the
-	// outside; it does not block.
+	// Network is called with the connections of servers with a list of domains; it
+	// does not block.
 	Network func(driver.Network)
 	// Private are the files of the config, which no sandbox may see.
 	Private func() []string
 	Log     *slog.Logger
 }
 
-// self is this program, whatever is at its path by now.
+// self is this program, even if its file was replaced.
 const self = "/proc/self/exe"
 
 // newPlugins is the one list of drivers and of the servers inside the binary.

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// progressAfter is what passes unseen: most things are done by then.
+	// progressAfter is how long nothing is shown: most things are done by then.
 	progressAfter = 300 * time.Millisecond
-	// progressEvery is between two looks at how far something is.
+	// progressEvery is the time between two updates.
 	progressEvery = 100 * time.Millisecond
-	// atOnce is how many requests of one command are under way together.
+	// atOnce is how many requests of one command run at once.
 	atOnce = 16
 )
 
-// progress shows in one line of a terminal how far something is. Elsewhere it
+// progress shows the progress of something in one line of a terminal. Elsewhere it
 // shows nothing. Its methods may run at once.
 type progress struct {
 	c    *cli
@@ -56,8 +56,8 @@ func (p *progress) add(n int64) {
 	p.draw(p.text(p.done))
 }
 
-// draw puts a text in the place of the one before. Escape sequences would do it
-// more shortly, and not on every terminal.
+// draw replaces the last text. Escape sequences would be shorter, but do not work
+// on every terminal.
 func (p *progress) draw(text string) {
 	if p.c.width > 1 {
 		text = cut(text, p.c.width-1)
@@ -67,8 +67,7 @@ func (p *progress) draw(text string) {
 	p.drawn = n
 }
 
-// stop leaves an empty line behind, for what is said next. Calling it twice is
-// fine.
+// stop clears the line for later output. It may be called twice.
 func (p *progress) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,8 +78,8 @@ func (p *progress) stop() {
 	p.stopped = true
 }
 
-// waiting does something that takes its time in one piece, and says so on a
-// terminal when it does.
+// waiting does something that may take long in one piece, and shows that on a
+// terminal.
 func (c *cli) waiting(ctx context.Context, what string, do func()) {
 	c.waitingText(ctx, func(context.Context) string { return what }, do)
 }
@@ -115,7 +114,7 @@ func (c *cli) waitingText(ctx context.Context, what func(context.Context) string
 	p.stop()
 }
 
-// progressText is how far a server says it is.
+// progressText is the progress that a server reports.
 func progressText(p api.CallProgress) string {
 	number := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 	if p.Progress < 0 && p.Message != "" { // of the gateway, before the server has begun
@@ -146,9 +145,8 @@ func (t tracked) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// inParallel does n things, some of them at once. After the first that fails
-// none is begun; those under way are waited for, so that nothing is done which
-// nobody knows of.
+// inParallel does n things, some of them at once. After the first failure none is
+// begun; running ones are waited for, so that all effects are known.
 func inParallel(ctx context.Context, n int, do func(i int) error) error {
 	var (
 		wg    sync.WaitGroup

@@ -55,8 +55,8 @@ func (c *cli) secret(ctx context.Context, what string) (string, error) {
 	return value, nil
 }
 
-// untilDone waits for a read of standard input, or for ctx: a read from a
-// terminal can't be called off, and it ends with the program.
+// untilDone waits for a read of standard input, or for ctx: a read from a terminal
+// can't be cancelled, and ends with the program.
 func untilDone[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	type answer struct {
 		v   T
@@ -86,8 +86,8 @@ func readHiddenFrom(f *os.File) func(context.Context) ([]byte, error) {
 		}
 		raw, err := untilDone(ctx, func() ([]byte, error) { return term.ReadPassword(fd) })
 		if ctx.Err() != nil {
-			// The read still holds the terminal, which must show again what is
-			// typed after this program.
+			// The read still holds the terminal, whose echo must be on again after
+			// this program.
 			err = errors.Join(ctx.Err(), term.Restore(fd, before))
 		}
 		return raw, err

@@ -71,8 +71,8 @@ func (c *cli) loadConfig(path, listen string) (*config.Config, error) {
 	return cfg, nil
 }
 
-// serveOptions leave it to the service whether the address may be served: the
-// state folder, which it opens, may hold tokens.
+// serveOptions let the service decide whether the address may be served: the state
+// folder, which it opens, may hold tokens.
 func (c *cli) serveOptions() config.Options {
 	o := c.configOptions()
 	o.OtherAuth = true
@@ -138,9 +138,9 @@ func (c *cli) welcome(p *service) {
 	}
 }
 
-// clients says how clients connect. Where /mcp has the tools of rollouts and no other, as
-// in a RewardKit config, those are programs that train, and no agent is to be sent there.
-// Clients log in by themselves where there is an issuer.
+// clients says how clients connect. If /mcp has the tools of rollouts and no other, as in
+// a RewardKit config, its clients are training programs, and no agent should connect
+// there. Clients log in by themselves if there is an issuer.
 func clients(cfg *config.Config, mcp string, open bool) string {
 	auth, header := "", ""
 	if !open && cfg.Auth.OIDC == nil {
@@ -160,8 +160,8 @@ func clients(cfg *config.Config, mcp string, open bool) string {
 		fmt.Sprintf("Any other client, in its mcpServers:\n\n  {\"mcpServers\": {\"tine\": {\"type\": \"http\", \"url\": %q%s}}}\n\n", mcp, header)
 }
 
-// shares says what connections have in common of the servers that there are; empty for
-// nothing to say.
+// shares says what connections share of the configured servers; empty for nothing to
+// say.
 func shares(cfg *config.Config) string {
 	var programs bool
 	var kept []string
@@ -223,8 +223,7 @@ func forks(cfg *config.Config, drivers map[string]driver.Driver) bool {
 	})
 }
 
-// firstCall is a call that works with the servers there are, as far as can be
-// known.
+// firstCall is a call that probably works with the configured servers.
 func firstCall(cfg *config.Config) string {
 	for _, s := range cfg.Servers {
 		if s.Builtin == "time" && s.Enabled && s.Disabled == "" {

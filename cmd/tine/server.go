@@ -144,7 +144,7 @@ func (c *cli) serverTable(servers []api.Server) *table {
 // kind for others.
 func errorText(e *api.LastError) string { return cmp.Or(e.Message, string(e.Kind)) }
 
-// patchServer changes a server and prints what say makes of it then.
+// patchServer changes a server and prints the text that say makes of it.
 func (c *cli) patchServer(ctx context.Context, id string, patch api.ServerPatch, say func(*api.Server) string) error {
 	g, err := c.connect()
 	if err != nil {
@@ -157,7 +157,7 @@ func (c *cli) patchServer(ctx context.Context, id string, patch api.ServerPatch,
 	return c.answer(s, s.ID+": "+say(s))
 }
 
-// resetServer takes back what was changed of a server at run time, and says what that was.
+// resetServer removes the run-time changes of a server, and prints them.
 func (c *cli) resetServer(ctx context.Context, id string) error {
 	g, err := c.connect()
 	if err != nil {
@@ -175,7 +175,8 @@ func (c *cli) resetServer(ctx context.Context, id string) error {
 	})
 }
 
-// switched says whether a server is on, and how that stands to the config.
+// switched says whether a server is enabled, and whether that differs from the
+// config.
 func switched(s *api.Server) string {
 	word := "disabled"
 	if s.Enabled {
@@ -183,7 +184,7 @@ func switched(s *api.Server) string {
 	}
 	others := slices.DeleteFunc(slices.Clone(s.Overrides), func(key string) bool { return key == "enabled" })
 	if len(others) < len(s.Overrides) {
-		word += ", other than the config says"
+		word += ", unlike the config"
 	} else {
 		word += ", as the config says"
 	}
@@ -196,8 +197,7 @@ func switched(s *api.Server) string {
 	return word
 }
 
-// unknownServer adds the names that were perhaps meant to the error of a server
-// that is not there.
+// unknownServer adds similar names to the error for an unknown server.
 func (c *cli) unknownServer(ctx context.Context, g *gateway, id string, err error) error {
 	var ae *api.Error
 	if !errors.As(err, &ae) || ae.Status != http.StatusNotFound {
@@ -205,7 +205,7 @@ func (c *cli) unknownServer(ctx context.Context, g *gateway, id string, err erro
 	}
 	list, lerr := ask(ctx, g, g.Servers)
 	if lerr != nil {
-		return err // the first error is the one to tell
+		return err // the first error is reported
 	}
 	var ids []string
 	for _, s := range list.Servers {

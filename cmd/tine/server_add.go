@@ -107,7 +107,7 @@ func (o *addOptions) read(cmd *cobra.Command, args []string) error {
 	case dash == 1:
 		o.Command, o.Args = args[1], args[2:]
 	case len(args) == 2 && !strings.Contains(args[1], "://"):
-		return usagef("%q is no URL; a command stands behind --: tine servers add %s -- %s", args[1], args[0], args[1])
+		return usagef("%q is no URL; a command is written after --: tine servers add %s -- %s", args[1], args[0], args[1])
 	case len(args) == 2:
 		o.URL = args[1]
 	case o.Builtin == "":
@@ -164,8 +164,8 @@ func (c *cli) addServer(ctx context.Context, name string, o addOptions) error {
 	})
 }
 
-// changeConfig changes the config file that is meant, and says so. One that is named and
-// not there may be made.
+// changeConfig changes the chosen config file, and says so. A named file that is missing
+// may be made.
 func (c *cli) changeConfig(ctx context.Context, flag, server, what string, makes bool, change func([]byte, config.Options) ([]byte, *config.Config, error)) error {
 	path, begin, err := c.configToChange(ctx, flag)
 	if err != nil {
@@ -193,35 +193,34 @@ func (c *cli) changeConfig(ctx context.Context, flag, server, what string, makes
 		}
 	}
 	c.printWarnings(warnings)
-	said := fmt.Sprintf("%s: %s %s", server, what, path)
+	done := fmt.Sprintf("%s: %s %s", server, what, path)
 	if made {
-		said += ", a new file"
+		done += ", a new file"
 	}
 	run, taken, err := c.handOver(ctx, path)
 	if err != nil {
-		return fmt.Errorf("%s; %w", said, err)
+		return fmt.Errorf("%s; %w", done, err)
 	}
 	reloads := run != nil && run.Config != ""
 	serve := c.own("tine serve --config " + shellWord(path))
-	advice := fmt.Sprintf("no gateway of this state folder runs with it; %s starts one", serve)
+	advice := fmt.Sprintf("no gateway of this state folder uses it; %s starts one", serve)
 	switch {
 	case taken:
-		advice = "the gateway that runs has taken it over; see " + c.own("tine servers")
+		advice = "the running gateway has loaded it; see " + c.own("tine servers")
 	case reloads:
-		advice = "the gateway that runs is of an earlier version, and reads it again by itself in a moment; see " + c.own("tine servers")
+		advice = "the running gateway has an earlier version, and loads it by itself in a moment; see " + c.own("tine servers")
 	case run != nil:
-		advice = fmt.Sprintf("the gateway that runs, process %d, has the built-in defaults and reads no config; stop it, and start it again with: %s", run.PID, serve)
+		advice = fmt.Sprintf("the running gateway, process %d, has the built-in defaults and reads no config; stop it, and start it again with: %s", run.PID, serve)
 	}
-	return c.answer(map[string]any{"server": server, "config": path, "made": made, "reloads": reloads, "taken": taken}, said, advice)
+	return c.answer(map[string]any{"server": server, "config": path, "made": made, "reloads": reloads, "taken": taken}, done, advice)
 }
 
-// handOver has the gateway that runs with a config take over what was written to it, and
-// reports whether it has. One that has the built-in defaults is found too; nil is for
-// none.
+// handOver makes the running gateway of a config load it, and reports whether it has. A
+// gateway with the built-in defaults is found too; nil if there is none.
 func (c *cli) handOver(ctx context.Context, path string) (run *gatewayFile, taken bool, err error) {
 	state, err := c.stateDir()
 	if err != nil {
-		return nil, false, nil // and no gateway that could be found
+		return nil, false, nil // no gateway was found
 	}
 	run = c.running(ctx, state, "", false)
 	if run == nil || run.Config == "" {
@@ -241,7 +240,7 @@ func (c *cli) handOver(ctx context.Context, path string) (run *gatewayFile, take
 		return run, false, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("the gateway that runs, process %d, has not taken it over: %w", run.PID, err)
+		return nil, false, fmt.Errorf("the running gateway, process %d, has not loaded it: %w", run.PID, err)
 	}
 	return run, true, nil
 }

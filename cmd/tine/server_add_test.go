@@ -58,7 +58,7 @@ func TestServersAdd(t *testing.T) {
 		{[]string{"servers", "remove", "tim", "--json"}, 2, `"error"`, ""},
 		{[]string{"servers", "remove"}, 2, "", "wants the name of a server"},
 
-		{[]string{"servers", "add", "fs", "--env", "A=b=c", "--", "npx", "-y", "pkg", "--json", "${HOME:-x}"}, 0, "fs: added to", "no gateway of this state folder runs with it; tine serve --config"},
+		{[]string{"servers", "add", "fs", "--env", "A=b=c", "--", "npx", "-y", "pkg", "--json", "${HOME:-x}"}, 0, "fs: added to", "no gateway of this state folder uses it; tine serve --config"},
 		{[]string{"servers", "add", "web", "https://x.example/mcp", "--header", "Authorization: Bearer ${NONE}"}, 0, "web: added to", "variable NONE is not set"},
 		{[]string{"servers", "add", "near", "--", "./prog"}, 0, "near: added to", ""},
 		{[]string{"servers", "add", "far", "--config", "sub/other.yaml", "--", "./prog"}, 0, "far: added to", ""},
@@ -201,19 +201,19 @@ func TestServersAddToTheRunningGateway(t *testing.T) {
 		code := tc.cli.run(t.Context())
 		return tc.out.String(), tc.err.String(), code
 	}
-	if stdout, stderr, code := add(gatewayFile{URL: url, Config: path}, "a", "--builtin", "time"); code != 0 || !strings.Contains(stdout, path) || !strings.Contains(stderr, "of an earlier version, and reads it again by itself") {
+	if stdout, stderr, code := add(gatewayFile{URL: url, Config: path}, "a", "--builtin", "time"); code != 0 || !strings.Contains(stdout, path) || !strings.Contains(stderr, "has an earlier version, and loads it by itself") {
 		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
 	}
 	var refusal *api.Error
 	f.reload = func() *api.Error { return refusal }
-	if stdout, stderr, code := add(gatewayFile{URL: url, Config: path}, "b", "--builtin", "time"); code != 0 || !strings.Contains(stdout, path) || !strings.Contains(stderr, "has taken it over") {
+	if stdout, stderr, code := add(gatewayFile{URL: url, Config: path}, "b", "--builtin", "time"); code != 0 || !strings.Contains(stdout, path) || !strings.Contains(stderr, "has loaded it") {
 		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
 	}
 	refusal = &api.Error{Kind: api.KindInvalid, Status: http.StatusBadRequest, Message: "the old one stays"}
-	if stdout, stderr, code := add(gatewayFile{URL: url, Config: path}, "c", "--builtin", "time"); code != exitUsage || stdout != "" || !strings.Contains(stderr, "c: added to "+path+"; the gateway that runs, process 0, has not taken it over: the old one stays") {
+	if stdout, stderr, code := add(gatewayFile{URL: url, Config: path}, "c", "--builtin", "time"); code != exitUsage || stdout != "" || !strings.Contains(stderr, "c: added to "+path+"; the running gateway, process 0, has not loaded it: the old one stays") {
 		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
 	}
-	if _, stderr, code := add(gatewayFile{URL: url, Config: path}, "c", "--builtin", "time", "--config", "other.yaml"); code != 0 || !strings.Contains(stderr, "no gateway of this state folder runs with it") {
+	if _, stderr, code := add(gatewayFile{URL: url, Config: path}, "c", "--builtin", "time", "--config", "other.yaml"); code != 0 || !strings.Contains(stderr, "no gateway of this state folder uses it") {
 		t.Errorf("exit %d, %q", code, stderr)
 	}
 	// One with the built-in defaults reads no config.
@@ -221,7 +221,7 @@ func TestServersAddToTheRunningGateway(t *testing.T) {
 		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
 	}
 	// One that is gone has no say.
-	if stdout, stderr, code := add(gatewayFile{URL: "http://127.0.0.1:1", Config: path}, "c", "--builtin", "time"); code != 0 || strings.Contains(stdout, path) || !strings.Contains(stderr, "no gateway of this state folder runs with it") {
+	if stdout, stderr, code := add(gatewayFile{URL: "http://127.0.0.1:1", Config: path}, "c", "--builtin", "time"); code != 0 || strings.Contains(stdout, path) || !strings.Contains(stderr, "no gateway of this state folder uses it") {
 		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
 	}
 	if _, stderr, code := add(gatewayFile{URL: url, Config: path}, "d", "--builtin", "time", "--url", "http://elsewhere.example"); code != exitUsage || !strings.Contains(stderr, "--config") {
@@ -254,14 +254,14 @@ func TestServersAddIsThereAtOnce(t *testing.T) {
 	}
 	for i := range 5 {
 		name := fmt.Sprintf("clock%d", i)
-		if said, code := command("servers", "add", name, "--builtin", "time"); code != 0 || !strings.Contains(said, "has taken it over") {
+		if said, code := command("servers", "add", name, "--builtin", "time"); code != 0 || !strings.Contains(said, "has loaded it") {
 			t.Fatalf("exit %d, %s", code, said)
 		}
 		if said, code := command("call", name+"__get_current_time", "timezone=UTC"); code != 0 {
 			t.Errorf("a call at once: exit %d, %s", code, said)
 		}
 	}
-	if said, code := command("servers", "remove", "clock0"); code != 0 || !strings.Contains(said, "has taken it over") {
+	if said, code := command("servers", "remove", "clock0"); code != 0 || !strings.Contains(said, "has loaded it") {
 		t.Errorf("exit %d, %s", code, said)
 	}
 	if said, code := command("servers", "show", "clock0"); code == 0 {

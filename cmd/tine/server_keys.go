@@ -17,8 +17,8 @@ type serverKey struct {
 	unknown bool
 }
 
-// findKey finds a key. Its path is its names one by one; what a user's own name
-// begins is one name to its end, dots and all.
+// findKey finds a key. Its path is its names one by one; below a key with names of
+// the user's own the rest is one name, dots and all.
 func findKey(name string) (key serverKey, path []string) {
 	for _, k := range config.Settable() {
 		above, own := strings.CutPrefix(name, k.Name+".")
@@ -32,11 +32,10 @@ func findKey(name string) (key serverKey, path []string) {
 	return serverKey{unknown: true}, strings.Split(name, ".")
 }
 
-// ownNames reports whether names of the user's own stand below a key.
+// ownNames reports whether names of the user's own come below a key.
 func ownNames(k config.About) bool { return k.Form == config.FormNames || k.Name == "headers" }
 
-// value makes JSON of a text. A key that this program does not know gets what
-// the text looks like.
+// value makes JSON of a text. For an unknown key the form of the text decides.
 func (k serverKey) value(text string) (json.RawMessage, error) {
 	switch {
 	case k.unknown:

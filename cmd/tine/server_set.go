@@ -152,7 +152,8 @@ func (c *cli) setServer(ctx context.Context, server string, pairs []string) erro
 	})
 }
 
-// secretCommand is how to set what does not belong on a command line.
+// secretCommand is the command to set a value that does not belong on a command
+// line.
 func secretCommand(server string, path []string) string {
 	switch {
 	case path[0] == "auth":
@@ -163,7 +164,7 @@ func secretCommand(server string, path []string) string {
 	return "tine servers header " + server + " NAME"
 }
 
-// setSecret reads a secret and sets it, or takes it back.
+// setSecret reads a secret and sets it, or removes the change.
 func (c *cli) setSecret(ctx context.Context, server string, path []string, what string, remove bool) error {
 	key := strings.Join(path, ".")
 	if remove {
@@ -182,7 +183,7 @@ func (c *cli) setSecret(ctx context.Context, server string, path []string, what 
 	})
 }
 
-// changed lists what of a server differs from the config.
+// changed lists the settings of a server that differ from the config.
 func changed(s *api.Server) string {
 	if len(s.Overrides) == 0 {
 		return "; nothing is changed at run time"

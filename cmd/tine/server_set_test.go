@@ -51,7 +51,7 @@ func TestSetBuildsJSON(t *testing.T) {
 	}
 }
 
-// Secrets come from a prompt or standard input and are said to nobody.
+// Secrets come from a prompt or standard input and are never printed.
 func TestSecrets(t *testing.T) {
 	const key = `Bearer "k\3y"`
 	quoted, _ := json.Marshal(key)

@@ -44,9 +44,9 @@ func (c *cli) showServer(ctx context.Context, id string) error {
 	line("implementation", oneLine(s.ServerName+" "+s.ServerVer))
 	line("instances", strconv.Itoa(s.Instances))
 	line("restarts", strconv.Itoa(s.Restarts))
-	line("calls", fmt.Sprintf("%d, %d failed, %d under way, %d waiting", s.Calls, s.Failures, s.InFlight, s.Queue))
+	line("calls", fmt.Sprintf("%d, %d failed, %d running, %d waiting", s.Calls, s.Failures, s.InFlight, s.Queue))
 	if l := s.Latency; l != nil {
-		line("latency", fmt.Sprintf("half of them within %s, 95%% within %s, of the last %d", shortMillis(l.P50), shortMillis(l.P95), l.Count))
+		line("latency", fmt.Sprintf("median %s, 95%% within %s, of the last %d calls", shortMillis(l.P50), shortMillis(l.P95), l.Count))
 	}
 	t.painted("breaker", s.Breaker, breakerColor(s.Breaker))
 	if e := s.LastError; e != nil {
@@ -71,7 +71,7 @@ func (c *cli) showServer(ctx context.Context, id string) error {
 	return nil
 }
 
-// policyLines says what the calls of a server are subject to, in words.
+// policyLines describes the policy for the calls of a server.
 func policyLines(p *api.Policy) [][2]string {
 	var lines [][2]string
 	add := func(name, format string, args ...any) {

@@ -31,17 +31,18 @@ import (
 	"github.com/tine-mcp/tine/internal/upstream/record"
 )
 
-// serviceOptions say what gateway to run.
+// serviceOptions configure a gateway.
 type serviceOptions struct {
 	Config  *config.Config
 	Load    func() (*config.Config, error) // reads the config again
 	Options config.Options
 	State   string
-	// StateFlag is what commands need to mean this state folder; see cli.stateFlag.
+	// StateFlag is the flag that names this state folder in commands; see cli.stateFlag.
 	StateFlag string
 	Listen    bool // over HTTP
 	Keep      bool // leave instances running for the next gateway
-	// Lists keeps what servers list where the state folder does not last; nil for there.
+	// Lists keeps the lists of servers if the state folder does not last; nil to keep
+	// them there.
 	Lists store.ServerLists
 	// Orchestrate serves the orchestration API too.
 	Orchestrate bool
@@ -74,8 +75,8 @@ type service struct {
 	closed bool
 }
 
-// newService takes the state folder, brings back what was left there and
-// listens. It answers nobody before Run.
+// newService takes the state folder, restores what was left there and listens. It
+// answers no request before Run.
 func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	p := &service{o: o, cfg: o.Config}
 	p.hide(o.Config.Private())
@@ -108,13 +109,13 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	if err := p.instruments(ctx, id); err != nil {
 		return nil, err
 	}
-	control := &front.Control{} // the gateway's, which comes last and is asked by what comes first
+	control := &front.Control{} // the gateway's, which is made last but used by plugins made before
 	if p.networks, err = newNetworkLog(o.Log); err != nil {
 		return nil, err
 	}
 	if p.plugins, err = newPlugins(pluginOptions{
 		State: o.State, Gateway: id, Sandbox: p.cfg.SandboxBinary, MaxFrame: int(p.cfg.Limits.Message), Sessions: control, Authorize: authorizer(p.cfg, p.wallet),
-		Network: p.networks.tell, Private: func() []string { return *p.private.Load() }, Log: o.Log,
+		Network: p.networks.add, Private: func() []string { return *p.private.Load() }, Log: o.Log,
 	}); err != nil {
 		return nil, err
 	}
@@ -153,7 +154,7 @@ func (p *service) hide(files []string) { p.private.Store(&files) }
 // databaseOf is the database of a state folder.
 func databaseOf(state string) string { return filepath.Join(state, "tine.db") }
 
-// instruments opens what calls are written down with.
+// instruments opens the journal, metrics and traces.
 func (p *service) instruments(ctx context.Context, id string) (err error) {
 	cfg, o := p.cfg, p.o
 	p.journal, err = journal.Open(ctx, journal.Options{
@@ -176,8 +177,8 @@ func (p *service) instruments(ctx context.Context, id string) (err error) {
 }
 
 // hasStory reports whether the calls of a session outlast the journal's bounds:
-// those of one that was opened, and of one that others were forked from, last as
-// long as its record. What can't be told is kept.
+// those of an opened session, and of one with forks, last as long as its record. In
+// doubt they are kept.
 func (p *service) hasStory(id string) bool {
 	ctx := context.Background()
 	s, ok, err := p.store.Session(ctx, id)
@@ -188,7 +189,7 @@ func (p *service) hasStory(id string) bool {
 	return err != nil || len(forks) > 0
 }
 
-// snapshot is what metrics are scraped from, which may be before all is there.
+// snapshot is the source of the metrics, which may be scraped before all is ready.
 func (p *service) snapshot() telemetry.Snapshot {
 	p.mu.Lock()
 	g := p.gateway
@@ -199,7 +200,7 @@ func (p *service) snapshot() telemetry.Snapshot {
 	return g.Snapshot()
 }
 
-// checkExposure refuses a config that would let anyone in. The tokens of the
+// checkExposure refuses a config that would admit any caller. The tokens of the
 // state folder count.
 func (p *service) checkExposure(ctx context.Context, cfg *config.Config) error {
 	kept, err := p.store.Tokens(ctx)
@@ -253,8 +254,7 @@ func reachable(a net.Addr) string {
 	return net.JoinHostPort(host, fmt.Sprint(tcp.Port))
 }
 
-// Run serves until ctx ends, then stops taking calls and waits for those under
-// way.
+// Run serves until ctx ends, then stops taking calls and waits for running ones.
 func (p *service) Run(ctx context.Context) error {
 	// The gateway's own heap is a megabyte or two, and the collector would run
 	// hundreds of times a second for it. Memory that is never touched is never
@@ -350,14 +350,14 @@ func (p *service) watch(ctx context.Context) {
 	}
 }
 
-// reload reads the config again and takes it over.
+// reload reads the config again and applies it.
 func (p *service) reload(ctx context.Context) error {
 	c, err := p.o.Load()
 	return p.apply(ctx, c, err)
 }
 
-// apply takes a new config over, or logs why not and goes on with the old one. Whoever
-// asked for it gets the error too.
+// apply applies a new config, or logs why not and keeps the old one. The caller gets
+// the error too.
 func (p *service) apply(ctx context.Context, next *config.Config, err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -373,11 +373,11 @@ func (p *service) apply(ctx context.Context, next *config.Config, err error) err
 	return err
 }
 
-// take takes a new config over. p.mu is held.
+// take applies a new config. p.mu is held.
 func (p *service) take(ctx context.Context, next *config.Config) error {
 	next.Listen = p.cfg.Listen // what listens stays until a restart
 	changes := config.Diff(p.cfg, next)
-	// What the listener was made with stays as it is until a restart.
+	// The settings of the listener stay as they are until a restart.
 	waits := slices.DeleteFunc(slices.Clone(changes.Rest), func(key string) bool {
 		return key != "listen" && key != "tls" && key != "log" && key != "limits" && key != "telemetry" && key != "sandbox_binary"
 	})
@@ -387,7 +387,7 @@ func (p *service) take(ctx context.Context, next *config.Config) error {
 	if err := p.checkExposure(ctx, next); err != nil {
 		return err
 	}
-	// What must not be shown, and who may see a server, come before the server.
+	// Secrets to mask and access rules come before the servers.
 	p.o.Redact.Set(append(next.Secrets(), p.token))
 	p.hide(slices.Concat(p.cfg.Private(), next.Private()))
 	defer func() { p.hide(p.cfg.Private()) }() // of whichever holds then
@@ -406,13 +406,13 @@ func (p *service) take(ctx context.Context, next *config.Config) error {
 	for _, w := range next.Warnings {
 		p.o.Log.Warn(w)
 	}
-	p.o.Log.Info("config reloaded", said(changes)...)
+	p.o.Log.Info("config reloaded", changeAttrs(changes)...)
 	return nil
 }
 
-// said is what a reload changed, for the log: servers and tokens by name, rules
-// by number, other keys by themselves.
-func said(ch config.Changes) []any {
+// changeAttrs are the changes of a reload for the log: servers and tokens by name,
+// rules by number, other keys by themselves.
+func changeAttrs(ch config.Changes) []any {
 	var all []any
 	for _, part := range []struct {
 		name  string
@@ -431,8 +431,8 @@ func said(ch config.Changes) []any {
 	return all
 }
 
-// closeInstruments ends them when nothing is called any more, before the store
-// that they write to.
+// closeInstruments closes them when no call runs any more, before the store that
+// they write to.
 func (p *service) closeInstruments(ctx context.Context) {
 	if p.wallet != nil {
 		p.wallet.Close()
@@ -447,11 +447,11 @@ func (p *service) closeInstruments(ctx context.Context) {
 	}
 }
 
-// endTime is how long servers have to end in order, which for some is to write
-// down what they have in memory.
+// endTime is how long servers have to end in order; some write their memory to
+// disk.
 const endTime = 2 * time.Minute
 
-// Close ends everything the service owns. Calling it twice is fine.
+// Close ends everything the service owns. It may be called twice.
 func (p *service) Close() {
 	p.mu.Lock()
 	if p.closed {

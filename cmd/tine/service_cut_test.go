@@ -21,7 +21,7 @@ import (
 	"github.com/tine-mcp/tine/internal/testkit"
 )
 
-// TestCutCallsAreWrittenDown stops a gateway that has calls under way and no
+// TestCutCallsAreWrittenDown stops a gateway that has running calls and no
 // time to wait for them. They are in the journal all the same.
 func TestCutCallsAreWrittenDown(t *testing.T) {
 	const calls = 8

@@ -66,8 +66,7 @@ func labelFlag(cmd *cobra.Command, labels *[]string, help string) {
 	}
 }
 
-// parseLabels reads what --label was given. What keys and values may be is for
-// the gateway to say.
+// parseLabels reads the values of --label. The gateway checks keys and values.
 func parseLabels(given []string) (map[string]string, error) {
 	var labels map[string]string
 	for _, text := range given {
@@ -123,11 +122,11 @@ func spanFlags(flags map[string]*string) error {
 	return nil
 }
 
-// mendSession adds to an error about a session whose failure it is, and what
-// can be done.
+// mendSession adds the kind of failure to an error about a session, and what can be
+// done.
 func mendSession(err error) error { return mended(err, "tine session list --closed") }
 
-// mendSnapshot does so for one about a snapshot.
+// mendSnapshot does the same for a snapshot.
 func mendSnapshot(err error) error { return mended(err, "tine session snapshots") }
 
 func mended(err error, list string) error {
@@ -139,12 +138,12 @@ func mended(err error, list string) error {
 		return fmt.Errorf("%w; see %s", err, list)
 	case ae.Status == http.StatusGone && (ae.Kind == api.KindInvalid || ae.Kind == api.KindLost && ae.Server == ""): // it was closed, or ended by itself
 		id := sessionID.FindString(ae.Message)
-		return fmt.Errorf("%w; `tine session open` opens another, `%s` still tells what was called in it", err, strings.TrimSpace("tine session export "+id))
+		return fmt.Errorf("%w; `tine session open` opens another, `%s` still shows its calls", err, strings.TrimSpace("tine session export "+id))
 	}
 	return withKind(err)
 }
 
-// withKind adds to an error whose failure it is, unless the request was wrong or lacks
+// withKind adds the kind of failure to an error, unless the request was wrong or lacks
 // a token.
 func withKind(err error) error {
 	var ae *api.Error

@@ -91,14 +91,14 @@ func (c *cli) closeSessions(ctx context.Context, refs []string, yes bool) error 
 	return c.closeEach(ctx, g, ids)
 }
 
-// confirmDurable asks before it closes default and named sessions, to which every
-// connection of a principal comes back.
+// confirmDurable asks before it closes default and named sessions, which all
+// connections of a principal share.
 func (c *cli) confirmDurable(ctx context.Context, g *gateway, ids []string) (bool, error) {
 	texts := make([]string, len(ids))
 	err := inParallel(ctx, len(ids), func(i int) error {
 		s, err := ask(ctx, g, func(ctx context.Context) (*api.Session, error) { return g.Session(ctx, ids[i]) })
 		if ae := (*api.Error)(nil); errors.As(err, &ae) && slices.Contains([]int{http.StatusNotFound, http.StatusGone, http.StatusConflict}, ae.Status) {
-			return nil // it is not there to be closed, which the close says beside what comes of the others
+			return nil // the close reports that it does not exist
 		}
 		if err != nil {
 			return mendSession(err)
@@ -119,7 +119,7 @@ func (c *cli) confirmDurable(ctx context.Context, g *gateway, ids []string) (boo
 	return c.confirm(ctx, what+".\nClose it for good?")
 }
 
-// durableText says what is gone with a durable session.
+// durableText says what is lost with a durable session.
 func durableText(s *api.Session) string {
 	sharers := "all callers without a token"
 	switch {
@@ -147,8 +147,8 @@ func (c *cli) closeAll(ctx context.Context, o closeOptions) error {
 			if err != nil {
 				return nil, err
 			}
-			// A principal's own session and that of a connection are nobody's to
-			// sweep away.
+			// The session of a principal or of a connection is not closed along
+			// with others.
 			if s.Kind == api.SessionOpened {
 				ids = append(ids, s.ID)
 			}
@@ -172,7 +172,7 @@ func (c *cli) closeAll(ctx context.Context, o closeOptions) error {
 		}
 	}
 	if len(ids) == 0 {
-		c.say("no open sessions are there that fit")
+		c.say("no matching open sessions")
 	}
 	return c.closeEach(ctx, g, ids)
 }
@@ -184,10 +184,10 @@ func (c *cli) closeEach(ctx context.Context, g *gateway, ids []string) error {
 	return c.printEach(closed, "closed", err)
 }
 
-// toEach does something to each of several things, some at once, and goes on when
-// it fails with one. It returns those that it was done to.
+// toEach does something to each of several things, some at once, and continues
+// after a failure. It returns those that succeeded.
 func (c *cli) toEach(ctx context.Context, names []string, what string, do func(string) error) ([]string, error) {
-	failed := make([]error, len(names)) // said in the order of the names
+	failed := make([]error, len(names)) // reported in the order of the names
 	ok := make([]bool, len(names))
 	bar := c.counting(what, len(names))
 	over := inParallel(ctx, len(names), func(i int) error {
@@ -219,7 +219,7 @@ func (c *cli) toEach(ctx context.Context, names []string, what string, do func(s
 	return done, failures(errs)
 }
 
-// printEach prints what was done, and returns the error that came with it.
+// printEach prints what was done, and returns err.
 func (c *cli) printEach(done []string, what string, err error) error {
 	if c.flags.json {
 		if done == nil {
@@ -233,8 +233,8 @@ func (c *cli) printEach(done []string, what string, err error) error {
 	return err
 }
 
-// printAll prints for programs what came of several things, and the errors of
-// those that failed, and returns the error.
+// printAll prints several results for programs, with the errors of those that
+// failed, and returns the error.
 func (c *cli) printAll(name string, all any, err error) error {
 	out := map[string]any{name: all}
 	each, several := err.(failures)

@@ -62,7 +62,7 @@ func (c *cli) export(ctx context.Context, ref, out string) error {
 	return c.exportSession(ctx, g, session, out)
 }
 
-// findExport finds what is meant: a snapshot or a session.
+// findExport finds the snapshot or session of a reference.
 func findExport(ctx context.Context, g *gateway, ref string) (snap *api.Snapshot, session string, err error) {
 	if strings.HasPrefix(ref, sessionPrefix) {
 		session, err = findSession(ctx, g, ref)
@@ -157,12 +157,12 @@ func (c *cli) printExported(e exported, what string) error {
 	return c.answer(e, e.File, fmt.Sprintf("the %s, %s", what, sizeText(e.Bytes)))
 }
 
-// writeNew makes a file for its owner alone, whole or not at all. One that is
-// there is left as it is.
+// writeNew makes a file for its owner alone, whole or not at all. An existing file
+// is left as it is.
 func (c *cli) writeNew(path string, write func(io.Writer) error) (n int64, err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return 0, fmt.Errorf("%s is there already and is not written over; name another file with --out", path)
+		return 0, fmt.Errorf("%s exists and is not overwritten; name another file with --out", path)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("make the file: %w", err)
@@ -246,7 +246,7 @@ func (c *cli) importSnapshot(ctx context.Context, path, name string) error {
 }
 
 func (c *cli) printImported(snap *api.Snapshot) error {
-	// The session it was made of is another gateway's, or gone.
+	// Its session belongs to another gateway, or is gone.
 	shown := *snap
 	if !c.flags.json {
 		shown.Session = ""

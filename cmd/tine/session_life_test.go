@@ -30,7 +30,7 @@ func newShell(t *testing.T) shell {
 	return shell{t, state}
 }
 
-// try runs one command line, whatever comes of it.
+// try runs one command line, with any outcome.
 func (s shell) try(args ...string) (stdout, stderr string, code int) {
 	s.t.Helper()
 	return inFolder(s.t, s.state, args...)
@@ -217,9 +217,9 @@ func TestSessionExportImport(t *testing.T) {
 	if code != 0 || stdout != "base.tine\n" || !strings.Contains(stderr, "secrets") {
 		t.Fatalf("exit %d, %q, %q", code, stdout, stderr)
 	}
-	s.fails(exitFailed, "not written over", "session", "export", snap)
+	s.fails(exitFailed, "not overwritten", "session", "export", snap)
 	s.ok("session", "export", kid, "-o", "story.jsonl")
-	s.fails(exitFailed, "not written over", "session", "export", kid, "-o", "story.jsonl")
+	s.fails(exitFailed, "not overwritten", "session", "export", kid, "-o", "story.jsonl")
 	for _, name := range []string{"base.tine", "story.jsonl"} {
 		info, err := os.Stat(name)
 		if err != nil || info.Size() == 0 || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {

@@ -73,12 +73,12 @@ func (c *cli) listSessions(ctx context.Context, q client.SessionQuery) error {
 	if err != nil {
 		return mendSession(err)
 	}
-	none := fmt.Sprintf("no sessions are there that fit; `%s` opens one", c.own("tine session open"))
+	none := fmt.Sprintf("no matching sessions; `%s` opens one", c.own("tine session open"))
 	if err := c.list(all, c.sessionTable(all.Sessions, q.Closed), none); err != nil {
 		return err
 	}
 	if all.Next != "" && !c.flags.json {
-		c.say("there are more; go on with --after %s, or raise --limit", all.Next)
+		c.say("there are more; continue with --after %s, or raise --limit", all.Next)
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func (c *cli) sessionTable(sessions []api.Session, closed bool) *table {
 	})
 }
 
-// unservedText says why an open session is not served; nothing of one that is.
+// unservedText says why an open session is not served; empty if it is.
 func unservedText(s api.Session) string {
 	if !s.Closed.IsZero() {
 		return ""
@@ -128,7 +128,7 @@ func unservedText(s api.Session) string {
 	return s.Reason
 }
 
-// closedText says when and why a session was closed; nothing of an open one.
+// closedText says when and why a session was closed; empty for an open one.
 func (c *cli) closedText(s api.Session) string {
 	if s.Closed.IsZero() {
 		return ""
@@ -140,7 +140,7 @@ func (c *cli) closedText(s api.Session) string {
 	return text
 }
 
-// damageText says in one line what a session or a snapshot is damaged by.
+// damageText is the damage of a session or a snapshot in one line.
 func damageText(all []api.Damage) string {
 	var out []string
 	for _, d := range all {

@@ -157,7 +157,7 @@ func (c *cli) openSessions(ctx context.Context, o openOptions) error {
 		if err != nil {
 			return err
 		}
-		o.From = snap.ID // the same for all, whatever happens to its name meanwhile
+		o.From = snap.ID // the same for all, even if its name changes meanwhile
 	}
 	begun := c.now()
 	made := make([]*api.OpenedSession, o.count)
@@ -186,8 +186,7 @@ func (c *cli) openSessions(ctx context.Context, o openOptions) error {
 	return err
 }
 
-// printOpened prints the sessions that were opened, where not all could be beside
-// the error.
+// printOpened prints the opened sessions, and the error if not all were opened.
 func (c *cli) printOpened(opened []api.OpenedSession, listed bool, took time.Duration, failed error) error {
 	switch {
 	case c.flags.json && listed:
@@ -206,7 +205,7 @@ func (c *cli) printOpened(opened []api.OpenedSession, listed bool, took time.Dur
 	}
 	first := opened[0]
 	if len(opened) > 1 {
-		c.say("\n%s opened in %s. Tokens of theirs, each good for one session alone: %s", count(len(opened), "session"), took.Round(time.Millisecond), c.own("tine session token ID..."))
+		c.say("\n%s opened in %s. For their tokens, each for one session alone: %s", count(len(opened), "session"), took.Round(time.Millisecond), c.own("tine session token ID..."))
 	} else {
 		c.say("\n  url    %s\n  token  %s (for this session alone; not shown again)", first.URL, first.Token)
 		if until := c.lasts(first.Session); until != "" {
@@ -217,7 +216,7 @@ func (c *cli) printOpened(opened []api.OpenedSession, listed bool, took time.Dur
 	return nil
 }
 
-// lasts says when a session is closed by itself; empty for never.
+// lasts says when a session closes by itself; empty for never.
 func (c *cli) lasts(s api.Session) string {
 	var until []string
 	if !s.Expires.IsZero() {
@@ -231,7 +230,7 @@ func (c *cli) lasts(s api.Session) string {
 		}
 		text := "until it is unused for " + idle
 		if s.Kind == api.SessionClient {
-			text = "until its client leaves or is not heard of for " + idle
+			text = "until its client leaves or is silent for " + idle
 			if d > api.ClientAway {
 				text += "; its programs end after " + spanText(api.ClientAway)
 			}
@@ -253,22 +252,21 @@ func spanText(d time.Duration) string {
 	return s
 }
 
-// createTries and createPause say how often and when something is asked for again
-// whose answer did not come.
+// createTries and createPause say how often and when a request without an answer is
+// repeated.
 const (
 	createTries = 5
 	createPause = time.Second
 )
 
-// once creates something at the gateway. When the connection breaks before the
-// answer it asks again with the same key, so that what was created is known and
-// is not created twice.
+// once creates something at the gateway. If the connection breaks before the answer
+// it repeats the request with the same key, so that nothing is created twice.
 func once[T any](ctx context.Context, c *cli, create func(client.CreateOption) (T, error)) (T, error) {
 	key := client.Once(rand.Text())
 	for try, unsure := 1, false; ; try++ {
 		v, err := create(key)
 		unsure = unsure || brokenOff(err)
-		if err == nil || try == createTries || !unsure || !(brokenOff(err) || underWay(err) || errors.Is(err, client.ErrNoGateway)) {
+		if err == nil || try == createTries || !unsure || !(brokenOff(err) || pending(err) || errors.Is(err, client.ErrNoGateway)) {
 			return v, err
 		}
 		select {
@@ -292,15 +290,15 @@ func brokenOff(err error) bool {
 	return errors.As(err, &op) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// underWay reports whether the first request with a key goes on.
-func underWay(err error) bool {
+// pending reports whether the first request with a key is still running.
+func pending(err error) bool {
 	var ae *api.Error
 	return errors.As(err, &ae) && ae.Status == http.StatusConflict && ae.Retryable
 }
 
-// parseMembers reads what is said of some servers of a new session: how many
-// instances, SERVER=N, and what they begin with, SERVER=TEMPLATE. A template that
-// is an object or a list is JSON; anything else is text.
+// parseMembers reads --instances, SERVER=N, and --template, SERVER=TEMPLATE, the
+// initial state of a server. A template that is an object or a list is JSON;
+// anything else is text.
 func parseMembers(instances, templates []string) (map[string]api.NewMember, error) {
 	if len(instances)+len(templates) == 0 {
 		return nil, nil
@@ -314,7 +312,7 @@ func parseMembers(instances, templates []string) (map[string]api.NewMember, erro
 		case server == "" || err != nil || n < 1:
 			return nil, usagef("--instances wants SERVER=N with a number above 0, got %q", text)
 		case m.Instances != 0:
-			return nil, usagef("--instances says twice how many of %q there are", server)
+			return nil, usagef("--instances has server %q twice", server)
 		}
 		m.Instances = n
 		members[server] = m
@@ -326,7 +324,7 @@ func parseMembers(instances, templates []string) (map[string]api.NewMember, erro
 		case server == "" || template == "":
 			return nil, usagef("--template wants SERVER=TEMPLATE, the name of a snapshot or a path under template_roots, got %q", text)
 		case m.Template != nil:
-			return nil, usagef("--template says twice what %q begins with", server)
+			return nil, usagef("--template has server %q twice", server)
 		}
 		if raw := json.RawMessage(template); strings.ContainsAny(template[:1], "{[") && json.Valid(raw) {
 			m.Template = raw

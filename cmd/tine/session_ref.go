@@ -17,7 +17,7 @@ import (
 const (
 	sessionPrefix  = "ses_"
 	snapshotPrefix = "snp_"
-	// mostNamed is how many are named of those that a beginning fits.
+	// mostNamed is how many matches of a prefix are named.
 	mostNamed = 5
 	// sessionPage is the most that a gateway gives at once.
 	sessionPage = 1000
@@ -26,7 +26,7 @@ const (
 var (
 	wholeID   = regexp.MustCompile(`^(ses|snp)_[0-9a-f]{12}$`)
 	sessionID = regexp.MustCompile(`\bses_[0-9a-f]{12}\b`)
-	// sessionName is what may be a name; the gateway knows whether it is.
+	// sessionName matches possible names; the gateway knows whether one exists.
 	sessionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 	hexStart    = regexp.MustCompile(`^[0-9a-f]{0,12}$`)
 )
@@ -50,16 +50,16 @@ func findSession(ctx context.Context, g *gateway, ref string) (string, error) {
 	return ids[0], nil
 }
 
-// findSessions finds the ids that were meant, each once. Whole ids are left to
-// the gateway to know; beginnings are looked up among the sessions that are open, and
-// what is none there is a name, or else the beginning of one that is closed.
+// findSessions resolves references to ids, each once. The gateway checks whole ids;
+// prefixes are looked up among open sessions, and anything else is a name, or else
+// the prefix of a closed session.
 func findSessions(ctx context.Context, g *gateway, refs []string) ([]string, error) {
 	var ids []string
-	fits := map[string][]string{} // by what an id begins with
+	fits := map[string][]string{} // by prefix
 	for _, ref := range refs {
 		digits := strings.TrimPrefix(ref, sessionPrefix)
 		if ref == sessionPrefix || ref != digits && !hexStart.MatchString(digits) {
-			return nil, usagef("%q is no id of a session nor the beginning of one; see tine session list", ref)
+			return nil, usagef("%q is neither the id of a session nor a prefix of one; see tine session list", ref)
 		}
 		if !wholeID.MatchString(ref) && digits != "" && hexStart.MatchString(digits) {
 			fits[sessionPrefix+digits] = nil
@@ -91,9 +91,9 @@ func findSessions(ctx context.Context, g *gateway, refs []string) ([]string, err
 		case len(found) == 0 && strings.HasPrefix(refs[i], sessionPrefix):
 			return nil, usagef("no session begins with %q; see tine session list --closed", refs[i])
 		case len(found) == 0:
-			return nil, usagef("%q is neither the id of a session, nor the beginning of one, nor a name; see tine session list --closed", refs[i])
+			return nil, usagef("%q is neither the id of a session, nor a prefix of one, nor a name; see tine session list --closed", refs[i])
 		case len(found) > 1:
-			return nil, usagef("%q is the beginning of %s; give more of it", refs[i], several(found, "session"))
+			return nil, usagef("%q is a prefix of %s; give more of it", refs[i], several(found, "session"))
 		default:
 			ids[i] = found[0]
 		}
@@ -123,7 +123,7 @@ func sessionNamed(ctx context.Context, g *gateway, name string) (string, error) 
 	return "", mendSession(err)
 }
 
-// collect finds what begins with the keys of fits that nothing was found for.
+// collect finds the sessions for the prefixes of fits that have none yet.
 func collect(ctx context.Context, g *gateway, fits map[string][]string, closed bool) error {
 	var open []string
 	for start, found := range fits {
@@ -159,7 +159,7 @@ func several(ids []string, noun string) string {
 	return count(len(ids), noun) + ": " + strings.Join(named, ", ")
 }
 
-// findSnapshot finds a snapshot by its name, its id, or the beginning of its id.
+// findSnapshot finds a snapshot by its name, its id, or a prefix of its id.
 func findSnapshot(ctx context.Context, g *gateway, ref string) (*api.Snapshot, error) {
 	if ref == "" {
 		return nil, usagef("the name of a snapshot is empty; see tine session snapshots")
@@ -176,7 +176,7 @@ func findSnapshot(ctx context.Context, g *gateway, ref string) (*api.Snapshot, e
 	start := snapshotPrefix + strings.TrimPrefix(ref, snapshotPrefix)
 	all, lerr := snapshots(ctx, g, client.SnapshotQuery{Auto: true}, math.MaxInt)
 	if lerr != nil {
-		return nil, mendSnapshot(err) // the first error is the one to tell
+		return nil, mendSnapshot(err) // the first error is reported
 	}
 	for _, s := range all {
 		if s.Name != "" {
@@ -192,7 +192,7 @@ func findSnapshot(ctx context.Context, g *gateway, ref string) (*api.Snapshot, e
 	case 1:
 		return &found, nil
 	}
-	return nil, usagef("%q is no name of a snapshot, and the beginning of %s; give more of it", ref, several(ids, "snapshot"))
+	return nil, usagef("%q is not the name of a snapshot, but a prefix of %s; give more of it", ref, several(ids, "snapshot"))
 }
 
 // snapshotsOf reads the snapshots of one session, the newest first, at most so

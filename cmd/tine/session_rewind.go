@@ -55,7 +55,7 @@ question, and is required without a terminal.
 
 func (c *cli) rewind(ctx context.Context, ref string, in api.RewindRequest, yes bool) error {
 	if !yes && !c.inTerminal {
-		return usagef("rewind undoes what came after the snapshot, and standard input is no terminal to ask on; add --yes")
+		return usagef("rewind undoes all changes since the snapshot, and standard input is no terminal to ask on; add --yes")
 	}
 	g, id, err := c.session(ctx, ref)
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *cli) rewind(ctx context.Context, ref string, in api.RewindRequest, yes 
 	if err != nil {
 		return err
 	}
-	in.Snapshot = snap.ID // the one that is asked about, whatever is made meanwhile
+	in.Snapshot = snap.ID // the one in the question, even if another is made meanwhile
 	what := snapshotText(snap) + ", made " + c.age(snap.Created) + " ago"
 	if !yes {
 		ok, err := c.confirm(ctx, fmt.Sprintf("%s goes back to %s%s.\nRewind it?", id, what, undone(ctx, g, id, snap)))
@@ -100,13 +100,13 @@ func rewindTarget(ctx context.Context, g *gateway, session, ref string) (*api.Sn
 	return &newest[0], nil
 }
 
-// undone says how much would be undone, as far as the journal knows.
+// undone says how much would be undone, if the journal knows.
 func undone(ctx context.Context, g *gateway, session string, snap *api.Snapshot) string {
 	list, err := ask(ctx, g, func(ctx context.Context) (*api.CallList, error) {
 		return g.SessionCalls(ctx, session, client.CallQuery{Limit: callsPage})
 	})
 	if err != nil || snap.Session != session {
-		return "; what came after is gone"
+		return "; all later changes are lost"
 	}
 	n := 0
 	for _, call := range list.Calls {
@@ -116,14 +116,14 @@ func undone(ctx context.Context, g *gateway, session string, snap *api.Snapshot)
 	}
 	switch {
 	case n == callsPage:
-		return fmt.Sprintf("; what came after, %d calls and more, is gone", n)
+		return fmt.Sprintf("; all later changes, by more than %d calls, are lost", n)
 	case n == 0:
-		return "; nothing was called since"
+		return "; no calls were made since"
 	}
-	return fmt.Sprintf("; what came after, %s, is gone", count(n, "call"))
+	return fmt.Sprintf("; all later changes, by %s, are lost", count(n, "call"))
 }
 
-// snapshotText is what a snapshot is called.
+// snapshotText names a snapshot.
 func snapshotText(s *api.Snapshot) string {
 	return strings.TrimSuffix(fmt.Sprintf("%s (%s)", s.ID, s.Name), " ()")
 }

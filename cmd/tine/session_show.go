@@ -96,7 +96,7 @@ func (c *cli) sessionLines(line func(name, value string), s *api.Session) {
 		line("closed", strings.TrimSuffix(c.moment(s.Closed)+": "+s.Reason, ": "))
 	} else {
 		line("lasts", c.lasts(*s))
-		line("calls", fmt.Sprintf("%d since the gateway started, %d under way", s.Calls, s.InFlight))
+		line("calls", fmt.Sprintf("%d since the gateway started, %d running", s.Calls, s.InFlight))
 	}
 	for _, d := range s.Damaged {
 		line("damaged", c.moment(d.At)+": "+d.Text())

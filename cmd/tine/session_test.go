@@ -15,7 +15,7 @@ import (
 	"github.com/tine-mcp/tine/client"
 )
 
-// answered runs a command on a terminal where somebody types an answer.
+// answered runs a command on a terminal where a person types an answer.
 func answered(t *testing.T, url, answer string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	tc := newTestCLI(t, args...)
@@ -39,9 +39,9 @@ func TestSessionQuestions(t *testing.T) {
 		line, asks string
 		changes    int32
 	}{
-		{"session rewind 0a", "ses_0a0000000001 goes back to snp_0000000000b2, made 2m ago; what came after, 2 calls, is gone.\nRewind it? [y/N] ", 1},
-		{"session rewind 0a base", "(base), made 26h ago; what came after, 2 calls, is gone", 1},
-		{"session rewind 0a other", "snp_00000000c003 (other), made 3d ago; what came after is gone", 1},
+		{"session rewind 0a", "ses_0a0000000001 goes back to snp_0000000000b2, made 2m ago; all later changes, by 2 calls, are lost.\nRewind it? [y/N] ", 1},
+		{"session rewind 0a base", "(base), made 26h ago; all later changes, by 2 calls, are lost", 1},
+		{"session rewind 0a other", "snp_00000000c003 (other), made 3d ago; all later changes are lost", 1},
 		{"session close default 0a", "ses_0d0000000005 is session \"default\": the memory, files and tables that all connections of bob share are gone with it.\nClose it for good? [y/N] ", 2},
 		{"session rm work", "ses_0f0000000007 is session \"work\": the memory, files and tables that all connections of bob to it share are gone with it.\nClose it for good? [y/N] ", 1},
 		{"session close --all", "Close 3 sessions: ses_0a0000000001, ses_0b0000000002, ses_0c0000000004? [y/N] ", 3},
@@ -114,7 +114,7 @@ func TestOnce(t *testing.T) {
 		want  error
 	}{
 		{"at once", nil, 1, nil},
-		{"broken off, away, under way", []error{broken, away, busy}, 4, nil},
+		{"broken off, away, pending", []error{broken, away, busy}, 4, nil},
 		{"never there", []error{away}, 1, away},
 		{"refused", []error{full}, 1, full},
 		{"refused after all", []error{broken, full}, 2, full},

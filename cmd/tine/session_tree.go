@@ -119,7 +119,7 @@ func (c *cli) showFamilies(ctx context.Context, limit int) error {
 	return nil
 }
 
-// note marks everybody of a family.
+// note marks all sessions of a family.
 func note(t *api.Tree, seen map[string]bool) {
 	seen[t.Session.ID] = true
 	for i := range t.Children {
@@ -129,9 +129,9 @@ func note(t *api.Tree, seen map[string]bool) {
 
 // drawing draws families.
 type drawing struct {
-	c                         *cli
-	meant                     string // the session that was asked for
-	branch, last, bar, nobody string // before a child, the last child, and what is below them
+	c                        *cli
+	meant                    string // the session that was asked for
+	branch, last, bar, blank string // before a child, the last child, and the lines below them
 }
 
 func (c *cli) drawing(meant string) drawing {
@@ -141,8 +141,8 @@ func (c *cli) drawing(meant string) drawing {
 	return drawing{c, meant, "|- ", "`- ", "|  ", "   "}
 }
 
-// unicode reports whether standard output shows more than ASCII: a terminal says
-// so with the locale, and what is no terminal takes everything.
+// unicode reports whether standard output shows more than ASCII: a terminal says so
+// with the locale, and anything else takes all characters.
 func (c *cli) unicode() bool { return !c.outTerminal || utf8Locale(runtime.GOOS, c.getenv) }
 
 func utf8Locale(goos string, getenv func(string) string) bool {
@@ -151,13 +151,13 @@ func utf8Locale(goos string, getenv func(string) string) bool {
 			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
 		}
 	}
-	return goos == "windows" // its console is written to in Unicode, whatever the locale is
+	return goos == "windows" // its console takes Unicode in every locale
 }
 
 func (d drawing) draw(t *api.Tree) { d.node(t, "", "") }
 
-// node draws a session and those below it; before stands in front of its line,
-// and below in front of the others.
+// node draws a session and its descendants, with before in front of its line and
+// below in front of the others.
 func (d drawing) node(t *api.Tree, before, below string) {
 	c, s := d.c, t.Session
 	parts := []string{s.ID}
@@ -186,7 +186,7 @@ func (d drawing) node(t *api.Tree, before, below string) {
 	fmt.Fprintln(c.stdout, before+c.paint(color, text))
 	for i := range t.Children {
 		if i == len(t.Children)-1 {
-			d.node(&t.Children[i], below+d.last, below+d.nobody)
+			d.node(&t.Children[i], below+d.last, below+d.blank)
 		} else {
 			d.node(&t.Children[i], below+d.branch, below+d.bar)
 		}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A session that is listed and not served says why, and what brings it back, to
-// whatever is done with it.
+// Every command on a session that is listed and not served says why, and what
+// brings it back.
 func TestUnservedSessionsSayWhy(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "s7")
 	stop := gatewayOn(t, state)

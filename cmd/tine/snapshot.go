@@ -63,7 +63,7 @@ func (c *cli) makeSnapshot(ctx context.Context, ref string, in api.SnapshotReque
 	return c.printMade(snap)
 }
 
-// printMade prints a snapshot that was just made, and what it is good for.
+// printMade prints a new snapshot, and commands that use it.
 func (c *cli) printMade(snap *api.Snapshot) error {
 	from := cmp.Or(snap.Name, snap.ID)
 	advice := []string{"\n" + sizeText(snap.Size) + ". Next:\n", "  " + c.own("tine session open --from "+from)}
@@ -151,7 +151,7 @@ func (c *cli) listSnapshots(ctx context.Context, q client.SnapshotQuery, session
 		if session, err = findSession(ctx, g, session); err != nil {
 			return err
 		}
-		out.Snapshots, err = snapshotsOf(ctx, g, session, q.Limit+1) // one more tells whether there are more
+		out.Snapshots, err = snapshotsOf(ctx, g, session, q.Limit+1) // one more shows whether there are more
 	} else {
 		out.Snapshots, err = snapshots(ctx, g, q, q.Limit+1)
 	}
@@ -162,7 +162,7 @@ func (c *cli) listSnapshots(ctx context.Context, q client.SnapshotQuery, session
 	if more {
 		out.Snapshots = out.Snapshots[:q.Limit]
 	}
-	none := fmt.Sprintf("no snapshots are there that fit; `%s` makes one", c.own("tine session snapshot ID"))
+	none := fmt.Sprintf("no matching snapshots; `%s` makes one", c.own("tine session snapshot ID"))
 	if err := c.list(out, c.snapshotTable(out.Snapshots, true), none); err != nil {
 		return err
 	}
@@ -172,8 +172,8 @@ func (c *cli) listSnapshots(ctx context.Context, q client.SnapshotQuery, session
 	return nil
 }
 
-// snapshotTable lists snapshots, with their sessions where they are not all of the one
-// that was asked for.
+// snapshotTable lists snapshots, with their sessions unless all are of the requested
+// one.
 func (c *cli) snapshotTable(all []api.Snapshot, sessions bool) *table {
 	columns := []column{
 		{"SNAPSHOT", whole}, {"NAME", 0}, {"OWNER", varied | when(sessions)}, {"SESSION", when(sessions)},

@@ -35,7 +35,7 @@ has its own folder, with its own record.`,
 	return cmd
 }
 
-// lockState takes a state folder that is there for a command.
+// lockState locks an existing state folder for a command.
 func (c *cli) lockState() (state string, unlock func(), err error) {
 	if state, err = c.stateDir(); err != nil {
 		return "", nil, err
@@ -50,7 +50,7 @@ func (c *cli) lockState() (state string, unlock func(), err error) {
 	return state, unlock, err
 }
 
-// agreed asks on a terminal whether to go on; elsewhere --yes has to say so.
+// agreed asks for confirmation on a terminal; elsewhere --yes is needed.
 func (c *cli) agreed(ctx context.Context, yes bool, question string) error {
 	if yes {
 		return nil
@@ -65,15 +65,15 @@ func (c *cli) agreed(ctx context.Context, yes bool, question string) error {
 	return err
 }
 
-// asideTime is how folders of what was set aside are called.
+// asideTime is the format of the names of folders in set-aside/.
 const asideTime = "20060102T150405Z"
 
-// unfinished marks a folder into which things are being moved; whoever comes after a
-// death moves the rest there too.
+// unfinished marks a folder into which things are being moved; if the command is
+// killed, its next run moves the rest there too.
 const unfinished = "unfinished"
 
-// beginAside makes the folder that things are moved into, or finds the one that
-// an earlier try left.
+// beginAside makes the folder that things are moved into, or finds the one of an
+// interrupted run.
 func beginAside(state, what string, now time.Time) (string, error) {
 	parent := filepath.Join(state, asideFolder)
 	earlier, err := listDir(parent)
@@ -99,8 +99,8 @@ func beginAside(state, what string, now time.Time) (string, error) {
 	return dir, os.WriteFile(filepath.Join(dir, unfinished), []byte(what), 0o600)
 }
 
-// moveAside moves parts of the state folder that are there into a folder that
-// beginAside made. Nothing in there is overwritten.
+// moveAside moves existing parts of the state folder into a folder that beginAside
+// made. Nothing in there is overwritten.
 func moveAside(state, dir string, names ...string) error {
 	for _, name := range names {
 		from, to := filepath.Join(state, name), filepath.Join(dir, name)
@@ -120,9 +120,9 @@ func moveAside(state, dir string, names ...string) error {
 	return errors.Join(sqlite.SyncDir(dir), sqlite.SyncDir(state))
 }
 
-// endAside says that all is moved.
+// endAside marks that all is moved.
 func endAside(dir string) error { return os.Remove(filepath.Join(dir, unfinished)) }
 
-// databaseNames are the files of the database, the one that counts first: a
-// folder without it is not served.
+// databaseNames are the files of the database, the main one first: a folder without
+// it is not served.
 func databaseNames() []string { return []string{"tine.db", "tine.db-wal", "tine.db-shm"} }

@@ -160,7 +160,7 @@ func TestStateLogLosesARevokedToken(t *testing.T) {
 		if why := refused(t, state); !strings.Contains(why, path+" is missing") || !strings.Contains(why, "tine state restore --from tine.db") {
 			t.Errorf("got %s", why)
 		}
-		if _, stderr, code := inFolder(t, state, "state", "restore", "--from", "tine.db", "--yes"); code != 0 || !strings.Contains(stderr, "how many can't be told") {
+		if _, stderr, code := inFolder(t, state, "state", "restore", "--from", "tine.db", "--yes"); code != 0 || !strings.Contains(stderr, "how many is not known") {
 			t.Errorf("exit %d, %s", code, stderr)
 		}
 		gatewayOn(t, state)()
@@ -187,7 +187,7 @@ func TestStateLogLosesARevokedToken(t *testing.T) {
 }
 
 // A database that is gone together with all backups must not open a gateway that
-// had tokens to everybody on the machine.
+// had tokens to all callers on the machine.
 func TestStateRestoreWithoutTokens(t *testing.T) {
 	made := t.TempDir()
 	stop := gatewayOn(t, made)

@@ -59,14 +59,14 @@ func (c *cli) setAside(ctx context.Context, yes bool) error {
 	c.say("%s holds %s, besides its database", state, inv)
 	c.say("  tokens and logins to servers are set aside with it: the next gateway knows none of them")
 	if inv.Instances > 0 {
-		c.say("  processes, sandboxes and containers of %s that still run are ended first, and what they have in memory is gone", count(inv.Instances, "instance"))
+		c.say("  processes, sandboxes and containers of %s that still run are ended first, and their memory is lost", count(inv.Instances, "instance"))
 	}
-	if err := c.agreed(ctx, yes, "Set all of it aside and begin with nothing?"); err != nil {
+	if err := c.agreed(ctx, yes, "Set all of it aside and begin empty?"); err != nil {
 		return err
 	}
 	if inv.Instances > 0 {
 		if err := c.endLeftovers(ctx, state); err != nil {
-			return fmt.Errorf("end what an earlier gateway left running: %w", err)
+			return fmt.Errorf("end the instances of an earlier gateway: %w", err)
 		}
 	}
 	dir, err := beginAside(state, "everything", c.now())
@@ -79,13 +79,13 @@ func (c *cli) setAside(ctx context.Context, yes bool) error {
 	}
 	names := databaseNames()
 	for _, path := range all {
-		// The lock is ours, and stays where whoever comes looks for it.
+		// The lock is ours, and stays where other processes look for it.
 		if name := filepath.Base(path); name != asideFolder && name != "lock" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
 	if err := moveAside(state, dir, names...); err != nil {
-		return fmt.Errorf("%w; run it again when that is mended: it goes on in %s", err, dir)
+		return fmt.Errorf("%w; run it again when that is mended: it continues in %s", err, dir)
 	}
 	if err := endAside(dir); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (c *cli) endLeftovers(ctx context.Context, state string) error {
 	defer p.close()
 	for name, d := range p.drivers {
 		sw, ok := d.(driver.Sweeper)
-		if !ok || id == "" && name == "docker" { // without an id it can't be told whose containers are
+		if !ok || id == "" && name == "docker" { // without an id the owner of containers is unknown
 			continue
 		}
 		if _, err := sw.Sweep(ctx, filepath.Join(state, "instances"), nil); err != nil && !os.IsNotExist(err) {

@@ -13,15 +13,15 @@ import (
 	"github.com/tine-mcp/tine/internal/store/sqlite"
 )
 
-// A foundBackup is one that can be restored, or why it can't be.
+// A foundBackup is a backup that can be restored, or the reason why it can't.
 type foundBackup struct {
 	Path      string    `json:"path"`
 	Made      time.Time `json:"made,omitzero"`
 	Sessions  int       `json:"sessions"`
 	Snapshots int       `json:"snapshots"`
 	Tokens    int       `json:"tokens"`
-	// Faulty is of one that was known to be wrong in something when it was made, and
-	// is taken only where there is no other.
+	// Faulty is set if a fault was known when it was made; such a backup is used
+	// only if there is no other.
 	Faulty  bool   `json:"faulty,omitempty"`
 	Problem string `json:"problem,omitempty"`
 }
@@ -95,7 +95,7 @@ func (c *cli) backupTable(all []foundBackup) *table {
 	})
 }
 
-// chooseBackup finds what to restore from.
+// chooseBackup finds the backup to restore.
 func (c *cli) chooseBackup(ctx context.Context, state, from string) (foundBackup, error) {
 	switch from {
 	case "":
@@ -123,7 +123,7 @@ func (c *cli) chooseBackup(ctx context.Context, state, from string) (foundBackup
 			return foundBackup{}, err
 		}
 		b := inspectBackup(ctx, state, path, info.ModTime())
-		// Of the database itself whatever can be read is taken.
+		// Of the database itself everything readable is taken.
 		if b.Problem != "" && path != databaseOf(state) {
 			return b, fmt.Errorf("%s can't be restored: %s", path, b.Problem)
 		}
@@ -135,12 +135,12 @@ func (c *cli) chooseBackup(ctx context.Context, state, from string) (foundBackup
 const (
 	keptBackups = 3
 	backupEvery = 24 * time.Hour
-	backupCheck = time.Hour // how often it is looked whether one is due
+	backupCheck = time.Hour // how often the age of the last backup is checked
 	backupTime  = time.Minute
 )
 
-// backup copies the state database besides. A failure is logged: the gateway does
-// its work, and the backups that there are stay.
+// backup copies the state database. A failure is logged: the gateway continues, and
+// earlier backups stay.
 func (p *service) backup(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, backupTime)
 	defer cancel()
@@ -148,11 +148,11 @@ func (p *service) backup(ctx context.Context) {
 		return session.Faults(ctx, db, p.o.State)
 	})
 	if err != nil && path != "" {
-		p.o.Log.Error("the state database has faults; a start of the gateway takes what the folders have right", "err", err)
+		p.o.Log.Error("the state database has faults; the next start of the gateway corrects it from the folders", "err", err)
 		return
 	}
 	if err != nil {
-		p.o.Log.Error("the state database is not backed up; the backups before stay", "err", err)
+		p.o.Log.Error("the state database is not backed up; earlier backups stay", "err", err)
 		return
 	}
 	p.o.Log.Debug("state database backed up", "file", path)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// stateDir is the state folder: --state, TINE_STATE, or the place this system
-// has for such things. It is not created here.
+// stateDir is the state folder: --state, TINE_STATE, or this system's usual place.
+// It is not created here.
 func (c *cli) stateDir() (string, error) {
 	dir := c.flags.state
 	if dir == "" {
@@ -24,8 +24,8 @@ func (c *cli) stateDir() (string, error) {
 	return filepath.Abs(dir)
 }
 
-// stateFlag is what a command that a message advises needs to mean a state folder:
-// nothing for the one that it means anyway.
+// stateFlag is the flag that names a state folder in an advised command: empty for
+// the default one.
 func (c *cli) stateFlag(state string) string {
 	if home := defaultStateDir(runtime.GOOS, c.getenv); home != "" && filepath.Clean(home) == state {
 		return ""
@@ -33,9 +33,9 @@ func (c *cli) stateFlag(state string) string {
 	return stateFlag(state)
 }
 
-// own is a command on the gateway or state folder that this one was about: with
-// the flags that this one was given to find it. Variables of the environment say
-// the same to the next one. A token is not repeated, as it would be shown.
+// own is a command on the same gateway or state folder: with the flags that this
+// command was given to find it. Environment variables hold for the next command
+// too. A token is not repeated, as it would be shown.
 func (c *cli) own(command string) string {
 	if c.flags.url != "" {
 		command += " --url " + shellWord(c.flags.url)
@@ -53,12 +53,12 @@ func (c *cli) own(command string) string {
 	return withFlag(command, c.stateFlag(state))
 }
 
-// advised finds commands in messages: in backquotes, or after a word that advises
+// advised finds commands in messages: in backquotes, or after a verb that advises
 // them, up to the end of the clause.
 var advised = regexp.MustCompile("(`|see |run: )(tine [a-z](?:[^`;,()\\n]*[^`;,()\\s])?)")
 
-// ownAll makes the commands that a message advises work as they stand there. The
-// message may be the gateway's, which does not know how it was reached.
+// ownAll makes the advised commands of a message work as they stand. The message
+// may be the gateway's, which does not know how it was reached.
 func (c *cli) ownAll(message string) string {
 	return advised.ReplaceAllStringFunc(message, func(found string) string {
 		if strings.Contains(found, "--state") || strings.Contains(found, "--url") || strings.HasSuffix(found, "--help") {

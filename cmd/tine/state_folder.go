@@ -19,7 +19,7 @@ import (
 const (
 	asideFolder    = "set-aside"
 	backupFolder   = "backups"
-	restoredFile   = "restored"  // says when the database was brought back from a backup
+	restoredFile   = "restored"  // says when the database was restored from a backup
 	restoringPlace = "restoring" // where the next database is made
 )
 
@@ -71,7 +71,8 @@ func takeInventory(state string) (inventory, error) {
 	return inv, errors.Join(failed, err)
 }
 
-// glob lists what is in a folder, or with /* at its end in all folders of it.
+// glob lists the entries of a folder, or with /* at its end those of all its
+// subfolders.
 func glob(state, pattern string) ([]string, error) {
 	dir, deep := strings.CutSuffix(pattern, "/*")
 	dirs := []string{filepath.Join(state, dir)}
@@ -129,7 +130,7 @@ func (i inventory) String() string {
 	return allOf(parts)
 }
 
-// allOf is a list as a sentence has it.
+// allOf joins a list as in a sentence.
 func allOf(parts []string) string {
 	switch n := len(parts); n {
 	case 0:
@@ -141,10 +142,10 @@ func allOf(parts []string) string {
 	}
 }
 
-// openDatabase opens the database of a state folder that the caller has locked,
-// and returns the id of its gateway. A new database is made only in a folder that
-// holds nothing: beside what others know, it would take all of that for nobody's.
-// Flag is what commands need to mean the folder; see cli.stateFlag.
+// openDatabase opens the database of a state folder that the caller has locked, and
+// returns the id of its gateway. A new database is made only in an empty folder: a
+// new one beside existing data would treat all of it as unowned. Flag names the
+// folder in commands; see cli.stateFlag.
 func openDatabase(ctx context.Context, state, flag string) (_ *sqlite.DB, id string, err error) {
 	path := databaseOf(state)
 	why, err := sqlite.Missing(ctx, path)
@@ -158,7 +159,7 @@ func openDatabase(ctx context.Context, state, flag string) (_ *sqlite.DB, id str
 		}
 		if !inv.empty() {
 			return nil, "", fmt.Errorf("the state database %s %s, but the state folder holds %s; nothing was changed. "+
-				"Run `%s` to bring the database back from a backup, or `%s` to keep all of it in a folder aside and begin anew", path, why, inv,
+				"Run `%s` to restore the database from a backup, or `%s` to move the state aside and begin anew", path, why, inv,
 				withFlag("tine state restore", flag), withFlag("tine state set-aside", flag))
 		}
 	}
@@ -187,16 +188,15 @@ func agreeOnID(ctx context.Context, state, flag string, db store.Owner) (string,
 	}
 	if err := db.SetGatewayID(ctx, id); err != nil {
 		return "", fmt.Errorf("%w: the database and %s disagree about whose this state folder is, as when a database of another folder was put here; "+
-			"run `%s`, or put the right one of the two back", err, filepath.Join(state, "id"), withFlag("tine state restore", flag))
+			"run `%s`, or restore the right one of the two", err, filepath.Join(state, "id"), withFlag("tine state restore", flag))
 	}
 	return id, nil
 }
 
-// restoredFor is how long after a restore nothing is taken for nobody's.
+// restoredFor is how long after a restore nothing is removed as unowned.
 const restoredFor = 7 * 24 * time.Hour
 
-// restoredLately reports whether the database was brought back from a backup not
-// long ago.
+// restoredLately reports whether the database was restored from a backup recently.
 func restoredLately(state string, now time.Time) bool {
 	info, err := os.Stat(filepath.Join(state, restoredFile))
 	return err == nil && now.Sub(info.ModTime()) < restoredFor

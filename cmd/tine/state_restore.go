@@ -82,11 +82,11 @@ type restoreResult struct {
 	SnapshotsGone []string    `json:"snapshots_gone"`
 	Unreadable    []string    `json:"unreadable"`
 	Unconfirmed   []string    `json:"tokens_unconfirmed"`
-	// TokensLost is set where there were tokens, or it can't be told, and none came
-	// back: nobody comes in without a token before an operator has said so.
+	// TokensLost is set if there were tokens, or that is unknown, and none came
+	// back: callers without a token are refused until an operator confirms.
 	TokensLost bool `json:"tokens_lost"`
-	// Missing counts the changes of tokens and of what is switched at run time that
-	// were made after the backup. It is left out where the state folder can't tell.
+	// Missing counts the changes of tokens and of run-time switches that were made
+	// after the backup. It is left out if the state folder does not have the count.
 	Missing *int64 `json:"access_changes_missing,omitempty"`
 }
 
@@ -136,7 +136,7 @@ func (c *cli) restoreState(ctx context.Context, o restoreFlags) error {
 	if c.flags.json {
 		return c.printJSON(res)
 	}
-	fmt.Fprintln(c.stdout, visible("restored; what was there is in "+res.SetAside, c.outTerminal))
+	fmt.Fprintln(c.stdout, visible("restored; the old database is in "+res.SetAside, c.outTerminal))
 	if len(res.Unconfirmed) > 0 {
 		c.say("no token works before it is confirmed: see %s, then %s", c.own("tine token list"), c.own("tine token confirm --all"))
 	}
@@ -148,7 +148,7 @@ func (c *cli) restoreState(ctx context.Context, o restoreFlags) error {
 
 func (c *cli) sayRestore(r *restoreResult) {
 	if r.From.Path == fromFolders {
-		c.say("no backup is used: the database is made anew from the folders of sessions and snapshots")
+		c.say("no backup is used: the database is rebuilt from the folders of sessions and snapshots")
 	} else {
 		c.say("from %s, made %s ago: %s, %s, %s", r.From.Path, c.age(r.From.Made), count(r.From.Sessions, "open session"), count(r.From.Snapshots, "snapshot"), count(r.From.Tokens, "token"))
 	}
@@ -173,7 +173,7 @@ func (c *cli) sayRestore(r *restoreResult) {
 	}
 }
 
-// sayMissing says what was changed after the backup and does not come back.
+// sayMissing prints the changes after the backup, which are lost.
 func (c *cli) sayMissing(r *restoreResult) {
 	since, at := "made after this backup", "as they were at the backup"
 	if r.From.Path == fromFolders {
@@ -181,26 +181,26 @@ func (c *cli) sayMissing(r *restoreResult) {
 	}
 	switch {
 	case r.Missing == nil:
-		c.say("  changes of tokens and switches %s are missing; how many can't be told", since)
+		c.say("  changes of tokens and switches %s are missing; how many is not known", since)
 	case *r.Missing > 0:
 		c.say("  changes of tokens and switches %s, which are missing: %d", since, *r.Missing)
 	}
 	if r.Missing == nil || *r.Missing > 0 {
-		c.say("    a token that was made since is gone: make it again; one that was revoked since is listed again: revoke it")
+		c.say("    a token made since then is gone: make it again; one revoked since then is listed again: revoke it")
 	}
 	c.say("  logins to servers are %s", at)
 }
 
-// restoring makes the next database of a state folder in a place of its own, and
-// puts it in the place of the one that is there.
+// restoring makes the next database of a state folder in a separate place, and then
+// replaces the present one.
 type restoring struct{ state, place, flag string }
 
 func (r restoring) path() string { return filepath.Join(r.place, "tine.db") }
 
-// clear removes what was made and is not needed, also by one that was killed.
+// clear removes an unfinished database, also one of a killed process.
 func (r restoring) clear() error { return os.RemoveAll(r.place) }
 
-// prepare makes the next database, and says what will be changed in it.
+// prepare makes the next database, and finds out what will be changed in it.
 func (r restoring) prepare(ctx context.Context, from foundBackup) (*restoreResult, error) {
 	if err := errors.Join(r.clear(), os.MkdirAll(r.place, 0o700)); err != nil {
 		return nil, err
@@ -210,7 +210,7 @@ func (r restoring) prepare(ctx context.Context, from foundBackup) (*restoreResul
 			return nil, fmt.Errorf("%w; choose another with --from, see %s", err, withFlag("tine state restore --list", r.flag))
 		}
 	}
-	if from.Problem != "" { // what it holds is known only now
+	if from.Problem != "" { // its content is known only now
 		sum, err := sqlite.Inspect(ctx, r.path())
 		if err != nil {
 			return nil, err
@@ -250,7 +250,7 @@ func (r restoring) prepare(ctx context.Context, from foundBackup) (*restoreResul
 	return res, err
 }
 
-// access reads what is known about access besides the database.
+// access reads the access file, which is apart from the database.
 func (r restoring) access() (was sqlite.Access, known bool, err error) {
 	was, known, err = sqlite.ReadAccess(r.state)
 	if errors.Is(err, sqlite.ErrAccessFile) {
@@ -267,9 +267,9 @@ func (r restoring) with(ctx context.Context, do func(*sqlite.DB) error) error {
 	return errors.Join(do(db), db.Close())
 }
 
-// do changes what has to be changed in the next database and puts it in place.
-// Until the last step the state folder is as it was, or has no database and is
-// not served: it can be done again.
+// do makes the changes in the next database and puts it in place. Until the last
+// step the state folder is as it was, or has no database and is not served: it can
+// be repeated.
 func (r restoring) do(ctx context.Context, res *restoreResult, now time.Time) error {
 	var access sqlite.Access
 	err := r.with(ctx, func(db *sqlite.DB) (err error) {
@@ -302,8 +302,8 @@ func (r restoring) do(ctx context.Context, res *restoreResult, now time.Time) er
 	return errors.Join(sqlite.SyncDir(r.state), sqlite.WriteAccess(r.state, access), endAside(dir))
 }
 
-// adapt makes a database fit to folders that are newer than it is, and returns what
-// is to be known about access besides it.
+// adapt makes a database match folders that are newer, and returns the content of
+// its access file.
 func (r restoring) adapt(ctx context.Context, db *sqlite.DB, res *restoreResult) (sqlite.Access, error) {
 	if id, err := store.ReadID(r.state); err != nil {
 		return sqlite.Access{}, err
@@ -319,13 +319,13 @@ func (r restoring) adapt(ctx context.Context, db *sqlite.DB, res *restoreResult)
 			return t, nil
 		}))
 	}
-	// The folder of an instance may be another one's by now.
+	// Another instance may have the folder by now.
 	handles, listErr := db.Handles(ctx)
 	err = errors.Join(err, listErr)
 	for _, h := range handles {
 		err = errors.Join(err, db.DeleteHandle(ctx, h.Key))
 	}
-	// What was under way then has been answered since, for all that is known.
+	// Pending creations have probably been answered since.
 	if err = errors.Join(err, db.DropCreations(ctx, time.Time{}, true)); err != nil {
 		return sqlite.Access{}, err
 	}

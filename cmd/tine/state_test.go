@@ -125,7 +125,7 @@ func refused(t *testing.T, state string) string {
 	return err.Error()
 }
 
-// Whatever happens to the database, nothing is removed, no gateway starts on what
+// After any damage to the database nothing is removed, no gateway starts on what
 // is left, and a restore brings all sessions back with what they know: those of
 // the backup, and those that are newer.
 func TestStateRestore(t *testing.T) {
@@ -257,7 +257,7 @@ func TestStateRestore(t *testing.T) {
 				t.Fatal(err)
 			}
 			if resp.Body.Close(); resp.StatusCode != http.StatusUnauthorized {
-				t.Errorf("somebody without a token gets %s", resp.Status)
+				t.Errorf("a caller without a token gets %s", resp.Status)
 			}
 			ok(t, state, "token", "confirm", "alice")
 			ok(t, state, "tools", "--url", gatewayURL(t, state), "--token", token)

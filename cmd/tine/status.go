@@ -54,7 +54,7 @@ func (c *cli) printStatus(s *api.Status) {
 	t.lines.indent = "  "
 	t.line("process", fmt.Sprintf("%d, for %s", s.PID, c.now().Sub(s.Started).Round(time.Second)))
 	t.line("sessions", fmt.Sprint(s.Sessions))
-	t.line("calls", fmt.Sprintf("%d under way", s.InFlight))
+	t.line("calls", fmt.Sprintf("%d running", s.InFlight))
 	t.line("config", s.Config)
 	t.line("state", s.State)
 	t.print()

@@ -59,7 +59,7 @@ because the state of a temporary one does not last.`,
 	return cmd
 }
 
-// stdioFlags say what a client on standard input and output is shown.
+// stdioFlags say what a client on standard input and output sees.
 type stdioFlags struct {
 	config, server, errors, view, session string
 	alone                                 bool
@@ -72,7 +72,7 @@ func (c *cli) stdio(ctx context.Context, o stdioFlags) error {
 		return usagef("--errors wants %s or %s, got %q", config.ErrorsResults, config.ErrorsProtocol, o.errors)
 	}
 	if o.session != "" && o.alone {
-		return usagef("--session and --alone exclude each other: a gateway of its own ends with all that it remembers; give one")
+		return usagef("--session and --alone exclude each other: a separate gateway ends with its sessions; give one")
 	}
 	if o.view != "" && o.view != "search" {
 		return usagef("--view wants search, got %q", o.view)
@@ -122,8 +122,8 @@ func (c *cli) stdio(ctx context.Context, o stdioFlags) error {
 	return c.stdioAlone(ctx, path, state, o)
 }
 
-// stdioJoined relays to a running gateway. Where the user said which session or gateway, a
-// refusal by the gateway is told before the client says anything.
+// stdioJoined relays to a running gateway. If the user named the session or gateway, a
+// refusal by the gateway is reported before the first message of the client.
 func (c *cli) stdioJoined(ctx context.Context, locate func() (endpoint, error), knock bool) error {
 	b, err := newBridge(locate, c.stdout)
 	if err != nil {
@@ -137,8 +137,8 @@ func (c *cli) stdioJoined(ctx context.Context, locate func() (endpoint, error), 
 	return b.run(ctx, c.stdin)
 }
 
-// running finds a gateway to join: one that answers, and has the config that
-// was asked for, if one was.
+// running finds a gateway to join: one that answers, and has the requested config,
+// if there is one.
 func (c *cli) running(ctx context.Context, state, path string, asked bool) *gatewayFile {
 	g, err := readGatewayFile(state)
 	if err != nil {
@@ -165,14 +165,14 @@ func sameFile(a, b string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(x, y)
 }
 
-// stdioAlone is a whole gateway for one client, in a folder of its own under
-// the state folder, which is gone afterwards. What servers list stays, for the next one.
+// stdioAlone is a whole gateway for one client, in its own folder under the state
+// folder, which is removed afterwards. The lists of servers stay, for the next one.
 func (c *cli) stdioAlone(ctx context.Context, path, state string, o stdioFlags) error {
 	cfg, err := c.loadConfig(path, "")
 	if err != nil {
 		return err
 	}
-	if o.errors != "" { // as in the URL of an endpoint it goes before the config
+	if o.errors != "" { // as in the URL of an endpoint it overrides the config
 		cfg.Errors = o.errors
 		for i := range cfg.Servers {
 			cfg.Servers[i].Errors = ""
@@ -210,8 +210,8 @@ func (c *cli) stdioAlone(ctx context.Context, path, state string, o stdioFlags) 
 	return p.gateway.ServeStdio(ctx, c.stdin, c.stdout, o.server, o.view != "")
 }
 
-// sweepStdio ends what such gateways left that were killed: with no server in
-// its config, a gateway on their folder adopts nothing and ends everything.
+// sweepStdio ends what killed gateways of this kind left: with no server in its
+// config, a gateway on their folder adopts nothing and ends everything.
 func sweepStdio(ctx context.Context, root string, log *slog.Logger) {
 	dirs, err := os.ReadDir(root)
 	if err != nil {

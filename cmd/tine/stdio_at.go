@@ -25,20 +25,20 @@ type endpoint struct {
 	url   string
 	token string
 	cert  string // SHA-256 of the certificate that the gateway must show; empty for the usual check
-	// transport makes what requests go through.
+	// transport makes the transport of requests.
 	transport func() *http.Transport
 }
 
-// endpointOf is the endpoint of the gateway of a state folder that shows what the flags say,
-// as the principal of the token; empty is this machine's operator.
+// endpointOf is the endpoint of the gateway of a state folder for the flags, as the
+// principal of the token; empty is this machine's operator.
 func endpointOf(g *gatewayFile, token string, o stdioFlags) (endpoint, error) {
 	at, err := o.at(g.URL)
 	return endpoint{url: at, token: cmp.Or(token, g.Token), cert: g.Cert, transport: g.transport}, err
 }
 
-// namedGateway is the URL of the gateway that a flag or the environment names, empty where none does. A flag
-// that asks for a gateway of its own, or for one with a certain config, goes before the
-// environment.
+// namedGateway is the URL of the gateway that a flag or the environment names; empty if
+// none does. A flag that asks for a separate gateway, or for one with a certain config,
+// overrides the environment.
 func (c *cli) namedGateway(o stdioFlags) (string, error) {
 	switch {
 	case c.flags.url == "" && (o.alone || o.config != ""):
@@ -51,9 +51,9 @@ func (c *cli) namedGateway(o stdioFlags) (string, error) {
 	return cmp.Or(c.flags.url, c.getenv("TINE_URL")), nil
 }
 
-// locator finds the endpoint at the URL of a gateway that was named. Where the gateway is
-// the one of the state folder and no token was given, it has the token of that, which is
-// another one after a restart.
+// locator finds the endpoint at the URL of a named gateway. If that is the gateway of the
+// state folder and no token was given, it uses the gateway's own token, which changes
+// with a restart.
 func (c *cli) locator(named string, o stdioFlags) (func() (endpoint, error), error) {
 	token, err := c.namedToken()
 	if err != nil {
@@ -88,9 +88,8 @@ func sameHost(a, b string) bool {
 	return err1 == nil && err2 == nil && x.Scheme == y.Scheme && x.Host == y.Host
 }
 
-// at is the URL of the endpoint that shows what the flags say, at the address of a gateway
-// or of one of its endpoints. The address's query stays: what is wrong in it the gateway
-// refuses.
+// at is the URL of the endpoint for the flags, at the address of a gateway or of one of
+// its endpoints. The address's query stays: the gateway refuses errors in it.
 func (o stdioFlags) at(address string) (string, error) {
 	u, err := neturl.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -128,8 +127,9 @@ func (o stdioFlags) at(address string) (string, error) {
 	return u.String(), nil
 }
 
-// knock asks the gateway whether a client may come in at the endpoint, so that what is wrong
-// with its URL or token is said at once. It sends what needs no answer and changes nothing.
+// knock asks the gateway whether it admits a client at the endpoint, so that errors in
+// its URL or token are reported at once. It sends a message that needs no answer and
+// changes nothing.
 func (b *bridge) knock(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()

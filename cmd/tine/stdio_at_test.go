@@ -82,7 +82,7 @@ func TestStdioAtAURL(t *testing.T) {
 		{"flags", []string{"--url", other, "--session", "work", "--server", "m", "--view", "search"}, "", "/mcp/m?session=work&view=search ", "", 0},
 		{"the environment", nil, other + "/mcp?session=work", "/mcp?session=work ", "", 0},
 		{"a wrong query", []string{"--url", other + "/mcp?sesion=work"}, "", "/mcp?sesion=work ", "it is called session", 2},
-		{"nobody there", []string{"--url", "http://127.0.0.1:1/mcp"}, "", "", "no gateway at 127.0.0.1:1", 1},
+		{"no gateway there", []string{"--url", "http://127.0.0.1:1/mcp"}, "", "", "no gateway at 127.0.0.1:1", 1},
 		{"on its own at a URL", []string{"--url", other, "--alone"}, "", "", "exclude each other", 2},
 		{"a config at a URL", []string{"--url", other, "--config", "x.yaml"}, "", "", "exclude each other", 2},
 		{"a session on its own", []string{"--alone", "--session", "work"}, "", "", "exclude each other", 2},

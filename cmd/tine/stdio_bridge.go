@@ -20,9 +20,9 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// A bridge joins a client on stdio to a running gateway: each line is a POST,
-// and what comes back is a line each. The gateway keeps the client over a
-// restart of its own, so the bridge only has to try again.
+// A bridge joins a client on stdio to a running gateway: each line is a POST, and
+// each message of the answer is a line. The gateway keeps the client over a
+// restart, so the bridge only has to try again.
 type bridge struct {
 	// locate says where the gateway is now, which may come back at another address.
 	locate func() (endpoint, error)
@@ -65,7 +65,7 @@ func (b *bridge) aim(e endpoint) {
 		if b.http != nil {
 			b.http.CloseIdleConnections()
 		}
-		// A gateway never redirects: whatever does is not handed the token.
+		// A gateway never redirects: another server must not get the token.
 		b.http = &http.Client{Transport: e.transport(), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 		b.cert = e.cert
 	}
@@ -78,7 +78,7 @@ func (b *bridge) client() *http.Client {
 	return b.http
 }
 
-// find looks where the gateway is now: a new one has a new token, and perhaps
+// find looks up where the gateway is now: a new one has a new token, and perhaps
 // another address. It reports whether something changed.
 func (b *bridge) find() bool {
 	e, err := b.locate()
@@ -110,7 +110,7 @@ func (b *bridge) run(ctx context.Context, in io.Reader) error {
 	return err
 }
 
-// settle lets the requests under way be answered, for a moment.
+// settle gives running requests a moment to be answered.
 func (b *bridge) settle(ctx context.Context) {
 	deadline := time.After(5 * time.Second)
 	for {
@@ -166,8 +166,8 @@ func (b *bridge) read(ctx context.Context, in io.Reader) error {
 	return sc.Err()
 }
 
-// relay sends one message on. Only the handshake is waited for: what follows
-// needs its outcome.
+// relay sends one message. Only the handshake is waited for: later messages need
+// its outcome.
 func (b *bridge) relay(ctx context.Context, msg wire.Message, frame []byte) {
 	if msg.Method == wire.NoteCancelled {
 		at, _ := wire.Find(msg.Params, "requestId")
@@ -252,7 +252,7 @@ func (b *bridge) post(ctx context.Context, msg wire.Message, frame []byte) (*htt
 	return req, nil
 }
 
-// send posts one message and writes what comes back.
+// send posts one message and writes the answer.
 func (b *bridge) send(ctx context.Context, msg wire.Message, frame []byte) {
 	resp, err := b.do(ctx, msg, frame)
 	if err != nil {
@@ -278,8 +278,8 @@ func (b *bridge) send(ctx context.Context, msg wire.Message, frame []byte) {
 	}
 }
 
-// do sends a message. When the gateway did not take it because it is just
-// restarting, or is another one now, it tries again for a while.
+// do sends a message. If the gateway did not take it because it is restarting, or
+// is another one now, it retries for a while.
 func (b *bridge) do(ctx context.Context, msg wire.Message, frame []byte) (*http.Response, error) {
 	deadline := time.Now().Add(15 * time.Second)
 	for {
@@ -370,7 +370,7 @@ func (b *bridge) copyEvents(body io.Reader, id []byte) (answered bool) {
 	}
 }
 
-// listen keeps the stream open for what belongs to no request.
+// listen keeps the stream open for messages that belong to no request.
 func (b *bridge) listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		req, err := b.request(ctx, http.MethodGet, nil)

@@ -20,15 +20,15 @@ func TestNeverSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := "http://" + l.Addr().String()
+	closed := "http://" + l.Addr().String()
 	l.Close()
-	resp, refused := http.Get(nobody)
+	resp, refused := http.Get(closed)
 	if refused == nil {
 		resp.Body.Close()
-		t.Fatal("somebody listens on a port that was just given back")
+		t.Fatal("a program listens on a port that was just freed")
 	}
 	post := func(op string, err error) error {
-		return &url.Error{Op: "Post", URL: nobody, Err: &net.OpError{Op: op, Net: "tcp", Err: err}}
+		return &url.Error{Op: "Post", URL: closed, Err: &net.OpError{Op: op, Net: "tcp", Err: err}}
 	}
 	for _, tt := range []struct {
 		name string
@@ -38,7 +38,7 @@ func TestNeverSent(t *testing.T) {
 		{"refused here", refused, true},
 		{"refused on Windows", post("dial", os.NewSyscallError("connectex", errors.New("no connection could be made"))), true},
 		{"broken while it was sent", post("write", os.NewSyscallError("write", errors.New("broken pipe"))), false},
-		{"broken before the answer", &url.Error{Op: "Post", URL: nobody, Err: io.EOF}, false},
+		{"broken before the answer", &url.Error{Op: "Post", URL: closed, Err: io.EOF}, false},
 		{"a text that looks like one", errors.New("connect: connection refused"), false},
 	} {
 		if got := neverSent(tt.err); got != tt.want {

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Columns are not made narrower than this, unless the terminal is narrower than
-// that, and the last one, which holds the longest texts, gives way first.
+// Columns are not made narrower than this, unless the terminal is too narrow, and
+// the last one, which holds the longest texts, is cut first.
 const (
 	minColumn     = 9
 	minNarrow     = 4
@@ -37,9 +37,9 @@ func cells(texts ...string) []cell {
 type rule int
 
 const (
-	whole  rule = 1 << iota // never cut: ids are there to be used
-	filled                  // hidden where all rows have nothing in it
-	varied                  // hidden where all rows have the same in it
+	whole  rule = 1 << iota // never cut: ids must stay usable
+	filled                  // hidden if it is empty in all rows
+	varied                  // hidden if it is the same in all rows
 	hidden
 )
 
@@ -112,7 +112,7 @@ func (t *table) render(c *cli) string {
 	return b.String()
 }
 
-// hide takes away the columns that their rules hide.
+// hide removes the columns that their rules hide.
 func (t *table) hide() {
 	for i := len(t.columns) - 1; i >= 0; i-- {
 		has := func(other func(text string) bool) bool {
@@ -206,7 +206,7 @@ func (t *table) widths(total int) []int {
 	return w
 }
 
-// cut shortens a text to n characters, the last of which says that it was cut.
+// cut shortens a text to n characters, the last of which shows the cut.
 func cut(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s

@@ -44,10 +44,10 @@ func (c *cli) paint(code, s string) string {
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
-// visible makes what others wrote harmless on a terminal: servers choose their
-// own descriptions, results and logs, and an escape sequence in them could
-// retitle the window or hide what was printed. Control characters are shown
-// instead of obeyed. Where no terminal is, the bytes stay as they are.
+// visible makes text from others harmless on a terminal: servers choose their own
+// descriptions, results and logs, and an escape sequence in them could retitle the
+// window or hide earlier output. Control characters are shown instead of obeyed. If
+// there is no terminal, the bytes stay as they are.
 func visible(s string, terminal bool) string {
 	if !terminal || !hasControl(s) {
 		return s
@@ -59,7 +59,7 @@ func visible(s string, terminal bool) string {
 		case r == utf8.RuneError && n == 1:
 			fmt.Fprintf(&b, `\x%02x`, s[i])
 		case r == '\r' && strings.HasPrefix(s[i+1:], "\n"):
-			// The line break that follows says it all.
+			// The line break that follows is enough.
 		case isControl(r):
 			if r < 0x20 {
 				b.WriteString("^" + string(r+'@'))

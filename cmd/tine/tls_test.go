@@ -53,8 +53,7 @@ func certificate(t *testing.T) (cert, key string) {
 }
 
 // TestLocalOverTLS holds that the command line reaches a gateway with TLS on its
-// own machine, whatever name the certificate is for, and nobody else in its
-// place.
+// own machine, with a certificate for any name, and no other server in its place.
 func TestLocalOverTLS(t *testing.T) {
 	cfg := config.Default()
 	cfg.Listen = "127.0.0.1:0"

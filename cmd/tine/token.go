@@ -15,7 +15,7 @@ import (
 	"github.com/tine-mcp/tine/internal/identity"
 )
 
-// roles, from the one that may least.
+// roles, from the one with the fewest permissions.
 var roles = [...]string{api.RoleUser, api.RoleViewer, api.RoleOperator}
 
 const tokenWhere = `If a gateway runs on this state folder, or --url names one, the command calls that
@@ -145,7 +145,7 @@ type tokens interface {
 	RevokeToken(ctx context.Context, name string) error
 }
 
-// createdToken is what --json prints: what the gateway said, and the hash.
+// createdToken is what --json prints: the gateway's answer, and the hash.
 type createdToken struct {
 	*api.CreatedToken
 	Hash string `json:"hash"`
@@ -181,7 +181,7 @@ func (c *cli) newToken(ctx context.Context, t api.NewToken) error {
 	c.say("\nUse it:\n\n  export TINE_TOKEN=TOKEN            for tine\n  Authorization: Bearer TOKEN        for MCP clients")
 	c.say("\nIt works as it is. For gateways with other state folders, in their tine.yaml:\n\n  auth:\n    tokens:\n      - {name: %q, role: %s, hash: %q}", made.Name, made.Role, hash)
 	if first {
-		c.say("\nIt is the first one: from now on everybody needs a token, also on this machine.\nOnly this user's own tine commands find the gateway's token in its state folder.")
+		c.say("\nIt is the first one: from now on all callers need a token, also on this machine.\nOnly this user's own tine commands find the gateway's token in its state folder.")
 	}
 	return nil
 }
@@ -250,7 +250,7 @@ func (c *cli) revokeToken(ctx context.Context, name string) error {
 		if err := all.RevokeToken(ctx, name); err != nil {
 			return c.unknownToken(ctx, all, name, err)
 		}
-		if list, err := all.Tokens(ctx); err == nil { // it is revoked whatever this says
+		if list, err := all.Tokens(ctx); err == nil { // it is revoked in any case
 			left = len(list.Tokens)
 		}
 		return nil
@@ -260,12 +260,12 @@ func (c *cli) revokeToken(ctx context.Context, name string) error {
 	}
 	var advice []string
 	if left == 0 {
-		advice = append(advice, "no token is left: unless the config has a sign-on, everybody on this machine comes in again, and a gateway on a public address no longer starts")
+		advice = append(advice, "no token is left: unless the config has a sign-on, all callers on this machine are admitted again, and a gateway on a public address no longer starts")
 	}
 	return c.answer(map[string]string{"revoked": name}, name+": revoked", advice...)
 }
 
-// unknownToken adds the names that were perhaps meant.
+// unknownToken adds similar names.
 func (c *cli) unknownToken(ctx context.Context, all tokens, name string, err error) error {
 	var ae *api.Error
 	if !errors.As(err, &ae) || ae.Status != http.StatusNotFound {
@@ -273,7 +273,7 @@ func (c *cli) unknownToken(ctx context.Context, all tokens, name string, err err
 	}
 	list, lerr := all.Tokens(ctx)
 	if lerr != nil {
-		return err // the first error is the one to tell
+		return err // the first error is reported
 	}
 	var names []string
 	for _, t := range list.Tokens {
@@ -360,7 +360,7 @@ func (c *cli) confirmTokens(ctx context.Context, names []string, every bool) err
 	case lost:
 		fmt.Fprintln(c.stdout, "confirmed: there are no tokens, and the gateway admits all callers on this machine")
 	case len(names) == 0:
-		c.say("no token waits to be confirmed")
+		c.say("no token is unconfirmed")
 	}
 	return nil
 }

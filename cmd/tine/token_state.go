@@ -16,10 +16,10 @@ import (
 	"github.com/tine-mcp/tine/internal/store"
 )
 
-// withTokens does something with the tokens of the gateway that a URL names, of
-// the one that runs on the state folder, or else of the state folder itself. A
-// gateway that only happens to be at the default address is not meant: its
-// tokens are in another folder.
+// withTokens does something with the tokens of the gateway that a URL names, of the
+// one that runs on the state folder, or else of the state folder itself. A gateway
+// that merely listens at the default address is not meant: its tokens are in
+// another folder.
 func (c *cli) withTokens(ctx context.Context, do func(context.Context, tokens) error) error {
 	named := c.flags.url != "" || c.getenv("TINE_URL") != ""
 	running := false
@@ -39,7 +39,7 @@ func (c *cli) withTokens(ctx context.Context, do func(context.Context, tokens) e
 		if named || !errors.Is(err, client.ErrNoGateway) {
 			return err
 		}
-		// It died and left its file behind. The lock tells whether that is so.
+		// It died and left its file behind, if the lock is free.
 	}
 	state, err := c.stateDir()
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *cli) withTokens(ctx context.Context, do func(context.Context, tokens) e
 	if err != nil {
 		return err
 	}
-	c.say("no gateway runs on %s; its folder is used as it is, and tokens of a config are not seen", state)
+	c.say("no gateway runs on %s; the folder is used directly, without the tokens of a config", state)
 	err = do(ctx, all)
 	return errors.Join(err, all.close())
 }
@@ -61,10 +61,10 @@ type tokenStore interface {
 
 // folderTokens are the tokens of a state folder that no gateway owns.
 type folderTokens struct {
-	db     tokenStore // nil for a folder where no gateway ever was
+	db     tokenStore // nil for a folder that no gateway has used
 	unlock func()
 	path   string
-	flag   string // that commands on the folder need
+	flag   string // that names the folder in commands
 	now    func() time.Time
 }
 
@@ -173,7 +173,7 @@ func (t *folderTokens) RotateToken(ctx context.Context, name string) (*api.Creat
 	out := api.CreatedToken{Secret: identity.NewToken()}
 	err := t.change(ctx, name, func(kept *store.Token) (*store.Token, error) {
 		if !kept.Expires.IsZero() && !t.now().Before(kept.Expires) {
-			return nil, usagef("token %q has expired; revoke it and make a new one, which its sessions stay with", name)
+			return nil, usagef("token %q has expired; revoke it and make a new one with the same name, which keeps its sessions", name)
 		}
 		kept.Hash, kept.Created, kept.Unconfirmed = identity.HashToken(out.Secret), t.now(), false
 		out.Token = shownToken(*kept)

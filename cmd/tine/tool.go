@@ -62,7 +62,7 @@ type toolsOptions struct {
 func (c *cli) listTools(ctx context.Context, o toolsOptions) error {
 	pattern, err := regexp.Compile("(?i)" + o.grep)
 	if err != nil {
-		return usagef("--grep %q is no regular expression: %s; a \\ before a character takes it as it is", o.grep, wrongPattern(err))
+		return usagef("--grep %q is no regular expression: %s; write \\ before a character to take it literally", o.grep, wrongPattern(err))
 	}
 	g, err := c.connect()
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *cli) listTools(ctx context.Context, o toolsOptions) error {
 	for _, m := range list.Missing {
 		c.say("left out: server %q: %s", m.Server, oneLine(m.Reason))
 	}
-	// All that was asked for is missing: that is a failure and not an empty list.
+	// All requested tools are missing: that is a failure and not an empty list.
 	if server != "" && all == 0 && len(list.Missing) > 0 {
 		return exitStatus(exitFailed)
 	}
@@ -122,7 +122,7 @@ func (c *cli) printTool(t api.Tool) {
 	}
 }
 
-// wrongPattern is what is wrong with a regular expression.
+// wrongPattern is the fault of a regular expression.
 func wrongPattern(err error) string {
 	var wrong *syntax.Error
 	if errors.As(err, &wrong) {
@@ -131,15 +131,15 @@ func wrongPattern(err error) string {
 	return err.Error()
 }
 
-// firstLine is the first line of a text that says something.
+// firstLine is the first line of a text that is not blank.
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
 	return oneLine(line)
 }
 
 // toolSchema is the input schema of a tool, read only as far as the types of its
-// arguments need. Checking arguments is the server's business: what a schema
-// says that is not understood here never stands in the way of a call.
+// arguments need. The server checks arguments: a schema that is not understood here
+// never prevents a call.
 type toolSchema struct {
 	tool string
 	root schemaNode
@@ -178,7 +178,7 @@ func (t *typeList) UnmarshalJSON(raw []byte) error {
 	return nil // anything else says nothing
 }
 
-// parseNode reads a schema. One that can't be read says nothing.
+// parseNode reads a schema. An unreadable one is empty.
 func parseNode(raw json.RawMessage) schemaNode {
 	var n schemaNode
 	if err := json.Unmarshal(raw, &n); err != nil {
@@ -201,9 +201,8 @@ func (s toolSchema) names() []string {
 	return names
 }
 
-// undeclared returns a remark on an argument that the schema does not name,
-// empty when it does or says that others are welcome; forbidden is whether it
-// says that they are not.
+// undeclared returns a remark on an argument that the schema does not name, empty
+// if it does or allows others; forbidden is whether it forbids others.
 func (s toolSchema) undeclared(key string) (remark string, forbidden bool) {
 	if _, ok := s.root.Properties[key]; ok {
 		return "", false
@@ -226,7 +225,7 @@ func (s toolSchema) undeclared(key string) (remark string, forbidden bool) {
 	return remark + hint, forbidden
 }
 
-// want is what a schema allows a value to be.
+// want is the set of values that a schema allows.
 type want struct {
 	types []string
 	enum  []json.RawMessage
@@ -234,14 +233,14 @@ type want struct {
 	closed bool
 }
 
-// property finds what is allowed for an argument.
+// property finds the values that are allowed for an argument.
 func (s toolSchema) property(key string) want {
 	raw, ok := s.root.Properties[key]
 	if !ok {
 		raw = s.root.Additional
 	}
 	var w want
-	// References may run in circles, and unions may nest without end.
+	// References may be circular, and unions may nest without end.
 	budget := 200
 	w.closed = s.collect(raw, &w, &budget)
 	return w

@@ -11,7 +11,7 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// buildVersion is what is known of how this program was made.
+// buildVersion is the version and origin of this program.
 type buildVersion struct {
 	Version   string   `json:"version"`
 	Commit    string   `json:"commit,omitempty"`

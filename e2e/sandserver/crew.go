@@ -57,7 +57,7 @@ func startCrew() (*crew, error) {
 	return c, nil
 }
 
-// do has everybody work once, and tells how often each did.
+// do has each worker work once, and tells how often each did.
 func (c *crew) do(what string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,7 +19,7 @@ type memory struct {
 	life   life
 	random *rand.Rand
 	slow   time.Duration
-	crew   *crew // nil where nobody works for it
+	crew   *crew // nil without workers
 }
 
 // life tells one start of the program from another.

@@ -18,7 +18,7 @@ const maxMessage = 64 << 20
 type Server[A any] struct {
 	Name  string
 	Tools []string
-	// Call does what a tool does and returns its text. Several may be under way. The
+	// Call does what a tool does and returns its text. Several may run at once. The
 	// gateway's name for the call is told to arguments that have SetCall.
 	Call func(tool string, args A) (string, error)
 	// Hear, where it is set, is told of each method before it is answered, and of
@@ -50,7 +50,7 @@ type request[A any] struct {
 	} `json:"params"`
 }
 
-// serve answers each request on its own, so that a slow one keeps nobody waiting.
+// serve answers each request on its own, so that a slow one delays no other.
 func (s *Server[A]) serve() error {
 	var out sync.Mutex
 	var calls sync.WaitGroup

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// access is what the rules that match a principal give it. Rules are looked
-// through once for each server, and patterns once for each tool; all who share
-// the access share what came of it.
+// access is what the rules that match a principal give it. Rules are evaluated once
+// for each server, and patterns once for each tool; principals that share the
+// access share the results.
 type access struct {
 	separator string
 	grants    []*rule
@@ -34,7 +34,7 @@ var (
 
 func (a *access) reach(server string) *reach { return a.servers.get(server, a.work) }
 
-// work takes the union of what the rules give of a server.
+// work is the union of what the rules give of a server.
 func (a *access) work(server string) *reach {
 	r := &reach{}
 	r.tools.prefix, r.prompts.prefix = server+a.separator, server+a.separator
@@ -62,7 +62,7 @@ type names struct {
 	prefix string          // the server's name and the separator
 	exact  map[string]bool // names
 	globs  []glob          // of prefix and name
-	known  memo[bool]      // what came of the globs
+	known  memo[bool]      // results of the globs
 }
 
 // add adds what patterns give of the server.
@@ -105,8 +105,8 @@ const (
 	maxMemoName = 256
 )
 
-// A memo remembers what came of work that always gives the same for a name.
-// When it is full, or for a longer name, the work is done each time.
+// A memo remembers the results of work that always gives the same for a name. When
+// it is full, or for a longer name, the work is done each time.
 type memo[V any] struct {
 	known sync.Map
 	size  atomic.Int32

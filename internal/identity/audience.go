@@ -44,7 +44,7 @@ func under(child, parent string) bool {
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// audiences decides what a token must be meant for.
+// audiences decides which audiences a token must have.
 type audiences struct {
 	listed []string // by the config; then nothing else counts
 	public string   // canonical; empty where the gateway has no public URL
@@ -53,9 +53,9 @@ type audiences struct {
 // fit picks those of a token's audiences that are this gateway or a part of it.
 // Listed ones make every resource accessible: all is true.
 //
-// Without a public URL the resource is what the caller's Host header says, and a
-// token for somebody else's server must not get in by naming that server there;
-// so only loopback names are believed.
+// Without a public URL the resource comes from the caller's Host header, and a
+// token for another server must not get in by naming that server there; so only
+// loopback names are accepted.
 func (a audiences) fit(aud []string) (fits []string, all bool) {
 	for _, one := range aud {
 		if len(a.listed) > 0 {
@@ -75,13 +75,13 @@ func (a audiences) fit(aud []string) (fits []string, all bool) {
 	return fits, false
 }
 
-// covers reports whether one of the audiences that fit is a resource or lies
-// above it.
+// covers reports whether one of the fitting audiences is a resource or lies above
+// it.
 func covers(fits []string, resource string) bool {
 	if len(fits) == 0 {
 		return false
 	}
-	// The gateway passes resources that are canonical already, nearly always.
+	// The gateway nearly always passes canonical resources.
 	if !strings.Contains(resource, "/.") && !strings.Contains(resource, "%") {
 		for _, f := range fits {
 			if under(resource, f) {

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// claims is the payload of a verified token. Numbers are kept as they were
-// written. Nil is what a static token has.
+// claims is the payload of a verified token, with numbers as they were written. It
+// is nil for a static token.
 type claims map[string]any
 
 func parseClaims(payload []byte) (claims, error) {

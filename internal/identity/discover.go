@@ -19,7 +19,7 @@ import (
 // load finds out where the keys are, unless that is known, and gets them. After
 // a failure it looks for the place again.
 func (k *keyring) load(ctx context.Context) (set *keySet, err error) {
-	defer func() { // what an issuer sends must not be the end of the gateway
+	defer func() { // an issuer's answer must not end the gateway
 		if v := recover(); v != nil {
 			k.log.Error("reading the keys of the issuer panicked", "issuer", k.issuer, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
 			set, err = nil, errors.New("the keys could not be read; the gateway's log has the stack")
@@ -108,7 +108,7 @@ func (k *keyring) client() (*http.Client, error) {
 	return &http.Client{Transport: bounded{transport}, CheckRedirect: checkRedirect}, nil
 }
 
-// checkRedirect keeps who listens on the way from answering for the issuer.
+// checkRedirect keeps an eavesdropper from answering for the issuer.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) >= 5 {
 		return errors.New("more than five redirects")

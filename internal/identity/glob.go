@@ -20,22 +20,22 @@ const slash = "\x00"
 
 func disguise(s string) string { return strings.ReplaceAll(s, "/", slash) }
 
-// Match reports whether a pattern of the config matches a name of a tool, a
-// server or a person: in the syntax of path.Match, with a slash that is a
-// character like any other. A pattern that is none matches nothing.
+// Match reports whether a pattern of the config matches the name of a tool, a
+// server or a principal: in the syntax of path.Match, except that a slash is a
+// character like any other. A malformed pattern matches nothing.
 func Match(pattern, name string) bool {
 	ok, err := path.Match(disguise(pattern), disguise(name))
 	return ok && err == nil
 }
 
-// ValidPattern reports whether a pattern is one that Match can use.
+// ValidPattern reports whether a pattern is well-formed.
 func ValidPattern(pattern string) bool {
 	_, valid := newGlob(pattern)
 	return valid
 }
 
-// newGlob never fails: a pattern that is none matches nothing, which is the safe
-// reading of a list of what is allowed.
+// newGlob never fails: a malformed pattern matches nothing, which is the safe
+// reading of a list of permissions.
 func newGlob(text string) (g glob, valid bool) {
 	g = glob{text: text, pattern: disguise(text)}
 	if _, err := path.Match(g.pattern, ""); err != nil {
@@ -89,9 +89,9 @@ func (g glob) match(name string) bool {
 	return ok
 }
 
-// after tells of the names that begin with prefix and go on: whether the glob
-// matches some of them, and whether it certainly matches all. It follows every
-// way in which the pattern can take the prefix at once.
+// after reports, for the names that begin with prefix and are longer, whether the
+// glob matches some of them, and whether it certainly matches all. It follows at
+// once every way in which the pattern can match the prefix.
 func (g glob) after(prefix string) (some, all bool) {
 	at := make([]bool, len(g.tokens)+1)
 	g.arrive(at, 0)

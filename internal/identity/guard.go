@@ -13,7 +13,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 )
 
-// Options are what a Guard goes by. The zero value is open.
+// Options configure a Guard. The zero value is open.
 type Options struct {
 	Tokens []Token
 	// Operator is the hash of the machine's own token, which names Local.
@@ -23,16 +23,16 @@ type Options struct {
 	// Separator stands between server and tool in rules; default "__".
 	Separator string
 	// PublicURL is where the gateway is reached from outside. Without it and
-	// without OIDC.Audience tokens are taken for loopback URLs only.
+	// without OIDC.Audience, tokens are accepted for loopback URLs only.
 	PublicURL string
-	// Bound finds the open session whose token has a hash, sha256 in hex, and what
-	// Pin noted of its owner; nil where there are no such tokens. It may be called
-	// at once, at every request.
+	// Bound finds the open session whose token has a hash, sha256 in hex, and the
+	// note that Pin made of its owner; nil if there are no such tokens. It is
+	// called at every request, possibly concurrently.
 	Bound func(hash string) (session string, pinned []byte, ok bool)
-	// Shut keeps whoever has no token out even where there is none to have: the
-	// gateway can be reached by others.
+	// Shut refuses callers without a token even if there is no token: the gateway
+	// can be reached from other machines.
 	Shut bool
-	// Lost does the same because there were tokens and they are lost.
+	// Lost does the same because tokens were lost.
 	Lost bool
 	Log  *slog.Logger
 	// Now is the clock; default time.Now.
@@ -45,12 +45,12 @@ type Token struct {
 	Hash    string // of HashToken
 	Role    string // user unless given
 	Expires time.Time
-	// Unconfirmed is of a token that came back with a backup: it lets nobody in, and
-	// keeps those without a token out like any other.
+	// Unconfirmed is set for a token that came back with a backup: it is refused,
+	// but like any other token it closes the gateway to callers without one.
 	Unconfirmed bool
 }
 
-// A Guard tells who comes in. Its methods may be called at once.
+// A Guard identifies callers. Its methods may be called at once.
 type Guard struct {
 	now       func() time.Time
 	log       *slog.Logger
@@ -60,9 +60,9 @@ type Guard struct {
 	static    map[digest]staticToken
 	rules     *ruleset
 	bound     func(hash string) (session string, pinned []byte, ok bool)
-	owners    memo[*owner]           // of sessions, by what was pinned
-	named     map[string][]time.Time // until when the tokens of a name are good; zero for ever
-	all       *access                // of whom no rule limits
+	owners    memo[*owner]           // of sessions, by their pins
+	named     map[string][]time.Time // when the tokens of a name expire; zero for never
+	all       *access                // of principals that no rule limits
 	audiences audiences
 	scopes    []string
 	issuer    *issuer // nil without
@@ -77,8 +77,8 @@ type staticToken struct {
 	unconfirmed bool
 }
 
-// NewGuard makes a Guard, which must be closed. It reaches out to nobody before
-// the first signed token is shown.
+// NewGuard makes a Guard, which must be closed. It makes no network request before
+// the first signed token.
 func NewGuard(o Options) *Guard {
 	g := newGuard(o)
 	if o.OIDC != nil {
@@ -87,9 +87,9 @@ func NewGuard(o Options) *Guard {
 	return g
 }
 
-// With makes the Guard that takes g's place: with other options, and with the
-// keys and verified tokens of g where both have the same issuer. Requests that
-// are with g may end there; only the new one must be closed.
+// With makes the Guard that replaces g: with other options, and with the keys and
+// verified tokens of g if both have the same issuer. Requests that use g may still
+// end; only the new one must be closed.
 func (g *Guard) With(o Options) *Guard {
 	n := newGuard(o)
 	if o.OIDC != nil && g.issuer != nil && g.issuer.serves(o.OIDC) {
@@ -106,8 +106,8 @@ func (g *Guard) With(o Options) *Guard {
 	return n
 }
 
-// Close ends what the guard does by itself and waits for it. It may be called
-// twice, and does nothing where With has given another guard its place.
+// Close ends the guard's own work and waits for it. It may be called twice, and
+// does nothing after With has replaced the guard.
 func (g *Guard) Close() {
 	g.mu.Lock()
 	mine := g.issuer != nil && !g.replaced
@@ -137,7 +137,7 @@ func newGuard(o Options) *Guard {
 	for _, t := range o.Tokens {
 		sum, ok := parseHash(t.Hash)
 		if !ok || t.Name == "" {
-			o.Log.Warn("a token without a name or with a malformed hash lets nobody in", "name", t.Name)
+			o.Log.Warn("a token without a name or with a malformed hash is ignored", "name", t.Name)
 			continue
 		}
 		if _, taken := g.static[sum]; !taken {
@@ -169,17 +169,17 @@ func newGuard(o Options) *Guard {
 	return g
 }
 
-// Open reports whether callers without a token come in: there is neither a token
-// nor an issuer, so all there can be is one person on this machine.
+// Open reports whether callers without a token are admitted: there is neither a
+// token nor an issuer, so the only user is the person at this machine.
 func (g *Guard) Open() bool { return g.open }
 
-// sameState ends the advice of a command on the gateway's state folder. The path of
-// the folder is not for callers whom nobody knows.
+// sameState ends the advice of a command on the gateway's state folder. The
+// folder's path is not shown to unknown callers.
 const sameState = "; give it the --state that the gateway was started with, if there was one"
 
-// Identify tells who sent an Authorization header to a URL of the gateway. A
-// header that is there and wrong is refused even where none would do. With a
-// Refusal there is no Principal.
+// Identify returns the principal that sent an Authorization header to a URL of the
+// gateway. A wrong header is refused even where none is needed. With a Refusal
+// there is no Principal.
 func (g *Guard) Identify(ctx context.Context, authorization, resource string) (Principal, *Refusal) {
 	if authorization == "" {
 		if g.open {
@@ -190,48 +190,49 @@ func (g *Guard) Identify(ctx context.Context, authorization, resource string) (P
 			message = "the gateway's tokens were lost with its database; it refuses all callers until an operator makes a token with `tine token new NAME`, or admits all callers on the machine again with `tine token confirm --all`" + sameState
 		}
 		r := invalid(ReasonMissing, message)
-		r.Code = "" // RFC 6750: who sent none has done nothing wrong yet
-		return Principal{}, g.tell(r)
+		r.Code = "" // RFC 6750: a request without a token gets no error code
+		return Principal{}, g.withScopes(r)
 	}
 	token, r := bearer(authorization)
 	if r != nil {
-		return Principal{}, g.tell(r)
+		return Principal{}, g.withScopes(r)
 	}
 	sum := digest(sha256.Sum256([]byte(token)))
 	if t, ok := g.static[sum]; ok {
 		if t.unconfirmed {
-			return Principal{}, g.tell(invalid(ReasonUnconfirmed, "the token came back with a backup of the gateway's database and has to be confirmed by an operator with `tine token confirm "+t.principal.Name+"`"+sameState))
+			return Principal{}, g.withScopes(invalid(ReasonUnconfirmed, "the token came back with a backup of the gateway's database and must be confirmed by an operator with `tine token confirm "+t.principal.Name+"`"+sameState))
 		}
 		if !t.expires.IsZero() && !g.now().Before(t.expires) {
-			return Principal{}, g.tell(invalid(ReasonExpired, "the token has expired"))
+			return Principal{}, g.withScopes(invalid(ReasonExpired, "the token has expired"))
 		}
 		return t.principal, nil
 	}
 	if p, found, good := g.leased(hexOf(sum)); good {
 		return p, nil
 	} else if found {
-		return Principal{}, g.tell(invalid(ReasonRevoked, "the session's owner may not come in now: its token was revoked or waits to be confirmed. The token of the session is refused until the owner may come in again"))
+		return Principal{}, g.withScopes(invalid(ReasonRevoked, "the session's owner is refused: its token was revoked or is unconfirmed. The session's token is refused as long as the owner is"))
 	}
 	if g.issuer == nil || strings.HasPrefix(token, tokenPrefix) {
-		message := "the token is not known here"
+		message := "unknown or expired token"
 		if g.bound != nil {
-			message += "; that of a session ends with the session"
+			message += " (a session's token expires when the session closes)"
 		}
-		return Principal{}, g.tell(invalid(ReasonUnknown, message))
+		return Principal{}, g.withScopes(invalid(ReasonUnknown, message))
 	}
 	v, r := g.issuer.check(ctx, token, sum)
 	if r != nil {
-		return Principal{}, g.tell(r)
+		return Principal{}, g.withScopes(r)
 	}
 	p, r := g.admit(v, resource)
 	if r != nil {
-		return Principal{}, g.tell(r)
+		return Principal{}, g.withScopes(r)
 	}
 	return p, nil
 }
 
-// Again tells what somebody who came in before may do now, and false when their
-// token is no longer taken. It is for what stays open between requests.
+// Again returns an admitted principal with its present permissions, and false if
+// its token is no longer accepted. It is for connections that stay open between
+// requests.
 func (g *Guard) Again(p Principal) (Principal, bool) {
 	switch {
 	case p.signed != nil:
@@ -257,20 +258,20 @@ func (g *Guard) Again(p Principal) (Principal, bool) {
 		t, ok := g.static[p.static]
 		return t.principal, ok && !t.unconfirmed && (t.expires.IsZero() || g.now().Before(t.expires))
 	case p == Local():
-		return p, true // it came in by no token, but from inside
+		return p, true // it has no token: it is the gateway's own
 	}
 	return g.anonymous, g.open && p.Name == ""
 }
 
-// tell adds the scopes that whoever gets a better token should ask for.
-func (g *Guard) tell(r *Refusal) *Refusal {
+// withScopes adds the scopes that a better token needs.
+func (g *Guard) withScopes(r *Refusal) *Refusal {
 	if r.Status != http.StatusServiceUnavailable {
 		r.Scopes = slices.Clone(g.scopes)
 	}
 	return r
 }
 
-// bound is what a verified token is worth to one guard.
+// bound is the meaning of a verified token for one guard.
 type bound struct {
 	guard     *Guard
 	principal Principal
@@ -279,8 +280,7 @@ type bound struct {
 	scoped    bool     // it has all scopes
 }
 
-// admit holds a verified token against what depends on the guard and the
-// request.
+// admit checks a verified token against the guard's options and the request.
 func (g *Guard) admit(v *verified, resource string) (Principal, *Refusal) {
 	if r := v.timely(g.now()); r != nil {
 		return Principal{}, r

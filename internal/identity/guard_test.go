@@ -98,7 +98,7 @@ func TestOpen(t *testing.T) {
 	for _, operator := range []string{"", identity.HashToken("op")} {
 		g := identity.NewGuard(identity.Options{Operator: operator})
 		if p, r := g.Identify(t.Context(), "", resource); !g.Open() || r != nil || !p.Anonymous() || !p.Is(api.RoleOperator) || !p.Unlimited("any") {
-			t.Errorf("nobody is %+v, %+v", p, r)
+			t.Errorf("no token: %+v, %+v", p, r)
 		}
 		for _, wrong := range []string{"Bearer x", "Bearer", "Bearer ", "Basic eDp5", "x"} {
 			if p, r := g.Identify(t.Context(), wrong, resource); r == nil {
@@ -224,7 +224,7 @@ func FuzzIdentify(f *testing.F) {
 	})
 }
 
-// TestAgain holds what somebody may do who came in before, after everything that
+// TestAgain checks what an admitted principal may do, after everything that
 // can change meanwhile.
 func TestAgain(t *testing.T) {
 	now := time.Now()
@@ -266,7 +266,7 @@ func TestAgain(t *testing.T) {
 	g = g.With(o)
 	check("nobody, when the last token is gone and others can come", identity.Principal{}, false, false)
 	if g.Open() {
-		t.Error("it is open to everybody")
+		t.Error("it is open to all callers")
 	}
 	o.Shut, o.Lost = false, true
 	g = g.With(o)

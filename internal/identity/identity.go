@@ -1,11 +1,11 @@
-// Package identity knows who comes in and what they may use: principals, the
-// tokens that name them, and the rules that give them servers and tools.
+// Package identity knows the callers and what they may use: principals, the tokens
+// that name them, and the rules that give them servers and tools.
 //
-// A Guard turns an Authorization header into a Principal. It knows four kinds
-// of tokens: the machine's own one, static ones that are kept as hashes, those of
-// sessions, which bind whoever shows one to that session, and signed ones (JWT)
-// of one OpenID Connect issuer. What is expensive about a signed token happens
-// once: afterwards a call costs one hash and one lookup.
+// A Guard turns an Authorization header into a Principal. It knows four kinds of
+// tokens: the machine's own one, static ones that are kept as hashes, those of
+// sessions, which bind the caller to that session, and signed ones (JWT) of one
+// OpenID Connect issuer. The expensive checks of a signed token happen once:
+// afterwards a call costs one hash and one lookup.
 //
 // No token, nor any part of one, is ever in an error, a log or a message.
 package identity
@@ -25,8 +25,8 @@ type Principal struct {
 	Name string
 	// Role is one of the roles in package api.
 	Role string
-	// Session is the one session that the principal is bound to, since it came in
-	// by that session's token; empty for one that is not bound.
+	// Session is the one session that the principal is bound to, since it showed
+	// that session's token; empty if it is not bound.
 	Session string
 
 	access *access
@@ -35,21 +35,21 @@ type Principal struct {
 	lease  *lease    // or the session's
 }
 
-// Local is who the machine's own token names: an operator without a name whom
-// no rule limits.
+// Local is the principal of the machine's own token: an operator without a name
+// that no rule limits.
 func Local() Principal { return Principal{Role: api.RoleOperator} }
 
 // Anonymous reports whether the principal has no name.
 func (p Principal) Anonymous() bool { return p.Name == "" }
 
-// Is reports whether the principal has a role, or one above it. Nobody has a
-// role that does not exist.
+// Is reports whether the principal has a role, or one above it. It is false for an
+// unknown role.
 func (p Principal) Is(role string) bool {
 	want := rank(role)
 	return want >= 0 && rank(p.Role) >= want
 }
 
-// MaySee reports whether there is anything of a server for the principal.
+// MaySee reports whether the principal may use anything of a server.
 func (p Principal) MaySee(server string) bool { return p.reach(server).seen }
 
 // MayCall reports whether the principal may use a tool, under the name that
@@ -71,8 +71,8 @@ func (p Principal) Prompts(server string) (some, all bool) {
 // MayRead reports whether the principal may use the resources of a server.
 func (p Principal) MayRead(server string) bool { return p.reach(server).resources }
 
-// Unlimited reports whether nothing of a server is kept from the principal. It
-// may say false of rules that give all of it in pieces.
+// Unlimited reports whether the principal may use all of a server. It may be false
+// for rules that give all of it in pieces.
 func (p Principal) Unlimited(server string) bool { return p.reach(server).unlimited }
 
 // Rate is what bounds the calls of the principal, over all servers.
@@ -93,12 +93,12 @@ func (p Principal) reach(server string) *reach {
 	return nothing
 }
 
-// rank orders the roles; it is -1 for what is none.
+// rank orders the roles; it is -1 for an unknown one.
 func rank(role string) int {
 	return slices.Index([]string{api.RoleUser, api.RoleViewer, api.RoleOperator}, role)
 }
 
-// higher is the one of two roles that may more. What is no role is less than
+// higher is the one of two roles with more permissions. An unknown role is below
 // any.
 func higher(a, b string) string {
 	if rank(b) > rank(a) {

@@ -17,11 +17,11 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// OIDC says whose signed tokens are taken, and which.
+// OIDC says whose signed tokens are accepted, and which.
 type OIDC struct {
 	Issuer string
-	// Audience lists what a token's aud may be. Default: the resource that is
-	// called, or one above it, up to the public URL.
+	// Audience lists the accepted values of a token's aud. Default: the called
+	// resource, or one above it, up to the public URL.
 	Audience   []string
 	Scopes     []string // that a token must have
 	Algorithms []string // of signatures; never none or HS256. Default all that are safe
@@ -36,9 +36,8 @@ const (
 	cacheSize   = 4096 // tokens, of each kind
 )
 
-// An issuer checks signed tokens and remembers what came of it. What depends on
-// the rest of the config (audience, scopes, rules) is not its business, so that
-// it outlives a reload.
+// An issuer checks signed tokens and remembers the results. It does not depend on
+// the rest of the config (audience, scopes, rules), so that it outlives a reload.
 type issuer struct {
 	url        string
 	claim      string
@@ -84,8 +83,8 @@ func newIssuer(o *OIDC, now func() time.Time, log *slog.Logger) *issuer {
 	return i
 }
 
-// safeAlgorithms leaves out whatever is not a signature with a public key: with
-// none anyone signs, with HS256 anyone who has the public key.
+// safeAlgorithms leaves out all but signatures with a public key: with none anyone
+// can sign, with HS256 anyone who has the public key.
 func safeAlgorithms(names []string) []jose.SignatureAlgorithm {
 	safe := []jose.SignatureAlgorithm{
 		jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
@@ -97,7 +96,7 @@ func safeAlgorithms(names []string) []jose.SignatureAlgorithm {
 	return slices.DeleteFunc(safe, func(a jose.SignatureAlgorithm) bool { return !slices.Contains(names, string(a)) })
 }
 
-// serves reports whether the issuer would be made the same from o.
+// serves reports whether o would make the same issuer.
 func (i *issuer) serves(o *OIDC) bool {
 	return i.url == o.Issuer && i.keys.caFile == o.CAFile && (i.claim == o.Principal || i.claim == "sub" && o.Principal == "") &&
 		slices.Equal(i.algorithms, safeAlgorithms(o.Algorithms))
@@ -122,13 +121,13 @@ func (i *issuer) check(ctx context.Context, token string, sum digest) (*verified
 		}
 	}
 	if strings.Count(token, ".") != 2 {
-		return nil, invalid(ReasonUnknown, "the token is not known here")
+		return nil, invalid(ReasonUnknown, "unknown token")
 	}
 	return i.verify(ctx, token, sum)
 }
 
-// verify checks a token's form and signature, with new keys where the old ones
-// won't do.
+// verify checks a token's form and signature, with new keys if the old ones don't
+// match.
 func (i *issuer) verify(ctx context.Context, token string, sum digest) (*verified, *Refusal) {
 	parsed, err := jose.ParseSignedCompact(token, i.algorithms)
 	if err != nil {
@@ -136,7 +135,7 @@ func (i *issuer) verify(ctx context.Context, token string, sum digest) (*verifie
 		if errors.As(err, &algorithm) || len(i.algorithms) == 0 {
 			return nil, invalid(ReasonSignature, "the token is signed in a way that is not allowed here")
 		}
-		return nil, invalid(ReasonMalformed, "the token is neither known here nor a signed token")
+		return nil, invalid(ReasonMalformed, "the token is neither a known one nor a signed one")
 	}
 	if !accessType(parsed.Signatures[0].Header) {
 		return nil, invalid(ReasonMalformed, "the token is signed but not an access token")
@@ -150,7 +149,7 @@ func (i *issuer) verify(ctx context.Context, token string, sum digest) (*verifie
 			return nil, i.down(errors.New("no keys")) // closed meanwhile
 		}
 	} else if i.now().Sub(keys.fetched) > keysAge {
-		_, _ = i.keys.begin() // nobody waits for it, and its failure is logged
+		_, _ = i.keys.begin() // no caller waits for it, and its failure is logged
 	}
 	payload, signed, known := keys.verify(parsed)
 	if !signed {
@@ -177,8 +176,8 @@ func (i *issuer) verify(ctx context.Context, token string, sum digest) (*verifie
 // issued begins the names of an issuer's principals.
 const issued = "oidc:"
 
-// names is the principal that claims of this issuer name; empty for those of
-// another one.
+// names is the principal that claims of this issuer name; empty for claims of
+// another issuer.
 func (i *issuer) names(c claims) string {
 	if url := c.texts("iss"); len(url) != 1 || url[0] != i.url {
 		return ""
@@ -190,8 +189,7 @@ func (i *issuer) names(c claims) string {
 	return issued + name
 }
 
-// judge looks at what a token says that is certainly of somebody who has the
-// issuer's key.
+// judge checks the claims of a token with a valid signature.
 func (i *issuer) judge(sum digest, keys *keySet, payload []byte) (*verified, *Refusal) {
 	now := i.now()
 	no := func(reason, message string) (*verified, *Refusal) {
@@ -213,7 +211,7 @@ func (i *issuer) judge(sum digest, keys *keySet, payload []byte) (*verified, *Re
 	}
 	name, ok := c.name(i.claim)
 	if !ok {
-		return no(ReasonPrincipal, fmt.Sprintf("the token's claim %s names nobody: it must be a text of 1 to %d bytes without control characters", i.claim, maxName))
+		return no(ReasonPrincipal, fmt.Sprintf("the token's claim %s does not name a principal: it must be a text of 1 to %d bytes without control characters", i.claim, maxName))
 	}
 	v := &verified{
 		name: issued + name, audience: std.Audience, scopes: c.scopes(), payload: payload,
@@ -233,7 +231,7 @@ func (i *issuer) judge(sum digest, keys *keySet, payload []byte) (*verified, *Re
 	return v, nil
 }
 
-// timely looks at the clock, which goes on after a token was verified.
+// timely checks the clock again, also after a token was verified.
 func (v *verified) timely(now time.Time) *Refusal {
 	switch {
 	case !now.Before(v.expires):
@@ -244,14 +242,14 @@ func (v *verified) timely(now time.Time) *Refusal {
 	return nil
 }
 
-// refuse remembers that a token is refused, so that showing it again and again
-// costs no signature. New keys end that.
+// refuse remembers that a token is refused, so that showing it repeatedly costs no
+// signature check. New keys end that.
 func (i *issuer) refuse(sum digest, keys *keySet, until time.Time, r *Refusal) *Refusal {
 	i.refused.Add(sum, &refused{refusal: *r, until: until, change: keys.change})
 	return r
 }
 
-// down is the refusal for want of keys.
+// down is the refusal when there are no keys.
 func (i *issuer) down(err error) *Refusal {
 	r := &Refusal{Status: http.StatusServiceUnavailable, Reason: ReasonDown, RetryAfter: firstPause}
 	var un *unavailable

@@ -11,8 +11,8 @@ import (
 
 const (
 	fetchTimeout = 10 * time.Second // for discovery and keys together
-	keysPause    = 5 * time.Second  // between two fetches, whatever kids are shown to us
-	keysAge      = 10 * time.Minute // after which a key that was withdrawn should be noticed
+	keysPause    = 5 * time.Second  // between two fetches, even for new kids
+	keysAge      = 10 * time.Minute // after which withdrawn keys are noticed
 	firstPause   = time.Second      // after a failure; doubles
 	lastPause    = time.Minute
 )
@@ -33,12 +33,12 @@ type keyring struct {
 	current atomic.Pointer[keySet] // nil before the first fetch
 
 	mu       sync.Mutex
-	flight   chan struct{} // closed when the fetch under way ends; nil without one
+	flight   chan struct{} // closed when the running fetch ends; nil without one
 	next     time.Time     // no fetch begins before
 	failures int           // in a row
 	closed   bool
 
-	keysURL string // found by discovery; only the one fetch under way touches it
+	keysURL string // found by discovery; only the running fetch uses it
 }
 
 func newKeyring(issuer, caFile string, now func() time.Time, log *slog.Logger) *keyring {
@@ -47,7 +47,7 @@ func newKeyring(issuer, caFile string, now func() time.Time, log *slog.Logger) *
 	return k
 }
 
-// close ends the fetch under way and waits for it. The keys stay.
+// close ends the running fetch and waits for it. The keys stay.
 func (k *keyring) close() {
 	k.mu.Lock()
 	k.closed = true
@@ -56,7 +56,7 @@ func (k *keyring) close() {
 	k.fetches.Wait()
 }
 
-// unavailable is why there are no keys, or none that are new enough.
+// unavailable is why there are no keys, or no recent ones.
 type unavailable struct {
 	wait time.Duration // until the next fetch
 }
@@ -65,9 +65,9 @@ func (u *unavailable) Error() string {
 	return fmt.Sprintf("the issuer is not asked again for %s", u.wait)
 }
 
-// fetch gets the keys anew, or waits for the fetch that is under way. It returns
-// nil when one ended well while it waited, or did so just before; *unavailable
-// when the last one failed; and the error of ctx.
+// fetch gets the keys anew, or waits for the running fetch. It returns nil if a
+// fetch succeeded while it waited, or just before; *unavailable if the last one
+// failed; and the error of ctx.
 func (k *keyring) fetch(ctx context.Context) error {
 	done, err := k.begin()
 	if done == nil {
@@ -83,9 +83,8 @@ func (k *keyring) fetch(ctx context.Context) error {
 	return k.trouble()
 }
 
-// begin starts a fetch unless one is under way or it is too soon for one. The
-// fetch belongs to the keyring, not to who asked first, since others wait for it
-// too.
+// begin starts a fetch unless one is running or it is too soon for one. The fetch
+// belongs to the keyring, not to the first caller, since others wait for it too.
 func (k *keyring) begin() (done <-chan struct{}, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 
 const (
 	maxKeys    = 32   // of one issuer; a token without a kid is tried with each
-	minRSABits = 2048 // shorter keys are not trusted by anybody today
+	minRSABits = 2048 // shorter keys are not safe
 )
 
 // keySet is the keys of an issuer at one time. It is never changed.
@@ -23,15 +23,14 @@ type keySet struct {
 	keys    []jose.JSONWebKey
 	prints  []string // which keys these are, sorted
 	fetched time.Time
-	// change counts the sets that differed from the one before, dropped those
-	// that lacked a key of it. What was decided with one set holds as long as
-	// these stay.
+	// change counts the sets that differed from the one before, dropped those that
+	// lacked a key of it. Decisions made with one set hold as long as these stay.
 	change  uint64
 	dropped uint64
 }
 
-// parseKeys takes the keys that can check signatures and leaves out the others,
-// since issuers publish keys for encryption and of new kinds in the same set.
+// parseKeys keeps the keys that can check signatures and ignores the others, since
+// issuers publish keys for encryption and of new kinds in the same set.
 func parseKeys(data []byte) (*keySet, error) {
 	var doc struct {
 		Keys []json.RawMessage `json:"keys"`

@@ -88,7 +88,7 @@ func TestRotation(t *testing.T) {
 	w.expect(t, old, identity.ReasonSignature)
 }
 
-// Nobody shows a token of a new key, and the withdrawn one is noticed still.
+// No caller shows a token of a new key, and the withdrawn one is still noticed.
 func TestKeysGrowOld(t *testing.T) {
 	w := newWorld(t, nil)
 	old := w.token(map[string]any{"exp": w.Now().Add(24 * time.Hour).Unix()})
@@ -107,7 +107,7 @@ func TestKeysGrowOld(t *testing.T) {
 	})
 }
 
-// Whatever kids are invented, keys are fetched once in five seconds.
+// Keys are fetched once in five seconds, even for invented kids.
 func TestUnknownKeyStorm(t *testing.T) {
 	w := newWorld(t, nil)
 	good := w.token(nil)

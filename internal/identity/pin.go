@@ -11,32 +11,32 @@ import (
 	"github.com/tine-mcp/tine/api"
 )
 
-// A session's token lets in as the session's owner, but only to that session, and
-// only while the owner could come in. What the owner may use is decided with the
-// rules of today, from what was noted of the owner when the session was opened:
-// the issuer's token that they showed is not there any more, and may have run out.
+// A session's token admits its holder as the session's owner, but only to that
+// session, and only while the owner would be admitted. What the owner may use is
+// decided with the present rules, from a note made when the session was opened: the
+// issuer's token that the owner showed is not kept, and may have expired.
 //
-//	an owner that a token names   comes in while a token of that name is good
-//	an owner of an issuer         comes in while that issuer is the configured one
-//	the machine's user            always does
+//	an owner that a token names   is admitted while a token of that name is valid
+//	an owner of an issuer         is admitted while that issuer is the configured one
+//	the machine's user            is always admitted
 
 // pinned is that note. It holds no token.
 type pinned struct {
 	Name string `json:"name,omitempty"`
-	// Local is set for the machine's own operator, whom no rule limits.
+	// Local is set for the machine's own operator, which no rule limits.
 	Local  bool            `json:"local,omitempty"`
 	Claims json.RawMessage `json:"claims,omitempty"` // of the issuer's token
 }
 
-// lease is how a principal came in by a session's token.
+// lease is how a principal was admitted by a session's token.
 type lease struct {
 	hash string // of the token, in hex
 	pin  []byte
 }
 
-// Pin notes what is needed to make a principal again later, without its token
-// and with no more than the role of a user. It is JSON, and may hold what an
-// issuer says of a person.
+// Pin notes what is needed to make a principal again later, without its token and
+// with no more than the role of a user. It is JSON, and may hold an issuer's claims
+// about a person.
 func Pin(p Principal) []byte {
 	if p.lease != nil {
 		return p.lease.pin
@@ -52,9 +52,8 @@ func Pin(p Principal) []byte {
 	return b
 }
 
-// leased makes the principal of a session's token. It is not found when there is
-// no open session that has the token, and not good while the session's owner
-// could not come in.
+// leased makes the principal of a session's token. found is false if no open
+// session has the token, and good while the session's owner would be admitted.
 func (g *Guard) leased(hash string) (p Principal, found, good bool) {
 	if g.bound == nil {
 		return Principal{}, false, false
@@ -65,7 +64,7 @@ func (g *Guard) leased(hash string) (p Principal, found, good bool) {
 	}
 	o := g.owner(pin)
 	if o == nil {
-		g.log.Warn("a session's owner can't be read, so its token lets nobody in", "session", session)
+		g.log.Warn("a session's owner can't be read, so its token is refused", "session", session)
 		return Principal{}, false, false
 	}
 	p = o.principal
@@ -73,11 +72,11 @@ func (g *Guard) leased(hash string) (p Principal, found, good bool) {
 	return p, true, g.admits(o)
 }
 
-// admits reports whether the owner of a session could come in now.
+// admits reports whether the owner of a session would be admitted now.
 func (g *Guard) admits(o *owner) bool {
 	switch {
 	case strings.HasPrefix(o.principal.Name, issued):
-		// Of a session that an operator forked there may be no claims.
+		// A session that an operator forked may have no claims.
 		return g.issuer != nil && (!o.signed || g.issuer.names(o.claims) == o.principal.Name)
 	case o.principal.Name == "":
 		return true
@@ -87,20 +86,20 @@ func (g *Guard) admits(o *owner) bool {
 	})
 }
 
-// Owner makes the principal that a session belongs to, from what Pin noted of it,
-// or from its name where nothing is noted. What the rules give for claims that
-// nobody noted is not among what it may use.
+// Owner makes the principal that a session belongs to, from the note that Pin made,
+// or from its name if there is none. It lacks what rules give for claims that were
+// not noted.
 func (g *Guard) Owner(name string, pin []byte) Principal {
 	if len(pin) > 0 {
 		if o := g.owner(pin); o != nil {
 			return o.principal
 		}
-		return Principal{} // who can't be read may use nothing
+		return Principal{} // an unreadable owner may use nothing
 	}
 	return g.rules.principal(name, api.RoleUser, nil)
 }
 
-// owner is whose a session is.
+// owner is the owner of a session.
 type owner struct {
 	principal Principal
 	signed    bool // an issuer's token named it, with these claims
@@ -108,7 +107,7 @@ type owner struct {
 }
 
 // owner is unpin, done once for all sessions of one owner: they share a note, and
-// what the rules make of it.
+// the results of the rules.
 func (g *Guard) owner(pin []byte) *owner {
 	sum := sha256.Sum256(pin)
 	return g.owners.get(string(sum[:]), func(string) *owner { return g.unpin(pin) })

@@ -162,7 +162,7 @@ func TestSessionTokenOfIssuer(t *testing.T) {
 	if _, r := w.expect(t, token, identity.ReasonUnknown); r != nil && r.Status != 401 {
 		t.Errorf("got %+v", r)
 	}
-	// A note that can't be read lets nobody in.
+	// A token with an unreadable note is refused.
 	bad := open.open("ses_b", p)
 	for hash := range open.pin {
 		open.pin[hash] = []byte(`{"claims":7}`)
@@ -188,12 +188,12 @@ func TestSessionTokenOnOpenGateway(t *testing.T) {
 		t.Errorf("after its end: %+v", r)
 	}
 	if _, ok := g.Again(q); ok {
-		t.Error("let in again as anybody")
+		t.Error("admitted again")
 	}
 }
 
 // TestSessionTokensOfTheRevoked checks that a session's token is refused while its
-// owner could not come in, and is good again when the owner is back.
+// owner is refused, and is good again when the owner is back.
 func TestSessionTokensOfTheRevoked(t *testing.T) {
 	open := newSessions()
 	c := newClock()
@@ -245,7 +245,7 @@ func TestSessionTokensOfTheRevoked(t *testing.T) {
 	o.Tokens = append(o.Tokens, identity.Token{Name: "eve", Hash: identity.HashToken("an0ther-of-eve")})
 	g = g.With(o)
 	want("when eve has a second one", eve, true)
-	// On a gateway that is open to everybody ada is revoked too.
+	// On a gateway that is open to all callers ada is revoked too.
 	o.Tokens, o.Operator = nil, ""
 	g = g.With(o)
 	want("without any token", ada, false)

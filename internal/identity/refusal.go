@@ -17,22 +17,22 @@ const (
 const (
 	ReasonMissing   = "missing"   // no token at all
 	ReasonMalformed = "malformed" // nothing that could be a token
-	ReasonUnknown   = "unknown"   // no static token, and no signed one
-	ReasonRevoked   = "revoked"   // of a session whose owner may not come in
-	ReasonExpired   = "expired"   // its time is over
-	// ReasonUnconfirmed is of a token that came back with a backup.
+	ReasonUnknown   = "unknown"   // neither a static nor a signed token
+	ReasonRevoked   = "revoked"   // of a session whose owner is refused
+	ReasonExpired   = "expired"   // it has expired
+	// ReasonUnconfirmed is for a token that came back with a backup.
 	ReasonUnconfirmed = "unconfirmed"
-	ReasonEarly       = "early"     // its time has not come
+	ReasonEarly       = "early"     // not valid yet
 	ReasonSignature   = "signature" // wrong algorithm, key or signature
 	ReasonIssuer      = "issuer"    // of another issuer
-	ReasonAudience    = "audience"  // meant for somebody else
-	ReasonPrincipal   = "principal" // names nobody
-	ReasonScope       = "scope"     // does not reach far enough
-	ReasonDown        = "down"      // the issuer can't be asked
+	ReasonAudience    = "audience"  // meant for another resource
+	ReasonPrincipal   = "principal" // does not name a principal
+	ReasonScope       = "scope"     // lacks a scope
+	ReasonDown        = "down"      // the issuer can't be reached
 )
 
-// A Refusal says why somebody is not let in, in words that may be shown to
-// them: nothing of the token is in it.
+// A Refusal says why a caller is not admitted, in words that may be shown to the
+// caller: nothing of the token is in it.
 type Refusal struct {
 	Status     int    // 401, 403 or 503
 	Code       string // of RFC 6750; empty where no token was shown

@@ -7,18 +7,18 @@ import (
 	"github.com/tine-mcp/tine/api"
 )
 
-// A Rule gives those it matches a role, and servers, or only some things of them.
-// All of its patterns are globs. Without tools, prompts and resources it gives all
-// of its servers; with any of these no more than they name.
+// A Rule gives the principals it matches a role, and servers, or only parts of
+// them. All of its patterns are globs. Without tools, prompts and resources it
+// gives all of its servers; with any of these no more than they name.
 type Rule struct {
-	Principals []string            // names; empty for everyone
+	Principals []string            // names; empty for all
 	Claims     map[string][]string // each claim must hold one of these
 	Role       string              // user unless given
 	Servers    []string            // empty for all
 	Tools      []string            // server, separator, tool
 	Prompts    []string            // server, separator, prompt
 	Resources  []string            // servers whose resources it gives
-	Rate       Rate                // bounds the calls of each; the highest of several rules holds
+	Rate       Rate                // bounds the calls of each principal; the highest of several rules holds
 }
 
 // A Rate bounds the calls of a principal in time. The zero Rate bounds none.
@@ -27,11 +27,11 @@ type Rate struct {
 	Burst int     // at once
 }
 
-// ruleset is rules made ready. Without any everyone may use everything.
+// ruleset is rules made ready. Without rules every principal may use everything.
 type ruleset struct {
 	separator string
 	rules     []*rule
-	open      *access // of everyone, where there are no rules
+	open      *access // of all principals, if there are no rules
 }
 
 type rule struct {

@@ -29,7 +29,7 @@ func TestRules(t *testing.T) {
 	}{
 		{name: "no rules", sees: "github gitlab fs a.b", can: "github:x fs:rm", whole: "github gitlab fs a.b"},
 		{name: "a rule for everyone", rules: rules{{}}, sees: "github gitlab fs a.b", can: "github:x", whole: "github gitlab fs a.b"},
-		{name: "nobody matches", rules: rules{{Principals: []string{"ada"}}}, not: "github:x fs:x"},
+		{name: "no principal matches", rules: rules{{Principals: []string{"ada"}}}, not: "github:x fs:x"},
 		{name: "by name", rules: rules{{Principals: []string{"bob", "oidc:a*"}, Servers: []string{"fs"}}}, sees: "fs", can: "fs:x", not: "github:x", whole: "fs"},
 		{name: "servers by glob", rules: rules{{Servers: []string{"git*"}}}, sees: "github gitlab", can: "gitlab:x", not: "fs:x", whole: "github gitlab"},
 		{name: "tools of one server", rules: rules{{Tools: []string{"github__*"}}}, sees: "github", can: "github:x github:a/b github:_", not: "gitlab:x fs:github__x"},

@@ -16,16 +16,16 @@ func NewToken() string {
 	return tokenPrefix + base64.RawURLEncoding.EncodeToString(secret[:])
 }
 
-// LastYear is the last one in which a token may expire: later moments are not
-// kept as they are.
+// LastYear is the last one in which a token may expire: later times can't be
+// stored.
 const LastYear = 2261
 
 // tokenPrefix tells our own tokens from an issuer's.
 const tokenPrefix = "tine_"
 
-// ValidName reports whether a token may name a principal so: 1 to 64 letters,
-// digits, dots, dashes, underscores and @, the first a letter or digit. Without
-// a colon no name is one of an issuer's.
+// ValidName reports whether a token may have a principal's name: 1 to 64 letters,
+// digits, dots, dashes, underscores and @, the first a letter or digit. Without a
+// colon no name is one of an issuer's.
 func ValidName(name string) bool {
 	if name == "" || len(name) > 64 || strings.ContainsRune("_.@-", rune(name[0])) {
 		return false
@@ -40,8 +40,8 @@ func ValidName(name string) bool {
 	return true
 }
 
-// HashToken is how a token is kept: sha256:HEX. A slow hash would add nothing
-// for what nobody can guess.
+// HashToken is how a token is kept: sha256:HEX. A slow hash would add nothing for a
+// token that can't be guessed.
 func HashToken(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hashPrefix + hex.EncodeToString(sum[:])
@@ -60,15 +60,15 @@ func parseHash(s string) (d digest, ok bool) {
 	return d, err == nil
 }
 
-// maxToken bounds what is hashed and parsed.
+// maxToken bounds the tokens that are hashed and parsed.
 const maxToken = 16 << 10
 
 // bearer takes the token out of an Authorization header.
 func bearer(authorization string) (string, *Refusal) {
 	scheme, token, _ := strings.Cut(authorization, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		// Another scheme is no token that was wrong: the challenge has no code.
-		r := invalid(ReasonMalformed, "only bearer tokens are known here: send Authorization: Bearer TOKEN")
+		// Another scheme is not a wrong token: the challenge has no code.
+		r := invalid(ReasonMalformed, "only bearer tokens are accepted: send Authorization: Bearer TOKEN")
 		r.Code = ""
 		return "", r
 	}

@@ -55,7 +55,7 @@ func TestWith(t *testing.T) {
 		t.Errorf("new rules: %+v", q)
 	}
 	if !p.MaySee("fs") {
-		t.Error("a request under way lost what it had")
+		t.Error("a running request lost its permissions")
 	}
 	if q, r := old.Identify(t.Context(), "Bearer "+token, resource); r != nil || !q.MaySee("fs") {
 		t.Errorf("the old guard: %+v %+v", q, r)

@@ -49,22 +49,21 @@ func AppendCallID(b []byte, seq int64) []byte {
 	return strconv.AppendInt(b, seq, 16)
 }
 
-// CallSeq is the Seq of the call with this id; ok is false for what is no id of
-// a call.
+// CallSeq is the Seq of the call with this id; ok is false for any other text.
 func CallSeq(id string) (seq int64, ok bool) {
 	digits, ok := strings.CutPrefix(id, idPrefix)
 	if !ok {
 		return 0, false
 	}
 	seq, err := strconv.ParseInt(digits, 16, 64)
-	// There is one way to write an id.
+	// An id has one spelling.
 	return seq, err == nil && seq > 0 && CallID(seq) == id
 }
 
 // CallFilter chooses calls. Zero fields choose all.
 type CallFilter struct {
-	ID        string  // what is no id of a call chooses none
-	Principal *string // nil for everybody's
+	ID        string  // of one call; any other text chooses none
+	Principal *string // nil for all
 	Session   string
 	Server    string
 	Servers   []string // only of these; nil for all
@@ -74,8 +73,7 @@ type CallFilter struct {
 	Limit     int   // zero for 100
 }
 
-// Chooses says whether c is one of those that the filter is for. It does not
-// look at c.ID.
+// Chooses says whether the filter chooses c. It does not look at c.ID.
 func (f *CallFilter) Chooses(c *Call) bool {
 	if f.ID != "" {
 		if seq, ok := CallSeq(f.ID); !ok || c.Seq != seq {
@@ -91,17 +89,17 @@ func (f *CallFilter) Chooses(c *Call) bool {
 		(f.Before <= 0 || c.Seq < f.Before)
 }
 
-// Calls is the index of the journal. It may lag behind the journal, and is
-// made again from it.
+// Calls is the index of the journal. It may lag behind the journal, and can be
+// rebuilt from it.
 type Calls interface {
-	// PutCalls adds calls; those that are there already, by their Seq, are passed
-	// over. Many at once, and in the order of Seq, cost the least.
+	// PutCalls adds calls; those whose Seq is already there are skipped. Many at
+	// once, and in the order of Seq, cost the least.
 	PutCalls(ctx context.Context, calls []Call) error
 	// Calls returns the newest first.
 	Calls(ctx context.Context, f CallFilter) ([]Call, error)
 	// LastCall returns the place of the newest call that is indexed; ok is false
 	// when there is none.
 	LastCall(ctx context.Context) (c Call, ok bool, err error)
-	// DropCalls forgets what stood in the segments below this one.
+	// DropCalls forgets the calls of the segments below this one.
 	DropCalls(ctx context.Context, below int64) error
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// idName is a file of the state folder with the id of its gateway, so that what
-// is labelled with it in other places is known also without a database.
+// idName is a file of the state folder with the id of its gateway, so that objects
+// labelled with it elsewhere are recognized without a database.
 const idName = "id"
 
 // ReadID returns the id in a state folder, empty where there is none.

@@ -20,15 +20,14 @@ var ErrLocked = errors.New("state folder is in use")
 const lockName = "lock"
 
 // How long to wait for a lock whose recorded owner is dead. A process that was
-// forked and has not yet executed its program shares the lock of its parent, so
-// the lock of a gateway that was killed in a start is free a moment later. This
-// also means that whoever gets the lock finds no such half-born process.
+// forked and has not yet executed its program shares the lock of its parent, so the
+// lock of a gateway that was killed in a start is free a moment later. This also
+// means that no such half-started process exists when the lock is taken.
 const deadOwnerWait = 5 * time.Second
 
-// Lock makes this process the owner of the state folder dir until release is
-// called or the process ends, however it ends. The folder is made when it is
-// not there. When another process owns it the error wraps ErrLocked and names
-// that process.
+// Lock makes this process the owner of the state folder dir until release is called
+// or the process ends in any way. The folder is made if it is missing. If another
+// process owns it the error wraps ErrLocked and names that process.
 func Lock(dir string) (release func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state folder: %w", err)
@@ -60,8 +59,8 @@ func Lock(dir string) (release func(), err error) {
 		return nil, fmt.Errorf("write %s: %w", path, err)
 	}
 	return func() {
-		// Emptied first, so that nobody reads the pid of an owner that is gone.
-		// A failure is harmless: the next owner overwrites it.
+		// Emptied first, so that no process reads the pid of a dead owner. A
+		// failure is harmless: the next owner overwrites it.
 		_ = f.Truncate(0)
 		f.Close()
 	}, nil

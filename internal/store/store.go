@@ -1,6 +1,6 @@
-// Package store is the contract of durable state: what a gateway must still
-// know after a restart. One folder below this one is one implementation, and
-// storetest holds the suite that each of them passes.
+// Package store is the contract of durable state: what a gateway must still know
+// after a restart. Each folder below is one implementation, and storetest holds the
+// suite that each of them passes.
 //
 // A Put that returned nil survives the death of the gateway. Callers write
 // first, then change memory, then answer.
@@ -20,8 +20,8 @@ import (
 // what its servers listed. No other gateway has a use for it. A handle or a client may
 // outlast its session, which is in Shared: a gateway removes those when it starts.
 //
-// Its methods may run at once, as those of Shared. Deleting what is not there is no
-// error. Lists are ordered by key.
+// Its methods may run at once, as those of Shared. Deleting something that does not
+// exist is no error. Lists are ordered by key.
 type Local interface {
 	Owner
 	Handles
@@ -54,13 +54,13 @@ type Store interface {
 // Closer ends a store. Close may be called twice. Every other method fails after it.
 type Closer interface{ Close() error }
 
-// Owner names whose a state folder is.
+// Owner names the gateway of a state folder.
 type Owner interface {
-	// GatewayID is made at the first call and stays, so that what a gateway labels as
-	// its own is known after a restart.
+	// GatewayID is made at the first call and stays, so that a gateway recognizes
+	// objects with its label after a restart.
 	GatewayID(ctx context.Context) (string, error)
-	// SetGatewayID gives an owner to a state that has none yet; it fails where it
-	// has another one.
+	// SetGatewayID gives an owner to a state that has none yet; it fails if the
+	// state has another one.
 	SetGatewayID(ctx context.Context, id string) error
 }
 
@@ -101,8 +101,8 @@ type Handles interface {
 	Handles(ctx context.Context) ([]Handle, error)
 }
 
-// Session is one session. It stays after its end, as long as somebody may ask
-// where another one came from.
+// Session is one session. Its record stays after its end while the lineage of
+// another session needs it.
 type Session struct {
 	ID      string
 	Owner   string // the principal
@@ -117,7 +117,7 @@ type Session struct {
 	// are not read back with it; see Catalogs.
 	Catalog string
 	Servers json.RawMessage
-	Data    json.RawMessage // what else the one who opened it needs
+	Data    json.RawMessage // further data of the package session
 }
 
 // Sessions keeps the sessions, and what happened to them.
@@ -134,25 +134,25 @@ type Sessions interface {
 	// their ids.
 	FindSessions(ctx context.Context, f SessionFilter) ([]Session, error)
 	// TouchSessions moves Used forward, never back, for all of used at once.
-	// Ids that are not there are passed over.
+	// Unknown ids are skipped.
 	TouchSessions(ctx context.Context, used map[string]time.Time) error
 	// DropSessions forgets sessions that were closed before a moment and have no
 	// descendant that stays, with their events, and returns their ids, also of those it
-	// had forgotten when it failed.
+	// had forgotten before an error.
 	DropSessions(ctx context.Context, before time.Time) ([]string, error)
 
-	// PutEvents adds to the stories of sessions, all or none, and fills in N.
+	// PutEvents adds events of sessions, all or none, and fills in N.
 	PutEvents(ctx context.Context, e ...Event) error
-	// Events returns the story of a session, the oldest first.
+	// Events returns the events of a session, the oldest first.
 	Events(ctx context.Context, session string) ([]Event, error)
 }
 
 // SessionFilter chooses sessions. Zero fields choose all.
 type SessionFilter struct {
-	Owner  *string // nil for everybody's
+	Owner  *string // nil for all
 	Parent string
 	Closed bool   // closed ones too
-	Before string // an id: what comes after it in the list; ErrUnknown when it is none
+	Before string // an id: sessions after it in the list; ErrUnknown if there is no such session
 	Limit  int    // zero for 100
 }
 
@@ -170,12 +170,12 @@ type Event struct {
 // Snapshot is the frozen state of a session.
 type Snapshot struct {
 	ID      string
-	Name    string // unique among those of an owner; empty for one without
+	Name    string // unique among those of an owner; may be empty
 	Owner   string
 	Session string // that it was made of
 	Created time.Time
-	// Temporary ones belong to a fork under way; one that is found at a start is
-	// left over.
+	// Temporary ones belong to a running fork; one that is found at a start is left
+	// over.
 	Temporary bool
 	Auto      bool // of a ring to rewind to
 	Size      int64
@@ -185,13 +185,13 @@ type Snapshot struct {
 	Data      json.RawMessage
 }
 
-// ErrExists is the error of a name that is taken.
+// ErrExists is the error for a name that is taken.
 var ErrExists = errors.New("exists already")
 
-// ErrUnknown is the error of an id that is none.
-var ErrUnknown = errors.New("there is no such session")
+// ErrUnknown is the error for an unknown id.
+var ErrUnknown = errors.New("no such session")
 
-// ErrDamaged is the error of a database that can't be read, or not all of it.
+// ErrDamaged is the error for a database that can't be read completely.
 var ErrDamaged = errors.New("the state database is damaged")
 
 // Snapshots keeps them by id.
@@ -214,24 +214,22 @@ type Catalogs interface {
 	DropCatalogs(ctx context.Context) error
 }
 
-// SharedStates notes which states of servers that all sessions share were made, by
-// the names of their folders, and what their marks say. Those of sessions are noted
-// in the sessions' records.
+// SharedStates records which states of shared servers were made, by the names of
+// their folders, and their marks. Those of sessions are in the sessions' records.
 type SharedStates interface {
 	PutSharedState(ctx context.Context, name, mark string) error
 	SharedStates(ctx context.Context) (map[string]string, error)
 }
 
-// ServerList is what a server listed when it was last asked, as the one who keeps
-// it writes it down.
+// ServerList is the last list of a server, in the form of the package session.
 type ServerList struct {
-	Key       string // of what the server is started with
-	Principal string // whose list it is; empty for everybody's
+	Key       string // of the server's definition
+	Principal string // whose list it is; empty for a public one
 	Data      json.RawMessage
 	Changed   time.Time
 }
 
-// Bounds of what is kept of lists. Where there is more, the oldest goes.
+// Bounds of the stored lists. The oldest are dropped.
 const (
 	MostServerLists     = 2000
 	MostServerListBytes = 64 << 20
@@ -241,22 +239,22 @@ const (
 type ServerLists interface {
 	PutServerList(ctx context.Context, l ServerList) error
 	DeleteServerList(ctx context.Context, key, principal string) error
-	// ServerList returns one; ok is false when there is none. One that is not as it
-	// was written is an ErrDamaged.
+	// ServerList returns one; ok is false if there is none. A wrong checksum is an
+	// ErrDamaged.
 	ServerList(ctx context.Context, key, principal string) (l ServerList, ok bool, err error)
 }
 
-// Creation remembers what came of a request that must not be done twice.
+// Creation records the answer to a request that must not be done twice.
 type Creation struct {
 	Owner   string
 	Key     string          // the caller's idempotency key
-	Request string          // a hash of what was asked for
-	Answer  json.RawMessage // may hold secrets; nil while it is under way
+	Request string          // a hash of the request
+	Answer  json.RawMessage // may hold secrets; nil while it is pending
 	At      time.Time
 }
 
-// Mark is what is put on everything that a creation makes, so that what was made
-// and never answered can be told.
+// Mark is put on everything that a creation makes, so that results that were never
+// answered are recognized.
 func (c Creation) Mark() string {
 	sum := sha256.Sum256([]byte(c.Owner + "\x00" + c.Key))
 	return hex.EncodeToString(sum[:12])
@@ -264,17 +262,17 @@ func (c Creation) Mark() string {
 
 // Creations keeps them by owner and key.
 type Creations interface {
-	// BeginCreation notes a key. When there is one already that is not older than
-	// since, it is returned and ok is false.
+	// BeginCreation notes a key. If there is one already that is not older than
+	// since, it returns that and ok is false.
 	BeginCreation(ctx context.Context, c Creation, since time.Time) (old Creation, ok bool, err error)
 	// EndCreation notes the answer; with nil the key is free again.
 	EndCreation(ctx context.Context, owner, key string, answer json.RawMessage) error
-	// Unanswered returns those that are under way. One whose answer was noted is none,
-	// also where the store has lost that it was.
+	// Unanswered returns the pending ones. A creation whose answer was noted is not
+	// one, even if the store has lost the answer.
 	Unanswered(ctx context.Context) ([]Creation, error)
-	// DropCreations forgets those older than a moment, and those under way that
-	// an earlier gateway left, which are all when called at the start with all.
-	DropCreations(ctx context.Context, before time.Time, underWay bool) error
+	// DropCreations forgets creations older than a moment; with pending, at a
+	// start, also all that an earlier gateway did not answer.
+	DropCreations(ctx context.Context, before time.Time, pending bool) error
 }
 
 // Client is the transport session of one MCP client that has a handshake.
@@ -289,7 +287,7 @@ type Client struct {
 	Used      time.Time
 }
 
-// Clients keeps the transport sessions of clients, so that they come back.
+// Clients keeps the transport sessions of clients, so that they survive a restart.
 type Clients interface {
 	PutClient(ctx context.Context, c Client) error
 	DeleteClient(ctx context.Context, id string) error
@@ -307,7 +305,7 @@ type Token struct {
 	Created time.Time
 	Expires time.Time // zero for never
 	// Unconfirmed is set by a restore: the token may have been revoked after the
-	// backup was made, and lets nobody in until an operator confirms it.
+	// backup was made, and is refused until an operator confirms it.
 	Unconfirmed bool
 }
 
@@ -319,17 +317,17 @@ type Tokens interface {
 	ChangeToken(ctx context.Context, name string, change func(*Token) (*Token, error)) error
 	Tokens(ctx context.Context) ([]Token, error)
 	// TokensLost reports whether there were tokens that a restore could not bring
-	// back. The gateway refuses callers without a token then, until a token is written
-	// that is confirmed, or an operator confirms the loss.
+	// back. Callers without a token are then refused, until there is a valid token
+	// or an operator accepts the loss (ConfirmLost).
 	TokensLost(ctx context.Context) (bool, error)
 	ConfirmLost(ctx context.Context) error
 }
 
-// Credential is what somebody who logged in to a server got: the server's
-// tokens, as the one who uses them writes them. It is secret.
+// Credential is the result of a login to a server: the server's tokens, in the form
+// of the package credential. It is secret.
 type Credential struct {
 	Server    string
-	Principal string // empty for one that all share
+	Principal string // empty for a shared one
 	Data      json.RawMessage
 	Changed   time.Time
 }

@@ -23,7 +23,7 @@ type batcher struct {
 
 	full chan struct{} // holds one
 	quit chan struct{}
-	done chan struct{} // closed when nothing is handed on any more
+	done chan struct{} // closed when the last batch was handed on
 	over chan struct{} // closed when the exporter has ended, too
 	once sync.Once
 }
@@ -42,7 +42,7 @@ func newBatcher(out sdktrace.SpanExporter) *batcher {
 // OnStart implements sdktrace.SpanProcessor.
 func (b *batcher) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
 
-// OnEnd implements sdktrace.SpanProcessor. What is too much is dropped.
+// OnEnd implements sdktrace.SpanProcessor. Spans beyond the queue are dropped.
 func (b *batcher) OnEnd(s sdktrace.ReadOnlySpan) {
 	if !s.SpanContext().IsSampled() {
 		return
@@ -86,7 +86,7 @@ func (b *batcher) send(ctx context.Context) bool {
 	batch := b.spans[:n:n]
 	b.spans = b.spans[n:]
 	if len(b.spans) == 0 {
-		b.spans = nil // what was handed on is the exporter's
+		b.spans = nil // the batch belongs to the exporter
 	}
 	b.mu.Unlock()
 	if n == 0 {
@@ -94,7 +94,7 @@ func (b *batcher) send(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, exportTimeout)
 	defer cancel()
-	_ = b.out.ExportSpans(ctx, batch) // the outlet says what went wrong
+	_ = b.out.ExportSpans(ctx, batch) // the outlet logs errors
 	return true
 }
 
@@ -105,8 +105,8 @@ func (b *batcher) ForceFlush(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Shutdown implements sdktrace.SpanProcessor: what waits is handed on, and then
-// the exporter ends, however long ctx lasts. It may be called twice.
+// Shutdown implements sdktrace.SpanProcessor: queued spans are handed on, and then
+// the exporter ends, even if ctx ends first. It may be called twice.
 func (b *batcher) Shutdown(ctx context.Context) error {
 	b.once.Do(func() {
 		b.mu.Lock()

@@ -28,24 +28,23 @@ type ServerGauges struct {
 	Pool      *PoolGauges
 }
 
-// PoolGauges is what is prepared of a server; nil where its driver prepares
-// nothing.
+// PoolGauges is the state of a server's pool; nil if its driver has none.
 type PoolGauges struct {
 	Slots  int // of no snapshot
-	Ready  int // of a snapshot, and nobody's
+	Ready  int // of a snapshot, and not yet used by a session
 	Live   int
 	Parked int
 }
 
 var (
-	descInFlight = prometheus.NewDesc("tine_calls_in_flight", "Calls under way.", []string{"server"}, nil)
+	descInFlight = prometheus.NewDesc("tine_calls_in_flight", "Running calls.", []string{"server"}, nil)
 	descQueue    = prometheus.NewDesc("tine_queue_length", "Calls that wait for a place.", []string{"server"}, nil)
 	descBreaker  = prometheus.NewDesc("tine_breaker_state", "Circuit breaker: 0 closed, 1 half-open, 2 open.", []string{"server"}, nil)
 	descInst     = prometheus.NewDesc("tine_instances", "Running instances.", []string{"server", "driver"}, nil)
 	descUp       = prometheus.NewDesc("tine_server_up", "0 when the server failed, else 1.", []string{"server"}, nil)
 	descRestarts = prometheus.NewDesc("tine_instance_restarts_total", "Instances started again after they ended by themselves.", []string{"server"}, nil)
 	descSlots    = prometheus.NewDesc("tine_pool_slots", "Slots that are prepared for instances of no snapshot.", []string{"server"}, nil)
-	descReady    = prometheus.NewDesc("tine_pool_ready", "Instances that were made of a snapshot ahead of time and are nobody's yet.", []string{"server"}, nil)
+	descReady    = prometheus.NewDesc("tine_pool_ready", "Instances that were made of a snapshot ahead of time and are not used yet.", []string{"server"}, nil)
 	descLive     = prometheus.NewDesc("tine_pool_live", "Instances that a pool keeps count of, parked ones too.", []string{"server"}, nil)
 	descParked   = prometheus.NewDesc("tine_pool_parked", "Instances that rest and use no CPU until they are called.", []string{"server"}, nil)
 	descSessions = prometheus.NewDesc("tine_sessions", "Open sessions.", nil, nil)
@@ -54,7 +53,7 @@ var (
 	descLag      = prometheus.NewDesc("tine_journal_index_lag", "Journalled calls that the index has not seen yet.", nil, nil)
 )
 
-// gauges reads the state when it is scraped, so that the way of a call keeps none.
+// gauges reads the state when it is scraped, so that calls need not update it.
 type gauges struct {
 	snapshot func() Snapshot
 }
@@ -79,7 +78,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	for _, s := range snap.Servers {
 		id := label(s.ID)
 		if seen[id] {
-			continue // a series that stands twice would spoil the whole scrape
+			continue // a duplicate series would make the whole scrape fail
 		}
 		seen[id] = true
 		gauge(descInFlight, float64(s.InFlight), id)

@@ -34,9 +34,9 @@ func levelOf(name string) slog.Level {
 	return l
 }
 
-// lineWriter masks what slog's handlers write. They hand over each record as one
-// whole line, and here every value has its final form: one that formats itself, or
-// that was put into the logger before its secret was known, can't slip by.
+// lineWriter masks the output of slog's handlers. They write each record as one
+// whole line, in which every value has its final form: a value that formats itself,
+// or that was put into the logger before its secret was known, is masked too.
 type lineWriter struct {
 	w      io.Writer
 	redact func([]byte) []byte

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Words that stand as label values. Labels are these and ids from the config, so
-// nobody outside can make new series.
+// Words that stand as label values. Labels are these and ids from the config, so no
+// caller can make new series.
 const (
 	OutcomeOK             = "ok"
 	OutcomeCancelled      = "cancelled"
@@ -75,7 +75,7 @@ func NewMetrics(version string, snapshot func() Snapshot) *Metrics {
 		refused: counter("tine_refused_total", "Calls refused before they reached the server.", "server", "reason"),
 		retries: counter("tine_retries_total", "Attempts after the first one of a call.", "server"),
 		cache:   counter("tine_cache_requests_total", "Lists and results asked of the cache.", "server", "cache", "result"),
-		auth:    counter("tine_auth_failures_total", "Requests turned away because of who asked.", "reason"),
+		auth:    counter("tine_auth_failures_total", "Requests that failed authentication or authorization.", "reason"),
 		journal: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tine_journal_errors_total", Help: "Calls that could not be written to the journal.",
 		}),
@@ -108,7 +108,7 @@ func (m *Metrics) Handler() http.Handler {
 	return m.handler
 }
 
-// Server is the handle of one server of the config, to be kept by whoever calls it.
+// Server is the handle of one server of the config, to be kept by its caller.
 func (m *Metrics) Server(id string) *ServerMetrics {
 	if m == nil {
 		return nil
@@ -146,8 +146,8 @@ func (m *Metrics) Forget(server string) {
 	}
 }
 
-// AuthFailure counts a request that was turned away; reason is a fixed word such
-// as the code of the refusal.
+// AuthFailure counts a request that was refused; reason is a fixed word such as the
+// code of the refusal.
 func (m *Metrics) AuthFailure(reason string) {
 	if m == nil {
 		return
@@ -215,8 +215,8 @@ func newServerMetrics(m *Metrics, id string) *ServerMetrics {
 	return s
 }
 
-// Call counts a call that ended. An outcome that is none of the words above is a
-// failure of ours, so that no call is missing from the sum.
+// Call counts a call that ended. An unknown outcome counts as a failure of the
+// gateway, so that no call is missing from the sum.
 func (s *ServerMetrics) Call(outcome string, d time.Duration) {
 	if s == nil {
 		return
@@ -236,7 +236,7 @@ func (s *ServerMetrics) Retry() {
 	}
 }
 
-// Refused counts a call that policy turned away, for one of the reasons above.
+// Refused counts a call that a policy refused, for one of the reasons above.
 func (s *ServerMetrics) Refused(reason string) {
 	if s == nil {
 		return
@@ -246,7 +246,7 @@ func (s *ServerMetrics) Refused(reason string) {
 	}
 }
 
-// Cache counts one look into a cache, CacheLists or CacheResults.
+// Cache counts one lookup in a cache, CacheLists or CacheResults.
 func (s *ServerMetrics) Cache(which string, hit bool) {
 	if s == nil {
 		return

@@ -12,7 +12,8 @@ import (
 )
 
 // outlet is the last step before the collector. It keeps failures from the SDK,
-// which would print them, and says once when the collector goes and comes.
+// which would print them, and logs once when the collector becomes unreachable and
+// when it answers again.
 type outlet struct {
 	exporter sdktrace.SpanExporter
 	idle     func() // closes connections that are not in use
@@ -20,7 +21,7 @@ type outlet struct {
 
 	life    context.Context // ends when the rest is given up
 	abandon context.CancelFunc
-	ended   chan struct{} // closed when nothing is sent any more
+	ended   chan struct{} // closed after the last request
 	once    sync.Once
 
 	mu   sync.Mutex

@@ -31,15 +31,14 @@ var panics = func() *prometheus.CounterVec {
 	return c
 }()
 
-// Contain keeps a panic from ending the gateway. It is deferred by a goroutine
-// that handles bytes from outside, at its top:
+// Contain keeps a panic from ending the gateway. A goroutine that handles bytes
+// from outside defers it at its top:
 //
 //	defer telemetry.Contain(log, telemetry.InUpstream, server, func(err error) { t.fail(err) })
 //
 // The panic is logged with its stack and counted, and end gets an error of kind
-// infrastructure, to end the one request or connection that the goroutine is of. A
-// nil end is for goroutines that nobody waits for. About names the server or
-// client.
+// infrastructure, to end the goroutine's request or connection. A nil end is for
+// goroutines that no caller waits for. About names the server or client.
 func Contain(log *slog.Logger, where, about string, end func(error)) {
 	v := recover()
 	if v == nil {
@@ -51,7 +50,7 @@ func Contain(log *slog.Logger, where, about string, end func(error)) {
 	}
 }
 
-// Panicked is Contain for who has recovered itself: it logs and counts, and
+// Panicked is Contain for code that has recovered itself: it logs and counts, and
 // returns the error.
 func Panicked(log *slog.Logger, where, about string, v any) error {
 	panics.WithLabelValues(where).Inc()

@@ -18,10 +18,10 @@ const maxNested = 4
 // are read in place, and only pieces of them are decoded.
 const wholeText = 1 << 20
 
-// Redactor masks secrets in what people and other programs see: values that the
-// config says are secret, however they are encoded, what has the form of a common
-// credential, and what stands under a name that says it is secret. What is not a
-// secret stays byte for byte. All methods may be called at once; nil masks nothing.
+// Redactor masks secrets in output for people and other programs: values that the
+// config says are secret, in any encoding, texts in the form of a common
+// credential, and values under a name that says it is secret. Everything else stays
+// byte for byte. All methods may be called at once; nil masks nothing.
 type Redactor struct {
 	known atomic.Pointer[knownValues]
 
@@ -33,9 +33,8 @@ type Redactor struct {
 // maxLearned bounds the values that came with Learn.
 const maxLearned = 256
 
-// Learn adds a value that became a secret at run time, such as an access token.
-// It stays one when another takes its place: what was written down of calls
-// before may hold it.
+// Learn adds a value that became a secret at run time, such as an access token. It
+// stays one when another replaces it: the records of earlier calls may hold it.
 func (r *Redactor) Learn(secret string) {
 	if r == nil || secret == "" {
 		return
@@ -47,7 +46,7 @@ func (r *Redactor) Learn(secret string) {
 	}
 }
 
-// remember notes a value that stays secret whatever is set. r.mu is held.
+// remember notes a value that stays secret after any Set. r.mu is held.
 func (r *Redactor) remember(secret string) bool {
 	if slices.Contains(r.learned, secret) {
 		return false
@@ -62,17 +61,17 @@ func (r *Redactor) remember(secret string) bool {
 // NewRedactor makes a Redactor that knows forms and names, and no values yet.
 func NewRedactor() *Redactor { return &Redactor{} }
 
-// Set says which values are secret now. They, and those of before, are masked
-// wherever they stand, also escaped as in JSON, URL-encoded or in base64. Values
-// of less than four bytes are left out: they would mask half of any text and
-// protect nothing.
+// Set says which values are secret now. They, and earlier ones, are masked
+// everywhere, also escaped as in JSON, URL-encoded or in base64. Values of less
+// than four bytes are left out: they would mask half of any text and protect
+// nothing.
 func (r *Redactor) Set(secrets []string) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// What was one before stays one: calls that are written down may hold it.
+	// Earlier secrets stay secret: recorded calls may hold them.
 	for _, old := range r.set {
 		if !slices.Contains(secrets, old) {
 			r.remember(old)
@@ -94,8 +93,8 @@ func (r *Redactor) Text(s string) string {
 	return string(applyCuts(s, cuts))
 }
 
-// JSON masks secrets in a JSON document, whose result is valid JSON again; what is
-// no JSON is treated as text. When there is nothing to mask it returns b itself.
+// JSON masks secrets in a JSON document, whose result is valid JSON again; anything
+// else is treated as text. If there is nothing to mask it returns b itself.
 func (r *Redactor) JSON(b []byte) []byte {
 	if r == nil || len(b) == 0 {
 		return b
@@ -113,7 +112,7 @@ func (r *Redactor) JSON(b []byte) []byte {
 	return applyCuts(s, cuts)
 }
 
-// find lists what is to be masked in a text.
+// find lists the cuts of a text.
 func (r *Redactor) find(s string, nested int) []cut {
 	known := r.known.Load()
 	cuts := known.find(s, nil)
@@ -123,8 +122,8 @@ func (r *Redactor) find(s string, nested int) []cut {
 	return findPatterns(s, cuts)
 }
 
-// looksLikeJSON is a quick look that spares most texts the full one. Text of a
-// single string or number is better off as text.
+// looksLikeJSON is a quick check that spares most texts the full one. A single
+// string or number is treated as text.
 func looksLikeJSON(s string) bool {
 	s = strings.TrimLeft(s, " \t\r\n")
 	if s == "" || s[0] != '{' && s[0] != '[' {
@@ -135,7 +134,7 @@ func looksLikeJSON(s string) bool {
 	return end == '}' || end == ']'
 }
 
-// cut is a piece of a text that something else takes the place of.
+// cut is a piece of a text that is replaced.
 type cut struct {
 	from, to int
 	with     string

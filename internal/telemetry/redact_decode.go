@@ -43,7 +43,7 @@ func (v view) place(from, to int) (int, int) {
 	return int(f), int(v.at[to])
 }
 
-// decode undoes one layer. What is no valid escape stays as it is.
+// decode undoes one layer. Invalid escapes stay as they are.
 func (v view) decode(way decoding) view {
 	s := v.text
 	out := make([]byte, 0, len(s))
@@ -89,8 +89,8 @@ func (v view) decode(way decoding) view {
 	return view{string(out), at}
 }
 
-// escape reads what begins with a backslash: it adds what that stands for and says
-// how long it was.
+// escape reads an escape that begins with a backslash: it adds its meaning to out
+// and returns its length.
 func escape(s string, out []byte) (int, []byte) {
 	if len(s) < 2 {
 		return 1, append(out, s...)

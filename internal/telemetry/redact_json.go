@@ -12,8 +12,8 @@ const (
 	schema                      // it only describes a secret; examples are masked
 )
 
-// findJSON lists what is to be masked in a valid JSON document. It works on the
-// raw bytes: numbers, escapes and spaces that are not masked stay as they are.
+// findJSON lists the cuts of a valid JSON document. It works on the raw bytes:
+// numbers, escapes and spaces that are not masked stay as they are.
 func (r *Redactor) findJSON(s string, nested int) []cut {
 	w := jsonWalk{r: r, s: s, known: r.known.Load(), nested: nested}
 	w.value(w.space(0), byContent, "")
@@ -227,8 +227,7 @@ func wholeEscapes(raw string, from, to int) (int, int) {
 	return from, to
 }
 
-// unescaped reports whether what stands at i, a backslash or a quote, is not
-// itself escaped.
+// unescaped reports whether the backslash or quote at i is not itself escaped.
 func unescaped(raw string, i int) bool {
 	n := 0
 	for i-n-1 >= 0 && raw[i-n-1] == '\\' {

@@ -10,7 +10,7 @@ import (
 const minKnown = 4
 
 // knownValues finds exact values. Every needle has at least four bytes; a bit for
-// the hash of its first four rejects nearly every place of a text at one look.
+// the hash of its first four rejects nearly every place of a text in one step.
 type knownValues struct {
 	bits    [1 << 10]uint64
 	byHead  map[uint32][]needle
@@ -28,7 +28,7 @@ func newKnownValues(secrets []string) *knownValues {
 	for _, s := range secrets {
 		k.addValue(s)
 		if strings.Contains(s, "\n") {
-			// Of a key in several lines a log may show one alone.
+			// A log may show a single line of a key with several lines.
 			for line := range strings.Lines(s) {
 				if line = strings.TrimSpace(line); len(line) >= 16 && !strings.HasPrefix(line, "-----") {
 					k.addValue(line)
@@ -72,8 +72,8 @@ func (k *knownValues) add(n needle) {
 	k.longest = max(k.longest, len(n.text))
 }
 
-// base64Core is what of the base64 of a longer text depends on s alone, when s
-// begins lead bytes into a group of three.
+// base64Core is the part of the base64 of a longer text that depends on s alone, if
+// s begins lead bytes into a group of three.
 func base64Core(s string, lead int) string {
 	coded := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("\x00", lead) + s))
 	return coded[(8*lead+5)/6 : 8*(lead+len(s))/6]

@@ -28,8 +28,8 @@ var (
 		provider providers status state error errors rate ratio price cost version scope scopes domain style strategy
 		pattern regex schema description title label window`)
 	innocentFirst = wordSet(`max min num total has is count`)
-	// beforeToken and beforeTokens make a token something that is handed around,
-	// or a piece of text.
+	// beforeToken and beforeTokens make a token something that is passed around, or
+	// a piece of text.
 	beforeToken  = wordSet(`page next progress continuation pagination sync cursor resume cancellation cancel pad eos bos unk mask`)
 	beforeTokens = wordSet(`input output prompt completion cached cache reasoning thinking stop special audio image text
 		max min used remaining new available estimated context`)
@@ -37,7 +37,7 @@ var (
 	beforeKey = wordSet(`primary foreign sort partition group public cache map hash index object dict unique row column
 		config item field arrow short hot sorting grouping routing lookup i18n translation message parent child registry
 		storage redis s3 bucket host known value idempotency dedup deduplication event dictionary json yaml property`)
-	// beforeKeyAlways say that whatever follows is about a secret key.
+	// beforeKeyAlways make a key secret, with any other words.
 	beforeKeyAlways = wordSet(`api private secret access signing encryption master auth ssh`)
 )
 
@@ -126,8 +126,8 @@ func joinedAfter(w []byte, end string, set map[string]bool) bool {
 	return len(w) > len(end) && (set[string(w[:len(w)-len(end)])] || strings.HasPrefix(string(w), "nextpage"))
 }
 
-// passwordName reports whether a secret name is one that people choose the value
-// of, which may then be a plain word.
+// passwordName reports whether a secret name is one whose value people choose,
+// which may then be a plain word.
 func passwordName(name string) bool {
 	low := strings.ToLower(name)
 	return strings.Contains(low, "pass") || strings.Contains(low, "pwd")

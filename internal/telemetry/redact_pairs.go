@@ -221,8 +221,8 @@ func isScheme(s string) bool {
 	return false
 }
 
-// worthMasking tells a value from what prose has after a colon and what programs
-// have for nothing.
+// worthMasking tells a value from prose after a colon and from the empty values of
+// programs.
 func worthMasking(s string, from, v, to int, name string, class nameClass, sep byte) bool {
 	value := strings.TrimSpace(s[v:to])
 	switch strings.ToLower(clip(value, 16)) {

@@ -68,7 +68,7 @@ func newAnchorTable() *anchorTable {
 	return t
 }
 
-// findPatterns adds what looks like a secret in s.
+// findPatterns adds the parts of s that look like a secret.
 func findPatterns(s string, cuts []cut) []cut {
 	if len(s) < 3 {
 		return cuts
@@ -116,7 +116,7 @@ func (a *anchor) matches(s string) bool {
 	return s[:len(a.text)] == a.text
 }
 
-// credentialForm is a credential that shows by its beginning what it is.
+// credentialForm is a credential that is recognized by its prefix.
 type credentialForm struct {
 	prefix string
 	rest   string // characters that follow beside letters and digits
@@ -185,7 +185,7 @@ func lookJWT(f *patternFinder, at int) int {
 	return at
 }
 
-// lookPEM masks a private key's block, or what is there of it.
+// lookPEM masks a private key's block, or a part of one.
 func lookPEM(f *patternFinder, at int) int {
 	rest := f.s[at:]
 	line := rest[:min(len(rest), 80)]

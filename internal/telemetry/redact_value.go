@@ -2,10 +2,10 @@ package telemetry
 
 import "encoding/json"
 
-// Values masks the values that the config says are secret and nothing else, in
-// JSON that is somebody's data: what only looks like a secret may be what was
-// asked for. The result is valid JSON when b is. When there is nothing to mask
-// it returns b itself.
+// Values masks the values that the config says are secret and nothing else, in JSON
+// that is a user's data: a text that only looks like a secret may be what the user
+// asked for. The result is valid JSON when b is. If there is nothing to mask it
+// returns b itself.
 func (r *Redactor) Values(b []byte) []byte {
 	if r == nil || len(b) == 0 {
 		return b

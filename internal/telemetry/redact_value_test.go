@@ -9,7 +9,7 @@ import (
 func TestValuesMasksOnlyWhatIsKnown(t *testing.T) {
 	r := telemetry.NewRedactor()
 	if in := []byte(`{"message":"no"}`); string(r.Values(in)) != string(in) {
-		t.Error("something is masked that nobody knows")
+		t.Error("an unknown value is masked")
 	}
 	r.Set([]string{"hunter2/hunter2", "123456789"})
 	for in, want := range map[string]string{

@@ -25,8 +25,8 @@ type Kind int
 
 const (
 	Internal Kind = iota
-	Server        // we were asked
-	Client        // we ask
+	Server        // we received the request
+	Client        // we send the request
 )
 
 func (k Kind) otel() trace.SpanKind {
@@ -75,7 +75,7 @@ func (t *Tracing) start(ctx context.Context, name string, kind Kind, attrs []Att
 	return s
 }
 
-// text bounds and redacts what a span says.
+// text bounds and redacts a text of a span.
 func (t *Tracing) text(s string) string { return clip(t.redact.Text(s), maxSpanText) }
 
 // Set adds attributes; a later one of the same name wins.
@@ -90,8 +90,8 @@ func (s *Span) Set(attrs ...Attr) {
 	s.span.SetAttributes(kvs...)
 }
 
-// End ends the span. outcome is "ok", "cancelled" or the kind of the error; what is not
-// "ok" becomes error.type, and message says what went wrong.
+// End ends the span. outcome is "ok", "cancelled" or the kind of the error; any other
+// than "ok" becomes error.type, and message is its text.
 func (s *Span) End(outcome, message string) {
 	if s == nil {
 		return
@@ -100,7 +100,7 @@ func (s *Span) End(outcome, message string) {
 		kind := outcome
 		switch outcome {
 		case OutcomeTool:
-			kind = "tool_error" // what the conventions call a result with isError
+			kind = "tool_error" // the conventions' name for a result with isError
 		case "":
 			kind = "_OTHER"
 		}
@@ -110,8 +110,8 @@ func (s *Span) End(outcome, message string) {
 	s.span.End()
 }
 
-// Trace is the W3C trace context to hand on, in headers or _meta, to whoever is
-// called within this span, sampled or not. Of a nil span it is empty.
+// Trace is the W3C trace context to pass on, in headers or _meta, to the server
+// that is called within this span, sampled or not. Of a nil span it is empty.
 func (s *Span) Trace() (traceparent, tracestate string) {
 	if s == nil {
 		return "", ""

@@ -49,7 +49,7 @@ type Options struct {
 // Tracing sends spans to a collector. It never waits for it: spans are queued,
 // and dropped when the queue is full. All methods may be called at once, and on nil.
 //
-// Baggage is neither read nor handed on: it is free text of the caller, may hold
+// Baggage is neither read nor passed on: it is free text of the caller, may hold
 // anything, and the servers behind us belong to others.
 type Tracing struct {
 	queue    sdktrace.SpanProcessor
@@ -59,8 +59,8 @@ type Tracing struct {
 	redact   *Redactor
 }
 
-// NewTracing makes a Tracing, or nil where no endpoint is given. ctx bounds the
-// making only. The collector need not be there yet.
+// NewTracing makes a Tracing, or nil if no endpoint is given. ctx bounds only this
+// call. The collector need not run yet.
 func NewTracing(ctx context.Context, o Options) (*Tracing, error) {
 	if o.Endpoint == "" {
 		return nil, nil
@@ -121,8 +121,8 @@ func newTracing(out *outlet, o Options) *Tracing {
 	}
 }
 
-// Close sends what is queued and ends; when ctx ends first, the rest is dropped.
-// Nothing runs any more when it returns. Closing twice does no harm.
+// Close sends queued spans and ends; if ctx ends first, the rest is dropped.
+// Nothing runs any more when it returns. It may be called twice.
 func (t *Tracing) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -140,7 +140,7 @@ func (t *Tracing) Close(ctx context.Context) error {
 }
 
 // Parent is where a trace comes from: W3C trace context as it stood in the headers
-// or in _meta. Text that is none is ignored, and a new trace begins.
+// or in _meta. Other text is ignored, and a new trace begins.
 type Parent struct {
 	Traceparent, Tracestate string
 }

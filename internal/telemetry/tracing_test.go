@@ -321,7 +321,7 @@ func TestCollectorGoesAndComes(t *testing.T) {
 	if d, u := lines(); d != 1 || u != 1 || !strings.Contains(log.String(), "dropped=6") {
 		t.Fatalf("up again: %s", &log)
 	}
-	c.answer(http.StatusFound) // to be followed by nobody
+	c.answer(http.StatusFound) // which must not be followed
 	send()
 	if d, u := lines(); d != 2 || u != 1 || strings.Count(log.String(), "level=WARN") != 3 {
 		t.Fatalf("down again: %s", &log)
@@ -357,7 +357,7 @@ func TestNobodyListens(t *testing.T) {
 	tr.Start(Parent{}, "late", Server).End("ok", "") // does no harm
 }
 
-// TestCollectorThatHangs: spans beyond the queue are dropped and nobody waits, and
+// TestCollectorThatHangs: spans beyond the queue are dropped and no caller waits, and
 // Close ends when its context does.
 func TestCollectorThatHangs(t *testing.T) {
 	c := newCollector(t, false)
@@ -445,7 +445,7 @@ func TestSpansAtOnce(t *testing.T) {
 	}
 }
 
-// TestUnknownAuthority: a collector whose certificate nobody vouches for gets
+// TestUnknownAuthority: a collector whose certificate is not trusted gets
 // nothing.
 func TestUnknownAuthority(t *testing.T) {
 	c := newCollector(t, true)

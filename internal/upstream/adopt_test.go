@@ -43,7 +43,7 @@ func TestAdopts(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := adopting(t, upstream.Adoption{Handle: handle, Hello: json.RawMessage(hello)}, func(r *rig) (driver.Instance, error) {
 				return r.newInstance(func(i *instance) {
-					// What was under way in the earlier gateway comes now.
+					// Answers to calls of the earlier gateway come now.
 					i.rope.say(`half a line","result":{}}`)
 					i.rope.say(`{"jsonrpc":"2.0","id":"t0011223344-7","result":{"late":true}}`)
 					i.rope.say(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{}}`)
@@ -90,8 +90,8 @@ func TestAdopts(t *testing.T) {
 	}
 }
 
-// After a restart of the machine every instance is gone. Only what somebody
-// needs is started then.
+// After a restart of the machine every instance is gone. Only those that a caller
+// needs are started then.
 func TestGoneAndNotWanted(t *testing.T) {
 	for name, tt := range map[string]struct {
 		eager, watched bool

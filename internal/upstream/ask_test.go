@@ -118,7 +118,7 @@ func TestServersRequestGoesToWhoseCallItIs(t *testing.T) {
 		want    []string
 	}{
 		{"two clients, elicitation", []string{"a", "b"}, func(*upstream.Options) {}, elicit, []string{`"result":{"action":"decline"}`}},
-		{"two clients, sampling", []string{"a", "b"}, func(*upstream.Options) {}, sample, []string{`"error":{`, "can't be told"}},
+		{"two clients, sampling", []string{"a", "b"}, func(*upstream.Options) {}, sample, []string{`"error":{`, "it is not known"}},
 		{"two clients, shared", []string{"a", "b"}, shared, sample, []string{`"error":{`, "shared", "scope"}},
 		{"one client, shared", []string{"a"}, shared, sample, []string{`"error":{`, "shared", "scope"}},
 		{"one client, shared, elicitation", []string{"a"}, shared, elicit, []string{`"result":{"action":"decline"}`}},
@@ -156,7 +156,7 @@ func TestServersRequestGoesToWhoseCallItIs(t *testing.T) {
 			watch  []*watcher
 			want   string
 		}{
-			{"nobody", eager, nil, `"error":{`},
+			{"no client", eager, nil, `"error":{`},
 			{"one who can", eager, []*watcher{{reply: &upstream.Reply{Result: []byte(`{"roots":[]}`)}}}, `"result":{"roots":[]}`},
 			{"one who can't", eager, []*watcher{{}}, `"error":{`},
 			{"two", eager, []*watcher{{reply: &upstream.Reply{Result: []byte(`{}`)}}, {reply: &upstream.Reply{Result: []byte(`{}`)}}}, `"error":{`},
@@ -286,7 +286,7 @@ func TestServersThatAskTooMuch(t *testing.T) {
 		if got := c.calls(t, r, "x"); got != `{}` {
 			t.Errorf("got %s", got)
 		}
-		r.Close() // a question that nobody can end would hang here
+		r.Close() // a question without an end would hang here
 	})
 }
 
@@ -322,7 +322,7 @@ func TestNotesOutsideOfCalls(t *testing.T) {
 			t.Errorf("one that stopped watching heard %q", got)
 		}
 	})
-	t.Run("what a shared server logs is shown to nobody else", func(t *testing.T) {
+	t.Run("what a shared server logs is shown to no other client", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := play(t, func(i *instance) {
 				i.rope.legacy()
@@ -333,7 +333,7 @@ func TestNotesOutsideOfCalls(t *testing.T) {
 				i.rope.answer(m, `{}`)
 				i.rope.serve(func(message) {})
 			}, shared)
-			// Also where only one watches, who need not be the one who calls.
+			// Also if only one client watches, which need not be the caller.
 			b := &watcher{}
 			defer r.Watch(b)()
 			newClient("a").calls(t, r, "x")

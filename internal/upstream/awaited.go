@@ -10,20 +10,20 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 )
 
-// A list waits for a server that starts for the first time, each list anew: a start
-// ends by itself, in connect_timeout and limits.fetch. For one that runs and does not
-// answer all lists wait once. One that failed when it was last started or asked has a
-// moment for its next try, so that one that hangs does not make every list slow.
+// A list waits for a server that starts for the first time, each list anew:
+// connect_timeout and limits.fetch bound the start. All lists together wait once for
+// a server that runs and does not answer. A server whose last start or list failed
+// gets only RetryWait, so that a server that hangs does not make every list slow.
 
-// RetryWait is how long lists wait for the next try of a server that failed.
+// RetryWait is how long lists wait for the next start of a server that failed.
 const RetryWait = time.Second
 
-// startMargin is how much longer than its start may take a list waits for a server, to
-// tell why it failed.
+// startMargin is how much longer than connect_timeout a list waits for a server, to
+// report why the start failed.
 const startMargin = time.Second
 
-// Awaited is a context for who waits for a list that was first asked for when it began.
-// With its end the list goes out without the server.
+// Awaited is a context for a caller that waits for a list since began. When it ends,
+// the list is sent without this server.
 func (u *Upstream) Awaited(ctx context.Context, method string, began time.Time, most time.Duration) (context.Context, context.CancelFunc) {
 	connect, late := time.Duration(u.connect.Load())+startMargin, u.Unanswered(method)
 	u.mu.Lock()
@@ -42,16 +42,15 @@ func (u *Upstream) Awaited(ctx context.Context, method string, began time.Time, 
 	return within, func() { cancel(); stop() }
 }
 
-// Failing is why the last start failed; nil where none did since the server ran.
+// Failing is why the last start failed; nil if the server has run since.
 func (u *Upstream) Failing() *api.Error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.failing
 }
 
-// NotYet is the error of a list that a server has not given yet: why it did not when it
-// was last asked, where it was. It stays the same while a fetch goes on, so that it is
-// logged once.
+// NotYet is the error for a list that a server has not answered yet: the last reason,
+// if there is one. It stays the same during a fetch, so that it is logged once.
 func (u *Upstream) NotYet(method string) *api.Error {
 	u.mu.Lock()
 	why, runs := u.failing, u.conn != nil
@@ -75,17 +74,17 @@ func (u *Upstream) NotYet(method string) *api.Error {
 	return failure(api.KindTimeout, u.Server(), true, "%s; the list is announced again when it does", what)
 }
 
-// leastListTime is how long a server has for a list at least.
+// leastListTime is the shortest time that a server has for a list.
 const leastListTime = 30 * time.Second
 
-// listTime is how long a server that runs has for a list, besides its timeout: one that
-// shakes hands and lists nothing has not come up.
+// listTime is how long a running server has for a list, besides its timeout: a server
+// that completes the handshake and lists nothing has not started properly.
 func (u *Upstream) listTime() overdue {
 	return overdue{max(time.Duration(u.connect.Load()), leastListTime), u.clock.keys + "connect_timeout"}
 }
 
-// Unanswered is why a list did not come when it was last asked for, of no method that of
-// any; nil where none is missing.
+// Unanswered is why the last request for a list was not answered, or for any list if
+// method is empty; nil if all were.
 func (u *Upstream) Unanswered(method string) *api.Error {
 	methods := ListMethods
 	if method != "" {
@@ -105,8 +104,8 @@ func (u *Upstream) Unanswered(method string) *api.Error {
 	return nil
 }
 
-// Follow takes over which lists another Upstream of the same server did not answer: a
-// new instance of it is not known to be better.
+// Follow copies from another Upstream of the same server which lists were not
+// answered: a new instance may have the same fault.
 func (u *Upstream) Follow(before *Upstream) {
 	before.mu.Lock()
 	hung := maps.Clone(before.hung)

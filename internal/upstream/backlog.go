@@ -13,7 +13,7 @@ const (
 	maxBacklogBytes = 1 << 20
 )
 
-// A backlog holds messages to a server that nobody waits for: notes that a call
+// A backlog holds messages to a server that no caller waits for: notes that a call
 // was cancelled, and answers to the server's requests that need no client. One
 // goroutine, which runs while there are any, sends them in order: neither a
 // caller nor the reader of a connection waits for a server that does not read.
@@ -85,7 +85,7 @@ func (b *backlog) run(c *Conn) {
 }
 
 // deliver sends a message that no caller waits for, within sendTimeout. One that
-// must arrive is tried again until ctx ends, where the server can't have got it
+// must arrive is sent again until ctx ends, where the server can't have got it
 // twice: between the attempts the instance can be held.
 func (c *Conn) deliver(ctx context.Context, frame []byte, must bool) error {
 	for {
@@ -99,8 +99,8 @@ func (c *Conn) deliver(ctx context.Context, frame []byte, must bool) error {
 	}
 }
 
-// piped reports whether a message that was not sent in time is not with the
-// server, as it may be where it was posted.
+// piped reports whether a message that was not sent in time can't have reached the
+// server, unlike one that was posted.
 func (c *Conn) piped() bool {
 	t, ok := c.t.(*streamTransport)
 	if ok {

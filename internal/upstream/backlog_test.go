@@ -69,8 +69,8 @@ func TestCancelDoesNotWaitForTheServer(t *testing.T) {
 	})
 }
 
-// What waits for a server that never reads keeps nobody from closing the
-// connection, and is bounded.
+// Messages for a server that never reads do not delay the close of the connection,
+// and are bounded.
 func TestCancelsOfAServerThatNeverReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const calls = 300
@@ -136,8 +136,8 @@ func flooding(questions int, read <-chan struct{}, told chan<- message) func(*in
 	}
 }
 
-// A server that asks thousands of questions without reading keeps nobody
-// waiting, and finds an answer to each when it reads again.
+// A server that asks thousands of questions without reading makes no caller wait,
+// and finds an answer to each when it reads again.
 func TestServerThatAsksWithoutReading(t *testing.T) {
 	for _, refuses := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

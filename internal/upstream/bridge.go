@@ -202,7 +202,7 @@ func (c *Conn) askAll(ctx context.Context, req *Request, requests map[string]jso
 			defer telemetry.Contain(c.log, telemetry.InUpstream, c.server, func(error) {
 				results <- result{key, Refuse(in.Method, "the gateway failed inside")}
 			})
-			reply := Refuse(in.Method, "nobody is there to answer")
+			reply := Refuse(in.Method, "there is no client to answer")
 			if req.Peer != nil {
 				reply = req.Peer.Ask(ctx, in.Method, in.Params)
 			}

@@ -191,11 +191,11 @@ func TestLegacyClientOnAModernServer(t *testing.T) {
 			if got := c.calls(t, r, "x"); got != `error:{"code":-1,"message":"rejected"}` {
 				t.Errorf("a client's error gave %s", got)
 			}
-			// One with nobody behind it, as calls of the gateway's own are.
+			// A call without a client, such as the gateway's own.
 			req := c.request(t, wire.MethodCallTool, `{"name":"x"}`)
 			req.Peer = nil
 			if got := outcome(r.Call(t.Context(), req)); got != `{"resultType":"complete","told":true}` {
-				t.Errorf("nobody there gave %s", got)
+				t.Errorf("without a client: %s", got)
 			}
 		})
 	})
@@ -272,7 +272,7 @@ func TestLegacyClientOnAModernServer(t *testing.T) {
 			}
 		})
 	})
-	t.Run("metadata goes in whatever the params look like", func(t *testing.T) {
+	t.Run("metadata goes into all forms of params", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := play(t, modernServer(t, func(i *instance, m message) { i.rope.answer(m, "%s", m.params) }))
 			c := newClient("c")

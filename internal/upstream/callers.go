@@ -2,37 +2,37 @@ package upstream
 
 import "sync"
 
-// maxAbandoned bounds the calls that are remembered after they were given up.
+// maxAbandoned bounds the calls that are remembered after their callers gave up.
 const maxAbandoned = 1024
 
-// callers knows whose calls a server has under way on a connection. What a server
-// says outside of an exchange names no call, and several clients may use the
-// connection: those of a session, or of a session and its forks.
+// callers tracks whose calls a server is handling on a connection. A message that a
+// server sends outside of an exchange names no call, and several clients may use
+// the connection: those of a session, or of a session and its forks.
 //
-// A server asks and logs for calls that it has not answered. So what it says is
-// proven to be for a client where every call without an answer is that client's.
-// A call that was cancelled or timed out counts until the server answers it, as
-// many servers go on with it.
+// A server asks and logs for calls that it has not answered. So a message is
+// certain to be for a client if all unanswered calls are that client's. A call that
+// was cancelled or timed out counts until the server answers it, as many servers
+// continue to work on it.
 type callers struct {
 	mu   sync.Mutex
-	open map[string]*call // by id, until the caller has what it gets
-	// abandoned are the calls that were given up, by id, with their client's key.
+	open map[string]*call // by id, until the caller has its answer
+	// abandoned has the client's key of each call whose caller gave up, by id.
 	abandoned map[string]string
-	// untold is set when there were too many of those to remember.
+	// untold is set when there were too many abandoned calls to remember.
 	untold  bool
 	first   string // the client that called first; empty for none
 	several bool   // another one has called since
 }
 
-// An Origin says whose what a server says outside of an exchange is. The zero
-// Origin is that of a server that no client has called.
+// An Origin is the client for which a server sent a message outside of an exchange.
+// The zero Origin is that of a server that no client has called.
 type Origin struct {
 	// Client is the key of the only client that it can be for; empty for none in
 	// particular.
 	Client string
-	// Called is set where that client has a call under way which caused it.
+	// Called is set where a pending call of that client caused it.
 	Called bool
-	// Unknown is set where it can't be told.
+	// Unknown is set where the client can't be determined.
 	Unknown bool
 }
 
@@ -58,7 +58,7 @@ func (s *callers) begin(k *call) {
 	}
 }
 
-// end notes that the caller of a call waits no more.
+// end notes that the caller of a call has stopped waiting.
 func (s *callers) end(k *call) {
 	if k.own {
 		return
@@ -80,7 +80,7 @@ func (s *callers) end(k *call) {
 	s.abandoned[k.id] = k.req.Client.Key
 }
 
-// answered notes that the server has done with a call.
+// answered notes that the server has finished a call.
 func (s *callers) answered(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,8 +91,8 @@ func (s *callers) answered(id string) {
 	delete(s.abandoned, id)
 }
 
-// sole returns the calls under way where all that have no answer are one
-// client's; nil where there are none, or of several.
+// sole returns the pending calls if all unanswered ones are of one client; nil if
+// there are none, or of several clients.
 func (s *callers) sole() []*call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +119,7 @@ func (s *callers) sole() []*call {
 	return all
 }
 
-// origin is that of what belongs to no call under way.
+// origin is the Origin of a message that belongs to no pending call.
 func (s *callers) origin() Origin {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,9 +129,9 @@ func (s *callers) origin() Origin {
 	return Origin{Client: s.first}
 }
 
-// whose returns the calls that may have caused what a server says, all of one
-// client, and where it comes from if there are none. k is the call in whose
-// exchange it was said; nil when it was said outside of any.
+// whose returns the calls that may have caused a message of the server, all of one
+// client, and its Origin if there are none. k is the call in whose exchange the
+// message came; nil outside of any.
 func (c *Conn) whose(k *call) ([]*call, Origin) {
 	switch {
 	case k != nil && k.own: // a request of the gateway, such as one that listens
@@ -147,8 +147,8 @@ func (c *Conn) whose(k *call) ([]*call, Origin) {
 	return nil, c.callers.origin()
 }
 
-// peerOf picks the side of a call's client that can be told or asked something;
-// nil where none can.
+// peerOf picks a peer of a call's client that can be notified or asked; nil if
+// there is none.
 func peerOf(calls []*call) Peer {
 	for _, k := range calls {
 		if k.req.Peer != nil {

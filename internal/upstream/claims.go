@@ -1,8 +1,9 @@
 package upstream
 
-// Claims are the capabilities to declare to a legacy server: those of the one
-// client the connection is for, as far as the server's config allows, or the
-// allowed ones where many use it. What a caller then lacks is declined for it.
+// Claims are the capabilities to declare to a legacy server: those of the
+// connection's only client, as far as the server's config allows, or all allowed
+// ones if many clients use it. Requests that a caller can't handle are then
+// declined for it.
 func Claims(client []byte, allowed []string) []byte {
 	if client != nil {
 		return filterCaps(client, allowed)

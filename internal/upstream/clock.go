@@ -12,9 +12,9 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 )
 
-// A clock ends calls that take too long. A timer for each call would be set
-// and cleared thousands of times a second and hardly ever fire; one look a
-// second does it for all, while there are any.
+// A clock ends calls that take too long. A timer for each call would be set and
+// cleared thousands of times a second and rarely fire; one check a second covers
+// all calls, while there are any.
 type clock struct {
 	keys    string // where those of the server are in the config
 	mu      sync.Mutex
@@ -22,8 +22,8 @@ type clock struct {
 	looking bool
 }
 
-// A deadline is how long one call may still take. Its time stands still while a
-// question of the server waits for the client.
+// A deadline is how long one call may still take. It is paused while a question of
+// the server waits for the client.
 type deadline struct {
 	keys   string // where those of the server are
 	each   time.Duration
@@ -37,8 +37,7 @@ type deadline struct {
 	stopped time.Time // when the first of them came
 }
 
-// progress gives the call its whole time again: the server is at work. The
-// call's greatest age stays.
+// progress renews the call's time: the server is at work. The maximum age stays.
 func (d *deadline) progress() {
 	if d == nil || d.each <= 0 {
 		return
@@ -73,7 +72,7 @@ func (d *deadline) resume() {
 	d.at, d.most = d.at.Add(waited), d.most.Add(waited)
 }
 
-// over is why the call has no time left; nil while it has some.
+// over is why the call has run out of time; nil while it has some.
 func (d *deadline) over(now time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -86,7 +85,7 @@ func (d *deadline) over(now time.Time) error {
 	return overdue{d.each, d.keys + "timeout"}
 }
 
-// overdue is why a call ends that took too long: after how long, by which key of the
+// overdue is why a call that took too long ends: the limit, and its key in the
 // config.
 type overdue struct {
 	after time.Duration
@@ -99,8 +98,8 @@ func (e overdue) Error() string {
 
 func (e overdue) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// Overdue says how long a call had whose context ended for that, and by which key of the
-// config; it is empty where the context ended for another reason.
+// Overdue says which limit ended a call's context, and its key in the config; empty if
+// the context ended for another reason.
 func Overdue(ctx context.Context) string {
 	if late := (overdue{}); errors.As(context.Cause(ctx), &late) {
 		return late.Error()
@@ -118,7 +117,7 @@ func (d *deadline) question() (answered func()) {
 	return d.resume
 }
 
-// question stops the time of all calls under way.
+// question stops the time of all pending calls.
 func (c *clock) question() (answered func()) {
 	c.mu.Lock()
 	all := slices.Collect(maps.Keys(c.calls))
@@ -135,10 +134,10 @@ func (c *clock) question() (answered func()) {
 
 const clockEvery = time.Second
 
-// add has cancel called with an overdue once each is over since the beginning or the
+// add has cancel called with an overdue once each has passed since the beginning or the
 // last progress, or most since the beginning, not counting the time of questions, give
-// or take a second, unless the deadline it returns is removed before. With no each it is
-// called at stop only.
+// or take a second, unless the returned deadline is removed before. If each is zero,
+// only stop calls it.
 func (c *clock) add(each, most time.Duration, cancel context.CancelCauseFunc) *deadline {
 	d := &deadline{keys: c.keys, each: each, whole: max(most, each), cancel: cancel}
 	if each > 0 {
@@ -164,7 +163,7 @@ func (c *clock) remove(d *deadline) {
 	c.mu.Unlock()
 }
 
-// stop ends every call there is.
+// stop ends all calls.
 func (c *clock) stop(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

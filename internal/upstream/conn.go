@@ -34,7 +34,7 @@ type Conn struct {
 	own   bool // the server is part of Tine
 
 	t transport
-	// events is where what belongs to no call goes.
+	// events receives messages that belong to no call.
 	events events
 
 	shared  bool // used by sessions that have nothing to do with each other
@@ -43,7 +43,7 @@ type Conn struct {
 	asks    asks
 	backlog backlog
 	listen  listener
-	// replaced is closed when the Upstream has done with the connection.
+	// replaced is closed when the Upstream no longer uses the connection.
 	replaced chan struct{}
 
 	level string // what the server was told; guarded by Upstream.levelling
@@ -51,19 +51,19 @@ type Conn struct {
 	garbage atomic.Int64                     // messages that could not be read
 	traffic atomic.Uint64                    // messages in both directions
 	sending atomic.Int64                     // messages on their way to the server
-	renewed func()                           // called after a new handshake; nil for nobody
+	renewed func()                           // called after a new handshake; may be nil
 	why     func(stop <-chan struct{}) error // what the instance died of, which may take a moment; nil where that is not known
-	// uses is who called the server, called writes that down, and inst is what the
-	// connection is to.
+	// uses records who called the server, called writes that down, and inst is the
+	// instance behind the connection.
 	uses   uses
 	called func(session string)
 	inst   driver.Instance
 	// before is called before a request is sent, and may fail it; forgot is called
-	// when the server does not know our session any more, and reports whether that
-	// is a loss; nil for nobody.
+	// when the server no longer knows our session, and reports whether that is a
+	// loss. Both may be nil.
 	before  func(*Request) error
 	forgot  func() bool
-	parker  driver.Parker // the instance, where it is parked while nobody calls; nil where it is not
+	parker  driver.Parker // the instance, if it is parked while idle; else nil
 	headers paramHeaders
 	listed  func(who, tool string) bool // as ConnOptions have it
 	hidden  func(tool, why string)
@@ -81,16 +81,16 @@ type events interface {
 // A transport moves messages. There is one implementation for streams of
 // frames and one for HTTP exchanges.
 type transport interface {
-	// roundTrip sends a request and waits for its answer, handing what arrives
-	// for the call meanwhile to the Conn.
+	// roundTrip sends a request and waits for its answer. It hands messages that
+	// arrive for the call meanwhile to the Conn.
 	roundTrip(ctx context.Context, c *call, frame []byte) (wire.Message, error)
 	// send sends a notification or an answer.
 	send(ctx context.Context, frame []byte) error
-	// standalone hears what belongs to no call, where a legacy server needs a
-	// stream of its own for that, until ctx ends. It calls opened when the first such
-	// stream is there or will not be.
+	// standalone receives messages that belong to no call, where a legacy server
+	// needs a separate stream for them, until ctx ends. It calls opened when the
+	// first such stream is open or has failed.
 	standalone(ctx context.Context, opened func())
-	// private reports whether what arrives outside of any exchange is said to this
+	// private reports whether messages outside of any exchange are sent to this
 	// connection alone.
 	private() bool
 	done() <-chan struct{}
@@ -98,7 +98,7 @@ type transport interface {
 	close()
 }
 
-// A call is one request under way.
+// A call is one pending request.
 type call struct {
 	id    string // without quotes
 	req   *Request
@@ -109,7 +109,7 @@ type call struct {
 	sent   bool          // set by the transport when the server may have it
 
 	own      bool          // the gateway's, and no client's
-	over     chan struct{} // closed when nobody waits for the answer any more; nil where it is own
+	over     chan struct{} // closed when the caller no longer waits for the answer; nil where it is own
 	answered bool          // guarded by callers.mu
 }
 
@@ -142,8 +142,8 @@ func (c *Conn) modern() bool { return c.hello.Load().Modern() }
 func (c *Conn) Call(ctx context.Context, req *Request) (*Result, error) {
 	if req.Method == wire.MethodCallTool {
 		var e *wire.Error
-		// A server that gets the headers checks them itself; for all others it is
-		// done here.
+		// A server that gets the headers checks them itself; for all others the
+		// gateway does.
 		if !c.mirrors() {
 			e = c.headers.check(req.Header, req)
 		} else if why := c.headers.hides(ctx, c, req); why != "" {
@@ -322,9 +322,9 @@ func (c *Conn) progress(msg wire.Message, k *call) {
 	k.req.Peer.Note(msg.Method, params)
 }
 
-// handleRequest answers a server's request, in a goroutine of its own where it
-// has to ask the client. Its error means that the server asks and asks without
-// reading an answer, and that the connection is not to be read any further.
+// handleRequest answers a server's request, in a goroutine of its own if it has to
+// ask the client. Its error means that the server sends requests without reading
+// the answers, and that the connection must not be read any further.
 func (c *Conn) handleRequest(msg wire.Message, k *call) error {
 	id := bytes.Clone(msg.ID)
 	if msg.Method == wire.MethodPing {
@@ -344,8 +344,8 @@ func (c *Conn) handleRequest(msg wire.Message, k *call) error {
 	return nil
 }
 
-// ask puts a server's request to the client whose calls may have caused it, for
-// as long as one of them is under way.
+// ask puts a server's request to the client whose calls may have caused it, while
+// one of them is pending.
 func (c *Conn) ask(ctx context.Context, calls []*call, from Origin, method string, params []byte) Reply {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -375,7 +375,8 @@ func (c *Conn) ask(ctx context.Context, calls []*call, from Origin, method strin
 	return reply
 }
 
-// respond has a server's request answered without waiting for that.
+// respond has a server's request answered without waiting for the answer to be
+// sent.
 func (c *Conn) respond(id []byte, method string, r Reply) error {
 	if len(method) > maxMethod {
 		method = "" // it is kept for the answer's form alone
@@ -422,8 +423,8 @@ func (c *Conn) ended() bool {
 	}
 }
 
-// fail ends the connection of itself. Its calls get the error where the transport
-// can tell them.
+// fail ends the connection from within. Its calls get the error if the transport
+// can deliver it.
 func (c *Conn) fail(err error) {
 	switch t := c.t.(type) {
 	case *streamTransport:
@@ -435,17 +436,17 @@ func (c *Conn) fail(err error) {
 	}
 }
 
-// close ends the connection and waits for what it started.
+// close ends the connection and waits for its goroutines.
 func (c *Conn) close() { c.finish(false) }
 
-// leave is close without a goodbye: the server goes on, and somebody comes back
-// to it.
+// leave is close without a goodbye: the server continues, and a later connection
+// resumes.
 func (c *Conn) leave() { c.finish(true) }
 
 func (c *Conn) finish(stays bool) {
 	c.listen.close()
 	c.asks.close()
-	flush := time.Duration(0) // the server ends, and with it what it was to be told
+	flush := time.Duration(0) // the server ends, and needs no messages
 	if stays {
 		flush = closeWait
 		if t, ok := c.t.(*httpTransport); ok {

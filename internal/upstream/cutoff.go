@@ -10,8 +10,8 @@ import (
 )
 
 // CutOff is the cause a call's context ends with when the gateway stops before the
-// answer is there. To servers it is a cancellation like any other; the caller, who
-// took nothing back, gets an answer.
+// answer arrives. To servers it is a cancellation like any other; the caller, who
+// cancelled nothing, gets an answer.
 type CutOff struct {
 	Waited time.Duration // limits.drain; zero where the stop did not wait for calls
 }
@@ -22,8 +22,8 @@ func (c *CutOff) Error() string { return "the gateway was stopped" }
 // Is makes it a cancellation.
 func (c *CutOff) Is(target error) bool { return target == context.Canceled }
 
-// Cut is the error of a call, which says so where a stop of the gateway cut the call
-// off. An error that the call had by itself stays.
+// Cut is the error of a call, and says so if a stop of the gateway cut the call off.
+// An error that the call had by itself stays.
 func Cut(ctx context.Context, server string, err error) error {
 	var cut *CutOff
 	if err == nil || !errors.As(context.Cause(ctx), &cut) || Kind(err) != api.KindRefused {
@@ -36,5 +36,5 @@ func Cut(ctx context.Context, server string, err error) error {
 	if cut.Waited > 0 {
 		waited = fmt.Sprintf(" and took longer than limits.drain (%s)", cut.Waited)
 	}
-	return failure(api.KindInfrastructure, server, false, "%v while this call was under way%s; it is not known whether it took effect", cut, waited)
+	return failure(api.KindInfrastructure, server, false, "%v while this call was running%s; it is not known whether it took effect", cut, waited)
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// What ends with the gateway's own hand is a loss like any other for a session
-// that stays, except that no call fails by it. Why says what it is put down to.
+// If the gateway itself ends an instance, that is a loss like any other for a
+// session that stays, except that no call fails. Why is the reason given.
 
-// Drain waits until no call is under way, at most as long as ctx lasts, and ends
-// the instance, of a session that stays.
+// Drain waits until no call is pending, at most until ctx ends, and ends the
+// instance of a session that stays.
 func (u *Upstream) Drain(ctx context.Context, why string) {
 	u.quiet(ctx)
 	u.because(why)
 	u.Close()
 }
 
-// DrainToRest is Drain with what the instance has in memory kept as Rest does.
+// DrainToRest is Drain, but keeps the instance's memory as Rest does.
 func (u *Upstream) DrainToRest(ctx context.Context, why string) {
 	u.quiet(ctx)
 	u.Suspend(context.WithoutCancel(ctx), why)
@@ -35,7 +35,7 @@ func (u *Upstream) because(why string) {
 	}
 }
 
-// quiet waits until no call is under way, at most as long as ctx lasts.
+// quiet waits until no call is pending, at most until ctx ends.
 func (u *Upstream) quiet(ctx context.Context) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -48,7 +48,7 @@ func (u *Upstream) quiet(ctx context.Context) {
 	}
 }
 
-// Close ends the instance and everything it started. Calls under way fail.
+// Close ends the instance and everything it started. Pending calls fail.
 func (u *Upstream) Close() {
 	u.finish(func(i driver.Instance, conn *Conn, _ json.RawMessage) {
 		died := over(i)
@@ -60,7 +60,7 @@ func (u *Upstream) Close() {
 	}, false)
 }
 
-// Leave lets go of the instance, so that the next gateway can adopt it. One that
+// Leave releases the instance, so that the next gateway can adopt it. One that
 // can't be adopted ends.
 func (u *Upstream) Leave(why string) {
 	u.because(why)
@@ -82,13 +82,13 @@ func (u *Upstream) leave(inst driver.Instance) {
 	}
 }
 
-// finish lets go of everything. The instance is ended by end, which gets the
-// connection and what its server said; with stays somebody comes back to that server later.
+// finish releases everything. end ends the instance, with the connection and what its
+// server said; with stays, a later gateway resumes that server.
 func (u *Upstream) finish(end func(driver.Instance, *Conn, json.RawMessage), unadopted func(driver.Instance, json.RawMessage) bool, stays bool) {
 	u.mu.Lock()
 	if u.closed {
 		u.mu.Unlock()
-		<-u.finished // who comes second must find it gone, too
+		<-u.finished // a second caller must find it gone, too
 		return
 	}
 	u.closed = true

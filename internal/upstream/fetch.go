@@ -14,8 +14,8 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// errAnew says that an instance could not be adopted and a new one is wanted, whose
-// packages are fetched first.
+// errAnew says that an instance could not be adopted and that a new one is needed,
+// whose packages are fetched first.
 var errAnew = errors.New("a new instance is wanted")
 
 // adopts reports whether the next attempt is to adopt an instance.
@@ -25,8 +25,8 @@ func (u *Upstream) adopts() bool {
 	return u.adopt != nil
 }
 
-// fetch has the packages of a new instance fetched. It has a time of its own, which
-// the start does not count, and goes on where the Upstream is closed.
+// fetch fetches the packages of a new instance. It has its own time limit, which
+// the start does not count, and continues if the Upstream is closed.
 func (u *Upstream) fetch() (err error) {
 	f, ok := u.o.Driver.(driver.Fetcher)
 	if !ok {
@@ -48,13 +48,14 @@ func (u *Upstream) fetch() (err error) {
 	return f.Fetch(u.life, u.o.Spec, most)
 }
 
-// connecting is the time that a start has, once its packages are there.
+// connecting is a context with the time that a start has, after its packages are
+// fetched.
 func (u *Upstream) connecting(a *attempt) (context.Context, context.CancelFunc) {
 	wait := time.Duration(u.connect.Load())
 	late := failure(api.KindTimeout, u.Server(), true, "did not start within %s; servers.%s.connect_timeout allows more", config.Brief(wait), u.o.Spec.Server)
 	ctx, cancel := context.WithTimeoutCause(u.life, wait, slowStart{late})
-	// The program may take longer to end than a list waits, which is told why all the
-	// same.
+	// A program may take longer to end than a list waits; the list gets the reason
+	// without waiting for it.
 	context.AfterFunc(ctx, func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
@@ -70,14 +71,15 @@ type slowStart struct{ error }
 
 func (e slowStart) Unwrap() error { return e.error }
 
-// refetch has the driver look for packages again after a start that took too long.
+// refetch lets the driver look for packages again after a start that took too long.
 func (u *Upstream) refetch(err error) {
 	if f, ok := u.o.Driver.(driver.Fetcher); ok && errors.As(err, new(slowStart)) {
 		f.Refetch(u.o.Spec)
 	}
 }
 
-// Fetching says how far the fetch is that the start waits for; nil where it does not.
+// Fetching reports the progress of the fetch that the start waits for; nil if there
+// is none.
 func (u *Upstream) Fetching() *api.Fetch {
 	u.mu.Lock()
 	starts := u.attempt != nil
@@ -88,23 +90,24 @@ func (u *Upstream) Fetching() *api.Fetch {
 	return nil
 }
 
-// tellEvery is how often a client hears of a fetch that its call waits for.
-const tellEvery = time.Second
+// fetchProgressEvery is how often a client gets the progress of a fetch that its
+// call waits for.
+const fetchProgressEvery = time.Second
 
-// tellFetch tells the client of a call how far the fetch is that the call waits for, until
-// stop is called. Progress must grow, so what it says is below zero, and the server may
-// begin with zero later.
-func (u *Upstream) tellFetch(req *Request) (stop func()) {
+// reportFetch sends the client of a call the progress of the fetch that the call waits
+// for, until stop is called. Progress must grow, so its values are below zero, and the
+// server may begin with zero later.
+func (u *Upstream) reportFetch(req *Request) (stop func()) {
 	_, fetches := u.o.Driver.(driver.Fetcher)
 	if !fetches || req.Peer == nil || !req.Params.ProgressToken.Ok() || u.Peek() != nil {
 		return func() {}
 	}
 	token := req.Params.ProgressToken.Of(req.Params.Raw)
 	over := make(chan struct{})
-	var told sync.WaitGroup
-	told.Go(func() {
+	var reporting sync.WaitGroup
+	reporting.Go(func() {
 		defer telemetry.Contain(u.o.Log, telemetry.InUpstream, u.Server(), func(error) {})
-		tick := time.NewTicker(tellEvery)
+		tick := time.NewTicker(fetchProgressEvery)
 		defer tick.Stop()
 		said, progress := "", -1.0
 		for {
@@ -126,12 +129,12 @@ func (u *Upstream) tellFetch(req *Request) (stop func()) {
 	})
 	return func() {
 		close(over)
-		told.Wait()
+		reporting.Wait()
 	}
 }
 
-// Within is a context that ends after so long without a fetch that the start waits
-// for.
+// Within is a context that ends after so long, not counting a fetch that the start
+// waits for.
 func (u *Upstream) Within(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	began := time.Now()

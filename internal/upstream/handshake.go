@@ -17,14 +17,14 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// probeWait is how long a server may take to answer the question whether it is
-// of the stateless era before it is greeted the old way too. Servers that start
+// probeWait is how long a server may take to answer the question whether it is of
+// the stateless era before it also gets the old handshake. Servers that start
 // slowly get both questions and answer both.
 const probeWait = 3 * time.Second
 
-// Over HTTP even a server that does not know the question answers it, so that only a
-// slow one takes time: it gets more, and is asked once more after a greeting that it
-// refused.
+// Over HTTP even a server that does not know the question answers it, so only a slow
+// server needs time: it gets more, and is asked again if it refuses the old
+// handshake.
 const (
 	probeWaitHTTP = 10 * time.Second
 	slowWait      = 15 * time.Second
@@ -41,23 +41,23 @@ type ConnOptions struct {
 	Claims []byte
 	// Allowed names the capabilities that may be claimed for a client.
 	Allowed []string
-	// Hello, when set, is what an adopted or restored instance said before; it is
-	// not asked again.
+	// Hello, when set, is what an adopted or restored instance said before; the
+	// handshake is not repeated.
 	Hello *Hello
-	// NoProbe greets the old way at once: some servers die of a question they
+	// NoProbe starts with the old handshake: some servers die of a question they
 	// don't know.
 	NoProbe bool
-	// Listed reports whether a tool is in the list of the server that is kept, as a
-	// principal sees it; nil where none is.
+	// Listed reports whether a tool is in the stored list of the server, as a
+	// principal sees it; nil if none is stored.
 	Listed func(who, tool string) bool
-	// Hidden is told of tools that are not offered, and why; nil for nobody.
+	// Hidden is called for tools that are not offered, with the reason; may be nil.
 	Hidden func(tool, why string)
 	// Mask hides secrets in what is quoted of a server's answers; nil hides none.
 	Mask func(string) string
 	Log  *slog.Logger
 
 	mend     driver.Mends
-	restored bool // it goes on from where another was frozen
+	restored bool // it continues from a frozen instance
 	why      func(stop <-chan struct{}) error
 }
 
@@ -109,7 +109,7 @@ func connectStream(ctx context.Context, c *Conn, s driver.Stream, o ConnOptions)
 		default:
 		}
 		if silent = !modern && ctx.Err() != nil; silent {
-			// Nothing but the handshake's own messages may come between those.
+			// Only messages of the handshake may come between those.
 			c.backlog.flush(sendTimeout)
 		}
 		return modern, nil
@@ -129,8 +129,8 @@ func connectStream(ctx context.Context, c *Conn, s driver.Stream, o ConnOptions)
 	return c, nil
 }
 
-// last waits for what a server that said nothing wrote before it ended: to write to
-// it may fail before that is read.
+// last waits for the output of a server that sent no message before it ended:
+// writing to it may fail before that output is read.
 func (t *streamTransport) last(ctx context.Context) {
 	if t.spoke.Load() {
 		return
@@ -165,8 +165,8 @@ func (c *Conn) greet(ctx context.Context, o ConnOptions, probe func(context.Cont
 	return c.initialize(ctx, o.Protocol, o.Claims)
 }
 
-// discover asks a server what it is, the modern way. It reports false, with
-// the reason or nil, where the server is of the other era.
+// discover asks a server what it is, the modern way. It reports false, with the
+// reason or nil, if the server is of the other era.
 func (c *Conn) discover(ctx context.Context) (bool, error) {
 	c.hello.Store(&Hello{Version: wire.Latest})
 	res, err := c.simple(ctx, wire.MethodDiscover, nil)
@@ -198,8 +198,9 @@ func (c *Conn) discover(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// namesLatest reports whether a server refuses the version that it was asked with and
-// names, among those it takes, one of that era that we speak: there is only this one.
+// namesLatest reports whether a server refuses the version of the request and names,
+// among those it supports, one of the stateless era that we speak: there is only this
+// one.
 func namesLatest(raw []byte) bool {
 	if raw == nil {
 		return false
@@ -211,7 +212,7 @@ func namesLatest(raw []byte) bool {
 	return e.Code == wire.CodeUnsupportedVersion && json.Unmarshal(e.Data, &data) == nil && slices.Contains(data.Supported, wire.Latest)
 }
 
-// initialize shakes hands the old way.
+// initialize makes the old handshake.
 func (c *Conn) initialize(ctx context.Context, version string, claims []byte) error {
 	c.hello.Store(&Hello{})
 	if len(claims) == 0 {
@@ -284,11 +285,11 @@ func connectHTTP(ctx context.Context, c *Conn, ep *driver.Endpoint, o ConnOption
 		}
 		t.version = ""
 		if slow = probe.Err() != nil && ctx.Err() == nil; slow {
-			return false, nil // it may be one that never answers what it does not know
+			return false, nil // it may never answer unknown requests
 		}
 		var fail *api.Error
 		if errors.As(err, &fail) && (fail.Kind == api.KindTimeout || fail.Kind == api.KindLost || fail.Retryable && !strings.Contains(fail.Message, "HTTP ")) {
-			return false, err // not reached at all: asking again the old way would not help
+			return false, err // not reached at all: the old handshake would not help
 		}
 		if fail != nil && fail.Kind == api.KindRefused {
 			refused = err

@@ -36,8 +36,8 @@ func marksOf(tool []byte) ([]paramHeader, error) {
 
 type markWalk struct{ found []paramHeader }
 
-// visit walks a schema. A mark may stand where the way to it goes through properties
-// alone; reached says that it does so far.
+// visit walks a schema. A mark may stand only where the path to it goes through
+// properties alone; reached says that it does so far.
 func (w *markWalk) visit(schema []byte, path []string, reached bool) error {
 	if schema[0] != '{' || !bytes.Contains(schema, headerMark) {
 		return nil

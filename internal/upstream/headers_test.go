@@ -108,8 +108,8 @@ var validMarks = map[string]string{
 	"only spoken of":    `{"description":"x-mcp-header","properties":true}`,
 }
 
-// Over HTTP, in the era that has them, a tool whose marks are invalid is not there: no
-// list has it, no call reaches it, and whoever logs is told why, once.
+// Over HTTP, in the era that has them, a tool whose marks are invalid is hidden: no
+// list has it, no call reaches it, and the reason is logged once.
 func TestToolsWithInvalidHeaders(t *testing.T) {
 	list := []string{`{"name":"good","inputSchema":{"type":"object"}}`}
 	for name, m := range invalidMarks {

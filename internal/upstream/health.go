@@ -14,8 +14,8 @@ import (
 	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
-// Health is how a server is doing, for all who run or reach it. It is in the log
-// when that changes, and only then:
+// Health is how a server is doing, for all sessions that use it. It is logged when
+// it changes, and only then:
 //
 //	well --an instance ends--> ended --a start fails--> failing
 //	  \--a start fails, or a server over HTTP does not answer--^
@@ -51,18 +51,18 @@ const (
 	// maxEnded and maxEndedText bound what is kept of each server.
 	maxEnded     = 8
 	maxEndedText = 64 << 10
-	// endedMargin is read before it, since what begins within a secret does not show
-	// that it is one.
+	// endedMargin is read before it, because a secret that begins before the excerpt
+	// would not be recognized.
 	endedMargin = 64 << 10
-	// calm is for how long no call may have failed before one that is answered says
-	// that the server is well: of one that answers every other call it is in the log
-	// once that it fails.
+	// calm is how long no call may have failed before an answered call counts as
+	// recovery: of a server that answers every other call the log says once that it
+	// fails.
 	calm = 5 * time.Second
 )
 
-// Begin says how the server is started or reached from now on. Where that is
-// another way, what is known of its health does not hold. With personal each
-// principal is let in by itself: that one is refused says nothing about the server.
+// Begin says how the server is started or reached from now on. If that changes, its
+// known health no longer holds. With personal each principal has its own access: a
+// refusal of one says nothing about the server.
 func (h *Health) Begin(of string, personal bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,7 +73,7 @@ func (h *Health) Begin(of string, personal bool) {
 	}
 }
 
-// ends hears of an instance that ran and ended by itself.
+// ends notes an instance that ran and ended by itself.
 func (h *Health) ends(server, session string, why error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,7 +82,7 @@ func (h *Health) ends(server, session string, why error) {
 	h.Log.Warn("server ended", "server", server, "session", session, "err", why, "words", driver.Words(why))
 }
 
-// fails hears of a start or a call that failed for a reason that is the server's.
+// fails notes a start or a call that failed through the server's fault.
 func (h *Health) fails(server, session string, why error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,14 +97,14 @@ func (h *Health) fails(server, session string, why error) {
 	h.Log.Warn("server fails", "server", server, "session", session, "err", Reason(ours), "words", ours.Words)
 }
 
-// starts hears of an instance that runs and was greeted.
+// starts notes an instance that runs and has completed its handshake.
 func (h *Health) starts(server string) {
 	if h.state.Load() != isWell {
 		h.recovers(server, 0)
 	}
 }
 
-// answers hears of a call that a server over HTTP answered.
+// answers notes a call that a server over HTTP answered.
 func (h *Health) answers(server string) {
 	if h.state.Load() != isWell {
 		h.recovers(server, calm)
@@ -119,8 +119,8 @@ func (h *Health) recovers(server string, after time.Duration) {
 	}
 }
 
-// keep keeps what an instance wrote, in the place of what an earlier one of the same
-// name did.
+// keep stores what an instance wrote, in place of the output of an earlier one with
+// the same name.
 func (h *Health) keep(e Ended) {
 	if e.Text == "" {
 		return
@@ -136,17 +136,17 @@ func (h *Health) keep(e Ended) {
 	h.ended = slices.Delete(h.ended, 0, max(0, len(h.ended)-maxEnded))
 }
 
-// Ended returns what is kept, the oldest first.
+// Ended returns the stored output, the oldest first.
 func (h *Health) Ended() []Ended {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.ended)
 }
 
-// told is why an instance ended or was started in vain, with what it wrote and what
-// can be done about it, as far as that is known. What it wrote is kept. The instance
-// is nil where there is none.
-func (u *Upstream) told(inst driver.Instance, why error) (err error) {
+// explainEnd is why an instance ended or did not start, with what it wrote and what
+// can be done about it, if known. Its output is stored. The instance is nil if there
+// is none.
+func (u *Upstream) explainEnd(inst driver.Instance, why error) (err error) {
 	defer telemetry.Contain(u.o.Log, telemetry.InUpstream, u.Server(), func(error) { err = why })
 	text := u.logOf(inst, maxEndedText+endedMargin)
 	if text == "" {
@@ -169,14 +169,14 @@ func (u *Upstream) withHint(log string, why error) error {
 	return driver.WithWords(why, words)
 }
 
-// logOf is the end of what an instance wrote to its standard error.
+// logOf is the end of an instance's standard error.
 func (u *Upstream) logOf(inst driver.Instance, max int64) string {
 	if inst == nil {
 		return ""
 	}
 	r, err := inst.Logs(max)
 	if err != nil {
-		u.o.Log.Debug("the log of a server can't be read", "server", u.Server(), "err", err)
+		u.o.Log.Debug("can't read the log of a server", "server", u.Server(), "err", err)
 		return ""
 	}
 	defer r.Close()

@@ -248,11 +248,11 @@ func TestWhatIsNotMCP(t *testing.T) {
 				line(i, strings.Repeat("y", 1000))
 			}
 			i.rope.serve(func(message) {})
-		}, "infrastructure: server \"srv\": it writes and writes, and no message comes; it wrote `" + strings.Repeat("y", 200) + "...` to standard output, which is not MCP"},
+		}, "infrastructure: server \"srv\": it writes much to standard output, but no MCP message; it wrote `" + strings.Repeat("y", 200) + "...` to standard output, which is not MCP"},
 		"a line without end": {func(i *instance) { i.rope.huge(1 << 20); i.rope.serve(func(message) {}) },
-			`infrastructure: server "srv": it writes and writes, and no message comes`},
+			`infrastructure: server "srv": it writes much to standard output, but no MCP message`},
 		"cat": {func(i *instance) { i.rope.serve(func(m message) { i.rope.say("%s", m.raw) }) },
-			`infrastructure: server "srv": answers with what it is sent; it is not an MCP server`},
+			`infrastructure: server "srv": echoes its input; it is not an MCP server`},
 		"a banner": {func(i *instance) { line(i, "Hello"); echoing(i) }, `{"content":[],"structuredContent":{"name":"x"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// maxHinted is how much of the end of a log is looked at for what is wrong.
+// maxHinted is how much of the end of a log is searched for known faults.
 const maxHinted = 8 << 10
 
 // hints hold for a program of any driver.

@@ -8,10 +8,9 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// Hold keeps the server quiet until release is called: the instance that runs is
-// held, and none is started. The instance is nil when none runs; its state is
-// still then. A start that is under way is waited for. release may be called
-// twice.
+// Hold keeps the server quiet until release is called: the running instance is
+// held, and none is started. The instance is nil if none runs; its state does not
+// change then. Hold waits for a start in progress. release may be called twice.
 func (u *Upstream) Hold(ctx context.Context) (inst driver.Instance, release func(), err error) {
 	for {
 		u.mu.Lock()
@@ -24,7 +23,7 @@ func (u *Upstream) Hold(ctx context.Context) (inst driver.Instance, release func
 		case u.attempt != nil:
 			busy = u.attempt.done
 		case u.conn != nil && u.inst == nil:
-			busy = u.conn.replaced // it has ended and is being cleared away
+			busy = u.conn.replaced // it has ended and is being removed
 		}
 		if busy == nil {
 			break

@@ -32,13 +32,13 @@ type httpTransport struct {
 	mu      sync.Mutex
 	session string // the legacy session's id; empty without one
 	version string
-	// renewing is closed when a new handshake under way is over.
+	// renewing is closed when the new handshake is over.
 	renewing chan struct{}
-	// lost is the last session that the server forgot with what was called in it.
+	// lost is the last session with calls that the server forgot.
 	lost string
 	// handshake makes a new session after the server forgot ours.
 	handshake func(ctx context.Context) error
-	// unproven is set while a connection that goes on with an earlier one's session
+	// unproven is set while a connection that continues an earlier one's session
 	// has had no answer.
 	unproven atomic.Bool
 	stays    atomic.Bool // the session is not to be ended with the connection
@@ -65,7 +65,7 @@ func (t *httpTransport) state() (session, version string) {
 }
 
 // settled returns the session and version to send a request with, when no new
-// handshake is under way.
+// handshake is in progress.
 func (t *httpTransport) settled(ctx context.Context, method string) (session, version string, err error) {
 	if method == wire.MethodInitialize {
 		return "", "", nil
@@ -176,7 +176,7 @@ var (
 
 // exchange posts one request and reads until its answer.
 func (t *httpTransport) exchange(ctx context.Context, k *call, frame []byte, session, version string) (wire.Message, error) {
-	if k.req.Method != wire.MethodListen { // which goes on for as long as somebody listens
+	if k.req.Method != wire.MethodListen { // which lasts as long as a client listens
 		t.c.sending.Add(1)
 		defer t.c.sending.Add(-1)
 	}
@@ -222,8 +222,8 @@ func (t *httpTransport) exchange(ctx context.Context, k *call, frame []byte, ses
 		t.abandon(ctx, k, version)
 		return wire.Message{}, context.Cause(ctx)
 	}
-	// A handshake that failed leaves the old session in place: the next call
-	// finds it unknown again and makes another try.
+	// A failed handshake leaves the old session in place: the next call finds it
+	// unknown again and retries.
 	if k.req.Method == wire.MethodInitialize && err == nil && msg.Result != nil {
 		t.mu.Lock()
 		t.session = resp.Header.Get(wire.HeaderSession)
@@ -232,7 +232,7 @@ func (t *httpTransport) exchange(ctx context.Context, k *call, frame []byte, ses
 	return msg, err
 }
 
-// read takes the answer out of a response, handing on what comes before it.
+// read takes the answer out of a response, passing on the messages before it.
 func (t *httpTransport) read(ctx context.Context, k *call, resp *http.Response, session, version string) (wire.Message, error) {
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if media == "text/event-stream" && resp.StatusCode == http.StatusOK {
@@ -259,7 +259,7 @@ func (t *httpTransport) read(ctx context.Context, k *call, resp *http.Response, 
 	msg, err := wire.Scan(body)
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
-		// Whatever the body is: the status and its header say what to do.
+		// The body does not matter: the status and its header say what to do.
 		text := t.c.mask.excerpt(body)
 		if err == nil && msg.Error != nil {
 			text = t.c.mask.excerpt([]byte(wire.ParseError(msg.Error).Message))
@@ -285,8 +285,8 @@ func (t *httpTransport) read(ctx context.Context, k *call, resp *http.Response, 
 }
 
 // unknownSession reports whether a legacy server says that it does not know a
-// session. The protocol has 404 for that, whatever the body; the reference
-// servers say 400 and name the session in an error.
+// session. The protocol has 404 for that, with any body; the reference servers say
+// 400 and name the session in an error.
 func unknownSession(status int, body []byte) bool {
 	switch status {
 	case http.StatusNotFound:
@@ -349,7 +349,7 @@ func (t *httpTransport) readEvents(ctx context.Context, k *call, body io.ReadClo
 		}
 		next, err := t.resume(ctx, session, version, last, max(k.retry, 10*time.Millisecond))
 		if err != nil {
-			// Not wrapped: whatever the status says, the call itself was taken.
+			// Not wrapped: the server took the call itself, so the status says nothing about it.
 			return wire.Message{}, fmt.Errorf("the stream ended before the answer and could not be resumed: %v", err)
 		}
 		body = next
@@ -380,7 +380,7 @@ func (t *httpTransport) resume(ctx context.Context, session, version, last strin
 	return resp.Body, nil
 }
 
-// abandon tells a legacy server that nobody waits any more. In the modern era
+// abandon tells a legacy server that the caller no longer waits. In the modern era
 // the closed stream says it.
 func (t *httpTransport) abandon(ctx context.Context, k *call, version string) {
 	if ctx.Err() == nil || wire.Modern(version) || k.req.Method == wire.MethodInitialize {
@@ -389,7 +389,7 @@ func (t *httpTransport) abandon(ctx context.Context, k *call, version string) {
 	params := append(append([]byte(`{"requestId":`), quoted(k.id)...), '}')
 	frame := wire.AppendRequest(nil, nil, wire.NoteCancelled, params, nil)
 	say := func(wait time.Duration) {
-		// Not of the transport's life: closing it is a reason to say so.
+		// Not of the transport's life: the cancellation is sent on closing too.
 		ctx, cancel := context.WithTimeout(context.Background(), wait)
 		defer cancel()
 		_ = t.send(ctx, frame)
@@ -410,7 +410,7 @@ func (t *httpTransport) abandon(ctx context.Context, k *call, version string) {
 	}()
 }
 
-// closeWait bounds what is said to a server that is being left.
+// closeWait bounds the goodbye to a server.
 const closeWait = 2 * time.Second
 
 // waitGoodbye waits for cancellations on their way, but not long.
@@ -432,7 +432,7 @@ func (t *httpTransport) unreachable(ctx context.Context, err error) error {
 		return err
 	}
 	var ours *api.Error
-	if errors.As(err, &ours) { // of the credential: it could not be had
+	if errors.As(err, &ours) { // the credential could not be obtained
 		return NotSent(ours)
 	}
 	var op *net.OpError
@@ -478,7 +478,7 @@ func (t *httpTransport) send(ctx context.Context, frame []byte) error {
 	return nil
 }
 
-// renew makes a new session in place of stale, once for all who find it gone.
+// renew makes a new session in place of stale, once for all calls that find it gone.
 func (t *httpTransport) renew(ctx context.Context, stale string) error {
 	t.mu.Lock()
 	if t.session != stale {
@@ -498,7 +498,7 @@ func (t *httpTransport) renew(ctx context.Context, stale string) error {
 	t.renewing = done
 	t.mu.Unlock()
 	err := t.handshake(ctx)
-	lost := err == nil && t.c.forgot != nil && t.c.forgot() // before anybody uses the new session
+	lost := err == nil && t.c.forgot != nil && t.c.forgot() // before any call uses the new session
 	t.mu.Lock()
 	if lost {
 		t.lost = stale
@@ -517,30 +517,30 @@ func (t *httpTransport) renew(ctx context.Context, stale string) error {
 		t.c.renewed()
 	}
 	t.c.listen.restart(t.c)
-	// It was started anew, as far as anybody knows.
+	// The server was probably restarted.
 	for _, note := range []string{wire.NoteToolsChanged, wire.NotePromptsChanged, wire.NoteResourcesChanged} {
 		t.c.events.Note(Origin{}, note, nil)
 	}
 	return nil
 }
 
-// private implements transport. A server without sessions can't tell us from the
-// other connections to it, and says what it says to all of them.
+// private implements transport. A server without sessions can't tell us from its
+// other connections, and sends its messages to all of them.
 func (t *httpTransport) private() bool {
 	session, _ := t.state()
 	return session != ""
 }
 
-// wasLost reports whether a server forgot a session with what was called in it. A
-// call that was sent there is not made again in another.
+// wasLost reports whether a server forgot a session with calls. A call that was
+// sent there is not repeated in another.
 func (t *httpTransport) wasLost(session string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return session != "" && t.lost == session
 }
 
-// sessionless reports whether the connection is one to a server that gave us no
-// session, so that nothing at the server ends with it.
+// sessionless reports whether the server of the connection gave us no session, so
+// that nothing at the server ends with the connection.
 func (c *Conn) sessionless() bool {
 	t, ok := c.t.(*httpTransport)
 	if !ok {
@@ -554,7 +554,7 @@ func (t *httpTransport) done() <-chan struct{} { return t.life.Done() }
 
 func (t *httpTransport) err() error { return nil }
 
-// close ends the legacy session at the server, kindly but not for long.
+// close ends the legacy session at the server, within closeWait.
 func (t *httpTransport) close() {
 	session, version := t.state()
 	t.mu.Lock()

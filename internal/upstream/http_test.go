@@ -78,7 +78,7 @@ func TestHTTPServersRequestsGoToTheirCalls(t *testing.T) {
 			return
 		}
 		ready.Done()
-		ready.Wait() // all are under way
+		ready.Wait() // all are running
 		name := wire.FindString([]byte(m.params), "name")
 		id := fmt.Sprint(asking.Add(1))
 		answered := make(chan struct{})
@@ -116,7 +116,7 @@ func TestHTTPServersRequestsGoToTheirCalls(t *testing.T) {
 	wg.Wait()
 }
 
-// What comes on the stream of no call can't be told whose it is.
+// A message on a stream of no call does not show whose it is.
 func TestHTTPStandaloneStream(t *testing.T) {
 	for _, isShared := range []bool{true, false} {
 		t.Run(fmt.Sprintf("shared %v", isShared), func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestHTTPStandaloneStream(t *testing.T) {
 			r, _ := reach(t, s, func(o *upstream.Options, _ *driver.Endpoint) { o.Conn.Shared = isShared })
 			w := &watcher{reply: &upstream.Reply{Result: []byte(`{"model":"m"}`)}}
 			defer r.Watch(w)()
-			newClient("c").answers(`{"model":"m"}`).calls(t, r, "x") // which may still be under way
+			newClient("c").answers(`{"model":"m"}`).calls(t, r, "x") // which may still be running
 			m := testkit.Within(t, "the answer", told)
 			if isShared {
 				testkit.Has(t, "a shared server", m.raw, `"id":9`, `"error"`, "shared")

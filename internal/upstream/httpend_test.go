@@ -77,7 +77,7 @@ func TestHTTPClose(t *testing.T) {
 				out := newClient("c").later(t, r, "x")
 				testkit.Within(t, "the call", called)
 				r.Close()
-				testkit.Has(t, "a call under way", testkit.Within(t, "the end of the call", out), "lost: ")
+				testkit.Has(t, "a pending call", testkit.Within(t, "the end of the call", out), "lost: ")
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				if want := map[bool]string{true: "[]", false: "[session-1]"}[modern]; fmt.Sprint(s.deleted) != want {

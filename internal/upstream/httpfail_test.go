@@ -134,11 +134,11 @@ func TestHTTPCannotBeReached(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := l.Addr().String()
+	closed := l.Addr().String()
 	l.Close()
 	for _, transport := range []string{"auto", "sse", "streamable"} {
 		r, _ := reach(t, http.NotFoundHandler(), func(_ *upstream.Options, ep *driver.Endpoint) {
-			ep.URL = "http://" + nobody + "/mcp?key=s3cret"
+			ep.URL = "http://" + closed + "/mcp?key=s3cret"
 			ep.Transport = transport
 		})
 		got := newClient("c").calls(t, r, "x")
@@ -175,7 +175,7 @@ func TestHTTPLostState(t *testing.T) {
 		next := ep.Client.Transport
 		ep.Client.Transport = tripper(func(r *http.Request) (*http.Response, error) {
 			if gone.Load() {
-				return nil, fmt.Errorf("nobody knows the instance: %w", driver.ErrLost)
+				return nil, fmt.Errorf("the instance is unknown: %w", driver.ErrLost)
 			}
 			return next.RoundTrip(r)
 		})
@@ -185,7 +185,7 @@ func TestHTTPLostState(t *testing.T) {
 	gone.Store(true)
 	_, err := r.Call(t.Context(), c.request(t, wire.MethodCallTool, `{"name":"x"}`))
 	var e *api.Error
-	if !errors.As(err, &e) || e.Kind != api.KindLost || !strings.Contains(e.Message, "nobody knows the instance") || !upstream.StateLost(err) {
+	if !errors.As(err, &e) || e.Kind != api.KindLost || !strings.Contains(e.Message, "the instance is unknown") || !upstream.StateLost(err) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -33,8 +33,8 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 			return nil, nil, err
 		}
 		if !errors.Is(err, driver.ErrGone) && (u.life.Err() != nil || errors.As(err, &there)) {
-			// Broken off, or the driver could not tell: it may well run, with all that
-			// it remembers. The next attempt or whoever ends us sees to it.
+			// Interrupted, or the driver could not tell: it may well run, with all its
+			// memory. The next attempt, or the end of the Upstream, handles it.
 			u.mu.Lock()
 			u.adopt = adopt
 			u.mu.Unlock()
@@ -56,7 +56,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 		if errors.As(err, &ours) && ours.Kind == api.KindLost {
 			err = goneError{ours}
 		}
-		return nil, nil, u.told(nil, err)
+		return nil, nil, u.explainEnd(nil, err)
 	}
 	hello, forked := u.greeted(inst)
 	if opts.Hello = hello; hello != nil {
@@ -66,10 +66,11 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 		defer p.Release()
 	}
 	if forked && hello != nil {
-		hello.Callers = nil // of what it is a copy of
+		hello.Callers = nil // those are callers of the original
 	}
 	if hello == nil || forked && u.o.OnFork != nil {
-		// Not to be adopted before it was greeted, or told what it is.
+		// It must not be adopted before its handshake, or before it knows that it
+		// is a fork.
 		err = u.keep(inst, nil)
 	} else {
 		said := *hello
@@ -103,7 +104,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 	case hello == nil:
 		err = u.check(ctx, conn)
 	case forked && u.o.OnFork != nil:
-		err = u.tellForked(ctx, conn)
+		err = u.notifyForked(ctx, conn)
 	default:
 		return inst, u.owned(inst, conn), nil
 	}
@@ -121,14 +122,14 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 	return inst, u.owned(inst, conn), nil
 }
 
-// startFailed ends an instance that can't be used and says why, with what it wrote. With
-// anew it was started with nothing in memory.
+// startFailed ends an instance that can't be used and says why, with its output. With
+// anew it was started with an empty memory.
 func (u *Upstream) startFailed(inst driver.Instance, pipe, anew bool, err error) error {
 	stray := strayOf(err)
 	if err = deathOf(inst, pipe, err); anew {
 		err = u.neverBegan(inst, err)
 	}
-	err = u.told(inst, withStray(err, stray))
+	err = u.explainEnd(inst, withStray(err, stray))
 	if anew && stray != "" && over(inst) && driver.Words(err) == "" {
 		err = driver.Final(err) // it printed something and ended, and says nothing of an error
 	}
@@ -136,9 +137,9 @@ func (u *Upstream) startFailed(inst driver.Instance, pipe, anew bool, err error)
 	return err
 }
 
-// neverBegan is the error of an instance that was started with nothing in memory
-// and never answered: it had nothing there to lose, whatever its driver says of its
-// end. Where files of it are gone, the next start says so.
+// neverBegan is the error of an instance that was started with an empty memory and
+// never answered: it had no memory to lose, even if its driver reports a loss. If
+// files are gone, the next start says so.
 func (u *Upstream) neverBegan(inst driver.Instance, err error) error {
 	var ours *api.Error
 	if errors.As(err, &ours) {
@@ -156,8 +157,8 @@ func (u *Upstream) neverBegan(inst driver.Instance, err error) error {
 	return driver.WithWords(errors.New("did not start: "+text), driver.Words(err))
 }
 
-// owned has the handle of an instance say what is said in a further handshake, and
-// who has called it, as long as it is the one that runs.
+// owned has the instance's handle record a further handshake, and the instance's
+// callers, while it is the one that runs.
 func (u *Upstream) owned(inst driver.Instance, conn *Conn) *Conn {
 	record := func(what string) func() {
 		return func() {
@@ -191,8 +192,8 @@ func (u *Upstream) owned(inst driver.Instance, conn *Conn) *Conn {
 	return conn
 }
 
-// settle goes back to idle where nobody needs an instance yet: after a restart
-// of the machine all of them are gone, and starting them all would be a storm.
+// settle goes back to idle if no caller needs an instance yet: after a restart of
+// the machine all of them are gone, and starting them all would be a storm.
 func (u *Upstream) settle(a *attempt) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -204,13 +205,12 @@ func (u *Upstream) settle(a *attempt) bool {
 	return true
 }
 
-// memoryWait is how long a driver may take to see that what a call failed by was
-// the end of an instance.
+// memoryWait is how long a driver may take to see that an instance ended when a
+// call failed.
 const memoryWait = 5 * time.Second
 
-// diedOf says what an instance died of, where it has and that is known soon: what a
-// pipe tells is no more than that it broke. Where its memory is gone with it, that is
-// waited for.
+// diedOf says what an instance died of, if it has and that is known soon: a pipe only
+// tells that it broke. If the instance's memory is lost too, it waits for the reason.
 func (u *Upstream) diedOf(inst driver.Instance) func(stop <-chan struct{}) error {
 	wait := deathWait
 	if u.o.Driver.Info().Memory {
@@ -234,7 +234,7 @@ func (u *Upstream) diedOf(inst driver.Instance) func(stop <-chan struct{}) error
 	}
 }
 
-// endOf is what an instance that has ended died of; nil for its Stop.
+// endOf is what an instance that has ended died of; nil after its Stop.
 func (u *Upstream) endOf(inst driver.Instance) error {
 	why := inst.Err()
 	if why == nil {
@@ -243,8 +243,8 @@ func (u *Upstream) endOf(inst driver.Instance) error {
 	return u.withHint(u.logOf(inst, maxHinted), why)
 }
 
-// deathOf prefers what an instance died of to what its connection, which may be a
-// pipe, saw of it.
+// deathOf prefers the instance's own cause of death to the error of its connection,
+// which may be a pipe.
 func deathOf(inst driver.Instance, pipe bool, err error) error {
 	if errors.Is(err, errProbe) {
 		return err
@@ -294,11 +294,12 @@ type notAdopted struct{ error }
 
 func (e *notAdopted) Unwrap() error { return e.error }
 
-// errGivenUp reports that an instance was let go of in order while it was adopted.
+// errGivenUp reports that an instance was released in order while it was being
+// adopted.
 var errGivenUp = errors.New("broken off")
 
-// giveUp lets go of an instance that can't be spoken to: it ends, unless we were
-// only broken off and it is to be left, or suspended.
+// giveUp releases an instance that can't be used: it ends, unless the attempt was
+// only interrupted and the instance is to be left, or suspended.
 func (u *Upstream) giveUp(inst driver.Instance, a *Adoption, err error) error {
 	u.mu.Lock()
 	leaving, suspended, why := u.leaving, u.suspended, u.ending
@@ -319,7 +320,7 @@ func (u *Upstream) giveUp(inst driver.Instance, a *Adoption, err error) error {
 	return err
 }
 
-// endUnadopted ends an instance that was to be adopted, and never was.
+// endUnadopted ends an instance that was to be adopted but never was.
 func (u *Upstream) endUnadopted(a *Adoption, end func(driver.Instance, json.RawMessage) (kept bool)) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -337,12 +338,12 @@ func (u *Upstream) endUnadopted(a *Adoption, end func(driver.Instance, json.RawM
 			u.loseAdoption(a, err, false)
 		}
 		u.drop()
-	default: // the handle stays, and with it the next gateway's chance
+	default: // the handle stays, so that the next gateway can try
 		u.o.Log.Warn("instance not stopped", "server", u.Server(), "err", err)
 	}
 }
 
-// keep records an instance, with what its server said where it did.
+// keep records an instance, with what its server said if it did.
 func (u *Upstream) keep(inst driver.Instance, hello *Hello) error {
 	u.keeping.Lock()
 	defer u.keeping.Unlock()
@@ -386,7 +387,7 @@ func (u *Upstream) discard(inst driver.Instance) {
 	}
 	u.o.Log.Warn("instance not stopped", "server", u.Server(), "err", err)
 	u.mu.Lock()
-	closed := u.closed // else the next attempt has its folder and its handle
+	closed := u.closed // else the next attempt uses its folder and its handle
 	u.mu.Unlock()
 	if closed && u.o.Unended != nil {
 		u.o.Unended(func(ctx context.Context) error {

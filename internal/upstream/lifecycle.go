@@ -34,7 +34,7 @@ type Upstream struct {
 	reason    string
 	words     string                // what the server wrote before it failed
 	lost      error                 // why, where to start again does not help
-	final     bool                  // until a person changes something
+	final     bool                  // until an operator changes something
 	failing   *api.Error            // why the last start failed; nil once one succeeds
 	hung      map[string]*api.Error // the lists that were asked for, and why one did not come in time; nil for one that did
 	fetches   bool                  // packages, for a start
@@ -53,13 +53,13 @@ type Upstream struct {
 	ending    string        // why an instance of a session that stays is ended by us; empty for none
 	leaving   bool          // closed, with an instance that goes on
 	suspended bool          // closed, with a memory that is kept
-	finished  chan struct{} // closed when all is let go of
+	finished  chan struct{} // closed when everything is released
 	watchers  map[*watching]struct{}
 	level     string
 	subs      map[string]int
 	retry     *time.Timer
-	held      int           // how many keep it from starting
-	unheld    chan struct{} // closed when nobody does any more
+	held      int           // how many holds keep it from starting
+	unheld    chan struct{} // closed when the last hold is released
 	room      func()        // gives the room of the instance back; nil while it has none
 
 	levelling sync.Mutex // held while a connection is told the level
@@ -79,18 +79,17 @@ type Upstream struct {
 	wg   sync.WaitGroup
 }
 
-// maxPause is the longest a server may ask to be left alone before it is tried
-// again.
+// maxPause bounds the pause that a server may ask for before the next attempt.
 const maxPause = 10 * time.Minute
 
 type attempt struct {
 	done   chan struct{}
 	err    error
-	wanted bool // somebody waits for it
+	wanted bool // a caller waits for it
 }
 
-// errNotWanted ends an attempt to adopt an instance that is gone, where nobody
-// has asked for another one.
+// errNotWanted ends an attempt to adopt an instance that is gone, if no caller has
+// asked for another one.
 var errNotWanted = errors.New("not wanted yet")
 
 type watching struct{ w Watcher }
@@ -132,8 +131,8 @@ func (u *Upstream) Name() string { return filepath.Base(u.o.Spec.Dir) }
 // Session returns the session that owns it, empty when it is shared.
 func (u *Upstream) Session() string { return u.o.Spec.Session }
 
-// SetTimeouts says how long a start may take from now on, and a call from its
-// last progress, and at most; zero for as long as it likes.
+// SetTimeouts sets how long a start may take from now on, and a call from its last
+// progress, and at most; zero for no limit.
 func (u *Upstream) SetTimeouts(connect, each, most time.Duration) {
 	u.connect.Store(int64(connect))
 	u.timeout.Store(int64(each))
@@ -149,8 +148,8 @@ func (u *Upstream) Kick() {
 	}
 }
 
-// Retry ends the pause after a failure: something was mended. Where somebody
-// waits for the server, or it is eager, it is started at once.
+// Retry ends the pause after a failure: the cause was mended. If a caller waits for
+// the server, or it is eager, it starts at once.
 func (u *Upstream) Retry() {
 	u.mu.Lock()
 	clear(u.hung)
@@ -158,8 +157,8 @@ func (u *Upstream) Retry() {
 	u.Restart()
 }
 
-// Restart is Retry for a server that can be started by now: whether its lists come is
-// not known by that.
+// Restart is Retry for a server that should start by now; whether its lists come is
+// still unknown.
 func (u *Upstream) Restart() {
 	u.mu.Lock()
 	u.next, u.failing = time.Time{}, nil
@@ -182,8 +181,8 @@ func (u *Upstream) Call(ctx context.Context, req *Request) (*Result, error) {
 	return u.chain.Call(ctx, req)
 }
 
-// relay is an Upstream without its policies, except for the timeout: that one
-// counts from when the server has started and is renewed by what it sends.
+// relay is an Upstream without its policies, except for the timeout: that counts
+// from when the server has started and is renewed by progress.
 type relay struct{ u *Upstream }
 
 // Call implements Caller.
@@ -195,9 +194,9 @@ func (r relay) Call(ctx context.Context, req *Request) (res *Result, err error) 
 			return &Result{Result: []byte("{}")}, nil // not worth starting a server for
 		}
 	}
-	told := u.tellFetch(req)
+	stop := u.reportFetch(req)
 	c, err := u.connFor(ctx, req)
-	told()
+	stop()
 	if err != nil {
 		return nil, u.notStarted(req, err)
 	}
@@ -210,12 +209,12 @@ func (r relay) Call(ctx context.Context, req *Request) (res *Result, err error) 
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// In a copy: whoever reads from the server may still look at the request of an
-	// attempt before this one.
+	// A copy: the connection's reader may still look at the request of an earlier
+	// attempt.
 	attempt := *req
 	attempt.deadline = u.clock.add(time.Duration(u.timeout.Load()), time.Duration(u.most.Load()), cancel)
 	defer u.clock.remove(attempt.deadline)
-	if u.life.Err() != nil { // closed meanwhile, and nobody would end the call
+	if u.life.Err() != nil { // closed meanwhile, and nothing would end the call
 		return nil, u.gone()
 	}
 	switch req.Method {
@@ -235,8 +234,8 @@ func (r relay) Call(ctx context.Context, req *Request) (res *Result, err error) 
 	return res, err
 }
 
-// judge notes what a call over HTTP says about the server: that connection does not
-// end with it. A stream does.
+// judge notes what a call over HTTP says about the server: such a connection does
+// not end with the server, as a stream does.
 func (u *Upstream) judge(c *Conn, err error) {
 	if _, web := c.t.(*httpTransport); !web {
 		return
@@ -253,9 +252,9 @@ func (u *Upstream) judge(c *Conn, err error) {
 	u.o.Health.fails(u.Server(), u.Session(), err)
 }
 
-// Conn returns the connection, starting the instance and waiting for it where
-// needed. A server that failed lately is not tried again at once; the error
-// says why and when.
+// Conn returns the connection, and starts the instance and waits for it if needed.
+// A server that failed recently is not tried again at once; the error says why and
+// when.
 func (u *Upstream) Conn(ctx context.Context) (*Conn, error) {
 	for {
 		u.mu.Lock()
@@ -328,7 +327,7 @@ func (u *Upstream) Conn(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// over reports whether an instance has ended; nil is on its way out.
+// over reports whether an instance has ended; a nil one is being removed.
 func over(inst driver.Instance) bool {
 	if inst == nil {
 		return true
@@ -429,10 +428,10 @@ func (u *Upstream) run(a *attempt) {
 			return
 		}
 	}
-	// What it works on may take longer to be there than it takes to start.
+	// Preparing its state may take longer than starting it.
 	spec := u.o.Spec
 	u.mu.Lock()
-	spec.Anew = u.anew || u.o.Memory.Kept == "" // what remembers nothing loses nothing
+	spec.Anew = u.anew || u.o.Memory.Kept == "" // without memory nothing is lost
 	u.anew = false
 	u.mu.Unlock()
 	if err == nil {
@@ -524,7 +523,7 @@ func (u *Upstream) run(a *attempt) {
 	if u.o.Ready != nil {
 		u.o.Ready()
 	}
-	u.applyLevel(conn) // it may have changed while nobody knew the connection
+	u.applyLevel(conn) // it may have changed before the connection was known
 	ctx, cancel = context.WithTimeout(u.life, 30*time.Second)
 	conn.resubscribe(ctx, uris)
 	cancel()
@@ -561,8 +560,7 @@ func (u *Upstream) failed(err error) error {
 	if u.closed {
 		return ours
 	}
-	// What the server itself asked for counts, but nobody is locked out for long
-	// by a server that asks for too much.
+	// The pause that the server asked for counts, up to maxPause.
 	wait := max(u.pause.NextBackOff(), min(time.Duration(ours.RetryAfter)*time.Second, maxPause))
 	u.next = time.Now().Add(wait)
 	u.set(api.StateFailed, Reason(ours))
@@ -574,7 +572,7 @@ func (u *Upstream) failed(err error) error {
 	if u.o.Eager || len(u.watchers) > 0 {
 		u.retry = time.AfterFunc(wait, u.Kick)
 	}
-	if lost { // who waits for the start is told, and no retry of theirs begins anew
+	if lost { // callers that wait for the start get this error, and none of their retries begins anew
 		return goneError{ours}
 	}
 	return ours
@@ -595,7 +593,7 @@ func (u *Upstream) stay(inst driver.Instance, conn *Conn) {
 		_, pipe := conn.t.(*streamTransport)
 		why = deathOf(inst, pipe, conn.t.err())
 	case <-u.life.Done():
-		return // Close or Leave sees to the rest
+		return // Close or Leave does the rest
 	}
 	lasted := time.Since(began)
 	u.mu.Lock()
@@ -604,7 +602,7 @@ func (u *Upstream) stay(inst driver.Instance, conn *Conn) {
 		return
 	}
 	u.mu.Unlock()
-	why = u.told(inst, why)
+	why = u.explainEnd(inst, why)
 	u.mu.Lock()
 	if u.closed {
 		u.mu.Unlock()
@@ -617,8 +615,8 @@ func (u *Upstream) stay(inst driver.Instance, conn *Conn) {
 	u.mu.Unlock()
 	u.lose(&conn.uses, why, false)
 	u.o.Health.ends(u.Server(), u.Session(), why)
-	// All of it must be gone before the next one starts, which has the same
-	// folder and the same handle. Until then u.conn keeps callers waiting.
+	// All of it must be gone before the next instance starts, which has the same
+	// folder and handle. Until then u.conn keeps callers waiting.
 	conn.close()
 	u.discard(inst)
 	u.freeRoom()

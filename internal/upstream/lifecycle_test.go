@@ -146,7 +146,7 @@ func TestStartsThatFail(t *testing.T) {
 			} {
 				time.Sleep(time.Hour)
 				fails = err
-				for range 20 { // also of those who come while the next start is waited for
+				for range 20 { // also of calls that come while the next start is waited for
 					_, err := r.Conn(t.Context())
 					var ours *api.Error
 					if !errors.As(err, &ours) || ours.Retryable == final || final && ours.RetryAfter != 0 || !strings.Contains(ours.Message, "no such image") {
@@ -249,7 +249,7 @@ func TestRestartsAfterACrash(t *testing.T) {
 			}
 		})
 	})
-	t.Run("without a call where someone watches", func(t *testing.T) {
+	t.Run("without a call while a client watches", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			crash := make(chan struct{})
 			r := play(t, func(i *instance) {
@@ -277,7 +277,7 @@ func TestRestartsAfterACrash(t *testing.T) {
 			}
 		})
 	})
-	t.Run("not without one where nobody does", func(t *testing.T) {
+	t.Run("not without a call or a watcher", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := play(t, func(i *instance) {
 				i.rope.legacy()

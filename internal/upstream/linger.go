@@ -12,9 +12,9 @@ const lingerWait = 50 * time.Millisecond
 
 // A linger reads the ends of streams behind their answers, so that their TCP
 // connections can be used again. A caller waits for that: it is a moment, and
-// without it the next call would find no connection and dial. Of a server that
-// leaves its streams open callers don't wait; they are read in the background
-// for a while, and waited for again when one came to its end in time.
+// without it the next call would find no connection and dial. Callers don't wait
+// for a server that leaves its streams open; those are read in the background for a
+// while, until one ends in time again.
 type linger struct {
 	mu      sync.Mutex
 	open    map[io.Closer]time.Time
@@ -24,7 +24,7 @@ type linger struct {
 	wg      sync.WaitGroup
 }
 
-// drain sees to the rest of a stream.
+// drain reads the rest of a stream.
 func (l *linger) drain(body io.ReadCloser) {
 	l.mu.Lock()
 	slow, closed := l.slow, l.closed
@@ -58,7 +58,7 @@ func readRest(body io.Reader) {
 	}
 }
 
-// background reads a stream's end while nobody waits.
+// background reads a stream's end while no caller waits.
 func (l *linger) background(body io.ReadCloser) {
 	defer l.wg.Done()
 	late := time.AfterFunc(lingerWait, func() { body.Close() })
@@ -71,9 +71,9 @@ func (l *linger) background(body io.ReadCloser) {
 	body.Close()
 }
 
-// watch closes a stream that stays open too long. One look now and then does
-// it for all, since a timer for each call would cost more than the reading.
-// l.mu is held.
+// watch closes a stream that stays open too long. One periodic check covers all
+// streams, since a timer for each call would cost more than the reading. l.mu is
+// held.
 func (l *linger) watch(body io.Closer) {
 	if l.open == nil {
 		l.open = make(map[io.Closer]time.Time)
@@ -100,7 +100,7 @@ func (l *linger) look() {
 	}
 }
 
-// close waits for what is read in the background.
+// close waits for the background reads.
 func (l *linger) close() {
 	l.mu.Lock()
 	l.closed = true

@@ -11,32 +11,32 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// listener hears what a server says outside of calls: on the GET stream of a
-// legacy HTTP server, through subscriptions/listen on a modern one. Legacy
-// streams carry it anyway.
+// listener receives what a server sends outside of calls: on the GET stream of a
+// legacy HTTP server, through subscriptions/listen on a modern one. Legacy streams
+// carry it anyway.
 type listener struct {
 	mu     sync.Mutex
 	on     bool
 	closed bool
-	subs   map[string]int // resource URIs, by how many want them
+	subs   map[string]int // resource URIs, with the number of subscribers
 	stop   context.CancelFunc
-	// opened is what is listened to on a stream: a URI each, and, empty, the
-	// lists.
+	// opened is what a stream listens to: a URI each, and, empty, the lists.
 	opened  map[string]bool
 	streams context.Context
 	waits   map[string]chan struct{} // listen calls not acknowledged yet, by id
-	// opening is closed when the server has answered the GET; nil where nobody need
+	// opening is closed when the server has answered the GET; nil if no call need
 	// wait for that.
 	opening atomic.Pointer[chan struct{}]
 	wg      sync.WaitGroup
 }
 
-// openWait is how long a call waits for the GET stream of a legacy server: one that has
-// no headers for it before it says something must not hold calls up.
+// openWait is how long a call waits for the GET stream of a legacy server: a server
+// that sends its headers only with its first message must not delay calls.
 const openWait = time.Second
 
-// await gives the GET stream of a legacy server time to open before a call: what the
-// server asks during the call may come there, and is lost where nobody listens yet.
+// await gives the GET stream of a legacy server time to open before a call: requests
+// that the server makes during the call may come there, and are lost if it is not
+// open.
 func (l *listener) await(ctx context.Context) {
 	opening := l.opening.Load()
 	if opening == nil {
@@ -64,8 +64,8 @@ func (l *listener) watch(c *Conn) {
 	}
 }
 
-// restart listens anew: after the set of resources changed, or the session did.
-// The new stream is open before the old one is closed, so that nothing falls
+// restart listens anew: after the set of resources changed, or the session did. The
+// new stream is open before the old one is closed, so that no message is lost
 // between them.
 func (l *listener) restart(c *Conn) (acked <-chan struct{}) {
 	l.mu.Lock()
@@ -107,7 +107,7 @@ func (l *listener) restart(c *Conn) (acked <-chan struct{}) {
 		defer l.wg.Done()
 		defer telemetry.Contain(c.log, telemetry.InUpstream, c.server, c.fail)
 		if old != nil {
-			// Also where this one ended before it began: nobody else has it.
+			// Also if this stream ended before it began: no other one has it.
 			defer old()
 		}
 		if len(filter) == 0 {
@@ -133,10 +133,9 @@ func (l *listener) lists(c *Conn) map[string]any {
 	return filter
 }
 
-// extend listens on a stream to what is not listened to yet, and never takes
-// anything back: there are servers that forget all subscriptions of a stream
-// when one of them ends. What nobody wants any more is dropped here. l.mu is
-// held.
+// extend listens on a stream to resources that it does not cover yet, and never
+// unsubscribes: some servers forget all subscriptions of a stream when one of them
+// ends. Updates without a subscriber are dropped here. l.mu is held.
 func (l *listener) extend(c *Conn) (acked <-chan struct{}) {
 	if l.stop == nil {
 		l.opened = make(map[string]bool)
@@ -195,7 +194,7 @@ func (l *listener) modern(ctx context.Context, c *Conn, filter map[string]any, r
 			case <-ctx.Done():
 			}
 			if !first {
-				c.events.Note(Origin{}, "", nil) // what it said meanwhile was missed
+				c.events.Note(Origin{}, "", nil) // messages in between were missed
 			}
 			if old != nil {
 				old()

@@ -137,7 +137,7 @@ func TestListensToAModernServer(t *testing.T) {
 		newClient("c").calls(t, r, "x")
 		synctest.Wait()
 		if got := asked.take(); got != "" {
-			t.Errorf("with nobody watching: %s", got)
+			t.Errorf("without a watcher: %s", got)
 		}
 		w := &watcher{}
 		defer r.Watch(w)()

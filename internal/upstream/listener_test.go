@@ -23,7 +23,7 @@ type deaf struct{}
 func (deaf) Note(Origin, string, []byte) {}
 
 func (deaf) Ask(_ context.Context, _ Origin, method string, _ []byte) Reply {
-	return Refuse(method, "nobody is there")
+	return Refuse(method, "no client is connected")
 }
 
 // TestListenerClosedWhileItRestarts closes a connection that has just begun to

@@ -15,20 +15,20 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// A server that ends takes along what it had in memory. The next instance would
-// answer as if nothing had been, so every end of an instance that was called is
-// reported, before another one is started: whose session it was is marked, and
-// the first call after the end fails and says so, unless a call that was under
-// way has said so already. No call is repeated on another instance.
+// A server that ends loses its memory. The next instance would answer as if nothing
+// had happened, so every end of an instance that was called is reported before
+// another one is started: its sessions are marked, and the first call of each after
+// the end fails and says so, unless a call that was running has said so already. No
+// call is repeated on another instance.
 
-// Memory says what becomes of what a server remembers when its instance ends, and
-// who wants to know. The zero value is for servers that remember nothing.
+// Memory says what happens to a server's memory when its instance ends, and who is
+// notified. The zero value is for servers without memory.
 type Memory struct {
 	// Kept is what the next instance begins with: api.KeptNothing, or api.KeptFiles
 	// where the server has declared state. Empty where nothing can be lost.
 	Kept string
-	// Recalls says that the server remembers in its memory, whatever files are kept:
-	// its end is told.
+	// Recalls says that the server remembers in its memory even if files are kept:
+	// its end is reported.
 	Recalls bool
 	// Several says that more sessions than one use the instance. Their calls are
 	// told apart by Request.Session.
@@ -36,29 +36,28 @@ type Memory struct {
 	// Alone says that one session has the instance, and never shares it with its
 	// forks: what the server writes to its standard error is that session's.
 	Alone bool
-	// Reached says that the server is not run but reached: what it remembers hangs
-	// on the session that it gave us, if it did.
+	// Reached says that the server is not run but reached: its memory belongs to
+	// the session that it gave us, if it did.
 	Reached bool
-	// Lost hears of a loss. It returns when that is written down.
+	// Lost is called with a loss. It returns when the loss is recorded.
 	Lost func(Loss)
-	// Owed returns what a session has to be told before a call of it is sent, once;
-	// nil for nothing. Told says that it has been told otherwise.
+	// Owed returns the error that a session must get before its next call is sent,
+	// once; nil for none. Told says that the session got it otherwise.
 	Owed func(session string) error
 	Told func(session string)
-	// Follows says what a loss means for the next calls of a session; nil or empty where
+	// Follows says what a loss means for the next calls of a session; nil or empty if
 	// they begin anew.
 	Follows func(session string) string
-	// Unfit hears that a call of a session met a memory in its server's state that
-	// does not fit, and returns what the session has to be told; nil where it was
-	// told before, and the call begins anew. Fits hears of every start, with its
-	// memory or anew.
+	// Unfit is called when a call of a session finds a memory in its server's state
+	// that does not fit, and returns the error for the session; nil if the session
+	// got it before, and the call begins anew. Fits is called at every start, with
+	// its memory or anew.
 	Unfit func(session, why string) error
 	Fits  func(anew bool)
-	// Uses hears of every call of a session before it is sent; nil where nobody wants to
-	// know.
+	// Uses is called before every call of a session is sent; may be nil.
 	Uses func(session string)
-	// Called hears of the first call of a session to an instance that the next
-	// gateway can't adopt, before it is sent: whose death is a loss then.
+	// Called is called before the first call of a session to an instance that the
+	// next gateway can't adopt: its death is a loss from then on.
 	Called func(session string)
 }
 
@@ -71,32 +70,32 @@ type Loss struct {
 	// empty name. With All there are too many to name.
 	Sessions []string
 	All      bool
-	// Tell says that each has to be told with its next call, except for those that
-	// were Told.
+	// Tell says that the next call of each session must report the loss, except for
+	// the sessions in Told.
 	Tell bool
 	Told map[string]bool
 	// Ours says that the gateway itself ended the instance.
 	Ours bool
-	// Unfit says that the memory is still there and does not fit: each that calls is
-	// told, and what is lost may be back by then.
+	// Unfit says that the memory is still there and does not fit: each session that
+	// calls gets the error, and what is lost may be back by then.
 	Unfit bool
 }
 
-// maxCallers is how many sessions that called an instance are noted.
+// maxCallers bounds the sessions that are recorded as callers of an instance.
 const maxCallers = 1000
 
-// uses is who has called an instance since it started, and who has heard of its
-// end.
+// uses records which sessions have called an instance since it started, and which
+// know of its end.
 type uses struct {
 	mu      sync.Mutex
 	called  bool // a call was sent, or is about to be
-	made    bool // a call was made, whatever came of it
+	made    bool // a call was made, with any outcome
 	all     bool
 	callers map[string]bool
 	told    map[string]bool
 }
 
-// of begins with what a handshake says of calls in an earlier life.
+// of begins with the callers that a stored handshake names.
 func (s *uses) of(h *Hello) {
 	s.called, s.made, s.all, s.callers = !h.Uncalled, !h.Uncalled, h.AllCalled, make(map[string]bool, len(h.Callers))
 	for _, id := range h.Callers {
@@ -123,21 +122,21 @@ func (s *uses) note(session string, several bool) bool {
 	return true
 }
 
-// makes notes that a call was made.
+// makes records that a call was made.
 func (s *uses) makes() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.made = true
 }
 
-// wasMade reports whether one was.
+// wasMade reports whether a call was made.
 func (s *uses) wasMade() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.made
 }
 
-// hears notes that a session has heard of the end.
+// hears records that a session knows of the end.
 func (s *uses) hears(session string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,15 +146,15 @@ func (s *uses) hears(session string) {
 	s.told[session] = true
 }
 
-// put writes down who called.
+// put stores the callers.
 func (s *uses) put(h *Hello) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.Uncalled, h.AllCalled, h.Callers = !s.called, s.all, slices.Sorted(maps.Keys(s.callers))
 }
 
-// inherit adds callers to an instance that one of its callers forks into; false
-// where that has not called it, or it has ended since.
+// inherit adds the forks of a caller as callers; false if that session has not
+// called the instance, or the instance has ended since.
 func (s *uses) inherit(from string, to []string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +169,7 @@ func (s *uses) inherit(from string, to []string) bool {
 	return true
 }
 
-// take returns what is lost with the instance and begins again; false for
+// take returns what is lost with the instance and resets the uses; false for
 // nothing.
 func (s *uses) take(several bool) (Loss, bool) {
 	s.mu.Lock()
@@ -186,8 +185,8 @@ func (s *uses) take(several bool) (Loss, bool) {
 	return l, true
 }
 
-// recalls reports whether a request may have a server remember something, or asks
-// for what it remembers.
+// recalls reports whether a request may store something in the server's memory, or
+// read from it.
 func recalls(method string) bool {
 	switch method {
 	case wire.MethodCallTool, wire.MethodReadResource, wire.MethodGetPrompt:
@@ -196,10 +195,10 @@ func recalls(method string) bool {
 	return false
 }
 
-// UsedBy returns a way to give other sessions a share in what a session has done
-// with a server that several use: the end of the instance is their loss too. It
-// reports whether the instance is still there. UsedBy returns nil where the session
-// has done nothing.
+// UsedBy returns a function that adds forks of a session as callers of a server
+// that several sessions use: the end of the instance is their loss too. The
+// function reports whether the instance is still there. UsedBy returns nil if the
+// session has not called the server.
 func (u *Upstream) UsedBy(session string) (inherit func(heirs []string) bool) {
 	c := u.Peek()
 	if c == nil || u.o.Memory.Kept == "" || !c.uses.inherit(session, nil) {
@@ -224,8 +223,8 @@ func (u *Upstream) caller(req *Request) string {
 	return ""
 }
 
-// lose reports a loss, once for all that called; false where there is none. Where
-// the gateway itself ended the instance, nobody has to be told.
+// lose reports a loss, once for all callers; false if there is none. If the gateway
+// itself ended the instance, no session has to be told.
 func (u *Upstream) lose(used *uses, why error, gateway bool) bool {
 	m := &u.o.Memory
 	if m.Kept == "" || m.Lost == nil {
@@ -243,8 +242,8 @@ func (u *Upstream) lose(used *uses, why error, gateway bool) bool {
 	return true
 }
 
-// ownWords is what a server wrote before an error, for the one session that has it.
-// What a server of several wrote may repeat what another session said.
+// ownWords is what a server wrote before an error, if one session alone has it. The
+// output of a shared server may repeat what another session said.
 func (u *Upstream) ownWords(err error) string {
 	if !u.alone() {
 		return ""
@@ -252,11 +251,11 @@ func (u *Upstream) ownWords(err error) string {
 	return driver.Words(err)
 }
 
-// tells reports whether the end of an instance is told to who called it.
+// tells reports whether callers are told of the end of an instance.
 func (m *Memory) tells() bool { return m.Kept == api.KeptNothing || m.Recalls }
 
 // cause is the text of a driver's error without what a loss says anyway: that the
-// instance is gone, and its memory with it.
+// instance is gone, with its memory.
 func cause(why string) string {
 	for again := true; again; {
 		again = false
@@ -272,8 +271,8 @@ func cause(why string) string {
 	return why
 }
 
-// loseState reports that what a server remembers can't be brought back: a start
-// failed for that, and the next one begins anew.
+// loseState reports that a server's memory can't be restored: a start failed for
+// that, and the next one begins anew.
 func (u *Upstream) loseState(err error) {
 	m := &u.o.Memory
 	waits := errors.Is(err, driver.ErrUnfit)
@@ -293,8 +292,9 @@ func (u *Upstream) loseState(err error) {
 	m.Lost(l)
 }
 
-// loseOwn reports the loss that the gateway's own end of an instance is, unless
-// nobody is left to lose anything. One that had died before is as lost as any.
+// loseOwn reports the loss when the gateway itself ends an instance, unless no
+// session is left. The loss of an instance that had died before is reported in any
+// case.
 func (u *Upstream) loseOwn(conn *Conn, died bool) {
 	u.mu.Lock()
 	why := u.ending
@@ -308,18 +308,18 @@ func (u *Upstream) loseOwn(conn *Conn, died bool) {
 	}
 }
 
-// forget reports the loss that the server's end of our session with it is; false
-// where there is none.
+// forget reports the loss when the server ends our session with it; false if there
+// is none.
 func (u *Upstream) forget(conn *Conn) bool {
 	return conn.uses.wasMade() && u.lose(&conn.uses, errForgot, false)
 }
 
-// errForgot is why a call was not made again in another session with its server.
+// errForgot is why a call was not repeated in another session with its server.
 var errForgot = errors.New("it does not know its session any more: it was restarted, or forgot")
 
-// before is called before a request is sent: it returns what the session has to be
-// told first, nil for nothing, and notes that the instance is called, durably: the
-// next gateway must know whether its end is a loss.
+// before is called before a request is sent: it returns the error that the session
+// must get first, nil for none, and records durably that the instance is called:
+// the next gateway must know whether its end is a loss.
 func (u *Upstream) before(c *Conn, req *Request) error {
 	m := &u.o.Memory
 	if !recalls(req.Method) {
@@ -328,7 +328,7 @@ func (u *Upstream) before(c *Conn, req *Request) error {
 	who := u.caller(req)
 	if m.Owed != nil {
 		if err := m.Owed(who); err != nil {
-			return toldError{err}
+			return noticeError{err}
 		}
 	}
 	if m.Uses != nil {
@@ -343,17 +343,17 @@ func (u *Upstream) before(c *Conn, req *Request) error {
 	return nil
 }
 
-// toldError is what a call got instead of being made.
-type toldError struct{ error }
+// noticeError is the error that a call got instead of being made.
+type noticeError struct{ error }
 
-func (e toldError) Unwrap() error { return e.error }
+func (e noticeError) Unwrap() error { return e.error }
 
-// fails sees whether a call failed because its instance ended, which its session
-// has heard of then, and reports the loss if nobody has. Such a call must not be
-// made again: another instance would answer it.
+// fails checks whether a call failed because its instance ended, which its session
+// then knows, and reports the loss if no call has. Such a call must not be
+// repeated: another instance would answer it.
 func (u *Upstream) fails(c *Conn, req *Request, err error) error {
 	m := &u.o.Memory
-	if m.Kept == "" || !recalls(req.Method) || errors.As(err, new(toldError)) || !StateLost(err) && Death(err) == "" && !(Kind(err) == api.KindLost && u.died(c)) {
+	if m.Kept == "" || !recalls(req.Method) || errors.As(err, new(noticeError)) || !StateLost(err) && Death(err) == "" && !(Kind(err) == api.KindLost && u.died(c)) {
 		return err
 	}
 	who := u.caller(req)
@@ -374,7 +374,7 @@ func (u *Upstream) fails(c *Conn, req *Request, err error) error {
 	return forgotError{u.withLoss(err, who)}
 }
 
-// withLoss has the error of a session's call say what was lost with its instance.
+// withLoss adds to the error of a session's call what was lost with its instance.
 func (u *Upstream) withLoss(err error, session string) error {
 	ours := *asOurs(err)
 	const lost = "; what it had in memory is lost"
@@ -395,7 +395,7 @@ func (u *Upstream) withLoss(err error, session string) error {
 	return &ours
 }
 
-// asOurs is the error of a call, all of which are ours.
+// asOurs is the error of a call as an *api.Error, which all of them are.
 func asOurs(err error) *api.Error {
 	var ours *api.Error
 	if errors.As(err, &ours) {
@@ -404,8 +404,8 @@ func asOurs(err error) *api.Error {
 	return &api.Error{Kind: api.KindLost, Message: err.Error()}
 }
 
-// deathWait is how long an instance whose call got no answer may take to be seen
-// ended.
+// deathWait is how long it may take to notice the end of an instance whose call got
+// no answer.
 const deathWait = 250 * time.Millisecond
 
 // died reports whether a call failed because its instance ended.
@@ -423,8 +423,8 @@ func (u *Upstream) died(c *Conn) bool {
 	}
 }
 
-// notStarted sees what a failed start means for a session: what the server
-// remembered may be what can't be brought back.
+// notStarted handles a failed start for a session: the server's memory may be what
+// can't be restored.
 func (u *Upstream) notStarted(req *Request, err error) error {
 	if u.o.Memory.Told != nil && recalls(req.Method) && Kind(err) == api.KindLost {
 		u.o.Memory.Told(u.caller(req))
@@ -432,8 +432,7 @@ func (u *Upstream) notStarted(req *Request, err error) error {
 	return NotSent(err)
 }
 
-// loseAdoption reports the loss that the end of an instance between two gateways
-// is.
+// loseAdoption reports the loss when an instance ended between two gateways.
 func (u *Upstream) loseAdoption(a *Adoption, why error, gateway bool) {
 	var used uses
 	var h Hello

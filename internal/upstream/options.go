@@ -19,14 +19,14 @@ type Options struct {
 	Driver driver.Driver
 	// Startup is asked of every new instance; nil for the handshake alone.
 	Startup *Startup
-	// OnFork is how an instance hears that it is a copy of another; nil for not at
+	// OnFork is how an instance learns that it is a copy of another; nil for not at
 	// all.
 	OnFork *config.OnFork
 	Conn   ConnOptions
 
 	ConnectTimeout time.Duration
 	CallTimeout    time.Duration // of one call, from its last progress; zero for none
-	MaxTimeout     time.Duration // of one call, whatever its progress
+	MaxTimeout     time.Duration // of one call, in spite of progress
 	Eager          bool
 	// FetchTime is how long the fetch of its packages may take; nil for as long as
 	// the driver lets it.
@@ -34,19 +34,18 @@ type Options struct {
 
 	// Wrap puts the policies of the server around its calls; nil for none.
 	Wrap func(Caller) Caller
-	// Closed is called when the Upstream has let go of everything; nil where
-	// nobody waits for that.
+	// Closed is called when the Upstream has released everything; may be nil.
 	Closed func()
-	// Heard is called when the server said that a list changed, or when all of
-	// them may have; nil where nobody keeps lists.
+	// Heard is called when the server announced a changed list, or when all of them
+	// may have changed; nil if no lists are kept.
 	Heard func(method string)
 
-	// Ready is called when an instance runs and can be called; nil where nobody waits
-	// for that. It must not take long.
+	// Ready is called when an instance runs and can be called; may be nil. It must
+	// not take long.
 	Ready func()
 
-	// Unanswered is why an instance that was asked for nobody in particular did not give
-	// a list, or with no method any, in time; nil where it did. It counts until this one
+	// Unanswered is why an instance that serves no session in particular did not give a
+	// list, or with no method any, in time; nil if it did. It counts until this Upstream
 	// is asked itself. It may be nil.
 	Unanswered func(method string) *api.Error
 
@@ -54,24 +53,25 @@ type Options struct {
 	// with the state it works on; nil where nothing is missing.
 	Prepare func(ctx context.Context, spec *driver.Spec) error
 
-	// Room is asked for before an instance is started or adopted, and may wait.
-	// What it returns is called once the instance has ended. nil where there is
-	// always room.
+	// Room is asked for before an instance is started or adopted, and may wait. The
+	// function that it returns is called once the instance has ended. nil if there
+	// is always room.
 	Room func(ctx context.Context) (giveBack func(), err error)
 
 	// Memory says what is lost when an instance ends.
 	Memory Memory
 
-	// Health is that of the server, for all holds on it; nil where this is the only
-	// one.
+	// Health is that of the server, shared by all its Upstreams; nil if this is the
+	// only one.
 	Health *Health
 
 	// Keep records an instance's handle and what its server said, before it is
 	// used; Drop forgets them. Both may be nil.
 	Keep func(h driver.Handle, hello json.RawMessage) error
 	Drop func()
-	// Unended hears of an instance that could not be stopped when the Upstream was
-	// closed, with what tries again and drops its handle. It may be nil.
+	// Unended is called with an instance that could not be stopped when the
+	// Upstream was closed, and a function that tries again and drops its handle. It
+	// may be nil.
 	Unended func(stop func(context.Context) error)
 
 	// Adopt is the handle of an instance that an earlier gateway left, with
@@ -93,7 +93,7 @@ type Status struct {
 	Reason   string
 	Words    string     // what the server wrote to its standard error before it failed
 	Own      bool       // one session alone has the instance
-	Fetch    *api.Fetch // of its packages; nil where none is under way
+	Fetch    *api.Fetch // of its packages; nil where none is running
 	Since    time.Time
 	Hello    Hello
 	Restarts int

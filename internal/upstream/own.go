@@ -26,8 +26,8 @@ func ownError(raw []byte) error {
 	return ours
 }
 
-// unprepared is why what a server works on can't be prepared. Where that is lost, it
-// says nothing about how the server is.
+// unprepared is why a server's state can't be prepared. A lost state says nothing
+// about the server's health.
 func unprepared(err error) error {
 	if err != nil && Kind(err) == api.KindLost {
 		return goneError{err}

@@ -21,8 +21,8 @@ type paramHeaders struct {
 	mu      sync.Mutex
 	tools   map[string][]paramHeader
 	invalid map[string]string // why, by tool
-	// whole says that a list passed to its end, and listed which tools are known to be
-	// in one without that.
+	// whole says that a list was seen to its end; listed are tools that are known to
+	// be in one although none was.
 	whole  bool
 	listed map[string]bool
 
@@ -34,7 +34,7 @@ type paramHeader struct {
 	header string
 }
 
-// maxHiddenLines is how many hidden tools of one page are told of by name.
+// maxHiddenLines is how many hidden tools of one page are logged by name.
 const maxHiddenLines = 100
 
 // learn reads the server's tool list. It reports whether there is anything to
@@ -119,8 +119,8 @@ func (h *paramHeaders) learnTool(c *Conn, name string, tool []byte) (why string)
 	return why
 }
 
-// hides says why a tool can't be called; empty where it can. One that no list is known
-// to have is looked for in the server's before it is called for the first time.
+// hides says why a tool can't be called; empty if it can. A tool that is in no known
+// list is looked up in the server's list before its first call.
 func (h *paramHeaders) hides(ctx context.Context, c *Conn, req *Request) string {
 	h.mu.Lock()
 	known := c.listed == nil || h.whole || h.listed[req.Name]
@@ -155,7 +155,7 @@ func (h *paramHeaders) look(ctx context.Context, c *Conn, req *Request) {
 	defer cancel()
 	h.learn(ctx, c)
 	h.mu.Lock()
-	h.whole = true // also where it failed: what hides nothing is called
+	h.whole = true // also where it failed: without a known reason the tool is called
 	h.mu.Unlock()
 }
 
@@ -181,7 +181,7 @@ func (h *paramHeaders) set(header http.Header, req *Request) {
 	}
 }
 
-// check holds a caller's headers against its arguments, where it has any.
+// check compares a caller's headers with its arguments, if it sent any.
 func (h *paramHeaders) check(header http.Header, req *Request) *wire.Error {
 	if header == nil {
 		return nil

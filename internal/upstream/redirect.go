@@ -9,7 +9,7 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// maxRedirects is how often a request is sent on.
+// maxRedirects is how many redirects a request follows.
 const maxRedirects = 10
 
 // post sends a request with a body and follows redirects by itself, since each
@@ -31,7 +31,7 @@ func post(ep *driver.Endpoint, req *http.Request, m mask) (*http.Response, error
 		resp.Body.Close()
 		to, err := req.URL.Parse(resp.Header.Get("Location"))
 		if err != nil {
-			// Not its text, which quotes what was sent.
+			// Not its text, which quotes the request.
 			return nil, &statusError{code: resp.StatusCode, elsewhere: "an address that can't be read"}
 		}
 		via = append(via, req)
@@ -41,7 +41,7 @@ func post(ep *driver.Endpoint, req *http.Request, m mask) (*http.Response, error
 	}
 }
 
-// redirected is the request to send to where a redirect points, or why not.
+// redirected is the request for the target of a redirect, or why it is not followed.
 func redirected(ep *driver.Endpoint, req *http.Request, via []*http.Request, code int, to *url.URL, m mask) (*http.Request, error) {
 	shown := *to
 	shown.User, shown.RawQuery, shown.Fragment = nil, "", ""

@@ -29,7 +29,7 @@ func (e *statusError) Error() string {
 	return msg
 }
 
-// refusal tells what an HTTP status means to the one who called.
+// refusal explains an HTTP status to the caller.
 func refusal(c *Conn, e *statusError) error {
 	server := c.server
 	switch {
@@ -77,9 +77,9 @@ func retryAfter(header string, now time.Time) int {
 // A mask hides secrets in a text; nil hides nothing.
 type mask func(string) string
 
-// excerpt makes the beginning of an unexpected body fit an error message.
-// Servers repeat what they were shown, so it is masked, and before it is cut:
-// half a secret is not found any more.
+// excerpt makes the beginning of an unexpected body fit an error message. Servers
+// repeat what they were sent, so it is masked, and before it is cut: half a secret
+// would not be found.
 func (m mask) excerpt(b []byte) string {
 	s := strings.Join(strings.Fields(strings.ToValidUTF8(string(b[:min(len(b), 16<<10)]), "?")), " ")
 	s = strings.Map(func(r rune) rune {

@@ -12,10 +12,9 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// A server whose memory was taken down and brought back goes on where it was: it
-// is initialized, and would take a second handshake for a second client. So what
-// it said in its first one travels with its memory, and is all that a new
-// connection to it begins with.
+// A server whose memory was stored and restored continues where it was: it is
+// initialized, and would take a second handshake for a second client. So its first
+// handshake is stored with its memory, and a new connection begins with that alone.
 
 // noteForked tells a server that it is a copy of another.
 const noteForked = "notifications/tine/forked"
@@ -44,8 +43,8 @@ func ReadHello(raw json.RawMessage) (*Hello, error) {
 	return &h, nil
 }
 
-// greeted returns what the server of a new instance said in an earlier life, nil
-// where it was started anew, and whether it is a copy of another.
+// greeted returns the earlier handshake of a new instance's server, nil if it was
+// started anew, and whether the instance is a copy of another.
 func (u *Upstream) greeted(inst driver.Instance) (*Hello, bool) {
 	r, ok := inst.(driver.Suspender)
 	if !ok {
@@ -64,8 +63,8 @@ func (u *Upstream) greeted(inst driver.Instance) (*Hello, bool) {
 	return h, forked
 }
 
-// Greeting is what goes with the memory of a running instance: what its server
-// said, and which of its requests have no answer; nil where there is none. The
+// Greeting is what is stored with the memory of a running instance: its server's
+// handshake, and which of its requests have no answer; nil if there is none. The
 // instance is held.
 func (u *Upstream) Greeting(inst driver.Instance) json.RawMessage {
 	u.mu.Lock()
@@ -92,15 +91,15 @@ func (c *Conn) greeting() json.RawMessage {
 	return raw
 }
 
-// begin takes over what a server said in an earlier life.
+// begin takes over a server's earlier handshake.
 func (c *Conn) begin(h *Hello) {
 	now := *h
-	now.Asked = nil // answered once, not by each who comes after
+	now.Asked = nil // answered once, not by each later connection
 	c.hello.Store(&now)
 	if len(h.Asked) == 0 {
 		return
 	}
-	// Whoever was to answer speaks to the one that this is a copy of.
+	// The client that was to answer is connected to the original.
 	c.asks.start("", "", 0, func(ctx context.Context) {
 		for _, a := range h.Asked {
 			if ctx.Err() != nil {
@@ -111,8 +110,8 @@ func (c *Conn) begin(h *Hello) {
 	})
 }
 
-// resumeSession goes on with the session that an earlier connection had. A server
-// that knows it no more says so to the first call, which then makes a new one.
+// resumeSession continues the session of an earlier connection. A server that no
+// longer knows it says so to the first call, which then makes a new one.
 func (t *httpTransport) resumeSession(h *Hello) {
 	t.mu.Lock()
 	t.session, t.version = h.Session, h.Version
@@ -121,8 +120,8 @@ func (t *httpTransport) resumeSession(h *Hello) {
 	t.c.begin(h)
 }
 
-// tellForked lets a copy know what it is, before anybody calls it.
-func (u *Upstream) tellForked(ctx context.Context, conn *Conn) error {
+// notifyForked tells a copy that it is one, before any call.
+func (u *Upstream) notifyForked(ctx context.Context, conn *Conn) error {
 	if u.o.OnFork.Notify {
 		params, err := json.Marshal(struct {
 			Session string `json:"session"`
@@ -157,7 +156,7 @@ func (u *Upstream) ask(ctx context.Context, conn *Conn, s Startup, what, mend st
 	res, err := conn.simple(ctx, wire.MethodCallTool, params)
 	switch {
 	case err != nil:
-		// Which deadline it was does not matter to who waits for the start.
+		// The caller that waits for the start need not know which deadline it was.
 		var ours *api.Error
 		if errors.As(err, &ours) {
 			return failure(ours.Kind, u.Server(), ours.Retryable, "%s, tool %q, got no answer: %s%s", what, s.Tool, Reason(ours), mend)
@@ -172,15 +171,15 @@ func (u *Upstream) ask(ctx context.Context, conn *Conn, s Startup, what, mend st
 	return nil
 }
 
-// Mark tells moments in the life of a server apart: it is the same at two where
-// no message went to it or came from it in between. It is empty where that can't
-// be told: there is no connection, or something is on its way.
+// Mark identifies a moment in the life of a server: two marks are equal if no
+// message went to it or came from it in between. It is empty if that is unknown:
+// there is no connection, or a message is being sent.
 func (u *Upstream) Mark() string {
 	conn := u.Peek()
 	if conn == nil || conn.ended() {
 		return ""
 	}
-	// In this order: what is counted is then also on its way, or was.
+	// In this order: a message that is counted is then also in sending, or was.
 	mark := conn.epoch + "-" + strconv.FormatUint(conn.traffic.Load(), 10)
 	if conn.sending.Load() != 0 {
 		return ""

@@ -118,7 +118,7 @@ func TestRestoredServerIsNotGreeted(t *testing.T) {
 	})
 }
 
-// Whatever was on its way to the one that it is a copy of is not for the copy.
+// Messages on their way to the original are not for the copy.
 func TestRestoredServerOwesAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent := play(t, func(i *instance) {

@@ -132,8 +132,8 @@ func TestRestoredHTTPServer(t *testing.T) {
 	}
 }
 
-// A new event stream is a new session: whoever comes back to such a server greets
-// it, also where it was only found out that it is one.
+// A new event stream is a new session: a new connection to such a server makes a
+// new handshake, also if the transport was detected.
 func TestSSEIsGreetedAgain(t *testing.T) {
 	for name, transport := range map[string]string{"by config": "sse", "found": "auto"} {
 		t.Run(name, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/tine-mcp/tine/api"
 )
 
-// takeRoom has the room that an instance needs, waiting for it.
+// takeRoom takes the room that an instance needs, and waits for it.
 func (u *Upstream) takeRoom() error {
 	u.mu.Lock()
 	has := u.room != nil
@@ -25,7 +25,7 @@ func (u *Upstream) takeRoom() error {
 	return nil
 }
 
-// freeRoom gives the room back. Twice is fine.
+// freeRoom gives the room back. It may be called twice.
 func (u *Upstream) freeRoom() {
 	u.mu.Lock()
 	giveBack := u.room
@@ -37,7 +37,7 @@ func (u *Upstream) freeRoom() {
 }
 
 // noRoom ends an attempt that found no room. The server is not at fault, so the
-// next call may try again at once; one that must run is tried again by itself.
+// next call may try again at once; an eager server is retried by the Upstream.
 func (u *Upstream) noRoom(a *attempt, err error) {
 	u.mu.Lock()
 	u.attempt = nil

@@ -8,9 +8,9 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// standalone keeps the GET stream of a legacy server open, on which it sends
-// what belongs to no call. Servers without one answer 405 and are left alone. It says
-// when the first one is open, or will not be.
+// standalone keeps the GET stream of a legacy server open, on which it sends messages
+// that belong to no call. Servers without one answer 405 and are not asked again. It
+// calls opened when the first stream is open or has failed.
 func (t *httpTransport) standalone(ctx context.Context, opened func()) {
 	last := ""
 	wait := time.Second
@@ -34,14 +34,14 @@ func (t *httpTransport) standalone(ctx context.Context, opened func()) {
 			wait = time.Second
 			last = t.hear(resp, last, &wait)
 			if ctx.Err() == nil {
-				t.c.events.Note(Origin{}, "", nil) // what it says now is missed
+				t.c.events.Note(Origin{}, "", nil) // messages are missed until the next stream
 			}
 		} else if err == nil {
 			code := resp.StatusCode
 			resp.Body.Close()
 			switch {
 			case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout:
-			case code == http.StatusConflict: // it has not seen the end of the one before yet
+			case code == http.StatusConflict: // it has not seen the end of the last stream yet
 			case code >= 400 && code < 500:
 				return // no such stream here, or no such session: a call will find out
 			}

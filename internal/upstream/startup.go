@@ -8,8 +8,8 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// Startup is a tool that a new instance must answer before it counts as
-// started. A server may have shaken hands and still be loading what it serves.
+// Startup is a tool that a new instance must answer before it counts as started. A
+// server may complete its handshake and still be loading its data.
 type Startup struct {
 	Tool      string
 	Arguments json.RawMessage // an object; nil for none
@@ -38,7 +38,7 @@ func firstText(result []byte) string {
 	return beginning(wire.FindString(items[0].Of(list), "text"))
 }
 
-// beginning is as much of what a server says as an error has room for.
+// beginning is the part of a server's text that fits an error.
 func beginning(text string) string {
 	const most = 300
 	switch {

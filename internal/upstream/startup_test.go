@@ -113,7 +113,7 @@ func TestWhatNeverBeganLosesNothing(t *testing.T) {
 	}
 }
 
-// However many calls were under way, the end of a connection is one failure.
+// However many calls were pending, the end of a connection is one failure.
 func TestDeathNamesItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := play(t, func(i *instance) {

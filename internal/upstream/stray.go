@@ -11,9 +11,8 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// A program may be no MCP server at all: it prints something, or repeats what it is
-// told. Servers print banners too, so what is printed counts only where no message
-// comes.
+// A program may be no MCP server at all: it prints something, or echoes its input.
+// Servers print banners too, so printed text counts only if no message comes.
 
 // strayOutput is what a server wrote to its output before its first message. Only the
 // goroutine that reads uses it, until that has ended.
@@ -22,13 +21,13 @@ type strayOutput struct {
 	bytes int
 }
 
-// maxStray is how much of it is read.
+// maxStray is how much stray output is read.
 const maxStray = 1 << 20
 
-// errNoMessage is the end of a connection on which more came than that.
-var errNoMessage = errors.New("it writes and writes, and no message comes")
+// errNoMessage ends a connection with more stray output than that.
+var errNoMessage = errors.New("it writes much to standard output, but no MCP message")
 
-// strays notes a line that is no message; false where it is one too many.
+// strays notes a line that is no message; false if there is too much stray output.
 func (t *streamTransport) strays(line []byte) bool {
 	t.c.log.Debug("server wrote something that is no message", "server", t.c.server, "bytes", len(line), "line", string(line[:min(len(line), 200)]))
 	if t.spoke.Load() {
@@ -57,13 +56,12 @@ func (t *streamTransport) echoes(msg wire.Message) bool {
 	return k != nil && k.req.Method == msg.Method
 }
 
-// errEcho is why a program that repeats what it is told can't be used.
+// errEcho is why a program that echoes its input can't be used.
 func errEcho(server string) error {
-	return failure(api.KindInfrastructure, server, false, "answers with what it is sent; it is not an MCP server")
+	return failure(api.KindInfrastructure, server, false, "echoes its input; it is not an MCP server")
 }
 
-// strayError is an error of a connection on which something else came than messages.
-// The text of the error ends with what that was.
+// strayError is an error of a connection with stray output, which ends its text.
 type strayError struct {
 	error
 	stray string
@@ -71,7 +69,7 @@ type strayError struct {
 
 func (e *strayError) Unwrap() error { return e.error }
 
-// withStray adds to an error what else came than messages, once.
+// withStray adds the stray output to an error, once.
 func withStray(err error, stray string) error {
 	if stray == "" {
 		return err

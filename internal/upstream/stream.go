@@ -145,9 +145,9 @@ func (t *streamTransport) read() {
 	}
 }
 
-// failSole ends the one call that a dropped message can have been the answer
-// to. With several under way it can't be told, and they wait on. One that
-// listens has no answer to speak of.
+// failSole fails the only pending call, whose answer a dropped message may have
+// been. With several pending calls the right one is unknown, and they wait on. A
+// call that listens has no answer.
 func (t *streamTransport) failSole(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -200,7 +200,7 @@ func (t *streamTransport) roundTrip(ctx context.Context, k *call, frame []byte) 
 		}
 		if _, posted := t.s.(*sseStream); posted && ctx.Err() != nil {
 			k.sent = true
-			t.cancel(k) // the POST was broken off, the server may have read it all the same
+			t.cancel(k) // the POST was interrupted, but the server may have read it
 		}
 		if ctx.Err() == nil && t.c.why != nil {
 			if why := t.c.why(ctx.Done()); why != nil {
@@ -227,8 +227,8 @@ func (t *streamTransport) roundTrip(ctx context.Context, k *call, frame []byte) 
 	}
 }
 
-// cancel tells the server that nobody waits for an answer any more. The caller
-// does not wait for that: it may have given up because the server does not read.
+// cancel tells the server that the caller no longer waits for an answer, without
+// making the caller wait: it may have given up because the server does not read.
 func (t *streamTransport) cancel(k *call) {
 	if k.req.Method == wire.MethodInitialize {
 		return
@@ -236,7 +236,7 @@ func (t *streamTransport) cancel(k *call) {
 	params := append(append([]byte(`{"requestId":`), quoted(k.id)...), '}')
 	note := outgoing{frame: wire.AppendRequest(nil, nil, wire.NoteCancelled, params, nil)}
 	if err := t.c.backlog.add(t.c, note); err != nil {
-		t.c.log.Debug("server not told that a call was cancelled", "server", t.c.server, "id", k.id, "err", err)
+		t.c.log.Debug("cancellation of a call not sent to its server", "server", t.c.server, "id", k.id, "err", err)
 	}
 }
 
@@ -250,7 +250,7 @@ func (t *streamTransport) send(ctx context.Context, frame []byte) error {
 // standalone has nothing to do: a stream carries everything.
 func (t *streamTransport) standalone(context.Context, func()) {}
 
-// private implements transport: nobody else has the stream.
+// private implements transport: no other connection has the stream.
 func (t *streamTransport) private() bool { return true }
 
 // find returns the call with the id.

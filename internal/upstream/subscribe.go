@@ -8,19 +8,18 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// Subscription makes the request that begins or ends a subscription to a
-// resource, by method. Upstream.Call takes it like any other, and counts:
-// several may subscribe to the same resource, the server is told of the last
-// one who leaves, and a server that was started again is asked again.
+// Subscription makes the request that begins or ends a subscription to a resource,
+// by method. Upstream.Call takes it like any other, and counts: several clients may
+// subscribe to the same resource, the server hears only of the last one that
+// leaves, and a restarted server is asked again.
 func Subscription(method, uri string) *Request {
 	raw := append(wire.AppendQuote([]byte(`{"uri":`), uri), '}')
 	p, _ := wire.ScanParams(method, raw) // it was just written
 	return &Request{Method: method, Params: p, Name: uri, Client: &Client{}}
 }
 
-// Subscribe asks for updates of a resource, which reach the watchers, for nobody
-// in particular. It lasts over restarts of the server, until as many
-// Unsubscribes.
+// Subscribe asks for updates of a resource, which reach the watchers, for no client
+// in particular. It lasts over restarts of the server, until as many Unsubscribes.
 func (u *Upstream) Subscribe(ctx context.Context, uri string) (*Result, error) {
 	return u.Call(ctx, Subscription(wire.MethodSubscribe, uri))
 }
@@ -30,7 +29,7 @@ func (u *Upstream) Unsubscribe(ctx context.Context, uri string) (*Result, error)
 	return u.Call(ctx, Subscription(wire.MethodUnsubscribe, uri))
 }
 
-// subscribe is the end of a subscription's way through the policies.
+// subscribe handles a subscription behind the policies.
 func (u *Upstream) subscribe(ctx context.Context, conn *Conn, req *Request) (*Result, error) {
 	res, err := conn.subscribe(ctx, req)
 	if err == nil && res.Error == nil {
@@ -41,7 +40,7 @@ func (u *Upstream) subscribe(ctx context.Context, conn *Conn, req *Request) (*Re
 	return res, err
 }
 
-// unwanted takes one subscription off, which no policy can refuse, and reports
+// unwanted removes one subscription, which no policy can refuse, and reports
 // whether the server has to be told.
 func (u *Upstream) unwanted(uri string) bool {
 	u.mu.Lock()
@@ -53,15 +52,15 @@ func (u *Upstream) unwanted(uri string) bool {
 	return conn != nil && !conn.ended() && conn.listen.forget(uri)
 }
 
-// subscribed lists the resources that somebody is subscribed to.
+// subscribed lists the resources with subscribers.
 func (l *listener) subscribed() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Collect(maps.Keys(l.subs))
 }
 
-// resubscribe asks a server again for resources: a new one, or one that forgot
-// the session. The connection knows them already, so that who leaves in the
+// resubscribe asks a server again for resources: a new one, or one that forgot the
+// session. The connection knows them already, so that a client that leaves in the
 // meantime is counted.
 func (c *Conn) resubscribe(ctx context.Context, uris []string) {
 	l := &c.listen
@@ -114,8 +113,8 @@ func (c *Conn) subscribe(ctx context.Context, req *Request) (*Result, error) {
 	return res, err
 }
 
-// unsubscribe tells the server that nobody wants a resource any more, unless
-// somebody does again: it may have taken a while to come here.
+// unsubscribe tells the server that a resource has no subscriber any more, unless
+// it got one in the meantime.
 func (c *Conn) unsubscribe(ctx context.Context, req *Request) (*Result, error) {
 	l := &c.listen
 	if l.wants(req.Name) {
@@ -128,7 +127,7 @@ func (c *Conn) unsubscribe(ctx context.Context, req *Request) (*Result, error) {
 	return c.exchange(ctx, req)
 }
 
-// wants reports whether somebody is subscribed to a resource.
+// wants reports whether a resource has a subscriber.
 func (l *listener) wants(uri string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

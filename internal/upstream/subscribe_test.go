@@ -125,8 +125,8 @@ func TestSubscriptionsGoThroughThePolicies(t *testing.T) {
 	})
 }
 
-// Who leaves while a new server is being asked again is counted, and the server
-// is not left with a subscription that nobody has.
+// A client that leaves while a new server is being asked again is counted, and the
+// server is not left with an unused subscription.
 func TestUnsubscribeWhileAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked askedFor

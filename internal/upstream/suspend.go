@@ -9,12 +9,12 @@ import (
 	"github.com/tine-mcp/tine/internal/driver"
 )
 
-// suspendTime bounds how long the memory of one instance may take to be kept.
+// suspendTime bounds how long keeping the memory of one instance may take.
 const suspendTime = 5 * time.Minute
 
-// Suspend is Close for a session that stays: what the instance has in memory is kept
-// in its state where its driver can do that, and the next instance goes on with
-// it. Where it can't, the memory is lost, and why is what that is put down to.
+// Suspend is Close for a session that stays: the instance's memory is kept in its
+// state if its driver can do that, and the next instance continues with it.
+// Otherwise the memory is lost, for the reason why.
 func (u *Upstream) Suspend(ctx context.Context, why string) {
 	ctx, cancel := context.WithTimeout(ctx, suspendTime)
 	defer cancel()
@@ -30,7 +30,8 @@ func (u *Upstream) Suspend(ctx context.Context, why string) {
 	}, func(i driver.Instance, hello json.RawMessage) bool { return u.suspend(ctx, i, hello) }, true)
 }
 
-// suspend ends an instance without forgetting, and reports whether that could be done.
+// suspend ends an instance and keeps its memory, and reports whether that was
+// possible.
 func (u *Upstream) suspend(ctx context.Context, inst driver.Instance, hello json.RawMessage) bool {
 	r, ok := inst.(driver.Suspender)
 	if !ok || over(inst) {

@@ -2,12 +2,12 @@ package upstream
 
 import "github.com/tine-mcp/tine/internal/wire"
 
-// ownMembers is what of ours a request's _meta needs: the trace, for the server
-// to go on with, who calls, and how to name the call. It returns members to add, with commas between
-// them, and edits of those that the client's own _meta has.
+// ownMembers is what the gateway adds to a request's _meta: the trace, for the server to
+// continue, who calls, and how to name the call. It returns members to add, with commas
+// between them, and edits of those that the client's own _meta has.
 func ownMembers(req *Request) (add []byte, replaced []wire.Edit) {
 	set := func(key, value string) {
-		// Each of them, since a server may take the last where a key stands twice.
+		// All of them: a server may take the last of several equal keys.
 		found := replaceMembers(&req.Params, key, value)
 		if replaced = append(replaced, found...); len(found) > 0 || value == "" {
 			return

@@ -10,10 +10,10 @@ import (
 
 // A server that was suspended may find that its memory does not fit any more: its
 // program has changed, or the machine. The memory stays in its state. The first
-// call is told, so that what has changed can be put back; the next one tries again,
-// and begins anew only where the memory still does not fit.
+// call fails and says so, so that the change can be undone; the next one tries
+// again, and begins anew only if the memory still does not fit.
 //
-//	call: unfit -> lost     call: fits  -> goes on with the memory
+//	call: unfit -> lost     call: fits  -> continues with the memory
 //	                        call: unfit -> begins anew, the memory is removed
 
 // unfitError is the failure of a start for a memory that does not fit.
@@ -24,14 +24,14 @@ type unfitError struct {
 
 func (e unfitError) Unwrap() error { return e.error }
 
-// unfit is what a request gets that can't have the server begin anew.
+// unfit is the error of a request that can't make the server begin anew.
 func (u *Upstream) unfit(why error) (*api.Error, error) {
-	ours := failure(api.KindLost, u.Server(), false, "%v; its memory is kept: put back what has changed, or call the server, which is told then and may begin anew", why)
+	ours := failure(api.KindLost, u.Server(), false, "%v; its memory is kept: undo the change, or call the server, which may begin anew", why)
 	return ours, unfitError{goneError{ours}, Reason(failure(api.KindLost, u.Server(), false, "%v", why))}
 }
 
-// connFor is Conn for a request, which may have the server begin anew. A request
-// that asks for nothing that is remembered, such as a list, never does.
+// connFor is Conn for a request, which may make the server begin anew. A request
+// that needs no memory, such as a list, never does.
 func (u *Upstream) connFor(ctx context.Context, req *Request) (*Conn, error) {
 	c, err := u.Conn(ctx)
 	var unfit unfitError
@@ -43,7 +43,7 @@ func (u *Upstream) connFor(ctx context.Context, req *Request) (*Conn, error) {
 			return nil, err
 		}
 	}
-	// An attempt that others have begun may fail for the same meanwhile.
+	// An attempt that another caller began may fail for the same reason meanwhile.
 	for range 3 {
 		u.mu.Lock()
 		u.anew = true
@@ -55,7 +55,7 @@ func (u *Upstream) connFor(ctx context.Context, req *Request) (*Conn, error) {
 	return c, err
 }
 
-// fits reports that a server goes on after its memory did not fit.
+// fits reports that a server continues after its memory did not fit.
 func (u *Upstream) fits(inst driver.Instance) {
 	u.losing.Lock()
 	u.stateLost = false

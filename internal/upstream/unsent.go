@@ -22,14 +22,14 @@ func NotSent(err error) error {
 	return unsentError{ours}
 }
 
-// goneError is the failure of a start or a call for which what the server
-// remembers is gone: to do it again does not help.
+// goneError is the failure of a start or a call because the server's memory is
+// gone: another attempt does not help.
 type goneError struct{ error }
 
 func (e goneError) Unwrap() error { return e.error }
 
-// StateLost reports whether a call failed because what its server remembers is
-// gone. That says nothing about how the server is.
+// StateLost reports whether a call failed because its server's memory is gone. That
+// says nothing about the server's health.
 func StateLost(err error) bool {
 	var g goneError
 	return errors.As(err, &g)
@@ -41,8 +41,7 @@ func Unsent(err error) bool {
 	return errors.As(err, &u) || IsClosed(err)
 }
 
-// deathError is the failure of a call that was under way when its connection
-// ended.
+// deathError is the failure of a call that was pending when its connection ended.
 type deathError struct {
 	error
 	conn string
@@ -50,12 +49,11 @@ type deathError struct {
 
 func (e deathError) Unwrap() error { return e.error }
 
-// Died marks an error as that of a call that was under way when its connection
-// ended.
+// Died marks an error as that of a call that was pending when its connection ended.
 func Died(err *api.Error, conn string) error { return deathError{err, conn} }
 
-// Death names the connection whose end a call failed by; empty where it failed
-// otherwise. However many calls were under way, it is one failure of the server.
+// Death names the connection whose end made a call fail; empty if it failed
+// otherwise. However many calls were pending, it is one failure of the server.
 func Death(err error) string {
 	var d deathError
 	if errors.As(err, &d) {
@@ -64,21 +62,20 @@ func Death(err error) string {
 	return ""
 }
 
-// forgotError is the failure of a call whose instance ended with something that
-// its server remembered.
+// forgotError is the failure of a call whose instance ended and lost its memory.
 type forgotError struct{ error }
 
 func (e forgotError) Unwrap() error { return e.error }
 
-// Forgot reports whether a call failed because its instance ended: if it was made
-// again, an instance would answer that knows nothing of what was before.
+// Forgot reports whether a call failed because its instance ended: another
+// instance, which lacks the memory, would answer if the call were repeated.
 func Forgot(err error) bool {
 	var f forgotError
 	return errors.As(err, &f)
 }
 
-// Gone makes the error of a call that was not made because what its server
-// remembered is gone.
+// Gone makes the error of a call that was not made because its server's memory is
+// gone.
 func Gone(err *api.Error) error { return goneError{err} }
 
 // Kind is the kind of an error of a call; empty for one that is not ours.

@@ -1,6 +1,6 @@
-// Package upstream holds the connections to instances: the raw relay, both
-// protocol eras, and what keeps a connection alive. A Caller makes one call; a
-// policy is a Caller around a Caller.
+// Package upstream holds the connections to instances: the raw relay, both protocol
+// eras, and restarts. A Caller makes one call; a policy is a Caller around a
+// Caller.
 //
 // # From the outside in
 //
@@ -8,7 +8,7 @@
 //	Conn       one MCP link to a running instance, after its handshake
 //	transport  how messages travel: frames of a stream, or HTTP exchanges
 //
-// Nothing here decodes what it only passes on.
+// Messages that are only passed on are not decoded here.
 package upstream
 
 import (
@@ -44,10 +44,10 @@ type Request struct {
 	// not repeat its arguments in headers.
 	Header http.Header
 	Client *Client
-	Peer   Peer // nil where nothing can be passed back
+	Peer   Peer // nil if nothing can be sent back
 
-	// Who is the principal that calls; empty for nobody known. Session is the
-	// session it calls in.
+	// Who is the principal that calls; empty if unknown. Session is the session it
+	// calls in.
 	Who     string
 	Session string
 	// Trace is the W3C traceparent to hand to the server, and TraceState the
@@ -55,19 +55,19 @@ type Request struct {
 	Trace      string
 	TraceState string
 
-	// Caller is a handle on who calls, for a server inside the gateway that acts
-	// for its callers. It takes the place of whatever the client wrote there, on
-	// the way out only: nothing that is kept or written down has it.
+	// Caller is a handle on the caller, for a server inside the gateway that acts
+	// for its callers. It replaces the client's own value, on the way out only:
+	// nothing that is kept or written down has it.
 	Caller string
 
-	// Within is what a server names the call with when it asks the gateway for
+	// Within is the name of the call with which a server asks the gateway for
 	// something meanwhile. It goes out as Caller does.
 	Within string
 
-	// Call is the call's id in the journal, set by whoever writes it there.
+	// Call is the call's id in the journal, set by the package record.
 	Call string
 
-	deadline *deadline // of the attempt under way; nil without
+	deadline *deadline // of the current attempt; nil without
 }
 
 // A Result is a server's answer, raw: one of Result and Error is set.
@@ -85,7 +85,7 @@ type Result struct {
 	Retry time.Duration
 }
 
-// Client is what a connection needs to know of the one who calls.
+// Client is what a connection needs to know of the caller.
 type Client struct {
 	// Key is the same for all calls of one client connection. Calls of a client
 	// without a connection each have their own. Empty for the gateway itself.
@@ -93,7 +93,7 @@ type Client struct {
 	Modern   bool
 	Info     []byte // clientInfo, raw; nil when unknown
 	Caps     []byte // capabilities, raw; nil when unknown
-	LogLevel string // what the client asked to be told; empty for nothing
+	LogLevel string // the level that the client asked for; empty for nothing
 }
 
 // A Peer is the client's side of one call.
@@ -121,7 +121,7 @@ func Refuse(method, reason string) Reply {
 	return Reply{Error: wire.AppendError(nil, &wire.Error{Code: wire.CodeInvalidRequest, Message: reason})}
 }
 
-// A Watcher hears what a server says outside of any call.
+// A Watcher receives what a server sends outside of any call.
 type Watcher interface {
 	// Note passes a notification on: to the client that it is from, or to all where
 	// it is from none in particular, as changes of lists are.
@@ -132,9 +132,9 @@ type Watcher interface {
 	Ask(ctx context.Context, from Origin, method string, params []byte) (Reply, bool)
 }
 
-// Hello is what a server said of itself in its handshake. It is kept with the
-// instance's handle and with a snapshot of its memory, since a server that is
-// adopted or restored is not asked again.
+// Hello is what a server said in its handshake. It is kept with the instance's
+// handle and with a snapshot of its memory, since the handshake is not repeated
+// with a server that is adopted or restored.
 type Hello struct {
 	Version      string          `json:"version"`
 	Info         json.RawMessage `json:"info,omitempty"`
@@ -145,7 +145,7 @@ type Hello struct {
 	Transport string `json:"transport,omitempty"`
 	Session   string `json:"session,omitempty"`
 	// Asked are the requests of the server that had no answer yet when its memory
-	// was taken down: a copy of it would wait for ever.
+	// was stored: a copy of it would wait for ever.
 	Asked []Asked `json:"asked,omitempty"`
 	// Uncalled says that no call was sent to the instance yet, so that nothing is
 	// lost when it ends. Of an instance that several sessions use, Callers are those
@@ -174,8 +174,8 @@ func (h *Hello) Can(path ...string) bool {
 	return v != "false" && v != "null"
 }
 
-// failure is an error about a server. Its message begins with the server's
-// name, once, whoever put it there.
+// failure is an error about a server. Its message begins with the server's name,
+// and repeats it nowhere.
 func failure(kind api.Kind, server string, retryable bool, format string, args ...any) *api.Error {
 	name := fmt.Sprintf("server %q", server)
 	message := strings.TrimPrefix(fmt.Sprintf(format, args...), name)

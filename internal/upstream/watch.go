@@ -44,8 +44,8 @@ func (u *Upstream) Listen() {
 	}
 }
 
-// Note implements events. With an empty method nothing was said, but something
-// may have been missed.
+// Note implements events. An empty method stands for messages that may have been
+// missed.
 func (u *Upstream) Note(from Origin, method string, params []byte) {
 	changed := method == wire.NoteToolsChanged || method == wire.NotePromptsChanged || method == wire.NoteResourcesChanged
 	if u.o.Heard != nil && (changed || method == "") {
@@ -54,10 +54,10 @@ func (u *Upstream) Note(from Origin, method string, params []byte) {
 	if method == "" {
 		return
 	}
-	// That lists or resources changed is everybody's business. All else may be
-	// about one client's call, and is shown to no other.
+	// Changes of lists or resources concern all clients. All else may be about one
+	// client's call, and is shown to no other.
 	if from.Unknown && !changed && method != wire.NoteResourceUpdated {
-		u.o.Log.Debug("notification dropped: it can't be told for whose call it is", "server", u.Server(), "method", method)
+		u.o.Log.Debug("notification dropped: it is not known for whose call it is", "server", u.Server(), "method", method)
 		return
 	}
 	for _, w := range u.watching() {
@@ -65,15 +65,15 @@ func (u *Upstream) Note(from Origin, method string, params []byte) {
 	}
 }
 
-// Ask implements events: a request that came with no call of a client that can
-// be asked there. It goes to the client that caused it, or to the only one there
-// is and ever was, or to none.
+// Ask implements events: a request that came with no call of a client that can be
+// asked there. It goes to the client that caused it, or to the only client that the
+// connection ever had, or to none.
 func (u *Upstream) Ask(ctx context.Context, from Origin, method string, params []byte) Reply {
 	switch {
 	case u.o.Conn.Shared && !from.Called:
-		return Refuse(method, fmt.Sprintf("server %q is shared, so it can't be told whose call caused this request; set servers.%s.scope to session", u.Server(), u.Server()))
+		return Refuse(method, fmt.Sprintf("server %q is shared, so it is not known whose call caused this request; set servers.%s.scope to session", u.Server(), u.Server()))
 	case from.Unknown:
-		return Refuse(method, fmt.Sprintf("server %q: it can't be told which client's call caused this request", u.Server()))
+		return Refuse(method, fmt.Sprintf("server %q: it is not known which client's call caused this request", u.Server()))
 	}
 	var able []Watcher
 	for _, w := range u.watching() {
@@ -82,7 +82,7 @@ func (u *Upstream) Ask(ctx context.Context, from Origin, method string, params [
 		}
 	}
 	if len(able) > 1 && !from.Called {
-		return Refuse(method, fmt.Sprintf("server %q: it can't be told which client's call caused this request", u.Server()))
+		return Refuse(method, fmt.Sprintf("server %q: it is not known which client's call caused this request", u.Server()))
 	}
 	if !from.Called { // any call may need the answer
 		defer u.clock.question()()
@@ -92,7 +92,7 @@ func (u *Upstream) Ask(ctx context.Context, from Origin, method string, params [
 			return reply
 		}
 	}
-	return Refuse(method, "no client is connected that could answer")
+	return Refuse(method, "there is no client to answer")
 }
 
 // changed tells the watchers that all lists may be different now.
@@ -102,9 +102,9 @@ func (u *Upstream) changed() {
 	}
 }
 
-// SetLevel asks a legacy server for log messages of at least this level. The
-// most verbose level that was ever asked for stays; clients filter their own. So
-// each level is sent once to a connection at most, whoever asks how often.
+// SetLevel asks a legacy server for log messages of at least this level. The most
+// verbose level that was ever asked for stays; clients filter their own. So each
+// level is sent to a connection at most once.
 func (u *Upstream) SetLevel(level string) {
 	if wire.LevelRank(level) < 0 {
 		return
@@ -122,8 +122,8 @@ func (u *Upstream) SetLevel(level string) {
 	}
 }
 
-// applyLevel tells a connection the level as it is now, one at a time: the last
-// one that arrives is the one that stays.
+// applyLevel sends the current level to a connection, one at a time, so that the
+// last level sent is the one that stays.
 func (u *Upstream) applyLevel(conn *Conn) {
 	u.levelling.Lock()
 	defer u.levelling.Unlock()

@@ -15,9 +15,9 @@ const (
 	maxNudges = 8
 )
 
-// A watchdog nudges a restored server that does not answer its first request. One
-// that was frozen while it waited for input may have lost the wake-up, and goes on
-// with the next bytes that it gets. A nil one does nothing.
+// A watchdog nudges a restored server that does not answer its first request. A
+// server that was frozen while it waited for input may have lost the wake-up, and
+// continues with the next bytes that it gets. A nil watchdog does nothing.
 type watchdog struct {
 	first sync.Once
 	once  sync.Once
@@ -71,7 +71,7 @@ func (w *watchdog) nudge(t *streamTransport) {
 	}
 }
 
-// noop is a request that changes nothing, whose answer nobody waits for.
+// noop is a request that changes nothing, and whose answer is ignored.
 func (c *Conn) noop() []byte {
 	id := quoted(c.nextID())
 	if !c.modern() {

@@ -182,8 +182,8 @@ func TestQuestionsAreProvenToBeOfACall(t *testing.T) {
 	})
 }
 
-// What a server logs, or says in words of its own, reaches nobody but the client
-// whose call it is about.
+// A server's log messages and own notifications reach only the client whose call
+// they are about.
 func TestNotesAreProvenToBeOfACall(t *testing.T) {
 	for _, note := range []string{logged, vendor} {
 		run := func(name string, fn func(t *testing.T, p *puppet, a, b *client, w *watcher)) {
@@ -240,8 +240,8 @@ func TestNotesAreProvenToBeOfACall(t *testing.T) {
 	}
 }
 
-// A server that gives no sessions can't tell its connections apart: what it says
-// outside of calls it may say to all of them, whoever it is for.
+// A server without sessions can't tell its connections apart: messages outside of
+// calls may go to all of them.
 func TestServerWithoutSessionsIsNotGuessed(t *testing.T) {
 	const change = "notifications/tools/list_changed"
 	for session, want := range map[string][]string{

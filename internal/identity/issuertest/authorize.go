@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A grant is what somebody approved.
+// A grant is what the person approved.
 type grant struct {
 	client    string
 	subject   string
@@ -23,9 +23,9 @@ type grant struct {
 	expires   time.Time
 }
 
-// serveAuthorize approves at once. As long as it is not certain that the
-// redirect belongs to the client, a mistake is told to the person; after that
-// it is told to the client.
+// serveAuthorize approves at once. Until it is certain that the redirect belongs to
+// the client, errors are shown to the person; after that they are sent to the
+// client.
 func (i *Issuer) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
 		http.Error(w, "the form can't be read", http.StatusBadRequest)

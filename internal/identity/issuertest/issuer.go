@@ -2,17 +2,17 @@
 // authorization server on loopback, for tests, benchmarks and the helper
 // programs of end-to-end tests.
 //
-// It publishes its metadata and keys, approves whoever comes to its
-// authorization endpoint at once, hands out signed access tokens and rotating
-// refresh tokens, and registers clients. It counts what is asked of it, and
-// can be told to fail in the ways that issuers fail.
+// It publishes its metadata and keys, approves every request at its authorization
+// endpoint at once, hands out signed access tokens and rotating refresh tokens, and
+// registers clients. It counts requests, and can be told to fail in the ways that
+// issuers fail.
 //
 //	iss := issuertest.New(t, issuertest.Options{Registration: true})
 //	token := iss.Token(map[string]any{"sub": "ada", "aud": "http://127.0.0.1:8463/mcp"})
 //	iss.Rotate()
 //	iss.Down(true)
 //
-// Nothing in it is fit to guard anything.
+// It is not secure.
 package issuertest
 
 import (
@@ -42,7 +42,7 @@ type Options struct {
 	Algorithm string
 	// Clients that are known from the start.
 	Clients []Client
-	// Registration lets anybody register a client.
+	// Registration lets any caller register a client.
 	Registration bool
 	// Subject is who approves at the authorization endpoint; default ada.
 	Subject string
@@ -83,7 +83,7 @@ type Issuer struct {
 	opts   Options
 	origin string // http://127.0.0.1:PORT
 	server *http.Server
-	served sync.WaitGroup // the accept loop and the requests under way
+	served sync.WaitGroup // the accept loop and the running requests
 	closed chan struct{}
 
 	mu        sync.Mutex
@@ -166,7 +166,7 @@ func Start(o Options) (*Issuer, error) {
 	return i, nil
 }
 
-// Close ends it and waits for what is under way. It may be called twice.
+// Close ends it and waits for running requests. It may be called twice.
 func (i *Issuer) Close() {
 	i.mu.Lock()
 	if !i.closing {
@@ -303,8 +303,8 @@ func (i *Issuer) handler() http.Handler {
 	return mux
 }
 
-// enter counts a request among those Close waits for. It takes the lock because
-// a WaitGroup must not grow from nothing while somebody waits for it.
+// enter counts a request among those Close waits for. It takes the lock because a
+// WaitGroup must not grow from zero while Close waits for it.
 func (i *Issuer) enter() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -133,9 +133,9 @@ func (i *Issuer) None(claims map[string]any) string {
 	return enc.EncodeToString([]byte(header)) + "." + enc.EncodeToString(payload) + "."
 }
 
-// HS256 is a Token whose signature is an HMAC with the current public key, in
-// PEM form, as its secret: what a verifier takes that lets the token choose the
-// algorithm.
+// HS256 is a Token whose signature is an HMAC with the current public key, in PEM
+// form, as its secret: a verifier that lets the token choose the algorithm accepts
+// it.
 func (i *Issuer) HS256(claims map[string]any) string {
 	k := i.current()
 	der, err := x509.MarshalPKIXPublicKey(k.private.Public())
@@ -174,9 +174,9 @@ func (i *Issuer) fill(claims map[string]any) map[string]any {
 	return all
 }
 
-// Check is what a server does that takes this issuer's tokens: it returns the
-// claims of one that is signed, not expired, not revoked and meant for
-// audience, where that is not empty.
+// Check is what a server that accepts this issuer's tokens does: it returns the
+// claims of a token that is signed, not expired, not revoked and meant for
+// audience, if that is not empty.
 func (i *Issuer) Check(token, audience string) (map[string]any, error) {
 	i.mu.Lock()
 	revoked := i.revoked[token]

@@ -18,8 +18,7 @@ func refuse(w http.ResponseWriter, status int, code, description string) {
 	writeJSON(w, status, map[string]string{"error": code, "error_description": description})
 }
 
-// serveMetadata answers both well-known documents: what is in one of them and
-// not in the other hurts nobody.
+// serveMetadata answers both well-known documents: additional members do no harm.
 func (i *Issuer) serveMetadata(w http.ResponseWriter, _ *http.Request) {
 	doc := map[string]any{
 		"issuer":                                         i.URL(),
@@ -47,7 +46,7 @@ func (i *Issuer) serveMetadata(w http.ResponseWriter, _ *http.Request) {
 // serveRegister makes a client known by RFC 7591.
 func (i *Issuer) serveRegister(w http.ResponseWriter, r *http.Request) {
 	if !i.opts.Registration {
-		refuse(w, http.StatusForbidden, "access_denied", "this issuer registers nobody")
+		refuse(w, http.StatusForbidden, "access_denied", "this issuer registers no clients")
 		return
 	}
 	var doc map[string]any

@@ -66,8 +66,8 @@ func (i *Issuer) serveToken(w http.ResponseWriter, r *http.Request) {
 	i.issue(w, approved, narrow(approved, form), kind)
 }
 
-// issue answers with tokens: the access token is for what was asked for now, a
-// refresh token for all that was approved.
+// issue answers with tokens: the access token is for the present request, a refresh
+// token for all that was approved.
 func (i *Issuer) issue(w http.ResponseWriter, approved, g grant, kind string) {
 	claims := map[string]any{"sub": g.subject, "client_id": g.client, "scope": g.scope}
 	switch {
@@ -140,8 +140,8 @@ func (i *Issuer) takeCode(c Client, form url.Values) (grant, string, string) {
 	return g, code, why
 }
 
-// takeRefresh takes a refresh token once. One that comes back after it was used
-// was stolen or used twice at once: everything that came from it ends.
+// takeRefresh takes a refresh token once. A token that comes back after its use was
+// stolen or used twice at once: all its descendants are revoked.
 func (i *Issuer) takeRefresh(c Client, form url.Values) (grant, string, string) {
 	token := form.Get("refresh_token")
 	i.mu.Lock()
@@ -162,7 +162,7 @@ func (i *Issuer) takeRefresh(c Client, form url.Values) (grant, string, string) 
 	return r.grant, code, why
 }
 
-// within says what is wrong with a request for more than was approved.
+// within returns an error for a request for more than was approved.
 func within(g grant, form url.Values) (code, why string) {
 	for _, resource := range form["resource"] {
 		if len(g.resources) > 0 && !slices.Contains(g.resources, resource) {
@@ -178,7 +178,7 @@ func within(g grant, form url.Values) (code, why string) {
 	return "", ""
 }
 
-// narrow lets one access token have less than was approved.
+// narrow limits an access token to a part of what was approved.
 func narrow(g grant, form url.Values) grant {
 	if len(form["resource"]) > 0 && form.Get("grant_type") != "client_credentials" {
 		g.resources = form["resource"]

@@ -13,8 +13,8 @@ const (
 	maxPending = 4096
 )
 
-// Append writes a call. It sets Seq and ID, and At where it is empty. When it
-// returns nil the call lasts; it never waits for the index.
+// Append writes a call. It sets Seq and ID, and At if it is empty. When it returns
+// nil the call lasts; it never waits for the index.
 func (j *Journal) Append(e *Entry) error {
 	now := j.now()
 	if e.At.IsZero() {
@@ -28,7 +28,7 @@ func (j *Journal) Append(e *Entry) error {
 
 	room := lineRoom(&kept)
 	if room > maxPooled {
-		// One at a time, so that large results are not all there twice.
+		// One at a time, so that large results are not all in memory twice.
 		j.big.Lock()
 		defer j.big.Unlock()
 	}
@@ -73,7 +73,7 @@ func (j *Journal) write(e *Entry, b []byte) error {
 	}
 	if _, err := j.active.WriteAt(b, s.size); err != nil {
 		j.errors.Add(1)
-		// The next line goes over what was written of this one, so that this need
+		// The next line overwrites what was written of this one, so that this need
 		// not succeed.
 		_ = j.active.Truncate(s.size)
 		return fmt.Errorf("write call %s to the journal %s: %w", e.ID, j.path(s.n), err)

@@ -15,14 +15,13 @@ import (
 	"sync/atomic"
 )
 
-// keptFolder is where the calls go that outlive their segments.
+// keptFolder is the folder of calls that outlive their segments.
 const keptFolder = "kept"
 
 // archive keeps calls of sessions beyond the bounds of the journal: a file a
-// session, with lines as they stood in the segments, in the order of Seq. A
-// line is whole and on the disk before its segment is deleted, and what a file
-// has already it does not get again, so that carrying over may end anywhere and
-// be begun anew.
+// session, with lines as in the segments, in the order of Seq. A line is whole and
+// on the disk before its segment is deleted, and no line is added twice, so that
+// carrying over may be interrupted anywhere and repeated.
 type archive struct {
 	dir  string
 	open func(path string, flag int) (file, error)
@@ -46,8 +45,8 @@ type keptFile struct {
 // is zero.
 type spot struct{ seq, segment, offset, length int64 }
 
-// keepable says whether a session can have a file. All sessions of a gateway
-// can; what is not one of its ids shall not name a file.
+// keepable says whether a session can have a file. All sessions of a gateway can;
+// no other text may name a file.
 func keepable[S string | []byte](session S) bool {
 	for i := range len(session) {
 		c := session[i]
@@ -62,7 +61,7 @@ func (a *archive) path(session string) string {
 	return filepath.Join(a.dir, session+suffix)
 }
 
-// readFolder finds what is kept.
+// readFolder finds the files of the archive.
 func (a *archive) readFolder() error {
 	a.files = make(map[string]*keptFile)
 	names, err := os.ReadDir(a.dir)
@@ -87,7 +86,7 @@ func (a *archive) readFolder() error {
 	return nil
 }
 
-// begin comes before the sessions are chosen whose calls are carried over.
+// begin is called before the sessions whose calls are carried over are chosen.
 func (a *archive) begin() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -111,8 +110,8 @@ func (a *archive) end() error {
 	return nil
 }
 
-// add copies those of the lines that it does not have, and returns when they
-// are on the disk.
+// add copies the lines that it does not have, and returns when they are on the
+// disk.
 func (a *archive) add(session string, lines []spot, from func(segment int64) (io.ReaderAt, error)) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -146,11 +145,12 @@ func (a *archive) add(session string, lines []spot, from func(segment int64) (io
 	}
 	size, err := a.copy(f, k.size, lines, from)
 	if err == nil {
-		// Also when nothing is new: who wrote it may have been killed before this.
+		// Also when nothing is new: the process that wrote it may have been killed
+		// before this.
 		err = f.Sync()
 	}
 	if err != nil {
-		// What comes next is written over it, so that this need not succeed.
+		// The next write overwrites it, so that this need not succeed.
 		_ = f.Truncate(k.size)
 		return fmt.Errorf("write %s: %w", a.path(session), err)
 	}
@@ -255,7 +255,7 @@ func (a *archive) forget(session string) error {
 	return nil
 }
 
-// sessions are those of which something is kept.
+// sessions are those with calls in the archive.
 func (a *archive) sessions() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -268,7 +268,7 @@ func (a *archive) sessions() []string {
 
 func syncFolder(dir string) error {
 	if runtime.GOOS == "windows" {
-		return nil // can't be there
+		return nil // folders can't be synced there
 	}
 	d, err := os.Open(dir)
 	if err != nil {

@@ -69,7 +69,7 @@ func (j *Journal) plan(all []segment) (map[string][]spot, error) {
 	return plan, nil
 }
 
-// carryLines writes what was planned, one session after the other.
+// carryLines writes the planned lines, one session after the other.
 func (j *Journal) carryLines(plan map[string][]spot) error {
 	open := make(map[int64]*os.File)
 	defer func() {
@@ -87,7 +87,7 @@ func (j *Journal) carryLines(plan map[string][]spot) error {
 		}
 		return f, err
 	}
-	// What doesn't fit for one session may be small enough for the others.
+	// The lines of another session may still fit.
 	var failed error
 	for _, session := range slices.Sorted(maps.Keys(plan)) {
 		if j.isClosing() {
@@ -100,8 +100,8 @@ func (j *Journal) carryLines(plan map[string][]spot) error {
 	return failed
 }
 
-// lines hands out the calls of a segment that are of chosen sessions, from an
-// offset on. It has none of a file that is gone.
+// lines hands out the calls of chosen sessions in a segment, from an offset on;
+// none of a file that is gone.
 func (j *Journal) lines(sc *scanner, s segment, offset int64, choose func(session []byte) bool, take func(*line) error) error {
 	if offset >= s.size {
 		return nil
@@ -124,7 +124,7 @@ func (j *Journal) lines(sc *scanner, s segment, offset int64, choose func(sessio
 		if err != nil {
 			return fmt.Errorf("read %s: %w", j.path(s.n), err)
 		}
-		// Of a long line the scanner has read the head anyway.
+		// The scanner has read the head of a long line anyway.
 		if l.kind == call && choose([]byte(l.head.Session)) {
 			if err := take(&l); err != nil {
 				return err
@@ -165,9 +165,9 @@ func (j *Journal) reportCarry(err error) {
 	j.stuck = err != nil
 }
 
-// Forget deletes what is kept of sessions beyond the bounds of the journal, for
-// when nobody may ask for their stories any more. Wanted must already say no. It
-// waits for no more than the writing of one session's calls.
+// Forget deletes the archived calls of sessions whose trajectories are no longer
+// kept. Wanted must already say no. It waits for no more than the writing of one
+// session's calls.
 func (j *Journal) Forget(sessions ...string) {
 	if j.isClosing() {
 		return // the next sweep does it

@@ -35,7 +35,7 @@ func killedOptions(place string, db *sqlite.DB) Options {
 
 // TestAKillWhileCarrying kills gateways that carry over and drop segments under
 // load, each a while after the one before: every call of a wanted session that
-// somebody heard of is told, once, in order and whole.
+// was answered is in its story, once, in order and whole.
 func TestAKillWhileCarrying(t *testing.T) {
 	place := t.TempDir()
 	rnd := rand.New(rand.NewPCG(7, 7))

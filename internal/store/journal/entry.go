@@ -27,8 +27,8 @@ type Entry struct {
 	Note      string // what the journal did to this entry; set by Append
 
 	// Params and Result are JSON, or empty. They are written as they are, except
-	// that newlines become spaces. What comes back is always JSON: what was none
-	// comes back as a string.
+	// that newlines become spaces. What is read back is always JSON: anything else
+	// is read back as a string.
 	Params, Result []byte
 
 	// Cut says that Params were left out of a list because of their size.
@@ -55,7 +55,7 @@ func (e *Entry) tidy(now time.Time) {
 			*s = clip(*s)
 		}
 	}
-	// Outside of these neither the line nor the index can hold it.
+	// Neither the line nor the index can hold other times.
 	if y := e.At.Year(); y < 1970 || y > 2261 {
 		e.At = now
 	}
@@ -76,7 +76,7 @@ func (e *Entry) exceeds(maxSize int64) bool {
 	return maxSize > 0 && int64(len(e.Params))+int64(len(e.Result)) > maxSize-maxHeader
 }
 
-// shrink leaves out what makes the entry too large.
+// shrink drops params and result.
 func (e *Entry) shrink(maxSize int64) {
 	e.Note = fmt.Sprintf("params and result of %d bytes were left out: the journal keeps %d", len(e.Params)+len(e.Result), maxSize)
 	e.Mode, e.Params, e.Result = modeMeta, nil, nil

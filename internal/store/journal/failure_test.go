@@ -89,7 +89,7 @@ func TestIndexHangs(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := r.List(ctx, store.CallFilter{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("a list that nobody waits for: %v", err)
+		t.Errorf("a list with a cancelled context: %v", err)
 	}
 	close(gate)
 	r.wholeIndex(ids)

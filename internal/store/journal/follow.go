@@ -12,10 +12,10 @@ import (
 // followBatch is how many calls a follower has in memory.
 const followBatch = 64
 
-// Follow calls fn for every call that is appended from now on, in order, as
-// List has them. It returns fn's error, or that of ctx, or ErrClosed. A slow fn
-// holds up nobody: a follower reads from the files. Where those are gone
-// Missed says how many calls were.
+// Follow calls fn for every call that is appended from now on, in order, as List
+// has them. It returns fn's error, or that of ctx, or ErrClosed. A slow fn delays
+// no other code: a follower reads from the files. If files are gone, Missed says
+// how many calls were lost.
 func (j *Journal) Follow(ctx context.Context, fn func(Entry) error) error {
 	return j.Tail().Follow(ctx, fn)
 }
@@ -27,7 +27,8 @@ type Tail struct {
 	next int64
 }
 
-// Tail returns this moment, for who must say that it follows before it does.
+// Tail returns this moment, for a caller that must announce that it follows before
+// it does.
 func (j *Journal) Tail() Tail {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -47,8 +47,8 @@ func TestForget(t *testing.T) {
 		t.Errorf("%d calls are left", len(told))
 	}
 
-	// What ended while the gateway was down goes at the next start, and not while
-	// nobody says what is wanted.
+	// Sessions that ended while the gateway was down are forgotten at the next start, but
+	// not without Wanted.
 	r.opt.Wanted = nil
 	r.again()
 	sameNumbers(t, "ses_a, with nil", r.story("ses_a", -1), 0, n-1)

@@ -96,8 +96,8 @@ func (x *indexer) catchUp(ctx context.Context) error {
 	}
 }
 
-// step does one thing for the index: it forgets segments, or takes one batch
-// from memory, or from a file what memory no longer has.
+// step does one thing for the index: it forgets segments, or takes one batch from
+// memory, or from a file if memory no longer has it.
 func (x *indexer) step(ctx context.Context) (done bool, err error) {
 	x.mu.Lock()
 	drop := x.drop
@@ -135,7 +135,7 @@ func (x *indexer) step(ctx context.Context) (done bool, err error) {
 			indexed = calls[len(calls)-1].Seq
 		}
 		if done = isLast && at.offset >= s.size; done {
-			indexed = next - 1 // what is missing below can't be read
+			indexed = next - 1 // missing calls below can't be read
 		}
 	}
 	if err := x.index.PutCalls(ctx, calls); err != nil {
@@ -217,7 +217,7 @@ func (x *indexer) read(at *place, size int64) ([]store.Call, error) {
 	return calls, nil
 }
 
-// moved tells those who wait for the index. The caller holds mu.
+// moved wakes goroutines that wait for the index. The caller holds mu.
 func (j *Journal) moved() {
 	if j.progress != nil {
 		close(j.progress)
@@ -225,8 +225,7 @@ func (j *Journal) moved() {
 	}
 }
 
-// flush waits, but no longer than it is told, until what was appended before is
-// indexed.
+// flush waits until all appended calls are indexed, at most as long as within.
 func (j *Journal) flush(ctx context.Context, within time.Duration) {
 	timeout := time.NewTimer(within)
 	defer timeout.Stop()

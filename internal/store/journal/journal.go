@@ -2,30 +2,29 @@
 // JSON each, appended to a file before the caller gets its answer, and an index
 // of them in the store that follows a moment later.
 //
-// The files are the truth. They are called segments, NNNNNNNN.jsonl, and hold
-// calls in the order of Seq. Only the last one is written to, at its end, with
-// one write a call; when it is full a new one begins, and the oldest are deleted
-// when all together are too large or too old. What Append returned for is in a
-// file whatever happens to the process after that. A machine that loses power
-// may lose the last seconds: nothing waits for the disk.
+// The files are the truth. They are called segments, NNNNNNNN.jsonl, and hold calls
+// in the order of Seq. Only the last one is written to, at its end, with one write
+// a call; when it is full a new one begins, and the oldest are deleted when all
+// together are too large or too old. A call for which Append returned is in a file
+// even if the process is then killed. A machine that loses power may lose the last
+// seconds: nothing waits for the disk.
 //
-// The index is behind the files by at most a batch while all is well, and by as
-// much as it takes while the database can't be written. It is always a
-// beginning of the files: the calls up to one, and none after it. So the newest
-// call in it says where to go on, after a restart or a failure, and an index
-// that does not fit the files is made again from them.
+// The index is behind the files by at most a batch normally, and by more while the
+// database can't be written. It is always a prefix of the files: the calls up to
+// one, and none after it. So its newest call says where to continue, after a
+// restart or a failure, and an index that does not match the files is rebuilt from
+// them.
 //
 // Some sessions are wanted for longer than the bounds allow. Before a segment is
 // deleted their calls are copied from it to the archive, kept/SESSION.jsonl, by
 // the one goroutine that then deletes segments; Append never waits for that.
 //
-// A call is written when it ends. While it is under way there is a note of it, from which
-// the next Open makes a line where the process was killed meanwhile.
+// A call is written when it ends. While it runs there is a note of it, from which the
+// next Open makes a line if the process was killed meanwhile.
 //
-// Members of a line stand in a fixed order, the sizes of params and result
-// before them and these two last. A reader has what it needs for a list from
-// the first part of a line, and knows where the next one begins without looking
-// at the megabytes between.
+// Members of a line stand in a fixed order, the sizes of params and result before
+// them and these two last. A reader has all that a list needs in the first part of
+// a line, and finds the next line without reading the megabytes between.
 package journal
 
 import (
@@ -42,7 +41,7 @@ import (
 	"github.com/tine-mcp/tine/internal/store"
 )
 
-// ErrClosed is returned by what is asked of a journal after Close.
+// ErrClosed is returned by methods of a journal after Close.
 var ErrClosed = errors.New("the journal is closed")
 
 const (
@@ -51,7 +50,7 @@ const (
 	// parts is how many segments at least share a bound, so that dropping one
 	// takes a small part of what is kept.
 	parts = 8
-	// keepEvery is how often the bounds are looked at when nothing happens.
+	// keepEvery is how often the bounds are checked without calls.
 	keepEvery = time.Minute
 	// openWithin and closeWithin bound how long Open and Close wait for the index.
 	openWithin  = 5 * time.Second
@@ -60,24 +59,24 @@ const (
 
 // Options are the settings of a Journal.
 type Options struct {
-	Dir   string      // made when it is not there; nobody else writes to it
+	Dir   string      // made if missing; no other process writes to it
 	Index store.Calls // must stay open until Close returned
 	// MaxAge and MaxSize bound what is kept; zero for no bound. Whole segments
 	// are dropped, so a call may stay an eighth longer than MaxAge. A call larger
 	// than MaxSize is kept without params and result, and its Note says so.
 	MaxAge  time.Duration
 	MaxSize int64
-	// Wanted chooses the sessions whose calls are kept whole as long as it does,
-	// whatever their age and size: they are carried over before their segment is
-	// dropped, and deleted when Wanted says no. What is carried over does not count
-	// for MaxSize, and segments may be beyond it for as long as that takes. Nil
-	// chooses none, and leaves alone what was carried over before.
+	// Wanted chooses the sessions whose calls are all kept as long as it does, at
+	// any age and size: they are carried over before their segment is dropped, and
+	// deleted when Wanted says no. Archived calls do not count for MaxSize, and
+	// segments may exceed it while they are carried over. Nil chooses none, and
+	// leaves the archive alone.
 	//
-	// It is asked already while Open runs and must say yes where it can't tell. It
+	// It is called already while Open runs and must say yes if it does not know. It
 	// is called with no lock of the journal held, mostly in the background, but
 	// also by Append for a call larger than MaxSize; it must not call the journal.
-	// A session whose id has more than lower-case letters, digits, - and _ is never
-	// asked for.
+	// It is never called for a session whose id has more than lower-case letters,
+	// digits, - and _.
 	Wanted func(session string) bool
 	// SegmentSize is where a new file begins. 16 MiB unless given; an eighth of
 	// MaxSize where that is less.
@@ -88,7 +87,7 @@ type Options struct {
 // Stats is the state of a Journal.
 type Stats struct {
 	Bytes    int64 // of all segments
-	Kept     int64 // bytes of what was carried over from dropped ones
+	Kept     int64 // bytes of the archive
 	Segments int
 	Lag      int64 // calls that are written and not yet indexed
 	Errors   int64 // failed writes to files and index since Open
@@ -123,11 +122,11 @@ type Journal struct {
 	// pending are the newest calls that are not indexed: all of them, or the
 	// last few when there are too many to keep.
 	pending  []store.Call
-	reached  place         // what is not indexed begins here
+	reached  place         // calls from here on are not indexed
 	indexed  int64         // every call up to this Seq is in the index, or can't be read
 	drop     int64         // the index must forget the segments below this
 	failing  bool          // the index, when it was last written
-	progress chan struct{} // closed when indexed has moved; nil while nobody waits
+	progress chan struct{} // closed when indexed has moved; nil while no goroutine waits
 
 	followers map[chan struct{}]struct{}
 
@@ -210,13 +209,13 @@ func (j *Journal) recover(ctx context.Context) error {
 		j.indexed, j.drop = last.Seq, j.segments[0].n
 		j.reached = place{last.Segment, last.Offset + last.Length}
 	case ok:
-		j.log.Warn("the index of the journal does not fit its files and is made again", "folder", j.dir, "call", last.ID)
+		j.log.Warn("the index of the journal does not match its files and is rebuilt", "folder", j.dir, "call", last.ID)
 		j.drop = everySegment
 	}
 	return nil
 }
 
-// SetLimits changes what is kept, as in Options.
+// SetLimits changes MaxAge and MaxSize.
 func (j *Journal) SetLimits(age time.Duration, size int64) {
 	j.mu.Lock()
 	j.maxAge = age
@@ -225,7 +224,7 @@ func (j *Journal) SetLimits(age time.Duration, size int64) {
 	signal(j.keep)
 }
 
-// Stats returns how much there is and how far the index has come.
+// Stats returns the size of the journal and the progress of the index.
 func (j *Journal) Stats() Stats {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -262,7 +261,7 @@ func (j *Journal) Close() error {
 	return j.closeErr
 }
 
-// signal leaves word in a channel with a place for one.
+// signal sends to a channel with a place for one, without waiting.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -25,13 +25,14 @@ func (j *Journal) runKeeper() {
 	}
 }
 
-// bound drops what is too old or too much.
+// bound drops segments that are too old or too many.
 func (j *Journal) bound() {
 	for j.boundSome() {
 	}
 }
 
-// boundSome drops what is due, or as much of it as is carried over at once.
+// boundSome drops the segments that are due, or as many as are carried over at
+// once.
 func (j *Journal) boundSome() (more bool) {
 	pass, more := j.due()
 	if len(pass) == 0 {
@@ -44,12 +45,12 @@ func (j *Journal) boundSome() (more bool) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.dropFirst(len(pass)) // nobody else drops any
+	j.dropFirst(len(pass)) // no other goroutine drops any
 	return more
 }
 
-// due ends the last segment if it is time, and drops what must go, or returns
-// what is to be carried over first.
+// due ends the last segment if it is time, and drops segments, or returns those to
+// carry over first.
 func (j *Journal) due() (pass []segment, more bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -60,8 +61,8 @@ func (j *Journal) due() (pass []segment, more bool) {
 
 	now := j.now()
 	s := &j.segments[len(j.segments)-1]
-	// Calls that come slowly would keep a segment, and its first call with it,
-	// for as long as it takes to fill it.
+	// Otherwise slow calls would keep a segment, and its first call with it, until
+	// the segment is full.
 	old := j.maxAge > 0 && (now.Sub(s.made) > j.maxAge/parts || now.Sub(s.last) >= j.maxAge)
 	if !s.empty() && (old || s.size > j.segmentLimit()) {
 		if err := j.rotate(); err != nil {
@@ -134,8 +135,8 @@ func (j *Journal) dropFirst(n int) {
 	signal(j.wake)
 }
 
-// remove deletes files and returns those that can't be, because somebody reads
-// them on a system where that matters.
+// remove deletes files and returns those that can't be deleted because they are
+// open, on systems where that matters.
 func (j *Journal) remove(all []segment) (left []segment) {
 	for _, s := range all {
 		if err := os.Remove(j.path(s.n)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -133,7 +133,7 @@ func TestAgeIsBounded(t *testing.T) {
 	sameIDs(t, kept, ids[len(ids)-len(kept):])
 	r.wholeIndex(kept)
 
-	// The age is known after a restart, whatever the files' times say.
+	// The age is known after a restart, without the files' times.
 	r.down()
 	for _, f := range r.files() {
 		if err := os.Chtimes(f, time.Now(), time.Now()); err != nil {

@@ -14,8 +14,8 @@ import (
 //
 //	{"id":...,"seq":...,"at":...,...,"sizes":[P,R],"params":...,"result":...}
 //
-// with P bytes of params and R of result; what is empty is not there. The
-// first line of a segment is its header.
+// with P bytes of params and R of result; empty members are absent. The first line
+// of a segment is its header.
 var (
 	sessionMark = []byte(`,"session":"`)
 	sizesMark   = []byte(`,"sizes":[`)
@@ -112,8 +112,8 @@ func appendString(b []byte, s string) []byte {
 	return append(append(b, s[start:]...), '"')
 }
 
-// appendBody appends JSON that its owner has checked. A check here would cost
-// more than all the rest, so whatever it is, only the line is kept whole.
+// appendBody appends JSON that its owner has checked. Checking it here would cost
+// more than all the rest, so only the line is protected.
 func appendBody(b, mark, body []byte) []byte {
 	if len(body) == 0 {
 		return b
@@ -134,8 +134,8 @@ func appendBody(b, mark, body []byte) []byte {
 	return b
 }
 
-// head is the part of a line before params and result. The id, which Seq says
-// too, is for those who look into a file.
+// head is the part of a line before params and result. The id, which follows from
+// Seq, is for people who read a file.
 type head struct {
 	Seq       int64     `json:"seq"`
 	At        time.Time `json:"at"`
@@ -218,7 +218,7 @@ func (h *head) entry() Entry {
 	}
 }
 
-// asJSON returns what was kept as it is if it is JSON, and else as a string.
+// asJSON returns JSON as it is, and anything else as a string.
 func asJSON(b []byte) []byte {
 	if len(b) == 0 {
 		return nil

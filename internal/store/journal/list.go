@@ -14,9 +14,9 @@ import (
 
 const defaultLimit = 100
 
-// List returns calls, the newest first, without results and without params of
-// more than 16 KiB. What was appended before is part of it, and what was dropped
-// is not.
+// List returns calls, the newest first, without results and without params of more
+// than 16 KiB. Calls that were appended before are part of it, and dropped ones are
+// not.
 func (j *Journal) List(ctx context.Context, f store.CallFilter) ([]Entry, error) {
 	if f.Limit <= 0 {
 		f.Limit = defaultLimit
@@ -40,8 +40,8 @@ func (j *Journal) List(ctx context.Context, f store.CallFilter) ([]Entry, error)
 	return all, nil
 }
 
-// Get returns one call with everything that was kept of it; ok is false when
-// there is none with this id.
+// Get returns one call with all that was kept of it; ok is false if there is none
+// with this id.
 func (j *Journal) Get(ctx context.Context, id string) (e Entry, ok bool, err error) {
 	if id == "" {
 		return Entry{}, false, nil
@@ -84,7 +84,7 @@ func (j *Journal) find(ctx context.Context, f store.CallFilter, take func(store.
 	return j.findIndexed(ctx, f, take)
 }
 
-// findIndexed is find for what is in the index.
+// findIndexed is find for indexed calls.
 func (j *Journal) findIndexed(ctx context.Context, f store.CallFilter, take func(store.Call) (more bool, err error)) error {
 	for ; ; f.Limit = max(f.Limit, defaultLimit) {
 		calls, err := j.index.Calls(ctx, f)

@@ -237,7 +237,7 @@ func TestIndexIsMended(t *testing.T) {
 			if newest := r.list(store.CallFilter{Limit: 1})[0]; newest.Seq <= last.Seq {
 				t.Errorf("seq %d after %d", newest.Seq, last.Seq)
 			}
-			if warned := r.log.Count("does not fit") > 0; warned != test.warn {
+			if warned := r.log.Count("does not match") > 0; warned != test.warn {
 				t.Errorf("warned: %v", warned)
 			}
 		})
@@ -409,7 +409,7 @@ func TestIndexOnDiskIsMended(t *testing.T) {
 			}
 			sameIDs(t, r.listed(), ids)
 			r.wholeIndex(ids)
-			if warned := r.log.Count("does not fit") > 0; warned != test.warn {
+			if warned := r.log.Count("does not match") > 0; warned != test.warn {
 				t.Errorf("warned: %v", warned)
 			}
 			ids = append(ids, r.add(5)...)

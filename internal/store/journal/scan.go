@@ -187,7 +187,7 @@ func (s *scanner) window(offset int64, n int) ([]byte, error) {
 			s.buf = s.buf[:0]
 			return nil, err
 		}
-		s.end = offset + int64(got) // somebody made the file shorter
+		s.end = offset + int64(got) // the file was truncated
 	}
 	return s.buf[:min(n, got)], nil
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/tine-mcp/tine/internal/store"
 )
 
-// segment is one file. Its last line ends at size; what may stand after it is a
-// write that failed.
+// segment is one file. Its last line ends at size; bytes after it are of a write
+// that failed.
 type segment struct {
 	n     int64
 	size  int64
@@ -38,7 +38,7 @@ const (
 	everySegment = math.MaxInt64
 )
 
-// segmentHeader begins every segment. It carries what must last when no call
+// segmentHeader begins every segment. It carries data that must last when no call
 // is left.
 type segmentHeader struct {
 	Journal int       `json:"journal"` // version of the format
@@ -47,7 +47,7 @@ type segmentHeader struct {
 	Made    time.Time `json:"made"`
 }
 
-// file is what the journal needs of those it writes to.
+// file is what the journal needs of a file that it writes to.
 type file interface {
 	io.WriterAt
 	io.Closer
@@ -109,8 +109,8 @@ func (j *Journal) readFolder() error {
 			}
 		}
 		j.next = max(j.next, h.Next)
-		// What comes before the first header from the end is below it. A last
-		// segment may have none: it was just begun when the gateway died.
+		// Calls before the first header from the end are below it. A last segment
+		// may have none: it was just begun when the gateway died.
 		if !said {
 			if err := j.readEnd(s, i == len(j.segments)-1); err != nil {
 				return err
@@ -143,8 +143,8 @@ func (j *Journal) readHeader(s *segment) (h segmentHeader, err error) {
 	return h, nil
 }
 
-// readEnd goes through a segment for its newest call, and in the last one cuts
-// off what was not written whole.
+// readEnd finds the newest call of a segment, and in the last one cuts off an
+// unfinished line.
 func (j *Journal) readEnd(s *segment, isLast bool) error {
 	f, err := os.Open(j.path(s.n))
 	if err != nil {
@@ -171,7 +171,7 @@ func (j *Journal) readEnd(s *segment, isLast bool) error {
 			s.size = l.offset
 		}
 	}
-	// Better than the file's own time, which a copy does not keep.
+	// Better than the file's own time, which a copy loses.
 	if isLast && !newest.IsZero() && newest.Before(s.last) {
 		s.last = newest
 	}
@@ -195,7 +195,7 @@ func (j *Journal) openLast() error {
 			return nil
 		}
 		// It has no header: it was just begun when the gateway died, or it is
-		// damaged. What is in it stays, and what comes goes into a new one.
+		// damaged. Its content stays, and new calls go into a new one.
 		f.Close()
 		if s.size == 0 {
 			if err := os.Remove(j.path(s.n)); err != nil {

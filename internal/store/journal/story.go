@@ -30,7 +30,7 @@ func (j *Journal) Last() int64 {
 }
 
 // LastOf returns the Seq of the newest call of a session whose method is not except;
-// zero where there is none, or where that is not known before the index was made.
+// zero if there is none, or if that is not known before the index was made.
 func (j *Journal) LastOf(ctx context.Context, session, except string) (int64, error) {
 	f := store.CallFilter{Session: session, Limit: 1}
 	wanted := func(c *store.Call) bool { return f.Chooses(c) && c.Method != except }
@@ -60,10 +60,10 @@ func (j *Journal) LastOf(ctx context.Context, session, except string) (int64, er
 	return last, err
 }
 
-// Story hands out the calls of a session, the oldest first, each once and with
-// everything that was kept of it, up to the one with a Seq; all of them with a
-// negative one. Of a wanted session these are all that were appended before. A
-// slow fn holds up nobody.
+// Story hands out the calls of a session, the oldest first, each once and with all
+// that was kept of it, up to the one with a Seq; all of them with a negative one.
+// Of a wanted session these are all calls appended before. A slow fn delays no
+// other code.
 func (j *Journal) Story(ctx context.Context, session string, until int64, fn func(Entry) error) error {
 	if until == 0 || session == "" {
 		return nil
@@ -71,8 +71,9 @@ func (j *Journal) Story(ctx context.Context, session string, until int64, fn fun
 	if until < 0 {
 		until = math.MaxInt64 - 1
 	}
-	t := &teller{j: j, session: session, until: until}
-	// In this order: what leaves the segments meanwhile is in the archive before.
+	t := &storyReader{j: j, session: session, until: until}
+	// In this order: calls that leave the segments meanwhile are in the archive
+	// before.
 	err := t.fromSegments(ctx)
 	if err == nil {
 		err = t.fromArchive(ctx)
@@ -108,19 +109,19 @@ func (j *Journal) Story(ctx context.Context, session string, until int64, fn fun
 	return nil
 }
 
-// teller is one telling of a story.
-type teller struct {
+// storyReader reads one story.
+type storyReader struct {
 	j       *Journal
 	session string
 	until   int64
-	last    int64  // Seq of what was told
-	left    []spot // what is to be told, in the order of Seq
-	end     int64  // of what was read of the archive
+	last    int64  // Seq of the last call handed out
+	left    []spot // calls to hand out, in the order of Seq
+	end     int64  // of the part of the archive that was read
 }
 
 // fromSegments finds the calls that stand in segments: in memory, in the index,
 // and in the part of the files that neither has.
-func (t *teller) fromSegments(ctx context.Context) error {
+func (t *storyReader) fromSegments(ctx context.Context) error {
 	j := t.j
 	j.flush(ctx, listWithin)
 	if err := ctx.Err(); err != nil {
@@ -167,21 +168,21 @@ func (t *teller) fromSegments(ctx context.Context) error {
 			return err
 		}
 	}
-	// Last, as an index that is being made anew may have places that are not.
+	// Last, as an index that is being rebuilt may have places that the others lack.
 	return j.findIndexed(ctx, f, func(c store.Call) (bool, error) {
 		t.left = append(t.left, spot{c.Seq, c.Segment, c.Offset, c.Length})
 		return true, nil
 	})
 }
 
-// fromArchive finds what was carried over since it was last called, and puts
-// what is left in order, each call once.
-func (t *teller) fromArchive(ctx context.Context) error {
+// fromArchive finds the calls that were carried over since it was last called, and
+// sorts the remaining ones, each once.
+func (t *storyReader) fromArchive(ctx context.Context) error {
 	found, err := t.carried(ctx)
 	if err != nil {
 		return err
 	}
-	// The first of a Seq stays, and what is carried over stays where it is.
+	// The first of a Seq stays, and archived calls stay where they are.
 	t.left = append(found, t.left...)
 	slices.SortStableFunc(t.left, func(a, b spot) int { return cmp.Compare(a.seq, b.seq) })
 	t.left = slices.CompactFunc(t.left, func(a, b spot) bool { return a.seq == b.seq })
@@ -191,7 +192,7 @@ func (t *teller) fromArchive(ctx context.Context) error {
 	return nil
 }
 
-func (t *teller) carried(ctx context.Context) (found []spot, err error) {
+func (t *storyReader) carried(ctx context.Context) (found []spot, err error) {
 	if !keepable(t.session) {
 		return nil, nil
 	}
@@ -228,10 +229,10 @@ func (t *teller) carried(ctx context.Context) (found []spot, err error) {
 	}
 }
 
-// read takes the next few calls from a file, and none when the first is not
-// there. The file is not open while fn works on them, which on some systems
-// would keep it from being deleted.
-func (t *teller) read() (entries []Entry, err error) {
+// read takes the next few calls from a file, and none if the first is missing. The
+// file is not open while fn works on them, which on some systems would keep it from
+// being deleted.
+func (t *storyReader) read() (entries []Entry, err error) {
 	first := t.left[0]
 	path := t.j.kept.path(t.session)
 	if first.segment > 0 {

@@ -16,24 +16,24 @@ import (
 	"github.com/tine-mcp/tine/api"
 )
 
-// Calls that are under way are noted in a file, in the page cache: what was written there
-// outlives a process that is killed. The next Open finds the notes of the calls that were cut
-// off, and appends them as calls of which it is not known how they ended.
+// Running calls are noted in a file, in the page cache: what was written there outlives a
+// process that is killed. The next Open finds the notes of the calls that were cut off,
+// and appends them as calls with an unknown outcome.
 //
 // The file is notes of one size. A note is a state, one byte; a checksum of the rest; when the
 // call began; and six texts, cut so that they fit: each a length of two bytes and the bytes.
 const (
-	// UnderwayName is what the file is called in the folder of the journal.
+	// UnderwayName is the name of the file in the folder of the journal.
 	UnderwayName = "underway"
 	noteSize     = 512
-	// maxNotes is how many calls are noted at once. Others are not noted.
+	// maxNotes is how many calls are noted at once. Further ones are not noted.
 	maxNotes = 8192
 
 	noteHead = 16 // state, three bytes of nothing, checksum, time
 	noteText = (noteSize-noteHead)/6 - 2
 )
 
-// A Note is the place of a call that is under way; zero for none.
+// A Note is the place of a running call; zero for none.
 type Note int32
 
 // underway notes calls. Without a file it notes none.
@@ -48,7 +48,7 @@ type underway struct {
 	closed bool
 }
 
-// Begin notes that a call is under way, until End.
+// Begin notes that a call is running, until End.
 func (j *Journal) Begin(e *Entry) Note {
 	u := &j.underway
 	n := u.take()
@@ -71,14 +71,14 @@ func (j *Journal) Begin(e *Entry) Note {
 	binary.LittleEndian.PutUint32(note[4:], crc32.ChecksumIEEE(note[8:at]))
 	_, err := u.f.WriteAt(note[:at], int64(n-1)*noteSize)
 	if u.failing.Swap(err != nil) != (err != nil) && err != nil {
-		j.log.Warn("a call that is under way is not noted, and a kill of the gateway would leave no trace of it", "err", err)
+		j.log.Warn("a running call can't be noted; a kill of the gateway would leave no trace of it", "err", err)
 	}
 	return n
 }
 
 var over = []byte{0}
 
-// End takes the note of a call back: it was appended, or is not to be.
+// End removes the note of a call: it was appended, or is not to be.
 func (j *Journal) End(n Note) {
 	if n == 0 {
 		return
@@ -144,7 +144,7 @@ func readUnderway(path string) ([]Entry, error) {
 	return left, nil
 }
 
-// readNote reads the note of a call that is under way; false for what is none.
+// readNote reads the note of a running call; false for anything else.
 func readNote(note []byte) (e Entry, ok bool) {
 	if len(note) < noteHead || note[0] != 1 {
 		return e, false
@@ -165,11 +165,11 @@ func readNote(note []byte) (e Entry, ok bool) {
 	return e, binary.LittleEndian.Uint32(note[4:]) == crc32.ChecksumIEEE(note[8:at])
 }
 
-// cutOff is what is said of calls that were under way when a gateway was killed.
-const cutOff = "the gateway was killed while this call was under way; it is not known whether it took effect"
+// cutOff is the error of calls that were running when a gateway was killed.
+const cutOff = "the gateway was killed while this call was running; it is not known whether it took effect"
 
-// openUnderway appends what an earlier process left, and begins anew. Without the file
-// calls are not noted, which is no reason not to make them.
+// openUnderway appends the calls that an earlier process left, and begins anew.
+// Without the file calls are not noted, but still made.
 func (j *Journal) openUnderway() {
 	path := filepath.Join(j.dir, UnderwayName)
 	err := j.appendLeft(path)
@@ -177,7 +177,7 @@ func (j *Journal) openUnderway() {
 		j.underway.f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	}
 	if err != nil {
-		j.log.Warn("calls that are under way are not noted, and a kill of the gateway would leave no trace of them", "err", err)
+		j.log.Warn("running calls can't be noted; a kill of the gateway would leave no trace of them", "err", err)
 	}
 }
 
@@ -196,13 +196,13 @@ func (j *Journal) appendLeft(path string) error {
 		}
 	}
 	if len(left) > 0 {
-		j.log.Warn("calls were under way when the gateway before this one was killed; it is not known whether they took effect", "calls", len(left), "first", left[0].ID)
+		j.log.Warn("calls were running when the last gateway was killed; it is not known whether they took effect", "calls", len(left), "first", left[0].ID)
 	}
 	return nil
 }
 
-// unwritten is those of some calls that have no line: a process may be killed between the
-// line and the end of the note. Such a line is among the last ones.
+// unwritten are those of some calls that have no line: a process may be killed between
+// the line and the end of the note. Such a line is among the last ones.
 func (j *Journal) unwritten(left []Entry) ([]Entry, error) {
 	type beginning struct {
 		at      int64

@@ -30,7 +30,7 @@ func (r *rig) cutOffCalls() string {
 	return strings.Join(names, " ")
 }
 
-// TestKillLeavesANote kills a gateway with calls under way: those that had ended are there as
+// TestKillLeavesANote kills a gateway with running calls: those that had ended are there as
 // they ended, the others once, as cut off, also when the next gateway is killed, too.
 func TestKillLeavesANote(t *testing.T) {
 	r := newRig(t, Options{})

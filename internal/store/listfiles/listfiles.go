@@ -1,6 +1,6 @@
-// Package listfiles keeps what servers list in a folder, one file each, for gateways
-// that have no database that lasts: tine stdio on its own. Any number of them may use
-// the folder at once, since a file is written beside its place and takes it whole.
+// Package listfiles keeps the lists of servers in a folder, one file each, for
+// gateways without a lasting database: tine stdio on its own. Any number of gateways
+// may use the folder at once, since a file is written beside its place and renamed.
 package listfiles
 
 import (
@@ -26,8 +26,8 @@ import (
 // A Folder keeps lists. It is made with the first one.
 type Folder struct {
 	Dir string
-	// Place is where the gateway runs. A program that is started there may list what it
-	// finds there.
+	// Place is the working directory of the gateway. A program that is started there
+	// may list what it finds there.
 	Place string
 }
 
@@ -36,8 +36,8 @@ var _ store.ServerLists = Folder{}
 const (
 	fileEnd = ".list"
 	partEnd = ".part"
-	// partLasts is for how long a file may be in the making. What is older was left by
-	// one that was killed.
+	// partLasts is how long a file may take to write. An older one was left by a
+	// process that was killed.
 	partLasts = time.Hour
 )
 
@@ -63,7 +63,7 @@ func sumOf(data []byte) string {
 // PutServerList implements store.ServerLists.
 func (f Folder) PutServerList(_ context.Context, l store.ServerList) error {
 	if err := f.put(l); err != nil {
-		return fmt.Errorf("write what a server lists: %w", err)
+		return fmt.Errorf("write the list of a server: %w", err)
 	}
 	return nil
 }
@@ -76,11 +76,11 @@ func (f Folder) put(l store.ServerList) (err error) {
 	if err != nil {
 		return err
 	}
-	part, err := os.CreateTemp(f.Dir, "*"+partEnd) // which nobody else may read
+	part, err := os.CreateTemp(f.Dir, "*"+partEnd) // which only its owner may read
 	if err != nil {
 		return err
 	}
-	defer os.Remove(part.Name()) // unless it has its place
+	defer os.Remove(part.Name()) // unless it was renamed
 	_, err = part.Write(slices.Concat(first, []byte("\n"), l.Data))
 	err = errors.Join(err, part.Sync(), part.Close())
 	if err == nil {
@@ -95,7 +95,7 @@ func (f Folder) put(l store.ServerList) (err error) {
 	return f.bound()
 }
 
-// bound removes the oldest lists where there are too many, and what was left half made.
+// bound removes the oldest lists if there are too many, and unfinished files.
 func (f Folder) bound() error {
 	entries, err := os.ReadDir(f.Dir)
 	if err != nil {
@@ -130,7 +130,7 @@ const maxBytes = store.MostServerListBytes + 1<<20
 // DeleteServerList implements store.ServerLists.
 func (f Folder) DeleteServerList(_ context.Context, key, principal string) error {
 	if err := os.Remove(f.file(key, principal)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("delete what a server lists: %w", err)
+		return fmt.Errorf("delete the list of a server: %w", err)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (f Folder) DeleteServerList(_ context.Context, key, principal string) error
 // ServerList implements store.ServerLists.
 func (f Folder) ServerList(_ context.Context, key, principal string) (store.ServerList, bool, error) {
 	fail := func(err error) (store.ServerList, bool, error) {
-		return store.ServerList{}, false, fmt.Errorf("read what a server lists: %w", err)
+		return store.ServerList{}, false, fmt.Errorf("read the list of a server: %w", err)
 	}
 	file, err := os.Open(f.file(key, principal))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -155,7 +155,7 @@ func (f Folder) ServerList(_ context.Context, key, principal string) (store.Serv
 	first, data, _ := bytes.Cut(text, []byte("\n"))
 	var h head
 	if json.Unmarshal(first, &h) != nil || h.Sum != sumOf(data) || h.Place != f.Place || h.Key != key || h.Principal != principal {
-		return fail(fmt.Errorf("%w: %s is not as it was written", store.ErrDamaged, file.Name()))
+		return fail(fmt.Errorf("%w: the checksum of %s is wrong", store.ErrDamaged, file.Name()))
 	}
 	l := store.ServerList{Key: key, Principal: principal, Changed: h.Changed}
 	if len(data) > 0 {

@@ -32,7 +32,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// Several gateways write the same list while others read it: everybody reads one that
+// Several gateways write the same list while others read it: each reads one that
 // was written, whole.
 func TestSeveralAtOnce(t *testing.T) {
 	dir := t.TempDir()

@@ -14,9 +14,9 @@ import (
 
 // Changes of access are counted in the database, in the transaction that makes the
 // change, and then in AccessFile. The database is written and synced first: a death
-// between the two leaves a database that is ahead of the file, which is right, and
-// whose change nobody was told of. A database that is behind the file has lost a
-// change that was answered.
+// between the two leaves a database that is ahead of the file, which is right: its
+// change was not answered. A database that is behind the file has lost a change
+// that was answered.
 
 const (
 	accessKey = "access_changes"
@@ -46,7 +46,7 @@ func (d *DB) Access(ctx context.Context) (Access, error) {
 	return a, d.wrap("count the changes of access", err)
 }
 
-// contentOf is a digest of what queries give, with the columns that there are.
+// contentOf is a digest of the rows of queries, with all their columns.
 func contentOf(ctx context.Context, q querier, queries ...string) (string, error) {
 	sum := sha256.New()
 	for _, query := range queries {
@@ -74,14 +74,14 @@ func contentOf(ctx context.Context, q querier, queries ...string) (string, error
 // refusal is an error of the caller's, which is no fault of the database.
 type refusal struct{ error }
 
-// changeAccess runs statements that change who may come in or what is switched,
-// counts the change and notes it besides.
+// changeAccess runs statements that change tokens or switches, counts the change
+// and notes it in the file.
 func (d *DB) changeAccess(ctx context.Context, step string, change func(tx *sql.Tx) error) error {
 	conn, err := d.db.Conn(ctx)
 	if err != nil {
 		return d.wrap(step, err)
 	}
-	// It is kept until the file is written, so that the files come in order.
+	// It is held until the file is written, so that the files come in order.
 	defer conn.Close()
 	// The file must never be ahead of the database, also after a power cut.
 	if _, err := conn.ExecContext(ctx, "PRAGMA synchronous = FULL"); err != nil {
@@ -148,13 +148,13 @@ func (d *DB) checkAccess(ctx context.Context) error {
 	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE name IN ('meta', 'tokens', 'overrides')").Scan(&tables); err != nil {
 		return d.wrap("check", err)
 	}
-	if tables == 3 { // else it is empty, or of before there were tokens
+	if tables == 3 { // else it is empty, or older than tokens
 		if have, err = accessOf(ctx, db); err != nil {
 			return d.wrap("check", err)
 		}
 	}
 	if !ok && have.Changes > 0 { // a folder of an earlier version has neither
-		return fmt.Errorf("%w: %s is missing, which counts the changes of tokens and switches, so that nobody can tell whether %s has the last of them; nothing was changed. %s",
+		return fmt.Errorf("%w: %s is missing, which counts the changes of tokens and switches, so it is not known whether %s has the last of them; nothing was changed. %s",
 			store.ErrDamaged, filepath.Join(d.access, AccessFile), d.path, d.mendOlder())
 	}
 	if have.Changes < file.Changes {
@@ -170,11 +170,11 @@ func (d *DB) checkAccess(ctx context.Context) error {
 }
 
 func (d *DB) mendOlder() string {
-	return "Put the right files back, run `" + d.command("restore --from "+filepath.Base(d.path)) +
-		"` to go on with the database as it is, whose tokens then wait to be confirmed, or `" + d.command("set-aside") + "` to keep all there is in a folder aside and begin anew"
+	return "Restore the right files, run `" + d.command("restore --from "+filepath.Base(d.path)) +
+		"` to continue with the database as it is, whose tokens must then be confirmed, or `" + d.command("set-aside") + "` to move the state aside and begin anew"
 }
 
-// noteAccess brings the file to what the database says, which is the same or newer.
+// noteAccess writes what the database says to the file, which is the same or newer.
 func (d *DB) noteAccess(ctx context.Context) error {
 	now, err := d.Access(ctx)
 	if err != nil {
@@ -186,10 +186,10 @@ func (d *DB) noteAccess(ctx context.Context) error {
 	return WriteAccess(d.access, now)
 }
 
-// RestoreAccess prepares a database to take the place of a newer one, whose file
-// said what is given: it is counted as newer than that, and where it has no token
-// and there were some, or it can't be told, nobody comes in before an operator has
-// said so. It returns what the file has to say from then on.
+// RestoreAccess prepares a database to replace a newer one with the given file: its
+// count is raised above the file's, and if it has no token and there were some, or
+// that is not known, all callers are refused until an operator confirms. It returns
+// what the file must say from then on.
 func (d *DB) RestoreAccess(ctx context.Context, file Access, known bool) (Access, error) {
 	err := d.changeAccess(ctx, "count the changes of access", func(tx *sql.Tx) error {
 		now, err := accessOf(ctx, tx)

@@ -14,7 +14,7 @@ import (
 	"github.com/tine-mcp/tine/internal/store/storetest"
 )
 
-// The file says what the database says, whoever changes tokens at once.
+// The file says what the database says, also after concurrent changes of tokens.
 func TestAccessFile(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	path := filepath.Join(dir, "tine.db")
@@ -85,7 +85,7 @@ func TestAccessFile(t *testing.T) {
 	check(17, true)
 }
 
-// After a restore nobody comes in where tokens may have been lost.
+// After a restore that may have lost tokens all callers are refused.
 func TestRestoreAccess(t *testing.T) {
 	ctx := t.Context()
 	for _, c := range []struct {

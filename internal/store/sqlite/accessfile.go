@@ -16,15 +16,15 @@ import (
 // killed, so without it a token that was revoked last would work again.
 const AccessFile = "access.json"
 
-// Access is what the file says, and what a database has to say too.
+// Access is what the file says, which must match the database.
 type Access struct {
 	// Changes counts the changes of tokens and of what is switched at run time.
 	Changes int64 `json:"changes"`
-	// Guarded is set where callers without a token are kept out: there are tokens, or
+	// Guarded is set if callers without a token are refused: there are tokens, or
 	// there were and they are lost.
 	Guarded bool `json:"guarded"`
-	// Content is a digest of the tokens and the switches, whose rows have no sums of
-	// their own. Empty in a file of an earlier version.
+	// Content is a digest of the tokens and the switches, whose rows have no
+	// checksums of their own. Empty in a file of an earlier version.
 	Content string `json:"content,omitempty"`
 }
 

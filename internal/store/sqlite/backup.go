@@ -21,16 +21,15 @@ import (
 //	tine-20261116T101112.345Z-0123456789abcdef.db
 //	tine-20261116T101112.345Z-0123456789abcdef-faulty.db
 //
-// The second is of a database of which something is known to be wrong. It never
-// takes the place of one of which nothing is.
+// The second is of a database with a known fault. It never replaces a sound one.
 const (
 	faultySuffix = "-faulty"
 	keptFaulty   = 1
 	backupPrefix = "tine-"
 	backupSuffix = ".db"
 	backupTime   = "20060102T150405.000Z"
-	// PartSuffix ends the name of a file that is being made. One that is found is
-	// left over.
+	// PartSuffix ends the name of an unfinished file. One that is found is left
+	// over.
 	PartSuffix = ".part"
 )
 
@@ -64,7 +63,7 @@ func (d *DB) Backup(ctx context.Context, dir string, now time.Time, keep int, fa
 		return "", err
 	}
 	if _, err := Inspect(ctx, part); err != nil {
-		return "", fmt.Errorf("what was written is not sound: %w", err)
+		return "", fmt.Errorf("the new backup is not sound: %w", err)
 	}
 	wrong, err := faultsIn(ctx, part, faults)
 	if err != nil {
@@ -99,7 +98,7 @@ func (d *DB) Backup(ctx context.Context, dir string, now time.Time, keep int, fa
 	return path, nil
 }
 
-// faultsIn has a database looked through that is not changed by that.
+// faultsIn runs faults on a database without changing it.
 func faultsIn(ctx context.Context, path string, faults func(context.Context, *DB) ([]string, error)) ([]string, error) {
 	if faults == nil {
 		return nil, nil
@@ -112,7 +111,7 @@ func faultsIn(ctx context.Context, path string, faults func(context.Context, *DB
 	return faults(ctx, &DB{path: path, db: db, reader: db})
 }
 
-// removeParts removes what a backup that was cut off left.
+// removeParts removes unfinished files of earlier backups.
 func removeParts(dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
@@ -178,7 +177,7 @@ func (d *DB) copyTables(ctx context.Context, to string) error {
 type BackupFile struct {
 	Path string
 	Made time.Time
-	// Faulty is of one that was known to be wrong in something when it was made.
+	// Faulty is set if a fault was known when it was made.
 	Faulty bool
 	sum    string // that its content must have; empty where its name has none
 }

@@ -122,7 +122,7 @@ func TestBackupThatFails(t *testing.T) {
 	}
 }
 
-// Whatever byte of a backup changes, it is noticed.
+// A change of any byte of a backup is noticed.
 func TestBackupThatIsDamaged(t *testing.T) {
 	d := filled(t)
 	path, err := d.Backup(t.Context(), t.TempDir(), backupDay, 3, nil)

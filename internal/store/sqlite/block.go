@@ -29,7 +29,7 @@ const (
 	minCall = 11
 )
 
-// What a text of a block is to the sets that say what a block is about.
+// The kinds of texts in a block, for the sets of the block.
 const (
 	isPrincipal = 1 << iota
 	isSession
@@ -136,8 +136,8 @@ func (w *blockWriter) set(kind uint8) []byte {
 	return set
 }
 
-// mark is a few bytes that stand for a text. Others may have the same, and it may
-// come to be where two meet, which costs a look into a block for nothing.
+// mark is a few bytes that stand for a text. Other texts may have the same mark, or
+// it may occur where two marks meet, which costs one needless read of a block.
 func mark(text string) []byte {
 	return binary.LittleEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(text)))
 }
@@ -189,8 +189,7 @@ func readCalls(calls []store.Call, data []byte, segment int64) ([]store.Call, er
 	return calls, nil
 }
 
-// blockReader takes numbers and bytes off data. Once something is wrong all that
-// comes is zero.
+// blockReader takes numbers and bytes off data. After a fault it returns zeros.
 type blockReader struct {
 	data []byte
 	bad  bool
@@ -220,8 +219,8 @@ func (r *blockReader) varint() int64 {
 	return int64(u>>1) ^ -int64(u&1)
 }
 
-// count is a number of things that take at least so many bytes each; there are
-// no more than there is data for.
+// count is a number of things that take at least so many bytes each; more than the
+// data can hold is a fault.
 func (r *blockReader) count(each int) int {
 	n := r.uvarint()
 	if n > uint64(len(r.data)/each) {

@@ -29,7 +29,7 @@ func (d *DB) PutCalls(ctx context.Context, calls []store.Call) error {
 	}
 	calls = inOrder(calls)
 	if seq := calls[0].Seq; seq <= 0 {
-		return fmt.Errorf("%s: a call has the number %d; the first one there is is 1", step, seq)
+		return fmt.Errorf("%s: a call has the number %d; numbers begin with 1", step, seq)
 	}
 	// Statements first: there is one connection, and a transaction has it.
 	p, err := d.callsPutter(ctx)
@@ -53,14 +53,14 @@ func (d *DB) PutCalls(ctx context.Context, calls []store.Call) error {
 	return d.wrap(step, tx.Commit())
 }
 
-// putter holds the statements that put calls. To have SQLite read their text
-// each time would cost more than all the rest where calls come one by one.
+// putter holds the prepared statements that put calls. Parsing them each time would
+// cost more than all the rest when calls come one by one.
 type putter struct {
 	near, next, insert *sql.Stmt
 	blocks             blockWriter
 }
 
-// callsPutter returns the one of the database.
+// callsPutter returns the putter of the database.
 func (d *DB) callsPutter(ctx context.Context) (*putter, error) {
 	d.putterMu.Lock()
 	defer d.putterMu.Unlock()
@@ -92,12 +92,12 @@ func (p *putter) close() error {
 	return errors.Join(errs...)
 }
 
-// in returns the same for a transaction, with which it ends.
+// in returns the same for a transaction.
 func (p *putter) in(ctx context.Context, tx *sql.Tx) *putter {
 	return &putter{near: tx.StmtContext(ctx, p.near), next: tx.StmtContext(ctx, p.next), insert: tx.StmtContext(ctx, p.insert)}
 }
 
-// put puts the first n of calls: those before the next block that is there.
+// put puts the first n of calls: those before the next existing block.
 func (p *putter) put(ctx context.Context, calls []store.Call) (n int, err error) {
 	from := calls[0].Seq
 	var b block
@@ -140,7 +140,7 @@ func (p *putter) put(ctx context.Context, calls []store.Call) (n int, err error)
 	return n, nil
 }
 
-// inOrder returns calls by Seq. Of two with the same the first stays.
+// inOrder returns calls by Seq. Of two equal ones the first stays.
 func inOrder(calls []store.Call) []store.Call {
 	ordered := true
 	for i := 1; i < len(calls) && ordered; i++ {
@@ -154,8 +154,8 @@ func inOrder(calls []store.Call) []store.Call {
 	return slices.CompactFunc(calls, func(a, b store.Call) bool { return a.Seq == b.Seq })
 }
 
-// LastCall implements store.Calls. Of a block that is damaged it returns no
-// place, which fits no journal, and so the index is made again.
+// LastCall implements store.Calls. Of a damaged block it returns no place, which
+// matches no journal, so that the index is rebuilt.
 func (d *DB) LastCall(ctx context.Context) (store.Call, bool, error) {
 	var b block
 	err := d.reader.QueryRowContext(ctx, "SELECT last, segment, data FROM calls ORDER BY first DESC LIMIT 1").Scan(&b.last, &b.segment, &b.data)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// damagedKey is where the meta table says from which block on the index of calls
-// can't be trusted.
+// damagedKey is the key of the meta table with the first block of the index of
+// calls that can't be trusted.
 const damagedKey = "calls_damaged"
 
 // damagedBlock is the failure to read the block that begins with this Seq. SQLite
@@ -22,19 +22,19 @@ func (e *damagedBlock) Error() string {
 }
 
 // wrapCalls is wrap for the index of calls. A damaged block is noted, so that the
-// next Open forgets it and what comes after it: the journal adds to an index what
-// it lacks at the end.
+// next Open forgets it and all blocks after it: the journal adds what an index
+// lacks at the end.
 func (d *DB) wrapCalls(step string, err error) error {
 	var b *damagedBlock
 	if !errors.As(err, &b) {
 		return d.wrap(step, err)
 	}
-	// Whoever asked may be gone.
+	// The caller's context may have ended.
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	noted := d.exec(ctx, "note the damage", "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value WHERE CAST(excluded.value AS INTEGER) < CAST(value AS INTEGER)",
 		damagedKey, strconv.FormatInt(b.first, 10))
-	return errors.Join(fmt.Errorf("%s: the index of calls in the state database %s is damaged; restart the gateway, which makes it again from the journal: %w", step, d.path, err), noted)
+	return errors.Join(fmt.Errorf("%s: the index of calls in the state database %s is damaged; restart the gateway, which rebuilds it from the journal: %w", step, d.path, err), noted)
 }
 
 // dropDamaged forgets the part of the index of calls that was noted as damaged.
@@ -48,7 +48,7 @@ func (d *DB) dropDamaged(ctx context.Context) error {
 	if err != nil {
 		return d.wrap(step, err)
 	}
-	// Before the note: done twice is as good as done once.
+	// Before the note: repeating it does no harm.
 	if err := d.exec(ctx, step, "DELETE FROM calls WHERE first >= ?", first); err != nil {
 		return err
 	}

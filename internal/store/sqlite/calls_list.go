@@ -12,7 +12,7 @@ import (
 const defaultLimit = 100
 
 // Calls implements store.Calls. It goes through the blocks from the newest back,
-// and looks into those that may hold a call that is asked for.
+// and reads those that may hold a matching call.
 func (d *DB) Calls(ctx context.Context, f store.CallFilter) ([]store.Call, error) {
 	const step = "list the calls"
 	if f.Limit <= 0 {
@@ -52,8 +52,8 @@ func (d *DB) Calls(ctx context.Context, f store.CallFilter) ([]store.Call, error
 	return all, d.wrap(step, rows.Err())
 }
 
-// blocksQuery chooses the blocks that may hold what the filter is for; some is
-// false when none can.
+// blocksQuery chooses the blocks that may hold matching calls; some is false if
+// none can.
 func blocksQuery(f store.CallFilter) (query string, args []any, some bool) {
 	var where []string
 	and := func(condition string, arg any) {
@@ -70,7 +70,7 @@ func blocksQuery(f store.CallFilter) (query string, args []any, some bool) {
 	if f.Before > 0 {
 		and("first < ?", f.Before)
 	}
-	// What no number can be made of is left to the look into the block.
+	// A time that does not fit a number is compared when the block is read.
 	if y := f.Since.Year(); y >= 1970 && y <= 2261 {
 		and("newest >= ?", atNumber(f.Since))
 	}

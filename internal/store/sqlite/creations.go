@@ -14,11 +14,11 @@ import (
 	"github.com/tine-mcp/tine/internal/store"
 )
 
-// UnansweredFolder lies beside the database and has an empty file for each creation
-// under way, called like its mark. The file is removed after the answer is in the
-// database and before the answer is given. What a creation made is removed at a start
-// only where the file is still there too: a database that lost its last transaction,
-// as a power cut leaves it, would have the creation as one without an answer.
+// UnansweredFolder lies beside the database and has an empty file for each pending
+// creation, named like its mark. The file is removed after the answer is in the
+// database and before the answer is given. A start removes what a creation made only
+// if the file is still there: a database that lost its last transaction in a power
+// cut would have an answered creation as a pending one.
 const UnansweredFolder = "unanswered"
 
 func (d *DB) unansweredFile(c store.Creation) string {
@@ -85,7 +85,7 @@ func (d *DB) EndCreation(ctx context.Context, owner, key string, answer json.Raw
 
 // Unanswered implements store.Creations.
 func (d *DB) Unanswered(ctx context.Context) ([]store.Creation, error) {
-	const step = "list creations under way"
+	const step = "list pending creations"
 	var all []store.Creation
 	err := d.each(ctx, step, "SELECT owner, key, request, at FROM creations WHERE answer IS NULL ORDER BY owner, key", func(rows *sql.Rows) error {
 		var c store.Creation
@@ -105,10 +105,10 @@ func (d *DB) Unanswered(ctx context.Context) ([]store.Creation, error) {
 }
 
 // DropCreations implements store.Creations.
-func (d *DB) DropCreations(ctx context.Context, before time.Time, underWay bool) error {
+func (d *DB) DropCreations(ctx context.Context, before time.Time, pending bool) error {
 	const step = "forget old creations"
-	err := d.exec(ctx, step, "DELETE FROM creations WHERE at < ? OR (? AND answer IS NULL)", nanos(before), underWay)
-	if err != nil || !underWay {
+	err := d.exec(ctx, step, "DELETE FROM creations WHERE at < ? OR (? AND answer IS NULL)", nanos(before), pending)
+	if err != nil || !pending {
 		return err
 	}
 	if err := os.RemoveAll(filepath.Join(filepath.Dir(d.path), UnansweredFolder)); err != nil {

@@ -34,7 +34,7 @@ func Inspect(ctx context.Context, path string) (Summary, error) {
 		if sum, err := sumOf(path); err != nil {
 			return s, fmt.Errorf("read %s: %w", path, err)
 		} else if sum != b.sum {
-			return s, fmt.Errorf("%w: %s: its content is not the one that its name says", store.ErrDamaged, path)
+			return s, fmt.Errorf("%w: %s: its content does not match the hash in its name", store.ErrDamaged, path)
 		}
 	}
 	if info, err := os.Stat(path); err != nil {
@@ -145,8 +145,9 @@ func SyncDir(dir string) error {
 	return nil
 }
 
-// Missing reports why there is no database at path, empty where there is one,
-// whole or not: there is no file, or nothing in it. It changes nothing.
+// Missing reports why there is no database at path: there is no file, or it is
+// empty. It returns an empty text for any other file, sound or not. It changes
+// nothing.
 func Missing(ctx context.Context, path string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -157,7 +158,7 @@ func Missing(ctx context.Context, path string) (string, error) {
 	case info.Size() == 0:
 		return "is empty", nil
 	case checkLog(path) != nil:
-		return "", nil // that is for whoever opens it
+		return "", nil // opening it reports that
 	}
 	db, err := sql.Open("sqlite3", readOnly(path))
 	if err != nil {
@@ -166,7 +167,7 @@ func Missing(ctx context.Context, path string) (string, error) {
 	defer db.Close()
 	var tables int
 	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err == nil && tables == 0 {
-		return "has nothing in it", nil
+		return "is empty", nil
 	}
 	return "", nil
 }

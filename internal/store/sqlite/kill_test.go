@@ -108,7 +108,7 @@ func writeForever(path string) {
 	}
 }
 
-// must is for calls whose failure ends the test whatever it is.
+// must is for calls whose failure ends the test.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// migrate brings the schema to the last of steps. All of them happen or none.
-// A database that holds something is copied first.
+// migrate brings the schema to the last of steps, all or none. A database that
+// holds something is copied first.
 func (d *DB) migrate(ctx context.Context, steps []string) error {
 	have, err := d.version(ctx)
 	if err != nil {
@@ -64,7 +64,7 @@ func (d *DB) version(ctx context.Context) (int, error) {
 		return 0, nil
 	}
 	if versioned == 0 {
-		return 0, fmt.Errorf("%s is a database of something else; move it away or choose another state folder", d.path)
+		return 0, fmt.Errorf("%s is a database of another program; move it away or choose another state folder", d.path)
 	}
 	var v int
 	err = d.db.QueryRowContext(ctx, "SELECT version FROM schema_version").Scan(&v)
@@ -78,9 +78,9 @@ func (d *DB) backupPath(version int) string {
 	return fmt.Sprintf("%s.v%d.backup", d.path, version)
 }
 
-// dropBackups deletes the copies of versions below this one, which a change of
-// the schema that succeeded has made useless. They hold secrets, and what can't
-// be deleted now is deleted after the next change.
+// dropBackups deletes the copies of versions below this one, which a successful
+// change of the schema has made useless. They hold secrets; a copy that can't be
+// deleted now is deleted after the next change.
 func (d *DB) dropBackups(below int) {
 	for v := 1; v < below; v++ {
 		os.Remove(d.backupPath(v))

@@ -5,10 +5,10 @@ import (
 	"database/sql"
 )
 
-// statement returns the statement with this text, for those that come often:
-// to have SQLite read the text each time would cost more than all the rest.
-// They end with the database. It waits for the one connection, so it is no use
-// within a transaction.
+// statement returns the prepared statement with this text, for frequent ones:
+// parsing the text each time would cost more than all the rest. They end with the
+// database. It waits for the one connection, so it can't be used within a
+// transaction.
 func (d *DB) statement(ctx context.Context, query string) (*sql.Stmt, error) {
 	d.preparedMu.Lock()
 	defer d.preparedMu.Unlock()

@@ -1,8 +1,7 @@
 package sqlite
 
-// schema has one step for each version of the database; the first makes
-// version 1. A step that was released is never changed: what is new is a new
-// step at the end.
+// schema has one step for each version of the database; the first makes version 1.
+// A released step is never changed: changes are new steps at the end.
 var schema = []string{`
 CREATE TABLE meta (
 	key   TEXT PRIMARY KEY,

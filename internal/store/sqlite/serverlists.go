@@ -13,7 +13,7 @@ import (
 
 // PutServerList implements store.ServerLists.
 func (d *DB) PutServerList(ctx context.Context, l store.ServerList) error {
-	const step = "write what a server lists"
+	const step = "write the list of a server"
 	tx, err := d.db.BeginTx(ctx, nil)
 	if err != nil {
 		return d.wrap(step, err)
@@ -35,7 +35,7 @@ func (d *DB) PutServerList(ctx context.Context, l store.ServerList) error {
 
 // DeleteServerList implements store.ServerLists.
 func (d *DB) DeleteServerList(ctx context.Context, key, principal string) error {
-	return d.exec(ctx, "delete what a server lists", "DELETE FROM server_lists WHERE key = ? AND principal = ?", key, principal)
+	return d.exec(ctx, "delete the list of a server", "DELETE FROM server_lists WHERE key = ? AND principal = ?", key, principal)
 }
 
 // ServerList implements store.ServerLists.
@@ -49,10 +49,10 @@ func (d *DB) ServerList(ctx context.Context, key, principal string) (store.Serve
 		return store.ServerList{}, false, nil
 	}
 	if err != nil {
-		return store.ServerList{}, false, d.wrap("read what a server lists", err)
+		return store.ServerList{}, false, d.wrap("read the list of a server", err)
 	}
 	if now := sha256.Sum256(l.Data); !bytes.Equal(now[:], sum) {
-		return store.ServerList{}, false, fmt.Errorf("read what a server lists: %w: the list is not as it was written", store.ErrDamaged)
+		return store.ServerList{}, false, fmt.Errorf("read the list of a server: %w: its checksum is wrong", store.ErrDamaged)
 	}
 	l.Changed = fromNanos(changed)
 	return l, true, nil

@@ -98,7 +98,7 @@ func (d *DB) FindSessions(ctx context.Context, f store.SessionFilter) ([]store.S
 	return d.sessions(ctx, step, "SELECT "+sessionColumns+" FROM sessions WHERE "+strings.Join(where, " AND ")+" ORDER BY created DESC, id LIMIT ?", args...)
 }
 
-// sessions reads beside the writer, whom a long list would hold up.
+// sessions reads beside the writer, which a long list would delay.
 func (d *DB) sessions(ctx context.Context, step, query string, args ...any) ([]store.Session, error) {
 	var all []store.Session
 	err := d.eachOf(ctx, d.reader, step, query, func(rows *sql.Rows) error {
@@ -119,12 +119,12 @@ func (d *DB) TouchSessions(ctx context.Context, used map[string]time.Time) error
 	return d.touch(ctx, "note the use of sessions", "UPDATE sessions SET used = max(used, ?) WHERE id = ?", used)
 }
 
-// DropSessions implements store.Sessions. It works in steps, so that others get
-// their turn: what may be forgotten once may be forgotten later too.
+// DropSessions implements store.Sessions. It works in steps, so that other writers
+// get their turn: the rest may be forgotten later.
 func (d *DB) DropSessions(ctx context.Context, before time.Time) ([]string, error) {
 	const step = "forget closed sessions"
 	var ids, dropped []string
-	// The line of a session that stays is followed up to its first one.
+	// The ancestors of a session that stays are followed to the first.
 	err := d.eachOf(ctx, d.reader, step, `
 		WITH RECURSIVE kept (id, parent) AS (
 			SELECT id, parent FROM sessions WHERE closed = 0 OR closed >= ?1

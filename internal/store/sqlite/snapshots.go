@@ -13,7 +13,7 @@ import (
 )
 
 // PutSnapshot implements store.Snapshots. The row of an id is changed in place:
-// to replace it would also replace another one with its name.
+// replacing it would also replace another snapshot with its name.
 func (d *DB) PutSnapshot(ctx context.Context, s store.Snapshot) error {
 	const step = "write a snapshot"
 	if s.ID == "" {

@@ -31,11 +31,11 @@ type DB struct {
 	flag   string // that commands on the state folder need; see OpenState
 	copied bool   // it is a copy, for whose damage there is no command
 	// One connection: SQLite has one writer, and waiting for a turn in Go is
-	// cheaper and fairer than in SQLite's busy loop. What is read here is read
-	// at a start, or is small.
+	// cheaper and fairer than in SQLite's busy loop. Reads here are at a start, or
+	// small.
 	db *sql.DB
-	// The index of the journal is written all the time and read in long lists.
-	// In WAL mode a reader of its own waits for no writer and holds none up.
+	// The index of the journal is written all the time and read in long lists. In
+	// WAL mode a separate reader waits for no writer and delays none.
 	reader *sql.DB
 
 	putterMu sync.Mutex
@@ -50,15 +50,15 @@ const readers = 2
 
 var _ store.Store = (*DB)(nil)
 
-// Open opens the database at path, makes it when it is not there, and brings
-// its schema up to date. The folder must exist. The caller must Close it.
+// Open opens the database at path, makes it if it is missing, and brings its schema
+// up to date. The folder must exist. The caller must Close it.
 func Open(ctx context.Context, path string) (*DB, error) {
 	return open(ctx, path, schema)
 }
 
 // OpenState opens the database of a state folder, unless it is older than
-// AccessFile beside it says. Flag is what the commands that errors advise need to
-// mean this folder, such as "--state /srv/tine"; empty for nothing.
+// AccessFile beside it says. Flag is what commands in errors need to name this
+// folder, such as "--state /srv/tine"; empty for nothing.
 func OpenState(ctx context.Context, path, flag string) (*DB, error) {
 	d := &DB{access: filepath.Dir(path), flag: flag}
 	if err := d.open(ctx, path, schema); err != nil {
@@ -226,8 +226,8 @@ func (d *DB) wrap(step string, err error) error {
 	return fmt.Errorf("%s: state database %s: %w", step, d.path, err)
 }
 
-// full reports whether there is no space beside a file, which SQLite here calls an error of
-// input and output.
+// full reports whether there is no space beside a file, which SQLite reports as an I/O
+// error here.
 func full(path string) bool {
 	f, err := os.CreateTemp(filepath.Dir(path), ".space-*")
 	if err == nil {
@@ -242,7 +242,7 @@ func (d *DB) damaged(err error) error {
 	if d.copied {
 		return fmt.Errorf("%w: %s (%w)", store.ErrDamaged, d.path, err)
 	}
-	return fmt.Errorf("%w: %s (%w); nothing was changed. Run `%s` to go back to a backup, or `%s` to keep all there is in a folder aside and begin anew",
+	return fmt.Errorf("%w: %s (%w); nothing was changed. Run `%s` to go back to a backup, or `%s` to move the state aside and begin anew",
 		store.ErrDamaged, d.path, err, d.command("restore"), d.command("set-aside"))
 }
 
@@ -256,7 +256,7 @@ func (d *DB) command(args string) string {
 
 // Close may be called twice.
 func (d *DB) Close() error {
-	// The writer last: whoever leaves last puts the log into the file.
+	// The writer last: the last to close moves the log into the file.
 	if err := errors.Join(d.reader.Close(), d.db.Close()); err != nil {
 		return fmt.Errorf("close the state database %s: %w", d.path, err)
 	}

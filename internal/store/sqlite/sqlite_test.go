@@ -109,10 +109,10 @@ func TestFilesThatCannotBeOpened(t *testing.T) {
 		content []byte
 		want    string
 	}{
-		"not a database": {[]byte(strings.Repeat("hello ", 1000)), "tine state restore"},
-		"broken pages":   {torn, "tine state restore"},
-		"cut short":      {whole[:len(whole)/2+100], "tine state restore"},
-		"someone else's": {foreign, "is a database of something else; move it away"},
+		"not a database":    {[]byte(strings.Repeat("hello ", 1000)), "tine state restore"},
+		"broken pages":      {torn, "tine state restore"},
+		"cut short":         {whole[:len(whole)/2+100], "tine state restore"},
+		"another program's": {foreign, "is a database of another program; move it away"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "tine.db")

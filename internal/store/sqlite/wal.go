@@ -9,10 +9,10 @@ import (
 	"os"
 )
 
-// SQLite reads its write-ahead log up to the first frame whose checksum is
-// wrong, takes that for the end, and overwrites the rest: a damaged byte takes
-// back every transaction after it, and the database that is left looks sound.
-// checkLog finds such damage before SQLite opens the file.
+// SQLite reads its write-ahead log up to the first frame whose checksum is wrong,
+// takes that for the end, and overwrites the rest: a damaged byte undoes every
+// transaction after it, and the remaining database looks sound. checkLog finds such
+// damage before SQLite opens the file.
 //
 // The format is at https://sqlite.org/fileformat2.html#walformat.
 
@@ -22,8 +22,8 @@ const (
 	walMagic    = 0x377f0682 // the last bit says in which byte order sums are made
 )
 
-// checkLog returns why the log of the database at path can't be trusted. A log
-// that a killed process left unfinished can be: what it lacks was not committed.
+// checkLog returns why the log of the database at path can't be trusted. A log that
+// a killed process left unfinished can be: the missing part was not committed.
 func checkLog(path string) error {
 	f, err := os.Open(path + "-wal")
 	if errors.Is(err, fs.ErrNotExist) {

@@ -102,7 +102,7 @@ func testCallFilters(t *testing.T, s store.Calls, _ func() store.Calls) {
 	}
 }
 
-// chosen is what a filter means, said plainly.
+// chosen is a plain implementation of a filter.
 func chosen(all []store.Call, f store.CallFilter) []store.Call {
 	limit := f.Limit
 	if limit == 0 {
@@ -129,7 +129,7 @@ func chosen(all []store.Call, f store.CallFilter) []store.Call {
 
 func testDropCalls(t *testing.T, s store.Calls, reopen func() store.Calls) {
 	ctx := context.Background()
-	const many = 10000 // more than fits into one step of whoever works in steps
+	const many = 10000 // more than fits into one step of an implementation
 	var all []store.Call
 	for i := range int64(many) {
 		all = append(all, store.Call{Seq: i + 1, ID: store.CallID(i + 1), Server: "s", Outcome: "ok", Segment: i / 1000})
@@ -148,7 +148,7 @@ func testDropCalls(t *testing.T, s store.Calls, reopen func() store.Calls) {
 	same(t, got(s.Calls(ctx, everything)), chosen(all[9000:], everything))
 	same(t, got(s.Calls(ctx, store.CallFilter{Server: "s", Limit: 2 * many})), chosen(all[9000:], everything))
 
-	// What was forgotten may come again.
+	// Forgotten calls may come again.
 	must(t, s.DropCalls(ctx, 1<<62))
 	if _, ok, err := s.LastCall(ctx); ok || err != nil {
 		t.Errorf("calls were left: %v, %v", ok, err)
@@ -158,7 +158,7 @@ func testDropCalls(t *testing.T, s store.Calls, reopen func() store.Calls) {
 }
 
 // testCallsInPieces puts the same calls in other ways: one by one, again, in no
-// order, and into gaps. What is there is always the same.
+// order, and into gaps. The result is always the same.
 func testCallsInPieces(t *testing.T, s store.Calls, reopen func() store.Calls) {
 	ctx := context.Background()
 	const many = 1500

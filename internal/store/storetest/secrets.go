@@ -111,7 +111,7 @@ func testCredentials(t *testing.T, s store.Shared, reopen func() store.Shared) {
 		}
 		same(t, []store.Credential{c}, []store.Credential{want})
 	}
-	// What all share is not what one has for itself.
+	// A shared credential is not a principal's own.
 	for _, none := range [][2]string{{"a", "bob"}, {"b", ""}, {"c", "ann"}} {
 		if c, ok, err := s.Credential(ctx, none[0], none[1]); ok || err != nil {
 			t.Errorf("credential of %q: %v, %v, %v", none, c, ok, err)

@@ -14,7 +14,7 @@ func testServerLists(t *testing.T, s store.Local, reopen func() store.Local) {
 	ServerLists(t, s, func() store.ServerLists { return reopen() })
 }
 
-// ServerLists checks what keeps lists of servers. reopen gives what a later gateway has.
+// ServerLists tests a store of lists. reopen gives the store of a later gateway.
 func ServerLists(t *testing.T, s store.ServerLists, reopen func() store.ServerLists) {
 	ctx := context.Background()
 	at := time.Now().UTC()

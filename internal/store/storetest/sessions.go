@@ -129,7 +129,7 @@ func testFindSessions(t *testing.T, s store.Shared, reopen func() store.Shared) 
 			same(t, got(s.FindSessions(ctx, f)), found(all, f))
 		})
 	}
-	// Page by page it is the same list, whatever begins or ends meanwhile.
+	// Page by page it is the same list, even if sessions begin or end meanwhile.
 	for _, f := range []store.SessionFilter{{Limit: 1}, {Limit: 7, Closed: true}, {Limit: 13, Owner: &ann}} {
 		whole := f
 		whole.Limit = 10000
@@ -162,7 +162,7 @@ func testFindSessions(t *testing.T, s store.Shared, reopen func() store.Shared) 
 	}
 }
 
-// found is what a filter means, said plainly.
+// found is a plain implementation of a filter.
 func found(all []store.Session, f store.SessionFilter) []store.Session {
 	all = slices.SortedFunc(slices.Values(all), func(a, b store.Session) int {
 		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.ID, b.ID))

@@ -115,8 +115,8 @@ func testCatalogs(t *testing.T, s store.Shared, reopen func() store.Shared) {
 	there("also open", "snapshot", "never there")
 }
 
-// testCatalogsAtOnce drops catalogs while sessions and snapshots come and go: none that
-// is there is ever without its servers.
+// testCatalogsAtOnce drops catalogs while sessions and snapshots come and go: none of
+// them is ever without its servers.
 func testCatalogsAtOnce(t *testing.T, s store.Shared, _ func() store.Shared) {
 	ctx := context.Background()
 	servers := json.RawMessage(`[]`)

@@ -83,7 +83,7 @@ func run[S store.Closer](t *testing.T, open func(t testing.TB, place string) S, 
 	}
 }
 
-// RunCalls tests what is an index of the journal and nothing more, in the same
+// RunCalls tests an implementation of only the index of the journal, in the same
 // way. The suite closes what it opens.
 func RunCalls(t *testing.T, open func(t testing.TB, place string) (s store.Calls, closeIt func())) {
 	for name, test := range map[string]func(*testing.T, store.Calls, func() store.Calls){
@@ -351,8 +351,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// got is for calls whose failure ends the test whatever it is; a panic in a
-// test names the line.
+// got is for calls whose failure ends the test; a panic in a test names the line.
 func got[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

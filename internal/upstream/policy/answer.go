@@ -8,7 +8,7 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// described is what a result says about being kept.
+// described is what a result says about caching.
 type described struct {
 	complete bool // it is an answer, and readable
 	failed   bool // isError
@@ -33,7 +33,7 @@ func describe(result []byte) described {
 		raw := val.Of(result)
 		switch key {
 		case "ttlMs":
-			// What can't be read is taken for zero: not to be kept.
+			// An unreadable value counts as zero: not to be cached.
 			d.ttlAt = val
 			if ms, err := strconv.ParseFloat(string(raw), 64); err == nil && ms > 0 {
 				d.ttl = time.Duration(min(ms, float64(maxListTTL.Milliseconds()))) * time.Millisecond

@@ -15,8 +15,8 @@ import (
 	"github.com/tine-mcp/tine/internal/upstream"
 )
 
-// A breaker keeps calls away from a server that failed several times in a row,
-// and lets a few through after a while to see whether it is well again.
+// A breaker refuses calls to a server that failed several times in a row, and lets
+// a few through after a pause to test whether it has recovered.
 //
 //	closed --failures in a row--> open --pause over--> half-open --probes ok--> closed
 //	                               ^------------a probe fails------'
@@ -40,8 +40,7 @@ type breaker struct {
 type circuit struct {
 	set config.Breaker
 	cb  *gobreaker.CircuitBreaker[*upstream.Result] // nil without a breaker
-	// trip is how many failures open it. It is shared by circuits with the same
-	// breaker.
+	// trip is how many failures open it. Circuits with the same breaker share it.
 	trip *atomic.Int64
 }
 
@@ -80,7 +79,7 @@ func (b *breaker) current() *circuit {
 	return b.circuit.Load()
 }
 
-// replace makes a circuit with other times that knows what the old one knew.
+// replace makes a circuit with other times and the state of the old one.
 func (b *breaker) replace(old *circuit, set config.Breaker) *circuit {
 	c := &circuit{set: set, trip: new(atomic.Int64)}
 	c.cb = gobreaker.NewCircuitBreaker[*upstream.Result](gobreaker.Settings{
@@ -92,7 +91,7 @@ func (b *breaker) replace(old *circuit, set config.Breaker) *circuit {
 	fail := func() { _, _ = c.cb.Execute(func() (*upstream.Result, error) { return nil, errFailed }) }
 	if old != nil && old.cb != nil {
 		if old.cb.State() == gobreaker.StateClosed {
-			c.trip.Store(1 << 32) // counting what was counted before opens nothing
+			c.trip.Store(1 << 32) // repeating the old counts opens nothing
 			for range old.cb.Counts().ConsecutiveFailures {
 				fail()
 			}
@@ -105,7 +104,7 @@ func (b *breaker) replace(old *circuit, set config.Breaker) *circuit {
 	return c
 }
 
-// turned is told of a new state, with the circuit's lock held.
+// turned is called with a new state, with the circuit's lock held.
 func (b *breaker) turned(to gobreaker.State) {
 	switch to {
 	case gobreaker.StateOpen:
@@ -131,7 +130,7 @@ func (b *breaker) lastReason() string {
 }
 
 // state returns the state by the api's words; empty without a breaker. An open
-// breaker whose pause is over is half-open, whether anybody calls or not.
+// breaker whose pause is over is half-open, even without a call.
 func (b *breaker) state() string {
 	c := b.current()
 	if c.cb == nil {
@@ -146,31 +145,31 @@ func (b *breaker) state() string {
 	return api.BreakerClosed
 }
 
-// forgotten reports whether an own breaker's instance was not called for so
-// long that it no longer speaks for the server: its session may be over.
+// forgotten reports whether an own breaker's instance was not called for so long
+// that it no longer speaks for the server: its session may have ended.
 func (b *breaker) forgotten() bool {
 	age := time.Duration(b.clock.now() - b.used.Load())
 	return age > 10*time.Minute+b.server.policy.Load().Breaker.Open
 }
 
-// judge says what a call tells about the server.
+// judge decides what the outcome of a call says about the server.
 func (b *breaker) judge(ctx context.Context, err error) error {
 	if err == nil {
-		// An answer shows that the server is well, also one that says no.
+		// Any answer shows that the server is well, also a refusal.
 		if b.failures.Load() > 0 {
 			b.failures.Store(0)
 		}
 		return nil
 	}
 	if ctx.Err() != nil || upstream.TooLarge(err) {
-		return errNeither // the caller's doing
+		return errNeither // the caller caused it
 	}
 	if upstream.StateLost(err) {
-		return errNeither // who is told to wait would lose what became of it
+		return errNeither // a refusal to wait would hide the loss from the caller
 	}
 	e := kindOf(err)
 	if e.Final {
-		return errNeither // to wait for it would not help, and who waits is not told why
+		return errNeither // waiting would not help, and would hide the reason
 	}
 	switch e.Kind {
 	case api.KindInfrastructure, api.KindTimeout, api.KindLost:
@@ -178,13 +177,13 @@ func (b *breaker) judge(ctx context.Context, err error) error {
 		return errNeither
 	}
 	if saysNo(e.Status) && !upstream.Unsent(err) {
-		// Also an answer. What a handshake is told is none, as there was no call.
+		// Also an answer, unlike that to a handshake, where there was no call.
 		b.failures.Store(0)
 		return nil
 	}
 	if death := upstream.Death(err); death != "" {
 		if last := b.death.Swap(&death); last != nil && *last == death {
-			return errNeither // another call that was under way then
+			return errNeither // another call that was pending then
 		}
 	}
 	b.last.Store(e)
@@ -199,9 +198,9 @@ func saysNo(status int) bool {
 	return status >= 400 && status < 500 && status != http.StatusRequestTimeout && status != http.StatusTooManyRequests
 }
 
-// refuse is the error of a call that was kept away. It says what the last failure
-// was, and what the server wrote, where that was of the same session; otherwise it was
-// perhaps somebody else's.
+// refuse is the error of a call that the breaker refused. It includes the last
+// failure, and what the server wrote, if that was of the same session; otherwise it
+// may belong to another principal.
 func (b *breaker) refuse(c *circuit, probing bool) error {
 	err := b.refusal(c, probing)
 	if last := b.last.Load(); b.own && last != nil && last.Own {
@@ -218,7 +217,7 @@ func (b *breaker) refusal(c *circuit, probing bool) error {
 	}
 	if probing {
 		return b.server.refuse(reasonBreaker, api.KindInfrastructure, 0, 0,
-			"%d calls failed in a row; one is under way to see whether it is well again%s", n, last)
+			"%d calls failed in a row; a test call is running%s", n, last)
 	}
 	left := c.set.Open - time.Duration(b.clock.now()-b.opened.Load())
 	return b.server.refuse(reasonBreaker, api.KindInfrastructure, 0, left,

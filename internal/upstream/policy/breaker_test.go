@@ -265,7 +265,7 @@ func TestOwnBreakers(t *testing.T) {
 		if got := s.Figures().Breaker; got != api.BreakerHalfOpen {
 			t.Errorf("the worst breaker is %q", got)
 		}
-		// Nobody calls it any more: its session is over.
+		// No call reaches it any more: its session is over.
 		time.Sleep(11 * time.Minute)
 		if got := s.Figures().Breaker; got != api.BreakerClosed {
 			t.Errorf("the worst breaker is %q", got)
@@ -359,7 +359,7 @@ func TestListenPassesBy(t *testing.T) {
 	}
 }
 
-// What a server failed with is for its log alone: it may be of anybody's call.
+// A server's last failure is only logged: any caller's call may have caused it.
 func TestBreakerLogsTheLastFailure(t *testing.T) {
 	var log bytes.Buffer
 	s := policy.NewServer("x", breaks(2), nil, slog.New(slog.NewTextHandler(&log, nil)))
@@ -376,7 +376,7 @@ func TestBreakerLogsTheLastFailure(t *testing.T) {
 	}
 }
 
-// A server that died with many calls under way has failed once.
+// A server that died with many pending calls has failed once.
 func TestBreakerCountsADeathOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := "one"

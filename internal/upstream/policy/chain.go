@@ -13,11 +13,11 @@ type ChainOptions struct {
 	// Own says that the instance belongs to one session: when it fails or sends
 	// a 429, that is no reason to keep the others away from theirs.
 	Own bool
-	// Of names what the chain talks to, and as whom. Chains of the same share what
-	// they learn; one that is still in use after its server was changed can't
-	// teach the others anything.
+	// Of names the target of the chain, and its identity there. Chains of the same
+	// target share what they learn; a chain that is still in use after its server
+	// was changed can't affect the others.
 	Of string
-	// Kept is called when a list was kept, so that whoever has the connection
+	// Kept is called when a list was cached, so that the owner of the connection
 	// starts to listen for its changes. It may be nil and must not block.
 	Kept func()
 }
@@ -70,8 +70,8 @@ func (c *Chain) Call(ctx context.Context, req *upstream.Request) (*upstream.Resu
 }
 
 // Note says that the server's lists of a kind changed, by the method of its
-// notification; with an empty method, that it was started anew and nothing that
-// is known of it holds. Other notifications mean nothing here.
+// notification; with an empty method, that it was started anew and nothing known of
+// it holds. Other notifications are ignored.
 func (c *Chain) Note(method string) {
 	var kinds []listKind
 	switch method {
@@ -96,8 +96,8 @@ func (c *Chain) Note(method string) {
 	}
 }
 
-// Close lets go of what is kept for this chain alone, when its connection is
-// over. It may be called twice.
+// Close drops what is cached for this chain alone, when its connection is over. It
+// may be called twice.
 func (c *Chain) Close() {
 	for kind := range listKinds {
 		c.lists.forgetOwn(kind)

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// flights make one piece of work of several that want the same at once. The
-// work belongs to nobody in particular: it goes on while anybody waits for it,
-// and is cancelled when nobody does.
+// flights merge concurrent requests for the same work. The work belongs to no
+// caller in particular: it runs while at least one caller waits for it, and is
+// cancelled when none does.
 type flights[K comparable, V any] struct {
 	tasks *tasks
 	mu    sync.Mutex
@@ -24,9 +24,9 @@ type flight[V any] struct {
 	panic   error // what the work panicked with; nil where it did not
 }
 
-// do returns what fn makes for the key. It reports false when ctx ended first,
-// or the server was closed. fn runs in a goroutine of its own, with the values
-// of the first asker's context but not its end.
+// do returns the result of fn for the key. It reports false if ctx ended first, or
+// the server was closed. fn runs in a goroutine of its own, with the values of the
+// first caller's context but not its end.
 func (fs *flights[K, V]) do(ctx context.Context, key K, fn func(context.Context) V) (val V, ok bool) {
 	fs.mu.Lock()
 	f := fs.m[key]
@@ -41,7 +41,7 @@ func (fs *flights[K, V]) do(ctx context.Context, key K, fn func(context.Context)
 	select {
 	case <-f.done:
 		if f.panic != nil {
-			panic(f.panic) // of those who wait, whose callers contain it
+			panic(f.panic) // in each waiting goroutine, whose caller contains it
 		}
 		return f.val, true
 	case <-ctx.Done():
@@ -92,8 +92,8 @@ func (fs *flights[K, V]) remove(key K, f *flight[V]) {
 	}
 }
 
-// forget lets those who ask from now on start anew, without what is under way.
-// Those who wait already get what they asked for.
+// forget makes later callers start anew instead of joining a running flight.
+// Callers that already wait get its result.
 func (fs *flights[K, V]) forget(which func(K) bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()

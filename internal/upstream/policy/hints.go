@@ -26,7 +26,7 @@ const (
 	hintTime  = 5 * time.Second
 	maxHints  = 20_000
 	maxAskers = 4096
-	// How long it is believed that a list has no more to tell, or can't be had.
+	// How long a list is not read again after it had no more hints, or failed.
 	hintsKnown  = 5 * time.Minute
 	hintsFailed = 10 * time.Second
 )
@@ -35,14 +35,14 @@ const (
 // pass, and asked for where a decision needs them.
 type hints struct {
 	server *Server
-	// forgets is the server's count of them that all below is from.
+	// forgets is the server's count of Forgets when all below was learned.
 	forgets atomic.Uint64
 
 	mu    sync.RWMutex
 	tools map[string]hint
 	epoch uint64
-	// asked says until when not to ask again, for principals whose list did not
-	// have some tool. Each may see other tools.
+	// asked is until when not to ask again for a principal whose list lacked some
+	// tool. Each may see other tools.
 	asked   map[string]time.Time
 	flights flights[string, struct{}]
 }
@@ -56,9 +56,8 @@ func newHints(s *Server) *hints {
 	return h
 }
 
-// renew forgets what was known before the server's last Forget. It is called
-// before anything is looked up or learned, so that the server need not know
-// who has hints.
+// renew forgets what was known before the server's last Forget. It is called before
+// every lookup and before learning, so that the server need not track its hints.
 func (h *hints) renew() {
 	if now := h.server.forgets.Load(); h.forgets.Load() != now {
 		h.forget()
@@ -66,8 +65,8 @@ func (h *hints) renew() {
 	}
 }
 
-// now returns a moment to learn with: what was asked for before the last forget
-// teaches nothing.
+// now returns a moment to learn with: answers to requests from before the last
+// forget are ignored.
 func (h *hints) now() uint64 {
 	h.renew()
 	h.mu.RLock()
@@ -137,11 +136,11 @@ func hintOf(tool []byte) hint {
 	return h
 }
 
-// of returns a tool's hints. Where they are not known it asks the server, as
-// the one who calls the tool; without an answer the tool has none.
+// of returns a tool's hints. If they are not known it asks the server, as the
+// caller of the tool; without an answer the tool has none.
 func (h *hints) of(ctx context.Context, req *upstream.Request, ask upstream.Caller) hint {
-	// A list that is read while the tools change teaches nothing and is read
-	// again. That is so where the server was started for the question.
+	// A list that is read while the tools change is ignored and read again, for
+	// example when the request started the server.
 	for tries := 0; ; tries++ {
 		h.renew()
 		h.mu.RLock()

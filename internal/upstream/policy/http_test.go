@@ -43,8 +43,8 @@ func (d *reached) Stop(context.Context) error           { return nil }
 func (d *reached) Leave() error                         { return nil }
 func (d *reached) Hold(context.Context) (func(), error) { return func() {}, nil }
 
-// What a caller did wrong, and an answer that is too large for the gateway, open
-// no breaker: they would keep everybody else away from a server that is well.
+// A caller's mistake, and an answer that is too large for the gateway, open no
+// breaker: that would keep other callers from a server that is well.
 func TestCallersMistakesOverHTTP(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

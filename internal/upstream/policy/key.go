@@ -10,10 +10,10 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// A signature is a hash of what a server's answer to a request may depend on,
-// other than who asks: the params as the server will see them, and what the
-// client can do. Two requests with the same signature, method and principal may
-// have the same answer.
+// A signature is a hash of what a server's answer to a request may depend on, other
+// than the principal: the params as the server will see them, and the client's
+// capabilities. Two requests with the same signature, method and principal may have
+// the same answer.
 type signature [sha256.Size]byte
 
 // sign makes the signature of a request. It reports false for params that can't
@@ -67,7 +67,7 @@ func onlyName(req *upstream.Request) bool {
 	return true
 }
 
-// appendMeta adds the members of _meta that are somebody's own and may mean
+// appendMeta adds the members of _meta that are not the protocol's and may mean
 // anything. Those of the protocol say how to answer, and not what.
 func appendMeta(b, meta []byte) ([]byte, error) {
 	if len(meta) == 0 || meta[0] != '{' {
@@ -87,9 +87,9 @@ func appendMeta(b, meta []byte) ([]byte, error) {
 	return b, err
 }
 
-// appendHeader adds the Mcp-Param-* headers: a server refuses a call whose
-// headers don't match its arguments, so one that was answered vouches only for
-// those with the same.
+// appendHeader adds the Mcp-Param-* headers: a server refuses a call whose headers
+// don't match its arguments, so an answer holds only for calls with the same
+// headers.
 func appendHeader(b []byte, req *upstream.Request) []byte {
 	if req.Header == nil {
 		return b

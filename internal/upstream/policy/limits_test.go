@@ -216,7 +216,7 @@ func TestRoomIsMadeForTheModest(t *testing.T) {
 		for i := range 4 {
 			call(fmt.Sprint("greedy ", i), "greedy")
 		}
-		call("greedy 4", "greedy") // no room, and nobody has more
+		call("greedy 4", "greedy") // no room, and no principal has more
 		call("b 0", "b")           // takes the place of greedy 3
 		call("b 1", "b")           // of greedy 2
 		call("b 2", "b")           // as many as the other: refused
@@ -302,7 +302,7 @@ func TestLimitsSetAtRunTime(t *testing.T) {
 			}
 		}
 		check(1, 5)
-		s.Set(atOnce(3, 1, time.Hour)) // those who wait keep their place
+		s.Set(atOnce(3, 1, time.Hour)) // waiting calls keep their place
 		check(3, 3)
 		s.Set(atOnce(1, 1, time.Hour))
 		up.step <- struct{}{}

@@ -34,10 +34,10 @@ func kindOfList(method string) (listKind, bool) {
 	return 0, false
 }
 
-// maxListTTL bounds for how long a list is kept, whatever its server says.
+// maxListTTL bounds how long a list is cached, even if its server says more.
 const maxListTTL = 24 * time.Hour
 
-// lists answers lists from memory. What one principal got is for that principal
+// lists answers lists from a cache. A principal's answer is for that principal
 // alone, unless the server says that it is public.
 type lists struct {
 	server *Server
@@ -83,12 +83,12 @@ func (l *lists) Call(ctx context.Context, req *upstream.Request) (*upstream.Resu
 		return res, nil
 	}
 	l.server.metrics.Cache("lists", false)
-	// The asker may leave before the request is done, and take with it what the
+	// The caller may leave before the request is done, and take with it what the
 	// request points to.
 	peer := &leaving{peer: req.Peer}
 	fetch := detach(req, peer)
 	got, ok := l.flights.do(ctx, private, func(ctx context.Context) answer {
-		// It may have come in between the look and now.
+		// It may have been cached since the lookup.
 		if res := l.find(private, most); res != nil {
 			return answer{res: res}
 		}
@@ -104,7 +104,7 @@ func (l *lists) Call(ctx context.Context, req *upstream.Request) (*upstream.Resu
 	if got.res == nil {
 		return nil, got.err
 	}
-	res := *got.res // callers may put other bytes into theirs
+	res := *got.res // callers may change theirs
 	return &res, got.err
 }
 
@@ -121,7 +121,7 @@ func (l *lists) pass(ctx context.Context, kind listKind, req *upstream.Request) 
 	return res, err
 }
 
-// fetch asks the server and keeps the answer where it may be kept.
+// fetch asks the server and caches the answer if allowed.
 func (l *lists) fetch(ctx context.Context, kind listKind, key cacheKey, req *upstream.Request) answer {
 	public, publicKey := l.public(kind, key)
 	before, publicBefore := l.server.lists.now(&l.scopes[kind]), l.server.lists.now(public)
@@ -149,8 +149,8 @@ func (l *lists) fetch(ctx context.Context, kind listKind, key cacheKey, req *ups
 	return answer{res, nil}
 }
 
-// public returns where a list for everyone is kept. Connections to one server
-// share it; an instance of somebody's own has lists of its own.
+// public returns where a public list is cached. Connections to one server share it;
+// an instance that one session owns has its own lists.
 func (l *lists) public(kind listKind, key cacheKey) (*scope, cacheKey) {
 	key.public, key.who = true, ""
 	if l.target == nil {
@@ -160,7 +160,7 @@ func (l *lists) public(kind listKind, key cacheKey) (*scope, cacheKey) {
 	return &l.target.public[kind], key
 }
 
-// find returns a kept list, for this principal or for all.
+// find returns a cached list, for this principal or for all.
 func (l *lists) find(key cacheKey, most time.Duration) *upstream.Result {
 	e, left := l.server.lists.get(key, most)
 	if e == nil {
@@ -178,9 +178,8 @@ func (l *lists) find(key cacheKey, most time.Duration) *upstream.Result {
 	return res
 }
 
-// forget drops the lists of a kind, and whoever asks from now on does not get
-// what is being fetched. A change that one connection hears of is one of the
-// list for everyone.
+// forget drops the lists of a kind; later callers do not get a list that is being
+// fetched. A change that one connection reports concerns the public list too.
 func (l *lists) forget(kind listKind) {
 	if l.target != nil {
 		l.server.lists.drop(&l.target.public[kind])

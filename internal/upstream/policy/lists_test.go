@@ -170,8 +170,8 @@ func TestWhatMakesAnotherList(t *testing.T) {
 		{"no cursor", func() *upstream.Request { return request(t, "a", wire.MethodListTools, `{}`) }, false},
 		{"another method", func() *upstream.Request { return request(t, "a", wire.MethodListPrompts, `{"cursor":"1"}`) }, false},
 		{"another principal", func() *upstream.Request { return request(t, "b", wire.MethodListTools, `{"cursor":"1"}`) }, false},
-		{"nobody", func() *upstream.Request { return request(t, "", wire.MethodListTools, `{"cursor":"1"}`) }, false},
-		{"somebody's own meta", func() *upstream.Request {
+		{"no principal", func() *upstream.Request { return request(t, "", wire.MethodListTools, `{"cursor":"1"}`) }, false},
+		{"meta of the client", func() *upstream.Request {
 			return request(t, "a", wire.MethodListTools, `{"cursor":"1","_meta":{"acme/tenant":7}}`)
 		}, false},
 		{"other capabilities", func() *upstream.Request {
@@ -211,7 +211,7 @@ func TestWhatMakesAnotherList(t *testing.T) {
 	}
 }
 
-// Private lists never reach another identity, whatever else happens.
+// Private lists never reach another identity, in no case.
 func TestPrivateListsNeverCross(t *testing.T) {
 	var scopes sync.Map // method+cursor -> what its server says of it
 	up := &server{}
@@ -333,7 +333,7 @@ func TestNotesDropListsOfTheirKind(t *testing.T) {
 	}
 }
 
-// A list that was being fetched when it changed is not kept, and those who ask
+// A list that was being fetched when it changed is not cached, and callers that ask
 // after the change don't get it.
 func TestChangeDuringAFetch(t *testing.T) {
 	for _, scope := range []string{"private", "public"} {
@@ -540,7 +540,7 @@ func TestListsSetAtRunTime(t *testing.T) {
 		list(2)
 		s.Set(keeps(0))
 		list(3)
-		s.Set(keeps(time.Hour)) // nobody looked whether it changed meanwhile
+		s.Set(keeps(time.Hour)) // changes meanwhile went unseen
 		list(4)
 		list(4)
 	})

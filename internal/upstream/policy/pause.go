@@ -10,7 +10,7 @@ import (
 	"github.com/tine-mcp/tine/internal/upstream"
 )
 
-// These bound for how long a server can send everyone away.
+// These bound how long a server can pause its calls.
 const (
 	leastHold = time.Second
 	maxHold   = 10 * time.Minute
@@ -46,8 +46,8 @@ func (h *pause) refusal(left time.Duration) error {
 		"it asked for fewer calls; the next one is let through in %d s", seconds(left))
 }
 
-// observe starts a pause when a server's answer asks for one, and sends those
-// away who wait for their turn.
+// observe starts a pause when a server's answer asks for one, and refuses the calls
+// that wait for their turn.
 func (h *pause) observe(err error) {
 	var e *api.Error
 	if !errors.As(err, &e) {
@@ -73,8 +73,8 @@ func (h *pause) observe(err error) {
 	h.server.turns.turnAway(h, wait)
 }
 
-// pausing keeps a call back while the pause lasts: also the second attempt of
-// one that was let through before.
+// pausing refuses calls while the pause lasts: also the second attempt of a call
+// that was let through before.
 type pausing struct {
 	h    *pause
 	next upstream.Caller
@@ -93,7 +93,7 @@ func (c *pausing) Call(ctx context.Context, req *upstream.Request) (*upstream.Re
 	return res, err
 }
 
-// saysWhen adds to a 429 how long it holds everybody back, where the server did
+// saysWhen adds to a 429 how long it pauses all calls, where the server did
 // not say.
 func saysWhen(err error) error {
 	var e *api.Error

@@ -76,8 +76,8 @@ func TestServersOwnLimit(t *testing.T) {
 	}
 }
 
-// Those who wait for the rate are told at once as well, but not those whose
-// instance is another.
+// Calls that wait for the rate are refused at once as well, but not calls to
+// another instance.
 func TestHoldAndRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := make(chan struct{})
@@ -124,7 +124,7 @@ func TestOwnHold(t *testing.T) {
 	}
 }
 
-// Those who wait for a turn are told at once, and a second attempt is not made.
+// Calls that wait for a turn are refused at once, and a second attempt is not made.
 func TestHoldSendsTheWaitingAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := atOnce(2, 10, time.Hour)

@@ -48,7 +48,7 @@ func (p *leaving) Ask(ctx context.Context, method string, params []byte) upstrea
 }
 
 // asking is a request that remembers whether its client was asked something. An
-// answer that a person took part in is nobody else's, and nobody wants to be
+// answer that a person took part in is not for other callers, and the person is not
 // asked again because a connection broke.
 type asking struct {
 	req   upstream.Request
@@ -56,7 +56,7 @@ type asking struct {
 	asked atomic.Bool
 }
 
-// watch returns a request that can tell, in a copy where that is needed.
+// watch returns a request that remembers this, as a copy if needed.
 func watch(req *upstream.Request) (*upstream.Request, *asking) {
 	if req.Peer == nil {
 		return req, nil

@@ -1,10 +1,10 @@
-// Package policy holds what the calls of a server are subject to. Each policy
+// Package policy holds the policies for the calls of a server. Each policy
 // is a Caller around a Caller; Server.Chain puts them together, outermost first:
 //
-//	lists    answers lists from memory, one request for all who ask at once
+//	lists    answers lists from memory, one request for all concurrent callers
 //	results  answers read-only tools from memory, where that is switched on
 //	limits   gives turns: so many calls at once, so many a second, fairly
-//	retry    repeats what failed, where that can do no harm
+//	retry    repeats failed calls where that can do no harm
 //	pause    keeps quiet for as long as the server's 429 asks for
 //	breaker  keeps away from a server that fails
 //
@@ -12,9 +12,9 @@
 // of the settings, so that neither a reconnect nor a reload forgets who waits or
 // how often a server failed.
 //
-// A call that is repeated keeps its turn, since it is one call to the one who
-// made it, but takes a token of the rate for every attempt, since that is what
-// reaches the server. Answers from memory take neither.
+// A call that is repeated keeps its turn, since it is one call for its caller, but
+// takes a token of the rate for every attempt, since each reaches the server.
+// Answers from memory take neither.
 package policy
 
 import (
@@ -65,7 +65,7 @@ type Server struct {
 	newest  *target               // the one that a chain was last made for
 }
 
-// Bounds of what is kept of one server, over all its chains.
+// Bounds of the caches of one server, over all its chains.
 const (
 	maxLists       = 4096
 	maxListBytes   = 64 << 20
@@ -99,13 +99,13 @@ func NewServer(id string, p config.Policy, m Metrics, log *slog.Logger) *Server 
 	return s
 }
 
-// Set changes the settings. What waits keeps its place and what was counted
-// stays counted; a breaker that is open while its times change starts its pause
-// anew.
+// Set changes the settings. Waiting calls keep their places and counts stay; a
+// breaker that is open while its times change starts its pause anew.
 func (s *Server) Set(p config.Policy) {
 	old := s.policy.Swap(&p)
 	s.turns.set(p.Rate, p.Concurrency)
-	// What is off hears of no changes, so it must not be found again later.
+	// A cache that is off hears of no changes, so its entries must not be found
+	// later.
 	if old.Cache.Lists > 0 && p.Cache.Lists <= 0 {
 		s.lists.clear()
 	}
@@ -114,9 +114,9 @@ func (s *Server) Set(p config.Policy) {
 	}
 }
 
-// Forget drops what is kept and known of the server, when it may be another one
-// from now on or see somebody else in us: its address or credentials changed.
-// That is so for chains with their own too, and for what is being fetched.
+// Forget drops what is cached and known of the server, when its address or
+// credentials changed: it may be another server, or see us as another user. That
+// holds for chains with their own target too, and for requests in progress.
 func (s *Server) Forget() {
 	s.forgets.Add(1)
 	s.lists.clear()
@@ -177,8 +177,8 @@ func (s *Server) fine(b *breaker) {
 	s.mu.Unlock()
 }
 
-// Close refuses what waits, ends the requests that the policies themselves
-// have under way and waits for them. Calls that were let through go on.
+// Close refuses waiting calls, ends the policies' own requests and waits for them.
+// Calls that were let through continue.
 func (s *Server) Close() {
 	s.turns.close()
 	s.tasks.close()

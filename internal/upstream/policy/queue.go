@@ -1,16 +1,16 @@
 package policy
 
-// A queue is who waits for a turn: a ring with a line for each principal. The
-// first of the line at the head is next, and then the line behind it is at the
-// head. It is guarded by its turns.
+// A queue has the calls that wait for a turn: a ring with a line for each
+// principal. The first call of the head line is next, and then the line behind it
+// becomes the head. It is guarded by its turns.
 type queue struct {
 	n     int
 	lines map[string]*line
 	head  *line
 }
 
-// A line is the waiting calls of one principal. It is in the ring while there
-// are any.
+// A line has the waiting calls of one principal. It is in the ring while it has
+// any.
 type line struct {
 	who         string
 	n           int
@@ -30,7 +30,7 @@ type waiter struct {
 	err     error
 }
 
-// end refuses a waiter that is out of the queue.
+// end refuses a waiter that was removed from the queue.
 func (w *waiter) end(err error) {
 	w.err = err
 	close(w.ready)
@@ -85,7 +85,8 @@ func (q *queue) push(who string) *waiter {
 	return w
 }
 
-// pick takes out who gets a turn. After the first at the head the next line is.
+// pick removes the waiter that gets a turn. After the first of the head line the
+// next line becomes the head.
 func (q *queue) pick(w *waiter) {
 	if w.line == q.head {
 		q.head = q.head.next
@@ -93,7 +94,7 @@ func (q *queue) pick(w *waiter) {
 	q.remove(w)
 }
 
-// list is a list that waits; nil for none.
+// list is a waiting list request; nil for none.
 func (q *queue) list() (found *waiter) {
 	q.each(func(w *waiter) {
 		if found == nil && w.list {
@@ -103,7 +104,7 @@ func (q *queue) list() (found *waiter) {
 	return found
 }
 
-// remove takes a waiter out, from wherever it is.
+// remove takes a waiter out, from any place.
 func (q *queue) remove(w *waiter) {
 	l := w.line
 	if w.prev == nil {

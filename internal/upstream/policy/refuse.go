@@ -19,9 +19,8 @@ const (
 	reasonHold        = "upstream_limit"
 )
 
-// refuse makes the error of a call that a policy turned down before anything of
-// it was sent, and counts it. All of them say when to come back, so none is
-// repeated.
+// refuse makes the error of a call that a policy refused before anything of it was
+// sent, and counts it. All of them say when to come back, so none is repeated.
 func (s *Server) refuse(reason string, kind api.Kind, status int, after time.Duration, format string, args ...any) error {
 	s.metrics.Refused(reason)
 	return upstream.NotSent(&api.Error{
@@ -41,14 +40,14 @@ func (s *Server) closed() error {
 	})
 }
 
-// gaveUp is the error of a caller whose context ended, and during what where that is
-// something of ours.
+// gaveUp is the error of a caller whose context ended, with what the gateway was
+// doing for it, if anything.
 func (s *Server) gaveUp(ctx context.Context, during string) error {
 	e := &api.Error{Kind: api.KindRefused, Server: s.id}
 	why := "the call was cancelled"
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		e.Kind, e.Retryable = api.KindTimeout, true
-		why = cmp.Or(upstream.Overdue(ctx), "the call's time was over")
+		why = cmp.Or(upstream.Overdue(ctx), "the call timed out")
 	}
 	e.Message = fmt.Sprintf("server %q: %s%s", s.id, why, during)
 	return upstream.NotSent(e)

@@ -10,10 +10,10 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// results answers calls of read-only tools from memory, where the config asks
-// for that. What a principal got, over a connection, is for the same principal
-// over the same connection. Any call of a tool that may change something
-// empties it, over whatever connection to the same instance it is made.
+// results answers calls of read-only tools from a cache, if the config asks for
+// that. An answer is for the same principal over the same connection. Any call of a
+// tool that may change something empties the cache, over any connection to the same
+// instance.
 type results struct {
 	server *Server
 	chain  uint64
@@ -30,13 +30,14 @@ func (r *results) Call(ctx context.Context, req *upstream.Request) (*upstream.Re
 		return r.next.Call(ctx, req)
 	}
 	if r.hints.of(ctx, req, r.ask)&readOnly == 0 {
-		// What is read while it runs may be from before it or from after.
+		// An answer that is read while the call runs may be from before it or from
+		// after.
 		r.server.results.drop(r.scope)
 		defer r.server.results.drop(r.scope)
 		return r.next.Call(ctx, req)
 	}
 	if req.Params.RequestState.Ok() || req.Params.InputResponses.Ok() || req.Caller != "" || !wanted(c, req.Name) {
-		// What a server does for its caller depends on more than the principal.
+		// What a server does for its callers depends on more than the principal.
 		return r.next.Call(ctx, req)
 	}
 	sum, ok := sign(req)

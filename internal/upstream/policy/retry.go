@@ -45,7 +45,7 @@ func (r *retry) Call(ctx context.Context, req *upstream.Request) (*upstream.Resu
 		r.server.log.Debug("call repeated", "server", r.server.id, "method", req.Method, "name", req.Name, "attempt", n+1, "err", err)
 		res, err = r.next.Call(ctx, req)
 	}
-	// That the last attempt was not sent says nothing about those before it.
+	// If the last attempt was not sent, an earlier one may have been.
 	if err != nil && sent.err != nil && upstream.Unsent(err) {
 		return sent.res, sent.err
 	}
@@ -70,7 +70,7 @@ func (r *retry) harmless(ctx context.Context, req *upstream.Request, err error) 
 	case e.Final:
 		return false
 	case e.RetryAfter > 0 || e.Status == 429:
-		return false // it would come too early; so would one that was refused here
+		return false // it would come too early, also after a refusal by a policy
 	case e.Kind == api.KindInfrastructure && (e.Retryable || unsent):
 	case e.Kind == api.KindLost:
 	default:
@@ -89,8 +89,8 @@ func (r *retry) harmless(ctx context.Context, req *upstream.Request, err error) 
 	return false
 }
 
-// pause waits before another attempt, also for a token of the rate where it needs
-// one. It reports false when the attempt would come too late for anybody.
+// pause waits before another attempt, also for a token of the rate if it needs one.
+// It reports false if the attempt would come too late for its caller.
 func (r *retry) pause(ctx context.Context, req *upstream.Request, d time.Duration) bool {
 	giveBack := func() {}
 	if _, list := kindOfList(req.Method); !list {

@@ -10,8 +10,8 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// A cacheKey names one kept answer. The principal is in it as it is, not as
-// part of a hash.
+// A cacheKey names one cached answer. The principal is in it as it is, not as part
+// of a hash.
 type cacheKey struct {
 	chain  uint64 // or the target, for what its chains share
 	age    uint64 // how often the server was forgotten before
@@ -21,7 +21,7 @@ type cacheKey struct {
 	sign   signature
 }
 
-// An entry is one kept answer. It is never changed once it is kept.
+// An entry is one cached answer. It never changes.
 type entry struct {
 	key    cacheKey
 	scope  *scope
@@ -34,14 +34,15 @@ type entry struct {
 	until  time.Time
 }
 
-// A scope is what is emptied together. It is guarded by its store.
+// A scope is a set of entries that are dropped together. It is guarded by its
+// store.
 type scope struct {
 	epoch   uint64
 	entries map[*entry]struct{}
 }
 
-// A store keeps answers of one server: so many, so many bytes, the ones least
-// used going first.
+// A store caches answers of one server: so many, so many bytes; the least recently
+// used are dropped first.
 type store struct {
 	maxCount int
 	maxBytes int64
@@ -68,16 +69,16 @@ func newStore(maxCount int, maxBytes int64) *store {
 // epoch is a moment in the life of a scope.
 type epoch struct{ store, scope uint64 }
 
-// now returns the scope's moment. What is put with it later is only kept if
-// nothing was emptied in between.
+// now returns the scope's moment. An answer that is put with it later is cached
+// only if the scope was not emptied in between.
 func (s *store) now(sc *scope) epoch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return epoch{s.epoch, sc.epoch}
 }
 
-// get finds an answer that still holds. An answer whose server did not say for
-// how long holds for at most the given time, which may have changed since.
+// get finds an answer that is still valid. An answer whose server did not say for
+// how long is valid for at most the given time, which may have changed since.
 func (s *store) get(key cacheKey, most time.Duration) (*entry, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +99,7 @@ func (s *store) get(key cacheKey, most time.Duration) (*entry, time.Duration) {
 	return e, left
 }
 
-// put keeps an answer, unless its scope was emptied since the epoch.
+// put caches an answer, unless its scope was emptied since the epoch.
 func (s *store) put(sc *scope, at epoch, key cacheKey, res *upstream.Result, ttlAt wire.Span, ttl time.Duration) bool {
 	size := int64(len(res.Result) + len(key.who) + overhead)
 	if size > s.maxBytes || ttl <= 0 {
@@ -107,8 +108,7 @@ func (s *store) put(sc *scope, at epoch, key cacheKey, res *upstream.Result, ttl
 	now := time.Now()
 	e := &entry{
 		key: key, scope: sc, size: size, events: res.Events, ttl: ttlAt,
-		// Those who get it may do with theirs what they like, and it may be a
-		// small part of what was read.
+		// Callers may change theirs, and it may be a small part of a large buffer.
 		result: bytes.Clone(res.Result), born: now, until: now.Add(ttl),
 	}
 	s.mu.Lock()
@@ -135,7 +135,7 @@ func (s *store) put(sc *scope, at epoch, key cacheKey, res *upstream.Result, ttl
 	return true
 }
 
-// drop empties a scope, and what is being fetched for it is not kept.
+// drop empties a scope; answers that are being fetched for it are not cached.
 func (s *store) drop(sc *scope) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +163,7 @@ func (s *store) remove(e *entry) {
 	s.bytes -= e.size
 }
 
-// sweep takes out what expired and is not asked for any more.
+// sweep removes expired entries.
 func (s *store) sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

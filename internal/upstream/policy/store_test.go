@@ -46,7 +46,7 @@ func TestStoreIsBounded(t *testing.T) {
 		put(51, 9*(overhead+100))
 		check(1)
 		time.Sleep(3 * time.Minute)
-		check(0) // without anybody asking
+		check(0) // without a request
 		s.mu.Lock()
 		if s.sweeps != nil {
 			t.Error("an empty store is still swept")

@@ -1,8 +1,8 @@
 package policy
 
-// A target is what chains share that talk to the same thing in the same way: a
-// server as one version of its config has it. Who talks to an older version has
-// another, so that nothing of the one gets into the other.
+// A target is what chains share that talk to the same server in the same way: as
+// one version of its config has it. A chain of an older version has another target,
+// so that nothing mixes.
 type target struct {
 	of    string
 	id    uint64
@@ -14,8 +14,8 @@ type target struct {
 	chains int // that are not closed; guarded by Server.mu
 }
 
-// join returns the target for one more chain. The newest one stays without any
-// chain, for the next to come; older ones go with their last.
+// join returns the target for one more chain. The newest target stays without a
+// chain, for the next one; older ones are dropped with their last chain.
 func (s *Server) join(of string) *target {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -46,8 +46,8 @@ func looked(t *testing.T, c upstream.Caller) bool {
 	return got[0] == got[1]
 }
 
-// What drains after a reload talks to the server as it was. What it hears there
-// must not be told to those who talk to it as it is now.
+// A chain that drains after a reload talks to the server as it was. What it learns
+// must not reach chains that talk to the server as it is now.
 func TestOldChainsTeachNothing(t *testing.T) {
 	before, after := listing("before", true), listing("after", false)
 	s, _ := world(t, config.Policy{Cache: config.Cache{Lists: time.Hour, Results: time.Hour}})
@@ -91,8 +91,7 @@ func TestOldChainsTeachNothing(t *testing.T) {
 	}
 }
 
-// After a login the server sees somebody else in us, on connections that were
-// there before as well.
+// After a login the server sees another user in us, also on earlier connections.
 func TestForgetReachesAllChains(t *testing.T) {
 	for _, own := range []bool{false, true} {
 		readOnly := true
@@ -110,12 +109,12 @@ func TestForgetReachesAllChains(t *testing.T) {
 		readOnly = false
 		s.Forget()
 		if looked(t, chain) {
-			t.Errorf("own %v: the tool is taken for what it was to somebody else", own)
+			t.Errorf("own %v: the tool has the hints of another user", own)
 		}
 	}
 }
 
-// A list that was asked for before is not given to those who ask after.
+// A list that was asked for before is not given to later callers.
 func TestForgetWhileAListIsFetched(t *testing.T) {
 	asked, release := make(chan struct{}), make(chan struct{})
 	up := &server{reply: func(_ context.Context, _ *upstream.Request, n int) (*upstream.Result, error) {
@@ -134,7 +133,8 @@ func TestForgetWhileAListIsFetched(t *testing.T) {
 	}()
 	<-asked
 	s.Forget()
-	// One who gets the first would wait for it as long as nobody lets it go on.
+	// A caller that joined the first request would wait until the timer releases
+	// it.
 	waiting := time.AfterFunc(10*time.Second, func() { close(release) })
 	if got := listed(t, chain, "a"); got != "2" {
 		t.Fatalf("who asks after the login got list %s", got)

@@ -13,11 +13,11 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 )
 
-// turns are what the calls of one server wait for: at most so many at once,
-// and so many a second. A turn needs both, and there is one queue for them, so
-// that neither limit lets one pass another. Principals take turns; the calls of
+// turns are what the calls of one server wait for: at most so many at once, and so
+// many a second. A turn needs both, and there is one queue for them, so that
+// neither limit lets one call pass another. Principals take turns; the calls of
 // each are served in their order. Lists need no token of the rate: clients ask for
-// them by themselves, and what they spend would be missing for calls.
+// them by themselves, and their tokens would be missing for calls.
 type turns struct {
 	server *Server
 
@@ -38,7 +38,7 @@ type settings struct {
 	limit config.Concurrency
 }
 
-// set changes the limits. Who waits goes on waiting, by the new ones.
+// set changes the limits. Waiting calls follow the new ones.
 func (g *turns) set(r config.Rate, c config.Concurrency) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -66,7 +66,7 @@ func (g *turns) figures() (inFlight, waiting int) {
 	return g.inFlight, g.queue.n
 }
 
-// enter waits for a turn. Whoever gets one must leave with the time it returns.
+// enter waits for a turn. The caller must call leave with the returned time.
 func (g *turns) enter(ctx context.Context, who string, h *pause, list bool) (time.Time, error) {
 	g.mu.Lock()
 	if g.closed {
@@ -92,7 +92,7 @@ func (g *turns) enter(ctx context.Context, who string, h *pause, list bool) (tim
 	defer t.Stop()
 	select {
 	case <-w.ready:
-		// Both may have happened at once, and nobody is there to use the turn.
+		// Both may have happened at once, and the caller can't use the turn.
 		if w.err == nil && ctx.Err() != nil {
 			g.giveUp(w)
 			return now, g.server.gaveUp(ctx, " while it waited for its turn")
@@ -140,7 +140,7 @@ func (g *turns) line(who string, h *pause, list bool, now time.Time) (*waiter, e
 	}
 	w := g.queue.push(who)
 	w.pause, w.list = h, list
-	g.grant(now) // the limits may have been lifted, or nobody has set the timer yet
+	g.grant(now) // the limits may have been lifted, or the timer is not set yet
 	return w, nil
 }
 
@@ -161,7 +161,7 @@ func (g *turns) take(now time.Time) bool {
 	return g.bucket.AllowN(now, 1)
 }
 
-// grant gives turns to those who wait, as far as there are any.
+// grant gives the available turns to waiting calls.
 func (g *turns) grant(now time.Time) {
 	for g.queue.n > 0 && g.free() {
 		w := g.queue.head.first
@@ -200,8 +200,8 @@ func (g *turns) arm(d time.Duration) {
 	})
 }
 
-// giveUp takes a caller out of the queue that no longer waits, or gives the turn
-// on that it got meanwhile.
+// giveUp removes a caller that no longer waits from the queue, or passes on the
+// turn that it got meanwhile.
 func (g *turns) giveUp(w *waiter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -239,7 +239,7 @@ func (g *turns) full(now time.Time) error {
 		"%s and %d waiting; servers.%s.policy.%s can raise that", what, g.queue.n, g.server.id, reason)
 }
 
-// blocked says which limit it is that calls wait for.
+// blocked says which limit calls wait for.
 func (g *turns) blocked() (reason, what string) {
 	if !g.free() || g.bucket == nil {
 		return reasonConcurrency, fmt.Sprintf("%d calls at once", g.cfg.limit.Calls)
@@ -247,7 +247,7 @@ func (g *turns) blocked() (reason, what string) {
 	return reasonRate, strconv.FormatFloat(g.cfg.rate.Calls, 'g', -1, 64) + " calls a second"
 }
 
-// after guesses when one who comes back would find a turn.
+// after estimates when a call would find a turn.
 func (g *turns) after(now time.Time) time.Duration {
 	ahead := g.queue.n + 1
 	var d time.Duration
@@ -260,8 +260,8 @@ func (g *turns) after(now time.Time) time.Duration {
 	return d
 }
 
-// borrow takes the token of a call's next attempt, which has its turn already,
-// and says how long to wait for it. It reports false when that is too long.
+// borrow takes the token for the next attempt of a call that has its turn, and says
+// how long to wait for it. It reports false if that is too long.
 func (g *turns) borrow() (wait time.Duration, giveBack func(), ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -277,7 +277,7 @@ func (g *turns) borrow() (wait time.Duration, giveBack func(), ok bool) {
 	return wait, r.Cancel, true
 }
 
-// turnAway refuses those who wait and are held back by h anyway.
+// turnAway refuses waiting calls that h holds back anyway.
 func (g *turns) turnAway(h *pause, left time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -289,7 +289,7 @@ func (g *turns) turnAway(h *pause, left time.Duration) {
 	})
 }
 
-// close refuses those who wait, and all who come.
+// close refuses waiting and new calls.
 func (g *turns) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

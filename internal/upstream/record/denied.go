@@ -10,34 +10,33 @@ import (
 	"github.com/tine-mcp/tine/internal/upstream"
 )
 
-// A request may be turned away before it reaches a server's policies: a rule keeps
-// it from its principal, there is no such server, or the principal makes too many.
-// Such requests are in the journal whatever the journal mode of a server is. Of a
-// server that is hidden and one that is not there the journal must not differ, since
-// whoever asked sees in the ids of its other calls whether something was written.
+// A request may be refused before it reaches a server's policies: a rule hides the
+// server from its principal, there is no such server, or the principal makes too
+// many requests. Such requests are in the journal in every journal mode. The journal
+// must not differ between a hidden server and a missing one, since the caller sees
+// in the ids of its other calls whether something was written.
 
-// ModeDenied is the mode of a journal's entry of a call that was not made, because
-// what was called is not there for its principal. Its error says why; nothing of the
-// call is kept but that.
+// ModeDenied is the mode of a journal entry for a call that was not made, because
+// its principal may not see the target. Its error says why; nothing else of the call
+// is kept.
 const ModeDenied = "denied"
 
 // Denied counts a request to the server that its principal may not make.
 func (s *Server) Denied() { s.metrics.Refused(telemetry.RefusedAccess) }
 
-// Denied writes down a request that was turned away, and why. The server is what the
-// request calls it. The mistake is the caller's, as its answer says: it was shown no
-// such thing.
+// Denied records a request that was refused, and why. The server is as the request
+// names it. The outcome is the caller's mistake, as in the answer, which says that
+// there is no such thing.
 func (o *Options) Denied(server string, req *upstream.Request, why string) {
 	o.turnedAway(server, req, api.KindInvalid, why, ModeDenied)
 }
 
-// Limited writes down a request for what is not there for its principal, which makes
-// too many.
+// Limited is Denied for a principal that makes too many requests.
 func (o *Options) Limited(server string, req *upstream.Request, why string) {
 	o.turnedAway(server, req, api.KindRefused, why, config.JournalMeta)
 }
 
-// NotMade writes down a request to a server that is not known, which was not made.
+// NotMade records a request to an unknown server, which was not made.
 func (o *Options) NotMade(server string, req *upstream.Request, why *api.Error) {
 	if journalled(req.Method) {
 		o.turnedAway(server, req, why.Kind, o.Redact.Text(why.Message), config.JournalMeta)

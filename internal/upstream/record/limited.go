@@ -10,8 +10,8 @@ import (
 	"github.com/tine-mcp/tine/internal/upstream"
 )
 
-// Limited writes down a request that was turned away before it reached the
-// policies, because its principal makes too many. Its arguments are not kept.
+// Limited records a request that was refused before it reached the policies,
+// because its principal makes too many. Its arguments are not kept.
 func (s *Server) Limited(req *upstream.Request, why *api.Error) {
 	s.metrics.Refused(telemetry.RefusedRate)
 	if s.o.Journal == nil || *s.mode.Load() == config.JournalOff {

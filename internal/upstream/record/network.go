@@ -12,7 +12,7 @@ import (
 )
 
 // traffic is what the journal has of a connection besides its outcome, as
-// arguments. Where it went by address is in it only if the journal is full.
+// arguments. The address is in it only if the journal mode is full.
 type traffic struct {
 	Sent     int64  `json:"sent"`
 	Received int64  `json:"received"`
@@ -20,9 +20,9 @@ type traffic struct {
 	Address  string `json:"address,omitempty"`
 }
 
-// Network writes down a connection that the server made to the outside, under
-// the name that its session has for the server and for the session's owner. It
-// is no call and counts as none.
+// Network records a connection that the server made to the outside, under the name
+// that its session has for the server and for the session's owner. It is not a call
+// and does not count as one.
 func (s *Server) Network(member, owner string, n driver.Network) {
 	mode := *s.mode.Load()
 	if s.o.Journal == nil || mode == config.JournalOff {
@@ -47,7 +47,7 @@ func (s *Server) Network(member, owner string, n driver.Network) {
 	s.o.Trouble.note(s.o.Log, err)
 }
 
-// networkOutcome tells what became of a connection, and whose fault it is.
+// networkOutcome is the outcome of a connection, and says whose fault it is.
 func networkOutcome(n driver.Network) string {
 	switch {
 	case !n.Allowed:

@@ -75,8 +75,8 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// TestNetworkJournalFails holds that a journal that can't be written is counted
-// and harms nobody.
+// TestNetworkJournalFails holds that a journal that can't be written is counted and
+// does no other harm.
 func TestNetworkJournalFails(t *testing.T) {
 	j := openJournal(t)
 	if err := j.Close(); err != nil {

@@ -7,9 +7,8 @@ import (
 	"github.com/tine-mcp/tine/internal/upstream"
 )
 
-// NotMade writes down a request that did not come as far as the server's policies,
-// because its session does not let it in. It is no call of the server and counts as
-// none.
+// NotMade records a request that did not reach the server's policies, because its
+// session refused it. It does not count as a call of the server.
 func (s *Server) NotMade(ctx context.Context, member string, req *upstream.Request, err error) {
 	outcome, message := Outcome(ctx, nil, err)
 	s.journal(member, req, nil, time.Now(), 0, outcome, s.shown(message), "")

@@ -1,6 +1,6 @@
-// Package record writes down what is called: every request of a server that a
-// client causes is counted, traced and, as far as the server's journal mode
-// says, kept in the journal before it is answered.
+// Package record records calls: every request of a server that a client causes is
+// counted, traced and, depending on the server's journal mode, kept in the journal
+// before it is answered.
 package record
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
-// Options are where things are written to. Each may be nil for nowhere.
+// Options are the places to record to. Each may be nil.
 type Options struct {
 	Journal *journal.Journal
 	Metrics *telemetry.Metrics
@@ -31,8 +31,9 @@ type Options struct {
 	Trouble *Trouble // with the journal, of all servers together
 }
 
-// Trouble says once that calls are not in the journal. On a full disk small ones
-// still fit where large ones don't, so it is over only after a while without any.
+// Trouble logs once that calls are not in the journal. On a full disk small ones
+// still fit where large ones don't, so it ends only after a while without a lost
+// call.
 type Trouble struct {
 	last atomic.Int64 // when a call was last lost, in Unix nanoseconds; zero for never
 }
@@ -49,7 +50,7 @@ func (t *Trouble) note(log *slog.Logger, err error) {
 	}
 }
 
-// A Server is what is known of the calls of one server, in whatever session.
+// A Server is what is known of the calls of one server, in all sessions.
 type Server struct {
 	id      string
 	began   time.Time
@@ -144,7 +145,7 @@ func spanName(req *upstream.Request) string {
 
 var isError = []byte(`"isError"`)
 
-// Outcome tells how a call with a context ended, and with what words where it failed.
+// Outcome tells how a call with a context ended, and its error text if it failed.
 func Outcome(ctx context.Context, res *upstream.Result, err error) (outcome, message string) {
 	switch {
 	case err != nil:
@@ -202,8 +203,8 @@ func firstText(result []byte) string {
 	return wire.FindString(items[0].Of(list), "text")
 }
 
-// maxMessage is how much of a failure's text is looked at. Far less is kept, so
-// that what is cut in two here is not among it.
+// maxMessage is how much of a failure's text is read. Far less is kept, so a secret
+// that is cut in two here is not shown.
 const maxMessage = 16 << 10
 
 func clip(s string) string {
@@ -225,8 +226,8 @@ func (s *Server) note(method, outcome, message string, took time.Duration) {
 	if counts {
 		s.calls.Add(1)
 	}
-	// A tool's own error is an answer. What the caller did wrong, or may not do,
-	// is no failure of the server either.
+	// A tool's own error is an answer. The caller's mistakes and refusals are no
+	// failure of the server either.
 	failed := outcome == string(api.KindInfrastructure) || outcome == string(api.KindTimeout) || outcome == string(api.KindLost)
 	if failed {
 		s.failures.Add(1)
@@ -244,8 +245,8 @@ func (s *Server) note(method, outcome, message string, took time.Duration) {
 	}
 }
 
-// journalled reports whether a method's calls are kept. Lists are asked for all
-// the time and say nothing about what was done.
+// journalled reports whether a method's calls are kept. Lists are read all the time
+// and change nothing.
 func journalled(method string) bool {
 	switch method {
 	case wire.MethodListTools, wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates, wire.MethodListen:
@@ -254,8 +255,8 @@ func journalled(method string) bool {
 	return true
 }
 
-// begin has the journal note a call that is under way, which journal writes down when it
-// has ended.
+// begin notes a running call in the journal; journal completes it when the call has
+// ended.
 func (s *Server) begin(member string, req *upstream.Request, began time.Time) journal.Note {
 	mode := *s.mode.Load()
 	if s.o.Journal == nil || mode == config.JournalOff || !journalled(req.Method) {
@@ -283,8 +284,8 @@ func (s *Server) journal(member string, req *upstream.Request, res *upstream.Res
 			}
 		}
 	}
-	// The call was made, so its answer is not held back for a journal that can't
-	// be written; but somebody must hear of it.
+	// The call was made, so its answer does not wait for a journal that can't be
+	// written; the log and a counter report that.
 	err := s.o.Journal.Append(&e)
 	if err != nil {
 		s.o.Metrics.JournalError()

@@ -13,9 +13,8 @@ import (
 	"github.com/tine-mcp/tine/internal/store/sqlite"
 )
 
-// Open opens the database tine.db of a folder. A new one begins as a copy of one
-// that nothing was put into: to make the tables takes longer than most tests. The
-// caller closes it.
+// Open opens the database tine.db of a folder. A new one begins as a copy of an
+// empty one: making the tables takes longer than most tests. The caller closes it.
 func Open(t testing.TB, dir string) *sqlite.DB {
 	t.Helper()
 	path := filepath.Join(dir, "tine.db")
