@@ -67,7 +67,7 @@ type KindOf[T any] struct {
 	Copies func(s *Server, t *T) string
 	// Connect is how long a start may take by default.
 	Connect func(s *Server) time.Duration
-	// Fill sets the defaults that are not the table's.
+	// Fill sets the defaults that are not the table's; nil where there are none.
 	Fill func(s *Server, t *T)
 	// Target is what a person is shown of where the server is.
 	Target func(s *Server, t *T) string
@@ -102,7 +102,9 @@ func (k KindOf[T]) Make() *Kind {
 	kind.connect = k.Connect
 	kind.fill = func(s *Server) {
 		k.Keys.Fill(of(s))
-		k.Fill(s, of(s))
+		if k.Fill != nil {
+			k.Fill(s, of(s))
+		}
 	}
 	kind.target = func(s *Server) string { return k.Target(s, of(s)) }
 	kind.show = func(s *Server) *Node { return k.Keys.show(of(s), at(s)) }

@@ -49,7 +49,10 @@ func (d *decoder) remembering(o Object, s *Server) {
 	}
 	used := ""
 	if o.alone() == "" {
-		used = d.atStart(o, s)
+		var at Pos
+		if used, at = d.atStart(o, s); used != "" && s.kind != nil && s.kind.NoWorkspace != "" {
+			d.fail(at, "%s: %s", used, s.kind.NoWorkspace)
+		}
 	}
 	d.seesWorkspace(o, s, used)
 	if s.Builtin == builtinFiles && s.Template != "" {
@@ -134,7 +137,7 @@ func (d *decoder) state(o Object, s *Server) {
 
 // atStart checks the placeholders that are filled in when the server starts,
 // and reports where ${workspace} is the first time.
-func (d *decoder) atStart(o Object, s *Server) (workspace string) {
+func (d *decoder) atStart(o Object, s *Server) (workspace string, at Pos) {
 	used := map[string]bool{}
 	for _, key := range []string{"args", "env", "cwd"} {
 		n := o.n.Get(key)
@@ -152,7 +155,7 @@ func (d *decoder) atStart(o Object, s *Server) (workspace string) {
 			for _, name := range n.Kept {
 				if name == keptWorkspace {
 					if workspace == "" {
-						workspace = path
+						workspace, at = path, n.Pos
 					}
 					continue
 				}
@@ -171,7 +174,7 @@ func (d *decoder) atStart(o Object, s *Server) (workspace string) {
 			}
 		}
 	}
-	return workspace
+	return workspace, at
 }
 
 // declared complains about a directory that is used and not declared.
