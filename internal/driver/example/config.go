@@ -7,7 +7,6 @@
 //
 //	config.go    what a config says of such a server
 //	example.go   what the driver is, and how an instance starts
-//	pipe.go      how bytes reach a program
 //	instance.go  one running program, until nothing is left of it
 //	sweep.go     what a gateway that was killed left behind
 //

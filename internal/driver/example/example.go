@@ -44,7 +44,7 @@ var (
 func New(maxFrame int) *Driver { return &Driver{maxFrame: maxFrame, buffers: lines.NewBuffers()} }
 
 // Info implements driver.Driver. What is neither said here nor by an optional interface
-// does not happen: nobody asks a driver for its type.
+// does not happen: no caller asks for the type of a driver.
 func (d *Driver) Info() driver.Info {
 	return driver.Info{
 		Name: Kind.Name, Scopes: []string{"session", "shared"},
@@ -95,7 +95,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	if err != nil {
 		return nil, err
 	}
-	p, in, out, err := newPipe()
+	p, in, out, err := lines.NewFiles()
 	if err != nil {
 		stderr.Close()
 		return nil, err
@@ -137,7 +137,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 			err = fmt.Errorf("set its priority: %w; change servers.%s.example.priority", err, spec.Server)
 		}
 	}
-	go i.watch() // not before: until watch has reaped the program, its number means nobody else
+	go i.watch() // not before: until watch has reaped the program, no other process gets its number
 	if err != nil {
 		atOnce, cancel := context.WithCancel(ctx)
 		cancel()

@@ -24,14 +24,14 @@ import (
 const killWait = 10 * time.Second
 
 // instance is one running program. Life brings Done and Err, and the order of things
-// that may happen at once: holds, stops, an end that nobody asked for. watch is the only
+// that may happen at once: holds, stops, an end without a Stop. watch is the only
 // goroutine, and Stop waits for it.
 type instance struct {
 	*life.Life
 	handle driver.Handle
 	id     procid.ID // of the leader of the group
 	exit   procid.Watcher
-	pipe   *pipe
+	pipe   *lines.Files
 	conn   *lines.Conn // messages on the pipe
 	stderr *lines.Log
 	grace  time.Duration
@@ -91,7 +91,7 @@ func (i *instance) Dial(ctx context.Context) (driver.Link, error) {
 }
 
 // Hold implements driver.Instance. That no message enters is all there is to it, since
-// nobody copies what the program keeps. A Keeper must also stop the processes, or what
+// no fork copies what the program keeps. A Keeper must also stop the processes, or what
 // it copies is half written: see process/still_unix.go.
 func (i *instance) Hold(ctx context.Context) (release func(), err error) {
 	return i.HoldWith(ctx, func() (goOn func(), err error) {
@@ -116,9 +116,9 @@ func (i *instance) Stop(ctx context.Context) error {
 
 func (i *instance) stop(ctx context.Context) error {
 	i.Ask()         // the end is no accident from now on, so Err is nil
-	i.Part()        // nobody may hold or dial it any more
-	i.conn.HangUp() // whoever reads or writes is sent away
-	i.pipe.w.Close()
+	i.Part()        // it can no longer be held or dialled
+	i.conn.HangUp() // running reads and writes fail
+	i.pipe.W.Close()
 	ended := i.ends(ctx, i.grace/2) // asked: its input has ended
 	if !ended {
 		i.signal(syscall.SIGTERM) // insisted, for servers that don't mind their input

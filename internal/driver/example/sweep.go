@@ -63,7 +63,7 @@ func (d *Driver) Sweep(_ context.Context, root string, known map[string]bool) (g
 	return gone, nil
 }
 
-// remove ends what runs in a folder that nobody has hold of, and removes the folder.
+// remove ends what runs in a folder without an owner, and removes the folder.
 // What outlived the leader of its group is not found: its number may be another's. The
 // process driver finds it by a token in its environment (process/census_unix.go).
 func remove(dir string, rec record) error {

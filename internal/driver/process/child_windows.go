@@ -68,7 +68,7 @@ func (d *Driver) launch(dir string, spec launchSpec, rec *record) (_ *child, _ l
 		return nil, nil, err
 	}
 	defer childOut.Close()
-	conn := &pipe{r: r, w: w}
+	conn := &lines.Files{R: r, W: w, Vague: true, Closed: func(err error) bool { return errors.Is(err, windows.ERROR_BROKEN_PIPE) }}
 	p, err := os.StartProcess(spec.path, append([]string{spec.path}, spec.args...), &os.ProcAttr{
 		Dir:   spec.cwd,
 		Env:   spec.env.list(),
