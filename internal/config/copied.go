@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -88,13 +89,17 @@ func (d *decoder) onFork(o Object, s *Server) {
 	}
 }
 
-// onlyOnLinux switches a server in a sandbox off where there can be none. It is
-// no error: the same file may be used elsewhere.
-func (d *decoder) onlyOnLinux(o Object, s *Server) {
-	if s.kind == nil || s.kind.System == "" || s.Disabled != "" || d.opts.OS == "" || d.opts.OS == s.kind.System {
+// onThisSystem switches a server off where its driver can't run. It is no error: the
+// same file may be used elsewhere.
+func (d *decoder) onThisSystem(o Object, s *Server) {
+	if s.kind == nil || s.kind.Unfit == nil || s.Disabled != "" || d.opts.OS == "" {
 		return
 	}
-	s.Disabled = `server "` + s.ID + `" is off: a sandbox needs Linux, and this is ` + d.opts.OS + "; run Tine on Linux, or use docker or no sandbox here"
+	why := s.kind.Unfit(d.opts.OS)
+	if why == "" {
+		return
+	}
+	s.Disabled = fmt.Sprintf("server %q is off: %s", s.ID, why)
 	at := o.KeyPos(s.kind.Name)
 	if o.n.Get(s.kind.Name) == nil {
 		at = o.KeyPos("driver")

@@ -14,6 +14,8 @@ type Kind struct {
 	// Around is the key that it stands around, such as command; empty where the kind
 	// is a way to run or reach a server by itself.
 	Around string
+	// AroundMend says what to do where that key is missing.
+	AroundMend string
 	// Remote is whether another system runs the instances: Tine shows itself to
 	// them without a person, and they see no directory of this machine.
 	Remote bool
@@ -31,8 +33,9 @@ type Kind struct {
 	// Short is the map that a value in its place stands for; nil where it stands for
 	// none.
 	Short func(n *Node) *Node
-	// System is what it needs, as Go names it; empty for any.
-	System string
+	// Unfit says why its servers can't run on a system, as Go names it, and what to do;
+	// empty where they can. Nil for a kind that runs on all.
+	Unfit func(system string) string
 	// Budget is what an instance may need by default, in bytes.
 	Budget int64
 

@@ -91,7 +91,7 @@ func (d *decoder) server(id string, n *Node, idPos Pos, at string) (s Server) {
 	if s.Disabled != "" && s.Enabled {
 		d.warn(o.KeyPos("env_file"), "%s", s.Disabled)
 	}
-	d.onlyOnLinux(o, &s)
+	d.onThisSystem(o, &s)
 	return s
 }
 

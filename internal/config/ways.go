@@ -86,7 +86,7 @@ func (d *decoder) what(o Object, s *Server, idPos Pos) {
 	case 0:
 		for _, k := range kinds {
 			if k.Around != "" && o.n.Get(k.Name) != nil {
-				d.fail(o.KeyPos(k.Name), "%s.%s: %s is missing; name the program that runs behind the walls", o.Path, k.Name, k.Around)
+				d.fail(o.KeyPos(k.Name), "%s.%s: %s is missing; %s", o.Path, k.Name, k.Around, k.AroundMend)
 				return
 			}
 		}

@@ -40,7 +40,7 @@ var Kind = config.KindOf[Config]{
 		About: config.About{Name: "example", Type: "map", Meaning: "runs the program by the example driver"},
 		// The key stands beside a command. A driver that is a way of its own to run a
 		// server, as docker is, has no Around.
-		Around: "command", Budget: config.DefaultBudget,
+		Around: "command", AroundMend: "name the program", Budget: config.DefaultBudget,
 		NoWorkspace: "the example driver shows its programs no workspace; remove this",
 	},
 	Keys: keys,

@@ -47,7 +47,14 @@ type Config struct {
 var Kind = config.KindOf[Config]{
 	Kind: config.Kind{
 		About:  config.About{Name: "sandbox", Type: "boolean, or a map", Default: "`false`", Schema: config.Schema{"type": "boolean"}.OrPlaceholder(), Meaning: "isolates the program, see [below](#sandboxes)"},
-		Around: "command", System: "linux", Copier: "sandbox", Budget: 128 << 20,
+		Around: "command", AroundMend: "name the program that runs behind the walls",
+		Copier: "sandbox", Budget: 128 << 20,
+		Unfit: func(system string) string {
+			if system == "linux" {
+				return ""
+			}
+			return "a sandbox needs Linux, and this is " + system + "; run Tine on Linux, or use docker or no sandbox here"
+		},
 		Short: func(n *config.Node) *config.Node {
 			if n.Shape != config.ShapeNull && !(n.Scalar() && strings.EqualFold(n.Text, "true")) {
 				return nil
