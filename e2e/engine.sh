@@ -58,7 +58,8 @@ program() { [ "$1" = docker ] && echo dockerd || echo podman; }
 launch() {
   local name=$1 pid tries
   shift
-  setsid "$@" >"$run/$name.log" 2>&1 </dev/null 9>&- &
+  # In a folder that stays: Podman starts nothing in one that was removed.
+  setsid env -C / "$@" >"$run/$name.log" 2>&1 </dev/null 9>&- &
   pid=$!
   echo "$pid" >"$run/$name.pid"
   for ((tries = 0; tries < 300; tries++)); do
