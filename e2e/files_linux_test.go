@@ -40,7 +40,7 @@ func TestFewFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(log), "may have 256 files open, so 128 clients") || !strings.Contains(string(log), "LimitNOFILE=") {
+	if !strings.Contains(string(log), "may have 256 files open, so only 128 clients") || !strings.Contains(string(log), "LimitNOFILE=") {
 		t.Errorf("it does not say that it may have few files open:\n%s", log)
 	}
 }
