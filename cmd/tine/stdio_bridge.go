@@ -79,17 +79,20 @@ func (b *bridge) client() *http.Client {
 }
 
 // find looks up where the gateway is now: a new one has a new token, and perhaps
-// another address. It reports whether something changed.
-func (b *bridge) find() bool {
-	e, err := b.locate()
-	if err != nil {
-		return false
+// another address.
+func (b *bridge) find() {
+	if e, err := b.locate(); err == nil {
+		b.aim(e)
 	}
+}
+
+// outdated reports whether a request has the token of an earlier gateway. Another
+// request may have found the new one meanwhile.
+func (b *bridge) outdated(req *http.Request) bool {
+	b.find()
 	b.mu.Lock()
-	same := b.token == e.token
-	b.mu.Unlock()
-	b.aim(e)
-	return !same
+	defer b.mu.Unlock()
+	return b.token != "" && req.Header.Get("Authorization") != "Bearer "+b.token
 }
 
 // run relays until in ends or ctx does.
@@ -289,7 +292,7 @@ func (b *bridge) do(ctx context.Context, msg wire.Message, frame []byte) (*http.
 		}
 		resp, err := b.client().Do(req)
 		switch {
-		case err == nil && resp.StatusCode == http.StatusUnauthorized && b.find():
+		case err == nil && resp.StatusCode == http.StatusUnauthorized && b.outdated(req):
 			resp.Body.Close()
 			continue
 		case err == nil || ctx.Err() != nil || time.Now().After(deadline) || !neverSent(err):

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tine-mcp/tine/internal/testkit"
@@ -115,5 +116,36 @@ func TestBridgeTellsThatTheGatewayIsGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		testkit.Has(t, name, out.String(), append(tt.want, `"id":7`)...)
+	}
+}
+
+// TestBridgeTriesTheNewToken has another request find the next gateway while one is on its
+// way to it with the token of the gateway before.
+func TestBridgeTriesTheNewToken(t *testing.T) {
+	var b *bridge
+	var gateway atomic.Pointer[gatewayFile]
+	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer new" {
+			b.find()
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+	}))
+	defer ts.Close()
+	gateway.Store(&gatewayFile{URL: ts.URL, Token: "old"})
+	var out bytes.Buffer
+	var err error
+	b, err = newBridge(func() (endpoint, error) { return endpointOf(gateway.Load(), "", stdioFlags{}) }, &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gateway.Store(&gatewayFile{URL: ts.URL, Token: "new"})
+	if err := b.run(t.Context(), strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n")); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), `"result":{}`) {
+		t.Errorf("answered %s", out.String())
 	}
 }
