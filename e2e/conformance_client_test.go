@@ -90,7 +90,7 @@ func (s *scenario) entry() (string, error) {
 			auth["private_key"] = s.Context.PrivateKey
 		}
 		if s.Name == "auth/basic-cimd" {
-			auth["client_metadata_url"] = "https://conformance-test.local/client-metadata.json" // which the suite looks for, and nobody fetches
+			auth["client_metadata_url"] = "https://conformance-test.local/client-metadata.json" // the suite looks for this URL and fetches nothing from it
 		}
 		entry["auth"] = auth
 	}

@@ -29,8 +29,8 @@ type kids struct {
 	heard chan os.Signal
 }
 
-// maxEarly bounds what is kept of dead children: gofers and others that are never
-// asked for are among them.
+// maxEarly bounds how many exits of children are kept: no caller asks for those of
+// gofers and some others.
 const maxEarly = 1024
 
 func newKids() *kids {

@@ -96,8 +96,8 @@ func writeGatewayFile(state string, g gatewayFile) error {
 	return nil
 }
 
-// removeGatewayFile removes the file if it is still that of the process with this
-// id: another gateway may have followed on the same folder.
+// removeGatewayFile removes the file if the process with this id still owns it: another
+// gateway may have followed on the same folder.
 func removeGatewayFile(state string, pid int) error {
 	g, err := readGatewayFile(state)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && g.PID != pid {

@@ -198,6 +198,19 @@ const (
 // ContainerTransports are all of them.
 var ContainerTransports = []string{ContainerStdio, ContainerHTTP}
 
+// FillTransport sets what is open of how such a server speaks: a port means HTTP, at /mcp.
+func FillTransport(transport *string, port int, path *string) {
+	if *transport == "" {
+		*transport = ContainerStdio
+		if port > 0 {
+			*transport = ContainerHTTP
+		}
+	}
+	if *transport == ContainerHTTP {
+		SetDefault(path, "/mcp")
+	}
+}
+
 // Bounds and defaults of what isolates a server.
 const (
 	MinMemory     = 6 << 20 // the least that an engine gives a container

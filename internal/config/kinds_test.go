@@ -137,7 +137,7 @@ func TestRunArgs(t *testing.T) {
 		t.Errorf("secrets %q, shown\n%s", s.Secrets(), shown)
 	}
 
-	// A file that is not there takes one server with it, and no other.
+	// A missing file switches off the server that names it, and no other.
 	c = MustParse(t, "servers: {a: {docker: {image: i, run_args: [--env-file, b.env]}}, b: {builtin: time}}\n", opts)
 	if c.Servers[0].Disabled == "" || len(c.Warnings) != 1 || c.Servers[1].Disabled != "" {
 		t.Errorf("%q, %q", c.Servers[0].Disabled, c.Warnings)

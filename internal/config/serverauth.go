@@ -132,7 +132,7 @@ func (d *decoder) authType(a Object, s *ServerAuth, remote bool) {
 }
 
 // signingFits checks what goes with a key that Tine signs with. What it signs is for
-// one issuer, which nobody says where the endpoints are given.
+// one issuer, which the config must name where it gives the endpoints itself.
 func (d *decoder) signingFits(a Object, s *ServerAuth) {
 	if s.PrivateKey == "" {
 		if s.Issuer != "" && !a.Lacks("private_key") {

@@ -38,7 +38,7 @@ tine.yaml:4:117: servers.a.auth.redirect: goes with type login, but this is clie
 			`tine.yaml:4:11: servers.a.auth: auth_url and token_url belong together; give both, or none to have them found`},
 		{"secret without a client", auth("type: login, client_secret: b"),
 			`tine.yaml:4:11: servers.a.auth: client_secret without client_id; give both or none`},
-		{"key of nobody", auth("type: login, private_key: '" + oneKey + "'"),
+		{"key without a client", auth("type: login, private_key: '" + oneKey + "'"),
 			`tine.yaml:4:11: servers.a.auth: private_key without client_id; give both or none`},
 		{"key and secret", auth("type: client_credentials, client_id: a, client_secret: b, private_key: '" + oneKey + "'"),
 			`tine.yaml:4:11: servers.a.auth: private_key and client_secret exclude each other; remove one`},

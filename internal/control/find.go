@@ -49,8 +49,8 @@ func (c *Sessions) missing(who identity.Principal, id string) error {
 }
 
 // ID is the id of the session that is meant by an id, or by the name of a durable
-// session: the principal's own, else that of the one other whose it may see. The default
-// session of another principal is not found by its name.
+// session: one of the principal, else the only one of another principal that it may see. The
+// default session of another principal is not found by its name.
 func (c *Sessions) ID(who identity.Principal, ref string) (string, error) {
 	if session.IsID(ref) {
 		return ref, nil

@@ -12,15 +12,7 @@ import (
 
 // fillDocker sets what is open.
 func fillDocker(s *config.Server, d *Config) {
-	if d.Transport == "" {
-		d.Transport = config.ContainerStdio
-		if d.Port > 0 {
-			d.Transport = config.ContainerHTTP
-		}
-	}
-	if d.Transport == config.ContainerHTTP {
-		config.SetDefault(&d.Path, "/mcp")
-	}
+	config.FillTransport(&d.Transport, d.Port, &d.Path)
 	if !d.Plain && d.Memory == 0 {
 		d.Memory = config.DefaultMemory
 	}

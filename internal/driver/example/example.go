@@ -146,8 +146,8 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	return i, nil
 }
 
-// environment is that of the program. Of the gateway's it gets only what programs need
-// to run: the rest may hold secrets of the gateway and of other servers.
+// environment is the environment of the program. Of the gateway's variables the program
+// gets only those that programs need to run: the rest may hold secrets of the gateway and of other servers.
 func environment(spec driver.Spec) (env []string) {
 	for name, value := range spec.Env {
 		env = append(env, name+"="+value)

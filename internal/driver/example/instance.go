@@ -48,7 +48,7 @@ func (i *instance) watch() {
 	i.mu.Lock()
 	i.Exit()
 	i.mu.Unlock()
-	// Until the leader is waited for, its number is that of no other group. So all
+	// Until the leader is waited for, no other group has its number. So every process
 	// that is killed is ours, and the waiting comes last.
 	for procid.GroupLives(i.id.PID) {
 		syscall.Kill(-i.id.PID, syscall.SIGKILL)

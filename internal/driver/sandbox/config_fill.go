@@ -34,15 +34,7 @@ func fillSandbox(_ *config.Server, b *Config) {
 	if len(b.Domains) == 0 {
 		config.SetDefault(&b.Network, NetworkNone)
 	}
-	if b.Transport == "" {
-		b.Transport = config.ContainerStdio
-		if b.Port > 0 {
-			b.Transport = config.ContainerHTTP
-		}
-	}
-	if b.Transport == config.ContainerHTTP {
-		config.SetDefault(&b.Path, "/mcp")
-	}
+	config.FillTransport(&b.Transport, b.Port, &b.Path)
 }
 
 // connectTime is how long a start may take: what is fetched first takes
