@@ -1,6 +1,9 @@
 package telemetry
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 const (
 	maxName      = 64
@@ -47,12 +50,14 @@ func lookPair(f *patternFinder, at int) int {
 	case quote != 0:
 		v += level + 1
 		to = quotedEnd(s, v, quote, level)
-		if class == nameSecretText && isNumber(s[v:to]) {
+		if class == nameSecretText && isNumber(s[v:to]) || isReference(s[v:to]) {
 			return to
 		}
 	case s[v] == '[' && v+1 < len(s) && strings.IndexByte("\"'\\", s[v+1]) >= 0:
 		v++
 		to = v + upTo(s[v:], ']')
+	case isReference(strings.TrimRight(word(s[v:]), ",;.")), sep == ':' && s[v-1] == ' ' && (isSentence(name, s[v:]) || opensMap(s[v:])):
+		return max(v, end)
 	default:
 		to = bareEnd(s, from, v, name, sep)
 		if !worthMasking(s, from, v, to, name, class, sep) {
@@ -219,6 +224,77 @@ func isScheme(s string) bool {
 		return true
 	}
 	return false
+}
+
+var (
+	// verbWords begin a sentence about the thing that a colon stands behind.
+	verbWords = wordSet(`is are was were has have had must may can cannot can't could should would needs want wants got goes says
+		holds contains does do did not neither`)
+	// linkWords hold a sentence together. A list of words that make a password has none.
+	linkWords = wordSet(`a an the and or nor of to in at on by as from for with without into beside where that which only no
+		how this there nothing`)
+)
+
+// isSentence tells what is said of a name from its value: "private_key: is no JWK"
+// and "private_key: hunter2". Passwords may be words, and a sentence may begin with
+// the value ("password: hunter was wrong"), so a sentence is one whose first word is a
+// verb. Behind a place like servers.x.auth any other is taken for one, too: what
+// follows is said of the place, or of a key below it.
+func isSentence(name, s string) bool {
+	var words [6]string
+	n := 0
+	for n < len(words) && s != "" && s[0] > ' ' {
+		w := word(s)
+		s = strings.TrimPrefix(s[len(w):], " ")
+		words[n] = strings.TrimRight(w, ",;.:!?")
+		n++
+	}
+	first := words[0]
+	switch {
+	case n < 2:
+		return false
+	case verbWords[first]:
+		return true
+	case n < 3 || !strings.Contains(name, ".") || !lowerLetters(strings.NewReplacer("_", "", "-", "").Replace(first)):
+		return false
+	case len(first) >= 16 && !strings.Contains(first, "_"), passwordName(name) && verbWords[words[1]] && !linkWords[first]:
+		return false
+	}
+	return slices.ContainsFunc(words[:n], func(w string) bool { return verbWords[w] || linkWords[w] })
+}
+
+// word is what stands before the first space.
+func word(s string) string {
+	n := min(len(s), maxName)
+	for i := range n {
+		if s[i] <= ' ' {
+			return s[:i]
+		}
+	}
+	return s[:n]
+}
+
+// opensMap reports whether a value is a map in YAML, {name: x}, or a list of such:
+// its own names say what of it is secret.
+func opensMap(s string) bool {
+	inner, ok := strings.CutPrefix(strings.TrimPrefix(s, "["), "{")
+	name, _, more := strings.Cut(inner[:min(len(inner), maxName)], ": ")
+	return ok && more && name != "" && strings.IndexFunc(name, func(c rune) bool { return c >= 0x80 || !isName(byte(c)) }) < 0
+}
+
+// isReference reports whether a value only names where the secret is: ${NAME} or
+// ${file:PATH}, without a default.
+func isReference(s string) bool {
+	if len(s) < 4 || !strings.HasPrefix(s, "${") || !strings.HasSuffix(s, "}") {
+		return false
+	}
+	name, file := strings.CutPrefix(s[2:len(s)-1], "file:")
+	for _, c := range []byte(name) {
+		if !isName(c) && !(file && c == '/') {
+			return false
+		}
+	}
+	return true
 }
 
 // worthMasking tells a value from prose after a colon and from the empty values of
