@@ -120,7 +120,7 @@ func (n *Node) Shown() string {
 	case n.From != "":
 		return strconv.Quote(Clip(n.From))
 	case n.Shape == ShapeString:
-		return strconv.Quote(Clip(n.Text))
+		return strconv.Quote(Clip(shownText(n.Text)))
 	default:
 		return Clip(n.Text)
 	}

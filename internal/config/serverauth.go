@@ -64,7 +64,7 @@ func (d *decoder) authFits(o Object, s *Server) {
 
 func resourceURL(a Object, key string, dst *string) {
 	if u, err := url.Parse(*dst); err != nil || u.Scheme == "" || u.Fragment != "" {
-		a.Wrong(key, a.Get(key), "%s is not an absolute URL without a fragment; write it like https://mcp.example.org/mcp", a.Get(key).Quoted())
+		a.Wrong(key, a.Get(key), "%s is not an absolute URL without a fragment; write it like https://mcp.example.org/mcp", a.Get(key).Shown())
 	}
 }
 
@@ -73,14 +73,14 @@ func documentURL(a Object, key string, dst *string) {
 	u, err := url.Parse(*dst)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
 		len(u.Path) < 2 || u.Path != path.Clean(u.Path) && u.Path != path.Clean(u.Path)+"/" {
-		a.Wrong(key, a.Get(key), "%s is not an https URL with a path and without user, query and fragment; write it like https://tine.example.org/client.json", a.Get(key).Quoted())
+		a.Wrong(key, a.Get(key), "%s is not an https URL with a path and without user, query and fragment; write it like https://tine.example.org/client.json", a.Get(key).Shown())
 	}
 }
 
 func redirectURL(a Object, key string, dst *string) {
 	u, err := url.Parse(*dst)
 	if err != nil || u.Scheme != "http" || !LoopbackHost(u.Hostname()) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		a.Wrong(key, a.Get(key), "%s is not an http URL on a loopback address, where Tine waits for the person; write it like http://127.0.0.1:8765/callback", a.Get(key).Quoted())
+		a.Wrong(key, a.Get(key), "%s is not an http URL on a loopback address, where Tine waits for the person; write it like http://127.0.0.1:8765/callback", a.Get(key).Shown())
 	}
 }
 

@@ -3,7 +3,7 @@ package config
 import "strings"
 
 // Marshal writes a resolved config as YAML for people to read: every default
-// filled in, every secret masked. It can't be loaded again.
+// filled in, secrets masked. It can't be loaded again.
 func Marshal(c *Config) []byte {
 	root := topTable.show(c, Place{hidden: c.hidden})
 	servers := MapNode()

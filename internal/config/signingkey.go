@@ -81,8 +81,7 @@ func parsePrivate(block *pem.Block) crypto.PrivateKey {
 	return nil
 }
 
-// signingKey is a private key in a config. Not only the whole of it is secret: a text
-// that repeats it may break it into other lines.
+// signingKey is a private key in a config.
 func signingKey() Value[string] {
 	v := Secret(`"${file:tine-key.pem}"`).As("private key in PEM, or a JWK").Then(func(o Object, key string, dst *string) {
 		if _, err := SigningKey(*dst); err != nil {
@@ -91,11 +90,7 @@ func signingKey() Value[string] {
 	})
 	v.Secrets = func(text string, _ Place, l SecretList) {
 		l.Add(text)
-		for line := range strings.Lines(text) {
-			if !strings.HasPrefix(line, "-----") {
-				l.Add(line)
-			}
-		}
+		l.lines(text)
 	}
 	return v
 }

@@ -169,7 +169,7 @@ func engineAddress(c config.Object, key string, dst *string) {
 	case strings.HasPrefix(*dst, "ssh://"):
 		c.Wrong(key, n, "an engine can't be reached over ssh; forward its socket (ssh -L) and write unix:///that/socket")
 	case !engineHost.MatchString(*dst):
-		c.Wrong(key, n, "%s is not an engine's address; write it like unix:///var/run/docker.sock or tcp://engine.example.org:2376", n.Quoted())
+		c.Wrong(key, n, "%s is not an engine's address; write it like unix:///var/run/docker.sock or tcp://engine.example.org:2376", n.Shown())
 	}
 }
 

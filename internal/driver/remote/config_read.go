@@ -63,7 +63,7 @@ func remoteURL(r config.Object, to *Config, at config.Pos) {
 	u, err := url.Parse(to.URL)
 	switch {
 	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
-		r.Wrong("url", n, "%s is not an absolute http or https URL; write it like https://orchestrator.example.org", n.Quoted())
+		r.Wrong("url", n, "%s is not an absolute http or https URL; write it like https://orchestrator.example.org", n.Shown())
 	case u.User != nil:
 		r.Wrong("url", n, "has a user; put the credentials into headers or auth")
 	case u.Fragment != "":

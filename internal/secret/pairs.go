@@ -1,4 +1,4 @@
-package telemetry
+package secret
 
 import (
 	"slices"
@@ -34,11 +34,11 @@ func lookPair(f *patternFinder, at int) int {
 	if sep == 0 {
 		return at
 	}
-	class := classify(name)
-	if class == nameInnocent && sep == '=' && from > 0 && (s[from-1] == '?' || s[from-1] == '&') {
+	class := ClassOf(name)
+	if class == Innocent && sep == '=' && from > 0 && (s[from-1] == '?' || s[from-1] == '&') {
 		class = queryClass(name, s[v:])
 	}
-	if class == nameInnocent || v >= len(s) {
+	if class == Innocent || v >= len(s) {
 		return at
 	}
 	to := v
@@ -50,7 +50,7 @@ func lookPair(f *patternFinder, at int) int {
 	case quote != 0:
 		v += level + 1
 		to = quotedEnd(s, v, quote, level)
-		if class == nameSecretText && isNumber(s[v:to]) || isReference(s[v:to]) {
+		if !class.Hides(s[v:to]) || isReference(s[v:to]) {
 			return to
 		}
 	case s[v] == '[' && v+1 < len(s) && strings.IndexByte("\"'\\", s[v+1]) >= 0:
@@ -299,13 +299,13 @@ func isReference(s string) bool {
 
 // worthMasking tells a value from prose after a colon and from the empty values of
 // programs.
-func worthMasking(s string, from, v, to int, name string, class nameClass, sep byte) bool {
+func worthMasking(s string, from, v, to int, name string, class Class, sep byte) bool {
 	value := strings.TrimSpace(s[v:to])
-	switch strings.ToLower(clip(value, 16)) {
-	case "", "true", "false", "null", "nil", "<nil>", "none", "undefined", mask:
+	switch strings.ToLower(value[:min(len(value), 16)]) {
+	case "", "true", "false", "null", "nil", "<nil>", "none", "undefined", Mask:
 		return false
 	}
-	if strings.Trim(value, "{}[]()|>-,;:.*") == "" || class == nameSecretText && isNumber(value) {
+	if strings.Trim(value, "{}[]()|>-,;:.*") == "" || !class.Hides(value) {
 		return false
 	}
 	if sep != ':' || passwordName(name) || strings.ContainsAny(name, "_-") || toLineEnd(name) {
@@ -322,16 +322,16 @@ func isNumber(s string) bool {
 }
 
 // queryClass knows names that are secret only in a URL.
-func queryClass(name, value string) nameClass {
+func queryClass(name, value string) Class {
 	switch low := strings.ToLower(name); {
 	case low == "sig" || strings.HasSuffix(low, "signature"):
-		return nameSecret
+		return Secret
 	case low == "code" && len(value) >= 16 && !strings.ContainsAny(value[:16], "& \n\"'#"): // of an authorization
-		return nameSecret
+		return Secret
 	case low == "key" || strings.HasSuffix(low, "-credential"):
-		return nameSecret
+		return Secret
 	}
-	return nameInnocent
+	return Innocent
 }
 
 // lookURL masks user and password of a URL.
