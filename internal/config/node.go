@@ -2,6 +2,7 @@ package config
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -110,6 +111,11 @@ func (b mapBuilder) add(p Pair) {
 	}
 	b.index[p.Key] = len(b.n.Pairs)
 	b.n.Pairs = append(b.n.Pairs, p)
+}
+
+// Remove takes a key out.
+func (n *Node) Remove(key string) {
+	n.Pairs = slices.DeleteFunc(n.Pairs, func(p Pair) bool { return p.Key == key })
 }
 
 // Shown is the value as a message may quote it.

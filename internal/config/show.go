@@ -27,9 +27,6 @@ func (s *Server) shown() *Node {
 		}
 	}
 	str("title", s.Title)
-	if s.Preset != "" {
-		n.Set("preset", StringNode(s.Preset))
-	}
 	n.Set("driver", StringNode(s.Driver))
 	k := s.kind
 	if k != nil && k.Around == "" {

@@ -154,6 +154,7 @@ var Kind = config.KindOf[Config]{
 	Keys: keys, Read: readDocker, Check: templatePath, Fork: dockerFork,
 	Connect: func(*config.Server) time.Duration { return 2 * time.Minute },
 	Fill:    fillDocker,
+	Show:    showDocker,
 	Target: func(s *config.Server, c *Config) string {
 		return config.CommandLine("docker "+s.ShownText("docker.image", c.Image), s.ShownLine("docker.command", c.Command))
 	},
