@@ -95,6 +95,12 @@ func (o Object) ChildOr(key string, known []string, words ...string) (c Object, 
 	return c, "", false
 }
 
+// HasUnknown reports whether the map has a key that there is not: what is missing may be
+// what was meant.
+func (o Object) HasUnknown(known []string) bool {
+	return slices.ContainsFunc(o.n.Pairs, func(p Pair) bool { return !slices.Contains(known, p.Key) })
+}
+
 // Get is the value of a key, or nil.
 func (o Object) Get(key string) *Node { return o.n.Get(key) }
 

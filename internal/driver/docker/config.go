@@ -99,7 +99,7 @@ func (d *Config) Root() bool { return len(d.State) == 1 && d.State[0] == RootSta
 // keys are those of docker.
 var keys = config.Table[Config]{
 	config.Put("host", func(d *Config) *string { return &d.Host },
-		config.Text("unix:///var/run/docker.sock").As("`unix:///PATH`, `tcp://HOST:PORT`, `npipe:////PATH`").Unless("`DOCKER_HOST`, or the usual socket").Then(engineAddress),
+		config.Text("unix:///var/run/docker.sock").As("`unix:///PATH`, `tcp://HOST:PORT` (also with `http` or `https`), `npipe:////PATH`").Unless("`DOCKER_HOST`, or the usual socket").Then(engineAddress),
 		"the engine"),
 	config.Put("image", func(d *Config) *string { return &d.Image }, config.Text("NAME").Then(imageName), "the image; `docker: IMAGE` is short for a map with nothing else"),
 	config.Put("pull", func(d *Config) *string { return &d.Pull }, config.OneOf(pulls...).Default(PullMissing), "when the image is fetched"),

@@ -32,7 +32,7 @@ func readRemote(o config.Object, _ *config.Server) *Config {
 	to.Type = TypeHTTP
 	keys.Read(r, to)
 	remoteURL(r, to, o.KeyPos("remote"))
-	if r.Get("resource") == nil {
+	if r.Get("resource") == nil && !r.HasUnknown(keys.Names()) {
 		o.Fail(o.KeyPos("remote"), "%s: resource is missing; it says what kind of instance to make", r.Path)
 	}
 	for _, key := range otherType(r, to.Type) {
@@ -53,6 +53,9 @@ func notBlank(r config.Object, key string, dst *string) {
 
 func remoteURL(r config.Object, to *Config, at config.Pos) {
 	n := r.Get("url")
+	if n == nil && r.HasUnknown(keys.Names()) {
+		return
+	}
 	if n == nil {
 		r.Fail(at, "%s: url is missing; it is where the orchestrator is", r.Path)
 		return
