@@ -65,7 +65,7 @@ user's config folder, else the built-in defaults.`,
 	show := &cobra.Command{
 		Use:     "show [FILE]",
 		Short:   "Print the effective config",
-		Long:    "Prints a config with every default filled in, every placeholder resolved and every secret masked.",
+		Long:    "Prints a config with every default filled in, every placeholder resolved and secrets masked.",
 		Example: "  tine config show\n  tine config show .mcp.json",
 		Args:    upToOneArg,
 		RunE: func(cmd *cobra.Command, args []string) error {

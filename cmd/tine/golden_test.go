@@ -20,7 +20,7 @@ func TestGolden(t *testing.T) {
 			"servers unset files timeout", "servers unset files timeout policy.retry.attempts", "servers header web Authorization --remove", "servers secret web --remove",
 			"servers set", "servers set files", "servers set files timeout", "servers set files =5", "servers set files timeout=1s timeout=2s",
 			"servers set files policy.retry.attempts=many", "servers set files policy.retry:={", "servers set files policy.retry.attempts=1 policy:={}",
-			"servers set files headers.Authorization=x", "servers set files auth.client_secret=x", "servers set files headers:={}", "servers unset files",
+			"servers set files headers.Authorization=x", "servers set files auth.client_secret=x", "servers set files auth.private_key=x", "servers secret files --key token", "servers set files headers:={}", "servers unset files",
 			"servers header web", "servers header web Author:ization", "servers header web X-Key", "servers secret web",
 		}},
 		{"calls", []string{

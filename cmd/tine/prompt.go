@@ -29,8 +29,8 @@ func (c *cli) confirm(ctx context.Context, question string) (bool, error) {
 
 // secret reads a secret: from a prompt without echo on a terminal, else all of
 // standard input. It is never an argument, which process lists and the history
-// of the shell would show.
-func (c *cli) secret(ctx context.Context, what string) (string, error) {
+// of the shell would show. It is one line, unless it may have more.
+func (c *cli) secret(ctx context.Context, what string, lines bool) (string, error) {
 	var (
 		raw []byte
 		err error
@@ -49,6 +49,7 @@ func (c *cli) secret(ctx context.Context, what string) (string, error) {
 	switch {
 	case strings.TrimSpace(value) == "":
 		return "", usagef("the %s is empty; type it at the prompt or send it to standard input", what)
+	case lines:
 	case strings.ContainsFunc(value, func(r rune) bool { return r < 0x20 && r != '\t' || r == 0x7f }):
 		return "", usagef("the %s has a line break or another control character in it; give it as one line", what)
 	}

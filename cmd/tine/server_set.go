@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -95,25 +96,52 @@ not sent if the config has none.`,
 }
 
 func newServersSecretCmd(c *cli) *cobra.Command {
-	var remove bool
+	var (
+		remove bool
+		key    string
+	)
 	cmd := &cobra.Command{
 		Use:   "secret SERVER",
-		Short: "Set the OAuth client secret of a server at run time",
-		Long: `Sets auth.client_secret of a server, with which Tine gets tokens from the server's
-authorization server. The command prompts for the secret without echo, or reads it
-from standard input if that is not a terminal. The secret survives a restart and is
-never displayed. --remove restores the secret of the config.`,
+		Short: "Set the OAuth client secret or private key of a server at run time",
+		Long: `Sets auth.client_secret of a server, or with --key private_key its
+auth.private_key: with either Tine gets tokens from the server's authorization
+server. The command prompts for the secret without echo, or reads it from standard
+input if that is not a terminal. A private key has several lines and is always read
+from standard input. The value survives a restart and is never displayed. --remove
+restores the value of the config.`,
 		Example: `  tine servers secret crm
   pass show crm/client-secret | tine servers secret crm
+  tine servers secret crm --key private_key < key.pem
   tine servers secret crm --remove`,
 		Args:              oneArg("the id of a server"),
 		ValidArgsFunction: c.completeServer,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.setSecret(cmd.Context(), args[0], []string{"auth", "client_secret"}, "client secret", remove)
+			if !slices.Contains(secretKeys(), key) {
+				return usagef("%q is no secret of a server's auth; --key takes %s", key, config.OrList(secretKeys()))
+			}
+			return c.setSecret(cmd.Context(), args[0], []string{"auth", key}, strings.ReplaceAll(key, "_", " "), remove)
 		},
 	}
-	cmd.Flags().BoolVar(&remove, "remove", false, "restore the secret of the config")
+	cmd.Flags().BoolVar(&remove, "remove", false, "restore the value of the config")
+	cmd.Flags().StringVar(&key, "key", clientSecret, "the key below auth: "+config.OrList(secretKeys()))
+	c.completeFlag(cmd, "key", cobra.FixedCompletions(secretKeys(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+const (
+	clientSecret = "client_secret"
+	privateKey   = "private_key" // of several lines
+)
+
+// secretKeys are the keys below auth that "servers secret" sets.
+func secretKeys() []string {
+	var keys []string
+	for _, k := range config.Settable() {
+		if name, ok := strings.CutPrefix(k.Name, "auth."); ok && k.Form == config.FormSecret {
+			keys = append(keys, name)
+		}
+	}
+	return keys
 }
 
 func (c *cli) setServer(ctx context.Context, server string, pairs []string) error {
@@ -156,6 +184,8 @@ func (c *cli) setServer(ctx context.Context, server string, pairs []string) erro
 // line.
 func secretCommand(server string, path []string) string {
 	switch {
+	case path[0] == "auth" && path[1] == privateKey:
+		return "tine servers secret " + server + " --key " + privateKey + " < key.pem"
 	case path[0] == "auth":
 		return "tine servers secret " + server
 	case len(path) > 1:
@@ -172,7 +202,11 @@ func (c *cli) setSecret(ctx context.Context, server string, path []string, what 
 			return key + " as the config says" + changed(s)
 		})
 	}
-	value, err := c.secret(ctx, what)
+	lines := path[len(path)-1] == privateKey
+	if lines && c.inTerminal {
+		return usagef("a %s has several lines, so it is read from standard input; run: %s", what, secretCommand(server, path))
+	}
+	value, err := c.secret(ctx, what, lines)
 	if err != nil {
 		return err
 	}

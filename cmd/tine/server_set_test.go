@@ -74,6 +74,18 @@ func TestSecrets(t *testing.T) {
 			}
 		}
 	}
+	// A key has lines, and comes whole.
+	const pem = "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----"
+	quoted, _ = json.Marshal(pem)
+	args := []string{"servers", "secret", "web", "--key", "private_key"}
+	got, said, code := patched(t, func(tc *testCLI) { tc.stdin = strings.NewReader(pem + "\n") }, args...)
+	if want := `{"auth":{"private_key":` + string(quoted) + `}}`; code != 0 || string(got.Set) != want || strings.Contains(said, "MIIE") {
+		t.Errorf("%q: exit %d, %s, said %q", args, code, got.Set, said)
+	}
+	got, said, code = patched(t, func(tc *testCLI) { tc.inTerminal, tc.stdin = true, nil }, args...)
+	if code != 2 || got.Set != nil || !strings.Contains(said, "run: tine servers secret web --key private_key < key.pem") {
+		t.Errorf("%q at a terminal: exit %d, %s, said %q", args, code, got.Set, said)
+	}
 	for name, change := range map[string]func(*testCLI){
 		"two lines": func(tc *testCLI) { tc.stdin = strings.NewReader("a\nX-Evil: b\n") },
 		"too much":  func(tc *testCLI) { tc.stdin = strings.NewReader(strings.Repeat("x", maxSecret+1)) },
@@ -98,6 +110,7 @@ func TestUnset(t *testing.T) {
 		{[]string{"servers", "unset", "files", "timeout", "policy.retry"}, "timeout policy.retry"},
 		{[]string{"servers", "header", "files", "X-Key", "--remove"}, "headers.X-Key"},
 		{[]string{"servers", "secret", "files", "--remove"}, "auth.client_secret"},
+		{[]string{"servers", "secret", "files", "--key", "private_key", "--remove"}, "auth.private_key"},
 	} {
 		got, said, code := patched(t, nil, tt.args...)
 		if code != 0 || strings.Join(got.Unset, " ") != tt.want || got.Set != nil {

@@ -12,6 +12,9 @@ type decoder struct {
 	opts      Options
 	res       resolver
 	separator string
+	// entryKeys are those of an entry of servers. The tables are read by a decoder, so it
+	// can't name them itself.
+	entryKeys []About
 
 	// Kept for checks that need the whole config.
 	listenPos   Pos
@@ -60,7 +63,7 @@ func (d *decoder) object(n *Node, path string, hidden map[string]bool, known []s
 	}
 	for _, p := range n.Pairs {
 		if !slices.Contains(known, p.Key) {
-			d.fail(p.KeyPos, "%s", unknownKey(p.Key, path, known))
+			d.unknownKey(p, path, known, n)
 		}
 	}
 	return o, true
@@ -93,6 +96,12 @@ func (o Object) ChildOr(key string, known []string, words ...string) (c Object, 
 		o.Wrong(key, n, "got %s, want %s, or a map of %s", n.Shown(), OrList(words), strings.Join(known, ", "))
 	}
 	return c, "", false
+}
+
+// HasUnknown reports whether the map has a key that there is not: what is missing may be
+// what was meant.
+func (o Object) HasUnknown(known []string) bool {
+	return slices.ContainsFunc(o.n.Pairs, func(p Pair) bool { return !slices.Contains(known, p.Key) })
 }
 
 // Get is the value of a key, or nil.
@@ -163,13 +172,18 @@ var otherWords = map[string]string{
 	"bind": "listen", "disabled": "enabled", "origins": "cors", "logging": "log", "log_level": "log", "ca": "ca_file",
 	"disabledTools": "tools", "keys": "tokens", "warning": "warn", "stdio": "process",
 	"http": "streamable", "streamable-http": "streamable", "streamable_http": "streamable", "streamableHttp": "streamable",
-	"image": "docker", "container": "docker", "orchestrator": "remote",
+	"image": "docker", "volumes": "binds", "mounts": "binds", "container": "docker", "orchestrator": "remote",
 	"gvisor": "sandbox", "runsc": "sandbox", "domains": "network", "allowed_domains": "network",
 	"retries": "retry", "circuit_breaker": "breaker", "rate_limit": "rate", "limit": "rate",
 	"global": ScopeShared, "shared_global": ScopeShared, "client": ScopeSession,
 }
 
-func unknownKey(key, path string, known []string) string {
+// unknownKey reports a key of a map that there is not.
+func (d *decoder) unknownKey(p Pair, path string, known []string, n *Node) {
+	d.fail(p.KeyPos, "%s", d.unknown(p.Key, path, known, n))
+}
+
+func (d *decoder) unknown(key, path string, known []string, n *Node) string {
 	where := ""
 	if path != "" {
 		where = " in " + path
@@ -181,6 +195,9 @@ func unknownKey(key, path string, known []string) string {
 	}
 	if g := Guess(key, meant); g != "" {
 		return msg + fmt.Sprintf("; did you mean %q?", g)
+	}
+	if place := d.elsewhere(key, path, n); place != "" {
+		return msg + "; that is " + place
 	}
 	return msg + "; known keys: " + strings.Join(known, ", ")
 }

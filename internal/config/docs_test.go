@@ -82,6 +82,8 @@ func loadExamples(t *testing.T, page, text string) int {
 			t.Errorf("%s: %v in\n%s", page, err, b[1])
 		} else if len(c.Warnings) > 0 {
 			t.Errorf("%s: %q in\n%s", page, c.Warnings, b[1])
+		} else if shown := string(Marshal(c)); !strings.Contains(shown, mask) {
+			again(t, b[1], opts)
 		}
 	}
 	return len(blocks)

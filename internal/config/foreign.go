@@ -29,7 +29,7 @@ func (d *decoder) foreign(t *tree, f format, c *Config) {
 }
 
 func (d *decoder) lenient(e entry) Server {
-	sub := &decoder{report: report{file: d.file}, opts: d.opts, res: d.res, separator: d.separator}
+	sub := &decoder{report: report{file: d.file}, opts: d.opts, res: d.res, separator: d.separator, entryKeys: d.entryKeys}
 	s := newServer(e.id)
 	s.fill()
 	if e.n != nil {

@@ -231,19 +231,19 @@ func (w *importer) inlineSecrets(e entry) {
 	}
 	if env := e.n.Get("env"); env != nil {
 		for _, p := range env.Pairs {
-			if literal(p.Value) && (secretName(p.Key) || secretText.MatchString(p.Value.Text) || RedactURL(p.Value.Text) != p.Value.Text) {
+			if literal(p.Value) && (secretName(p.Key) || shownText(p.Value.Text) != p.Value.Text) {
 				found(p.Value, "env."+oneLine(p.Key), variableName(p.Key))
 			}
 		}
 	}
 	if headers := e.n.Get("headers"); headers != nil {
 		for _, p := range headers.Pairs {
-			if literal(p.Value) && (secretName(p.Key) || secretText.MatchString(p.Value.Text)) {
+			if literal(p.Value) && (secretName(p.Key) || shownText(p.Value.Text) != p.Value.Text) {
 				found(p.Value, "headers."+oneLine(p.Key), variableName(e.id+"_"+p.Key))
 			}
 		}
 	}
-	if u := e.n.Get("url"); u != nil && literal(u) && RedactURL(u.Text) != u.Text {
+	if u := e.n.Get("url"); u != nil && literal(u) && shownText(u.Text) != u.Text {
 		found(u, "url", variableName(e.id+"_URL"))
 	}
 	name, n := e.id+"_SECRET", 1

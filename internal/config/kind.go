@@ -72,6 +72,8 @@ type KindOf[T any] struct {
 	Connect func(s *Server) time.Duration
 	// Fill sets the defaults that are not the table's; nil where there are none.
 	Fill func(s *Server, t *T)
+	// Show mends the keys as they are shown; nil where the table says all.
+	Show func(s *Server, t *T, n *Node)
 	// Target is what a person is shown of where the server is.
 	Target func(s *Server, t *T) string
 	// Same takes out what says nothing of what the server is.
@@ -110,7 +112,13 @@ func (k KindOf[T]) Make() *Kind {
 		}
 	}
 	kind.target = func(s *Server) string { return k.Target(s, of(s)) }
-	kind.show = func(s *Server) *Node { return k.Keys.show(of(s), at(s)) }
+	kind.show = func(s *Server) *Node {
+		n := k.Keys.show(of(s), at(s))
+		if k.Show != nil {
+			k.Show(s, of(s), n)
+		}
+		return n
+	}
 	kind.secrets = func(s *Server, l SecretList) { k.Keys.secrets(of(s), at(s), l) }
 	without := func(options any, take func(*T)) any {
 		c := *options.(*T)

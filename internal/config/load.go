@@ -95,7 +95,7 @@ func Parse(data []byte, opts Options) (*Config, error) {
 
 func newDecoder(opts Options) *decoder {
 	opts = opts.filled()
-	d := &decoder{opts: opts, separator: DefaultSeparator}
+	d := &decoder{opts: opts, separator: DefaultSeparator, entryKeys: serverTable.About()}
 	d.file = opts.Path
 	if d.file == "" {
 		d.file = "config"

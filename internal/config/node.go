@@ -2,6 +2,7 @@ package config
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -112,6 +113,11 @@ func (b mapBuilder) add(p Pair) {
 	b.n.Pairs = append(b.n.Pairs, p)
 }
 
+// Remove takes a key out.
+func (n *Node) Remove(key string) {
+	n.Pairs = slices.DeleteFunc(n.Pairs, func(p Pair) bool { return p.Key == key })
+}
+
 // Shown is the value as a message may quote it.
 func (n *Node) Shown() string {
 	switch {
@@ -120,7 +126,7 @@ func (n *Node) Shown() string {
 	case n.From != "":
 		return strconv.Quote(Clip(n.From))
 	case n.Shape == ShapeString:
-		return strconv.Quote(Clip(n.Text))
+		return strconv.Quote(Clip(shownText(n.Text)))
 	default:
 		return Clip(n.Text)
 	}

@@ -15,7 +15,7 @@ const (
 
 func checkCollector(e Object, key string, dst *string) {
 	if mend := wrongCollector(*dst); mend != "" && *dst != "" {
-		e.Wrong(key, e.Get(key), "%s %s", e.Get(key).Quoted(), mend)
+		e.Wrong(key, e.Get(key), "%s %s", e.Get(key).Shown(), mend)
 	}
 }
 

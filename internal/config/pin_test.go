@@ -79,7 +79,7 @@ func TestSecretsStayHidden(t *testing.T) {
 		"      binds: [{source: \"****\", target: \"****\"}, {source: \"****\", target: \"****\"}]\n",
 		"    template:\n      deep: [{key: \"****\"}]\n      html: \"<b>\"\n      \"n\": 12345678901234567\n",
 		"    startup:\n      tool: ping\n      arguments:\n        f: 1.5\n        key: \"****\"\n        \"n\": 12345678901234567\n",
-		"    preset: memory\n    driver: process\n    command: npx\n",
+		"  # made of preset: memory\n  mem:\n    title: mem\n    driver: process\n    command: npx\n",
 		"    builtin: rollout\n    workspace: false\n    budget: {memory: 1MiB}\n    merged: true\n",
 		"    driver: remote\n    remote:\n      type: http\n      url: \"****\"\n      resource: \"****\"\n      create: /instances\n",
 	} {

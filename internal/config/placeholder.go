@@ -243,6 +243,8 @@ func (d *decoder) resolve(n *Node, path string) []missing {
 		}
 		if secret {
 			n.From = n.Text
+		} else if strings.Contains(n.Text, mask) {
+			d.warn(n.Pos, "%s: holds %s, which stands for a secret in what tine config show prints; write the secret itself, or a placeholder such as ${NAME}", path, mask)
 		}
 		n.Kept = keptIn(n.Text)
 		n.Text = out

@@ -125,3 +125,14 @@ func TestKeysHoldNoPlaceholders(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// Messages that name the server have the reason alone.
+func TestOffReason(t *testing.T) {
+	c := mustParse(t, "servers: {a: {command: '${NOPE}'}, b: {command: x}}", noEnv())
+	if got, want := c.Servers[0].OffReason(), "variable NOPE is not set (command); set it, or write ${NOPE:-default}"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := c.Servers[1].OffReason(); got != "" {
+		t.Errorf("b is off: %q", got)
+	}
+}

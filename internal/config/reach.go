@@ -22,7 +22,7 @@ func checkURL(o Object, key string, dst *string) {
 	u, err := url.Parse(*dst)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		o.Wrong(key, n, "%s is not an absolute http or https URL; write it like https://mcp.example.org/mcp", n.Quoted())
+		o.Wrong(key, n, "%s is not an absolute http or https URL; write it like https://mcp.example.org/mcp", n.Shown())
 	case u.Fragment != "":
 		o.Wrong(key, n, "has a fragment (#...), which is never sent; remove it")
 	}
@@ -82,9 +82,9 @@ func (o Object) safeURL(key, text, example string) bool {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
-		o.Wrong(key, n, "%s is not an absolute https URL; write it like %s", n.Quoted(), example)
+		o.Wrong(key, n, "%s is not an absolute https URL; write it like %s", n.Shown(), example)
 	case u.Scheme == "http" && !LoopbackHost(u.Hostname()):
-		o.Wrong(key, n, "%s would be spoken to unencrypted; use https, as plain http is for loopback addresses alone", n.Quoted())
+		o.Wrong(key, n, "%s would be spoken to unencrypted; use https, as plain http is for loopback addresses alone", n.Shown())
 	case u.User != nil || u.Fragment != "":
 		o.Wrong(key, n, "must be a URL without user and fragment; write it like %s", example)
 	default:
@@ -100,13 +100,4 @@ func LoopbackHost(host string) bool {
 	}
 	addr, err := netip.ParseAddr(host)
 	return err == nil && addr.Unmap().IsLoopback()
-}
-
-// Quoted is like shown, without what a URL may hide.
-func (n *Node) Quoted() string {
-	c := *n
-	if c.Shape == ShapeString && c.From == "" {
-		c.Text = RedactURL(c.Text)
-	}
-	return c.Shown()
 }

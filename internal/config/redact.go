@@ -4,10 +4,12 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	"github.com/tine-mcp/tine/internal/secret"
 )
 
 // mask stands where a secret was.
-const mask = "****"
+const mask = secret.Mask
 
 var (
 	secretWord = regexp.MustCompile(`(?i)key|token|secret|passw|passphrase|credential|authorization|cookie|signature|private|bearer|(^|[^a-z])(auth|pass|pat|pwd|sig|dsn)([^a-z]|$)`)
@@ -22,7 +24,16 @@ var (
 // secretName reports whether a variable, header, flag or parameter of this name
 // is likely to hold a secret.
 func secretName(name string) bool {
-	return name != "PWD" && name != "OLDPWD" && !innocent.MatchString(name) && secretWord.MatchString(name)
+	return name != "PWD" && name != "OLDPWD" && !innocent.MatchString(name) && (secretWord.MatchString(name) || secret.ClassOf(name) != secret.Innocent)
+}
+
+// shownText is a text without the secrets that are recognized by their form, wherever
+// in it they stand.
+func shownText(s string) string {
+	if secretText.MatchString(s) {
+		return mask
+	}
+	return secret.Masked(RedactURL(s))
 }
 
 // RedactURL masks the secrets that a URL may carry: a user's password and every
@@ -79,7 +90,7 @@ func (s *Server) Target() string {
 		if s.hidden["url"] {
 			return mask
 		}
-		return RedactURL(s.URL)
+		return shownText(s.URL)
 	case s.Builtin != "" || s.Driver == "builtin":
 		return "builtin " + s.Builtin
 	case s.kind != nil:
@@ -116,7 +127,7 @@ func (s *Server) ShownText(rel, text string) string {
 	if s.hidden[rel] && text != "" {
 		return mask
 	}
-	return text
+	return shownText(text)
 }
 
 // ShownArgs masks arguments that came from placeholders or look like secrets.
@@ -132,7 +143,7 @@ func ShownLine(args []string, rel string, hidden map[string]bool) []string {
 		default:
 			out[i] = redactArg(a)
 		}
-		secretNext = strings.HasPrefix(a, "-") && !strings.Contains(a, "=") && secretName(a)
+		secretNext = strings.HasPrefix(a, "-") && !strings.ContainsAny(a, "= \n") && secretName(a)
 	}
 	return out
 }
@@ -144,14 +155,8 @@ func redactArg(a string) string {
 		}
 		return m[1] + "=" + redactArg(m[2]) // --env=NAME=value
 	}
-	if strings.Contains(a, "://") {
-		return RedactURL(a)
-	}
 	if m := headerText.FindStringSubmatch(a); m != nil && (secretName(m[1]) || secretText.MatchString(m[2])) {
 		return m[1] + ": " + mask
 	}
-	if secretText.MatchString(a) {
-		return mask
-	}
-	return a
+	return shownText(a)
 }

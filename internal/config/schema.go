@@ -42,11 +42,19 @@ func (a About) schema() Schema {
 	s := a.Schema
 	if len(a.Keys) > 0 {
 		s = mapSchema(a.Keys)
-		if a.Schema != nil {
-			s = Schema{"anyOf": []Schema{a.Schema, s}}
+		instead := a.Schema
+		if !a.List { // a key with nothing behind it is an empty map
+			s["type"] = []string{"object", "null"}
+			if instead != nil {
+				instead = Schema{"anyOf": []Schema{instead, {"type": "null"}}}
+			}
+		}
+		if instead != nil {
+			// Not anyOf: an editor would mark all of a map and not the key that is wrong.
+			s = Schema{"if": Schema{"type": "object"}, "then": s, "else": instead}
 		}
 		if a.List {
-			s = Schema{"type": "array", "items": s}
+			s = Schema{"type": []string{"array", "null"}, "items": s}
 		}
 	}
 	return s.with("description", plainText(a.Meaning))

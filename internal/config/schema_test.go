@@ -51,6 +51,39 @@ func TestSchemaTakesTheExamples(t *testing.T) {
 	}
 }
 
+// A key with nothing behind it is taken, as Load takes it.
+func TestSchemaTakesNothing(t *testing.T) {
+	schema := resolvedSchema(t)
+	for _, text := range []string{
+		"servers: {a: {command: x, sandbox: }}", "servers: {a: {url: 'https://x', auth: , policy: }}", "servers: {a: {builtin: time, policy: {retry: }}}",
+		"journal:", "workspace:", "auth: {tokens: }",
+	} {
+		tree, err := readTree([]byte(text), "x.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(tree.root.value()); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		mustParse(t, text, noEnv())
+	}
+}
+
+// An editor marks the key that is wrong, not the map that it stands in.
+func TestSchemaNamesTheKey(t *testing.T) {
+	schema := resolvedSchema(t)
+	for _, text := range []string{"servers: {a: {command: x, sandbox: {wrongkey: none}}}", "servers: {a: {docker: {image: x, wrongkey: 1}}}", "servers: {a: {command: x, policy: {retry: {wrongkey: 1}}}}",
+		"journal: {wrongkey: 1}", "servers: {a: {command: x, sandbox: true, on_fork: {wrongkey: 1}}}"} {
+		tree, err := readTree([]byte(text), "x.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(tree.root.value()); err == nil || !strings.Contains(err.Error(), "wrongkey") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func TestSchemaRefuses(t *testing.T) {
 	schema := resolvedSchema(t)
 	for _, text := range []string{
@@ -60,6 +93,8 @@ func TestSchemaRefuses(t *testing.T) {
 		"limits: {idle: 5 parsecs}",
 		"limits: {body: 5 stones}",
 		"servers: {a: {}}",
+		"servers: {a: }",
+		"servers: {a: {command: x, sandbox: 5}}",
 		"servers: {a: {comand: x}}",
 		"servers: {a b: {command: x}}",
 		"servers: {a: {command: x, scope: mine}}",

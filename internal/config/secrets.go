@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/tine-mcp/tine/internal/secret"
 )
 
 // minSecret is the length below which hiding a value wherever it stands would
@@ -58,10 +60,27 @@ func (l SecretList) Add(s string) {
 	}
 }
 
+// key adds a value that may be a key in PEM.
+func (l SecretList) key(s string) {
+	l.Add(s)
+	if strings.Contains(s, "-----BEGIN") {
+		l.lines(s)
+	}
+}
+
+// lines adds each line of a key: a text that repeats it may break it elsewhere.
+func (l SecretList) lines(s string) {
+	for line := range strings.Lines(strings.ReplaceAll(s, `\n`, "\n")) {
+		if !strings.HasPrefix(line, "-----") {
+			l.Add(line)
+		}
+	}
+}
+
 // credential adds a value and, without the name of its scheme, what it carries.
 func (l SecretList) credential(s string) {
-	l.Add(s)
-	l.URL(s)
+	l.key(s)
+	l.Text(s)
 	m := authScheme.FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {
 		return
@@ -74,8 +93,11 @@ func (l SecretList) credential(s string) {
 	}
 }
 
-// URL adds what RedactURL masks.
-func (l SecretList) URL(s string) {
+// Text adds what shownText masks.
+func (l SecretList) Text(s string) {
+	for _, f := range secret.Find(s) {
+		l.key(s[f.From:f.To])
+	}
 	if RedactURL(s) == s {
 		return
 	}
@@ -117,7 +139,7 @@ func (l SecretList) named(name, value string) {
 		l.credential(value)
 		return
 	}
-	l.URL(value)
+	l.Text(value)
 }
 
 func (l SecretList) server(s *Server) {
@@ -160,12 +182,12 @@ func (l SecretList) arg(a string) {
 		l.credential(flag[2])
 	case flag != nil:
 		l.named(flag[1], flag[2])
-	case strings.Contains(a, "://"):
-		l.URL(a)
-	case header != nil:
+	case header != nil && (secretName(header[1]) || secretText.MatchString(header[2])):
 		l.credential(header[2])
-	default:
+	case redactArg(a) == a || redactArg(a) == mask: // all of it is hidden
 		l.credential(a)
+	default:
+		l.Text(a)
 	}
 }
 

@@ -95,6 +95,11 @@ func (d *decoder) server(id string, n *Node, idPos Pos, at string) (s Server) {
 	return s
 }
 
+// OffReason is why an enabled server is off, for messages that name the server.
+func (s *Server) OffReason() string {
+	return strings.TrimPrefix(s.Disabled, fmt.Sprintf("server %q is off: ", s.ID))
+}
+
 func oneLineTitle(o Object, key string, dst *string) {
 	if strings.ContainsFunc(*dst, unicode.IsControl) {
 		o.Wrong(key, o.Get(key), "must be one line")

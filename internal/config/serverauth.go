@@ -64,7 +64,7 @@ func (d *decoder) authFits(o Object, s *Server) {
 
 func resourceURL(a Object, key string, dst *string) {
 	if u, err := url.Parse(*dst); err != nil || u.Scheme == "" || u.Fragment != "" {
-		a.Wrong(key, a.Get(key), "%s is not an absolute URL without a fragment; write it like https://mcp.example.org/mcp", a.Get(key).Quoted())
+		a.Wrong(key, a.Get(key), "%s is not an absolute URL without a fragment; write it like https://mcp.example.org/mcp", a.Get(key).Shown())
 	}
 }
 
@@ -73,14 +73,14 @@ func documentURL(a Object, key string, dst *string) {
 	u, err := url.Parse(*dst)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
 		len(u.Path) < 2 || u.Path != path.Clean(u.Path) && u.Path != path.Clean(u.Path)+"/" {
-		a.Wrong(key, a.Get(key), "%s is not an https URL with a path and without user, query and fragment; write it like https://tine.example.org/client.json", a.Get(key).Quoted())
+		a.Wrong(key, a.Get(key), "%s is not an https URL with a path and without user, query and fragment; write it like https://tine.example.org/client.json", a.Get(key).Shown())
 	}
 }
 
 func redirectURL(a Object, key string, dst *string) {
 	u, err := url.Parse(*dst)
 	if err != nil || u.Scheme != "http" || !LoopbackHost(u.Hostname()) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		a.Wrong(key, a.Get(key), "%s is not an http URL on a loopback address, where Tine waits for the person; write it like http://127.0.0.1:8765/callback", a.Get(key).Quoted())
+		a.Wrong(key, a.Get(key), "%s is not an http URL on a loopback address, where Tine waits for the person; write it like http://127.0.0.1:8765/callback", a.Get(key).Shown())
 	}
 }
 
@@ -92,8 +92,8 @@ func (d *decoder) authType(a Object, s *ServerAuth, remote bool) {
 			d.fail(a.n.Pos, "%s: type is missing; write type: %s or type: %s", a.Path, AuthClientCredentials, AuthLogin)
 		}
 	case AuthClientCredentials:
-		for _, need := range []struct{ key, value string }{
-			{"token_url", s.TokenURL}, {"client_id", s.ClientID}, {"client_secret", s.ClientSecret},
+		for _, need := range []struct{ key, value, says string }{
+			{"token_url", s.TokenURL, "token_url"}, {"client_id", s.ClientID, "client_id"}, {"client_secret", s.ClientSecret, "client_secret or private_key"},
 		} {
 			if need.key == "token_url" && !remote {
 				continue // the server says where, as it does for a login
@@ -101,8 +101,8 @@ func (d *decoder) authType(a Object, s *ServerAuth, remote bool) {
 			if need.key == "client_secret" && (s.PrivateKey != "" || a.Lacks("private_key")) {
 				continue
 			}
-			if need.value == "" && !a.Lacks(need.key) {
-				d.fail(a.n.Pos, "%s: %s is missing, which type %s needs", a.Path, need.key, s.Type)
+			if need.value == "" && !a.Lacks(need.key) && !a.HasUnknown(serverAuthTable.Names()) {
+				d.fail(a.n.Pos, "%s: %s is missing, which type %s needs", a.Path, need.says, s.Type)
 			}
 		}
 		for _, none := range []struct{ key, value string }{{"auth_url", s.AuthURL}, {"redirect", s.Redirect}, {"client_metadata_url", s.ClientMetadataURL}} {
@@ -116,7 +116,12 @@ func (d *decoder) authType(a Object, s *ServerAuth, remote bool) {
 		}
 		for _, of := range []struct{ key, value string }{{"client_secret", s.ClientSecret}, {"private_key", s.PrivateKey}} {
 			document := of.key == "private_key" && (s.ClientMetadataURL != "" || a.Lacks("client_metadata_url"))
-			if of.value != "" && s.ClientID == "" && !a.Lacks("client_id") && !document {
+			if of.value == "" || s.ClientID != "" || a.Lacks("client_id") || document {
+				continue
+			}
+			if of.key == "private_key" {
+				d.fail(a.n.Pos, "%s: private_key without client_id or client_metadata_url; add one of them, or remove private_key", a.Path)
+			} else {
 				d.fail(a.n.Pos, "%s: %s without client_id; give both or none", a.Path, of.key)
 			}
 		}

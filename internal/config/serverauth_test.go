@@ -30,7 +30,7 @@ tine.yaml:2:42: servers.a.credential: goes with url, but this server has a comma
 			`tine.yaml:4:18: servers.a.auth.type: got "oauth", want client_credentials or login`},
 		{"nothing of what it needs", auth("type: client_credentials"),
 			`tine.yaml:4:11: servers.a.auth: client_id is missing, which type client_credentials needs
-tine.yaml:4:11: servers.a.auth: client_secret is missing, which type client_credentials needs`},
+tine.yaml:4:11: servers.a.auth: client_secret or private_key is missing, which type client_credentials needs`},
 		{"keys of a login", auth("type: client_credentials, token_url: 'https://x', client_id: a, client_secret: b, auth_url: 'https://x', redirect: 'http://localhost'"),
 			`tine.yaml:4:94: servers.a.auth.auth_url: goes with type login, but this is client_credentials
 tine.yaml:4:117: servers.a.auth.redirect: goes with type login, but this is client_credentials`},
@@ -39,7 +39,7 @@ tine.yaml:4:117: servers.a.auth.redirect: goes with type login, but this is clie
 		{"secret without a client", auth("type: login, client_secret: b"),
 			`tine.yaml:4:11: servers.a.auth: client_secret without client_id; give both or none`},
 		{"key without a client", auth("type: login, private_key: '" + oneKey + "'"),
-			`tine.yaml:4:11: servers.a.auth: private_key without client_id; give both or none`},
+			`tine.yaml:4:11: servers.a.auth: private_key without client_id or client_metadata_url; add one of them, or remove private_key`},
 		{"key and secret", auth("type: client_credentials, client_id: a, client_secret: b, private_key: '" + oneKey + "'"),
 			`tine.yaml:4:11: servers.a.auth: private_key and client_secret exclude each other; remove one`},
 		{"key for no issuer", auth("type: client_credentials, client_id: a, token_url: 'https://x', private_key: '" + oneKey + "'"),
@@ -51,7 +51,7 @@ tine.yaml:4:117: servers.a.auth.redirect: goes with type login, but this is clie
 		{"no key", auth("type: client_credentials, client_id: a, private_key: hunter2"),
 			`tine.yaml:4:65: servers.a.auth.private_key: is neither a private key in PEM nor a JWK; write it like ${file:tine-key.pem}`},
 		{"public key", auth(`type: client_credentials, client_id: a, private_key: '{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}'`),
-			`tine.yaml:4:65: servers.a.auth.private_key: is no private key; write it like ${file:tine-key.pem}`},
+			`tine.yaml:4:65: servers.a.auth.private_key: is no private key; a public or a symmetric one can't sign`},
 		{"document of a machine", auth("type: client_credentials, client_id: a, client_secret: b, client_metadata_url: 'https://x/y'"),
 			`tine.yaml:4:70: servers.a.auth.client_metadata_url: goes with type login, but this is client_credentials`},
 		{"document and client", auth("type: login, client_id: a, client_metadata_url: 'https://x/y'"),
@@ -142,15 +142,52 @@ func TestSigningKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct{ text, want string }{
-		"small":     {string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), "less than 2048 bits"},
-		"encrypted": {string(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("hunter2")})), "must be decrypted first"},
-		"symmetric": {`{"kty":"oct","k":"aHVudGVyMg"}`, "is no"},
-		"broken":    {`{"kty":"EC","d":"hunter2"}`, "is no JWK"},
-		"algorithm": {strings.Replace(oneKey, "{", `{"alg":"ES256",`, 1), "signs with none of"},
-		"nothing":   {"", "neither"},
+		"small":         {string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), "less than 2048 bits"},
+		"encrypted":     {string(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("hunter2")})), "is encrypted; decrypt it with"},
+		"old encrypted": {string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED"}, Bytes: []byte("hunter2")})), "is encrypted"},
+		"openssh":       {string(pem.EncodeToMemory(&pem.Block{Type: "OPENSSH PRIVATE KEY", Bytes: []byte("hunter2")})), "ssh-keygen -p -m PKCS8"},
+		"public":        {string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: []byte("hunter2")})), "is a public key"},
+		"certificate":   {string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("hunter2")})), "is a certificate"},
+		"damaged":       {string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("hunter2")})), "can't be read"},
+		"curve":         {secp256k1Key, "is a key on a curve"},
+		"symmetric":     {`{"kty":"oct","k":"aHVudGVyMg"}`, "is no"},
+		"broken":        {`{"kty":"EC","d":"hunter2"}`, "is no JWK"},
+		"algorithm":     {strings.Replace(oneKey, "{", `{"alg":"ES256",`, 1), "signs with none of"},
+		"nothing":       {"", "neither"},
 	} {
 		if _, err := SigningKey(tt.text); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+	}
+}
+
+// secp256k1Key is of a curve that Go does not know.
+const secp256k1Key = "-----BEGIN EC PRIVATE KEY-----\nMHQCAQEEIDUoxCXE5Kw1t1nQpIl3JeCQpdk45TM/L0Y3Y98qgWHroAcGBSuBBAAK\noUQDQgAE9QZse+kBcR+DHD9mzbCZRnfKc1TElZz70szmHepIRSzTTyZ5+mOcpqvj\n1mondqoRMbzMDoFxHp8BgQZ27d7z+A==\n-----END EC PRIVATE KEY-----"
+
+// openssl ecparam writes the parameters of the curve before the key.
+func TestSigningKeyAfterParameters(t *testing.T) {
+	text, _ := pemKey(t)
+	parameters := string(pem.EncodeToMemory(&pem.Block{Type: "EC PARAMETERS", Bytes: []byte{6, 8, 42, 134, 72, 206, 61, 3, 1, 7}}))
+	if _, err := SigningKey(parameters + text); err != nil {
+		t.Error(err)
+	}
+}
+
+// A mistake is told once: what was mistyped is not missing as well, and a port that can't
+// be read is still one.
+func TestOneMistakeOneProblem(t *testing.T) {
+	for in, want := range map[string]string{
+		"{url: 'https://x', auth: {type: client_credentials, client_id: a, privat_key: b}}": `unknown key "privat_key" in servers.a.auth; did you mean "private_key"?`,
+		"{remote: {url: 'https://x', resourse: y}}":                                         `unknown key "resourse" in servers.a.remote; did you mean "resource"?`,
+		"{remote: {ulr: 'https://x', resource: y}}":                                         `unknown key "ulr" in servers.a.remote; did you mean "url"?`,
+		"{docker: {image: x, port: 70000}}":                                                 "servers.a.docker.port: 70000 is out of range; want 1 to 65535",
+		"{docker: {image: x, port: '80:80'}}":                                               `servers.a.docker.port: got "80:80", want a whole number from 1 to 65535`,
+		"{docker: {image: x, host: 'tcp://h'}}":                                             `servers.a.docker.host: "tcp://h" is not an engine's address; write it like unix:///var/run/docker.sock or tcp://engine.example.org:2376`,
+		"{docker: {image: x, host: 'http://h'}}":                                            `servers.a.docker.host: "http://h" is not an engine's address; write it like unix:///var/run/docker.sock or tcp://engine.example.org:2376`,
+	} {
+		_, err := Parse([]byte("servers: {a: "+in+"}"), noEnv())
+		if err == nil || !strings.HasSuffix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: got\n%v\nwant one problem\n%s", in, err, want)
 		}
 	}
 }

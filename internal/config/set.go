@@ -48,7 +48,7 @@ func (s Server) With(set []byte) (Server, []string, error) {
 	if err != nil {
 		return s, nil, fmt.Errorf("server %q: %w", s.ID, err)
 	}
-	d := &decoder{}
+	d := &decoder{entryKeys: serverTable.About()}
 	at := join("servers", s.ID)
 	d.checkSettable(root, &s, at)
 	d.noPlaceholders(root, at)
@@ -99,7 +99,7 @@ func (d *decoder) checkSettable(root *Node, s *Server, at string) {
 		case slices.Contains(serverTable.Names(), p.Key):
 			d.fail(p.KeyPos, "%s.%s: can't be set at run time, change it in the config; what can be set is %s", at, p.Key, OrList(settable))
 		default:
-			d.fail(p.KeyPos, "%s", unknownKey(p.Key, at, settable))
+			d.unknownKey(p, at, settable, root)
 		}
 	}
 }

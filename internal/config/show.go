@@ -13,12 +13,12 @@ func ShownList(list []string, rel string, hidden map[string]bool) *Node {
 		if hidden[rel+"."+itoa(i)] && v != "" {
 			v = mask
 		}
-		n.Items = append(n.Items, StringNode(v))
+		n.Items = append(n.Items, StringNode(shownText(v)))
 	}
 	return n
 }
 
-// shown is the server's entry with every secret masked.
+// shown is the server's entry with its secrets masked.
 func (s *Server) shown() *Node {
 	n := MapNode()
 	str := func(key, v string) {
@@ -27,9 +27,6 @@ func (s *Server) shown() *Node {
 		}
 	}
 	str("title", s.Title)
-	if s.Preset != "" {
-		n.Set("preset", StringNode(s.Preset))
-	}
 	n.Set("driver", StringNode(s.Driver))
 	k := s.kind
 	if k != nil && k.Around == "" {
@@ -107,10 +104,10 @@ func (s *Server) shownEnv(name, value string) string {
 	switch {
 	case value == "":
 		return ""
-	case s.hidden["env."+name] || secretName(name) || secretText.MatchString(value):
+	case s.hidden["env."+name] || secretName(name):
 		return mask
 	}
-	return RedactURL(value)
+	return shownText(value)
 }
 
 // setMap sets a map of strings in the order of its keys, each value as show
@@ -159,7 +156,7 @@ func shownAny(rel string, v any, hidden map[string]bool) *Node {
 		}
 		return n
 	case string:
-		return StringNode(RedactURL(v))
+		return StringNode(shownText(v))
 	case bool:
 		return BoolNode(v)
 	case int64:

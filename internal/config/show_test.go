@@ -40,7 +40,7 @@ auth:
   tokens:
     - {name: ada, token: "****", role: user}
     - {name: ci, token: "****", role: operator}
-    - {name: bo, hash: "****", role: viewer}
+    - {name: bo, hash: sha256:ab34567890123456789012345678901234567890123456789012345678901234, role: viewer}
   oidc:
     issuer: https://login.example.org/realms/x
     audience: [tine]

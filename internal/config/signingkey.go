@@ -24,15 +24,19 @@ func SigningKey(text string) (*jose.JSONWebKey, error) {
 	text = strings.TrimSpace(text)
 	if strings.HasPrefix(text, "{") {
 		if key.UnmarshalJSON([]byte(text)) != nil || !key.Valid() {
-			return nil, errors.New("is no JWK that can be read")
+			return nil, errors.New("is no JWK that can be read; write it like ${file:tine-key.pem}")
 		}
 	} else {
-		block, _ := pem.Decode([]byte(text))
-		if block == nil {
-			return nil, errors.New("is neither a private key in PEM nor a JWK")
+		block, rest := pem.Decode([]byte(text))
+		if block != nil && block.Type == "EC PARAMETERS" { // openssl ecparam writes them before the key
+			block, _ = pem.Decode(rest)
 		}
-		if key.Key = parsePrivate(block); key.Key == nil {
-			return nil, errors.New("is no private key that can be read; an encrypted one must be decrypted first")
+		if block == nil {
+			return nil, errors.New("is neither a private key in PEM nor a JWK; write it like ${file:tine-key.pem}")
+		}
+		var err error
+		if key.Key, err = parsePrivate(block); err != nil {
+			return nil, err
 		}
 	}
 	algorithm := jose.SignatureAlgorithm("")
@@ -43,14 +47,14 @@ func SigningKey(text string) (*jose.JSONWebKey, error) {
 		algorithm = jose.EdDSA
 	case *rsa.PrivateKey:
 		if k.N.BitLen() < leastRSA {
-			return nil, errors.New("is an RSA key of less than 2048 bits")
+			return nil, errors.New("is an RSA key of less than 2048 bits; make one with: openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048 -out tine-key.pem")
 		}
 		algorithm = jose.RS256
 		if strings.HasPrefix(key.Algorithm, "PS") || strings.HasPrefix(key.Algorithm, "RS") {
 			algorithm = jose.SignatureAlgorithm(key.Algorithm) // an RSA key does not say which
 		}
 	default:
-		return nil, errors.New("is no private key")
+		return nil, errors.New("is no private key; a public or a symmetric one can't sign")
 	}
 	if algorithm == "" || key.Algorithm != "" && key.Algorithm != string(algorithm) {
 		return nil, errors.New("is a key of a kind that signs with none of ES256, ES384, ES512, RS256, EdDSA")
@@ -62,40 +66,47 @@ func SigningKey(text string) (*jose.JSONWebKey, error) {
 	return key, nil
 }
 
-// parsePrivate returns nil for what it can't read.
-func parsePrivate(block *pem.Block) crypto.PrivateKey {
+// parsePrivate reads a block of PEM. Its type tells what is there instead of a key that
+// can be read.
+func parsePrivate(block *pem.Block) (key crypto.PrivateKey, err error) {
+	if block.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED") {
+		return nil, errors.New("is encrypted; decrypt it with: openssl pkey -in KEY -out tine-key.pem")
+	}
 	switch block.Type {
 	case "PRIVATE KEY":
-		if key, err := x509.ParsePKCS8PrivateKey(block.Bytes); err == nil {
-			return key
-		}
+		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
 	case "RSA PRIVATE KEY":
-		if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
-			return key
-		}
+		key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
 	case "EC PRIVATE KEY":
-		if key, err := x509.ParseECPrivateKey(block.Bytes); err == nil {
-			return key
-		}
+		key, err = x509.ParseECPrivateKey(block.Bytes)
+	case "OPENSSH PRIVATE KEY":
+		return nil, errors.New("is a key in the format of OpenSSH; convert a copy of it with: ssh-keygen -p -m PKCS8 -f COPY")
+	case "PUBLIC KEY", "RSA PUBLIC KEY":
+		return nil, errors.New("is a public key; give the private one")
+	case "CERTIFICATE":
+		return nil, errors.New("is a certificate; give its private key")
+	default:
+		return nil, errors.New("is PEM, but no private key")
 	}
-	return nil
+	switch {
+	case err == nil:
+		return key, nil
+	case strings.Contains(err.Error(), "elliptic curve"):
+		return nil, errors.New("is a key on a curve that signs nothing here; make one with: openssl ecparam -name prime256v1 -genkey -noout -out tine-key.pem")
+	}
+	return nil, errors.New("is a private key that can't be read; it may be damaged or cut off")
 }
 
-// signingKey is a private key in a config. Not only the whole of it is secret: a text
-// that repeats it may break it into other lines.
+// signingKey is a private key in a config.
 func signingKey() Value[string] {
 	v := Secret(`"${file:tine-key.pem}"`).As("private key in PEM, or a JWK").Then(func(o Object, key string, dst *string) {
 		if _, err := SigningKey(*dst); err != nil {
-			o.Wrong(key, o.Get(key), "%v; write it like ${file:tine-key.pem}", err)
+			o.Wrong(key, o.Get(key), "%v", err)
 		}
 	})
 	v.Secrets = func(text string, _ Place, l SecretList) {
 		l.Add(text)
-		for line := range strings.Lines(text) {
-			if !strings.HasPrefix(line, "-----") {
-				l.Add(line)
-			}
-		}
+		l.lines(text)
 	}
 	return v
 }

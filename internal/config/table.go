@@ -69,7 +69,7 @@ func (p Place) Text(v string) string {
 	if p.Hidden() && v != "" {
 		return mask
 	}
-	return RedactURL(v)
+	return shownText(v)
 }
 
 // List is a list as it may be shown.

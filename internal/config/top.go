@@ -89,7 +89,7 @@ func plainURL(o Object, key string, dst *string) {
 	u, err := url.Parse(*dst)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		o.Wrong(key, n, "%s is not an absolute http or https URL; write it like https://tine.example.org", n.Quoted())
+		o.Wrong(key, n, "%s is not an absolute http or https URL; write it like https://tine.example.org", n.Shown())
 		*dst = ""
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		o.Wrong(key, n, "must be a plain URL without user, query and fragment; write it like https://tine.example.org")

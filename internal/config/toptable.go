@@ -156,11 +156,18 @@ var authTable = Table[Auth]{
 	Put("rules", func(a *Auth) *[]Rule { return &a.Rules }, List(ruleTable, readRules, "").As("list").Unless("none"), "what each of them gets"),
 }
 
+// tokenHash is shown, so that what is shown can be loaded: nobody guesses a token of 16
+// characters from it. Logs have no use for it.
+var tokenHash = func() Value[string] {
+	v := Secret(`"sha256:..."`)
+	v.Show = showText
+	return v
+}()
+
 var tokenTable = Table[Token]{
 	Put("name", func(t *Token) *string { return &t.Name }, Text("laptop"), "the principal's name: letters, digits, dots, dashes, underscores and @; no colon, since the principals of an issuer are `oidc:NAME`"),
 	Put("token", func(t *Token) *string { return &t.Token }, Secret(`"${TINE_TOKEN}"`), "the token, at least 16 visible ASCII characters; `openssl rand -hex 24` makes one"),
-	// A hash is masked as well: it tells a weak token to who can guess.
-	Put("hash", func(t *Token) *string { return &t.Hash }, Secret(`"sha256:..."`).As("`sha256:` and 64 hexadecimal digits"), "instead of `token`, so that the file holds no secret"),
+	Put("hash", func(t *Token) *string { return &t.Hash }, tokenHash.As("`sha256:` and 64 hexadecimal digits"), "instead of `token`, so that the file holds no secret"),
 	Put("role", func(t *Token) *string { return &t.Role }, OneOf(roles...).Begin(roles[0]),
 		"what it may do beside using tools: a viewer also sees calls and their outcomes, without contents; an operator also reads contents and changes settings"),
 }

@@ -163,7 +163,7 @@ func hideText(v string, at Place, l SecretList) {
 	if at.Hidden() {
 		l.Add(v)
 	}
-	l.URL(v)
+	l.Text(v)
 }
 
 func showText(v string, at Place) *Node { return StringNode(at.Text(v)) }
@@ -325,6 +325,7 @@ func Texts(example string) Value[[]string] {
 				if at.Below(itoa(i)).Hidden() {
 					l.Add(s)
 				}
+				l.Text(s)
 			}
 		},
 		written: func(v []string) string { return flow(ListNode(v...)) },
@@ -373,7 +374,7 @@ func TextMap(example string) Value[map[string]string] {
 			n := MapNode()
 			for _, name := range slices.Sorted(maps.Keys(v)) {
 				value := at.Below(name).Text(v[name])
-				if v[name] != "" && (secretName(name) || secretText.MatchString(v[name])) {
+				if v[name] != "" && secretName(name) {
 					value = mask
 				}
 				n.Pairs = append(n.Pairs, Pair{Key: name, Value: StringNode(value)})

@@ -91,7 +91,7 @@ func (d *decoder) what(o Object, s *Server, idPos Pos) {
 			}
 		}
 		// Beside an unknown key it would only repeat that one's report.
-		if !slices.ContainsFunc(o.n.Pairs, func(p Pair) bool { return !slices.Contains(serverTable.Names(), p.Key) }) {
+		if !o.HasUnknown(serverTable.Names()) {
 			d.fail(idPos, "%s: nothing to run or reach; %s", o.Path, giveOne())
 		}
 		return

@@ -4,6 +4,8 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+
+	"github.com/tine-mcp/tine/internal/secret"
 )
 
 // NewLogger writes to w at a level (debug, info, warn or error; info when it is
@@ -82,7 +84,12 @@ func (r *Redactor) logLine(line []byte) []byte {
 // fieldEnd is the end of a word that may be quoted and else ends before one of stop.
 func fieldEnd(s string, i int, stop string) int {
 	if i < len(s) && s[i] == '"' {
-		return min(quotedEnd(s, i+1, '"', 0)+1, len(s))
+		for i++; i < len(s); i++ {
+			if s[i] == '"' && unescaped(s, i) {
+				return i + 1
+			}
+		}
+		return len(s)
 	}
 	if n := strings.IndexAny(s[i:], stop); n >= 0 {
 		return i + n
@@ -94,9 +101,7 @@ func (r *Redactor) logField(s string, name, value span) []cut {
 	cuts := r.logWord(s, name)
 	inner := unquoted(s, value)
 	text := s[inner.from:inner.to]
-	switch class := classify(strings.Trim(s[name.from:name.to], `"`)); {
-	case class == nameInnocent, text == "", text == "true", text == "false", text == "<nil>",
-		class == nameSecretText && isNumber(text):
+	if text == "" || text == "true" || text == "false" || text == "<nil>" || !secret.ClassOf(strings.Trim(s[name.from:name.to], `"`)).Hides(text) {
 		return append(cuts, r.logWord(s, value)...)
 	}
 	return append(cuts, cut{inner.from, inner.to, mask})

@@ -6,10 +6,12 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/tine-mcp/tine/internal/secret"
 )
 
 // mask stands where a secret was.
-const mask = "****"
+const mask = secret.Mask
 
 // maxNested bounds how deep JSON inside strings inside JSON is followed.
 const maxNested = 4
@@ -35,26 +37,26 @@ const maxLearned = 256
 
 // Learn adds a value that became a secret at run time, such as an access token. It
 // stays one when another replaces it: the records of earlier calls may hold it.
-func (r *Redactor) Learn(secret string) {
-	if r == nil || secret == "" {
+func (r *Redactor) Learn(value string) {
+	if r == nil || value == "" {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.remember(secret) {
+	if r.remember(value) {
 		r.known.Store(newKnownValues(slices.Concat(r.set, r.learned)))
 	}
 }
 
 // remember notes a value that stays secret after any Set. r.mu is held.
-func (r *Redactor) remember(secret string) bool {
-	if slices.Contains(r.learned, secret) {
+func (r *Redactor) remember(value string) bool {
+	if slices.Contains(r.learned, value) {
 		return false
 	}
 	if len(r.learned) == maxLearned {
 		r.learned = slices.Delete(r.learned, 0, 1)
 	}
-	r.learned = append(r.learned, secret)
+	r.learned = append(r.learned, value)
 	return true
 }
 
@@ -119,7 +121,15 @@ func (r *Redactor) find(s string, nested int) []cut {
 	if nested < maxNested && looksLikeJSON(s) && len(s) <= wholeText && json.Valid([]byte(s)) {
 		return append(cuts, r.findJSON(s, nested)...)
 	}
-	return findPatterns(s, cuts)
+	return findForms(s, cuts)
+}
+
+// findForms adds what looks like a secret.
+func findForms(s string, cuts []cut) []cut {
+	for _, f := range secret.Find(s) {
+		cuts = append(cuts, cut{f.From, f.To, mask})
+	}
+	return cuts
 }
 
 // looksLikeJSON is a quick check that spares most texts the full one. A single

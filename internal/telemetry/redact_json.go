@@ -1,6 +1,10 @@
 package telemetry
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/tine-mcp/tine/internal/secret"
+)
 
 // treatment is how a value in JSON is masked.
 type treatment uint8
@@ -134,10 +138,10 @@ func (w *jsonWalk) member(t treatment, under, key string, at int) treatment {
 }
 
 func treatmentOf(name string) treatment {
-	switch classify(name) {
-	case nameSecret:
+	switch secret.ClassOf(name) {
+	case secret.Secret:
 		return everything
-	case nameSecretText:
+	case secret.SecretText:
 		return texts
 	}
 	return byContent
@@ -151,7 +155,7 @@ func (w *jsonWalk) array(i int, t treatment) int {
 			of = everything
 		}
 		end := w.value(i, of, "")
-		flagged = w.s[i] == '"' && end-i < 64 && w.s[i+1] == '-' && classify(w.s[i+1:end-1]) != nameInnocent
+		flagged = w.s[i] == '"' && end-i < 64 && w.s[i+1] == '-' && secret.ClassOf(w.s[i+1:end-1]) != secret.Innocent
 		if i = w.space(end); w.s[i] == ',' {
 			i = w.space(i + 1)
 		}
@@ -185,7 +189,7 @@ func (w *jsonWalk) text(from, to int) {
 	}
 	// Too long to be decoded at once: patterns know escaped quotes, known values
 	// are decoded in pieces.
-	w.keep(findPatterns(raw, w.known.find(raw, nil)), func(a, b int) (int, int) {
+	w.keep(findForms(raw, w.known.find(raw, nil)), func(a, b int) (int, int) {
 		a, b = wholeEscapes(raw, a, b)
 		return from + a, from + b
 	})

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"slices"
 	"strings"
+
+	"github.com/tine-mcp/tine/internal/secret"
 )
 
 // minKnown is the shortest value that is masked wherever it stands.
@@ -126,10 +128,10 @@ func (k *knownValues) scan(s string, cuts []cut) []cut {
 			from, to := i, i+len(n.text)
 			if n.base64 {
 				// The characters beside hold bits of the value too.
-				if from > 0 && isBase64(s[from-1]) {
+				if from > 0 && secret.IsBase64(s[from-1]) {
 					from--
 				}
-				if to < len(s) && isBase64(s[to]) {
+				if to < len(s) && secret.IsBase64(s[to]) {
 					to++
 				}
 				for to < len(s) && s[to] == '=' {
@@ -180,12 +182,4 @@ func (k *knownValues) findDecoded(v view, deep, base int, cuts []cut) []cut {
 		}
 	}
 	return cuts
-}
-
-func isBase64(c byte) bool {
-	return isAlnum(c) || c == '+' || c == '/' || c == '-' || c == '_'
-}
-
-func isAlnum(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }

@@ -99,7 +99,7 @@ func (d *Config) Root() bool { return len(d.State) == 1 && d.State[0] == RootSta
 // keys are those of docker.
 var keys = config.Table[Config]{
 	config.Put("host", func(d *Config) *string { return &d.Host },
-		config.Text("unix:///var/run/docker.sock").As("`unix:///PATH`, `tcp://HOST:PORT`, `npipe:////PATH`").Unless("`DOCKER_HOST`, or the usual socket").Then(engineAddress),
+		config.Text("unix:///var/run/docker.sock").As("`unix:///PATH`, `tcp://HOST:PORT` (also with `http` or `https`), `npipe:////PATH`").Unless("`DOCKER_HOST`, or the usual socket").Then(engineAddress),
 		"the engine"),
 	config.Put("image", func(d *Config) *string { return &d.Image }, config.Text("NAME").Then(imageName), "the image; `docker: IMAGE` is short for a map with nothing else"),
 	config.Put("pull", func(d *Config) *string { return &d.Pull }, config.OneOf(pulls...).Default(PullMissing), "when the image is fetched"),
@@ -154,6 +154,7 @@ var Kind = config.KindOf[Config]{
 	Keys: keys, Read: readDocker, Check: templatePath, Fork: dockerFork,
 	Connect: func(*config.Server) time.Duration { return 2 * time.Minute },
 	Fill:    fillDocker,
+	Show:    showDocker,
 	Target: func(s *config.Server, c *Config) string {
 		return config.CommandLine("docker "+s.ShownText("docker.image", c.Image), s.ShownLine("docker.command", c.Command))
 	},
@@ -169,7 +170,7 @@ func engineAddress(c config.Object, key string, dst *string) {
 	case strings.HasPrefix(*dst, "ssh://"):
 		c.Wrong(key, n, "an engine can't be reached over ssh; forward its socket (ssh -L) and write unix:///that/socket")
 	case !engineHost.MatchString(*dst):
-		c.Wrong(key, n, "%s is not an engine's address; write it like unix:///var/run/docker.sock or tcp://engine.example.org:2376", n.Quoted())
+		c.Wrong(key, n, "%s is not an engine's address; write it like unix:///var/run/docker.sock or tcp://engine.example.org:2376", n.Shown())
 	}
 }
 

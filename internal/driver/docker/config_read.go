@@ -19,7 +19,7 @@ const ownPrefix = "tine"
 
 var (
 	capName     = regexp.MustCompile(`^(?i:[a-z]+(_[a-z]+)*)$`)
-	engineHost  = regexp.MustCompile(`^(unix:///|npipe:////|tcp://[^/\s]|http://[^/\s]|https://[^/\s])`)
+	engineHost  = regexp.MustCompile(`^(unix:///|npipe:////|(tcp|https?)://[^/\s]+:[0-9]+(/|$))`)
 	volumeName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]*$`)
 	ownedByTine = regexp.MustCompile(`(?i)^` + ownPrefix + `([._-]|$)`)
 )
@@ -106,7 +106,7 @@ func containerTransport(c config.Object, to *Config) {
 	unread := c.Lacks("transport") || c.Get("transport") != nil && to.Transport == ""
 	portGiven := c.Get("port") != nil
 	switch {
-	case unread:
+	case unread, portGiven && to.Port == 0: // reported already
 	case transport == config.ContainerHTTP && to.Port == 0 && !portGiven:
 		c.Fail(c.KeyPos("transport"), "%s: port is missing, which transport http needs; say where in the container the server listens", c.Path)
 	case transport == config.ContainerStdio:

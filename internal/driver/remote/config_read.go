@@ -32,7 +32,7 @@ func readRemote(o config.Object, _ *config.Server) *Config {
 	to.Type = TypeHTTP
 	keys.Read(r, to)
 	remoteURL(r, to, o.KeyPos("remote"))
-	if r.Get("resource") == nil {
+	if r.Get("resource") == nil && !r.HasUnknown(keys.Names()) {
 		o.Fail(o.KeyPos("remote"), "%s: resource is missing; it says what kind of instance to make", r.Path)
 	}
 	for _, key := range otherType(r, to.Type) {
@@ -53,6 +53,9 @@ func notBlank(r config.Object, key string, dst *string) {
 
 func remoteURL(r config.Object, to *Config, at config.Pos) {
 	n := r.Get("url")
+	if n == nil && r.HasUnknown(keys.Names()) {
+		return
+	}
 	if n == nil {
 		r.Fail(at, "%s: url is missing; it is where the orchestrator is", r.Path)
 		return
@@ -63,7 +66,7 @@ func remoteURL(r config.Object, to *Config, at config.Pos) {
 	u, err := url.Parse(to.URL)
 	switch {
 	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
-		r.Wrong("url", n, "%s is not an absolute http or https URL; write it like https://orchestrator.example.org", n.Quoted())
+		r.Wrong("url", n, "%s is not an absolute http or https URL; write it like https://orchestrator.example.org", n.Shown())
 	case u.User != nil:
 		r.Wrong("url", n, "has a user; put the credentials into headers or auth")
 	case u.Fragment != "":

@@ -82,7 +82,7 @@ func (e *Entry) On() (bool, string) {
 	case e.Problem != "":
 		return false, e.Problem
 	case e.Disabled != "":
-		return false, e.Disabled
+		return false, e.OffReason()
 	case e.Override != nil && !*e.Override:
 		return false, "disabled at run time"
 	case e.Override == nil && !e.Enabled:

@@ -1,15 +1,24 @@
-package telemetry
+package secret
 
-import "strings"
-
-// nameClass says what a name tells of its value.
-type nameClass uint8
-
-const (
-	nameInnocent nameClass = iota
-	nameSecret
-	nameSecretText // a secret if it is text; a number is a count or an index
+import (
+	"bytes"
+	"strings"
 )
+
+// A Class says what a name tells of its value.
+type Class uint8
+
+// The classes of names.
+const (
+	Innocent Class = iota
+	Secret
+	SecretText // a secret if it is text; a number is a count or an index
+)
+
+// Hides reports whether a value under such a name is a secret.
+func (c Class) Hides(value string) bool {
+	return c == Secret || c == SecretText && !isNumber(value)
+}
 
 // Words of names. A name is cut into words at _ - . and at changes of case.
 var (
@@ -37,6 +46,8 @@ var (
 	beforeKey = wordSet(`primary foreign sort partition group public cache map hash index object dict unique row column
 		config item field arrow short hot sorting grouping routing lookup i18n translation message parent child registry
 		storage redis s3 bucket host known value idempotency dedup deduplication event dictionary json yaml property`)
+	// passWords end in pass and mean none.
+	passWords = wordSet(`compass bypass encompass overpass underpass surpass trespass`)
 	// beforeKeyAlways make a key secret, with any other words.
 	beforeKeyAlways = wordSet(`api private secret access signing encryption master auth ssh`)
 )
@@ -49,18 +60,18 @@ func wordSet(words string) map[string]bool {
 	return m
 }
 
-// classify says whether a key, header, parameter, variable or flag of this name
+// ClassOf says whether a key, header, parameter, variable or flag of this name
 // holds a secret.
-func classify(name string) nameClass {
+func ClassOf(name string) Class {
 	if name == "PWD" || name == "OLDPWD" {
-		return nameInnocent // the shell's working directory
+		return Innocent // the shell's working directory
 	}
 	var buf [64]byte
 	var words [12][]byte
 	list := splitName(name, buf[:], words[:0])
 	n := len(list)
 	if n == 0 {
-		return nameInnocent
+		return Innocent
 	}
 	last := list[n-1]
 	prev := func(i int) []byte {
@@ -71,42 +82,43 @@ func classify(name string) nameClass {
 	}
 	if innocentLast[string(last)] {
 		if string(last) == "id" && string(prev(n-1)) == "secret" {
-			return nameSecret
+			return Secret
 		}
-		return nameInnocent
+		return Innocent
 	}
 	if n > 1 && innocentFirst[string(list[0])] {
-		return nameInnocent
+		return Innocent
 	}
 	for i, w := range list {
 		switch word := strongWord(w); {
 		case word == "token" && (beforeToken[string(prev(i))] || joinedAfter(w, "token", beforeToken)):
-			return nameInnocent
+			return Innocent
 		case word != "":
-			return nameSecret
+			return Secret
 		case string(w) == "key" && beforeKeyAlways[string(prev(i))]:
-			return nameSecret
+			return Secret
 		}
 	}
 	switch string(last) {
 	case "auth":
-		return nameSecret
-	case "pass":
-		return nameSecretText
+		return Secret
 	case "pat":
 		if n > 1 {
-			return nameSecret
+			return Secret
 		}
 	case "tokens":
 		if n == 1 || !beforeTokens[string(prev(n-1))] {
-			return nameSecretText
+			return SecretText
 		}
 	case "key", "keys":
 		if n > 1 && !beforeKey[string(prev(n-1))] {
-			return nameSecretText
+			return SecretText
 		}
 	}
-	return nameInnocent
+	if bytes.HasSuffix(last, []byte("pass")) && !passWords[string(last)] { // DB_PASS, dbpass
+		return SecretText
+	}
+	return Innocent
 }
 
 // strongWord is the strong word that w is or ends with.

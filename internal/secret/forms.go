@@ -1,6 +1,48 @@
-package telemetry
+// Package secret tells what looks like a secret: a text by its form, such as a private
+// key, a JWT or a token of a known service, and a value by the name that it stands
+// under. Secrets that are known by their value are the business of others.
+package secret
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
+
+// Mask stands where a secret was.
+const Mask = "****"
+
+// Span is a piece of a text, in bytes.
+type Span struct{ From, To int }
+
+// Masked is a text with what looks like a secret masked.
+func Masked(s string) string {
+	found := Find(s)
+	if len(found) == 0 {
+		return s
+	}
+	var b strings.Builder
+	at := 0
+	for _, f := range Joined(found) {
+		b.WriteString(s[at:f.From])
+		b.WriteString(Mask)
+		at = f.To
+	}
+	return b.String() + s[at:]
+}
+
+// Joined are the pieces in order, those that overlap or touch as one.
+func Joined(spans []Span) []Span {
+	slices.SortFunc(spans, func(a, b Span) int { return a.From - b.From })
+	var all []Span
+	for _, s := range spans {
+		if n := len(all); n > 0 && s.From <= all[n-1].To {
+			all[n-1].To = max(all[n-1].To, s.To)
+			continue
+		}
+		all = append(all, s)
+	}
+	return all
+}
 
 // anchor is a piece of text near which a secret may stand. look is called with its
 // place, adds what is to be masked, and says where to go on.
@@ -11,14 +53,14 @@ type anchor struct {
 }
 
 type patternFinder struct {
-	s    string
-	cuts []cut
+	s     string
+	found []Span
 
 	runEnd, jwtEnd, lastDot int // of the run that lookJWT saw last
 }
 
 func (f *patternFinder) cut(from, to int) int {
-	f.cuts = append(f.cuts, cut{from, to, mask})
+	f.found = append(f.found, Span{from, to})
 	return to
 }
 
@@ -68,10 +110,10 @@ func newAnchorTable() *anchorTable {
 	return t
 }
 
-// findPatterns adds the parts of s that look like a secret.
-func findPatterns(s string, cuts []cut) []cut {
+// Find lists the parts of s that look like a secret, in no order.
+func Find(s string) []Span {
 	if len(s) < 3 {
-		return cuts
+		return nil
 	}
 	var f *patternFinder // made when it is needed, which it mostly is not
 	t := anchors
@@ -88,7 +130,7 @@ func findPatterns(s string, cuts []cut) []cut {
 		for _, a := range t.lists[slot] {
 			if a.matches(s[at:]) {
 				if f == nil {
-					f = &patternFinder{s: s, cuts: cuts}
+					f = &patternFinder{s: s}
 				}
 				next = max(next, a.look(f, at))
 			}
@@ -101,9 +143,9 @@ func findPatterns(s string, cuts []cut) []cut {
 		}
 	}
 	if f == nil {
-		return cuts
+		return nil
 	}
-	return f.cuts
+	return f.found
 }
 
 func (a *anchor) matches(s string) bool {
@@ -143,7 +185,24 @@ var credentialForms = []credentialForm{
 	{prefix: "pypi-", rest: "-_", least: 30, apart: true},
 	{prefix: "SG.", rest: "-_.", least: 30, apart: true},
 	{prefix: "tine_", rest: "-_", least: 40, apart: true}, // our own
-	{prefix: "dop_v1_", least: 20}, {prefix: "shpat_", least: 16},
+	{prefix: "dop_v1_", least: 20}, {prefix: "doo_v1_", least: 20}, {prefix: "dor_v1_", least: 20},
+	{prefix: "shpat_", least: 16}, {prefix: "shpss_", least: 16}, {prefix: "shpca_", least: 16}, {prefix: "shppa_", least: 16},
+	{prefix: "glptt-", rest: "-_.", least: 12}, {prefix: "glft-", rest: "-_.", least: 12}, {prefix: "glsoat-", rest: "-_.", least: 12},
+	{prefix: "glimt-", rest: "-_.", least: 12}, {prefix: "glagent-", rest: "-_.", least: 12}, {prefix: "glcbt-", rest: "-_.", least: 12},
+	{prefix: "glsa_", rest: "_", least: 30}, {prefix: "glc_", rest: "+/=", least: 30, apart: true},
+	{prefix: "AGE-SECRET-KEY-1", least: 30}, {prefix: "ATATT3", rest: "-_=", least: 60}, {prefix: "PMAK-", rest: "-", least: 30},
+	{prefix: "NRAK-", least: 20}, {prefix: "LTAI", least: 16, apart: true, digit: true}, {prefix: "ABIA", least: 12, apart: true, digit: true},
+	{prefix: "ops_eyJ", rest: "+/=-_", least: 60}, {prefix: "dapi", rest: "-", least: 32, apart: true, digit: true}, {prefix: "dp.pt.", least: 30, apart: true},
+	{prefix: "hvs.", rest: "-_", least: 24, apart: true}, {prefix: "hvb.", rest: "-_", least: 24, apart: true},
+	{prefix: "lin_api_", least: 30}, {prefix: "figd_", rest: "-_", least: 30}, {prefix: "gsk_", least: 40, apart: true},
+	{prefix: "pplx-", least: 40, apart: true}, {prefix: "xai-", least: 60, apart: true}, {prefix: "r8_", least: 30, apart: true},
+	{prefix: "api_org_", least: 30}, {prefix: "pul-", least: 40, apart: true}, {prefix: "rubygems_", least: 40}, {prefix: "sntrys_", rest: "+/=_", least: 40},
+	{prefix: "sntryu_", least: 40}, {prefix: "tskey-", rest: "-", least: 16}, {prefix: "xkeysib-", rest: "-", least: 40}, {prefix: "sbp_", least: 30, apart: true},
+	{prefix: "sq0atp-", rest: "-_", least: 20}, {prefix: "sq0csp-", rest: "-_", least: 40},
+	{prefix: "pscale_tkn_", rest: "-_.=", least: 30}, {prefix: "pscale_pw_", rest: "-_.=", least: 30}, {prefix: "pscale_oauth_", rest: "-_.=", least: 30},
+	// Whoever has the URL of a webhook may post to it.
+	{prefix: "hooks.slack.com/services/", rest: "/", least: 20}, {prefix: "hooks.slack.com/workflows/", rest: "/", least: 20},
+	{prefix: "discord.com/api/webhooks/", rest: "/-_", least: 40}, {prefix: "discordapp.com/api/webhooks/", rest: "/-_", least: 40},
 }
 
 func (c credentialForm) look(f *patternFinder, at int) int {
@@ -203,7 +262,7 @@ func lookPEM(f *patternFinder, at int) int {
 		return f.cut(at, at+from+end+8)
 	}
 	to := 0
-	for to < len(body) && (isBase64(body[to]) || strings.IndexByte("=\\ \r\n\t:,", body[to]) >= 0) {
+	for to < len(body) && (IsBase64(body[to]) || strings.IndexByte("=\\ \r\n\t:,", body[to]) >= 0) {
 		to++
 	}
 	return f.cut(at, at+from+to)
@@ -247,7 +306,7 @@ func schemeValue(s string, at, name int) (from, to int, word string) {
 		return 0, 0, ""
 	}
 	to = from
-	for to < len(s) && (isBase64(s[to]) || strings.IndexByte(".~=%", s[to]) >= 0) {
+	for to < len(s) && (IsBase64(s[to]) || strings.IndexByte(".~=%", s[to]) >= 0) {
 		to++
 	}
 	if to < len(s) && (s[to] == '"' || s[to] == '\\') && to > from && s[to-1] == '=' && strings.Count(s[from:to], "=") == 1 && lowerLetters(strings.Trim(s[from:to-1], "_")) {
@@ -263,4 +322,13 @@ func lowerLetters(s string) bool {
 		}
 	}
 	return true
+}
+
+// IsBase64 reports whether c may stand in base64, of either alphabet.
+func IsBase64(c byte) bool {
+	return isAlnum(c) || c == '+' || c == '/' || c == '-' || c == '_'
+}
+
+func isAlnum(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }

@@ -1,6 +1,9 @@
-package telemetry
+package secret
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 const (
 	maxName      = 64
@@ -31,11 +34,11 @@ func lookPair(f *patternFinder, at int) int {
 	if sep == 0 {
 		return at
 	}
-	class := classify(name)
-	if class == nameInnocent && sep == '=' && from > 0 && (s[from-1] == '?' || s[from-1] == '&') {
+	class := ClassOf(name)
+	if class == Innocent && sep == '=' && from > 0 && (s[from-1] == '?' || s[from-1] == '&') {
 		class = queryClass(name, s[v:])
 	}
-	if class == nameInnocent || v >= len(s) {
+	if class == Innocent || v >= len(s) {
 		return at
 	}
 	to := v
@@ -47,12 +50,14 @@ func lookPair(f *patternFinder, at int) int {
 	case quote != 0:
 		v += level + 1
 		to = quotedEnd(s, v, quote, level)
-		if class == nameSecretText && isNumber(s[v:to]) {
+		if !class.Hides(s[v:to]) || isReference(s[v:to]) {
 			return to
 		}
 	case s[v] == '[' && v+1 < len(s) && strings.IndexByte("\"'\\", s[v+1]) >= 0:
 		v++
 		to = v + upTo(s[v:], ']')
+	case isReference(strings.TrimRight(word(s[v:]), ",;.")), sep == ':' && s[v-1] == ' ' && (isSentence(name, s[v:]) || opensMap(s[v:])):
+		return max(v, end)
 	default:
 		to = bareEnd(s, from, v, name, sep)
 		if !worthMasking(s, from, v, to, name, class, sep) {
@@ -221,15 +226,86 @@ func isScheme(s string) bool {
 	return false
 }
 
-// worthMasking tells a value from prose after a colon and from the empty values of
-// programs.
-func worthMasking(s string, from, v, to int, name string, class nameClass, sep byte) bool {
-	value := strings.TrimSpace(s[v:to])
-	switch strings.ToLower(clip(value, 16)) {
-	case "", "true", "false", "null", "nil", "<nil>", "none", "undefined", mask:
+var (
+	// verbWords begin a sentence about the thing that a colon stands behind.
+	verbWords = wordSet(`is are was were has have had must may can cannot can't could should would needs want wants got goes says
+		holds contains does do did not neither`)
+	// linkWords hold a sentence together. A list of words that make a password has none.
+	linkWords = wordSet(`a an the and or nor of to in at on by as from for with without into beside where that which only no
+		how this there nothing`)
+)
+
+// isSentence tells what is said of a name from its value: "private_key: is no JWK"
+// and "private_key: hunter2". Passwords may be words, and a sentence may begin with
+// the value ("password: hunter was wrong"), so a sentence is one whose first word is a
+// verb. Behind a place like servers.x.auth any other is taken for one, too: what
+// follows is said of the place, or of a key below it.
+func isSentence(name, s string) bool {
+	var words [6]string
+	n := 0
+	for n < len(words) && s != "" && s[0] > ' ' {
+		w := word(s)
+		s = strings.TrimPrefix(s[len(w):], " ")
+		words[n] = strings.TrimRight(w, ",;.:!?")
+		n++
+	}
+	first := words[0]
+	switch {
+	case n < 2:
+		return false
+	case verbWords[first]:
+		return true
+	case n < 3 || !strings.Contains(name, ".") || !lowerLetters(strings.NewReplacer("_", "", "-", "").Replace(first)):
+		return false
+	case len(first) >= 16 && !strings.Contains(first, "_"), passwordName(name) && verbWords[words[1]] && !linkWords[first]:
 		return false
 	}
-	if strings.Trim(value, "{}[]()|>-,;:.*") == "" || class == nameSecretText && isNumber(value) {
+	return slices.ContainsFunc(words[:n], func(w string) bool { return verbWords[w] || linkWords[w] })
+}
+
+// word is what stands before the first space.
+func word(s string) string {
+	n := min(len(s), maxName)
+	for i := range n {
+		if s[i] <= ' ' {
+			return s[:i]
+		}
+	}
+	return s[:n]
+}
+
+// opensMap reports whether a value is a map in YAML, {name: x}, or a list of such:
+// its own names say what of it is secret.
+func opensMap(s string) bool {
+	inner, ok := strings.CutPrefix(strings.TrimPrefix(s, "["), "{")
+	name, _, more := strings.Cut(inner[:min(len(inner), maxName)], ": ")
+	return ok && more && name != "" && strings.IndexFunc(name, func(c rune) bool { return c >= 0x80 || !isName(byte(c)) }) < 0
+}
+
+// isReference reports whether a value only names where the secret is: ${NAME} or
+// ${file:PATH}, without a default.
+func isReference(s string) bool {
+	if len(s) < 4 || !strings.HasPrefix(s, "${") || !strings.HasSuffix(s, "}") {
+		return false
+	}
+	name, file := strings.CutPrefix(s[2:len(s)-1], "file:")
+	for _, c := range []byte(name) {
+		if !isName(c) && !(file && c == '/') {
+			return false
+		}
+	}
+	return true
+}
+
+// worthMasking tells a value from prose after a colon and from the empty values of
+// programs.
+func worthMasking(s string, from, v, to int, name string, class Class, sep byte) bool {
+	value := strings.TrimSpace(s[v:to])
+	switch strings.ToLower(value[:min(len(value), 16)]) {
+	case "", "true", "false", "null", "nil", "<nil>", "none", "undefined", Mask:
+		return false
+	}
+	if strings.Trim(value, "{}[]()|>-,;:.*") == "" || !class.Hides(value) {
 		return false
 	}
 	if sep != ':' || passwordName(name) || strings.ContainsAny(name, "_-") || toLineEnd(name) {
@@ -246,16 +322,16 @@ func isNumber(s string) bool {
 }
 
 // queryClass knows names that are secret only in a URL.
-func queryClass(name, value string) nameClass {
+func queryClass(name, value string) Class {
 	switch low := strings.ToLower(name); {
 	case low == "sig" || strings.HasSuffix(low, "signature"):
-		return nameSecret
+		return Secret
 	case low == "code" && len(value) >= 16 && !strings.ContainsAny(value[:16], "& \n\"'#"): // of an authorization
-		return nameSecret
+		return Secret
 	case low == "key" || strings.HasSuffix(low, "-credential"):
-		return nameSecret
+		return Secret
 	}
-	return nameInnocent
+	return Innocent
 }
 
 // lookURL masks user and password of a URL.
