@@ -20,6 +20,9 @@ import (
 // maxIssuers is how many of a resource's authorization servers are tried.
 const maxIssuers = 3
 
+// maxMetadata bounds what is read of an answer in JSON.
+const maxMetadata = 1 << 20
+
 // found is the authorization server of a server.
 type found struct {
 	issuer       string // empty when the config names the endpoints and no issuer
@@ -190,7 +193,7 @@ func proofsListed(ctx context.Context, hc *http.Client, place string) ([]string,
 	var meta struct {
 		Listed []string `json:"dpop_signing_alg_values_supported"`
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&meta); err != nil || resp.StatusCode != http.StatusOK {
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxMetadata)).Decode(&meta); err != nil || resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s holds no metadata", shown(place))
 	}
 	return meta.Listed, nil

@@ -46,6 +46,7 @@ type peer struct {
 	openid     bool // metadata at the OpenID place only
 	silent     bool // no resource_metadata in the challenge
 	noRegister bool
+	madeMethod string // how a registered client shows itself, where it asked to sign
 	documents  bool   // URLs of client id metadata documents are client ids; their secrets are there already
 	issParam   string // what the redirect says of the issuer
 	token      func(w http.ResponseWriter, r *http.Request) bool
@@ -175,14 +176,26 @@ func (p *peer) mcp(w http.ResponseWriter, r *http.Request) {
 
 func (p *peer) register(w http.ResponseWriter, r *http.Request) {
 	var ask map[string]any
-	json.NewDecoder(r.Body).Decode(&ask)
+	var keys struct{ JWKS jose.JSONWebKeySet }
+	body, _ := io.ReadAll(r.Body)
+	json.Unmarshal(body, &ask)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.registered = append(p.registered, ask)
 	id := fmt.Sprintf("client-%d", len(p.registered))
 	p.secrets[id] = ""
 	ask["client_id"] = id
-	if ask["token_endpoint_auth_method"] != "none" {
+	switch {
+	case ask["token_endpoint_auth_method"] == "private_key_jwt":
+		if json.Unmarshal(body, &keys) != nil || len(keys.JWKS.Keys) != 1 || !keys.JWKS.Keys[0].IsPublic() {
+			answer(w, 400, map[string]any{"error": "invalid_client_metadata", "error_description": "no key"})
+			return
+		}
+		p.keys = map[string]crypto.PublicKey{id: keys.JWKS.Keys[0].Key}
+		if p.madeMethod != "" {
+			ask["token_endpoint_auth_method"] = p.madeMethod
+		}
+	case ask["token_endpoint_auth_method"] != "none":
 		p.secrets[id] = "made-" + id
 		ask["client_secret"] = p.secrets[id]
 		ask["client_secret_expires_at"] = 0

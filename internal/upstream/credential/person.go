@@ -246,6 +246,7 @@ func (p *person) replaceBy(ctx context.Context, next *record) (*record, error) {
 
 // State says whether a principal is logged in to a server that wants a person.
 func (w *Wallet) State(ctx context.Context, s Settings, principal string) api.LoginState {
+	s = s.prepared()
 	state := api.LoginState{Credential: config.CredentialShared}
 	if s.PerPrincipal {
 		state.Credential = config.CredentialPerPrincipal

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -29,7 +28,7 @@ func (w *Wallet) Wrap(s Settings, principal string, next http.RoundTripper) http
 	if s.Type == "" {
 		return next
 	}
-	s.Scopes = slices.Clone(s.Scopes)
+	s = s.prepared()
 	t := &transport{w: w, set: &s, principal: principal, next: next}
 	if u, err := serverURL(s.URL); err == nil {
 		t.url, t.origin = u, driver.Origin(u)
