@@ -88,10 +88,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 		return nil, fmt.Errorf("make the state folder: %w; choose another with --state", err)
 	}
 	if p.unlock, err = store.Lock(o.State); err != nil {
-		if errors.Is(err, store.ErrLocked) {
-			return nil, fmt.Errorf("%w; use the gateway that runs, or give this one a folder of its own with --state", err)
-		}
-		return nil, err
+		return nil, inUse(err, "use the gateway that runs, or give this one a folder of its own with --state")
 	}
 	db, id, err := openDatabase(ctx, o.State, o.StateFlag)
 	if err != nil {
