@@ -112,7 +112,8 @@ type Latency struct {
 }
 
 // LastError is the last failure of a server or of the connection to it. A tool's own
-// error, a caller's mistake and a refusal do not count. Nothing secret is in it.
+// error, a caller's mistake and a refusal of the caller do not count; that the server or
+// its authorization server refuses the gateway does. Nothing secret is in it.
 type LastError struct {
 	At      time.Time `json:"at"`
 	Kind    Kind      `json:"kind"`

@@ -107,11 +107,11 @@ func TestSignedClientRefused(t *testing.T) {
 		kind   api.Kind
 		part   string
 	}{
-		"algorithm":    {func(p *peer, _ *Settings) { p.algorithms = []string{"RS256", "PS256"} }, api.KindInvalid, "takes no signature by ES256, which servers.x.auth.private_key makes, but RS256, PS256"},
-		"method":       {func(p *peer, _ *Settings) { p.methods = []string{"client_secret_basic"} }, api.KindInvalid, "takes no private_key_jwt"},
-		"no issuer":    {func(p *peer, s *Settings) { s.TokenURL = p.URL + "/token" }, api.KindInvalid, "set servers.x.auth.issuer"},
+		"algorithm":    {func(p *peer, _ *Settings) { p.algorithms = []string{"RS256", "PS256"} }, api.KindInfrastructure, "takes no signature by ES256, which servers.x.auth.private_key makes, but RS256, PS256"},
+		"method":       {func(p *peer, _ *Settings) { p.methods = []string{"client_secret_basic"} }, api.KindInfrastructure, "takes no private_key_jwt"},
+		"no issuer":    {func(p *peer, s *Settings) { s.TokenURL = p.URL + "/token" }, api.KindInfrastructure, "set servers.x.auth.issuer"},
 		"other issuer": {func(p *peer, s *Settings) { s.TokenURL, s.Issuer = p.URL+"/token", "https://other.example" }, api.KindRefused, "check servers.x.auth.client_id and private_key"},
-		"no key":       {func(_ *peer, s *Settings) { s.PrivateKey = "planted-" + s.PrivateKey[40:] }, api.KindInvalid, "is neither a private key in PEM nor a JWK; mend servers.x.auth.private_key"},
+		"no key":       {func(_ *peer, s *Settings) { s.PrivateKey = "planted-" + s.PrivateKey[40:] }, api.KindInfrastructure, "is neither a private key in PEM nor a JWK; mend servers.x.auth.private_key"},
 		"other key":    {func(_ *peer, s *Settings) { s.PrivateKey = pemOf(t, newEC(t)) }, api.KindRefused, "check servers.x.auth.client_id and private_key"},
 	} {
 		t.Run(name, func(t *testing.T) {

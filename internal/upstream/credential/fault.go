@@ -53,18 +53,24 @@ func faultOf(set *Settings, err error) *fault {
 	return &fault{err: *e}
 }
 
-// problem is an error about a server.
+// problem is an error about a server. One that is not retryable stays until a person
+// changes something.
 func problem(kind api.Kind, server string, retryable bool, format string, args ...any) *api.Error {
 	return &api.Error{
-		Kind: kind, Server: server, Retryable: retryable,
+		Kind: kind, Server: server, Retryable: retryable, Final: !retryable,
 		Message: fmt.Sprintf("server %q: ", server) + fmt.Sprintf(format, args...),
 	}
 }
 
-// wantsLogin is the fault of a login that is not there or no longer works.
-func wantsLogin(server, why string) *fault {
-	return &fault{local: true, err: *problem(api.KindRefused, server, false, "%s; run: tine login %s", why, server)}
+// wantsLogin is the fault of a login that is not there or no longer works. Where each
+// principal has its own, that says nothing of the server.
+func wantsLogin(set *Settings, why string) *fault {
+	f := &fault{local: true, err: *problem(api.KindRefused, set.Server, false, "%s; %s", why, loginAdvice(set.Server))}
+	f.err.Final = !set.PerPrincipal
+	return f
 }
+
+func loginAdvice(server string) string { return "run: tine login " + server }
 
 // endpointFault reads what x/oauth2 says of a failed token request. Its own
 // texts are left behind: they hold the answer's body.

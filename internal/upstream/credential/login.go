@@ -240,7 +240,7 @@ func (p *person) forgetClient(ctx context.Context, id string) {
 		p.w.log.Warn("the end of a login could not be kept", "server", p.who.server, "err", err)
 	}
 	p.gen++
-	p.rec = next
+	p.rec, p.over = next, p.w.now()
 	p.src.current.Store(nil)
 }
 

@@ -329,10 +329,10 @@ func TestUnreachable(t *testing.T) {
 		"refuses":    {func(s *Settings) { s.TokenURL = "http://127.0.0.1:1/token" }, api.KindInfrastructure, true, "can't be reached"},
 		"no client":  {func(s *Settings) { s.ClientSecret = "wrong-one" }, api.KindRefused, false, "invalid_client: no such client ***; check servers.x.auth.client_id"},
 		"not there":  {func(s *Settings) { s.TokenURL = r.peer.URL + "/nowhere" }, api.KindInfrastructure, false, "HTTP 404"},
-		"plain http": {func(s *Settings) { s.TokenURL = "http://idp.example/token" }, api.KindInvalid, false, "must be https"},
+		"plain http": {func(s *Settings) { s.TokenURL = "http://idp.example/token" }, api.KindInfrastructure, false, "must be https"},
 		"no CA":      {func(s *Settings) { s.CAFile = "/nowhere/ca.pem" }, api.KindInfrastructure, false, "servers.x.ca_file"},
-		"odd type":   {func(s *Settings) { s.Type = "magic" }, api.KindInvalid, false, "magic"},
-		"odd url":    {func(s *Settings) { s.URL = "::" }, api.KindInvalid, false, "servers.x.url"},
+		"odd type":   {func(s *Settings) { s.Type = "magic" }, api.KindInfrastructure, false, "magic"},
+		"odd url":    {func(s *Settings) { s.URL = "::" }, api.KindInfrastructure, false, "servers.x.url"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := r.robot()

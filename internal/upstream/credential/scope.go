@@ -88,10 +88,10 @@ func (p *person) lacks(set *Settings, scopes []string) *api.Error {
 		return problem(api.KindRefused, set.Server, false,
 			"the server wants the scope %q, which the login has asked for and not been given; ask for it where the login was made", scrub(joinScopes(scopes)))
 	case len(set.Scopes) > 0:
-		return wantsLogin(set.Server, fmt.Sprintf("the login lacks the scope %s; add it to servers.%s.auth.scopes", shown, set.Server)).error(0)
+		return wantsLogin(set, fmt.Sprintf("the login lacks the scope %s; add it to servers.%s.auth.scopes", shown, set.Server)).error(0)
 	}
 	p.wants = with(p.wants, missing)
-	return wantsLogin(set.Server, "the login lacks the scope "+shown).error(0)
+	return wantsLogin(set, "the login lacks the scope "+shown).error(0)
 }
 
 // more returns what the next login asks for beside what the server wants at first; nil

@@ -2,6 +2,7 @@ package credential
 
 import (
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -69,7 +70,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if r.Body != nil {
 			r.Body.Close()
 		}
-		return nil, err
+		return nil, ofServer(err)
 	}
 	resp, err := t.send(r, src, tok)
 	if err != nil || tok.prover != nil && wantsNonce(resp) {
@@ -80,6 +81,18 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return t.enough(resp)
 	}
 	return t.again(r, resp, src, tok)
+}
+
+// ofServer is the error of a credential as that of a call: a config that gets no token is
+// no mistake of the one who calls.
+func ofServer(err error) error {
+	var e *api.Error
+	if !errors.As(err, &e) || e.Kind != api.KindInvalid {
+		return err
+	}
+	c := *e
+	c.Kind = api.KindInfrastructure
+	return &c
 }
 
 // again sends a request once more after a 401.
@@ -103,7 +116,7 @@ func (t *transport) again(r *http.Request, refused *http.Response, src *source, 
 		err = t.fits(tok)
 	}
 	if err != nil {
-		return nil, err
+		return nil, ofServer(err)
 	}
 	repeat, err := repeated(r)
 	if err != nil {
@@ -194,7 +207,7 @@ func (t *transport) fits(tok *token) error {
 		return nil
 	}
 	if why := tok.login.misfit(t.set, t.origin); why != "" {
-		return wantsLogin(t.set.Server, why).error(0)
+		return wantsLogin(t.set, why).error(0)
 	}
 	return nil
 }
