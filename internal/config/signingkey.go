@@ -41,6 +41,9 @@ func SigningKey(text string) (*jose.JSONWebKey, error) {
 		algorithm = map[int]jose.SignatureAlgorithm{256: jose.ES256, 384: jose.ES384, 521: jose.ES512}[k.Params().BitSize]
 	case ed25519.PrivateKey:
 		algorithm = jose.EdDSA
+		if key.Algorithm == "Ed25519" { // its newer name (RFC 9864)
+			key.Algorithm = string(algorithm)
+		}
 	case *rsa.PrivateKey:
 		if k.N.BitLen() < leastRSA {
 			return nil, errors.New("is an RSA key of less than 2048 bits")

@@ -2,6 +2,7 @@ package credential
 
 import (
 	"crypto"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -41,6 +42,7 @@ type peer struct {
 	signed     []*jwt.JSONWebToken         // the assertions that were taken
 	algorithms []string
 	dpop       *dpopRules // nil for bearer tokens
+	gone       bool       // no metadata of an authorization server
 	issuer     string     // what the metadata says; empty for the truth
 	resource   string
 	openid     bool // metadata at the OpenID place only
@@ -88,6 +90,10 @@ func newPeer(t testing.TB) *peer {
 		answer(w, 200, m)
 	})
 	meta := func(w http.ResponseWriter, r *http.Request) {
+		if p.gone {
+			http.NotFound(w, r)
+			return
+		}
 		issuer := p.URL
 		if p.issuer != "" {
 			issuer = p.issuer
@@ -306,13 +312,13 @@ func (p *peer) tokens(w http.ResponseWriter, r *http.Request) {
 
 // assertion says what is wrong with how a client signed who it is; mu is held.
 func (p *peer) assertion(id string, key crypto.PublicKey, form url.Values) string {
-	all := []jose.SignatureAlgorithm{jose.ES256, jose.ES384, jose.RS256, jose.PS256, jose.EdDSA}
+	all := []jose.SignatureAlgorithm{jose.ES256, jose.ES384, jose.RS256, jose.PS256, jose.EdDSA, algEd25519}
 	tok, err := jwt.ParseSigned(form.Get("client_assertion"), all)
 	if err != nil {
 		return err.Error()
 	}
 	var c jwt.Claims
-	if err := tok.Claims(key, &c); err != nil {
+	if err := tok.Claims(verifier(tok, key), &c); err != nil {
 		return err.Error()
 	}
 	for _, old := range p.signed {
@@ -335,6 +341,20 @@ func (p *peer) assertion(id string, key crypto.PublicKey, form url.Values) strin
 	}
 	p.signed = append(p.signed, tok)
 	return ""
+}
+
+// verifier is a key for the algorithm of a token, which the library may not know.
+func verifier(tok *jwt.JSONWebToken, key crypto.PublicKey) any {
+	if ed, ok := key.(ed25519.PublicKey); ok && tok.Headers[0].Algorithm == algEd25519 {
+		return edVerifier(ed)
+	}
+	return key
+}
+
+type edVerifier ed25519.PublicKey
+
+func (v edVerifier) VerifyPayload(payload, signature []byte, _ jose.SignatureAlgorithm) error {
+	return ed25519.VerifyWithOptions(ed25519.PublicKey(v), payload, signature, &ed25519.Options{})
 }
 
 // do changes the peer while it serves.

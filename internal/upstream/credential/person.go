@@ -31,7 +31,7 @@ type person struct {
 	rec    *record // nil: nobody has logged in
 	gen    int
 	over   time.Time // when the login ended or was forgotten; zero where that is not known
-	wants  []string // scopes that the server wants beside those of the login
+	wants  []string  // scopes that the server wants beside those of the login
 	// unsaved is a renewed login that the store did not take. Its predecessor's
 	// refresh token may be used up, so it is not dropped, and not used before it
 	// is kept.

@@ -37,7 +37,7 @@ const (
 )
 
 // proofAlgorithms are those that Tine makes keys for, the first ones first.
-var proofAlgorithms = []string{string(jose.ES256), string(jose.EdDSA), string(jose.RS256)}
+var proofAlgorithms = []string{string(jose.ES256), string(jose.EdDSA), algEd25519, string(jose.RS256)}
 
 // A prover has the key of a credential. It does not change.
 type prover struct {
@@ -53,7 +53,7 @@ func makeProver(alg string, required bool) (*prover, error) {
 	switch alg {
 	case string(jose.ES256):
 		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	case string(jose.EdDSA):
+	case string(jose.EdDSA), algEd25519:
 		_, key, err = ed25519.GenerateKey(rand.Reader)
 	case string(jose.RS256):
 		key, err = rsa.GenerateKey(rand.Reader, 2048)
@@ -70,8 +70,7 @@ func newProver(key jose.JSONWebKey, required bool) (*prover, error) {
 	if key.IsPublic() || !slices.Contains(proofAlgorithms, key.Algorithm) {
 		return nil, errors.New("the key for proofs can't be used")
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(key.Algorithm), Key: key.Key},
-		(&jose.SignerOptions{EmbedJWK: true}).WithType("dpop+jwt"))
+	signer, err := newSigner(key.Algorithm, key.Key, "", (&jose.SignerOptions{EmbedJWK: true}).WithType("dpop+jwt"))
 	if err != nil {
 		return nil, errors.New("the key for proofs can't sign")
 	}

@@ -148,12 +148,14 @@ func (ask *registering) send(ctx context.Context, hc *http.Client, set *Settings
 	req.Header.Set("Accept", "application/json")
 	resp, err := hc.Do(req)
 	if err != nil {
-		return nil, problem(api.KindInfrastructure, set.Server, true, "%s %s", name, unanswered(err))
+		text, again := unanswered(err)
+		return nil, problem(api.KindInfrastructure, set.Server, again, "%s %s", name, text)
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxMetadata))
 	if err != nil {
-		return nil, problem(api.KindInfrastructure, set.Server, true, "%s %s", name, unanswered(err))
+		text, again := unanswered(err)
+		return nil, problem(api.KindInfrastructure, set.Server, again, "%s %s", name, text)
 	}
 	var got registered
 	err = json.Unmarshal(data, &got)
