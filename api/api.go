@@ -253,6 +253,15 @@ type Status struct {
 	Draining  bool      `json:"draining"`
 	PID       int       `json:"pid"`
 	Protocols []string  `json:"protocols"`
+	// NotReloaded is there while the config file has changed and the config of before
+	// stays, for viewers.
+	NotReloaded *NotReloaded `json:"not_reloaded,omitempty"`
+}
+
+// NotReloaded is why a changed config is not used. Nothing secret is in it.
+type NotReloaded struct {
+	At     time.Time `json:"at"` // when it was last tried
+	Reason string    `json:"reason"`
 }
 
 // Health answers /healthz and /readyz.

@@ -88,7 +88,13 @@ func parsePrivate(block *pem.Block) crypto.PrivateKey {
 // that repeats it may break it into other lines.
 func signingKey() Value[string] {
 	v := Secret(`"${file:tine-key.pem}"`).As("private key in PEM, or a JWK").Then(func(o Object, key string, dst *string) {
-		if _, err := SigningKey(*dst); err != nil {
+		_, err := SigningKey(*dst)
+		if n := o.Get(key); err != nil && n.From != "" {
+			// It may be half written, or of a rotation that went wrong: as with a
+			// file that is missing, this server is off, and the others go on.
+			n.Missing, *dst = true, ""
+			o.d.unfit = append(o.d.unfit, missing{absent{"the private key " + err.Error(), "mend what the placeholder names"}, n.Pos, join(o.Path, key)})
+		} else if err != nil {
 			o.Wrong(key, o.Get(key), "%v; write it like ${file:tine-key.pem}", err)
 		}
 	})
