@@ -283,3 +283,22 @@ func TestProofKeyIsKept(t *testing.T) {
 	_, _, err = r.call(r.Wrap(r.login(), "", r.next), "b")
 	refused(t, err, api.KindRefused, false, "can't be read; run: tine login x")
 }
+
+// A server and a token endpoint at one origin have nonces of their own: none is sent to
+// the other, where it would cost a round.
+func TestNoncesOfOneOrigin(t *testing.T) {
+	r := newRig(t)
+	rules := dpopRules{listed: []string{"ES256"}, asNonce: "as-1", rsNonce: "rs-1"}
+	r.peer.binds(&rules)
+	s := r.robot()
+	s.TokenURL, s.Resource, s.Scopes, s.Audience = "", "", nil, ""
+	rt := r.Wrap(s, "", r.next)
+	r.must(rt, "a", "robot:a")
+	tokens, calls := r.peer.counted("/token"), r.peer.counted("/mcp")
+	r.clock.Advance(2 * time.Hour)
+	r.must(rt, "b", "robot:b")
+	// The server is asked twice: for its metadata, and with the call.
+	if n, m := r.peer.counted("/token")-tokens, r.peer.counted("/mcp")-calls; n != 1 || m != 2 {
+		t.Errorf("%d token requests and %d to the server, want 1 and 2", n, m)
+	}
+}

@@ -139,7 +139,7 @@ func (t *transport) send(r *http.Request, src *source, tok *token) (*http.Respon
 		return t.next.RoundTrip(signed(r, tok, ""))
 	}
 	for first := true; ; first = false {
-		nonce := src.nonces.at(r.URL)
+		nonce := src.nonces.at(atServer(r.URL))
 		proof, err := tok.prover.prove(r, tok.access, nonce, t.w.now())
 		if err != nil {
 			if r.Body != nil {
@@ -151,7 +151,7 @@ func (t *transport) send(r *http.Request, src *source, tok *token) (*http.Respon
 		if err != nil {
 			return nil, err
 		}
-		fresh := src.nonces.learn(r.URL, resp.Header)
+		fresh := src.nonces.learn(atServer(r.URL), resp.Header)
 		if !first || fresh == "" || fresh == nonce || !wantsNonce(resp) || !repeatable(r) {
 			return resp, nil
 		}
