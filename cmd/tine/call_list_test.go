@@ -294,6 +294,13 @@ func TestReplayAsks(t *testing.T) {
 	}
 }
 
+// A call that does not exist is told before --yes is asked for.
+func TestReplayOfNoCallWithoutATerminal(t *testing.T) {
+	if _, stderr, code := run(t, world().start(t), "replay", "call_0009"); code != exitUsage || !strings.Contains(stderr, "unknown call") {
+		t.Errorf("exit %d, %q", code, stderr)
+	}
+}
+
 func TestReplayInterruptedAtTheQuestion(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	in, typed := io.Pipe()

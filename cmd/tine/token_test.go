@@ -125,6 +125,18 @@ func TestTokensOfAFolderWithAnOwner(t *testing.T) {
 	}
 }
 
+// A token that needs no confirmation is told apart from one that was confirmed.
+func TestConfirmOfAConfirmedToken(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "state")
+	inFolder(t, state, "token", "new", "alice")
+	if stdout, stderr, code := inFolder(t, state, "token", "confirm", "alice"); code != 0 || stdout != "alice: needs no confirmation\n" {
+		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+	}
+	if stdout, _, code := inFolder(t, state, "token", "confirm", "alice", "--json"); code != 0 || !strings.Contains(stdout, `"confirmed": []`) {
+		t.Errorf("exit %d, %q", code, stdout)
+	}
+}
+
 // Commands at once wait for each other: each makes its token, and of two with one name
 // the second is told so.
 func TestTokensAtOnce(t *testing.T) {
