@@ -112,7 +112,8 @@ type Latency struct {
 }
 
 // LastError is the last failure of a server or of the connection to it. A tool's own
-// error, a caller's mistake and a refusal do not count. Nothing secret is in it.
+// error, a caller's mistake and a refusal of the caller do not count; that the server or
+// its authorization server refuses the gateway does. Nothing secret is in it.
 type LastError struct {
 	At      time.Time `json:"at"`
 	Kind    Kind      `json:"kind"`
@@ -252,6 +253,15 @@ type Status struct {
 	Draining  bool      `json:"draining"`
 	PID       int       `json:"pid"`
 	Protocols []string  `json:"protocols"`
+	// NotReloaded is there while the config file has changed and the config of before
+	// stays, for viewers.
+	NotReloaded *NotReloaded `json:"not_reloaded,omitempty"`
+}
+
+// NotReloaded is why a changed config is not used. Nothing secret is in it.
+type NotReloaded struct {
+	At     time.Time `json:"at"` // when it was last tried
+	Reason string    `json:"reason"`
 }
 
 // Health answers /healthz and /readyz.

@@ -147,7 +147,13 @@ func (c *cli) listCalls(ctx context.Context, q client.CallQuery) error {
 	}
 	newestLast := slices.Clone(all.Calls)
 	slices.Reverse(newestLast)
-	return c.list(all, c.callTable(newestLast), "no matching calls")
+	none := "no matching calls"
+	if len(all.Calls) == 0 && q.Server != "" {
+		if _, err := askFor(ctx, g, g.Server, q.Server); err != nil {
+			none += "; " + c.unknownServer(ctx, g, q.Server, err).Error()
+		}
+	}
+	return c.list(all, c.callTable(newestLast), none)
 }
 
 func (c *cli) callTable(calls []api.Call) *table {

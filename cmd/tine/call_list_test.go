@@ -294,6 +294,24 @@ func TestReplayAsks(t *testing.T) {
 	}
 }
 
+func TestCallsOfNoServer(t *testing.T) {
+	f := world()
+	f.calls = func(url.Values) (any, *api.Error) { return api.CallList{}, nil }
+	at := f.start(t)
+	for server, want := range map[string]string{"fles": "did you mean files?", "files": "no matching calls\n"} {
+		if _, stderr, code := run(t, at, "calls", "--server", server); code != 0 || !strings.Contains(stderr, "no matching calls") || !strings.HasSuffix(stderr, want) && !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit %d, %q", server, code, stderr)
+		}
+	}
+}
+
+// A call that does not exist is told before --yes is asked for.
+func TestReplayOfNoCallWithoutATerminal(t *testing.T) {
+	if _, stderr, code := run(t, world().start(t), "replay", "call_0009"); code != exitUsage || !strings.Contains(stderr, "unknown call") {
+		t.Errorf("exit %d, %q", code, stderr)
+	}
+}
+
 func TestReplayInterruptedAtTheQuestion(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	in, typed := io.Pipe()

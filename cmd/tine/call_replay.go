@@ -41,9 +41,6 @@ terminal.`,
 }
 
 func (c *cli) replay(ctx context.Context, id string, yes bool) error {
-	if !yes && !c.inTerminal {
-		return usagef("replay repeats the effects of a call, and standard input is no terminal to ask on; add --yes")
-	}
 	g, err := c.connect()
 	if err != nil {
 		return err
@@ -79,6 +76,9 @@ func (c *cli) confirmReplay(ctx context.Context, g *gateway, id string) (bool, e
 		return false, usagef("call %s is a %s and not a tool call; only tool calls can be made again", id, call.Method)
 	case call.Journal != config.JournalFull:
 		return false, usagef("the journal of server %q keeps no arguments (journal: %s), so call %s can't be made again", call.Server, call.Journal, id)
+	}
+	if !c.inTerminal {
+		return false, usagef("replay repeats the effects of a call, and standard input is no terminal to ask on; add --yes")
 	}
 	what := strings.TrimSpace(fmt.Sprintf("%s %s %s", call.Server, call.Name, cut(compactJSON(call.Arguments), 500)))
 	return c.confirm(ctx, fmt.Sprintf("%s, called %s ago\nCall it again?", what, c.age(call.At)))

@@ -66,9 +66,16 @@ the login.`,
 }
 
 func (c *cli) logout(ctx context.Context, g *gateway, server string) error {
-	s, err := askFor(ctx, g, g.Logout, server)
+	before, err := askFor(ctx, g, g.Server, server)
 	if err != nil {
 		return c.unknownServer(ctx, g, server, err)
+	}
+	s, err := askFor(ctx, g, g.Logout, server)
+	if err != nil {
+		return err
+	}
+	if l := before.Login; l != nil && !l.LoggedIn && l.Reason == "" {
+		return c.answer(s, server+": nobody was logged in")
 	}
 	return c.answer(s, server+": logged out")
 }

@@ -326,3 +326,13 @@ func TestBrowserCommands(t *testing.T) {
 		t.Error("opened without a screen")
 	}
 }
+
+func TestLogoutOfNobody(t *testing.T) {
+	f := newSignOn()
+	f.server = func(id string) (any, *api.Error) {
+		return &api.Server{ID: id, Login: &api.LoginState{Credential: "shared"}}, nil
+	}
+	if stdout, stderr, code := run(t, f.start(t), "login", "web", "--logout"); code != 0 || stdout != "web: nobody was logged in\n" {
+		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/control/access"
 	front "github.com/tine-mcp/tine/internal/gateway"
@@ -70,6 +71,8 @@ type service struct {
 	token    string // of this machine's operator
 	url      string
 
+	notReloaded atomic.Pointer[api.NotReloaded]
+
 	mu     sync.Mutex
 	closed bool
 }
@@ -88,10 +91,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 		return nil, fmt.Errorf("make the state folder: %w; choose another with --state", err)
 	}
 	if p.unlock, err = store.Lock(o.State); err != nil {
-		if errors.Is(err, store.ErrLocked) {
-			return nil, fmt.Errorf("%w; use the gateway that runs, or give this one a folder of its own with --state", err)
-		}
-		return nil, err
+		return nil, inUse(err, "use the gateway that runs, or give this one a folder of its own with --state")
 	}
 	db, id, err := openDatabase(ctx, o.State, o.StateFlag)
 	if err != nil {
@@ -134,7 +134,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	p.token = identity.NewToken()
 	gateway, err := front.New(ctx, p.cfg, front.Options{
 		Registry: p.registry, Clients: p.store, Creations: p.store, Tokens: p.store, Operator: p.token, Version: o.Version,
-		ID: id, StateDir: o.State, Reload: p.reload, Orchestrate: o.Orchestrate, Control: control, Wallet: p.wallet, Journal: p.journal, Metrics: p.metrics,
+		ID: id, StateDir: o.State, Reload: p.reload, NotReloaded: p.notReloaded.Load, Orchestrate: o.Orchestrate, Control: control, Wallet: p.wallet, Journal: p.journal, Metrics: p.metrics,
 		Tracing: p.tracing, Redact: o.Redact, Log: o.Log,
 	})
 	if err != nil {

@@ -6,7 +6,9 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 )
 
@@ -53,7 +55,10 @@ func (p *service) apply(ctx context.Context, next *config.Config, err error) err
 		err = p.take(ctx, next)
 	}
 	if err != nil {
+		p.notReloaded.Store(&api.NotReloaded{At: time.Now(), Reason: err.Error()})
 		p.o.Log.Error("the config is not reloaded; the old one stays", "err", err)
+	} else {
+		p.notReloaded.Store(nil)
 	}
 	return err
 }

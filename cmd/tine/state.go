@@ -36,18 +36,28 @@ has its own folder, with its own record.`,
 }
 
 // lockState locks an existing state folder for a command.
-func (c *cli) lockState() (state string, unlock func(), err error) {
+func (c *cli) lockState(ctx context.Context) (state string, unlock func(), err error) {
 	if state, err = c.stateDir(); err != nil {
 		return "", nil, err
 	}
 	if info, err := os.Stat(state); err != nil || !info.IsDir() {
 		return "", nil, usagef("there is no state folder %s; name another with --state", state)
 	}
-	unlock, err = store.Lock(state)
-	if errors.Is(err, store.ErrLocked) {
-		err = fmt.Errorf("%w; stop the gateway first", err)
+	unlock, err = store.LockForCommand(ctx, state)
+	return state, unlock, inUse(err, "stop the gateway first")
+}
+
+// inUse adds to the error of a lock what to do about a gateway that has it. A command
+// that has it ends by itself. Other errors stay.
+func inUse(err error, advice string) error {
+	var locked *store.LockedError
+	switch {
+	case !errors.As(err, &locked):
+		return err
+	case locked.Command:
+		advice = "try again when it has ended"
 	}
-	return state, unlock, err
+	return fmt.Errorf("%w; %s", err, advice)
 }
 
 // agreed asks for confirmation on a terminal; elsewhere --yes is needed.

@@ -47,7 +47,7 @@ type setAsideResult struct {
 }
 
 func (c *cli) setAside(ctx context.Context, yes bool) error {
-	state, unlock, err := c.lockState()
+	state, unlock, err := c.lockState(ctx)
 	if err != nil {
 		return err
 	}

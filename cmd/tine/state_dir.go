@@ -35,12 +35,13 @@ func (c *cli) stateFlag(state string) string {
 
 // own is a command on the same gateway or state folder: with the flags that this
 // command was given to find it. Environment variables hold for the next command
-// too. A token is not repeated, as it would be shown.
+// too. A token is not repeated, as it would be shown. "tine serve" looks for no gateway.
 func (c *cli) own(command string) string {
-	if c.flags.url != "" {
+	serve := strings.HasSuffix(command, "tine serve") || strings.Contains(command, "tine serve ")
+	if c.flags.url != "" && !serve {
 		command += " --url " + shellWord(c.flags.url)
 	}
-	if c.flags.tokenFile != "" {
+	if c.flags.tokenFile != "" && !serve {
 		command += " --token-file " + shellWord(c.flags.tokenFile)
 	}
 	if c.flags.state == "" {

@@ -150,6 +150,7 @@ func TestAdviceWorksAsPrinted(t *testing.T) {
 		{globalFlags{state: "/srv/tine"}, "see tine session open --help", "see tine session open --help"},
 		{globalFlags{state: "/srv/tine"}, "tine listens", "tine listens"},
 		{globalFlags{url: "http://h:1", tokenFile: "my token"}, "see tine tools", "see tine tools --url http://h:1 --token-file 'my token'"},
+		{globalFlags{url: "http://h:1"}, "is `tine serve` running? see tine servers", "is `tine serve` running? see tine servers --url http://h:1"},
 		{globalFlags{token: "secret"}, "see tine tools", "see tine tools"},
 		{globalFlags{}, "see tine tools", "see tine tools"},
 	} {

@@ -103,7 +103,7 @@ func nonNil(list []string) []string {
 }
 
 func (c *cli) restoreState(ctx context.Context, o restoreFlags) error {
-	state, unlock, err := c.lockState()
+	state, unlock, err := c.lockState(ctx)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,8 @@ func newStatusCmd(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show whether the gateway runs and accepts calls",
-		Long: `Shows whether the gateway runs and accepts calls, with its version and address.
+		Long: `Shows whether the gateway runs and accepts calls, with its version and address, and
+why a changed config is not used.
 
 The exit code is 0 when it accepts calls, and 1 when it can't be reached or is
 stopping. Use it as a health check in supervisors and in containers without a
@@ -56,6 +57,10 @@ func (c *cli) printStatus(s *api.Status) {
 	t.line("sessions", fmt.Sprint(s.Sessions))
 	t.line("calls", fmt.Sprintf("%d running", s.InFlight))
 	t.line("config", s.Config)
+	if n := s.NotReloaded; n != nil {
+		t.painted("not reloaded", n.Reason, red)
+		t.line("tried", c.moment(n.At)+"; the config of before stays")
+	}
 	t.line("state", s.State)
 	t.print()
 }

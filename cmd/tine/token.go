@@ -322,18 +322,23 @@ func (c *cli) sayTokensLost() {
 
 func (c *cli) confirmTokens(ctx context.Context, names []string, every bool) error {
 	lost := false
+	var needless []string
 	err := c.withTokens(ctx, func(ctx context.Context, all tokens) error {
+		list, err := all.Tokens(ctx)
+		if err != nil {
+			return err
+		}
+		names, needless = slices.Clone(names), nil
+		for _, t := range list.Tokens {
+			at := slices.Index(names, t.Name)
+			switch {
+			case every && t.Unconfirmed:
+				names = append(names, t.Name)
+			case at >= 0 && !t.Unconfirmed:
+				names, needless = slices.Delete(names, at, at+1), append(needless, t.Name)
+			}
+		}
 		if every {
-			names = []string{}
-			list, err := all.Tokens(ctx)
-			if err != nil {
-				return err
-			}
-			for _, t := range list.Tokens {
-				if t.Unconfirmed {
-					names = append(names, t.Name)
-				}
-			}
 			if lost = list.Lost; lost {
 				if err := all.ConfirmLost(ctx); err != nil {
 					return err
@@ -351,7 +356,10 @@ func (c *cli) confirmTokens(ctx context.Context, names []string, every bool) err
 		return err
 	}
 	if c.flags.json {
-		return c.printJSON(map[string]any{"confirmed": names, "lost": lost})
+		return c.printJSON(map[string]any{"confirmed": append([]string{}, names...), "lost": lost})
+	}
+	for _, name := range needless {
+		fmt.Fprintln(c.stdout, visible(name+": needs no confirmation", c.outTerminal))
 	}
 	for _, name := range names {
 		fmt.Fprintln(c.stdout, visible(name+": confirmed", c.outTerminal))
@@ -359,7 +367,7 @@ func (c *cli) confirmTokens(ctx context.Context, names []string, every bool) err
 	switch {
 	case lost:
 		fmt.Fprintln(c.stdout, "confirmed: there are no tokens, and the gateway admits all callers on this machine")
-	case len(names) == 0:
+	case len(names)+len(needless) == 0:
 		c.say("no token is unconfirmed")
 	}
 	return nil

@@ -69,12 +69,9 @@ type folderTokens struct {
 }
 
 func openTokens(ctx context.Context, state, flag string, now func() time.Time) (*folderTokens, error) {
-	unlock, err := store.Lock(state)
-	if errors.Is(err, store.ErrLocked) {
-		return nil, fmt.Errorf("%w; it is a gateway that can't be reached: wait until it has started, name its address with --url, or stop it", err)
-	}
+	unlock, err := store.LockForCommand(ctx, state)
 	if err != nil {
-		return nil, err
+		return nil, inUse(err, "it is a gateway that can't be reached: wait until it has started, name its address with --url, or stop it")
 	}
 	t := &folderTokens{unlock: unlock, path: databaseOf(state), flag: flag, now: now}
 	if _, err := os.Stat(t.path); errors.Is(err, fs.ErrNotExist) {
@@ -145,7 +142,7 @@ func (t *folderTokens) NewToken(ctx context.Context, n api.NewToken) (*api.Creat
 	made := store.Token{Name: n.Name, Hash: identity.HashToken(secret), Role: n.Role, Created: t.now(), Expires: n.Expires}
 	err := t.db.ChangeToken(ctx, n.Name, func(kept *store.Token) (*store.Token, error) {
 		if kept != nil {
-			return nil, usagef("there is a token %q already; revoke it first, or choose another name", n.Name)
+			return nil, usagef("there is a token %q already; replace it with `tine token rotate`, revoke it, or choose another name", n.Name)
 		}
 		return &made, nil
 	})

@@ -2,9 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
@@ -119,6 +122,43 @@ func TestTokensOfAFolderWithAnOwner(t *testing.T) {
 	// One that was named is meant and no other.
 	if _, stderr, code := inFolder(t, state, "token", "list", "--url", "http://127.0.0.1:1"); code != exitFailed || !strings.Contains(stderr, "no gateway at") {
 		t.Errorf("exit %d, %q", code, stderr)
+	}
+}
+
+// A token that needs no confirmation is told apart from one that was confirmed.
+func TestConfirmOfAConfirmedToken(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "state")
+	inFolder(t, state, "token", "new", "alice")
+	if stdout, stderr, code := inFolder(t, state, "token", "confirm", "alice"); code != 0 || stdout != "alice: needs no confirmation\n" {
+		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+	}
+	if stdout, _, code := inFolder(t, state, "token", "confirm", "alice", "--json"); code != 0 || !strings.Contains(stdout, `"confirmed": []`) {
+		t.Errorf("exit %d, %q", code, stdout)
+	}
+}
+
+// Commands at once wait for each other: each makes its token, and of two with one name
+// the second is told so.
+func TestTokensAtOnce(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "state")
+	var wg sync.WaitGroup
+	var made, refused atomic.Int32
+	for i := range 8 {
+		wg.Go(func() {
+			_, stderr, code := inFolder(t, state, "token", "new", fmt.Sprintf("ci%d", i/2))
+			switch {
+			case code == 0:
+				made.Add(1)
+			case code == exitUsage && strings.Contains(stderr, "already; replace it with `tine token rotate`"):
+				refused.Add(1)
+			default:
+				t.Errorf("exit %d, %q", code, stderr)
+			}
+		})
+	}
+	wg.Wait()
+	if made.Load() != 4 || refused.Load() != 4 || len(keptTokens(t, state)) != 4 {
+		t.Errorf("%d were made, %d refused, %d kept; want 4 of each", made.Load(), refused.Load(), len(keptTokens(t, state)))
 	}
 }
 

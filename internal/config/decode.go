@@ -27,6 +27,8 @@ type decoder struct {
 	// spaceTemplates is where servers say what the workspace begins with.
 	spaceTemplates map[string]Pos
 
+	unfit []missing // values of placeholders in the server that is being read, which will not do
+
 	files   []ownFile // that the gateway trusts, as far as they are known
 	visible []Visible // to sandboxes
 	seeds   []Visible // what states and workspaces begin with, or may

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -65,6 +66,9 @@ func Load(path string, opts Options) (*Config, error) {
 		return d.finish(standard(d.opts.Memory()))
 	}
 	data, err := readBounded(path, maxJSONBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read config: %w; create it, or name another file", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read config: %w", err)
 	}

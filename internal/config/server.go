@@ -27,8 +27,10 @@ func (d *decoder) servers(n *Node, c *Config) {
 	}
 }
 
-// disable switches a server off whose placeholders have no value.
+// disable switches a server off whose placeholders have no value, or one that will not
+// do.
 func (d *decoder) disable(s *Server, lost []missing, path string) {
+	lost, d.unfit = append(lost, d.unfit...), nil
 	if len(lost) == 0 {
 		return
 	}

@@ -102,6 +102,22 @@ func TestServerAuthWithoutItsSecret(t *testing.T) {
 	}
 }
 
+// A key file that holds no key switches its server off, and no other.
+func TestServerAuthKeyThatIsNone(t *testing.T) {
+	opts := noEnv()
+	opts.ReadFile = func(string) ([]byte, error) { return []byte("half a key"), nil }
+	c := mustParse(t, `servers:
+  a: {url: "https://x", auth: {type: client_credentials, client_id: a, token_url: "https://x", issuer: "https://x", private_key: "${file:key.pem}"}}
+  b: {url: "https://x"}
+`, opts)
+	if s := serverOf(t, c, "a"); s.Disabled != `server "a" is off: the private key is neither a private key in PEM nor a JWK (auth.private_key); mend what the placeholder names` {
+		t.Errorf("it is off because %q", s.Disabled)
+	}
+	if s := serverOf(t, c, "b"); s.Disabled != "" || len(c.Warnings) != 1 {
+		t.Errorf("the other one: %q, warnings %q", s.Disabled, c.Warnings)
+	}
+}
+
 // A key in a file is a secret in every form in which it may come back.
 func TestServerAuthKey(t *testing.T) {
 	text, line := pemKey(t)

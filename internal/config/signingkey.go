@@ -24,7 +24,7 @@ func SigningKey(text string) (*jose.JSONWebKey, error) {
 	text = strings.TrimSpace(text)
 	if strings.HasPrefix(text, "{") {
 		if key.UnmarshalJSON([]byte(text)) != nil || !key.Valid() {
-			return nil, errors.New("is no JWK that can be read; write it like ${file:tine-key.pem}")
+			return nil, errors.New("is no JWK that can be read")
 		}
 	} else {
 		block, rest := pem.Decode([]byte(text))
@@ -32,7 +32,7 @@ func SigningKey(text string) (*jose.JSONWebKey, error) {
 			block, _ = pem.Decode(rest)
 		}
 		if block == nil {
-			return nil, errors.New("is neither a private key in PEM nor a JWK; write it like ${file:tine-key.pem}")
+			return nil, errors.New("is neither a private key in PEM nor a JWK")
 		}
 		var err error
 		if key.Key, err = parsePrivate(block); err != nil {
@@ -45,6 +45,9 @@ func SigningKey(text string) (*jose.JSONWebKey, error) {
 		algorithm = map[int]jose.SignatureAlgorithm{256: jose.ES256, 384: jose.ES384, 521: jose.ES512}[k.Params().BitSize]
 	case ed25519.PrivateKey:
 		algorithm = jose.EdDSA
+		if key.Algorithm == "Ed25519" { // its newer name (RFC 9864)
+			key.Algorithm = string(algorithm)
+		}
 	case *rsa.PrivateKey:
 		if k.N.BitLen() < leastRSA {
 			return nil, errors.New("is an RSA key of less than 2048 bits; make one with: openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048 -out tine-key.pem")
@@ -100,8 +103,25 @@ func parsePrivate(block *pem.Block) (key crypto.PrivateKey, err error) {
 // signingKey is a private key in a config.
 func signingKey() Value[string] {
 	v := Secret(`"${file:tine-key.pem}"`).As("private key in PEM, or a JWK").Then(func(o Object, key string, dst *string) {
-		if _, err := SigningKey(*dst); err != nil {
-			o.Wrong(key, o.Get(key), "%v", err)
+		_, err := SigningKey(*dst)
+		if err == nil {
+			return
+		}
+		n := o.Get(key)
+		what, mend, has := strings.Cut(err.Error(), "; ")
+		switch {
+		case n.From == "" && has:
+			o.Wrong(key, n, "%v", err)
+		case n.From == "":
+			o.Wrong(key, n, "%v; write it like ${file:tine-key.pem}", err)
+		default:
+			// It may be half written, or of a rotation that went wrong: as with a
+			// file that is missing, this server is off, and the others go on.
+			if !has {
+				mend = "mend what the placeholder names"
+			}
+			n.Missing, *dst = true, ""
+			o.d.unfit = append(o.d.unfit, missing{absent{"the private key " + what, mend}, n.Pos, join(o.Path, key)})
 		}
 	})
 	v.Secrets = func(text string, _ Place, l SecretList) {

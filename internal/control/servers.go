@@ -142,6 +142,16 @@ func (c *Servers) Describe(e *catalog.Entry) api.Server {
 			s.ServerVer = wire.FindString(st.Hello.Info, "version")
 		}
 	}
+	if c.wallet != nil && slices.Contains([]string{api.StateIdle, api.StateReady, api.StateFailed}, s.State) {
+		// A connection stays when the login ends, and answers no call. Logins are read
+		// once, so there is nothing to wait for.
+		if missing, since := c.wallet.Missing(context.Background(), e.Credentials()); missing != "" {
+			s.State, s.Reason, s.Words = api.StateFailed, missing, ""
+			if since.After(s.Since) {
+				s.Since = since
+			}
+		}
+	}
 	s.Reason, s.Words = c.redact.Text(s.Reason), c.redact.Text(s.Words)
 	return s
 }

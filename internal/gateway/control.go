@@ -23,6 +23,12 @@ func (g *Gateway) status(a *ask, _ none) (api.Status, error) {
 	}
 	if a.who.Is(api.RoleViewer) {
 		s.Config, s.State = cfg.Path, g.o.StateDir
+		if g.o.NotReloaded != nil {
+			s.NotReloaded = g.o.NotReloaded()
+		}
+	}
+	if n := s.NotReloaded; n != nil {
+		s.NotReloaded = &api.NotReloaded{At: n.At.UTC(), Reason: g.o.Redact.Text(n.Reason)}
 	}
 	if addr, ok := a.ctx().Value(http.LocalAddrContextKey).(fmt.Stringer); ok {
 		s.Listen = addr.String()

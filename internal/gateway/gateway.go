@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/control"
 	"github.com/tine-mcp/tine/internal/identity"
@@ -45,6 +46,9 @@ type Options struct {
 	// Reload reads the config again, and returns when it holds or why it does not; nil
 	// where there is none to read.
 	Reload func(context.Context) error
+	// NotReloaded is why the config of before is still used; nil where it is not, and
+	// where there is none to read.
+	NotReloaded func() *api.NotReloaded
 	// Orchestrate serves the orchestration API too.
 	Orchestrate bool
 	Journal     *journal.Journal   // nil for none

@@ -139,3 +139,43 @@ func TestListsAfterAnotherLogin(t *testing.T) {
 		}
 	}
 }
+
+// A server whose login was forgotten or has ended is as it was before the first one, and
+// its refused calls are failures.
+func TestServerWithoutItsLogin(t *testing.T) {
+	t.Parallel()
+	w, iss := loginWorld(t, true, "shared")
+	as := []string{"Authorization", "Bearer " + operator}
+	check := func(when, state, reason string, in bool) (s api.Server) {
+		t.Helper()
+		decode(t, w.do(t, "GET", "/v1/servers/a", "", as...).body, &s)
+		if s.State != state || s.Reason != reason || s.Login == nil || s.Login.LoggedIn != in {
+			t.Errorf("%s: %s, %q, login %+v; want %s, %q", when, s.State, s.Reason, s.Login, state, reason)
+		}
+		var list api.ServerList
+		decode(t, w.do(t, "GET", "/v1/servers", "", as...).body, &list)
+		if got := list.Servers[0]; got.State != state || got.Reason != reason {
+			t.Errorf("%s, in the list: %s, %q", when, got.State, got.Reason)
+		}
+		return s
+	}
+	const nobody = "nobody has logged in; run: tine login a"
+	call := func() { w.modern(t, "/mcp/a", `{}`, asAda...).ask("tools/call", "plain", `{"name":"plain"}`) }
+	check("before the first login", api.StateFailed, nobody, false)
+	login(t, w, iss, "alice", as...)
+	call()
+	was := check("after the login", api.StateReady, "", true)
+	if r := w.do(t, "DELETE", "/v1/servers/a/login", "", as...); r.status != http.StatusOK {
+		t.Fatalf("logout: status %d %s", r.status, r.body)
+	}
+	if s := check("after the logout", api.StateFailed, nobody, false); !s.Since.After(was.Since) {
+		t.Errorf("failed since %s, ready since %s", s.Since, was.Since)
+	}
+	call()
+	s := check("after a call", api.StateFailed, nobody, false)
+	if s.Calls != was.Calls+1 || s.Failures != was.Failures+1 || s.LastError == nil || !strings.Contains(s.LastError.Message, nobody) {
+		t.Errorf("%d calls, %d failed, last error %+v; before %+v", s.Calls, s.Failures, s.LastError, was)
+	}
+	login(t, w, iss, "alice", as...)
+	check("after another login", api.StateReady, "", true)
+}

@@ -118,6 +118,9 @@ func (r *Registry) Retry(id string) {
 	for _, up := range r.Upstreams(id) {
 		up.Retry()
 	}
+	if e := r.Catalog().Entry(id); e != nil {
+		r.relearn(e)
+	}
 }
 
 // Forget drops what is kept of a server's lists and results: the gateway shows

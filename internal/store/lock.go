@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,25 +11,58 @@ import (
 	"time"
 )
 
-// ErrLocked reports that another gateway owns the state folder.
+// ErrLocked reports that another process owns the state folder. Every such error is a
+// *LockedError.
 var ErrLocked = errors.New("state folder is in use")
 
+// A LockedError says which process owns the state folder.
+type LockedError struct {
+	Dir     string
+	PID     int  // 0 when it is not known
+	Command bool // a command that is done soon, and not a gateway
+}
+
+func (e *LockedError) Error() string {
+	who := "another process"
+	if e.PID != 0 {
+		who = "process " + strconv.Itoa(e.PID)
+	}
+	if e.Command {
+		return fmt.Sprintf("%v: another tine command, %s, uses %s", ErrLocked, who, e.Dir)
+	}
+	return fmt.Sprintf("%v: %s owns %s", ErrLocked, who, e.Dir)
+}
+
+func (e *LockedError) Unwrap() error { return ErrLocked }
+
 // lockName is the file in the state folder whose lock says who owns it. It
-// holds the owner's pid for people and messages; the lock alone decides. It is
-// never removed: two gateways that lock a file and its successor would both
-// own the folder.
+// holds the owner's pid, and in a second line that the owner is a command, for people
+// and messages; the lock alone decides. It is never removed: two gateways that lock a
+// file and its successor would both own the folder.
 const lockName = "lock"
 
-// How long to wait for a lock whose recorded owner is dead. A process that was
-// forked and has not yet executed its program shares the lock of its parent, so the
-// lock of a gateway that was killed in a start is free a moment later. This also
-// means that no such half-started process exists when the lock is taken.
-const deadOwnerWait = 5 * time.Second
+const ofCommand = "command"
 
-// Lock makes this process the owner of the state folder dir until release is called
-// or the process ends in any way. The folder is made if it is missing. If another
-// process owns it the error wraps ErrLocked and names that process.
+// ownerWait is how long to wait for an owner that is done soon: a command, or one that
+// has not written yet who it is, or one that is dead. A process that was forked and has
+// not yet executed its program shares the lock of its parent, so the lock of a gateway
+// that was killed in a start is free a moment later. This also means that no such
+// half-started process exists when the lock is taken.
+const ownerWait = 10 * time.Second
+
+// Lock makes this process, a gateway, the owner of the state folder dir until release
+// is called or the process ends in any way. The folder is made if it is missing. It
+// waits for a command that owns it, up to ten seconds.
 func Lock(dir string) (release func(), err error) {
+	return lock(context.Background(), dir, "")
+}
+
+// LockForCommand is Lock for a command that soon releases the folder.
+func LockForCommand(ctx context.Context, dir string) (release func(), err error) {
+	return lock(ctx, dir, ofCommand+"\n")
+}
+
+func lock(ctx context.Context, dir, as string) (release func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state folder: %w", err)
 	}
@@ -37,7 +71,7 @@ func Lock(dir string) (release func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the lock of the state folder: %w", err)
 	}
-	giveUp := time.Now().Add(deadOwnerWait)
+	giveUp := time.Now().Add(ownerWait)
 	for {
 		err = tryLock(f)
 		if err == nil {
@@ -47,14 +81,14 @@ func Lock(dir string) (release func(), err error) {
 			f.Close()
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
-		pid := lockOwner(path)
-		if pid == 0 || processRuns(pid) || time.Now().After(giveUp) {
+		pid, command := lockOwner(path)
+		if pid != 0 && !command && processRuns(pid) || time.Now().After(giveUp) || ctx.Err() != nil {
 			f.Close()
-			return nil, lockedError(dir, pid)
+			return nil, &LockedError{Dir: dir, PID: pid, Command: command}
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	if err := writeOwner(f); err != nil {
+	if err := writeOwner(f, as); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("write %s: %w", path, err)
 	}
@@ -66,30 +100,24 @@ func Lock(dir string) (release func(), err error) {
 	}, nil
 }
 
-func lockedError(dir string, pid int) error {
-	if pid == 0 {
-		return fmt.Errorf("%w: another process owns %s; stop it or choose another state folder", ErrLocked, dir)
-	}
-	return fmt.Errorf("%w: process %d owns %s; stop it or choose another state folder", ErrLocked, pid, dir)
-}
-
-func writeOwner(f *os.File) error {
+func writeOwner(f *os.File, as string) error {
 	if err := f.Truncate(0); err != nil {
 		return err
 	}
-	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"+as), 0)
 	return err
 }
 
-// lockOwner returns the pid in the lock file, or 0.
-func lockOwner(path string) int {
+// lockOwner returns the pid in the lock file, or 0, and whether it is that of a command.
+func lockOwner(path string) (pid int, command bool) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return 0
+		return 0, false
 	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	first, second, _ := strings.Cut(strings.TrimSpace(string(b)), "\n")
+	pid, err = strconv.Atoi(first)
 	if err != nil || pid < 1 {
-		return 0
+		return 0, false
 	}
-	return pid
+	return pid, second == ofCommand
 }

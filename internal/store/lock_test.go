@@ -2,6 +2,7 @@ package store
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -121,5 +122,64 @@ func TestLockInAPlaceThatCannotBe(t *testing.T) {
 	}
 	if _, err := Lock(filepath.Join(file, "state")); err == nil || errors.Is(err, ErrLocked) {
 		t.Fatalf("got %v", err)
+	}
+}
+
+// A command is waited for, by commands and gateways; a gateway is not.
+func TestLockWaitsForCommands(t *testing.T) {
+	dir := t.TempDir()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	release, err := LockForCommand(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = LockForCommand(gone, dir)
+	var locked *LockedError
+	if !errors.As(err, &locked) || !locked.Command || !errors.Is(err, ErrLocked) ||
+		err.Error() != fmt.Sprintf("state folder is in use: another tine command, process %d, uses %s", os.Getpid(), dir) {
+		t.Fatalf("error %v", err)
+	}
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	for range 8 {
+		wg.Go(func() {
+			release, err := LockForCommand(t.Context(), dir)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			select {
+			case <-done:
+			default:
+				t.Error("a command did not wait for the one before")
+			}
+			release()
+		})
+	}
+	close(done)
+	release()
+	wg.Wait()
+
+	release, err = LockForCommand(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		release, err := Lock(dir)
+		if err == nil {
+			defer release()
+			_, err = LockForCommand(t.Context(), dir)
+			if !errors.As(err, &locked) || locked.Command {
+				t.Errorf("a command at the folder of a gateway: %v", err)
+			}
+			err = nil
+		}
+		got <- err
+	}()
+	release()
+	if err := <-got; err != nil {
+		t.Errorf("a gateway after a command: %v", err)
 	}
 }

@@ -34,8 +34,11 @@ func (c *client) algorithm() string {
 }
 
 // keys names the keys that say who the client is.
-func (c *client) keys() string {
-	if c.signature != nil {
+func (c *client) keys(set *Settings) string {
+	switch {
+	case c.signature != nil && set.Issuer != "":
+		return "client_id, private_key and issuer"
+	case c.signature != nil:
 		return "client_id and private_key"
 	}
 	return "client_id and client_secret"

@@ -45,20 +45,21 @@ func (s *Settings) sign(issuer, alg string, listed []string) (*signature, error)
 	if alg == "" {
 		alg = key.Algorithm
 		if len(listed) > 0 && !slices.Contains(listed, alg) {
-			// An RSA key signs with either padding.
+			// An RSA key signs with either padding, and EdDSA has a second name.
 			other := strings.Replace(alg, "RS", "PS", 1)
-			if other == alg || !slices.Contains(listed, other) {
+			if alg == string(jose.EdDSA) {
+				other = algEd25519
+			}
+			if !slices.Contains(listed, other) {
 				return nil, problem(api.KindInvalid, s.Server, false,
-					"the authorization server %s takes no signature by %s, which servers.%s.auth.private_key makes, but %s",
-					shown(issuer), alg, s.Server, scrub(strings.Join(listed, ", ")))
+					"the key of servers.%s.auth.private_key signs with %s, which the authorization server %s does not take; use a key for one of %s, and register its public part there",
+					s.Server, alg, shown(issuer), scrub(strings.Join(listed, ", ")))
 			}
 			alg = other
 		}
 	}
 	// The key id helps an authorization server that knows several keys.
-	signer, err := jose.NewSigner(jose.SigningKey{
-		Algorithm: jose.SignatureAlgorithm(alg), Key: jose.JSONWebKey{Key: key.Key, KeyID: key.KeyID},
-	}, (&jose.SignerOptions{}).WithType("JWT"))
+	signer, err := newSigner(alg, key.Key, key.KeyID, (&jose.SignerOptions{}).WithType("JWT"))
 	if err != nil {
 		return nil, problem(api.KindInvalid, s.Server, false, "the private key does not sign by %s; mend servers.%s.auth.private_key", scrub(alg), s.Server)
 	}
@@ -86,7 +87,7 @@ func (s *Settings) signs(c client, f *found) (client, error) {
 		return c, nil
 	}
 	if len(f.methods) > 0 && !slices.Contains(f.methods, methodSigned) {
-		return c, problem(api.KindInvalid, s.Server, false, "the authorization server %s takes no %s; remove servers.%s.auth.private_key",
+		return c, problem(api.KindInvalid, s.Server, false, "the authorization server %s does not take %s; use servers.%s.auth.client_secret in place of private_key",
 			shown(f.issuer), methodSigned, s.Server)
 	}
 	var err error

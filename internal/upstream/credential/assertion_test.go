@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -59,6 +60,8 @@ func TestSignedClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	edJWK := fmt.Sprintf(`{"kty":"OKP","crv":"Ed25519","alg":"Ed25519","kid":"key-8","x":%q,"d":%q}`,
+		base64.RawURLEncoding.EncodeToString(ed.Public().(ed25519.PublicKey)), base64.RawURLEncoding.EncodeToString(ed.Seed()))
 	for name, tt := range map[string]struct {
 		key       crypto.Signer
 		text      string
@@ -71,6 +74,7 @@ func TestSignedClient(t *testing.T) {
 		"RSA":                {key: big, alg: "RS256"},
 		"RSA, other padding": {key: big, listed: []string{"PS256"}, alg: "PS256"},
 		"Ed25519":            {key: ed, listed: []string{"EdDSA"}, alg: "EdDSA"},
+		"Ed25519, new name":  {key: ed, text: edJWK, listed: []string{"ES256", "Ed25519"}, alg: "Ed25519", kid: "key-8"},
 		"JWK":                {key: ec, text: string(jwk), alg: "ES256", kid: "key-7"},
 		"nothing listed":     {key: ec, alg: "ES256", noMethods: true},
 		"endpoint given":     {key: ec, alg: "ES256", tokenURL: true},
@@ -107,11 +111,11 @@ func TestSignedClientRefused(t *testing.T) {
 		kind   api.Kind
 		part   string
 	}{
-		"algorithm":    {func(p *peer, _ *Settings) { p.algorithms = []string{"RS256", "PS256"} }, api.KindInvalid, "takes no signature by ES256, which servers.x.auth.private_key makes, but RS256, PS256"},
-		"method":       {func(p *peer, _ *Settings) { p.methods = []string{"client_secret_basic"} }, api.KindInvalid, "takes no private_key_jwt"},
-		"no issuer":    {func(p *peer, s *Settings) { s.TokenURL = p.URL + "/token" }, api.KindInvalid, "set servers.x.auth.issuer"},
-		"other issuer": {func(p *peer, s *Settings) { s.TokenURL, s.Issuer = p.URL+"/token", "https://other.example" }, api.KindRefused, "check servers.x.auth.client_id and private_key"},
-		"no key":       {func(_ *peer, s *Settings) { s.PrivateKey = "planted-" + s.PrivateKey[40:] }, api.KindInvalid, "is neither a private key in PEM nor a JWK; mend servers.x.auth.private_key"},
+		"algorithm":    {func(p *peer, _ *Settings) { p.algorithms = []string{"RS256", "PS256"} }, api.KindInfrastructure, "signs with ES256, which the authorization server"},
+		"method":       {func(p *peer, _ *Settings) { p.methods = []string{"client_secret_basic"} }, api.KindInfrastructure, "does not take private_key_jwt; use servers.x.auth.client_secret"},
+		"no issuer":    {func(p *peer, s *Settings) { s.TokenURL = p.URL + "/token" }, api.KindInfrastructure, "set servers.x.auth.issuer"},
+		"other issuer": {func(p *peer, s *Settings) { s.TokenURL, s.Issuer = p.URL+"/token", "https://other.example" }, api.KindRefused, "check servers.x.auth.client_id, private_key and issuer"},
+		"no key":       {func(_ *peer, s *Settings) { s.PrivateKey = "planted-" + s.PrivateKey[40:] }, api.KindInfrastructure, "is neither a private key in PEM nor a JWK; mend servers.x.auth.private_key"},
 		"other key":    {func(_ *peer, s *Settings) { s.PrivateKey = pemOf(t, newEC(t)) }, api.KindRefused, "check servers.x.auth.client_id and private_key"},
 	} {
 		t.Run(name, func(t *testing.T) {

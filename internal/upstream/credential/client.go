@@ -65,14 +65,19 @@ type asGiven struct{ http.RoundTripper }
 func stay(r *http.Request, via []*http.Request) error {
 	switch {
 	case driver.Origin(r.URL) != driver.Origin(via[0].URL):
-		return fmt.Errorf("it redirects to %s, another origin", driver.Origin(r.URL))
+		return &strayError{fmt.Sprintf("redirects to %s, another origin, where nothing is sent", driver.Origin(r.URL))}
 	case r.Method != via[0].Method:
-		return fmt.Errorf("it redirects a %s in a way that makes it a %s", via[0].Method, r.Method)
+		return &strayError{fmt.Sprintf("redirects a %s in a way that makes it a %s", via[0].Method, r.Method)}
 	case len(via) >= 5:
-		return fmt.Errorf("it redirects without end")
+		return &strayError{"redirects without end"}
 	}
 	return nil
 }
+
+// A strayError is a redirect that is not followed.
+type strayError struct{ text string }
+
+func (e *strayError) Error() string { return e.text }
 
 // transport returns the transport for a CA file; one whose file has changed is
 // made anew.

@@ -22,7 +22,7 @@ func TestCAFile(t *testing.T) {
 	s := r.robot()
 	s.TokenURL = secure.URL + "/token"
 	_, _, err := r.call(r.Wrap(s, "", r.next), "b")
-	refused(t, err, api.KindInfrastructure, true, "certificate")
+	refused(t, err, api.KindInfrastructure, false, "unknown authority; set servers.x.ca_file if its authority is one of yours")
 
 	s.CAFile = file
 	if err := os.WriteFile(file, []byte("no certificate"), 0o600); err != nil {

@@ -18,6 +18,8 @@ package credential
 
 import (
 	"context"
+	"crypto"
+	"encoding/base64"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -25,6 +27,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/store"
 )
 
@@ -76,6 +79,23 @@ type Settings struct {
 	Redirect          string
 	PerPrincipal      bool
 	CAFile            string
+
+	thumbprint string // of PrivateKey; empty for none, and until prepared
+}
+
+// prepared is a copy of the settings that is ready for use.
+func (s Settings) prepared() Settings {
+	s.Scopes = slices.Clone(s.Scopes)
+	if s.PrivateKey == "" {
+		return s
+	}
+	s.thumbprint = "unreadable"
+	if key, err := config.SigningKey(s.PrivateKey); err == nil {
+		if sum, err := key.Thumbprint(crypto.SHA256); err == nil {
+			s.thumbprint = base64.RawURLEncoding.EncodeToString(sum)
+		}
+	}
+	return s
 }
 
 // String leaves the secret out, so that logging settings does no harm.

@@ -2,10 +2,6 @@ package credential
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -59,13 +55,9 @@ func (w *Wallet) discover(ctx context.Context, hc *http.Client, set *Settings) (
 		}
 		return f, nil
 	}
-	f, err := search(ctx, hc, set, server)
-	if err != nil {
-		if ctx.Err() != nil {
-			err = errors.New("it took too long")
-		}
-		return nil, problem(api.KindInfrastructure, set.Server, true,
-			"no authorization server was found: %s; set %s if it can't be found this way", explain(err), set.endpoints())
+	f, why := search(ctx, hc, set, server)
+	if f == nil {
+		return nil, why.error(ctx)
 	}
 	if set.AuthURL != "" {
 		f.authURL = set.AuthURL
@@ -79,27 +71,15 @@ func (w *Wallet) discover(ctx context.Context, hc *http.Client, set *Settings) (
 	return f, nil
 }
 
-// endpoints names the keys that say where tokens come from.
-func (s *Settings) endpoints() string {
-	if s.Type == config.AuthLogin {
-		return "servers." + s.Server + ".auth.auth_url and token_url"
-	}
-	return "servers." + s.Server + ".auth.token_url"
-}
-
-// explain shows what was tried and why it did not do.
-func explain(err error) string {
-	return cut(oneLine(strings.ReplaceAll(err.Error(), "\n", "; ")), 4*maxQuoted)
-}
-
-// search asks the server, and those it names.
-func search(ctx context.Context, hc *http.Client, set *Settings, server *url.URL) (*found, error) {
-	header, err := provoke(ctx, hc, set.URL)
-	if err != nil {
-		return nil, err
+// search asks the server, and those it names. Without an authorization server it returns
+// why there is none.
+func search(ctx context.Context, hc *http.Client, set *Settings, server *url.URL) (*found, *missing) {
+	header, why := provoke(ctx, hc, set)
+	if why != nil {
+		return nil, why
 	}
 	challenge := challengeOf(header)
-	prm, err := resourceMetadata(ctx, hc, set, server, challenge["resource_metadata"])
+	prm, why := resourceMetadata(ctx, hc, set, server, challenge["resource_metadata"])
 	var issuers []string
 	resource := server.String()
 	scopes := strings.Fields(challenge["scope"])
@@ -109,7 +89,8 @@ func search(ctx context.Context, hc *http.Client, set *Settings, server *url.URL
 			scopes = prm.ScopesSupported
 		}
 		if len(issuers) == 0 {
-			return nil, errors.New("the server's metadata names no authorization server")
+			why.add("the metadata of the server names no authorization server")
+			return nil, why
 		}
 	} else {
 		// Servers of the first revision with authorization are their own
@@ -117,14 +98,12 @@ func search(ctx context.Context, hc *http.Client, set *Settings, server *url.URL
 		issuers = []string{(&url.URL{Scheme: server.Scheme, Host: server.Host}).String()}
 	}
 	for _, issuer := range issuers[:min(len(issuers), maxIssuers)] {
-		meta, place, why := issuerMetadata(ctx, hc, set, server, issuer)
-		var proof string
-		var required bool
-		if why == nil {
-			proof, required, why = proofWanted(ctx, hc, header, prm, place)
+		meta := issuerMetadata(ctx, hc, set, server, issuer, why)
+		if meta == nil {
+			continue
 		}
-		if why != nil {
-			err = errors.Join(err, why)
+		proof, required, ok := proofWanted(header, prm, meta, why)
+		if !ok {
 			continue
 		}
 		f := &found{
@@ -145,14 +124,14 @@ func search(ctx context.Context, hc *http.Client, set *Settings, server *url.URL
 		}
 		return f, nil
 	}
-	return nil, err
+	return nil, why
 }
 
 // proofWanted says whether a server's tokens are to be bound to a key, and by which
 // algorithm: where the server demands it, or takes it and its authorization server
-// does. That the latter does alone says nothing of the server. place is where the
-// authorization server's metadata is, of which the library leaves this out.
-func proofWanted(ctx context.Context, hc *http.Client, challenge http.Header, prm *oauthex.ProtectedResourceMetadata, place string) (alg string, required bool, err error) {
+// does. That the latter does alone says nothing of the server. It is not ok where the
+// server demands what Tine can't do.
+func proofWanted(challenge http.Header, prm *oauthex.ProtectedResourceMetadata, meta *issuerMeta, why *missing) (alg string, required, ok bool) {
 	taken, required := demands(challenge)
 	var of []string
 	if prm != nil {
@@ -160,183 +139,18 @@ func proofWanted(ctx context.Context, hc *http.Client, challenge http.Header, pr
 		required = required || prm.DPOPBoundAccessTokensRequired
 	}
 	if !required && !taken && len(of) == 0 {
-		return "", false, nil
+		return "", false, true
 	}
-	listed, err := proofsListed(ctx, hc, place)
-	if err != nil {
-		return "", false, err
-	}
-	alg = chooseProof(of, listed)
+	alg = chooseProof(of, meta.ProofAlgorithms)
 	switch {
 	case required && alg == "":
-		return "", false, errors.New("the server demands tokens that are bound to a key (DPoP) by an algorithm that Tine has not: " + scrub(strings.Join(append(of, listed...), ", ")))
-	case !required && len(listed) == 0:
-		return "", false, nil
+		*why = missing{set: why.set} // what went before did not matter
+		why.advise("the server demands tokens that are bound to a key (DPoP) by an algorithm that Tine has not ("+
+			scrub(strings.Join(with(of, meta.ProofAlgorithms), ", "))+")",
+			"the server and its authorization server must both take one of "+strings.Join(proofAlgorithms, ", "))
+		return "", false, false
+	case !required && len(meta.ProofAlgorithms) == 0:
+		return "", false, true
 	}
-	return alg, required, nil
-}
-
-// proofsListed reads which algorithms an authorization server lists for proofs.
-func proofsListed(ctx context.Context, hc *http.Client, place string) ([]string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, place, nil)
-	if err != nil {
-		return nil, errors.New("the authorization server's metadata can't be asked for")
-	}
-	resp, err := hc.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("%s %s", shown(place), unanswered(err))
-	}
-	defer resp.Body.Close()
-	var meta struct {
-		Listed []string `json:"dpop_signing_alg_values_supported"`
-	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&meta); err != nil || resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s holds no metadata", shown(place))
-	}
-	return meta.Listed, nil
-}
-
-// provoke asks the server without a credential, to be told what it wants. It
-// returns the header of its refusal; nil when it does not refuse.
-func provoke(ctx context.Context, hc *http.Client, server string) (http.Header, error) {
-	u, err := url.Parse(server)
-	if err != nil {
-		return nil, errors.New("the server's URL can't be read")
-	}
-	u.User = nil
-	for _, method := range []string{http.MethodPost, http.MethodGet} {
-		body := ""
-		if method == http.MethodPost {
-			body = `{"jsonrpc":"2.0","id":"login","method":"ping"}`
-		}
-		req, err := http.NewRequestWithContext(ctx, method, u.String(), strings.NewReader(body))
-		if err != nil {
-			return nil, errors.New("the server's URL can't be asked")
-		}
-		req.Header.Set("Accept", "application/json, text/event-stream")
-		req.Header.Set("Content-Type", "application/json")
-		resp, err := hc.Do(req)
-		if err != nil {
-			return nil, fmt.Errorf("%s %s", shown(server), unanswered(err))
-		}
-		resp.Body.Close() // what is in it is of no use, and may be a stream
-		if resp.StatusCode != http.StatusUnauthorized {
-			continue
-		}
-		return resp.Header, nil // without a challenge the well-known places may do
-	}
-	return nil, nil
-}
-
-// resourceMetadata fetches the protected-resource metadata from where the
-// challenge says, or else from the well-known places. Metadata about another
-// resource is refused.
-func resourceMetadata(ctx context.Context, hc *http.Client, set *Settings, server *url.URL, named string) (*oauthex.ProtectedResourceMetadata, error) {
-	self := []string{server.String()}
-	if server.Path == "" || server.Path == "/" { // the same resource, spelled in two ways
-		bare, slash := *server, *server
-		bare.Path, slash.Path = "", "/"
-		self = []string{bare.String(), slash.String()}
-	}
-	root := append([]string{(&url.URL{Scheme: server.Scheme, Host: server.Host}).String()}, self...)
-	if set.Resource != "" {
-		self, root = []string{set.Resource}, []string{set.Resource}
-	}
-	const wellKnown = "/.well-known/oauth-protected-resource"
-	places := []struct {
-		at        string
-		resources []string
-	}{{named, self}, {at(server, wellKnown+"/"+strings.Trim(server.Path, "/")), self}, {at(server, wellKnown), root}}
-	var failed error
-	seen := map[string]bool{"": true}
-	for _, p := range places {
-		if err := checkNamed(server, p.at); p.at != "" && err != nil {
-			failed = errors.Join(failed, fmt.Errorf("%s %w", shown(p.at), err))
-			continue
-		}
-		for _, resource := range p.resources {
-			key := strings.TrimSuffix(p.at, "/")
-			if key != "" {
-				key += " " + resource
-			}
-			if seen[key] {
-				continue
-			}
-			seen[key] = true
-			prm, err := oauthex.GetProtectedResourceMetadata(ctx, p.at, resource, hc)
-			if err == nil {
-				return prm, nil
-			}
-			failed = errors.Join(failed, err)
-		}
-	}
-	return nil, failed
-}
-
-// issuerMetadata fetches the metadata of an authorization server from the places
-// of RFC 8414 and of OpenID Connect. A place that holds something else does not
-// keep the next from being tried.
-func issuerMetadata(ctx context.Context, hc *http.Client, set *Settings, server *url.URL, issuer string) (meta *oauthex.AuthServerMeta, place string, err error) {
-	if err := checkNamed(server, issuer); err != nil {
-		return nil, "", fmt.Errorf("the authorization server %s %w", shown(issuer), err)
-	}
-	u, err := url.Parse(issuer)
-	if err != nil {
-		return nil, "", errors.New("the authorization server's name is no URL")
-	}
-	const oauth, openid = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
-	places := []string{at(u, oauth), at(u, openid)}
-	if path := strings.Trim(u.Path, "/"); path != "" {
-		places = []string{at(u, oauth+"/"+path), at(u, openid+"/"+path), at(u, "/"+path+openid)}
-	}
-	var failed error
-	for _, place := range places {
-		meta, err := oauthex.GetAuthServerMeta(ctx, place, issuer, hc)
-		if err == nil && meta == nil {
-			continue
-		}
-		if err == nil {
-			err = usable(set, server, meta)
-		}
-		if err == nil {
-			return meta, place, nil
-		}
-		failed = errors.Join(failed, err)
-	}
-	if failed == nil {
-		failed = fmt.Errorf("the authorization server %s has no metadata", shown(issuer))
-	}
-	return nil, "", failed
-}
-
-// usable refuses authorization servers that we can't get a token of safely.
-func usable(set *Settings, server *url.URL, meta *oauthex.AuthServerMeta) error {
-	login := set.Type == config.AuthLogin
-	if login && !slices.Contains(meta.CodeChallengeMethodsSupported, "S256") {
-		return fmt.Errorf("the authorization server %s does not take PKCE with S256", shown(meta.Issuer))
-	}
-	for _, e := range []struct {
-		name, url string
-		optional  bool
-	}{
-		{"authorization endpoint", meta.AuthorizationEndpoint, !login},
-		{"token endpoint", meta.TokenEndpoint, false},
-		{"registration endpoint", meta.RegistrationEndpoint, true},
-		{"revocation endpoint", meta.RevocationEndpoint, true},
-	} {
-		if e.url == "" && e.optional {
-			continue
-		}
-		if err := checkNamed(server, e.url); err != nil {
-			return fmt.Errorf("the %s of %s %w", e.name, shown(meta.Issuer), err)
-		}
-	}
-	return nil
-}
-
-// at is the URL of a path at u's origin.
-func at(u *url.URL, path string) string {
-	c := *u
-	c.Path, c.RawPath, c.Fragment = path, "", ""
-	return c.String()
+	return alg, required, true
 }

@@ -3,6 +3,8 @@ package credential
 import (
 	"context"
 	"crypto"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,5 +87,65 @@ func TestDocumentWithKey(t *testing.T) {
 	r.must(r.Wrap(s, "", r.next), "a", "ann:a")
 	if n := len(r.peer.signed); n != 2 {
 		t.Errorf("%d requests were signed, want the login and its renewal", n)
+	}
+}
+
+// Where metadata documents are not supported, a client with a key is registered with it,
+// and signs. It never shows itself in another way.
+func TestRegisteredWithKey(t *testing.T) {
+	r := newRig(t)
+	key := newEC(t)
+	r.peer.methods = []string{"none", "private_key_jwt"}
+	s := r.login()
+	r.enroll(s, "", "ann") // without a key, as a client that shows nothing
+	s.ClientMetadataURL, s.PrivateKey = document, pemOf(t, key)
+	_, _, err := r.call(r.Wrap(s, "", r.next), "a")
+	refused(t, err, api.KindRefused, false, "servers.x.auth.private_key has changed since the login; run: tine login x")
+
+	r.enroll(s, "", "ann")
+	r.open(r.shelf)
+	rt := r.Wrap(s, "", r.next)
+	r.clock.Advance(2 * time.Hour)
+	r.must(rt, "a", "ann:a")
+	if n := len(r.peer.signed); n != 2 || len(r.peer.registered) != 2 {
+		t.Errorf("%d requests were signed by %d clients, want the login and its renewal by a second client", n, len(r.peer.registered))
+	}
+	ask := r.peer.registered[1]
+	if got := fmt.Sprint(ask["token_endpoint_auth_method"], ask["token_endpoint_auth_signing_alg"], ask["jwks"]); !strings.Contains(got, "private_key_jwtES256map[keys:[map[") || strings.Contains(got, " d:") {
+		t.Errorf("registered %s", got)
+	}
+	r.enroll(s, "", "ann")
+	if n := len(r.peer.registered); n != 2 {
+		t.Errorf("%d clients were registered for one key", n-1)
+	}
+
+	s.PrivateKey = pemOf(t, newEC(t))
+	_, _, err = r.call(r.Wrap(s, "", r.next), "b")
+	refused(t, err, api.KindRefused, false, "servers.x.auth.private_key has changed since the login; run: tine login x")
+	r.enroll(s, "", "bob")
+	r.must(r.Wrap(s, "", r.next), "c", "bob:c")
+}
+
+func TestNotRegisteredWithKey(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*peer)
+		kind   api.Kind
+		part   string
+	}{
+		"not listed":     {func(p *peer) { p.methods = []string{"none"} }, api.KindInvalid, "does not list private_key_jwt"},
+		"nothing listed": {func(p *peer) { p.methods = nil }, api.KindInvalid, "or remove private_key"},
+		"another method": {func(p *peer) { p.madeMethod = "none" }, api.KindInfrastructure, "shows itself by none, where private_key_jwt was asked for"},
+		"algorithm":      {func(p *peer) { p.algorithms = []string{"RS256"} }, api.KindInvalid, "ES256"},
+		"no endpoint":    {func(p *peer) { p.noRegister = true }, api.KindInvalid, "set servers.x.auth.client_id"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.peer.methods = []string{"none", "private_key_jwt"}
+			tt.change(r.peer)
+			s := r.login()
+			s.ClientMetadataURL, s.PrivateKey = document, pemOf(t, newEC(t))
+			_, err := r.Begin(context.Background(), s, "", here)
+			refused(t, err, tt.kind, false, tt.part)
+		})
 	}
 }

@@ -1,10 +1,13 @@
 package credential
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -53,18 +56,24 @@ func faultOf(set *Settings, err error) *fault {
 	return &fault{err: *e}
 }
 
-// problem is an error about a server.
+// problem is an error about a server. One that is not retryable stays until a person
+// changes something.
 func problem(kind api.Kind, server string, retryable bool, format string, args ...any) *api.Error {
 	return &api.Error{
-		Kind: kind, Server: server, Retryable: retryable,
+		Kind: kind, Server: server, Retryable: retryable, Final: !retryable,
 		Message: fmt.Sprintf("server %q: ", server) + fmt.Sprintf(format, args...),
 	}
 }
 
-// wantsLogin is the fault of a login that is not there or no longer works.
-func wantsLogin(server, why string) *fault {
-	return &fault{local: true, err: *problem(api.KindRefused, server, false, "%s; run: tine login %s", why, server)}
+// wantsLogin is the fault of a login that is not there or no longer works. Where each
+// principal has its own, that says nothing of the server.
+func wantsLogin(set *Settings, why string) *fault {
+	f := &fault{local: true, err: *problem(api.KindRefused, set.Server, false, "%s; %s", why, loginAdvice(set.Server))}
+	f.err.Final = !set.PerPrincipal
+	return f
 }
+
+func loginAdvice(server string) string { return "run: tine login " + server }
 
 // endpointFault reads what x/oauth2 says of a failed token request. Its own
 // texts are left behind: they hold the answer's body.
@@ -72,7 +81,11 @@ func endpointFault(set *Settings, endpoint string, c *client, err error, secrets
 	name := "the token endpoint " + shown(endpoint)
 	var answer *oauth2.RetrieveError
 	if !errors.As(err, &answer) {
-		return &fault{err: *problem(api.KindInfrastructure, set.Server, true, "%s %s", name, unanswered(err, secrets...))}
+		text, again := unanswered(err, secrets...)
+		if !again {
+			text += "; " + cmp.Or(set.mend(err), "check servers."+set.Server+".auth.token_url")
+		}
+		return &fault{err: *problem(api.KindInfrastructure, set.Server, again, "%s %s", name, text)}
 	}
 	f := &fault{code: answer.ErrorCode, after: retryAfter(answer.Response)}
 	said := quoted(answer.ErrorCode, answer.ErrorDescription, secrets...)
@@ -88,7 +101,7 @@ func endpointFault(set *Settings, endpoint string, c *client, err error, secrets
 		f.err = *problem(api.KindInfrastructure, set.Server, true, "%s answered HTTP %d%s", name, status, said)
 	case f.code == codeInvalidClient || f.code == codeUnauthorized:
 		f.err = *problem(api.KindRefused, set.Server, false,
-			"%s refused the client: %s; check servers.%s.auth.%s", name, said, set.Server, c.keys())
+			"%s refused the client: %s; check servers.%s.auth.%s", name, said, set.Server, c.keys(set))
 	case f.code != "":
 		f.err = *problem(api.KindRefused, set.Server, false, "%s refused: %s; check servers.%s.auth", name, said, set.Server)
 	default:
@@ -98,21 +111,36 @@ func endpointFault(set *Settings, endpoint string, c *client, err error, secrets
 	return f
 }
 
-// unanswered tells why a request got no answer that can be used.
-func unanswered(err error, secrets ...string) string {
+// mend says what to do about a certificate that is not trusted; empty for other errors.
+func (s *Settings) mend(err error) string {
+	var certificate *tls.CertificateVerificationError
+	if !errors.As(err, &certificate) {
+		return ""
+	}
+	return "set servers." + s.Server + ".ca_file if its authority is one of yours"
+}
+
+// unanswered tells why a request got no answer that can be used, and whether another try
+// may get one.
+func unanswered(err error, secrets ...string) (text string, again bool) {
 	var sent *url.Error // its text repeats the URL
+	var strays *strayError
 	switch {
+	case errors.As(err, &strays):
+		return scrub(strays.Error(), secrets...), false
 	case errors.Is(err, context.DeadlineExceeded):
-		return "did not answer in time"
+		return "did not answer in time", true
 	case errors.As(err, &sent):
 		if sent.Timeout() {
-			return "did not answer in time"
+			return "did not answer in time", true
 		}
-		return "can't be reached: " + scrub(sent.Err.Error(), secrets...)
+		return "can't be reached: " + scrub(sent.Err.Error(), secrets...), !errors.As(err, new(*tls.CertificateVerificationError))
 	case errors.Is(err, context.Canceled):
-		return "was not waited for"
+		return "was not waited for", true
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return "broke off its answer", true
 	}
-	return "sent something that is no answer to the request"
+	return "sent something that is no answer to the request", false
 }
 
 // quoted is an OAuth2 error as it may be shown.

@@ -3,7 +3,6 @@ package credential
 import (
 	"context"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -29,7 +28,7 @@ func (w *Wallet) Begin(ctx context.Context, s Settings, principal, redirect stri
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	defer context.AfterFunc(w.life, cancel)()
-	s.Scopes = slices.Clone(s.Scopes)
+	s = s.prepared()
 	if err := wantsPerson(&s); err != nil {
 		return api.LoginStart{}, err
 	}
@@ -100,6 +99,7 @@ func (w *Wallet) Finish(ctx context.Context, s Settings, flow, principal, query 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
 	defer context.AfterFunc(w.grace, cancel)()
+	s = s.prepared()
 	if err := wantsPerson(&s); err != nil {
 		return err
 	}
@@ -136,6 +136,9 @@ func (w *Wallet) Finish(ctx context.Context, s Settings, flow, principal, query 
 		Issuer:  fl.found.issuer, Revocation: fl.found.revocation, Resource: fl.found.resource, Scopes: fl.found.scopes,
 		Registered: fl.made, Style: c.style, Signing: c.algorithm(),
 		Access: g.access, Refresh: g.refresh, Got: w.now(), Expires: g.expires,
+	}
+	if fl.made != nil {
+		rec.Key = s.thumbprint
 	}
 	rec.proves(&c, g)
 	if _, err := p.replaceBy(ctx, rec); err != nil {
@@ -237,7 +240,7 @@ func (p *person) forgetClient(ctx context.Context, id string) {
 		p.w.log.Warn("the end of a login could not be kept", "server", p.who.server, "err", err)
 	}
 	p.gen++
-	p.rec = next
+	p.rec, p.over = next, p.w.now()
 	p.src.current.Store(nil)
 }
 

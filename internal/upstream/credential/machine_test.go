@@ -82,14 +82,14 @@ func TestClientCredentialsByDiscovery(t *testing.T) {
 		s.TokenURL, s.Resource = "", ""
 		rt := r.Wrap(s, "", r.next)
 		_, _, err := r.call(rt, "b")
-		refused(t, err, api.KindInfrastructure, true, "set servers.x.auth.token_url if it can't be found this way")
+		refused(t, err, api.KindInfrastructure, false, "; set servers.x.auth.token_url")
 		if n := r.peer.counted("/token"); n != 0 {
 			t.Errorf("the secret was sent %d times", n)
 		}
 		asked := r.peer.counted("/.well-known/oauth-protected-resource/mcp")
 		for range 5 {
 			_, _, err := r.call(rt, "b")
-			refused(t, err, api.KindInfrastructure, true, "no authorization server was found")
+			refused(t, err, api.KindInfrastructure, false, "is of the issuer https://elsewhere.example.com, and not of "+r.peer.URL)
 		}
 		if n := r.peer.counted("/.well-known/oauth-protected-resource/mcp"); n != asked {
 			t.Errorf("it was looked for %d times more", n-asked)
@@ -329,10 +329,10 @@ func TestUnreachable(t *testing.T) {
 		"refuses":    {func(s *Settings) { s.TokenURL = "http://127.0.0.1:1/token" }, api.KindInfrastructure, true, "can't be reached"},
 		"no client":  {func(s *Settings) { s.ClientSecret = "wrong-one" }, api.KindRefused, false, "invalid_client: no such client ***; check servers.x.auth.client_id"},
 		"not there":  {func(s *Settings) { s.TokenURL = r.peer.URL + "/nowhere" }, api.KindInfrastructure, false, "HTTP 404"},
-		"plain http": {func(s *Settings) { s.TokenURL = "http://idp.example/token" }, api.KindInvalid, false, "must be https"},
+		"plain http": {func(s *Settings) { s.TokenURL = "http://idp.example/token" }, api.KindInfrastructure, false, "must be https"},
 		"no CA":      {func(s *Settings) { s.CAFile = "/nowhere/ca.pem" }, api.KindInfrastructure, false, "servers.x.ca_file"},
-		"odd type":   {func(s *Settings) { s.Type = "magic" }, api.KindInvalid, false, "magic"},
-		"odd url":    {func(s *Settings) { s.URL = "::" }, api.KindInvalid, false, "servers.x.url"},
+		"odd type":   {func(s *Settings) { s.Type = "magic" }, api.KindInfrastructure, false, "magic"},
+		"odd url":    {func(s *Settings) { s.URL = "::" }, api.KindInfrastructure, false, "servers.x.url"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := r.robot()
@@ -466,7 +466,7 @@ func TestTokenRedirect(t *testing.T) {
 		return true
 	}
 	_, _, err := r.call(r.Wrap(r.robot(), "", r.next), "b")
-	refused(t, err, api.KindInfrastructure, true, "another origin")
+	refused(t, err, api.KindInfrastructure, false, "/token redirects to "+elsewhere.URL+", another origin, where nothing is sent; check servers.x.auth.token_url")
 	if n := elsewhere.counted("/token"); n != 0 {
 		t.Errorf("%d token requests went elsewhere", n)
 	}
@@ -527,4 +527,20 @@ func TestShortWay(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("a call with a good token allocates %v times for it", n)
 	}
+}
+
+// The scope that a server wants is named, and who can mend it.
+func TestClientThatLacksAScope(t *testing.T) {
+	r := newRig(t)
+	r.peer.serve = func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="admin"`)
+		w.WriteHeader(http.StatusForbidden)
+		return true
+	}
+	s := r.robot()
+	_, _, err := r.call(r.Wrap(s, "", r.next), "b")
+	refused(t, err, api.KindRefused, false, `the server wants the scope "admin"; add it to servers.x.auth.scopes, and grant it to the client`)
+	s.Scopes = append(s.Scopes, "admin")
+	_, _, err = r.call(r.Wrap(s, "", r.next), "b")
+	refused(t, err, api.KindRefused, false, `the scope "admin", which the client has asked for and not been given`)
 }

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"github.com/tine-mcp/tine/internal/publicnet"
 )
 
 // serverURL is a server's URL as its metadata should name it: without what may
@@ -56,6 +58,9 @@ func checkNamed(server *url.URL, raw string) error {
 	}
 	if loopback(u.Hostname()) && !loopback(server.Hostname()) {
 		return errors.New("is on this machine, which a server elsewhere may not name")
+	}
+	if ip, ok := publicnet.ParseHost(u.Hostname()); ok && !publicnet.IsPublic(ip) && !loopback(u.Hostname()) && u.Hostname() != server.Hostname() {
+		return errors.New("is an address of a private network, which a server may not name")
 	}
 	return nil
 }

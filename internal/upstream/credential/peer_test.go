@@ -2,6 +2,7 @@ package credential
 
 import (
 	"crypto"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -41,11 +42,13 @@ type peer struct {
 	signed     []*jwt.JSONWebToken         // the assertions that were taken
 	algorithms []string
 	dpop       *dpopRules // nil for bearer tokens
+	gone       bool       // no metadata of an authorization server
 	issuer     string     // what the metadata says; empty for the truth
 	resource   string
 	openid     bool // metadata at the OpenID place only
 	silent     bool // no resource_metadata in the challenge
 	noRegister bool
+	madeMethod string // how a registered client shows itself, where it asked to sign
 	documents  bool   // URLs of client id metadata documents are client ids; their secrets are there already
 	issParam   string // what the redirect says of the issuer
 	token      func(w http.ResponseWriter, r *http.Request) bool
@@ -87,6 +90,10 @@ func newPeer(t testing.TB) *peer {
 		answer(w, 200, m)
 	})
 	meta := func(w http.ResponseWriter, r *http.Request) {
+		if p.gone {
+			http.NotFound(w, r)
+			return
+		}
 		issuer := p.URL
 		if p.issuer != "" {
 			issuer = p.issuer
@@ -175,14 +182,26 @@ func (p *peer) mcp(w http.ResponseWriter, r *http.Request) {
 
 func (p *peer) register(w http.ResponseWriter, r *http.Request) {
 	var ask map[string]any
-	json.NewDecoder(r.Body).Decode(&ask)
+	var keys struct{ JWKS jose.JSONWebKeySet }
+	body, _ := io.ReadAll(r.Body)
+	json.Unmarshal(body, &ask)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.registered = append(p.registered, ask)
 	id := fmt.Sprintf("client-%d", len(p.registered))
 	p.secrets[id] = ""
 	ask["client_id"] = id
-	if ask["token_endpoint_auth_method"] != "none" {
+	switch {
+	case ask["token_endpoint_auth_method"] == "private_key_jwt":
+		if json.Unmarshal(body, &keys) != nil || len(keys.JWKS.Keys) != 1 || !keys.JWKS.Keys[0].IsPublic() {
+			answer(w, 400, map[string]any{"error": "invalid_client_metadata", "error_description": "no key"})
+			return
+		}
+		p.keys = map[string]crypto.PublicKey{id: keys.JWKS.Keys[0].Key}
+		if p.madeMethod != "" {
+			ask["token_endpoint_auth_method"] = p.madeMethod
+		}
+	case ask["token_endpoint_auth_method"] != "none":
 		p.secrets[id] = "made-" + id
 		ask["client_secret"] = p.secrets[id]
 		ask["client_secret_expires_at"] = 0
@@ -293,13 +312,13 @@ func (p *peer) tokens(w http.ResponseWriter, r *http.Request) {
 
 // assertion says what is wrong with how a client signed who it is; mu is held.
 func (p *peer) assertion(id string, key crypto.PublicKey, form url.Values) string {
-	all := []jose.SignatureAlgorithm{jose.ES256, jose.ES384, jose.RS256, jose.PS256, jose.EdDSA}
+	all := []jose.SignatureAlgorithm{jose.ES256, jose.ES384, jose.RS256, jose.PS256, jose.EdDSA, algEd25519}
 	tok, err := jwt.ParseSigned(form.Get("client_assertion"), all)
 	if err != nil {
 		return err.Error()
 	}
 	var c jwt.Claims
-	if err := tok.Claims(key, &c); err != nil {
+	if err := tok.Claims(verifier(tok, key), &c); err != nil {
 		return err.Error()
 	}
 	for _, old := range p.signed {
@@ -322,6 +341,20 @@ func (p *peer) assertion(id string, key crypto.PublicKey, form url.Values) strin
 	}
 	p.signed = append(p.signed, tok)
 	return ""
+}
+
+// verifier is a key for the algorithm of a token, which the library may not know.
+func verifier(tok *jwt.JSONWebToken, key crypto.PublicKey) any {
+	if ed, ok := key.(ed25519.PublicKey); ok && tok.Headers[0].Algorithm == algEd25519 {
+		return edVerifier(ed)
+	}
+	return key
+}
+
+type edVerifier ed25519.PublicKey
+
+func (v edVerifier) VerifyPayload(payload, signature []byte, _ jose.SignatureAlgorithm) error {
+	return ed25519.VerifyWithOptions(ed25519.PublicKey(v), payload, signature, &ed25519.Options{})
 }
 
 // do changes the peer while it serves.

@@ -1,6 +1,7 @@
 package credential
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"sync"
@@ -29,7 +30,8 @@ type person struct {
 	loaded bool
 	rec    *record // nil: nobody has logged in
 	gen    int
-	wants  []string // scopes that the server wants beside those of the login
+	over   time.Time // when the login ended or was forgotten; zero where that is not known
+	wants  []string  // scopes that the server wants beside those of the login
 	// unsaved is a renewed login that the store did not take. Its predecessor's
 	// refresh token may be used up, so it is not dropped, and not used before it
 	// is kept.
@@ -51,9 +53,9 @@ func (p *person) renew(ctx context.Context, set *Settings, old *token, forced bo
 		}
 		if rec.Refresh == "" {
 			if rec.alive(p.w.now()) {
-				return nil, wantsLogin(set.Server, "the server refuses the login's token, which can't be renewed")
+				return nil, wantsLogin(set, "the server refuses the login's token, which can't be renewed")
 			}
-			return nil, wantsLogin(set.Server, "the login has expired and can't be renewed")
+			return nil, wantsLogin(set, "the login has expired and can't be renewed")
 		}
 		params := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {rec.Refresh}}
 		if rec.Resource != "" {
@@ -108,7 +110,7 @@ func (p *person) look(ctx context.Context, set *Settings, origin string, old *to
 	}
 	rec := p.rec
 	if why := unusable(rec, set, origin); why != "" {
-		return nil, nil, 0, wantsLogin(set.Server, why)
+		return nil, nil, 0, wantsLogin(set, why)
 	}
 	if (old == nil || old.access != rec.Access) && rec.alive(p.w.now()) {
 		t := rec.token()
@@ -118,11 +120,13 @@ func (p *person) look(ctx context.Context, set *Settings, origin string, old *to
 	return nil, rec, p.gen, nil
 }
 
+const nobody = "nobody has logged in"
+
 // unusable says why a record is no login; empty when it is one.
 func unusable(rec *record, set *Settings, origin string) string {
 	switch {
 	case rec == nil:
-		return "nobody has logged in"
+		return nobody
 	case rec.Ended != "":
 		return rec.Ended
 	}
@@ -209,9 +213,9 @@ func (p *person) lose(ctx context.Context, set *Settings, rec *record, gen int, 
 		// After a restart the renewal is refused again, and that is tried again.
 		p.w.log.Warn("the end of a login could not be kept", "server", p.who.server, "err", err)
 	}
-	p.rec = next
+	p.rec, p.over = next, p.w.now()
 	p.src.current.Store(nil)
-	return wantsLogin(set.Server, why), true
+	return wantsLogin(set, why), true
 }
 
 // replaceBy makes next the login of the account: durable first. A nil next ends
@@ -236,6 +240,7 @@ func (p *person) replaceBy(ctx context.Context, next *record) (*record, error) {
 	p.gen++
 	p.rec, p.unsaved, p.wants, p.loaded = next, nil, nil, true
 	if next == nil {
+		p.over = p.w.now()
 		p.src.current.Store(nil)
 	} else {
 		p.src.current.Store(next.token())
@@ -246,6 +251,7 @@ func (p *person) replaceBy(ctx context.Context, next *record) (*record, error) {
 
 // State says whether a principal is logged in to a server that wants a person.
 func (w *Wallet) State(ctx context.Context, s Settings, principal string) api.LoginState {
+	s = s.prepared()
 	state := api.LoginState{Credential: config.CredentialShared}
 	if s.PerPrincipal {
 		state.Credential = config.CredentialPerPrincipal
@@ -274,4 +280,22 @@ func (w *Wallet) State(ctx context.Context, s Settings, principal string) api.Lo
 		state.LoggedIn, state.Expires = true, p.rec.Expires
 	}
 	return state
+}
+
+// Missing says why the calls of everyone at a server fail for want of a login, and since
+// when, where that is known. It is empty where there is a login, and where each principal
+// has its own.
+func (w *Wallet) Missing(ctx context.Context, s Settings) (why string, since time.Time) {
+	if s.Type != config.AuthLogin || s.PerPrincipal {
+		return "", time.Time{}
+	}
+	state := w.State(ctx, s, "")
+	if state.LoggedIn {
+		return "", time.Time{}
+	}
+	p, letGo := w.person(&s, "")
+	defer letGo()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return cmp.Or(state.Reason, nobody) + "; " + loginAdvice(s.Server), p.over
 }

@@ -37,7 +37,7 @@ const (
 )
 
 // proofAlgorithms are those that Tine makes keys for, the first ones first.
-var proofAlgorithms = []string{string(jose.ES256), string(jose.EdDSA), string(jose.RS256)}
+var proofAlgorithms = []string{string(jose.ES256), string(jose.EdDSA), algEd25519, string(jose.RS256)}
 
 // A prover has the key of a credential. It does not change.
 type prover struct {
@@ -53,7 +53,7 @@ func makeProver(alg string, required bool) (*prover, error) {
 	switch alg {
 	case string(jose.ES256):
 		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	case string(jose.EdDSA):
+	case string(jose.EdDSA), algEd25519:
 		_, key, err = ed25519.GenerateKey(rand.Reader)
 	case string(jose.RS256):
 		key, err = rsa.GenerateKey(rand.Reader, 2048)
@@ -70,8 +70,7 @@ func newProver(key jose.JSONWebKey, required bool) (*prover, error) {
 	if key.IsPublic() || !slices.Contains(proofAlgorithms, key.Algorithm) {
 		return nil, errors.New("the key for proofs can't be used")
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(key.Algorithm), Key: key.Key},
-		(&jose.SignerOptions{EmbedJWK: true}).WithType("dpop+jwt"))
+	signer, err := newSigner(key.Algorithm, key.Key, "", (&jose.SignerOptions{EmbedJWK: true}).WithType("dpop+jwt"))
 	if err != nil {
 		return nil, errors.New("the key for proofs can't sign")
 	}
@@ -109,21 +108,30 @@ func (p *prover) prove(r *http.Request, access, nonce string, now time.Time) (st
 	return proof, nil
 }
 
-// nonces are the last ones that the endpoints of a credential wanted to see in proofs,
-// by origin.
+// nonces are the last ones that were wanted in proofs: by a server, and by a token
+// endpoint, which may be at one origin and know nothing of each other.
 type nonces struct {
 	mu sync.Mutex
-	of map[string]string
+	of map[asker]string
 }
 
-func (n *nonces) at(u *url.URL) string {
+// An asker is an origin, in one of its two roles.
+type asker struct {
+	origin string
+	tokens bool // as a token endpoint
+}
+
+func atServer(u *url.URL) asker { return asker{driver.Origin(u), false} }
+func atTokens(u *url.URL) asker { return asker{driver.Origin(u), true} }
+
+func (n *nonces) at(who asker) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.of[driver.Origin(u)]
+	return n.of[who]
 }
 
 // learn notes what an answer says, and returns it; empty for nothing.
-func (n *nonces) learn(u *url.URL, h http.Header) string {
+func (n *nonces) learn(who asker, h http.Header) string {
 	nonce := h.Get("DPoP-Nonce")
 	if len(nonce) > maxNonce || strings.ContainsFunc(nonce, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '"' || r == '\\' }) {
 		nonce = ""
@@ -134,9 +142,9 @@ func (n *nonces) learn(u *url.URL, h http.Header) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.of == nil {
-		n.of = make(map[string]string)
+		n.of = make(map[asker]string)
 	}
-	n.of[driver.Origin(u)] = nonce
+	n.of[who] = nonce
 	return nonce
 }
 
@@ -148,7 +156,7 @@ type proving struct {
 }
 
 func (p *proving) RoundTrip(r *http.Request) (*http.Response, error) {
-	proof, err := p.c.prover.prove(r, "", p.c.nonces.at(r.URL), p.now())
+	proof, err := p.c.prover.prove(r, "", p.c.nonces.at(atTokens(r.URL)), p.now())
 	if err != nil {
 		r.Body.Close()
 		return nil, err
@@ -157,7 +165,7 @@ func (p *proving) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Header.Set("DPoP", proof)
 	resp, err := p.next.RoundTrip(r)
 	if err == nil {
-		p.c.nonces.learn(r.URL, resp.Header)
+		p.c.nonces.learn(atTokens(r.URL), resp.Header)
 	}
 	return resp, err
 }
@@ -173,9 +181,9 @@ func (c *client) wantsProof(err error) bool {
 	case answer.ErrorCode != codeUseNonce && answer.ErrorCode != codeInvalidProof:
 		return false
 	case c.prover != nil:
-		return answer.ErrorCode == codeUseNonce && c.nonces.at(answer.Response.Request.URL) != ""
+		return answer.ErrorCode == codeUseNonce && c.nonces.at(atTokens(answer.Response.Request.URL)) != ""
 	}
-	c.nonces.learn(answer.Response.Request.URL, answer.Response.Header)
+	c.nonces.learn(atTokens(answer.Response.Request.URL), answer.Response.Header)
 	c.prover, err = makeProver(proofAlgorithms[0], false)
 	return err == nil
 }

@@ -41,7 +41,7 @@ func (p *peer) proof(r *http.Request, access, nonce string) (key, wrong string) 
 	if len(headers) == 0 {
 		return "", "missing"
 	}
-	tok, err := jwt.ParseSigned(headers[0], []jose.SignatureAlgorithm{jose.ES256, jose.EdDSA, jose.RS256})
+	tok, err := jwt.ParseSigned(headers[0], []jose.SignatureAlgorithm{jose.ES256, jose.EdDSA, algEd25519, jose.RS256})
 	if err != nil || len(headers) > 1 {
 		return "", fmt.Sprint("unreadable ", err)
 	}
@@ -57,7 +57,7 @@ func (p *peer) proof(r *http.Request, access, nonce string) (key, wrong string) 
 	if h.JSONWebKey == nil || !h.JSONWebKey.IsPublic() || h.ExtraHeaders[jose.HeaderType] != "dpop+jwt" {
 		return "", "header"
 	}
-	if err := tok.Claims(h.JSONWebKey.Key, &c); err != nil {
+	if err := tok.Claims(verifier(tok, h.JSONWebKey.Key), &c); err != nil {
 		return "", err.Error()
 	}
 	sum := sha256.Sum256([]byte(access))
@@ -126,6 +126,7 @@ func TestBoundTokens(t *testing.T) {
 		"both take it":       {rules: dpopRules{listed: es, challenge: "Bearer", resource: map[string]any{"dpop_signing_alg_values_supported": es}}},
 		"nothing is listed":  {rules: dpopRules{}},
 		"Ed25519":            {rules: dpopRules{listed: []string{"PS256", "EdDSA"}}},
+		"Ed25519, new name":  {rules: dpopRules{listed: []string{"PS256", "Ed25519"}}},
 		"RSA":                {rules: dpopRules{listed: []string{"RS256"}}},
 		"nonces":             {rules: dpopRules{listed: es, asNonce: "as-1", rsNonce: "rs-1"}},
 		"endpoint demands":   {rules: dpopRules{challenge: "Bearer DPoP", strict: true}, tokenURL: true},
@@ -224,7 +225,7 @@ func TestBoundTokensRefused(t *testing.T) {
 		part  string
 	}{
 		"unbound":   {dpopRules{listed: []string{"ES256"}, unbound: true}, "is not bound to Tine's key (DPoP), as the server demands"},
-		"algorithm": {dpopRules{listed: []string{"PS512"}}, "by an algorithm that Tine has not: PS512"},
+		"algorithm": {dpopRules{listed: []string{"PS512"}}, "(DPoP) by an algorithm that Tine has not (PS512); the server and its authorization server must both take one of ES256, EdDSA, Ed25519, RS256"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -232,8 +233,9 @@ func TestBoundTokensRefused(t *testing.T) {
 			s := r.robot()
 			s.TokenURL = ""
 			_, _, err := r.call(r.Wrap(s, "", r.next), "b")
-			if err == nil || !strings.Contains(err.Error(), tt.part) {
-				t.Errorf("error %v, want %q", err, tt.part)
+			e := refused(t, err, api.KindInfrastructure, false, tt.part)
+			if strings.Contains(e.Message, "token_url") {
+				t.Errorf("advice that does not help: %s", e.Message)
 			}
 		})
 	}
@@ -280,4 +282,23 @@ func TestProofKeyIsKept(t *testing.T) {
 	r.open(r.shelf)
 	_, _, err = r.call(r.Wrap(r.login(), "", r.next), "b")
 	refused(t, err, api.KindRefused, false, "can't be read; run: tine login x")
+}
+
+// A server and a token endpoint at one origin have nonces of their own: none is sent to
+// the other, where it would cost a round.
+func TestNoncesOfOneOrigin(t *testing.T) {
+	r := newRig(t)
+	rules := dpopRules{listed: []string{"ES256"}, asNonce: "as-1", rsNonce: "rs-1"}
+	r.peer.binds(&rules)
+	s := r.robot()
+	s.TokenURL, s.Resource, s.Scopes, s.Audience = "", "", nil, ""
+	rt := r.Wrap(s, "", r.next)
+	r.must(rt, "a", "robot:a")
+	tokens, calls := r.peer.counted("/token"), r.peer.counted("/mcp")
+	r.clock.Advance(2 * time.Hour)
+	r.must(rt, "b", "robot:b")
+	// The server is asked twice: for its metadata, and with the call.
+	if n, m := r.peer.counted("/token")-tokens, r.peer.counted("/mcp")-calls; n != 1 || m != 2 {
+		t.Errorf("%d token requests and %d to the server, want 1 and 2", n, m)
+	}
 }

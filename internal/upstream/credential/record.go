@@ -77,6 +77,9 @@ type binding struct {
 	PerPrincipal bool   `json:"per_principal,omitempty"`
 	// Document says that the client id is the URL of a metadata document.
 	Document bool `json:"document,omitempty"`
+	// Key names the key that the client was registered with; empty where it signs
+	// nothing, or was not registered for the login.
+	Key string `json:"key,omitempty"`
 }
 
 // misfit says what of the config has changed since the login; empty when
@@ -90,6 +93,8 @@ func (b *binding) misfit(set *Settings, origin string) string {
 		changed = "auth.client_id"
 	case b.Document && set.ClientID == "" && set.ClientMetadataURL != b.ClientID:
 		changed = "auth.client_metadata_url"
+	case !b.Document && (set.ClientID == "" || b.Key != "") && set.thumbprint != b.Key:
+		changed = "auth.private_key"
 	case set.TokenURL != "" && set.TokenURL != b.TokenURL:
 		changed = "auth.token_url"
 	case set.PerPrincipal != b.PerPrincipal:
@@ -103,18 +108,20 @@ func (b *binding) misfit(set *Settings, origin string) string {
 // client is who renews the login.
 func (r *record) client(set *Settings) (client, error) {
 	c := client{id: r.ClientID, style: r.Style, document: r.Document, prover: r.prover}
+	signs := r.Key != ""
 	switch {
 	case r.Registered != nil:
 		c.secret = r.Registered.Secret
 	case set.ClientID == r.ClientID || r.Document && set.ClientMetadataURL == r.ClientID: // never another client's secret
 		c.secret = set.ClientSecret
-		if set.PrivateKey != "" {
-			var err error
-			c.signature, err = set.sign(cmp.Or(r.Issuer, set.Issuer), r.Signing, nil)
-			return c, err
-		}
+		signs = set.PrivateKey != ""
 	}
-	return c, nil
+	if !signs {
+		return c, nil
+	}
+	var err error
+	c.signature, err = set.sign(cmp.Or(r.Issuer, set.Issuer), r.Signing, nil)
+	return c, err
 }
 
 // token is the record as calls use it.

@@ -1,16 +1,21 @@
 package credential
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	"encoding/json"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
+	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 	"golang.org/x/oauth2"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config"
 )
 
 // identify returns who Tine is at an authorization server: the client of the
@@ -25,7 +30,7 @@ func (w *Wallet) identify(ctx context.Context, hc *http.Client, set *Settings, f
 		c, err := set.signs(client{id: set.ClientMetadataURL, document: true}, f)
 		return c, nil, err
 	}
-	if old != nil && old.Registered != nil && old.Registered.Redirect == redirect && old.TokenURL == f.tokenURL && old.Issuer == f.issuer &&
+	if old != nil && old.Registered != nil && old.Registered.Redirect == redirect && old.TokenURL == f.tokenURL && old.Issuer == f.issuer && old.Key == set.thumbprint &&
 		(old.Registered.Expires.IsZero() || w.now().Add(flowLife).Before(old.Registered.Expires)) {
 		c, err := old.client(set)
 		return c, old.Registered, err
@@ -41,9 +46,28 @@ func (w *Wallet) identify(ctx context.Context, hc *http.Client, set *Settings, f
 	return register(ctx, hc, set, f, redirect)
 }
 
-// register makes a client at the authorization server (RFC 7591).
+// A registering is the request for a client (RFC 7591). The library has the keys of the
+// client as a string, where they are an object.
+type registering struct {
+	oauthex.ClientRegistrationMetadata
+	SigningAlgorithm string              `json:"token_endpoint_auth_signing_alg,omitempty"`
+	JWKS             *jose.JSONWebKeySet `json:"jwks,omitempty"`
+}
+
+// registered is what of the answer matters.
+type registered struct {
+	ID          string `json:"client_id"`
+	Secret      string `json:"client_secret"`
+	Expires     int64  `json:"client_secret_expires_at"`
+	Method      string `json:"token_endpoint_auth_method"`
+	Error       string `json:"error"`
+	Description string `json:"error_description"`
+}
+
+// register makes a client at the authorization server. One that has a key of the config
+// signs who it is, or there is none: it shows itself in no other way.
 func register(ctx context.Context, hc *http.Client, set *Settings, f *found, redirect string) (client, *registration, error) {
-	ask := &oauthex.ClientRegistrationMetadata{
+	ask := &registering{ClientRegistrationMetadata: oauthex.ClientRegistrationMetadata{
 		ClientName:              "Tine",
 		RedirectURIs:            []string{redirect},
 		GrantTypes:              []string{"authorization_code", "refresh_token"},
@@ -51,7 +75,7 @@ func register(ctx context.Context, hc *http.Client, set *Settings, f *found, red
 		Scope:                   joinScopes(f.scopes),
 		ApplicationType:         "web",
 		TokenEndpointAuthMethod: "none", // PKCE does what a secret would
-	}
+	}}
 	if u, err := url.Parse(redirect); err == nil && loopback(u.Hostname()) {
 		ask.ApplicationType = "native"
 	}
@@ -61,35 +85,89 @@ func register(ctx context.Context, hc *http.Client, set *Settings, f *found, red
 			ask.TokenEndpointAuthMethod = "client_secret_post"
 		}
 	}
-	got, err := oauthex.RegisterClient(ctx, f.registration, ask, hc)
+	var c client
+	if set.PrivateKey != "" {
+		if !slices.Contains(f.methods, methodSigned) {
+			return client{}, nil, problem(api.KindInvalid, set.Server, false,
+				"the authorization server %s supports no client id metadata documents, and does not list %s for clients that register; "+
+					"register one there that has the public key and set servers.%s.auth.client_id, or remove private_key",
+				shown(f.issuer), methodSigned, set.Server)
+		}
+		var err error
+		if c, err = set.signs(c, f); err != nil {
+			return client{}, nil, err
+		}
+		key, err := config.SigningKey(set.PrivateKey)
+		if err != nil {
+			return client{}, nil, err
+		}
+		public := key.Public()
+		public.Algorithm, public.Use = c.signature.alg, "sig"
+		ask.TokenEndpointAuthMethod, ask.SigningAlgorithm = methodSigned, c.signature.alg
+		ask.JWKS = &jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public}}
+	}
+	got, err := ask.send(ctx, hc, set, f)
 	if err != nil {
-		return client{}, nil, registrationError(set, f, err)
+		return client{}, nil, err
 	}
-	c := client{id: got.ClientID, secret: got.ClientSecret}
-	switch got.TokenEndpointAuthMethod {
-	case "none":
-		c.secret = ""
-	case "client_secret_basic", "client_secret_post":
-		c.style = styleOf([]string{got.TokenEndpointAuthMethod})
+	c.id = got.ID
+	made := &registration{Redirect: redirect}
+	switch {
+	case c.signature != nil && got.Method != methodSigned && got.Method != "":
+		return client{}, nil, problem(api.KindInfrastructure, set.Server, false,
+			"the registration endpoint %s made a client that shows itself by %s, where %s was asked for; "+
+				"register one by hand that has the public key and set servers.%s.auth.client_id",
+			shown(f.registration), scrub(got.Method), methodSigned, set.Server)
+	case c.signature != nil, got.Method == "none":
+		return c, made, nil
 	}
-	return c, &registration{Secret: c.secret, Expires: got.ClientSecretExpiresAt, Redirect: redirect}, nil
+	c.secret = got.Secret
+	if got.Method == "client_secret_basic" || got.Method == "client_secret_post" {
+		c.style = styleOf([]string{got.Method})
+	}
+	made.Secret = got.Secret
+	if got.Expires != 0 {
+		made.Expires = time.Unix(got.Expires, 0)
+	}
+	return c, made, nil
 }
 
-// registrationError keeps the library's own texts back: they hold the answer,
-// which may hold a secret.
-func registrationError(set *Settings, f *found, err error) error {
+// send asks for the client. Errors hold nothing of an answer but its error code and
+// description: the rest may be a secret.
+func (ask *registering) send(ctx context.Context, hc *http.Client, set *Settings, f *found) (*registered, error) {
 	name := "the registration endpoint " + shown(f.registration)
-	var said *oauthex.ClientRegistrationError
-	var sent *url.Error
-	switch {
-	case errors.As(err, &said):
-		return problem(api.KindRefused, set.Server, false,
-			"%s refused to register a client: %s; register one by hand and set servers.%s.auth.client_id",
-			name, quoted(said.ErrorCode, said.ErrorDescription), set.Server)
-	case errors.As(err, &sent):
-		return problem(api.KindInfrastructure, set.Server, true, "%s %s", name, unanswered(err))
+	body, err := json.Marshal(ask)
+	if err != nil {
+		return nil, problem(api.KindInfrastructure, set.Server, false, "the client can't be described: %v", err)
 	}
-	return problem(api.KindInfrastructure, set.Server, false,
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.registration, bytes.NewReader(body))
+	if err != nil {
+		return nil, problem(api.KindInfrastructure, set.Server, false, "%s can't be asked", name)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	resp, err := hc.Do(req)
+	if err != nil {
+		text, again := unanswered(err)
+		return nil, problem(api.KindInfrastructure, set.Server, again, "%s %s", name, text)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxMetadata))
+	if err != nil {
+		text, again := unanswered(err)
+		return nil, problem(api.KindInfrastructure, set.Server, again, "%s %s", name, text)
+	}
+	var got registered
+	err = json.Unmarshal(data, &got)
+	switch ok := resp.StatusCode == http.StatusCreated || resp.StatusCode == http.StatusOK; {
+	case err == nil && ok && got.ID != "":
+		return &got, nil
+	case err == nil && !ok && got.Error != "":
+		return nil, problem(api.KindRefused, set.Server, false,
+			"%s refused to register a client: %s; register one by hand and set servers.%s.auth.client_id",
+			name, quoted(got.Error, got.Description), set.Server)
+	}
+	return nil, problem(api.KindInfrastructure, set.Server, false,
 		"%s did not register a client; register one by hand and set servers.%s.auth.client_id", name, set.Server)
 }
 

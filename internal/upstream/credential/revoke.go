@@ -51,7 +51,8 @@ func (w *Wallet) revoke(ctx context.Context, set *Settings, rec *record) error {
 	}
 	resp, err := hc.Do(req)
 	if err != nil {
-		return fmt.Errorf("%s %s", name, unanswered(err, c.secret, rec.Access, rec.Refresh))
+		text, _ := unanswered(err, c.secret, rec.Access, rec.Refresh)
+		return fmt.Errorf("%s %s", name, text)
 	}
 	drain(resp.Body)
 	if resp.StatusCode != http.StatusOK {

@@ -12,7 +12,7 @@ import (
 	"github.com/tine-mcp/tine/internal/config"
 )
 
-// A server may want more of a login than it asked for at first. It answers 403 then and
+// A server may want more of a token than it asked for at first. It answers 403 then and
 // names the scopes, and the next login asks for them too.
 
 // maxScopes and maxScope bound what a server can have a login ask for.
@@ -46,27 +46,38 @@ func challengeOf(h http.Header) map[string]string {
 	return nil
 }
 
-// enough passes an answer on, unless it says that the login lacks a scope.
+// enough passes an answer on, unless it names a scope that the token lacks.
 func (t *transport) enough(resp *http.Response) (*http.Response, error) {
-	if resp.StatusCode != http.StatusForbidden || t.set.Type != config.AuthLogin {
+	if resp.StatusCode != http.StatusForbidden {
 		return resp, nil
 	}
 	challenge := challengeOf(resp.Header)
-	if challenge["error"] != "insufficient_scope" {
-		return resp, nil
-	}
-	p, letGo := t.w.person(t.set, t.principal)
-	defer letGo()
-	err := p.lacks(t.set, strings.Fields(challenge["scope"]))
-	if err == nil {
+	scopes := strings.Fields(challenge["scope"])
+	if challenge["error"] != "insufficient_scope" || len(scopes) == 0 {
 		return resp, nil
 	}
 	drain(resp.Body)
-	return nil, err
+	if t.set.Type != config.AuthLogin {
+		return nil, t.set.lacks(scopes)
+	}
+	p, letGo := t.w.person(t.set, t.principal)
+	defer letGo()
+	return nil, p.lacks(t.set, scopes)
 }
 
-// lacks notes which scopes a login should have. It returns nil where the server names
-// none.
+// lacks says which scopes client credentials should have.
+func (s *Settings) lacks(scopes []string) *api.Error {
+	asked := !slices.ContainsFunc(scopes, func(scope string) bool { return !slices.Contains(s.Scopes, scope) })
+	wanted := scrub(joinScopes(scopes))
+	if asked {
+		return problem(api.KindRefused, s.Server, false,
+			"the server wants the scope %q, which the client has asked for and not been given; grant it to the client at the authorization server", wanted)
+	}
+	return problem(api.KindRefused, s.Server, false,
+		"the server wants the scope %q; add it to servers.%s.auth.scopes, and grant it to the client at the authorization server", wanted, s.Server)
+}
+
+// lacks notes which scopes a login should have.
 func (p *person) lacks(set *Settings, scopes []string) *api.Error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,16 +93,14 @@ func (p *person) lacks(set *Settings, scopes []string) *api.Error {
 	}
 	shown := fmt.Sprintf("%q", scrub(joinScopes(missing)))
 	switch {
-	case len(scopes) == 0:
-		return nil
 	case len(missing) == 0:
 		return problem(api.KindRefused, set.Server, false,
 			"the server wants the scope %q, which the login has asked for and not been given; ask for it where the login was made", scrub(joinScopes(scopes)))
 	case len(set.Scopes) > 0:
-		return wantsLogin(set.Server, fmt.Sprintf("the login lacks the scope %s; add it to servers.%s.auth.scopes", shown, set.Server)).error(0)
+		return wantsLogin(set, fmt.Sprintf("the login lacks the scope %s; add it to servers.%s.auth.scopes", shown, set.Server)).error(0)
 	}
 	p.wants = with(p.wants, missing)
-	return wantsLogin(set.Server, "the login lacks the scope "+shown).error(0)
+	return wantsLogin(set, "the login lacks the scope "+shown).error(0)
 }
 
 // more returns what the next login asks for beside what the server wants at first; nil

@@ -2,11 +2,11 @@ package credential
 
 import (
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -29,7 +29,7 @@ func (w *Wallet) Wrap(s Settings, principal string, next http.RoundTripper) http
 	if s.Type == "" {
 		return next
 	}
-	s.Scopes = slices.Clone(s.Scopes)
+	s = s.prepared()
 	t := &transport{w: w, set: &s, principal: principal, next: next}
 	if u, err := serverURL(s.URL); err == nil {
 		t.url, t.origin = u, driver.Origin(u)
@@ -70,7 +70,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if r.Body != nil {
 			r.Body.Close()
 		}
-		return nil, err
+		return nil, ofServer(err)
 	}
 	resp, err := t.send(r, src, tok)
 	if err != nil || tok.prover != nil && wantsNonce(resp) {
@@ -81,6 +81,18 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return t.enough(resp)
 	}
 	return t.again(r, resp, src, tok)
+}
+
+// ofServer is the error of a credential as that of a call: a config that gets no token is
+// no mistake of the one who calls.
+func ofServer(err error) error {
+	var e *api.Error
+	if !errors.As(err, &e) || e.Kind != api.KindInvalid {
+		return err
+	}
+	c := *e
+	c.Kind = api.KindInfrastructure
+	return &c
 }
 
 // again sends a request once more after a 401.
@@ -104,7 +116,7 @@ func (t *transport) again(r *http.Request, refused *http.Response, src *source, 
 		err = t.fits(tok)
 	}
 	if err != nil {
-		return nil, err
+		return nil, ofServer(err)
 	}
 	repeat, err := repeated(r)
 	if err != nil {
@@ -127,7 +139,7 @@ func (t *transport) send(r *http.Request, src *source, tok *token) (*http.Respon
 		return t.next.RoundTrip(signed(r, tok, ""))
 	}
 	for first := true; ; first = false {
-		nonce := src.nonces.at(r.URL)
+		nonce := src.nonces.at(atServer(r.URL))
 		proof, err := tok.prover.prove(r, tok.access, nonce, t.w.now())
 		if err != nil {
 			if r.Body != nil {
@@ -139,7 +151,7 @@ func (t *transport) send(r *http.Request, src *source, tok *token) (*http.Respon
 		if err != nil {
 			return nil, err
 		}
-		fresh := src.nonces.learn(r.URL, resp.Header)
+		fresh := src.nonces.learn(atServer(r.URL), resp.Header)
 		if !first || fresh == "" || fresh == nonce || !wantsNonce(resp) || !repeatable(r) {
 			return resp, nil
 		}
@@ -195,7 +207,7 @@ func (t *transport) fits(tok *token) error {
 		return nil
 	}
 	if why := tok.login.misfit(t.set, t.origin); why != "" {
-		return wantsLogin(t.set.Server, why).error(0)
+		return wantsLogin(t.set, why).error(0)
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func (r *recorder) Call(ctx context.Context, req *upstream.Request) (*upstream.R
 	took := time.Since(began)
 	outcome, message := Outcome(ctx, res, err)
 	message = s.shown(message)
-	s.note(req.Method, outcome, message, took)
+	s.note(req.Method, outcome, message, took, failed(outcome, err))
 	if span != nil {
 		span.End(outcome, message)
 	}
@@ -219,16 +219,25 @@ func clip(s string) string {
 	return s[:cut] + "..."
 }
 
+// failed reports whether a call failed through the server's fault. A tool's own error is
+// an answer, and the caller's mistakes and refusals are no failure of the server either;
+// a refusal to the gateway itself, such as of its credential, is one.
+func failed(outcome string, err error) bool {
+	switch outcome {
+	case string(api.KindInfrastructure), string(api.KindTimeout), string(api.KindLost):
+		return true
+	}
+	var ours *api.Error
+	return errors.As(err, &ours) && ours.Final && outcome != api.OutcomeCancelled
+}
+
 // note counts a call.
-func (s *Server) note(method, outcome, message string, took time.Duration) {
+func (s *Server) note(method, outcome, message string, took time.Duration, failed bool) {
 	s.metrics.Call(outcome, took)
 	counts := journalled(method) // lists are asked for by the gateway itself, too
 	if counts {
 		s.calls.Add(1)
 	}
-	// A tool's own error is an answer. The caller's mistakes and refusals are no
-	// failure of the server either.
-	failed := outcome == string(api.KindInfrastructure) || outcome == string(api.KindTimeout) || outcome == string(api.KindLost)
 	if failed {
 		s.failures.Add(1)
 	}

@@ -87,6 +87,7 @@ func TestOutcomes(t *testing.T) {
 		{"a protocol error of ours", said{err: `{"code":-31000,"message":"gone","data":{"kind":"lost"}}`}, "lost", "gone", 1},
 		{"not reached", said{fails: &api.Error{Kind: api.KindInfrastructure, Message: "gone"}}, "infrastructure", "gone", 1},
 		{"refused", said{fails: &api.Error{Kind: api.KindRefused, Message: "too many"}}, "refused", "too many", 0},
+		{"the gateway is refused", said{fails: &api.Error{Kind: api.KindRefused, Message: "no such client", Final: true}}, "refused", "no such client", 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			j := openJournal(t)
