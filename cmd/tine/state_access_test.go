@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,11 +19,16 @@ import (
 // killedCopy copies the state folder of a gateway that runs: what a kill -9 leaves.
 func killedCopy(t *testing.T, state string) string {
 	t.Helper()
-	to := filepath.Join(t.TempDir(), "state")
-	if err := os.CopyFS(to, os.DirFS(state)); err != nil {
-		t.Fatal(err)
+	for {
+		to := filepath.Join(t.TempDir(), "state")
+		err := os.CopyFS(to, os.DirFS(state))
+		if err == nil {
+			return to
+		}
+		if !errors.Is(err, fs.ErrNotExist) { // else the gateway removed a file between its listing and its turn
+			t.Fatal(err)
+		}
 	}
-	return to
 }
 
 func statusOf(t *testing.T, state, path, token string) int {
