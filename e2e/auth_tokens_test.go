@@ -223,7 +223,7 @@ func TestTokensAtRunTime(t *testing.T) {
 			t.Errorf("%s: a token that was just made: %d", name, s)
 		}
 	}
-	if _, err := g.tine(t.Context(), "token", "new", "user1"); err == nil || !strings.Contains(err.Error(), "revoke it first") {
+	if _, err := g.tine(t.Context(), "token", "new", "user1"); err == nil || !strings.Contains(err.Error(), "`tine token rotate user1 --state ") {
 		t.Errorf("a name twice: %v", err)
 	}
 	if _, err := g.tine(t.Context(), "token", "new", "fixed"); err == nil {

@@ -142,7 +142,7 @@ func (t *folderTokens) NewToken(ctx context.Context, n api.NewToken) (*api.Creat
 	made := store.Token{Name: n.Name, Hash: identity.HashToken(secret), Role: n.Role, Created: t.now(), Expires: n.Expires}
 	err := t.db.ChangeToken(ctx, n.Name, func(kept *store.Token) (*store.Token, error) {
 		if kept != nil {
-			return nil, usagef("there is a token %q already; replace it with `tine token rotate`, revoke it, or choose another name", n.Name)
+			return nil, usagef("there is a token %q already; replace it with `tine token rotate %[1]s`, revoke it, or choose another name", n.Name)
 		}
 		return &made, nil
 	})

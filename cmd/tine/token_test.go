@@ -149,7 +149,7 @@ func TestTokensAtOnce(t *testing.T) {
 			switch {
 			case code == 0:
 				made.Add(1)
-			case code == exitUsage && strings.Contains(stderr, "already; replace it with `tine token rotate`"):
+			case code == exitUsage && strings.Contains(stderr, "already; replace it with `tine token rotate ci"):
 				refused.Add(1)
 			default:
 				t.Errorf("exit %d, %q", code, stderr)

@@ -69,7 +69,7 @@ func (c *Tokens) New(ctx context.Context, who identity.Principal, in api.NewToke
 	err = c.host.Admit(ctx, func(ctx context.Context) error {
 		return c.store.ChangeToken(ctx, in.Name, func(kept *store.Token) (*store.Token, error) {
 			if kept != nil || inConfig(c.reg.Catalog().Config, in.Name) {
-				return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusConflict, Message: "there is a token " + strconv.Quote(in.Name) + " already; replace it with `tine token rotate`, revoke it, or choose another name"}
+				return nil, &api.Error{Kind: api.KindInvalid, Status: http.StatusConflict, Message: "there is a token " + strconv.Quote(in.Name) + " already; replace it with `tine token rotate " + in.Name + "`, revoke it, or choose another name"}
 			}
 			return &t, nil
 		})

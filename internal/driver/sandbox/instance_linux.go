@@ -83,7 +83,7 @@ func (d *Driver) newInstance(h driver.Handle, rec record, help *helper, pipe *fi
 func (i *instance) watchBoth() (err error) {
 	if i.box, err = procid.Watch(i.rec.ID); err != nil {
 		if errors.Is(err, os.ErrProcessDone) {
-			return i.stderr.Told(i.log, errors.New("its sandbox ended at once"))
+			return i.stderr.Told(i.log, errors.New("did not start: its sandbox ended at once"))
 		}
 		return err
 	}

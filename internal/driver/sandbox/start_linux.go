@@ -236,7 +236,7 @@ func (m *making) note(rep control.Reply) error {
 	}{{rep.PID, &m.rec.ID}, {rep.Gofer, &m.rec.Gofer}} {
 		s, err := procid.Look(p.pid)
 		if err != nil {
-			return m.stderr.Told(m.d.opts.Log, fmt.Errorf("its sandbox ended at once: %w", err))
+			return m.stderr.Told(m.d.opts.Log, fmt.Errorf("did not start: its sandbox ended at once: %w", err))
 		}
 		*p.to = s.ID
 	}
