@@ -23,6 +23,7 @@ import (
 	"github.com/tine-mcp/tine/internal/native/fetch"
 	"github.com/tine-mcp/tine/internal/native/files"
 	"github.com/tine-mcp/tine/internal/native/memory"
+	"github.com/tine-mcp/tine/internal/native/rlm"
 	"github.com/tine-mcp/tine/internal/native/rollout"
 	"github.com/tine-mcp/tine/internal/native/sqlite"
 	"github.com/tine-mcp/tine/internal/native/timeserver"
@@ -121,6 +122,9 @@ func kinds(sessions rollout.Sessions) map[string]builtin.Kind {
 		"fetch":      plain(fetch.New),
 		"everything": plain(everything.New),
 		"rollout":    plain(func(settings map[string]any) (*mcp.Server, error) { return rollout.New(settings, sessions) }),
+		"rlm": {Edition: rlm.Edition(), New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
+			return rlm.New(rlm.Env{Server: e.Server, Session: e.Session, Settings: e.Settings, Body: e.Body, Log: e.Log})
+		}},
 		"files": {New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
 			tree, err := filesTree(e)
 			if err != nil {

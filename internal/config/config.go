@@ -299,7 +299,10 @@ type Server struct {
 	// unprefixed; others always do.
 	Merged bool `yaml:"merged" json:",omitzero"`
 
-	Builtin  string         `yaml:"builtin"`  // files, memory, sqlite, time, fetch, everything or rollout
+	Builtin string `yaml:"builtin"` // files, memory, sqlite, time, fetch, everything or rollout
+	// Front is a built-in server that has a program as its body, which the entry then
+	// describes: rlm.
+	Front    string         `yaml:"-" json:",omitzero"`
 	Settings map[string]any `yaml:"settings"` // the built-in server's own
 
 	Scope    string `yaml:"scope"`    // session or shared

@@ -136,7 +136,8 @@ type hashed struct {
 	Tools                      Tools
 	ConnectTimeout, Timeout    time.Duration
 	Disabled                   string
-	Options                    any `json:",omitzero"`
+	Options                    any    `json:",omitzero"`
+	Front                      string `json:",omitzero"`
 }
 
 // SpecHash tells whether two entries start the same thing and speak to it in the
@@ -147,7 +148,7 @@ func (s Server) SpecHash() string {
 		ID: s.ID, Driver: s.Driver, Command: s.Command, Args: s.Args, Env: s.Env, EnvFile: s.EnvFile, Cwd: s.Cwd,
 		URL: s.URL, Headers: s.Headers, Transport: s.Transport, CAFile: s.CAFile, Builtin: s.Builtin, Settings: s.Settings,
 		Scope: s.Scope, Protocol: s.Protocol, State: s.State, Workspace: s.Workspace, WorkspacePath: s.WorkspacePath,
-		ClientCapabilities: s.ClientCapabilities, Auth: s.Auth, Credential: s.Credential, Disabled: s.Disabled,
+		ClientCapabilities: s.ClientCapabilities, Auth: s.Auth, Credential: s.Credential, Disabled: s.Disabled, Front: s.Front,
 	}
 	if s.kind != nil {
 		options := s.kind.pinned(s.Options)

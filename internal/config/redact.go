@@ -93,6 +93,8 @@ func (s *Server) Target() string {
 		return shownText(s.URL)
 	case s.Builtin != "" || s.Driver == "builtin":
 		return "builtin " + s.Builtin
+	case s.Front != "":
+		return "builtin " + s.Front
 	case s.kind != nil:
 		return s.kind.target(s)
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -72,7 +73,7 @@ func (d *decoder) server(id string, n *Node, idPos Pos, at string) (s Server) {
 	if !ok {
 		return s
 	}
-	o = d.preset(o, &s)
+	o = d.front(d.preset(o, &s), &s)
 	away := o.n.Get("command") == nil && o.alone() != ""
 	for _, p := range o.n.Pairs {
 		if away || p.Key != "args" && p.Key != "env" && p.Key != "cwd" {
@@ -179,6 +180,14 @@ func (d *decoder) settings(o Object, s *Server) {
 	if root, ok := s.Settings["root"].(string); ok && s.Builtin == builtinFiles {
 		s.Settings["root"] = d.res.paths.resolve(root)
 		d.opensRoot(o, s)
+	}
+	if i := slices.IndexFunc(fronts, func(f Front) bool { return f.Name == s.Front }); i >= 0 {
+		list, _ := s.Settings[fronts[i].Paths].([]any)
+		for i, path := range list {
+			if text, ok := path.(string); ok {
+				list[i] = d.res.paths.resolve(text)
+			}
+		}
 	}
 	noteAll(n, "settings", s.hidden)
 }

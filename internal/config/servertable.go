@@ -21,7 +21,7 @@ var serverTable = Table[Server]{
 	Put("ca_file", func(s *Server) *string { return &s.CAFile }, FilePath("ca.pem"), "PEM file with additional certificate authorities").With("url"),
 	Put("auth", func(s *Server) *ServerAuth { return &s.Auth }, Map(serverAuthTable, nil).Unless("none"), "how Tine gets a token for it, see [below](#servers-that-want-a-token); `login` is not for a remote").With("url"),
 	Put("credential", func(s *Server) *string { return &s.Credential }, OneOf(credentials...).Default(CredentialShared), "whether all principals use one login, or each its own").With("url"),
-	Put("builtin", func(s *Server) *string { return &s.Builtin }, OneOf(builtins...).As("`files`, `memory`, `sqlite`, `time`, `fetch`, `everything`, [`rollout`](servers/rollout.md)"), "a server inside Tine"),
+	builtinKey(),
 	Told[Server]("settings", "map", "none", Schema{"type": "object"}, "the built-in server's own settings").With("builtin"),
 	Told[Server]("preset", "`filesystem`, `duckdb`, `memory`, `everything`, `fetch`, `time`", "", Schema{"enum": presetNames()}.OrPlaceholder(), "a well-known server, see [presets](servers/presets.md)"),
 	Put("title", func(s *Server) *string { return &s.Title }, Text("Files").Unless("the id").Then(oneLineTitle), "shown in brackets before descriptions"),

@@ -28,6 +28,12 @@ func (s *Server) shown() *Node {
 	}
 	str("title", s.Title)
 	n.Set("driver", StringNode(s.Driver))
+	if s.Front != "" {
+		str("builtin", s.Front)
+		if len(s.Settings) > 0 {
+			n.Set("settings", shownAny("settings", s.Settings, s.hidden))
+		}
+	}
 	k := s.kind
 	if k != nil && k.Around == "" {
 		n.Set(k.Name, k.show(s))
@@ -50,9 +56,11 @@ func (s *Server) shown() *Node {
 			n.Set("settings", shownAny("settings", s.Settings, s.hidden))
 		}
 	default:
-		str("command", s.Command)
-		if len(s.Args) > 0 {
-			n.Set("args", ListNode(s.ShownArgs()...))
+		if s.Front == "" {
+			str("command", s.Command)
+			if len(s.Args) > 0 {
+				n.Set("args", ListNode(s.ShownArgs()...))
+			}
 		}
 		n.setMap("env", s.Env, s.shownEnv)
 		str("env_file", s.EnvFile)

@@ -101,7 +101,7 @@ func (d *decoder) what(o Object, s *Server, idPos Pos) {
 		return
 	}
 	for _, p := range o.n.Pairs {
-		if off[p.Key] {
+		if off[p.Key] || p.Key == "settings" && s.Front != "" {
 			continue
 		}
 		if p.Key == "state" && saysNone(p.Value) && given[0] != "builtin" {

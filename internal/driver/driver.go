@@ -38,11 +38,13 @@
 //	Placer      process                           session, for the path of a workspace
 //	Sweeper     process, sandbox, docker, remote  session, when it starts; tine state
 //	Fetcher     process, sandbox                  upstream, before a start
+//	Fronter     builtin                           upstream, where a server has a front and a body
 //
 // and of an instance:
 //
 //	Suspender   sandbox                           upstream and session, where one ends and goes on
 //	Parker      sandbox                           upstream, around calls
+//	Porter      process, sandbox, docker          a front, to give its body a file
 //
 // All but Keeper are in optional.go. What a driver is, and not does, is in its Info.
 package driver
@@ -185,8 +187,10 @@ type Spec struct {
 	// most that the driver can.
 	Carry string
 
-	// A server inside the binary, by name, with its settings.
+	// A server inside the binary, by name, with its settings. With Front the same
+	// stands in front of the program, and the gateway speaks with it alone.
 	Builtin  string
+	Front    string
 	Settings map[string]any
 
 	StopGrace time.Duration // how long to ask before killing; zero means the driver's default
@@ -326,13 +330,16 @@ type Instance interface {
 	Leave() error
 }
 
-// A Link is how to talk to an instance. Exactly one field is set.
+// A Link is how to talk to an instance. Exactly one of Stream and HTTP is set.
 type Link struct {
 	Stream Stream
 	HTTP   *Endpoint
 	// Own says that the other side is part of Tine: a JSON-RPC error of it with our
 	// code is an error of the API.
 	Own bool
+	// Save has a server write what it remembers into its state, which is frozen then
+	// without its memory; nil where there is nothing to do.
+	Save func(ctx context.Context) error
 }
 
 // A Stream carries JSON-RPC messages, one a frame, in both directions. A frame

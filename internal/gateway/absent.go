@@ -119,11 +119,11 @@ func (x *exchange) unknown(t *table, name string, answer error) error {
 		return x.noServer(t, server, own, answer)
 	}
 	server, own, found := strings.Cut(name, t.sep)
-	switch {
-	case found:
+	if found {
 		return x.noServer(t, server, own, answer)
-	case t.bare != nil:
-		return x.noServer(t, t.bare.entry.ID, name, answer)
+	}
+	if s := t.unprefixed(name); s != nil {
+		return x.noServer(t, s.entry.ID, name, answer)
 	}
 	return x.noServer(t, "", name, answer)
 }

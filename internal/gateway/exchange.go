@@ -217,7 +217,7 @@ func (x *exchange) locate(t *table, name string) (s *shape, rest string, short b
 	}
 	s, rest, short = t.split(name)
 	if s == nil || !x.wide && (s.bare || !s.listed) {
-		s, rest, short = t.bare, name, false // whose names have nothing before them
+		s, rest, short = t.unprefixed(name), name, false // whose names have nothing before them
 	}
 	if s == nil || !x.who.MaySee(s.entry.Base()) {
 		return nil, "", false

@@ -31,7 +31,8 @@ type table struct {
 	sep     string
 	shorten bool
 	shapes  map[string]*shape
-	bare    *shape // the server without a prefix in the merged view; nil for none
+	bare    *shape   // the server without a prefix in the merged view; nil for none
+	fronts  []*shape // those whose own names begin with that of the server
 }
 
 func newTable(cat *catalog.Catalog) *table {
@@ -47,6 +48,10 @@ func newTable(cat *catalog.Catalog) *table {
 		s.listed = e.Ordinal == 0 && (e.Merged || !e.Controls())
 		if s.bare = s.listed && e.Controls(); s.bare && t.bare == nil {
 			t.bare = s
+		}
+		if s.listed && e.Front != "" && e.ID == e.Front {
+			s.bare = true
+			t.fronts = append(t.fronts, s)
 		}
 		q := wire.Quote("[" + e.Title + "] ")
 		s.prefix = string(q[1 : len(q)-1])
@@ -123,6 +128,16 @@ func (t *table) split(name string) (s *shape, rest string, short bool) {
 		return nil, "", false
 	}
 	return s, rest, t.shorten && len(name) > maxName-4 && len(name) <= maxName && name[len(name)-9] == '_'
+}
+
+// unprefixed is the server whose name in the merged view has nothing before it.
+func (t *table) unprefixed(name string) *shape {
+	for _, s := range t.fronts {
+		if rest, ok := strings.CutPrefix(name, s.entry.Front); ok && rest != "" && (rest[0] == '_' || rest[0] == '.') {
+			return s
+		}
+	}
+	return t.bare
 }
 
 // shadows reports whether a name without a prefix is that of another server's

@@ -229,6 +229,9 @@ func (s *Session) holdAll(ctx context.Context, except map[string]*spare) (runnin
 			return err
 		}
 		up, _, err := s.Upstream(members[i].ID) // nothing is started by that
+		if err == nil && members[i].Carry() == driver.CarryFiles {
+			err = up.Save(ctx) // what it has in memory alone
+		}
 		if err == nil {
 			instances[i], releases[i], err = up.Hold(ctx)
 		}

@@ -104,7 +104,7 @@ func (r *Registry) newUpstream(e *catalog.Entry, by owned, adopt *store.Handle) 
 // capabilities; nil for no client in particular.
 func (r *Registry) upstreamOptions(e *catalog.Entry, spec driver.Spec, caps []byte) upstream.Options {
 	return upstream.Options{
-		Spec: spec, Member: e.ID, Driver: e.Runner, Startup: e.StartupCall(), OnFork: e.OnFork,
+		Spec: spec, Member: e.ID, Driver: e.Runner, Front: e.Fronter, Startup: e.StartupCall(), OnFork: e.OnFork,
 		ConnectTimeout: e.ConnectTimeout, CallTimeout: e.Timeout, MaxTimeout: e.Policy.MaxTimeout, Log: r.o.Log, Health: e.Governor.Health,
 		FetchTime: func() time.Duration { return r.Catalog().Config.Limits.Fetch },
 		Conn: upstream.ConnOptions{

@@ -180,7 +180,7 @@ func (r *Registry) learner(e *catalog.Entry) (*learner, error) {
 	if l == nil {
 		l = &learner{e: e, lacking: make(map[*Session]struct{})}
 	}
-	if e.Shares() { // another one may have taken the place of the one before
+	if e.Shares() && e.Fronter == nil { // another one may have taken the place of the one before
 		up, err := r.sharedUpstream(e)
 		if err != nil {
 			return nil, err
@@ -202,9 +202,13 @@ func (r *Registry) nobodys(e *catalog.Entry) (up *upstream.Upstream, clear, end 
 	spec.Dir = filepath.Join(r.o.Dir, strings.ReplaceAll(e.ID, "~", ".")+"-"+newID()[len("ses_"):])
 	o := r.upstreamOptions(e, spec, nil)
 	o.Eager = false
+	keeper := e.Keeper()
+	if e.Fronter != nil { // which knows what the server lists, without a program
+		o.Driver, o.Front, o.Startup, keeper = e.Fronter, nil, nil, nil
+	}
 	home := r.home(warmPrefix + newID()[len("ses_"):])
 	state := filepath.Join(home, e.ID)
-	if e.Keeper() != nil {
+	if keeper != nil {
 		o.Prepare = func(ctx context.Context, spec *driver.Spec) error {
 			spec.State = state
 			_, err := r.seed(ctx, e, "", state, driver.Source{})
@@ -213,7 +217,7 @@ func (r *Registry) nobodys(e *catalog.Entry) (up *upstream.Upstream, clear, end 
 	}
 	up = upstream.New(o)
 	clear = func() {
-		if e.Keeper() == nil {
+		if keeper == nil {
 			return
 		}
 		ctx, cancel := afterwards(r.life)

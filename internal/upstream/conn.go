@@ -31,7 +31,8 @@ type Conn struct {
 	// earlier gateway, is never taken for one of ours.
 	epoch string
 	seq   atomic.Uint64
-	own   bool // the server is part of Tine
+	own   bool                            // the server is part of Tine
+	save  func(ctx context.Context) error // see driver.Link; may be nil
 
 	t transport
 	// events receives messages that belong to no call.

@@ -79,7 +79,7 @@ func Connect(ctx context.Context, link driver.Link, o ConnOptions, ev events) (c
 		conn, err = nil, e
 	})
 	c.allowed, c.mask, c.mend, c.why, c.shared, c.alone, c.own = o.Allowed, o.Mask, o.mend, o.why, o.Shared, o.alone, link.Own
-	c.listed, c.hidden = o.Listed, o.Hidden
+	c.listed, c.hidden, c.save = o.Listed, o.Hidden, link.Save
 	if link.HTTP != nil {
 		return connectHTTP(ctx, c, link.HTTP, o)
 	}

@@ -73,3 +73,18 @@ func (u *Upstream) letGo() {
 		u.Kick() // what would have started meanwhile
 	}
 }
+
+// Save has the running instance write what it remembers into its state, where that does
+// not happen by itself.
+func (u *Upstream) Save(ctx context.Context) error {
+	u.mu.Lock()
+	conn := u.conn
+	u.mu.Unlock()
+	if conn == nil || conn.save == nil {
+		return nil
+	}
+	if err := conn.save(ctx); err != nil {
+		return failure(api.KindInfrastructure, u.Server(), true, "could not save what it remembers: %v", err)
+	}
+	return nil
+}

@@ -24,7 +24,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 	opts.alone = u.alone()
 	u.mu.Unlock()
 	if adopt != nil {
-		inst, conn, err := u.adoptOne(ctx, adopt, opts)
+		inst, conn, err := u.adoptOne(ctx, spec, adopt, opts)
 		if err == nil {
 			return inst, conn, nil
 		}
@@ -68,7 +68,8 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 	if forked && hello != nil {
 		hello.Callers = nil // those are callers of the original
 	}
-	if hello == nil || forked && u.o.OnFork != nil {
+	learns := forked && (u.o.OnFork != nil || u.o.Front != nil)
+	if hello == nil || learns {
 		// It must not be adopted before its handshake, or before it knows that it
 		// is a fork.
 		err = u.keep(inst, nil)
@@ -81,7 +82,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 		u.discard(inst)
 		return nil, nil, err
 	}
-	link, err := inst.Dial(ctx)
+	link, err := u.dial(ctx, spec, driver.Body{Instance: inst, Fresh: hello == nil, Copy: forked})
 	if err != nil {
 		return nil, nil, u.startFailed(inst, true, hello == nil, err)
 	}
@@ -105,6 +106,7 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 		err = u.check(ctx, conn)
 	case forked && u.o.OnFork != nil:
 		err = u.notifyForked(ctx, conn)
+	case learns:
 	default:
 		return inst, u.owned(inst, conn), nil
 	}
@@ -120,6 +122,16 @@ func (u *Upstream) start(ctx context.Context, spec driver.Spec, a *attempt) (ins
 		return nil, nil, err
 	}
 	return inst, u.owned(inst, conn), nil
+}
+
+// dial opens the link of an instance, through the server's front where it has one.
+func (u *Upstream) dial(ctx context.Context, spec driver.Spec, body driver.Body) (driver.Link, error) {
+	link, err := body.Dial(ctx)
+	if err != nil || u.o.Front == nil {
+		return link, err
+	}
+	body.Stream = link.Stream
+	return u.o.Front.Front(ctx, spec, body)
 }
 
 // startFailed ends an instance that can't be used and says why, with its output. With
@@ -266,7 +278,7 @@ func deathOf(inst driver.Instance, pipe bool, err error) error {
 	return err
 }
 
-func (u *Upstream) adoptOne(ctx context.Context, a *Adoption, opts ConnOptions) (driver.Instance, *Conn, error) {
+func (u *Upstream) adoptOne(ctx context.Context, spec driver.Spec, a *Adoption, opts ConnOptions) (driver.Instance, *Conn, error) {
 	inst, err := u.o.Driver.Adopt(ctx, a.Handle, u.o.Log)
 	if err != nil {
 		return nil, nil, &notAdopted{err}
@@ -277,7 +289,7 @@ func (u *Upstream) adoptOne(ctx context.Context, a *Adoption, opts ConnOptions) 
 		return nil, nil, errors.New("it had not finished its handshake")
 	}
 	opts.Hello, opts.why = &hello, u.diedOf(inst)
-	link, err := inst.Dial(ctx)
+	link, err := u.dial(ctx, spec, driver.Body{Instance: inst})
 	if err != nil {
 		return nil, nil, u.giveUp(inst, a, err)
 	}

@@ -17,6 +17,8 @@ type Options struct {
 	// Member is what the session calls it; the server's id where it is empty.
 	Member string
 	Driver driver.Driver
+	// Front stands before the instances; nil for servers that are programs alone.
+	Front driver.Fronter
 	// Startup is asked of every new instance; nil for the handshake alone.
 	Startup *Startup
 	// OnFork is how an instance learns that it is a copy of another; nil for not at

@@ -28,6 +28,19 @@ func InSystem(whole string) (place string, ok bool) {
 	return in(ofSystem, path.Clean(whole))
 }
 
+// InProject is the name in a path that files with keys, or their folders, have in
+// projects.
+func InProject(file string) (name string, ok bool) {
+	names := strings.Split(file, "/")
+	for i, name := range names {
+		if i < len(names)-1 && keyDirs.match(name) {
+			return name, true
+		}
+	}
+	name = names[len(names)-1]
+	return name, keyFiles.match(name) && !examples.match(name) && !withoutKeys.match(name)
+}
+
 func in(places []string, at string) (string, bool) {
 	names := strings.Split(at, "/")
 	for _, place := range places {

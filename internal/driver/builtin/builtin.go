@@ -41,6 +41,8 @@ type Kind struct {
 	// server's last MCP session has ended and the instance stops; nothing else
 	// that the server starts may outlive its sessions.
 	New func(Env) (*mcp.Server, io.Closer, error)
+	// Edition changes with what a front lists; empty for a kind without a body.
+	Edition string
 	// Remembers is whether it has state of its own, which is at Env.State.
 	Remembers bool
 	// Import fills the empty state at Env.State from a template, a file or a
@@ -50,7 +52,10 @@ type Kind struct {
 
 // Env is what a server is made with.
 type Env struct {
+	Server    string
+	Session   string // whose it is; empty where all share it
 	Settings  map[string]any
+	Body      *driver.Body // of a front; nil where it is asked only what it lists
 	Layers    *layer.Store
 	State     string       // the folder of its state in Layers; empty where it has none
 	Workspace workspace.FS // nil where it does not see one
@@ -76,6 +81,7 @@ type Driver struct {
 	layers    *layer.Store
 	dir       string
 	templates *templates
+	fronts    sync.WaitGroup // goroutines that serve the links of fronts
 
 	mu sync.Mutex
 	// Snapshots that were not discarded yet, by id. Several may be the same layer,
@@ -97,8 +103,12 @@ func New(o Options) *Driver {
 	}
 }
 
-// Close ends running imports and releases what they made.
-func (d *Driver) Close() { d.templates.close() }
+// Close ends running imports and releases what they made. It waits for fronts whose
+// links were closed.
+func (d *Driver) Close() {
+	d.templates.close()
+	d.fronts.Wait()
+}
 
 // Info implements [driver.Driver].
 func (d *Driver) Info() driver.Info {
@@ -107,8 +117,8 @@ func (d *Driver) Info() driver.Info {
 
 // kind finds what a spec asks for.
 func (d *Driver) kind(spec driver.Spec) (Kind, error) {
-	k, ok := d.kinds[spec.Builtin]
-	if !ok {
+	k, ok := d.kinds[cmp.Or(spec.Front, spec.Builtin)]
+	if !ok || (k.Edition != "") != (spec.Front != "") {
 		return Kind{}, d.unknown(spec)
 	}
 	if k.Remembers && (spec.State == "" || d.layers == nil) {
@@ -128,7 +138,7 @@ func (d *Driver) env(spec driver.Spec) Env {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	e := Env{Settings: spec.Settings, Layers: d.layers, State: spec.State, Log: log}
+	e := Env{Server: spec.Server, Session: spec.Session, Settings: spec.Settings, Layers: d.layers, State: spec.State, Log: log}
 	if spec.Workspace != nil {
 		at := cmp.Or(spec.WorkspacePath, config.DefaultWorkspace)
 		e.Workspace = spec.Workspace.At(at, config.DefaultWorkspace)

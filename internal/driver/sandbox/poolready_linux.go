@@ -23,11 +23,16 @@ func (d *Driver) Ready(spec driver.Spec, from driver.Snapshot, count int) error 
 	if st.Image == nil {
 		return nil
 	}
-	plan, err := d.plan(d.ctx, blank(spec))
-	if err != nil {
-		return fmt.Errorf("server %q: %w", spec.Server, err)
+	if len(spec.Dirs) > 0 && count <= 0 {
+		return nil
 	}
-	if !plan.bare() {
+	var plan *plan
+	if len(spec.Dirs) == 0 {
+		if plan, err = d.plan(d.ctx, blank(spec)); err != nil {
+			return fmt.Errorf("server %q: %w", spec.Server, err)
+		}
+	}
+	if plan == nil || !plan.bare() {
 		return fmt.Errorf("server %q can't stand ready: it has directories of its own on the host", spec.Server)
 	}
 	runsc, err := d.helpers.reads(st.Image.Runsc, st.Image.GVisor)

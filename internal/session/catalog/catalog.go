@@ -127,9 +127,25 @@ func (all *Catalogs) equip(e *Entry, s config.Server) {
 		e.Problem = fmt.Sprintf("there is no driver %q here; there are %s", s.Driver, strings.Join(slices.Sorted(maps.Keys(all.o.Drivers)), ", "))
 		return
 	}
+	if s.Front != "" {
+		if e.Fronter = all.fronter(); e.Fronter == nil {
+			e.Problem = fmt.Sprintf("there is no built-in server %q here", s.Front)
+			return
+		}
+	}
 	if scopes := e.Runner.Info().Scopes; len(scopes) > 0 && !slices.Contains(scopes, s.Scope) {
 		e.Problem = fmt.Sprintf("driver %q can't have scope %q; it can have %s", s.Driver, s.Scope, strings.Join(scopes, ", "))
 	}
+}
+
+// fronter returns the driver that has fronts; nil for none.
+func (all *Catalogs) fronter() driver.Fronter {
+	for _, d := range all.o.Drivers {
+		if f, ok := d.(driver.Fronter); ok {
+			return f
+		}
+	}
+	return nil
 }
 
 // newEntry makes an entry of a server that a session was made with and that the

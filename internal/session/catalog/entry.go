@@ -24,10 +24,11 @@ type Entry struct {
 	Ordinal int
 	// Set names what else was set at run time, such as policy.retry.attempts.
 	Set           []string
-	Runner        driver.Driver // starts its instances; nil where the driver is not here
-	Problem       string        // why it can't run at all
-	SpaceTemplate string        // the template of its workspace, where its session has one
-	Hash          string        // of what an instance is started with
+	Runner        driver.Driver  // starts its instances; nil where the driver is not here
+	Fronter       driver.Fronter // has its front; nil for a server without one
+	Problem       string         // why it can't run at all
+	SpaceTemplate string         // the template of its workspace, where its session has one
+	Hash          string         // of what an instance is started with
 	Governor      *Governor
 	taken         taken
 }
@@ -112,7 +113,7 @@ func (e *Entry) Spec() driver.Spec {
 	spec := driver.Spec{
 		Server: e.Base(), Ordinal: e.Ordinal, Command: e.Command, Args: e.Args, Env: e.Env, Cwd: e.Cwd,
 		URL: e.URL, Header: header, Transport: e.Transport, CAFile: e.CAFile,
-		Builtin: e.Builtin, Settings: e.Settings, Template: e.Template, Details: e.Details,
+		Builtin: e.Builtin, Front: e.Front, Settings: e.Settings, Template: e.Template, Details: e.Details,
 		Options: e.Options,
 	}
 	spec.WorkspacePath = e.SeenWorkspace()
@@ -287,7 +288,7 @@ func (e *Entry) KeepsLists() bool { return e.Builtin == "" && e.WarmKey() != "" 
 // Learns reports whether what a server lists can be had without a session.
 func (e *Entry) Learns() bool {
 	on, _ := e.On()
-	return on && e.KeepsLists() && e.Info().Address == nil && !e.Workspace && e.Ordinal == 0
+	return on && e.KeepsLists() && e.Info().Address == nil && (!e.Workspace || e.Fronter != nil) && e.Ordinal == 0
 }
 
 // WarmKey is the same for entries whose new instances know the same.
@@ -295,5 +296,9 @@ func (e *Entry) WarmKey() string {
 	if e.Hash == "" {
 		return ""
 	}
-	return strings.Join([]string{e.Hash, e.Driver, e.Template, string(e.Details)}, "|")
+	key := []string{e.Hash, e.Driver, e.Template, string(e.Details)}
+	if e.Fronter != nil {
+		key = append(key, e.Fronter.Edition(e.Front))
+	}
+	return strings.Join(key, "|")
 }

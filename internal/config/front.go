@@ -1,0 +1,122 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Front is a built-in server that has a program as its body. An entry of one is read
+// as the entry of that program, whose driver the front stands before.
+type Front struct {
+	Name string
+	// Command and Args are the program. The path of its one directory of state follows
+	// them.
+	Command string
+	Args    []string
+	State   string
+	// Memory, in bytes, and CPUs are what it may use in a sandbox or a container, where
+	// the entry does not say.
+	Memory int64
+	CPUs   int
+	// Image is the one of a container.
+	Image string
+	// Paths is the setting that is a list of paths, which are relative to the config's
+	// folder.
+	Paths string
+	// Program is the setting that names another program than Command; empty for none.
+	Program string
+}
+
+var fronts []Front
+
+// RegisterFront adds fronts to what an entry may be. It is called before a config is
+// read.
+func RegisterFront(f ...Front) {
+	fronts = append(fronts, f...)
+	serverTable[slices.Index(serverTable.Names(), "builtin")] = builtinKey()
+}
+
+// builtinKey is the key that names a server inside Tine.
+func builtinKey() Key[Server] {
+	names, words := slices.Clone(builtins), []string{}
+	for _, f := range fronts {
+		names = append(names, f.Name)
+	}
+	for _, name := range names {
+		word := "`" + name + "`"
+		if name == builtinRollout || !slices.Contains(builtins, name) {
+			word = fmt.Sprintf("[%s](servers/%s.md)", word, name)
+		}
+		words = append(words, word)
+	}
+	return Put("builtin", func(s *Server) *string { return &s.Builtin }, OneOf(names...).As(strings.Join(words, ", ")), "a server inside Tine")
+}
+
+// bodies are the drivers that may run a body.
+var bodies = []string{"sandbox", "docker", "process"}
+
+// front reads the entry of a built-in server that has a body as that of its program.
+func (d *decoder) front(o Object, s *Server) Object {
+	n := o.n.Get("builtin")
+	if n == nil || !n.Scalar() || o.Has("command", "args", "url", "preset", "remote") != "" {
+		return o
+	}
+	i := slices.IndexFunc(fronts, func(f Front) bool { return f.Name == n.Text })
+	if i < 0 {
+		return o
+	}
+	f := &fronts[i]
+	driver := bodies[0]
+	if k := kindOf(driver); k != nil && k.Unfit != nil && k.Unfit(d.opts.OS) != "" {
+		driver = bodies[1] // Windows and macOS have no sandbox
+	}
+	way := o.Has("docker")
+	if o.walled() {
+		way = "sandbox"
+	}
+	if way != "" {
+		driver = way
+	}
+	if said := o.n.Get("driver"); said != nil && said.Scalar() && said.Text != driver {
+		if way != "" || !slices.Contains(bodies, said.Text) {
+			return o // which can't be, as is said of any entry
+		}
+		driver = said.Text
+	}
+	s.Front = f.Name
+	below := MapNode()
+	command, limits := f.Command, MapNode()
+	if settings := o.n.Get("settings"); settings != nil && f.Program != "" && settings.Get(f.Program) != nil {
+		command = settings.Get(f.Program).Text
+	}
+	limits.Set("memory", SizeNode(f.Memory))
+	limits.Set("cpus", IntNode(int64(f.CPUs)))
+	if driver == "docker" {
+		at := "/" + f.State
+		limits.Set("image", StringNode(f.Image))
+		limits.Set("command", ListNode(slices.Concat([]string{command}, f.Args, []string{at})...))
+		limits.Set("state", ListNode(at))
+		below.Set("docker", limits)
+	} else {
+		below.Set("command", StringNode(command))
+		below.Set("args", ListNode(append(slices.Clone(f.Args), "${state."+f.State+"}")...))
+		below.Set("state", ListNode(f.State))
+		if driver == "sandbox" {
+			below.Set("sandbox", limits)
+		} else {
+			d.warn(n.Pos, "%s: driver: process runs code of a language model on this machine without isolation; remove driver", o.Path)
+		}
+	}
+	below.stand(n.Pos)
+	d.resolve(below, o.Path)
+	o.n = o.n.over(below).without("builtin")
+	return o
+}
+
+// without is a map without a key.
+func (n *Node) without(key string) *Node {
+	out := *n
+	out.Pairs = slices.DeleteFunc(slices.Clone(n.Pairs), func(p Pair) bool { return p.Key == key })
+	return &out
+}

@@ -1,0 +1,70 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestFront reads entries of a built-in server that has a program as its body.
+func TestFront(t *testing.T) {
+	for _, tt := range []struct{ name, entry, driver, command string }{
+		{"by itself", "builtin: rlm", "sandbox", "python3"},
+		{"with keys of its sandbox", "builtin: rlm, sandbox: {memory: 8GiB}", "sandbox", "python3"},
+		{"another Python", "builtin: rlm, settings: {python: /opt/py/bin/python}", "sandbox", "/opt/py/bin/python"},
+		{"in a container", "builtin: rlm, docker: {image: py}", "docker", ""},
+		{"in a container, by its image", "builtin: rlm, docker: py", "docker", ""},
+		{"in a container of its own image", "builtin: rlm, driver: docker", "docker", ""},
+		{"without isolation", "builtin: rlm, driver: process", "process", "python3"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := Parse([]byte("servers: {a: {"+tt.entry+"}}"), Options{OS: "linux"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := c.Servers[0]
+			if s.Front != "rlm" || s.Builtin != "" || s.Driver != tt.driver || s.Command != tt.command || s.Scope != ScopeSession {
+				t.Errorf("got front %q, builtin %q, driver %q, command %q, scope %q", s.Front, s.Builtin, s.Driver, s.Command, s.Scope)
+			}
+			shown := s.shown()
+			if shown.Get("command") != nil || shown.Get("args") != nil || shown.Get("builtin").Text != "rlm" {
+				t.Errorf("it is shown as %s", flow(shown))
+			}
+			if s.Target() != "builtin rlm" {
+				t.Errorf("its target is %s", s.Target())
+			}
+		})
+	}
+}
+
+// TestFrontPaths resolves the paths of its settings as all others of a config.
+func TestFrontPaths(t *testing.T) {
+	c := mustParse(t, "servers: {a: {builtin: rlm, settings: {allow_read: [./data, /srv]}}}", Options{Path: "/etc/app/tine.yaml"})
+	if got := fmt.Sprint(c.Servers[0].Settings["allow_read"]); got != "[/etc/app/data /srv]" {
+		t.Errorf("they are %s", got)
+	}
+}
+
+// TestFrontElsewhere takes a container where there is no sandbox.
+func TestFrontElsewhere(t *testing.T) {
+	if c := mustParse(t, "servers: {a: {builtin: rlm}}", Options{OS: "darwin"}); c.Servers[0].Driver != "docker" {
+		t.Errorf("the driver is %s", c.Servers[0].Driver)
+	}
+}
+
+func TestFrontRefuses(t *testing.T) {
+	for entry, says := range map[string]string{
+		"builtin: rlm, command: python3":                    "exclude each other",
+		"builtin: rlm, url: 'https://x'":                    "exclude each other",
+		"builtin: rlm, driver: url":                         "does not go with",
+		"builtin: rlm, docker: py, driver: sandbox":         "",
+		"builtin: memory, sandbox: true":                    "goes with",
+		"builtin: rlm, sandbox: {nothing: 1}":               "nothing",
+		"builtin: rlm, sandbox: {memory: 1TiB}, docker: py": "",
+	} {
+		_, err := Parse([]byte("servers: {a: {"+entry+"}}"), Options{OS: "linux"})
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", entry, err)
+		}
+	}
+}

@@ -1,0 +1,30 @@
+// Package body is what a config has to know of the kernel of rlm: the program that is
+// started for an entry with builtin: rlm.
+package body
+
+import "github.com/tine-mcp/tine/internal/config"
+
+// State is the directory of state that a kernel works on.
+const State = "rlm"
+
+// Bootstrap is what Python is started with: it reads the kernel from its standard input.
+// It stays the same when the kernel changes, so that a kernel that runs is still one of
+// its entry after an upgrade.
+const Bootstrap = `import json, os
+data = b""
+while data[-1:] != b"\n":
+    more = os.read(0, 1 << 16)
+    if not more:
+        os._exit(0)
+    data += more
+exec(compile(json.loads(data)["kernel"], "<kernel>", "exec"), {"__name__": "__kernel__"})
+`
+
+// Front describes the server.
+var Front = config.Front{
+	Name: "rlm", Command: "python3", Args: []string{"-X", "utf8", "-c", Bootstrap}, State: State,
+	Memory: 2 << 30, CPUs: 2,
+	Image:   "python:3.13-slim",
+	Program: "python",
+	Paths:   "allow_read",
+}

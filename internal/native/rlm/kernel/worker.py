@@ -1,0 +1,411 @@
+# What runs code.
+
+
+class Submitted(BaseException):
+    """Ends code that has what it was asked for."""
+
+    def __init__(self, text):
+        super().__init__("submitted")
+        self.text = text
+
+
+class Worker:
+    def __init__(self, line, requests, side, pipes, mark):
+        self.line = line
+        self.mark = mark
+        self.side = side  # on which the keeper sends the pipes of a branch
+        self.children = []
+        self.cell = 0
+        self.newer = set()  # names that changed since the last save, as far as that is seen
+        self.left = {}  # names that the last save could not have
+        self.lost = None  # what a restore could not bring back, until the host has told it
+        self.outputs = None  # the names that SUBMIT wants; None where there is nothing to submit
+        self.clear()
+        self.attach(requests, 0, pipes)
+
+    def attach(self, requests, branch, pipes):
+        """Makes this process one that reads requests, as the worker or a branch of it."""
+        os.setpgid(0, 0)
+        self.pid = os.getpid()
+        self.branch = branch
+        self.requests = os.fdopen(requests, "rb", buffering=1 << 16)
+        self.host = Host(self.line, branch)
+        self.output = Output(self.host, pipes, self.mark)
+        self.work = queue.SimpleQueue()
+        self.interruptible = False
+        self.loop = None
+
+    def clear(self):
+        """Begins with no variables."""
+        main = types.ModuleType("__main__")
+        main.__builtins__ = __builtins__
+        sys.modules["__main__"] = main
+        self.names = main.__dict__
+        self.own = {"llm_query": self.llm_query, "llm_query_batch": self.llm_query_batch, "llm_query_batched": self.llm_query_batch}
+        self.names.update(self.own)
+        self.hidden = set(self.names)
+        self.known = set(self.names)
+
+    # What code may call.
+
+    def llm_query(self, prompt):
+        """Asks the language model and returns its answer."""
+        return self.host.ask("llm_query", prompt=str(prompt))
+
+    def llm_query_batch(self, prompts):
+        """Asks several prompts at once. A failure is '[error] ...' in its place."""
+        return self.host.ask("llm_query_batch", prompts=[str(p) for p in prompts])
+
+    def submit(self, *values, **named):
+        """Ends with these outputs, by name or in their order."""
+        if len(values) > len(self.outputs):
+            raise TypeError("SUBMIT takes %s" % ", ".join(self.outputs))
+        named = dict(zip(self.outputs, values), **named)
+        missing = [n for n in self.outputs if n not in named]
+        if missing or len(named) > len(self.outputs):
+            raise TypeError("SUBMIT takes %s; %s" % (", ".join(self.outputs), "missing: %s" % ", ".join(missing) if missing else "got %s" % ", ".join(named)))
+        try:
+            raise Submitted(json.dumps(named, ensure_ascii=False, allow_nan=False))
+        except (TypeError, ValueError) as e:
+            raise TypeError("SUBMIT takes what JSON can hold: %s" % e) from None
+
+    # Running code.
+
+    def compiled(self, code):
+        """The statements, and the value of the last one where it is an expression."""
+        self.cell += 1
+        name = "<cell %d>" % self.cell
+        linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+        tree = ast.parse(code, name)
+        self.bound, self.reads = names_of(tree)
+        last = None
+        if tree.body and isinstance(tree.body[-1], ast.Expr) and not code.rstrip().endswith(";"):
+            last = ast.Expression(tree.body.pop().value)
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        parts = [compile(tree, name, "exec", flags, dont_inherit=True)]
+        if last is not None:
+            parts.append(compile(last, name, "eval", flags, dont_inherit=True))
+        return parts
+
+    def evaluate(self, part):
+        value = eval(part, self.names)
+        if part.co_flags & inspect.CO_COROUTINE:
+            import asyncio
+
+            if self.loop is None or self.loop.is_closed():
+                self.loop = asyncio.new_event_loop()
+                asyncio.set_event_loop(self.loop)
+            task = self.loop.create_task(value)
+            try:
+                value = self.loop.run_until_complete(task)
+            except KeyboardInterrupt:
+                task.cancel()
+                raise
+        return value
+
+    def exec(self, call, code):
+        done = {"interrupted": False, "error": None}
+        self.bound, self.reads = set(), set()
+        self.output.begin(call)
+        try:
+            value = None
+            for part in self.compiled(code):
+                value = self.evaluate(part)
+            if value is not None:
+                self.names["_"] = value
+                done["value"] = clip(repr(value))
+            done["images"] = figures()
+        except KeyboardInterrupt:
+            done["interrupted"] = True
+        except Submitted as e:
+            done["submitted"] = e.text
+        except SystemExit as e:
+            done["error"] = "SystemExit: %s" % (e.code,)
+        except BaseException as e:
+            done["error"] = trace(e)
+        finally:
+            self.interruptible = False
+            if os.getpid() != self.pid:
+                os._exit(0)  # code that forked, and came to its end in the child too
+            printed, total, lost = self.output.end()
+        self.names["_output"] = printed.decode("utf-8", "replace")
+        done.update(printed=total, lost=lost)
+        if total > SENT:
+            done["tail"] = printed[-TAIL:].decode("utf-8", "replace")
+        done["changed"] = self.change(self.touched())
+        return done
+
+    def get(self, name, query=None):
+        if query is None:
+            if name not in self.names:
+                return {"missing": True}
+            value = self.names[name]
+        else:
+            try:
+                value = eval(compile(query, "<query>", "eval", dont_inherit=True), self.names)
+            except KeyboardInterrupt:
+                return {"interrupted": True}
+            except BaseException as e:
+                return {"error": trace(e)}
+        try:
+            text, kind = json.dumps(value, ensure_ascii=False, allow_nan=False), "json"
+        except BaseException:
+            try:
+                text, kind = repr(value), "repr"
+            except KeyboardInterrupt:
+                return {"interrupted": True}
+            except BaseException as e:
+                return {"error": trace(e)}
+        return {"kind": kind, "type": type(value).__name__, "value": clip(text), "length": len(text)}
+
+    def vars(self, most=1000):
+        names = sorted(n for n in self.names if self.visible(n))
+        return {"vars": [{"name": n, "type": type(self.names[n]).__name__, "summary": summary(self.names[n])} for n in names[:most]], "count": len(names)}
+
+    def visible(self, name):
+        return not name.startswith("_") and not (name in self.hidden and self.names[name] is self.own.get(name, self.names[name]))
+
+    def set(self, names):
+        """Gives variables values that are JSON."""
+        self.names.update(names)
+        self.change(names)
+        return {}
+
+    def load(self, path, name):
+        """Reads a file into a variable, and removes it: text where it is UTF-8, else bytes."""
+        try:
+            with open(path, "rb") as f:
+                if os.fstat(f.fileno()).st_size == 0:
+                    data = ""
+                else:
+                    # Read through a map, so that there are not two of it for a moment.
+                    with mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as m:
+                        try:
+                            data = str(m, "utf-8")
+                        except UnicodeDecodeError:
+                            data = m[:]
+        finally:
+            os.unlink(path)
+        self.names[name] = data
+        self.change([name])
+        return {"type": type(data).__name__, "length": len(data)}
+
+    def bind(self, names):
+        """Gives variables the values of others."""
+        missing = sorted(n for n in names.values() if n not in self.names)
+        if missing:
+            return {"missing": missing}
+        self.names.update({n: self.names[of] for n, of in names.items()})
+        self.change(names)
+        return {}
+
+    def describe(self, names, most):
+        """What can be said of variables without showing them."""
+        out = []
+        for n in names:
+            value = self.names[n]
+            text = value if isinstance(value, str) else SHORT.repr(value)
+            length = len(value) if hasattr(value, "__len__") else None
+            out.append({"name": n, "type": type(value).__name__, "length": length, "preview": text[:most]})
+        return {"vars": out}
+
+    def agent(self, outputs):
+        """Begins, or with no outputs ends, the work of an agent that submits them."""
+        self.outputs = outputs
+        if outputs:
+            self.own["SUBMIT"] = self.names["SUBMIT"] = self.submit
+            self.hidden.add("SUBMIT")
+        elif self.own.pop("SUBMIT", None) is not None:
+            self.names.pop("SUBMIT", None)
+            self.hidden.discard("SUBMIT")
+        return {}
+
+    def fork(self, number):
+        """Makes a branch."""
+        _, fds, _, _ = socket.recv_fds(self.side, 1, 2)
+        for pid in self.children[:]:
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                self.children.remove(pid)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                for fd in self.output.writes.values():
+                    os.close(fd)
+                # Its lock may be held by a thread that is not here.
+                os.close(self.requests.fileno())
+                self.before = self.requests
+                self.line.lock = threading.Lock()
+                self.children = []
+                self.attach(fds[0], number, {"stdout": os.pipe(), "stderr": os.pipe()})
+                os.write(fds[1], b"%d\n" % self.pid)
+                self.run()
+            finally:
+                os._exit(1)
+        for fd in fds:
+            os.close(fd)
+        self.children.append(pid)
+        return {}
+
+    def reseed(self, seed):
+        """Gives the random generators another beginning: this is a copy of a kernel."""
+        import random
+
+        random.seed(seed)
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            numpy.random.seed(seed & 0xFFFFFFFF)
+        return {}
+
+    # Saving.
+
+    def touched(self):
+        """The variables that the last code has changed, or may have: what it reads can be changed in place."""
+        names = {n for n in self.bound if n in self.names or n in self.known}
+        names |= {n for n in self.reads if n in self.names and not isinstance(self.names[n], FIXED)}
+        for n in names:
+            (self.known.add if n in self.names else self.known.discard)(n)
+        if len(self.known) != len(self.names):
+            now = set(self.names)
+            names |= now ^ self.known
+            self.known = now
+        return names
+
+    def change(self, names):
+        """Notes that variables differ from what was saved."""
+        self.known.update(n for n in names if n in self.names)
+        names = {n for n in names if not n.startswith("_") and n not in self.hidden} - self.newer
+        if names:
+            self.newer |= names
+            self.note()
+        return bool(names)
+
+    def note(self):
+        """Writes down what is lost when this process ends."""
+        if STATE is None or self.branch:
+            return
+        if self.newer or self.left:
+            write(NEWER, json.dumps({"newer": sorted(self.newer)[:NAMED], "count": len(self.newer), "left": self.left}).encode(), sync=False)
+        else:
+            remove(NEWER)
+
+    def save(self):
+        """Writes what can be pickled, whole or not at all, and names the rest."""
+        if STATE is None:
+            raise ValueError("there is no directory to save to")
+        names = {n: v for n, v in self.names.items() if self.visible(n)}
+        left = {}
+        try:
+            body = pickled(names)
+        except Exception:
+            for n in sorted(names):
+                try:
+                    pickled({n: names[n]})
+                except Exception as e:
+                    left[n] = "%s: %s" % (type(e).__name__, str(e)[:SHOWN])
+            for n in left:
+                del names[n]
+            body = pickled(names)
+        head = json.dumps({"protocol": PROTOCOL, "python": sys.version_info[:2], "at": time.time(), "names": len(names)}).encode()
+        write(SAVED, len(head).to_bytes(4, "big") + head, body)
+        self.newer, self.left = set(), dict(sorted(left.items())[:NAMED])
+        self.note()
+        return {"saved": len(names), "left": left, "bytes": len(body)}
+
+    def restore(self, oldest=0):
+        """Brings back what save wrote, and says what it lacks."""
+        self.lost = None
+        lost = {"newer": [], "count": 0, "left": {}}
+        if STATE is None:
+            return {}
+        try:
+            with open(os.path.join(STATE, NEWER), "rb") as f:
+                lost.update(json.loads(f.read()))
+        except (OSError, ValueError):
+            pass
+        try:
+            with open(os.path.join(STATE, SAVED), "rb") as f:
+                head = json.loads(f.read(int.from_bytes(f.read(4), "big")))
+                lost["at"] = head["at"]
+                if head["protocol"] != PROTOCOL or list(head["python"]) != list(sys.version_info[:2]):
+                    raise ValueError("they are of Python %s.%s" % tuple(head["python"]))
+                if head["at"] < oldest:
+                    lost["expired"] = True
+                else:
+                    self.names.update(pickle.load(f))
+                    self.known = set(self.names)
+                    lost["restored"] = head["names"]
+        except FileNotFoundError:
+            pass
+        except Exception as e:
+            lost["broken"] = "%s: %s" % (type(e).__name__, str(e)[:SHOWN])
+        if lost.get("expired") or "broken" in lost:
+            remove(SAVED)
+        if lost["count"] or lost["left"] or lost.get("expired") or "broken" in lost:
+            self.lost = lost
+        return self.pending()
+
+    def pending(self):
+        """What the host has not told of yet, and whether there is something to save."""
+        return {"lost": self.lost, "dirty": bool(self.newer)}
+
+    def told(self):
+        """The host has."""
+        self.lost, self.newer, self.left = None, set(), {}
+        self.note()
+        return {}
+
+    def forget(self):
+        """Removes what was saved."""
+        if STATE is not None:
+            remove(SAVED)
+            remove(NEWER)
+        return {}
+
+    # Requests.
+
+    OPS = {"exec": ("code",), "get": ("name", "query"), "vars": ("most",), "set": ("names",), "load": ("path", "name"), "save": (), "restore": ("oldest",), "pending": (), "told": (), "forget": (), "reseed": ("seed",), "bind": ("names",), "describe": ("names", "most"), "agent": ("outputs",), "fork": ("number",)}
+
+    def read(self):
+        """Reads requests until the keeper is gone."""
+        for line in self.requests:
+            try:
+                message = json.loads(line)
+            except ValueError:
+                continue  # half a line of a host that was killed
+            if "answer" in message:
+                self.host.answered(message)
+            else:
+                self.work.put(message)
+        os._exit(0)
+
+    def run(self):
+        os.environ.setdefault("MPLBACKEND", "agg")
+        signal.signal(signal.SIGINT, self.interrupted)
+        threading.Thread(target=self.read, daemon=True).start()
+        while True:
+            self.one(self.work.get())
+
+    def interrupted(self, number, frame):
+        # Between two calls there is nothing to interrupt.
+        if self.interruptible:
+            self.interruptible = False
+            raise KeyboardInterrupt
+
+    def one(self, message):
+        call, op = message["id"], message["op"]
+        self.host.send(id=call, begun=True)
+        done = {"interrupted": True}
+        self.interruptible = True
+        try:
+            args = {k: message[k] for k in self.OPS[op] if k in message}
+            done = self.exec(call, **args) if op == "exec" else getattr(self, op)(**args)
+            self.interruptible = False
+        except KeyboardInterrupt:
+            if self.output.call is not None:
+                self.output.end()
+        except BaseException as e:
+            self.interruptible = False
+            done = {"error": trace(e)}
+        self.host.send(id=call, done=done)

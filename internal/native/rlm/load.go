@@ -1,0 +1,166 @@
+package rlm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/config/keyplaces"
+	"github.com/tine-mcp/tine/internal/driver"
+	"github.com/tine-mcp/tine/internal/native/rlm/body"
+)
+
+// loadTimeout bounds the reading of a file inside.
+const loadTimeout = 10 * time.Minute
+
+func (s *server) load(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	var in struct {
+		Path string `json:"path"`
+		Name string `json:"var_name"`
+	}
+	if err := arguments(req, &in); err != nil {
+		return nil, err
+	}
+	if !isName(in.Name) {
+		return nil, invalid("var_name must be a name of Python, not %q", in.Name)
+	}
+	file, err := s.open(in.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	porter, ok := s.env.Body.Instance.(driver.Porter)
+	if !ok {
+		return nil, errors.New("the driver of this kernel takes no files")
+	}
+	defer s.progress(ctx, req, nil)()
+	inside, err := porter.Put(ctx, body.State, "load-"+time.Now().UTC().Format("150405.000000000"), file)
+	if err != nil {
+		return nil, fmt.Errorf("bring %s into the kernel: %w", in.Path, err)
+	}
+	done, err := s.do(ctx, loadTimeout, map[string]any{"op": "load", "path": inside, "name": in.Name}, nil)
+	if err != nil {
+		return nil, err
+	}
+	s.changed()
+	var out struct {
+		Error  *string `json:"error"`
+		Type   string  `json:"type"`
+		Length int     `json:"length"`
+	}
+	if err := json.Unmarshal(done, &out); err != nil {
+		return nil, err
+	}
+	if out.Error != nil {
+		return nil, &api.Error{Kind: api.KindTool, Message: cut(*out.Error, s.set.Output, "")}
+	}
+	unit := "chars"
+	if out.Type == "bytes" {
+		unit = "bytes"
+	}
+	return text(fmt.Sprintf("Loaded %s into %s (%d %s)", in.Path, in.Name, out.Length, unit)), nil
+}
+
+// isName reports whether a text is an identifier, as far as that is not for the kernel
+// to say.
+func isName(s string) bool {
+	for i, r := range s {
+		if r != '_' && !unicode.IsLetter(r) && (i == 0 || !unicode.IsDigit(r)) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// open opens a file of the host that load may read. A link does not lead out of what is
+// allowed.
+func (s *server) open(path string) (*os.File, error) {
+	if !filepath.IsAbs(path) {
+		return nil, invalid("path must be absolute, not %q", path)
+	}
+	path = filepath.Clean(path)
+	for _, root := range s.set.AllowRead {
+		rel, err := filepath.Rel(root, path)
+		if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
+			continue
+		}
+		return openWithin(root, rel, path)
+	}
+	mend := "add its folder to settings.allow_read of the server"
+	if len(s.set.AllowRead) == 0 {
+		mend = "nothing may be read until settings.allow_read of the server names folders"
+	}
+	return nil, &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("%s is not in a folder that may be read; %s", path, mend)}
+}
+
+func openWithin(root, rel, path string) (*os.File, error) {
+	dir := root
+	if rel == "." { // the file itself is allowed
+		dir, rel = filepath.Dir(root), filepath.Base(root)
+	}
+	within, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, &api.Error{Kind: api.KindTool, Message: fmt.Sprintf("%s can't be read: %v", path, cause(err))}
+	}
+	defer within.Close()
+	// A fifo or a device would make the open wait.
+	info, err := within.Stat(rel)
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, invalid("%s is no regular file", path)
+	}
+	var file *os.File
+	if err == nil {
+		file, err = within.Open(rel)
+	}
+	if err != nil {
+		return nil, &api.Error{Kind: api.KindTool, Message: fmt.Sprintf("%s can't be read: %v", path, cause(err))}
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		err = noKeys(filepath.ToSlash(real), root == path)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// noKeys refuses a file that may have keys. Those of a project can be allowed by their
+// own names.
+func noKeys(file string, named bool) error {
+	place, keys := keyplaces.InSystem(file)
+	if home, err := os.UserHomeDir(); err == nil && !keys {
+		if real, err := filepath.EvalSymlinks(home); err == nil {
+			home = real
+		}
+		if rel, below := strings.CutPrefix(file, filepath.ToSlash(home)+"/"); below {
+			place, keys = keyplaces.InHome(rel)
+		}
+	}
+	if !keys && !named {
+		place, keys = keyplaces.InProject(file)
+	}
+	if !keys {
+		return nil
+	}
+	return &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("%s may hold keys or passwords (%s) and is not read", file, place)}
+}
+
+func cause(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}

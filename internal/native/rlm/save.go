@@ -1,0 +1,246 @@
+package rlm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
+)
+
+// The variables that can be pickled are saved into the kernel's state: some time after a
+// change, before a fork that carries files, and when the kernel ends in order. A driver
+// that keeps memory needs that only where the kernel ends otherwise. Only a kernel reads
+// what a kernel wrote.
+
+const (
+	defaultSave = 5 * time.Minute
+	leastSave   = time.Second
+	mostSave    = 24 * time.Hour
+	// savedFor is how long what was saved is worth something.
+	savedFor = 7 * 24 * time.Hour
+	// saveTime bounds saving and restoring, and closeTime the saving at the end.
+	saveTime  = 10 * time.Minute
+	closeTime = 25 * time.Second
+)
+
+// A lost is what a kernel could not bring back.
+type lost struct {
+	At       float64           `json:"at"` // when it was saved, in seconds; 0 for never
+	Restored int               `json:"restored"`
+	Newer    []string          `json:"newer"` // names that changed since, the first of them
+	Count    int               `json:"count"` // of all of them
+	Left     map[string]string `json:"left"`  // names that could not be saved, and why
+	Expired  bool              `json:"expired"`
+	Broken   string            `json:"broken"`
+}
+
+func (l *lost) String() string {
+	var says []string
+	say := func(format string, args ...any) { says = append(says, fmt.Sprintf(format, args...)) }
+	switch {
+	case l.Broken != "":
+		say("the saved variables can't be read (%s), so none is there", l.Broken)
+	case l.Expired:
+		say("the saved variables are from %s, which is too long ago, so none is there", when(l.At))
+	case l.At > 0:
+		say("variables are as they were saved at %s", when(l.At))
+	default:
+		say("no variables had been saved")
+	}
+	if l.Count > 0 {
+		names := strings.Join(l.Newer, ", ")
+		if more := l.Count - len(l.Newer); more > 0 {
+			names += fmt.Sprintf(" and %d more", more)
+		}
+		say("gone is what changed since, or may have: %s", names)
+	}
+	if len(l.Left) > 0 {
+		var names []string
+		for _, name := range slices.Sorted(maps.Keys(l.Left)) {
+			names = append(names, fmt.Sprintf("%s (%s)", name, l.Left[name]))
+		}
+		say("gone is what can't be saved: %s", strings.Join(names, ", "))
+	}
+	return strings.Join(says, "; ")
+}
+
+func when(seconds float64) string {
+	return time.Unix(int64(seconds), 0).UTC().Format("2006-01-02 15:04:05 UTC")
+}
+
+// pending is what a kernel says of itself.
+type pending struct {
+	Lost  *lost `json:"lost"`
+	Dirty bool  `json:"dirty"`
+}
+
+// meet learns how it stands with a kernel: a fresh one gets back what was saved.
+func (s *server) meet(ctx context.Context, fresh bool) error {
+	ask := map[string]any{"op": "pending"}
+	if fresh {
+		ask = s.restoring()
+	}
+	var p pending
+	if err := s.ask1(ctx, ask, &p); err != nil {
+		return err
+	}
+	if p.Lost != nil {
+		s.owe("the kernel was started anew", p.Lost)
+	}
+	if p.Dirty {
+		s.changed()
+	}
+	return nil
+}
+
+func (s *server) restoring() map[string]any {
+	return map[string]any{"op": "restore", "oldest": time.Now().Add(-savedFor).Unix()}
+}
+
+// owe has the next caller told that variables are gone.
+func (s *server) owe(why string, l *lost) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owed = s.lostError(why, l)
+}
+
+func (s *server) lostError(why string, l *lost) error {
+	return &api.Error{Kind: api.KindLost, Server: s.env.Server, Message: why + "; " + l.String()}
+}
+
+// recover brings back what was saved after a worker has ended, and returns the error
+// that says so. It is told with that.
+func (s *server) recover(ctx context.Context, why string) error {
+	ctx = context.WithoutCancel(ctx)
+	var p pending
+	err := s.ask1(ctx, s.restoring(), &p)
+	if p.Lost == nil {
+		p.Lost = &lost{}
+	}
+	if err != nil {
+		p.Lost.Broken = err.Error()
+		err = s.ask1(ctx, map[string]any{"op": "forget"}, nil)
+	}
+	if err == nil {
+		err = s.ask1(ctx, map[string]any{"op": "told"}, nil)
+	}
+	if errors.Is(err, errEnded) {
+		return err
+	}
+	return s.lostError(why, p.Lost)
+}
+
+// due is what a caller is told instead of an answer, once.
+func (s *server) due(ctx context.Context) error {
+	if fell := s.kernel.fallen(); fell != nil {
+		return s.recover(ctx, fell.Error())
+	}
+	s.mu.Lock()
+	owed := s.owed
+	s.owed = nil
+	s.mu.Unlock()
+	if owed == nil {
+		return nil
+	}
+	if err := s.ask1(context.WithoutCancel(ctx), map[string]any{"op": "told"}, nil); err != nil {
+		s.env.Log.Debug("a kernel does not know that its loss was told", "server", s.env.Server, "err", err)
+	}
+	return owed
+}
+
+// ask1 asks the kernel something that no caller asked for.
+func (s *server) ask1(ctx context.Context, ask map[string]any, into any) error {
+	if p, ok := s.env.Body.Instance.(driver.Parker); ok {
+		p.Acquire()
+		defer p.Release()
+	}
+	done, restarted, err := s.kernel.do(ctx, saveTime, ask, nil)
+	if restarted {
+		err = errors.New("it hangs")
+	}
+	if err != nil {
+		return err
+	}
+	var failed struct {
+		Error *string `json:"error"`
+	}
+	if err := json.Unmarshal(done, &failed); err != nil {
+		return err
+	}
+	if failed.Error != nil {
+		lines := strings.Split(*failed.Error, "\n")
+		return errors.New(lines[len(lines)-1])
+	}
+	if into == nil {
+		return nil
+	}
+	return json.Unmarshal(done, into)
+}
+
+// changed has the variables saved after a while.
+func (s *server) changed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dirty || s.closed {
+		return
+	}
+	s.dirty = true
+	s.timer = time.AfterFunc(time.Duration(s.set.Save), func() {
+		if err := s.Save(context.Background()); err != nil && !errors.Is(err, errEnded) {
+			s.env.Log.Warn("variables of a kernel were not saved", "server", s.env.Server, "session", s.env.Session, "err", err)
+			s.changed()
+		}
+	})
+}
+
+// Save writes the variables into the state, where there is something new.
+func (s *server) Save(ctx context.Context) error {
+	s.mu.Lock()
+	dirty := s.dirty
+	s.dirty = false
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.mu.Unlock()
+	if !dirty {
+		return nil
+	}
+	err := s.ask1(ctx, map[string]any{"op": "save"}, nil)
+	if err != nil {
+		s.mu.Lock()
+		s.dirty = s.dirty || s.closed
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// Close implements [io.Closer].
+func (s *server) Close() error {
+	if s.kernel == nil {
+		return nil
+	}
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	var err error
+	if _, kept := s.env.Body.Instance.(driver.Suspender); !kept {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+		defer cancel()
+		if err = s.Save(ctx); errors.Is(err, errEnded) {
+			err = nil
+		}
+	}
+	s.mu.Lock()
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.mu.Unlock()
+	return errors.Join(err, s.kernel.Close())
+}
