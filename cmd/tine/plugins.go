@@ -97,7 +97,14 @@ func newPlugins(o pluginOptions) (_ *plugins, err error) {
 	}
 	p.workspaces = workspace.NewStore(trees, workspace.Options{Dir: filepath.Join(o.State, "scratch"), Log: o.Log})
 	open = append(open, p.workspaces)
-	within := builtin.New(builtin.Options{Kinds: kinds(o.Sessions), Layers: inside, Dir: filepath.Join(o.State, "templates")})
+	private := func() []string {
+		files := []string{o.State}
+		if o.Private != nil {
+			files = append(files, o.Private()...)
+		}
+		return files
+	}
+	within := builtin.New(builtin.Options{Kinds: kinds(o.Sessions, private), Layers: inside, Dir: filepath.Join(o.State, "templates")})
 	away := remote.New(remote.Options{Dir: filepath.Join(o.State, "remote"), MaxFrame: o.MaxFrame, Authorize: o.Authorize, Log: o.Log})
 	contained := docker.New(docker.Options{Gateway: o.Gateway, MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "docker"), Log: o.Log})
 	walled := sandbox.New(sandbox.Options{MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "sandbox"), Binary: o.Sandbox, Hide: []string{o.State}, Private: o.Private, Network: o.Network, Log: o.Log})
@@ -110,7 +117,7 @@ func newPlugins(o pluginOptions) (_ *plugins, err error) {
 }
 
 // kinds are the servers inside the binary.
-func kinds(sessions rollout.Sessions) map[string]builtin.Kind {
+func kinds(sessions rollout.Sessions, private func() []string) map[string]builtin.Kind {
 	plain := func(make func(map[string]any) (*mcp.Server, error)) builtin.Kind {
 		return builtin.Kind{New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
 			s, err := make(e.Settings)
@@ -123,7 +130,7 @@ func kinds(sessions rollout.Sessions) map[string]builtin.Kind {
 		"everything": plain(everything.New),
 		"rollout":    plain(func(settings map[string]any) (*mcp.Server, error) { return rollout.New(settings, sessions) }),
 		"rlm": {Edition: rlm.Edition(), New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
-			return rlm.New(rlm.Env{Server: e.Server, Session: e.Session, Settings: e.Settings, Body: e.Body, Log: e.Log})
+			return rlm.New(rlm.Env{Server: e.Server, Session: e.Session, Settings: e.Settings, Body: e.Body, Private: private, Log: e.Log})
 		}},
 		"files": {New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
 			tree, err := filesTree(e)

@@ -74,6 +74,8 @@ func (d *decoder) front(o Object, s *Server) Object {
 	way := o.Has("docker")
 	if o.walled() {
 		way = "sandbox"
+	} else if sandbox := o.n.Get("sandbox"); sandbox != nil && sandbox.Scalar() && way == "" {
+		way = "process" // sandbox: false
 	}
 	if way != "" {
 		driver = way
@@ -105,7 +107,11 @@ func (d *decoder) front(o Object, s *Server) Object {
 		if driver == "sandbox" {
 			below.Set("sandbox", limits)
 		} else {
-			d.warn(n.Pos, "%s: driver: process runs code of a language model on this machine without isolation; remove driver", o.Path)
+			key := "driver"
+			if way == driver {
+				key = "sandbox"
+			}
+			d.warn(o.KeyPos(key), "%s.%s: code of a language model will run on this machine without isolation; remove %s", o.Path, key, key)
 		}
 	}
 	below.stand(n.Pos)

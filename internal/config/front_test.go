@@ -16,6 +16,7 @@ func TestFront(t *testing.T) {
 		{"in a container, by its image", "builtin: rlm, docker: py", "docker", ""},
 		{"in a container of its own image", "builtin: rlm, driver: docker", "docker", ""},
 		{"without isolation", "builtin: rlm, driver: process", "process", "python3"},
+		{"without a sandbox", "builtin: rlm, sandbox: false", "process", "python3"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := Parse([]byte("servers: {a: {"+tt.entry+"}}"), Options{OS: "linux"})

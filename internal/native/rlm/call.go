@@ -173,6 +173,7 @@ type keeper struct {
 	Keeper string `json:"keeper"`
 	ID     int64  `json:"id,omitempty"`
 	Branch int64  `json:"branch,omitempty"`
+	Adopt  bool   `json:"adopt,omitempty"` // the code to interrupt is of no caller any more
 }
 
 // restart ends the worker with all variables, and has another one.
@@ -187,7 +188,7 @@ func (k *kernel) order(ctx context.Context, what string, n int64) error {
 	c := &call{begun: make(chan struct{}), over: make(chan struct{}), keepers: what != "fork"}
 	id, over := k.begin(c)
 	defer over()
-	if err := k.write(ctx, keeper{what, id, n}); err != nil {
+	if err := k.write(ctx, keeper{Keeper: what, ID: id, Branch: n}); err != nil {
 		return err
 	}
 	select {

@@ -108,6 +108,8 @@ func (s *server) exec(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 		e := &api.Error{Kind: api.KindTimeout, Server: s.env.Server, Message: fmt.Sprintf("The code ran longer than %s and was interrupted; variables are kept.", timeout)}
 		res.IsError, res.Meta = true, mcp.Meta{wire.MetaTineError: e}
 		body.Text = joined(body.Text, "[timeout] "+e.Message)
+	case errors.Is(err, context.DeadlineExceeded) && r.Error == nil:
+		body.Text = joined(body.Text, fmt.Sprintf("[timeout] The code ran longer than %s, paid no heed to the interrupt and came to its end.", timeout))
 	case r.Interrupted:
 		res.IsError = true
 		body.Text = joined(body.Text, "The code was interrupted; variables are kept.")

@@ -124,7 +124,7 @@ func connect(ctx context.Context, stream driver.Stream, fresh bool, ask asker) (
 		// caller any more.
 		err := k.stream.WriteFrame(ctx, nil)
 		if err == nil {
-			err = k.write(ctx, keeper{Keeper: "interrupt"})
+			err = k.write(ctx, keeper{Keeper: "interrupt", Adopt: true})
 		}
 		if err != nil {
 			k.Close()

@@ -94,7 +94,7 @@ func (s *server) open(path string) (*os.File, error) {
 		if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
 			continue
 		}
-		return openWithin(root, rel, path)
+		return s.openWithin(root, rel, path)
 	}
 	mend := "add its folder to settings.allow_read of the server"
 	if len(s.set.AllowRead) == 0 {
@@ -103,7 +103,7 @@ func (s *server) open(path string) (*os.File, error) {
 	return nil, &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("%s is not in a folder that may be read; %s", path, mend)}
 }
 
-func openWithin(root, rel, path string) (*os.File, error) {
+func (s *server) openWithin(root, rel, path string) (*os.File, error) {
 	dir := root
 	if rel == "." { // the file itself is allowed
 		dir, rel = filepath.Dir(root), filepath.Base(root)
@@ -127,7 +127,7 @@ func openWithin(root, rel, path string) (*os.File, error) {
 	}
 	real, err := filepath.EvalSymlinks(path)
 	if err == nil {
-		err = noKeys(filepath.ToSlash(real), root == path)
+		err = s.noKeys(filepath.ToSlash(real), root == path)
 	}
 	if err != nil {
 		file.Close()
@@ -138,7 +138,10 @@ func openWithin(root, rel, path string) (*os.File, error) {
 
 // noKeys refuses a file that may have keys. Those of a project can be allowed by their
 // own names.
-func noKeys(file string, named bool) error {
+func (s *server) noKeys(file string, named bool) error {
+	if s.private(file) {
+		return &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("%s belongs to the gateway or the system, and is not read", file)}
+	}
 	place, keys := keyplaces.InSystem(file)
 	if home, err := os.UserHomeDir(); err == nil && !keys {
 		if real, err := filepath.EvalSymlinks(home); err == nil {
@@ -155,6 +158,24 @@ func noKeys(file string, named bool) error {
 		return nil
 	}
 	return &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("%s may hold keys or passwords (%s) and is not read", file, place)}
+}
+
+// private reports whether a file is one that no kernel may see: of the gateway, such as
+// its config, or of the system's, which are no files.
+func (s *server) private(file string) bool {
+	places := []string{"/proc", "/sys", "/dev"}
+	if s.env.Private != nil {
+		places = append(places, s.env.Private()...)
+	}
+	for _, place := range places {
+		if real, err := filepath.EvalSymlinks(place); err == nil {
+			place = real
+		}
+		if place = filepath.ToSlash(place); file == place || strings.HasPrefix(file, strings.TrimSuffix(place, "/")+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 func cause(err error) error {

@@ -33,7 +33,9 @@ type Env struct {
 	Session  string // whose kernel it is; empty where all share it
 	Settings map[string]any
 	Body     *driver.Body // the kernel; nil where the server is only asked what it lists
-	Log      *slog.Logger
+	// Private are files and folders of the host that are never read; nil for none.
+	Private func() []string
+	Log     *slog.Logger
 }
 
 // Settings of the server.

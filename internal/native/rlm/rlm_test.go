@@ -39,6 +39,8 @@ type world struct {
 	spec driver.Spec
 	set  map[string]any
 
+	private []string
+
 	inst   driver.Instance
 	made   *server
 	client *mcp.ClientSession
@@ -50,6 +52,12 @@ type world struct {
 
 func newWorld(t *testing.T, settings map[string]any) *world {
 	t.Helper()
+	return newWorldOf(t, settings)
+}
+
+// newWorldOf is the same with files that are the gateway's own.
+func newWorldOf(t *testing.T, settings map[string]any, private ...string) *world {
+	t.Helper()
 	if _, err := exec.LookPath("python3"); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal(err)
@@ -57,7 +65,7 @@ func newWorld(t *testing.T, settings map[string]any) *world {
 		t.Skip(err)
 	}
 	state := t.TempDir()
-	w := &world{t: t, d: process.New(process.Options{}), set: settings, notes: make(chan string, 1000)}
+	w := &world{t: t, d: process.New(process.Options{}), set: settings, private: private, notes: make(chan string, 1000)}
 	w.spec = driver.Spec{
 		Server: "rlm", Front: "rlm", State: state, Dir: filepath.Join(t.TempDir(), "instance"),
 		Command: body.Front.Command, Args: append(append([]string{}, body.Front.Args...), "${state.rlm}"),
@@ -94,7 +102,7 @@ func (w *world) front(b driver.Body) {
 	ended := make(chan struct{})
 	w.ended = ended
 	b.Instance, b.Stream = w.inst, &watched{Stream: link.Stream, ended: ended}
-	srv, closer, err := New(Env{Server: "rlm", Settings: w.set, Body: &b, Log: w.spec.Log})
+	srv, closer, err := New(Env{Server: "rlm", Settings: w.set, Private: func() []string { return w.private }, Body: &b, Log: w.spec.Log})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -381,7 +389,7 @@ func TestProgress(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
-	w := newWorld(t, map[string]any{"allow_read": []any{dir}})
+	w := newWorldOf(t, map[string]any{"allow_read": []any{dir, "/proc"}}, filepath.Join(dir, "own"))
 	put := func(at, content string) string {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
@@ -420,8 +428,10 @@ func TestLoad(t *testing.T) {
 		{dir + "/../" + filepath.Base(outside) + "/secret", "x", api.KindRefused},
 		{put(filepath.Join(dir, ".env"), "KEY=1"), "x", api.KindRefused},
 		{put(filepath.Join(dir, ".ssh", "config"), "x"), "x", api.KindRefused},
+		{put(filepath.Join(dir, "own", "tine.yaml"), "x"), "x", api.KindRefused},
 		{filepath.Join(dir, "nothing"), "x", api.KindTool},
 		{dir, "x", api.KindInvalid},
+		{"/proc/self/environ", "x", api.KindRefused},
 		{"file.py", "x", api.KindInvalid},
 		{src, "no name", api.KindInvalid},
 	} {
@@ -480,6 +490,51 @@ func TestSaved(t *testing.T) {
 	w.is("1 + 1", "2")
 }
 
+// What was saved is not lost by what happens between a restart and its way back.
+func TestSavedBeforeARestart(t *testing.T) {
+	w := newWorld(t, map[string]any{"save": "1s"})
+	for _, code := range []string{"sum(range(10**14))", "import os; os._exit(3)"} {
+		w.exec("x = 1")
+		saved := filepath.Join(w.spec.State, body.State, "saved")
+		testkit.Eventually(t, "it is saved", func() bool { _, err := os.Stat(saved); return err == nil })
+		w.exec("y = 2")
+		got, res := w.call("rlm_exec", map[string]any{"code": code, "timeout": 0.2})
+		if !res.IsError || kindOf(t, res) != api.KindLost {
+			t.Errorf("%s: %s", code, got)
+		}
+		w.is("x", "1")
+		if err := os.Remove(saved); err != nil {
+			t.Fatal(err)
+		}
+		w.call("rlm_reset", nil)
+	}
+}
+
+// Calls that wait while a worker ends hear of it, and run on no empty kernel.
+func TestEndsUnderCalls(t *testing.T) {
+	w := newWorld(t, nil)
+	w.exec("x = 1")
+	if err := w.made.Save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 5 {
+				got, res := w.call("rlm_exec", map[string]any{"code": "x"})
+				if lost := res.IsError && kindOf(t, res) == api.KindLost; got != "1" && !lost {
+					t.Errorf("it says %s", got)
+				}
+			}
+		})
+	}
+	for range 3 {
+		w.call("rlm_exec", map[string]any{"code": "import os; os._exit(1)"})
+	}
+	wg.Wait()
+	w.is("x", "1")
+}
+
 // kill ends the kernel as a crash does: nothing is saved.
 func (w *world) kill() {
 	w.t.Helper()
@@ -519,6 +574,11 @@ func TestFrontsFollowEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.front(driver.Body{})
+	got, res := w.call("rlm_exec", map[string]any{"code": "x"})
+	if !res.IsError || kindOf(t, res) != api.KindLost {
+		t.Errorf("it says %s", got)
+	}
+	testkit.Has(t, "what was cut off", got, "open(", "variables are kept")
 	w.is("x + 1", "2")
 	w.close()
 	w.exec0("import random; random.seed(1)")

@@ -32,13 +32,12 @@ const (
 
 // A lost is what a kernel could not bring back.
 type lost struct {
-	At       float64           `json:"at"` // when it was saved, in seconds; 0 for never
-	Restored int               `json:"restored"`
-	Newer    []string          `json:"newer"` // names that changed since, the first of them
-	Count    int               `json:"count"` // of all of them
-	Left     map[string]string `json:"left"`  // names that could not be saved, and why
-	Expired  bool              `json:"expired"`
-	Broken   string            `json:"broken"`
+	At      float64           `json:"at"`    // when it was saved, in seconds; 0 for never
+	Newer   []string          `json:"newer"` // names that changed since, the first of them
+	Count   int               `json:"count"` // of all of them
+	Left    map[string]string `json:"left"`  // names that could not be saved, and why
+	Expired bool              `json:"expired"`
+	Broken  string            `json:"broken"`
 }
 
 func (l *lost) String() string {
@@ -77,8 +76,22 @@ func when(seconds float64) string {
 
 // pending is what a kernel says of itself.
 type pending struct {
-	Lost  *lost `json:"lost"`
-	Dirty bool  `json:"dirty"`
+	Lost     *lost   `json:"lost"`
+	Dirty    bool    `json:"dirty"`
+	Cut      *string `json:"cut"`      // code that was interrupted for no caller
+	Restored int     `json:"restored"` // variables that are back
+	At       float64 `json:"at"`       // when those were saved, in seconds
+}
+
+// String says how it stands with the variables after a restart.
+func (p *pending) String() string {
+	switch {
+	case p.Lost != nil:
+		return p.Lost.String()
+	case p.Restored > 0:
+		return fmt.Sprintf("all variables are back, as they were saved at %s", when(p.At))
+	}
+	return "it had no variables"
 }
 
 // meet learns how it stands with a kernel: a fresh one gets back what was saved.
@@ -92,7 +105,10 @@ func (s *server) meet(ctx context.Context, fresh bool) error {
 		return err
 	}
 	if p.Lost != nil {
-		s.owe("the kernel was started anew", p.Lost)
+		s.owe("the kernel was started anew; " + p.String())
+	}
+	if p.Cut != nil {
+		s.owe(fmt.Sprintf("the gateway ended while code ran, and the next one has interrupted that: %s; variables are kept", *p.Cut))
 	}
 	if p.Dirty {
 		s.changed()
@@ -105,14 +121,14 @@ func (s *server) restoring() map[string]any {
 }
 
 // owe has the next caller told that variables are gone.
-func (s *server) owe(why string, l *lost) {
+func (s *server) owe(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.owed = s.lostError(why, l)
+	s.owed = s.lostError(what)
 }
 
-func (s *server) lostError(why string, l *lost) error {
-	return &api.Error{Kind: api.KindLost, Server: s.env.Server, Message: why + "; " + l.String()}
+func (s *server) lostError(what string) error {
+	return &api.Error{Kind: api.KindLost, Server: s.env.Server, Message: what}
 }
 
 // recover brings back what was saved after a worker has ended, and returns the error
@@ -121,11 +137,8 @@ func (s *server) recover(ctx context.Context, why string) error {
 	ctx = context.WithoutCancel(ctx)
 	var p pending
 	err := s.ask1(ctx, s.restoring(), &p)
-	if p.Lost == nil {
-		p.Lost = &lost{}
-	}
 	if err != nil {
-		p.Lost.Broken = err.Error()
+		p.Lost = &lost{Broken: err.Error()}
 		err = s.ask1(ctx, map[string]any{"op": "forget"}, nil)
 	}
 	if err == nil {
@@ -134,7 +147,7 @@ func (s *server) recover(ctx context.Context, why string) error {
 	if errors.Is(err, errEnded) {
 		return err
 	}
-	return s.lostError(why, p.Lost)
+	return s.lostError(why + "; " + p.String())
 }
 
 // due is what a caller is told instead of an answer, once.

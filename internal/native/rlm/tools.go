@@ -1,6 +1,7 @@
 package rlm
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -226,6 +227,8 @@ func (s *server) do(ctx context.Context, timeout time.Duration, ask map[string]a
 		return nil, s.recover(ctx, fmt.Sprintf("the code ran longer than %s and could not be interrupted, so the kernel was restarted", timeout))
 	case errors.As(err, &gone):
 		return nil, s.recover(ctx, gone.Error())
+	case done != nil && bytes.HasPrefix(done, []byte(`{"unmet"`)):
+		return nil, s.recover(ctx, "the kernel was restarted, and this did not run")
 	}
 	return done, err
 }

@@ -147,7 +147,7 @@ class Keeper:
         what, n = message["keeper"], message.get("branch", 0)
         b = self.branches.get(n)
         if what == "interrupt" and n == 0:
-            os.kill(self.worker, signal.SIGINT)
+            os.kill(self.worker, signal.SIGUSR1 if message.get("adopt") else signal.SIGINT)
         elif what == "interrupt":
             if b is not None:
                 b.signal(signal.SIGINT)

@@ -19,6 +19,9 @@ class Worker:
         self.newer = set()  # names that changed since the last save, as far as that is seen
         self.left = {}  # names that the last save could not have
         self.lost = None  # what a restore could not bring back, until the host has told it
+        self.back = {}  # what it brought back
+        self.met = False  # whether it has been asked to restore or forget what was saved
+        self.cut = None  # code that was interrupted for no caller, until the host has told it
         self.outputs = None  # the names that SUBMIT wants; None where there is nothing to submit
         self.clear()
         self.attach(requests, 0, pipes)
@@ -117,6 +120,8 @@ class Worker:
             done["images"] = figures()
         except KeyboardInterrupt:
             done["interrupted"] = True
+            if self.cut:
+                self.cut = code.strip().partition("\n")[0][:SHOWN]
         except Submitted as e:
             done["submitted"] = e.text
         except SystemExit as e:
@@ -314,11 +319,12 @@ class Worker:
         return {"saved": len(names), "left": left, "bytes": len(body)}
 
     def restore(self, oldest=0):
-        """Brings back what save wrote, and says what it lacks."""
-        self.lost = None
+        """Brings back what save wrote, once, and says what it lacks."""
+        if self.met or STATE is None:
+            self.met = True
+            return self.pending()
+        self.met = True
         lost = {"newer": [], "count": 0, "left": {}}
-        if STATE is None:
-            return {}
         try:
             with open(os.path.join(STATE, NEWER), "rb") as f:
                 lost.update(json.loads(f.read()))
@@ -335,7 +341,7 @@ class Worker:
                 else:
                     self.names.update(pickle.load(f))
                     self.known = set(self.names)
-                    lost["restored"] = head["names"]
+                    self.back = {"restored": head["names"], "at": head["at"]}
         except FileNotFoundError:
             pass
         except Exception as e:
@@ -348,16 +354,17 @@ class Worker:
 
     def pending(self):
         """What the host has not told of yet, and whether there is something to save."""
-        return {"lost": self.lost, "dirty": bool(self.newer)}
+        return dict(self.back, lost=self.lost, dirty=bool(self.newer), cut=self.cut)
 
     def told(self):
         """The host has."""
-        self.lost, self.newer, self.left = None, set(), {}
+        self.lost, self.newer, self.left, self.cut = None, set(), {}, None
         self.note()
         return {}
 
     def forget(self):
         """Removes what was saved."""
+        self.met = True
         if STATE is not None:
             remove(SAVED)
             remove(NEWER)
@@ -383,6 +390,7 @@ class Worker:
     def run(self):
         os.environ.setdefault("MPLBACKEND", "agg")
         signal.signal(signal.SIGINT, self.interrupted)
+        signal.signal(signal.SIGUSR1, self.interrupted)
         threading.Thread(target=self.read, daemon=True).start()
         while True:
             self.one(self.work.get())
@@ -391,6 +399,7 @@ class Worker:
         # Between two calls there is nothing to interrupt.
         if self.interruptible:
             self.interruptible = False
+            self.cut = number == signal.SIGUSR1 or None
             raise KeyboardInterrupt
 
     def one(self, message):
@@ -400,7 +409,10 @@ class Worker:
         self.interruptible = True
         try:
             args = {k: message[k] for k in self.OPS[op] if k in message}
-            done = self.exec(call, **args) if op == "exec" else getattr(self, op)(**args)
+            if not self.met and op not in ("restore", "forget", "reseed"):
+                done = {"unmet": True}  # its variables are not back yet
+            else:
+                done = self.exec(call, **args) if op == "exec" else getattr(self, op)(**args)
             self.interruptible = False
         except KeyboardInterrupt:
             if self.output.call is not None:
