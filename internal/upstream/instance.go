@@ -130,6 +130,9 @@ func (u *Upstream) dial(ctx context.Context, spec driver.Spec, body driver.Body)
 	if err != nil || u.o.Front == nil {
 		return link, err
 	}
+	if link.Stream == nil {
+		return link, driver.Final(errors.New("its program speaks HTTP, and a built-in server speaks with it over its standard input and output alone; remove port and transport"))
+	}
 	body.Stream = link.Stream
 	return u.o.Front.Front(ctx, spec, body)
 }

@@ -142,14 +142,6 @@ func (b *branch) write(ctx context.Context, message any) error {
 	return b.k.stream.WriteFrame(ctx, append(fmt.Appendf(nil, "@%d ", b.n), line...))
 }
 
-// asks has another one answer what code asks, and returns the one before it.
-func (b *branch) asks(ask asker) (before asker) {
-	b.k.mu.Lock()
-	defer b.k.mu.Unlock()
-	before, b.ask = b.ask, ask
-	return before
-}
-
 // stop interrupts a call, and restarts the worker, or ends the branch, where the call
 // does not end by that.
 func (b *branch) stop(c *call) (restarted bool) {
