@@ -191,9 +191,15 @@ func (c *cli) findSchema(ctx context.Context, g *gateway, session, tool string) 
 		if err != nil {
 			return toolSchema{}, inSession(session, err)
 		}
-		for _, t := range list.Tools {
-			if t.Name == tool {
-				return newToolSchema(tool, t.InputSchema), nil
+		for _, same := range []func(a, b string) bool{
+			func(a, b string) bool { return a == b },
+			// A server may know both, as rlm does; the gateway decides.
+			func(a, b string) bool { return underscored(a) == underscored(b) },
+		} {
+			for _, t := range list.Tools {
+				if same(t.Name, tool) {
+					return newToolSchema(tool, t.InputSchema), nil
+				}
 			}
 		}
 		for _, m := range list.Missing {
@@ -219,6 +225,8 @@ func (c *cli) findSchema(ctx context.Context, g *gateway, session, tool string) 
 	}
 	return toolSchema{}, usagef("%s", msg)
 }
+
+func underscored(tool string) string { return strings.ReplaceAll(tool, ".", "_") }
 
 // toolsOf lists the tools of a session, or those of one server of it. It waits for
 // that server to start, at most its connect_timeout.

@@ -75,7 +75,7 @@ func (c *cli) logout(ctx context.Context, g *gateway, server string) error {
 		return err
 	}
 	if l := before.Login; l != nil && !l.LoggedIn && l.Reason == "" {
-		return c.answer(s, server+": nobody was logged in")
+		return c.answer(s, server+": there was no login")
 	}
 	return c.answer(s, server+": logged out")
 }

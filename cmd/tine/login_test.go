@@ -332,7 +332,7 @@ func TestLogoutOfNobody(t *testing.T) {
 	f.server = func(id string) (any, *api.Error) {
 		return &api.Server{ID: id, Login: &api.LoginState{Credential: "shared"}}, nil
 	}
-	if stdout, stderr, code := run(t, f.start(t), "login", "web", "--logout"); code != 0 || stdout != "web: nobody was logged in\n" {
+	if stdout, stderr, code := run(t, f.start(t), "login", "web", "--logout"); code != 0 || stdout != "web: there was no login\n" {
 		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
 	}
 }

@@ -231,9 +231,16 @@ func firstCall(cfg *config.Config) string {
 		}
 	}
 	for _, s := range cfg.Servers {
-		if s.Enabled && s.Disabled == "" && !s.Controls() {
-			return s.ID + cfg.Separator + "TOOL key=value"
+		if !s.Enabled || s.Disabled != "" || s.Controls() {
+			continue
 		}
+		switch s.Front {
+		case "":
+			return s.ID + cfg.Separator + "TOOL key=value"
+		case s.ID: // its tools have no prefix
+			return "rlm_exec code='1 + 1'"
+		}
+		return s.ID + cfg.Separator + "rlm_exec code='1 + 1'"
 	}
 	return "SERVER" + cfg.Separator + "TOOL key=value"
 }

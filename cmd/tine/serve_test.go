@@ -73,6 +73,8 @@ func TestWelcomeFits(t *testing.T) {
 		{"one server", "default_view: a\nservers: {rollout: {builtin: rollout}, a: {command: a, sandbox: true}}", true, []string{claude}, nil, "a__TOOL", runtime.GOOS == "linux"},
 		{"rollouts", "default_view: rollout\nservers: {rollout: {builtin: rollout}, a: {command: a, state: none}, t: {builtin: time, enabled: false}}", true, []string{"/mcp?errors=protocol\n"}, []string{claude, "mcpServers"}, "a__TOOL", false},
 		{"rollouts with tokens", "default_view: rollout\nauth: {tokens: [{name: a, token: abcdefghijklmnopqrstuvwx}]}\nservers: {rollout: {builtin: rollout}}", false, []string{"/mcp?errors=protocol\n", header}, []string{claude}, "SERVER__TOOL", false},
+		{"a kernel", "servers: {rlm: {builtin: rlm, driver: process}}", true, []string{claude}, nil, "rlm_exec ", true},
+		{"a kernel of another name", "servers: {lab: {builtin: rlm, driver: process}}", true, []string{claude}, nil, "lab__rlm_exec ", true},
 		{"containers", "servers: {a: {docker: {image: a, state: [/data]}}}", true, []string{claude}, nil, "a__TOOL", true},
 		{"containers that nothing is known of", "servers: {a: {docker: a}}", true, []string{claude}, nil, "a__TOOL", false},
 		{"orchestrators", "servers: {a: {remote: {url: 'https://x.example', resource: a, fork: '/instances/{remote_instance_id}/fork'}, scope: session}}", true, []string{claude}, nil, "a__TOOL", true},

@@ -156,8 +156,8 @@ var authTable = Table[Auth]{
 	Put("rules", func(a *Auth) *[]Rule { return &a.Rules }, List(ruleTable, readRules, "").As("list").Unless("none"), "what each of them gets"),
 }
 
-// tokenHash is shown, so that what is shown can be loaded: nobody guesses a token of 16
-// characters from it. Logs have no use for it.
+// tokenHash is shown, so that what is shown can be loaded: a token of 16 characters
+// can't be guessed from it. Logs have no use for it.
 var tokenHash = func() Value[string] {
 	v := Secret(`"sha256:..."`)
 	v.Show = showText

@@ -25,6 +25,7 @@ type ran struct {
 	Printed     int     `json:"printed"` // bytes
 	Lost        int     `json:"lost"`    // bytes of them that are nowhere
 	Changed     bool    `json:"changed"` // there is something new to save
+	Unnoted     *string `json:"unnoted"` // why the names of what changed are not written down
 	Tail        string  `json:"tail"`    // the end of an output that was not sent whole
 	Images      []struct {
 		MIME string `json:"mime"`
@@ -118,6 +119,9 @@ func (s *server) exec(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 		body.Text = joined(body.Text, cut(*r.Error, s.set.Output, ""))
 	case body.Text == "":
 		body.Text = "(no output)"
+	}
+	if r.Unnoted != nil {
+		body.Text = joined(body.Text, fmt.Sprintf("[warning] The names of changed variables can't be written to the session's state (%s). If the kernel ends now, these variables are lost without being named; make room, or mend the state folder.", *r.Unnoted))
 	}
 	for _, image := range r.Images {
 		data, err := base64.StdEncoding.DecodeString(image.Data)

@@ -535,6 +535,26 @@ func TestEndsUnderCalls(t *testing.T) {
 	w.is("x", "1")
 }
 
+// Code that ran is answered as such, also where its kernel can't write down what changed.
+func TestStateThatCanNotBeWritten(t *testing.T) {
+	w := newWorld(t, nil)
+	state := filepath.Join(w.spec.State, body.State)
+	w.exec(fmt.Sprintf("import os; os.rename(%q, %q)", state, state+".away"))
+	got, res := w.call("rlm_exec", map[string]any{"code": "y = 2\ny"})
+	if res.IsError {
+		t.Errorf("it fails: %s", got)
+	}
+	testkit.Has(t, "the answer", got, "2\n[warning] ", "No such file")
+	if err := os.Rename(state+".away", state); err != nil {
+		t.Fatal(err)
+	}
+	w.is("y", "2") // which writes it down
+	w.kill()
+	w.start()
+	got, _ = w.call("rlm_exec", map[string]any{"code": "1"})
+	testkit.Has(t, "the loss", got, "may have: ", "y")
+}
+
 // kill ends the kernel as a crash does: nothing is saved.
 func (w *world) kill() {
 	w.t.Helper()

@@ -17,6 +17,7 @@ class Worker:
         self.children = []
         self.cell = 0
         self.newer = set()  # names that changed since the last save, as far as that is seen
+        self.unnoted = None  # why those could not be written down
         self.left = {}  # names that the last save could not have
         self.lost = None  # what a restore could not bring back, until the host has told it
         self.back = {}  # what it brought back
@@ -138,6 +139,7 @@ class Worker:
         if total > SENT:
             done["tail"] = printed[-TAIL:].decode("utf-8", "replace")
         done["changed"] = self.change(self.touched())
+        done["unnoted"] = self.unnoted
         return done
 
     def get(self, name, query=None):
@@ -281,9 +283,13 @@ class Worker:
         """Notes that variables differ from what was saved."""
         self.known.update(n for n in names if n in self.names)
         names = {n for n in names if not n.startswith("_") and n not in self.hidden} - self.newer
-        if names:
+        if names or self.unnoted:
             self.newer |= names
-            self.note()
+            try:
+                self.note()
+                self.unnoted = None
+            except OSError as e:
+                self.unnoted = e.strerror  # the code has run all the same
         return bool(names)
 
     def note(self):
