@@ -79,9 +79,6 @@ func (b *branch) do(ctx context.Context, timeout time.Duration, request map[stri
 	request["id"] = id
 	// A request that is cut off would leave half a line: it is sent whole.
 	if err := b.write(k.life, request); err != nil {
-		if k.life.Err() != nil {
-			err = context.Cause(k.life)
-		}
 		return nil, false, err
 	}
 	begun := c.begun
@@ -139,7 +136,7 @@ func (b *branch) write(ctx context.Context, message any) error {
 	if err != nil {
 		return err
 	}
-	return b.k.stream.WriteFrame(ctx, append(fmt.Appendf(nil, "@%d ", b.n), line...))
+	return b.k.send(ctx, append(fmt.Appendf(nil, "@%d ", b.n), line...))
 }
 
 // stop interrupts a call, and restarts the worker, or ends the branch, where the call

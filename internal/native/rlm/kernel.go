@@ -122,7 +122,7 @@ func connect(ctx context.Context, stream driver.Stream, fresh bool, ask asker) (
 	if !fresh {
 		// A host that was killed may have left half a line, and code that runs for no
 		// caller any more.
-		err := k.stream.WriteFrame(ctx, nil)
+		err := k.send(ctx, nil)
 		if err == nil {
 			err = k.write(ctx, keeper{Keeper: "interrupt", Adopt: true})
 		}
@@ -201,7 +201,20 @@ func (k *kernel) write(ctx context.Context, message any) error {
 	if err != nil {
 		return err
 	}
-	return k.stream.WriteFrame(ctx, line)
+	return k.send(ctx, line)
+}
+
+// send writes a line. Where that fails the kernel has ended, which the reader may not have
+// seen yet.
+func (k *kernel) send(ctx context.Context, line []byte) error {
+	err := k.stream.WriteFrame(ctx, line)
+	if err != nil && ctx.Err() == nil {
+		k.end(errEnded)
+	}
+	if k.life.Err() != nil {
+		return context.Cause(k.life)
+	}
+	return err
 }
 
 // listen passes events on to the calls that wait for them.
