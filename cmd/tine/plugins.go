@@ -19,6 +19,7 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/sandbox"
 	"github.com/tine-mcp/tine/internal/driver/url"
 	"github.com/tine-mcp/tine/internal/layer"
+	"github.com/tine-mcp/tine/internal/model"
 	"github.com/tine-mcp/tine/internal/native/everything"
 	"github.com/tine-mcp/tine/internal/native/fetch"
 	"github.com/tine-mcp/tine/internal/native/files"
@@ -124,13 +125,14 @@ func kinds(sessions rollout.Sessions, private func() []string) map[string]builti
 			return s, nil, err
 		}}
 	}
+	models := &rlm.Models{Open: model.Open}
 	return map[string]builtin.Kind{
 		"time":       plain(timeserver.New),
 		"fetch":      plain(fetch.New),
 		"everything": plain(everything.New),
 		"rollout":    plain(func(settings map[string]any) (*mcp.Server, error) { return rollout.New(settings, sessions) }),
 		"rlm": {Edition: rlm.Edition(), New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
-			return rlm.New(rlm.Env{Server: e.Server, Session: e.Session, Settings: e.Settings, Body: e.Body, Private: private, Log: e.Log})
+			return rlm.New(rlm.Env{Server: e.Server, Session: e.Session, Settings: e.Settings, Body: e.Body, Models: models, Private: private, Log: e.Log})
 		}},
 		"files": {New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
 			tree, err := filesTree(e)

@@ -46,7 +46,7 @@ func (c *call) take(e event) bool {
 			c.output(e.Stdout, false)
 			c.output(e.Stderr, true)
 		}
-		c.died = &died{*e.Died, e.Reset}
+		c.died = &died{status: *e.Died, reset: e.Reset}
 		close(c.over)
 		return true
 	case e.Done != nil:
@@ -79,9 +79,6 @@ func (b *branch) do(ctx context.Context, timeout time.Duration, request map[stri
 	request["id"] = id
 	// A request that is cut off would leave half a line: it is sent whole.
 	if err := b.write(k.life, request); err != nil {
-		if k.life.Err() != nil {
-			err = context.Cause(k.life)
-		}
 		return nil, false, err
 	}
 	begun := c.begun
@@ -139,7 +136,7 @@ func (b *branch) write(ctx context.Context, message any) error {
 	if err != nil {
 		return err
 	}
-	return b.k.stream.WriteFrame(ctx, append(fmt.Appendf(nil, "@%d ", b.n), line...))
+	return b.k.send(ctx, append(fmt.Appendf(nil, "@%d ", b.n), line...))
 }
 
 // stop interrupts a call, and restarts the worker, or ends the branch, where the call
@@ -216,8 +213,15 @@ func (k *kernel) fork(ctx context.Context, ask asker) (*branch, error) {
 	return b, nil
 }
 
-// close ends a branch.
+// close ends a branch, or the sharing of the worker.
 func (b *branch) close(ctx context.Context) error {
+	if b.n == 0 {
+		b.k.mu.Lock()
+		b.k.branches[0] = b.k.branch
+		b.k.mu.Unlock()
+		<-b.k.turn
+		return nil
+	}
 	b.k.mu.Lock()
 	_, open := b.k.branches[b.n]
 	delete(b.k.branches, b.n)
@@ -226,4 +230,21 @@ func (b *branch) close(ctx context.Context) error {
 		return nil
 	}
 	return b.k.order(ctx, "end", b.n)
+}
+
+// share lends the worker itself to one caller, who runs code in the branch that it
+// returns and closes it. Meanwhile other calls wait.
+func (k *kernel) share(ctx context.Context, ask asker) (*branch, error) {
+	select {
+	case k.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-k.life.Done():
+		return nil, context.Cause(k.life)
+	}
+	b := &branch{k: k, turn: make(chan struct{}, 1), ask: ask}
+	k.mu.Lock()
+	k.branches[0] = b
+	k.mu.Unlock()
+	return b, nil
 }

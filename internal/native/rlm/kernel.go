@@ -43,10 +43,13 @@ const protocol = 1
 type died struct {
 	status int
 	reset  bool
+	hung   time.Duration // after which it was restarted
 }
 
 func (e *died) Error() string {
 	switch {
+	case e.hung > 0:
+		return fmt.Sprintf("its code ran longer than %s and could not be interrupted", e.hung)
 	case e.reset:
 		return "the kernel was reset by another call"
 	case e.status == -int(syscall.SIGKILL):
@@ -122,7 +125,7 @@ func connect(ctx context.Context, stream driver.Stream, fresh bool, ask asker) (
 	if !fresh {
 		// A host that was killed may have left half a line, and code that runs for no
 		// caller any more.
-		err := k.stream.WriteFrame(ctx, nil)
+		err := k.send(ctx, nil)
 		if err == nil {
 			err = k.write(ctx, keeper{Keeper: "interrupt", Adopt: true})
 		}
@@ -201,7 +204,20 @@ func (k *kernel) write(ctx context.Context, message any) error {
 	if err != nil {
 		return err
 	}
-	return k.stream.WriteFrame(ctx, line)
+	return k.send(ctx, line)
+}
+
+// send writes a line. Where that fails the kernel has ended, which the reader may not have
+// seen yet.
+func (k *kernel) send(ctx context.Context, line []byte) error {
+	err := k.stream.WriteFrame(ctx, line)
+	if err != nil && ctx.Err() == nil {
+		k.end(errEnded)
+	}
+	if k.life.Err() != nil {
+		return context.Cause(k.life)
+	}
+	return err
 }
 
 // listen passes events on to the calls that wait for them.
@@ -253,7 +269,7 @@ func (k *kernel) toAll(e event) {
 		ran = c.branch == e.Branch && c.take(e) || ran
 	}
 	if !ran && !e.Reset && e.Branch == 0 {
-		k.fell = &died{*e.Died, false}
+		k.fell = &died{status: *e.Died}
 	}
 }
 

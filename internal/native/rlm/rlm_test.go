@@ -39,7 +39,8 @@ type world struct {
 	spec driver.Spec
 	set  map[string]any
 
-	private []string
+	private []string // files that are the gateway's own
+	models  *Models
 
 	inst   driver.Instance
 	made   *server
@@ -52,11 +53,11 @@ type world struct {
 
 func newWorld(t *testing.T, settings map[string]any) *world {
 	t.Helper()
-	return newWorldOf(t, settings)
+	return newWorldWith(t, settings, nil)
 }
 
-// newWorldOf is the same with files that are the gateway's own.
-func newWorldOf(t *testing.T, settings map[string]any, private ...string) *world {
+// newWorldWith is the same with language models, and with files that are the gateway's own.
+func newWorldWith(t *testing.T, settings map[string]any, models *Models, private ...string) *world {
 	t.Helper()
 	if _, err := exec.LookPath("python3"); err != nil {
 		if os.Getenv("CI") != "" {
@@ -65,7 +66,7 @@ func newWorldOf(t *testing.T, settings map[string]any, private ...string) *world
 		t.Skip(err)
 	}
 	state := t.TempDir()
-	w := &world{t: t, d: process.New(process.Options{}), set: settings, private: private, notes: make(chan string, 1000)}
+	w := &world{t: t, d: process.New(process.Options{}), set: settings, models: models, private: private, notes: make(chan string, 1000)}
 	w.spec = driver.Spec{
 		Server: "rlm", Front: "rlm", State: state, Dir: filepath.Join(t.TempDir(), "instance"),
 		Command: body.Front.Command, Args: append(append([]string{}, body.Front.Args...), "${state.rlm}"),
@@ -102,7 +103,7 @@ func (w *world) front(b driver.Body) {
 	ended := make(chan struct{})
 	w.ended = ended
 	b.Instance, b.Stream = w.inst, &watched{Stream: link.Stream, ended: ended}
-	srv, closer, err := New(Env{Server: "rlm", Settings: w.set, Private: func() []string { return w.private }, Body: &b, Log: w.spec.Log})
+	srv, closer, err := New(Env{Server: "rlm", Settings: w.set, Models: w.models, Private: func() []string { return w.private }, Body: &b, Log: w.spec.Log})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -389,7 +390,7 @@ func TestProgress(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
-	w := newWorldOf(t, map[string]any{"allow_read": []any{dir, "/proc"}}, filepath.Join(dir, "own"))
+	w := newWorldWith(t, map[string]any{"allow_read": []any{dir, "/proc"}}, nil, filepath.Join(dir, "own"))
 	put := func(at, content string) string {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {

@@ -77,6 +77,26 @@ var tools = []tool{
 		run:         (*server).vars,
 	},
 	{
+		name: "sub_agent", title: "Have a sub-agent answer",
+		description: "Has a language model work on a task with a copy of the kernel: it writes Python, sees what that prints, and ends with the outputs that the signature names. Give it what is too long or too laborious for you to read. Returns {result, trajectory, usage}.",
+		schema: object(map[string]any{
+			"signature":      property("string", "What it is given and what it must return, such as `log: str, question: str -> answer: str, lines: list[int]`; or `deep_reasoning` (context, query -> answer), `deep_reasoning_multi` (documents, query -> answer)"),
+			"inputs":         property("object", "A value for each input. {\"$var\": \"NAME\"} stands for a variable of the kernel, which is then not copied through you"),
+			"max_iterations": map[string]any{"type": "integer", "description": "How often it may write code", "default": defaultIterations, "minimum": 1, "maximum": mostIterations},
+			"max_llm_calls":  map[string]any{"type": "integer", "description": "How often its code may ask a language model", "default": defaultQueries, "minimum": 1, "maximum": mostQueries},
+			"share":          map[string]any{"type": "boolean", "description": "Let it work in the kernel itself, so that its variables stay there", "default": false},
+		}, "signature", "inputs"),
+		hints: mcp.ToolAnnotations{DestructiveHint: no},
+		run:   (*server).subAgent,
+	},
+	{
+		name: "usage", title: "Show the use of models",
+		description: "Returns how many calls and tokens sub-agents and llm_query have used in this session, and what they cost.",
+		schema:      object(map[string]any{"reset": map[string]any{"type": "boolean", "description": "Count from zero afterwards", "default": false}}),
+		hints:       mcp.ToolAnnotations{DestructiveHint: no, OpenWorldHint: no},
+		run:         (*server).usage,
+	},
+	{
 		name: "reset", title: "Reset the kernel",
 		description: "Restarts the kernel: all variables and imports are gone. It ends code that is running.",
 		schema:      object(map[string]any{}),
@@ -192,6 +212,20 @@ func (s *server) vars(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 		fmt.Fprintf(&b, "[... and %d more]\n", out.Count-shown)
 	}
 	return text(strings.TrimSuffix(b.String(), "\n")), nil
+}
+
+func (s *server) usage(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	var in struct {
+		Reset bool `json:"reset"`
+	}
+	if err := arguments(req, &in); err != nil {
+		return nil, err
+	}
+	out, err := json.Marshal(usageOf(s.models.usage(in.Reset)))
+	if err != nil {
+		return nil, err
+	}
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(out)}}, StructuredContent: json.RawMessage(out)}, nil
 }
 
 func (s *server) reset(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

@@ -146,8 +146,13 @@ class Keeper:
         """Does what is for the keeper itself."""
         what, n = message["keeper"], message.get("branch", 0)
         b = self.branches.get(n)
-        if what == "interrupt" and n == 0:
-            os.kill(self.worker, signal.SIGUSR1 if message.get("adopt") else signal.SIGINT)
+        if what == "interrupt" and message.get("adopt"):
+            os.kill(self.worker, signal.SIGUSR1)
+            for b in self.branches.values():
+                b.close()  # nobody waits for what it does
+            self.branches = {}
+        elif what == "interrupt" and n == 0:
+            os.kill(self.worker, signal.SIGINT)
         elif what == "interrupt":
             if b is not None:
                 b.signal(signal.SIGINT)
