@@ -96,11 +96,7 @@ func (s *server) open(path string) (*os.File, error) {
 		}
 		return s.openWithin(root, rel, path)
 	}
-	mend := "add its folder to settings.allow_read of the server"
-	if len(s.set.AllowRead) == 0 {
-		mend = "nothing may be read until settings.allow_read of the server names folders"
-	}
-	return nil, &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("%s is not in a folder that may be read; %s", path, mend)}
+	return nil, &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("%s is not in a folder that may be read; %s", path, s.add("allow_read", filepath.Dir(path)))}
 }
 
 func (s *server) openWithin(root, rel, path string) (*os.File, error) {

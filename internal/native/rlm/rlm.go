@@ -37,7 +37,12 @@ type Env struct {
 	Models *Models
 	// Private are files and folders of the host that are never read; nil for none.
 	Private func() []string
-	Log     *slog.Logger
+	// Flags are the flags that settings are set by, by the name of the setting; nil where
+	// that is done in a config.
+	Flags map[string]string
+	// Note is told with the first result; empty for nothing to tell.
+	Note string
+	Log  *slog.Logger
 }
 
 // server is one front.
@@ -48,6 +53,7 @@ type server struct {
 	kernel *kernel // nil where there is no body
 
 	mu     sync.Mutex
+	noted  bool  // Env.Note was told
 	owed   error // what the next caller is told instead of an answer
 	dirty  bool  // there is something to save
 	timer  *time.Timer
@@ -112,6 +118,14 @@ func (s *server) begin(ctx context.Context, body driver.Body) (err error) {
 // ask answers what code asks of the host.
 func (s *server) ask(ctx context.Context, e event) (any, error) {
 	return s.models.answer(ctx, e, s.models.budget)
+}
+
+// add says how a value is added to a setting that is a list.
+func (s *server) add(setting, value string) string {
+	if flag := s.env.Flags[setting]; flag != "" {
+		return fmt.Sprintf("add %s %s to the arguments of tine rlm", flag, value)
+	}
+	return fmt.Sprintf("add %s to settings.%s of the server %s", value, setting, s.env.Server)
 }
 
 // anyName lets a tool be called by each of its names: rlm_exec, rlm.exec, exec.

@@ -120,7 +120,7 @@ func (s *server) addTools(srv *mcp.Server, prefix string) {
 					res, err = t.run(s, ctx, req)
 				}
 				if err == nil {
-					return res, nil
+					return s.note(res), nil
 				}
 				if errors.Is(err, errEnded) || ctx.Err() != nil {
 					// The driver knows why the kernel ended, and the link is about to
@@ -131,6 +131,17 @@ func (s *server) addTools(srv *mcp.Server, prefix string) {
 				return failure(err), nil
 			})
 	}
+}
+
+// note adds what is to be told once.
+func (s *server) note(res *mcp.CallToolResult) *mcp.CallToolResult {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.env.Note != "" && !s.noted {
+		s.noted = true
+		res.Content = append(res.Content, &mcp.TextContent{Text: "[note] " + s.env.Note})
+	}
+	return res
 }
 
 // arguments reads those of a call.

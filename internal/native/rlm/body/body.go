@@ -24,7 +24,12 @@ exec(compile(json.loads(data)["kernel"], "<kernel>", "exec"), {"__name__": "__ke
 var Front = config.Front{
 	Name: "rlm", Command: "python3", Args: []string{"-X", "utf8", "-c", Bootstrap}, State: State,
 	Memory: 2 << 30, CPUs: 2,
-	Image:   "python:3.13-slim",
-	Program: "python",
-	Paths:   "allow_read",
+	Image:    "python:3.13-slim",
+	Program:  "python",
+	Packages: "packages",
+	Paths:    "allow_read",
+	Check: func(from map[string]any) error {
+		_, err := ReadSettings(from)
+		return err
+	},
 }
