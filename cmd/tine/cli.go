@@ -103,6 +103,7 @@ func (c *cli) root() *cobra.Command {
 
   tine serve      runs the gateway
   tine stdio      serves a client that speaks stdio
+  tine rlm        serves one client a Python kernel, over stdio
   the others      inspect and use a running gateway
 
 Commands find the running gateway by --url or TINE_URL, else by the file that it
@@ -153,6 +154,7 @@ the gateway failed, and 2 when the command or its arguments were invalid.`,
 	root.AddCommand(
 		newServeCmd(c),
 		newStdioCmd(c),
+		newRLMCmd(c),
 		newOrchestratorCmd(c),
 		newStatusCmd(c),
 		newServersCmd(c),

@@ -59,7 +59,14 @@ type pluginOptions struct {
 	Network func(driver.Network)
 	// Private are the files of the config, which no sandbox may see.
 	Private func() []string
+	RLM     rlmOptions
 	Log     *slog.Logger
+}
+
+// rlmOptions are what differs where tine rlm is the gateway.
+type rlmOptions struct {
+	Flags map[string]string // the flags that settings are set by
+	Note  string            // what the client is told with the first result
 }
 
 // self is this program, even if its file was replaced.
@@ -105,7 +112,7 @@ func newPlugins(o pluginOptions) (_ *plugins, err error) {
 		}
 		return files
 	}
-	within := builtin.New(builtin.Options{Kinds: kinds(o.Sessions, private), Layers: inside, Dir: filepath.Join(o.State, "templates")})
+	within := builtin.New(builtin.Options{Kinds: kinds(o.Sessions, private, o.RLM), Layers: inside, Dir: filepath.Join(o.State, "templates")})
 	away := remote.New(remote.Options{Dir: filepath.Join(o.State, "remote"), MaxFrame: o.MaxFrame, Authorize: o.Authorize, Log: o.Log})
 	contained := docker.New(docker.Options{Gateway: o.Gateway, MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "docker"), Log: o.Log})
 	walled := sandbox.New(sandbox.Options{MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "sandbox"), Binary: o.Sandbox, Hide: []string{o.State}, Private: o.Private, Network: o.Network, Log: o.Log})
@@ -118,7 +125,7 @@ func newPlugins(o pluginOptions) (_ *plugins, err error) {
 }
 
 // kinds are the servers inside the binary.
-func kinds(sessions rollout.Sessions, private func() []string) map[string]builtin.Kind {
+func kinds(sessions rollout.Sessions, private func() []string, kernel rlmOptions) map[string]builtin.Kind {
 	plain := func(make func(map[string]any) (*mcp.Server, error)) builtin.Kind {
 		return builtin.Kind{New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
 			s, err := make(e.Settings)
@@ -132,7 +139,7 @@ func kinds(sessions rollout.Sessions, private func() []string) map[string]builti
 		"everything": plain(everything.New),
 		"rollout":    plain(func(settings map[string]any) (*mcp.Server, error) { return rollout.New(settings, sessions) }),
 		"rlm": {Edition: rlm.Edition(), New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
-			return rlm.New(rlm.Env{Server: e.Server, Session: e.Session, Settings: e.Settings, Body: e.Body, Models: models, Private: private, Log: e.Log})
+			return rlm.New(rlm.Env{Server: e.Server, Session: e.Session, Settings: e.Settings, Body: e.Body, Models: models, Private: private, Flags: kernel.Flags, Note: kernel.Note, Log: e.Log})
 		}},
 		"files": {New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
 			tree, err := filesTree(e)

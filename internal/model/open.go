@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"strings"
 	"time"
 
@@ -45,7 +46,9 @@ type Options struct {
 	MaxReply int64
 	// CLI is the program claude; empty looks for it on PATH.
 	CLI string
-	Log *slog.Logger
+	// Start starts the program claude; nil is the function Start.
+	Start func(*exec.Cmd) (*Process, error)
+	Log   *slog.Logger
 }
 
 const (

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/exec"
@@ -34,10 +35,36 @@ type program struct {
 	environ func(string) string
 	max     int64
 	prices  Prices
+	start   func(*exec.Cmd) (*Process, error)
 }
 
 func newProgram(o Options, base *url.URL, model string, prices Prices) *program {
-	return &program{path: o.CLI, model: model, base: base, environ: o.Environ, max: o.MaxReply, prices: prices}
+	p := &program{path: o.CLI, model: model, base: base, environ: o.Environ, max: o.MaxReply, prices: prices, start: o.Start}
+	if p.start == nil {
+		p.start = Start
+	}
+	return p
+}
+
+// A Process is a program that runs.
+type Process struct {
+	Stdout io.ReadCloser
+	Wait   func() error // waits for its end, once its output was read
+	Kill   func()       // ends it and what it started, also when it has ended
+}
+
+// Start starts a program as the leader of a group of processes.
+func Start(cmd *exec.Cmd) (*Process, error) {
+	cmd.WaitDelay = endGrace
+	ownGroup(cmd)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Process{Stdout: out, Wait: cmd.Wait, Kill: func() { endGroup(cmd) }}, nil
 }
 
 func (p *program) host() string    { return "the program claude" }
@@ -62,7 +89,7 @@ func (p *program) send(ctx context.Context, a *attempt) (Reply, error) {
 	if err := os.WriteFile(system, []byte(systemText(a.Request)), 0o600); err != nil {
 		return Reply{}, p.failed(api.KindInfrastructure, "no system prompt for the program claude: %v", err)
 	}
-	cmd := exec.CommandContext(ctx, path, p.arguments(a, system)...)
+	cmd := exec.Command(path, p.arguments(a, system)...)
 	cmd.Dir, cmd.Env = dir, p.environment(a)
 	cmd.Stdin = strings.NewReader(promptText(a.Request))
 	return p.run(ctx, cmd, a)
@@ -87,25 +114,23 @@ func (p *program) find() (string, error) {
 func (p *program) run(ctx context.Context, cmd *exec.Cmd, a *attempt) (Reply, error) {
 	words := &tail{max: maxWords}
 	cmd.Stderr = words
-	cmd.WaitDelay = endGrace
-	ownGroup(cmd)
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
+	proc, err := p.start(cmd)
 	if err != nil {
 		return Reply{}, p.failed(api.KindInfrastructure, "the program claude does not start: %v; run claude -p to see why", err)
 	}
-	defer endGroup(cmd) // also what the program left behind
+	defer proc.Kill() // also what the program left behind
 	// A process that left the group may keep the pipe open.
-	defer context.AfterFunc(ctx, func() { out.Close() })()
+	defer context.AfterFunc(ctx, func() {
+		proc.Kill()
+		proc.Stdout.Close()
+	})()
 	run := &programRun{delta: a.delta, asked: len(a.Tools) > 0, prices: p.prices}
-	if err = run.read(&limited{body: out, left: p.max, max: p.max}); err != nil || run.cut {
-		endGroup(cmd)
+	if err = run.read(&limited{body: proc.Stdout, left: p.max, max: p.max}); err != nil || run.cut {
+		proc.Kill()
 	}
-	late := time.AfterFunc(endGrace, func() { endGroup(cmd) })
+	late := time.AfterFunc(endGrace, proc.Kill)
 	defer late.Stop()
-	ended := cmd.Wait()
+	ended := proc.Wait()
 	switch {
 	case err != nil:
 		return run.reply(), err
