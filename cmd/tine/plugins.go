@@ -19,7 +19,6 @@ import (
 	"github.com/tine-mcp/tine/internal/driver/sandbox"
 	"github.com/tine-mcp/tine/internal/driver/url"
 	"github.com/tine-mcp/tine/internal/layer"
-	"github.com/tine-mcp/tine/internal/model"
 	"github.com/tine-mcp/tine/internal/native/everything"
 	"github.com/tine-mcp/tine/internal/native/fetch"
 	"github.com/tine-mcp/tine/internal/native/files"
@@ -67,6 +66,10 @@ type pluginOptions struct {
 type rlmOptions struct {
 	Flags map[string]string // the flags that settings are set by
 	Note  string            // what the client is told with the first result
+	// Programs is the folder of copies of tine-sandbox, and Helper starts them; empty and
+	// nil as for any gateway.
+	Programs string
+	Helper   *rlmHelper
 }
 
 // self is this program, even if its file was replaced.
@@ -115,7 +118,7 @@ func newPlugins(o pluginOptions) (_ *plugins, err error) {
 	within := builtin.New(builtin.Options{Kinds: kinds(o.Sessions, private, o.RLM), Layers: inside, Dir: filepath.Join(o.State, "templates")})
 	away := remote.New(remote.Options{Dir: filepath.Join(o.State, "remote"), MaxFrame: o.MaxFrame, Authorize: o.Authorize, Log: o.Log})
 	contained := docker.New(docker.Options{Gateway: o.Gateway, MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "docker"), Log: o.Log})
-	walled := sandbox.New(sandbox.Options{MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "sandbox"), Binary: o.Sandbox, Hide: []string{o.State}, Private: o.Private, Network: o.Network, Log: o.Log})
+	walled := sandbox.New(sandbox.Options{MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "sandbox"), Binary: o.Sandbox, Hide: []string{o.State}, Private: o.Private, Network: o.Network, Programs: o.RLM.Programs, Start: o.RLM.Helper.starter(), Log: o.Log})
 	programs := process.New(process.Options{MaxFrame: o.MaxFrame, Self: self, Place: filepath.Join(o.State, "workspace"), Fetched: filepath.Join(o.State, "fetched"), Log: o.Log})
 	open = append(open, closer(within.Close), closer(away.Close), contained, walled, programs)
 	for _, d := range []driver.Driver{programs, url.New(), within, away, contained, walled} {
@@ -132,13 +135,18 @@ func kinds(sessions rollout.Sessions, private func() []string, kernel rlmOptions
 			return s, nil, err
 		}}
 	}
-	models := &rlm.Models{Open: model.Open}
+	models := &rlm.Models{Open: kernel.Helper.openModel}
 	return map[string]builtin.Kind{
 		"time":       plain(timeserver.New),
 		"fetch":      plain(fetch.New),
 		"everything": plain(everything.New),
 		"rollout":    plain(func(settings map[string]any) (*mcp.Server, error) { return rollout.New(settings, sessions) }),
 		"rlm": {Edition: rlm.Edition(), New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
+			if e.Body != nil {
+				if err := kernel.Helper.confine(); err != nil {
+					return nil, nil, err
+				}
+			}
 			return rlm.New(rlm.Env{Server: e.Server, Session: e.Session, Settings: e.Settings, Body: e.Body, Models: models, Private: private, Flags: kernel.Flags, Note: kernel.Note, Log: e.Log})
 		}},
 		"files": {New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {

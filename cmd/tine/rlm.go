@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tine-mcp/tine/internal/config"
-	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
 func newRLMCmd(c *cli) *cobra.Command {
@@ -50,98 +49,121 @@ see --model. The key stays outside of the kernel.`,
 
 // rlmFlags say what kernel a client gets.
 type rlmFlags struct {
-	project, session              string
-	allowRead, packages           []string
-	python, image, memory, names  string
-	model, subModel, base, keyEnv string
-	cost                          float64
-	docker, noDocker, plain       bool
+	Project    string   `json:"project,omitempty"`
+	Session    string   `json:"session,omitempty"`
+	AllowRead  []string `json:"allow_read,omitempty"`
+	Packages   []string `json:"packages,omitempty"`
+	Python     string   `json:"python,omitempty"`
+	Image      string   `json:"image,omitempty"`
+	Memory     string   `json:"memory,omitempty"`
+	Names      string   `json:"names,omitempty"`
+	Model      string   `json:"model,omitempty"`
+	SubModel   string   `json:"sub_model,omitempty"`
+	BaseURL    string   `json:"base_url,omitempty"`
+	KeyEnv     string   `json:"key_env,omitempty"`
+	Cost       float64  `json:"cost,omitempty"`
+	Docker     bool     `json:"docker,omitempty"`
+	NoDocker   bool     `json:"no_docker,omitempty"`
+	Plain      bool     `json:"plain,omitempty"`
+	Unconfined bool     `json:"unconfined,omitempty"`
 }
 
 // rlmSettings are the flags that settings are set by, for messages.
-var rlmSettings = map[string]string{"allow_read": "--allow-read", "packages": "--package"}
+var rlmSettings = map[string]string{"allow_read": "--allow-read", "packages": "--package", "names": "--names", "python": "--python"}
 
 func (o *rlmFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.project, "project", "", "project folder, whose kernel it is and whose files may be loaded (default the current folder)")
-	f.StringVar(&o.session, "session", "", "a kernel of this name, besides the project's usual one")
-	f.StringArrayVar(&o.allowRead, "allow-read", nil, "another file or folder that rlm_load may read; can be repeated")
-	f.StringVar(&o.python, "python", "", "Python interpreter, such as .venv/bin/python, whose packages can be imported (default python3)")
-	f.StringArrayVar(&o.packages, "package", nil, "package from PyPI that can be imported, such as numpy or pandas==2.3.0; can be repeated")
-	f.StringVar(&o.memory, "memory", "", "memory of the kernel, such as 8GiB (default 2GiB)")
-	f.StringVar(&o.names, "names", "", "how tools are listed: underscores, as rlm_exec, or dots, as rlm.exec (default underscores)")
-	f.BoolVar(&o.docker, "docker", false, "run the kernel in a container")
-	f.StringVar(&o.image, "image", "", "image of the container, which has python3 (implies --docker)")
-	f.BoolVar(&o.noDocker, "no-docker", false, "run the kernel in a sandbox, or fail: never in a container")
-	f.BoolVar(&o.plain, "no-isolation", false, "run the kernel as an ordinary process, which can read and change all that you can")
-	f.StringVar(&o.model, "model", "", "language model of sub-agents: anthropic/NAME, openai/NAME, claude-code, or NAME with --base-url")
-	f.StringVar(&o.subModel, "sub-model", "", "language model of llm_query (default that of --model)")
-	f.StringVar(&o.base, "base-url", "", "endpoint of the language model, in the format of OpenAI or Anthropic")
-	f.StringVar(&o.keyEnv, "key-env", "", "environment variable with the key of the language model (default ANTHROPIC_API_KEY or OPENAI_API_KEY)")
-	f.Float64Var(&o.cost, "max-cost", 0, "US dollars that language models may cost while this runs (default no bound)")
+	f.StringVar(&o.Project, "project", "", "project folder, whose kernel it is and whose files may be loaded (default the current folder)")
+	f.StringVar(&o.Session, "session", "", "a kernel of this name, besides the project's usual one")
+	f.StringArrayVar(&o.AllowRead, "allow-read", nil, "another file or folder that rlm_load may read; can be repeated")
+	f.StringVar(&o.Python, "python", "", "Python interpreter, such as .venv/bin/python, whose packages can be imported (default python3)")
+	f.StringArrayVar(&o.Packages, "package", nil, "package from PyPI that can be imported, such as numpy or pandas==2.3.0; can be repeated")
+	f.StringVar(&o.Memory, "memory", "", "memory of the kernel, such as 8GiB (default 2GiB)")
+	f.StringVar(&o.Names, "names", "", "how tools are listed: underscores, as rlm_exec, or dots, as rlm.exec (default underscores)")
+	f.BoolVar(&o.Docker, "docker", false, "run the kernel in a container")
+	f.StringVar(&o.Image, "image", "", "image of the container, which has python3 (implies --docker)")
+	f.BoolVar(&o.NoDocker, "no-docker", false, "run the kernel in a sandbox, or fail: never in a container")
+	f.BoolVar(&o.Plain, "no-isolation", false, "run the kernel as an ordinary process, which can read and change all that you can")
+	f.StringVar(&o.Model, "model", "", "language model of sub-agents: anthropic/NAME, openai/NAME, claude-code, or NAME with --base-url")
+	f.StringVar(&o.SubModel, "sub-model", "", "language model of llm_query (default that of --model)")
+	f.StringVar(&o.BaseURL, "base-url", "", "endpoint of the language model, in the format of OpenAI or Anthropic")
+	f.StringVar(&o.KeyEnv, "key-env", "", "environment variable with the key of the language model (default ANTHROPIC_API_KEY or OPENAI_API_KEY)")
+	f.Float64Var(&o.Cost, "max-cost", 0, "US dollars that language models may cost while this runs (default no bound)")
 	cmd.MarkFlagsMutuallyExclusive("docker", "no-docker", "no-isolation")
 	cmd.MarkFlagsMutuallyExclusive("image", "no-docker", "no-isolation")
 }
 
-// entry is the config of the kernel.
-func (o *rlmFlags) entry(project string) (map[string]any, error) {
-	roots := []string{project}
-	for _, path := range o.allowRead {
-		abs, err := filepath.Abs(path)
-		if err != nil {
-			return nil, err
-		}
-		roots = append(roots, abs)
+// resolve makes the paths absolute, with links of the project folder resolved: another
+// process may read them in another folder.
+func (o *rlmFlags) resolve() error {
+	dir, err := filepath.Abs(cmp.Or(o.Project, "."))
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
 	}
-	settings := map[string]any{"allow_read": roots}
-	for key, value := range map[string]string{"names": o.names, "model": o.model, "sub_model": o.subModel, "base_url": o.base, "key_env": o.keyEnv} {
+	var info os.FileInfo
+	if err == nil {
+		info, err = os.Stat(dir)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("find the project folder: %w; name it with --project", err)
+	case !info.IsDir():
+		return usagef("--project %s is no folder", dir)
+	}
+	o.Project = dir
+	for i, path := range o.AllowRead {
+		if o.AllowRead[i], err = filepath.Abs(path); err != nil {
+			return err
+		}
+		if _, err := os.Stat(path); err != nil {
+			return usagef("--allow-read: %w", err)
+		}
+	}
+	if strings.ContainsAny(o.Python, `/\`) {
+		o.Python, err = filepath.Abs(o.Python)
+	}
+	return err
+}
+
+// entry is the config of the kernel.
+func (o *rlmFlags) entry() map[string]any {
+	settings := map[string]any{"allow_read": append([]string{o.Project}, o.AllowRead...)}
+	for key, value := range map[string]string{
+		"names": o.Names, "python": o.Python, "model": o.Model, "sub_model": o.SubModel, "base_url": o.BaseURL, "key_env": o.KeyEnv,
+	} {
 		if value != "" {
 			settings[key] = value
 		}
 	}
-	if o.python != "" {
-		settings["python"] = o.python
-		if strings.ContainsAny(o.python, `/\`) {
-			abs, err := filepath.Abs(o.python)
-			if err != nil {
-				return nil, err
-			}
-			settings["python"] = abs
-		}
+	if len(o.Packages) > 0 {
+		settings["packages"] = o.Packages
 	}
-	if len(o.packages) > 0 {
-		settings["packages"] = o.packages
-	}
-	if o.cost > 0 {
-		settings["budget"] = map[string]any{"cost": o.cost}
+	if o.Cost > 0 {
+		settings["budget"] = map[string]any{"cost": o.Cost}
 	}
 	entry := map[string]any{"builtin": "rlm", "settings": settings}
 	limits := map[string]any{}
-	if o.memory != "" {
-		limits["memory"] = o.memory
+	if o.Memory != "" {
+		limits["memory"] = o.Memory
 	}
 	switch {
-	case o.plain:
+	case o.Plain:
 		entry["driver"] = "process"
-	case o.docker || o.image != "":
-		if o.image != "" {
-			limits["image"] = o.image
+	case o.Docker || o.Image != "":
+		if o.Image != "" {
+			limits["image"] = o.Image
 		}
 		entry["docker"] = limits
-	case o.noDocker || len(limits) > 0:
+	case o.NoDocker || len(limits) > 0:
 		entry["sandbox"] = limits
 	}
-	return entry, nil
+	return entry
 }
 
-// config is that of a gateway with the kernel alone.
-func (c *cli) rlmConfig(o rlmFlags, project string) (*config.Config, error) {
-	entry, err := o.entry(project)
-	if err != nil {
-		return nil, err
-	}
+// rlmConfig is that of a gateway with the kernel alone.
+func (c *cli) rlmConfig(o *rlmFlags) (*config.Config, error) {
 	text, err := json.Marshal(map[string]any{
-		"servers":  map[string]any{"rlm": entry},
+		"servers":  map[string]any{"rlm": o.entry()},
 		"sessions": map[string]any{"implicit": "shared"},
 		"log":      map[string]any{"level": "warn"},
 	})
@@ -149,7 +171,7 @@ func (c *cli) rlmConfig(o rlmFlags, project string) (*config.Config, error) {
 		return nil, err
 	}
 	opts := c.serveOptions()
-	opts.Path = filepath.Join(project, "tine rlm") // where relative paths start
+	opts.Path = filepath.Join(o.Project, "tine rlm") // where relative paths start
 	cfg, err := config.Parse([]byte(strings.ReplaceAll(string(text), "${", "$${")), opts)
 	if err != nil {
 		return nil, usagef("%s", flagErrors(err))
@@ -168,57 +190,23 @@ func flagErrors(err error) string {
 }
 
 func (c *cli) rlm(ctx context.Context, o rlmFlags) error {
-	project, err := projectFolder(o.project)
-	if err != nil {
-		return err
-	}
-	cfg, err := c.rlmConfig(o, project)
-	if err != nil {
+	if err := o.resolve(); err != nil {
 		return err
 	}
 	state, err := c.stateDir()
 	if err != nil {
 		return err
 	}
-	redact := telemetry.NewRedactor()
-	redact.Set(cfg.Secrets())
-	log := telemetry.NewLogger(c.stderr, cfg.Log.Level, cfg.Log.Format, redact)
-	warnAll(log, cfg)
-	open := func(dir, note string) (*service, error) {
-		return newService(ctx, serviceOptions{
-			Config: cfg, State: dir, StateFlag: stateFlag(dir), Version: c.version, Redact: redact, Log: log,
-			RLM: rlmOptions{Flags: rlmSettings, Note: note},
-		})
-	}
-	rooms := rlmRooms{root: filepath.Join(state, "rlm"), now: c.now, log: log}
-	room, err := rooms.take(ctx, project, o.session, open)
+	rooms := c.rlmRooms(state)
+	m, err := rooms.take(ctx, o)
 	if err != nil {
 		return err
 	}
-	defer room.close()
-	if room.note != "" {
-		fmt.Fprintf(c.stderr, "tine: %s\n", room.note)
+	defer m.close()
+	if m.note != "" {
+		fmt.Fprintf(c.stderr, "tine: %s\n", m.note)
 	}
-	err = room.p.gateway.ServeStdio(ctx, c.stdin, c.stdout, "", false)
-	room.ending()
+	err = m.p.gateway.ServeStdio(ctx, c.stdin, c.stdout, "", false)
+	m.ending()
 	return err
-}
-
-// projectFolder is the folder that a kernel belongs to, with links resolved.
-func projectFolder(given string) (string, error) {
-	dir, err := filepath.Abs(cmp.Or(given, "."))
-	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir)
-	}
-	if err != nil {
-		return "", fmt.Errorf("find the project folder: %w; name it with --project", err)
-	}
-	info, err := os.Stat(dir)
-	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is no folder", dir)
-	}
-	if err != nil {
-		return "", fmt.Errorf("find the project folder: %w; name it with --project", err)
-	}
-	return dir, nil
 }

@@ -14,32 +14,33 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/store"
+	"github.com/tine-mcp/tine/internal/telemetry"
 )
 
 // rlmRooms are the folders of the kernels that tine rlm runs: one for each project and
 // session, which one process at a time has.
 type rlmRooms struct {
+	c    *cli
 	root string
-	now  func() time.Time
 	log  *slog.Logger
 }
 
 // A room is the folder of a kernel, and the gateway on it.
 type room struct {
-	rooms *rlmRooms
-	dir   string
-	about roomFile
-	p     *service
-	note  string // what the client is told; empty for nothing
-	brief bool   // it is removed at the end
+	rooms  *rlmRooms
+	dir    string
+	about  roomFile
+	p      *service
+	helper *rlmHelper // nil for none
+	note   string     // what the client is told; empty for nothing
+	brief  bool       // it is removed at the end
 }
 
 // roomFile is what a room says of itself.
 type roomFile struct {
-	Project string    `json:"project"`
-	Session string    `json:"session,omitempty"`
-	Stage   string    `json:"stage"`
-	Used    time.Time `json:"used"`
+	Flags rlmFlags  `json:"flags"`
+	Stage string    `json:"stage"`
+	Used  time.Time `json:"used"`
 }
 
 // The stages of a room.
@@ -52,6 +53,7 @@ const (
 const (
 	roomName   = "room.json"
 	briefRooms = "second-"
+	programDir = "programs" // copies of tine-sandbox, for all rooms
 	// roomKept is how long a room is kept without use.
 	roomKept = 7 * 24 * time.Hour
 	// endingWait is how long the next process waits for one whose client has left: it
@@ -59,23 +61,31 @@ const (
 	endingWait = time.Minute
 )
 
+func (c *cli) rlmRooms(state string) *rlmRooms {
+	return &rlmRooms{c: c, root: filepath.Join(state, "rlm"), log: telemetry.NewLogger(c.stderr, "warn", "text", telemetry.NewRedactor())}
+}
+
+// programs is the folder of copies of tine-sandbox.
+func (r *rlmRooms) programs() string { return filepath.Join(r.root, programDir) }
+
 // take opens the room of a project. Where another process has it, the client gets one
 // that is not kept.
-func (r *rlmRooms) take(ctx context.Context, project, session string, open func(dir, note string) (*service, error)) (*room, error) {
-	sum := sha256.Sum256([]byte(project + "\x00" + session))
-	m := &room{rooms: r, dir: filepath.Join(r.root, hex.EncodeToString(sum[:8])), about: roomFile{Project: project, Session: session}}
+func (r *rlmRooms) take(ctx context.Context, flags rlmFlags) (*room, error) {
+	sum := sha256.Sum256([]byte(flags.Project + "\x00" + flags.Session))
+	m := &room{rooms: r, dir: filepath.Join(r.root, hex.EncodeToString(sum[:8])), about: roomFile{Flags: flags}}
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state folder: %w; choose another with --state", err)
 	}
-	var err error
-	for late := r.now().Add(endingWait); ; {
-		if m.p, err = open(m.dir, ""); err == nil {
+	m.helper = newRLMHelper(m)
+	for late := time.Now().Add(endingWait); ; {
+		err := m.open(ctx)
+		if err == nil {
 			return m, m.say(roomOpen)
 		}
 		if !errors.Is(err, store.ErrLocked) {
 			return nil, err
 		}
-		if about, err := readRoom(m.dir); err != nil || about.Stage != roomEnding || r.now().After(late) {
+		if about, err := readRoom(m.dir); err != nil || about.Stage != roomEnding || time.Now().After(late) {
 			break
 		}
 		select {
@@ -85,19 +95,44 @@ func (r *rlmRooms) take(ctx context.Context, project, session string, open func(
 		}
 	}
 	m.brief = true
-	m.note = fmt.Sprintf("another client has the kernel of %s; this one has a kernel of its own, whose variables are gone when the client leaves", project)
+	m.note = fmt.Sprintf("another client has the kernel of %s; this one has a kernel of its own, whose variables are gone when the client leaves", flags.Project)
+	var err error
 	if m.dir, err = os.MkdirTemp(r.root, briefRooms); err != nil {
 		return nil, err
 	}
-	if m.p, err = open(m.dir, m.note); err != nil {
+	if err := m.open(ctx); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(m.dir))
 	}
 	return m, m.say(roomOpen)
 }
 
+// open makes the gateway on the room.
+func (m *room) open(ctx context.Context) error {
+	cfg, err := m.rooms.c.rlmConfig(&m.about.Flags)
+	if err != nil {
+		return err
+	}
+	redact := telemetry.NewRedactor()
+	redact.Set(cfg.Secrets())
+	log := telemetry.NewLogger(m.rooms.c.stderr, cfg.Log.Level, cfg.Log.Format, redact)
+	warnAll(log, cfg)
+	m.p, err = newService(ctx, serviceOptions{
+		Config: cfg, State: m.dir, StateFlag: stateFlag(m.dir), Version: m.rooms.c.version, Redact: redact, Log: log,
+		Closed: func() {
+			if !m.brief {
+				if err := m.say(roomClosed); err != nil {
+					m.rooms.log.Warn("the state folder does not know that it was closed", "folder", m.dir, "err", err)
+				}
+			}
+		},
+		RLM: rlmOptions{Flags: rlmSettings, Note: m.note, Programs: m.rooms.programs(), Helper: m.helper},
+	})
+	return err
+}
+
 // say writes down how it stands with the room.
 func (m *room) say(stage string) error {
-	m.about.Stage, m.about.Used = stage, m.rooms.now().UTC()
+	m.about.Stage, m.about.Used = stage, m.rooms.c.now().UTC()
 	data, err := json.Marshal(m.about)
 	if err != nil {
 		return err
@@ -126,22 +161,33 @@ func (m *room) ending() {
 
 // close ends the gateway, and with it the kernel, whose memory is kept.
 func (m *room) close() {
-	// Before the folder is free: then it belongs to the next one.
-	if err := m.say(roomClosed); err != nil {
-		m.rooms.log.Warn("the state folder does not know that it was closed", "err", err)
-	}
 	m.p.Close()
 	if m.brief {
 		if err := os.RemoveAll(m.dir); err != nil {
 			m.rooms.log.Warn("a folder that is not kept was not removed", "folder", m.dir, "err", err)
 		}
 	}
+	m.helper.bye()
 }
 
-// sweep ends what processes left that were killed together with their helper, and removes
-// rooms that nobody used for long. open makes the gateway of a room that only ends what
-// is there.
-func (r *rlmRooms) sweep(open func(dir string) (*service, error)) {
+// settle ends in order what a process left that was killed: the kernel's memory is kept.
+func (r *rlmRooms) settle(ctx context.Context, dir string) error {
+	about, err := readRoom(dir)
+	if err != nil {
+		return err
+	}
+	m := &room{rooms: r, dir: dir, about: about, brief: strings.HasPrefix(filepath.Base(dir), briefRooms)}
+	if err := m.open(ctx); err != nil {
+		return err
+	}
+	m.brief = m.brief || r.c.now().Sub(about.Used) > roomKept
+	m.close()
+	return nil
+}
+
+// sweep ends what processes left that were killed together with their helpers, and removes
+// what was not used for long.
+func (r *rlmRooms) sweep(ctx context.Context) {
 	dirs, err := os.ReadDir(r.root)
 	if err != nil {
 		return
@@ -149,19 +195,23 @@ func (r *rlmRooms) sweep(open func(dir string) (*service, error)) {
 	for _, d := range dirs {
 		dir := filepath.Join(r.root, d.Name())
 		about, err := readRoom(dir)
-		brief := strings.HasPrefix(d.Name(), briefRooms)
-		old := err == nil && r.now().Sub(about.Used) > roomKept
-		if err != nil || about.Stage == roomClosed && !old && !brief {
+		if err != nil || about.Stage == roomClosed && r.c.now().Sub(about.Used) <= roomKept {
 			continue
 		}
-		p, err := open(dir)
-		if err != nil {
-			if !errors.Is(err, store.ErrLocked) {
-				r.log.Warn("what an earlier tine rlm left was not ended", "folder", dir, "err", err)
+		if err := r.settle(ctx, dir); err != nil && !errors.Is(err, store.ErrLocked) {
+			r.log.Warn("what an earlier tine rlm left was not ended", "folder", dir, "err", err)
+		}
+	}
+	programs, err := os.ReadDir(r.programs())
+	if err != nil {
+		return
+	}
+	for _, d := range programs {
+		// No room that is kept was used before.
+		if info, err := d.Info(); err == nil && r.c.now().Sub(info.ModTime()) > 2*roomKept {
+			if err := os.Remove(filepath.Join(r.programs(), d.Name())); err != nil {
+				r.log.Warn("an old program was not removed", "file", d.Name(), "err", err)
 			}
-			continue
 		}
-		m := &room{rooms: r, dir: dir, about: about, p: p, brief: brief || old}
-		m.close()
 	}
 }

@@ -46,6 +46,9 @@ type serviceOptions struct {
 	Lists store.ServerLists
 	// Orchestrate serves the orchestration API too.
 	Orchestrate bool
+	// Closed is called when all has ended, while the state folder is still this
+	// gateway's; nil for nothing to do.
+	Closed func()
 	// RLM are for the kernels of tine rlm.
 	RLM     rlmOptions
 	Version string
@@ -400,6 +403,9 @@ func (p *service) Close() {
 		}
 	}
 	if p.unlock != nil {
+		if p.o.Closed != nil && p.gateway != nil {
+			p.o.Closed()
+		}
 		p.unlock()
 	}
 }

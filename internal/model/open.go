@@ -120,6 +120,20 @@ func Open(name string, o Options) (Model, error) {
 	return c, nil
 }
 
+// At is the address of the endpoint that a model is at; nil for the program claude, which
+// knows its own.
+func At(name, base string) (*url.URL, error) {
+	provider, _, err := split(name, base)
+	if err != nil {
+		return nil, err
+	}
+	at, err := baseURL(name, provider, base)
+	if err != nil || provider == providerCLI {
+		return nil, err
+	}
+	return at, nil
+}
+
 // split finds the provider of a model and its name there.
 func split(name, base string) (provider, short string, err error) {
 	head, rest, slash := strings.Cut(name, "/")

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/folder"
@@ -154,20 +155,28 @@ func binaryHash(path string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil))[:16], nil
 }
 
-func (h *helpers) path(hash string) string { return filepath.Join(h.d.opts.Dir, binaryPrefix+hash) }
+func (h *helpers) path(hash string) string {
+	return filepath.Join(h.d.opts.Programs, binaryPrefix+hash)
+}
 
 // install copies a binary to the driver's folder.
 func (h *helpers) install(path, hash string) (err error) {
 	to := h.path(hash)
 	if _, err := os.Stat(to); err == nil {
+		if h.shared() {
+			_ = os.Chtimes(to, time.Time{}, time.Now()) // it is not old
+		}
 		return nil
+	}
+	if err := os.MkdirAll(h.d.opts.Programs, 0o700); err != nil {
+		return err
 	}
 	in, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := os.CreateTemp(h.d.opts.Dir, binaryPrefix+"*"+folder.Part)
+	out, err := os.CreateTemp(h.d.opts.Programs, binaryPrefix+"*"+folder.Part)
 	if err != nil {
 		return fmt.Errorf("copy the binary for sandboxes: %w", err)
 	}
@@ -259,7 +268,7 @@ func (h *helpers) get(hash string) (*helper, error) {
 			return run, nil
 		}
 	}
-	run, err := startHelper(h.path(hash), h.d.rootful, h.d.beside)
+	run, err := startHelper(h.path(hash), h.d.opts.Start, h.d.rootful, h.d.beside)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errBinary
 	}
@@ -329,8 +338,14 @@ func (h *helpers) close() {
 	}
 }
 
+// shared reports whether other drivers have the same binaries.
+func (h *helpers) shared() bool { return h.d.opts.Programs != h.d.opts.Dir }
+
 // prune removes binaries that nothing refers to.
 func (h *helpers) prune(referenced map[string]bool) {
+	if h.shared() {
+		return
+	}
 	entries, err := os.ReadDir(h.d.opts.Dir)
 	if err != nil {
 		return
