@@ -57,6 +57,8 @@ var layers = []layer{
 		"a workspace is a tree in layers or a folder that is cloned; who sees it does not matter"},
 	{"internal/publicnet", nil,
 		"which addresses are public is the same for whoever asks"},
+	{"internal/confine", nil,
+		"what the kernel refuses a process is the same for whoever asks"},
 	{"internal/torture", nil,
 		"how hard tests try is the same everywhere"},
 	{"internal/testkit", nil,
