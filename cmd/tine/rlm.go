@@ -84,6 +84,7 @@ func (o *rlmFlags) add(cmd *cobra.Command) {
 	f.StringVar(&o.Image, "image", "", "image of the container, which has python3 (implies --docker)")
 	f.BoolVar(&o.NoDocker, "no-docker", false, "run the kernel in a sandbox, or fail: never in a container")
 	f.BoolVar(&o.Plain, "no-isolation", false, "run the kernel as an ordinary process, which can read and change all that you can")
+	f.BoolVar(&o.Unconfined, "no-confinement", false, "do not confine this process itself, which reads what the kernel says")
 	f.StringVar(&o.Model, "model", "", "language model of sub-agents: anthropic/NAME, openai/NAME, claude-code, or NAME with --base-url")
 	f.StringVar(&o.SubModel, "sub-model", "", "language model of llm_query (default that of --model)")
 	f.StringVar(&o.BaseURL, "base-url", "", "endpoint of the language model, in the format of OpenAI or Anthropic")
@@ -125,6 +126,9 @@ func (o *rlmFlags) resolve() error {
 	return err
 }
 
+// inContainer reports whether the kernel is one of Docker.
+func (o *rlmFlags) inContainer() bool { return o.Docker || o.Image != "" }
+
 // entry is the config of the kernel.
 func (o *rlmFlags) entry() map[string]any {
 	settings := map[string]any{"allow_read": append([]string{o.Project}, o.AllowRead...)}
@@ -149,7 +153,7 @@ func (o *rlmFlags) entry() map[string]any {
 	switch {
 	case o.Plain:
 		entry["driver"] = "process"
-	case o.Docker || o.Image != "":
+	case o.inContainer():
 		if o.Image != "" {
 			limits["image"] = o.Image
 		}
