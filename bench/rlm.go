@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"time"
 )
 
@@ -69,21 +70,25 @@ func needRLM(ctx context.Context, s settings) error {
 	if err := needWalls(s); err != nil {
 		return err
 	}
-	_, err := realPython(ctx)
-	return err
+	if err := exec.CommandContext(ctx, "python3", "-c", "import venv").Run(); err != nil {
+		return fmt.Errorf("python3 has no venv: %w; install Python 3.11 or newer with it", err)
+	}
+	return nil
 }
 
-// realPython is the interpreter behind python3, which on some machines is a script that
-// looks for one.
-func realPython(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "python3", "-c", "import os, sys; print(os.path.realpath(sys.executable), end='')").Output()
-	if err != nil {
-		return "", fmt.Errorf("python3 does not run, install Python 3.11 or newer: %w", err)
+// kernelPython is the interpreter of kernels and of a bare Python. It has an environment of
+// its own, as the peer has: what the machine has all programs in Python import would count
+// for one of them.
+func (t *trials) kernelPython(ctx context.Context) (string, error) {
+	dir := filepath.Join(t.g.dir, "kernel-python")
+	python := filepath.Join(dir, "bin", "python")
+	if _, err := os.Stat(python); err == nil {
+		return python, nil
 	}
-	if _, err := os.Stat(string(out)); err != nil {
-		return "", fmt.Errorf("python3 does not say what it is: %w", err)
+	if out, err := exec.CommandContext(ctx, "python3", "-m", "venv", "--without-pip", dir).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("make an environment of Python: %w: %s", err, out)
 	}
-	return string(out), nil
+	return python, nil
 }
 
 // ours has only kernels of Tine judged.
@@ -114,6 +119,7 @@ type contest struct {
 	floor, peer *side // the peer is nil where there is none
 	ours        []*side
 	shows       shows
+	before      func(context.Context) error // each side; nil for nothing
 }
 
 func (c *contest) all() []*side {
@@ -130,6 +136,11 @@ func (c *contest) rounds(ctx context.Context, rounds int) ([]reading, error) {
 	for round := range rounds {
 		for i := range all {
 			s := all[(i+round)%len(all)]
+			if c.before != nil {
+				if err := c.before(ctx); err != nil {
+					return nil, err
+				}
+			}
 			times, err := s.run(ctx)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", s.name, err)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"strings"
 	"time"
 )
 
@@ -28,12 +30,16 @@ func (t *trials) kernelStart(ctx context.Context) (_ []reading, err error) {
 		{kernelWarm, "warm, in a sandbox"},
 	} {
 		s := &side{&series{name: "rlm, " + way.name, server: way.server}, func(ctx context.Context) ([]time.Duration, error) { return k.firstExec(ctx, way.server) }}
-		// What the first of all makes for those after it.
+		// The first of all makes something for those after it.
 		if _, err := s.run(ctx); err != nil {
 			return nil, err
 		}
 		c.ours = append(c.ours, s)
 	}
+	if err := k.warmed(ctx); err != nil {
+		return nil, err
+	}
+	c.before = k.restocked
 	if peer != nil {
 		c.peer = &side{&series{name: "jupyter_client and ipykernel"}, func(ctx context.Context) ([]time.Duration, error) {
 			r, err := peer.ask(ctx, map[string]any{"op": "start", "count": 1})
@@ -54,12 +60,8 @@ func (t *trials) bareStart(python string) ([]time.Duration, error) {
 	return []time.Duration{time.Since(began)}, err
 }
 
-// firstExec times a session with its first exec, after all that is kept ready is there
-// again.
+// firstExec times a session with its first exec.
 func (k *kernels) firstExec(ctx context.Context, server string) ([]time.Duration, error) {
-	if err := k.restocked(ctx); err != nil {
-		return nil, err
-	}
 	began := time.Now()
 	id, err := k.first(ctx, server)
 	took := time.Since(began)
@@ -69,14 +71,35 @@ func (k *kernels) firstExec(ctx context.Context, server string) ([]time.Duration
 	return []time.Duration{took}, k.close(ctx, id)
 }
 
-// restocked waits until what is kept ready is: making it would be in the times.
-func (k *kernels) restocked(ctx context.Context) error {
-	const longer = 400 * time.Millisecond // than it takes to make one
-	if err := k.until(ctx, gaugeReady, kernelWarm, readyKernels); err != nil {
-		return err
+// warmed waits until there is a frozen kernel to begin with. A kernel has a state of its
+// own, so that no copy stands ready; the log is where the gateway says that it begins with
+// the frozen one all the same.
+func (k *kernels) warmed(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, boxTimeout)
+	defer cancel()
+	for {
+		text, err := os.ReadFile(k.gate.log)
+		if err != nil {
+			return err
+		}
+		if strings.Contains(string(text), "sessions begin with what is warm of the server") {
+			return nil
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-k.gate.exited:
+			return k.gate.explain(errors.New("it ended while it was waited for"))
+		case <-ctx.Done():
+			return k.gate.explain(fmt.Errorf("no kernel is warm: %w", context.Cause(ctx)))
+		}
 	}
+}
+
+// restocked waits until the slots are filled again: to make them would be in the times.
+func (k *kernels) restocked(ctx context.Context) error {
+	const slots, longer = 2, 400 * time.Millisecond // than it takes to make one
 	for _, server := range []string{kernelWarm, kernelBoxed} {
-		if err := k.steady(ctx, gaugeSlots, server, 0, math.MaxInt, longer); err != nil {
+		if err := k.steady(ctx, gaugeSlots, server, slots, math.MaxInt, longer); err != nil {
 			return err
 		}
 	}

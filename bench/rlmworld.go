@@ -19,11 +19,8 @@ const (
 	kernelBoxed    = "rlm"      // in a sandbox, as it is by itself
 	kernelPlain    = "plain"    // a process of this machine
 	kernelSlotless = "slotless" // in a sandbox for which nothing is prepared
-	kernelWarm     = "warm"     // in a sandbox, kept ready
+	kernelWarm     = "warm"     // in a sandbox, from one that was started and frozen
 )
-
-// readyKernels is how many are kept ready.
-const readyKernels = 2
 
 // kernels is a gateway with kernels.
 type kernels struct {
@@ -34,7 +31,7 @@ type kernels struct {
 
 // kernelWorld starts a gateway with so many kinds of kernels.
 func (t *trials) kernelWorld(ctx context.Context, name string, kinds ...string) (*kernels, error) {
-	python, err := realPython(ctx)
+	python, err := t.kernelPython(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -51,13 +48,14 @@ func (t *trials) kernelWorld(ctx context.Context, name string, kinds ...string) 
 			"builtin": "rlm", "connect_timeout": boxTimeout.String(),
 			"settings": map[string]any{"python": python, "allow_read": []string{k.files}},
 		}
+		// Servers that are alike use the slots of each other.
 		switch kind {
 		case kernelPlain:
 			e["sandbox"] = false
 		case kernelSlotless:
-			e["sandbox"] = map[string]any{"slots": 0}
+			e["sandbox"] = map[string]any{"slots": 0, "hostname": kind}
 		case kernelWarm:
-			e["warm"] = readyKernels
+			e["warm"], e["sandbox"] = 1, map[string]any{"hostname": kind}
 		}
 		servers[kind] = e
 	}
