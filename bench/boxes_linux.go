@@ -35,6 +35,15 @@ func boxRecords(dir, prefix string) ([]boxRecord, error) {
 	return slices.DeleteFunc(all, func(r boxRecord) bool { return r.PID == 0 }), err // it is being made
 }
 
+// processRecords is the same of those without a sandbox.
+func processRecords(dir, prefix string) ([]boxRecord, error) {
+	all, err := readRecords(dir, prefix, "process.json")
+	return slices.DeleteFunc(all, func(r boxRecord) bool { return r.PID == 0 }), err
+}
+
+// recordOf is that of a process of our own.
+func recordOf(pid int) boxRecord { return boxRecord{boxProcess: boxProcess{PID: pid}} }
+
 func readRecords(dir, prefix, name string) (found []boxRecord, err error) {
 	paths, err := filepath.Glob(filepath.Join(dir, prefix+"*", name))
 	if err != nil {

@@ -98,18 +98,24 @@ func heldIn(dir, prefix string) (sum holding, n int, err error) {
 	if err != nil {
 		return sum, 0, err
 	}
+	sum, err = heldOf(found)
+	return sum, len(found), err
+}
+
+// heldOf is what some hold together.
+func heldOf(found []boxRecord) (sum holding, err error) {
 	trees, err := descendants()
 	if err != nil {
-		return sum, 0, err
+		return sum, err
 	}
 	for _, r := range found {
 		h, err := r.held(trees)
 		if err != nil {
-			return sum, 0, err
+			return sum, err
 		}
 		sum.pss, sum.files = sum.pss+h.pss, sum.files+h.files
 	}
-	return sum, len(found), nil
+	return sum, nil
 }
 
 // boxFill starts as many sandboxes with Node as a machine of some size is to

@@ -66,7 +66,6 @@ var errEnded = errors.New("the kernel has ended")
 // An event is a line from the kernel.
 type event struct {
 	ID     int64           `json:"id"`
-	Begun  bool            `json:"begun"`
 	Stdout string          `json:"stdout"`
 	Stderr string          `json:"stderr"`
 	Done   json.RawMessage `json:"done"`

@@ -18,6 +18,7 @@ answers.
 """
 import ast
 import base64
+import codecs
 import collections
 import fcntl
 import inspect
@@ -44,6 +45,7 @@ PROTOCOL = 1
 CHUNK = 1 << 16  # bytes of output in one event
 SENT = 1 << 17  # bytes of output of a call that are sent to the host
 KEPT = 1 << 25  # bytes of output of a call that are kept for _output
+PIPE = 1 << 20  # bytes that a pipe can hold at most
 IMAGES = 8  # figures of a call
 IMAGE = 2 << 20  # bytes of one
 TAIL = 1 << 15  # bytes of the end of an output that is not sent whole
@@ -72,9 +74,23 @@ class Line:
         self.fd = os.dup(1)
         self.file = place()
         self.lock = threading.Lock()
+        self.alone = False
+
+    def own(self, alone):
+        """Makes this process, until it forks, the only one beside the keeper that writes."""
+        self.alone = alone
+        os.register_at_fork(after_in_parent=self.share, after_in_child=self.share)
+
+    def share(self):
+        self.alone = False
 
     def write(self, data):
         with self.lock:
+            # What the keeper writes is short, as long as there is a worker: neither of two
+            # short writes tears the other.
+            if self.alone and len(data) <= select.PIPE_BUF:
+                os.write(self.fd, data)
+                return
             fcntl.lockf(self.file, fcntl.LOCK_EX)  # which ends with the process, too
             try:
                 data = memoryview(data)

@@ -54,7 +54,6 @@ class Keeper:
 
     def __init__(self):
         self.line = Line()
-        self.mark = os.urandom(16).hex().encode() + b"\n"
         self.half = []  # of a line of the host
         self.branches = {}
         r, w = os.pipe()
@@ -79,8 +78,9 @@ class Keeper:
             for b in self.branches.values():
                 os.close(b.pipe.fd)
                 os.close(b.life)
+            self.line.own(not self.branches)
             try:
-                Worker(self.line, self.pipe.read, theirs, self.printed, self.mark).run()
+                Worker(self.line, self.pipe.read, theirs, self.printed).run()
             finally:
                 os._exit(1)
         os.close(self.pipe.read)
@@ -98,7 +98,7 @@ class Keeper:
             except BlockingIOError:
                 data = b""  # something that it started has the other end
             os.close(r)
-            out[name] = data.replace(self.mark, b"").decode("utf-8", "replace")
+            out[name] = data.decode("utf-8", "replace")
         return out
 
     def say(self, **event):

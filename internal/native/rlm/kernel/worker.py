@@ -10,9 +10,8 @@ class Submitted(BaseException):
 
 
 class Worker:
-    def __init__(self, line, requests, side, pipes, mark):
+    def __init__(self, line, requests, side, pipes):
         self.line = line
-        self.mark = mark
         self.side = side  # on which the keeper sends the pipes of a branch
         self.children = []
         self.cell = 0
@@ -34,7 +33,7 @@ class Worker:
         self.branch = branch
         self.requests = os.fdopen(requests, "rb", buffering=1 << 16)
         self.host = Host(self.line, branch)
-        self.output = Output(self.host, pipes, self.mark)
+        self.output = Output(self.host, pipes)
         self.work = queue.SimpleQueue()
         self.interruptible = False
         self.loop = None
@@ -410,7 +409,6 @@ class Worker:
 
     def one(self, message):
         call, op = message["id"], message["op"]
-        self.host.send(id=call, begun=True)
         done = {"interrupted": True}
         self.interruptible = True
         try:
