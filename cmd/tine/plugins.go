@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -70,6 +71,8 @@ type rlmOptions struct {
 	// nil as for any gateway.
 	Programs string
 	Helper   *rlmHelper
+	// Denied reports whether a file that was opened may not be read; nil for none.
+	Denied func(*os.File) bool
 }
 
 // self is this program, even if its file was replaced.
@@ -147,7 +150,7 @@ func kinds(sessions rollout.Sessions, private func() []string, kernel rlmOptions
 					return nil, nil, err
 				}
 			}
-			return rlm.New(rlm.Env{Server: e.Server, Session: e.Session, Settings: e.Settings, Body: e.Body, Models: models, Private: private, Flags: kernel.Flags, Note: kernel.Note, Log: e.Log})
+			return rlm.New(rlm.Env{Server: e.Server, Session: e.Session, Settings: e.Settings, Body: e.Body, Models: models, Private: private, Denied: kernel.Denied, Flags: kernel.Flags, Note: kernel.Note, Log: e.Log})
 		}},
 		"files": {New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
 			tree, err := filesTree(e)

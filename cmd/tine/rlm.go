@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/config/srt"
 )
 
 func newRLMCmd(c *cli) *cobra.Command {
@@ -66,6 +67,7 @@ type rlmFlags struct {
 	NoDocker   bool     `json:"no_docker,omitempty"`
 	Plain      bool     `json:"plain,omitempty"`
 	Unconfined bool     `json:"unconfined,omitempty"`
+	SRT        string   `json:"srt,omitempty"`
 }
 
 // rlmSettings are the flags that settings are set by, for messages.
@@ -84,6 +86,7 @@ func (o *rlmFlags) add(cmd *cobra.Command) {
 	f.StringVar(&o.Image, "image", "", "image of the container, which has python3 (implies --docker)")
 	f.BoolVar(&o.NoDocker, "no-docker", false, "run the kernel in a sandbox, or fail: never in a container")
 	f.BoolVar(&o.Plain, "no-isolation", false, "run the kernel as an ordinary process, which can read and change all that you can")
+	f.StringVar(&o.SRT, "srt", "", "settings file of sandbox-runtime: what rlm_load may not read, and the hosts of language models")
 	f.BoolVar(&o.Unconfined, "no-confinement", false, "do not confine this process itself, which reads what the kernel says")
 	f.StringVar(&o.Model, "model", "", "language model of sub-agents: anthropic/NAME, openai/NAME, claude-code, or NAME with --base-url")
 	f.StringVar(&o.SubModel, "sub-model", "", "language model of llm_query (default that of --model)")
@@ -121,9 +124,23 @@ func (o *rlmFlags) resolve() error {
 		}
 	}
 	if strings.ContainsAny(o.Python, `/\`) {
-		o.Python, err = filepath.Abs(o.Python)
+		if o.Python, err = filepath.Abs(o.Python); err != nil {
+			return err
+		}
+	}
+	if o.SRT != "" {
+		o.SRT, err = filepath.Abs(o.SRT)
 	}
 	return err
+}
+
+// srt are the settings of sandbox-runtime; nil for none. Their paths begin at the project
+// folder.
+func (o *rlmFlags) srt() (*srt.Settings, error) {
+	if o.SRT == "" {
+		return nil, nil
+	}
+	return srt.Load(o.SRT, srt.Options{Dir: o.Project})
 }
 
 // inContainer reports whether the kernel is one of Docker.

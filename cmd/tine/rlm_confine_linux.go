@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tine-mcp/tine/internal/confine"
@@ -71,6 +72,9 @@ func (m *room) rules() confine.Rules {
 		if path := os.Getenv(name); path != "" {
 			read = append(read, path)
 		}
+	}
+	if m.srt != nil {
+		read = slices.DeleteFunc(read, m.srt.Denied)
 	}
 	return confine.Rules{Read: read, Write: []string{m.dir, "/dev/null"}, Sockets: m.engine(), Attributes: true}
 }

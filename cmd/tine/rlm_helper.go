@@ -35,6 +35,8 @@ type helperTask struct {
 	Dir   string   `json:"dir"`   // the room
 	Hosts []string `json:"hosts"` // host:port that may be connected
 	CLI   string   `json:"cli"`   // the program claude; empty for none
+	SRT   string   `json:"srt"`   // settings that say more of hosts; empty for none
+	From  string   `json:"from"`  // where their paths begin
 }
 
 func newRLMHelperCmd(c *cli) *cobra.Command {
@@ -84,7 +86,7 @@ func (c *cli) rlmHelper(ctx context.Context, task helperTask) error {
 
 // task is what the helper of a room may do.
 func (m *room) task() (helperTask, error) {
-	t := helperTask{State: filepath.Dir(m.rooms.root), Dir: m.dir}
+	t := helperTask{State: filepath.Dir(m.rooms.root), Dir: m.dir, SRT: m.about.Flags.SRT, From: m.about.Flags.Project}
 	set, err := body.ReadSettings(m.p.cfg.Servers[0].Settings)
 	if err != nil {
 		return t, err

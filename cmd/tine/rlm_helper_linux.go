@@ -64,6 +64,10 @@ func helpOver(socket *os.File, task helperTask, programs string) (inOrder bool, 
 	}
 	defer conn.Close()
 	h := &helpService{conn: conn, task: task, programs: programs, running: make(map[int]func())}
+	flags := rlmFlags{Project: task.From, SRT: task.SRT}
+	if h.srt, err = flags.srt(); err != nil {
+		return false, err
+	}
 	for {
 		var req helperRequest
 		files, err := conn.Read(&req)
@@ -90,6 +94,7 @@ type helpService struct {
 	conn     *control.Conn
 	task     helperTask
 	programs string
+	srt      *srt.Settings // nil for none
 
 	mu      sync.Mutex
 	running map[int]func() // what ends it, by the id of the process
@@ -195,7 +200,18 @@ func (h *helpService) dial(address string) ([]*os.File, error) {
 	if !slices.Contains(h.task.Hosts, address) {
 		return nil, fmt.Errorf("%s is none of the hosts of the language models that were named at the start", address)
 	}
-	c, err := net.DialTimeout("tcp", address, dialTime)
+	dialer := net.Dialer{Timeout: dialTime}
+	if h.srt != nil {
+		host, port, err := reachable2(address)
+		if err != nil {
+			return nil, err
+		}
+		if !h.srt.MayReach(host, port) {
+			return nil, fmt.Errorf("network.allowedDomains of %s does not have %s, or it is denied there", h.task.SRT, host)
+		}
+		dialer.Control = func(_, at string, _ syscall.RawConn) error { return h.mayConnect(at) }
+	}
+	c, err := dialer.Dial("tcp", address)
 	if err != nil {
 		return nil, err
 	}
@@ -205,6 +221,19 @@ func (h *helpService) dial(address string) ([]*os.File, error) {
 		return nil, err
 	}
 	return []*os.File{f}, nil
+}
+
+// mayConnect refuses an address that a name has led to.
+func (h *helpService) mayConnect(at string) error {
+	a, err := netip.ParseAddrPort(at)
+	if err != nil {
+		return err
+	}
+	addr, port := a.Addr().Unmap(), a.Port()
+	if h.srt.DeniesAddress(addr, port) || !publicnet.Public(addr) && !h.srt.AllowsAddress(addr, port) {
+		return fmt.Errorf("%s is not allowed by %s", at, h.task.SRT)
+	}
+	return nil
 }
 
 // rlmHelper is the side of tine rlm. nil is for a gateway without one: it does all

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/config/srt"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/telemetry"
 )
@@ -32,6 +33,7 @@ type room struct {
 	about  roomFile
 	p      *service
 	helper *rlmHelper // nil for none
+	srt    *srt.Settings
 	note   string     // what the client is told; empty for nothing
 	brief  bool       // it is removed at the end
 }
@@ -76,6 +78,18 @@ func (r *rlmRooms) take(ctx context.Context, flags rlmFlags) (*room, error) {
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state folder: %w; choose another with --state", err)
 	}
+	var err error
+	if m.srt, err = flags.srt(); err != nil {
+		return nil, usagef("--srt: %w", err)
+	}
+	if m.srt != nil {
+		for _, w := range m.srt.Warnings {
+			r.log.Warn(w)
+		}
+		if !m.srt.MayWrite(filepath.Join(m.dir, roomName)) {
+			return nil, usagef("--srt: filesystem.allowWrite of %s does not have %s, where the state of the kernel is; add it, or choose another folder with --state", flags.SRT, r.root)
+		}
+	}
 	m.helper = newRLMHelper(m)
 	for late := time.Now().Add(endingWait); ; {
 		err := m.open(ctx)
@@ -96,7 +110,6 @@ func (r *rlmRooms) take(ctx context.Context, flags rlmFlags) (*room, error) {
 	}
 	m.brief = true
 	m.note = fmt.Sprintf("another client has the kernel of %s; this one has a kernel of its own, whose variables are gone when the client leaves", flags.Project)
-	var err error
 	if m.dir, err = os.MkdirTemp(r.root, briefRooms); err != nil {
 		return nil, err
 	}
@@ -125,10 +138,13 @@ func (m *room) open(ctx context.Context) error {
 				}
 			}
 		},
-		RLM: rlmOptions{Flags: rlmSettings, Note: m.note, Programs: m.rooms.programs(), Helper: m.helper},
+		RLM: rlmOptions{Flags: rlmSettings, Note: m.note, Programs: m.rooms.programs(), Helper: m.helper, Denied: m.denied},
 	})
 	return err
 }
+
+// denied reports whether the settings of sandbox-runtime keep a file from being read.
+func (m *room) denied(f *os.File) bool { return m.srt != nil && (m.srt.DeniedFile(f) || m.srt.Denied(f.Name())) }
 
 // say writes down how it stands with the room.
 func (m *room) say(stage string) error {

@@ -125,6 +125,9 @@ func (s *server) openWithin(root, rel, path string) (*os.File, error) {
 	if err == nil {
 		err = s.noKeys(filepath.ToSlash(real), root == path)
 	}
+	if err == nil && s.env.Denied != nil && s.env.Denied(file) {
+		err = &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("%s is denied by filesystem.denyRead of the settings that tine rlm was started with", path)}
+	}
 	if err != nil {
 		file.Close()
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -37,6 +38,8 @@ type Env struct {
 	Models *Models
 	// Private are files and folders of the host that are never read; nil for none.
 	Private func() []string
+	// Denied reports whether a file that was opened may not be read; nil for none.
+	Denied func(*os.File) bool
 	// Flags are the flags that settings are set by, by the name of the setting; nil where
 	// that is done in a config.
 	Flags map[string]string
