@@ -5,15 +5,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tine-mcp/tine/internal/config/srt"
 	"github.com/tine-mcp/tine/internal/model"
 	"github.com/tine-mcp/tine/internal/native/rlm/body"
 	"github.com/tine-mcp/tine/internal/store"
@@ -106,6 +109,22 @@ func (m *room) task() (helperTask, error) {
 		}
 	}
 	return t, nil
+}
+
+// mayReach refuses a host and port that settings of sandbox-runtime do not allow.
+func mayReach(set *srt.Settings, file, address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return err
+	}
+	if !set.MayReach(host, uint16(n)) {
+		return fmt.Errorf("network.allowedDomains of %s does not have %s, or network.deniedDomains does", file, address)
+	}
+	return nil
 }
 
 // hostPort is what a URL connects to.

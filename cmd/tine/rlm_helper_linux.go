@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -17,9 +18,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/config/srt"
 	"github.com/tine-mcp/tine/internal/driver/sandbox"
 	"github.com/tine-mcp/tine/internal/driver/sandbox/control"
 	"github.com/tine-mcp/tine/internal/model"
+	"github.com/tine-mcp/tine/internal/publicnet"
 )
 
 // Operations of a helperRequest.
@@ -202,12 +205,8 @@ func (h *helpService) dial(address string) ([]*os.File, error) {
 	}
 	dialer := net.Dialer{Timeout: dialTime}
 	if h.srt != nil {
-		host, port, err := reachable2(address)
-		if err != nil {
+		if err := mayReach(h.srt, h.task.SRT, address); err != nil {
 			return nil, err
-		}
-		if !h.srt.MayReach(host, port) {
-			return nil, fmt.Errorf("network.allowedDomains of %s does not have %s, or it is denied there", h.task.SRT, host)
 		}
 		dialer.Control = func(_, at string, _ syscall.RawConn) error { return h.mayConnect(at) }
 	}
@@ -230,7 +229,7 @@ func (h *helpService) mayConnect(at string) error {
 		return err
 	}
 	addr, port := a.Addr().Unmap(), a.Port()
-	if h.srt.DeniesAddress(addr, port) || !publicnet.Public(addr) && !h.srt.AllowsAddress(addr, port) {
+	if h.srt.DeniesAddress(addr, port) || !publicnet.IsPublic(addr) && !h.srt.AllowsAddress(addr, port) {
 		return fmt.Errorf("%s is not allowed by %s", at, h.task.SRT)
 	}
 	return nil

@@ -76,7 +76,18 @@ func (h *rlmHelper) confine() error {
 
 func (h *rlmHelper) starter() func(sandbox.Command) (sandbox.Running, error) { return nil }
 
+// openModel opens a language model at a host that may be reached. What its name resolves
+// to is not looked at here.
 func (h *rlmHelper) openModel(name string, o model.Options) (model.Model, error) {
+	if h != nil && h.room.srt != nil {
+		at, err := model.At(name, o.BaseURL)
+		if err == nil && at != nil {
+			err = mayReach(h.room.srt, h.room.about.Flags.SRT, hostPort(at))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	return model.Open(name, o)
 }
 

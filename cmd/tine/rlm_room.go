@@ -34,8 +34,8 @@ type room struct {
 	p      *service
 	helper *rlmHelper // nil for none
 	srt    *srt.Settings
-	note   string     // what the client is told; empty for nothing
-	brief  bool       // it is removed at the end
+	note   string // what the client is told; empty for nothing
+	brief  bool   // it is removed at the end
 }
 
 // roomFile is what a room says of itself.
@@ -144,7 +144,9 @@ func (m *room) open(ctx context.Context) error {
 }
 
 // denied reports whether the settings of sandbox-runtime keep a file from being read.
-func (m *room) denied(f *os.File) bool { return m.srt != nil && (m.srt.DeniedFile(f) || m.srt.Denied(f.Name())) }
+func (m *room) denied(f *os.File) bool {
+	return m.srt != nil && (m.srt.DeniedFile(f) || m.srt.Denied(f.Name()))
+}
 
 // say writes down how it stands with the room.
 func (m *room) say(stage string) error {
