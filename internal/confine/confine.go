@@ -44,8 +44,9 @@ type Rules struct {
 	// from memory (memfd_create), confined as well.
 	Exec []string
 	// Sockets are Unix sockets of other programs, and folders of them, that may be
-	// connected. Kernels before Linux 7.1 let all be connected that file modes allow:
-	// where nothing needs to be connected, set PairsOnly.
+	// connected. Kernels before Linux 7.1 let all be connected that file modes allow, and
+	// some lead out of any confinement, such as systemd's and a container engine's: where
+	// nothing needs to be connected, set PairsOnly.
 	Sockets []string
 	// PairsOnly refuses to make, bind and connect any socket. Pairs of Unix sockets can be
 	// made.

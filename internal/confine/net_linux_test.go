@@ -135,6 +135,14 @@ func inet(address string) *unix.SockaddrInet4 {
 
 func init() {
 	children["net"] = func(c *child) { network(c, c.rules()) }
+	children["sockets"] = func(c *child) {
+		rules := c.rules()
+		rules.Sockets = []string{os.Getenv("OUTSIDE"), c.dir + "/no"}
+		c.apply(rules)
+		_, err := net.Dial("unix", os.Getenv("OUTSIDE"))
+		c.try("unix outside", err)
+		c.try("read outside", list(c.dir+"/out"))
+	}
 	children["pairs"] = func(c *child) {
 		rules := c.rules()
 		rules.PairsOnly = true
@@ -206,6 +214,14 @@ func testNetwork(t *testing.T) {
 		"use": 0, "disconnect": 0, "connect elsewhere": connect,
 		"connect by sending": syscall.EPERM, "connect by a message": syscall.EPERM, "bind": bind,
 	})
+}
+
+func TestSockets(t *testing.T) {
+	out := connected(t, "sockets")
+	out.want(t, map[string]syscall.Errno{"unix outside": 0, "read outside": syscall.EACCES})
+	if n := len(out.Report.Skipped); n != 3 {
+		t.Errorf("skipped %q", out.Report.Skipped)
+	}
 }
 
 func TestPairsOnly(t *testing.T) {
