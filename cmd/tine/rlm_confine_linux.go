@@ -52,12 +52,14 @@ func (h *rlmHelper) confine() error {
 	if err := errors.Join(os.MkdirAll(temporary, 0o700), os.Setenv("TMPDIR", temporary)); err != nil {
 		return err
 	}
-	report, err := confine.Apply(h.room.rules())
-	if err != nil {
+	rules := h.room.rules()
+	can := confine.Can(rules)
+	report, err := confine.Apply(rules)
+	switch {
+	case err != nil && can.Complete():
 		return fmt.Errorf("confine tine rlm: %w; --no-confinement runs it without", err)
-	}
-	if !report.Complete() {
-		h.room.rooms.log.Warn("tine rlm is not confined as it should be", "report", report.String())
+	case err != nil || !report.Complete():
+		h.room.rooms.log.Warn("tine rlm is not confined as it should be", "report", report.String(), "err", err)
 	}
 	return nil
 }
@@ -76,7 +78,7 @@ func (m *room) rules() confine.Rules {
 	if m.srt != nil {
 		read = slices.DeleteFunc(read, m.srt.Denied)
 	}
-	return confine.Rules{Read: read, Write: []string{m.dir, "/dev/null"}, Sockets: m.engine(), Attributes: true}
+	return confine.Rules{Read: read, Write: []string{m.dir, "/dev/null"}, Sockets: m.engine(), PairsOnly: !flags.inContainer(), Attributes: true}
 }
 
 // interpreterReads are the folders of an interpreter, which a kernel that is started again
