@@ -150,7 +150,7 @@ func kinds(sessions rollout.Sessions, private func() []string, kernel rlmOptions
 					return nil, nil, err
 				}
 			}
-			return rlm.New(rlm.Env{Server: e.Server, Session: e.Session, Settings: e.Settings, Body: e.Body, Models: models, Private: private, Denied: kernel.Denied, Flags: kernel.Flags, Note: kernel.Note, Log: e.Log})
+			return rlm.New(rlm.Env{Server: e.Server, Session: e.Session, Settings: e.Settings, Body: e.Body, Models: models, Private: private, Denied: kernel.Denied, Flags: kernel.Flags, SaveAtEnd: kernel.Helper != nil, Note: kernel.Note, Log: e.Log})
 		}},
 		"files": {New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
 			tree, err := filesTree(e)

@@ -43,6 +43,9 @@ type Env struct {
 	// Flags are the flags that settings are set by, by the name of the setting; nil where
 	// that is done in a config.
 	Flags map[string]string
+	// SaveAtEnd has variables saved when the kernel ends in order, also where its memory is
+	// kept: a change of the system makes that memory useless.
+	SaveAtEnd bool
 	// Note is told with the first result; empty for nothing to tell.
 	Note string
 	Log  *slog.Logger

@@ -243,7 +243,7 @@ func (s *server) Close() error {
 	s.closed = true
 	s.mu.Unlock()
 	var err error
-	if _, kept := s.env.Body.Instance.(driver.Suspender); !kept {
+	if _, kept := s.env.Body.Instance.(driver.Suspender); !kept || s.env.SaveAtEnd {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
 		if err = s.Save(ctx); errors.Is(err, errEnded) {
