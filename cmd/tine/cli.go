@@ -25,6 +25,9 @@ type cli struct {
 	after     func(time.Duration) <-chan time.Time
 	version   string
 
+	// executable is the path of this program.
+	executable func() (string, error)
+
 	// readHidden reads a line from the terminal without echo, and openBrowser opens
 	// a web page.
 	readHidden  func(context.Context) ([]byte, error)
@@ -66,6 +69,7 @@ func newCLI() *cli {
 		after:     time.After,
 		version:   version,
 
+		executable:   os.Executable,
 		probeSandbox: sandbox.Probe,
 	}
 	c.readHidden = readHiddenFrom(os.Stdin)

@@ -32,7 +32,8 @@ kernel of its own, which is not kept. --session gives a project several kernels.
 rlm_load reads files of the project folder, and of the folders that --allow-read
 names. Sub-agents and llm_query need a language model: set ANTHROPIC_API_KEY, or
 see --model. The key stays outside of the kernel.`,
-		Example: `  claude mcp add rlm -- tine rlm
+		Example: `  tine rlm install claude-code
+  claude mcp add rlm -- tine rlm
   tine rlm --package numpy --package pandas
   tine rlm --python .venv/bin/python --allow-read ~/data
   tine rlm --model claude-code
@@ -45,6 +46,7 @@ see --model. The key stays outside of the kernel.`,
 		},
 	}
 	o.add(cmd)
+	cmd.AddCommand(newRLMInstallCmd(c), newRLMUninstallCmd(c))
 	return cmd
 }
 
