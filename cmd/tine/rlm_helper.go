@@ -87,18 +87,18 @@ func (c *cli) rlmHelper(ctx context.Context, task helperTask) error {
 	return err
 }
 
-// task is what the helper of a room may do.
-func (m *room) task() (helperTask, error) {
+// task is what the helper of a room may do, a helperTask as JSON.
+func (m *room) task() (string, error) {
 	t := helperTask{State: filepath.Dir(m.rooms.root), Dir: m.dir, SRT: m.about.Flags.SRT, From: m.about.Flags.Project}
 	set, err := body.ReadSettings(m.p.cfg.Servers[0].Settings)
 	if err != nil {
-		return t, err
+		return "", err
 	}
 	for _, name := range []string{set.Model, cmp.Or(set.SubModel, set.Model)} {
 		at, err := model.At(name, set.BaseURL)
 		switch {
 		case err != nil:
-			return t, err
+			return "", err
 		case at == nil:
 			t.CLI, _ = exec.LookPath("claude") // whose lack a call tells
 			continue
@@ -108,7 +108,8 @@ func (m *room) task() (helperTask, error) {
 			t.Hosts = append(t.Hosts, hostPort(proxy))
 		}
 	}
-	return t, nil
+	text, err := json.Marshal(t)
+	return string(text), err
 }
 
 // mayReach refuses a host and port that settings of sandbox-runtime do not allow.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -273,16 +272,12 @@ func (h *rlmHelper) begin() error {
 	if err != nil {
 		return err
 	}
-	words, err := json.Marshal(task)
-	if err != nil {
-		return err
-	}
 	conn, theirs, err := control.Pair()
 	if err != nil {
 		return err
 	}
 	defer theirs.Close()
-	cmd := exec.Command(self, helperCommand, string(words))
+	cmd := exec.Command(self, helperCommand, task)
 	cmd.Args[0] = "tine"
 	cmd.Stdin, cmd.Stderr, cmd.Dir = theirs, os.Stderr, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

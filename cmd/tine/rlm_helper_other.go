@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -50,10 +49,6 @@ func (h *rlmHelper) confine() error {
 	if err != nil {
 		return err
 	}
-	words, err := json.Marshal(task)
-	if err != nil {
-		return err
-	}
 	program, err := os.Executable()
 	if err != nil {
 		return err
@@ -63,7 +58,7 @@ func (h *rlmHelper) confine() error {
 		return err
 	}
 	defer r.Close()
-	cmd := exec.Command(program, helperCommand, string(words))
+	cmd := exec.Command(program, helperCommand, task)
 	cmd.Stdin, cmd.Stderr = r, os.Stderr
 	if err := cmd.Start(); err != nil {
 		w.Close()
