@@ -133,6 +133,10 @@ func (m *room) open(ctx context.Context) error {
 // say writes down how it stands with the room.
 func (m *room) say(stage string) error {
 	m.about.Stage, m.about.Used = stage, m.rooms.c.now().UTC()
+	return m.write()
+}
+
+func (m *room) write() error {
 	data, err := json.Marshal(m.about)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
@@ -158,6 +159,73 @@ func TestSubAgentBounds(t *testing.T) {
 			t.Errorf("%v: %s", tt.args, text)
 		}
 	}
+}
+
+// A result that is too long to show is in the kernel.
+func TestSubAgentLongResult(t *testing.T) {
+	s := modeltest.New(t, says("print('p' * 9000)"), says("SUBMIT(a='x' * 50_000)"))
+	w := withModel(t, formats["anthropic"](s))
+	out, text, err := w.subAgent(t, map[string]any{"signature": "q -> a", "inputs": map[string]any{"q": "?"}})
+	if err != nil || len(text) > 42_000 || !strings.Contains(string(out.Result), "the variable _result has all") || out.Cut == "" {
+		t.Fatalf("%d characters, %v: %.300s", len(text), err, text)
+	}
+	w.is("len(_result['a']), len(_trajectory), len(_trajectory[0]['output'])", "(50000, 2, 9000)")
+}
+
+// Others wait while a sub-agent has the kernel itself, and two of them do not mix.
+func TestSubAgentsShare(t *testing.T) {
+	s := modeltest.New(t, says("seen = [q]"), says("seen.append(q); SUBMIT(a=str(seen))"), says("seen = [q]"), says("seen.append(q); SUBMIT(a=str(seen))"))
+	w := withModel(t, formats["openai"](s))
+	var wg sync.WaitGroup
+	for _, q := range []string{"one", "two"} {
+		wg.Go(func() {
+			out, text, err := w.subAgent(t, map[string]any{"signature": "q -> a", "inputs": map[string]any{"q": q}, "share": true})
+			if want := fmt.Sprintf(`{"a":"['%[1]s', '%[1]s']"}`, q); err != nil || string(out.Result) != want {
+				t.Errorf("it says %s, %v", text, err)
+			}
+		})
+	}
+	for range 3 {
+		wg.Go(func() {
+			if got := w.exec("'SUBMIT' in globals()"); got != "False" {
+				t.Errorf("between two steps of a sub-agent: %s", got)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// What ends the kernel that a sub-agent shares is told as a loss, and the next call works.
+func TestSubAgentEndsItsKernel(t *testing.T) {
+	s := modeltest.New(t, says("import os; os._exit(2)"))
+	w := withModel(t, formats["openai"](s))
+	w.exec("x = 1")
+	if _, text, err := w.subAgent(t, map[string]any{"signature": "q -> a", "inputs": map[string]any{"q": "?"}, "share": true}); err == nil || err.(*api.Error).Kind != api.KindLost {
+		t.Errorf("it says %s, %v", text, err)
+	}
+	w.is("1 + 1", "2")
+}
+
+// A model that declines is an error, and no step.
+func TestSubAgentDeclined(t *testing.T) {
+	s := modeltest.New(t, modeltest.Reply{Text: "I can't help with that.", Stop: "refusal"})
+	w := withModel(t, formats["anthropic"](s))
+	if _, text, err := w.subAgent(t, map[string]any{"signature": "q -> a", "inputs": map[string]any{"q": "?"}}); err == nil || !strings.Contains(text, "declined") {
+		t.Errorf("it says %s, %v", text, err)
+	}
+}
+
+// A sub-agent ends at its time, with what it has done.
+func TestSubAgentTime(t *testing.T) {
+	s := modeltest.New(t, says("import time; print('slow'); time.sleep(100)"))
+	set := formats["anthropic"](s)
+	set["budget"] = map[string]any{"time": "2s"}
+	w := withModel(t, set)
+	_, text, err := w.subAgent(t, map[string]any{"signature": "q -> a", "inputs": map[string]any{"q": "?"}})
+	if err == nil || err.(*api.Error).Kind != api.KindTimeout || !strings.Contains(text, "settings.budget.time") || !strings.Contains(text, "time.sleep") {
+		t.Errorf("it says %s, %v", text, err)
+	}
+	w.is("1 + 1", "2")
 }
 
 // Without a key all but the models works.

@@ -174,10 +174,14 @@ func (s *server) private(file string) bool {
 	return false
 }
 
+// cause is an error without the path, which is named already.
 func cause(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
-		return p.Err
+		err = p.Err
+	}
+	if err.Error() == "path escapes from parent" {
+		return errors.New("a link leads out of the folder that may be read")
 	}
 	return err
 }

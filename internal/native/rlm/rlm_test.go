@@ -511,6 +511,32 @@ func TestSavedBeforeARestart(t *testing.T) {
 	}
 }
 
+// What a person reads of a mistake is about their code.
+func TestPlainMistakes(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a": "x", "outside": "x"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	within := filepath.Join(dir, "within")
+	if err := errors.Join(os.Mkdir(within, 0o700), os.Symlink("../outside", filepath.Join(within, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, map[string]any{"allow_read": []any{within, filepath.Join(dir, "a")}})
+	if got := w.exec("x = ("); !strings.HasPrefix(got, "  File \"<cell 1>\", line 1") || !strings.Contains(got, "SyntaxError") {
+		t.Errorf("a syntax error: %s", got)
+	}
+	if got, _ := w.call("rlm_load", map[string]any{"path": filepath.Join(dir, "a"), "var_name": "class"}); !strings.Contains(got, "'class' can't be the name of a variable") {
+		t.Errorf("a keyword: %s", got)
+	}
+	if got, _ := w.call("rlm_load", map[string]any{"path": filepath.Join(within, "link"), "var_name": "v"}); !strings.Contains(got, "a link leads out of the folder that may be read") {
+		t.Errorf("a link: %s", got)
+	}
+	got := w.exec("import nothing_of_that_name.part")
+	testkit.Has(t, "a package", got, "ModuleNotFoundError", "add nothing_of_that_name to settings.packages of the server rlm")
+}
+
 // Calls that wait while a worker ends hear of it, and run on no empty kernel.
 func TestEndsUnderCalls(t *testing.T) {
 	w := newWorld(t, nil)

@@ -24,6 +24,7 @@ import fcntl
 import inspect
 import io
 import json
+import keyword
 import linecache
 import marshal
 import mmap

@@ -39,6 +39,8 @@ def remove(name):
 
 def trace(error):
     """The traceback, without the frames of the kernel."""
+    if isinstance(error, SyntaxError) and str(error.filename).startswith("<cell"):
+        return clip("".join(traceback.format_exception_only(type(error), error)).rstrip("\n"))
     lines = traceback.format_exception(type(error), error, error.__traceback__)
     return clip("".join(line for line in lines if not line.startswith('  File "<kernel>"')).rstrip("\n"))
 

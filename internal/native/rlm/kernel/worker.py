@@ -180,6 +180,8 @@ class Worker:
     def load(self, path, name):
         """Reads a file into a variable, and removes it: text where it is UTF-8, else bytes."""
         try:
+            if keyword.iskeyword(name) or not name.isidentifier():
+                return {"error": "%r can't be the name of a variable in Python" % name}
             with open(path, "rb") as f:
                 if os.fstat(f.fileno()).st_size == 0:
                     data = ""
