@@ -73,4 +73,7 @@ func TestRLMInClaudeCode(t *testing.T) {
 	model = newScriptedModel(t, exec, object{"code": "found"})
 	testkit.Has(t, "claude in the next conversation", w.claude(t, project, model.URL, exec), "50")
 	w.nothing(t)
+	if rooms := w.rooms(t); len(rooms) != 1 {
+		t.Errorf("the state folder has %v", rooms)
+	}
 }
