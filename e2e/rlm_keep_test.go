@@ -168,7 +168,7 @@ func TestRLMTwoWindows(t *testing.T) {
 	if got := second.run(t, "'x' in globals()"); !strings.Contains(got, "False") || got == "False" {
 		t.Errorf("the second window is told %q", got)
 	} else {
-		testkit.Has(t, "the first result", got, "not kept")
+		testkit.Has(t, "the first result", got, "another client", "gone when the client leaves")
 	}
 	second.is(t, "x = 2; x", "2")
 	first.is(t, "x", "1")
