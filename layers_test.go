@@ -94,8 +94,8 @@ var layers = []layer{
 		"the helper with gVisor in it is asked over a socket, and knows nothing of the gateway"},
 	{"deploy", []string{"internal/telemetry"},
 		"what is deployed is held against the metrics that there are"},
-	{"e2e", []string{"api", "client", "internal/identity/issuertest"},
-		"end-to-end tests stand outside: they see what a user sees"},
+	{"e2e", []string{"api", "client", "internal/identity/issuertest", "internal/model/modeltest"},
+		"end-to-end tests stand outside: they see what a user sees, and play the issuer and the language model"},
 	{"bench", []string{"api", "client", "internal/wire/...", "internal/identity/issuertest"},
 		"the benchmark stands outside: it measures what a user gets"},
 }

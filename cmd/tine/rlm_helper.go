@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -80,17 +81,22 @@ func (c *cli) rlmHelper(ctx context.Context, task helperTask) error {
 	}
 	m := &room{rooms: rooms, dir: task.Dir, about: about}
 	m.ending() // a client that comes now waits, and finds the kernel
-	err = rooms.settle(ctx, task.Dir)
-	if errors.Is(err, store.ErrLocked) {
-		return nil // another tine rlm has the kernel
+	for late := time.Now().Add(endingWait); ; time.Sleep(20 * time.Millisecond) {
+		err := rooms.settle(ctx, task.Dir)
+		if !errors.Is(err, store.ErrLocked) {
+			return err
+		}
+		// One that is killed has its lock a moment longer than its socket.
+		if about, err := readRoom(task.Dir); err != nil || about.Stage != roomEnding || time.Now().After(late) {
+			return nil // another tine rlm has the kernel
+		}
 	}
-	return err
 }
 
 // task is what the helper of a room may do, a helperTask as JSON.
 func (m *room) task() (string, error) {
 	t := helperTask{State: filepath.Dir(m.rooms.root), Dir: m.dir, SRT: m.about.Flags.SRT, From: m.about.Flags.Project}
-	set, err := body.ReadSettings(m.p.cfg.Servers[0].Settings)
+	set, err := body.ReadSettings(m.cfg.Servers[0].Settings)
 	if err != nil {
 		return "", err
 	}

@@ -55,7 +55,8 @@ type helperReply struct {
 	Errno int    `json:"errno,omitempty"`
 }
 
-func ignoreSignals() { signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) }
+// ignoreSignals has the helper live on when its client and that client's pipes are gone.
+func ignoreSignals() { signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE) }
 
 // helpOver does what tine rlm asks for until that ends, and reports whether it ended in
 // order.
@@ -79,6 +80,11 @@ func helpOver(socket *os.File, task helperTask, programs string) (inOrder bool, 
 			return false, nil // it was killed
 		case req.Op == helpBye:
 			h.end()
+			rep := helperReply{ID: req.ID}
+			if err := removeBrief(task.Dir); err != nil {
+				rep.Error = err.Error()
+			}
+			_ = conn.Write(rep) // tine rlm may not wait for it
 			return true, nil
 		}
 		go func() {
@@ -196,7 +202,10 @@ func (h *helpService) kill(pid int) error {
 	return syscall.Kill(pid, syscall.SIGKILL)
 }
 
-const dialTime = 30 * time.Second
+const (
+	dialTime = 30 * time.Second
+	byeWait  = 10 * time.Second // which is for the removal of a folder
+)
 
 func (h *helpService) dial(address string) ([]*os.File, error) {
 	if !slices.Contains(h.task.Hosts, address) {
@@ -448,18 +457,23 @@ func (p *helped) Kill() {
 	_, _, _ = p.h.call(context.Background(), helperRequest{Op: helpKill, PID: p.pid})
 }
 
-// bye ends the helper in order.
-func (h *rlmHelper) bye() {
+// bye ends the helper in order, which removes a room that is not kept. It reports
+// whether there is a helper.
+func (h *rlmHelper) bye() (bool, error) {
 	if h == nil {
-		return
+		return false, nil
 	}
 	h.mu.Lock()
 	conn := h.conn
 	h.mu.Unlock()
-	if conn != nil {
-		_ = conn.Write(helperRequest{Op: helpBye})
-		conn.Close()
+	if conn == nil {
+		return false, nil
 	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), byeWait)
+	defer cancel()
+	_, _, err := h.call(ctx, helperRequest{Op: helpBye})
+	return true, err
 }
 
 // openModel opens a language model, to which the helper connects.

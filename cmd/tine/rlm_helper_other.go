@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,9 +22,12 @@ func ignoreSignals() { signal.Ignore(os.Interrupt) }
 const helpBye = "bye"
 
 // helpOver waits for the end of tine rlm, and reports whether it ended in order.
-func helpOver(pipe *os.File, _ helperTask, _ string) (inOrder bool, err error) {
+func helpOver(pipe *os.File, task helperTask, _ string) (inOrder bool, err error) {
 	said, _ := io.ReadAll(io.LimitReader(pipe, int64(len(helpBye)))) // an error is an end, too
-	return string(said) == helpBye, nil
+	if string(said) != helpBye {
+		return false, nil
+	}
+	return true, removeBrief(task.Dir)
 }
 
 // rlmHelper is the side of tine rlm; nil for a gateway without one.
@@ -86,15 +90,17 @@ func (h *rlmHelper) openModel(name string, o model.Options) (model.Model, error)
 	return model.Open(name, o)
 }
 
-// bye ends the helper in order.
-func (h *rlmHelper) bye() {
+// bye ends the helper in order, which removes a room that is not kept. It reports
+// whether there is a helper.
+func (h *rlmHelper) bye() (bool, error) {
 	if h == nil {
-		return
+		return false, nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.pipe != nil {
-		_, _ = io.WriteString(h.pipe, helpBye)
-		h.pipe.Close()
+	if h.pipe == nil {
+		return false, nil
 	}
+	_, err := io.WriteString(h.pipe, helpBye)
+	return true, errors.Join(err, h.pipe.Close())
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/config/srt"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/telemetry"
@@ -31,6 +32,7 @@ type room struct {
 	rooms  *rlmRooms
 	dir    string
 	about  roomFile
+	cfg    *config.Config
 	p      *service
 	helper *rlmHelper // nil for none
 	srt    *srt.Settings
@@ -125,6 +127,7 @@ func (m *room) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	m.cfg = cfg // the service may need the helper before it is made
 	redact := telemetry.NewRedactor()
 	redact.Set(cfg.Secrets())
 	log := telemetry.NewLogger(m.rooms.c.stderr, cfg.Log.Level, cfg.Log.Format, redact)
@@ -181,15 +184,25 @@ func (m *room) ending() {
 	}
 }
 
-// close ends the gateway, and with it the kernel, whose memory is kept.
+// close ends the gateway, and with it the kernel, whose memory is kept. A room that is not
+// kept is removed by the helper, where there is one: this process may be confined.
 func (m *room) close() {
 	m.p.Close()
-	if m.brief {
-		if err := os.RemoveAll(m.dir); err != nil {
-			m.rooms.log.Warn("a folder that is not kept was not removed", "folder", m.dir, "err", err)
-		}
+	helped, err := m.helper.bye()
+	if m.brief && !helped {
+		err = os.RemoveAll(m.dir)
 	}
-	m.helper.bye()
+	if err != nil {
+		m.rooms.log.Warn("a folder that is not kept may not be removed", "folder", m.dir, "err", err)
+	}
+}
+
+// removeBrief removes a room that is not kept.
+func removeBrief(dir string) error {
+	if !strings.HasPrefix(filepath.Base(dir), briefRooms) {
+		return nil
+	}
+	return os.RemoveAll(dir)
 }
 
 // settle ends in order what a process left that was killed: the kernel's memory is kept.

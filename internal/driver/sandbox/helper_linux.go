@@ -44,15 +44,15 @@ type answer struct {
 	err   error
 }
 
-// startHelper runs a binary as the helper. For an ordinary user it is root in a
-// user namespace of its own.
-func startHelper(path string, start func(Command) (Running, error), rootful, beside bool) (*helper, error) {
+// startHelper runs a binary as the helper, which holds a lock. For an ordinary user it
+// is root in a user namespace of its own.
+func startHelper(path, locked string, start func(Command) (Running, error), rootful, beside bool) (*helper, error) {
 	conn, theirs, err := control.Pair()
 	if err != nil {
 		return nil, err
 	}
 	defer theirs.Close()
-	lock, err := alone(path, beside)
+	lock, err := alone(locked, beside)
 	if err != nil {
 		conn.Close()
 		return nil, err

@@ -159,6 +159,20 @@ func (h *helpers) path(hash string) string {
 	return filepath.Join(h.d.opts.Programs, binaryPrefix+hash)
 }
 
+// lock is the file that the helper of a binary locks: the binary, or one in the driver's
+// folder where other drivers have the same binary.
+func (h *helpers) lock(hash string) (string, error) {
+	if !h.shared() {
+		return h.path(hash), nil
+	}
+	path := filepath.Join(h.d.opts.Dir, binaryPrefix+hash+".lock")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("make a lock for the helper of sandboxes: %w", err)
+	}
+	return path, f.Close()
+}
+
 // install copies a binary to the driver's folder.
 func (h *helpers) install(path, hash string) (err error) {
 	to := h.path(hash)
@@ -268,7 +282,11 @@ func (h *helpers) get(hash string) (*helper, error) {
 			return run, nil
 		}
 	}
-	run, err := startHelper(h.path(hash), h.d.opts.Start, h.d.rootful, h.d.beside)
+	locked, err := h.lock(hash)
+	if err != nil {
+		return nil, err
+	}
+	run, err = startHelper(h.path(hash), locked, h.d.opts.Start, h.d.rootful, h.d.beside)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errBinary
 	}
