@@ -106,7 +106,7 @@ func (s *server) openWithin(root, rel, path string) (*os.File, error) {
 	}
 	within, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, &api.Error{Kind: api.KindTool, Message: fmt.Sprintf("%s can't be read: %v", path, cause(err))}
+		return nil, unread(path, err)
 	}
 	defer within.Close()
 	// A fifo or a device would make the open wait.
@@ -119,7 +119,7 @@ func (s *server) openWithin(root, rel, path string) (*os.File, error) {
 		file, err = within.Open(rel)
 	}
 	if err != nil {
-		return nil, &api.Error{Kind: api.KindTool, Message: fmt.Sprintf("%s can't be read: %v", path, cause(err))}
+		return nil, unread(path, err)
 	}
 	real, err := filepath.EvalSymlinks(path)
 	if err == nil {
@@ -177,14 +177,14 @@ func (s *server) private(file string) bool {
 	return false
 }
 
-// cause is an error without the path, which is named already.
-func cause(err error) error {
+// unread is the error of a file that could not be opened.
+func unread(path string, err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
-		err = p.Err
+		err = p.Err // without the path, which is named already
 	}
 	if err.Error() == "path escapes from parent" {
-		return errors.New("a link leads out of the folder that may be read")
+		return &api.Error{Kind: api.KindRefused, Message: path + " is not read, since a link leads out of the folder that may be read"}
 	}
-	return err
+	return &api.Error{Kind: api.KindTool, Message: fmt.Sprintf("%s can't be read: %v", path, err)}
 }
