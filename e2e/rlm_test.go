@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
@@ -256,4 +257,23 @@ func TestKernelEnds(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestKernelNames holds rules about a tool for each of its names, and tells of a failed
+// call by either name what failed.
+func TestKernelNames(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t, "servers: {rlm: {builtin: rlm, driver: process, tools: {deny: [rlm_reset, rlm.vars]}}}\n")
+	c := g.client(t)
+	s := openSession(t, c, api.NewSession{}).ID
+	for _, name := range []string{"rlm_reset", "rlm.reset", "reset", "rlm_vars", "rlm.vars", "vars"} {
+		if got, err := use(t.Context(), c, s, name, object{}); err == nil {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	for _, name := range []string{"rlm_get", "rlm.get"} {
+		if _, err := use(t.Context(), c, s, name, object{"name": "nothing"}); err == nil || !strings.Contains(err.Error(), "there is no variable") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

@@ -154,6 +154,7 @@ func (x *exchange) callTool(ctx context.Context) (*upstream.Result, error) {
 			own = found
 		}
 	}
+	own = x.oneName(ctx, s, own)
 	inner, ok := s.inside(own)
 	if !ok {
 		return nil, x.withheld(s.entry, own, unknownTool(name))

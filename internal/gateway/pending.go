@@ -306,6 +306,7 @@ func (x *exchange) stillMay(ctx context.Context) error {
 				own = found
 			}
 		}
+		own = x.oneName(ctx, s, own)
 		if _, ok := s.inside(own); !ok || !x.who.MayCall(s.entry.Base(), own) {
 			return unknownTool(name)
 		}

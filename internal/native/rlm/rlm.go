@@ -15,8 +15,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -134,14 +132,18 @@ func (s *server) add(setting, value string) string {
 	return fmt.Sprintf("add %s to settings.%s of the server %s", value, setting, s.env.Server)
 }
 
-// anyName lets a tool be called by each of its names: rlm_exec, rlm.exec, exec.
+// anyName lets a tool be called by each of its names: rlm_exec and rlm.exec. There is no
+// third one, as the gateway's rules about tools know these two.
 func anyName(prefix string) mcp.Middleware {
+	names := make(map[string]string)
+	for _, t := range tools {
+		names["rlm_"+t.name], names["rlm."+t.name] = prefix+t.name, prefix+t.name
+	}
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			if call, ok := req.(*mcp.CallToolRequest); ok && call.Params != nil {
-				name := strings.TrimLeft(strings.TrimPrefix(call.Params.Name, "rlm"), "_.")
-				if slices.ContainsFunc(tools, func(t tool) bool { return t.name == name }) {
-					call.Params.Name = prefix + name
+				if name := names[call.Params.Name]; name != "" {
+					call.Params.Name = name
 				}
 			}
 			return next(ctx, method, req)

@@ -219,7 +219,7 @@ func TestNames(t *testing.T) {
 	if err != nil || len(list.Tools) != len(tools) || !strings.HasPrefix(list.Tools[0].Name, "rlm.") {
 		t.Errorf("listed: %v, %v", list, err)
 	}
-	for _, name := range []string{"rlm_exec", "rlm.exec", "exec"} {
+	for _, name := range []string{"rlm_exec", "rlm.exec"} {
 		if got, _ := w.call(name, map[string]any{"code": "1+1"}); got != "2" {
 			t.Errorf("%s gives %q", name, got)
 		}
@@ -425,7 +425,7 @@ func TestLoad(t *testing.T) {
 		kind       api.Kind
 	}{
 		{secret, "x", api.KindRefused},
-		{filepath.Join(dir, "link"), "x", api.KindTool},
+		{filepath.Join(dir, "link"), "x", api.KindRefused},
 		{dir + "/../" + filepath.Base(outside) + "/secret", "x", api.KindRefused},
 		{put(filepath.Join(dir, ".env"), "KEY=1"), "x", api.KindRefused},
 		{put(filepath.Join(dir, ".ssh", "config"), "x"), "x", api.KindRefused},
