@@ -15,7 +15,7 @@ import (
 const (
 	execCalls  = 200    // of each side in a round, after a fifth of it to warm up
 	manyExecs  = 10_000 // in a row
-	settling   = 500    // before the memory is looked at
+	settling   = 1500   // before the memory is looked at
 	loadedSize = 100    // MB of the file that is loaded
 )
 
