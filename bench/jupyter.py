@@ -111,7 +111,7 @@ def answer(request):
         times = [timed(request["code"], request["want"])]
     elif op == "end":
         end()
-    else:
+    elif op != "kernels":
         raise ValueError("there is no op %s" % op)
     return {"ns": times, "pids": [k.pid() for k in kernels]}
 
