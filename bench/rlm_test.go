@@ -69,10 +69,10 @@ func TestContest(t *testing.T) {
 // TestGrown holds that memory that did not grow is judged, and met.
 func TestGrown(t *testing.T) {
 	for _, l := range rlmTrials()[1].limits[:1] {
-		if a := l.judge("row", []reading{{Own: 50e6}, {Server: "rlm", OwnBefore: 9e6, Own: 8e6}}); !a.Judged || !a.Met {
+		if a := l.judge("row", []reading{{Grown: 50e6}, {Server: "rlm", Own: 8e6, Grown: -1e6}}); !a.Judged || !a.Met {
 			t.Errorf("it became smaller: %+v", a)
 		}
-		if a := l.judge("row", []reading{{Server: "rlm", OwnBefore: 9e6, Own: 29e6}}); !a.Judged || a.Met || a.Got != 20 {
+		if a := l.judge("row", []reading{{Server: "rlm", Own: 29e6, Grown: 20e6}}); !a.Judged || a.Met || a.Got != 20 {
 			t.Errorf("it grew: %+v", a)
 		}
 	}

@@ -184,9 +184,13 @@ func (t *trials) kernelExecs(ctx context.Context) (_ []reading, err error) {
 		if err != nil {
 			return nil, err
 		}
+		grown := is.own() - was.own()
+		if r.server == kernelBoxed {
+			grown = is.inside - was.inside
+		}
 		out = append(out, reading{
 			Case: fmt.Sprintf("%s, %d", r.name, n), Server: r.server, Total: took,
-			Own: is.own(), OwnBefore: was.own(), PSS: is.pss, shows: showsGrowth,
+			Own: is.own(), OwnBefore: was.own(), Grown: grown, PSS: is.pss, shows: showsGrowth,
 		})
 	}
 	if k.peer != nil {
