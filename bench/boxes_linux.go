@@ -137,7 +137,7 @@ func (r boxRecord) held(t tree) (sum holding, err error) {
 		if err != nil {
 			return holding{}, fmt.Errorf("read what a sandbox holds: %w", err)
 		}
-		sum.pss, sum.files = sum.pss+h.pss, sum.files+h.files
+		sum.add(h)
 	}
 	return sum, nil
 }
@@ -151,6 +151,9 @@ func heldBy(pid int) (h holding, err error) {
 	lines := bufio.NewScanner(f)
 	if h.pss, err = kibibytes(lines, "Pss:"); err == nil {
 		h.files, err = kibibytes(lines, "Pss_File:")
+	}
+	if err == nil {
+		h.inside, err = kibibytes(lines, "Pss_Shmem:")
 	}
 	return h, err
 }

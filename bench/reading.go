@@ -50,6 +50,7 @@ type reading struct {
 	Lighter   float64       `json:"memory_against_jupyter,omitempty"`
 	Total     time.Duration `json:"total_ns,omitempty"`
 	OwnBefore int64         `json:"own_bytes_before,omitempty"`
+	Grown     int64         `json:"program_grown_bytes,omitempty"` // by the program alone, without its sandbox
 	Failure   string        `json:"failure,omitempty"`
 	Rounds    []timing      `json:"rounds,omitempty"`
 
@@ -184,7 +185,7 @@ var heads = map[shows]string{
 
 	showsExec:    "p50 ms\tp99 ms\tms over bare\tp50/bare\tp50/jupyter\tp99/jupyter",
 	showsAgainst: "p50 ms\tp50/bare\tp50/jupyter",
-	showsGrowth:  "total s\tMB before\tMB after\tgrown KB\ttotal/jupyter",
+	showsGrowth:  "total s\tMB before\tMB after\tprogram grown KB\ttotal/jupyter",
 	showsCrowd:   "total s\tPSS MB each\town MB each\ttotal/jupyter\tPSS/jupyter",
 }
 
@@ -203,7 +204,7 @@ func (r *reading) cells() string {
 	case showsAgainst:
 		return fmt.Sprintf("%.1f\t", ms(r.P50)) + unlessZero("%.2f", r.Ratio.P50) + "\t" + unlessZero("%.2f", r.Peer.P50)
 	case showsGrowth:
-		return fmt.Sprintf("%.2f\t%.1f\t%.1f\t%.0f\t", r.Total.Seconds(), mb(r.OwnBefore), mb(r.Own), float64(r.Own-r.OwnBefore)/1e3) + unlessZero("%.2f", r.Peer.P50)
+		return fmt.Sprintf("%.2f\t%.1f\t%.1f\t%.0f\t", r.Total.Seconds(), mb(r.OwnBefore), mb(r.Own), float64(r.Grown)/1e3) + unlessZero("%.2f", r.Peer.P50)
 	case showsCrowd:
 		return fmt.Sprintf("%.2f\t%.1f\t%.1f\t", r.Total.Seconds(), mb(r.PSS), mb(r.Own)) + unlessZero("%.2f", r.Peer.P50) + "\t" + unlessZero("%.2f", r.Lighter)
 	case showsTail:

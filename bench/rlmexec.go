@@ -15,7 +15,7 @@ import (
 const (
 	execCalls  = 200    // of each side in a round, after a fifth of it to warm up
 	manyExecs  = 10_000 // in a row
-	settling   = 500    // before the memory is looked at
+	settling   = 1500   // before the memory is looked at
 	loadedSize = 100    // MB of the file that is loaded
 )
 
@@ -96,17 +96,13 @@ func (k *oneKernel) sums(ctx context.Context, count int) ([]time.Duration, error
 
 // contest makes a side of each kernel, of a bare Python, and of the peer where there is
 // one.
-func (k *oneKernel) contest(shows shows, ours func(server string) ([]time.Duration, error), floor, peer func() ([]time.Duration, error)) *contest {
-	c := &contest{shows: shows}
-	bare := func(run func() ([]time.Duration, error)) func(context.Context) ([]time.Duration, error) {
-		return func(context.Context) ([]time.Duration, error) { return run() }
-	}
-	c.floor = &side{&series{name: "bare python3 over a pipe"}, bare(floor)}
+func (k *oneKernel) contest(shows shows, ours func(server string) timed, floor, peer timed) *contest {
+	c := &contest{shows: shows, floor: &side{&series{name: "bare python3 over a pipe"}, floor}}
 	for _, way := range kernelNames {
-		c.ours = append(c.ours, &side{&series{name: way.name, server: way.server}, bare(func() ([]time.Duration, error) { return ours(way.server) })})
+		c.ours = append(c.ours, &side{&series{name: way.name, server: way.server}, ours(way.server)})
 	}
 	if k.peer != nil {
-		c.peer = &side{&series{name: "jupyter_client and ipykernel"}, bare(peer)}
+		c.peer = &side{&series{name: "jupyter_client and ipykernel"}, peer}
 	}
 	return c
 }
@@ -120,23 +116,25 @@ func (t *trials) kernelExec(ctx context.Context) (_ []reading, err error) {
 	defer k.close(&err)
 	n := min(execCalls, t.s.MaxCalls)
 	warm := max(n/5, 1)
-	called := func(c caller) ([]time.Duration, error) {
-		if _, err := k.called(ctx, c, warm); err != nil {
-			return nil, err
+	called := func(c caller) timed {
+		return func() ([]time.Duration, error) {
+			if _, err := k.called(ctx, c, warm); err != nil {
+				return nil, err
+			}
+			l, err := k.called(ctx, c, n)
+			return l.latencies, err
 		}
-		l, err := k.called(ctx, c, n)
-		return l.latencies, err
 	}
 	return k.contest(showsExec,
-		func(server string) ([]time.Duration, error) { return called(k.callers[server]) },
-		func() ([]time.Duration, error) { return called(k.bare) },
+		func(server string) timed { return called(k.callers[server]) },
+		called(k.bare),
 		func() ([]time.Duration, error) {
 			if _, err := k.sums(ctx, warm); err != nil {
 				return nil, err
 			}
 			return k.sums(ctx, n)
 		},
-	).rounds(ctx, t.s.Rounds)
+	).rounds(t.s.Rounds)
 }
 
 // kernelExecs makes many execs in a row, and looks at the memory of the kernel before and
@@ -165,7 +163,7 @@ func (t *trials) kernelExecs(ctx context.Context) (_ []reading, err error) {
 		runners = append(runners, runner{
 			"jupyter_client and ipykernel", "",
 			func(count int) error { _, err := k.sums(ctx, count); return err },
-			func() (holding, error) { return k.peerHeld(ctx, 1) },
+			func() (holding, error) { return k.peer.held(ctx, 1) },
 		})
 	}
 	var out []reading
@@ -186,9 +184,13 @@ func (t *trials) kernelExecs(ctx context.Context) (_ []reading, err error) {
 		if err != nil {
 			return nil, err
 		}
+		grown := is.own() - was.own()
+		if r.server == kernelBoxed {
+			grown = is.inside - was.inside
+		}
 		out = append(out, reading{
 			Case: fmt.Sprintf("%s, %d", r.name, n), Server: r.server, Total: took,
-			Own: is.own(), OwnBefore: was.own(), PSS: is.pss, shows: showsGrowth,
+			Own: is.own(), OwnBefore: was.own(), Grown: grown, PSS: is.pss, shows: showsGrowth,
 		})
 	}
 	if k.peer != nil {
@@ -198,31 +200,6 @@ func (t *trials) kernelExecs(ctx context.Context) (_ []reading, err error) {
 		}
 	}
 	return out, nil
-}
-
-// peerHeld is what the kernels of the peer hold, of which there must be so many.
-func (k *oneKernel) peerHeld(ctx context.Context, want int) (holding, error) {
-	return k.peer.held(ctx, want)
-}
-
-func (j *jupyter) held(ctx context.Context, want int) (holding, error) {
-	r, err := j.sumless(ctx)
-	if err != nil {
-		return holding{}, err
-	}
-	if len(r.PIDs) != want {
-		return holding{}, fmt.Errorf("%d kernels of jupyter are there, and should be %d", len(r.PIDs), want)
-	}
-	var found []boxRecord
-	for _, pid := range r.PIDs {
-		found = append(found, recordOf(pid))
-	}
-	return heldOf(found)
-}
-
-// sumless asks for nothing, and so learns which kernels there are.
-func (j *jupyter) sumless(ctx context.Context) (jupyterReply, error) {
-	return j.ask(ctx, map[string]any{"op": "sums", "first": 0, "count": 0})
 }
 
 // kernelLoad times how a large file becomes a variable.
@@ -244,29 +221,26 @@ func (t *trials) kernelLoad(ctx context.Context) (_ []reading, err error) {
 			return nil, err
 		}
 	}
-	timed := func(do func() error) ([]time.Duration, error) {
-		began := time.Now()
-		err := do()
-		return []time.Duration{time.Since(began)}, err
-	}
 	t.notes = append(t.notes, fmt.Sprintf("rlm/load: the file has %s", sizeName(int64(size))))
 	return k.contest(showsAgainst,
-		func(server string) ([]time.Duration, error) {
-			times, err := timed(func() error {
-				got, err := k.call(ctx, sessions[server], kernelTool(server, "rlm_load"), map[string]any{"path": path, "var_name": "data"})
-				return knows(got, "("+want+" chars)", err)
-			})
-			if err == nil {
-				err = k.exec(ctx, sessions[server], server, "len(data)", want)
+		func(server string) timed {
+			return func() ([]time.Duration, error) {
+				times, err := once(func() error {
+					got, err := k.call(ctx, sessions[server], kernelTool(server, "rlm_load"), map[string]any{"path": path, "var_name": "data"})
+					return knows(got, "("+want+" chars)", err)
+				})
+				if err == nil {
+					err = k.exec(ctx, sessions[server], server, "len(data)", want)
+				}
+				return times, err
 			}
-			return times, err
 		},
-		func() ([]time.Duration, error) { return timed(func() error { return k.bare.eval(read, want) }) },
+		func() ([]time.Duration, error) { return once(func() error { return k.bare.eval(read, want) }) },
 		func() ([]time.Duration, error) {
 			r, err := k.peer.ask(ctx, map[string]any{"op": "value", "code": read, "want": want})
 			return r.NS, err
 		},
-	).rounds(ctx, t.s.Rounds)
+	).rounds(t.s.Rounds)
 }
 
 // writeText writes a file of lines, and leaves the disk at rest.

@@ -22,16 +22,16 @@ func (t *trials) kernelStart(ctx context.Context) (_ []reading, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &contest{shows: showsAgainst, floor: &side{&series{name: "bare python3"}, func(context.Context) ([]time.Duration, error) { return t.bareStart(k.python) }}}
+	c := &contest{shows: showsAgainst, floor: &side{&series{name: "bare python3"}, func() ([]time.Duration, error) { return t.bareStart(k.python) }}}
 	for _, way := range []struct{ server, name string }{
 		{kernelSlotless, "cold, in a sandbox, nothing prepared"},
 		{kernelBoxed, "cold, in a sandbox, a slot prepared"},
 		{kernelPlain, "cold, as a process"},
 		{kernelWarm, "warm, in a sandbox"},
 	} {
-		s := &side{&series{name: "rlm, " + way.name, server: way.server}, func(ctx context.Context) ([]time.Duration, error) { return k.firstExec(ctx, way.server) }}
+		s := &side{&series{name: "rlm, " + way.name, server: way.server}, func() ([]time.Duration, error) { return k.firstExec(ctx, way.server) }}
 		// The first of all makes something for those after it.
-		if _, err := s.run(ctx); err != nil {
+		if _, err := s.run(); err != nil {
 			return nil, err
 		}
 		c.ours = append(c.ours, s)
@@ -39,14 +39,14 @@ func (t *trials) kernelStart(ctx context.Context) (_ []reading, err error) {
 	if err := k.warmed(ctx); err != nil {
 		return nil, err
 	}
-	c.before = k.restocked
+	c.before = func() error { return k.restocked(ctx) }
 	if peer != nil {
-		c.peer = &side{&series{name: "jupyter_client and ipykernel"}, func(ctx context.Context) ([]time.Duration, error) {
+		c.peer = &side{&series{name: "jupyter_client and ipykernel"}, func() ([]time.Duration, error) {
 			r, err := peer.ask(ctx, map[string]any{"op": "start", "count": 1})
 			return r.NS, errors.Join(err, peer.end(ctx))
 		}}
 	}
-	return c.rounds(ctx, t.s.Rounds)
+	return c.rounds(t.s.Rounds)
 }
 
 func (t *trials) bareStart(python string) ([]time.Duration, error) {

@@ -252,3 +252,19 @@ func (j *jupyter) sums(ctx context.Context, first uint64, count int) ([]time.Dur
 	r, err := j.ask(ctx, map[string]any{"op": "sums", "first": first, "count": count})
 	return r.NS, err
 }
+
+// held is what its kernels hold together, of which there must be so many.
+func (j *jupyter) held(ctx context.Context, want int) (holding, error) {
+	r, err := j.ask(ctx, map[string]any{"op": "kernels"})
+	if err != nil {
+		return holding{}, err
+	}
+	if len(r.PIDs) != want {
+		return holding{}, fmt.Errorf("%d kernels of jupyter are there, and should be %d", len(r.PIDs), want)
+	}
+	var found []boxRecord
+	for _, pid := range r.PIDs {
+		found = append(found, recordOf(pid))
+	}
+	return heldOf(found)
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,11 +22,17 @@ import (
 //go:embed kernel/*.py
 var program embed.FS
 
-// source is that text: the parts that others need come first, and the end begins it.
+// source is that text: the parts that others need come first, and the end begins it. The
+// worker's part is a string in it.
 func source() string {
+	worker := strconv.QuoteToASCII(parts("host", "output", "worker", "values"))
+	return parts("line") + "WORKER = " + worker + "\n" + parts("keeper")
+}
+
+func parts(names ...string) string {
 	var b strings.Builder
-	for _, part := range []string{"host", "output", "worker", "values", "keeper"} {
-		text, err := program.ReadFile("kernel/" + part + ".py")
+	for _, name := range names {
+		text, err := program.ReadFile("kernel/" + name + ".py")
 		if err != nil {
 			panic(err) // it is in the binary
 		}

@@ -374,6 +374,27 @@ func TestReset(t *testing.T) {
 	}
 }
 
+// TestLateInterrupt interrupts workers that have just been started, as happens when the one
+// before ended meanwhile.
+func TestLateInterrupt(t *testing.T) {
+	w := newWorld(t, nil)
+	for range 10 {
+		restarted := &call{over: make(chan struct{}), keepers: true}
+		id, forget := w.made.kernel.begin(restarted)
+		for _, what := range []string{"restart", "interrupt", "interrupt", "interrupt"} {
+			if err := w.made.kernel.write(t.Context(), keeper{Keeper: what, ID: id}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		testkit.Within(t, "the restart", restarted.over)
+		forget()
+		if err := w.made.ask1(t.Context(), w.made.restoring(), nil); err != nil {
+			t.Fatal(err)
+		}
+		w.is("1 + 1", "2")
+	}
+}
+
 func TestProgress(t *testing.T) {
 	w := newWorld(t, nil)
 	params := &mcp.CallToolParams{Name: "rlm_exec", Arguments: map[string]any{"code": "import time\nfor i in range(3):\n    print('step', i, flush=True)\n    time.sleep(0.4)"}}

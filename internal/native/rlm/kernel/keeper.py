@@ -61,6 +61,9 @@ class Keeper:
         os.set_blocking(w, False)
         self.woken = r
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        # A worker that loads has nothing to interrupt: what comes late is for the one before.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         signal.set_wakeup_fd(w, warn_on_full_buffer=False)
         self.start()
         self.say(ready=PROTOCOL, python=sys.version.split()[0])
@@ -80,11 +83,19 @@ class Keeper:
                 os.close(b.life)
             self.line.own(not self.branches)
             try:
+                try:
+                    exec(compile(WORKER, "<kernel>", "exec"), globals())
+                except BaseException:
+                    sys.excepthook(*sys.exc_info())
+                    os._exit(1)
+                theirs.send(b"w")
                 Worker(self.line, self.pipe.read, theirs, self.printed).run()
             finally:
                 os._exit(1)
         os.close(self.pipe.read)
         theirs.close()
+        if not self.side.recv(1):
+            sys.exit("the worker of the kernel does not start")
         for _, w in self.printed.values():
             os.close(w)
 

@@ -15,6 +15,7 @@ class Worker:
         self.side = side  # on which the keeper sends the pipes of a branch
         self.children = []
         self.cell = 0
+        self.cells, self.code = collections.deque(), 0  # those whose lines are kept
         self.newer = set()  # names that changed since the last save, as far as that is seen
         self.unnoted = None  # why those could not be written down
         self.left = {}  # names that the last save could not have
@@ -78,7 +79,7 @@ class Worker:
         """The statements, and the value of the last one where it is an expression."""
         self.cell += 1
         name = "<cell %d>" % self.cell
-        linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+        self.remember(name, code)
         tree = ast.parse(code, name)
         self.bound, self.reads = names_of(tree)
         last = None
@@ -90,9 +91,19 @@ class Worker:
             parts.append(compile(last, name, "eval", flags, dont_inherit=True))
         return parts
 
+    def remember(self, name, code):
+        """Has tracebacks show the lines of a code, until there are many newer ones."""
+        linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+        self.cells.append((name, len(code)))
+        self.code += len(code)
+        while len(self.cells) > CELLS or self.code > CODE and len(self.cells) > 1:
+            name, size = self.cells.popleft()
+            linecache.cache.pop(name, None)
+            self.code -= size
+
     def evaluate(self, part):
         value = eval(part, self.names)
-        if part.co_flags & inspect.CO_COROUTINE:
+        if part.co_flags & COROUTINE:
             import asyncio
 
             if self.loop is None or self.loop.is_closed():
