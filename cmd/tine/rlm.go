@@ -6,13 +6,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/config/srt"
+	"github.com/tine-mcp/tine/internal/model"
 )
 
 func newRLMCmd(c *cli) *cobra.Command {
@@ -95,8 +98,6 @@ func (o *rlmFlags) add(cmd *cobra.Command) {
 	f.StringVar(&o.BaseURL, "base-url", "", "endpoint of the language model, in the format of OpenAI or Anthropic")
 	f.StringVar(&o.KeyEnv, "key-env", "", "environment variable with the key of the language model (default ANTHROPIC_API_KEY or OPENAI_API_KEY)")
 	f.Float64Var(&o.Cost, "max-cost", 0, "US dollars that language models may cost while this runs (default no bound)")
-	cmd.MarkFlagsMutuallyExclusive("docker", "no-docker", "no-isolation")
-	cmd.MarkFlagsMutuallyExclusive("image", "no-docker", "no-isolation")
 }
 
 // resolve makes the paths absolute, with links of the project folder resolved: another
@@ -130,10 +131,43 @@ func (o *rlmFlags) resolve() error {
 			return err
 		}
 	}
+	if err := o.check(); err != nil {
+		return err
+	}
 	if o.SRT != "" {
 		o.SRT, err = filepath.Abs(o.SRT)
 	}
 	return err
+}
+
+// check refuses what would fail later, and less plainly.
+func (o *rlmFlags) check() error {
+	ways := 0
+	for _, way := range []bool{o.inContainer(), o.NoDocker, o.Plain} {
+		if way {
+			ways++
+		}
+	}
+	if ways > 1 {
+		return usagef("--docker or --image, --no-docker and --no-isolation exclude each other; give one")
+	}
+	if o.Cost < 0 {
+		return usagef("--max-cost must not be negative, and is %v", o.Cost)
+	}
+	if o.Python != "" && !o.inContainer() {
+		if _, err := exec.LookPath(o.Python); err != nil {
+			return usagef("--python: %w", err)
+		}
+	}
+	for flag, name := range map[string]string{"--model": o.Model, "--sub-model": o.SubModel} {
+		if name == "" {
+			continue
+		}
+		if _, err := model.At(name, o.BaseURL); err != nil {
+			return usagef("%s: %w", flag, err)
+		}
+	}
+	return nil
 }
 
 // srt are the settings of sandbox-runtime; nil for none. Their paths begin at the project
@@ -147,6 +181,17 @@ func (o *rlmFlags) srt() (*srt.Settings, error) {
 
 // inContainer reports whether the kernel is one of Docker.
 func (o *rlmFlags) inContainer() bool { return o.Docker || o.Image != "" }
+
+// way is how the kernel is isolated.
+func (o *rlmFlags) way() string {
+	switch {
+	case o.Plain:
+		return "process"
+	case o.inContainer():
+		return "docker"
+	}
+	return "sandbox"
+}
 
 // entry is the config of the kernel.
 func (o *rlmFlags) entry() map[string]any {
@@ -203,13 +248,19 @@ func (c *cli) rlmConfig(o *rlmFlags) (*config.Config, error) {
 	return cfg, nil
 }
 
+// flagPlace is where an error of a config that is no file is.
+var flagPlace = regexp.MustCompile(`(?m)^.*tine rlm:\d+:\d+: `)
+
 // flagErrors are errors of the config in words of the command line.
 func flagErrors(err error) string {
-	text := err.Error()
+	text := flagPlace.ReplaceAllString(err.Error(), "")
 	for key, flag := range rlmSettings {
 		text = strings.ReplaceAll(text, "servers.rlm.settings."+key, flag)
 	}
-	return text
+	for _, driver := range []string{"sandbox", "docker"} {
+		text = strings.ReplaceAll(text, "servers.rlm."+driver+".memory", "--memory")
+	}
+	return strings.ReplaceAll(text, "servers.rlm.docker.image", "--image")
 }
 
 func (c *cli) rlm(ctx context.Context, o rlmFlags) error {

@@ -73,6 +73,8 @@ func (h *rlmHelper) confine() error {
 	return nil
 }
 
+func (h *rlmHelper) resolver() func(string, []string) (string, []string, error) { return nil }
+
 func (h *rlmHelper) starter() func(sandbox.Command) (sandbox.Running, error) { return nil }
 
 // openModel opens a language model at a host that may be reached. What its name resolves

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -71,6 +72,14 @@ func (s *server) load(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 	return text(fmt.Sprintf("Loaded %s into %s (%d %s)", in.Path, in.Name, out.Length, unit)), nil
 }
 
+// example is a folder that may be read.
+func (s *server) example() string {
+	if len(s.set.AllowRead) > 0 {
+		return s.set.AllowRead[0]
+	}
+	return "/folder"
+}
+
 // isName reports whether a text is an identifier, as far as that is not for the kernel
 // to say.
 func isName(s string) bool {
@@ -86,20 +95,24 @@ func isName(s string) bool {
 // allowed.
 func (s *server) open(path string) (*os.File, error) {
 	if !filepath.IsAbs(path) {
-		return nil, invalid("path must be absolute, not %q", path)
+		return nil, invalid("path must be absolute, such as %s, not %q", filepath.Join(s.example(), filepath.Base(path)), path)
 	}
 	path = filepath.Clean(path)
+	named := slices.Contains(s.set.AllowRead, path)
 	for _, root := range s.set.AllowRead {
 		rel, err := filepath.Rel(root, path)
 		if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
 			continue
 		}
-		return s.openWithin(root, rel, path)
+		return s.openWithin(root, rel, path, named)
+	}
+	if err := s.noKeys(filepath.ToSlash(path), named); err != nil {
+		return nil, err // which no folder that is allowed would change
 	}
 	return nil, &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("%s is not in a folder that may be read; %s", path, s.add("allow_read", filepath.Dir(path)))}
 }
 
-func (s *server) openWithin(root, rel, path string) (*os.File, error) {
+func (s *server) openWithin(root, rel, path string, named bool) (*os.File, error) {
 	dir := root
 	if rel == "." { // the file itself is allowed
 		dir, rel = filepath.Dir(root), filepath.Base(root)
@@ -111,7 +124,10 @@ func (s *server) openWithin(root, rel, path string) (*os.File, error) {
 	defer within.Close()
 	// A fifo or a device would make the open wait.
 	info, err := within.Stat(rel)
-	if err == nil && !info.Mode().IsRegular() {
+	switch {
+	case err == nil && info.IsDir():
+		return nil, invalid("%s is a folder, and one file is loaded at a time", path)
+	case err == nil && !info.Mode().IsRegular():
 		return nil, invalid("%s is no regular file", path)
 	}
 	var file *os.File
@@ -123,7 +139,7 @@ func (s *server) openWithin(root, rel, path string) (*os.File, error) {
 	}
 	real, err := filepath.EvalSymlinks(path)
 	if err == nil {
-		err = s.noKeys(filepath.ToSlash(real), root == path)
+		err = s.noKeys(filepath.ToSlash(real), named)
 	}
 	if err == nil && s.env.Denied != nil && s.env.Denied(file) {
 		err = &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("%s is denied by filesystem.denyRead of the settings that tine rlm was started with", path)}

@@ -532,6 +532,24 @@ func TestSavedBeforeARestart(t *testing.T) {
 	}
 }
 
+// A package that is gone costs the variables that need it, and no others.
+func TestSavedWithoutAPackage(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "gone_soon.py"), []byte("class C(list):\n    pass\n\ndef f():\n    pass\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, nil)
+	w.exec(fmt.Sprintf("import sys; sys.path.insert(0, %q); import gone_soon\nc = [gone_soon.C([1])]; f = gone_soon.f; y = [2]\ndel sys", dir))
+	w.stop()
+	w.start()
+	got, res := w.call("rlm_vars", nil)
+	if !res.IsError || kindOf(t, res) != api.KindLost {
+		t.Errorf("it says %s", got)
+	}
+	testkit.Has(t, "what is gone", got, "c (No module named 'gone_soon')", "f (No", "gone_soon (No")
+	w.is("y", "[2]")
+}
+
 // What a person reads of a mistake is about their code.
 func TestPlainMistakes(t *testing.T) {
 	dir := t.TempDir()
@@ -553,6 +571,27 @@ func TestPlainMistakes(t *testing.T) {
 	}
 	if got, _ := w.call("rlm_load", map[string]any{"path": filepath.Join(within, "link"), "var_name": "v"}); !strings.Contains(got, "a link leads out of the folder that may be read") {
 		t.Errorf("a link: %s", got)
+	}
+	for args, says := range map[string]string{
+		`{}`:                            "the argument code is missing",
+		`{"code": "1", "timout": 3}`:    `exec has no argument "timout"; it has code, timeout`,
+		`{"code": "1", "timeout": "5"}`: "timeout must be a number, and is a string",
+	} {
+		var given map[string]any
+		if err := json.Unmarshal([]byte(args), &given); err != nil {
+			t.Fatal(err)
+		}
+		if got, res := w.call("rlm_exec", given); !res.IsError || !strings.Contains(got, says) {
+			t.Errorf("%s: %s", args, got)
+		}
+	}
+	for _, name := range []string{"print", "llm_query", "__builtins__"} {
+		if got, res := w.call("rlm_load", map[string]any{"path": filepath.Join(dir, "a"), "var_name": name}); !res.IsError || !strings.Contains(got, "choose another name") {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if got := w.exec("llm_query_batch('abc')"); !strings.Contains(got, "takes a list of prompts") {
+		t.Errorf("a prompt that is no list: %s", got)
 	}
 	got := w.exec("import nothing_of_that_name.part")
 	testkit.Has(t, "a package", got, "ModuleNotFoundError", "add nothing_of_that_name to settings.packages of the server rlm")

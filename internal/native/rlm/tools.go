@@ -2,10 +2,14 @@ package rlm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -114,7 +118,10 @@ func (s *server) addTools(srv *mcp.Server, prefix string) {
 				if s.kernel == nil {
 					return nil, errors.New("there is no kernel behind this server")
 				}
-				err := s.due(ctx)
+				err := t.check(req.Params.Arguments)
+				if err == nil {
+					err = s.due(ctx)
+				}
 				var res *mcp.CallToolResult
 				if err == nil {
 					res, err = t.run(s, ctx, req)
@@ -144,12 +151,34 @@ func (s *server) note(res *mcp.CallToolResult) *mcp.CallToolResult {
 	return res
 }
 
+// check says what is wrong with the names of arguments.
+func (t *tool) check(arguments json.RawMessage) error {
+	var given map[string]json.RawMessage
+	if len(arguments) > 0 && json.Unmarshal(arguments, &given) != nil {
+		return invalid("the arguments must be an object")
+	}
+	known := t.schema["properties"].(map[string]any)
+	for name := range given {
+		if known[name] == nil {
+			return invalid("%s has no argument %q; it has %s", t.name, name, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		}
+	}
+	required, _ := t.schema["required"].([]string)
+	for _, name := range required {
+		if given[name] == nil {
+			return invalid("the argument %s is missing", name)
+		}
+	}
+	return nil
+}
+
 // arguments reads those of a call.
 func arguments(req *mcp.CallToolRequest, into any) error {
 	if err := json.Unmarshal(req.Params.Arguments, into); err != nil {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) {
-			return invalid("%s: want a %s, got a %s", wrong.Field, wrong.Type, wrong.Value)
+			kind := map[reflect.Kind]string{reflect.Float64: "number", reflect.Int: "whole number", reflect.Bool: "boolean", reflect.Map: "map"}[wrong.Type.Kind()]
+			return invalid("%s must be a %s, and is a %s", wrong.Field, cmp.Or(kind, "string"), wrong.Value)
 		}
 		return invalid("the arguments can't be read: %v", err)
 	}

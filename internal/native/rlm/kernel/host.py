@@ -1,6 +1,7 @@
 # What the worker is made of. It is loaded by the worker alone.
 import ast
 import base64
+import builtins
 import codecs
 import io
 import keyword

@@ -58,6 +58,8 @@ class Worker:
 
     def llm_query_batch(self, prompts):
         """Asks several prompts at once. A failure is '[error] ...' in its place."""
+        if isinstance(prompts, (str, bytes)):
+            raise TypeError("llm_query_batch takes a list of prompts; llm_query takes one")
         return self.host.ask("llm_query_batch", prompts=[str(p) for p in prompts])
 
     def submit(self, *values, **named):
@@ -193,6 +195,8 @@ class Worker:
         try:
             if keyword.iskeyword(name) or not name.isidentifier():
                 return {"error": "%r can't be the name of a variable in Python" % name}
+            if name in self.own or hasattr(builtins, name) or name.startswith("__"):
+                return {"error": "%r has a meaning in Python or in this kernel; choose another name" % name}
             with open(path, "rb") as f:
                 if os.fstat(f.fileno()).st_size == 0:
                     data = ""
@@ -357,9 +361,11 @@ class Worker:
                 if head["at"] < oldest:
                     lost["expired"] = True
                 else:
-                    self.names.update(pickle.load(f))
+                    back, left = unpickled(f)
+                    self.names.update(back)
+                    lost["left"].update(left)
                     self.known = set(self.names)
-                    self.back = {"restored": head["names"], "at": head["at"]}
+                    self.back = {"restored": len(back), "at": head["at"]}
         except FileNotFoundError:
             pass
         except Exception as e:
