@@ -61,6 +61,18 @@ func (h *rlmHelper) confine() error {
 	return nil
 }
 
+// blind reports whether this process can't look at the host any more; nil for never.
+func (h *rlmHelper) blind() func() bool {
+	if h == nil {
+		return nil
+	}
+	return func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.confined
+	}
+}
+
 // rules are what tine rlm may do once its kernel runs.
 func (m *room) rules() confine.Rules {
 	flags := &m.about.Flags

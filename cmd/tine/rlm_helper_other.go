@@ -80,6 +80,8 @@ func (h *rlmHelper) confine() error {
 
 func (h *rlmHelper) starter() func(sandbox.Command) (sandbox.Running, error) { return nil }
 
+func (h *rlmHelper) blind() func() bool { return nil }
+
 func (h *rlmHelper) openModel(name string, o model.Options) (model.Model, error) {
 	return model.Open(name, o)
 }

@@ -68,7 +68,10 @@ type Options struct {
 	// Dir, where the driver does.
 	Programs string
 	// Start starts tine-sandbox; default as a child of this process.
-	Start   func(Command) (Running, error)
+	Start func(Command) (Running, error)
+	// Blind reports whether this process can't look at the host any more, so that programs
+	// see what was found before; nil for never. See Driver.Look.
+	Blind   func() bool
 	Environ []string // of the gateway: where PATH and HOME are looked up; default os.Environ()
 
 	MaxFrame  int           // bytes of one message from a server; default 64 MiB

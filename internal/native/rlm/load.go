@@ -89,6 +89,27 @@ func (s *server) open(path string) (*os.File, error) {
 		return nil, invalid("path must be absolute, not %q", path)
 	}
 	path = filepath.Clean(path)
+	file, err := s.openAllowed(path)
+	if !escapes(err) {
+		return file, err
+	}
+	// A link may lead to another folder that is allowed.
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	if file, err = s.openAllowed(real); err == nil {
+		return file, nil
+	}
+	const leads = "a link leads out of the folder that may be read"
+	var e *api.Error
+	if !errors.As(err, &e) { // it was changed just now
+		return nil, &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("%s: %s", path, leads)}
+	}
+	return nil, &api.Error{Kind: e.Kind, Message: fmt.Sprintf("%s: %s: %s", path, leads, e.Message)}
+}
+
+func (s *server) openAllowed(path string) (*os.File, error) {
 	for _, root := range s.set.AllowRead {
 		rel, err := filepath.Rel(root, path)
 		if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
@@ -96,17 +117,36 @@ func (s *server) open(path string) (*os.File, error) {
 		}
 		return s.openWithin(root, rel, path)
 	}
+	if err := s.noKeys(filepath.ToSlash(path), false); err != nil {
+		return nil, err
+	}
 	return nil, &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("%s is not in a folder that may be read; %s", path, s.add("allow_read", filepath.Dir(path)))}
+}
+
+// errEscapes is the error of a path of which a link leads out of its folder, as package os
+// words it.
+var errEscapes = errors.New("path escapes from parent")
+
+func escapes(err error) bool { return errors.Is(err, errEscapes) }
+
+func unreadable(path string, err error) error {
+	if err = cause(err); err.Error() == errEscapes.Error() {
+		return fmt.Errorf("%s: %w", path, errEscapes)
+	}
+	return &api.Error{Kind: api.KindTool, Message: fmt.Sprintf("%s can't be read: %v", path, err)}
 }
 
 func (s *server) openWithin(root, rel, path string) (*os.File, error) {
 	dir := root
 	if rel == "." { // the file itself is allowed
+		if info, err := os.Stat(root); err == nil && !info.Mode().IsRegular() {
+			return nil, invalid("%s is no regular file", path)
+		}
 		dir, rel = filepath.Dir(root), filepath.Base(root)
 	}
 	within, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, &api.Error{Kind: api.KindTool, Message: fmt.Sprintf("%s can't be read: %v", path, cause(err))}
+		return nil, unreadable(path, err)
 	}
 	defer within.Close()
 	// A fifo or a device would make the open wait.
@@ -119,7 +159,7 @@ func (s *server) openWithin(root, rel, path string) (*os.File, error) {
 		file, err = within.Open(rel)
 	}
 	if err != nil {
-		return nil, &api.Error{Kind: api.KindTool, Message: fmt.Sprintf("%s can't be read: %v", path, cause(err))}
+		return nil, unreadable(path, err)
 	}
 	real, err := filepath.EvalSymlinks(path)
 	if err == nil {
@@ -179,9 +219,6 @@ func cause(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
 		err = p.Err
-	}
-	if err.Error() == "path escapes from parent" {
-		return errors.New("a link leads out of the folder that may be read")
 	}
 	return err
 }

@@ -14,8 +14,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -82,12 +80,7 @@ func New(env Env) (*mcp.Server, io.Closer, error) {
 		Instructions: instructions,
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	})
-	prefix := "rlm_"
-	if set.Names == body.Dots {
-		prefix = "rlm."
-	}
-	s.addTools(srv, prefix)
-	srv.AddReceivingMiddleware(anyName(prefix))
+	s.addTools(srv, body.Prefix(set.Names))
 	return srv, s, nil
 }
 
@@ -126,21 +119,6 @@ func (s *server) add(setting, value string) string {
 		return fmt.Sprintf("add %s %s to the arguments of tine rlm", flag, value)
 	}
 	return fmt.Sprintf("add %s to settings.%s of the server %s", value, setting, s.env.Server)
-}
-
-// anyName lets a tool be called by each of its names: rlm_exec, rlm.exec, exec.
-func anyName(prefix string) mcp.Middleware {
-	return func(next mcp.MethodHandler) mcp.MethodHandler {
-		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-			if call, ok := req.(*mcp.CallToolRequest); ok && call.Params != nil {
-				name := strings.TrimLeft(strings.TrimPrefix(call.Params.Name, "rlm"), "_.")
-				if slices.ContainsFunc(tools, func(t tool) bool { return t.name == name }) {
-					call.Params.Name = prefix + name
-				}
-			}
-			return next(ctx, method, req)
-		}
-	}
 }
 
 // Edition is a digest of what the server lists.
