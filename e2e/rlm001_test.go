@@ -136,7 +136,7 @@ func (d *document001) lifecycle(t *testing.T) {
 		c.is(t, "x = 2; x", "2")
 	}
 	w.killKernel(t)
-	c.loses(t, "x")
+	c.loses(t, "gone", "x")
 	c.is(t, "1 + 1", "2")
 	c.leave(t)
 	w.nothing(t)
@@ -161,6 +161,9 @@ func (d *document001) tools(t *testing.T) {
 		for _, c := range []*rlmClient{c, d.c} {
 			if got, err := c.use(name, object{"code": "6 * 7"}); err != nil || got != "42" {
 				t.Errorf("%s: %q, %v", name, got, err)
+			}
+			if _, err := c.use(name, object{"code": "1/0"}); err == nil || !strings.Contains(err.Error(), "ZeroDivisionError") {
+				t.Errorf("%s: %v", name, err)
 			}
 		}
 	}
@@ -225,7 +228,7 @@ func (d *document001) noDocker(t *testing.T) {
 	if err := cmd.Run(); err == nil {
 		t.Error("--no-docker and --docker go together")
 	}
-	testkit.Has(t, "the error", w.log.String(), "docker no-docker")
+	testkit.Has(t, "the error", w.log.String(), "--no-docker", "exclude each other")
 }
 
 // dockerMissing: where Docker is missing, the tools work all the same, and what needs it says so.
@@ -496,7 +499,7 @@ func (d *document001) health(t *testing.T) {
 	c := w.open(t, d.project)
 	c.is(t, "x = 1; x", "1")
 	w.killKernel(t)
-	c.loses(t, "x")
+	c.loses(t, "gone", "x")
 	c.is(t, "x = 2; x", "2")
 	if torture.Or(true, false) {
 		c.leave(t)

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/tine-mcp/tine/internal/confine"
-	"github.com/tine-mcp/tine/internal/driver/sandbox/layout"
 )
 
 // systemReads are what a gateway reads of the system besides the interpreter: programs and
@@ -53,9 +52,6 @@ func (h *rlmHelper) confine() error {
 	if err := errors.Join(os.MkdirAll(temporary, 0o700), os.Setenv("TMPDIR", temporary)); err != nil {
 		return err
 	}
-	if !flags.inContainer() {
-		_, _, _ = h.find(cmp.Or(flags.Python, "python3"), os.Environ()) // whose lack a start tells
-	}
 	rules := h.room.rules()
 	can := confine.Can(rules)
 	report, err := confine.Apply(rules)
@@ -68,34 +64,16 @@ func (h *rlmHelper) confine() error {
 	return nil
 }
 
-// A program is where a command was found, and the folders that it needs.
-type program struct {
-	path  string
-	reads []string
-}
-
-// resolver finds programs; nil as any gateway does. A kernel may be started again by a
-// process that can't run the tools any more that know where an interpreter is.
-func (h *rlmHelper) resolver() func(string, []string) (string, []string, error) {
+// blind reports whether this process can't look at the host any more; nil for never.
+func (h *rlmHelper) blind() func() bool {
 	if h == nil {
 		return nil
 	}
-	return func(command string, environ []string) (string, []string, error) {
+	return func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return h.find(command, environ)
+		return h.confined
 	}
-}
-
-func (h *rlmHelper) find(command string, environ []string) (string, []string, error) {
-	if p, ok := h.programs[command]; ok {
-		return p.path, p.reads, nil
-	}
-	path, reads, err := layout.Resolve(command, environ)
-	if err == nil {
-		h.programs[command] = program{path, reads}
-	}
-	return path, reads, err
 }
 
 // rules are what tine rlm may do once its kernel runs.
@@ -112,9 +90,7 @@ func (m *room) rules() confine.Rules {
 	if m.srt != nil {
 		read = slices.DeleteFunc(read, m.srt.Denied)
 	}
-	// A kernel that is started again is shown what the system has, for which folders are
-	// listed.
-	return confine.Rules{List: []string{"/"}, Read: read, Write: []string{m.dir, "/dev/null"}, Sockets: m.engine(), PairsOnly: !flags.inContainer(), Attributes: true}
+	return confine.Rules{Read: read, Write: []string{m.dir, "/dev/null"}, Sockets: m.engine(), PairsOnly: !flags.inContainer(), Attributes: true}
 }
 
 // interpreterReads are the folders of an interpreter, which a kernel that is started again

@@ -255,7 +255,6 @@ type rlmHelper struct {
 	last     uint64
 	calls    map[uint64]chan helperAnswer
 	exits    map[int]chan error
-	programs map[string]program // by the command
 }
 
 type helperAnswer struct {
@@ -265,7 +264,7 @@ type helperAnswer struct {
 }
 
 func newRLMHelper(m *room) *rlmHelper {
-	return &rlmHelper{room: m, calls: make(map[uint64]chan helperAnswer), exits: make(map[int]chan error), programs: make(map[string]program)}
+	return &rlmHelper{room: m, calls: make(map[uint64]chan helperAnswer), exits: make(map[int]chan error)}
 }
 
 // errNoHelper is the error of what needs a helper that has ended.

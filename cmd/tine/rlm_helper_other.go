@@ -73,12 +73,10 @@ func (h *rlmHelper) confine() error {
 	return nil
 }
 
-func (h *rlmHelper) resolver() func(string, []string) (string, []string, error) { return nil }
-
 func (h *rlmHelper) starter() func(sandbox.Command) (sandbox.Running, error) { return nil }
 
-// openModel opens a language model at a host that may be reached. What its name resolves
-// to is not looked at here.
+func (h *rlmHelper) blind() func() bool { return nil }
+
 func (h *rlmHelper) openModel(name string, o model.Options) (model.Model, error) {
 	if h != nil && h.room.srt != nil {
 		at, err := model.At(name, o.BaseURL)

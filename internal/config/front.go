@@ -29,6 +29,9 @@ type Front struct {
 	// Packages is the setting with packages from PyPI that the program runs with; empty
 	// for none.
 	Packages string
+	// Tool is the name by which a tool is listed, of any name by which it may be called;
+	// nil where each tool has one.
+	Tool func(settings map[string]any, name string) string
 	// Check says what is wrong with settings, as "settings.KEY must be ...".
 	Check func(settings map[string]any) error
 }
@@ -56,6 +59,19 @@ func builtinKey() Key[Server] {
 		words = append(words, word)
 	}
 	return Put("builtin", func(s *Server) *string { return &s.Builtin }, OneOf(names...).As(strings.Join(words, ", ")), "a server inside Tine")
+}
+
+// ToolName is the name by which the server lists the tool that is called by a name. What
+// may be called is decided by that one.
+func (s *Server) ToolName(name string) string {
+	if s.Front == "" {
+		return name
+	}
+	i := slices.IndexFunc(fronts, func(f Front) bool { return f.Name == s.Front })
+	if i < 0 || fronts[i].Tool == nil {
+		return name
+	}
+	return fronts[i].Tool(s.Settings, name)
 }
 
 // bodies are the drivers that may run a body.

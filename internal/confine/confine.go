@@ -34,8 +34,6 @@ import (
 //   - to place links and files in the folders of Write, which others may follow or run;
 //   - to use CPU, memory and disk.
 type Rules struct {
-	// List are folders of which, and of all below them, the names of files may be listed.
-	List []string
 	// Read are files, and folders with all below them, that may be read.
 	Read []string
 	// Write are folders in which all may be read, written, made, renamed and removed, but

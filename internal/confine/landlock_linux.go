@@ -74,7 +74,7 @@ func restrict(k kernel, r Rules) (skipped []string, err error) {
 		paths []string
 		right uint64
 	}{
-		{r.List, unix.LANDLOCK_ACCESS_FS_READ_DIR}, {r.Read, readAll}, {r.Write, writeAll}, {r.Exec, execAll}, {r.Sockets, unix.LANDLOCK_ACCESS_FS_RESOLVE_UNIX},
+		{r.Read, readAll}, {r.Write, writeAll}, {r.Exec, execAll}, {r.Sockets, unix.LANDLOCK_ACCESS_FS_RESOLVE_UNIX},
 	} {
 		for _, path := range list.paths {
 			err := permit(int(fd), path, list.right&attr.Handled_access_fs)

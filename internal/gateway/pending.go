@@ -306,7 +306,6 @@ func (x *exchange) stillMay(ctx context.Context) error {
 				own = found
 			}
 		}
-		own = x.oneName(ctx, s, own)
 		if _, ok := s.inside(own); !ok || !x.who.MayCall(s.entry.Base(), own) {
 			return unknownTool(name)
 		}

@@ -78,21 +78,6 @@ func (x *exchange) known(s *shape, tool string) bool {
 	return slices.ContainsFunc(items, func(item []byte) bool { return wire.FindString(item, "name") == tool })
 }
 
-// oneName is the name by which a tool is listed. A built-in server with a program of its own
-// has names with dots and with underscores for one tool, and rules are about the one that is
-// listed.
-func (x *exchange) oneName(ctx context.Context, s *shape, own string) string {
-	if s.entry.Front == "" || x.known(s, own) {
-		return own
-	}
-	names, _ := x.namesIn(ctx, s, wire.MethodListTools)
-	plain := strings.NewReplacer(".", "_")
-	if i := slices.IndexFunc(names, func(n string) bool { return plain.Replace(n) == plain.Replace(own) }); i >= 0 {
-		return names[i]
-	}
-	return own
-}
-
 // namesIn are the names in a list of a server's; false where the list can't be had.
 func (x *exchange) namesIn(ctx context.Context, s *shape, method string) ([]string, bool) {
 	up, e, err := x.upstream(s.entry.ID)

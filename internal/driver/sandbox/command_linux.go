@@ -125,7 +125,7 @@ func (d *Driver) resolve(ctx context.Context, spec driver.Spec) (*command, error
 	if path, ok := spec.Env["PATH"]; ok {
 		environ = append(slices.Clip(environ), "PATH="+path)
 	}
-	if c.path, c.reads, err = d.opts.Resolve(name, environ); err != nil {
+	if c.path, c.reads, err = layout.Resolve(name, environ); err != nil {
 		return nil, fmt.Errorf("%w; mend servers.%s.command", err, spec.Server)
 	}
 	c.args = append([]string{c.path}, spec.Args...)

@@ -69,9 +69,9 @@ type Options struct {
 	Programs string
 	// Start starts tine-sandbox; default as a child of this process.
 	Start func(Command) (Running, error)
-	// Resolve finds the program that a command is, and the folders that it needs; default
-	// layout.Resolve, which may run a tool that keeps versions.
-	Resolve func(command string, environ []string) (path string, reads []string, err error)
+	// Blind reports whether this process can't look at the host any more, so that programs
+	// see what was found before; nil for never. See Driver.Look.
+	Blind   func() bool
 	Environ []string // of the gateway: where PATH and HOME are looked up; default os.Environ()
 
 	MaxFrame  int           // bytes of one message from a server; default 64 MiB

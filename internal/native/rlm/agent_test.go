@@ -105,7 +105,7 @@ func TestSubAgent(t *testing.T) {
 			if got, _ := w.call("rlm_usage", map[string]any{"reset": true}); !strings.Contains(got, `"llm_calls":8`) {
 				t.Errorf("in all: %s", got)
 			}
-			if got, _ := w.call("rlm.usage", nil); !strings.Contains(got, `"llm_calls":0`) {
+			if got, _ := w.call("rlm_usage", nil); !strings.Contains(got, `"llm_calls":0`) {
 				t.Errorf("after a reset: %s", got)
 			}
 		})

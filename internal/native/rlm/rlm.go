@@ -86,12 +86,7 @@ func New(env Env) (*mcp.Server, io.Closer, error) {
 		Instructions: instructions,
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	})
-	prefix := "rlm_"
-	if set.Names == body.Dots {
-		prefix = "rlm."
-	}
-	s.addTools(srv, prefix)
-	srv.AddReceivingMiddleware(anyName(prefix))
+	s.addTools(srv, body.Prefix(set.Names))
 	return srv, s, nil
 }
 
@@ -130,25 +125,6 @@ func (s *server) add(setting, value string) string {
 		return fmt.Sprintf("add %s %s to the arguments of tine rlm", flag, value)
 	}
 	return fmt.Sprintf("add %s to settings.%s of the server %s", value, setting, s.env.Server)
-}
-
-// anyName lets a tool be called by each of its names: rlm_exec and rlm.exec. There is no
-// third one, as the gateway's rules about tools know these two.
-func anyName(prefix string) mcp.Middleware {
-	names := make(map[string]string)
-	for _, t := range tools {
-		names["rlm_"+t.name], names["rlm."+t.name] = prefix+t.name, prefix+t.name
-	}
-	return func(next mcp.MethodHandler) mcp.MethodHandler {
-		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-			if call, ok := req.(*mcp.CallToolRequest); ok && call.Params != nil {
-				if name := names[call.Params.Name]; name != "" {
-					call.Params.Name = name
-				}
-			}
-			return next(ctx, method, req)
-		}
-	}
 }
 
 // Edition is a digest of what the server lists.

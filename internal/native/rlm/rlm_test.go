@@ -219,9 +219,15 @@ func TestNames(t *testing.T) {
 	if err != nil || len(list.Tools) != len(tools) || !strings.HasPrefix(list.Tools[0].Name, "rlm.") {
 		t.Errorf("listed: %v, %v", list, err)
 	}
-	for _, name := range []string{"rlm_exec", "rlm.exec"} {
-		if got, _ := w.call(name, map[string]any{"code": "1+1"}); got != "2" {
-			t.Errorf("%s gives %q", name, got)
+	if got, _ := w.call("rlm.exec", map[string]any{"code": "1+1"}); got != "2" {
+		t.Errorf("it gives %q", got)
+	}
+	// The config maps what is called to what is listed, so that rules hold for both.
+	for names, prefix := range map[string]string{"dots": "rlm.", "underscores": "rlm_", "": "rlm_"} {
+		for name, want := range map[string]string{"rlm_exec": prefix + "exec", "rlm.exec": prefix + "exec", "exec": "exec", "rlm": "rlm", "rlmx": "rlmx"} {
+			if got := body.Front.Tool(map[string]any{"names": names}, name); got != want {
+				t.Errorf("with %q %s is %s, want %s", names, name, got, want)
+			}
 		}
 	}
 }
@@ -464,6 +470,15 @@ func TestLoad(t *testing.T) {
 	}
 	if got := w.exec("x"); !strings.Contains(got, "NameError") {
 		t.Errorf("one of them was read: %s", got)
+	}
+	// A link may lead to what is allowed elsewhere.
+	other := t.TempDir()
+	w = newWorld(t, map[string]any{"allow_read": []any{dir, other}})
+	if err := os.Symlink(put(filepath.Join(other, "data"), "12345"), filepath.Join(dir, "there")); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := w.call("rlm_load", map[string]any{"path": filepath.Join(dir, "there"), "var_name": "x"}); !strings.HasSuffix(got, "(5 chars)") {
+		t.Errorf("a link to another folder: %s", got)
 	}
 }
 
