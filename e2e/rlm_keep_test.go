@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/testkit"
-	"github.com/tine-mcp/tine/internal/torture"
 )
 
 // A kernel with what a file of variables can't hold: a thread and an open file.
@@ -237,50 +235,4 @@ func TestRLMChangesItsWay(t *testing.T) {
 		c.leave(t)
 		w.nothing(t)
 	}
-}
-
-// TestRLMDamaged damages what was kept: that is told, and a kernel starts without it.
-func TestRLMDamaged(t *testing.T) {
-	t.Parallel()
-	w := rlmSandbox(t)
-	damages := map[string]func(path string, size int64) error{
-		"cut":     func(path string, size int64) error { return os.Truncate(path, size/2) },
-		"removed": func(path string, _ int64) error { return os.Remove(path) },
-		"other":   func(path string, size int64) error { return os.WriteFile(path, make([]byte, size), 0o600) },
-	}
-	for name, damage := range damages {
-		if name != "cut" && torture.Or(true, false) {
-			continue
-		}
-		project := w.project(t, nil)
-		c := w.open(t, project, "--session", name)
-		c.run(t, "x = 1")
-		c.leave(t)
-		var biggest string
-		var most int64
-		if err := filepath.WalkDir(filepath.Join(w.state, "rlm"), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.Contains(path, "/sessions/") {
-				return err
-			}
-			if info, err := d.Info(); err == nil && info.Mode().IsRegular() && info.Size() > most {
-				biggest, most = path, info.Size()
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if err := damage(biggest, most); err != nil {
-			t.Fatal(err)
-		}
-		c = w.open(t, project, "--session", name)
-		if got, err := c.exec("x"); err == nil && got != "1" || err != nil && !failsAs(err, api.KindLost) {
-			t.Errorf("%s is %s: %q, %v", biggest, name, got, err)
-		}
-		c.is(t, "y = 2; y", "2")
-		c.leave(t)
-		if err := os.RemoveAll(filepath.Join(w.state, "rlm")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w.nothing(t)
 }
