@@ -120,8 +120,12 @@ fuzz: ## run every fuzz target for FUZZTIME
 	done
 
 .PHONY: bench
-bench: build ## measure the relay against a plain reverse proxy, and sessions
+bench: build ## measure the relay against a plain reverse proxy, sessions and kernels
 	go run ./bench -tine bin/tine $(BENCHFLAGS)
+
+.PHONY: peers
+peers: ## fetch what the benchmark compares kernels with into .cache/tools
+	bench/peers.sh
 
 .PHONY: soak
 soak: build ## 100,000 calls and 200 reconnects: what is still held afterwards

@@ -35,6 +35,15 @@ func boxRecords(dir, prefix string) ([]boxRecord, error) {
 	return slices.DeleteFunc(all, func(r boxRecord) bool { return r.PID == 0 }), err // it is being made
 }
 
+// processRecords is the same of those without a sandbox.
+func processRecords(dir, prefix string) ([]boxRecord, error) {
+	all, err := readRecords(dir, prefix, "process.json")
+	return slices.DeleteFunc(all, func(r boxRecord) bool { return r.PID == 0 }), err
+}
+
+// recordOf is that of a process of our own.
+func recordOf(pid int) boxRecord { return boxRecord{boxProcess: boxProcess{PID: pid}} }
+
 func readRecords(dir, prefix, name string) (found []boxRecord, err error) {
 	paths, err := filepath.Glob(filepath.Join(dir, prefix+"*", name))
 	if err != nil {
@@ -128,7 +137,7 @@ func (r boxRecord) held(t tree) (sum holding, err error) {
 		if err != nil {
 			return holding{}, fmt.Errorf("read what a sandbox holds: %w", err)
 		}
-		sum.pss, sum.files = sum.pss+h.pss, sum.files+h.files
+		sum.add(h)
 	}
 	return sum, nil
 }
@@ -142,6 +151,9 @@ func heldBy(pid int) (h holding, err error) {
 	lines := bufio.NewScanner(f)
 	if h.pss, err = kibibytes(lines, "Pss:"); err == nil {
 		h.files, err = kibibytes(lines, "Pss_File:")
+	}
+	if err == nil {
+		h.inside, err = kibibytes(lines, "Pss_Shmem:")
 	}
 	return h, err
 }

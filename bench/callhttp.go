@@ -32,11 +32,16 @@ type httpCaller struct {
 	buf    bytes.Buffer
 }
 
-// dialHTTP makes a caller and, in the legacy era, its session.
+// dialHTTP makes a caller of the echo tool and, in the legacy era, its session.
 func dialHTTP(ctx context.Context, era, url, tool, bearer string, payload int) (*httpCaller, error) {
+	return dialScript(ctx, era, url, tool, bearer, newScript(era, tool, payload))
+}
+
+// dialScript makes a caller that follows a script.
+func dialScript(ctx context.Context, era, url, tool, bearer string, s *script) (*httpCaller, error) {
 	c := &httpCaller{
 		url:    url,
-		script: newScript(era, tool, payload),
+		script: s,
 		client: &http.Client{
 			Timeout:   callTimeout,
 			Transport: &http.Transport{MaxIdleConnsPerHost: 1, DisableCompression: true},

@@ -44,8 +44,15 @@ type reading struct {
 	Room     int64      `json:"bytes_of_150,omitempty"`      // what so many take, worked out or measured
 	CPU      float64    `json:"share_of_a_core,omitempty"`
 	Parked   bool       `json:"parked,omitempty"`
-	Failure  string     `json:"failure,omitempty"`
-	Rounds   []timing   `json:"rounds,omitempty"`
+	// Of kernels: against a bare Python, and against those of Jupyter.
+	Over      time.Duration `json:"over_bare_ns,omitempty"`
+	Peer      timeRatios    `json:"against_jupyter,omitzero"`
+	Lighter   float64       `json:"memory_against_jupyter,omitempty"`
+	Total     time.Duration `json:"total_ns,omitempty"`
+	OwnBefore int64         `json:"own_bytes_before,omitempty"`
+	Grown     int64         `json:"program_grown_bytes,omitempty"` // by the program alone, without its sandbox
+	Failure   string        `json:"failure,omitempty"`
+	Rounds    []timing      `json:"rounds,omitempty"`
 
 	shows shows
 }
@@ -54,11 +61,15 @@ type reading struct {
 type shows int
 
 const (
-	showsTimes shows = iota
-	showsTail        // p99 in place of p95
-	showsAnon        // of the gateway
-	showsHeld        // PSS
-	showsShare       // of a core
+	showsTimes   shows = iota
+	showsTail          // p99 in place of p95
+	showsAnon          // of the gateway
+	showsHeld          // PSS
+	showsShare         // of a core
+	showsExec          // of kernels, with p99
+	showsAgainst       // of kernels
+	showsGrowth        // in many execs
+	showsCrowd         // of many kernels
 )
 
 type timeRatios struct {
@@ -171,6 +182,11 @@ var heads = map[shows]string{
 	showsAnon:  "anon MB\tKB each",
 	showsHeld:  "PSS MB\town MB\tin 12 GB",
 	showsShare: "% of a core\tratio",
+
+	showsExec:    "p50 ms\tp99 ms\tms over bare\tp50/bare\tp50/jupyter\tp99/jupyter",
+	showsAgainst: "p50 ms\tp50/bare\tp50/jupyter",
+	showsGrowth:  "total s\tMB before\tMB after\tprogram grown KB\ttotal/jupyter",
+	showsCrowd:   "total s\tPSS MB each\town MB each\ttotal/jupyter\tPSS/jupyter",
 }
 
 func (r *reading) cells() string {
@@ -182,6 +198,15 @@ func (r *reading) cells() string {
 		return unlessZero("%.1f", mb(r.PSS)) + "\t" + unlessZero("%.1f", mb(r.Own)) + "\t" + unlessZero("%.0f", float64(r.Fit))
 	case showsShare:
 		return fmt.Sprintf("%.2f", r.CPU*100) + "\t" + unlessZero("%.4f", r.Ratio.P50)
+	case showsExec:
+		return fmt.Sprintf("%.3f\t%.3f\t", ms(r.P50), ms(r.P99)) + unlessZero("%.3f", ms(r.Over)) + "\t" + unlessZero("%.1f", r.Ratio.P50) + "\t" +
+			unlessZero("%.2f", r.Peer.P50) + "\t" + unlessZero("%.2f", r.Peer.P99)
+	case showsAgainst:
+		return fmt.Sprintf("%.1f\t", ms(r.P50)) + unlessZero("%.2f", r.Ratio.P50) + "\t" + unlessZero("%.2f", r.Peer.P50)
+	case showsGrowth:
+		return fmt.Sprintf("%.2f\t%.1f\t%.1f\t%.0f\t", r.Total.Seconds(), mb(r.OwnBefore), mb(r.Own), float64(r.Grown)/1e3) + unlessZero("%.2f", r.Peer.P50)
+	case showsCrowd:
+		return fmt.Sprintf("%.2f\t%.1f\t%.1f\t", r.Total.Seconds(), mb(r.PSS), mb(r.Own)) + unlessZero("%.2f", r.Peer.P50) + "\t" + unlessZero("%.2f", r.Lighter)
 	case showsTail:
 		tail, tailRatio = r.P99, r.Ratio.P99
 	}

@@ -96,7 +96,8 @@ func sandboxTrials() []*trial {
 	return rows
 }
 
-func needSandbox(_ context.Context, s settings) error {
+// needWalls says why the gateway has no sandboxes.
+func needWalls(s settings) error {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		return fmt.Errorf("there are no sandboxes on %s/%s", runtime.GOOS, runtime.GOARCH)
 	}
@@ -109,6 +110,13 @@ func needSandbox(_ context.Context, s settings) error {
 		if p.Type == elf.PT_INTERP {
 			return fmt.Errorf("%s is dynamically linked and has no sandboxes; build it with make build", s.Tine)
 		}
+	}
+	return nil
+}
+
+func needSandbox(_ context.Context, s settings) error {
+	if err := needWalls(s); err != nil {
+		return err
 	}
 	tools, err := toolsFolder()
 	if err != nil {

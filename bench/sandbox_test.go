@@ -42,8 +42,8 @@ func TestSandboxAims(t *testing.T) {
 		rowFork: forks,
 		rowWarm: {{P50: 300 * time.Millisecond}, {P50: 8 * time.Millisecond, Ratio: timeRatios{P50: 0.1}}},
 		rowMemory: {
-			worked("node, forked", kindNode, holding{8 * 70e6, 8 * 10e6}, 8),
-			worked("go, forked", kindGo, holding{8 * 300e6, 0}, 8),
+			worked("node, forked", kindNode, holding{pss: 8 * 70e6, files: 8 * 10e6}, 8),
+			worked("go, forked", kindGo, holding{pss: 8 * 300e6}, 8),
 		},
 		rowParked: {{CPU: 2.7}, {Parked: true}},
 		rowFill:   {{Room: 11e9}},

@@ -58,10 +58,14 @@ func (t *trials) boxMemory(ctx context.Context) (_ []reading, err error) {
 
 // holding is the memory of some processes, each page that several have divided
 // among those; and how much of it is of files, such as programs, which many
-// sandboxes have together.
-type holding struct{ pss, files int64 }
+// sandboxes have together, and how much is of the program in a sandbox.
+type holding struct{ pss, files, inside int64 }
 
 func (h holding) own() int64 { return h.pss - h.files }
+
+func (h *holding) add(o holding) {
+	h.pss, h.files, h.inside = h.pss+o.pss, h.files+o.files, h.inside+o.inside
+}
 
 // worked is the reading of one of n sandboxes. However many there are, they have
 // the files once.
@@ -98,18 +102,24 @@ func heldIn(dir, prefix string) (sum holding, n int, err error) {
 	if err != nil {
 		return sum, 0, err
 	}
+	sum, err = heldOf(found)
+	return sum, len(found), err
+}
+
+// heldOf is what some hold together.
+func heldOf(found []boxRecord) (sum holding, err error) {
 	trees, err := descendants()
 	if err != nil {
-		return sum, 0, err
+		return sum, err
 	}
 	for _, r := range found {
 		h, err := r.held(trees)
 		if err != nil {
-			return sum, 0, err
+			return sum, err
 		}
-		sum.pss, sum.files = sum.pss+h.pss, sum.files+h.files
+		sum.add(h)
 	}
-	return sum, len(found), nil
+	return sum, nil
 }
 
 // boxFill starts as many sandboxes with Node as a machine of some size is to

@@ -80,6 +80,9 @@ type trials struct {
 	crowded *crowd        // the many sessions; nil before the first use
 	kinds   []*boxKind    // servers for sandboxes; nil before the first use
 	watched *boxCrowd     // what was seen of many sandboxes; nil before the first look
+
+	peer     *jupyter // kernels of Jupyter; nil before the first use
+	peerless bool     // there are none
 }
 
 // runTrials runs the rows one after another. One that fails is reported as

@@ -31,18 +31,41 @@ const statelessMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + s
 // head of the text is prepared.
 type script struct {
 	middle, tail string // around the text's unique head
-	padding      string
+	head         func(b []byte, id uint64) []byte
+	right        func(id uint64, text string) bool // whether it is the answer's text
 }
 
 func newScript(era, tool string, payload int) *script {
+	padding := strings.Repeat("the quick brown fox ", payload/20+1)[:payload-minPayload]
+	return &script{
+		middle: callMiddle(era, tool, "text"), tail: padding + `"}}}`, head: appendHead,
+		right: func(id uint64, text string) bool {
+			return len(text) >= minPayload && text[:minPayload] == string(appendHead(nil, id)) && text[minPayload:] == padding
+		},
+	}
+}
+
+// execScript has a kernel work out a sum.
+func execScript(era, tool string) *script {
+	return &script{
+		middle: callMiddle(era, tool, "code"), tail: sumTail + `"}}}`,
+		head:  func(b []byte, id uint64) []byte { return strconv.AppendUint(b, id, 10) },
+		right: func(id uint64, text string) bool { return text == sumOf(id) },
+	}
+}
+
+// The sum that kernels are asked for: its code, after a number, and the answer.
+const sumTail = " + 1"
+
+func sumOf(id uint64) string { return strconv.FormatUint(id+1, 10) }
+
+// callMiddle is a call from its id to the beginning of its one argument.
+func callMiddle(era, tool, argument string) string {
 	meta := ""
 	if era == statelessEra {
 		meta = statelessMeta
 	}
-	s := &script{padding: strings.Repeat("the quick brown fox ", payload/20+1)[:payload-minPayload]}
-	s.middle = `,"method":"tools/call","params":{` + meta + `"name":"` + tool + `","arguments":{"text":"`
-	s.tail = s.padding + `"}}}`
-	return s
+	return `,"method":"tools/call","params":{` + meta + `"name":"` + tool + `","arguments":{"` + argument + `":"`
 }
 
 // call renders the call with this id. No two ids give the same text.
@@ -51,7 +74,7 @@ func (s *script) call(id uint64) []byte {
 	b = append(b, `{"jsonrpc":"2.0","id":`...)
 	b = strconv.AppendUint(b, id, 10)
 	b = append(b, s.middle...)
-	b = appendHead(b, id)
+	b = s.head(b, id)
 	return append(b, s.tail...)
 }
 
@@ -95,8 +118,7 @@ func (s *script) check(id uint64, message []byte) error {
 	if a.Result == nil || a.Result.IsError || len(a.Result.Content) != 1 || a.Result.Content[0].Type != "text" {
 		return fmt.Errorf("call %d was not answered with one text: %.300s", id, message)
 	}
-	text := a.Result.Content[0].Text
-	if len(text) < minPayload || text[:minPayload] != string(appendHead(nil, id)) || text[minPayload:] != s.padding {
+	if text := a.Result.Content[0].Text; !s.right(id, text) {
 		return fmt.Errorf("call %d got another text back: %.100q", id, text)
 	}
 	return nil

@@ -12,21 +12,26 @@ import (
 	"testing"
 )
 
-// A scriptedModel stands in for a language model: it asks for one tool call,
-// and once it is given the result, it repeats that as its last word. It speaks as
-// much of the messages API as Claude Code needs.
+// A scriptedModel stands in for a language model: it asks for tool calls, one after
+// another, and once it is given the last result, it repeats that as its last word.
+// It speaks as much of the messages API as Claude Code needs.
 type scriptedModel struct {
 	*httptest.Server
-	tool  string
-	input map[string]any
+	calls []scriptedCall
 
 	mu      sync.Mutex
 	offered []string // names of the tools it was offered
+	results []string // of the calls, as JSON
 }
 
-func newScriptedModel(t testing.TB, tool string, input map[string]any) *scriptedModel {
+type scriptedCall struct {
+	tool  string
+	input map[string]any
+}
+
+func newScriptedModel(t testing.TB, tool string, input map[string]any, more ...scriptedCall) *scriptedModel {
 	t.Helper()
-	m := &scriptedModel{tool: tool, input: input}
+	m := &scriptedModel{calls: append([]scriptedCall{{tool, input}}, more...)}
 	m.Server = httptest.NewServer(http.HandlerFunc(m.serve))
 	t.Cleanup(m.Close)
 	return m
@@ -57,13 +62,7 @@ func (m *scriptedModel) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	m.mu.Lock()
-	for _, tool := range req.Tools {
-		m.offered = append(m.offered, tool.Name)
-	}
-	m.mu.Unlock()
-
-	var result string
+	var results []string
 	for _, msg := range req.Messages {
 		var blocks []struct {
 			Type    string
@@ -74,21 +73,30 @@ func (m *scriptedModel) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		for _, b := range blocks {
 			if b.Type == "tool_result" {
-				result = string(b.Content)
+				results = append(results, string(b.Content))
 			}
 		}
 	}
+	m.mu.Lock()
+	for _, tool := range req.Tools {
+		m.offered = append(m.offered, tool.Name)
+	}
+	if len(results) > len(m.results) {
+		m.results = results
+	}
+	m.mu.Unlock()
 	type object = map[string]any
 	block := object{"type": "text", "text": ""}
-	delta := object{"type": "text_delta", "text": "The tool said " + result}
+	delta := object{"type": "text_delta", "text": "The tool said " + strings.Join(results, " and then ")}
 	reason := "end_turn"
-	if result == "" && len(req.Tools) > 0 {
-		input, err := json.Marshal(m.input)
+	if n := len(results); n < len(m.calls) && len(req.Tools) > 0 {
+		call := m.calls[n]
+		input, err := json.Marshal(call.input)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		block = object{"type": "tool_use", "id": "toolu_1", "name": m.tool, "input": object{}}
+		block = object{"type": "tool_use", "id": fmt.Sprintf("toolu_%d", n), "name": call.tool, "input": object{}}
 		delta = object{"type": "input_json_delta", "partial_json": string(input)}
 		reason = "tool_use"
 	}

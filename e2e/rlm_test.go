@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
@@ -139,6 +140,30 @@ func TestKernel(t *testing.T) {
 	})
 }
 
+// TestKernelNames holds that a tool that is hidden by one of its names can't be called by the
+// other, and that nothing is started for that.
+func TestKernelNames(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t, `servers:
+  rlm: {builtin: rlm, tools: {deny: [rlm_exec]}}
+  lab: {builtin: rlm, tools: {deny: [rlm_exec, rlm_sub_agent]}}
+  dots: {builtin: rlm, settings: {names: dots}, tools: {allow: [rlm.get]}}
+`)
+	c := g.client(t)
+	s := openSession(t, c, api.NewSession{}).ID
+	for _, tool := range []string{
+		"rlm_exec", "rlm.exec", "exec", "lab__rlm_exec", "lab__rlm.exec", "lab__rlm.sub_agent",
+		"dots__rlm_exec", "dots__rlm.exec", "dots__rlm_load",
+	} {
+		if got, err := use(t.Context(), c, s, tool, object{"code": "1"}); err == nil || !strings.Contains(err.Error(), "Unknown tool") {
+			t.Errorf("%s: %q, %v", tool, got, err)
+		}
+	}
+	if made, err := os.ReadDir(filepath.Join(g.state(), "instances")); err == nil && len(made) > 0 {
+		t.Errorf("there are instances: %v", made)
+	}
+}
+
 // TestKernelForks forks a kernel with much in it: children have it, and what they do
 // stays theirs.
 func TestKernelForks(t *testing.T) {
@@ -256,4 +281,23 @@ func TestKernelEnds(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestKernelRules holds rules about a tool for each of its names, and tells of a failed
+// call by either name what failed.
+func TestKernelRules(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t, "servers: {rlm: {builtin: rlm, driver: process, tools: {deny: [rlm_reset, rlm.vars]}}}\n")
+	c := g.client(t)
+	s := openSession(t, c, api.NewSession{}).ID
+	for _, name := range []string{"rlm_reset", "rlm.reset", "reset", "rlm_vars", "rlm.vars", "vars"} {
+		if got, err := use(t.Context(), c, s, name, object{}); err == nil {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	for _, name := range []string{"rlm_get", "rlm.get"} {
+		if _, err := use(t.Context(), c, s, name, object{"name": "nothing"}); err == nil || !strings.Contains(err.Error(), "there is no variable") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

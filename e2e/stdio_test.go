@@ -14,13 +14,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tine-mcp/tine/internal/testkit"
 )
 
-// A pipeClient speaks to tine stdio by hand, one request at a time.
+// A pipeClient speaks to tine stdio or tine rlm by hand, one request at a time.
 type pipeClient struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	lines chan message // closed at the end of the output
+	notes testkit.Log  // what came without being asked for
 	next  int
 }
 
@@ -36,6 +39,12 @@ func pipeIn(t *testing.T, dir string, args ...string) *pipeClient {
 	cmd := exec.Command(tineBinary, append([]string{"stdio"}, args...)...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	return pipeTo(t, cmd)
+}
+
+// pipeTo runs a command that serves over stdio and shakes hands with it.
+func pipeTo(t *testing.T, cmd *exec.Cmd) *pipeClient {
+	t.Helper()
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -60,6 +69,8 @@ func pipeIn(t *testing.T, dir string, args ...string) *pipeClient {
 			var m message
 			if json.Unmarshal(line, &m) == nil && m.Method == "" {
 				p.lines <- m
+			} else {
+				p.notes.Write(line)
 			}
 		}
 	}()
@@ -96,7 +107,7 @@ func (p *pipeClient) request(method string, params any) (json.RawMessage, error)
 		case m, ok := <-p.lines:
 			switch {
 			case !ok:
-				return nil, fmt.Errorf("tine stdio ended before it answered %s", method)
+				return nil, fmt.Errorf("tine %s ended before it answered %s", p.cmd.Args[1], method)
 			case string(m.ID) != id:
 				continue // a late answer to a call that was given up
 			case m.Error != nil:
@@ -104,7 +115,7 @@ func (p *pipeClient) request(method string, params any) (json.RawMessage, error)
 			}
 			return m.Result, nil
 		case <-time.After(patience):
-			return nil, fmt.Errorf("tine stdio does not answer %s", method)
+			return nil, fmt.Errorf("tine %s does not answer %s", p.cmd.Args[1], method)
 		}
 	}
 }
@@ -134,7 +145,7 @@ func (p *pipeClient) leave(t *testing.T) {
 	for range p.lines {
 	}
 	if err := p.cmd.Wait(); err != nil {
-		t.Errorf("tine stdio ends with %v", err)
+		t.Errorf("tine %s ends with %v", p.cmd.Args[1], err)
 	}
 }
 

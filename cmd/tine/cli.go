@@ -25,6 +25,9 @@ type cli struct {
 	after     func(time.Duration) <-chan time.Time
 	version   string
 
+	// executable is the path of this program.
+	executable func() (string, error)
+
 	// readHidden reads a line from the terminal without echo, and openBrowser opens
 	// a web page.
 	readHidden  func(context.Context) ([]byte, error)
@@ -66,6 +69,7 @@ func newCLI() *cli {
 		after:     time.After,
 		version:   version,
 
+		executable:   os.Executable,
 		probeSandbox: sandbox.Probe,
 	}
 	c.readHidden = readHiddenFrom(os.Stdin)
@@ -103,6 +107,7 @@ func (c *cli) root() *cobra.Command {
 
   tine serve      runs the gateway
   tine stdio      serves a client that speaks stdio
+  tine rlm        serves one client a Python kernel, over stdio
   the others      inspect and use a running gateway
 
 Commands find the running gateway by --url or TINE_URL, else by the file that it
@@ -153,6 +158,8 @@ the gateway failed, and 2 when the command or its arguments were invalid.`,
 	root.AddCommand(
 		newServeCmd(c),
 		newStdioCmd(c),
+		newRLMCmd(c),
+		newRLMHelperCmd(c),
 		newOrchestratorCmd(c),
 		newStatusCmd(c),
 		newServersCmd(c),

@@ -64,10 +64,10 @@ func (c *cli) runningConfig(ctx context.Context) (string, error) {
 const changeWait = 2 * time.Second
 
 // replaceFile replaces the content of a file as a whole with the result of change. Its
-// mode and owner stay. A missing file begins as empty, for the user alone, or is an
-// error if that is nil. Of two processes that change a file at once the second waits.
-func (c *cli) replaceFile(ctx context.Context, path string, empty []byte, change func([]byte) ([]byte, error)) (made bool, err error) {
-	f, err := c.newBeside(ctx, path)
+// mode and owner stay. A missing file begins as empty, with the given mode, or is an
+// error if empty is nil. Of two processes that change a file at once the second waits.
+func (c *cli) replaceFile(ctx context.Context, path string, empty []byte, mode fs.FileMode, change func([]byte) ([]byte, error)) (made bool, err error) {
+	f, err := c.newBeside(ctx, path, mode)
 	if err != nil {
 		return false, err
 	}
@@ -104,16 +104,16 @@ func (c *cli) replaceFile(ctx context.Context, path string, empty []byte, change
 	if err != nil {
 		return false, err
 	}
-	if _, err := f.Write(text); err != nil {
-		return false, fmt.Errorf("write the new config: %w", err)
-	}
-	if info != nil {
+	if info != nil { // before anything is in it that others may not read
 		if err := keepOwner(f, info); err != nil {
 			return false, fmt.Errorf("%s belongs to another user, and can't be given back to that user: %w; run this as its owner", path, err)
 		}
 		if err := f.Chmod(info.Mode().Perm()); err != nil {
 			return false, fmt.Errorf("give the new config the mode of the old one: %w", err)
 		}
+	}
+	if _, err := f.Write(text); err != nil {
+		return false, fmt.Errorf("write the new config: %w", err)
 	}
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return false, fmt.Errorf("write the new config: %w", err)
@@ -128,11 +128,11 @@ func (c *cli) replaceFile(ctx context.Context, path string, empty []byte, change
 
 // newBeside makes the file that replaces another. There is one at a time, so that
 // no change is lost.
-func (c *cli) newBeside(ctx context.Context, path string) (*os.File, error) {
+func (c *cli) newBeside(ctx context.Context, path string, mode fs.FileMode) (*os.File, error) {
 	beside := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tine-new")
 	giveUp := time.Now().Add(changeWait)
 	for {
-		f, err := os.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		f, err := os.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 		switch {
 		case err == nil:
 			return f, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tine-mcp/tine/internal/config"
+	"github.com/tine-mcp/tine/internal/confine"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/docker"
 	"github.com/tine-mcp/tine/internal/driver/packages"
@@ -61,7 +62,10 @@ func (c *cli) doctor(ctx context.Context, configFlag string) error {
 	servers := enabled(conf)
 	// Each of these may run other programs, which take time: run all at once.
 	type probe = func() driver.Finding
-	machine := []probe{c.checkBuild, c.checkState, func() driver.Finding { return c.checkListen(ctx, listen, conf) }, func() driver.Finding { return checkFiles(conf, openFiles()) }}
+	machine := []probe{c.checkBuild, c.checkState, func() driver.Finding { return c.checkListen(ctx, listen, conf) }, func() driver.Finding { return checkFiles(conf, openFiles()) },
+		func() driver.Finding {
+			return checkConfine(confine.Can(confine.Rules{PairsOnly: true, Attributes: true}))
+		}}
 	var helpers, remotes []probe
 	for _, p := range packages.Programs {
 		helpers = append(helpers, func() driver.Finding { return p.Check(ctx) })

@@ -188,7 +188,7 @@ func TestEveryCommandHasExamples(t *testing.T) {
 	for len(queue) > 0 {
 		cmd := queue[0]
 		queue = append(queue[1:], cmd.Commands()...)
-		if cmd.Example == "" || cmd.Short == "" {
+		if !cmd.Hidden && (cmd.Example == "" || cmd.Short == "") {
 			t.Errorf("%s has no example or no short help", cmd.CommandPath())
 		}
 		if cmd.RunE == nil {

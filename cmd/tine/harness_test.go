@@ -206,6 +206,7 @@ func newTestCLI(t testing.TB, args ...string) *testCLI {
 			return nil, io.EOF
 		},
 		openBrowser: func(string) error { return errors.New("this is a test") },
+		executable:  func() (string, error) { return "/opt/tine/bin/tine", nil },
 		probeSandbox: func(context.Context, sandbox.Options) []sandbox.Step {
 			return []sandbox.Step{{Name: "namespaces", Needed: true, Detail: "this is a test", Mend: "run it yourself"}}
 		},

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -58,7 +59,20 @@ type pluginOptions struct {
 	Network func(driver.Network)
 	// Private are the files of the config, which no sandbox may see.
 	Private func() []string
+	RLM     rlmOptions
 	Log     *slog.Logger
+}
+
+// rlmOptions are what differs where tine rlm is the gateway.
+type rlmOptions struct {
+	Flags map[string]string // the flags that settings are set by
+	Note  string            // what the client is told with the first result
+	// Programs is the folder of copies of tine-sandbox, and Helper starts them; empty and
+	// nil as for any gateway.
+	Programs string
+	Helper   *rlmHelper
+	// Denied reports whether a file that was opened may not be read; nil for none.
+	Denied func(*os.File) bool
 }
 
 // self is this program, even if its file was replaced.
@@ -104,10 +118,10 @@ func newPlugins(o pluginOptions) (_ *plugins, err error) {
 		}
 		return files
 	}
-	within := builtin.New(builtin.Options{Kinds: kinds(o.Sessions, private), Layers: inside, Dir: filepath.Join(o.State, "templates")})
+	within := builtin.New(builtin.Options{Kinds: kinds(o.Sessions, private, o.RLM), Layers: inside, Dir: filepath.Join(o.State, "templates")})
 	away := remote.New(remote.Options{Dir: filepath.Join(o.State, "remote"), MaxFrame: o.MaxFrame, Authorize: o.Authorize, Log: o.Log})
 	contained := docker.New(docker.Options{Gateway: o.Gateway, MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "docker"), Log: o.Log})
-	walled := sandbox.New(sandbox.Options{MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "sandbox"), Binary: o.Sandbox, Hide: []string{o.State}, Private: o.Private, Network: o.Network, Log: o.Log})
+	walled := sandbox.New(sandbox.Options{MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "sandbox"), Binary: o.Sandbox, Hide: []string{o.State}, Private: o.Private, Network: o.Network, Programs: o.RLM.Programs, Start: o.RLM.Helper.starter(), Blind: o.RLM.Helper.blind(), Log: o.Log})
 	programs := process.New(process.Options{MaxFrame: o.MaxFrame, Self: self, Place: filepath.Join(o.State, "workspace"), Fetched: filepath.Join(o.State, "fetched"), Log: o.Log})
 	open = append(open, closer(within.Close), closer(away.Close), contained, walled, programs)
 	for _, d := range []driver.Driver{programs, url.New(), within, away, contained, walled} {
@@ -117,20 +131,26 @@ func newPlugins(o pluginOptions) (_ *plugins, err error) {
 }
 
 // kinds are the servers inside the binary.
-func kinds(sessions rollout.Sessions, private func() []string) map[string]builtin.Kind {
+func kinds(sessions rollout.Sessions, private func() []string, kernel rlmOptions) map[string]builtin.Kind {
 	plain := func(make func(map[string]any) (*mcp.Server, error)) builtin.Kind {
 		return builtin.Kind{New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
 			s, err := make(e.Settings)
 			return s, nil, err
 		}}
 	}
+	models := &rlm.Models{Open: kernel.Helper.openModel}
 	return map[string]builtin.Kind{
 		"time":       plain(timeserver.New),
 		"fetch":      plain(fetch.New),
 		"everything": plain(everything.New),
 		"rollout":    plain(func(settings map[string]any) (*mcp.Server, error) { return rollout.New(settings, sessions) }),
 		"rlm": {Edition: rlm.Edition(), New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
-			return rlm.New(rlm.Env{Server: e.Server, Session: e.Session, Settings: e.Settings, Body: e.Body, Private: private, Log: e.Log})
+			if e.Body != nil {
+				if err := kernel.Helper.confine(); err != nil {
+					return nil, nil, err
+				}
+			}
+			return rlm.New(rlm.Env{Server: e.Server, Session: e.Session, Settings: e.Settings, Body: e.Body, Models: models, Private: private, Denied: kernel.Denied, Flags: kernel.Flags, SaveAtEnd: kernel.Helper != nil, Note: kernel.Note, Log: e.Log})
 		}},
 		"files": {New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
 			tree, err := filesTree(e)

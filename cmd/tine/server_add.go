@@ -177,7 +177,7 @@ func (c *cli) changeConfig(ctx context.Context, flag, server, what string, makes
 	if !makes {
 		begin = nil
 	}
-	made, err := c.replaceFile(ctx, path, begin, func(old []byte) (text []byte, err error) {
+	made, err := c.replaceFile(ctx, path, begin, 0o600, func(old []byte) (text []byte, err error) {
 		if text, conf, err = change(old, opts); err != nil {
 			return nil, &usageError{err}
 		}

@@ -150,7 +150,7 @@ func TestServersAddAtOnce(t *testing.T) {
 		t.Fatalf("%v, %+v", err, cfg)
 	}
 	tc := newTestCLI(t)
-	_, err = tc.replaceFile(t.Context(), path, nil, func([]byte) ([]byte, error) {
+	_, err = tc.replaceFile(t.Context(), path, nil, 0o600, func([]byte) ([]byte, error) {
 		write(t, path, "servers: {} # by an editor\n")
 		return []byte("servers: {}\n"), nil
 	})

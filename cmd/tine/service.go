@@ -46,9 +46,14 @@ type serviceOptions struct {
 	Lists store.ServerLists
 	// Orchestrate serves the orchestration API too.
 	Orchestrate bool
-	Version     string
-	Redact      *telemetry.Redactor // what Log masks by
-	Log         *slog.Logger
+	// Closed is called when all has ended, while the state folder is still this
+	// gateway's; nil for nothing to do.
+	Closed func()
+	// RLM are for the kernels of tine rlm.
+	RLM     rlmOptions
+	Version string
+	Redact  *telemetry.Redactor // what Log masks by
+	Log     *slog.Logger
 }
 
 // A service is a whole gateway as a value: made, run, closed.
@@ -114,7 +119,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	}
 	if p.plugins, err = newPlugins(pluginOptions{
 		State: o.State, Gateway: id, Sandbox: p.cfg.SandboxBinary, MaxFrame: int(p.cfg.Limits.Message), Sessions: control, Authorize: authorizer(p.cfg, p.wallet),
-		Network: p.networks.add, Private: func() []string { return *p.private.Load() }, Log: o.Log,
+		Network: p.networks.add, Private: func() []string { return *p.private.Load() }, RLM: o.RLM, Log: o.Log,
 	}); err != nil {
 		return nil, err
 	}
@@ -398,6 +403,9 @@ func (p *service) Close() {
 		}
 	}
 	if p.unlock != nil {
+		if p.o.Closed != nil && p.gateway != nil {
+			p.o.Closed()
+		}
 		p.unlock()
 	}
 }

@@ -15,6 +15,8 @@ type decoder struct {
 	// entryKeys are those of an entry of servers. The tables are read by a decoder, so it
 	// can't name them itself.
 	entryKeys []About
+	// document is set for a file of another program, whose keys are not a config's.
+	document *Document
 
 	// Kept for checks that need the whole config.
 	listenPos   Pos
@@ -191,14 +193,19 @@ func (d *decoder) unknown(key, path string, known []string, n *Node) string {
 		where = " in " + path
 	}
 	msg := fmt.Sprintf("unknown key %q%s", Clip(key), where)
+	if d.document != nil {
+		if more := d.document.Unknown(path, key); more != "" {
+			return msg + "; " + more
+		}
+	}
 	meant := known
-	if path == "" && key != keyMCPServers {
+	if path == "" && key != keyMCPServers && d.document == nil {
 		meant = append(slices.Clone(known), keyMCPServers) // the one key of a file of another program
 	}
 	if g := Guess(key, meant); g != "" {
 		return msg + fmt.Sprintf("; did you mean %q?", g)
 	}
-	if place := d.elsewhere(key, path, n); place != "" {
+	if place := d.elsewhere(key, path, n); place != "" && d.document == nil {
 		return msg + "; that is " + place
 	}
 	return msg + "; known keys: " + strings.Join(known, ", ")

@@ -9,7 +9,7 @@ const (
 	DefaultSeparator = "__"
 
 	defaultTimeout        = 5 * time.Minute
-	controlsTimeout       = 24 * time.Hour // what is done to sessions has limits of its own
+	ownTimeout            = 24 * time.Hour // of servers whose tools have limits of their own
 	DefaultConnectCommand = 60 * time.Second
 	defaultConnectURL     = 10 * time.Second
 	DefaultConnectFetch   = 2 * time.Minute // of what fetches the server first
@@ -117,8 +117,8 @@ func (s *Server) fill() {
 }
 
 func (s *Server) defaultTimeout() time.Duration {
-	if s.Controls() {
-		return controlsTimeout
+	if s.Controls() || s.Front != "" {
+		return ownTimeout
 	}
 	return defaultTimeout
 }

@@ -26,6 +26,14 @@ type Front struct {
 	Paths string
 	// Program is the setting that names another program than Command; empty for none.
 	Program string
+	// Packages is the setting with packages from PyPI that the program runs with; empty
+	// for none.
+	Packages string
+	// Tool is the name by which a tool is listed, of any name by which it may be called;
+	// nil where each tool has one.
+	Tool func(settings map[string]any, name string) string
+	// Check says what is wrong with settings, as "settings.KEY must be ...".
+	Check func(settings map[string]any) error
 }
 
 var fronts []Front
@@ -51,6 +59,19 @@ func builtinKey() Key[Server] {
 		words = append(words, word)
 	}
 	return Put("builtin", func(s *Server) *string { return &s.Builtin }, OneOf(names...).As(strings.Join(words, ", ")), "a server inside Tine")
+}
+
+// ToolName is the name by which the server lists the tool that is called by a name. What
+// may be called is decided by that one.
+func (s *Server) ToolName(name string) string {
+	if s.Front == "" {
+		return name
+	}
+	i := slices.IndexFunc(fronts, func(f Front) bool { return f.Name == s.Front })
+	if i < 0 || fronts[i].Tool == nil {
+		return name
+	}
+	return fronts[i].Tool(s.Settings, name)
 }
 
 // bodies are the drivers that may run a body.
@@ -88,21 +109,19 @@ func (d *decoder) front(o Object, s *Server) Object {
 	}
 	s.Front = f.Name
 	below := MapNode()
-	command, limits := f.Command, MapNode()
-	if settings := o.n.Get("settings"); settings != nil && f.Program != "" && settings.Get(f.Program) != nil {
-		command = settings.Get(f.Program).Text
-	}
+	command, args := d.startOf(f, o.n.Get("settings"), driver == "docker")
+	limits := MapNode()
 	limits.Set("memory", SizeNode(f.Memory))
 	limits.Set("cpus", IntNode(int64(f.CPUs)))
 	if driver == "docker" {
 		at := "/" + f.State
 		limits.Set("image", StringNode(f.Image))
-		limits.Set("command", ListNode(slices.Concat([]string{command}, f.Args, []string{at})...))
+		limits.Set("command", ListNode(append(append([]string{command}, args...), at)...))
 		limits.Set("state", ListNode(at))
 		below.Set("docker", limits)
 	} else {
 		below.Set("command", StringNode(command))
-		below.Set("args", ListNode(append(slices.Clone(f.Args), "${state."+f.State+"}")...))
+		below.Set("args", ListNode(append(args, "${state."+f.State+"}")...))
 		below.Set("state", ListNode(f.State))
 		if driver == "sandbox" {
 			below.Set("sandbox", limits)
@@ -118,6 +137,67 @@ func (d *decoder) front(o Object, s *Server) Object {
 	d.resolve(below, o.Path)
 	o.n = o.n.over(below).without("builtin")
 	return o
+}
+
+// startOf is the program of a front with its arguments. With packages it is started by
+// uvx, whose words any driver but Docker's understands; an image has its own.
+func (d *decoder) startOf(f *Front, settings *Node, image bool) (command string, args []string) {
+	command, args = f.Command, slices.Clone(f.Args)
+	if settings == nil {
+		return command, args
+	}
+	program := settings.Get(f.Program)
+	if program != nil && program.Scalar() {
+		command = program.Text
+	}
+	packages := settings.Get(f.Packages)
+	if image || packages == nil || len(packages.Items) == 0 {
+		return command, args
+	}
+	var words []string
+	if program != nil {
+		if strings.ContainsAny(command, `/\`) {
+			command = d.res.paths.resolve(command)
+		}
+		words = append(words, "--python", command)
+	}
+	for i, p := range packages.Items {
+		option := "--with"
+		if i == 0 {
+			option = "--from"
+		}
+		words = append(words, option, p.Text)
+	}
+	return "uvx", slices.Concat(words, []string{"python"}, args)
+}
+
+// checkFront says what is wrong with the settings of a front.
+func (d *decoder) checkFront(o Object, n *Node, s *Server, f *Front) {
+	if o.n.Get("docker") != nil && len(n.Get(f.Packages).items()) > 0 {
+		o.Wrong("settings."+f.Packages, n.Get(f.Packages), "a container has the packages of its image; set docker.image to one that has them, or remove docker")
+	}
+	err := f.Check(s.Settings)
+	if err == nil {
+		return
+	}
+	at, text := n, err.Error()
+	if rest, ok := strings.CutPrefix(text, "settings."); ok {
+		key, _, _ := strings.Cut(rest, " ")
+		if found := n.Get(strings.SplitN(key, ".", 2)[0]); found != nil {
+			at = found
+		}
+		o.d.fail(at.Pos, "%s.%s", o.Path, text)
+		return
+	}
+	o.Wrong("settings", at, "%s", text)
+}
+
+// items are those of a list; none for no node.
+func (n *Node) items() []*Node {
+	if n == nil {
+		return nil
+	}
+	return n.Items
 }
 
 // without is a map without a key.

@@ -12,6 +12,7 @@ func TestFront(t *testing.T) {
 		{"by itself", "builtin: rlm", "sandbox", "python3"},
 		{"with keys of its sandbox", "builtin: rlm, sandbox: {memory: 8GiB}", "sandbox", "python3"},
 		{"another Python", "builtin: rlm, settings: {python: /opt/py/bin/python}", "sandbox", "/opt/py/bin/python"},
+		{"with packages", "builtin: rlm, settings: {packages: [numpy, pandas==2.3.0]}", "sandbox", "uvx"},
 		{"in a container", "builtin: rlm, docker: {image: py}", "docker", ""},
 		{"in a container, by its image", "builtin: rlm, docker: py", "docker", ""},
 		{"in a container of its own image", "builtin: rlm, driver: docker", "docker", ""},
@@ -46,6 +47,14 @@ func TestFrontPaths(t *testing.T) {
 	}
 }
 
+// TestFrontPackages has a program run with packages as uvx does.
+func TestFrontPackages(t *testing.T) {
+	c := mustParse(t, "servers: {a: {builtin: rlm, settings: {python: ./venv/bin/python, packages: [numpy, pandas]}}}", Options{Path: "/etc/app/tine.yaml"})
+	if got := strings.Join(c.Servers[0].Args, " "); !strings.HasPrefix(got, "--python /etc/app/venv/bin/python --from numpy --with pandas python -X utf8 -c ") {
+		t.Errorf("it is started with %s", got)
+	}
+}
+
 // TestFrontElsewhere takes a container where there is no sandbox.
 func TestFrontElsewhere(t *testing.T) {
 	if c := mustParse(t, "servers: {a: {builtin: rlm}}", Options{OS: "darwin"}); c.Servers[0].Driver != "docker" {
@@ -55,13 +64,18 @@ func TestFrontElsewhere(t *testing.T) {
 
 func TestFrontRefuses(t *testing.T) {
 	for entry, says := range map[string]string{
-		"builtin: rlm, command: python3":                    "exclude each other",
-		"builtin: rlm, url: 'https://x'":                    "exclude each other",
-		"builtin: rlm, driver: url":                         "does not go with",
-		"builtin: rlm, docker: py, driver: sandbox":         "",
-		"builtin: memory, sandbox: true":                    "goes with",
-		"builtin: rlm, sandbox: {nothing: 1}":               "nothing",
-		"builtin: rlm, sandbox: {memory: 1TiB}, docker: py": "",
+		"builtin: rlm, command: python3":                          "exclude each other",
+		"builtin: rlm, url: 'https://x'":                          "exclude each other",
+		"builtin: rlm, driver: url":                               "does not go with",
+		"builtin: rlm, docker: py, driver: sandbox":               "",
+		"builtin: memory, sandbox: true":                          "goes with",
+		"builtin: rlm, settings: {names: dashes}":                 "1:47: servers.a.settings.names must be underscores or dots",
+		"builtin: rlm, settings: {nmaes: dots}":                   "settings.nmaes is not known; there are allow_read",
+		"builtin: rlm, settings: {packages: numpy}":               "servers.a.settings.packages must be a list of strings, not a string",
+		"builtin: rlm, settings: {budget: {coast: 1}}":            `settings.budget has no "coast"; it has calls, cost, time, tokens`,
+		"builtin: rlm, docker: py, settings: {packages: [numpy]}": "a container has the packages of its image",
+		"builtin: rlm, sandbox: {nothing: 1}":                     "nothing",
+		"builtin: rlm, sandbox: {memory: 1TiB}, docker: py":       "",
 	} {
 		_, err := Parse([]byte("servers: {a: {"+entry+"}}"), Options{OS: "linux"})
 		if err == nil || !strings.Contains(err.Error(), says) {

@@ -150,19 +150,8 @@ var byteOrderMark = []byte("\xef\xbb\xbf")
 // readTree reads JSON or YAML, by what the text looks like.
 func readTree(data []byte, path string) (*tree, error) {
 	data = bytes.TrimPrefix(data, byteOrderMark)
-	if !utf8.Valid(data) {
-		at := 0
-		for at < len(data) {
-			r, n := utf8.DecodeRune(data[at:])
-			if r == utf8.RuneError && n == 1 {
-				break
-			}
-			at += n
-		}
-		return nil, &syntaxError{newLocator(data).at(at), "the file is not UTF-8 text from here on; save it as UTF-8"}
-	}
-	if len(data) > maxJSONBytes {
-		return nil, &syntaxError{Pos{}, "the file is larger than 16 MiB"}
+	if err := checkText(data); err != nil {
+		return nil, err
 	}
 	if !looksLikeJSON(data) {
 		return readYAML(data)
@@ -173,6 +162,25 @@ func readTree(data []byte, path string) (*tree, error) {
 		return readYAML(data)
 	}
 	return t, err
+}
+
+// checkText refuses what is no text, or too much of it.
+func checkText(data []byte) error {
+	if !utf8.Valid(data) {
+		at := 0
+		for at < len(data) {
+			r, n := utf8.DecodeRune(data[at:])
+			if r == utf8.RuneError && n == 1 {
+				break
+			}
+			at += n
+		}
+		return &syntaxError{newLocator(data).at(at), "the file is not UTF-8 text from here on; save it as UTF-8"}
+	}
+	if len(data) > maxJSONBytes {
+		return &syntaxError{Pos{}, "the file is larger than 16 MiB"}
+	}
+	return nil
 }
 
 func looksLikeJSON(data []byte) bool {

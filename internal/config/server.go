@@ -188,6 +188,7 @@ func (d *decoder) settings(o Object, s *Server) {
 				list[i] = d.res.paths.resolve(text)
 			}
 		}
+		d.checkFront(o, n, s, &fronts[i])
 	}
 	noteAll(n, "settings", s.hidden)
 }

@@ -42,7 +42,7 @@ var serverTable = Table[Server]{
 	Put("protocol", func(s *Server) *string { return &s.Protocol }, OneOf(protocols...).Default("auto"), "the one MCP revision to speak"),
 	Put("client_capabilities", func(s *Server) *[]string { return &s.ClientCapabilities }, Words(capabilities...).Unless("`[elicitation, sampling]`"), "client capabilities that Tine announces to the server"),
 	Put("connect_timeout", func(s *Server) *time.Duration { return &s.ConnectTimeout }, Duration(time.Millisecond, time.Hour).Unless("`60s` for a command or a remote, `2m` for a container and for `npx` and `uvx` in a sandbox, else `10s`"), "start and handshake, after the packages were fetched; also each list of a running server, at least 30 s"),
-	Put("timeout", func(s *Server) *time.Duration { return &s.Timeout }, Duration(time.Millisecond, 7*day).Unless("`5m`; `24h` for `builtin: rollout`"), "one call, not counting the time that a question of the server waits for the client (up to 10 minutes each)"),
+	Put("timeout", func(s *Server) *time.Duration { return &s.Timeout }, Duration(time.Millisecond, 7*day).Unless("`5m`; `24h` for `builtin: rollout` and `builtin: rlm`"), "one call, not counting the time that a question of the server waits for the client (up to 10 minutes each)"),
 	Put("policy", func(s *Server) *Policy { return &s.Policy }, Map(policyTable, nil), "limits, retries, breaker and caches of its calls, see [below](#policy)"),
 	Put("journal", func(s *Server) *string { return &s.Journal }, OneOf(journalModes...).Unless("`journal.mode`"), "what the journal keeps of its calls"),
 	Put("errors", func(s *Server) *string { return &s.Errors }, OneOf(errorForms...).Unless("`errors` of the top"), "the same for the view of this server, `/mcp/{server}`"),

@@ -76,6 +76,15 @@ type Fetcher interface {
 	Refetch(spec Spec)
 }
 
+// A Looker is a driver that looks at the host for every start, in a process that may lose
+// the right to.
+type Looker interface {
+	// Look finds what another start of the server will need. It is called before a
+	// front is put before an instance of it, which may confine the process. What can't
+	// be found a start says.
+	Look(ctx context.Context, spec Spec)
+}
+
 // A Suspender is an instance whose memory can outlive it.
 type Suspender interface {
 	// Suspend ends the instance as Stop does, with all that it has in memory kept in

@@ -210,10 +210,14 @@ func unknownTool(name string) *noTool {
 	return &noTool{name, invalidParams("Unknown tool: " + name)}
 }
 
-// locate finds whose thing a name is in the exchange's view.
+// locate finds whose thing a name is in the exchange's view, and the name by which its
+// server lists it.
 func (x *exchange) locate(t *table, name string) (s *shape, rest string, short bool) {
 	if !x.view.merged() {
-		return x.seen(t, x.view.server), name, false
+		if s = x.seen(t, x.view.server); s != nil {
+			name = s.entry.ToolName(name)
+		}
+		return s, name, false
 	}
 	s, rest, short = t.split(name)
 	if s == nil || !x.wide && (s.bare || !s.listed) {
@@ -222,7 +226,7 @@ func (x *exchange) locate(t *table, name string) (s *shape, rest string, short b
 	if s == nil || !x.who.MaySee(s.entry.Base()) {
 		return nil, "", false
 	}
-	return s, rest, short
+	return s, s.entry.ToolName(rest), short
 }
 
 // rename is the edit that gives the server its own name.

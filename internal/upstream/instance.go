@@ -134,6 +134,9 @@ func (u *Upstream) dial(ctx context.Context, spec driver.Spec, body driver.Body)
 		return link, driver.Final(errors.New("its program speaks HTTP, and a built-in server speaks with it over its standard input and output alone; remove port and transport"))
 	}
 	body.Stream = link.Stream
+	if l, ok := u.o.Driver.(driver.Looker); ok {
+		l.Look(ctx, spec)
+	}
 	return u.o.Front.Front(ctx, spec, body)
 }
 

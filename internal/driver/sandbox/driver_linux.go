@@ -50,9 +50,13 @@ var (
 // New returns a driver. It makes nothing until something is started.
 func New(opts Options) *Driver {
 	opts.fill()
+	if opts.Start == nil {
+		opts.Start = Start
+	}
 	d := &Driver{opts: opts, buffers: lines.NewBuffers(), rootful: os.Geteuid() == 0}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.helpers.d, d.roots.d, d.pool.d, d.pool.wake, d.sights.work = d, d, d, make(chan struct{}, 1), &d.work
+	d.sights.blind = d.opts.Blind
 	return d
 }
 

@@ -29,7 +29,7 @@ type helper struct {
 	hash   string
 	gvisor string // its version
 	conn   *control.Conn
-	cmd    *exec.Cmd
+	run    Running
 	stderr *tail
 	done   chan struct{} // it has ended
 
@@ -44,41 +44,28 @@ type answer struct {
 	err   error
 }
 
-// startHelper runs a binary as the helper. For an ordinary user it is root in a
-// user namespace of its own.
-func startHelper(path string, rootful, beside bool) (*helper, error) {
+// startHelper runs a binary as the helper, which holds a lock. For an ordinary user it
+// is root in a user namespace of its own.
+func startHelper(path, locked string, start func(Command) (Running, error), rootful, beside bool) (*helper, error) {
 	conn, theirs, err := control.Pair()
 	if err != nil {
 		return nil, err
 	}
 	defer theirs.Close()
-	lock, err := alone(path, beside)
+	lock, err := alone(locked, beside)
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
 	defer lock.Close()
 	stderr := new(tail)
-	cmd := exec.Command(path, control.Arg)
-	cmd.Args[0] = filepath.Base(path)
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
-	cmd.Dir = "/"
-	cmd.Stderr = stderr
-	cmd.ExtraFiles = []*os.File{theirs, lock}
-	// A signal for the gateway from a terminal is not for the helper.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: syscall.CLONE_NEWNS}
-	if !rootful {
-		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
-	}
-	err = cmd.Start()
+	run, err := start(Command{Path: path, Arg: control.Arg, Files: []*os.File{theirs, lock}, Stderr: stderr, Apart: true})
 	theirs.Close() // or the end of the helper would not be seen
 	if err != nil {
 		conn.Close()
 		return nil, whyNoHelper(err, rootful)
 	}
-	h := &helper{hash: strings.TrimPrefix(filepath.Base(path), "runsc-"), conn: conn, cmd: cmd, stderr: stderr, done: make(chan struct{}), calls: make(map[uint64]chan answer)}
+	h := &helper{hash: strings.TrimPrefix(filepath.Base(path), "runsc-"), conn: conn, run: run, stderr: stderr, done: make(chan struct{}), calls: make(map[uint64]chan answer)}
 	go h.listen()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -94,6 +81,39 @@ func startHelper(path string, rootful, beside bool) (*helper, error) {
 	h.gvisor = rep.Version
 	return h, nil
 }
+
+// Start starts tine-sandbox as a child of this process.
+func Start(c Command) (Running, error) {
+	cmd := Child(c)
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return child{cmd}, nil
+}
+
+// Child is tine-sandbox as a child of this process, which is not started yet.
+func Child(c Command) *exec.Cmd {
+	cmd := exec.Command(c.Path, c.Arg)
+	cmd.Args[0] = filepath.Base(c.Path)
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	cmd.Dir, cmd.Stderr, cmd.ExtraFiles = "/", c.Stderr, c.Files
+	// A signal for the gateway from a terminal is not for the helper.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if c.Apart {
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNS
+		if os.Geteuid() != 0 {
+			cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+			cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+			cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+		}
+	}
+	return cmd
+}
+
+type child struct{ cmd *exec.Cmd }
+
+func (c child) Wait() error { return c.cmd.Wait() }
+func (c child) Kill()       { _ = c.cmd.Process.Kill() }
 
 const askDoctor = "; run tine doctor to see what is missing"
 
@@ -151,7 +171,7 @@ func (h *helper) listen() {
 		c <- answer{Reply: rep, files: files}
 	}
 	h.conn.Close()
-	_ = h.cmd.Wait()
+	_ = h.run.Wait()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range h.calls {
@@ -232,7 +252,7 @@ func (h *helper) end() {
 	select {
 	case <-h.done:
 	case <-time.After(finishWait):
-		_ = h.cmd.Process.Kill()
+		h.run.Kill()
 		<-h.done
 	}
 }

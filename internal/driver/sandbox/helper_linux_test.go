@@ -32,7 +32,7 @@ func TestHelperOfLaterProtocol(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := startHelper(self, os.Geteuid() == 0, true)
+	h, err := startHelper(self, self, Start, os.Geteuid() == 0, true)
 	if err == nil {
 		h.end()
 	}

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/folder"
@@ -154,20 +155,42 @@ func binaryHash(path string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil))[:16], nil
 }
 
-func (h *helpers) path(hash string) string { return filepath.Join(h.d.opts.Dir, binaryPrefix+hash) }
+func (h *helpers) path(hash string) string {
+	return filepath.Join(h.d.opts.Programs, binaryPrefix+hash)
+}
+
+// lock is the file that the helper of a binary locks: the binary, or one in the driver's
+// folder where other drivers have the same binary.
+func (h *helpers) lock(hash string) (string, error) {
+	if !h.shared() {
+		return h.path(hash), nil
+	}
+	path := filepath.Join(h.d.opts.Dir, binaryPrefix+hash+".lock")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("make a lock for the helper of sandboxes: %w", err)
+	}
+	return path, f.Close()
+}
 
 // install copies a binary to the driver's folder.
 func (h *helpers) install(path, hash string) (err error) {
 	to := h.path(hash)
 	if _, err := os.Stat(to); err == nil {
+		if h.shared() {
+			_ = os.Chtimes(to, time.Time{}, time.Now()) // it is not old
+		}
 		return nil
+	}
+	if err := os.MkdirAll(h.d.opts.Programs, 0o700); err != nil {
+		return err
 	}
 	in, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := os.CreateTemp(h.d.opts.Dir, binaryPrefix+"*"+folder.Part)
+	out, err := os.CreateTemp(h.d.opts.Programs, binaryPrefix+"*"+folder.Part)
 	if err != nil {
 		return fmt.Errorf("copy the binary for sandboxes: %w", err)
 	}
@@ -259,7 +282,11 @@ func (h *helpers) get(hash string) (*helper, error) {
 			return run, nil
 		}
 	}
-	run, err := startHelper(h.path(hash), h.d.rootful, h.d.beside)
+	locked, err := h.lock(hash)
+	if err != nil {
+		return nil, err
+	}
+	run, err = startHelper(h.path(hash), locked, h.d.opts.Start, h.d.rootful, h.d.beside)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errBinary
 	}
@@ -329,8 +356,14 @@ func (h *helpers) close() {
 	}
 }
 
+// shared reports whether other drivers have the same binaries.
+func (h *helpers) shared() bool { return h.d.opts.Programs != h.d.opts.Dir }
+
 // prune removes binaries that nothing refers to.
 func (h *helpers) prune(referenced map[string]bool) {
+	if h.shared() {
+		return
+	}
 	entries, err := os.ReadDir(h.d.opts.Dir)
 	if err != nil {
 		return

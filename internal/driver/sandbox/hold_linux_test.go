@@ -25,7 +25,7 @@ func TestHeldGoesOnLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := d.helpers.live(inst.rec.Runsc)
-	_ = run.cmd.Process.Kill()
+	run.run.Kill()
 	<-run.done
 	unfinished, err := os.Open(d.helpers.path(inst.rec.Runsc))
 	if err != nil {

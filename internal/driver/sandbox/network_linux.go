@@ -8,9 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/tine-mcp/tine/internal/config/domains"
@@ -156,7 +153,7 @@ func (d *Driver) listenAgain(ctx context.Context, rec record) (net.Listener, err
 	ctx, cancel := context.WithTimeout(ctx, againWait)
 	defer cancel()
 	for {
-		l, err := askListener(ctx, d.helpers.path(hash), ns)
+		l, err := askListener(ctx, d.opts.Start, d.helpers.path(hash), ns)
 		if err == nil {
 			return l, nil
 		}
@@ -169,22 +166,19 @@ func (d *Driver) listenAgain(ctx context.Context, rec record) (net.Listener, err
 }
 
 // askListener runs the binary for one listener.
-func askListener(ctx context.Context, path string, ns *os.File) (net.Listener, error) {
+func askListener(ctx context.Context, start func(Command) (Running, error), path string, ns *os.File) (net.Listener, error) {
 	conn, theirs, err := control.Pair()
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
 	stderr := new(tail)
-	cmd := exec.CommandContext(ctx, path, control.ListenArg)
-	cmd.Args[0] = filepath.Base(path)
-	cmd.Env, cmd.Dir, cmd.Stderr, cmd.ExtraFiles = []string{}, "/", stderr, []*os.File{theirs}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	err = cmd.Start()
+	run, err := start(Command{Path: path, Arg: control.ListenArg, Files: []*os.File{theirs}, Stderr: stderr})
 	theirs.Close()
 	if err != nil {
 		return nil, err
 	}
+	defer context.AfterFunc(ctx, run.Kill)()
 	var rep control.Reply
 	n := proxyNetwork
 	err = conn.Write(control.Request{Op: control.OpListen, Network: &n}, ns)
@@ -192,7 +186,7 @@ func askListener(ctx context.Context, path string, ns *os.File) (net.Listener, e
 	if err == nil {
 		files, err = conn.Read(&rep)
 	}
-	ended := cmd.Wait()
+	ended := run.Wait()
 	switch {
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("ask for another listener: %w", err), ended, errors.New(stderr.String()))

@@ -219,7 +219,7 @@ func TestForkOnSlotsOfHostDirectories(t *testing.T) {
 func TestForkOnSlotsThatAreSpoilt(t *testing.T) {
 	for name, spoil := range map[string]func(s *shelved, m *making){
 		"its helper is gone": func(s *shelved, m *making) {
-			_ = m.help.cmd.Process.Kill()
+			m.help.run.Kill()
 			<-m.help.done
 		},
 		"its root is gone": func(s *shelved, m *making) {

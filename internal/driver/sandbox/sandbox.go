@@ -40,6 +40,7 @@
 package sandbox
 
 import (
+	"io"
 	"log/slog"
 	"os"
 	"time"
@@ -61,7 +62,16 @@ type Options struct {
 	Private func() []string
 	// Binary is tine-sandbox, which has gVisor in it; default the one beside the
 	// program that runs, or on PATH.
-	Binary  string
+	Binary string
+	// Programs is the folder of copies of tine-sandbox, which serve sandboxes that exist
+	// already. Several drivers may share it, and its owner removes what is old; default
+	// Dir, where the driver does.
+	Programs string
+	// Start starts tine-sandbox; default as a child of this process.
+	Start func(Command) (Running, error)
+	// Blind reports whether this process can't look at the host any more, so that programs
+	// see what was found before; nil for never. See Driver.Look.
+	Blind   func() bool
 	Environ []string // of the gateway: where PATH and HOME are looked up; default os.Environ()
 
 	MaxFrame  int           // bytes of one message from a server; default 64 MiB
@@ -78,7 +88,27 @@ type Options struct {
 	Log     *slog.Logger
 }
 
+// A Command is how tine-sandbox is started.
+type Command struct {
+	Path   string
+	Arg    string
+	Files  []*os.File // from descriptor 3 on
+	Stderr io.Writer
+	// Apart is whether it gets a mount namespace of its own, and of an ordinary user a
+	// user namespace in which it is root.
+	Apart bool
+}
+
+// Running is tine-sandbox as it runs.
+type Running interface {
+	Wait() error
+	Kill()
+}
+
 func (o *Options) fill() {
+	if o.Programs == "" {
+		o.Programs = o.Dir
+	}
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}

@@ -22,7 +22,8 @@ type sight struct {
 // again in the background when it is used. One that is out of date is not used: see
 // layout.Layout.Stale.
 type sights struct {
-	work *sync.WaitGroup
+	work  *sync.WaitGroup
+	blind func() bool // what was found is all that can be; nil for never
 
 	mu  sync.Mutex
 	all map[string]*looking
@@ -46,7 +47,7 @@ const (
 func (s *sights) get(ctx context.Context, key string, look func(context.Context) (*sight, error)) (*sight, error) {
 	s.mu.Lock()
 	l := s.all[key]
-	if l != nil && !l.at.IsZero() && time.Since(l.at) > sightOld {
+	if l != nil && !l.at.IsZero() && time.Since(l.at) > sightOld && !s.fixed() {
 		l = nil
 	}
 	if l == nil {
@@ -85,7 +86,7 @@ func (s *sights) get(ctx context.Context, key string, look func(context.Context)
 		return nil, l.err
 	}
 	found := l.sight
-	if !l.again && time.Since(l.at) > sightNew {
+	if !l.again && time.Since(l.at) > sightNew && !s.fixed() {
 		l.again = true
 		s.work.Go(func() { s.renew(key, l, look) })
 	}
@@ -95,7 +96,7 @@ func (s *sights) get(ctx context.Context, key string, look func(context.Context)
 // fresh is get, without what is known to be out of date.
 func (s *sights) fresh(ctx context.Context, key string, look func(context.Context) (*sight, error)) (*sight, error) {
 	found, err := s.get(ctx, key, look)
-	if err != nil || !found.layout.Stale() {
+	if err != nil || s.fixed() || !found.layout.Stale() {
 		return found, err
 	}
 	s.mu.Lock()
@@ -106,8 +107,14 @@ func (s *sights) fresh(ctx context.Context, key string, look func(context.Contex
 	return s.get(ctx, key, look)
 }
 
+// fixed reports whether none can be looked for again.
+func (s *sights) fixed() bool { return s.blind != nil && s.blind() }
+
 // forget has all of them looked for again.
 func (s *sights) forget() {
+	if s.fixed() {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = nil
@@ -122,12 +129,19 @@ func (s *sights) renew(key string, l *looking, look func(context.Context) (*sigh
 	defer s.mu.Unlock()
 	l.again = false
 	if err != nil {
-		if s.all[key] == l {
+		if s.all[key] == l && !s.fixed() { // which it may be since the look began
 			delete(s.all, key)
 		}
 		return
 	}
 	l.sight, l.at = found, time.Now()
+}
+
+// Look implements driver.Looker.
+func (d *Driver) Look(ctx context.Context, spec driver.Spec) {
+	if d.opts.Blind != nil && !d.opts.Blind() {
+		_, _ = d.plan(ctx, spec) // what fails a start says
+	}
 }
 
 // see finds the program of a spec and what it may see.

@@ -16,7 +16,6 @@ const interruptGrace = 5 * time.Second
 // A call is one request to a kernel.
 type call struct {
 	branch int64
-	begun  chan struct{} // closed when its turn has come inside
 	over   chan struct{} // closed when done or died is set
 	// keepers is whether it is for the keeper, and not for the worker.
 	keepers bool
@@ -37,8 +36,6 @@ func (c *call) take(e event) bool {
 	default:
 	}
 	switch {
-	case e.Begun:
-		close(c.begun)
 	case e.Died != nil && c.keepers:
 		return false // which the keeper answers in any case
 	case e.Died != nil:
@@ -46,7 +43,7 @@ func (c *call) take(e event) bool {
 			c.output(e.Stdout, false)
 			c.output(e.Stderr, true)
 		}
-		c.died = &died{*e.Died, e.Reset}
+		c.died = &died{status: *e.Died, reset: e.Reset}
 		close(c.over)
 		return true
 	case e.Done != nil:
@@ -73,7 +70,7 @@ func (b *branch) do(ctx context.Context, timeout time.Duration, request map[stri
 	case <-k.life.Done():
 		return nil, false, context.Cause(k.life)
 	}
-	c := &call{branch: b.n, begun: make(chan struct{}), over: make(chan struct{}), output: output}
+	c := &call{branch: b.n, over: make(chan struct{}), output: output}
 	id, over := k.begin(c)
 	defer over()
 	request["id"] = id
@@ -81,27 +78,21 @@ func (b *branch) do(ctx context.Context, timeout time.Duration, request map[stri
 	if err := b.write(k.life, request); err != nil {
 		return nil, false, err
 	}
-	begun := c.begun
+	// Who has the turn finds the worker idle: the code runs from now on.
 	var late <-chan time.Time
-	for waiting := true; waiting; {
-		select {
-		case <-begun:
-			begun = nil
-			if timeout > 0 {
-				timer := time.NewTimer(timeout)
-				defer timer.Stop()
-				late = timer.C
-			}
-			continue
-		case <-c.over:
-		case <-k.life.Done():
-			return nil, false, context.Cause(k.life)
-		case <-late:
-			err = context.DeadlineExceeded
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-		waiting = false
+	if timeout > 0 {
+		timer := time.NewTimer(timeout)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-c.over:
+	case <-k.life.Done():
+		return nil, false, context.Cause(k.life)
+	case <-late:
+		err = context.DeadlineExceeded
+	case <-ctx.Done():
+		err = ctx.Err()
 	}
 	if err != nil {
 		restarted = b.stop(c)
@@ -174,7 +165,7 @@ func (k *kernel) ping(ctx context.Context) error { return k.order(ctx, "ping", 0
 // order asks the keeper for something.
 func (k *kernel) order(ctx context.Context, what string, n int64) error {
 	// A copy is made by the worker.
-	c := &call{begun: make(chan struct{}), over: make(chan struct{}), keepers: what != "fork"}
+	c := &call{over: make(chan struct{}), keepers: what != "fork"}
 	id, over := k.begin(c)
 	defer over()
 	if err := k.write(ctx, keeper{Keeper: what, ID: id, Branch: n}); err != nil {
@@ -213,8 +204,15 @@ func (k *kernel) fork(ctx context.Context, ask asker) (*branch, error) {
 	return b, nil
 }
 
-// close ends a branch.
+// close ends a branch, or the sharing of the worker.
 func (b *branch) close(ctx context.Context) error {
+	if b.n == 0 {
+		b.k.mu.Lock()
+		b.k.branches[0] = b.k.branch
+		b.k.mu.Unlock()
+		<-b.k.turn
+		return nil
+	}
 	b.k.mu.Lock()
 	_, open := b.k.branches[b.n]
 	delete(b.k.branches, b.n)
@@ -223,4 +221,21 @@ func (b *branch) close(ctx context.Context) error {
 		return nil
 	}
 	return b.k.order(ctx, "end", b.n)
+}
+
+// share lends the worker itself to one caller, who runs code in the branch that it
+// returns and closes it. Meanwhile other calls wait.
+func (k *kernel) share(ctx context.Context, ask asker) (*branch, error) {
+	select {
+	case k.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-k.life.Done():
+		return nil, context.Cause(k.life)
+	}
+	b := &branch{k: k, turn: make(chan struct{}, 1), ask: ask}
+	k.mu.Lock()
+	k.branches[0] = b
+	k.mu.Unlock()
+	return b, nil
 }

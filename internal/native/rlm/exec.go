@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -116,7 +117,7 @@ func (s *server) exec(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 		body.Text = joined(body.Text, "The code was interrupted; variables are kept.")
 	case r.Error != nil:
 		res.IsError = true
-		body.Text = joined(body.Text, cut(*r.Error, s.set.Output, ""))
+		body.Text = joined(body.Text, cut(*r.Error, s.set.Output, ""), s.lacking(*r.Error))
 	case body.Text == "":
 		body.Text = "(no output)"
 	}
@@ -131,6 +132,18 @@ func (s *server) exec(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 		res.Content = append(res.Content, &mcp.ImageContent{MIMEType: image.MIME, Data: data})
 	}
 	return res, nil
+}
+
+// noModule is the error of an import.
+var noModule = regexp.MustCompile(`(?m)^ModuleNotFoundError: No module named '([^'.]+)`)
+
+// lacking says how a package that code wants comes into the kernel.
+func (s *server) lacking(trace string) string {
+	m := noModule.FindStringSubmatch(trace)
+	if m == nil {
+		return ""
+	}
+	return fmt.Sprintf("[hint] The kernel can't install %s, as it has no network. Who set it up can: %s, or use a Python or an image that has it.", m[1], s.add("packages", m[1]))
 }
 
 // shown is what code printed and its value, cut to so many characters each.

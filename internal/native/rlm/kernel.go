@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,11 +22,17 @@ import (
 //go:embed kernel/*.py
 var program embed.FS
 
-// source is that text: the parts that others need come first, and the end begins it.
+// source is that text: the parts that others need come first, and the end begins it. The
+// worker's part is a string in it.
 func source() string {
+	worker := strconv.QuoteToASCII(parts("host", "output", "worker", "values"))
+	return parts("line") + "WORKER = " + worker + "\n" + parts("keeper")
+}
+
+func parts(names ...string) string {
 	var b strings.Builder
-	for _, part := range []string{"host", "output", "worker", "values", "keeper"} {
-		text, err := program.ReadFile("kernel/" + part + ".py")
+	for _, name := range names {
+		text, err := program.ReadFile("kernel/" + name + ".py")
 		if err != nil {
 			panic(err) // it is in the binary
 		}
@@ -43,10 +50,13 @@ const protocol = 1
 type died struct {
 	status int
 	reset  bool
+	hung   time.Duration // after which it was restarted
 }
 
 func (e *died) Error() string {
 	switch {
+	case e.hung > 0:
+		return fmt.Sprintf("its code ran longer than %s and could not be interrupted", e.hung)
 	case e.reset:
 		return "the kernel was reset by another call"
 	case e.status == -int(syscall.SIGKILL):
@@ -63,7 +73,6 @@ var errEnded = errors.New("the kernel has ended")
 // An event is a line from the kernel.
 type event struct {
 	ID     int64           `json:"id"`
-	Begun  bool            `json:"begun"`
 	Stdout string          `json:"stdout"`
 	Stderr string          `json:"stderr"`
 	Done   json.RawMessage `json:"done"`
@@ -266,7 +275,7 @@ func (k *kernel) toAll(e event) {
 		ran = c.branch == e.Branch && c.take(e) || ran
 	}
 	if !ran && !e.Reset && e.Branch == 0 {
-		k.fell = &died{*e.Died, false}
+		k.fell = &died{status: *e.Died}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -71,6 +72,14 @@ func (s *server) load(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 	return text(fmt.Sprintf("Loaded %s into %s (%d %s)", in.Path, in.Name, out.Length, unit)), nil
 }
 
+// example is a folder that may be read.
+func (s *server) example() string {
+	if len(s.set.AllowRead) > 0 {
+		return s.set.AllowRead[0]
+	}
+	return "/folder"
+}
+
 // isName reports whether a text is an identifier, as far as that is not for the kernel
 // to say.
 func isName(s string) bool {
@@ -86,48 +95,96 @@ func isName(s string) bool {
 // allowed.
 func (s *server) open(path string) (*os.File, error) {
 	if !filepath.IsAbs(path) {
-		return nil, invalid("path must be absolute, not %q", path)
+		return nil, invalid("path must be absolute, such as %s, not %q", filepath.Join(s.example(), filepath.Base(path)), path)
 	}
 	path = filepath.Clean(path)
+	file, err := s.openAllowed(path)
+	if !escapes(err) {
+		return file, err
+	}
+	// A link may lead to another folder that is allowed.
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	if file, err = s.openAllowed(real); err == nil {
+		return file, nil
+	}
+	const leads = "a link leads out of the folder that may be read"
+	var e *api.Error
+	if !errors.As(err, &e) { // it was changed just now
+		return nil, &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("%s: %s", path, leads)}
+	}
+	return nil, &api.Error{Kind: e.Kind, Message: fmt.Sprintf("%s: %s: %s", path, leads, e.Message)}
+}
+
+func (s *server) openAllowed(path string) (*os.File, error) {
+	named := slices.Contains(s.set.AllowRead, path)
 	for _, root := range s.set.AllowRead {
 		rel, err := filepath.Rel(root, path)
 		if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
 			continue
 		}
-		return s.openWithin(root, rel, path)
+		return s.openWithin(root, rel, path, named)
 	}
-	mend := "add its folder to settings.allow_read of the server"
-	if len(s.set.AllowRead) == 0 {
-		mend = "nothing may be read until settings.allow_read of the server names folders"
+	if err := s.noKeys(filepath.ToSlash(path), false); err != nil {
+		return nil, err
 	}
-	return nil, &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("%s is not in a folder that may be read; %s", path, mend)}
+	return nil, &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("%s is not in a folder that may be read; %s", path, s.add("allow_read", filepath.Dir(path)))}
 }
 
-func (s *server) openWithin(root, rel, path string) (*os.File, error) {
+// errEscapes is the error of a path of which a link leads out of its folder, as package os
+// words it.
+var errEscapes = errors.New("path escapes from parent")
+
+func escapes(err error) bool { return errors.Is(err, errEscapes) }
+
+func unreadable(path string, err error) error {
+	if err = cause(err); err.Error() == errEscapes.Error() {
+		return fmt.Errorf("%s: %w", path, errEscapes)
+	}
+	return &api.Error{Kind: api.KindTool, Message: fmt.Sprintf("%s can't be read: %v", path, err)}
+}
+
+// notOne is the error of what is no file.
+func notOne(path string, info fs.FileInfo) error {
+	if info.IsDir() {
+		return invalid("%s is a folder, and one file is loaded at a time", path)
+	}
+	return invalid("%s is no regular file", path)
+}
+
+func (s *server) openWithin(root, rel, path string, named bool) (*os.File, error) {
 	dir := root
 	if rel == "." { // the file itself is allowed
+		if info, err := os.Stat(root); err == nil && info.IsDir() {
+			return nil, notOne(path, info)
+		}
 		dir, rel = filepath.Dir(root), filepath.Base(root)
 	}
 	within, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, &api.Error{Kind: api.KindTool, Message: fmt.Sprintf("%s can't be read: %v", path, cause(err))}
+		return nil, unreadable(path, err)
 	}
 	defer within.Close()
 	// A fifo or a device would make the open wait.
 	info, err := within.Stat(rel)
 	if err == nil && !info.Mode().IsRegular() {
-		return nil, invalid("%s is no regular file", path)
+		return nil, notOne(path, info)
 	}
 	var file *os.File
 	if err == nil {
 		file, err = within.Open(rel)
 	}
 	if err != nil {
-		return nil, &api.Error{Kind: api.KindTool, Message: fmt.Sprintf("%s can't be read: %v", path, cause(err))}
+		return nil, unreadable(path, err)
 	}
 	real, err := filepath.EvalSymlinks(path)
 	if err == nil {
-		err = s.noKeys(filepath.ToSlash(real), root == path)
+		err = s.noKeys(filepath.ToSlash(real), named)
+	}
+	if err == nil && s.env.Denied != nil && s.env.Denied(file) {
+		err = &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("%s is denied by filesystem.denyRead of the settings that tine rlm was started with", path)}
 	}
 	if err != nil {
 		file.Close()
@@ -178,10 +235,11 @@ func (s *server) private(file string) bool {
 	return false
 }
 
+// cause is an error without the path, which is named already.
 func cause(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
-		return p.Err
+		err = p.Err
 	}
 	return err
 }

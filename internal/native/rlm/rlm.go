@@ -14,8 +14,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
-	"strings"
+	"os"
 	"sync"
 	"time"
 
@@ -23,7 +22,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
-	"github.com/tine-mcp/tine/internal/native/settings"
+	"github.com/tine-mcp/tine/internal/native/rlm/body"
 	"github.com/tine-mcp/tine/internal/wire"
 )
 
@@ -33,64 +32,32 @@ type Env struct {
 	Session  string // whose kernel it is; empty where all share it
 	Settings map[string]any
 	Body     *driver.Body // the kernel; nil where the server is only asked what it lists
+	// Models are what all servers of this gateway share; nil for no language models.
+	Models *Models
 	// Private are files and folders of the host that are never read; nil for none.
 	Private func() []string
-	Log     *slog.Logger
-}
-
-// Settings of the server.
-type Settings struct {
-	// AllowRead are files and folders of the host that load may read.
-	AllowRead []string `json:"allow_read"`
-	// Names is how tools are named in lists: "underscores", as rlm_exec, or "dots", as
-	// rlm.exec. Both can be called.
-	Names string `json:"names"`
-	// Output is how many characters of a result are given back.
-	Output int `json:"output"`
-	// Reseed is whether the random generators of a copy begin anew.
-	Reseed bool `json:"reseed"`
-	// Save is how long after a change the variables are saved.
-	Save settings.Duration `json:"save"`
-	// Python is the interpreter, which the config has read.
-	Python string `json:"python"`
-}
-
-// Bounds of Settings.Output. The default stays below 25,000 tokens, which is what
-// clients take.
-const (
-	defaultOutput = 40_000
-	leastOutput   = 1_000
-	mostOutput    = 1_000_000
-)
-
-const (
-	underscores = "underscores"
-	dots        = "dots"
-)
-
-func readSettings(from map[string]any) (Settings, error) {
-	s := Settings{Names: underscores, Output: defaultOutput, Reseed: true, Save: settings.Duration(defaultSave)}
-	if err := settings.Decode(from, &s); err != nil {
-		return s, err
-	}
-	switch {
-	case s.Names != underscores && s.Names != dots:
-		return s, fmt.Errorf("settings.names must be %s or %s, not %q", underscores, dots, s.Names)
-	case time.Duration(s.Save) < leastSave || time.Duration(s.Save) > mostSave:
-		return s, fmt.Errorf("settings.save must be from %s to %s", leastSave, mostSave)
-	case s.Output < leastOutput || s.Output > mostOutput:
-		return s, fmt.Errorf("settings.output must be %d to %d characters, not %d", leastOutput, mostOutput, s.Output)
-	}
-	return s, nil
+	// Denied reports whether a file that was opened may not be read; nil for none.
+	Denied func(*os.File) bool
+	// Flags are the flags that settings are set by, by the name of the setting; nil where
+	// that is done in a config.
+	Flags map[string]string
+	// SaveAtEnd has variables saved when the kernel ends in order, also where its memory is
+	// kept: a change of the system makes that memory useless.
+	SaveAtEnd bool
+	// Note is told with the first result; empty for nothing to tell.
+	Note string
+	Log  *slog.Logger
 }
 
 // server is one front.
 type server struct {
-	set    Settings
+	set    body.Settings
 	env    Env
+	models *models
 	kernel *kernel // nil where there is no body
 
 	mu     sync.Mutex
+	noted  bool  // Env.Note was told
 	owed   error // what the next caller is told instead of an answer
 	dirty  bool  // there is something to save
 	timer  *time.Timer
@@ -99,11 +66,14 @@ type server struct {
 
 // New makes the front of a kernel, or without a body a server that only lists.
 func New(env Env) (*mcp.Server, io.Closer, error) {
-	set, err := readSettings(env.Settings)
+	set, err := body.ReadSettings(env.Settings)
 	if err != nil {
 		return nil, nil, err
 	}
 	s := &server{set: set, env: env}
+	if s.models, err = env.Models.of(env, set); err != nil {
+		return nil, nil, err
+	}
 	if env.Body != nil {
 		// It begins with its first use, and this is it.
 		ctx, cancel := context.WithTimeout(context.Background(), beginTime)
@@ -116,12 +86,7 @@ func New(env Env) (*mcp.Server, io.Closer, error) {
 		Instructions: instructions,
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	})
-	prefix := "rlm_"
-	if set.Names == dots {
-		prefix = "rlm."
-	}
-	s.addTools(srv, prefix)
-	srv.AddReceivingMiddleware(anyName(prefix))
+	s.addTools(srv, body.Prefix(set.Names))
 	return srv, s, nil
 }
 
@@ -150,23 +115,16 @@ func (s *server) begin(ctx context.Context, body driver.Body) (err error) {
 }
 
 // ask answers what code asks of the host.
-func (s *server) ask(context.Context, event) (any, error) {
-	return nil, errors.New("there is no language model here")
+func (s *server) ask(ctx context.Context, e event) (any, error) {
+	return s.models.answer(ctx, e, s.models.budget)
 }
 
-// anyName lets a tool be called by each of its names: rlm_exec, rlm.exec, exec.
-func anyName(prefix string) mcp.Middleware {
-	return func(next mcp.MethodHandler) mcp.MethodHandler {
-		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-			if call, ok := req.(*mcp.CallToolRequest); ok && call.Params != nil {
-				name := strings.TrimLeft(strings.TrimPrefix(call.Params.Name, "rlm"), "_.")
-				if slices.ContainsFunc(tools, func(t tool) bool { return t.name == name }) {
-					call.Params.Name = prefix + name
-				}
-			}
-			return next(ctx, method, req)
-		}
+// add says how a value is added to a setting that is a list.
+func (s *server) add(setting, value string) string {
+	if flag := s.env.Flags[setting]; flag != "" {
+		return fmt.Sprintf("add %s %s to the arguments of tine rlm", flag, value)
 	}
+	return fmt.Sprintf("add %s to settings.%s of the server %s", value, setting, s.env.Server)
 }
 
 // Edition is a digest of what the server lists.

@@ -39,7 +39,8 @@ type world struct {
 	spec driver.Spec
 	set  map[string]any
 
-	private []string
+	private []string // files that are the gateway's own
+	models  *Models
 
 	inst   driver.Instance
 	made   *server
@@ -52,11 +53,11 @@ type world struct {
 
 func newWorld(t *testing.T, settings map[string]any) *world {
 	t.Helper()
-	return newWorldOf(t, settings)
+	return newWorldWith(t, settings, nil)
 }
 
-// newWorldOf is the same with files that are the gateway's own.
-func newWorldOf(t *testing.T, settings map[string]any, private ...string) *world {
+// newWorldWith is the same with language models, and with files that are the gateway's own.
+func newWorldWith(t *testing.T, settings map[string]any, models *Models, private ...string) *world {
 	t.Helper()
 	if _, err := exec.LookPath("python3"); err != nil {
 		if os.Getenv("CI") != "" {
@@ -65,7 +66,7 @@ func newWorldOf(t *testing.T, settings map[string]any, private ...string) *world
 		t.Skip(err)
 	}
 	state := t.TempDir()
-	w := &world{t: t, d: process.New(process.Options{}), set: settings, private: private, notes: make(chan string, 1000)}
+	w := &world{t: t, d: process.New(process.Options{}), set: settings, models: models, private: private, notes: make(chan string, 1000)}
 	w.spec = driver.Spec{
 		Server: "rlm", Front: "rlm", State: state, Dir: filepath.Join(t.TempDir(), "instance"),
 		Command: body.Front.Command, Args: append(append([]string{}, body.Front.Args...), "${state.rlm}"),
@@ -102,7 +103,7 @@ func (w *world) front(b driver.Body) {
 	ended := make(chan struct{})
 	w.ended = ended
 	b.Instance, b.Stream = w.inst, &watched{Stream: link.Stream, ended: ended}
-	srv, closer, err := New(Env{Server: "rlm", Settings: w.set, Private: func() []string { return w.private }, Body: &b, Log: w.spec.Log})
+	srv, closer, err := New(Env{Server: "rlm", Settings: w.set, Models: w.models, Private: func() []string { return w.private }, Body: &b, Log: w.spec.Log})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -218,9 +219,15 @@ func TestNames(t *testing.T) {
 	if err != nil || len(list.Tools) != len(tools) || !strings.HasPrefix(list.Tools[0].Name, "rlm.") {
 		t.Errorf("listed: %v, %v", list, err)
 	}
-	for _, name := range []string{"rlm_exec", "rlm.exec", "exec"} {
-		if got, _ := w.call(name, map[string]any{"code": "1+1"}); got != "2" {
-			t.Errorf("%s gives %q", name, got)
+	if got, _ := w.call("rlm.exec", map[string]any{"code": "1+1"}); got != "2" {
+		t.Errorf("it gives %q", got)
+	}
+	// The config maps what is called to what is listed, so that rules hold for both.
+	for names, prefix := range map[string]string{"dots": "rlm.", "underscores": "rlm_", "": "rlm_"} {
+		for name, want := range map[string]string{"rlm_exec": prefix + "exec", "rlm.exec": prefix + "exec", "exec": "exec", "rlm": "rlm", "rlmx": "rlmx"} {
+			if got := body.Front.Tool(map[string]any{"names": names}, name); got != want {
+				t.Errorf("with %q %s is %s, want %s", names, name, got, want)
+			}
 		}
 	}
 }
@@ -373,6 +380,27 @@ func TestReset(t *testing.T) {
 	}
 }
 
+// TestLateInterrupt interrupts workers that have just been started, as happens when the one
+// before ended meanwhile.
+func TestLateInterrupt(t *testing.T) {
+	w := newWorld(t, nil)
+	for range 10 {
+		restarted := &call{over: make(chan struct{}), keepers: true}
+		id, forget := w.made.kernel.begin(restarted)
+		for _, what := range []string{"restart", "interrupt", "interrupt", "interrupt"} {
+			if err := w.made.kernel.write(t.Context(), keeper{Keeper: what, ID: id}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		testkit.Within(t, "the restart", restarted.over)
+		forget()
+		if err := w.made.ask1(t.Context(), w.made.restoring(), nil); err != nil {
+			t.Fatal(err)
+		}
+		w.is("1 + 1", "2")
+	}
+}
+
 func TestProgress(t *testing.T) {
 	w := newWorld(t, nil)
 	params := &mcp.CallToolParams{Name: "rlm_exec", Arguments: map[string]any{"code": "import time\nfor i in range(3):\n    print('step', i, flush=True)\n    time.sleep(0.4)"}}
@@ -389,7 +417,7 @@ func TestProgress(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
-	w := newWorldOf(t, map[string]any{"allow_read": []any{dir, "/proc"}}, filepath.Join(dir, "own"))
+	w := newWorldWith(t, map[string]any{"allow_read": []any{dir, "/proc"}}, nil, filepath.Join(dir, "own"))
 	put := func(at, content string) string {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
@@ -424,7 +452,7 @@ func TestLoad(t *testing.T) {
 		kind       api.Kind
 	}{
 		{secret, "x", api.KindRefused},
-		{filepath.Join(dir, "link"), "x", api.KindTool},
+		{filepath.Join(dir, "link"), "x", api.KindRefused},
 		{dir + "/../" + filepath.Base(outside) + "/secret", "x", api.KindRefused},
 		{put(filepath.Join(dir, ".env"), "KEY=1"), "x", api.KindRefused},
 		{put(filepath.Join(dir, ".ssh", "config"), "x"), "x", api.KindRefused},
@@ -443,70 +471,14 @@ func TestLoad(t *testing.T) {
 	if got := w.exec("x"); !strings.Contains(got, "NameError") {
 		t.Errorf("one of them was read: %s", got)
 	}
-}
-
-// Variables come back after the end of a kernel, and what does not is named once.
-func TestSaved(t *testing.T) {
-	w := newWorld(t, nil)
-	w.exec("import math\nx = [1, 2]\ndef f(n): return n + len(x)\nclass C:\n    def m(self): return f(1)\nc = C()\n")
-	w.stop() // which saves
-	w.start()
-	w.is("f(1), c.m(), math.pi > 3, type(c) is C", "(3, 3, True, True)")
-	w.exec("g = (i for i in [])")
-	w.stop()
-	w.start()
-	got, res := w.call("rlm_exec", map[string]any{"code": "x"})
-	if !res.IsError || kindOf(t, res) != api.KindLost {
-		t.Errorf("it says %s", got)
-	}
-	testkit.Has(t, "what can't be saved", got, "g (TypeError", "saved at")
-	w.is("x", "[1, 2]")
-	w.exec("x = 3\ny = 4")
-	w.kill()
-	w.start()
-	got, res = w.call("rlm_vars", nil)
-	if !res.IsError || kindOf(t, res) != api.KindLost {
-		t.Errorf("it says %s", got)
-	}
-	testkit.Has(t, "what is newer", got, "gone is what changed since, or may have: os, x, y")
-	w.is("x", "[1, 2]")
-	w.is("c.m()", "3")
-	// A file that is damaged is no reason not to start.
-	w.stop()
-	file := filepath.Join(w.spec.State, body.State, "saved")
-	data, err := os.ReadFile(file)
-	if err == nil {
-		err = os.WriteFile(file, data[:len(data)/2], 0o600)
-	}
-	if err != nil {
+	// A link may lead to what is allowed elsewhere.
+	other := t.TempDir()
+	w = newWorld(t, map[string]any{"allow_read": []any{dir, other}})
+	if err := os.Symlink(put(filepath.Join(other, "data"), "12345"), filepath.Join(dir, "there")); err != nil {
 		t.Fatal(err)
 	}
-	w.start()
-	got, res = w.call("rlm_exec", map[string]any{"code": "1"})
-	if !res.IsError || kindOf(t, res) != api.KindLost {
-		t.Errorf("it says %s", got)
-	}
-	testkit.Has(t, "a damaged file", got, "can't be read")
-	w.is("1 + 1", "2")
-}
-
-// What was saved is not lost by what happens between a restart and its way back.
-func TestSavedBeforeARestart(t *testing.T) {
-	w := newWorld(t, map[string]any{"save": "1s"})
-	for _, code := range []string{"sum(range(10**14))", "import os; os._exit(3)"} {
-		w.exec("x = 1")
-		saved := filepath.Join(w.spec.State, body.State, "saved")
-		testkit.Eventually(t, "it is saved", func() bool { _, err := os.Stat(saved); return err == nil })
-		w.exec("y = 2")
-		got, res := w.call("rlm_exec", map[string]any{"code": code, "timeout": 0.2})
-		if !res.IsError || kindOf(t, res) != api.KindLost {
-			t.Errorf("%s: %s", code, got)
-		}
-		w.is("x", "1")
-		if err := os.Remove(saved); err != nil {
-			t.Fatal(err)
-		}
-		w.call("rlm_reset", nil)
+	if got, _ := w.call("rlm_load", map[string]any{"path": filepath.Join(dir, "there"), "var_name": "x"}); !strings.HasSuffix(got, "(5 chars)") {
+		t.Errorf("a link to another folder: %s", got)
 	}
 }
 

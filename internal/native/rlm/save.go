@@ -20,9 +20,6 @@ import (
 // what a kernel wrote.
 
 const (
-	defaultSave = 5 * time.Minute
-	leastSave   = time.Second
-	mostSave    = 24 * time.Hour
 	// savedFor is how long what was saved is worth something.
 	savedFor = 7 * 24 * time.Hour
 	// saveTime bounds saving and restoring, and closeTime the saving at the end.
@@ -236,6 +233,9 @@ func (s *server) Save(ctx context.Context) error {
 
 // Close implements [io.Closer].
 func (s *server) Close() error {
+	if s.models.forget != nil {
+		defer s.models.forget()
+	}
 	if s.kernel == nil {
 		return nil
 	}
@@ -243,7 +243,7 @@ func (s *server) Close() error {
 	s.closed = true
 	s.mu.Unlock()
 	var err error
-	if _, kept := s.env.Body.Instance.(driver.Suspender); !kept {
+	if _, kept := s.env.Body.Instance.(driver.Suspender); !kept || s.env.SaveAtEnd {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
 		if err = s.Save(ctx); errors.Is(err, errEnded) {

@@ -2,10 +2,14 @@ package rlm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,6 +81,26 @@ var tools = []tool{
 		run:         (*server).vars,
 	},
 	{
+		name: "sub_agent", title: "Have a sub-agent answer",
+		description: "Has a language model work on a task with a copy of the kernel: it writes Python, sees what that prints, and ends with the outputs that the signature names. Give it what is too long or too laborious for you to read. Returns {result, trajectory, usage}.",
+		schema: object(map[string]any{
+			"signature":      property("string", "What it is given and what it must return, such as `log: str, question: str -> answer: str, lines: list[int]`; or `deep_reasoning` (context, query -> answer), `deep_reasoning_multi` (documents, query -> answer)"),
+			"inputs":         property("object", "A value for each input. {\"$var\": \"NAME\"} stands for a variable of the kernel, which is then not copied through you"),
+			"max_iterations": map[string]any{"type": "integer", "description": "How often it may write code", "default": defaultIterations, "minimum": 1, "maximum": mostIterations},
+			"max_llm_calls":  map[string]any{"type": "integer", "description": "How often its code may ask a language model", "default": defaultQueries, "minimum": 1, "maximum": mostQueries},
+			"share":          map[string]any{"type": "boolean", "description": "Let it work in the kernel itself, so that its variables stay there", "default": false},
+		}, "signature", "inputs"),
+		hints: mcp.ToolAnnotations{DestructiveHint: no},
+		run:   (*server).subAgent,
+	},
+	{
+		name: "usage", title: "Show the use of models",
+		description: "Returns how many calls and tokens sub-agents and llm_query have used in this session, and what they cost.",
+		schema:      object(map[string]any{"reset": map[string]any{"type": "boolean", "description": "Count from zero afterwards", "default": false}}),
+		hints:       mcp.ToolAnnotations{DestructiveHint: no, OpenWorldHint: no},
+		run:         (*server).usage,
+	},
+	{
 		name: "reset", title: "Reset the kernel",
 		description: "Restarts the kernel: all variables and imports are gone. It ends code that is running.",
 		schema:      object(map[string]any{}),
@@ -94,13 +118,16 @@ func (s *server) addTools(srv *mcp.Server, prefix string) {
 				if s.kernel == nil {
 					return nil, errors.New("there is no kernel behind this server")
 				}
-				err := s.due(ctx)
+				err := t.check(req.Params.Arguments)
+				if err == nil {
+					err = s.due(ctx)
+				}
 				var res *mcp.CallToolResult
 				if err == nil {
 					res, err = t.run(s, ctx, req)
 				}
 				if err == nil {
-					return res, nil
+					return s.note(res), nil
 				}
 				if errors.Is(err, errEnded) || ctx.Err() != nil {
 					// The driver knows why the kernel ended, and the link is about to
@@ -113,12 +140,45 @@ func (s *server) addTools(srv *mcp.Server, prefix string) {
 	}
 }
 
+// note adds what is to be told once.
+func (s *server) note(res *mcp.CallToolResult) *mcp.CallToolResult {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.env.Note != "" && !s.noted {
+		s.noted = true
+		res.Content = append(res.Content, &mcp.TextContent{Text: "[note] " + s.env.Note})
+	}
+	return res
+}
+
+// check says what is wrong with the names of arguments.
+func (t *tool) check(arguments json.RawMessage) error {
+	var given map[string]json.RawMessage
+	if len(arguments) > 0 && json.Unmarshal(arguments, &given) != nil {
+		return invalid("the arguments must be an object")
+	}
+	known := t.schema["properties"].(map[string]any)
+	for name := range given {
+		if known[name] == nil {
+			return invalid("%s has no argument %q; it has %s", t.name, name, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		}
+	}
+	required, _ := t.schema["required"].([]string)
+	for _, name := range required {
+		if given[name] == nil {
+			return invalid("the argument %s is missing", name)
+		}
+	}
+	return nil
+}
+
 // arguments reads those of a call.
 func arguments(req *mcp.CallToolRequest, into any) error {
 	if err := json.Unmarshal(req.Params.Arguments, into); err != nil {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) {
-			return invalid("%s: want a %s, got a %s", wrong.Field, wrong.Type, wrong.Value)
+			kind := map[reflect.Kind]string{reflect.Float64: "number", reflect.Int: "whole number", reflect.Bool: "boolean", reflect.Map: "map"}[wrong.Type.Kind()]
+			return invalid("%s must be a %s, and is a %s", wrong.Field, cmp.Or(kind, "string"), wrong.Value)
 		}
 		return invalid("the arguments can't be read: %v", err)
 	}
@@ -192,6 +252,20 @@ func (s *server) vars(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 		fmt.Fprintf(&b, "[... and %d more]\n", out.Count-shown)
 	}
 	return text(strings.TrimSuffix(b.String(), "\n")), nil
+}
+
+func (s *server) usage(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	var in struct {
+		Reset bool `json:"reset"`
+	}
+	if err := arguments(req, &in); err != nil {
+		return nil, err
+	}
+	out, err := json.Marshal(usageOf(s.models.usage(in.Reset)))
+	if err != nil {
+		return nil, err
+	}
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(out)}}, StructuredContent: json.RawMessage(out)}, nil
 }
 
 func (s *server) reset(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

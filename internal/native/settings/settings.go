@@ -5,6 +5,7 @@
 package settings
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,13 +49,33 @@ func set(field, value any) error {
 	if err != nil {
 		return fmt.Errorf("can't be read: %w", err)
 	}
-	err = json.Unmarshal(data, field)
+	in := json.NewDecoder(bytes.NewReader(data))
+	in.DisallowUnknownFields()
+	err = in.Decode(field)
 	var te *json.UnmarshalTypeError
-	if errors.As(err, &te) {
+	switch {
+	case errors.As(err, &te) && te.Field != "":
+		return fmt.Errorf("has a wrong %s: it must be %s, not a %s", te.Field, kind(te.Type), te.Value)
+	case errors.As(err, &te):
 		// The value itself may be a secret.
 		return fmt.Errorf("must be %s, not a %s", kind(reflect.TypeOf(field).Elem()), te.Value)
+	case err != nil:
+		if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+			return fmt.Errorf("has no %s; it has %s", name, strings.Join(names(reflect.TypeOf(field).Elem()), ", "))
+		}
 	}
 	return err
+}
+
+// names are those of the fields of a struct.
+func names(t reflect.Type) []string {
+	var all []string
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
 }
 
 func kind(t reflect.Type) string {
@@ -65,8 +86,14 @@ func kind(t reflect.Type) string {
 		return "a string"
 	case reflect.Int, reflect.Int64:
 		return "a whole number"
+	case reflect.Float64:
+		return "a number"
 	case reflect.Map:
 		return "a map of strings"
+	case reflect.Slice:
+		return "a list of strings"
+	case reflect.Struct:
+		return "a map"
 	}
 	return "a " + t.String()
 }

@@ -55,7 +55,12 @@ func takenBy(now *Entry) taken {
 // Shows reports whether a tool, by the server's own name for it, is one that may
 // be seen and called.
 func (e *Entry) Shows(tool string) bool {
-	return shows(&e.Tools, tool) && (e.taken.tools == nil || shows(e.taken.tools, tool))
+	name := func(s string) string { return s }
+	if e.Front != "" {
+		// Its tools have two names, with dots and with underscores.
+		name = func(s string) string { return strings.ReplaceAll(s, ".", "_") }
+	}
+	return shows(&e.Tools, tool, name) && (e.taken.tools == nil || shows(e.taken.tools, tool, name))
 }
 
 // ShowsAll reports whether no tool of the server is left out.
@@ -64,8 +69,8 @@ func (e *Entry) ShowsAll() bool {
 	return all(&e.Tools) && all(e.taken.tools)
 }
 
-func shows(t *config.Tools, tool string) bool {
-	matches := func(pattern string) bool { return identity.Match(pattern, tool) }
+func shows(t *config.Tools, tool string, name func(string) string) bool {
+	matches := func(pattern string) bool { return identity.Match(name(pattern), name(tool)) }
 	return !slices.ContainsFunc(t.Deny, matches) && (len(t.Allow) == 0 || slices.ContainsFunc(t.Allow, matches))
 }
 

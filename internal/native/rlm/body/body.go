@@ -2,7 +2,11 @@
 // started for an entry with builtin: rlm.
 package body
 
-import "github.com/tine-mcp/tine/internal/config"
+import (
+	"strings"
+
+	"github.com/tine-mcp/tine/internal/config"
+)
 
 // State is the directory of state that a kernel works on.
 const State = "rlm"
@@ -24,7 +28,32 @@ exec(compile(json.loads(data)["kernel"], "<kernel>", "exec"), {"__name__": "__ke
 var Front = config.Front{
 	Name: "rlm", Command: "python3", Args: []string{"-X", "utf8", "-c", Bootstrap}, State: State,
 	Memory: 2 << 30, CPUs: 2,
-	Image:   "python:3.13-slim",
-	Program: "python",
-	Paths:   "allow_read",
+	Image:    "python:3.13-slim",
+	Program:  "python",
+	Packages: "packages",
+	Paths:    "allow_read",
+	Tool:     toolName,
+	Check: func(from map[string]any) error {
+		_, err := ReadSettings(from)
+		return err
+	},
+}
+
+// toolName is the name by which a tool is listed: rlm_exec may be called as rlm.exec, and
+// that as rlm_exec.
+func toolName(settings map[string]any, name string) string {
+	rest, ok := strings.CutPrefix(name, "rlm")
+	if !ok || rest == "" || rest[0] != '_' && rest[0] != '.' {
+		return name
+	}
+	names, _ := settings["names"].(string)
+	return Prefix(names) + rest[1:]
+}
+
+// Prefix is what names of tools begin with.
+func Prefix(names string) string {
+	if names == Dots {
+		return "rlm."
+	}
+	return "rlm_"
 }

@@ -54,7 +54,6 @@ class Keeper:
 
     def __init__(self):
         self.line = Line()
-        self.mark = os.urandom(16).hex().encode() + b"\n"
         self.half = []  # of a line of the host
         self.branches = {}
         r, w = os.pipe()
@@ -62,6 +61,9 @@ class Keeper:
         os.set_blocking(w, False)
         self.woken = r
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        # A worker that loads has nothing to interrupt: what comes late is for the one before.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         signal.set_wakeup_fd(w, warn_on_full_buffer=False)
         self.start()
         self.say(ready=PROTOCOL, python=sys.version.split()[0])
@@ -79,12 +81,21 @@ class Keeper:
             for b in self.branches.values():
                 os.close(b.pipe.fd)
                 os.close(b.life)
+            self.line.own(not self.branches)
             try:
-                Worker(self.line, self.pipe.read, theirs, self.printed, self.mark).run()
+                try:
+                    exec(compile(WORKER, "<kernel>", "exec"), globals())
+                except BaseException:
+                    sys.excepthook(*sys.exc_info())
+                    os._exit(1)
+                theirs.send(b"w")
+                Worker(self.line, self.pipe.read, theirs, self.printed).run()
             finally:
                 os._exit(1)
         os.close(self.pipe.read)
         theirs.close()
+        if not self.side.recv(1):
+            sys.exit("the worker of the kernel does not start")
         for _, w in self.printed.values():
             os.close(w)
 
@@ -98,7 +109,7 @@ class Keeper:
             except BlockingIOError:
                 data = b""  # something that it started has the other end
             os.close(r)
-            out[name] = data.replace(self.mark, b"").decode("utf-8", "replace")
+            out[name] = data.decode("utf-8", "replace")
         return out
 
     def say(self, **event):
@@ -146,8 +157,13 @@ class Keeper:
         """Does what is for the keeper itself."""
         what, n = message["keeper"], message.get("branch", 0)
         b = self.branches.get(n)
-        if what == "interrupt" and n == 0:
-            os.kill(self.worker, signal.SIGUSR1 if message.get("adopt") else signal.SIGINT)
+        if what == "interrupt" and message.get("adopt"):
+            os.kill(self.worker, signal.SIGUSR1)
+            for b in self.branches.values():
+                b.close()  # nobody waits for what it does
+            self.branches = {}
+        elif what == "interrupt" and n == 0:
+            os.kill(self.worker, signal.SIGINT)
         elif what == "interrupt":
             if b is not None:
                 b.signal(signal.SIGINT)

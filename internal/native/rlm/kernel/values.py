@@ -39,6 +39,8 @@ def remove(name):
 
 def trace(error):
     """The traceback, without the frames of the kernel."""
+    if isinstance(error, SyntaxError) and str(error.filename).startswith("<cell"):
+        return clip("".join(traceback.format_exception_only(type(error), error)).rstrip("\n"))
     lines = traceback.format_exception(type(error), error, error.__traceback__)
     return clip("".join(line for line in lines if not line.startswith('  File "<kernel>"')).rstrip("\n"))
 
@@ -113,6 +115,8 @@ class Pickler(pickle.Pickler):
         if isinstance(value, types.FunctionType) and is_own(value):
             cells = tuple(c.cell_contents for c in value.__closure__ or ())
             return build_function, (marshal.dumps(value.__code__), value.__name__, value.__qualname__, value.__defaults__, value.__kwdefaults__, cells, value.__dict__, value.__doc__)
+        if isinstance(value, type) and issubclass(value, Absent):
+            raise pickle.PicklingError(value.why)
         if isinstance(value, type) and is_own(value):
             skip = ("__dict__", "__weakref__", "__module__")
             body = {k: v for k, v in value.__dict__.items() if k not in skip and not isinstance(v, (types.GetSetDescriptorType, types.MemberDescriptorType))}
@@ -124,6 +128,61 @@ def pickled(names):
     data = io.BytesIO()
     Pickler(data, protocol=4).dump(names)
     return data.getvalue()
+
+
+class Absent:
+    """Stands for what can't be imported any more, while a save is read."""
+
+    def __new__(cls, *args, **named):
+        return object.__new__(cls)
+
+    def __init__(self, *args, **named):
+        pass
+
+    def __setstate__(self, state):
+        pass
+
+    append = extend = add = update = __setstate__
+
+    def __setitem__(self, key, value):
+        pass
+
+    def __reduce_ex__(self, protocol):
+        raise pickle.PicklingError(self.why)
+
+
+class Unpickler(pickle.Unpickler):
+    absent = False
+
+    def find_class(self, module, name):
+        try:
+            found = super().find_class(module, name)
+        except (ImportError, AttributeError) as e:
+            return self.instead(e)
+        return self.imported if (module, name) == ("importlib", "import_module") else found
+
+    def imported(self, name):
+        try:
+            return __import__("importlib").import_module(name)
+        except ImportError as e:
+            return self.instead(e)()
+
+    def instead(self, error):
+        self.absent = True
+        return type("Absent", (Absent,), {"why": str(error)})
+
+
+def unpickled(file):
+    """The variables of a save, and why some are not there: packages may be gone since."""
+    reader = Unpickler(file)
+    names, left = reader.load(), {}
+    for n in list(names) if reader.absent else ():
+        try:
+            pickled({n: names[n]})
+        except Exception as e:
+            left[n] = str(e)[:SHOWN]
+            del names[n]
+    return names, left
 
 
 def build_function(code, name, qualname, defaults, kwdefaults, cells, attributes, doc):

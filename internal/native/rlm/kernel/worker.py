@@ -10,12 +10,12 @@ class Submitted(BaseException):
 
 
 class Worker:
-    def __init__(self, line, requests, side, pipes, mark):
+    def __init__(self, line, requests, side, pipes):
         self.line = line
-        self.mark = mark
         self.side = side  # on which the keeper sends the pipes of a branch
         self.children = []
         self.cell = 0
+        self.cells, self.code = collections.deque(), 0  # those whose lines are kept
         self.newer = set()  # names that changed since the last save, as far as that is seen
         self.unnoted = None  # why those could not be written down
         self.left = {}  # names that the last save could not have
@@ -34,7 +34,7 @@ class Worker:
         self.branch = branch
         self.requests = os.fdopen(requests, "rb", buffering=1 << 16)
         self.host = Host(self.line, branch)
-        self.output = Output(self.host, pipes, self.mark)
+        self.output = Output(self.host, pipes)
         self.work = queue.SimpleQueue()
         self.interruptible = False
         self.loop = None
@@ -58,6 +58,8 @@ class Worker:
 
     def llm_query_batch(self, prompts):
         """Asks several prompts at once. A failure is '[error] ...' in its place."""
+        if isinstance(prompts, (str, bytes)):
+            raise TypeError("llm_query_batch takes a list of prompts; llm_query takes one")
         return self.host.ask("llm_query_batch", prompts=[str(p) for p in prompts])
 
     def submit(self, *values, **named):
@@ -79,7 +81,7 @@ class Worker:
         """The statements, and the value of the last one where it is an expression."""
         self.cell += 1
         name = "<cell %d>" % self.cell
-        linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+        self.remember(name, code)
         tree = ast.parse(code, name)
         self.bound, self.reads = names_of(tree)
         last = None
@@ -91,9 +93,19 @@ class Worker:
             parts.append(compile(last, name, "eval", flags, dont_inherit=True))
         return parts
 
+    def remember(self, name, code):
+        """Has tracebacks show the lines of a code, until there are many newer ones."""
+        linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+        self.cells.append((name, len(code)))
+        self.code += len(code)
+        while len(self.cells) > CELLS or self.code > CODE and len(self.cells) > 1:
+            name, size = self.cells.popleft()
+            linecache.cache.pop(name, None)
+            self.code -= size
+
     def evaluate(self, part):
         value = eval(part, self.names)
-        if part.co_flags & inspect.CO_COROUTINE:
+        if part.co_flags & COROUTINE:
             import asyncio
 
             if self.loop is None or self.loop.is_closed():
@@ -181,6 +193,10 @@ class Worker:
     def load(self, path, name):
         """Reads a file into a variable, and removes it: text where it is UTF-8, else bytes."""
         try:
+            if keyword.iskeyword(name) or not name.isidentifier():
+                return {"error": "%r can't be the name of a variable in Python" % name}
+            if name in self.own or hasattr(builtins, name) or name.startswith("__"):
+                return {"error": "%r has a meaning in Python or in this kernel; choose another name" % name}
             with open(path, "rb") as f:
                 if os.fstat(f.fileno()).st_size == 0:
                     data = ""
@@ -345,9 +361,11 @@ class Worker:
                 if head["at"] < oldest:
                     lost["expired"] = True
                 else:
-                    self.names.update(pickle.load(f))
+                    back, left = unpickled(f)
+                    self.names.update(back)
+                    lost["left"].update(left)
                     self.known = set(self.names)
-                    self.back = {"restored": head["names"], "at": head["at"]}
+                    self.back = {"restored": len(back), "at": head["at"]}
         except FileNotFoundError:
             pass
         except Exception as e:
@@ -410,7 +428,6 @@ class Worker:
 
     def one(self, message):
         call, op = message["id"], message["op"]
-        self.host.send(id=call, begun=True)
         done = {"interrupted": True}
         self.interruptible = True
         try:

@@ -1,0 +1,238 @@
+//go:build linux && (amd64 || arm64)
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/testkit"
+)
+
+// A kernel with what a file of variables can't hold: a thread and an open file.
+const (
+	lively = `
+import threading, time
+x, ticks = [1, 2], 0
+def tick():
+    global ticks
+    while True:
+        ticks += 1
+        time.sleep(0.01)
+thread = threading.Thread(target=tick, daemon=True, name="ticker")
+thread.start()
+notes = open("/tmp/notes", "w+")
+notes.write("begun")
+`
+	alive = `
+seen = ticks
+while ticks == seen: time.sleep(0.01)
+notes.write(", gone on")
+_ = notes.seek(0)
+x, [t.name for t in threading.enumerate() if t.name == "ticker"], notes.read()
+`
+)
+
+// goesOn holds that a kernel is as lively left it.
+func (c *rlmClient) goesOn(t *testing.T) {
+	t.Helper()
+	c.is(t, alive, "([1, 2], ['ticker'], 'begun, gone on')")
+}
+
+// TestRLMKeeps has clients leave and come back.
+func TestRLMKeeps(t *testing.T) {
+	t.Parallel()
+	onRLM(t, func(t *testing.T, w *rlmWorld) {
+		project := w.project(t, nil)
+		c := w.open(t, project)
+		c.run(t, lively)
+		c.leave(t)
+		w.nothing(t)
+		c = w.open(t, project)
+		if w.engine == nil {
+			c.goesOn(t)
+			// It is the kernel of that folder, wherever it is named from.
+			c.leave(t)
+			link := filepath.Join(t.TempDir(), "link")
+			if err := os.Symlink(project, link); err != nil {
+				t.Fatal(err)
+			}
+			c = w.open(t, w.home, "--project", link)
+			c.is(t, "x", "[1, 2]")
+		} else {
+			c.loses(t, "thread", "notes")
+			c.is(t, "x, ticks > 0, tick.__name__", "([1, 2], True, 'tick')")
+		}
+		// What was kept when the client left is there when the kernel dies later on.
+		c.run(t, "x.append(3)")
+		w.killKernel(t)
+		c.loses(t, "gone", "x")
+		c.is(t, "x", "[1, 2]")
+		c.leave(t)
+		w.nothing(t)
+		if rooms := w.rooms(t); len(rooms) != 1 {
+			t.Errorf("there are %v", rooms)
+		}
+	})
+}
+
+// TestRLMKilled kills tine rlm in the midst of a call: its helper keeps the kernel as
+// it was, and ends it.
+func TestRLMKilled(t *testing.T) {
+	t.Parallel()
+	w := rlmSandbox(t)
+	project := w.project(t, nil)
+	c := w.open(t, project)
+	c.run(t, lively)
+	for _, code := range []string{"", "n = 0\nwhile True: n += 1"} {
+		if code != "" {
+			answered := make(chan error, 1)
+			go func() {
+				_, err := c.exec(code)
+				answered <- err
+			}()
+			time.Sleep(200 * time.Millisecond) // killed at any moment
+			c.cmd.Process.Kill()
+			if err := testkit.Within(t, "the end of the call", answered); err == nil {
+				t.Error("a call is answered that can't be")
+			}
+			c.drain()
+		} else {
+			c.kill(t)
+		}
+		w.nothing(t)
+		c = w.open(t, project)
+		if code != "" {
+			// The code is interrupted; a call may say so.
+			if got, err := c.exec("n > 0"); err == nil && got != "True" {
+				t.Errorf("the code counted: %s", got)
+			}
+			c.is(t, "a = n; time.sleep(0.05); a == n and a > 0", "True")
+		}
+		c.is(t, "x, thread.is_alive(), notes.closed", "([1, 2], True, False)")
+	}
+	c.goesOn(t)
+	c.leave(t)
+	w.nothing(t)
+}
+
+// TestRLMKilledWithHelper kills tine rlm and its helper at once, so that nothing ends the
+// kernel: the next tine rlm in the folder goes on with it, and one in another folder
+// ends it.
+func TestRLMKilledWithHelper(t *testing.T) {
+	t.Parallel()
+	w := rlmSandbox(t)
+	project, other := w.project(t, nil), w.project(t, nil)
+	c := w.open(t, project)
+	c.run(t, lively)
+	c.kill(t, roleHelper)
+	c = w.open(t, project)
+	c.goesOn(t)
+
+	c.kill(t, roleHelper)
+	next := w.open(t, other)
+	next.is(t, "'x' in globals()", "False")
+	testkit.Eventually(t, "the end of the kernel that was left", func() bool { return len(w.kernels(t)) == 1 })
+	next.leave(t)
+	w.nothing(t)
+	c = w.open(t, project)
+	if got, err := c.exec("x"); err != nil {
+		if !failsAs(err, api.KindLost) {
+			t.Errorf("what was left is neither there nor told: %q, %v", got, err)
+		}
+		c.is(t, "1 + 1", "2")
+	} else if got != "[1, 2]" {
+		t.Errorf("x is %s", got)
+	}
+	c.leave(t)
+	w.nothing(t)
+}
+
+// TestRLMTwoWindows has two clients in one folder: the second has a kernel of its own that
+// is not kept, and is told.
+func TestRLMTwoWindows(t *testing.T) {
+	t.Parallel()
+	w := rlmSandbox(t)
+	project := w.project(t, nil)
+	first := w.open(t, project)
+	first.run(t, "x = 1")
+	second := w.open(t, project)
+	if got := second.run(t, "'x' in globals()"); !strings.Contains(got, "False") || got == "False" {
+		t.Errorf("the second window is told %q", got)
+	} else {
+		testkit.Has(t, "the first result", got, "another client", "gone when the client leaves")
+	}
+	second.is(t, "x = 2; x", "2")
+	first.is(t, "x", "1")
+	second.leave(t)
+	first.is(t, "x", "1")
+	if rooms := w.rooms(t); len(rooms) != 1 {
+		t.Errorf("after the second window left there are %v", rooms)
+	}
+
+	// Killed, the second leaves as little; and the first may leave before it.
+	second = w.open(t, project)
+	second.run(t, "x = 3")
+	first.leave(t)
+	third := w.open(t, project)
+	third.is(t, "x", "1")
+	second.is(t, "x", "3")
+	second.kill(t)
+	third.is(t, "x", "1")
+	third.leave(t)
+	w.nothing(t)
+	if rooms := w.rooms(t); len(rooms) != 1 {
+		t.Errorf("in the end there are %v", rooms)
+	}
+}
+
+// TestRLMSessions gives a project several kernels, which are all kept and run at once.
+func TestRLMSessions(t *testing.T) {
+	t.Parallel()
+	w := rlmSandbox(t)
+	project := w.project(t, nil)
+	sessions := [][]string{nil, {"--session", "one"}, {"--session", "two"}}
+	for round := range 2 {
+		var open []*rlmClient
+		for i, args := range sessions {
+			c := w.open(t, project, args...)
+			open = append(open, c)
+			if round == 0 {
+				c.is(t, "'name' in globals()", "False")
+				c.run(t, "name = "+strings.Repeat("1+", i)+"0")
+			}
+		}
+		for i, c := range open {
+			c.is(t, "name", string(rune('0'+i)))
+			c.leave(t)
+		}
+		w.nothing(t)
+	}
+	if rooms := w.rooms(t); len(rooms) != len(sessions) {
+		t.Errorf("there are %v", rooms)
+	}
+}
+
+// TestRLMChangesItsWay runs the kernel of a folder in a sandbox, then in a container, and
+// back: what the other way kept may be lost, which is told once, and all goes on.
+func TestRLMChangesItsWay(t *testing.T) {
+	t.Parallel()
+	box := rlmSandbox(t)
+	container := rlmDocker(t, needEngine(t, "docker"))
+	container.env = append(container.env, "TINE_STATE="+box.state)
+	container.state = box.state
+	project := box.project(t, nil)
+	for _, w := range []*rlmWorld{box, container, box} {
+		c := w.open(t, project)
+		if _, err := c.exec("1 + 1"); err != nil && !failsAs(err, api.KindLost) {
+			t.Errorf("%s: %v", w.way, err)
+		}
+		c.is(t, "x = 1; x", "1")
+		c.leave(t)
+		w.nothing(t)
+	}
+}

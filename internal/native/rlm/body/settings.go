@@ -1,0 +1,114 @@
+package body
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tine-mcp/tine/internal/native/settings"
+)
+
+// Settings of the server.
+type Settings struct {
+	// AllowRead are files and folders of the host that load may read.
+	AllowRead []string `json:"allow_read"`
+	// Names is how tools are named in lists: [Underscores], as rlm_exec, or [Dots], as
+	// rlm.exec. Both can be called.
+	Names string `json:"names"`
+	// Output is how many characters of a result are given back.
+	Output int `json:"output"`
+	// Reseed is whether the random generators of a copy begin anew.
+	Reseed bool `json:"reseed"`
+	// Save is how long after a change the variables are saved.
+	Save settings.Duration `json:"save"`
+	// Python is the interpreter, and Packages are from PyPI. The config has read both.
+	Python   string   `json:"python"`
+	Packages []string `json:"packages"`
+
+	// Model writes the code of sub-agents, and SubModel answers llm_query; without a
+	// name it is the same.
+	Model    string `json:"model"`
+	SubModel string `json:"sub_model"`
+	// BaseURL is that of an endpoint in the format of OpenAI or Anthropic, and KeyEnv
+	// the variable of the gateway's environment that has the key.
+	BaseURL string `json:"base_url"`
+	KeyEnv  string `json:"key_env"`
+	// Budget is what the models of one session may use in all, and Prices what they
+	// cost, by the million tokens.
+	Budget Budget          `json:"budget"`
+	Prices json.RawMessage `json:"prices"`
+}
+
+// A Budget bounds what language models are used for in one session. Zero is no bound.
+type Budget struct {
+	Calls  int64   `json:"calls"`
+	Tokens int64   `json:"tokens"`
+	Cost   float64 `json:"cost"` // in US dollars
+	// Time is that of one sub-agent.
+	Time settings.Duration `json:"time"`
+}
+
+// How tools are named in lists.
+const (
+	Underscores = "underscores"
+	Dots        = "dots"
+)
+
+// Bounds of Settings.Output. The default stays below 25,000 tokens, which is what
+// clients take.
+const (
+	defaultOutput = 40_000
+	leastOutput   = 1_000
+	mostOutput    = 1_000_000
+)
+
+// Bounds of Settings.Save and of the time of a sub-agent.
+const (
+	defaultSave = 5 * time.Minute
+	leastSave   = time.Second
+	mostSave    = 24 * time.Hour
+
+	defaultTime = time.Hour
+	leastTime   = time.Second
+	mostTime    = 24 * time.Hour
+)
+
+// defaultModel is used where the settings name none.
+const defaultModel = "anthropic/claude-sonnet-5-5"
+
+// ReadSettings reads the settings of an entry.
+func ReadSettings(from map[string]any) (Settings, error) {
+	s := Settings{
+		Names: Underscores, Output: defaultOutput, Reseed: true, Save: settings.Duration(defaultSave),
+		Model: defaultModel, Budget: Budget{Time: settings.Duration(defaultTime)},
+	}
+	if err := settings.Decode(from, &s); err != nil {
+		return s, err
+	}
+	switch save, span := time.Duration(s.Save), time.Duration(s.Budget.Time); {
+	case s.Names != Underscores && s.Names != Dots:
+		return s, fmt.Errorf("settings.names must be %s or %s, not %q", Underscores, Dots, s.Names)
+	case save < leastSave || save > mostSave:
+		return s, fmt.Errorf("settings.save must be from %s to %s", leastSave, mostSave)
+	case s.Output < leastOutput || s.Output > mostOutput:
+		return s, fmt.Errorf("settings.output must be %d to %d characters, not %d", leastOutput, mostOutput, s.Output)
+	case s.Budget.Calls < 0 || s.Budget.Tokens < 0 || s.Budget.Cost < 0:
+		return s, errors.New("settings.budget must not have negative numbers")
+	case span < leastTime || span > mostTime:
+		return s, fmt.Errorf("settings.budget.time must be from %s to %s", leastTime, mostTime)
+	}
+	for _, path := range s.AllowRead {
+		if !filepath.IsAbs(path) {
+			return s, fmt.Errorf("settings.allow_read must have absolute paths, not %q", path)
+		}
+	}
+	for _, name := range s.Packages {
+		if name == "" || strings.HasPrefix(name, "-") || strings.ContainsAny(name, "\n\x00") {
+			return s, fmt.Errorf("settings.packages must have names of packages, such as numpy or pandas==2.3.0, not %q", name)
+		}
+	}
+	return s, nil
+}

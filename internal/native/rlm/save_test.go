@@ -1,0 +1,147 @@
+//go:build unix
+
+package rlm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/native/rlm/body"
+	"github.com/tine-mcp/tine/internal/testkit"
+)
+
+// Variables come back after the end of a kernel, and what does not is named once.
+func TestSaved(t *testing.T) {
+	w := newWorld(t, nil)
+	w.exec("import math\nx = [1, 2]\ndef f(n): return n + len(x)\nclass C:\n    def m(self): return f(1)\nc = C()\n")
+	w.stop() // which saves
+	w.start()
+	w.is("f(1), c.m(), math.pi > 3, type(c) is C", "(3, 3, True, True)")
+	w.exec("g = (i for i in [])")
+	w.stop()
+	w.start()
+	got, res := w.call("rlm_exec", map[string]any{"code": "x"})
+	if !res.IsError || kindOf(t, res) != api.KindLost {
+		t.Errorf("it says %s", got)
+	}
+	testkit.Has(t, "what can't be saved", got, "g (TypeError", "saved at")
+	w.is("x", "[1, 2]")
+	w.exec("x = 3\ny = 4")
+	w.kill()
+	w.start()
+	got, res = w.call("rlm_vars", nil)
+	if !res.IsError || kindOf(t, res) != api.KindLost {
+		t.Errorf("it says %s", got)
+	}
+	testkit.Has(t, "what is newer", got, "gone is what changed since, or may have: os, x, y")
+	w.is("x", "[1, 2]")
+	w.is("c.m()", "3")
+	// A file that is damaged is no reason not to start.
+	w.stop()
+	file := filepath.Join(w.spec.State, body.State, "saved")
+	data, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(file, data[:len(data)/2], 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	got, res = w.call("rlm_exec", map[string]any{"code": "1"})
+	if !res.IsError || kindOf(t, res) != api.KindLost {
+		t.Errorf("it says %s", got)
+	}
+	testkit.Has(t, "a damaged file", got, "can't be read")
+	w.is("1 + 1", "2")
+}
+
+// What was saved is not lost by what happens between a restart and its way back.
+func TestSavedBeforeARestart(t *testing.T) {
+	w := newWorld(t, map[string]any{"save": "1s"})
+	for _, code := range []string{"sum(range(10**14))", "import os; os._exit(3)"} {
+		w.exec("x = 1")
+		saved := filepath.Join(w.spec.State, body.State, "saved")
+		testkit.Eventually(t, "it is saved", func() bool { _, err := os.Stat(saved); return err == nil })
+		w.exec("y = 2")
+		got, res := w.call("rlm_exec", map[string]any{"code": code, "timeout": 0.2})
+		if !res.IsError || kindOf(t, res) != api.KindLost {
+			t.Errorf("%s: %s", code, got)
+		}
+		w.is("x", "1")
+		if err := os.Remove(saved); err != nil {
+			t.Fatal(err)
+		}
+		w.call("rlm_reset", nil)
+	}
+}
+
+// A package that is gone costs the variables that need it, and no others.
+func TestSavedWithoutAPackage(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "gone_soon.py"), []byte("class C(list):\n    pass\n\ndef f():\n    pass\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, nil)
+	w.exec(fmt.Sprintf("import sys; sys.path.insert(0, %q); import gone_soon\nc = [gone_soon.C([1])]; f = gone_soon.f; y = [2]\ndel sys", dir))
+	w.stop()
+	w.start()
+	got, res := w.call("rlm_vars", nil)
+	if !res.IsError || kindOf(t, res) != api.KindLost {
+		t.Errorf("it says %s", got)
+	}
+	testkit.Has(t, "what is gone", got, "c (No module named 'gone_soon')", "f (No", "gone_soon (No")
+	w.is("y", "[2]")
+}
+
+// What a person reads of a mistake is about their code.
+func TestPlainMistakes(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a": "x", "outside": "x"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	within := filepath.Join(dir, "within")
+	if err := errors.Join(os.Mkdir(within, 0o700), os.Symlink("../outside", filepath.Join(within, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, map[string]any{"allow_read": []any{within, filepath.Join(dir, "a")}})
+	if got := w.exec("x = ("); !strings.HasPrefix(got, "  File \"<cell 1>\", line 1") || !strings.Contains(got, "SyntaxError") {
+		t.Errorf("a syntax error: %s", got)
+	}
+	if got, _ := w.call("rlm_load", map[string]any{"path": filepath.Join(dir, "a"), "var_name": "class"}); !strings.Contains(got, "'class' can't be the name of a variable") {
+		t.Errorf("a keyword: %s", got)
+	}
+	if got, _ := w.call("rlm_load", map[string]any{"path": filepath.Join(within, "link"), "var_name": "v"}); !strings.Contains(got, "a link leads out of the folder that may be read") {
+		t.Errorf("a link: %s", got)
+	}
+	for args, says := range map[string]string{
+		`{}`:                            "the argument code is missing",
+		`{"code": "1", "timout": 3}`:    `exec has no argument "timout"; it has code, timeout`,
+		`{"code": "1", "timeout": "5"}`: "timeout must be a number, and is a string",
+	} {
+		var given map[string]any
+		if err := json.Unmarshal([]byte(args), &given); err != nil {
+			t.Fatal(err)
+		}
+		if got, res := w.call("rlm_exec", given); !res.IsError || !strings.Contains(got, says) {
+			t.Errorf("%s: %s", args, got)
+		}
+	}
+	for _, name := range []string{"print", "llm_query", "__builtins__"} {
+		if got, res := w.call("rlm_load", map[string]any{"path": filepath.Join(dir, "a"), "var_name": name}); !res.IsError || !strings.Contains(got, "choose another name") {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if got := w.exec("llm_query_batch('abc')"); !strings.Contains(got, "takes a list of prompts") {
+		t.Errorf("a prompt that is no list: %s", got)
+	}
+	got := w.exec("import nothing_of_that_name.part")
+	testkit.Has(t, "a package", got, "ModuleNotFoundError", "add nothing_of_that_name to settings.packages of the server rlm")
+}

@@ -1,0 +1,133 @@
+package signature
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Check says what of the outputs, which are a JSON object, is not as the signature has
+// it. It returns them in their order, with whole numbers as such where int is wanted.
+func (s Signature) Check(outputs []byte) (json.RawMessage, error) {
+	dec := json.NewDecoder(bytes.NewReader(outputs))
+	dec.UseNumber()
+	var got map[string]any
+	if err := dec.Decode(&got); err != nil {
+		return nil, fmt.Errorf("the outputs are no JSON object: %w", err)
+	}
+	var wrong, parts []string
+	for _, f := range s.Outputs {
+		value, ok := got[f.Name]
+		if !ok {
+			wrong = append(wrong, f.Name+" is missing")
+			continue
+		}
+		delete(got, f.Name)
+		value, why := f.Type.fit(value)
+		if why != "" {
+			wrong = append(wrong, fmt.Sprintf("%s %s", f.Name, why))
+			continue
+		}
+		text, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, fmt.Sprintf("%q:%s", f.Name, text))
+	}
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		wrong = append(wrong, name+" is not asked for")
+	}
+	if len(wrong) > 0 {
+		return nil, fmt.Errorf("%s; want %s", strings.Join(wrong, ", "), strings.SplitN(s.String(), " -> ", 2)[1])
+	}
+	return json.RawMessage("{" + strings.Join(parts, ",") + "}"), nil
+}
+
+// fit is a value as the type has it, or why it is none.
+func (t Type) fit(value any) (any, string) {
+	is := func(ok bool) (any, string) {
+		if !ok {
+			return nil, fmt.Sprintf("is a %s, not a %s", nameOf(value), t)
+		}
+		return value, ""
+	}
+	switch t.Name {
+	case "str":
+		_, ok := value.(string)
+		return is(ok)
+	case "bool":
+		_, ok := value.(bool)
+		return is(ok)
+	case "float":
+		_, ok := value.(json.Number)
+		return is(ok)
+	case "int":
+		n, ok := value.(json.Number)
+		if !ok {
+			return is(false)
+		}
+		if f, err := n.Float64(); err == nil && strings.ContainsAny(n.String(), ".eE") {
+			if f != float64(int64(f)) {
+				return is(false)
+			}
+			return int64(f), ""
+		}
+		return n, ""
+	case "list":
+		list, ok := value.([]any)
+		if !ok {
+			return is(false)
+		}
+		for i, e := range list {
+			if len(t.Of) == 0 {
+				break
+			}
+			fitted, why := t.Of[0].fit(e)
+			if why != "" {
+				return nil, fmt.Sprintf("has an element %d that %s", i, why)
+			}
+			list[i] = fitted
+		}
+		return list, ""
+	case "dict":
+		dict, ok := value.(map[string]any)
+		if !ok {
+			return is(false)
+		}
+		for key, e := range dict {
+			if len(t.Of) == 0 {
+				break
+			}
+			fitted, why := t.Of[1].fit(e)
+			if why != "" {
+				return nil, fmt.Sprintf("has a value at %q that %s", key, why)
+			}
+			dict[key] = fitted
+		}
+		return dict, ""
+	}
+	return value, ""
+}
+
+// nameOf is what Python calls a value of JSON.
+func nameOf(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return "None"
+	case string:
+		return "str"
+	case bool:
+		return "bool"
+	case json.Number:
+		if strings.ContainsAny(v.String(), ".eE") {
+			return "float"
+		}
+		return "int"
+	case []any:
+		return "list"
+	}
+	return "dict"
+}
