@@ -164,6 +164,10 @@ func (t *trials) kernelCrowd(ctx context.Context) (_ []reading, err error) {
 
 // crowd is how long so many kernels take until all have answered, and what they hold then.
 func (k *kernels) crowd(ctx context.Context, server string, n int) (took time.Duration, h holding, err error) {
+	// The first of all makes something for those after it.
+	if _, err := k.firstExec(ctx, server); err != nil {
+		return 0, h, err
+	}
 	ids := make([]string, n)
 	began := time.Now()
 	err = allAtOnce(n, func(i int) (err error) { ids[i], err = k.first(ctx, server); return err })
