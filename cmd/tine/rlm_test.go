@@ -31,6 +31,13 @@ func TestRLMFlags(t *testing.T) {
 	if err := os.Mkdir("${data}", 0o700); err != nil {
 		t.Fatal(err)
 	}
+	python := filepath.Join(dir, "venv/bin/python")
+	if err := os.MkdirAll(filepath.Dir(python), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(python, nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		name  string
 		flags rlmFlags
@@ -39,7 +46,7 @@ func TestRLMFlags(t *testing.T) {
 		{"by itself", rlmFlags{}, []string{"builtin: rlm", "implicit: shared", dir}},
 		{"files", rlmFlags{AllowRead: []string{"${data}"}}, []string{filepath.Join(dir, "${data}")}},
 		{"packages", rlmFlags{Packages: []string{"numpy"}}, []string{"packages:", "numpy"}},
-		{"a Python", rlmFlags{Python: "venv/bin/python"}, []string{filepath.Join(dir, "venv/bin/python")}},
+		{"a Python", rlmFlags{Python: "venv/bin/python"}, []string{python}},
 		{"a container", rlmFlags{Image: "py", Memory: "8GiB"}, []string{"image: py", "memory: 8GiB"}},
 		{"no isolation", rlmFlags{Plain: true}, []string{"driver: process"}},
 		{"a model", rlmFlags{Model: "llama", BaseURL: "http://127.0.0.1:1/v1", Cost: 2}, []string{"model: llama", "cost: 2"}},

@@ -92,9 +92,16 @@ func testCut(t *testing.T, w *world) {
 	for _, u := range behind.ceilings() { // those of the door are not the engine's
 		c.Ulimits = append(c.Ulimits, u.String())
 	}
-	inst := w.start(t, w.spec("a", c))
-	e.shut()
-	time.Sleep(100 * time.Millisecond) // nothing tells that the driver has seen it
+	var log testkit.Log
+	spec := w.spec("a", c)
+	spec.Log = log.Logger()
+	inst := w.start(t, spec)
+	shut := func() {
+		before := log.Count("the container engine does not answer")
+		e.shut()
+		testkit.Eventually(t, "the driver has seen it", func() bool { return log.Count("the container engine does not answer") > before })
+	}
+	shut()
 	select {
 	case <-inst.Done():
 		t.Fatalf("it counts as ended while its state is unknown: %v", inst.Err())
@@ -125,7 +132,7 @@ func testCut(t *testing.T, w *world) {
 		t.Errorf("echo said %q after it was held", got)
 	}
 	// What ends meanwhile is lost, for nothing else has what it knew.
-	e.shut()
+	shut()
 	w.kill(t, inst)
 	time.Sleep(100 * time.Millisecond) // nothing tells that the engine has seen it
 	e.open(t)

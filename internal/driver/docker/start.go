@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/moby/moby/client"
@@ -112,7 +113,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	if err := i.create(ctx, spec, r, state); err != nil {
 		return nil, err
 	}
-	if err := i.connect(ctx, false); err != nil {
+	if err := i.connectNew(ctx); err != nil {
 		return nil, i.better(ctx, err)
 	}
 	if err := i.run(ctx); err != nil {
@@ -199,6 +200,23 @@ func (i *instance) run(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// connectNew connects to a container that was just made. Podman prepares it first, and
+// says that it is busy while it still clears up after a container before it.
+func (i *instance) connectNew(ctx context.Context) error {
+	for wait := 100 * time.Millisecond; ; wait *= 2 {
+		err := i.connect(ctx, false)
+		if err == nil || wait > time.Second || !strings.Contains(err.Error(), "received 409") {
+			return err
+		}
+		i.log.Debug("a container can't be attached to; trying again", "server", i.h.Server, "error", err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // better is a better error than that of an attachment, which does not say why
