@@ -126,6 +126,18 @@ func (o *rlmFlags) resolve() error {
 	return err
 }
 
+// way tells kernels apart by how they run: none can go on from what one of another way
+// left. It is empty in a sandbox.
+func (o *rlmFlags) way() string {
+	switch {
+	case o.Plain:
+		return "\x00process"
+	case o.inContainer():
+		return "\x00container"
+	}
+	return ""
+}
+
 // inContainer reports whether the kernel is one of Docker.
 func (o *rlmFlags) inContainer() bool { return o.Docker || o.Image != "" }
 

@@ -73,7 +73,7 @@ func (r *rlmRooms) programs() string { return filepath.Join(r.root, programDir) 
 // take opens the room of a project. Where another process has it, the client gets one
 // that is not kept.
 func (r *rlmRooms) take(ctx context.Context, flags rlmFlags) (*room, error) {
-	sum := sha256.Sum256([]byte(flags.Project + "\x00" + flags.Session))
+	sum := sha256.Sum256([]byte(flags.Project + "\x00" + flags.Session + flags.way()))
 	m := &room{rooms: r, dir: filepath.Join(r.root, hex.EncodeToString(sum[:8])), about: roomFile{Flags: flags}}
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state folder: %w; choose another with --state", err)

@@ -103,6 +103,15 @@ func (s *server) begin(ctx context.Context, body driver.Body) (err error) {
 	if err != nil {
 		return errors.Join(err, s.kernel.Close())
 	}
+	if !body.Fresh && !body.Copy {
+		// It came back with what it knew when its last client left, whose memory is kept no
+		// longer: that is saved before other calls have their turn.
+		s.kernel.turn <- struct{}{}
+		s.kernel.asking.Go(func() {
+			defer func() { <-s.kernel.turn }()
+			s.saveNow(s.kernel.held)
+		})
+	}
 	every := healthEvery
 	s.kernel.asking.Go(func() { s.kernel.watch(every, s.env.Log) })
 	return nil

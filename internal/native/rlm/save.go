@@ -167,11 +167,18 @@ func (s *server) due(ctx context.Context) error {
 
 // ask1 asks the kernel something that no caller asked for.
 func (s *server) ask1(ctx context.Context, ask map[string]any, into any) error {
+	return s.askBy(ctx, s.kernel.do, ask, into)
+}
+
+// A doer makes a request, as branch.do does.
+type doer func(ctx context.Context, timeout time.Duration, request map[string]any, output func(string, bool)) (json.RawMessage, bool, error)
+
+func (s *server) askBy(ctx context.Context, do doer, ask map[string]any, into any) error {
 	if p, ok := s.env.Body.Instance.(driver.Parker); ok {
 		p.Acquire()
 		defer p.Release()
 	}
-	done, restarted, err := s.kernel.do(ctx, saveTime, ask, nil)
+	done, restarted, err := do(ctx, saveTime, ask, nil)
 	if restarted {
 		err = errors.New("it hangs")
 	}
@@ -202,16 +209,21 @@ func (s *server) changed() {
 		return
 	}
 	s.dirty = true
-	s.timer = time.AfterFunc(time.Duration(s.set.Save), func() {
-		if err := s.Save(context.Background()); err != nil && !errors.Is(err, errEnded) {
-			s.env.Log.Warn("variables of a kernel were not saved", "server", s.env.Server, "session", s.env.Session, "err", err)
-			s.changed()
-		}
-	})
+	s.timer = time.AfterFunc(time.Duration(s.set.Save), func() { s.saveNow(s.kernel.do) })
+}
+
+// saveNow saves what there is to save, or later where that fails.
+func (s *server) saveNow(do doer) {
+	if err := s.save(context.Background(), do); err != nil && !errors.Is(err, errEnded) {
+		s.env.Log.Warn("variables of a kernel were not saved", "server", s.env.Server, "session", s.env.Session, "err", err)
+		s.changed()
+	}
 }
 
 // Save writes the variables into the state, where there is something new.
-func (s *server) Save(ctx context.Context) error {
+func (s *server) Save(ctx context.Context) error { return s.save(ctx, s.kernel.do) }
+
+func (s *server) save(ctx context.Context, do doer) error {
 	s.mu.Lock()
 	dirty := s.dirty
 	s.dirty = false
@@ -222,7 +234,7 @@ func (s *server) Save(ctx context.Context) error {
 	if !dirty {
 		return nil
 	}
-	err := s.ask1(ctx, map[string]any{"op": "save"}, nil)
+	err := s.askBy(ctx, do, map[string]any{"op": "save"}, nil)
 	if err != nil {
 		s.mu.Lock()
 		s.dirty = s.dirty || s.closed
