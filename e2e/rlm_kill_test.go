@@ -34,6 +34,10 @@ func TestRLMKillAtRandom(t *testing.T) {
 				t.Fatalf("at call %d, after %v", n, s.trace)
 			}
 		}
+		if _, err := s.c.request("ping", object{}); err != nil { // it was killed after the last answer
+			s.c.drain()
+			s.c = w.open(t, s.project)
+		}
 		s.c.leave(t)
 		w.nothing(t)
 		t.Log(s.told)
@@ -57,10 +61,11 @@ type killing struct {
 	project string
 	c       *rlmClient
 
-	known   [][]int // what the list was, each time that it was told
-	pending []int   // calls of which nothing was told, since the last of these
-	lost    bool    // a loss was told since
-	killed  []string
+	known   [][]int  // what the list was, each time that it was told
+	pending []int    // calls of which nothing was told, since the last of these
+	lost    bool     // a loss was told since
+	killed  []string // since the call before that one
+	bomb    bool     // something in the kernel kills it when its time has come
 	told    map[string]int
 	trace   []string
 }
@@ -77,7 +82,12 @@ print(steps)
 // step makes one call while something may be killed, and holds that it is right.
 func (s *killing) step(t *testing.T, n int) {
 	var killer sync.WaitGroup
-	if s.rng.IntN(3) > 0 {
+	before := len(s.killed)
+	switch s.rng.IntN(4) {
+	case 0:
+	case 1:
+		s.leave(t)
+	default:
 		s.kill(t, &killer)
 	}
 	got, err := s.c.exec(fmt.Sprintf(killingCode, n, s.rng.Float64()/20))
@@ -94,15 +104,16 @@ func (s *killing) step(t *testing.T, n int) {
 		t.Errorf("call %d is answered with %s", n, got)
 		return
 	}
-	if before := list[:len(list)-1]; !s.lost {
+	if held := list[:len(list)-1]; !s.lost {
 		// All that was acknowledged is there, and of the rest what it may be.
-		if last := s.last(); len(before) < len(last) || !slices.Equal(before[:len(last)], last) || !s.all(before[len(last):]) {
-			t.Errorf("the list was %v, or has some of %v more, and is %v; no loss was told", last, s.pending, before)
+		if last := s.last(); len(held) < len(last) || !slices.Equal(held[:len(last)], last) || !s.all(held[len(last):]) {
+			t.Errorf("the list was %v, or has some of %v more, and is %v; no loss was told", last, s.pending, held)
 		}
-	} else if !s.earlier(before) {
-		t.Errorf("the list is %v after a loss, which it never was", before)
+	} else if !s.earlier(held) {
+		t.Errorf("the list is %v after a loss, which it never was", held)
 	}
-	s.known, s.pending, s.lost, s.killed = append(s.known, list), nil, false, nil
+	// What is killed now may have been so after the answer.
+	s.known, s.pending, s.lost, s.killed = append(s.known, list), nil, false, s.killed[before:]
 }
 
 func (s *killing) last() []int {
@@ -144,16 +155,29 @@ func (s *killing) failed(t *testing.T, err error) {
 	case e == nil:
 		t.Errorf("an error that is none of ours: %v", err)
 	case e.Kind == api.KindLost:
-		if !slices.ContainsFunc(s.killed, func(role string) bool { return role != roleRLM }) {
+		if !s.bomb && !slices.ContainsFunc(s.killed, func(role string) bool { return role != roleRLM }) {
 			t.Errorf("after a kill of %v alone something is lost: %v", s.killed, err)
 		}
-		s.lost = true
+		s.lost, s.bomb = true, false
 		s.told["lost"]++
 	case e.Kind == api.KindInfrastructure && e.Retryable:
 		s.told["another try"]++
+		time.Sleep(time.Duration(e.RetryAfter) * time.Second) // as it says
 	default:
 		t.Errorf("an error of the kind %s: %v", e.Kind, err)
 	}
+}
+
+// leave ends tine rlm as its client does, or in the midst of that, as Claude Code does: it
+// gives tine rlm half a second. The next one goes on.
+func (s *killing) leave(t *testing.T) {
+	if s.c.in.Close(); s.rng.IntN(3) > 0 {
+		time.Sleep(time.Duration(s.rng.IntN(400)) * time.Millisecond) // killed at any moment
+		s.c.cmd.Process.Kill()
+	}
+	s.trace, s.told["left"] = append(s.trace, "left"), s.told["left"]+1
+	s.c.drain()
+	s.c = s.w.open(t, s.project)
 }
 
 // kill has something killed in a moment, whatever is done then.
@@ -173,6 +197,7 @@ func (s *killing) kill(t *testing.T, killer *sync.WaitGroup) {
 		if err != nil {
 			s.failed(t, err)
 		}
+		s.bomb = true
 		return
 	}
 	killer.Go(func() {

@@ -50,12 +50,13 @@ type server struct {
 	models *models
 	kernel *kernel // nil where there is no body
 
-	mu     sync.Mutex
-	noted  bool  // Env.Note was told
-	owed   error // what the next caller is told instead of an answer
-	dirty  bool  // there is something to save
-	timer  *time.Timer
-	closed bool
+	mu      sync.Mutex
+	noted   bool  // Env.Note was told
+	owed    error // what the next caller is told instead of an answer
+	telling bool  // a caller is being told of a loss
+	dirty   bool  // there is something to save
+	timer   *time.Timer
+	closed  bool
 }
 
 // New makes the front of a kernel, or without a body a server that only lists.

@@ -129,7 +129,7 @@ func (s *server) lostError(what string) error {
 }
 
 // recover brings back what was saved after a worker has ended, and returns the error
-// that says so. It is told with that.
+// that says so.
 func (s *server) recover(ctx context.Context, why string) error {
 	ctx = context.WithoutCancel(ctx)
 	var p pending
@@ -138,17 +138,36 @@ func (s *server) recover(ctx context.Context, why string) error {
 		p.Lost = &lost{Broken: err.Error()}
 		err = s.ask1(ctx, map[string]any{"op": "forget"}, nil)
 	}
-	if err == nil {
-		err = s.ask1(ctx, map[string]any{"op": "told"}, nil)
-	}
 	if errors.Is(err, errEnded) {
 		return err
 	}
+	s.tell(true)
 	return s.lostError(why + "; " + p.String())
+}
+
+// tell says that a caller is being told of a loss, and returns whether one was before. The
+// kernel hears that it was told with the next call, or when the client leaves: a gateway
+// that is killed before the caller has the error leaves it to the next one.
+func (s *server) tell(now bool) (before bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, s.telling = s.telling, now
+	return before
+}
+
+// told has the kernel know what callers were told.
+func (s *server) told(ctx context.Context) {
+	if !s.tell(false) {
+		return
+	}
+	if err := s.ask1(ctx, map[string]any{"op": "told"}, nil); err != nil {
+		s.env.Log.Debug("a kernel does not know that its loss was told", "server", s.env.Server, "err", err)
+	}
 }
 
 // due is what a caller is told instead of an answer, once.
 func (s *server) due(ctx context.Context) error {
+	s.told(context.WithoutCancel(ctx))
 	if fell := s.kernel.fallen(); fell != nil {
 		return s.recover(ctx, fell.Error())
 	}
@@ -159,9 +178,7 @@ func (s *server) due(ctx context.Context) error {
 	if owed == nil {
 		return nil
 	}
-	if err := s.ask1(context.WithoutCancel(ctx), map[string]any{"op": "told"}, nil); err != nil {
-		s.env.Log.Debug("a kernel does not know that its loss was told", "server", s.env.Server, "err", err)
-	}
+	s.tell(true)
 	return owed
 }
 
@@ -254,10 +271,11 @@ func (s *server) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	s.told(ctx)
 	var err error
 	if _, kept := s.env.Body.Instance.(driver.Suspender); !kept {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
-		defer cancel()
 		if err = s.Save(ctx); errors.Is(err, errEnded) {
 			err = nil
 		}
