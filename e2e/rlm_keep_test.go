@@ -69,6 +69,11 @@ func TestRLMKeeps(t *testing.T) {
 		} else {
 			c.loses(t, "thread", "notes")
 			c.is(t, "x, ticks > 0, tick.__name__", "([1, 2], True, 'tick')")
+			c.run(t, "y = 'new'")
+			c.kill(t) // the helper saves what there is
+			w.nothing(t)
+			c = w.open(t, project)
+			c.is(t, "x, y", "([1, 2], 'new')")
 		}
 		// What was kept when the client left is there when the kernel dies later on.
 		c.run(t, "x.append(3)")

@@ -48,7 +48,8 @@ type server struct {
 	set    body.Settings
 	env    Env
 	models *models
-	kernel *kernel // nil where there is no body
+	kernel *kernel       // nil where there is no body
+	saving chan struct{} // held by who saves
 
 	mu      sync.Mutex
 	noted   bool  // Env.Note was told
@@ -65,7 +66,7 @@ func New(env Env) (*mcp.Server, io.Closer, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &server{set: set, env: env}
+	s := &server{set: set, env: env, saving: make(chan struct{}, 1)}
 	if s.models, err = env.Models.of(env, set); err != nil {
 		return nil, nil, err
 	}
@@ -107,10 +108,13 @@ func (s *server) begin(ctx context.Context, body driver.Body) (err error) {
 	if !body.Fresh && !body.Copy {
 		// It came back with what it knew when its last client left, whose memory is kept no
 		// longer: that is saved before other calls have their turn.
+		s.saving <- struct{}{}
 		s.kernel.turn <- struct{}{}
 		s.kernel.asking.Go(func() {
-			defer func() { <-s.kernel.turn }()
-			s.saveNow(s.kernel.held)
+			err := s.save(context.Background(), s.kernel.held)
+			<-s.kernel.turn
+			<-s.saving
+			s.saved(err)
 		})
 	}
 	every := healthEvery

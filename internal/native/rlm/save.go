@@ -226,19 +226,28 @@ func (s *server) changed() {
 		return
 	}
 	s.dirty = true
-	s.timer = time.AfterFunc(time.Duration(s.set.Save), func() { s.saveNow(s.kernel.do) })
+	s.timer = time.AfterFunc(time.Duration(s.set.Save), func() { s.saved(s.Save(context.Background())) })
 }
 
-// saveNow saves what there is to save, or later where that fails.
-func (s *server) saveNow(do doer) {
-	if err := s.save(context.Background(), do); err != nil && !errors.Is(err, errEnded) {
+// saved has variables saved later where that failed now.
+func (s *server) saved(err error) {
+	if err != nil && !errors.Is(err, errEnded) {
 		s.env.Log.Warn("variables of a kernel were not saved", "server", s.env.Server, "session", s.env.Session, "err", err)
 		s.changed()
 	}
 }
 
-// Save writes the variables into the state, where there is something new.
-func (s *server) Save(ctx context.Context) error { return s.save(ctx, s.kernel.do) }
+// Save writes the variables into the state, where there is something new. When it returns
+// no other save runs.
+func (s *server) Save(ctx context.Context) error {
+	select {
+	case s.saving <- struct{}{}:
+		defer func() { <-s.saving }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return s.save(ctx, s.kernel.do)
+}
 
 func (s *server) save(ctx context.Context, do doer) error {
 	s.mu.Lock()
