@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
 	"slices"
 	"testing"
@@ -27,13 +28,25 @@ func (w *rlmWorld) claude(t *testing.T, project, model string, tools ...string) 
 	return w.runClaude(t, project, model, program, append(args, tools...)...)
 }
 
+// beside is a command in a project with the settings of Claude Code, whose model is at an
+// address.
+func (w *rlmWorld) beside(t *testing.T, project, model, program string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Dir = project
+	cmd.Env = append(slices.Clone(w.env), claudeEnv(t, model)...)
+	cmd.Env = append(cmd.Env, "HOME="+w.home)
+	if w.bin != "" {
+		cmd.Env = append(cmd.Env, "PATH="+w.bin+":"+os.Getenv("PATH"))
+	}
+	return cmd
+}
+
 // runClaude runs Claude Code to its end.
 func (w *rlmWorld) runClaude(t *testing.T, project, model, program string, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program, args...)
-	cmd.Dir, cmd.Stderr = project, &w.log
-	cmd.Env = append(slices.Clone(w.env), claudeEnv(t, model)...)
-	cmd.Env = append(cmd.Env, "HOME="+w.home)
+	cmd := w.beside(t, project, model, program, args...)
+	cmd.Stderr = &w.log
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
 	if err != nil {

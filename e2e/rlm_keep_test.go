@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/testkit"
+	"github.com/tine-mcp/tine/internal/torture"
 )
 
 // A kernel with what a file of variables can't hold: a thread and an open file.
@@ -66,6 +69,11 @@ func TestRLMKeeps(t *testing.T) {
 		} else {
 			c.loses(t, "thread", "notes")
 			c.is(t, "x, ticks > 0, tick.__name__", "([1, 2], True, 'tick')")
+			c.run(t, "y = 'new'")
+			c.kill(t) // the helper saves what there is
+			w.nothing(t)
+			c = w.open(t, project)
+			c.is(t, "x, y", "([1, 2], 'new')")
 		}
 		// What was kept when the client left is there when the kernel dies later on.
 		c.run(t, "x.append(3)")
@@ -218,7 +226,7 @@ func TestRLMSessions(t *testing.T) {
 }
 
 // TestRLMChangesItsWay runs the kernel of a folder in a sandbox, then in a container, and
-// back: what the other way kept may be lost, which is told once, and all goes on.
+// back: each is there again.
 func TestRLMChangesItsWay(t *testing.T) {
 	t.Parallel()
 	box := rlmSandbox(t)
@@ -226,13 +234,61 @@ func TestRLMChangesItsWay(t *testing.T) {
 	container.env = append(container.env, "TINE_STATE="+box.state)
 	container.state = box.state
 	project := box.project(t, nil)
-	for _, w := range []*rlmWorld{box, container, box} {
+	for n, w := range []*rlmWorld{box, container, box, container} {
 		c := w.open(t, project)
-		if _, err := c.exec("1 + 1"); err != nil && !failsAs(err, api.KindLost) {
-			t.Errorf("%s: %v", w.way, err)
+		if n > 1 {
+			c.is(t, "x", fmt.Sprintf("'in a %s'", w.way))
 		}
-		c.is(t, "x = 1; x", "1")
+		c.run(t, fmt.Sprintf("x = 'in a %s'", w.way))
 		c.leave(t)
 		w.nothing(t)
 	}
+}
+
+// TestRLMDamaged damages the memory that was kept: that is told, and a kernel starts from
+// the variables that were saved beside it.
+func TestRLMDamaged(t *testing.T) {
+	t.Parallel()
+	w := rlmSandbox(t)
+	damages := map[string]func(path string, size int64) error{
+		"cut":     func(path string, size int64) error { return os.Truncate(path, size/2) },
+		"removed": func(path string, _ int64) error { return os.Remove(path) },
+		"other":   func(path string, size int64) error { return os.WriteFile(path, make([]byte, size), 0o600) },
+	}
+	for name, damage := range damages {
+		if name != "cut" && torture.Or(true, false) {
+			continue
+		}
+		project := w.project(t, nil)
+		c := w.open(t, project, "--session", name)
+		c.run(t, "x = 1")
+		c.leave(t)
+		var biggest string
+		var most int64
+		if err := filepath.WalkDir(filepath.Join(w.state, "rlm"), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.Contains(path, "/sessions/") {
+				return err
+			}
+			if info, err := d.Info(); err == nil && info.Mode().IsRegular() && info.Size() > most {
+				biggest, most = path, info.Size()
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := damage(biggest, most); err != nil {
+			t.Fatal(err)
+		}
+		c = w.open(t, project, "--session", name)
+		c.loses(t, filepath.Base(filepath.Dir(biggest)), "memory is damaged", "begins anew")
+		c.is(t, "y = 2; x, y", "(1, 2)")
+		c.leave(t)
+		c = w.open(t, project, "--session", name)
+		c.is(t, "y", "2")
+		c.leave(t)
+		if err := os.RemoveAll(filepath.Join(w.state, "rlm")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.nothing(t)
 }

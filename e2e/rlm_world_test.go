@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	moby "github.com/moby/moby/client"
 
 	"github.com/tine-mcp/tine/api"
@@ -32,6 +33,7 @@ type rlmWorld struct {
 	state  string
 	home   string
 	env    []string
+	bin    string // what PATH has first for Claude Code, if any
 
 	mu    sync.Mutex
 	log   testkit.Log     // what was written to standard error
@@ -280,10 +282,13 @@ func (w *rlmWorld) kernels(t testing.TB) (pids []int) {
 			}
 			for _, c := range containers.Items {
 				about, err := w.engine.cli.ContainerInspect(t.Context(), c.ID, moby.ContainerInspectOptions{})
-				if err != nil {
+				switch {
+				case errdefs.IsNotFound(err):
+				case err != nil:
 					t.Fatal(err)
+				case about.Container.State.Pid > 1: // one that has just ended has none
+					pids = append(pids, about.Container.State.Pid)
 				}
-				pids = append(pids, about.Container.State.Pid)
 			}
 		}
 		return pids

@@ -348,6 +348,7 @@ func (u *Upstream) endUnadopted(a *Adoption, end func(driver.Instance, json.RawM
 	inst, err := u.o.Driver.Adopt(ctx, a.Handle, u.o.Log)
 	switch {
 	case err == nil:
+		u.saveUnadopted(inst)
 		if !end(inst, a.Hello) && why != "" {
 			u.loseAdoption(a, errors.New(why), true)
 		}
@@ -358,6 +359,29 @@ func (u *Upstream) endUnadopted(a *Adoption, end func(driver.Instance, json.RawM
 		u.drop()
 	default: // the handle stays, so that the next gateway can try
 		u.o.Log.Warn("instance not stopped", "server", u.Server(), "err", err)
+	}
+}
+
+// saveTime bounds how long the front of an instance that ends may take to save.
+const saveTime = time.Minute
+
+// saveUnadopted has a front write into the state what its body only has in memory, where
+// that memory is not kept.
+func (u *Upstream) saveUnadopted(inst driver.Instance) {
+	if _, kept := inst.(driver.Suspender); kept || u.o.Front == nil || over(inst) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), saveTime)
+	defer cancel()
+	link, err := u.dial(ctx, u.o.Spec, driver.Body{Instance: inst})
+	if err == nil {
+		if link.Save != nil {
+			err = link.Save(ctx)
+		}
+		err = errors.Join(err, link.Stream.Close())
+	}
+	if err != nil {
+		u.o.Log.Warn("what a server had in memory was not saved", "server", u.Server(), "session", u.o.Spec.Session, "err", err)
 	}
 }
 

@@ -96,10 +96,14 @@ func testCut(t *testing.T, w *world) {
 	spec := w.spec("a", c)
 	spec.Log = log.Logger()
 	inst := w.start(t, spec)
+	const away, back = "the container engine does not answer", "the container engine answers again"
+	settled := func() {
+		testkit.Eventually(t, "the driver is done with what was before", func() bool { return log.Count(back) == log.Count(away) })
+	}
 	shut := func() {
-		before := log.Count("the container engine does not answer")
+		before := log.Count(away)
 		e.shut()
-		testkit.Eventually(t, "the driver has seen it", func() bool { return log.Count("the container engine does not answer") > before })
+		testkit.Eventually(t, "the driver has seen it", func() bool { return log.Count(away) > before })
 	}
 	shut()
 	select {
@@ -114,12 +118,13 @@ func testCut(t *testing.T, w *world) {
 	if got := drivertest.Dial(t, inst).Call(t, "echo", map[string]any{"text": "still"}); got != "still" {
 		t.Errorf("echo said %q", got)
 	}
+	settled()
 	// Unpause is retried until the engine answers.
 	release, err := inst.Hold(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.shut()
+	shut()
 	released := make(chan struct{})
 	go func() {
 		defer close(released)
@@ -131,6 +136,7 @@ func testCut(t *testing.T, w *world) {
 	if got := drivertest.Dial(t, inst).Call(t, "echo", map[string]any{"text": "again"}); got != "again" {
 		t.Errorf("echo said %q after it was held", got)
 	}
+	settled()
 	// What ends meanwhile is lost, for nothing else has what it knew.
 	shut()
 	w.kill(t, inst)

@@ -92,12 +92,30 @@ func (i *instance) watch(l *listener) {
 			return
 		}
 		// The engine was away and is back, and the container has survived.
-		l, err = i.e.listen(i.ctx, i.rec.ref(), i.rec.HTTP)
-		if missed = away(err); err != nil {
-			l = nil
-			i.rest(time.Second)
-		}
+		l, missed = i.listenAgain()
 	}
+}
+
+// listenAgain attaches to the log of a container after the engine was away. It returns
+// nothing where the container has ended, or missed where the engine is away once more.
+// Podman attaches to no container that is paused: that waits until it is not.
+func (i *instance) listenAgain() (l *listener, missed bool) {
+	for wait := 100 * time.Millisecond; i.ctx.Err() == nil; wait = min(2*wait, 5*time.Second) {
+		l, err := i.e.listen(i.ctx, i.rec.ref(), i.rec.HTTP)
+		if err == nil {
+			i.log.Info("the container engine answers again", "server", i.h.Server)
+			return l, false
+		}
+		if away(err) {
+			i.rest(time.Second)
+			return nil, true
+		}
+		if s, err := i.e.state(i.ctx, i.rec.ref()); gone(err) || err == nil && s != nil && !alive(s) {
+			return nil, false
+		}
+		i.rest(wait)
+	}
+	return nil, false
 }
 
 // copyLog keeps what a container writes, until it ends.

@@ -56,9 +56,14 @@ func sumImage(dir string) (string, error) {
 	return fmt.Sprintf("%08x", all.Sum32()), nil
 }
 
-// intact verifies the memory in a state before a program goes on from it: once, and
-// not where this gateway wrote it.
+// intact verifies the memory in a state before a program goes on from it.
 func (d *Driver) intact(spec driver.Spec, i *imageInfo) error {
+	return d.damaged(spec, d.verify(spec, i))
+}
+
+// verify is intact without a word to the session. It reads the memory once, and not where
+// this gateway wrote it.
+func (d *Driver) verify(spec driver.Spec, i *imageInfo) error {
 	dir := imageOf(spec.State)
 	if i.Sum == "" || d.kept.verified(i.ID, false) {
 		return nil
@@ -74,7 +79,7 @@ func (d *Driver) intact(spec driver.Spec, i *imageInfo) error {
 	if err == nil {
 		d.kept.verified(i.ID, true)
 	}
-	return d.damaged(spec, err)
+	return err
 }
 
 // damaged tells the session where an error says that its stored data is damaged.

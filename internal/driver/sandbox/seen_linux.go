@@ -140,7 +140,8 @@ func (s *sights) renew(key string, l *looking, look func(context.Context) (*sigh
 // Look implements driver.Looker.
 func (d *Driver) Look(ctx context.Context, spec driver.Spec) {
 	if d.opts.Blind != nil && !d.opts.Blind() {
-		_, _ = d.plan(ctx, spec) // what fails a start says
+		_, _ = d.helpers.ours() // what fails a start says
+		_, _ = d.plan(ctx, spec)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/clone"
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/driver/fifo"
@@ -70,11 +71,15 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	}
 	anew := false
 	if st.Image != nil {
-		if err := d.intact(spec, st.Image); err != nil {
-			return nil, err
+		err := d.verify(spec, st.Image)
+		if errors.As(err, new(*clone.Damage)) && spec.Front != "" {
+			err = unfit{err} // a front goes on from the files, and says what is gone
+		} else if err != nil {
+			return nil, d.damaged(spec, err)
+		} else {
+			err = d.continues(spec.Server, *st.Image, p)
 		}
-		err := d.continues(spec.Server, *st.Image, p)
-		if errors.As(err, new(unfit)) { // what it does not fit may be mended since it was looked at
+		if errors.As(err, new(unfit)) && !errors.As(err, new(*clone.Damage)) { // what it does not fit may be mended since it was looked at
 			d.sights.forget()
 			if p, err = d.plan(ctx, spec); err == nil {
 				err = d.continues(spec.Server, *st.Image, p)

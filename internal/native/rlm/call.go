@@ -61,15 +61,20 @@ func (c *call) take(e event) bool {
 // turn does not count toward the timeout. The end of ctx or of the time interrupts the
 // call, and restarts the worker where that does not help: restarted says so.
 func (b *branch) do(ctx context.Context, timeout time.Duration, request map[string]any, output func(string, bool)) (done json.RawMessage, restarted bool, err error) {
-	k := b.k
 	select {
 	case b.turn <- struct{}{}:
 		defer func() { <-b.turn }()
 	case <-ctx.Done():
 		return nil, false, ctx.Err()
-	case <-k.life.Done():
-		return nil, false, context.Cause(k.life)
+	case <-b.k.life.Done():
+		return nil, false, context.Cause(b.k.life)
 	}
+	return b.held(ctx, timeout, request, output)
+}
+
+// held is do for a caller that has the turn.
+func (b *branch) held(ctx context.Context, timeout time.Duration, request map[string]any, output func(string, bool)) (done json.RawMessage, restarted bool, err error) {
+	k := b.k
 	c := &call{branch: b.n, over: make(chan struct{}), output: output}
 	id, over := k.begin(c)
 	defer over()

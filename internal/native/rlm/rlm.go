@@ -54,14 +54,16 @@ type server struct {
 	set    body.Settings
 	env    Env
 	models *models
-	kernel *kernel // nil where there is no body
+	kernel *kernel       // nil where there is no body
+	saving chan struct{} // held by who saves
 
-	mu     sync.Mutex
-	noted  bool  // Env.Note was told
-	owed   error // what the next caller is told instead of an answer
-	dirty  bool  // there is something to save
-	timer  *time.Timer
-	closed bool
+	mu      sync.Mutex
+	noted   bool  // Env.Note was told
+	owed    error // what the next caller is told instead of an answer
+	telling bool  // a caller is being told of a loss
+	dirty   bool  // there is something to save
+	timer   *time.Timer
+	closed  bool
 }
 
 // New makes the front of a kernel, or without a body a server that only lists.
@@ -70,7 +72,7 @@ func New(env Env) (*mcp.Server, io.Closer, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &server{set: set, env: env}
+	s := &server{set: set, env: env, saving: make(chan struct{}, 1)}
 	if s.models, err = env.Models.of(env, set); err != nil {
 		return nil, nil, err
 	}
@@ -108,6 +110,18 @@ func (s *server) begin(ctx context.Context, body driver.Body) (err error) {
 	}
 	if err != nil {
 		return errors.Join(err, s.kernel.Close())
+	}
+	if !body.Fresh && !body.Copy {
+		// It came back with what it knew when its last client left, whose memory is kept no
+		// longer: that is saved before other calls have their turn.
+		s.saving <- struct{}{}
+		s.kernel.turn <- struct{}{}
+		s.kernel.asking.Go(func() {
+			err := s.save(context.Background(), s.kernel.held)
+			<-s.kernel.turn
+			<-s.saving
+			s.saved(err)
+		})
 	}
 	every := healthEvery
 	s.kernel.asking.Go(func() { s.kernel.watch(every, s.env.Log) })

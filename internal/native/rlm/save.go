@@ -129,7 +129,7 @@ func (s *server) lostError(what string) error {
 }
 
 // recover brings back what was saved after a worker has ended, and returns the error
-// that says so. It is told with that.
+// that says so.
 func (s *server) recover(ctx context.Context, why string) error {
 	ctx = context.WithoutCancel(ctx)
 	var p pending
@@ -138,17 +138,36 @@ func (s *server) recover(ctx context.Context, why string) error {
 		p.Lost = &lost{Broken: err.Error()}
 		err = s.ask1(ctx, map[string]any{"op": "forget"}, nil)
 	}
-	if err == nil {
-		err = s.ask1(ctx, map[string]any{"op": "told"}, nil)
-	}
 	if errors.Is(err, errEnded) {
 		return err
 	}
+	s.tell(true)
 	return s.lostError(why + "; " + p.String())
+}
+
+// tell says that a caller is being told of a loss, and returns whether one was before. The
+// kernel hears that it was told with the next call, or when the client leaves: a gateway
+// that is killed before the caller has the error leaves it to the next one.
+func (s *server) tell(now bool) (before bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, s.telling = s.telling, now
+	return before
+}
+
+// told has the kernel know what callers were told.
+func (s *server) told(ctx context.Context) {
+	if !s.tell(false) {
+		return
+	}
+	if err := s.ask1(ctx, map[string]any{"op": "told"}, nil); err != nil {
+		s.env.Log.Debug("a kernel does not know that its loss was told", "server", s.env.Server, "err", err)
+	}
 }
 
 // due is what a caller is told instead of an answer, once.
 func (s *server) due(ctx context.Context) error {
+	s.told(context.WithoutCancel(ctx))
 	if fell := s.kernel.fallen(); fell != nil {
 		return s.recover(ctx, fell.Error())
 	}
@@ -159,19 +178,24 @@ func (s *server) due(ctx context.Context) error {
 	if owed == nil {
 		return nil
 	}
-	if err := s.ask1(context.WithoutCancel(ctx), map[string]any{"op": "told"}, nil); err != nil {
-		s.env.Log.Debug("a kernel does not know that its loss was told", "server", s.env.Server, "err", err)
-	}
+	s.tell(true)
 	return owed
 }
 
 // ask1 asks the kernel something that no caller asked for.
 func (s *server) ask1(ctx context.Context, ask map[string]any, into any) error {
+	return s.askBy(ctx, s.kernel.do, ask, into)
+}
+
+// A doer makes a request, as branch.do does.
+type doer func(ctx context.Context, timeout time.Duration, request map[string]any, output func(string, bool)) (json.RawMessage, bool, error)
+
+func (s *server) askBy(ctx context.Context, do doer, ask map[string]any, into any) error {
 	if p, ok := s.env.Body.Instance.(driver.Parker); ok {
 		p.Acquire()
 		defer p.Release()
 	}
-	done, restarted, err := s.kernel.do(ctx, saveTime, ask, nil)
+	done, restarted, err := do(ctx, saveTime, ask, nil)
 	if restarted {
 		err = errors.New("it hangs")
 	}
@@ -202,16 +226,30 @@ func (s *server) changed() {
 		return
 	}
 	s.dirty = true
-	s.timer = time.AfterFunc(time.Duration(s.set.Save), func() {
-		if err := s.Save(context.Background()); err != nil && !errors.Is(err, errEnded) {
-			s.env.Log.Warn("variables of a kernel were not saved", "server", s.env.Server, "session", s.env.Session, "err", err)
-			s.changed()
-		}
-	})
+	s.timer = time.AfterFunc(time.Duration(s.set.Save), func() { s.saved(s.Save(context.Background())) })
 }
 
-// Save writes the variables into the state, where there is something new.
+// saved has variables saved later where that failed now.
+func (s *server) saved(err error) {
+	if err != nil && !errors.Is(err, errEnded) {
+		s.env.Log.Warn("variables of a kernel were not saved", "server", s.env.Server, "session", s.env.Session, "err", err)
+		s.changed()
+	}
+}
+
+// Save writes the variables into the state, where there is something new. When it returns
+// no other save runs.
 func (s *server) Save(ctx context.Context) error {
+	select {
+	case s.saving <- struct{}{}:
+		defer func() { <-s.saving }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return s.save(ctx, s.kernel.do)
+}
+
+func (s *server) save(ctx context.Context, do doer) error {
 	s.mu.Lock()
 	dirty := s.dirty
 	s.dirty = false
@@ -222,7 +260,7 @@ func (s *server) Save(ctx context.Context) error {
 	if !dirty {
 		return nil
 	}
-	err := s.ask1(ctx, map[string]any{"op": "save"}, nil)
+	err := s.askBy(ctx, do, map[string]any{"op": "save"}, nil)
 	if err != nil {
 		s.mu.Lock()
 		s.dirty = s.dirty || s.closed
@@ -242,10 +280,11 @@ func (s *server) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	s.told(ctx)
 	var err error
 	if _, kept := s.env.Body.Instance.(driver.Suspender); !kept || s.env.SaveAtEnd {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
-		defer cancel()
 		if err = s.Save(ctx); errors.Is(err, errEnded) {
 			err = nil
 		}

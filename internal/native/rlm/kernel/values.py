@@ -18,16 +18,23 @@ def names_of(tree):
     return bound, reads
 
 
-def write(name, *parts, sync=True):
-    """Writes a file of STATE, whole or not at all."""
+def write(name, data, rest=None, sync=True):
+    """Writes a file of STATE, whole or not at all; rest writes what comes after the data."""
     path = os.path.join(STATE, name)
-    with open(path + ".part", "wb") as f:
-        for part in parts:
-            f.write(part)
-        f.flush()
-        if sync:
-            os.fsync(f.fileno())
+    try:
+        with open(path + ".part", "wb") as f:
+            f.write(data)
+            if rest is not None:
+                rest(f)
+            f.flush()
+            if sync:
+                os.fsync(f.fileno())
+            size = f.tell()
+    except BaseException:
+        remove(name + ".part")
+        raise
     os.replace(path + ".part", path)
+    return size
 
 
 def remove(name):
@@ -124,10 +131,17 @@ class Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def pickled(names):
-    data = io.BytesIO()
-    Pickler(data, protocol=4).dump(names)
-    return data.getvalue()
+def pickled(names, f):
+    """Writes names to a file. Large values go there as they are: a copy of them may be more
+    than there is memory for."""
+    Pickler(f, protocol=5).dump(names)
+
+
+class Nowhere:
+    """A file that keeps nothing."""
+
+    def write(self, data):
+        return len(data) if isinstance(data, (bytes, bytearray)) else memoryview(data).nbytes
 
 
 class Absent:
@@ -178,7 +192,7 @@ def unpickled(file):
     names, left = reader.load(), {}
     for n in list(names) if reader.absent else ():
         try:
-            pickled({n: names[n]})
+            pickled({n: names[n]}, Nowhere())
         except Exception as e:
             left[n] = str(e)[:SHOWN]
             del names[n]

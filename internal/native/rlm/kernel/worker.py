@@ -323,22 +323,25 @@ class Worker:
             raise ValueError("there is no directory to save to")
         names = {n: v for n, v in self.names.items() if self.visible(n)}
         left = {}
+
+        def put():
+            head = json.dumps({"protocol": PROTOCOL, "python": sys.version_info[:2], "at": time.time(), "names": len(names)}).encode()
+            return write(SAVED, len(head).to_bytes(4, "big") + head, lambda f: pickled(names, f))
+
         try:
-            body = pickled(names)
+            size = put()
         except Exception:
             for n in sorted(names):
                 try:
-                    pickled({n: names[n]})
+                    pickled({n: names[n]}, Nowhere())
                 except Exception as e:
                     left[n] = "%s: %s" % (type(e).__name__, str(e)[:SHOWN])
             for n in left:
                 del names[n]
-            body = pickled(names)
-        head = json.dumps({"protocol": PROTOCOL, "python": sys.version_info[:2], "at": time.time(), "names": len(names)}).encode()
-        write(SAVED, len(head).to_bytes(4, "big") + head, body)
+            size = put()
         self.newer, self.left = set(), dict(sorted(left.items())[:NAMED])
         self.note()
-        return {"saved": len(names), "left": left, "bytes": len(body)}
+        return {"saved": len(names), "left": left, "bytes": size}
 
     def restore(self, oldest=0):
         """Brings back what save wrote, once, and says what it lacks."""
