@@ -139,13 +139,13 @@ func (i *instance) rest(d time.Duration) {
 func (i *instance) await(missed bool) (how exit, runs bool, err error) {
 	how.restarts = missed
 	wait := 50 * time.Millisecond
-	for first := true; ; first = false {
-		if !missed || !first {
+	for {
+		if !how.restarts { // else it is asked for its state until it answers
 			err := i.e.waitExit(i.ctx, i.rec.ref())
 			if i.ctx.Err() != nil {
 				return how, false, i.ctx.Err()
 			}
-			if err != nil && !gone(err) && !how.restarts {
+			if err != nil && !gone(err) {
 				how.restarts = true
 				i.log.Warn("the container engine does not answer; waiting until it does", "server", i.h.Server, "host", i.e.host, "error", err)
 			}
