@@ -4,18 +4,20 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/config/srt"
-	"github.com/tine-mcp/tine/internal/model"
+	"github.com/tine-mcp/tine/internal/model/spec"
 )
 
 func newRLMCmd(c *cli) *cobra.Command {
@@ -33,8 +35,10 @@ again when the client comes back. Of two clients in one folder, the second has a
 kernel of its own, which is not kept. --session gives a project several kernels.
 
 rlm_load reads files of the project folder, and of the folders that --allow-read
-names. Sub-agents and llm_query need a language model: set ANTHROPIC_API_KEY, or
-see --model. The key stays outside of the kernel.`,
+names. Paths in flags begin at the project folder.
+
+Sub-agents and llm_query need a language model: set ANTHROPIC_API_KEY, or see
+--model. The key stays outside of the kernel.`,
 		Example: `  tine rlm install claude-code
   claude mcp add rlm -- tine rlm
   tine rlm --package numpy --package pandas
@@ -49,7 +53,7 @@ see --model. The key stays outside of the kernel.`,
 		},
 	}
 	o.add(cmd)
-	cmd.AddCommand(newRLMInstallCmd(c), newRLMUninstallCmd(c))
+	cmd.AddCommand(newRLMInstallCmd(c, &o), newRLMUninstallCmd(c))
 	return cmd
 }
 
@@ -67,6 +71,7 @@ type rlmFlags struct {
 	SubModel   string   `json:"sub_model,omitempty"`
 	BaseURL    string   `json:"base_url,omitempty"`
 	KeyEnv     string   `json:"key_env,omitempty"`
+	Prices     []string `json:"prices,omitempty"`
 	Cost       float64  `json:"cost,omitempty"`
 	Docker     bool     `json:"docker,omitempty"`
 	NoDocker   bool     `json:"no_docker,omitempty"`
@@ -76,7 +81,7 @@ type rlmFlags struct {
 }
 
 // rlmSettings are the flags that settings are set by, for messages.
-var rlmSettings = map[string]string{"allow_read": "--allow-read", "packages": "--package", "names": "--names", "python": "--python"}
+var rlmSettings = map[string]string{"allow_read": "--allow-read", "packages": "--package", "names": "--names", "python": "--python", "memory": "--memory"}
 
 func (o *rlmFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -97,6 +102,7 @@ func (o *rlmFlags) add(cmd *cobra.Command) {
 	f.StringVar(&o.SubModel, "sub-model", "", "language model of llm_query (default that of --model)")
 	f.StringVar(&o.BaseURL, "base-url", "", "endpoint of the language model, in the format of OpenAI or Anthropic")
 	f.StringVar(&o.KeyEnv, "key-env", "", "environment variable with the key of the language model (default ANTHROPIC_API_KEY or OPENAI_API_KEY)")
+	f.StringArrayVar(&o.Prices, "price", nil, "price of a language model that Tine does not know or knows wrongly, in US dollars for a million tokens, as NAME=INPUT,OUTPUT; can be repeated")
 	f.Float64Var(&o.Cost, "max-cost", 0, "US dollars that language models may cost while this runs (default no bound)")
 }
 
@@ -119,25 +125,23 @@ func (o *rlmFlags) resolve() error {
 	}
 	o.Project = dir
 	for i, path := range o.AllowRead {
-		if o.AllowRead[i], err = filepath.Abs(path); err != nil {
-			return err
-		}
-		if _, err := os.Stat(path); err != nil {
-			return usagef("--allow-read: %w", err)
-		}
+		o.AllowRead[i] = o.within(path)
 	}
 	if strings.ContainsAny(o.Python, `/\`) {
-		if o.Python, err = filepath.Abs(o.Python); err != nil {
-			return err
-		}
-	}
-	if err := o.check(); err != nil {
-		return err
+		o.Python = o.within(o.Python)
 	}
 	if o.SRT != "" {
-		o.SRT, err = filepath.Abs(o.SRT)
+		o.SRT = o.within(o.SRT)
 	}
-	return err
+	return o.check()
+}
+
+// within is a path that a flag names: it begins at the project folder.
+func (o *rlmFlags) within(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(o.Project, path)
 }
 
 // check refuses what would fail later, and less plainly.
@@ -151,6 +155,11 @@ func (o *rlmFlags) check() error {
 	if ways > 1 {
 		return usagef("--docker or --image, --no-docker and --no-isolation exclude each other; give one")
 	}
+	for _, path := range o.AllowRead {
+		if _, err := os.Stat(path); err != nil {
+			return usagef("--allow-read: %w", err)
+		}
+	}
 	if o.Cost < 0 {
 		return usagef("--max-cost must not be negative, and is %v", o.Cost)
 	}
@@ -159,15 +168,34 @@ func (o *rlmFlags) check() error {
 			return usagef("--python: %w", err)
 		}
 	}
+	if _, err := o.prices(); err != nil {
+		return err
+	}
 	for flag, name := range map[string]string{"--model": o.Model, "--sub-model": o.SubModel} {
 		if name == "" {
 			continue
 		}
-		if _, err := model.At(name, o.BaseURL); err != nil {
+		if _, err := spec.At(name, o.BaseURL); err != nil {
 			return usagef("%s: %w", flag, err)
 		}
 	}
 	return nil
+}
+
+// prices are those of --price, as the settings have them.
+func (o *rlmFlags) prices() (spec.Prices, error) {
+	all := spec.Prices{}
+	for _, given := range o.Prices {
+		name, price, ok := strings.Cut(given, "=")
+		in, out, both := strings.Cut(price, ",")
+		input, err := strconv.ParseFloat(in, 64)
+		output, err2 := strconv.ParseFloat(out, 64)
+		if !ok || !both || name == "" || err != nil || err2 != nil || input < 0 || output < 0 {
+			return nil, usagef("--price %s: write NAME=INPUT,OUTPUT, such as llama3=0.2,0.6", given)
+		}
+		all[name] = spec.Price{Input: input, Output: output}
+	}
+	return all, nil
 }
 
 // srt are the settings of sandbox-runtime; nil for none. Their paths begin at the project
@@ -202,6 +230,9 @@ func (o *rlmFlags) entry() map[string]any {
 		if value != "" {
 			settings[key] = value
 		}
+	}
+	if prices, err := o.prices(); err == nil && len(prices) > 0 { // check has told what is wrong
+		settings["prices"] = prices
 	}
 	if len(o.Packages) > 0 {
 		settings["packages"] = o.Packages
@@ -280,7 +311,19 @@ func (c *cli) rlm(ctx context.Context, o rlmFlags) error {
 	if m.note != "" {
 		fmt.Fprintf(c.stderr, "tine: %s\n", m.note)
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-m.helper.gone(): // without which nothing works, and which can't be made again
+			cancel(errNoHelper)
+		case <-ctx.Done():
+		}
+	}()
 	err = m.p.gateway.ServeStdio(ctx, c.stdin, c.stdout, "", false)
 	m.ending()
+	if errors.Is(context.Cause(ctx), errNoHelper) {
+		return errNoHelper
+	}
 	return err
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tine-mcp/tine/internal/config/srt"
-	"github.com/tine-mcp/tine/internal/model"
+	"github.com/tine-mcp/tine/internal/model/spec"
 	"github.com/tine-mcp/tine/internal/native/rlm/body"
 	"github.com/tine-mcp/tine/internal/store"
 )
@@ -32,6 +32,9 @@ import (
 // helperCommand is the hidden command that runs the helper, whose standard input is the
 // socket.
 const helperCommand = "rlm-helper"
+
+// errNoHelper is the error of what needs a helper that has ended.
+var errNoHelper = errors.New("the helper of tine rlm has ended; have the client start tine rlm again")
 
 // helperTask is what the helper is told at its start.
 type helperTask struct {
@@ -101,7 +104,7 @@ func (m *room) task() (string, error) {
 		return "", err
 	}
 	for _, name := range []string{set.Model, cmp.Or(set.SubModel, set.Model)} {
-		at, err := model.At(name, set.BaseURL)
+		at, err := spec.At(name, set.BaseURL)
 		switch {
 		case err != nil:
 			return "", err

@@ -53,6 +53,8 @@ type helperReply struct {
 	Ended bool   `json:"ended,omitempty"`
 	Error string `json:"error,omitempty"`
 	Errno int    `json:"errno,omitempty"`
+	// Refused says that the helper may not do it, and would not the next time.
+	Refused bool `json:"refused,omitempty"`
 }
 
 // ignoreSignals has the helper live on when its client and that client's pipes are gone.
@@ -139,6 +141,7 @@ func (h *helpService) do(req helperRequest, files []*os.File) (rep helperReply, 
 		if errors.As(err, &no) {
 			rep.Errno = int(no)
 		}
+		rep.Refused = errors.As(err, new(*model.Refused))
 	}
 	return rep, out
 }
@@ -209,12 +212,12 @@ const (
 
 func (h *helpService) dial(address string) ([]*os.File, error) {
 	if !slices.Contains(h.task.Hosts, address) {
-		return nil, fmt.Errorf("%s is none of the hosts of the language models that were named at the start", address)
+		return nil, &model.Refused{Reason: address + " is none of the hosts of the language models that were named at the start"}
 	}
 	dialer := net.Dialer{Timeout: dialTime}
 	if h.srt != nil {
 		if err := mayReach(h.srt, h.task.SRT, address); err != nil {
-			return nil, err
+			return nil, &model.Refused{Reason: err.Error()}
 		}
 		dialer.Control = func(_, at string, _ syscall.RawConn) error { return h.mayConnect(at) }
 	}
@@ -238,7 +241,7 @@ func (h *helpService) mayConnect(at string) error {
 	}
 	addr, port := a.Addr().Unmap(), a.Port()
 	if h.srt.DeniesAddress(addr, port) || !publicnet.IsPublic(addr) && !h.srt.AllowsAddress(addr, port) {
-		return fmt.Errorf("%s is not allowed by %s", at, h.task.SRT)
+		return &model.Refused{Reason: fmt.Sprintf("%s is not allowed by %s", at, h.task.SRT)}
 	}
 	return nil
 }
@@ -255,7 +258,11 @@ type rlmHelper struct {
 	last     uint64
 	calls    map[uint64]chan helperAnswer
 	exits    map[int]chan error
+	over     chan struct{} // closed when the helper has ended
 }
+
+// gone is closed when the helper has ended.
+func (h *rlmHelper) gone() <-chan struct{} { return h.over }
 
 type helperAnswer struct {
 	helperReply
@@ -264,11 +271,8 @@ type helperAnswer struct {
 }
 
 func newRLMHelper(m *room) *rlmHelper {
-	return &rlmHelper{room: m, calls: make(map[uint64]chan helperAnswer), exits: make(map[int]chan error)}
+	return &rlmHelper{room: m, calls: make(map[uint64]chan helperAnswer), exits: make(map[int]chan error), over: make(chan struct{})}
 }
-
-// errNoHelper is the error of what needs a helper that has ended.
-var errNoHelper = errors.New("the helper of tine rlm has ended; have the client start tine rlm again")
 
 // begin starts the helper, once.
 func (h *rlmHelper) begin() error {
@@ -327,6 +331,7 @@ func (h *rlmHelper) listen(cmd *exec.Cmd) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ended = errNoHelper
+	close(h.over)
 	for _, call := range h.calls {
 		call <- helperAnswer{err: errNoHelper}
 	}
@@ -373,6 +378,8 @@ func (h *rlmHelper) call(ctx context.Context, req helperRequest, files ...*os.Fi
 		switch {
 		case a.err != nil:
 			return a.helperReply, nil, a.err
+		case a.Refused:
+			return a.helperReply, nil, &model.Refused{Reason: a.Error}
 		case a.Errno != 0:
 			return a.helperReply, nil, &helperError{a.Error, syscall.Errno(a.Errno)}
 		case a.Error != "":

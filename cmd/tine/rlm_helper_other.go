@@ -13,6 +13,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/driver/sandbox"
 	"github.com/tine-mcp/tine/internal/model"
+	"github.com/tine-mcp/tine/internal/model/spec"
 )
 
 // Here nothing confines tine rlm. The helper only ends what a killed one leaves.
@@ -38,6 +39,9 @@ type rlmHelper struct {
 }
 
 func newRLMHelper(m *room) *rlmHelper { return &rlmHelper{room: m} }
+
+// gone is never closed: all works without the helper.
+func (h *rlmHelper) gone() <-chan struct{} { return nil }
 
 // confine starts the helper, once.
 func (h *rlmHelper) confine() error {
@@ -79,7 +83,7 @@ func (h *rlmHelper) blind() func() bool { return nil }
 
 func (h *rlmHelper) openModel(name string, o model.Options) (model.Model, error) {
 	if h != nil && h.room.srt != nil {
-		at, err := model.At(name, o.BaseURL)
+		at, err := spec.At(name, o.BaseURL)
 		if err == nil && at != nil {
 			err = mayReach(h.room.srt, h.room.about.Flags.SRT, hostPort(at))
 		}

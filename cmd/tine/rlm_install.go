@@ -35,7 +35,8 @@ type installFlags struct {
 	print, replace             bool
 }
 
-func newRLMInstallCmd(c *cli) *cobra.Command {
+// newRLMInstallCmd makes the command; its parent reads the flags after -- into given.
+func newRLMInstallCmd(c *cli, given *rlmFlags) *cobra.Command {
 	var o installFlags
 	cmd := &cobra.Command{
 		Use:   "install CLIENT [-- FLAG...]",
@@ -61,6 +62,9 @@ Claude Desktop has no project, so --project is required there.`,
 				return err
 			}
 			entry, err := c.rlmEntry(cmd, p, o, args[1:])
+			if err == nil {
+				err = c.checkGiven(*given, p, o)
+			}
 			if err != nil {
 				return err
 			}
@@ -205,6 +209,26 @@ func (c *cli) rlmEntry(cmd *cobra.Command, p *clientPlace, o installFlags, flags
 		}
 	}
 	return e, nil
+}
+
+// checkGiven checks the values of the flags after --. Files are looked for where the folder
+// of the server is known.
+func (c *cli) checkGiven(given rlmFlags, p *clientPlace, o installFlags) error {
+	given.Project = p.project
+	if p.scope == scopeUser && o.project == "" {
+		given.AllowRead, given.Python, given.SRT = nil, "", ""
+	}
+	err := given.resolve()
+	if err == nil {
+		_, err = c.rlmConfig(&given)
+	}
+	if err == nil {
+		_, err = given.srt()
+	}
+	if err != nil {
+		return usagef("the flags after --: %w", err)
+	}
+	return nil
 }
 
 func (e clientEntry) node() *config.Node {

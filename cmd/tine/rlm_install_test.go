@@ -191,6 +191,26 @@ func TestRLMInstallIntoAnEmptyFile(t *testing.T) {
 	}
 }
 
+// Flags that tine rlm would refuse are not written.
+func TestRLMInstallChecksFlags(t *testing.T) {
+	in := newInstaller(t)
+	for says, flags := range map[string][]string{
+		"--model":       {"--model", "nothing"},
+		"--max-cost":    {"--max-cost=-1"},
+		"--memory":      {"--memory", "much"},
+		"--allow-read":  {"--allow-read", "nowhere"},
+		"exclude each":  {"--docker", "--no-docker"},
+		"--price":       {"--price", "x"},
+		"no such file":  {"--srt", "none.json"},
+		"--names must":  {"--names", "dashes"},
+		"--package mus": {"--package=-e"},
+	} {
+		if _, stderr, code := in.run(append([]string{"install", "claude-code", "--"}, flags...)...); code != exitUsage || !strings.Contains(stderr, says) {
+			t.Errorf("%q: exit status %d, %s", flags, code, stderr)
+		}
+	}
+}
+
 // With --print nothing is changed or made.
 func TestRLMInstallPrint(t *testing.T) {
 	in := newInstaller(t)

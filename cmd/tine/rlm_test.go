@@ -49,6 +49,7 @@ func TestRLMFlags(t *testing.T) {
 		{"a Python", rlmFlags{Python: "venv/bin/python"}, []string{python}},
 		{"a container", rlmFlags{Image: "py", Memory: "8GiB"}, []string{"image: py", "memory: 8GiB"}},
 		{"no isolation", rlmFlags{Plain: true}, []string{"driver: process"}},
+		{"a price", rlmFlags{Prices: []string{"llama=0.5,2"}}, []string{"prices:", "llama:", "input: 0.5", "output: 2"}},
 		{"a model", rlmFlags{Model: "llama", BaseURL: "http://127.0.0.1:1/v1", Cost: 2}, []string{"model: llama", "cost: 2"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -65,9 +66,10 @@ func TestRLMFlags(t *testing.T) {
 	}
 	for says, flags := range map[string]rlmFlags{
 		"name it with --project":                    {Project: "nowhere"},
-		"--allow-read: stat nowhere":                {AllowRead: []string{"nowhere"}},
+		"--allow-read: stat " + dir + "/nowhere":    {AllowRead: []string{"nowhere"}},
 		"--names must be underscores or dots":       {Names: "dashes"},
 		"--package must have names of packages":     {Packages: []string{"-e ."}},
+		"write NAME=INPUT,OUTPUT":                   {Prices: []string{"llama3=1"}},
 		"a container has the packages of its image": {Docker: true, Packages: []string{"numpy"}},
 	} {
 		if _, err := rlmOf(t, flags); err == nil || !strings.Contains(err.Error(), says) {

@@ -102,7 +102,7 @@ func (c *client) reserve(ctx context.Context, r *Request) (*hold, error) {
 	if c.price != nil {
 		n.cost = func(input, output int64) float64 {
 			// The whole prompt may be written to the cache, which is the most expensive.
-			return c.price.cost(Usage{CacheWrite: input, OutputTokens: output})
+			return cost(*c.price, Usage{CacheWrite: input, OutputTokens: output})
 		}
 	} else if !c.provider.tellsCost() && r.Budget.limitsCost() {
 		return nil, &failure{api: c.error(api.KindRefused, false, 0,
@@ -191,7 +191,7 @@ func (c *client) once(ctx context.Context, a *attempt) (Reply, error) {
 	switch {
 	case c.provider.tellsCost():
 	case c.price != nil:
-		u.Cost = c.price.cost(*u)
+		u.Cost = cost(*c.price, *u)
 	case u.Tokens() > 0:
 		u.CostUnknown = true
 	}

@@ -28,6 +28,12 @@ func (f *failure) Unwrap() []error {
 	return []error{f.api, f.cause}
 }
 
+// Refused is the error of a connection that may not be made: an [Options.Client] returns
+// it, and no other attempt follows.
+type Refused struct{ Reason string }
+
+func (e *Refused) Error() string { return e.Reason }
+
 // errTotal is the cause of a context whose call took too long in all.
 var errTotal = errors.New("the call took too long")
 
@@ -60,6 +66,7 @@ func (c *client) explain(attempt context.Context, err error, key string) *failur
 		large  *errTooLarge
 		known  *failure
 		sent   *url.Error
+		no     *Refused
 	)
 	who := c.provider.host()
 	fail := func(again bool, kind api.Kind, format string, args ...any) *failure {
@@ -76,6 +83,8 @@ func (c *client) explain(attempt context.Context, err error, key string) *failur
 		return fail(false, api.KindInfrastructure, "the reply of %s is larger than %d bytes; raise max_reply or ask for less", who, large.max)
 	case errors.Is(err, errCut):
 		return fail(true, api.KindInfrastructure, "the reply of %s broke off; try again", who)
+	case errors.As(err, &no):
+		return fail(false, api.KindRefused, "may not connect to %s: %s", who, no.Reason)
 	case errors.As(err, &sent):
 		return fail(true, api.KindInfrastructure, "can't reach %s: %s; check base_url and the network", who, masked(sent.Err.Error(), key))
 	case errors.Is(err, errStrange):

@@ -1,26 +1,21 @@
 package model
 
 import (
-	"maps"
 	"strings"
+
+	"github.com/tine-mcp/tine/internal/model/spec"
 )
 
-// A Price is in US dollars for a million tokens. A price of the cache that is zero
-// while Input is not means that the tokens cost as much as others.
-type Price struct {
-	Input      float64 `json:"input"`
-	Output     float64 `json:"output"`
-	CacheWrite float64 `json:"cache_write,omitempty"`
-	CacheRead  float64 `json:"cache_read,omitempty"`
-	// Long is the price of requests with more than Above tokens, cached ones included.
-	Above int64  `json:"above,omitempty"`
-	Long  *Price `json:"long,omitempty"`
-}
+// The prices of models.
+type (
+	Price  = spec.Price
+	Prices = spec.Prices
+)
 
 // cost is what the usage of one request costs.
-func (p Price) cost(u Usage) float64 {
+func cost(p Price, u Usage) float64 {
 	if p.Long != nil && u.prompt() > p.Above {
-		return p.Long.cost(u)
+		return cost(*p.Long, u)
 	}
 	write, read := p.CacheWrite, p.CacheRead
 	if write == 0 {
@@ -34,23 +29,8 @@ func (p Price) cost(u Usage) float64 {
 		float64(u.CacheWrite)*write + float64(u.CacheRead)*read) / million
 }
 
-// Prices are the prices of models by name, with or without the provider, as
-// anthropic/claude-opus-5-5 or claude-opus-5-5. A name stands for its dated versions
-// as well.
-type Prices map[string]Price
-
-// With returns the prices with others over them.
-func (p Prices) With(others Prices) Prices {
-	all := maps.Clone(p)
-	if all == nil {
-		all = Prices{}
-	}
-	maps.Copy(all, others)
-	return all
-}
-
 // find looks for the price of a model by its provider and its name there.
-func (p Prices) find(provider, name string) (Price, bool) {
+func find(p Prices, provider, name string) (Price, bool) {
 	for _, n := range []string{name, undated(name)} {
 		for _, key := range []string{provider + "/" + n, n} {
 			if price, ok := p[key]; ok {

@@ -22,7 +22,7 @@ func TestCost(t *testing.T) {
 		{long, Usage{InputTokens: million}, 1},
 		{long, Usage{InputTokens: million, CacheRead: 1}, 10.00001},
 	} {
-		if got := tt.p.cost(tt.u); math.Abs(got-tt.want) > 1e-9 {
+		if got := cost(tt.p, tt.u); math.Abs(got-tt.want) > 1e-9 {
 			t.Errorf("%+v for %+v costs %v, want %v", tt.p, tt.u, got, tt.want)
 		}
 	}
@@ -38,7 +38,7 @@ func TestFindPrice(t *testing.T) {
 		{"x", "b-20250101", 3}, {"x", "b-20250102", 4}, {"x", "c", 0},
 		{"x", "d", -1}, {"x", "a-2025", -1}, {"x", "a-mini", -1}, {"x", "", -1},
 	} {
-		p, ok := prices.find(tt.provider, tt.name)
+		p, ok := find(prices, tt.provider, tt.name)
 		if ok != (tt.want >= 0) || ok && p.Input != tt.want {
 			t.Errorf("%s/%s: %+v, %v", tt.provider, tt.name, p, ok)
 		}

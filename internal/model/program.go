@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/model/spec"
 )
 
 const (
@@ -160,7 +161,7 @@ func (p *program) noResult(ended error, words, key string) error {
 }
 
 func (p *program) failed(kind api.Kind, format string, args ...any) *failure {
-	name := providerCLI
+	name := spec.Claude
 	if p.model != "" {
 		name += "/" + p.model
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"strings"
+
+	"github.com/tine-mcp/tine/internal/model/spec"
 )
 
 // A programRun is what a run has printed so far: lines of JSON.
@@ -142,8 +144,8 @@ func (r *programRun) reply() Reply {
 	if !r.ended {
 		reply.Message.Text, reply.Stop = r.text.String(), StopLength
 		reply.Usage = r.usage.known()
-		if p, ok := r.prices.find(providerAnthropic, r.model); ok {
-			reply.Usage.Cost = p.cost(reply.Usage)
+		if p, ok := find(r.prices, spec.Anthropic, r.model); ok {
+			reply.Usage.Cost = cost(p, reply.Usage)
 		} else {
 			reply.Usage.CostUnknown = true
 		}

@@ -71,8 +71,11 @@ type Options struct {
 	Start func(Command) (Running, error)
 	// Blind reports whether this process can't look at the host any more, so that programs
 	// see what was found before; nil for never. See Driver.Look.
-	Blind   func() bool
-	Environ []string // of the gateway: where PATH and HOME are looked up; default os.Environ()
+	Blind func() bool
+	// MemoryFlag is how the memory of a sandbox is set, for messages; default the key of
+	// the config.
+	MemoryFlag string
+	Environ    []string // of the gateway: where PATH and HOME are looked up; default os.Environ()
 
 	MaxFrame  int           // bytes of one message from a server; default 64 MiB
 	StopGrace time.Duration // how long to ask before killing, where the spec does not say; default 5s

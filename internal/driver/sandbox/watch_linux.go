@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -123,7 +124,7 @@ func (i *instance) tooMuch() string {
 	if i.over.Load() == 0 && (i.rec.Limit > 0 || !killedByKernel(i.rec.Sandbox)) {
 		return ""
 	}
-	return fmt.Sprintf(", because it took more memory than servers.%s.sandbox.memory lets it have", i.h.Server)
+	return fmt.Sprintf(", because it took more memory than %s lets it have", cmp.Or(i.d.opts.MemoryFlag, "servers."+i.h.Server+".sandbox.memory"))
 }
 
 // killedByKernel reports whether the kernel has ended something in the cgroup of a

@@ -219,6 +219,9 @@ func inputs(sig signature.Signature, given map[string]json.RawMessage) (values m
 			bound[f.Name] = name
 			continue
 		}
+		if err := f.Input(raw); err != nil {
+			return nil, nil, invalid("inputs: %v", err)
+		}
 		values[f.Name] = raw
 	}
 	for name := range given {
@@ -297,7 +300,10 @@ func (a *agent) begin(ctx context.Context, values map[string]json.RawMessage, bo
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "Task: %s\n\nVariables in the kernel:\n", a.sig)
-	for _, v := range known.Vars {
+	for i, v := range known.Vars {
+		if err := a.sig.Inputs[i].Holds(v.Type); err != nil {
+			return "", invalid("inputs: %v", err)
+		}
 		length := ""
 		if v.Length != nil {
 			length = fmt.Sprintf(", length %d", *v.Length)

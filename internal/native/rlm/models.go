@@ -2,13 +2,13 @@ package rlm
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 	"sync"
 
 	"github.com/tine-mcp/tine/internal/model"
+	"github.com/tine-mcp/tine/internal/model/spec"
 	"github.com/tine-mcp/tine/internal/native/rlm/body"
 )
 
@@ -26,10 +26,9 @@ type Models struct {
 // started.
 func (all *Models) of(env Env, set body.Settings) (*models, error) {
 	m := &models{set: set, budget: model.NewBudget(model.Limits{Calls: set.Budget.Calls, Tokens: set.Budget.Tokens, Cost: set.Budget.Cost})}
-	if set.Prices != nil {
-		if err := json.Unmarshal(set.Prices, &m.prices); err != nil {
-			return nil, fmt.Errorf("settings.prices must be like {NAME: {input: 3, output: 15}}, in dollars by the million tokens: %w", err)
-		}
+	var err error
+	if m.prices, err = spec.ReadPrices(set.Prices); err != nil {
+		return nil, fmt.Errorf("settings.prices: %w", err)
 	}
 	if all == nil || all.Open == nil {
 		return m, nil

@@ -1,6 +1,7 @@
 package body
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tine-mcp/tine/internal/model/spec"
 	"github.com/tine-mcp/tine/internal/native/settings"
 )
 
@@ -99,6 +101,14 @@ func ReadSettings(from map[string]any) (Settings, error) {
 		return s, errors.New("settings.budget must not have negative numbers")
 	case span < leastTime || span > mostTime:
 		return s, fmt.Errorf("settings.budget.time must be from %s to %s", leastTime, mostTime)
+	}
+	for _, name := range []string{s.Model, cmp.Or(s.SubModel, s.Model)} {
+		if _, err := spec.At(name, s.BaseURL); err != nil {
+			return s, fmt.Errorf("settings: %w", err)
+		}
+	}
+	if _, err := spec.ReadPrices(s.Prices); err != nil {
+		return s, fmt.Errorf("settings.prices: %w", err)
 	}
 	for _, path := range s.AllowRead {
 		if !filepath.IsAbs(path) {

@@ -95,7 +95,7 @@ class Worker:
 
     def remember(self, name, code):
         """Has tracebacks show the lines of a code, until there are many newer ones."""
-        linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+        linecache.cache[name] = (len(code), None, (code + "\n").splitlines(True), name)
         self.cells.append((name, len(code)))
         self.code += len(code)
         while len(self.cells) > CELLS or self.code > CODE and len(self.cells) > 1:
@@ -146,7 +146,8 @@ class Worker:
             if os.getpid() != self.pid:
                 os._exit(0)  # code that forked, and came to its end in the child too
             printed, total, lost = self.output.end()
-        self.names["_output"] = printed.decode("utf-8", "replace")
+        if "_output" not in self.reads:  # else it would be gone once a part of it was looked at
+            self.names["_output"] = printed.decode("utf-8", "replace")
         done.update(printed=total, lost=lost)
         if total > SENT:
             done["tail"] = printed[-TAIL:].decode("utf-8", "replace")

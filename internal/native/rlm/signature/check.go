@@ -46,6 +46,34 @@ func (s Signature) Check(outputs []byte) (json.RawMessage, error) {
 	return json.RawMessage("{" + strings.Join(parts, ",") + "}"), nil
 }
 
+// Input says why a value, which is JSON, is none for an input; nil where it is.
+func (f Field) Input(value []byte) error {
+	if f.Free {
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(value))
+	dec.UseNumber()
+	var got any
+	if err := dec.Decode(&got); err != nil {
+		return err
+	}
+	if _, why := f.Type.fit(got); why != "" {
+		return fmt.Errorf("%s %s", f.Name, why)
+	}
+	return nil
+}
+
+// Holds says why a variable of a type of Python is none for an input; nil where it is, and
+// where nothing can be told from the name of its type.
+func (f Field) Holds(python string) error {
+	known := []string{"str", "bytes", "int", "float", "bool", "list", "dict", "NoneType"}
+	fits := f.Free || f.Type.Name == "Any" || f.Type.Name == python || f.Type.Name == "float" && python == "int"
+	if fits || !slices.Contains(known, python) {
+		return nil
+	}
+	return fmt.Errorf("%s is a %s, not a %s", f.Name, python, f.Type)
+}
+
 // fit is a value as the type has it, or why it is none.
 func (t Type) fit(value any) (any, string) {
 	is := func(ok bool) (any, string) {

@@ -18,10 +18,12 @@ type Signature struct {
 	Strategy string
 }
 
-// A Field is a value with a name. Its type is in Python's words.
+// A Field is a value with a name. Its type is in Python's words, and str where it has none.
 type Field struct {
 	Name string
 	Type Type
+	// Free is set where the signature has no type: an input can then be anything.
+	Free bool
 }
 
 // A Type is a type of Python that JSON can hold.
@@ -46,7 +48,9 @@ func (s Signature) String() string {
 	side := func(fields []Field) string {
 		all := make([]string, len(fields))
 		for i, f := range fields {
-			all[i] = f.Name + ": " + f.Type.String()
+			if all[i] = f.Name; !f.Free {
+				all[i] += ": " + f.Type.String()
+			}
 		}
 		return strings.Join(all, ", ")
 	}
@@ -59,6 +63,11 @@ var (
 	takes = map[string]int{"str": 0, "int": 0, "float": 0, "bool": 0, "list": 1, "dict": 2, "Any": 0}
 	same  = map[string]string{"string": "str", "number": "float", "integer": "int", "boolean": "bool", "array": "list", "object": "dict", "any": "Any", "List": "list", "Dict": "dict"}
 )
+
+// reserved are names that no variable can have, or that a sub-agent's code calls.
+var reserved = strings.Fields("False None True and as assert async await break class continue def del elif else except " +
+	"finally for from global if import in is lambda nonlocal not or pass raise return try while with yield " +
+	"SUBMIT llm_query llm_query_batch llm_query_batched print len")
 
 // most bounds a signature: its length, and how many fields it has.
 const (
@@ -112,13 +121,16 @@ func fields(text, side string) ([]Field, error) {
 		if name == "" {
 			return nil, fmt.Errorf("the signature lacks a name %s -> at %q", side, p.shown())
 		}
-		f := Field{Name: name, Type: Type{Name: "str"}}
+		if slices.Contains(reserved, name) {
+			return nil, fmt.Errorf("the signature has the name %s, which has a meaning in Python or in the kernel; choose another", name)
+		}
+		f := Field{Name: name, Type: Type{Name: "str"}, Free: side == "before"}
 		if p.take(':') {
 			t, err := p.parseType(0)
 			if err != nil {
 				return nil, fmt.Errorf("the type of %s: %w", name, err)
 			}
-			f.Type = t
+			f.Type, f.Free = t, false
 		}
 		if slices.ContainsFunc(all, func(other Field) bool { return other.Name == f.Name }) {
 			return nil, fmt.Errorf("the signature has %s twice", f.Name)

@@ -7,8 +7,8 @@ import (
 
 func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
-		"a -> b":                     "a: str -> b: str",
-		" text , n:int->out : float": "text: str, n: int -> out: float",
+		"a -> b":                     "a -> b: str",
+		" text , n:int->out : float": "text, n: int -> out: float",
 		"x: list[int] -> y: dict[str, list[bool]]": "x: list[int] -> y: dict[str, list[bool]]",
 		"x: list, y: dict -> z: Any":               "x: list, y: dict -> z: Any",
 		"x: array -> z: string, n: number":         "x: list -> z: str, n: float",
@@ -44,6 +44,8 @@ func TestParseRefuses(t *testing.T) {
 		"a: str[int] -> b":       "takes 0 types",
 		"a, a -> b":              "a twice",
 		"a -> a":                 "on both sides",
+		"a -> class":             "the name class, which has a meaning",
+		"llm_query -> a":         "choose another",
 		"a -> b: " + strings.Repeat("list[", 20) + "int" + strings.Repeat("]", 20): "types deep",
 		strings.Repeat("a", 5000) + " -> b":                                        "bytes",
 	} {
@@ -75,6 +77,42 @@ func TestCheck(t *testing.T) {
 	} {
 		if got, err := s.Check([]byte(bad)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %s, %v", bad, got, err)
+		}
+	}
+}
+
+func TestInputs(t *testing.T) {
+	s, err := Parse("free, s: str, f: float, l: list[int], a: Any -> x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		value, python string
+		fit           string // the names of those that take it
+	}{
+		{`"x"`, "str", "free s a"},
+		{`1`, "int", "free f a"},
+		{`1.5`, "float", "free f a"},
+		{`[1]`, "list", "free l a"},
+		{`["x"]`, "", "free a"},
+		{`null`, "NoneType", "free a"},
+		{"", "bytes", "free a"},
+		{"", "DataFrame", "free s f l a"},
+	} {
+		var values, variables []string
+		for _, f := range s.Inputs {
+			if tt.value != "" && f.Input([]byte(tt.value)) == nil {
+				values = append(values, f.Name)
+			}
+			if tt.python != "" && f.Holds(tt.python) == nil {
+				variables = append(variables, f.Name)
+			}
+		}
+		if got := strings.Join(values, " "); tt.value != "" && got != tt.fit {
+			t.Errorf("%s fits %s", tt.value, got)
+		}
+		if got := strings.Join(variables, " "); tt.python != "" && got != tt.fit {
+			t.Errorf("a %s fits %s", tt.python, got)
 		}
 	}
 }

@@ -1,0 +1,55 @@
+package spec
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+)
+
+// A Price is in US dollars for a million tokens. A price of the cache that is zero
+// while Input is not means that the tokens cost as much as others.
+type Price struct {
+	Input      float64 `json:"input"`
+	Output     float64 `json:"output"`
+	CacheWrite float64 `json:"cache_write,omitempty"`
+	CacheRead  float64 `json:"cache_read,omitempty"`
+	// Long is the price of requests with more than Above tokens, cached ones included.
+	Above int64  `json:"above,omitempty"`
+	Long  *Price `json:"long,omitempty"`
+}
+
+// Prices are the prices of models by name, with or without the provider, as
+// anthropic/claude-opus-5-5 or claude-opus-5-5. A name stands for its dated versions
+// as well.
+type Prices map[string]Price
+
+// With returns the prices with others over them.
+func (p Prices) With(others Prices) Prices {
+	all := maps.Clone(p)
+	if all == nil {
+		all = Prices{}
+	}
+	maps.Copy(all, others)
+	return all
+}
+
+// ReadPrices reads those of the settings.
+func ReadPrices(data []byte) (p Prices, err error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&p); err != nil {
+		return nil, fmt.Errorf("it must be like {NAME: {input: 3, output: 15}}, in dollars by the million tokens: %w", err)
+	}
+	for name, price := range p {
+		for each := &price; each != nil; each = each.Long {
+			if each.Input < 0 || each.Output < 0 || each.CacheRead < 0 || each.CacheWrite < 0 || each.Above < 0 {
+				return nil, fmt.Errorf("%s: a price must not be negative", name)
+			}
+		}
+	}
+	return p, nil
+}
