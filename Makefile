@@ -85,7 +85,7 @@ AT_A_TIME := $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
 .PHONY: unit
 unit: build ## unit tests, with the race detector where things happen at once
 	TINE_BIN=$(CURDIR)/bin/tine CGO_ENABLED=1 e2e/engine.sh with go test -p $(AT_A_TIME) $(RACE) -vet=off -timeout $(TESTTIME) $(AT_ONCE)
-	TINE_BIN=$(CURDIR)/bin/tine go test -vet=off -tags '$(TAGS)' -timeout $(TESTTIME) $$(go list ./... | grep -vxF -e $(shell go list .)/e2e -f <(go list $(AT_ONCE)))
+	TINE_BIN=$(CURDIR)/bin/tine e2e/engine.sh with go test -vet=off -tags '$(TAGS)' -timeout $(TESTTIME) $$(go list ./... | grep -vxF -e $(shell go list .)/e2e -f <(go list $(AT_ONCE)))
 	go test -C tools ./image
 
 .PHONY: cross

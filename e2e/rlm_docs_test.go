@@ -39,6 +39,7 @@ func TestRLMDocs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	d.venv(t)
 	t.Cleanup(func() { // what is fetched is read-only
 		_ = filepath.WalkDir(w.state, func(path string, e fs.DirEntry, err error) error {
 			if err == nil && e.IsDir() {
@@ -102,6 +103,23 @@ func (d *rlmDocs) line(t *testing.T, line string) {
 	d.ran++
 }
 
+// venv makes the environment that the page names, with a package that nothing else has.
+func (d *rlmDocs) venv(t *testing.T) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "python3", "-m", "venv", "--without-pip", ".venv")
+	cmd.Dir = d.project
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	dirs, err := filepath.Glob(filepath.Join(d.project, ".venv/lib/python*/site-packages"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatalf("site-packages: %v, %v", dirs, err)
+	}
+	if err := os.WriteFile(filepath.Join(dirs[0], "only_here.py"), []byte("x = 1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // shell runs a command as the reader does.
 func (d *rlmDocs) shell(t *testing.T, line string) {
 	t.Helper()
@@ -154,18 +172,6 @@ func (d *rlmDocs) serve(t *testing.T, args []string) {
 		imports = strings.Join(names, ", ")
 	case slices.Contains(args, ".venv/bin/python"):
 		imports = "only_here"
-		cmd := exec.CommandContext(t.Context(), "python3", "-m", "venv", "--without-pip", ".venv")
-		cmd.Dir = d.project
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		dirs, err := filepath.Glob(filepath.Join(d.project, ".venv/lib/python*/site-packages"))
-		if err != nil || len(dirs) != 1 {
-			t.Fatalf("site-packages: %v, %v", dirs, err)
-		}
-		if err := os.WriteFile(filepath.Join(dirs[0], "only_here.py"), []byte("x = 1\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
 	}
 	c := d.w.open(t, d.project, append(args, "--session", imports[:3])...)
 	c.is(t, "import "+imports+"; 1", "1")

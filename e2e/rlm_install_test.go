@@ -54,10 +54,10 @@ func TestRLMInstallClaudeCode(t *testing.T) {
 		{plain, "project", "Project config", plain},
 		{plain, "user", "User config", repo},
 	} {
-		in(tt.dir, tineBinary, "rlm", "install", "claude-code", "--scope", tt.scope, "--", "--python", "python 3")
+		in(tt.dir, tineBinary, "rlm", "install", "claude-code", "--scope", tt.scope, "--", "--session", "a b")
 		for _, dir := range []string{tt.dir, tt.elsewhere} {
 			out := in(dir, claude, "mcp", "get", "rlm")
-			if !strings.Contains(out, "Scope: "+tt.sees) || !strings.Contains(out, "Command: "+tineBinary) || !strings.Contains(out, "Args: rlm --python python 3") {
+			if !strings.Contains(out, "Scope: "+tt.sees) || !strings.Contains(out, "Command: "+tineBinary) || !strings.Contains(out, "Args: rlm --session a b") {
 				t.Errorf("%s scope of %s: claude mcp get says in %s\n%s", tt.scope, tt.dir, dir, out)
 			}
 		}

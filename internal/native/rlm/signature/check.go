@@ -67,7 +67,7 @@ func (f Field) Input(value []byte) error {
 // where nothing can be told from the name of its type.
 func (f Field) Holds(python string) error {
 	known := []string{"str", "bytes", "int", "float", "bool", "list", "dict", "NoneType"}
-	fits := f.Free || f.Type.Name == "Any" || f.Type.Name == python || f.Type.Name == "float" && python == "int"
+	fits := f.Free || f.Type.Name == "Any" || f.Type.None && python == "NoneType" || f.Type.Name == python || f.Type.Name == "float" && python == "int"
 	if fits || !slices.Contains(known, python) {
 		return nil
 	}
@@ -81,6 +81,9 @@ func (t Type) fit(value any) (any, string) {
 			return nil, fmt.Sprintf("is a %s, not a %s", nameOf(value), t)
 		}
 		return value, ""
+	}
+	if value == nil && t.None {
+		return nil, ""
 	}
 	switch t.Name {
 	case "str":

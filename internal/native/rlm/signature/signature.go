@@ -30,9 +30,14 @@ type Field struct {
 type Type struct {
 	Name string // str, int, float, bool, list, dict or Any
 	Of   []Type // of the elements of a list, or of the keys and values of a dict
+	None bool   // whether None is one, too
 }
 
 func (t Type) String() string {
+	if t.None {
+		t.None = false
+		return t.String() + " | None"
+	}
 	if len(t.Of) == 0 {
 		return t.Name
 	}
@@ -190,7 +195,19 @@ func (p *parser) word() string {
 // mostDeep is how deep types may stand in each other.
 const mostDeep = 8
 
+// parseType reads a type, as list[int] or str | None.
 func (p *parser) parseType(deep int) (Type, error) {
+	t, err := p.oneType(deep)
+	if err == nil && p.take('|') {
+		if at := p.shown(); p.word() != "None" {
+			return t, fmt.Errorf("%q stands behind |, where None can stand", at)
+		}
+		t.None = true
+	}
+	return t, err
+}
+
+func (p *parser) oneType(deep int) (Type, error) {
 	at := p.shown()
 	name := p.word()
 	if other, ok := same[name]; ok {
@@ -222,7 +239,7 @@ func (p *parser) parseType(deep int) (Type, error) {
 	if len(t.Of) != most {
 		return t, fmt.Errorf("%s takes %d types in brackets, not %d", t.Name, most, len(t.Of))
 	}
-	if t.Name == "dict" && t.Of[0].Name != "str" {
+	if t.Name == "dict" && t.Of[0].String() != "str" {
 		return t, fmt.Errorf("the keys of a dict are str, not %s", t.Of[0])
 	}
 	return t, nil

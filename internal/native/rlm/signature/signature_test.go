@@ -9,11 +9,12 @@ func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
 		"a -> b":                     "a -> b: str",
 		" text , n:int->out : float": "text, n: int -> out: float",
-		"x: list[int] -> y: dict[str, list[bool]]": "x: list[int] -> y: dict[str, list[bool]]",
-		"x: list, y: dict -> z: Any":               "x: list, y: dict -> z: Any",
-		"x: array -> z: string, n: number":         "x: list -> z: str, n: float",
-		"deep_reasoning":                           "context: str, query: str -> answer: str",
-		" deep_reasoning_multi ":                   "documents: Any, query: str -> answer: str",
+		"x: list[int] -> y: dict[str, list[bool]]":  "x: list[int] -> y: dict[str, list[bool]]",
+		"x: str|None -> y: list[int | None] | None": "x: str | None -> y: list[int | None] | None",
+		"x: list, y: dict -> z: Any":                "x: list, y: dict -> z: Any",
+		"x: array -> z: string, n: number":          "x: list -> z: str, n: float",
+		"deep_reasoning":                            "context: str, query: str -> answer: str",
+		" deep_reasoning_multi ":                    "documents: Any, query: str -> answer: str",
 	} {
 		s, err := Parse(text)
 		if err != nil || s.String() != want {
@@ -44,6 +45,7 @@ func TestParseRefuses(t *testing.T) {
 		"a: str[int] -> b":       "takes 0 types",
 		"a, a -> b":              "a twice",
 		"a -> a":                 "on both sides",
+		"a: int | str -> b":      "where None can stand",
 		"a -> class":             "the name class, which has a meaning",
 		"llm_query -> a":         "choose another",
 		"a -> b: " + strings.Repeat("list[", 20) + "int" + strings.Repeat("]", 20): "types deep",
@@ -82,7 +84,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestInputs(t *testing.T) {
-	s, err := Parse("free, s: str, f: float, l: list[int], a: Any -> x")
+	s, err := Parse("free, s: str, n: str | None, f: float, l: list[int], a: Any -> x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,14 +92,14 @@ func TestInputs(t *testing.T) {
 		value, python string
 		fit           string // the names of those that take it
 	}{
-		{`"x"`, "str", "free s a"},
+		{`"x"`, "str", "free s n a"},
 		{`1`, "int", "free f a"},
 		{`1.5`, "float", "free f a"},
 		{`[1]`, "list", "free l a"},
 		{`["x"]`, "", "free a"},
-		{`null`, "NoneType", "free a"},
+		{`null`, "NoneType", "free n a"},
 		{"", "bytes", "free a"},
-		{"", "DataFrame", "free s f l a"},
+		{"", "DataFrame", "free s n f l a"},
 	} {
 		var values, variables []string
 		for _, f := range s.Inputs {
