@@ -121,7 +121,7 @@ func newPlugins(o pluginOptions) (_ *plugins, err error) {
 	within := builtin.New(builtin.Options{Kinds: kinds(o.Sessions, private, o.RLM), Layers: inside, Dir: filepath.Join(o.State, "templates")})
 	away := remote.New(remote.Options{Dir: filepath.Join(o.State, "remote"), MaxFrame: o.MaxFrame, Authorize: o.Authorize, Log: o.Log})
 	contained := docker.New(docker.Options{Gateway: o.Gateway, MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "docker"), Log: o.Log})
-	walled := sandbox.New(sandbox.Options{MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "sandbox"), Binary: o.Sandbox, Hide: []string{o.State}, Private: o.Private, Network: o.Network, Programs: o.RLM.Programs, Start: o.RLM.Helper.starter(), Blind: o.RLM.Helper.blind(), MemoryFlag: o.RLM.Flags["memory"], Log: o.Log})
+	walled := sandbox.New(sandbox.Options{MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "sandbox"), Binary: o.Sandbox, Hide: []string{o.State}, Private: o.Private, Network: o.Network, Programs: o.RLM.Programs, Start: o.RLM.Helper.starter(), Blind: o.RLM.Helper.blind(), Memory: o.RLM.Helper.memory(), MemoryFlag: o.RLM.Flags["memory"], Log: o.Log})
 	programs := process.New(process.Options{MaxFrame: o.MaxFrame, Self: self, Place: filepath.Join(o.State, "workspace"), Fetched: filepath.Join(o.State, "fetched"), Log: o.Log})
 	open = append(open, closer(within.Close), closer(away.Close), contained, walled, programs)
 	for _, d := range []driver.Driver{programs, url.New(), within, away, contained, walled} {

@@ -38,7 +38,7 @@ func (h *rlmHelper) confine() error {
 	flags := &h.room.about.Flags
 	switch host := os.Getenv("DOCKER_HOST"); {
 	case h.confined || flags.Unconfined:
-		return nil
+		return h.unconfined
 	case flags.Plain:
 		return nil // such a kernel is started by this process, and would be confined too
 	case flags.inContainer() && host != "" && !strings.HasPrefix(host, "unix://"):
@@ -49,19 +49,19 @@ func (h *rlmHelper) confine() error {
 	h.confined = true
 	// What is written besides the state, such as the prompt of the program claude.
 	temporary := filepath.Join(h.room.dir, "tmp")
-	if err := errors.Join(os.MkdirAll(temporary, 0o700), os.Setenv("TMPDIR", temporary)); err != nil {
-		return err
+	if h.unconfined = errors.Join(os.MkdirAll(temporary, 0o700), os.Setenv("TMPDIR", temporary)); h.unconfined != nil {
+		return h.unconfined
 	}
 	rules := h.room.rules()
 	can := confine.Can(rules)
 	report, err := confine.Apply(rules)
 	switch {
 	case err != nil && can.Complete():
-		return fmt.Errorf("confine tine rlm: %w; --no-confinement runs it without", err)
+		h.unconfined = fmt.Errorf("confine tine rlm: %w; --no-confinement runs it without", err)
 	case err != nil || !report.Complete():
 		h.room.rooms.log.Warn("tine rlm is not confined as it should be", "report", report.String(), "err", err)
 	}
-	return nil
+	return h.unconfined
 }
 
 // blind reports whether this process can't look at the host any more; nil for never.

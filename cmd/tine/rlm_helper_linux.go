@@ -30,6 +30,7 @@ const (
 	helpClaude = "claude" // starts the program claude: Args, Env, Dir, and the files stdin, stdout, stderr
 	helpDial   = "dial"   // connects to Address, and returns the connection
 	helpKill   = "kill"   // ends what was started: PID
+	helpMemory = "memory" // says how much memory a sandbox takes: PID, Gofer
 	helpBye    = "bye"    // tine rlm ends in order
 )
 
@@ -44,12 +45,14 @@ type helperRequest struct {
 	Dir     string   `json:"dir,omitempty"`
 	Address string   `json:"address,omitempty"`
 	PID     int      `json:"pid,omitempty"`
+	Gofer   int      `json:"gofer,omitempty"`
 }
 
 // A helperReply answers a request, or says that what was started has ended.
 type helperReply struct {
 	ID    uint64 `json:"id,omitempty"`
 	PID   int    `json:"pid,omitempty"`
+	Bytes int64  `json:"bytes,omitempty"`
 	Ended bool   `json:"ended,omitempty"`
 	Error string `json:"error,omitempty"`
 	Errno int    `json:"errno,omitempty"`
@@ -68,7 +71,7 @@ func helpOver(socket *os.File, task helperTask, programs string) (inOrder bool, 
 		return false, err
 	}
 	defer conn.Close()
-	h := &helpService{conn: conn, task: task, programs: programs, running: make(map[int]func())}
+	h := &helpService{conn: conn, task: task, programs: programs, running: make(map[int]func()), usages: make(map[int]*sandbox.Usage)}
 	flags := rlmFlags{Project: task.From, SRT: task.SRT}
 	if h.srt, err = flags.srt(); err != nil {
 		return false, err
@@ -108,6 +111,9 @@ type helpService struct {
 
 	mu      sync.Mutex
 	running map[int]func() // what ends it, by the id of the process
+
+	looking sync.Mutex
+	usages  map[int]*sandbox.Usage // of sandboxes, by the id of the process
 }
 
 // end ends the programs claude that run; tine-sandbox ends by itself.
@@ -132,6 +138,8 @@ func (h *helpService) do(req helperRequest, files []*os.File) (rep helperReply, 
 		out, err = h.dial(req.Address)
 	case helpKill:
 		err = h.kill(req.PID)
+	case helpMemory:
+		rep.Bytes, err = h.memory(req.PID, req.Gofer)
 	default:
 		err = fmt.Errorf("the helper does not know %q", req.Op)
 	}
@@ -205,6 +213,20 @@ func (h *helpService) kill(pid int) error {
 	return syscall.Kill(pid, syscall.SIGKILL)
 }
 
+// memory looks for tine rlm, which can't see other processes any more.
+func (h *helpService) memory(pid, gofer int) (int64, error) {
+	h.looking.Lock()
+	defer h.looking.Unlock()
+	if h.usages[pid] == nil {
+		h.usages[pid] = new(sandbox.Usage)
+	}
+	used, err := h.usages[pid].Look(pid, gofer)
+	if err != nil {
+		delete(h.usages, pid)
+	}
+	return used, err
+}
+
 const (
 	dialTime = 30 * time.Second
 	byeWait  = 10 * time.Second // which is for the removal of a folder
@@ -255,10 +277,12 @@ type rlmHelper struct {
 	conn     *control.Conn
 	ended    error // why there is none any more
 	confined bool
-	last     uint64
-	calls    map[uint64]chan helperAnswer
-	exits    map[int]chan error
-	over     chan struct{} // closed when the helper has ended
+	// unconfined is why that failed, for each that asks for it: nothing goes on without.
+	unconfined error
+	last       uint64
+	calls      map[uint64]chan helperAnswer
+	exits      map[int]chan error
+	over       chan struct{} // closed when the helper has ended
 }
 
 // gone is closed when the helper has ended.
@@ -427,6 +451,17 @@ func (h *rlmHelper) starter() func(sandbox.Command) (sandbox.Running, error) {
 			_, _ = io.Copy(c.Stderr, r)
 			r.Close()
 		}), nil
+	}
+}
+
+// memory is how much memory a sandbox takes; nil where this process sees it.
+func (h *rlmHelper) memory() func(pid, gofer int) (int64, error) {
+	if h == nil {
+		return nil
+	}
+	return func(pid, gofer int) (int64, error) {
+		rep, _, err := h.call(context.Background(), helperRequest{Op: helpMemory, PID: pid, Gofer: gofer})
+		return rep.Bytes, err
 	}
 }
 

@@ -81,6 +81,8 @@ func (h *rlmHelper) starter() func(sandbox.Command) (sandbox.Running, error) { r
 
 func (h *rlmHelper) blind() func() bool { return nil }
 
+func (h *rlmHelper) memory() func(pid, gofer int) (int64, error) { return nil }
+
 func (h *rlmHelper) openModel(name string, o model.Options) (model.Model, error) {
 	if h != nil && h.room.srt != nil {
 		at, err := spec.At(name, o.BaseURL)

@@ -78,7 +78,7 @@ func restrict(k kernel, r Rules) (skipped []string, err error) {
 	} {
 		for _, path := range list.paths {
 			err := permit(int(fd), path, list.right&attr.Handled_access_fs)
-			if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+			if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EACCES) {
 				skipped = append(skipped, path)
 				continue
 			}

@@ -48,7 +48,8 @@ type instance struct {
 
 	followed followed
 
-	usage usage        // for the watch alone
+	usage Usage        // for the watch alone, as is this
+	blind int          // looks that saw nothing
 	over  atomic.Int64 // bytes that the watch ended it for
 
 	box, gofer procid.Watcher

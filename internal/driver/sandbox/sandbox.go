@@ -72,6 +72,9 @@ type Options struct {
 	// Blind reports whether this process can't look at the host any more, so that programs
 	// see what was found before; nil for never. See Driver.Look.
 	Blind func() bool
+	// Memory is the bytes that a sandbox takes, of which the process and its gofer are
+	// given; nil where this process can see it itself.
+	Memory func(pid, gofer int) (int64, error)
 	// MemoryFlag is how the memory of a sandbox is set, for messages; default the key of
 	// the config.
 	MemoryFlag string

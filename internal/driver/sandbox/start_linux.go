@@ -107,7 +107,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ *instance, err 
 	}
 	if !p.cgroup {
 		rec.Limit = p.box.Memory
-		d.watch.uncounted(d, spec.Server, p.box.CPUs)
+		d.watch.uncounted(d, spec, p.box.CPUs)
 	}
 	defer d.pool.starting()()
 	m, err := d.hand(ctx, p, spec, runsc, st)

@@ -4,9 +4,11 @@ package sandbox
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tine-mcp/tine/internal/driver"
 )
 
 // watch ends sandboxes that take more memory than they may where no cgroup does:
@@ -52,12 +56,16 @@ func (w *watch) begin(i *instance) {
 
 // uncounted says once of a server that its share of the CPUs is not limited: to look
 // now and then would not do.
-func (w *watch) uncounted(d *Driver, server string, cpus float64) {
+func (w *watch) uncounted(d *Driver, spec driver.Spec, cpus float64) {
 	if cpus <= 0 {
 		return
 	}
-	if _, logged := w.logged.LoadOrStore(server, nil); !logged {
-		d.opts.Log.Warn("sandbox.cpus has no effect, since there are no cgroups for it; run Tine as root, or remove it", "server", server)
+	if _, logged := w.logged.LoadOrStore(spec.Server, nil); !logged {
+		level := slog.LevelWarn
+		if spec.Front != "" { // which has a share that nobody asked for
+			level = slog.LevelInfo
+		}
+		d.opts.Log.Log(context.Background(), level, "sandbox.cpus has no effect, since there are no cgroups for it; run Tine as root, or remove it", "server", spec.Server)
 	}
 }
 
@@ -103,10 +111,14 @@ func (i *instance) bound() {
 	if i.over.Load() != 0 {
 		return // it is on its way
 	}
-	used, err := i.usage.look(i.rec.PID, i.rec.Gofer.PID)
+	look := i.usage.Look
+	if i.d.opts.Memory != nil {
+		look = i.d.opts.Memory
+	}
+	used, err := look(i.rec.PID, i.rec.Gofer.PID)
 	switch {
 	case err != nil:
-		if i.usage.blind++; i.usage.blind == maxBlind && i.rec.ID.Lives() {
+		if i.blind++; i.blind == maxBlind && i.rec.ID.Lives() {
 			i.log.Warn("how much memory a sandbox takes can't be seen, so that nothing limits it", "server", i.h.Server, "error", err)
 		}
 	case used > i.rec.Limit:
@@ -144,14 +156,13 @@ func killedByKernel(sandbox string) bool {
 	return false
 }
 
-// usage is where the memory of a sandbox is seen. gVisor keeps that of the program,
+// A Usage is where the memory of a sandbox is seen; the zero value is for any. gVisor keeps that of the program,
 // its files and /dev/shm in a file without a name, and what it knows of them in
 // its own, which grows with them.
-type usage struct {
+type Usage struct {
 	files []memoryFile
 	own   int64 // of gVisor
 	looks int
-	blind int // looks that saw nothing
 }
 
 // ownEvery is with how many looks that of gVisor itself is looked at, which is more
@@ -167,8 +178,8 @@ type memoryFile struct {
 	ino  uint64
 }
 
-// look returns the bytes that a sandbox takes.
-func (u *usage) look(pid, gofer int) (int64, error) {
+// Look returns the bytes that a sandbox takes.
+func (u *Usage) Look(pid, gofer int) (int64, error) {
 	all, ok := u.kept()
 	if !ok {
 		if err := u.find(pid); err != nil {
@@ -192,7 +203,7 @@ func (u *usage) look(pid, gofer int) (int64, error) {
 
 // kept is what is in the files, and false where they are not those any more. They
 // are not held open: that would keep the memory of one that has ended.
-func (u *usage) kept() (int64, bool) {
+func (u *Usage) kept() (int64, bool) {
 	var all int64
 	for _, f := range u.files {
 		var s unix.Stat_t
@@ -205,7 +216,7 @@ func (u *usage) kept() (int64, bool) {
 }
 
 // find looks for the files among those that a sandbox has open.
-func (u *usage) find(pid int) error {
+func (u *Usage) find(pid int) error {
 	u.files = nil
 	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
 	d, err := os.Open(dir)

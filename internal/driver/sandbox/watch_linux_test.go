@@ -34,10 +34,10 @@ func TestWatchUsage(t *testing.T) {
 	if rec.Limit != 512<<20 {
 		t.Errorf("it may have %d bytes", rec.Limit)
 	}
-	var u usage
+	var u Usage
 	look := func() int64 {
 		t.Helper()
-		n, err := u.look(rec.PID, rec.Gofer.PID)
+		n, err := u.Look(rec.PID, rec.Gofer.PID)
 		if err != nil {
 			t.Fatal(err)
 		}

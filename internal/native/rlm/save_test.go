@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/tine-mcp/tine/api"
+	"github.com/tine-mcp/tine/internal/driver"
 	"github.com/tine-mcp/tine/internal/native/rlm/body"
 	"github.com/tine-mcp/tine/internal/testkit"
 )
@@ -167,4 +168,36 @@ func TestSavedInPlace(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(w.spec.State, body.State, "*.part")); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
+}
+
+// A save with which kernels end, as one does that needs too much memory, is not read for
+// ever: that is told, and the kernel works.
+func TestSavedIsTooLarge(t *testing.T) {
+	w := newWorld(t, nil)
+	w.exec("import os\nclass Ends:\n    def __reduce__(self): return eval, ('__import__(\"os\").kill(__import__(\"os\").getpid(), 9)',)\ne = Ends()")
+	w.stop()
+	for n := range 2 {
+		inst, err := w.d.Start(t.Context(), w.spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		link, err := inst.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = New(Env{Server: "rlm", Settings: w.set, Body: &driver.Body{Instance: inst, Stream: link.Stream, Fresh: true}, Log: w.spec.Log})
+		if err == nil || !strings.Contains(err.Error(), "killed") {
+			t.Errorf("start %d: %v", n, err)
+		}
+		if err := inst.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	w.start()
+	told, res := w.call("rlm_exec", map[string]any{"code": "1"})
+	if !res.IsError || kindOf(t, res) != api.KindLost {
+		t.Errorf("it says %s", told)
+	}
+	testkit.Has(t, "what is told", told, "2 kernels ended while they read it")
+	w.is("1 + 1", "2")
 }

@@ -28,6 +28,8 @@ CODE = 4 << 20  # characters of those
 COROUTINE = 0x80  # inspect.CO_COROUTINE
 
 SAVED = "saved"  # the file in STATE with the variables
+ATTEMPT = "attempt"  # how often a kernel has begun to read that, and not come to the end
+ATTEMPTS = 2  # after which no kernel reads it
 NEWER = "newer"  # the names that changed since, and what could not be saved
 
 

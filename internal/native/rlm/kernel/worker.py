@@ -365,6 +365,7 @@ class Worker:
                 if head["at"] < oldest:
                     lost["expired"] = True
                 else:
+                    self.attempt(head["at"])
                     back, left = unpickled(f)
                     self.names.update(back)
                     lost["left"].update(left)
@@ -374,11 +375,25 @@ class Worker:
             pass
         except Exception as e:
             lost["broken"] = "%s: %s" % (type(e).__name__, str(e)[:SHOWN])
+        remove(ATTEMPT)
         if lost.get("expired") or "broken" in lost:
             remove(SAVED)
         if lost["count"] or lost["left"] or lost.get("expired") or "broken" in lost:
             self.lost = lost
         return self.pending()
+
+    def attempt(self, at):
+        """Notes that a save is being read, and refuses one with which kernels have ended."""
+        before = 0
+        try:
+            with open(os.path.join(STATE, ATTEMPT), "rb") as f:
+                of, before = json.loads(f.read())
+                before = before if of == at else 0
+        except (OSError, ValueError):
+            pass
+        if before >= ATTEMPTS:
+            raise MemoryError("%d kernels ended while they read it, as happens where that needs more memory than they may have" % before)
+        write(ATTEMPT, json.dumps([at, before + 1]).encode())
 
     def pending(self):
         """What the host has not told of yet, and whether there is something to save."""
