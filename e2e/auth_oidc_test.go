@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tine-mcp/tine/internal/identity/issuertest"
+	"github.com/tine-mcp/tine/internal/torture"
 )
 
 const listTools = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
@@ -170,7 +171,7 @@ func TestIssuerTokens(t *testing.T) {
 // come in, those of a key that is no longer published don't.
 func TestKeyRotation(t *testing.T) {
 	t.Parallel()
-	for _, alg := range []string{"ES256", "RS256"} {
+	for _, alg := range torture.Or([]string{"ES256"}, []string{"ES256", "RS256"}) {
 		t.Run(alg, func(t *testing.T) {
 			t.Parallel()
 			iss := issuertest.New(t, issuertest.Options{Algorithm: alg})

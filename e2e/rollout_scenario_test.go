@@ -30,7 +30,7 @@ func desks() []desk {
 			return yamlServer("fs", paths[0], []string{paths[1], "${workspace}"}, "connect_timeout: 5m")
 		}},
 	}
-	for _, name := range []string{"docker", "podman"} {
+	for _, name := range oneEngine {
 		list = append(list, desk{name: name, root: "/projects/"})
 	}
 	return list
