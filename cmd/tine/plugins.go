@@ -59,8 +59,10 @@ type pluginOptions struct {
 	Network func(driver.Network)
 	// Private are the files of the config, which no sandbox may see.
 	Private func() []string
-	RLM     rlmOptions
-	Log     *slog.Logger
+	// Readable are the files and folders that rlm_load of a server may read now.
+	Readable func(server string) []string
+	RLM      rlmOptions
+	Log      *slog.Logger
 }
 
 // rlmOptions are what differs where tine rlm is the gateway.
@@ -118,7 +120,7 @@ func newPlugins(o pluginOptions) (_ *plugins, err error) {
 		}
 		return files
 	}
-	within := builtin.New(builtin.Options{Kinds: kinds(o.Sessions, private, o.RLM), Layers: inside, Dir: filepath.Join(o.State, "templates")})
+	within := builtin.New(builtin.Options{Kinds: kinds(o.Sessions, private, o.Readable, o.RLM), Layers: inside, Dir: filepath.Join(o.State, "templates")})
 	away := remote.New(remote.Options{Dir: filepath.Join(o.State, "remote"), MaxFrame: o.MaxFrame, Authorize: o.Authorize, Log: o.Log})
 	contained := docker.New(docker.Options{Gateway: o.Gateway, MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "docker"), Log: o.Log})
 	walled := sandbox.New(sandbox.Options{MaxFrame: o.MaxFrame, Dir: filepath.Join(o.State, "sandbox"), Binary: o.Sandbox, Hide: []string{o.State}, Private: o.Private, Network: o.Network, Programs: o.RLM.Programs, Start: o.RLM.Helper.starter(), Blind: o.RLM.Helper.blind(), Memory: o.RLM.Helper.memory(), MemoryFlag: o.RLM.Flags["memory"], Log: o.Log})
@@ -131,7 +133,7 @@ func newPlugins(o pluginOptions) (_ *plugins, err error) {
 }
 
 // kinds are the servers inside the binary.
-func kinds(sessions rollout.Sessions, private func() []string, kernel rlmOptions) map[string]builtin.Kind {
+func kinds(sessions rollout.Sessions, private func() []string, readable func(server string) []string, kernel rlmOptions) map[string]builtin.Kind {
 	plain := func(make func(map[string]any) (*mcp.Server, error)) builtin.Kind {
 		return builtin.Kind{New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
 			s, err := make(e.Settings)
@@ -150,7 +152,7 @@ func kinds(sessions rollout.Sessions, private func() []string, kernel rlmOptions
 					return nil, nil, err
 				}
 			}
-			return rlm.New(rlm.Env{Server: e.Server, Session: e.Session, Settings: e.Settings, Body: e.Body, Models: models, Private: private, Denied: kernel.Denied, Flags: kernel.Flags, SaveAtEnd: kernel.Helper != nil, Note: kernel.Note, Log: e.Log})
+			return rlm.New(rlm.Env{Server: e.Server, Session: e.Session, Settings: e.Settings, Body: e.Body, Models: models, Private: private, Readable: readable, Denied: kernel.Denied, Flags: kernel.Flags, SaveAtEnd: kernel.Helper != nil, Note: kernel.Note, Log: e.Log})
 		}},
 		"files": {New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
 			tree, err := filesTree(e)

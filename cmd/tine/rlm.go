@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -49,6 +51,9 @@ Sub-agents and llm_query need a language model: set ANTHROPIC_API_KEY, or see
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.flags.json = false // standard output is the client's
+			if err := o.given(cmd); err != nil {
+				return err
+			}
 			return c.rlm(cmd.Context(), o)
 		},
 	}
@@ -142,6 +147,14 @@ func (o *rlmFlags) within(path string) string {
 		return path
 	}
 	return filepath.Join(o.Project, path)
+}
+
+// given refuses a value that means something else when it is not given.
+func (o *rlmFlags) given(cmd *cobra.Command) error {
+	if cmd.Flags().Changed("max-cost") && o.Cost == 0 {
+		return usagef("--max-cost must be more than 0; leave out --model for no language model, or the flag for no bound")
+	}
+	return nil
 }
 
 // check refuses what would fail later, and less plainly.
@@ -264,6 +277,7 @@ func (c *cli) rlmConfig(o *rlmFlags) (*config.Config, error) {
 	text, err := json.Marshal(map[string]any{
 		"servers":  map[string]any{"rlm": o.entry()},
 		"sessions": map[string]any{"implicit": "shared"},
+		"limits":   map[string]any{"body": "64MiB"}, // code and inputs are in one message
 		"log":      map[string]any{"level": "warn"},
 	})
 	if err != nil {
@@ -294,6 +308,24 @@ func flagErrors(err error) string {
 	return strings.ReplaceAll(text, "servers.rlm.docker.image", "--image")
 }
 
+// leaveTime is how long calls go on when the client has left, which may still read.
+const leaveTime = 10 * time.Second
+
+// lastRead is a reader that tells its end.
+type lastRead struct {
+	io.Reader
+	ended func()
+}
+
+func (r *lastRead) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && r.ended != nil {
+		r.ended()
+		r.ended = nil
+	}
+	return n, err
+}
+
 func (c *cli) rlm(ctx context.Context, o rlmFlags) error {
 	if err := o.resolve(); err != nil {
 		return err
@@ -320,7 +352,11 @@ func (c *cli) rlm(ctx context.Context, o rlmFlags) error {
 		case <-ctx.Done():
 		}
 	}()
-	err = m.p.gateway.ServeStdio(ctx, c.stdin, c.stdout, "", false)
+	in := &lastRead{Reader: c.stdin, ended: func() {
+		m.ending()
+		time.AfterFunc(leaveTime, func() { cancel(nil) })
+	}}
+	err = m.p.gateway.ServeStdio(ctx, in, c.stdout, "", false)
 	m.ending()
 	if errors.Is(context.Cause(ctx), errNoHelper) {
 		return errNoHelper

@@ -529,10 +529,10 @@ func (h *rlmHelper) openModel(name string, o model.Options) (model.Model, error)
 	return model.Open(name, o)
 }
 
-func (h *rlmHelper) dial(ctx context.Context, _, address string) (net.Conn, error) {
+func (h *rlmHelper) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	_, files, err := h.call(ctx, helperRequest{Op: helpDial, Address: address})
 	if err != nil {
-		return nil, err
+		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
 	}
 	defer control.Close(files)
 	if len(files) != 1 {

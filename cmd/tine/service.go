@@ -22,6 +22,7 @@ import (
 	front "github.com/tine-mcp/tine/internal/gateway"
 	"github.com/tine-mcp/tine/internal/gateway/conns"
 	"github.com/tine-mcp/tine/internal/identity"
+	"github.com/tine-mcp/tine/internal/native/rlm/body"
 	"github.com/tine-mcp/tine/internal/session"
 	"github.com/tine-mcp/tine/internal/store"
 	"github.com/tine-mcp/tine/internal/store/journal"
@@ -69,6 +70,7 @@ type service struct {
 	networks *networkLog
 	plugins  *plugins
 	private  atomic.Pointer[[]string] // files of the config, which no sandbox may see
+	readable sync.Map                 // by server, what rlm_load may read by the config that holds
 	registry *session.Registry
 	gateway  *front.Gateway
 	listener *conns.Pool
@@ -87,6 +89,7 @@ type service struct {
 func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	p := &service{o: o, cfg: o.Config}
 	p.hide(o.Config.Private())
+	p.allow(o.Config)
 	defer func() {
 		if err != nil {
 			p.Close()
@@ -120,6 +123,11 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	if p.plugins, err = newPlugins(pluginOptions{
 		State: o.State, Gateway: id, Sandbox: p.cfg.SandboxBinary, MaxFrame: int(p.cfg.Limits.Message), Sessions: control, Authorize: authorizer(p.cfg, p.wallet),
 		Network: p.networks.add, Private: func() []string { return *p.private.Load() }, RLM: o.RLM, Log: o.Log,
+		Readable: func(server string) []string {
+			roots, _ := p.readable.Load(server)
+			paths, _ := roots.([]string)
+			return paths
+		},
 	}); err != nil {
 		return nil, err
 	}
@@ -154,6 +162,19 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 
 // hide says which files no sandbox that starts from now on may see.
 func (p *service) hide(files []string) { p.private.Store(&files) }
+
+// allow says what rlm_load may read from now on, in open sessions too.
+func (p *service) allow(cfg *config.Config) {
+	p.readable.Clear()
+	for _, s := range cfg.Servers {
+		if s.Builtin != body.Front.Name {
+			continue
+		}
+		if set, err := body.ReadSettings(s.Settings); err == nil { // else the config is refused
+			p.readable.Store(s.ID, set.AllowRead)
+		}
+	}
+}
 
 // databaseOf is the database of a state folder.
 func databaseOf(state string) string { return filepath.Join(state, "tine.db") }

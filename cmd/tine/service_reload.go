@@ -90,6 +90,7 @@ func (p *service) take(ctx context.Context, next *config.Config) error {
 	p.gateway.Secrets()
 	p.journal.SetLimits(next.Journal.MaxAge, next.Journal.MaxSize)
 	p.cfg = next
+	p.allow(next)
 	if changes.Empty() {
 		return nil
 	}

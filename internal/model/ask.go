@@ -106,7 +106,7 @@ func (c *client) reserve(ctx context.Context, r *Request) (*hold, error) {
 		}
 	} else if !c.provider.tellsCost() && r.Budget.limitsCost() {
 		return nil, &failure{api: c.error(api.KindRefused, false, 0,
-			"its price is unknown, so a budget in money can't be kept; add it to the prices")}
+			"its price is unknown, so a budget in money can't be kept; add it to the prices (--price of tine rlm)")}
 	}
 	return r.Budget.reserve(ctx, n)
 }

@@ -3,6 +3,7 @@ package spec
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 )
@@ -39,10 +40,21 @@ func ReadPrices(data []byte) (p Prices, err error) {
 	if len(data) == 0 {
 		return nil, nil
 	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&p); err != nil {
-		return nil, fmt.Errorf("it must be like {NAME: {input: 3, output: 15}}, in dollars by the million tokens: %w", err)
+	const like = "write {input: 3, output: 15}, and if need be cache_read, cache_write, above and long, in dollars by the million tokens"
+	var given map[string]json.RawMessage
+	if json.Unmarshal(data, &given) != nil {
+		return nil, errors.New("it must be a map of names of models; " + like)
+	}
+	p = Prices{}
+	for name, text := range given {
+		var keys map[string]json.RawMessage
+		dec := json.NewDecoder(bytes.NewReader(text))
+		dec.DisallowUnknownFields()
+		var price Price
+		if dec.Decode(&price) != nil || json.Unmarshal(text, &keys) != nil || keys["input"] == nil || keys["output"] == nil {
+			return nil, fmt.Errorf("%s: %s", name, like)
+		}
+		p[name] = price
 	}
 	for name, price := range p {
 		for each := &price; each != nil; each = each.Long {

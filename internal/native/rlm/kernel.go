@@ -45,6 +45,9 @@ func parts(names ...string) string {
 // protocol is the version of what is spoken with a kernel.
 const protocol = 1
 
+// unknownStatus is that of a branch, which is no child of who tells of its end.
+const unknownStatus = 256
+
 // A died is the error of a call whose worker ended: its variables are gone, and a new
 // worker runs.
 type died struct {
@@ -59,6 +62,8 @@ func (e *died) Error() string {
 		return fmt.Sprintf("its code ran longer than %s and could not be interrupted", e.hung)
 	case e.reset:
 		return "the kernel was reset by another call"
+	case e.status == unknownStatus:
+		return "its process ended by itself, or was killed, as happens where there is too little memory"
 	case e.status == -int(syscall.SIGKILL):
 		return "the kernel was killed, as happens where it needs more memory than it may have"
 	case e.status < 0:

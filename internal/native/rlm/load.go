@@ -120,17 +120,32 @@ func (s *server) open(path string) (*os.File, error) {
 
 func (s *server) openAllowed(path string) (*os.File, error) {
 	named := slices.Contains(s.set.AllowRead, path)
-	for _, root := range s.set.AllowRead {
-		rel, err := filepath.Rel(root, path)
-		if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
-			continue
+	if root, rel, ok := below(s.set.AllowRead, path); ok {
+		if s.env.Readable == nil {
+			return s.openWithin(root, rel, path, named)
 		}
-		return s.openWithin(root, rel, path, named)
+		if now, rel, ok := below(s.env.Readable(s.env.Server), path); ok {
+			if len(root) > len(now) {
+				now, rel, _ = below([]string{root}, path) // the narrower of both
+			}
+			return s.openWithin(now, rel, path, named)
+		}
 	}
 	if err := s.noKeys(filepath.ToSlash(path), false); err != nil {
 		return nil, err
 	}
 	return nil, &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("%s is not in a folder that may be read; %s", path, s.add("allow_read", filepath.Dir(path)))}
+}
+
+// below finds the root that a path is in, and its way from there.
+func below(roots []string, path string) (root, rel string, ok bool) {
+	for _, root := range roots {
+		rel, err := filepath.Rel(root, path)
+		if err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
+			return root, rel, true
+		}
+	}
+	return "", "", false
 }
 
 // errEscapes is the error of a path of which a link leads out of its folder, as package os

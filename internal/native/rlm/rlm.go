@@ -36,6 +36,9 @@ type Env struct {
 	Models *Models
 	// Private are files and folders of the host that are never read; nil for none.
 	Private func() []string
+	// Readable are the files and folders that load of a server may read by the config that
+	// holds now: the settings may be of an earlier one; nil for no such bound.
+	Readable func(server string) []string
 	// Denied reports whether a file that was opened may not be read; nil for none.
 	Denied func(*os.File) bool
 	// Flags are the flags that settings are set by, by the name of the setting; nil where

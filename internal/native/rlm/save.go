@@ -32,6 +32,7 @@ type lost struct {
 	At      float64           `json:"at"`    // when it was saved, in seconds; 0 for never
 	Newer   []string          `json:"newer"` // names that changed since, the first of them
 	Count   int               `json:"count"` // of all of them
+	Ran     bool              `json:"ran"`   // code has called something since, which may have changed more
 	Left    map[string]string `json:"left"`  // names that could not be saved, and why
 	Expired bool              `json:"expired"`
 	Broken  string            `json:"broken"`
@@ -56,6 +57,11 @@ func (l *lost) String() string {
 			names += fmt.Sprintf(" and %d more", more)
 		}
 		say("gone is what changed since, or may have: %s", names)
+	}
+	if l.Ran && l.Count > 0 {
+		say("gone is also what functions and threads changed since")
+	} else if l.Ran {
+		say("gone is what functions and threads changed since")
 	}
 	if len(l.Left) > 0 {
 		var names []string

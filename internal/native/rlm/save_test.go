@@ -83,6 +83,21 @@ func TestSavedBeforeARestart(t *testing.T) {
 	}
 }
 
+// What the code that ends a kernel did is told as well.
+func TestLostByTheCodeItself(t *testing.T) {
+	w := newWorld(t, nil)
+	w.exec("l, n = [1], 2")
+	w.stop()
+	w.start()
+	w.is("l, n", "([1], 2)")
+	got, res := w.call("rlm_exec", map[string]any{"code": "import os\nl.append(2); new = n\nos._exit(3)"})
+	if !res.IsError || kindOf(t, res) != api.KindLost {
+		t.Errorf("it says %s", got)
+	}
+	testkit.Has(t, "what is told", got, "exited with status 3", "gone is what changed since, or may have: l, new, os")
+	w.is("l", "[1]")
+}
+
 // A package that is gone costs the variables that need it, and no others.
 func TestSavedWithoutAPackage(t *testing.T) {
 	dir := t.TempDir()
@@ -200,4 +215,28 @@ func TestSavedIsTooLarge(t *testing.T) {
 	}
 	testkit.Has(t, "what is told", told, "2 kernels ended while they read it")
 	w.is("1 + 1", "2")
+}
+
+// What a function changed has no name that is seen, and its loss is told all the same.
+func TestLostThroughAFunction(t *testing.T) {
+	w := newWorld(t, nil)
+	w.exec("l = [1]\ndef add(): l.append(2)\n")
+	w.stop()
+	w.start()
+	w.exec("add()")
+	got, res := w.call("rlm_exec", map[string]any{"code": "import os; os._exit(3)"})
+	if !res.IsError || kindOf(t, res) != api.KindLost {
+		t.Errorf("it says %s", got)
+	}
+	testkit.Has(t, "what is told", got, "variables are as they were saved", "what functions and threads changed since")
+	w.is("l", "[1]")
+}
+
+// A list of variables that takes too long is no empty one.
+func TestVarsThatTakeLong(t *testing.T) {
+	w := newWorld(t, nil)
+	w.exec("class C:\n    def __repr__(self): raise KeyboardInterrupt\nc = C()")
+	if got, res := w.call("rlm_vars", nil); !res.IsError || !strings.Contains(got, "interrupted") {
+		t.Errorf("it says %s", got)
+	}
 }

@@ -70,7 +70,7 @@ var tools = []tool{
 			"name":  property("string", "Name of the variable"),
 			"query": property("string", "A Python expression to evaluate instead"),
 		}, "name"),
-		hints: mcp.ToolAnnotations{ReadOnlyHint: true, DestructiveHint: no, OpenWorldHint: no},
+		hints: mcp.ToolAnnotations{DestructiveHint: no, OpenWorldHint: no}, // a query may change something
 		run:   (*server).get,
 	},
 	{
@@ -206,21 +206,15 @@ func (s *server) get(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTo
 		ask["query"] = *in.Query
 	}
 	var out struct {
-		Missing     bool    `json:"missing"`
-		Interrupted bool    `json:"interrupted"`
-		Error       *string `json:"error"`
-		Value       string  `json:"value"`
-		Length      int     `json:"length"`
+		Missing bool   `json:"missing"`
+		Value   string `json:"value"`
+		Length  int    `json:"length"`
 	}
 	switch err := s.request(ctx, req, ask, &out); {
 	case err != nil:
 		return nil, err
 	case out.Missing:
 		return nil, &api.Error{Kind: api.KindTool, Message: fmt.Sprintf("there is no variable %q; rlm_vars lists all", in.Name)}
-	case out.Error != nil:
-		return nil, &api.Error{Kind: api.KindTool, Message: cut(*out.Error, s.set.Output, "")}
-	case out.Interrupted:
-		return nil, &api.Error{Kind: api.KindTimeout, Message: fmt.Sprintf("it took longer than %s and was interrupted; variables are kept", askTimeout)}
 	}
 	return text(cutOf(out.Value, out.Length, s.set.Output, "ask for a part of it with query, such as "+in.Name+"[:1000]")), nil
 }
@@ -285,6 +279,20 @@ func (s *server) request(ctx context.Context, req *mcp.CallToolRequest, ask map[
 	done, err := s.do(ctx, askTimeout, ask, nil)
 	if done == nil {
 		return err
+	}
+	var failed struct {
+		Interrupted bool    `json:"interrupted"`
+		Error       *string `json:"error"`
+	}
+	switch err := json.Unmarshal(done, &failed); {
+	case err != nil:
+		return err
+	case failed.Error != nil:
+		return &api.Error{Kind: api.KindTool, Message: cut(*failed.Error, s.set.Output, "")}
+	case failed.Interrupted && ctx.Err() != nil:
+		return ctx.Err()
+	case failed.Interrupted:
+		return &api.Error{Kind: api.KindTimeout, Message: fmt.Sprintf("it took longer than %s and was interrupted, as where a value takes long to be shown; variables are kept", askTimeout)}
 	}
 	return json.Unmarshal(done, into)
 }

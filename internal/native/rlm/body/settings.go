@@ -104,7 +104,7 @@ func ReadSettings(from map[string]any) (Settings, error) {
 	}
 	for _, name := range []string{s.Model, cmp.Or(s.SubModel, s.Model)} {
 		if _, err := spec.At(name, s.BaseURL); err != nil {
-			return s, fmt.Errorf("settings: %w", err)
+			return s, err
 		}
 	}
 	if _, err := spec.ReadPrices(s.Prices); err != nil {

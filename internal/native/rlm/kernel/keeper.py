@@ -195,7 +195,7 @@ class Keeper:
             return
         del self.branches[n]
         b.close()
-        self.say(died=0, branch=n)
+        self.say(died=256, branch=n)  # whose status is told to its parent
 
     def end(self):
         """Ends the worker, and what it has started that stayed in its group."""

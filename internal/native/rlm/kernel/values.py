@@ -6,8 +6,8 @@ FIXED = (int, float, complex, str, bytes, bool, type(None), range, types.Functio
 
 
 def names_of(tree):
-    """The names that code binds or deletes, and those that it reads."""
-    bound, reads = set(), set()
+    """The names that code binds or deletes, those that it reads, and whether it calls something."""
+    bound, reads, calls = set(), set(), False
     for n in ast.walk(tree):
         if isinstance(n, ast.Name):
             (reads if isinstance(n.ctx, ast.Load) else bound).add(n.id)
@@ -15,7 +15,8 @@ def names_of(tree):
             bound.add((n.asname or n.name).split(".")[0])
         elif isinstance(getattr(n, "name", None), str):
             bound.add(n.name)
-    return bound, reads
+        calls = calls or isinstance(n, (ast.Call, ast.Await))
+    return bound, reads, calls
 
 
 def write(name, data, rest=None, sync=True):

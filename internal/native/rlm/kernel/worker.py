@@ -16,6 +16,8 @@ class Worker:
         self.children = []
         self.cell = 0
         self.cells, self.code = collections.deque(), 0  # those whose lines are kept
+        self.calls = False  # whether the code that runs calls something
+        self.ran = False  # whether code has called something since the last save, which may have changed anything
         self.newer = set()  # names that changed since the last save, as far as that is seen
         self.unnoted = None  # why those could not be written down
         self.left = {}  # names that the last save could not have
@@ -83,7 +85,7 @@ class Worker:
         name = "<cell %d>" % self.cell
         self.remember(name, code)
         tree = ast.parse(code, name)
-        self.bound, self.reads = names_of(tree)
+        self.bound, self.reads, self.calls = names_of(tree)
         last = None
         if tree.body and isinstance(tree.body[-1], ast.Expr) and not code.rstrip().endswith(";"):
             last = ast.Expression(tree.body.pop().value)
@@ -120,12 +122,13 @@ class Worker:
         return value
 
     def exec(self, call, code):
-        done = {"interrupted": False, "error": None}
-        self.bound, self.reads = set(), set()
+        done, early = {"interrupted": False, "error": None}, False
+        self.bound, self.reads, self.calls = set(), set(), False
         self.output.begin(call)
         try:
-            value = None
-            for part in self.compiled(code):
+            value, parts = None, self.compiled(code)
+            early = self.change(self.bound | self.inplace())  # which is gone if the code ends this process
+            for part in parts:
                 value = self.evaluate(part)
             if value is not None:
                 self.names["_"] = value
@@ -151,7 +154,8 @@ class Worker:
         done.update(printed=total, lost=lost)
         if total > SENT:
             done["tail"] = printed[-TAIL:].decode("utf-8", "replace")
-        done["changed"] = self.change(self.touched())
+        done["changed"] = self.change(self.touched()) or early
+        self.calls = False
         done["unnoted"] = self.unnoted
         return done
 
@@ -287,7 +291,7 @@ class Worker:
     def touched(self):
         """The variables that the last code has changed, or may have: what it reads can be changed in place."""
         names = {n for n in self.bound if n in self.names or n in self.known}
-        names |= {n for n in self.reads if n in self.names and not isinstance(self.names[n], FIXED)}
+        names |= self.inplace()
         for n in names:
             (self.known.add if n in self.names else self.known.discard)(n)
         if len(self.known) != len(self.names):
@@ -296,25 +300,31 @@ class Worker:
             self.known = now
         return names
 
+    def inplace(self):
+        """The variables that the last code reads, where those can be changed in place."""
+        return {n for n in self.reads if n in self.names and not isinstance(self.names[n], FIXED)}
+
     def change(self, names):
         """Notes that variables differ from what was saved."""
         self.known.update(n for n in names if n in self.names)
         names = {n for n in names if not n.startswith("_") and n not in self.hidden} - self.newer
-        if names or self.unnoted:
+        unheard = self.calls and not self.ran
+        if names or unheard or self.unnoted:
             self.newer |= names
+            self.ran = self.ran or self.calls
             try:
                 self.note()
                 self.unnoted = None
             except OSError as e:
                 self.unnoted = e.strerror  # the code has run all the same
-        return bool(names)
+        return bool(names) or unheard
 
     def note(self):
         """Writes down what is lost when this process ends."""
         if STATE is None or self.branch:
             return
-        if self.newer or self.left:
-            write(NEWER, json.dumps({"newer": sorted(self.newer)[:NAMED], "count": len(self.newer), "left": self.left}).encode(), sync=False)
+        if self.newer or self.left or self.ran:
+            write(NEWER, json.dumps({"newer": sorted(self.newer)[:NAMED], "count": len(self.newer), "ran": self.ran, "left": self.left}).encode(), sync=False)
         else:
             remove(NEWER)
 
@@ -340,7 +350,7 @@ class Worker:
             for n in left:
                 del names[n]
             size = put()
-        self.newer, self.left = set(), dict(sorted(left.items())[:NAMED])
+        self.newer, self.ran, self.left = set(), False, dict(sorted(left.items())[:NAMED])
         self.note()
         return {"saved": len(names), "left": left, "bytes": size}
 
@@ -350,7 +360,7 @@ class Worker:
             self.met = True
             return self.pending()
         self.met = True
-        lost = {"newer": [], "count": 0, "left": {}}
+        lost = {"newer": [], "count": 0, "ran": False, "left": {}}
         try:
             with open(os.path.join(STATE, NEWER), "rb") as f:
                 lost.update(json.loads(f.read()))
@@ -378,7 +388,7 @@ class Worker:
         remove(ATTEMPT)
         if lost.get("expired") or "broken" in lost:
             remove(SAVED)
-        if lost["count"] or lost["left"] or lost.get("expired") or "broken" in lost:
+        if lost["count"] or lost["ran"] or lost["left"] or lost.get("expired") or "broken" in lost:
             self.lost = lost
         return self.pending()
 
@@ -397,11 +407,11 @@ class Worker:
 
     def pending(self):
         """What the host has not told of yet, and whether there is something to save."""
-        return dict(self.back, lost=self.lost, dirty=bool(self.newer), cut=self.cut)
+        return dict(self.back, lost=self.lost, dirty=bool(self.newer) or self.ran, cut=self.cut)
 
     def told(self):
         """The host has."""
-        self.lost, self.newer, self.left, self.cut = None, set(), {}, None
+        self.lost, self.newer, self.ran, self.left, self.cut = None, set(), False, {}, None
         self.note()
         return {}
 
