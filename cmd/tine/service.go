@@ -167,7 +167,7 @@ func (p *service) hide(files []string) { p.private.Store(&files) }
 func (p *service) allow(cfg *config.Config) {
 	p.readable.Clear()
 	for _, s := range cfg.Servers {
-		if s.Builtin != body.Front.Name {
+		if s.Front != body.Front.Name {
 			continue
 		}
 		if set, err := body.ReadSettings(s.Settings); err == nil { // else the config is refused
