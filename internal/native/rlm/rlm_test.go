@@ -39,8 +39,9 @@ type world struct {
 	spec driver.Spec
 	set  map[string]any
 
-	private []string // files that are the gateway's own
-	models  *Models
+	private  []string // files that are the gateway's own
+	readable func(server string) []string
+	models   *Models
 
 	inst   driver.Instance
 	made   *server
@@ -103,7 +104,7 @@ func (w *world) front(b driver.Body) {
 	ended := make(chan struct{})
 	w.ended = ended
 	b.Instance, b.Stream = w.inst, &watched{Stream: link.Stream, ended: ended}
-	srv, closer, err := New(Env{Server: "rlm", Settings: w.set, Models: w.models, Private: func() []string { return w.private }, Body: &b, Log: w.spec.Log})
+	srv, closer, err := New(Env{Server: "rlm", Settings: w.set, Models: w.models, Private: func() []string { return w.private }, Readable: w.readable, Body: &b, Log: w.spec.Log})
 	if err != nil {
 		w.t.Fatal(err)
 	}
