@@ -26,7 +26,7 @@ class Kernel:
 
     def __init__(self):
         Kernel.made += 1
-        # Without a place of its own a kernel has that of another.
+        # A kernel without an address of its own would get that of another kernel.
         self.manager = KernelManager(transport="ipc", ip=os.path.join(os.environ["JUPYTER_RUNTIME_DIR"], str(self.made)))
         self.manager.start_kernel()
         self.client = self.manager.client()

@@ -51,7 +51,7 @@ Sub-agents and llm_query need a language model: set ANTHROPIC_API_KEY, or see
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.flags.json = false // standard output is the client's
-			if err := o.given(cmd); err != nil {
+			if err := o.checkZero(cmd); err != nil {
 				return err
 			}
 			return c.rlm(cmd.Context(), o)
@@ -149,10 +149,10 @@ func (o *rlmFlags) within(path string) string {
 	return filepath.Join(o.Project, path)
 }
 
-// given refuses a value that means something else when it is not given.
-func (o *rlmFlags) given(cmd *cobra.Command) error {
+// checkZero refuses a bound of zero, which is no bound where the flag is not given.
+func (o *rlmFlags) checkZero(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("max-cost") && o.Cost == 0 {
-		return usagef("--max-cost must be more than 0; leave out --model for no language model, or the flag for no bound")
+		return usagef("--max-cost must be more than 0; leave it out for no bound")
 	}
 	return nil
 }

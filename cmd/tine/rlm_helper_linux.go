@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -277,7 +278,7 @@ type rlmHelper struct {
 	conn     *control.Conn
 	ended    error // why there is none any more
 	confined bool
-	// unconfined is why that failed, for each that asks for it: nothing goes on without.
+	// unconfined is why the process could not be confined. Every later call fails with it.
 	unconfined error
 	last       uint64
 	calls      map[uint64]chan helperAnswer
@@ -405,7 +406,7 @@ func (h *rlmHelper) call(ctx context.Context, req helperRequest, files ...*os.Fi
 		case a.Refused:
 			return a.helperReply, nil, &model.Refused{Reason: a.Error}
 		case a.Errno != 0:
-			return a.helperReply, nil, &helperError{a.Error, syscall.Errno(a.Errno)}
+			return a.helperReply, nil, &helperError{strings.TrimPrefix(a.Error, "dial tcp "), syscall.Errno(a.Errno)}
 		case a.Error != "":
 			return a.helperReply, nil, errors.New(a.Error)
 		}

@@ -63,7 +63,7 @@ Claude Desktop has no project, so --project is required there.`,
 			}
 			entry, err := c.rlmEntry(cmd, p, o, args[1:])
 			if err == nil {
-				err = given.given(cmd.Parent())
+				err = given.checkZero(cmd.Parent())
 			}
 			if err == nil {
 				err = c.checkGiven(*given, p, o)

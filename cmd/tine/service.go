@@ -70,7 +70,8 @@ type service struct {
 	networks *networkLog
 	plugins  *plugins
 	private  atomic.Pointer[[]string] // files of the config, which no sandbox may see
-	readable sync.Map                 // by server, what rlm_load may read by the config that holds
+	// readable is what rlm_load of each server may read by the config that holds.
+	readable atomic.Pointer[map[string][]string]
 	registry *session.Registry
 	gateway  *front.Gateway
 	listener *conns.Pool
@@ -123,11 +124,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	if p.plugins, err = newPlugins(pluginOptions{
 		State: o.State, Gateway: id, Sandbox: p.cfg.SandboxBinary, MaxFrame: int(p.cfg.Limits.Message), Sessions: control, Authorize: authorizer(p.cfg, p.wallet),
 		Network: p.networks.add, Private: func() []string { return *p.private.Load() }, RLM: o.RLM, Log: o.Log,
-		Readable: func(server string) []string {
-			roots, _ := p.readable.Load(server)
-			paths, _ := roots.([]string)
-			return paths
-		},
+		Readable: func(server string) []string { return (*p.readable.Load())[server] },
 	}); err != nil {
 		return nil, err
 	}
@@ -165,15 +162,16 @@ func (p *service) hide(files []string) { p.private.Store(&files) }
 
 // allow says what rlm_load may read from now on, in open sessions too.
 func (p *service) allow(cfg *config.Config) {
-	p.readable.Clear()
+	readable := make(map[string][]string)
 	for _, s := range cfg.Servers {
 		if s.Front != body.Front.Name {
 			continue
 		}
 		if set, err := body.ReadSettings(s.Settings); err == nil { // else the config is refused
-			p.readable.Store(s.ID, set.AllowRead)
+			readable[s.ID] = set.AllowRead
 		}
 	}
+	p.readable.Store(&readable)
 }
 
 // databaseOf is the database of a state folder.

@@ -14,7 +14,7 @@ import (
 )
 
 // A process that can't look at the host any more goes on with what it found before,
-// however old that is and whoever has it forgotten.
+// however old it is, and also after it was to be forgotten.
 func TestSightsOfTheBlind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var work sync.WaitGroup

@@ -62,7 +62,7 @@ func (w *watch) uncounted(d *Driver, spec driver.Spec, cpus float64) {
 	}
 	if _, logged := w.logged.LoadOrStore(spec.Server, nil); !logged {
 		level := slog.LevelWarn
-		if spec.Front != "" { // which has a share that nobody asked for
+		if spec.Front != "" { // the share of a built-in server is a default
 			level = slog.LevelInfo
 		}
 		d.opts.Log.Log(context.Background(), level, "sandbox.cpus has no effect, since there are no cgroups for it; run Tine as root, or remove it", "server", spec.Server)
@@ -156,9 +156,9 @@ func killedByKernel(sandbox string) bool {
 	return false
 }
 
-// A Usage is where the memory of a sandbox is seen; the zero value is for any. gVisor keeps that of the program,
-// its files and /dev/shm in a file without a name, and what it knows of them in
-// its own, which grows with them.
+// A Usage measures the memory of one sandbox. The zero value is ready. gVisor keeps the
+// memory of the program, its files and /dev/shm in a file without a name, and what it knows
+// of them in its own memory, which grows with them.
 type Usage struct {
 	files []memoryFile
 	own   int64 // of gVisor

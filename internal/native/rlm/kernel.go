@@ -45,7 +45,8 @@ func parts(names ...string) string {
 // protocol is the version of what is spoken with a kernel.
 const protocol = 1
 
-// unknownStatus is that of a branch, which is no child of who tells of its end.
+// unknownStatus stands for the exit status of a branch: the keeper sees that the branch has
+// ended, but only the worker, its parent, learns the status.
 const unknownStatus = 256
 
 // A died is the error of a call whose worker ended: its variables are gone, and a new

@@ -232,8 +232,8 @@ func TestLostThroughAFunction(t *testing.T) {
 	w.is("l", "[1]")
 }
 
-// A list of variables that takes too long is no empty one.
-func TestVarsThatTakeLong(t *testing.T) {
+// A list of variables that was interrupted is no empty one.
+func TestVarsThatAreInterrupted(t *testing.T) {
 	w := newWorld(t, nil)
 	w.exec("class C:\n    def __repr__(self): raise KeyboardInterrupt\nc = C()")
 	if got, res := w.call("rlm_vars", nil); !res.IsError || !strings.Contains(got, "interrupted") {
