@@ -137,6 +137,14 @@ func TestKillLeavesNoChild(t *testing.T) {
 	s := mustOpen(t, g.url+"/mcp")
 	s.mustCall(t, "mine__echo", map[string]any{"text": "x"})
 	s.mustCall(t, "ours__echo", map[string]any{"text": "x"})
+	if err := eventually(func() error { // those that were asked for their lists end
+		if n := len(children(g)); n != 2 {
+			return fmt.Errorf("%d children, want 2", n)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	g.kill()
 	if n := len(holders(g.state())); n != 2 {
 		t.Fatalf("%d children outlive the gateway, want 2", n)

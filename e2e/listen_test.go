@@ -3,22 +3,32 @@
 package e2e
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
-// freeAddress is a loopback address that was free a moment ago.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+// freeAddress is a loopback address that nothing listens at. It is below the ports that
+// the system gives to connections, and nobody here gets it a second time.
+func freeAddress() (addr string, err error) {
+	for range 100 {
+		addr = fmt.Sprintf("127.0.0.1:%d", 20_000+nextPort.Add(1)%12_000)
+		var l net.Listener
+		if l, err = net.Listen("tcp", addr); err == nil {
+			return addr, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	return "", err
 }
+
+var nextPort atomic.Uint32
+
+func init() { nextPort.Store(rand.Uint32N(12_000)) }
 
 // accepts waits until a server listens at addr.
 func accepts(addr string) error {

@@ -185,7 +185,7 @@ func (d *document001) loads(t *testing.T) {
 	d.c.is(t, "data", `b'\x00\xff\xfe\x80'`)
 	d.c.refuses(t, api.KindTool, "rlm_load", object{"path": d.file("*.py"), "var_name": "a"}, "*.py")
 	d.c.refuses(t, api.KindInvalid, "rlm_load", object{"path": d.file("file.py"), "var_name": "not a name"}, "var_name")
-	d.c.refuses(t, api.KindRefused, "rlm_load", object{"path": "/etc/hostname", "var_name": "a"}, "--allow-read /etc")
+	d.c.refuses(t, api.KindRefused, "rlm_load", object{"path": "/etc/hostname", "var_name": "a"}, "--allow-read /etc/hostname")
 	d.c.is(t, "'a' in globals()", "False")
 }
 

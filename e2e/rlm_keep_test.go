@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -290,5 +291,47 @@ func TestRLMDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	w.nothing(t)
+}
+
+// TestRLMAnotherPython gives a kernel another Python, which can't use its memory: the
+// variables come from what was saved, and what is not there is told, once.
+func TestRLMAnotherPython(t *testing.T) {
+	t.Parallel()
+	w := rlmSandbox(t)
+	project := w.project(t, nil)
+	venv := filepath.Join(project, ".venv")
+	if out, err := exec.Command("python3", "-m", "venv", "--without-pip", venv).CombinedOutput(); err != nil {
+		t.Fatalf("make a venv: %v\n%s", err, out)
+	}
+	c := w.open(t, project)
+	c.run(t, "x = [1, 2]")
+	c.leave(t)
+	const changed = "its Python, its packages or this system have changed"
+	c = w.open(t, project, "--python", ".venv/bin/python")
+	testkit.Has(t, "the first result", c.run(t, "x"), "[1, 2]", changed, "all variables are back")
+	c.is(t, "import sys; sys.prefix != sys.base_prefix", "True")
+	c.run(t, "pair = (1, (i for i in range(2)))")
+	c.leave(t)
+	c = w.open(t, project)
+	c.loses(t, changed, "pair (TypeError")
+	c.is(t, "x, 'pair' in globals()", "([1, 2], False)")
+	c.leave(t)
+	w.nothing(t)
+
+	// A program that is no Python costs nothing.
+	c = w.open(t, project)
+	c.is(t, "x", "[1, 2]")
+	c.run(t, "pair = (1, (i for i in range(2)))")
+	c.leave(t)
+	var said strings.Builder
+	cmd := w.command(project, "--python", "/bin/ls")
+	cmd.Stderr = &said
+	if err := cmd.Run(); err == nil || !strings.Contains(said.String(), "/bin/ls does not run as Python") {
+		t.Errorf("a Python that is none: %v, %s", err, said.String())
+	}
+	c = w.open(t, project)
+	c.is(t, "list(pair[1])", "[0, 1]")
+	c.leave(t)
 	w.nothing(t)
 }

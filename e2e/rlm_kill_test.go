@@ -145,7 +145,8 @@ func (s *killing) earlier(list []int) bool {
 func (s *killing) failed(t *testing.T, err error) {
 	e := kindOf(err)
 	switch {
-	case e == nil && strings.Contains(err.Error(), "ended before it answered"), e == nil && strings.Contains(err.Error(), "broken pipe"):
+	case e == nil && strings.Contains(err.Error(), "ended before it answered"), e == nil && strings.Contains(err.Error(), "broken pipe"),
+		e != nil && e.Kind == api.KindRefused && strings.Contains(err.Error(), "the gateway is stopping"):
 		if !slices.Contains(s.killed, roleRLM) && !slices.Contains(s.killed, roleHelper) { // which ends it
 			t.Errorf("tine rlm ended, and nobody killed it: %v", err)
 		}

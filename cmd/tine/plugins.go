@@ -75,6 +75,10 @@ type rlmOptions struct {
 	Helper   *rlmHelper
 	// Denied reports whether a file that was opened may not be read; nil for none.
 	Denied func(*os.File) bool
+	// Unfit hears of a memory that can't be used any more, which costs no call, and Anew
+	// says whether there was one; nil where calls are told.
+	Unfit func(server, why string) bool
+	Anew  func() bool
 }
 
 // self is this program, even if its file was replaced.
@@ -152,7 +156,7 @@ func kinds(sessions rollout.Sessions, private func() []string, readable func(ser
 					return nil, nil, err
 				}
 			}
-			return rlm.New(rlm.Env{Server: e.Server, Session: e.Session, Settings: e.Settings, Body: e.Body, Models: models, Private: private, Readable: readable, Denied: kernel.Denied, Flags: kernel.Flags, SaveAtEnd: kernel.Helper != nil, Note: kernel.Note, Log: e.Log})
+			return rlm.New(rlm.Env{Server: e.Server, Session: e.Session, Settings: e.Settings, Body: e.Body, Models: models, Private: private, Readable: readable, Denied: kernel.Denied, Flags: kernel.Flags, SaveAtEnd: kernel.Helper != nil, Note: kernel.Note, Anew: kernel.Anew, Log: e.Log})
 		}},
 		"files": {New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
 			tree, err := filesTree(e)

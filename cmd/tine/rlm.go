@@ -19,6 +19,7 @@ import (
 
 	"github.com/tine-mcp/tine/internal/config"
 	"github.com/tine-mcp/tine/internal/config/srt"
+	front "github.com/tine-mcp/tine/internal/gateway"
 	"github.com/tine-mcp/tine/internal/model/spec"
 )
 
@@ -86,7 +87,8 @@ type rlmFlags struct {
 }
 
 // rlmSettings are the flags that settings are set by, for messages.
-var rlmSettings = map[string]string{"allow_read": "--allow-read", "packages": "--package", "names": "--names", "python": "--python", "memory": "--memory"}
+var rlmSettings = map[string]string{"allow_read": "--allow-read", "packages": "--package", "names": "--names", "python": "--python", "memory": "--memory",
+	"model": "--model", "sub_model": "--sub-model", "base_url": "--base-url", "key_env": "--key-env", "prices": "--price"}
 
 func (o *rlmFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -106,7 +108,7 @@ func (o *rlmFlags) add(cmd *cobra.Command) {
 	f.StringVar(&o.Model, "model", "", "language model of sub-agents: anthropic/NAME, openai/NAME, claude-code, or NAME with --base-url")
 	f.StringVar(&o.SubModel, "sub-model", "", "language model of llm_query (default that of --model)")
 	f.StringVar(&o.BaseURL, "base-url", "", "endpoint of the language model, in the format of OpenAI or Anthropic")
-	f.StringVar(&o.KeyEnv, "key-env", "", "environment variable with the key of the language model (default ANTHROPIC_API_KEY or OPENAI_API_KEY)")
+	f.StringVar(&o.KeyEnv, "key-env", "", "environment variable with the key of the language model (default ANTHROPIC_API_KEY or OPENAI_API_KEY, and none with --base-url)")
 	f.StringArrayVar(&o.Prices, "price", nil, "price of a language model that Tine does not know or knows wrongly, in US dollars for a million tokens, as NAME=INPUT,OUTPUT; can be repeated")
 	f.Float64Var(&o.Cost, "max-cost", 0, "US dollars that language models may cost while this runs (default no bound)")
 }
@@ -168,6 +170,9 @@ func (o *rlmFlags) check() error {
 	if ways > 1 {
 		return usagef("--docker or --image, --no-docker and --no-isolation exclude each other; give one")
 	}
+	if o.Plain && o.Memory != "" {
+		return usagef("--memory is of a sandbox or a container, and --no-isolation bounds nothing; leave one of them out")
+	}
 	for _, path := range o.AllowRead {
 		if _, err := os.Stat(path); err != nil {
 			return usagef("--allow-read: %w", err)
@@ -177,7 +182,7 @@ func (o *rlmFlags) check() error {
 		return usagef("--max-cost must not be negative, and is %v", o.Cost)
 	}
 	if o.Python != "" && !o.inContainer() {
-		if _, err := exec.LookPath(o.Python); err != nil {
+		if err := isPython(o.Python); err != nil {
 			return usagef("--python: %w", err)
 		}
 	}
@@ -193,6 +198,28 @@ func (o *rlmFlags) check() error {
 		}
 	}
 	return nil
+}
+
+// isPython says why a program is no Python that a kernel can run with. Otherwise a kernel
+// would be given up for one that does not start.
+func isPython(program string) error {
+	if _, err := exec.LookPath(program); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "-I", "-S", "-c", "import sys; print(sys.version_info >= (3, 9), sys.version)")
+	cmd.Env, cmd.WaitDelay = []string{"PATH=" + os.Getenv("PATH")}, time.Second
+	out, err := cmd.Output()
+	switch says := string(out); {
+	case strings.HasPrefix(says, "True"):
+		return nil
+	case strings.HasPrefix(says, "False "):
+		return fmt.Errorf("%s is Python %s; 3.9 or later is needed", program, strings.Fields(says)[1])
+	case err != nil:
+		return fmt.Errorf("%s does not run as Python: %w", program, err)
+	}
+	return fmt.Errorf("%s does not run as Python", program)
 }
 
 // prices are those of --price, as the settings have them.
@@ -287,7 +314,7 @@ func (c *cli) rlmConfig(o *rlmFlags) (*config.Config, error) {
 	opts.Path = filepath.Join(o.Project, "tine rlm") // where relative paths start
 	cfg, err := config.Parse([]byte(strings.ReplaceAll(string(text), "${", "$${")), opts)
 	if err != nil {
-		return nil, usagef("%s", flagErrors(err))
+		return nil, usagef("%s", flagWords(err.Error()))
 	}
 	cfg.Path = ""
 	return cfg, nil
@@ -296,17 +323,20 @@ func (c *cli) rlmConfig(o *rlmFlags) (*config.Config, error) {
 // flagPlace is where an error of a config that is no file is.
 var flagPlace = regexp.MustCompile(`(?m)^.*tine rlm:\d+:\d+: `)
 
-// flagErrors are errors of the config in words of the command line.
-func flagErrors(err error) string {
-	text := flagPlace.ReplaceAllString(err.Error(), "")
+// flagWords has words of the command line for those of the config.
+func flagWords(text string) string {
+	text = flagPlace.ReplaceAllString(text, "")
 	for key, flag := range rlmSettings {
 		text = strings.ReplaceAll(text, "servers.rlm.settings."+key, flag)
 	}
-	for _, driver := range []string{"sandbox", "docker"} {
-		text = strings.ReplaceAll(text, "servers.rlm."+driver+".memory", "--memory")
-	}
-	return strings.ReplaceAll(text, "servers.rlm.docker.image", "--image")
+	return rlmWords.Replace(text)
 }
+
+var rlmWords = strings.NewReplacer(
+	"servers.rlm.sandbox.memory", "--memory", "servers.rlm.docker.memory", "--memory", "servers.rlm.docker.image", "--image",
+	"servers.rlm.driver", "--no-isolation", "remove driver", "remove --no-isolation",
+	"these servers don't start, since they want a sandbox: rlm", "the kernel does not start, since it wants a sandbox", "budget.cost", "--max-cost",
+)
 
 // leaveTime is how long calls go on when the client has left, which may still read.
 const leaveTime = 10 * time.Second
@@ -358,8 +388,12 @@ func (c *cli) rlm(ctx context.Context, o rlmFlags) error {
 	}}
 	err = m.p.gateway.ServeStdio(ctx, in, c.stdout, "", false)
 	m.ending()
-	if errors.Is(context.Cause(ctx), errNoHelper) {
+	var long *front.LineTooLong
+	switch {
+	case errors.Is(context.Cause(ctx), errNoHelper):
 		return errNoHelper
+	case errors.As(err, &long):
+		return fmt.Errorf("the client sent a message of more than %d MiB, which is the most; rlm_load brings large files into the kernel", long.Limit>>20)
 	}
 	return err
 }

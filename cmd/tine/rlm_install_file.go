@@ -70,7 +70,8 @@ func (c *cli) changeClient(ctx context.Context, p *clientPlace, o installFlags, 
 	if ch.text == nil {
 		return c.answer(answer, ch.nothing)
 	}
-	answer.Diff = p.diff(info == nil, old, ch.text)
+	// Nothing goes from the file unless it is replaced.
+	answer.Diff = p.diff(info == nil, old, ch.text, o.print || ch.taken && !o.replace)
 	switch {
 	case o.print:
 		c.showDiff(answer.Diff)
@@ -106,7 +107,7 @@ func (c *cli) changeClient(ctx context.Context, p *clientPlace, o installFlags, 
 		case ch.taken && !o.replace:
 			return nil, usagef("%s was changed meanwhile, and has another server %q; look at it with --print", p.file, p.name)
 		}
-		answer.Diff, answer.Entry = p.diff(info == nil && len(old) == 0, old, ch.text), ch.entry
+		answer.Diff, answer.Entry = p.diff(info == nil && len(old) == 0, old, ch.text, false), ch.entry
 		c.showDiff(answer.Diff)
 		return ch.text, nil
 	})
@@ -220,9 +221,9 @@ func lockClaude(ctx context.Context, lock string) (release func(), err error) {
 	}
 }
 
-// diff is the change of the file. Secrets that stay in it are masked; those that go are
-// needed to undo the change.
-func (p *clientPlace) diff(missing bool, before, after []byte) string {
+// diff is the change of the file. Secrets that stay in it, and all where the change is not
+// made, are masked; those that go are needed to undo the change.
+func (p *clientPlace) diff(missing bool, before, after []byte, only bool) string {
 	from := p.file
 	if missing {
 		from = "/dev/null" // as patch has it, on every system
@@ -232,7 +233,7 @@ func (p *clientPlace) diff(missing bool, before, after []byte) string {
 		at := 0
 		for _, s := range secret.Joined(secret.Find(line)) {
 			value := []byte(line[s.From:s.To])
-			if !bytes.Contains(before, value) || !bytes.Contains(after, value) {
+			if !bytes.Contains(before, value) || !only && !bytes.Contains(after, value) {
 				continue
 			}
 			b.WriteString(line[at:s.From] + secret.Mask)

@@ -284,7 +284,7 @@ func TestRLMInstallReplaces(t *testing.T) {
 	const before = "{\n  \"servers\": {\n    \"rlm\": {\"command\": \"other\", \"env\": {\"API_KEY\": \"sk-gone-0123456789abcdef\"}}, // mine\n    \"b\": {\"env\": {\"API_KEY\": \"sk-stays-0123456789abcdef\"}}\n  }\n}\n"
 	file := write(t, filepath.Join(in.project, "x.json"), before)
 	stdout, stderr, code := in.run("install", "vscode", "--file", file)
-	if code != exitUsage || !strings.Contains(stdout, `-    "rlm": {"command": "other", "env": {"API_KEY": "sk-gone-0123456789abcdef"}}, // mine`) ||
+	if code != exitUsage || !strings.Contains(stdout, `-    "rlm": {"command": "other", "env": {"API_KEY": "****"}}, // mine`) ||
 		!strings.Contains(stderr, `has another server "rlm"; replace it with --replace`) || textOf(t, file) != before {
 		t.Errorf("exit %d, %s%s", code, stdout, stderr)
 	}
@@ -294,7 +294,13 @@ func TestRLMInstallReplaces(t *testing.T) {
 	if stdout, stderr, code := in.run("install", "vscode", "--file", file, "--json"); code != exitUsage || !strings.Contains(stdout, `"kind": "invalid"`) || textOf(t, file) != before {
 		t.Errorf("exit %d, %s%s", code, stdout, stderr)
 	}
-	in.must("install", "vscode", "--file", file, "--replace")
+	if stdout, _ := in.must("install", "vscode", "--file", file, "--replace", "--print"); strings.Contains(stdout, "sk-gone") {
+		t.Errorf("a secret that stays is shown:\n%s", stdout)
+	}
+	// What goes can be put back.
+	if stdout, _ := in.must("install", "vscode", "--file", file, "--replace"); !strings.Contains(stdout, "sk-gone") {
+		t.Errorf("a secret that goes is not shown:\n%s", stdout)
+	}
 	want := "{\n  \"servers\": {\n    \"rlm\": {\n      \"type\": \"stdio\",\n      \"command\": \"/opt/tine/bin/tine\",\n      \"args\": [\"rlm\", \"--project\", \"${workspaceFolder}\"]\n    }, // mine\n    \"b\": {\"env\": {\"API_KEY\": \"sk-stays-0123456789abcdef\"}}\n  }\n}\n"
 	if got := textOf(t, file); got != want {
 		t.Errorf("it is\n%s\nwant\n%s", got, want)

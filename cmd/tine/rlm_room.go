@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tine-mcp/tine/internal/config"
@@ -97,7 +98,7 @@ func (r *rlmRooms) take(ctx context.Context, flags rlmFlags) (*room, error) {
 	for late := time.Now().Add(endingWait); ; {
 		err := m.open(ctx)
 		if err == nil {
-			return m, m.say(roomOpen)
+			return m, m.opened()
 		}
 		if !errors.Is(err, store.ErrLocked) {
 			return nil, err
@@ -119,7 +120,15 @@ func (r *rlmRooms) take(ctx context.Context, flags rlmFlags) (*room, error) {
 	if err := m.open(ctx); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(m.dir))
 	}
-	return m, m.say(roomOpen)
+	return m, m.opened()
+}
+
+// opened says what is to be said of a room that was opened for a client.
+func (m *room) opened() error {
+	for _, w := range warnings(m.cfg) {
+		m.rooms.log.Warn(flagWords(w))
+	}
+	return m.say(roomOpen)
 }
 
 // open makes the gateway on the room.
@@ -132,7 +141,11 @@ func (m *room) open(ctx context.Context) error {
 	redact := telemetry.NewRedactor()
 	redact.Set(cfg.Secrets())
 	log := telemetry.NewLogger(m.rooms.c.stderr, cfg.Log.Level, cfg.Log.Format, redact)
-	warnAll(log, cfg)
+	var anew atomic.Bool
+	unfit := func(string, string) bool {
+		anew.Store(true)
+		return true
+	}
 	m.p, err = newService(ctx, serviceOptions{
 		Config: cfg, State: m.dir, StateFlag: stateFlag(m.dir), Version: m.rooms.c.version, Redact: redact, Log: log,
 		Closed: func() {
@@ -142,7 +155,7 @@ func (m *room) open(ctx context.Context) error {
 				}
 			}
 		},
-		RLM: rlmOptions{Flags: rlmSettings, Note: m.note, Programs: m.rooms.programs(), Helper: m.helper, Denied: m.denied},
+		RLM: rlmOptions{Flags: rlmSettings, Note: m.note, Programs: m.rooms.programs(), Helper: m.helper, Denied: m.denied, Unfit: unfit, Anew: anew.Load},
 	})
 	return err
 }

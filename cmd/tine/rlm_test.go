@@ -35,7 +35,7 @@ func TestRLMFlags(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(python), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(python, nil, 0o700); err != nil {
+	if err := os.WriteFile(python, []byte("#!/bin/sh\necho True 3.13\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -50,7 +50,7 @@ func TestRLMFlags(t *testing.T) {
 		{"a container", rlmFlags{Image: "py", Memory: "8GiB"}, []string{"image: py", "memory: 8GiB"}},
 		{"no isolation", rlmFlags{Plain: true}, []string{"driver: process"}},
 		{"a price", rlmFlags{Prices: []string{"llama=0.5,2"}}, []string{"prices:", "llama:", "input: 0.5", "output: 2"}},
-		{"a model", rlmFlags{Model: "llama", BaseURL: "http://127.0.0.1:1/v1", Cost: 2}, []string{"model: llama", "cost: 2"}},
+		{"a model", rlmFlags{Model: "llama", BaseURL: "http://127.0.0.1:1/v1", Cost: 2, Prices: []string{"llama=1,2"}}, []string{"model: llama", "cost: 2"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			shown, err := rlmOf(t, tt.flags)
@@ -70,6 +70,10 @@ func TestRLMFlags(t *testing.T) {
 		"--names must be underscores or dots":       {Names: "dashes"},
 		"--package must have names of packages":     {Packages: []string{"-e ."}},
 		"write NAME=INPUT,OUTPUT":                   {Prices: []string{"llama3=1"}},
+		"--price must have llama, as --max-cost":    {Model: "llama", BaseURL: "http://127.0.0.1:1/v1", Cost: 2},
+		"--key-env must be the name of a variable":  {KeyEnv: "sk-ant 1"},
+		"/bin/true does not run as Python":          {Python: "/bin/true"},
+		"--no-isolation bounds nothing":             {Plain: true, Memory: "1GiB"},
 		"a container has the packages of its image": {Docker: true, Packages: []string{"numpy"}},
 	} {
 		if _, err := rlmOf(t, flags); err == nil || !strings.Contains(err.Error(), says) {

@@ -110,9 +110,13 @@ func (c *cli) serve(ctx context.Context, o serveFlags, welcome func(*service)) e
 }
 
 func warnAll(log *slog.Logger, cfg *config.Config) {
-	for _, w := range slices.Concat(sandbox.Warnings(enabled(cfg), cfg.SandboxBinary), cfg.Warnings) {
+	for _, w := range warnings(cfg) {
 		log.Warn(w)
 	}
+}
+
+func warnings(cfg *config.Config) []string {
+	return slices.Concat(sandbox.Warnings(enabled(cfg), cfg.SandboxBinary), cfg.Warnings)
 }
 
 // welcome says what runs and what to do next.

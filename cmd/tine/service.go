@@ -134,7 +134,7 @@ func newService(ctx context.Context, o serviceOptions) (_ *service, err error) {
 	}
 	p.registry, err = session.Open(ctx, p.cfg, session.Options{
 		Drivers: p.plugins.drivers, Workspaces: p.plugins.workspaces, Local: p.store, Shared: p.store, Lists: o.Lists, Seal: seal, Starts: access.Owners,
-		Dir: filepath.Join(o.State, "instances"), States: o.State, StateFlag: o.StateFlag, Restored: restoredLately(o.State, time.Now()), Wallet: p.wallet, Learn: true, Log: o.Log,
+		Dir: filepath.Join(o.State, "instances"), States: o.State, StateFlag: o.StateFlag, Restored: restoredLately(o.State, time.Now()), Wallet: p.wallet, Learn: true, Unfit: o.RLM.Unfit, Log: o.Log,
 		Record: record.Options{Journal: p.journal, Metrics: p.metrics, Tracing: p.tracing, Redact: o.Redact, Log: o.Log, Trouble: &record.Trouble{}},
 	})
 	if err != nil {

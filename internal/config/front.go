@@ -176,6 +176,15 @@ func (d *decoder) checkFront(o Object, n *Node, s *Server, f *Front) {
 	if o.n.Get("docker") != nil && len(n.Get(f.Packages).items()) > 0 {
 		o.Wrong("settings."+f.Packages, n.Get(f.Packages), "a container has the packages of its image; set docker.image to one that has them, or remove docker")
 	}
+	for _, item := range n.Get(f.Paths).items() {
+		if item.Shape != ShapeString {
+			continue
+		}
+		path := d.res.paths.resolve(item.Text)
+		if place, keys := d.keyPlace(path); keys {
+			o.Wrong("settings."+f.Paths, item, "%s is a place of keys (%s), of which nothing is ever read; remove it", path, place)
+		}
+	}
 	err := f.Check(s.Settings)
 	if err == nil {
 		return
@@ -183,6 +192,7 @@ func (d *decoder) checkFront(o Object, n *Node, s *Server, f *Front) {
 	at, text := n, err.Error()
 	if rest, ok := strings.CutPrefix(text, "settings."); ok {
 		key, _, _ := strings.Cut(rest, " ")
+		key = strings.TrimSuffix(key, ":")
 		if found := n.Get(strings.SplitN(key, ".", 2)[0]); found != nil {
 			at = found
 		}

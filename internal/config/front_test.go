@@ -64,20 +64,25 @@ func TestFrontElsewhere(t *testing.T) {
 
 func TestFrontRefuses(t *testing.T) {
 	for entry, says := range map[string]string{
-		"builtin: rlm, command: python3":                          "exclude each other",
-		"builtin: rlm, url: 'https://x'":                          "exclude each other",
-		"builtin: rlm, driver: url":                               "does not go with",
-		"builtin: rlm, docker: py, driver: sandbox":               "",
-		"builtin: memory, sandbox: true":                          "goes with",
-		"builtin: rlm, settings: {names: dashes}":                 "1:47: servers.a.settings.names must be underscores or dots",
-		"builtin: rlm, settings: {nmaes: dots}":                   "settings.nmaes is not known; there are allow_read",
-		"builtin: rlm, settings: {packages: numpy}":               "servers.a.settings.packages must be a list of strings, not a string",
-		"builtin: rlm, settings: {budget: {coast: 1}}":            `settings.budget has no "coast"; it has calls, cost, time, tokens`,
-		"builtin: rlm, docker: py, settings: {packages: [numpy]}": "a container has the packages of its image",
-		"builtin: rlm, sandbox: {nothing: 1}":                     "nothing",
-		"builtin: rlm, sandbox: {memory: 1TiB}, docker: py":       "",
+		"builtin: rlm, command: python3":                                                 "exclude each other",
+		"builtin: rlm, url: 'https://x'":                                                 "exclude each other",
+		"builtin: rlm, driver: url":                                                      "does not go with",
+		"builtin: rlm, docker: py, driver: sandbox":                                      "",
+		"builtin: memory, sandbox: true":                                                 "goes with",
+		"builtin: rlm, settings: {names: dashes}":                                        "1:47: servers.a.settings.names must be underscores or dots",
+		"builtin: rlm, settings: {nmaes: dots}":                                          "settings.nmaes is not known; there are allow_read",
+		"builtin: rlm, settings: {packages: numpy}":                                      "servers.a.settings.packages must be a list of strings, not a string",
+		"builtin: rlm, settings: {budget: {coast: 1}}":                                   `settings.budget has no "coast"; it has calls, cost, time, tokens`,
+		"builtin: rlm, settings: {budget: {cost: 0}}":                                    "1:48: servers.a.settings.budget.cost must be more than 0; leave it out",
+		"builtin: rlm, settings: {key_env: sk-ant 1}":                                    "settings.key_env must be the name of a variable",
+		"builtin: rlm, settings: {sub_model: nobody}":                                    `1:51: servers.a.settings.sub_model: model "nobody": no provider`,
+		"builtin: rlm, settings: {allow_read: [~/.ssh]}":                                 "1:53: servers.a.settings.allow_read: /home/me/.ssh is a place of keys",
+		"builtin: rlm, settings: {model: m, base_url: 'http://h/v1', budget: {cost: 1}}": "settings.prices must have m",
+		"builtin: rlm, docker: py, settings: {packages: [numpy]}":                        "a container has the packages of its image",
+		"builtin: rlm, sandbox: {nothing: 1}":                                            "nothing",
+		"builtin: rlm, sandbox: {memory: 1TiB}, docker: py":                              "",
 	} {
-		_, err := Parse([]byte("servers: {a: {"+entry+"}}"), Options{OS: "linux"})
+		_, err := Parse([]byte("servers: {a: {"+entry+"}}"), Options{OS: "linux", Home: "/home/me"})
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", entry, err)
 		}

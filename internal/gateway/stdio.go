@@ -86,6 +86,13 @@ func (d *duplex) drain(ctx context.Context) {
 	}
 }
 
+// A LineTooLong is the end of a client that sent a message larger than limits.body.
+type LineTooLong struct{ Limit int }
+
+func (e *LineTooLong) Error() string {
+	return fmt.Sprintf("a message is larger than %d bytes; limits.body can raise that", e.Limit)
+}
+
 func (g *Gateway) readLines(in io.Reader, d *duplex) error {
 	limit := int(g.edge.Load().body)
 	sc := bufio.NewScanner(in)
@@ -97,7 +104,7 @@ func (g *Gateway) readLines(in io.Reader, d *duplex) error {
 		}
 	}
 	if err := sc.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return fmt.Errorf("a message is larger than %d bytes; limits.body can raise that", limit)
+		return &LineTooLong{Limit: limit}
 	} else if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}

@@ -33,7 +33,11 @@ func (m *messagesAPI) maxTokens() int  { return DefaultMaxTokens }
 func (m *messagesAPI) tellsCost() bool { return false }
 
 func (m *messagesAPI) send(ctx context.Context, a *attempt) (Reply, error) {
-	stream := m.service.NewStreaming(ctx, messageParams(m.model, a), option.WithAPIKey(a.key))
+	var opts []option.RequestOption
+	if a.key != "" {
+		opts = append(opts, option.WithAPIKey(a.key))
+	}
+	stream := m.service.NewStreaming(ctx, messageParams(m.model, a), opts...)
 	defer stream.Close()
 	got, err := readMessage(stream, a.delta)
 	reply := Reply{Model: string(got.Model), Usage: Usage{

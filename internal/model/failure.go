@@ -114,7 +114,11 @@ func (c *client) explainStatus(a *answered, key string) *failure {
 		return fail(false, api.KindInvalid, "set base_url to the new address", "redirects")
 	case s == http.StatusUnauthorized:
 		text = "" // some endpoints repeat a part of the key
-		return fail(false, api.KindRefused, c.keys.mend(), "refuses the key")
+		does := "refuses the key"
+		if c.keys.none() && !c.keys.login {
+			does = "wants a key"
+		}
+		return fail(false, api.KindRefused, c.keys.mend(), "%s", does)
 	case s == http.StatusPaymentRequired, a.problem.Code == "insufficient_quota", a.problem.Type == "insufficient_quota", a.problem.Type == "billing_error":
 		return fail(false, api.KindRefused, "add credit to the account of the key", "wants to be paid")
 	case s == http.StatusForbidden:

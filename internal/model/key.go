@@ -11,10 +11,17 @@ import (
 
 // keys is where the key of a call comes from.
 type keys struct {
-	from     func(ctx context.Context) (string, error)
-	environ  func(name string) string
-	env      string // the variable; empty for none
-	required bool
+	from    func(ctx context.Context) (string, error)
+	environ func(name string) string
+	env     string // the variable; empty for none
+	login   bool   // where there is none, the user is logged in
+}
+
+// usual takes the variable that is usual at the provider's own endpoint.
+func (k *keys) usual(o Options, env string) {
+	if k.env == "" && o.BaseURL == "" {
+		k.env = env
+	}
 }
 
 // get returns the key, or nothing if there is none and none is needed.
@@ -30,20 +37,25 @@ func (k *keys) get(ctx context.Context, model string) (string, error) {
 		return "", nil
 	}
 	key, err := checked(model, k.environ(k.env))
-	if err == nil && key == "" && k.required {
+	if err == nil && key == "" {
 		err = &api.Error{Kind: api.KindRefused, Final: true, Message: fmt.Sprintf(
 			"model %q: there is no key; set the environment variable %s", model, k.env)}
 	}
 	return key, err
 }
 
+// none reports whether calls are made without a key.
+func (k *keys) none() bool { return k.from == nil && k.env == "" }
+
 // mend is what to do if the endpoint refuses the key.
 func (k *keys) mend() string {
 	switch {
 	case k.from != nil:
 		return "check the credential that is set for it"
-	case k.env == "":
+	case k.none() && k.login:
 		return "run claude and log in, or name a variable with a key in key_env"
+	case k.none():
+		return "name the variable with its key in key_env (--key-env of tine rlm)"
 	}
 	return "check the key in the environment variable " + k.env
 }

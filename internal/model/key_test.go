@@ -32,6 +32,24 @@ func TestNoKey(t *testing.T) {
 	}
 }
 
+// A key of the environment is for its provider: another endpoint gets one that is named.
+func TestNoKeyForOtherEndpoints(t *testing.T) {
+	each(t, func(t *testing.T, name string, delta func(string)) {
+		s := modeltest.New(t, modeltest.Reply{Text: "Ah"}, modeltest.Reply{Status: 401})
+		base := s.URL
+		if name != claudeName {
+			base = s.ChatURL
+		}
+		m := open(t, nil, name, model.Options{BaseURL: base, Client: s.Client()})
+		ask(t, m, question("?"), delta)
+		if key := s.Requests()[0].Key(); key != "" {
+			t.Errorf("key %q", key)
+		}
+		e := failed(t, m, question("?"), delta)
+		testkit.Has(t, "error", e.Message, "wants a key", "--key-env")
+	})
+}
+
 func TestKeyOfTheCaller(t *testing.T) {
 	each(t, func(t *testing.T, name string, delta func(string)) {
 		s := modeltest.New(t, modeltest.Reply{Text: "Ah"}, modeltest.Reply{Status: 401, Message: "wrong key " + testKey})

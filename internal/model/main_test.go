@@ -44,9 +44,11 @@ func open(t testing.TB, s *modeltest.Server, name string, o model.Options) model
 	t.Helper()
 	if s != nil {
 		o.BaseURL = cmp.Or(o.BaseURL, s.URL)
+		env := "ANTHROPIC_API_KEY"
 		if o.BaseURL == s.URL && name != claudeName {
-			o.BaseURL = s.ChatURL
+			o.BaseURL, env = s.ChatURL, "OPENAI_API_KEY"
 		}
+		o.KeyEnv = cmp.Or(o.KeyEnv, env)
 		if o.Client == nil {
 			o.Client = s.Client()
 		}

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -23,8 +22,9 @@ type Options struct {
 	BaseURL string
 	// Key returns the key of a call; nil takes it from the environment.
 	Key func(ctx context.Context) (string, error)
-	// KeyEnv names the variable with the key, by default ANTHROPIC_API_KEY or
-	// OPENAI_API_KEY. The program claude gets a key only if KeyEnv or Key is set.
+	// KeyEnv names the variable with the key. By default it is ANTHROPIC_API_KEY or
+	// OPENAI_API_KEY at the provider's own endpoint, and none with a BaseURL, where those
+	// keys don't belong. The program claude gets a key only if KeyEnv or Key is set.
 	KeyEnv string
 	// Environ returns a variable of the environment; nil is os.Getenv. The program
 	// claude gets the variables that it needs by this, too.
@@ -32,7 +32,7 @@ type Options struct {
 	// Client sends the requests; nil is one with the default transport. Redirects are
 	// not followed. The program claude sends its requests itself.
 	Client *http.Client
-	// Prices are over DefaultPrices.
+	// Prices are over [spec.DefaultPrices].
 	Prices Prices
 	// Retries is how often a failed attempt is repeated. Zero is 3, negative is never.
 	Retries int
@@ -86,21 +86,20 @@ func Open(name string, o Options) (Model, error) {
 		name: name, retries: max(o.Retries, 0), timeout: o.Timeout, total: o.Total, log: o.Log,
 		keys: keys{from: o.Key, environ: o.Environ, env: o.KeyEnv},
 	}
-	prices := DefaultPrices().With(o.Prices)
-	if p, ok := find(prices, provider, short); ok {
+	prices := spec.DefaultPrices().With(o.Prices)
+	if p, ok := prices.Of(provider, short); ok {
 		c.price = &p
 	}
 	ask := endpoint{base: base, model: short, client: o.Client, max: o.MaxReply}
 	switch provider {
 	case spec.Anthropic:
-		c.keys.env, c.keys.required = cmp.Or(o.KeyEnv, "ANTHROPIC_API_KEY"), true
+		c.keys.usual(o, "ANTHROPIC_API_KEY")
 		c.provider = newAnthropic(ask)
 	case spec.OpenAI:
-		// Endpoints other than OpenAI's own are often local and want no key.
-		c.keys.env, c.keys.required = cmp.Or(o.KeyEnv, "OPENAI_API_KEY"), o.BaseURL == "" || o.KeyEnv != ""
+		c.keys.usual(o, "OPENAI_API_KEY")
 		c.provider = newOpenAI(ask)
 	case spec.Claude:
-		c.keys.required = o.KeyEnv != ""
+		c.keys.login = true
 		c.slots = make(chan struct{}, maxPrograms)
 		c.provider = newProgram(o, base, short, prices)
 	}

@@ -191,12 +191,3 @@ func TestModelWithoutAPrice(t *testing.T) {
 		t.Errorf("usage %+v", u)
 	}
 }
-
-// A local endpoint needs no key, and then gets no header for it.
-func TestEndpointWithoutAKey(t *testing.T) {
-	s := modeltest.New(t, modeltest.Reply{Text: "Ah"})
-	ask(t, open(t, s, "local", model.Options{Environ: environ()}), question("?"), nil)
-	if h := s.Requests()[0].Header; h.Get("Authorization") != "" {
-		t.Errorf("headers %v", h)
-	}
-}

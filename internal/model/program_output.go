@@ -144,7 +144,7 @@ func (r *programRun) reply() Reply {
 	if !r.ended {
 		reply.Message.Text, reply.Stop = r.text.String(), StopLength
 		reply.Usage = r.usage.known()
-		if p, ok := find(r.prices, spec.Anthropic, r.model); ok {
+		if p, ok := r.prices.Of(spec.Anthropic, r.model); ok {
 			reply.Usage.Cost = cost(p, reply.Usage)
 		} else {
 			reply.Usage.CostUnknown = true

@@ -76,6 +76,9 @@ type Options struct {
 	// Starts makes of a config who may have a member of a session started: by the
 	// owner's name, and Owner.Pinned where there is one. Nil lets every owner do so.
 	Starts func(*config.Config) func(owner string, pinned []byte, member string) bool
+	// Unfit hears of a memory that does not fit. Where it returns true the server begins
+	// anew at once: its front tells what is lost. Nil has a call told first.
+	Unfit func(server, why string) bool
 	// Learn has servers that nothing is known of asked for their lists from the start.
 	Learn bool
 	Log   *slog.Logger

@@ -36,6 +36,9 @@ func (s *Session) unfitOf(server string) (unfitMemory, bool) {
 // one was told before, and this one begins anew.
 func (s *Session) tellUnfit(e *catalog.Entry, why string) error {
 	server := e.ID
+	if hears := s.r.o.Unfit; hears != nil && hears(server, why) {
+		return nil
+	}
 	s.unfit(e, why) // where this session has not used the server before
 	const kept = "its memory is kept, and this call was not made"
 	if s.refusing() {

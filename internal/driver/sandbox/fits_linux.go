@@ -69,7 +69,7 @@ func (i imageInfo) changed(p *plan) string {
 		switch now, there := p.needs[at]; {
 		case now == i.Needs[at]:
 		case at == layout.NeedsConfig:
-			all = append(all, "what its config shows it: sandbox.root, user, hostname, network, allow_read, allow_write or deny_read")
+			all = append(all, "what its config shows it: packages, sandbox.root, user, hostname, network, allow_read, allow_write or deny_read")
 		case !there:
 			all = append(all, at+" is gone")
 		default:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 )
 
 // A Price is in US dollars for a million tokens. A price of the cache that is zero
@@ -64,4 +65,41 @@ func ReadPrices(data []byte) (p Prices, err error) {
 		}
 	}
 	return p, nil
+}
+
+// Of is the price of a model by its provider and its name there.
+func (p Prices) Of(provider, name string) (Price, bool) {
+	for _, n := range []string{name, undated(name)} {
+		for _, key := range []string{provider + "/" + n, n} {
+			if price, ok := p[key]; ok {
+				return price, true
+			}
+		}
+	}
+	return Price{}, false
+}
+
+// undated cuts the date off a model's name: claude-sonnet-4-5-20250929 and
+// gpt-5-2025-08-07, also -latest.
+func undated(name string) string {
+	if short, ok := strings.CutSuffix(name, "-latest"); ok {
+		return short
+	}
+	for _, form := range []string{"-00000000", "-0000-00-00"} {
+		at := len(name) - len(form)
+		if at > 0 && shape(name[at:]) == form {
+			return name[:at]
+		}
+	}
+	return name
+}
+
+// shape writes every digit as a zero.
+func shape(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return '0'
+		}
+		return r
+	}, s)
 }

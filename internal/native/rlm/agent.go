@@ -383,6 +383,11 @@ func (a *agent) extract(ctx context.Context, talk []model.Message) (json.RawMess
 	}
 	a.steps = append(a.steps, step{Reasoning: reply.Message.Text})
 	text := reply.Message.Text
+	if code := codeOf(text); strings.Contains(code, "SUBMIT(") { // all the same
+		if result, _, err := a.step(ctx, code); result != nil || err != nil {
+			return result, err
+		}
+	}
 	if begin, end := strings.IndexByte(text, '{'), strings.LastIndexByte(text, '}'); begin >= 0 && end > begin {
 		text = text[begin : end+1]
 	}

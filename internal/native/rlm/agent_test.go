@@ -130,6 +130,15 @@ func TestSubAgentBounds(t *testing.T) {
 	if _, text, err := w.subAgent(t, ask); err == nil || !strings.Contains(text, "a is a int") || !strings.Contains(text, `"trajectory"`) {
 		t.Errorf("no answer: %s", text)
 	}
+	// Code that submits is an answer, too.
+	s.Add(says("1"), says("2"), says("SUBMIT(a=q + '!')"))
+	if out, text, err := w.subAgent(t, ask); err != nil || string(out.Result) != `{"a":"?!"}` {
+		t.Errorf("it says %s, %v", text, err)
+	}
+	s.Add(says("1"), says("2"), modeltest.Reply{Text: "I don't know."})
+	if _, text, err := w.subAgent(t, ask); err == nil || !strings.Contains(text, "the outputs are no JSON object") || strings.Contains(text, "invalid character") {
+		t.Errorf("no answer: %s", text)
+	}
 	// It may share the kernel, and then what it does stays.
 	s.Add(says("kept = q\nSUBMIT(a='x')"))
 	ask["share"] = true

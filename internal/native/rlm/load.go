@@ -134,7 +134,7 @@ func (s *server) openAllowed(path string) (*os.File, error) {
 	if err := s.noKeys(filepath.ToSlash(path), false); err != nil {
 		return nil, err
 	}
-	return nil, &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("%s is not in a folder that may be read; %s", path, s.add("allow_read", filepath.Dir(path)))}
+	return nil, &api.Error{Kind: api.KindRefused, Message: fmt.Sprintf("%s is not in a folder that may be read; %s", path, s.add("allow_read", path))}
 }
 
 // below finds the root that a path is in, and its way from there.

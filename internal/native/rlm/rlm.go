@@ -49,6 +49,9 @@ type Env struct {
 	SaveAtEnd bool
 	// Note is told with the first result; empty for nothing to tell.
 	Note string
+	// Anew says whether a kernel begins anew because its memory could not be used; nil where
+	// callers were told of that.
+	Anew func() bool
 	Log  *slog.Logger
 }
 
@@ -61,10 +64,10 @@ type server struct {
 	saving chan struct{} // held by who saves
 
 	mu      sync.Mutex
-	noted   bool  // Env.Note was told
-	owed    error // what the next caller is told instead of an answer
-	telling bool  // a caller is being told of a loss
-	dirty   bool  // there is something to save
+	note    string // told with the next result; empty for nothing to tell
+	owed    error  // what the next caller is told instead of an answer
+	telling bool   // a caller is being told of a loss
+	dirty   bool   // there is something to save
 	timer   *time.Timer
 	closed  bool
 }
@@ -75,7 +78,7 @@ func New(env Env) (*mcp.Server, io.Closer, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &server{set: set, env: env, saving: make(chan struct{}, 1)}
+	s := &server{set: set, env: env, saving: make(chan struct{}, 1), note: env.Note}
 	if s.models, err = env.Models.of(env, set); err != nil {
 		return nil, nil, err
 	}

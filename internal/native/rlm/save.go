@@ -29,11 +29,13 @@ const (
 
 // A lost is what a kernel could not bring back.
 type lost struct {
-	At      float64           `json:"at"`    // when it was saved, in seconds; 0 for never
-	Newer   []string          `json:"newer"` // names that changed since, the first of them
-	Count   int               `json:"count"` // of all of them
-	Ran     bool              `json:"ran"`   // code has called something since, which may have changed more
-	Left    map[string]string `json:"left"`  // names that could not be saved, and why
+	At      float64           `json:"at"`           // when it was saved, in seconds; 0 for never
+	Newer   []string          `json:"newer"`        // names that changed since, the first of them
+	Count   int               `json:"count"`        // of all of them
+	Ran     bool              `json:"ran"`          // code has called something since, which may have changed more
+	Left    map[string]string `json:"left"`         // names that could not be saved, and why
+	Absent  map[string]string `json:"absent"`       // names that were saved and need what is not here, and why: the first of them
+	Lacking int               `json:"absent_count"` // of all of them
 	Expired bool              `json:"expired"`
 	Broken  string            `json:"broken"`
 }
@@ -64,13 +66,25 @@ func (l *lost) String() string {
 		say("gone is what functions and threads changed since")
 	}
 	if len(l.Left) > 0 {
-		var names []string
-		for _, name := range slices.Sorted(maps.Keys(l.Left)) {
-			names = append(names, fmt.Sprintf("%s (%s)", name, l.Left[name]))
+		say("gone is what can't be saved: %s", reasons(l.Left))
+	}
+	if len(l.Absent) > 0 {
+		names := reasons(l.Absent)
+		if more := l.Lacking - len(l.Absent); more > 0 {
+			names += fmt.Sprintf(" and %d more", more)
 		}
-		say("gone is what can't be saved: %s", strings.Join(names, ", "))
+		say("not back is what needs a module that is not here: %s", names)
 	}
 	return strings.Join(says, "; ")
+}
+
+// reasons are names, each with why.
+func reasons(of map[string]string) string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		names = append(names, fmt.Sprintf("%s (%s)", name, of[name]))
+	}
+	return strings.Join(names, ", ")
 }
 
 func when(seconds float64) string {
@@ -107,8 +121,16 @@ func (s *server) meet(ctx context.Context, fresh bool) error {
 	if err := s.ask1(ctx, ask, &p); err != nil {
 		return err
 	}
-	if p.Lost != nil {
-		s.owe("the kernel was started anew; " + p.String())
+	began := "the kernel was started anew"
+	changed := fresh && s.env.Anew != nil && s.env.Anew()
+	if changed {
+		began += ", as its Python, its packages or this system have changed"
+	}
+	switch {
+	case p.Lost != nil:
+		s.owe(began + "; " + p.String())
+	case changed:
+		s.tellLater(began + "; " + p.String())
 	}
 	if p.Cut != nil {
 		s.owe(fmt.Sprintf("the gateway ended while code ran, and the next one has interrupted that: %s; variables are kept", *p.Cut))
@@ -121,6 +143,16 @@ func (s *server) meet(ctx context.Context, fresh bool) error {
 
 func (s *server) restoring() map[string]any {
 	return map[string]any{"op": "restore", "oldest": time.Now().Add(-savedFor).Unix()}
+}
+
+// tellLater has something told with the next result.
+func (s *server) tellLater(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.note != "" {
+		what = s.note + "; " + what
+	}
+	s.note = what
 }
 
 // owe has the next caller told that variables are gone.

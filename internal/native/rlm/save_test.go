@@ -112,7 +112,7 @@ func TestSavedWithoutAPackage(t *testing.T) {
 	if !res.IsError || kindOf(t, res) != api.KindLost {
 		t.Errorf("it says %s", got)
 	}
-	testkit.Has(t, "what is gone", got, "c (No module named 'gone_soon')", "f (No", "gone_soon (No")
+	testkit.Has(t, "what is gone", got, "needs a module that is not here: c (No module named 'gone_soon')", "f (No", "gone_soon (No")
 	w.is("y", "[2]")
 }
 

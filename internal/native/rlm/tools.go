@@ -127,7 +127,7 @@ func (s *server) addTools(srv *mcp.Server, prefix string) {
 					res, err = t.run(s, ctx, req)
 				}
 				if err == nil {
-					return s.note(res), nil
+					return s.noted(res), nil
 				}
 				if errors.Is(err, errEnded) || ctx.Err() != nil {
 					// The driver knows why the kernel ended, and the link is about to
@@ -141,12 +141,12 @@ func (s *server) addTools(srv *mcp.Server, prefix string) {
 }
 
 // note adds what is to be told once.
-func (s *server) note(res *mcp.CallToolResult) *mcp.CallToolResult {
+func (s *server) noted(res *mcp.CallToolResult) *mcp.CallToolResult {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.env.Note != "" && !s.noted {
-		s.noted = true
-		res.Content = append(res.Content, &mcp.TextContent{Text: "[note] " + s.env.Note})
+	if s.note != "" {
+		res.Content = append(res.Content, &mcp.TextContent{Text: "[note] " + s.note})
+		s.note = ""
 	}
 	return res
 }

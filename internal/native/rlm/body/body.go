@@ -33,10 +33,7 @@ var Front = config.Front{
 	Packages: "packages",
 	Paths:    "allow_read",
 	Tool:     toolName,
-	Check: func(from map[string]any) error {
-		_, err := ReadSettings(from)
-		return err
-	},
+	Check:    Check,
 }
 
 // toolName is the name by which a tool is listed: rlm_exec may be called as rlm.exec, and

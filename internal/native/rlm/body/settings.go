@@ -1,11 +1,11 @@
 package body
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -102,9 +102,9 @@ func ReadSettings(from map[string]any) (Settings, error) {
 	case span < leastTime || span > mostTime:
 		return s, fmt.Errorf("settings.budget.time must be from %s to %s", leastTime, mostTime)
 	}
-	for _, name := range []string{s.Model, cmp.Or(s.SubModel, s.Model)} {
-		if _, err := spec.At(name, s.BaseURL); err != nil {
-			return s, err
+	for _, m := range s.models() {
+		if _, err := spec.At(m.name, s.BaseURL); err != nil {
+			return s, fmt.Errorf("settings.%s: %w", m.key, err)
 		}
 	}
 	if _, err := spec.ReadPrices(s.Prices); err != nil {
@@ -121,4 +121,58 @@ func ReadSettings(from map[string]any) (Settings, error) {
 		}
 	}
 	return s, nil
+}
+
+// models are the names of language models with the keys that have them.
+func (s *Settings) models() []struct{ key, name string } {
+	all := []struct{ key, name string }{{"model", s.Model}}
+	if s.SubModel != "" {
+		all = append(all, struct{ key, name string }{"sub_model", s.SubModel})
+	}
+	return all
+}
+
+// variable is the name of one of the environment.
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// Check says what is wrong with the settings of a config. Sessions that were opened with
+// such settings by an earlier version go on.
+func Check(from map[string]any) error {
+	s, err := ReadSettings(from)
+	if err != nil {
+		return err
+	}
+	if s.KeyEnv != "" && !variable.MatchString(s.KeyEnv) { // which may be a key
+		return errors.New("settings.key_env must be the name of a variable of the environment, such as ANTHROPIC_API_KEY")
+	}
+	budget, _ := from["budget"].(map[string]any)
+	for key, is := range map[string]bool{"calls": s.Budget.Calls > 0, "tokens": s.Budget.Tokens > 0, "cost": s.Budget.Cost > 0} {
+		if _, given := budget[key]; given && !is {
+			return fmt.Errorf("settings.budget.%s must be more than 0; leave it out for no bound", key)
+		}
+	}
+	return s.checkPrices()
+}
+
+// checkPrices wants a price for each model where money is bounded: no call could be made
+// without one.
+func (s *Settings) checkPrices() error {
+	if s.Budget.Cost == 0 {
+		return nil
+	}
+	given, err := spec.ReadPrices(s.Prices)
+	if err != nil {
+		return err
+	}
+	prices := spec.DefaultPrices().With(given)
+	for _, m := range s.models() {
+		provider, short, _, err := spec.Read(m.name, s.BaseURL)
+		if err != nil {
+			return err
+		}
+		if _, known := prices.Of(provider, short); !known && provider != spec.Claude { // which tells what it cost
+			return fmt.Errorf("settings.prices must have %s, as budget.cost bounds what it may cost", m.name)
+		}
+	}
+	return nil
 }

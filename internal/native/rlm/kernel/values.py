@@ -138,6 +138,20 @@ def pickled(names, f):
     Pickler(f, protocol=5).dump(names)
 
 
+def plain(value):
+    """Whether all keys in a value are text, as those of JSON are."""
+    todo = [value]
+    while todo:
+        v = todo.pop()
+        if isinstance(v, dict):
+            if not all(isinstance(k, str) for k in v):
+                return False
+            todo.extend(v.values())
+        elif isinstance(v, (list, tuple)):
+            todo.extend(v)
+    return True
+
+
 class Nowhere:
     """A file that keeps nothing."""
 

@@ -173,6 +173,8 @@ class Worker:
                 return {"error": trace(e)}
         try:
             text, kind = json.dumps(value, ensure_ascii=False, allow_nan=False), "json"
+            if not plain(value):
+                raise ValueError("JSON has no such keys")
         except BaseException:
             try:
                 text, kind = repr(value), "repr"
@@ -360,7 +362,7 @@ class Worker:
             self.met = True
             return self.pending()
         self.met = True
-        lost = {"newer": [], "count": 0, "ran": False, "left": {}}
+        lost = {"newer": [], "count": 0, "ran": False, "left": {}, "absent": {}}
         try:
             with open(os.path.join(STATE, NEWER), "rb") as f:
                 lost.update(json.loads(f.read()))
@@ -376,9 +378,9 @@ class Worker:
                     lost["expired"] = True
                 else:
                     self.attempt(head["at"])
-                    back, left = unpickled(f)
+                    back, absent = unpickled(f)
+                    lost["absent"], lost["absent_count"] = dict(sorted(absent.items())[:NAMED]), len(absent)
                     self.names.update(back)
-                    lost["left"].update(left)
                     self.known = set(self.names)
                     self.back = {"restored": len(back), "at": head["at"]}
         except FileNotFoundError:
@@ -388,7 +390,7 @@ class Worker:
         remove(ATTEMPT)
         if lost.get("expired") or "broken" in lost:
             remove(SAVED)
-        if lost["count"] or lost["ran"] or lost["left"] or lost.get("expired") or "broken" in lost:
+        if lost["count"] or lost["ran"] or lost["left"] or lost["absent"] or lost.get("expired") or "broken" in lost:
             self.lost = lost
         return self.pending()
 

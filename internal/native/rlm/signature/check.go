@@ -3,6 +3,7 @@ package signature
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,8 +16,8 @@ func (s Signature) Check(outputs []byte) (json.RawMessage, error) {
 	dec := json.NewDecoder(bytes.NewReader(outputs))
 	dec.UseNumber()
 	var got map[string]any
-	if err := dec.Decode(&got); err != nil {
-		return nil, fmt.Errorf("the outputs are no JSON object: %w", err)
+	if dec.Decode(&got) != nil {
+		return nil, errors.New("the outputs are no JSON object")
 	}
 	var wrong, parts []string
 	for _, f := range s.Outputs {

@@ -1,4 +1,4 @@
-package model
+package spec
 
 // DefaultPrices are the list prices of November 2026, as their providers publish
 // them. A promotion is not in it. Settings can change and add prices.
