@@ -373,26 +373,15 @@ func (c *cli) rlm(ctx context.Context, o rlmFlags) error {
 	if m.note != "" {
 		fmt.Fprintf(c.stderr, "tine: %s\n", m.note)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		select {
-		case <-m.helper.gone(): // without which nothing works, and which can't be made again
-			cancel(errNoHelper)
-		case <-ctx.Done():
-		}
-	}()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	in := &lastRead{Reader: c.stdin, ended: func() {
 		m.ending()
-		time.AfterFunc(leaveTime, func() { cancel(nil) })
+		time.AfterFunc(leaveTime, cancel)
 	}}
 	err = m.p.gateway.ServeStdio(ctx, in, c.stdout, "", false)
 	m.ending()
-	var long *front.LineTooLong
-	switch {
-	case errors.Is(context.Cause(ctx), errNoHelper):
-		return errNoHelper
-	case errors.As(err, &long):
+	if long := (*front.LineTooLong)(nil); errors.As(err, &long) {
 		return fmt.Errorf("the client sent a message of more than %d MiB, which is the most; rlm_load brings large files into the kernel", long.Limit>>20)
 	}
 	return err

@@ -276,6 +276,7 @@ type rlmHelper struct {
 
 	mu       sync.Mutex
 	conn     *control.Conn
+	leaving  bool  // it ends in order
 	ended    error // why there is none any more
 	confined bool
 	// unconfined is why the process could not be confined. Every later call fails with it.
@@ -285,9 +286,6 @@ type rlmHelper struct {
 	exits      map[int]chan error
 	over       chan struct{} // closed when the helper has ended
 }
-
-// gone is closed when the helper has ended.
-func (h *rlmHelper) gone() <-chan struct{} { return h.over }
 
 type helperAnswer struct {
 	helperReply
@@ -355,6 +353,12 @@ func (h *rlmHelper) listen(cmd *exec.Cmd) {
 	_ = cmd.Wait()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if !h.leaving {
+		// Without it nothing works, and it can't be made again: a kernel that can't be kept
+		// now would be given up. The next tine rlm finds it as this one leaves it.
+		fmt.Fprintf(h.room.rooms.c.stderr, "tine: %v\n", errNoHelper)
+		os.Exit(exitFailed)
+	}
 	h.ended = errNoHelper
 	close(h.over)
 	for _, call := range h.calls {
@@ -396,6 +400,10 @@ func (h *rlmHelper) call(ctx context.Context, req helperRequest, files ...*os.Fi
 		h.mu.Lock()
 		delete(h.calls, req.ID)
 		h.mu.Unlock()
+		if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+			<-h.over // or this process ends
+			err = errNoHelper
+		}
 		return helperReply{}, nil, fmt.Errorf("ask the helper of tine rlm: %w", err)
 	}
 	select {
@@ -508,6 +516,7 @@ func (h *rlmHelper) bye() (bool, error) {
 	}
 	h.mu.Lock()
 	conn := h.conn
+	h.leaving = true
 	h.mu.Unlock()
 	if conn == nil {
 		return false, nil

@@ -41,8 +41,6 @@ type rlmHelper struct {
 func newRLMHelper(m *room) *rlmHelper { return &rlmHelper{room: m} }
 
 // gone is never closed: all works without the helper.
-func (h *rlmHelper) gone() <-chan struct{} { return nil }
-
 // confine starts the helper, once.
 func (h *rlmHelper) confine() error {
 	if h == nil {

@@ -34,17 +34,9 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 	if _, err := e.ready(ctx); err != nil {
 		return nil, err
 	}
-	s, err := e.state(ctx, rec.ref())
-	switch {
-	case gone(err):
-		return nil, d.over(ctx, h.Dir, rec, "its container is gone")
-	case err != nil:
-		return nil, e.explain("find the container", err)
-	case s == nil || !alive(s):
-		why := "its container has ended"
-		if s != nil {
-			why = "its container " + describe(s)
-		}
+	if why, err := e.ended(ctx, rec.ref()); err != nil {
+		return nil, err
+	} else if why != "" {
 		return nil, d.over(ctx, h.Dir, rec, why)
 	}
 	// The gateway before us may have died while it held it.
@@ -69,6 +61,12 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 	if err := i.connect(ctx, true); err != nil {
 		return nil, err
 	}
+	// Docker attaches to a container that has ended as well, and never says so.
+	if why, err := e.ended(ctx, rec.ref()); err != nil {
+		return nil, err
+	} else if why != "" {
+		return nil, d.over(ctx, h.Dir, rec, why)
+	}
 	if rec.HTTP {
 		if i.web, err = e.reach(ctx, rec); err != nil {
 			return nil, err
@@ -86,6 +84,22 @@ func (d *Driver) adopt(ctx context.Context, h driver.Handle, log *slog.Logger) (
 	}
 	i.begin()
 	return i, nil
+}
+
+// ended says how a container has ended; empty where it runs.
+func (e *engine) ended(ctx context.Context, id string) (string, error) {
+	s, err := e.state(ctx, id)
+	switch {
+	case gone(err):
+		return "its container is gone", nil
+	case err != nil:
+		return "", e.explain("find the container", err)
+	case s == nil:
+		return "its container has ended", nil
+	case !alive(s):
+		return "its container " + describe(s), nil
+	}
+	return "", nil
 }
 
 // over removes what is left of an instance that can't be adopted, and returns

@@ -102,15 +102,19 @@ func (i *instance) watch(l *listener) {
 func (i *instance) listenAgain() (l *listener, missed bool) {
 	for wait := 100 * time.Millisecond; i.ctx.Err() == nil; wait = min(2*wait, 5*time.Second) {
 		l, err := i.e.listen(i.ctx, i.rec.ref(), i.rec.HTTP)
-		if err == nil {
-			i.log.Info("the container engine answers again", "server", i.h.Server)
-			return l, false
-		}
 		if away(err) {
 			i.rest(time.Second)
 			return nil, true
 		}
-		if s, err := i.e.state(i.ctx, i.rec.ref()); gone(err) || err == nil && s != nil && !alive(s) {
+		how, unknown := i.e.ended(i.ctx, i.rec.ref()) // where Docker attaches all the same
+		if err == nil && how == "" && unknown == nil {
+			i.log.Info("the container engine answers again", "server", i.h.Server)
+			return l, false
+		}
+		if err == nil {
+			l.close()
+		}
+		if how != "" {
 			return nil, false
 		}
 		i.rest(wait)
