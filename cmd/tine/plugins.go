@@ -79,6 +79,8 @@ type rlmOptions struct {
 	// says whether there was one; nil where calls are told.
 	Unfit func(server, why string) bool
 	Anew  func() bool
+	// Left says whether the client has left; nil where a gateway has many.
+	Left func() bool
 }
 
 // self is this program, even if its file was replaced.
@@ -156,7 +158,7 @@ func kinds(sessions rollout.Sessions, private func() []string, readable func(ser
 					return nil, nil, err
 				}
 			}
-			return rlm.New(rlm.Env{Server: e.Server, Session: e.Session, Settings: e.Settings, Body: e.Body, Models: models, Private: private, Readable: readable, Denied: kernel.Denied, Flags: kernel.Flags, SaveAtEnd: kernel.Helper != nil, Note: kernel.Note, Anew: kernel.Anew, Log: e.Log})
+			return rlm.New(rlm.Env{Server: e.Server, Session: e.Session, Settings: e.Settings, Body: e.Body, Models: models, Private: private, Readable: readable, Denied: kernel.Denied, Flags: kernel.Flags, SaveAtEnd: kernel.Helper != nil, Note: kernel.Note, Anew: kernel.Anew, Left: kernel.Left, Log: e.Log})
 		}},
 		"files": {New: func(e builtin.Env) (*mcp.Server, io.Closer, error) {
 			tree, err := filesTree(e)

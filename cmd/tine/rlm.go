@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -178,8 +179,8 @@ func (o *rlmFlags) check() error {
 			return usagef("--allow-read: %w", err)
 		}
 	}
-	if o.Cost < 0 {
-		return usagef("--max-cost must not be negative, and is %v", o.Cost)
+	if !(o.Cost >= 0) || math.IsInf(o.Cost, 0) {
+		return usagef("--max-cost must be a number of dollars, and is %v", o.Cost)
 	}
 	if o.Python != "" && !o.inContainer() {
 		if err := isPython(o.Python); err != nil {
@@ -230,7 +231,7 @@ func (o *rlmFlags) prices() (spec.Prices, error) {
 		in, out, both := strings.Cut(price, ",")
 		input, err := strconv.ParseFloat(in, 64)
 		output, err2 := strconv.ParseFloat(out, 64)
-		if !ok || !both || name == "" || err != nil || err2 != nil || input < 0 || output < 0 {
+		if !ok || !both || name == "" || err != nil || err2 != nil || !(input >= 0 && output >= 0 && input+output < math.MaxFloat32) {
 			return nil, usagef("--price %s: write NAME=INPUT,OUTPUT, such as llama3=0.2,0.6", given)
 		}
 		all[name] = spec.Price{Input: input, Output: output}
@@ -376,6 +377,7 @@ func (c *cli) rlm(ctx context.Context, o rlmFlags) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	in := &lastRead{Reader: c.stdin, ended: func() {
+		m.left.Store(true)
 		m.ending()
 		time.AfterFunc(leaveTime, cancel)
 	}}

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -201,6 +202,13 @@ func (c *cli) rlmEntry(cmd *cobra.Command, p *clientPlace, o installFlags, flags
 		e.Args = append(e.Args, "--project", p.client.folder)
 	case !p.client.starts:
 		return e, usagef("%s has no project folder in which it starts servers; name one: %s %s --project DIR", p.client.title, cmd.CommandPath(), p.client.name)
+	}
+	if cmd.Flags().Changed("state") {
+		dir, err := filepath.Abs(given.state)
+		if err != nil {
+			return e, err
+		}
+		e.Args = append(e.Args, "--state", dir)
 	}
 	e.Args = append(e.Args, flags...)
 	if e.Command, err = c.program(p.client.starts || p.scope == scopeProject); err != nil {

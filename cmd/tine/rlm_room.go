@@ -37,8 +37,9 @@ type room struct {
 	p      *service
 	helper *rlmHelper // nil for none
 	srt    *srt.Settings
-	note   string // what the client is told; empty for nothing
-	brief  bool   // it is removed at the end
+	note   string      // what the client is told; empty for nothing
+	brief  bool        // it is removed at the end
+	left   atomic.Bool // the client has
 }
 
 // roomFile is what a room says of itself.
@@ -64,6 +65,8 @@ const (
 	// endingWait is how long the next process waits for one whose client has left: it
 	// writes the kernel's memory to disk.
 	endingWait = time.Minute
+	// briefWait is how long the removal of a kernel that is not kept may take.
+	briefWait = 30 * time.Second
 )
 
 func (c *cli) rlmRooms(state string) *rlmRooms {
@@ -142,9 +145,10 @@ func (m *room) open(ctx context.Context) error {
 	redact.Set(cfg.Secrets())
 	log := telemetry.NewLogger(m.rooms.c.stderr, cfg.Log.Level, cfg.Log.Format, redact)
 	var anew atomic.Bool
-	unfit := func(string, string) bool {
-		anew.Store(true)
-		return true
+	unfit := func(_, why string) bool {
+		changed := !strings.Contains(why, "is damaged") // of which a call is told, with the file
+		anew.Store(changed)
+		return changed
 	}
 	m.p, err = newService(ctx, serviceOptions{
 		Config: cfg, State: m.dir, StateFlag: stateFlag(m.dir), Version: m.rooms.c.version, Redact: redact, Log: log,
@@ -155,7 +159,7 @@ func (m *room) open(ctx context.Context) error {
 				}
 			}
 		},
-		RLM: rlmOptions{Flags: rlmSettings, Note: m.note, Programs: m.rooms.programs(), Helper: m.helper, Denied: m.denied, Unfit: unfit, Anew: anew.Load},
+		RLM: rlmOptions{Flags: rlmSettings, Note: m.note, Programs: m.rooms.programs(), Helper: m.helper, Denied: m.denied, Unfit: unfit, Anew: anew.Load, Left: m.left.Load},
 	})
 	return err
 }
@@ -201,6 +205,15 @@ func (m *room) ending() {
 // close ends the gateway, and with it the kernel, whose memory is kept. A room that is not
 // kept is removed by the helper, where there is one: this process may be confined.
 func (m *room) close() {
+	if m.brief { // what it has in an engine of containers goes too
+		ctx, cancel := context.WithTimeout(context.Background(), briefWait)
+		for _, s := range m.p.registry.Sessions() {
+			if err := m.p.registry.CloseSession(ctx, s); err != nil {
+				m.rooms.log.Warn("a kernel that is not kept may not be removed", "err", err)
+			}
+		}
+		cancel()
+	}
 	m.p.Close()
 	helped, err := m.helper.bye()
 	if m.brief && !helped {

@@ -35,7 +35,7 @@ type greeting struct {
 // greet asks the one server of a view, or speaks for all of them.
 func (x *exchange) greet(ctx context.Context) (greeting, error) {
 	if x.view.merged() {
-		return greeting{info: x.g.info.raw, caps: mergedCapabilities, instructions: x.instructions()}, nil
+		return greeting{info: x.g.info.raw, caps: mergedCapabilities, instructions: x.instructions(ctx)}, nil
 	}
 	up, e, err := x.upstream(x.view.server)
 	if err != nil {
@@ -98,7 +98,7 @@ func givenCaps(who identity.Principal, server string, caps []byte) []byte {
 
 // instructions joins what the servers that run, or are known, said on how to use
 // them.
-func (x *exchange) instructions() []byte {
+func (x *exchange) instructions(ctx context.Context) []byte {
 	if x.view.search {
 		return searchInstructions // those of all servers would fill what the view keeps empty
 	}
@@ -114,6 +114,10 @@ func (x *exchange) instructions() []byte {
 			raw = conn.Hello().Instructions
 		} else if k := x.sess.Known(e, x.who.Name); k != nil {
 			raw = k.Hello.Instructions
+		} else if e.Fronter != nil { // which is asked in no time, as nothing is started
+			if k, err := x.sess.Learn(ctx, e, t.cat.Config.Limits.ListWait); err == nil {
+				raw = k.Hello.Instructions
+			}
 		}
 		if text, ok := wire.Unquote(raw); ok && text != "" {
 			if b.Len() > 0 {

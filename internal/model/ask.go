@@ -79,7 +79,8 @@ func (c *client) Ask(ctx context.Context, r Request, delta func(text string)) (R
 		return Reply{}, c.ended(ctx, err)
 	}
 	a := &attempt{Request: &r, maxTokens: cmp.Or(r.MaxTokens, c.provider.maxTokens()), key: key, money: held.money, delta: delta}
-	if held.output < int64(cmp.Or(a.maxTokens, DefaultMaxTokens)) {
+	// What is reserved is the most that it may use.
+	if r.Budget.limitsOutput() || held.output < int64(cmp.Or(a.maxTokens, DefaultMaxTokens)) {
 		a.maxTokens = int(held.output)
 	}
 	var reply Reply

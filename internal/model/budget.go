@@ -98,6 +98,16 @@ func (b *Budget) limitsCost() bool {
 	return false
 }
 
+// limitsOutput reports whether tokens or money are limited.
+func (b *Budget) limitsOutput() bool {
+	for p := b; p != nil; p = p.parent {
+		if p.limits.Tokens > 0 {
+			return true
+		}
+	}
+	return b.limitsCost()
+}
+
 // An OverBudget is the error of a call that its budget does not allow. It unwraps to
 // an *api.Error.
 type OverBudget struct {

@@ -85,3 +85,25 @@ func TestBudgetWhoseTimeEnds(t *testing.T) {
 		asAPI(t, err)
 	})
 }
+
+// What a call reserves is the most that it is allowed to write, in both formats.
+func TestBudgetBoundsOutput(t *testing.T) {
+	each(t, func(t *testing.T, name string, delta func(string)) {
+		s := modeltest.New(t, modeltest.Reply{Text: "Ah"}, modeltest.Reply{Text: "Ah"})
+		for _, l := range []model.Limits{{Cost: 1000}, {Tokens: 1 << 30}} {
+			r := question("?")
+			r.Budget = model.NewBudget(l)
+			ask(t, open(t, s, name, model.Options{Prices: model.Prices{name: {Input: 1, Output: 1}}}), r, delta)
+		}
+		for _, sent := range s.Requests() {
+			var got struct {
+				Max  int `json:"max_tokens"`
+				Most int `json:"max_completion_tokens"`
+			}
+			sent.Decode(t, &got)
+			if got.Max+got.Most != model.DefaultMaxTokens {
+				t.Errorf("it may write %d tokens, or %d", got.Max, got.Most)
+			}
+		}
+	})
+}

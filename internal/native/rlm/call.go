@@ -138,7 +138,8 @@ func (b *branch) write(ctx context.Context, message any) error {
 // stop interrupts a call, and restarts the worker, or ends the branch, where the call
 // does not end by that.
 func (b *branch) stop(c *call) (restarted bool) {
-	_ = b.k.write(b.k.life, keeper{Keeper: "interrupt", Branch: b.n})
+	left := b.n == 0 && b.k.left != nil && b.k.left()
+	_ = b.k.write(b.k.life, keeper{Keeper: "interrupt", Branch: b.n, Adopt: left})
 	select {
 	case <-c.over:
 		return false
@@ -158,7 +159,7 @@ type keeper struct {
 	Keeper string `json:"keeper"`
 	ID     int64  `json:"id,omitempty"`
 	Branch int64  `json:"branch,omitempty"`
-	Adopt  bool   `json:"adopt,omitempty"` // the code to interrupt is of no caller any more
+	Adopt  bool   `json:"adopt,omitempty"` // the code to interrupt is of no caller any more: the next one is told
 }
 
 // restart ends the worker with all variables, and has another one.

@@ -86,7 +86,10 @@ func (s *server) exec(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 	var lost *api.Error
 	var r ran
 	switch {
-	case errors.Is(err, errEnded) || ctx.Err() != nil:
+	case ctx.Err() != nil:
+		s.changed() // what it did by then
+		return nil, err
+	case errors.Is(err, errEnded):
 		return nil, err
 	case errors.As(err, &lost):
 		res := failure(err)

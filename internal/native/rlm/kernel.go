@@ -25,7 +25,7 @@ var program embed.FS
 // source is that text: the parts that others need come first, and the end begins it. The
 // worker's part is a string in it.
 func source() string {
-	worker := strconv.QuoteToASCII(parts("host", "output", "worker", "values"))
+	worker := strconv.QuoteToASCII(parts("host", "output", "worker", "values", "pickling"))
 	return parts("line") + "WORKER = " + worker + "\n" + parts("keeper")
 }
 
@@ -100,6 +100,8 @@ type event struct {
 type kernel struct {
 	*branch // the worker
 	stream  driver.Stream
+
+	left func() bool // whether the client has left; nil where that is not known
 
 	number atomic.Int64
 	life   context.Context

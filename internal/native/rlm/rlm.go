@@ -52,6 +52,9 @@ type Env struct {
 	// Anew says whether a kernel begins anew because its memory could not be used; nil where
 	// callers were told of that.
 	Anew func() bool
+	// Left says whether the client has left, so that nobody hears of code that is interrupted;
+	// nil where that is not known.
+	Left func() bool
 	Log  *slog.Logger
 }
 
@@ -106,6 +109,7 @@ func (s *server) begin(ctx context.Context, body driver.Body) (err error) {
 	if s.kernel, err = connect(ctx, body.Stream, body.Fresh, s.ask); err != nil {
 		return err
 	}
+	s.kernel.left = s.env.Left
 	if body.Copy && s.set.Reseed {
 		if err = s.ask1(ctx, map[string]any{"op": "reseed", "seed": rand.Uint64()}, nil); err != nil {
 			err = fmt.Errorf("reseed the random generators: %w", err)

@@ -571,7 +571,7 @@ func TestFrontsFollowEachOther(t *testing.T) {
 	if !res.IsError || kindOf(t, res) != api.KindLost {
 		t.Errorf("it says %s", got)
 	}
-	testkit.Has(t, "what was cut off", got, "open(", "variables are kept")
+	testkit.Has(t, "what was cut off", got, "open(", "variables are as it left them")
 	w.is("x + 1", "2")
 	w.close()
 	w.exec0("import random; random.seed(1)")

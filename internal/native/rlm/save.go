@@ -73,7 +73,7 @@ func (l *lost) String() string {
 		if more := l.Lacking - len(l.Absent); more > 0 {
 			names += fmt.Sprintf(" and %d more", more)
 		}
-		say("not back is what needs a module that is not here: %s", names)
+		say("not back is what can't be used here, and it is kept until it can be: %s", names)
 	}
 	return strings.Join(says, "; ")
 }
@@ -133,7 +133,7 @@ func (s *server) meet(ctx context.Context, fresh bool) error {
 		s.tellLater(began + "; " + p.String())
 	}
 	if p.Cut != nil {
-		s.owe(fmt.Sprintf("the gateway ended while code ran, and the next one has interrupted that: %s; variables are kept", *p.Cut))
+		s.owe(fmt.Sprintf("code was interrupted, as its client left or the gateway ended while it ran: %s; variables are as it left them", *p.Cut))
 	}
 	if p.Dirty {
 		s.changed()
@@ -159,6 +159,9 @@ func (s *server) tellLater(what string) {
 func (s *server) owe(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.owed != nil {
+		what = s.owed.Error() + "; " + what
+	}
 	s.owed = s.lostError(what)
 }
 
@@ -323,6 +326,12 @@ func (s *server) Close() error {
 	s.told(ctx)
 	var err error
 	if _, kept := s.env.Body.Instance.(driver.Suspender); !kept || s.env.SaveAtEnd {
+		var p pending // a call that was cut off may not have said so
+		if s.ask1(ctx, map[string]any{"op": "pending"}, &p) == nil && p.Dirty {
+			s.mu.Lock()
+			s.dirty = true
+			s.mu.Unlock()
+		}
 		if err = s.Save(ctx); errors.Is(err, errEnded) {
 			err = nil
 		}

@@ -3,6 +3,8 @@
 package rlm
 
 import (
+	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/driver"
@@ -112,7 +116,7 @@ func TestSavedWithoutAPackage(t *testing.T) {
 	if !res.IsError || kindOf(t, res) != api.KindLost {
 		t.Errorf("it says %s", got)
 	}
-	testkit.Has(t, "what is gone", got, "needs a module that is not here: c (No module named 'gone_soon')", "f (No", "gone_soon (No")
+	testkit.Has(t, "what is gone", got, "can't be used here, and it is kept until it can be: c (No module named 'gone_soon')", "f (No", "gone_soon (No")
 	w.is("y", "[2]")
 }
 
@@ -239,4 +243,205 @@ func TestVarsThatAreInterrupted(t *testing.T) {
 	if got, res := w.call("rlm_vars", nil); !res.IsError || !strings.Contains(got, "interrupted") {
 		t.Errorf("it says %s", got)
 	}
+}
+
+// Functions and classes of all kinds come back, with what refers to them.
+func TestSavedKinds(t *testing.T) {
+	w := newWorld(t, nil)
+	w.exec(`
+import abc, collections, dataclasses, enum, functools, typing
+@dataclasses.dataclass(order=True)
+class D:
+    x: int
+    tags: list = dataclasses.field(default_factory=list)
+@dataclasses.dataclass
+class E(D):
+    y: "int" = 2
+class Color(enum.Enum):
+    RED = 1
+    BLUE = enum.auto()
+    CRIMSON = 1
+    def shout(self): return self.name + "!"
+class Size(str, enum.Enum):
+    S = "small"
+class Planet(enum.Enum):
+    EARTH = (3, 5)
+    def __init__(self, mass, radius): self.mass = mass
+class Mode(enum.IntFlag):
+    R = 4
+    W = 2
+P = collections.namedtuple("P", "a b", defaults=[7])
+class Q(typing.NamedTuple):
+    a: int
+    b: str = "q"
+    def twice(self): return self.a * 2
+class Base(abc.ABC):
+    kept = []
+    def __init__(self, n): self.n = n
+    @abc.abstractmethod
+    def go(self): ...
+class Sub(Base):
+    def __init__(self, n):
+        super().__init__(n)
+    def go(self): return self.n
+    @staticmethod
+    def s(): return "static"
+    @classmethod
+    def c(cls): return cls.__name__
+    @property
+    def p(self): return -self.n
+    @functools.cached_property
+    def slow(self): return self.n * 10
+class Slots:
+    __slots__ = ("v",)
+T = typing.TypeVar("T")
+class Box(typing.Generic[T]):
+    def __init__(self, v): self.v = v
+class Wrong(ValueError): pass
+@functools.lru_cache(maxsize=5)
+def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)
+def counter():
+    n = 0
+    def up():
+        nonlocal n
+        n += 1
+        return n
+    return up, lambda: n
+up, now = counter()
+up()
+def noted(a: int, *, b: "str" = "x") -> float: "Says."; return a
+def even(n): return n == 0 or odd(n - 1)
+def odd(n): return n != 0 and even(n - 1)
+Base.kept.append(Sub)
+d, e, sub, slots = D(1, ["a"]), E(1), Sub(4), Slots()
+slots.v = 9
+all = [D(3), D(2)]
+alias = all
+both = {Color.BLUE: P(1), Size.S: Q(5)}
+box, wrong = Box(1), Wrong("w")
+`)
+	w.stop()
+	w.start()
+	for code, want := range map[string]string{
+		"d, sorted(all)[0].x, alias is all, D(5), dataclasses.replace(d, x=8).x":                                  "(D(x=1, tags=['a']), 2, True, D(x=5, tags=[]), 8)",
+		"e, e == E(1), [f.name for f in dataclasses.fields(E)]":                                                   "(E(x=1, tags=[], y=2), True, ['x', 'tags', 'y'])",
+		"Color(1) is Color.RED is Color.CRIMSON, Color.RED.shout(), both[Color.BLUE], len(Color)":                 "(True, 'RED!', P(a=1, b=7), 2)",
+		"Size.S == 'small', both[Size.S].twice(), Q(1), Planet.EARTH.mass, Planet((3, 5)).name, Mode(6)":          "(True, 10, Q(a=1, b='q'), 3, 'EARTH', <Mode.R|W: 6>)",
+		"sub.go(), Sub.s(), sub.c(), sub.p, sub.slow, sub.__dict__['slow'], Sub.kept[0] is Sub, type(sub) is Sub": "(4, 'static', 'Sub', -4, 40, 40, True, True)",
+		"slots.v, hasattr(slots, '__dict__'), box.v, Box[int], str(wrong), isinstance(wrong, ValueError)":         "(9, False, 1, __main__.Box[int], 'w', True)",
+		"fib(30), fib.cache_info().maxsize, up(), now(), even(10)":                                                "(832040, 5, 2, 2, True)",
+		"noted.__annotations__, noted.__kwdefaults__, noted.__doc__, noted(1)":                                    "({'a': <class 'int'>, 'b': 'str', 'return': <class 'float'>}, {'b': 'x'}, 'Says.', 1)",
+	} {
+		w.is(code, want)
+	}
+	got, res := w.call("rlm_exec", map[string]any{"code": "Base(1)"})
+	if !res.IsError || !strings.Contains(got, "abstract") {
+		t.Errorf("an abstract class: %s", got)
+	}
+}
+
+// Of a save of another Python the data comes back, and its code when that Python does. What
+// got a value meanwhile keeps it.
+func TestSavedByAnotherPython(t *testing.T) {
+	w := newWorld(t, nil)
+	w.exec("def f(): return 1\nclass C:\n    def m(self): return 2\nc, data, g, h = C(), {'a': [1]}, f, lambda: 3")
+	file := filepath.Join(w.spec.State, body.State, "saved")
+	python := func(change func([]any) []any) {
+		t.Helper()
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := binary.BigEndian.Uint32(data)
+		var head map[string]any
+		if err := json.Unmarshal(data[4:4+n], &head); err != nil {
+			t.Fatal(err)
+		}
+		head["python"] = change(head["python"].([]any))
+		text, err := json.Marshal(head)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = append(append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...), data[4+n:]...)
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.stop()
+	python(func([]any) []any { return []any{2, 7} })
+	w.start()
+	got, res := w.call("rlm_exec", map[string]any{"code": "data"})
+	if !res.IsError || kindOf(t, res) != api.KindLost {
+		t.Errorf("it says %s", got)
+	}
+	testkit.Has(t, "what is not back", got, "kept until it can be", "f (it is code of Python 2.7)", "c (it is code")
+	w.is("data, 'f' in globals()", "({'a': [1]}, False)")
+	w.exec("h = 'new'")
+	w.stop()
+	// The Python of that save is back.
+	held, err := filepath.Glob(file[:len(file)-len("saved")] + "held-*[0-9]")
+	if err != nil || len(held) != 1 {
+		t.Fatalf("held are %v, %v", held, err)
+	}
+	last := file
+	file = held[0]
+	python(func([]any) []any { return versionOf(t, last) })
+	w.start()
+	w.is("f(), c.m(), g is f, h", "(1, 2, True, 'new')")
+	if held, _ := filepath.Glob(last[:len(last)-len("saved")] + "held-*"); len(held) > 0 {
+		t.Errorf("held are still %v", held)
+	}
+}
+
+// versionOf is that of the Python that made a save.
+func versionOf(t *testing.T, file string) []any {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var head struct{ Python []any }
+	if err := json.Unmarshal(data[4:4+binary.BigEndian.Uint32(data)], &head); err != nil {
+		t.Fatal(err)
+	}
+	return head.Python
+}
+
+// The lines of functions that are back are not those of newer code.
+func TestSavedLines(t *testing.T) {
+	w := newWorld(t, nil)
+	w.exec("def bad(n):\n    y = n + 1\n    return y / 0")
+	w.stop()
+	w.start()
+	w.exec("# another\nz = 'harmless'\nprint('another line')")
+	got, _ := w.call("rlm_exec", map[string]any{"code": "bad(1)"})
+	testkit.Has(t, "the traceback", got, "ZeroDivisionError", "line 3, in bad")
+	testkit.Lacks(t, "the traceback", got, "another line")
+}
+
+// Code that is interrupted because its client has left is told to the next one.
+func TestCutIsTold(t *testing.T) {
+	w := newWorld(t, nil)
+	w.made.kernel.left = func() bool { return true }
+	mark := filepath.Join(t.TempDir(), "runs")
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_, _ = w.client.CallTool(ctx, &mcp.CallToolParams{Name: "rlm_exec", Arguments: map[string]any{"code": fmt.Sprintf("part = 1; open(%q, 'w')\nwhile True: pass", mark)}})
+	}()
+	testkit.Eventually(t, "it runs", func() bool { _, err := os.Stat(mark); return err == nil })
+	cancel()
+	testkit.Within(t, "the call", over)
+	w.stop()
+	w.start()
+	got, res := w.call("rlm_exec", map[string]any{"code": "part"})
+	if !res.IsError || kindOf(t, res) != api.KindLost {
+		t.Errorf("it says %s", got)
+	}
+	testkit.Has(t, "what was cut off", got, "code was interrupted", "part = 1; open(")
+	w.is("part", "1")
+	w.stop()
+	w.start()
+	w.is("part", "1")
 }

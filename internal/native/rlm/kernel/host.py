@@ -3,6 +3,9 @@ import ast
 import base64
 import builtins
 import codecs
+import enum
+import functools
+import importlib
 import io
 import keyword
 import linecache
@@ -30,6 +33,8 @@ COROUTINE = 0x80  # inspect.CO_COROUTINE
 SAVED = "saved"  # the file in STATE with the variables
 ATTEMPT = "attempt"  # how often a kernel has begun to read that, and not come to the end
 ATTEMPTS = 2  # after which no kernel reads it
+HELD = "held-"  # begins the names of saves with variables that could not be used, and of lists of these
+HOLDS = 4  # of those at most
 NEWER = "newer"  # the names that changed since, and what could not be saved
 
 

@@ -45,6 +45,24 @@ def remove(name):
         pass
 
 
+def held():
+    """The saves that are kept for some of their variables, the oldest first."""
+    return sorted(n for n in os.listdir(STATE) if n.startswith(HELD) and n[len(HELD) :].isdigit())
+
+
+def unhold(name):
+    remove(name + ".json")
+    remove(name)
+
+
+def headed(f):
+    """What a save says of itself, and the version of its Python where that is another one."""
+    head = json.loads(f.read(int.from_bytes(f.read(4), "big")))
+    if head["protocol"] != PROTOCOL:
+        raise ValueError("they are of another version of Tine")
+    return head, None if tuple(head["python"]) == sys.version_info[:2] else "%s.%s" % tuple(head["python"])
+
+
 def trace(error):
     """The traceback, without the frames of the kernel."""
     if isinstance(error, SyntaxError) and str(error.filename).startswith("<cell"):
@@ -106,38 +124,6 @@ def figures():
     return images
 
 
-# Pickling. Functions and classes of the namespace go by value, as there is no module to
-# import them from.
-
-
-def is_own(value):
-    return getattr(value, "__module__", None) == "__main__"
-
-
-class Pickler(pickle.Pickler):
-    def reducer_override(self, value):
-        if isinstance(value, types.ModuleType):
-            if sys.modules.get(value.__name__) is not value:
-                raise pickle.PicklingError("module %s" % value.__name__)
-            return __import__("importlib").import_module, (value.__name__,)
-        if isinstance(value, types.FunctionType) and is_own(value):
-            cells = tuple(c.cell_contents for c in value.__closure__ or ())
-            return build_function, (marshal.dumps(value.__code__), value.__name__, value.__qualname__, value.__defaults__, value.__kwdefaults__, cells, value.__dict__, value.__doc__)
-        if isinstance(value, type) and issubclass(value, Absent):
-            raise pickle.PicklingError(value.why)
-        if isinstance(value, type) and is_own(value):
-            skip = ("__dict__", "__weakref__", "__module__")
-            body = {k: v for k, v in value.__dict__.items() if k not in skip and not isinstance(v, (types.GetSetDescriptorType, types.MemberDescriptorType))}
-            return build_class, (type(value), value.__name__, value.__bases__, body)
-        return NotImplemented
-
-
-def pickled(names, f):
-    """Writes names to a file. Large values go there as they are: a copy of them may be more
-    than there is memory for."""
-    Pickler(f, protocol=5).dump(names)
-
-
 def plain(value):
     """Whether all keys in a value are text, as those of JSON are."""
     todo = [value]
@@ -150,83 +136,3 @@ def plain(value):
         elif isinstance(v, (list, tuple)):
             todo.extend(v)
     return True
-
-
-class Nowhere:
-    """A file that keeps nothing."""
-
-    def write(self, data):
-        return len(data) if isinstance(data, (bytes, bytearray)) else memoryview(data).nbytes
-
-
-class Absent:
-    """Stands for what can't be imported any more, while a save is read."""
-
-    def __new__(cls, *args, **named):
-        return object.__new__(cls)
-
-    def __init__(self, *args, **named):
-        pass
-
-    def __setstate__(self, state):
-        pass
-
-    append = extend = add = update = __setstate__
-
-    def __setitem__(self, key, value):
-        pass
-
-    def __reduce_ex__(self, protocol):
-        raise pickle.PicklingError(self.why)
-
-
-class Unpickler(pickle.Unpickler):
-    absent = False
-
-    def find_class(self, module, name):
-        try:
-            found = super().find_class(module, name)
-        except (ImportError, AttributeError) as e:
-            return self.instead(e)
-        return self.imported if (module, name) == ("importlib", "import_module") else found
-
-    def imported(self, name):
-        try:
-            return __import__("importlib").import_module(name)
-        except ImportError as e:
-            return self.instead(e)()
-
-    def instead(self, error):
-        self.absent = True
-        return type("Absent", (Absent,), {"why": str(error)})
-
-
-def unpickled(file):
-    """The variables of a save, and why some are not there: packages may be gone since."""
-    reader = Unpickler(file)
-    names, left = reader.load(), {}
-    for n in list(names) if reader.absent else ():
-        try:
-            pickled({n: names[n]}, Nowhere())
-        except Exception as e:
-            left[n] = str(e)[:SHOWN]
-            del names[n]
-    return names, left
-
-
-def build_function(code, name, qualname, defaults, kwdefaults, cells, attributes, doc):
-    made = types.FunctionType(marshal.loads(code), sys.modules["__main__"].__dict__, name, defaults, tuple(types.CellType(c) for c in cells))
-    made.__qualname__, made.__kwdefaults__, made.__doc__, made.__module__ = qualname, kwdefaults, doc, "__main__"
-    made.__dict__.update(attributes)
-    return made
-
-
-def build_class(meta, name, bases, body):
-    return meta(name, bases, dict(body, __module__="__main__"))
-
-
-# A module to import these from, which only this process has.
-sys.modules["__kernel__"] = types.ModuleType("__kernel__")
-for made in (build_function, build_class):
-    setattr(sys.modules["__kernel__"], made.__name__, made)
-    made.__module__ = "__kernel__"

@@ -138,6 +138,7 @@ class Worker:
             done["interrupted"] = True
             if self.cut:
                 self.cut = code.strip().partition("\n")[0][:SHOWN]
+                self.unnoted = self.unnoted or "not yet"
         except Submitted as e:
             done["submitted"] = e.text
         except SystemExit as e:
@@ -175,6 +176,7 @@ class Worker:
             text, kind = json.dumps(value, ensure_ascii=False, allow_nan=False), "json"
             if not plain(value):
                 raise ValueError("JSON has no such keys")
+            text.encode()  # which text with half of a pair can't be
         except BaseException:
             try:
                 text, kind = repr(value), "repr"
@@ -325,8 +327,8 @@ class Worker:
         """Writes down what is lost when this process ends."""
         if STATE is None or self.branch:
             return
-        if self.newer or self.left or self.ran:
-            write(NEWER, json.dumps({"newer": sorted(self.newer)[:NAMED], "count": len(self.newer), "ran": self.ran, "left": self.left}).encode(), sync=False)
+        if self.newer or self.left or self.ran or self.cut:
+            write(NEWER, json.dumps({"newer": sorted(self.newer)[:NAMED], "count": len(self.newer), "ran": self.ran, "left": self.left, "cut": self.cut}).encode(), sync=False)
         else:
             remove(NEWER)
 
@@ -338,7 +340,7 @@ class Worker:
         left = {}
 
         def put():
-            head = json.dumps({"protocol": PROTOCOL, "python": sys.version_info[:2], "at": time.time(), "names": len(names)}).encode()
+            head = json.dumps({"protocol": PROTOCOL, "python": sys.version_info[:2], "at": time.time(), "names": len(names), "cell": self.cell}).encode()
             return write(SAVED, len(head).to_bytes(4, "big") + head, lambda f: pickled(names, f))
 
         try:
@@ -368,20 +370,24 @@ class Worker:
                 lost.update(json.loads(f.read()))
         except (OSError, ValueError):
             pass
+        self.cut = lost.pop("cut", None)
         try:
             with open(os.path.join(STATE, SAVED), "rb") as f:
-                head = json.loads(f.read(int.from_bytes(f.read(4), "big")))
+                head, foreign = headed(f)
                 lost["at"] = head["at"]
-                if head["protocol"] != PROTOCOL or list(head["python"]) != list(sys.version_info[:2]):
-                    raise ValueError("they are of Python %s.%s" % tuple(head["python"]))
                 if head["at"] < oldest:
                     lost["expired"] = True
                 else:
-                    self.attempt(head["at"])
-                    back, absent = unpickled(f)
-                    lost["absent"], lost["absent_count"] = dict(sorted(absent.items())[:NAMED]), len(absent)
+                    first = self.attempt(head["at"])
+                    back, absent = unpickled(f, foreign)
                     self.names.update(back)
+                    if first:
+                        back.update(self.held(oldest))
+                    if absent:
+                        self.hold(absent)
+                    lost["absent"], lost["absent_count"] = dict(sorted(absent.items())[:NAMED]), len(absent)
                     self.known = set(self.names)
+                    self.cell = head.get("cell", 0)  # functions that are back have names of cells
                     self.back = {"restored": len(back), "at": head["at"]}
         except FileNotFoundError:
             pass
@@ -393,6 +399,37 @@ class Worker:
         if lost["count"] or lost["ran"] or lost["left"] or lost["absent"] or lost.get("expired") or "broken" in lost:
             self.lost = lost
         return self.pending()
+
+    def hold(self, absent):
+        """Keeps a save for variables in it that can't be used now."""
+        saved = os.path.join(STATE, SAVED)
+        if any(os.path.samefile(saved, os.path.join(STATE, n)) for n in held()):
+            return  # a kernel before has, and no other save was made since
+        name = "%s%d" % (HELD, time.time_ns())
+        write(name + ".json", json.dumps(sorted(absent)).encode())
+        os.link(saved, os.path.join(STATE, name))
+        for old in held()[:-HOLDS]:
+            unhold(old)
+
+    def held(self, oldest):
+        """Brings back what can be used again, and has no value meanwhile."""
+        back = {}
+        for name in held():
+            try:
+                with open(os.path.join(STATE, name + ".json"), "rb") as f:
+                    wanted = [n for n in json.loads(f.read()) if n not in self.names]
+                with open(os.path.join(STATE, name), "rb") as f:
+                    head, foreign = headed(f)
+                    found, absent = unpickled(f, foreign) if wanted and head["at"] >= oldest else ({}, {})
+                back.update((n, found[n]) for n in wanted if n in found)
+                wanted = [n for n in wanted if n in absent]
+                write(name + ".json", json.dumps(wanted).encode())
+            except Exception:
+                wanted = []  # it can't be read
+            self.names.update(back)
+            if not wanted:
+                unhold(name)
+        return back
 
     def attempt(self, at):
         """Notes that a save is being read, and refuses one with which kernels have ended."""
@@ -406,6 +443,7 @@ class Worker:
         if before >= ATTEMPTS:
             raise MemoryError("%d kernels ended while they read it, as happens where that needs more memory than they may have" % before)
         write(ATTEMPT, json.dumps([at, before + 1]).encode())
+        return before == 0
 
     def pending(self):
         """What the host has not told of yet, and whether there is something to save."""
@@ -421,6 +459,8 @@ class Worker:
         """Removes what was saved."""
         self.met = True
         if STATE is not None:
+            for name in held():
+                unhold(name)
             remove(SAVED)
             remove(NEWER)
         return {}
