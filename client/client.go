@@ -117,6 +117,9 @@ func (c *Client) As(token string) (*Client, error) {
 	return &other, nil
 }
 
+// CloseIdleConnections closes connections that no request uses. Later requests open new ones.
+func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
+
 // URL returns the gateway's base address, without a password that may be in it.
 func (c *Client) URL() string { return c.base.Redacted() }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tine-mcp/tine/client"
 	"github.com/tine-mcp/tine/internal/driver/sandbox"
 )
 
@@ -32,6 +33,8 @@ type cli struct {
 	// a web page.
 	readHidden  func(context.Context) ([]byte, error)
 	openBrowser func(url string) error
+
+	connected []*client.Client // to gateways
 
 	// probeSandbox makes a sandbox as a test.
 	probeSandbox func(context.Context, sandbox.Options) []sandbox.Step
@@ -92,6 +95,9 @@ func (c *cli) run(ctx context.Context) int {
 	root.SetOut(c.stdout)
 	root.SetErr(c.stderr)
 	err := root.ExecuteContext(ctx)
+	for _, g := range c.connected {
+		g.CloseIdleConnections()
+	}
 	if err == nil && out.err != nil {
 		err = errors.New("write the output: " + out.err.Error())
 	}

@@ -60,6 +60,7 @@ func (c *cli) connect() (*gateway, error) {
 	if err != nil {
 		return nil, &usageError{err}
 	}
+	c.connected = append(c.connected, g.Client)
 	return g, nil
 }
 
