@@ -183,13 +183,13 @@ type RewindRequest struct {
 // delimited, from the first session of the line to this one, nothing cut or
 // masked.
 type Step struct {
-	Type    string    `json:"type"` // session, call, network, fork, snapshot, rewind, damage or close
+	Type    string    `json:"type"` // session, call, network, annotation, fork, snapshot, rewind, damage or close
 	Session string    `json:"session"`
 	At      time.Time `json:"at"`
 	// Step counts the calls of the line from 1; of others it is the one before.
 	Step int64 `json:"step"`
 
-	// Of calls, and of connections that servers made.
+	// Of calls, and of connections that servers made; of annotations the id.
 	ID        string          `json:"id,omitempty"`
 	Server    string          `json:"server,omitempty"`
 	Method    string          `json:"method,omitempty"`
@@ -201,8 +201,20 @@ type Step struct {
 	Error     string          `json:"error,omitempty"`
 	Journal   string          `json:"journal,omitempty"` // full or meta
 	Note      string          `json:"note,omitempty"`    // what is missing of it, and why
-	// Undone is set on calls that a later rewind undid.
+	// Meta is the _meta that the caller sent with a call, without the keys of the protocol
+	// and of Tine.
+	Meta json.RawMessage `json:"meta,omitempty"`
+	// Undone is set on calls that a later rewind undid, and on annotations that were made
+	// before that rewind or are of such a call.
 	Undone bool `json:"undone,omitempty"`
+
+	// Of annotations.
+	Call     string          `json:"call,omitempty"` // the call that it is of; empty for the session
+	Reward   *float64        `json:"reward,omitempty"`
+	Text     string          `json:"text,omitempty"`
+	TokenIDs []int64         `json:"token_ids,omitempty"`
+	Logprobs []Logprob       `json:"logprobs,omitempty"`
+	Data     json.RawMessage `json:"data,omitempty"`
 
 	// Of the others.
 	Parent   string            `json:"parent,omitempty"`

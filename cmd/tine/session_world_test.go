@@ -76,6 +76,16 @@ func (f *fakeSessions) routes(handle func(string, func(*http.Request) (any, *api
 			{ID: "call_0005", Method: "tools/call"}, {ID: "call_0004", Method: "tools/call"}, {ID: "call_0003", Method: "tools/list"}, {ID: "call_0001", Method: "tools/call"},
 		}}, nil
 	})
+	handle("POST /v1/sessions/{id}/annotations", withBody(func(r *http.Request, in api.NewAnnotation) (any, *api.Error) {
+		s, e := f.find(r.PathValue("id"), true)
+		if e != nil {
+			return nil, e
+		}
+		if in.Call == "nope" {
+			return nil, &api.Error{Kind: api.KindInvalid, Status: 400, Message: `call "nope" is no id of a call`}
+		}
+		return api.Annotation{ID: "call_0009", At: testNow, Session: s.ID, Call: in.Call, Reward: in.Reward}, nil
+	}))
 	handle("GET /v1/sessions/{id}/tree", func(r *http.Request) (any, *api.Error) {
 		s, e := f.find(r.PathValue("id"), true)
 		for e == nil && s.Parent != "" {

@@ -287,8 +287,8 @@ func (c *Sessions) NewToken(ctx context.Context, r Request, id string) (api.Open
 }
 
 // Trajectory tells the story of a session. It is full and not redacted: it is for
-// principals who could have made the calls themselves. Of calls that were denied it has
-// what they may know.
+// principals who could have made the calls themselves. Of calls that were denied, and of
+// annotations, it has what they may know.
 func (c *Sessions) Trajectory(ctx context.Context, who identity.Principal, id string) (func(emit func(api.Step) error) error, error) {
 	_, s, err := c.Seen(ctx, who, id)
 	if err != nil {
@@ -300,6 +300,9 @@ func (c *Sessions) Trajectory(ctx context.Context, who identity.Principal, id st
 	within := access.Thing{Owner: s.Owner, Session: id}
 	return func(emit func(api.Step) error) error {
 		return c.reg.Trajectory(ctx, id, func(step api.Step) error {
+			if step.Type == api.StepAnnotation && !access.At(who, access.Call{Thing: within, Score: true}, &within).Row {
+				return nil
+			}
 			if step.Journal == record.ModeDenied {
 				look := access.At(who, access.Call{Thing: within, Server: step.Server, Denied: true}, &within)
 				if !look.Row {

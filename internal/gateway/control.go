@@ -10,6 +10,7 @@ import (
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/control"
+	"github.com/tine-mcp/tine/internal/identity"
 	"github.com/tine-mcp/tine/internal/upstream"
 	"github.com/tine-mcp/tine/internal/wire"
 )
@@ -102,43 +103,51 @@ func (g *Gateway) tools(a *ask, q toolQuery) (api.ToolList, error) {
 
 // call makes one tool call.
 func (g *Gateway) call(a *ask, in api.CallRequest) (rawCall, error) {
-	d := door{session: in.Session}
-	sess, gone := g.services.Sessions.Of(a.ctx(), a.who, d.session)
 	stream := g.wantsLines(a)
+	return stream.finish(g.makeCall(a.ctx(), a.who, a.r, in, stream))
+}
+
+// makeCall makes a tool call for a principal. The stream hears of its progress; nil for
+// none.
+func (g *Gateway) makeCall(ctx context.Context, who identity.Principal, from *http.Request, in api.CallRequest, stream *callStream) (out rawCall, err error) {
+	d := door{session: in.Session}
+	sess, gone := g.services.Sessions.Of(ctx, who, d.session)
 	var token []byte
 	if stream != nil {
 		token = []byte("1") // there is one call to report on
 	}
-	params, err := askedCall(in.Tool, in.Arguments, token)
+	params, err := askedCall(in.Tool, in.Arguments, in.Meta, token)
 	switch {
 	case gone != nil && err != nil:
-		return nil, gone
+		return out, gone
 	case gone != nil:
-		return nil, g.late(a.ctx(), a.who, d, wire.MethodCallTool, &params, gone)
+		return out, g.late(ctx, who, d, wire.MethodCallTool, &params, gone)
 	case err != nil:
-		return nil, err
+		return out, err
 	}
-	if e := g.enter(a.who, 1); e != nil {
-		return nil, e
+	if e := g.enter(who, 1); e != nil {
+		return out, e
 	}
-	defer g.leave(a.who, 1)
+	defer g.leave(who, 1)
 	x := &exchange{
-		g: g, who: a.who, sess: sess, client: &upstream.Client{Key: newClientID()}, wide: true,
-		method: wire.MethodCallTool, params: params, trace: g.parentOf(a.r.Header, &params), from: a.r,
+		g: g, who: who, sess: sess, client: &upstream.Client{Key: newClientID()}, wide: true,
+		method: wire.MethodCallTool, params: params, trace: g.parentOf(from.Header, &params), from: from,
 	}
 	if stream != nil {
 		x.peer = stream
 	}
-	return stream.finish(x.answer(a.ctx()))
+	out.result, err = x.answer(ctx)
+	out.call = x.call
+	return out, err
 }
 
 // answer is a call's result for the control API, where failures are errors.
-func (x *exchange) answer(ctx context.Context) (rawCall, error) {
+func (x *exchange) answer(ctx context.Context) ([]byte, error) {
 	span := x.begin()
 	res, err := x.route(ctx)
 	x.end(ctx, span, res, err)
 	if none := (*noTool)(nil); x.relays && errors.As(err, &none) {
-		return rawCall(none.result()), nil
+		return none.result(), nil
 	}
 	if err != nil {
 		if e := (*wire.Error)(nil); errors.As(err, &e) {
@@ -153,5 +162,5 @@ func (x *exchange) answer(ctx context.Context) (rawCall, error) {
 		}
 		return nil, &api.Error{Kind: api.KindTool, Message: e.Message}
 	}
-	return rawCall(res.Result), nil
+	return res.Result, nil
 }
