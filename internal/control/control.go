@@ -93,6 +93,8 @@ type Request struct {
 	// none. What is what the key is for, besides the input: a method and a path.
 	Key, What string
 	Conn      any // as in Host.Alone
+	// Placed says that the request has a place among the running ones already.
+	Placed bool
 }
 
 // Invalid is the error of a request that is wrong.

@@ -100,11 +100,13 @@ func once[A any](ctx context.Context, c *core, r Request, in any, create creatio
 			return nothing, err
 		}
 	}
-	leave, err := c.host.Enter(r.Who)
-	if err != nil {
-		return nothing, err
+	if !r.Placed {
+		leave, err := c.host.Enter(r.Who)
+		if err != nil {
+			return nothing, err
+		}
+		defer leave()
 	}
-	defer leave()
 	if r.Key == "" {
 		out, _, err := create(ctx, "")
 		return out, err

@@ -133,7 +133,15 @@ func (c *Sessions) pick(ctx context.Context, who identity.Principal, f store.Ses
 
 // Open opens a session.
 func (c *Sessions) Open(ctx context.Context, r Request, in api.NewSession) (api.OpenedSession, error) {
-	who := r.Who
+	create, err := c.opening(r.Who, in)
+	if err != nil {
+		return api.OpenedSession{}, err
+	}
+	return once(ctx, c.core, r, in, create)
+}
+
+// opening checks a request to open a session, and returns what does it.
+func (c *Sessions) opening(who identity.Principal, in api.NewSession) (creation[api.OpenedSession], error) {
 	var spans spanReader
 	o := session.OpenOptions{
 		Owner:  session.Owner{Name: who.Name, Pinned: identity.Pin(who)},
@@ -141,22 +149,23 @@ func (c *Sessions) Open(ctx context.Context, r Request, in api.NewSession) (api.
 		TTL: spans.read("ttl", in.TTL), Idle: spans.read("idle", in.Idle), Wait: spans.read("wait", in.Wait),
 	}
 	if spans.err != nil {
-		return api.OpenedSession{}, spans.err
+		return nil, spans.err
 	}
 	if err := api.ValidLabels(in.Labels); err != nil {
-		return api.OpenedSession{}, err
+		return nil, err
 	}
 	var err error
 	if o.Auto, err = autosnapshot(in.Autosnapshot); err != nil {
-		return api.OpenedSession{}, err
+		return nil, err
 	}
 	if err := c.checkServers(who, in.Servers, in.From == ""); err != nil {
-		return api.OpenedSession{}, err
+		return nil, err
 	}
 	if err := c.checkMembers(who, in); err != nil {
-		return api.OpenedSession{}, err
+		return nil, err
 	}
-	return once(ctx, c.core, r, in, func(ctx context.Context, mark string) (api.OpenedSession, func(context.Context), error) {
+	return func(ctx context.Context, mark string) (api.OpenedSession, func(context.Context), error) {
+		o := o
 		o.Creation = mark
 		if in.From != "" {
 			snap, err := c.snapshots.Usable(who, in.From)
@@ -165,6 +174,7 @@ func (c *Sessions) Open(ctx context.Context, r Request, in api.NewSession) (api.
 			}
 			o.From = snap.ID
 		}
+		var err error
 		if o.Members, err = c.members(who, in.Members); err != nil {
 			return api.OpenedSession{}, nil, err
 		}
@@ -174,7 +184,7 @@ func (c *Sessions) Open(ctx context.Context, r Request, in api.NewSession) (api.
 		}
 		undo := func(ctx context.Context) { c.reg.CloseSession(ctx, s) }
 		return api.OpenedSession{Session: c.shown(who, c.reg.Describe(s, true)), Token: token}, undo, nil
-	})
+	}, nil
 }
 
 // checkServers refuses names of servers that are not there for the principal to

@@ -77,6 +77,7 @@ func TestAnswersFitTheDocument(t *testing.T) {
 	good("POST", in+"/forks", `{"count":2}`)
 	good("POST", in+"/snapshots", `{"name":"base"}`)
 	good("POST", in+"/rewind", `{"snapshot":"base"}`)
+	good("POST", "/v1/batch", `{"items":[{"open":{}},{"call":{"tool":"n__add"}},{"open":{"from":"nosuch"}}]}`)
 	good("POST", in+"/annotations", `{"reward":1,"logprobs":[null,-1]}`)
 	for _, path := range []string{"", "/forks", "/snapshots", "/calls", "/trajectory", "/tree"} {
 		good("GET", in+path, "")

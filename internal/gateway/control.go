@@ -104,12 +104,12 @@ func (g *Gateway) tools(a *ask, q toolQuery) (api.ToolList, error) {
 // call makes one tool call.
 func (g *Gateway) call(a *ask, in api.CallRequest) (rawCall, error) {
 	stream := g.wantsLines(a)
-	return stream.finish(g.makeCall(a.ctx(), a.who, a.r, in, stream))
+	return stream.finish(g.makeCall(a.ctx(), a.who, a.r, in, stream, false))
 }
 
-// makeCall makes a tool call for a principal. The stream hears of its progress; nil for
-// none.
-func (g *Gateway) makeCall(ctx context.Context, who identity.Principal, from *http.Request, in api.CallRequest, stream *callStream) (out rawCall, err error) {
+// makeCall makes a tool call for a principal, which may have a place among the running
+// requests already. The stream hears of its progress; nil for none.
+func (g *Gateway) makeCall(ctx context.Context, who identity.Principal, from *http.Request, in api.CallRequest, stream *callStream, placed bool) (out rawCall, err error) {
 	d := door{session: in.Session}
 	sess, gone := g.services.Sessions.Of(ctx, who, d.session)
 	var token []byte
@@ -125,10 +125,12 @@ func (g *Gateway) makeCall(ctx context.Context, who identity.Principal, from *ht
 	case err != nil:
 		return out, err
 	}
-	if e := g.enter(who, 1); e != nil {
-		return out, e
+	if !placed {
+		if e := g.enter(who, 1); e != nil {
+			return out, e
+		}
+		defer g.leave(who, 1)
 	}
-	defer g.leave(who, 1)
 	x := &exchange{
 		g: g, who: who, sess: sess, client: &upstream.Client{Key: newClientID()}, wide: true,
 		method: wire.MethodCallTool, params: params, trace: g.parentOf(from.Header, &params), from: from,

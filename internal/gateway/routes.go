@@ -44,6 +44,9 @@ func controlRoutes() []action {
 		{method: post, pattern: "/call", name: "callTool", role: user, bound: true,
 			summary: "Call one tool in a session", operation: op((*Gateway).call)},
 
+		{method: post, pattern: "/batch", name: "batch", role: user, bound: true, keyed: true,
+			summary: "Open, fork, call and close in many sessions; a line for each item as it ends", operation: op((*Gateway).batch)},
+
 		{method: get, pattern: "/calls", name: "listCalls", role: user,
 			summary: "The journal, newest first, or with follow as it grows", operation: op((*Gateway).calls)},
 		{method: get, pattern: "/calls/{call}", name: "getCall", role: user,

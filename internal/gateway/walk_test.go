@@ -53,6 +53,8 @@ var controlWalk = []walked{
 	{"callTool", "POST", "/v1/call", `{"tool":"zebra__add"}`, 400, 0},
 	{"callTool", "POST", "/v1/call", `{"tool":"zebra__add","session":"{A}"}`, 400, 403},
 	{"callTool", "POST", "/v1/call", `{"tool":"zebra__add","session":"{B}"}`, 404, 403},
+	{"batch", "POST", "/v1/batch", `{"items":[{"fork":{"session":"{B}"}},{"close":{"session":"{B}"}},{"call":{"tool":"seen__add","session":"{B}"}},{"open":{"from":"{S}"}}]}`, 200, 200},
+	{"batch", "POST", "/v1/batch", `{"items":[{"call":{"tool":"zebra__add","session":"{A}"}},{"open":{"servers":["zebra"],"from":"{T}"}}],"at_once":1}`, 200, 0},
 	{"listCalls", "GET", "/v1/calls", "", 200, 200},
 	{"listCalls", "GET", "/v1/calls?server=zebra&principal=bob", "", 200, 200},
 	{"getCall", "GET", "/v1/calls/{C}", "", 404, 200},
