@@ -31,6 +31,7 @@ type Session struct {
 	Used    time.Time         `json:"used"`
 	Expires time.Time         `json:"expires,omitzero"` // closed then in any case
 	Idle    string            `json:"idle,omitempty"`   // closed when unused for that long
+	Lease   string            `json:"lease,omitempty"`  // closed when it runs out
 	Closed  time.Time         `json:"closed,omitzero"`
 	Reason  string            `json:"reason,omitempty"` // why it was closed, or why an open one is not served
 	Damaged []Damage          `json:"damaged,omitempty"`
@@ -83,6 +84,9 @@ type NewSession struct {
 	Members      map[string]NewMember `json:"members,omitempty"`
 	Autosnapshot *Autosnapshot        `json:"autosnapshot,omitempty"`
 	Wait         string               `json:"wait,omitempty"` // for room; default the config's
+	// Lease is the id of a lease of the caller's: the session and its forks are closed when
+	// it runs out.
+	Lease string `json:"lease,omitempty"`
 }
 
 // NewMember is what a new session has of one server.

@@ -91,6 +91,13 @@ func TestSessionRequests(t *testing.T) {
 			}
 			return err
 		}, "POST", "/v1/call", `{"tool":"a__b","meta":{"x":1}}`, "", `{"result":{},"call":"call_1"}`},
+		{"new lease", func(ctx context.Context, c *client.Client) error {
+			_, err := c.NewLease(ctx, api.NewLease{TTL: "10s"}, client.Once("k6"))
+			return err
+		}, "POST", "/v1/leases", `{"ttl":"10s"}`, "k6", `{}`},
+		{"renew a lease", func(ctx context.Context, c *client.Client) error { _, err := c.RenewLease(ctx, "l"); return err }, "PUT", "/v1/leases/l", "", "", `{}`},
+		{"end a lease", func(ctx context.Context, c *client.Client) error { return c.EndLease(ctx, "l") }, "DELETE", "/v1/leases/l", "", "", ``},
+		{"leases", func(ctx context.Context, c *client.Client) error { _, err := c.Leases(ctx); return err }, "GET", "/v1/leases", "", "", `{}`},
 		{"tools in", func(ctx context.Context, c *client.Client) error { _, err := c.ToolsIn(ctx, "ses_x", "a"); return err }, "GET", "/v1/tools?server=a&session=ses_x", "", "", `{}`},
 		{"openapi", func(ctx context.Context, c *client.Client) error {
 			doc, err := c.OpenAPI(ctx)

@@ -60,6 +60,7 @@ type Services struct {
 	Servers   *Servers
 	Tokens    *Tokens
 	Journal   *Journal
+	Leases    *Leases
 }
 
 // core is what the services share.
@@ -83,6 +84,7 @@ func New(host Host, o Options) *Services {
 		Servers:   &Servers{core: c, wallet: o.Wallet},
 		Tokens:    &Tokens{core: c, store: o.Tokens},
 		Journal:   &Journal{core: c, journal: o.Journal},
+		Leases:    &Leases{core: c},
 	}
 }
 

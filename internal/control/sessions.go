@@ -145,7 +145,7 @@ func (c *Sessions) opening(who identity.Principal, in api.NewSession) (creation[
 	var spans spanReader
 	o := session.OpenOptions{
 		Owner:  session.Owner{Name: who.Name, Pinned: identity.Pin(who)},
-		Labels: in.Labels, Servers: in.Servers, Eager: in.Eager,
+		Labels: in.Labels, Servers: in.Servers, Eager: in.Eager, Lease: in.Lease,
 		TTL: spans.read("ttl", in.TTL), Idle: spans.read("idle", in.Idle), Wait: spans.read("wait", in.Wait),
 	}
 	if spans.err != nil {

@@ -9,6 +9,7 @@ import (
 const (
 	get   = http.MethodGet
 	post  = http.MethodPost
+	put   = http.MethodPut
 	patch = http.MethodPatch
 	del   = http.MethodDelete
 )
@@ -97,6 +98,15 @@ func controlRoutes() []action {
 			summary: "Note a reward, a turn's text and tokens, or any JSON of a session or of one of its calls, in its trajectory", operation: op((*Gateway).annotate)},
 		{method: get, pattern: "/sessions/{session}/tree", name: "sessionTree", role: user, heavy: true,
 			summary: "The family of a session from its first ancestor on", operation: op((*Gateway).sessionTree)},
+
+		{method: get, pattern: "/leases", name: "listLeases", role: user,
+			summary: "Leases, oldest first: the caller's own, or all with the role of a viewer", operation: op((*Gateway).listLeases)},
+		{method: post, pattern: "/leases", name: "newLease", role: user, empty: true, keyed: true,
+			summary: "Make a lease: sessions that are opened under it are closed when it runs out", operation: op((*Gateway).newLease)},
+		{method: put, pattern: "/leases/{lease}", name: "renewLease", role: user,
+			summary: "Give a lease its whole time again", operation: op((*Gateway).renewLease)},
+		{method: del, pattern: "/leases/{lease}", name: "endLease", role: user,
+			summary: "End a lease and close its sessions at once", operation: op((*Gateway).endLease)},
 
 		{method: get, pattern: "/snapshots", name: "listSnapshots", role: user,
 			summary: "Snapshots, newest first: the caller's own, or all with the role of a viewer", operation: op((*Gateway).listSnapshots)},

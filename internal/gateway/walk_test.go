@@ -22,7 +22,7 @@ import (
 // A walked is one operation, asked for by ada, from whom the rules hide server
 // zebra, by eve, a viewer, and by kim, who is revoked. In path and body stand {B}
 // for a session of bob's, {S} for a snapshot of it, {C} for a call in it, {I} for an
-// instance of bob's, {A} and {T} for a session and a snapshot of ada's own.
+// instance of bob's, {L} for a lease of bob's, {A} and {T} for a session and a snapshot of ada's own.
 type walked struct {
 	id, method, path, body string
 	ada, eve               int // statuses; zero for a principal that is not asked
@@ -98,6 +98,11 @@ var controlWalk = []walked{
 	{"annotate", "POST", "/v1/sessions/{A}/annotations", `{"reward":1}`, 200, 403},
 	{"sessionTree", "GET", "/v1/sessions/{B}/tree", "", 404, 200},
 	{"sessionTree", "GET", "/v1/sessions/{A}/tree", "", 200, 200},
+	{"newLease", "POST", "/v1/leases", `{"ttl":"1h"}`, 200, 0},
+	{"listLeases", "GET", "/v1/leases", "", 200, 200},
+	{"renewLease", "PUT", "/v1/leases/{L}", "", 404, 403},
+	{"openSession", "POST", "/v1/sessions", `{"lease":"{L}"}`, 404, 404},
+	{"endLease", "DELETE", "/v1/leases/{L}", "", 404, 403},
 	{"listSnapshots", "GET", "/v1/snapshots?auto=true", "", 200, 200},
 	{"importSnapshot", "POST", "/v1/snapshots/import", hiddenFile, 400, 400},
 	{"importSnapshot", "POST", "/v1/snapshots/import", `{"members":[],"counts":{"zebra":2}}`, 400, 0},
@@ -195,7 +200,8 @@ servers:
 	running := func() int { return want[api.Server](t, w, "GET", "/v1/servers/zebra", "", asOps...).Instances }
 	before := running()
 
-	fill := strings.NewReplacer("{B}", bobs.ID, "{S}", frozen.ID, "{C}", made.ID, "{I}", inst.ID, "{A}", adas.ID, "{T}", adasFrozen.ID).Replace
+	lease := want[api.Lease](t, w, "POST", "/v1/leases", `{"ttl":"1h"}`, asBob...)
+	fill := strings.NewReplacer("{L}", lease.ID, "{B}", bobs.ID, "{S}", frozen.ID, "{C}", made.ID, "{I}", inst.ID, "{A}", adas.ID, "{T}", adasFrozen.ID).Replace
 	send := func(q walked, who []string) *reply {
 		t.Helper()
 		body := fill(q.body)

@@ -89,8 +89,8 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	b.from = &m.frozen
 	parent := s.known()
 	f := facts{
-		Creation: o.Creation,
-		Owner:    owner.Pinned, Labels: maps.Clone(parent.Labels), Idle: parent.Idle, Depth: parent.Depth + 1,
+		Creation: o.Creation, Lease: parent.Lease,
+		Owner: owner.Pinned, Labels: maps.Clone(parent.Labels), Idle: parent.Idle, Depth: parent.Depth + 1,
 		Servers: s.servers, Members: s.memberOptions, Auto: parent.Auto, From: parent.From, Damaged: m.Damaged, Owed: m.Owed, Used: m.Used,
 	}
 	if f.Labels == nil && len(o.Labels) > 0 {

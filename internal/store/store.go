@@ -42,6 +42,7 @@ type Shared interface {
 	Tokens
 	Credentials
 	Creations
+	Leases
 	Closer
 }
 
@@ -273,6 +274,23 @@ type Creations interface {
 	// DropCreations forgets creations older than a moment; with pending, at a
 	// start, also all that an earlier gateway did not answer.
 	DropCreations(ctx context.Context, before time.Time, pending bool) error
+}
+
+// Lease is what keeps sessions open that were opened under it, as long as its owner renews
+// it. When it was renewed is not kept.
+type Lease struct {
+	ID      string
+	Owner   string
+	TTL     time.Duration
+	Created time.Time
+	Data    json.RawMessage // further data of the package session
+}
+
+// Leases keeps them by id.
+type Leases interface {
+	PutLease(ctx context.Context, l Lease) error
+	DeleteLease(ctx context.Context, id string) error
+	Leases(ctx context.Context) ([]Lease, error)
 }
 
 // Client is the transport session of one MCP client that has a handshake.
