@@ -7,8 +7,12 @@ import (
 	"time"
 )
 
-// StepAnnotation is the type of a Step that is an annotation.
-const StepAnnotation = "annotation"
+// StepAnnotation is the type of a Step that is an annotation, and StepEnd that of the
+// last line of the trajectories of several sessions.
+const (
+	StepAnnotation = "annotation"
+	StepEnd        = "end"
+)
 
 // NewAnnotation is the body of POST /v1/sessions/{id}/annotations: what a trainer
 // notes of a session or of one of its calls. At least one of Reward, Text, TokenIDs,

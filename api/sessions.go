@@ -188,10 +188,15 @@ type RewindRequest struct {
 // masked.
 type Step struct {
 	Type    string    `json:"type"` // session, call, network, annotation, fork, snapshot, rewind, damage or close
-	Session string    `json:"session"`
-	At      time.Time `json:"at"`
+	Session string    `json:"session,omitempty"`
+	At      time.Time `json:"at,omitzero"`
 	// Step counts the calls of the line from 1; of others it is the one before.
 	Step int64 `json:"step"`
+	// Of is the session whose trajectory the line is of, in GET /v1/trajectories. The last
+	// line there has the type end and Sessions, how many there are; without it the answer
+	// broke off.
+	Of       string `json:"of,omitempty"`
+	Sessions *int   `json:"sessions,omitempty"`
 
 	// Of calls, and of connections that servers made; of annotations the id.
 	ID        string          `json:"id,omitempty"`

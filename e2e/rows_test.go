@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -112,5 +113,61 @@ func TestAnnotations(t *testing.T) {
 	all := rows(t, c, s.ID)
 	if last := all[len(all)-1]; last.Type != "annotation" || *last.Reward != 0.5 || string(last.Data) != `{"a":1}` || last.Call != "" {
 		t.Errorf("the last step is %+v", last)
+	}
+}
+
+// TestExportOfMany exports the sessions of a run after a kill of the gateway, by label
+// and as one stream.
+func TestExportOfMany(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t, "servers:\n"+yamlBuiltins)
+	c := g.client(t)
+	want := map[string]int{} // calls of each session
+	for i := range 20 {
+		s := openSession(t, c, api.NewSession{Labels: map[string]string{"run": fmt.Sprint(i % 2)}})
+		for n := range i {
+			memoryShelf("mem").mustPut(t, c, s.ID, fmt.Sprint(n), "v")
+		}
+		if i%2 == 1 {
+			want[s.ID] = i
+			if i%4 == 1 {
+				if err := c.CloseSession(t.Context(), s.ID); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	g.kill()
+	if err := g.start(); err != nil {
+		t.Fatal(err)
+	}
+	out := g.mustTine(t, "session", "export", "--label", "run=1", "--closed")
+	got, last := map[string]int{}, api.Step{}
+	for line := range strings.Lines(out) {
+		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "{") {
+			continue
+		}
+		last = api.Step{}
+		if err := json.Unmarshal([]byte(line), &last); err != nil {
+			t.Fatalf("%v in %s", err, line)
+		}
+		if last.Type == "call" {
+			got[last.Of]++
+		}
+	}
+	if !maps.Equal(got, want) || last.Type != "end" || *last.Sessions != len(want) {
+		t.Errorf("the calls are %v, want %v; the last line is %+v", got, want, last)
+	}
+	n := 0
+	for step, err := range g.client(t).Trajectories(t.Context(), client.SessionQuery{Labels: map[string]string{"run": "1"}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if step.Type == "end" {
+			n = *step.Sessions
+		}
+	}
+	if n != 5 {
+		t.Errorf("%d open sessions are told, want 5", n)
 	}
 }

@@ -100,6 +100,15 @@ func (f *fakeSessions) routes(handle func(string, func(*http.Request) (any, *api
 		fmt.Fprintln(w, `{"type":"session","session":"`+r.PathValue("id")+`","at":"2026-11-15T11:00:00Z","step":0}`)
 		fmt.Fprintln(w, `{"type":"call","session":"`+r.PathValue("id")+`","at":"2026-11-15T11:00:01Z","step":1,"arguments":{"n":12345678901234567890,"t":"<b>"},"outcome":"ok"}`)
 	})
+	raw("GET /v1/trajectories", func(w http.ResponseWriter, r *http.Request) {
+		all := f.list(r.URL.Query()).Sessions
+		for _, s := range all {
+			fmt.Fprintln(w, `{"type":"session","session":"`+s.ID+`","at":"2026-11-15T11:00:00Z","step":0,"of":"`+s.ID+`"}`)
+		}
+		if r.URL.Query().Get("owner") != "broken" {
+			fmt.Fprintf(w, `{"type":"end","step":0,"sessions":%d}`+"\n", len(all))
+		}
+	})
 	handle("GET /v1/snapshots", func(r *http.Request) (any, *api.Error) {
 		auto := r.URL.Query().Get("auto") == "true"
 		return f.snapshots(func(s api.Snapshot) bool { return auto || !s.Auto }), nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -151,4 +152,83 @@ func TestAnnotationKeys(t *testing.T) {
 	if notes := ofType(w.steps(t, s.ID), "annotation"); len(notes) != 2 || *notes[0].Reward != 1 || *notes[1].Reward != 3 {
 		t.Errorf("the annotations are %+v", notes)
 	}
+}
+
+// told are the lines of the trajectories of many, by session in their order, and how many
+// the last line says there are.
+func (w *worlds) told(t testing.TB, query string, who ...string) (order []string, of map[string][]api.Step, said int) {
+	t.Helper()
+	r := w.ask(t, "GET", "/v1/trajectories?"+query, "", who...)
+	if r.status != http.StatusOK {
+		t.Fatalf("status %d %s", r.status, r.body)
+	}
+	of, said = map[string][]api.Step{}, -1
+	for line := range strings.Lines(string(r.body)) {
+		var s api.Step
+		decode(t, []byte(line), &s)
+		switch {
+		case said >= 0:
+			t.Errorf("after the end comes %s", line)
+		case s.Type == "end":
+			said = *s.Sessions
+			if want := fmt.Sprintf(`{"type":"end","step":0,"sessions":%d}`+"\n", said); line != want {
+				t.Errorf("the last line is %s", line)
+			}
+		default:
+			if len(of[s.Of]) == 0 {
+				order = append(order, s.Of)
+			} else if order[len(order)-1] != s.Of {
+				t.Errorf("%s is told in two parts", s.Of)
+			}
+			of[s.Of] = append(of[s.Of], s)
+		}
+	}
+	return order, of, said
+}
+
+// The trajectories of many sessions are those of each, one after the other.
+func TestTrajectories(t *testing.T) {
+	t.Parallel()
+	w := openWorlds(t, teamYAML)
+	one := w.open(t, `{"labels":{"run":"7"}}`, asAda...)
+	w.tool(t, one.ID, "add", asAda...)
+	fork := want[api.Forks](t, w, "POST", "/v1/sessions/"+one.ID+"/forks", `{"labels":{"arm":"x"}}`, asAda...).Sessions[0]
+	w.tool(t, fork.ID, "add", asAda...)
+	w.annotate(t, fork.ID, `{"reward":1}`, asAda...)
+	w.open(t, `{"labels":{"run":"8"}}`, asAda...)
+	bobs := w.open(t, `{"labels":{"run":"7"}}`, asBob...)
+	w.gone(t, "/v1/sessions/"+one.ID, asAda...)
+	for _, tt := range []struct {
+		query string
+		who   []string
+		want  []string
+	}{
+		{"label=run%3D7&closed=true", asAda, []string{one.ID, fork.ID}},
+		{"label=run%3D7", asAda, []string{fork.ID}},
+		{"label=run%3D7&label=arm%3Dx&owner=ada", asAda, []string{fork.ID}},
+		{"label=run%3D9", asAda, nil},
+		{"label=run%3D7", asBob, []string{bobs.ID}},
+		{"label=run%3D7", asEve, nil}, // a viewer reads its own alone
+		{"label=run%3D7&closed=true", asOps, []string{one.ID, fork.ID, bobs.ID}},
+		{"label=run%3D7&owner=bob", asOps, []string{bobs.ID}},
+	} {
+		order, of, said := w.told(t, tt.query, tt.who...)
+		if !slices.Equal(order, tt.want) || said != len(tt.want) {
+			t.Errorf("%s by %.14s: %v, and the end says %d; want %v", tt.query, tt.who[1], order, said, tt.want)
+		}
+		for id, got := range of {
+			alone := w.steps(t, id, tt.who...)
+			for i := range got {
+				got[i].Of = ""
+			}
+			if a, b := fmt.Sprintf("%+v", alone), fmt.Sprintf("%+v", got); len(alone) != len(got) || len(a) != len(b) {
+				t.Errorf("%s alone is told as\n%s\nand among others as\n%s", id, a, b)
+			}
+		}
+	}
+	w.refused(t, http.StatusForbidden, "GET", "/v1/trajectories?owner=bob", "", asAda...)
+	w.refused(t, http.StatusForbidden, "GET", "/v1/trajectories?owner=bob", "", asEve...)
+	w.refused(t, http.StatusForbidden, "GET", "/v1/trajectories", "", bearer(fork.Token)...)
+	w.refused(t, http.StatusBadRequest, "GET", "/v1/trajectories?label=x", "", asAda...)
+	w.refused(t, http.StatusBadRequest, "GET", "/v1/trajectories?lable=x", "", asAda...)
 }

@@ -99,6 +99,8 @@ func TestAnswersFitTheDocument(t *testing.T) {
 	good("DELETE", in, "")
 	good("GET", in, "")
 	good("GET", "/v1/sessions?closed=true", "")
+	good("GET", "/v1/trajectories?closed=true&label=a%3Db", "")
+	bad("GET", "/v1/trajectories?label=a", "")
 	for _, where := range []string{"/v1/servers/n/login", "/v1/servers/n/login/flow"} {
 		bad("POST", where, `{}`)
 	}

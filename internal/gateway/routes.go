@@ -94,6 +94,8 @@ func controlRoutes() []action {
 			summary: "The calls of one session, newest first, or with follow as they are made", operation: op((*Gateway).sessionCalls)},
 		{method: get, pattern: "/sessions/{session}/trajectory", name: "trajectory", role: user, bound: true, heavy: true,
 			summary: "The story of a session from its first ancestor on, nothing cut or masked", operation: op((*Gateway).trajectory)},
+		{method: get, pattern: "/trajectories", name: "trajectories", role: user, heavy: true,
+			summary: "The trajectories of many sessions in one stream, oldest session first", operation: op((*Gateway).trajectories)},
 		{method: post, pattern: "/sessions/{session}/annotations", name: "annotate", role: user, keyed: true,
 			summary: "Note a reward, a turn's text and tokens, or any JSON of a session or of one of its calls, in its trajectory", operation: op((*Gateway).annotate)},
 		{method: get, pattern: "/sessions/{session}/tree", name: "sessionTree", role: user, heavy: true,

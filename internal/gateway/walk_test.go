@@ -93,6 +93,8 @@ var controlWalk = []walked{
 	{"rewindSession", "POST", "/v1/sessions/{A}/rewind", "", 200, 403},
 	{"listSessionCalls", "GET", "/v1/sessions/{B}/calls", "", 404, 200},
 	{"trajectory", "GET", "/v1/sessions/{B}/trajectory", "", 404, 403},
+	{"trajectories", "GET", "/v1/trajectories?owner=bob&closed=true", "", 403, 403},
+	{"trajectories", "GET", "/v1/trajectories?label=nosuch%3Dx", "", 200, 200},
 	{"annotate", "POST", "/v1/sessions/{B}/annotations", `{"reward":1}`, 404, 403},
 	{"annotate", "POST", "/v1/sessions/{A}/annotations", `{"reward":1,"call":"{C}"}`, 404, 403},
 	{"annotate", "POST", "/v1/sessions/{A}/annotations", `{"reward":1}`, 200, 403},
