@@ -203,6 +203,9 @@ type CallRequest struct {
 	// Meta is an object that is sent to the server as _meta, and kept in the trajectory.
 	// What the gateway says itself, such as progressToken, must not be in it.
 	Meta json.RawMessage `json:"meta,omitempty"`
+	// Timeout is how long the call may take, such as 30s, where that is less than the
+	// server's own timeout.
+	Timeout string `json:"timeout,omitempty"`
 }
 
 // CallResponse answers POST /v1/call. Result is the tool's CallToolResult as

@@ -187,7 +187,7 @@ type RewindRequest struct {
 // delimited, from the first session of the line to this one, nothing cut or
 // masked.
 type Step struct {
-	Type    string    `json:"type"` // session, call, network, annotation, fork, snapshot, rewind, damage or close
+	Type    string    `json:"type"` // session, tools, call, network, annotation, fork, snapshot, rewind, damage or close
 	Session string    `json:"session,omitempty"`
 	At      time.Time `json:"at,omitzero"`
 	// Step counts the calls of the line from 1; of others it is the one before.
@@ -216,6 +216,10 @@ type Step struct {
 	// Undone is set on calls that a later rewind undid, and on annotations that were made
 	// before that rewind or are of such a call.
 	Undone bool `json:"undone,omitempty"`
+
+	// Of tools: the list as MCP lists it that the session saw from then on, of Server or
+	// of all.
+	Tools json.RawMessage `json:"tools,omitempty"`
 
 	// Of annotations.
 	Call     string          `json:"call,omitempty"` // the call that it is of; empty for the session

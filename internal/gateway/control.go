@@ -1,12 +1,14 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/tine-mcp/tine/api"
 	"github.com/tine-mcp/tine/internal/control"
@@ -84,12 +86,14 @@ func (g *Gateway) tools(a *ask, q toolQuery) (api.ToolList, error) {
 		return only == "" && s.listed || s.entry.ID == only
 	})
 	out := api.ToolList{Tools: []api.Tool{}}
+	var seen [][]byte
 	for _, p := range parts {
 		out.Missing = append(out.Missing, x.shadowed(t, p)...)
 		for _, item := range p.items {
 			if item = p.shape.editTool(item, t, true, who); item == nil {
 				continue
 			}
+			seen = append(seen, item)
 			tool := api.Tool{Name: wire.FindString(item, "name"), Server: p.shape.entry.ID, Description: wire.FindString(item, "description")}
 			if at, err := wire.Find(item, "inputSchema"); err == nil && at.Ok() {
 				tool.InputSchema = at.Of(item)
@@ -98,6 +102,9 @@ func (g *Gateway) tools(a *ask, q toolQuery) (api.ToolList, error) {
 		}
 	}
 	out.Missing = append(out.Missing, missing...)
+	if only == "" {
+		x.saw(a.ctx(), "", fmt.Appendf(nil, `{"tools":[%s]}`, bytes.Join(seen, []byte(","))))
+	}
 	return out, nil
 }
 
@@ -110,6 +117,16 @@ func (g *Gateway) call(a *ask, in api.CallRequest) (rawCall, error) {
 // makeCall makes a tool call for a principal, which may have a place among the running
 // requests already. The stream hears of its progress; nil for none.
 func (g *Gateway) makeCall(ctx context.Context, who identity.Principal, from *http.Request, in api.CallRequest, stream *callStream, placed bool) (out rawCall, err error) {
+	if in.Timeout != "" {
+		most, err := time.ParseDuration(in.Timeout)
+		if err != nil || most <= 0 || most > maxCallTimeout {
+			return out, invalid("timeout must be a duration like 500ms or 30s, up to %s; %q is none", maxCallTimeout, clip(in.Timeout))
+		}
+		within, cancel := upstream.Within(ctx, most)
+		defer cancel()
+		ctx = within
+		defer func() { err = late(within, err) }()
+	}
 	d := door{session: in.Session}
 	sess, gone := g.services.Sessions.Of(ctx, who, d.session)
 	var token []byte
@@ -141,6 +158,17 @@ func (g *Gateway) makeCall(ctx context.Context, who identity.Principal, from *ht
 	out.result, err = x.answer(ctx)
 	out.call = x.call
 	return out, err
+}
+
+// maxCallTimeout bounds what a caller may ask for; servers have less.
+const maxCallTimeout = 24 * time.Hour
+
+// late is the error of a call that was given up because its time was over.
+func late(ctx context.Context, err error) error {
+	if over := upstream.Overdue(ctx); over != "" && err != nil && asError(err).Kind == api.KindRefused {
+		return &api.Error{Kind: api.KindTimeout, Server: asError(err).Server, Message: over + ": " + asError(err).Message}
+	}
+	return err
 }
 
 // answer is a call's result for the control API, where failures are errors.

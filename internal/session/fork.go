@@ -107,7 +107,9 @@ func (r *Registry) Fork(ctx context.Context, s *Session, o ForkOptions) (*Forked
 	for range o.Count {
 		c := f
 		c.Labels = maps.Clone(f.Labels)
-		ids = append(ids, b.add(s.Owner, s.ID, pin, c, each).ID)
+		child := b.add(s.Owner, s.ID, pin, c, each)
+		child.saw.last = s.saw.known()
+		ids = append(ids, child.ID)
 	}
 	if len(m.Shared) > 0 {
 		shares, err := s.shareWith(ctx, m.Shared, b.children)

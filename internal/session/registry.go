@@ -42,6 +42,7 @@ type Shared interface {
 	store.Overrides
 	store.Creations
 	store.Leases
+	store.ToolLists
 }
 
 // Records are what there is a copy of in the folders of sessions and snapshots.

@@ -389,6 +389,12 @@ func (r *Registry) forget(ctx context.Context) {
 	if j := r.o.Record.Journal; j != nil {
 		j.Forget(ids...)
 	}
+	if len(ids) == 0 {
+		return
+	}
+	if err := r.o.Shared.DropToolLists(ctx); err != nil && ctx.Err() == nil {
+		r.o.Log.Warn("old lists of tools not forgotten", "err", err)
+	}
 }
 
 // running reports whether the session has parts of its own that may run.

@@ -60,6 +60,8 @@ type Session struct {
 
 	changing sync.Mutex // held while facts are written down
 
+	saw sawTools
+
 	mu          sync.Mutex
 	closed      bool      // nothing is joined any more: it has ended, or the gateway is stopping
 	ended       time.Time // when its end began to be written down; zero before

@@ -27,6 +27,7 @@ const (
 	stepDamage   = "damage"
 	stepClose    = "close"
 
+	stepTools      = "tools"
 	stepAnnotation = api.StepAnnotation
 )
 
@@ -38,7 +39,7 @@ func (r *Registry) Trajectory(ctx context.Context, id string, emit func(api.Step
 	if err != nil {
 		return err
 	}
-	t := &teller{r: r, emit: emit, gone: make(map[string]bool), told: make(map[[sha256.Size]byte]time.Time)}
+	t := &teller{r: r, emit: emit, gone: make(map[string]bool), told: make(map[[sha256.Size]byte]time.Time), lists: make(map[string]string)}
 	for i, rec := range line {
 		var end *store.Event // the opening of the next one in the line
 		if i+1 < len(line) {
@@ -55,11 +56,12 @@ func (r *Registry) Trajectory(ctx context.Context, id string, emit func(api.Step
 
 // A teller tells one trajectory.
 type teller struct {
-	r    *Registry
-	emit func(api.Step) error
-	step int64                           // calls so far
-	gone map[string]bool                 // the ids of calls that were undone
-	told map[[sha256.Size]byte]time.Time // annotations with a key
+	r     *Registry
+	emit  func(api.Step) error
+	step  int64                           // calls so far
+	gone  map[string]bool                 // the ids of calls that were undone
+	told  map[[sha256.Size]byte]time.Time // annotations with a key
+	lists map[string]string               // the digests of the last lists of tools, by view
 }
 
 // keyAge is how long an idempotency key stands for one request.
@@ -109,11 +111,16 @@ func (t *teller) chapter(ctx context.Context, rec store.Session, end *store.Even
 		for len(events) > 0 && events[0].Call < call {
 			e := events[0]
 			events = events[1:]
-			s, ok, err := eventStep(e)
+			s, d, err := eventStep(e)
 			if err != nil {
 				return err
 			}
-			if !ok {
+			if e.Kind == eventTools {
+				if err := t.tools(ctx, e, d); err != nil {
+					return err
+				}
+			}
+			if s.Type == "" {
 				continue
 			}
 			s.Step = t.step
@@ -198,13 +205,13 @@ func callStep(session string, e journal.Entry) api.Step {
 	return s
 }
 
-// eventStep is the line of an event; ok is false for those that have none.
-func eventStep(e store.Event) (api.Step, bool, error) {
-	var d eventData
+// eventStep is the line of an event, without a type for those that have none of this
+// kind, and what the event says.
+func eventStep(e store.Event) (s api.Step, d eventData, err error) {
 	if err := json.Unmarshal(e.Data, &d); err != nil {
-		return api.Step{}, false, fmt.Errorf("reading what happened to session %s: %w", e.Session, err)
+		return s, d, fmt.Errorf("reading what happened to session %s: %w", e.Session, err)
 	}
-	s := api.Step{Session: e.Session, At: e.At, Snapshot: d.Snapshot, Reason: d.Reason, Children: d.Children, Server: d.Server, Kept: d.Kept, Words: d.Words}
+	s = api.Step{Session: e.Session, At: e.At, Snapshot: d.Snapshot, Reason: d.Reason, Children: d.Children, Server: d.Server, Kept: d.Kept, Words: d.Words}
 	switch e.Kind {
 	case eventForked:
 		s.Type = stepFork
@@ -216,10 +223,8 @@ func eventStep(e store.Event) (api.Step, bool, error) {
 		s.Type = stepDamage
 	case eventClosed:
 		s.Type = stepClose
-	default:
-		return s, false, nil
 	}
-	return s, true, nil
+	return s, d, nil
 }
 
 // forks reports whether a session is a child of this fork.

@@ -43,6 +43,7 @@ type Shared interface {
 	Credentials
 	Creations
 	Leases
+	ToolLists
 	Closer
 }
 
@@ -291,6 +292,20 @@ type Leases interface {
 	PutLease(ctx context.Context, l Lease) error
 	DeleteLease(ctx context.Context, id string) error
 	Leases(ctx context.Context) ([]Lease, error)
+}
+
+// EventTools is the kind of an event that names a list of tools; see ToolLists.
+const EventTools = "tools"
+
+// ToolLists keeps the lists of tools that sessions saw, each once, by a digest. The
+// data of an event of the kind EventTools names one as "tools".
+type ToolLists interface {
+	// PutToolList keeps a list, unless it is there, and an event that names it, in one
+	// transaction.
+	PutToolList(ctx context.Context, digest string, tools json.RawMessage, e Event) error
+	ToolList(ctx context.Context, digest string) (tools json.RawMessage, ok bool, err error)
+	// DropToolLists forgets those that no event names.
+	DropToolLists(ctx context.Context) error
 }
 
 // Client is the transport session of one MCP client that has a handshake.

@@ -135,4 +135,8 @@ CREATE TABLE leases (
 	created INTEGER NOT NULL,
 	data    BLOB
 ) STRICT;
+CREATE TABLE tool_lists (
+	digest TEXT PRIMARY KEY,
+	tools  BLOB NOT NULL
+) STRICT;
 `}

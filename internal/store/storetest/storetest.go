@@ -58,6 +58,7 @@ func RunShared(t *testing.T, open func(t testing.TB, place string) store.Shared)
 		"catalogs at once": testCatalogsAtOnce,
 		"creations":        testCreations,
 		"leases":           testLeases,
+		"tool lists":       testToolLists,
 		"one creates":      testOneCreates,
 		"tokens":           testTokens,
 		"credentials":      testCredentials,
