@@ -54,8 +54,18 @@ type Member struct {
 	Words    string `json:"words,omitempty"` // what it wrote to its standard error before it failed
 	Own      bool   `json:"-"`               // the session has the instance for itself
 	Instance bool   `json:"instance"`        // one is running
-	Fork     string `json:"fork"`            // what a fork carries: memory, files, fresh, share or refuse
-	Why      string `json:"why,omitempty"`
+	// Process is what the instance is, where its driver knows; for shared ones to viewers.
+	Process *Process `json:"process,omitempty"`
+	Fork    string   `json:"fork"` // what a fork carries: memory, files, fresh, share or refuse
+	Why     string   `json:"why,omitempty"`
+}
+
+// Process is the process or the container of an instance.
+type Process struct {
+	PID       int       `json:"pid,omitempty"` // on the gateway's machine
+	Container string    `json:"container,omitempty"`
+	Image     string    `json:"image,omitempty"` // of the container
+	Started   time.Time `json:"started,omitzero"`
 }
 
 // Workspace is a session's directory.

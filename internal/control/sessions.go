@@ -30,6 +30,9 @@ func (c *Sessions) shown(who identity.Principal, s api.Session) api.Session {
 		if !access.Hears(who, nil) && !(m.Own && access.Hears(who, &this)) {
 			m.Words = ""
 		}
+		if !m.Own && !(who.Session == "" && who.Is(api.RoleViewer)) {
+			m.Process = nil // others use it too
+		}
 		m.Reason, m.Words = c.redact.Text(m.Reason), c.redact.Text(m.Words)
 	}
 	s.Damaged = c.shownDamage(who, this, s.Damaged)

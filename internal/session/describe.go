@@ -45,7 +45,7 @@ func (r *Registry) Describe(s *Session, members bool) api.Session {
 		}
 		if up := s.Peek(e.ID); up != nil {
 			st := up.Status()
-			m.State, m.Reason, m.Words, m.Own, m.Instance = st.State, st.Reason, st.Words, st.Own, st.Instance
+			m.State, m.Reason, m.Words, m.Own, m.Instance, m.Process = st.State, st.Reason, st.Words, st.Own, st.Instance, st.Process
 		}
 		out.Members = append(out.Members, m)
 	}
